@@ -334,15 +334,21 @@ static struct jm_graph *new_graph(const struct jm_training *t)
 		g->matrix = g->stream = g->gradient = g->compute;
 	if (t->narrow_gradients)
 		g->gradient = g->compute;
+	if (t->narrow_residual)
+		g->stream = g->compute;
 	if (t->ranks > 1) /* gradients are summed over ranks in one slab */
 		g->gradient = g->vector;
 	return g;
 }
 
+bool jm_training_narrows_residual(const struct jm_training *t, const struct jm_device *d)
+{
+	return t->precision == JM_BF16 && !t->pure && !d->props.host_memory;
+}
+
 bool jm_training_narrows(const struct jm_training *t, const struct jm_device *d)
 {
-	return t->precision == JM_BF16 && !t->pure && t->micro_steps <= 1 && t->ranks <= 1 &&
-	       !d->props.host_memory;
+	return jm_training_narrows_residual(t, d) && t->micro_steps <= 1 && t->ranks <= 1;
 }
 
 int jm_model_evaluate(const struct jm_training *t, struct jm_graph **ret, struct jm_err *err)

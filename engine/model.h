@@ -124,7 +124,8 @@ struct jm_training {
 	bool fp8; /* linear layers inside blocks multiply in 8 bits: fp8.c */
 	/* gradients of matrices are in the compute type, although the masters are in f32; not with several ranks */
 	bool narrow_gradients;
-	bool may_narrow; /* the same, if there are no filters of convolutions, whose gradients are written in f32 */
+	bool narrow_residual; /* the residual stream is in the compute type, although the masters are in f32 */
+	bool may_narrow; /* gradients of matrices, if there are no filters of convolutions, whose gradients are written in f32 */
 	int64_t row_multiple; /* of the rows of vocabularies; 0 = 64 without f32 masters, else 1 */
 	double dropout;	      /* share of dropped values, for models with dropout */
 	bool recompute;	      /* blocks recompute their activations for gradients */
@@ -145,6 +146,8 @@ struct jm_device;
  * too: in bf16 with masters, if nothing is summed over micro-steps or ranks; and if it saves time, on a device with memory
  * of its own. */
 bool jm_training_narrows(const struct jm_training *t, const struct jm_device *d);
+/* True if narrow_residual saves time: in bf16 with masters on a device with memory of its own. */
+bool jm_training_narrows_residual(const struct jm_training *t, const struct jm_device *d);
 /* The network without gradients, on the same parameters: the scalar "loss" and, if the model wants
  * it, "top1", the share of correct answers. */
 int jm_model_evaluate(const struct jm_training *t, struct jm_graph **ret, struct jm_err *err);

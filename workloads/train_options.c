@@ -11,7 +11,7 @@
 
 static const char *const batch_words[] = {"max", NULL};
 static const char *const shard_words[] = {"auto", "on", "off", NULL};
-static const char *const gradient_words[] = {"auto", "f32", "bf16", NULL};
+static const char *const type_words[] = {"auto", "f32", "bf16", NULL};
 static const char *const image_kinds[] = {"once", "fresh", NULL};
 
 #define OPTION_INT(text, low, high, value, what)                                                   \
@@ -109,11 +109,15 @@ const struct jm_option jm_train_options[] = {
 		"share of values dropped after embeddings and the parts of each block"),
 	OPTION_INT("accumulate", 1, 1e6, "1",
 		"micro-steps of --batch samples whose gradients add up before an update"),
-	OPTION_WORD("gradients", gradient_words, "auto",
+	OPTION_WORD("gradients", type_words, "auto",
 		"with --precision bf16 or fp8: type in which the gradients of matrices wait for "
 		"the update. bf16 rounds them as PyTorch's autocast does; f32 does not. auto = "
 		"bf16 on a device with its own memory, and f32 where they are summed over "
 		"micro-steps or ranks, and in networks with convolutions"),
+	OPTION_WORD("residual", type_words, "auto",
+		"with --precision bf16 or fp8: type of the residual stream of transformers and of "
+		"its gradient. f32 as in PyTorch's autocast; bf16 as in Megatron-LM without "
+		"--fp32-residual-connection. auto = bf16 on a device with its own memory"),
 	{.name = "recompute",
 		.type = JM_FLAG,
 		.help = "each block computes its activations again for its gradients: less memory, "
@@ -282,6 +286,23 @@ static int check_gradients(struct train *s, struct jm_err *err)
 	return 0;
 }
 
+static int check_residual(struct train *s, struct jm_err *err)
+{
+	const struct jm_training *t = &s->training;
+	const char *word = jm_values_text(s->work->options, "residual");
+
+	if (!strcmp(word, "bf16") && t->precision != JM_BF16)
+		return jm_err_set(err, JM_EUSAGE,
+			"--residual bf16 needs --precision bf16 or fp8, and this is %s; omit it.",
+			s->work->precision);
+	if (!strcmp(word, "f32") && t->pure)
+		return jm_err_set(err, JM_EUSAGE,
+			"--residual f32 needs a --precision with f32 masters, and this is %s; omit "
+			"it.",
+			s->work->precision);
+	return 0;
+}
+
 static int check_shard(const struct train *s, struct jm_err *err)
 {
 	bool on = !strcmp(jm_values_text(s->work->options, "shard-update"), "on");
@@ -344,6 +365,8 @@ static int choose_model(struct train *s, struct jm_err *err)
 		code = check_shard(s, err);
 	if (!code)
 		code = check_gradients(s, err);
+	if (!code)
+		code = check_residual(s, err);
 	return code ? code : check_update(s, err);
 }
 

@@ -279,13 +279,17 @@ static int choose_batch(struct train *s, struct jm_err *err)
 	return code;
 }
 
-static void choose_gradients(struct train *s)
+static void choose_types(struct train *s)
 {
-	const char *word = jm_values_text(s->work->options, "gradients");
+	const char *gradients = jm_values_text(s->work->options, "gradients");
+	const char *residual = jm_values_text(s->work->options, "residual");
 	struct jm_training *t = &s->training;
 
-	t->narrow_gradients = !strcmp(word, "bf16") && t->ranks < 2;
-	t->may_narrow = !strcmp(word, "auto") && jm_training_narrows(t, &s->device);
+	t->narrow_gradients = !strcmp(gradients, "bf16") && t->ranks < 2;
+	t->may_narrow = !strcmp(gradients, "auto") && jm_training_narrows(t, &s->device);
+	t->narrow_residual =
+		!strcmp(residual, "bf16") ||
+		(!strcmp(residual, "auto") && jm_training_narrows_residual(t, &s->device));
 }
 
 static int plan_both(struct train *s, struct jm_err *err)
@@ -293,7 +297,7 @@ static int plan_both(struct train *s, struct jm_err *err)
 	struct jm_training *t = &s->training;
 	int code;
 
-	choose_gradients(s);
+	choose_types(s);
 	jm_device_remake(&s->device, t->precision, t->math, 0, &t->remake);
 	code = choose_remade(s, err);
 	s->largest = !s->training.batch;
@@ -367,14 +371,15 @@ static void tell_plan(const struct train *s)
 		s->plan_s * 1e3, (double)s->memory / 1e9);
 	if (s->work->more)
 		json_object_set_new(s->work->more, "plan",
-			json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:f, s:f}", "batch",
+			json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:s, s:f, s:f}", "batch",
 				(json_int_t)s->training.batch, "parameters",
 				(json_int_t)jm_graph_parameters(s->graph), "peak_bytes",
 				(json_int_t)peak_of(s), "persistent_bytes",
 				(json_int_t)p->persistent_bytes, "memory_bytes",
 				(json_int_t)s->memory, "keep_all",
 				s->training.keep_all && !s->training.recompute, "gradients",
-				jm_dtype_name(s->graph->gradient), "open_s", s->open_s, "plan_s",
+				jm_dtype_name(s->graph->gradient), "residual",
+				jm_dtype_name(s->graph->stream), "open_s", s->open_s, "plan_s",
 				s->plan_s));
 }
 

@@ -97,6 +97,7 @@ static const struct jm_key plan_keys[] = {
 	{FLAG("keep_all", JM_KEY_OPTIONAL),
 		.meaning = "true: all results are kept for gradients and none is recomputed"},
 	{TEXT("gradients", JM_KEY_OPTIONAL), .meaning = "type of the gradients of matrices"},
+	{TEXT("residual", JM_KEY_OPTIONAL), .meaning = "type of a transformer's residual stream"},
 	{POSITIVE("open_s", JM_KEY_OPTIONAL), .unit = "s",
 		.meaning = "that opening the device took, with the creation of its context"},
 	{POSITIVE("plan_s", 0), .unit = "s",

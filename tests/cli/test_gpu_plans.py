@@ -136,9 +136,9 @@ def kinds(p):
 @pytest.mark.parametrize("words", [["--keep-all"], ["--keep-most"], []], ids=["all", "most", "less"])
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_gradients_of_biases_are_sums_of_the_kernels_before(env, words, positions):
-    """12 layers. Norms' gradients: the biases of the two products whose results are added to the residual stream; rope's: that
-    of queries, keys and values. rope works in place, also with sums."""
-    p = plan(env, *GPT, "--positions", positions, *words, "--graph")
+    """12 layers, a residual stream in f32. Norms' gradients: the biases of the two products whose results are added to the
+    residual stream; rope's: that of queries, keys and values. rope works in place, also with sums."""
+    p = plan(env, *GPT[:-1], "fp16", "--positions", positions, *words, "--graph")
     plans, alone = kinds(p), 0 if positions == "rotary" else 12
     assert plans["layernorm-grad + cast + linear-wgrad"] == 2 * 12 and not plans["layernorm-grad + cast"]
     assert plans["rope-grad + linear-wgrad"] == 12 - alone and plans["linear-wgrad"] == 12 + alone
@@ -154,9 +154,9 @@ def test_the_gradient_of_attention_turns_its_result(env, tmp_path):
     assert plans["rope-grad + linear-wgrad"] == plans["attention-grad"] == 12
 
 
-@pytest.mark.parametrize("precision, added", [("bf16-true", 8), ("bf16", 0)])
+@pytest.mark.parametrize("precision, added", [("bf16-true", 8), ("bf16", 8), ("fp16", 0)])
 def test_products_add_to_a_residual_stream_of_16_bits(env, precision, added):
-    """4 layers with two products each; a stream in f32 is added to by the norm after the product."""
+    """4 layers with two products each; a stream in f32, as in fp16, is added to by the norm after the product."""
     plans = kinds(plan(env, *LLAMA[:-1], precision, "--graph"))
     assert (plans["linear + add"], plans["add + rmsnorm"]) == (added, 8 - added)
 

@@ -97,6 +97,8 @@ USAGE, CASE = 2, 1
     (CASE, {"gradients": "bf16"}, "--precision bf16 or fp8"),
     (CASE, {"gradients": "bf16", "precision": "bf16-true"}, "--precision bf16 or fp8"),
     (CASE, {"gradients": "bf16", "precision": "bf16", "accumulate": 2}, "--accumulate"),
+    (CASE, {"residual": "bf16"}, "--precision bf16 or fp8"),
+    (CASE, {"residual": "f32", "precision": "bf16-true"}, "with f32 masters"),
 ])
 def test_refusals(tmp_path, text, status, options, hint):
     done, r = train(tmp_path, text, **options)
@@ -529,6 +531,26 @@ def test_gradients_that_wait_in_16_bits(on_own_memory, options, wide):
     assert plan["gradients"] == wide
     if "precision" in options:
         assert loss == pytest.approx(on_own_memory(**{**options, "gradients": "f32"})[1], abs=2e-3)
+
+
+@pytest.mark.parametrize("options, narrow", [({}, "f32"), ({"precision": "bf16"}, "bf16"), ({"precision": "bf16-true"}, "bf16"),
+                                             ({"precision": "bf16", "accumulate": 2}, "bf16"),
+                                             ({"precision": "bf16", "residual": "f32"}, "f32")])
+def test_type_of_the_residual_stream(on_own_memory, options, narrow):
+    """16 bits in bf16 where a device has its own memory; rounding changes the loss a little."""
+    plan, loss = on_own_memory(**options)
+    assert plan["residual"] == narrow
+    if narrow == "bf16" and options["precision"] == "bf16":
+        wide = on_own_memory(**{**options, "residual": "f32"})[1]
+        assert loss != wide and loss == pytest.approx(wide, abs=5e-3)
+
+
+def test_residual_stream_on_a_processor(tmp_path, text):
+    how = {"precision": "bf16", "layers": 2, "hidden": 64, "steps": 3, "keep-all": 1}
+    wide, half = (train(tmp_path, text, **how, **more)[1] for more in ({}, {"residual": "bf16"}))
+    assert (wide["plan"]["residual"], half["plan"]["residual"]) == ("f32", "bf16")
+    assert half["loss_last"] == pytest.approx(wide["loss_last"], abs=5e-3)
+    assert half["plan"]["peak_bytes"] < wide["plan"]["peak_bytes"]
 
 
 VIT = ["vit", "--layers", 1, "--hidden", 32, "--heads", 2, "--ffn", 64, "--image", 16, "--patch", 8, "--classes", 10]

@@ -11,7 +11,8 @@
  * step the inputs in the order of their table: random values as f32, classes as i32. AdamW with lr
  * 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 0.1 of all but vectors, clip 1. In fp16 the loss is
  * scaled by 1024, and so are the reported gradients and their norm. JM_TEST_GRADIENTS=bf16 (f32): the type in which gradients
- * of matrices wait for the update, as --gradients.
+ * of matrices wait for the update, as --gradients; JM_TEST_RESIDUAL=bf16 (f32): that of the residual stream in bf16 and fp8,
+ * as --residual.
  */
 #include <math.h>
 #include <stdio.h>
@@ -238,7 +239,7 @@ int main(int argc, char **argv)
 	struct jm_program *program, *beside;
 	struct jm_graph *graph, *network;
 	struct jm_values dims;
-	const char *gradients = getenv("JM_TEST_GRADIENTS");
+	const char *gradients = getenv("JM_TEST_GRADIENTS"), *residual = getenv("JM_TEST_RESIDUAL");
 	void *data;
 
 	if (argc < 10)
@@ -254,6 +255,8 @@ int main(int argc, char **argv)
 	check(jm_device_open(argv[2], 1, &device, &err));
 	t.narrow_gradients = gradients && !strcmp(gradients, "bf16");
 	t.may_narrow = !gradients && jm_training_narrows(&t, &device);
+	t.narrow_residual = residual ? !strcmp(residual, "bf16") && t.precision == JM_BF16
+				     : jm_training_narrows_residual(&t, &device);
 	check(jm_model_train(&t, &graph, &err));
 	check(jm_program_plan(graph, &device, &program, &err));
 	check(jm_model_evaluate(&t, &network, &err));
