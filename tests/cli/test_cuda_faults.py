@@ -119,8 +119,8 @@ def kind(r):
 
 
 def test_memory_that_others_hold_is_a_fault_of_the_device(env, tmp_path):
-    """Others hold 70 of 80 GiB: batch 32 (10.2 GB) would fit the empty GPU, batch 1024 would not."""
-    status, (some, all_of_it) = on_all_ops(env, tmp_path, "held=71680", *GPT, "--batch", "32,1024")
+    """Others hold 70 of 80 GiB: batch 48 would fit the empty GPU, batch 1024 would not."""
+    status, (some, all_of_it) = on_all_ops(env, tmp_path, "held=71680", *GPT, "--batch", "48,1024")
     assert status == 125 and kind(some) == ("failed", 125, "device") and kind(all_of_it) == ("failed", None, "memory")
     held = float(re.search(HELD + r" \(([0-9.]+) GB at least", some["reason"]).group(1))
     assert 72 < held < 75.2 and "nvidia-smi" in some["reason"] and some["reason"].endswith("this case would fit.")
