@@ -20,6 +20,8 @@ Training steps as above, on one GPU; [gpu.md](gpu.md#measurements) has profiles 
 - joulemark runs with its default memory, or with the options that the row names. PyTorch 2.11 runs with `torch.compile`, autocast
   (in `bf16-true` all in bf16 instead), channels last for images, fused AdamW and the same clipping of gradients (except for
   ResNets, where only joulemark clips).
+- In `bf16` the residual stream of transformers is bf16 in joulemark and f32 in PyTorch's autocast: [engine](engine.md#precision) has the
+  errors against f64 of both, and [gpu.md](gpu.md#time-of-a-step-by-operation) the speed with `--residual f32`.
 - In the mode *default* joulemark's results repeat bit by bit; *fast* (`--fast`) also allows algorithms whose results may differ in
   their last bits, as PyTorch's do.
 - A range is that of joulemark's runs, or of PyTorch's windows of 1 s.
