@@ -90,7 +90,7 @@ def test_shows_a_sweep(env, tmp_path):
 
 
 def test_names_the_model_that_is_trained(env):
-    with start(env, "run", "gpt", "--layers", "1", "--hidden", "32", "--heads", "2", "--vocab", "64", "--seq", "16",
+    with start(env, "run", "gpt", "--layers", "1", "--hidden", "32", "--heads", "2", "--vocab", "256", "--seq", "16",
                "--device", "ref", "--source", "null", "--seconds", "60") as child:
         try:
             row = seen(env, child)
