@@ -124,8 +124,8 @@ struct jm_training {
 	bool fp8; /* linear layers inside blocks multiply in 8 bits: fp8.c */
 	/* gradients of matrices are in the compute type, although the masters are in f32; not with several ranks */
 	bool narrow_gradients;
+	bool may_narrow; /* the same, if there are no filters of convolutions, whose gradients are written in f32 */
 	bool narrow_residual; /* the residual stream is in the compute type, although the masters are in f32 */
-	bool may_narrow; /* gradients of matrices, if there are no filters of convolutions, whose gradients are written in f32 */
 	int64_t row_multiple; /* of the rows of vocabularies; 0 = 64 without f32 masters, else 1 */
 	double dropout;	      /* share of dropped values, for models with dropout */
 	bool recompute;	      /* blocks recompute their activations for gradients */

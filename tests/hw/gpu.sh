@@ -105,8 +105,8 @@ make_images() { # 20 batches of 8 images of 3 x 64 x 64 and their classes
 losses() { # MODEL DEVICE PRECISION [STEPS [TOOL...]]
 	local device=$2 precision=$3 steps=${4:-20} words
 	read -ra words <<<"${!1}"
-	JM_TEST_RESIDUAL=bf16 JM_BACKENDS=$build/backends "${@:5}" "$build/tests/engine/losses" "${words[0]}" "$device" "$precision" "$steps" \
-		"${words[@]:1:2}" "${!words[3]}" "$work/w" 1 "${words[@]:4}"
+	JM_TEST_RESIDUAL=bf16 JM_BACKENDS=$build/backends "${@:5}" "$build/tests/engine/losses" \
+		"${words[0]}" "$device" "$precision" "$steps" "${words[@]:1:2}" "${!words[3]}" "$work/w" 1 "${words[@]:4}"
 }
 
 # The first loss knows no training yet: what rounding begins grows in a resnet50 within a few steps to 0.3, in f32, too.
