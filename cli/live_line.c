@@ -145,7 +145,7 @@ void jm_live_line_draw(void *arg)
 void jm_live_line_close(struct jm_live_line *line)
 {
 	if (line->live && line->draws)
-		fputs("\r\033[K", stderr);
+		jm_screen_clear_line();
 	jm_live_free(line->live);
 	line->live = NULL;
 	jm_work_writer_free(line->writer);

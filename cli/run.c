@@ -2,6 +2,7 @@
 /* `run`: a workload or a command, once or as a sweep, measured, kept and reported. */
 #include "run_plans.h"
 #include "hold.h"
+#include "run_log.h"
 #include "screen.h"
 
 #include "base/output.h"
@@ -187,8 +188,7 @@ static int run_plan(struct jm_run_call *r, struct jm_planned *p)
 	if (o.out_fd < 0 && flag(r, "show-output"))
 		o.out_fd = STDERR_FILENO;
 	jm_run_plans_change_guard(r, p);
-	jm_run_show_init(
-		&show, &r->cli->ctx, &p->plan, isnan(width) ? 0 : (int)width, r->cli->quiet);
+	jm_run_show_init(&show, &p->plan, isnan(width) ? 0 : (int)width, r->cli->quiet);
 	show.writer = jm_work_writer_new(&r->cli->ctx);
 	show.store = text_of(r, "store");
 	rc = jm_run_plan(&r->cli->ctx, &o, &r->guard, r->records, &r->cli->err);
@@ -328,9 +328,13 @@ static int run_run(struct jm_cli *cli)
 {
 	struct jm_run_call r = {.cli = cli, .records = json_array(), .cancel_fd = -1};
 	struct jm_err err = JM_ERR_INIT;
-	int status = run_all(&r);
+	struct jm_run_log log;
+	int status;
 
+	jm_run_log_begin(&log, &cli->ctx, cli->quiet);
+	status = run_all(&r);
 	status = stop_guard(r.guard, status);
+	jm_run_log_end(&log);
 	if (jm_store_close(r.store, &err)) {
 		jm_screen_say("", err.text);
 		status = status ? status : JM_EXIT_FAILURE;

@@ -8,7 +8,6 @@
 #include "measure/work_status.h"
 #include "run/run_plan.h"
 
-#include <pthread.h>
 #include <stdio.h>
 
 /* ---- run_options.c ---- */
@@ -48,22 +47,14 @@ struct jm_run_show {
 	const char *origin; /* of the energy on the line before; "" = measured */
 	int done, failed;   /* in this call */
 	int64_t start_ns;   /* machine's clock */
-	struct jm_ctx *ctx; /* whose log goes through here */
-	void (*log)(void *arg, enum jm_level level, const char *line);
-	void *log_arg;
-	/* lines of the log: each is printed once, however many cases log it; the guard's thread logs too */
-	pthread_mutex_t told_lock;
-	char **told;
-	int n_told;
-	char note[256]; /* of the records, printed already */
+	char note[256];	    /* of the records, printed already */
 	/* for `joulemark status` in another terminal */
 	struct jm_work_writer *writer;
 	const char *store; /* NULL = none */
 };
 
-/* Takes over the context's log until jm_run_show_done. width: 0 = the terminal's. */
-void jm_run_show_init(struct jm_run_show *show, struct jm_ctx *ctx, const struct jm_plan *plan,
-	int width, bool quiet);
+/* width: 0 = the terminal's. */
+void jm_run_show_init(struct jm_run_show *show, const struct jm_plan *plan, int width, bool quiet);
 void jm_run_show_event(void *arg, const struct jm_run_event *event);
 void jm_run_show_done(struct jm_run_show *show);
 /* Writes one word as a shell reads it. */

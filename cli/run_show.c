@@ -23,40 +23,10 @@
 static void clear_line(const struct jm_run_show *show)
 {
 	if (show->terminal && !show->quiet)
-		fprintf(stderr, "\r\033[K");
+		jm_screen_clear_line();
 }
 
-/* Was the line printed before? From now on it was. */
-static bool told_before(struct jm_run_show *show, const char *line)
-{
-	char **grown;
-
-	for (int i = 0; i < show->n_told; i++)
-		if (!strcmp(show->told[i], line))
-			return true;
-	grown = reallocarray(show->told, (size_t)show->n_told + 1, sizeof(*grown));
-	if (grown) {
-		show->told = grown;
-		grown[show->n_told] = strdup(line);
-		show->n_told += grown[show->n_told] != NULL;
-	}
-	return false;
-}
-
-static void log_once(void *arg, enum jm_level level, const char *line)
-{
-	struct jm_run_show *show = arg;
-
-	pthread_mutex_lock(&show->told_lock);
-	if (!told_before(show, line)) {
-		clear_line(show);
-		show->log(show->log_arg, level, line);
-	}
-	pthread_mutex_unlock(&show->told_lock);
-}
-
-void jm_run_show_init(struct jm_run_show *show, struct jm_ctx *ctx, const struct jm_plan *plan,
-	int width, bool quiet)
+void jm_run_show_init(struct jm_run_show *show, const struct jm_plan *plan, int width, bool quiet)
 {
 	*show = (struct jm_run_show){.plan = plan,
 		.varying = jm_run_varying(plan),
@@ -67,15 +37,7 @@ void jm_run_show_init(struct jm_run_show *show, struct jm_ctx *ctx, const struct
 			 : isatty(STDERR_FILENO) ? jm_screen_width(STDERR_FILENO)
 						 : JM_WIDTH_MOST,
 		.quiet = quiet,
-		.start_ns = jm_clock_now(jm_clock_real()),
-		.ctx = ctx,
-		.log = ctx->log,
-		.log_arg = ctx->log_arg};
-	pthread_mutex_init(&show->told_lock, NULL);
-	if (!ctx->log)
-		return;
-	ctx->log = log_once;
-	ctx->log_arg = show;
+		.start_ns = jm_clock_now(jm_clock_real())};
 }
 
 /* Adds the names whose values are not the same in both. */
@@ -398,14 +360,8 @@ void jm_run_show_event(void *arg, const struct jm_run_event *e)
 void jm_run_show_done(struct jm_run_show *show)
 {
 	clear_line(show);
-	show->ctx->log = show->log;
-	show->ctx->log_arg = show->log_arg;
-	for (int i = 0; i < show->n_told; i++)
-		free(show->told[i]);
-	free(show->told);
 	jm_work_writer_free(show->writer);
 	json_decref(show->varying);
-	pthread_mutex_destroy(&show->told_lock);
 }
 
 void jm_run_quote(const char *word, char *out, size_t size)

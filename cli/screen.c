@@ -42,6 +42,11 @@ void jm_screen_say(const char *kind, const char *text)
 	jm_text_wrap(stderr, line, 0, 2, jm_screen_width(STDERR_FILENO));
 }
 
+void jm_screen_clear_line(void)
+{
+	fputs("\r\033[K", stderr);
+}
+
 bool jm_screen_colour(int fd)
 {
 	const char *no_color = secure_getenv("NO_COLOR"), *term = secure_getenv("TERM");

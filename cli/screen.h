@@ -14,6 +14,9 @@ int jm_screen_width(int fd);
 /* A terminal, and neither NO_COLOR (https://no-color.org) nor TERM=dumb in the environment. */
 bool jm_screen_colour(int fd);
 
+/* Of the terminal at standard error; the cursor is at its beginning then. */
+void jm_screen_clear_line(void);
+
 /* A message on standard error: "joulemark: ", the two texts. On a terminal no word of it is broken between lines. */
 void jm_screen_say(const char *kind, const char *text);
 

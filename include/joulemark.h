@@ -85,7 +85,8 @@ JM_API void jm_ctx_free(struct jm_ctx *ctx); /* takes NULL */
 /* The same in memory of the caller: jm_ctx_bytes() bytes, aligned as by malloc. There is nothing to free. */
 JM_API size_t jm_ctx_bytes(void);
 JM_API int jm_ctx_init(struct jm_ctx *ctx, struct jm_err *err);
-/* `log` gets each line of the log, from any thread; NULL, the initial value, discards them. */
+/* `log` gets each line of the log, from any thread; NULL, the initial value, discards them. To be set while nothing
+ * is open with the context. */
 JM_API void jm_ctx_set_log(struct jm_ctx *ctx,
 	void (*log)(void *arg, enum jm_level level, const char *line), void *arg);
 /* Monotonic time of the context's clock, ns. */
