@@ -203,8 +203,7 @@ static int choose_kept(struct describe_plan *plan, struct jm_err *err)
 	if (isnan(percent) && jm_values_number(&plan->values, "keep-most") > 0)
 		percent = 1;
 	t->keep_all |= percent <= 0;
-	t->may_narrow = jm_training_narrows(t, &plan->device);
-	t->narrow_residual = jm_training_narrows_residual(t, &plan->device);
+	t->own_memory = !plan->device.props.host_memory;
 	if (jm_device_remake(&plan->device, t->precision, t->math,
 		    isnan(percent) ? 0 : percent / 100, &t->remake) ||
 		isnan(percent) || t->keep_all)

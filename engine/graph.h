@@ -220,6 +220,8 @@ struct jm_node *jm_graph_node(struct jm_graph *g, enum jm_op op, struct jm_tenso
 struct jm_cell *jm_graph_cell(const struct jm_graph *g, const struct jm_tensor *t);
 /* The tensor with this full name; NULL = none. */
 struct jm_tensor *jm_graph_find(const struct jm_graph *g, const char *name);
+/* The tensor that begins the residual stream of a transformer; NULL = the network has none. */
+const struct jm_tensor *jm_graph_residual(const struct jm_graph *g);
 int64_t jm_graph_parameters(const struct jm_graph *g); /* elements, without padding */
 int64_t jm_cell_parameters(const struct jm_cell *c);   /* the same for one tensor */
 

@@ -296,6 +296,20 @@ static bool has_filters(const struct jm_graph *g)
 	return false;
 }
 
+static bool narrows(const struct jm_training *t, enum jm_narrow choice)
+{
+	return choice == JM_NARROW_YES ||
+	       (choice == JM_NARROW_AUTO && t->own_memory && t->precision == JM_BF16 && !t->pure);
+}
+
+/* The gradients of several ranks are summed in one slab. */
+static bool narrows_gradients(const struct jm_training *t, const struct jm_graph *g)
+{
+	if (t->ranks > 1 || !narrows(t, t->gradients))
+		return false;
+	return t->gradients == JM_NARROW_YES || (t->micro_steps <= 1 && !has_filters(g));
+}
+
 static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err)
 {
 	struct jm_tensor *loss;
@@ -303,7 +317,7 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 
 	if (code)
 		return code;
-	if (t->may_narrow && !has_filters(g))
+	if (narrows_gradients(t, g))
 		g->gradient = g->compute;
 	scale_loss(t, g, loss);
 	code = start_values(t, g, err);
@@ -331,24 +345,12 @@ static struct jm_graph *new_graph(const struct jm_training *t)
 	g->math = t->math;
 	g->row_multiple = t->row_multiple ? t->row_multiple : t->pure ? ROW_MULTIPLE : 1;
 	if (t->pure)
-		g->matrix = g->stream = g->gradient = g->compute;
-	if (t->narrow_gradients)
+		g->matrix = g->stream = g->compute;
+	if (t->pure && t->ranks <= 1)
 		g->gradient = g->compute;
-	if (t->narrow_residual)
+	if (narrows(t, t->residual))
 		g->stream = g->compute;
-	if (t->ranks > 1) /* gradients are summed over ranks in one slab */
-		g->gradient = g->vector;
 	return g;
-}
-
-bool jm_training_narrows_residual(const struct jm_training *t, const struct jm_device *d)
-{
-	return t->precision == JM_BF16 && !t->pure && !d->props.host_memory;
-}
-
-bool jm_training_narrows(const struct jm_training *t, const struct jm_device *d)
-{
-	return jm_training_narrows_residual(t, d) && t->micro_steps <= 1 && t->ranks <= 1;
 }
 
 int jm_model_evaluate(const struct jm_training *t, struct jm_graph **ret, struct jm_err *err)

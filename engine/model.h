@@ -101,6 +101,13 @@ int jm_model_find(const char *name, const struct jm_model **ret,
 int jm_model_dims(const struct jm_model *model, const struct jm_preset *preset,
 	const struct jm_values *given, struct jm_values *ret, struct jm_err *err);
 
+/*
+ * Is a tensor in the compute type, although the masters are in f32? AUTO: in bf16 on a device with memory of its own, where
+ * it saves time; gradients only where it loses nothing beside PyTorch's autocast, which rounds those of matrices, too:
+ * not if they are summed over micro-steps or ranks, nor with filters of convolutions, whose gradients are written in f32.
+ */
+enum jm_narrow { JM_NARROW_AUTO, JM_NARROW_NO, JM_NARROW_YES };
+
 /* The description of a training step. */
 struct jm_training {
 	const struct jm_model *model;
@@ -121,11 +128,10 @@ struct jm_training {
 	bool shards_update; /* with several ranks each updates a share of the parameters; not with `pure` */
 	bool pure; /* no f32 masters: matrices, their gradients and moments, and the residual stream are in the
 		    * compute type */
-	bool fp8; /* linear layers inside blocks multiply in 8 bits: fp8.c */
-	/* gradients of matrices are in the compute type, although the masters are in f32; not with several ranks */
-	bool narrow_gradients;
-	bool may_narrow; /* the same, if there are no filters of convolutions, whose gradients are written in f32 */
-	bool narrow_residual; /* the residual stream is in the compute type, although the masters are in f32 */
+	bool fp8;		  /* linear layers inside blocks multiply in 8 bits: fp8.c */
+	enum jm_narrow gradients; /* of matrices; not with several ranks */
+	enum jm_narrow residual;  /* the residual stream of transformers */
+	bool own_memory;	  /* the device has some, whose traffic narrow types save */
 	int64_t row_multiple; /* of the rows of vocabularies; 0 = 64 without f32 masters, else 1 */
 	double dropout;	      /* share of dropped values, for models with dropout */
 	bool recompute;	      /* blocks recompute their activations for gradients */
@@ -141,13 +147,6 @@ struct jm_training {
  * (as bf16 and bf16-true, with products in 8 bits), f64: sets t->precision, t->math, t->pure and t->fp8. */
 extern const char *const jm_precision_names[]; /* NULL-terminated */
 int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err);
-struct jm_device;
-/* True if may_narrow loses nothing beside PyTorch's autocast, which rounds gradients of matrices to the compute type,
- * too: in bf16 with masters, if nothing is summed over micro-steps or ranks; and if it saves time, on a device with memory
- * of its own. */
-bool jm_training_narrows(const struct jm_training *t, const struct jm_device *d);
-/* True if narrow_residual saves time: in bf16 with masters on a device with memory of its own. */
-bool jm_training_narrows_residual(const struct jm_training *t, const struct jm_device *d);
 /* The network without gradients, on the same parameters: the scalar "loss" and, if the model wants
  * it, "top1", the share of correct answers. */
 int jm_model_evaluate(const struct jm_training *t, struct jm_graph **ret, struct jm_err *err);

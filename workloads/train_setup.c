@@ -279,17 +279,20 @@ static int choose_batch(struct train *s, struct jm_err *err)
 	return code;
 }
 
+static enum jm_narrow narrow_of(const char *word)
+{
+	return !strcmp(word, "auto")   ? JM_NARROW_AUTO
+	       : !strcmp(word, "bf16") ? JM_NARROW_YES
+				       : JM_NARROW_NO;
+}
+
 static void choose_types(struct train *s)
 {
-	const char *gradients = jm_values_text(s->work->options, "gradients");
-	const char *residual = jm_values_text(s->work->options, "residual");
 	struct jm_training *t = &s->training;
 
-	t->narrow_gradients = !strcmp(gradients, "bf16") && t->ranks < 2;
-	t->may_narrow = !strcmp(gradients, "auto") && jm_training_narrows(t, &s->device);
-	t->narrow_residual =
-		!strcmp(residual, "bf16") ||
-		(!strcmp(residual, "auto") && jm_training_narrows_residual(t, &s->device));
+	t->own_memory = !s->device.props.host_memory;
+	t->gradients = narrow_of(jm_values_text(s->work->options, "gradients"));
+	t->residual = narrow_of(jm_values_text(s->work->options, "residual"));
 }
 
 static int plan_both(struct train *s, struct jm_err *err)
@@ -357,6 +360,7 @@ static size_t peak_of(const struct train *s)
 static void tell_plan(const struct train *s)
 {
 	const struct jm_program *p = s->program;
+	const struct jm_tensor *residual = jm_graph_residual(s->graph);
 
 	jm_log(s->work->ctx, JM_INFO,
 		"Batch %lld needs %.3f GB at most (%.3f GB stay, %.3f GB of activations and "
@@ -371,7 +375,7 @@ static void tell_plan(const struct train *s)
 		s->plan_s * 1e3, (double)s->memory / 1e9);
 	if (s->work->more)
 		json_object_set_new(s->work->more, "plan",
-			json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:s, s:f, s:f}", "batch",
+			json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:s*, s:f, s:f}", "batch",
 				(json_int_t)s->training.batch, "parameters",
 				(json_int_t)jm_graph_parameters(s->graph), "peak_bytes",
 				(json_int_t)peak_of(s), "persistent_bytes",
@@ -379,8 +383,8 @@ static void tell_plan(const struct train *s)
 				(json_int_t)s->memory, "keep_all",
 				s->training.keep_all && !s->training.recompute, "gradients",
 				jm_dtype_name(s->graph->gradient), "residual",
-				jm_dtype_name(s->graph->stream), "open_s", s->open_s, "plan_s",
-				s->plan_s));
+				residual ? jm_dtype_name(residual->type) : NULL, "open_s",
+				s->open_s, "plan_s", s->plan_s));
 }
 
 static int check_memory(const struct train *s, struct jm_err *err)

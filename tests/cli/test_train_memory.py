@@ -73,9 +73,9 @@ VIT = ["vit", "--layers", 1, "--hidden", 32, "--heads", 2, "--ffn", 64, "--image
 RESNET = ["resnet18", "--image", 32, "--hidden", 8, "--classes", 10]
 
 
-@pytest.mark.parametrize("model", [VIT, RESNET], ids=["vit", "resnet18"])
-def test_gradients_of_networks_with_filters(tmp_path, model):
-    """Backends write those of filters in f32; all stay so unless the type is asked for."""
+@pytest.mark.parametrize("model, residual", [(VIT, "bf16"), (RESNET, None)], ids=["vit", "resnet18"])
+def test_gradients_of_networks_with_filters(tmp_path, model, residual):
+    """Backends write those of filters in f32; all stay so unless the type is asked for. Convolutions have no residual stream."""
     (tmp_path / "backends").mkdir()
     for name in ("later", "cpu"):
         at = "tests/fake" if name == "later" else "backends"
@@ -87,10 +87,10 @@ def test_gradients_of_networks_with_filters(tmp_path, model):
                                       "JM_FAKE_LATER_OWN_MEMORY": "1"})
         assert done.returncode == 0, done.stderr
         r = json.loads(done.stdout)
-        return r["plan"]["gradients"], r["loss_last"]
+        return r["plan"]["gradients"], r["loss_last"], r["plan"].get("residual")
 
-    assert run("later")[0] == "f32"
-    (wide, whole), (asked, rounded) = run("cpu"), run("cpu", "--gradients", "bf16")
+    assert run("later")[::2] == ("f32", residual)
+    (wide, whole, _), (asked, rounded, _) = run("cpu"), run("cpu", "--gradients", "bf16")
     assert (wide, asked) == ("f32", "bf16") and rounded == pytest.approx(whole, abs=0.02)
 
 

@@ -227,6 +227,11 @@ static void evaluate(
 	fclose(f);
 }
 
+static enum jm_narrow narrow(const char *word)
+{
+	return !word ? JM_NARROW_AUTO : !strcmp(word, "bf16") ? JM_NARROW_YES : JM_NARROW_NO;
+}
+
 int main(int argc, char **argv)
 {
 	struct jm_training t = {.adamw = {.beta1 = 0.9,
@@ -239,7 +244,6 @@ int main(int argc, char **argv)
 	struct jm_program *program, *beside;
 	struct jm_graph *graph, *network;
 	struct jm_values dims;
-	const char *gradients = getenv("JM_TEST_GRADIENTS"), *residual = getenv("JM_TEST_RESIDUAL");
 	void *data;
 
 	if (argc < 10)
@@ -253,10 +257,9 @@ int main(int argc, char **argv)
 	check(jm_model_find(argv[1], &t.model, &preset, &err));
 	read_dims(&dims, &t, argv + 10);
 	check(jm_device_open(argv[2], 1, &device, &err));
-	t.narrow_gradients = gradients && !strcmp(gradients, "bf16");
-	t.may_narrow = !gradients && jm_training_narrows(&t, &device);
-	t.narrow_residual = residual ? !strcmp(residual, "bf16") && t.precision == JM_BF16
-				     : jm_training_narrows_residual(&t, &device);
+	t.own_memory = !device.props.host_memory;
+	t.gradients = narrow(getenv("JM_TEST_GRADIENTS"));
+	t.residual = t.precision == JM_BF16 ? narrow(getenv("JM_TEST_RESIDUAL")) : JM_NARROW_NO;
 	check(jm_model_train(&t, &graph, &err));
 	check(jm_program_plan(graph, &device, &program, &err));
 	check(jm_model_evaluate(&t, &network, &err));
