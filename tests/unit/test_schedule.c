@@ -50,19 +50,20 @@ static void versions(
 static size_t compare_with_declared(struct jm_program *p)
 {
 	size_t n = (size_t)p->n_units, nodes = (size_t)p->graph->n_nodes, peak = p->peak_bytes;
-	uint64_t *mine = calloc(nodes, sizeof(*mine)), *his = calloc(nodes, sizeof(*his));
+	uint64_t *chosen = calloc(nodes, sizeof(*chosen)),
+		 *declared = calloc(nodes, sizeof(*declared));
 	struct jm_err err = JM_ERR_INIT;
 
-	versions(p->graph, p->unit, p->n_units, mine);
+	versions(p->graph, p->unit, p->n_units, chosen);
 	for (int i = 0; i < p->n_units; i++)
 		assert_int_equal(p->unit[i]->position, i);
 	qsort(p->unit, n, sizeof(struct jm_unit *), by_node);
-	versions(p->graph, p->unit, p->n_units, his);
-	assert_memory_equal(mine, his, nodes * sizeof(*mine));
+	versions(p->graph, p->unit, p->n_units, declared);
+	assert_memory_equal(chosen, declared, nodes * sizeof(*chosen));
 	assert_ok(jm_program_places(p, &err), err);
 	assert_true(peak <= p->peak_bytes);
-	free(mine);
-	free(his);
+	free(chosen);
+	free(declared);
 	return p->peak_bytes - peak;
 }
 
