@@ -293,7 +293,8 @@ static int attend(struct launch *l, struct jm_err *err)
 			rc = jm_proc_reap(&l->proc, l->ctx, err);
 		if (fds[1].revents && !l->proc.ended)
 			jm_signals_pass_on(&l->signals, l->proc.pid);
-		if (fds[3].revents)
+		/* lines come before a mark that does not know its byte, whichever of both ended the wait */
+		if (fds[3].revents || (fds[2].revents && l->proc.out_fd >= 0))
 			read_output(l);
 		if (fds[2].revents || fds[3].revents || jm_progress_has_pipes(l->progress))
 			take_marks(l, jm_ctx_now(l->ctx));
