@@ -254,6 +254,9 @@ int jm_grid_check_columns(const struct jm_grouping *g, struct jm_err *err)
 			k++;
 		if (k < n)
 			continue;
+		if (!*word)
+			return jm_err_set(err, JM_EUSAGE,
+				"'%s' has an empty name between its commas.", g->options.columns);
 		near = jm_did_you_mean(word, names, n);
 		return jm_err_set(err, JM_EUSAGE, "There is no column '%s'%s%s%s", word,
 			near ? "; did you mean '" : "; 'joulemark report --help' lists them.",

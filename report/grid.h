@@ -91,8 +91,11 @@ const char *jm_text_reference(const struct jm_grouping *g, const struct jm_group
 /* What the columns saved and slower are; a slowdown of more than 100 % is also given as a multiple of the time. */
 void jm_text_relative(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
-/* Prints which soft controls the series has, and whether pauses held the power. */
-void jm_text_soft(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out);
+/* "--hold-power: ... 300 W held": how runs of the series held the power by pauses; false: none was to hold one. */
+bool jm_text_held(
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
+/* "--sm-share: ...": runs had a part of the multiprocessors; NULL: none. */
+const char *jm_text_share(const struct jm_grouping *g, const struct jm_group_series *s);
 /* Why the intervals of those columns can be narrower than those they are made of; false: they are not paired. */
 bool jm_text_paired(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);

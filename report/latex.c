@@ -29,6 +29,7 @@ static const struct {
 	{"⁶", "$^6$"},
 	{"·", "$\\cdot$"},
 	{"°", "$^\\circ$"},
+	{"--", "-{}-"}, /* no dash */
 	{"\n", " "},
 	{"\r", " "},
 };
@@ -96,6 +97,14 @@ static int put_series(
 	for (const struct jm_text_sign *sign = jm_text_signs(g, s, signs); sign->sign; sign++) {
 		snprintf(text, sizeof(text), "; %s %s", sign->sign, sign->meaning);
 		put(out, text);
+	}
+	if (jm_text_held(g, s, text, sizeof(text))) {
+		put(out, ". ");
+		put(out, text);
+	}
+	if (jm_text_share(g, s)) {
+		put(out, ". ");
+		put(out, jm_text_share(g, s));
 	}
 	fputs(".}\n", out);
 	fprintf(out, "\\label{tab:joulemark-%d}\n", (int)(s - g->series) + 1);

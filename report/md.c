@@ -95,24 +95,32 @@ static void put_failures(const struct jm_grouping *g, const struct jm_group_seri
 	}
 }
 
+static void put_paragraph(FILE *out, const char *text)
+{
+	fputc('\n', out);
+	put(out, text);
+	fputc('\n', out);
+}
+
 static void put_notes(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	json_t *warnings = jm_warnings(g, s);
 	const json_t *warning;
-	char text[500];
+	char text[900];
 	size_t i;
 
 	json_array_foreach(warnings, i, warning)
 	{
-		fputs("\n", out);
-		put(out, json_string_value(warning));
-		fputs("\n", out);
+		put_paragraph(out, json_string_value(warning));
 	}
 	json_decref(warnings);
+	if (jm_text_held(g, s, text, sizeof(text)))
+		put_paragraph(out, text);
+	if (jm_text_share(g, s))
+		put_paragraph(out, jm_text_share(g, s));
 	jm_text_figures(g, text, sizeof(text));
-	fputs(*text ? "\n" : "", out);
-	put(out, text);
-	fputs(*text ? "\n" : "", out);
+	if (*text)
+		put_paragraph(out, text);
 }
 
 static int put_series(

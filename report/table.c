@@ -215,7 +215,10 @@ static void put_lines(const struct jm_grouping *g, const struct jm_group_series 
 		put_note(g, "median and max W are the sums of those of the meters", out);
 	if (jm_text_sums(g, s, line, sizeof(line)))
 		put_note(g, line, out);
-	jm_text_soft(g, s, out);
+	if (jm_text_held(g, s, line, sizeof(line)))
+		jm_text_wrap(out, line, 2, 4, g->options.width);
+	if (jm_text_share(g, s))
+		jm_text_wrap(out, jm_text_share(g, s), 2, 4, g->options.width);
 	if (s->reference >= 0 && says_relative(g))
 		put_relative(g, s, out);
 	else if (s->reference < 0 && s->has_energy)

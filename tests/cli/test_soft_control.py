@@ -73,6 +73,22 @@ def test_the_table_says_by_how_much_a_power_was_missed():
     assert re.search(r"300 W held, 40 W missed by \+\d+ % \([0-9.]+ W\), 5000 W not reached; this is a soft control", text)
 
 
+def test_every_format_says_in_how_many_runs_a_power_was_held(tmp_path):
+    """At a cap of 200 W the work never draws 300 W. A run that failed, and one that was not to hold a power, do not count."""
+    records, _ = sim("--hold-power", "300W", "--set", "gpu.power=200W,400W,600W,700W", "--seconds", 20)
+    plain, _ = sim("--set", "gpu.power=500W,700W", "--seconds", 20)
+    failed = next(r for r in records if r["settings"][0]["requested"] == 600)
+    failed |= {"status": "failed", "reason": "it was killed"}
+    del failed["soft"]
+    file = tmp_path / "r.json"
+    file.write_text(json.dumps([*plain, *records]))
+    for form in ("table", "md", "latex"):
+        text = " ".join(jm("report", file, "--format", form).stdout.replace("-{}-", "--").split())
+        assert ("--hold-power: pauses between steps lower the mean power to the value asked for: 300 W held in 2 and not reached in 1 "
+                "of 3 runs; this is a soft control") in text, text
+        assert "nan" not in text
+
+
 def test_steady_state_is_waited_for():
     record, _ = sim("--steady", "5min", "--seconds", 5)
     s = record["steady"]
