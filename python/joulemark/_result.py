@@ -93,11 +93,17 @@ class Result:
 
 NOISE = 1e-6  # relative; an error below it would show as 0
 TINY = 1e-6
+LEAD_OF_TWO = 35  # an error that begins with less has two digits, else one
+
+
+def _place(value, digit):
+    """Decimal place of this digit of a value that is not 0; negative for tens."""
+    return digit - 1 - math.floor(math.log10(abs(value)))
 
 
 def _decimals(value, digits):
     """Decimals that show so many digits of a value; 0 for large ones."""
-    return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
+    return max(0, _place(value, digits)) if value else 0
 
 
 def _grouped(value, decimals):
@@ -111,12 +117,25 @@ def plain(value):
     return f"{value:.4g}" if 0 < abs(value) < TINY else _grouped(value, _decimals(value, 4))
 
 
+def _rounded(value, places):
+    unit = 10.0 ** -places
+    return math.copysign(math.floor(abs(value) / unit + 0.5) * unit, value)
+
+
 def with_error(value, error):
-    """Two digits of the error count, and four of the value at most: 505 ± 26, 10.42 ± 0.84. Without an error: plain."""
+    """As report/text.c (jm_text_estimate): two digits of an error that begins with less than 35, else one; decimals of the value
+    at most where it has four digits: 505 ± 26, 2620 ± 120. Without an error: plain."""
     if not error or error <= NOISE * abs(value):
         return plain(value)
-    decimals = min(_decimals(error, 2), _decimals(value, 4))
-    return f"{_grouped(value, decimals)} ± {_grouped(max(error, 10 ** -decimals), decimals)}"
+    exponent = math.floor(math.log10(error))
+    places = 1 - exponent if error / 10.0 ** (exponent - 1) < LEAD_OF_TWO else -exponent
+    if value:
+        places = min(places, _decimals(value, 4))
+        if error > abs(value):
+            places = max(places, _place(value, 2))  # or nothing of the value would be left
+    both = _rounded(value, places), _rounded(error, places) or 10.0 ** -places
+    group = "," if max(map(abs, both)) >= 10000 else ""
+    return " ± ".join(f"{x:{group}.{max(places, 0)}f}" for x in both)
 
 
 def _number(value, unit):
@@ -134,7 +153,7 @@ def rows(results):
     yield ("region", "energy", "time", "power", "items", "J/item")
     for r in results:
         yield (r.name + ("" if r.closed else " (not closed)"), energy_text(r), _number(r.seconds, "s"),
-               _number(r.watts, "W"), "-" if r.items is None else _grouped(r.items, 0 if r.items == int(r.items) else 1),
+               _number(r.watts, "W"), "-" if r.items is None else _grouped(r.items, 0) if r.items == int(r.items) else plain(r.items),
                "-" if r.joules_per_item is None else plain(r.joules_per_item))
 
 
