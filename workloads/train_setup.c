@@ -295,6 +295,16 @@ static void choose_types(struct train *s)
 	t->residual = narrow_of(jm_values_text(s->work->options, "residual"));
 }
 
+static int check_stream(const struct train *s, struct jm_err *err)
+{
+	if (s->training.residual == JM_NARROW_AUTO || jm_graph_residual(s->graph))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"Model %s is no transformer, so it has no residual stream whose type could be set; "
+		"omit --residual.",
+		s->training.model->name);
+}
+
 static int plan_both(struct train *s, struct jm_err *err)
 {
 	struct jm_training *t = &s->training;
@@ -308,6 +318,8 @@ static int plan_both(struct train *s, struct jm_err *err)
 		code = choose_batch(s, err);
 	if (!code)
 		code = plan_kept(s, err);
+	if (!code)
+		code = check_stream(s, err);
 	if (!code && s->eval.every)
 		code = jm_evaluation_plan(&s->eval, &s->training, s->program, err);
 	return code;

@@ -90,6 +90,9 @@ def test_gradients_of_networks_with_filters(tmp_path, model, residual):
         return r["plan"]["gradients"], r["loss_last"], r["plan"].get("residual")
 
     assert run("later")[::2] == ("f32", residual)
+    if not residual:
+        done = jm("run", *model, "--batch", 4, "--precision", "bf16", "--residual", "f32", "--steps", 1, "--device", "cpu")
+        assert done.returncode == 1 and "omit --residual" in " ".join(done.stderr.split()), done.stderr
     (wide, whole, _), (asked, rounded, _) = run("cpu"), run("cpu", "--gradients", "bf16")
     assert (wide, asked) == ("f32", "bf16") and rounded == pytest.approx(whole, abs=0.02)
 
