@@ -61,7 +61,7 @@ static void items_text(const struct jm_live_line *line, double rate, char *out, 
 
 	if (isnan(rate))
 		return;
-	jm_text_number(rate, number, sizeof(number));
+	jm_text_estimate(rate, NAN, number, sizeof(number));
 	jm_text_append(out, size, "", "  ");
 	jm_text_append(out, size, "", number);
 	jm_text_append(out, size, " ", line->unit);

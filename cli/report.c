@@ -418,9 +418,12 @@ static const struct jm_option options[] = {
 		.type = JM_TEXT,
 		.argument = "NAME,...|all",
 		.help = "columns of the table; without it the most important ones. Names: "
-			"accepted, enforced, state, n, origin, and the metrics of '--format csv' "
-			"without _mean: throughput, watts_mean, joules_per_item, items_per_wh, "
-			"edp and others"},
+			"accepted, enforced, state, n, origin, throughput, throughput_per_device, "
+			"watts_mean, watts_median, watts_p99, watts_max, joules_per_item, "
+			"wh_per_item, items_per_joule, items_per_wh, edp, ed2p, zeus_cost, "
+			"cost_per_million, carbon_g_per_million, mfu_percent, hfu_percent, "
+			"mfu_measured_percent, hfu_measured_percent, energy_gain_percent, "
+			"time_loss_percent, gain_minus_loss, and eds_kK for each K of --k"},
 	{.name = "phases",
 		.type = JM_FLAG,
 		.help = "print the phases of each run; those of a single run are printed without "

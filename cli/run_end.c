@@ -115,6 +115,28 @@ static void print_table(struct jm_run_call *r)
 	free(text);
 }
 
+/* Writes one word as a shell reads it. */
+static void quote(const char *word, char *out, size_t size)
+{
+	bool plain = *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyz"
+						 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+:@%-")];
+	size_t n = 0;
+
+	if (plain) {
+		snprintf(out, size, "%s", word);
+		return;
+	}
+	for (out[n++] = '\''; *word && n + 12 < size; word++) {
+		unsigned char c = (unsigned char)*word;
+
+		if (c < ' ' || c == 0x7f) /* which a terminal would obey */
+			n += (size_t)snprintf(out + n, size - n, "'$'\\%03o''", (unsigned int)c);
+		else
+			n += (size_t)snprintf(out + n, size - n, c == '\'' ? "'\\''" : "%c", c);
+	}
+	snprintf(out + n, size - n, "'");
+}
+
 /* " plan.yaml"; "" if the store contains the plan. */
 static void what_to_type(const struct jm_run_call *r, char *out, size_t size)
 {
@@ -122,7 +144,7 @@ static void what_to_type(const struct jm_run_call *r, char *out, size_t size)
 	if (!r->file.n || size < 2)
 		return;
 	*out = ' ';
-	jm_run_quote(r->cli->args[0], out + 1, size - 1);
+	quote(r->cli->args[0], out + 1, size - 1);
 }
 
 static void print_next(const struct jm_run_call *r, int failed, bool whole)
@@ -137,7 +159,7 @@ static void print_next(const struct jm_run_call *r, int failed, bool whole)
 				"\nThe records were not stored; --store FILE stores them.\n");
 		return;
 	}
-	jm_run_quote(text_of(r, "store"), store, sizeof(store));
+	quote(text_of(r, "store"), store, sizeof(store));
 	fprintf(stderr, "\nNext:\n");
 	what_to_type(r, what, sizeof(what));
 	if (!whole)

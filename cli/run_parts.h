@@ -57,8 +57,6 @@ struct jm_run_show {
 void jm_run_show_init(struct jm_run_show *show, const struct jm_plan *plan, int width, bool quiet);
 void jm_run_show_event(void *arg, const struct jm_run_event *event);
 void jm_run_show_done(struct jm_run_show *show);
-/* Writes one word as a shell reads it. */
-void jm_run_quote(const char *word, char *out, size_t size);
 
 /* Names that are not the same in all cases of the plan, {"parameters": {device: true}, "options": {batch: true}}; the
  * caller owns it. NULL = memory ran out. */

@@ -156,7 +156,7 @@ static void figures_of(struct jm_run_show *show, const json_t *record, char *out
 	*out = '\0';
 	if (!unit)
 		unit = "item";
-	jm_text_number(rate, text, sizeof(text));
+	jm_text_estimate(rate, NAN, text, sizeof(text));
 	if (isfinite(rate))
 		snprintf(part, sizeof(part), "%s %.32s%s/s", text, unit, jm_text_plural(unit));
 	else
@@ -291,7 +291,7 @@ static void append_figures(const struct jm_run_show *show, const struct jm_case_
 	}
 	if (isnan(rate))
 		return;
-	jm_text_number(rate, text, sizeof(text));
+	jm_text_estimate(rate, NAN, text, sizeof(text));
 	snprintf(part, sizeof(part), "%s %.32s/s", text, p->unit);
 	append_figure(show, state, size, part, tail);
 	if (isnan(p->watts))
@@ -362,25 +362,4 @@ void jm_run_show_done(struct jm_run_show *show)
 	clear_line(show);
 	jm_work_writer_free(show->writer);
 	json_decref(show->varying);
-}
-
-void jm_run_quote(const char *word, char *out, size_t size)
-{
-	bool plain = *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyz"
-						 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+:@%-")];
-	size_t n = 0;
-
-	if (plain) {
-		snprintf(out, size, "%s", word);
-		return;
-	}
-	for (out[n++] = '\''; *word && n + 12 < size; word++) {
-		unsigned char c = (unsigned char)*word;
-
-		if (c < ' ' || c == 0x7f) /* which a terminal would obey */
-			n += (size_t)snprintf(out + n, size - n, "'$'\\%03o''", (unsigned int)c);
-		else
-			n += (size_t)snprintf(out + n, size - n, c == '\'' ? "'\\''" : "%c", c);
-	}
-	snprintf(out + n, size - n, "'");
 }

@@ -46,7 +46,7 @@ static void add_figures(const struct jm_work_status *w, char *out, size_t size)
 	char text[80], quantity[40];
 
 	if (!isnan(w->items_per_s)) {
-		jm_text_number(w->items_per_s, quantity, sizeof(quantity));
+		jm_text_estimate(w->items_per_s, NAN, quantity, sizeof(quantity));
 		snprintf(text, sizeof(text), "%s %s/s", quantity, unit);
 		add(out, size, text);
 	}

@@ -46,7 +46,8 @@ void jm_text_capacity(
 	put_nodes(
 		nodes, sizeof(nodes), "by the 99th percentile", rack, p->stat[JM_M_WATTS_P99].max);
 	put_nodes(nodes, sizeof(nodes), "by mean power", rack, p->stat[JM_M_WATTS].mean);
-	jm_text_number(rack, watts, sizeof(watts));
+	snprintf(watts, sizeof(watts), "%.6g", rack);
+	jm_text_apart(watts, sizeof(watts));
 	snprintf(out, size, "Nodes in a rack of %s W at %s: %s", watts, p->label,
 		*nodes ? nodes : "unknown, because no power was measured");
 }

@@ -253,12 +253,6 @@ bool jm_text_is_apart(const char *text)
 	return false;
 }
 
-void jm_text_number(double value, char *out, size_t size)
-{
-	snprintf(out, size, value >= 1e5 && value < 1e12 ? "%.0f" : "%.5g", value);
-	jm_text_apart(out, size);
-}
-
 void jm_text_estimate(double mean, double half_width, char *out, size_t size)
 {
 	jm_text_estimate_to(PLACES_AT_MOST + DIGITS_AT_MOST, mean, half_width, out, size);

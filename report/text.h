@@ -46,8 +46,6 @@ void jm_text_together(char *text);
 bool jm_text_is_apart(const char *text);
 /* With that many decimals at most. */
 void jm_text_estimate_to(int at_most, double mean, double half_width, char *out, size_t size);
-/* Five digits; no exponent from 1e5 to 1e12. */
-void jm_text_number(double value, char *out, size_t size);
 /* "1054 J ± 53 J", "16.12 mJ": both in the unit that fits the value; without a bound (NAN) four digits. */
 void jm_text_quantity(double value, double error, const char *unit, char *out, size_t size);
 /* What follows the unit of several items: "s" of images, nothing of GB. */

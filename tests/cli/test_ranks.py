@@ -303,7 +303,7 @@ def test_a_rank_that_fails_ends_one_that_waits_for_its_copies(two_devices):
     env = {**two_devices, "JM_FAKE_LANES_FAIL": "1/40"}
     began = time.monotonic()
     r = one(*GPT, "--batch", "1", "--steps", "200", "--device", "later:0,later:1", "--ranks", "2", "--transport", "host", env=env, status=FAILED)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 40
     assert r["reason"].startswith("Rank 1 of 2") and "told to fail" in r["reason"], r["reason"]
 
 
@@ -408,7 +408,7 @@ def test_a_fault_that_leaves_all_ranks_alive_ends_them(two_devices):
     """Their transfer never ends; NCCL tells the fault only when asked."""
     began = time.monotonic()
     r = one(*GPT, "--batch", "2", "--steps", "30", *TWO, env={**two_devices, "JM_FAKE_NCCL_HANGS": "9"}, status=FAILED)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 40
     assert "A transfer by NCCL failed: remote process exited or there was a network error" in r["reason"], r["reason"]
 
 

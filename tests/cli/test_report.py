@@ -104,6 +104,15 @@ def test_columns_of_the_table():
     assert titles("--columns", "edp,n,enforced")[3].startswith("EDP ")
     assert "did you mean 'edp'" in sentence(jm("report", "--columns", "edq", DATA / "h200x4.json"), USAGE)
     assert "no column 'watts'" in sentence(jm("report", "--columns", "n,watts", DATA / "h200x4.json"), USAGE)
+    assert "empty name" in sentence(jm("report", "--columns", "n,,edp", DATA / "h200x4.json"), USAGE)
+
+
+def test_help_lists_every_column():
+    metrics = {name.removesuffix("_mean") for name in report("--format", "csv", DATA / "h200x4.json").splitlines()[0].split(",")
+               if name.endswith("_mean")}
+    assert len(metrics) > 20
+    listed = set(re.findall(r"[\w.]+", jm("report", "--help").stdout))
+    assert {re.sub(r"^eds_k[\d.]+$", "eds_kK", name) for name in metrics} <= listed
 
 
 @pytest.mark.parametrize("values, shown", [
