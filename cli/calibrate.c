@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/output.h"
 #include "measure/sensors_file.h"
+#include "report/text.h"
 #include "result/case_id.h"
 #include "run/calibrate.h"
 
@@ -151,9 +152,11 @@ static void put_time(FILE *out, const json_t *fit, const char *name)
 	ms = 1e3 * jm_json_real_of(fit, key);
 	snprintf(key, sizeof(key), "%s_error_s", name);
 	error = 1e3 * jm_json_real_of(fit, key);
-	if (!isnan(ms))
+	if (!isnan(ms) && isnan(error))
+		snprintf(text, sizeof(text), "%.0f", ms);
+	else if (!isnan(ms))
 		snprintf(text, sizeof(text), "%.*f ± %.*f", error < 10, ms, error < 10, error);
-	fprintf(out, " %*s", 12 + !isnan(ms), text); /* the sign has two bytes */
+	fprintf(out, " %*s%s", 12 - jm_text_width(text), "", text);
 }
 
 static void put_signal(struct jm_cli *cli, const json_t *signal)
