@@ -260,7 +260,7 @@ static int choose(struct cuda_dev *dev, struct cuda_product *p,
 	int best = 0;
 
 	g.a.data = g.b.data = g.d.data = NULL;
-	if (n > 1 && stage(dev, &g.a) && stage(dev, &g.b) && stage(dev, &g.d) &&
+	if (stage(dev, &g.a) && stage(dev, &g.b) && stage(dev, &g.d) &&
 		(!g.added || stage_added(dev, &g, &added)))
 		for (int i = 0; i < n; i++) {
 			double seconds = time_one(dev, p, &g, &found[i].algo);

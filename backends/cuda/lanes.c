@@ -12,8 +12,7 @@
 /* Their names with a version are those that cuda.h maps the plain names to. */
 #define SYMBOLS(X)                                                                                 \
 	X(write, cuStreamWriteValue32, "cuStreamWriteValue32_v2")                                  \
-	X(wait, cuStreamWaitValue32, "cuStreamWaitValue32_v2")                                     \
-	X(text, cuGetErrorString, "cuGetErrorString")
+	X(wait, cuStreamWaitValue32, "cuStreamWaitValue32_v2")
 
 struct calls {
 #define X(member, name, symbol) __typeof__(&name) member;
@@ -211,15 +210,10 @@ static CUdeviceptr seen(const struct lanes *l, _Atomic uint32_t *flag)
 	return (CUdeviceptr)(uintptr_t)(l->seen + ((char *)flag - (char *)l->shared));
 }
 
+/* The driver's results have the runtime's numbers. */
 static int check(const struct lanes *l, CUresult rc, struct jm_err *err)
 {
-	const char *text = NULL;
-
-	if (!rc)
-		return 0;
-	l->call.text(rc, &text);
-	return jm_err_set(err, JM_EIO, "A transfer on cuda:%d failed: %s.", l->dev->index,
-		text ? text : "unknown error");
+	return cuda_check(l->dev, (cudaError_t)rc, "A transfer", err);
 }
 
 static int lanes_post(

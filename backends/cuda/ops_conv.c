@@ -264,25 +264,30 @@ static int build_product(struct cuda_dev *dev, struct cuda_exec *exec, struct jm
 	return cuda_product_new(dev, &g, &c->product, err);
 }
 
-static int build_stem(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+/* A kernel of this backend, which runs in place of cuDNN's plan. */
+static int build_kernel(struct cuda_exec *exec,
+	cudaError_t (*kernel)(const struct cuda_dev *dev, const struct jm_node *n, void *scratch),
+	struct jm_err *err)
 {
 	struct conv *c = calloc(1, sizeof *c);
 
-	(void)dev;
 	exec->own = c;
 	if (!c)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
-	c->kernel = cuda_conv_stem_run;
+	c->kernel = kernel;
 	return 0;
+}
+
+static int build_stem(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	(void)dev;
+	return build_kernel(exec, cuda_conv_stem_run, err);
 }
 
 static int build_filter(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
-	int code = build_stem(dev, exec, err);
-
-	if (!code)
-		((struct conv *)exec->own)->kernel = cuda_conv_filter_run;
-	return code;
+	(void)dev;
+	return build_kernel(exec, cuda_conv_filter_run, err);
 }
 
 static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)

@@ -410,8 +410,7 @@ static void write_ways_key(
 	snprintf(ret + strlen(ret), size - strlen(ret), "/ways");
 }
 
-/* Memory is planned for the way that will run, so it is chosen before: by the plan cache, or by
- * timing with the scratch that cuDNN needs. */
+/* Bytes that suffice for every way. */
 static size_t most_scratch(const struct cuda_attention_plan *p)
 {
 	size_t own = cuda_tiles_scratch(&p->shape), dnn = dnn_scratch(p);
@@ -419,6 +418,8 @@ static size_t most_scratch(const struct cuda_attention_plan *p)
 	return own > dnn ? own : dnn;
 }
 
+/* Memory is planned for the way that will run, so it is chosen before: by the plan cache, or by
+ * timing with the scratch that suffices for every way. */
 static int way_of(struct cuda_dev *dev, struct cuda_attention_plan *p, const struct jm_node *n)
 {
 	struct jm_tensor dqkv = *n->out[0]; /* in memory, also where it is virtual in a group */

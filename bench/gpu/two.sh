@@ -25,12 +25,13 @@ if r["status"] != "ok":
     sys.exit("joulemark: " + str(r["reason"]))
 signals = {m["id"]: {s["quantity"]: s["mean"] for s in m["signals"]} for m in r["meters"]}
 watts = {m["id"]: m["watts_mean"] for m in r["meters"]}
+known = lambda x, factor, digits: None if x is None else round(x * factor, digits)
 uuids = [x["uuid"] for x in r["gang"]["ranks"]] if "gang" in r else [r["ran_on"]["uuid"]]
 print(json.dumps({"run": sys.argv[1], "items_s": r["throughput"], "steps": r["steps"],
     "mJ_per_item": 1e3 * r["total"]["joules_measured"] / r["items"], "communication": r.get("communication"),
     "watts": [round(watts["nvml:" + u], 1) for u in uuids],
-    "memory_watts": [round(watts.get("nvml:" + u + "/memory") or 0, 1) for u in uuids],
-    "MHz": [round((signals["nvml:" + u].get("clock") or 0) / 1e6) for u in uuids]}))' "$label"
+    "memory_watts": [known(watts.get("nvml:" + u + "/memory"), 1, 1) for u in uuids],
+    "MHz": [known(signals["nvml:" + u].get("clock"), 1e-6, 0) for u in uuids]}))' "$label"
 }
 
 declare -A work=(

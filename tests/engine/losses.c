@@ -10,9 +10,9 @@
  * text of bytes; step s takes sequence b from byte (s * BATCH + b) * SEQ. Of other models, for each
  * step the inputs in the order of their table: random values as f32, classes as i32. AdamW with lr
  * 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 0.1 of all but vectors, clip 1. In fp16 the loss is
- * scaled by 1024, and so are the reported gradients and their norm. JM_TEST_GRADIENTS=bf16 (f32): the type in which gradients
- * of matrices wait for the update, as --gradients; JM_TEST_RESIDUAL=bf16 (f32): that of the residual stream in bf16 and fp8,
- * as --residual.
+ * scaled by 1024, and so are the reported gradients and their norm. JM_TEST_GRADIENTS=bf16 or f32: the type in which gradients
+ * of matrices wait for the update, as --gradients; JM_TEST_RESIDUAL=bf16 or f32: that of the residual stream in bf16 and fp8,
+ * as --residual. Unset: as auto.
  */
 #include <math.h>
 #include <stdio.h>

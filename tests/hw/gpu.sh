@@ -101,7 +101,7 @@ make_images() { # 20 batches of 8 images of 3 x 64 x 64 and their classes
 	END
 }
 
-# In bf16 and fp8 the processor keeps the residual stream in bf16 as the GPU does by default.
+# In bf16 and fp8 the processor keeps the residual stream in bf16 as the GPU does by default; its gradients of matrices are f32.
 losses() { # MODEL DEVICE PRECISION [STEPS [TOOL...]]
 	local device=$2 precision=$3 steps=${4:-20} words
 	read -ra words <<<"${!1}"
@@ -315,6 +315,14 @@ own_attention() {
 		self_test --op attention-wide
 }
 
+# The gradients of filters by the own kernel, also where the self-test found cuDNN faster.
+own_filters() {
+	export JM_PLANS=$work
+	"$build/joulemark" selftest --device cuda:0 --op "conv-wgrad, filter" --quiet &&
+		sed -i -E 's#(way/[^ ]*) dnn,#\1 filter,#' "$work/cuda.plans" &&
+		self_test --op "conv-wgrad, filter"
+}
+
 # The mangled names of the kernels of backends/cuda. synccheck reports kernels of cuDNN.
 own_kernels=(--kernel-name 'regex=^_ZL?[0-9]+[a-z0-9_]*(_kernel|_finish|_sums)')
 # For racecheck an mbarrier orders only what the lanes that arrive at it did (race_probe.cu). In the kernels for keys and values
@@ -368,6 +376,7 @@ done
 step "repeats bf16" 120 repeats bf16
 step shim 60 through_shim "${product[@]}"
 step "selftest of own attention" 90 own_attention
+step "selftest of own filters" 90 own_filters
 JM_CUDA_FAST=1 step "selftest of the fast mode" 240 self_test --op conv
 if command -v compute-sanitizer >/dev/null; then
 	for precision in bf16 fp8; do step "memcheck of training in $precision" 60 sanitize_steps $precision; done

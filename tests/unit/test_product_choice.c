@@ -260,11 +260,16 @@ static void a_choice_without_a_time_is_made_again(void **unused)
 	assert_memory_equal(fake.value, "0.5,", 4);
 }
 
-static void an_only_algorithm_needs_no_timing(void **unused)
+/* Its time is compared with those of other ways, and what is kept is not looked for again. */
+static void an_only_algorithm_is_timed_and_kept(void **unused)
 {
 	(void)unused;
 	fake = (struct fake){.found = 1, .no_memory = true};
 	assert_int_equal(algorithm(), 1);
+	assert_string_equal(fake.value, "");
+	fake = (struct fake){.found = 1};
+	assert_int_equal(algorithm(), 1);
+	assert_string_not_equal(fake.value, "");
 }
 
 int main(void)
@@ -273,7 +278,7 @@ int main(void)
 		cmocka_unit_test(the_fastest_is_kept),
 		cmocka_unit_test(what_could_not_be_timed_is_not_kept),
 		cmocka_unit_test(a_choice_without_a_time_is_made_again),
-		cmocka_unit_test(an_only_algorithm_needs_no_timing),
+		cmocka_unit_test(an_only_algorithm_is_timed_and_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
