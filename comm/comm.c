@@ -26,6 +26,12 @@ int jm_comm_open(const char *transport, const struct jm_comm_place *place, struc
 	return rc;
 }
 
+void jm_comm_leave(struct jm_comm *comm)
+{
+	if (comm->transport && comm->transport->leave)
+		comm->transport->leave(comm->state);
+}
+
 void jm_comm_close(struct jm_comm *comm)
 {
 	if (comm->transport)

@@ -84,6 +84,9 @@ struct jm_transport {
 	 * without a result, so that their stream is passed. NULL = start and wait report every failure.
 	 */
 	int (*poll)(void *state, struct jm_err *err);
+	/* Ends all transfers, with a result or without, so that the memory they read and write may be freed; only close
+	 * follows. NULL = close does, and waits of the device for such memory suffice before. */
+	void (*leave)(void *state);
 	void (*close)(void *state); /* takes NULL */
 };
 
@@ -100,6 +103,8 @@ struct jm_comm {
 
 int jm_comm_open(const char *transport, const struct jm_comm_place *place, struct jm_comm *ret,
 	struct jm_err *err);
+/* Ends all transfers before the memory of some is freed; only jm_comm_close may follow. A zeroed one is allowed. */
+void jm_comm_leave(struct jm_comm *comm);
 void jm_comm_close(struct jm_comm *comm); /* a zeroed one is allowed */
 /* Starts the transfer and waits for it. */
 int jm_comm_run(const struct jm_comm *comm, const struct jm_transfer *t, struct jm_err *err);

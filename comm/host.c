@@ -371,16 +371,25 @@ static void leave(const struct host *h)
 
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
 
+/* Afterwards nothing of this rank is on its way. */
+static void host_leave(void *state)
+{
+	struct host *h = state;
+
+	if (h->head)
+		leave(h);
+	if (h->lanes)
+		h->lane->close(h->lanes);
+	h->lanes = NULL;
+}
+
 static void host_close(void *state)
 {
 	struct host *h = state;
 
 	if (!h)
 		return;
-	if (h->head)
-		leave(h);
-	if (h->lanes)
-		h->lane->close(h->lanes);
+	host_leave(h);
 	if (h->head)
 		munmap(h->head, jm__host_bytes(h->world));
 	free(h);
@@ -456,5 +465,6 @@ const struct jm_transport jm_transport_host = {
 	.open = host_open,
 	.start = host_start,
 	.poll = host_poll,
+	.leave = host_leave,
 	.close = host_close,
 };

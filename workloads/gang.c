@@ -117,10 +117,17 @@ int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
 	return code ? code : watch(g, d, err);
 }
 
-void jm_gang_close(struct jm_gang *g)
+void jm_gang_leave(struct jm_gang *g)
 {
 	if (g->watched)
 		jm_device_watch(g->watched, NULL, NULL, NULL);
+	g->watched = NULL;
+	jm_comm_leave(&g->device);
+}
+
+void jm_gang_close(struct jm_gang *g)
+{
+	jm_gang_leave(g);
 	jm_comm_close(&g->device);
 	jm_comm_close(&g->control);
 	if (g->work)

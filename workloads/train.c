@@ -22,6 +22,7 @@ static void train_teardown(void *state)
 		return;
 	if (s->program)
 		jm_device_sync(&s->device, NULL); /* steps may be under way */
+	jm_gang_leave(&s->gang);
 	jm_evaluation_close(&s->eval);
 	jm_batch_feed_close(&s->feed);
 	jm_staging_close(&s->settings);

@@ -94,6 +94,7 @@ void jm_transfer_teardown(void *state)
 	d = &s->device;
 	if (d->backend) {
 		jm_device_sync(d, NULL);
+		jm_gang_leave(&s->gang);
 		jm_event_drop(&s->began);
 		jm_event_drop(&s->done);
 		d->backend->release(d->dev, s->from);

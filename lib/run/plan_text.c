@@ -195,6 +195,10 @@ struct expression {
 
 static int bad_expression(struct expression *x)
 {
+	if (!*x->s)
+		return jm_yaml_fail(x->where, JM_EUSAGE, x->r->err,
+			"The expression '%.120s' ends where a number or a parenthesis is missing.",
+			x->where->text);
 	return jm_yaml_fail(x->where, JM_EUSAGE, x->r->err,
 		"The expression '%.120s' is not valid from '%.40s' on; write numbers and {names} "
 		"with + - * / %% and parentheses.",
@@ -255,8 +259,10 @@ static int read_atom(struct expression *x, double *ret)
 		x->s++;
 		rc = read_sum(x, ret);
 		skip_space(x);
-		if (!rc && *x->s++ != ')')
+		if (!rc && *x->s != ')')
 			rc = bad_expression(x);
+		else if (!rc)
+			x->s++;
 	} else if (isdigit((unsigned char)*x->s) || *x->s == '.') {
 		rc = read_number(x, x->s, false, ret, &n);
 		x->s += n;
