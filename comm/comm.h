@@ -39,7 +39,7 @@ static inline size_t jm_comm_type_bytes(enum jm_comm_type type)
  *	all-gather	from [n], to [W n]: the data of all ranks in rank order
  *	reduce-scatter	from [W n], to [n]: this rank's part of the sum over the ranks
  *	broadcast	from [n] of rank `root`, to [n] of all; from == to is allowed
- * Sums are of f32, f64 and (device memory only) bf16. `local` adds in the order of the ranks.
+ * Sums are of f32, f64 (not host) and (device memory only) bf16. `local` adds in the order of the ranks.
  */
 enum jm_transfer_kind { JM_ALL_REDUCE, JM_ALL_GATHER, JM_REDUCE_SCATTER, JM_BROADCAST };
 

@@ -23,8 +23,10 @@
 #define FROM  ((off_t)1 << 30) /* in the gang's file, far behind `local` */
 #define AHEAD 2		       /* pieces that are sent before the first is received */
 #define ALIGN 64	       /* elements at which the parts of a sum begin */
+#define LEAVE_NS                                                                                   \
+	(2 * INT64_C(1000000000)) /* at most, until the lanes of a rank that leaves are idle */
 #define PATIENCE_NS                                                                                \
-	(2 * INT64_C(1000000000)) /* as `local`: the reason of the rank that left comes first */
+	(5 * INT64_C(1000000000)) /* longer, so that the reason of the rank that left comes first */
 
 /* ---- transfers --------------------------------------------------------------------------------------------- */
 
@@ -349,8 +351,8 @@ static int host_poll(void *state, struct jm_err *err)
 static bool is_idle(const struct host *h)
 {
 	for (int r = 0; r < h->world; r++)
-		if (is_behind(&h->head->channel[h->rank][r].posted, h->sent[r]) ||
-			is_behind(&h->head->channel[r][h->rank].taken, h->got[r]))
+		if (is_behind(&h->head->channel[h->rank][r].posted, h->sends[r]) ||
+			is_behind(&h->head->channel[r][h->rank].taken, h->gets[r]))
 			return false;
 	return true;
 }
@@ -359,7 +361,7 @@ static bool is_idle(const struct host *h)
 static void leave(const struct host *h)
 {
 	const struct timespec nap = {.tv_nsec = 1000000};
-	int64_t until = jm_clock_now(jm_clock_real()) + PATIENCE_NS;
+	int64_t until = jm_clock_now(jm_clock_real()) + LEAVE_NS;
 
 	atomic_store(&h->head->left[h->rank], 1);
 	release(h);
@@ -371,15 +373,15 @@ static void leave(const struct host *h)
 
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
 
-/* Afterwards nothing of this rank is on its way. */
+/* Afterwards nothing of this rank is on its way. Without lanes nothing was. */
 static void host_leave(void *state)
 {
 	struct host *h = state;
 
-	if (h->head)
-		leave(h);
-	if (h->lanes)
-		h->lane->close(h->lanes);
+	if (!h->lanes)
+		return;
+	leave(h);
+	h->lane->close(h->lanes);
 	h->lanes = NULL;
 }
 

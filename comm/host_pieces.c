@@ -25,7 +25,10 @@ static int send(struct host *h, int to, const char *from, size_t bytes, struct j
 	if (!code)
 		code = h->lane->copy(
 			h->lanes, JM_LANE_SEND, slot(h, h->rank, to, k), from, bytes, err);
-	return code ? code : h->lane->post(h->lanes, JM_LANE_SEND, &c->posted, k + 1, err);
+	if (!code)
+		code = h->lane->post(h->lanes, JM_LANE_SEND, &c->posted, k + 1, err);
+	h->sends[to] += !code;
+	return code;
 }
 
 static int receive(struct host *h, int from, char *to, size_t bytes, struct jm_err *err)
@@ -37,7 +40,10 @@ static int receive(struct host *h, int from, char *to, size_t bytes, struct jm_e
 	if (!code)
 		code = h->lane->copy(
 			h->lanes, JM_LANE_RECEIVE, to, slot(h, from, h->rank, k), bytes, err);
-	return code ? code : h->lane->post(h->lanes, JM_LANE_RECEIVE, &c->taken, k + 1, err);
+	if (!code)
+		code = h->lane->post(h->lanes, JM_LANE_RECEIVE, &c->taken, k + 1, err);
+	h->gets[from] += !code;
+	return code;
 }
 
 /* Makes the lane that uses this staging wait for the one that used it before. */

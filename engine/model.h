@@ -102,8 +102,8 @@ int jm_model_dims(const struct jm_model *model, const struct jm_preset *preset,
 	const struct jm_values *given, struct jm_values *ret, struct jm_err *err);
 
 /*
- * Is a tensor in the compute type, although the masters are in f32? AUTO: in bf16 on a device with memory of its own, where
- * it saves time; gradients only where it loses nothing beside PyTorch's autocast, which rounds those of matrices, too:
+ * Is a tensor in the compute type, although the masters are in f32? AUTO: in bf16 and fp8 on a device with memory of its own,
+ * where it saves time; gradients only where it loses nothing beside PyTorch's autocast, which rounds those of matrices, too:
  * not if they are summed over micro-steps or ranks, nor with filters of convolutions, whose gradients are written in f32.
  */
 enum jm_narrow { JM_NARROW_AUTO, JM_NARROW_NO, JM_NARROW_YES };

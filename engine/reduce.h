@@ -54,7 +54,7 @@ void jm_reduce_reset(struct jm_program *p); /* discards the steps so far */
  * this many tokens per rank. */
 bool jm_reduce_fits_host(const struct jm_device *d, enum jm_dtype type, double tokens);
 
-/* The name of the transport for the device's memory: "local", "nccl"; NULL = there is none. */
+/* The name of the transport for the device's memory where host is not taken: "local", "nccl". */
 const char *jm_reduce_transport(const struct jm_device *d);
 
 #endif

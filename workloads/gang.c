@@ -111,6 +111,7 @@ int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
 		code = open_device_comm(g, work, d, transport, err);
 	/* all ranks fail together, so all take the other way */
 	if (code && transport && !strcmp(transport, "host") && !strcmp(way->transport, "auto")) {
+		jm_log(work->ctx, JM_INFO, "Transport host is not used: %s", err->text);
 		*err = (struct jm_err)JM_ERR_INIT;
 		code = open_device_comm(g, work, d, jm_reduce_transport(d), err);
 	}

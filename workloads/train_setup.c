@@ -158,8 +158,10 @@ static int choose_rounding(struct train *s, struct jm_err *err)
 	t->rounds_sums = t->by_host && is_narrow(t) && strcmp(gradients, "f32") != 0;
 	if (t->ranks > 1 && !t->by_host && !strcmp(gradients, "bf16"))
 		return jm_err_set(err, JM_EUSAGE,
-			"--gradients bf16 with --ranks needs --transport host, because other "
-			"transports sum in f32; omit it.");
+			"--gradients bf16 with --ranks needs %s, because other transports sum in "
+			"f32; omit it.",
+			s->device.backend->stream ? "--transport host"
+						  : "GPUs and --transport host");
 	return 0;
 }
 

@@ -173,11 +173,13 @@ void jm__pace_record(struct jm__worker *w)
 	if (!strcmp(state, "missed"))
 		jm_log(w->ctx, JM_WARNING,
 			"The mean power of the measured phase was %.4g W, %.3g %% %s the %.4g W "
-			"of --hold-power. Pauses cannot lower the power of idle devices and of "
-			"what else the meters measure, and a phase of a few seconds is too short "
-			"for them to compensate deviations.",
+			"of --hold-power. %s, and a phase of a few seconds is too short for them "
+			"to compensate deviations.",
 			watts, 100 * fabs(watts / wanted - 1), watts > wanted ? "above" : "below",
-			wanted);
+			wanted,
+			watts > wanted ? "Pauses cannot lower the power of idle devices and of "
+					 "what else the meters measure"
+				       : "Pauses cannot raise the power of work that draws less");
 }
 
 /* ---- thermal steady state -------------------------------------------------------------------------------- */

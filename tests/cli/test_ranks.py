@@ -298,13 +298,15 @@ def test_one_killed_rank_ends_all_that_wait_for_copies(two_devices, seed):
     assert gang.nothing_is_left()
 
 
-def test_a_rank_that_fails_ends_one_that_waits_for_its_copies(two_devices):
+@pytest.mark.parametrize("work", [[*GPT, "--batch", "1"], ["run", "allreduce", "--size", "0.0005", "--warmup", "0"]], ids=["gpt", "allreduce"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_fails_ends_one_that_waits_for_its_copies(two_devices, work, rank):
     """The reason is that of the rank that failed, whose queues end first."""
-    env = {**two_devices, "JM_FAKE_LANES_FAIL": "1/40"}
+    env = {**two_devices, "JM_FAKE_LANES_FAIL": f"{rank}/40"}
     began = time.monotonic()
-    r = one(*GPT, "--batch", "1", "--steps", "200", "--device", "later:0,later:1", "--ranks", "2", "--transport", "host", env=env, status=FAILED)
+    r = one(*work, "--steps", "200", "--device", "later:0,later:1", "--ranks", "2", "--transport", "host", env=env, status=FAILED)
     assert time.monotonic() - began < 40
-    assert r["reason"].startswith("Rank 1 of 2") and "told to fail" in r["reason"], r["reason"]
+    assert r["reason"].startswith(f"Rank {rank} of 2") and "told to fail" in r["reason"], r["reason"]
 
 
 def test_a_killed_parent_leaves_no_ranks():
@@ -386,7 +388,7 @@ def test_all_ranks_take_nccl_where_one_cannot_copy_over_the_host(two_devices, de
     work = [*GPT, "--precision", "bf16", "--batch", "2", "--steps", "2", *TWO]
     assert one(*work, env=env)["communication"]["transport"] == "nccl"
     r = one(*work, "--transport", "host", env=env, status=FAILED)
-    assert f"Rank {device} of 2" in r["reason"] and "told to fail" in r["reason"] or "use --transport nccl" in r["reason"], r["reason"]
+    assert (f"Rank {device} of 2" in r["reason"] and "told to fail" in r["reason"]) or "use --transport nccl" in r["reason"], r["reason"]
 
 
 @pytest.mark.parametrize("devices", ["later:0,ref", "ref,later:0"])
