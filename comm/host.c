@@ -351,8 +351,8 @@ static int host_poll(void *state, struct jm_err *err)
 static bool is_idle(const struct host *h)
 {
 	for (int r = 0; r < h->world; r++)
-		if (is_behind(&h->head->channel[h->rank][r].posted, h->sends[r]) ||
-			is_behind(&h->head->channel[r][h->rank].taken, h->gets[r]))
+		if (is_behind(&h->head->channel[h->rank][r].posted, h->posted[r]) ||
+			is_behind(&h->head->channel[r][h->rank].taken, h->taken[r]))
 			return false;
 	return true;
 }
