@@ -12,6 +12,8 @@
 
 enum state { HELD, MISSED, NOT_REACHED, UNKNOWN, STATES };
 
+static const char *const words[STATES] = {"held", "missed", "not reached", "unknown"};
+
 /* The runs that were to hold these watts. */
 struct hold {
 	double wanted;
@@ -30,7 +32,6 @@ static const json_t *soft_of(const struct jm_group_series *s, const struct jm_gr
 
 static enum state state_of(const json_t *soft)
 {
-	static const char *const words[STATES] = {"held", "missed", "not reached", "unknown"};
 	const char *word = jm_json_text(soft, "state");
 	enum state state = HELD;
 
@@ -91,8 +92,6 @@ static struct hold *find_holds(
 /* "300 W held", "50 W missed by +41 % (70.5 W)", "400 W held in 8 and not reached in 2 of 10 runs". */
 static size_t write_hold(const struct hold *h, char *out, size_t size)
 {
-	static const char *const words[STATES] = {
-		"held", "missed", "not reached", "unknown whether held"};
 	size_t used = (size_t)snprintf(out, size, "%.4g W", h->wanted);
 	int kinds = 0, runs = 0;
 
@@ -103,8 +102,8 @@ static size_t write_hold(const struct hold *h, char *out, size_t size)
 	for (int i = 0, shown = 0; i < STATES && used < size; i++) {
 		if (!h->runs[i])
 			continue;
-		used += (size_t)snprintf(
-			out + used, size - used, "%s %s", shown++ ? " and" : "", words[i]);
+		used += (size_t)snprintf(out + used, size - used, "%s %s%s", shown++ ? " and" : "",
+			words[i], i == UNKNOWN ? " whether held" : "");
 		if (i == MISSED && !isnan(h->missed) && used < size)
 			used += (size_t)snprintf(out + used, size - used, " by %s%+.3g %% (%.4g W)",
 				h->runs[i] > 1 ? "up to " : "", 100 * (h->missed / h->wanted - 1),

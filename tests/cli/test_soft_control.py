@@ -73,7 +73,7 @@ def test_the_table_says_by_how_much_a_power_was_missed():
     assert re.search(r"300 W held, 40 W missed by \+\d+ % \([0-9.]+ W\), 5000 W not reached; this is a soft control", text)
 
 
-def test_every_format_says_in_how_many_runs_a_power_was_held(tmp_path):
+def test_texts_of_a_series_say_in_how_many_runs_a_power_was_held(tmp_path):
     """At a cap of 200 W the work never draws 300 W. A run that failed, and one that was not to hold a power, do not count."""
     records, _ = sim("--hold-power", "300W", "--set", "gpu.power=200W,400W,600W,700W", "--seconds", 20)
     plain, _ = sim("--set", "gpu.power=500W,700W", "--seconds", 20)
