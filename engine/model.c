@@ -296,6 +296,13 @@ static bool has_filters(const struct jm_graph *g)
 	return false;
 }
 
+enum jm_narrow jm_narrow_of(const char *word)
+{
+	return !strcmp(word, "auto")   ? JM_NARROW_AUTO
+	       : !strcmp(word, "bf16") ? JM_NARROW_YES
+				       : JM_NARROW_NO;
+}
+
 static bool narrows(const struct jm_training *t, enum jm_narrow choice)
 {
 	return choice == JM_NARROW_YES ||

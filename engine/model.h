@@ -107,6 +107,8 @@ int jm_model_dims(const struct jm_model *model, const struct jm_preset *preset,
  * not if they are summed over micro-steps or ranks, nor with filters of convolutions, whose gradients are written in f32.
  */
 enum jm_narrow { JM_NARROW_AUTO, JM_NARROW_NO, JM_NARROW_YES };
+/* Of "auto", "f32" or "bf16". */
+enum jm_narrow jm_narrow_of(const char *word);
 
 /* The description of a training step. */
 struct jm_training {

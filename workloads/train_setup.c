@@ -281,20 +281,13 @@ static int choose_batch(struct train *s, struct jm_err *err)
 	return code;
 }
 
-static enum jm_narrow narrow_of(const char *word)
-{
-	return !strcmp(word, "auto")   ? JM_NARROW_AUTO
-	       : !strcmp(word, "bf16") ? JM_NARROW_YES
-				       : JM_NARROW_NO;
-}
-
 static void choose_types(struct train *s)
 {
 	struct jm_training *t = &s->training;
 
 	t->own_memory = !s->device.props.host_memory;
-	t->gradients = narrow_of(jm_values_text(s->work->options, "gradients"));
-	t->residual = narrow_of(jm_values_text(s->work->options, "residual"));
+	t->gradients = jm_narrow_of(jm_values_text(s->work->options, "gradients"));
+	t->residual = jm_narrow_of(jm_values_text(s->work->options, "residual"));
 }
 
 static int check_stream(const struct train *s, struct jm_err *err)

@@ -227,9 +227,12 @@ static void evaluate(
 	fclose(f);
 }
 
-static enum jm_narrow narrow(const char *word)
+/* The choice of the environment; auto where it has none. */
+static enum jm_narrow narrow(const char *variable)
 {
-	return !word ? JM_NARROW_AUTO : !strcmp(word, "bf16") ? JM_NARROW_YES : JM_NARROW_NO;
+	const char *word = getenv(variable);
+
+	return jm_narrow_of(word ? word : "auto");
 }
 
 int main(int argc, char **argv)
@@ -258,8 +261,8 @@ int main(int argc, char **argv)
 	read_dims(&dims, &t, argv + 10);
 	check(jm_device_open(argv[2], 1, &device, &err));
 	t.own_memory = !device.props.host_memory;
-	t.gradients = narrow(getenv("JM_TEST_GRADIENTS"));
-	t.residual = t.precision == JM_BF16 ? narrow(getenv("JM_TEST_RESIDUAL")) : JM_NARROW_NO;
+	t.gradients = narrow("JM_TEST_GRADIENTS");
+	t.residual = t.precision == JM_BF16 ? narrow("JM_TEST_RESIDUAL") : JM_NARROW_NO;
 	check(jm_model_train(&t, &graph, &err));
 	check(jm_program_plan(graph, &device, &program, &err));
 	check(jm_model_evaluate(&t, &network, &err));
