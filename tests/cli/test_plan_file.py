@@ -8,11 +8,9 @@ import re
 import subprocess
 import time
 
-import jsonschema
 import pytest
-import yaml
 
-from jm import BIN, SOURCE, USAGE, FAILURE, jm, sentence
+from jm import BIN, USAGE, FAILURE, jm, sentence
 from runs import query, records
 
 NULL = {"work": "null", "source": "null", "step-time": "1ms", "warmup": 0, "steps": 1}
@@ -573,30 +571,3 @@ def test_plan_looks_for_the_device_of_each_rank(tmp_path):
     assert done.returncode == 1, done.stdout
     assert re.search(r"device ref +here", done.stdout)
     assert re.search(r"device nodevice:1 +missing: .*", done.stdout), done.stdout
-
-
-# ---- the schema ----
-
-def schema():
-    return json.loads(jm("plan", "--schema").stdout)
-
-
-def test_schema_is_one(tmp_path):
-    jsonschema.Draft7Validator.check_schema(schema())
-    good = yaml.safe_load("runs: [{work: gemm, m: [8, 16], set: {gpu.power: 300W}, repeat: 3}]")
-    jsonschema.validate(good, schema())
-    for bad in ({"runs": [{"work": "gemm", "mm": 8}]}, {"runs": []}, {"runs": [{"m": 8}]},
-                {"runs": [{"work": "gemm", "repeat": 0}]}):
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(bad, schema())
-
-
-@pytest.mark.parametrize("path", sorted((SOURCE / "suites").rglob("*.yaml")), ids=lambda p: p.stem)
-def test_every_suite_fits_the_schema_and_can_be_planned(path):
-    jsonschema.validate(yaml.safe_load(path.read_text()), schema())
-    head = path.read_text().split("\n\n")[0]
-    assert "Needs" in head or "platforms" in path.parts, "the head of a suite says what it needs"
-    if "platforms" not in path.parts:
-        done = jm("plan", path)
-        assert done.returncode in (0, 1), done.stderr
-        assert "measurements in all" in done.stdout

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The suites on simulated nodes: results equal the papers' tables; the error at a cap that the tables do not have."""
+"""The suites on simulated nodes: results equal the papers' tables; the error at a cap that the tables do not have; each fits
+the schema of plans."""
 import json
 import re
 import statistics
 
+import jsonschema
 import pytest
+import yaml
 
 from jm import SOURCE, jm
 from runs import records
@@ -115,3 +118,30 @@ def test_the_error_at_a_cap_left_out_is_as_documented(gpu):
     row = re.search(rf"^\| {gpu} \| (\d+) \| ([\d.]+) % \| ([\d.]+) % \|$", text, re.M)
     assert row, f"docs/plans.md: | {gpu} | {len(errors)} | {rms:.1f} % | {worst:.1f} % |"
     assert (int(row[1]), float(row[2]), float(row[3])) == (len(errors), round(rms, 1), round(worst, 1))
+
+
+# ---- the schema ----
+
+def schema():
+    return json.loads(jm("plan", "--schema").stdout)
+
+
+def test_schema_is_one(tmp_path):
+    jsonschema.Draft7Validator.check_schema(schema())
+    good = yaml.safe_load("runs: [{work: gemm, m: [8, 16], set: {gpu.power: 300W}, repeat: 3}]")
+    jsonschema.validate(good, schema())
+    for bad in ({"runs": [{"work": "gemm", "mm": 8}]}, {"runs": []}, {"runs": [{"m": 8}]},
+                {"runs": [{"work": "gemm", "repeat": 0}]}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(bad, schema())
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "suites").rglob("*.yaml")), ids=lambda p: p.stem)
+def test_every_suite_fits_the_schema_and_can_be_planned(path):
+    jsonschema.validate(yaml.safe_load(path.read_text()), schema())
+    head = path.read_text().split("\n\n")[0]
+    assert "Needs" in head or "platforms" in path.parts, "the head of a suite says what it needs"
+    if "platforms" not in path.parts:
+        done = jm("plan", path)
+        assert done.returncode in (0, 1), done.stderr
+        assert "measurements in all" in done.stdout
