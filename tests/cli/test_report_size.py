@@ -41,12 +41,14 @@ def test_a_table_takes_little_longer_than_parsing_the_records(tmp_path):
     many_records.make(tmp_path / "a.db", 4000, caps=400)
     db = sqlite3.connect(tmp_path / "a.db")
     texts = [row[0] for row in db.execute("SELECT record FROM record_t")]
-    began = time.process_time()
-    for text in texts:
-        json.loads(text)
-    parsing = time.process_time() - began
-    report = min(cost(tmp_path / "a.db")[0] for _ in range(2))
-    assert report < 1.5 * parsing, (report, parsing)
+    pairs = []
+    for _ in range(5):  # in turns, because other tests load the machine
+        began = time.process_time()
+        for text in texts:
+            json.loads(text)
+        parsing = time.process_time() - began
+        pairs.append((cost(tmp_path / "a.db")[0], parsing))
+    assert min(report / parsing for report, parsing in pairs) < 1.5, pairs
 
 
 @pytest.mark.parametrize("kind", ["json", "csv", "md"])
