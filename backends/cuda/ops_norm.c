@@ -117,26 +117,32 @@ static struct cuda_norm_grad grad_of(const struct jm_node *n)
 	};
 }
 
-/* A linear-wgrad that follows; NULL = the group has none. */
+/* The cast of dx that follows, and the linear-wgrad that ends the group; NULL = the group has none. */
+static const struct jm_node *cast_of(const struct jm_group *group)
+{
+	return group->n_nodes > 1 && group->node[1]->op == JM_OP_CAST ? group->node[1] : NULL;
+}
+
 static const struct jm_node *wgrad_of(const struct jm_group *group)
 {
-	return group->n_nodes > 2 ? group->node[2] : NULL;
+	const struct jm_node *last = group->node[group->n_nodes - 1];
+
+	return last->op == JM_OP_LINEAR_WGRAD ? last : NULL;
 }
 
 static int takes_grad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
-	const struct jm_node *wgrad = wgrad_of(group);
+	const struct jm_node *cast = cast_of(group), *wgrad = wgrad_of(group);
 	struct cuda_norm_grad p = grad_of(n);
 	float sums;
 
 	p.sums = wgrad ? &sums : NULL; /* not NULL: present; the address is not used */
-	if (group->n_nodes > 1 &&
-		(group->node[1]->in[0] != n->out[0] || group->node[1]->accumulate))
+	if (cast && (cast->in[0] != n->out[0] || cast->accumulate))
 		return not_known(n, err);
 	if (n->out[0]->type != n->in[1]->type || !cuda_norm_grad_knows(&p))
 		return not_known(n, err);
-	return wgrad ? cuda_wgrad_takes(dev, wgrad, group->node[1]->out[0], err) : 0;
+	return wgrad ? cuda_wgrad_takes(dev, wgrad, (cast ? cast : n)->out[0], err) : 0;
 }
 
 static size_t scratch_grad(struct cuda_dev *dev, const struct jm_group *group)
@@ -154,7 +160,7 @@ static size_t scratch_grad(struct cuda_dev *dev, const struct jm_group *group)
 static int build_wgrad(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	struct cuda_exec *product = NULL;
-	int code = cuda_wgrad_new(dev, &exec->node[2], &product, err);
+	int code = cuda_wgrad_new(dev, &exec->node[exec->n_nodes - 1], &product, err);
 
 	exec->own = product;
 	return code;
@@ -162,16 +168,17 @@ static int build_wgrad(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_e
 
 static int run_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
+	const struct jm_node *last = &exec->node[exec->n_nodes - 1];
 	struct cuda_norm_grad p = grad_of(&exec->node[0]);
 
 	p.partial = exec->scratch;
 	if (exec->node[0].out[0]->is_virtual)
 		p.dx.data = NULL;
-	if (exec->n_nodes > 1)
+	if (exec->n_nodes > 1 && exec->node[1].op == JM_OP_CAST)
 		p.copy = cuda_vec(exec->node[1].out[0]);
-	if (exec->n_nodes > 2) {
-		p.sums = exec->node[2].out[1]->data;
-		p.add_sums = cuda_adds(&exec->node[2], 1);
+	if (last->op == JM_OP_LINEAR_WGRAD) {
+		p.sums = last->out[1]->data;
+		p.add_sums = cuda_adds(last, 1);
 	}
 	p.blocks = cuda_norm_grad_blocks(dev->prop.multiProcessorCount, &p);
 	cuda_norm_grad(&p, dev->stream);
@@ -193,6 +200,10 @@ const struct cuda_op cuda_ops_norm[] = {
 	{{JM_OP_LAYERNORM_GRAD, JM_OP_CAST}, 2, takes_grad, NULL, scratch_grad, NULL, run_grad,
 		NULL},
 	{{JM_OP_RMSNORM_GRAD, JM_OP_CAST}, 2, takes_grad, NULL, scratch_grad, NULL, run_grad, NULL},
+	{{JM_OP_LAYERNORM_GRAD, JM_OP_LINEAR_WGRAD}, 2, takes_grad, NULL, scratch_grad, build_wgrad,
+		run_grad, drop_wgrad},
+	{{JM_OP_RMSNORM_GRAD, JM_OP_LINEAR_WGRAD}, 2, takes_grad, NULL, scratch_grad, build_wgrad,
+		run_grad, drop_wgrad},
 	{{JM_OP_LAYERNORM_GRAD, JM_OP_CAST, JM_OP_LINEAR_WGRAD}, 3, takes_grad, NULL, scratch_grad,
 		build_wgrad, run_grad, drop_wgrad},
 	{{JM_OP_RMSNORM_GRAD, JM_OP_CAST, JM_OP_LINEAR_WGRAD}, 3, takes_grad, NULL, scratch_grad,
