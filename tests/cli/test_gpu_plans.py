@@ -146,6 +146,12 @@ def test_gradients_of_biases_are_sums_of_the_kernels_before(env, words, position
     assert len(turns) == 2 * (12 - alone) and all(n["in"][0]["offset"] == n["out"][0]["offset"] for n in turns)
 
 
+def test_norms_gradients_sum_biases_without_a_cast(env):
+    """A residual stream in bf16 is itself what the product reads."""
+    plans = kinds(plan(env, *GPT, "--graph"))
+    assert plans["layernorm-grad + linear-wgrad"] == 2 * 12 and plans["linear-wgrad"] == 2 * 12
+
+
 def test_the_gradient_of_attention_turns_its_result(env, tmp_path):
     """4 layers without biases. With biases, rope's gradient computes that of the bias instead."""
     plans = kinds(plan_with_driver(env, tmp_path, *LLAMA))
