@@ -208,16 +208,17 @@ static void conv_stem(struct kit *k, const struct types *t, const struct shape *
 	bwd->fwd = fwd;
 }
 
-/* The gradient of a filter of 3 x 3 with as many channels as fast kernels need; the flag: strides, and adds to what is
- * there. */
+/* The gradient of a filter of 3 x 3 with as many channels as fast kernels need, or two tiles of them; the flag: wide images
+ * with strides, and adds to what is there. */
 static void conv_filter(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
-	const int64_t x_dim[] = {d->b, 64, 2 + d->s % 9, 4 + d->s % 21};
+	const int64_t channels = add ? 64 : 128, width = 4 + d->s % (add ? 53 : 21);
+	const int64_t x_dim[] = {d->b, channels, 2 + d->s % 9, width};
 	const int64_t y_dim[] = {
 		x_dim[0], 64, (x_dim[2] + add) / (1 + add), (x_dim[3] + add) / (1 + add)};
 	struct jm_tensor *x = laid_last(k, kit_normal(k, t->c, 0, 1, 4, x_dim), "image");
 	struct jm_tensor *dy = laid_last(k, kit_normal(k, t->c, 0, 1, 4, y_dim), "gradient");
-	struct jm_tensor *dw = backend_gradient(k, t->v, add, 4, DIMS(64, 64, 3, 3));
+	struct jm_tensor *dw = backend_gradient(k, t->v, add, 4, DIMS(64, channels, 3, 3));
 	struct jm_node *n = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, NULL), add);
 
 	n->attr.conv.groups = 1;
