@@ -401,7 +401,8 @@ __device__ __forceinline__ void write_row(const struct cuda_norm_grad &p, int64_
 		if constexpr (SUMS) {
 #pragma unroll
 			for (int k = 0; k < N; k++)
-				sums.copy[r][k] += rounded(p.copy.data ? p.copy.type : p.dx.type, v[k]);
+				sums.copy[r][k] += rounded(
+					p.copy.data ? p.copy.type : p.dx.type, v[k]);
 		}
 	});
 }
