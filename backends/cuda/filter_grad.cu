@@ -12,6 +12,9 @@
  * dimension that is summed over; the pixels of a chunk lie in the order in which the threads use them. A second
  * kernel adds the sums of all ranges in their order.
  */
+#include <string.h>
+
+#include "boxes.h"
 #include "hopper.cuh"
 #include "image.h"
 #include "mma.cuh"
@@ -21,18 +24,20 @@
 #define OWN	14 /* pixels of a thread in a chunk */
 #define PIXELS	(4 * OWN)
 #define STEPS	(PIXELS / 8) /* products of 8 pixels each */
-#define PITCH	(SIDE + 4)   /* floats from one pixel of x to the next */
+#define HALF	32	     /* channels or filters of a box */
 #define GROUP	128	     /* threads of a warp group */
 #define THREADS (4 * GROUP)
-#define SLOT	(2 * SIDE * CHUNK_ROW) /* bytes of a chunk of dy */
-#define MOST	4		       /* slots */
-#define SHARED	232448		       /* bytes that a block may have */
+#define SLOT	(2 * SIDE * CHUNK_ROW)	 /* bytes of a chunk of dy */
+#define STAGE	(2 * PIXELS * CHUNK_ROW) /* bytes of a chunk of dy as it comes from memory */
+#define MOST	4			 /* slots and stages */
+#define SHARED	232448			 /* bytes that a block may have */
 
 /* How the pixels of dy are divided. */
 struct chunks {
 	int n, depth;	 /* all chunks; slots, the chunks that are in shared memory at a time */
+	int stages;	 /* chunks of dy that are on their way */
 	int rows, wide;	 /* rows of dy of a chunk, and their pixels with the padding */
-	int ring, pitch; /* rows of x in shared memory, and the floats from one to the next */
+	int ring, pitch; /* rows of x in shared memory, and the pixels from one to the next */
 	int splits;
 };
 
@@ -42,54 +47,98 @@ __host__ __device__ __forceinline__ int row_of(const struct cuda_filter_grad &p,
 	return row / p.out[0] * (p.in[0] + 1) + row % p.out[0] * p.stride + r;
 }
 
-__device__ __forceinline__ void copies_arrive(uint32_t bar)
+/* The row of dy of run k of thread t of a product, counted from the chunk's first one. */
+template <int RUN> __device__ __forceinline__ int row_of_run(const struct chunks &g, int t, int k)
 {
-	asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");
+	return RUN == OWN ? t * OWN / g.wide : t + 4 * k;
 }
 
-/* Addresses in shared memory: chunks of dy, rows of x, and the barriers of each slot. */
+/* The box of HALF channels from (column, row, batch) on. */
+__device__ __forceinline__ void copy_pixels(uint32_t to, const CUtensorMap *map, int channel,
+	int column, int row, int batch, uint32_t bar)
+{
+	asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+		     "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
+		     "l"(map), "r"(channel), "r"(column), "r"(row), "r"(batch), "r"(bar)
+		     : "memory");
+}
+
+/* Where copies of boxes put what would be at this address without their swizzle. */
+__device__ __forceinline__ uint32_t swizzled(uint32_t at)
+{
+	return at ^ (at >> 3 & 0x70);
+}
+
+/* Addresses in shared memory: chunks of dy, rows of x, and the barriers of slots and of stages. */
 struct shared_memory {
-	uint32_t slots, ring, full, empty;
+	uint32_t slots, stages, ring, full, empty, staged, read;
 };
 
 /* ---- the warp group that loads ------------------------------------------------------------------------ */
 
-/* Thread (m, l) of 8 x 16 loads filters 4 l .. 4 l + 3 of pixels m and m + 8 of the 14 of each thread of a product. */
-struct loads {
+/* Starts to copy the rows of x that the chunk reads and the chunk before it did not. A warp copies half of the
+ * channels of every second row. */
+__device__ __forceinline__ void load_x(const CUtensorMap *boxes, const struct cuda_filter_grad &p,
+	const struct chunks &g, const struct shared_memory &m, int chunk, bool first, uint32_t full)
+{
+	int warp = threadIdx.x / WARP % 4;
+
+	/* hides the values, so that the compiler keeps nothing made from them in registers between chunks */
+	asm volatile("" : "+r"(warp), "+r"(chunk));
+	const int half = warp % 2, bytes = g.pitch * CHUNK_ROW;
+	const int last = row_of(p, (chunk + 1) * g.rows - 1, 2);
+	int row = warp / 2 +
+		  (first ? row_of(p, chunk * g.rows, 0) : row_of(p, chunk * g.rows - 1, 2) + 1);
+
+	barrier_expect(full, max((last - row + 2) / 2, 0) * bytes);
+	for (; row <= last; row += 2)
+		copy_pixels(m.ring + (half * g.ring + row % g.ring) * bytes, boxes,
+			blockIdx.x * SIDE + half * HALF, -1, row % (p.in[0] + 1) - 1,
+			row / (p.in[0] + 1), full);
+}
+
+/* Starts to copy dy of the chunk to its stage; n: number of the chunk in this block. Two warps copy half of the
+ * filters each. */
+__device__ __forceinline__ void load_dy(const CUtensorMap *boxes, const struct chunks &g,
+	const struct shared_memory &m, int chunk, int n)
+{
+	const int half = threadIdx.x / WARP % 2, stage = n % g.stages;
+	const uint32_t bar = m.staged + 8 * stage;
+
+	if (n >= g.stages)
+		barrier_wait(m.read + 8 * stage, (n / g.stages - 1) & 1);
+	barrier_expect(bar, STAGE / 2);
+	copy_box(m.stages + stage * STAGE + half * (STAGE / 2), boxes,
+		blockIdx.y * SIDE + half * HALF, 0, chunk * g.rows, bar);
+}
+
+/* Thread (n, l) of 8 x 16 brings filters 4 l .. 4 l + 3 of pixels n and n + 8 of the 14 of each thread of a product
+ * to its slot. */
+struct pixels {
 	float4 v[2][4];
 };
 
-template <int RUN>
-__device__ __forceinline__ void load_dy(
-	const struct cuda_filter_grad &p, const struct chunks &g, int chunk, struct loads &to)
+template <int RUN> __device__ __forceinline__ void read_dy(uint32_t stage, struct pixels &to)
 {
-	int line = p.out[1] * p.filters, pixel = p.filters, thread = threadIdx.x % GROUP;
+	int thread = threadIdx.x % GROUP;
 
-	/* hides the values, so that the compiler keeps no addresses in registers between chunks */
-	asm volatile("" : "+r"(line), "+r"(pixel), "+r"(thread), "+r"(chunk));
-	const int left = p.batch * p.out[0] - chunk * g.rows;
-	const float *first =
-		p.dy + (int64_t)chunk * g.rows * line + blockIdx.y * SIDE + thread % 16 * 4;
-	/* from a thread of a product to the next one, and to the second next one */
-	const int down[2] = {RUN == OWN ? g.wide == OWN : 2, RUN == OWN ? PIXELS / 2 / g.wide : 4};
-	const int right[2] = {g.wide == OWN || RUN < OWN ? 0 : OWN, g.wide == PIXELS ? 2 * OWN : 0};
+	asm volatile("" : "+r"(thread)); /* as in load_x */
+	const int l = thread % 16;
+	const uint32_t from = stage + l / 8 * (STAGE / 2) + l % 8 * 16;
 
 #pragma unroll
-	for (int half = 0; half < 2; half++) {
-		const int m = thread / 16 + 8 * half;
-		const float *from = first + m / RUN * line + m % RUN * pixel;
+	for (int half = 0; half < 2; half++)
 #pragma unroll
 		for (int q = 0; q < 4; q++) {
-			const int row = m / RUN + q % 2 * down[0] + q / 2 * down[1];
-			const int column = m % RUN + q % 2 * right[0] + q / 2 * right[1];
+			const int n = thread / 16 + 8 * half;
+			const int pixel = q * RUN + n % RUN + n / RUN * 4 * RUN;
+			float4 &v = to.v[half][q];
 
-			to.v[half][q] = make_float4(0, 0, 0, 0);
-			if (m < OWN && row < left && column < p.out[1])
-				to.v[half][q] = __ldg(reinterpret_cast<const float4 *>(
-					from + (q % 2 * down[0] + q / 2 * down[1]) * line +
-					(q % 2 * right[0] + q / 2 * right[1]) * pixel));
+			if (n < OWN)
+				asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+					     : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+					     : "r"(swizzled(from + pixel * CHUNK_ROW)));
 		}
-	}
 }
 
 __device__ __forceinline__ void store_rounded(uint32_t to, float a, float b, float c, float d)
@@ -100,20 +149,21 @@ __device__ __forceinline__ void store_rounded(uint32_t to, float a, float b, flo
 }
 
 /* Row 16 i + l of the slot is filter 4 l + i; its chunks of 16 bytes are swizzled. */
-__device__ __forceinline__ void store_dy(const struct loads &from, uint32_t slot)
+__device__ __forceinline__ void store_dy(const struct pixels &from, uint32_t slot)
 {
 	int thread = threadIdx.x % GROUP;
 
-	asm volatile("" : "+r"(thread)); /* as in load_dy */
-	const int m = thread / 16, l = thread % 16;
+	asm volatile("" : "+r"(thread)); /* as in load_x */
+	const int l = thread % 16;
 
 #pragma unroll
 	for (int half = 0; half < 2; half++) {
+		const int n = thread / 16;
 		const float4(&v)[4] = from.v[half];
 		const uint32_t to =
-			slot + half * SIDE * CHUNK_ROW + l * CHUNK_ROW + (m ^ l % 8) * 16;
+			slot + half * SIDE * CHUNK_ROW + l * CHUNK_ROW + (n ^ l % 8) * 16;
 
-		if (m + 8 * half >= OWN)
+		if (n + 8 * half >= OWN)
 			continue;
 		store_rounded(to, v[0].x, v[1].x, v[2].x, v[3].x);
 		store_rounded(to + 16 * CHUNK_ROW, v[0].y, v[1].y, v[2].y, v[3].y);
@@ -122,63 +172,36 @@ __device__ __forceinline__ void store_dy(const struct loads &from, uint32_t slot
 	}
 }
 
-/* The last row of x that a chunk reads. */
-__device__ __forceinline__ int last_of(
-	const struct cuda_filter_grad &p, const struct chunks &g, int chunk)
-{
-	return row_of(p, min((chunk + 1) * g.rows, p.batch * p.out[0]) - 1, 2);
-}
-
-/* Starts to load the rows of x that the chunk reads and the chunk before it did not. */
-__device__ __forceinline__ void load_x(const struct cuda_filter_grad &p, const struct chunks &g,
-	int chunk, bool first, uint32_t ring)
-{
-	int id = threadIdx.x % GROUP;
-
-	asm volatile("" : "+r"(chunk), "+r"(id)); /* as in load_dy */
-	const int last = last_of(p, g, chunk), thread = id / 16, line = p.in[1] * p.channels;
-	int row = first ? row_of(p, chunk * g.rows, 0) : last_of(p, g, chunk - 1) + 1;
-	int slot = row % g.ring, in_image = row % (p.in[0] + 1);
-	const float *from =
-		p.x + ((int64_t)(row / (p.in[0] + 1)) * p.in[0] + max(in_image - 1, 0)) * line +
-		thread * p.channels + blockIdx.x * SIDE + id % 16 * 4;
-
-	for (; row <= last; row++) {
-		const bool inside = in_image > 0; /* else a row of zeros */
-		const float *pixel = inside ? from : p.x;
-		uint32_t to = ring + (slot * g.pitch + (thread + 1) * PITCH + id % 16 * 4) *
-					     (int)sizeof(float);
-
-		for (int i = thread; i < p.in[1]; i += 8) {
-			copy_async<16>(to, pixel, inside);
-			pixel += inside ? 8 * p.channels : 0;
-			to += 8 * PITCH * sizeof(float);
-		}
-		from += inside ? line : 0;
-		in_image = in_image < p.in[0] ? in_image + 1 : 0;
-		slot = slot + 1 < g.ring ? slot + 1 : 0;
-	}
-}
-
 template <int RUN>
-__device__ __forceinline__ void load_chunks(const struct cuda_filter_grad &p,
-	const struct chunks &g, const struct shared_memory &m, int begin, int end)
+__device__ __forceinline__ void load_chunks(const CUtensorMap *x_boxes, const CUtensorMap *dy_boxes,
+	const struct cuda_filter_grad &p, const struct chunks &g, const struct shared_memory &m,
+	int begin, int end)
 {
-	struct loads dy;
-	int slot = 0, parity = 1;
+	const bool copies = threadIdx.x % WARP == 0,
+		   copies_dy = copies && threadIdx.x / WARP % 4 >= 2;
+	int slot = 0, parity = 1, stage = 0, staged = 0;
 
-	load_dy<RUN>(p, g, begin, dy);
+	for (int n = 0; copies_dy && n < g.stages - 1 && begin + n < end; n++)
+		load_dy(dy_boxes, g, m, begin + n, n);
 	for (int i = begin; i < end; i++) {
+		struct pixels dy;
+
 		barrier_wait(m.empty + 8 * slot, parity);
+		if (copies)
+			load_x(x_boxes, p, g, m, i, i == begin, m.full + 8 * slot);
+		if (copies_dy && i + g.stages - 1 < end)
+			load_dy(dy_boxes, g, m, i + g.stages - 1, i - begin + g.stages - 1);
+		__syncwarp();
+		barrier_wait(m.staged + 8 * stage, staged);
+		read_dy<RUN>(m.stages + stage * STAGE, dy);
 		store_dy(dy, m.slots + slot * SLOT);
 		asm volatile("fence.proxy.async;" ::: "memory");
 		barrier_arrive(m.full + 8 * slot);
-		load_x(p, g, i, i == begin, m.ring);
-		copies_arrive(m.full + 8 * slot);
-		if (i + 1 < end)
-			load_dy<RUN>(p, g, i + 1, dy);
+		barrier_arrive(m.read + 8 * stage);
 		if (++slot == g.depth)
 			slot = 0, parity ^= 1;
+		if (++stage == g.stages)
+			stage = 0, staged ^= 1;
 	}
 }
 
@@ -211,13 +234,22 @@ __device__ __forceinline__ void load_pixel(uint32_t from, unsigned (&to)[2])
 	to[0] = tf32(low), to[1] = tf32(high);
 }
 
+/* Two channels of the pixel that lies some columns after the one at `from`. */
+__device__ __forceinline__ void load_column(uint32_t from, int column, unsigned (&to)[2])
+{
+	load_pixel(swizzled(from + column % 8 * CHUNK_ROW) + column / 8 * 8 * CHUNK_ROW, to);
+}
+
 /* Starts N products from step FROM on; x is loaded once for neighbouring pixels. */
 template <int STEP, int RUN, int FROM, int N>
 __device__ __forceinline__ void multiply_steps(
-	const uint32_t (&from)[OWN / RUN], uint64_t dy, float (&sum)[3][SIDE / 2])
+	uint32_t (&from)[OWN / RUN], uint64_t dy, float (&sum)[3][SIDE / 2])
 {
 	unsigned a[2 * N][3][2];
 
+#pragma unroll
+	for (int k = 0; k < OWN / RUN; k++)
+		asm volatile("" : "+r"(from[k])); /* so that no addresses stay in registers */
 #pragma unroll
 	for (int i = 0; i < 2 * N; i++)
 #pragma unroll
@@ -228,9 +260,7 @@ __device__ __forceinline__ void multiply_steps(
 				a[i][s][0] = a[i - 1][s + STEP][0],
 				a[i][s][1] = a[i - 1][s + STEP][1];
 			else
-				load_pixel(from[m / RUN] + (m % RUN * STEP + s) * PITCH *
-								   (int)sizeof(float),
-					a[i][s]);
+				load_column(from[m / RUN], m % RUN * STEP + s, a[i][s]);
 		}
 	product_fence();
 #pragma unroll
@@ -278,17 +308,17 @@ __device__ __forceinline__ void multiply_chunks(const struct cuda_filter_grad &p
 	const struct chunks &g, const struct shared_memory &m, int begin, int end)
 {
 	const int lane = threadIdx.x % WARP, t = lane % 4, r = threadIdx.x / GROUP;
-	const int across = g.wide / OWN;
-	const uint32_t x = m.ring + (threadIdx.x / WARP % 4 * 16 + lane / 4 * 2 +
-					    (RUN == OWN ? t % across * OWN * STEP * PITCH : 0)) *
-					    (int)sizeof(float);
+	const int warp = threadIdx.x / WARP % 4, line = g.pitch * CHUNK_ROW;
+	const uint32_t x = m.ring + warp / 2 * g.ring * line +
+			   (RUN == OWN ? t * OWN % g.wide * STEP * CHUNK_ROW : 0) +
+			   (warp % 2 * 16 + lane / 4 * 2) * (int)sizeof(float);
 	struct run at[OWN / RUN];
 	float sum[3][SIDE / 2] = {};
 	int slot = 0, parity = 0;
 
 #pragma unroll
 	for (int k = 0; k < OWN / RUN; k++) {
-		const int row = begin * g.rows + (RUN == OWN ? t / across : 2 * t + k);
+		const int row = begin * g.rows + row_of_run<RUN>(g, t, k);
 
 		at[k].y = row % p.out[0];
 		at[k].slot = row_of(p, row, r) % g.ring;
@@ -300,7 +330,7 @@ __device__ __forceinline__ void multiply_chunks(const struct cuda_filter_grad &p
 
 #pragma unroll
 		for (int k = 0; k < OWN / RUN; k++)
-			from[k] = x + at[k].slot * g.pitch * (int)sizeof(float);
+			from[k] = x + at[k].slot * line;
 		product_wait<0>();
 		if (i > begin && lane == 0)
 			barrier_arrive(m.empty + 8 * before);
@@ -328,28 +358,31 @@ __device__ __forceinline__ void multiply_chunks(const struct cuda_filter_grad &p
 /* Block (channels, filters, split): a range of the chunks. */
 template <int STEP, int RUN>
 __global__ void __launch_bounds__(THREADS, 1)
-	filter_kernel(const struct cuda_filter_grad p, const struct chunks g)
+	filter_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap dy,
+		const struct cuda_filter_grad p, const struct chunks g)
 {
 	extern __shared__ __align__(1024) unsigned char memory[];
 	const int begin = (int)((int64_t)g.n * blockIdx.z / g.splits),
 		  end = (int)((int64_t)g.n * (blockIdx.z + 1) / g.splits);
-	const uint32_t slots = shared_at(memory), ring = slots + g.depth * SLOT,
-		       full = ring + g.ring * g.pitch * (int)sizeof(float);
-	const struct shared_memory m = {slots, ring, full, full + 8 * MOST};
+	const uint32_t slots = shared_at(memory), stages = slots + g.depth * SLOT,
+		       ring = stages + g.stages * STAGE,
+		       full = ring + 2 * g.ring * g.pitch * CHUNK_ROW;
+	const struct shared_memory m = {slots, stages, ring, full, full + 8 * MOST,
+		full + 16 * MOST, full + 24 * MOST};
 
-	for (int i = threadIdx.x; i < g.ring * g.pitch / 4; i += THREADS)
-		reinterpret_cast<float4 *>(memory + g.depth * SLOT)[i] = make_float4(0, 0, 0, 0);
 	if (threadIdx.x == 0) {
-		for (int i = 0; i < g.depth; i++) {
-			barrier_init(m.full + 8 * i, 2 * GROUP);
+		for (int i = 0; i < MOST; i++) {
+			barrier_init(m.full + 8 * i, GROUP + 4);
 			barrier_init(m.empty + 8 * i, 3 * GROUP / WARP);
+			barrier_init(m.staged + 8 * i, 2);
+			barrier_init(m.read + 8 * i, GROUP);
 		}
 		barrier_publish();
 	}
 	__syncthreads();
 	if (__shfl_sync(0xffffffffu, threadIdx.x / GROUP, 0) == 3) {
 		fewer_registers<56>();
-		load_chunks<RUN>(p, g, m, begin, end);
+		load_chunks<RUN>(&x, &dy, p, g, m, begin, end);
 		return;
 	}
 	more_registers<152>();
@@ -395,22 +428,24 @@ __global__ void filter_sums_kernel(const struct cuda_filter_grad p, int splits)
 
 /* ---- start ------------------------------------------------------------------------------------------------ */
 
-/* The floats between rows of x that let four threads read different banks where the shape allows it. */
+/* The pixels between rows of x that let four threads read different banks where the shape allows it. */
 static int pitch_of(const struct cuda_filter_grad *p, int wide)
 {
 	const int columns = p->stride * (wide - 1) + 3;
-	int pitch = columns * PITCH, wanted = wide == 28 ? 16 : wide == 14 ? 8 : 4;
+	const int wanted = wide == 28 ? 4 : 2, period = wide == 28 ? 8 : 4;
+	int pitch = columns;
 
 	if (p->stride == 2)
-		wanted = 4;
-	while (wide < PIXELS && pitch % (p->stride == 2 ? 16 : 32) != wanted)
-		pitch += 4;
+		return columns; /* odd */
+	while (wide < PIXELS && pitch % period != wanted)
+		pitch++;
 	return pitch;
 }
 
 static int memory_of(const struct chunks *g)
 {
-	return g->depth * SLOT + g->ring * g->pitch * (int)sizeof(float) + 2 * MOST * 8;
+	return g->depth * SLOT + g->stages * STAGE + 2 * g->ring * g->pitch * CHUNK_ROW +
+	       4 * MOST * 8;
 }
 
 static int tiles_of(const struct cuda_filter_grad *p)
@@ -454,7 +489,9 @@ static bool divide(const struct cuda_filter_grad *p, struct chunks *ret)
 
 		/* the rows of x of these rows of dy, with those of zeros between images */
 		g.ring = (rows - 1) * p->stride + 3 + (rows - 2 + p->out[0]) / p->out[0];
-		if (memory_of(&g) <= SHARED)
+		for (g.stages = 3; g.stages > 1 && memory_of(&g) > SHARED;)
+			g.stages--;
+		if (g.stages > 1)
 			break;
 	}
 	*ret = g;
@@ -466,7 +503,7 @@ bool cuda_filter_knows(const struct cuda_filter_grad *p)
 	struct chunks g;
 
 	return (p->stride == 1 || p->stride == 2) && p->channels % SIDE == 0 &&
-	       p->filters % SIDE == 0 && divide(p, &g);
+	       p->filters % SIDE == 0 && divide(p, &g) && cuda_boxes_exist();
 }
 
 size_t cuda_filter_scratch(const struct cuda_filter_grad *p)
@@ -477,19 +514,40 @@ size_t cuda_filter_scratch(const struct cuda_filter_grad *p)
 	return sizeof(float) * TAPS * SIDE * SIDE * (size_t)tiles_of(p) * (size_t)g.splits;
 }
 
+/* Describes x and dy to the copies. */
+static bool describe(const struct cuda_filter_grad *p, const struct chunks *g, CUtensorMap *ret_x,
+	CUtensorMap *ret_dy)
+{
+	const struct cuda_boxes_shape x = {true, 4,
+		{p->channels, p->in[1], p->in[0], p->batch}, {HALF, g->pitch, 1, 1}};
+	const struct cuda_boxes_shape dy = {true, 3,
+		{p->filters, p->out[1], (int64_t)p->batch * p->out[0]}, {HALF, g->wide, g->rows}};
+	struct cuda_boxes boxes[2];
+
+	if (!cuda_boxes_describe(&x, p->x, &boxes[0]) ||
+		!cuda_boxes_describe(&dy, p->dy, &boxes[1]))
+		return false;
+	memcpy(ret_x, &boxes[0], sizeof *ret_x);
+	memcpy(ret_dy, &boxes[1], sizeof *ret_dy);
+	return true;
+}
+
 template <int STEP, int RUN>
 static cudaError_t grad(
 	const struct cuda_filter_grad *p, const struct chunks *g, cudaStream_t stream)
 {
 	const unsigned tiles = (unsigned)tiles_of(p);
+	CUtensorMap x, dy;
 	cudaError_t rc = cudaFuncSetAttribute(filter_kernel<STEP, RUN>,
 		cudaFuncAttributeMaxDynamicSharedMemorySize, memory_of(g));
 
 	if (rc)
 		return rc;
+	if (!describe(p, g, &x, &dy))
+		return cudaErrorNotSupported;
 	filter_kernel<STEP, RUN><<<dim3((unsigned)(p->channels / SIDE),
 					   (unsigned)(p->filters / SIDE), (unsigned)g->splits),
-		THREADS, memory_of(g), stream>>>(*p, *g);
+		THREADS, memory_of(g), stream>>>(x, dy, *p, *g);
 	filter_sums_kernel<<<tiles * TAPS * SIDE * SIDE / 4 / WARP,
 		dim3(WARP, (unsigned)(g->splits < SEGMENTS ? g->splits : SEGMENTS)), 0, stream>>>(
 		*p, g->splits);

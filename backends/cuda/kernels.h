@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "boxes.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -265,11 +267,6 @@ void cuda_attention_grad(const struct cuda_attention *p, cudaStream_t stream);
 
 /* ---- attention_tiles.cu -------------------------------------------------------------------------------- */
 
-/* The driver's description of a tensor, from which the device copies boxes of 64 rows and columns. */
-struct cuda_boxes {
-	uint64_t word[16];
-} __attribute__((aligned(64)));
-
 /* The gradient of attention in bf16 on compute capability 9.0; depth is 64, 128 or 256. Same results
  * in every run. angles, as of cuda_rope: dqkv is that of queries and keys before they were turned by them. */
 struct cuda_attention_tiles {
@@ -277,7 +274,8 @@ struct cuda_attention_tiles {
 	float scale;
 	bool causal;
 	bool tall; /* a block handles 192 queries instead of 128, where depth is 64 */
-	struct cuda_boxes qkv_boxes, dy_boxes; /* dims [batch,seq,columns] */
+	struct cuda_boxes qkv_boxes,
+		dy_boxes; /* dims [batch,seq,columns], boxes of 64 rows and columns */
 	const void *y, *dy;
 	const float *lse;
 	void *dqkv;
