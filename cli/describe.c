@@ -71,8 +71,9 @@ static const struct jm_option options[] = {
 			"recomputing them"},
 	{.name = "keep-most",
 		.type = JM_FLAG,
-		.help = "the same as --remake 1, which 'joulemark run' uses on a GPU if the plan "
-			"fits into its memory"},
+		.help = "what 'joulemark run' keeps on a GPU if the plan fits into its memory: the "
+			"same as "
+			"--remake 0.0625 for transformers, --remake 1 for other models"},
 	{.name = "remake",
 		.type = JM_REAL,
 		.argument = "PERCENT",
@@ -199,14 +200,13 @@ static int choose_kept(struct describe_plan *plan, struct jm_err *err)
 {
 	struct jm_training *t = &plan->training;
 	double percent = jm_values_number(&plan->values, "remake");
+	bool most = jm_values_number(&plan->values, "keep-most") > 0, given = !isnan(percent);
 
-	if (isnan(percent) && jm_values_number(&plan->values, "keep-most") > 0)
-		percent = 1;
 	t->keep_all |= percent <= 0;
 	t->own_memory = !plan->device.props.host_memory;
 	if (jm_device_remake(&plan->device, t->precision, t->math,
-		    isnan(percent) ? 0 : percent / 100, &t->remake) ||
-		isnan(percent) || t->keep_all)
+		    given || most ? percent / 100 : 0, &t->remake) ||
+		!(given || most) || t->keep_all)
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,
 		"The peaks of device %s are not known, so neither is what recomputing costs; omit "

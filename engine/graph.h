@@ -233,7 +233,7 @@ int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err
 enum jm_op jm_group_gradient(enum jm_op activation);
 
 /* A device's peaks per second (flops_f8: products in 8 bits), and the share of a step's time,
- * computed from them, that may be spent on recomputation; share 0: no limit. positions: max pooling
+ * computed from them, that may be spent on recomputation; share 0: no limit, NAN: jm_remake_usual. positions: max pooling
  * saves positions (backend.h, saved), so nothing is recomputed for its gradient. copies: the update
  * keeps copies of parameters (keep_copies.c), so they are not recomputed. */
 struct jm_remake {
@@ -244,6 +244,8 @@ struct jm_remake {
 	 * counts as spent on them */
 	bool beside;
 };
+/* The share that is worth its time where memory suffices: 1/16 % for transformers, 1 % for others. */
+double jm_remake_usual(const struct jm_graph *g);
 /*
  * rematerialize.c: recomputes norms, activations and compute copies for gradients instead of
  * keeping them, beginning with those that free most memory for their time. To be called after

@@ -191,6 +191,11 @@ static double seconds_of(const struct jm_remake *how, const struct jm_node *n)
 		n->flops_executed / (narrow ? how->flops_f8 : how->flops), n->bytes / how->bytes);
 }
 
+double jm_remake_usual(const struct jm_graph *g)
+{
+	return jm_graph_residual(g) ? 0.01 / 16 : 0.01;
+}
+
 static double budget_of(const struct jm_graph *g, const struct jm_remake *how)
 {
 	double sum = 0;
@@ -261,6 +266,7 @@ static void make_duplicates(struct remake *l, struct found *found, const struct 
 
 int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, struct jm_err *err)
 {
+	struct jm_remake usual = *how;
 	struct found *found = calloc((size_t)g->n_forward + 1, sizeof(*found));
 
 	size_t cells = (size_t)g->n_cells + 1;
@@ -274,9 +280,11 @@ int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, stru
 		.first = calloc(cells, sizeof(int)),
 		.last = calloc(cells, sizeof(int))};
 
+	if (isnan(usual.share))
+		usual.share = jm_remake_usual(g);
 	if (found && l.forward && l.first && l.last) {
 		find_readers(&l);
-		make_duplicates(&l, found, how);
+		make_duplicates(&l, found, &usual);
 	} else {
 		jm_err_set(&g->err, JM_ENOMEM, "Out of memory for a graph that recomputes values.");
 	}

@@ -197,13 +197,13 @@ static void drop_plan(struct train *s)
 	s->graph = NULL;
 }
 
-/* Shares of a step's time by the roofline that go into values made again: the first one, the next one where the
- * plan of one does not fit, and where that ends. */
-#define REMADE	     0.01
+/* Shares of a step's time by the roofline that go into values made again, where the plan of the usual one does not
+ * fit: twice that, up to 1 %, then a quarter more each, up to 10 %. */
+#define REMADE_TWICE 2
+#define REMADE_UP_TO 0.01
 #define REMADE_NEXT  1.25
 #define REMADE_MOST  0.1
-#define REMADE_LEAST (REMADE / 16) /* the first share with the largest batch */
-#define REMADE_TWICE 2		   /* and the next one, up to REMADE */
+#define REMADE_LEAST (REMADE_UP_TO / 16) /* the first share with the largest batch */
 
 /* Sets how much is recomputed to `share`; false: the device's peaks are not known. */
 static bool limit_remade(struct train *s, double share)
@@ -246,12 +246,15 @@ static int plan_kept(struct train *s, struct jm_err *err)
 	if (!isnan(s->remake) || !s->may_keep || s->device.props.host_memory || !s->memory)
 		return plan_program(s, err);
 	t->keep_all = false;
-	for (double share = s->largest ? REMADE_LEAST : REMADE; share < REMADE_MOST && !t->keep_all;
-		share *= share < REMADE ? REMADE_TWICE : REMADE_NEXT) {
+	for (double share = s->largest ? REMADE_LEAST : (double)NAN;
+		!(share >= REMADE_MOST) && !t->keep_all;
+		share *= share < REMADE_UP_TO ? REMADE_TWICE : REMADE_NEXT) {
 		t->keep_all = !limit_remade(s, share);
 		code = plan_program(s, err);
 		if (code || peak_with_inputs(s) <= s->memory)
 			return code;
+		if (isnan(share))
+			share = jm_remake_usual(s->graph);
 		drop_plan(s);
 	}
 	t->keep_all = false;
@@ -374,10 +377,10 @@ static void tell_plan(const struct train *s)
 		"scratch; %s%s), planned in %.0f ms; %.3f GB may be used.",
 		(long long)s->training.batch, (double)peak_of(s) / 1e9,
 		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
-		s->training.recompute	       ? "blocks are recomputed"
-		: s->training.keep_all	       ? "all results are kept for gradients"
-		: s->training.remake.share > 0 ? "most results are kept for gradients"
-					       : "norms and activations are recomputed",
+		s->training.recompute		   ? "blocks are recomputed"
+		: s->training.keep_all		   ? "all results are kept for gradients"
+		: !(s->training.remake.share <= 0) ? "most results are kept for gradients"
+						   : "norms and activations are recomputed",
 		s->graph->shard ? "; each rank updates its share of the parameters" : "",
 		s->plan_s * 1e3, (double)s->memory / 1e9);
 	if (s->work->more)

@@ -15,6 +15,7 @@ from jm import BUILD, USAGE, jm
 FAKES = BUILD / "tests" / "fake"
 FLOPS, BYTES = 989.4e12, 3.35e12
 GPT = ["gpt-117m", "--batch", 32, "--seq", 1024, "--precision", "bf16"]
+RESNET = ["resnet50", "--batch", 256, "--precision", "bf16"]
 LLAMA = ["llama", "--layers", 4, "--hidden", 2048, "--heads", 32, "--kv-heads", 8, "--ffn", 8192, "--vocab", 128256,
          "--context", 2048, "--theta", 500000, "--batch", 8, "--precision", "bf16"]
 pytestmark = pytest.mark.skipif(not (FAKES / "cuda-plans.so").exists(), reason="needs the CUDA toolkit")
@@ -34,16 +35,20 @@ def plan(env, *words, **more):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("model", [GPT, LLAMA], ids=["gpt", "llama"])
-def test_most_is_kept_within_a_percent(env, model):
+@pytest.mark.parametrize("model, share", [(GPT, 0.01 / 16), (LLAMA, 0.01 / 16), (RESNET, 0.01)],
+                         ids=["gpt", "llama", "resnet"])
+def test_most_is_kept_within_the_usual_share(env, model, share):
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
     every, most, less = (plan(env, *model, *word) for word in (["--keep-all"], ["--keep-most"], []))
-    assert less["peak_bytes"] <= most["peak_bytes"] < every["peak_bytes"]
+    assert most == plan(env, *model, "--remake", 100 * share)
+    assert less["peak_bytes"] < most["peak_bytes"] <= every["peak_bytes"]
     tokens = every["batch"] * every["seq"]
     longest = every["flops_executed_per_item"] * tokens / FLOPS + every["bytes_per_item"] * tokens / BYTES
     again = (most["bytes_per_item"] - every["bytes_per_item"]) * tokens / BYTES
     beside = 4 * tokens * 8192 * 2 / BYTES if model is LLAMA else 0  # SwiGLU, which the kernels of its gradients write
-    assert 0 < again < 0.01 * longest + max(0, beside - 0.005 * longest)
-    assert every["peak_bytes"] - most["peak_bytes"] > 0.25 * again * BYTES  # what is moved frees memory
+    assert 0 <= again < share * longest + max(0, beside - share / 2 * longest)
+    assert (again > 0) == (model is not GPT)  # one norm of gpt-117m takes longer than the whole share
+    assert every["peak_bytes"] - most["peak_bytes"] >= 0.25 * again * BYTES  # what is moved frees memory
 
 
 @pytest.mark.parametrize("precision", ["f32", "tf32", "bf16", "bf16-true", "fp16", "fp8", "fp8-true"])
@@ -237,7 +242,7 @@ def test_more_recomputation_needs_less_memory(env):
     given = [plan(env, *GPT, "--remake", percent) for percent in (0, 1, 2, 4, 100)]
     peaks = [p["peak_bytes"] for p in given]
     assert peaks == sorted(peaks, reverse=True) and len(set(peaks)) == len(peaks)
-    assert given[0] == every and given[1] == plan(env, *GPT, "--keep-most") and given[-1] == less
+    assert given[0] == every and given[-1] == less
     tokens = every["batch"] * every["seq"]
     longest = every["flops_executed_per_item"] * tokens / FLOPS + every["bytes_per_item"] * tokens / BYTES
     for share, p in zip((0, 0.01, 0.02, 0.04), given):
