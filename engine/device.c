@@ -301,6 +301,8 @@ int jm_room_refuse(struct jm_room room, double needs, struct jm_err *err, const 
 	return jm_err_set(err, code, "%s%s", text, others);
 }
 
+/* ---- plans --------------------------------------------------------------------------------------------- */
+
 double jm_device_peak(const struct jm_device *d, enum jm_dtype type, enum jm_math math)
 {
 	if (type != JM_F32 || math != JM_MATH_TF32)
@@ -317,14 +319,14 @@ bool jm_device_remake(const struct jm_device *d, enum jm_dtype type, enum jm_mat
 	return ret->flops > 0 && ret->bytes > 0;
 }
 
-/* ---- events -------------------------------------------------------------------------------------------- */
-
 bool jm_device_plan_roughly(const struct jm_device *d, bool on)
 {
 	if (d->backend->plan_roughly)
 		d->backend->plan_roughly(d->dev, on);
 	return d->backend->plan_roughly;
 }
+
+/* ---- events -------------------------------------------------------------------------------------------- */
 
 bool jm_device_is_async(const struct jm_device *d)
 {

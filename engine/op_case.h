@@ -45,7 +45,7 @@ struct backend_off {
 
 /* Result r of two kits that were run. */
 struct backend_off backend_compare(
-	struct kit *mine, struct kit *ref, int r, const struct backend_case *c);
+	struct kit *tested, struct kit *ref, int r, const struct backend_case *c);
 /* The larger of two differences; nothing is larger than NaN. */
 double backend_worse(double a, double b);
 

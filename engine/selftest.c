@@ -85,11 +85,11 @@ static void compare_element(struct backend_off *off, int64_t i, double a, double
 }
 
 struct backend_off backend_compare(
-	struct kit *mine, struct kit *ref, int r, const struct backend_case *c)
+	struct kit *tested, struct kit *ref, int r, const struct backend_case *c)
 {
 	const struct jm_tensor *t = ref->result[r];
-	double *a = kit_values(mine, mine->result[r]), *b = kit_values(ref, t);
-	double tolerance = tolerance_of(mine->graph, c), size;
+	double *a = kit_values(tested, tested->result[r]), *b = kit_values(ref, t);
+	double tolerance = tolerance_of(tested->graph, c), size;
 	struct backend_off off = {.worst = a && b ? 0 : NAN, .n = jm_tensor_count(t)};
 
 	size = a && b ? mean_size(b, off.n) : NAN;
@@ -147,12 +147,12 @@ static void describe_wrong(
 
 /* All results; of the first wrong case its first wrong result is described. */
 static void compare_all(
-	const struct asked *a, struct kit *mine, struct kit *ref, struct jm_selftest_row *row)
+	const struct asked *a, struct kit *tested, struct kit *ref, struct jm_selftest_row *row)
 {
 	double worst = 0;
 
 	for (int r = 0; r < ref->n_results; r++) {
-		struct backend_off off = backend_compare(mine, ref, r, a->c);
+		struct backend_off off = backend_compare(tested, ref, r, a->c);
 
 		if (!(off.worst <= 1) && !*row->first_wrong)
 			describe_wrong(a, r, &off, row->first_wrong, sizeof(row->first_wrong));
@@ -167,15 +167,15 @@ static void compare_all(
 static int run_case(const struct asked *a, struct jm_selftest_row *row, struct jm_err *err)
 {
 	struct jm_err why = JM_ERR_INIT;
-	struct kit mine = {0}, ref = {0};
-	int code = run_one(&mine, a->device, a, &why);
+	struct kit tested = {0}, ref = {0};
+	int code = run_one(&tested, a->device, a, &why);
 	bool refused = code == JM_ENOSUP;
 
 	if (!code)
 		code = run_one(&ref, "ref", a, &why);
 	if (!code)
-		compare_all(a, &mine, &ref, row);
-	kit_done(&mine);
+		compare_all(a, &tested, &ref, row);
+	kit_done(&tested);
 	kit_done(&ref);
 	row->n_cases++;
 	row->n_refused += refused;

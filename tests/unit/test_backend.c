@@ -49,24 +49,24 @@ static double check_case(const struct jm_device *device, const struct backend_ca
 	const struct types *t, const struct shape *d, bool flag)
 {
 	struct jm_err err = JM_ERR_INIT;
-	struct kit mine, ref;
+	struct kit tested, ref;
 	double worst = 0;
 
-	assert_ok(kit_open_on(&mine, device, t->c, &err), err);
+	assert_ok(kit_open_on(&tested, device, t->c, &err), err);
 	kit_init(&ref, "ref", t->c);
-	c->declare(&mine, t, d, flag);
+	c->declare(&tested, t, d, flag);
 	c->declare(&ref, t, d, flag);
-	if (kit_run(&mine, &err) == JM_ENOSUP) {
-		kit_done(&mine);
+	if (kit_run(&tested, &err) == JM_ENOSUP) {
+		kit_done(&tested);
 		kit_done(&ref);
 		return REFUSED;
 	}
 	assert_ok(err.code, err);
-	if (jm_graph_find(mine.graph, "last"))
-		check_last(mine.program);
+	if (jm_graph_find(tested.graph, "last"))
+		check_last(tested.program);
 	assert_ok(kit_run(&ref, &err), err);
 	for (int r = 0; r < ref.n_results; r++) {
-		struct backend_off off = backend_compare(&mine, &ref, r, c);
+		struct backend_off off = backend_compare(&tested, &ref, r, c);
 
 		if (!(off.worst <= 1))
 			print_error(
@@ -78,7 +78,7 @@ static double check_case(const struct jm_device *device, const struct backend_ca
 				(long long)off.n_beyond, (long long)off.n);
 		worst = backend_worse(worst, off.worst);
 	}
-	kit_done(&mine);
+	kit_done(&tested);
 	kit_done(&ref);
 	return worst;
 }
