@@ -9,8 +9,10 @@ import statistics
 import sys
 
 UNITS = {"token": "token/s", "image": "image/s", "product": "TFLOP/s"}
-# bytes a parameter: itself, moments and gradient, which in bf16-true takes the place of activations
-STATE = {"bf16": 16, "fp16": 16, "tf32": 16, "f32": 16, "bf16-true": 6}
+# bytes a parameter and its moments take, and its gradient where the run does not tell its type, as in PyTorch
+STATE = {"bf16": 12, "fp16": 12, "tf32": 12, "f32": 12, "bf16-true": 6}
+GRADIENT = {"bf16": "f32", "fp16": "f32", "tf32": "f32", "f32": "f32", "bf16-true": "bf16"}
+TYPE_BYTES = {"bf16": 2, "f32": 4}
 
 METHOD = """\
 Training steps as above, on one GPU; [gpu.md](gpu.md#measurements) has profiles and what was tried.
@@ -31,8 +33,9 @@ Training steps as above, on one GPU; [gpu.md](gpu.md#measurements) has profiles 
 
 MEMORY = """\
 Memory beside parameters, gradients and the optimizer's moments, in GB: joulemark's plan, PyTorch's tensors at their maximum, and what
-PyTorch's allocator reserves for them. In `bf16-true` these figures include the gradients, which take the
-place of activations."""
+PyTorch's allocator reserves for them. Gradients count with the type that each side gives them: in `bf16` those of gpt and llama wait for
+the update in bf16 in joulemark and in f32 in PyTorch. They take the place of activations, so with a batch of 1 llama3-8b needs the most
+when only gradients stand beside its state; with them joulemark takes 16.7 GB, PyTorch's tensors 16.1 and its reserve 17.3 GB."""
 
 ERRORS_FILE = "speed_gpu_errors.json"  # beside speed_gpu.json; written by bench/table.py --gpu-errors
 
@@ -76,11 +79,13 @@ def middle(runs, key):
     return median(run[key] for run in runs)
 
 
-def beside_state(row, peak):
-    """Bytes beside parameters, gradients and moments; None where they are not known, or where both sides had their own batch."""
-    if not peak or row["precision"] not in STATE or " beside " in row["batch"]:
+def beside_state(row, run, peak):
+    """Bytes beside parameters, gradients and moments; None where they are not known, or where both sides had their own batch.
+    run: figures of one side, which have that peak."""
+    if not run.get(peak) or row["precision"] not in STATE or " beside " in row["batch"]:
         return None
-    return peak - STATE[row["precision"]] * row["parameters"]
+    gradient = TYPE_BYTES[run.get("gradients") or GRADIENT[row["precision"]]]
+    return run[peak] - (STATE[row["precision"]] + gradient) * row["parameters"]
 
 
 def ratio(a, b, aim=None, least=True):
@@ -132,8 +137,8 @@ def modes(row):
 def memory_cells(row):
     """The peaks, and our share of PyTorch's two; None where no run told its memory."""
     theirs = row.get("pytorch") or {}
-    ours, tensors, reserve = (beside_state(row, peak) for peak in (
-        own(row)[0].get("peak_bytes"), theirs.get("peak_bytes"), theirs.get("reserved_bytes")))
+    ours, tensors, reserve = (beside_state(row, *one) for one in (
+        (own(row)[0], "peak_bytes"), (theirs, "peak_bytes"), (theirs, "reserved_bytes")))
     if not ours or not tensors:
         return None
     return [*name_cells(row), *map(gigabytes, (ours, tensors, reserve)), ratio(ours, tensors, 0.8, least=False),
@@ -166,7 +171,7 @@ def joules(row, runs):
 
 def memories(row, runs):
     theirs = row.get("pytorch") or {}
-    both = [beside_state(row, peak) for peak in (runs[0].get("peak_bytes"), theirs.get("reserved_bytes"))]
+    both = beside_state(row, runs[0], "peak_bytes"), beside_state(row, theirs, "reserved_bytes")
     return (*both, 0.8) if all(both) else None
 
 

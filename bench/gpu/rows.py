@@ -62,8 +62,10 @@ ROWS = {
              "own": "gemm --m 8192 --n 8192 --k 8192", "peer": "gemm_torch.py 8192 SECONDS", "compiles": False},
     "llama3-8b": text("llama3-8b", 1, 2048, "bf16-true", 1.1, "llama3-8b --lr 1e-4 --batch 1",
                       f"llama 1 2048 SECONDS attention=cudnn {TORCH_8B}", short="batch 1", alone=True, once=True),
-    "llama3-8b-max": text("llama3-8b", 2, 2048, "bf16-true", 1.2, "llama3-8b --lr 1e-4 --batch max",
-                          f"llama 2 2048 SECONDS attention=cudnn {TORCH_8B}", short="largest batch", alone=True, largest=True,
+    "llama3-8b-4": text("llama3-8b", 4, 2048, "bf16-true", 1.1, "llama3-8b --lr 1e-4 --batch 4",
+                        f"llama 4 2048 SECONDS attention=cudnn {TORCH_8B}", short="batch 4", alone=True, once=True),
+    "llama3-8b-max": text("llama3-8b", 3, 2048, "bf16-true", 1.2, "llama3-8b --lr 1e-4 --batch max",
+                          f"llama 3 2048 SECONDS attention=cudnn {TORCH_8B}", short="largest batch", alone=True, largest=True,
                           once=True),
     "llama3-8b-fp8": text("llama3-8b", 0, 2048, "fp8-true", None, "llama3-8b --lr 1e-4 --batch max", "", short="largest batch",
                           largest=True, once=True),
@@ -150,7 +152,8 @@ def own_figures(record):
     plan = record.get("plan") or {}
     joules = record["total"]["joules_measured"]
     return {"rate": rate * scale, "watts": None if joules is None else joules * rate / record["items"],
-            "peak_bytes": plan.get("peak_bytes"), "loss": record.get("loss_last"), "verified": record["verified"]}
+            "peak_bytes": plan.get("peak_bytes"), "gradients": plan.get("gradients"),
+            "loss": record.get("loss_last"), "verified": record["verified"]}
 
 
 def own(given, name, row, run):

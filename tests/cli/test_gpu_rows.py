@@ -68,7 +68,7 @@ OWN = """
     with open(os.environ["LOG"], "a") as log:
         log.write(f"joulemark {mode}{' all' * ('--keep-all' in words)}\\n")
     json.dump({"status": "ok", "throughput": 1200.5, "items": 2401, "unit": "token", "total": {"joules_measured": 1000}, "verified": True,
-               "plan": {"peak_bytes": 5, "parameters": 3, "batch": 4}, "ran_on": {"name": "NVIDIA H100 80GB", "uuid": "%s"}},
+               "plan": {"peak_bytes": 5, "gradients": "bf16", "parameters": 3, "batch": 4}, "ran_on": {"name": "NVIDIA H100 80GB", "uuid": "%s"}},
               open(words[words.index("--json") + 1], "w"))
     """ % UUID
 
@@ -106,7 +106,7 @@ def test_programs_compile_before_the_first_row_and_run_in_turn(bench):
     assert log[4].startswith("PyTorch llama 8 2048 1 ") and log[8].startswith("PyTorch gpt 32 1024 1 ")
     rows = json.loads((bench / "out" / "rows.json").read_text())
     assert [r["workload"] for r in rows] == ["llama", "gpt-117m"]
-    mine = {"rate": 1200.5, "watts": 1000 * 1200.5 / 2401, "peak_bytes": 5, "loss": None, "verified": True}
+    mine = {"rate": 1200.5, "watts": 1000 * 1200.5 / 2401, "peak_bytes": 5, "gradients": "bf16", "loss": None, "verified": True}
     assert rows[0]["joulemark"] == [mine, mine] and rows[0]["fast"] == [mine]
     assert rows[0]["pytorch"] == {"rate": 1000, "least": 800, "most": 1250, "watts": 500, "peak_bytes": 7, "reserved_bytes": 8}
     assert (rows[0]["gpu"], rows[0]["uuid"], rows[0]["parameters"]) == ("H100", UUID, 3)

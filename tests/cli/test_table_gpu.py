@@ -46,11 +46,14 @@ def test_modes_and_memory(tmp_path):
     assert memory[3:] == ["8.0", "10.0", "9.0", "**0.80**", "0.89"]
 
 
-def test_memory_of_weights_without_masters_and_of_two_batches():
-    """In bf16-true gradients share the memory of activations; what different batches need is not compared."""
+def test_memory_of_gradients_in_16_bits_and_of_two_batches():
+    """Gradients count with the type that each side gives them; what different batches need is not compared."""
     row = {"workload": "net", "batch": "8", "precision": "bf16-true", "gpu": "H100", "card": "X", "parameters": 10**9,
-           "joulemark": [{"peak_bytes": 9 * 10**9}], "pytorch": {"peak_bytes": 8 * 10**9, "reserved_bytes": 10**10}}
+           "joulemark": [{"peak_bytes": 11 * 10**9}], "pytorch": {"peak_bytes": 10**10, "reserved_bytes": 12 * 10**9}}
     assert table_gpu.memory_cells(row)[3:] == ["3.0", "2.0", "4.0", "1.50", "**0.75**"]
+    masters = row | {"precision": "bf16", "joulemark": [{"peak_bytes": 17 * 10**9, "gradients": "bf16"}],
+                     "pytorch": {"peak_bytes": 18 * 10**9, "reserved_bytes": 20 * 10**9}}
+    assert table_gpu.memory_cells(masters)[3:] == ["3.0", "2.0", "4.0", "1.50", "**0.75**"]
     assert table_gpu.memory_cells(row | {"batch": "4 beside 2"}) is None
 
 
