@@ -40,6 +40,7 @@ size_t jm_fit_memory(const struct jm_ctx *ctx, const struct jm_device *device)
 struct search {
 	struct jm_training *t;
 	const struct jm_batch_feed *feed;
+	const struct jm_evaluation *eval;
 	struct jm_device *device;
 	size_t limit;
 	/* the largest that fits and the smallest that does not, with their peaks; 0 = none yet */
@@ -47,6 +48,19 @@ struct search {
 	double good_peak, bad_peak, slope;
 	int least; /* batch that the network can have */
 };
+
+/* Of a training that is planned and its evaluation. */
+static int peak_beside(const struct search *s, const struct jm_training *t,
+	const struct jm_program *program, double *ret, struct jm_err *err)
+{
+	struct jm_evaluation eval = *s->eval;
+	int code = eval.every ? jm_evaluation_plan(&eval, t, program, err) : 0;
+
+	if (!code)
+		*ret = (double)jm_evaluation_peak(&eval, program, s->feed);
+	jm_evaluation_drop(&eval);
+	return code;
+}
 
 static int peak_of(struct search *s, int64_t batch, double *ret, struct jm_err *err)
 {
@@ -61,7 +75,7 @@ static int peak_of(struct search *s, int64_t batch, double *ret, struct jm_err *
 		return code;
 	code = jm_program_plan(graph, s->device, &program, err);
 	if (!code) {
-		*ret = (double)(program->peak_bytes + jm_batch_feed_bytes(s->feed, program));
+		code = peak_beside(s, &t, program, ret, err);
 		jm_program_free(program);
 	}
 	jm_graph_free(graph);
@@ -147,10 +161,11 @@ static int search(struct search *s, struct jm_err *err)
 	return code ? code : find_largest(s, err);
 }
 
-int jm_fit_batch(struct jm_training *t, const struct jm_batch_feed *feed, struct jm_device *device,
-	size_t limit, struct jm_room room, struct jm_err *err)
+int jm_fit_batch(struct jm_training *t, const struct jm_batch_feed *feed,
+	const struct jm_evaluation *eval, struct jm_device *device, size_t limit,
+	struct jm_room room, struct jm_err *err)
 {
-	struct search s = {.t = t, .feed = feed, .device = device, .limit = limit};
+	struct search s = {.t = t, .feed = feed, .eval = eval, .device = device, .limit = limit};
 	int code;
 
 	if (!limit)

@@ -3,19 +3,21 @@
 #ifndef JM_FIT_BATCH_H
 #define JM_FIT_BATCH_H
 
-#include "batch_feed.h"
 #include "engine/model.h"
 #include "engine/program.h"
+#include "workloads/train_eval.h"
 
 /* Bytes that a program on the device may take now: what the device has and, where that is the memory of
  * this machine, what is free. 0 = unknown. */
 size_t jm_fit_memory(const struct jm_ctx *ctx, const struct jm_device *device);
 
 /*
- * The largest batch whose plan, with the inputs on their way, takes at most `limit` bytes, found by a few plans; t->batch is set.
- * At most a million, where memory allows more. When not even the smallest fits: as jm_room_refuse.
+ * The largest batch whose plan, with that of its evaluation if there is one and with the inputs on their way, takes at most
+ * `limit` bytes, found by a few plans; t->batch is set. At most a million, where memory allows more. When not even the
+ * smallest fits: as jm_room_refuse. eval: nothing is planned yet.
  */
-int jm_fit_batch(struct jm_training *t, const struct jm_batch_feed *feed, struct jm_device *device,
-	size_t limit, struct jm_room room, struct jm_err *err);
+int jm_fit_batch(struct jm_training *t, const struct jm_batch_feed *feed,
+	const struct jm_evaluation *eval, struct jm_device *device, size_t limit,
+	struct jm_room room, struct jm_err *err);
 
 #endif

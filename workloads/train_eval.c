@@ -18,6 +18,25 @@ int jm_evaluation_plan(struct jm_evaluation *e, const struct jm_training *t,
 	return code;
 }
 
+void jm_evaluation_drop(struct jm_evaluation *e)
+{
+	jm_program_free(e->program);
+	jm_graph_free(e->graph);
+	e->program = NULL;
+	e->graph = NULL;
+}
+
+size_t jm_evaluation_peak(const struct jm_evaluation *e, const struct jm_program *training,
+	const struct jm_batch_feed *feed)
+{
+	size_t staged = jm_batch_feed_bytes(feed, training);
+
+	if (!e->program)
+		return training->peak_bytes + staged;
+	return jm_program_peak_beside(training, e->program) + staged +
+	       jm_batch_feed_bytes(&e->feed, e->program);
+}
+
 int jm_evaluation_build(struct jm_evaluation *e, struct jm_err *err)
 {
 	const struct jm_device *d = e->program->device;
@@ -45,8 +64,7 @@ void jm_evaluation_close(struct jm_evaluation *e)
 		jm_event_drop(&e->done);
 		jm_device_pinned_release(e->program->device, e->host);
 	}
-	jm_program_free(e->program);
-	jm_graph_free(e->graph);
+	jm_evaluation_drop(e);
 	*e = (struct jm_evaluation){0};
 }
 

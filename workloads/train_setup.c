@@ -182,15 +182,21 @@ static int find_memory(struct train *s, struct jm_err *err)
 	return code ? code : jm_comm_from_first(&s->gang.control, &s->room, sizeof(s->room), err);
 }
 
+/* The training, and the evaluation beside it. */
 static int plan_program(struct train *s, struct jm_err *err)
 {
 	int code = jm_model_train(&s->training, &s->graph, err);
 
-	return code ? code : jm_program_plan(s->graph, &s->device, &s->program, err);
+	if (!code)
+		code = jm_program_plan(s->graph, &s->device, &s->program, err);
+	if (!code && s->eval.every)
+		code = jm_evaluation_plan(&s->eval, &s->training, s->program, err);
+	return code;
 }
 
 static void drop_plan(struct train *s)
 {
+	jm_evaluation_drop(&s->eval);
 	jm_program_free(s->program);
 	jm_graph_free(s->graph);
 	s->program = NULL;
@@ -225,12 +231,9 @@ static int choose_remade(struct train *s, struct jm_err *err)
 	return 0;
 }
 
-/* An evaluation has inputs of its own, which are new each time. */
 static size_t peak_with_inputs(const struct train *s)
 {
-	size_t peak = s->program->peak_bytes + jm_batch_feed_bytes(&s->feed, s->program);
-
-	return s->eval.every ? peak + 3 * jm_batch_feed_bytes(&s->eval.feed, s->program) : peak;
+	return jm_evaluation_peak(&s->eval, s->program, &s->feed);
 }
 
 /*
@@ -277,7 +280,8 @@ static void note_held(const struct train *s)
 /* The largest batch that fits. */
 static int choose_batch(struct train *s, struct jm_err *err)
 {
-	int code = jm_fit_batch(&s->training, &s->feed, &s->device, s->memory, s->room, err);
+	int code =
+		jm_fit_batch(&s->training, &s->feed, &s->eval, &s->device, s->memory, s->room, err);
 
 	if (!code)
 		note_held(s);
@@ -316,11 +320,7 @@ static int plan_both(struct train *s, struct jm_err *err)
 		code = choose_batch(s, err);
 	if (!code)
 		code = plan_kept(s, err);
-	if (!code)
-		code = check_stream(s, err);
-	if (!code && s->eval.every)
-		code = jm_evaluation_plan(&s->eval, &s->training, s->program, err);
-	return code;
+	return code ? code : check_stream(s, err);
 }
 
 /*
@@ -355,17 +355,6 @@ static int plan(struct train *s, struct jm_err *err)
 	return code;
 }
 
-/* Of training and evaluation together, which share weights and arena, with inputs on their way. */
-static size_t peak_of(const struct train *s)
-{
-	size_t staged = jm_batch_feed_bytes(&s->feed, s->program);
-
-	if (!s->eval.program)
-		return s->program->peak_bytes + staged;
-	return jm_program_peak_beside(s->program, s->eval.program) + staged +
-	       jm_batch_feed_bytes(&s->eval.feed, s->eval.program);
-}
-
 /* Reported before the first byte is allocated, and stored even when it does not fit. */
 static void tell_plan(const struct train *s)
 {
@@ -375,7 +364,7 @@ static void tell_plan(const struct train *s)
 	jm_log(s->work->ctx, JM_INFO,
 		"Batch %lld needs %.3f GB at most (%.3f GB stay, %.3f GB of activations and "
 		"scratch; %s%s), planned in %.0f ms; %.3f GB may be used.",
-		(long long)s->training.batch, (double)peak_of(s) / 1e9,
+		(long long)s->training.batch, (double)peak_with_inputs(s) / 1e9,
 		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
 		s->training.recompute		   ? "blocks are recomputed"
 		: s->training.keep_all		   ? "all results are kept for gradients"
@@ -388,7 +377,7 @@ static void tell_plan(const struct train *s)
 			json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:s*, s:f, s:f}", "batch",
 				(json_int_t)s->training.batch, "parameters",
 				(json_int_t)jm_graph_parameters(s->graph), "peak_bytes",
-				(json_int_t)peak_of(s), "persistent_bytes",
+				(json_int_t)peak_with_inputs(s), "persistent_bytes",
 				(json_int_t)p->persistent_bytes, "memory_bytes",
 				(json_int_t)s->memory, "keep_all",
 				s->training.keep_all && !s->training.recompute, "gradients",
@@ -401,13 +390,13 @@ static int check_memory(const struct train *s, struct jm_err *err)
 {
 	const struct jm_program *p = s->program;
 
-	if (!s->memory || peak_of(s) <= s->memory)
+	if (!s->memory || peak_with_inputs(s) <= s->memory)
 		return 0;
-	return jm_room_refuse(s->room, (double)peak_of(s), err,
+	return jm_room_refuse(s->room, (double)peak_with_inputs(s), err,
 		"Out of memory before the first step: batch %lld needs %.2f GB (%.2f GB stay, %.2f "
 		"GB of activations and scratch), and %.2f GB may be taken; take a smaller batch "
 		"(--batch max finds the largest), sequence or model, or --recompute.",
-		(long long)s->training.batch, (double)peak_of(s) / 1e9,
+		(long long)s->training.batch, (double)peak_with_inputs(s) / 1e9,
 		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
 		(double)s->memory / 1e9);
 }

@@ -159,6 +159,17 @@ def test_the_largest_batch_uses_the_memory_that_is_left(env, tmp_path):
         assert (r["plan"]["batch"], r["plan"]["peak_bytes"]) == (1, peak)
 
 
+def test_the_largest_batch_leaves_room_for_evaluations(env, tmp_path):
+    """Two samples fit without the inputs of an evaluation, and not with them."""
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    net = ["resnet50", "--device", "cuda:0", "--precision", "bf16", "--source", "null", "--steps", 1, "--keep-less"]
+    _, (two,) = on_all_ops(env, tmp_path, "held=600", *net, "--batch", 2)
+    limit = two["plan"]["peak_bytes"] + 1e6
+    _, (r, refused) = on_all_ops(env, tmp_path, "held=600", *net, "--batch", "max,2", "--memory", f"{limit / 1e9:.4f}", "--eval-every", 1)
+    assert "Out of memory before the first step" in refused["reason"]
+    assert r["plan"]["batch"] == 1 and r["plan"]["peak_bytes"] <= limit
+
+
 def test_the_largest_batch_beside_another_process(env, tmp_path):
     _, (largest,) = on_all_ops(env, tmp_path, "held=61440", *GPT, "--batch", "max")
     assert HELD[:-11] in largest["note"] and "largest batch" in largest["note"]

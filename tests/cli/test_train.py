@@ -220,6 +220,22 @@ def test_largest_batch_of_a_resnet(tmp_path):
     assert peak(plan["batch"]) == plan["peak_bytes"] <= limit * 1e9 < peak(plan["batch"] + 1)
 
 
+def test_the_largest_batch_with_evaluations_is_proved_by_running(tmp_path):
+    """Their inputs count in memory that is the host's, too."""
+    def run(batch, memory, *more):
+        file = tmp_path / "record.json"
+        jm("run", "resnet18", "--hidden", 8, "--image", 64, "--classes", 10, "--device", "ref", "--batch", batch, "--memory", memory,
+           "--steps", 1, "--warmup", 0, "--source", "null", "--json", file, *more)
+        return json.loads(file.read_text())
+
+    evaluations = ["--eval-every", 1, "--eval-batches", 1]
+    limit = (run(2, 1)["plan"]["peak_bytes"] + 1000) / 1e9
+    r, without = run("max", limit, *evaluations), run("max", limit)
+    assert r["status"] == "ok" and len(r["evaluations"]) == 1, r["reason"]
+    assert r["plan"]["batch"] < without["plan"]["batch"] and r["plan"]["peak_bytes"] <= 1e9 * limit
+    assert "Out of memory before the first step" in run(r["plan"]["batch"] + 1, limit, *evaluations)["reason"]
+
+
 def test_accumulation_is_the_same_batch(tmp_path, text):
     whole = train(tmp_path, text, batch=8)[1]
     parts = train(tmp_path, text, batch=2, accumulate=4)[1]

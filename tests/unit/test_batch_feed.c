@@ -231,6 +231,8 @@ static size_t peak(struct jm_training t, struct jm_device *d, int64_t batch)
 	return bytes;
 }
 
+static const struct jm_evaluation no_evaluation;
+
 static void test_fit(void **state)
 {
 	struct jm_training t = {.seq = 32};
@@ -248,14 +250,16 @@ static void test_fit(void **state)
 	for (int64_t batch = 1; batch < 3000; batch = batch * 7 + 2) {
 		size_t limit = peak(t, &device, batch);
 
-		assert_ok(jm_fit_batch(&t, &feed, &device, limit, jm_device_room(&device), &err),
+		assert_ok(jm_fit_batch(&t, &feed, &no_evaluation, &device, limit,
+				  jm_device_room(&device), &err),
 			err);
 		assert_true(t.batch >= batch);
 		assert_true(peak(t, &device, t.batch) <= limit);
 		assert_true(peak(t, &device, t.batch + 1) > limit);
 	}
-	assert_int_equal(
-		jm_fit_batch(&t, &feed, &device, 1000, jm_device_room(&device), &err), JM_ENOMEM);
+	assert_int_equal(jm_fit_batch(&t, &feed, &no_evaluation, &device, 1000,
+				 jm_device_room(&device), &err),
+		JM_ENOMEM);
 	assert_sentence(&err, JM_ENOMEM);
 	jm_device_close(&device);
 	jm_values_done(&dims);
@@ -312,10 +316,13 @@ static void test_fit_by_rough_plans(void **state)
 		size_t limit = peak(t, &ref, batch);
 		int64_t found;
 
-		assert_ok(jm_fit_batch(&t, &feed, &ref, limit, jm_device_room(&ref), &err), err);
+		assert_ok(jm_fit_batch(&t, &feed, &no_evaluation, &ref, limit, jm_device_room(&ref),
+				  &err),
+			err);
 		found = t.batch;
 		rough.exact = 0;
-		assert_ok(jm_fit_batch(&t, &feed, &device, limit, jm_device_room(&device), &err),
+		assert_ok(jm_fit_batch(&t, &feed, &no_evaluation, &device, limit,
+				  jm_device_room(&device), &err),
 			err);
 		assert_int_equal(t.batch, found);
 		assert_false(rough.on);
