@@ -240,6 +240,18 @@ static int choose(struct jm_cli *cli, const struct jm_workload *w, struct jm_wor
 	return rc;
 }
 
+/* An option that would be ignored is more likely a mistake than meant. */
+static int check_needs(struct jm_cli *cli, const struct jm_option *rows)
+{
+	for (; rows && rows->name; rows++)
+		if (rows->needs && jm_work_options_text(cli, rows->name) &&
+			!jm_work_options_text(cli, rows->needs))
+			return jm_err_set(&cli->err, JM_EUSAGE,
+				"--%s has no effect without --%s; give both, or omit --%s.",
+				rows->name, rows->needs, rows->name);
+	return 0;
+}
+
 int jm_work_options_request(
 	struct jm_cli *cli, const struct jm_workload *w, const char *who, json_t *what)
 {
@@ -251,6 +263,8 @@ int jm_work_options_request(
 		rc = choose(cli, w, &o);
 	if (!rc)
 		rc = jm_work_options_check(cli, &o);
+	if (!rc)
+		rc = check_needs(cli, w->options);
 	if (!rc)
 		rc = add_options(cli, w->options, options);
 	return rc ? rc : add_chosen(cli, &o, options);

@@ -7,15 +7,19 @@
 #include "engine/device.h"
 #include "run/workload.h"
 
-/* The option --transport of a workload with ranks. */
+/* The option --transport of a workload with ranks. more: what `host` does besides; by_itself: what `auto` is. */
 extern const char *const jm_gang_transports[];
-#define JM_GANG_TRANSPORT_HELP                                                                     \
-	"with --ranks on GPUs: nccl exchanges data by NCCL; host copies it through the memory of " \
-	"the host, for at most 8 ranks of one host, so that links between GPUs sleep and take no " \
-	"power, and rounds gradients in bf16 and fp8 on the way unless --gradients f32 is given. " \
-	"auto = host for two ranks that train with a given --batch of many tokens in bf16 or "     \
-	"fp8, else nccl; ranks without GPUs exchange data through the memory of the host in any "  \
-	"case"
+#define JM_GANG_TRANSPORT(more, by_itself)                                                         \
+	{                                                                                          \
+		.name = "transport", .type = JM_CHOICE, .choices = jm_gang_transports,             \
+		.fallback = "auto", .needs = "ranks",                                              \
+		.help = "with --ranks on GPUs: nccl exchanges data by NCCL; host copies it "       \
+			"through the memory of the host, for at most 8 ranks of one host, so "     \
+			"that links between GPUs sleep and take no power" more                     \
+			". auto = " by_itself                                                      \
+			"; ranks without GPUs exchange data through the memory of the "            \
+			"host in any case"                                                         \
+	}
 
 /* How the ranks exchange data of their devices. */
 struct jm_gang_way {

@@ -158,17 +158,28 @@ const struct jm_option jm_train_options[] = {
 		.max = JM_RANKS_MOST,
 		.help = "processes that train together, each --batch samples per step; their "
 			"gradients are summed. --device names one device for all, or one for each"},
-	OPTION_REAL("bucket", 1e-3, 1e6, NULL,
-		"smallest size, in MiB, of a bucket of gradients that the ranks sum during the "
-		"backward pass; if it exceeds all gradients, they are summed once after the "
-		"backward pass. When not given: 25, and with a sharded update each bucket has "
-		"twice the size of the one before"),
-	OPTION_WORD("shard-update", shard_words, "auto",
-		"with --ranks: each rank receives the sum of a share of the gradients, updates "
-		"this share of the parameters and keeps the optimizer's state for it only; then "
-		"the ranks gather the parameters. auto = on, and off for a --precision without "
-		"f32 masters (bf16-true, fp8-true)"),
-	OPTION_WORD("transport", jm_gang_transports, "auto", JM_GANG_TRANSPORT_HELP),
+	{.name = "bucket",
+		.type = JM_REAL,
+		.min = 1e-3,
+		.max = 1e6,
+		.needs = "ranks",
+		.help = "with --ranks: smallest size, in MiB, of a bucket of gradients that the "
+			"ranks sum during the backward pass; if it exceeds all gradients, they are "
+			"summed once after the backward pass. When not given: 25, and with a "
+			"sharded update each bucket has twice the size of the one before"},
+	{.name = "shard-update",
+		.type = JM_CHOICE,
+		.choices = shard_words,
+		.fallback = "auto",
+		.needs = "ranks",
+		.help = "with --ranks: each rank receives the sum of a share of the gradients, "
+			"updates this share of the parameters and keeps the optimizer's state for "
+			"it only; then the ranks gather the parameters. auto = on, and off for a "
+			"--precision without f32 masters (bf16-true, fp8-true)"},
+	JM_GANG_TRANSPORT(", and rounds gradients in bf16 and fp8 on the way unless --gradients "
+			  "f32 is given",
+		"host for two ranks that train with a given --batch of many tokens in bf16 or "
+		"fp8, else nccl"),
 	OPTION_INT("threads", 0, 4096, "0",
 		"threads of each rank on the host; 0 = all that may be used, divided among the "
 		"ranks"),

@@ -48,11 +48,7 @@ const struct jm_option jm_transfer_options[] = {
 		.help = "processes that take part, 2 or more; --device names one device for all, "
 			"or "
 			"one for each"},
-	{.name = "transport",
-		.type = JM_CHOICE,
-		.choices = jm_gang_transports,
-		.fallback = "auto",
-		.help = JM_GANG_TRANSPORT_HELP},
+	JM_GANG_TRANSPORT("", "nccl"),
 	{0},
 };
 

@@ -23,6 +23,8 @@ struct jm_option {
 	bool repeat; /* may be given several times (TEXT only) */
 	/* repeat: does this word, which follows the value, belong to the option too, as in --option A B? */
 	bool (*takes_word)(const char *word);
+	/* another option of the same rows, without which this one has no effect; NULL = none */
+	const char *needs;
 	bool needs_unit; /* a number without a unit is refused, for it could be meant in several */
 	unsigned int use;
 };

@@ -384,6 +384,7 @@ REFUSED = [
     ("work: gemm\nm: [[8]]\n", "2:", "list"),
     ("work: gemm\nm: eight\n", "2:", "not a number"),
     ("work: gemm\nm: 8.5\n", "2:", "whole number"),
+    ("work: gpt-117m\ntransport: host\n", "2:", "no effect without --ranks"),
     ("work: gemm\nmm: 8\n", "2:", "did you mean"),
     ("work: gem\n", "1:", "did you mean 'gemm'"),
     ("work: gemm\nrepaet: 2\n", "2:", "did you mean 'repeat'"),

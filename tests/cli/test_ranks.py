@@ -212,6 +212,33 @@ def test_wrong_usage(args, hint):
     assert hint in sentence(jm(*GPT, *args), USAGE)
 
 
+@pytest.mark.parametrize("work, option, value", [
+    (GPT, "transport", "host"), (GPT, "transport", "auto"), (GPT, "shard-update", "on"), (GPT, "shard-update", "off"),
+    (GPT, "bucket", 1), (["run", "allreduce"], "transport", "nccl"), (["run", "allgather"], "transport", "host")])
+def test_what_ranks_exchange_by_needs_ranks(work, option, value):
+    text = sentence(jm(*work, f"--{option}", value), USAGE)
+    assert f"--{option} has no effect without --ranks; give both, or omit --{option}" in text
+
+
+def test_what_ranks_exchange_by_may_be_given_where_ranks_are_swept(tmp_path):
+    """One rank alone is the reference."""
+    store = tmp_path / "s.db"
+    done = jm(*GPT, "--device", "ref", "--batch", "1", "--steps", "1", "--ranks", "1,2", "--shard-update", "off", "--store", store)
+    assert done.returncode == 0, done.stderr
+    assert len(records(store)) == 2
+
+
+@pytest.mark.parametrize("work, says, hides", [
+    ("train", ["rounds gradients", "auto = host for two ranks"], []),
+    ("allreduce", ["at most 8 ranks", "auto = nccl"], ["gradients", "train"]),
+    ("allgather", ["at most 8 ranks", "auto = nccl"], ["gradients", "train"])])
+def test_the_help_of_a_transport_is_that_of_the_work(work, says, hides):
+    text = " ".join(jm("help", work).stdout.split())
+    text = text[text.index("--transport"):]
+    text = text[:text.index("Default auto.")]
+    assert all(words in text for words in says) and not any(word in text for word in hides), text
+
+
 def test_other_work_runs_on_one_rank():
     assert "--ranks" in sentence(jm("run", "null", "--ranks", "2"), USAGE)
 
