@@ -261,15 +261,6 @@ static bool put_behind(struct jm_program *p, int at, int to)
 	return true;
 }
 
-bool jm_reduce_fits_host(const struct jm_device *d, enum jm_dtype type, double tokens)
-{
-	double peak = jm_device_peak(d, type, JM_MATH_F32);
-	/* of a parameter: 6 FLOPs per token, half of its gradient and of its copy in 16 bits */
-	double products = 6 * tokens / (PRODUCTS * peak), exchange = (1 + 1) / HOST_RATE;
-
-	return d->backend->lanes && peak > 0 && 4 * exchange <= products;
-}
-
 /* The time in which a rank exchanges the gradients of the segment. */
 static double transfer_seconds(const struct jm_graph *g, const struct jm_segment *s)
 {
@@ -279,12 +270,36 @@ static double transfer_seconds(const struct jm_graph *g, const struct jm_segment
 	return bytes * (g->rounds_sums ? 0.5 : 1) * (s->is_whole ? 2 : 1) / rate;
 }
 
-static double product_seconds(const struct jm_program *p, const struct jm_unit *u)
+/* INFINITY: the peak is unknown. */
+static double product_seconds(
+	const struct jm_graph *g, const struct jm_device *d, const struct jm_node *n)
 {
-	const struct jm_node *n = u->group.node[0];
-	double peak = jm_device_peak(p->device, n->in[0]->type, p->graph->math);
+	double peak = jm_device_peak(d, n->in[0]->type, g->math);
 
 	return peak > 0 ? n->flops_executed / (PRODUCTS * peak) : INFINITY;
+}
+
+static bool is_product(const struct jm_node *n)
+{
+	return n->op == JM_OP_LINEAR || n->op == JM_OP_LINEAR_DGRAD || n->op == JM_OP_LINEAR_WGRAD;
+}
+
+bool jm_reduce_fits_host(const struct jm_graph *g, const struct jm_device *d)
+{
+	double exchange = 0, products = 0, ranks = jm_graph_ranks(g);
+
+	for (int i = 0; g->shard && i < g->shard->n; i++) {
+		const struct jm_segment *s = &g->shard->segment[i];
+
+		exchange += transfer_seconds(g, s);
+		if (!s->is_whole)
+			exchange += (double)s->updated->bytes * (ranks - 1) / HOST_RATE;
+	}
+	for (int i = 0; i < g->n_nodes; i++)
+		if (is_product(g->node[i]))
+			products += product_seconds(g, d, g->node[i]);
+	products *= jm_graph_micro_steps(g);
+	return d->backend->lanes && isfinite(products) && 4 * exchange <= products;
 }
 
 /* Puts the units before *to that compute the segment's gradients behind it; returns the time that they take. A unit that
@@ -299,7 +314,7 @@ static double put_behind_all(const struct buckets *b, const struct jm_segment *s
 
 		if (!completes_part(b, u, s) || !put_behind(p, i, *to))
 			continue;
-		seconds += product_seconds(p, u);
+		seconds += product_seconds(p->graph, p->device, u->group.node[0]);
 		--*to;
 	}
 	return seconds;

@@ -50,9 +50,9 @@ int jm_reduce_gather(struct jm_program *p, struct jm_err *err);
 struct jm_reduce_cost jm_reduce_cost(struct jm_program *p);
 void jm_reduce_reset(struct jm_program *p); /* discards the steps so far */
 
-/* True if exchanges of two ranks through the memory of the host take at most a fourth of the products of a step, which has
- * this many tokens per rank. */
-bool jm_reduce_fits_host(const struct jm_device *d, enum jm_dtype type, double tokens);
+/* True if the exchanges of a step through the memory of the host are estimated to take at most a fourth of its products
+ * with parameters. g: with a sharded update, by_host, and rounds_sums as they would be. */
+bool jm_reduce_fits_host(const struct jm_graph *g, const struct jm_device *d);
 
 /* The name of the transport for the device's memory where host is not taken: "local", "nccl". */
 const char *jm_reduce_transport(const struct jm_device *d);

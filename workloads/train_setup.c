@@ -130,32 +130,50 @@ static bool is_narrow(const struct jm_training *t)
 	return t->precision == JM_BF16 && !t->pure;
 }
 
-/*
- * Through the memory of the host if --transport says so or, for two ranks with tokens in bf16 or fp8, if the exchanges hide
- * behind products: links between GPUs then sleep.
- */
+/* On the way through the memory of the host gradients are rounded, unless --gradients f32 forbids it. */
+static bool rounds_by_host(const struct train *s)
+{
+	return is_narrow(&s->training) &&
+	       strcmp(jm_values_text(s->work->options, "gradients"), "f32") != 0;
+}
+
+/* True for two ranks with tokens in bf16 or fp8 whose exchanges through the memory of the host hide behind products: links
+ * between GPUs then sleep. */
+static bool prefers_host(const struct train *s)
+{
+	struct jm_training t = s->training;
+	struct jm_err ignored = JM_ERR_INIT; /* the plan has it, too */
+	struct jm_graph *graph;
+	bool fits;
+
+	if (t.ranks != 2 || !is_narrow(&t) || !t.shards_update || !t.batch ||
+		!jm_model_has_text(t.model))
+		return false;
+	t.by_host = t.keep_all = true;
+	t.rounds_sums = rounds_by_host(s);
+	if (jm_model_train(&t, &graph, &ignored))
+		return false;
+	fits = jm_reduce_fits_host(graph, &s->device);
+	jm_graph_free(graph);
+	return fits;
+}
+
+/* Through the memory of the host if --transport says so or, where it is auto, all ranks prefer it. */
 static int open_gang(struct train *s, struct jm_err *err)
 {
-	const struct jm_training *t = &s->training;
 	struct jm_gang_way way = {.transport = jm_values_text(s->work->options, "transport")};
-	int64_t seq = t->seq;
 
-	if (!seq && t->model->default_seq && t->model->default_seq(t->dims, &seq, err))
-		return err->code;
-	way.prefers_host = t->ranks == 2 && is_narrow(t) && t->shards_update &&
-			   jm_reduce_fits_host(&s->device, t->precision,
-				   (double)t->batch * (double)seq * t->micro_steps);
+	way.prefers_host = !strcmp(way.transport, "auto") && prefers_host(s);
 	return jm_gang_open(&s->gang, s->work, &s->device, &way, err);
 }
 
-/* On the way through the memory of the host gradients are rounded, unless --gradients f32 forbids it. */
 static int choose_rounding(struct train *s, struct jm_err *err)
 {
 	struct jm_training *t = &s->training;
 	const char *gradients = jm_values_text(s->work->options, "gradients");
 
 	t->by_host = jm_gang_by_host(&s->gang);
-	t->rounds_sums = t->by_host && is_narrow(t) && strcmp(gradients, "f32") != 0;
+	t->rounds_sums = t->by_host && rounds_by_host(s);
 	if (t->ranks > 1 && !t->by_host && !strcmp(gradients, "bf16"))
 		return jm_err_set(err, JM_EUSAGE,
 			"--gradients bf16 with --ranks needs %s, because other transports sum in "

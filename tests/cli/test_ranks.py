@@ -409,6 +409,21 @@ def test_ranks_agree_on_a_transport(two_devices, peaks, transport):
     assert r["communication"]["transport"] == transport and r["communication"]["rounded"] == (transport == "host")
 
 
+@pytest.mark.parametrize("peaks, more, transport", [
+    ("2e12", ["--precision", "bf16"], "host"),
+    ("2e12", ["--precision", "bf16", "--gradients", "f32"], "nccl"),  # twice the bytes of gradients
+    ("1e12", ["--precision", "bf16", "--gradients", "f32"], "host"),
+    ("1e12/1e15", ["--precision", "bf16"], "host"),
+    ("1e12/1e15", ["--precision", "fp8"], "nccl"),  # products in blocks take next to no time
+    ("1e11/1e11", ["--precision", "fp8"], "host"),
+    ("1e12", ["--precision", "bf16", "--batch", "max", "--memory", "0.1"], "nccl"),
+], ids=str)
+def test_the_transport_depends_on_what_is_sent_and_on_the_types_of_products(two_devices, peaks, more, transport):
+    batch = [] if "max" in more else ["--batch", "2"]
+    r = one(*GPT, *more, *batch, "--steps", "1", *TWO, env={**two_devices, "JM_FAKE_LATER_PEAKS": f"{peaks},{peaks}"})
+    assert r["communication"]["transport"] == transport
+
+
 @pytest.mark.parametrize("device", [0, 1])
 def test_all_ranks_take_nccl_where_one_cannot_copy_over_the_host(two_devices, device):
     env = {**two_devices, "JM_FAKE_LATER_PEAKS": "1e12,1e12", "JM_FAKE_LANES_FAIL": str(device)}

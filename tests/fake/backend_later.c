@@ -7,7 +7,8 @@
  *
  *	JM_FAKE_LATER_US	microseconds that each job waits before it begins
  *	JM_FAKE_LATER_IDS	"UUID,UUID/BUS,...": of its devices by index
- *	JM_FAKE_LATER_PEAKS	"FLOP/s,FLOP/s,...": of its devices by index, in every type
+ *	JM_FAKE_LATER_PEAKS	"FLOP/s,FLOP/s/FLOP/s,...": of its devices by index, in every type; the second one of a
+ *				device in those of 8 bits
  *	JM_FAKE_LATER_LOG	a file that gets the true time of each time stamp, ns
  *	JM_FAKE_LATER_SELECTS	a file that gets the index of the device for each time that it is asked what it could do
  *	JM_FAKE_LATER_BUILDS	a file that gets the index of the device for each group that is built
@@ -266,7 +267,7 @@ static int later_open(int index, int threads, void **ret_dev, struct jm_err *err
 	return 0;
 }
 
-/* Of every type, for the device with this index; without the variable it is unknown. */
+/* Of all types, for the device with this index; without the variable it is unknown. */
 static void read_peak(struct jm_device_props *ret, int index)
 {
 	const char *at = getenv("JM_FAKE_LATER_PEAKS");
@@ -275,6 +276,10 @@ static void read_peak(struct jm_device_props *ret, int index)
 		at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL;
 	for (int i = 0; at && i < JM_DTYPE_COUNT; i++)
 		ret->peak_flops[i] = atof(at);
+	if (!at || at[strcspn(at, "/,")] != '/')
+		return;
+	ret->peak_flops[JM_F8E4M3] = atof(strchr(at, '/') + 1);
+	ret->peak_flops[JM_F8E5M2] = ret->peak_flops[JM_F8E4M3];
 }
 
 static void later_props(void *dev, struct jm_device_props *ret)

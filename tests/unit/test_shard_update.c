@@ -232,6 +232,40 @@ static void tables_are_updated_as_a_whole(void **state)
 	jm_graph_free(g);
 }
 
+/* Tokens of a rank and update from which on the exchanges hide, on a device with the peaks of an H100. */
+static int least_tokens(const char *name, const char *precision, bool rounds)
+{
+	const struct jm_training how = {
+		.ranks = 2, .seq = 64, .by_host = true, .rounds_sums = rounds};
+	struct jm_graph *g = train_with(how, name, precision);
+	const struct jm_backend backend = {.lanes = (const struct jm_lanes *)&how};
+	struct jm_device d = {.backend = &backend};
+	int tokens = 64;
+
+	d.props.peak_flops[JM_BF16] = 989.4e12;
+	d.props.peak_flops[JM_F8E4M3] = d.props.peak_flops[JM_F8E5M2] = 1978.9e12;
+	for (g->micro_steps = 1; !jm_reduce_fits_host(g, &d); g->micro_steps++)
+		tokens += 64;
+	jm_graph_free(g);
+	return tokens;
+}
+
+/* In f32 gradients have twice the bytes, and products in 8 bits take half the time. */
+static void exchanges_hide_behind_enough_products(void **state)
+{
+	static const char *const names[] = {"gpt-117m", "gpt-800m", "llama3-8b"};
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		int sixteen = least_tokens(names[i], "bf16", true);
+
+		assert_in_range(sixteen, 26000, 29000); /* docs/gpu.md */
+		assert_in_range(least_tokens(names[i], "bf16", false), 1.5 * sixteen, 2 * sixteen);
+		assert_in_range(least_tokens(names[i], "fp8", true), 1.8 * sixteen, 4 * sixteen);
+		assert_in_range(least_tokens(names[i], "fp8", false), 2.8 * sixteen, 8 * sixteen);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -240,6 +274,7 @@ int main(void)
 		cmocka_unit_test(the_largest_sum_is_not_the_last),
 		cmocka_unit_test(products_of_two_segments_move_once),
 		cmocka_unit_test(tables_are_updated_as_a_whole),
+		cmocka_unit_test(exchanges_hide_behind_enough_products),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
