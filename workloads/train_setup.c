@@ -256,8 +256,7 @@ static size_t peak_with_inputs(const struct train *s)
 
 /*
  * If a device has separate memory, no other program needs the rest of it: what fits is kept, except
- * values that cost next to nothing to compute again; with the largest batch these, too. An evaluation
- * during training adds only its inputs.
+ * values that cost next to nothing to compute again; with the largest batch these, too.
  */
 static int plan_kept(struct train *s, struct jm_err *err)
 {

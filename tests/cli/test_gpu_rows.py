@@ -142,7 +142,7 @@ def test_rows_that_take_all_memory_start_in_their_turn(bench):
     assert log[:3] == ["compiled", "joulemark default", "compiled"] and "layers=32 " in log[3]
     assert log[4:] == ["joulemark fast"]  # no second run: its start takes longer than the run
     row, = json.loads((bench / "out" / "rows.json").read_text())
-    assert row["batch"] == "4 x 2048 beside 2 x 2048, the largest of each"
+    assert row["batch"] == "4 x 2048 beside 3 x 2048, the largest of each"
 
 
 def test_a_program_that_fails_costs_only_its_figures(bench):
