@@ -96,6 +96,8 @@ bool jm_text_held(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 /* "--sm-share: ...": runs had a part of the multiprocessors; NULL: none. */
 const char *jm_text_share(const struct jm_grouping *g, const struct jm_group_series *s);
+/* Both sentences, as far as the series has them: an array that the caller owns. */
+json_t *jm_soft_json(const struct jm_grouping *g, const struct jm_group_series *s);
 /* Why the intervals of those columns can be narrower than those they are made of; false: they are not paired. */
 bool jm_text_paired(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);

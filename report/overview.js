@@ -172,16 +172,18 @@
 		const axes = differing(S).filter((name) => !/^(response|model)$/.test(name)).slice(0, 4),
 			names = new Map(JM.works.flatMap((w) => JM.systemNames(w.series).map((n, i) => [w.series[i], n])));
 		const found = (s) => s.within;
+		const system = (s) => names.get(s).replace(s.work.title, "").replace(/^ on /, "") || "\u2013";
 		const items = S.series.some((s) => s.item !== S.series[0].item);
 		const columns = [
 			{ title: "work", left: true, of: (s) => el("a", { href: "#" + s.id }, s.work.title) },
-			{ title: "system", left: true, of: (s) => names.get(s).replace(s.work.title, "").replace(/^ on /, "") || "\u2013" },
+			...(S.series.every((s) => s.work.title.endsWith(" on " + system(s))) ? [] : [{ title: "system", left: true, of: system }]),
 			...axes.map((name) => ({ title: name, of: (s) => JM.text(one(s, name)) })),
 			{ title: "throughput", unit: items ? "" : S.series[0].item + "/s", of: (s) => stat(s, s.reference ?? 0, "throughput") + (items ? " " + s.item + "/s" : "") },
 			{ title: "power", unit: "W, all devices", of: (s) => stat(s, s.reference ?? 0, "watts_mean") },
 			{ title: "efficiency", unit: items ? "items/J" : S.series[0].item + "/J", of: (s) => stat(s, s.reference ?? 0, "items_per_joule") },
 			{
-				title: "least energy while at most " + LIMIT + " % slower",
+				title: "best setting",
+				unit: "\u2264\u00a0" + LIMIT + "\u00a0% slower",
 				left: true,
 				of: (s) => (found(s).kind === "none" ? "\u2013" : labels(s, found(s).at) + (s.per ? " " + s.per : "")),
 				hint: (s) => found(s).why,
@@ -189,7 +191,8 @@
 			{ title: "energy saved", unit: "%", of: (s) => stat(s, found(s).leading, "energy_gain_percent") },
 			{ title: "slowdown", unit: "%", of: (s) => stat(s, found(s).leading, "time_loss_percent") },
 			{
-				title: "least energy without that limit",
+				title: "least energy",
+				unit: "no limit",
 				left: true,
 				of: (s) => {
 					const i = s.points.length > 1 ? bestPoint(s, "items_per_joule", 1) : null;
@@ -202,7 +205,7 @@
 			"section",
 			{ class: "panel", id: "systems", "aria-label": "All systems" },
 			el("h3", {}, "All systems (" + S.series.length + ")"),
-			el("p", { class: "soft small" }, "Throughput, power and efficiency are those of the reference, to which the other settings are compared; without a reference, those of the first setting. Power is the sum over all devices. Energy saved and slowdown: per item, compared with the reference. Click a heading to sort, and a work to see its charts."),
+			el("p", { class: "soft small" }, "Throughput, power and efficiency are those of the reference, to which the other settings are compared; without a reference, those of the first setting. Power is the sum over all devices. Best setting: the least energy while at most " + LIMIT + "\u00a0% slower than the reference; energy saved and slowdown are its own, per item, compared with the reference. Click a heading to sort, and a work to see its charts."),
 			JM.table(columns, S.series, { filter: S.series.length > 12, limit: 12, csv: "systems" }),
 		);
 	};

@@ -240,7 +240,7 @@
 	}
 
 	function warnings(s) {
-		const list = s.warnings || [];
+		const list = s.warnings.concat(s.soft);
 		return list.length
 			? el("div", { class: "banner" }, el("b", {}, "To note: "), el("ul", {}, list.map((w) => el("li", {}, w))))
 			: null;

@@ -145,3 +145,16 @@ const char *jm_text_share(const struct jm_grouping *g, const struct jm_group_ser
 			       "multiprocessors" NO_LIMIT;
 	return NULL;
 }
+
+json_t *jm_soft_json(const struct jm_grouping *g, const struct jm_group_series *s)
+{
+	const char *share = jm_text_share(g, s);
+	json_t *out = json_array();
+	char text[900];
+
+	if (jm_text_held(g, s, text, sizeof(text)))
+		json_array_append_new(out, json_string(text));
+	if (share)
+		json_array_append_new(out, json_string(share));
+	return out;
+}

@@ -133,9 +133,9 @@ static json_t *series_json(const struct jm_grouping *g, const struct jm_group_se
 	jm_text_energy(g, s, energy, sizeof(energy));
 	jm_text_machine(g, s, machine, sizeof(machine));
 	return json_pack(
-		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:s, s:o, s:i, "
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:s, s:o, s:i, "
 		"s:i, s:o, s:o}",
-		"warnings", jm_warnings(g, s), "devices",
+		"warnings", jm_warnings(g, s), "soft", jm_soft_json(g, s), "devices",
 		jm_json_number(jm_json_real_of(s->record, "devices")), "title",
 		json_string(s->title), "item", json_string(s->item), "origin",
 		s->has_energy ? json_string(s->mixed_origin ? "mixed" : jm_origin_name(s->origin))

@@ -87,6 +87,8 @@ def test_texts_of_a_series_say_in_how_many_runs_a_power_was_held(tmp_path):
         assert ("--hold-power: pauses between steps lower the mean power to the value asked for: 300 W held in 2 and not reached in 1 "
                 "of 3 runs; this is a soft control") in text, text
         assert "nan" not in text
+    series, = (s for s in json.loads(jm("report", file, "--format", "json").stdout)["series"] if s["soft"])
+    assert series["soft"][0].startswith("--hold-power: ") and "300 W held in 2 and not reached in 1 of 3 runs" in series["soft"][0]
 
 
 def test_steady_state_is_waited_for():
