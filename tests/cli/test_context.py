@@ -119,7 +119,7 @@ def test_an_inlet_that_is_named(node):
 def test_context_is_kept_in_a_trace_and_no_line_of_watch(node, tmp_path):
     env = {"JM_ROOT": str(node)}
     trace = tmp_path / "trace"
-    record_of(jm("measure", "--json", "-", "--csv", trace, "--source", "context", "--", "sleep", "0.3", env=env))
+    record_of(jm("measure", "--json", "-", "--csv", trace, "--source", "context", "--", "sleep", "1.5", env=env))
     again = record_of(jm("measure", "--json", "-", "--source", f"replay:{trace}", "--", "sleep", "0.3"))
     assert signals(again)["Inlet Temp"]["temperature"]["last"] == 24.5
     line = jm("watch", "--source", "context,hwmon:channel=power_meter/power1,covers=/", "--format", "json", "--interval", "100ms",
