@@ -35,7 +35,7 @@ MEMORY = """\
 Memory beside parameters, gradients and the optimizer's moments, in GB: joulemark's plan, PyTorch's tensors at their maximum, and what
 PyTorch's allocator reserves for them. Gradients count with the type that each side gives them: in `bf16` those of gpt and llama wait for
 the update in bf16 in joulemark and in f32 in PyTorch. They take the place of activations, so with a batch of 1 llama3-8b needs the most
-when only gradients stand beside its state; with them joulemark takes 16.7 GB, PyTorch's tensors 16.1 and its reserve 17.3 GB."""
+when only gradients stand beside its state."""
 
 ERRORS_FILE = "speed_gpu_errors.json"  # beside speed_gpu.json; written by bench/table.py --gpu-errors
 

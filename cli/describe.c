@@ -72,8 +72,7 @@ static const struct jm_option options[] = {
 	{.name = "keep-most",
 		.type = JM_FLAG,
 		.help = "what 'joulemark run' keeps on a GPU if the plan fits into its memory: the "
-			"same as "
-			"--remake 0.0625 for transformers, --remake 1 for other models"},
+			"same as --remake 0.0625 for transformers, --remake 1 for other models"},
 	{.name = "remake",
 		.type = JM_REAL,
 		.argument = "PERCENT",
