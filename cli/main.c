@@ -317,10 +317,19 @@ static int hold_standard_descriptors(void)
 	return fd < 0 ? -1 : close(fd);
 }
 
+/* A write beyond the limit of a file's size fails with EFBIG, as on a full disk; a command that is run gets the
+ * default back. */
+static void on_file_limit(int number)
+{
+	(void)number;
+}
+
 int main(int argc, char **argv)
 {
 	struct jm_cli cli = {.commands = jm_commands, .out = stdout, .width = JM_WIDTH_DEFAULT};
 
+	if (signal(SIGXFSZ, on_file_limit) == SIG_IGN)
+		signal(SIGXFSZ, SIG_IGN);
 	if (hold_standard_descriptors())
 		return JM_EXIT_FAILURE;
 	if (argc < 2) {

@@ -1,36 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A measurement in a store: a case of the command, one more repeat each time. */
 #include "measure_store.h"
+#include "interrupts.h"
+
+#include "base/clock.h"
+#include "base/output.h"
 #include "result/record.h"
 
-#include <stdlib.h>
+#include <limits.h>
 #include <string.h>
-#include <unistd.h>
 
-/* The repeats of this case that the store has. */
-struct count {
-	const char *id;
-	int most;
-};
-
-static int count_repeat(void *arg, json_t *record, struct jm_err *err)
-{
-	const json_t *of_case = json_object_get(record, "case");
-	const char *id = json_string_value(json_object_get(of_case, "id"));
-	int repeat = (int)json_integer_value(json_object_get(of_case, "repeat"));
-	struct count *c = arg;
-
-	(void)err;
-	if (id && !strcmp(id, c->id) && repeat > c->most)
-		c->most = repeat;
-	return 0;
-}
+#define WAIT_NS (9 * JM_SECOND) /* for the store; the last attempt takes a second more */
 
 json_t *jm_command_throughput(const struct jm_values *values)
 {
 	static const struct {
 		const char *option, *key;
-	} rows[] = {{"items-regex", "regex"}, {"items-json", "json"}, {"unit", "unit"}};
+	} rows[] = {{"items-regex", "regex"}, {"items-json", "json"}, {"items-kind", "kind"},
+		{"unit", "unit"}};
 	json_t *throughput = json_object();
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -60,50 +47,42 @@ static int make_plan(
 	return rc;
 }
 
-static int make_job(struct jm_measure_store *s, int repeat, struct jm_err *err)
-{
-	const struct jm_plan_case *c = &s->plan.cases[0];
-
-	s->job = json_pack("{s:O, s:{s:s, s:O, s:i, s:i, s:i, s:b, s:i}, s:[]}", "parameters",
-		c->parameters, "case", "id", c->id, "parameters", c->parameters, "repeat", repeat,
-		"block", repeat, "position", 1, "reference", 0, "seed", 1, "settings");
-	return s->job ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for the case of a command.");
-}
-
 int jm_measure_store_open(struct jm_measure_store *s, const char *path, json_t *command,
 	json_t *throughput, struct jm_err *err)
 {
 	int rc = make_plan(s, command, throughput, err);
-	struct count count = {0};
 
-	if (rc)
-		return rc;
-	s->is_new = access(path, F_OK) != 0;
-	rc = jm_store_open(path, JM_STORE_WRITE, &s->store, err);
-	count.id = s->plan.cases[0].id;
-	if (!rc)
-		rc = jm_store_records(s->store, true, count_repeat, &count, err);
-	return rc ? rc : make_job(s, count.most + 1, err);
+	s->path = path;
+	s->file.fd = -1;
+	return rc ? rc : jm_store_try(path, &s->file, err);
 }
 
-int jm_measure_store_begin(
-	struct jm_measure_store *s, const struct jm_meters *meters, struct jm_err *err)
+/* ---- the record ---- */
+
+static int frame(const struct jm_measure_store *s, json_t *record, struct jm_err *err)
 {
 	const struct jm_plan_case *c = &s->plan.cases[0];
-	const json_t *of_case = json_object_get(s->job, "case");
-	int rc = jm_store_add_case(s->store, c->id, c->parameters, err);
+	json_t *framed, *job;
 
-	if (!rc)
-		rc = jm_store_begin(s->store, c->id,
-			(int)json_integer_value(json_object_get(of_case, "repeat")), err);
-	return rc ? rc : jm_store_add_signals(s->store, meters, err);
+	job = json_pack("{s:O, s:{s:s, s:O, s:i, s:i, s:i, s:b, s:i}, s:[]}", "parameters",
+		c->parameters, "case", "id", c->id, "parameters", c->parameters, "repeat", 1,
+		"block", 1, "position", 1, "reference", 0, "seed", 1, "settings");
+	framed = job ? jm_record_new(job, err) : NULL;
+	json_decref(job);
+	if (!framed)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the case of a command.");
+	json_object_del(record, "id");
+	json_object_update_missing(record, framed);
+	json_decref(framed);
+	return 0;
 }
 
-int jm_measure_store_chunk(void *arg, const struct jm_chunk *chunk, struct jm_err *err)
+static void set_repeat(json_t *record, int repeat)
 {
-	struct jm_measure_store *s = arg;
+	json_t *of_case = json_object_get(record, "case");
 
-	return jm_store_add_chunk(s->store, chunk, err);
+	json_object_set_new(of_case, "repeat", json_integer(repeat));
+	json_object_set_new(of_case, "block", json_integer(repeat));
 }
 
 static void set_status(json_t *record)
@@ -123,32 +102,95 @@ static void set_status(json_t *record)
 	}
 }
 
-int jm_measure_store_finish(struct jm_measure_store *s, json_t *record, struct jm_err *err)
-{
-	json_t *framed = jm_record_new(s->job, err);
-	int rc;
+/* ---- storing ---- */
 
-	if (!framed)
-		return err->code;
-	json_object_del(record, "id");
-	json_object_update_missing(record, framed);
-	json_decref(framed);
-	set_status(record);
-	rc = jm_store_finish(s->store, record, err);
-	s->finished = !rc;
-	return rc;
+static int add_chunk(void *arg, const struct jm_chunk *chunk, struct jm_err *err)
+{
+	return jm_store_add_chunk(arg, chunk, err);
 }
 
-int jm_measure_store_close(struct jm_measure_store *s, struct jm_err *err)
+static int add_all(const struct jm_measure_store *s, struct jm_store *store,
+	struct jm_session *session, json_t *record, struct jm_err *err)
 {
-	char *path = s->store ? strdup(jm_store_path(s->store)) : NULL;
-	int rc = s->store ? jm_store_close(s->store, err) : 0;
+	const struct jm_plan_case *c = &s->plan.cases[0];
+	int repeat = 0, rc = jm_store_add_case(store, c->id, c->parameters, err);
 
-	if (path && s->is_new && !s->finished)
-		unlink(path);
-	free(path);
+	if (!rc)
+		rc = jm_store_add_run(store, c->id, &repeat, err);
+	if (!rc && session)
+		rc = jm_store_add_signals(store, jm_session_meters(session), err);
+	if (!rc && session)
+		rc = jm_session_chunks(session, add_chunk, store, err);
+	if (rc)
+		return rc;
+	set_repeat(record, repeat);
+	return jm_store_finish(store, record, err);
+}
+
+/* All or nothing. */
+static int store_once(const struct jm_measure_store *s, struct jm_session *session, json_t *record,
+	struct jm_err *err)
+{
+	struct jm_store *store = NULL;
+	int rc = jm_store_open_again(s->path, &s->file, &store, err), closed;
+
+	if (rc)
+		return rc;
+	rc = add_all(s, store, session, record, err);
+	if (rc)
+		jm_store_rollback(store);
+	closed = jm_store_close(store, rc ? NULL : err);
+	return rc ? rc : closed;
+}
+
+static int store_waiting(const struct jm_measure_store *s, struct jm_ctx *ctx,
+	struct jm_session *session, json_t *record, struct jm_err *err)
+{
+	int64_t begin = jm_clock_now(jm_clock_real());
+	bool said = false;
+	int rc;
+
+	jm_count_interrupts(ctx, -1); /* Ctrl-C ends the wait, and loses no record */
+	for (;;) {
+		*err = (struct jm_err)JM_ERR_INIT;
+		rc = store_once(s, session, record, err);
+		if (rc != JM_EBUSY || *ctx->interrupts ||
+			jm_clock_now(jm_clock_real()) - begin > WAIT_NS)
+			return rc;
+		if (!said)
+			jm_log(ctx, JM_INFO,
+				"Waiting for the store '%s', which another program is writing; at "
+				"most 10 s.",
+				s->path);
+		said = true;
+	}
+}
+
+int jm_measure_store_finish(struct jm_measure_store *s, struct jm_ctx *ctx,
+	struct jm_session *session, json_t *record, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT, other = JM_ERR_INIT;
+	char name[PATH_MAX];
+	int rc = frame(s, record, err);
+
+	if (rc)
+		return rc;
+	set_status(record);
+	rc = store_waiting(s, ctx, session, record, &why);
+	if (!rc)
+		return 0;
+	if (jm_output_json_beside(s->path, record, name, &other))
+		return jm_err_set(
+			err, rc, "%.250s The record is not stored: %.200s", why.text, other.text);
+	return jm_err_set(err, rc,
+		"%.250s The record is in %.160s, without its trace; 'joulemark report' reads it.",
+		why.text, name);
+}
+
+void jm_measure_store_close(struct jm_measure_store *s)
+{
 	jm_plan_done(&s->plan);
-	json_decref(s->job);
-	*s = (struct jm_measure_store){0};
-	return rc;
+	if (s->path)
+		jm_store_file_done(&s->file);
+	s->path = NULL;
 }

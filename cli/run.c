@@ -8,6 +8,7 @@
 #include "base/output.h"
 #include "interrupts.h"
 #include "report/report.h"
+#include "report/text.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -23,7 +24,6 @@
 /* Each signal wakes the loop. */
 static int catch_signals(struct jm_run_call *r)
 {
-	signal(SIGXFSZ, SIG_IGN);
 	return jm_catch_interrupts(&r->cli->ctx, &r->cancel_fd, &r->cli->err);
 }
 
@@ -141,7 +141,6 @@ static int open_store(struct jm_run_call *r)
 
 	if (!path)
 		return 0;
-	r->new_store = access(path, F_OK) != 0;
 	rc = jm_store_open(path, JM_STORE_WRITE, &r->store, &r->cli->err);
 	if (!rc)
 		jm_run_give_to_caller(path);
@@ -169,6 +168,7 @@ static int run_plan(struct jm_run_call *r, struct jm_planned *p)
 	struct jm_run_options o = {
 		.plan = &p->plan,
 		.store = r->store,
+		.unstored = r->unstored,
 		.controls = p->controls_used,
 		.retry = flag(r, "retry"),
 		.only_failed = flag(r, "only-failed"),
@@ -212,9 +212,13 @@ static const struct jm_planned *failed_before(
 
 static void say_run(const struct jm_run_call *r, const struct jm_planned *p)
 {
-	if (p->run && r->n > 1 && !r->cli->quiet)
-		fprintf(stderr, "%s%s: %d case%s\n", p == r->planned ? "" : "\n", p->run->name,
-			p->plan.n, p->plan.n == 1 ? "" : "s");
+	char name[JM_PLAN_NAME + 1] = "";
+
+	if (!p->run || r->n <= 1 || r->cli->quiet)
+		return;
+	jm_text_format(name, sizeof(name), "%s", p->run->name);
+	fprintf(stderr, "%s%s: %d case%s\n", p == r->planned ? "" : "\n", name, p->plan.n,
+		p->plan.n == 1 ? "" : "s");
 }
 
 static int run_planned(struct jm_run_call *r, struct jm_planned *p)
@@ -309,7 +313,6 @@ static int run_all(struct jm_run_call *r)
 		return jm_cli_fail(r->cli);
 	if (flag(r, "dry-run"))
 		return jm_run_list_cases(r);
-	r->new_store = false;
 	return jm_run_finish(r, run_plans(r));
 }
 
@@ -326,8 +329,8 @@ static int stop_guard(struct jm_guard *guard, int status)
 
 static int run_run(struct jm_cli *cli)
 {
-	struct jm_run_call r = {.cli = cli, .records = json_array(), .cancel_fd = -1};
-	struct jm_err err = JM_ERR_INIT;
+	struct jm_run_call r = {
+		.cli = cli, .records = json_array(), .unstored = json_array(), .cancel_fd = -1};
 	struct jm_run_log log;
 	int status;
 
@@ -335,14 +338,10 @@ static int run_run(struct jm_cli *cli)
 	status = run_all(&r);
 	status = stop_guard(r.guard, status);
 	jm_run_log_end(&log);
-	if (jm_store_close(r.store, &err)) {
-		jm_screen_say("", err.text);
-		status = status ? status : JM_EXIT_FAILURE;
-	}
-	if (r.new_store) /* a refused call leaves no files */
-		unlink(text_of(&r, "store"));
+	jm_store_close(r.store, NULL); /* of a call that was refused; it leaves no file */
 	jm_run_plans_done(&r);
 	json_decref(r.records);
+	json_decref(r.unstored);
 	return status;
 }
 

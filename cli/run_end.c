@@ -149,9 +149,9 @@ static void what_to_type(const struct jm_run_call *r, char *out, size_t size)
 
 static void print_next(const struct jm_run_call *r, int failed, bool whole)
 {
-	char store[PATH_MAX], what[PATH_MAX + 1];
+	char store[PATH_MAX], kept[PATH_MAX], what[PATH_MAX + 1];
 
-	if (r->cli->quiet)
+	if (r->cli->quiet || (r->store_is_lost && !*r->kept))
 		return;
 	if (!text_of(r, "store")) {
 		if (jm_run_plans_cases(r) > 1)
@@ -159,16 +159,19 @@ static void print_next(const struct jm_run_call *r, int failed, bool whole)
 				"\nThe records were not stored; --store FILE stores them.\n");
 		return;
 	}
-	quote(text_of(r, "store"), store, sizeof(store));
+	quote(r->store_is_lost ? r->kept : text_of(r, "store"), store, sizeof(store));
+	quote(r->kept, kept, sizeof(kept));
 	fprintf(stderr, "\nNext:\n");
 	what_to_type(r, what, sizeof(what));
-	if (!whole)
+	if (!whole && !r->store_is_lost)
 		fprintf(stderr, "  joulemark run%s --store %s%s          # the rest\n", what, store,
 			*what ? "" : " --resume");
-	if (failed)
+	if (failed && !r->store_is_lost)
 		fprintf(stderr, "  joulemark run%s --store %s%s --retry  # %d failed\n", what,
 			store, *what ? "" : " --resume", failed);
 	fprintf(stderr, "  joulemark report %s", store);
+	if (*r->kept && !r->store_is_lost)
+		fprintf(stderr, " %s", kept);
 	if (added_watts(r) > 0)
 		fprintf(stderr, " --add-watts %g", added_watts(r));
 	fprintf(stderr, " --html report.html\n");
@@ -213,12 +216,52 @@ static bool is_length_unknown(const struct jm_run_call *r)
 	       (jm_values_number(&r->cli->values, "only-failed") > 0 || text_of(r, "rerun"));
 }
 
+/* Records that the store did not take, or that were lost with it, go to a file beside it. */
+static void keep_beside(struct jm_run_call *r, const json_t *records)
+{
+	struct jm_err err = JM_ERR_INIT;
+	char text[PATH_MAX + 200];
+
+	if (!json_array_size(records))
+		return;
+	if (jm_output_json_beside(text_of(r, "store"), records, r->kept, &err)) {
+		*r->kept = '\0';
+		jm_screen_say("", err.text);
+		return;
+	}
+	jm_run_give_to_caller(r->kept);
+	snprintf(text, sizeof(text),
+		"%zu record%s that the store does not have %s in %s, which 'joulemark report' "
+		"reads.",
+		json_array_size(records), json_array_size(records) == 1 ? "" : "s",
+		json_array_size(records) == 1 ? "is" : "are", r->kept);
+	jm_screen_say("", text);
+}
+
+/* Closes the store; one that was removed or replaced has lost the records of earlier calls, too. */
+static int end_store(struct jm_run_call *r, int rc)
+{
+	struct jm_err err = JM_ERR_INIT;
+	int lost = jm_store_close(r->store, &err);
+
+	r->store = NULL;
+	r->store_is_lost = lost != 0;
+	if (lost && (rc == JM_EINTR || rc == JM_ECHILD))
+		jm_screen_say("", err.text);
+	else if (lost && !rc)
+		rc = jm_err_set(&r->cli->err, lost, "%s", err.text);
+	keep_beside(r, lost ? r->records : r->unstored);
+	return rc;
+}
+
 int jm_run_finish(struct jm_run_call *r, int rc)
 {
 	bool whole = own_records(r) >= own_cases(r) || is_length_unknown(r);
-	struct jm_err first = r->cli->err;
 	int failed = count_failed(r), status = failed ? EXIT_CASE_FAILED : 0;
+	struct jm_err first;
 
+	rc = end_store(r, rc);
+	first = r->cli->err;
 	for (int i = 0; i < r->n; i++)
 		if (r->planned[i].failed)
 			status = EXIT_CASE_FAILED;

@@ -6,6 +6,8 @@
 #include "plan_request.h"
 #include "run_parts.h"
 
+#include <limits.h>
+
 /* One run of the call. */
 struct jm_planned {
 	const struct jm_plan_run *run; /* of the plan file; NULL = of the command line */
@@ -28,8 +30,10 @@ struct jm_run_call {
 	struct jm_planned *planned;
 	int n;
 	json_t *records;
+	json_t *unstored;    /* of them, those that the store did not take */
+	char kept[PATH_MAX]; /* the file where these are; "" = the store has all */
+	bool store_is_lost;  /* removed, replaced or overwritten */
 	int cancel_fd;
-	bool new_store;	   /* made by this call, and no plan is in it yet */
 	int shard, shards; /* --shard; 0 = none */
 };
 

@@ -254,6 +254,60 @@ int jm_output_json(const char *path, const json_t *value, struct jm_err *err)
 	return jm_output_by(path, put_json, value, err);
 }
 
+/* Makes the file PREFIX.N.json. */
+static int open_new(const char *prefix, char *name)
+{
+	int fd = -1;
+
+	errno = EEXIST;
+	for (int i = 1; fd < 0 && errno == EEXIST; i++) {
+		if (snprintf(name, PATH_MAX, "%s.%d.json", prefix, i) >= PATH_MAX)
+			errno = ENAMETOOLONG;
+		else
+			fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	}
+	return fd;
+}
+
+static int write_new(const char *prefix, const json_t *value, char *name, struct jm_err *err)
+{
+	int fd = open_new(prefix, name), rc;
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+
+	if (fd < 0)
+		return cannot(name, errno, err);
+	rc = f ? put_all(put_json, value, f, name, err) : cannot(name, errno, err);
+	if (!rc && fsync(fd))
+		rc = cannot(name, errno, err);
+	if (f)
+		fclose(f);
+	else
+		close(fd);
+	if (rc)
+		unlink(name);
+	return rc;
+}
+
+int jm_output_json_beside(const char *path, const json_t *value, char *ret_name, struct jm_err *err)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	const char *set = secure_getenv("TMPDIR");
+	const char *const folders[] = {"", set && *set ? set : "/tmp", "/tmp"};
+	struct jm_err other = JM_ERR_INIT;
+	char prefix[PATH_MAX];
+	int rc = write_new(path, value, ret_name, err);
+
+	for (size_t i = 0; rc && i < sizeof(folders) / sizeof(folders[0]); i++) {
+		snprintf(prefix, sizeof(prefix), "%.2000s%s%.1000s", folders[i],
+			*folders[i] ? "/" : "", name);
+		if (!write_new(prefix, value, ret_name, &other)) {
+			*err = (struct jm_err)JM_ERR_INIT;
+			rc = 0;
+		}
+	}
+	return rc;
+}
+
 int jm_output_text(const char *path, const char *text, struct jm_err *err)
 {
 	return jm_output_by(path, put_text, text, err);

@@ -54,6 +54,28 @@ static int make_folders(char *path)
 	return 0;
 }
 
+/* Journals name what root sets again: whoever writes in this folder could set it. One that is not there is no danger. */
+static int refuse_foreign(const char *base, struct jm_err *err)
+{
+	struct stat st;
+
+	if (geteuid() || stat(base, &st))
+		return 0;
+	if (st.st_uid)
+		return jm_err_set(err, JM_EPERM,
+			"The state folder %s belongs to user %u, who could change what root "
+			"restores; 'chown root %s' after a look at what is in it, or set JM_STATE "
+			"to a folder of root.",
+			base, (unsigned int)st.st_uid, base);
+	if (st.st_mode & S_IWOTH || (st.st_mode & S_IWGRP && st.st_gid))
+		return jm_err_set(err, JM_EPERM,
+			"Users other than root can write in the state folder %s and could change "
+			"what root restores; 'chmod go-w %s' after a look at what is in it, or set "
+			"JM_STATE to a folder of root.",
+			base, base);
+	return 0;
+}
+
 int jm_state_path(
 	const struct jm_ctx *ctx, const char *sub, char *out, size_t size, struct jm_err *err)
 {
@@ -64,6 +86,9 @@ int jm_state_path(
 		return jm_err_set(err, JM_ENOENT,
 			"There is no folder for joulemark's state, because HOME is not set; set "
 			"JM_STATE to a folder.");
+	n = refuse_foreign(base, err);
+	if (n)
+		return n;
 	n = snprintf(path, sizeof(path), "%s%s%s", base, *sub ? "/" : "", sub);
 	if (n < 0 || (size_t)n >= sizeof(path) || (size_t)n >= size)
 		return jm_err_set(err, JM_EUSAGE,

@@ -10,6 +10,7 @@
 /*
  * Path of the folder `sub` ("" = the state folder itself), made when it is not there: JM_STATE, else
  * <root>/var/lib/joulemark as root, else $XDG_STATE_HOME/joulemark or ~/.local/state/joulemark.
+ * JM_EPERM as root: the state folder belongs to another user, or others can write in it.
  */
 int jm_state_folder(
 	const struct jm_ctx *ctx, const char *sub, char *out, size_t size, struct jm_err *err);

@@ -23,8 +23,9 @@ struct run {
 	struct jm_guard **guard;
 	json_t **slots; /* record of case i, repeat r at i * plan->repeat + r - 1; NULL = none */
 	int number, ran;
-	int blocks; /* number of blocks of the plan that is known so far */
-	bool asked; /* a case was asked to end; it may have been complete by then */
+	int blocks;		/* number of blocks of the plan that is known so far */
+	struct jm_err no_trace; /* why the store did not take all of the last trace */
+	bool asked;		/* a case was asked to end; it may have been complete by then */
 };
 
 /* One run of a case. */
@@ -158,12 +159,14 @@ static int run_worker(struct run *r, const struct turn *t, const json_t *job, bo
 		.asked = &r->asked,
 		.watch_pid = guarded ? jm_guard_pid(*r->guard) : 0,
 		.store = r->o->store,
+		.no_trace = &r->no_trace,
 		.out_fd = r->o->out_fd,
 		.echo = r->o->echo,
 		.progress = on_progress,
 		.phase = on_phase,
 		.arg = &watcher};
 
+	r->no_trace = (struct jm_err)JM_ERR_INIT;
 	return jm_case_run(r->ctx, &o, ret_record, err);
 }
 
@@ -283,6 +286,21 @@ static void cool_down(struct run *r, const struct turn *t)
 		poll(&p, 1, (int)(left / 1000000 < 1000 ? left / 1000000 + 1 : 1000));
 }
 
+/* Stores the record; a run whose store failed ends with this case. */
+static int keep(struct run *r, json_t *record, struct jm_err *err)
+{
+	int rc;
+
+	if (!r->o->store)
+		return 0;
+	rc = jm_store_finish(r->o->store, record, err);
+	if (rc)
+		json_array_append(r->o->unstored, record);
+	else if (r->no_trace.code)
+		rc = jm_err_set(err, r->no_trace.code, "%s", r->no_trace.text);
+	return rc;
+}
+
 static int run_turn(struct run *r, const struct turn *t, struct jm_err *err)
 {
 	int tried[JM_FAILURE_KINDS] = {0}, rc;
@@ -297,15 +315,16 @@ static int run_turn(struct run *r, const struct turn *t, struct jm_err *err)
 		record = NULL;
 		rc = run_tried(r, t, &record, err);
 	} while (!rc && try_again(r, record, tried));
-	if (!rc && r->o->store)
-		rc = jm_store_finish(r->o->store, record, err);
 	if (rc) {
 		json_decref(record);
 		return rc;
 	}
+	rc = keep(r, record, err);
 	json_decref(*slot(r, t));
 	*slot(r, t) = record;
 	tell(r, t, JM_RUN_ENDS, NULL, record);
+	if (rc)
+		return rc;
 	return r->asked ? jm_err_set(err, JM_EINTR, "Interrupted.") : 0;
 }
 

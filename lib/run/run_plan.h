@@ -35,6 +35,7 @@ struct jm_run_event {
 struct jm_run_options {
 	const struct jm_plan *plan;
 	struct jm_store *store; /* NULL = nothing is kept */
+	json_t *unstored;	/* an array for records that the store did not take; with a store */
 	const char *controls;	/* of the guard (guard.h) */
 	bool retry;		/* failed cases are run again */
 	bool only_failed;	/* these and no others */
@@ -58,7 +59,7 @@ int jm_shard_blocks(const struct jm_run_options *o, int blocks);
  * guard: started by the caller when the plan has settings, else it points to NULL; replaced when it is
  * killed; for the caller to stop. records: an array that the plan's records, old and new, are appended to in
  * the order of the plan, also when the run stops early. A failed case is no error of the run. JM_EINTR:
- * cancelled.
+ * cancelled. When the store fails, the case that is under way ends before the run does.
  */
 int jm_run_plan(struct jm_ctx *ctx, const struct jm_run_options *options, struct jm_guard **guard,
 	json_t *records, struct jm_err *err);

@@ -15,6 +15,7 @@
 #define JM_STORE_H
 
 #include <jansson.h>
+#include <stdbool.h>
 
 #include "trace/trace.h"
 
@@ -23,12 +24,29 @@ struct jm_store;
 enum jm_store_mode {
 	JM_STORE_READ,	/* must exist; may be read while a run writes it */
 	JM_STORE_WRITE, /* made if it is not there; one writer at a time (JM_EBUSY) */
+	JM_STORE_TRY,	/* would it be opened for writing? Locks nothing and waits for nothing */
 };
 
 /* A file of another program, a newer version, damage, no rights: each its own sentence. */
 int jm_store_open(
 	const char *path, enum jm_store_mode mode, struct jm_store **ret, struct jm_err *err);
-/* Commits what is open and checkpoints. NULL is taken. A failure loses no finished record. */
+/* A file as a later writer found it: open, so that no other file gets its number. */
+struct jm_store_file {
+	int fd; /* -1 = there was none */
+};
+/* Would jm_store_open take the file for writing? Makes nothing, locks nothing and waits for nothing. */
+int jm_store_try(const char *path, struct jm_store_file *ret, struct jm_err *err);
+/* After jm_store_close, as a close drops the locks of SQLite. */
+void jm_store_file_done(struct jm_store_file *f);
+/* Opens for writing what jm_store_try has seen. JM_EBUSY after about a second; JM_EIO: another file is there now, or
+ * none; where there was none, any store is taken. */
+int jm_store_open_again(const char *path, const struct jm_store_file *was, struct jm_store **ret,
+	struct jm_err *err);
+/*
+ * Commits what is open and checkpoints. NULL is taken. A failure loses no finished record, except where the file was
+ * removed, replaced or overwritten by others (JM_EIO): nothing more is written then, and no log of ours stays there.
+ * A file that was made and in which nothing was stored is removed.
+ */
 int jm_store_close(struct jm_store *s, struct jm_err *err);
 const char *jm_store_path(const struct jm_store *s);
 
@@ -85,6 +103,10 @@ int jm_store_plan(struct jm_store *s, const char *key, json_t **ret_plan, struct
 /* Keeps a case; one that is there already keeps its place. */
 int jm_store_add_case(
 	struct jm_store *s, const char *case_id, const json_t *parameters, struct jm_err *err);
+/* A run of a case that is over: *ret_repeat is the next free one. jm_store_finish commits all of it at once. */
+int jm_store_add_run(struct jm_store *s, const char *case_id, int *ret_repeat, struct jm_err *err);
+/* Drops what was not committed. */
+void jm_store_rollback(struct jm_store *s);
 /* A run of a case begins: the trace of an earlier attempt is removed, its record is replaced by
  * jm_store_finish; until then the state is "interrupted". */
 int jm_store_begin(struct jm_store *s, const char *case_id, int repeat, struct jm_err *err);

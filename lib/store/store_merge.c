@@ -5,34 +5,17 @@
 
 #include <string.h>
 
-/* The first number of the first row; *ret stays as it is where there is none. */
-static int read_number(
-	struct jm_store *s, sqlite3_stmt *stmt, sqlite3_int64 *ret, struct jm_err *err)
-{
-	int rc = sqlite3_step(stmt);
-
-	if (rc == SQLITE_ROW)
-		*ret = sqlite3_column_int64(stmt, 0);
-	sqlite3_finalize(stmt);
-	if (rc == SQLITE_ROW || rc == SQLITE_DONE)
-		return 0;
-	return jm__store_fail(s, rc, "merging", err);
-}
-
 /* A run is the same whatever number its repeat got in a merged store. */
 static int is_there(
 	struct jm_store *to, const char *id, const char *record, bool *ret, struct jm_err *err)
 {
 	sqlite3_int64 n = 0;
-	sqlite3_stmt *stmt;
-	int rc = jm__store_prepare(to, &stmt, err,
+	int rc = jm__store_number(to, &n, err,
 		"SELECT count(*) FROM record_t r JOIN case_t c ON c.n = r.case_n WHERE c.id = ?"
 		" AND CASE WHEN json_valid(r.record) THEN json_remove(r.record, '$.case.repeat')"
 		" = json_remove(?, '$.case.repeat') ELSE 0 END",
 		"ss", id, record);
 
-	if (!rc)
-		rc = read_number(to, stmt, &n, err);
 	*ret = n > 0;
 	return rc;
 }
@@ -42,15 +25,12 @@ static int free_repeat(
 	struct jm_store *to, const char *id, sqlite3_int64 *repeat, struct jm_err *err)
 {
 	sqlite3_int64 there = 0;
-	sqlite3_stmt *stmt;
-	int rc = jm__store_prepare(to, &stmt, err,
+	int rc = jm__store_number(to, &there, err,
 		"SELECT max(r.repeat) + 1 FROM record_t r JOIN case_t c ON c.n = r.case_n"
 		" WHERE c.id = ?1 AND EXISTS (SELECT 1 FROM record_t q WHERE q.case_n = c.n"
 		" AND q.repeat = ?2)",
 		"si", id, *repeat);
 
-	if (!rc)
-		rc = read_number(to, stmt, &there, err);
 	if (!rc && there > 0)
 		*repeat = there;
 	return rc;
@@ -173,5 +153,8 @@ int jm_store_merge(
 	if (!rc && got != SQLITE_DONE)
 		rc = jm__store_fail(from, got, "reading its records", err);
 	sqlite3_finalize(row);
-	return rc ? rc : jm_store_commit(to, err);
+	if (!rc)
+		return jm_store_commit(to, err);
+	jm_store_rollback(to); /* half a record would count as there */
+	return rc;
 }

@@ -120,23 +120,11 @@ int jm_store_plans(struct jm_store *s, int (*fn)(void *arg, const json_t *plan, 
 int jm__store_row(
 	struct jm_store *s, const char *case_id, int repeat, sqlite3_int64 *ret, struct jm_err *err)
 {
-	sqlite3_stmt *stmt;
-	int rc = jm__store_prepare(s, &stmt, err,
+	*ret = 0;
+	return jm__store_number(s, ret, err,
 		"SELECT r.n FROM record_t r JOIN case_t c ON c.n = r.case_n"
 		" WHERE c.id = ? AND r.repeat = ?",
 		"si", case_id, (sqlite3_int64)repeat);
-
-	if (rc)
-		return rc;
-	rc = sqlite3_step(stmt);
-	if (rc == SQLITE_ROW || rc == SQLITE_DONE) {
-		*ret = rc == SQLITE_ROW ? sqlite3_column_int64(stmt, 0) : 0;
-		rc = 0;
-	} else {
-		rc = jm__store_fail(s, rc, "looking for a record", err);
-	}
-	sqlite3_finalize(stmt);
-	return rc;
 }
 
 int jm_store_begin(struct jm_store *s, const char *case_id, int repeat, struct jm_err *err)
@@ -166,6 +154,29 @@ int jm_store_begin(struct jm_store *s, const char *case_id, int repeat, struct j
 		rc = jm_store_commit(s, err);
 	if (!rc)
 		s->run = row;
+	return rc;
+}
+
+int jm_store_add_run(struct jm_store *s, const char *case_id, int *ret_repeat, struct jm_err *err)
+{
+	sqlite3_int64 repeat = 0;
+	int rc = jm__store_transaction(s, err);
+
+	s->run = 0;
+	if (!rc)
+		rc = jm__store_number(s, &repeat, err,
+			"SELECT coalesce(max(r.repeat), 0) + 1 FROM record_t r"
+			" JOIN case_t c ON c.n = r.case_n WHERE c.id = ?",
+			"s", case_id);
+	if (!rc)
+		rc = jm__store_do(s, "starting a run", err,
+			"INSERT INTO record_t(case_n, repeat, status, attempt)"
+			" SELECT n, ?2, 'running', 1 FROM case_t WHERE id = ?1",
+			"si", case_id, repeat);
+	if (!rc)
+		rc = jm__store_row(s, case_id, (int)repeat, &s->run, err);
+	if (!rc)
+		*ret_repeat = (int)repeat;
 	return rc;
 }
 

@@ -398,6 +398,15 @@ int jm_trace_flush(struct jm_trace *t, chunk_fn *fn, void *arg, struct jm_err *e
 	return rc;
 }
 
+int jm_trace_chunks(struct jm_trace *t, chunk_fn *fn, void *arg, struct jm_err *err)
+{
+	for (int i = 0; i < t->n; i++) {
+		t->log[i].flushed_blocks = 0;
+		t->log[i].flushed = 0;
+	}
+	return jm_trace_flush(t, fn, arg, err);
+}
+
 int jm_trace_add_chunk(struct jm_trace *t, const struct jm_chunk *chunk, struct jm_err *err)
 {
 	struct jm_chunk checked;

@@ -43,6 +43,9 @@ struct jm_reading jm_trace_newest(const struct jm_trace *t, int signal);
 /* Closes the open chunks and hands each new chunk since the last flush to fn (may be NULL). */
 int jm_trace_flush(struct jm_trace *t, int (*fn)(void *, const struct jm_chunk *, struct jm_err *),
 	void *arg, struct jm_err *err);
+/* Closes the open chunks and hands all chunks to fn, also those that an earlier call has handed out. */
+int jm_trace_chunks(struct jm_trace *t, int (*fn)(void *, const struct jm_chunk *, struct jm_err *),
+	void *arg, struct jm_err *err);
 /* Adds a chunk made elsewhere, in order of time; damaged bytes are an error, never a crash. */
 int jm_trace_add_chunk(struct jm_trace *t, const struct jm_chunk *chunk, struct jm_err *err);
 /* Calls fn for each reading of the signal with t0 <= t <= t1 in order of time, and for the last one

@@ -466,3 +466,22 @@ def test_a_gpu_that_was_lost_before_is_told(gpus):
     assert "GPU 1" in done.stderr and "GPU is lost" in done.stderr
     assert run(gpus, "set", "gpu.power=300W", "--", "true").returncode == 0
     assert gpus.limits() == FOUND
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another owner needs root")
+@pytest.mark.parametrize("owner, mode, why", [
+    (STRANGER, 0o755, f"belongs to user {STRANGER}"), (0, 0o777, "Users other than root can write"),
+    (0, 0o1777, "Users other than root can write")])
+def test_root_refuses_a_state_folder_that_others_write(gpus, owner, mode, why):
+    """A journal that a stranger wrote would be restored by root: nothing is set, and nothing restored from it."""
+    folder = gpus.env["JM_STATE"]
+    crash(gpus)
+    os.chown(folder, owner, -1)
+    os.chmod(folder, mode)
+    for words in (["set", "gpu.power=400W", "--", "true"], ["restore"]):
+        done = run(gpus, *words)
+        assert done.returncode == FAILURE and why in done.stderr and sentence(done), done.stderr
+        assert gpus.limits() == [300] * 4
+    os.chown(folder, 0, -1)
+    os.chmod(folder, 0o755)
+    assert run(gpus, "restore").returncode == 0 and gpus.limits() == FOUND

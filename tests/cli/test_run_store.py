@@ -19,7 +19,7 @@ from runs import COMMAND, NULL, comparable, limit_files, query, records, sweep
 def test_full_disk_loses_nothing(tmp_path):
     whole, store = tmp_path / "whole.db", tmp_path / "s.db"
     assert sweep(whole).returncode == 0
-    done = sweep(store, preexec_fn=limit_files(400_000))
+    done = sweep(store, preexec_fn=limit_files(150_000))
     text = sentence(done, FAILURE)
     assert "finished records are safe" in text
     kept = len(records(store))

@@ -325,6 +325,75 @@ static void test_kill(void **unused)
 	closed(s);
 }
 
+/* After the last commit too: what took the place is not touched, and no log of ours stays beside it. */
+static void test_replaced_before_close(void **unused)
+{
+	struct jm_store *s = opened(JM_STORE_WRITE);
+	struct jm_err err = JM_ERR_INIT;
+	char other[300], log[300], back[8] = "";
+	FILE *f;
+
+	(void)unused;
+	snprintf(other, sizeof(other), "%s.other", path);
+	snprintf(log, sizeof(log), "%s-wal", path);
+	add_case(s, "aa");
+	add_record(s, "aa", 1, "ok", 1);
+	f = fopen(other, "we");
+	assert_int_equal(fwrite("precious", 1, 8, f), 8);
+	fclose(f);
+	assert_int_equal(access(log, F_OK), 0);
+	assert_int_equal(rename(other, path), 0);
+	assert_int_equal(jm_store_close(s, &err), JM_EIO);
+	assert_sentence(&err, JM_EIO);
+	f = fopen(path, "re");
+	assert_int_equal(fread(back, 1, 8, f), 8);
+	fclose(f);
+	assert_memory_equal(back, "precious", 8);
+	assert_int_equal(access(log, F_OK), -1);
+}
+
+/* A file that was made, and in which nothing was stored, is gone; another writer may wait for its lock. */
+static void test_made_for_nothing(void **unused)
+{
+	struct jm_store *s = opened(JM_STORE_WRITE);
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)unused;
+	assert_int_equal(access(path, F_OK), 0);
+	closed(s);
+	assert_int_equal(access(path, F_OK), -1);
+	s = opened(JM_STORE_WRITE);
+	add_case(s, "aa");
+	assert_int_equal(jm_store_begin(s, "aa", 1, &err), 0);
+	jm_store_rollback(s);
+	closed(s);
+	assert_int_equal(access(path, F_OK), 0);
+}
+
+/* All of a run that is over is stored at once, under the next free repeat, or nothing of it. */
+static void test_add_run(void **unused)
+{
+	struct jm_store *s = opened(JM_STORE_WRITE);
+	struct jm_err err = JM_ERR_INIT;
+	json_t *record = json_pack("{s:s}", "status", "ok");
+	int repeat = 0;
+
+	(void)unused;
+	add_case(s, "aa");
+	add_record(s, "aa", 4, "ok", 1);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(jm_store_add_run(s, "aa", &repeat, &err), 0);
+		assert_int_equal(repeat, 5);
+		assert_string_equal(state_of("aa", 5), "none");
+		if (!i)
+			jm_store_rollback(s);
+	}
+	assert_int_equal(jm_store_finish(s, record, &err), 0);
+	assert_string_equal(state_of("aa", 5), "ok");
+	json_decref(record);
+	closed(s);
+}
+
 static void test_one_writer(void **unused)
 {
 	struct jm_store *s = opened(JM_STORE_WRITE), *reader;
@@ -375,19 +444,6 @@ static void with_sqlite(const char *sql)
 	sqlite3_close(db);
 }
 
-static void test_foreign_and_newer(void **unused)
-{
-	(void)unused;
-	with_sqlite("CREATE TABLE mine (x); INSERT INTO mine VALUES (1)");
-	refused(JM_STORE_WRITE, JM_EFORMAT);
-	with_sqlite("SELECT x FROM mine");
-	unlink(path);
-	closed(opened(JM_STORE_WRITE));
-	with_sqlite("PRAGMA user_version = 999");
-	refused(JM_STORE_WRITE, JM_EVERSION);
-	refused(JM_STORE_READ, JM_EVERSION);
-}
-
 static void make_full_store(int n)
 {
 	struct jm_store *s = opened(JM_STORE_WRITE);
@@ -399,6 +455,19 @@ static void make_full_store(int n)
 		add_record(s, id, 1, "ok", i);
 	}
 	closed(s);
+}
+
+static void test_foreign_and_newer(void **unused)
+{
+	(void)unused;
+	with_sqlite("CREATE TABLE mine (x); INSERT INTO mine VALUES (1)");
+	refused(JM_STORE_WRITE, JM_EFORMAT);
+	with_sqlite("SELECT x FROM mine");
+	unlink(path);
+	make_full_store(1);
+	with_sqlite("PRAGMA user_version = 999");
+	refused(JM_STORE_WRITE, JM_EVERSION);
+	refused(JM_STORE_READ, JM_EVERSION);
 }
 
 static void test_damaged(void **unused)
@@ -498,6 +567,7 @@ int main(void)
 #define CASE(f) cmocka_unit_test_setup_teardown(f, new_path, remove_files)
 	const struct CMUnitTest tests[] = {CASE(test_round_trip), CASE(test_plans),
 		CASE(test_trace), CASE(test_again), CASE(test_kill), CASE(test_one_writer),
+		CASE(test_replaced_before_close), CASE(test_made_for_nothing), CASE(test_add_run),
 		CASE(test_not_a_store), CASE(test_foreign_and_newer), CASE(test_damaged),
 		CASE(test_full_disk), CASE(test_views)};
 
