@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record_input.h"
 
+#include "base/json_texts.h"
 #include "base/store_file.h"
 #include "base/text.h"
 #include "result/record_keys.h"
@@ -9,6 +10,8 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+
+#define NO_JSON "%s is neither a store nor JSON: %s in line %d."
 
 static void run_of(const json_t *record, char *out, size_t size)
 {
@@ -20,46 +23,6 @@ static void run_of(const json_t *record, char *out, size_t size)
 		(long long)json_integer_value(json_object_get(of_case, "repeat")),
 		started ? started : "");
 	jm_text_tame(out);
-}
-
-/* The value of that key, where another record of the same case had an equal one, is that one: thousands of
- * records then fit into memory. */
-static void share(struct jm_record_input *in, json_t *object, const char *key, const char *id)
-{
-	json_t *value = json_object_get(object, key), *other;
-	char name[80];
-
-	snprintf(name, sizeof(name), "%s %.40s", key, id ? id : "");
-	other = json_object_get(in->shared, name);
-	if (other && json_equal(other, value))
-		json_object_set(object, key, other);
-	else if (value)
-		json_object_set_nocheck(in->shared, name, value);
-}
-
-static void share_parts(struct jm_record_input *in, json_t *record)
-{
-	static const char *const same[] = {"schema", "workload", "device", "precision", "unit",
-		"clock", "phase", "provenance"};
-	static const char *const of_meter[] = {"label", "device", "covered_by", "id"};
-	json_t *of_case = json_object_get(record, "case");
-	const char *id = json_string_value(json_object_get(of_case, "id"));
-	json_t *meter;
-	size_t k;
-
-	for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
-		share(in, record, same[i], NULL);
-	share(in, record, "quality", id);
-	share(in, record, "options", id);
-	share(in, record, "settings", id);
-	share(in, of_case, "parameters", id);
-	json_array_foreach(json_object_get(record, "meters"), k, meter)
-	{
-		const char *name = json_string_value(json_object_get(meter, "id"));
-
-		for (size_t i = 0; i < sizeof(of_meter) / sizeof(of_meter[0]); i++)
-			share(in, meter, of_meter[i], name);
-	}
 }
 
 /* Is the record among these, one or an array of them? */
@@ -126,52 +89,44 @@ static void note_damage(void *arg, struct jm_err *damage)
 	in->n_damaged++;
 }
 
-static int add_all(
-	struct jm_record_input *in, const json_t *records, const char *path, struct jm_err *err)
+/* One value of a file. line: in which it begins. */
+static int add_text(struct jm_record_input *in, const struct jm_json_texts *t, size_t number,
+	const char *path, struct jm_err *err)
 {
+	json_error_t why = {.line = 0};
 	struct jm_err damage = JM_ERR_INIT;
 	char what[PATH_MAX + 32];
-	json_t *record;
-	size_t i;
-	int rc;
+	json_t *record = *t->text == '{' ? jm_keys_read(in->reader, t->text, t->n) : NULL;
+	int rc = 0;
 
-	json_array_foreach(records, i, record)
-	{
-		snprintf(what, sizeof(what), "record %zu of %s", i, path);
-		if (is_ours(record) && jm_record_check(record, what, &damage)) {
-			note_damage(in, &damage);
-			continue;
-		}
-		if (!in->full)
-			jm_keys_drop_details(jm_record_keys, record);
-		share_parts(in, record); /* of a store its reader does it */
+	if (!record)
+		record = json_loadb(t->text, t->n, JSON_DECODE_ANY, &why);
+	if (!record)
+		return jm_err_set(err, JM_EFORMAT, NO_JSON, path, why.text, t->line + why.line - 1);
+	snprintf(what, sizeof(what), "record %zu of %s", number, path);
+	if (is_ours(record) && jm_record_check(record, what, &damage))
+		note_damage(in, &damage);
+	else
 		rc = add_record(in, record, path, err);
-		if (rc)
-			return rc;
-	}
-	return 0;
+	json_decref(record);
+	return rc;
 }
 
 /* A record, an array of them, or several one after the other. */
 static int add_json(struct jm_record_input *in, FILE *f, const char *path, struct jm_err *err)
 {
-	json_error_t json_err = {.line = 0};
-	json_t *value;
-	int rc = 0, n = 0;
+	struct jm_json_texts texts;
+	size_t number = 0;
+	int rc = 0, got = 1;
 
-	while (!rc && (value = json_loadf(f, JSON_DISABLE_EOF_CHECK, &json_err))) {
-		json_t *list = json_is_array(value) ? json_incref(value) : json_pack("[O]", value);
-
-		rc = add_all(in, list, path, err);
-		json_decref(list);
-		json_decref(value);
-		n++;
-	}
+	jm_json_texts_init(&texts, f);
+	while (!rc && (got = jm_json_texts_next(&texts)) > 0)
+		rc = add_text(in, &texts, number++, path, err);
 	if (!rc && ferror(f))
-		return jm_err_set(err, JM_EIO, "%s cannot be read: %s.", path, strerror(errno));
-	if (!rc && (!n || json_error_code(&json_err) != json_error_premature_end_of_input))
-		return jm_err_set(err, JM_EFORMAT, "%s is neither a store nor JSON: %s in line %d.",
-			path, json_err.text, json_err.line);
+		rc = jm_err_set(err, JM_EIO, "%s cannot be read: %s.", path, strerror(errno));
+	else if (got < 0)
+		rc = jm_err_set(err, got, NO_JSON, path, texts.why, texts.line);
+	jm_json_texts_done(&texts);
 	return rc;
 }
 
@@ -221,10 +176,10 @@ static int add_store(struct jm_record_input *in, const char *path, struct jm_err
 int jm_record_input_init(struct jm_record_input *in, bool full, struct jm_err *err)
 {
 	*in = (struct jm_record_input){.records = json_array(),
-		.shared = json_object(),
 		.by_run = json_object(),
+		.reader = jm_keys_reader_new(jm_record_keys, !full),
 		.full = full};
-	if (in->records && in->by_run && in->shared)
+	if (in->records && in->by_run && in->reader)
 		return 0;
 	return jm_err_set(err, JM_ENOMEM, "Out of memory for the records.");
 }
@@ -247,7 +202,7 @@ void jm_record_input_warn(const struct jm_record_input *in, const char *status)
 void jm_record_input_done(struct jm_record_input *in)
 {
 	json_decref(in->by_run);
-	json_decref(in->shared);
+	jm_keys_reader_free(in->reader);
 	json_decref(in->records);
 	*in = (struct jm_record_input){.records = NULL};
 }

@@ -5,15 +5,16 @@
 
 #include <jansson.h>
 
+#include "base/keys.h"
 #include "store/store.h"
 
 struct jm_record_input {
 	json_t *records;
-	json_t *shared; /* parts that records have in common, by key and case */
-	json_t *by_run; /* records in arrays by case, repeat and start */
-	int n_twice;	/* given again, and left out */
-	int n_damaged;	/* left out, each with a warning on stderr that names it */
-	bool full;	/* records are read with their details */
+	struct jm_keys_reader *reader; /* of JSON files; records share what they have in common */
+	json_t *by_run;		       /* records in arrays by case, repeat and start */
+	int n_twice;		       /* given again, and left out */
+	int n_damaged;		       /* left out, each with a warning on stderr that names it */
+	bool full;		       /* records are read with their details */
 	/* called for each store after its records, of which the first has index `first`; NULL = nothing */
 	int (*with_store)(void *arg, struct jm_store *store, size_t first, struct jm_err *err);
 	void *arg;

@@ -419,7 +419,8 @@ static const struct jm_option options[] = {
 		.argument = "NAME,...|all",
 		.help = "columns of the table; without it the most important ones. Names: "
 			"accepted, enforced, state, n, origin, throughput, throughput_per_device, "
-			"watts_mean, watts_median, watts_p99, watts_max, joules_per_item, "
+			"watts_mean, watts_median, watts_p99, watts_max, hours, kwh, "
+			"wh_per_gpu_hour, gpu_load_percent, joules_per_item, "
 			"wh_per_item, items_per_joule, items_per_wh, edp, ed2p, zeus_cost, "
 			"cost_per_million, carbon_g_per_million, mfu_percent, hfu_percent, "
 			"mfu_measured_percent, hfu_measured_percent, energy_gain_percent, "

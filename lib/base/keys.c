@@ -64,6 +64,7 @@ static const char *wanted(const struct jm_key *key)
 		[JM_KEY_FLAG] = "true or false",
 		[JM_KEY_OBJECT] = "an object",
 		[JM_KEY_TEXTS] = "a list of texts",
+		[JM_KEY_NUMBERS] = "a list of numbers",
 		[JM_KEY_LIST] = "a list of objects",
 		[JM_KEY_LISTS] = "an object of lists of texts",
 		[JM_KEY_SCALAR] = "a text, a number, true or false",
@@ -167,12 +168,15 @@ static int check_keys(const struct check *c, const struct place *above, const js
 static int check_element(
 	const struct check *c, const struct place *p, const json_t *value, const struct jm_key *key)
 {
-	static const struct jm_key text = {.type = JM_KEY_TEXT}, object = {.type = JM_KEY_OBJECT};
+	static const struct jm_key text = {.type = JM_KEY_TEXT}, object = {.type = JM_KEY_OBJECT},
+				   number = {.type = JM_KEY_NUMBER};
 
 	if (json_is_null(value) && key->flags & JM_KEY_NULLS)
 		return 0;
 	if (key->type == JM_KEY_TEXTS)
 		return check_text(c, p, value, &text);
+	if (key->type == JM_KEY_NUMBERS)
+		return check_number(c, p, value, &number);
 	return json_is_object(value) ? check_keys(c, p, value, key->keys)
 				     : refuse(c, p, kind_of(value), &object);
 }
@@ -246,6 +250,7 @@ static int check_value(
 	case JM_KEY_OBJECT:
 		return check_object(c, p, value, key);
 	case JM_KEY_TEXTS:
+	case JM_KEY_NUMBERS:
 	case JM_KEY_LIST:
 		return check_list(c, p, value, key);
 	case JM_KEY_LISTS:
@@ -309,7 +314,7 @@ static json_t *blank_value(const struct jm_key *key, unsigned int flags)
 {
 	if (key->flags & JM_KEY_NULL)
 		return json_null();
-	if (key->type == JM_KEY_LIST || key->type == JM_KEY_TEXTS)
+	if (key->type == JM_KEY_LIST || key->type == JM_KEY_TEXTS || key->type == JM_KEY_NUMBERS)
 		return json_array();
 	if (key->type == JM_KEY_OBJECT)
 		return key->keys ? jm_keys_blank(key->keys, flags) : json_object();

@@ -18,10 +18,11 @@ enum jm_key_type {
 	JM_KEY_NUMBER,	/* the same */
 	JM_KEY_FLAG,	/* true or false */
 	JM_KEY_OBJECT, /* keys: of it; NULL = any keys, whose values are single values or objects of them */
-	JM_KEY_TEXTS,  /* a list of texts, max: elements; 0 = JM_KEY_LIST_MAX */
-	JM_KEY_LIST,   /* a list of objects with these keys, max: elements; 0 = JM_KEY_LIST_MAX */
-	JM_KEY_LISTS,  /* an object with any keys whose values are lists of texts */
-	JM_KEY_SCALAR, /* a text, a number or a flag */
+	JM_KEY_TEXTS,	/* a list of texts, max: elements; 0 = JM_KEY_LIST_MAX */
+	JM_KEY_NUMBERS, /* a list of numbers, max: elements; 0 = JM_KEY_LIST_MAX */
+	JM_KEY_LIST,	/* a list of objects with these keys, max: elements; 0 = JM_KEY_LIST_MAX */
+	JM_KEY_LISTS,	/* an object with any keys whose values are lists of texts */
+	JM_KEY_SCALAR,	/* a text, a number or a flag */
 };
 
 #define JM_KEY_TEXT_MAX (128 << 10) /* bytes; Linux takes no longer word of a command */

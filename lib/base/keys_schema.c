@@ -18,6 +18,7 @@ static const struct {
 	[JM_KEY_FLAG] = {"boolean", "true or false"},
 	[JM_KEY_OBJECT] = {"object", "object"},
 	[JM_KEY_TEXTS] = {"array", "list of texts"},
+	[JM_KEY_NUMBERS] = {"array", "list of numbers"},
 	[JM_KEY_LIST] = {"array", "list of objects"},
 	[JM_KEY_LISTS] = {"object", "object of lists of texts"},
 	[JM_KEY_SCALAR] = {"string", "text, number, true or false"},
@@ -77,10 +78,12 @@ static json_t *node_of(const struct jm_key *key)
 	if (key->type == JM_KEY_ID)
 		set(node, "pattern", json_string("^[0-9a-f]{32}$"));
 	add_limits(node, key);
-	if (key->type == JM_KEY_TEXTS)
+	if (key->type == JM_KEY_TEXTS || key->type == JM_KEY_NUMBERS)
 		set(node, "items",
 			json_pack("{s:o}", "type",
-				with_null(json_string("string"), key->flags & JM_KEY_NULLS)));
+				with_null(json_string(
+						  key->type == JM_KEY_TEXTS ? "string" : "number"),
+					key->flags & JM_KEY_NULLS)));
 	if (key->type == JM_KEY_LIST)
 		set(node, "items", jm_keys_schema(key->keys));
 	if (key->type == JM_KEY_OBJECT && key->keys)

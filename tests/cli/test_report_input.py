@@ -56,6 +56,9 @@ def test_a_copy_of_a_store_counts_once(tmp_path):
     (lambda path: path.write_bytes(bytes(range(256))), "neither a store nor JSON"),
     (lambda path: path.write_text('[{"schema": "joulemark.run/1"}] more'), "neither a store nor JSON"),
     (lambda path: path.write_text("[" * 100_000), "neither a store nor JSON"),
+    (lambda path: path.write_text('[{"schema": "joulemark.run/1"},\n]'), "a value expected in line 2"),
+    (lambda path: path.write_text('[{"schema": "joulemark.run/1"}\n{}]'), "',' or ']' expected in line 2"),
+    (lambda path: path.write_text('{"schema": "joulemark.run/1"}\n\n{"schema": "joule'), "near '\"joule' in line 3"),
 ])
 def test_files_that_are_none_of_ours(tmp_path, make, words):
     path = tmp_path / "input"

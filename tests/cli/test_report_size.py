@@ -51,6 +51,20 @@ def test_a_table_takes_little_longer_than_parsing_the_records(tmp_path):
     assert min(report / parsing for report, parsing in pairs) < 1.5, pairs
 
 
+@pytest.mark.skipif("asan" in os.environ.get("JM_BUILD", ""), reason="a sanitizer's malloc takes most of the time")
+def test_a_table_of_a_json_file_takes_no_longer_than_python_takes_to_parse_it(tmp_path):
+    many_records.make(tmp_path / "a.db", 2000, caps=200)
+    text = json.dumps(many_records.read(tmp_path / "a.db"))
+    (tmp_path / "a.json").write_text(text)
+    pairs = []
+    for _ in range(5):  # in turns, because other tests load the machine
+        began = time.process_time()
+        json.loads(text)
+        parsing = time.process_time() - began
+        pairs.append((cost(tmp_path / "a.json")[0], parsing))
+    assert min(report / parsing for report, parsing in pairs) < 1, pairs
+
+
 @pytest.mark.parametrize("kind", ["json", "csv", "md"])
 def test_a_store_and_its_records_as_json_give_the_same_report(tmp_path, kind):
     """The store is read without the details, text by text; JSON files are parsed whole."""

@@ -19,6 +19,7 @@ static const struct jm_key keys[] = {
 	{.name = "n", .type = JM_KEY_INTEGER, .min = 1, .max = 9},
 	{.name = "flag", .type = JM_KEY_FLAG},
 	{.name = "texts", .type = JM_KEY_TEXTS, .max = 2},
+	{.name = "numbers", .type = JM_KEY_NUMBERS, .flags = JM_KEY_NULLS, .max = 3},
 	{.name = "list", .type = JM_KEY_LIST, .keys = inner_keys},
 	{.name = "lists", .type = JM_KEY_LISTS},
 	{.name = "free", .type = JM_KEY_OBJECT},
@@ -47,6 +48,7 @@ static void test_sound(void **state)
 		"{'text': 'four', 'word': 'two', 'id': '00112233445566778899aabbccddeeff'}",
 		"{'text': null, 'n': 9, 'flag': false, 'texts': ['', 'b'], 'list': []}",
 		"{'list': [{'x': -1}, {'x': 0.5}], 'lists': {'a': [], 'b': ['c']}, 'other': [[]]}",
+		"{'numbers': [1, null, -2.5e300]}",
 		"{'free': {'a': {'b': [1, 'c', null, true]}}, 'scalar': 1.5}",
 	};
 
@@ -78,6 +80,9 @@ static void test_refused(void **state)
 		{"{'flag': 1}", "flag is an integer"},
 		{"{'texts': ['a', 'b', 'c']}", "texts is too long"},
 		{"{'texts': ['a', null]}", "texts[1] is null"},
+		{"{'numbers': [1, null, 3, 4]}", "numbers is too long"},
+		{"{'numbers': [1, 'b']}", "numbers[1] is text"},
+		{"{'numbers': 1}", "numbers is an integer"},
 		{"{'list': [{'x': 0}, {}]}", "list[1].x is missing"},
 		{"{'list': [{'x': 0}, {'x': 2}]}", "list[1].x is 2, which is out of range"},
 		{"{'list': [0]}", "list[0] is an integer"},
@@ -273,6 +278,7 @@ static const char *schema_type(const struct jm_key *key)
 	case JM_KEY_LISTS:
 		return "object";
 	case JM_KEY_TEXTS:
+	case JM_KEY_NUMBERS:
 	case JM_KEY_LIST:
 		return "array";
 	default:
