@@ -25,15 +25,31 @@ static void on_signal(int number)
 	errno = saved;
 }
 
-void jm_count_interrupts(struct jm_ctx *ctx, int wake_fd)
+static void on_first(int number)
+{
+	last = number;
+}
+
+static void handle(const struct sigaction *action)
 {
 	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-	struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
+	struct sigaction before;
 
-	fd = wake_fd;
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		if (!sigaction(numbers[i], NULL, &before) && before.sa_handler != SIG_IGN)
-			sigaction(numbers[i], &action, NULL);
+			sigaction(numbers[i], action, NULL);
+}
+
+void jm_note_first_interrupt(void)
+{
+	handle(&(struct sigaction){
+		.sa_handler = on_first, .sa_flags = SA_RESTART | (int)SA_RESETHAND});
+}
+
+void jm_count_interrupts(struct jm_ctx *ctx, int wake_fd)
+{
+	fd = wake_fd;
+	handle(&(struct sigaction){.sa_handler = on_signal, .sa_flags = SA_RESTART});
 	ctx->interrupts = &count;
 }
 

@@ -11,6 +11,9 @@ void jm_count_interrupts(struct jm_ctx *ctx, int wake_fd);
 /* Like the above, with a separate pipe: *ret_fd is readable once a signal has come, and stays open.
  * SIGPIPE is ignored. */
 int jm_catch_interrupts(struct jm_ctx *ctx, int *ret_fd, struct jm_err *err);
+/* From now on the first of each of these signals is noted only (jm_last_interrupt), so that a record is written before
+ * the end; the next one has its default action. */
+void jm_note_first_interrupt(void);
 /* The signal that came last; 0 = none. */
 int jm_last_interrupt(void);
 

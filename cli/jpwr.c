@@ -199,6 +199,7 @@ static int run_command(struct jm_jpwr *j)
 	if (rc)
 		return rc;
 	j->wall_offset = jm_clock_wall(cli->ctx.clock) - jm_ctx_now(&cli->ctx);
+	jm_note_first_interrupt();
 	rc = jm_launch(&cli->ctx, j->session, &o, &j->outcome, &cli->err);
 	if (rc == JM_ENOENT || rc == JM_EPERM)
 		j->outcome.status = jm_proc_status_of(rc);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "measure_repeat.h"
+#include "interrupts.h"
 
 #include "base/clock.h"
 #include "base/ctx.h"
@@ -120,6 +121,12 @@ struct runner {
 	bool failed; /* a run ended with another status than 0 */
 };
 
+/* A signal may also come between two runs. */
+static bool goes_on(const struct runner *runner)
+{
+	return !runner->failed && !jm_last_interrupt();
+}
+
 static int run_group(struct jm_measure_repeat *r, struct jm_cli *cli, struct jm_session *s,
 	struct runner *runner)
 {
@@ -137,13 +144,14 @@ static int run_group(struct jm_measure_repeat *r, struct jm_cli *cli, struct jm_
 		begin = runs ? begin : one.start_ns;
 		r->start_ns = r->runs ? r->start_ns : one.start_ns;
 		r->end_ns = one.end_ns;
+		runner->whole->unseen_ns += one.unseen_ns;
 		runner->whole->items = r->runs ? runner->whole->items + one.items : one.items;
 		if (one.output_errno)
 			runner->whole->output_errno = one.output_errno;
 		runner->failed = one.status != 0;
 		runs++;
 		r->runs++;
-	} while (!runner->failed && group_goes_on(r, runs, one.end_ns - begin));
+	} while (goes_on(runner) && group_goes_on(r, runs, one.end_ns - begin));
 	jm_session_end(s, phase, one.end_ns);
 	r->seconds += (double)(one.end_ns - begin) * 1e-9;
 	return add_group(r, phase, runs, &cli->err);
@@ -157,10 +165,11 @@ int jm_measure_repeat_run(struct jm_measure_repeat *r, struct jm_cli *cli, struc
 	int rc = 0;
 
 	r->refresh_ns = slowest(jm_session_meters(s));
-	while (!rc && !runner.failed && !is_enough(r)) {
+	while (!rc && goes_on(&runner) && !is_enough(r)) {
 		if (r->groups)
 			shift(r, &cli->ctx);
-		rc = run_group(r, cli, s, &runner);
+		if (goes_on(&runner))
+			rc = run_group(r, cli, s, &runner);
 	}
 	if (rc)
 		return rc;
@@ -168,6 +177,10 @@ int jm_measure_repeat_run(struct jm_measure_repeat *r, struct jm_cli *cli, struc
 		jm_log(&cli->ctx, JM_WARNING,
 			"Run %ld ended with status %d, so the command is not repeated any more.",
 			r->runs, outcome->status);
+	else if (jm_last_interrupt())
+		jm_log(&cli->ctx, JM_WARNING,
+			"Interrupted after run %ld, so the command is not repeated any more.",
+			r->runs);
 	r->phase = jm_session_begin(s, "repeats", r->start_ns, &cli->err);
 	if (r->phase < 0)
 		return r->phase;
@@ -176,7 +189,7 @@ int jm_measure_repeat_run(struct jm_measure_repeat *r, struct jm_cli *cli, struc
 	outcome->start_ns = r->start_ns;
 	outcome->end_ns = r->end_ns;
 	outcome->wall_s = (double)(r->end_ns - r->start_ns) * 1e-9;
-	outcome->throughput = outcome->items / r->seconds;
+	outcome->throughput = outcome->unseen_ns ? NAN : outcome->items / r->seconds;
 	return 0;
 }
 

@@ -27,6 +27,7 @@
 	X(modbus_new_tcp_pi)                                                                       \
 	X(modbus_set_slave)                                                                        \
 	X(modbus_set_response_timeout)                                                             \
+	X(modbus_set_byte_timeout)                                                                 \
 	X(modbus_connect)                                                                          \
 	X(modbus_close)                                                                            \
 	X(modbus_free)                                                                             \
@@ -213,6 +214,8 @@ static int open_line(struct state *s, const struct jm_values *options, struct jm
 	s->call.modbus_set_slave(s->line, (int)jm_values_number(options, "unit"));
 	s->call.modbus_set_response_timeout(
 		s->line, (uint32_t)timeout, (uint32_t)((timeout - floor(timeout)) * 1e6));
+	/* no time limit between two bytes: the one above then covers the whole answer */
+	s->call.modbus_set_byte_timeout(s->line, 0, 0);
 	if (!connect_line(s))
 		return jm_err_set(err, JM_ENOENT,
 			"Modbus host %s, port %s, does not answer: %s; check its address, port and "

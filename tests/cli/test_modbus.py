@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Power over Modbus/TCP, against libmodbus' own server."""
 import json
+import signal
 import socket
 import struct
 import subprocess
@@ -8,6 +9,7 @@ import time
 
 import pytest
 
+from fake_gpus import wait_for
 from jm import BIN, BUILD, USAGE, jm, sentence
 
 SERVER = BUILD / "tests" / "fake" / "modbus_meter"
@@ -105,6 +107,60 @@ def test_a_meter_that_goes_away_is_a_gap(meter):
     (one,) = record["meters"]
     assert one["joules"] is None and one["gaps"] >= 1
     assert 1.5 < one["covered_s"] < 3.6 and one["watts_mean"] == pytest.approx(200)
+
+
+def test_a_meter_whose_bytes_drip_does_not_hold_the_run(meter):
+    """The time limit is one of the whole answer, which would take 6.6 s here."""
+    meter.file.write_text(words("input", 2004, 200), encoding="utf-8")
+    began = time.monotonic()
+    record = measure(meter, "map=wt310,timeout=300ms", ["sh", "-c", f"echo drip 200 >> {meter.file}; sleep 1"])
+    assert time.monotonic() - began - record["wall_s"] < 5
+    (one,) = record["meters"]
+    assert one["joules"] is None and one["gaps"] >= 1
+
+
+def held(meter, folder, timeout, *args):
+    """measure, whose command has ended, and whose meter stopped to answer before."""
+    meter.file.write_text(words("input", 2004, 200), encoding="utf-8")
+    ended = folder / "ended"
+    command = f"echo sleep 30000 >> {meter.file}; sleep 0.5; (sleep 0.3; touch {ended}) >/dev/null &"
+    child = subprocess.Popen([BIN, *args, "--interval", "20ms", "--source", meter.source(f"map=wt310,timeout={timeout}"),
+                              "--", "sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert wait_for(ended.exists, 20) and child.poll() is None
+    return child
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_after_the_command_loses_no_record(meter, tmp_path, number):
+    child = held(meter, tmp_path, "1s", "measure", "--json", "-")
+    child.send_signal(number)
+    out, _ = child.communicate(timeout=30)
+    assert child.returncode == 0
+    assert json.loads(out)["wall_s"] > 0.5
+
+
+def test_a_second_signal_waits_for_no_meter(meter, tmp_path):
+    child = held(meter, tmp_path, "20s", "measure", "--json", "-")
+    began = time.monotonic()
+    while child.poll() is None and time.monotonic() - began < 10:
+        child.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+    assert child.wait(timeout=60) == -signal.SIGINT
+    assert child.communicate()[0] == ""
+
+
+def test_a_signal_between_two_runs_ends_the_repeats(meter, tmp_path):
+    """After the first run measure waits for 0.6 of a refresh of the meter."""
+    meter.file.write_text(words("input", 2004, 200), encoding="utf-8")
+    ended, log = tmp_path / "ended", tmp_path / "log"
+    args = ["measure", "--json", "-", "--repeat", "4", "--source", meter.source("map=wt310,refresh=4s"), "--", "sh", "-c",
+            f"echo >> {log}; (sleep 0.3; touch {ended}) >/dev/null 2>&1 &"]
+    child = subprocess.Popen([BIN, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert wait_for(ended.exists, 20)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert child.returncode == 0 and "Interrupted after run 1," in err
+    assert json.loads(out)["repeats"]["runs"] == len(log.read_text()) == 1
 
 
 def test_a_slow_meter_delays_no_other(meter):
