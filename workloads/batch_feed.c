@@ -119,8 +119,9 @@ static int make_text(const struct jm_batch_feed *s, const struct jm_feed_input *
 		uint64_t sample = (uint64_t)(number * batch + b);
 		int64_t at = s->from + (int64_t)(jm_rng(s->seed, sample) % starts);
 
-		jm_corpus_read(&s->corpus, at + input->row->shift, seq, token);
-		code = check_tokens(input, token, seq, at + input->row->shift, err);
+		code = jm_corpus_read(&s->corpus, at + input->row->shift, seq, token, err);
+		if (!code)
+			code = check_tokens(input, token, seq, at + input->row->shift, err);
 	}
 	return code;
 }

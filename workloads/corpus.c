@@ -12,9 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <xxhash.h>
 
 #define MAGIC	"MMIDIDX\0"
 #define N_MAGIC 9
@@ -132,12 +133,11 @@ int jm_corpus_index(const char *name, const void *index, size_t size, size_t bin
 
 /* ---- files --------------------------------------------------------------------------------------------- */
 
-static int map_file(const char *path, void **ret, size_t *ret_size, struct jm_err *err)
+static int open_file(const char *path, int *ret_fd, size_t *ret_size, struct jm_err *err)
 {
 	/* O_NONBLOCK: opening a pipe would wait for its writer */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
-	void *map;
 
 	if (fd < 0)
 		return jm_err_set(err, errno == ENOENT ? JM_ENOENT : JM_EPERM,
@@ -149,48 +149,77 @@ static int map_file(const char *path, void **ret, size_t *ret_size, struct jm_er
 			"Text %s is empty or not a regular file; give another with --text FILE.",
 			path);
 	}
-	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	close(fd);
-	if (map == MAP_FAILED)
-		return jm_err_set(
-			err, JM_EIO, "Text %s cannot be read: %s.", path, strerror(errno));
-	*ret = map;
+	*ret_fd = fd;
 	*ret_size = (size_t)st.st_size;
 	return 0;
 }
 
-static int open_bytes(const char *path, struct jm_corpus *ret, struct jm_err *err)
+/* Files are read, not mapped: access beyond the end of one that became shorter would kill the process. */
+static int read_at(int fd, const char *name, size_t at, void *room, size_t size, struct jm_err *err)
 {
-	size_t size;
-	void *map;
-	int code = map_file(path, &map, &size, err);
+	for (size_t done = 0; done < size;) {
+		ssize_t n = pread(fd, (char *)room + done, size - done, (off_t)(at + done));
 
-	if (!code)
-		*ret = (struct jm_corpus){
-			.data = map, .bytes = size, .width = 1, .tokens = (int64_t)size};
-	return code;
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return jm_err_set(
+				err, JM_EIO, "Text %s cannot be read: %s.", name, strerror(errno));
+		if (!n)
+			return jm_err_set(err, JM_EFORMAT,
+				"Text %s became shorter while it was read; start again when "
+				"nothing writes to it.",
+				name);
+		done += (size_t)n;
+	}
+	return 0;
 }
 
-static int open_pair(const char *idx, const char *bin, struct jm_corpus *ret, struct jm_err *err)
+int jm_corpus_take(const char *name, int fd, size_t bytes, struct jm_corpus *c, struct jm_err *err)
 {
-	struct jm_corpus c = {0};
-	size_t size, n_index;
-	void *map, *index;
-	int code = map_file(bin, &map, &size, err);
+	c->bytes = bytes;
+	c->name = strdup(name);
+	c->fd = fd;
+	return c->name ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for text %s.", name);
+}
+
+static int read_index(const char *idx, size_t bin_size, struct jm_corpus *ret, struct jm_err *err)
+{
+	size_t size;
+	void *index;
+	int fd, code = open_file(idx, &fd, &size, err);
 
 	if (code)
 		return code;
-	code = map_file(idx, &index, &n_index, err);
-	if (!code) {
-		code = jm_corpus_index(idx, index, n_index, size, &c, err);
-		munmap(index, n_index);
-	}
+	index = malloc(size);
+	code = index ? read_at(fd, idx, 0, index, size, err)
+		     : jm_err_set(err, JM_ENOMEM, "Out of memory for index %s.", idx);
+	if (!code)
+		code = jm_corpus_index(idx, index, size, bin_size, ret, err);
+	free(index);
+	close(fd);
+	return code;
+}
+
+/* idx: NULL = a token is a byte. */
+static int open_text(const char *path, const char *idx, struct jm_corpus *ret, struct jm_err *err)
+{
+	struct jm_corpus c = {.width = 1};
+	size_t size;
+	int fd, code = open_file(path, &fd, &size, err);
+
+	if (code)
+		return code;
+	c.tokens = (int64_t)size;
+	if (idx)
+		code = read_index(idx, size, &c, err);
+	if (!code)
+		code = jm_corpus_take(path, fd, size, &c, err);
 	if (code) {
-		munmap(map, size);
+		close(fd);
+		jm_corpus_close(&c);
 		return code;
 	}
-	c.data = map;
-	c.bytes = size;
 	*ret = c;
 	return 0;
 }
@@ -215,30 +244,52 @@ int jm_corpus_open(const char *path, struct jm_corpus *ret, struct jm_err *err)
 	char idx[PATH_MAX], bin[PATH_MAX];
 
 	if (!stem)
-		return open_bytes(path, ret, err);
+		return open_text(path, NULL, ret, err);
 	snprintf(idx, sizeof(idx), "%.*s.idx", (int)stem, path);
 	snprintf(bin, sizeof(bin), "%.*s.bin", (int)stem, path);
-	return open_pair(idx, bin, ret, err);
+	return open_text(bin, idx, ret, err);
 }
 
 void jm_corpus_close(struct jm_corpus *c)
 {
-	if (c->data)
-		munmap((void *)(uintptr_t)c->data, c->bytes);
+	if (c->name)
+		close(c->fd);
+	free(c->name);
 	free(c->start);
 	free(c->pointer);
 	*c = (struct jm_corpus){0};
 }
 
+int jm_corpus_digest(const struct jm_corpus *c, size_t n, uint64_t *ret, struct jm_err *err)
+{
+	XXH3_state_t *state = XXH3_createState();
+	char bytes[65536];
+	int code = 0;
+
+	if (!state)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for text %s.", c->name);
+	XXH3_64bits_reset(state);
+	for (size_t at = 0, now; at < n && !code; at += now) {
+		now = n - at < sizeof(bytes) ? n - at : sizeof(bytes);
+		code = read_at(c->fd, c->name, at, bytes, now, err);
+		if (!code)
+			XXH3_64bits_update(state, bytes, now);
+	}
+	if (!code)
+		*ret = XXH3_64bits_digest(state);
+	XXH3_freeState(state);
+	return code;
+}
+
 /* ---- tokens -------------------------------------------------------------------------------------------- */
 
-static int32_t token_at(const struct jm_corpus *c, int64_t byte)
+static int32_t token_of(const struct jm_corpus *c, const unsigned char *bytes)
 {
 	uint64_t x = 0;
 	int64_t value;
 	int unused = 64 - 8 * c->width;
 
-	memcpy(&x, c->data + byte, (size_t)c->width);
+	memcpy(&x, bytes, (size_t)c->width);
 	value = c->is_signed ? (int64_t)(x << unused) >> unused : (int64_t)x;
 	return value >= 0 && value <= INT32_MAX ? (int32_t)value : -1;
 }
@@ -259,13 +310,39 @@ static int64_t sequence_of(const struct jm_corpus *c, int64_t token)
 	return low;
 }
 
-void jm_corpus_read(const struct jm_corpus *c, int64_t at, int64_t n, int32_t *ret)
+/* n tokens that follow each other in the file. */
+static int read_run(
+	const struct jm_corpus *c, int64_t byte, int64_t n, int32_t *ret, struct jm_err *err)
+{
+	unsigned char bytes[8192];
+	int64_t most = (int64_t)sizeof(bytes) / c->width;
+
+	for (int64_t done = 0; done < n; done += most) {
+		int64_t now = n - done < most ? n - done : most;
+		int code = read_at(c->fd, c->name, (size_t)(byte + done * c->width), bytes,
+			(size_t)(now * c->width), err);
+
+		if (code)
+			return code;
+		for (int64_t i = 0; i < now; i++)
+			ret[done + i] = token_of(c, bytes + i * c->width);
+	}
+	return 0;
+}
+
+int jm_corpus_read(
+	const struct jm_corpus *c, int64_t at, int64_t n, int32_t *ret, struct jm_err *err)
 {
 	int64_t s = c->start ? sequence_of(c, at) : 0;
+	int code = 0;
 
-	for (int64_t i = 0; i < n; i++, at++) {
-		while (c->start && at >= c->start[s + 1])
-			s++;
-		ret[i] = token_at(c, c->start ? c->pointer[s] + (at - c->start[s]) * c->width : at);
+	if (!c->start)
+		return read_run(c, at * c->width, n, ret, err);
+	for (int64_t now; n > 0 && !code; n -= now, at += now, ret += now, s++) {
+		int64_t left = c->start[s + 1] - at;
+
+		now = n < left ? n : left;
+		code = read_run(c, c->pointer[s] + (at - c->start[s]) * c->width, now, ret, err);
 	}
+	return code;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a language model learns from, as one stream of tokens: any file, byte by byte, or a Megatron
- * data set (NAME.bin with NAME.idx). Mapped, never read in.
+ * data set (NAME.bin with NAME.idx). Read where a batch needs it, so a text may be larger than memory.
  */
 #ifndef JM_CORPUS_H
 #define JM_CORPUS_H
@@ -9,8 +9,9 @@
 #include "joulemark.h"
 
 struct jm_corpus {
-	const unsigned char *data;
-	size_t bytes; /* mapped */
+	char *name; /* NULL = no file is open */
+	int fd;
+	size_t bytes; /* of the file */
 	int width;    /* bytes of a token */
 	bool is_signed;
 	int64_t tokens;
@@ -24,14 +25,23 @@ struct jm_corpus {
  * is wrong with it.
  */
 int jm_corpus_open(const char *path, struct jm_corpus *ret, struct jm_err *err);
+/* Gives c the open file that its tokens are in; jm_corpus_close closes it. */
+int jm_corpus_take(const char *name, int fd, size_t bytes, struct jm_corpus *c, struct jm_err *err);
 void jm_corpus_close(struct jm_corpus *c);
 
-/* Tokens at .. at + n - 1 of the stream; those that no i32 can hold become -1. The range must exist. */
-void jm_corpus_read(const struct jm_corpus *c, int64_t at, int64_t n, int32_t *ret);
+/* XXH3 of the first n bytes of the file. */
+int jm_corpus_digest(const struct jm_corpus *c, size_t n, uint64_t *ret, struct jm_err *err);
+
+/*
+ * Tokens at .. at + n - 1 of the stream; those that no i32 can hold become -1. The range must exist.
+ * JM_EFORMAT: the file became shorter since it was opened.
+ */
+int jm_corpus_read(
+	const struct jm_corpus *c, int64_t at, int64_t n, int32_t *ret, struct jm_err *err);
 
 /*
  * The contents of an .idx file that describes a .bin file of bin_size bytes: width, tokens, start and
- * pointer (to be freed by jm_corpus_close). Trusts nothing. name: for the error.
+ * pointer (to be freed by jm_corpus_close), without the file itself. Trusts nothing. name: for the error.
  */
 int jm_corpus_index(const char *name, const void *index, size_t size, size_t bin_size,
 	struct jm_corpus *ret, struct jm_err *err);
