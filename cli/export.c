@@ -155,8 +155,8 @@ static int start_server(struct exporter *e)
 	bool v6 = strchr(address, ':') != NULL;
 	int port, rc;
 
-	rc = jm_http_server_start(address, (int)jm_values_number(&cli->values, "port"), page, e,
-		&e->server, &port, &cli->err);
+	rc = jm_http_server_start(address, (int)jm_values_number(&cli->values, "port"),
+		jm_values_text(&cli->values, "host"), page, e, &e->server, &port, &cli->err);
 	if (rc)
 		return rc;
 	fprintf(cli->out, "http://%s%s%s:%d/metrics\n", v6 ? "[" : "", address, v6 ? "]" : "",
@@ -220,6 +220,12 @@ static const struct jm_option options[] = {
 		.fallback = "127.0.0.1",
 		.help = "address to listen on; with 0.0.0.0 or :: every host of the network can "
 			"read the metrics without a password"},
+	{.name = "host",
+		.type = JM_TEXT,
+		.argument = "NAME,...",
+		.help = "further host names by which clients may ask, such as node1.example.org; "
+			"known without it are localhost, the address, and with 0.0.0.0 or :: also "
+			"all addresses and the name of this machine"},
 	{.name = "port",
 		.type = JM_INT,
 		.min = 0,

@@ -20,9 +20,12 @@ typedef struct jm_http_page jm_http_page_fn(void *arg, const char *path, const c
 
 /* Is there a libmicrohttpd? */
 int jm_http_server_try(struct jm_err *err);
-/* address: an IPv4 or IPv6 address of this machine. port 0 = a free one, which *ret_port then is. */
-int jm_http_server_start(const char *address, int port, jm_http_page_fn *page, void *arg,
-	struct jm_http_server **ret, int *ret_port, struct jm_err *err);
+/*
+ * address: an IPv4 or IPv6 address of this machine. port 0 = a free one, which *ret_port then is. hosts: further names that
+ * requests may give this server (http_names.h), with commas between them, or NULL.
+ */
+int jm_http_server_start(const char *address, int port, const char *hosts, jm_http_page_fn *page,
+	void *arg, struct jm_http_server **ret, int *ret_port, struct jm_err *err);
 void jm_http_server_stop(struct jm_http_server *s); /* takes NULL */
 
 #endif

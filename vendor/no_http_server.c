@@ -9,11 +9,12 @@ int jm_http_server_try(struct jm_err *err)
 		"over HTTP; build it again with Debian's libmicrohttpd-dev installed.");
 }
 
-int jm_http_server_start(const char *address, int port, jm_http_page_fn *page, void *arg,
-	struct jm_http_server **ret, int *ret_port, struct jm_err *err)
+int jm_http_server_start(const char *address, int port, const char *hosts, jm_http_page_fn *page,
+	void *arg, struct jm_http_server **ret, int *ret_port, struct jm_err *err)
 {
 	(void)address;
 	(void)port;
+	(void)hosts;
 	(void)page;
 	(void)arg;
 	(void)ret;

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics: over HTTP in the formats of Prometheus, and as files."""
+import contextlib
+import http.client
 import json
 import os
 import re
@@ -131,13 +133,71 @@ def raw(port, request):
             return 0
 
 
+def test_slow_clients_of_one_address_shut_out_no_other():
+    """They hold all connections that their address may have, with requests that never end."""
+    with Exporter() as exporter, contextlib.ExitStack() as slow:
+        port = int(exporter.url.split(":")[2].split("/")[0])
+        for _ in range(64):
+            one = slow.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+            with contextlib.suppress(ConnectionError):  # refused
+                one.sendall(b"GET /metrics HTTP/1.1\r\n")
+        other = http.client.HTTPConnection("127.0.0.1", port, timeout=5, source_address=("127.0.0.2", 0))
+        slow.callback(other.close)
+        other.request("GET", "/metrics")
+        answer = other.getresponse()
+        assert answer.status == 200 and b"joulemark_power_watts" in answer.read()
+
+
+def test_slow_clients_lose_their_connection():
+    """A client that sends a byte now and then is not silent, but its request has a deadline of 20 s."""
+    with Exporter() as exporter, contextlib.ExitStack() as slow:
+        port = int(exporter.url.split(":")[2].split("/")[0])
+        clients = [slow.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(32)]
+        open_until = time.monotonic() + 120
+        while clients and time.monotonic() < open_until:
+            for one in clients.copy():
+                try:
+                    one.sendall(b"G")
+                    one.setblocking(False)
+                    assert one.recv(100) == b""  # the server closed it
+                    clients.remove(one)
+                except BlockingIOError:
+                    one.setblocking(True)
+                except OSError:
+                    clients.remove(one)
+            time.sleep(1)
+        assert not clients
+        assert "joulemark_power_watts" in exporter.get()[0]
+
+
+@pytest.mark.parametrize("address, options, known, foreign", [
+    ("127.0.0.1", [], ["localhost", "LocalHost:9401", "127.0.0.1", "127.3.4.5:80", "[::1]:9401", "localhost."],
+     ["evil.example", "evil.example:9401", "10.1.2.3", "localhost.evil.example", "[2001:db8::1]", "", "x" * 300, ":", "[", "{own}"]),
+    ("127.0.0.1", ["--host", "node1.example.org,gpu"], ["node1.example.org:9401", "GPU", "localhost"], ["node1", "example.org"]),
+    ("0.0.0.0", [], ["{own}", "{own}:9401", "127.0.0.1", "localhost"], ["evil.example", "10.1.2.3", "{own}.evil.example"]),
+    ("127.0.0.5", [], ["127.0.0.5:1"], ["{own}"])])
+def test_only_own_names_are_answered(address, options, known, foreign):
+    """A foreign page whose name was made to lead here would let a browser read the metrics."""
+    with Exporter("--address", address, *options) as exporter:
+        port = int(exporter.url.split(":")[2].split("/")[0])
+
+        def status(host):
+            with socket.create_connection((address.replace("0.0.0.0", "127.0.0.1"), port), timeout=20) as client:
+                name = host.replace("{own}", socket.gethostname())
+                client.sendall(f"GET /metrics HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode())
+                return int(client.recv(1000).split()[1])
+
+        assert {host: status(host) for host in known} == {host: 200 for host in known}
+        assert {host: status(host) for host in foreign} == {host: 421 for host in foreign}
+
+
 def test_requests_without_end_are_refused():
     with Exporter() as exporter:
         port, before = int(exporter.url.split(":")[2].split("/")[0]), exporter.memory()
-        start = b"GET /metrics HTTP/1.1\r\nHost: x\r\n"
+        start = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
         assert raw(port, start + b"X: " + 20_000 * b"a" + b"\r\n\r\n") in (0, 431)
         assert raw(port, start + 2_000 * b"X: a\r\n" + b"\r\n") in (0, 431)
-        assert raw(port, b"GET /" + 20_000 * b"m" + b" HTTP/1.1\r\nHost: x\r\n\r\n") in (0, 414)
+        assert raw(port, b"GET /" + 20_000 * b"m" + b" HTTP/1.1\r\nHost: localhost\r\n\r\n") in (0, 414)
         assert raw(port, start + b"Accept: " + 3_000 * b"\xff" + b"\r\n\r\n") == 200
         assert "joulemark_power_watts" in exporter.get()[0]
         assert exporter.memory() - before < 1024 or "asan" in os.environ.get("JM_BUILD", ""), "kB"
