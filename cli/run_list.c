@@ -19,13 +19,15 @@ static void print_case(const struct jm_run_call *r, const struct jm_plan *plan,
 static int print_plan(const struct jm_run_call *r, const struct jm_planned *p)
 {
 	int *order = calloc((size_t)p->plan.n + 1, sizeof(*order));
+	char name[JM_PLAN_NAME + 1];
 	json_t *varying;
 
 	if (!order)
 		return jm_err_set(&r->cli->err, JM_ENOMEM, "Out of memory for the list of cases.");
-	fprintf(r->cli->out, "%s%s%d case%s, %s%d time%s\n", p->run ? p->run->name : "",
-		p->run ? ": " : "", p->plan.n, p->plan.n == 1 ? "" : "s",
-		p->plan.until > 0 ? "up to " : "", p->plan.repeat, p->plan.repeat == 1 ? "" : "s");
+	jm_text_format(name, sizeof(name), "%s", p->run ? p->run->name : "");
+	fprintf(r->cli->out, "%s%s%d case%s, %s%d time%s\n", name, p->run ? ": " : "", p->plan.n,
+		p->plan.n == 1 ? "" : "s", p->plan.until > 0 ? "up to " : "", p->plan.repeat,
+		p->plan.repeat == 1 ? "" : "s");
 	jm_plan_order(&p->plan, 0, order);
 	varying = jm_run_varying(&p->plan);
 	for (int i = 0; i < p->plan.n; i++)

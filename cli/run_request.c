@@ -328,8 +328,10 @@ bool jm_run_begins_command(const struct jm_cli *cli, const char *word)
 static int check_scan(struct jm_cli *cli, const char *regex, const char *json)
 {
 	struct jm_scan *scan = NULL;
-	int rc = jm_scan_new(regex, json, &scan, &cli->err);
+	int rc = regex || json ? jm_scan_new(regex, json, &scan, &cli->err) : 0;
 
+	if (!rc && text_of(cli, "items-kind"))
+		rc = jm_scan_check_numbers(scan, &cli->err);
 	jm_scan_free(scan);
 	return rc;
 }
@@ -354,7 +356,7 @@ static int add_throughput(struct jm_cli *cli, json_t *what)
 	if (regex && json)
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
 			"--items-regex and --items-json exclude each other; give one of them.");
-	else if (regex || json)
+	else
 		rc = check_scan(cli, regex, json);
 	if (json_object_size(throughput))
 		json_object_set(what, "throughput", throughput);

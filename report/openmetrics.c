@@ -3,8 +3,10 @@
 #include "phases.h"
 #include "base/json.h"
 #include "base/output.h"
+#include "base/text.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_LABELS 16
@@ -13,14 +15,19 @@
 
 static void put_escaped(FILE *out, const char *text)
 {
-	for (; *text; text++) {
-		if (*text == '\n')
+	char *tame = strdup(text);
+
+	if (tame)
+		jm_text_tame_lines(tame);
+	for (const char *c = tame ? tame : ""; *c; c++) {
+		if (*c == '\n')
 			fputs("\\n", out);
-		else if (*text == '"' || *text == '\\')
-			fprintf(out, "\\%c", *text);
+		else if (*c == '"' || *c == '\\')
+			fprintf(out, "\\%c", *c);
 		else
-			fputc(*text, out);
+			fputc(*c, out);
 	}
+	free(tame);
 }
 
 void jm_openmetrics_family(struct jm_openmetrics *o, const char *name, bool counter,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/text.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 /* Bytes of the printable UTF-8 character at s; 0 when there is none. */
@@ -23,15 +24,25 @@ static size_t character(const unsigned char *s)
 }
 
 /* Names of files and what others wrote come with any bytes; terminals and JSON take only text. */
-void jm_text_tame(char *text)
+static void tame(char *text, bool lines)
 {
 	for (size_t n; *text; text += n) {
-		n = character((const unsigned char *)text);
+		n = lines && *text == '\n' ? 1 : character((const unsigned char *)text);
 		if (!n) {
 			*text = '?';
 			n = 1;
 		}
 	}
+}
+
+void jm_text_tame(char *text)
+{
+	tame(text, false);
+}
+
+void jm_text_tame_lines(char *text)
+{
+	tame(text, true);
 }
 
 void jm_text_shorten(char *text, size_t size)

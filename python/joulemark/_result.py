@@ -6,6 +6,11 @@ import math
 ORIGINS = ("measured", "replayed", "simulated", "estimated")
 
 
+def _tame(name):
+    """Text that controls no terminal."""
+    return "".join(c if c.isprintable() else "?" for c in name)
+
+
 def _sum(values):
     """Unknown when a part is unknown, or when there is none."""
     values = list(values)
@@ -88,7 +93,7 @@ class Result:
         return {id: _sum(phase["meters"][i]["joules"] for phase in self._phases) for i, id in enumerate(ids)}
 
     def __repr__(self):
-        return f"<{self.name}: {energy_text(self)}, {_number(self.seconds, 's')}, {_number(self.watts, 'W')}>"
+        return f"<{_tame(self.name)}: {energy_text(self)}, {_number(self.seconds, 's')}, {_number(self.watts, 'W')}>"
 
 
 NOISE = 1e-6  # relative; an error below it would show as 0
@@ -152,7 +157,7 @@ def rows(results):
     """Texts of a table: a row of names, then one of each result."""
     yield ("region", "energy", "time", "power", "items", "J/item")
     for r in results:
-        yield (r.name + ("" if r.closed else " (not closed)"), energy_text(r), _number(r.seconds, "s"),
+        yield (_tame(r.name) + ("" if r.closed else " (not closed)"), energy_text(r), _number(r.seconds, "s"),
                _number(r.watts, "W"), "-" if r.items is None else _grouped(r.items, 0) if r.items == int(r.items) else plain(r.items),
                "-" if r.joules_per_item is None else plain(r.joules_per_item))
 

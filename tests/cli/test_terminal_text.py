@@ -16,8 +16,9 @@ import unicodedata
 import pytest
 
 from fake_gpus import wait_for
-from jm import BIN, BUILD, jm
+from jm import BIN, BUILD, SOURCE, jm
 from reports import records, report, summary, write
+from test_library import skip_with_sanitizers
 
 ESC = "\x1b]0;owned\x07\x1b[2J"
 
@@ -65,6 +66,37 @@ def test_names_of_gpus(words):
                            "JM_FAKE_NVML": "gpus=1;name=H100\x1b[2J\x1b]0owned\x07"})
     assert "H100" in done.stdout + done.stderr
     assert not controls(done.stdout) and not controls(done.stderr), repr(done.stdout + done.stderr)
+
+
+def test_titles_and_names_of_plans(tmp_path):
+    plan = tmp_path / "p.yaml"
+    run = '  - name: "na\\e[31m{}"\n    command: "true"\n    source: "null"\n'
+    plan.write_text('title: "evil \\e]0;x\\a\\e[2J\\u009b2J"\nruns:\n' + run.format(1) + run.format(2) + '    after: "na\\e[31m1"\n')
+    for words in (["plan", plan], ["run", plan, "--dry-run"], ["run", plan]):
+        done = jm(*words)
+        assert done.returncode == 0 and "na?[31m1" in done.stdout + done.stderr, done.stderr
+        assert not controls(done.stdout + done.stderr), repr(done.stdout + done.stderr)
+
+
+def test_names_in_metrics_of_records_from_others(tmp_path):
+    rows = records(n=1)
+    for row in rows:
+        row["unit"] = "GPU\x1b[2J\u009b2J\nx"
+    text = report("--format", "openmetrics", write(tmp_path, rows))
+    assert 'unit="GPU?[2J?' in text and not controls(text), repr(text)
+
+
+def test_names_of_python_regions():
+    """What the package prints of them; skipped under sanitizers, whose library Python cannot load."""
+    skip_with_sanitizers()
+    code = ("import joulemark\n"
+            "with joulemark.measure('estimate:0,20') as m:\n"
+            "    with m.region('a\\x1b[2J\\x07\\x9bb') as r: pass\n"
+            "print(m, repr(m[\'a\\x1b[2J\\x07\\x9bb\']))\n")
+    done = subprocess.run(["/usr/bin/python3", "-c", code], capture_output=True, text=True, check=False,
+                          env={**os.environ, "JM_LIBRARY": str(BUILD / "libjoulemark.so.0"), "PYTHONPATH": str(SOURCE / "python")})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("a?[2J??b") == 2 and not controls(done.stdout + done.stderr), repr(done.stdout)
 
 
 # ---- CSV
