@@ -26,10 +26,17 @@ int jm_comm_open(const char *transport, const struct jm_comm_place *place, struc
 	return rc;
 }
 
-void jm_comm_leave(struct jm_comm *comm)
+void jm_comm_joined(const struct jm_comm *comm)
 {
-	if (comm->transport && comm->transport->leave)
-		comm->transport->leave(comm->state);
+	if (comm->transport && comm->transport->joined)
+		comm->transport->joined(comm->state);
+}
+
+int jm_comm_leave(struct jm_comm *comm, struct jm_err *err)
+{
+	if (!comm->transport || !comm->transport->leave)
+		return 0;
+	return comm->transport->leave(comm->state, err);
 }
 
 void jm_comm_close(struct jm_comm *comm)

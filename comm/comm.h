@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "joulemark.h"
 
 #define JM_RANKS_MOST 64
@@ -62,11 +63,23 @@ struct jm_lanes;
 /* What a rank needs to open a communicator. */
 struct jm_comm_place {
 	int rank, world;
+	double join_s; /* seconds that a rank waits for others until all have come (jm_comm_joined); 0 = without limit */
 	int fd; /* local, host: the file that the launcher made for the gang */
 	const struct jm_comm *control; /* other transports: an open communicator of the same gang */
 	void *device; /* host: of a backend, with its lanes (lanes.h); NULL = it has none */
 	const struct jm_lanes *lanes;
+	/* nccl: makes the device current in the calling thread */
+	int (*enter)(void *arg, struct jm_err *err);
+	void *enter_arg;
 };
+
+/* On the machine's clock, if the ranks begin to open now. */
+static inline int64_t jm_comm_join_until(const struct jm_comm_place *place)
+{
+	if (!(place->join_s > 0))
+		return JM_FOREVER;
+	return jm_clock_now(jm_clock_real()) + (int64_t)(place->join_s * 1e9);
+}
 
 struct jm_transport {
 	const char *name;
@@ -76,6 +89,8 @@ struct jm_transport {
 	int (*check)(struct jm_err *err); /* 0 = the transport can be opened here; NULL = always */
 	/* Waits for all ranks. */
 	int (*open)(const struct jm_comm_place *place, void **ret_state, struct jm_err *err);
+	/* All ranks have come: from now on waits for them have no limit of time. NULL = only open has one. */
+	void (*joined)(void *state);
 	int (*start)(void *state, const struct jm_transfer *t, struct jm_err *err);
 	/* Waits for all transfers that were started; NULL = start waits. */
 	int (*wait)(void *state, struct jm_err *err);
@@ -85,8 +100,8 @@ struct jm_transport {
 	 */
 	int (*poll)(void *state, struct jm_err *err);
 	/* Ends all transfers, with a result or without, so that the memory they read and write may be freed; only close
-	 * follows. NULL = close does, and waits of the device for such memory suffice before. */
-	void (*leave)(void *state);
+	 * follows. An error: they have not ended, and their memory must stay. NULL = a transfer ends where it starts. */
+	int (*leave)(void *state, struct jm_err *err);
 	void (*close)(void *state); /* takes NULL */
 };
 
@@ -103,8 +118,10 @@ struct jm_comm {
 
 int jm_comm_open(const char *transport, const struct jm_comm_place *place, struct jm_comm *ret,
 	struct jm_err *err);
-/* Ends all transfers before the memory of some is freed; only jm_comm_close may follow. A zeroed one is allowed. */
-void jm_comm_leave(struct jm_comm *comm);
+void jm_comm_joined(const struct jm_comm *comm);
+/* Ends all transfers before the memory of some is freed; only jm_comm_close may follow. A zeroed one is allowed. An
+ * error: they have not ended, and the memory must stay. */
+int jm_comm_leave(struct jm_comm *comm, struct jm_err *err);
 void jm_comm_close(struct jm_comm *comm); /* a zeroed one is allowed */
 /* Starts the transfer and waits for it. */
 int jm_comm_run(const struct jm_comm *comm, const struct jm_transfer *t, struct jm_err *err);

@@ -18,15 +18,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-
-#define FROM  ((off_t)1 << 30) /* in the gang's file, far behind `local` */
-#define AHEAD 2		       /* pieces that are sent before the first is received */
-#define ALIGN 64	       /* elements at which the parts of a sum begin */
-#define LEAVE_NS                                                                                   \
-	(2 * INT64_C(1000000000)) /* at most, until the lanes of a rank that leaves are idle */
+#define FROM	 ((off_t)1 << 30) /* in the gang's file, far behind `local` */
+#define AHEAD	 2		  /* pieces that are sent before the first is received */
+#define ALIGN	 64		  /* elements at which the parts of a sum begin */
+#define LEAVE_NS (2 * JM_SECOND)  /* at most, until the lanes of a rank that leaves are idle */
 #define PATIENCE_NS                                                                                \
-	(5 * INT64_C(1000000000)) /* longer, so that the reason of the rank that left comes first */
+	(5 * JM_SECOND) /* longer, so that the reason of the rank that left comes first */
 
 /* ---- transfers --------------------------------------------------------------------------------------------- */
 
@@ -331,8 +328,10 @@ static int host_poll(void *state, struct jm_err *err)
 	int64_t now = jm_clock_now(jm_clock_real());
 	int r = debtor(h);
 
-	if (h->given_up)
+	if (h->given_up) {
+		release(h);
 		return jm_err_set(err, JM_EGONE, "The transfers over the host were given up.");
+	}
 	if (r < 0) {
 		h->missing_since = 0;
 		return 0;
@@ -347,43 +346,45 @@ static int host_poll(void *state, struct jm_err *err)
 		err, JM_EGONE, "Rank %d ended while rank %d was waiting for it.", r, h->rank);
 }
 
-/* True if this rank's lanes have passed all that is queued. */
-static bool is_idle(const struct host *h)
-{
-	for (int r = 0; r < h->world; r++)
-		if (is_behind(&h->head->channel[h->rank][r].posted, h->posted[r]) ||
-			is_behind(&h->head->channel[r][h->rank].taken, h->taken[r]))
-			return false;
-	return true;
-}
-
 /* Again and again, because a rank that goes on may still write smaller numbers. */
-static void leave(const struct host *h)
+static bool release_all(const struct host *h)
 {
 	const struct timespec nap = {.tv_nsec = 1000000};
 	int64_t until = jm_clock_now(jm_clock_real()) + LEAVE_NS;
+	bool passed;
 
-	atomic_store(&h->head->left[h->rank], 1);
 	release(h);
-	while (!is_idle(h) && jm_clock_now(jm_clock_real()) < until) {
+	while (!(passed = h->lane->passed(h->lanes)) && jm_clock_now(jm_clock_real()) < until) {
 		nanosleep(&nap, NULL);
 		release(h);
 	}
+	return passed;
+}
+
+/* Lanes that do not end keep their memory and that of the gang: the end of the process frees both. */
+static int host_leave(void *state, struct jm_err *err)
+{
+	struct host *h = state;
+	bool passed;
+
+	if (!h->lanes)
+		return 0;
+	atomic_store(&h->head->left[h->rank], 1);
+	passed = release_all(h);
+	if (passed)
+		h->lane->close(h->lanes);
+	else
+		h->head = NULL;
+	h->lanes = NULL;
+	return passed ? 0
+		      : jm_err_set(err, JM_EGONE,
+				"Transfers over the host have not ended %d s after they were given "
+				"up: "
+				"the device does not answer.",
+				(int)(LEAVE_NS / JM_SECOND));
 }
 
 /* ---- opening ------------------------------------------------------------------------------------------------------ */
-
-/* Afterwards nothing of this rank is on its way. Without lanes nothing was. */
-static void host_leave(void *state)
-{
-	struct host *h = state;
-
-	if (!h->lanes)
-		return;
-	leave(h);
-	h->lane->close(h->lanes);
-	h->lanes = NULL;
-}
 
 static void host_close(void *state)
 {
@@ -391,7 +392,7 @@ static void host_close(void *state)
 
 	if (!h)
 		return;
-	host_leave(h);
+	host_leave(h, NULL);
 	if (h->head)
 		munmap(h->head, jm__host_bytes(h->world));
 	free(h);

@@ -27,8 +27,6 @@ static int send(struct host *h, int to, const char *from, size_t bytes, struct j
 			h->lanes, JM_LANE_SEND, slot(h, h->rank, to, k), from, bytes, err);
 	if (!code)
 		code = h->lane->post(h->lanes, JM_LANE_SEND, &c->posted, k + 1, err);
-	if (!code)
-		h->posted[to] = k + 1;
 	return code;
 }
 
@@ -43,8 +41,6 @@ static int receive(struct host *h, int from, char *to, size_t bytes, struct jm_e
 			h->lanes, JM_LANE_RECEIVE, to, slot(h, from, h->rank, k), bytes, err);
 	if (!code)
 		code = h->lane->post(h->lanes, JM_LANE_RECEIVE, &c->taken, k + 1, err);
-	if (!code)
-		h->taken[from] = k + 1;
 	return code;
 }
 

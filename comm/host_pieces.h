@@ -45,10 +45,8 @@ struct host {
 	char *staging; /* of the device: [STAGES][PIECE] received, [STAGES][PIECE] rounded, [PIECE] of the own part */
 	int rank, world;
 	uint32_t sent[MOST], got[MOST]; /* pieces whose wait may be queued, to and from each rank */
-	uint32_t posted[MOST],
-		taken[MOST]; /* numbers that this rank's lanes write to the channels when they have passed all */
-	uint32_t staged, rounded; /* pieces */
-	int64_t missing_since;	  /* a rank that left owes a piece since then; 0 = none does */
+	uint32_t staged, rounded;	/* pieces */
+	int64_t missing_since; /* a rank that left owes a piece since then; 0 = none does */
 	bool given_up;
 };
 

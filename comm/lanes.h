@@ -19,13 +19,14 @@ struct jm_lanes_want {
 	int marks;	      /* places in the work of a lane that other lanes can wait for */
 };
 
-/* All functions but open and close queue their work and return. A mark that was never set is reached. */
+/* All functions but open, passed and close queue their work and return. A mark that was never set is reached. */
 struct jm_lanes {
 	/* dev: the device of a backend. *ret_staging belongs to the lanes. */
 	int (*open)(void *dev, const struct jm_lanes_want *want, void **ret_lanes,
 		void **ret_staging, struct jm_err *err);
-	/* Waits until all work is done; takes NULL. */
-	void (*close)(void *lanes);
+	/* True if no work is left, of JM_LANE_TRANSFER included, or the device has failed. Does not wait. */
+	bool (*passed)(void *lanes);
+	void (*close)(void *lanes); /* which have passed all; takes NULL */
 	int (*copy)(void *lanes, enum jm_lane lane, void *to, const void *from, size_t bytes,
 		struct jm_err *err);
 	/* to[i] = a[i] + b[i], n elements on the device, on JM_LANE_TRANSFER; a may be `to`. to and a are f32, b f32 or

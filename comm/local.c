@@ -41,6 +41,8 @@ struct local {
 	struct seat *seat; /* [world], shared */
 	int rank, world;
 	uint32_t piece; /* the piece that this rank posts next */
+	double join_s;
+	int64_t join_ns; /* until when all have to come; JM_FOREVER = no longer, they have */
 };
 
 /* ---- posting and waiting ------------------------------------------------------------------------------- */
@@ -79,24 +81,36 @@ static void sleep_for(struct seat *seat, uint32_t piece)
 	atomic_fetch_sub(&seat->sleepers, 1);
 }
 
+static int check_joining(const struct local *l, int rank, struct jm_err *err)
+{
+	if (jm_clock_now(jm_clock_real()) < l->join_ns)
+		return 0;
+	return jm_err_set(err, JM_EIO,
+		"Rank %d has not joined the other ranks within %g s; its device or its data may "
+		"not "
+		"answer. JM_GANG_SECONDS gives it more time.",
+		rank, l->join_s);
+}
+
 static int wait_for(struct local *l, int rank, struct jm_err *err)
 {
 	struct seat *seat = &l->seat[rank];
-	int polls = 0;
+	int polls = 0, rc = 0;
 
 	for (int i = 0; i < SPINS; i++) {
 		if (has_posted(seat, l->piece))
 			return 0;
 		relax();
 	}
-	while (!has_posted(seat, l->piece)) {
+	while (!has_posted(seat, l->piece) && !rc) {
 		if (atomic_load(&seat->left) && !has_posted(seat, l->piece) &&
 			polls++ == LEFT_POLLS)
 			return jm_err_set(err, JM_EGONE,
 				"Rank %d ended while rank %d was waiting for it.", rank, l->rank);
 		sleep_for(seat, l->piece);
+		rc = check_joining(l, rank, err);
 	}
-	return 0;
+	return rc;
 }
 
 /* Posts the piece in this rank's slot, and waits until all ranks have posted theirs. */
@@ -285,7 +299,10 @@ static int local_open(const struct jm_comm_place *place, void **ret_state, struc
 
 	if (!l)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a communicator.");
-	*l = (struct local){.rank = place->rank, .world = place->world};
+	*l = (struct local){.rank = place->rank,
+		.world = place->world,
+		.join_s = place->join_s,
+		.join_ns = jm_comm_join_until(place)};
 	/* every rank sets the same size, so that their order does not matter */
 	if (ftruncate(place->fd, (off_t)file_bytes(l->world)))
 		l->seat = MAP_FAILED;
@@ -306,11 +323,19 @@ static int local_open(const struct jm_comm_place *place, void **ret_state, struc
 	return rc;
 }
 
+static void local_joined(void *state)
+{
+	struct local *l = state;
+
+	l->join_ns = JM_FOREVER;
+}
+
 const struct jm_transport jm_transport_local = {
 	.name = "local",
 	.summary = "processes of one host, by shared memory",
 	.host_memory = true,
 	.open = local_open,
+	.joined = local_joined,
 	.start = local_start,
 	.close = local_close,
 };

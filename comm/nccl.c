@@ -3,8 +3,10 @@
  * Transport `nccl`: NVIDIA GPUs of one or more hosts. The library is opened with the first
  * communicator; its functions are declared as in nccl.h of NCCL 2 (NVIDIA, BSD 3-Clause).
  */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "comm.h"
 #include "vendor/library.h"
@@ -66,6 +68,14 @@ static const struct jm_library library = {
 struct nccl {
 	struct calls call;
 	void *comm;
+	/* of opening */
+	struct jm_comm_place place;
+	struct id id;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool connected;
+	int code;
+	struct jm_err err;
 };
 
 /* The values of enum ncclDataType_t. */
@@ -110,18 +120,72 @@ static int nccl_check(struct jm_err *err)
 }
 
 /* Rank 0 makes the id of the communicator, which all others receive. */
-static int meet(struct nccl *n, const struct jm_comm_place *place, struct jm_err *err)
+static int share_id(struct nccl *n, struct jm_err *err)
 {
-	struct id id = {0};
 	int code = 0;
 
-	if (!place->rank)
-		code = check(n, n->call.get_id(&id), "Making a communicator", err);
+	if (!n->place.rank)
+		code = check(n, n->call.get_id(&n->id), "Making a communicator", err);
+	return code ? code : jm_comm_from_first(n->place.control, &n->id, sizeof(n->id), err);
+}
+
+static void *connect_ranks(void *arg)
+{
+	struct nccl *n = arg;
+	int code = n->place.enter(n->place.enter_arg, &n->err);
+
 	if (!code)
-		code = jm_comm_from_first(place->control, &id, sizeof(id), err);
+		code = check(n, n->call.init(&n->comm, n->place.world, n->id, n->place.rank),
+			"Opening a communicator", &n->err);
+	pthread_mutex_lock(&n->lock);
+	n->code = code;
+	n->connected = true;
+	pthread_cond_signal(&n->changed);
+	pthread_mutex_unlock(&n->lock);
+	return NULL;
+}
+
+static bool is_connected_by(struct nccl *n, int64_t until_ns)
+{
+	const struct timespec until = {
+		.tv_sec = until_ns / JM_SECOND, .tv_nsec = until_ns % JM_SECOND};
+	bool connected;
+	int rc = 0;
+
+	pthread_mutex_lock(&n->lock);
+	while (!n->connected && !rc)
+		rc = pthread_cond_clockwait(&n->changed, &n->lock, CLOCK_MONOTONIC, &until);
+	connected = n->connected;
+	pthread_mutex_unlock(&n->lock);
+	return connected;
+}
+
+/*
+ * ncclCommInitRank returns when all ranks have come, which one that hangs never does: it is called in a thread. A
+ * communicator that does not block could be aborted instead, but it would start a thread for each transfer. On failure n is
+ * freed, or belongs to the thread as long as the process lives.
+ */
+static int connect_in_time(struct nccl *n, struct jm_err *err)
+{
+	pthread_t thread;
+	int code = 0;
+
+	if (pthread_create(&thread, NULL, connect_ranks, n))
+		code = jm_err_set(err, JM_ENOMEM, "A thread for a communicator could not be made.");
+	if (!code && !is_connected_by(n, jm_comm_join_until(&n->place))) {
+		pthread_detach(thread);
+		return jm_err_set(err, JM_EIO,
+			"Opening a communicator by NCCL has not ended within %g s: a rank or the "
+			"link to it does not answer. NCCL_DEBUG=INFO prints what NCCL does, and "
+			"JM_GANG_SECONDS gives it more time.",
+			n->place.join_s);
+	}
 	if (!code)
-		code = check(n, n->call.init(&n->comm, place->world, id, place->rank),
-			"Opening a communicator", err);
+		pthread_join(thread, NULL);
+	if (!code && n->code)
+		code = jm_err_set(err, n->code, "%s", n->err.text);
+	if (code)
+		free(n);
 	return code;
 }
 
@@ -132,12 +196,19 @@ static int nccl_open(const struct jm_comm_place *place, void **ret_state, struct
 
 	if (!n)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a communicator.");
+	*n = (struct nccl){.place = *place,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.changed = PTHREAD_COND_INITIALIZER,
+		.err = JM_ERR_INIT};
 	code = open_library(&n->call, err);
 	if (!code)
-		code = meet(n, place, err);
-	if (code)
+		code = share_id(n, err);
+	if (code) {
 		free(n);
-	else
+		return code;
+	}
+	code = connect_in_time(n, err);
+	if (!code)
 		*ret_state = n;
 	return code;
 }
@@ -186,15 +257,22 @@ static int nccl_poll(void *state, struct jm_err *err)
 
 /* Aborts the communicator, because ncclCommDestroy waits for all ranks, some of which may have
  * ended. */
-static void nccl_close(void *state)
+static int nccl_leave(void *state, struct jm_err *err)
 {
 	struct nccl *n = state;
 
-	if (!n)
-		return;
+	(void)err;
 	if (n->comm)
 		n->call.abort(n->comm);
-	free(n);
+	n->comm = NULL;
+	return 0;
+}
+
+static void nccl_close(void *state)
+{
+	if (state)
+		nccl_leave(state, NULL);
+	free(state);
 }
 
 const struct jm_transport jm_transport_nccl = {
@@ -204,5 +282,6 @@ const struct jm_transport jm_transport_nccl = {
 	.open = nccl_open,
 	.start = nccl_start,
 	.poll = nccl_poll,
+	.leave = nccl_leave,
 	.close = nccl_close,
 };

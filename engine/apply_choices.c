@@ -386,17 +386,24 @@ static int settle(struct jm_program *p, struct jm_node *const *node, int n,
 
 /* ---- all groups ---------------------------------------------------------------------------------------- */
 
-static void count_uses(const struct jm_graph *g, int *uses)
+static void count_use(struct jm_uses *uses, const struct jm_tensor *t, int node)
 {
+	if (t) {
+		uses->count[t->id]++;
+		uses->last[t->id] = node;
+	}
+}
+
+static void count_uses(const struct jm_graph *g, struct jm_uses *uses)
+{
+	uses->n_nodes = g->n_nodes;
 	for (int k = 0; k < g->n_nodes; k++) {
 		const struct jm_node *n = g->node[k];
 
 		for (int i = 0; i < n->n_in; i++)
-			if (n->in[i])
-				uses[n->in[i]->id]++;
+			count_use(uses, n->in[i], k);
 		for (int i = 0; i < n->n_out; i++)
-			if (n->out[i])
-				uses[n->out[i]->id]++;
+			count_use(uses, n->out[i], k);
 	}
 }
 
@@ -467,13 +474,14 @@ int jm_program_apply_choices(struct jm_program *p, struct jm_err *err)
 {
 	struct jm_graph *g = p->graph;
 	struct jm_advice *advice = calloc((size_t)g->n_nodes + 1, sizeof(*advice));
-	int *uses = calloc((size_t)g->n_cells + 1, sizeof(*uses));
+	struct jm_uses uses = {.count = calloc((size_t)g->n_cells + 1, sizeof(int)),
+		.last = calloc((size_t)g->n_cells + 1, sizeof(int))};
 	int *group_of = calloc((size_t)g->n_nodes + 1, sizeof(*group_of));
 	int n, code = JM_ENOMEM;
 
-	if (advice && uses && group_of) {
-		count_uses(g, uses);
-		p->uses = uses;
+	if (advice && uses.count && uses.last && group_of) {
+		count_uses(g, &uses);
+		p->uses = &uses;
 		if (p->is_first)
 			jm_program_lay_parameters(p);
 		n = cover_all(p, advice, group_of);
@@ -488,7 +496,8 @@ int jm_program_apply_choices(struct jm_program *p, struct jm_err *err)
 	p->unit_of = NULL;
 	p->cap_unit_of = 0;
 	free(advice);
-	free(uses);
+	free(uses.count);
+	free(uses.last);
 	free(group_of);
 	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : code;
 }

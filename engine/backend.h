@@ -35,7 +35,7 @@
 struct jm_lanes;
 
 /* Increased with any change of this file's structs, enums or their meaning. */
-#define JM_BACKEND_ABI 17
+#define JM_BACKEND_ABI 18
 
 /* ---- groups: nodes that are offered, built and run together ---------------------------------- */
 

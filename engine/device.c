@@ -46,7 +46,8 @@ void jm_device_close(struct jm_device *d)
 /* ---- what is checked while the host waits ------------------------------------------------------------------ */
 
 #define CHECK_NS  100000000
-#define LEAST_NAP 20000 /* ns */
+#define END_NS	  (5 * JM_SECOND) /* for each queue that a failed check has to end */
+#define LEAST_NAP 20000		  /* ns */
 #define MOST_NAP  1000000
 
 struct jm_device_watch {
@@ -84,19 +85,39 @@ static int wait_and_watch(
 	return reached < 0 ? reached : code ? code : w->check(w->arg, err);
 }
 
+/* After a failure of the check, which ends what the queue waits for, again and again; false = it still waits. */
+static bool ends(struct jm_device_watch *w, enum jm_queue queue)
+{
+	int64_t start = jm_clock_now(jm_clock_real()), now = start;
+	int reached =
+		jm_event_record(&w->passed, queue, NULL) ? 1 : jm_event_query(&w->passed, NULL);
+
+	while (!reached && now - start < END_NS) {
+		nap(now - start);
+		now = jm_clock_now(jm_clock_real());
+		w->check(w->arg, NULL);
+		reached = jm_event_query(&w->passed, NULL);
+	}
+	return reached;
+}
+
 /* Waits for all queues; also after an error, so that nothing uses the device's memory any more. */
 static int sync_and_watch(const struct jm_device *d, struct jm_err *err)
 {
 	struct jm_device_watch *w = d->watch;
-	int code = 0, end;
+	bool ended = true;
+	int code = 0, rc = 0;
 
 	for (enum jm_queue queue = 0; queue < JM_QUEUE_COUNT && !code; queue++) {
 		code = jm_event_record(&w->passed, queue, err);
 		if (!code)
 			code = wait_and_watch(w, &w->passed, err);
 	}
-	end = d->backend->sync(d->dev, code ? NULL : err);
-	return code ? code : end;
+	for (enum jm_queue queue = 0; queue < JM_QUEUE_COUNT && code && ended; queue++)
+		ended = ends(w, queue);
+	if (ended)
+		rc = d->backend->sync(d->dev, code ? NULL : err);
+	return code ? code : rc;
 }
 
 int jm_device_watch(struct jm_device *d, jm_device_check_fn *check, void *arg, struct jm_err *err)

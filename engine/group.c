@@ -82,7 +82,16 @@ static int uses_inside(const struct jm_graph *g, int i, int n, const struct jm_t
 	return uses;
 }
 
-static void mark_internal(struct jm_graph *g, int i, int n, const int *uses)
+/* Does a node from `first` on name t? Nodes that were added since the uses were counted are at the end. */
+static bool is_used_from(
+	const struct jm_graph *g, int first, const struct jm_tensor *t, const struct jm_uses *uses)
+{
+	int added = first > uses->n_nodes ? first : uses->n_nodes;
+
+	return uses->last[t->id] >= first || uses_inside(g, added, g->n_nodes - added, t);
+}
+
+static void mark_internal(struct jm_graph *g, int i, int n, const struct jm_uses *uses)
 {
 	for (int k = i; k < i + n; k++)
 		for (int j = 0; j < g->node[k]->n_out; j++) {
@@ -92,9 +101,9 @@ static void mark_internal(struct jm_graph *g, int i, int n, const int *uses)
 			 * internal. */
 			if (t && t->class == JM_CLASS_ACT && k + 1 < i + n &&
 				!jm_graph_cell(g, t)->kept && reads(g->node[k + 1], t)) {
-				t->is_virtual = uses_inside(g, i, n, t) == uses[t->id];
+				t->is_virtual = uses_inside(g, i, n, t) == uses->count[t->id];
 				t->is_last = g->node[k]->accumulate >> j & 1 &&
-					     !uses_inside(g, i + n, g->n_nodes - i - n, t);
+					     !is_used_from(g, i + n, t, uses);
 			}
 		}
 }
@@ -157,7 +166,7 @@ static bool matches(const struct jm_graph *g, int i, int end, const struct cover
 	return true;
 }
 
-int jm_group_cover(struct jm_graph *g, int i, int end, const int *uses)
+int jm_group_cover(struct jm_graph *g, int i, int end, const struct jm_uses *uses)
 {
 	for (size_t k = 0; k < sizeof(covers) / sizeof(*covers); k++)
 		if (matches(g, i, end, &covers[k])) {

@@ -67,7 +67,7 @@ struct jm_program {
 	int64_t copied; /* weights->written when the kept copies were made; -1 = never */
 	struct jm_reduction *reduction; /* reduce.h; NULL = one rank */
 	struct jm_profile *profile;	/* profile.h; NULL = times are not taken */
-	const int *uses;	  /* during select: the number of operands that name each tensor */
+	const struct jm_uses *uses;	/* during select */
 	struct jm_unit **unit_of; /* during select, [node]: the unit of the node; NULL = none yet */
 	int cap_unit_of;
 };
@@ -121,12 +121,16 @@ int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err);
 
 /* ---- the passes, each a file ----------------------------------------------------------------------- */
 
+/* Who names each tensor, when the graph had n_nodes nodes: the number of operands, and the last node. By id. */
+struct jm_uses {
+	int n_nodes, *count, *last;
+};
+
 /*
  * group.c: the number of nodes of the largest cover that begins at graph->node[i] and ends before
- * node[end]. uses: the number of operands that name each tensor, by id. Marks internal tensors as
- * virtual.
+ * node[end]. Marks internal tensors as virtual.
  */
-int jm_group_cover(struct jm_graph *g, int i, int end, const int *uses);
+int jm_group_cover(struct jm_graph *g, int i, int end, const struct jm_uses *uses);
 void jm_group_uncover(struct jm_graph *g, int i, int n);
 /* The result of the group that may replace the first operand of its first node; NULL = none. */
 struct jm_tensor *jm_group_replaces(const struct jm_group *group);

@@ -7,6 +7,8 @@
 
 #include "engine/reduce.h"
 
+#define JOIN_S 600.0
+
 const char *const jm_gang_transports[] = {"auto", "nccl", "host", NULL};
 
 /* Exchanges the devices of all ranks. */
@@ -42,16 +44,36 @@ static int choose_transport(struct jm_gang *g, const struct jm_device *d,
 	return 0;
 }
 
-static int open_device_comm(struct jm_gang *g, const struct jm_work *work,
-	const struct jm_device *d, const char *name, struct jm_err *err)
+/* Makes the device current in the calling thread. */
+static int enter(void *arg, struct jm_err *err)
+{
+	const struct jm_device *d = arg;
+	void *stream;
+
+	return d->backend->stream(d->dev, JM_QUEUE_COMM, &stream, err);
+}
+
+/* Ranks need seconds to open their devices and to connect them; one that hangs there ends all. */
+static double join_seconds(void)
+{
+	const char *given = secure_getenv("JM_GANG_SECONDS");
+	double seconds = given ? strtod(given, NULL) : 0;
+
+	return seconds > 0 && seconds < 1e9 ? seconds : JOIN_S;
+}
+
+static int open_device_comm(struct jm_gang *g, const struct jm_work *work, struct jm_device *d,
+	const char *name, struct jm_err *err)
 {
 	const struct jm_comm_place place = {.rank = work->rank,
 		.world = work->world,
+		.join_s = join_seconds(),
 		.fd = work->gang_fd,
 		.control = &g->control,
 		.device = d->dev,
-		.lanes = d->backend->lanes};
-	void *stream;
+		.lanes = d->backend->lanes,
+		.enter = enter,
+		.enter_arg = d};
 	int code;
 
 	if (!strcmp(name, g->control.transport->name))
@@ -61,8 +83,7 @@ static int open_device_comm(struct jm_gang *g, const struct jm_work *work,
 			"Ranks on %s exchange data through the memory of the host by themselves; "
 			"omit --transport %s, which is for GPUs.",
 			work->own.name, name);
-	/* makes the device current in this thread */
-	code = d->backend->stream(d->dev, JM_QUEUE_COMM, &stream, err);
+	code = enter(d, err);
 	for (int r = 0; r < work->world && !code; r++)
 		if (r != work->rank && !strcmp(g->own[r].uuid, work->own.uuid))
 			code = jm_err_set(err, JM_EUSAGE,
@@ -91,8 +112,10 @@ static int watch(struct jm_gang *g, struct jm_device *d, struct jm_err *err)
 int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
 	const struct jm_gang_way *way, struct jm_err *err)
 {
-	const struct jm_comm_place place = {
-		.rank = work->rank, .world = work->world, .fd = work->gang_fd};
+	const struct jm_comm_place place = {.rank = work->rank,
+		.world = work->world,
+		.join_s = join_seconds(),
+		.fd = work->gang_fd};
 	const char *transport = NULL;
 	int code;
 
@@ -115,15 +138,22 @@ int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
 		*err = (struct jm_err)JM_ERR_INIT;
 		code = open_device_comm(g, work, d, jm_reduce_transport(d), err);
 	}
+	if (!code)
+		jm_comm_joined(&g->control);
 	return code ? code : watch(g, d, err);
 }
 
-void jm_gang_leave(struct jm_gang *g)
+bool jm_gang_leave(struct jm_gang *g)
 {
+	struct jm_err err = JM_ERR_INIT;
+
 	if (g->watched)
 		jm_device_watch(g->watched, NULL, NULL, NULL);
 	g->watched = NULL;
-	jm_comm_leave(&g->device);
+	if (!jm_comm_leave(&g->device, &err))
+		return true;
+	jm_log(g->work->ctx, JM_WARNING, "%s", err.text);
+	return false;
 }
 
 void jm_gang_close(struct jm_gang *g)

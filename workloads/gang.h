@@ -39,8 +39,9 @@ struct jm_gang {
  * device of work, open; waits of the host for it end when a transfer fails. */
 int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
 	const struct jm_gang_way *way, struct jm_err *err);
-/* Ends all transfers of the device, so that the memory they read and write may be freed; only jm_gang_close may follow. */
-void jm_gang_leave(struct jm_gang *g);
+/* Ends all transfers of the device, so that the memory they read and write may be freed; only jm_gang_close may follow.
+ * false: they have not ended, and their memory, the device and the gang must stay until the process ends. */
+bool jm_gang_leave(struct jm_gang *g);
 void jm_gang_close(struct jm_gang *g); /* one that is zeroed, too */
 /* Waits until the devices of all ranks have finished their work. */
 int jm_gang_meet(const struct jm_gang *g, const struct jm_device *d, struct jm_err *err);

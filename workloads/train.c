@@ -20,9 +20,10 @@ static void train_teardown(void *state)
 
 	if (!s)
 		return;
+	if (!jm_gang_leave(&s->gang))
+		return;
 	if (s->program)
 		jm_device_sync(&s->device, NULL); /* steps may be under way */
-	jm_gang_leave(&s->gang);
 	jm_evaluation_close(&s->eval);
 	jm_batch_feed_close(&s->feed);
 	jm_staging_close(&s->settings);
@@ -38,18 +39,13 @@ static void train_teardown(void *state)
 static int train_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 {
 	struct train *s = calloc(1, sizeof(*s));
-	int code;
 
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the train workload.");
 	s->work = work;
 	s->loss_first = s->loss_last = NAN;
-	code = jm_train_prepare(s, err);
-	if (code)
-		train_teardown(s);
-	else
-		*ret_state = s;
-	return code;
+	*ret_state = s;
+	return jm_train_prepare(s, err);
 }
 
 /* ---- steps ---------------------------------------------------------------------------------------------- */

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "base/clock.h"
 #include "engine/profile.h"
@@ -29,12 +28,17 @@ static const char *const texts[] = {
 
 /* ---- the text ---------------------------------------------------------------------------------------- */
 
-static void describe_text(struct jm_work *work, const char *path, const struct jm_corpus *c)
+static int describe_text(
+	struct jm_work *work, const char *path, const struct jm_corpus *c, struct jm_err *err)
 {
 	size_t n = c->bytes < HASHED ? c->bytes : HASHED;
+	uint64_t digest;
+	int code = jm_corpus_digest(c, n, &digest, err);
 
-	snprintf(work->detail, sizeof(work->detail), "text %.80s (%sxxh3 %016llx)", path,
-		n < c->bytes ? "first 256 MiB " : "", (unsigned long long)XXH3_64bits(c->data, n));
+	if (!code)
+		snprintf(work->detail, sizeof(work->detail), "text %.80s (%sxxh3 %016llx)", path,
+			n < c->bytes ? "first 256 MiB " : "", (unsigned long long)digest);
+	return code;
 }
 
 /* The text that the user names, else the first one that exists on this machine; NULL = there is none. */
@@ -59,9 +63,7 @@ static int find_text(struct jm_work *work, struct jm_corpus *ret, struct jm_err 
 			"give one with --text FILE.",
 			texts[0]);
 	code = jm_corpus_open(path, ret, err);
-	if (!code)
-		describe_text(work, path, ret);
-	return code;
+	return code ? code : describe_text(work, path, ret, err);
 }
 
 /* option: that names the file */

@@ -89,8 +89,9 @@ void jm_transfer_teardown(void *state)
 		return;
 	d = &s->device;
 	if (d->backend) {
+		if (!jm_gang_leave(&s->gang))
+			return;
 		jm_device_sync(d, NULL);
-		jm_gang_leave(&s->gang);
 		jm_event_drop(&s->began);
 		jm_event_drop(&s->done);
 		d->backend->release(d->dev, s->from);
@@ -173,18 +174,13 @@ int jm_transfer_setup(
 	struct jm_work *work, enum jm_transfer_kind kind, void **ret_state, struct jm_err *err)
 {
 	struct transfer *s = calloc(1, sizeof(*s));
-	int code;
 
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a transfer.");
 	s->work = work;
 	s->kind = kind;
-	code = prepare(s, err);
-	if (code)
-		jm_transfer_teardown(s);
-	else
-		*ret_state = s;
-	return code;
+	*ret_state = s;
+	return prepare(s, err);
 }
 
 /* ---- steps ---------------------------------------------------------------------------------------------- */

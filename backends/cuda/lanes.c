@@ -45,6 +45,17 @@ struct lanes {
 	int n_marks;
 };
 
+static bool lanes_passed(void *arg)
+{
+	const struct lanes *l = arg;
+
+	cudaSetDevice(l->dev->index);
+	for (int i = 0; i < JM_LANE_COUNT; i++)
+		if (cudaStreamQuery(l->stream[i]) == cudaErrorNotReady)
+			return false;
+	return true;
+}
+
 static void lanes_close(void *arg)
 {
 	struct lanes *l = arg;
@@ -52,9 +63,6 @@ static void lanes_close(void *arg)
 	if (!l)
 		return;
 	cudaSetDevice(l->dev->index);
-	for (int i = 0; i < JM_LANE_COUNT; i++)
-		if (l->stream[i])
-			cudaStreamSynchronize(l->stream[i]);
 	for (int i = JM_LANE_SEND; i < JM_LANE_COUNT; i++)
 		if (l->stream[i])
 			cudaStreamDestroy(l->stream[i]);
@@ -239,6 +247,7 @@ static int lanes_await(
 
 const struct jm_lanes cuda_lanes = {
 	.open = lanes_open,
+	.passed = lanes_passed,
 	.close = lanes_close,
 	.copy = lanes_copy,
 	.add = lanes_add,

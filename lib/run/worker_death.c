@@ -68,11 +68,9 @@ static enum jm_failure kind_of_death(const struct jm__child *c, const struct jm_
 		return JM_FAILURE_TIMEOUT;
 	if (c->stop == JM__REFUSED)
 		return JM_FAILURE_DEVICE;
-	if (killed_for_memory(c, m))
-		return JM_FAILURE_MEMORY;
-	if (WIFSIGNALED(m->status) || !m->error.code)
-		return JM_FAILURE_CRASH;
-	return jm_failure_of_code(m->error.code);
+	if (m->error.code)
+		return jm_failure_of_code(m->error.code);
+	return killed_for_memory(c, m) ? JM_FAILURE_MEMORY : JM_FAILURE_CRASH;
 }
 
 static void describe_death(
@@ -87,6 +85,11 @@ static void describe_death(
 			c->o->timeout_s);
 	else if (c->stop == JM__REFUSED)
 		snprintf(out, size, "%s", c->refusal.text);
+	else if (m->error.code)
+		snprintf(out, size, "%s%s%s%s", c->world > 1 ? who : "", c->world > 1 ? ": " : "",
+			m->error.text,
+			WIFSIGNALED(status) ? " It did not end in time afterwards and was killed."
+					    : "");
 	else if (killed_for_memory(c, m))
 		snprintf(out, size,
 			"%s was killed, most likely because memory ran out: the kernel killed a "
@@ -95,9 +98,6 @@ static void describe_death(
 	else if (WIFSIGNALED(status))
 		snprintf(out, size, "%s was killed by signal %d (%s).", who, WTERMSIG(status),
 			strsignal(WTERMSIG(status)));
-	else if (m->error.code)
-		snprintf(out, size, "%s%s%s", c->world > 1 ? who : "", c->world > 1 ? ": " : "",
-			m->error.text);
 	else
 		snprintf(out, size, "%s ended with status %d before it sent a result.", who,
 			WEXITSTATUS(status));
@@ -133,7 +133,7 @@ int jm__complete_record(struct jm__child *c, struct jm_err *err)
 	struct jm__member *m = &c->member[c->failed < 0 ? 0 : c->failed], *first = c->member;
 	const struct jm__member *bad = ended_badly(c);
 	bool lived = m->record && c->stop == JM__RUNNING;
-	char why[600], words[TAIL_SHOWN + 64];
+	char why[700], words[TAIL_SHOWN + 64];
 	const char *reason;
 
 	last_words(m, words, sizeof(words));

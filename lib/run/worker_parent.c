@@ -23,7 +23,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define GRACE_NS      (5 * JM_SECOND) /* between SIGTERM and SIGKILL */
+#define GRACE_NS      (5 * JM_SECOND)  /* between SIGTERM and SIGKILL */
+#define CLOSING_NS    (10 * JM_SECOND) /* from an error of a rank until its end */
 #define COMMIT_NS     JM_SECOND
 #define POLL_LIMIT_MS 1000
 
@@ -74,13 +75,28 @@ static int start(struct jm__child *c, struct jm_err *err)
 
 /* ---- messages of the worker ---- */
 
-static int on_chunk(struct jm__child *c, const struct jm_frame *f, struct jm_err *err)
+/* A store that takes no trace does not end hours of work: the record comes nevertheless. */
+static void note_store(struct jm__child *c, int rc)
+{
+	if (rc)
+		jm_log(c->ctx, JM_WARNING,
+			"%s The case goes on without a trace in the store, and its record is "
+			"written at its end.",
+			c->o->no_trace->text);
+}
+
+static bool takes_trace(const struct jm__child *c)
+{
+	return c->o->store && !c->o->no_trace->code;
+}
+
+static void on_chunk(struct jm__child *c, const struct jm_frame *f)
 {
 	struct jm_frame_chunk head;
 	struct jm_chunk chunk;
 
-	if (f->size < sizeof(head) || !c->o->store)
-		return 0;
+	if (f->size < sizeof(head) || !takes_trace(c))
+		return;
 	memcpy(&head, f->data, sizeof(head));
 	chunk = (struct jm_chunk){.signal = head.signal,
 		.t0_ns = head.t0_ns,
@@ -88,7 +104,7 @@ static int on_chunk(struct jm__child *c, const struct jm_frame *f, struct jm_err
 		.n = head.n,
 		.data = f->data + sizeof(head),
 		.bytes = f->size - sizeof(head)};
-	return jm_store_add_chunk(c->o->store, &chunk, err);
+	note_store(c, jm_store_add_chunk(c->o->store, &chunk, c->o->no_trace));
 }
 
 static void on_progress(struct jm__child *c, const struct jm_frame *f)
@@ -119,14 +135,14 @@ static int on_signals(struct jm__child *c, const json_t *json, struct jm_err *er
 	struct jm_meters set;
 	int rc;
 
-	if (!c->o->store)
+	if (!takes_trace(c))
 		return 0;
 	rc = jm_meters_from_json(json, &set, err);
 	if (rc)
 		return rc;
-	rc = jm_store_add_signals(c->o->store, &set, err);
+	note_store(c, jm_store_add_signals(c->o->store, &set, c->o->no_trace));
 	jm_meters_done(&set);
-	return rc;
+	return 0;
 }
 
 static void on_error(struct jm__member *m, const json_t *json)
@@ -219,9 +235,9 @@ static int take_frame(
 
 	if (f->type != JM_FRAME_CHUNK && f->type != JM_FRAME_PROGRESS)
 		return on_json(c, m, f, err);
-	if (f->type == JM_FRAME_CHUNK)
-		return measures ? on_chunk(c, f, err) : 0;
-	if (measures)
+	if (measures && f->type == JM_FRAME_CHUNK)
+		on_chunk(c, f);
+	else if (measures)
 		on_progress(c, f);
 	return 0;
 }
@@ -241,7 +257,7 @@ static void note_failure(struct jm__child *c, const struct jm__member *m)
 		jm_record_is_interrupted(m->record))
 		return;
 	c->failed = (int)(m - c->member);
-	c->kill_ns = real_now() + GRACE_NS;
+	c->kill_ns = real_now() + (m->ended || m->record ? GRACE_NS : CLOSING_NS);
 	for (int r = 0; r < c->world; r++)
 		if (r != c->failed)
 			c->launcher->signal(&c->member[r].rank, SIGKILL, true);
@@ -256,8 +272,8 @@ static int take_frames(struct jm__child *c, struct jm__member *m, struct jm_err 
 		rc = take_frame(c, m, &f, err);
 	if (!rc && got < 0)
 		rc = got;
-	if (!rc && c->o->store && real_now() > c->commit_ns + COMMIT_NS) {
-		rc = jm_store_commit(c->o->store, err);
+	if (!rc && takes_trace(c) && real_now() > c->commit_ns + COMMIT_NS) {
+		note_store(c, jm_store_commit(c->o->store, c->o->no_trace));
 		c->commit_ns = real_now();
 	}
 	note_failure(c, m);

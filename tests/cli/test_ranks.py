@@ -5,44 +5,20 @@ import os
 import random
 import re
 import signal
-import subprocess
 import time
 
 import pytest
 
-from jm import BIN, BUILD, USAGE, jm, sentence
+from gangs import GPT, Running, devices, losses
+from jm import BUILD, USAGE, jm, sentence
 from runs import FAILED, one, records
 
-GPT = ["run", "gpt", "--layers", "2", "--hidden", "64", "--heads", "2", "--vocab", "256", "--context", "32",
-       "--seq", "32", "--warmup", "0", "--source", "null"]
 RESNET = ["run", "resnet18", "--image", "32", "--classes", "10", "--warmup", "0", "--source", "null"]
-
-
-def losses(record):
-    return record["loss_first"], record["loss_last"]
 
 
 def train(work, ranks, batch, *more, device="ref", steps=5):
     wanted = ["--ranks", ranks] if ranks > 1 else []
     return one(*work, "--device", device, "--batch", batch // ranks, "--steps", steps, *wanted, *more)
-
-
-def processes_of(mark):
-    """Processes whose environment holds the mark."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as f:
-                if mark.encode() in f.read():
-                    found.append(int(pid))
-        except OSError:
-            pass
-    return found
-
-
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
-        return [int(child) for child in f.read().split()]
 
 
 @pytest.mark.parametrize("device", ["ref", "cpu"])
@@ -243,53 +219,9 @@ def test_other_work_runs_on_one_rank():
     assert "--ranks" in sentence(jm("run", "null", "--ranks", "2"), USAGE)
 
 
-class Running:
-    """A gang at work."""
-
-    def __init__(self, ranks, *more, device="ref", env=None):
-        self.mark = f"JM_TEST_MARK={random.getrandbits(64):x}"
-        name, value = self.mark.split("=")
-        args = [*GPT, "--device", device, "--batch", "1", "--seconds", "60", "--ranks", ranks, *more]
-        self.process = subprocess.Popen([BIN, *map(str, args)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                        text=True, env={**os.environ, **(env or {}), name: value})
-        self.ranks = self.wait_for_ranks(ranks)
-
-    def wait_for_ranks(self, n):
-        end = time.monotonic() + 20
-        while time.monotonic() < end:
-            found = children(self.process.pid)
-            if len(found) == n:
-                return found
-            time.sleep(0.005)
-        raise AssertionError("the gang did not start")
-
-    def is_at_work(self):
-        end = time.monotonic() + 20
-        while time.monotonic() < end:
-            with open(f"/proc/{self.ranks[0]}/maps", encoding="utf-8", errors="replace") as f:
-                if "memfd:gang" in f.read():
-                    return True
-            time.sleep(0.005)
-        return False
-
-    def ended(self):
-        """Its status, its messages, and seconds that it took to end."""
-        began = time.monotonic()
-        err = self.process.communicate(timeout=20)[1]
-        return self.process.returncode, err, time.monotonic() - began
-
-    def nothing_is_left(self):
-        end = time.monotonic() + 5
-        while processes_of(self.mark) and time.monotonic() < end:
-            time.sleep(0.02)
-        return not processes_of(self.mark)
-
-
-@pytest.fixture
-def two_devices():
-    """Two fake devices that work by themselves, and a fake NCCL between them."""
-    fake = BUILD / "tests/fake"
-    return {"JM_BACKENDS": str(fake), "JM_FAKE_LATER_IDS": "GPU-a,GPU-b", "JM_NCCL_LIB": str(fake / "libnccl-fake.so")}
+@pytest.fixture(name="two_devices")
+def two_fake_devices():
+    return devices(2)
 
 
 KILLS = int(os.environ.get("JM_TEST_KILLS", "6"))
@@ -334,6 +266,41 @@ def test_a_rank_that_fails_ends_one_that_waits_for_its_copies(two_devices, work,
     r = one(*work, "--steps", "200", "--device", "later:0,later:1", "--ranks", "2", "--transport", "host", env=env, status=FAILED)
     assert time.monotonic() - began < 40
     assert r["reason"].startswith(f"Rank {rank} of 2") and "told to fail" in r["reason"], r["reason"]
+
+
+HANGING = [*GPT, "--batch", "1", "--steps", "200", "--device", "later:0,later:1", "--ranks", "2"]
+
+
+@pytest.mark.parametrize("transport", ["nccl", "host"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_never_opens_its_device_is_named(two_devices, rank, transport):
+    env = {**two_devices, "JM_FAKE_LATER_HANGS": f"open/{rank}", "JM_GANG_SECONDS": "2"}
+    r = one(*HANGING, "--transport", transport, env=env, status=FAILED)
+    assert r["reason"].startswith(f"Rank {1 - rank} of 2"), r["reason"]
+    assert f"Rank {rank} has not joined the other ranks within 2 s" in r["reason"], r["reason"]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_hangs_in_nccl_ends_all(two_devices, rank):
+    """NCCL's own wait has no end."""
+    env = {**two_devices, "JM_FAKE_NCCL_INIT_HANGS": str(rank), "JM_GANG_SECONDS": "2"}
+    r = one(*HANGING, "--transport", "nccl", env=env, status=FAILED)
+    assert "Opening a communicator by NCCL has not ended within 2 s" in r["reason"], r["reason"]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_failed_rank_whose_device_never_ends_a_copy_tells_its_reason(two_devices, rank):
+    env = {**two_devices, "JM_FAKE_LANES_HANG": f"{rank}/40", "JM_FAKE_LANES_FAIL": f"{rank}/44"}
+    began = time.monotonic()
+    r = one(*HANGING, "--transport", "host", env=env, status=FAILED)
+    assert time.monotonic() - began < 40
+    assert r["reason"].startswith(f"Rank {rank} of 2") and "told to fail" in r["reason"], r["reason"]
+
+
+def test_a_failed_rank_that_never_closes_its_device_is_ended(two_devices):
+    env = {**two_devices, "JM_FAKE_LANES_FAIL": "1/40", "JM_FAKE_LATER_HANGS": "close/1"}
+    r = one(*HANGING, "--transport", "host", env=env, status=FAILED)
+    assert r["reason"].startswith("Rank 1 of 2") and "told to fail. It did not end in time afterwards" in r["reason"], r["reason"]
 
 
 def test_a_killed_parent_leaves_no_ranks():
@@ -520,11 +487,10 @@ def test_transfers_between_devices(two_devices, kind, transport):
 
 
 @pytest.mark.parametrize("kind", ["allreduce", "allgather"])
-def test_transfers_in_pieces_between_three_devices(two_devices, kind):
+def test_transfers_in_pieces_between_three_devices(kind):
     """16 copies of transport host go through each channel of 4 slots; parts of the ranks differ in size."""
-    three = {**two_devices, "JM_FAKE_LATER_IDS": "GPU-a,GPU-b,GPU-c"}
     done = jm("run", kind, "--device", "later:0,later:1,later:2", "--ranks", 3, "--size", "0.00000101,0.05", "--steps", 1,
-              "--warmup", 0, "--source", "null", "--transport", "host", "--json", "-", env=three)
+              "--warmup", 0, "--source", "null", "--transport", "host", "--json", "-", env=devices(3))
     assert [r["verified"] for r in json.loads(done.stdout)] == [True, True], done.stderr
 
 

@@ -6,10 +6,12 @@ import os
 import pathlib
 import re
 import struct
+import subprocess
+import time
 
 import pytest
 
-from jm import BUILD, SOURCE, jm
+from jm import BIN, BUILD, SOURCE, jm
 from training import TINY, train, training_text
 
 SCHEMA = json.loads((SOURCE / "docs" / "record.schema.json").read_text(encoding="utf-8"))
@@ -518,3 +520,20 @@ def test_epochs_drop_the_first(tmp_path, text):
 def test_lengths_that_contradict(words, hint):
     done = jm("run", "null", *words)
     assert done.returncode == 2 and hint in done.stderr
+
+
+def test_text_that_becomes_shorter_ends_the_run_with_the_reason(tmp_path):
+    """A mapped file would kill the worker by SIGBUS. The losses of the finished steps stay."""
+    text, record = tmp_path / "text", tmp_path / "r.json"
+    text.write_bytes(b"All happy families are alike. " * 4000)
+    words = [BIN, "run", "train", "--text", text, "--layers", "1", "--hidden", "16", "--heads", "2", "--ffn", "32", "--vocab", "256",
+             "--context", "64", "--positions", "learned", "--seq", "32", "--batch", "2", "--device", "ref", "--seconds", "60",
+             "--warmup", "2", "--json", record]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        time.sleep(3)
+        os.truncate(text, 100)
+        child.communicate(timeout=60)
+    found = json.loads(record.read_text())
+    found = found[0] if isinstance(found, list) else found
+    assert found["status"] == "failed" and f"{text} became shorter while it was read" in found["reason"], found["reason"]
+    assert found["loss_first"] > 0 and found["steps"] > 0

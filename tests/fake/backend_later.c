@@ -12,6 +12,7 @@
  *	JM_FAKE_LATER_LOG	a file that gets the true time of each time stamp, ns
  *	JM_FAKE_LATER_SELECTS	a file that gets the index of the device for each time that it is asked what it could do
  *	JM_FAKE_LATER_BUILDS	a file that gets the index of the device for each group that is built
+ *	JM_FAKE_LATER_HANGS	open/INDEX or close/INDEX: the device that never does this
  *	JM_FAKE_LATER_NOTICE_US	microseconds by which the host wakes up after an event
  */
 #include <pthread.h>
@@ -201,12 +202,23 @@ static int put(struct later *d, enum jm_queue queue, struct job job)
 	return 0;
 }
 
+static void hang(const char *where, int index)
+{
+	const char *hangs = getenv("JM_FAKE_LATER_HANGS");
+	char own[32];
+
+	snprintf(own, sizeof(own), "%s/%d", where, index);
+	while (hangs && !strcmp(hangs, own))
+		pause();
+}
+
 static void later_close(void *arg)
 {
 	struct later *d = arg;
 
 	if (!d)
 		return;
+	hang("close", d->index);
 	pthread_mutex_lock(&d->lock);
 	d->stop = true;
 	pthread_cond_broadcast(&d->changed);
@@ -250,6 +262,7 @@ static int later_open(int index, int threads, void **ret_dev, struct jm_err *err
 		free(d);
 		return code;
 	}
+	hang("open", index);
 	read_ids(d, index);
 	d->index = index;
 	d->selects = selects ? fopen(selects, "ae") : NULL;

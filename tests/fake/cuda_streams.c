@@ -170,6 +170,13 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 	return waited();
 }
 
+/* A stream of the fake device is at work only in calls. */
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+	run_all((struct stream *)(void *)stream);
+	return fake_cuda.broken;
+}
+
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
 {
 	struct event *e = (struct event *)(void *)event;

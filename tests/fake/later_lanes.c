@@ -5,6 +5,7 @@
  *
  *	JM_FAKE_LANES_US	microseconds that each copy waits before it begins
  *	JM_FAKE_LANES_FAIL	index of a device that cannot open its lanes; INDEX/N: whose copy N is refused
+ *	JM_FAKE_LANES_HANG	INDEX/N: the device whose copy N never ends
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -32,6 +33,7 @@ struct job {
 	uint32_t value;
 	int mark;
 	unsigned long count; /* of the mark */
+	bool hangs;
 	struct job *next;
 };
 
@@ -39,6 +41,7 @@ struct lane {
 	struct lanes *lanes;
 	pthread_t thread;
 	struct job *first, **last;
+	bool busy;
 };
 
 struct lanes {
@@ -52,6 +55,7 @@ struct lanes {
 	unsigned delay_us;
 	int queued;	       /* jobs of the stream */
 	long copies, fails_at; /* the copy that is refused; 0 = none is */
+	long hangs_at;
 	bool stop;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -90,6 +94,8 @@ static void run(const struct job *j)
 
 	switch (j->kind) {
 	case COPY:
+		while (j->hangs)
+			pause();
 		if (l->delay_us)
 			usleep(l->delay_us);
 		memcpy(j->to, j->from, j->n);
@@ -136,10 +142,12 @@ static void *serve(void *arg)
 		lane->first = j->next;
 		if (!lane->first)
 			lane->last = &lane->first;
+		lane->busy = true;
 		pthread_mutex_unlock(&l->lock);
 		run(j);
 		free(j);
 		pthread_mutex_lock(&l->lock);
+		lane->busy = false;
 	}
 	pthread_mutex_unlock(&l->lock);
 	return NULL;
@@ -182,6 +190,19 @@ static int put(struct lanes *l, enum jm_lane lane, struct job job)
 	return lane == JM_LANE_TRANSFER ? l->stream->put(l->stream, run_in_stream, j) : 0;
 }
 
+static bool lanes_passed(void *arg)
+{
+	struct lanes *l = arg;
+	bool passed;
+
+	pthread_mutex_lock(&l->lock);
+	passed = !l->queued;
+	for (int i = JM_LANE_SEND; i < JM_LANE_COUNT; i++)
+		passed = passed && !l->lane[i].first && !l->lane[i].busy;
+	pthread_mutex_unlock(&l->lock);
+	return passed;
+}
+
 static void lanes_close(void *arg)
 {
 	struct lanes *l = arg;
@@ -189,8 +210,6 @@ static void lanes_close(void *arg)
 	if (!l)
 		return;
 	pthread_mutex_lock(&l->lock);
-	while (l->queued)
-		pthread_cond_wait(&l->changed, &l->lock);
 	l->stop = true;
 	pthread_cond_broadcast(&l->changed);
 	pthread_mutex_unlock(&l->lock);
@@ -212,6 +231,7 @@ static int lanes_open(void *dev, const struct jm_lanes_want *want, void **ret_la
 	void **ret_staging, struct jm_err *err)
 {
 	const char *delay = getenv("JM_FAKE_LANES_US"), *fails = getenv("JM_FAKE_LANES_FAIL");
+	const char *hangs = getenv("JM_FAKE_LANES_HANG");
 	struct lanes *l = calloc(1, sizeof(*l));
 
 	if (!l)
@@ -223,6 +243,8 @@ static int lanes_open(void *dev, const struct jm_lanes_want *want, void **ret_la
 			return refuse(err);
 		}
 	}
+	if (hangs && atoi(hangs) == jm_fake_index_of(dev) && strchr(hangs, '/'))
+		l->hangs_at = strtol(strchr(hangs, '/') + 1, NULL, 10);
 	l->stream = jm_fake_stream_of(dev);
 	l->shared = want->shared;
 	l->shared_bytes = want->shared_bytes;
@@ -272,7 +294,12 @@ static int lanes_copy(
 		fprintf(stderr, "later-lanes: a copy from or to wrong memory\n");
 		abort();
 	}
-	return put(l, lane, (struct job){.kind = COPY, .to = to, .from = from, .n = bytes});
+	return put(l, lane,
+		(struct job){.kind = COPY,
+			.to = to,
+			.from = from,
+			.n = bytes,
+			.hangs = l->copies == l->hangs_at});
 }
 
 static int lanes_add(void *arg, void *to, enum jm_comm_type type, const void *a, const void *b,
@@ -330,6 +357,7 @@ static int lanes_await(
 
 const struct jm_lanes later_lanes = {
 	.open = lanes_open,
+	.passed = lanes_passed,
 	.close = lanes_close,
 	.copy = lanes_copy,
 	.add = lanes_add,

@@ -5,7 +5,8 @@
  * of the device, and the same transfer on all ranks, where NCCL would hang or compute nonsense.
  * JM_FAKE_NCCL_US: microseconds that each transfer waits before it begins.
  * JM_FAKE_NCCL_FAILS=N: the N-th transfer is refused. JM_FAKE_NCCL_HANGS=N: the N-th transfer waits until the
- * communicator is aborted, and ncclCommGetAsyncError tells a fault, as when a link fails.
+ * communicator is aborted, and ncclCommGetAsyncError tells a fault, as when a link fails. JM_FAKE_NCCL_INIT_HANGS=RANK:
+ * the rank that never opens its communicator, so that the others wait for it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,11 +93,15 @@ static void tell(int rank)
 JM_API int ncclCommInitRank(void **ret, int world, struct id id, int rank);
 int ncclCommInitRank(void **ret, int world, struct id id, int rank)
 {
+	const char *hangs = getenv("JM_FAKE_NCCL_INIT_HANGS");
 	struct comm *c = calloc(1, sizeof(*c));
 	int fd = open(id.bytes, O_RDWR | O_CLOEXEC);
 	struct jm_comm_place place = {.rank = rank, .world = world, .fd = fd};
-	int rc = fd < 0 || !c || jm_transport_local.open(&place, &c->local, NULL) ? FAILED : 0;
+	int rc;
 
+	while (hangs && atoi(hangs) == rank)
+		pause();
+	rc = fd < 0 || !c || jm_transport_local.open(&place, &c->local, NULL) ? FAILED : 0;
 	tell(rank);
 	if (c) {
 		c->world = world;

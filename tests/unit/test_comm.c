@@ -161,6 +161,57 @@ static void a_rank_that_left_is_named(void **unused)
 	close(fd);
 }
 
+static void a_rank_that_never_comes_is_named(void **unused)
+{
+	int fd = memfd_create("gang", MFD_CLOEXEC);
+	struct jm_comm_place alone = {.rank = 1, .world = 2, .join_s = 0.2, .fd = fd};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_comm c = {0};
+
+	(void)unused;
+	assert_int_equal(jm_comm_open("local", &alone, &c, &err), JM_EIO);
+	assert_sentence(&err, JM_EIO);
+	assert_non_null(strstr(err.text, "Rank 0 has not joined the other ranks within 0.2 s"));
+	jm_comm_close(&c);
+	close(fd);
+}
+
+static void *come_and_tarry(void *arg)
+{
+	struct rank *r = arg;
+	struct jm_comm c = {0};
+	double one = 1;
+
+	r->rc = jm_comm_open("local", &r->place, &c, &r->err);
+	usleep(600000);
+	if (!r->rc)
+		r->rc = jm_comm_sum(&c, &one, 1, &r->err);
+	jm_comm_close(&c);
+	return NULL;
+}
+
+/* A rank may plan and build for minutes while the others wait. */
+static void ranks_that_have_come_may_take_their_time(void **unused)
+{
+	int fd = memfd_create("gang", MFD_CLOEXEC);
+	struct rank late = {.place = {.rank = 1, .world = 2, .fd = fd}},
+		    waits = {.place = {.rank = 0, .world = 2, .join_s = 0.3, .fd = fd}};
+	struct jm_comm c = {0};
+	pthread_t thread;
+	double one = 1;
+
+	(void)unused;
+	assert_int_equal(pthread_create(&thread, NULL, come_and_tarry, &late), 0);
+	assert_ok(jm_comm_open("local", &waits.place, &c, &waits.err), waits.err);
+	jm_comm_joined(&c);
+	assert_ok(jm_comm_sum(&c, &one, 1, &waits.err), waits.err);
+	assert_true(one == 2);
+	pthread_join(thread, NULL);
+	assert_ok(late.rc, late.err);
+	jm_comm_close(&c);
+	close(fd);
+}
+
 static void wrong_places_are_refused(void **unused)
 {
 	struct jm_comm_place beyond = {.rank = 2, .world = 2, .fd = -1},
@@ -249,6 +300,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(transfers_are_what_they_say),
 		cmocka_unit_test(a_rank_that_left_is_named),
+		cmocka_unit_test(a_rank_that_never_comes_is_named),
+		cmocka_unit_test(ranks_that_have_come_may_take_their_time),
 		cmocka_unit_test(a_rank_that_differs_is_named),
 		cmocka_unit_test(wrong_places_are_refused),
 		cmocka_unit_test(alone_nothing_is_sent),

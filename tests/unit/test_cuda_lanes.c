@@ -23,7 +23,8 @@
 static struct fake {
 	int step, fails_at;			 /* calls that take something; 0 = none fails */
 	int streams, events, registered, pieces; /* that are held */
-	int waited;				 /* streams that close waited for */
+	bool at_work;				 /* a stream is */
+	cudaError_t failed;			 /* of streams */
 	CUresult result;			 /* of what waits or writes */
 	CUstream stream;			 /* of the last such call */
 	CUdeviceptr at;
@@ -68,11 +69,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 	return cudaSuccess;
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
-	(void)stream;
-	fake.waited++;
-	return cudaSuccess;
+	return fake.at_work && stream == stream_of(1) ? cudaErrorNotReady : fake.failed;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *ret, unsigned int flags)
@@ -245,7 +244,6 @@ static void each_step_of_opening_may_fail(void **unused)
 	assert_int_equal(fake.step, STEPS);
 	assert_int_equal(fake.streams, 2);
 	cuda_lanes.close(lanes);
-	assert_int_equal(fake.waited, JM_LANE_COUNT);
 	assert_nothing_is_held();
 	cuda_lanes.close(NULL);
 }
@@ -272,6 +270,23 @@ static void flags_have_the_address_of_the_device(void **unused)
 	cuda_lanes.close(lanes);
 }
 
+/* A device that has failed does no more work, so that nobody waits for it. */
+static void work_that_is_left_is_seen(void **unused)
+{
+	struct jm_err err = JM_ERR_INIT;
+	void *lanes;
+
+	(void)unused;
+	assert_ok(open_lanes(0, &lanes, &err), err);
+	assert_true(cuda_lanes.passed(lanes));
+	fake.at_work = true;
+	assert_false(cuda_lanes.passed(lanes));
+	fake.at_work = false;
+	fake.failed = cudaErrorIllegalAddress;
+	assert_true(cuda_lanes.passed(lanes));
+	cuda_lanes.close(lanes);
+}
+
 /* Then the device is at fault and not the work. */
 static void a_lost_device_is_told_as_such(void **unused)
 {
@@ -293,6 +308,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_step_of_opening_may_fail),
 		cmocka_unit_test(flags_have_the_address_of_the_device),
+		cmocka_unit_test(work_that_is_left_is_seen),
 		cmocka_unit_test(a_lost_device_is_told_as_such),
 	};
 
