@@ -5,6 +5,7 @@
  * H100's (refresh 100 ms, power over 25 ms, counter in steps of 100 ms), in simulated time.
  *
  *	energy_bounds [runs per cell [kind or "all" [limit in W, 0 = none]]]
+ *	energy_bounds near [rounds]	power alone, periods near multiples and fractions of the refresh
  *
  * After the tables it prints how narrow the bounds of a counter alone, and those of few readings of
  * power alone, could be (see narrowest()).
@@ -372,6 +373,44 @@ static void table(const struct sensor *sensor, int runs, int kind)
 	printf("\n");
 }
 
+/* ---- periods near multiples and fractions of the refresh ---- */
+
+static const struct near {
+	double shortest, longest; /* refreshes */
+	int kind;		  /* -1 = all */
+} nears[] = {
+	{0.975, 0.995, WAVE_SQUARE},
+	{1.005, 1.025, WAVE_SQUARE},
+	{3.9, 4.1, WAVE_SPIKES},
+	{0.95 / 4, 1.05 / 4, -1},
+	{0.95 / 3, 1.05 / 3, -1},
+	{0.95 / 2, 1.05 / 2, -1},
+	{1.9 / 3, 2.1 / 3, -1},
+	{0.95, 1.05, -1},
+	{0.95 * 1.5, 1.05 * 1.5, -1},
+	{0.95 * 2, 1.05 * 2, -1},
+	{0.95 * 3, 1.05 * 3, -1},
+	{0.95 * 4, 1.05 * 4, -1},
+	{0.95 * 5, 1.05 * 5, -1},
+	{0.95 * 6, 1.05 * 6, -1},
+	{0.95 * 8, 1.05 * 8, -1},
+};
+
+static void near_resonance(int runs)
+{
+	const struct sensor *alone = &sensors[2];
+
+	row_index = -1;
+	printf("%s, near resonance: held, p95 of the error, median bound / p95\n", alone->name);
+	for (int i = 0; i < N(nears); i++) {
+		double refresh = 0.1;
+
+		printf("%-7s", nears[i].kind < 0 ? "all" : wave_kind_names[nears[i].kind]);
+		row(alone, refresh * nears[i].shortest, refresh * nears[i].longest, runs,
+			nears[i].kind);
+	}
+}
+
 static int kind_of(const char *name)
 {
 	for (int i = 0; i < WAVE_KINDS; i++)
@@ -385,6 +424,10 @@ int main(int argc, char **argv)
 	int runs = argc > 1 ? atoi(argv[1]) : 25;
 	int kind = argc > 2 ? kind_of(argv[2]) : -1;
 
+	if (argc > 1 && !strcmp(argv[1], "near")) {
+		near_resonance(argc > 2 ? atoi(argv[2]) : 500);
+		return 0;
+	}
 	if (argc > 3)
 		limit = atof(argv[3]);
 

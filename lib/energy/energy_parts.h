@@ -89,7 +89,8 @@ int jm_energy_check(const struct jm_trace_interval *s, const struct jm_meter_sig
 	struct jm_err *err);
 
 /* energy_pattern.c: how readings of power follow each other, one a refresh. Constant memory. */
-#define JM_PATTERN_LAGS 32
+#define JM_PATTERN_LAGS	 32
+#define JM_PATTERN_LANES 8 /* a load of nearly so many refreshes shows as many slow waves in turn */
 struct jm_pattern {
 	double last[2 *
 		    JM_PATTERN_LAGS]; /* the newest readings, the newest one first from `at` on */
@@ -98,7 +99,8 @@ struct jm_pattern {
 	double first;		       /* W, the first reading */
 	double sum, squares;	       /* W and W^2, of what readings differ from the first */
 	double least, most;	       /* W */
-	double jump;		       /* W, the largest change from one reading to the next */
+	double jump[JM_PATTERN_LANES]; /* W, the largest change, at lags of 1 refresh and more */
+	double path[JM_PATTERN_LANES]; /* W, the sum of these changes */
 	long n, compared;	       /* readings; those in `apart` */
 	long crossings;		       /* of the mean so far */
 	int side;		       /* of the mean, that the last reading was on */

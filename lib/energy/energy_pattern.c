@@ -11,7 +11,10 @@
  * in a share of itself that is no less than the share of time that the sensor sees, so that it cannot change
  * within few readings either and then stay for many. A wave without such changes may be an alias; what it
  * misses is a part of its range, and the less the more often it was seen to turn. Few readings show only a part
- * of the wave, so that its range is larger than theirs, up to what the device's limit allows.
+ * of the wave, so that its range is larger than theirs, up to what the device's limit allows. So do more readings
+ * of a wave that is so slow that it did not turn.
+ *
+ * A load of nearly k refreshes is seen as k such waves in turn: lanes, of every k-th reading each.
  */
 #include "energy/energy_parts.h"
 
@@ -35,6 +38,12 @@
 #define EVEN	     3	  /* readings of a repetition: what the others miss cancels out */
 #define FEW_OF_WAVE  10	  /* readings: fewer of these show only a part of the wave */
 #define MOST_OF_WAVE 0.4  /* of the limit: what that part adds at most */
+#define PART_OF_WAVE 14	  /* readings: of fewer, FEW_OF_WAVE allows for the rest of the wave */
+#define PART	     30	  /* of the range seen: what a wave may miss that did not turn */
+#define MOST_OF_PART 0.8  /* of the limit: the same */
+#define LANES	     1.4  /* power of the number of lanes: what they miss cancels out in part */
+#define SLOWER                                                                                     \
+	0.7 /* of the change between readings: that between those of one lane, if they are lanes */
 
 static double square(double x)
 {
@@ -81,16 +90,21 @@ static void count(struct jm_pattern *p, double off, long n)
 	cross(p, off);
 }
 
+static void follow(struct jm_pattern *p, double watts)
+{
+	for (int lag = 0; lag < JM_PATTERN_LANES && lag < p->n; lag++) {
+		double change = fabs(watts - p->last[p->at + lag]);
+
+		p->jump[lag] = fmax(p->jump[lag], change);
+		p->path[lag] += change;
+	}
+}
+
 static void add_one(struct jm_pattern *p, double watts)
 {
-	double jump = 0;
-
 	if (!p->n)
 		p->first = p->least = p->most = watts;
-	else
-		jump = fabs(watts - p->last[p->at]);
-	if (jump > p->jump)
-		p->jump = jump;
+	follow(p, watts);
 	if (p->n < JM_PATTERN_LAGS)
 		compare(p, watts, (int)p->n);
 	else if (p->n < MANY || p->n % BLOCKS < BLOCK)
@@ -147,15 +161,39 @@ static double alias_misses(const struct jm_pattern *p, double limit)
 	return fmax(seen, fmin(seen * (1 + FEW_OF_WAVE / (double)p->n), MOST_OF_WAVE * limit));
 }
 
+/* How often the wave of the readings at this lag went from one end of their range to the other. The first way may be
+ * a part of one between ends that are farther apart. */
+static double ways(const struct jm_pattern *p, int lag, double range)
+{
+	return fmax(0, p->path[lag - 1] / (lag * range) - (lag == 1));
+}
+
+/* W: the same for a wave at this lag of which only a part was seen: its range may be all that the limit allows. */
+static double part_misses(const struct jm_pattern *p, int lag, double limit)
+{
+	double range = p->most - p->least, more;
+
+	if (p->n < PART_OF_WAVE || p->n < 2 * lag || p->jump[lag - 1] >= SMOOTH * range)
+		return 0;
+	if (lag > 1 && p->path[lag - 1] > SLOWER * p->path[0])
+		return 0;
+	more = ways(p, lag, range);
+	return fmin(PART * range * exp(-more), MOST_OF_PART * limit) / (1 + more) / pow(lag, LANES);
+}
+
 double jm_pattern_alias(const struct jm_pattern *p, double seen_share, double limit)
 {
-	double range = p->most - p->least, smooth = SMOOTH;
+	double range = p->most - p->least, smooth = SMOOTH, misses = 0;
 
 	if (p->longest > 0)
 		smooth = fmin(smooth, QUICK / seen_share / (double)p->longest);
-	if (p->jump >= smooth * range)
-		return 0;
-	return (1 - seen_share) * alias_misses(p, limit) / (double)(p->crossings + 1);
+	if (p->jump[0] < smooth * range) {
+		misses = alias_misses(p, limit) / (double)(p->crossings + 1);
+		misses = fmax(misses, part_misses(p, 1, limit));
+	}
+	for (int lag = 2; lag <= JM_PATTERN_LANES; lag++)
+		misses = fmax(misses, part_misses(p, lag, limit));
+	return (1 - seen_share) * misses;
 }
 
 static double alike_at(const struct jm_pattern *p, long lag)

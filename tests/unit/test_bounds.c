@@ -35,6 +35,8 @@ static void judge(const struct wave_run *run, struct errors *errors)
 	}
 }
 
+static int only_kind = -1; /* of wave; -1 = all */
+
 /* Eight loads with periods between these, two of each kind. */
 static void measure(
 	double shortest, double longest, double stretch, struct errors *errors, uint64_t *seed)
@@ -49,7 +51,8 @@ static void measure(
 		double p = exp(wave_uniform(seed, log(shortest), log(longest)));
 
 		wave_done(&wave_setup.wave[i]);
-		wave_load(&wave_setup.wave[i], (enum wave_kind)(i % WAVE_KINDS), p,
+		wave_load(&wave_setup.wave[i],
+			(enum wave_kind)(only_kind < 0 ? i % WAVE_KINDS : only_kind), p,
 			t0 + stretch + 1, seed);
 	}
 	assert_ok(wave_measure(&run, t0, t0 + stretch, 0, &err), err);
@@ -261,6 +264,41 @@ static void holds_aliases_of_fast_loads(void **state)
 		struct row row = power_alone(fast[i][0], fast[i][1], 10);
 
 		assert_true(row.held >= 0.95 && row.width <= 2.5);
+	}
+}
+
+static const struct {
+	double shortest, longest, stretch; /* s */
+	int kind;			   /* -1 = all */
+	double held;			   /* at least */
+} near_rows[] = {
+	/* a part of a slow wave, or none of it */
+	{0.0975, 0.0995, 3, WAVE_SQUARE, 0.95},
+	{0.1005, 0.1025, 3, WAVE_SQUARE, 0.95},
+	/* four waves in turn; of some of these loads no reading shows a spike, see docs/energy.md */
+	{0.39, 0.41, 3, WAVE_SPIKES, 0.85},
+	{0.39, 0.41, 10, WAVE_SPIKES, 0.95},
+	{0.19, 0.21, 3, -1, 0.95},
+	{0.38, 0.42, 3, -1, 0.95},
+	{0.475, 0.525, 3, -1, 0.95},
+	{0.57, 0.63, 3, -1, 0.95},
+	{0.76, 0.84, 3, -1, 0.95},
+};
+
+/* Their readings are waves so slow that none of them need turn within the stretch. */
+static void holds_near_multiples_of_the_refresh(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(near_rows) / sizeof(near_rows[0]); i++) {
+		struct row row;
+
+		limit = 700;
+		only_kind = near_rows[i].kind;
+		row = power_alone(
+			near_rows[i].shortest, near_rows[i].longest, near_rows[i].stretch);
+		only_kind = -1;
+		limit = 0;
+		assert_true(row.held >= near_rows[i].held);
 	}
 }
 
@@ -520,6 +558,7 @@ int main(void)
 		cmocka_unit_test(bound_of_steady_counts_is_narrow),
 		cmocka_unit_test(holds_where_a_fast_load_has_just_begun),
 		cmocka_unit_test(holds_aliases_of_fast_loads),
+		cmocka_unit_test(holds_near_multiples_of_the_refresh),
 		cmocka_unit_test(bound_of_slow_loads_is_narrow),
 		cmocka_unit_test(bound_of_loads_that_swing_is_narrow),
 		cmocka_unit_test(few_readings_hide_more),
