@@ -120,12 +120,18 @@ static const struct jm_option options[] = {
 	{.name = "items-regex",
 		.type = JM_TEXT,
 		.argument = "REGEX",
-		.help = "count items in what the command prints; the first group is a number of "
-			"items"},
+		.help = "count items in what the command prints: the number in the first group of "
+			"this regular expression (PCRE2), or 1 where it has no group"},
 	{.name = "items-json",
 		.type = JM_TEXT,
 		.argument = "KEY",
 		.help = "count items in JSON that the command prints: a key such as result.tokens"},
+	{.name = "items-kind",
+		.type = JM_CHOICE,
+		.choices = jm_item_kind_names,
+		.help = "what these numbers are: the amount since the one before, or the total so "
+			"far. Without it, numbers that count up (1, 2, 3) are totals, others "
+			"amounts; the exact rule is in docs/measuring.md"},
 	{.name = "unit",
 		.type = JM_TEXT,
 		.argument = "WORD",
@@ -211,6 +217,9 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 	jm_record_set(record, "schema", json_string(JM_RECORD_SCHEMA));
 	jm_record_set(record, "started", started_json(m));
 	jm_record_set(record, "wall_s", jm_json_number(o->wall_s));
+	if (o->unseen_ns)
+		jm_record_set(
+			record, "wall_least_s", json_real(o->wall_s - (double)o->unseen_ns * 1e-9));
 	jm_record_set(record, "exit_status", m->attach.attach ? NULL : json_integer(o->status));
 	jm_record_set(record, "signal", o->signal ? json_integer(o->signal) : NULL);
 	jm_record_set(record, "command", m->attach.attach ? NULL : command_json(m));
@@ -223,6 +232,9 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 	jm_record_set(record, "clock", json_string("real"));
 	jm_record_set(record, "items", jm_json_number(o->items));
 	jm_record_set(record, "throughput", jm_json_number(o->throughput));
+	if (o->items_kind)
+		jm_record_set(
+			record, "items_kind", json_string(jm_item_kind_names[o->items_kind - 1]));
 	if (!unit && !isnan(o->items))
 		unit = "item";
 	jm_record_set(record, "unit", unit ? json_string(unit) : NULL);
@@ -290,6 +302,7 @@ static int launch(void *arg, int *shared_phase, struct jm_outcome *outcome)
 		.argv = cli->command,
 		.items_regex = jm_values_text(&cli->values, "items-regex"),
 		.items_json = jm_values_text(&cli->values, "items-json"),
+		.items_kind = jm_item_kind_of(jm_values_text(&cli->values, "items-kind")),
 		.out_fd = 1,
 		.shared_phase = shared_phase,
 		.before_exec = jm_give_back_pipe_signal,
@@ -304,6 +317,7 @@ static int launch(void *arg, int *shared_phase, struct jm_outcome *outcome)
 	line.draws = line.draws && !isatty(STDOUT_FILENO);
 	for (char **word = cli->command; *word; word++)
 		jm_text_append(line.work, sizeof(line.work), *line.work ? " " : "", *word);
+	jm_note_first_interrupt();
 	rc = jm_launch(&cli->ctx, m->session, &o, outcome, &cli->err);
 	jm_live_line_close(&line);
 
@@ -336,7 +350,6 @@ static int run_work(struct measurement *m)
 	return rc;
 }
 
-/* Before the sensors are opened: a store that cannot be written is an error before the command has run. */
 static int open_store(struct measurement *m)
 {
 	const char *path = jm_values_text(&m->cli->values, "store");
@@ -353,27 +366,28 @@ static int open_session(struct measurement *m)
 	struct jm_session_options o = {
 		.sources = (const char *const *)m->sources.name,
 		.interval_ns = isnan(interval) ? 0 : (int64_t)(interval * 1e9),
-		.on_chunk = m->store.store ? jm_measure_store_chunk : NULL,
-		.on_chunk_arg = &m->store,
 	};
-	int rc = jm_session_open(&m->cli->ctx, &o, &m->session, &m->cli->err);
 
-	if (!rc && m->store.store)
-		rc = jm_measure_store_begin(&m->store, jm_session_meters(m->session), &m->cli->err);
-	return rc;
+	return jm_session_open(&m->cli->ctx, &o, &m->session, &m->cli->err);
+}
+
+static int store_record(struct measurement *m, json_t *record, struct jm_err *err)
+{
+	if (!m->store.path)
+		return 0;
+	return jm_measure_store_finish(
+		&m->store, &m->cli->ctx, m->lost ? NULL : m->session, record, err);
 }
 
 static int write_results(struct measurement *m)
 {
 	json_t *record = make_record(m, &m->cli->err);
+	struct jm_err not_stored = JM_ERR_INIT;
 	int rc;
 
 	if (!record)
 		return m->cli->err.code;
-	if (m->store.store && jm_measure_store_finish(&m->store, record, &m->cli->err)) {
-		json_decref(record);
-		return m->cli->err.code;
-	}
+	store_record(m, record, &not_stored);
 	print_text(m, record);
 	rc = m->json ? jm_output_json(m->json, record, &m->cli->err) : 0;
 	if (!rc && m->metrics)
@@ -384,7 +398,11 @@ static int write_results(struct measurement *m)
 	json_decref(record);
 	if (m->csv && jm_csv_write(m->session, m->csv, rc ? NULL : &m->cli->err) && !rc)
 		rc = m->cli->err.code;
-	return rc;
+	if (rc && not_stored.code)
+		jm_screen_say("", not_stored.text);
+	return rc || !not_stored.code
+		       ? rc
+		       : jm_err_set(&m->cli->err, not_stored.code, "%s", not_stored.text);
 }
 
 /* The status of the command has precedence; ours is returned where it has none, or succeeded. */
@@ -420,8 +438,7 @@ static int measure(struct jm_cli *cli)
 	if (!rc)
 		rc = m.lost;
 	jm_session_close(m.session);
-	if (jm_measure_store_close(&m.store, rc ? NULL : &cli->err) && !rc)
-		rc = cli->err.code;
+	jm_measure_store_close(&m.store);
 	status = status_of(&m, rc);
 	jm_measure_attach_close(&m.attach);
 	jm_measure_repeat_close(&m.repeat);

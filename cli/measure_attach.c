@@ -27,7 +27,8 @@ static bool attaches(const struct jm_cli *cli)
 /* What needs a command, or another choice. */
 static int check(struct jm_cli *cli)
 {
-	static const char *const of_commands[] = {"store", "items-regex", "items-json", "unit"};
+	static const char *const of_commands[] = {
+		"store", "items-regex", "items-json", "items-kind", "unit"};
 
 	if (cli->command)
 		return jm_err_set(&cli->err, JM_EUSAGE,
@@ -120,6 +121,7 @@ int jm_measure_attach_run(struct jm_measure_attach *a, struct jm_cli *cli, struc
 		.start_ns = a->result.start_ns,
 		.end_ns = a->result.end_ns,
 		.wall_s = (double)(a->result.end_ns - a->result.start_ns) * 1e-9,
+		.unseen_ns = a->result.unseen_ns,
 		.items = NAN,
 		.throughput = NAN,
 	};

@@ -56,15 +56,20 @@ static void put_time(const struct jm_measure_text *t, const json_t *record)
 	int number = (int)json_integer_value(json_object_get(record, "signal"));
 	const char *name = number ? sigabbrev_np(number) : NULL;
 	double wall_s = jm_json_real_of(record, "wall_s");
-	char text[120];
+	double least_s = jm_json_real_of(record, "wall_least_s");
+	char text[160], wall[60];
+
+	snprintf(wall, sizeof(wall), "%.3f s", wall_s);
+	if (!isnan(least_s))
+		snprintf(wall, sizeof(wall), "between %.3f s and %.3f s", least_s, wall_s);
 
 	if (json_object_get(record, "attached"))
-		snprintf(text, sizeof(text), "%.3f s", wall_s);
+		snprintf(text, sizeof(text), "%s", wall);
 	else if (!number)
-		snprintf(text, sizeof(text), "%.3f s, exit status %d", wall_s, status);
+		snprintf(text, sizeof(text), "%s, exit status %d", wall, status);
 	else
-		snprintf(text, sizeof(text), "%.3f s, killed by %s%s (signal %d, exit status %d)",
-			wall_s, name ? "SIG" : "a signal", name ? name : "", number, status);
+		snprintf(text, sizeof(text), "%s, killed by %s%s (signal %d, exit status %d)", wall,
+			name ? "SIG" : "a signal", name ? name : "", number, status);
 	put_line(t, "Time", text);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "measure/attach.h"
+#include "measure/end_watch.h"
 #include "measure/own_process.h"
 #include "measure/session_private.h"
 #include "base/ctx.h"
@@ -28,6 +29,7 @@ struct jm_attach {
 	char cgroup[PATH_MAX]; /* with the context's root; "" = none */
 	double own_s, machine_s;
 	bool gone;
+	struct jm_end_watch watch;
 	struct jm_own_process own;
 	struct jm_device_share *devices;
 	int64_t devices_ns; /* of the last look at them */
@@ -259,7 +261,9 @@ static int64_t attend(struct jm_attach *a, int64_t start_ns)
 	int64_t now = start_ns, tick = start_ns + a->o->tick_ns;
 	bool over = false;
 
+	jm_end_watch_begin(&a->watch, start_ns);
 	while (!over && now < end_ns) {
+		jm_end_watch_look(&a->watch, now);
 		over = wait_on(a, now, end_ns);
 		now = jm_ctx_now(a->ctx);
 		look(a);
@@ -307,6 +311,8 @@ int jm_attach_run(
 	look_at_devices(a, r.end_ns);
 	r.devices = a->devices;
 	r.ended = a->gone;
+	if (r.ended)
+		r.unseen_ns = jm_end_watch_unseen(&a->watch, a->ctx, a->what, r.end_ns);
 	r.cpu_s = a->pidfd >= 0 || *a->cgroup ? a->own_s - own : NAN;
 	r.machine_cpu_s = isnan(r.cpu_s) ? NAN : a->machine_s - machine;
 	snprintf(r.what, sizeof(r.what), "%s", a->what);

@@ -27,6 +27,7 @@ struct jm_attach_options {
 struct jm_attached {
 	int phase; /* of the session */
 	int64_t start_ns, end_ns;
+	int64_t unseen_ns; /* it may have ended so long before end_ns, see end_watch.h; 0 = the end was seen */
 	char what
 		[512]; /* "process 123 (sleep 60)", "control group /sys/fs/cgroup/a", "the machine" */
 	double cpu_s; /* processor time of the process or group in the phase; NAN = unknown, or none was named */

@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "base/ctx.h"
 #include "base/forward_signals.h"
+#include "measure/end_watch.h"
+#include "measure/item_kind.h"
 #include "measure/progress.h"
 
 #include <errno.h>
@@ -25,10 +27,13 @@ struct launch {
 	struct jm_progress *progress;
 	struct jm_scan *scan;
 	struct jm_proc proc;
+	struct jm_end_watch watch;
+	int64_t unseen_ns; /* see launch.h */
 	struct jm_forward_signals signals;
 	int command;	  /* phase */
 	int output_errno; /* see launch.h */
-	struct jm_tally tally, scanned;
+	struct jm_tally tally;
+	struct jm_item_sums scanned;
 	/* the phase that marks have opened */
 	int phase, n_phases;
 	long n_left_out; /* items of marks that were ignored, because an expression or key counts them */
@@ -104,8 +109,6 @@ static int64_t within(const struct launch *l, const struct jm_tally *tally, int6
 	return t_ns < first ? first : t_ns;
 }
 
-/* Credits items to the command and to the phase of the marks. Where the output is searched for items,
- * those of the marks are not added: they would count the same work again. */
 static void credit(struct launch *l, double items)
 {
 	jm_session_credit(l->session, l->command, items);
@@ -113,14 +116,15 @@ static void credit(struct launch *l, double items)
 		jm_session_credit(l->session, l->phase, items);
 }
 
+/* Of the command and of the phase of the marks. Where the output is searched for items, those of the marks are not
+ * added: they would count the same work again. */
 static void on_scanned(void *arg, const struct jm_mark *given)
 {
 	struct launch *l = arg;
 	struct jm_mark mark = *given;
 
-	mark.t_ns = within(l, &l->scanned, mark.t_ns);
-	jm_tally_add(&l->scanned, &mark);
-	credit(l, mark.items);
+	mark.t_ns = within(l, &l->scanned.amount, mark.t_ns);
+	jm_item_sums_add(&l->scanned, &mark, (const int[]){l->command, l->phase});
 }
 
 /* ---- output ---- */
@@ -244,9 +248,9 @@ static void take_marks(struct launch *l, int64_t now_ns)
 /* The items found in the output where it is searched, else those of the marks; NAN = none. */
 static double items_so_far(const struct launch *l)
 {
-	double items = l->scan ? l->scanned.items : l->tally.items;
+	const struct jm_tally tally = l->scan ? jm_item_sums_tally(&l->scanned) : l->tally;
 
-	return items > 0 ? items : NAN;
+	return tally.items > 0 ? tally.items : NAN;
 }
 
 /* Calls tick when it is due; returns for how long to wait, -1 = for ever. */
@@ -263,12 +267,15 @@ static int tick_ms(struct launch *l, int64_t *due_ns)
 	return (int)((*due_ns - now) / JM_MILLISECOND) + 1;
 }
 
-/* Nothing wakes this process for the marks in a pipe. */
+/* Nothing wakes this process for the marks in a pipe, nor after it stood still. */
 static int wait_ms(struct launch *l, int64_t *due_ns)
 {
-	int pipes = (int)(JM_MARK_PIPE_NS / JM_MILLISECOND), tick = tick_ms(l, due_ns);
+	int64_t longest = jm_progress_has_pipes(l->progress) && JM_MARK_PIPE_NS < JM_END_LOOK
+				  ? JM_MARK_PIPE_NS
+				  : JM_END_LOOK;
+	int most = (int)(longest / JM_MILLISECOND), tick = tick_ms(l, due_ns);
 
-	return jm_progress_has_pipes(l->progress) && !(tick >= 0 && tick < pipes) ? pipes : tick;
+	return tick >= 0 && tick < most ? tick : most;
 }
 
 static int attend(struct launch *l, struct jm_err *err)
@@ -276,6 +283,7 @@ static int attend(struct launch *l, struct jm_err *err)
 	int64_t tick_ns = l->proc.start_ns + JM_SECOND;
 	int rc = 0;
 
+	jm_end_watch_begin(&l->watch, l->proc.start_ns);
 	while (!rc && !l->proc.ended) {
 		struct pollfd fds[] = {
 			{.fd = l->proc.pidfd, .events = POLLIN},
@@ -285,8 +293,10 @@ static int attend(struct launch *l, struct jm_err *err)
 			{.fd = l->o->extra && !l->extra_closed ? l->o->extra_fd : -1,
 				.events = POLLIN},
 		};
+		int wait = wait_ms(l, &tick_ns);
 
-		if (poll(fds, 5, wait_ms(l, &tick_ns)) < 0 && errno != EINTR)
+		jm_end_watch_look(&l->watch, jm_ctx_now(l->ctx));
+		if (poll(fds, 5, wait) < 0 && errno != EINTR)
 			return jm_err_set(err, JM_EIO, "Cannot wait for '%s': %s.", l->o->argv[0],
 				strerror(errno));
 		if (fds[0].revents)
@@ -340,6 +350,30 @@ static void say_left_out(const struct launch *l)
 			l->n_left_out, l->o->items_regex ? "regex" : "json", l->o->argv[0]);
 }
 
+/* Which of the two the rule has taken, where a reader could take the other. */
+static void say_kind(const struct launch *l)
+{
+	const char *regex = l->o->items_regex;
+	const struct jm_item_rule *rule = &l->scanned.rule;
+	bool totals = jm_item_rule_kind(rule) == JM_ITEMS_TOTAL;
+	char begin[80] = "";
+
+	if (l->scanned.given || !jm_item_rule_doubtful(rule))
+		return;
+	for (int i = 0, n = 0; i < rule->n && i < 3; i++)
+		n += snprintf(begin + n, sizeof(begin) - (size_t)n, "%s%.10g", i ? ", " : "",
+			rule->begin[i]);
+	jm_log(l->ctx, JM_INFO,
+		"The numbers of --items-%s '%s' (%s%s) %s: %.10g items. If each is %s, give "
+		"--items-kind %s.",
+		regex ? "regex" : "json", regex ? regex : l->o->items_json, begin,
+		rule->n > 3 ? ", ..." : "",
+		totals ? "count up, so each is the total so far"
+		       : "do not count up evenly, so they were added up",
+		jm_item_sums_tally(&l->scanned).items,
+		totals ? "an amount to be added" : "the total so far", totals ? "amount" : "total");
+}
+
 /* A sum that may be incomplete is unknown. */
 static void say_limited(const struct launch *l)
 {
@@ -352,6 +386,17 @@ static void say_limited(const struct launch *l)
 			l->o->items_regex, n, n > 1 ? "s" : "", l->o->argv[0]);
 }
 
+static bool unknown_items(const struct launch *l)
+{
+	return l->scan && (jm_scan_limited(l->scan) || l->scanned.lost);
+}
+
+static void credit_scanned(struct launch *l)
+{
+	for (int i = 0; i < l->scanned.n_phases && !unknown_items(l); i++)
+		jm_session_credit(l->session, i, jm_item_sums_phase(&l->scanned, i));
+}
+
 /* What came while it ended. */
 static void take_the_rest(struct launch *l)
 {
@@ -360,10 +405,13 @@ static void take_the_rest(struct launch *l)
 		take_marks(l, l->proc.end_ns);
 	if (l->scan)
 		jm_scan_end(l->scan, l->proc.end_ns, on_scanned, l);
-	if (l->scan && !l->scanned.marks && !jm_scan_limited(l->scan))
+	if (l->scan && !l->scanned.amount.marks && !jm_scan_limited(l->scan))
 		say_nothing_found(l);
 	if (l->scan) {
+		credit_scanned(l);
 		say_unread(l);
+		if (!unknown_items(l))
+			say_kind(l);
 		say_limited(l);
 		say_left_out(l);
 	}
@@ -447,6 +495,9 @@ static int run(struct launch *l, struct jm_err *err)
 	if (!rc)
 		take_the_rest(l);
 	jm_signals_release(&l->signals);
+	if (!rc)
+		l->unseen_ns =
+			jm_end_watch_unseen(&l->watch, l->ctx, l->o->argv[0], l->proc.end_ns);
 	return rc;
 }
 
@@ -470,17 +521,22 @@ static int phase_of(struct launch *l, const struct jm_item_interval *s)
 	return index;
 }
 
+/* Without items in the output, its marks still bound the stretch that the rate applies to. */
+static struct jm_tally tally_of(const struct launch *l)
+{
+	if (unknown_items(l))
+		return (struct jm_tally){.items = NAN, .items_after_first = NAN};
+	return l->scanned.amount.marks ? jm_item_sums_tally(&l->scanned) : l->tally;
+}
+
 static void fill(struct launch *l, struct jm_outcome *ret)
 {
-	bool limited = l->scan && jm_scan_limited(l->scan);
-	const struct jm_tally unknown = {.items = NAN, .items_after_first = NAN};
-	const struct jm_tally *tally = limited		  ? &unknown
-				       : l->scanned.marks ? &l->scanned
-							  : &l->tally;
+	const struct jm_tally tally = tally_of(l);
 	struct jm_item_interval stretch =
-		jm_tally_interval(tally, l->proc.start_ns, l->proc.end_ns);
+		jm_tally_interval(&tally, l->proc.start_ns, l->proc.end_ns);
+	bool counted = l->scan && jm_scan_has_numbers(l->scan) && tally.items > 0;
 
-	if (limited)
+	if (unknown_items(l))
 		jm_session_forget_items(l->session);
 
 	*ret = (struct jm_outcome){
@@ -491,8 +547,12 @@ static void fill(struct launch *l, struct jm_outcome *ret)
 		.start_ns = l->proc.start_ns,
 		.end_ns = l->proc.end_ns,
 		.wall_s = (double)(l->proc.end_ns - l->proc.start_ns) * 1e-9,
-		.items = tally->items > 0 ? tally->items : NAN,
-		.throughput = jm_tally_rate(tally, l->proc.start_ns, l->proc.end_ns),
+		.unseen_ns = l->unseen_ns,
+		.items = tally.items > 0 ? tally.items : NAN,
+		.items_kind = counted ? jm_item_sums_kind(&l->scanned) : JM_ITEMS_BY_RULE,
+		.throughput = l->unseen_ns && stretch.t1_ns > l->watch.running_ns
+				      ? NAN
+				      : jm_tally_rate(&tally, l->proc.start_ns, l->proc.end_ns),
 		.output_errno = l->output_errno,
 	};
 }
@@ -506,12 +566,14 @@ int jm_launch(struct jm_ctx *ctx, struct jm_session *s, const struct jm_launch_o
 		.o = o,
 		.proc = {.pidfd = -1, .out_fd = -1},
 		.phase = -1,
-		.scanned = {.late = true},
 	};
 	int rc = 0;
 
+	jm_item_sums_init(&l.scanned, o->items_kind);
 	if (o->items_regex || o->items_json)
 		rc = jm_scan_new(o->items_regex, o->items_json, &l.scan, err);
+	if (!rc && o->items_kind)
+		rc = jm_scan_check_numbers(l.scan, err);
 	if (!rc)
 		rc = jm_progress_open(&l.progress, err);
 	/* no settings wait for the beginning of a phase */
@@ -524,5 +586,6 @@ int jm_launch(struct jm_ctx *ctx, struct jm_session *s, const struct jm_launch_o
 	jm_proc_done(&l.proc);
 	jm_progress_close(l.progress);
 	jm_scan_free(l.scan);
+	jm_item_sums_done(&l.scanned);
 	return rc;
 }

@@ -7,11 +7,13 @@
 #define JM_LAUNCH_H
 
 #include "base/child_process.h"
+#include "measure/item_kind.h"
 #include "measure/session.h"
 
 struct jm_launch_options {
 	char *const *argv;
 	const char *items_regex, *items_json; /* see progress.h; NULL = marks only */
+	enum jm_item_kind items_kind;	      /* of their numbers */
 	int out_fd;			      /* where captured stdout goes on to; usually 1 */
 	/* Several runs in one phase "repeat", which the caller ends: -1 before the first of them, then its index.
 	 * NULL = a separate phase "command". */
@@ -35,8 +37,11 @@ struct jm_outcome {
 	int marked; /* of the phase that throughput applies to: `phase`, or the interval of the marks */
 	int64_t start_ns, end_ns;
 	double wall_s;
+	int64_t unseen_ns; /* it may have ended so long before end_ns, see end_watch.h; 0 = the end was seen */
 	double items, throughput; /* NAN = unknown */
-	int output_errno;	  /* why some of what it printed is lost; 0 = none is */
+	/* as which the numbers in its output were taken; BY_RULE: there were none */
+	enum jm_item_kind items_kind;
+	int output_errno; /* why some of what it printed is lost; 0 = none is */
 };
 
 /* JM_ENOENT and JM_EPERM: the command could not be started (jm_proc_status_of). Real time only. */

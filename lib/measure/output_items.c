@@ -202,6 +202,22 @@ void jm_scan_end(struct jm_scan *s, int64_t t_ns, jm_mark_fn *fn, void *arg)
 		credit_json(s, &s->whole, t_ns, fn, arg);
 }
 
+bool jm_scan_has_numbers(const struct jm_scan *s)
+{
+	return s->key || jm_regex_has_group(s->regex);
+}
+
+int jm_scan_check_numbers(const struct jm_scan *s, struct jm_err *err)
+{
+	if (s && jm_scan_has_numbers(s))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"--items-kind says what the numbers of --items-regex or --items-json are, but %s.",
+		s ? "this expression has no group that is a number; put parentheses around the "
+		    "number, or omit --items-kind"
+		  : "neither of the two is given; give one of them, or omit --items-kind");
+}
+
 const char *jm_scan_near(const struct jm_scan *s)
 {
 	return *s->near ? s->near : NULL;

@@ -111,6 +111,10 @@ int jm_session_energy(
  * their times in seconds since the session began. The caller owns the value. */
 json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *err);
 const struct jm_trace *jm_session_trace(const struct jm_session *s);
+/* Hands all of the trace to fn; may be called again. */
+int jm_session_chunks(struct jm_session *s,
+	int (*fn)(void *arg, const struct jm_chunk *chunk, struct jm_err *err), void *arg,
+	struct jm_err *err);
 const struct jm_phase *jm_session_phases(const struct jm_session *s, int *ret_n);
 void jm_session_close(struct jm_session *s); /* takes NULL */
 

@@ -501,3 +501,10 @@ json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *e
 		jm_err_set(err, JM_ENOMEM, "Out of memory for the report of the session.");
 	return report;
 }
+
+int jm_session_chunks(struct jm_session *s,
+	int (*fn)(void *arg, const struct jm_chunk *chunk, struct jm_err *err), void *arg,
+	struct jm_err *err)
+{
+	return jm_trace_chunks(s->trace, fn, arg, err);
+}

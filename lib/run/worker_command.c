@@ -53,6 +53,8 @@ static void record_command(struct jm__worker *w, const struct jm_outcome *o)
 	jm_record_set(r, "unit", unit ? json_string(unit) : NULL);
 	jm_record_set(r, "items", jm_json_number(o->items));
 	jm_record_set(r, "throughput", jm_json_number(o->throughput));
+	if (o->items_kind)
+		jm_record_set(r, "items_kind", json_string(jm_item_kind_names[o->items_kind - 1]));
 }
 
 /* Its rate is that of all its time: which part of it is steady is known at the end. */
@@ -91,6 +93,8 @@ int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 		.argv = command_line(json_object_get(w->parameters, "command")),
 		.items_regex = json_string_value(json_object_get(throughput, "regex")),
 		.items_json = json_string_value(json_object_get(throughput, "json")),
+		.items_kind =
+			jm_item_kind_of(json_string_value(json_object_get(throughput, "kind"))),
 		.out_fd = STDOUT_FILENO,
 		.before_exec = prepare_command,
 		.tick = on_tick,

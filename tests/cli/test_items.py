@@ -2,6 +2,7 @@
 """Items in the output of a command: expressions that would not terminate, and marks together with an expression."""
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -112,3 +113,70 @@ def test_marks_alone_count_as_before(tmp_path):
     record, stderr = measured(tmp_path, command=["sh", "-c", f"{BIN} mark a; {BIN} mark --items 10 a; {BIN} mark --items 15 a"])
     items = {p["name"]: p["items"] for p in record["phases"]}
     assert record["items"] == 25 and items["command"] == 25 and "were ignored" not in stderr
+
+
+def counted(numbers):
+    return ["sh", "-c", "; ".join(f"echo 'Epoch {n}'" for n in numbers)]
+
+
+@pytest.mark.parametrize("numbers, given, items, kind, says", [
+    ([1, 2, 3], None, 3, "total", "count up, so each is the total so far: 3 items. If each is an amount to be added, give "
+     "--items-kind amount"),
+    ([1, 2, 3], "amount", 6, "amount", None),
+    ([100, 101, 105], None, 306, "amount", "were added up: 306 items. If each is the total so far, give --items-kind total"),
+    ([100, 101, 105], "total", 105, "total", None),
+    ([64, 64, 64], None, 192, "amount", None),
+    ([64, 64, 64], "total", 64, "total", None),
+    ([40, 20], None, 60, "amount", None),
+    ([9], None, 9, "amount", None),
+    ([1, 2, 3, 1, 2, 3], None, 6, "total", "count up")])
+def test_numbers_that_count_up_are_totals(tmp_path, numbers, given, items, kind, says):
+    words = ["--items-kind", given] if given else []
+    record, stderr = measured(tmp_path, "--items-regex", r"Epoch (\d+)", *words, command=counted(numbers))
+    assert (record["items"], record["items_kind"]) == (items, kind)
+    assert record["phases"][0]["items"] == items
+    assert " ".join(says.split()) in " ".join(stderr.split()) if says else "--items-kind" not in stderr
+
+
+def test_totals_of_phases_are_what_was_counted_in_them(tmp_path):
+    script = "{0} mark load; echo n 10; echo n 20; {0} mark work; echo n 30; echo n 40; echo n 50".format(BIN)
+    record, _ = measured(tmp_path, "--items-regex", "n ([0-9]+)", command=["sh", "-c", script])
+    items = {p["name"]: p["items"] for p in record["phases"]}
+    assert (items["command"], items["load"], items["work"]) == (50, 20, 30)
+
+
+def test_json_numbers_follow_the_same_rule(tmp_path):
+    command = ["printf", '{"step": %d}\\n', "100", "200", "300"]
+    record, _ = measured(tmp_path, "--items-json", "step", command=command)
+    assert (record["items"], record["items_kind"]) == (300, "total")
+    record, _ = measured(tmp_path, "--items-json", "step", "--items-kind", "amount", command=command)
+    assert (record["items"], record["items_kind"]) == (600, "amount")
+
+
+def test_matches_without_a_number_have_no_kind(tmp_path):
+    record, _ = measured(tmp_path, "--items-regex", "Epoch", command=counted([1, 2, 3]))
+    assert record["items"] == 3 and "items_kind" not in record
+
+
+def test_run_and_plans_follow_the_rule_and_the_option(tmp_path):
+    """The kind is part of what a case is: a store keeps both apart."""
+    store = tmp_path / "s.db"
+    words = ["run", "--source", "null", "--store", store, "--items-regex", r"Epoch (\d+)"]
+    for more in ([], ["--items-kind", "amount"]):
+        done = jm(*words, *more, "--", *counted([1, 2, 3]))
+        assert done.returncode == 0, done.stderr
+        assert ("count up" in done.stderr) == (not more)
+    plan = tmp_path / "p.yaml"
+    plan.write_text("command: sh -c 'echo Epoch 4; echo Epoch 5'\nitems-regex: Epoch (\\d+)\nitems-kind: total\nsource: 'null'\n")
+    assert jm("run", plan, "--store", store).returncode == 0
+    with sqlite3.connect(store) as db:
+        assert [row[0] for row in db.execute("SELECT items FROM results ORDER BY items")] == [3, 5, 6]
+
+
+@pytest.mark.parametrize("command", ["measure", "run"])
+@pytest.mark.parametrize("words, says", [
+    (["--items-regex", "Epoch", "--items-kind", "total"], "no group that is a number"),
+    (["--items-kind", "total"], "give one of them"),
+    (["--items-regex", r"(\d+)", "--items-kind", "sum"], "amount")], ids=["group", "alone", "word"])
+def test_a_kind_without_numbers_is_refused(command, words, says):
+    assert says in sentence(jm(command, "--source", "null", *words, "--", "true"), USAGE)

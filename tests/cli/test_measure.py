@@ -316,3 +316,56 @@ def test_a_failed_command_in_a_store(tmp_path):
     assert jm("measure", "--store", tmp_path / "new.db", "no-such-command").returncode == NOT_FOUND
     assert os.listdir(tmp_path) == ["s.db"]
     assert jm("measure", "--store", tmp_path / "none" / "s.db", "true").returncode == FAILURE
+
+
+# ---- an end that joulemark did not see
+
+
+def state_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+        return stat.read().rpartition(")")[2].split()[0]
+
+
+def wait_until(what):
+    end = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("how", ["--", "--repeat=2", "--pid"])
+def test_the_end_came_while_joulemark_was_stopped(tmp_path, how):
+    """The bounds contain the end. That of the command came after joulemark stopped and before it went on."""
+    named, go, file, state = (tmp_path / name for name in ("pid", "go", "r.json", "state"))
+    script = ["sh", "-c", f"echo $$ >{named}.new; mv {named}.new {named}; until [ -e {go} ]; do sleep 0.02; done"]
+    work = subprocess.Popen(script) if how == "--pid" else None
+    t0 = time.monotonic()
+    child = subprocess.Popen([BIN, "measure", "--source", "estimate", "--json", str(file)]
+                             + ([f"--pid={work.pid}"] if work else [how, *script]),
+                             stderr=subprocess.PIPE, text=True, env={**os.environ, "JM_STATE": str(state)})
+    # what 'joulemark status' shows of it is there when it has measured for a second
+    wait_until(lambda: named.exists() and any(f"-{child.pid}-" in path.name for path in state.rglob("*.json")))
+    began = time.monotonic()
+    child.send_signal(signal.SIGSTOP)
+    wait_until(lambda: state_of(child.pid) == "T")
+    stopped = time.monotonic()
+    go.touch()
+    wait_until(lambda: state_of(int(named.read_text())) == "Z")
+    time.sleep(0.8)
+    went_on = time.monotonic()
+    child.send_signal(signal.SIGCONT)
+    err = child.communicate(timeout=60)[1]
+    if work:
+        work.wait()
+    record = check(json.loads(file.read_text()))
+    assert 0 <= record["wall_least_s"]
+    if "repeats" not in record:  # its second run came later
+        assert record["wall_least_s"] <= stopped - t0
+    assert record["wall_s"] >= went_on - began
+    assert record["wall_s"] - record["wall_least_s"] >= went_on - stopped
+    assert "stood still between" in err and re.search(r"Time +between [\d.]+ s and [\d.]+ s", err)
+
+
+def test_an_end_that_was_seen_has_one_time():
+    # on a loaded machine joulemark may really have stood still, but not each time
+    assert any("wall_least_s" not in record_of("--source", "estimate", "--", "sleep", "0.7") for _ in range(5))
