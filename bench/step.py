@@ -2,7 +2,7 @@
 """A training step of each kind of network on two cores: the cpu backend and PyTorch alternately.
 
     ninja -C build && /usr/bin/python3 bench/step.py [--models resnet50,...] [--precision f32,bf16]
-                                                     [--rounds 5] [--no-peer]
+                                                     [--rounds 5] [--no-peer] [--drawn N [--seed S]]
 
 Prints medians with their spread; the share of a step that its kernels take when each runs alone, in the
 same run; the rate of a large matrix product of oneDNN between the steps; the ratio to PyTorch
@@ -17,10 +17,13 @@ import argparse
 import collections
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
 import time
+
+import drawn_rows
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(os.environ.get("JM_BUILD", HERE.parent / "build"))
@@ -38,6 +41,22 @@ CASES = {
     "gpt-tiny": ("gpt-117m", 2, 32, TINY_GPT, 64, "token", None),  # tries this program out in seconds
 }
 SHOWN = [name for name in CASES if name != "gpt-tiny"]
+
+
+def drawn(seed, place):
+    """A case that chance drew (drawn_rows.py), and the name that step_torch.py knows it by."""
+    row = drawn_rows.draw(seed, place, "cpu")[-1]
+    if "model" in row:
+        return (row["model"], row["batch"], 0, "", row["batch"], "image", None), row["model"]
+    model = {"gpt": "gpt-117m", "llama": "llama2-7b"}[row["family"]]
+    dims = " ".join(f"{key}={value}" for key, value in row["dims"].items())
+    return (model, row["batch"], row["seq"], dims, row["batch"] * row["seq"], "token", None), row["family"]
+
+
+def case_of(name):
+    """The case, and the name that step_torch.py knows it by. None where there is no such case."""
+    found = re.fullmatch(r"drawn-(\d+)-([1-9]\d?)", name)
+    return drawn(int(found[1]), int(found[2])) if found else (CASES[name], name) if name in CASES else None
 
 
 def blas_core():
@@ -106,10 +125,10 @@ def measured(runner):
 
 def measure(case, precision, rounds, with_peer):
     """The raw figures of one case: seconds, bytes, FLOPs."""
-    model, batch, seq, dims, items, unit, aim = CASES[case]
+    (model, batch, seq, dims, items, unit, aim), peer_name = case_of(case)
     shape = [precision, batch, seq, THREADS, *dims.split()]
     ours = Runner(BUILD / "bench" / "step", model, "cpu", *shape)
-    peer = Runner(sys.executable, HERE / "step_torch.py", case, *shape) if with_peer else None
+    peer = Runner(sys.executable, HERE / "step_torch.py", peer_name, *shape) if with_peer else None
     peak = Runner(BUILD / "bench" / "onednn_peak", precision)
     for i in range(rounds + 1):  # the first one warms up
         for runner in filter(None, (ours, peer, *[peak] * PRODUCTS)):
@@ -174,12 +193,12 @@ def show(found):
     sys.stdout.flush()
 
 
-def words_of(known):
+def words_of(known, is_known=None):
     """A list of some of these words, for argparse."""
     def split(text):
         words = text.split(",")
         for word in words:
-            if word not in known:
+            if word not in known and not (is_known and is_known(word)):
                 raise argparse.ArgumentTypeError(f"there is no '{word}'; there are {', '.join(known)}")
         return words
     return split
@@ -193,7 +212,10 @@ def count(text):
 
 def arguments(description):
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--models", type=words_of(list(CASES)), default=SHOWN, help="of " + ", ".join(CASES))
+    parser.add_argument("--models", type=words_of(list(CASES), case_of), default=SHOWN,
+                        help="of " + ", ".join(CASES) + "; drawn-SEED-I is one that chance drew")
+    parser.add_argument("--drawn", type=int, default=0, metavar="N", help="also N cases drawn by chance")
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 100000, help="of the drawn cases; else the time of day draws one")
     parser.add_argument("--precision", type=words_of(["f32", "bf16"]), default=["f32", "bf16"])
     parser.add_argument("--rounds", type=count, default=5)
     parser.add_argument("--no-peer", action="store_true")
@@ -202,7 +224,7 @@ def arguments(description):
 
 def measure_all(given):
     """All cases that the command line names, shown as they come."""
-    for case in given.models:
+    for case in [*given.models, *(f"drawn-{given.seed}-{i + 1}" for i in range(given.drawn))]:
         for precision in given.precision:
             found = measure(case, precision, given.rounds, not given.no_peer)
             show(found)

@@ -114,7 +114,7 @@ def collect(given):
             "note": given.note, "machine": machine(), "versions": versions(), "cases": []}
     data["parity"], data["parity_passed"] = parity() if given.parity else ([], None)
     for found in step.measure_all(given):
-        data["cases"].append({**found, **describe(found), "small": SMALL[found["name"]]})
+        data["cases"].append({**found, **describe(found), "small": SMALL.get(found["name"])})
         given.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     return data
 

@@ -18,10 +18,14 @@ METHOD = """\
 Training steps as above, on one GPU; [gpu.md](gpu.md#measurements) has profiles and what was tried.
 
 - Both sides of a row ran in one call on one card, with the same precision and, unless the row names two, the same batch:
-  `python3 bench/gpu/rows.py FOLDER [ROW...]`.
-- joulemark runs with its default memory, or with the options that the row names. PyTorch 2.11 runs with `torch.compile`, autocast
-  (in `bf16-true` all in bf16 instead), channels last for images, fused AdamW and the same clipping of gradients (except for
-  ResNets, where only joulemark clips).
+  `python3 bench/gpu/rows.py FOLDER [ROW...]`. All PyTorch programs compile first and end; then joulemark, PyTorch and joulemark
+  again run one at a time, with no other program of the call on the machine.
+- joulemark runs with its default memory, or with the options that the row names. PyTorch 2.11 runs with `torch.compile` over the whole
+  network (in `bf16-true` block by block), autocast (in `bf16-true` all in bf16 instead), channels last for images and fused AdamW.
+  Of its mode *default* and its mode `reduce-overhead` (CUDA graphs) the faster counts where both were tried; a row says so where the
+  latter is faster, which it is where a step is short.
+- Both sides clip the gradients of transformers, and neither those of ResNets (on card AH joulemark clips them, too).
+- Rows that are *drawn* were not chosen by anybody: `rows.py --drawn 8 --seed N` draws network, depth, width, length and batch.
 - In `bf16` the residual stream of transformers is bf16 in joulemark and f32 in PyTorch's autocast: [engine](engine.md#precision) has the
   errors against f64 of both, and [gpu.md](gpu.md#time-of-a-step-by-operation) the speed with `--residual f32`.
 - In the mode *default* joulemark's results repeat bit by bit; *fast* (`--fast`) also allows algorithms whose results may differ in
@@ -107,7 +111,8 @@ def gigabytes(x):
 
 
 def name_cells(row):
-    return [f"{row['workload']}, {row['batch']}{row.get('note', '')}", row["precision"], f"{row['gpu']} {row['card']}".strip()]
+    drawn = f", drawn by {row['seed']}" if row.get("seed") is not None else ""
+    return [f"{row['workload']}, {row['batch']}{row.get('note', '')}{drawn}", row["precision"], f"{row['gpu']} {row['card']}".strip()]
 
 
 def speed_cells(row, mode, ours):
@@ -116,7 +121,8 @@ def speed_cells(row, mode, ours):
     rate, watts, joule = middle(ours, "rate"), middle(ours, "watts"), median(map(per_joule, ours))
     return [
         *name_cells(row), mode, f"{number(rate)}{span(min(rates), max(rates))} {UNITS[row['unit']]}",
-        f"{number(theirs['rate'])}{span(theirs.get('least'), theirs.get('most'))}" if theirs else "-",
+        f"{number(theirs['rate'])}{span(theirs.get('least'), theirs.get('most'))}{' ' + theirs['mode'] if theirs.get('mode') else ''}"
+        if theirs else "-",
         ratio(rate, theirs and theirs["rate"], row.get("aim")), f"{row['aim']:.2f}" if row.get("aim") else "-",
         f"{whole(watts)} / {whole(theirs['watts'])}" if theirs else whole(watts),
         f"{number(joule)} / {number(per_joule(theirs))}" if theirs else number(joule),

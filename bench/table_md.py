@@ -132,9 +132,11 @@ def slow_bf16(cases):
 
 def sized(cases):
     """What the names stand for where no paper has the size."""
-    made = {c["name"]: f"`{c['name']}` is `{c['model']}` with {', '.join(c['dims'].split())}"
-            for c in cases if c["dims"]}
-    return "".join(f"\n\n{text}." for text in made.values())
+    made = {c["name"]: f"`{c['name']}` is `{c['model']}`{' with ' if c['dims'] else ''}{', '.join(c['dims'].split())}"
+            for c in cases if c["dims"] or c["name"].startswith("drawn-")}
+    drawn = "\n\n`drawn-SEED-I` are rows that chance drew (`--drawn`); nobody chose them." if any(
+        c["name"].startswith("drawn-") for c in cases) else ""
+    return "".join(f"\n\n{text}." for text in made.values()) + drawn
 
 
 def libraries(cases):

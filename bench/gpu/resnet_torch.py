@@ -8,18 +8,14 @@ values that stay on the device. In fp16 the loss is scaled by GradScaler; the le
 power than numbers do. Prints one JSON object: the rate of each window of about a second, the
 median, joules by the driver's counter over those windows.
 
-    resnet_torch.py [--model resnet50] [--batch 256] [--precision bf16] [--seconds 10] [--no-compile | --blocks]
+    resnet_torch.py [--model resnet50] [--batch 256] [--precision bf16] [--seconds 10] [--no-compile] [--mode MODE]
 
---blocks compiles each block separately, because those of one shape share that code: resnet152 has 50 blocks of 8 shapes.
-With TURN_WARM=FILE in the environment it creates FILE.waits after its first steps, which choose algorithms by timing, and goes
-on when FILE exists.
+MODE is that of torch.compile. The first steps, which choose algorithms by timing, are not counted.
 """
 import argparse
 import ctypes
 import json
 import math
-import os
-import pathlib
 import statistics
 import sys
 import time
@@ -89,30 +85,12 @@ class Energy:
         return mj.value / 1e3
 
 
-def compile_blocks(model):
-    """The model as a sequence of compiled parts: its beginning, each block, its end."""
-    torch._dynamo.config.recompile_limit = 64
-    body = model.body
-    parts = nn.Sequential(body[:4], *body[4:-2], nn.Sequential(*body[-2:], model.head))
-    for part in parts:
-        part.compile(dynamic=False)
-    return parts
-
-
-def wait_for_turn():
-    turn = os.environ.get("TURN_WARM")
-    if turn:
-        pathlib.Path(turn + ".waits").touch()
-        while not pathlib.Path(turn).exists():
-            time.sleep(0.02)
-
-
 def steps_of(args):
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
     torch.manual_seed(1)
     model = ResNet(BLOCKS[args.model]).cuda().to(memory_format=torch.channels_last)
-    run = model if args.no_compile else compile_blocks(model) if args.blocks else torch.compile(model)
+    run = model if args.no_compile else torch.compile(model, **({"mode": args.mode} if args.mode else {}))
     x = torch.randn(args.batch, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
     target = torch.randint(1000, (args.batch,), device="cuda")
     half = args.precision == "fp16"
@@ -143,7 +121,7 @@ def main():
     p.add_argument("--precision", default="bf16", choices=["bf16", "fp16", "tf32", "f32"])
     p.add_argument("--seconds", type=float, default=10)
     p.add_argument("--no-compile", action="store_true")
-    p.add_argument("--blocks", action="store_true")
+    p.add_argument("--mode")
     args = p.parse_args()
     start, step, energy = time.time(), steps_of(args), Energy()
     for _ in range(6):
@@ -151,7 +129,6 @@ def main():
     first = float(loss)
     torch.cuda.empty_cache()  # what the first steps took for trials of algorithms
     warm = time.time() - start
-    wait_for_turn()
     torch.cuda.reset_peak_memory_stats()
     for _ in range(5):
         loss = step()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a model by PyTorch on one GPU, for comparison with joulemark: same shapes, precision and update.
 
-train_torch.py MODEL BATCH SEQ SECONDS [DIM=VALUE...]     MODEL: gpt, llama, vit-l16, resnet50
+train_torch.py MODEL BATCH SEQ SECONDS [DIM=VALUE...]     MODEL: gpt, llama, vit-b16, vit-l16, resnet50
 
 bf16 by autocast (masters, gradients and optimizer in f32), torch.compile, fused AdamW, gradients clipped,
-attention by cuDNN or flash attention, whichever is faster in a trial. true=1: weights, gradients and optimizer in bf16,
+attention by cuDNN or flash attention, whichever is faster in a trial. mode=MODE is that of torch.compile. true=1: weights, gradients and optimizer in bf16,
 made on the GPU; each block, and the head with the loss, is compiled separately, because all layers share that code. Prints
 one line of JSON: seconds per step (median, minimum and maximum of windows of about 1 s), items/s, joules per item by NVML's
 energy counter, peak bytes of tensors, peak bytes that the allocator reserved after the first steps, and the bytes that the
@@ -118,7 +118,7 @@ class Classifier(nn.Module):
     def __init__(self, name):
         super().__init__()
         import torchvision
-        self.net = getattr(torchvision.models, {"vit-l16": "vit_l_16"}.get(name, name))()
+        self.net = getattr(torchvision.models, {"vit-b16": "vit_b_16", "vit-l16": "vit_l_16"}.get(name, name))()
         self.net.to(memory_format=torch.channels_last)
 
     def forward(self, image, target):
@@ -142,13 +142,13 @@ def declare(name, batch, seq, given):
 
 
 class Training:
-    def __init__(self, name, batch, seq, given, attention):
+    def __init__(self, name, batch, seq, given, attention, mode=None):
         torch.manual_seed(1)
         torch._dynamo.reset()
         model, self.inputs, self.items = declare(name, batch, seq, given)
         model.cuda()
         self.true, self.attention = given.get("true"), attention
-        self.model = model.compile_parts() if self.true else torch.compile(model)
+        self.model = model.compile_parts() if self.true else torch.compile(model, **({"mode": mode} if mode else {}))
         matrices = [p for p in model.parameters() if p.dim() > 1]
         vectors = [p for p in model.parameters() if p.dim() == 1]
         groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
@@ -208,13 +208,14 @@ def best_attention(name, batch, seq, given):
 def main(name, batch, seq, seconds, *given):
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.benchmark = True
-    dims = {k: int(v) for k, v in (g.split("=") for g in given if not g.startswith("attention"))}
+    dims = {k: int(v) for k, v in (g.split("=") for g in given if not g.startswith(("attention=", "mode=")))}
     fixed = [g.split("=")[1] for g in given if g.startswith("attention=")]
+    mode = next((g.split("=")[1] for g in given if g.startswith("mode=")), None)
     shape = (name, int(batch), int(seq), dims)
     known = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
     began = time.perf_counter()
     attention = known[fixed[0]] if fixed else best_attention(*shape)
-    training = Training(*shape, attention)
+    training = Training(*shape, attention, mode)
     training.time(5)
     ready = time.perf_counter() - began
     torch.cuda.empty_cache()  # what the first steps took for trials of algorithms

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from jm import BUILD, SOURCE
+from jm import BUILD, SOURCE, jm
 
 pytest.importorskip("torch", reason="python3-torch is not installed: no peer")
 if not (BUILD / "bench" / "onednn_peak").exists():
@@ -138,3 +138,24 @@ def test_what_failed_is_said(made):
                            folder / "c.md"], text=True, stderr=subprocess.PIPE, timeout=60, check=False)
     assert done.returncode == 1 and "parity" in done.stderr
     assert "parity test failed" in (folder / "c.md").read_text()
+
+
+def test_drawn_rows_repeat_and_can_be_planned():
+    """The generator is SplitMix64, whose first numbers of seed 0 are published with it; both programs know each case."""
+    sys.path.insert(0, str(SOURCE / "bench"))
+    try:
+        import drawn_rows
+        import step
+    finally:
+        sys.path.pop(0)
+    chance = drawn_rows.Chance(0)
+    assert [chance.number() for _ in range(3)] == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    assert drawn_rows.draw(7, 8, "cpu")[:4] == drawn_rows.draw(7, 4, "cpu") != drawn_rows.draw(8, 4, "cpu")
+    assert {row["family"] for row in drawn_rows.draw(7, 4)} == {"resnet", "vit", "gpt", "llama"}
+    for place in range(1, 5):
+        (model, batch, seq, dims, items, _, _), peer = step.case_of(f"drawn-7-{place}")
+        assert items == batch * (seq or 1) and (peer in ("gpt", "llama") or peer == model)
+        words = [word for dim in dims.split() for word in ("--" + dim).split("=")] + (["--seq", seq] if seq else [])
+        done = jm("describe", model, "--device", "ref", "--batch", batch, *words)
+        assert done.returncode == 0, done.stderr
+    assert step.case_of("drawn-7-0") is None and step.case_of("resnet51") is None
