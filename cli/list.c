@@ -8,6 +8,7 @@
 #include "comm/comm.h"
 #include "engine/model.h"
 #include "engine/device.h"
+#include "report/published.h"
 #include "report/text.h"
 
 #include <jansson.h>
@@ -16,6 +17,10 @@
 
 static const struct jm_option options[] = {
 	{.name = "json", .type = JM_FLAG, .help = "print JSON"},
+	{.name = "published",
+		.type = JM_FLAG,
+		.help = "list the figures of papers that 'report --published' and 'compare "
+			"--published' show beside records of the same work, instead of members"},
 	{0},
 };
 
@@ -127,27 +132,45 @@ static void show_members(struct list *l)
 	show_absent(l, jm_absent_transports);
 }
 
+static int print_json(struct jm_cli *cli, json_t *array)
+{
+	if (!array)
+		return jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the list.");
+	json_dumpf(array, cli->out, JSON_INDENT(2));
+	fputc('\n', cli->out);
+	json_decref(array);
+	return 0;
+}
+
+/* Of all works: no records choose among them. */
+static int list_published(struct jm_cli *cli, bool as_json)
+{
+	const struct jm_grouping none = {.options = {.width = cli->width, .bold = cli->colour}};
+
+	return as_json ? print_json(cli, jm_published_of(&none))
+		       : jm_published_write_table(&none, cli->out, &cli->err);
+}
+
 static int run_list(struct jm_cli *cli)
 {
+	bool as_json = jm_values_number(&cli->values, "json") > 0;
 	struct list l = {.cli = cli};
 
-	if (jm_values_number(&cli->values, "json") > 0)
+	if (jm_values_number(&cli->values, "published") > 0)
+		return list_published(cli, as_json);
+	if (as_json)
 		l.array = json_array();
 	show_members(&l);
-	if (!l.array)
-		return 0;
-	json_dumpf(l.array, cli->out, JSON_INDENT(2));
-	fputc('\n', cli->out);
-	json_decref(l.array);
-	return 0;
+	return as_json ? print_json(cli, l.array) : 0;
 }
 
 const struct jm_command jm_command_list = {
 	.name = "list",
 	.summary = "list sources, controls, workloads, models and backends",
-	.usage = "[--json]",
+	.usage = "[--json] [--published]",
 	.description = "Lists what this build offers, and what it lacks with the reason. "
-		       "'joulemark doctor' tests what works on this machine.",
+		       "'joulemark doctor' tests what works on this machine. --published lists the "
+		       "figures of papers.",
 	.options = options,
 	.run = run_list,
 };

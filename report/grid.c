@@ -83,6 +83,9 @@ static void add_metric(const struct jm_grouping *g, const struct jm_group_series
 		snprintf(title, sizeof(title), "%s W", metric == JM_M_WATTS_MAX ? "max" : "median");
 	else if (metric == JM_M_WATTS_P99)
 		snprintf(title, sizeof(title), "p99 W");
+	else if (metric == JM_M_GPU_LOAD || metric == JM_M_WH_GPU_HOUR)
+		snprintf(title, sizeof(title), "%s",
+			metric == JM_M_GPU_LOAD ? "GPU load %" : "Wh/GPU/h");
 	else if (metric >= JM_M_ED2P && metric < JM_M_GAIN)
 		snprintf(title, sizeof(title), "%s %s%s", jm_metrics[metric].title, prefix, unit);
 	else if (metric == JM_M_EDP)
@@ -210,9 +213,10 @@ static int choose_columns(const struct jm_grouping *g, const struct jm_group_ser
 	struct column *columns, int *ret_n_setting)
 {
 	static const int before[] = {JM_M_THROUGHPUT, JM_M_THROUGHPUT_DEVICE, JM_M_WATTS,
-		JM_M_WATTS_MEDIAN, JM_M_WATTS_P99, JM_M_WATTS_MAX, JM_M_JOULES_ITEM, JM_M_WH_ITEM,
-		JM_M_ITEMS_JOULE, JM_M_ITEMS_WH, JM_M_EDP, JM_M_ED2P, JM_M_ZEUS, JM_M_COST,
-		JM_M_CARBON, JM_M_MFU, JM_M_HFU, JM_M_MFU_MEASURED, JM_M_HFU_MEASURED};
+		JM_M_WATTS_MEDIAN, JM_M_WATTS_P99, JM_M_WATTS_MAX, JM_M_GPU_LOAD, JM_M_WH_GPU_HOUR,
+		JM_M_HOURS, JM_M_KWH, JM_M_JOULES_ITEM, JM_M_WH_ITEM, JM_M_ITEMS_JOULE,
+		JM_M_ITEMS_WH, JM_M_EDP, JM_M_ED2P, JM_M_ZEUS, JM_M_COST, JM_M_CARBON, JM_M_MFU,
+		JM_M_HFU, JM_M_MFU_MEASURED, JM_M_HFU_MEASURED};
 	int n = 0;
 
 	add_settings(g, s, columns, &n, ret_n_setting);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What papers report, chosen by what the records trained. */
+/* What papers report, chosen by what the records did. */
 #include "published.h"
 #include "base/csv.h"
 #include "base/json.h"
@@ -15,17 +15,24 @@ static const struct column {
 	bool left;
 } columns[] = {
 	{"device", "device", true},
+	{"n", "devices", false},
 	{"cap W", "cap_watts", false},
 	{"batch", "batch", false},
 	{"precision", "precision", true},
 	{"/s per device", "items_per_s", false}, /* behind the item's name */
 	{"W", "watts", false},
+	{"W max", "watts_max", false},
 	{"/J", "items_per_joule", false}, /* behind the item's name */
+	{"hours", "hours", false},
+	{"kWh of all", "kwh", false},
+	{"GPU %", "gpu_load_percent", false},
+	{"metric", "metric", true},
+	{"gain %", "gain_percent", false},
 	{"source", "source", true},
 };
 #define N_COLUMNS ((int)(sizeof(columns) / sizeof(columns[0])))
 
-/* Did that run train on items of the papers' size, as far as its record shows? */
+/* Did that run work on items of the papers' size, as far as its record shows? */
 static bool same_size(const json_t *record, const json_t *work)
 {
 	const json_t *theirs, *ours;
@@ -38,18 +45,35 @@ static bool same_size(const json_t *record, const json_t *work)
 			strtod(json_string_value(ours), NULL) != json_number_value(theirs))
 			return false;
 	}
+	if (isnan(jm_json_real_of(work, "flops_model_per_item")))
+		return true;
 	return fabs(jm_json_real_of(record, "flops_model_per_item") /
 			       jm_json_real_of(work, "flops_model_per_item") -
 		       1) <= SAME_WORK;
 }
 
-/* Did it train that network, of whatever size? */
+/* Are both texts, and the same? */
+static bool same_text(const json_t *a, const json_t *b)
+{
+	return json_is_string(a) && json_equal(a, b);
+}
+
+/* Did it do that work with that network, of whatever size? */
 static bool same_model(const json_t *record, const json_t *work)
 {
-	const char *model = json_string_value(jm_dim_parameter(record, "model"));
+	const json_t *model = json_object_get(work, "model");
+	bool sized = isnan(jm_json_real_of(work, "flops_model_per_item")) ||
+		     !isnan(jm_json_real_of(record, "flops_model_per_item"));
 
-	return model && !strcmp(model, jm_json_text(work, "model")) &&
-	       !isnan(jm_json_real_of(record, "flops_model_per_item"));
+	return same_text(json_object_get(record, "workload"), json_object_get(work, "workload")) &&
+	       (json_is_null(model) || same_text(jm_dim_parameter(record, "model"), model)) &&
+	       sized;
+}
+
+/* Is it the simulated work that was made from these figures? */
+static bool is_made_of(const json_t *record, const json_t *work)
+{
+	return same_text(jm_dim_parameter(record, "response"), json_object_get(work, "response"));
 }
 
 bool jm_published_is(const json_t *record, const json_t *work)
@@ -57,13 +81,15 @@ bool jm_published_is(const json_t *record, const json_t *work)
 	return same_model(record, work) && same_size(record, work);
 }
 
-/* Did a run train that network in the papers' size? ret_other: the first run of another size; NULL = none. */
-static bool was_trained(const struct jm_grouping *g, const json_t *work, const json_t **ret_other)
+/* Did a run do that work in the papers' size? ret_other: the first run of another size; NULL = none. */
+static bool was_done(const struct jm_grouping *g, const json_t *work, const json_t **ret_other)
 {
 	*ret_other = NULL;
 	for (int i = 0; i < g->n_cases; i++) {
 		const json_t *record = g->c[i].record;
 
+		if (is_made_of(record, work))
+			return true;
 		if (!same_model(record, work))
 			continue;
 		if (same_size(record, work))
@@ -114,7 +140,7 @@ json_t *jm_published_of(const struct jm_grouping *g)
 
 	json_array_foreach(all, i, work)
 	{
-		bool same = was_trained(g, work, &other);
+		bool same = !g->n_cases || was_done(g, work, &other);
 
 		if ((!same && !other) || bad)
 			continue;
@@ -139,9 +165,11 @@ static void print_cell(const json_t *row, const struct column *c, char *out, siz
 		snprintf(out, size, "%s", json_string_value(value));
 	else if (!json_is_number(value))
 		snprintf(out, size, "-");
-	else if (strcmp(c->key, "items_per_s") != 0)
-		snprintf(out, size, "%.4g", json_number_value(value));
-	else {
+	else if (strcmp(c->key, "items_per_s") != 0) {
+		snprintf(out, size, json_is_integer(value) ? "%.0f" : "%.4g",
+			json_number_value(value));
+		jm_text_apart(out, size);
+	} else {
 		snprintf(number, sizeof(number), "%.6g", json_number_value(value));
 		jm_text_apart(number, sizeof(number));
 		snprintf(out, size, broken ? "(%s)" : "%s", number);
@@ -210,8 +238,10 @@ int jm_published_grid(const json_t *work, struct jm_grid *ret, struct jm_err *er
 
 void jm_published_title(const json_t *work, char *out, size_t size)
 {
-	snprintf(out, size, "Published, not measured here: %s training as papers report it",
-		jm_json_text(work, "model"));
+	const char *model = jm_json_text(work, "model");
+
+	snprintf(out, size, "Published, not measured here: %s%s%s as papers report it", model,
+		*model ? " " : "", jm_json_text(work, "task"));
 }
 
 void jm_published_shape(const json_t *work, char *out, size_t size)
@@ -245,6 +275,8 @@ static void put_row(const json_t *work, const json_t *row, FILE *out)
 
 	jm_csv_put_text(out, jm_json_text(work, "model"));
 	fputc(',', out);
+	jm_csv_put_text(out, jm_json_text(work, "task"));
+	fputc(',', out);
 	jm_csv_put_text(out, jm_json_text(work, "unit"));
 	for (int c = 0; c < N_COLUMNS; c++) {
 		const json_t *value = json_object_get(row, columns[c].key);
@@ -267,7 +299,7 @@ int jm_published_write_csv(const struct jm_grouping *g, FILE *out, struct jm_err
 
 	if (!all)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the published figures.");
-	fputs("model,item", out);
+	fputs("model,task,item", out);
 	for (int c = 0; c < N_COLUMNS; c++)
 		fprintf(out, ",%s", columns[c].key);
 	fputs(",cap_kept,origin\r\n", out);

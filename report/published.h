@@ -8,17 +8,23 @@
 
 #include "grid.h"
 
-/* Made by published.py from published.json and sim/data: [{model, unit, shape, size {option: number} of that
- * shape, flops_model_per_item, origin ("published"), notes[], rows[] {device, cap_watts, cap_kept (null: no
- * cap), batch, precision, items_per_s, watts, items_per_joule, source}}]; all per device, unknown is null. */
+/*
+ * Made by published.py from published.json and sim/data: [{model, task ("training"), workload of a record that
+ * does it, response of the simulated node made from it, unit, shape, size {option: number} of that shape,
+ * flops_model_per_item, origin ("published"), notes[], rows[] {device, devices that worked together, cap_watts,
+ * cap_kept (null: no cap), batch of all of them, precision, items_per_s, watts, watts_max, items_per_joule, hours,
+ * kwh of all of them, gpu_load_percent, metric of which gain_percent is the gain, source}}]; rates and watts per
+ * device, unknown is null.
+ */
 extern const char jm_published_json[];
 
 /*
- * Of the networks that the records trained, in that form; where the papers' work is of another size, rows is
- * empty and why_not a sentence, else "". The caller owns it; NULL: no memory.
+ * Of the works that the records did or simulated, in that form, and of all works where there is no record; where the
+ * papers' work is of another size, rows is empty and why_not a sentence, else "". The caller owns it; NULL: no
+ * memory.
  */
 json_t *jm_published_of(const struct jm_grouping *g);
-/* Did the run train the network of `work` in the papers' size? */
+/* Did the run do that work in the papers' size? */
 bool jm_published_is(const json_t *record, const json_t *work);
 
 #define JM_PUBLISHED_NONE "There are no published figures for the network of these records."

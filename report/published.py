@@ -2,11 +2,21 @@
 """What papers report, as one JSON text in C: published.py OUTPUT published.json SIM-GPU.json...
 
 Throughput under caps comes from the tables that the simulated nodes are made of (sim/data), without what
-is assumed there.
+is assumed there. All else is in published.json as the papers print it; what follows from that (figures of one of several
+devices, items per joule) is computed here.
 """
 import json
 import pathlib
 import sys
+
+
+KEYS = ("device", "devices", "cap_watts", "cap_kept", "batch", "precision", "items_per_s", "watts", "watts_max",
+        "items_per_joule", "hours", "kwh", "gpu_load_percent", "metric", "gain_percent", "source")
+
+
+def row(**known):
+    """All keys, as published.h describes them."""
+    return dict.fromkeys(KEYS) | known
 
 
 def capped(work, gpu):
@@ -14,29 +24,33 @@ def capped(work, gpu):
     response = gpu["responses"][work["response"]]
     honoured = gpu.get("honoured_from_watts", {"value": 0})["value"]
     for cap, rate in zip(gpu["caps_watts"], response["rate"]):
-        yield {"device": gpu["label"], "cap_watts": cap, "cap_kept": cap >= honoured, "batch": None,
-               "precision": None, "items_per_s": rate, "watts": None, "items_per_joule": None,
-               "source": response["source"]}
+        yield row(device=gpu["label"], cap_watts=cap, cap_kept=cap >= honoured, items_per_s=rate,
+                  source=response["source"])
 
 
-def epochs(work, found):
-    """Rows of a device at each batch, from the energy of an epoch."""
-    if found["model"] != work["model"]:
-        return
+def epochs(found):
+    """Rows of a device at each batch, from the energy of an epoch, which is that batch where epoch_items is null.
+    Of several devices the energy is that of one, the rate that of all."""
+    n = found.get("devices", 1)
     for batch, rate, energy, per_wh in zip(
             found["batch"], found["rate"], found["epoch_wh"], found["items_per_wh"], strict=True):
-        if abs(found["epoch_items"] / energy / per_wh - 1) > 1e-3:
+        if abs((found["epoch_items"] or batch) / energy / per_wh - 1) > 1e-3:
             sys.exit(f"{found['source']}, batch {batch}: energy and items per Wh contradict each other")
-        yield {"device": found["device"], "cap_watts": None, "cap_kept": None, "batch": batch,
-               "precision": None, "items_per_s": rate, "watts": rate / (per_wh / 3600),
-               "items_per_joule": per_wh / 3600, "source": found["source"]}
+        yield row(device=found["device"], devices=found.get("devices"), batch=batch, items_per_s=rate / n,
+                  watts=rate / (per_wh / 3600) if found["epoch_items"] else None,
+                  items_per_joule=per_wh / 3600 / n, source=found["source"])
 
 
-def stated(work, found):
-    """The row of a device of which a paper states only the rate."""
-    if found["model"] == work["model"]:
-        yield {"device": found["device"], "cap_watts": None, "cap_kept": None, "batch": None, "precision": None,
-               "items_per_s": found["rate"], "watts": None, "items_per_joule": None, "source": found["source"]}
+def stated(found):
+    """Rows of figures that a paper states one by one; those of a node are divided by its devices."""
+    for one in found["rows"]:
+        known = {key: one[key] for key in KEYS if key in one}
+        if "node_watts" in one:
+            known |= {"watts": one["node_watts"] / one["devices"], "watts_max": one["node_watts_max"] / one["devices"]}
+        if "items" in found:
+            known |= {"items_per_s": found["items"] / one["hours"] / 3600 / one["devices"],
+                      "items_per_joule": found["items"] / one["kwh"] / 3.6e6}
+        yield row(**known, source=found["source"])
 
 
 def entry(work, data, gpus):
@@ -45,13 +59,13 @@ def entry(work, data, gpus):
     notes = {gpu["source"]["id"] + ": " + data["capped_note"] for gpu in gpus}
     notes |= {gpu["responses"][work["response"]].get("note", "") for gpu in gpus} - {""}
     for rows_of, found in [(epochs, f) for f in data["epochs"]] + [(stated, f) for f in data["stated"]]:
-        more = list(rows_of(work, found))
+        of_work = (found["model"], found["task"]) == (work["model"], work["task"])
+        more = list(rows_of(found)) if of_work else []
         rows += more
         notes |= {found["source"] + ": " + found["note"]} if more else set()
     if any(row["cap_kept"] is False for row in rows):
         notes.add("( ) the device drew more than its cap.")
-    return {**{k: v for k, v in work.items() if k != "response"}, "origin": "published",
-            "notes": sorted(notes), "rows": rows}
+    return {"response": None, **work, "origin": "published", "notes": sorted(notes), "rows": rows}
 
 
 def main():

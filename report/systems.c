@@ -197,6 +197,9 @@ static struct fit fit_of(const json_t *row, const struct jm_system *s)
 	double cap = jm_json_real_of(row, "cap_watts"), batch = jm_json_real_of(row, "batch");
 	bool capped = !isnan(cap);
 
+	if (json_is_number(json_object_get(row, "devices"))) /* a record has that of one */
+		batch /= jm_json_real_of(row, "devices");
+
 	return (struct fit){
 		.same = capped ? cap == s->cap_watts
 			       : json_is_string(given) &&
@@ -326,8 +329,7 @@ static void pair_work(struct jm_systems *s, struct jm_systems_work *w)
 		for (int k = w->first; k < w->first + w->n; k++) {
 			const json_t *record = s->system[k].record;
 
-			if (strcmp(jm_json_text(record, "workload"), "train") != 0 ||
-				!jm_published_is(record, published))
+			if (!jm_published_is(record, published))
 				continue;
 			w->published = published;
 			add_pairs(s, k, json_object_get(published, "rows"));

@@ -26,6 +26,22 @@ CAPPED = {
     ("llama3-8b", "H200 141 GB"): "8914.9 14244.7 22285.7 28338.8 31586.8 34107.2",
     ("llama3-8b", "MI300X"): "9200.7 11138.8 13119.8 14858.6 16391.0 16724.5 16843.3",
 }
+MORE_CAPPED = {  # the same tables: Stable Diffusion v2, inference
+    ("sd-v2", "H100 94 GB"): "20.14 34.25 39.38 41.62 42.77 43.28",
+    ("sd-v2", "H200 141 GB"): "15.50 29.26 42.25 49.37 53.94 57.30",
+    ("sd-v2", "MI300X"): "23.94 25.13 30.19 37.48 43.23 47.86 48.87",
+    ("inference", "H100 94 GB"): "780.5 1472.7 1833.1 2027.9 2154.5 2191.4",
+    ("inference", "H200 141 GB"): "571.8 1255.0 1804.2 2063.7 2289.7 2417.5",
+    ("inference", "MI300X"): "960.6 1145.4 1400.1 1616.6 1758.7 1824.3 1849.7",
+}
+# arXiv 2409.12994, Table II: batch, tokens/s of 4 IPUs, tokens/Wh of one of them
+TABLE_2 = {64: (64.99, 4.08), 128: (97.21, 7.03), 256: (129.96, 13.93), 512: (155.72, 27.60), 1024: (172.94, 53.71),
+           2048: (183.37, 102.13), 4096: (188.88, 187.22), 8192: (191.86, 321.34), 16384: (193.41, 496.43)}
+# doi 10.1007/978-3-031-48803-0_1, Table 1: gain in percent, cap
+TABLE_1 = {"energy": (25.39, 160), "energy saved minus slowdown": (15.03, 170), "EDP": (17.32, 170),
+           "EDS k=1.5": (2.26, 200), "EDS k=2": (7.52, 170)}
+# Latif et al., section V: kW of the node (median, highest), hours, kWh
+NODE = {512: (4.68, 5.02, 26, 123), 4096: (6.26, 6.48, 5, 30), 128: (7.92, 8.42, 8, None)}
 CAPS = [200, 300, 400, 500, 600, 700, 750]
 
 
@@ -65,6 +81,92 @@ def test_figures_are_the_papers(report, model):
         assert all("arXiv 2603.16164, Table" in r["source"] for r in rows)
 
 
+def known(row):
+    return {key: value for key, value in row.items() if value is not None}
+
+
+def listed():
+    """All works of 'list --published' by model and task."""
+    return {(work["model"], work["task"]): work for work in json.loads(jm("list", "--published", "--json").stdout)}
+
+
+def test_no_figure_is_missing():
+    works = listed()
+    assert sum(len(work["rows"]) for work in works.values()) == 19 * 3 + 9 + 1 + 19 * 2 + 9 + 3 + 1 + 5
+    text = jm("list", "--published", "--width", "100").stdout
+    assert all(f"{model or ''} {task} as papers report it".strip() in text for model, task in works)
+    assert "25.39" in text and "16,384" in text
+
+
+@pytest.mark.parametrize("name, device", MORE_CAPPED)
+def test_generation_and_inference_under_caps(name, device):
+    work = listed()["sd-v2", "training"] if name == "sd-v2" else listed()["llama3-8b", "inference"]
+    rows = [r for r in work["rows"] if r["device"] == device]
+    printed = [float(t) for t in MORE_CAPPED[name, device].split()]
+    assert [(r["cap_watts"], r["items_per_s"]) for r in rows] == list(zip(CAPS, printed))
+    assert all(r["cap_kept"] == (device != "MI300X" or r["cap_watts"] >= 400) for r in rows)
+
+
+def test_a_pipeline_of_ipus_by_batch():
+    rows = {r["batch"]: r for r in listed()["gpt-117m", "training"]["rows"]}
+    assert rows.keys() == TABLE_2.keys()
+    for batch, (rate, per_wh) in TABLE_2.items():
+        assert known(rows[batch]) == {
+            "device": "Graphcore GC200 IPU", "devices": 4, "batch": batch, "source": "arXiv 2409.12994, Table II",
+            "items_per_s": pytest.approx(rate / 4), "items_per_joule": pytest.approx(per_wh / 4 / 3600)}
+
+
+def test_best_caps_by_metric():
+    rows = listed()["xception", "training under power caps"]["rows"]
+    assert {r["metric"]: (r["gain_percent"], r["cap_watts"]) for r in rows} == TABLE_1
+    assert {(r["device"], r["devices"]) for r in rows} == {("Quadro RTX 6000", 8)}
+
+
+def test_power_of_a_node_is_per_device():
+    works = listed()
+    rows = works["resnet152", "training"]["rows"] + works["llava", "training"]["rows"]
+    assert {r["batch"]: (r["watts"] * 8 / 1000, r["watts_max"] * 8 / 1000, r["hours"], r["kwh"]) for r in rows} == NODE
+    for r in rows[:2]:  # 200 epochs of 50,000 images
+        assert r["items_per_joule"] == pytest.approx(200 * 50000 / (r["kwh"] * 3.6e6))
+        assert r["items_per_s"] == pytest.approx(200 * 50000 / (r["hours"] * 3600) / 8)
+        # rounded hours, and the median in place of the mean power
+        assert r["items_per_s"] / r["watts"] == pytest.approx(r["items_per_joule"], rel=0.06)
+    assert rows[2]["gpu_load_percent"] == 93
+    (burn,) = works[None, "a burn of GPUs and processors"]["rows"]
+    assert (burn["watts"] * 8, burn["watts_max"] * 8) == (8430, 8480)
+
+
+def test_they_appear_beside_records_of_the_same_work(report, tmp_path):
+    """Training and inference of one network are two works; a simulated node shows what it was made from, without ratios."""
+    def tasks(*records):
+        works = json.loads(report(*records, words=("--published", "--format", "json")))["published"]
+        return [(work["model"], work["task"]) for work in works if work["rows"]]
+    serve = trained("llama3-8b", None)
+    serve["workload"] = serve["case"]["parameters"]["workload"] = "serve"
+    burn = trained(None, None) | {"workload": "burn"}
+    cifar = trained("resnet152", 1.41e9, image="32", classes="10")
+    assert tasks(serve) == [("llama3-8b", "inference")] and tasks(trained("llama3-8b", 45.4e9)) == [("llama3-8b", "training")]
+    assert tasks(burn) == [(None, "a burn of GPUs and processors")] and tasks(cifar) == [("resnet152", "training")]
+    assert tasks(trained("resnet152", 1.41e9, image="32", classes="100")) == []
+    assert tasks(trained("gpt-117m", 0.8e9, seq="1024")) == [("gpt-117m", "training")]
+    store = tmp_path / "s.db"
+    done = jm("run", "sim", "--device", "sim:h100x4", "--response", "sd-v2", "--seconds", "1", "--store", store)
+    assert done.returncode == 0, done.stderr
+    text = jm("report", "--published", store).stdout
+    assert "sd-v2 training as papers report it" in text and "43.28" in text
+    assert json.loads(jm("compare", "--published", store, "--json", "-").stdout)["works"][0]["published"] == []
+
+
+def test_a_node_in_compare(tmp_path):
+    """The row of the same batch per GPU: 512 of 8 GPUs are 64 of one."""
+    r = trained("resnet152", 1.41e9, image="32", classes="10", batch="64") | {"clock": "real", "throughput_per_device": 26.7}
+    (tmp_path / "a.json").write_text(json.dumps([r]))
+    (work,) = json.loads(jm("compare", "--published", tmp_path / "a.json", "--json", "-").stdout)["works"]
+    (pair,) = work["published"]
+    assert pair["batch"] == 512 and pair["throughput"]["published"] == pytest.approx(1e7 / 26 / 3600 / 8)
+    assert pair["power"]["published"] == 585
+
+
 def test_energy_of_an_epoch(report):
     (work,) = json.loads(report(trained("resnet50", FLOPS["resnet50"]), words=("--published", "--format", "json")))[
         "published"]
@@ -79,9 +181,7 @@ def test_rate_that_a_paper_states_in_its_text(report):
     (work,) = json.loads(report(trained("gpt-800m", 5.85e9, seq="2048"), words=("--published", "--format", "json")))[
         "published"]
     (row,) = work["rows"]  # arXiv 2409.12994, Section IV-A; the bars of its Figure 2 have no numbers
-    assert row == {"device": "GH200", "cap_watts": None, "cap_kept": None, "batch": None, "precision": None,
-                   "items_per_s": 47505, "watts": None, "items_per_joule": None,
-                   "source": "arXiv 2409.12994, Section IV-A"}
+    assert known(row) == {"device": "GH200", "items_per_s": 47505, "source": "arXiv 2409.12994, Section IV-A"}
     assert len(work["notes"]) == 1 and "only draws its other figures" in work["notes"][0]
 
 
@@ -110,7 +210,7 @@ def test_other_sizes_are_not_compared(report):
     small = trained("resnet50", 0.5e9, image="32")
     text = report(small, words=("--published",))
     assert "24.54 GFLOP per image" in text and "took 0.5 " in " ".join(text.split()) and "2148.6" not in text
-    gpt = trained("gpt-117m", 0.7e9)
+    gpt = trained("gpt-13b", 80e9)
     assert "no published figures" in report(gpt, words=("--published",))
     doc = json.loads(report(gpt, words=("--published", "--format", "json")))
     assert doc["published"] == [] and "no published figures" in doc["published_note"]
