@@ -191,9 +191,10 @@
 		});
 	};
 
-	// Clock, temperature and the share of time at the power cap, one strip below the other.
+	// Clocks, temperature and the share of time at the power cap, one strip below the other.
 	const STRIPS = [
 		["hertz", "clock in MHz", 1e-6],
+		["memory_hertz", "memory clock in MHz", 1e-6],
 		["celsius", "highest temperature in \u00b0C", 1],
 		["throttled", "held at the power cap, % of the time", 100],
 	];
@@ -224,12 +225,13 @@
 		const option = function (c) {
 			const out = base(c),
 				n = strips.length,
-				each = 78 / n;
+				each = 78 / n,
+				title = Math.min(13, each / 2); // height above a strip, in % of the chart
 			out.grid = strips.map((_, k) => ({
 				left: 52,
 				right: 22,
 				top: 9 + k * each + "%",
-				height: each - 13 + "%",
+				height: each - title + "%",
 			}));
 			out.xAxis = strips.map((_, k) =>
 				Object.assign(settingAxis(c, s), { gridIndex: k }, k < n - 1 ? { name: "", axisLabel: { show: false } } : {}),

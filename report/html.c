@@ -108,6 +108,8 @@ static const char *find_part(const struct parts *p, const char *name, size_t len
 		{"charts", jm_page_charts_js},
 		{"across", jm_page_across_js},
 		{"timeline", jm_page_timeline_js},
+		{"steps", jm_page_steps_js},
+		{"hardware", jm_page_hardware_js},
 		{"residue", jm_page_residue_js},
 		{"tables", jm_page_tables_js},
 		{"overview", jm_page_overview_js},

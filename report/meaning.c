@@ -19,6 +19,12 @@ static const struct {
 	{JM_M_GAIN, "energy saved per @, compared with the reference"},
 	{JM_M_LOSS, "additional time per @, compared with the reference; 100 % is twice the time"},
 	{JM_M_GAIN_LOSS, "energy saved minus slowdown, in percentage points"},
+	{JM_M_HOURS, "time of the measured phase of one run"},
+	{JM_M_KWH, "energy of the measured phase of one run"},
+	{JM_M_WH_GPU_HOUR, "mean power of the GPUs of the run, as energy of one GPU in one hour"},
+	{JM_M_GPU_LOAD,
+		"utilisation: the share of the time in which a kernel ran on a GPU; mean over the "
+		"GPUs of the run"},
 	{JM_M_MFU, "model FLOPs utilisation: FLOP/s of the model, divided by the dense peak"},
 	{JM_M_HFU, "hardware FLOPs utilisation: executed FLOP/s, divided by the dense peak"},
 };

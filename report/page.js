@@ -186,8 +186,16 @@
 			const strips = JM.telemetry(s);
 			if (strips.length) out.push(JM.chartTelemetry(s, strips));
 		}
+		const steps = S.steps.filter((r) => JM.run("series", r.run) === s.index);
+		if (steps.length) out.push(JM.chartSteps(s, steps, firstShown(s, steps)));
 		if (runs > 1) out.push(JM.chartSpread(s));
 		return out;
+	}
+
+	// Index of the run of the best setting among those that have a property of one run each.
+	function firstShown(s, list) {
+		const best = s.verdicts.find((v) => v.metric === "joules_per_item") || {};
+		return Math.max(0, list.findIndex((x) => JM.run("point", x.run) === best.leading));
 	}
 
 	function traces(s) {
@@ -210,8 +218,7 @@
 				});
 			});
 		if (!list.length) return null;
-		const best = s.verdicts.find((v) => v.metric === "joules_per_item") || {};
-		const start = Math.max(0, list.findIndex((t) => t.point === best.leading));
+		const start = firstShown(s, list);
 		const shown = new Set(list.map((t) => t.point)).size,
 			all = s.points.filter((p) => p.runs_ok).length;
 		const note =

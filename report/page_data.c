@@ -8,7 +8,8 @@
  *	details		phases and meters of one run of each series; parts: of meters that include others or are included,
  *			{id: [[joules, rest, error of the rest] of each phase]}
  *	machines	the different provenances
- *	traces		see page_trace.h; with the phases of their runs
+ *	traces		see page_trace.h; with the phases of their runs; rated: [rated power of a device, W], each value once
+ *	steps		speed and loss of the steps of one run of each setting: steps.c
  *	percent_least	half width that savings and losses are shown with at least, in percentage points
  *	meanings	of a series the sentences on the columns saved and slower; of the page what each metric means, @ is the item
  *	reference_is	of a series, what its reference is
@@ -125,6 +126,19 @@ struct mean {
 	int n;
 };
 
+static void add(struct mean *m, double value)
+{
+	if (isnan(value))
+		return;
+	m->sum += value;
+	m->n++;
+}
+
+static double mean_of(const struct mean *m)
+{
+	return m->n ? m->sum / m->n : NAN;
+}
+
 /* Mean power of the meters of that scope, as "gpu" of gpu.power. */
 static void add_capped(const struct jm_group_case *c, const char *scope, struct mean *m)
 {
@@ -136,12 +150,10 @@ static void add_capped(const struct jm_group_case *c, const char *scope, struct 
 	{
 		double watts = jm_json_real_of(meter, "watts_mean");
 
-		if (isnan(watts) || json_is_true(json_object_get(meter, "elsewhere")) ||
-			strcmp(jm_json_text(meter, "scope"), scope) ||
-			strcmp(jm_json_text(meter, "origin"), origin))
-			continue;
-		m->sum += watts;
-		m->n++;
+		if (!json_is_true(json_object_get(meter, "elsewhere")) &&
+			!strcmp(jm_json_text(meter, "scope"), scope) &&
+			!strcmp(jm_json_text(meter, "origin"), origin))
+			add(m, watts);
 	}
 }
 
@@ -171,8 +183,7 @@ static void put_capped(const struct jm_grouping *g, json_t *all_series)
 		json_t *point = json_array_get(
 			json_object_get(series, "points"), (size_t)(i - s->first_point));
 
-		json_object_set_new(point, "capped_watts",
-			jm_json_number(mean[i].n ? mean[i].sum / mean[i].n : NAN));
+		json_object_set_new(point, "capped_watts", jm_json_number(mean_of(&mean[i])));
 	}
 	free(mean);
 }
@@ -181,10 +192,10 @@ static void put_capped(const struct jm_grouping *g, json_t *all_series)
 
 /* What the record says of a case that no metric is made of; NAN = unknown. */
 struct telemetry {
-	double hertz, celsius,
-		throttled; /* mean clock, highest temperature, share of time at the power cap */
-	double reasons;	   /* other reasons for lower clocks, or-ed (enum jm_throttle) */
-	int n_clocks, n_throttles;
+	struct mean clock, memory_clock; /* Hz */
+	struct mean throttled;		 /* share of time at the power cap */
+	double celsius;			 /* highest temperature */
+	double reasons; /* other reasons for lower clocks, or-ed (enum jm_throttle) */
 };
 
 static void add_signal(struct telemetry *t, const json_t *signal)
@@ -192,46 +203,30 @@ static void add_signal(struct telemetry *t, const json_t *signal)
 	const char *quantity = jm_json_text(signal, "quantity");
 	double mean = jm_json_real_of(signal, "mean"), max = jm_json_real_of(signal, "max");
 
-	if (!strcmp(quantity, "clock") && !isnan(mean)) {
-		t->hertz = (t->n_clocks ? t->hertz : 0) + mean;
-		t->n_clocks++;
+	if (!strcmp(quantity, "clock")) {
+		add(&t->clock, mean);
+	} else if (!strcmp(quantity, "memory-clock")) {
+		add(&t->memory_clock, mean);
 	} else if (!strcmp(quantity, "temperature")) {
 		t->celsius = fmax(t->celsius, max);
 	} else if (!strcmp(quantity, "throttle") && max >= 0 && max < 256) {
 		int other = (int)max & ~JM_THROTTLE_POWER_CAP;
 
-		if (!other && !isnan(mean)) {
-			t->throttled = (t->n_throttles ? t->throttled : 0) + mean;
-			t->n_throttles++;
-		}
+		if (!other)
+			add(&t->throttled, mean);
 		t->reasons = (double)((isnan(t->reasons) ? 0 : (int)t->reasons) | other);
 	}
 }
 
 static struct telemetry telemetry_of(const json_t *record)
 {
-	struct telemetry t = {NAN, NAN, NAN, NAN, 0, 0};
+	struct telemetry t = {.celsius = NAN, .reasons = NAN};
 	const json_t *meter, *signal;
 	size_t i, k;
 
 	json_array_foreach(json_object_get(record, "meters"), i, meter) json_array_foreach(
 		json_object_get(meter, "signals"), k, signal) add_signal(&t, signal);
-	if (t.n_clocks)
-		t.hertz /= t.n_clocks;
-	if (t.n_throttles)
-		t.throttled /= t.n_throttles;
 	return t;
-}
-
-/* The record with its details: those of a large store are read for some of them only. */
-static const json_t *whole_record(const struct jm_grouping *g, const struct jm_group_case *c)
-{
-	const json_t *whole;
-	char key[24];
-
-	snprintf(key, sizeof(key), "%d", c->index);
-	whole = json_object_get(g->options.details, key);
-	return whole ? whole : c->record;
 }
 
 struct columns {
@@ -278,11 +273,12 @@ static void append_of_case(struct columns *to, const struct jm_group_case *c)
 
 static void append_telemetry(struct columns *to, const struct jm_group_case *c)
 {
-	struct telemetry t = telemetry_of(whole_record(to->g, c));
+	struct telemetry t = telemetry_of(jm_page_whole_record(to->g, c));
 
-	append_number(to, "hertz", t.hertz);
+	append_number(to, "hertz", mean_of(&t.clock));
+	append_number(to, "memory_hertz", mean_of(&t.memory_clock));
 	append_number(to, "celsius", t.celsius);
-	append_number(to, "throttled", t.throttled);
+	append_number(to, "throttled", mean_of(&t.throttled));
 	append_number(to, "throttle_reasons", t.reasons);
 }
 
@@ -405,7 +401,7 @@ static const struct jm_group_case *example_of(const struct jm_grouping *g, int s
 		if (c->series != series)
 			continue;
 		first = first ? first : c;
-		if (c->ok && whole_record(g, c) != c->record)
+		if (c->ok && jm_page_whole_record(g, c) != c->record)
 			return c;
 		good = good || !c->ok ? good : c;
 	}
@@ -415,7 +411,7 @@ static const struct jm_group_case *example_of(const struct jm_grouping *g, int s
 static json_t *detail_json(const struct jm_grouping *g, int series)
 {
 	const struct jm_group_case *c = example_of(g, series);
-	const json_t *record = whole_record(g, c);
+	const json_t *record = jm_page_whole_record(g, c);
 	const char *origin = c->m.has_energy ? jm_origin_name(c->m.origin) : "measured";
 
 	return json_pack("{s:i, s:s, s:s, s:o, s:o, s:o}", "run", (int)(c - g->c), "phase",
@@ -442,7 +438,7 @@ static json_t *machines_json(const struct jm_grouping *g)
 	size_t k;
 
 	for (int i = 0; i < g->n_cases && json_array_size(out) < MOST_MACHINES; i++) {
-		json_t *one = json_object_get(whole_record(g, &g->c[i]), "provenance");
+		json_t *one = json_object_get(jm_page_whole_record(g, &g->c[i]), "provenance");
 		bool seen = one == last;
 
 		json_array_foreach(out, k, other) seen = seen || json_equal(other, one);
@@ -463,7 +459,42 @@ static void drop_means(json_t *trace)
 		json_object_del(meter, "means");
 }
 
-/* Each with the index of its run and the phases of that. */
+static bool has_meter_of(const json_t *record, const char *device)
+{
+	const json_t *meter;
+	size_t i;
+
+	json_array_foreach(json_object_get(record, "meters"), i, meter)
+	{
+		if (!json_is_true(json_object_get(meter, "elsewhere")) &&
+			!strcmp(jm_json_text(meter, "device"), device))
+			return true;
+	}
+	return false;
+}
+
+/* Rated power (W) of the devices that were metered, each value once. */
+static json_t *rated_json(const json_t *record)
+{
+	const json_t *devices = json_object_get(json_object_get(record, "provenance"), "devices");
+	json_t *out = json_array(), *other;
+	const json_t *device;
+	size_t i, k;
+
+	json_array_foreach(devices, i, device)
+	{
+		double watts =
+			jm_json_real_of(json_object_get(device, "hardware"), "power_default_watts");
+		bool seen = false;
+
+		json_array_foreach(out, k, other) seen = seen || json_real_value(other) == watts;
+		if (watts > 0 && !seen && has_meter_of(record, jm_json_text(device, "id")))
+			json_array_append_new(out, json_real(watts));
+	}
+	return out;
+}
+
+/* Each with the index of its run, the phases of that and the rated power of its devices. */
 static json_t *traces_json(const struct jm_grouping *g)
 {
 	json_t *out = json_array(), *trace;
@@ -473,16 +504,18 @@ static json_t *traces_json(const struct jm_grouping *g)
 	json_array_foreach(g->options.traces, i, trace)
 	{
 		json_int_t record = json_integer_value(json_object_get(trace, "record"));
+		const json_t *whole;
 		int run = 0;
 
 		while (run < g->n_cases && g->c[run].index != record)
 			run++;
 		if (!json_is_object(trace) || run == g->n_cases)
 			continue;
+		whole = jm_page_whole_record(g, &g->c[run]);
 		json_object_set_new(trace, "run", json_integer(run));
-		json_object_set_new(trace, "phases",
-			phases_json(
-				whole_record(g, &g->c[run]), jm_origin_name(g->c[run].m.origin)));
+		json_object_set_new(
+			trace, "phases", phases_json(whole, jm_origin_name(g->c[run].m.origin)));
+		json_object_set_new(trace, "rated", rated_json(whole));
 		json_array_append(out, trace);
 		if (!seen || seen[g->c[run].series])
 			drop_means(trace);
@@ -510,7 +543,8 @@ json_t *jm_page_data(const struct jm_grouping *g)
 		put(data, "slowdown_percent", json_real(JM_SLOWDOWN)) &&
 		put(data, "percent_least", json_real(JM_PERCENT_LEAST)) &&
 		put(data, "runs", runs_json(g)) && put(data, "details", details_json(g)) &&
-		put(data, "machines", machines_json(g)) && put(data, "traces", traces_json(g)))
+		put(data, "machines", machines_json(g)) && put(data, "traces", traces_json(g)) &&
+		put(data, "steps", jm_page_steps(g)))
 		return data;
 	json_decref(data);
 	return NULL;

@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The meters of a record that include others or are included, in each phase, for the page. */
+/* Parts of a record for the page: its details; the meters that include others or are included, in each phase. */
 #include "page_data.h"
 #include "base/json.h"
 
+#include <stdio.h>
 #include <string.h>
+
+const json_t *jm_page_whole_record(const struct jm_grouping *g, const struct jm_group_case *c)
+{
+	const json_t *whole;
+	char key[24];
+
+	snprintf(key, sizeof(key), "%d", c->index);
+	whole = json_object_get(g->options.details, key);
+	return whole ? whole : c->record;
+}
 
 static json_t *part_json(const json_t *meter)
 {

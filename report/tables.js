@@ -226,6 +226,7 @@
 	// What is shown of the settings: one table, several choices of columns.
 	const VIEWS = [
 		["Speed, power, energy", (s) => [runsColumn, ...metrics(s, ["throughput", "throughput_per_device", "watts_mean", "watts_max", "joules_per_item", "items_per_joule"])]],
+		["Time and energy of a run", (s) => [runsColumn, ...metrics(s, ["hours", "kwh", "watts_mean", "gpu_load_percent", "wh_per_gpu_hour"])]],
 		["Against the reference", (s, eds) => [...metrics(s, ["energy_gain_percent", "time_loss_percent", "gain_minus_loss", ...eds]), paretoColumn]],
 		["Energy and delay", (s, eds) => metrics(s, ["joules_per_item", "wh_per_item", "items_per_wh", "edp", "ed2p", "zeus_cost", ...eds])],
 		["Caps and states", (s) => [...knobColumns(s), runsColumn, ...metrics(s, ["watts_mean", "watts_median", "watts_p99", "watts_max"])]],
@@ -553,12 +554,14 @@
 				S.series.slice(0, 60).map((s) => el("details", {}, el("summary", { class: "plain" }, s.title), options(s))),
 				S.series.length > 60 ? el("p", { class: "small soft" }, "Of the other systems: in the table of all runs.") : null,
 			),
+			JM.hardware(seen),
 		);
 	};
 
 	// Own throughput per device by that of the paper, at the same cap: one column for each own system.
 	function ratios(work) {
-		const own = JM.S.series.filter((s) => s.item === work.unit && s.title.includes(work.model)).slice(0, 4);
+		const names_it = (s) => s.title.includes(work.workload + " " + work.model) || s.title.includes("sim " + work.response);
+		const own = JM.S.series.filter((s) => s.item === work.unit && names_it(s)).slice(0, 4);
 		const names = JM.systemNames(own);
 		const at = (s, r) =>
 			s.points.find((p) =>
@@ -591,6 +594,7 @@
 		});
 		const columns = [
 			column("device", "", "device", true),
+			column("devices", "", "devices"),
 			column("power cap", "W", "cap_watts"),
 			column("batch", "", "batch"),
 			column("precision", "", "precision", true),
@@ -601,7 +605,13 @@
 				of: (r) => (r.cap_kept === false ? "(" + JM.apart(text(r.items_per_s)) + ")" : JM.apart(text(r.items_per_s))),
 			},
 			column("power", "W", "watts"),
+			column("highest power", "W", "watts_max"),
 			column(work.unit + "s per joule", work.unit + "/J", "items_per_joule"),
+			column("time", "h", "hours"),
+			column("energy of all", "kWh", "kwh"),
+			column("GPU load", "%", "gpu_load_percent"),
+			column("metric", "", "metric", true),
+			column("gain", "%", "gain_percent"),
 			column("source", "", "source", true),
 		]
 			.filter((c) => work.rows.some((r) => r[c.key] !== null))
@@ -612,7 +622,7 @@
 			el(
 				"div",
 				{ class: "head" },
-				el("h3", {}, work.model + " training as papers report it"),
+				el("h3", {}, (work.model ? work.model + " " : "") + work.task + " as papers report it"),
 				el("span", { class: "mark" }, work.origin),
 			),
 			el("p", { class: "small" }, "The papers' input: " + work.shape + "."),

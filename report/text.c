@@ -127,8 +127,10 @@ void jm_text_wrap_on(FILE *out, const char *text, int column, int hang, int widt
 	FILE *buffer = open_memstream(&lines, &n);
 
 	wrap(buffer ? buffer : out, text, column, hang, width);
-	if (buffer && !fclose(buffer))
-		fwrite(lines, 1, n, out);
+	if (buffer && !fclose(buffer)) {
+		jm_text_tame_lines(lines); /* what others wrote controls no terminal */
+		fputs(lines, out);
+	}
 	free(lines);
 }
 

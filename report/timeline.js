@@ -77,9 +77,17 @@
 			.map(([, start, end]) => [{ xAxis: start, itemStyle: { color: shade(c, "steady", 0) } }, { xAxis: end }]);
 	}
 
+	// A dashed line across the plot, its label at the place.
+	const level = (text, color, place) => (watts) => ({
+		yAxis: watts,
+		lineStyle: { color: color },
+		label: { formatter: text + " {c} W", position: place, color: color, fontSize: 11 },
+	});
+
 	function axes(c, t, out) {
 		const top = 40 + LANE * t.lanes.n + 26;
-		const range = { min: 0, max: t.end_s };
+		const range = { min: 0, max: t.end_s },
+			rated = Math.max(0, ...t.rated);
 		out.grid = [
 			{ left: 56, right: 22, top: top, bottom: 70 },
 			{ left: 56, right: 22, top: 40, height: LANE * t.lanes.n },
@@ -89,7 +97,13 @@
 			axis(c, "", Object.assign({ gridIndex: 1, show: false }, range)),
 		];
 		out.yAxis = [
-			valueAxis(c, "W", { nameGap: 8, boundaryGap: [0, "8%"], nameTextStyle: { color: c.soft, align: "left", padding: [0, 0, 0, -48] } }),
+			valueAxis(c, "W", {
+				nameGap: 8,
+				boundaryGap: [0, "8%"],
+				nameTextStyle: { color: c.soft, align: "left", padding: [0, 0, 0, -48] },
+				max: (power) => (rated > power.max ? 1.08 * rated : null),
+				axisLabel: { color: c.soft, showMaxLabel: rated ? false : null },
+			}),
 			axis(c, "", { gridIndex: 1, show: false, min: 0, max: Math.max(1, t.lanes.n) }),
 		];
 	}
@@ -112,7 +126,10 @@
 
 	function option(c, t) {
 		const out = base(c),
-			caps = [...new Set(t.caps.filter(known))];
+			levels = [
+				...t.rated.map(level("rated power of a device", c.soft, "insideStartTop")),
+				...[...new Set(t.caps.filter(known))].map(level("cap", c.ref, "insideEndTop")),
+			];
 		out.color = c.many;
 		out.legend = {
 			type: "scroll",
@@ -155,15 +172,9 @@
 			connectNulls: false,
 			markArea: k ? undefined : { silent: true, data: steady(c, t) },
 			markLine:
-				k || !caps.length
+				k || !levels.length
 					? undefined
-					: {
-							silent: true,
-							symbol: "none",
-							lineStyle: { type: "dashed", color: c.ref },
-							label: { formatter: "cap {c} W", position: "insideEndTop", color: c.ref, fontSize: 11 },
-							data: caps.map((w) => ({ yAxis: w })),
-						},
+					: { silent: true, symbol: "none", lineStyle: { type: "dashed" }, data: levels },
 		}));
 		out.series.push(bars(c, t));
 		return out;

@@ -66,6 +66,16 @@ double jm_nvml_get_utilisation(const struct jm_nvml *nvml, jm_nvml_device device
 	return u.gpu / 100.0;
 }
 
+/* P0 to P15; the library answers 32 where it does not know. */
+double jm_nvml_get_power_state(const struct jm_nvml *nvml, jm_nvml_device device)
+{
+	unsigned int state = 0;
+
+	if (!nvml->power_state || nvml->power_state(device, &state) || state > 15)
+		return NAN;
+	return state;
+}
+
 /* NVML's reasons as enum jm_throttle: 4 software power cap; 0x20, 0x40 heat; 0x80 brake; 0x10 sync boost; 8 a
  * hardware slowdown, which is of its own kind only when neither heat nor brake is named. */
 double jm_nvml_get_throttle(const struct jm_nvml *nvml, jm_nvml_device device)

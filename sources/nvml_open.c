@@ -227,6 +227,7 @@ static int add_board(struct jm_nvml_state *s, struct jm_nvml_board *g,
 	snprintf(meter.bus, sizeof(meter.bus), "%.23s", info->bus_id);
 	snprintf(meter.driver, sizeof(meter.driver), "%.47s", s->nvml.driver);
 	snprintf(covers, sizeof(covers), "gpu/%s", info->uuid);
+	jm_nvml_hardware(&s->nvml, info, &meter.hardware);
 	g->handle = info->handle;
 	memcpy(g->label, info->label, sizeof(g->label));
 	rc = g->meter = jm_meters_add(set, &meter, err);

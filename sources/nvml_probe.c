@@ -23,6 +23,7 @@ const struct jm_nvml_probe jm_nvml_gpu_probes[JM_NVML_GPU_PROBES] = {
 	{JM_Q_MEMORY_CLOCK, 0, 0, true, 1, jm_nvml_get_memory_clock, 0, 0},
 	{JM_Q_TEMPERATURE, 0, 0, true, 1, jm_nvml_get_temperature, 0, 0},
 	{JM_Q_UTILISATION, 0, 0, true, 1, jm_nvml_get_utilisation, 0, 0},
+	{JM_Q_POWER_STATE, 0, 0, true, 1, jm_nvml_get_power_state, 0, 0},
 	{JM_Q_THROTTLE, 0, 0, true, 1, jm_nvml_get_throttle, 0, 0},
 };
 
@@ -133,6 +134,7 @@ struct jm_signal jm_nvml_signal(const struct jm_nvml_sensor *sensor, enum jm_qua
 		signal.step = 1e6;
 		break;
 	case JM_Q_TEMPERATURE:
+	case JM_Q_POWER_STATE:
 		signal.step = 1;
 		break;
 	case JM_Q_UTILISATION:

@@ -8,7 +8,7 @@
 #include "vendor/nvml.h"
 
 /* One number by a call of its own, in SI units; NAN where there is none. power: as nvidia-smi has it, the
- * mean of the last second from Ampere on, except GA100. utilisation: 0..1. throttle: enum jm_throttle. */
+ * mean of the last second from Ampere on, except GA100. utilisation: 0..1. power state: 0..15. throttle: enum jm_throttle. */
 double jm_nvml_get_power(const struct jm_nvml *nvml, jm_nvml_device device);
 double jm_nvml_get_energy(const struct jm_nvml *nvml, jm_nvml_device device);
 double jm_nvml_get_limit(const struct jm_nvml *nvml, jm_nvml_device device);
@@ -17,7 +17,12 @@ double jm_nvml_get_clock(const struct jm_nvml *nvml, jm_nvml_device device);
 double jm_nvml_get_memory_clock(const struct jm_nvml *nvml, jm_nvml_device device);
 double jm_nvml_get_temperature(const struct jm_nvml *nvml, jm_nvml_device device);
 double jm_nvml_get_utilisation(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_power_state(const struct jm_nvml *nvml, jm_nvml_device device);
 double jm_nvml_get_throttle(const struct jm_nvml *nvml, jm_nvml_device device);
+
+/* What the driver does not tell is 0. */
+void jm_nvml_hardware(
+	const struct jm_nvml *nvml, const struct jm_nvml_gpu *gpu, struct jm_hardware *ret);
 
 /* What is known of a GPU's power sensor. */
 struct jm_nvml_sensor {
@@ -42,7 +47,7 @@ struct jm_nvml_probe {
 	int from_driver, before_driver; /* major versions in which the field has that id; 0 = all */
 };
 /* In order of preference: the first row of a quantity that answers is taken. */
-#define JM_NVML_GPU_PROBES    15
+#define JM_NVML_GPU_PROBES    16
 #define JM_NVML_MEMORY_PROBES 2
 #define JM_NVML_MODULE_PROBES 2
 #define JM_NVML_TIME_PROBES   9

@@ -306,17 +306,19 @@ static int replay_open(struct jm_ctx *ctx, const struct jm_values *options, stru
 	return 0;
 }
 
-/* The newest reading that was there at time t of the recording. */
-static struct jm_reading show(struct state *s, struct track *t, int64_t at_ns)
+/* Gives the reading that was given last, unless it was the recording's end, and all that followed up to time `at_ns` of
+ * the recording, so that a late call loses none. Before the first reading and after the last there is nothing. */
+static void give_due(struct state *s, int signal, int64_t at_ns, struct jm_sink *sink)
 {
-	while (t->at + 1 < t->n && t->reading[t->at + 1].t_ns <= at_ns)
-		t->at++;
+	struct track *t = &s->track[signal];
+
+	for (int i = t->at < 0 ? 0 : t->at; i < t->n && t->reading[i].t_ns <= at_ns; i++) {
+		if (i > t->at || i + 1 < t->n)
+			jm_give(sink, signal, t->reading[i].value, t->reading[i].t_ns + s->offset);
+		t->at = i;
+	}
 	if (t->at < 0 || (t->at + 1 == t->n && at_ns > t->reading[t->at].t_ns))
-		return (struct jm_reading){.value = NAN, .t_ns = at_ns + s->offset};
-	return (struct jm_reading){
-		.value = t->reading[t->at].value,
-		.t_ns = t->reading[t->at].t_ns + s->offset,
-	};
+		jm_give(sink, signal, NAN, at_ns + s->offset);
 }
 
 static int replay_read(void *state, struct jm_sink *sink, struct jm_err *err)
@@ -328,11 +330,8 @@ static int replay_read(void *state, struct jm_sink *sink, struct jm_err *err)
 	if (!s->begun)
 		s->offset = now - (s->first_ns == INT64_MAX ? now : s->first_ns);
 	s->begun = true;
-	for (int i = 0; i < s->n; i++) {
-		struct jm_reading reading = show(s, &s->track[i], now - s->offset);
-
-		jm_give_all(sink, i, 1, &reading);
-	}
+	for (int i = 0; i < s->n; i++)
+		give_due(s, i, now - s->offset, sink);
 	return 0;
 }
 

@@ -52,6 +52,11 @@ static int add_gpu(struct jm_meters *set, const struct jm_sim_name *node, int i,
 
 	snprintf(meter.id, sizeof(meter.id), "sim:%s/gpu%d", node->text, i);
 	snprintf(meter.device, sizeof(meter.device), "%s", meter.id);
+	meter.hardware.value[JM_HW_POWER_DEFAULT] = g->cap_default_watts;
+	meter.hardware.value[JM_HW_POWER_MIN] = g->cap_min_watts;
+	meter.hardware.value[JM_HW_POWER_MAX] = g->cap_max_watts;
+	meter.hardware.value[JM_HW_SM_CLOCK_MAX] = g->clock_max_hz;
+	meter.hardware.value[JM_HW_MEMORY_CLOCK_MAX] = g->memory_clock_hz;
 	snprintf(meter.label, sizeof(meter.label), "GPU %d simulated %s", i, g->label);
 	snprintf(covers, sizeof(covers), "gpu/%s", meter.id);
 	rc = jm_meters_add(set, &meter, err);

@@ -137,6 +137,10 @@ struct jm_nvml_process {
 	unsigned int gpu_instance, compute_instance;
 };
 
+struct jm_nvml_memory {
+	unsigned long long total, available, used; /* bytes */
+};
+
 /* Of an instance. */
 struct jm_nvml_attributes {
 	unsigned int multiprocessors, copy_engines, decoders, encoders, jpeg, ofa, gpu_slices,
@@ -210,10 +214,20 @@ enum jm_nvml_architecture {
 		(jm_nvml_device device, unsigned int mw))                                          \
 	X(OPTIONAL, clock, "nvmlDeviceGetClockInfo", NULL,                                         \
 		(jm_nvml_device device, int type, unsigned int *mhz))                              \
+	X(OPTIONAL, clock_max, "nvmlDeviceGetMaxClockInfo", NULL,                                  \
+		(jm_nvml_device device, int type, unsigned int *mhz))                              \
+	X(OPTIONAL, memory, "nvmlDeviceGetMemoryInfo", NULL,                                       \
+		(jm_nvml_device device, struct jm_nvml_memory * memory))                           \
+	X(OPTIONAL, bus_width, "nvmlDeviceGetMemoryBusWidth", NULL,                                \
+		(jm_nvml_device device, unsigned int *bits))                                       \
+	X(OPTIONAL, cores, "nvmlDeviceGetNumGpuCores", NULL,                                       \
+		(jm_nvml_device device, unsigned int *n))                                          \
 	X(OPTIONAL, temperature, "nvmlDeviceGetTemperature", NULL,                                 \
 		(jm_nvml_device device, int sensor, unsigned int *celsius))                        \
 	X(OPTIONAL, utilisation, "nvmlDeviceGetUtilizationRates", NULL,                            \
 		(jm_nvml_device device, struct jm_nvml_utilisation * utilisation))                 \
+	X(OPTIONAL, power_state, "nvmlDeviceGetPerformanceState", NULL,                            \
+		(jm_nvml_device device, unsigned int *state))                                      \
 	X(OPTIONAL, throttle, "nvmlDeviceGetCurrentClocksEventReasons",                            \
 		"nvmlDeviceGetCurrentClocksThrottleReasons",                                       \
 		(jm_nvml_device device, unsigned long long *reasons))                              \

@@ -10,6 +10,7 @@
 #define JM_METER_H
 
 #include "joulemark.h"
+#include "meter/hardware.h"
 
 #define JM_ID_MAX 128
 
@@ -57,6 +58,7 @@ enum jm_scope {
 	X(MEMORY_CLOCK, "memory-clock", "Hz")                                                      \
 	X(TEMPERATURE, "temperature", "degC")                                                      \
 	X(UTILISATION, "utilisation", "1") /* 0..1 */                                              \
+	X(POWER_STATE, "power-state", "1") /* P0, the fastest, to P15 */                           \
 	X(THROTTLE, "throttle", "bits")	   /* enum jm_throttle, or-ed */                           \
 	X(LIMIT, "power-limit", "W")	   /* enforced */                                          \
 	X(LIMIT_REQUESTED, "power-limit-requested", "W")                                           \
@@ -128,12 +130,13 @@ struct jm_signal {
  * "cpu/0", its core "cpu/0/core", its DRAM "dram/0"; a Grace-Hopper module "cpu/0 dram/0 gpu/<UUID>".
  */
 struct jm_meter {
-	char id[JM_ID_MAX];	/* stable: "nvml:GPU-8f...", "rapl:/sys/...", never an index */
-	char label[64];		/* for people: "GPU 0 NVIDIA H200" */
-	char device[JM_ID_MAX]; /* the device it belongs to (GPU UUID); "" = none */
-	char bus[24];		/* of that device: "00000000:1B:00.0"; "" = unknown or none */
-	char driver[48];	/* version of the driver that reads it; "" = unknown */
-	const char *source;	/* the source's name; static */
+	char id[JM_ID_MAX];	     /* stable: "nvml:GPU-8f...", "rapl:/sys/...", never an index */
+	char label[64];		     /* for people: "GPU 0 NVIDIA H200" */
+	char device[JM_ID_MAX];	     /* the device it belongs to (GPU UUID); "" = none */
+	char bus[24];		     /* of that device: "00000000:1B:00.0"; "" = unknown or none */
+	char driver[48];	     /* version of the driver that reads it; "" = unknown */
+	struct jm_hardware hardware; /* of that device */
+	const char *source;	     /* the source's name; static */
 	enum jm_scope scope;
 	enum jm_origin origin;
 	const char *covers;	     /* of any length; jm_meters_add copies it */

@@ -8,8 +8,10 @@
 #include <math.h>
 #include <string.h>
 
-#define JOULES_PER_WH 3600.0
-#define ROUNDING      1e-12 /* relative */
+#define JOULES_PER_WH	 3600.0
+#define SECONDS_PER_HOUR 3600.0
+#define JOULES_PER_KWH	 3.6e6
+#define ROUNDING	 1e-12 /* relative */
 
 const struct jm_metric_row jm_metrics[] = {
 #define X(name, text, title, unit, better, energy) {text, title, unit, better, energy},
@@ -181,6 +183,8 @@ static void measure_energy(const json_t *record, double add_watts, struct jm_mea
 	m->value[JM_M_WATTS_MEDIAN] = sum_meters(record, m, "watts_median") + add_watts;
 	m->value[JM_M_WATTS_P99] = sum_meters(record, m, "watts_p99") + add_watts;
 	m->value[JM_M_WATTS_MAX] = sum_meters(record, m, "watts_max") + add_watts;
+	m->value[JM_M_HOURS] = m->seconds / SECONDS_PER_HOUR;
+	m->value[JM_M_KWH] = m->joules / JOULES_PER_KWH;
 	e = m->joules / m->items;
 	if (!(e > 0))
 		return;
@@ -190,6 +194,43 @@ static void measure_energy(const json_t *record, double add_watts, struct jm_mea
 	m->value[JM_M_ITEMS_WH] = JOULES_PER_WH / e;
 	m->value[JM_M_EDP] = e * m->seconds_item;
 	m->value[JM_M_ED2P] = e * m->seconds_item * m->seconds_item;
+}
+
+static double mean_utilisation(const json_t *meter)
+{
+	const json_t *signal;
+	size_t i;
+
+	json_array_foreach(json_object_get(meter, "signals"), i,
+		signal) if (!strcmp(jm_json_text(signal, "quantity"),
+				    jm_quantity_name(
+					    JM_Q_UTILISATION))) return jm_json_real_of(signal,
+		"mean");
+	return NAN;
+}
+
+/* Of the GPUs on which the work ran; unknown as soon as it is of one of them. */
+static void measure_gpus(const json_t *record, struct jm_measured *m)
+{
+	const json_t *meter;
+	double watts = 0, load = 0;
+	size_t i;
+	int n = 0;
+
+	json_array_foreach(json_object_get(record, "meters"), i, meter)
+	{
+		if (strcmp(jm_json_text(meter, "scope"), jm_scope_name(JM_SCOPE_GPU)) != 0 ||
+			strcmp(jm_json_text(meter, "origin"), jm_origin_name(m->origin)) != 0 ||
+			json_is_true(json_object_get(meter, "elsewhere")))
+			continue;
+		watts += jm_json_real_of(meter, "watts_mean");
+		load += mean_utilisation(meter);
+		n++;
+	}
+	if (n && m->has_energy) {
+		m->value[JM_M_WH_GPU_HOUR] = watts / n;
+		m->value[JM_M_GPU_LOAD] = 100 * load / n;
+	}
 }
 
 bool jm_metric_failed(const json_t *record)
@@ -235,6 +276,7 @@ void jm_metric_measure(const json_t *record, double add_watts, struct jm_measure
 	if (!jm_metric_failed(record)) {
 		measure_work(record, &m);
 		measure_energy(record, add_watts, &m);
+		measure_gpus(record, &m);
 	}
 	*ret = m;
 }

@@ -17,6 +17,8 @@
  *	MFU, HFU	FLOPs that the mathematics needs, or that were executed, per second and device, by the peak:
  *				Chowdhery et al., "PaLM" (arXiv 2204.02311), appendix B; Korthikanti et al. (arXiv
  *				2205.05198) for HFU
+ *	GPU and hour	the mean power of the GPUs on which the work ran, for one hour
+ *	GPU load	mean of their utilisation: the share of the time in which a kernel ran on a GPU
  *	cost, carbon	e / 3.6e6 J/kWh, times PUE (ISO/IEC 30134-2), times price or carbon intensity, of 10^6 items
  *
  * Median, 99th percentile and maximum power of several meters are the sums of the meters' own: the maxima need not fall
@@ -43,6 +45,10 @@
 	X(WATTS_MEDIAN, "watts_median", "median power", "W", 0, true)                              \
 	X(WATTS_P99, "watts_p99", "99th percentile of power", "W", 0, true)                        \
 	X(WATTS_MAX, "watts_max", "maximum power", "W", 0, true)                                   \
+	X(HOURS, "hours", "time of a run", "h", 0, false)                                          \
+	X(KWH, "kwh", "energy of a run", "kWh", 0, true)                                           \
+	X(WH_GPU_HOUR, "wh_per_gpu_hour", "energy per GPU and hour", "Wh", 0, true)                \
+	X(GPU_LOAD, "gpu_load_percent", "mean GPU load", "%", 0, false)                            \
 	X(JOULES_ITEM, "joules_per_item", "energy per @", "J/@", -1, true)                         \
 	X(WH_ITEM, "wh_per_item", "energy per @", "Wh/@", -1, true)                                \
 	X(ITEMS_JOULE, "items_per_joule", "efficiency", "@/J", 1, true)                            \

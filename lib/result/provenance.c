@@ -80,6 +80,25 @@ static json_t *memory_bytes(const struct jm_ctx *ctx)
 	return kib > 0 ? json_integer(kib * 1024) : json_null();
 }
 
+/* NULL: nothing of it is known. */
+static json_t *hardware(const struct jm_hardware *h)
+{
+	static const char *const keys[] = {
+#define X(name, key, unit, meaning) key,
+		JM_HARDWARE(X)
+#undef X
+	};
+	json_t *json = json_object();
+
+	for (int i = 0; i < JM_HW_COUNT; i++)
+		if (h->value[i] > 0)
+			json_object_set_new(json, keys[i], json_real(h->value[i]));
+	if (json_object_size(json))
+		return json;
+	json_decref(json);
+	return NULL;
+}
+
 static json_t *devices(const struct jm_meters *meters)
 {
 	json_t *list = json_array();
@@ -91,8 +110,10 @@ static json_t *devices(const struct jm_meters *meters)
 		for (int k = 0; k < i && !seen; k++)
 			seen = !strcmp(meters->meter[k].device, m->device);
 		if (!seen)
-			json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "id", m->device,
-							    "name", m->label, "source", m->source));
+			json_array_append_new(
+				list, json_pack("{s:s, s:s, s:s, s:o*}", "id", m->device, "name",
+					      m->label, "source", m->source, "hardware",
+					      hardware(&m->hardware)));
 	}
 	return list;
 }

@@ -8,6 +8,7 @@
 #include "result/record.h"
 
 #include "energy/energy.h"
+#include "measure/item_kind.h"
 #include "meter/meter.h"
 
 #include <limits.h>
@@ -57,7 +58,7 @@ static const struct jm_key case_keys[] = {
 };
 
 static const struct jm_key setting_keys[] = {
-	{TEXT("knob", 0), .meaning = "gpu.power, gpu.clock, of one phase decode/gpu.power..."},
+	{TEXT("knob", 0), .meaning = "gpu.power, of one phase decode/gpu.power..."},
 	{TEXT("phase", JM_KEY_OPTIONAL), .meaning = "the phase in which alone it was in force"},
 	{TEXT("device", JM_KEY_NULL), .meaning = "that has the knob"},
 	{TEXT("unit", 0), .meaning = "of the three values"},
@@ -73,7 +74,7 @@ static const struct jm_key change_keys[] = {
 	{NUMBER("at_s", 0), .unit = "s",
 		.meaning = "since the session began: when the device had it, read back"},
 	{TEXT("phase", 0), .meaning = "that began"},
-	{TEXT("knob", 0), .meaning = "gpu.power, gpu.clock..."},
+	{TEXT("knob", 0), .meaning = "gpu.power..."},
 	{TEXT("device", JM_KEY_NULL), .meaning = "that has the knob"},
 	{TEXT("unit", 0), .meaning = "of the three values"},
 	{NUMBER("requested", JM_KEY_NULL), .meaning = "what the case has in that phase"},
@@ -105,6 +106,22 @@ static const struct jm_key plan_keys[] = {
 	{POSITIVE("build_s", JM_KEY_OPTIONAL), .unit = "s",
 		.meaning = "that the choice of kernels (timed where the plan cache has none), "
 			   "their build and the start values took"},
+	{0},
+};
+
+static const struct jm_key step_series_keys[] = {
+	{INTEGER("every", 0), .min = 1, .max = INT_MAX,
+		.meaning = "steps of an element of the lists, but for the last one: 1 up to 1000 "
+			   "steps; longer runs have 2, 4, 8..., so that there are at most 1000 "
+			   "elements"},
+	{COUNT("steps", 0), .meaning = "of all phases, warm-up included; warmup_steps come first"},
+	{NUMBERS("end_s", 0), .unit = "s",
+		.meaning = "since the session began: when the last step of the element was done"},
+	{NUMBERS("throughput", JM_KEY_NULLS),
+		.meaning = "items/s of the steps of the element, over all devices; pauses between "
+			   "steps count, time between phases does not"},
+	{NUMBERS("loss", JM_KEY_NULLS | JM_KEY_OPTIONAL),
+		.meaning = "of the last step of the element; null = it was not finite"},
 	{0},
 };
 
@@ -154,10 +171,20 @@ static const struct jm_key profile_keys[] = {
 	{0},
 };
 
+static const struct jm_key hardware_keys[] = {
+#define X(name, key, what, text)                                                                   \
+	{POSITIVE(key, JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = what, .meaning = text},
+	JM_HARDWARE(X)
+#undef X
+		{0},
+};
+
 static const struct jm_key provenance_device_keys[] = {
 	{TEXT("id", 0), .max = 255, .meaning = "stable identity: GPU UUID, sysfs path"},
 	{TEXT("name", 0), .max = 255, .meaning = "index and model"},
 	{TEXT("source", 0), .max = 255, .meaning = "that reads it"},
+	{OBJECT("hardware", JM_KEY_OPTIONAL), .keys = hardware_keys,
+		.meaning = "of the device, as far as its source knows it"},
 	{0},
 };
 
@@ -340,6 +367,9 @@ const struct jm_key jm_record_keys[] = {
 			   "measurement; null in simulated time"},
 	{POSITIVE("wall_s", JM_KEY_NULL), .unit = "s",
 		.meaning = "of the command from exec to exit, or of the work", .column = "wall_s"},
+	{POSITIVE("wall_least_s", JM_KEY_OPTIONAL), .unit = "s",
+		.meaning = "joulemark itself stood still when the command ended: it took at least "
+			   "this and at most wall_s, until which its energy is given"},
 	{INTEGER("exit_status", JM_KEY_NULL), .min = 0, .max = 255,
 		.meaning = "as a shell reports it: 128 + signal"},
 	{INTEGER("signal", JM_KEY_NULL), .min = 1, .max = INT_MAX,
@@ -367,6 +397,9 @@ const struct jm_key jm_record_keys[] = {
 		.meaning = "where the figures come from"},
 	{POSITIVE("items", JM_KEY_NULL | JM_KEY_OF_CASE), .meaning = "done in the phase",
 		.column = "items"},
+	{WORD("items_kind", JM_KEY_OPTIONAL), .words = jm_item_kind_names,
+		.meaning = "of a command whose output has numbers of items: each was taken as the "
+			   "amount since the one before, or as the total so far"},
 	{POSITIVE("throughput", JM_KEY_NULL | JM_KEY_OF_CASE),
 		.meaning = "items/s, over all devices; of a command between its first mark and its "
 			   "last",
@@ -444,6 +477,8 @@ const struct jm_key jm_record_keys[] = {
 		.meaning = "thermal steady state before the measured phase (--steady)"},
 	{OBJECT("plan", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = plan_keys,
 		.meaning = "of a training: known before the first step"},
+	{OBJECT("step_series", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),
+		.keys = step_series_keys, .meaning = "of native work: speed and loss of each step"},
 	{OBJECT("loss_scale", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),
 		.keys = loss_scale_keys, .meaning = "of a training whose loss is scaled"},
 	{LIST("evaluations", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),

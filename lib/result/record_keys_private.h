@@ -13,6 +13,7 @@
 #define FLAG(n, f)     .name = n, .type = JM_KEY_FLAG, .flags = f
 #define OBJECT(n, f)   .name = n, .type = JM_KEY_OBJECT, .flags = f
 #define TEXTS(n, f)    .name = n, .type = JM_KEY_TEXTS, .flags = f
+#define NUMBERS(n, f)  .name = n, .type = JM_KEY_NUMBERS, .flags = f
 #define LIST(n, f)     .name = n, .type = JM_KEY_LIST, .flags = f
 #define SCALAR(n, f)   .name = n, .type = JM_KEY_SCALAR, .flags = f
 #define COUNT(n, f)    INTEGER(n, f), .min = 0, .max = INT_MAX

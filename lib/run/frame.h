@@ -13,9 +13,9 @@ enum jm_frame_type {
 	JM_FRAME_CHUNK,	   /* struct jm_frame_chunk, then the data */
 	JM_FRAME_PROGRESS, /* struct jm_frame_progress */
 	JM_FRAME_RECORD,   /* JSON: the record; the last frame of a worker that survived */
-	JM_FRAME_ERROR,	   /* JSON {code, text}: the case could not be run */
-	JM_FRAME_LOG,	   /* JSON {level, line} */
-	JM_FRAME_PHASE,	   /* JSON {phase}: its settings are to be made; orders answer (orders.h) */
+	JM_FRAME_ERROR, /* JSON {code, text}: the case has failed, or could not be run; a record may follow */
+	JM_FRAME_LOG,	/* JSON {level, line} */
+	JM_FRAME_PHASE, /* JSON {phase}: its settings are to be made; orders answer (orders.h) */
 };
 
 struct jm_frame_chunk {

@@ -3,6 +3,7 @@
 #include "run/plan.h"
 
 #include "base/keys.h"
+#include "measure/item_kind.h"
 #include "meter/meter.h"
 #include "result/record.h"
 #include "run/until.h"
@@ -336,6 +337,7 @@ static const struct jm_key found_keys[] = {
 static const struct jm_key throughput_keys[] = {
 	{.name = "regex", .type = JM_KEY_TEXT},
 	{.name = "json", .type = JM_KEY_TEXT},
+	{.name = "kind", .type = JM_KEY_WORD, .words = jm_item_kind_names},
 	{.name = "unit", .type = JM_KEY_TEXT},
 	{0},
 };

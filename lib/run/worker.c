@@ -278,8 +278,7 @@ int jm_worker_run(struct jm_ctx *ctx, const json_t *job, struct jm_err *err)
 	ctx->log_arg = &w;
 	rc = run_job(&w, err);
 	if (rc && !w.session) /* nothing of it was measured */
-		send_json(&w, JM_FRAME_ERROR,
-			json_pack("{s:i, s:s}", "code", rc, "text", err->text), NULL);
+		jm__worker_tell_failure(&w, rc, err);
 	else if (send_json(&w, JM_FRAME_RECORD, json_incref(w.record), err))
 		rc = err->code;
 	json_decref(w.record);

@@ -44,10 +44,11 @@ struct jm_case_options {
 	 */
 	int cancel_fd;
 	bool *asked; /* becomes true when cancel_fd was read, also if the case was already complete; NULL = not wanted */
-	int watch_pid;		/* the case fails when this process ends; 0 = none */
-	struct jm_store *store; /* that trace goes to; NULL = nowhere */
-	int out_fd;		/* where its standard output goes; -1 = nowhere */
-	bool echo;		/* its standard error is passed on as it comes */
+	int watch_pid;		 /* the case fails when this process ends; 0 = none */
+	struct jm_store *store;	 /* that trace goes to; NULL = nowhere */
+	struct jm_err *no_trace; /* becomes why the store takes no more of the trace */
+	int out_fd;		 /* where its standard output goes; -1 = nowhere */
+	bool echo;		 /* its standard error is passed on as it comes */
 	void (*progress)(void *arg, const struct jm_case_progress *progress);
 	/* A phase whose settings differ from those before it begins: makes them, and fills *ret_rows as of
 	 * jm_case_apply. An error fails the case; JM_EGONE: the watched process has ended. */
@@ -58,7 +59,7 @@ struct jm_case_options {
 /*
  * Runs one case and makes its record, which also describes a failure of the case (status "failed",
  * reason). An error is one of joulemark: JM_EINTR: cancelled; JM_EGONE: the watched process is
- * gone; JM_EIO: the store failed.
+ * gone. A store that fails does not end the case: what is wrong is reported, and the rest of the trace omitted.
  */
 int jm_case_run(struct jm_ctx *ctx, const struct jm_case_options *options, json_t **ret_record,
 	struct jm_err *err);

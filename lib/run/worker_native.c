@@ -3,6 +3,7 @@
 #include "run/worker_private.h"
 
 #include "run/launcher.h"
+#include "run/step_series.h"
 #include "run/worker.h"
 #include "run/workload.h"
 
@@ -36,6 +37,8 @@ struct native {
 	int64_t device_ns; /* when the last one was done, by the device's clock; 0 = unknown */
 	struct jm__pace pace;
 	struct jm__heat heat;
+	struct jm_step_series *series;
+	int series_phase; /* that its last step belongs to; -1 = none */
 };
 
 static double parameter(const struct jm__worker *w, const char *name)
@@ -170,6 +173,21 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 	return rc;
 }
 
+/* When a step was done: by the device's clock where that is known, else when the host noticed. */
+static void note_step(struct jm__worker *w, struct native *n, int phase, const struct jm_step *step)
+{
+	int64_t now = jm_ctx_now(w->ctx), t = now;
+	int n_phases;
+
+	if (phase != n->series_phase)
+		jm_step_series_begin(
+			n->series, jm_session_phases(w->session, &n_phases)[phase].t0_ns);
+	n->series_phase = phase;
+	if (step->device_ns && w->alignment.n)
+		t = jm_alignment_host(&w->alignment, step->device_ns);
+	jm_step_series_add(n->series, t < now ? t : now, step->items, step->loss);
+}
+
 /* Adds the result of a finished step to the open phase. */
 static void count(struct jm__worker *w, struct native *n, int phase, const struct jm_step *step)
 {
@@ -178,6 +196,7 @@ static void count(struct jm__worker *w, struct native *n, int phase, const struc
 		n->loss_first = step->loss;
 	n->loss_last = step->loss;
 	n->device_ns = step->device_ns;
+	note_step(w, n, phase, step);
 	n->under_way--;
 	if (phase != w->main_phase) {
 		n->n_warm++;
@@ -469,6 +488,7 @@ static void record_native(struct jm__worker *w, const struct native *n)
 	if (some && n->flops_executed > 0)
 		jm_record_set(
 			r, "flops_executed_per_item", jm_json_number(n->flops_executed / n->items));
+	jm_record_set(r, "step_series", jm_step_series_json(n->series, w->start_ns));
 	jm_record_set(r, "detail", text_or_null(n->work.detail));
 	jm_record_set(r, "note", text_or_null(n->work.note));
 	if (n->work.more)
@@ -477,7 +497,12 @@ static void record_native(struct jm__worker *w, const struct native *n)
 
 int jm__worker_native(struct jm__worker *w, struct jm_err *err)
 {
-	struct native n = {.epoch = -1, .loss_first = NAN, .loss_last = NAN};
+	struct jm_step_series series = {0};
+	struct native n = {.epoch = -1,
+		.loss_first = NAN,
+		.loss_last = NAN,
+		.series = &series,
+		.series_phase = -1};
 	const char *name = json_string_value(json_object_get(w->parameters, "workload"));
 	bool changed;
 	int rc;
@@ -504,6 +529,8 @@ int jm__worker_native(struct jm__worker *w, struct jm_err *err)
 		rc = steady(w, &n, err);
 	if (!rc)
 		rc = verify(w, &n, err);
+	if (rc)
+		jm__worker_tell_failure(w, rc, err);
 	n.elapsed_s -= jm__worker_align(w);
 	record_native(w, &n);
 	record_soft(w, &n);

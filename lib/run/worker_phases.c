@@ -60,6 +60,17 @@ void jm__worker_progress(
 	pthread_mutex_unlock(&w->lock);
 }
 
+void jm__worker_tell_failure(struct jm__worker *w, int code, const struct jm_err *why)
+{
+	json_t *json = json_pack("{s:i, s:s}", "code", code, "text", why->text);
+
+	pthread_mutex_lock(&w->lock);
+	if (json)
+		jm_frame_write_json(w->fd, JM_FRAME_ERROR, json, NULL);
+	pthread_mutex_unlock(&w->lock);
+	json_decref(json);
+}
+
 int64_t jm__worker_sensor_window(const struct jm__worker *w)
 {
 	const struct jm_meters *set = jm_session_meters(w->session);

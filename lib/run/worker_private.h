@@ -57,6 +57,8 @@ struct jm__worker {
 };
 
 /* worker_phases.c */
+/* Before the work is torn down, which may hang: the parent ends the other ranks, and in time this one. */
+void jm__worker_tell_failure(struct jm__worker *w, int code, const struct jm_err *why);
 int jm__worker_begin(struct jm__worker *w, const char *phase, struct jm_err *err);
 void jm__worker_end(struct jm__worker *w, int phase);
 /* items, seconds: of the steady phase; share: of the whole, NAN = unknown. Reports to the parent

@@ -85,6 +85,7 @@ struct jm_workload {
 	int (*devices_of)(const char *option, const char *value);
 	/* Optional, before anything runs: can such a device and precision exist? Opens nothing. */
 	int (*check)(const char *device, const char *precision, struct jm_err *err);
+	/* A state that it returns is torn down also after a failure. */
 	int (*setup)(struct jm_work *work, void **ret_state, struct jm_err *err);
 	/*
 	 * One more step. 0: a step is done and is in *ret; on an asynchronous device it may be an

@@ -25,7 +25,7 @@ def test_page_holds_everything_and_asks_for_nothing(tmp_path):
         r["workload"] = r["case"]["parameters"]["workload"] = NASTY
     text = make_page(tmp_path, rows).read_text()
     page = Page(text)
-    assert len(page.scripts) == 12
+    assert len(page.scripts) == 14
     data = json.loads(page.scripts[0])
     runs = page_data.runs(data)
     assert len(runs) == len(rows) and not set("<>&") & set(page.scripts[0])
@@ -96,6 +96,10 @@ def test_the_page_counts_failed_runs_as_runs(tmp_path):
     assert f"1 of {len(rows)} runs failed" in dom and f" {len(rows)} runs" in header
 
 
+def cap(row):
+    return None if row["case"]["reference"] else row["case"]["parameters"]["gpu.power"]
+
+
 def leading_card(page):
     dom = browse(page, "--dump-dom", "--window-size=1280,2400")
     card = re.search(r'<section class="leading card.*?</section>', dom, re.S).group(0)
@@ -159,6 +163,72 @@ def test_numbers_have_as_many_digits_as_in_the_terminal(tmp_path, name):
 
 
 @BROWSER
+def test_page_has_each_step(tmp_path):
+    """Of one run of each setting, joined where a page of many would grow; those of warm-up are told."""
+    rows = [r for r in records("h100x4") if r["status"] == "ok"]
+    rate = lambda i: 100 + 50 * (i % 2)
+    for k, r in enumerate(rows):
+        n = 1000 if k else 3
+        r.update(warmup_steps=2, step_series={
+            "every": 4, "steps": 4 * n - 1, "end_s": [(i + 1) / 8 for i in range(n)],
+            "throughput": [rate(i) for i in range(n)], "loss": [None if i == 1 else 9 - i / 200 for i in range(n)]})
+    page = make_page(tmp_path, rows * 1)
+    data = page_data.of(page.read_text())
+    points = {(r["case"]["reference"], r["case"]["parameters"]["gpu.power"]) for r in rows}
+    assert len(data["steps"]) == len(points) and len({s["run"] for s in data["steps"]}) == len(points)
+    for s in data["steps"]:
+        record = rows[page_data.runs(data)[s["run"]]["record"]]
+        mine, join = record["step_series"], s["every"] // 4
+        assert s["steps"] == mine["steps"] and s["warmup"] == 2 and len(s["loss"]) == len(s["end_s"]) <= 1000
+        assert s["end_s"][-1] == mine["end_s"][-1] and s["loss"][0] == mine["loss"][join - 1]
+        assert s["throughput"][0] == pytest.approx(join / sum(1 / rate(i) for i in range(join)), rel=1e-6)
+    assert sum(len(s["loss"]) for s in data["steps"]) <= 15000
+    dom = browse(page, "--dump-dom", "--window-size=1280,4000")
+    chart = dom.split("<h3>Each step")[1].split("</section>")[0]
+    assert "A point stands for " in chart and chart.split("</svg>")[0].count("stroke-linejoin") >= 2
+    assert "throughput in token/s" in chart and ">loss</text>" in chart
+    assert "<h3>Each step" not in browse(make_page(tmp_path, records("h100x4")), "--dump-dom")
+
+
+@BROWSER
+def test_page_has_the_memory_clock_against_the_cap(tmp_path):
+    """Mean over the devices that tell it; where none does, the strip is absent, not 0."""
+    rows = [r for r in records("h100x4") if r["status"] == "ok"]
+    caps = sorted({cap(r) for r in rows if not r["case"]["reference"]})
+    low, high = caps[0], caps[-1]
+    for r in rows:
+        meters = [m for m in r["meters"] if m["scope"] == "gpu"]
+        clocks = {low: [1.5e9, 1.7e9], high: [2.6e9]}.get(cap(r), [])
+        for m, mean in zip(meters, clocks):
+            m["signals"] = [{"quantity": "memory-clock", "unit": "Hz", "n": 9, "mean": mean, "min": mean, "max": mean}]
+    page = make_page(tmp_path, rows)
+    for run in page_data.runs(page_data.of(page.read_text())):
+        assert run["memory_hertz"] == {low: 1.6e9, high: 2.6e9}.get(cap(rows[run["record"]])), run
+    panel = browse(page, "--dump-dom", "--window-size=1280,4000").split("<h3>Clocks and temperature")[1].split("</section>")[0]
+    assert ">memory clock in MHz</text>" in panel and ">clock in MHz</text>" not in panel
+    assert ">memory clock in MHz</text>" not in browse(make_page(tmp_path, records("h100x4")), "--dump-dom", "--window-size=1280,4000")
+
+
+@BROWSER
+def test_page_has_the_hardware(tmp_path):
+    """One column for each kind of device; what no device knows has no row, what one does not know is no 0."""
+    rows = records("h100x4")
+    known = {"memory_bytes": 85e9, "power_default_watts": 700.0, "sm_count": 132.0, "peak_bf16_flops_per_s": 1070.53e12}
+    devices = [{"id": f"GPU-{i}", "name": f"GPU {i} NVIDIA {model}", "source": "nvml", "hardware": figures}
+               for i, (model, figures) in enumerate([("H100", known)] * 4 + [("X1", {"memory_bytes": 24e9})])]
+    for r in rows:
+        r["provenance"]["devices"] = devices
+    dom = browse(make_page(tmp_path, rows), "--dump-dom", "--window-size=1280,4000")
+    table = dom.split("<h3>Hardware")[1].split("</table>")[0]
+    text = re.sub(r"\s+", " ", re.sub("<[^>]*>", "|", table))
+    cells = [[c for c in re.sub("<[^>]*>", "|", row).split("|") if c.strip()] for row in table.split("</tr>")]
+    assert "4 \u00d7 NVIDIA H100" in text and "NVIDIA X1" in text
+    assert ["memory", "GB", "85", "24"] in cells and ["multiprocessors", "132", "\u2013"] in cells
+    assert ["peak bf16", "TFLOP/s", "1071", "\u2013"] in cells and ["power limit by default", "W", "700", "\u2013"] in cells
+    assert not [row for row in cells if "tf32" in " ".join(row)]
+
+
+@BROWSER
 def test_each_chart_is_a_valid_svg_file(tmp_path):
     page = make_page(tmp_path, records("h200x4"))
     click = """<script>setTimeout(() => {
@@ -216,6 +286,25 @@ def test_page_of_one_measurement_in_a_browser(tmp_path):
     row["command"] = ["train", "<b>"]
     dom = browse(make_page(tmp_path, row), "--dump-dom")
     assert 'data-ready="yes"' in dom and "All settings" in dom and "<b></b>" not in dom
+
+
+@BROWSER
+def test_power_over_time_has_a_line_of_rated_power(tmp_path):
+    """Of the devices that were metered, within the plot although the cap keeps the power far below it."""
+    store, page = tmp_path / "a.db", tmp_path / "a.html"
+    assert jm("run", "sim", "--device", "sim:h100x1", "--seconds", 2, "--set", "gpu.power=250W", "--store", store).returncode == 0
+    rows = many_records.read(store)
+    report(store, "--html", page)
+    data = page_data.of(page.read_text())
+    rated = {d["hardware"]["power_default_watts"] for d in rows[0]["provenance"]["devices"]}
+    assert data["traces"] and all(set(t["rated"]) == rated and len(rated) == 1 for t in data["traces"])
+    words = f">rated power of a device {rated.pop():.0f} W</text>"
+    chart = lambda: browse(page, "--dump-dom", "--window-size=1400,4000").split("<h3>Power over time")[1].split("</svg>")[0]
+    assert words in chart()
+    for t in data["traces"]:  # no source knew it
+        t["rated"] = []
+    page.write_text(re.sub(r'(id="jm-data">).*?(</script>)', lambda m: m[1] + json.dumps(data) + m[2], page.read_text(), flags=re.S))
+    assert "rated power" not in chart()
 
 
 @BROWSER

@@ -40,6 +40,23 @@ def english():
         return f.read(20000)
 
 
+def test_the_record_has_speed_and_loss_of_each_step(tmp_path, english):
+    """The losses are those of shorter runs, one for each step; the times add up to the phase."""
+    whole = train(tmp_path, english, steps=4, warmup=3, **{"batch": 4})
+    series, (first, last) = whole["step_series"], losses(whole)
+    assert (series["every"], series["steps"]) == (1, 7) and whole["warmup_steps"] == 3
+    ends = [losses(train(tmp_path, english, steps=n, batch=4))[1] for n in range(1, 8)]
+    assert series["loss"] == pytest.approx(ends, rel=1e-6)
+    assert (series["loss"][0], series["loss"][-1]) == pytest.approx((first, last), rel=1e-6)
+    steady = next(p for p in whole["phases"] if p["name"] == "steady")
+    warmup = next(p for p in whole["phases"] if p["name"] == "warmup")
+    seconds = [4 * SEQ / rate for rate in series["throughput"]]
+    ends = series["end_s"]
+    assert sum(seconds[3:]) == pytest.approx(ends[-1] - steady["start_s"], abs=1e-5)
+    assert sum(seconds[:3]) == pytest.approx(ends[2] - warmup["start_s"], abs=1e-5)
+    assert ends == sorted(ends) and ends[2] <= warmup["end_s"] <= steady["start_s"] and ends[-1] <= steady["end_s"] + 1e-6
+
+
 @pytest.mark.parametrize("precision", ["f32", "bf16", "f64"])
 def test_a_run_is_what_pytorch_is_compared_with(tmp_path, precision):
     """A text of one window: every sample is the same, in whatever order they are drawn."""

@@ -45,6 +45,8 @@
  *	lagfile=FILE		and only while this file is there: removed, the driver returns
  *	cost=US energycost=US	each call, each reading of the energy counter, computes for that long
  *	init=9			nvmlInit returns this
+ *	pstate=8		the power state is P8; 32 = unknown
+ *	bytes=N bus=BITS cores=N smmax=MHZ memmax=MHZ	the hardware; 0 = not supported
  *	persistence=0		persistence mode is off
  *	usersfile=FILE mig=0:3	who uses the GPUs: see nvml_fake_use.c
  * and JM_FAKE_NVML_STATE=FILE, which holds the limits (without it they live in the process).
@@ -324,8 +326,46 @@ API int nvmlDeviceGetUtilizationRates(jm_nvml_device d, struct jm_nvml_utilisati
 	return 0;
 }
 
+API int nvmlDeviceGetPerformanceState(jm_nvml_device d, unsigned int *state)
+{
+	ENTER(d);
+	*state = fake.power_state;
+	return 0;
+}
+
 /* The rest is not in the variant of an old driver. */
 #ifndef OLD_DRIVER
+
+static int give_u32(unsigned int value, unsigned int *ret)
+{
+	*ret = value;
+	return value ? JM_NVML_OK : JM_NVML_NOT_SUPPORTED;
+}
+
+API int nvmlDeviceGetMaxClockInfo(jm_nvml_device d, int type, unsigned int *mhz)
+{
+	ENTER(d);
+	return give_u32(type == JM_NVML_CLOCK_MEMORY ? fake.memory_mhz : fake.sm_mhz, mhz);
+}
+
+API int nvmlDeviceGetNumGpuCores(jm_nvml_device d, unsigned int *n)
+{
+	ENTER(d);
+	return give_u32(fake.cores, n);
+}
+
+API int nvmlDeviceGetMemoryBusWidth(jm_nvml_device d, unsigned int *bits)
+{
+	ENTER(d);
+	return give_u32(fake.bus_bits, bits);
+}
+
+API int nvmlDeviceGetMemoryInfo(jm_nvml_device d, struct jm_nvml_memory *memory)
+{
+	ENTER(d);
+	*memory = (struct jm_nvml_memory){(unsigned long long)fake.memory_bytes, 0, 0};
+	return fake.memory_bytes > 0 ? JM_NVML_OK : JM_NVML_NOT_SUPPORTED;
+}
 
 API int nvmlSystemGetNVMLVersion(char *version, unsigned int size)
 {

@@ -59,7 +59,9 @@ struct fake {
 	bool activity, samples;
 	double nvlink_mib; /* per second */
 	double min_w, max_w, default_w;
-	unsigned int nosupport[16], n_nosupport, persistence;
+	unsigned int nosupport[16], n_nosupport, persistence, power_state, cores, bus_bits, sm_mhz,
+		memory_mhz;
+	double memory_bytes;
 	long latency_us, set_latency_us, no_sets, cost_us, energy_cost_us;
 	char users_file[256];
 	double mig[MAX_GPUS]; /* number of instances; 0 = not divided */

@@ -173,6 +173,12 @@ static void configure_faults(void)
 	fake.energy_cost_us = (long)number("energycost", 0);
 	fake.no_sets = (long)number("nosets", -1);
 	fake.init_rc = (int)number("init", 0);
+	fake.cores = (unsigned int)number("cores", 16896);
+	fake.bus_bits = (unsigned int)number("bus", 5120);
+	fake.sm_mhz = (unsigned int)number("smmax", 1980);
+	fake.memory_mhz = (unsigned int)number("memmax", 2619);
+	fake.memory_bytes = number("bytes", 85520809984.0);
+	fake.power_state = (unsigned int)number("pstate", 0);
 	fake.persistence = number("persistence", 1) != 0;
 }
 

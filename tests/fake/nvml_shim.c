@@ -72,6 +72,12 @@ PASS(nvmlDeviceGetPowerManagementLimitConstraints, NULL,
 	(jm_nvml_device d, unsigned int *min, unsigned int *max), (d, min, max))
 PASS(nvmlDeviceGetPowerManagementDefaultLimit, NULL, (jm_nvml_device d, unsigned int *mw), (d, mw))
 PASS(nvmlDeviceGetClockInfo, NULL, (jm_nvml_device d, int type, unsigned int *mhz), (d, type, mhz))
+PASS(nvmlDeviceGetMaxClockInfo, NULL, (jm_nvml_device d, int type, unsigned int *mhz),
+	(d, type, mhz))
+PASS(nvmlDeviceGetMemoryInfo, NULL, (jm_nvml_device d, struct jm_nvml_memory *memory), (d, memory))
+PASS(nvmlDeviceGetMemoryBusWidth, NULL, (jm_nvml_device d, unsigned int *bits), (d, bits))
+PASS(nvmlDeviceGetNumGpuCores, NULL, (jm_nvml_device d, unsigned int *n), (d, n))
+PASS(nvmlDeviceGetPerformanceState, NULL, (jm_nvml_device d, unsigned int *state), (d, state))
 PASS(nvmlDeviceGetTemperature, NULL, (jm_nvml_device d, int sensor, unsigned int *celsius),
 	(d, sensor, celsius))
 PASS(nvmlDeviceGetUtilizationRates, NULL, (jm_nvml_device d, struct jm_nvml_utilisation *u), (d, u))

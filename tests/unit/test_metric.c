@@ -48,6 +48,38 @@ static void costs_by_hand(void **state)
 	json_decref(r);
 }
 
+static json_t *gpu(const char *id, double watts, double load, bool elsewhere)
+{
+	return json_pack("{s:s, s:s, s:s, s:n, s:f, s:f, s:b, s:[{s:s, s:f}, {s:s, s:f}]}", "id",
+		id, "scope", "gpu", "origin", "measured", "covered_by", "joules", 10 * watts,
+		"watts_mean", watts, "elsewhere", elsewhere, "signals", "quantity", "clock", "mean",
+		1e9, "quantity", "utilisation", "mean", load);
+}
+
+/* Ten seconds; 1000 J of meters that are no GPU; two GPUs of 300 and 500 W, and one on which no work ran. */
+static void figures_of_a_run_and_its_gpus(void **state)
+{
+	json_t *r = record(), *meters = json_object_get(r, "meters");
+	struct jm_measured m;
+
+	(void)state;
+	jm_metric_measure(r, 0, &m);
+	assert_true(isnan(m.value[JM_M_WH_GPU_HOUR]) && isnan(m.value[JM_M_GPU_LOAD]));
+	json_array_append_new(meters, gpu("a", 300, 0.9, false));
+	json_array_append_new(meters, gpu("b", 500, 0.5, false));
+	json_array_append_new(meters, gpu("c", 70, 0, true));
+	jm_metric_measure(r, 0, &m);
+	assert_near(m.value[JM_M_HOURS], 10 / 3600.0, 1e-12);
+	assert_near(m.value[JM_M_KWH], 9000 / 3.6e6, 1e-12);
+	assert_near(m.value[JM_M_WH_GPU_HOUR], 400, 1e-9);
+	assert_near(m.value[JM_M_GPU_LOAD], 70, 1e-9);
+	json_object_del(json_array_get(meters, 5), "signals");
+	json_object_set_new(json_array_get(meters, 5), "watts_mean", json_null());
+	jm_metric_measure(r, 0, &m);
+	assert_true(isnan(m.value[JM_M_WH_GPU_HOUR]) && isnan(m.value[JM_M_GPU_LOAD]));
+	json_decref(r);
+}
+
 /* A module and a rail that feeds a part of it: neither their joules nor their watts may be added. */
 static void meters_that_share_a_part_have_no_sum(void **state)
 {
@@ -271,6 +303,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(costs_by_hand),
+		cmocka_unit_test(figures_of_a_run_and_its_gpus),
 		cmocka_unit_test(meters_that_share_a_part_have_no_sum),
 		cmocka_unit_test(added_watts_count_over_the_phase),
 		cmocka_unit_test(an_unknown_part_makes_the_sum_unknown),

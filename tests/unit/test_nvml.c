@@ -36,9 +36,26 @@ static void test_every_signal(void **state)
 	assert_near(reading(f, 2, JM_Q_MEMORY_CLOCK).value, 2619e6, 1);
 	assert_near(reading(f, 2, JM_Q_TEMPERATURE).value, 41, 1e-9);
 	assert_near(reading(f, 2, JM_Q_UTILISATION).value, 0.98, 1e-9);
+	assert_near(reading(f, 2, JM_Q_POWER_STATE).value, 0, 1e-9);
 	assert_near(reading(f, 2, JM_Q_THROTTLE).value, 0, 1e-9);
 	/* joules since t = 0 of the monotonic clock, at most a step old */
 	assert_near(reading(f, 2, JM_Q_ENERGY).value, 321e-9 * (double)jm_ctx_now(&f->ctx), 33);
+}
+
+/* What the driver does not know is no signal, and no P0. */
+static void test_power_state(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(open_nvml(f, "gpus=1;pstate=8", "", NULL), 0);
+	read_nvml(f);
+	assert_near(reading(f, 0, JM_Q_POWER_STATE).value, 8, 1e-9);
+	jm_source_find("nvml", NULL)->close(f->state);
+	f->state = NULL;
+	jm_meters_done(&f->set);
+	f->set = (struct jm_meters){0};
+	assert_int_equal(open_nvml(f, "gpus=1;pstate=32", "", NULL), 0);
+	assert_int_equal(jm_meter_signal(&f->set, 0, JM_Q_POWER_STATE), -1);
 }
 
 static void test_sensor_is_named(void **state)
@@ -487,6 +504,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_every_signal),
+		TEST(test_power_state),
 		TEST(test_sensor_is_named),
 		TEST(test_counter_is_the_truth),
 		TEST(test_an_h200_is_no_gh200),

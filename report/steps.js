@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Throughput and loss of each step of one run.
+"use strict";
+(function () {
+	const { el, known, panel, axis, base } = JM;
+
+	// Rows of a run: the last step that a row stands for, its speed and its loss.
+	const rowsOf = (run) =>
+		run.end_s.map((end, i) => ({
+			step: Math.min((i + 1) * run.every, run.steps),
+			end: end,
+			throughput: run.throughput[i],
+			loss: run.loss[i],
+		}));
+
+	const strips = (series, rows) =>
+		[
+			["throughput", "throughput in " + series.item + "/s", { min: 0 }],
+			["loss", "loss", { scale: true }],
+		].filter(([key]) => rows.some((r) => known(r[key])));
+
+	// The steps of the warm-up, which no mean includes.
+	function warmup(c, run) {
+		const data = [[{ xAxis: 0, itemStyle: { color: c.phase[0] } }, { xAxis: run.warmup }]];
+		return run.warmup > 0 ? { silent: true, data: data } : undefined;
+	}
+
+	function option(c, series, run) {
+		const out = base(c),
+			rows = rowsOf(run),
+			shown = strips(series, rows),
+			n = shown.length,
+			each = 86 / n;
+		out.grid = shown.map((_, k) => ({ left: 62, right: 22, top: 9 + k * each + "%", height: each - 14 + "%" }));
+		out.xAxis = shown.map((_, k) =>
+			axis(c, k < n - 1 ? "" : "step", {
+				gridIndex: k,
+				min: 0,
+				max: run.steps,
+				nameGap: 24,
+				axisLabel: { show: k === n - 1, color: c.soft, hideOverlap: true },
+			}),
+		);
+		out.yAxis = shown.map(([, title, from], k) =>
+			axis(c, title, {
+				...from,
+				gridIndex: k,
+				splitNumber: 3,
+				nameLocation: "end",
+				nameGap: 7,
+				axisLabel: { color: c.soft, fontSize: 10, showMaxLabel: false },
+				nameTextStyle: { color: c.ink, align: "left", padding: [0, 0, 0, -54], fontSize: 11 },
+			}),
+		);
+		out.axisPointer = { link: [{ xAxisIndex: "all" }] };
+		out.tooltip.trigger = "axis";
+		out.tooltip.formatter = function (list) {
+			const r = rows[list[0].dataIndex];
+			return el(
+				"div",
+				{},
+				el("b", {}, "step " + r.step + ", " + r.end.toFixed(2) + " s"),
+				shown.map(([key, title]) => [el("br"), title + ": " + JM.plain(r[key])]),
+			);
+		};
+		out.series = shown.map(([key], k) => ({
+			type: "line",
+			xAxisIndex: k,
+			yAxisIndex: k,
+			data: rows.map((r) => [r.step, r[key]]),
+			symbol: rows.length > 60 ? "none" : "circle",
+			symbolSize: 4,
+			color: c.many[k],
+			lineStyle: { width: 1.5 },
+			markArea: warmup(c, run),
+		}));
+		return out;
+	}
+
+	// runs: those of the series, of which the one at index `start` is shown first.
+	JM.chartSteps = function (series, runs, start) {
+		let shown = runs[start];
+		const label = (run) => {
+			const p = series.points[JM.run("point", run.run)],
+				repeat = JM.run("repeat", run.run);
+			return p.label + (p.reference ? " (reference)" : "") + (known(repeat) ? ", repeat " + repeat : "");
+		};
+		const note = (run) =>
+			"One run (" + label(run) + "), all devices together. Shaded: the warm-up, which is in no mean." +
+			(run.every > 1 ? " A point stands for " + JM.apart(String(run.every)) + " steps: their speed, and the loss of the last one." : "");
+		const choice = el(
+			"select",
+			{
+				"aria-label": "run of the steps",
+				onchange: (e) => {
+					shown = runs[e.target.value];
+					chart.node.querySelector("p.note").textContent = note(shown);
+					chart.node.querySelector("details.behind").open = false;
+					JM.redraw(chart);
+				},
+			},
+			runs.map((r, i) => el("option", { value: i, selected: i === start }, label(r))),
+		);
+		const table = () =>
+			JM.table(
+				[
+					{ title: "step", of: (r) => JM.apart(String(r.step)) },
+					{ title: "done at", unit: "s", of: (r) => r.end.toFixed(3) },
+					...strips(series, rowsOf(shown)).map(([key, title]) => ({ title: title, of: (r) => JM.plain(r[key]) })),
+				],
+				rowsOf(shown),
+				{ limit: 12, csv: "steps" },
+			);
+		const chart = panel("Each step", note(shown), (c) => option(c, series, shown), {
+			id: series.id + "/steps",
+			tools: runs.length > 1 ? choice : null,
+			table: table,
+		});
+		return chart;
+	};
+})();
