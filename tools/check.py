@@ -5,10 +5,12 @@ check.py [STEP...]   runs the named steps only; check.py --list names them.
 Logs and build folders are beside the sources as build-*; a second run compiles only what changed.
 """
 import concurrent.futures
+import hashlib
 import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -189,17 +191,44 @@ def step_lint(log):
     return Tally(passed, failed or int(status != 0), note=note)
 
 
+def preprocessed(command):
+    """A hash of what clang-tidy would see of a compilation: the text after the preprocessor, with its comments (NOLINT)."""
+    words = shlex.split(command["command"])
+    words = words[:words.index("-MD")] + ["-E", "-C", "-o", "-", "-c", command["file"]]
+    done = subprocess.run(words, cwd=command["directory"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    return hashlib.sha256(re.sub(rb'^# \d+ "<.*', b"", done.stdout, flags=re.M)).hexdigest()  # macros of the command line
+
+
+def tidy_database(folder):
+    """Writes a compile_commands.json without compilations whose text is another's of the same file. Returns, by file, a
+    hash of all that its findings depend on."""
+    rules = subprocess.run(["clang-tidy", "--version"], stdout=subprocess.PIPE, check=True).stdout
+    rules += b"".join((ROOT / path).read_bytes() for path in sources(".", ".clang-tidy"))
+    commands = json.loads((ROOT / "build-clang" / "compile_commands.json").read_text())
+    path = {c["file"]: os.path.normpath(os.path.join(c["directory"], c["file"])) for c in commands}
+    commands = [c for c in commands if "/build" not in path[c["file"]][len(str(ROOT)):]]
+    with concurrent.futures.ThreadPoolExecutor(int(JOBS)) as pool:
+        distinct = {(path[c["file"]], text): c for c, text in zip(commands, pool.map(preprocessed, commands))}
+    folder.mkdir(exist_ok=True)
+    (folder / "compile_commands.json").write_text(json.dumps(list(distinct.values())))
+    keys = {}
+    for file, text in sorted(distinct):
+        keys[file] = hashlib.sha256(keys.get(file, "").encode() + rules + text.encode()).hexdigest()
+    return keys
+
+
 def step_tidy(log):
-    """clang-tidy over every C file that clang compiled, JOBS at a time; findings are errors."""
-    commands = ROOT / "build-clang" / "compile_commands.json"
-    if not commands.exists() and build(log, "build-clang", "clang").failed:
+    """clang-tidy over the C files that changed since they last passed, or all; findings are errors."""
+    if build(log, "build-clang", "clang").failed:
         return Tally(0, 1, note="the clang build failed")
-    files = sorted({os.path.normpath(os.path.join(c["directory"], c["file"]))
-                    for c in json.loads(commands.read_text())})
-    files = [f for f in files if "/build" not in f[len(str(ROOT)):]]
+    folder = LOGS / "tidy"
+    keys = tidy_database(folder)
+    passed = folder / "passed.json"
+    before = json.loads(passed.read_text()) if passed.exists() else {}
+    files = [f for f in keys if before.get(f) != keys[f]]
 
     def tidy(file):
-        return subprocess.run([*IDLE, "clang-tidy", "--quiet", "-p", "build-clang", file], cwd=ROOT, text=True,
+        return subprocess.run([*IDLE, "clang-tidy", "--quiet", "-p", folder, file], cwd=ROOT, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False, start_new_session=True)
 
     bad = []
@@ -207,8 +236,10 @@ def step_tidy(log):
         for file, done in zip(files, pool.map(tidy, files)):
             log.write(done.stdout)
             if done.returncode:
-                bad.append(os.path.relpath(file, ROOT))
-    return Tally(len(files) - len(bad), len(bad), note=" ".join(bad))
+                bad.append(file)
+    passed.write_text(json.dumps({f: key for f, key in keys.items() if f not in bad}))
+    note = [os.path.relpath(file, ROOT) for file in bad] or [f"{len(keys) - len(files)} unchanged"]
+    return Tally(len(keys) - len(bad), len(bad), note=" ".join(note))
 
 
 def step_fuzz(log):

@@ -149,3 +149,32 @@ def test_map_of_the_rooms():
     table = re.findall(r"^\| ((?:`[\w/]+` ?)+)\|", (SOURCE / "docs" / "CONTRIBUTING.md").read_text(), re.M)
     told = {word for row in table for word in re.findall(r"`([\w/]+)`", row)}
     assert {name if not name.startswith("backends/") else "backends/NAME" for name in names} <= told
+
+
+def test_tidy_reads_each_text_of_a_file_once(tmp_path, monkeypatch):
+    """Two compilations of one text are one; a definition that changes it, a comment in a header and the rules count."""
+    if not shutil.which("clang-tidy") or not shutil.which("clang"):
+        pytest.skip("no clang-tidy")
+    monkeypatch.syspath_prepend(str(SOURCE / "tools"))
+    import check
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    (tmp_path / "build-clang").mkdir()
+    (tmp_path / "a.h").write_text("int a;\n")
+    (tmp_path / "a.c").write_text("#include \"a.h\"\n#ifdef B\nint b;\n#endif\n")
+    (tmp_path / "build-clang/compile_commands.json").write_text(json.dumps([
+        {"directory": str(tmp_path / "build-clang"), "file": "../a.c", "output": f"{i}.o",
+         "command": f"clang {options} -MD -MQ {i}.o -MF {i}.d -o {i}.o -c ../a.c"}
+        for i, options in enumerate(["-fPIC", "-O2 -DUNUSED", "-DB"])]))
+
+    def keys():
+        found = check.tidy_database(tmp_path / "tidy")
+        assert list(found) == [str(tmp_path / "a.c")]
+        assert len(json.loads((tmp_path / "tidy/compile_commands.json").read_text())) == 2
+        return found
+
+    seen = [keys()]
+    assert keys() == seen[0]
+    for name, text in (("a.h", "int a; /* NOLINT */\n"), (".clang-tidy", "Checks: bugprone-*\n")):
+        (tmp_path / name).write_text(text)
+        seen.append(keys())
+        assert seen[-1] not in seen[:-1]
