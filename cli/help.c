@@ -264,6 +264,8 @@ static void print_environment(FILE *out)
 		{"JM_CUDNN_LIB", "the cuDNN library to open"},
 		{"JM_CURL_LIB", "the curl library to open"},
 		{"JM_DEBUG", "when set: also print messages for the search of faults"},
+		{"JM_GANG_SECONDS", "seconds that the ranks of a case wait for one that does not "
+				    "join them (600)"},
 		{"JM_GUARD",
 			"absolute path of the program joulemark that the library starts to change "
 			"settings; without it the program that was installed with the library"},

@@ -2,6 +2,8 @@
 /* The options of `run`, besides those of the workload. */
 #include "run_parts.h"
 
+#include "measure/item_kind.h"
+
 static const char *const orders[] = {"random", "given", NULL};
 
 const struct jm_option jm_run_options[] = {
@@ -222,13 +224,19 @@ const struct jm_option jm_run_options[] = {
 		.type = JM_TEXT,
 		.argument = "REGEX",
 		.help = "count items in the output of a command: the number in the first group of "
-			"this regular expression (PCRE2), or 1 where it has no group; matches are "
-			"added up"},
+			"this regular expression (PCRE2), or 1 where it has no group"},
 	{.name = "items-json",
 		.use = JM_OPTION_OF_COMMAND,
 		.type = JM_TEXT,
 		.argument = "KEY",
 		.help = "count items in JSON that a command prints: a key such as result.tokens"},
+	{.name = "items-kind",
+		.use = JM_OPTION_OF_COMMAND,
+		.type = JM_CHOICE,
+		.choices = jm_item_kind_names,
+		.help = "what these numbers are: the amount since the one before, or the total so "
+			"far. Without it, numbers that count up (1, 2, 3) are totals, others "
+			"amounts; the exact rule is in docs/measuring.md"},
 	{.name = "unit",
 		.use = JM_OPTION_OF_COMMAND,
 		.type = JM_TEXT,

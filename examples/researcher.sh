@@ -15,7 +15,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/joulemark-researcher.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 export JM_STATE="$work" # leaves nothing behind
 
-"$jm" measure --source estimate --items-regex '([0-9]+) points' --unit point python3 "$here/train.py" --epochs 3 2>&1
+"$jm" measure --source estimate --items-regex '([0-9]+) points' --items-kind amount --unit point python3 "$here/train.py" --epochs 3 2>&1
 
 cat >"$work/rates.yaml" <<-EOF
 	command: python3 $(realpath "$here")/train.py --rate {rate}

@@ -52,6 +52,21 @@ def test_links_and_files_exist(page):
         assert "NOUN" in path or (SOURCE / path).exists(), path
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_settings_have_a_control(page):
+    """A knob of a device that a document shows is one that a control adds."""
+    sources = "".join(p.read_text(encoding="utf-8") for p in (SOURCE / "controls").glob("*.c"))
+    shown = re.findall(r"\b((?:gpu|cpu|package|node)\.[a-z-]+)(?=:? ?[=:\[]| ?,|\.\.\. )", page.read_text(encoding="utf-8"))
+    for knob in set(shown) - {"gpu.md", "gpu.json"}:
+        assert f'"{knob}"' in sources, f"no control has {knob}"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_files_in_the_help_exist(command):
+    for path in re.findall(r"\bsuites/[\w./-]+\.yaml", jm("help", command).stdout):
+        assert (SOURCE / path).exists(), path
+
+
 def test_the_page_of_speed_is_made_of_its_figures(tmp_path):
     kept = (SOURCE / "docs" / "speed.json").read_bytes()
     done = subprocess.run([sys.executable, SOURCE / "bench" / "table.py", "--from", SOURCE / "docs" / "speed.json",

@@ -102,7 +102,8 @@ def test_man_page_has_everything():
 
 
 def test_man_page_has_every_variable_that_the_program_reads():
-    code = "".join(file.read_text() for room in ("lib", "cli", "engine", "backends", "comm", "vendor", "sources", "controls", "report")
+    code = "".join(file.read_text() for room in ("lib", "cli", "engine", "backends", "comm", "vendor", "sources", "controls", "report",
+                                                     "workloads")
                    for file in (SOURCE / room).rglob("*.c"))
     read = set(re.findall(r'(?:getenv\(|\.variable = )"(JM_[A-Z_]+)"', code))
     environment = jm("help", "--man").stdout.split(".SH ENVIRONMENT")[1]

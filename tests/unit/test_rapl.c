@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "measure/session.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -26,6 +27,18 @@ static void put(const char *zone, const char *file, const char *text)
 	assert_non_null(f);
 	fputs(text, f);
 	fclose(f);
+}
+
+/* Text of the same length, in one write: a reader in between sees the old or the new one, never an empty file. */
+static void change(const char *zone, const char *file, const char *text)
+{
+	char path[256];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/sys/class/powercap/%s/%s", root, zone, file);
+	fd = open(path, O_WRONLY);
+	assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+	close(fd);
 }
 
 static void zone(const char *folder, const char *name, const char *energy)
@@ -175,7 +188,7 @@ static void wraps(void **state)
 	assert_ok(jm_session_start(s, &err), err);
 	phase = jm_session_begin(s, "command", 0, &err);
 	usleep(60000);
-	put("intel-rapl:0", "energy_uj", "1671150\n"); /* 3.32885 + 1.67115 J later */
+	change("intel-rapl:0", "energy_uj", "000001671150\n"); /* 3.32885 + 1.67115 J later */
 	usleep(60000);
 	jm_session_end(s, phase, 0);
 	assert_ok(jm_session_stop(s, &err), err);
