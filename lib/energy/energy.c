@@ -179,6 +179,15 @@ static double locked(const struct parts *p, double length)
 	return p->power.unseen * fmax(p->power.joules, most - p->power.joules);
 }
 
+/* A number of readings that are alike may all show one moment of the load. */
+static void add_locked(const struct parts *p, double length, struct jm_energy *ret)
+{
+	ret->error_locked = locked(p, length);
+	ret->may_be_locked = p->power.unseen > 0 && p->power.alike;
+	if (ret->may_be_locked)
+		ret->error_sampling = ret->error_locked;
+}
+
 static double mean_of(const struct jm_part *part)
 {
 	return part->covered_s > 0 ? part->known / part->covered_s : NAN;
@@ -218,12 +227,14 @@ int jm_energy_of(const struct jm_trace *trace, const struct jm_meters *set, int 
 		.watts_max = max_of(&p, best),
 		.samples = best->samples,
 		.gaps = best->gaps,
+		.error_locked = NAN,
 		.places = best->places,
 		.resets = p.counter.resets,
 		.fault = p.fault,
 	};
 	name_unknown(ret);
+	if (best == &p.power)
+		add_locked(&p, (double)(t1_ns - t0_ns) * 1e-9, ret);
 	ret->error = jm_energy_error(ret->error_sampling, ret->error_calibration);
-	ret->error_locked = best == &p.power ? locked(&p, (double)(t1_ns - t0_ns) * 1e-9) : NAN;
 	return 0;
 }

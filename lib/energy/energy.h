@@ -51,6 +51,9 @@ struct jm_energy {
 	 * be anything from 0 W to the device's limit. NAN = it sees all the time, there is a counter, or the limit
 	 * is unknown. */
 	double error_locked;
+	/* Energy by power whose readings are too few and too alike to exclude such a load: error_sampling is
+	 * error_locked. */
+	bool may_be_locked;
 	double covered_s;	      /* seconds of the interval that readings cover */
 	double watts_mean, watts_max; /* over the covered part; NAN = unknown */
 	long samples, gaps;

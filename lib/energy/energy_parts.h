@@ -27,6 +27,7 @@ struct jm_part {
 	/* counter: J, 95 %, that the device may have used beyond it: it was not seen to step at the end; 0 = none */
 	double hidden;
 	double unseen; /* power: share of the time between the sensor's windows; 0 = none, or unknown */
+	bool alike; /* power: the readings are few and alike, so that they may all show one moment of the load */
 	int places; /* power: as in struct jm_energy */
 };
 

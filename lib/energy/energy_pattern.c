@@ -39,9 +39,9 @@
 #define FEW_OF_WAVE  10	  /* readings: fewer of these show only a part of the wave */
 #define MOST_OF_WAVE 0.4  /* of the limit: what that part adds at most */
 #define PART_OF_WAVE 14	  /* readings: of fewer, FEW_OF_WAVE allows for the rest of the wave */
-#define PART	     30	  /* of the range seen: what a wave may miss that did not turn */
+#define PART	     15	  /* of the range seen: what a wave may miss that did not turn */
 #define MOST_OF_PART 0.8  /* of the limit: the same */
-#define LANES	     1.4  /* power of the number of lanes: what they miss cancels out in part */
+#define LANES	     1.1  /* power of the number of lanes: what they miss cancels out in part */
 #define SLOWER                                                                                     \
 	0.7 /* of the change between readings: that between those of one lane, if they are lanes */
 

@@ -18,13 +18,17 @@
 #include <math.h>
 
 /* Chosen with bench/energy_bounds, so that the bound holds 95 of 100 loads of all kinds. */
-#define HIDDEN		 0.5 /* of the mean power: hidden in one gap where many readings are alike */
-#define FEW_UNLIMITED	 2 /* readings: with fewer of these more is hidden; where no limit is known */
-#define FEW		 10    /* readings: this number is too small to know the power in a gap */
-#define FEW_VARIED	 2.5   /* readings: the same, where they differ */
-#define VARIED		 0.08  /* of the limit: readings that are so far apart differ */
-#define ALIKE_GAPS	 3.5   /* whose error adds up while readings stay alike */
-#define REST		 0.125 /* of the limit: a device rests at about that */
+#define HIDDEN	      0.5 /* of the mean power: hidden in one gap where many readings are alike */
+#define FEW_UNLIMITED 2	 /* readings: with fewer of these more is hidden; where no limit is known */
+#define FEW	      10 /* readings: this number is too small to know the power in a gap */
+#define FEW_VARIED    2.5  /* readings: the same, where they differ */
+#define VARIED	      0.08 /* of the limit: readings that are so far apart differ */
+#define ALIKE_GAPS    3.5  /* whose error adds up while readings stay alike */
+#define ALIKE	      0.02 /* of the limit: readings that are no farther apart are alike */
+#define FEW_ALIKE     14   /* readings: of fewer, hidden_by_few() allows for what they hide */
+#define MANY_ALIKE                                                                                 \
+	64 /* readings: the alias of a load within 5 % of the refresh has turned by then */
+#define REST		 0.125		     /* of the limit: a device rests at about that */
 #define CELLS_AROUND	 INT64_C(2000000000) /* ns before and after the stretch */
 #define BRIDGE_REFRESHES 3
 #define BRIDGE_MIN	 INT64_C(250000000) /* ns without readings that may be interpolated */
@@ -286,6 +290,15 @@ static double range_of(const struct sum *s)
 	return s->highest >= s->lowest ? s->highest - s->lowest : 0;
 }
 
+/* Such a load cannot be told from one whose period is nearly the refresh. */
+static bool is_alike(const struct sum *s)
+{
+	double most = s->limit > 0 ? s->limit : s->highest;
+
+	return s->pattern.n >= FEW_ALIKE && s->pattern.n < MANY_ALIKE &&
+	       range_of(s) <= ALIKE * most;
+}
+
 /* W, standard deviation: the mean power of one gap, estimated from few readings. uniform: W, the
  * same without any information from readings. While readings stay alike, the errors of the gaps add
  * up; ALIKE_GAPS of them exclude most loads that change. Where readings differ, few of them are a
@@ -413,6 +426,7 @@ int jm_energy_by_power(const struct jm_trace_interval *stretch, const struct jm_
 			    square(power->step * s.covered_s) / 12 +
 			    2 * square(range_of(&s) * seconds(s.shift)) / 12,
 		.unseen = unseen_share(&s),
+		.alike = is_alike(&s),
 		.places = jm_pattern_places(&s.pattern),
 		.covered_s = s.covered_s,
 		.watts_max = s.watts_max,

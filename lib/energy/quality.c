@@ -130,6 +130,18 @@ static bool is_unknown(const struct jm_quality_facts *f, int i, struct reason *r
 	return true;
 }
 
+static bool may_be_locked(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	if (!f->energy[i].may_be_locked)
+		return false;
+	snprintf(r->text, sizeof(r->text),
+		"All power readings of %s are alike, its sensor measures only a part of the time, "
+		"and it has no energy counter: a load that repeats with the sensor would look the "
+		"same; measure longer.",
+		label(f, i));
+	return true;
+}
+
 static double bound(const struct jm_energy *e)
 {
 	return e->joules > 0 ? e->error_sampling / e->joules : NAN;
@@ -332,6 +344,7 @@ static const struct {
 	{D, NULL, is_unknown},
 	{D, NULL, is_simulated},
 	{D, NULL, shares_a_part},
+	{D, NULL, may_be_locked},
 	{D, NULL, very_loose},
 	{C, NULL, loose},
 	{C, NULL, has_gaps},

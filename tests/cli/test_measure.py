@@ -252,6 +252,21 @@ def test_error_of_a_locked_load_is_told_without_a_counter(tmp_path):
     assert meter["error_locked_joules"] > meter["error_sampling_joules"]
 
 
+def test_few_alike_readings_without_a_counter_have_the_bound_of_a_locked_load(tmp_path):
+    """A nearly constant load could also be one in step with the sensor, unless the counter excludes it."""
+    env = fakes("gpus=1;wave=saw;low=199;high=201;period=0.9")
+    assert jm("measure", "--source", "nvml", "--csv", tmp_path / "rec", "--", "sleep", "3", env=env).returncode == 0
+    replay = ["--source", f"replay:{tmp_path / 'rec'}", "--", "sleep", "2"]
+    quality = record_of(*replay)["quality"]
+    assert not any("are alike" in reason for reason in quality["reasons"])
+    meters = tmp_path / "rec" / "meters.csv"
+    meters.write_text(meters.read_text(encoding="utf-8").replace(",energy,J,", ",clock,Hz,"), encoding="utf-8")
+    record = record_of(*replay)
+    (meter,) = record["meters"]
+    assert meter["error_sampling_joules"] == meter["error_locked_joules"] > 0.5 * meter["joules"]
+    assert record["quality"]["grade"] == "D" and any("are alike" in reason for reason in record["quality"]["reasons"])
+
+
 def test_damaged_recording(tmp_path):
     assert "replay" in sentence(jm("measure", "--source", "replay", "--", "true"), USAGE)
     done = jm("measure", "--source", f"replay:{tmp_path}/nothing", "--", "true")

@@ -92,7 +92,8 @@ static void check_wave_forms(const struct errors *all)
 		print_message("   %-6s %d of %d errors held, median bound %.2f of p95\n",
 			wave_kind_names[kind], one.held, one.n, width);
 		assert_true(one.held >= 0.93 * one.n);
-		assert_true(width <= 3);
+		/* slow ramps could be waves in turn, of which only a part was seen */
+		assert_true(width <= (kind == WAVE_SAW ? 4 : 3));
 	}
 }
 
@@ -275,10 +276,14 @@ static const struct {
 	/* a part of a slow wave, or none of it */
 	{0.0975, 0.0995, 3, WAVE_SQUARE, 0.95},
 	{0.1005, 0.1025, 3, WAVE_SQUARE, 0.95},
-	/* four waves in turn; of some of these loads no reading shows a spike, see docs/energy.md */
-	{0.39, 0.41, 3, WAVE_SPIKES, 0.85},
+	{0.095, 0.105, 3, -1, 0.95},
+	{0.095, 0.105, 10, -1, 0.95},
+	/* four waves in turn */
+	{0.39, 0.41, 3, WAVE_SPIKES, 0.93},
 	{0.39, 0.41, 10, WAVE_SPIKES, 0.95},
+	{0.0475, 0.0525, 3, -1, 0.95},
 	{0.19, 0.21, 3, -1, 0.95},
+	{0.285, 0.315, 3, -1, 0.95},
 	{0.38, 0.42, 3, -1, 0.95},
 	{0.475, 0.525, 3, -1, 0.95},
 	{0.57, 0.63, 3, -1, 0.95},
@@ -524,7 +529,7 @@ static void names_a_load_in_step_with_the_sensor(void **state)
 	assert_true(e.error_sampling < 0.01 * truth);
 }
 
-/* All readings are alike: the bound does not hold, but what the sensor does not see is known, and the limit. */
+/* All readings are alike: the bound of many does not hold, but what the sensor does not see is known, and the limit. */
 static void error_of_a_locked_load_is_told(void **state)
 {
 	static const double period[] = {0.1, 0.05, 0.02};
@@ -541,6 +546,11 @@ static void error_of_a_locked_load_is_told(void **state)
 		assert_true(fabs(e.joules - truth) <= e.error_locked);
 		/* the whole of the unseen three quarters, from 0 to 700 W */
 		assert_true(fabs(e.error_locked - 0.75 * fmax(e.joules, 7000 - e.joules)) < 0.01);
+		length = 3; /* a bound of few readings that are alike covers such a load */
+		e = of_square(period[i], true, &truth);
+		length = 10;
+		assert_true(e.may_be_locked && e.error_sampling == e.error_locked);
+		assert_true(fabs(e.joules - truth) <= e.error_sampling);
 		e = of_square(period[i], false, &truth);
 		assert_true(isnan(e.error_locked)); /* the counter sees all */
 		limit = 0;
