@@ -22,10 +22,14 @@ TEST_JOBS = str(2 * int(JOBS))  # most tests wait more than they compute
 # Runs a command when nothing else wants the processor, also where each session has a share of its own (autogroups).
 IDLE = ["sh", "-c", "{ echo 19 >/proc/self/autogroup; chrt --idle --pid 0 $$; } 2>/dev/null; exec \"$@\"", "sh"]
 FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "10")
+# CUDA kernels are the same in all build folders: the folder is no part of what the cache looks up
+os.environ.setdefault("CCACHE_DIR", str(LOGS / "ccache"))
+os.environ.setdefault("CCACHE_NOHASHDIR", "1")
 
 # The parity tests compare numbers with PyTorch for minutes; the same code runs under the sanitizer in
 # the tests of the engine, its backends and `run train`, and `backend_avx2` does in `backend` and `images`.
-NOT_ASAN = re.compile(r"^parity|^backend_avx2$")
+# suite_papers compares numbers of plans, which `plan_suites` reads under the sanitizer, too; the others run no C code.
+NOT_ASAN = re.compile(r"^parity|^backend_avx2$|^suite_papers$|^tools$|^gpu_rows$|^table_gpu$")
 # gcc's and clang's OpenMP runtimes synchronise in ways that ThreadSanitizer cannot see, so what uses
 # them (the engine's cpu kernels) is not run under it; every test with threads of our own is.
 TSAN_TESTS = re.compile(r"clock|sampl|session|progress|trace|measure|energy|sim|guard|journal|stray|worker|^run(_store)?$|sweep|interrupt|log|host_load|^comm$")

@@ -9,9 +9,9 @@ build="gcc libc6-dev make meson ninja-build pkgconf python3-minimal
 	libcurl4-openssl-dev libhdf5-dev libmicrohttpd-dev libyaml-dev libncurses-dev"
 # the text that the demo's network learns
 demo="fortunes-min"
-# the second compiler, its sanitizers and linters; test libraries; the independent implementation
-# that the engine is compared with
-check="clang clang-format clang-tidy libclang-rt-14-dev libomp-14-dev universal-ctags
+# a cache, so that CUDA kernels are compiled once for all builds; the second compiler, its sanitizers and linters; test
+# libraries; the independent implementation that the engine is compared with
+check="ccache clang clang-format clang-tidy libclang-rt-14-dev libomp-14-dev universal-ctags
 	snmpd openssl libcmocka-dev python3-pytest python3-pip python3-jsonschema python3-yaml python3-numpy python3-torch python3-torchvision
 	libopenblas0-pthread python3-pandas python3-tables prometheus groff-base dpkg-dev"
 # opens the report's page (110 MB); Ubuntu has it as a snap only, and there those tests are skipped
