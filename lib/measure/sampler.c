@@ -37,6 +37,7 @@ struct jm_lane {
 	bool started;
 	int64_t interval, fast, patience, blind;
 	int64_t read_ns; /* when the last reading had come; 0 = none yet */
+	bool silent;	 /* the last poll gave no value */
 
 	struct jm_signal_reading *ring;
 	size_t room;
@@ -264,6 +265,18 @@ static void put_poll(struct jm_lane *lane)
 	begin_poll(lane);
 }
 
+/* Did the poll give a value? */
+static bool knows_something(const struct jm_lane *lane)
+{
+	for (int i = 0; i < lane->sink.next; i++)
+		if (!isnan(lane->sink.row[i].value))
+			return true;
+	for (size_t i = 0; i < lane->n_poll; i++)
+		if (!isnan(lane->poll[i].reading.value))
+			return true;
+	return false;
+}
+
 static void put_nothing(struct jm_lane *lane, int64_t t_ns)
 {
 	begin_poll(lane);
@@ -327,18 +340,27 @@ static int read_lane(struct jm_lane *lane)
 {
 	int64_t before = lane->read_ns;
 	int rc = read_source(lane);
+	bool known = knows_something(lane);
 
 	lane->read_ns = jm_ctx_now(lane->o.ctx);
+	lane->silent = !known;
 	if (before && lane->read_ns - before > lane->blind) {
-		/* the values since the last reading are not known: a reading of NAN, then a new one */
+		/* the values since the last reading are not known: a reading of NAN, then a new one
+		 * unless the source has none */
 		put_nothing(lane, before + 1);
-		if (!rc)
+		if (!rc && known)
 			rc = read_source(lane);
 	}
 	put_poll(lane);
 	if (rc)
 		put_nothing(lane, jm_ctx_now(lane->o.ctx) + 1);
 	return rc;
+}
+
+/* At the stop: a source that took longer than an edge would wait, and then had no value, is not awaited again. */
+static bool gave_up(const struct jm_lane *lane, int64_t begin)
+{
+	return lane->silent && lane->read_ns - begin > lane->patience && atomic_load(&lane->stop);
 }
 
 static bool poll_once(struct jm_lane *lane, int64_t now)
@@ -349,7 +371,7 @@ static bool poll_once(struct jm_lane *lane, int64_t now)
 	if (edges != lane->edges_seen)
 		tell_source(lane, JM_EDGE_BEGINS);
 	lane->rc = read_lane(lane);
-	return watch_edges(lane, now, stop, edges);
+	return watch_edges(lane, now, stop, edges) || gave_up(lane, now);
 }
 
 static void tell_first(struct jm_lane *lane)
