@@ -173,6 +173,7 @@ static int ptd_read(void *state, struct jm_sink *sink, struct jm_err *err)
 	int64_t now;
 
 	(void)err;
+	jm_text_line_limit(&s->line);
 	if (!connect_line(s) || !jm_text_line_ask(&s->line, "RL,*", answer, sizeof(answer))) {
 		give_unknown(s, sink);
 		return 0;
@@ -213,6 +214,7 @@ static void read_options(struct state *s, const struct jm_values *options)
 
 static int start_measuring(struct state *s, struct jm_err *err)
 {
+	jm_text_line_limit(&s->line);
 	if (!greet(s))
 		return jm_err_set(err, JM_ENOENT,
 			"No PTDaemon answers at %s, port %d (%s); start it with its device, and "
@@ -257,6 +259,7 @@ static void ptd_close(void *state)
 
 	if (!s)
 		return;
+	jm_text_line_limit(&s->line);
 	if (s->line.fd >= 0)
 		command(s, "Stop");
 	for (int i = 0; i < 2; i++)
@@ -345,7 +348,7 @@ static const struct jm_option options[] = {
 		.max = 60,
 		.fallback = "5s",
 		.argument = "TIME",
-		.help = "time limit for an answer"},
+		.help = "time limit for an answer with all its samples"},
 	{.name = "covers",
 		.type = JM_TEXT,
 		.fallback = "/",

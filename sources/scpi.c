@@ -38,7 +38,7 @@ static const struct {
 struct state {
 	struct jm_ctx *ctx;
 	struct jm_text_line line;
-	char name[64]; /* answer to *IDN? */
+	char name[64]; /* the first answer to *IDN? */
 	int n, element;
 	bool sync, integrate;
 	double rate, refresh; /* s; NAN = left as it is */
@@ -79,7 +79,19 @@ static bool start_integration(struct state *s)
 	       jm_text_line_send(&s->line, ":INTEGrate:STARt");
 }
 
-/* False: it does not answer, and is asked again a second later. */
+/* Its name, which must be the one it had before: another instrument at this address measures something else. */
+static bool identify(struct state *s)
+{
+	char name[sizeof(s->name)];
+
+	if (!jm_text_line_ask(&s->line, "*IDN?", name, sizeof(name)))
+		return false;
+	if (!*s->name)
+		memcpy(s->name, name, sizeof(name));
+	return !strcmp(s->name, name);
+}
+
+/* False: it does not answer or is another one, and is asked again a second later. */
 static bool connect_line(struct state *s)
 {
 	int64_t now = jm_ctx_now(s->ctx);
@@ -91,7 +103,7 @@ static bool connect_line(struct state *s)
 	s->retry_ns = now + RETRY;
 	if (!jm_text_line_open(&s->line))
 		return false;
-	if (jm_text_line_ask(&s->line, "*IDN?", s->name, sizeof(s->name)) && set_up(s))
+	if (identify(s) && set_up(s))
 		return true;
 	jm_text_line_close(&s->line);
 	return false;
@@ -101,6 +113,7 @@ static bool read_values(struct state *s, double value[ITEMS])
 {
 	char text[256];
 
+	jm_text_line_limit(&s->line);
 	if (!connect_line(s))
 		return false;
 	if (s->sync && (!jm_text_line_ask(&s->line, ":STATus:EESR?", text, sizeof(text)) ||
@@ -142,6 +155,7 @@ static double ask_rate(struct state *s)
 	double seconds = NAN;
 	char text[64];
 
+	jm_text_line_limit(&s->line);
 	if (!jm_text_line_ask(&s->line, ":SAMPle:RATE?", text, sizeof(text)) ||
 		jm_parse_list(text, &seconds, 1) != 1)
 		return NAN;
@@ -152,6 +166,7 @@ static int check_instrument(struct state *s, struct jm_err *err)
 {
 	double value[ITEMS];
 
+	jm_text_line_limit(&s->line);
 	if (!connect_line(s))
 		return jm_err_set(err, JM_ENOENT,
 			"The instrument at %s does not answer *IDN? (%s); check the address, port "
@@ -200,6 +215,7 @@ static void scpi_close(void *state)
 
 	if (!s)
 		return;
+	jm_text_line_limit(&s->line);
 	if (s->integrate && s->line.fd >= 0)
 		jm_text_line_send(&s->line, ":INTEGrate:STOP");
 	jm_text_line_close(&s->line);

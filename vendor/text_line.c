@@ -55,7 +55,6 @@ static int connect_one(const struct addrinfo *a, int64_t until_ns)
 static int connect_host(const struct jm_text_line *line)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
-	int64_t until = now_ns() + line->timeout_ns;
 	char port[8];
 	int fd = -1;
 
@@ -65,7 +64,7 @@ static int connect_host(const struct jm_text_line *line)
 		return -1;
 	}
 	for (const struct addrinfo *a = found; a && fd < 0; a = a->ai_next)
-		fd = connect_one(a, until);
+		fd = connect_one(a, line->until_ns);
 	freeaddrinfo(found);
 	return fd;
 }
@@ -107,6 +106,11 @@ static void set_serial(int fd, int baud)
 	tcflush(fd, TCIOFLUSH);
 }
 
+void jm_text_line_limit(struct jm_text_line *line)
+{
+	line->until_ns = now_ns() + line->timeout_ns;
+}
+
 bool jm_text_line_open(struct jm_text_line *line)
 {
 	line->used = 0;
@@ -143,7 +147,6 @@ static bool is_socket(const struct jm_text_line *line)
 
 bool jm_text_line_send(struct jm_text_line *line, const char *text)
 {
-	int64_t until = now_ns() + line->timeout_ns;
 	char whole[512];
 	int n = snprintf(whole, sizeof(whole), "%s%s", text, line->ending);
 
@@ -158,7 +161,7 @@ bool jm_text_line_send(struct jm_text_line *line, const char *text)
 			sent += (int)got;
 		else if (errno == EINTR)
 			continue;
-		else if (errno != EAGAIN || !wait_for(line->fd, POLLOUT, until))
+		else if (errno != EAGAIN || !wait_for(line->fd, POLLOUT, line->until_ns))
 			return fail(line);
 	}
 	return true;
@@ -189,15 +192,13 @@ static bool take_line(struct jm_text_line *line, char *out, size_t size)
 
 bool jm_text_line_receive(struct jm_text_line *line, char *out, size_t size)
 {
-	int64_t until = now_ns() + line->timeout_ns;
-
 	if (line->fd < 0)
 		return false;
 	while (!take_line(line, out, size)) {
 		size_t room = sizeof(line->received) - line->used;
 		ssize_t got;
 
-		if (!room || !wait_for(line->fd, POLLIN, until))
+		if (!room || !wait_for(line->fd, POLLIN, line->until_ns))
 			return fail(line);
 		got = read(line->fd, line->received + line->used, room);
 		if (got > 0)

@@ -16,11 +16,14 @@ struct jm_text_line {
 	int baud;	    /* serial */
 	const char *ending; /* of what is sent: "\n", "\r\n" */
 	int64_t timeout_ns;
+	int64_t until_ns;    /* of jm_text_line_limit */
 	int fd;		     /* -1 = closed */
 	char received[8192]; /* beyond the last line that was given */
 	size_t used;
 };
 
+/* One time limit, timeout_ns from now on, for all calls until the next jm_text_line_limit. */
+void jm_text_line_limit(struct jm_text_line *line);
 /* False with errno, or with ETIMEDOUT. What an earlier user left unread is thrown away. */
 bool jm_text_line_open(struct jm_text_line *line);
 void jm_text_line_close(struct jm_text_line *line);
