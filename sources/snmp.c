@@ -160,8 +160,8 @@ static int add_outlets(struct state *s, const struct jm_values *options, struct 
 	return rc;
 }
 
-/* How many of the digits are decimals, where the PDU reports it. */
-static void ask_digits(
+/* How many of the digits are decimals, where the PDU reports it. False = no answer. */
+static bool ask_digits(
 	struct state *s, struct outlet *o, struct jm_snmp_value *value, const char *tail)
 {
 	struct jm_snmp_value digits;
@@ -169,10 +169,22 @@ static void ask_digits(
 	struct jm_err none = JM_ERR_INIT;
 	double n;
 
-	if (s->kind.digits && value->length &&
-		!name_value(&digits, s->kind.digits, o->index, tail, &none) &&
-		jm_snmp_ask(&s->snmp, &one, 1, &n) && n >= 0 && n < 10)
+	if (!s->kind.digits || !value->length ||
+		name_value(&digits, s->kind.digits, o->index, tail, &none))
+		return true;
+	if (!jm_snmp_ask(&s->snmp, &one, 1, &n))
+		return false;
+	if (n >= 0 && n < 10)
 		value->scale *= pow(10, -n);
+	return true;
+}
+
+static int no_answer(const struct state *s, struct jm_err *err)
+{
+	return jm_err_set(err, JM_ENOENT,
+		"SNMP host %s does not answer; check its address, its port, the community or user, "
+		"and whether it accepts connections from this machine.",
+		s->snmp.host);
 }
 
 static int check_answers(struct state *s, struct jm_err *err)
@@ -183,11 +195,7 @@ static int check_answers(struct state *s, struct jm_err *err)
 		double answer[2] = {NAN, NAN};
 
 		if (!jm_snmp_ask(&s->snmp, both, o->energy.length ? 2 : 1, answer))
-			return jm_err_set(err, JM_ENOENT,
-				"SNMP host %s does not answer; check its address, its port, the "
-				"community or user, and whether it accepts connections from this "
-				"machine.",
-				s->snmp.host);
+			return no_answer(s, err);
 		if (isnan(answer[0]))
 			return jm_err_set(err, JM_ENOENT,
 				"SNMP host %s reports no power for '%s' of kind %s; check kind and "
@@ -195,8 +203,9 @@ static int check_answers(struct state *s, struct jm_err *err)
 				s->snmp.host, o->index, s->kind.name);
 		if (isnan(answer[1]))
 			o->energy.length = 0;
-		ask_digits(s, o, &o->power, s->kind.power_tail);
-		ask_digits(s, o, &o->energy, s->kind.energy_tail);
+		if (!ask_digits(s, o, &o->power, s->kind.power_tail) ||
+			!ask_digits(s, o, &o->energy, s->kind.energy_tail))
+			return no_answer(s, err);
 	}
 	return 0;
 }
@@ -362,7 +371,7 @@ static const struct jm_option options[] = {
 		.max = 60,
 		.fallback = "1s",
 		.argument = "TIME",
-		.help = "time limit for an answer; there are two attempts"},
+		.help = "time limit for an answer; after half of it the question is sent again"},
 	{.name = "covers",
 		.type = JM_TEXT,
 		.fallback = "/",

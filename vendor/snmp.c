@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
+#include <time.h>
 
 #define NOWHERE "/proc/self/nowhere" /* a folder that cannot be made */
 
@@ -90,24 +92,88 @@ static bool same_name(const netsnmp_variable_list *v, const struct jm_snmp_value
 	       !memcmp(v->name, value->name, value->length * sizeof(oid));
 }
 
+static void take_answer(struct jm_snmp *s, const netsnmp_pdu *answer)
+{
+	s->answered = true;
+	if (answer->errstat != SNMP_ERR_NOERROR)
+		return;
+	for (const netsnmp_variable_list *v = answer->variables; v; v = v->next_variable)
+		for (int i = 0; i < s->n; i++)
+			if (same_name(v, s->value[i]))
+				s->out[i] = number_of(v);
+}
+
+/* A question that was given up may end here too. */
+static int on_answer(int op, netsnmp_session *session, int request, netsnmp_pdu *answer, void *arg)
+{
+	struct jm_snmp *s = arg;
+
+	(void)session;
+	if (request != s->request || !s->waiting)
+		return 1;
+	if (op == NETSNMP_CALLBACK_OP_RECEIVED_MESSAGE && answer->command == SNMP_MSG_REPORT &&
+		s->call.snmpv3_get_report_type(answer) == SNMPERR_NOT_IN_TIME_WINDOW)
+		return 1; /* the library asks again */
+	if (op == NETSNMP_CALLBACK_OP_RECEIVED_MESSAGE && answer->command == SNMP_MSG_RESPONSE)
+		take_answer(s, answer);
+	s->waiting = false;
+	return 1;
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Waits once for a message. The library repeats and gives up questions in snmp_sess_timeout, which is called even when
+ * there is always a message. */
+static void wait_once(struct jm_snmp *s, int64_t left_ns)
+{
+	struct timeval patience = {0}, most = {.tv_sec = left_ns / 1000000000,
+					       .tv_usec = left_ns % 1000000000 / 1000};
+	netsnmp_large_fd_set set;
+	int n = 0, block = 1;
+
+	s->call.netsnmp_large_fd_set_init(&set, FD_SETSIZE);
+	s->call.snmp_sess_select_info2(s->line, &n, &set, &patience, &block);
+	if (block || timercmp(&patience, &most, >))
+		patience = most;
+	if (s->call.netsnmp_large_fd_set_select(n, &set, NULL, NULL, &patience) > 0)
+		s->call.snmp_sess_read2(s->line, &set);
+	s->call.netsnmp_large_fd_set_cleanup(&set);
+	s->call.snmp_sess_timeout(s->line);
+}
+
+static bool exchange(struct jm_snmp *s, netsnmp_pdu *question)
+{
+	int64_t until = now_ns() + s->timeout_ns, left;
+
+	s->answered = false;
+	s->request = s->call.snmp_sess_async_send(s->line, question, on_answer, s);
+	s->waiting = s->request != 0;
+	if (!s->waiting)
+		s->call.snmp_free_pdu(question);
+	while (s->waiting && (left = until - now_ns()) > 0)
+		wait_once(s, left);
+	s->waiting = false;
+	return s->answered;
+}
+
 bool jm_snmp_ask(struct jm_snmp *s, const struct jm_snmp_value *const *value, int n, double *out)
 {
-	netsnmp_pdu *question = s->call.snmp_pdu_create(SNMP_MSG_GET), *answer = NULL;
-	int rc;
+	netsnmp_pdu *question = s->call.snmp_pdu_create(SNMP_MSG_GET);
 
 	for (int i = 0; i < n; i++) {
 		s->call.snmp_add_null_var(question, value[i]->name, value[i]->length);
 		out[i] = NAN;
 	}
-	rc = s->call.snmp_sess_synch_response(s->line, question, &answer);
-	if (rc == STAT_SUCCESS && answer && answer->errstat == SNMP_ERR_NOERROR)
-		for (const netsnmp_variable_list *v = answer->variables; v; v = v->next_variable)
-			for (int i = 0; i < n; i++)
-				if (same_name(v, value[i]))
-					out[i] = number_of(v);
-	if (answer)
-		s->call.snmp_free_pdu(answer);
-	return rc == STAT_SUCCESS;
+	s->value = value;
+	s->n = n;
+	s->out = out;
+	return exchange(s, question);
 }
 
 /* A password as the key of one protocol (RFC 3414, SHA-1). */
@@ -166,7 +232,8 @@ static int open_line(struct jm_snmp *s, const struct jm_snmp_peer *peer, struct 
 	snprintf(address, sizeof(address), "udp:%s:%d", s->host, peer->port);
 	s->call.snmp_sess_init(&session);
 	session.peername = address;
-	session.timeout = (long)(peer->timeout * 1e6);
+	s->timeout_ns = (int64_t)(peer->timeout * 1e9);
+	session.timeout = (long)(peer->timeout * 1e6 / 2);
 	session.retries = 1;
 	if (peer->user) {
 		rc = set_user(s, peer, &session, err);

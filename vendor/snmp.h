@@ -8,6 +8,8 @@
 #include <net-snmp/net-snmp-config.h>
 /* */
 #include <net-snmp/net-snmp-includes.h>
+/* */
+#include <net-snmp/library/large_fd_set.h>
 
 #define JM_SNMP_CALLS(X)                                                                           \
 	X(netsnmp_ds_set_boolean)                                                                  \
@@ -18,7 +20,14 @@
 	X(snmp_sess_init)                                                                          \
 	X(snmp_sess_open)                                                                          \
 	X(snmp_sess_close)                                                                         \
-	X(snmp_sess_synch_response)                                                                \
+	X(snmp_sess_async_send)                                                                    \
+	X(snmp_sess_select_info2)                                                                  \
+	X(snmp_sess_read2)                                                                         \
+	X(snmp_sess_timeout)                                                                       \
+	X(netsnmp_large_fd_set_init)                                                               \
+	X(netsnmp_large_fd_set_select)                                                             \
+	X(netsnmp_large_fd_set_cleanup)                                                            \
+	X(snmpv3_get_report_type)                                                                  \
 	X(snmp_error)                                                                              \
 	X(snmp_pdu_create)                                                                         \
 	X(snmp_add_null_var)                                                                       \
@@ -32,16 +41,10 @@ struct jm_snmp_calls {
 #undef X
 };
 
-struct jm_snmp {
-	struct jm_snmp_calls call;
-	void *line;
-	char host[128];
-};
-
 struct jm_snmp_peer {
 	const char *host;
 	int port;
-	double timeout; /* s; each question is asked twice */
+	double timeout; /* s, of a whole answer; after half of it the question is sent again */
 	/* Files whose first line is the secret; NULL = none. Without a user it is SNMPv2c. */
 	const char *community_file, *user, *auth_file, *priv_file;
 };
@@ -50,6 +53,19 @@ struct jm_snmp_value {
 	oid name[MAX_OID_LEN];
 	size_t length; /* 0 = none */
 	double scale;
+};
+
+struct jm_snmp {
+	struct jm_snmp_calls call;
+	void *line;
+	char host[128];
+	int64_t timeout_ns;
+	/* the question that is out */
+	int request;
+	bool waiting, answered;
+	const struct jm_snmp_value *const *value;
+	int n;
+	double *out;
 };
 
 /* Loads the library and makes a session; asks nothing. */
