@@ -204,6 +204,14 @@ static bool try_chassis(struct state *s, const char *path)
 	return found;
 }
 
+static int too_late(const struct state *s, struct jm_err *err)
+{
+	return jm_err_set(err, JM_ENOENT,
+		"The management controller %s did not send a whole answer within %g s; a slow "
+		"controller needs a longer timeout=TIME.",
+		s->https.host, (double)s->https.timeout_ns / JM_SECOND);
+}
+
 static int find_chassis(struct state *s, const char *wanted, struct jm_err *err)
 {
 	json_t *all = jm_https_get_json(&s->https, "/redfish/v1/Chassis", err);
@@ -224,6 +232,8 @@ static int find_chassis(struct state *s, const char *wanted, struct jm_err *err)
 	json_decref(all);
 	if (found)
 		return 0;
+	if (s->https.late)
+		return too_late(s, err);
 	return jm_err_set(err, JM_ENOENT,
 		"The management controller %s reports no power for %s%s; name a chassis with "
 		"chassis=ID or the resource with path=PATH.%s",
@@ -238,6 +248,8 @@ static int use_path(struct state *s, const char *path, struct jm_err *err)
 			return 0;
 	if (try_supplies(s, path))
 		return 0;
+	if (s->https.late)
+		return too_late(s, err);
 	return jm_err_set(err, JM_ENOENT,
 		"%s of the management controller %s has neither PowerWatts nor PowerControl, and "
 		"no power supplies that report their InputPowerWatts.%s",
@@ -341,6 +353,7 @@ static int redfish_read(void *state, struct jm_sink *sink, struct jm_err *err)
 	double watts, joules;
 
 	(void)err;
+	jm_https_limit(&s->https);
 	ask(s, &watts, &joules);
 	/* The controller read its sensor at some time between question and answer. */
 	now = asked + (jm_ctx_now(s->ctx) - asked) / 2;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define ANSWER_MAX ((size_t)4 << 20)
 
@@ -75,7 +76,7 @@ int jm_https_open(struct jm_https *h, const struct jm_https_peer *peer, struct j
 	h->call.curl_easy_setopt(h->line, CURLOPT_PROTOCOLS_STR, "https");
 	h->call.curl_easy_setopt(h->line, CURLOPT_FOLLOWLOCATION, 0L);
 	h->call.curl_easy_setopt(h->line, CURLOPT_PROXY, "");
-	h->call.curl_easy_setopt(h->line, CURLOPT_TIMEOUT_MS, (long)(peer->timeout * 1e3));
+	h->timeout_ns = (int64_t)(peer->timeout * 1e9);
 	h->call.curl_easy_setopt(h->line, CURLOPT_ERRORBUFFER, h->error);
 	h->call.curl_easy_setopt(h->line, CURLOPT_WRITEFUNCTION, take);
 	if (peer->ca_file)
@@ -111,21 +112,49 @@ static void failed(struct jm_https *h, CURLcode rc, long status, struct jm_err *
 		jm_err_set(err, JM_EIO, "%s answers with status %ld.", h->host, status);
 }
 
+static int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void jm_https_limit(struct jm_https *h)
+{
+	h->until_ns = now_ns() + h->timeout_ns;
+	h->late = false;
+}
+
+/* CURLE_OPERATION_TIMEDOUT also when there was no time left to ask. */
+static CURLcode ask(struct jm_https *h, const char *path, struct answer *a)
+{
+	int64_t left = h->until_ns ? h->until_ns - now_ns() : h->timeout_ns;
+	char url[512];
+	CURLcode rc;
+
+	h->error[0] = '\0';
+	h->late = h->late || left <= 0;
+	if (h->late)
+		return CURLE_OPERATION_TIMEDOUT;
+	snprintf(url, sizeof(url), strchr(h->host, ':') ? "https://[%s]:%d%s" : "https://%s:%d%s",
+		h->host, h->port, path);
+	h->call.curl_easy_setopt(h->line, CURLOPT_URL, url);
+	h->call.curl_easy_setopt(h->line, CURLOPT_WRITEDATA, a);
+	h->call.curl_easy_setopt(h->line, CURLOPT_TIMEOUT_MS, (long)(left / 1000000) + 1);
+	rc = h->call.curl_easy_perform(h->line);
+	h->late = rc == CURLE_OPERATION_TIMEDOUT;
+	return rc;
+}
+
 json_t *jm_https_get_json(struct jm_https *h, const char *path, struct jm_err *err)
 {
 	struct answer a = {0};
-	char url[512];
 	json_t *json = NULL;
 	json_error_t where;
 	long status = 0;
-	CURLcode rc;
+	CURLcode rc = ask(h, path, &a);
 
-	snprintf(url, sizeof(url), strchr(h->host, ':') ? "https://[%s]:%d%s" : "https://%s:%d%s",
-		h->host, h->port, path);
-	h->error[0] = '\0';
-	h->call.curl_easy_setopt(h->line, CURLOPT_URL, url);
-	h->call.curl_easy_setopt(h->line, CURLOPT_WRITEDATA, &a);
-	rc = h->call.curl_easy_perform(h->line);
 	h->call.curl_easy_getinfo(h->line, CURLINFO_RESPONSE_CODE, &status);
 	if (rc || status != 200) {
 		failed(h, rc, status, err);

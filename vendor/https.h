@@ -28,12 +28,15 @@ struct jm_https {
 	char host[128];
 	int port;
 	char error[CURL_ERROR_SIZE];
+	int64_t timeout_ns,
+		until_ns; /* until_ns: of jm_https_limit; 0 = each question has its own limit */
+	bool late; /* an answer did not come in time: no more questions until jm_https_limit */
 };
 
 struct jm_https_peer {
 	const char *host;
 	int port;
-	double timeout;	     /* s, of a whole question */
+	double timeout;	     /* s, of a whole answer */
 	const char *ca_file; /* NULL = what the system trusts */
 	/* Basic authentication; the password is the file's first line. NULL = none. */
 	const char *user, *password_file;
@@ -42,6 +45,8 @@ struct jm_https_peer {
 /* Loads the library; asks nothing. */
 int jm_https_open(struct jm_https *https, const struct jm_https_peer *peer, struct jm_err *err);
 void jm_https_close(struct jm_https *https); /* takes a zeroed one */
+/* One time limit, the timeout from now on, for all questions until the next jm_https_limit. */
+void jm_https_limit(struct jm_https *https);
 /* The object at that path; the caller owns it. NULL = none, with the reason. The connection is kept. */
 json_t *jm_https_get_json(struct jm_https *https, const char *path, struct jm_err *err);
 
