@@ -142,8 +142,8 @@ static bool read_block(struct state *s, uint16_t *block)
 		      ? s->call.modbus_read_input_registers(
 				s->line, s->map.first, s->map.words, block)
 		      : s->call.modbus_read_registers(s->line, s->map.first, s->map.words, block);
-	/* An exception is an answer; anything else ends the connection. */
-	if (got < 0 && errno < MODBUS_ENOBASE) {
+	/* An exception is an answer; after anything else what comes next may be the rest of this one. */
+	if (got < 0 && (errno <= MODBUS_ENOBASE || errno > EMBXGTAR)) {
 		s->call.modbus_close(s->line);
 		s->connected = false;
 	}
