@@ -16,6 +16,7 @@ import time
 import pytest
 
 from jm import BIN, USAGE, jm, sentence
+from text_instrument import Manner, end_connection
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed"),
@@ -24,25 +25,39 @@ pytestmark = [
 USER = "Basic " + base64.b64encode(b"reader:open sesame").decode()
 
 
-@pytest.fixture(scope="module", name="certificate")
-def make_certificate(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
+
+def certify(folder):
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
                     "-addext", "subjectAltName=DNS:localhost", "-keyout", folder / "key", "-out", folder / "cert"],
                    check=True, stderr=subprocess.DEVNULL)
     return folder
 
 
+@pytest.fixture(scope="module", name="certificate")
+def make_certificate(tmp_path_factory):
+    return certify(tmp_path_factory.mktemp("tls"))
+
+
 class Controller:
     """Resources by path; a text is sent as it is; `delay` seconds before each answer."""
 
     def __init__(self, folder):
-        self.resources, self.delay, self.asked = {}, 0, []
+        self.resources, self.delay, self.asked, self.connections = {}, 0, [], []
+        self.manner = Manner(b"HTTP/1.1 200 OK\r\nContent-Length: 4294967296\r\n\r\n")
+        self.folder, self.port = folder, 0
+        (folder / "password").write_text("open sesame\n", encoding="utf-8")
+        self.plug()
+
+    def handler(self):
         own = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             disable_nagle_algorithm = True  # else a body waits 40 ms for the client to acknowledge the headers
+
+            def setup(self):
+                super().setup()
+                own.connections.append(self.connection)
 
             def do_GET(self):  # pylint: disable=invalid-name
                 own.asked.append(self.path)
@@ -51,22 +66,36 @@ class Controller:
                 found = found() if callable(found) else found
                 status = 401 if self.headers.get("Authorization") != USER else 200 if found is not None else 404
                 body = (found if isinstance(found, str) else json.dumps(found)).encode() if status == 200 else b"{}"
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                try:
+                    own.manner.send(self.wfile.write, b"HTTP/1.1 %d -\r\nContent-Length: %d\r\n\r\n%s" % (
+                        status, len(body), body))
+                except OSError:
+                    self.close_connection = True
 
             def log_message(self, *_):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        return Handler
+
+    def plug(self):
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", self.port), self.handler())
+        self.server.daemon_threads = True
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(folder / "cert", folder / "key")
+        context.load_cert_chain(self.folder / "cert", self.folder / "key")
         self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()  # shutdown() waits that long
-        (folder / "password").write_text("open sesame\n", encoding="utf-8")
-        self.folder = folder
+
+    def unplug(self):
+        """Ends the connections and takes no other one."""
+        self.server.shutdown()
+        self.server.socket.close()
+        for connection in self.connections:
+            end_connection(connection)
+
+    def stop(self):
+        self.unplug()
+        self.server.server_close()
 
     def source(self, more=""):
         return (f"redfish:localhost,port={self.port},user=reader,password-file={self.folder}/password,"
@@ -84,8 +113,7 @@ class Controller:
 def make_controller(certificate):
     bmc = Controller(certificate)
     yield bmc
-    bmc.server.shutdown()
-    bmc.server.server_close()
+    bmc.stop()
 
 
 def measure(bmc, more="", seconds="0.6"):
