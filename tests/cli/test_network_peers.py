@@ -4,6 +4,7 @@ made side by side when the first test asks for one, because they wait more than 
 import concurrent.futures
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,13 +18,14 @@ from jm import BIN, BUILD, FAILURE, jm
 from network_peers import PEERS
 
 LISTED = jm("list").stdout
-ABSENT = {"snmp": "headers of net-snmp", "redfish": "headers of libcurl", "modbus": "libmodbus"}
+LIBRARY = {"snmp": "net-snmp", "redfish": "libcurl", "modbus": "libmodbus"}
 SANITIZED = "asan" in str(BUILD) or "tsan" in str(BUILD)
 WATTS, LATER = 200, 250
 SLACK = 20 if SANITIZED else 6  # s, of a loaded machine
 DEADLINE = 1
 MAX_RSS = 300 << 10  # kB
-SOURCES = [name for name in PEERS if f"headers of {ABSENT.get(name, '-')[11:]}" not in LISTED]
+SOURCES = [name for name in PEERS if f"headers of {LIBRARY.get(name, name)}" not in LISTED and
+           (name != "redfish" or shutil.which("openssl"))]
 MODES = ["silent", "drip", "huge", "half"]
 BESIDE = 6  # runs at a time
 
@@ -35,7 +37,7 @@ class Run:
         folder.mkdir(parents=True)
         self.folder, self.begun, self.ended = folder, folder / "begun", folder / "ended"
         self.peer = PEERS[source](folder, watts)
-        self.timeout, self.record, self.child = timeout, None, None
+        self.timeout, self.record, self.child, self.over = timeout, None, None, None
 
     def start(self, command, *more):
         env = {**os.environ, "COLUMNS": "400", **getattr(getattr(self.peer, "controller", None), "env", {})}
@@ -52,7 +54,7 @@ class Run:
         end = time.monotonic() + 120
         pid, status, usage = 0, 0, None
         while not pid and time.monotonic() < end:
-            if self.ended.exists() and not hasattr(self, "over"):
+            if self.ended.exists() and not self.over:
                 self.over = time.monotonic()
             pid, status, usage = os.wait4(self.child.pid, os.WNOHANG)
             time.sleep(0.01)
@@ -60,7 +62,7 @@ class Run:
             self.child.kill()
             pid, status, usage = os.wait4(self.child.pid, 0)
         self.child.returncode = self.status = os.waitstatus_to_exitcode(status)
-        self.late_s = time.monotonic() - getattr(self, "over", self.at)
+        self.late_s = time.monotonic() - (self.over or self.at)
         self.rss_kb = usage.ru_maxrss
         self.stderr = (self.folder / "stderr").read_text(encoding="utf-8")
         if (self.folder / "record").exists():

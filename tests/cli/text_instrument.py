@@ -12,7 +12,8 @@ import tty
 
 class Manner:
     """How a peer sends its answers; a test may change `mode` at any time: good, silent, drip (a byte each 0.3 s), huge
-    (`announced` and then bytes without end), parts (a line each 0.7 s), half (the connection ends in the middle of an answer)."""
+    (`announced` and then bytes without end), parts (a line each 0.7 s), half (the connection ends in the middle of an
+    answer)."""
 
     def __init__(self, announced=b"", filling=b"1" * 65536):
         self.mode, self.announced, self.filling = "good", announced, filling
