@@ -17,9 +17,10 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "engine/model.h"
-#include "engine/program.h"
-#include "engine/tensor.h"
+#include "engine/graph/model.h"
+#include "engine/run/program.h"
+#include "engine/graph/tensor.h"
+#include "engine/run/start_values.h"
 
 #define REPEATS 3
 

@@ -5,7 +5,7 @@
  * measured command begins are completed as the shell completes commands.
  */
 #include "completion.h"
-#include "engine/model.h"
+#include "engine/graph/model.h"
 #include "run/workload.h"
 
 #include <string.h>

@@ -4,6 +4,8 @@
 #include "describe_plan.h"
 #include "work_options.h"
 #include "base/output.h"
+#include "engine/device/backend_find.h"
+#include "engine/graph/optimizer.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -11,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/init.h"
-#include "engine/model.h"
-#include "engine/program.h"
-#include "engine/tensor.h"
+#include "engine/graph/init_rule.h"
+#include "engine/graph/model.h"
+#include "engine/run/program.h"
+#include "engine/graph/tensor.h"
 #include "report/text.h"
 
 static const struct jm_option options[] = {

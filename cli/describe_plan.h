@@ -7,8 +7,8 @@
 #include <stdio.h>
 
 #include "base/option.h"
-#include "engine/model.h"
-#include "engine/program.h"
+#include "engine/graph/model.h"
+#include "engine/run/program.h"
 
 /* All that is known once a program is planned. */
 struct describe_plan {

@@ -2,6 +2,7 @@
 /* What trainings of several models take, side by side. */
 #include "describe_plan.h"
 #include "report/cells.h"
+#include "engine/graph/optimizer.h"
 
 #include <math.h>
 #include <stdio.h>

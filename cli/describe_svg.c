@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "engine/tensor.h"
+#include "engine/graph/tensor.h"
 
 #define ROW	   14 /* pixels */
 #define TOP	   64

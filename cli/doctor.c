@@ -7,11 +7,12 @@
 #include "guard/control.h"
 #include "base/state_folder.h"
 #include "comm/comm.h"
-#include "engine/device.h"
-#include "engine/tensor.h"
+#include "engine/device/device.h"
+#include "engine/graph/tensor.h"
 #include "report/columns.h"
 #include "report/text.h"
 #include "vendor/http_server.h"
+#include "engine/device/backend_find.h"
 
 #include <jansson.h>
 #include <limits.h>

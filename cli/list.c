@@ -6,10 +6,11 @@
 #include "guard/control.h"
 #include "run/workload.h"
 #include "comm/comm.h"
-#include "engine/model.h"
-#include "engine/device.h"
+#include "engine/graph/model.h"
+#include "engine/device/device.h"
 #include "report/published.h"
 #include "report/text.h"
+#include "engine/device/backend_find.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -3,8 +3,9 @@
 #include "hold.h"
 #include "plan_schema.h"
 #include "run_plans.h"
+#include "engine/device/backend_find.h"
 
-#include "engine/device.h"
+#include "engine/device/device.h"
 #include "meter/source.h"
 #include "report/text.h"
 #include "run/worker.h"

@@ -6,7 +6,7 @@
 #include "plan_schema.h"
 #include "run_parts.h"
 
-#include "engine/model.h"
+#include "engine/graph/model.h"
 #include "run/plan_file.h"
 #include "run/workload.h"
 

@@ -2,7 +2,7 @@
 /* selftest: every op of a device against the reference. */
 #include "cli.h"
 #include "screen.h"
-#include "engine/selftest.h"
+#include "engine/check/selftest.h"
 
 #include <jansson.h>
 #include <math.h>

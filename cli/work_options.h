@@ -4,7 +4,7 @@
 #define JM_WORK_OPTIONS_H
 
 #include "cli.h"
-#include "engine/model.h"
+#include "engine/graph/model.h"
 #include "run/workload.h"
 
 #define JM_CHOSEN_MOST 64

@@ -4,8 +4,9 @@
  * layer norm before each part, biases everywhere, tanh GELU, embedding and output share one table. Start
  * values as in GPT-2.
  */
-#include "engine/model.h"
+#include "engine/graph/model.h"
 #include "transformer.h"
+#include "engine/graph/layer.h"
 
 #define EPS   1e-5
 #define THETA 10000.0

@@ -4,8 +4,9 @@
  * 2407.21783): RMS norm, rotary positions, grouped heads, SwiGLU, no biases, its own output matrix.
  * Start values: normal, 0.02, as in Hugging Face transformers (LlamaConfig.initializer_range).
  */
-#include "engine/model.h"
+#include "engine/graph/model.h"
 #include "transformer.h"
+#include "engine/graph/layer.h"
 
 #define EPS 1e-5
 

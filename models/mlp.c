@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A multilayer perceptron that learns numbers from numbers; its loss is the mean of squared differences. */
 #include "perceptron.h"
+#include "engine/graph/layer.h"
 
 static const struct jm_option options[] = {
 	JM_MODEL_INT("layers", 4000, "hidden layers"),

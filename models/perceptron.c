@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "perceptron.h"
+#include "engine/graph/layer.h"
 
 #include "transformer.h"
 

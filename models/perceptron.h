@@ -3,7 +3,7 @@
 #ifndef JM_PERCEPTRON_H
 #define JM_PERCEPTRON_H
 
-#include "engine/model.h"
+#include "engine/graph/model.h"
 
 struct jm_perceptron {
 	int64_t layers; /* hidden ones */

@@ -4,7 +4,9 @@
  * bottleneck is in its 3 x 3 convolution. Names of parameters are torchvision's.
  * Start values too: He et al., arXiv 1502.01852, by fan-out.
  */
-#include "engine/model.h"
+#include "engine/graph/model.h"
+#include "engine/graph/image.h"
+#include "engine/graph/layer.h"
 
 #include <stdio.h>
 

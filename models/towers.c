@@ -8,6 +8,7 @@
  * in range.
  */
 #include "perceptron.h"
+#include "engine/graph/layer.h"
 
 #define EPS   1e-6
 #define LEAST 2 /* pairs in a batch */

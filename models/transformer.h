@@ -3,7 +3,7 @@
 #ifndef JM_TRANSFORMER_H
 #define JM_TRANSFORMER_H
 
-#include "engine/graph.h"
+#include "engine/graph/graph.h"
 
 /*
  * A stack of blocks, layer norm before each part (Xiong et al., arXiv 2002.04745):

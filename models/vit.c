@@ -5,8 +5,10 @@
  * Start values: LeCun et al. for the patches, Glorot and Bengio for the rest, as torchvision but for the
  * head, which is zero there: here every gradient is alive from the first step on.
  */
-#include "engine/model.h"
+#include "engine/graph/model.h"
 #include "transformer.h"
+#include "engine/graph/image.h"
+#include "engine/graph/layer.h"
 
 #define EPS 1e-6
 

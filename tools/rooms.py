@@ -44,6 +44,11 @@ MAY = {
 }
 MAY.update({f"lib/{room}": " ".join(["include"] + [f"lib/{r}" for r in LIB[:i]]) for i, room in enumerate(LIB)})
 
+# Inner rooms in their order: each includes only those before it. "." stands for the files right in the room's folder.
+INNER = {
+    "engine": "graph device plan run check",
+}
+
 # Symbols only: the engine names the backend that is built in, which is a row of its table.
 NAMED = {("engine", "backends/ref")}
 
@@ -56,6 +61,23 @@ def room_of(file):
     """lib/energy/energy.c: lib/energy; cli/main.c: cli. A file right in lib or backends has no room of its own."""
     parts = file.split("/")
     return "/".join(parts[:2]) if parts[0] in ("lib", "backends") and len(parts) > 2 else parts[0]
+
+
+def inner_of(file):
+    """engine/plan/cost.c: plan; "." for a file right in the folder of its room."""
+    below = file[len(room_of(file)) + 1:].split("/")
+    return below[0] if len(below) > 1 else "."
+
+
+def inner_wrong(file, other):
+    """What is wrong with an arrow within a room; None = nothing."""
+    order = INNER.get(room_of(file), ".").split()
+    a, b = inner_of(file), inner_of(other)
+    if a == b or not PRODUCT.match(file):
+        return None
+    if a not in order or b not in order:
+        return f"'{a if a not in order else b}' is no inner room of {room_of(file)} in tools/rooms.py"
+    return None if order.index(b) < order.index(a) else f"{room_of(file)}: {a} may not use {b}"
 
 
 def allowed(room):
@@ -221,6 +243,8 @@ def check(tree):
         a, b = room_of(file), room_of(other)
         if a != b and not {b, "*"} & (allowed(a) or {"*"}):
             yield f"{file}:{line}: {a} may not include {b} ({other})"
+        elif a == b and inner_wrong(file, other):
+            yield f"{file}:{line}: {inner_wrong(file, other)} ({other})"
     for loop in loops(tree.edges):
         yield f"a loop of includes: {', '.join(loop)}"
     uses = tree.symbols()
@@ -228,6 +252,8 @@ def check(tree):
         a, b = room_of(file), room_of(other)
         if a != b and b not in reachable(a) and (a, b) not in NAMED:
             yield f"{file}: {a} may not use {b} ({names[0]} of {other})"
+        elif a == b and inner_wrong(file, other):
+            yield f"{file}: {inner_wrong(file, other)} ({names[0]} of {other})"
     for loop in loops(uses):
         yield f"a loop of uses: {', '.join(loop)}"
     for room in MAY:

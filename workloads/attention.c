@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine/op.h"
-#include "engine/rng.h"
-#include "engine/tensor.h"
+#include "engine/graph/op.h"
+#include "engine/graph/rng.h"
+#include "engine/graph/tensor.h"
 #include "workloads/kernel_run.h"
 
 #define SAMPLES 16 /* rows of a head that are computed again */

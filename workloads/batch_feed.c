@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "engine/rng.h"
-#include "engine/tensor.h"
+#include "engine/graph/rng.h"
+#include "engine/graph/tensor.h"
 
 void jm_batch_feed_choose(
 	struct jm_batch_feed *s, const struct jm_model *model, const struct jm_values *dims)

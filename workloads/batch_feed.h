@@ -4,8 +4,8 @@
 #define JM_BATCH_FEED_H
 
 #include "corpus.h"
-#include "engine/model.h"
-#include "engine/staging.h"
+#include "engine/graph/model.h"
+#include "engine/run/staging.h"
 
 struct jm_batch_feed {
 	struct jm_program *program;

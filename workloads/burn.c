@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/rng.h"
-#include "engine/tensor.h"
+#include "engine/graph/rng.h"
+#include "engine/graph/tensor.h"
 #include "workloads/fit_batch.h"
 #include "workloads/host_load.h"
 #include "workloads/kernel_run.h"

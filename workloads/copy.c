@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/rng.h"
+#include "engine/graph/rng.h"
 #include "workloads/fit_batch.h"
 #include "workloads/kernel_run.h"
 #include "workloads/work_device.h"
+#include "engine/device/backend_find.h"
 
 /* Per step: as many as copy 64 MB, within these limits. */
 #define LEAST_COPIES 8

@@ -9,8 +9,8 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "engine/init.h"
-#include "engine/tensor.h"
+#include "engine/graph/init_rule.h"
+#include "engine/graph/tensor.h"
 
 #define SPREADS 5   /* by chance: once in more than a million */
 #define ROUNDED 0.1 /* what rounding in 8 and 16 bits may add */

@@ -3,7 +3,7 @@
 #ifndef JM_FIRST_LOSS_H
 #define JM_FIRST_LOSS_H
 
-#include "engine/graph.h"
+#include "engine/graph/graph.h"
 
 struct jm_first_loss {
 	int64_t classes;

@@ -3,8 +3,8 @@
 #ifndef JM_FIT_BATCH_H
 #define JM_FIT_BATCH_H
 
-#include "engine/model.h"
-#include "engine/program.h"
+#include "engine/graph/model.h"
+#include "engine/run/program.h"
 #include "workloads/train_eval.h"
 
 /* Bytes that a program on the device may take now: what the device has and, where that is the memory of

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks meet in memory of the host first; what else they need they arrange over it. */
 #include "gang.h"
+#include "engine/plan/bucket.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/reduce.h"
+#include "engine/run/reduce.h"
 
 #define JOIN_S 600.0
 

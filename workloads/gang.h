@@ -4,7 +4,7 @@
 #define JM_WORK_GANG_H
 
 #include "comm/comm.h"
-#include "engine/device.h"
+#include "engine/device/device.h"
 #include "run/workload.h"
 
 /* The option --transport of a workload with ranks. more: what `host` does besides; by_itself: what `auto` is. */

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/rng.h"
-#include "engine/tensor.h"
+#include "engine/graph/rng.h"
+#include "engine/graph/tensor.h"
 #include "workloads/kernel_run.h"
 
 #define SAMPLES 64 /* entries that are computed again */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/rng.h"
+#include "engine/graph/rng.h"
 
 #define SIDE JM_HOST_LOAD_SIDE
 

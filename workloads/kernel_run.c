@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A few nodes, run again and again. */
 #include "workloads/kernel_run.h"
+#include "engine/device/backend_find.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/model.h"
-#include "engine/rng.h"
-#include "engine/tensor.h"
+#include "engine/graph/model.h"
+#include "engine/graph/rng.h"
+#include "engine/graph/tensor.h"
 #include "workloads/fit_batch.h"
 #include "workloads/work_device.h"
 

@@ -10,7 +10,7 @@
 #ifndef JM_KERNEL_RUN_H
 #define JM_KERNEL_RUN_H
 
-#include "engine/program.h"
+#include "engine/run/program.h"
 #include "run/workload.h"
 
 #define JM_KERNEL_UNDER_WAY 2 /* steps at most: one that runs, one that waits for it */

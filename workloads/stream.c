@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine/rng.h"
-#include "engine/tensor.h"
+#include "engine/graph/rng.h"
+#include "engine/graph/tensor.h"
 #include "workloads/kernel_run.h"
 
 #define SAMPLES	  1024

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trains a model: a language model on a text, other models on random values. */
 #include "train.h"
+#include "engine/run/find_nonfinite.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -8,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/profile.h"
-#include "engine/reduce.h"
-#include "engine/tensor.h"
+#include "engine/run/profile.h"
+#include "engine/run/reduce.h"
+#include "engine/graph/tensor.h"
 #include "first_loss.h"
 #include "workloads/train_profile.h"
 

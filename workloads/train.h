@@ -5,8 +5,8 @@
 
 #include "run/workload.h"
 
-#include "engine/model.h"
-#include "engine/program.h"
+#include "engine/graph/model.h"
+#include "engine/run/program.h"
 #include "workloads/batch_feed.h"
 #include "workloads/gang.h"
 #include "workloads/scaler.h"

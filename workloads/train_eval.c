@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "engine/tensor.h"
+#include "engine/graph/tensor.h"
 
 #define PLACE 8 /* bytes, of the widest type of a scalar */
 

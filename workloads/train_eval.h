@@ -3,7 +3,7 @@
 #ifndef JM_TRAIN_EVAL_H
 #define JM_TRAIN_EVAL_H
 
-#include "engine/model.h"
+#include "engine/graph/model.h"
 #include "workloads/batch_feed.h"
 
 struct jm_evaluation {

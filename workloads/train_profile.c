@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "engine/profile.h"
+#include "engine/run/profile.h"
 
 #define MOST_KINDS 128
 

@@ -2,7 +2,7 @@
 /* Losses and norms; they arrive one step late if the device is asynchronous. */
 #include "train_results.h"
 
-#include "engine/tensor.h"
+#include "engine/graph/tensor.h"
 
 #define PLACE 8 /* bytes, of the widest type of a scalar */
 

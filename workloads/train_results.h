@@ -6,7 +6,7 @@
 #ifndef JM_TRAIN_RESULTS_H
 #define JM_TRAIN_RESULTS_H
 
-#include "engine/program.h"
+#include "engine/run/program.h"
 
 #define JM_STEPS_UNDER_WAY 2 /* at most: one that runs, one that waits for it */
 #define JM_MICRO_AGAIN	   8 /* of the first step, at most: run again to verify a training */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Setup of `train`: a device, a plan that fits, what is fed, and the program. */
 #include "train.h"
+#include "engine/graph/optimizer.h"
+#include "engine/plan/bucket.h"
+#include "engine/run/start_values.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -9,10 +12,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "engine/profile.h"
-#include "engine/reduce.h"
-#include "engine/rng.h"
-#include "engine/tensor.h"
+#include "engine/run/profile.h"
+#include "engine/run/reduce.h"
+#include "engine/graph/rng.h"
+#include "engine/graph/tensor.h"
 #include "workloads/fit_batch.h"
 #include "workloads/work_device.h"
 

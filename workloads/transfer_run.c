@@ -6,6 +6,7 @@
  * speed of the links.
  */
 #include "transfer_run.h"
+#include "engine/device/backend_find.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "engine/rng.h"
+#include "engine/graph/rng.h"
 #include "workloads/gang.h"
 #include "workloads/work_device.h"
 

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/selftest.h"
+#include "engine/check/selftest.h"
 
 static int clock_of(const void *arg, struct jm_work_time *ret, struct jm_err *err)
 {

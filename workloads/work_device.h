@@ -3,15 +3,15 @@
 #ifndef JM_WORK_DEVICE_H
 #define JM_WORK_DEVICE_H
 
-#include "engine/device.h"
-#include "engine/graph.h"
+#include "engine/device/device.h"
+#include "engine/graph/graph.h"
 #include "run/workload.h"
 
 /* Opens work->device. threads: as of jm_device_open. */
 int jm_work_device_open(
 	struct jm_work *work, int threads, struct jm_device *ret, struct jm_err *err);
 
-/* Opens work->peer as well, for copies between both devices; *ret_direct as in engine/backend_peer.h. The caller
+/* Opens work->peer as well, for copies between both devices; *ret_direct as in engine/device/backend_peer.h. The caller
  * closes *ret also after an error. */
 int jm_work_device_open_peer(struct jm_work *work, const struct jm_device *own,
 	struct jm_device *ret, bool *ret_direct, struct jm_err *err);

@@ -3,7 +3,7 @@
  * Dropout, and activations that oneDNN lacks or whose gradients it computes from other operands: n
  * elements, in pieces that stay in the first-level cache.
  */
-#include "engine/rng.h"
+#include "engine/graph/rng.h"
 #include "act.h"
 #include "kernels.h"
 

@@ -5,7 +5,8 @@
 
 #include <oneapi/dnnl/dnnl.h>
 
-#include "engine/tensor.h"
+#include "engine/device/backend.h"
+#include "engine/graph/tensor.h"
 #include "kernels.h"
 
 struct cpu_dev {

@@ -2,7 +2,7 @@
 /* Activations, sums and dropout on own kernels: turns nodes into the kernels' arguments. */
 #include <math.h>
 
-#include "engine/rng.h"
+#include "engine/graph/rng.h"
 #include "layout.h"
 
 #define NODE(exec)   (&(exec)->node[0])

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/rng.h"
+#include "engine/graph/rng.h"
 #include "kernels.h"
 
 enum { SIXTEEN_PIECE = 1024 };

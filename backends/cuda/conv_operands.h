@@ -3,7 +3,7 @@
 #ifndef JM_CUDA_CONV_OPERANDS_H
 #define JM_CUDA_CONV_OPERANDS_H
 
-#include "engine/backend.h"
+#include "engine/device/backend.h"
 
 #define CUDA_FEW_CHANNELS 8 /* images with fewer channels are folded */
 

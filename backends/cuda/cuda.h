@@ -9,7 +9,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "engine/tensor.h"
+#include "engine/device/backend.h"
+#include "engine/graph/tensor.h"
 #include "kernels.h"
 #include "library.h"
 

@@ -4,7 +4,7 @@
 #define JM_CUDA_QUEUE_H
 
 #include "cuda.h"
-#include "engine/backend_peer.h"
+#include "engine/device/backend_peer.h"
 
 int cuda_copy(void *arg, enum jm_queue queue, void *to, const void *from, size_t bytes,
 	enum jm_copy kind, struct jm_err *err);

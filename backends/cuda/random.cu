@@ -4,7 +4,7 @@
 #include "common.cuh"
 
 #define JM_RNG_INLINE static __device__ __forceinline__
-#include "engine/rng.h"
+#include "engine/graph/rng.h"
 
 #define THREADS 256
 

@@ -6,7 +6,7 @@
 #include "common.cuh"
 
 #define JM_RNG_INLINE static __device__ __forceinline__
-#include "engine/rng.h"
+#include "engine/graph/rng.h"
 
 #define THREADS	    256
 #define BLOCKS_BF16 6 /* of the update in bf16 that fit a multiprocessor: at most 40 registers */

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "engine/rng.h"
+#include "engine/graph/rng.h"
 
 #define SQRT_2_PI 0.79788456080286535588 /* sqrt(2/pi) */
 #define CUBIC	  0.044715		 /* Hendrycks and Gimpel, arXiv 1606.08415 */

@@ -2,6 +2,7 @@
 /* The reference backend: implements the contract of a backend and calls the kernels with widened
  * operands. */
 #include "ref.h"
+#include "engine/device/backend.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #ifndef JM_REF_H
 #define JM_REF_H
 
-#include "engine/tensor.h"
+#include "engine/graph/tensor.h"
 
 /*
  * in, out: operands widened to f64, NULL if absent. out is zero before the call; after it the

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/rng.h"
+#include "engine/graph/rng.h"
 
 static double get(const struct jm_tensor *t, int64_t i)
 {

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "backends/cuda/dnn_conv.h"
-#include "engine/graph.h"
-#include "engine/model.h"
+#include "engine/graph/graph.h"
+#include "engine/graph/model.h"
 
 #define SHAPES	  64
 #define WORKSPACE ((size_t)512 << 20)

@@ -58,7 +58,7 @@ def test_rooms_as_they_are(tree):
     ("lib/base/stat.c", '#include "../store/store.h"', "lib/base may not include lib/store"),
     ("lib/base/stat.c", "#  include <store/store.h>", "lib/base may not include lib/store"),
     ("lib/base/stat.c", '#include "lib/store/store.h"', "lib/base may not include lib/store"),
-    ("lib/result/record.h", '#include "engine/model.h"', "lib/result may not include engine"),
+    ("lib/result/record.h", '#include "engine/graph/model.h"', "lib/result may not include engine"),
     ("sources/null.c", '#include "cli/cli.h"', "sources may not include cli"),
     ("backends/ref/ref.c", '#include "../cpu/cpu.h"', "backends/ref may not include backends/cpu"),
     ("lib/base/clock.h", '#include "base/option.h"\n#include "base/clock.h"', "a loop of includes: lib/base/clock.h"),
@@ -84,7 +84,7 @@ def test_loop_of_includes(tree):
 @pytest.mark.parametrize("public, private", [
     ("lib/measure/session.h", "lib/measure/session_private.h"),
     ("lib/guard/journal.h", "lib/guard/journal_private.h"),
-    ("engine/program.h", "engine/profile.h"),
+    ("engine/run/program.h", "engine/run/profile.h"),
     ("backends/cuda/library.h", "backends/cuda/cuda.h"),
 ])
 def test_a_header_and_its_private_one_in_a_circle(tree, public, private):

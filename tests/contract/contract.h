@@ -8,7 +8,7 @@
 #include "meter/source.h"
 #include "guard/control.h"
 #include "run/workload.h"
-#include "engine/model.h"
+#include "engine/graph/model.h"
 
 /* What to write behind "name:" so that a member that needs an argument opens; NULL = not known. */
 static inline const char *contract_argument(const char *name)

@@ -3,8 +3,8 @@
  * fill. */
 #include "contract.h"
 
-#include "engine/program.h"
-#include "engine/tensor.h"
+#include "engine/run/program.h"
+#include "engine/graph/tensor.h"
 
 static void check_input(const struct jm_graph *g, const struct jm_model *m,
 	const struct jm_training *t, const struct jm_input *row)

@@ -3,8 +3,8 @@
 #ifndef JM_TEST_KIT_H
 #define JM_TEST_KIT_H
 
-#include "engine/model.h"
-#include "engine/op_kit.h"
+#include "engine/graph/model.h"
+#include "engine/check/op_kit.h"
 
 /* With two threads. */
 void kit_init(struct kit *k, const char *device, enum jm_dtype precision);

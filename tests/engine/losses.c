@@ -19,9 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/model.h"
-#include "engine/program.h"
-#include "engine/tensor.h"
+#include "engine/graph/model.h"
+#include "engine/run/program.h"
+#include "engine/graph/tensor.h"
+#include "engine/run/start_values.h"
 
 #define LR    1e-3
 #define SCALE 1024.0

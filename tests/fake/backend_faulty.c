@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/tensor.h"
+#include "engine/graph/tensor.h"
+#include "engine/device/backend.h"
 
 #define PRODUCTS 4096
 

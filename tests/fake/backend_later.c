@@ -22,8 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "engine/tensor.h"
+#include "engine/graph/tensor.h"
 #include "fake_stream.h"
+#include "engine/device/backend.h"
 
 extern const struct jm_backend jm_backend_ref;
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plug-ins that the engine must refuse: OLDER has another version, HOLLOW lacks functions, HALFWAY
  * has only one of the event functions, and without any of these macros it is no backend. */
-#include "engine/backend.h"
+#include "engine/device/backend.h"
 
 #if defined(HALFWAY)
-#include "engine/tensor.h"
+#include "engine/graph/tensor.h"
 
 extern const struct jm_backend jm_backend_ref;
 static struct jm_backend misfit;

@@ -4,11 +4,12 @@
  * that the preset names, which is not training. It counts the parameters of the model.
  */
 #include "run/workload.h"
+#include "engine/graph/layer.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "engine/model.h"
+#include "engine/graph/model.h"
 
 /* ---- the model: y = w x, squared differences ------------------------------------------------------------- */
 

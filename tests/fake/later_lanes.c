@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "comm/lanes.h"
-#include "engine/tensor.h"
+#include "engine/graph/tensor.h"
 #include "fake_stream.h"
 
 enum kind { COPY, ADD, CAST, MARK, FOLLOW, POST, AWAIT };

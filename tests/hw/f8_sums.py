@@ -10,7 +10,7 @@ import sys
 import torch
 
 BITS = 13
-TOLERANCE = 3e-3  # TOLERANCE_F8_SUMS of engine/selftest.c: of a result's size plus the mean size
+TOLERANCE = 3e-3  # TOLERANCE_F8_SUMS of engine/check/selftest.c: of a result's size plus the mean size
 
 
 def quantized(rows, columns, kind):

@@ -7,8 +7,10 @@
 #include <stdlib.h>
 
 #include "engine/kit.h"
-#include "engine/program.h"
+#include "engine/run/program.h"
 #include "unit/test.h"
+#include "engine/graph/optimizer.h"
+#include "engine/run/start_values.h"
 
 #define STEPS 3
 

@@ -11,6 +11,8 @@
 
 #include "engine/kit.h"
 #include "unit/test.h"
+#include "engine/device/backend_find.h"
+#include "engine/run/start_values.h"
 
 #define LIST	1024	      /* bytes */
 #define PACKS	(1024 * 1024) /* bytes */

@@ -8,7 +8,7 @@
 #include "backends/cuda/image.h"
 #include "backends/cuda/plan_cache.h"
 #include "backends/cuda/ways.h"
-#include "engine/tensor.h"
+#include "engine/graph/tensor.h"
 #include "unit/test.h"
 
 #define TILES_SCRATCH ((size_t)1 << 20)

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "engine/kit.h"
-#include "engine/op_case.h"
+#include "engine/check/op_case.h"
 #include "unit/test.h"
 
 /* JM_TEST_TYPES: only types whose name begins so ("bf16"); a slow device then takes several runs. */

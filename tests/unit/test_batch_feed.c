@@ -4,12 +4,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "engine/reduce.h"
-#include "engine/device.h"
+#include "engine/run/reduce.h"
+#include "engine/device/device.h"
 #include "unit/test.h"
 #include "workloads/fit_batch.h"
 #include "workloads/lr_schedule.h"
 #include "workloads/batch_feed.h"
+#include "engine/plan/bucket.h"
 
 /* ---- Megatron ----------------------------------------------------------------------------------------- */
 

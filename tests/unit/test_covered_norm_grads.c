@@ -7,6 +7,7 @@
 
 #include "engine/kit.h"
 #include "unit/test.h"
+#include "engine/run/start_values.h"
 
 #define STEPS 3
 

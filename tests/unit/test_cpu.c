@@ -7,7 +7,7 @@
 
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/simd.h"
-#include "engine/rng.h"
+#include "engine/graph/rng.h"
 #include "unit/test.h"
 
 #define THREADS 3

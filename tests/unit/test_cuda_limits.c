@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "engine/op_kit.h"
+#include "engine/check/op_kit.h"
 #include "test.h"
 
 static char folder[64], plugin[128];

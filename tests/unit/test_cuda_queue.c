@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "engine/staging.h"
+#include "engine/run/staging.h"
 #include "test.h"
 
 #define FLOATS	5

@@ -4,10 +4,14 @@
  * from parameters by the op; the loss is softmax-xent, whose gradient is thereby tested, too.
  */
 #include "engine/kit.h"
-#include "engine/model.h"
+#include "engine/graph/model.h"
 #include "unit/test.h"
+#include "engine/graph/gradient.h"
+#include "engine/graph/image.h"
+#include "engine/graph/layer.h"
+#include "engine/run/start_values.h"
 
-#include "engine/rng.h"
+#include "engine/graph/rng.h"
 
 #define STEP	  2e-5
 #define TOLERANCE 1e-9 /* of a derivative, relative to 1 + its size */

@@ -2,11 +2,14 @@
 /* Start values: moments and bounds of large tensors against the papers' formulas; which layers get which. */
 #include <stdio.h>
 
-#include "engine/init.h"
+#include "engine/graph/init_rule.h"
 #include "engine/kit.h"
-#include "engine/model.h"
-#include "engine/rng.h"
+#include "engine/graph/model.h"
+#include "engine/graph/rng.h"
 #include "unit/test.h"
+#include "engine/graph/image.h"
+#include "engine/graph/layer.h"
+#include "engine/run/start_values.h"
 
 #define TO   384
 #define FROM 640

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies of parameters that the update writes (engine/keep_copies.c), on a device that has memory of
+ * Copies of parameters that the update writes (engine/plan/keep_copies.c), on a device that has memory of
  * its own (tests/fake/backend_later.c): the losses are those of a device that makes the copies in
  * each step, and the copies follow every change of a parameter.
  */
@@ -9,6 +9,7 @@
 
 #include "engine/kit.h"
 #include "unit/test.h"
+#include "engine/run/start_values.h"
 
 #define STEPS 3
 

@@ -7,11 +7,12 @@
 #include <stdlib.h>
 
 #include "engine/kit.h"
-#include "engine/program.h"
-#include "engine/rng.h"
-#include "engine/tensor.h"
-#include "engine/duplicate_node.h"
+#include "engine/run/program.h"
+#include "engine/graph/rng.h"
+#include "engine/graph/tensor.h"
+#include "engine/graph/duplicate_node.h"
 #include "unit/test.h"
+#include "engine/graph/layer.h"
 
 #define NODES  7
 #define ROUNDS 40

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/device.h"
+#include "engine/device/device.h"
 #include "base/ctx.h"
 #include "unit/test.h"
 #include "workloads/fit_batch.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The places of an arena compared with a search that checks every place and every byte. */
-#include "engine/places.h"
+#include "engine/plan/places.h"
 #include "unit/test.h"
 
 #define MANY  3000

@@ -4,11 +4,13 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "engine/device.h"
+#include "engine/device/device.h"
 #include "engine/kit.h"
-#include "engine/model.h"
-#include "engine/op.h"
+#include "engine/graph/model.h"
+#include "engine/graph/op.h"
 #include "unit/test.h"
+#include "engine/device/backend_find.h"
+#include "engine/plan/arena.h"
 
 static const char *const gpt[] = {"gpt", "layers=2", "hidden=12", "heads=2", "ffn=20", "vocab=19",
 	"context=10", "positions=rotary", NULL};
@@ -353,7 +355,7 @@ static char *told_of(const char *contract, enum jm_op op)
 	return strndup(at, end ? (size_t)(end - at) : strlen(at));
 }
 
-/* Results are laid over operands for the ops of which engine/node.h says so, and for no others. */
+/* Results are laid over operands for the ops of which engine/graph/node.h says so, and for no others. */
 static void places_as_the_contract_has_them(void **unused)
 {
 	static char contract[100000];
@@ -374,7 +376,7 @@ static void places_as_the_contract_has_them(void **unused)
 		char *told = told_of(contract, op);
 
 		if (!told)
-			fail_msg("engine/node.h says nothing of %s", jm_op_name(op));
+			fail_msg("engine/graph/node.h says nothing of %s", jm_op_name(op));
 		if ((strstr(told, "in place") != NULL) != (jm_op_row(op)->place_out >= 0))
 			fail_msg("%s: its row says %d, the contract:%s", jm_op_name(op),
 				jm_op_row(op)->place_out, told);

@@ -7,10 +7,13 @@
 #include <stdlib.h>
 
 #include "engine/kit.h"
-#include "engine/model.h"
-#include "engine/program.h"
-#include "engine/rng.h"
+#include "engine/graph/model.h"
+#include "engine/run/program.h"
+#include "engine/graph/rng.h"
 #include "unit/test.h"
+#include "engine/graph/layer.h"
+#include "engine/plan/arena.h"
+#include "engine/plan/schedule.h"
 
 /* ---- is it the same program? ---------------------------------------------------------------------------- */
 

@@ -6,9 +6,12 @@
  */
 #include <stdlib.h>
 
-#include "engine/model.h"
-#include "engine/reduce.h"
+#include "engine/graph/model.h"
+#include "engine/run/reduce.h"
 #include "unit/test.h"
+#include "engine/graph/optimizer.h"
+#include "engine/plan/bucket.h"
+#include "engine/run/program.h"
 
 static struct jm_graph *train_with(struct jm_training t, const char *name, const char *precision)
 {

@@ -4,7 +4,7 @@
  * reads host memory only then, so a slot that is written too early gives a step the values of
  * another batch.
  */
-#include "engine/staging.h"
+#include "engine/run/staging.h"
 #include "test.h"
 
 #define OPS	128

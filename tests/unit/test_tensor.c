@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "engine/kit.h"
-#include "engine/rng.h"
+#include "engine/graph/rng.h"
 #include "unit/test.h"
 
 static double get(enum jm_dtype type, unsigned bits)

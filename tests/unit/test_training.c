@@ -5,11 +5,16 @@
  */
 #include <stdio.h>
 
-#include "engine/device.h"
+#include "engine/device/device.h"
 #include "engine/kit.h"
-#include "engine/model.h"
-#include "engine/profile.h"
+#include "engine/graph/model.h"
+#include "engine/run/profile.h"
 #include "unit/test.h"
+#include "engine/device/backend_find.h"
+#include "engine/graph/image.h"
+#include "engine/graph/layer.h"
+#include "engine/run/find_nonfinite.h"
+#include "engine/run/start_values.h"
 
 #define STEPS 3
 #define SEQ   8

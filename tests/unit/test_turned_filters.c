@@ -5,6 +5,7 @@
 
 #include "engine/kit.h"
 #include "unit/test.h"
+#include "engine/run/start_values.h"
 
 extern const struct jm_backend jm_backend_ref;
 

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention, packed and through views of several tensors, and rotary positions. */
+#include "op_case.h"
+
+#include <math.h>
+
+static void attention_of(
+	struct kit *k, const struct types *t, const struct shape *d, int64_t depth, bool causal)
+{
+	int64_t width = depth * (d->heads + 2 * d->kv_heads);
+	struct jm_tensor *qkv = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, width));
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, depth * d->heads));
+	struct jm_tensor *y = kit_out(k, t->c, 3, dy->dim, NULL);
+	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(d->b, d->heads, d->s), NULL);
+	struct jm_tensor *dqkv = kit_out(k, t->c, 3, qkv->dim, NULL);
+	struct jm_node *fwd = backend_node(k, JM_OP_ATTENTION, OPS(qkv, qkv, qkv), OPS(y, lse), 0),
+		       *bwd;
+
+	bwd = backend_node(
+		k, JM_OP_ATTENTION_GRAD, OPS(dy, qkv, qkv, qkv, y, lse), OPS(dqkv, dqkv, dqkv), 0);
+	jm_attention_pack(fwd, d->heads, d->kv_heads);
+	fwd->attr.attention.causal = causal;
+	fwd->attr.attention.scale = 1 / sqrt((double)depth);
+	bwd->attr = fwd->attr;
+	bwd->fwd = fwd;
+}
+
+static void attention(struct kit *k, const struct types *t, const struct shape *d, bool causal)
+{
+	attention_of(k, t, d, d->c / d->heads / 2 * 2, causal);
+}
+
+/* Widths for which backends have own kernels in 16 bits, which work in tiles: sequences are longer than
+ * one. There are few shapes, because backends compile kernels for each. */
+static void attention_wide(struct kit *k, const struct types *t, const struct shape *d, bool causal)
+{
+	static const struct shape shapes[] = {
+		{.b = 2, .s = 181, .c = 64, .heads = 2, .kv_heads = 1},
+		{.b = 1, .s = 130, .c = 128, .heads = 1, .kv_heads = 1},
+		{.b = 1, .s = 97, .c = 256, .heads = 2, .kv_heads = 1}};
+	struct shape s = shapes[d->s % 3];
+
+	if (t->c != JM_BF16)
+		s = (struct shape){.b = 1, .s = 65, .c = 64, .heads = 2, .kv_heads = 1};
+	attention_of(k, t, &s, s.c, causal);
+}
+
+/* Queries, keys and values in separate tensors; in queries heads precede positions. A backend may
+ * refuse. */
+static void attention_apart(
+	struct kit *k, const struct types *t, const struct shape *d, bool causal)
+{
+	int64_t depth = d->c / d->heads / 2 * 2, groups = d->kv_heads;
+	const int64_t *q_dim = DIMS(d->b, d->heads, d->s, depth),
+		      *k_dim = DIMS(d->b, d->s, groups, depth);
+	struct jm_tensor *q = kit_normal(k, t->c, 0, 1, 4, q_dim);
+	struct jm_tensor *keys = kit_normal(k, t->c, 0, 1, 4, k_dim);
+	struct jm_tensor *v = kit_normal(k, t->c, 0, 1, 4, k_dim);
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, depth * d->heads));
+	struct jm_tensor *y = kit_out(k, t->c, 3, dy->dim, NULL);
+	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(d->b, d->heads, d->s), NULL);
+	struct jm_node *fwd = backend_node(k, JM_OP_ATTENTION, OPS(q, keys, v), OPS(y, lse), 0),
+		       *bwd;
+
+	bwd = backend_node(k, JM_OP_ATTENTION_GRAD, OPS(dy, q, keys, v, y, lse),
+		OPS(kit_out(k, t->c, 4, q_dim, NULL), kit_out(k, t->c, 4, k_dim, NULL),
+			kit_out(k, t->c, 4, k_dim, NULL)),
+		0);
+	fwd->attr.attention.heads = d->heads;
+	fwd->attr.attention.kv_heads = d->kv_heads;
+	fwd->attr.attention.depth = depth;
+	fwd->attr.attention.keys = d->s;
+	fwd->attr.attention.causal = causal;
+	fwd->attr.attention.scale = 1 / sqrt((double)depth);
+	fwd->attr.attention.q = (struct jm_view){0, d->heads * d->s * depth, depth, d->s * depth};
+	fwd->attr.attention.k = (struct jm_view){0, d->s * groups * depth, groups * depth, depth};
+	fwd->attr.attention.v = fwd->attr.attention.k;
+	bwd->attr = fwd->attr;
+	bwd->fwd = fwd;
+}
+
+static void rope(struct kit *k, const struct types *t, const struct shape *d, bool back)
+{
+	int64_t depth = (d->c / d->heads + 1) / 2 * 2, width = depth * (d->heads + 2 * d->kv_heads);
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, width));
+	struct jm_tensor *y = kit_out(k, t->c, 3, x->dim, NULL);
+	struct jm_node *n = backend_node(k, back ? JM_OP_ROPE_GRAD : JM_OP_ROPE, OPS(x), &y, 0);
+
+	n->attr.rope.heads = d->heads;
+	n->attr.rope.kv_heads = d->kv_heads;
+	n->attr.rope.theta = 10000;
+}
+
+const struct backend_case backend_attention_cases[] = {
+	{"attention", attention},
+	{"attention-wide", attention_wide},
+	{"attention-apart", attention_apart},
+	{"rope", rope},
+	{0},
+};

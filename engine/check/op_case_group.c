@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Neighbouring nodes that the engine offers together, for the comparison of backends with ref. */
+#include "engine/graph/layer.h"
+#include "op_case.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The last parameter, unless noted: the tensor between the two nodes has another reader, too. */
+static struct jm_node *pair(struct kit *k, struct jm_node *second, struct jm_tensor *between,
+	struct jm_tensor *result, bool keep)
+{
+	if (!second) {
+		k->spare = (struct jm_node){0};
+		return &k->spare;
+	}
+	kit_read(k, result);
+	if (keep)
+		kit_read(k, between);
+	return second;
+}
+
+static void linear_act(
+	struct kit *k, const struct types *t, const struct shape *d, bool keep, enum jm_op op)
+{
+	int64_t n = op == JM_OP_SWIGLU ? 2 * d->n : d->n;
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 2, DIMS(n, d->c));
+	struct jm_tensor *bias = kit_normal(k, t->v, 0, 1, 1, DIMS(n));
+	struct jm_tensor *y = kit_out(k, t->c, 3, DIMS(d->b, d->s, n), NULL);
+	struct jm_tensor *z = kit_out(k, t->c, 3, DIMS(d->b, d->s, d->n), NULL);
+
+	jm_graph_node(k->graph, JM_OP_LINEAR, OPS(x, w, bias), &y);
+	pair(k, jm_graph_node(k->graph, op, &y, &z), y, z, keep);
+}
+
+static void linear_gelu(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	linear_act(k, t, d, keep, JM_OP_GELU);
+}
+
+static void linear_gelu_erf(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	linear_act(k, t, d, keep, JM_OP_GELU_ERF);
+}
+
+static void linear_silu(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	linear_act(k, t, d, keep, JM_OP_SILU);
+}
+
+static void linear_swiglu(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	linear_act(k, t, d, keep, JM_OP_SWIGLU);
+}
+
+/* The first or the second operand of the sum is the product, and another node reads the product as well. */
+static void linear_add(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 2, DIMS(8 * d->n, d->c));
+	struct jm_tensor *y = kit_out(k, t->c, 3, DIMS(d->b, d->s, 8 * d->n), NULL);
+	struct jm_tensor *other = kit_normal(k, t->a, 0, 2, 3, y->dim);
+	struct jm_tensor *sum = kit_out(k, t->a, 3, y->dim, NULL);
+	bool second = t->a != t->c || d->c % 2;
+
+	jm_graph_node(k->graph, JM_OP_LINEAR, OPS(x, w), &y);
+	pair(k, jm_graph_node(k->graph, JM_OP_ADD, second ? OPS(other, y) : OPS(y, other), &sum), y,
+		sum, keep);
+}
+
+/* A number of classes that is no multiple of a vector: their weights may be copied into a layout
+ * with padding. */
+static void classifier_of(
+	struct kit *k, const struct types *t, const struct shape *d, bool keep, int64_t classes)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 0.1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *w = kit_param(k, 2, DIMS(classes, d->c));
+	struct jm_tensor *target = kit_ids(k, classes, 2, DIMS(d->b, d->s));
+	struct jm_tensor *y = jm_graph_linear(k->graph, x, w, NULL);
+	struct jm_tensor *copy = jm_graph_cell(k->graph, w)->copy;
+	struct jm_tensor *loss = kit_out(k, t->v, 1, DIMS(1), NULL);
+	struct jm_tensor *dlogits = kit_out(k, t->c, 3, y->dim, NULL);
+	struct jm_tensor *dx = kit_out(k, t->c, 3, x->dim, NULL);
+	struct jm_tensor *dw = kit_out(k, t->v, 2, w->dim, NULL);
+
+	backend_node(k, JM_OP_SOFTMAX_XENT, OPS(y, target, NULL), OPS(loss, dlogits), 0)
+		->attr.xent.scale = 1;
+	backend_node(k, JM_OP_LINEAR_DGRAD, OPS(dlogits, copy ? copy : w), &dx, 0);
+	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dlogits, x), OPS(dw, NULL), 0);
+	if (keep)
+		kit_read(k, y);
+}
+
+static void classifier(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	classifier_of(k, t, d, keep, 101);
+}
+
+/* Rows of logits that a backend may divide among blocks of threads; few rows, because each is long. */
+static void large_classifier(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	const struct shape few = {1, 2, 8, d->n, d->heads, d->kv_heads};
+
+	classifier_of(k, t, &few, keep, keep ? 20001 : 60003);
+}
+
+/* keep: the product's gradient has another reader, too. */
+static void dgrad_gelu_grad(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->n));
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 2, DIMS(d->n, d->c));
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *between = kit_out(k, t->c, 3, x->dim, NULL);
+	struct jm_tensor *dx = kit_out(k, t->c, 3, x->dim, NULL);
+
+	jm_graph_node(k->graph, JM_OP_LINEAR_DGRAD, OPS(dy, w), &between);
+	pair(k, jm_graph_node(k->graph, JM_OP_GELU_GRAD, OPS(between, x), &dx), between, dx, keep);
+}
+
+/* The gradient of a linear whose result has the gradient dy, after the nodes that make dy; add: to the results. */
+static void wgrad(
+	struct kit *k, const struct types *t, const struct shape *d, struct jm_tensor *dy, bool add)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->n));
+	struct jm_tensor *dw = backend_gradient(k, t->a, add, 2, DIMS(d->c, d->n));
+	struct jm_tensor *dbias = backend_result(k, t->v, add, 1, DIMS(d->c));
+
+	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dy, x), OPS(dw, dbias), add ? 3 : 0);
+}
+
+/* The gradient may replace dy, which a node computes. The flag: the gradients of the parameters are accumulated. */
+static void rope_grad_wgrad(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int64_t heads = d->heads + 2 * d->kv_heads, depth = 16 * (1 + d->c % 3);
+	const struct shape wide = {d->b, d->s, heads * depth, d->n, d->heads, d->kv_heads};
+	struct jm_tensor *a = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, wide.c));
+	struct jm_tensor *b = kit_normal(k, t->c, 0.5, 1, 3, a->dim);
+	struct jm_tensor *dy = kit_out(k, t->c, 3, a->dim, NULL);
+	struct jm_tensor *dx = kit_out(k, t->c, 3, a->dim, NULL);
+	struct jm_node *n;
+
+	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &dy);
+	n = backend_node(k, JM_OP_ROPE_GRAD, OPS(dy), &dx, 0);
+	n->attr.rope.heads = d->heads;
+	n->attr.rope.kv_heads = d->kv_heads;
+	n->attr.rope.theta = 10000;
+	wgrad(k, t, &wide, dx, add);
+}
+
+/* Widths as those of attention-wide (op_case_attention.c), and one for which kernels in tiles are rare. */
+static void attention_grad_rope_grad(
+	struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	static const struct shape shapes[] = {
+		{.b = 2, .s = 181, .c = 64, .heads = 4, .kv_heads = 2},
+		{.b = 1, .s = 130, .c = 128, .heads = 2, .kv_heads = 1},
+		{.b = 1, .s = 97, .c = 256, .heads = 2, .kv_heads = 1},
+		{.b = 2, .s = 33, .c = 16, .heads = 2, .kv_heads = 2}};
+	const struct shape *s = &shapes[t->c == JM_BF16 ? d->s % 4 : 3];
+	int64_t width = s->c * (s->heads + 2 * s->kv_heads);
+	struct jm_tensor *qkv = kit_normal(k, t->c, 0, 1, 3, DIMS(s->b, s->s, width));
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(s->b, s->s, s->c * s->heads));
+	struct jm_tensor *y = kit_out(k, t->c, 3, dy->dim, NULL);
+	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(s->b, s->heads, s->s), NULL);
+	struct jm_tensor *between = kit_out(k, t->c, 3, qkv->dim, NULL);
+	struct jm_tensor *dx = kit_out(k, t->c, 3, qkv->dim, NULL);
+	struct jm_node *fwd = jm_graph_node(
+			       k->graph, JM_OP_ATTENTION, OPS(qkv, qkv, qkv), OPS(y, lse)),
+		       *bwd = jm_graph_node(k->graph, JM_OP_ATTENTION_GRAD,
+			       OPS(dy, qkv, qkv, qkv, y, lse), OPS(between, between, between));
+	struct jm_node *turn = pair(
+		k, jm_graph_node(k->graph, JM_OP_ROPE_GRAD, OPS(between), &dx), between, dx, keep);
+
+	if (!fwd || !bwd)
+		return; /* the graph holds the error */
+	jm_attention_pack(fwd, s->heads, s->kv_heads);
+	fwd->attr.attention.causal = d->c % 2;
+	fwd->attr.attention.scale = 1 / sqrt((double)s->c);
+	bwd->attr = fwd->attr;
+	bwd->fwd = fwd;
+	turn->attr.rope.heads = s->heads;
+	turn->attr.rope.kv_heads = s->kv_heads;
+	turn->attr.rope.theta = 10000;
+}
+
+static void add_layernorm(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	const int64_t *dim = DIMS(d->b, d->s, d->c);
+	struct jm_tensor *a = kit_normal(k, t->a, 0, 2, 3, dim);
+	struct jm_tensor *b = kit_normal(k, t->c, 0, 1, 3, dim);
+	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, DIMS(d->c));
+	struct jm_tensor *sum = kit_out(k, t->a, 3, dim, NULL), *y = kit_out(k, t->c, 3, dim, NULL);
+	struct jm_tensor *mean = kit_out(k, t->v, 2, dim, NULL);
+	struct jm_tensor *rstd = kit_out(k, t->v, 2, dim, NULL);
+
+	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &sum);
+	backend_node(k, JM_OP_LAYERNORM, OPS(sum, gamma), OPS(y, mean, rstd), 0)->attr.norm.eps =
+		1e-5;
+	if (keep)
+		kit_read(k, sum);
+}
+
+static void add_rmsnorm(struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	const int64_t *dim = DIMS(d->b, d->s, d->c);
+	struct jm_tensor *a = kit_normal(k, t->a, 0, 2, 3, dim);
+	struct jm_tensor *b = kit_normal(k, t->c, 0, 1, 3, dim);
+	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, DIMS(d->c));
+	struct jm_tensor *sum = kit_out(k, t->a, 3, dim, NULL), *y = kit_out(k, t->c, 3, dim, NULL);
+	struct jm_tensor *rstd = kit_out(k, t->v, 2, dim, NULL);
+
+	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &sum);
+	backend_node(k, JM_OP_RMSNORM, OPS(sum, gamma), OPS(y, rstd), 0)->attr.norm.eps = 1e-5;
+	if (keep)
+		kit_read(k, sum);
+}
+
+enum jm_op backend_norm_grad(struct kit *k, const struct types *t, const struct shape *d,
+	bool centred, struct jm_tensor **ret_in)
+{
+	const int64_t *dim = DIMS(d->b, d->s, d->c);
+	int n = 0;
+
+	ret_in[n++] = kit_normal(k, t->c, 0, 1, 3, dim);
+	ret_in[n++] = kit_normal(k, t->a, 0.5, 2, 3, dim);
+	ret_in[n++] = kit_normal(k, t->v, 1, 0.2, 1, DIMS(d->c));
+	if (centred)
+		ret_in[n++] = kit_normal(k, t->v, 0.5, 0.1, 2, dim);
+	ret_in[n] = kit_normal(k, t->v, 0.6, 0.1, 2, dim);
+	return centred ? JM_OP_LAYERNORM_GRAD : JM_OP_RMSNORM_GRAD;
+}
+
+/* The flag: dx is accumulated and stored. */
+static void grad_cast(
+	struct kit *k, const struct types *t, const struct shape *d, bool keep, bool centred)
+{
+	const int64_t *dim = DIMS(d->b, d->s, d->c);
+	struct jm_tensor *in[JM_NODE_IN];
+	enum jm_op op = backend_norm_grad(k, t, d, centred, in);
+	struct jm_tensor *dx = backend_result(k, t->a, keep, 3, dim);
+	struct jm_tensor *dgamma = kit_out(k, t->v, 1, DIMS(d->c), NULL);
+	struct jm_tensor *dbeta = centred ? kit_out(k, t->v, 1, DIMS(d->c), NULL) : NULL;
+	struct jm_tensor *copy = kit_out(k, t->c, 3, dim, NULL);
+	struct jm_node *n = jm_graph_node(k->graph, op, in, OPS(dx, dgamma, dbeta));
+
+	if (!n)
+		return; /* the graph holds the error */
+	n->attr.norm.eps = 1e-5;
+	n->accumulate = keep;
+	pair(k, jm_graph_node(k->graph, JM_OP_CAST, &dx, &copy), dx, copy, keep);
+	kit_read(k, dgamma);
+	if (centred)
+		kit_read(k, dbeta);
+}
+
+static void layernorm_grad_cast(
+	struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	grad_cast(k, t, d, keep, true);
+}
+
+static void rmsnorm_grad_cast(
+	struct kit *k, const struct types *t, const struct shape *d, bool keep)
+{
+	grad_cast(k, t, d, keep, false);
+}
+
+/* The flag: all results are accumulated. */
+static void grad_cast_wgrad(
+	struct kit *k, const struct types *t, const struct shape *d, bool add, bool centred)
+{
+	const int64_t *dim = DIMS(d->b, d->s, d->c);
+	struct jm_tensor *in[JM_NODE_IN];
+	enum jm_op op = backend_norm_grad(k, t, d, centred, in);
+	struct jm_tensor *dx = backend_result(k, t->a, add, 3, dim);
+	struct jm_tensor *dgamma = backend_gradient(k, t->v, add, 1, DIMS(d->c));
+	struct jm_tensor *dbeta = centred ? backend_gradient(k, t->v, add, 1, DIMS(d->c)) : NULL;
+	struct jm_tensor *copy = kit_out(k, t->c, 3, dim, NULL);
+
+	backend_node(k, op, in, OPS(dx, dgamma, dbeta), add ? 7 : 0)->attr.norm.eps = 1e-5;
+	jm_graph_node(k->graph, JM_OP_CAST, &dx, &copy);
+	wgrad(k, t, d, copy, add);
+	kit_read(k, copy);
+}
+
+/* x and dx are in the compute type. The flag: all results are accumulated; without it dx may replace dy, which a node
+ * computes. */
+static void grad_wgrad(
+	struct kit *k, const struct types *t, const struct shape *d, bool add, bool centred)
+{
+	const struct types narrow = {t->name, t->c, t->c, t->v};
+	const int64_t *dim = DIMS(d->b, d->s, d->c);
+	struct jm_tensor *in[JM_NODE_IN];
+	enum jm_op op = backend_norm_grad(k, &narrow, d, centred, in);
+	struct jm_tensor *b = kit_normal(k, t->c, 0.5, 1, 3, dim);
+	struct jm_tensor *dy = kit_out(k, t->c, 3, dim, NULL);
+	struct jm_tensor *dx = backend_result(k, t->c, add, 3, dim);
+	struct jm_tensor *dgamma = backend_gradient(k, t->v, add, 1, DIMS(d->c));
+	struct jm_tensor *dbeta = centred ? backend_gradient(k, t->v, add, 1, DIMS(d->c)) : NULL;
+
+	jm_graph_node(k->graph, JM_OP_ADD, OPS(in[0], b), &dy);
+	in[0] = dy;
+	backend_node(k, op, in, OPS(dx, dgamma, dbeta), add ? 7 : 0)->attr.norm.eps = 1e-5;
+	wgrad(k, t, d, dx, add);
+}
+
+static void layernorm_grad_wgrad(
+	struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	grad_wgrad(k, t, d, add, true);
+}
+
+static void rmsnorm_grad_wgrad(
+	struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	grad_wgrad(k, t, d, add, false);
+}
+
+static void layernorm_grad_cast_wgrad(
+	struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	grad_cast_wgrad(k, t, d, add, true);
+}
+
+static void rmsnorm_grad_cast_wgrad(
+	struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	grad_cast_wgrad(k, t, d, add, false);
+}
+
+/* The gradient of an activation, and itself again for a later reader, which may replace dy, which a node computes. add: to
+ * the gradient. */
+static void act_again(
+	struct kit *k, const struct types *t, const struct shape *d, bool add, enum jm_op op)
+{
+	int64_t n = op == JM_OP_SWIGLU ? 2 * d->c : d->c;
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, n));
+	struct jm_tensor *a = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *b = kit_normal(k, t->c, 0.5, 1, 3, a->dim);
+	struct jm_tensor *dy = kit_out(k, t->c, 3, a->dim, NULL);
+	struct jm_tensor *y = kit_out(k, t->c, 3, a->dim, NULL);
+	struct jm_tensor *dx = backend_result(k, t->c, add, 3, x->dim);
+
+	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &dy);
+	backend_node(k, jm_group_gradient(op), OPS(dy, x), &dx, add);
+	backend_node(k, op, &x, &y, 0)->again = true;
+}
+
+static void gelu_erf_again(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	act_again(k, t, d, add, JM_OP_GELU_ERF);
+}
+
+static void silu_again(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	act_again(k, t, d, add, JM_OP_SILU);
+}
+
+static void swiglu_again(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	act_again(k, t, d, add, JM_OP_SWIGLU);
+}
+
+/* Several blocks, which threads share. The flag: gradients are clipped. */
+static void norm_update(
+	struct kit *k, const struct types *t, const struct shape *d, bool clip, enum jm_op op)
+{
+	int64_t n = 3000 * d->s + 5;
+	struct jm_tensor *g = kit_normal(k, t->v, 0, 1, 1, &n);
+	struct jm_tensor *size = kit_out(k, t->v, 1, DIMS(1), NULL);
+	struct jm_tensor *now = kit_normal(k, t->v, 0.1, 0, 1, DIMS(op == JM_OP_SGD ? 1 : 3));
+	struct jm_tensor *p = backend_result(k, t->v, true, 1, &n);
+	struct jm_tensor *m = backend_result(k, t->v, true, 1, &n);
+	struct jm_tensor *v = op == JM_OP_SGD
+				      ? NULL
+				      : kit_out(k, t->v, 1, &n, kit_normal(k, t->v, 8, 0.5, 1, &n));
+	struct jm_node *u;
+
+	jm_graph_node(k->graph, JM_OP_NORM, OPS(g), &size);
+	u = pair(k, jm_graph_node(k->graph, op, OPS(g, size, now), OPS(p, m, v)), size, p, true);
+	kit_read(k, m);
+	if (op == JM_OP_SGD) {
+		u->attr.sgd.momentum = 0.9;
+		u->attr.sgd.weight_decay = 0.3;
+		u->attr.sgd.clip = clip ? 20 : 0;
+		u->attr.sgd.n_decay = n / 2 + 1;
+		return;
+	}
+	kit_read(k, v);
+	u->attr.adamw.beta1 = 0.9;
+	u->attr.adamw.beta2 = 0.95;
+	u->attr.adamw.eps = 1e-6;
+	u->attr.adamw.weight_decay = 0.3;
+	u->attr.adamw.clip = clip ? 20 : 0;
+	u->attr.adamw.n_decay = n / 2 + 1;
+}
+
+static void norm_adamw(struct kit *k, const struct types *t, const struct shape *d, bool clip)
+{
+	norm_update(k, t, d, clip, JM_OP_ADAMW);
+}
+
+static void norm_adam(struct kit *k, const struct types *t, const struct shape *d, bool clip)
+{
+	norm_update(k, t, d, clip, JM_OP_ADAM);
+}
+
+static void norm_sgd(struct kit *k, const struct types *t, const struct shape *d, bool clip)
+{
+	norm_update(k, t, d, clip, JM_OP_SGD);
+}
+
+const struct backend_case backend_group_cases[] = {
+	{"linear + gelu", linear_gelu},
+	{"linear + gelu-erf", linear_gelu_erf},
+	{"linear + silu", linear_silu},
+	{"linear + swiglu", linear_swiglu},
+	{"linear + add", linear_add},
+	{"linear-dgrad + gelu-grad", dgrad_gelu_grad},
+	{"rope-grad + linear-wgrad", rope_grad_wgrad},
+	{"attention-grad + rope-grad", attention_grad_rope_grad},
+	{"linear, 101 classes", classifier},
+	{"linear, 20001 or 60003 classes", large_classifier},
+	{"add + layernorm", add_layernorm},
+	{"add + rmsnorm", add_rmsnorm},
+	{"layernorm-grad + cast", layernorm_grad_cast},
+	{"rmsnorm-grad + cast", rmsnorm_grad_cast},
+	{"layernorm-grad + linear-wgrad", layernorm_grad_wgrad},
+	{"rmsnorm-grad + linear-wgrad", rmsnorm_grad_wgrad},
+	{"layernorm-grad + cast + linear-wgrad", layernorm_grad_cast_wgrad},
+	{"rmsnorm-grad + cast + linear-wgrad", rmsnorm_grad_cast_wgrad},
+	{"gelu-erf-grad + gelu-erf", gelu_erf_again},
+	{"silu-grad + silu", silu_again},
+	{"swiglu-grad + swiglu", swiglu_again},
+	{"norm + adamw", norm_adamw},
+	{"norm + adam", norm_adam},
+	{"norm + sgd", norm_sgd},
+	{0},
+};

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small graphs with random operands. */
+#include "op_kit.h"
+#include "engine/graph/rng.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+int kit_open_on(
+	struct kit *k, const struct jm_device *device, enum jm_dtype precision, struct jm_err *err)
+{
+	*k = (struct kit){.seed = 1, .device = *device, .borrowed = true};
+	k->graph = jm_graph_new(precision);
+	return k->graph ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for a graph.");
+}
+
+int kit_open(
+	struct kit *k, const char *device, int threads, enum jm_dtype precision, struct jm_err *err)
+{
+	struct jm_device d;
+	int code = jm_device_open(device, threads, &d, err);
+
+	*k = (struct kit){0};
+	if (code)
+		return code;
+	code = kit_open_on(k, &d, precision, err);
+	k->borrowed = false;
+	return code;
+}
+
+void kit_done(struct kit *k)
+{
+	jm_program_free(k->program);
+	jm_graph_free(k->graph);
+	if (k->device.backend && !k->borrowed)
+		jm_device_close(&k->device);
+}
+
+static struct jm_tensor *give(
+	struct kit *k, struct jm_tensor *t, double mean, double spread, int64_t below)
+{
+	if (!t || k->n_given == KIT_MAX) {
+		jm_err_set(&k->graph->err, JM_EBUG, "A case has more than %d operands.", KIT_MAX);
+		return t;
+	}
+	k->given[k->n_given] = t;
+	k->mean[k->n_given] = mean;
+	k->spread[k->n_given] = spread;
+	k->below[k->n_given++] = below;
+	return t;
+}
+
+struct jm_tensor *kit_normal(
+	struct kit *k, enum jm_dtype type, double mean, double spread, int rank, const int64_t *dim)
+{
+	return give(k, jm_graph_tensor(k->graph, JM_CLASS_INPUT, type, rank, dim, "given"), mean,
+		spread, 0);
+}
+
+struct jm_tensor *kit_ids(struct kit *k, int64_t below, int rank, const int64_t *dim)
+{
+	return give(k, jm_graph_tensor(k->graph, JM_CLASS_INPUT, JM_I32, rank, dim, "ids"), 0, 0,
+		below);
+}
+
+struct jm_tensor *kit_whole(
+	struct kit *k, enum jm_dtype type, int least, int most, int rank, const int64_t *dim)
+{
+	return give(k, jm_graph_tensor(k->graph, JM_CLASS_INPUT, type, rank, dim, "whole"), least,
+		0, most - least + 1);
+}
+
+struct jm_tensor *kit_param(struct kit *k, int rank, const int64_t *dim)
+{
+	struct jm_tensor *t =
+		jm_graph_tensor(k->graph, JM_CLASS_PARAM, k->graph->vector, rank, dim, "param");
+
+	jm_graph_cell(k->graph, give(k, t, 0.1, 0.7, 0))->needs_grad = true;
+	return t;
+}
+
+struct jm_tensor *kit_out(
+	struct kit *k, enum jm_dtype type, int rank, const int64_t *dim, struct jm_tensor *from)
+{
+	struct jm_tensor *t = jm_graph_tensor(k->graph, JM_CLASS_ACT, type, rank, dim, "out");
+
+	if (from)
+		jm_graph_node(k->graph, JM_OP_CAST, OPS(from), &t);
+	return t;
+}
+
+void kit_read(struct kit *k, struct jm_tensor *t)
+{
+	struct jm_tensor *plain =
+		jm_graph_tensor(k->graph, JM_CLASS_SCALAR, t->type, t->rank, t->dim, "result");
+
+	if (!plain || k->n_results == KIT_MAX) {
+		jm_err_set(&k->graph->err, JM_EBUG, "A case has more than %d results.", KIT_MAX);
+		return;
+	}
+	jm_graph_node(k->graph, JM_OP_CAST, &t, &plain);
+	k->result[k->n_results++] = plain;
+}
+
+/* Approximately normal: the sum of four uniform values of 16 bits, scaled to a deviation of 1. */
+static double normal(uint64_t seed, uint64_t i)
+{
+	uint64_t bits = jm_rng(seed, i);
+	double sum = -2;
+
+	for (int j = 0; j < 4; j++, bits >>= 16)
+		sum += (double)(bits & 0xffff) * 0x1p-16;
+	return sum * 1.7320508;
+}
+
+static int write_given(struct kit *k, int g, struct jm_err *err)
+{
+	struct jm_tensor *t = k->given[g];
+	void *data = malloc(t->bytes);
+	uint64_t seed = jm_rng(k->seed, (uint64_t)g);
+	int code;
+
+	if (!data)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the operands of a case.");
+	for (int64_t i = 0; i < jm_tensor_count(t); i++) {
+		double value = k->mean[g] + k->spread[g] * normal(seed, (uint64_t)i);
+
+		if (k->below[g])
+			value = k->mean[g] +
+				(double)(jm_rng(seed, (uint64_t)i) % (uint64_t)k->below[g]);
+		jm_element_set(t->type, data, i, value);
+	}
+	code = jm_program_write(k->program, t, data, err);
+	free(data);
+	return code;
+}
+
+/* Fills the arena with NaN of all floating types, because no result may depend on its former
+ * contents. */
+static int soil(struct kit *k, struct jm_err *err)
+{
+	const struct jm_program *p = k->program;
+
+	return jm_device_fill(&k->device, JM_QUEUE_COMPUTE, p->arena, 0xff, p->arena_bytes, err);
+}
+
+int kit_run(struct kit *k, struct jm_err *err)
+{
+	int code;
+
+	if (k->graph->err.code)
+		return jm_err_set(err, k->graph->err.code, "%s", k->graph->err.text);
+	code = jm_program_plan(k->graph, &k->device, &k->program, err);
+	if (!code)
+		code = jm_program_build(k->program, err);
+	if (!code)
+		code = soil(k, err);
+	for (int g = 0; g < k->n_given && !code; g++)
+		code = write_given(k, g, err);
+	return code ? code : jm_program_run(k->program, err);
+}
+
+double *kit_values(struct kit *k, const struct jm_tensor *t)
+{
+	struct jm_err err = JM_ERR_INIT;
+	double *value = malloc((size_t)jm_tensor_count(t) * sizeof(*value));
+	void *data = malloc(t->bytes);
+
+	if (!value || !data || jm_program_read(k->program, t, data, &err)) {
+		free(value);
+		free(data);
+		return NULL;
+	}
+	for (int64_t i = 0; i < jm_tensor_count(t); i++)
+		value[i] = jm_element_get(t->type, data, i);
+	free(data);
+	return value;
+}

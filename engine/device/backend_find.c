@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding and loading backends. */
+#include "backend_find.h"
+#include "backends/rows.h"
+#include "base/option.h"
+#include "engine/device/paths.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+extern const struct jm_backend jm_backend_ref;
+
+typedef const struct jm_backend *entry_fn(void);
+
+/* Names become part of a path: letters, digits, '-' and '_' only. */
+static bool name_good(const char *name)
+{
+	return *name && strlen(name) < 32 &&
+	       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == strlen(name);
+}
+
+#define N_PATHS 4
+
+/* Folders relative to that of the program, or of the library that contains this code. */
+static const char *const beside[] = {"backends", JM_PLUGINS_FROM_PROGRAM, "joulemark"};
+
+/* The program's folder without the last slash; false if it is unknown or cannot be trusted. */
+static bool program_folder(char *ret, size_t size)
+{
+	ssize_t n = getauxval(AT_SECURE) ? 0 : readlink("/proc/self/exe", ret, size - 1);
+	char *slash;
+
+	ret[n > 0 ? n : 0] = 0;
+	slash = strrchr(ret, '/');
+	if (slash)
+		*slash = 0;
+	return slash;
+}
+
+/* The folder of the shared object or program that contains this code. */
+static bool own_folder(char *ret, size_t size)
+{
+	Dl_info info;
+	char *slash;
+
+	if (getauxval(AT_SECURE) || !dladdr(beside, &info) || !info.dli_fname)
+		return false;
+	snprintf(ret, size, "%s", info.dli_fname);
+	slash = strrchr(ret, '/');
+	if (slash)
+		*slash = 0;
+	return slash;
+}
+
+/* A missing file leaves *ret_library NULL; a file that cannot be loaded is an error. */
+static int try_load(const char *path, void **ret_library, struct jm_err *err)
+{
+	if (!*path || access(path, F_OK))
+		return 0;
+	/* it stays loaded, because threads of its OpenMP runtime still need its code */
+	*ret_library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	return *ret_library
+		       ? 0
+		       : jm_err_set(err, JM_ENOSUP,
+				 "Backend %s cannot be loaded: %s. Install the library it names.",
+				 path, dlerror());
+}
+
+/* The reason why this build has no such plug-in; NULL = it has it, or the name is unknown. */
+static const char *reason_absent(const char *name)
+{
+	for (size_t i = 0; i < sizeof(backend_rows) / sizeof(*backend_rows); i++)
+		if (!strcmp(backend_rows[i].name, name) && *backend_rows[i].absent)
+			return backend_rows[i].absent;
+	return NULL;
+}
+
+static int not_there(const char *name, char path[N_PATHS][4096], struct jm_err *err)
+{
+	const char *reason = reason_absent(name);
+
+	if (reason)
+		return jm_err_set(err, JM_ENOENT,
+			"Device '%s' was not built: %s. Install what is missing and build "
+			"joulemark again, or use --device ref.",
+			name, reason);
+	return jm_err_set(err, JM_ENOENT,
+		"Device '%s' is not available: neither %s%s%s exists; build joulemark with this "
+		"backend or use --device ref.",
+		name, path[0], *path[0] ? " nor " : "", path[N_PATHS - 1]);
+}
+
+/* The paths in the order in which they are tried; "" = none. */
+static void find_paths(const char *name, char path[N_PATHS][4096])
+{
+	const char *named = secure_getenv("JM_BACKENDS");
+	char folder[3072];
+
+	if (named) {
+		snprintf(path[0], sizeof(path[0]), "%.4000s/%s.so", named, name);
+	} else {
+		for (int i = 0; i < N_PATHS - 1; i++)
+			if (i < 2 ? program_folder(folder, sizeof(folder))
+				  : own_folder(folder, sizeof(folder)))
+				snprintf(path[i], sizeof(path[i]), "%s/%s/%s.so", folder, beside[i],
+					name);
+	}
+	snprintf(path[N_PATHS - 1], sizeof(path[0]), "%s/%s.so", JM_PLUGIN_DIR, name);
+}
+
+static int load(const char *name, void **ret_library, struct jm_err *err)
+{
+	char path[N_PATHS][4096] = {""};
+	int ret = 0;
+
+	find_paths(name, path);
+	for (int i = 0; i < N_PATHS && !*ret_library && !ret; i++)
+		ret = try_load(path[i], ret_library, err);
+	if (ret || *ret_library)
+		return ret;
+	return not_there(name, path, err);
+}
+
+#define N_EVENT_FUNCTIONS 7
+
+/* The number of event functions in the table. */
+static int has_events(const struct jm_backend *b)
+{
+	return !!b->event_new + !!b->event_record + !!b->event_follow + !!b->event_wait +
+	       !!b->event_query + !!b->event_seconds + !!b->event_drop;
+}
+
+static int check_table(const char *name, const struct jm_backend *b, struct jm_err *err)
+{
+	if (b->abi != JM_BACKEND_ABI)
+		return jm_err_set(err, JM_EVERSION,
+			"Plug-in %s.so was built for version %u of the backend contract, and this "
+			"joulemark needs version %d; build the plug-in from the sources of this "
+			"joulemark, or use another --device.",
+			name, b->abi, JM_BACKEND_ABI);
+	if (!b->name || !b->summary || !b->open || !b->props || !b->select || !b->build ||
+		!b->run || !b->drop || !b->alloc || !b->release || !b->copy || !b->sync ||
+		!b->close)
+		return jm_err_set(
+			err, JM_EBUG, "Backend %s lacks a function that is required.", name);
+	if (!b->pinned_alloc != !b->pinned_release || has_events(b) % N_EVENT_FUNCTIONS != 0)
+		return jm_err_set(err, JM_EBUG,
+			"Backend %s has only some of the functions of pinned memory or of events; "
+			"it needs all of them or none.",
+			name);
+	if (!b->stamp != !b->clock || (b->stamp && !b->pinned_alloc))
+		return jm_err_set(err, JM_EBUG,
+			"The backend %s has only one of time stamps and clock, or has both without "
+			"pinned memory.",
+			name);
+	return 0;
+}
+
+int jm__backend_find(
+	const char *name, const struct jm_backend **ret, void **ret_library, struct jm_err *err)
+{
+	entry_fn *entry;
+	int code;
+
+	if (!strcmp(name, jm_backend_ref.name)) {
+		*ret = &jm_backend_ref;
+		return 0;
+	}
+	if (!name_good(name))
+		return jm_err_set(
+			err, JM_EUSAGE, "'%s' is not the name of a device; try cpu or ref.", name);
+	code = load(name, ret_library, err);
+	if (code)
+		return code;
+	*(void **)&entry = dlsym(*ret_library, "jm_backend_entry");
+	if (!entry)
+		return jm_err_set(err, JM_EFORMAT,
+			"Plug-in %s.so exports no jm_backend_entry: it is not a backend.", name);
+	*ret = entry();
+	return check_table(name, *ret, err);
+}
+
+int jm__backend_split(
+	const char *text, char *ret_name, size_t size, int *ret_index, struct jm_err *err)
+{
+	const char *colon = strchr(text, ':');
+	char *end = NULL;
+	long index = colon ? strtol(colon + 1, &end, 10) : 0;
+	size_t n = colon ? (size_t)(colon - text) : strlen(text);
+
+	if ((colon && (!isdigit((unsigned char)colon[1]) || *end || index > 1023)) || n >= size)
+		return jm_err_set(err, JM_EUSAGE,
+			"'%s' is not a device; write a name, or a name and an index as in cuda:0.",
+			text);
+	memcpy(ret_name, text, n);
+	ret_name[n] = 0;
+	*ret_index = (int)index;
+	return 0;
+}
+
+int jm_backend_check(const char *name, struct jm_err *err)
+{
+	const struct jm_backend *b;
+	void *library = NULL;
+
+	return jm__backend_find(name, &b, &library, err);
+}
+
+const char *jm_backend_name(size_t i)
+{
+	const size_t n = sizeof(backend_rows) / sizeof(*backend_rows);
+
+	if (i < n)
+		return backend_rows[i].name;
+	return i == n ? jm_backend_ref.name : NULL;
+}
+
+static int unknown(const char *name, struct jm_err *err)
+{
+	const char *names[sizeof(backend_rows) / sizeof(*backend_rows) + 1], *near;
+	size_t n = 0;
+
+	for (; jm_backend_name(n); n++)
+		names[n] = jm_backend_name(n);
+	near = jm_did_you_mean(name, names, n);
+	if (near)
+		return jm_err_set(
+			err, JM_EUSAGE, "There is no device '%s'; did you mean '%s'?", name, near);
+	return jm_err_set(err, JM_EUSAGE,
+		"There is no device '%s'; 'joulemark list' lists the backends.", name);
+}
+
+/* True if the source tree has a backend of this name, built or not. */
+static bool is_known(const char *name)
+{
+	for (size_t i = 0; i < sizeof(backend_rows) / sizeof(*backend_rows); i++)
+		if (!strcmp(backend_rows[i].name, name))
+			return true;
+	return false;
+}
+
+int jm_device_check(const char *text, struct jm_err *err)
+{
+	char name[64], path[N_PATHS][4096] = {""};
+	int index, code = jm__backend_split(text, name, sizeof(name), &index, err);
+
+	if (code || !strcmp(name, jm_backend_ref.name))
+		return code;
+	if (!name_good(name))
+		return unknown(name, err);
+	find_paths(name, path);
+	for (int i = 0; i < N_PATHS; i++)
+		if (*path[i] && !access(path[i], F_OK))
+			return 0;
+	return is_known(name) ? not_there(name, path, err) : unknown(name, err);
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products in 8 bits. */
+#ifndef JM_FP8_H
+#define JM_FP8_H
+
+#include "graph.h"
+
+/*
+ * Linear layers inside blocks multiply in 8 bits with scales from the maxima of the last
+ * steps, which are kept in the state "fp8.ranges". To be called after jm_graph_gradients, if it is
+ * called, and before all other passes. JM_EUSAGE: no layer has suitable widths, or the rows of one
+ * are unsuitable. jm_graph_rescale, after the update, computes the scales of the next step.
+ */
+int jm_graph_fp8(struct jm_graph *g, struct jm_err *err);
+int jm_graph_rescale(struct jm_graph *g, struct jm_err *err);
+
+#endif

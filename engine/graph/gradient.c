@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Gradients: a table from each op to its backward nodes, applied from the loss to the parameters.
+ *
+ * A tensor used several times gets its gradient in several parts: the first part is written, the
+ * next ones add to it. A part that equals another tensor's gradient (both terms of a sum) is
+ * shared, and copied only if a node adds to it before the other owner has read it.
+ */
+#include "gradient.h"
+#include "op.h"
+#include "tensor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An operand of a backward node, named from the forward node. */
+enum role { NONE, IN, OUT, GRAD_OUT, GRAD_IN };
+struct operand {
+	uint8_t role, index;
+};
+#define X(i)                                                                                       \
+	{                                                                                          \
+		IN, i                                                                              \
+	}
+#define Y(i)                                                                                       \
+	{                                                                                          \
+		OUT, i                                                                             \
+	}
+#define DY(i)                                                                                      \
+	{                                                                                          \
+		GRAD_OUT, i                                                                        \
+	}
+#define DX(i)                                                                                      \
+	{                                                                                          \
+		GRAD_IN, i                                                                         \
+	}
+
+/* One backward node of an op; pass: no node, the gradient in[0] is passed on unchanged. */
+struct rule {
+	enum jm_op op;
+	bool pass;
+	struct operand in[JM_NODE_IN], out[JM_NODE_OUT];
+};
+
+#define RULES_MAX 2
+static const struct rule rules[JM_OP_COUNT][RULES_MAX] = {
+	[JM_OP_EMBED] = {{JM_OP_EMBED_GRAD, false, {X(0), DY(0)}, {DX(1), DX(2)}}},
+	[JM_OP_LINEAR] = {{JM_OP_LINEAR_WGRAD, false, {DY(0), X(0)}, {DX(1), DX(2)}},
+		{JM_OP_LINEAR_DGRAD, false, {DY(0), X(1)}, {DX(0)}}},
+	[JM_OP_GELU] = {{JM_OP_GELU_GRAD, false, {DY(0), X(0)}, {DX(0)}}},
+	[JM_OP_LAYERNORM] = {{JM_OP_LAYERNORM_GRAD, false, {DY(0), X(0), X(1), Y(1), Y(2)},
+		{DX(0), DX(1), DX(2)}}},
+	[JM_OP_ROPE] = {{JM_OP_ROPE_GRAD, false, {DY(0), X(1)}, {DX(0)}}},
+	[JM_OP_ATTENTION] = {{JM_OP_ATTENTION_GRAD, false,
+		{DY(0), X(0), X(1), X(2), Y(0), Y(1), X(3)}, {DX(0), DX(1), DX(2)}}},
+	[JM_OP_ADD] = {{JM_OP_ADD, true, {DY(0)}, {DX(0)}}, {JM_OP_ADD, true, {DY(0)}, {DX(1)}}},
+	[JM_OP_SOFTMAX_XENT] = {{JM_OP_SOFTMAX_XENT, true, {Y(1)}, {DX(0)}}},
+	[JM_OP_MSE] = {{JM_OP_MSE, true, {Y(1)}, {DX(0)}}},
+	[JM_OP_CAST] = {{JM_OP_CAST, false, {DY(0)}, {DX(0)}}},
+	[JM_OP_CONV] = {{JM_OP_CONV_WGRAD, false, {DY(0), X(0)}, {DX(1), DX(2)}},
+		{JM_OP_CONV_DGRAD, false, {DY(0), X(1)}, {DX(0)}}},
+	[JM_OP_BN_APPLY] = {{JM_OP_BN_GRAD, false, {DY(0), X(0), Y(0), X(3), X(1), X(2), X(4)},
+		{DX(0), DX(3), DX(4), DX(5)}}},
+	[JM_OP_RMSNORM] = {{JM_OP_RMSNORM_GRAD, false, {DY(0), X(0), X(1), Y(1)}, {DX(0), DX(1)}}},
+	[JM_OP_MAXPOOL] = {{JM_OP_MAXPOOL_GRAD, false, {DY(0), X(0)}, {DX(0)}}},
+	[JM_OP_AVGPOOL] = {{JM_OP_AVGPOOL_GRAD, false, {DY(0)}, {DX(0)}}},
+	[JM_OP_GAP] = {{JM_OP_GAP_GRAD, false, {DY(0)}, {DX(0)}}},
+	[JM_OP_RELU] = {{JM_OP_RELU_GRAD, false, {DY(0), Y(0)}, {DX(0)}}},
+	[JM_OP_GELU_ERF] = {{JM_OP_GELU_ERF_GRAD, false, {DY(0), X(0)}, {DX(0)}}},
+	[JM_OP_SILU] = {{JM_OP_SILU_GRAD, false, {DY(0), X(0)}, {DX(0)}}},
+	[JM_OP_SWIGLU] = {{JM_OP_SWIGLU_GRAD, false, {DY(0), X(0)}, {DX(0)}}},
+	[JM_OP_TOKENS] = {{JM_OP_TOKENS_GRAD, false, {DY(0)}, {DX(0), DX(1), DX(2)}}},
+	[JM_OP_FIRST] = {{JM_OP_FIRST_GRAD, false, {DY(0)}, {DX(0)}}},
+	[JM_OP_DROPOUT] = {{JM_OP_DROPOUT, false, {DY(0), X(1)}, {DX(0)}}},
+};
+
+/* The state of the pass; node: the current forward node. */
+struct walk {
+	struct jm_graph *g;
+	struct jm_tensor **grad; /* [tensor id]: its gradient so far; NULL = none yet */
+	struct jm_tensor **next; /* [tensor id]: the tensor that shares its gradient next */
+	const struct jm_node *node;
+};
+
+/* The gradient of a compute copy is that of its parameter. */
+static struct jm_tensor *owner(const struct walk *w, struct jm_tensor *t)
+{
+	struct jm_cell *c = jm_graph_cell(w->g, t);
+
+	return c->origin ? c->origin : t;
+}
+
+static struct jm_tensor *new_gradient(struct walk *w, struct jm_tensor *t)
+{
+	bool param = t->class == JM_CLASS_PARAM;
+	enum jm_dtype type = !param ? t->type : t->rank > 1 ? w->g->gradient : w->g->vector;
+	struct jm_tensor *d;
+
+	d = jm_graph_tensor(w->g, param ? JM_CLASS_GRAD : JM_CLASS_ACT, type, t->rank, t->dim, "");
+	if (!d)
+		return NULL;
+	snprintf(d->name, sizeof(d->name), "d.%.44s", t->name);
+	jm_graph_cell(w->g, d)->made_for = t;
+	if (param)
+		jm_graph_cell(w->g, t)->grad = d;
+	return d;
+}
+
+/* True if d is still the gradient of this tensor, and its producer is not yet handled. Once false,
+ * it stays false. */
+static bool is_awaited(
+	const struct walk *w, const struct jm_tensor *owner, const struct jm_tensor *d)
+{
+	const struct jm_cell *c = jm_graph_cell(w->g, owner);
+
+	return w->grad[owner->id] == d && c->producer && c->producer->id < w->node->id;
+}
+
+/*
+ * True if another tensor than t, whose producer is not yet handled, shares this gradient. Tensors
+ * that are handled are removed from the list, because a residual stream passes one gradient through
+ * all layers.
+ */
+static bool awaited_elsewhere(
+	const struct walk *w, const struct jm_tensor *t, const struct jm_tensor *d)
+{
+	struct jm_cell *c = jm_graph_cell(w->g, d);
+	struct jm_tensor **link = &c->passed_to;
+
+	if (c->made_for && c->made_for != t && is_awaited(w, c->made_for, d))
+		return true;
+	while (*link) {
+		struct jm_tensor *s = *link;
+
+		if (!is_awaited(w, s, d))
+			*link = w->next[s->id];
+		else if (s != t)
+			return true;
+		else
+			link = &w->next[s->id];
+	}
+	return false;
+}
+
+/* True if the gradient is added to that of earlier micro-steps. */
+static bool adds_up(const struct walk *w, const struct jm_tensor *t)
+{
+	return t->class == JM_CLASS_PARAM && w->g->micro_steps > 1;
+}
+
+/* The tensor to which a part of t's gradient is written; ret_add: the part is added. */
+static struct jm_tensor *part_of(struct walk *w, struct jm_tensor *t, bool *ret_add)
+{
+	struct jm_tensor *shared = w->grad[t->id];
+
+	*ret_add = shared || adds_up(w, t);
+	if (!shared)
+		return w->grad[t->id] = new_gradient(w, t);
+	if (!awaited_elsewhere(w, t, shared))
+		return shared;
+	w->grad[t->id] = new_gradient(w, t);
+	jm_graph_node(w->g, JM_OP_CAST, &shared, &w->grad[t->id]);
+	return w->grad[t->id];
+}
+
+/* Makes d, which other nodes read, too, the gradient of t or a part of it. */
+static void pass_on(struct walk *w, struct jm_tensor *d, struct jm_tensor *t)
+{
+	struct jm_tensor *sum, *have = w->grad[t->id];
+	struct jm_node *n;
+
+	if (d->type == t->type && !have && t->class != JM_CLASS_PARAM) {
+		w->grad[t->id] = d;
+		w->next[t->id] = jm_graph_cell(w->g, d)->passed_to;
+		jm_graph_cell(w->g, d)->passed_to = t;
+		return;
+	}
+	sum = have && t->class == JM_CLASS_PARAM ? have : new_gradient(w, t);
+	if (have)
+		n = jm_graph_node(w->g, JM_OP_ADD, (struct jm_tensor *[]){have, d}, &sum);
+	else
+		n = jm_graph_node(w->g, JM_OP_CAST, &d, &sum);
+	if (n && !have)
+		n->accumulate = adds_up(w, t);
+	w->grad[t->id] = sum;
+}
+
+/* The tensor that an operand names; NULL = the forward node does not have it. */
+static struct jm_tensor *source(const struct walk *w, struct operand o)
+{
+	struct jm_tensor *t;
+
+	switch (o.role) {
+	case IN:
+		return w->node->in[o.index];
+	case OUT:
+		return w->node->out[o.index];
+	case GRAD_OUT:
+		t = w->node->out[o.index];
+		return t ? w->grad[t->id] : NULL;
+	default:
+		return NULL;
+	}
+}
+
+/* The tensor whose gradient the operand is; NULL = none, or its gradient is not needed. */
+static struct jm_tensor *target(const struct walk *w, struct operand o)
+{
+	struct jm_tensor *t = o.role == GRAD_IN ? w->node->in[o.index] : NULL;
+
+	return t && jm_graph_cell(w->g, t)->needs_grad ? owner(w, t) : NULL;
+}
+
+/* The first result that is the gradient of the same tensor as result i: views of one tensor share it. */
+static int same_target(const struct walk *w, const struct rule *rule, int i)
+{
+	int j = 0;
+
+	while (target(w, rule->out[j]) != target(w, rule->out[i]))
+		j++;
+	return j;
+}
+
+/* Chooses the operand from which the gradient finds where the ReLU of a norm passed its input: x
+ * and beta, or y if a tensor was added. */
+static void show_relu(struct jm_node *n)
+{
+	bool relu = n->attr.bn.relu, added = n->fwd->in[5];
+
+	if (!relu || !added)
+		n->in[2] = NULL;
+	if (!relu || added)
+		n->in[6] = NULL;
+}
+
+static void emit(struct walk *w, const struct rule *rule)
+{
+	struct jm_tensor *in[JM_NODE_IN], *out[JM_NODE_OUT] = {0};
+	unsigned accumulate = 0;
+	struct jm_node *n;
+	bool wanted = false;
+
+	for (int i = 0; i < JM_NODE_IN; i++)
+		in[i] = source(w, rule->in[i]);
+	for (int i = 0; i < JM_NODE_OUT; i++) {
+		struct jm_tensor *t = target(w, rule->out[i]);
+		int before = t ? same_target(w, rule, i) : i;
+		bool add = accumulate >> before & 1;
+
+		if (!t)
+			continue;
+		wanted = true;
+		out[i] = before < i ? out[before] : part_of(w, t, &add);
+		accumulate |= (unsigned)add << i;
+	}
+	if (!wanted)
+		return;
+	/* the first result is not optional: it is written even if nobody reads it */
+	if (!out[0] && rule->out[0].role == GRAD_IN)
+		out[0] = new_gradient(w, w->node->in[rule->out[0].index]);
+	n = jm_graph_node(w->g, rule->op, in, out);
+	if (!n)
+		return;
+	n->attr = w->node->attr;
+	n->fwd = w->node;
+	if (n->op == JM_OP_BN_GRAD)
+		show_relu(n);
+	n->accumulate = accumulate;
+	jm_node_cost(n);
+}
+
+static void apply(struct walk *w, const struct rule *rule)
+{
+	struct jm_tensor *d = source(w, rule->in[0]), *t;
+
+	if (rule->in[0].role == NONE || w->g->err.code)
+		return;
+	if (!rule->pass) {
+		emit(w, rule);
+		return;
+	}
+	t = target(w, rule->out[0]);
+	if (d && t)
+		pass_on(w, d, t);
+}
+
+/* True if a result of the node has a gradient; the loss needs none. */
+static bool reached(const struct walk *w, const struct jm_tensor *loss)
+{
+	const struct jm_tensor *y = w->node->out[0];
+
+	return y == loss || w->grad[y->id];
+}
+
+/* The cast that makes a compute copy has no backward node: the copy's gradient goes directly to the
+ * parameter. */
+static bool is_copy(const struct jm_node *n)
+{
+	return n->op == JM_OP_CAST && n->out[0]->class == JM_CLASS_COPY;
+}
+
+/* A loss node writes the gradient of its first operand as its second result. */
+static bool makes_loss(const struct jm_node *n)
+{
+	const struct rule *rule = &rules[n->op][0];
+
+	return rule->pass && rule->in[0].role == OUT;
+}
+
+static void walk_back(struct walk *w, const struct jm_tensor *loss)
+{
+	struct jm_graph *g = w->g;
+
+	g->n_forward = g->n_nodes;
+	for (int i = g->n_forward - 1; i >= 0 && !g->err.code; i--) {
+		w->node = g->node[i];
+		if (!reached(w, loss) || is_copy(w->node))
+			continue;
+		if (rules[w->node->op][0].in[0].role == NONE)
+			jm_err_set(&g->err, JM_EBUG, "Op %s has no gradient, and %s needs one.",
+				jm_op_name(w->node->op), w->node->out[0]->name);
+		for (int r = 0; r < RULES_MAX; r++)
+			apply(w, &rules[w->node->op][r]);
+	}
+}
+
+int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err *err)
+{
+	size_t n = (size_t)g->n_cells + 1;
+	struct walk w = {.g = g,
+		.grad = calloc(n, sizeof(struct jm_tensor *)),
+		.next = calloc(n, sizeof(struct jm_tensor *))};
+
+	if (!g->err.code && !makes_loss(jm_graph_cell(g, loss)->producer))
+		jm_err_set(&g->err, JM_EBUG,
+			"A gradient can only start at a softmax-xent or mse loss.");
+	if (!w.grad || !w.next) {
+		jm_err_set(&g->err, JM_ENOMEM, "Out of memory for gradients.");
+	} else {
+		jm_graph_scope(g, "%s", "");
+		walk_back(&w, loss);
+	}
+	free(w.grad);
+	free(w.next);
+	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
+}

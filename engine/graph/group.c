@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups: finds neighbouring nodes that are offered to the backend together. */
+#include "group.h"
+#include "op.h"
+
+#include <stddef.h>
+
+#define COVER_MAX 4
+
+/* What is true of a cover: */
+enum {
+	/* the other nodes begin when the first has ended, so that it may replace its operand */
+	FIRST_ENDS = 1,
+	/* the gradient of an activation, and that activation, recomputed from the same operand: both
+	 * work elementwise, so that its result may replace the gradient of it */
+	SHARED = 2,
+};
+
+/* Covers: sequences of ops, each of which reads a result of an earlier one or (SHARED) an operand of
+ * the one before. Larger covers come first. */
+static const struct cover {
+	int n;
+	enum jm_op op[COVER_MAX];
+	unsigned flags;
+} covers[] = {
+	{4, {JM_OP_LINEAR, JM_OP_SOFTMAX_XENT, JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD}, 0},
+	{4, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}, 0},
+	{3, {JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}, 0},
+	{3, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 0},
+	{3, {JM_OP_LAYERNORM_GRAD, JM_OP_CAST, JM_OP_LINEAR_WGRAD}, 0},
+	{3, {JM_OP_RMSNORM_GRAD, JM_OP_CAST, JM_OP_LINEAR_WGRAD}, 0},
+	{2, {JM_OP_LAYERNORM_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
+	{2, {JM_OP_RMSNORM_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
+	{2, {JM_OP_ROPE_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
+	{2, {JM_OP_ATTENTION_GRAD, JM_OP_ROPE_GRAD}, 0},
+	{2, {JM_OP_LINEAR, JM_OP_GELU}, 0},
+	{2, {JM_OP_LINEAR, JM_OP_GELU_ERF}, 0},
+	{2, {JM_OP_LINEAR, JM_OP_SILU}, 0},
+	{2, {JM_OP_LINEAR, JM_OP_SWIGLU}, 0},
+	{2, {JM_OP_LINEAR, JM_OP_ADD}, 0},
+	{2, {JM_OP_LINEAR_DGRAD, JM_OP_GELU_GRAD}, 0},
+	{2, {JM_OP_LINEAR_DGRAD, JM_OP_GELU_ERF_GRAD}, 0},
+	{2, {JM_OP_CONV_DGRAD, JM_OP_BN_GRAD}, 0},
+	{2, {JM_OP_CONV, JM_OP_RELU}, 0},
+	{2, {JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 0},
+	{2, {JM_OP_BN_APPLY, JM_OP_BN_APPLY}, 0},
+	{2, {JM_OP_BN_GRAD, JM_OP_BN_GRAD}, 0},
+	{2, {JM_OP_MAXPOOL_GRAD, JM_OP_BN_GRAD}, 0},
+	{2, {JM_OP_BN_APPLY, JM_OP_CONV}, 0},
+	{2, {JM_OP_ADD, JM_OP_LAYERNORM}, 0},
+	{2, {JM_OP_ADD, JM_OP_RMSNORM}, 0},
+	{2, {JM_OP_NORM, JM_OP_ADAMW}, 0},
+	{2, {JM_OP_NORM, JM_OP_ADAM}, 0},
+	{2, {JM_OP_NORM, JM_OP_SGD}, 0},
+	{2, {JM_OP_LAYERNORM_GRAD, JM_OP_CAST}, 0},
+	{2, {JM_OP_RMSNORM_GRAD, JM_OP_CAST}, 0},
+	{2, {JM_OP_GELU_ERF_GRAD, JM_OP_GELU_ERF}, SHARED},
+	{2, {JM_OP_SILU_GRAD, JM_OP_SILU}, SHARED},
+	{2, {JM_OP_SWIGLU_GRAD, JM_OP_SWIGLU}, SHARED},
+};
+
+static bool reads(const struct jm_node *n, const struct jm_tensor *t)
+{
+	for (int i = 0; i < n->n_in; i++)
+		if (n->in[i] == t)
+			return true;
+	return false;
+}
+
+/* The number of operands of nodes i .. i + n - 1 that name t. */
+static int uses_inside(const struct jm_graph *g, int i, int n, const struct jm_tensor *t)
+{
+	int uses = 0;
+
+	for (int k = i; k < i + n; k++) {
+		for (int j = 0; j < g->node[k]->n_in; j++)
+			uses += g->node[k]->in[j] == t;
+		for (int j = 0; j < g->node[k]->n_out; j++)
+			uses += g->node[k]->out[j] == t;
+	}
+	return uses;
+}
+
+/* Does a node from `first` on name t? Nodes that were added since the uses were counted are at the end. */
+static bool is_used_from(
+	const struct jm_graph *g, int first, const struct jm_tensor *t, const struct jm_uses *uses)
+{
+	int added = first > uses->n_nodes ? first : uses->n_nodes;
+
+	return uses->last[t->id] >= first || uses_inside(g, added, g->n_nodes - added, t);
+}
+
+static void mark_internal(struct jm_graph *g, int i, int n, const struct jm_uses *uses)
+{
+	for (int k = i; k < i + n; k++)
+		for (int j = 0; j < g->node[k]->n_out; j++) {
+			struct jm_tensor *t = g->node[k]->out[j];
+
+			/* A result that no node reads may still be an operand outside: it is not
+			 * internal. */
+			if (t && t->class == JM_CLASS_ACT && k + 1 < i + n &&
+				!jm_graph_cell(g, t)->kept && reads(g->node[k + 1], t)) {
+				t->is_virtual = uses_inside(g, i, n, t) == uses->count[t->id];
+				t->is_last = g->node[k]->accumulate >> j & 1 &&
+					     !is_used_from(g, i + n, t, uses);
+			}
+		}
+}
+
+/* True if node k reads a result of nodes i to k - 1. */
+static bool follows(const struct jm_graph *g, int i, int k)
+{
+	for (int b = i; b < k; b++)
+		for (int o = 0; o < g->node[b]->n_out; o++)
+			if (g->node[b]->out[o] && reads(g->node[k], g->node[b]->out[o]))
+				return true;
+	return false;
+}
+
+static bool shares(const struct jm_node *grad, const struct jm_node *n)
+{
+	return n->again && grad->in[1] == n->in[0];
+}
+
+/*
+ * True if nodes k and k + 1 run as one, rather than the first of them with the node before it: gradients of two norms that
+ * were added, or the gradient of an activation and that activation, which is then recomputed as cheaply as
+ * rematerialize.c assumes.
+ */
+static bool begins_pair(const struct jm_graph *g, int k)
+{
+	const struct jm_node *n = g->node[k], *next = k + 1 < g->n_nodes ? g->node[k + 1] : NULL;
+
+	if (!next)
+		return false;
+	if (next->beside && jm_group_gradient(next->op) == n->op)
+		return shares(n, next);
+	return n->op == JM_OP_BN_GRAD && n->out[3] && next->op == JM_OP_BN_GRAD &&
+	       reads(next, n->out[3]);
+}
+
+static bool has_ops(const struct jm_graph *g, int i, const struct cover *c)
+{
+	for (int k = 0; k < c->n; k++)
+		if (i + k >= g->n_nodes || g->node[i + k]->op != c->op[k])
+			return false;
+	return true;
+}
+
+/* True if node k is to begin a group of its own rather than to end one. */
+static bool begins_group(const struct jm_graph *g, int k)
+{
+	return begins_pair(g, k) || jm_group_wgrad(g, k);
+}
+
+static bool matches(const struct jm_graph *g, int i, int end, const struct cover *c)
+{
+	if (i + c->n > end || (c->n > 1 && begins_group(g, i + c->n - 1)) || !has_ops(g, i, c))
+		return false;
+	if (c->flags & SHARED)
+		return shares(g->node[i], g->node[i + 1]);
+	for (int k = 1; k < c->n; k++)
+		if (!follows(g, i, i + k))
+			return false;
+	return true;
+}
+
+int jm_group_cover(struct jm_graph *g, int i, int end, const struct jm_uses *uses)
+{
+	for (size_t k = 0; k < sizeof(covers) / sizeof(*covers); k++)
+		if (matches(g, i, end, &covers[k])) {
+			mark_internal(g, i, covers[k].n, uses);
+			return covers[k].n;
+		}
+	return 1;
+}
+
+void jm_group_uncover(struct jm_graph *g, int i, int n)
+{
+	for (int k = i; k < i + n; k++)
+		for (int j = 0; j < g->node[k]->n_out; j++)
+			if (g->node[k]->out[j])
+				g->node[k]->out[j]->is_virtual = g->node[k]->out[j]->is_last =
+					false;
+}
+
+/* The cover with these ops; NULL = a single node. */
+static const struct cover *cover_of(const struct jm_group *group)
+{
+	for (size_t k = 0; k < sizeof(covers) / sizeof(*covers); k++) {
+		int same = 0;
+
+		while (same < group->n_nodes && same < covers[k].n &&
+			group->node[same]->op == covers[k].op[same])
+			same++;
+		if (same == group->n_nodes && same == covers[k].n)
+			return &covers[k];
+	}
+	return NULL;
+}
+
+struct jm_tensor *jm_group_replaces(const struct jm_group *group)
+{
+	const struct cover *c = cover_of(group);
+	int out = jm_op_row(group->node[0]->op)->place_out;
+
+	if (c && c->flags & SHARED)
+		return group->node[1]->out[0];
+	if (out >= 0 && (group->n_nodes == 1 || (c && c->flags & FIRST_ENDS)))
+		return group->node[0]->out[out];
+	return NULL;
+}
+
+double jm_group_bytes(const struct jm_group *group)
+{
+	const struct cover *c = cover_of(group);
+	double bytes = 0;
+
+	for (int k = 0; k < group->n_nodes; k++)
+		bytes += group->node[k]->bytes;
+	return c && c->flags & SHARED ? bytes - (double)group->node[1]->in[0]->bytes : bytes;
+}
+
+const struct jm_node *jm_group_wgrad(const struct jm_graph *g, int i)
+{
+	for (size_t k = 0; k < sizeof(covers) / sizeof(*covers); k++) {
+		const int last = covers[k].n - 1;
+
+		if (covers[k].op[last] == JM_OP_LINEAR_WGRAD && has_ops(g, i, &covers[k])) {
+			const struct jm_node *n = g->node[i + last];
+
+			return n->out[1] && n->in[0] == g->node[i + last - 1]->out[0] ? n : NULL;
+		}
+	}
+	return NULL;
+}
+
+enum jm_op jm_group_gradient(enum jm_op activation)
+{
+	for (size_t k = 0; k < sizeof(covers) / sizeof(*covers); k++)
+		if (covers[k].flags & SHARED && covers[k].op[1] == activation)
+			return covers[k].op[0];
+	return JM_OP_COUNT;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layers of images, for models; as layer.h. */
+#ifndef JM_IMAGE_H
+#define JM_IMAGE_H
+
+#include "graph.h"
+
+/* Windows over images [B, C, Y, X]. Zero means the default: stride, dilation and groups 1, no
+ * padding. */
+struct jm_window {
+	int stride, pad, dilation, groups;
+};
+struct jm_tensor *jm_graph_filter(struct jm_graph *g, const char *name, enum jm_init init,
+	int64_t to, int64_t from, int64_t rows, int64_t columns);
+struct jm_tensor *jm_graph_conv(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *w,
+	struct jm_tensor *bias, const struct jm_window *how);
+/*
+ * Normalises by the batch's statistics (in evaluation by the running ones), then adds `add` (may be
+ * NULL), then applies ReLU if requested. Makes the parameters NAME.weight and .bias and the state
+ * NAME.running_mean and .running_var.
+ */
+struct jm_tensor *jm_graph_batchnorm(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *add,
+	bool relu, double eps, const char *name);
+struct jm_tensor *jm_graph_maxpool(
+	struct jm_graph *g, struct jm_tensor *x, int kernel, int stride, int pad);
+struct jm_tensor *jm_graph_avgpool(
+	struct jm_graph *g, struct jm_tensor *x, int kernel, int stride, int pad, bool count_pad);
+struct jm_tensor *jm_graph_gap(struct jm_graph *g, struct jm_tensor *x); /* [B, C] */
+/* The pixels of an image as a sequence after a token `first`, plus positions (both may be NULL). */
+struct jm_tensor *jm_graph_tokens(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *first,
+	struct jm_tensor *positions);
+struct jm_tensor *jm_graph_first(struct jm_graph *g, struct jm_tensor *x); /* [B, C] of [B, S, C] */
+
+#endif

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions by which models declare ops on sequences: each checks shapes and appends one node. */
+#include "layer.h"
+#include "layer_private.h"
+#include "op.h"
+#include "tensor.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+bool jm_layer_fits(struct jm_graph *g, bool good, const char *op, const struct jm_tensor *t)
+{
+	if (!g->err.code && !good)
+		jm_err_set(&g->err, JM_EBUG,
+			"Operand %s of %s%s has the wrong shape; this is a defect of the model's "
+			"function.",
+			t ? t->name : "(none)", g->scope, op);
+	return !g->err.code;
+}
+
+/* A tensor like another except for type and last dim, named after its op and the number of its
+ * node. */
+static struct jm_tensor *like_operand(struct jm_graph *g, enum jm_dtype type,
+	const struct jm_tensor *like, int64_t width, const char *name)
+{
+	int64_t dim[JM_DIMS];
+	char numbered[32];
+
+	if (!like)
+		return NULL;
+	snprintf(numbered, sizeof(numbered), "%s.%d", name, g->n_nodes);
+	memcpy(dim, like->dim, sizeof(dim));
+	dim[like->rank - 1] = width;
+	return jm_graph_tensor(g, JM_CLASS_ACT, type, like->rank, dim, numbered);
+}
+
+struct jm_tensor *jm_graph_input(
+	struct jm_graph *g, const char *name, enum jm_dtype type, int rank, const int64_t *dim)
+{
+	return jm_graph_tensor(g, JM_CLASS_INPUT, type, rank, dim, name);
+}
+
+static struct jm_tensor *param(
+	struct jm_graph *g, const char *name, enum jm_init init, int rank, const int64_t *dim)
+{
+	struct jm_tensor *t = jm_graph_tensor(
+		g, JM_CLASS_PARAM, rank > 1 ? g->matrix : g->vector, rank, dim, name);
+
+	if (!t)
+		return NULL;
+	jm_graph_cell(g, t)->init = init;
+	jm_graph_cell(g, t)->needs_grad = true;
+	return t;
+}
+
+struct jm_tensor *jm_graph_vector(
+	struct jm_graph *g, const char *name, enum jm_init init, int64_t n)
+{
+	return param(g, name, init, 1, DIMS(n));
+}
+
+struct jm_tensor *jm_graph_matrix(
+	struct jm_graph *g, const char *name, enum jm_init init, int64_t rows, int64_t width)
+{
+	return param(g, name, init, 2, DIMS(rows, width));
+}
+
+struct jm_tensor *jm_graph_table(struct jm_graph *g, const char *name, int64_t rows, int64_t width)
+{
+	struct jm_tensor *t = param(g, name, JM_INIT_NORMAL, 2, DIMS(rows, width));
+
+	if (t)
+		jm_graph_cell(g, t)->table = true;
+	return t;
+}
+
+struct jm_tensor *jm_graph_vocabulary(struct jm_graph *g, const char *name, bool table,
+	enum jm_init init, int64_t rows, int64_t width)
+{
+	int64_t unit = g->row_multiple > 1 ? g->row_multiple : 1,
+		all = (rows + unit - 1) / unit * unit;
+	struct jm_tensor *t = table ? jm_graph_table(g, name, all, width)
+				    : jm_graph_matrix(g, name, init, all, width);
+
+	if (t && all > rows)
+		jm_graph_cell(g, t)->used = rows;
+	return t;
+}
+
+struct jm_tensor *jm_graph_ends_block(struct jm_graph *g, struct jm_tensor *t)
+{
+	if (t)
+		jm_graph_cell(g, t)->ends_block = true;
+	return t;
+}
+
+struct jm_tensor *jm_graph_embed(struct jm_graph *g, struct jm_tensor *ids, struct jm_tensor *table,
+	struct jm_tensor *positions)
+{
+	struct jm_tensor *y;
+
+	if (g->err.code || !jm_layer_fits(g, ids->rank == 2 && table->rank == 2, "embed", ids) ||
+		!jm_layer_fits(g,
+			!positions || (positions->dim[0] >= ids->dim[1] &&
+					      positions->dim[1] == table->dim[1]),
+			"embed", positions))
+		return NULL;
+	y = jm_graph_tensor(g, JM_CLASS_ACT, g->stream, 3,
+		DIMS(ids->dim[0], ids->dim[1], table->dim[1]), "embed");
+	jm_graph_node(g, JM_OP_EMBED, OPS(ids, table, positions), OPS(y));
+	return y;
+}
+
+struct jm_tensor *jm_layer_weight(struct jm_graph *g, struct jm_tensor *w)
+{
+	struct jm_cell *c = jm_graph_cell(g, w);
+
+	if (w->type == g->compute || w->class != JM_CLASS_PARAM)
+		return w;
+	if (c->copy)
+		return c->copy;
+	c->copy = jm_graph_tensor(g, JM_CLASS_COPY, g->compute, w->rank, w->dim, "copy");
+	if (!c->copy)
+		return NULL;
+	snprintf(c->copy->name, sizeof(c->copy->name), "%.40s.copy", w->name);
+	jm_graph_cell(g, c->copy)->origin = w;
+	jm_graph_cell(g, c->copy)->needs_grad = true;
+	jm_graph_node(g, JM_OP_CAST, OPS(w), OPS(c->copy));
+	return c->copy;
+}
+
+struct jm_tensor *jm_graph_linear(
+	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *w, struct jm_tensor *bias)
+{
+	struct jm_tensor *y, *copy;
+
+	if (g->err.code ||
+		!jm_layer_fits(g, w->rank == 2 && jm_tensor_width(x) == w->dim[1], "linear", x) ||
+		!jm_layer_fits(g, !bias || bias->dim[0] == w->dim[0], "linear", bias))
+		return NULL;
+	copy = jm_layer_weight(g, w);
+	y = like_operand(g, g->compute, x, w->dim[0], "linear");
+	jm_graph_node(g, JM_OP_LINEAR, OPS(x, copy, bias), OPS(y));
+	return y;
+}
+
+static struct jm_tensor *pointwise(
+	struct jm_graph *g, enum jm_op op, struct jm_tensor *x, const char *name)
+{
+	struct jm_tensor *y;
+
+	if (g->err.code)
+		return NULL;
+	y = like_operand(g, x->type, x, jm_tensor_width(x), name);
+	jm_graph_node(g, op, OPS(x), OPS(y));
+	return y;
+}
+
+struct jm_tensor *jm_graph_gelu(struct jm_graph *g, struct jm_tensor *x)
+{
+	return pointwise(g, JM_OP_GELU, x, "gelu");
+}
+
+struct jm_tensor *jm_graph_gelu_erf(struct jm_graph *g, struct jm_tensor *x)
+{
+	return pointwise(g, JM_OP_GELU_ERF, x, "gelu");
+}
+
+struct jm_tensor *jm_graph_relu(struct jm_graph *g, struct jm_tensor *x)
+{
+	return pointwise(g, JM_OP_RELU, x, "relu");
+}
+
+struct jm_tensor *jm_graph_silu(struct jm_graph *g, struct jm_tensor *x)
+{
+	return pointwise(g, JM_OP_SILU, x, "silu");
+}
+
+struct jm_tensor *jm_graph_swiglu(struct jm_graph *g, struct jm_tensor *x)
+{
+	struct jm_tensor *y;
+
+	if (g->err.code || !jm_layer_fits(g, jm_tensor_width(x) % 2 == 0, "swiglu", x))
+		return NULL;
+	y = like_operand(g, x->type, x, jm_tensor_width(x) / 2, "swiglu");
+	jm_graph_node(g, JM_OP_SWIGLU, OPS(x), OPS(y));
+	return y;
+}
+
+/* The input with the step number, for all nodes that use random numbers. */
+static struct jm_tensor *random_now(struct jm_graph *g)
+{
+	struct jm_tensor *now = jm_graph_find(g, "random.now");
+	char scope[sizeof(g->scope)];
+
+	if (now)
+		return now;
+	memcpy(scope, g->scope, sizeof(scope));
+	g->scope[0] = 0;
+	now = jm_graph_input(g, "random.now", JM_I32, 1, DIMS(1));
+	memcpy(g->scope, scope, sizeof(scope));
+	return now;
+}
+
+struct jm_tensor *jm_graph_dropout(struct jm_graph *g, struct jm_tensor *x, double p)
+{
+	struct jm_tensor *y, *now;
+	struct jm_node *n;
+
+	if (g->err.code || !jm_layer_fits(g, p >= 0 && p < 1, "dropout", x))
+		return NULL;
+	if (p == 0)
+		return x;
+	now = random_now(g);
+	y = like_operand(g, x->type, x, jm_tensor_width(x), "dropout");
+	n = jm_graph_node(g, JM_OP_DROPOUT, OPS(x, now), OPS(y));
+	if (!n)
+		return NULL;
+	n->attr.dropout.p = p;
+	n->attr.dropout.seed = (uint64_t)n->id; /* each node has its own random numbers */
+	return y;
+}
+
+struct jm_tensor *jm_graph_layernorm(struct jm_graph *g, struct jm_tensor *x,
+	struct jm_tensor *gamma, struct jm_tensor *beta, double eps)
+{
+	struct jm_tensor *y, *mean, *rstd;
+	struct jm_node *n;
+
+	if (g->err.code ||
+		!jm_layer_fits(g, gamma->dim[0] == jm_tensor_width(x), "layernorm", gamma) ||
+		!jm_layer_fits(g, !beta || beta->dim[0] == jm_tensor_width(x), "layernorm", beta))
+		return NULL;
+	y = like_operand(g, g->compute, x, jm_tensor_width(x), "layernorm");
+	mean = jm_graph_tensor(g, JM_CLASS_ACT, g->vector, x->rank - 1, x->dim, "mean");
+	rstd = jm_graph_tensor(g, JM_CLASS_ACT, g->vector, x->rank - 1, x->dim, "rstd");
+	n = jm_graph_node(g, JM_OP_LAYERNORM, OPS(x, gamma, beta), OPS(y, mean, rstd));
+	if (n)
+		n->attr.norm.eps = eps;
+	return y;
+}
+
+struct jm_tensor *jm_graph_rmsnorm(
+	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *gamma, double eps)
+{
+	struct jm_tensor *y, *rstd;
+	struct jm_node *n;
+
+	if (g->err.code || !jm_layer_fits(g, gamma->dim[0] == jm_tensor_width(x), "rmsnorm", gamma))
+		return NULL;
+	y = like_operand(g, g->compute, x, jm_tensor_width(x), "rmsnorm");
+	rstd = jm_graph_tensor(g, JM_CLASS_ACT, g->vector, x->rank - 1, x->dim, "rstd");
+	n = jm_graph_node(g, JM_OP_RMSNORM, OPS(x, gamma), OPS(y, rstd));
+	if (n)
+		n->attr.norm.eps = eps;
+	return y;
+}
+
+static bool heads_good(const struct jm_tensor *qkv, int heads, int kv_heads)
+{
+	return qkv->rank == 3 && heads > 0 && kv_heads > 0 && heads % kv_heads == 0 &&
+	       qkv->dim[2] % (heads + 2 * kv_heads) == 0;
+}
+
+struct jm_tensor *jm_graph_rope(
+	struct jm_graph *g, struct jm_tensor *qkv, int heads, int kv_heads, double theta)
+{
+	struct jm_tensor *y;
+	struct jm_node *n;
+
+	if (g->err.code || !jm_layer_fits(g,
+				   heads_good(qkv, heads, kv_heads) &&
+					   qkv->dim[2] / (heads + 2 * kv_heads) % 2 == 0,
+				   "rope", qkv))
+		return NULL;
+	y = like_operand(g, qkv->type, qkv, jm_tensor_width(qkv), "rope");
+	n = jm_graph_node(g, JM_OP_ROPE, OPS(qkv), OPS(y));
+	if (!n)
+		return NULL;
+	n->attr.rope.heads = heads;
+	n->attr.rope.kv_heads = kv_heads;
+	n->attr.rope.theta = theta;
+	return y;
+}
+
+struct jm_tensor *jm_graph_attention(
+	struct jm_graph *g, struct jm_tensor *qkv, int heads, int kv_heads, bool causal)
+{
+	struct jm_tensor *y, *lse;
+	struct jm_node *n;
+	int64_t head;
+
+	if (g->err.code || !jm_layer_fits(g, heads_good(qkv, heads, kv_heads), "attention", qkv))
+		return NULL;
+	head = qkv->dim[2] / (heads + 2 * kv_heads);
+	y = like_operand(g, qkv->type, qkv, head * heads, "attention");
+	lse = jm_graph_tensor(
+		g, JM_CLASS_ACT, g->vector, 3, DIMS(qkv->dim[0], heads, qkv->dim[1]), "lse");
+	n = jm_graph_node(g, JM_OP_ATTENTION, OPS(qkv, qkv, qkv), OPS(y, lse));
+	if (!n)
+		return NULL;
+	jm_attention_pack(n, heads, kv_heads);
+	n->attr.attention.causal = causal;
+	n->attr.attention.scale = 1 / sqrt((double)head);
+	jm_node_cost(n); /* again, because the mask halves the FLOPs */
+	return y;
+}
+
+struct jm_tensor *jm_graph_add(struct jm_graph *g, struct jm_tensor *a, struct jm_tensor *b)
+{
+	struct jm_tensor *y;
+
+	if (g->err.code || !jm_layer_fits(g, jm_tensor_count(a) == jm_tensor_count(b), "add", b))
+		return NULL;
+	y = like_operand(g, a->type, a, jm_tensor_width(a), "add");
+	jm_graph_node(g, JM_OP_ADD, OPS(a, b), OPS(y));
+	return y;
+}
+
+struct jm_tensor *jm_graph_mse(struct jm_graph *g, struct jm_tensor *y, struct jm_tensor *target)
+{
+	struct jm_tensor *loss, *dy;
+	struct jm_node *n;
+
+	if (g->err.code ||
+		!jm_layer_fits(g, jm_tensor_count(y) == jm_tensor_count(target), "mse", target))
+		return NULL;
+	loss = jm_graph_tensor(g, JM_CLASS_SCALAR, g->vector, 1, DIMS(1), "loss");
+	dy = g->evaluate ? NULL : like_operand(g, y->type, y, jm_tensor_width(y), "dy");
+	n = jm_graph_node(g, JM_OP_MSE, OPS(y, target, NULL), OPS(loss, dy));
+	if (n)
+		n->attr.xent.scale = 1;
+	return loss;
+}
+
+static struct jm_node *xent_node(struct jm_graph *g, struct jm_tensor *loss,
+	struct jm_tensor *logits, struct jm_tensor *target)
+{
+	struct jm_tensor *dlogits = g->evaluate ? NULL
+						: like_operand(g, logits->type, logits,
+							  jm_tensor_width(logits), "dlogits");
+	struct jm_node *n =
+		jm_graph_node(g, JM_OP_SOFTMAX_XENT, OPS(logits, target, NULL), OPS(loss, dlogits));
+
+	if (n)
+		n->attr.xent.scale = 1;
+	return n;
+}
+
+struct jm_tensor *jm_graph_softmax_xent(
+	struct jm_graph *g, struct jm_tensor *logits, struct jm_tensor *target)
+{
+	struct jm_tensor *loss;
+
+	if (g->err.code || !jm_layer_fits(g, jm_tensor_count(target) == jm_tensor_rows(logits),
+				   "softmax-xent", target))
+		return NULL;
+	loss = jm_graph_tensor(g, JM_CLASS_SCALAR, g->vector, 1, DIMS(1), "loss");
+	xent_node(g, loss, logits, target);
+	if (g->wants_top1)
+		jm_graph_node(g, JM_OP_TOP1, OPS(logits, target),
+			OPS(jm_graph_tensor(g, JM_CLASS_SCALAR, g->vector, 1, DIMS(1), "top1")));
+	return loss;
+}
+
+struct jm_tensor *jm_graph_softmax_xent_add(struct jm_graph *g, struct jm_tensor *loss,
+	struct jm_tensor *logits, struct jm_tensor *target)
+{
+	struct jm_node *n;
+
+	if (g->err.code || !jm_layer_fits(g, jm_tensor_count(target) == jm_tensor_rows(logits),
+				   "softmax-xent", target))
+		return NULL;
+	n = xent_node(g, loss, logits, target);
+	if (n)
+		n->accumulate = 1;
+	return loss;
+}
+
+struct jm_tensor *jm_graph_classify(
+	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *w, struct jm_tensor *target)
+{
+	struct jm_tensor *logits, *loss;
+	struct jm_node *linear;
+
+	if (g->err.code)
+		return NULL;
+	logits = jm_graph_linear(g, x, w, NULL);
+	linear = logits ? jm_graph_cell(g, logits)->producer : NULL;
+	loss = jm_graph_softmax_xent(g, logits, target);
+	if (!linear || !loss)
+		return NULL;
+	linear->attr.linear.used = jm_graph_cell(g, w)->used;
+	jm_node_cost(linear);
+	jm_graph_cell(g, loss)->producer->attr.xent.classes = jm_graph_cell(g, w)->used;
+	return loss;
+}

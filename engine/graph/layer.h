@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layers, for models: dims are outermost first; names are prefixed by the graph's scope. Errors: as graph.h says.
+ */
+#ifndef JM_LAYER_H
+#define JM_LAYER_H
+
+#include "graph.h"
+
+struct jm_tensor *jm_graph_input(
+	struct jm_graph *g, const char *name, enum jm_dtype type, int rank, const int64_t *dim);
+struct jm_tensor *jm_graph_vector(
+	struct jm_graph *g, const char *name, enum jm_init init, int64_t n);
+/* The weight of a layer. */
+struct jm_tensor *jm_graph_matrix(
+	struct jm_graph *g, const char *name, enum jm_init init, int64_t rows, int64_t width);
+/* A table whose rows are looked up or added: tokens, positions. Its start values are normal,
+ * 0.02. */
+struct jm_tensor *jm_graph_table(struct jm_graph *g, const char *name, int64_t rows, int64_t width);
+/*
+ * A vocabulary of `rows` rows, padded to a multiple of the graph's row_multiple, as a table or a
+ * matrix. jm_graph_classify is the loss of the classifier that multiplies by it; it ignores the
+ * padding rows, so they get no gradient.
+ */
+struct jm_tensor *jm_graph_vocabulary(struct jm_graph *g, const char *name, bool table,
+	enum jm_init init, int64_t rows, int64_t width);
+struct jm_tensor *jm_graph_classify(
+	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *w, struct jm_tensor *target);
+/* Marks the parameter as one whose result is added to the residual stream; returns it. */
+struct jm_tensor *jm_graph_ends_block(struct jm_graph *g, struct jm_tensor *t);
+struct jm_tensor *jm_graph_embed(struct jm_graph *g, struct jm_tensor *ids, struct jm_tensor *table,
+	struct jm_tensor *positions);
+/* w: a parameter, of which a compute copy is made if the precision needs one; or an activation, as
+ * in the similarities of a contrastive loss: each row of x with each row of w. */
+struct jm_tensor *jm_graph_linear(
+	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *w, struct jm_tensor *bias);
+struct jm_tensor *jm_graph_gelu(struct jm_graph *g, struct jm_tensor *x); /* tanh form */
+struct jm_tensor *jm_graph_gelu_erf(struct jm_graph *g, struct jm_tensor *x);
+struct jm_tensor *jm_graph_relu(struct jm_graph *g, struct jm_tensor *x);
+struct jm_tensor *jm_graph_silu(struct jm_graph *g, struct jm_tensor *x);
+/* x: gate and up side by side; the result has half its width */
+struct jm_tensor *jm_graph_swiglu(struct jm_graph *g, struct jm_tensor *x);
+/* p = 0 returns x. The first dropout adds the input "random.now". */
+struct jm_tensor *jm_graph_dropout(struct jm_graph *g, struct jm_tensor *x, double p);
+struct jm_tensor *jm_graph_layernorm(struct jm_graph *g, struct jm_tensor *x,
+	struct jm_tensor *gamma, struct jm_tensor *beta, double eps);
+struct jm_tensor *jm_graph_rmsnorm(
+	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *gamma, double eps);
+struct jm_tensor *jm_graph_rope(
+	struct jm_graph *g, struct jm_tensor *qkv, int heads, int kv_heads, double theta);
+struct jm_tensor *jm_graph_attention(
+	struct jm_graph *g, struct jm_tensor *qkv, int heads, int kv_heads, bool causal);
+struct jm_tensor *jm_graph_add(struct jm_graph *g, struct jm_tensor *a, struct jm_tensor *b);
+/* The mean loss of the rows; in training with a tensor for the gradient of the logits, in
+ * evaluation with the scalar "top1" if wants_top1 is set. */
+struct jm_tensor *jm_graph_softmax_xent(
+	struct jm_graph *g, struct jm_tensor *logits, struct jm_tensor *target);
+
+/* Adds the mean loss of these rows to a loss; returns it. */
+struct jm_tensor *jm_graph_softmax_xent_add(struct jm_graph *g, struct jm_tensor *loss,
+	struct jm_tensor *logits, struct jm_tensor *target);
+
+/* The mean of the squared differences of all elements, in training with a tensor for its
+ * gradient. */
+struct jm_tensor *jm_graph_mse(struct jm_graph *g, struct jm_tensor *y, struct jm_tensor *target);
+
+#endif

@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tensors, ops and nodes: what a program consists of, and the definition of every op. Part of the contract of a backend
+ * (backend.h): any change of structs, enums or their meaning increases JM_BACKEND_ABI.
+ */
+#ifndef JM_NODE_H
+#define JM_NODE_H
+
+#include "joulemark.h"
+
+/* ---- types --------------------------------------------------------------------------------------- */
+
+/*
+ * f64 exists only in `ref`, as the reference. A narrower operand is widened exactly; arithmetic and sums are in f32
+ * or f64; a narrower result is rounded once, to nearest even, when it is stored. f16 (IEEE 754 binary16) overflows
+ * to infinity. The two types of 8 bits (Micikevicius et al., arXiv 2209.05433) saturate: a larger value becomes the
+ * largest finite one, 448 (e4m3) or 57344 (e5m2); e4m3 has no infinity.
+ */
+#define JM_DTYPES(X)                                                                               \
+	X(F32, "f32", 4)                                                                           \
+	X(BF16, "bf16", 2)                                                                         \
+	X(F64, "f64", 8)                                                                           \
+	X(I32, "i32", 4)                                                                           \
+	X(F16, "f16", 2)                                                                           \
+	X(F8E4M3, "f8e4m3", 1)                                                                     \
+	X(F8E5M2, "f8e5m2", 1)
+enum jm_dtype {
+#define X(name, text, bytes) JM_##name,
+	JM_DTYPES(X)
+#undef X
+		JM_DTYPE_COUNT
+};
+
+/*
+ * How a node multiplies f32 operands: exactly, or after rounding them to 10 bits of mantissa (tf32). This
+ * applies to products (linear, conv, attention and their gradients); sums are in f32 or f64. A backend without
+ * tf32 refuses nodes that need it.
+ */
+enum jm_math { JM_MATH_F32, JM_MATH_TF32 };
+
+/* ---- tensors ------------------------------------------------------------------------------------- */
+
+#define JM_DIMS	  6
+#define JM_BLOCKS 4
+
+/*
+ * The layout of a tensor in memory. All zero = plain: row-major and dense, no padding. Else order[] lists the
+ * dims from slowest to fastest, and block[] the inner blocks, outermost first: block[i] elements of dim
+ * block_dim[i]; a blocked dim is padded with zeros up to the product of its blocks. ("BA16a64b2a" of a matrix:
+ * order {1,0}, blocks 16 of dim 0, 64 of dim 1, 2 of dim 0.) Compared with memcmp: unused entries are zero.
+ */
+struct jm_layout {
+	int16_t rank; /* 0 = plain */
+	int16_t order[JM_DIMS];
+	int16_t n_blocks;
+	int16_t block_dim[JM_BLOCKS], block[JM_BLOCKS];
+};
+
+#define JM_CLASSES(X)                                                                              \
+	X(PARAM, "parameters")	       /* master copy, in the slab of parameters */                \
+	X(GRAD, "gradients")	       /* of a parameter, in the slab of gradients */              \
+	X(OPT, "optimizer state")      /* slabs of the optimizer */                                \
+	X(STATE, "running state")      /* of the network, kept between steps */                    \
+	X(COPY, "compute copies")      /* a parameter in the compute type and layout */            \
+	X(INPUT, "inputs")	       /* written by the host before a step */                     \
+	X(SCALAR, "scalars")	       /* losses, norms: read by the host after a step */          \
+	X(ACT, "activations")	       /* and their gradients; live from first to last use */      \
+	X(SAVED, "saved for backward") /* data that a backend keeps for a gradient */              \
+	X(SCRATCH, "scratch")	       /* lives for one group */
+enum jm_class {
+#define X(name, text) JM_CLASS_##name,
+	JM_CLASSES(X)
+#undef X
+		JM_CLASS_COUNT
+};
+
+/*
+ * OPT, STATE, INPUT and SCALAR are always plain. A PARAM and its GRAD have the same layout: plain, or the
+ * dense layout that the backend offers for the gradient of a convolution's filter (select is first called with
+ * dw as an ACT, then with the final PARAM and GRAD, whose layouts it must keep). ACT and COPY have the layout
+ * that select chose. If a consumer chose another layout than the producer, the engine inserts a `cast` node.
+ */
+struct jm_tensor {
+	char name[48];
+	enum jm_class class;
+	enum jm_dtype type;
+	int rank;
+	int64_t dim[JM_DIMS];
+	struct jm_layout layout;
+	size_t bytes; /* in this layout, including padding */
+	/* Aligned to 64 bytes; NULL until memory is allocated (always NULL in select). */
+	void *data;
+	/* Only nodes of its own group read the tensor, so it need not be written to memory. */
+	bool is_virtual;
+	/* A node of its own group adds to the tensor and the next one reads it; no later group uses it. */
+	bool is_last;
+	int id; /* number given by the engine */
+};
+
+/* ---- ops ----------------------------------------------------------------------------------------- */
+
+/*
+ * Shapes: B sequences, S positions, T = all leading dims multiplied (rows), C K N V widths, H heads of D, G
+ * key/value heads (G divides H), P positions in the table. Images: B images of C (or K) channels, Y rows and X
+ * columns, always [B,C,Y,X] as dims, independent of the layout in memory; the result of a window has P rows
+ * and Q columns; a window has R rows and S columns; pairs in attr are {rows, columns}. "?" = optional: the
+ * pointer may be NULL. An op with `accumulate` bit i set ADDS to out[i] in out[i]'s type (the sum is rounded
+ * once); else out[i] is overwritten in full. If a backend cannot add, it refuses the node, and the engine
+ * inserts an add node. If it cannot write dw in f32 from operands of another type, it refuses, too; the engine
+ * then offers the node with dw in the operands' type, and a separate node (add or cast) converts dw to f32.
+ *
+ * Types. c = the compute type (f32 or bf16, f64 on ref), a = the type of the residual stream (f32, or c).
+ * Vectors (bias, gamma, beta), statistics, losses and gradients of parameters are f32 for every c (f64 when c
+ * is f64), except for matrices without f32 masters (PARAM in bf16), whose dw, dtable and dpos are bf16, too. A
+ * backend that cannot write or add these refuses; the engine then requests the result in f32, and a separate
+ * node (add or cast) rounds it. A backend may support further combinations of types and refuses all others.
+ *
+ * "in place": the engine may give out[0] the address of in[0] (same bytes, same layout) if no later node reads
+ * in[0]; the backend must support this. Otherwise no output overlaps an input.
+ *
+ * embed		in  ids i32[B,S], table f32|c[V,C], pos? f32|c[P,C], P >= S
+ *			out y a[B,S,C]		y[b,s] = table[ids[b,s]] + pos[s]. 0 <= ids < V holds
+ * embed-grad		in  ids i32[B,S], dy a[B,S,C]
+ *			out dtable f32[V,C], dpos? f32[P,C]	dtable[v] = sum of dy over ids == v;
+ *			dpos[s] = sum over b of dy[b,s]; other rows are 0. The bits are the same every time.
+ * linear		in  x c|8[..,K], w c|8[N,K], bias? f32[N], xs? f32[1], ws? f32[1]
+ *			out y c[..,N]		y = xs ws x w^T + bias. 8 = f8e4m3 or f8e5m2; xs and ws are
+ *			the factors of the elements of x and w (1 if absent)
+ * linear-dgrad		in  dy c|8[..,N], w c|8[N,K], dys? f32[1], ws? f32[1]
+ *			out dx c[..,K]		dx = dys ws dy w
+ * linear-wgrad		in  dy c|8[..,N], x c|8[..,K], dys? f32[1], xs? f32[1]
+ *			out dw f32[N,K], dbias? f32[N]	dw = dys xs dy^T x; dbias = dys sum of dy over rows
+ * quantize		in  x f32|bf16|f16[..], ranges? f32[R,2+H]	attr quantize.row
+ *			out y 8[..], inverse f32[1], ranges? (in[1], updated), sums? f32[width]
+ *			r = row `row` of ranges; m = max |x| without NaN. limit = r[0]; m if r[0] is 0 or
+ *			absent; 1 if m is 0, too. s = min(top / limit, 2^100), top = 448 (e4m3) or 57344 (e5m2);
+ *			y = s x; inverse = 1/s: all are rounded to f32 first, so that every backend gives the
+ *			same bits. ranges as a result: r[0] = limit (0 if m is 0, too), r[1] = max(r[1], m).
+ *			sums: over the rows of x
+ * rescale		in  ranges f32[R,2+H]; out ranges, the same tensor: updated
+ *			In each row whose r[1] is finite and above 0 the last H maxima, r[2] and on, move up by one,
+ *			the oldest is dropped, and r[2] = r[1]. In all rows r[1] = 0, r[0] = max of r[2] and on
+ * gelu			in  x c[..]
+ *			out y c[..]		y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+ * gelu-grad		in  dy c[..], x c[..]
+ *			out dx c[..]		dx = dy gelu'(x)			in place
+ * layernorm		in  x a[..,C], gamma f32[C], beta? f32[C]	attr norm.eps
+ *			out y c[..,C], mean f32[..], rstd f32[..]
+ *			rstd = 1/sqrt(mean((x - mean)^2) + eps); y = (x - mean) rstd gamma + beta
+ * layernorm-grad	in  dy c[..,C], x a[..,C], gamma f32[C], mean f32[..], rstd f32[..]
+ *			out dx a[..,C], dgamma f32[C], dbeta? f32[C]	attr norm.eps
+ *			h = (x - mean) rstd, g = dy gamma: dx = rstd (g - mean(g) - h mean(g h)) (means over
+ *			C); dgamma = sum over rows of dy h; dbeta = sum over rows of dy. Bits 0 to 2 of
+ *			`accumulate` are independent; bit 0 is the usual case (dx joins the residual's gradient).
+ * rope			in  x c[B,S,(H+2G)D], at? i32[S] or [B,S]	attr rope.{heads,kv_heads,theta}
+ *			out y c[B,S,(H+2G)D]							in place
+ *			The first H + G heads (queries, keys) are rotated, the values copied. With w_i =
+ *			theta^(-2i/D), i < D/2, D even: y_i = x_i cos(s w_i) - x_{i+D/2} sin(s w_i), y_{i+D/2} =
+ *			x_{i+D/2} cos(s w_i) + x_i sin(s w_i); s is the position: at[s] or at[b,s] if given,
+ *			else counted from 0.
+ * rope-grad		in  dy c[..], at?; out dx c[..]	the same with -sin			in place
+ * attention		in  q c[..], k c[..], v c[..], lengths? i32[B]
+ *			out y c[B,S,H D], lse f32[B,H,S]	attr attention
+ *			q, k and v are views (struct jm_view) of plain tensors, which may be the same tensor:
+ *			the packed [B,S,(H+2G)D] of H queries, then G keys, then G values, each of D; or a cache
+ *			of keys and values with free space at its end. S queries see T keys (attr keys). Head h
+ *			uses key/value head h / (H/G). z[t] = scale q_s.k_t over all t < lengths[b] (T if
+ *			absent), causal: only t <= s + lengths[b] - S; lse = log sum_t exp z[t]; y = sum_t
+ *			exp(z[t] - lse) v_t
+ * attention-grad	in  dy c[B,S,H D], q, k, v, y, lse, lengths? (as of attention)	attr attention
+ *			out dq c[..], dk c[..], dv c[..]	gradients in views like those of q, k, v; the same
+ *			tensor three times if q, k and v are one. Elements outside the views are 0.
+ * conv			in  x c[B,C,Y,X], w c[K,C/g,R,S], bias? f32[K]	attr conv
+ *			out y c[B,K,P,Q]	P = (Y + 2 pad - dilation (R - 1) - 1) / stride + 1, rounded
+ *			down; Q likewise. g = groups divides C and K (g = C = K: depthwise). With
+ *			c' = k / (K/g) C/g + c: y[b,k,p,q] = bias[k] + sum over c < C/g, r, s of
+ *			w[k,c,r,s] x[b, c', p stride - pad + r dilation, q stride - pad + s dilation], where x
+ *			is 0 outside.
+ * conv-dgrad		in  dy c[B,K,P,Q], w c[K,C/g,R,S]	attr conv
+ *			out dx c[B,C,Y,X]	Y and X are those of dx
+ * conv-wgrad		in  dy c[B,K,P,Q], x c[B,C,Y,X]		attr conv
+ *			out dw f32[K,C/g,R,S], dbias? f32[K]
+ * bn-stats		in  x c[B,C,Y,X]
+ *			out mean f32[C], var f32[C]	of a channel over its n = B Y X elements;
+ *			var = mean((x - mean)^2), with an error that grows with mean^2 no faster than that of
+ *			f32 sums of squares
+ * bn-finalize		in  mean f32[C], var f32[C]		attr bn.{eps,momentum,count}
+ *			out rstd f32[C], rmean? f32[C], rvar? f32[C]
+ *			rstd = 1/sqrt(var + eps). Updated (read and written) if given (STATE): rmean += momentum
+ *			(mean - rmean); rvar += momentum (var n/(n - 1) - rvar), n = count
+ * bn-apply		in  x c[B,C,Y,X], mean f32[C], rstd f32[C], gamma f32[C], beta f32[C], add? c[B,C,Y,X]
+ *			out y c[B,C,Y,X]	attr bn.relu				in place
+ *			y = (x - mean) rstd gamma + beta + add; with relu, max(0, that)
+ * bn-grad		in  dy c[B,C,Y,X], x c[B,C,Y,X], y? c[B,C,Y,X], gamma f32[C], mean f32[C], rstd f32[C],
+ *			beta? f32[C]
+ *			out dx c[B,C,Y,X], dgamma f32[C], dbeta f32[C], dadd? c[B,C,Y,X]
+ *			attr bn.relu (with relu either y or beta is given, else neither)		in place
+ *			e = y > 0 ? dy : 0 with relu, else dy; beta given in place of y: y = (x - mean) rstd
+ *			gamma + beta, without add. h = (x - mean) rstd: dbeta = sum of e over the channel,
+ *			dgamma = sum of e h, dx = gamma rstd (e - dbeta/n - h dgamma/n), dadd = e. The sums in
+ *			dx are those of this node only, also if dgamma and dbeta accumulate.
+ * rmsnorm		in  x a[..,C], gamma f32[C]		attr norm.eps
+ *			out y c[..,C], rstd f32[..]	rstd = 1/sqrt(mean(x^2) + eps); y = x rstd gamma
+ * rmsnorm-grad		in  dy c[..,C], x a[..,C], gamma f32[C], rstd f32[..]
+ *			out dx a[..,C], dgamma f32[C]		attr norm.eps
+ *			h = x rstd, g = dy gamma: dx = rstd (g - h mean(g h)); dgamma = sum over rows of dy h
+ * maxpool		in  x c[B,C,Y,X]; out y c[B,C,P,Q]	attr pool.{kernel,stride,pad}
+ *			P = (Y + 2 pad - kernel) / stride + 1, rounded down; the padding is never the maximum
+ * maxpool-grad		in  dy c[B,C,P,Q], x c[B,C,Y,X]; out dx c[B,C,Y,X]	attr pool
+ *			each dy is added to the first maximum of its window, in row-major order
+ * avgpool		in  x c[B,C,Y,X]; out y c[B,C,P,Q]	attr pool
+ *			the sum of a window divided by kernel[0] kernel[1] with pool.count_pad, else by the
+ *			number of its elements inside the image
+ * avgpool-grad		in  dy c[B,C,P,Q]; out dx c[B,C,Y,X]	attr pool
+ * gap			in  x c[B,C,Y,X]; out y c[B,C]		the mean over Y and X
+ * gap-grad		in  dy c[B,C]; out dx c[B,C,Y,X]	dx = dy / (Y X)
+ * relu			in  x c[..]; out y c[..]		y = max(0, x)			in place
+ * relu-grad		in  dy c[..], y c[..]; out dx c[..]	dx = y > 0 ? dy : 0		in place
+ * gelu-erf		in  x c[..]; out y c[..]		y = x/2 (1 + erf(x/sqrt(2)))
+ * gelu-erf-grad	in  dy c[..], x c[..]; out dx c[..]					in place
+ * silu			in  x c[..]; out y c[..]		y = x / (1 + exp(-x))
+ * silu-grad		in  dy c[..], x c[..]; out dx c[..]					in place
+ * swiglu		in  x c[..,2N]; out y c[..,N]		y[i] = silu(x[i]) x[N + i]
+ * swiglu-grad		in  dy c[..,N], x c[..,2N]; out dx c[..,2N]
+ * tokens		in  x c[B,C,P,Q], first? f32[C], pos? f32[S,C]
+ *			out y a[B,S,C]		S = P Q, plus 1 with first: y[b,0] = first + pos[0];
+ *			then y[b,.,c] = x[b,c,p,q] + pos[.] row by row
+ * tokens-grad		in  dy a[B,S,C]
+ *			out dx c[B,C,P,Q], dfirst? f32[C], dpos? f32[S,C]
+ * first		in  x a[B,S,C]; out y a[B,C]		y[b] = x[b,0]
+ * first-grad		in  dy a[B,C]; out dx a[B,S,C]		dx[b,0] = dy[b], else 0
+ * dropout		in  x a|c[..], now i32[1]; out y a|c[..]	attr dropout		in place
+ *			y = x / (1 - p) for kept elements, else 0. Element i (row-major by dims, for every
+ *			layout) is kept if its 32 bits >= floor(p 2^32): the lower (i even) or upper half of
+ *			jm_rng(jm_rng(dropout.seed, now), i / 2) of engine/graph/rng.h. dropout is its own gradient.
+ * add			in  a a|c[..], b a|c[..]
+ *			out y a|c[..]		y = a + b				in place
+ * softmax-xent		in  logits c[..,V], target i32[..] (0 <= target < V), scale? f32[2] = {S, 1/S}
+ *			attr xent.{scale,classes}: logits after `classes` (0: V) are ignored, dlogits is 0
+ *			out loss f32[1], dlogits? c[..,V]		in place: dlogits (out[1]) over in[0]
+ *			loss = mean over rows of (log sum exp logits - logits[target]), not scaled; dlogits =
+ *			xent.scale S / T (softmax(logits) - onehot(target)), S is read during the run and is 1
+ *			if scale is absent. The mean is summed in f64 or pairwise, so that its error does not
+ *			grow with T.
+ * mse			in  y c[..], target c|f32[..], scale? f32[2] = {S, 1/S}
+ *			out loss f32[1], dy? c[..]	attr xent.scale
+ *			loss = mean over all elements of (y - target)^2, not scaled; dy = 2 xent.scale S / n
+ *			(y - target), S and the sum as of softmax-xent
+ * top1			in  logits c[..,V], target i32[..]
+ *			out share f32[1]	share of the rows whose (first) largest logit is logits[target]
+ * cast			in  x any[..]; out y any[..]	the same elements in another type and/or layout;
+ *			padding of a blocked output is 0. f32 -> f32 with different layouts is a reorder. Both
+ *			layouts are given in the tensors; select keeps them.
+ * norm			in  x f32|bf16[n], more? f32[..]
+ *			out y f32[1]	y = sqrt(sum x^2 + sum more^2), summed in f64 or pairwise; y is not finite
+ *			if an element is not
+ * adamw		in  g f32|bf16[n], norm? f32[1], now f32[3] = {lr, 1 - beta1^t, 1 - beta2^t}, t from 1,
+ *			scale? f32[2] = {S, 1/S}
+ *			out p f32[n], m f32[n], v f32[n]: read and written; copy? bf16|f16[k] = p[copy_first + i]
+ *			attr adamw.{beta1,beta2,eps,weight_decay,clip,n_decay,copy_first}
+ *			If norm is given and not finite, nothing changes. 1/S is read during the run (1 if scale
+ *			is absent): g' = g/S min(1, clip/(norm/S + 1e-6)) when norm is given and clip > 0, else
+ *			g/S. For i < n_decay first p -= lr weight_decay p. m = beta1 m + (1 - beta1) g'; v =
+ *			beta2 v + (1 - beta2) g'^2; p -= lr/now[1] m / (sqrt(v/now[2]) + eps). One pass over
+ *			memory.
+ * adam			as adamw, but weight decay is added to the gradient: for i < n_decay
+ *			g' += weight_decay p, and p is not decayed directly (Kingma and Ba, arXiv 1412.6980)
+ *			For all three updates: p, m and v are f32, or all bf16. With bf16 `now` has another element,
+ *			the number t of the step, and each result x of element i is rounded stochastically: with
+ *			r = jm_rng_rounding(jm_rng(jm_rng(0, t), i / 2), i, 0 for p, 1 for m, 2 for v) of
+ *			engine/graph/rng.h it is the upper half of (bits of x as f32) + r.
+ * sgd			in  g f32|bf16[n], norm? f32[1], now f32[1] = {lr}, scale? f32[2] = {S, 1/S}
+ *			out p f32[n], m f32[n]			updated: read and written
+ *			attr sgd.{momentum,weight_decay,clip,nesterov,n_decay}
+ *			norm, clip and g' as adamw. For i < n_decay g' += weight_decay p; m = momentum m + g';
+ *			p -= lr (nesterov ? g' + momentum m : m).
+ * all-reduce-start	in  x f32|f64[n]; out y, the same tensor: the sum over W ranks; like the next 3 not for backends
+ * all-reduce-wait	in  x any[n]; out y, the same tensor; done when every transfer that was started is done
+ * reduce-scatter-start	in  x f32|f64[W n]; out y f32|f64[n]: the own share of the sum over the ranks
+ * all-gather-start	in  x any[n]; out y any[W n]: the shares of all ranks; x may be the own share in y
+ */
+#define JM_OPS(X)                                                                                  \
+	X(EMBED, "embed")                                                                          \
+	X(EMBED_GRAD, "embed-grad")                                                                \
+	X(LINEAR, "linear")                                                                        \
+	X(LINEAR_DGRAD, "linear-dgrad")                                                            \
+	X(LINEAR_WGRAD, "linear-wgrad")                                                            \
+	X(GELU, "gelu")                                                                            \
+	X(GELU_GRAD, "gelu-grad")                                                                  \
+	X(LAYERNORM, "layernorm")                                                                  \
+	X(LAYERNORM_GRAD, "layernorm-grad")                                                        \
+	X(ROPE, "rope")                                                                            \
+	X(ROPE_GRAD, "rope-grad")                                                                  \
+	X(ATTENTION, "attention")                                                                  \
+	X(ATTENTION_GRAD, "attention-grad")                                                        \
+	X(ADD, "add")                                                                              \
+	X(SOFTMAX_XENT, "softmax-xent")                                                            \
+	X(CAST, "cast")                                                                            \
+	X(NORM, "norm")                                                                            \
+	X(ADAMW, "adamw")                                                                          \
+	X(CONV, "conv")                                                                            \
+	X(CONV_DGRAD, "conv-dgrad")                                                                \
+	X(CONV_WGRAD, "conv-wgrad")                                                                \
+	X(BN_STATS, "bn-stats")                                                                    \
+	X(BN_FINALIZE, "bn-finalize")                                                              \
+	X(BN_APPLY, "bn-apply")                                                                    \
+	X(BN_GRAD, "bn-grad")                                                                      \
+	X(RMSNORM, "rmsnorm")                                                                      \
+	X(RMSNORM_GRAD, "rmsnorm-grad")                                                            \
+	X(MAXPOOL, "maxpool")                                                                      \
+	X(MAXPOOL_GRAD, "maxpool-grad")                                                            \
+	X(AVGPOOL, "avgpool")                                                                      \
+	X(AVGPOOL_GRAD, "avgpool-grad")                                                            \
+	X(GAP, "gap")                                                                              \
+	X(GAP_GRAD, "gap-grad")                                                                    \
+	X(RELU, "relu")                                                                            \
+	X(RELU_GRAD, "relu-grad")                                                                  \
+	X(GELU_ERF, "gelu-erf")                                                                    \
+	X(GELU_ERF_GRAD, "gelu-erf-grad")                                                          \
+	X(SILU, "silu")                                                                            \
+	X(SILU_GRAD, "silu-grad")                                                                  \
+	X(SWIGLU, "swiglu")                                                                        \
+	X(SWIGLU_GRAD, "swiglu-grad")                                                              \
+	X(TOKENS, "tokens")                                                                        \
+	X(TOKENS_GRAD, "tokens-grad")                                                              \
+	X(FIRST, "first")                                                                          \
+	X(FIRST_GRAD, "first-grad")                                                                \
+	X(DROPOUT, "dropout")                                                                      \
+	X(ADAM, "adam")                                                                            \
+	X(SGD, "sgd")                                                                              \
+	X(QUANTIZE, "quantize")                                                                    \
+	X(RESCALE, "rescale")                                                                      \
+	X(TOP1, "top1")                                                                            \
+	X(MSE, "mse")                                                                              \
+	X(ALL_REDUCE_START, "all-reduce-start")                                                    \
+	X(ALL_REDUCE_WAIT, "all-reduce-wait")                                                      \
+	X(REDUCE_SCATTER_START, "reduce-scatter-start")                                            \
+	X(ALL_GATHER_START, "all-gather-start")
+enum jm_op {
+#define X(name, text) JM_OP_##name,
+	JM_OPS(X)
+#undef X
+		JM_OP_COUNT
+};
+
+/* Heads within a tensor: the D adjacent elements of head h at position s of sequence b begin at element
+ * offset + b batch + s row + h head. */
+struct jm_view {
+	int64_t offset, batch, row, head;
+};
+
+union jm_attr {
+	struct {
+		double eps;
+	} norm; /* layernorm, rmsnorm and their gradients */
+	struct {
+		int groups;
+		int stride[2], pad[2], dilation[2];
+		/* x needs no gradient; by convention the model's FLOPs include one */
+		bool stem;
+	} conv;
+	struct {
+		int kernel[2], stride[2], pad[2];
+		bool count_pad;
+	} pool;
+	struct {
+		double eps, momentum;
+		int64_t count; /* n, elements of a channel */
+		bool relu;
+	} bn;
+	struct {
+		double p; /* probability that an element is dropped, below 1 */
+		uint64_t seed;
+	} dropout;
+	struct {
+		int heads, kv_heads;
+		double theta; /* 10000 */
+	} rope;
+	struct {
+		int heads, kv_heads;
+		bool causal;
+		double scale;	     /* 1/sqrt(D) */
+		int64_t depth, keys; /* D, T */
+		struct jm_view q, k, v;
+	} attention;
+	struct {
+		double scale;	 /* 1; 1/k for k micro-steps whose gradients are summed */
+		int64_t classes; /* softmax-xent: of V; 0 = all */
+	} xent;			 /* softmax-xent, mse */
+	struct {
+		int64_t used; /* columns of N that the model has; the others are padding. 0 = all */
+	} linear;	      /* and its gradients; a hint for FLOPs */
+	struct {
+		double beta1, beta2, eps, weight_decay;
+		double clip; /* largest global norm; 0 = no clipping */
+		int64_t n_decay,
+			copy_first; /* elements with weight decay; p[copy_first] = copy[0] */
+	} adamw;		    /* adam too */
+	struct {
+		int64_t row; /* of ranges */
+	} quantize;
+	struct {
+		double momentum, weight_decay;
+		double clip; /* as adamw's */
+		bool nesterov;
+		int64_t n_decay;
+	} sgd;
+};
+
+#define JM_NODE_IN  10
+#define JM_NODE_OUT 4
+
+struct jm_node {
+	enum jm_op op;
+	int n_in, n_out; /* of the op, including absent optional operands */
+	struct jm_tensor *in[JM_NODE_IN], *out[JM_NODE_OUT];
+	union jm_attr attr;
+	enum jm_math math;
+	unsigned accumulate; /* bit i: out[i] += */
+	bool again;	     /* recomputes the result of an earlier node of the step */
+	bool beside; /* again, directly after the gradient of that node: both may be one kernel */
+	const struct jm_node *fwd; /* gradient ops: the forward node, as a hint; else NULL */
+	int id;			   /* number given by the engine */
+	/* FLOPs of the mathematics and of the op's definition; bytes of all operands. */
+	double flops_model, flops_executed, bytes;
+};
+
+/* ---- groups: nodes that are offered, built and run together ---------------------------------- */
+
+/*
+ * One node, or several that may run as one. The engine offers the covers of a table (engine/graph/group.c); if one is
+ * refused, it is shortened from its end. A backend must refuse covers that it does not know, because the table may
+ * grow. The covers are linear + softmax-xent + linear-wgrad + linear-dgrad (logits and their gradient are virtual),
+ * conv + bn-stats + bn-finalize + bn-apply, bn-stats + bn-finalize + bn-apply (mean and rstd are not virtual if a
+ * gradient reads them), conv + bn-stats + bn-finalize, bn-stats + bn-finalize, bn-apply + bn-apply (the first result
+ * is added to the second norm), bn-grad + bn-grad (likewise the gradient of what was added), maxpool-grad + bn-grad
+ * (likewise the pooled image's gradient), bn-apply + conv, conv + relu, linear + gelu or gelu-erf or silu or swiglu
+ * or add (likewise the linear's output), linear-dgrad + gelu-grad or gelu-erf-grad, conv-dgrad + bn-grad (likewise the
+ * gradient between them, or it is_last), add + layernorm or rmsnorm (likewise the sum), norm + adamw or adam or sgd,
+ * layernorm-grad or rmsnorm-grad + cast, layernorm-grad or rmsnorm-grad + cast + linear-wgrad (whose bias has the sum
+ * of the cast's rows as its gradient), rope-grad + linear-wgrad (likewise of rope-grad's rows; rope-grad is to end before
+ * the product begins, so that its result may be laid over its operand), attention-grad + rope-grad (likewise the
+ * gradient between them).
+ */
+#define JM_GROUP_MAX 8
+struct jm_group {
+	int n_nodes;
+	const struct jm_node *node[JM_GROUP_MAX]; /* in program order */
+	/* Gradient groups: the group of the first forward node that saves something, else of the first; others: NULL. */
+	const struct jm_group *fwd;
+	/* In build: the memory that the choice requested; NULL = none. */
+	void *scratch;
+	void *saved; /* of each step, for groups with this fwd; then MAXPOOL's gradient reads no x */
+};
+
+#endif

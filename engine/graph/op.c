@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of ops: operands, aliasing, FLOPs and bytes. */
+#include "op.h"
+#include "tensor.h"
+
+#include <math.h>
+
+static double matmul(double m, double n, double k)
+{
+	return 2 * m * n * k;
+}
+
+static void flops_none(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	(void)n;
+	*ret_model = *ret_executed = 0;
+}
+
+/* The rows that the model uses; padding rows are executed, but are not part of the model. */
+static double used(const struct jm_node *n, int64_t rows)
+{
+	return n->attr.linear.used > 0 ? (double)n->attr.linear.used / (double)rows : 1;
+}
+
+/* y = x w^T and dx = dy w: rows of the first operand times the weight. */
+static void flops_linear(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	const struct jm_tensor *w = n->in[1];
+
+	*ret_executed =
+		matmul((double)jm_tensor_rows(n->in[0]), (double)w->dim[0], (double)w->dim[1]);
+	*ret_model = *ret_executed * used(n, w->dim[0]);
+}
+
+static void flops_wgrad(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	*ret_executed = matmul((double)jm_tensor_rows(n->in[0]), (double)jm_tensor_width(n->in[0]),
+		(double)jm_tensor_width(n->in[1]));
+	*ret_model = *ret_executed * used(n, jm_tensor_width(n->in[0]));
+}
+
+/* One product of attention over all heads: S x T x D, or half of it where a causal mask leaves
+ * half. */
+static double attention_product(const struct jm_node *n, const struct jm_tensor *y)
+{
+	double batch = (double)y->dim[0], seq = (double)y->dim[1], width = (double)y->dim[2];
+	double keys = (double)n->attr.attention.keys, most = matmul(batch * seq, keys, width);
+
+	return most * (n->attr.attention.causal && keys >= seq ? 1 - 0.5 * seq / keys : 1);
+}
+
+static void flops_attention(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	*ret_model = *ret_executed = 2 * attention_product(n, n->out[0]);
+}
+
+/* Four products in the model; a fifth is executed, because the scores are recomputed. */
+static void flops_attention_grad(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	double product = attention_product(n, n->in[0]);
+
+	*ret_model = 4 * product;
+	*ret_executed = 5 * product;
+}
+
+/* Every element of y needs a window of the channels of its group. */
+static double conv_product(const struct jm_tensor *y, const struct jm_tensor *w)
+{
+	double window = (double)(w->dim[1] * w->dim[2] * w->dim[3]);
+
+	return matmul((double)jm_tensor_count(y), 1, window);
+}
+
+static void flops_conv(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	*ret_model = *ret_executed = conv_product(n->out[0], n->in[1]);
+}
+
+static void flops_conv_dgrad(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	*ret_model = *ret_executed = conv_product(n->in[0], n->in[1]);
+}
+
+/* Published figures count three products for each convolution, including the first one. */
+static void flops_conv_wgrad(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	*ret_executed = conv_product(n->in[0], n->out[0]);
+	*ret_model = *ret_executed * (n->attr.conv.stem ? 2 : 1);
+}
+
+static const struct jm_op_row rows[JM_OP_COUNT] = {
+	[JM_OP_EMBED] = {3, 1, -1, flops_none},
+	[JM_OP_EMBED_GRAD] = {2, 2, -1, flops_none},
+	[JM_OP_LINEAR] = {5, 1, -1, flops_linear},
+	[JM_OP_LINEAR_DGRAD] = {4, 1, -1, flops_linear},
+	[JM_OP_LINEAR_WGRAD] = {4, 2, -1, flops_wgrad},
+	[JM_OP_GELU] = {1, 1, -1, flops_none},
+	[JM_OP_GELU_GRAD] = {2, 1, 0, flops_none},
+	[JM_OP_LAYERNORM] = {3, 3, -1, flops_none},
+	[JM_OP_LAYERNORM_GRAD] = {5, 3, -1, flops_none},
+	[JM_OP_ROPE] = {2, 1, 0, flops_none},
+	[JM_OP_ROPE_GRAD] = {2, 1, 0, flops_none},
+	[JM_OP_ATTENTION] = {4, 2, -1, flops_attention},
+	[JM_OP_ATTENTION_GRAD] = {7, 3, -1, flops_attention_grad},
+	[JM_OP_ADD] = {2, 1, 0, flops_none},
+	[JM_OP_SOFTMAX_XENT] = {3, 2, 1, flops_none},
+	[JM_OP_CAST] = {1, 1, -1, flops_none},
+	[JM_OP_NORM] = {2, 1, -1, flops_none},
+	[JM_OP_ADAMW] = {4, 4, -1, flops_none},
+	[JM_OP_CONV] = {3, 1, -1, flops_conv},
+	[JM_OP_CONV_DGRAD] = {2, 1, -1, flops_conv_dgrad},
+	[JM_OP_CONV_WGRAD] = {2, 2, -1, flops_conv_wgrad},
+	[JM_OP_BN_STATS] = {1, 2, -1, flops_none},
+	[JM_OP_BN_FINALIZE] = {2, 3, -1, flops_none},
+	[JM_OP_BN_APPLY] = {6, 1, 0, flops_none},
+	[JM_OP_BN_GRAD] = {7, 4, 0, flops_none},
+	[JM_OP_RMSNORM] = {2, 2, -1, flops_none},
+	[JM_OP_RMSNORM_GRAD] = {4, 2, -1, flops_none},
+	[JM_OP_MAXPOOL] = {1, 1, -1, flops_none},
+	[JM_OP_MAXPOOL_GRAD] = {2, 1, -1, flops_none},
+	[JM_OP_AVGPOOL] = {1, 1, -1, flops_none},
+	[JM_OP_AVGPOOL_GRAD] = {1, 1, -1, flops_none},
+	[JM_OP_GAP] = {1, 1, -1, flops_none},
+	[JM_OP_GAP_GRAD] = {1, 1, -1, flops_none},
+	[JM_OP_RELU] = {1, 1, 0, flops_none},
+	[JM_OP_RELU_GRAD] = {2, 1, 0, flops_none},
+	[JM_OP_GELU_ERF] = {1, 1, -1, flops_none},
+	[JM_OP_GELU_ERF_GRAD] = {2, 1, 0, flops_none},
+	[JM_OP_SILU] = {1, 1, -1, flops_none},
+	[JM_OP_SILU_GRAD] = {2, 1, 0, flops_none},
+	[JM_OP_SWIGLU] = {1, 1, -1, flops_none},
+	[JM_OP_SWIGLU_GRAD] = {2, 1, -1, flops_none},
+	[JM_OP_TOKENS] = {3, 1, -1, flops_none},
+	[JM_OP_TOKENS_GRAD] = {1, 3, -1, flops_none},
+	[JM_OP_FIRST] = {1, 1, -1, flops_none},
+	[JM_OP_FIRST_GRAD] = {1, 1, -1, flops_none},
+	[JM_OP_DROPOUT] = {2, 1, 0, flops_none},
+	[JM_OP_ADAM] = {4, 4, -1, flops_none},
+	[JM_OP_SGD] = {4, 2, -1, flops_none},
+	[JM_OP_QUANTIZE] = {2, 4, -1, flops_none},
+	[JM_OP_RESCALE] = {1, 1, -1, flops_none},
+	[JM_OP_TOP1] = {2, 1, -1, flops_none},
+	[JM_OP_MSE] = {3, 2, -1, flops_none},
+	[JM_OP_ALL_REDUCE_START] = {1, 1, -1, flops_none},
+	[JM_OP_ALL_REDUCE_WAIT] = {1, 1, -1, flops_none},
+	[JM_OP_REDUCE_SCATTER_START] = {1, 1, -1, flops_none},
+	[JM_OP_ALL_GATHER_START] = {1, 1, -1, flops_none},
+};
+
+const struct jm_op_row *jm_op_row(enum jm_op op)
+{
+	return &rows[op];
+}
+
+bool jm_node_narrows(const struct jm_node *n)
+{
+	bool weights = n->op == JM_OP_LINEAR_WGRAD || n->op == JM_OP_CONV_WGRAD;
+
+	return weights && n->out[0]->type == JM_F32 &&
+	       (n->in[0]->type == JM_BF16 || n->in[0]->type == JM_F16);
+}
+
+/* The bytes of a tensor in memory; a tensor inside a group has none. */
+static double moved(const struct jm_tensor *t)
+{
+	return t && !t->is_virtual ? (double)t->bytes : 0;
+}
+
+/* True for optimizers, which also read what they write. */
+static bool updates(const struct jm_node *n)
+{
+	return n->op == JM_OP_ADAMW || n->op == JM_OP_ADAM || n->op == JM_OP_SGD;
+}
+
+/* True if an operand before operand i names the same tensor, as views of one tensor do. */
+static bool is_view_again(const struct jm_node *n, struct jm_tensor *const *t, int i)
+{
+	bool views = n->op == JM_OP_ATTENTION || n->op == JM_OP_ATTENTION_GRAD;
+
+	for (int j = 0; j < i && views; j++)
+		if (t[j] == t[i])
+			return true;
+	return false;
+}
+
+static double bytes_moved(const struct jm_node *n)
+{
+	double bytes = 0;
+
+	for (int i = 0; i < n->n_in; i++)
+		bytes += is_view_again(n, n->in, i) ? 0 : moved(n->in[i]);
+	for (int i = 0; i < n->n_out; i++) {
+		bool read_too = (updates(n) && i < 3) || n->accumulate >> i & 1;
+
+		bytes += is_view_again(n, n->out, i) ? 0 : moved(n->out[i]) * (read_too ? 2 : 1);
+	}
+	return bytes;
+}
+
+/* The bytes of the rows that ids select from a table: at most one row per id, and at most all
+ * rows. */
+static double touched(const struct jm_tensor *table, double ids)
+{
+	double each = (double)jm_tensor_width(table) * (double)jm_dtype_bytes(table->type);
+
+	return fmin(ids * each, moved(table));
+}
+
+static double bytes_embed(const struct jm_node *n)
+{
+	const struct jm_tensor *ids = n->in[0], *pos = n->in[2];
+	double result = moved(n->out[0]) * (n->accumulate & 1 ? 2 : 1);
+
+	return moved(ids) + touched(n->in[1], (double)jm_tensor_count(ids)) + result +
+	       (pos ? touched(pos, (double)jm_tensor_width(ids)) : 0);
+}
+
+/* A gradient that is added touches the rows of its ids only; one that is written writes all
+ * rows. */
+static double bytes_embed_grad(const struct jm_node *n)
+{
+	const struct jm_tensor *table = n->out[0];
+	double spared = moved(table) - touched(table, (double)jm_tensor_count(n->in[0]));
+
+	return bytes_moved(n) - (n->accumulate & 1 ? 2 * spared : 0);
+}
+
+/* Ranges are not counted, because only two numbers of one row are read and written. */
+static double bytes_quantize(const struct jm_node *n)
+{
+	double ranges = n->in[1] ? moved(n->in[1]) : 0, kept = n->out[2] ? moved(n->out[2]) : 0;
+
+	return bytes_moved(n) - ranges - kept;
+}
+
+void jm_node_cost(struct jm_node *n)
+{
+	rows[n->op].flops(n, &n->flops_model, &n->flops_executed);
+	if (n->again)
+		n->flops_model = 0;
+	if (n->op == JM_OP_EMBED)
+		n->bytes = bytes_embed(n);
+	else if (n->op == JM_OP_QUANTIZE)
+		n->bytes = bytes_quantize(n);
+	else
+		n->bytes = n->op == JM_OP_EMBED_GRAD ? bytes_embed_grad(n) : bytes_moved(n);
+}

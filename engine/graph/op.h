@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Properties of each op that the passes need, in addition to its definition (node.h). */
+#ifndef JM_OP_H
+#define JM_OP_H
+
+#include "node.h"
+
+struct jm_op_row {
+	int n_in, n_out; /* including optional operands */
+	/* out[place_out] may have the address of in[0]; -1 = never */
+	int place_out;
+	/* FLOPs of matrix products; a multiply-add is 2, elementwise work is not counted. */
+	void (*flops)(const struct jm_node *n, double *ret_model, double *ret_executed);
+};
+
+const struct jm_op_row *jm_op_row(enum jm_op op);
+/* True if a backend that cannot write the type of the first result may write it in that of the
+ * operands: for gradients of weights, which are f32 for operands of any type. */
+bool jm_node_narrows(const struct jm_node *n);
+/* Fills the node's flops_model, flops_executed and bytes. */
+void jm_node_cost(struct jm_node *n);
+
+#endif

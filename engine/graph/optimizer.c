@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The update: flat slabs of parameters, gradients and moments; global norm and update over them. */
+#include "optimizer.h"
+#include "tensor.h"
+
+#include <stdio.h>
+
+#define OPS(...) ((struct jm_tensor *const[]){__VA_ARGS__})
+
+bool jm_update_trains(const struct jm_cell *c)
+{
+	return c->t.class == JM_CLASS_PARAM && c->grad;
+}
+
+/* True if matrices and vectors share the slab of gradients, because their types are equal. */
+static bool share_gradients(const struct jm_graph *g)
+{
+	return g->gradient == g->vector;
+}
+
+/* True if matrices and vectors have slabs and updates of their own, because types differ. */
+static bool is_split(const struct jm_graph *g)
+{
+	return g->matrix != g->vector || !share_gradients(g);
+}
+
+/* Gives each trained matrix (or vector) its place; returns the elements so far. */
+static int64_t place(struct jm_graph *g, bool matrices, int64_t n)
+{
+	int64_t first = is_split(g) ? n : 0;
+	int64_t first_grad = share_gradients(g) ? 0 : n;
+	size_t size = jm_dtype_bytes(matrices ? g->matrix : g->vector);
+	size_t grad_size = jm_dtype_bytes(matrices ? g->gradient : g->vector);
+	/* copies in a narrower type have the same places (keep_copies.c) */
+	size_t narrow = jm_dtype_bytes(g->compute) < size ? jm_dtype_bytes(g->compute) : size;
+	int64_t align = JM_UPDATE_ALIGN / (int64_t)(matrices ? narrow : size);
+
+	for (int i = 0; i < g->n_cells; i++) {
+		struct jm_cell *c = g->cell[i];
+
+		if (!jm_update_trains(c) || (c->t.rank > 1) != matrices)
+			continue;
+		c->slab_offset = (size_t)(n - first) * size;
+		jm_graph_cell(g, c->grad)->slab_offset = (size_t)(n - first_grad) * grad_size;
+		n += (jm_tensor_count(&c->t) + align - 1) / align * align;
+	}
+	return n;
+}
+
+/* The parameters of an update: matrices, vectors or both. */
+enum part { ALL, MATRICES, VECTORS };
+
+static bool is_of(const struct jm_cell *c, enum part part)
+{
+	return jm_update_trains(c) && (part == ALL || (c->t.rank > 1) == (part == MATRICES));
+}
+
+static void make_views(
+	struct jm_graph *g, enum part part, struct jm_tensor *params, struct jm_tensor *grads)
+{
+	for (int i = 0; i < g->n_cells; i++) {
+		struct jm_cell *c = g->cell[i];
+
+		if (!is_of(c, part))
+			continue;
+		c->slab = params;
+		jm_graph_cell(g, c->grad)->slab = grads;
+	}
+}
+
+struct jm_tensor *jm_update_flat(
+	struct jm_graph *g, enum jm_class class, enum jm_dtype type, int64_t n, const char *name)
+{
+	return jm_graph_tensor(g, class, type, 1, &n, name);
+}
+
+const char *const jm_update_names[] = {"adamw", "adam", "sgd", NULL};
+
+/* "adamw.m", "adamw.m.vectors" */
+struct jm_tensor *jm_update_state(struct jm_graph *g, enum jm_class class, enum jm_dtype type,
+	enum jm_update kind, const char *what, int64_t n)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "%s.%s", jm_update_names[kind], what);
+	return jm_update_flat(g, class, type, n, name);
+}
+
+static void set_sgd(struct jm_node *update, const struct jm_adamw *how, int64_t n_decay)
+{
+	update->attr.sgd.momentum = how->momentum;
+	update->attr.sgd.nesterov = how->nesterov;
+	update->attr.sgd.weight_decay = how->weight_decay;
+	update->attr.sgd.clip = how->clip;
+	update->attr.sgd.n_decay = n_decay;
+}
+
+static void set_adamw(struct jm_node *update, const struct jm_adamw *how, int64_t n_decay)
+{
+	update->attr.adamw.beta1 = how->beta1;
+	update->attr.adamw.beta2 = how->beta2;
+	update->attr.adamw.eps = how->eps;
+	update->attr.adamw.weight_decay = how->weight_decay;
+	update->attr.adamw.clip = how->clip;
+	update->attr.adamw.n_decay = n_decay;
+}
+
+struct jm_node *jm_update_node(struct jm_graph *g, const struct jm_adamw *how,
+	struct jm_tensor *const in[4], struct jm_tensor *const out[4], int64_t n_decay)
+{
+	static const enum jm_op ops[] = {JM_OP_ADAMW, JM_OP_ADAM, JM_OP_SGD};
+	struct jm_node *update = jm_graph_node(g, ops[how->kind], in, out);
+
+	if (update && how->kind == JM_UPDATE_SGD)
+		set_sgd(update, how, n_decay);
+	else if (update)
+		set_adamw(update, how, n_decay);
+	return update;
+}
+
+/* The values that the updates of all parts share. */
+struct update {
+	const struct jm_adamw *how;
+	/* all gradients; or those of matrices and those of vectors */
+	struct jm_tensor *grads, *rest;
+	struct jm_tensor *norm, *now, *scale;
+};
+
+/* n gradients from element `from` on, as a tensor; ret_slab: the slab that contains it. */
+static struct jm_tensor *grads_of(struct jm_graph *g, const struct update *u, enum part part,
+	int64_t from, int64_t n, struct jm_tensor **ret_slab)
+{
+	struct jm_tensor *view;
+
+	*ret_slab = part == VECTORS && u->rest ? u->rest : u->grads;
+	if (!*ret_slab || n == jm_tensor_count(*ret_slab))
+		return *ret_slab;
+	view = jm_update_flat(g, JM_CLASS_GRAD, g->vector, n, "slab.gradients.part");
+	if (!view)
+		return NULL;
+	jm_graph_cell(g, view)->slab = *ret_slab;
+	jm_graph_cell(g, view)->slab_offset = (size_t)from * jm_dtype_bytes(g->vector);
+	return view;
+}
+
+static void append_update(struct jm_graph *g, const struct update *u, enum part part, int64_t from,
+	int64_t n, int64_t n_decay)
+{
+	enum jm_dtype type = part == MATRICES ? g->matrix : g->vector;
+	enum jm_update kind = u->how->kind;
+	bool sgd = kind == JM_UPDATE_SGD, second = part == VECTORS;
+	struct jm_tensor *p = jm_update_flat(
+		g, JM_CLASS_PARAM, type, n, second ? "slab.parameters.vectors" : "slab.parameters");
+	struct jm_tensor *slab, *d = grads_of(g, u, part, from, n, &slab);
+	struct jm_tensor *m =
+		jm_update_state(g, JM_CLASS_OPT, type, kind, second ? "m.vectors" : "m", n);
+	struct jm_tensor *v =
+		sgd ? NULL
+		    : jm_update_state(g, JM_CLASS_OPT, type, kind, second ? "v.vectors" : "v", n);
+
+	if (g->err.code)
+		return;
+	make_views(g, part, p, slab);
+	jm_update_node(g, u->how, OPS(d, u->norm, u->now, u->scale), OPS(p, m, v, NULL), n_decay);
+	g->n_update++;
+}
+
+/* Adds slabs for n elements, of which the first n_matrices belong to matrices. */
+static void add_gradients(struct jm_graph *g, struct update *u, int64_t n_matrices, int64_t n)
+{
+	bool split = !share_gradients(g) && n_matrices && n > n_matrices;
+	int64_t n_first = split ? n_matrices : n;
+
+	u->grads = jm_update_flat(
+		g, JM_CLASS_GRAD, n_matrices ? g->gradient : g->vector, n_first, "slab.gradients");
+	if (split)
+		u->rest = jm_update_flat(
+			g, JM_CLASS_GRAD, g->vector, n - n_first, "slab.gradients.vectors");
+}
+
+int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err)
+{
+	bool split = is_split(g), rounds = g->matrix != g->vector; /* by the number of the step */
+	int64_t n_decay, n, n_now = (how->kind == JM_UPDATE_SGD ? 1 : 3) + rounds;
+	struct update u = {.how = how, .scale = jm_graph_find(g, "loss.scale")};
+
+	n_decay = place(g, true, 0);
+	n = place(g, false, n_decay);
+	if (!n)
+		return jm_err_set(err, JM_EBUG,
+			"Nothing can be trained, because no parameter has a gradient.");
+	add_gradients(g, &u, n_decay, n);
+	u.now = jm_update_state(g, JM_CLASS_INPUT, g->vector, how->kind, "now", n_now);
+	u.norm = jm_update_flat(g, JM_CLASS_SCALAR, g->vector, 1, "grad.norm");
+	if (g->err.code)
+		return jm_err_set(err, g->err.code, "%s", g->err.text);
+	jm_graph_node(g, JM_OP_NORM, OPS(u.grads, u.rest), OPS(u.norm));
+	g->n_update = 1;
+	if (!split)
+		append_update(g, &u, ALL, 0, n, n_decay);
+	if (split && n_decay)
+		append_update(g, &u, MATRICES, 0, n_decay, n_decay);
+	if (split && n > n_decay)
+		append_update(g, &u, VECTORS, n_decay, n - n_decay, 0);
+	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The update of parameters, and what that of one rank and the sharded one of several have in common. */
+#ifndef JM_OPTIMIZER_H
+#define JM_OPTIMIZER_H
+
+#include "graph.h"
+
+/* AdamW (arXiv 1711.05101), Adam with weight decay in the gradient (1412.6980), SGD with
+ * momentum. */
+enum jm_update { JM_UPDATE_ADAMW, JM_UPDATE_ADAM, JM_UPDATE_SGD };
+extern const char *const jm_update_names[]; /* "adamw"..., NULL-terminated */
+
+struct jm_adamw {
+	double beta1, beta2, eps, weight_decay;
+	double clip; /* largest global norm of the gradient; 0 = none */
+	enum jm_update kind;
+	double momentum; /* SGD */
+	bool nesterov;	 /* SGD */
+};
+/*
+ * Lays parameters and gradients out in flat slabs and appends norm and update over
+ * them. Weight decay applies to matrices, not to vectors. If there is an input "loss.scale", the
+ * gradients are multiplied by its 1/S ("grad.norm" is not). Adds the input "adamw.now" (or adam,
+ * sgd; {lr, 1 - beta1^t, 1 - beta2^t}, for SGD only lr) and the scalar "grad.norm".
+ */
+int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err);
+
+#define JM_UPDATE_ALIGN 64 /* bytes, of every view of a slab */
+
+bool jm_update_trains(const struct jm_cell *c); /* a parameter with a gradient */
+struct jm_tensor *jm_update_flat(
+	struct jm_graph *g, enum jm_class class, enum jm_dtype type, int64_t n, const char *name);
+/* A flat tensor "adamw.WHAT" (or adam, sgd). */
+struct jm_tensor *jm_update_state(struct jm_graph *g, enum jm_class class, enum jm_dtype type,
+	enum jm_update kind, const char *what, int64_t n);
+/* Appends the node of the update; weight decay applies to the first n_decay elements. v: NULL for SGD. */
+struct jm_node *jm_update_node(struct jm_graph *g, const struct jm_adamw *how,
+	struct jm_tensor *const in[4], struct jm_tensor *const out[4], int64_t n_decay);
+
+#endif

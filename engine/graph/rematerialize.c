@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rematerialize: results that cost at most one pass over memory (of norms and activations,
+ * parameters in the compute type) are not kept for the gradients but recomputed directly before
+ * their first reader there, from operands that are kept for gradients anyway. recompute.c saves
+ * more memory. If time is limited, results are chosen by freed bytes per moved byte; among equal
+ * ones the first in the network, whose results live longest. Activations that the kernel of their
+ * gradient can recompute are chosen in any case: it reads their operand anyway.
+ */
+#include "rematerialize.h"
+#include "duplicate_node.h"
+#include "group.h"
+#include "tensor.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define NEAR 4 /* nodes; results that are read again within this distance are kept */
+
+struct remake {
+	struct jm_graph *g;
+	int n_cells, n_nodes; /* before the pass */
+	int *forward;	      /* [cell]: the last node before the gradients that reads it */
+	int *first, *last;    /* [cell]: nodes of gradients that read it; -1 = none */
+	bool positions, copies, beside; /* of struct jm_remake */
+};
+
+/* What can be recomputed cheaply, and whose results do not enter running sums. */
+static bool is_cheap(const struct remake *l, const struct jm_node *n)
+{
+	switch (n->op) {
+	case JM_OP_LAYERNORM:
+	case JM_OP_RMSNORM:
+	case JM_OP_GELU:
+	case JM_OP_GELU_ERF:
+	case JM_OP_SILU:
+	case JM_OP_SWIGLU:
+		return true;
+	case JM_OP_BN_APPLY:
+		return !n->in[5];
+	case JM_OP_CAST:
+		if (l->copies)
+			return false;
+		__attribute__((fallthrough));
+	case JM_OP_QUANTIZE:
+		return n->out[0]->class == JM_CLASS_COPY && jm_duplicates_copies(l->g);
+	default:
+		return false;
+	}
+}
+
+static void find_readers(struct remake *l)
+{
+	for (int i = 0; i < l->n_cells; i++)
+		l->forward[i] = l->first[i] = l->last[i] = -1;
+	for (int k = 0; k < l->n_nodes; k++)
+		for (int i = 0; i < l->g->node[k]->n_in; i++) {
+			const struct jm_tensor *t = l->g->node[k]->in[i];
+
+			if (!t || (l->positions && l->g->node[k]->op == JM_OP_MAXPOOL_GRAD && i))
+				continue;
+			if (k < l->g->n_forward) {
+				l->forward[t->id] = k;
+				continue;
+			}
+			if (l->first[t->id] < 0)
+				l->first[t->id] = k;
+			l->last[t->id] = k;
+		}
+}
+
+/* True if every operand is available at node k of the gradients: it persists, or gradients read it
+ * at k or later. */
+static bool operands_there(const struct remake *l, const struct jm_node *n, int k)
+{
+	for (int i = 0; i < n->n_in; i++)
+		if (n->in[i] && n->in[i]->class == JM_CLASS_ACT && l->last[n->in[i]->id] < k)
+			return false;
+	return true;
+}
+
+/* An operand that is computed again itself may be available too late. */
+static bool operands_kept(const struct remake *l, const struct jm_node *n)
+{
+	for (int i = 0; i < n->n_in; i++) {
+		const struct jm_node *maker =
+			n->in[i] ? jm_graph_cell(l->g, n->in[i])->producer : NULL;
+
+		if (maker && maker->id < l->g->n_forward && is_cheap(l, maker) &&
+			maker->out[0] == n->in[i])
+			return false;
+	}
+	return true;
+}
+
+static void rename_reads(const struct remake *l, const struct jm_tensor *from, struct jm_tensor *to)
+{
+	for (int k = l->first[from->id]; k <= l->last[from->id]; k++)
+		for (int i = 0; i < l->g->node[k]->n_in; i++)
+			if (l->g->node[k]->in[i] == from)
+				l->g->node[k]->in[i] = to;
+}
+
+/*
+ * True if only one gradient, a linear-wgrad, reads the result of the activation n, and the gradient
+ * of n comes later: there the activation costs no pass of its own.
+ */
+static bool runs_beside(const struct remake *l, const struct jm_node *n)
+{
+	int k = l->first[n->out[0]->id];
+	const struct jm_node *wgrad = k >= 0 ? l->g->node[k] : NULL;
+	enum jm_op grad = jm_group_gradient(n->op);
+
+	if (!l->beside || grad == JM_OP_COUNT || !wgrad || wgrad->op != JM_OP_LINEAR_WGRAD ||
+		wgrad->in[1] != n->out[0] || l->last[n->out[0]->id] != k)
+		return false;
+	for (k++; k < l->n_nodes; k++)
+		if (l->g->node[k]->op == grad && l->g->node[k]->in[1] == n->in[0])
+			return true;
+	return false;
+}
+
+/* A duplicate with separate results and without running state, which is updated only once. */
+static struct jm_node *duplicate(struct remake *l, const struct jm_node *n)
+{
+	struct jm_tensor *out[JM_NODE_OUT] = {0};
+
+	for (int i = 0; i < n->n_out; i++)
+		if (n->out[i] && n->out[i]->class != JM_CLASS_STATE)
+			out[i] = jm_duplicate_tensor(l->g, n->out[i]);
+	return jm_duplicate_node(l->g, n, out);
+}
+
+/* The cheap node whose result n quantizes, if no gradient reads that result: both are computed again.
+ * NULL = n is not such a node. */
+static const struct jm_node *first_of_two(const struct remake *l, const struct jm_node *n)
+{
+	const struct jm_node *maker = jm_graph_cell(l->g, n->in[0])->producer;
+
+	if (n->op != JM_OP_QUANTIZE || n->out[0]->class != JM_CLASS_ACT || !maker ||
+		maker->id >= l->g->n_forward || !is_cheap(l, maker) || l->first[n->in[0]->id] >= 0)
+		return NULL;
+	return maker;
+}
+
+/* Duplicates the node; only its first result is read. */
+static void make_duplicate(struct remake *l, const struct jm_node *n)
+{
+	const struct jm_node *first = first_of_two(l, n);
+	struct jm_node *before = first ? duplicate(l, first) : NULL, *again = duplicate(l, n);
+
+	if (!again || (first && !before))
+		return;
+	again->beside = runs_beside(l, n);
+	if (before)
+		again->in[0] = before->out[0];
+	rename_reads(l, n->out[0], again->out[0]);
+}
+
+static bool pays(const struct remake *l, const struct jm_node *n)
+{
+	const struct jm_node *first = first_of_two(l, n);
+	int id = n->out[0]->id, k = l->first[id];
+	bool kept = n->op == JM_OP_QUANTIZE && n->in[0]->class == JM_CLASS_ACT &&
+		    l->last[n->in[0]->id] >= k;
+
+	if (k < 0 || k - l->forward[id] <= NEAR)
+		return false;
+	if (first)
+		return operands_there(l, first, k) && operands_kept(l, first);
+	return (kept || is_cheap(l, n)) && operands_there(l, n, k) && operands_kept(l, n);
+}
+
+/* ---- selection ------------------------------------------------------------------------------- */
+
+/* The bytes moved to recompute the node. */
+static double bytes_of(const struct remake *l, const struct jm_node *n)
+{
+	const struct jm_node *first = first_of_two(l, n);
+
+	if (runs_beside(l, n))
+		return (double)n->out[0]->bytes;
+	return n->bytes + (first ? first->bytes : 0);
+}
+
+/* The time by the roofline: the longer of memory traffic and products. */
+static double seconds_of(const struct jm_remake *how, const struct jm_node *n)
+{
+	bool narrow = jm_dtype_bytes(n->in[0]->type) == 1 && how->flops_f8 > 0;
+
+	return fmax(
+		n->flops_executed / (narrow ? how->flops_f8 : how->flops), n->bytes / how->bytes);
+}
+
+double jm_remake_usual(const struct jm_graph *g)
+{
+	return jm_graph_residual(g) ? 0.01 / 16 : 0.01;
+}
+
+static double budget_of(const struct jm_graph *g, const struct jm_remake *how)
+{
+	double sum = 0;
+
+	for (int k = 0; k < g->n_nodes; k++)
+		sum += seconds_of(how, g->node[k]);
+	return how->share > 0 ? how->share * sum : INFINITY;
+}
+
+struct found {
+	const struct jm_node *node;
+	double gain; /* freed bytes per moved byte */
+};
+
+static int better(const void *a, const void *b)
+{
+	const struct found *x = a, *y = b;
+
+	return x->gain != y->gain ? (x->gain < y->gain) - (x->gain > y->gain)
+				  : x->node->id - y->node->id;
+}
+
+/* found: memory for all forward nodes. Returns the number of candidates. */
+static int find_all(const struct remake *l, struct found *found)
+{
+	int n = 0;
+
+	for (int f = 0; f < l->g->n_forward; f++) {
+		const struct jm_node *node = l->g->node[f];
+
+		if (pays(l, node))
+			found[n++] = (struct found){
+				node, (double)node->out[0]->bytes / bytes_of(l, node)};
+	}
+	return n;
+}
+
+/* The seconds left for other nodes: at most half of the budget goes to activations that the kernels
+ * of their gradients recompute, which are chosen in any case. */
+static double left_for_others(
+	const struct remake *l, const struct found *found, int n, const struct jm_remake *how)
+{
+	double budget = budget_of(l->g, how), beside = 0;
+
+	for (int i = 0; i < n; i++)
+		if (runs_beside(l, found[i].node))
+			beside += bytes_of(l, found[i].node) / how->bytes;
+	return how->share > 0 ? budget - fmin(beside, budget / 2) : budget;
+}
+
+static void make_duplicates(struct remake *l, struct found *found, const struct jm_remake *how)
+{
+	int n = find_all(l, found);
+	double left = left_for_others(l, found, n, how);
+
+	if (how->share > 0)
+		qsort(found, (size_t)n, sizeof(*found), better);
+	for (int i = 0; i < n && !l->g->err.code; i++) {
+		bool counts = how->share > 0 && !runs_beside(l, found[i].node);
+		double seconds = counts ? bytes_of(l, found[i].node) / how->bytes : 0;
+
+		if (seconds > left)
+			continue;
+		left -= seconds;
+		make_duplicate(l, found[i].node);
+	}
+}
+
+int jm_graph_rematerialize(struct jm_graph *g, const struct jm_remake *how, struct jm_err *err)
+{
+	struct jm_remake usual = *how;
+	struct found *found = calloc((size_t)g->n_forward + 1, sizeof(*found));
+
+	size_t cells = (size_t)g->n_cells + 1;
+	struct remake l = {.g = g,
+		.n_cells = g->n_cells,
+		.n_nodes = g->n_nodes,
+		.positions = how->positions,
+		.copies = how->copies,
+		.beside = how->beside,
+		.forward = calloc(cells, sizeof(int)),
+		.first = calloc(cells, sizeof(int)),
+		.last = calloc(cells, sizeof(int))};
+
+	if (isnan(usual.share))
+		usual.share = jm_remake_usual(g);
+	if (found && l.forward && l.first && l.last) {
+		find_readers(&l);
+		make_duplicates(&l, found, &usual);
+	} else {
+		jm_err_set(&g->err, JM_ENOMEM, "Out of memory for a graph that recomputes values.");
+	}
+	free(found);
+	free(l.forward);
+	free(l.first);
+	free(l.last);
+	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
+}

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sharded update: of several ranks each updates an equal share of the parameters and keeps the
+ * moments of this share only (Rajbhandari et al., arXiv 1910.02054, stage 1).
+ *
+ * The slabs are divided into segments; of segment [from, from + n) rank r of W owns the r-th of W
+ * equal parts. Tensors that hold own shares only (moments, sums of gradients) begin at element from / W. A
+ * segment may begin and end inside a parameter. bucket.c inserts the transfers: the gradients of a
+ * segment are reduce-scattered, the norms of the shares are gathered, then what the update wrote is gathered. A matrix
+ * that only products read, as a copy in the compute type, is gathered in this type: its copy persists, and the
+ * master of another rank's share is out of date until jm_reduce_gather.
+ *
+ * A step begins with the tables of tokens, so that it would wait for them to be gathered. Where this takes long (by_host),
+ * every rank updates these tables as a whole: their summed gradients are gathered before the update.
+ */
+#include "shard_update.h"
+#include "tensor.h"
+
+#include <stdlib.h>
+
+#define OPS(...) ((struct jm_tensor *const[]){__VA_ARGS__})
+
+/* Order in the slabs: matrices and tables that are gathered as they are, vectors, matrices that are gathered as
+ * copies. The first transfers after an update then serve the first nodes of the next step. */
+enum region { MATRICES, VECTORS, COPIED, REGIONS };
+
+struct plan {
+	struct jm_graph *g;
+	struct jm_shard *s;
+	const struct jm_adamw *how;
+	bool *copied;	      /* [cell]: parameters that are gathered as copies */
+	bool whole_matrices;  /* every rank updates the region MATRICES */
+	int64_t end[REGIONS]; /* elements of the slabs up to the end of each region */
+	struct jm_tensor *params, *grads, *own_grads, *copies, *m, *v;
+	struct jm_tensor *norm, *now, *scale;
+};
+
+static int ranks(const struct plan *p)
+{
+	return jm_graph_ranks(p->g);
+}
+
+/* Segments have a multiple of these elements, so that every share is aligned in each type. */
+static int64_t unit(const struct plan *p)
+{
+	return (int64_t)ranks(p) * JM_UPDATE_ALIGN / 2;
+}
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+static bool makes_copy(const struct jm_node *n)
+{
+	return n->op == JM_OP_CAST && n->out[0]->class == JM_CLASS_COPY;
+}
+
+/* ---- which parameters are read as copies only -------------------------------------------------------------- */
+
+static void find_copied(struct plan *p)
+{
+	struct jm_graph *g = p->g;
+
+	for (int i = 0; i < g->n_cells; i++) {
+		const struct jm_cell *c = g->cell[i];
+
+		p->copied[i] = jm_update_trains(c) && c->t.rank == 2 && c->copy;
+	}
+	for (int k = 0; k < g->n_nodes; k++)
+		for (int i = 0; i < g->node[k]->n_in; i++)
+			if (g->node[k]->in[i] && !makes_copy(g->node[k]))
+				p->copied[g->node[k]->in[i]->id] = false;
+}
+
+static bool is_table(const struct jm_graph *g, const struct jm_tensor *t)
+{
+	for (int k = 0; k < g->n_nodes; k++)
+		if (g->node[k]->op == JM_OP_EMBED && g->node[k]->in[1] == t)
+			return true;
+	return false;
+}
+
+/* Then the region MATRICES is little more than tables, unless nothing is gathered as copies. */
+static bool has_tables(const struct plan *p)
+{
+	bool copies = false, tables = false;
+
+	for (int i = 0; i < p->g->n_cells; i++) {
+		copies = copies || p->copied[i];
+		tables = tables ||
+			 (jm_update_trains(p->g->cell[i]) && is_table(p->g, &p->g->cell[i]->t));
+	}
+	return copies && tables;
+}
+
+/* The copy that stands for this one: the first copy of a parameter that is gathered as such; else t itself. */
+static struct jm_tensor *lasting(const struct plan *p, struct jm_tensor *t)
+{
+	const struct jm_cell *c = t ? jm_graph_cell(p->g, t) : NULL;
+
+	if (!t || !c->origin || c->origin->id == t->id || !p->copied[c->origin->id])
+		return t;
+	return jm_graph_cell(p->g, c->origin)->copy;
+}
+
+/* Removes the nodes that make these copies in each step. */
+static void drop_casts(struct plan *p)
+{
+	struct jm_graph *g = p->g;
+	int kept = 0, forward = g->n_forward;
+
+	for (int k = 0; k < g->n_nodes; k++) {
+		struct jm_node *n = g->node[k];
+
+		if (makes_copy(n) && p->copied[n->in[0]->id]) {
+			forward -= k < g->n_forward;
+			free(n);
+			continue;
+		}
+		for (int i = 0; i < n->n_in; i++)
+			n->in[i] = lasting(p, n->in[i]);
+		n->id = kept;
+		g->node[kept++] = n;
+	}
+	g->n_nodes = kept;
+	g->n_forward = forward;
+}
+
+/* ---- slabs ------------------------------------------------------------------------------------------------- */
+
+static bool is_in(const struct plan *p, const struct jm_cell *c, enum region region)
+{
+	if (!jm_update_trains(c))
+		return false;
+	return region == (p->copied[c->t.id] ? COPIED : c->t.rank > 1 ? MATRICES : VECTORS);
+}
+
+/* Gives each parameter of the region its place; returns the elements so far. */
+static int64_t place(const struct plan *p, enum region region, int64_t n)
+{
+	struct jm_graph *g = p->g;
+	size_t size = jm_dtype_bytes(g->vector);
+
+	for (int i = 0; i < g->n_cells; i++) {
+		struct jm_cell *c = g->cell[i];
+
+		if (!is_in(p, c, region))
+			continue;
+		c->slab_offset = (size_t)n * size;
+		jm_graph_cell(g, c->grad)->slab_offset = c->slab_offset;
+		n += round_up(jm_tensor_count(&c->t), JM_UPDATE_ALIGN / 2);
+	}
+	return n;
+}
+
+static void place_all(struct plan *p)
+{
+	p->end[MATRICES] = round_up(place(p, MATRICES, 0), unit(p));
+	p->end[VECTORS] = round_up(place(p, VECTORS, p->end[MATRICES]), unit(p));
+	p->end[COPIED] = round_up(place(p, COPIED, p->end[VECTORS]), unit(p));
+}
+
+/* The place of the moments of elements from `from` on; that of the end is the number of moments. */
+static int64_t state_at(const struct plan *p, int64_t from)
+{
+	int64_t whole = p->whole_matrices ? p->end[MATRICES] : 0;
+
+	return from < whole ? from : whole + (from - whole) / ranks(p);
+}
+
+static void make_slabs(struct plan *p)
+{
+	struct jm_graph *g = p->g;
+	int64_t n = p->end[COPIED], own = n / ranks(p), n_copied = n - p->end[VECTORS];
+	int64_t n_state = state_at(p, n);
+	enum jm_update kind = p->how->kind;
+
+	p->params = jm_update_flat(g, JM_CLASS_PARAM, g->vector, n, "slab.parameters");
+	p->grads = jm_update_flat(g, JM_CLASS_GRAD, g->vector, n, "slab.gradients");
+	p->own_grads = jm_update_flat(g, JM_CLASS_GRAD, g->vector, own, "shard.gradients");
+	p->m = jm_update_state(g, JM_CLASS_OPT, g->vector, kind, "m", n_state);
+	if (kind != JM_UPDATE_SGD)
+		p->v = jm_update_state(g, JM_CLASS_OPT, g->vector, kind, "v", n_state);
+	if (n_copied)
+		p->copies = jm_update_flat(g, JM_CLASS_PARAM, g->compute, n_copied, "slab.copies");
+}
+
+/* The copy becomes a tensor that persists, with its place in the slab of copies. */
+static void keep_copy(const struct plan *p, const struct jm_cell *c)
+{
+	struct jm_cell *copy = jm_graph_cell(p->g, c->copy);
+	size_t first = (size_t)p->end[VECTORS] * jm_dtype_bytes(c->t.type);
+
+	copy->t.class = JM_CLASS_PARAM;
+	copy->needs_grad = false;
+	copy->producer = NULL;
+	copy->slab = p->copies;
+	copy->slab_offset =
+		(c->slab_offset - first) / jm_dtype_bytes(c->t.type) * jm_dtype_bytes(copy->t.type);
+}
+
+static void make_views(const struct plan *p)
+{
+	struct jm_graph *g = p->g;
+
+	for (int i = 0; i < g->n_cells; i++) {
+		struct jm_cell *c = g->cell[i];
+
+		if (!jm_update_trains(c))
+			continue;
+		c->slab = p->params;
+		jm_graph_cell(g, c->grad)->slab = p->grads;
+		if (p->copied[i])
+			keep_copy(p, c);
+	}
+}
+
+/* Elements from, from + n of a slab. */
+static struct jm_tensor *view(
+	const struct plan *p, struct jm_tensor *slab, int64_t from, int64_t n, const char *name)
+{
+	struct jm_tensor *t = slab ? jm_update_flat(p->g, slab->class, slab->type, n, name) : NULL;
+
+	if (!t)
+		return NULL;
+	jm_graph_cell(p->g, t)->slab = slab;
+	jm_graph_cell(p->g, t)->slab_offset = (size_t)from * jm_dtype_bytes(slab->type);
+	return t;
+}
+
+/* ---- segments ------------------------------------------------------------------------------------------------ */
+
+static void add_segment(struct plan *p, int64_t from, int64_t to, bool vectors)
+{
+	struct jm_shard *s = p->s;
+	int cap = s->cap ? 2 * s->cap : 32;
+	struct jm_segment *more = s->segment;
+
+	if (s->n == s->cap)
+		more = realloc(s->segment, (size_t)cap * sizeof(*more));
+	if (!more) {
+		jm_err_set(&p->g->err, JM_ENOMEM, "Out of memory for the update of several ranks.");
+		return;
+	}
+	s->segment = more;
+	s->cap = s->n == s->cap ? cap : s->cap;
+	s->segment[s->n++] = (struct jm_segment){.from = from, .n = to - from, .vectors = vectors};
+}
+
+/* True if the rest of the region, n elements, joins the segment before it. before: the segments of the regions before. */
+static bool joins(const struct plan *p, enum region region, int before, int64_t n)
+{
+	size_t given = p->g->bucket_bytes, least = given ? given : JM_BUCKET_BYTES;
+	size_t size = jm_dtype_bytes(p->g->vector);
+	const struct jm_segment *last = p->s->n ? &p->s->segment[p->s->n - 1] : NULL;
+
+	if (!last || (size_t)n * size >= least / 2)
+		return false;
+	return p->s->n > before ||
+	       (region == VECTORS && !p->whole_matrices && (size_t)last->n * size < least);
+}
+
+/*
+ * Divides a region: a segment ends after the first parameter with which it has enough bytes, or up to a unit before
+ * that; a small rest joins the segment before it. Vectors have a segment of their own, because the backward pass
+ * completes them last, unless all matrices before them are few. Unless the size is given, each segment has twice the
+ * bytes of the one before: there are few transfers, and the first segments, whose gradients are complete last and
+ * whose parameters are read first, are small.
+ */
+static void divide(struct plan *p, enum region region)
+{
+	size_t given = p->g->bucket_bytes, least = given ? given : JM_BUCKET_BYTES;
+	size_t size = jm_dtype_bytes(p->g->vector);
+	int64_t from = region ? p->end[region - 1] : 0, to = p->end[region];
+	int before = p->s->n;
+
+	for (int i = 0; i < p->g->n_cells; i++) {
+		const struct jm_cell *c = p->g->cell[i];
+		int64_t end;
+
+		if (!is_in(p, c, region))
+			continue;
+		end = (int64_t)(c->slab_offset / size) + jm_tensor_count(&c->t);
+		end = end / unit(p) * unit(p);
+		if (end <= from || (size_t)(end - from) * size < least)
+			continue;
+		add_segment(p, from, end, region == VECTORS);
+		from = end;
+		least = given ? least : 2 * least;
+	}
+	if (from < to && joins(p, region, before, to - from))
+		p->s->segment[p->s->n - 1].n += to - from;
+	else if (from < to)
+		add_segment(p, from, to, region == VECTORS);
+}
+
+/* ---- nodes --------------------------------------------------------------------------------------------------- */
+
+/* Elements of the share [from, from + n) that decay: matrices, not vectors. */
+static int64_t decaying(const struct plan *p, int64_t from, int64_t n)
+{
+	int64_t until = p->end[MATRICES] - from;
+
+	if (from >= p->end[VECTORS])
+		return n;
+	return until < 0 ? 0 : until < n ? until : n;
+}
+
+static void add_nodes(const struct plan *p, struct jm_segment *s)
+{
+	struct jm_graph *g = p->g;
+	int64_t own = s->n / ranks(p), from = s->from + g->rank * own, state = state_at(p, s->from);
+	int64_t copied = p->end[VECTORS];
+	bool copies = s->from >= copied, writes = copies && p->how->kind != JM_UPDATE_SGD;
+	int64_t n;
+
+	s->grads = view(p, p->grads, s->from, s->n, "slab.gradients.segment");
+	s->own_grads = view(p, p->own_grads, s->from / ranks(p), own, "shard.gradients.segment");
+	s->params = s->whole = view(p, p->params, s->from, s->n, "slab.parameters.segment");
+	s->masters = s->updated = view(p, p->params, from, own, "slab.parameters.share");
+	if (s->is_whole)
+		s->masters = s->updated = s->params;
+	if (copies) {
+		s->whole = view(p, p->copies, s->from - copied, s->n, "slab.copies.segment");
+		s->updated = view(p, p->copies, from - copied, own, "slab.copies.share");
+	}
+	n = s->is_whole ? s->n : own;
+	s->last = jm_update_node(g, p->how,
+		OPS(s->is_whole ? s->grads : s->own_grads, p->norm, p->now, p->scale),
+		OPS(s->masters, view(p, p->m, state, n, "shard.m"),
+			view(p, p->v, state, n, "shard.v"), writes ? s->updated : NULL),
+		decaying(p, s->is_whole ? s->from : from, n));
+	g->n_update++;
+	if (!copies || writes)
+		return;
+	s->last = jm_graph_node(g, JM_OP_CAST, OPS(s->masters), OPS(s->updated));
+	g->n_update++;
+}
+
+/* The norm of all gradients is that of the norms of the shares. */
+static void add_norm(struct plan *p)
+{
+	struct jm_graph *g = p->g;
+
+	p->norm = jm_update_flat(g, JM_CLASS_SCALAR, g->vector, 1, "grad.norm");
+	p->s->own_norm = jm_update_flat(g, JM_CLASS_SCALAR, g->vector, 1, "shard.norm");
+	p->s->norms = jm_update_flat(g, JM_CLASS_SCALAR, g->vector, ranks(p), "shard.norms");
+	jm_graph_node(g, JM_OP_NORM, OPS(p->own_grads, NULL), OPS(p->s->own_norm));
+	jm_graph_node(g, JM_OP_NORM, OPS(p->s->norms, NULL), OPS(p->norm));
+	g->n_update = 2;
+}
+
+static void append(struct plan *p)
+{
+	int64_t n_now = p->how->kind == JM_UPDATE_SGD ? 1 : 3;
+
+	find_copied(p);
+	p->whole_matrices = p->g->by_host && has_tables(p);
+	drop_casts(p);
+	place_all(p);
+	make_slabs(p);
+	make_views(p);
+	p->scale = jm_graph_find(p->g, "loss.scale");
+	p->now = jm_update_state(p->g, JM_CLASS_INPUT, p->g->vector, p->how->kind, "now", n_now);
+	add_norm(p);
+	for (enum region region = 0; region < REGIONS; region++)
+		divide(p, region);
+	for (int i = 0; i < p->s->n; i++)
+		p->s->segment[i].is_whole =
+			p->whole_matrices && p->s->segment[i].from < p->end[MATRICES];
+	/* those that are gathered come first, so that the others hide this */
+	for (int whole = 0; whole < 2; whole++)
+		for (int i = 0; i < p->s->n && !p->g->err.code; i++)
+			if (p->s->segment[i].is_whole == whole)
+				add_nodes(p, &p->s->segment[i]);
+}
+
+static bool trains_any(const struct jm_graph *g)
+{
+	for (int i = 0; i < g->n_cells; i++)
+		if (jm_update_trains(g->cell[i]))
+			return true;
+	return false;
+}
+
+int jm_graph_shard_update(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err)
+{
+	struct plan p = {.g = g, .how = how, .s = g->shard = calloc(1, sizeof(*g->shard))};
+
+	if (!trains_any(g))
+		return jm_err_set(err, JM_EBUG,
+			"Nothing can be trained, because no parameter has a gradient.");
+	p.copied = calloc((size_t)g->n_cells + 1, sizeof(*p.copied));
+	if (p.s && p.copied)
+		append(&p);
+	else
+		jm_err_set(&g->err, JM_ENOMEM, "Out of memory for the update of several ranks.");
+	free(p.copied);
+	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Types, shapes and layouts of tensors, for engine, backends and tests. */
+#ifndef JM_TENSOR_H
+#define JM_TENSOR_H
+
+#include <string.h>
+
+#include "node.h"
+
+const char *jm_dtype_name(enum jm_dtype type); /* "bf16" */
+size_t jm_dtype_bytes(enum jm_dtype type);
+/* The type with this name; JM_EUSAGE for an unknown name. */
+int jm_dtype_find(const char *name, enum jm_dtype *ret, struct jm_err *err);
+const char *jm_op_name(enum jm_op op); /* "linear-dgrad" */
+const char *jm_class_name(enum jm_class class);
+
+/* True if queries, keys and values of attention (or of its gradient) are packed as [B,S,(H+2G)D] in
+ * one tensor, with as many keys as queries and no lengths. */
+bool jm_attention_is_packed(const struct jm_node *n);
+/* Sets heads, views, depth and keys to the packed form. */
+void jm_attention_pack(struct jm_node *n, int heads, int kv_heads);
+
+/* The number of elements without padding. */
+int64_t jm_tensor_count(const struct jm_tensor *t);
+/* The product of all dims except the last one: the number of rows. */
+int64_t jm_tensor_rows(const struct jm_tensor *t);
+/* The last dim. */
+int64_t jm_tensor_width(const struct jm_tensor *t);
+/* The bytes of the tensor in this layout, including padding. */
+size_t jm_layout_bytes(const struct jm_tensor *t, const struct jm_layout *layout);
+bool jm_layout_equal(const struct jm_layout *a, const struct jm_layout *b);
+/* "plain", or the letters of oneDNN: dims from slowest to fastest, capitals for blocked ones, then
+ * the inner blocks ("aBcd16b"). A text that is too long is cut; returns ret. */
+const char *jm_layout_name(const struct jm_layout *layout, char *ret, size_t size);
+/* The position of element `index` of a tensor in that layout, counted in elements. */
+int64_t jm_layout_offset(
+	const struct jm_tensor *t, const struct jm_layout *layout, const int64_t *index);
+
+/* A bf16 is the upper half of an f32. Conversion to bf16 rounds to nearest even and keeps NaN. */
+static inline float jm_bf16_get(uint16_t x)
+{
+	uint32_t bits = (uint32_t)x << 16;
+	float f;
+
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
+static inline uint16_t jm_bf16_set(float f)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &f, sizeof(bits));
+	if ((bits & 0x7fffffff) > 0x7f800000)
+		return (uint16_t)(bits >> 16 | 0x40);
+	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* Rounds to 10 bits of mantissa, to nearest even; keeps NaN. */
+static inline float jm_tf32_round(float f)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &f, sizeof(bits));
+	if ((bits & 0x7fffffff) >= 0x7f800000)
+		return f;
+	bits = (bits + 0xfff + (bits >> 13 & 1)) & ~UINT32_C(0x1fff);
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
+/* Element i of memory of any type. Slow; used by `ref`, tests and initial values. */
+double jm_element_get(enum jm_dtype type, const void *data, int64_t i);
+void jm_element_set(enum jm_dtype type, void *data, int64_t i, double value);
+
+#endif

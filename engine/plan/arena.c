@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The arena. Offsets are continuous over three regions of memory: the weights, other tensors that
+ * persist between steps, and the arena, in which every other tensor gets the lowest free offset
+ * during its lifetime, the largest tensors first.
+ */
+#include "arena.h"
+#include "hoist_copies.h"
+#include "liveness.h"
+#include "places.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGN ((size_t)64)
+
+static size_t aligned(size_t n)
+{
+	return (n + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static bool stays(const struct jm_tensor *t)
+{
+	return t->class == JM_CLASS_PARAM || t->class == JM_CLASS_GRAD ||
+	       t->class == JM_CLASS_OPT || t->class == JM_CLASS_STATE ||
+	       t->class == JM_CLASS_INPUT || t->class == JM_CLASS_SCALAR;
+}
+
+static bool has_memory(const struct jm_cell *c)
+{
+	return c->first >= 0 && !c->alias && !c->slab && !c->t.is_virtual;
+}
+
+/* True if the tensor, or the slab of which it is a view, persists between steps. */
+static bool stays_here(const struct jm_cell *c)
+{
+	return stays(&c->t) && !c->own_life;
+}
+
+/* Places the persistent tensors that are weights, or the other persistent tensors. */
+static size_t place_staying(struct jm_program *p, bool weights, size_t end)
+{
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		struct jm_cell *c = p->graph->cell[i];
+
+		if (!has_memory(c) || !stays_here(c) || jm_weights_is_one(c->t.class) != weights)
+			continue;
+		c->offset = end;
+		end += aligned(c->t.bytes);
+		p->class_bytes[c->t.class] += c->t.bytes;
+	}
+	return end;
+}
+
+/* Takes the places that the weights have assigned already. */
+static int find_weights(struct jm_program *p, struct jm_err *err)
+{
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		struct jm_cell *c = p->graph->cell[i];
+		const struct jm_weight *w;
+
+		if (!has_memory(c) || !stays_here(c) || !jm_weights_is_one(c->t.class))
+			continue;
+		w = jm_weights_find(p->weights, c->t.name);
+		if (!w || w->t.type != c->t.type || w->t.bytes != c->t.bytes)
+			return jm_err_set(err, JM_EBUG,
+				"The program needs %s of %zu bytes, and the weights that it shares "
+				"%s.",
+				c->t.name, c->t.bytes, w ? "have another one" : "have none");
+		c->offset = w->offset;
+		p->class_bytes[c->t.class] += c->t.bytes;
+	}
+	return 0;
+}
+
+static int place_weights(struct jm_program *p, struct jm_err *err)
+{
+	if (!p->is_first) {
+		p->weight_bytes = p->weights->bytes;
+		return find_weights(p, err);
+	}
+	p->weight_bytes = place_staying(p, true, 0);
+	return 0;
+}
+
+static int larger_first(const void *a, const void *b)
+{
+	const struct jm_cell *x = *(struct jm_cell *const *)a, *y = *(struct jm_cell *const *)b;
+
+	if (x->t.bytes != y->t.bytes)
+		return x->t.bytes < y->t.bytes ? 1 : -1;
+	return x->t.id - y->t.id;
+}
+
+static int collect(struct jm_program *p, struct jm_cell **moving)
+{
+	int n = 0;
+
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		struct jm_cell *c = p->graph->cell[i];
+
+		if (!has_memory(c) ||
+			stays(&c->t)) /* slabs of gradients have their places already */
+			continue;
+		moving[n++] = c;
+		p->class_bytes[c->t.class] += c->t.bytes;
+	}
+	qsort(moving, (size_t)n, sizeof(*moving), larger_first);
+	return n;
+}
+
+/* The slabs of gradients are at the start of the arena, where each of their views holds its
+ * place. */
+static bool place_gradients(struct jm_program *p, struct jm_places *held)
+{
+	size_t end = p->persistent_bytes;
+
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		struct jm_cell *c = p->graph->cell[i];
+
+		if (!has_memory(c) || !c->own_life)
+			continue;
+		c->offset = end;
+		end += aligned(c->t.bytes);
+		p->class_bytes[c->t.class] += c->t.bytes;
+	}
+	p->peak_bytes = end;
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		const struct jm_cell *c = p->graph->cell[i];
+		size_t from =
+			c->slab ? jm_graph_cell(p->graph, c->slab)->offset + c->slab_offset : 0;
+
+		if (c->slab && c->own_life &&
+			!jm_places_add(held, &(struct jm_place){from, from + aligned(c->t.bytes),
+						     c->first, c->last}))
+			return false;
+	}
+	return true;
+}
+
+/* Sets the peak; false = out of memory. */
+static bool place_moving(
+	struct jm_program *p, struct jm_cell **moving, int n, struct jm_places *held)
+{
+	size_t start = p->persistent_bytes;
+
+	if (!place_gradients(p, held))
+		return false;
+	for (int i = 0; i < n; i++) {
+		struct jm_cell *c = moving[i];
+		size_t bytes = aligned(c->t.bytes);
+
+		c->offset = jm_places_find(held, start, bytes, c->first, c->last);
+		if (!jm_places_add(held,
+			    &(struct jm_place){c->offset, c->offset + bytes, c->first, c->last}))
+			return false;
+		if (c->offset + bytes > p->peak_bytes)
+			p->peak_bytes = c->offset + bytes;
+	}
+	p->arena_bytes = p->peak_bytes - start;
+	return true;
+}
+
+static void place_views(struct jm_program *p)
+{
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		struct jm_cell *c = p->graph->cell[i];
+
+		if (c->slab)
+			c->offset = jm_graph_cell(p->graph, c->slab)->offset + c->slab_offset;
+		else if (c->alias)
+			c->offset = jm_graph_cell(p->graph, c->alias)->offset;
+	}
+}
+
+bool jm_program_is_live(const struct jm_cell *c, int unit)
+{
+	bool moves = c->slab ? c->own_life : has_memory(c) && !stays(&c->t);
+
+	return moves && c->first <= unit && unit <= c->last;
+}
+
+size_t jm_program_live(const struct jm_program *p, int *ret_unit)
+{
+	size_t most = 0;
+
+	*ret_unit = 0;
+	for (int u = 0; u < p->n_units; u++) {
+		size_t sum = 0;
+
+		for (int i = 0; i < p->graph->n_cells; i++)
+			if (jm_program_is_live(p->graph->cell[i], u))
+				sum += aligned(p->graph->cell[i]->t.bytes);
+		if (sum > most) {
+			most = sum;
+			*ret_unit = u;
+		}
+	}
+	return most;
+}
+
+static int place_rest(struct jm_program *p, struct jm_err *err)
+{
+	struct jm_cell **moving = calloc((size_t)p->graph->n_cells + 1, sizeof(*moving));
+	struct jm_places held = {0};
+	bool good = moving && place_moving(p, moving, collect(p, moving), &held);
+
+	jm_places_done(&held);
+	free(moving);
+	return good ? 0
+		    : jm_err_set(err, JM_ENOMEM, "Out of memory for a plan of %d tensors.",
+			      p->graph->n_cells);
+}
+
+static int place_all(struct jm_program *p, struct jm_err *err)
+{
+	int code;
+
+	memset(p->class_bytes, 0, sizeof(p->class_bytes));
+	code = place_weights(p, err);
+	if (code)
+		return code;
+	p->persistent_bytes = place_staying(p, false, p->weight_bytes);
+	code = place_rest(p, err);
+	if (!code)
+		place_views(p);
+	return code;
+}
+
+int jm_program_places(struct jm_program *p, struct jm_err *err)
+{
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		struct jm_cell *c = p->graph->cell[i];
+
+		c->first = c->last = -1;
+		c->alias = NULL;
+	}
+	jm_program_liveness(p);
+	jm_program_keep_hoisted(p);
+	return place_all(p, err);
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Liveness: the first and last unit of each tensor, and the results that reuse the memory of an
+ * operand. */
+#include "liveness.h"
+#include "engine/graph/op.h"
+
+#include <string.h>
+
+static void touch(const struct jm_program *p, const struct jm_tensor *t, int at)
+{
+	struct jm_cell *c;
+
+	if (!t || t->is_virtual)
+		return;
+	c = jm_graph_cell(p->graph, t);
+	if (c->first < 0)
+		c->first = at;
+	c->last = at;
+}
+
+/* The gradient of a max pooling names x, and does not read it if the backend saved where the maxima are. */
+static bool is_read(const struct jm_node *n, int operand, const struct jm_unit *fwd)
+{
+	return n->op != JM_OP_MAXPOOL_GRAD || operand != 1 || !fwd || !fwd->saved;
+}
+
+static void touch_unit(const struct jm_program *p, int at)
+{
+	const struct jm_unit *u = p->unit[at];
+	const struct jm_unit *fwd = (const struct jm_unit *)u->group.fwd;
+
+	for (int k = 0; k < u->group.n_nodes; k++) {
+		const struct jm_node *n = u->group.node[k];
+
+		for (int i = 0; i < n->n_in; i++)
+			if (is_read(n, i, fwd))
+				touch(p, n->in[i], at);
+		for (int i = 0; i < n->n_out; i++)
+			touch(p, n->out[i], at);
+	}
+	touch(p, u->scratch, at);
+	touch(p, u->saved, at);
+	if (fwd)
+		touch(p, fwd->saved, at);
+}
+
+/* The cell whose memory t has. */
+static struct jm_cell *root(const struct jm_program *p, struct jm_tensor *t)
+{
+	struct jm_cell *c = jm_graph_cell(p->graph, t);
+
+	while (c->alias)
+		c = jm_graph_cell(p->graph, c->alias);
+	return c;
+}
+
+static bool operand_twice(const struct jm_program *p, const struct jm_node *n)
+{
+	for (int i = 1; i < n->n_in; i++)
+		if (n->in[i] && root(p, n->in[i]) == root(p, n->in[0]))
+			return true;
+	return false;
+}
+
+/* True if the result may use the memory of the first operand: the planner places both, and the
+ * operand has no later reader. */
+static bool may_replace(
+	const struct jm_program *p, const struct jm_node *n, const struct jm_tensor *to, int at)
+{
+	const struct jm_tensor *from = n->in[0];
+	const struct jm_cell *c = jm_graph_cell(p->graph, to);
+
+	return to && from != to && from->class == JM_CLASS_ACT && to->class == JM_CLASS_ACT &&
+	       !from->is_virtual && !to->is_virtual && from->bytes == to->bytes &&
+	       from->type == to->type && !memcmp(&from->layout, &to->layout, sizeof(to->layout)) &&
+	       c->first == at && root(p, n->in[0])->last == at && !operand_twice(p, n);
+}
+
+static void place_over(const struct jm_program *p, int at)
+{
+	const struct jm_node *n = p->unit[at]->group.node[0];
+	struct jm_tensor *to = jm_group_replaces(&p->unit[at]->group);
+	struct jm_cell *c, *r;
+
+	if (!to || !may_replace(p, n, to, at))
+		return;
+	c = jm_graph_cell(p->graph, to);
+	r = root(p, n->in[0]);
+	c->alias = &r->t;
+	r->last = c->last;
+}
+
+static bool is_gradient_view(const struct jm_cell *c)
+{
+	return c->t.class == JM_CLASS_GRAD && c->slab && c->made_for;
+}
+
+/* True if views fill the slabs of gradients without gaps, which would have to stay zero. */
+static bool fill_slabs(const struct jm_graph *g)
+{
+	size_t slabs = 0, views = 0;
+
+	for (int i = 0; i < g->n_cells; i++) {
+		const struct jm_cell *c = g->cell[i];
+
+		if (is_gradient_view(c))
+			views += c->first >= 0 ? c->t.bytes : 0;
+		else if (c->t.class == JM_CLASS_GRAD && !c->slab)
+			slabs += c->t.bytes;
+	}
+	return slabs == views;
+}
+
+/*
+ * Gradients that are not summed over micro-steps or ranks live from their first unit to the end of
+ * the step, so that they can be read after it; before their first unit other tensors may use their
+ * memory.
+ */
+static void live_gradients(struct jm_program *p)
+{
+	p->gradients_move = jm_program_micro_steps(p) == 1 && jm_graph_ranks(p->graph) == 1 &&
+			    fill_slabs(p->graph);
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		struct jm_cell *c = p->graph->cell[i];
+
+		c->own_life = p->gradients_move && c->t.class == JM_CLASS_GRAD;
+		if (c->own_life && c->first >= 0)
+			c->last = p->n_units - 1;
+	}
+}
+
+/* A slab that no unit names lives through its views; slabs persist, so one unit is enough. */
+static void live_slabs(const struct jm_program *p)
+{
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		const struct jm_cell *c = p->graph->cell[i];
+
+		if (c->slab && c->first >= 0 && jm_graph_cell(p->graph, c->slab)->first < 0)
+			touch(p, c->slab, c->first);
+	}
+}
+
+void jm_program_liveness(struct jm_program *p)
+{
+	for (int i = 0; i < p->n_units; i++)
+		touch_unit(p, i);
+	live_slabs(p);
+	live_gradients(p);
+	for (int i = 0; i < p->n_units; i++)
+		place_over(p, i);
+}

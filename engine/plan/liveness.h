@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When tensors are in use. */
+#ifndef JM_LIVENESS_H
+#define JM_LIVENESS_H
+
+#include "plan.h"
+
+/* First, last and alias of every cell */
+void jm_program_liveness(struct jm_program *p);
+
+#endif

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans, builds and runs a program. */
+#include "program.h"
+#include "engine/graph/tensor.h"
+#include "engine/plan/apply_choices.h"
+#include "engine/plan/bucket.h"
+#include "engine/plan/hoist_copies.h"
+#include "engine/plan/keep_copies.h"
+#include "engine/plan/schedule.h"
+#include "profile.h"
+#include "reduce.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void sum_up(struct jm_program *p)
+{
+	for (int i = 0; i < p->n_units; i++) {
+		const struct jm_unit *u = p->unit[i];
+		double executed = 0, times = jm_program_times(p, i);
+
+		for (int k = 0; k < u->group.n_nodes; k++) {
+			p->flops_model += times * u->group.node[k]->flops_model;
+			executed += u->group.node[k]->flops_executed;
+		}
+		p->bytes += times * jm_group_bytes(&u->group);
+		p->flops_executed +=
+			times *
+			(u->choice.flops_executed > 0 ? u->choice.flops_executed : executed);
+	}
+}
+
+/* Declares the weights as in this first program. */
+static int declare_weights(struct jm_program *p, struct jm_err *err)
+{
+	int code = 0;
+
+	p->weights->bytes = p->weight_bytes;
+	for (int i = 0; i < p->graph->n_cells && !code; i++) {
+		const struct jm_cell *c = p->graph->cell[i];
+
+		if (jm_weights_is_one(c->t.class) && !c->own_life && (c->first >= 0 || c->slab))
+			code = jm_weights_add(p->weights, &c->t, c->offset, err);
+	}
+	return code;
+}
+
+/* Takes the layouts that the first program has chosen. */
+static void take_layouts(struct jm_program *p)
+{
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		struct jm_tensor *t = &p->graph->cell[i]->t;
+		const struct jm_weight *w =
+			jm_weights_is_one(t->class) ? jm_weights_find(p->weights, t->name) : NULL;
+
+		if (!w)
+			continue;
+		t->layout = w->t.layout;
+		t->bytes = jm_layout_bytes(t, &t->layout);
+	}
+}
+
+static int plan(struct jm_program *p, struct jm_err *err)
+{
+	int code = jm_graph_schedule(p->graph, err);
+
+	if (!p->is_first)
+		take_layouts(p);
+	if (!code)
+		code = jm_program_apply_choices(p, err);
+	if (!code)
+		code = jm_program_keep_copies(p, err);
+	if (!code)
+		code = jm_program_hoist_copies(p, err);
+	if (!code)
+		code = jm_program_schedule(p, err);
+	if (!code)
+		code = jm_program_add_reduction(p, err);
+	if (!code && p->is_first)
+		code = declare_weights(p, err);
+	if (!code && p->arena_bytes > p->weights->arena_bytes)
+		p->weights->arena_bytes = p->arena_bytes;
+	if (!code)
+		sum_up(p);
+	return code;
+}
+
+/* Takes over one use of the weights; NULL = out of memory. */
+static int plan_with(struct jm_graph *g, struct jm_device *device, struct jm_weights *weights,
+	struct jm_program **ret, struct jm_err *err)
+{
+	struct jm_program *p = calloc(1, sizeof(*p));
+	int code;
+
+	if (!p || !weights) {
+		jm_weights_free(weights);
+		free(p);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
+	}
+	p->graph = g;
+	p->device = device;
+	p->weights = weights;
+	p->is_first = !weights->n;
+	p->copied = -1;
+	code = plan(p, err);
+	if (code)
+		jm_program_free(p);
+	else
+		*ret = p;
+	return code;
+}
+
+int jm_program_plan(
+	struct jm_graph *g, struct jm_device *device, struct jm_program **ret, struct jm_err *err)
+{
+	return plan_with(g, device, jm_weights_new(device), ret, err);
+}
+
+int jm_program_plan_beside(struct jm_graph *g, const struct jm_program *other,
+	struct jm_program **ret, struct jm_err *err)
+{
+	return plan_with(g, other->device, jm_weights_share(other->weights), ret, err);
+}
+
+size_t jm_program_peak_beside(const struct jm_program *p, const struct jm_program *other)
+{
+	size_t arena = p->arena_bytes > other->arena_bytes ? p->arena_bytes : other->arena_bytes;
+
+	return p->persistent_bytes + (other->persistent_bytes - other->weight_bytes) + arena;
+}
+
+/* Allocates memory if any is needed and there is none yet. */
+static bool take(const struct jm_device *d, size_t bytes, char **ret)
+{
+	if (bytes && !*ret)
+		*ret = d->backend->alloc(d->dev, bytes);
+	return *ret || !bytes;
+}
+
+static bool take_arena(struct jm_program *p)
+{
+	struct jm_weights *w = p->weights;
+
+	if (!w->arena && take(p->device, w->arena_bytes, &w->arena))
+		w->arena_allocated = w->arena ? w->arena_bytes : 0;
+	p->has_arena = p->arena_bytes > w->arena_allocated;
+	if (p->has_arena)
+		return take(p->device, p->arena_bytes, &p->arena);
+	p->arena = w->arena;
+	return true;
+}
+
+static int allocate(struct jm_program *p, struct jm_err *err)
+{
+	const struct jm_device *d = p->device;
+	size_t have = d->props.memory_bytes;
+	bool fits = !have || p->peak_bytes <= have;
+	char lacks[48] = "cannot allocate that much now";
+
+	if (fits && take(d, p->weights->bytes, &p->weights->memory) &&
+		take(d, p->persistent_bytes - p->weight_bytes, &p->memory) && take_arena(p))
+		return 0;
+	if (!fits)
+		snprintf(lacks, sizeof(lacks), "has %.2f GB", (double)have / 1e9);
+	return jm_room_refuse(jm_device_room(d), (double)p->peak_bytes, err,
+		"The program needs %.2f GB (%.2f GB kept between steps, %.2f GB of activations and "
+		"scratch), but device %s %s; use a smaller batch, sequence or model.",
+		(double)p->peak_bytes / 1e9, (double)p->persistent_bytes / 1e9,
+		(double)p->arena_bytes / 1e9, d->backend->name, lacks);
+}
+
+/* The address of a cell from its offset. */
+static void *address(const struct jm_program *p, size_t offset)
+{
+	if (offset < p->weight_bytes)
+		return p->weights->memory + offset;
+	if (offset < p->persistent_bytes)
+		return p->memory + (offset - p->weight_bytes);
+	return p->arena + (offset - p->persistent_bytes);
+}
+
+/* Returns the span's first unit; ret_to: the unit after its last one. */
+static int find_span(const struct jm_program *p, enum jm_span span, int *ret_to)
+{
+	const int end[] = {0, p->n_kept, p->n_once, p->n_micro, p->n_units};
+
+	*ret_to = end[span + 1];
+	return end[span];
+}
+
+static int capture(struct jm_program *p, struct jm_stretch *s, struct jm_err *err)
+{
+	const struct jm_device *d = p->device;
+	void **exec;
+	int code;
+
+	if (!d->backend->capture || jm_reduce_is_node(p->unit[s->from]))
+		return 0;
+	exec = calloc((size_t)(s->to - s->from) + 1, sizeof(*exec));
+	if (!exec)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
+	for (int i = s->from; i < s->to; i++)
+		exec[i - s->from] = p->unit[i]->exec;
+	code = d->backend->capture(d->dev, exec, s->to - s->from, &s->captured, err);
+	free(exec);
+	return code;
+}
+
+/* A sum over ranks is a separate stretch, because the engine runs it, not the backend. */
+static void find_stretches(struct jm_program *p, enum jm_span span)
+{
+	int to, at = find_span(p, span, &to);
+
+	while (at < to) {
+		struct jm_stretch *s = &p->stretch[p->n_stretches++];
+
+		s->from = at++;
+		while (at < to && !jm_reduce_is_node(p->unit[s->from]) &&
+			!jm_reduce_is_node(p->unit[at]))
+			at++;
+		s->to = at;
+	}
+}
+
+static int capture_all(struct jm_program *p, struct jm_err *err)
+{
+	int code = 0;
+
+	p->stretch = calloc((size_t)p->n_units + 1, sizeof(*p->stretch));
+	if (!p->stretch)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
+	for (enum jm_span span = 0; span < JM_SPAN_COUNT; span++)
+		find_stretches(p, span);
+	for (int i = 0; i < p->n_stretches && !code; i++)
+		code = capture(p, &p->stretch[i], err);
+	return code;
+}
+
+static int build_unit(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
+{
+	if (jm_reduce_is_node(u))
+		return 0;
+	u->group.scratch = u->scratch ? u->scratch->data : NULL;
+	u->group.saved = u->saved ? u->saved->data : NULL;
+	return p->device->backend->build(p->device->dev, &u->group, &u->choice, &u->exec, err);
+}
+
+int jm_program_build(struct jm_program *p, struct jm_err *err)
+{
+	int code = allocate(p, err);
+
+	for (int i = 0; i < p->graph->n_cells && !code; i++) {
+		struct jm_cell *c = p->graph->cell[i];
+
+		if (c->first >= 0 || c->slab)
+			c->t.data = address(p, c->offset);
+	}
+	p->gradients[0] = jm_graph_find(p->graph, "slab.gradients");
+	p->gradients[1] = jm_graph_find(p->graph, "slab.gradients.vectors");
+	for (int i = 0; i < p->n_units && !code; i++)
+		code = build_unit(p, p->unit[i], err);
+	return code ? code : capture_all(p, err);
+}
+
+static int run_stretch(struct jm_program *p, const struct jm_stretch *s, struct jm_err *err)
+{
+	int code = 0;
+
+	if (s->captured)
+		return jm_device_run(p->device, s->captured, err);
+	for (int i = s->from; i < s->to && !code; i++)
+		code = jm_program_run_unit(p, i, err);
+	return code;
+}
+
+static int run_stretches(struct jm_program *p, int from, int to, struct jm_err *err)
+{
+	int code = 0;
+
+	for (int i = 0; i < p->n_stretches && !code; i++)
+		if (p->stretch[i].from >= from && p->stretch[i].from < to)
+			code = run_stretch(p, &p->stretch[i], err);
+	return code;
+}
+
+static int run_profiled(struct jm_program *p, int from, int to, struct jm_err *err)
+{
+	int code;
+
+	if (from == to || !p->profile->whole)
+		return jm_profile_run(p, from, to, err);
+	code = jm_profile_span_begin(p, from, err);
+	if (!code)
+		code = run_stretches(p, from, to, err);
+	return code ? code : jm_profile_span_end(p, from, to, err);
+}
+
+static int run_span(struct jm_program *p, enum jm_span span, struct jm_err *err)
+{
+	int to, from = find_span(p, span, &to);
+
+	return p->profile ? run_profiled(p, from, to, err) : run_stretches(p, from, to, err);
+}
+
+/* Makes the kept copies if parameters were written since. */
+static int refresh(struct jm_program *p, struct jm_err *err)
+{
+	int code = 0;
+
+	if (p->n_kept && p->copied != p->weights->written)
+		code = run_span(p, JM_SPAN_KEPT, err);
+	if (!code)
+		p->copied = p->weights->written;
+	return code;
+}
+
+int jm_program_begin(struct jm_program *p, struct jm_err *err)
+{
+	int code;
+
+	jm_profile_begin(p);
+	code = refresh(p, err);
+	p->micro_now = 0;
+	for (int i = 0; i < 2 && !code && jm_program_micro_steps(p) > 1; i++) {
+		const struct jm_tensor *slab = p->gradients[i];
+
+		if (slab)
+			code = jm_device_fill(
+				p->device, JM_QUEUE_COMPUTE, slab->data, 0, slab->bytes, err);
+	}
+	return code ? code : run_span(p, JM_SPAN_ONCE, err);
+}
+
+int jm_program_micro(struct jm_program *p, struct jm_err *err)
+{
+	p->micro_now++;
+	return run_span(p, JM_SPAN_MICRO, err);
+}
+
+int jm_program_update(struct jm_program *p, struct jm_err *err)
+{
+	if (!p->n_kept) /* another program of these weights may keep copies */
+		p->weights->written++;
+	return run_span(p, JM_SPAN_UPDATE, err);
+}
+
+int jm_program_run(struct jm_program *p, struct jm_err *err)
+{
+	int code = jm_program_begin(p, err);
+
+	if (!code)
+		code = jm_program_micro(p, err);
+	if (!code)
+		code = jm_program_update(p, err);
+	return code ? code : jm_device_sync(p->device, err);
+}
+
+void jm_program_free(struct jm_program *p)
+{
+	if (!p)
+		return;
+	jm_reduce_close(p);
+	for (int i = 0; i < p->n_stretches; i++)
+		p->device->backend->drop(p->device->dev, p->stretch[i].captured);
+	free(p->stretch);
+	for (int i = 0; i < p->n_units; i++) {
+		p->device->backend->drop(p->device->dev, p->unit[i]->exec);
+		free(p->unit[i]);
+	}
+	p->device->backend->release(p->device->dev, p->memory);
+	if (p->has_arena)
+		p->device->backend->release(p->device->dev, p->arena);
+	jm_weights_free(p->weights);
+	jm_profile_free(p->profile);
+	free(p->unit);
+	free(p);
+}
+
+/* ---- reading and writing -------------------------------------------------------------------------------- */
+
+/* Advances to the next index in row-major order. */
+static void step_index(const struct jm_tensor *t, int64_t *index)
+{
+	for (int i = t->rank - 1; i >= 0; i--) {
+		if (++index[i] < t->dim[i])
+			return;
+		index[i] = 0;
+	}
+}
+
+/* Copies all elements from plain memory to the tensor's layout, or back. */
+static void reorder(const struct jm_tensor *t, void *to, const void *from, bool to_layout)
+{
+	int64_t index[JM_DIMS] = {0}, n = jm_tensor_count(t);
+	size_t each = jm_dtype_bytes(t->type);
+
+	for (int64_t i = 0; i < n; i++, step_index(t, index)) {
+		size_t plain = (size_t)i * each;
+		size_t there = (size_t)jm_layout_offset(t, &t->layout, index) * each;
+
+		memcpy((char *)to + (to_layout ? there : plain),
+			(const char *)from + (to_layout ? plain : there), each);
+	}
+}
+
+static void *room_for(const struct jm_tensor *t, struct jm_err *err)
+{
+	void *room = calloc(1, t->bytes);
+
+	if (!room)
+		jm_err_set(err, JM_ENOMEM, "Out of memory for the values of %s.", t->name);
+	return room;
+}
+
+static int copy(struct jm_program *p, void *to, const void *from, size_t bytes, enum jm_copy kind,
+	struct jm_err *err)
+{
+	int code = jm_device_copy(p->device, JM_QUEUE_COMPUTE, to, from, bytes, kind, err);
+
+	return code ? code : jm_device_sync(p->device, err);
+}
+
+int jm_program_write(
+	struct jm_program *p, struct jm_tensor *t, const void *from, struct jm_err *err)
+{
+	void *room = t->layout.rank ? room_for(t, err) : NULL;
+	int code;
+
+	if (t->layout.rank && !room)
+		return JM_ENOMEM;
+	p->weights->written += t->class == JM_CLASS_PARAM;
+	if (room)
+		reorder(t, room, from, true);
+	code = copy(p, t->data, room ? room : from, t->bytes, JM_TO_DEVICE, err);
+	free(room);
+	return code;
+}
+
+int jm_program_read(struct jm_program *p, const struct jm_tensor *t, void *to, struct jm_err *err)
+{
+	void *room = t->layout.rank ? room_for(t, err) : NULL;
+	int code;
+
+	if (t->layout.rank && !room)
+		return JM_ENOMEM;
+	code = copy(p, room ? room : to, t->data, t->bytes, JM_TO_HOST, err);
+	if (room && !code)
+		reorder(t, to, room, false);
+	free(room);
+	return code;
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs the transfers between ranks: asynchronously on the third queue of the device, or synchronously in
+ * host memory. */
+#include "reduce.h"
+#include "base/clock.h"
+#include "engine/plan/bucket.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define STEPS 3 /* all events of older steps are reached */
+
+/* Events on the compute queue before and after a wait. */
+struct gap {
+	struct jm_event before, behind;
+	bool open;  /* recorded, but not read yet */
+	bool first; /* of its step */
+};
+
+struct jm_reduction {
+	const struct jm_comm *comm;
+	void *stream; /* of the third queue; NULL = sums are made in host memory */
+	struct jm_event ready, done;
+	struct jm_event *gathered; /* [segments] of a sharded update: its parameters are gathered */
+	bool *open; /* [segments] gathered, and computation has not waited for it yet */
+	int n_segments;
+	struct gap *gap; /* [n_gaps]: the waits of the last steps */
+	int n_gaps;
+	int now;	/* the gap of the next wait */
+	double seconds; /* of the waits read so far */
+	long steps;
+};
+
+const char *jm_reduce_transport(const struct jm_device *d)
+{
+	if (!d->backend->stream)
+		return "local";
+	return "nccl";
+}
+
+/* A step waits for its gradients and, with a sharded update, for norms and each segment. */
+static bool make_room(struct jm_reduction *r, const struct jm_shard *shard)
+{
+	r->n_segments = shard ? shard->n : 0;
+	r->n_gaps = STEPS * (r->n_segments + 2);
+	r->gathered = calloc((size_t)r->n_segments + 1, sizeof(*r->gathered));
+	r->open = calloc((size_t)r->n_segments + 1, sizeof(*r->open));
+	r->gap = calloc((size_t)r->n_gaps, sizeof(*r->gap));
+	return r->gathered && r->open && r->gap;
+}
+
+static int make_events(struct jm_reduction *r, const struct jm_device *d, struct jm_err *err)
+{
+	int code = jm_event_new(d, &r->ready, err);
+
+	if (!code)
+		code = jm_event_new(d, &r->done, err);
+	for (int i = 0; i < r->n_segments && !code; i++)
+		code = jm_event_new(d, &r->gathered[i], err);
+	for (int i = 0; i < r->n_gaps && !code; i++) {
+		code = jm_event_new(d, &r->gap[i].before, err);
+		if (!code)
+			code = jm_event_new(d, &r->gap[i].behind, err);
+	}
+	return code;
+}
+
+int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, struct jm_err *err)
+{
+	const struct jm_device *d = p->device;
+	int code;
+
+	p->reduction = calloc(1, sizeof(*p->reduction));
+	if (!p->reduction)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
+	p->reduction->comm = comm;
+	if (make_room(p->reduction, p->graph->shard))
+		code = make_events(p->reduction, d, err);
+	else
+		code = jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
+	if (!code && !comm->transport->host_memory)
+		code = d->backend->stream(d->dev, JM_QUEUE_COMM, &p->reduction->stream, err);
+	if (code)
+		jm_reduce_close(p);
+	return code;
+}
+
+void jm_reduce_close(struct jm_program *p)
+{
+	struct jm_reduction *r = p->reduction;
+
+	if (!r)
+		return;
+	jm_event_drop(&r->ready);
+	jm_event_drop(&r->done);
+	for (int i = 0; r->gathered && i < r->n_segments; i++)
+		jm_event_drop(&r->gathered[i]);
+	for (int i = 0; r->gap && i < r->n_gaps; i++) {
+		jm_event_drop(&r->gap[i].before);
+		jm_event_drop(&r->gap[i].behind);
+	}
+	free(r->gathered);
+	free(r->open);
+	free(r->gap);
+	free(r);
+	p->reduction = NULL;
+}
+
+/* ---- a step ---------------------------------------------------------------------------------------------- */
+
+static int read_gap(struct jm_reduction *r, struct gap *gap, struct jm_err *err)
+{
+	double seconds;
+	int code;
+
+	if (!gap->open)
+		return 0;
+	gap->open = false;
+	code = jm_event_seconds(&gap->before, &gap->behind, &seconds, err);
+	if (code)
+		return code;
+	r->seconds += seconds;
+	r->steps += gap->first;
+	return 0;
+}
+
+/* Transfers in host memory, in this call, so it first waits for the device to finish what is sent. */
+static int start_on_host(struct jm_reduction *r, const struct jm_transfer *t, struct jm_err *err)
+{
+	int code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
+	int64_t from;
+
+	if (!code)
+		code = jm_event_wait(&r->ready, err);
+	from = jm_clock_now(jm_clock_real());
+	if (!code)
+		code = jm_comm_run(r->comm, t, err);
+	r->seconds += 1e-9 * (double)(jm_clock_now(jm_clock_real()) - from);
+	return code;
+}
+
+static int start_on_device(struct jm_reduction *r, struct jm_transfer *t, struct jm_err *err)
+{
+	int code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
+
+	if (!code)
+		code = jm_event_follow(&r->ready, JM_QUEUE_COMM, err);
+	t->stream = r->stream;
+	return code ? code : r->comm->transport->start(r->comm->state, t, err);
+}
+
+static int start(struct jm_program *p, struct jm_transfer *t, struct jm_err *err)
+{
+	struct jm_reduction *r = p->reduction;
+
+	if (r->comm->transport->host_memory)
+		return start_on_host(r, t, err);
+	return start_on_device(r, t, err);
+}
+
+static int start_sum(struct jm_program *p, const struct jm_node *n, struct jm_err *err)
+{
+	const struct jm_tensor *to = n->out[0];
+	bool wide = to->type == JM_F64, scatter = n->op == JM_OP_REDUCE_SCATTER_START;
+	struct jm_transfer sum = {.kind = scatter ? JM_REDUCE_SCATTER : JM_ALL_REDUCE,
+		.type = wide ? JM_COMM_F64 : JM_COMM_F32,
+		.rounds = p->graph->rounds_sums,
+		.from = n->in[0]->data,
+		.to = to->data,
+		.count = to->bytes / (wide ? sizeof(double) : sizeof(float))};
+
+	return start(p, &sum, err);
+}
+
+static int start_gather(struct jm_program *p, const struct jm_tensor *from,
+	const struct jm_tensor *to, struct jm_err *err)
+{
+	bool rounds = p->graph->rounds_sums && to->class == JM_CLASS_GRAD;
+	enum jm_comm_type type = rounds ? JM_COMM_F32 : JM_COMM_BYTE;
+	struct jm_transfer gather = {.kind = JM_ALL_GATHER,
+		.type = type,
+		.rounds = rounds,
+		.from = from->data,
+		.to = to->data,
+		.count = from->bytes / jm_comm_type_bytes(type)};
+
+	return start(p, &gather, err);
+}
+
+/* The segment of a sharded update with these parameters; -1 = none. */
+static int segment_of(const struct jm_program *p, const struct jm_tensor *whole)
+{
+	const struct jm_shard *s = p->graph->shard;
+
+	for (int i = 0; s && i < s->n; i++)
+		if (s->segment[i].whole == whole)
+			return i;
+	return -1;
+}
+
+/* Gathers shares, and marks the end if they are those of a segment. */
+static int run_gather(struct jm_program *p, const struct jm_node *n, struct jm_err *err)
+{
+	struct jm_reduction *r = p->reduction;
+	int segment = segment_of(p, n->out[0]), code = start_gather(p, n->in[0], n->out[0], err);
+
+	if (code || segment < 0 || r->comm->transport->host_memory)
+		return code;
+	r->open[segment] = true;
+	return jm_event_record(&r->gathered[segment], JM_QUEUE_COMM, err);
+}
+
+/* Makes the compute queue wait for the event, between two events that measure the wait. first: it is the first wait
+ * of its step. */
+static int wait_on_device(
+	struct jm_reduction *r, const struct jm_event *e, bool first, struct jm_err *err)
+{
+	struct gap *gap = &r->gap[r->now];
+	int code = read_gap(r, gap, err);
+
+	r->now = (r->now + 1) % r->n_gaps;
+	if (!code)
+		code = jm_event_record(&gap->before, JM_QUEUE_COMPUTE, err);
+	if (!code)
+		code = jm_event_follow(e, JM_QUEUE_COMPUTE, err);
+	if (!code)
+		code = jm_event_record(&gap->behind, JM_QUEUE_COMPUTE, err);
+	gap->open = !code;
+	gap->first = first;
+	return code;
+}
+
+/* Waits for all transfers that were started. */
+static int wait_for_all(struct jm_reduction *r, bool first, struct jm_err *err)
+{
+	int code = jm_event_record(&r->done, JM_QUEUE_COMM, err);
+
+	return code ? code : wait_on_device(r, &r->done, first, err);
+}
+
+static int wait_for_transfers(struct jm_program *p, const struct jm_tensor *t, struct jm_err *err)
+{
+	struct jm_reduction *r = p->reduction;
+	int segment = segment_of(p, t);
+	bool first = t->class == JM_CLASS_GRAD;
+
+	if (r->comm->transport->host_memory) {
+		r->steps += first;
+		return 0;
+	}
+	if (segment < 0)
+		return wait_for_all(r, first, err);
+	if (!r->open[segment])
+		return 0; /* before the first update, and in the next micro-steps of a step */
+	r->open[segment] = false;
+	return wait_on_device(r, &r->gathered[segment], false, err);
+}
+
+int jm_reduce_run(struct jm_program *p, const struct jm_unit *u, struct jm_err *err)
+{
+	const struct jm_node *n = u->group.node[0];
+
+	if (!p->reduction)
+		return jm_err_set(
+			err, JM_EBUG, "A program of several ranks runs without a communicator.");
+	if (!jm_reduce_is_start(u) && !jm_reduce_is_gather(u))
+		return wait_for_transfers(p, n->out[0], err);
+	/* gradients of several micro-steps are summed before the sum over ranks */
+	if (u->position < p->n_micro && p->micro_now < jm_program_micro_steps(p))
+		return 0;
+	return jm_reduce_is_gather(u) ? run_gather(p, n, err) : start_sum(p, n, err);
+}
+
+int jm_reduce_gather(struct jm_program *p, struct jm_err *err)
+{
+	const struct jm_shard *s = p->graph->shard;
+	int code = 0;
+
+	for (int i = 0; s && i < s->n && !code; i++)
+		if (s->segment[i].masters != s->segment[i].updated)
+			code = start_gather(p, s->segment[i].masters, s->segment[i].params, err);
+	return code ? code : jm_device_sync(p->device, err);
+}
+
+int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err)
+{
+	if (jm_reduce_is_node(p->unit[unit]))
+		return jm_reduce_run(p, p->unit[unit], err);
+	return jm_device_run(p->device, p->unit[unit]->exec, err);
+}
+
+/* ---- cost ------------------------------------------------------------------------------------ */
+
+struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)
+{
+	struct jm_reduction *r = p->reduction;
+	struct jm_reduce_cost cost = {.exposed = NAN};
+
+	for (int i = 0; i < p->n_units; i++)
+		if (jm_reduce_is_start(p->unit[i])) {
+			cost.buckets++;
+			cost.bytes += (double)p->unit[i]->group.node[0]->in[0]->bytes;
+		} else if (jm_reduce_is_gather(p->unit[i])) {
+			cost.gathered += (double)p->unit[i]->group.node[0]->out[0]->bytes;
+		}
+	if (!r || jm_device_sync(p->device, NULL))
+		return cost;
+	for (int i = 0; i < r->n_gaps; i++)
+		read_gap(r, &r->gap[i], NULL);
+	if (r->steps)
+		cost.exposed = r->seconds / (double)r->steps;
+	return cost;
+}
+
+void jm_reduce_reset(struct jm_program *p)
+{
+	struct jm_reduction *r = p->reduction;
+
+	if (!r)
+		return;
+	for (int i = 0; i < r->n_gaps; i++)
+		r->gap[i].open = false;
+	r->seconds = 0;
+	r->steps = 0;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sums of gradients over the ranks of a gang; each rank has its own samples.
+ *
+ * The backward pass finishes gradients one after the other. After the unit that completes a bucket
+ * (enough adjacent gradients of a slab) a node starts the sum of this interval, while the backward
+ * pass continues; a node at the start of the update waits for all. With a sharded update (shard_update.c) each
+ * rank receives a share of the sum, and what it updates is gathered.
+ */
+#ifndef JM_REDUCE_H
+#define JM_REDUCE_H
+
+#include "comm/comm.h"
+#include "engine/plan/plan.h"
+
+/* The cost of the transfers in a step. */
+struct jm_reduce_cost {
+	int buckets;
+	double bytes;	 /* bytes of gradients that are summed */
+	double gathered; /* bytes that each rank has after the gathers of a sharded update */
+	/* seconds that computation waits for sums, mean of the steps so far; NAN = unknown */
+	double exposed;
+};
+
+/* Sets the communicator before the first step of a program of several ranks; it must stay open as
+ * long as the program. */
+int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, struct jm_err *err);
+void jm_reduce_close(struct jm_program *p); /* a program without a reduction is allowed */
+/* Runs one unit. */
+int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err);
+/* A unit for which jm_reduce_is_node holds. */
+int jm_reduce_run(struct jm_program *p, const struct jm_unit *u, struct jm_err *err);
+/* Brings all parameters up to date after a sharded update, of which each rank updates a share; all ranks call this
+ * between two steps. Waits for the device. */
+int jm_reduce_gather(struct jm_program *p, struct jm_err *err);
+/* The cost so far; waits for the device. */
+struct jm_reduce_cost jm_reduce_cost(struct jm_program *p);
+void jm_reduce_reset(struct jm_program *p); /* discards the steps so far */
+
+/* The name of the transport for the device's memory where host is not taken: "local", "nccl". */
+const char *jm_reduce_transport(const struct jm_device *d);
+
+#endif

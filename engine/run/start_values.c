@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Start values of parameters: random numbers from counters, so that they depend only on seed and
+ * position. */
+#include "start_values.h"
+#include "engine/graph/init_rule.h"
+#include "engine/graph/rng.h"
+#include "engine/graph/tensor.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/param.h>
+#include <unistd.h>
+
+/* Two uniform values in (-1, 1) from one counter: odd multiples of 2^-24, which are exact in
+ * f32. */
+static void uniform_pair(uint64_t seed, uint64_t counter, float *ret)
+{
+	uint64_t bits = jm_rng(seed, counter);
+
+	ret[0] = (float)(((double)(bits >> 40) + 0.5) * 0x1p-23 - 1);
+	ret[1] = (float)(((double)(bits & 0xffffff) + 0.5) * 0x1p-23 - 1);
+}
+
+/* Two normal values within two standard deviations; others are drawn again with distant
+ * counters. */
+static void cut_pair(uint64_t seed, uint64_t counter, float *ret)
+{
+	do {
+		jm_rng_normal_pair(seed, counter, ret);
+		counter += UINT64_C(1) << 48;
+	} while (fabsf(ret[0]) > 2 || fabsf(ret[1]) > 2);
+}
+
+typedef void draw_fn(uint64_t seed, uint64_t counter, float *ret);
+
+/* The function that draws values; NULL = a constant. ret_std: the standard deviation of its
+ * values. */
+static draw_fn *draw_of(enum jm_init rule, double *ret_std)
+{
+	*ret_std = 1;
+	switch (rule) {
+	case JM_INIT_NORMAL:
+	case JM_INIT_GPT2:
+	case JM_INIT_HE_NORMAL:
+	case JM_INIT_LECUN_NORMAL:
+		return jm_rng_normal_pair;
+	case JM_INIT_TRUNC_NORMAL:
+		*ret_std = JM_INIT_CUT_STD;
+		return cut_pair;
+	case JM_INIT_XAVIER_UNIFORM:
+		*ret_std = sqrt(1.0 / 3);
+		return uniform_pair;
+	case JM_INIT_OWN:
+	case JM_INIT_ZERO:
+	case JM_INIT_ONE:
+	case JM_INIT_COUNT:
+		break;
+	}
+	return NULL;
+}
+
+/* An interval of a tensor for one thread; first and n are even except at the tensor's end. */
+struct stretch {
+	const struct jm_cell *cell;
+	uint64_t seed;
+	draw_fn *draw; /* NULL = a constant */
+	float scale;   /* factor of drawn values */
+	void *data;
+	void *copy; /* the same values rounded to the type of the copy; NULL = there is none */
+	int64_t first, n;
+};
+
+static void *fill_stretch(void *arg)
+{
+	const struct stretch *s = arg;
+	const struct jm_cell *c = s->cell;
+	draw_fn *draw = s->draw;
+	float pair[2] = {0, 0};
+
+	if (c->init == JM_INIT_ONE)
+		pair[0] = pair[1] = 1;
+	for (int64_t i = s->first; i < s->first + s->n; i++) {
+		if (draw && !(i & 1)) {
+			draw(s->seed, (uint64_t)i / 2, pair);
+			pair[0] *= s->scale;
+			pair[1] *= s->scale;
+		}
+		if (c->t.type == JM_F32)
+			((float *)s->data)[i] = pair[i & 1];
+		else
+			jm_element_set(c->t.type, s->data, i, (double)pair[i & 1]);
+		if (s->copy)
+			jm_element_set(c->copy->type, s->copy, i, (double)pair[i & 1]);
+	}
+	return NULL;
+}
+
+/* Uses a thread per processor for large tensors; the values do not depend on the number of
+ * threads. */
+static void fill(
+	const struct jm_graph *g, const struct jm_cell *c, uint64_t seed, void *data, void *copy)
+{
+	enum { MOST = 64, LEAST = 1 << 18 };
+	int64_t count = jm_tensor_count(&c->t), cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	int64_t threads = MIN(MIN(MAX(cpus, 1), MOST), count / LEAST + 1);
+	int64_t each = (count / threads + 2) & ~INT64_C(1);
+	double std;
+	struct stretch all = {.cell = c,
+			       .seed = seed,
+			       .draw = draw_of(c->init, &std),
+			       .data = data,
+			       .copy = copy},
+		       part[MOST];
+	pthread_t thread[MOST];
+	bool started[MOST] = {false};
+
+	all.scale = (float)(jm_init_std(g, c) / std);
+	for (int64_t i = 1; i < threads; i++) {
+		int64_t first = MIN(i * each, count);
+
+		part[i] = all;
+		part[i].first = first;
+		part[i].n = MIN(each, count - first);
+		started[i] = !pthread_create(&thread[i], NULL, fill_stretch, &part[i]);
+		if (!started[i])
+			fill_stretch(&part[i]);
+	}
+	all.n = MIN(each, count);
+	fill_stretch(&all);
+	for (int64_t i = 1; i < threads; i++)
+		if (started[i])
+			pthread_join(thread[i], NULL);
+}
+
+/* A copy of the parameter that persists (shard_update.c) begins with the parameter's values, rounded. */
+static int write_start(struct jm_program *p, struct jm_cell *c, uint64_t seed, struct jm_err *err)
+{
+	struct jm_tensor *copy = c->copy && c->copy->class == JM_CLASS_PARAM ? c->copy : NULL;
+	void *data = malloc(c->t.bytes), *rounded = copy ? malloc(copy->bytes) : NULL;
+	int code;
+
+	if (data && (rounded || !copy)) {
+		fill(p->graph, c, seed, data, rounded);
+		code = jm_program_write(p, &c->t, data, err);
+		if (!code && copy)
+			code = jm_program_write(p, copy, rounded, err);
+	} else {
+		code = jm_err_set(
+			err, JM_ENOMEM, "Out of memory for start values of %s.", c->t.name);
+	}
+	free(data);
+	free(rounded);
+	return code;
+}
+
+int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err)
+{
+	uint64_t n = 0; /* parameters so far; other tensors must not change their values */
+	int code = 0;
+
+	for (int i = 0; i < p->graph->n_cells && !code; i++) {
+		struct jm_cell *c = p->graph->cell[i];
+
+		if (!c->t.data || (c->t.class != JM_CLASS_STATE &&
+					  (c->t.class != JM_CLASS_PARAM || !c->needs_grad)))
+			continue;
+		code = write_start(p, c, jm_rng(seed, n), err);
+		n += c->t.class == JM_CLASS_PARAM;
+	}
+	return code;
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Start values of parameters (rules: engine/graph/init_rule.h). */
+#ifndef JM_START_VALUES_H
+#define JM_START_VALUES_H
+
+#include "program.h"
+
+/* Writes the start values of all parameters, rounded to f32 in every precision; the same seed gives
+ * the same values. */
+int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err);
+
+#endif
