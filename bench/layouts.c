@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "backends/cpu/kernels.h"
+#include "backends/cpu/kernels/kernels.h"
 
 enum { ROUNDS = 3, BUFFERS = 5 };
 

@@ -13,7 +13,7 @@
  */
 #include "sampling.h"
 
-#include "measure/live.h"
+#include "measure/view/live.h"
 #include "base/ctx.h"
 #include "base/clock.h"
 

@@ -3,7 +3,7 @@
 #ifndef BENCH_SAMPLING_H
 #define BENCH_SAMPLING_H
 
-#include "measure/session.h"
+#include "measure/session/session.h"
 
 #include <errno.h>
 #include <math.h>

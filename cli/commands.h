@@ -3,7 +3,7 @@
 #ifndef JM_COMMANDS_H
 #define JM_COMMANDS_H
 
-#include "cli.h"
+#include "cli/frame/cli.h"
 
 extern const struct jm_command *const jm_commands[]; /* NULL-terminated */
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark: finds the command, parses its options, runs it. */
 #include "commands.h"
-#include "screen.h"
-#include "work_options.h"
+#include "cli/frame/screen.h"
+#include "cli/frame/work_options.h"
 #include "guard/guard.h"
-#include "run/case_keeper.h"
+#include "run/worker/case_keeper.h"
 
 #include "base/ctx.h"
-#include "base/output.h"
+#include "base/files/output.h"
 
 #include <fcntl.h>
 #include <math.h>

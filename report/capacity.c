@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How many nodes a rack can feed at each setting, by the node's rated power and by what was measured. */
 #include "grid.h"
-#include "base/json.h"
+#include "base/text/json.h"
 
 #include <math.h>
 #include <stdio.h>

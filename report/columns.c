@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Columns as CSV and as text. */
 #include "columns.h"
-#include "base/csv.h"
+#include "base/text/csv.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* Records of two sides by work, their values by block, and what may be concluded. */
 #include "compare.h"
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "group.h"
 #include "text.h"
 

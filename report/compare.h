@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-#include "base/stat_compare.h"
+#include "base/stat/stat_compare.h"
 #include "result/metric.h"
 
 /* name, title, unit (@ = the item), needs energy */

@@ -2,7 +2,7 @@
 /* A comparison as a table and as JSON. */
 #include "compare.h"
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "cells.h"
 #include "text.h"
 

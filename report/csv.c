@@ -4,8 +4,8 @@
  * case. SI units, no prefixes; unknown is an empty field.
  */
 #include "grid.h"
-#include "base/csv.h"
-#include "base/json.h"
+#include "base/text/csv.h"
+#include "base/text/json.h"
 #include "result/record_keys.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "group.h"
 #include "text.h"
 #include "base/option.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "result/case_id.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
  * options in which they differ are axes, which is to say columns of one table, in place of a title each.
  */
 #include "family.h"
-#include "base/json.h"
+#include "base/text/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>

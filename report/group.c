@@ -2,7 +2,7 @@
 /* Records in order: series of points of cases, with their statistics. */
 #include "grid.h"
 #include "family.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "result/record_keys.h"
 
 #include <math.h>

@@ -9,7 +9,7 @@
 #include "result/metric.h"
 #include "machine.h"
 #include "report.h"
-#include "base/stat.h"
+#include "base/stat/stat.h"
 
 #define JM_GROUP_MAX_DIMS 16
 

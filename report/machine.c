@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "machine.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "result/metric.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The report as Markdown. Whatever came from outside is escaped. */
 #include "grid.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "published.h"
 
 #include <string.h>

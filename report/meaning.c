@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the words of a table mean: metrics that have a separate name, the reference, the grade. */
 #include "grid.h"
-#include "base/json.h"
+#include "base/text/json.h"
 
 #include <stdio.h>
 #include <string.h>

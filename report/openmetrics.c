@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "openmetrics.h"
 #include "phases.h"
-#include "base/json.h"
-#include "base/output.h"
+#include "base/text/json.h"
+#include "base/files/output.h"
 #include "base/text.h"
 
 #include <math.h>

@@ -18,7 +18,7 @@
  *			kind best, tie (those `at` cannot be told apart) or none (why)
  */
 #include "page_data.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "grid.h"
 #include "phases.h"
 #include "result/record_keys.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The phases of one record as a table. Energy is that of the topmost meters of one origin. */
 #include "phases.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "result/metric.h"
 #include "text.h"
 

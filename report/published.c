@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What papers report, chosen by what the records did. */
 #include "published.h"
-#include "base/csv.h"
-#include "base/json.h"
+#include "base/text/csv.h"
+#include "base/text/json.h"
 
 #include <math.h>
 #include <stdlib.h>

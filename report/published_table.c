@@ -2,7 +2,7 @@
 /* Published figures on a terminal, below the tables of the records. */
 #include "published.h"
 
-#include "base/json.h"
+#include "base/text/json.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sentences of a report about a series. */
 #include "grid.h"
-#include "base/json.h"
+#include "base/text/json.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a report says about soft controls, without which a reader would take it for work at full speed, or under a cap. */
 #include "grid.h"
-#include "base/json.h"
+#include "base/text/json.h"
 
 #include <math.h>
 #include <stdlib.h>

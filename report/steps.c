@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Speed and loss of the steps of one run of each setting, for the page. */
 #include "page_data.h"
-#include "base/json.h"
+#include "base/text/json.h"
 
 #include <math.h>
 #include <stdlib.h>

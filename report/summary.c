@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The summary, joulemark.report/1: series, points with statistics, verdicts, cases. Unknown is null. */
 #include "grid.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "published.h"
 
 #include <math.h>

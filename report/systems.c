@@ -2,7 +2,7 @@
 /* Rows of systems by work, and pairs of a system and a published row. */
 #include "systems.h"
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "published.h"
 #include "result/case_id.h"
 #include "text.h"

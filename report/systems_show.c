@@ -2,7 +2,7 @@
 /* Systems by work as tables and as JSON. */
 #include "systems.h"
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "grid.h"
 #include "published.h"
 #include "text.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The report on a terminal. */
 #include "grid.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "phases.h"
 #include "published.h"
 

@@ -2,7 +2,7 @@
 /* Numbers and lines of text, independent of reports. */
 #include "report/text.h"
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "base/text.h"
 #include "meter/meter.h"
 

@@ -2,7 +2,7 @@
 /* Titles of series: the work, and what distinguishes a series from others of that name. */
 #include "group.h"
 #include "text.h"
-#include "base/json.h"
+#include "base/text/json.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Power traces, thinned and coded while they are read. */
 #include "page_trace.h"
-#include "base/json.h"
+#include "base/text/json.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * Times are seconds since the measurement began; unknown is NAN. A value holds until the next one.
  */
 #include "trace_hdf5.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "vendor/hdf5_file.h"
 
 #include <stdio.h>

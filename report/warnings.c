@@ -4,8 +4,8 @@
  * each as its change from the mean of its setting, so that few repeats of many settings are enough.
  */
 #include "group.h"
-#include "base/stat.h"
-#include "base/stat_compare.h"
+#include "base/stat/stat.h"
+#include "base/stat/stat_compare.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include "registers.h"
 #include "base/ctx.h"
 #include "base/clock.h"
-#include "base/state_folder.h"
+#include "base/files/state_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>

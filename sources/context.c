@@ -8,7 +8,7 @@
 #include "base/ctx.h"
 #include "base/clock.h"
 #include "meter/source.h"
-#include "base/number.h"
+#include "base/text/number.h"
 #include "sysfs_text.h"
 
 #include <fcntl.h>

@@ -12,7 +12,7 @@
  */
 #include "base/ctx.h"
 #include "base/clock.h"
-#include "base/number.h"
+#include "base/text/number.h"
 #include "meter/source.h"
 #include "parse_reading.h"
 

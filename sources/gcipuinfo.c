@@ -7,7 +7,7 @@
  * board, which is one meter for all its IPUs. Not verified on hardware: how often the values change.
  */
 #include "base/ctx.h"
-#include "base/child_process.h"
+#include "base/process/child_process.h"
 #include "base/clock.h"
 #include "meter/source.h"
 #include "parse_reading.h"

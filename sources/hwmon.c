@@ -8,7 +8,7 @@
  */
 #include "base/ctx.h"
 #include "base/clock.h"
-#include "base/number.h"
+#include "base/text/number.h"
 #include "meter/source.h"
 #include "sysfs_text.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/number.h"
+#include "base/text/number.h"
 
 #define DCMI_LENGTH   19
 #define DCMI_GROUP    0xdc

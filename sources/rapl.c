@@ -6,7 +6,7 @@
  */
 #include "base/ctx.h"
 #include "base/clock.h"
-#include "base/number.h"
+#include "base/text/number.h"
 #include "meter/source.h"
 
 #include <dirent.h>

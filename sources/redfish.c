@@ -7,7 +7,7 @@
  */
 #include "base/ctx.h"
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "meter/source.h"
 #include "vendor/https.h"
 

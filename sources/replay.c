@@ -5,8 +5,8 @@
  */
 #include "base/ctx.h"
 #include "base/clock.h"
-#include "base/csv.h"
-#include "base/number.h"
+#include "base/text/csv.h"
+#include "base/text/number.h"
 #include "meter/source.h"
 
 #include <limits.h>

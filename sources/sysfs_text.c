@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sysfs_text.h"
 #include "base/ctx.h"
-#include "base/number.h"
+#include "base/text/number.h"
 
 #include <fcntl.h>
 #include <limits.h>

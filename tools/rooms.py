@@ -46,7 +46,15 @@ MAY.update({f"lib/{room}": " ".join(["include"] + [f"lib/{r}" for r in LIB[:i]])
 
 # Inner rooms in their order: each includes only those before it. "." stands for the files right in the room's folder.
 INNER = {
+    "lib/base": ". text stat process files",
+    "lib/measure": "session command view",
+    "lib/run": ". plan worker sweep",
+    "sources": ". nvml",
     "engine": "graph device plan run check",
+    "backends/cpu": "kernels device ops .",
+    "backends/cuda": "kernels device dnn choose ops .",
+    "workloads": "parts train .",
+    "cli": "frame settings measure run inspect live .",
 }
 
 # Symbols only: the engine names the backend that is built in, which is a row of its table.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hdf5_file.h"
-#include "base/output.h"
+#include "base/files/output.h"
 
 #include <stdio.h>
 #include <stdlib.h>

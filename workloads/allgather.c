@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* allgather: each rank gets what all ranks have. */
-#include "workloads/transfer_run.h"
+#include "workloads/parts/transfer_run.h"
 
 static int allgather_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 {

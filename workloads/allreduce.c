@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* allreduce: each rank gets the sum of what all ranks have. */
-#include "workloads/transfer_run.h"
+#include "workloads/parts/transfer_run.h"
 
 static int allreduce_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 {

@@ -9,7 +9,7 @@
 #include "engine/graph/op.h"
 #include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
-#include "workloads/kernel_run.h"
+#include "workloads/parts/kernel_run.h"
 
 #define SAMPLES 16 /* rows of a head that are computed again */
 

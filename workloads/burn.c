@@ -11,9 +11,9 @@
 
 #include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
-#include "workloads/fit_batch.h"
-#include "workloads/host_load.h"
-#include "workloads/kernel_run.h"
+#include "workloads/parts/host_load.h"
+#include "workloads/parts/kernel_run.h"
+#include "workloads/parts/memory.h"
 
 #define COLUMNS	     8	 /* of p */
 #define MOST_SETS    512 /* of operands */

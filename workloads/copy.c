@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "engine/graph/rng.h"
-#include "workloads/fit_batch.h"
-#include "workloads/kernel_run.h"
-#include "workloads/work_device.h"
+#include "workloads/parts/kernel_run.h"
+#include "workloads/parts/work_device.h"
 #include "engine/device/backend_find.h"
 
 /* Per step: as many as copy 64 MB, within these limits. */

@@ -10,7 +10,7 @@
 
 #include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
-#include "workloads/kernel_run.h"
+#include "workloads/parts/kernel_run.h"
 
 #define SAMPLES	  1024
 #define ADD_WIDTH 1024

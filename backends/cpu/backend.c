@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 
-#include "eight_bits.h"
-#include "layout.h"
+#include "backends/cpu/ops/eight_bits.h"
+#include "backends/cpu/ops/layout.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 /* Layers of equal shape share a primitive; a network has few different shapes. */

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "conv_plan.h"
-#include "green.h"
-#include "plan_cache.h"
-#include "queue.h"
+#include "backends/cuda/choose/conv_plan.h"
+#include "backends/cuda/device/green.h"
+#include "backends/cuda/choose/plan_cache.h"
+#include "backends/cuda/device/queue.h"
 
 #define OLDEST_MAJOR 8
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/cuda/dnn_conv.h"
+#include "backends/cuda/dnn/dnn_conv.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/model.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "energy/fold.h"
-#include "base/stat.h"
+#include "base/stat/stat.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* Least squares over window, delay and rise; low, high and their drift follow from these by linear least squares. */
 #include "energy/sensor_fit.h"
 
-#include "base/stat.h"
+#include "base/stat/stat.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* The guard's own process: carries out the requests of its client and restores everything when
  * the client has ended. */
 #include "base/ctx.h"
-#include "base/forward_signals.h"
+#include "base/process/forward_signals.h"
 #include "guard/guard.h"
 #include "guard/guard_wire.h"
 #include "guard/guard_apply.h"

@@ -4,8 +4,8 @@
 
 #include "base/ctx.h"
 #include "base/clock.h"
-#include "base/private_file.h"
-#include "base/state_folder.h"
+#include "base/files/private_file.h"
+#include "base/files/state_folder.h"
 
 #include <ctype.h>
 #include <errno.h>

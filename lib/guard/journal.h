@@ -22,7 +22,7 @@
 #define JM_JOURNAL_H
 
 #include "base/ctx.h"
-#include "base/process.h"
+#include "base/process/process.h"
 #include "guard/knob_table.h"
 
 #define JM_JOURNAL_FOLDER "knobs" /* in the state folder */

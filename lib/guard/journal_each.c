@@ -3,8 +3,8 @@
 #include "guard/journal_private.h"
 
 #include "base/ctx.h"
-#include "base/private_file.h"
-#include "base/state_folder.h"
+#include "base/files/private_file.h"
+#include "base/files/state_folder.h"
 
 #include <errno.h>
 #include <limits.h>

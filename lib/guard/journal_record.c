@@ -3,7 +3,7 @@
  * record and copy. */
 #include "guard/journal_private.h"
 
-#include "base/private_file.h"
+#include "base/files/private_file.h"
 
 #include <errno.h>
 #include <math.h>

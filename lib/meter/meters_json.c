@@ -2,8 +2,8 @@
 /* Meters and signals as JSON and back. */
 #include "meter/meters_json.h"
 
-#include "base/json.h"
-#include "base/keys.h"
+#include "base/text/json.h"
+#include "base/text/keys.h"
 #include "meter/source.h"
 
 #include <math.h>

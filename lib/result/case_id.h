@@ -10,7 +10,7 @@
 #define JM_CASE_ID_H
 
 #include "joulemark.h"
-#include "base/json.h"
+#include "base/text/json.h"
 
 #define JM_CASE_ID  33 /* 32 hexadecimal digits and the end */
 #define JM_AS_FOUND "as found"

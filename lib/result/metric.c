@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a record means: speed, power, energy per item, and how that compares with a reference. */
 #include "result/metric.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "energy/energy.h"
 #include "result/case_id.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a record means with figures that it does not hold: prices, carbon, peaks; formulas in metric.h. */
 #include "result/metric.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "result/record.h"
 
 #include <math.h>

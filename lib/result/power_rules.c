@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "result/power_rules.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "meter/meter.h"
 
 #include <math.h>

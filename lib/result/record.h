@@ -13,7 +13,7 @@
 #define JM_RECORD_H
 
 #include "result/case_id.h"
-#include "measure/session.h"
+#include "measure/session/session.h"
 
 /* Every key exists; what is not known yet is null. The status is "failed" until it is set. */
 json_t *jm_record_new(const json_t *job, struct jm_err *err);

@@ -8,7 +8,7 @@
 #include "result/record.h"
 
 #include "energy/energy.h"
-#include "measure/item_kind.h"
+#include "measure/command/item_kind.h"
 #include "meter/meter.h"
 
 #include <limits.h>

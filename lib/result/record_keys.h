@@ -3,7 +3,7 @@
 #ifndef JM_RECORD_KEYS_H
 #define JM_RECORD_KEYS_H
 
-#include "base/keys.h"
+#include "base/text/keys.h"
 
 #define JM_RECORD_SCHEMA "joulemark.run/1" /* of a record's key "schema" */
 

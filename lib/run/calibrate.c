@@ -3,8 +3,8 @@
 #include "run/calibrate.h"
 
 #include "base/ctx.h"
-#include "base/json.h"
-#include "measure/session.h"
+#include "base/text/json.h"
+#include "measure/session/session.h"
 #include "result/record.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 /* Fits the properties of the sensors to the readings. */
 #include "run/calibrate.h"
 
-#include "base/json.h"
+#include "base/text/json.h"
 #include "energy/sensor_fit.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
  */
 #include "store/store.h"
 #include "store/store_db.h"
-#include "base/store_file.h"
+#include "base/files/store_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -54,15 +54,15 @@ def test_rooms_as_they_are(tree):
 
 @pytest.mark.parametrize("file, line, said", [
     # however the compiler finds it
-    ("lib/base/stat.c", '#include "store/store.h"', "lib/base may not include lib/store (lib/store/store.h)"),
-    ("lib/base/stat.c", '#include "../store/store.h"', "lib/base may not include lib/store"),
-    ("lib/base/stat.c", "#  include <store/store.h>", "lib/base may not include lib/store"),
-    ("lib/base/stat.c", '#include "lib/store/store.h"', "lib/base may not include lib/store"),
+    ("lib/base/stat/stat.c", '#include "store/store.h"', "lib/base may not include lib/store (lib/store/store.h)"),
+    ("lib/base/stat/stat.c", '#include "../store/store.h"', "lib/base may not include lib/store"),
+    ("lib/base/stat/stat.c", "#  include <store/store.h>", "lib/base may not include lib/store"),
+    ("lib/base/stat/stat.c", '#include "lib/store/store.h"', "lib/base may not include lib/store"),
     ("lib/result/record.h", '#include "engine/graph/model.h"', "lib/result may not include engine"),
-    ("sources/null.c", '#include "cli/cli.h"', "sources may not include cli"),
+    ("sources/null.c", '#include "cli/frame/cli.h"', "sources may not include cli"),
     ("backends/ref/ref.c", '#include "../cpu/cpu.h"', "backends/ref may not include backends/cpu"),
     ("lib/base/clock.h", '#include "base/option.h"\n#include "base/clock.h"', "a loop of includes: lib/base/clock.h"),
-    ("lib/base/stat.c", '#include "base/nothing.h"', '"base/nothing.h" is in no include folder'),
+    ("lib/base/stat/stat.c", '#include "base/nothing.h"', '"base/nothing.h" is in no include folder'),
 ])
 def test_wrong_include(tree, file, line, said):
     (tree / file).write_text(line + "\n" + (tree / file).read_text())
@@ -82,10 +82,10 @@ def test_loop_of_includes(tree):
 
 
 @pytest.mark.parametrize("public, private", [
-    ("lib/measure/session.h", "lib/measure/session_private.h"),
+    ("lib/measure/session/session.h", "lib/measure/session/session_private.h"),
     ("lib/guard/journal.h", "lib/guard/journal_private.h"),
     ("engine/run/program.h", "engine/run/profile.h"),
-    ("backends/cuda/library.h", "backends/cuda/cuda.h"),
+    ("backends/cuda/device/library.h", "backends/cuda/device/cuda.h"),
 ])
 def test_a_header_and_its_private_one_in_a_circle(tree, public, private):
     """The private one includes the public one, which is right; the other way as well is a circle."""
@@ -137,7 +137,7 @@ def test_picture_of_the_rooms(tree):
     old = rooms(tree, "--picture").stdout
     names = re.findall(r"<text[^>]*>([^<]*)</text>", old)
     assert len(names) == len(set(names)) and {"cli", "engine", "lib/base", "lib/run", "backends/ref"} <= set(names)
-    (tree / "models" / "gpt.c").write_text('#include "run/plan.h"\n')
+    (tree / "models" / "gpt.c").write_text('#include "run/plan/plan.h"\n')
     assert rooms(tree, "--picture").stdout != old
     done = rooms(tree, "--picture-is", SOURCE / "docs" / "rooms.svg")
     assert done.returncode == 1 and "make it anew" in done.stdout

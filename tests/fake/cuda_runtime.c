@@ -26,7 +26,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/device/cuda.h"
 #include "cuda_fake.h"
 
 /* The header's parameters have names of one letter, some of them with underscores. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a parent of another version, or another program, may write to a worker: orders, whole or in pieces. */
 #include "fuzz.h"
-#include "run/orders.h"
+#include "run/worker/orders.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
 /* Requests of a plan, as a store from outside may contain them. */
 #include "fuzz.h"
 #include "fuzz_json.h"
-#include "run/plan.h"
+#include "run/plan/plan.h"
 
 static const char base[] =
 	"{\"what\":{\"workload\":\"sim\",\"device\":[\"sim:h100x4\"],\"precision\":[\"f32\"],"

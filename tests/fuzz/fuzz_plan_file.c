@@ -2,7 +2,7 @@
 /* A plan file that is accepted has points on its axes, as many as were counted, each with its
  * texts. */
 #include "fuzz.h"
-#include "run/plan_file.h"
+#include "run/plan/plan_file.h"
 
 #include <stdio.h>
 #include <unistd.h>

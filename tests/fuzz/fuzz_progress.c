@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Marks from the socket, and numbers found in what a command prints, in pieces of any size. */
 #include "fuzz.h"
-#include "measure/progress.h"
+#include "measure/session/progress.h"
 
 #include <errno.h>
 #include <stdio.h>

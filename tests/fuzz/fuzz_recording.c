@@ -3,7 +3,7 @@
 #include "fuzz.h"
 #include "fuzz_folder.h"
 #include "energy/sensor_fit.h"
-#include "measure/recording.h"
+#include "measure/session/recording.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
  * of the input are an offset and a value. */
 #include "fuzz.h"
 #include "fuzz_folder.h"
-#include "run/plan.h"
+#include "run/plan/plan.h"
 #include "store/store.h"
 
 #include <stdio.h>

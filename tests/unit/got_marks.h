@@ -4,7 +4,7 @@
 #define GOT_MARKS_H
 
 #include "test.h"
-#include "measure/progress.h"
+#include "measure/session/progress.h"
 
 struct got {
 	struct jm_mark mark[16];

@@ -4,10 +4,10 @@
  * what each of them is given, and that memory is planned for the chosen one. The plans of cuDNN and the kernels are below: they keep
  * their arguments.
  */
-#include "backends/cuda/attention_tiles.h"
-#include "backends/cuda/image.h"
-#include "backends/cuda/plan_cache.h"
-#include "backends/cuda/ways.h"
+#include "backends/cuda/ops/attention_tiles.h"
+#include "backends/cuda/kernels/image.h"
+#include "backends/cuda/choose/plan_cache.h"
+#include "backends/cuda/choose/ways.h"
 #include "engine/graph/tensor.h"
 #include "unit/test.h"
 

@@ -7,9 +7,9 @@
 #include "engine/run/reduce.h"
 #include "engine/device/device.h"
 #include "unit/test.h"
-#include "workloads/fit_batch.h"
-#include "workloads/lr_schedule.h"
-#include "workloads/batch_feed.h"
+#include "workloads/train/fit_batch.h"
+#include "workloads/train/lr_schedule.h"
+#include "workloads/train/batch_feed.h"
 #include "engine/plan/bucket.h"
 
 /* ---- Megatron ----------------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
-#include "workloads/gang.h"
+#include "workloads/parts/gang.h"
 
 #define MOST_RANKS 5
 

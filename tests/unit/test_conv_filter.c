@@ -3,7 +3,7 @@
  * The gradient of a filter of 3 x 3 in backend cuda, without a GPU: which gradients its kernel computes, and that the
  * arguments describe them. The gradient is repeated here by what image.h says.
  */
-#include "backends/cuda/conv_filter.h"
+#include "backends/cuda/ops/conv_filter.h"
 #include "unit/test.h"
 
 #define B  2

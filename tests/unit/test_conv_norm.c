@@ -4,10 +4,10 @@
  * and which memory each way reads and writes. The kernels and the other rows of the backend are below: they keep their
  * arguments.
  */
-#include "backends/cuda/conv_product.h"
-#include "backends/cuda/image_operands.h"
-#include "backends/cuda/plan_cache.h"
-#include "backends/cuda/ways.h"
+#include "backends/cuda/ops/conv_product.h"
+#include "backends/cuda/ops/image_operands.h"
+#include "backends/cuda/choose/plan_cache.h"
+#include "backends/cuda/choose/ways.h"
 #include "unit/test.h"
 
 #define CONV_SCRATCH  1000

@@ -3,7 +3,7 @@
  * The first layer of a ResNet in backend cuda, without a GPU: which convolutions its kernels compute, and that their
  * arguments describe the convolution and its filter's gradient. Both are repeated here by what image.h says.
  */
-#include "backends/cuda/conv_stem.h"
+#include "backends/cuda/ops/conv_stem.h"
 #include "unit/test.h"
 
 #define B    2

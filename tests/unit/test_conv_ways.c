@@ -4,10 +4,10 @@
  * The functions of CUDA and cuBLASLt that these parts call are below: memory is that of the host, a product is three
  * loops, and a way takes the time that the test gives.
  */
-#include "backends/cuda/conv_product.h"
-#include "backends/cuda/image.h"
-#include "backends/cuda/plan_cache.h"
-#include "backends/cuda/ways.h"
+#include "backends/cuda/ops/conv_product.h"
+#include "backends/cuda/kernels/image.h"
+#include "backends/cuda/choose/plan_cache.h"
+#include "backends/cuda/choose/ways.h"
 #include "unit/test.h"
 
 /* ---- fakes ---------------------------------------------------------------------------------------------- */

@@ -5,8 +5,8 @@
  */
 #include <stdlib.h>
 
-#include "backends/cpu/kernels.h"
-#include "backends/cpu/simd.h"
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/simd.h"
 #include "engine/graph/rng.h"
 #include "unit/test.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What backend cuda makes of the errors of the CUDA runtime. */
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/device/cuda.h"
 #include "test.h"
 
 static const struct {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lanes between GPUs (backends/cuda/lanes.c) without a GPU: what they take of CUDA is given back, also where any step of
+ * Lanes between GPUs (backends/cuda/device/lanes.c) without a GPU: what they take of CUDA is given back, also where any step of
  * opening fails, and what is written to and awaited in shared memory has the device's address. The functions of CUDA that they
  * call are below.
  */
 #include <cuda.h>
 #include <string.h>
 
-#include "backends/cuda/kernels.h"
-#include "backends/cuda/queue.h"
+#include "backends/cuda/kernels/kernels.h"
+#include "backends/cuda/device/queue.h"
 #include "comm/lanes.h"
 #include "unit/test.h"
 #include "vendor/library.h"

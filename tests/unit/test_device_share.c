@@ -2,8 +2,8 @@
 /* Shares of a GPU's energy in simulated time; the truth is the integral of the wave over the time
  * of each user. */
 #include "test.h"
-#include "base/json.h"
-#include "measure/device_share.h"
+#include "base/text/json.h"
+#include "measure/command/device_share.h"
 #include "wave.h"
 
 #define OWN   7

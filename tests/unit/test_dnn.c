@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backends/cuda/dnn_conv.h"
+#include "backends/cuda/dnn/dnn_conv.h"
 #include "engine/kit.h"
 #include "unit/test.h"
 

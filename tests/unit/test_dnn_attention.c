@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backends/cuda/dnn_attention.h"
+#include "backends/cuda/dnn/dnn_attention.h"
 #include "unit/test.h"
 
 #define WORKSPACE ((size_t)4 << 30)

@@ -6,7 +6,7 @@
 #include "test.h"
 #include "base/ctx.h"
 #include "base/clock.h"
-#include "measure/session.h"
+#include "measure/session/session.h"
 #include "trace/plateaus.h"
 
 #include <jansson.h>

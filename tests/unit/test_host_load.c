@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "unit/test.h"
-#include "workloads/host_load.h"
+#include "workloads/parts/host_load.h"
 
 #define THREADS 2
 #define SIDE	JM_HOST_LOAD_SIDE

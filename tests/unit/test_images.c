@@ -6,8 +6,8 @@
  */
 #include <stdlib.h>
 
-#include "backends/cpu/kernels.h"
-#include "backends/cpu/simd.h"
+#include "backends/cpu/kernels/kernels.h"
+#include "backends/cpu/kernels/simd.h"
 #include "unit/test.h"
 
 #define THREADS 3

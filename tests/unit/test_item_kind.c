@@ -2,7 +2,7 @@
 /* Which numbers in a command's output are amounts and which count up, and their sums. The expected sums were added by
  * hand: of amounts all numbers, of a count the last number of each of its runs. */
 #include "test.h"
-#include "measure/item_kind.h"
+#include "measure/command/item_kind.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "base/json_texts.h"
+#include "base/text/json_texts.h"
 
 /* All values of the text in one list; NULL: it is refused. */
 static json_t *split(const char *text, size_t n)

@@ -4,7 +4,7 @@
 #include "test.h"
 #include "base/ctx.h"
 #include "base/clock.h"
-#include "measure/live.h"
+#include "measure/view/live.h"
 #include "wave.h"
 
 #include <pthread.h>

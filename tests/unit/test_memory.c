@@ -8,8 +8,8 @@
 #include "engine/device/device.h"
 #include "base/ctx.h"
 #include "unit/test.h"
-#include "workloads/fit_batch.h"
-#include "workloads/memory.h"
+#include "workloads/train/fit_batch.h"
+#include "workloads/parts/memory.h"
 
 #define KB 1024
 

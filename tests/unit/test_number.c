@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "test.h"
-#include "base/number.h"
+#include "base/text/number.h"
 
 static const char *const wrong[] = {"", " ", " 1", "1 ", "1\n", "0x10", "0X1p3", "inf", "nan",
 	"infinity", "1e999", "-1e999", "1 J", "1,5", "1.5.2", "--1", "+-1", "e5", ".", "-", "1e",

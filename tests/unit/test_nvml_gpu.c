@@ -2,7 +2,7 @@
 /* One GPU through NVML calls that are faked here: its values, its probes, and its names in a device
  * list. */
 #include "test.h"
-#include "sources/nvml_probe.h"
+#include "sources/nvml/nvml_probe.h"
 
 #include <stdio.h>
 

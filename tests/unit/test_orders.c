@@ -10,7 +10,7 @@
 
 #include "guard/control.h"
 #include "result/case_id.h"
-#include "run/orders.h"
+#include "run/worker/orders.h"
 
 struct line {
 	int fds[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Results in files: complete or absent, without other files in the folder. */
-#include "base/output.h"
+#include "base/files/output.h"
 #include "test.h"
 
 #include <dirent.h>

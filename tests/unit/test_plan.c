@@ -2,7 +2,7 @@
 /* Plans: what a request expands to, which case is the reference, order of the blocks, stable ids. */
 #include "test.h"
 
-#include "run/plan.h"
+#include "run/plan/plan.h"
 
 static struct jm_plan plan_of(const char *text)
 {

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/cuda/plan_cache.h"
+#include "backends/cuda/choose/plan_cache.h"
 #include "unit/test.h"
 
 static char folder[] = "/tmp/joulemark-plans.XXXXXX";

@@ -3,9 +3,9 @@
  * Which algorithm of cuBLASLt a product of backend cuda takes, and which choices are kept for other processes, without a GPU: the
  * functions of CUDA and cuBLASLt that the product calls are below.
  */
-#include "backends/cuda/gemm.h"
-#include "backends/cuda/image.h"
-#include "backends/cuda/plan_cache.h"
+#include "backends/cuda/ops/gemm.h"
+#include "backends/cuda/kernels/image.h"
+#include "backends/cuda/choose/plan_cache.h"
 #include "unit/test.h"
 
 #define FOUND 3 /* algorithms, of which the second is the fastest */

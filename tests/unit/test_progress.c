@@ -3,8 +3,8 @@
 #include "test.h"
 #include "base/ctx.h"
 #include "base/clock.h"
-#include "base/stray_processes.h"
-#include "base/child_process.h"
+#include "base/process/stray_processes.h"
+#include "base/process/child_process.h"
 #include "got_marks.h"
 
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 #include "source_row.h"
 #include "base/ctx.h"
 #include "base/clock.h"
-#include "measure/session.h"
+#include "measure/session/session.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "test.h"
 #include "base/ctx.h"
 
-#include "run/frame.h"
+#include "run/worker/frame.h"
 #include "meter/meters_json.h"
 #include "result/provenance.h"
 #include "result/record.h"

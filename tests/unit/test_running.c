@@ -3,8 +3,8 @@
 #include "test.h"
 
 #include "base/clock.h"
-#include "measure/power_rows.h"
-#include "measure/running.h"
+#include "measure/session/power_rows.h"
+#include "measure/command/running.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loss scale after any sequence of finite and non-finite steps. */
 #include "unit/test.h"
-#include "workloads/scaler.h"
+#include "workloads/train/scaler.h"
 
 static struct jm_scaler parse(const char *text)
 {

@@ -5,7 +5,7 @@
 #include "base/ctx.h"
 #include "wave.h"
 
-#include "measure/sensors_file.h"
+#include "measure/session/sensors_file.h"
 
 #include <stdio.h>
 #include <unistd.h>

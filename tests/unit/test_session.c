@@ -3,7 +3,7 @@
 #include "test.h"
 #include "base/ctx.h"
 #include "base/clock.h"
-#include "measure/trace_csv.h"
+#include "measure/view/trace_csv.h"
 #include "wave.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "test.h"
 #include "base/clock.h"
 #include "base/ctx.h"
-#include "measure/session.h"
+#include "measure/session/session.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,9 +4,9 @@
  * than the host's; thermal steady state of a body that warms up by a known law.
  */
 #include "test.h"
-#include "run/alignment.h"
-#include "run/pacer.h"
-#include "run/steady_state.h"
+#include "run/worker/alignment.h"
+#include "run/worker/pacer.h"
+#include "run/worker/steady_state.h"
 
 #define SECOND INT64_C(1000000000)
 

@@ -2,7 +2,7 @@
 /* Statistics of repeats against tables and hand-computed values. */
 #include "test.h"
 
-#include "base/stat.h"
+#include "base/stat/stat.h"
 
 /* NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2: upper critical values of Student's t. */
 static void quantiles_are_those_of_the_tables(void **state)

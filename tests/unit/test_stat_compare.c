@@ -3,7 +3,7 @@
  * symmetries. */
 #include <math.h>
 
-#include "base/stat_compare.h"
+#include "base/stat/stat_compare.h"
 #include "unit/test.h"
 
 static void test_ratio_is_of_geometric_means(void **state)

@@ -2,7 +2,7 @@
 /* Rows of steps: one each while there is room, then joined, with nothing lost of time and items. */
 #include "test.h"
 
-#include "run/step_series.h"
+#include "run/worker/step_series.h"
 
 #include <math.h>
 

@@ -9,7 +9,7 @@
 
 #include "base/ctx.h"
 #include "base/clock.h"
-#include "measure/session.h"
+#include "measure/session/session.h"
 
 #define WAVE_GPUS 8
 

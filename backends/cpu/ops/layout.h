@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Conversion of layouts between the engine, oneDNN and the kernels, and the layouts that ops
+ * accept. */
+#ifndef JM_CPU_LAYOUT_H
+#define JM_CPU_LAYOUT_H
+
+#include "backends/cpu/device/cpu.h"
+
+/* Converts a layout of oneDNN; false: struct jm_layout cannot describe it. */
+bool cpu_layout_of(const dnnl_memory_desc_t *md, struct jm_layout *ret);
+/* oneDNN's description of a tensor in this layout and type. */
+void cpu_layout_desc(const struct jm_tensor *t, const struct jm_layout *layout,
+	dnnl_data_type_t type, dnnl_memory_desc_t *ret);
+/* The elements in memory, including padding. */
+int64_t cpu_layout_elements(const struct jm_tensor *t);
+/* Describes an image for the kernels; false: they do not support its layout. t may be NULL, and
+ * data then is. */
+bool cpu_layout_image(
+	const struct jm_tensor *t, const struct jm_layout *layout, struct cpu_image *ret);
+/* The image of a tensor whose layout the kernels support. */
+struct cpu_image cpu_image(const struct jm_tensor *t);
+
+/* choices.c: fills choices for a group whose types are supported. Returns their number; 0 = none,
+ * err holds the reason. */
+int cpu_choices(const struct cpu_dev *dev, const struct jm_group *group, const struct cpu_op *op,
+	struct jm_choice *choice, struct jm_err *err);
+enum cpu_how { CPU_PRODUCT, CPU_CONV, CPU_CONV_WGRAD };
+/* seconds.c: the estimated time of a node by its FLOPs or bytes; never NaN. */
+double cpu_seconds(const struct cpu_dev *dev, const struct jm_node *node, enum cpu_how how);
+/* conv_plan.c: the layouts that oneDNN prefers for a convolution or a gradient of it. */
+int cpu_conv_offer(const struct cpu_dev *dev, const struct jm_node *node, struct jm_choice *choice,
+	struct jm_err *err);
+
+/* conv_matrix.c: the choice to run a convolution as a product of matrices; 0 = not possible. */
+int cpu_conv_matrix_offer(
+	const struct cpu_dev *dev, const struct jm_node *node, struct jm_choice *choice);
+
+#endif

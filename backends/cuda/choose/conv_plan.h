@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plans of convolutions, which the device keeps by shape, and the choice of the fastest. */
+#ifndef JM_CUDA_CONV_PLAN_H
+#define JM_CUDA_CONV_PLAN_H
+
+#include "backends/cuda/device/cuda.h"
+#include "backends/cuda/dnn/dnn_conv.h"
+#include "plan_cache.h"
+
+struct cuda_conv_key {
+	enum dnn_pattern pattern;
+	bool exact;
+	struct dnn_conv_shape shape;
+};
+
+#define CUDA_CONV_PLANS 16
+struct cuda_conv_plan {
+	struct cuda_conv_plan *next;
+	struct cuda_conv_key key;
+	struct dnn_conv_ids ids;
+	struct dnn_plan plan[CUDA_CONV_PLANS];
+	int n, best;	  /* best: -1 until the plans are timed */
+	size_t workspace; /* bytes that suffice for each plan */
+	double seconds;	  /* of one run of the best plan; NAN = not timed */
+};
+
+/* The plans for the key, which are made at the first call. NULL = there are none; err holds the
+ * reason. */
+struct cuda_conv_plan *cuda_conv_plan(
+	struct cuda_dev *dev, const struct cuda_conv_key *key, struct jm_err *err);
+/* Times the plans once, on random data in separate memory; if that memory is not available, chooses
+ * the plan that cuDNN prefers. */
+int cuda_conv_tune(struct cuda_dev *dev, struct cuda_conv_plan *plan, struct jm_err *err);
+/* The key in the plan cache: kind, version of cuDNN, shapes, window and type of the convolution. */
+void cuda_conv_key_text(const struct cuda_dev *dev, const char *kind,
+	const struct cuda_conv_key *key, char ret[CUDA_PLAN_KEY]);
+void cuda_conv_drop(struct cuda_dev *dev); /* drops all plans of the device */
+
+#endif

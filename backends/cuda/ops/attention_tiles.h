@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The own kernels for the gradient of attention on compute capability 9.0 (attention_tiles.cu). */
+#ifndef JM_CUDA_ATTENTION_TILES_H
+#define JM_CUDA_ATTENTION_TILES_H
+
+#include "backends/cuda/dnn/dnn_attention.h"
+#include "backends/cuda/kernels/kernels.h"
+
+struct cuda_dev;
+
+/* True if they take the shape on the device. */
+bool cuda_tiles_take(const struct cuda_dev *dev, const struct dnn_attention_shape *s);
+/* Bytes of scratch. */
+size_t cuda_tiles_scratch(const struct dnn_attention_shape *s);
+/* Describes the operands, whose data is in qkv and in dy, to the copies of the kernels. */
+int cuda_tiles_describe(const struct dnn_attention_shape *s, void *qkv, void *dy,
+	struct cuda_attention_tiles *ret, struct jm_err *err);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nodes on images as arguments of image.h. */
+#ifndef JM_CUDA_IMAGE_OPERANDS_H
+#define JM_CUDA_IMAGE_OPERANDS_H
+
+#include "backends/cuda/device/cuda.h"
+#include "backends/cuda/kernels/image.h"
+
+static inline int64_t cuda_pixels_of(const struct jm_tensor *t)
+{
+	return t->dim[0] * t->dim[2] * t->dim[3];
+}
+
+/* All images of the nodes from this one on have their channels last. */
+void cuda_image_layouts(const struct jm_group *group, int from, struct jm_choice *choice);
+/* bn-stats and bn-finalize of one image. own: [2,c], mean and variance where the tensors have no memory. */
+struct cuda_bn cuda_bn_stats_of(
+	const struct jm_node *stats, const struct jm_node *last, float *own, void *scratch);
+/* bn-grad, with the mask that the forward group of exec saved. */
+struct cuda_bn_grad cuda_bn_grad_of(const struct jm_node *n, const struct cuda_exec *exec);
+
+#endif

@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention in bf16 or f16 by cuDNN: finds, times and runs plans, which the device keeps by
+ * shape. Its gradient runs by own kernels where these take the shape and are faster, or where
+ * cuDNN has no plan. */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attention_tiles.h"
+#include "backends/cuda/kernels/image.h"
+#include "backends/cuda/choose/plan_cache.h"
+#include "backends/cuda/choose/ways.h"
+
+#define WORKSPACE ((size_t)4 << 30) /* bytes, upper limit */
+#define ALIGN	  ((size_t)256)
+#define OPERANDS  16
+#define PLANS	  4 /* at most these many are timed */
+#define REPEATS	  4
+
+/* The plans for a shape, which is their key. n = 0: cuDNN has none; err holds the reason. */
+struct cuda_attention_plan {
+	struct cuda_attention_plan *next;
+	struct dnn_attention_shape shape;
+	bool backward;
+	struct dnn_attention_ids ids;
+	struct dnn_plan plan[PLANS];
+	int n, best;	  /* best: -1 until the plans are timed */
+	int way;	  /* of a gradient, in `ways`; -1 = not chosen yet */
+	size_t workspace; /* bytes that suffice for each plan */
+	struct jm_err err;
+};
+
+/* A plan bound to memory; cuDNN reads the numbers given by value during the run. */
+struct bound {
+	struct cuda_rope turn; /* of cuDNN's gradient, in place; x absent: none */
+	bool own;	       /* runs by own kernels, as `tiles` says */
+	struct cuda_attention_tiles tiles;
+	struct dnn_run run;
+	float scale, one, floor;
+	void *sum; /* memory to clear before the run; NULL = none */
+	size_t sum_bytes;
+};
+
+static const struct jm_tensor *qkv_of(const struct jm_node *n)
+{
+	return n->in[n->op == JM_OP_ATTENTION_GRAD];
+}
+
+/* The gradient of the packed projection, or, of a group with rope-grad, of what was turned into it. */
+static struct jm_tensor *dqkv_of(const struct cuda_exec *exec)
+{
+	return exec->node[exec->n_nodes - 1].out[0];
+}
+
+static struct dnn_attention_shape shape_of(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	const struct jm_tensor *qkv = qkv_of(n);
+	int64_t heads = n->attr.attention.heads, groups = n->attr.attention.kv_heads;
+
+	return (struct dnn_attention_shape){
+		.batch = qkv->dim[0],
+		.seq = qkv->dim[1],
+		.heads = heads,
+		.groups = groups,
+		.depth = jm_tensor_width(qkv) / (heads + 2 * groups),
+		.type = cuda_dnn_type(qkv->type),
+		.causal = n->attr.attention.causal,
+		.repeatable = !dev->fast,
+	};
+}
+
+/* ---- plans ------------------------------------------------------------------------------------------------- */
+
+static bool same_shape(const struct dnn_attention_shape *a, const struct dnn_attention_shape *b)
+{
+	return a->batch == b->batch && a->seq == b->seq && a->heads == b->heads &&
+	       a->groups == b->groups && a->depth == b->depth && a->type == b->type &&
+	       a->causal == b->causal && a->repeatable == b->repeatable;
+}
+
+static void write_key(
+	const struct cuda_dev *dev, const struct cuda_attention_plan *p, char *ret, size_t size)
+{
+	const struct dnn_attention_shape *s = &p->shape;
+
+	snprintf(ret, size, "attention/%zu/%lldx%lld/%lld:%lldx%lld%s%s%s%s", dev->dnn.version,
+		(long long)s->batch, (long long)s->seq, (long long)s->heads, (long long)s->groups,
+		(long long)s->depth, s->causal ? "/causal" : "", p->backward ? "/grad" : "",
+		s->repeatable ? "/repeatable" : "", s->type == CUDNN_DATA_HALF ? "/f16" : "");
+}
+
+/* Finds the plan that was chosen before by its name, or else several to choose from. */
+static void find_plans(struct cuda_dev *dev, struct cuda_attention_plan *p, struct dnn_graph *g)
+{
+	struct dnn_want want = {.repeatable = p->shape.repeatable, .workspace = WORKSPACE};
+	char key[CUDA_PLAN_KEY], name[CUDA_PLAN_VALUE];
+	const char *known;
+
+	write_key(dev, p, key, sizeof key);
+	known = cuda_plan_find(dev, key);
+	if (known) {
+		snprintf(name, sizeof name, "%s", known);
+		want.name = name;
+		p->n = dnn_plans(g, &want, p->plan, 1, &p->err);
+	}
+	want.name = NULL;
+	if (!p->n)
+		p->n = dnn_plans(g, &want, p->plan, PLANS, &p->err);
+	p->best = p->n == 1 ? 0 : -1;
+	for (int i = 0; i < p->n; i++)
+		if (p->plan[i].workspace > p->workspace)
+			p->workspace = p->plan[i].workspace;
+}
+
+static void look(struct cuda_dev *dev, struct cuda_attention_plan *p)
+{
+	struct dnn_graph *g;
+
+	if (cuda_dnn_open(dev, &p->err))
+		return;
+	g = p->backward ? dnn_attention_backward(&dev->dnn, &p->shape, &p->ids)
+			: dnn_attention_forward(&dev->dnn, &p->shape, &p->ids);
+	if (g)
+		find_plans(dev, p, g);
+	else
+		jm_err_set(&p->err, JM_ENOMEM, "Out of memory for attention.");
+	dnn_graph_free(g);
+}
+
+/* NULL = out of memory. A shape that cuDNN does not support is kept, too, so that it is tried
+ * once, and one without cuDNN as well. */
+static struct cuda_attention_plan *plan_of(struct cuda_dev *dev, const struct jm_node *n)
+{
+	struct dnn_attention_shape shape = shape_of(dev, n);
+	bool backward = n->op == JM_OP_ATTENTION_GRAD;
+	struct cuda_attention_plan *p;
+
+	for (p = dev->attention_plans; p; p = p->next)
+		if (p->backward == backward && same_shape(&p->shape, &shape))
+			return p;
+	p = calloc(1, sizeof *p);
+	if (!p)
+		return NULL;
+	p->shape = shape;
+	p->backward = backward;
+	p->way = -1;
+	look(dev, p);
+	p->next = dev->attention_plans;
+	dev->attention_plans = p;
+	return p;
+}
+
+void cuda_attention_plans_free(struct cuda_dev *dev)
+{
+	while (dev->attention_plans) {
+		struct cuda_attention_plan *next = dev->attention_plans->next;
+
+		for (int i = 0; i < dev->attention_plans->n; i++)
+			dnn_plan_drop(&dev->dnn, &dev->attention_plans->plan[i]);
+		free(dev->attention_plans);
+		dev->attention_plans = next;
+	}
+}
+
+/* True if own kernels can run it. */
+static bool has_own(const struct cuda_dev *dev, const struct cuda_attention_plan *p)
+{
+	return p->backward && cuda_tiles_take(dev, &p->shape);
+}
+
+/* ---- select ------------------------------------------------------------------------------------------------ */
+
+static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+	struct dnn_attention_shape s = shape_of(dev, n);
+	const struct cuda_attention_plan *p;
+
+	if (!jm_attention_is_packed(n) || n->accumulate || n->in[0]->type == JM_F32 ||
+		n->out[0]->type != n->in[0]->type || s.depth % 8 || s.depth > 256)
+		return jm_err_set(err, JM_ENOSUP,
+			"cuDNN's attention takes bf16 or f16, heads of a width of a multiple of 8 "
+			"up to 256, packed in one tensor, and cannot add to its results.");
+	p = plan_of(dev, n);
+	if (!p)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention.");
+	return p->n || has_own(dev, p) ? 0 : jm_err_set(err, p->err.code, "%s", p->err.text);
+}
+
+static int takes_rope(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0], *turn = group->node[1];
+	int code = takes(dev, group, err);
+
+	if (code)
+		return code;
+	if (turn->in[0] != n->out[0] || !n->out[0]->is_virtual || turn->accumulate ||
+		turn->attr.rope.heads != n->attr.attention.heads ||
+		turn->attr.rope.kv_heads != n->attr.attention.kv_heads)
+		return jm_err_set(err, JM_ENOSUP,
+			"Attention of backend cuda turns only gradients that no other node reads, "
+			"and with the same heads.");
+	return cuda_rope_takes(turn, err);
+}
+
+static size_t rounded(size_t bytes)
+{
+	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* Scratch holds delta, the sum of dq and cuDNN's workspace, in this order. */
+static size_t delta_bytes(const struct cuda_attention_plan *p)
+{
+	const struct dnn_attention_shape *s = &p->shape;
+
+	return p->backward ? rounded((size_t)(s->batch * s->heads * s->seq) * sizeof(float)) : 0;
+}
+
+static size_t sum_bytes(const struct cuda_attention_plan *p)
+{
+	return p->ids.sum ? delta_bytes(p) * (size_t)p->shape.depth : 0;
+}
+
+static size_t dnn_scratch(const struct cuda_attention_plan *p)
+{
+	return delta_bytes(p) + sum_bytes(p) + rounded(p->workspace);
+}
+
+/* ---- build and run ---------------------------------------------------------------------------------------- */
+
+struct operands {
+	int n;
+	int64_t id[OPERANDS];
+	void *data[OPERANDS];
+};
+
+static void give(struct operands *o, int64_t id, void *data)
+{
+	if (!id)
+		return;
+	o->id[o->n] = id;
+	o->data[o->n++] = data;
+}
+
+/* Adds queries, keys and values of the packed projection, or their gradients, as operands. */
+static void give_packed(struct operands *o, const struct dnn_attention_shape *s, void *data,
+	int64_t q, int64_t k, int64_t v)
+{
+	uint16_t *at = data;
+
+	give(o, q, at);
+	give(o, k, at + s->heads * s->depth);
+	give(o, v, at + (s->heads + s->groups) * s->depth);
+}
+
+static struct operands operands_of(
+	const struct cuda_exec *exec, const struct cuda_attention_plan *p, struct bound *b)
+{
+	const struct jm_node *n = &exec->node[0];
+	const struct dnn_attention_ids *id = &p->ids;
+	struct operands o = {0};
+
+	give_packed(&o, &p->shape, qkv_of(n)->data, id->q, id->k, id->v);
+	give(&o, id->y, p->backward ? n->in[4]->data : n->out[0]->data);
+	give(&o, id->lse, p->backward ? n->in[5]->data : n->out[1]->data);
+	if (p->backward) {
+		give(&o, id->dy, n->in[0]->data);
+		give_packed(&o, &p->shape, dqkv_of(exec)->data, id->dq, id->dk, id->dv);
+		give(&o, id->delta, exec->scratch);
+	}
+	give(&o, id->sum, b->sum);
+	give(&o, id->scale, &b->scale);
+	give(&o, id->one, &b->one);
+	give(&o, id->floor, &b->floor);
+	return o;
+}
+
+static int bind_plan(struct cuda_dev *dev, const struct cuda_exec *exec,
+	const struct cuda_attention_plan *p, int which, struct bound *b, struct jm_err *err)
+{
+	struct operands o = operands_of(exec, p, b);
+	char *memory = exec->scratch;
+
+	return dnn_bind(&dev->dnn, &p->plan[which], o.n, o.id, o.data,
+		memory ? memory + delta_bytes(p) + b->sum_bytes : NULL, &b->run, err);
+}
+
+/* The shortest time of several runs in seconds; NAN = a run failed. */
+static double time_plan(struct cuda_dev *dev, const struct cuda_exec *exec,
+	const struct cuda_attention_plan *p, int which, struct bound b)
+{
+	struct cuda_stopwatch watch;
+	double best = NAN;
+
+	if (bind_plan(dev, exec, p, which, &b, NULL))
+		return NAN;
+	if (cuda_stopwatch_open(&watch)) {
+		for (int i = 0; i <= REPEATS; i++) {
+			cuda_stopwatch_start(&watch, dev->stream);
+			if (dnn_run(&dev->dnn, &b.run, NULL))
+				break;
+			best = fmin(best, i ? cuda_stopwatch_stop(&watch, dev->stream) : NAN);
+		}
+		cuda_stopwatch_close(&watch);
+	}
+	cudaStreamSynchronize(dev->stream);
+	dnn_unbind(&dev->dnn, &b.run);
+	return best;
+}
+
+static void fill(struct cuda_dev *dev, const struct jm_tensor *t)
+{
+	if (t && t->type != JM_I32)
+		cuda_random(cuda_vec(t), jm_tensor_count(t), 1, dev->stream);
+}
+
+/* Times the plans on random numbers in the real operands, which hold no data while a program is
+ * built. */
+static void tune(struct cuda_dev *dev, const struct cuda_exec *exec, struct cuda_attention_plan *p,
+	const struct bound *b)
+{
+	const struct jm_node *n = &exec->node[0];
+	char key[CUDA_PLAN_KEY];
+	double least = INFINITY;
+
+	if (p->best >= 0)
+		return;
+	p->best = 0;
+	for (int i = 0; i < n->n_in; i++)
+		fill(dev, n->in[i]);
+	for (int i = 0; i < p->n; i++) {
+		double seconds = time_plan(dev, exec, p, i, *b);
+
+		if (seconds < least) {
+			least = seconds;
+			p->best = i;
+		}
+	}
+	if (isinf(least)) /* none could be timed */
+		return;
+	write_key(dev, p, key, sizeof key);
+	cuda_plan_keep(dev, key, p->plan[p->best].name);
+}
+
+static int build_dnn(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct cuda_attention_plan *p = plan_of(dev, n);
+	struct bound *b = exec->own = calloc(1, sizeof *b);
+
+	if (!b || !p)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention.");
+	if (!p->n)
+		return jm_err_set(err, p->err.code, "%s", p->err.text);
+	b->scale = (float)n->attr.attention.scale;
+	b->one = 1;
+	b->floor = -FLT_MAX;
+	b->sum_bytes = sum_bytes(p);
+	b->sum = b->sum_bytes ? (char *)exec->scratch + delta_bytes(p) : NULL;
+	tune(dev, exec, p, b);
+	return bind_plan(dev, exec, p, p->best, b, err);
+}
+
+static int build_own(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct dnn_attention_shape s = shape_of(dev, n);
+	struct bound *b = exec->own = calloc(1, sizeof *b);
+
+	if (!b)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention.");
+	b->own = true;
+	b->tiles = (struct cuda_attention_tiles){
+		.scale = (float)n->attr.attention.scale,
+		.dy = n->in[0]->data,
+		.y = n->in[4]->data,
+		.lse = n->in[5]->data,
+		.dqkv = dqkv_of(exec)->data,
+		.rows = exec->scratch,
+	};
+	return cuda_tiles_describe(&s, qkv_of(n)->data, n->in[0]->data, &b->tiles, err);
+}
+
+static int build_tall(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	int code = build_own(dev, exec, err);
+	struct bound *b = exec->own;
+
+	if (!code)
+		b->tiles.tall = true;
+	return code;
+}
+
+/* The first one needs the least scratch. own-tall is for heads that are 64 wide. */
+static const struct cuda_way ways[] = {
+	{"own", build_own}, {"cudnn", build_dnn}, {"own-tall", build_tall}};
+enum { OWN, DNN, OWN_TALL };
+
+static int n_ways(const struct cuda_attention_plan *p)
+{
+	return p->shape.depth == 64 ? OWN_TALL + 1 : OWN_TALL;
+}
+
+static void write_ways_key(
+	const struct cuda_dev *dev, const struct cuda_attention_plan *p, char *ret, size_t size)
+{
+	write_key(dev, p, ret, size);
+	snprintf(ret + strlen(ret), size - strlen(ret), "/ways");
+}
+
+/* Bytes that suffice for every way. */
+static size_t most_scratch(const struct cuda_attention_plan *p)
+{
+	size_t own = cuda_tiles_scratch(&p->shape), dnn = dnn_scratch(p);
+
+	return own > dnn ? own : dnn;
+}
+
+/* Memory is planned for the way that will run, so it is chosen before: by the plan cache, or by
+ * timing with the scratch that suffices for every way. */
+static int way_of(struct cuda_dev *dev, struct cuda_attention_plan *p, const struct jm_node *n)
+{
+	struct jm_tensor dqkv = *n->out[0]; /* in memory, also where it is virtual in a group */
+	struct cuda_exec exec = {.op = &cuda_ops_dnn_attention[1],
+		.node = {*n},
+		.n_nodes = 1,
+		.scratch_bytes = most_scratch(p)};
+	char key[CUDA_PLAN_KEY];
+
+	if (p->way >= 0)
+		return p->way;
+	dqkv.is_virtual = false;
+	exec.node[0].out[0] = exec.node[0].out[1] = exec.node[0].out[2] = &dqkv;
+	write_ways_key(dev, p, key, sizeof key);
+	p->way = has_own(dev, p) ? cuda_way_choose(dev, &exec, key, ways, n_ways(p)) : DNN;
+	return p->way;
+}
+
+/* True if the way is chosen, or could be without timing. */
+static bool way_is_known(struct cuda_dev *dev, const struct cuda_attention_plan *p)
+{
+	char key[CUDA_PLAN_KEY];
+
+	if (p->way >= 0 || !has_own(dev, p))
+		return true;
+	write_ways_key(dev, p, key, sizeof key);
+	return cuda_way_known(dev, key, ways, n_ways(p)) >= 0;
+}
+
+static size_t scratch(struct cuda_dev *dev, const struct jm_group *group)
+{
+	struct cuda_attention_plan *p = plan_of(dev, group->node[0]);
+
+	if (!p)
+		return 0;
+	if (dev->rough && !way_is_known(dev, p))
+		return most_scratch(p);
+	return way_of(dev, p, group->node[0]) == DNN ? dnn_scratch(p)
+						     : cuda_tiles_scratch(&p->shape);
+}
+
+static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	struct cuda_attention_plan *p = plan_of(dev, &exec->node[0]);
+
+	if (!p)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention.");
+	return ways[way_of(dev, p, &exec->node[0])].build(dev, exec, err);
+}
+
+static int build_rope(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	int code = build(dev, exec, err);
+	struct bound *b = exec->own;
+
+	if (!code)
+		code = cuda_rope_of(dev, &exec->node[1], &b->turn, err);
+	if (code)
+		return code;
+	b->turn.x = b->turn.y;
+	b->tiles.angles = b->turn.angles;
+	return 0;
+}
+
+static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct bound *b = exec->own;
+	int code;
+
+	if (b->own) {
+		cuda_attention_tiles(&b->tiles, dev->stream);
+		return 0;
+	}
+	if (b->sum)
+		cudaMemsetAsync(b->sum, 0, b->sum_bytes, dev->stream);
+	code = dnn_run(&dev->dnn, &b->run, err);
+	if (!code && b->turn.x.data)
+		cuda_rope(&b->turn, dev->stream);
+	return code;
+}
+
+static void drop(struct cuda_dev *dev, struct cuda_exec *exec)
+{
+	struct bound *b = exec->own;
+
+	if (b && !b->own)
+		dnn_unbind(&dev->dnn, &b->run);
+	free(b);
+}
+
+const struct cuda_op cuda_ops_dnn_attention[] = {
+	{{JM_OP_ATTENTION}, 1, takes, NULL, scratch, build, run, drop},
+	{{JM_OP_ATTENTION_GRAD}, 1, takes, NULL, scratch, build, run, drop},
+	{{JM_OP_ATTENTION_GRAD, JM_OP_ROPE_GRAD}, 2, takes_rope, NULL, scratch, build_rope, run,
+		drop},
+	{.n_nodes = 0},
+};

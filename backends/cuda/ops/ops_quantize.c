@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors in 8 bits: quantizing, the update of scales, and copies into the layout that products
+ * read. */
+#include <math.h>
+
+#include "backends/cuda/device/cuda.h"
+
+bool cuda_is_f8(const struct jm_tensor *t)
+{
+	return t && (t->type == JM_F8E4M3 || t->type == JM_F8E5M2);
+}
+
+void cuda_turned_layout(const struct jm_tensor *t, struct jm_layout *ret)
+{
+	*ret = (struct jm_layout){.rank = (int16_t)t->rank, .order = {(int16_t)(t->rank - 1)}};
+	for (int16_t i = 1; i < t->rank; i++)
+		ret->order[i] = (int16_t)(i - 1);
+}
+
+bool cuda_is_turned(const struct jm_tensor *t)
+{
+	struct jm_layout turned;
+
+	cuda_turned_layout(t, &turned);
+	return t->rank > 1 && jm_layout_equal(&t->layout, &turned);
+}
+
+/* ---- quantize ------------------------------------------------------------------------------------------ */
+
+static int blocks_of(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	return cuda_quantize_blocks(dev->prop.multiProcessorCount, jm_tensor_count(n->in[0]));
+}
+
+static int parts_of(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	return cuda_column_parts(
+		dev->prop.multiProcessorCount, jm_tensor_rows(n->in[0]), jm_tensor_width(n->in[0]));
+}
+
+static size_t maxima_bytes(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	return (2 * (size_t)blocks_of(dev, n) * sizeof(float) + 255) / 256 * 256;
+}
+
+static size_t scratch(struct cuda_dev *dev, const struct jm_group *group)
+{
+	const struct jm_node *n = group->node[0];
+	size_t sums = n->out[3] ? (size_t)(jm_tensor_width(n->in[0]) * parts_of(dev, n)) : 0;
+
+	return maxima_bytes(dev, n) + sums * sizeof(float);
+}
+
+static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+
+	(void)dev;
+	if (cuda_is_f8(n->out[0]) && !cuda_is_f8(n->in[0]) && !(n->accumulate & 7))
+		return 0;
+	return jm_err_set(err, JM_ENOSUP, "Backend cuda has no quantize of %s to %s.",
+		jm_dtype_name(n->in[0]->type), jm_dtype_name(n->out[0]->type));
+}
+
+static float *row_of(const struct jm_node *n, const struct jm_tensor *ranges)
+{
+	return ranges ? (float *)ranges->data + n->attr.quantize.row * jm_tensor_width(ranges)
+		      : NULL;
+}
+
+static void sum_rows(struct cuda_dev *dev, const struct cuda_exec *exec)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct cuda_columns p = {
+		.rows = jm_tensor_rows(n->in[0]),
+		.width = jm_tensor_width(n->in[0]),
+		.stride = jm_tensor_width(n->in[0]),
+		.x = cuda_vec(n->in[0]),
+		.y = n->out[3]->data,
+		.accumulate = cuda_adds(n, 3),
+		.parts = parts_of(dev, n),
+		.partial = (float *)(void *)((char *)exec->scratch + maxima_bytes(dev, n)),
+	};
+
+	cuda_columns(&p, dev->stream);
+}
+
+static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct cuda_quantize p = {
+		.n = jm_tensor_count(n->in[0]),
+		.x = cuda_vec(n->in[0]),
+		.y = n->out[0]->data,
+		.e5m2 = n->out[0]->type == JM_F8E5M2,
+		.top = n->out[0]->type == JM_F8E5M2 ? 57344 : 448,
+		.before = row_of(n, n->in[1]),
+		.row = row_of(n, n->out[2]),
+		.inverse = n->out[1]->data,
+		.blocks = blocks_of(dev, n),
+		.partial = exec->scratch,
+	};
+
+	(void)err;
+	cuda_quantize(&p, dev->stream);
+	if (n->out[3])
+		sum_rows(dev, exec);
+	return 0;
+}
+
+static int run_rescale(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_tensor *t = exec->node[0].out[0];
+
+	(void)err;
+	cuda_rescale(t->data, jm_tensor_rows(t), jm_tensor_width(t) - 2, dev->stream);
+	return 0;
+}
+
+/* ---- copies -------------------------------------------------------------------------------------------- */
+
+static int takes_copy(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+	const struct jm_tensor *x = n->in[0], *y = n->out[0];
+	bool plain = !x->layout.rank && !y->layout.rank;
+	bool turned = !x->layout.rank && cuda_is_turned(y) && jm_tensor_width(x) % 4 == 0 &&
+		      jm_tensor_rows(x) % 4 == 0;
+
+	(void)dev;
+	if (cuda_is_f8(x) && x->type == y->type && !n->accumulate && (plain || turned))
+		return 0;
+	return jm_err_set(err, JM_ENOSUP,
+		"Backend cuda copies tensors in 8 bits as they are, or transposed where rows and "
+		"columns are multiples of 4.");
+}
+
+static int choices_copy(struct cuda_dev *dev, const struct jm_group *group,
+	struct jm_choice *choice, struct jm_err *err)
+{
+	(void)dev;
+	(void)err;
+	choice->out[0][0] = group->node[0]->out[0]->layout;
+	choice->seconds = choice->flops_executed = NAN;
+	return 1;
+}
+
+static int run_copy(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_tensor *x = exec->node[0].in[0], *y = exec->node[0].out[0];
+
+	if (!cuda_is_turned(y))
+		return cuda_check(dev,
+			cudaMemcpyAsync(
+				y->data, x->data, y->bytes, cudaMemcpyDeviceToDevice, dev->stream),
+			"Copying a tensor", err);
+	cuda_transpose_bytes(x->data, y->data, jm_tensor_rows(x), jm_tensor_width(x), dev->stream);
+	return 0;
+}
+
+const struct cuda_op cuda_ops_quantize[] = {
+	{{JM_OP_QUANTIZE}, 1, takes, NULL, scratch, NULL, run, NULL},
+	{{JM_OP_RESCALE}, 1, NULL, NULL, NULL, NULL, run_rescale, NULL},
+	{{JM_OP_CAST}, 1, takes_copy, choices_copy, NULL, NULL, run_copy, NULL},
+	{.n_nodes = 0},
+};

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rotary positions: turns nodes into arguments of rope.cu. Where a linear-wgrad follows the gradient, which is that of
+ * its result, rope.cu also computes the gradient of its bias.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "backends/cuda/device/cuda.h"
+
+struct rope {
+	const float *angles;
+	struct cuda_exec *product; /* of a linear-wgrad that follows; NULL = none */
+};
+
+/* ---- angles ---------------------------------------------------------------------------------------------- */
+
+/* The angles that the device keeps for each sequence length, width of a head and theta. */
+struct cuda_angles {
+	struct cuda_angles *next;
+	int64_t seq, half;
+	double theta;
+	float *data;
+};
+
+static int make_angles(struct cuda_dev *dev, struct cuda_angles *a, struct jm_err *err)
+{
+	size_t count = (size_t)(2 * a->seq * a->half);
+	float *host = malloc(count * sizeof *host);
+	int code = 0;
+
+	a->data = cuda_keep(dev, count * sizeof *host);
+	if (!host || !a->data) {
+		free(host);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the angles of rope.");
+	}
+	for (int64_t s = 0; s < a->seq; s++) {
+		for (int64_t i = 0; i < a->half; i++) {
+			double angle = (double)s * pow(a->theta, -(double)i / (double)a->half);
+
+			host[s * a->half + i] = (float)cos(angle);
+			host[(a->seq + s) * a->half + i] = (float)sin(angle);
+		}
+	}
+	code = cuda_check(dev,
+		cudaMemcpy(a->data, host, count * sizeof *host, cudaMemcpyHostToDevice),
+		"Copying the angles of rope", err);
+	free(host);
+	return code;
+}
+
+static int angles_of(
+	struct cuda_dev *dev, const struct cuda_angles *want, const float **ret, struct jm_err *err)
+{
+	struct cuda_angles *a;
+	int code;
+
+	for (a = dev->angles; a; a = a->next)
+		if (a->seq == want->seq && a->half == want->half && a->theta == want->theta) {
+			*ret = a->data;
+			return 0;
+		}
+	a = malloc(sizeof *a);
+	if (!a)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the angles of rope.");
+	*a = *want;
+	code = make_angles(dev, a, err);
+	if (code) {
+		free(a);
+		return code;
+	}
+	a->next = dev->angles;
+	dev->angles = a;
+	*ret = a->data;
+	return 0;
+}
+
+void cuda_angles_free(struct cuda_dev *dev)
+{
+	while (dev->angles) {
+		struct cuda_angles *next = dev->angles->next;
+
+		free(dev->angles);
+		dev->angles = next;
+	}
+}
+
+/* ---- the op and its gradient ------------------------------------------------------------------------------ */
+
+static int heads_of(const struct jm_node *n)
+{
+	return n->attr.rope.heads + 2 * n->attr.rope.kv_heads;
+}
+
+static struct cuda_rope rope_of(const struct jm_node *n)
+{
+	return (struct cuda_rope){
+		.tokens = jm_tensor_rows(n->in[0]),
+		.seq = n->in[0]->dim[1],
+		.heads = heads_of(n),
+		.turned = n->attr.rope.heads + n->attr.rope.kv_heads,
+		.depth = (int)(jm_tensor_width(n->in[0]) / heads_of(n)),
+		.x = cuda_vec(n->in[0]),
+		.y = cuda_vec(n->out[0]),
+		.inverse = n->op == JM_OP_ROPE_GRAD,
+		.accumulate = cuda_adds(n, 0),
+	};
+}
+
+int cuda_rope_takes(const struct jm_node *n, struct jm_err *err)
+{
+	if (n->in[1])
+		return jm_err_set(err, JM_ENOSUP,
+			"The rope of backend cuda supports positions counted from 0 only, not "
+			"given ones.");
+	if (n->in[0]->rank != 3 || jm_tensor_width(n->in[0]) % (2 * (int64_t)heads_of(n)) ||
+		n->in[0]->type != n->out[0]->type)
+		return jm_err_set(err, JM_ENOSUP,
+			"Backend cuda has no %s of these types or shapes.", jm_op_name(n->op));
+	return 0;
+}
+
+static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	(void)dev;
+	return cuda_rope_takes(group->node[0], err);
+}
+
+static int takes_wgrad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+	struct cuda_rope p = rope_of(n);
+	int code = takes(dev, group, err);
+
+	if (code)
+		return code;
+	if (!cuda_rope_sums(&p))
+		return jm_err_set(err, JM_ENOSUP,
+			"Backend cuda has no %s with sums over the tokens for %d heads of a width "
+			"of %d.",
+			jm_op_name(n->op), p.heads, p.depth);
+	return cuda_wgrad_takes(dev, group->node[1], n->out[0], err);
+}
+
+static size_t scratch_wgrad(struct cuda_dev *dev, const struct jm_group *group)
+{
+	struct cuda_rope p = rope_of(group->node[0]);
+	int blocks = cuda_rope_blocks(dev->prop.multiProcessorCount, &p);
+
+	return (size_t)blocks * (size_t)p.heads * (size_t)p.depth * sizeof(float);
+}
+
+int cuda_rope_of(
+	struct cuda_dev *dev, const struct jm_node *n, struct cuda_rope *ret, struct jm_err *err)
+{
+	struct cuda_angles want = {.seq = n->in[0]->dim[1],
+		.half = jm_tensor_width(n->in[0]) / heads_of(n) / 2,
+		.theta = n->attr.rope.theta};
+
+	*ret = rope_of(n);
+	return angles_of(dev, &want, &ret->angles, err);
+}
+
+static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct rope *own = exec->own = calloc(1, sizeof *own);
+	struct cuda_rope p;
+	int code;
+
+	if (!own)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %s.", jm_op_name(n->op));
+	code = cuda_rope_of(dev, n, &p, err);
+	own->angles = p.angles;
+	if (!code && exec->n_nodes > 1)
+		code = cuda_wgrad_new(dev, &exec->node[1], &own->product, err);
+	return code;
+}
+
+static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct rope *own = exec->own;
+	struct cuda_rope p = rope_of(&exec->node[0]);
+
+	p.angles = own->angles;
+	if (own->product) {
+		p.sums = exec->node[1].out[1]->data;
+		p.add_sums = cuda_adds(&exec->node[1], 1);
+		p.partial = exec->scratch;
+		p.blocks = cuda_rope_blocks(dev->prop.multiProcessorCount, &p);
+	}
+	cuda_rope(&p, dev->stream);
+	return own->product ? cuda_wgrad_run(dev, own->product, err) : 0;
+}
+
+static void drop(struct cuda_dev *dev, struct cuda_exec *exec)
+{
+	struct rope *own = exec->own;
+
+	if (own)
+		cuda_wgrad_free(dev, own->product);
+	free(own);
+}
+
+const struct cuda_op cuda_ops_rope[] = {
+	{{JM_OP_ROPE}, 1, takes, NULL, NULL, build, run, drop},
+	{{JM_OP_ROPE_GRAD}, 1, takes, NULL, NULL, build, run, drop},
+	{{JM_OP_ROPE_GRAD, JM_OP_LINEAR_WGRAD}, 2, takes_wgrad, NULL, scratch_wgrad, build, run,
+		drop},
+	{.n_nodes = 0},
+};

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line: one const row per command; parsing, help and man page come from the rows. */
+#ifndef JM_CLI_H
+#define JM_CLI_H
+
+#include "base/ctx.h"
+#include "base/option.h"
+
+#include <stdio.h>
+
+#define JM_EXIT_USAGE	2
+#define JM_EXIT_FAILURE 125 /* our own failure */
+
+/* An option that the command's own table does not have, kept for the table of a workload or a model. */
+struct jm_extra {
+	const char *name, *text;
+};
+
+struct jm_cli {
+	struct jm_ctx ctx;
+	const struct jm_command *const *commands; /* all of them, NULL-terminated */
+	const struct jm_command *cmd;
+	struct jm_values values; /* of cmd->options */
+	struct jm_values common; /* of jm_common_options */
+	FILE *out;		 /* results; standard output, or what --output names */
+	const char *output;	 /* the value of --output; NULL = none */
+	int width;		 /* columns of out */
+	bool colour;		 /* out takes colours */
+	bool quiet;
+	char **args; /* positional arguments */
+	int n_args;
+	char **command; /* words of the command to run, NULL-terminated; NULL = none */
+	struct jm_extra *extra;
+	int n_extra;
+	/* What the machine lacks is appended to this object, {"device cuda": sentence}, in place of an error;
+	 * NULL = it is an error. */
+	struct json_t *lacks;
+	struct jm_err err;
+};
+
+struct jm_command {
+	const char *name;
+	const char *summary; /* one line, for the list */
+	const char *usage;   /* what follows the name: "[options] MODEL", "[options] -- CMD..." */
+	const char *description;	 /* a paragraph or several, separated by blank lines */
+	const char *example;		 /* lines of shell; may be NULL */
+	const struct jm_option *options; /* terminated by name NULL; may be NULL */
+	int min_args, max_args;		 /* positional; max_args -1 = any number */
+	bool takes_command;		 /* "-- CMD..." is allowed */
+	/* Does the command to run begin with this word, though no "--" stands before it? NULL = never. */
+	bool (*begins_command)(const struct jm_cli *cli, const char *word);
+	bool takes_extra; /* unknown options are collected in cli->extra */
+	/* Prints what its first argument takes; false: that is not known. NULL = the command's help is all there is. */
+	bool (*help_of)(const struct jm_cli *cli);
+	bool hidden;			/* not in the help */
+	bool no_recovery;		/* what a killed joulemark left set is not put back first */
+	int (*run)(struct jm_cli *cli); /* returns the exit status */
+};
+
+/* Options of every command; a command's own option of the same name takes precedence. */
+extern const struct jm_option jm_common_options[];
+
+/* Prints cli->err and gives the exit status that fits it: 2 for wrong usage, else 125. */
+int jm_cli_fail(const struct jm_cli *cli);
+/* cli/frame/help.c: lines of at most `width` columns on out */
+int jm_help_program(const struct jm_command *const *commands, FILE *out, int width);
+int jm_help_command(const struct jm_command *cmd, FILE *out, int width);
+/* The options that 'run NAME' takes besides its own, NAME the first argument; false when it is no workload and
+ * no model. */
+bool jm_help_workload(const struct jm_cli *cli);
+/* The help of the command with the options of the model or preset that is its first argument; false when there
+ * is no such model. */
+bool jm_help_model(const struct jm_cli *cli);
+int jm_help_man(const struct jm_command *const *commands, FILE *out);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* joulemark compare: two sets of runs, and an exit status by what changed. */
+#include "cli/frame/cli.h"
+#include "base/text/json.h"
+#include "base/files/output.h"
+#include "compare_parts.h"
+#include "report/systems.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Names that the filters select by; with an id or a reference the settings differ, too. */
+static void list_ignored(const struct jm_given *g, const char **ret)
+{
+	int n = 0;
+
+	for (int side = 0; side < 2; side++)
+		for (int i = 0; i < g[side].filter.n; i++) {
+			const char *name = g[side].filter.name[i];
+
+			ret[n++] = name;
+			if (!strcmp(name, "id") || !strcmp(name, "reference"))
+				ret[n++] = "settings";
+		}
+	ret[n] = NULL;
+}
+
+/* ---- the command ----------------------------------------------------------------------------------------- */
+
+static int show(struct jm_cli *cli, const struct jm_compare *c)
+{
+	const char *path = jm_values_text(&cli->values, "json");
+	json_t *json;
+	int rc = 0;
+
+	if (!path || strcmp(path, "-") != 0)
+		rc = jm_compare_print(c, cli->width, cli->out, &cli->err);
+	if (!path || rc)
+		return rc;
+	json = jm_compare_json(c);
+	rc = json ? jm_output_json(path, json, &cli->err)
+		  : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the comparison.");
+	json_decref(json);
+	return rc;
+}
+
+static int compare(struct jm_cli *cli, struct jm_given *g, const struct jm_conditions *conditions)
+{
+	const char *ignored[4 * JM_FILTERS_MAX + 1];
+	struct jm_compare_side side[2];
+	struct jm_compare c;
+	int rc = 0, status = 0;
+
+	for (int i = 0; i < 2 && !rc; i++) {
+		rc = jm_given_read(cli->args[i], &g[i], &cli->err);
+		side[i] = (struct jm_compare_side){g[i].kept, g[i].text, cli->args[i]};
+	}
+	if (rc)
+		return jm_cli_fail(cli);
+	list_ignored(g, ignored);
+	rc = jm_compare_make(side, ignored, &c, &cli->err);
+	if (rc)
+		return jm_cli_fail(cli);
+	rc = show(cli, &c);
+	for (int i = 0; i < c.n; i++)
+		status = jm_compare_worse(
+			status, jm_conditions_judge(conditions, c.row[i].title, c.row[i].line));
+	jm_compare_done(&c);
+	if (g[0].in.n_damaged + g[1].in.n_damaged)
+		status = jm_compare_worse(status, JM_COMPARE_DAMAGED);
+	return rc ? jm_cli_fail(cli) : status;
+}
+
+static int compare_two(struct jm_cli *cli, const struct jm_conditions *conditions)
+{
+	struct jm_given g[2] = {0};
+	int status = compare(cli, g, conditions);
+
+	jm_given_done(&g[0]);
+	jm_given_done(&g[1]);
+	return status;
+}
+
+static bool has_flag(const struct jm_cli *cli, const char *name)
+{
+	return jm_values_number(&cli->values, name) > 0;
+}
+
+static int check_options(struct jm_cli *cli, const struct jm_conditions *conditions)
+{
+	bool systems = has_flag(cli, "systems") || has_flag(cli, "published");
+
+	if (conditions->by_estimate && !conditions->n)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--by-estimate changes how --fail-if decides; give --fail-if, too.");
+	if (!systems && cli->n_args != 2)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"'compare' takes two sides, A and B; --systems and --published take any "
+			"number "
+			"of files.");
+	if (!systems && jm_values_get(&cli->values, "sort")->given)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--sort orders the table of --systems or --published; give one of these, "
+			"too.");
+	if (conditions->n && systems && !has_flag(cli, "published"))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--fail-if needs something to compare with: two sides, A and B, or "
+			"--published.");
+	return 0;
+}
+
+static int run(struct jm_cli *cli)
+{
+	const char *text = jm_values_text(&cli->values, "fail-if");
+	struct jm_conditions conditions = {.by_estimate = has_flag(cli, "by-estimate")};
+	char *copy = text ? strdup(text) : NULL;
+	int rc = jm_conditions_parse(copy, &conditions, &cli->err), status;
+
+	if (!rc)
+		rc = check_options(cli, &conditions);
+	if (rc)
+		status = jm_cli_fail(cli);
+	else if (has_flag(cli, "systems") || has_flag(cli, "published"))
+		status = jm_compare_systems(cli, &conditions);
+	else
+		status = compare_two(cli, &conditions);
+	free(copy);
+	return status;
+}
+
+static const struct jm_option options[] = {
+	{.name = "fail-if",
+		.type = JM_TEXT,
+		.argument = "CONDITION,...",
+		.help = "exit status 1 when B differs from A by more than this: 'energy>+2%', "
+			"'time>0%', 'power<-5%'. A condition is met only when the whole 95 % "
+			"interval is beyond the limit; the status is 3 when that cannot be "
+			"decided"},
+	{.name = "systems",
+		.type = JM_FLAG,
+		.help = "one table for each work, with all systems and settings that the files "
+			"hold, "
+			"per device, with any number of files"},
+	{.name = "published",
+		.type = JM_FLAG,
+		.help = "also the ratio of each system to the figures that papers report for the "
+			"same network; --fail-if then uses these figures as A. Implies --systems"},
+	{.name = "sort",
+		.type = JM_CHOICE,
+		.choices = jm_system_metric_names,
+		.fallback = "throughput",
+		.help = "order of the rows of --systems and --published, the best first"},
+	{.name = "by-estimate",
+		.type = JM_FLAG,
+		.help = "--fail-if uses the ratio and not its interval, so that one run of each "
+			"side is enough; noise then sometimes fails a check"},
+	{.name = "json",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "write the comparison as JSON; - is standard output, in place of the "
+			"table"},
+	{0},
+};
+
+const struct jm_command jm_command_compare = {
+	.name = "compare",
+	.summary =
+		"compare runs, stores, machines or published figures, with an exit status for CI",
+	.usage = "[options] A B|FILE...",
+	.description =
+		"Compares B with A: time per item, mean power and energy per item as ratios of "
+		"geometric means with their 95 % interval and a test. A and B are stores or files "
+		"of records. FILE:NAME=VALUE,... selects from a file by a setting, an option, id "
+		"(its first digits are enough), repeat, block, reference, tags, or by the machine "
+		"that the record describes: host, cpu, the version of a driver.\n\nCases are "
+		"compared when their work, options and settings are equal; those that a filter "
+		"selects may differ. Runs of one file that share their blocks are compared block "
+		"by block (paired t test), others as independent ones (Welch's test). Simulated "
+		"and measured runs, or energy of different origin, allow no "
+		"conclusion.\n\n--systems "
+		"shows in one table all systems that did the same work. --published also divides "
+		"them by what papers report: for each device in the papers it uses the row with "
+		"the same power cap or batch, else the row with the highest cap.\n\nThe exit "
+		"status is 0; with --fail-if 1 when a condition is met, else 3 when one cannot be "
+		"decided. It is 4 when a damaged record was omitted and no condition is met.",
+	.example = "joulemark compare before.db after.db --fail-if 'energy>+2%,time>+1%'\n"
+		   "joulemark compare sweep.db:reference=yes sweep.db:gpu.power=300W\n"
+		   "joulemark compare all.db:host=node1 all.db:host=node2\n"
+		   "joulemark compare --published --sort efficiency node1.db node2.db",
+	.options = options,
+	.min_args = 1,
+	.max_args = -1,
+	.run = run,
+};

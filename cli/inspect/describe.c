@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* joulemark describe: what training a model takes, without allocating or running anything. */
+#include "cli/frame/cli.h"
+#include "describe_plan.h"
+#include "cli/frame/work_options.h"
+#include "base/files/output.h"
+#include "engine/device/backend_find.h"
+#include "engine/graph/optimizer.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/graph/init_rule.h"
+#include "engine/graph/model.h"
+#include "engine/run/program.h"
+#include "engine/graph/tensor.h"
+#include "report/text.h"
+
+static const struct jm_option options[] = {
+	{.name = "batch",
+		.type = JM_INT,
+		.min = 1,
+		.max = 1e9,
+		.fallback = "1",
+		.help = "sequences or images per step"},
+	{.name = "seq",
+		.type = JM_INT,
+		.min = 1,
+		.max = 1e9,
+		.help = "tokens per sequence; without it the context of the model"},
+	{.name = "precision",
+		.type = JM_CHOICE,
+		.choices = jm_precision_names,
+		.fallback = "f32",
+		.help = "precision of products and activations; parameters are f32, except with "
+			"bf16-true and fp8-true"},
+	{.name = "optimizer",
+		.type = JM_CHOICE,
+		.choices = jm_update_names,
+		.fallback = "adamw",
+		.help = "optimizer whose state is planned"},
+	{.name = "init",
+		.type = JM_CHOICE,
+		.choices = jm_init_names,
+		.fallback = "model",
+		.help = "start values of the layers' weights"},
+	{.name = "zero-gamma",
+		.type = JM_FLAG,
+		.help = "the last batch norm of each residual block starts at zero"},
+	{.name = "dropout",
+		.type = JM_REAL,
+		.min = 0,
+		.max = 0.999,
+		.fallback = "0",
+		.help = "share of values dropped after embeddings and the parts of each block"},
+	{.name = "accumulate",
+		.type = JM_INT,
+		.min = 1,
+		.max = 1e6,
+		.fallback = "1",
+		.help = "micro-steps of --batch samples before an update"},
+	{.name = "device",
+		.type = JM_TEXT,
+		.argument = "NAME",
+		.help = "backend whose memory is planned; without it cpu where it is built, else "
+			"ref"},
+	{.name = "keep-all",
+		.type = JM_FLAG,
+		.help = "keep norms, activations and compute copies for the gradients instead of "
+			"recomputing them"},
+	{.name = "keep-most",
+		.type = JM_FLAG,
+		.help = "what 'joulemark run' keeps on a GPU if the plan fits into its memory: the "
+			"same as --remake 0.0625 for transformers, --remake 1 for other models"},
+	{.name = "remake",
+		.type = JM_REAL,
+		.argument = "PERCENT",
+		.min = 0,
+		.max = 100,
+		.help = "limit recomputation to this share of a step's time, estimated from the "
+			"device's peaks"},
+	{.name = "recompute",
+		.type = JM_FLAG,
+		.help = "recompute the activations of each block for its gradients"},
+	{.name = "json",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "write the figures as JSON; - is standard output"},
+	{.name = "graph",
+		.type = JM_FLAG,
+		.help = "also list the program group by group: layouts, offsets, FLOPs, bytes"},
+	{.name = "svg",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "draw the program and its memory over a step as SVG; - is standard output"},
+	{0},
+};
+
+static void plan_done(struct describe_plan *plan)
+{
+	jm_program_free(plan->program);
+	jm_graph_free(plan->graph);
+	jm_device_close(&plan->device);
+	jm_values_done(&plan->dims);
+	jm_values_done(&plan->values);
+}
+
+static const char *choose_device(const struct jm_cli *cli)
+{
+	const char *given = jm_values_text(&cli->values, "device");
+
+	if (given)
+		return given;
+	return jm_backend_check("cpu", NULL) ? "ref" : "cpu";
+}
+
+static void choose_update(struct describe_plan *plan)
+{
+	const char *kind = jm_values_text(&plan->values, "optimizer");
+	struct jm_adamw *a = &plan->training.adamw;
+
+	*a = (struct jm_adamw){.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .momentum = 0.9};
+	while (strcmp(jm_update_names[a->kind], kind) != 0)
+		a->kind++;
+}
+
+/* True if one of the models reads text; models of images in the same call then ignore --seq. */
+static bool names_text(const struct jm_cli *cli)
+{
+	const struct jm_preset *preset;
+	const struct jm_model *model;
+
+	for (int i = 0; i < cli->n_args; i++)
+		if (!jm_model_find(cli->args[i], &model, &preset, NULL) && jm_model_has_text(model))
+			return true;
+	return false;
+}
+
+static int64_t choose_seq(const struct describe_plan *plan, bool beside_text)
+{
+	double seq = jm_values_number(&plan->values, "seq");
+
+	if (isnan(seq) || (beside_text && !jm_model_has_text(plan->training.model)))
+		return 0;
+	return (int64_t)seq;
+}
+
+static int choose(struct describe_plan *plan, bool beside_text, struct jm_err *err)
+{
+	struct jm_training *t = &plan->training;
+	const struct jm_values *v = &plan->values;
+
+	plan->precision = jm_values_text(v, "precision");
+	t->dims = &plan->dims;
+	t->keep_all = jm_values_number(v, "keep-all") > 0;
+	t->recompute = jm_values_number(v, "recompute") > 0;
+	t->micro_steps = (int)jm_values_number(v, "accumulate");
+	t->batch = (int64_t)jm_values_number(v, "batch");
+	t->seq = choose_seq(plan, beside_text);
+	t->init = jm_init_find(jm_values_text(v, "init"));
+	t->zero_gamma = jm_values_number(v, "zero-gamma") > 0;
+	t->dropout = jm_values_number(v, "dropout");
+	choose_update(plan);
+	return jm_precision_set(t, plan->precision, err);
+}
+
+/* Options of models that were given must be options of all models that are named. */
+static int check_extra(struct jm_cli *cli)
+{
+	struct jm_work_options o = {.who = cli->n_args ? "the model" : "any model"};
+	const struct jm_preset *preset;
+	const struct jm_model *model;
+	int code = 0;
+
+	for (int i = 0; i < cli->n_args && !code; i++) {
+		code = jm_model_find(cli->args[i], &model, &preset, &cli->err);
+		if (!code)
+			code = jm_work_options_choose(&o, cli->args[i], model->options, &cli->err);
+	}
+	return code ? code : jm_work_options_check(cli, &o);
+}
+
+/* The command's values, and those of the model. */
+static int take_options(struct jm_cli *cli, struct describe_plan *plan)
+{
+	const struct jm_model *model = plan->training.model;
+	int code = jm_values_copy(&cli->values, &plan->values, &cli->err);
+
+	if (!code)
+		code = jm_values_add(&plan->values, model->options, &cli->err);
+	for (int i = 0; i < cli->n_extra && !code; i++)
+		code = jm_values_set(
+			&plan->values, cli->extra[i].name, cli->extra[i].text, &cli->err);
+	return code;
+}
+
+static int choose_kept(struct describe_plan *plan, struct jm_err *err)
+{
+	struct jm_training *t = &plan->training;
+	double percent = jm_values_number(&plan->values, "remake");
+	bool most = jm_values_number(&plan->values, "keep-most") > 0, given = !isnan(percent);
+
+	t->keep_all |= percent <= 0;
+	t->own_memory = !plan->device.props.host_memory;
+	if (jm_device_remake(&plan->device, t->precision, t->math,
+		    given || most ? percent / 100 : 0, &t->remake) ||
+		!(given || most) || t->keep_all)
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"The peaks of device %s are not known, so neither is what recomputing costs; omit "
+		"--keep-most and --remake.",
+		plan->device.backend->name);
+}
+
+static int make_plan(struct jm_cli *cli, const char *name, struct describe_plan *plan)
+{
+	struct jm_training *t = &plan->training;
+	const struct jm_preset *preset;
+	struct jm_err *err = &cli->err;
+	int code = jm_model_find(name, &t->model, &preset, err);
+
+	plan->name = name;
+	if (!code)
+		code = take_options(cli, plan);
+	if (!code)
+		code = jm_model_dims(t->model, preset, &plan->values, &plan->dims, err);
+	if (!code)
+		code = choose(plan, names_text(cli) && cli->n_args > 1, err);
+	if (!code)
+		code = jm_device_open(choose_device(cli), 0, &plan->device, err);
+	if (!code)
+		code = choose_kept(plan, err);
+	if (!code)
+		code = jm_model_train(t, &plan->graph, err);
+	return code ? code : jm_program_plan(plan->graph, &plan->device, &plan->program, err);
+}
+
+static int make_plans(struct jm_cli *cli, struct describe_plan *plan)
+{
+	int code = check_extra(cli);
+
+	if (!code && cli->n_args < 1)
+		code = jm_err_set(&cli->err, JM_EUSAGE,
+			"No model is named. Usage: 'joulemark describe %s'; 'joulemark list' lists "
+			"the models.",
+			cli->cmd->usage);
+	for (int i = 0; i < cli->n_args && !code; i++)
+		code = make_plan(cli, cli->args[i], &plan[i]);
+	return code;
+}
+
+/* ---- start values -------------------------------------------------------------------------------------- */
+
+/* Of all parameters that start by this rule; false: none does. */
+static bool count_starts(const struct describe_plan *plan, enum jm_init rule, int64_t *ret_tensors,
+	int64_t *ret_elements)
+{
+	*ret_tensors = *ret_elements = 0;
+	for (int i = 0; i < plan->graph->n_cells; i++) {
+		const struct jm_cell *c = plan->graph->cell[i];
+
+		if (c->t.class != JM_CLASS_PARAM || !c->needs_grad || c->init != rule)
+			continue;
+		*ret_elements += jm_cell_parameters(c);
+		++*ret_tensors;
+	}
+	return *ret_tensors > 0;
+}
+
+static void print_starts(const struct describe_plan *plan, int width, FILE *out)
+{
+	int64_t tensors, elements;
+	char line[240];
+
+	fprintf(out, "start values:\n");
+	for (int rule = JM_INIT_ZERO; rule < JM_INIT_COUNT; rule++) {
+		const char *source = jm_init_source(rule);
+
+		if (!count_starts(plan, rule, &tensors, &elements))
+			continue;
+		snprintf(line, sizeof(line), "%-28s %8lld tensor%s, %lld parameters%s%s",
+			jm_init_name(rule), (long long)tensors, tensors == 1 ? "" : "s",
+			(long long)elements, *source ? "; " : "", source);
+		jm_text_wrap(out, line, 2, 40, width);
+	}
+}
+
+static json_t *starts_json(const struct describe_plan *plan)
+{
+	json_t *list = json_array();
+	int64_t tensors, elements;
+
+	for (int rule = JM_INIT_ZERO; rule < JM_INIT_COUNT; rule++)
+		if (count_starts(plan, rule, &tensors, &elements))
+			json_array_append_new(list,
+				json_pack("{s:s, s:s, s:I, s:I}", "rule", jm_init_name(rule),
+					"source", jm_init_source(rule), "tensors",
+					(json_int_t)tensors, "parameters", (json_int_t)elements));
+	return list;
+}
+
+/* ---- text ---------------------------------------------------------------------------------------------- */
+
+static void print_scaled(FILE *out, const char *what, double value, const char *unit)
+{
+	char suffix[JM_SUFFIX];
+
+	value = describe_scale(value, unit, suffix);
+	fprintf(out, "  %-28s %8.4g %s\n", what, value, suffix);
+}
+
+static void print_class(
+	FILE *out, const struct jm_program *p, enum jm_class class, const char *what)
+{
+	print_scaled(out, what, (double)p->class_bytes[class], "B");
+}
+
+static void print_plan(const struct describe_plan *plan, int width, FILE *out)
+{
+	const struct jm_program *p = plan->program;
+	const char *item = plan->training.model->item;
+	const char *update = jm_update_names[plan->training.adamw.kind];
+	char state[32];
+	double n = describe_items(plan);
+
+	fprintf(out, "%s, training in %s, batch %lld", plan->name, plan->precision,
+		(long long)plan->training.batch);
+	if (jm_model_has_text(plan->training.model))
+		fprintf(out, ", sequence %lld", (long long)plan->training.seq);
+	fprintf(out, ", on %s\n\n", plan->device.backend->name);
+	print_scaled(out, "parameters", (double)jm_graph_parameters(plan->graph), "");
+	fprintf(out, "per %s:\n", item);
+	print_scaled(out, "model FLOPs", p->flops_model / n, "FLOP");
+	print_scaled(out, "executed FLOPs", p->flops_executed / n, "FLOP");
+	print_scaled(out, "memory traffic", p->bytes / n, "B");
+	fprintf(out, "memory:\n");
+	print_scaled(out, "peak", (double)p->peak_bytes, "B");
+	print_scaled(out, "kept between steps", (double)p->persistent_bytes, "B");
+	print_class(out, p, JM_CLASS_PARAM, "  parameters");
+	if (!p->gradients_move)
+		print_class(out, p, JM_CLASS_GRAD, "  gradients");
+	snprintf(state, sizeof(state), "  optimizer (%s)", update);
+	print_class(out, p, JM_CLASS_OPT, state);
+	print_scaled(out, "planned over a step", (double)p->arena_bytes, "B");
+	if (p->gradients_move)
+		print_class(out, p, JM_CLASS_GRAD, "  gradients");
+	print_starts(plan, width, out);
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------------- */
+
+static json_t *whole(double value)
+{
+	return json_integer((json_int_t)value);
+}
+
+static json_t *plan_json(const struct describe_plan *plan)
+{
+	const struct jm_program *p = plan->program;
+	double n = describe_items(plan);
+	json_t *o = json_object();
+
+	json_object_set_new(o, "schema", json_string("joulemark.describe/1"));
+	json_object_set_new(o, "model", json_string(plan->name));
+	json_object_set_new(o, "item", json_string(plan->training.model->item));
+	json_object_set_new(o, "precision", json_string(plan->precision));
+	json_object_set_new(o, "device", json_string(plan->device.backend->name));
+	json_object_set_new(o, "batch", json_integer(plan->training.batch));
+	json_object_set_new(o, "seq", json_integer(plan->training.seq));
+	json_object_set_new(o, "parameters", json_integer(jm_graph_parameters(plan->graph)));
+	json_object_set_new(o, "flops_model_per_item", json_real(p->flops_model / n));
+	json_object_set_new(o, "flops_executed_per_item", json_real(p->flops_executed / n));
+	json_object_set_new(o, "bytes_per_item", json_real(p->bytes / n));
+	json_object_set_new(o, "parameter_bytes", whole((double)p->class_bytes[JM_CLASS_PARAM]));
+	json_object_set_new(o, "gradient_bytes", whole((double)p->class_bytes[JM_CLASS_GRAD]));
+	json_object_set_new(o, "optimizer_bytes", whole((double)p->class_bytes[JM_CLASS_OPT]));
+	json_object_set_new(
+		o, "optimizer", json_string(jm_update_names[plan->training.adamw.kind]));
+	json_object_set_new(o, "accumulate", json_integer(jm_program_micro_steps(p)));
+	json_object_set_new(o, "start_values", starts_json(plan));
+	json_object_set_new(o, "peak_bytes", whole((double)p->peak_bytes));
+	json_object_set_new(o, "persistent_bytes", whole((double)p->persistent_bytes));
+	json_object_set_new(o, "arena_bytes", whole((double)p->arena_bytes));
+	json_object_set_new(o, "groups", json_integer(p->n_units));
+	if (jm_values_number(&plan->values, "graph") > 0)
+		json_object_set_new(o, "graph", describe_graph_json(p));
+	return o;
+}
+
+struct plans {
+	const struct describe_plan *plan;
+	int n;
+};
+
+/* Of one model an object, of several a list of these. */
+static bool dump_json(const void *what, FILE *f)
+{
+	const struct plans *plans = what;
+	json_t *all = json_array();
+	bool good;
+
+	for (int i = 0; i < plans->n; i++)
+		json_array_append_new(all, plan_json(&plans->plan[i]));
+	good = !json_dumpf(plans->n == 1 ? json_array_get(all, 0) : all, f, JSON_INDENT(2)) &&
+	       fputc('\n', f) != EOF;
+	json_decref(all);
+	return good;
+}
+
+static bool draw(const void *what, FILE *f)
+{
+	const struct describe_plan *plan = what;
+	char title[160];
+
+	snprintf(title, sizeof(title), "%s, training in %s, batch %lld, on %s", plan->name,
+		plan->precision, (long long)plan->training.batch, plan->device.backend->name);
+	return describe_svg_write(plan->program, title, f);
+}
+
+static bool is_stdout(const char *path)
+{
+	return path && !strcmp(path, "-");
+}
+
+static int check_places(struct jm_cli *cli, const char *json, const char *svg)
+{
+	bool graph = jm_values_number(&cli->values, "graph") > 0;
+
+	if (json && svg && !strcmp(json, svg))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--json and --svg cannot both be written to %s; give one of them another "
+			"file.",
+			is_stdout(svg) ? "standard output" : svg);
+	if (cli->n_args > 1 && (svg || graph))
+		return jm_err_set(&cli->err, JM_EUSAGE, "--%s shows one model; name one, not %d.",
+			svg ? "svg" : "graph", cli->n_args);
+	return 0;
+}
+
+static int write_out(struct jm_cli *cli, const struct describe_plan *plan)
+{
+	const char *json = jm_values_text(&cli->values, "json");
+	const char *svg = jm_values_text(&cli->values, "svg");
+	const struct plans plans = {plan, cli->n_args};
+	bool text = !is_stdout(json) && !is_stdout(svg);
+	int code = 0;
+
+	if (text && cli->n_args > 1)
+		code = describe_several(plan, cli->n_args, cli->width, cli->out, &cli->err);
+	else if (text)
+		print_plan(plan, cli->width, cli->out);
+	if (text && jm_values_number(&cli->values, "graph") > 0)
+		describe_graph_print(plan->program, cli->out);
+	if (!code && json)
+		code = jm_output_by(json, dump_json, &plans, &cli->err);
+	if (!code && svg)
+		code = jm_output_by(svg, draw, plan, &cli->err);
+	return code;
+}
+
+static int describe(struct jm_cli *cli)
+{
+	struct describe_plan *plan = calloc((size_t)cli->n_args + 1, sizeof(*plan));
+	int code = plan ? check_places(cli, jm_values_text(&cli->values, "json"),
+				  jm_values_text(&cli->values, "svg"))
+			: jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for %d models.",
+				  cli->n_args);
+
+	if (!code)
+		code = make_plans(cli, plan);
+	if (!code)
+		code = write_out(cli, plan);
+	for (int i = 0; plan && i < cli->n_args; i++)
+		plan_done(&plan[i]);
+	free(plan);
+	return code ? jm_cli_fail(cli) : 0;
+}
+
+const struct jm_command jm_command_describe = {
+	.name = "describe",
+	.summary = "compute what training a model takes: FLOPs, traffic, memory",
+	.usage = "[options] MODEL... [model's options]",
+	.description =
+		"Plans a training step of MODEL, a model or a preset, and prints its parameters, "
+		"its FLOPs and memory traffic per item, its peak memory to the byte and its start "
+		"values. Nothing is allocated and nothing runs, so that any size can be planned on "
+		"any machine. Several models are shown side by side, with the options that all of "
+		"them have, and --seq for those of text.\n\nFLOPs are those of matrix products (a "
+		"multiply-add is 2; causal attention counts half); model FLOPs are what the "
+		"mathematics needs, executed FLOPs include what is recomputed.\n\nEach model has "
+		"its own options, such as the number of layers: 'joulemark describe MODEL --help' "
+		"lists them.",
+	.example = "joulemark describe gpt-800m --batch 4 --precision bf16\n"
+		   "joulemark describe resnet50 vit-l16 gpt-117m --batch 8\n"
+		   "joulemark describe resnet50 --batch 32 --svg resnet50.svg\n"
+		   "joulemark describe gpt --layers 2 --hidden 64 --heads 4 --ffn 256 --vocab 256 "
+		   "--context 128 --positions learned --graph",
+	.options = options,
+	.max_args = JM_CHOSEN_MOST,
+	.takes_extra = true,
+	.help_of = jm_help_model,
+	.run = describe,
+};

@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* joulemark report: from a store or from JSON files of records to a table, a file or a page. */
+#include "cli/frame/cli.h"
+#include "record_input.h"
+#include "base/text/number.h"
+#include "base/files/output.h"
+#include "base/files/store_file.h"
+#include "base/text.h"
+#include "result/record_keys.h"
+#include "store/store.h"
+#include "report/page_trace.h"
+#include "report/report.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define TRACES_AT_MOST	  100 /* on a page */
+#define STRETCHES	  700 /* of a meter's trace */
+#define STRETCHES_LEAST	  50
+#define STRETCHES_AT_MOST 75000 /* of all traces together: about 600 kB */
+
+static const char *const formats[] = {
+#define X(name, text) text,
+	JM_REPORT_FORMATS(X)
+#undef X
+		NULL,
+};
+
+static const char *const pools[] = {"devices", NULL};
+
+#define MOST_IN_FULL                                                                               \
+	(8 << 20) /* bytes of input that are read with all details, such as the energy of phases */
+
+static bool given(const struct jm_cli *cli, const char *name)
+{
+	return jm_values_get(&cli->values, name)->given;
+}
+
+/* What is reported. */
+struct input {
+	struct jm_record_input in;
+	double add_watts; /* that the plans of all stores give; NAN = none was read */
+	bool plans_differ;
+	json_t *traces; /* NULL = not wanted */
+	json_t *details;
+};
+
+/* Of a trace: the index of its record, and how many traces share the page. */
+struct trace_place {
+	size_t index;
+	int n_traces;
+};
+
+/* Is this the first successful run of its case? Its trace represents the others. seen: ids of cases with one. */
+static bool stands_for_case(const json_t *record, json_t *seen)
+{
+	const char *status = json_string_value(json_object_get(record, "status"));
+	const char *id = json_string_value(json_object_get(json_object_get(record, "case"), "id"));
+
+	if (!id || (status && strcmp(status, "ok")) || json_object_get(seen, id))
+		return false;
+	return !json_object_set_new(seen, id, json_true());
+}
+
+static bool wants_signal(void *trace, int signal)
+{
+	return jm_page_trace_wants(trace, signal);
+}
+
+static int take_chunk(void *trace, const struct jm_chunk *chunk, struct jm_err *err)
+{
+	return jm_page_trace_chunk(trace, chunk, err);
+}
+
+/* The trace of a record, thinned; JSON null without power in it. */
+static int read_trace(struct jm_store *store, const struct jm_meters *set, const json_t *record,
+	struct trace_place place, json_t **ret, struct jm_err *err)
+{
+	const json_t *of_case = json_object_get(record, "case");
+	int stretches = STRETCHES_AT_MOST / (place.n_traces * (set->n > 0 ? set->n : 1));
+	struct jm_chunk_reader reader = {wants_signal, take_chunk, NULL};
+	struct jm_page_trace *trace;
+	int rc;
+
+	if (stretches > STRETCHES)
+		stretches = STRETCHES;
+	trace = jm_page_trace_new(set, stretches < STRETCHES_LEAST ? STRETCHES_LEAST : stretches);
+	reader.arg = trace;
+	rc = trace ? jm_store_chunks(store, json_string_value(json_object_get(of_case, "id")),
+			     (int)json_integer_value(json_object_get(of_case, "repeat")), &reader,
+			     err)
+		   : 0;
+	*ret = trace && !rc ? jm_page_trace_json(trace, (int)place.index) : NULL;
+	jm_page_trace_free(trace);
+	if (!rc && !*ret)
+		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for a power trace.");
+	return rc;
+}
+
+/* A record without a trace has none on the page. */
+static int add_trace(struct jm_store *store, const json_t *record, struct trace_place place,
+	json_t *traces, struct jm_err *err)
+{
+	const json_t *of_case = json_object_get(record, "case");
+	struct jm_err none = JM_ERR_INIT;
+	struct jm_meters set = {0};
+	json_t *json = NULL;
+	int rc = jm_store_signals(store, json_string_value(json_object_get(of_case, "id")),
+		(int)json_integer_value(json_object_get(of_case, "repeat")), &set, &none);
+
+	if (rc == JM_ENOENT)
+		return 0;
+	if (rc)
+		return jm_err_set(err, rc, "%s", none.text);
+	rc = read_trace(store, &set, record, place, &json, err);
+	if (!rc && json_array_append_new(traces, json))
+		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for a power trace.");
+	jm_meters_done(&set);
+	return rc;
+}
+
+/* Of a large store, whose records are read without their details: those of this one. */
+static int add_details(struct jm_store *store, const json_t *record, size_t index, json_t *details,
+	struct jm_err *err)
+{
+	const json_t *of_case = json_object_get(record, "case");
+	json_t *whole;
+	char key[24];
+	int rc = jm_store_record(store, json_string_value(json_object_get(of_case, "id")),
+		(int)json_integer_value(json_object_get(of_case, "repeat")), &whole, err);
+
+	if (rc || !whole)
+		return rc;
+	snprintf(key, sizeof(key), "%zu", index);
+	if (json_object_set_new(details, key, whole))
+		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for a record.");
+	return rc;
+}
+
+/* Indices of the records whose traces are shown. */
+static size_t choose_records(const json_t *records, size_t first, size_t *ret, size_t most)
+{
+	json_t *seen = json_object();
+	size_t n = 0;
+
+	for (size_t i = first; seen && i < json_array_size(records) && n < most; i++)
+		if (stands_for_case(json_array_get(records, i), seen))
+			ret[n++] = i;
+	json_decref(seen);
+	return n;
+}
+
+static void note_watts(struct input *input, double watts)
+{
+	input->plans_differ =
+		input->plans_differ || (!isnan(input->add_watts) && input->add_watts != watts);
+	input->add_watts = watts;
+}
+
+static int note_plan(void *arg, const json_t *plan, struct jm_err *err)
+{
+	(void)err;
+	note_watts(
+		arg, json_number_value(json_object_get(json_object_get(plan, "how"), "add_watts")));
+	return 0;
+}
+
+static int add_traces(
+	const struct input *input, struct jm_store *store, size_t first, struct jm_err *err)
+{
+	size_t chosen[TRACES_AT_MOST], had = json_array_size(input->traces), n;
+	int rc = 0;
+
+	if (had >= TRACES_AT_MOST)
+		return 0;
+	n = choose_records(input->in.records, first, chosen, TRACES_AT_MOST - had);
+	for (size_t i = 0; i < n && !rc; i++) {
+		const json_t *record = json_array_get(input->in.records, chosen[i]);
+		struct trace_place place = {chosen[i], (int)(had + n)};
+
+		rc = add_trace(store, record, place, input->traces, err);
+		if (!rc && !input->in.full)
+			rc = add_details(store, record, chosen[i], input->details, err);
+	}
+	return rc;
+}
+
+static int with_store(void *arg, struct jm_store *store, size_t first, struct jm_err *err)
+{
+	int rc = jm_store_plans(store, note_plan, arg, err);
+	const struct input *input = arg;
+
+	return rc || !input->traces ? rc : add_traces(input, store, first, err);
+}
+
+/* Of the rest of the node: the user's figure, else that of the plans. */
+static double added_watts(const struct jm_cli *cli, const struct input *input)
+{
+	if (given(cli, "add-watts"))
+		return jm_values_number(&cli->values, "add-watts");
+	if (input->plans_differ)
+		fprintf(stderr,
+			"joulemark: note: The plans of these records differ in the power that they "
+			"assume for the rest of the node (add-watts), so none is added; give "
+			"--add-watts.\n");
+	return input->plans_differ || isnan(input->add_watts) ? 0 : input->add_watts;
+}
+
+static int add_k(struct jm_report_options *o, double k, struct jm_err *err)
+{
+	for (int i = 0; i < o->n_k; i++)
+		if (o->k[i] == k)
+			return jm_err_set(err, JM_EUSAGE, "--k lists %.6g twice; list it once.", k);
+	if (o->n_k == JM_REPORT_MAX_K)
+		return jm_err_set(err, JM_EUSAGE, "--k takes at most %d numbers.", JM_REPORT_MAX_K);
+	o->k[o->n_k++] = k;
+	return 0;
+}
+
+static int parse_k(const char *text, struct jm_report_options *o, struct jm_err *err)
+{
+	int rc = 0;
+
+	for (const char *at = text; at && !rc; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+		char one[32];
+		double k;
+
+		snprintf(one, sizeof(one), "%.*s", (int)strcspn(at, ","), at);
+		if (!jm_number_real(one, &k) || !(k > 1) || !(k <= 1000))
+			return jm_err_set(err, JM_EUSAGE,
+				"--k takes numbers above 1, such as 1.5,2.0; '%s' is not one.", at);
+		rc = add_k(o, k, err);
+	}
+	return rc;
+}
+
+static enum jm_report_format format_of(const struct jm_cli *cli)
+{
+	const char *text = jm_values_text(&cli->values, "format");
+	int i = 0;
+
+	if (jm_values_text(&cli->values, "html"))
+		return JM_REPORT_HTML;
+	while (formats[i] && strcmp(formats[i], text))
+		i++;
+	return (enum jm_report_format)i;
+}
+
+/* A page on a terminal is of no use: a name is made up for it. */
+static const char *output_of(const struct jm_cli *cli, enum jm_report_format format)
+{
+	const char *path = jm_values_text(&cli->values, "output");
+
+	if (jm_values_text(&cli->values, "html"))
+		return jm_values_text(&cli->values, "html");
+	if (!path)
+		return format == JM_REPORT_HTML ? "report.html" : "-";
+	return path;
+}
+
+static int write_out(const char *path, const char *text, struct jm_err *err)
+{
+	int rc = jm_output_text(path, text, err);
+
+	if (!rc && strcmp(path, "-") != 0)
+		fprintf(stderr, "joulemark: Wrote %s (%zu kB).\n", path, strlen(text) / 1000);
+	return rc;
+}
+
+static int check_options(struct jm_cli *cli)
+{
+	bool csv = format_of(cli) == JM_REPORT_CSV && !given(cli, "published");
+
+	if (given(cli, "html") &&
+		(given(cli, "output") ||
+			strcmp(jm_values_text(&cli->values, "format"), formats[0])))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--html stands for --format and --output; give either --html or the other "
+			"two.");
+	if (given(cli, "cases") && !csv)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--cases applies to the records as CSV: give --format csv, and omit "
+			"--published.");
+	if ((given(cli, "price") || given(cli, "carbon")) && !given(cli, "figures-from"))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--price and --carbon need --figures-from with their date and source, such "
+			"as "
+			"'contract of 2026-01' or 'grid operator, mean of 2025'.");
+	return 0;
+}
+
+static int read_options(struct jm_cli *cli, struct jm_report_options *o)
+{
+	*o = (struct jm_report_options){
+		.title = jm_values_text(&cli->values, "title"),
+		.width = cli->width,
+		.bold = cli->colour && !jm_values_text(&cli->values, "output"),
+		.columns = jm_values_text(&cli->values, "columns"),
+		.phases = jm_values_number(&cli->values, "phases") > 0,
+		.cases = jm_values_number(&cli->values, "cases") > 0,
+		.pool_devices = given(cli, "pool"),
+		.published = jm_values_number(&cli->values, "published") > 0,
+		.figures = {.price = jm_values_number(&cli->values, "price"),
+			.carbon = jm_values_number(&cli->values, "carbon"),
+			.pue = jm_values_number(&cli->values, "pue"),
+			.peak_flops = jm_values_number(&cli->values, "peak-flops"),
+			.zeus_eta = jm_values_number(&cli->values, "zeus-eta")},
+		.currency = jm_values_text(&cli->values, "currency"),
+		.figures_from = jm_values_text(&cli->values, "figures-from"),
+		.rack_watts = jm_values_number(&cli->values, "rack-power"),
+		.rated_watts = jm_values_number(&cli->values, "rated-power"),
+	};
+	return parse_k(jm_values_text(&cli->values, "k"), o, &cli->err);
+}
+
+static int report(struct jm_cli *cli, struct input *input)
+{
+	struct jm_record_input *in = &input->in;
+	enum jm_report_format format = format_of(cli);
+	struct jm_report_options options;
+	char *text;
+	int rc = check_options(cli);
+
+	if (!rc)
+		rc = read_options(cli, &options);
+	for (int i = 0; i < cli->n_args && !rc; i++) {
+		if (!jm_store_is(cli->args[i]))
+			note_watts(input, 0);
+		rc = jm_record_input_add(in, cli->args[i], &cli->err);
+	}
+	options.add_watts = rc ? 0 : added_watts(cli, input);
+	jm_record_input_warn(in, "1");
+	options.traces = input->traces;
+	options.details = input->details;
+	if (!rc)
+		rc = jm_report_render(in->records, format, &options, &text, &cli->err);
+	if (rc)
+		return rc;
+	rc = write_out(output_of(cli, format), text, &cli->err);
+	free(text);
+	return rc;
+}
+
+/* Of all files. The records of one call are read either with details or without, so that equal ones are
+ * recognised. */
+static off_t input_size(const struct jm_cli *cli)
+{
+	struct stat st;
+	off_t sum = 0;
+
+	for (int i = 0; i < cli->n_args; i++)
+		sum += !stat(cli->args[i], &st) ? st.st_size : 0;
+	return sum;
+}
+
+static int run(struct jm_cli *cli)
+{
+	bool page = format_of(cli) == JM_REPORT_HTML;
+	bool phases = format_of(cli) == JM_REPORT_OPENMETRICS ||
+		      jm_values_number(&cli->values, "phases") > 0;
+	bool full = phases || input_size(cli) <= MOST_IN_FULL;
+	struct input input = {.add_watts = NAN,
+		.traces = page ? json_array() : NULL,
+		.details = page ? json_object() : NULL};
+	int rc = jm_record_input_init(&input.in, full, &cli->err), status;
+
+	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
+	if (!rc && page && (!input.traces || !input.details))
+		rc = jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the power traces.");
+	input.in.with_store = with_store;
+	input.in.arg = &input;
+	if (!rc)
+		rc = report(cli, &input);
+	status = input.in.n_damaged ? 1 : 0;
+	jm_record_input_done(&input.in);
+	json_decref(input.traces);
+	json_decref(input.details);
+	return rc ? jm_cli_fail(cli) : status;
+}
+
+static const struct jm_option options[] = {
+	{.name = "format",
+		.type = JM_CHOICE,
+		.choices = formats,
+		.fallback = "table",
+		.help = "format of the output; html is one page that needs no network, openmetrics "
+			"the "
+			"energy of each phase and meter for Prometheus"},
+	{.name = "html",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "write the page: the same as --format html --output FILE"},
+	{.name = "output",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "file to write; - is standard output, which is also the default, except "
+			"for "
+			"html, where it is report.html"},
+	{.name = "k",
+		.type = JM_TEXT,
+		.argument = "K,...",
+		.fallback = "1.5,2.0",
+		.help = "slowdown factors of the Energy Delay Sum"},
+	{.name = "add-watts",
+		.type = JM_REAL,
+		.unit = "W",
+		.min = 0,
+		.max = 1e6,
+		.help = "assumed power of the rest of the node, which is added to every case; "
+			"without it what the plan in the store gives, else 0"},
+	{.name = "columns",
+		.type = JM_TEXT,
+		.argument = "NAME,...|all",
+		.help = "columns of the table; without it the most important ones. Names: "
+			"accepted, enforced, state, n, origin, throughput, throughput_per_device, "
+			"watts_mean, watts_median, watts_p99, watts_max, hours, kwh, "
+			"wh_per_gpu_hour, gpu_load_percent, joules_per_item, "
+			"wh_per_item, items_per_joule, items_per_wh, edp, ed2p, zeus_cost, "
+			"cost_per_million, carbon_g_per_million, mfu_percent, hfu_percent, "
+			"mfu_measured_percent, hfu_measured_percent, energy_gain_percent, "
+			"time_loss_percent, gain_minus_loss, and eds_kK for each K of --k"},
+	{.name = "phases",
+		.type = JM_FLAG,
+		.help = "print the phases of each run; those of a single run are printed without "
+			"it"},
+	{.name = "cases",
+		.type = JM_FLAG,
+		.help = "write CSV with one row per case instead of one per setting"},
+	{.name = "pool",
+		.type = JM_CHOICE,
+		.choices = pools,
+		.help = "devices: pools the runs on several sets of devices with the same model, "
+			"processor and drivers, since a batch system gives each job other devices; "
+			"the set is a factor of the analysis. Without it each host, set of devices "
+			"and driver is a separate series"},
+	{.name = "published",
+		.type = JM_FLAG,
+		.help = "also list what papers report for the same network, in a separate table "
+			"that does not affect the figures of the records; with --format csv only "
+			"that table is written"},
+	{.name = "price",
+		.type = JM_REAL,
+		.min = 0,
+		.max = 1e6,
+		.fallback = "0",
+		.help = "price of a kWh: adds the energy cost of a million items; 0 = none"},
+	{.name = "currency", .type = JM_TEXT, .help = "currency of the price, such as EUR"},
+	{.name = "carbon",
+		.type = JM_REAL,
+		.min = 0,
+		.max = 1e5,
+		.fallback = "0",
+		.help = "carbon intensity of the electricity in gCO2e per kWh: adds the carbon of "
+			"a "
+			"million items; 0 = none"},
+	{.name = "figures-from",
+		.type = JM_TEXT,
+		.help = "date and source of price and carbon intensity, which the report repeats"},
+	{.name = "pue",
+		.type = JM_REAL,
+		.min = 1,
+		.max = 10,
+		.fallback = "1",
+		.help = "power usage effectiveness: energy of the facility divided by that of the "
+			"machines; cost and carbon are multiplied by it"},
+	{.name = "peak-flops",
+		.type = JM_REAL,
+		.min = 0,
+		.max = 1e18,
+		.fallback = "0",
+		.help = "dense peak of one device in FLOP/s, in the precision of the work: adds "
+			"MFU and HFU. MFU and HFU of the measured peak need a run of gemm on the "
+			"same device among the records; 0 = unknown"},
+	{.name = "zeus-eta",
+		.type = JM_REAL,
+		.min = 0.001,
+		.max = 1,
+		.fallback = "0.5",
+		.help = "weight of energy in ZeusCost; the weight of time is 1 minus this"},
+	{.name = "rack-power",
+		.type = JM_REAL,
+		.unit = "W",
+		.min = 0,
+		.max = 1e8,
+		.fallback = "0",
+		.help = "power of a rack: adds how many nodes it feeds at each setting, by rated, "
+			"99th "
+			"percentile and mean power; 0 = none"},
+	{.name = "rated-power",
+		.type = JM_REAL,
+		.unit = "W",
+		.min = 0,
+		.max = 1e6,
+		.fallback = "0",
+		.help = "rated power of the node, for --rack-power"},
+	{.name = "title", .type = JM_TEXT, .help = "title of the page"},
+	{.name = NULL},
+};
+
+const struct jm_command jm_command_report = {
+	.name = "report",
+	.summary = "tables, metrics, best settings and an HTML page from a store or JSON records",
+	.usage = "[options] STORE|RECORD.json...",
+	.description =
+		"Summarises the records of stores and JSON files (- is standard input): "
+		"throughput, power, energy per item, EDP, EDS, energy saved and slowdown against "
+		"the reference, with mean and 95 % interval over repeats; the setting with the "
+		"least energy among those that are at most 5 % slower; and the best setting by "
+		"each metric alone, where the intervals tell settings apart.\n\nEnergy is the sum "
+		"of the "
+		"meters of one origin that no other meter includes; estimated energy does not "
+		"tell settings apart. Figures of settings that the device violated are in "
+		"parentheses and are "
+		"not eligible as best. Failed cases are listed with their reason. A damaged record "
+		"is omitted with a warning that names it, and the exit status is then 1.",
+	.example =
+		"joulemark report sweep.db\n"
+		"joulemark report --html sweep.html sweep.db\n"
+		"joulemark report --format csv --cases a.json b.json\n"
+		"joulemark report --format latex sweep.db >table.tex\n"
+		"joulemark report --price 0.25 --currency EUR --figures-from 'contract, 2026-01' "
+		"--columns joules_per_item,cost_per_million sweep.db\n"
+		"joulemark report --published resnet50.db",
+	.options = options,
+	.min_args = 1,
+	.max_args = -1,
+	.run = run,
+};

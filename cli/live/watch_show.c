@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text has the topmost meters as far as they fit on the line; CSV and JSON have all of them. */
+#include "watch_show.h"
+#include "cli/frame/screen.h"
+
+#include "base/clock.h"
+#include "base/text/csv.h"
+#include "base/text/json.h"
+#include "result/record.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#define COLUMN	   10
+#define LABEL	   7
+#define HEAD_EVERY 20 /* lines */
+#define MOST	   (JM_WIDTH_MOST / COLUMN)
+
+static double seconds(int64_t ns)
+{
+	return (double)ns * 1e-9;
+}
+
+/* ---- text ---- */
+
+struct column {
+	char label[32];
+	enum jm_origin origin;
+	double value;
+};
+
+struct columns {
+	struct column column[MOST];
+	int n, room, left_out;
+};
+
+static void add_column(
+	struct columns *c, const char *label, const char *unit, enum jm_origin origin, double value)
+{
+	struct column *column = &c->column[c->n];
+
+	if (c->n >= c->room) {
+		c->left_out++;
+		return;
+	}
+	snprintf(column->label, sizeof(column->label), "%s %s", label, unit);
+	column->origin = origin;
+	column->value = value;
+	c->n++;
+}
+
+/* As many words of the label as fit: "GPU 0" of "GPU 0 NVIDIA H200". */
+static void short_label(const char *label, char *ret)
+{
+	size_t n = strlen(label);
+
+	while (n > LABEL) {
+		while (n && label[n - 1] != ' ')
+			n--;
+		while (n && label[n - 1] == ' ')
+			n--;
+	}
+	snprintf(ret, LABEL + 1, "%.*s", n ? (int)n : LABEL, label);
+}
+
+static void add_totals(const struct jm_watch_show *show, struct columns *c)
+{
+	for (int i = 0; i < JM_ORIGIN_COUNT; i++) {
+		enum jm_origin origin = jm_origin_order[i];
+		struct jm_live_total total = jm_live_total(show->live, origin);
+		bool any = false;
+
+		for (int k = 0; k < show->set->n; k++)
+			any = any || show->set->meter[k].origin == origin;
+		if (!any)
+			continue;
+		add_column(c, "sum", "W", origin, total.watts);
+		add_column(c, "sum", "J", origin, total.joules);
+	}
+}
+
+static void make_columns(const struct jm_watch_show *show, struct columns *c)
+{
+	char label[LABEL + 1];
+
+	*c = (struct columns){.room = (show->width - 8) / COLUMN};
+	if (c->room > MOST)
+		c->room = MOST;
+	add_totals(show, c);
+	for (int i = 0; i < show->set->n; i++) {
+		const struct jm_meter *m = &show->set->meter[i];
+
+		if (m->covered_by >= 0 || m->scope == JM_SCOPE_CONTEXT)
+			continue;
+		short_label(m->label, label);
+		add_column(c, label, "W", m->origin, jm_live_meter(show->live, i)->watts);
+	}
+}
+
+static void put_head(const struct columns *c, FILE *out)
+{
+	fprintf(out, "%-8s", "time");
+	for (int i = 0; i < c->n; i++)
+		fprintf(out, "%*s", COLUMN, c->column[i].label);
+	fprintf(out, "\n%-8s", "");
+	for (int i = 0; i < c->n; i++)
+		fprintf(out, "%*s", COLUMN, jm_origin_name(c->column[i].origin));
+	fputc('\n', out);
+	if (c->left_out)
+		fprintf(out, "(+%d not shown)\n", c->left_out);
+}
+
+static void put_text(struct jm_watch_show *show, FILE *out, int64_t wall_ns)
+{
+	time_t wall = (time_t)(wall_ns / JM_SECOND);
+	struct columns c;
+	char clock[16];
+	struct tm tm;
+
+	make_columns(show, &c);
+	if (!show->lines || (show->repeat_head && show->lines % HEAD_EVERY == 0))
+		put_head(&c, out);
+	localtime_r(&wall, &tm);
+	strftime(clock, sizeof(clock), "%H:%M:%S", &tm);
+	fputs(clock, out);
+	for (int i = 0; i < c.n; i++) {
+		double value = c.column[i].value;
+
+		if (isnan(value))
+			fprintf(out, "%*s", COLUMN, "-");
+		else
+			fprintf(out, "%*.*f", COLUMN, value < 1e5 ? 1 : 0, value);
+	}
+	fputc('\n', out);
+}
+
+/* ---- CSV ---- */
+
+static void put_number(FILE *out, double value)
+{
+	fputc(',', out);
+	if (!isnan(value))
+		fprintf(out, "%.9g", value);
+}
+
+static void put_field(FILE *out, const char *text)
+{
+	fputc(',', out);
+	jm_csv_put_text(out, text);
+}
+
+static void put_csv(const struct jm_watch_show *show, FILE *out, const char *time)
+{
+	if (!show->lines)
+		fputs("time,meter,label,scope,covered_by,origin,from_s,until_s,watts_W,"
+		      "error_W,energy_J\r\n",
+			out);
+	for (int i = 0; i < show->set->n; i++) {
+		const struct jm_meter *m = &show->set->meter[i];
+		const struct jm_live_meter *now = jm_live_meter(show->live, i);
+
+		if (m->scope == JM_SCOPE_CONTEXT)
+			continue;
+		fputs(time, out);
+		put_field(out, m->id);
+		put_field(out, m->label);
+		put_field(out, jm_scope_name(m->scope));
+		put_field(out, m->covered_by < 0 ? "" : show->set->meter[m->covered_by].id);
+		put_field(out, jm_origin_name(m->origin));
+		put_number(out, seconds(now->t0_ns - show->start_ns));
+		put_number(out, seconds(now->t1_ns - show->start_ns));
+		put_number(out, now->watts);
+		put_number(out, now->error_watts);
+		put_number(out, now->t1_ns > now->t0_ns ? now->joules : NAN);
+		fputs("\r\n", out);
+	}
+}
+
+static void put_csv_wide(const struct jm_watch_show *show, FILE *out, const char *time)
+{
+	for (int i = -1; !show->lines && i < show->set->n; i++) {
+		if (i < 0)
+			fputs("time", out);
+		else if (show->set->meter[i].scope != JM_SCOPE_CONTEXT)
+			put_field(out, show->set->meter[i].id);
+	}
+	fputs(show->lines ? "" : "\r\n", out);
+	fputs(time, out);
+	for (int i = 0; i < show->set->n; i++)
+		if (show->set->meter[i].scope != JM_SCOPE_CONTEXT)
+			put_number(out, jm_live_meter(show->live, i)->watts);
+	fputs("\r\n", out);
+}
+
+/* ---- JSON ---- */
+
+static json_t *meter_json(const struct jm_watch_show *show, int i)
+{
+	const struct jm_meter *m = &show->set->meter[i];
+	const struct jm_live_meter *now = jm_live_meter(show->live, i);
+	int above = m->covered_by;
+
+	return json_pack("{s:s, s:s, s:s, s:s?, s:s, s:f, s:f, s:o, s:o, s:o}", "id", m->id,
+		"label", m->label, "scope", jm_scope_name(m->scope), "covered_by",
+		above < 0 ? NULL : show->set->meter[above].id, "origin", jm_origin_name(m->origin),
+		"from_s", seconds(now->t0_ns - show->start_ns), "until_s",
+		seconds(now->t1_ns - show->start_ns), "watts", jm_json_number(now->watts),
+		"error_watts", jm_json_number(now->error_watts), "joules",
+		jm_json_number(now->t1_ns > now->t0_ns ? now->joules : NAN));
+}
+
+static json_t *total_json(const struct jm_watch_show *show)
+{
+	json_t *total = json_object();
+
+	for (int i = 0; i < JM_ORIGIN_COUNT; i++) {
+		enum jm_origin origin = jm_origin_order[i];
+		struct jm_live_total sum = jm_live_total(show->live, origin);
+		char key[40];
+
+		snprintf(key, sizeof(key), "watts_%s", jm_origin_name(origin));
+		json_object_set_new(total, key, jm_json_number(sum.watts));
+		snprintf(key, sizeof(key), "joules_%s", jm_origin_name(origin));
+		json_object_set_new(total, key, jm_json_number(sum.joules));
+	}
+	return total;
+}
+
+static void put_json(const struct jm_watch_show *show, FILE *out, const char *time, int64_t t_ns)
+{
+	json_t *meters = json_array(), *line;
+
+	for (int i = 0; i < show->set->n; i++)
+		if (show->set->meter[i].scope != JM_SCOPE_CONTEXT)
+			json_array_append_new(meters, meter_json(show, i));
+	line = json_pack("{s:s, s:I, s:f, s:o, s:o}", "time", time, "start_ns",
+		(json_int_t)show->start_ns, "elapsed_s", seconds(t_ns - show->start_ns), "meters",
+		meters, "total", total_json(show));
+	json_dumpf(line, out, JSON_COMPACT | JSON_REAL_PRECISION(9));
+	fputc('\n', out);
+	json_decref(line);
+}
+
+void jm_watch_put(struct jm_watch_show *show, FILE *out, int64_t wall_ns, int64_t t_ns)
+{
+	char time[40];
+
+	jm_time_text(wall_ns, time, sizeof(time));
+	if (show->format == JM_WATCH_TEXT)
+		put_text(show, out, wall_ns);
+	else if (show->format == JM_WATCH_CSV)
+		put_csv(show, out, time);
+	else if (show->format == JM_WATCH_CSV_WIDE)
+		put_csv_wide(show, out, time);
+	else
+		put_json(show, out, time, t_ns);
+	show->lines++;
+}

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* joulemark measure: measure the energy of any command. */
+#include "cli/frame/cli.h"
+#include "cli/frame/interrupts.h"
+#include "live_line.h"
+#include "measure_attach.h"
+#include "measure_repeat.h"
+#include "measure_show.h"
+#include "measure_store.h"
+#include "cli/frame/screen.h"
+#include "meter/source_list.h"
+#include "base/ctx.h"
+#include "base/clock.h"
+#include "measure/view/trace_csv.h"
+#include "measure/command/launch.h"
+#include "base/files/output.h"
+#include "base/text.h"
+#include "report/columns.h"
+#include "report/text.h"
+#include "report/openmetrics.h"
+#include "report/trace_hdf5.h"
+#include "result/provenance.h"
+#include "result/record.h"
+#include "result/record_keys.h"
+#include "meter/source.h"
+#include "base/text/json.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct jm_option options[] = {
+	JM_SOURCE_OPTION,
+	{.name = "interval",
+		.type = JM_DURATION,
+		.unit = "s",
+		.min = 0.0001,
+		.max = 3600,
+		.argument = "TIME",
+		.needs_unit = true,
+		.help = "time between readings, such as 100ms; without it half the refresh period "
+			"of the sensors"},
+	{.name = "for",
+		.type = JM_DURATION,
+		.unit = "s",
+		.min = 0.001,
+		.max = 1e9,
+		.argument = "TIME",
+		.needs_unit = true,
+		.help = "without a command: measure the machine for this time, such as 60s; with "
+			"--pid or --cgroup at most for this time"},
+	{.name = "all",
+		.type = JM_FLAG,
+		.help = "without a command: measure the machine until Ctrl-C"},
+	{.name = "pid",
+		.type = JM_INT,
+		.min = 1,
+		.max = 4194304,
+		.argument = "N",
+		.help = "without a command: measure until this process ends, or Ctrl-C; its share "
+			"of "
+			"the energy of processors and NVIDIA GPUs is estimated"},
+	{.name = "cgroup",
+		.type = JM_TEXT,
+		.argument = "PATH",
+		.help = "without a command: measure until this control group is removed, or "
+			"Ctrl-C; PATH begins at /sys/fs/cgroup"},
+	{.name = "slurm-job",
+		.type = JM_INT,
+		.min = 1,
+		.max = 4294967295,
+		.argument = "ID",
+		.help = "without a command: measure until the control group of this Slurm job is "
+			"removed on this host, or Ctrl-C"},
+	{.name = "repeat",
+		.type = JM_INT,
+		.min = 2,
+		.max = 100000,
+		.argument = "N",
+		.help = "run the command N times, with shifted starts, and print the energy of one "
+			"run with its interval"},
+	{.name = "until",
+		.type = JM_DURATION,
+		.unit = "s",
+		.min = 0.1,
+		.max = 86400,
+		.argument = "TIME",
+		.needs_unit = true,
+		.help = "run the command, with at least four shifted starts, until its runs "
+			"together took this time, such as 5s; print the energy of one run with its "
+			"interval"},
+	{.name = "json",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "write the record as JSON; - is standard output"},
+	{.name = "store",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "add the record and its trace to this SQLite file, as one more repeat of "
+			"the command; 'joulemark report' reads it"},
+	{.name = "csv",
+		.type = JM_TEXT,
+		.argument = "DIR",
+		.help = "write every reading, and watts.csv with a column for each meter; "
+			"'replay:DIR' reads the "
+			"readings back"},
+	{.name = "hdf5",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "write every reading, the phases and the record as HDF5"},
+	{.name = "metrics",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "write joules of each phase and meter for Prometheus: in the text format "
+			"that its node exporter collects if the name of the file ends in .prom, "
+			"else in OpenMetrics"},
+	{.name = "items-regex",
+		.type = JM_TEXT,
+		.argument = "REGEX",
+		.help = "count items in what the command prints: the number in the first group of "
+			"this regular expression (PCRE2), or 1 where it has no group"},
+	{.name = "items-json",
+		.type = JM_TEXT,
+		.argument = "KEY",
+		.help = "count items in JSON that the command prints: a key such as result.tokens"},
+	{.name = "items-kind",
+		.type = JM_CHOICE,
+		.choices = jm_item_kind_names,
+		.help = "what these numbers are: the amount since the one before, or the total so "
+			"far. Without it, numbers that count up (1, 2, 3) are totals, others "
+			"amounts; the exact rule is in docs/measuring.md"},
+	{.name = "unit",
+		.type = JM_TEXT,
+		.argument = "WORD",
+		.help = "what an item of the command is, such as token or image"},
+	{.name = "devices", .type = JM_FLAG, .help = "print the phases of each meter"},
+	{.name = "residue",
+		.type = JM_FLAG,
+		.help = "print for each phase the energy of a meter less that of its parts: a GPU "
+			"less its memory, a node less its boards"},
+	{.name = "bounds",
+		.type = JM_FLAG,
+		.help = "print also the two parts of each uncertainty: sampling and calibration"},
+	{0},
+};
+
+struct measurement {
+	struct jm_cli *cli;
+	const char *json, *csv;
+	const char *metrics, *hdf5;
+	struct jm_source_list sources;
+	struct jm_session *session;
+	struct jm_measure_store store;
+	struct jm_measure_attach attach;
+	struct jm_measure_repeat repeat;
+	bool repeats;
+	struct jm_outcome outcome;
+	int64_t started_wall;
+	int lost; /* the error that ended the trace */
+};
+
+/* ---- options ---- */
+
+static int take_options(struct measurement *m)
+{
+	int rc = jm_source_list_take(
+		&m->sources, jm_values_get(&m->cli->values, "source"), &m->cli->err);
+
+	m->json = jm_values_text(&m->cli->values, "json");
+	m->csv = jm_values_text(&m->cli->values, "csv");
+	m->metrics = jm_values_text(&m->cli->values, "metrics");
+	if (!rc && m->json)
+		rc = jm_output_try(m->json, &m->cli->err);
+	if (!rc && m->metrics)
+		rc = jm_output_try(m->metrics, &m->cli->err);
+	m->hdf5 = jm_values_text(&m->cli->values, "hdf5");
+	if (!rc && m->hdf5)
+		rc = jm_columns_try_hdf5(&m->cli->err);
+	if (!rc && m->hdf5)
+		rc = jm_output_try(m->hdf5, &m->cli->err);
+	if (!rc && m->csv)
+		rc = jm_output_folder(m->csv, &m->cli->err);
+	return rc;
+}
+
+/* ---- the record ---- */
+
+static json_t *started_json(const struct measurement *m)
+{
+	char text[40];
+
+	jm_time_text(m->started_wall, text, sizeof(text));
+	return json_string(text);
+}
+
+static json_t *command_json(const struct measurement *m)
+{
+	json_t *words = json_array();
+
+	/* what is not UTF-8 cannot be in JSON; the word is then left unknown */
+	for (char **word = m->cli->command; *word; word++) {
+		json_t *text = json_string(*word);
+
+		json_array_append_new(words, text ? text : json_null());
+	}
+	return words;
+}
+
+static void fill_record(const struct measurement *m, json_t *record, struct jm_err *err)
+{
+	const struct jm_outcome *o = &m->outcome;
+	const char *unit = jm_values_text(&m->cli->values, "unit");
+
+	jm_record_set(record, "schema", json_string(JM_RECORD_SCHEMA));
+	jm_record_set(record, "started", started_json(m));
+	jm_record_set(record, "wall_s", jm_json_number(o->wall_s));
+	if (o->unseen_ns)
+		jm_record_set(
+			record, "wall_least_s", json_real(o->wall_s - (double)o->unseen_ns * 1e-9));
+	jm_record_set(record, "exit_status", m->attach.attach ? NULL : json_integer(o->status));
+	jm_record_set(record, "signal", o->signal ? json_integer(o->signal) : NULL);
+	jm_record_set(record, "command", m->attach.attach ? NULL : command_json(m));
+	if (m->attach.attach)
+		jm_record_set(
+			record, "attached", jm_attached_json(&m->attach.result, m->session, err));
+	if (m->repeats)
+		jm_record_set(
+			record, "repeats", jm_measure_repeat_json(&m->repeat, m->session, err));
+	jm_record_set(record, "clock", json_string("real"));
+	jm_record_set(record, "items", jm_json_number(o->items));
+	jm_record_set(record, "throughput", jm_json_number(o->throughput));
+	if (o->items_kind)
+		jm_record_set(
+			record, "items_kind", json_string(jm_item_kind_names[o->items_kind - 1]));
+	if (!unit && !isnan(o->items))
+		unit = "item";
+	jm_record_set(record, "unit", unit ? json_string(unit) : NULL);
+	jm_record_set(record, "provenance",
+		jm_provenance(&m->cli->ctx, jm_session_meters(m->session), err));
+}
+
+static json_t *make_record(struct measurement *m, struct jm_err *err)
+{
+	json_t *report = jm_session_report(m->session, m->outcome.phase, err), *record;
+
+	if (!report)
+		return NULL;
+	record = jm_keys_blank(jm_record_keys, 0);
+	if (record) {
+		json_object_update(record, report);
+		fill_record(m, record, err);
+	}
+	json_decref(report);
+	if (!record || !json_is_object(json_object_get(record, "provenance")))
+		jm_err_set(err, JM_ENOMEM, "Out of memory for the record.");
+	return record;
+}
+
+static void print_text_to(FILE *out, const struct measurement *m, const json_t *record)
+{
+	const struct jm_cli *cli = m->cli;
+	double width = jm_values_number(&cli->common, "width");
+	const struct jm_measure_text t = {
+		.out = out,
+		.width = cli->output || !isnan(width) ? cli->width : jm_screen_width(STDERR_FILENO),
+		.bold = !cli->output && jm_screen_colour(STDERR_FILENO),
+		.bounds = jm_values_number(&cli->values, "bounds") > 0,
+		.devices = jm_values_number(&cli->values, "devices") > 0,
+		.residue = jm_values_number(&cli->values, "residue") > 0,
+		.marked = m->outcome.marked != m->outcome.phase,
+	};
+
+	jm_measure_print(&t, record);
+}
+
+/* Standard error, in one piece, so that the command's own output is left as it is; or the file of --output. */
+static void print_text(const struct measurement *m, const json_t *record)
+{
+	char *text = NULL;
+	size_t n = 0;
+	FILE *out = m->cli->output ? NULL : open_memstream(&text, &n);
+
+	print_text_to(out ? out : m->cli->output ? m->cli->out : stderr, m, record);
+	if (out && !fclose(out))
+		fwrite(text, 1, n, stderr);
+	free(text);
+}
+
+/* ---- the run ---- */
+
+/* The reader of our output may have closed the pipe (| head); the record is still written. */
+static int launch(void *arg, int *shared_phase, struct jm_outcome *outcome)
+{
+	struct measurement *m = arg;
+	struct jm_cli *cli = m->cli;
+	jm_signal_handler *before = signal(SIGPIPE, SIG_IGN);
+	struct jm_live_line line;
+	struct jm_launch_options o = {
+		.argv = cli->command,
+		.items_regex = jm_values_text(&cli->values, "items-regex"),
+		.items_json = jm_values_text(&cli->values, "items-json"),
+		.items_kind = jm_item_kind_of(jm_values_text(&cli->values, "items-kind")),
+		.out_fd = 1,
+		.shared_phase = shared_phase,
+		.before_exec = jm_give_back_pipe_signal,
+		.before_exec_arg = &before,
+		.tick = jm_live_line_tick,
+		.arg = &line,
+	};
+	int rc;
+
+	jm_live_line_open(&line, cli, m->session);
+	/* where the command prints to the terminal, the line would stand in the middle of its output */
+	line.draws = line.draws && !isatty(STDOUT_FILENO);
+	for (char **word = cli->command; *word; word++)
+		jm_text_append(line.work, sizeof(line.work), *line.work ? " " : "", *word);
+	jm_note_first_interrupt();
+	rc = jm_launch(&cli->ctx, m->session, &o, outcome, &cli->err);
+	jm_live_line_close(&line);
+
+	if (rc == JM_ENOENT || rc == JM_EPERM)
+		outcome->status = jm_proc_status_of(rc);
+	return rc;
+}
+
+static int run_command(struct measurement *m)
+{
+	if (!m->repeats)
+		return launch(m, NULL, &m->outcome);
+	return jm_measure_repeat_run(&m->repeat, m->cli, m->session, launch, m, &m->outcome);
+}
+
+static int run_work(struct measurement *m)
+{
+	struct jm_cli *cli = m->cli;
+	int rc = jm_session_start(m->session, &cli->err);
+
+	if (rc)
+		return rc;
+	m->started_wall = jm_clock_wall(cli->ctx.clock);
+	rc = m->attach.attach ? jm_measure_attach_run(&m->attach, cli, m->session, &m->outcome)
+			      : run_command(m);
+	/* A trace that could not be stored is reported at the end; what is known is printed
+	 * nevertheless. */
+	if (jm_session_stop(m->session, rc ? NULL : &cli->err) && !rc)
+		m->lost = cli->err.code;
+	return rc;
+}
+
+static int open_store(struct measurement *m)
+{
+	const char *path = jm_values_text(&m->cli->values, "store");
+
+	if (!path)
+		return 0;
+	return jm_measure_store_open(&m->store, path, command_json(m),
+		jm_command_throughput(&m->cli->values), &m->cli->err);
+}
+
+static int open_session(struct measurement *m)
+{
+	double interval = jm_values_number(&m->cli->values, "interval");
+	struct jm_session_options o = {
+		.sources = (const char *const *)m->sources.name,
+		.interval_ns = isnan(interval) ? 0 : (int64_t)(interval * 1e9),
+	};
+
+	return jm_session_open(&m->cli->ctx, &o, &m->session, &m->cli->err);
+}
+
+static int store_record(struct measurement *m, json_t *record, struct jm_err *err)
+{
+	if (!m->store.path)
+		return 0;
+	return jm_measure_store_finish(
+		&m->store, &m->cli->ctx, m->lost ? NULL : m->session, record, err);
+}
+
+static int write_results(struct measurement *m)
+{
+	json_t *record = make_record(m, &m->cli->err);
+	struct jm_err not_stored = JM_ERR_INIT;
+	int rc;
+
+	if (!record)
+		return m->cli->err.code;
+	store_record(m, record, &not_stored);
+	print_text(m, record);
+	rc = m->json ? jm_output_json(m->json, record, &m->cli->err) : 0;
+	if (!rc && m->metrics)
+		rc = jm_openmetrics_write(m->metrics, record, &m->cli->err);
+	if (!rc && m->hdf5)
+		rc = jm_trace_write_hdf5(jm_session_trace(m->session),
+			jm_session_meters(m->session), record, m->hdf5, &m->cli->err);
+	json_decref(record);
+	if (m->csv && jm_csv_write(m->session, m->csv, rc ? NULL : &m->cli->err) && !rc)
+		rc = m->cli->err.code;
+	if (rc && not_stored.code)
+		jm_screen_say("", not_stored.text);
+	return rc || !not_stored.code
+		       ? rc
+		       : jm_err_set(&m->cli->err, not_stored.code, "%s", not_stored.text);
+}
+
+/* The status of the command has precedence; ours is returned where it has none, or succeeded. */
+static int status_of(struct measurement *m, int rc)
+{
+	int ours = rc ? jm_cli_fail(m->cli) : 0;
+
+	return m->outcome.status ? m->outcome.status : ours;
+}
+
+static int measure(struct jm_cli *cli)
+{
+	struct measurement m = {.cli = cli};
+	int rc, status;
+
+	rc = jm_measure_attach_open(&m.attach, cli);
+	if (!rc)
+		rc = jm_measure_repeat_open(&m.repeat, cli, &m.repeats);
+	if (!rc)
+		rc = take_options(&m);
+	if (!rc)
+		rc = open_store(&m);
+	if (!rc)
+		rc = open_session(&m);
+	if (!rc)
+		rc = run_work(&m);
+	if (!rc)
+		rc = write_results(&m);
+	if (!rc && m.outcome.output_errno)
+		rc = jm_err_set(&cli->err, JM_EIO,
+			"Not all output of the command could be written to standard output: %s.",
+			strerror(m.outcome.output_errno));
+	if (!rc)
+		rc = m.lost;
+	jm_session_close(m.session);
+	jm_measure_store_close(&m.store);
+	status = status_of(&m, rc);
+	jm_measure_attach_close(&m.attach);
+	jm_measure_repeat_close(&m.repeat);
+	jm_source_list_done(&m.sources);
+	return status;
+}
+
+static bool any_word(const struct jm_cli *cli, const char *word)
+{
+	(void)cli;
+	(void)word;
+	return true;
+}
+
+const struct jm_command jm_command_measure = {
+	.name = "measure",
+	.summary = "measure the energy of any command",
+	.usage = "[options] [--] CMD... | --for TIME | --all | --pid N | --cgroup PATH | "
+		 "--slurm-job ID",
+	.description =
+		"Runs CMD and prints what energy each meter used while it ran, with the "
+		"uncertainty (95 %). The output of CMD is left as it is; the text goes to standard "
+		"error. The exit status is that of CMD: 128 + signal when a signal killed it, 127 "
+		"when it was not found, 126 when it cannot be executed; 125 is a failure of "
+		"joulemark itself.\n\n"
+		"CMD begins with the first word that is not an option; '--' may precede it.\n\n"
+		"Marks from inside CMD ('joulemark mark') become phases with their items.\n\n"
+		"With --until or --repeat, a command that is too short for the sensors is run "
+		"several times, in groups of runs without pauses between them. Before each group "
+		"there is a pause of a different part of the sensor's period. The energy of one "
+		"run is printed.\n\n"
+		"Without CMD, --for, --all, --pid, --cgroup and --slurm-job measure what is "
+		"already running; Ctrl-C ends the measurement and prints what was measured, with "
+		"status 0. The meters measure the whole machine. Below them is the part of the "
+		"energy of the processors that belongs to the process (its own threads, not its "
+		"children) or control group: its share of all processor time, which is always "
+		"marked as estimated.",
+	.example = "joulemark measure python3 train.py --epochs 3\n"
+		   "joulemark measure --source nvml,rapl --json run.json -- ./train\n"
+		   "joulemark measure --until 5s -- ./short\n"
+		   "joulemark measure --for 60s\n"
+		   "joulemark measure --pid 1234 --json served.json",
+	.options = options,
+	.max_args = 0,
+	.takes_command = true,
+	.begins_command = any_word,
+	.run = measure,
+};

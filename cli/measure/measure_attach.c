@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "measure_attach.h"
+#include "cli/frame/interrupts.h"
+#include "live_line.h"
+
+#include "base/clock.h"
+#include "base/process/process.h"
+#include "measure/command/slurm_job.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+
+#define SHORT 0.1 /* s: energy over less than a refresh of a sensor is mostly bound */
+
+static bool given(const struct jm_cli *cli, const char *name)
+{
+	return jm_values_get(&cli->values, name)->given;
+}
+
+static bool attaches(const struct jm_cli *cli)
+{
+	return given(cli, "for") || given(cli, "all") || given(cli, "pid") ||
+	       given(cli, "cgroup") || given(cli, "slurm-job");
+}
+
+/* What needs a command, or another choice. */
+static int check(struct jm_cli *cli)
+{
+	static const char *const of_commands[] = {
+		"store", "items-regex", "items-json", "items-kind", "unit"};
+
+	if (cli->command)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--for, --all, --pid, --cgroup and --slurm-job measure what is already "
+			"running; omit them, or the command '%s'.",
+			cli->command[0]);
+	if (given(cli, "pid") + given(cli, "cgroup") + given(cli, "slurm-job") + given(cli, "all") >
+		1)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"Give one of --all, --pid, --cgroup and --slurm-job; --for can be added to "
+			"each.");
+	for (size_t i = 0; i < sizeof(of_commands) / sizeof(of_commands[0]); i++)
+		if (given(cli, of_commands[i]))
+			return jm_err_set(&cli->err, JM_EUSAGE,
+				"--%s applies to a command, but --for, --all, --pid, --cgroup and "
+				"--slurm-job run none; omit --%s.",
+				of_commands[i], of_commands[i]);
+	return 0;
+}
+
+int jm_measure_attach_open(struct jm_measure_attach *a, struct jm_cli *cli)
+{
+	double seconds = jm_values_number(&cli->values, "for");
+	int rc;
+
+	if (!attaches(cli) && cli->command)
+		return 0;
+	if (!attaches(cli))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"There is no command to measure. Usage: 'joulemark measure [options] "
+			"CMD...', or one of --for, --all, --pid, --cgroup and --slurm-job.");
+	rc = check(cli);
+	if (!rc && given(cli, "slurm-job"))
+		rc = jm_slurm_job_cgroup(&cli->ctx,
+			(long)jm_values_number(&cli->values, "slurm-job"), a->job_group,
+			sizeof(a->job_group), &cli->err);
+	if (rc)
+		return rc;
+	a->options = (struct jm_attach_options){
+		.pid = given(cli, "pid") ? (pid_t)jm_values_number(&cli->values, "pid") : 0,
+		.cgroup = *a->job_group ? a->job_group : jm_values_text(&cli->values, "cgroup"),
+		.for_ns = isnan(seconds) ? 0 : (int64_t)(seconds * 1e9),
+		.tick_ns = JM_SECOND,
+		.tick = jm_live_line_draw,
+	};
+	rc = jm_attach_open(&cli->ctx, &a->options, &a->attach, &cli->err);
+	if (!rc)
+		rc = jm_catch_interrupts(&cli->ctx, &a->options.wake_fd, &cli->err);
+	return rc;
+}
+
+static void warn_of_a_short_one(const struct jm_measure_attach *a, const struct jm_cli *cli)
+{
+	double seconds = (double)(a->result.end_ns - a->result.start_ns) * 1e-9;
+
+	if (a->result.ended && seconds < SHORT)
+		jm_log(&cli->ctx, JM_WARNING,
+			"The %s ended %.3f s after the measurement began; this time is too short "
+			"for an accurate energy.",
+			a->result.what, seconds);
+}
+
+static void name_work(const struct jm_measure_attach *a, char *out, size_t size)
+{
+	if (a->options.pid)
+		jm_process_text(a->options.pid, out, size);
+	else if (a->options.cgroup)
+		snprintf(out, size, "control group %s", a->options.cgroup);
+	else
+		snprintf(out, size, "the machine");
+}
+
+int jm_measure_attach_run(struct jm_measure_attach *a, struct jm_cli *cli, struct jm_session *s,
+	struct jm_outcome *ret)
+{
+	struct jm_live_line line;
+	int rc;
+
+	jm_live_line_open(&line, cli, s);
+	name_work(a, line.work, sizeof(line.work));
+	a->options.tick_arg = &line;
+	rc = jm_attach_run(a->attach, s, &a->result, &cli->err);
+	jm_live_line_close(&line);
+	if (rc)
+		return rc;
+	warn_of_a_short_one(a, cli);
+	*ret = (struct jm_outcome){
+		.phase = a->result.phase,
+		.marked = a->result.phase,
+		.start_ns = a->result.start_ns,
+		.end_ns = a->result.end_ns,
+		.wall_s = (double)(a->result.end_ns - a->result.start_ns) * 1e-9,
+		.unseen_ns = a->result.unseen_ns,
+		.items = NAN,
+		.throughput = NAN,
+	};
+	return 0;
+}
+
+void jm_measure_attach_close(struct jm_measure_attach *a)
+{
+	jm_attach_close(a->attach);
+	a->attach = NULL;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `measure` without a command: --for, --all, --pid, --cgroup. */
+#ifndef JM_MEASURE_ATTACH_H
+#define JM_MEASURE_ATTACH_H
+
+#include "cli/frame/cli.h"
+#include "measure/command/attach.h"
+#include "measure/command/launch.h"
+
+struct jm_measure_attach {
+	struct jm_attach_options options;
+	struct jm_attach *attach; /* NULL = a command is measured */
+	struct jm_attached result;
+	char job_group[512]; /* of --slurm-job */
+};
+
+/* Before the sensors are opened. */
+int jm_measure_attach_open(struct jm_measure_attach *a, struct jm_cli *cli);
+/* Under a session that has started. */
+int jm_measure_attach_run(struct jm_measure_attach *a, struct jm_cli *cli, struct jm_session *s,
+	struct jm_outcome *ret);
+void jm_measure_attach_close(struct jm_measure_attach *a);
+
+#endif

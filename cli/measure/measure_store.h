@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A measurement in a store: a case of the command, one more repeat each time. */
+#ifndef JM_MEASURE_STORE_H
+#define JM_MEASURE_STORE_H
+
+#include "base/option.h"
+#include "measure/session/session.h"
+#include "run/plan/plan.h"
+#include "store/store.h"
+
+struct jm_measure_store {
+	const char *path;	   /* NULL = none */
+	struct jm_store_file file; /* as it was before the command ran */
+	struct jm_plan plan;
+};
+
+/* How items are found in a command's output (regex, json, kind, unit), as in the request of a plan. */
+json_t *jm_command_throughput(const struct jm_values *values);
+/* command, throughput: as in the request of a plan. Takes both. Nothing is made or locked: a store that cannot be
+ * written is an error before the command has run, one that is locked is not. */
+int jm_measure_store_open(struct jm_measure_store *s, const char *path, json_t *command,
+	json_t *throughput, struct jm_err *err);
+/*
+ * Makes the record one of a case, and stores it with its trace; session: after its end, NULL = without a trace.
+ * Waits for another writer, at most about 10 s. A record that the store does not take is written to a file beside
+ * it, which the error then names.
+ */
+int jm_measure_store_finish(struct jm_measure_store *s, struct jm_ctx *ctx,
+	struct jm_session *session, json_t *record, struct jm_err *err);
+void jm_measure_store_close(struct jm_measure_store *s);
+
+#endif

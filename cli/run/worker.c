@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `worker` and `keeper`, hidden: the process of one case, and the one that cleans up after it; `run` starts both. */
+#include "cli/frame/cli.h"
+#include "run/worker/case_keeper.h"
+#include "run/worker/launcher.h"
+#include "run/worker/worker.h"
+
+#include <stdio.h>
+#include <unistd.h>
+#include <fcntl.h>
+
+static int worker_run(struct jm_cli *cli)
+{
+	json_t *job = json_loadfd(STDIN_FILENO, 0, NULL);
+	int null, rc;
+
+	if (!job || fcntl(JM_WORKER_FRAMES, F_GETFD) < 0) {
+		json_decref(job);
+		jm_err_set(&cli->err, JM_EUSAGE, "'worker' is for 'joulemark run' alone.");
+		return jm_cli_fail(cli);
+	}
+	null = open("/dev/null", O_RDONLY);
+	if (null >= 0)
+		dup2(null, STDIN_FILENO);
+	if (null > STDIN_FILENO)
+		close(null);
+	rc = jm_worker_run(&cli->ctx, job, &cli->err);
+	json_decref(job);
+	return rc ? JM_EXIT_FAILURE : 0;
+}
+
+const struct jm_command jm_command_worker = {
+	.name = "worker",
+	.summary = "run one case (started by 'run')",
+	.usage = "",
+	.description = "Reads a job from standard input, sends its results to descriptor 3, and "
+		       "reads orders from descriptor 4.",
+	.hidden = true,
+	.run = worker_run,
+};
+
+static int keeper_run(struct jm_cli *cli)
+{
+	return jm_case_keeper_serve(&cli->ctx, &cli->err) ? jm_cli_fail(cli) : 0;
+}
+
+const struct jm_command jm_command_keeper = {
+	.name = "keeper",
+	.summary = "end what a case of a killed 'run' has left behind",
+	.usage = "",
+	.description = "Started by 'joulemark run' itself.",
+	.hidden = true,
+	.run = keeper_run,
+};

@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands set, get, status and restore; and `guard`, the process that only joulemark itself
+ * starts. */
+#include "result/case_id.h"
+#include "cli/frame/cli.h"
+#include "base/process/process.h"
+#include "guard/guard.h"
+#include "guard/guard_wire.h"
+#include "hold.h"
+#include "base/process/child_process.h"
+#include "cli/frame/interrupts.h"
+#include "report/cells.h"
+#include "report/text.h"
+#include "cli/frame/work_show.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONTROL_ROW                                                                                \
+	{                                                                                          \
+		.name = "control", .type = JM_TEXT, .argument = "NAME",                            \
+		.help = "controls to use, separated by commas: nvml, sim:h100x4, ...; without it " \
+			"those of this machine, never a simulated one"                             \
+	}
+#define JSON_ROW                                                                                   \
+	{                                                                                          \
+		.name = "json", .type = JM_FLAG, .help = "print JSON"                              \
+	}
+
+static const struct jm_option control_options[] = {CONTROL_ROW, JSON_ROW, {0}};
+static const struct jm_option set_options[] = {CONTROL_ROW, {0}};
+static const struct jm_option json_options[] = {JSON_ROW, {0}};
+
+/* "700 W", "1.98 GHz"; "unknown" for NAN. */
+static void value_text(double value, const char *unit, char *out, size_t size)
+{
+	if (isnan(value))
+		snprintf(out, size, "unknown");
+	else if (!strcmp(unit, "Hz"))
+		snprintf(out, size, "%.10g MHz", value / 1e6);
+	else
+		snprintf(out, size, "%.10g%s%s", value, *unit ? " " : "", unit);
+}
+
+static int print_json(const struct jm_cli *cli, json_t *value)
+{
+	json_dumpf(value, cli->out, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+	fputc('\n', cli->out);
+	json_decref(value);
+	return 0;
+}
+
+/* ---- set ----------------------------------------------------------------------------------------------- */
+
+/* The words of the command line as settings; a sweep is not for `set`. */
+static int parse_settings(
+	struct jm_cli *cli, const struct jm_knobs *knobs, struct jm_setting *settings)
+{
+	for (int i = 0; i < cli->n_args; i++) {
+		struct jm_axis axis;
+		int rc = jm_axis_parse(cli->args[i], knobs, &axis, &cli->err);
+
+		if (rc)
+			return rc;
+		if (axis.n != 1)
+			rc = jm_err_set(&cli->err, JM_EUSAGE,
+				"'%s' stands for %d values; 'set' takes one. 'joulemark run --set "
+				"%s' sweeps them.",
+				cli->args[i], axis.n, cli->args[i]);
+		settings[i] = jm_axis_setting(&axis, 0);
+		jm_axis_done(&axis);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static void print_applied(
+	const struct jm_knobs *knobs, const struct jm_applied *a, const struct jm_applied *before)
+{
+	const struct jm_knob *k = &knobs->knob[a->knob];
+	char now[40], was[40], enforced[40], asked[40];
+
+	value_text(a->accepted, k->unit, now, sizeof(now));
+	value_text(before[a->knob].accepted, k->unit, was, sizeof(was));
+	value_text(a->enforced, k->unit, enforced, sizeof(enforced));
+	value_text(a->requested, k->unit, asked, sizeof(asked));
+	fprintf(stderr, "joulemark: %s of %s: %s (was %s)", k->name, k->label, now, was);
+	if (strcmp(now, asked) != 0)
+		fprintf(stderr, ", asked for %s", asked);
+	if (strcmp(enforced, now) != 0)
+		fprintf(stderr, ", enforced %s", enforced);
+	fputc('\n', stderr);
+}
+
+static int apply(struct jm_cli *cli, struct jm_guard *guard)
+{
+	const struct jm_knobs *knobs = jm_guard_knobs(guard);
+	struct jm_setting *settings = calloc((size_t)cli->n_args + 1, sizeof(*settings));
+	struct jm_applied *before = calloc((size_t)knobs->n + 1, sizeof(*before));
+	struct jm_applied *out = calloc((size_t)knobs->n + 1, sizeof(*out));
+	int n = 0, rc = 0;
+
+	if (!settings || !before || !out)
+		rc = jm_err_set(
+			&cli->err, JM_ENOMEM, "Out of memory for %d settings.", cli->n_args);
+	if (!rc)
+		rc = parse_settings(cli, knobs, settings);
+	if (!rc)
+		rc = jm_guard_get(guard, before, &cli->err);
+	if (!rc && jm_last_interrupt())
+		rc = jm_err_set(&cli->err, JM_EINTR, "Interrupted; nothing was set.");
+	if (!rc)
+		rc = jm_guard_set(guard, settings, cli->n_args, out, &n, &cli->err);
+	for (int i = 0; i < n && !rc; i++)
+		print_applied(knobs, &out[i], before);
+	free(settings);
+	free(before);
+	free(out);
+	return rc;
+}
+
+/* A value that is the one found before the first `set` leaves nothing to restore. */
+static void say_what_stays(struct jm_cli *cli)
+{
+	struct jm_hold *holds = NULL;
+	int n = 0;
+
+	if (!jm_guard_holds(&cli->ctx, &holds, &n, NULL) && !n)
+		jm_log(&cli->ctx, JM_INFO,
+			"This is the setting that was found: there is nothing to restore.");
+	else
+		jm_log(&cli->ctx, JM_INFO, "The setting stays until 'joulemark restore'.");
+	free(holds);
+}
+
+static int run_set(struct jm_cli *cli)
+{
+	struct jm_guard *guard = NULL;
+	struct jm_err stop = JM_ERR_INIT;
+	int status = 0, rc;
+
+	if (jm_hold_check(cli->command, &cli->err)) {
+		jm_cli_fail(cli);
+		return jm_proc_status_of(cli->err.code);
+	}
+	jm_count_interrupts(&cli->ctx, -1);
+	if (!cli->n_args)
+		rc = jm_err_set(&cli->err, JM_EUSAGE,
+			"Nothing to set; write knob=value, as in 'joulemark set gpu.power=300W'.");
+	else
+		rc = jm_guard_start(
+			&cli->ctx, jm_values_text(&cli->values, "control"), &guard, &cli->err);
+	if (!rc)
+		rc = apply(cli, guard);
+	if (!rc && jm_last_interrupt())
+		rc = jm_err_set(&cli->err, JM_EINTR, "Interrupted.");
+	if (!rc && cli->command)
+		rc = jm_hold_command(&cli->ctx, cli->command, &status, &cli->err);
+	else if (!rc)
+		rc = jm_guard_keep(guard, &cli->err);
+	if (jm_guard_stop(guard, &stop)) {
+		cli->err = stop; /* it says what is not restored, which counts for more */
+		rc = stop.code;
+	}
+	if (rc == JM_EINTR)
+		return jm_cli_fail(cli), 128 + jm_last_interrupt();
+	if (rc)
+		return status == 126 || status == 127 ? (jm_cli_fail(cli), status)
+						      : jm_cli_fail(cli);
+	if (!cli->command)
+		say_what_stays(cli);
+	return status;
+}
+
+/* The first word that is not a setting, if at least one setting precedes it. */
+static bool begins_command(const struct jm_cli *cli, const char *word)
+{
+	return cli->n_args && !strchr(word, '=');
+}
+
+const struct jm_command jm_command_set = {
+	.name = "set",
+	.summary = "set knobs, permanently or while a command runs",
+	.usage = "[--control NAME] KNOB=VALUE... [[--] CMD...]",
+	.description = "Sets each KNOB on all devices of this job that have it. KNOB@ID means the "
+		       "devices whose id begins with ID, KNOB@0 the first device. With a command, "
+		       "the values that were found are restored when the command has ended, even "
+		       "if joulemark is killed. Without a command the setting stays, and "
+		       "'joulemark restore' restores the values from before the first call of "
+		       "'set'.\n\nA value is a number with its unit, or the word default.",
+	.example = "joulemark set gpu.power=300W -- python train.py\n"
+		   "joulemark set --control sim:h100x4 gpu.power=400W",
+	.options = set_options,
+	.max_args = -1,
+	.takes_command = true,
+	.begins_command = begins_command,
+	.run = run_set,
+};
+
+/* ---- get ----------------------------------------------------------------------------------------------- */
+
+/* All are wanted when none is named. */
+static bool wanted(const struct jm_setting *words, int n, const struct jm_knob *knob)
+{
+	for (int i = 0; i < n; i++)
+		if (jm_setting_matches(&words[i], knob))
+			return true;
+	return n == 0;
+}
+
+static json_t *knob_json(const struct jm_knob *k, const struct jm_applied *a)
+{
+	return json_pack("{ss ss ss ss so so so so so ss*}", "knob", k->name, "device", k->device,
+		"label", k->label, "unit", k->unit, "accepted", jm_json_number(a->accepted),
+		"enforced", jm_json_number(a->enforced), "min", jm_json_number(k->min), "max",
+		jm_json_number(k->max), "default", jm_json_number(k->fallback), "reason",
+		*a->why ? a->why : NULL);
+}
+
+static int put_knob(struct jm_grid *g, int row, const struct jm_knob *k, const struct jm_applied *a,
+	struct jm_err *err)
+{
+	char now[40], enforced[40], min[40], max[40], fallback[40];
+	const char *cells[] = {k->name, k->label, now, enforced, min, max, fallback, k->device};
+	int rc = 0;
+
+	value_text(a->accepted, k->unit, now, sizeof(now));
+	value_text(a->enforced, k->unit, enforced, sizeof(enforced));
+	value_text(k->min, k->unit, min, sizeof(min));
+	value_text(k->max, k->unit, max, sizeof(max));
+	value_text(k->fallback, k->unit, fallback, sizeof(fallback));
+	for (int c = 0; c < g->columns && !rc; c++)
+		rc = jm_grid_set(g, row, c, err, "%s", cells[c]);
+	return rc;
+}
+
+/* A device that does not answer gets a row; if no requested device answers, the command fails. */
+static int check_answers(struct jm_cli *cli, const struct jm_knobs *knobs,
+	const struct jm_setting *words, const struct jm_applied *a)
+{
+	const char *why = NULL;
+
+	for (int i = 0; i < knobs->n; i++) {
+		if (!wanted(words, cli->n_args, &knobs->knob[i]))
+			continue;
+		if (!*a[i].why)
+			return 0;
+		why = why ? why : a[i].why;
+	}
+	return why ? jm_err_set(&cli->err, JM_EIO, "%s", why) : 0;
+}
+
+/* Below the table, as it is too long for a cell. */
+static void print_reasons(const struct jm_cli *cli, const struct jm_knobs *knobs,
+	const struct jm_setting *words, const struct jm_applied *a)
+{
+	char text[300];
+
+	for (int i = 0; i < knobs->n; i++) {
+		if (!*a[i].why || !wanted(words, cli->n_args, &knobs->knob[i]))
+			continue;
+		snprintf(text, sizeof(text), "%s of %s: %s", knobs->knob[i].name,
+			knobs->knob[i].label, a[i].why);
+		jm_text_wrap(cli->out, text, 0, 2, cli->width);
+	}
+}
+
+static int print_table(struct jm_cli *cli, const struct jm_knobs *knobs,
+	const struct jm_setting *words, const struct jm_applied *a, int rows)
+{
+	static const char *const titles[] = {
+		"knob", "device", "accepted", "enforced", "min", "max", "default", "id"};
+	const int columns = sizeof(titles) / sizeof(titles[0]);
+	struct jm_grid g;
+	int rc = jm_grid_new(&g, rows, columns, &cli->err);
+
+	if (rc)
+		return rc;
+	g.n_setting = 2;
+	g.left[0] = g.left[1] = g.left[columns - 1] = true;
+	for (int c = 0; c < columns && !rc; c++)
+		rc = jm_grid_set(&g, -1, c, &cli->err, "%s", titles[c]);
+	for (int i = 0, row = 0; i < knobs->n && !rc; i++)
+		if (wanted(words, cli->n_args, &knobs->knob[i]))
+			rc = put_knob(&g, row++, &knobs->knob[i], &a[i], &cli->err);
+	if (!rc) {
+		jm_grid_print(&g, 0, cli->width, cli->out);
+		print_reasons(cli, knobs, words, a);
+	}
+	jm_grid_done(&g);
+	return rc;
+}
+
+static int print_knobs(struct jm_cli *cli, const struct jm_knobs *knobs,
+	const struct jm_setting *words, const struct jm_applied *a)
+{
+	json_t *array;
+	int n = 0;
+
+	for (int i = 0; i < knobs->n; i++)
+		n += wanted(words, cli->n_args, &knobs->knob[i]);
+	if (!(jm_values_number(&cli->values, "json") > 0))
+		return print_table(cli, knobs, words, a, n);
+	array = json_array();
+	for (int i = 0; i < knobs->n; i++)
+		if (wanted(words, cli->n_args, &knobs->knob[i]))
+			json_array_append_new(array, knob_json(&knobs->knob[i], &a[i]));
+	return print_json(cli, array);
+}
+
+static int get(struct jm_cli *cli, struct jm_guard *guard)
+{
+	const struct jm_knobs *knobs = jm_guard_knobs(guard);
+	struct jm_setting *words = calloc((size_t)cli->n_args + 1, sizeof(*words));
+	struct jm_applied *now = calloc((size_t)knobs->n + 1, sizeof(*now));
+	int rc = 0;
+
+	if (!words || !now)
+		rc = jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for %d knobs.", knobs->n);
+	for (int i = 0; i < cli->n_args && !rc; i++)
+		rc = jm_target_parse(cli->args[i], knobs, &words[i], &cli->err);
+	if (!rc)
+		rc = jm_guard_get(guard, now, &cli->err);
+	if (!rc)
+		rc = print_knobs(cli, knobs, words, now);
+	if (!rc)
+		rc = check_answers(cli, knobs, words, now);
+	free(words);
+	free(now);
+	return rc;
+}
+
+static int run_get(struct jm_cli *cli)
+{
+	struct jm_guard *guard = NULL;
+	int rc = jm_guard_start(
+		&cli->ctx, jm_values_text(&cli->values, "control"), &guard, &cli->err);
+
+	if (!rc)
+		rc = get(cli, guard);
+	jm_guard_stop(guard, NULL);
+	return rc ? jm_cli_fail(cli) : 0;
+}
+
+const struct jm_command jm_command_get = {
+	.name = "get",
+	.summary = "show knobs: the value that is set and the value that is enforced",
+	.usage = "[--control NAME] [--json] [KNOB[@ID]...]",
+	.description = "Prints each knob of each device with its value, range and default, and the "
+		       "id that KNOB@ID takes. 'accepted' is the value that the device accepted at "
+		       "the last request, 'enforced' the one that it applies; they differ where "
+		       "another limit is lower.",
+	.example = "joulemark get gpu.power",
+	.options = control_options,
+	.max_args = -1,
+	.run = run_get,
+};
+
+/* ---- status, restore ------------------------------------------------------------------------------------- */
+
+static const char *held_text(enum jm_held held)
+{
+	static const char *const names[] = {
+		[JM_HELD_LIVE] = "held",
+		[JM_HELD_ENDING] = "being restored",
+		[JM_HELD_KEPT] = "kept",
+		[JM_HELD_STALE] = "left behind",
+		[JM_HELD_UNKNOWN] = "damaged",
+	};
+
+	return names[held];
+}
+
+/* The text of a row of `status` after knob and device. */
+static void hold_text(const struct jm_hold *h, char *out, size_t size)
+{
+	char found[40];
+
+	value_text(h->found, h->unit, found, sizeof(found));
+	if (h->held == JM_HELD_LIVE)
+		snprintf(out, size, "held by process %d, which will restore %s.", h->pid, found);
+	else if (h->held == JM_HELD_ENDING)
+		snprintf(out, size,
+			"process %d, which held it, has ended; its guard (process %d%s) has yet to "
+			"restore %s.",
+			h->pid, h->guard_pid,
+			jm_process_stopped(h->guard_pid) ? ", stopped: use kill -CONT" : "", found);
+	else if (h->held == JM_HELD_KEPT)
+		snprintf(out, size, "set by 'joulemark set'; 'joulemark restore' restores %s.",
+			found);
+	else if (h->held == JM_HELD_STALE)
+		snprintf(out, size,
+			"left behind by process %d, which was killed; 'joulemark restore' tries "
+			"again to restore %s.",
+			h->pid, found);
+	else
+		snprintf(out, size, "unknown: %s", h->why);
+}
+
+static void print_hold(const struct jm_cli *cli, const struct jm_hold *h)
+{
+	char state[400], text[700];
+
+	hold_text(h, state, sizeof(state));
+	snprintf(text, sizeof(text), "%s of %s: %s", h->knob, h->device, state);
+	jm_text_wrap(cli->out, text, 0, 2, cli->width);
+}
+
+static json_t *hold_json(const struct jm_hold *h)
+{
+	return json_pack("{ss ss ss ss so ss si si ss*}", "knob", h->knob, "device", h->device,
+		"unit", h->unit, "control", h->control, "found", jm_json_number(h->found), "state",
+		held_text(h->held), "pid", h->pid, "guard_pid", h->guard_pid, "reason",
+		*h->why ? h->why : NULL);
+}
+
+static void print_holds(const struct jm_cli *cli, const struct jm_hold *holds, int n)
+{
+	for (int i = 0; i < n; i++)
+		print_hold(cli, &holds[i]);
+	if (!n)
+		fprintf(cli->out, "Nothing is set by joulemark.\n");
+}
+
+static void print_work(const struct jm_cli *cli, const struct jm_work_list *list)
+{
+	jm_work_print(list, cli->out, cli->width);
+	if (!list->n)
+		fprintf(cli->out, "No run or measurement is under way.\n");
+}
+
+static void print_status_json(const struct jm_cli *cli, const struct jm_hold *holds, int n,
+	const struct jm_work_list *list)
+{
+	json_t *array = json_array();
+
+	for (int i = 0; i < n; i++)
+		json_array_append_new(array, hold_json(&holds[i]));
+	print_json(cli, json_pack("{s:o, s:o}", "settings", array, "running", jm_work_json(list)));
+}
+
+/* A damaged journal fails the command, when all rows are out; a damaged status file is a warning. */
+static int print_status(
+	struct jm_cli *cli, const struct jm_hold *holds, int n, const struct jm_work_list *list)
+{
+	if (jm_values_number(&cli->values, "json") > 0) {
+		print_status_json(cli, holds, n, list);
+	} else {
+		print_work(cli, list);
+		print_holds(cli, holds, n);
+	}
+	if (list->n_unreadable)
+		jm_log(&cli->ctx, JM_WARNING,
+			"%d status %s of running work cannot be read and %s omitted: %s",
+			list->n_unreadable, list->n_unreadable == 1 ? "file" : "files",
+			list->n_unreadable == 1 ? "is" : "are", list->why);
+	for (int i = 0; i < n; i++)
+		if (holds[i].held == JM_HELD_UNKNOWN)
+			jm_err_set(&cli->err, JM_EFORMAT, "%s", holds[i].why);
+	return cli->err.code;
+}
+
+static int run_status(struct jm_cli *cli)
+{
+	struct jm_work_list list = {0};
+	struct jm_hold *holds = NULL;
+	int n = 0, rc = jm_guard_holds(&cli->ctx, &holds, &n, &cli->err);
+
+	if (!rc)
+		rc = jm_work_list_read(&cli->ctx, &list, &cli->err);
+	if (!rc)
+		rc = print_status(cli, holds, n, &list);
+	jm_work_list_done(&list);
+	free(holds);
+	return rc ? jm_cli_fail(cli) : 0;
+}
+
+const struct jm_command jm_command_status = {
+	.name = "status",
+	.summary = "show running work, and the settings that joulemark will restore",
+	.usage = "[--json]",
+	.description = "Shows each running 'run' and 'measure' of this user and of root: the case, "
+		       "its phase, items per second, watts with their origin, the time left and "
+		       "the store, as they were at most one second ago.\n\n"
+		       "Shows settings that a running joulemark holds, that 'joulemark set' has "
+		       "made, or that a killed joulemark has left behind, from the state folders "
+		       "of this user and of root. It fails when they cannot be determined.\n\n"
+		       "--json prints an object with the lists 'running' and 'settings'; unknown "
+		       "values are null.",
+	.example = "watch -n 1 joulemark status\n"
+		   "joulemark status --json | jq '.running[] | .work, .watts'",
+	.options = json_options,
+	.run = run_status,
+};
+
+static const struct jm_option restore_options[] = {
+	{.name = "default",
+		.type = JM_FLAG,
+		.help = "if the original value is unknown because a journal is damaged: set the "
+			"vendor's default, and keep the journal under another name"},
+	CONTROL_ROW, {0}};
+
+static int run_restore(struct jm_cli *cli)
+{
+	bool use_default = jm_values_number(&cli->values, "default") > 0;
+	int n = 0, n_default = 0, rc = 0;
+
+	signal(SIGPIPE, SIG_IGN); /* a closed pipe must not end the restoring half-way */
+	if (use_default)
+		rc = jm_guard_default(
+			&cli->ctx, jm_values_text(&cli->values, "control"), &n_default, &cli->err);
+	if (jm_guard_release(&cli->ctx, &n, &cli->err))
+		rc = cli->err.code;
+	if (n_default)
+		fprintf(cli->out, "Set %d %s to the vendor's default.\n", n_default,
+			n_default == 1 ? "knob" : "knobs");
+	if (n)
+		fprintf(cli->out, "Restored %d %s.\n", n, n == 1 ? "setting" : "settings");
+	else if (!rc && !n_default)
+		fprintf(cli->out, "Nothing to restore.\n");
+	return rc ? jm_cli_fail(cli) : 0;
+}
+
+const struct jm_command jm_command_restore = {
+	.name = "restore",
+	.summary = "restore all settings that joulemark has changed",
+	.usage = "[--default [--control NAME]]",
+	.description = "Restores what 'joulemark set' has changed and what a killed joulemark has "
+		       "left behind. Run it at boot and after a batch job; when there is nothing "
+		       "to restore it does nothing. When a setting cannot be restored, the command "
+		       "fails and keeps the journal.\n\nA damaged journal is replaced by its copy. "
+		       "If both are damaged, the original value is unknown: restore then fails and "
+		       "leaves the setting as it is, unless --default is given.",
+	.example = "joulemark restore",
+	.options = restore_options,
+	.no_recovery = true, /* it does that itself, and counts */
+	.run = run_restore,
+};
+
+/* ---- the guard's process ------------------------------------------------------------------------------- */
+
+static int run_guard(struct jm_cli *cli)
+{
+	return jm_guard_serve(&cli->ctx, JM_WIRE_FD, &cli->err) ? jm_cli_fail(cli) : 0;
+}
+
+const struct jm_command jm_command_guard = {
+	.name = "guard",
+	.summary = "the process that changes knobs and restores them",
+	.usage = "",
+	.description = "Started by joulemark.",
+	.hidden = true,
+	.run = run_guard,
+};

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "output.h"
+
+#include "store_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int cannot(const char *path, int why, struct jm_err *err)
+{
+	int code = why == EACCES || why == EPERM || why == EROFS ? JM_EPERM : JM_EIO;
+
+	return jm_err_set(err, code, "Cannot write %s: %s.", path, strerror(why));
+}
+
+/* The file descriptor of our stdout or stderr if it refers to this file, such as "/dev/stdout" or a
+ * file that the shell redirects it to; -1 = neither does. */
+static int our_fd(const struct stat *st)
+{
+	struct stat own;
+
+	for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+		if (!fstat(fd, &own) && own.st_dev == st->st_dev && own.st_ino == st->st_ino)
+			return fd;
+	return -1;
+}
+
+/* A device, a pipe and our own output are written in place; anything else is replaced by a new file. */
+static bool in_place(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && (!S_ISREG(st.st_mode) || our_fd(&st) >= 0);
+}
+
+static bool is_folder(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+/* A new file that is to replace another one. */
+struct beside {
+	int fd;
+	char real[PATH_MAX]; /* the file that is replaced: of a link its target */
+	/* name of the new file; "" = none yet, so a killed process leaves no file */
+	char temporary[PATH_MAX];
+};
+
+/* Opens a file without a name, which it gets later through /proc; -1: the file system or /proc does not
+ * support this. */
+static int open_unnamed(const char *real)
+{
+	char folder[PATH_MAX];
+	const char *slash = strrchr(real, '/');
+
+	if (access("/proc/self/fd", X_OK))
+		return -1;
+	if (slash)
+		snprintf(folder, sizeof(folder), "%.*s", (int)(slash - real) + 1, real);
+	else
+		snprintf(folder, sizeof(folder), ".");
+	return open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+}
+
+static int open_named(struct beside *b)
+{
+	mode_t mask;
+	int fd;
+
+	if (snprintf(b->temporary, sizeof(b->temporary), "%s.XXXXXX", b->real) >= PATH_MAX) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	fd = mkostemp(b->temporary, O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	mask = umask(0);
+	umask(mask);
+	fchmod(fd, 0666 & ~mask);
+	return fd;
+}
+
+/* The file to be replaced is no store. */
+static int open_beside(struct beside *b, const char *path, struct jm_err *err)
+{
+	if (jm_store_is(path))
+		return jm_err_set(err, JM_EUSAGE,
+			"%s is a store and would be overwritten; name another file.", path);
+	if (!realpath(path, b->real) && snprintf(b->real, PATH_MAX, "%s", path) >= PATH_MAX)
+		return cannot(path, ENAMETOOLONG, err);
+	*b->temporary = '\0';
+	b->fd = open_unnamed(b->real);
+	if (b->fd < 0)
+		b->fd = open_named(b);
+	return b->fd < 0 ? cannot(b->real, errno, err) : 0;
+}
+
+/* Gives the file that name, unless there is one of that name; errno. */
+static int link_as(int fd, const char *name)
+{
+	char own[64];
+
+	snprintf(own, sizeof(own), "/proc/self/fd/%d", fd);
+	return linkat(AT_FDCWD, own, AT_FDCWD, name, AT_SYMLINK_FOLLOW) ? errno : 0;
+}
+
+/* Gives the file a unique name in the folder of the other file. Returns 0 or errno. */
+static int link_beside(struct beside *b)
+{
+	int e = EEXIST;
+
+	for (int i = 0; e == EEXIST && i < 1000; i++) {
+		if (snprintf(b->temporary, PATH_MAX, "%s.%d-%d", b->real, (int)getpid(), i) >=
+			PATH_MAX)
+			e = ENAMETOOLONG;
+		else
+			e = link_as(b->fd, b->temporary);
+	}
+	if (e)
+		*b->temporary = '\0';
+	return e;
+}
+
+/* Replaces the other file, in one step, by the new one, which is complete and on the disk; returns
+ * errno. */
+static int put_in_place(struct beside *b)
+{
+	int e = 0;
+
+	if (!*b->temporary) {
+		e = link_as(b->fd, b->real);
+		if (e != EEXIST)
+			return e;
+		e = link_beside(b);
+	}
+	return !e && rename(b->temporary, b->real) ? errno : e;
+}
+
+int jm_output_try(const char *path, struct jm_err *err)
+{
+	struct beside b;
+	int rc;
+
+	if (!strcmp(path, "-"))
+		return 0;
+	if (in_place(path)) {
+		if (is_folder(path))
+			return cannot(path, EISDIR, err);
+		if (access(path, W_OK))
+			return cannot(path, errno, err);
+		return 0;
+	}
+	rc = open_beside(&b, path, err);
+	if (rc)
+		return rc;
+	close(b.fd);
+	if (*b.temporary)
+		unlink(b.temporary);
+	return 0;
+}
+
+static bool put_json(const void *value, FILE *f)
+{
+	return !json_dumpf(value, f, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) &&
+	       fputc('\n', f) >= 0;
+}
+
+static bool put_text(const void *text, FILE *f)
+{
+	return fputs(text, f) >= 0;
+}
+
+static int put_all(
+	jm_output_fn *put, const void *what, FILE *f, const char *path, struct jm_err *err)
+{
+	errno = 0;
+	if (!put(what, f) || fflush(f))
+		return cannot(path, errno ? errno : EIO, err);
+	return 0;
+}
+
+static int replace(const char *path, jm_output_fn *put, const void *what, struct jm_err *err)
+{
+	struct beside b;
+	int rc = open_beside(&b, path, err), e;
+	FILE *f;
+
+	if (rc)
+		return rc;
+	f = fdopen(b.fd, "w");
+	rc = f ? put_all(put, what, f, b.real, err) : cannot(b.real, errno, err);
+	if (!rc && fsync(b.fd))
+		rc = cannot(b.real, errno, err);
+	e = rc ? 0 : put_in_place(&b);
+	if (e)
+		rc = cannot(b.real, e, err);
+	if (rc && *b.temporary)
+		unlink(b.temporary);
+	if (f)
+		fclose(f);
+	else
+		close(b.fd);
+	return rc;
+}
+
+/* Opens for appending. A file that our own output goes to is written through that descriptor, so
+ * that other processes that share the descriptor, such as the shell, continue after this text. */
+static FILE *open_in_place(const char *path)
+{
+	struct stat st;
+	int ours = !stat(path, &st) && S_ISREG(st.st_mode) ? our_fd(&st) : -1, fd;
+	FILE *f;
+
+	if (ours < 0)
+		return fopen(path, "ae");
+	fd = fcntl(ours, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return NULL;
+	lseek(fd, 0, SEEK_END);
+	f = fdopen(fd, "w");
+	if (!f)
+		close(fd);
+	return f;
+}
+
+int jm_output_by(const char *path, jm_output_fn *put, const void *what, struct jm_err *err)
+{
+	FILE *f;
+	int rc;
+
+	if (!strcmp(path, "-"))
+		return put_all(put, what, stdout, "standard output", err);
+	if (!in_place(path))
+		return replace(path, put, what, err);
+	f = open_in_place(path);
+	if (!f)
+		return cannot(path, errno, err);
+	rc = put_all(put, what, f, path, err);
+	if (fclose(f) && !rc)
+		rc = cannot(path, errno, err);
+	return rc;
+}
+
+int jm_output_json(const char *path, const json_t *value, struct jm_err *err)
+{
+	return jm_output_by(path, put_json, value, err);
+}
+
+/* Makes the file PREFIX.N.json. */
+static int open_new(const char *prefix, char *name)
+{
+	int fd = -1;
+
+	errno = EEXIST;
+	for (int i = 1; fd < 0 && errno == EEXIST; i++) {
+		if (snprintf(name, PATH_MAX, "%s.%d.json", prefix, i) >= PATH_MAX)
+			errno = ENAMETOOLONG;
+		else
+			fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	}
+	return fd;
+}
+
+static int write_new(const char *prefix, const json_t *value, char *name, struct jm_err *err)
+{
+	int fd = open_new(prefix, name), rc;
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+
+	if (fd < 0)
+		return cannot(name, errno, err);
+	rc = f ? put_all(put_json, value, f, name, err) : cannot(name, errno, err);
+	if (!rc && fsync(fd))
+		rc = cannot(name, errno, err);
+	if (f)
+		fclose(f);
+	else
+		close(fd);
+	if (rc)
+		unlink(name);
+	return rc;
+}
+
+int jm_output_json_beside(const char *path, const json_t *value, char *ret_name, struct jm_err *err)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	const char *set = secure_getenv("TMPDIR");
+	const char *const folders[] = {"", set && *set ? set : "/tmp", "/tmp"};
+	struct jm_err other = JM_ERR_INIT;
+	char prefix[PATH_MAX];
+	int rc = write_new(path, value, ret_name, err);
+
+	for (size_t i = 0; rc && i < sizeof(folders) / sizeof(folders[0]); i++) {
+		snprintf(prefix, sizeof(prefix), "%.2000s%s%.1000s", folders[i],
+			*folders[i] ? "/" : "", name);
+		if (!write_new(prefix, value, ret_name, &other)) {
+			*err = (struct jm_err)JM_ERR_INIT;
+			rc = 0;
+		}
+	}
+	return rc;
+}
+
+int jm_output_text(const char *path, const char *text, struct jm_err *err)
+{
+	return jm_output_by(path, put_text, text, err);
+}
+
+int jm_output_folder(const char *path, struct jm_err *err)
+{
+	char part[PATH_MAX];
+
+	if ((size_t)snprintf(part, sizeof(part), "%s", path) >= sizeof(part))
+		return cannot(path, ENAMETOOLONG, err);
+	for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		if (mkdir(part, 0777) && errno != EEXIST)
+			return cannot(part, errno, err);
+		*slash = '/';
+	}
+	if (mkdir(part, 0777) && errno != EEXIST)
+		return cannot(path, errno, err);
+	if (!is_folder(path))
+		return cannot(path, ENOTDIR, err);
+	return 0;
+}

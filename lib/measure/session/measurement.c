@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public interface of a session: phases of the caller's own program, and their energy as JSON. */
+#include "base/text/locale.h"
+#include "progress.h"
+#include "session.h"
+#include "meter/source_list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct jm_measurement {
+	struct jm_session *session;
+};
+
+static int open_session(struct jm_ctx *ctx, const char *sources, int64_t interval_ns,
+	struct jm_session **ret, struct jm_err *err)
+{
+	struct jm_session_options options = {.interval_ns = interval_ns};
+	struct jm_source_list list = {0};
+	int rc = sources ? jm_source_list_add(&list, sources, err) : 0;
+
+	if (!rc && sources && !list.n)
+		rc = jm_err_set(err, JM_EUSAGE, "The list of sources is empty; NULL means all.");
+	options.sources = (const char *const *)list.name;
+	if (!rc)
+		rc = jm_session_open(ctx, &options, ret, err);
+	jm_source_list_done(&list);
+	return rc;
+}
+
+int jm_measurement_start(struct jm_ctx *ctx, const char *sources, int64_t interval_ns,
+	struct jm_measurement **ret, struct jm_err *err)
+{
+	struct jm_measurement *m = calloc(1, sizeof(*m));
+	locale_t before;
+	int rc;
+
+	if (!m)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a measurement.");
+	before = jm_locale_enter();
+	rc = open_session(ctx, sources, interval_ns, &m->session, err);
+	if (!rc)
+		rc = jm_session_start(m->session, err);
+	jm_locale_leave(before);
+	if (rc) {
+		jm_measurement_free(m);
+		return rc;
+	}
+	*ret = m;
+	return 0;
+}
+
+int jm_measurement_begin(struct jm_measurement *m, const char *name, struct jm_err *err)
+{
+	return jm_session_begin(m->session, name, 0, err);
+}
+
+void jm_measurement_end(struct jm_measurement *m, int phase)
+{
+	jm_session_end(m->session, phase, 0);
+}
+
+void jm_measurement_credit(struct jm_measurement *m, int phase, double items)
+{
+	jm_session_credit(m->session, phase, items);
+}
+
+int jm_measurement_stop(struct jm_measurement *m, struct jm_err *err)
+{
+	locale_t before = jm_locale_enter();
+	int rc = jm_session_stop(m->session, err);
+
+	jm_locale_leave(before);
+	return rc;
+}
+
+static int put_json(struct jm_measurement *m, int phase, char **ret_text, struct jm_err *err)
+{
+	json_t *report = jm_session_report(m->session, phase, err);
+	char *text;
+
+	if (!report)
+		return err && err->code ? err->code : JM_EBUG;
+	text = json_dumps(report, JSON_INDENT(2));
+	json_decref(report);
+	if (!text)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the report of a measurement.");
+	*ret_text = text;
+	return 0;
+}
+
+int jm_measurement_json(struct jm_measurement *m, int phase, char **ret_text, struct jm_err *err)
+{
+	locale_t before = jm_locale_enter();
+	int rc = put_json(m, phase, ret_text, err);
+
+	jm_locale_leave(before);
+	return rc;
+}
+
+void jm_measurement_free(struct jm_measurement *m)
+{
+	if (!m)
+		return;
+	jm_session_close(m->session);
+	free(m);
+}
+
+int jm_mark(const char *name, double items, struct jm_err *err)
+{
+	return jm_progress_send(name, items, err);
+}

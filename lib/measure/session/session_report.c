@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a session found, as JSON: meters, totals, quality, phases. Unknown is null. */
+#include "energy/quality.h"
+#include "energy/residue.h"
+#include "session_private.h"
+#include "energy/watts.h"
+#include "trace/held.h"
+#include "base/ctx.h"
+#include "base/text/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *text_or_null(const char *text)
+{
+	return text && *text ? json_string(text) : json_null();
+}
+
+static double seconds(int64_t ns)
+{
+	return (double)ns * 1e-9;
+}
+
+/* ---- one signal in a phase ---- */
+
+struct figures {
+	struct jm_held held;
+	double sum, time; /* of value x time */
+	double min, max, first, last;
+	double after; /* the first reading after the phase */
+	bool fell;    /* a reading is smaller than the one before it */
+	long samples;
+	unsigned int bits; /* of whole-number values, or-ed */
+};
+
+static void hold_until(struct figures *f, int64_t t)
+{
+	double time = jm_held_until(&f->held, t);
+
+	if (time > 0)
+		f->sum += f->held.value * time;
+	f->time += time;
+}
+
+static int add_figure(void *arg, struct jm_reading r)
+{
+	struct figures *f = arg;
+
+	if (r.t_ns > f->held.t1) {
+		hold_until(f, f->held.t1);
+		f->after = r.value;
+		return 1;
+	}
+	hold_until(f, r.t_ns);
+	f->held.value = r.value;
+	if (isnan(r.value))
+		return 0;
+	if (isnan(f->first))
+		f->first = r.value;
+	f->fell = f->fell || r.value < f->last;
+	f->last = r.value;
+	f->min = fmin(f->min, r.value);
+	f->max = fmax(f->max, r.value);
+	if (r.value >= 0 && r.value < 256)
+		f->bits |= (unsigned int)r.value;
+	f->samples += r.t_ns >= f->held.t0;
+	return 0;
+}
+
+static int figures_of(struct jm_session *s, int signal, const struct jm_phase *phase,
+	struct figures *ret, struct jm_err *err)
+{
+	struct figures f = {
+		.held = {phase->t0_ns, phase->t1_ns, phase->t0_ns, NAN},
+		.min = NAN,
+		.max = NAN,
+		.first = NAN,
+		.last = NAN,
+		.after = NAN,
+	};
+	int rc = jm_trace_each(s->trace, signal, f.held.t0, f.held.t1, add_figure, &f, err);
+
+	if (rc)
+		return rc;
+	hold_until(&f, f.held.t1);
+	*ret = f;
+	return 0;
+}
+
+/*
+ * What a counter counted; NAN = it is none, was reset, or was not read in the phase, unless it has
+ * the same value after the phase. Energy has its own key, which is exact at the edges.
+ */
+static double increase(const struct jm_signal *signal, const struct figures *f)
+{
+	if (signal->quantity == JM_Q_ENERGY || !jm_quantity_is_counter(signal->quantity) || f->fell)
+		return NAN;
+	if (!f->samples && f->after != f->last)
+		return NAN;
+	return f->last - f->first;
+}
+
+static json_t *signal_json(
+	struct jm_session *s, int i, const struct jm_phase *phase, struct jm_err *err)
+{
+	const struct jm_signal *signal = &s->set.signal[i];
+	bool counter = jm_quantity_is_counter(signal->quantity);
+	struct figures f;
+
+	if (figures_of(s, i, phase, &f, err))
+		return NULL;
+	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}", "quantity",
+		jm_quantity_name(signal->quantity), "unit", jm_quantity_unit(signal->quantity),
+		"step", jm_json_number(signal->step > 0 ? signal->step : NAN), "refresh_s",
+		jm_json_number(signal->refresh_ns > 0 ? seconds(signal->refresh_ns) : NAN),
+		"window_s",
+		jm_json_number(signal->window_ns >= 0 ? seconds(signal->window_ns) : NAN),
+		"calibrated", json_boolean(signal->calibrated), "mean",
+		jm_json_number(counter || f.time <= 0 ? NAN : f.sum / f.time), "min",
+		jm_json_number(f.min), "max", jm_json_number(f.max), "last", jm_json_number(f.last),
+		"increase", jm_json_number(increase(signal, &f)), "samples", (json_int_t)f.samples);
+}
+
+/* NULL: an error */
+static json_t *signals_json(struct jm_session *s, const struct jm_meter *m,
+	const struct jm_phase *phase, struct jm_err *err)
+{
+	json_t *signals = json_array();
+
+	for (int k = m->first_signal; k < m->first_signal + m->n_signals; k++) {
+		if (json_array_append_new(signals, signal_json(s, k, phase, err))) {
+			json_decref(signals);
+			return NULL;
+		}
+	}
+	return signals;
+}
+
+static bool is_context(const struct jm_meters *set, int i)
+{
+	return set->meter[i].scope == JM_SCOPE_CONTEXT;
+}
+
+/* ---- one meter ---- */
+
+static const char *id_or_null(const struct jm_meters *set, int i)
+{
+	return i < 0 ? NULL : set->meter[i].id;
+}
+
+static json_t *energy_json(const struct jm_energy *e)
+{
+	json_t *energy = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}",
+		"joules", jm_json_number(e->joules), "joules_counter",
+		jm_json_number(e->joules_counter), "joules_integrated",
+		jm_json_number(e->joules_integrated), "error_joules", jm_json_number(e->error),
+		"error_sampling_joules", jm_json_number(e->error_sampling),
+		"error_calibration_joules", jm_json_number(e->error_calibration), "covered_s",
+		jm_json_number(e->covered_s), "watts_mean", jm_json_number(e->watts_mean),
+		"watts_max", jm_json_number(e->watts_max), "samples", (json_int_t)e->samples,
+		"gaps", (json_int_t)e->gaps);
+
+	if (!energy || isnan(e->error_locked) ||
+		!json_object_set_new(energy, "error_locked_joules", json_real(e->error_locked)))
+		return energy;
+	json_decref(energy);
+	return NULL;
+}
+
+/* Keys of a meter that has parts; -1: no memory. */
+static int add_rest(
+	const struct jm_session *s, const struct jm_energy *energy, int i, json_t *meter)
+{
+	struct jm_residue rest;
+
+	jm_residue_of(&s->set, energy, i, &rest);
+	if (!rest.parts)
+		return 0;
+	return json_object_set_new(meter, "rest_joules", jm_json_number(rest.joules)) ||
+			       json_object_set_new(
+				       meter, "rest_error_joules", jm_json_number(rest.error))
+		       ? -1
+		       : 0;
+}
+
+/* energy: of all meters */
+static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *phase,
+	const struct jm_energy *energies, struct jm_err *err)
+{
+	const struct jm_energy *energy = &energies[i];
+	const struct jm_meter *m = &s->set.meter[i];
+	json_t *meter = json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:s}", "id", m->id, "label",
+		m->label, "device", text_or_null(m->device), "source", m->source, "scope",
+		jm_scope_name(m->scope), "covered_by",
+		text_or_null(id_or_null(&s->set, m->covered_by)), "overlaps",
+		text_or_null(id_or_null(&s->set, m->overlaps)), "origin",
+		jm_origin_name(m->origin));
+	struct jm_watts watts;
+	int rc = 0;
+
+	if (jm_watts_of(s->trace, &s->set, i, phase->t0_ns, phase->t1_ns, &watts, err)) {
+		json_decref(meter);
+		return NULL;
+	}
+	if (m->elsewhere)
+		rc |= json_object_set_new(meter, "elsewhere", json_true());
+	rc |= json_object_update_new(meter, energy_json(energy));
+	/* readings that are not used have no distribution either */
+	if (isnan(energy->watts_mean))
+		watts = (struct jm_watts){NAN, NAN};
+	rc |= json_object_set_new(meter, "watts_median", jm_json_number(watts.median));
+	rc |= json_object_set_new(meter, "watts_p99", jm_json_number(watts.p99));
+	rc |= json_object_set_new(
+		meter, "fault", json_string(jm_fault_name(jm_fault_kind(&energy->fault))));
+	rc |= add_rest(s, energies, i, meter);
+	rc |= json_object_set_new(meter, "signals", signals_json(s, m, phase, err));
+	if (!rc)
+		return meter;
+	json_decref(meter);
+	return NULL;
+}
+
+/* ---- totals ---- */
+
+bool jm__counts_in_total(const struct jm_meters *set, int meter, enum jm_origin origin)
+{
+	return jm_meter_counts(set, meter) && set->meter[meter].origin == origin;
+}
+
+bool jm__overlaps_its_kind(const struct jm_meters *set, int meter)
+{
+	const struct jm_meter *m = &set->meter[meter];
+
+	return m->overlaps >= 0 && set->meter[m->overlaps].origin == m->origin &&
+	       jm_meter_counts(set, m->overlaps);
+}
+
+struct total {
+	double joules;
+	double error; /* combined; NAN = unknown */
+};
+
+/* Topmost meters of one origin; unknown when there is none, when one is unknown, or when two of them
+ * share a part. Sampling errors of several meters are independent of each other. Their calibration errors
+ * may all have the same sign, for the sensors are of one kind. */
+static struct total total_of(
+	const struct jm_meters *set, const struct jm_energy *energy, enum jm_origin origin)
+{
+	double sum = 0, sampling = 0, calibration = 0;
+	int n = 0;
+
+	for (int i = 0; i < set->n; i++) {
+		if (!jm__counts_in_total(set, i, origin))
+			continue;
+		sum += jm__overlaps_its_kind(set, i) ? NAN : energy[i].joules;
+		sampling = hypot(sampling, energy[i].error_sampling);
+		calibration += energy[i].error_calibration;
+		n++;
+	}
+	if (!n || isnan(sum))
+		return (struct total){NAN, NAN};
+	return (struct total){sum, hypot(sampling, calibration)};
+}
+
+static json_t *total_json(const struct jm_session *s, const struct jm_energy *energy)
+{
+	json_t *json = json_object();
+	int rc = 0;
+
+	for (int origin = JM_MEASURED; origin <= JM_REPLAYED; origin++) {
+		struct total total = total_of(&s->set, energy, (enum jm_origin)origin);
+		char key[40];
+
+		if (s->own_unread && origin != JM_SIMULATED)
+			total = (struct total){NAN, NAN};
+		snprintf(key, sizeof(key), "joules_%s", jm_origin_name((enum jm_origin)origin));
+		rc |= json_object_set_new(json, key, jm_json_number(total.joules));
+		snprintf(key, sizeof(key), "error_%s_joules",
+			jm_origin_name((enum jm_origin)origin));
+		rc |= json_object_set_new(json, key, jm_json_number(total.error));
+	}
+	if (!rc)
+		return json;
+	json_decref(json);
+	return NULL;
+}
+
+/* ---- quality ---- */
+
+/* Drift of mean power over a phase that should be steady. */
+static double drift_of(
+	struct jm_session *s, int meter, const struct jm_phase *phase, struct jm_err *err)
+{
+	int64_t third = (phase->t1_ns - phase->t0_ns) / 3;
+	struct jm_energy first, last;
+
+	if (strcmp(phase->name, "steady") || third < 10 * JM_SECOND)
+		return NAN;
+	if (jm_energy_of(
+		    s->trace, &s->set, meter, phase->t0_ns, phase->t0_ns + third, &first, err) ||
+		jm_energy_of(
+			s->trace, &s->set, meter, phase->t1_ns - third, phase->t1_ns, &last, err))
+		return NAN;
+	return last.watts_mean / first.watts_mean - 1;
+}
+
+static unsigned int throttle_of(
+	struct jm_session *s, int meter, const struct jm_phase *phase, struct jm_err *err)
+{
+	int signal = jm_meter_signal(&s->set, meter, JM_Q_THROTTLE);
+	struct figures f;
+
+	if (signal < 0 || figures_of(s, signal, phase, &f, err))
+		return 0;
+	return f.bits;
+}
+
+static json_t *quality_json(struct jm_session *s, const struct jm_phase *phase,
+	const struct jm_energy *energy, struct jm_err *err)
+{
+	double *drift = calloc((size_t)s->set.n + 1, sizeof(*drift));
+	unsigned int *throttle = calloc((size_t)s->set.n + 1, sizeof(*throttle));
+	struct jm_quality_facts facts = {
+		.set = &s->set,
+		.energy = energy,
+		.drift = drift,
+		.throttle = throttle,
+		.seconds = seconds(phase->t1_ns - phase->t0_ns),
+		.own_unread = s->own_unread,
+	};
+	json_t *reasons = json_array(), *quality = NULL;
+
+	for (int i = 0; drift && throttle && i < s->set.n; i++) {
+		drift[i] = drift_of(s, i, phase, err);
+		throttle[i] = throttle_of(s, i, phase, err);
+	}
+	if (drift && throttle)
+		quality = json_pack("{s:s, s:O}", "grade", jm_quality_judge(&facts, reasons),
+			"reasons", reasons);
+	json_decref(reasons);
+	free(drift);
+	free(throttle);
+	return quality;
+}
+
+/* ---- phases ---- */
+
+static struct jm_energy *energies(
+	struct jm_session *s, const struct jm_phase *phase, struct jm_err *err)
+{
+	struct jm_energy *energy = calloc((size_t)s->set.n + 1, sizeof(*energy));
+	int rc = 0;
+
+	/* a phase without length has no energy */
+	for (int i = 0; energy && !rc && i < s->set.n; i++) {
+		energy[i] = jm_energy_unknown;
+		if (phase->t1_ns > phase->t0_ns)
+			rc = jm_energy_of(
+				s->trace, &s->set, i, phase->t0_ns, phase->t1_ns, &energy[i], err);
+	}
+	if (!rc)
+		return energy;
+	free(energy);
+	return NULL;
+}
+
+/* A meter in a phase; NULL: no memory. */
+static json_t *short_meter_json(const struct jm_session *s, const struct jm_energy *energy, int i)
+{
+	json_t *meter = json_pack("{s:s, s:o, s:o, s:o}", "id", s->set.meter[i].id, "joules",
+		jm_json_number(energy[i].joules), "error_joules", jm_json_number(energy[i].error),
+		"watts_mean", jm_json_number(energy[i].watts_mean));
+
+	if (!add_rest(s, energy, i, meter))
+		return meter;
+	json_decref(meter);
+	return NULL;
+}
+
+/* NULL: no memory */
+static json_t *short_meters_json(const struct jm_session *s, const struct jm_energy *energy)
+{
+	json_t *meters = json_array();
+
+	for (int i = 0; i < s->set.n; i++) {
+		if (is_context(&s->set, i))
+			continue;
+		if (json_array_append_new(meters, short_meter_json(s, energy, i))) {
+			json_decref(meters);
+			return NULL;
+		}
+	}
+	return meters;
+}
+
+static json_t *phase_json(
+	const struct jm_session *s, const struct jm_phase *phase, const struct jm_energy *energy)
+{
+	return json_pack("{s:s, s:f, s:f, s:o, s:o, s:o}", "name", phase->name, "start_s",
+		seconds(phase->t0_ns - s->start_ns), "end_s", seconds(phase->t1_ns - s->start_ns),
+		"items", jm_json_number(phase->items), "meters", short_meters_json(s, energy),
+		"total", total_json(s, energy));
+}
+
+/* energy: of the main phase, which is known already */
+static json_t *phases_json(
+	struct jm_session *s, int main_phase, const struct jm_energy *energy, struct jm_err *err)
+{
+	json_t *phases = json_array();
+
+	for (int i = 0; i < s->n_phases; i++) {
+		const struct jm_phase *phase = &s->phase[i];
+		struct jm_energy *other = i == main_phase ? NULL : energies(s, phase, err);
+		const struct jm_energy *own = i == main_phase ? energy : other;
+		json_t *json = own ? phase_json(s, phase, own) : NULL;
+
+		free(other);
+		if (json_array_append_new(phases, json)) {
+			json_decref(phases);
+			return NULL;
+		}
+	}
+	return phases;
+}
+
+static json_t *meters_json(struct jm_session *s, const struct jm_phase *phase,
+	const struct jm_energy *energy, struct jm_err *err)
+{
+	json_t *meters = json_array();
+
+	for (int i = 0; i < s->set.n; i++) {
+		if (is_context(&s->set, i))
+			continue;
+		if (json_array_append_new(meters, meter_json(s, i, phase, energy, err))) {
+			json_decref(meters);
+			return NULL;
+		}
+	}
+	return meters;
+}
+
+/* Meters of circumstances, which measure no power; an empty list where there are none, NULL: no memory. */
+static json_t *context_json(struct jm_session *s, const struct jm_phase *phase, struct jm_err *err)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < s->set.n; i++) {
+		const struct jm_meter *m = &s->set.meter[i];
+
+		if (!is_context(&s->set, i))
+			continue;
+		if (json_array_append_new(list,
+			    json_pack("{s:s, s:s, s:s, s:s, s:o}", "id", m->id, "label", m->label,
+				    "source", m->source, "origin", jm_origin_name(m->origin),
+				    "signals", signals_json(s, m, phase, err)))) {
+			json_decref(list);
+			return NULL;
+		}
+	}
+	return list;
+}
+
+/* Processor time that reading the sensors took, s; NAN in simulated time, where it has no meaning. */
+static double sampler_cpu(const struct jm_session *s)
+{
+	double sum = 0;
+
+	for (int i = 0; i < s->n_sources; i++)
+		sum += jm_lane_cpu(s->source[i].lane);
+	return jm_clock_simulated(s->ctx->clock) ? NAN : sum;
+}
+
+json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *err)
+{
+	const struct jm_phase *phase;
+	struct jm_energy *energy;
+	json_t *report = NULL;
+
+	if (!s->stopped || main_phase < 0 || main_phase >= s->n_phases) {
+		jm_err_set(err, JM_EBUG,
+			"A report of phase %d was requested, but there are %d phases.", main_phase,
+			s->n_phases);
+		return NULL;
+	}
+	phase = &s->phase[main_phase];
+	energy = energies(s, phase, err);
+	/* json_pack frees everything and returns NULL where a part is missing */
+	if (energy)
+		report = json_pack("{s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "phase", phase->name,
+			"sampler_cpu_s", jm_json_number(sampler_cpu(s)), "start_ns",
+			(json_int_t)s->start_ns, "meters", meters_json(s, phase, energy, err),
+			"context", context_json(s, phase, err), "total", total_json(s, energy),
+			"quality", quality_json(s, phase, energy, err), "phases",
+			phases_json(s, main_phase, energy, err));
+	free(energy);
+	if (report && !json_array_size(json_object_get(report, "context")))
+		json_object_del(report, "context");
+	if (!report)
+		jm_err_set(err, JM_ENOMEM, "Out of memory for the report of the session.");
+	return report;
+}
+
+int jm_session_chunks(struct jm_session *s,
+	int (*fn)(void *arg, const struct jm_chunk *chunk, struct jm_err *err), void *arg,
+	struct jm_err *err)
+{
+	return jm_trace_chunks(s->trace, fn, arg, err);
+}

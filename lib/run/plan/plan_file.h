@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A plan file: runs, each of which is a command line of `run`, key by key. A key is an option of `run`, or of the
+ * work; its value is text, which the row of the option parses. Other keys of a plan are in jm_plan_words.
+ *
+ *	jm_plan_file_load(path, &options, &file, &err);
+ *	for each file->run[i]:			in an order in which each follows those named in its `after`
+ *		for (ok = jm_plan_first(run, &point); ok; ok = jm_plan_next(run, &point))
+ *			for each run->key[k]: jm_plan_texts(run, &point, key, texts, &err)
+ *
+ * A point fixes the axes that depend on one another; the other axes stay lists, "4,8,16", which the options of
+ * `run` take themselves.
+ */
+#ifndef JM_PLAN_FILE_H
+#define JM_PLAN_FILE_H
+
+#include <jansson.h>
+
+#include "base/option.h"
+#include "base/text/yaml.h"
+
+#define JM_PLAN_AXES 32 /* of one run */
+#define JM_PLAN_NAME 64
+#define JM_PLAN_RUNS 1000
+
+enum jm_plan_shape {
+	JM_PLAN_TEXT,
+	JM_PLAN_TEXTS,	/* a text, or a list of them */
+	JM_PLAN_VALUES, /* a mapping of names to texts or lists */
+	JM_PLAN_RUNS_SHAPE,
+	JM_PLAN_ZIP,
+	JM_PLAN_EXCLUDE,
+};
+
+/* A key that is no option. */
+struct jm_plan_word {
+	const char *name;
+	enum jm_plan_shape shape;
+	bool of_file; /* belongs to the file, not to a run */
+	const char *help;
+};
+
+extern const struct jm_plan_word jm_plan_words[]; /* ends with name NULL */
+
+enum jm_plan_kind { JM_PLAN_OPTION, JM_PLAN_VARIABLE, JM_PLAN_DERIVED };
+
+struct jm_plan_key {
+	const char *name;
+	const struct jm_yaml *value;
+	enum jm_plan_kind kind;
+	bool own; /* given by the run itself; else by what holds for all runs */
+	int axis; /* index; -1 = it is none */
+};
+
+struct jm_plan_axis {
+	const char *name;
+	const struct jm_yaml *where;
+	char **value;
+	int n;
+	int dial;  /* axes of one dial advance together */
+	bool free; /* left to the options of `run`, as a list */
+};
+
+struct jm_plan_exclude;
+
+struct jm_plan_run {
+	char name[JM_PLAN_NAME];
+	const struct jm_yaml *where;
+	bool command; /* an outside command; else a workload or model */
+	struct jm_plan_key *key;
+	int n_keys;
+	struct jm_plan_axis axis[JM_PLAN_AXES];
+	int n_axes;
+	int dial_n[JM_PLAN_AXES]; /* positions of each dial that is not free */
+	int n_dials;
+	struct jm_plan_exclude *exclude;
+	int n_excludes;
+	int *after; /* indices of runs */
+	int n_after;
+	json_t *tags; /* texts */
+};
+
+struct jm_plan_file {
+	const char *title; /* NULL = none */
+	struct jm_plan_run *run;
+	int n;
+	struct jm_yaml_document **document;
+	int n_documents;
+};
+
+struct jm_plan_file_options {
+	const struct jm_option *rows; /* of `run` */
+	const char *platform;	      /* instead of the one that the file names; NULL = that one */
+	const json_t
+		*over; /* {name: text or [text...]} that replace what the file says; may be NULL */
+	/* Has the work this option? work: NULL = a command. */
+	bool (*applies)(void *arg, const char *work, const char *option);
+	void *arg;
+};
+
+/* Where a run stands: a position per dial. */
+struct jm_plan_point {
+	int at[JM_PLAN_AXES];
+};
+
+int jm_plan_file_load(const char *path, const struct jm_plan_file_options *o,
+	struct jm_plan_file *ret, struct jm_err *err);
+void jm_plan_file_done(struct jm_plan_file *file);
+
+/* Points without those excluded by axes, times the values of the free axes and of settings. ret_exact: false = they
+ * were too many to look for those excluded. */
+double jm_plan_count(const struct jm_plan_run *run, bool *ret_exact);
+/* "batch (1000) x seq (100)" */
+void jm_plan_axes_text(const struct jm_plan_run *run, char *out, size_t size);
+
+bool jm_plan_first(const struct jm_plan_run *run, struct jm_plan_point *ret);
+bool jm_plan_next(const struct jm_plan_run *run, struct jm_plan_point *point);
+
+const struct jm_plan_key *jm_plan_key(const struct jm_plan_run *run, const char *name);
+/* Appends the texts of a key at that point: one, or several of an option that may be repeated. */
+int jm_plan_texts(const struct jm_plan_run *run, const struct jm_plan_point *point,
+	const struct jm_plan_key *key, json_t *ret_texts, struct jm_err *err);
+/* The words of the command; point NULL: as they are written, with {names}. */
+int jm_plan_command(const struct jm_plan_run *run, const struct jm_plan_point *point,
+	json_t *ret_words, struct jm_err *err);
+/* Appends what is excluded at that point by settings: [{"gpu.power": ["300W"]}]. */
+int jm_plan_excluded_settings(const struct jm_plan_run *run, const struct jm_plan_point *point,
+	json_t *ret, struct jm_err *err);
+
+#endif

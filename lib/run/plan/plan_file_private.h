@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the parts of a plan file share: plan_file.c (runs) uses plan_layers.c (files), plan_order.c and plan_axes.c;
+ * plan_points.c and plan_text.c (values) come later; all use plan_run.c.
+ */
+#ifndef JM_PLAN_FILE_PRIVATE_H
+#define JM_PLAN_FILE_PRIVATE_H
+
+#include "plan_file.h"
+
+/* ---- plan_layers.c ---- */
+
+#define JM__PLAN_LAYERS 64
+
+struct jm__plan_layer {
+	const struct jm_yaml *map;
+	char *path; /* real; NULL = the command line */
+	bool *used; /* per key: some run has it */
+	bool platform;
+};
+
+struct jm__plan_loader {
+	const struct jm_plan_file_options *o;
+	struct jm_plan_file file;
+	struct jm__plan_layer layer[JM__PLAN_LAYERS]; /* the strongest first */
+	int n_layers, depth;
+	int first; /* layer of the plan: 1 if a layer of the command line precedes it, else 0 */
+	const char
+		*open[JM__PLAN_LAYERS]; /* real paths of the files that include one another now */
+	const struct jm_yaml *platform;
+	struct jm_err *err;
+};
+
+/* The command line, the file and what it includes, the platform. */
+int jm__plan_layers(struct jm__plan_loader *l, const char *path);
+void jm__plan_layers_done(struct jm__plan_loader *l);
+
+/* ---- runs ---- */
+
+struct jm__plan_condition {
+	const struct jm_plan_key *key;
+	json_t *texts;
+};
+
+struct jm_plan_exclude {
+	bool *mask[JM_PLAN_AXES]; /* per value of the axis; NULL = any */
+	struct jm__plan_condition *derived;
+	int n_derived;
+	json_t *settings; /* {"gpu.power": ["300W"]}; NULL = none */
+};
+
+/* plan_axes.c: after the keys are there. */
+int jm__plan_axes(struct jm_plan_run *run, const struct jm_option *rows, struct jm_err *err);
+void jm__plan_axes_done(struct jm_plan_run *run);
+/* plan_run.c: index of the axis's value at a point. */
+int jm__plan_at(const struct jm_plan_run *run, const struct jm_plan_point *point, int axis);
+
+/* plan_order.c: orders the runs so that each comes after the runs that it follows. */
+int jm__plan_order(struct jm_plan_file *file, struct jm_err *err);
+
+/* plan_text.c */
+/* Does the node, at any depth, hold {name}? */
+bool jm__plan_mentions(const struct jm_yaml *node, const char *name);
+/* The value of a key that is one text, with its {names} replaced; the caller frees it. */
+int jm__plan_value(const struct jm_plan_run *run, const struct jm_plan_point *point,
+	const struct jm_plan_key *key, char **ret, struct jm_err *err);
+
+/* plan_run.c: equal texts, or equal numbers. */
+bool jm__plan_same(const char *a, const char *b);
+/* A scalar that is not null, or an error that names what it is. */
+int jm__plan_scalar(const struct jm_yaml *node, const char *what, struct jm_err *err);
+
+#endif

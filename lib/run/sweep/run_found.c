@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The knobs of a plan as they were found. */
+#include "run_plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool spoken_of(const json_t *what, const char *knob)
+{
+	const json_t *axis, *part;
+	size_t i;
+
+	for (size_t k = 0; (part = jm_plan_part(what, k)); k++)
+		json_array_foreach(json_object_get(part, "settings"), i, axis)
+		{
+			if (!strcmp(json_string_value(json_object_get(axis, "knob")), knob))
+				return true;
+		}
+	return false;
+}
+
+/* The value that a guard which is at work, or was killed, will restore counts, and not the value that it
+ * has set. */
+static double value_found(const struct jm_knob *knob, double now, const struct jm_hold *hold, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (hold[i].held != JM_HELD_KEPT && !strcmp(hold[i].knob, knob->name) &&
+			!strcmp(hold[i].device, knob->device))
+			return hold[i].found;
+	return now;
+}
+
+static json_t *found_json(const struct jm_knob *knob, double value)
+{
+	char text[64] = "";
+
+	if (isfinite(value))
+		jm_setting_value_text(value, knob->unit, text, sizeof(text));
+	return json_pack("{s:s, s:s, s:s, s:s*}", "knob", knob->name, "device", knob->device,
+		"unit", knob->unit, "value", *text ? text : NULL);
+}
+
+int jm_run_found(struct jm_ctx *ctx, struct jm_guard *guard, const json_t *what, json_t **ret_found,
+	struct jm_err *err)
+{
+	const struct jm_knobs *knobs = jm_guard_knobs(guard);
+	struct jm_applied *now = calloc((size_t)knobs->n + 1, sizeof(*now));
+	struct jm_hold *hold = NULL;
+	json_t *found = json_array();
+	int n_hold = 0, rc = JM_ENOMEM;
+
+	if (now && found)
+		rc = jm_guard_holds(ctx, &hold, &n_hold, err);
+	if (!rc)
+		rc = jm_guard_get(guard, now, err);
+	for (int i = 0; i < knobs->n && !rc; i++) {
+		const struct jm_knob *knob = &knobs->knob[i];
+
+		/* the guard restores the accepted value */
+		double value = isnan(now[i].accepted) ? now[i].enforced : now[i].accepted;
+
+		if (spoken_of(what, knob->name))
+			json_array_append_new(
+				found, found_json(knob, value_found(knob, value, hold, n_hold)));
+	}
+	free(now);
+	free(hold);
+	if (rc)
+		json_decref(found);
+	else
+		*ret_found = found;
+	return rc == JM_ENOMEM ? jm_err_set(err, rc, "Out of memory for the knobs.") : rc;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pauses between steps that hold a mean power, and the wait for thermal steady state: both by what meters read. */
+#include "worker_private.h"
+
+#include "run/workload.h"
+
+#include <math.h>
+#include <string.h>
+
+#define STRETCH_NS JM_SECOND
+#define LAG_NS	   (JM_SECOND / 4) /* until the readings around an edge have arrived */
+
+/* ---- what the meters of the work read ---------------------------------------------------------------------- */
+
+/* The meter of the computing device; without one, all meters that count, of the most significant
+ * origin. */
+static bool is_of_work(const struct jm__worker *w, int meter)
+{
+	const struct jm_meters *set = jm_session_meters(w->session);
+
+	if (w->own_meter >= 0 && w->world < 2)
+		return meter == w->own_meter;
+	for (int i = 0; i < JM_ORIGIN_COUNT; i++)
+		for (int k = 0; k < set->n; k++)
+			if (jm_meter_counts(set, k) && set->meter[k].origin == jm_origin_order[i])
+				return jm_meter_counts(set, meter) &&
+				       set->meter[meter].origin == jm_origin_order[i];
+	return false;
+}
+
+/* Joules from t0 to t1; NAN = unknown. */
+static double energy(struct jm__worker *w, int64_t t0, int64_t t1)
+{
+	const struct jm_meters *set = jm_session_meters(w->session);
+	struct jm_energy e;
+	double sum = 0;
+	int n = 0;
+
+	for (int i = 0; i < set->n; i++) {
+		if (!is_of_work(w, i))
+			continue;
+		if (jm_session_energy_now(w->session, i, t0, t1, &e, NULL))
+			return NAN;
+		sum += e.joules;
+		n++;
+	}
+	return n ? sum : NAN;
+}
+
+/* The sum of the newest readings, or their mean; NAN = there is none. */
+static double newest(struct jm__worker *w, enum jm_quantity quantity, bool mean)
+{
+	const struct jm_meters *set = jm_session_meters(w->session);
+	double sum = 0;
+	int n = 0;
+
+	for (int i = 0; i < set->n; i++) {
+		int signal = is_of_work(w, i) ? jm_meter_signal(set, i, quantity) : -1;
+
+		if (signal < 0)
+			continue;
+		sum += jm_session_newest(w->session, signal).value;
+		n++;
+	}
+	return n ? sum / (mean ? n : 1) : NAN;
+}
+
+/* ---- pauses ---------------------------------------------------------------------------------------------- */
+
+void jm__pace_begin(struct jm__worker *w, struct jm__pace *p, double watts)
+{
+	*p = (struct jm__pace){.holds = watts > 0, .begin_ns = jm_ctx_now(w->ctx)};
+	jm_pacer_init(&p->pacer, watts);
+}
+
+static void see(struct jm__worker *w, struct jm__pace *p)
+{
+	double seconds = 1e-9 * (double)(p->to_ns - p->from_ns), owed = 0;
+
+	if (p->settled_ns)
+		owed = energy(w, p->settled_ns, p->to_ns) -
+		       p->pacer.watts * 1e-9 * (double)(p->to_ns - p->settled_ns);
+	jm_pacer_see(&p->pacer, energy(w, p->from_ns, p->to_ns) / seconds, owed);
+}
+
+/*
+ * Power is the energy of an interval divided by its length, a whole number of cycles of one duty.
+ * Both ends are edges for the sampler, like those of phases, so that counters are read there;
+ * samples of power would fall at arbitrary places of a cycle.
+ */
+static void watch(struct jm__worker *w, struct jm__pace *p, int64_t now)
+{
+	if (p->to_ns && now - p->to_ns < LAG_NS)
+		return;
+	if (p->to_ns) {
+		see(w, p);
+		p->from_ns = p->to_ns = 0;
+	}
+	if (!p->from_ns)
+		p->from_ns = now;
+	else if (now - p->from_ns >= STRETCH_NS)
+		p->to_ns = now;
+	else
+		return;
+	jm_session_edge(w->session);
+}
+
+void jm__pace_rest(struct jm__worker *w, struct jm__pace *p, double step_s)
+{
+	double rest = jm_pacer_pause(&p->pacer, step_s);
+
+	if (rest > 0)
+		jm_sleep_until(&w->sleeper, jm_ctx_now(w->ctx) + llround(rest * 1e9));
+	watch(w, p, jm_ctx_now(w->ctx));
+}
+
+bool jm__pace_ready(const struct jm__worker *w, const struct jm__pace *p)
+{
+	return !p->holds || jm_pacer_ready(&p->pacer) ||
+	       jm__worker_seconds_since(w, p->begin_ns) > JM__PACE_LIMIT_S;
+}
+
+void jm__pace_settle(struct jm__worker *w, struct jm__pace *p)
+{
+	jm_pacer_settle(&p->pacer);
+	p->settled_ns = jm_ctx_now(w->ctx);
+	p->from_ns = p->to_ns = 0;
+}
+
+/* Mean power of the measured phase by the meters of the work; NAN = unknown. */
+static double mean_power(struct jm__worker *w)
+{
+	const struct jm_meters *set = jm_session_meters(w->session);
+	const struct jm_phase *phase;
+	double sum = 0;
+	int n = 0, n_phases;
+
+	for (int i = 0; i < set->n; i++) {
+		struct jm_energy e;
+
+		if (!is_of_work(w, i))
+			continue;
+		if (jm_session_energy(w->session, i, w->main_phase, &e, NULL))
+			return NAN;
+		sum += e.joules;
+		n++;
+	}
+	phase = &jm_session_phases(w->session, &n_phases)[w->main_phase];
+	return n ? sum / (1e-9 * (double)(phase->t1_ns - phase->t0_ns)) : NAN;
+}
+
+static const char *state_of(double watts, double wanted, double busy_share)
+{
+	if (isnan(watts))
+		return "unknown";
+	if (fabs(watts - wanted) <= JM_PACER_NEAR * wanted)
+		return "held";
+	return watts < wanted && busy_share >= 1 ? "not reached" : "missed";
+}
+
+void jm__pace_record(struct jm__worker *w)
+{
+	json_t *soft = json_object_get(w->record, "soft");
+	double wanted = jm_json_real(json_object_get(soft, "hold_watts")), watts;
+	const char *state;
+
+	if (!(wanted > 0))
+		return;
+	watts = mean_power(w);
+	state = state_of(watts, wanted, jm_json_real(json_object_get(soft, "busy_share")));
+	json_object_set_new(soft, "watts", jm_json_number(watts));
+	json_object_set_new(soft, "state", json_string(state));
+	if (!strcmp(state, "missed"))
+		jm_log(w->ctx, JM_WARNING,
+			"The mean power of the measured phase was %.4g W, %.3g %% %s the %.4g W "
+			"of --hold-power. %s, and a phase of a few seconds is too short for them "
+			"to compensate deviations.",
+			watts, 100 * fabs(watts / wanted - 1), watts > wanted ? "above" : "below",
+			wanted,
+			watts > wanted ? "Pauses cannot lower the power of idle devices and of "
+					 "what else the meters measure"
+				       : "Pauses cannot raise the power of work that draws less");
+}
+
+/* ---- thermal steady state -------------------------------------------------------------------------------- */
+
+/* Steady state is reached, or its time limit. */
+bool jm__heat_done(struct jm__worker *w, struct jm__heat *h)
+{
+	int64_t now = jm_ctx_now(w->ctx);
+
+	if (!(h->limit_s > 0) || h->reached)
+		return true;
+	if (!h->begin_ns)
+		h->begin_ns = now;
+	h->waited_s = jm__worker_seconds_since(w, h->begin_ns);
+	if (now >= h->next_ns) {
+		jm_steady_add(&h->state, now, newest(w, JM_Q_TEMPERATURE, true),
+			newest(w, JM_Q_POWER, false));
+		h->next_ns = now + JM_SECOND / 5;
+		h->reached = jm_steady_is(&h->state);
+	}
+	return h->reached || h->waited_s >= h->limit_s;
+}
+
+void jm__heat_record(struct jm__worker *w, const struct jm__heat *h)
+{
+	double kelvin, watts;
+
+	if (!(h->limit_s > 0))
+		return;
+	jm_steady_change(&h->state, &kelvin, &watts);
+	jm_record_set(w->record, "steady",
+		json_pack("{s:b, s:f, s:f, s:f, s:o, s:o}", "reached", h->reached, "waited_s",
+			h->waited_s, "limit_s", h->limit_s, "window_s", JM_STEADY_WINDOW_S,
+			"kelvin", jm_json_number(kelvin), "watts_share", jm_json_number(watts)));
+	if (!h->reached)
+		jm_log(w->ctx, JM_WARNING,
+			"No thermal steady state within %g s (--steady): over the last %g s the "
+			"temperature changed by %.2g K and the power by %.2g %%.",
+			h->limit_s, JM_STEADY_WINDOW_S, kelvin, 100 * watts);
+}

@@ -1,0 +1,578 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parent: starts the workers of a case, receives their messages, and makes a record of the
+ * case, whatever its result. */
+#include "worker_parent.h"
+
+#include "run/plan/environment.h"
+#include "orders.h"
+
+#include "base/process/child_process.h"
+#include "base/clock.h"
+#include "meter/meters_json.h"
+#include "base/process/stray_processes.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define GRACE_NS      (5 * JM_SECOND)  /* between SIGTERM and SIGKILL */
+#define CLOSING_NS    (10 * JM_SECOND) /* from an error of a rank until its end */
+#define COMMIT_NS     JM_SECOND
+#define POLL_LIMIT_MS 1000
+
+static int64_t real_now(void)
+{
+	return jm_clock_now(jm_clock_real());
+}
+
+/* ---- starting ---- */
+
+/* The environment of a worker. A command gets its variables from the worker, but libraries of native
+ * work read theirs when they are loaded. *ret_env = NULL: the parent's environment; own: the texts that
+ * *ret_env points to. */
+static int environment(const struct jm__child *c, char **own, char ***ret_env, struct jm_err *err)
+{
+	const json_t *parameters = json_object_get(c->o->job, "parameters");
+	const char *const mark[] = {c->keeper.variable, NULL};
+	bool command = json_object_get(parameters, "command") != NULL;
+	bool same = command ? c->keeper.pid <= 0 : own && !*own;
+
+	*ret_env = same ? NULL : jm_proc_environment(command ? mark : (const char *const *)own);
+	if (!own || (!same && !*ret_env))
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the environment of the case.");
+	return 0;
+}
+
+static int start(struct jm__child *c, struct jm_err *err)
+{
+	const json_t *parameters = json_object_get(c->o->job, "parameters");
+	char **own = jm_environment_new(json_object_get(parameters, "environment"));
+	char **env;
+	struct jm_rank rank[JM_WORLD_MOST];
+	int rc = environment(c, own, &env, err);
+	struct jm_launch what = {.program = c->o->program,
+		.job = c->o->job,
+		.world = c->world,
+		.out_fd = c->o->out_fd,
+		.env = env};
+
+	if (!rc)
+		rc = c->launcher->start(&what, rank, err);
+	free(env);
+	jm_environment_free(own);
+	for (int r = 0; r < c->world && !rc; r++)
+		c->member[r] = (struct jm__member){.rank = rank[r], .pid = rank[r].pid};
+	return rc;
+}
+
+/* ---- messages of the worker ---- */
+
+/* A store that takes no trace does not end hours of work: the record comes nevertheless. */
+static void note_store(struct jm__child *c, int rc)
+{
+	if (rc)
+		jm_log(c->ctx, JM_WARNING,
+			"%s The case goes on without a trace in the store, and its record is "
+			"written at its end.",
+			c->o->no_trace->text);
+}
+
+static bool takes_trace(const struct jm__child *c)
+{
+	return c->o->store && !c->o->no_trace->code;
+}
+
+static void on_chunk(struct jm__child *c, const struct jm_frame *f)
+{
+	struct jm_frame_chunk head;
+	struct jm_chunk chunk;
+
+	if (f->size < sizeof(head) || !takes_trace(c))
+		return;
+	memcpy(&head, f->data, sizeof(head));
+	chunk = (struct jm_chunk){.signal = head.signal,
+		.t0_ns = head.t0_ns,
+		.t1_ns = head.t1_ns,
+		.n = head.n,
+		.data = f->data + sizeof(head),
+		.bytes = f->size - sizeof(head)};
+	note_store(c, jm_store_add_chunk(c->o->store, &chunk, c->o->no_trace));
+}
+
+static void on_progress(struct jm__child *c, const struct jm_frame *f)
+{
+	struct jm_frame_progress p;
+	struct jm_case_progress told;
+
+	if (f->size != sizeof(p) || !c->o->progress)
+		return;
+	memcpy(&p, f->data, sizeof(p));
+	p.phase[sizeof(p.phase) - 1] = '\0';
+	p.unit[sizeof(p.unit) - 1] = '\0';
+	jm_text_tame(p.unit);
+	told = (struct jm_case_progress){.phase = p.phase,
+		.unit = p.unit,
+		.items = p.items,
+		.seconds = p.seconds,
+		.share = p.share,
+		.watts = p.watts,
+		.origin = (enum jm_origin)p.origin};
+	if (p.origin < 0 || p.origin >= JM_ORIGIN_COUNT)
+		return;
+	c->o->progress(c->o->arg, &told);
+}
+
+static int on_signals(struct jm__child *c, const json_t *json, struct jm_err *err)
+{
+	struct jm_meters set;
+	int rc;
+
+	if (!takes_trace(c))
+		return 0;
+	rc = jm_meters_from_json(json, &set, err);
+	if (rc)
+		return rc;
+	note_store(c, jm_store_add_signals(c->o->store, &set, c->o->no_trace));
+	jm_meters_done(&set);
+	return 0;
+}
+
+static void on_error(struct jm__member *m, const json_t *json)
+{
+	const char *text = json_string_value(json_object_get(json, "text"));
+
+	jm_err_set(&m->error, (int)json_integer_value(json_object_get(json, "code")), "%s",
+		text ? text : "The worker failed without an error message.");
+}
+
+/* Messages of ranks other than the first are redundant, except errors. */
+static void on_log(struct jm__child *c, const struct jm__member *m, const json_t *json)
+{
+	const char *line = json_string_value(json_object_get(json, "line"));
+	enum jm_level level = (enum jm_level)json_integer_value(json_object_get(json, "level"));
+
+	if (line && m == c->member)
+		jm_log(c->ctx, level, "%s", line);
+	else if (line && level != JM_INFO)
+		jm_log(c->ctx, level, "Rank %d: %s", (int)(m - c->member), line);
+}
+
+static void stop_workers(struct jm__child *c, enum jm__stop why);
+
+/* Sends the rows of jm_case_apply, and then the order which says that the settings are in force. */
+static int tell_settings(
+	struct jm__child *c, const char *phase, const json_t *rows, struct jm_err *err)
+{
+	int fd = c->member[0].rank.orders_fd, rc = 0;
+	json_int_t now = real_now();
+	json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		json_object_set_new(row, "t_ns", json_integer(now));
+		if (!rc)
+			rc = jm_order_send_json(fd, JM_ORDER_APPLIED, row, err);
+	}
+	return rc ? rc : jm_order_send(fd, JM_ORDER_SETTING, phase, err);
+}
+
+static void on_phase(struct jm__child *c, const json_t *json)
+{
+	const char *phase = json_string_value(json_object_get(json, "phase"));
+	struct jm_err why = JM_ERR_INIT;
+	json_t *rows = NULL;
+	int rc;
+
+	if (!phase || !c->o->phase || c->stop != JM__RUNNING)
+		return;
+	rc = c->o->phase(c->o->arg, phase, &rows, &why);
+	if (!rc)
+		rc = tell_settings(c, phase, rows, &why);
+	json_decref(rows);
+	if (!rc)
+		return;
+	jm_err_set(&c->refusal, rc, "The settings of the phase '%s' could not be made: %s", phase,
+		why.text);
+	stop_workers(c, rc == JM_EGONE ? JM__WATCHED_GONE : JM__REFUSED);
+}
+
+static int on_json(
+	struct jm__child *c, struct jm__member *m, const struct jm_frame *f, struct jm_err *err)
+{
+	json_t *json = json_loadb(f->data, f->size, 0, NULL);
+	int rc = 0;
+
+	if (!json)
+		return jm_err_set(err, JM_EFORMAT, "A worker sent JSON that cannot be read.");
+	if (f->type == JM_FRAME_SIGNALS && m == c->member)
+		rc = on_signals(c, json, err);
+	else if (f->type == JM_FRAME_ERROR)
+		on_error(m, json);
+	else if (f->type == JM_FRAME_LOG)
+		on_log(c, m, json);
+	else if (f->type == JM_FRAME_PHASE && m == c->member)
+		on_phase(c, json);
+	if (f->type == JM_FRAME_RECORD && !m->record)
+		m->record = json;
+	else
+		json_decref(json);
+	return rc;
+}
+
+static int take_frame(
+	struct jm__child *c, struct jm__member *m, const struct jm_frame *f, struct jm_err *err)
+{
+	bool measures = m == c->member;
+
+	if (f->type != JM_FRAME_CHUNK && f->type != JM_FRAME_PROGRESS)
+		return on_json(c, m, f, err);
+	if (measures && f->type == JM_FRAME_CHUNK)
+		on_chunk(c, f);
+	else if (measures)
+		on_progress(c, f);
+	return 0;
+}
+
+static void signal_all(const struct jm__child *c, int number, bool with_children)
+{
+	for (int r = 0; r < c->world; r++)
+		c->launcher->signal(&c->member[r].rank, number, with_children);
+}
+
+/* Notes the first rank that failed: the other ranks of the gang would wait for it forever. */
+static void note_failure(struct jm__child *c, const struct jm__member *m)
+{
+	bool over = m->ended || m->record || m->error.code;
+
+	if (c->failed >= 0 || c->stop != JM__RUNNING || !over || jm_record_is_ok(m->record) ||
+		jm_record_is_interrupted(m->record))
+		return;
+	c->failed = (int)(m - c->member);
+	c->kill_ns = real_now() + (m->ended || m->record ? GRACE_NS : CLOSING_NS);
+	for (int r = 0; r < c->world; r++)
+		if (r != c->failed)
+			c->launcher->signal(&c->member[r].rank, SIGKILL, true);
+}
+
+static int take_frames(struct jm__child *c, struct jm__member *m, struct jm_err *err)
+{
+	struct jm_frame f;
+	int rc = jm_frame_fill(&m->reader, m->rank.frames_fd, &m->ended, err), got = 1;
+
+	while (!rc && (got = jm_frame_next(&m->reader, &f, err)) > 0)
+		rc = take_frame(c, m, &f, err);
+	if (!rc && got < 0)
+		rc = got;
+	if (!rc && takes_trace(c) && real_now() > c->commit_ns + COMMIT_NS) {
+		note_store(c, jm_store_commit(c->o->store, c->o->no_trace));
+		c->commit_ns = real_now();
+	}
+	note_failure(c, m);
+	return rc;
+}
+
+static void keep_tail(struct jm__member *m, const char *bytes, size_t n)
+{
+	if (n > JM__TAIL_SIZE) {
+		bytes += n - JM__TAIL_SIZE;
+		n = JM__TAIL_SIZE;
+	}
+	if (m->n_tail + n > JM__TAIL_SIZE) {
+		size_t drop = m->n_tail + n - JM__TAIL_SIZE;
+
+		memmove(m->tail, m->tail + drop, m->n_tail - drop);
+		m->n_tail -= drop;
+	}
+	memcpy(m->tail + m->n_tail, bytes, n);
+	m->n_tail += n;
+	m->tail[m->n_tail] = '\0';
+}
+
+static void take_stderr(const struct jm__child *c, struct jm__member *m)
+{
+	char bytes[4096];
+	ssize_t n;
+
+	while ((n = read(m->rank.err_fd, bytes, sizeof(bytes))) > 0) {
+		keep_tail(m, bytes, (size_t)n);
+		if (c->o->echo && write(STDERR_FILENO, bytes, (size_t)n) < 0)
+			return;
+	}
+	if (n == 0) {
+		close(m->rank.err_fd);
+		m->rank.err_fd = -1;
+	}
+}
+
+/* ---- stopping ---- */
+
+static void stop_workers(struct jm__child *c, enum jm__stop why)
+{
+	if (c->stop == JM__RUNNING) {
+		c->kill_ns = real_now() + GRACE_NS;
+		signal_all(c, SIGTERM, false);
+	} else {
+		c->hurried = c->hurried || why == JM__CANCELLED;
+		signal_all(c, SIGKILL, true);
+	}
+	/* a signal that ends the run is handled even while a case is being stopped */
+	if (c->stop == JM__RUNNING || why == JM__CANCELLED)
+		c->stop = why;
+}
+
+/* Ctrl-C: native work ends after the current step; the second time, and by any other signal,
+ * immediately. */
+static bool ask_to_stop(struct jm__child *c, const char *bytes, ssize_t n)
+{
+	const json_t *parameters = json_object_get(c->o->job, "parameters");
+
+	if (c->asked || c->stop != JM__RUNNING || n != 1 || bytes[0] != SIGINT ||
+		!json_object_get(parameters, "workload"))
+		return false;
+	c->asked = !jm_order_send(c->member[0].rank.orders_fd, JM_ORDER_NOTE,
+			   "Interrupted by Ctrl-C (SIGINT).", NULL) &&
+		   !jm_order_send(c->member[0].rank.orders_fd, JM_ORDER_STOP, "", NULL);
+	if (c->asked)
+		jm_log(c->ctx, JM_WARNING,
+			"Interrupted: the step that is under way is finished, and the result is "
+			"kept; press Ctrl-C again to stop at once.");
+	return c->asked;
+}
+
+static void take_cancel(struct jm__child *c)
+{
+	char bytes[256]; /* at least one signalfd_siginfo */
+	ssize_t n = read(c->o->cancel_fd, bytes, sizeof(bytes));
+
+	if (n > 0 && c->o->asked)
+		*c->o->asked = true;
+	if (n > 0 && !ask_to_stop(c, bytes, n))
+		stop_workers(c, JM__CANCELLED);
+}
+
+static void check_deadlines(struct jm__child *c)
+{
+	int64_t now = real_now();
+
+	if ((c->stop != JM__RUNNING || c->failed >= 0) && now > c->kill_ns)
+		signal_all(c, SIGKILL, true);
+	else if (c->stop == JM__RUNNING && c->o->timeout_s > 0 &&
+		 now > c->start_ns + (int64_t)(c->o->timeout_s * 1e9))
+		stop_workers(c, JM__TIMED_OUT);
+}
+
+static int poll_time_ms(const struct jm__child *c)
+{
+	int64_t until = JM_FOREVER, ms;
+
+	if (c->stop != JM__RUNNING || c->failed >= 0)
+		until = c->kill_ns;
+	else if (c->o->timeout_s > 0)
+		until = c->start_ns + (int64_t)(c->o->timeout_s * 1e9);
+	if (until == JM_FOREVER)
+		return POLL_LIMIT_MS;
+	ms = (until - real_now()) / JM_MILLISECOND + 1;
+	return ms < 0 ? 0 : ms < POLL_LIMIT_MS ? (int)ms : POLL_LIMIT_MS;
+}
+
+static bool all_ended(const struct jm__child *c)
+{
+	for (int r = 0; r < c->world; r++)
+		if (!c->member[r].ended)
+			return false;
+	return true;
+}
+
+#define OWN_FDS 2 /* besides two of each rank */
+
+static int take_all(struct jm__child *c, const struct pollfd *fds, struct jm_err *err)
+{
+	int rc = 0;
+
+	for (int r = 0; r < c->world; r++)
+		if (fds[OWN_FDS + 2 * r].revents)
+			take_stderr(c, &c->member[r]);
+	if (fds[0].revents)
+		take_cancel(c);
+	if (fds[1].revents)
+		stop_workers(c, JM__WATCHED_GONE);
+	for (int r = 0; r < c->world && !rc; r++)
+		if (fds[OWN_FDS + 2 * r + 1].revents)
+			rc = take_frames(c, &c->member[r], err);
+	return rc;
+}
+
+static int serve(struct jm__child *c, struct jm_err *err)
+{
+	struct pollfd fds[OWN_FDS + 2 * JM_WORLD_MOST];
+	int rc = 0;
+
+	while (!all_ended(c) && !rc) {
+		fds[0] = (struct pollfd){.fd = c->o->cancel_fd, .events = POLLIN};
+		fds[1] = (struct pollfd){
+			.fd = c->stop == JM__RUNNING ? c->watch_fd : -1, .events = POLLIN};
+		for (int r = 0; r < c->world; r++) {
+			const struct jm__member *m = &c->member[r];
+
+			fds[OWN_FDS + 2 * r] =
+				(struct pollfd){.fd = m->rank.err_fd, .events = POLLIN};
+			fds[OWN_FDS + 2 * r + 1] = (struct pollfd){
+				.fd = m->ended ? -1 : m->rank.frames_fd, .events = POLLIN};
+		}
+		if (poll(fds, (nfds_t)(OWN_FDS + 2 * c->world), poll_time_ms(c)) < 0) {
+			if (errno != EINTR)
+				return jm_err_set(err, JM_EIO, "Waiting for a worker failed: %s.",
+					strerror(errno));
+			continue;
+		}
+		rc = take_all(c, fds, err);
+		check_deadlines(c);
+	}
+	return rc;
+}
+
+/* ---- the end of the worker ---- */
+
+static void finish(struct jm__child *c)
+{
+	for (int r = 0; r < c->world; r++)
+		if (!c->member[r].ended)
+			c->launcher->signal(&c->member[r].rank, SIGKILL, true);
+	for (int r = 0; r < c->world; r++) {
+		struct jm__member *m = &c->member[r];
+
+		m->status = c->launcher->wait(&m->rank);
+		if (m->rank.err_fd >= 0)
+			take_stderr(c, m);
+	}
+}
+
+static void release(struct jm__child *c)
+{
+	for (int r = 0; r < c->world && c->member; r++) {
+		jm_rank_close(&c->member[r].rank);
+		jm_frame_reader_done(&c->member[r].reader);
+		json_decref(c->member[r].record);
+	}
+	free(c->member);
+	if (c->watch_fd >= 0)
+		close(c->watch_fd);
+}
+
+static bool any_signaled(const struct jm__child *c)
+{
+	for (int r = 0; r < c->world; r++)
+		if (WIFSIGNALED(c->member[r].status))
+			return true;
+	return false;
+}
+
+static enum jm_strays_end end_of_strays(const struct jm__child *c)
+{
+	if (c->hurried)
+		return JM_STRAYS_KILL;
+	return c->stop != JM__RUNNING || any_signaled(c) ? JM_STRAYS_ASK : JM_STRAYS_LEAVE;
+}
+
+static int run_child(struct jm__child *c, struct jm_err *err)
+{
+	struct jm_strays strays;
+	int rc;
+
+	/* the keeper starts before the search for stray processes, or it would be treated as one */
+	if (json_object_get(json_object_get(c->o->job, "parameters"), "command"))
+		jm_case_keeper_start(c->ctx, c->o->program, &c->keeper);
+	jm_strays_begin(&strays, c->ctx);
+	rc = start(c, err);
+	if (rc) {
+		jm_strays_end(&strays, JM_STRAYS_LEAVE, -1);
+		jm_case_keeper_stop(&c->keeper);
+		return rc;
+	}
+	rc = serve(c, err);
+	finish(c);
+	jm_strays_end(&strays, end_of_strays(c), c->o->cancel_fd);
+	jm_case_keeper_stop(&c->keeper);
+	if (!rc && c->stop == JM__CANCELLED)
+		rc = jm_err_set(err, JM_EINTR, "Interrupted.");
+	if (!rc && c->stop == JM__WATCHED_GONE)
+		rc = jm_err_set(err, JM_EGONE, "The guard process of the settings has ended.");
+	return rc ? rc : jm__complete_record(c, err);
+}
+
+/* How many ranks the case has: an option of workloads that can run on several. 0 = too many, or none. */
+static int world_of(const json_t *job)
+{
+	const json_t *parameters = json_object_get(job, "parameters");
+	const char *text =
+		json_string_value(json_object_get(json_object_get(parameters, "options"), "ranks"));
+	long n = text ? strtol(text, NULL, 10) : 1;
+
+	return n >= 1 && n <= JM_WORLD_MOST ? (int)n : 0;
+}
+
+static int watch(struct jm__child *c, struct jm_err *err)
+{
+	pid_t pid = c->o->watch_pid;
+
+	if (pid)
+		c->watch_fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (pid && c->watch_fd < 0 && errno == ESRCH)
+		return jm_err_set(err, JM_EGONE, "The guard process of the settings has ended.");
+	return 0;
+}
+
+static int make_members(struct jm__child *c, struct jm_err *err)
+{
+	if (!c->world)
+		return jm_err_set(err, JM_ERANGE, "A case can have 1 to %d ranks.", JM_WORLD_MOST);
+	c->member = calloc((size_t)c->world, sizeof(*c->member));
+	if (!c->member)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the workers of a case.");
+	for (int r = 0; r < c->world; r++)
+		c->member[r].rank = (struct jm_rank){0, -1, -1, -1};
+	return 0;
+}
+
+/* A case that was asked to end early is a result if it reached the measured phase. */
+static bool is_interrupted(const struct jm__child *c)
+{
+	return c->asked && jm_record_is_interrupted(c->member[0].record);
+}
+
+int jm_case_run(struct jm_ctx *ctx, const struct jm_case_options *options, json_t **ret_record,
+	struct jm_err *err)
+{
+	struct jm__child c = {.ctx = ctx,
+		.o = options,
+		.launcher = &jm_launcher_local,
+		.world = world_of(options->job),
+		.failed = -1,
+		.watch_fd = -1,
+		.start_ns = real_now(),
+		.commit_ns = real_now(),
+		.oom_before = jm__oom_kills()};
+	int rc = make_members(&c, err);
+
+	if (!rc)
+		rc = watch(&c, err);
+	if (!rc)
+		rc = run_child(&c, err);
+	if (!rc && c.asked && !is_interrupted(&c) && !jm_record_is_ok(c.member[0].record))
+		rc = jm_err_set(err, JM_EINTR, "Interrupted.");
+	if (!rc) {
+		*ret_record = c.member[0].record;
+		c.member[0].record = NULL;
+	}
+	release(&c);
+	return rc;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every workload does first with its device. */
+#include "work_device.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/check/selftest.h"
+
+static int clock_of(const void *arg, struct jm_work_time *ret, struct jm_err *err)
+{
+	struct jm_device_time t;
+	int code = jm_device_clock(arg, &t, err);
+
+	if (!code)
+		*ret = (struct jm_work_time){t.device_ns, t.before_ns, t.after_ns};
+	return code;
+}
+
+static void introduce(struct jm_own *own, const struct jm_device *d)
+{
+	snprintf(own->uuid, sizeof(own->uuid), "%s", d->props.uuid);
+	snprintf(own->bus, sizeof(own->bus), "%s", d->props.bus);
+	snprintf(own->name, sizeof(own->name), "%s", d->props.name);
+}
+
+static void lend_clock(struct jm_work *work, const struct jm_device *d)
+{
+	if (jm_device_has_clock(d)) {
+		work->own.clock = clock_of;
+		work->own.clock_arg = d;
+	}
+}
+
+/* All multiprocessors where no share is asked for. */
+static int take_share(struct jm_work *work, const struct jm_device *d, struct jm_err *err)
+{
+	double percent = jm_values_number(work->options, "sm-share");
+
+	if (!(percent < 100))
+		return 0;
+	return jm_device_restrict(d, percent / 100, &work->own.units, &work->own.of, err);
+}
+
+int jm_work_device_open(
+	struct jm_work *work, int threads, struct jm_device *ret, struct jm_err *err)
+{
+	int code = jm_device_open(work->device, threads, ret, err);
+
+	if (!code) {
+		introduce(&work->own, ret);
+		lend_clock(work, ret);
+		code = take_share(work, ret, err);
+	}
+	work->own.unusable = code;
+	return code;
+}
+
+/* "cuda" and "cuda:0" are one device. */
+static int check_different(const struct jm_work *work, const struct jm_device *own,
+	const struct jm_device *peer, struct jm_err *err)
+{
+	const char *uuid = own->props.uuid;
+
+	if (strcmp(work->device, work->peer) != 0 &&
+		(!*uuid || strcmp(uuid, peer->props.uuid) != 0))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"%s and %s are one device, but copies between devices need two; give --device "
+		"cuda:0,cuda:1, for example.",
+		work->device, work->peer);
+}
+
+static void record_peer(struct jm_work *work, bool direct)
+{
+	const struct jm_own *own = &work->own_peer;
+
+	if (work->more)
+		json_object_set_new(work->more, "peer",
+			json_pack("{s:s, s:s?, s:s?, s:s, s:b}", "device", work->peer, "uuid",
+				*own->uuid ? own->uuid : NULL, "bus", *own->bus ? own->bus : NULL,
+				"name", own->name, "access", direct));
+}
+
+int jm_work_device_open_peer(struct jm_work *work, const struct jm_device *own,
+	struct jm_device *ret, bool *ret_direct, struct jm_err *err)
+{
+	int code;
+
+	if (!work->peer || strchr(work->peer, ','))
+		code = jm_err_set(err, JM_EUSAGE,
+			"Copies between devices need two of them, and --device names %s; give "
+			"--device cuda:0,cuda:1, for example.",
+			work->peer ? "more" : "one");
+	else
+		code = jm_device_open(work->peer, 0, ret, err);
+	if (!code)
+		code = check_different(work, own, ret, err);
+	if (!code)
+		code = jm_device_peer_open(own, ret, ret_direct, err);
+	work->own.unusable = code;
+	if (code)
+		return code;
+	introduce(&work->own_peer, ret);
+	record_peer(work, *ret_direct);
+	return 0;
+}
+
+int jm_work_device_planned(struct jm_work *work, int code)
+{
+	if (code == JM_EVERSION || code == JM_EBUSY)
+		work->own.unusable = code;
+	return code;
+}
+
+int jm_work_device_test(struct jm_work *work, const struct jm_device *d, const struct jm_graph *g,
+	struct jm_err *err)
+{
+	struct jm_selftest_short r;
+	int code;
+
+	if (!(work->selftest_s > 0) || !strcmp(d->backend->name, "ref"))
+		return 0;
+	code = jm_selftest_short(work->device, d, g, work->selftest_s, &r, err);
+	if (work->more)
+		json_object_set_new(work->more, "selftest",
+			json_pack("{s:b, s:i, s:i, s:i, s:o, s:f}", "passed", !code, "cases",
+				r.n_cases, "refused", r.n_refused, "left_out", r.n_left_out,
+				"worst", isfinite(r.worst) ? json_real(r.worst) : json_null(),
+				"seconds", r.seconds));
+	work->own.unusable = code == JM_ENOMEM ? 0 : code;
+	return code;
+}

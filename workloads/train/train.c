@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Trains a model: a language model on a text, other models on random values. */
+#include "train.h"
+#include "engine/run/find_nonfinite.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/run/profile.h"
+#include "engine/run/reduce.h"
+#include "engine/graph/tensor.h"
+#include "first_loss.h"
+#include "train_profile.h"
+
+static void train_teardown(void *state)
+{
+	struct train *s = state;
+
+	if (!s)
+		return;
+	if (!jm_gang_leave(&s->gang))
+		return;
+	if (s->program)
+		jm_device_sync(&s->device, NULL); /* steps may be under way */
+	jm_evaluation_close(&s->eval);
+	jm_batch_feed_close(&s->feed);
+	jm_staging_close(&s->settings);
+	jm_results_close(&s->results);
+	jm_program_free(s->program);
+	jm_graph_free(s->graph);
+	jm_gang_close(&s->gang);
+	jm_device_close(&s->device);
+	jm_values_done(&s->dims);
+	free(s);
+}
+
+static int train_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
+{
+	struct train *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the train workload.");
+	s->work = work;
+	s->loss_first = s->loss_last = NAN;
+	*ret_state = s;
+	return jm_train_prepare(s, err);
+}
+
+/* ---- steps ---------------------------------------------------------------------------------------------- */
+
+#define FEW 4 /* numbers, at most, in an input that the host writes in each step */
+
+/* Writes numbers to a small input, in its type; t NULL: there is no such input. */
+static void set_few(struct train *s, const struct jm_tensor *t, const double *value)
+{
+	for (int i = 0; t && i < FEW && i < jm_tensor_count(t); i++)
+		jm_element_set(t->type, jm_staging_room(&s->settings, t), i, value[i]);
+}
+
+/*
+ * The learning rate and the bias corrections of Adam at update t = 1, 2..., and the loss scale. A step that
+ * is under way counts as an update: whether it was skipped is known one step later.
+ */
+static int feed_settings(struct train *s, struct jm_err *err)
+{
+	bool sgd = s->training.adamw.kind == JM_UPDATE_SGD;
+	long t = s->updates + s->begun - s->steps + 1;
+	double lr = jm_lr_at(&s->schedule, t - 1);
+	double now[FEW] = {lr, sgd ? (double)t : 1 - pow(s->training.adamw.beta1, (double)t),
+		1 - pow(s->training.adamw.beta2, (double)t), (double)t};
+	double scale[FEW] = {s->scaler.scale, 1 / s->scaler.scale};
+	int code = jm_staging_begin(&s->settings, err);
+
+	if (code)
+		return code;
+	set_few(s, s->now, now);
+	set_few(s, s->scale, scale);
+	return jm_staging_end(&s->settings, err);
+}
+
+/* Runs the step again, with a look at every value. */
+static int find_nonfinite(struct train *s, long step, char *ret, size_t size, struct jm_err *err)
+{
+	int n = jm_program_micro_steps(s->program), found = jm_program_begin(s->program, err);
+
+	for (int i = 0; i < n && !found; i++) {
+		found = jm_batch_feed_write(&s->feed, (int64_t)step * n + i, err);
+		if (!found)
+			found = jm_program_find_nonfinite(s->program, ret, size, err);
+	}
+	if (!found)
+		snprintf(ret, size, "it did not occur again when the step was repeated");
+	return found < 0 ? found : 0;
+}
+
+static int not_finite(struct train *s, const char *what, long step, struct jm_err *err)
+{
+	char where[192], scaled[96] = "";
+	int code = find_nonfinite(s, step, where, sizeof(where), err);
+
+	if (code)
+		return code;
+	if (s->scaler.in_a_row)
+		snprintf(scaled, sizeof(scaled),
+			", and so were those of the %ld steps before it, down to a loss scale of "
+			"%g",
+			s->scaler.in_a_row, s->scaler.scale);
+	return jm_err_set(err, JM_ERANGE,
+		"The %s of step %ld%s is not a number or infinite%s: %s; give a smaller --lr or a "
+		"--clip.",
+		what, step + 1, step < s->steps ? ", run again to verify," : "", scaled, where);
+}
+
+/* Queues the first `micro` micro-steps of a step. */
+static int run(struct train *s, long step, int micro, struct jm_err *err)
+{
+	int n = jm_program_micro_steps(s->program), code = feed_settings(s, err);
+
+	if (!code)
+		code = jm_program_begin(s->program, err);
+	for (int i = 0; i < micro && !code; i++) {
+		code = jm_batch_feed_write(&s->feed, (int64_t)step * n + i, err);
+		if (!code)
+			code = jm_program_micro(s->program, err);
+		if (!code)
+			code = jm_results_loss(&s->results, i, err);
+	}
+	return code;
+}
+
+/* A step whose outcome has come: its loss and gradient must be finite, or the scale's fault. */
+static int judge(struct train *s, const struct jm_result *r, struct jm_err *err)
+{
+	if (!isfinite(r->loss))
+		return not_finite(s, "loss", r->step, err);
+	if (!isfinite(r->norm) && !jm_scaler_forgives(&s->scaler))
+		return not_finite(s, "gradient", r->step, err);
+	jm_scaler_step(&s->scaler, r->scale, isfinite(r->norm));
+	s->updates += isfinite(r->norm);
+	return 0;
+}
+
+/*
+ * The loss of a step is the mean over the ranks. They have to ask for it at the same places, so none looks whether
+ * its own device is done already. A dynamic loss scale follows from results at fixed places as well; otherwise the
+ * bits would depend on the speed of the host.
+ */
+static int take_result(struct train *s, bool wait, struct jm_result *ret, struct jm_err *err)
+{
+	int world = jm_work_world(s->work), code;
+	double loss[2];
+
+	if ((world > 1 || (s->scaler.dynamic && jm_device_is_async(&s->device))) && !wait)
+		return 0;
+	code = jm_results_take(&s->results, wait, ret, err);
+	if (code <= 0 || world < 2)
+		return code;
+	loss[0] = ret->loss;
+	loss[1] = ret->loss_begin;
+	code = jm_comm_sum(&s->gang.control, loss, 2, err);
+	ret->loss = loss[0] / world;
+	ret->loss_begin = loss[1] / world;
+	return code ? code : 1;
+}
+
+/* 0 = a step is done, 1 = none is. */
+static int take(struct train *s, bool wait, struct jm_step *ret, struct jm_err *err)
+{
+	double world = jm_work_world(s->work);
+	double items = world * (double)(s->training.batch * s->training.seq);
+	struct jm_result r;
+	int code = take_result(s, wait, &r, err);
+
+	if (code <= 0)
+		return code ? code : 1;
+	code = judge(s, &r, err);
+	if (code)
+		return code;
+	if (!s->steps++) {
+		s->loss_first = r.loss;
+		s->loss_begin = r.loss_begin;
+	}
+	s->loss_last = r.loss;
+	*ret = (struct jm_step){.items = items * jm_program_micro_steps(s->program),
+		.flops_model = world * s->program->flops_model,
+		.flops_executed = world * s->program->flops_executed,
+		.bytes = world * s->program->bytes,
+		.loss = r.loss,
+		.device_ns = r.device_ns};
+	return 0;
+}
+
+static json_t *number_or_null(double x)
+{
+	return isfinite(x) ? json_real(x) : json_null();
+}
+
+/* Writes an evaluation to the record, the log and the live line. */
+static void tell_evaluation(struct train *s, const struct jm_evaluated *e)
+{
+	double samples = (double)s->eval.batches * (double)s->training.batch;
+	json_t *all = json_object_get(s->work->more, "evaluations"), *one;
+	char top1[48] = "";
+
+	if (!isnan(e->top1))
+		snprintf(top1, sizeof(top1), ", %.2f %% right", 100 * e->top1);
+	snprintf(s->work->live, sizeof(s->work->live), "held-out loss %.4g", e->loss);
+	jm_log(s->work->ctx, JM_INFO,
+		"After step %ld: held-out loss %.6g%s (%.0f samples, %.3g s).", s->begun, e->loss,
+		top1, samples, e->seconds);
+	if (!s->work->more)
+		return;
+	if (!all)
+		json_object_set_new(s->work->more, "evaluations", all = json_array());
+	one = json_pack("{s:I, s:f, s:o, s:f}", "step", (json_int_t)s->begun, "samples", samples,
+		"loss", number_or_null(e->loss), "seconds", e->seconds);
+	if (!isnan(e->top1))
+		json_object_set_new(one, "accuracy", json_real(e->top1));
+	json_array_append_new(all, one);
+}
+
+static int evaluate(struct train *s, struct jm_err *err)
+{
+	struct jm_evaluated e;
+	int code;
+
+	if (!s->eval.every || s->begun % s->eval.every)
+		return 0;
+	code = s->graph->shard ? jm_reduce_gather(s->program, err) : 0;
+	if (code || s->work->rank)
+		return code; /* one rank evaluates for all: their parameters are the same */
+	code = jm_evaluation_run(&s->eval, &e, err);
+	if (!code)
+		tell_evaluation(s, &e);
+	return code;
+}
+
+static int train_step(void *state, struct jm_step *ret, struct jm_err *err)
+{
+	struct train *s = state;
+	int code = run(s, s->begun, jm_program_micro_steps(s->program), err);
+
+	if (!code)
+		code = jm_program_update(s->program, err);
+	if (!code)
+		code = jm_results_end(&s->results, s->begun, s->scaler.scale, err);
+	if (code)
+		return code;
+	if (!s->begun++) { /* the first step warms caches */
+		jm_profile_reset(s->program);
+		jm_reduce_reset(s->program);
+	}
+	code = evaluate(s, err);
+	return code ? code : take(s, s->results.n == JM_STEPS_UNDER_WAY, ret, err);
+}
+
+static int train_finish(void *state, struct jm_step *ret, struct jm_err *err)
+{
+	return take(state, true, ret, err);
+}
+
+static void keep_profile(struct train *s)
+{
+	if (s->program->profile && s->work->more && s->steps > 1)
+		json_object_set_new(s->work->more, "profile", jm_train_profile(s->program));
+}
+
+static void keep_scale(struct train *s)
+{
+	const struct jm_scaler *c = &s->scaler;
+	size_t n = strlen(s->work->detail);
+
+	if (!s->scale)
+		return;
+	if (c->dynamic)
+		snprintf(s->work->detail + n, sizeof(s->work->detail) - n,
+			"; %ld steps skipped, loss scale %g", c->skipped, c->scale);
+	if (s->work->more)
+		json_object_set_new(s->work->more, "loss_scale",
+			json_pack("{s:b, s:f, s:f, s:I}", "dynamic", c->dynamic, "first", c->start,
+				"last", c->scale, "steps_skipped", (json_int_t)c->skipped));
+}
+
+static void keep_reduction(struct train *s)
+{
+	struct jm_reduce_cost cost;
+
+	if (s->work->world < 2 || !s->work->more)
+		return;
+	cost = jm_reduce_cost(s->program);
+	json_object_set_new(s->work->more, "communication",
+		json_pack("{s:s, s:b, s:b, s:i, s:f, s:f, s:o}", "transport",
+			jm_gang_comm(&s->gang)->transport->name, "rounded", s->graph->rounds_sums,
+			"shard_update", !!s->graph->shard, "buckets", cost.buckets,
+			"bytes_per_step", cost.bytes, "gathered_bytes_per_step", cost.gathered,
+			"exposed_s_per_step", number_or_null(cost.exposed)));
+}
+
+#define CANNOT_TELL 1
+#define FEW_STEPS   20 /* steps: deep networks may rise before they fall */
+
+/* The first micro-steps again, without an update. */
+static int run_again(struct train *s, double *ret_loss, struct jm_err *err)
+{
+	struct jm_result r = {.loss_begin = NAN};
+	int code = run(s, 0, jm_results_again(&s->results), err);
+
+	if (!code)
+		code = jm_results_end(&s->results, 0, s->scaler.scale, err);
+	if (!code)
+		code = take_result(s, true, &r, err);
+	if (code < 0)
+		return code;
+	*ret_loss = r.loss_begin;
+	code = jm_gang_meet(&s->gang, &s->device, err);
+	if (code)
+		return code;
+	return isfinite(r.loss_begin) ? 0 : not_finite(s, "loss", 0, err);
+}
+
+/* The first loss was that of a network which knows nothing. */
+static int check_first(const struct train *s, struct jm_err *err)
+{
+	int64_t targets = jm_model_has_text(s->training.model) ? 1 : s->training.batch;
+	struct jm_first_loss first;
+
+	if (!jm_first_loss(s->graph, targets, &first) ||
+		(s->loss_first >= first.least && s->loss_first <= first.most))
+		return 0;
+	return jm_err_set(err, JM_ERANGE,
+		"The loss of the first step was %.6g: with the start values it has to be near that "
+		"of guessing one of %lld classes, %.4g, between %.4g and %.4g; run 'joulemark "
+		"selftest --device ...' to find the operation that is wrong.",
+		s->loss_first, (long long)first.classes, log((double)first.classes), first.least,
+		first.most);
+}
+
+/* The first batch again: its loss must have fallen. Of random samples that are new each time nothing can be learned. */
+static int train_verify(void *state, struct jm_err *err)
+{
+	struct train *s = state;
+	double again;
+	int code;
+
+	if (!s->steps)
+		return jm_err_set(
+			err, JM_EUSAGE, "No step was run, so the training could not be verified.");
+	keep_profile(s);
+	keep_scale(s);
+	keep_reduction(s);
+	code = run_again(s, &again, err);
+	if (!code)
+		code = check_first(s, err);
+	if (code)
+		return code;
+	if (!jm_model_has_text(s->training.model) && s->feed.fresh) {
+		jm_err_set(err, JM_ERANGE,
+			"The %ss are random and new in each step, so the loss does not fall.",
+			s->training.model->item);
+		return CANNOT_TELL;
+	}
+	if (again < s->loss_begin)
+		return 0;
+	code = jm_err_set(err, JM_ERANGE,
+		"The loss of the first batch has not fallen in %ld steps: it was %g and is %g; "
+		"give more steps or a smaller --lr.",
+		s->steps, s->loss_begin, again);
+	return s->steps < FEW_STEPS && isfinite(again) ? CANNOT_TELL : code;
+}
+
+static int train_agree(void *state, void *value, size_t bytes, struct jm_err *err)
+{
+	struct train *s = state;
+
+	return jm_comm_from_first(&s->gang.control, value, bytes, err);
+}
+
+const struct jm_workload jm_workload_train = {
+	.name = "train",
+	.summary = "trains a language model on a text, or another model on random samples",
+	.unit = "token",
+	.options = jm_train_options,
+	.chooser = "model",
+	.chosen_options = jm_model_options,
+	.check = jm_train_check,
+	.setup = train_setup,
+	.step = train_step,
+	.finish = train_finish,
+	.agree = train_agree,
+	.verify = train_verify,
+	.teardown = train_teardown,
+};

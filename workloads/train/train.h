@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the workload `train` share: options, setup and steps. */
+#ifndef JM_TRAIN_H
+#define JM_TRAIN_H
+
+#include "run/workload.h"
+
+#include "engine/graph/model.h"
+#include "engine/run/program.h"
+#include "batch_feed.h"
+#include "workloads/parts/gang.h"
+#include "scaler.h"
+#include "lr_schedule.h"
+#include "train_eval.h"
+#include "train_results.h"
+
+struct train {
+	struct jm_work *work;
+	struct jm_values dims;
+	struct jm_training training;
+	bool may_keep; /* neither the user nor recomputation decides what is kept for gradients */
+	bool largest;  /* --batch max: no larger batch could use the memory that is left */
+	double remake; /* share of a step's time for what is recomputed; NAN = by the device */
+	struct jm_lr_schedule schedule;
+	struct jm_scaler scaler;
+	struct jm_device device;
+	struct jm_gang gang;
+	struct jm_graph *graph;
+	struct jm_program *program;
+	struct jm_batch_feed feed;
+	struct jm_tensor *now, *scale; /* scale: NULL = the loss is as it is */
+	struct jm_staging settings;    /* of each step: now, scale */
+	struct jm_results results;
+	struct jm_evaluation eval;
+	size_t memory;	     /* bytes that the plan may take; 0 = unknown */
+	struct jm_room room; /* of rank 0's device */
+	double open_s;	     /* that opening the device took */
+	double plan_s;	     /* that choosing and planning took */
+	long begun;	     /* steps */
+	long steps;	     /* of them done */
+	long updates;	     /* of these not skipped */
+	double loss_first, loss_last;
+	double loss_begin; /* of the first micro-steps of the first step */
+};
+
+/* train_options.c */
+extern const struct jm_option jm_train_options[];
+double jm_train_option(const struct train *s, const char *name);
+/* Of the host, for this rank; 0 = all. */
+int jm_train_threads(const struct train *s);
+/* Model, precision, update and schedule as the options say; s->training is filled in. */
+int jm_train_choose(struct train *s, struct jm_err *err);
+/* Before anything runs: could there be such a device and precision? */
+int jm_train_check(const char *device, const char *precision, struct jm_err *err);
+
+/* train_setup.c: plans, builds and describes what was chosen. */
+int jm_train_prepare(struct train *s, struct jm_err *err);
+
+#endif

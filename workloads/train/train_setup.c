@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Setup of `train`: a device, a plan that fits, what is fed, and the program. */
+#include "train.h"
+#include "engine/graph/optimizer.h"
+#include "engine/plan/bucket.h"
+#include "engine/run/start_values.h"
+#include "workloads/parts/memory.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "engine/run/profile.h"
+#include "engine/run/reduce.h"
+#include "engine/graph/rng.h"
+#include "engine/graph/tensor.h"
+#include "fit_batch.h"
+#include "workloads/parts/work_device.h"
+
+#define BYTE_VALUES 256
+#define HELD_OUT    0x68656c64		/* a separate stream of random numbers */
+#define HASHED	    ((size_t)256 << 20) /* bytes of a text, at most */
+
+/* English that Debian machines have, the best first. */
+static const char *const texts[] = {
+	"/usr/share/games/fortunes/literature",
+	"/usr/share/common-licenses/GPL-3",
+};
+
+/* ---- the text ---------------------------------------------------------------------------------------- */
+
+static int describe_text(
+	struct jm_work *work, const char *path, const struct jm_corpus *c, struct jm_err *err)
+{
+	size_t n = c->bytes < HASHED ? c->bytes : HASHED;
+	uint64_t digest;
+	int code = jm_corpus_digest(c, n, &digest, err);
+
+	if (!code)
+		snprintf(work->detail, sizeof(work->detail), "text %.80s (%sxxh3 %016llx)", path,
+			n < c->bytes ? "first 256 MiB " : "", (unsigned long long)digest);
+	return code;
+}
+
+/* The text that the user names, else the first one that exists on this machine; NULL = there is none. */
+static const char *text_path(const struct jm_work *work)
+{
+	const char *path = jm_values_text(work->options, "text");
+
+	for (size_t i = 0; !path && i < sizeof(texts) / sizeof(*texts); i++)
+		if (!access(texts[i], R_OK))
+			path = texts[i];
+	return path;
+}
+
+static int find_text(struct jm_work *work, struct jm_corpus *ret, struct jm_err *err)
+{
+	const char *path = text_path(work);
+	int code;
+
+	if (!path)
+		return jm_err_set(err, JM_ENOENT,
+			"Found no text to learn from, because %s and similar files do not exist; "
+			"give one with --text FILE.",
+			texts[0]);
+	code = jm_corpus_open(path, ret, err);
+	return code ? code : describe_text(work, path, ret, err);
+}
+
+/* option: that names the file */
+static int check_text(const struct train *s, const struct jm_batch_feed *feed, const char *option,
+	struct jm_err *err)
+{
+	const struct jm_corpus *c = &feed->corpus;
+	int64_t tokens = feed->tokens ? feed->tokens : c->tokens;
+	int64_t vocabulary = jm_batch_feed_vocabulary(feed);
+
+	if (!c->start && vocabulary < BYTE_VALUES)
+		return jm_err_set(err, JM_ERANGE,
+			"A vocabulary of %lld cannot hold the %d values of a byte; give a --vocab "
+			"of %d or more.",
+			(long long)vocabulary, BYTE_VALUES, BYTE_VALUES);
+	if (tokens < s->training.seq + 1)
+		return jm_err_set(err, JM_ERANGE,
+			"The text has %lld %s%s, and a sequence of %lld with its next token needs "
+			"%lld; give a longer %s or a smaller --seq.",
+			(long long)tokens, c->start ? "tokens" : "bytes",
+			feed == &s->eval.feed && feed->from ? " to hold out" : "",
+			(long long)s->training.seq, (long long)s->training.seq + 1, option);
+	return 0;
+}
+
+/* For evaluations: a separate text, or the last tenth of the training text, which is then not used
+ * for training. */
+static int hold_out(struct train *s, struct jm_err *err)
+{
+	const char *path = jm_values_text(s->work->options, "eval-text");
+	struct jm_batch_feed *feed = &s->eval.feed;
+	int64_t all = s->feed.corpus.tokens;
+	int code;
+
+	if (!s->eval.every)
+		return 0;
+	if (path) {
+		code = jm_corpus_open(path, &feed->corpus, err);
+		return code ? code : check_text(s, feed, "--eval-text", err);
+	}
+	code = jm_corpus_open(text_path(s->work), &feed->corpus, err);
+	feed->tokens = all / 10;
+	feed->from = all - feed->tokens;
+	s->feed.tokens = feed->from;
+	return code ? code : check_text(s, feed, "--text", err);
+}
+
+static double seconds_since(int64_t start)
+{
+	return 1e-9 * (double)(jm_clock_now(jm_clock_real()) - start);
+}
+
+/* A device's context is created here; of a GPU that takes longer than all else that does not depend on the model. */
+static int open_device(struct train *s, struct jm_err *err)
+{
+	int64_t start = jm_clock_now(jm_clock_real());
+	int code = jm_work_device_open(s->work, jm_train_threads(s), &s->device, err);
+
+	s->open_s = seconds_since(start);
+	return code;
+}
+
+/* True if parameters are in f32, and products in bf16 or fp8. */
+static bool is_narrow(const struct jm_training *t)
+{
+	return t->precision == JM_BF16 && !t->pure;
+}
+
+/* On the way through the memory of the host gradients are rounded, unless --gradients f32 forbids it. */
+static bool rounds_by_host(const struct train *s)
+{
+	return is_narrow(&s->training) &&
+	       strcmp(jm_values_text(s->work->options, "gradients"), "f32") != 0;
+}
+
+/* True for two ranks with tokens in bf16 or fp8 whose exchanges through the memory of the host hide behind products: links
+ * between GPUs then sleep. */
+static bool prefers_host(const struct train *s)
+{
+	struct jm_training t = s->training;
+	struct jm_err ignored = JM_ERR_INIT; /* the plan has it, too */
+	struct jm_graph *graph;
+	bool fits;
+
+	if (t.ranks != 2 || !is_narrow(&t) || !t.shards_update || !t.batch ||
+		!jm_model_has_text(t.model))
+		return false;
+	t.by_host = t.keep_all = true;
+	t.rounds_sums = rounds_by_host(s);
+	if (jm_model_train(&t, &graph, &ignored))
+		return false;
+	fits = jm_reduce_fits_host(graph, &s->device);
+	jm_graph_free(graph);
+	return fits;
+}
+
+/* Through the memory of the host if --transport says so or, where it is auto, all ranks prefer it. */
+static int open_gang(struct train *s, struct jm_err *err)
+{
+	struct jm_gang_way way = {.transport = jm_values_text(s->work->options, "transport")};
+
+	way.prefers_host = !strcmp(way.transport, "auto") && prefers_host(s);
+	return jm_gang_open(&s->gang, s->work, &s->device, &way, err);
+}
+
+static int choose_rounding(struct train *s, struct jm_err *err)
+{
+	struct jm_training *t = &s->training;
+	const char *gradients = jm_values_text(s->work->options, "gradients");
+
+	t->by_host = jm_gang_by_host(&s->gang);
+	t->rounds_sums = t->by_host && rounds_by_host(s);
+	if (t->ranks > 1 && !t->by_host && !strcmp(gradients, "bf16"))
+		return jm_err_set(err, JM_EUSAGE,
+			"--gradients bf16 with --ranks needs %s, because other transports sum in "
+			"f32; omit it.",
+			s->device.backend->stream ? "--transport host"
+						  : "GPUs and --transport host");
+	return 0;
+}
+
+/* ---- the plan ------------------------------------------------------------------------------------------ */
+
+/* What is free is shared by the ranks of a host; all go by what rank 0 found before any of them took some. */
+static int find_memory(struct train *s, struct jm_err *err)
+{
+	double gb = jm_train_option(s, "memory");
+	int code;
+
+	s->memory = gb > 0 ? (size_t)(gb * 1e9) : jm_fit_memory(s->work->ctx, &s->device);
+	if (s->device.props.host_memory && gb <= 0 && s->work->world > 1)
+		s->memory /= (size_t)s->work->world;
+	if (!(gb > 0)) /* else the limit is the user's */
+		s->room = jm_device_room(&s->device);
+	code = jm_comm_from_first(&s->gang.control, &s->memory, sizeof(s->memory), err);
+	return code ? code : jm_comm_from_first(&s->gang.control, &s->room, sizeof(s->room), err);
+}
+
+/* The training, and the evaluation beside it. */
+static int plan_program(struct train *s, struct jm_err *err)
+{
+	int code = jm_model_train(&s->training, &s->graph, err);
+
+	if (!code)
+		code = jm_program_plan(s->graph, &s->device, &s->program, err);
+	if (!code && s->eval.every)
+		code = jm_evaluation_plan(&s->eval, &s->training, s->program, err);
+	return code;
+}
+
+static void drop_plan(struct train *s)
+{
+	jm_evaluation_drop(&s->eval);
+	jm_program_free(s->program);
+	jm_graph_free(s->graph);
+	s->program = NULL;
+	s->graph = NULL;
+}
+
+/* Shares of a step's time by the roofline that go into values made again, where the plan of the usual one does not
+ * fit: twice that, up to 1 %, then a quarter more each, up to 10 %. */
+#define REMADE_TWICE 2
+#define REMADE_UP_TO 0.01
+#define REMADE_NEXT  1.25
+#define REMADE_MOST  0.1
+#define REMADE_LEAST (REMADE_UP_TO / 16) /* the first share with the largest batch */
+
+/* Sets how much is recomputed to `share`; false: the device's peaks are not known. */
+static bool limit_remade(struct train *s, double share)
+{
+	struct jm_training *t = &s->training;
+
+	t->keep_all = share <= 0;
+	return jm_device_remake(&s->device, t->precision, t->math, share, &t->remake);
+}
+
+/* --remake needs the peaks of the device. */
+static int choose_remade(struct train *s, struct jm_err *err)
+{
+	if (!isnan(s->remake) && !limit_remade(s, s->remake) && s->remake > 0)
+		return jm_err_set(err, JM_EUSAGE,
+			"The peaks of device %s are not known, so neither is what recomputing "
+			"costs; omit --remake.",
+			s->device.backend->name);
+	return 0;
+}
+
+static size_t peak_with_inputs(const struct train *s)
+{
+	return jm_evaluation_peak(&s->eval, s->program, &s->feed);
+}
+
+/*
+ * If a device has separate memory, no other program needs the rest of it: what fits is kept, except
+ * values that cost next to nothing to compute again; with the largest batch these, too.
+ */
+static int plan_kept(struct train *s, struct jm_err *err)
+{
+	struct jm_training *t = &s->training;
+	int code;
+
+	if (!isnan(s->remake) || !s->may_keep || s->device.props.host_memory || !s->memory)
+		return plan_program(s, err);
+	t->keep_all = false;
+	for (double share = s->largest ? REMADE_LEAST : (double)NAN;
+		!(share >= REMADE_MOST) && !t->keep_all;
+		share *= share < REMADE_UP_TO ? REMADE_TWICE : REMADE_NEXT) {
+		t->keep_all = !limit_remade(s, share);
+		code = plan_program(s, err);
+		if (code || peak_with_inputs(s) <= s->memory)
+			return code;
+		if (isnan(share))
+			share = jm_remake_usual(s->graph);
+		drop_plan(s);
+	}
+	t->keep_all = false;
+	t->remake.share = 0;
+	return plan_program(s, err);
+}
+
+/* The largest batch of a GPU that others use, too, is not that of the GPU. */
+static void note_held(const struct train *s)
+{
+	double held = jm_room_held(s->room);
+
+	if (held > 0)
+		snprintf(s->work->note, sizeof(s->work->note),
+			"Another process holds memory of %s (%.1f GB at least): without it, the "
+			"largest batch would be larger.",
+			s->device.props.name, held / 1e9);
+}
+
+/* The largest batch that fits. */
+static int choose_batch(struct train *s, struct jm_err *err)
+{
+	int code =
+		jm_fit_batch(&s->training, &s->feed, &s->eval, &s->device, s->memory, s->room, err);
+
+	if (!code)
+		note_held(s);
+	return code;
+}
+
+static void choose_types(struct train *s)
+{
+	struct jm_training *t = &s->training;
+
+	t->own_memory = !s->device.props.host_memory;
+	t->gradients = jm_narrow_of(jm_values_text(s->work->options, "gradients"));
+	t->residual = jm_narrow_of(jm_values_text(s->work->options, "residual"));
+}
+
+static int check_stream(const struct train *s, struct jm_err *err)
+{
+	if (s->training.residual == JM_NARROW_AUTO || jm_graph_residual(s->graph))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"Model %s is no transformer, so it has no residual stream whose type could be set; "
+		"omit --residual.",
+		s->training.model->name);
+}
+
+static int plan_both(struct train *s, struct jm_err *err)
+{
+	struct jm_training *t = &s->training;
+	int code;
+
+	choose_types(s);
+	jm_device_remake(&s->device, t->precision, t->math, 0, &t->remake);
+	code = choose_remade(s, err);
+	s->largest = !s->training.batch;
+	if (!code && s->largest)
+		code = choose_batch(s, err);
+	if (!code)
+		code = plan_kept(s, err);
+	return code ? code : check_stream(s, err);
+}
+
+/*
+ * A backend may choose by timing, and every rank must choose the same, in every run: rank 0 goes
+ * before the others, which find its choices where the backend keeps them.
+ */
+static int in_turn(
+	struct train *s, int (*act)(struct train *s, struct jm_err *err), struct jm_err *err)
+{
+	double nothing = 0;
+	int code = s->work->rank ? jm_comm_sum(&s->gang.control, &nothing, 1, err) : 0;
+
+	if (!code)
+		code = act(s, err);
+	if (!code && !s->work->rank)
+		code = jm_comm_sum(&s->gang.control, &nothing, 1, err);
+	return code;
+}
+
+/* The program on paper: nothing is allocated for it yet. */
+static int plan(struct train *s, struct jm_err *err)
+{
+	int64_t start = jm_clock_now(jm_clock_real());
+	int code = find_memory(s, err);
+
+	if (!code)
+		code = in_turn(s, plan_both, err);
+	if (!code)
+		code = jm_gang_same(&s->gang, jm_reduce_digest(s->program),
+			"Offsets or layouts of the gradients", err);
+	s->plan_s = seconds_since(start);
+	return code;
+}
+
+/* Reported before the first byte is allocated, and stored even when it does not fit. */
+static void tell_plan(const struct train *s)
+{
+	const struct jm_program *p = s->program;
+	const struct jm_tensor *residual = jm_graph_residual(s->graph);
+
+	jm_log(s->work->ctx, JM_INFO,
+		"Batch %lld needs %.3f GB at most (%.3f GB stay, %.3f GB of activations and "
+		"scratch; %s%s), planned in %.0f ms; %.3f GB may be used.",
+		(long long)s->training.batch, (double)peak_with_inputs(s) / 1e9,
+		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
+		s->training.recompute		   ? "blocks are recomputed"
+		: s->training.keep_all		   ? "all results are kept for gradients"
+		: !(s->training.remake.share <= 0) ? "most results are kept for gradients"
+						   : "norms and activations are recomputed",
+		s->graph->shard ? "; each rank updates its share of the parameters" : "",
+		s->plan_s * 1e3, (double)s->memory / 1e9);
+	if (s->work->more)
+		json_object_set_new(s->work->more, "plan",
+			json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:s*, s:f, s:f}", "batch",
+				(json_int_t)s->training.batch, "parameters",
+				(json_int_t)jm_graph_parameters(s->graph), "peak_bytes",
+				(json_int_t)peak_with_inputs(s), "persistent_bytes",
+				(json_int_t)p->persistent_bytes, "memory_bytes",
+				(json_int_t)s->memory, "keep_all",
+				s->training.keep_all && !s->training.recompute, "gradients",
+				jm_dtype_name(s->graph->gradient), "residual",
+				residual ? jm_dtype_name(residual->type) : NULL, "open_s",
+				s->open_s, "plan_s", s->plan_s));
+}
+
+static int check_memory(const struct train *s, struct jm_err *err)
+{
+	const struct jm_program *p = s->program;
+
+	if (!s->memory || peak_with_inputs(s) <= s->memory)
+		return 0;
+	return jm_room_refuse(s->room, (double)peak_with_inputs(s), err,
+		"Out of memory before the first step: batch %lld needs %.2f GB (%.2f GB stay, %.2f "
+		"GB of activations and scratch), and %.2f GB may be taken; take a smaller batch "
+		"(--batch max finds the largest), sequence or model, or --recompute.",
+		(long long)s->training.batch, (double)peak_with_inputs(s) / 1e9,
+		(double)p->persistent_bytes / 1e9, (double)p->arena_bytes / 1e9,
+		(double)s->memory / 1e9);
+}
+
+static int build_program(struct train *s, struct jm_err *err)
+{
+	return jm_program_build(s->program, err);
+}
+
+static int build_evaluation(struct train *s, struct jm_err *err)
+{
+	return jm_evaluation_build(&s->eval, err);
+}
+
+static int make_program(struct train *s, struct jm_err *err)
+{
+	const char *update = jm_update_names[s->training.adamw.kind];
+	char now[32];
+	int code = in_turn(s, build_program, err);
+
+	if (!code && s->work->world > 1)
+		code = jm_reduce_open(s->program, jm_gang_comm(&s->gang), err);
+	if (!code)
+		code = jm_program_init(s->program, s->work->seed, err);
+	if (!code && jm_train_option(s, "profile") > 0)
+		code = jm_profile_start(s->program, err);
+	snprintf(now, sizeof(now), "%s.now", update);
+	s->now = jm_graph_find(s->graph, now);
+	s->scale = jm_graph_find(s->graph, "loss.scale");
+	if (!code)
+		code = jm_staging_open(&s->settings, s->program,
+			(struct jm_tensor *const[]){s->now, s->scale}, 2, err);
+	if (!code)
+		code = jm_results_open(&s->results, s->program, err);
+	if (!code)
+		code = jm_batch_feed_open(&s->feed, s->program, err);
+	return code || !s->eval.every ? code : in_turn(s, build_evaluation, err);
+}
+
+/* Calls make_program and logs before and after it: the first time on a machine it takes seconds to
+ * time kernels. */
+static int build(struct train *s, struct jm_err *err)
+{
+	int64_t start = jm_clock_now(jm_clock_real());
+	int code;
+
+	jm_log(s->work->ctx, JM_INFO,
+		"The device was opened in %.2f s; now its kernels are chosen and built.",
+		s->open_s);
+	code = make_program(s, err);
+	if (code)
+		return code;
+	jm_log(s->work->ctx, JM_INFO, "Chosen and built in %.2f s.", seconds_since(start));
+	if (s->work->more)
+		json_object_set_new(json_object_get(s->work->more, "plan"), "build_s",
+			json_real(seconds_since(start)));
+	return 0;
+}
+
+/* Planning has to know which inputs are sent more than once. */
+static void choose_inputs(struct train *s)
+{
+	const struct jm_model *model = s->training.model;
+
+	s->feed.fresh = jm_values_text(s->work->options, "images")[0] == 'f';
+	jm_batch_feed_choose(&s->feed, model, &s->dims);
+	s->eval.feed.fresh = true;
+	jm_batch_feed_choose(&s->eval.feed, model, &s->dims);
+}
+
+static int choose_feed(struct train *s, struct jm_err *err)
+{
+	const struct jm_model *model = s->training.model;
+	int code;
+
+	s->feed.seed = s->work->seed;
+	s->feed.rank = s->work->rank;
+	s->feed.world = s->work->world;
+	s->eval.feed.seed = jm_rng(s->work->seed, HELD_OUT);
+	if (!jm_model_has_text(model)) {
+		snprintf(s->work->detail, sizeof(s->work->detail), "random normal %ss, %s",
+			model->item, s->feed.fresh ? "fresh in each step" : "made once");
+		return 0;
+	}
+	code = find_text(s->work, &s->feed.corpus, err);
+	if (!code)
+		code = hold_out(s, err);
+	return code ? code : check_text(s, &s->feed, "--text", err);
+}
+
+static void describe(const struct train *s)
+{
+	enum jm_dtype type = s->training.fp8 ? JM_F8E4M3 : s->training.precision;
+	struct jm_work *work = s->work;
+	size_t n = strlen(work->detail);
+	char ranks[32] = "";
+
+	if (work->world > 1)
+		snprintf(ranks, sizeof(ranks), " on each of %d ranks", work->world);
+	work->n_devices = jm_gang_devices(work);
+	work->unit = s->training.model->item;
+	snprintf(work->detail + n, sizeof(work->detail) - n,
+		"; %.2f M parameters, batch %lld%s, peak %.3g GB, on %.70s",
+		(double)jm_graph_parameters(s->graph) / 1e6, (long long)s->training.batch, ranks,
+		(double)s->program->peak_bytes / 1e9, s->device.props.name);
+	if (!s->device.props.native[type])
+		snprintf(work->note, sizeof(work->note),
+			"This device (%s) has no instructions for %s: the arithmetic is emulated, "
+			"and its speed is not that of a device that has them.",
+			s->device.props.name, jm_dtype_name(type));
+}
+
+int jm_train_prepare(struct train *s, struct jm_err *err)
+{
+	int code = jm_train_choose(s, err);
+
+	if (code)
+		return code;
+	choose_inputs(s);
+	code = open_device(s, err);
+	if (!code)
+		code = open_gang(s, err);
+	if (!code)
+		code = choose_rounding(s, err);
+	if (!code)
+		code = jm_work_device_planned(s->work, plan(s, err));
+	if (!code)
+		code = choose_feed(s, err);
+	if (code)
+		return code;
+	tell_plan(s);
+	code = jm_work_device_planned(s->work, check_memory(s, err));
+	if (!code)
+		code = jm_work_device_test(s->work, &s->device, s->graph, err);
+	if (!code)
+		code = jm_work_device_planned(s->work, build(s, err));
+	if (!code)
+		describe(s);
+	return code;
+}
