@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The formats of a report by name. */
-#include "grid.h"
-#include "openmetrics.h"
-#include "published.h"
+#include "report.h"
+#include "report/page/html.h"
+#include "report/systems/published.h"
+#include "report/text/csv.h"
+#include "report/text/latex.h"
+#include "report/text/md.h"
+#include "report/text/openmetrics.h"
+#include "report/text/summary.h"
+#include "report/text/table.h"
 
 #include <stdlib.h>
 

@@ -7,10 +7,7 @@
 #ifndef JM_REPORT_H
 #define JM_REPORT_H
 
-#include <jansson.h>
-
-#include "joulemark.h"
-#include "result/metric.h"
+#include "report/model/options.h"
 
 #define JM_REPORT_FORMATS(X)                                                                       \
 	X(TABLE, "table")                                                                          \
@@ -24,33 +21,6 @@ enum jm_report_format {
 #define X(name, text) JM_REPORT_##name,
 	JM_REPORT_FORMATS(X)
 #undef X
-};
-
-#define JM_REPORT_MAX_K 8
-
-/* All zero is the default. */
-struct jm_report_options {
-	const char *title; /* of the page; NULL = made from the records */
-	double k[JM_REPORT_MAX_K];
-	int n_k;	  /* of EDS; 0 = 1.5 and 2.0 */
-	double add_watts; /* assumed power of the rest of the node, added to every case; 0 = none */
-	int width;	  /* columns of the terminal; 0 = 80 */
-	bool bold;	  /* titles of the table in bold, for a terminal */
-	bool told;	  /* table: the reader has just seen why runs failed */
-	struct jm_figures figures;	/* 0 = not given */
-	const char *currency;		/* of figures.price; NULL = not named */
-	const char *figures_from;	/* date and source of price and carbon intensity */
-	double rack_watts, rated_watts; /* of a rack, and of a node by its plate; 0 = not given */
-	const char
-		*columns;  /* of the table: names with commas, "all"; NULL = the few that matter */
-	bool phases;	   /* table: the phases of each run */
-	bool cases;	   /* CSV: one row per case instead of one per setting */
-	bool pool_devices; /* joins machines with the same models of devices; the card is a factor */
-	bool published;	   /* also what papers report, apart; CSV: that alone */
-	/* HTML: array of what jm_page_trace_json makes; NULL = none */
-	const json_t *traces;
-	/* HTML: by the index of a record (as text) the same with its details, where it lacks them; or NULL */
-	const json_t *details;
 };
 
 /* Are the columns of that list (as in jm_report_options) columns of a table? NULL: yes. JM_EUSAGE */

@@ -38,7 +38,7 @@ Files: *
 Copyright: YEAR the authors of joulemark
 License: Apache-2.0
 
-Files: report/echarts.min.js
+Files: report/page/echarts.min.js
 Copyright: 2017-2026 The Apache Software Foundation
 License: Apache-2.0
 Comment: It is part of the program, which writes it into each page. Its notices, with those of the authors of its parts, are
@@ -112,7 +112,7 @@ def add_documents(tree, version):
         put(doc / path.relative_to(ROOT), path.read_bytes())
     for path in [*ROOT.glob("examples/*"), *ROOT.glob("suites/**/*.yaml")]:
         put(doc / "examples" / path.relative_to(ROOT / "examples" if "examples" in path.parts else ROOT), path.read_bytes())
-    put(doc / "echarts.LICENSE", (ROOT / "report/echarts.LICENSE").read_bytes())
+    put(doc / "echarts.LICENSE", (ROOT / "report/page/echarts.LICENSE").read_bytes())
     put(doc / "copyright", COPYRIGHT.replace("YEAR", time.strftime("%Y", time.gmtime(date()))))
     put(tree / "usr/share/lintian/overrides" / NAME, OVERRIDES + ("" if "DEBEMAIL" in os.environ else NO_MAINTAINER))
     put(doc / "changelog.gz", gzip.compress(

@@ -54,6 +54,7 @@ INNER = {
     "backends/cpu": "kernels device ops .",
     "backends/cuda": "kernels device dnn choose ops .",
     "workloads": "parts train .",
+    "report": "format model judge systems text page .",
     "cli": "frame settings measure run inspect live .",
 }
 

@@ -5,7 +5,7 @@
 #include "help_record.h"
 #include "work_options.h"
 
-#include "report/text.h"
+#include "report/format/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* The width and the colours of a terminal. */
 #include "screen.h"
 
-#include "report/text.h"
+#include "report/format/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

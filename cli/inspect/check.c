@@ -6,7 +6,7 @@
 #include "record_input.h"
 #include "result/metric.h"
 #include "result/power_rules.h"
-#include "report/text.h"
+#include "report/format/text.h"
 
 #include <string.h>
 

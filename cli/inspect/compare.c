@@ -4,7 +4,7 @@
 #include "base/text/json.h"
 #include "base/files/output.h"
 #include "compare_parts.h"
-#include "report/systems.h"
+#include "report/systems/systems.h"
 
 #include <stdlib.h>
 #include <string.h>

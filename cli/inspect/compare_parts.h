@@ -5,7 +5,7 @@
 
 #include "cli/frame/cli.h"
 #include "record_input.h"
-#include "report/compare.h"
+#include "report/systems/compare.h"
 
 #define JM_FILTERS_MAX	  16
 #define JM_CONDITIONS_MAX 8

@@ -4,8 +4,8 @@
 
 #include "base/text/json.h"
 #include "base/files/output.h"
-#include "report/systems.h"
-#include "report/text.h"
+#include "report/systems/systems.h"
+#include "report/format/text.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -17,7 +17,7 @@
 #include "engine/graph/model.h"
 #include "engine/run/program.h"
 #include "engine/graph/tensor.h"
-#include "report/text.h"
+#include "report/format/text.h"
 
 static const struct jm_option options[] = {
 	{.name = "batch",

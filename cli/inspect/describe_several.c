@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What trainings of several models take, side by side. */
 #include "describe_plan.h"
-#include "report/cells.h"
+#include "report/format/cells.h"
 #include "engine/graph/optimizer.h"
 
 #include <math.h>

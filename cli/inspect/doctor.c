@@ -9,8 +9,8 @@
 #include "comm/comm.h"
 #include "engine/device/device.h"
 #include "engine/graph/tensor.h"
-#include "report/columns.h"
-#include "report/text.h"
+#include "report/text/columns.h"
+#include "report/format/text.h"
 #include "vendor/http_server.h"
 #include "engine/device/backend_find.h"
 

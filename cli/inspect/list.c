@@ -8,8 +8,8 @@
 #include "comm/comm.h"
 #include "engine/graph/model.h"
 #include "engine/device/device.h"
-#include "report/published.h"
-#include "report/text.h"
+#include "report/systems/published.h"
+#include "report/format/text.h"
 #include "engine/device/backend_find.h"
 
 #include <jansson.h>

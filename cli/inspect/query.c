@@ -2,7 +2,7 @@
 /* joulemark query: run SQL on the views of a store. */
 #include "cli/frame/cli.h"
 #include "base/text/csv.h"
-#include "report/cells.h"
+#include "report/format/cells.h"
 #include "store/store.h"
 
 #include <stdlib.h>

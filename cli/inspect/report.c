@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "result/record_keys.h"
 #include "store/store.h"
-#include "report/page_trace.h"
+#include "report/page/page_trace.h"
 #include "report/report.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include "meter/source_list.h"
 #include "measure/command/running.h"
 #include "measure/session/session.h"
-#include "report/openmetrics.h"
+#include "report/text/openmetrics.h"
 #include "vendor/http_server.h"
 
 #include <errno.h>

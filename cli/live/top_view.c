@@ -4,7 +4,7 @@
 #include "cli/frame/work_show.h"
 
 #include "base/clock.h"
-#include "report/text.h"
+#include "report/format/text.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #include "base/text/json.h"
 #include "base/files/output.h"
 #include "measure/session/sensors_file.h"
-#include "report/text.h"
+#include "report/format/text.h"
 #include "result/case_id.h"
 #include "run/calibrate.h"
 

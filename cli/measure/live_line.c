@@ -4,7 +4,7 @@
 #include "cli/frame/work_show.h"
 
 #include "base/text.h"
-#include "report/text.h"
+#include "report/format/text.h"
 
 #include <math.h>
 #include <unistd.h>

@@ -5,9 +5,9 @@
 #include "base/text/json.h"
 #include "base/text.h"
 #include "meter/meter.h"
-#include "report/cells.h"
-#include "report/phases.h"
-#include "report/text.h"
+#include "report/format/cells.h"
+#include "report/text/phases.h"
+#include "report/format/text.h"
 
 #include <math.h>
 #include <string.h>

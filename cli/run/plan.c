@@ -7,7 +7,7 @@
 
 #include "engine/device/device.h"
 #include "meter/source.h"
-#include "report/text.h"
+#include "report/format/text.h"
 #include "run/worker/worker.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
 #include "base/files/output.h"
 #include "cli/frame/interrupts.h"
 #include "report/report.h"
-#include "report/text.h"
+#include "report/format/text.h"
 
 #include <errno.h>
 #include <poll.h>

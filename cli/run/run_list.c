@@ -2,7 +2,7 @@
 /* run --dry-run: what would be run. */
 #include "run_plans.h"
 
-#include "report/text.h"
+#include "report/format/text.h"
 
 #include <stdlib.h>
 

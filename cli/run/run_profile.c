@@ -3,8 +3,8 @@
 #include "run_parts.h"
 
 #include "base/text/json.h"
-#include "report/cells.h"
-#include "report/text.h"
+#include "report/format/cells.h"
+#include "report/format/text.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include "cli/frame/work_show.h"
 #include "base/clock.h"
 #include "result/metric.h"
-#include "report/text.h"
+#include "report/format/text.h"
 #include "result/case_id.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "run_parts.h"
 
 #include "base/text/json.h"
-#include "report/text.h"
+#include "report/format/text.h"
 
 #include <math.h>
 #include <stdio.h>

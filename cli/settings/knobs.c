@@ -9,8 +9,8 @@
 #include "hold.h"
 #include "base/process/child_process.h"
 #include "cli/frame/interrupts.h"
-#include "report/cells.h"
-#include "report/text.h"
+#include "report/format/cells.h"
+#include "report/format/text.h"
 #include "cli/frame/work_show.h"
 
 #include <jansson.h>

@@ -128,7 +128,7 @@ def _rounded(value, places):
 
 
 def with_error(value, error):
-    """As report/text.c (jm_text_estimate): two digits of an error that begins with less than 35, else one; decimals of the value
+    """As report/format/text.c (jm_text_estimate): two digits of an error that begins with less than 35, else one; decimals of the value
     at most where it has four digits: 505 ± 26, 2620 ± 120. Without an error: plain."""
     if not error or error <= NOISE * abs(value):
         return plain(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the data of a page (joulemark.page/1) as report/page_data.c and report/page_trace.h say it is written."""
+"""Reads the data of a page (joulemark.page/1) as report/page/page_data.c and report/page/page_trace.h say it is written."""
 import base64
 import json
 import re

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reports of hand-made records, and traces thinned for the page. */
 #include "test.h"
+#include "report/format/text.h"
 
 #include "base/clock.h"
-#include "report/grid.h"
-#include "report/page_trace.h"
+#include "report/judge/grid.h"
+#include "report/page/page_trace.h"
 #include "report/report.h"
-#include "report/systems.h"
+#include "report/systems/systems.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /* Numbers and entries of tables as people read them. */
 #include "test.h"
 
-#include "report/text.h"
+#include "report/format/text.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Makes report/echarts.min.js and report/echarts.LICENSE from the versions pinned in package.json and
+# Makes report/page/echarts.min.js and report/page/echarts.LICENSE from the versions pinned in package.json and
 # checked by package-lock.json. Needs npm and the network; only whoever changes the bundle runs this.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-out=$here/../../report
+out=$here/../../report/page
 cd "$here"
 
 npm ci --no-audit --no-fund --loglevel=error
@@ -17,7 +17,7 @@ part() { # FILE TITLE
 	printf '\n'
 }
 {
-	printf 'report/echarts.min.js is made by tools/echarts/build.sh from the following.\n\n'
+	printf 'report/page/echarts.min.js is made by tools/echarts/build.sh from the following.\n\n'
 	part node_modules/echarts/LICENSE "Apache ECharts: Apache License 2.0"
 	part node_modules/echarts/NOTICE "Apache ECharts: NOTICE"
 	part node_modules/echarts/licenses/LICENSE-d3 "d3, parts within ECharts: BSD 3-Clause"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of ECharts that report/page.js uses; everything else is left out of the bundle.
+// The parts of ECharts that report/page/page.js uses; everything else is left out of the bundle.
 import * as echarts from "echarts/core";
 import { CustomChart, LineChart, ScatterChart } from "echarts/charts";
 import {

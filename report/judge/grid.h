@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of a series as text cells: the terminal prints it in blocks, Markdown in one piece. */
+#ifndef JM_GRID_H
+#define JM_GRID_H
+
+#include "report/format/cells.h"
+#include "report/model/family.h"
+
+/* --columns names columns that there are. */
+int jm_grid_check_columns(const struct jm_grouping *g, struct jm_err *err);
+/* Has the table a column with the number of runs? If not, every setting has the same. */
+bool jm_grid_says_runs(const struct jm_grouping *g, const struct jm_group_series *s);
+/* The table of a family: its axes are the first columns. */
+int jm_grid_family(struct jm_grid *grid, const struct jm_grouping *g, const struct jm_family *f,
+	struct jm_err *err);
+int jm_grid_init(struct jm_grid *grid, const struct jm_grouping *g, const struct jm_group_series *s,
+	struct jm_err *err);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The best setting by each metric, or why there is none. */
+#ifndef JM_REPORT_VERDICT_H
+#define JM_REPORT_VERDICT_H
+
+#include "report/model/group.h"
+
+enum jm_verdict_kind { JM_VERDICT_BEST, JM_VERDICT_TIE, JM_VERDICT_NONE };
+const char *jm_verdict_kind_name(enum jm_verdict_kind kind); /* "best", "tie", "none" */
+struct jm_verdict {
+	int metric;
+	enum jm_verdict_kind kind;
+	int leading;	    /* point with the best mean; -1 = nothing to compare */
+	double improvement; /* percent of the reference's mean, positive = better; NAN */
+	char text[200];	    /* "300 W", "no clear best: 300 W, 400 W", "no conclusion" */
+	char why[240];	    /* of tie and none: one sentence */
+};
+#define JM_VERDICT_MAX (5 + JM_METRIC_MAX_K)
+/* Returns how many. */
+int jm_verdicts(const struct jm_grouping *g, const struct jm_group_series *s,
+	struct jm_verdict ret[JM_VERDICT_MAX]);
+/*
+ * The number of the verdict whose question is the same as that of number i, with the same answer: the energy saved
+ * ranks settings as the energy per item does, energy saved minus slowdown as EDS 2; -1 = none.
+ */
+int jm_verdict_repeats(
+	const struct jm_grouping *g, const struct jm_verdict v[JM_VERDICT_MAX], int n, int i);
+#define JM_SLOWDOWN 5.0 /* percent: of the best setting that loses at most so much time */
+/*
+ * The setting that saves most energy by its mean, and clearly saves some, among those whose slowdown, upper end of
+ * its 95 % interval, is at most JM_SLOWDOWN. A tie: there are others within the limit whose saving cannot be
+ * distinguished from it. Without text.
+ */
+void jm_verdict_within(
+	const struct jm_grouping *g, const struct jm_group_series *s, struct jm_verdict *ret);
+/* Is the point the leading one of that, or among those that cannot be distinguished from it? */
+bool jm_verdict_within_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point);
+/* Is the point among those that cannot be distinguished from the leading one? */
+bool jm_verdict_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point);
+
+#endif

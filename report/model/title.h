@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The name of the work of a series, and what distinguishes series of one name. */
+#ifndef JM_REPORT_TITLE_H
+#define JM_REPORT_TITLE_H
+
+#include "group.h"
+
+/* The name of the work, and the item; then what distinguishes series of one name
+ * (-1: no memory). */
+void jm_group_title(const struct jm_grouping *g, struct jm_group_series *s);
+/* "train resnet50", the words of a command, or "" where the record names neither. */
+void jm_group_work(const json_t *record, bool with_subject, char *out, size_t size);
+int jm_group_tell_apart(struct jm_grouping *g);
+
+#endif

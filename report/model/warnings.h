@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The Pareto front of a series, and what is odd about its runs. */
+#ifndef JM_REPORT_WARNINGS_H
+#define JM_REPORT_WARNINGS_H
+
+#include "group.h"
+
+/* Marks the Pareto front of a series. */
+void jm_pareto_mark(struct jm_grouping *g, const struct jm_group_series *s);
+/* Drift over the runs, and first runs that differ: one sentence each, for the caller to decref. */
+json_t *jm_warnings(const struct jm_grouping *g, const struct jm_group_series *s);
+
+#endif

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A comparison as a table and as JSON. */
+#include "base/text/json.h"
+#include "compare.h"
+#include "report/format/cells.h"
+#include "report/format/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *const units[] = {
+#define X(name, text, unit, energy) unit,
+	JM_COMPARED(X)
+#undef X
+};
+
+/* "J/@": "J/token" */
+static void put_unit(int metric, const char *item, char *out, size_t size)
+{
+	const char *at = strchr(units[metric], '@');
+
+	snprintf(out, size, "%.*s%s", (int)(at ? at - units[metric] : (long)strlen(units[metric])),
+		units[metric], at ? item : "");
+}
+
+/* "+1.23", "-12.3", "+135": three digits. */
+static void put_percent(double percent, char *out, size_t size)
+{
+	double digits = fabs(percent);
+
+	snprintf(out, size, "%+.*f", digits < 10 ? 2 : digits < 100 ? 1 : 0, percent);
+}
+
+static void put_change(const struct jm_comparison *c, char *out, size_t size)
+{
+	char low[24], high[24];
+
+	put_percent(100 * (c->low - 1), low, sizeof(low));
+	put_percent(100 * (c->high - 1), high, sizeof(high));
+	snprintf(out, size, isnan(c->low) ? "-" : "%s to %s", low, high);
+}
+
+/* "-" where it is unknown. */
+static void put_number(double value, char *out, size_t size)
+{
+	if (isnan(value)) {
+		snprintf(out, size, "-");
+	} else {
+		snprintf(out, size, fabs(value) >= 1e4 ? "%.0f" : "%.4g", value);
+		jm_text_apart(out, size);
+	}
+}
+
+/* The prefix of the unit that both means of a line have, "µ" of 8.27 µs/token; watts and long times have none. */
+static double prefix_of(const struct jm_compare_row *row, int metric, const char **ret_prefix)
+{
+	double mean = isnan(row->line[metric].mean_a) ? row->line[metric].mean_b
+						      : row->line[metric].mean_a;
+
+	*ret_prefix = "";
+	if (*units[metric] == 's')
+		return fabs(mean) < 1 ? jm_text_prefix("J", mean, ret_prefix) : 1;
+	return jm_text_prefix(units[metric], mean, ret_prefix);
+}
+
+enum column { WHAT, OF_A, OF_B, RATIO, CHANGE, P, RESULT, COLUMNS };
+
+static void put_cell(
+	const struct jm_compare_row *row, int metric, enum column column, char *out, size_t size)
+{
+	const struct jm_compare_line *l = &row->line[metric];
+	const char *prefix;
+	double factor = prefix_of(row, metric, &prefix);
+	char unit[48];
+
+	switch (column) {
+	case WHAT:
+		put_unit(metric, row->item, unit, sizeof(unit));
+		snprintf(out, size, "%s %s%s", jm_compared_names[metric], prefix, unit);
+		return;
+	case CHANGE:
+		put_change(&l->c, out, size);
+		return;
+	case P:
+		snprintf(out, size,
+			isnan(l->c.p)	? "-"
+			: l->c.p < 1e-4 ? "<0.0001"
+					: "%.4f",
+			l->c.p);
+		return;
+	case RESULT:
+		snprintf(out, size, "%s", l->why_not ? "-" : jm_compare_verdict(l));
+		return;
+	default:
+		put_number(column == OF_A   ? l->mean_a / factor
+			   : column == OF_B ? l->mean_b / factor
+					    : l->c.ratio,
+			out, size);
+	}
+}
+
+static int print_lines(const struct jm_compare_row *row, int width, FILE *f, struct jm_err *err)
+{
+	static const char *const title[COLUMNS] = {" ", "A", "B", "B/A", "change %", "p", "B is"};
+	struct jm_grid grid;
+	char text[80];
+	int rc = jm_grid_new(&grid, JM_COMPARED_COUNT, COLUMNS, err);
+
+	if (rc)
+		return rc;
+	grid.left[WHAT] = grid.left[RESULT] = true;
+	for (int c = 0; c < COLUMNS && !rc; c++)
+		rc = jm_grid_set(&grid, -1, c, err, "%s", title[c]);
+	for (int i = 0; i < JM_COMPARED_COUNT * COLUMNS && !rc; i++) {
+		put_cell(row, i / COLUMNS, (enum column)(i % COLUMNS), text, sizeof(text));
+		rc = jm_grid_set(&grid, i / COLUMNS, i % COLUMNS, err, "%s", text);
+	}
+	if (!rc)
+		jm_grid_print(&grid, 2, width, f);
+	jm_grid_done(&grid);
+	return rc;
+}
+
+/* The test by ranks, which assumes no distribution, is shown in addition to Welch's and decides
+ * nothing. */
+static void print_ranks(const struct jm_compare_row *row, int width, FILE *f)
+{
+	char text[240], all[160] = "", one[60];
+
+	for (int i = 0; i < JM_COMPARED_COUNT; i++) {
+		double p = row->line[i].p_rank;
+
+		if (isnan(p))
+			continue;
+		snprintf(one, sizeof(one), "%s %s%.4f", jm_compared_names[i], p < 1e-4 ? "<" : "",
+			fmax(p, 1e-4));
+		jm_text_append(all, sizeof(all), ", ", one);
+	}
+	if (!*all)
+		return;
+	snprintf(text, sizeof(text), "p by ranks (Mann-Whitney): %s", all);
+	jm_text_wrap(f, text, 2, 4, width);
+}
+
+/* Each reason once, with the metrics that it holds for. */
+static void print_reasons(const struct jm_compare_row *row, int width, FILE *f)
+{
+	char names[80], text[300];
+
+	for (int i = 0; i < JM_COMPARED_COUNT; i++) {
+		const char *why = row->line[i].why_not;
+		bool is_first = why;
+
+		for (int k = 0; k < i && is_first; k++)
+			is_first = !row->line[k].why_not || strcmp(row->line[k].why_not, why) != 0;
+		if (!is_first)
+			continue;
+		*names = '\0';
+		for (int k = i; k < JM_COMPARED_COUNT; k++)
+			if (row->line[k].why_not && !strcmp(row->line[k].why_not, why))
+				jm_text_append(names, sizeof(names), ", ", jm_compared_names[k]);
+		jm_text_format(text, sizeof(text), "no conclusion on %s: %s", names, why);
+		jm_text_wrap(f, text, 2, 4, width);
+	}
+}
+
+static void print_title(const struct jm_compare_row *row, int width, FILE *f)
+{
+	const struct jm_comparison *c = &row->line[JM_COMPARED_TIME].c;
+	char runs[80], title[400];
+
+	if (row->line[JM_COMPARED_TIME].paired)
+		snprintf(runs, sizeof(runs), "%d pairs, one for each block", c->n_a);
+	else
+		snprintf(runs, sizeof(runs), "%d and %d independent runs (Welch's test)", c->n_a,
+			c->n_b);
+	jm_text_format(title, sizeof(title), "%s%s, per %s: %s", row->title,
+		row->simulated ? " (simulated)" : "", row->item, runs);
+	jm_text_wrap(f, title, 0, 2, width);
+}
+
+static int print_row(const struct jm_compare_row *row, int width, FILE *f, struct jm_err *err)
+{
+	char text[120];
+	int rc;
+
+	print_title(row, width, f);
+	if (row->failed_a + row->failed_b) {
+		snprintf(text, sizeof(text), "%d failed run%s of A and %d of B omitted",
+			row->failed_a, row->failed_a == 1 ? "" : "s", row->failed_b);
+		jm_text_wrap(f, text, 2, 4, width);
+	}
+	rc = print_lines(row, width, f, err);
+	print_ranks(row, width, f);
+	print_reasons(row, width, f);
+	return rc;
+}
+
+int jm_compare_print(const struct jm_compare *c, int width, FILE *f, struct jm_err *err)
+{
+	char text[120];
+	int rc = 0;
+
+	for (int i = 0; i < c->n && !rc; i++) {
+		if (i)
+			fputc('\n', f);
+		rc = print_row(&c->row[i], width, f, err);
+	}
+	if (c->only_a + c->only_b) {
+		snprintf(text, sizeof(text), "Not compared: %d case%s only in A, %d only in B.",
+			c->only_a, c->only_a == 1 ? "" : "s", c->only_b);
+		fputc('\n', f);
+		jm_text_wrap(f, text, 0, 2, width);
+	}
+	if (c->note) {
+		fputc('\n', f);
+		jm_text_wrap(f, c->note, 0, 2, width);
+	}
+	return rc;
+}
+
+static json_t *optional_text(const char *text)
+{
+	return text ? json_string(text) : json_null();
+}
+
+static json_t *line_json(const struct jm_compare_row *row, int metric)
+{
+	const struct jm_compare_line *l = &row->line[metric];
+	char unit[48];
+
+	put_unit(metric, row->item, unit, sizeof(unit));
+	return json_pack("{s:o, s:s, s:s, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:s, s:s, s:o}",
+		"p_rank", jm_json_number(l->p_rank), "metric", jm_compared_names[metric], "unit",
+		unit, "a", jm_json_number(l->mean_a), "b", jm_json_number(l->mean_b), "n_a",
+		l->c.n_a, "n_b", l->c.n_b, "ratio", jm_json_number(l->c.ratio), "low",
+		jm_json_number(l->c.low), "high", jm_json_number(l->c.high), "p",
+		jm_json_number(l->c.p), "test", l->paired ? "paired" : "welch", "verdict",
+		jm_compare_verdict(l), "why", optional_text(l->why_not));
+}
+
+static json_t *row_json(const struct jm_compare_row *row)
+{
+	json_t *lines = json_array();
+
+	for (int i = 0; i < JM_COMPARED_COUNT; i++)
+		json_array_append_new(lines, line_json(row, i));
+	return json_pack("{s:s, s:s, s:b, s:i, s:i, s:o}", "work", row->title, "item", row->item,
+		"simulated", row->simulated, "failed_a", row->failed_a, "failed_b", row->failed_b,
+		"metrics", lines);
+}
+
+json_t *jm_compare_json(const struct jm_compare *c)
+{
+	json_t *rows = json_array();
+
+	for (int i = 0; i < c->n; i++)
+		json_array_append_new(rows, row_json(&c->row[i]));
+	return json_pack("{s:s, s:o, s:i, s:i, s:o}", "schema", "joulemark.compare/1", "works",
+		rows, "only_a", c->only_a, "only_b", c->only_b, "note", optional_text(c->note));
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The report as Markdown. Whatever came from outside is escaped. */
+#include "md.h"
+#include "base/text/json.h"
+#include "report/format/cells.h"
+#include "report/format/text.h"
+#include "report/judge/legend.h"
+#include "report/judge/meaning.h"
+#include "report/judge/sentence.h"
+#include "report/judge/soft.h"
+#include "report/judge/verdict.h"
+#include "report/model/warnings.h"
+#include "report/systems/published.h"
+
+#include <string.h>
+
+/* A newline would end a row, a pipe a cell; the rest would be markup. */
+static void put(FILE *out, const char *text)
+{
+	for (; *text; text++) {
+		if (*text == '\n' || *text == '\r')
+			fputc(' ', out);
+		else if (*text == '<')
+			fputs("&lt;", out);
+		else if (*text == '>')
+			fputs("&gt;", out);
+		else if (*text == '&')
+			fputs("&amp;", out);
+		else if (strchr("\\|*_`[]#", *text))
+			fprintf(out, "\\%c", *text);
+		else
+			fputc(*text, out);
+	}
+}
+
+static void put_row(FILE *out, char **cells, int n)
+{
+	for (int i = 0; i < n; i++) {
+		fputs("| ", out);
+		put(out, cells[i]);
+		fputc(' ', out);
+	}
+	fputs("|\n", out);
+}
+
+static void put_grid(FILE *out, struct jm_grid *t)
+{
+	jm_grid_apart(t);
+	put_row(out, t->title, t->columns);
+	for (int c = 0; c < t->columns; c++)
+		fputs(t->left[c] ? "|---" : "|---:", out);
+	fputs("|\n", out);
+	for (int r = 0; r < t->rows; r++)
+		put_row(out, &t->cell[r * t->columns], t->columns);
+}
+
+static void put_verdicts(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	struct jm_verdict v[JM_VERDICT_MAX];
+	char title[80], text[400];
+	int n = jm_verdicts(g, s, v);
+
+	if (s->n_points < 2)
+		return;
+	if (jm_text_within(g, s, text, sizeof(text))) {
+		fprintf(out,
+			"\nBest setting, least energy while at most %g %% slower than the "
+			"reference: ",
+			JM_SLOWDOWN);
+		put(out, text);
+		fputc('\n', out);
+	}
+	fputs("\n| By a single metric | Best setting", out);
+	if (s->has_energy)
+		fprintf(out, " (%s)", jm_origin_name(s->origin));
+	fputs(" |\n|---|---|\n", out);
+	for (int i = 0; i < n; i++) {
+		if (jm_verdict_repeats(g, v, n, i) >= 0)
+			continue;
+		jm_text_question(g, s, v[i].metric, title, sizeof(title));
+		jm_text_verdict(g, s, &v[i], text, sizeof(text));
+		fputs("| ", out);
+		put(out, title);
+		fputs(" | ", out);
+		put(out, text);
+		fputs(" |\n", out);
+	}
+}
+
+static void put_failures(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	char text[900];
+
+	if (s->n_failed)
+		fprintf(out, "\nFailed: %d of %d runs\n\n", s->n_failed, s->n_failed + s->n_ok);
+	for (int i = 0; i < g->n_cases; i++) {
+		if (g->c[i].ok || &g->series[g->c[i].series] != s)
+			continue;
+		jm_text_failure(g, &g->c[i], text, sizeof(text));
+		fputs("- ", out);
+		put(out, text);
+		fputc('\n', out);
+	}
+}
+
+static void put_paragraph(FILE *out, const char *text)
+{
+	fputc('\n', out);
+	put(out, text);
+	fputc('\n', out);
+}
+
+static void put_notes(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	json_t *warnings = jm_warnings(g, s);
+	const json_t *warning;
+	char text[900];
+	size_t i;
+
+	json_array_foreach(warnings, i, warning)
+	{
+		put_paragraph(out, json_string_value(warning));
+	}
+	json_decref(warnings);
+	if (jm_text_held(g, s, text, sizeof(text)))
+		put_paragraph(out, text);
+	if (jm_text_share(g, s))
+		put_paragraph(out, jm_text_share(g, s));
+	jm_text_figures(g, text, sizeof(text));
+	if (*text)
+		put_paragraph(out, text);
+}
+
+static int put_series(
+	const struct jm_grouping *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
+{
+	struct jm_text_sign signs[JM_TEXT_SIGNS];
+	struct jm_grid grid;
+	char text[700], grade[80];
+	int rc = jm_grid_init(&grid, g, s, err);
+
+	if (rc)
+		return rc;
+	fputs("## ", out);
+	put(out, s->title);
+	jm_text_energy(g, s, text, sizeof(text));
+	fputs("\n\n", out);
+	put(out, text);
+	jm_text_spread(g, s, text, sizeof(text));
+	put(out, text);
+	if (s->reference >= 0)
+		fprintf(out, "; \\* the reference: %s", jm_text_reference(g, s));
+	for (const struct jm_text_sign *sign = jm_text_signs(g, s, signs); sign->sign; sign++)
+		fprintf(out, "; %s %s", sign->sign, sign->meaning);
+	fputs("\n\n", out);
+	if (s->reference >= 0) {
+		jm_text_relative(g, s, text, sizeof(text));
+		put(out, text);
+		fputs("\n\n", out);
+	}
+	jm_text_machine(g, s, text, sizeof(text));
+	put(out, text);
+	fputs(*text ? "\n\n" : "", out);
+	put_grid(out, &grid);
+	jm_grid_done(&grid);
+	put_verdicts(g, s, out);
+	put_failures(g, s, out);
+	if (*s->grade) {
+		jm_text_quality(g, s, text, sizeof(text));
+		jm_text_grade(s->grade, grade, sizeof(grade));
+		fprintf(out, "\nQuality %s%s", grade, *text ? ": " : "");
+		put(out, text);
+		fputc('\n', out);
+	}
+	put_notes(g, s, out);
+	fputc('\n', out);
+	return 0;
+}
+
+static int put_work(const struct jm_grouping *g, const json_t *work, FILE *out, struct jm_err *err)
+{
+	struct jm_grid grid;
+	const json_t *note;
+	char title[160];
+	size_t i;
+	int rc = jm_published_grid(work, &grid, err);
+
+	(void)g;
+	if (rc)
+		return rc;
+	jm_published_title(work, title, sizeof(title));
+	fputs("## ", out);
+	put(out, title);
+	fputs("\n\n", out);
+	jm_published_shape(work, title, sizeof(title));
+	put(out, title);
+	fputs("\n\n", out);
+	put(out, jm_json_text(work, "why_not"));
+	if (grid.rows)
+		put_grid(out, &grid);
+	jm_grid_done(&grid);
+	fputc('\n', out);
+	json_array_foreach(json_object_get(work, "notes"), i, note)
+	{
+		fputs("- ", out);
+		put(out, json_string_value(note));
+		fputc('\n', out);
+	}
+	fputc('\n', out);
+	return 0;
+}
+
+int jm_report_write_md(const struct jm_grouping *g, FILE *out, struct jm_err *err)
+{
+	int rc = 0;
+
+	for (int i = 0; i < g->n_series && !rc; i++)
+		rc = put_series(g, &g->series[i], out, err);
+	return rc || !g->options.published ? rc : jm_published_each(g, put_work, out, err);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The summary, joulemark.report/1: series, points with statistics, verdicts, cases. Unknown is null. */
+#include "summary.h"
+#include "base/text/json.h"
+#include "report/format/text.h"
+#include "report/judge/capacity.h"
+#include "report/judge/meaning.h"
+#include "report/judge/sentence.h"
+#include "report/judge/soft.h"
+#include "report/judge/verdict.h"
+#include "report/model/dim.h"
+#include "report/model/warnings.h"
+#include "report/systems/published.h"
+
+#include <math.h>
+#include <string.h>
+
+static json_t *stat_json(const struct jm_stat *s)
+{
+	return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "n", s->n, "mean",
+		jm_json_number(s->mean), "median", jm_json_number(s->median), "sd",
+		jm_json_number(s->sd), "low95", jm_json_number(s->mean - s->half_width), "high95",
+		jm_json_number(s->mean + s->half_width), "min", jm_json_number(s->min), "max",
+		jm_json_number(s->max));
+}
+
+static json_t *values_json(const struct jm_grouping *g, const double *value)
+{
+	json_t *all = json_object();
+	char name[64];
+
+	for (int m = 0; m < JM_M_EDS + g->options.n_k; m++) {
+		jm_group_metric_name(g, m, name, sizeof(name));
+		json_object_set_new(all, name, jm_json_number(value[m]));
+	}
+	return all;
+}
+
+static json_t *settings_json(const struct jm_grouping *g, const struct jm_group_point *p)
+{
+	json_t *all = json_array();
+
+	for (int i = 0; i < g->n_dims; i++)
+		json_array_append_new(all,
+			json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "text",
+				json_string(p->value[i].text), "x", jm_json_number(p->value[i].x),
+				"requested", jm_json_number(p->value[i].requested), "accepted",
+				jm_json_number(p->accepted[i]), "enforced_min",
+				jm_json_number(p->enforced_min[i]), "enforced_max",
+				jm_json_number(p->enforced_max[i]), "state",
+				jm_group_state_name(p->value[i].state)));
+	return all;
+}
+
+static json_t *point_json(const struct jm_grouping *g, const struct jm_group_point *p)
+{
+	json_t *metrics = json_object();
+	char name[64];
+
+	for (int m = 0; m < JM_M_EDS + g->options.n_k; m++) {
+		jm_group_metric_name(g, m, name, sizeof(name));
+		json_object_set_new(metrics, name, stat_json(&p->stat[m]));
+	}
+	return json_pack("{s:b, s:o, s:o, s:o, s:o, s:b, s:s, s:i, s:i, s:i, s:b, s:s, s:o}",
+		"pareto", p->pareto, "capacity", jm_capacity(g, p), "label", json_string(p->label),
+		"x", jm_json_number(p->x), "settings", settings_json(g, p), "reference",
+		p->reference, "state", jm_group_state_name(p->state), "runs_ok", p->n_ok,
+		"runs_failed", p->n_failed, "outliers", p->n_outliers, "eligible", p->eligible,
+		"why_not", p->why_not, "metrics", metrics);
+}
+
+/* repeats: a verdict that says the same, or NULL. */
+static json_t *verdict_json(const struct jm_grouping *g, const struct jm_group_series *s,
+	const struct jm_verdict *v, const struct jm_verdict *repeats)
+{
+	char name[64], title[80], value[160] = "", sentence[400], other[64] = "";
+	json_t *tied = json_array();
+
+	jm_group_metric_name(g, v->metric, name, sizeof(name));
+	jm_text_question(g, s, v->metric, title, sizeof(title));
+	if (repeats)
+		jm_group_metric_name(g, repeats->metric, other, sizeof(other));
+	jm_text_verdict(g, s, v, sentence, sizeof(sentence));
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
+		if (v->kind == JM_VERDICT_TIE && jm_verdict_tied(g, v, i))
+			json_array_append_new(tied, json_integer(i - s->first_point));
+	if (v->leading >= 0)
+		jm_text_metric_value(g, s, v->metric, &g->point[v->leading].stat[v->metric], value,
+			sizeof(value));
+	jm_text_together(value);
+	return json_pack("{s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "metric", name,
+		"repeats", repeats ? json_string(other) : json_null(), "title", json_string(title),
+		"kind", jm_verdict_kind_name(v->kind), "leading",
+		v->leading < 0 ? json_null() : json_integer(v->leading - s->first_point), "tied",
+		tied, "text", json_string(v->text), "value", json_string(value),
+		"improvement_percent", jm_json_number(v->improvement), "why", v->why, "sentence",
+		json_string(sentence));
+}
+
+static json_t *metrics_json(const struct jm_grouping *g, const struct jm_group_series *s)
+{
+	char name[64], title[80], unit[48];
+	json_t *all = json_object();
+
+	for (int m = 0; m < JM_M_EDS + g->options.n_k; m++) {
+		jm_group_metric_name(g, m, name, sizeof(name));
+		jm_group_metric_title(g, s, m, title, sizeof(title));
+		jm_group_metric_unit(s, m, unit, sizeof(unit));
+		json_object_set_new(all, name,
+			json_pack("{s:o, s:o, s:i}", "title", json_string(title), "unit",
+				json_string(unit), "better", jm_group_metric_better(m)));
+	}
+	return all;
+}
+
+static json_t *parameters_json(const json_t *record)
+{
+	const json_t *parameters = jm_dim_parameters(record);
+	json_t *copy = parameters ? json_copy((json_t *)parameters) : json_object();
+
+	if (json_object_get(copy, "command"))
+		json_object_set(copy, "command", (json_t *)jm_dim_command(record));
+	return copy;
+}
+
+static json_t *series_json(const struct jm_grouping *g, const struct jm_group_series *s)
+{
+	struct jm_verdict v[JM_VERDICT_MAX];
+	json_t *points = json_array(), *verdicts = json_array();
+	char energy[200], machine[900];
+	int n = jm_verdicts(g, s, v);
+
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
+		json_array_append_new(points, point_json(g, &g->point[i]));
+	for (int i = 0; i < n && s->n_points > 1; i++) {
+		int same = jm_verdict_repeats(g, v, n, i);
+
+		json_array_append_new(
+			verdicts, verdict_json(g, s, &v[i], same < 0 ? NULL : &v[same]));
+	}
+	jm_text_energy(g, s, energy, sizeof(energy));
+	jm_text_machine(g, s, machine, sizeof(machine));
+	return json_pack(
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:s, s:o, s:i, "
+		"s:i, s:o, s:o}",
+		"warnings", jm_warnings(g, s), "soft", jm_soft_json(g, s), "devices",
+		jm_json_number(jm_json_real_of(s->record, "devices")), "title",
+		json_string(s->title), "item", json_string(s->item), "origin",
+		s->has_energy ? json_string(s->mixed_origin ? "mixed" : jm_origin_name(s->origin))
+			      : json_null(),
+		"energy", json_string(energy), "machine", json_string(machine), "machines",
+		s->n_machines, "meters", s->n_meters, "reference",
+		s->reference < 0 ? json_null() : json_integer(s->reference - s->first_point),
+		"parameters", parameters_json(s->record), "metrics", metrics_json(g, s), "grade",
+		s->grade, "grade_reasons", jm_text_reasons(g, s), "runs_ok", s->n_ok, "runs_failed",
+		s->n_failed, "points", points, "verdicts", verdicts);
+}
+
+static json_t *case_json(const struct jm_grouping *g, const struct jm_group_case *c)
+{
+	const json_t *of_case = json_object_get(c->record, "case");
+	const json_t *reason = json_object_get(c->record, "reason");
+	const json_t *quality = json_object_get(c->record, "quality");
+	json_t *out = json_pack("{s:i, s:i, s:b, s:b, s:s, s:o}", "series", c->series, "point",
+		c->point - g->series[c->series].first_point, "ok", c->ok, "outlier", c->outlier,
+		"state", jm_group_state_name(c->state), "values", values_json(g, c->m.value));
+	static const char *const keys[] = {"id", "repeat", "block", "position", "reference"};
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (json_object_get(of_case, keys[i]))
+			json_object_set(out, keys[i], json_object_get(of_case, keys[i]));
+	json_object_set_new(out, "reason", reason ? json_incref((json_t *)reason) : json_null());
+	json_object_set_new(out, "quality", quality ? json_incref((json_t *)quality) : json_null());
+	json_object_set_new(out, "record", json_integer(c->index));
+	json_object_set_new(out, "origin",
+		c->m.has_energy ? json_string(jm_origin_name(c->m.origin)) : json_null());
+	json_object_set_new(out, "joules", jm_json_number(c->m.joules));
+	json_object_set_new(out, "items", jm_json_number(c->m.items));
+	json_object_set_new(out, "seconds", jm_json_number(c->m.seconds));
+	return out;
+}
+
+static json_t *figures_json(const struct jm_report_options *o)
+{
+	const struct jm_figures *f = &o->figures;
+
+	return json_pack("{s:o, s:s?, s:o, s:s?, s:f, s:o, s:f, s:o, s:o}", "price_per_kwh",
+		jm_json_number(f->price), "currency", o->currency, "carbon_g_per_kwh",
+		jm_json_number(f->carbon), "from", o->figures_from, "pue", f->pue,
+		"peak_flops_per_device", jm_json_number(f->peak_flops), "zeus_eta", f->zeus_eta,
+		"rack_watts", jm_json_number(o->rack_watts > 0 ? o->rack_watts : NAN),
+		"rated_watts", jm_json_number(o->rated_watts > 0 ? o->rated_watts : NAN));
+}
+
+json_t *jm_report_summary(const struct jm_grouping *g, bool with_cases)
+{
+	json_t *dims = json_array(), *series = json_array(), *cases = json_array();
+	json_t *k = json_array();
+	json_t *published = g->options.published ? jm_published_of(g) : json_array();
+	bool none = g->options.published && !json_array_size(published);
+	char origins[80];
+
+	for (int i = 0; i < g->n_dims; i++)
+		json_array_append_new(
+			dims, json_pack("{s:o, s:o, s:b}", "name", json_string(g->dim[i].name),
+				      "unit", json_string(g->dim[i].unit), "knob", g->dim[i].knob));
+	for (int i = 0; i < g->n_series; i++)
+		json_array_append_new(series, series_json(g, &g->series[i]));
+	for (int i = 0; i < g->n_cases && with_cases; i++)
+		json_array_append_new(cases, case_json(g, &g->c[i]));
+	for (int i = 0; i < g->options.n_k; i++)
+		json_array_append_new(k, json_real(g->options.k[i]));
+	jm_text_origins(g, origins, sizeof(origins));
+	return json_pack("{s:o, s:s, s:s, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:s?}", "figures",
+		figures_json(&g->options), "schema", "joulemark.report/1", "joulemark", JM_VERSION,
+		"eds_k", k, "added_watts", g->options.add_watts, "not_measured",
+		json_string(origins), "dimensions", dims, "series", series, "cases", cases,
+		"published", published, "published_note", none ? JM_PUBLISHED_NONE : NULL);
+}
