@@ -58,6 +58,8 @@ INNER = {
     "cli": "frame settings measure run inspect live .",
 }
 
+MOST_SOURCES = 25  # in one folder
+
 # Symbols only: the engine names the backend that is built in, which is a row of its table.
 NAMED = {("engine", "backends/ref")}
 
@@ -82,11 +84,22 @@ def inner_wrong(file, other):
     """What is wrong with an arrow within a room; None = nothing."""
     order = INNER.get(room_of(file), ".").split()
     a, b = inner_of(file), inner_of(other)
-    if a == b or not PRODUCT.match(file):
+    if a == b or not PRODUCT.match(file) or not {a, b} <= set(order):
         return None
-    if a not in order or b not in order:
-        return f"'{a if a not in order else b}' is no inner room of {room_of(file)} in tools/rooms.py"
     return None if order.index(b) < order.index(a) else f"{room_of(file)}: {a} may not use {b}"
+
+
+def folders(tree):
+    """What is wrong with the folders: one without a row, or with more sources than a reader overlooks."""
+    sources = collections.Counter(os.path.dirname(f) for f in tree.files if PRODUCT.match(f) and f.endswith((".c", ".cu")))
+    for file in tree.files:
+        if allowed(room_of(file)) is None:
+            yield f"{file}: '{room_of(file)}' is no room of the table in tools/rooms.py"
+        elif PRODUCT.match(file) and inner_of(file) not in INNER.get(room_of(file), ".").split():
+            yield f"{file}: '{inner_of(file)}' is no inner room of {room_of(file)} in tools/rooms.py"
+    for folder, n in sources.items():
+        if n > MOST_SOURCES:
+            yield f"{folder}: {n} sources, more than {MOST_SOURCES}; divide it into inner rooms"
 
 
 def allowed(room):
@@ -243,9 +256,7 @@ def headers(tree):
 def check(tree):
     """Sentences on what is wrong."""
     yield from headers(tree)
-    for file in tree.files:
-        if allowed(room_of(file)) is None:
-            yield f"{file}: '{room_of(file)}' is no room of the table in tools/rooms.py"
+    yield from folders(tree)
     for (file, name), line in tree.missing.items():
         yield f'{file}:{line}: "{name}" is in no include folder of the build'
     for (file, other), line in tree.edges.items():

@@ -55,12 +55,15 @@ def test_rooms_as_they_are(tree):
 @pytest.mark.parametrize("file, line, said", [
     # however the compiler finds it
     ("lib/base/stat/stat.c", '#include "store/store.h"', "lib/base may not include lib/store (lib/store/store.h)"),
-    ("lib/base/stat/stat.c", '#include "../store/store.h"', "lib/base may not include lib/store"),
+    ("lib/base/stat/stat.c", '#include "../../store/store.h"', "lib/base may not include lib/store"),
     ("lib/base/stat/stat.c", "#  include <store/store.h>", "lib/base may not include lib/store"),
     ("lib/base/stat/stat.c", '#include "lib/store/store.h"', "lib/base may not include lib/store"),
     ("lib/result/record.h", '#include "engine/graph/model.h"', "lib/result may not include engine"),
     ("sources/null.c", '#include "cli/frame/cli.h"', "sources may not include cli"),
-    ("backends/ref/ref.c", '#include "../cpu/cpu.h"', "backends/ref may not include backends/cpu"),
+    ("backends/ref/ref.c", '#include "../cpu/device/cpu.h"', "backends/ref may not include backends/cpu"),
+    ("engine/plan/cost.c", '#include "engine/run/program.h"', "engine: plan may not use run (engine/run/program.h)"),
+    ("lib/base/ctx.c", '#include "base/stat/stat.h"', "lib/base: . may not use stat"),
+    ("cli/frame/fail.c", '#include "cli/commands.h"', "cli: frame may not use ."),
     ("lib/base/clock.h", '#include "base/option.h"\n#include "base/clock.h"', "a loop of includes: lib/base/clock.h"),
     ("lib/base/stat/stat.c", '#include "base/nothing.h"', '"base/nothing.h" is in no include folder'),
 ])
@@ -84,7 +87,7 @@ def test_loop_of_includes(tree):
 @pytest.mark.parametrize("public, private", [
     ("lib/measure/session/session.h", "lib/measure/session/session_private.h"),
     ("lib/guard/journal.h", "lib/guard/journal_private.h"),
-    ("engine/run/program.h", "engine/run/profile.h"),
+    ("engine/plan/plan.h", "engine/plan/arena.h"),
     ("backends/cuda/device/library.h", "backends/cuda/device/cuda.h"),
 ])
 def test_a_header_and_its_private_one_in_a_circle(tree, public, private):
@@ -103,12 +106,22 @@ def test_comment_on_a_room(tree):
     assert "lib/energy: 0 headers begin with a comment" in rooms(tree).stdout
 
 
-@pytest.mark.parametrize("file", ["lib/cellar/wine.h", "lib/wine.h", "cellar/wine.c", "backends/wine.c"])
-def test_room_without_a_row(tree, file):
+@pytest.mark.parametrize("file, said", [
+    ("lib/cellar/wine.h", "is no room"), ("lib/wine.h", "is no room"), ("cellar/wine.c", "is no room"), ("backends/wine.c", "is no room"),
+    ("engine/cellar/wine.c", "'cellar' is no inner room of engine"), ("engine/wine.c", "'.' is no inner room of engine"),
+    ("comm/cellar/wine.h", "'cellar' is no inner room of comm")])
+def test_room_without_a_row(tree, file, said):
     (tree / file).parent.mkdir(exist_ok=True)
     (tree / file).write_text("struct wine;\n")
     done = rooms(tree)
-    assert done.returncode == 1 and f"{file}: '" in done.stdout and "is no room" in done.stdout
+    assert done.returncode == 1 and f"{file}: '" in done.stdout and said in done.stdout
+
+
+def test_room_with_too_many_sources(tree):
+    for i in range(25):
+        (tree / "comm" / f"wine{i}.c").write_text("struct wine;\n")
+    done = rooms(tree)
+    assert done.returncode == 1 and re.search(r"^comm: \d+ sources, more than 25;", done.stdout, re.M)
 
 
 def test_wrong_use_without_an_include(tree):
