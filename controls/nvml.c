@@ -2,6 +2,7 @@
 /* The power limit of NVIDIA GPUs: gpu.power in watts, per GPU of this job. Setting it needs root. */
 #include "guard/control.h"
 #include "vendor/nvml.h"
+#include "vendor/nvml_gpus.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -298,8 +298,4 @@ struct jm_nvml_gpus {
 	char left_out[256]; /* the last GPU that cannot be used, and why; "" = none */
 };
 
-/* All GPUs the driver shows, with those of this job marked. JM_ENOENT when it shows none. */
-int jm_nvml_gpus_open(struct jm_nvml *nvml, struct jm_nvml_gpus *ret, struct jm_err *err);
-void jm_nvml_gpus_done(struct jm_nvml_gpus *gpus);
-
 #endif

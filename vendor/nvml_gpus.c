@@ -4,6 +4,7 @@
  * else a container's. A device cgroup needs no word here: the driver does not show what it closes.
  */
 #include "nvml.h"
+#include "nvml_gpus.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -12,6 +12,7 @@
 
 #include "backends/cpu/ops/eight_bits.h"
 #include "backends/cpu/ops/layout.h"
+#include "backends/cpu/ops/choices.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 /* Layers of equal shape share a primitive; a network has few different shapes. */

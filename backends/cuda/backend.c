@@ -12,6 +12,12 @@
 #include "backends/cuda/device/green.h"
 #include "backends/cuda/choose/plan_cache.h"
 #include "backends/cuda/device/queue.h"
+#include "backends/cuda/device/clock.h"
+#include "backends/cuda/device/device.h"
+#include "backends/cuda/ops/ops.h"
+#include "backends/cuda/ops/ops_dnn_attention.h"
+#include "backends/cuda/ops/ops_rope.h"
+#include "backends/cuda/device/lanes.h"
 
 #define OLDEST_MAJOR 8
 

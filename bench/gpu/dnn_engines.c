@@ -13,6 +13,7 @@
 #include "backends/cuda/dnn/dnn_conv.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/model.h"
+#include "backends/cuda/dnn/dnn_plan.h"
 
 #define SHAPES	  64
 #define WORKSPACE ((size_t)512 << 20)

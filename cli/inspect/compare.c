@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark compare: two sets of runs, and an exit status by what changed. */
-#include "cli/frame/cli.h"
-#include "base/text/json.h"
 #include "base/files/output.h"
+#include "base/text/json.h"
+#include "cli/frame/cli.h"
+#include "compare_judge.h"
 #include "compare_parts.h"
+#include "compare_side.h"
+#include "compare_systems.h"
+#include "report/systems/compare_show.h"
 #include "report/systems/systems.h"
 
 #include <stdlib.h>

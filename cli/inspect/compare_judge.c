@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conditions of `compare --fail-if`, and the exit status that they lead to. */
-#include "compare_parts.h"
+#include "compare_judge.h"
 #include "base/text/number.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* FILE:NAME=VALUE,... of a command line, and the records that it selects. */
-#include "compare_parts.h"
+#include "compare_side.h"
 #include "base/text/json.h"
 #include "base/text/number.h"
 

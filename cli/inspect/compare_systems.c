@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark compare --systems and --published: the records of all files in one table for each work. */
-#include "compare_parts.h"
-
-#include "base/text/json.h"
+#include "compare_systems.h"
 #include "base/files/output.h"
-#include "report/systems/systems.h"
+#include "base/text/json.h"
+#include "compare_judge.h"
+#include "compare_side.h"
 #include "report/format/text.h"
+#include "report/systems/systems.h"
+#include "report/systems/systems_show.h"
 
 #include <stdlib.h>
 #include <string.h>

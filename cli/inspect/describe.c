@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark describe: what training a model takes, without allocating or running anything. */
-#include "cli/frame/cli.h"
-#include "describe_plan.h"
-#include "cli/frame/work_options.h"
 #include "base/files/output.h"
+#include "cli/frame/cli.h"
+#include "cli/frame/work_options.h"
+#include "describe_graph.h"
+#include "describe_plan.h"
+#include "describe_several.h"
+#include "describe_svg.h"
 #include "engine/device/backend_find.h"
+#include "engine/graph/init_rule.h"
+#include "engine/graph/model.h"
 #include "engine/graph/optimizer.h"
+#include "engine/graph/tensor.h"
+#include "engine/run/program.h"
+#include "report/format/text.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "engine/graph/init_rule.h"
-#include "engine/graph/model.h"
-#include "engine/run/program.h"
-#include "engine/graph/tensor.h"
-#include "report/format/text.h"
 
 static const struct jm_option options[] = {
 	{.name = "batch",

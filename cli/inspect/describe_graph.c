@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The groups of a program in the order of running: operands with their layouts and places, FLOPs, bytes. */
-#include "describe_plan.h"
+#include "describe_graph.h"
+#include "engine/graph/op.h"
+#include "engine/graph/tensor.h"
 #include "engine/plan/arena.h"
+#include "engine/run/profile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "engine/graph/op.h"
-#include "engine/run/profile.h"
-#include "engine/graph/tensor.h"
 
 /* ---- text ---------------------------------------------------------------------------------------------- */
 

@@ -20,19 +20,6 @@ struct describe_plan {
 	struct jm_graph *graph;
 	struct jm_program *program;
 };
-
-/* describe_graph.c */
-void describe_graph_print(const struct jm_program *p, FILE *f);
-json_t *describe_graph_json(const struct jm_program *p); /* an array of groups */
-/* describe_several.c: a column for each model. */
-int describe_several(
-	const struct describe_plan *plan, int n, int width, FILE *out, struct jm_err *err);
-/* Items of a step. */
-double describe_items(const struct describe_plan *plan);
 #define JM_SUFFIX 16
-/* 25.56 and "M", 24.5 and "GFLOP"; a number without a unit has B for billions. */
-double describe_scale(double value, const char *unit, char suffix[JM_SUFFIX]);
-/* describe_svg.c; false = could not be written */
-bool describe_svg_write(const struct jm_program *p, const char *title, FILE *f);
 
 #endif

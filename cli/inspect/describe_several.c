@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What trainings of several models take, side by side. */
-#include "describe_plan.h"
-#include "report/format/cells.h"
+#include "describe_several.h"
 #include "engine/graph/optimizer.h"
+#include "report/format/cells.h"
 
 #include <math.h>
 #include <stdio.h>

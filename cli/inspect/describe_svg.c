@@ -4,12 +4,11 @@
  * row that makes a tensor to the rows that read it; then the group and its FLOPs; on the right the arena
  * over time: every tensor a box, from its first row to its last, at its address.
  */
-#include "describe_plan.h"
+#include "describe_svg.h"
+#include "engine/graph/tensor.h"
 
 #include <math.h>
 #include <stdio.h>
-
-#include "engine/graph/tensor.h"
 
 #define ROW	   14 /* pixels */
 #define TOP	   64

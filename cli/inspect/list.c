@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* list: what is built in. */
-#include "cli/frame/cli.h"
 #include "base/member.h"
-#include "meter/source.h"
-#include "guard/control.h"
-#include "run/workload.h"
+#include "cli/frame/cli.h"
 #include "comm/comm.h"
-#include "engine/graph/model.h"
-#include "engine/device/device.h"
-#include "report/systems/published.h"
-#include "report/format/text.h"
 #include "engine/device/backend_find.h"
+#include "engine/device/device.h"
+#include "engine/graph/model.h"
+#include "guard/control.h"
+#include "meter/source.h"
+#include "report/format/text.h"
+#include "report/systems/published.h"
+#include "report/systems/published_table.h"
+#include "run/workload.h"
 
 #include <jansson.h>
 #include <stdio.h>

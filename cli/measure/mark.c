@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark mark: one message from inside a measured command. */
 #include "cli/frame/cli.h"
+#include "measure/session/marker.h"
 #include "measure/session/progress.h"
 
 static const struct jm_option options[] = {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan: what a plan file would run, how long, and what it needs. */
 #include "cli/settings/hold.h"
-#include "plan_schema.h"
-#include "run_plans.h"
 #include "engine/device/backend_find.h"
-
 #include "engine/device/device.h"
 #include "meter/source.h"
+#include "plan_schema.h"
 #include "report/format/text.h"
 #include "run/worker/worker.h"
+#include "run_list.h"
+#include "run_plans.h"
 
 #include <math.h>
 #include <stdlib.h>

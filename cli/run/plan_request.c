@@ -4,8 +4,13 @@
  * a separate parser.
  */
 #include "plan_request.h"
-#include "run_parts.h"
 #include "cli/frame/work_options.h"
+#include "run/plan/plan_points.h"
+#include "run/plan/plan_run.h"
+#include "run/plan/plan_text.h"
+#include "run_options.h"
+#include "run_parts.h"
+#include "run_request.h"
 
 #include <stdio.h>
 #include <stdlib.h>

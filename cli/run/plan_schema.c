@@ -4,11 +4,12 @@
  * the work or on other keys are found when the plan is read.
  */
 #include "plan_schema.h"
-#include "run_parts.h"
-
 #include "engine/graph/model.h"
 #include "run/plan/plan_file.h"
+#include "run/plan/plan_run.h"
 #include "run/workload.h"
+#include "run_options.h"
+#include "run_parts.h"
 
 #include <jansson.h>
 #include <string.h>

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `run`: a workload or a command, once or as a sweep, measured, kept and reported. */
-#include "run_plans.h"
-#include "cli/settings/hold.h"
-#include "run_log.h"
-#include "cli/frame/screen.h"
-
 #include "base/files/output.h"
 #include "cli/frame/interrupts.h"
-#include "report/report.h"
+#include "cli/frame/screen.h"
+#include "cli/settings/hold.h"
 #include "report/format/text.h"
+#include "report/report.h"
+#include "run_end.h"
+#include "run_list.h"
+#include "run_log.h"
+#include "run_options.h"
+#include "run_plans.h"
+#include "run_request.h"
+#include "run_show.h"
 
 #include <errno.h>
 #include <poll.h>

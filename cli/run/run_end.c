@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The end of `run`: its exit status, the JSON, the table, and which commands go on from there. */
-#include "run_plans.h"
-#include "cli/frame/interrupts.h"
-#include "cli/frame/screen.h"
-
+#include "run_end.h"
 #include "base/files/output.h"
 #include "base/files/state_folder.h"
+#include "cli/frame/interrupts.h"
+#include "cli/frame/screen.h"
 #include "report/report.h"
+#include "run_options.h"
+#include "run_profile.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run --dry-run: what would be run. */
-#include "run_plans.h"
-
+#include "run_list.h"
 #include "report/format/text.h"
+#include "run_show.h"
 
 #include <stdlib.h>
 

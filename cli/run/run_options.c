@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of `run`, besides those of the workload. */
-#include "run_parts.h"
-
+#include "run_options.h"
 #include "measure/command/item_kind.h"
 
 static const char *const orders[] = {"random", "given", NULL};

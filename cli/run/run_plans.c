@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the command line, a plan file or a store to the plans that a call of `run` works off. */
 #include "run_plans.h"
-
+#include "run/plan/plan_run.h"
+#include "run/plan/plan_text.h"
 #include "run/worker/case_keeper.h"
+#include "run_request.h"
+#include "run_settings.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -46,13 +46,4 @@ void jm_run_plans_done(struct jm_run_call *r);
 void jm_run_plans_change_guard(struct jm_run_call *r, const struct jm_planned *p);
 int jm_run_plans_cases(const struct jm_run_call *r); /* with their repeats */
 
-/* run_end.c: rc is the result of all plans; returns the exit status. */
-int jm_run_finish(struct jm_run_call *r, int rc);
-/* What root makes for the user who called sudo belongs to that user. */
-void jm_run_give_to_caller(const char *path);
-bool jm_run_json_on_stdout(const struct jm_run_call *r); /* --json - */
-
-/* run_list.c: the cases, each with its id, in the order of the first block; returns the exit status. */
-int jm_run_list_cases(struct jm_run_call *r);
-
 #endif

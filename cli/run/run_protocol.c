@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How often, in which order and with which pauses a plan is run: the part of a request's "how" that is its protocol. */
-#include "run_parts.h"
-
+#include "run_protocol.h"
 #include "result/record.h"
 
 #include <stdlib.h>

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the command line of `run` to the request that a plan is made from. */
-#include "run_parts.h"
-#include "cli/settings/hold.h"
-#include "cli/measure/measure_store.h"
+#include "run_request.h"
 #include "cli/frame/work_options.h"
-
+#include "cli/measure/measure_store.h"
+#include "cli/settings/hold.h"
+#include "guard/control.h"
+#include "measure/command/output_items.h"
 #include "measure/session/progress.h"
 #include "meter/source.h"
-#include "guard/control.h"
+#include "run_protocol.h"
 
 #include <stdio.h>
 #include <stdlib.h>

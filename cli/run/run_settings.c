@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The settings of a request: what --set says, read with the knobs that there are. */
-#include "run_parts.h"
+#include "run_settings.h"
 
 #include <stdio.h>
 #include <string.h>

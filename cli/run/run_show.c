@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `run` shows on standard error: a line per run of a case; on a terminal a bar with the time left. */
-#include "run_parts.h"
+#include "run_show.h"
+#include "base/clock.h"
 #include "base/ctx.h"
 #include "base/text.h"
-
 #include "cli/frame/screen.h"
 #include "cli/frame/work_show.h"
-#include "base/clock.h"
-#include "result/metric.h"
 #include "report/format/text.h"
 #include "result/case_id.h"
+#include "result/metric.h"
+#include "run_status.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `joulemark status` shows of a running `run`. */
-#include "run_parts.h"
-
+#include "run_status.h"
 #include "base/text/json.h"
 #include "report/format/text.h"
 

@@ -79,5 +79,4 @@ static inline int jm_program_times(const struct jm_program *p, int unit)
 	return unit >= p->n_once && unit < p->n_micro ? jm_program_micro_steps(p) : 1;
 }
 
-
 #endif

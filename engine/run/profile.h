@@ -31,9 +31,6 @@ struct jm_profile_line {
 	double seconds, flops, bytes; /* per step; bytes: NAN for exchanges between ranks */
 	double roofline_s; /* the shortest possible time; NAN = peaks are unknown, or an exchange */
 };
-
-/* Starts timing; all later runs are timed. */
-int jm_profile_start(struct jm_program *p, struct jm_err *err);
 /* Discards the times so far; called after warm-up. */
 void jm_profile_reset(struct jm_program *p);
 void jm_profile_free(struct jm_profile *profile); /* takes NULL */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starts the profile of a program, and measures the memory bandwidth if the device's is unknown. */
+#include "profile_start.h"
 #include "base/clock.h"
 #include "engine/graph/layer.h"
-#include "profile.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Restores the settings of crashed holders and kept settings, and reports them. */
-#include "guard/guard.h"
-
-#include "base/text.h"
-#include "base/ctx.h"
 #include "base/clock.h"
+#include "base/ctx.h"
 #include "base/log_later.h"
+#include "base/text.h"
+#include "guard/guard.h"
 #include "guard/guard_apply.h"
 #include "guard/journal.h"
+#include "journal_each.h"
 
 #include <errno.h>
 #include <limits.h>

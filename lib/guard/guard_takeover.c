@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Journals may be locked, missing or damaged: the known values are restored, and the journals
  * are then updated. */
-#include "guard/guard_takeover.h"
-
 #include "base/clock.h"
 #include "guard/guard_apply.h"
+#include "guard/guard_takeover.h"
+#include "journal_each.h"
 
 #include <math.h>
 #include <stdio.h>

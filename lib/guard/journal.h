@@ -93,10 +93,6 @@ int jm_journal_write(struct jm_journal *j, const struct jm_journal_state *next,
 	enum jm_journal_verb verb, double value, struct jm_err *err);
 /* Unlocks. Takes a closed one. */
 void jm_journal_close(struct jm_journal *j);
-
-/* Reads without the lock. JM_ENOENT: there is no value to restore; JM_EFORMAT: damaged. */
-int jm_journal_peek(const struct jm_ctx *ctx, const char *knob, const char *device,
-	struct jm_journal_state *ret);
 struct jm_journal_view {
 	char name[JM_JOURNAL_NAME]; /* without the end */
 	struct jm_journal_state state;
@@ -104,18 +100,6 @@ struct jm_journal_view {
 	bool forgotten;	 /* a copy whose record was removed */
 	char why[300];	 /* when it is */
 };
-
-/*
- * Calls fn for every record of the state folder, also those that cannot be read, and for every copy without a record;
- * fn returns non-zero to end. JM_EPERM: the folder belongs to another user, and there are no copies to read.
- */
-int jm_journal_each(const struct jm_ctx *ctx,
-	int (*fn)(void *arg, const struct jm_journal_view *view, struct jm_err *err), void *arg,
-	struct jm_err *err);
-/* The copies that root has put on this machine, for those whose own state folder is another one. */
-int jm_journal_each_of_root(const struct jm_ctx *ctx,
-	int (*fn)(void *arg, const struct jm_journal_view *view, struct jm_err *err), void *arg,
-	struct jm_err *err);
 /* What a journal of this knob is called, without the end. */
 void jm_journal_name(const char *knob, const char *device, char *out, size_t size);
 /* Syncs the folder, so that new files in it survive a crash. */

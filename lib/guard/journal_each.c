@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads all journals without their locks; for another user, the copies. */
-#include "guard/journal_private.h"
-
+#include "journal_each.h"
 #include "base/ctx.h"
 #include "base/files/private_file.h"
 #include "base/files/state_folder.h"
+#include "guard/journal_private.h"
 
 #include <errno.h>
 #include <limits.h>

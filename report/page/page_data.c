@@ -19,6 +19,7 @@
  */
 #include "page_data.h"
 #include "base/text/json.h"
+#include "parts.h"
 #include "report/format/text.h"
 #include "report/judge/meaning.h"
 #include "report/judge/sentence.h"
@@ -26,6 +27,7 @@
 #include "report/text/phases.h"
 #include "report/text/summary.h"
 #include "result/record_keys.h"
+#include "steps.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of a record for the page: its details; the meters that include others or are included, in each phase. */
+#include "parts.h"
 #include "base/text/json.h"
-#include "page_data.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Speed and loss of the steps of one run of each setting, for the page. */
+#include "steps.h"
 #include "base/text/json.h"
-#include "page_data.h"
+#include "parts.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -61,7 +61,5 @@ int jm_compare_make(const struct jm_compare_side side[2], const char *const *ign
 void jm_compare_done(struct jm_compare *c);
 /* "higher", "lower", "unclear", "no verdict" */
 const char *jm_compare_verdict(const struct jm_compare_line *l);
-int jm_compare_print(const struct jm_compare *c, int width, FILE *f, struct jm_err *err);
-json_t *jm_compare_json(const struct jm_compare *c); /* NULL: no memory */
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A comparison as a table and as JSON. */
+#include "compare_show.h"
 #include "base/text/json.h"
-#include "compare.h"
 #include "report/format/cells.h"
 #include "report/format/text.h"
 

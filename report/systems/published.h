@@ -39,8 +39,6 @@ int jm_published_grid(const json_t *work, struct jm_grid *ret, struct jm_err *er
 /* Its heading, and what the papers trained on as the sentence below it. */
 void jm_published_title(const json_t *work, char *out, size_t size);
 void jm_published_shape(const json_t *work, char *out, size_t size);
-/* All of them as tables for a terminal. */
-int jm_published_write_table(const struct jm_grouping *g, FILE *out, struct jm_err *err);
 /* All of them as CSV with a heading. */
 int jm_published_write_csv(const struct jm_grouping *g, FILE *out, struct jm_err *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Published figures on a terminal, below the tables of the records. */
+#include "published_table.h"
 #include "base/text/json.h"
-#include "published.h"
 #include "report/format/cells.h"
 #include "report/format/text.h"
 

@@ -67,8 +67,6 @@ struct jm_systems {
 int jm_systems_make(const json_t *records, enum jm_system_metric sort, bool with_published,
 	struct jm_systems *ret, struct jm_err *err);
 void jm_systems_done(struct jm_systems *s);
-int jm_systems_print(const struct jm_systems *s, int width, FILE *f, struct jm_err *err);
-json_t *jm_systems_json(const struct jm_systems *s); /* NULL: no memory */
 /* Is row i of the published ones that of its device which fits the system best? */
 bool jm_systems_is_best_row(const json_t *rows, size_t i, const struct jm_system *s);
 /* "H100 94 GB at 300 W", "Graphcore GC200 IPU, batch 2048" */

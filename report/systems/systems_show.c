@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Systems by work as tables and as JSON. */
+#include "systems_show.h"
 #include "base/text/json.h"
 #include "published.h"
 #include "report/format/cells.h"
 #include "report/format/text.h"
 #include "report/model/dim.h"
-#include "systems.h"
 
 #include <math.h>
 #include <string.h>

@@ -13,6 +13,7 @@
 #include "report/model/family.h"
 #include "report/model/warnings.h"
 #include "report/systems/published.h"
+#include "report/systems/published_table.h"
 
 #include <stdlib.h>
 #include <string.h>

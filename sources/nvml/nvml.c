@@ -8,9 +8,14 @@
  * held back are read so seldom that this costs at most a thousandth of a processor, and activity, which is read only
  * on request, a hundredth: an H200's driver computes for 2 ms to tell it.
  */
-#include "base/ctx.h"
 #include "base/clock.h"
+#include "base/ctx.h"
+#include "nvml_activity.h"
+#include "nvml_open.h"
+#include "nvml_samples.h"
+#include "nvml_sensors.h"
 #include "nvml_state.h"
+#include "vendor/nvml_gpus.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How busy the parts of a GPU were between two samples of its counters (GPM: Hopper and newer). */
-#include "nvml_probe.h"
+#include "nvml_activity.h"
 
 #include <math.h>
 

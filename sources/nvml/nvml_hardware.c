@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is fixed of an NVIDIA GPU: what its driver tells, and the peaks that follow from its compute capability. */
-#include "nvml_probe.h"
+#include "nvml_hardware.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NVIDIA GPUs: which of them are this job's, their meters, and the signals that each of them reports. */
-#include "base/ctx.h"
+#include "nvml_open.h"
 #include "base/clock.h"
-#include "nvml_state.h"
+#include "base/ctx.h"
+#include "nvml_activity.h"
+#include "nvml_hardware.h"
+#include "nvml_samples.h"
+#include "nvml_sensors.h"
 #include "sources/sysfs_text.h"
+#include "vendor/nvml_gpus.h"
 
 #include <stdio.h>
 #include <stdlib.h>

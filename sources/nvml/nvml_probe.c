@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a GPU's driver can be asked for as a signal, and whether it answers. */
-#include "base/clock.h"
 #include "nvml_probe.h"
+#include "base/clock.h"
+#include "nvml_get.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -10,19 +10,8 @@
 /* One number by a call of its own, in SI units; NAN where there is none. power: as nvidia-smi has it, the
  * mean of the last second from Ampere on, except GA100. utilisation: 0..1. power state: 0..15. throttle: enum jm_throttle. */
 double jm_nvml_get_power(const struct jm_nvml *nvml, jm_nvml_device device);
-double jm_nvml_get_energy(const struct jm_nvml *nvml, jm_nvml_device device);
 double jm_nvml_get_limit(const struct jm_nvml *nvml, jm_nvml_device device);
 double jm_nvml_get_limit_enforced(const struct jm_nvml *nvml, jm_nvml_device device);
-double jm_nvml_get_clock(const struct jm_nvml *nvml, jm_nvml_device device);
-double jm_nvml_get_memory_clock(const struct jm_nvml *nvml, jm_nvml_device device);
-double jm_nvml_get_temperature(const struct jm_nvml *nvml, jm_nvml_device device);
-double jm_nvml_get_utilisation(const struct jm_nvml *nvml, jm_nvml_device device);
-double jm_nvml_get_power_state(const struct jm_nvml *nvml, jm_nvml_device device);
-double jm_nvml_get_throttle(const struct jm_nvml *nvml, jm_nvml_device device);
-
-/* What the driver does not tell is 0. */
-void jm_nvml_hardware(
-	const struct jm_nvml *nvml, const struct jm_nvml_gpu *gpu, struct jm_hardware *ret);
 
 /* What is known of a GPU's power sensor. */
 struct jm_nvml_sensor {
@@ -34,8 +23,6 @@ struct jm_nvml_sensor {
 	int counter_ms;		   /* the counter's step in time; 0 = unknown */
 	double accuracy;	   /* relative; NAN = unknown */
 };
-/* Never NULL: of a GPU that was not characterised, everything is unknown. */
-const struct jm_nvml_sensor *jm_nvml_sensor_of(const struct jm_nvml_gpu *gpu);
 
 /* Where a signal of a GPU comes from: a field, or a call of its own. */
 struct jm_nvml_probe {
@@ -69,23 +56,11 @@ struct jm_signal jm_nvml_signal(const struct jm_nvml_sensor *sensor, enum jm_qua
 #define JM_NVML_ACTIVITIES 5
 /* Between two samples; the library asks for more than 100 ms. */
 #define JM_NVML_ACTIVITY_NS 200000000LL
-/* field: the library's id of the metric */
-extern const struct jm_nvml_probe jm_nvml_activities[JM_NVML_ACTIVITIES];
 
 struct jm_nvml_sampler {
 	jm_nvml_sample sample[2]; /* NULL = it has none */
 	int newest;
 	int64_t at; /* when the newest was taken; 0 = not yet */
 };
-/* False: this GPU or its driver has no such samples. */
-bool jm_nvml_sampler_open(
-	const struct jm_nvml *nvml, jm_nvml_device device, struct jm_nvml_sampler *ret);
-void jm_nvml_sampler_close(const struct jm_nvml *nvml, struct jm_nvml_sampler *s);
-/*
- * Takes a sample at `now`; ret[JM_NVML_ACTIVITIES] is what holds since the one before, NAN = unknown. The
- * library's code.
- */
-int jm_nvml_sampler_read(const struct jm_nvml *nvml, jm_nvml_device device,
-	struct jm_nvml_sampler *s, int64_t now, double *ret);
 
 #endif

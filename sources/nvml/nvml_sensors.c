@@ -14,7 +14,7 @@
  * folded products of 1 ms), which acts like such a window; `calibrate` on another H200 found 31 (25 to 37), with the
  * jumps of the window's end. The 5 % between boards is assumed.
  */
-#include "nvml_probe.h"
+#include "nvml_sensors.h"
 
 #include <math.h>
 #include <string.h>

@@ -64,16 +64,5 @@ static inline bool jm_nvml_is_field(const struct jm_nvml_board *g, int slot)
 
 #define JM_NVML_SAMPLE_NS  20000000LL
 #define JM_NVML_SAMPLES_NS 200000000LL /* between two looks into the buffer */
-extern const struct jm_nvml_probe jm_nvml_sample_probe;
-struct jm_signal jm_nvml_sample_signal(const struct jm_nvml_sensor *sensor);
-bool jm_nvml_has_samples(const struct jm_nvml *nvml, jm_nvml_device device);
-/* Gives those that are new. The library's code. */
-int jm_nvml_samples_read(
-	const struct jm_nvml_state *s, struct jm_nvml_board *g, struct jm_sink *sink);
-
-/* Members of the source. */
-int jm_nvml_state_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
-	void **ret_state, struct jm_err *err);
-void jm_nvml_state_close(void *state);
 
 #endif

@@ -28,6 +28,10 @@
 
 #include "backends/cuda/device/cuda.h"
 #include "cuda_fake.h"
+#include "backends/cuda/choose/conv_plan.h"
+#include "backends/cuda/ops/ops.h"
+#include "backends/cuda/ops/ops_dnn_attention.h"
+#include "backends/cuda/ops/ops_rope.h"
 
 /* The header's parameters have names of one letter, some of them with underscores. */
 /* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name) */

@@ -3,6 +3,8 @@
  * texts. */
 #include "fuzz.h"
 #include "run/plan/plan_file.h"
+#include "run/plan/plan_points.h"
+#include "run/plan/plan_text.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -2,6 +2,7 @@
 /* Marks from the socket, and numbers found in what a command prints, in pieces of any size. */
 #include "fuzz.h"
 #include "measure/session/progress.h"
+#include "measure/command/output_items.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -10,6 +10,11 @@
 #include "backends/cuda/choose/ways.h"
 #include "engine/graph/tensor.h"
 #include "unit/test.h"
+#include "backends/cuda/device/device.h"
+#include "backends/cuda/ops/ops.h"
+#include "backends/cuda/ops/ops_dnn_attention.h"
+#include "backends/cuda/ops/ops_rope.h"
+#include "backends/cuda/dnn/dnn_plan.h"
 
 #define TILES_SCRATCH ((size_t)1 << 20)
 #define WORKSPACE     512

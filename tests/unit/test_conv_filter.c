@@ -5,6 +5,7 @@
  */
 #include "backends/cuda/ops/conv_filter.h"
 #include "unit/test.h"
+#include "backends/cuda/device/layouts.h"
 
 #define B  2
 #define C  3

@@ -5,6 +5,7 @@
  */
 #include "backends/cuda/ops/conv_stem.h"
 #include "unit/test.h"
+#include "backends/cuda/device/layouts.h"
 
 #define B    2
 #define K    8

@@ -9,6 +9,8 @@
 #include "backends/cuda/choose/plan_cache.h"
 #include "backends/cuda/choose/ways.h"
 #include "unit/test.h"
+#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/layouts.h"
 
 /* ---- fakes ---------------------------------------------------------------------------------------------- */
 

@@ -12,6 +12,8 @@
 #include "comm/lanes.h"
 #include "unit/test.h"
 #include "vendor/library.h"
+#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/lanes.h"
 
 #define MARKS 3
 #define STEPS                                                                                      \

@@ -9,6 +9,7 @@
 #include "backends/cuda/dnn/dnn_conv.h"
 #include "engine/kit.h"
 #include "unit/test.h"
+#include "backends/cuda/dnn/dnn_plan.h"
 
 #define SHAPES	  32
 #define WORKSPACE ((size_t)256 << 20)

@@ -10,6 +10,7 @@
 
 #include "backends/cuda/dnn/dnn_attention.h"
 #include "unit/test.h"
+#include "backends/cuda/dnn/dnn_plan.h"
 
 #define WORKSPACE ((size_t)4 << 30)
 #define WAYS	  8 /* that are asked for */

@@ -3,6 +3,8 @@
  * list. */
 #include "test.h"
 #include "sources/nvml/nvml_probe.h"
+#include "sources/nvml/nvml_get.h"
+#include "vendor/nvml_gpus.h"
 
 #include <stdio.h>
 

@@ -7,6 +7,7 @@
 #include "backends/cuda/kernels/image.h"
 #include "backends/cuda/choose/plan_cache.h"
 #include "unit/test.h"
+#include "backends/cuda/device/device.h"
 
 #define FOUND 3 /* algorithms, of which the second is the fastest */
 

@@ -6,6 +6,8 @@
 #include "base/process/stray_processes.h"
 #include "base/process/child_process.h"
 #include "got_marks.h"
+#include "measure/command/output_items.h"
+#include "measure/session/marker.h"
 
 #include <fcntl.h>
 #include <stdio.h>

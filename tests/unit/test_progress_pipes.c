@@ -3,6 +3,7 @@
 #include "test.h"
 #include "base/clock.h"
 #include "got_marks.h"
+#include "measure/session/marker.h"
 
 #include <errno.h>
 #include <fcntl.h>

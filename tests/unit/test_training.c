@@ -15,6 +15,7 @@
 #include "engine/graph/layer.h"
 #include "engine/run/find_nonfinite.h"
 #include "engine/run/start_values.h"
+#include "engine/run/profile_start.h"
 
 #define STEPS 3
 #define SEQ   8

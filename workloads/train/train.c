@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trains a model: a language model on a text, other models on random values. */
 #include "train.h"
+#include "engine/graph/tensor.h"
 #include "engine/run/find_nonfinite.h"
+#include "engine/run/profile.h"
+#include "engine/run/reduce.h"
+#include "first_loss.h"
+#include "train_options.h"
+#include "train_profile.h"
+#include "train_setup.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "engine/run/profile.h"
-#include "engine/run/reduce.h"
-#include "engine/graph/tensor.h"
-#include "first_loss.h"
-#include "train_profile.h"
 
 static void train_teardown(void *state)
 {

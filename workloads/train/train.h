@@ -43,17 +43,4 @@ struct train {
 	double loss_begin; /* of the first micro-steps of the first step */
 };
 
-/* train_options.c */
-extern const struct jm_option jm_train_options[];
-double jm_train_option(const struct train *s, const char *name);
-/* Of the host, for this rank; 0 = all. */
-int jm_train_threads(const struct train *s);
-/* Model, precision, update and schedule as the options say; s->training is filled in. */
-int jm_train_choose(struct train *s, struct jm_err *err);
-/* Before anything runs: could there be such a device and precision? */
-int jm_train_check(const char *device, const char *precision, struct jm_err *err);
-
-/* train_setup.c: plans, builds and describes what was chosen. */
-int jm_train_prepare(struct train *s, struct jm_err *err);
-
 #endif

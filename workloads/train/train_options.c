@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of `train`, and what a step is made of by them. */
-#include "train.h"
+#include "train_options.h"
 #include "engine/device/backend_find.h"
+#include "engine/graph/init_rule.h"
 #include "engine/graph/optimizer.h"
+#include "engine/graph/tensor.h"
 
 #include <math.h>
 #include <sched.h>
 #include <string.h>
-
-#include "engine/graph/init_rule.h"
-#include "engine/graph/tensor.h"
 
 static const char *const batch_words[] = {"max", NULL};
 static const char *const shard_words[] = {"auto", "on", "off", NULL};

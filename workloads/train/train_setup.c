@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Setup of `train`: a device, a plan that fits, what is fed, and the program. */
-#include "train.h"
+#include "train_setup.h"
+#include "base/clock.h"
 #include "engine/graph/optimizer.h"
+#include "engine/graph/rng.h"
+#include "engine/graph/tensor.h"
 #include "engine/plan/bucket.h"
+#include "engine/run/profile.h"
+#include "engine/run/profile_start.h"
+#include "engine/run/reduce.h"
 #include "engine/run/start_values.h"
+#include "fit_batch.h"
+#include "train_options.h"
 #include "workloads/parts/memory.h"
+#include "workloads/parts/work_device.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "base/clock.h"
-#include "engine/run/profile.h"
-#include "engine/run/reduce.h"
-#include "engine/graph/rng.h"
-#include "engine/graph/tensor.h"
-#include "fit_batch.h"
-#include "workloads/parts/work_device.h"
 
 #define BYTE_VALUES 256
 #define HELD_OUT    0x68656c64		/* a separate stream of random numbers */

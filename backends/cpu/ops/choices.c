@@ -7,6 +7,9 @@
 #include <math.h>
 
 #include "layout.h"
+#include "choices.h"
+#include "conv_plan.h"
+#include "seconds.h"
 
 enum how { PLAIN, AS_GIVEN, CONVOLUTION, FOLLOW, IMAGE };
 

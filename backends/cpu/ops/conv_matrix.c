@@ -14,6 +14,8 @@
 #include <stdlib.h>
 
 #include "layout.h"
+#include "conv_matrix.h"
+#include "seconds.h"
 
 enum { IMAGES = 3 }; /* operands: two that are read, one result */
 

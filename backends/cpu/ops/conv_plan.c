@@ -6,6 +6,9 @@
 #include <math.h>
 
 #include "conv.h"
+#include "conv_matrix.h"
+#include "conv_plan.h"
+#include "seconds.h"
 
 /* Bytes of images that are widened at a time: for results, and for sums over images, each of which
  * needs a pass over the weights. */

@@ -19,20 +19,6 @@ bool cpu_layout_image(
 	const struct jm_tensor *t, const struct jm_layout *layout, struct cpu_image *ret);
 /* The image of a tensor whose layout the kernels support. */
 struct cpu_image cpu_image(const struct jm_tensor *t);
-
-/* choices.c: fills choices for a group whose types are supported. Returns their number; 0 = none,
- * err holds the reason. */
-int cpu_choices(const struct cpu_dev *dev, const struct jm_group *group, const struct cpu_op *op,
-	struct jm_choice *choice, struct jm_err *err);
 enum cpu_how { CPU_PRODUCT, CPU_CONV, CPU_CONV_WGRAD };
-/* seconds.c: the estimated time of a node by its FLOPs or bytes; never NaN. */
-double cpu_seconds(const struct cpu_dev *dev, const struct jm_node *node, enum cpu_how how);
-/* conv_plan.c: the layouts that oneDNN prefers for a convolution or a gradient of it. */
-int cpu_conv_offer(const struct cpu_dev *dev, const struct jm_node *node, struct jm_choice *choice,
-	struct jm_err *err);
-
-/* conv_matrix.c: the choice to run a convolution as a product of matrices; 0 = not possible. */
-int cpu_conv_matrix_offer(
-	const struct cpu_dev *dev, const struct jm_node *node, struct jm_choice *choice);
 
 #endif

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "layout.h"
+#include "seconds.h"
 
 /* Bytes per second and thread that batch norm reached on two cores of a Sapphire Rapids. */
 #define MEMORY_RATE 1.2e10

@@ -4,6 +4,8 @@
 #include "backends/cuda/kernels/image.h"
 #include "plan_cache.h"
 #include "ways.h"
+#include "backends/cuda/device/device.h"
+#include "backends/cuda/dnn/dnn_plan.h"
 
 #include <math.h>
 #include <stdio.h>

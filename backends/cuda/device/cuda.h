@@ -80,98 +80,10 @@ struct cuda_op {
 	void (*drop)(struct cuda_dev *dev, struct cuda_exec *exec);
 };
 
-/* Tables of rows, each of which ends with a row without nodes; ops.c lists them. */
-extern const struct cuda_op cuda_ops_attention[], cuda_ops_conv[], cuda_ops_conv_norm[],
-	cuda_ops_conv_product[], cuda_ops_dnn_attention[], cuda_ops_head[], cuda_ops_image[],
-	cuda_ops_linear[], cuda_ops_norm[], cuda_ops_pointwise[], cuda_ops_quantize[],
-	cuda_ops_rope[], cuda_ops_tokens[], cuda_ops_update[];
-
-/* The layout of [B,C,Y,X] with the channels last in memory. */
-extern const struct jm_layout cuda_layout_last;
-
-/* The row for the group, and its number; NULL = none supports the group, err holds the reason. */
-const struct cuda_op *cuda_op_find(
-	struct cuda_dev *dev, const struct jm_group *group, uint32_t *ret_row, struct jm_err *err);
-/* The row with the number that cuda_op_find returned. */
-const struct cuda_op *cuda_op_row(uint32_t row);
-/*
- * ops_linear.c: a linear-wgrad at the end of a group whose other nodes compute the gradient of the bias. takes:
- * 0 if dy, which the node reads, is in memory and neither operand needs padded rows.
- */
-int cuda_wgrad_takes(struct cuda_dev *dev, const struct jm_node *n, const struct jm_tensor *dy,
-	struct jm_err *err);
-int cuda_wgrad_new(
-	struct cuda_dev *dev, const struct jm_node *n, struct cuda_exec **ret, struct jm_err *err);
-int cuda_wgrad_run(struct cuda_dev *dev, const struct cuda_exec *product, struct jm_err *err);
-void cuda_wgrad_free(struct cuda_dev *dev, struct cuda_exec *product); /* takes NULL */
-/*
- * For `choices` of elementwise ops: makes one choice per dense layout that an operand has, and
- * gives this layout to all operands of node 0 whose bits are set in `in` and `out`. Returns the
- * number of choices.
- */
-int cuda_choices_follow(
-	const struct jm_node *node, unsigned in, unsigned out, struct jm_choice *choice);
-/* True if the layout has each dim once and no blocks, so that the elements are contiguous. */
-bool cuda_is_dense(const struct jm_layout *layout);
-
-/*
- * The layout of matrices that products read or write: if the width is no multiple of 8, rows are
- * padded to a multiple of 64 elements (one block of the last dim); otherwise plain.
- */
-void cuda_rows_layout(const struct jm_tensor *t, struct jm_layout *ret);
-/* The same for the number of rows, after which rows of zeros follow. */
-void cuda_tall_layout(const struct jm_tensor *t, struct jm_layout *ret);
-bool cuda_is_tall(const struct jm_tensor *t);
-int64_t cuda_tall_rows(const struct jm_tensor *t); /* includes the rows of zeros */
-/* Elements from one row to the next; 0 = the layout is neither plain nor that of
- * cuda_rows_layout. */
-int64_t cuda_row_stride(const struct jm_tensor *t);
-
-bool cuda_is_f8(const struct jm_tensor *t); /* false for NULL */
-/* The layout whose slowest dim is the last one, which transposes the matrix; products in 8 bits
- * read it. */
-void cuda_turned_layout(const struct jm_tensor *t, struct jm_layout *ret);
-bool cuda_is_turned(const struct jm_tensor *t);
-
 /* Time on the device in seconds between start and stop in a stream; stop waits. NAN = unknown. */
 struct cuda_stopwatch {
 	cudaEvent_t from, to;
 };
-bool cuda_stopwatch_open(struct cuda_stopwatch *w);
-void cuda_stopwatch_start(const struct cuda_stopwatch *w, cudaStream_t stream);
-double cuda_stopwatch_stop(const struct cuda_stopwatch *w, cudaStream_t stream);
-void cuda_stopwatch_close(const struct cuda_stopwatch *w);
-
-/* Turns the status of a call of CUDA into an error: "What failed on cuda:0: reason." */
-int cuda_check(const struct cuda_dev *dev, cudaError_t rc, const char *what, struct jm_err *err);
-/* Checks for an error after a kernel was started. */
-int cuda_started(const struct cuda_dev *dev, enum jm_op op, struct jm_err *err);
-/* Work was queued; what: the beginning of a sentence, which stays valid. */
-void cuda_queued(struct cuda_dev *dev, const char *what);
-/* As cuda_check, of a call that waits for queued work: names the work where only one piece is queued, else the latest. */
-int cuda_waited(const struct cuda_dev *dev, cudaError_t rc, struct jm_err *err);
-/* Zeroed device memory that is kept until the device is closed; NULL = out of memory. */
-void *cuda_keep(struct cuda_dev *dev, size_t bytes);
-/* Memory that all groups share, one after the other; kept until the device is closed. NULL = out of
- * memory. */
-void *cuda_workspace(struct cuda_dev *dev, size_t bytes);
-/* The bytes that cuda_keep and cuda_workspace hold. */
-size_t cuda_kept(const struct cuda_dev *dev);
-
-/* ops_rope.c: 0 if the rope or its gradient can run; then its arguments, without sums. */
-int cuda_rope_takes(const struct jm_node *n, struct jm_err *err);
-int cuda_rope_of(
-	struct cuda_dev *dev, const struct jm_node *n, struct cuda_rope *ret, struct jm_err *err);
-void cuda_angles_free(struct cuda_dev *dev);
-void cuda_attention_plans_free(struct cuda_dev *dev);
-
-/* Peak operations of products in 16 bits divided by peak bytes of memory; NAN = unknown. */
-double cuda_flops_per_byte(const struct cuda_dev *dev);
-bool cuda_has_f8(const struct cuda_dev *dev); /* products in 8 bits: Ada, Hopper and later */
-/* device.c: dense peaks by chip, from the vendor's data sheets; NAN where the chip is not listed. */
-void cuda_props(void *arg, struct jm_device_props *ret);
-/* As jm_backend.versions. */
-void cuda_versions(void *arg, char *ret, size_t size);
 
 static inline enum cuda_type cuda_type_of(enum jm_dtype type)
 {

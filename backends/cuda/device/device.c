@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "cuda.h"
+#include "device.h"
 
 /* Bytes of free memory that are left for what loads later: kernels, cuBLASLt and cuDNN. */
 #define RESERVE ((size_t)768 << 20)

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "cuda.h"
+#include "layouts.h"
 
 const struct jm_layout cuda_layout_last = {.rank = 4, .order = {0, 2, 3, 1}};
 

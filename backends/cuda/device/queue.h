@@ -25,10 +25,5 @@ int cuda_event_seconds(void *arg, void *from, void *to, double *ret, struct jm_e
 void cuda_event_drop(void *dev, void *event);
 
 extern const struct jm_backend_peer cuda_peer;
-extern const struct jm_lanes cuda_lanes; /* lanes.c */
-
-/* clock.c */
-int cuda_stamp(void *arg, uint64_t *to, struct jm_err *err);
-int cuda_clock(void *arg, struct jm_device_time *ret, struct jm_err *err);
 
 #endif

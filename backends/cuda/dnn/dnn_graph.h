@@ -81,20 +81,10 @@ struct dnn_plan {
 	char name[DNN_NAME];
 };
 
-/* Finds at most max plans, in cuDNN's order of expected speed. Returns their number; 0 = none, err
- * holds the reason. */
-int dnn_plans(struct dnn_graph *g, const struct dnn_want *want, struct dnn_plan *ret, int max,
-	struct jm_err *err);
-void dnn_plan_drop(const struct cuda_dnn *d, struct dnn_plan *plan);
-
 /* A plan bound to its memory. */
 struct dnn_run {
 	cudnnBackendDescriptor_t plan, pack;
 };
-int dnn_bind(const struct cuda_dnn *d, const struct dnn_plan *plan, int n, const int64_t *id,
-	void *const *data, void *workspace, struct dnn_run *ret, struct jm_err *err);
-int dnn_run(const struct cuda_dnn *d, const struct dnn_run *run, struct jm_err *err);
-void dnn_unbind(const struct cuda_dnn *d, struct dnn_run *run); /* does not free the plan */
 
 /* Internal: dnn_graph.c makes the struct, dnn_plan.c reads it. */
 #define DNN_GRAPH_MAX 160

@@ -2,6 +2,7 @@
 /* Plans of a cuDNN graph: its heuristics list configurations, which are made into plans on
  * demand. */
 #include "dnn_graph.h"
+#include "dnn_plan.h"
 
 #include <stdio.h>
 #include <string.h>

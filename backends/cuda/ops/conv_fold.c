@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The shapes of folded images, filters and convolutions. */
 #include "conv_fold.h"
+#include "backends/cuda/device/layouts.h"
 
 bool cuda_conv_folds(const struct jm_node *n)
 {

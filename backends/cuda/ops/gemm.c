@@ -7,6 +7,7 @@
 #include "gemm.h"
 #include "backends/cuda/kernels/image.h"
 #include "backends/cuda/choose/plan_cache.h"
+#include "backends/cuda/device/device.h"
 
 #define WORKSPACE  ((size_t)32 << 20) /* as NVIDIA advises for Hopper */
 #define CANDIDATES 24

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of all ops, in the order in which they are tried. */
 #include "backends/cuda/device/cuda.h"
+#include "ops.h"
+#include "ops_quantize.h"
 
 /* The first row that has the cover and accepts the group runs it. */
 static const struct cuda_op *const tables[] = {

@@ -19,6 +19,10 @@
 #include "conv_stem.h"
 #include "image_operands.h"
 #include "backends/cuda/choose/ways.h"
+#include "backends/cuda/device/device.h"
+#include "backends/cuda/dnn/dnn_plan.h"
+#include "backends/cuda/device/layouts.h"
+#include "ops.h"
 
 /*
  * The scratch of a group holds, in this order: cuDNN's workspace; the folded image and filter, or

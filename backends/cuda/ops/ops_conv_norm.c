@@ -13,6 +13,7 @@
 #include "image_operands.h"
 #include "backends/cuda/choose/plan_cache.h"
 #include "backends/cuda/choose/ways.h"
+#include "ops.h"
 
 struct conv_norm {
 	struct cuda_exec conv;	 /* the convolution alone */

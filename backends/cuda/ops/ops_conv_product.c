@@ -7,6 +7,8 @@
 #include <math.h>
 
 #include "conv_product.h"
+#include "backends/cuda/device/layouts.h"
+#include "ops.h"
 
 /* x[pixels, channels] as the column-major matrix that cuBLASLt expects. */
 static struct cuda_matrix pixels(const struct jm_tensor *t, bool transposed)

@@ -12,6 +12,11 @@
 #include "backends/cuda/kernels/image.h"
 #include "backends/cuda/choose/plan_cache.h"
 #include "backends/cuda/choose/ways.h"
+#include "backends/cuda/device/device.h"
+#include "backends/cuda/dnn/dnn_plan.h"
+#include "ops_dnn_attention.h"
+#include "ops_rope.h"
+#include "ops.h"
 
 #define WORKSPACE ((size_t)4 << 30) /* bytes, upper limit */
 #define ALIGN	  ((size_t)256)

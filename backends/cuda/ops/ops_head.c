@@ -9,6 +9,9 @@
 #include <stdlib.h>
 
 #include "backends/cuda/device/cuda.h"
+#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/layouts.h"
+#include "ops.h"
 
 #define ROW_STEP    128 /* the rows of a chunk are a multiple of this */
 #define CHUNKS_MOST 64

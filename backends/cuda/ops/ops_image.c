@@ -7,6 +7,8 @@
 
 #include "backends/cuda/device/cuda.h"
 #include "image_operands.h"
+#include "backends/cuda/device/layouts.h"
+#include "ops.h"
 
 #define NODE(exec) (&(exec)->node[0])
 

@@ -8,6 +8,11 @@
 #include <stdlib.h>
 
 #include "gemm.h"
+#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/layouts.h"
+#include "ops_linear.h"
+#include "ops_quantize.h"
+#include "ops.h"
 
 /* tag */
 enum { AS_ASKED };

@@ -4,6 +4,8 @@
 #include <math.h>
 
 #include "backends/cuda/device/cuda.h"
+#include "ops_linear.h"
+#include "ops.h"
 
 static int no_sums(const struct jm_node *n, struct jm_err *err)
 {

@@ -4,6 +4,9 @@
 #include <math.h>
 
 #include "backends/cuda/device/cuda.h"
+#include "backends/cuda/device/device.h"
+#include "ops_quantize.h"
+#include "ops.h"
 
 bool cuda_is_f8(const struct jm_tensor *t)
 {

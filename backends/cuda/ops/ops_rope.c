@@ -7,6 +7,10 @@
 #include <stdlib.h>
 
 #include "backends/cuda/device/cuda.h"
+#include "backends/cuda/device/device.h"
+#include "ops_linear.h"
+#include "ops_rope.h"
+#include "ops.h"
 
 struct rope {
 	const float *angles;

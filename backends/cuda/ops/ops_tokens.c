@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "backends/cuda/device/cuda.h"
+#include "ops.h"
 
 #define ALIGN ((size_t)256)
 

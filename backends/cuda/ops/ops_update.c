@@ -4,6 +4,8 @@
 #include <math.h>
 
 #include "backends/cuda/device/cuda.h"
+#include "backends/cuda/device/layouts.h"
+#include "ops.h"
 
 /* ---- loss ------------------------------------------------------------------------------------------------ */
 

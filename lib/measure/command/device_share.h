@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "measure/session/session.h"
+#include "base/clock.h"
 
 #define JM_DEVICE_SHARE_LOOK JM_SECOND /* between looks, at least */
 

@@ -8,6 +8,7 @@
 #define JM_END_WATCH_H
 
 #include "joulemark.h"
+#include "base/clock.h"
 
 #define JM_END_LOOK (200 * JM_MILLISECOND) /* the longest wait of such a loop */
 

@@ -5,8 +5,8 @@
 #include "base/ctx.h"
 #include "base/process/forward_signals.h"
 #include "end_watch.h"
-#include "item_kind.h"
 #include "measure/session/progress.h"
+#include "output_items.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers of items in what a command prints: by a regular expression, or a key of JSON. */
-#include "base/text/number.h"
+#include "output_items.h"
 #include "base/option.h"
+#include "base/text/number.h"
 #include "line_regex.h"
 #include "measure/session/progress.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sending marks: through a pipe that the receiver has taken, else through its socket. */
+#include "marker.h"
 #include "output_page.h"
-#include "progress.h"
 
 #include <ctype.h>
 #include <errno.h>

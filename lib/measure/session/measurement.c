@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public interface of a session: phases of the caller's own program, and their energy as JSON. */
 #include "base/text/locale.h"
+#include "marker.h"
+#include "meter/source_list.h"
 #include "progress.h"
 #include "session.h"
-#include "meter/source_list.h"
 
 #include <stdlib.h>
 #include <string.h>

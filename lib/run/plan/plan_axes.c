@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The axes of a run: which lists are swept, which advance together, which combinations are
  * omitted. */
-#include "plan_file_private.h"
-
+#include "plan_axes.h"
 #include "base/text/value_list.h"
+#include "plan_run.h"
+#include "plan_text.h"
 
 #include <math.h>
 #include <stdio.h>

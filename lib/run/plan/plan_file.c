@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plan files: which keys hold for a run, and what is wrong with them. */
+#include "plan_axes.h"
 #include "plan_file_private.h"
+#include "plan_layers.h"
+#include "plan_order.h"
+#include "plan_run.h"
 
 #include <stdio.h>
 #include <stdlib.h>

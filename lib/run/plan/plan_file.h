@@ -40,8 +40,6 @@ struct jm_plan_word {
 	const char *help;
 };
 
-extern const struct jm_plan_word jm_plan_words[]; /* ends with name NULL */
-
 enum jm_plan_kind { JM_PLAN_OPTION, JM_PLAN_VARIABLE, JM_PLAN_DERIVED };
 
 struct jm_plan_key {
@@ -106,25 +104,5 @@ struct jm_plan_point {
 int jm_plan_file_load(const char *path, const struct jm_plan_file_options *o,
 	struct jm_plan_file *ret, struct jm_err *err);
 void jm_plan_file_done(struct jm_plan_file *file);
-
-/* Points without those excluded by axes, times the values of the free axes and of settings. ret_exact: false = they
- * were too many to look for those excluded. */
-double jm_plan_count(const struct jm_plan_run *run, bool *ret_exact);
-/* "batch (1000) x seq (100)" */
-void jm_plan_axes_text(const struct jm_plan_run *run, char *out, size_t size);
-
-bool jm_plan_first(const struct jm_plan_run *run, struct jm_plan_point *ret);
-bool jm_plan_next(const struct jm_plan_run *run, struct jm_plan_point *point);
-
-const struct jm_plan_key *jm_plan_key(const struct jm_plan_run *run, const char *name);
-/* Appends the texts of a key at that point: one, or several of an option that may be repeated. */
-int jm_plan_texts(const struct jm_plan_run *run, const struct jm_plan_point *point,
-	const struct jm_plan_key *key, json_t *ret_texts, struct jm_err *err);
-/* The words of the command; point NULL: as they are written, with {names}. */
-int jm_plan_command(const struct jm_plan_run *run, const struct jm_plan_point *point,
-	json_t *ret_words, struct jm_err *err);
-/* Appends what is excluded at that point by settings: [{"gpu.power": ["300W"]}]. */
-int jm_plan_excluded_settings(const struct jm_plan_run *run, const struct jm_plan_point *point,
-	json_t *ret, struct jm_err *err);
 
 #endif

@@ -31,10 +31,6 @@ struct jm__plan_loader {
 	struct jm_err *err;
 };
 
-/* The command line, the file and what it includes, the platform. */
-int jm__plan_layers(struct jm__plan_loader *l, const char *path);
-void jm__plan_layers_done(struct jm__plan_loader *l);
-
 /* ---- runs ---- */
 
 struct jm__plan_condition {
@@ -48,26 +44,5 @@ struct jm_plan_exclude {
 	int n_derived;
 	json_t *settings; /* {"gpu.power": ["300W"]}; NULL = none */
 };
-
-/* plan_axes.c: after the keys are there. */
-int jm__plan_axes(struct jm_plan_run *run, const struct jm_option *rows, struct jm_err *err);
-void jm__plan_axes_done(struct jm_plan_run *run);
-/* plan_run.c: index of the axis's value at a point. */
-int jm__plan_at(const struct jm_plan_run *run, const struct jm_plan_point *point, int axis);
-
-/* plan_order.c: orders the runs so that each comes after the runs that it follows. */
-int jm__plan_order(struct jm_plan_file *file, struct jm_err *err);
-
-/* plan_text.c */
-/* Does the node, at any depth, hold {name}? */
-bool jm__plan_mentions(const struct jm_yaml *node, const char *name);
-/* The value of a key that is one text, with its {names} replaced; the caller frees it. */
-int jm__plan_value(const struct jm_plan_run *run, const struct jm_plan_point *point,
-	const struct jm_plan_key *key, char **ret, struct jm_err *err);
-
-/* plan_run.c: equal texts, or equal numbers. */
-bool jm__plan_same(const char *a, const char *b);
-/* A scalar that is not null, or an error that names what it is. */
-int jm__plan_scalar(const struct jm_yaml *node, const char *what, struct jm_err *err);
 
 #endif

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The points of a run: one after the other, how many, and which are left out. */
-#include "plan_file_private.h"
-
+#include "plan_points.h"
 #include "base/text/value_list.h"
+#include "plan_file_private.h"
+#include "plan_run.h"
+#include "plan_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop over a plan: settings, worker, record, again after what was killed. */
 #include "run_plan.h"
-#include "base/ctx.h"
-
 #include "base/clock.h"
+#include "base/ctx.h"
 #include "run/plan/case_settings.h"
 #include "run/plan/until.h"
+#include "run/worker/worker_parent.h"
 
 #include <math.h>
 #include <poll.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launcher `local`: each rank is a child process on this host, in a separate process group. */
 #include "launcher.h"
+#include "measure/command/launch.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The child: sources opened, rights dropped, work done phase by phase, record sent. */
 #include "worker.h"
-#include "worker_private.h"
-
+#include "base/ctx.h"
+#include "base/files/state_folder.h"
 #include "frame.h"
 #include "launcher.h"
 #include "meter/meters_json.h"
 #include "result/provenance.h"
-#include "base/ctx.h"
-#include "base/files/state_folder.h"
+#include "worker_command.h"
+#include "worker_native.h"
+#include "worker_orders.h"
+#include "worker_pace.h"
+#include "worker_phases.h"
+#include "worker_private.h"
 
 #include <fcntl.h>
 #include <grp.h>

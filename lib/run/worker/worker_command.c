@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An outside command in a worker. */
-#include "worker_private.h"
-
+#include "worker_command.h"
 #include "measure/command/launch.h"
 #include "run/plan/case_settings.h"
 #include "run/plan/environment.h"
+#include "worker_orders.h"
+#include "worker_phases.h"
 
 #include <math.h>
 #include <signal.h>

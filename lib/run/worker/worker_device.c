@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The device that a native work runs on: its meter, and its clock relative to the run's. */
-#include "worker_private.h"
+#include "worker_device.h"
 #include "base/ctx.h"
-
 #include "run/workload.h"
+#include "worker_phases.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Native work in a worker: setup, warm-up, steady, verify, teardown, each a phase. */
-#include "worker_private.h"
-
+#include "worker_native.h"
 #include "launcher.h"
+#include "run/workload.h"
 #include "step_series.h"
 #include "worker.h"
-#include "run/workload.h"
+#include "worker_device.h"
+#include "worker_orders.h"
+#include "worker_pace.h"
+#include "worker_phases.h"
 
 #include <math.h>
 #include <stdio.h>

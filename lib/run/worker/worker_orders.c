@@ -4,11 +4,10 @@
  * answer; what they say is kept for the record. Native work waits for the answer before the phase begins; a command
  * goes on, so that the settings come into force a little after its mark.
  */
-#include "worker_private.h"
-
+#include "worker_orders.h"
+#include "frame.h"
 #include "measure/session/session.h"
 #include "run/plan/case_settings.h"
-#include "frame.h"
 
 #include <errno.h>
 #include <poll.h>

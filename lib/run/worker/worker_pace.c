@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pauses between steps that hold a mean power, and the wait for thermal steady state: both by what meters read. */
-#include "worker_private.h"
-
+#include "worker_pace.h"
 #include "run/workload.h"
+#include "worker_phases.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,15 +2,14 @@
 /* The parent: starts the workers of a case, receives their messages, and makes a record of the
  * case, whatever its result. */
 #include "worker_parent.h"
-
-#include "run/plan/environment.h"
-#include "orders.h"
-
-#include "base/process/child_process.h"
 #include "base/clock.h"
-#include "meter/meters_json.h"
+#include "base/process/child_process.h"
 #include "base/process/stray_processes.h"
 #include "base/text.h"
+#include "measure/command/launch.h"
+#include "meter/meters_json.h"
+#include "orders.h"
+#include "run/plan/environment.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Phases of the work in a worker, and how far it is. */
-#include "worker_private.h"
-
+#include "worker_phases.h"
+#include "frame.h"
 #include "measure/session/session.h"
 #include "run/plan/case_settings.h"
-#include "frame.h"
 
 #include <math.h>
 #include <stdio.h>

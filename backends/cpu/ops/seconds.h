@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rough time of a node, to compare choices with each other. */
+#ifndef JM_SECONDS_H
+#define JM_SECONDS_H
+
+#include "layout.h"
+
+/* The estimated time of a node by its FLOPs or bytes; never NaN. */
+double cpu_seconds(const struct cpu_dev *dev, const struct jm_node *node, enum cpu_how how);
+
+#endif

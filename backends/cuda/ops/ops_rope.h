@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rotary positions: turns nodes into arguments of rope.cu. */
+#ifndef JM_OPS_ROPE_H
+#define JM_OPS_ROPE_H
+
+#include "backends/cuda/device/cuda.h"
+
+/* 0 if the rope or its gradient can run; then its arguments, without sums. */
+int cuda_rope_takes(const struct jm_node *n, struct jm_err *err);
+int cuda_rope_of(
+	struct cuda_dev *dev, const struct jm_node *n, struct cuda_rope *ret, struct jm_err *err);
+void cuda_angles_free(struct cuda_dev *dev);
+
+#endif

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How often, in which order and with which pauses a plan is run: the part of a request's "how" that is its protocol. */
+#ifndef JM_RUN_PROTOCOL_H
+#define JM_RUN_PROTOCOL_H
+
+#include "run_parts.h"
+
+/* Adds the protocol to the request's "how": repeats, order, pauses, retries. */
+int jm_run_protocol(struct jm_cli *cli, json_t *how);
+
+#endif

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A comparison as a table and as JSON. */
+#ifndef JM_COMPARE_SHOW_H
+#define JM_COMPARE_SHOW_H
+
+#include "compare.h"
+
+int jm_compare_print(const struct jm_compare *c, int width, FILE *f, struct jm_err *err);
+json_t *jm_compare_json(const struct jm_compare *c); /* NULL: no memory */
+
+#endif
