@@ -9,51 +9,69 @@
 
 /* What is true of a cover: */
 enum {
-	/* the other nodes begin when the first has ended, so that it may replace its operand */
+	/* the other nodes begin when the first has ended, so that its result may be laid over its operand */
 	FIRST_ENDS = 1,
 	/* the gradient of an activation, and that activation, recomputed from the same operand: both
 	 * work elementwise, so that its result may replace the gradient of it */
 	SHARED = 2,
 };
 
-/* Covers: sequences of ops, each of which reads a result of an earlier one or (SHARED) an operand of
- * the one before. Larger covers come first. */
+/*
+ * Covers: sequences of ops, each of which reads a result of an earlier one or (SHARED) an operand of the one before.
+ * Larger covers come first. A result between two nodes of a cover is virtual unless another node reads it: it has no
+ * memory. The comments name it.
+ */
 static const struct cover {
 	int n;
 	enum jm_op op[COVER_MAX];
 	unsigned flags;
 } covers[] = {
+	/* the logits and their gradient */
 	{4, {JM_OP_LINEAR, JM_OP_SOFTMAX_XENT, JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD}, 0},
+	/* batch norms; mean and rstd, unless a gradient reads them */
 	{4, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}, 0},
 	{3, {JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}, 0},
 	{3, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 0},
+	/* the bias of the layer has the sum of the cast's rows as its gradient */
 	{3, {JM_OP_LAYERNORM_GRAD, JM_OP_CAST, JM_OP_LINEAR_WGRAD}, 0},
 	{3, {JM_OP_RMSNORM_GRAD, JM_OP_CAST, JM_OP_LINEAR_WGRAD}, 0},
+	/* likewise of the first node's rows */
 	{2, {JM_OP_LAYERNORM_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
 	{2, {JM_OP_RMSNORM_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
 	{2, {JM_OP_ROPE_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
+	/* the gradient between them */
 	{2, {JM_OP_ATTENTION_GRAD, JM_OP_ROPE_GRAD}, 0},
+	/* the linear's output */
 	{2, {JM_OP_LINEAR, JM_OP_GELU}, 0},
 	{2, {JM_OP_LINEAR, JM_OP_GELU_ERF}, 0},
 	{2, {JM_OP_LINEAR, JM_OP_SILU}, 0},
 	{2, {JM_OP_LINEAR, JM_OP_SWIGLU}, 0},
 	{2, {JM_OP_LINEAR, JM_OP_ADD}, 0},
+	/* the gradient between them */
 	{2, {JM_OP_LINEAR_DGRAD, JM_OP_GELU_GRAD}, 0},
 	{2, {JM_OP_LINEAR_DGRAD, JM_OP_GELU_ERF_GRAD}, 0},
+	/* the gradient between them, or it is_last */
 	{2, {JM_OP_CONV_DGRAD, JM_OP_BN_GRAD}, 0},
+	/* the convolution's output */
 	{2, {JM_OP_CONV, JM_OP_RELU}, 0},
 	{2, {JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 0},
+	/* the first result, which is added to the second norm; its gradient; that of the pooled image */
 	{2, {JM_OP_BN_APPLY, JM_OP_BN_APPLY}, 0},
 	{2, {JM_OP_BN_GRAD, JM_OP_BN_GRAD}, 0},
 	{2, {JM_OP_MAXPOOL_GRAD, JM_OP_BN_GRAD}, 0},
+	/* the normalized image */
 	{2, {JM_OP_BN_APPLY, JM_OP_CONV}, 0},
+	/* the sum */
 	{2, {JM_OP_ADD, JM_OP_LAYERNORM}, 0},
 	{2, {JM_OP_ADD, JM_OP_RMSNORM}, 0},
+	/* the norm of the gradients and the update */
 	{2, {JM_OP_NORM, JM_OP_ADAMW}, 0},
 	{2, {JM_OP_NORM, JM_OP_ADAM}, 0},
 	{2, {JM_OP_NORM, JM_OP_SGD}, 0},
+	/* the gradient in the wider type */
 	{2, {JM_OP_LAYERNORM_GRAD, JM_OP_CAST}, 0},
 	{2, {JM_OP_RMSNORM_GRAD, JM_OP_CAST}, 0},
+	/* the gradient of an activation, and the activation again */
 	{2, {JM_OP_GELU_ERF_GRAD, JM_OP_GELU_ERF}, SHARED},
 	{2, {JM_OP_SILU_GRAD, JM_OP_SILU}, SHARED},
 	{2, {JM_OP_SWIGLU_GRAD, JM_OP_SWIGLU}, SHARED},

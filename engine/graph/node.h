@@ -428,19 +428,9 @@ struct jm_node {
 /* ---- groups: nodes that are offered, built and run together ---------------------------------- */
 
 /*
- * One node, or several that may run as one. The engine offers the covers of a table (engine/graph/group.c); if one is
- * refused, it is shortened from its end. A backend must refuse covers that it does not know, because the table may
- * grow. The covers are linear + softmax-xent + linear-wgrad + linear-dgrad (logits and their gradient are virtual),
- * conv + bn-stats + bn-finalize + bn-apply, bn-stats + bn-finalize + bn-apply (mean and rstd are not virtual if a
- * gradient reads them), conv + bn-stats + bn-finalize, bn-stats + bn-finalize, bn-apply + bn-apply (the first result
- * is added to the second norm), bn-grad + bn-grad (likewise the gradient of what was added), maxpool-grad + bn-grad
- * (likewise the pooled image's gradient), bn-apply + conv, conv + relu, linear + gelu or gelu-erf or silu or swiglu
- * or add (likewise the linear's output), linear-dgrad + gelu-grad or gelu-erf-grad, conv-dgrad + bn-grad (likewise the
- * gradient between them, or it is_last), add + layernorm or rmsnorm (likewise the sum), norm + adamw or adam or sgd,
- * layernorm-grad or rmsnorm-grad + cast, layernorm-grad or rmsnorm-grad + cast + linear-wgrad (whose bias has the sum
- * of the cast's rows as its gradient), rope-grad + linear-wgrad (likewise of rope-grad's rows; rope-grad is to end before
- * the product begins, so that its result may be laid over its operand), attention-grad + rope-grad (likewise the
- * gradient between them).
+ * One node, or several that may run as one. The engine offers the covers of a table (engine/graph/group.c, which says
+ * of each what it leaves virtual); if one is refused, it is shortened from its end. A backend must refuse covers that it
+ * does not know, because the table may grow.
  */
 #define JM_GROUP_MAX 8
 struct jm_group {

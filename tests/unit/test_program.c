@@ -367,7 +367,7 @@ static void places_as_the_contract_has_them(void **unused)
 	(void)unused;
 	if (!source)
 		skip();
-	snprintf(path, sizeof(path), "%s/engine/node.h", source);
+	snprintf(path, sizeof(path), "%s/engine/graph/node.h", source);
 	f = fopen(path, "r");
 	assert_non_null(f);
 	assert_true(fread(contract, 1, sizeof(contract) - 1, f) > 10000);
