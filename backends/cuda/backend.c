@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "backends/cuda/choose/conv_plan.h"
-#include "backends/cuda/device/green.h"
+#include "backends/cuda/device/sm_share.h"
 #include "backends/cuda/choose/plan_cache.h"
 #include "backends/cuda/device/queue.h"
 #include "backends/cuda/device/clock.h"
@@ -46,7 +46,7 @@ static void cuda_close(void *arg)
 	}
 	if (dev->stream)
 		cudaStreamDestroy(dev->stream);
-	cuda_green_drop(dev);
+	cuda_sm_share_drop(dev);
 	if (dev->copies)
 		cudaStreamDestroy(dev->copies);
 	if (dev->sums)

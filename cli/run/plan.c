@@ -8,7 +8,7 @@
 #include "report/format/text.h"
 #include "run/worker/worker.h"
 #include "run_list.h"
-#include "run_plans.h"
+#include "planned.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -131,7 +131,7 @@ static int print_runs(struct jm_run_call *r)
 	}
 	time_text(&all, time, sizeof(time));
 	snprintf(total, sizeof(total), "%s%d measurement%s in all: %s.", until ? "up to " : "",
-		jm_run_plans_cases(r), jm_run_plans_cases(r) == 1 ? "" : "s", time);
+		jm_planned_cases(r), jm_planned_cases(r) == 1 ? "" : "s", time);
 	print_line(r, total, 0);
 	return 0;
 }
@@ -279,10 +279,10 @@ static bool print_needs(struct jm_run_call *r)
 
 static int plan(struct jm_run_call *r)
 {
-	int rc = jm_run_plans_read(r);
+	int rc = jm_planned_read(r);
 
 	if (!rc)
-		rc = jm_run_plans_make(r);
+		rc = jm_planned_make(r);
 	if (!rc)
 		rc = print_runs(r);
 	if (rc)
@@ -310,7 +310,7 @@ static int run_plan_command(struct jm_cli *cli)
 	cli->lacks = json_object();
 	status = plan(&r);
 	jm_guard_stop(r.guard, NULL);
-	jm_run_plans_done(&r);
+	jm_planned_done(&r);
 	json_decref(cli->lacks);
 	cli->lacks = NULL;
 	return status;

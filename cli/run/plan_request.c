@@ -6,7 +6,7 @@
 #include "plan_request.h"
 #include "cli/frame/work_options.h"
 #include "run/plan/plan_points.h"
-#include "run/plan/plan_run.h"
+#include "run/plan/plan_lookup.h"
 #include "run/plan/plan_text.h"
 #include "run_options.h"
 #include "run_parts.h"

@@ -6,7 +6,7 @@
 #include "plan_schema.h"
 #include "engine/graph/model.h"
 #include "run/plan/plan_file.h"
-#include "run/plan/plan_run.h"
+#include "run/plan/plan_lookup.h"
 #include "run/workload.h"
 #include "run_options.h"
 #include "run_parts.h"

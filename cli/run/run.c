@@ -10,7 +10,7 @@
 #include "run_list.h"
 #include "run_log.h"
 #include "run_options.h"
-#include "run_plans.h"
+#include "planned.h"
 #include "run_request.h"
 #include "run_show.h"
 
@@ -165,7 +165,7 @@ static bool has_case(const struct jm_planned *p, const char *id)
 
 static int run_plan(struct jm_run_call *r, struct jm_planned *p)
 {
-	bool alone = jm_run_plans_cases(r) == 1;
+	bool alone = jm_planned_cases(r) == 1;
 	double width = jm_values_number(&r->cli->common, "width");
 	int blocks = p->plan.repeat;
 	struct jm_run_show show;
@@ -191,7 +191,7 @@ static int run_plan(struct jm_run_call *r, struct jm_planned *p)
 
 	if (o.out_fd < 0 && flag(r, "show-output"))
 		o.out_fd = STDERR_FILENO;
-	jm_run_plans_change_guard(r, p);
+	jm_planned_change_guard(r, p);
 	jm_run_show_init(&show, &p->plan, isnan(width) ? 0 : (int)width, r->cli->quiet);
 	show.writer = jm_work_writer_new(&r->cli->ctx);
 	show.store = text_of(r, "store");
@@ -300,7 +300,7 @@ static int run_all(struct jm_run_call *r)
 	}
 	/* wrong usage must create no files */
 	if (!rc && !flag(r, "resume"))
-		rc = jm_run_plans_read(r);
+		rc = jm_planned_read(r);
 	if (!rc)
 		rc = check_files(r);
 	if (!rc)
@@ -310,7 +310,7 @@ static int run_all(struct jm_run_call *r)
 	if (!rc && text_of(r, "json"))
 		rc = jm_output_try(text_of(r, "json"), &r->cli->err);
 	if (!rc)
-		rc = jm_run_plans_make(r);
+		rc = jm_planned_make(r);
 	if (!rc)
 		rc = check_shard(r);
 	if (rc)
@@ -343,7 +343,7 @@ static int run_run(struct jm_cli *cli)
 	status = stop_guard(r.guard, status);
 	jm_run_log_end(&log);
 	jm_store_close(r.store, NULL); /* of a call that was refused; it leaves no file */
-	jm_run_plans_done(&r);
+	jm_planned_done(&r);
 	json_decref(r.records);
 	json_decref(r.unstored);
 	return status;

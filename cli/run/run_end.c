@@ -44,7 +44,7 @@ bool jm_run_json_on_stdout(const struct jm_run_call *r)
 static int write_json(struct jm_run_call *r)
 {
 	const char *path = text_of(r, "json");
-	bool single = jm_run_plans_cases(r) == 1;
+	bool single = jm_planned_cases(r) == 1;
 	const json_t *value = single ? json_array_get(r->records, 0) : r->records;
 	int rc;
 
@@ -155,7 +155,7 @@ static void print_next(const struct jm_run_call *r, int failed, bool whole)
 	if (r->cli->quiet || (r->store_is_lost && !*r->kept))
 		return;
 	if (!text_of(r, "store")) {
-		if (jm_run_plans_cases(r) > 1)
+		if (jm_planned_cases(r) > 1)
 			fprintf(stderr,
 				"\nThe records were not stored; --store FILE stores them.\n");
 		return;

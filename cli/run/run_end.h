@@ -3,7 +3,7 @@
 #ifndef JM_RUN_END_H
 #define JM_RUN_END_H
 
-#include "run_plans.h"
+#include "planned.h"
 
 /* Rc is the result of all plans; returns the exit status. */
 int jm_run_finish(struct jm_run_call *r, int rc);

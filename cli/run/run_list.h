@@ -3,7 +3,7 @@
 #ifndef JM_RUN_LIST_H
 #define JM_RUN_LIST_H
 
-#include "run_plans.h"
+#include "planned.h"
 
 /* The cases, each with its id, in the order of the first block; returns the exit status. */
 int jm_run_list_cases(struct jm_run_call *r);

@@ -6,7 +6,7 @@
 #include "base/ctx.h"
 #include "cli/frame/cli.h"
 #include "measure/command/work_status.h"
-#include "run/sweep/run_plan.h"
+#include "run/sweep/sweep.h"
 
 #include <stdio.h>
 

@@ -123,14 +123,14 @@ static int parts_of(
 		.power = power < 0 ? jm_meter_signal(s->set, meter, JM_Q_POWER_AVERAGE) : power,
 		.shape = power,
 	};
-	struct jm_cells cells;
+	struct jm_power_slots slots;
 	int rc = read_limit(s, meter, &m.limit, err);
 
 	*ret = (struct parts){.counter = nothing, .power = nothing, .limit = m.limit};
 	if (!rc && m.power >= 0)
-		rc = jm_energy_by_power(s, &m, &cells, &ret->power, err);
+		rc = jm_energy_by_power(s, &m, &slots, &ret->power, err);
 	if (!rc)
-		rc = jm_energy_check(s, &m, &cells, &ret->counter, &ret->fault, err);
+		rc = jm_energy_check(s, &m, &slots, &ret->counter, &ret->fault, err);
 	leave_out_faults(ret);
 	leave_out_coarse(s, m.counter, ret);
 	compare(ret, (double)(s->t1 - s->t0) * 1e-9);

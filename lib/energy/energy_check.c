@@ -53,9 +53,9 @@ struct check {
 	const struct jm_trace_interval *s;
 	const struct jm_signal *counter, *power; /* power: NULL = there are no usable readings */
 	const struct jm_meter_signals *m;
-	struct jm_cells *cells; /* of the power */
-	double peak;		/* W; INFINITY = not known */
-	int64_t window;		/* ns */
+	struct jm_power_slots *slots; /* of the power */
+	double peak;		      /* W; INFINITY = not known */
+	int64_t window;		      /* ns */
 	struct still last;
 	bool any;
 	int64_t alive; /* the last moment at which the counter is known to count; ns */
@@ -78,7 +78,8 @@ static struct jm_held_power hold_power(struct check *c, int64_t t0, int64_t t1)
 	struct jm_held_power sum = {0};
 
 	if (!c->rc)
-		c->rc = jm_cells_held(c->cells, c->s->trace, c->m->power, t0, t1, &sum, c->err);
+		c->rc = jm_power_slots_held(
+			c->slots, c->s->trace, c->m->power, t0, t1, &sum, c->err);
 	return sum;
 }
 
@@ -332,7 +333,7 @@ static int look_at_tail(const struct check *c, struct jm_part *counter)
 	int64_t unseen = jm_reach(c->counter), from = c->alive;
 	struct jm_trace_interval tail = *c->s;
 	struct jm_part told, power;
-	struct jm_cells cells;
+	struct jm_power_slots slots;
 	double most;
 	int rc;
 
@@ -343,7 +344,7 @@ static int look_at_tail(const struct check *c, struct jm_part *counter)
 	tail.t0 = from > c->s->t0 ? from : c->s->t0;
 	rc = jm_energy_by_counter(&tail, c->m->counter, c->m->shape, NULL, &told, c->err);
 	if (!rc)
-		rc = jm_energy_by_power(&tail, c->m, &cells, &power, c->err);
+		rc = jm_energy_by_power(&tail, c->m, &slots, &power, c->err);
 	if (rc)
 		return rc;
 	most = fmin(
@@ -398,10 +399,10 @@ static void check_power(struct check *c)
 }
 
 int jm_energy_check(const struct jm_trace_interval *s, const struct jm_meter_signals *m,
-	struct jm_cells *cells, struct jm_part *ret_counter, struct jm_fault *ret,
+	struct jm_power_slots *slots, struct jm_part *ret_counter, struct jm_fault *ret,
 	struct jm_err *err)
 {
-	struct check c = {.s = s, .m = m, .cells = cells, .err = err};
+	struct check c = {.s = s, .m = m, .slots = slots, .err = err};
 	int rc = 0;
 
 	*ret = (struct jm_fault){.kind = JM_FAULT_NONE};

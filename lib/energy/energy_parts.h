@@ -31,7 +31,7 @@ struct jm_part {
 	int places; /* power: as in struct jm_energy */
 };
 
-/* energy_cells.c: power by its readings, each of which holds until the next one. */
+/* power_slots.c: power by its readings, each of which holds until the next one. */
 struct jm_held_power {
 	double joules, covered_s, most; /* of the time with readings; most: W, 0 = none */
 };
@@ -39,29 +39,29 @@ struct jm_held_power {
 int jm_power_held(const struct jm_trace *trace, int signal, int64_t t0, int64_t t1,
 	struct jm_held_power *sum, struct jm_err *err);
 
-/* A cell before and after a moment within it. */
+/* A slot before and after a moment within it. */
 struct jm_split {
 	bool known;
 	int64_t t;
 	struct jm_held_power before, after;
 };
 
-#define JM_CELLS 512
-struct jm_cells {
-	int64_t t0, t1, length; /* of one cell */
-	struct jm_held_power cell[JM_CELLS];
-	int n; /* the cell that is being filled, up to `at`; it ends at `end` */
+#define JM_POWER_SLOTS 512
+struct jm_power_slots {
+	int64_t t0, t1, length; /* of one slot */
+	struct jm_held_power slot[JM_POWER_SLOTS];
+	int n; /* the slot that is being filled, up to `at`; it ends at `end` */
 	int64_t at, end;
 	double value; /* that holds from there on */
 	struct jm_split split;
 };
-void jm_cells_init(struct jm_cells *c, int64_t t0, int64_t t1);
+void jm_power_slots_init(struct jm_power_slots *c, int64_t t0, int64_t t1);
 /* In order of time; the last one before t0, too. */
-void jm_cells_add(struct jm_cells *c, const struct jm_reading *reading, int n);
-void jm_cells_end(struct jm_cells *c);
-/* Like jm_power_held; readings within the cells are not read again. */
-int jm_cells_held(struct jm_cells *c, const struct jm_trace *trace, int signal, int64_t t0,
-	int64_t t1, struct jm_held_power *sum, struct jm_err *err);
+void jm_power_slots_add(struct jm_power_slots *c, const struct jm_reading *reading, int n);
+void jm_power_slots_end(struct jm_power_slots *c);
+/* Like jm_power_held; readings within the slots are not read again. */
+int jm_power_slots_held(struct jm_power_slots *c, const struct jm_trace *trace, int signal,
+	int64_t t0, int64_t t1, struct jm_held_power *sum, struct jm_err *err);
 
 /* Gets the readings of a signal while another function iterates over them. */
 struct jm_watch {
@@ -81,31 +81,32 @@ struct jm_meter_signals {
 	int meter, counter, power, shape;
 	double limit; /* W: the highest limit of the device in the interval; 0 = not known */
 };
-/* energy_power.c: of m's power; *cells are filled from a while before the interval to a while after */
+/* energy_power.c: of m's power; *slots are filled from a while before the interval to a while after */
 int jm_energy_by_power(const struct jm_trace_interval *s, const struct jm_meter_signals *m,
-	struct jm_cells *cells, struct jm_part *ret, struct jm_err *err);
-/* energy_check.c: the energy by counter, and can the readings be true? cells: of the power. */
+	struct jm_power_slots *slots, struct jm_part *ret, struct jm_err *err);
+/* energy_check.c: the energy by counter, and can the readings be true? slots: of the power. */
 int jm_energy_check(const struct jm_trace_interval *s, const struct jm_meter_signals *m,
-	struct jm_cells *cells, struct jm_part *ret_counter, struct jm_fault *ret,
+	struct jm_power_slots *slots, struct jm_part *ret_counter, struct jm_fault *ret,
 	struct jm_err *err);
 
 /* energy_pattern.c: how readings of power follow each other, one a refresh. Constant memory. */
-#define JM_PATTERN_LAGS	 32
-#define JM_PATTERN_LANES 8 /* a load of nearly so many refreshes shows as many slow waves in turn */
+#define JM_PATTERN_LAGS 32
+#define JM_PATTERN_TRACKS                                                                          \
+	8 /* a load of nearly so many refreshes shows as many slow waves in turn */
 struct jm_pattern {
 	double last[2 *
 		    JM_PATTERN_LAGS]; /* the newest readings, the newest one first from `at` on */
 	int at;
-	double apart[JM_PATTERN_LAGS]; /* W^2, sums, at lags of 1 refresh and more */
-	double first;		       /* W, the first reading */
-	double sum, squares;	       /* W and W^2, of what readings differ from the first */
-	double least, most;	       /* W */
-	double jump[JM_PATTERN_LANES]; /* W, the largest change, at lags of 1 refresh and more */
-	double path[JM_PATTERN_LANES]; /* W, the sum of these changes */
-	long n, compared;	       /* readings; those in `apart` */
-	long crossings;		       /* of the mean so far */
-	int side;		       /* of the mean, that the last reading was on */
-	long since, longest;	       /* readings: where that side began; most on one side */
+	double apart[JM_PATTERN_LAGS];	/* W^2, sums, at lags of 1 refresh and more */
+	double first;			/* W, the first reading */
+	double sum, squares;		/* W and W^2, of what readings differ from the first */
+	double least, most;		/* W */
+	double jump[JM_PATTERN_TRACKS]; /* W, the largest change, at lags of 1 refresh and more */
+	double path[JM_PATTERN_TRACKS]; /* W, the sum of these changes */
+	long n, compared;		/* readings; those in `apart` */
+	long crossings;			/* of the mean so far */
+	int side;			/* of the mean, that the last reading was on */
+	long since, longest;		/* readings: where that side began; most on one side */
 };
 /* A value that stays for n refreshes. */
 void jm_pattern_add(struct jm_pattern *p, double watts, long n);

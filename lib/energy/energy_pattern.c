@@ -14,7 +14,7 @@
  * of the wave, so that its range is larger than theirs, up to what the device's limit allows. So do more readings
  * of a wave that is so slow that it did not turn.
  *
- * A load of nearly k refreshes is seen as k such waves in turn: lanes, of every k-th reading each.
+ * A load of nearly k refreshes is seen as k such waves in turn: tracks, of every k-th reading each.
  */
 #include "energy/energy_parts.h"
 
@@ -41,9 +41,9 @@
 #define PART_OF_WAVE 14	  /* readings: of fewer, FEW_OF_WAVE allows for the rest of the wave */
 #define PART	     15	  /* of the range seen: what a wave may miss that did not turn */
 #define MOST_OF_PART 0.8  /* of the limit: the same */
-#define LANES	     1.1  /* power of the number of lanes: what they miss cancels out in part */
+#define TRACKS	     1.1  /* power of the number of tracks: what they miss cancels out in part */
 #define SLOWER                                                                                     \
-	0.7 /* of the change between readings: that between those of one lane, if they are lanes */
+	0.7 /* of the change between readings: that between those of one track, if they are tracks */
 
 static double square(double x)
 {
@@ -92,7 +92,7 @@ static void count(struct jm_pattern *p, double off, long n)
 
 static void follow(struct jm_pattern *p, double watts)
 {
-	for (int lag = 0; lag < JM_PATTERN_LANES && lag < p->n; lag++) {
+	for (int lag = 0; lag < JM_PATTERN_TRACKS && lag < p->n; lag++) {
 		double change = fabs(watts - p->last[p->at + lag]);
 
 		p->jump[lag] = fmax(p->jump[lag], change);
@@ -178,7 +178,8 @@ static double part_misses(const struct jm_pattern *p, int lag, double limit)
 	if (lag > 1 && p->path[lag - 1] > SLOWER * p->path[0])
 		return 0;
 	more = ways(p, lag, range);
-	return fmin(PART * range * exp(-more), MOST_OF_PART * limit) / (1 + more) / pow(lag, LANES);
+	return fmin(PART * range * exp(-more), MOST_OF_PART * limit) / (1 + more) /
+	       pow(lag, TRACKS);
 }
 
 double jm_pattern_alias(const struct jm_pattern *p, double seen_share, double limit)
@@ -191,7 +192,7 @@ double jm_pattern_alias(const struct jm_pattern *p, double seen_share, double li
 		misses = alias_misses(p, limit) / (double)(p->crossings + 1);
 		misses = fmax(misses, part_misses(p, 1, limit));
 	}
-	for (int lag = 2; lag <= JM_PATTERN_LANES; lag++)
+	for (int lag = 2; lag <= JM_PATTERN_TRACKS; lag++)
 		misses = fmax(misses, part_misses(p, lag, limit));
 	return (1 - seen_share) * misses;
 }

@@ -29,7 +29,7 @@
 #define MANY_ALIKE                                                                                 \
 	64 /* readings: the alias of a load within 5 % of the refresh has turned by then */
 #define REST		 0.125		     /* of the limit: a device rests at about that */
-#define CELLS_AROUND	 INT64_C(2000000000) /* ns before and after the stretch */
+#define SLOTS_AROUND	 INT64_C(2000000000) /* ns before and after the stretch */
 #define BRIDGE_REFRESHES 3
 #define BRIDGE_MIN	 INT64_C(250000000) /* ns without readings that may be interpolated */
 
@@ -340,11 +340,11 @@ static double between_windows(const struct sum *s)
 	return (s->limit > 0 ? fmax(shown, hides) : shown + hides) + square(alias(s));
 }
 
-/* One pass: plateaus within [t0, t1] with one reading on each side, and cells. */
+/* One pass: plateaus within [t0, t1] with one reading on each side, and slots. */
 struct pass {
 	int64_t t0, t1;
 	struct jm_plateaus steps;
-	struct jm_cells *cells;
+	struct jm_power_slots *slots;
 	struct jm_reading before;
 	bool has_before, over;
 };
@@ -354,7 +354,7 @@ static int pass_on(void *arg, const struct jm_reading *reading, int n)
 	struct pass *p = arg;
 	int begin = 0, end;
 
-	jm_cells_add(p->cells, reading, n);
+	jm_power_slots_add(p->slots, reading, n);
 	while (begin < n && reading[begin].t_ns < p->t0)
 		begin++;
 	if (begin) {
@@ -374,26 +374,26 @@ static int pass_on(void *arg, const struct jm_reading *reading, int n)
 }
 
 static int read_power(const struct jm_trace_interval *stretch, int signal, struct sum *s,
-	struct jm_cells *cells, struct jm_err *err)
+	struct jm_power_slots *slots, struct jm_err *err)
 {
 	int64_t around = jm_reach(s->signal) * 3 + s->shift;
-	int64_t more = around > CELLS_AROUND ? around : CELLS_AROUND;
-	struct pass p = {.t0 = s->t0 - around + 2 * s->shift, .t1 = s->t1 + around, .cells = cells};
+	int64_t more = around > SLOTS_AROUND ? around : SLOTS_AROUND;
+	struct pass p = {.t0 = s->t0 - around + 2 * s->shift, .t1 = s->t1 + around, .slots = slots};
 	int rc;
 
 	jm_plateaus_init(&p.steps, s->signal, on_run, s);
-	jm_cells_init(cells, s->t0 - CELLS_AROUND, s->t1 + CELLS_AROUND);
+	jm_power_slots_init(slots, s->t0 - SLOTS_AROUND, s->t1 + SLOTS_AROUND);
 	rc = jm_trace_each_some(
 		stretch->trace, signal, s->t0 - more, s->t1 + more, pass_on, &p, err);
 	if (p.has_before)
 		jm_plateaus_feed(&p.steps, p.before);
 	jm_plateaus_end(&p.steps);
-	jm_cells_end(cells);
+	jm_power_slots_end(slots);
 	return rc;
 }
 
 int jm_energy_by_power(const struct jm_trace_interval *stretch, const struct jm_meter_signals *m,
-	struct jm_cells *cells, struct jm_part *ret, struct jm_err *err)
+	struct jm_power_slots *slots, struct jm_part *ret, struct jm_err *err)
 {
 	const struct jm_signal *power = &stretch->set->signal[m->power];
 	struct sum s = {
@@ -413,7 +413,7 @@ int jm_energy_by_power(const struct jm_trace_interval *stretch, const struct jm_
 		s.shift = power->window_ns / 2;
 	else if (power->window_ns > 0)
 		s.window = power->window_ns;
-	rc = read_power(stretch, m->power, &s, cells, err);
+	rc = read_power(stretch, m->power, &s, slots, err);
 	if (rc)
 		return rc;
 	finish(&s);

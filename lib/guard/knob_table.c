@@ -118,7 +118,7 @@ int jm_knob_table_open(
 	int rc = specs ? open_list(&table, ctx, specs, err) : open_machine(&table, ctx, err);
 
 	if (!rc) {
-		table.left = calloc((size_t)table.knobs.n + 1, sizeof(struct jm_patient_call *));
+		table.left = calloc((size_t)table.knobs.n + 1, sizeof(struct jm_driver_call *));
 		rc = table.left ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for knobs.");
 	}
 	if (rc)
@@ -130,7 +130,7 @@ int jm_knob_table_open(
 
 static bool is_left(const struct jm_knob_table *table, int i)
 {
-	if (table->left[i] && jm_patient_call_returned(table->left[i]))
+	if (table->left[i] && jm_driver_call_returned(table->left[i]))
 		table->left[i] = NULL;
 	return table->left[i] != NULL;
 }
@@ -201,7 +201,7 @@ static bool call_patiently(const struct jm_knob_table *table, int i, struct call
 	const struct jm_knob *knob = &table->knobs.knob[i];
 	int64_t limit_ns = JM_DRIVER_LIMIT_NS, first_ns = table->announce ? JM_SECOND : limit_ns;
 
-	if (jm_patient_call(make_call, c, first_ns, &table->left[i])) {
+	if (jm_driver_call(make_call, c, first_ns, &table->left[i])) {
 		table->left[i] = NULL;
 		return true;
 	}
@@ -210,7 +210,7 @@ static bool call_patiently(const struct jm_knob_table *table, int i, struct call
 	jm_log(table->announce, JM_WARNING,
 		"Waiting up to %.0f s for the driver to return from a call for %s of %s.",
 		(double)limit_ns / 1e9, knob->name, knob->label);
-	if (!jm_patient_call_again(table->left[i], limit_ns - first_ns))
+	if (!jm_driver_call_again(table->left[i], limit_ns - first_ns))
 		return false;
 	table->left[i] = NULL;
 	return true;

@@ -8,7 +8,7 @@
 #define JM_KNOB_TABLE_H
 
 #include "guard/control.h"
-#include "guard/patient_call.h"
+#include "driver_call.h"
 
 #define JM_SPEC_MAX 96 /* "sim:h100x4", "nvml:all" */
 
@@ -25,7 +25,7 @@ struct jm_knob_table {
 	struct jm_knobs knobs;
 	struct jm_knob_member *member;
 	int n;
-	struct jm_patient_call **left; /* of each knob, a call that has not returned; NULL = none */
+	struct jm_driver_call **left; /* of each knob, a call that has not returned; NULL = none */
 	const struct jm_ctx
 		*announce; /* called with the holder after a second of waiting; NULL = none */
 };

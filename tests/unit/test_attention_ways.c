@@ -7,7 +7,7 @@
 #include "backends/cuda/ops/attention_tiles.h"
 #include "backends/cuda/kernels/image.h"
 #include "backends/cuda/choose/plan_cache.h"
-#include "backends/cuda/choose/ways.h"
+#include "backends/cuda/choose/timed_choice.h"
 #include "engine/graph/tensor.h"
 #include "unit/test.h"
 #include "backends/cuda/device/device.h"

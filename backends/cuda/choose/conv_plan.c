@@ -3,7 +3,7 @@
 #include "conv_plan.h"
 #include "backends/cuda/kernels/image.h"
 #include "plan_cache.h"
-#include "ways.h"
+#include "timed_choice.h"
 #include "backends/cuda/device/device.h"
 #include "backends/cuda/dnn/dnn_plan.h"
 

@@ -14,7 +14,7 @@
  */
 #include <string.h>
 
-#include "boxes.h"
+#include "tensor_map.h"
 #include "hopper.cuh"
 #include "image.h"
 #include "mma.cuh"
@@ -503,7 +503,7 @@ bool cuda_filter_knows(const struct cuda_filter_grad *p)
 	struct chunks g;
 
 	return (p->stride == 1 || p->stride == 2) && p->channels % SIDE == 0 &&
-	       p->filters % SIDE == 0 && divide(p, &g) && cuda_boxes_exist();
+	       p->filters % SIDE == 0 && divide(p, &g) && cuda_tensor_map_exist();
 }
 
 size_t cuda_filter_scratch(const struct cuda_filter_grad *p)
@@ -518,14 +518,14 @@ size_t cuda_filter_scratch(const struct cuda_filter_grad *p)
 static bool describe(const struct cuda_filter_grad *p, const struct chunks *g, CUtensorMap *ret_x,
 	CUtensorMap *ret_dy)
 {
-	const struct cuda_boxes_shape x = {true, 4,
+	const struct cuda_tensor_map_shape x = {true, 4,
 		{p->channels, p->in[1], p->in[0], p->batch}, {HALF, g->pitch, 1, 1}};
-	const struct cuda_boxes_shape dy = {true, 3,
+	const struct cuda_tensor_map_shape dy = {true, 3,
 		{p->filters, p->out[1], (int64_t)p->batch * p->out[0]}, {HALF, g->wide, g->rows}};
-	struct cuda_boxes boxes[2];
+	struct cuda_tensor_map boxes[2];
 
-	if (!cuda_boxes_describe(&x, p->x, &boxes[0]) ||
-		!cuda_boxes_describe(&dy, p->dy, &boxes[1]))
+	if (!cuda_tensor_map_describe(&x, p->x, &boxes[0]) ||
+		!cuda_tensor_map_describe(&dy, p->dy, &boxes[1]))
 		return false;
 	memcpy(ret_x, &boxes[0], sizeof *ret_x);
 	memcpy(ret_dy, &boxes[1], sizeof *ret_dy);

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "boxes.h"
+#include "tensor_map.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -274,7 +274,7 @@ struct cuda_attention_tiles {
 	float scale;
 	bool causal;
 	bool tall; /* a block handles 192 queries instead of 128, where depth is 64 */
-	struct cuda_boxes qkv_boxes,
+	struct cuda_tensor_map qkv_boxes,
 		dy_boxes; /* dims [batch,seq,columns], boxes of 64 rows and columns */
 	const void *y, *dy;
 	const float *lse;

@@ -9,7 +9,7 @@
 bool cuda_tiles_take(const struct cuda_dev *dev, const struct dnn_attention_shape *s)
 {
 	return dev->prop.major == 9 && dev->prop.minor == 0 && s->type == CUDNN_DATA_BFLOAT16 &&
-	       (s->depth == 64 || s->depth == 128 || s->depth == 256) && cuda_boxes_exist();
+	       (s->depth == 64 || s->depth == 128 || s->depth == 256) && cuda_tensor_map_exist();
 }
 
 size_t cuda_tiles_scratch(const struct dnn_attention_shape *s)
@@ -19,12 +19,12 @@ size_t cuda_tiles_scratch(const struct dnn_attention_shape *s)
 
 /* The tensor [batch,seq,columns] in 16 bits at `data`. */
 static bool describe(const struct dnn_attention_shape *s, const void *data, int64_t columns,
-	struct cuda_boxes *ret)
+	struct cuda_tensor_map *ret)
 {
-	const struct cuda_boxes_shape boxes = {
+	const struct cuda_tensor_map_shape boxes = {
 		.rank = 3, .dim = {columns, s->seq, s->batch}, .box = {BOX, BOX, 1}};
 
-	return cuda_boxes_describe(&boxes, data, ret);
+	return cuda_tensor_map_describe(&boxes, data, ret);
 }
 
 int cuda_tiles_describe(const struct dnn_attention_shape *s, void *qkv, void *dy,

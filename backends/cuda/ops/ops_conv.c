@@ -18,7 +18,7 @@
 #include "conv_product.h"
 #include "conv_stem.h"
 #include "image_operands.h"
-#include "backends/cuda/choose/ways.h"
+#include "backends/cuda/choose/timed_choice.h"
 #include "backends/cuda/device/device.h"
 #include "backends/cuda/dnn/dnn_plan.h"
 #include "backends/cuda/device/layouts.h"

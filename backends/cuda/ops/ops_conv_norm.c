@@ -12,7 +12,7 @@
 #include "conv_product.h"
 #include "image_operands.h"
 #include "backends/cuda/choose/plan_cache.h"
-#include "backends/cuda/choose/ways.h"
+#include "backends/cuda/choose/timed_choice.h"
 #include "ops.h"
 
 struct conv_norm {

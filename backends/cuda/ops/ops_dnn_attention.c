@@ -11,7 +11,7 @@
 #include "attention_tiles.h"
 #include "backends/cuda/kernels/image.h"
 #include "backends/cuda/choose/plan_cache.h"
-#include "backends/cuda/choose/ways.h"
+#include "backends/cuda/choose/timed_choice.h"
 #include "backends/cuda/device/device.h"
 #include "backends/cuda/dnn/dnn_plan.h"
 #include "ops_dnn_attention.h"

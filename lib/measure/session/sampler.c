@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler's lanes: threads, rings, edges. */
+/* The sampler's readers: threads, rings, edges. */
 #include "sampler.h"
 #include "base/text/locale.h"
 #include "base/ctx.h"
@@ -25,13 +25,13 @@
 #define BLIND	   4			  /* and in intervals, or refreshes */
 #define WRAP_WATTS 4000			  /* W: no device with a counter that wraps draws more */
 
-struct lane_signal {
+struct reader_signal {
 	bool awaited; /* an edge waits until it has changed */
 	double seen;  /* at the edge's first poll */
 };
 
-struct jm_lane {
-	struct jm_lane_options o;
+struct jm_reader {
+	struct jm_reader_options o;
 	pthread_t thread;
 	struct jm_sleeper sleeper;
 	bool started;
@@ -52,7 +52,7 @@ struct jm_lane {
 	_Atomic bool stop;
 	int edges_seen;
 	int64_t edge_until; /* 0 = not at an edge */
-	struct lane_signal *signal;
+	struct reader_signal *signal;
 	double *last; /* value of the newest reading of each signal */
 
 	pthread_mutex_t lock; /* of `first` and `ended` */
@@ -69,7 +69,7 @@ static bool speaks_of_energy(const struct jm_signal *signal)
 }
 
 /* The slowest of the source's energy and power sensors; 0 = unknown. */
-static int64_t slowest_refresh(const struct jm_lane_options *o)
+static int64_t slowest_refresh(const struct jm_reader_options *o)
 {
 	int64_t slowest = 0;
 
@@ -88,7 +88,7 @@ static int64_t clamp(int64_t v, int64_t low, int64_t high)
 }
 
 /* A counter must not go round unseen, however seldom it is to be read. */
-static int64_t longest_interval(const struct jm_lane_options *o)
+static int64_t longest_interval(const struct jm_reader_options *o)
 {
 	double longest = 1e9; /* s */
 
@@ -101,35 +101,35 @@ static int64_t longest_interval(const struct jm_lane_options *o)
 	return (int64_t)(longest * 1e9);
 }
 
-static void set_pace(struct jm_lane *lane)
+static void set_pace(struct jm_reader *reader)
 {
-	int64_t refresh = slowest_refresh(&lane->o);
+	int64_t refresh = slowest_refresh(&reader->o);
 	int64_t wait = refresh ? refresh + refresh / EDGE_SLACK : EDGE_BLIND;
 
-	lane->patience = clamp(wait, 2 * EDGE_FAST, EDGE_LONG);
-	lane->fast = clamp(lane->patience / EDGE_POLLS, EDGE_FAST, EDGE_LONG);
-	lane->interval = lane->o.interval_ns;
-	if (!lane->interval)
-		lane->interval =
+	reader->patience = clamp(wait, 2 * EDGE_FAST, EDGE_LONG);
+	reader->fast = clamp(reader->patience / EDGE_POLLS, EDGE_FAST, EDGE_LONG);
+	reader->interval = reader->o.interval_ns;
+	if (!reader->interval)
+		reader->interval =
 			refresh ? clamp(refresh / 2, 20 * JM_MILLISECOND, 100 * JM_MILLISECOND)
 				: 100 * JM_MILLISECOND;
-	lane->interval = clamp(lane->interval, 1, longest_interval(&lane->o));
-	lane->blind = clamp(BLIND * (lane->interval > refresh ? lane->interval : refresh),
+	reader->interval = clamp(reader->interval, 1, longest_interval(&reader->o));
+	reader->blind = clamp(BLIND * (reader->interval > refresh ? reader->interval : refresh),
 		BLIND_MIN, INT64_MAX);
 }
 
 /* What an edge waits for: of each meter its counter, unless the source watches that itself, or else its
  * power. */
-static void choose_awaited(struct jm_lane *lane)
+static void choose_awaited(struct jm_reader *reader)
 {
-	const struct jm_meters *set = lane->o.set;
+	const struct jm_meters *set = reader->o.set;
 
-	for (int i = 0; i < lane->o.n_signals; i++) {
-		const struct jm_signal *signal = &set->signal[lane->o.first_signal + i];
+	for (int i = 0; i < reader->o.n_signals; i++) {
+		const struct jm_signal *signal = &set->signal[reader->o.first_signal + i];
 		int counter = jm_meter_signal(set, signal->meter, JM_Q_ENERGY);
 
-		lane->signal[i].awaited =
-			(signal->quantity == JM_Q_ENERGY && !lane->o.source->edge) ||
+		reader->signal[i].awaited =
+			(signal->quantity == JM_Q_ENERGY && !reader->o.source->edge) ||
 			(signal->quantity == JM_Q_POWER && counter < 0);
 	}
 }
@@ -148,50 +148,51 @@ static size_t ring_room(int n_signals)
 	return room;
 }
 
-int jm_lane_new(const struct jm_lane_options *o, struct jm_lane **ret, struct jm_err *err)
+int jm_reader_new(const struct jm_reader_options *o, struct jm_reader **ret, struct jm_err *err)
 {
-	struct jm_lane *lane = calloc(1, sizeof(*lane));
+	struct jm_reader *reader = calloc(1, sizeof(*reader));
 
-	if (!lane)
+	if (!reader)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory to sample %s.", o->source->name);
-	lane->o = *o;
-	lane->sink.give = collect;
-	lane->sink.n = o->n_signals;
-	lane->room = ring_room(o->n_signals);
-	lane->poll_room = (size_t)o->n_signals + 1;
-	lane->ring = reallocarray(NULL, lane->room, sizeof(*lane->ring));
-	lane->poll = calloc(lane->poll_room, sizeof(*lane->poll));
-	lane->signal = calloc((size_t)o->n_signals + 1, sizeof(*lane->signal));
-	lane->sink.row = calloc((size_t)o->n_signals + 1, sizeof(*lane->sink.row));
-	lane->last = calloc((size_t)o->n_signals + 1, sizeof(*lane->last));
-	if (!lane->ring || !lane->poll || !lane->sink.row || !lane->signal || !lane->last) {
-		jm_lane_free(lane);
+	reader->o = *o;
+	reader->sink.give = collect;
+	reader->sink.n = o->n_signals;
+	reader->room = ring_room(o->n_signals);
+	reader->poll_room = (size_t)o->n_signals + 1;
+	reader->ring = reallocarray(NULL, reader->room, sizeof(*reader->ring));
+	reader->poll = calloc(reader->poll_room, sizeof(*reader->poll));
+	reader->signal = calloc((size_t)o->n_signals + 1, sizeof(*reader->signal));
+	reader->sink.row = calloc((size_t)o->n_signals + 1, sizeof(*reader->sink.row));
+	reader->last = calloc((size_t)o->n_signals + 1, sizeof(*reader->last));
+	if (!reader->ring || !reader->poll || !reader->sink.row || !reader->signal ||
+		!reader->last) {
+		jm_reader_free(reader);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory to sample %s.", o->source->name);
 	}
-	pthread_mutex_init(&lane->lock, NULL);
-	pthread_cond_init(&lane->changed, NULL);
-	set_pace(lane);
-	choose_awaited(lane);
-	*ret = lane;
+	pthread_mutex_init(&reader->lock, NULL);
+	pthread_cond_init(&reader->changed, NULL);
+	set_pace(reader);
+	choose_awaited(reader);
+	*ret = reader;
 	return 0;
 }
 
-/* ---- in the lane's thread ---- */
+/* ---- in the reader's thread ---- */
 
-static bool make_room(struct jm_lane *lane, size_t n)
+static bool make_room(struct jm_reader *reader, size_t n)
 {
-	size_t room = lane->poll_room;
+	size_t room = reader->poll_room;
 	struct jm_signal_reading *grown;
 
-	if (lane->n_poll + n <= room)
+	if (reader->n_poll + n <= room)
 		return true;
-	while (room < lane->n_poll + n)
+	while (room < reader->n_poll + n)
 		room *= 2;
-	grown = reallocarray(lane->poll, room, sizeof(*grown));
+	grown = reallocarray(reader->poll, room, sizeof(*grown));
 	if (!grown)
 		return false;
-	lane->poll = grown;
-	lane->poll_room = room;
+	reader->poll = grown;
+	reader->poll_room = room;
 	return true;
 }
 
@@ -199,115 +200,115 @@ static bool make_room(struct jm_lane *lane, size_t n)
  * signal has a gap. */
 static void collect(struct jm_sink *sink, int first, int n, const struct jm_reading *reading)
 {
-	struct jm_lane *lane =
-		(struct jm_lane *)(void *)((char *)sink - offsetof(struct jm_lane, sink));
+	struct jm_reader *reader =
+		(struct jm_reader *)(void *)((char *)sink - offsetof(struct jm_reader, sink));
 
-	if (first < 0 || n < 0 || first > lane->o.n_signals - n || !make_room(lane, (size_t)n))
+	if (first < 0 || n < 0 || first > reader->o.n_signals - n || !make_room(reader, (size_t)n))
 		return;
 	for (int i = 0; i < n; i++)
-		lane->poll[lane->n_poll++] = (struct jm_signal_reading){first + i, reading[i]};
+		reader->poll[reader->n_poll++] = (struct jm_signal_reading){first + i, reading[i]};
 }
 
-static void begin_poll(struct jm_lane *lane)
+static void begin_poll(struct jm_reader *reader)
 {
-	lane->n_poll = 0;
-	lane->sink.next = 0;
+	reader->n_poll = 0;
+	reader->sink.next = 0;
 }
 
 /* Copies n readings of the poll, from index `from` on: first come those of the sink's row, then those
  * that did not fit there. */
-static void take(struct jm_lane *lane, size_t from, size_t n, struct jm_signal_reading *to)
+static void take(struct jm_reader *reader, size_t from, size_t n, struct jm_signal_reading *to)
 {
-	size_t row = (size_t)lane->sink.next, i = 0;
-	int first = lane->o.first_signal;
+	size_t row = (size_t)reader->sink.next, i = 0;
+	int first = reader->o.first_signal;
 
 	for (; i < n && from + i < row; i++) {
-		const struct jm_reading *reading = &lane->sink.row[from + i];
+		const struct jm_reading *reading = &reader->sink.row[from + i];
 
 		/* one by one, as they were just written: a copy of both at once would wait for that */
 		to[i].reading.value = reading->value;
 		to[i].reading.t_ns = reading->t_ns;
 		to[i].signal = first + (int)(from + i);
-		lane->last[from + i] = reading->value;
+		reader->last[from + i] = reading->value;
 	}
 	for (; i < n; i++) {
-		to[i] = lane->poll[from + i - row];
-		lane->last[to[i].signal] = to[i].reading.value;
+		to[i] = reader->poll[from + i - row];
+		reader->last[to[i].signal] = to[i].reading.value;
 		to[i].signal += first;
 	}
 }
 
 /* Of n entries of the ring, from this one on: those before its end. */
-static size_t in_one_piece(const struct jm_lane *lane, size_t from, size_t n)
+static size_t in_one_piece(const struct jm_reader *reader, size_t from, size_t n)
 {
-	size_t piece = lane->room - (from & (lane->room - 1));
+	size_t piece = reader->room - (from & (reader->room - 1));
 
 	return n < piece ? n : piece;
 }
 
 /* Writes the readings of the poll into the ring, as many at a time as there is room for. */
-static void put_poll(struct jm_lane *lane)
+static void put_poll(struct jm_reader *reader)
 {
-	size_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
-	size_t all = (size_t)lane->sink.next + lane->n_poll;
+	size_t head = atomic_load_explicit(&reader->head, memory_order_relaxed);
+	size_t all = (size_t)reader->sink.next + reader->n_poll;
 
 	for (size_t done = 0, n; done < all; done += n) {
-		size_t tail = atomic_load_explicit(&lane->tail, memory_order_acquire);
+		size_t tail = atomic_load_explicit(&reader->tail, memory_order_acquire);
 
-		n = lane->room - (head - tail);
+		n = reader->room - (head - tail);
 		if (!n)
-			lane->o.full(lane->o.full_arg);
-		n = in_one_piece(lane, head, n < all - done ? n : all - done);
-		take(lane, done, n, &lane->ring[head & (lane->room - 1)]);
+			reader->o.full(reader->o.full_arg);
+		n = in_one_piece(reader, head, n < all - done ? n : all - done);
+		take(reader, done, n, &reader->ring[head & (reader->room - 1)]);
 		head += n;
-		atomic_store_explicit(&lane->head, head, memory_order_release);
+		atomic_store_explicit(&reader->head, head, memory_order_release);
 	}
-	begin_poll(lane);
+	begin_poll(reader);
 }
 
 /* Did the poll give a value? */
-static bool knows_something(const struct jm_lane *lane)
+static bool knows_something(const struct jm_reader *reader)
 {
-	for (int i = 0; i < lane->sink.next; i++)
-		if (!isnan(lane->sink.row[i].value))
+	for (int i = 0; i < reader->sink.next; i++)
+		if (!isnan(reader->sink.row[i].value))
 			return true;
-	for (size_t i = 0; i < lane->n_poll; i++)
-		if (!isnan(lane->poll[i].reading.value))
+	for (size_t i = 0; i < reader->n_poll; i++)
+		if (!isnan(reader->poll[i].reading.value))
 			return true;
 	return false;
 }
 
-static void put_nothing(struct jm_lane *lane, int64_t t_ns)
+static void put_nothing(struct jm_reader *reader, int64_t t_ns)
 {
-	begin_poll(lane);
-	for (int i = 0; i < lane->o.n_signals; i++)
-		jm_give(&lane->sink, i, NAN, t_ns);
-	put_poll(lane);
+	begin_poll(reader);
+	for (int i = 0; i < reader->o.n_signals; i++)
+		jm_give(&reader->sink, i, NAN, t_ns);
+	put_poll(reader);
 }
 
-static bool tell_source(struct jm_lane *lane, enum jm_edge edge)
+static bool tell_source(struct jm_reader *reader, enum jm_edge edge)
 {
-	return lane->o.source->edge && lane->o.source->edge(lane->o.state, edge);
+	return reader->o.source->edge && reader->o.source->edge(reader->o.state, edge);
 }
 
-static void begin_edge(struct jm_lane *lane, int64_t now)
+static void begin_edge(struct jm_reader *reader, int64_t now)
 {
-	lane->edge_until = now + lane->patience;
-	for (int i = 0; i < lane->o.n_signals; i++)
-		lane->signal[i].seen = lane->last[i];
+	reader->edge_until = now + reader->patience;
+	for (int i = 0; i < reader->o.n_signals; i++)
+		reader->signal[i].seen = reader->last[i];
 }
 
 /* Has every awaited signal changed since the edge, or failed? */
-static bool edge_passed(struct jm_lane *lane, int64_t now)
+static bool edge_passed(struct jm_reader *reader, int64_t now)
 {
-	if (now >= lane->edge_until)
+	if (now >= reader->edge_until)
 		return true;
-	if (tell_source(lane, JM_EDGE_ON))
+	if (tell_source(reader, JM_EDGE_ON))
 		return false;
-	for (int i = 0; i < lane->o.n_signals; i++) {
-		const struct lane_signal *signal = &lane->signal[i];
+	for (int i = 0; i < reader->o.n_signals; i++) {
+		const struct reader_signal *signal = &reader->signal[i];
 
-		if (signal->awaited && !isnan(lane->last[i]) && lane->last[i] == signal->seen)
+		if (signal->awaited && !isnan(reader->last[i]) && reader->last[i] == signal->seen)
 			return false;
 	}
 	return true;
@@ -315,143 +316,145 @@ static bool edge_passed(struct jm_lane *lane, int64_t now)
 
 /* stop, edges: what had been requested before the poll, so that an edge begins with a reading after the
  * request. True: this was the last poll, because the edge of the stop has passed. */
-static bool watch_edges(struct jm_lane *lane, int64_t now, bool stop, int edges)
+static bool watch_edges(struct jm_reader *reader, int64_t now, bool stop, int edges)
 {
-	if (edges != lane->edges_seen) {
-		lane->edges_seen = edges;
-		begin_edge(lane, now);
+	if (edges != reader->edges_seen) {
+		reader->edges_seen = edges;
+		begin_edge(reader, now);
 		return false;
 	}
-	if (lane->edge_until && edge_passed(lane, now)) {
-		lane->edge_until = 0;
-		tell_source(lane, JM_EDGE_OVER);
+	if (reader->edge_until && edge_passed(reader, now)) {
+		reader->edge_until = 0;
+		tell_source(reader, JM_EDGE_OVER);
 	}
-	return stop && !lane->edge_until;
+	return stop && !reader->edge_until;
 }
 
-static int read_source(struct jm_lane *lane)
+static int read_source(struct jm_reader *reader)
 {
-	begin_poll(lane);
-	return lane->o.source->read(lane->o.state, &lane->sink, &lane->err);
+	begin_poll(reader);
+	return reader->o.source->read(reader->o.state, &reader->sink, &reader->err);
 }
 
 /* A gap is stamped after the last reading that is valid: the trace drops what is not later than that. */
-static int read_lane(struct jm_lane *lane)
+static int read_reader(struct jm_reader *reader)
 {
-	int64_t before = lane->read_ns;
-	int rc = read_source(lane);
-	bool known = knows_something(lane);
+	int64_t before = reader->read_ns;
+	int rc = read_source(reader);
+	bool known = knows_something(reader);
 
-	lane->read_ns = jm_ctx_now(lane->o.ctx);
-	lane->silent = !known;
-	if (before && lane->read_ns - before > lane->blind) {
+	reader->read_ns = jm_ctx_now(reader->o.ctx);
+	reader->silent = !known;
+	if (before && reader->read_ns - before > reader->blind) {
 		/* the values since the last reading are not known: a reading of NAN, then a new one
 		 * unless the source has none */
-		put_nothing(lane, before + 1);
+		put_nothing(reader, before + 1);
 		if (!rc && known)
-			rc = read_source(lane);
+			rc = read_source(reader);
 	}
-	put_poll(lane);
+	put_poll(reader);
 	if (rc)
-		put_nothing(lane, jm_ctx_now(lane->o.ctx) + 1);
+		put_nothing(reader, jm_ctx_now(reader->o.ctx) + 1);
 	return rc;
 }
 
 /* At the stop: a source that took longer than an edge would wait, and then had no value, is not awaited again. */
-static bool gave_up(const struct jm_lane *lane, int64_t begin)
+static bool gave_up(const struct jm_reader *reader, int64_t begin)
 {
-	return lane->silent && lane->read_ns - begin > lane->patience && atomic_load(&lane->stop);
+	return reader->silent && reader->read_ns - begin > reader->patience &&
+	       atomic_load(&reader->stop);
 }
 
-static bool poll_once(struct jm_lane *lane, int64_t now)
+static bool poll_once(struct jm_reader *reader, int64_t now)
 {
-	bool stop = atomic_load(&lane->stop);
-	int edges = atomic_load(&lane->edges);
+	bool stop = atomic_load(&reader->stop);
+	int edges = atomic_load(&reader->edges);
 
-	if (edges != lane->edges_seen)
-		tell_source(lane, JM_EDGE_BEGINS);
-	lane->rc = read_lane(lane);
-	return watch_edges(lane, now, stop, edges) || gave_up(lane, now);
+	if (edges != reader->edges_seen)
+		tell_source(reader, JM_EDGE_BEGINS);
+	reader->rc = read_reader(reader);
+	return watch_edges(reader, now, stop, edges) || gave_up(reader, now);
 }
 
-static void tell_first(struct jm_lane *lane)
+static void tell_first(struct jm_reader *reader)
 {
-	pthread_mutex_lock(&lane->lock);
-	lane->first = true;
-	pthread_cond_broadcast(&lane->changed);
-	pthread_mutex_unlock(&lane->lock);
+	pthread_mutex_lock(&reader->lock);
+	reader->first = true;
+	pthread_cond_broadcast(&reader->changed);
+	pthread_mutex_unlock(&reader->lock);
 }
 
 /* After a permanent failure of a source its meters are unknown until the end. */
-static void rest(struct jm_lane *lane)
+static void rest(struct jm_reader *reader)
 {
-	while (!atomic_load(&lane->stop))
-		jm_sleep_until(&lane->sleeper, JM_FOREVER);
+	while (!atomic_load(&reader->stop))
+		jm_sleep_until(&reader->sleeper, JM_FOREVER);
 }
 
 /* The next poll: on the deadline, soon at an edge, or when the source wants it. */
-static int64_t next_poll(const struct jm_lane *lane, int64_t now, int64_t due)
+static int64_t next_poll(const struct jm_reader *reader, int64_t now, int64_t due)
 {
-	int64_t wanted = lane->o.source->due ? lane->o.source->due(lane->o.state) : JM_FOREVER;
+	int64_t wanted =
+		reader->o.source->due ? reader->o.source->due(reader->o.state) : JM_FOREVER;
 
-	if (lane->edge_until && now + lane->fast < due)
-		due = now + lane->fast;
+	if (reader->edge_until && now + reader->fast < due)
+		due = now + reader->fast;
 	if (wanted < now + SOONEST)
 		wanted = now + SOONEST;
 	return wanted < due ? wanted : due;
 }
 
-static void *lane_main(void *arg)
+static void *reader_main(void *arg)
 {
-	struct jm_lane *lane = arg;
-	int64_t due = jm_ctx_now(lane->o.ctx);
+	struct jm_reader *reader = arg;
+	int64_t due = jm_ctx_now(reader->o.ctx);
 
 	jm_locale_enter();
 	for (;;) {
-		int64_t now = jm_ctx_now(lane->o.ctx);
-		bool last = poll_once(lane, now);
+		int64_t now = jm_ctx_now(reader->o.ctx);
+		bool last = poll_once(reader, now);
 
-		if (!lane->first)
-			tell_first(lane);
-		if (lane->rc)
-			rest(lane);
-		if (last || lane->rc)
+		if (!reader->first)
+			tell_first(reader);
+		if (reader->rc)
+			rest(reader);
+		if (last || reader->rc)
 			break;
 		if (due <= now) /* a missed deadline is left out, not made up for */
-			due += ((now - due) / lane->interval + 1) * lane->interval;
-		jm_sleep_until(&lane->sleeper, next_poll(lane, now, due));
+			due += ((now - due) / reader->interval + 1) * reader->interval;
+		jm_sleep_until(&reader->sleeper, next_poll(reader, now, due));
 	}
-	lane->cpu_s = (double)jm_clock_thread() * 1e-9;
-	pthread_mutex_lock(&lane->lock);
-	lane->ended = true;
-	pthread_mutex_unlock(&lane->lock);
-	jm_sleeper_done(&lane->sleeper);
+	reader->cpu_s = (double)jm_clock_thread() * 1e-9;
+	pthread_mutex_lock(&reader->lock);
+	reader->ended = true;
+	pthread_mutex_unlock(&reader->lock);
+	jm_sleeper_done(&reader->sleeper);
 	return NULL;
 }
 
 /* ---- from other threads ---- */
 
-int jm_lane_start(struct jm_lane *lane, struct jm_err *err)
+int jm_reader_start(struct jm_reader *reader, struct jm_err *err)
 {
 	sigset_t all, before;
 	int rc;
 
-	jm_sleeper_init(&lane->sleeper, lane->o.ctx->clock);
-	atomic_store(&lane->edges, 1); /* the start is one */
+	jm_sleeper_init(&reader->sleeper, reader->o.ctx->clock);
+	atomic_store(&reader->edges, 1); /* the start is one */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&lane->thread, NULL, lane_main, lane);
+	rc = pthread_create(&reader->thread, NULL, reader_main, reader);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc) {
-		jm_sleeper_done(&lane->sleeper);
+		jm_sleeper_done(&reader->sleeper);
 		return jm_err_set(err, JM_ENOMEM, "Cannot start the thread that samples %s: %s.",
-			lane->o.source->name, strerror(rc));
+			reader->o.source->name, strerror(rc));
 	}
-	lane->started = true;
+	reader->started = true;
 	return 0;
 }
 
-void jm_lane_await_first(struct jm_lane *lane, int64_t ns)
+void jm_reader_await_first(struct jm_reader *reader, int64_t ns)
 {
 	struct timespec until;
 
@@ -459,79 +462,79 @@ void jm_lane_await_first(struct jm_lane *lane, int64_t ns)
 	ns += until.tv_nsec;
 	until.tv_sec += ns / JM_SECOND;
 	until.tv_nsec = ns % JM_SECOND;
-	pthread_mutex_lock(&lane->lock);
-	while (!lane->first &&
-		!pthread_cond_clockwait(&lane->changed, &lane->lock, CLOCK_MONOTONIC, &until))
+	pthread_mutex_lock(&reader->lock);
+	while (!reader->first &&
+		!pthread_cond_clockwait(&reader->changed, &reader->lock, CLOCK_MONOTONIC, &until))
 		;
-	pthread_mutex_unlock(&lane->lock);
+	pthread_mutex_unlock(&reader->lock);
 }
 
-static void wake(struct jm_lane *lane)
+static void wake(struct jm_reader *reader)
 {
-	pthread_mutex_lock(&lane->lock);
-	if (lane->started && !lane->ended)
-		jm_sleeper_wake(&lane->sleeper);
-	pthread_mutex_unlock(&lane->lock);
+	pthread_mutex_lock(&reader->lock);
+	if (reader->started && !reader->ended)
+		jm_sleeper_wake(&reader->sleeper);
+	pthread_mutex_unlock(&reader->lock);
 }
 
-void jm_lane_edge(struct jm_lane *lane)
+void jm_reader_edge(struct jm_reader *reader)
 {
-	atomic_fetch_add(&lane->edges, 1);
-	wake(lane);
+	atomic_fetch_add(&reader->edges, 1);
+	wake(reader);
 }
 
-/* The edge is asked for before the stop: a lane that sees the stop must see its edge too. */
-void jm_lane_stop(struct jm_lane *lane)
+/* The edge is asked for before the stop: a reader that sees the stop must see its edge too. */
+void jm_reader_stop(struct jm_reader *reader)
 {
-	atomic_fetch_add(&lane->edges, 1);
-	atomic_store(&lane->stop, true);
-	wake(lane);
+	atomic_fetch_add(&reader->edges, 1);
+	atomic_store(&reader->stop, true);
+	wake(reader);
 }
 
-void jm_lane_join(struct jm_lane *lane)
+void jm_reader_join(struct jm_reader *reader)
 {
-	if (!lane->started)
+	if (!reader->started)
 		return;
-	pthread_join(lane->thread, NULL);
-	lane->started = false;
+	pthread_join(reader->thread, NULL);
+	reader->started = false;
 }
 
-int jm_lane_drain(struct jm_lane *lane,
+int jm_reader_drain(struct jm_reader *reader,
 	int (*fn)(void *arg, struct jm_signal_reading *reading, size_t n, struct jm_err *err),
 	void *arg, struct jm_err *err)
 {
-	size_t tail = atomic_load_explicit(&lane->tail, memory_order_relaxed);
-	size_t head = atomic_load_explicit(&lane->head, memory_order_acquire);
+	size_t tail = atomic_load_explicit(&reader->tail, memory_order_relaxed);
+	size_t head = atomic_load_explicit(&reader->head, memory_order_acquire);
 	int rc = 0;
 
 	for (size_t n; !rc && tail != head; tail += n) {
-		n = in_one_piece(lane, tail, head - tail);
-		rc = fn(arg, &lane->ring[tail & (lane->room - 1)], n, err);
+		n = in_one_piece(reader, tail, head - tail);
+		rc = fn(arg, &reader->ring[tail & (reader->room - 1)], n, err);
 	}
-	atomic_store_explicit(&lane->tail, head, memory_order_release);
+	atomic_store_explicit(&reader->tail, head, memory_order_release);
 	return rc;
 }
 
-int jm_lane_result(const struct jm_lane *lane, struct jm_err *err)
+int jm_reader_result(const struct jm_reader *reader, struct jm_err *err)
 {
-	return lane->rc ? jm_err_set(err, lane->rc, "%s", lane->err.text) : 0;
+	return reader->rc ? jm_err_set(err, reader->rc, "%s", reader->err.text) : 0;
 }
 
-double jm_lane_cpu(const struct jm_lane *lane)
+double jm_reader_cpu(const struct jm_reader *reader)
 {
-	return lane->cpu_s;
+	return reader->cpu_s;
 }
 
-void jm_lane_free(struct jm_lane *lane)
+void jm_reader_free(struct jm_reader *reader)
 {
-	if (!lane)
+	if (!reader)
 		return;
-	free(lane->ring);
-	free(lane->poll);
-	free(lane->signal);
-	free(lane->last);
-	free(lane->sink.row);
-	pthread_mutex_destroy(&lane->lock);
-	pthread_cond_destroy(&lane->changed);
-	free(lane);
+	free(reader->ring);
+	free(reader->poll);
+	free(reader->signal);
+	free(reader->last);
+	free(reader->sink.row);
+	pthread_mutex_destroy(&reader->lock);
+	pthread_cond_destroy(&reader->changed);
+	free(reader);
 }

@@ -163,7 +163,7 @@ static int open_all(struct jm_session *s, struct jm_err *err)
 
 static int drain_all(struct jm_session *s);
 
-/* A lane's ring is full: its thread empties all rings itself. */
+/* A reader's ring is full: its thread empties all rings itself. */
 static void empty_rings(void *arg)
 {
 	struct jm_session *s = arg;
@@ -173,13 +173,13 @@ static void empty_rings(void *arg)
 	pthread_mutex_unlock(&s->lock);
 }
 
-static int make_lanes(struct jm_session *s, struct jm_err *err)
+static int make_readers(struct jm_session *s, struct jm_err *err)
 {
 	int rc = 0;
 
 	for (int i = 0; !rc && i < s->n_sources; i++) {
 		struct jm_open_source *open = &s->source[i];
-		struct jm_lane_options o = {
+		struct jm_reader_options o = {
 			.ctx = s->ctx,
 			.source = open->source,
 			.state = open->state,
@@ -191,7 +191,7 @@ static int make_lanes(struct jm_session *s, struct jm_err *err)
 			.full_arg = s,
 		};
 
-		rc = jm_lane_new(&o, &open->lane, err);
+		rc = jm_reader_new(&o, &open->reader, err);
 	}
 	return rc;
 }
@@ -241,7 +241,7 @@ int jm_session_open(struct jm_ctx *ctx, const struct jm_session_options *options
 		rc = s->trace ? make_newest(s, &local) : JM_ENOMEM;
 	}
 	if (!rc)
-		rc = make_lanes(s, &local);
+		rc = make_readers(s, &local);
 	if (rc) {
 		jm_session_close(s);
 		return jm_err_set(err, rc, "%s", local.text);
@@ -284,7 +284,7 @@ static int drain_all(struct jm_session *s)
 	int rc = 0;
 
 	for (int i = 0; i < s->n_sources; i++)
-		rc = jm_lane_drain(s->source[i].lane, keep, s, &s->err) ? JM_EIO : rc;
+		rc = jm_reader_drain(s->source[i].reader, keep, s, &s->err) ? JM_EIO : rc;
 	if (rc && !s->rc)
 		s->rc = s->err.code ? s->err.code : rc;
 	return rc;
@@ -386,17 +386,17 @@ static void stop_writer(struct jm_session *s)
 static void announce(struct jm_session *s)
 {
 	for (int i = 0; i < s->n_sources && !s->announced; i++)
-		if (s->source[i].lane)
-			jm_lane_stop(s->source[i].lane);
+		if (s->source[i].reader)
+			jm_reader_stop(s->source[i].reader);
 	s->announced = true;
 }
 
-static void stop_lanes(struct jm_session *s)
+static void stop_readers(struct jm_session *s)
 {
 	announce(s);
 	for (int i = 0; i < s->n_sources; i++)
-		if (s->source[i].lane)
-			jm_lane_join(s->source[i].lane);
+		if (s->source[i].reader)
+			jm_reader_join(s->source[i].reader);
 }
 
 int jm_session_start(struct jm_session *s, struct jm_err *err)
@@ -411,15 +411,15 @@ int jm_session_start(struct jm_session *s, struct jm_err *err)
 	if (rc)
 		return rc;
 	for (int i = 0; !rc && i < s->n_sources; i++)
-		rc = jm_lane_start(s->source[i].lane, err);
+		rc = jm_reader_start(s->source[i].reader, err);
 	if (rc) {
-		stop_lanes(s);
+		stop_readers(s);
 		stop_writer(s);
 		return rc;
 	}
 	s->started = true;
 	for (int i = 0; i < s->n_sources; i++)
-		jm_lane_await_first(s->source[i].lane,
+		jm_reader_await_first(s->source[i].reader,
 			s->source[i].source->on_request ? FAR_READ : FIRST_READ / s->n_sources);
 	return 0;
 }
@@ -432,7 +432,7 @@ int64_t jm_session_began(const struct jm_session *s)
 void jm_session_edge(struct jm_session *s)
 {
 	for (int i = 0; s->started && i < s->n_sources; i++)
-		jm_lane_edge(s->source[i].lane);
+		jm_reader_edge(s->source[i].reader);
 }
 
 int jm_session_begin(struct jm_session *s, const char *name, int64_t t_ns, struct jm_err *err)
@@ -494,7 +494,7 @@ static void warn_of_dead_sources(struct jm_session *s)
 	for (int i = 0; i < s->n_sources; i++) {
 		struct jm_err err = JM_ERR_INIT;
 
-		if (jm_lane_result(s->source[i].lane, &err))
+		if (jm_reader_result(s->source[i].reader, &err))
 			jm_log(s->ctx, JM_WARNING, "%s: %s", s->source[i].source->name, err.text);
 	}
 }
@@ -515,7 +515,7 @@ int jm_session_stop(struct jm_session *s, struct jm_err *err)
 	for (int i = 0; i < s->n_phases; i++)
 		if (s->phase[i].t1_ns == JM_FOREVER)
 			s->phase[i].t1_ns = now;
-	stop_lanes(s);
+	stop_readers(s);
 	stop_writer(s);
 	drain_all(s);
 	flush(s);
@@ -572,11 +572,11 @@ void jm_session_close(struct jm_session *s)
 	if (!s)
 		return;
 	if (s->started && !s->stopped) {
-		stop_lanes(s);
+		stop_readers(s);
 		stop_writer(s);
 	}
 	for (int i = 0; i < s->n_sources; i++) {
-		jm_lane_free(s->source[i].lane);
+		jm_reader_free(s->source[i].reader);
 		s->source[i].source->close(s->source[i].state);
 	}
 	jm_trace_free(s->trace);

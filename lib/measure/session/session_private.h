@@ -14,7 +14,7 @@ struct jm_open_source {
 	const struct jm_source *source;
 	void *state;
 	int first_signal, n_signals;
-	struct jm_lane *lane;
+	struct jm_reader *reader;
 };
 
 struct jm_session {

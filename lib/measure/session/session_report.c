@@ -468,7 +468,7 @@ static double sampler_cpu(const struct jm_session *s)
 	double sum = 0;
 
 	for (int i = 0; i < s->n_sources; i++)
-		sum += jm_lane_cpu(s->source[i].lane);
+		sum += jm_reader_cpu(s->source[i].reader);
 	return jm_clock_simulated(s->ctx->clock) ? NAN : sum;
 }
 

@@ -3,7 +3,7 @@
  * omitted. */
 #include "plan_axes.h"
 #include "base/text/value_list.h"
-#include "plan_run.h"
+#include "plan_lookup.h"
 #include "plan_text.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
 #include "plan_file_private.h"
 #include "plan_layers.h"
 #include "plan_order.h"
-#include "plan_run.h"
+#include "plan_lookup.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the parts of a plan file share: plan_file.c (runs) uses plan_layers.c (files), plan_order.c and plan_axes.c;
- * plan_points.c and plan_text.c (values) come later; all use plan_run.c.
+ * plan_points.c and plan_text.c (values) come later; all use plan_lookup.c.
  */
 #ifndef JM_PLAN_FILE_PRIVATE_H
 #define JM_PLAN_FILE_PRIVATE_H

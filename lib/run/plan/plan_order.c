@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which run of a plan file comes after which. */
 #include "plan_order.h"
-#include "plan_run.h"
+#include "plan_lookup.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "plan_points.h"
 #include "base/text/value_list.h"
 #include "plan_file_private.h"
-#include "plan_run.h"
+#include "plan_lookup.h"
 #include "plan_text.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values of a plan file at one point: {names} replaced, expressions computed. */
 #include "plan_text.h"
-#include "plan_run.h"
+#include "plan_lookup.h"
 
 #include <ctype.h>
 #include <math.h>

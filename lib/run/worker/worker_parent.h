@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of a parent share: worker_parent.c (starts, serves, stops) and worker_death.c (how it ended). */
+/* What the parts of a parent share: worker_parent.c (starts, serves, stops) and worker_end.c (how it ended). */
 #ifndef JM_WORKER_PARENT_H
 #define JM_WORKER_PARENT_H
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Power by its readings, each of which holds until the next one, summed up in cells of time during
- * another calculation's pass over the trace. An interval is then the sum of the cells within, and of the
- * readings in the two cells at its ends, and only the readings of these two are read again.
+ * Power by its readings, each of which holds until the next one, summed up in slots of time during
+ * another calculation's pass over the trace. An interval is then the sum of the slots within, and of the
+ * readings in the two slots at its ends, and only the readings of these two are read again.
  */
-#include "energy/energy_parts.h"
+#include "energy_parts.h"
 #include "trace/held.h"
 
 #include <math.h>
@@ -14,12 +14,12 @@ static double seconds(int64_t ns)
 	return (double)ns * 1e-9;
 }
 
-void jm_cells_init(struct jm_cells *c, int64_t t0, int64_t t1)
+void jm_power_slots_init(struct jm_power_slots *c, int64_t t0, int64_t t1)
 {
-	int64_t length = (t1 - t0) / JM_CELLS + 1;
+	int64_t length = (t1 - t0) / JM_POWER_SLOTS + 1;
 
-	*c = (struct jm_cells){.t0 = t0,
-		.t1 = t0 + length * JM_CELLS,
+	*c = (struct jm_power_slots){.t0 = t0,
+		.t1 = t0 + length * JM_POWER_SLOTS,
 		.length = length,
 		.at = t0,
 		.end = t0 + length,
@@ -34,14 +34,14 @@ static inline void add(struct jm_held_power *sum, double watts, double length)
 		sum->most = watts;
 }
 
-/* Holds the value until t, which may be beyond the end of the current cell. */
-static void hold_long(struct jm_cells *c, int64_t t)
+/* Holds the value until t, which may be beyond the end of the current slot. */
+static void hold_long(struct jm_power_slots *c, int64_t t)
 {
-	while (c->at < t && c->n < JM_CELLS) {
+	while (c->at < t && c->n < JM_POWER_SLOTS) {
 		int64_t until = t < c->end ? t : c->end;
 
 		if (!isnan(c->value))
-			add(&c->cell[c->n], c->value, seconds(until - c->at));
+			add(&c->slot[c->n], c->value, seconds(until - c->at));
 		c->at = until;
 		if (until == c->end) {
 			c->end += c->length;
@@ -51,20 +51,20 @@ static void hold_long(struct jm_cells *c, int64_t t)
 }
 
 /* The value held until t. */
-static inline void hold(struct jm_cells *c, int64_t t)
+static inline void hold(struct jm_power_slots *c, int64_t t)
 {
-	if (t <= c->at || c->n == JM_CELLS)
+	if (t <= c->at || c->n == JM_POWER_SLOTS)
 		return;
 	if (t >= c->end) {
 		hold_long(c, t);
 		return;
 	}
 	if (!isnan(c->value))
-		add(&c->cell[c->n], c->value, seconds(t - c->at));
+		add(&c->slot[c->n], c->value, seconds(t - c->at));
 	c->at = t;
 }
 
-void jm_cells_add(struct jm_cells *c, const struct jm_reading *reading, int n)
+void jm_power_slots_add(struct jm_power_slots *c, const struct jm_reading *reading, int n)
 {
 	for (int i = 0; i < n; i++) {
 		if (reading[i].value == c->value)
@@ -74,7 +74,7 @@ void jm_cells_add(struct jm_cells *c, const struct jm_reading *reading, int n)
 	}
 }
 
-void jm_cells_end(struct jm_cells *c)
+void jm_power_slots_end(struct jm_power_slots *c)
 {
 	hold(c, c->t1);
 }
@@ -124,9 +124,9 @@ static int read_both(void *arg, struct jm_reading r)
 	return read_held(&part[1], r);
 }
 
-/* Splits the cell that contains t: an interval that ends at t may be followed by one that begins there. */
-static int split(
-	struct jm_cells *c, const struct jm_trace *trace, int signal, int64_t t, struct jm_err *err)
+/* Splits the slot that contains t: an interval that ends at t may be followed by one that begins there. */
+static int split(struct jm_power_slots *c, const struct jm_trace *trace, int signal, int64_t t,
+	struct jm_err *err)
 {
 	struct jm_split *s = &c->split;
 	int64_t begin = t - (t - c->t0) % c->length, end = begin + c->length;
@@ -138,7 +138,7 @@ static int split(
 		return 0;
 	*s = (struct jm_split){.known = true, .t = t};
 	if (begin == t) {
-		s->after = c->cell[(begin - c->t0) / c->length];
+		s->after = c->slot[(begin - c->t0) / c->length];
 		return 0;
 	}
 	rc = jm_trace_each(trace, signal, begin, end, read_both, part, err);
@@ -155,8 +155,8 @@ static void add_sum(struct jm_held_power *sum, const struct jm_held_power *part)
 	sum->most = fmax(sum->most, part->most);
 }
 
-int jm_cells_held(struct jm_cells *c, const struct jm_trace *trace, int signal, int64_t t0,
-	int64_t t1, struct jm_held_power *sum, struct jm_err *err)
+int jm_power_slots_held(struct jm_power_slots *c, const struct jm_trace *trace, int signal,
+	int64_t t0, int64_t t1, struct jm_held_power *sum, struct jm_err *err)
 {
 	int64_t first = (t0 - c->t0) / c->length, last = (t1 - c->t0) / c->length;
 	int rc;
@@ -166,7 +166,7 @@ int jm_cells_held(struct jm_cells *c, const struct jm_trace *trace, int signal, 
 	rc = split(c, trace, signal, t0, err);
 	add_sum(sum, &c->split.after);
 	for (int64_t i = first + 1; i < last; i++)
-		add_sum(sum, &c->cell[i]);
+		add_sum(sum, &c->slot[i]);
 	if (!rc)
 		rc = split(c, trace, signal, t1, err);
 	add_sum(sum, &c->split.before);

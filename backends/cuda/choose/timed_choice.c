@@ -6,7 +6,7 @@
 
 #include "backends/cuda/kernels/image.h"
 #include "plan_cache.h"
-#include "ways.h"
+#include "timed_choice.h"
 #include "backends/cuda/device/device.h"
 
 #define ROUNDS	7 /* timed runs, of which the median is used */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What all parts of a plan file look up in a run, and the words that a plan has besides options. */
-#ifndef JM_PLAN_RUN_H
-#define JM_PLAN_RUN_H
+#ifndef JM_PLAN_LOOKUP_H
+#define JM_PLAN_LOOKUP_H
 
 #include "plan_file_private.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A thread, a flag, and a limited wait for it. */
-#include "guard/patient_call.h"
+#include "driver_call.h"
 
 #include "base/clock.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-struct jm_patient_call {
+struct jm_driver_call {
 	void (*fn)(void *arg);
 	void *arg;
 	pthread_t thread;
@@ -21,7 +21,7 @@ struct jm_patient_call {
 
 static void *run(void *arg)
 {
-	struct jm_patient_call *c = arg;
+	struct jm_driver_call *c = arg;
 
 	c->fn(c->arg);
 	pthread_mutex_lock(&c->lock);
@@ -32,7 +32,7 @@ static void *run(void *arg)
 }
 
 /* Signals are for the program's own threads. */
-static int start(struct jm_patient_call *c)
+static int start(struct jm_driver_call *c)
 {
 	sigset_t all, before;
 	int rc;
@@ -44,9 +44,9 @@ static int start(struct jm_patient_call *c)
 	return rc;
 }
 
-static struct jm_patient_call *new_call(void (*fn)(void *arg), void *arg)
+static struct jm_driver_call *new_call(void (*fn)(void *arg), void *arg)
 {
-	struct jm_patient_call *c = calloc(1, sizeof(*c));
+	struct jm_driver_call *c = calloc(1, sizeof(*c));
 	pthread_condattr_t attr;
 
 	if (!c)
@@ -61,14 +61,14 @@ static struct jm_patient_call *new_call(void (*fn)(void *arg), void *arg)
 	return c;
 }
 
-static void free_call(struct jm_patient_call *c)
+static void free_call(struct jm_driver_call *c)
 {
 	pthread_cond_destroy(&c->ended);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }
 
-static bool wait_until(struct jm_patient_call *c, int64_t limit_ns)
+static bool wait_until(struct jm_driver_call *c, int64_t limit_ns)
 {
 	struct timespec until;
 	bool done;
@@ -85,10 +85,10 @@ static bool wait_until(struct jm_patient_call *c, int64_t limit_ns)
 	return done;
 }
 
-bool jm_patient_call(
-	void (*fn)(void *arg), void *arg, int64_t limit_ns, struct jm_patient_call **ret_left)
+bool jm_driver_call(
+	void (*fn)(void *arg), void *arg, int64_t limit_ns, struct jm_driver_call **ret_left)
 {
-	struct jm_patient_call *c = new_call(fn, arg);
+	struct jm_driver_call *c = new_call(fn, arg);
 
 	/* without a thread the call is made directly, without a limit */
 	if (!c || start(c)) {
@@ -98,10 +98,10 @@ bool jm_patient_call(
 		return true;
 	}
 	*ret_left = c;
-	return jm_patient_call_again(c, limit_ns);
+	return jm_driver_call_again(c, limit_ns);
 }
 
-bool jm_patient_call_again(struct jm_patient_call *c, int64_t limit_ns)
+bool jm_driver_call_again(struct jm_driver_call *c, int64_t limit_ns)
 {
 	if (!wait_until(c, limit_ns))
 		return false;
@@ -110,11 +110,11 @@ bool jm_patient_call_again(struct jm_patient_call *c, int64_t limit_ns)
 	return true;
 }
 
-bool jm_patient_call_returned(struct jm_patient_call *c)
+bool jm_driver_call_returned(struct jm_driver_call *c)
 {
 	void *arg = c->arg;
 
-	if (!jm_patient_call_again(c, 0))
+	if (!jm_driver_call_again(c, 0))
 		return false;
 	free(arg);
 	return true;

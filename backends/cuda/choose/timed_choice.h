@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fastest of several ways to run a group, found by timing each on separate memory with random
  * values: the group's own operands may be parameters. */
-#ifndef JM_CUDA_WAYS_H
-#define JM_CUDA_WAYS_H
+#ifndef JM_CUDA_TIMED_CHOICE_H
+#define JM_CUDA_TIMED_CHOICE_H
 
 #include "backends/cuda/device/cuda.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop over a plan: settings, worker, record, again after what was killed. */
-#include "run_plan.h"
+#include "sweep.h"
 #include "base/clock.h"
 #include "base/ctx.h"
 #include "run/plan/case_settings.h"

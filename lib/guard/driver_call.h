@@ -3,23 +3,23 @@
  * Calls into a driver that may not return: each runs in a separate thread and is awaited up to a
  * limit. A call that is given up continues; the caller can ask later whether it has returned.
  */
-#ifndef JM_PATIENT_CALL_H
-#define JM_PATIENT_CALL_H
+#ifndef JM_DRIVER_CALL_H
+#define JM_DRIVER_CALL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct jm_patient_call;
+struct jm_driver_call;
 
 /*
  * Calls fn(arg) and waits at most limit_ns. True: it has returned, and arg is the caller's again. False: it has not;
  * *ret_left is the call, and arg, which must be from the heap, is freed with it.
  */
-bool jm_patient_call(
-	void (*fn)(void *arg), void *arg, int64_t limit_ns, struct jm_patient_call **ret_left);
+bool jm_driver_call(
+	void (*fn)(void *arg), void *arg, int64_t limit_ns, struct jm_driver_call **ret_left);
 /* Waits for a call that was left for at most limit_ns more; when it has returned it is freed, and arg is the caller's. */
-bool jm_patient_call_again(struct jm_patient_call *call, int64_t limit_ns);
+bool jm_driver_call_again(struct jm_driver_call *call, int64_t limit_ns);
 /* True if a call that was left has returned by now; it is then freed with its argument. */
-bool jm_patient_call_returned(struct jm_patient_call *call);
+bool jm_driver_call_returned(struct jm_driver_call *call);
 
 #endif

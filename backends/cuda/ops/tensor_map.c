@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptions of tensors for copies of boxes, which the driver makes. */
-#include "backends/cuda/kernels/boxes.h"
+#include "backends/cuda/kernels/tensor_map.h"
 
 #include <cuda.h>
 #include <stddef.h>
@@ -23,17 +23,18 @@ static const struct jm_library driver = {
 	.mend = "descriptions of boxes need a driver of CUDA 12.0 or newer (525)",
 };
 
-bool cuda_boxes_exist(void)
+bool cuda_tensor_map_exist(void)
 {
 	struct calls c;
 
 	return !jm_library_open(&driver, &c, NULL);
 }
 
-bool cuda_boxes_describe(const struct cuda_boxes_shape *s, const void *data, struct cuda_boxes *ret)
+bool cuda_tensor_map_describe(
+	const struct cuda_tensor_map_shape *s, const void *data, struct cuda_tensor_map *ret)
 {
-	cuuint64_t dim[CUDA_BOXES_RANK], stride[CUDA_BOXES_RANK];
-	cuuint32_t box[CUDA_BOXES_RANK], step[CUDA_BOXES_RANK];
+	cuuint64_t dim[CUDA_TENSOR_MAP_RANK], stride[CUDA_TENSOR_MAP_RANK];
+	cuuint32_t box[CUDA_TENSOR_MAP_RANK], step[CUDA_TENSOR_MAP_RANK];
 	struct calls c;
 	CUtensorMap map;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What all parts of a plan file look up in a run, and the words that a plan has besides options. */
-#include "plan_run.h"
+#include "plan_lookup.h"
 
 #include <stdlib.h>
 #include <string.h>

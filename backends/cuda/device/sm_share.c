@@ -8,7 +8,7 @@
 #include <cuda.h>
 #include <math.h>
 
-#include "green.h"
+#include "sm_share.h"
 #include "vendor/library.h"
 
 #define GREEN_SYMBOLS(X)                                                                           \
@@ -137,7 +137,7 @@ int cuda_restrict(void *arg, double share, int *ret_units, int *ret_of, struct j
 }
 
 /* To be called after the stream of the context is destroyed. */
-void cuda_green_drop(struct cuda_dev *dev)
+void cuda_sm_share_drop(struct cuda_dev *dev)
 {
 	struct calls c;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the command line, a plan file or a store to the plans that a call of `run` works off. */
-#include "run_plans.h"
-#include "run/plan/plan_run.h"
+#include "planned.h"
+#include "run/plan/plan_lookup.h"
 #include "run/plan/plan_text.h"
 #include "run/worker/case_keeper.h"
 #include "run_request.h"
@@ -98,7 +98,7 @@ static int check_file_options(struct jm_run_call *r)
 	return 0;
 }
 
-int jm_run_plans_read(struct jm_run_call *r)
+int jm_planned_read(struct jm_run_call *r)
 {
 	json_t *request;
 	int rc;
@@ -119,7 +119,7 @@ static bool same_controls(const char *a, const char *b)
 	return a && b ? !strcmp(a, b) : a == b;
 }
 
-void jm_run_plans_change_guard(struct jm_run_call *r, const struct jm_planned *p)
+void jm_planned_change_guard(struct jm_run_call *r, const struct jm_planned *p)
 {
 	if (!r->guard || same_controls(r->guarded, p->controls_used))
 		return;
@@ -129,7 +129,7 @@ void jm_run_plans_change_guard(struct jm_run_call *r, const struct jm_planned *p
 
 static int start_guard(struct jm_run_call *r, struct jm_planned *p)
 {
-	jm_run_plans_change_guard(r, p);
+	jm_planned_change_guard(r, p);
 	r->guarded = p->controls_used;
 	if (r->guard)
 		return 0;
@@ -330,7 +330,7 @@ static int make_plans(struct jm_run_call *r)
 	return rc;
 }
 
-int jm_run_plans_make(struct jm_run_call *r)
+int jm_planned_make(struct jm_run_call *r)
 {
 	struct jm_err lost = JM_ERR_INIT;
 	int recovered, lost_rc = jm_guard_recover(&r->cli->ctx, &recovered, &lost), rc;
@@ -345,7 +345,7 @@ int jm_run_plans_make(struct jm_run_call *r)
 	return rc;
 }
 
-int jm_run_plans_cases(const struct jm_run_call *r)
+int jm_planned_cases(const struct jm_run_call *r)
 {
 	int n = 0;
 
@@ -354,7 +354,7 @@ int jm_run_plans_cases(const struct jm_run_call *r)
 	return n;
 }
 
-void jm_run_plans_done(struct jm_run_call *r)
+void jm_planned_done(struct jm_run_call *r)
 {
 	for (int i = 0; i < r->n; i++) {
 		jm_plan_done(&r->planned[i].plan);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What one call of `run` is to do: one plan, or those of a plan file. */
-#ifndef JM_CLI_RUN_PLANS_H
-#define JM_CLI_RUN_PLANS_H
+#ifndef JM_CLI_PLANNED_H
+#define JM_CLI_PLANNED_H
 
 #include "plan_request.h"
 #include "run_parts.h"
@@ -38,12 +38,12 @@ struct jm_run_call {
 };
 
 /* From the command line or the plan file: requests, without anything opened or started. */
-int jm_run_plans_read(struct jm_run_call *r);
+int jm_planned_read(struct jm_run_call *r);
 /* Plans of these requests, or of the last one of the store (--resume). */
-int jm_run_plans_make(struct jm_run_call *r);
-void jm_run_plans_done(struct jm_run_call *r);
+int jm_planned_make(struct jm_run_call *r);
+void jm_planned_done(struct jm_run_call *r);
 /* Stops a guard that has other knobs than this run needs; jm_run_plan starts the right one. */
-void jm_run_plans_change_guard(struct jm_run_call *r, const struct jm_planned *p);
-int jm_run_plans_cases(const struct jm_run_call *r); /* with their repeats */
+void jm_planned_change_guard(struct jm_run_call *r, const struct jm_planned *p);
+int jm_planned_cases(const struct jm_run_call *r); /* with their repeats */
 
 #endif

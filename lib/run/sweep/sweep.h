@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Room run: from a request to records: plan (plan.h), blocks (run_plan.h), workers (worker.h) and
+ * Room run: from a request to records: plan (plan.h), blocks (sweep.h), workers (worker.h) and
  * their messages (frame.h); the contract of a workload (workload.h).
  * May include: base, meter, trace, energy, measure, guard, result, store.
  *
@@ -8,8 +8,8 @@
  * store. Cases whose records are in the store are not run again, so the same call after any kill
  * completes the plan.
  */
-#ifndef JM_RUN_PLAN_H
-#define JM_RUN_PLAN_H
+#ifndef JM_SWEEP_H
+#define JM_SWEEP_H
 
 #include "guard/guard.h"
 #include "run/plan/plan.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The knobs of a plan as they were found. */
-#include "run_plan.h"
+#include "sweep.h"
 
 #include <math.h>
 #include <stdio.h>
