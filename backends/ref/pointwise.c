@@ -18,7 +18,7 @@ static void put(const struct jm_node *n, int64_t i, double value)
 {
 	const struct jm_tensor *t = n->out[0];
 
-	jm_element_set(t->type, t->data, i, value + (n->accumulate & 1 ? get(t, i) : 0));
+	jm_element_set(t->type, t->data, i, value + (jm_node_adds(n, 0) ? get(t, i) : 0));
 }
 
 static double inner(double x)
@@ -180,7 +180,7 @@ void jm_ref_cast(const struct jm_node *n, double *const *in, double *const *out)
 
 	(void)in;
 	(void)out;
-	if (y->layout.rank && !(n->accumulate & 1))
+	if (y->layout.rank && !jm_node_adds(n, 0))
 		memset(y->data, 0, y->bytes);
 	for (int64_t i = 0; i < jm_tensor_count(y); i++) {
 		int64_t index[JM_DIMS], left = i;

@@ -35,7 +35,7 @@ static void sum_rows(const struct jm_node *n)
 	int64_t width = jm_tensor_width(x);
 
 	for (int64_t j = 0; y && j < width; j++) {
-		double sum = n->accumulate >> 3 & 1 ? jm_element_get(y->type, y->data, j) : 0;
+		double sum = jm_node_adds(n, 3) ? jm_element_get(y->type, y->data, j) : 0;
 
 		for (int64_t i = j; i < jm_tensor_count(x); i += width)
 			sum += jm_element_get(x->type, x->data, i);

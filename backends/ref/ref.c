@@ -219,7 +219,7 @@ static int ref_run(void *dev, void *exec, struct jm_err *err)
 	kernels[n->op].run(n, in, out);
 	for (int i = 0; i < n->n_out; i++)
 		if (n->out[i] && first_of(n->out, i) == i)
-			narrow(n->out[i], out[i], n->accumulate >> i & 1);
+			narrow(n->out[i], out[i], jm_node_adds(n, i));
 	return 0;
 }
 

@@ -26,7 +26,7 @@ void jm_ref_norm(const struct jm_node *n, double *const *in, double *const *out)
 	for (int k = 0; k < n->n_in; k++)
 		for (int64_t i = 0; n->in[k] && i < jm_tensor_count(n->in[k]); i++)
 			sum += get(n->in[k], i) * get(n->in[k], i);
-	set(n->out[0], 0, sqrt(sum) + (n->accumulate & 1 ? get(n->out[0], 0) : 0));
+	set(n->out[0], 0, sqrt(sum) + (jm_node_adds(n, 0) ? get(n->out[0], 0) : 0));
 }
 
 /* Stores a result of an update; bf16 is rounded stochastically. */

@@ -126,7 +126,7 @@ static void lower_gradient(struct lowering *l, struct jm_node *n, struct layer *
 		if (sums && !l->g->err.code) {
 			struct jm_node *q = l->order[l->n - 1];
 
-			q->accumulate = (n->accumulate >> 1 & 1) << 3;
+			q->accumulate = (jm_node_adds(n, 1)) << 3;
 			jm_graph_cell(l->g, sums)->producer = q;
 		}
 		sums = NULL;

@@ -119,7 +119,7 @@ static void mark_internal(struct jm_graph *g, int i, int n, const struct jm_uses
 			if (t && t->class == JM_CLASS_ACT && k + 1 < i + n &&
 				!jm_graph_cell(g, t)->kept && reads(g->node[k + 1], t)) {
 				t->is_virtual = uses_inside(g, i, n, t) == uses->count[t->id];
-				t->is_last = g->node[k]->accumulate >> j & 1 &&
+				t->is_last = jm_node_adds(g->node[k], j) &&
 					     !is_used_from(g, i + n, t, uses);
 			}
 		}

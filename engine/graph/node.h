@@ -425,6 +425,12 @@ struct jm_node {
 	double flops_model, flops_executed, bytes;
 };
 
+/* True if the node adds to its result i instead of writing it. */
+static inline bool jm_node_adds(const struct jm_node *n, int i)
+{
+	return n->accumulate >> i & 1;
+}
+
 /* ---- groups: nodes that are offered, built and run together ---------------------------------- */
 
 /*

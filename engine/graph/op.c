@@ -190,7 +190,7 @@ static double bytes_moved(const struct jm_node *n)
 	for (int i = 0; i < n->n_in; i++)
 		bytes += is_view_again(n, n->in, i) ? 0 : moved(n->in[i]);
 	for (int i = 0; i < n->n_out; i++) {
-		bool read_too = (updates(n) && i < 3) || n->accumulate >> i & 1;
+		bool read_too = (updates(n) && i < 3) || jm_node_adds(n, i);
 
 		bytes += is_view_again(n, n->out, i) ? 0 : moved(n->out[i]) * (read_too ? 2 : 1);
 	}
@@ -209,7 +209,7 @@ static double touched(const struct jm_tensor *table, double ids)
 static double bytes_embed(const struct jm_node *n)
 {
 	const struct jm_tensor *ids = n->in[0], *pos = n->in[2];
-	double result = moved(n->out[0]) * (n->accumulate & 1 ? 2 : 1);
+	double result = moved(n->out[0]) * (jm_node_adds(n, 0) ? 2 : 1);
 
 	return moved(ids) + touched(n->in[1], (double)jm_tensor_count(ids)) + result +
 	       (pos ? touched(pos, (double)jm_tensor_width(ids)) : 0);
@@ -222,7 +222,7 @@ static double bytes_embed_grad(const struct jm_node *n)
 	const struct jm_tensor *table = n->out[0];
 	double spared = moved(table) - touched(table, (double)jm_tensor_count(n->in[0]));
 
-	return bytes_moved(n) - (n->accumulate & 1 ? 2 * spared : 0);
+	return bytes_moved(n) - (jm_node_adds(n, 0) ? 2 * spared : 0);
 }
 
 /* Ranges are not counted, because only two numbers of one row are read and written. */

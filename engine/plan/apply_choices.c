@@ -283,7 +283,7 @@ static struct jm_node *set_apart(
 
 	part = jm_graph_tensor(g, JM_CLASS_ACT, type, whole->rank, whole->dim, "part");
 	n->out[i] = part;
-	if (n->accumulate >> i & 1)
+	if (jm_node_adds(n, i))
 		return jm_graph_node(g, JM_OP_ADD, (struct jm_tensor *[]){whole, part},
 			(struct jm_tensor *[]){whole});
 	return jm_graph_node(g, JM_OP_CAST, &part, &whole);

@@ -51,7 +51,7 @@ static bool outputs_good(const struct jm_group *group, const struct jm_choice *c
 		for (int i = 0; i < n->n_out; i++) {
 			const struct jm_tensor *t = n->out[i];
 			bool fixed = t && (is_settled(t) || n->op == JM_OP_CAST ||
-						  n->accumulate >> i & 1 || is_operand(n, t));
+						  jm_node_adds(n, i) || is_operand(n, t));
 
 			if (fixed && !jm_layout_equal(&c->out[k][i], &t->layout))
 				return false;

@@ -64,12 +64,6 @@ static inline struct cpu_vec cpu_vec(const struct jm_tensor *t)
 	return (struct cpu_vec){t ? t->data : NULL, t && t->type == JM_BF16};
 }
 
-/* True if the node adds to its output i. */
-static inline bool cpu_adds(const struct jm_node *node, int i)
-{
-	return node->accumulate >> i & 1;
-}
-
 static inline void *cpu_data(const struct jm_tensor *t)
 {
 	return t ? t->data : NULL;

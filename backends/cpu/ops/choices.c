@@ -69,7 +69,7 @@ static void suggest_of(struct candidates *c, const struct jm_node *node)
 	enum how how = habits[node->op].how;
 
 	for (int i = 0; i < node->n_out; i++)
-		if (node->out[i] && habits[node->op].out >> i & 1 && node->accumulate >> i & 1)
+		if (node->out[i] && habits[node->op].out >> i & 1 && jm_node_adds(node, i))
 			suggest_image(c, node->out[i], how);
 	for (int i = 0; i < node->n_in; i++)
 		if (node->in[i] && habits[node->op].in >> i & 1 && !node->in[i]->is_virtual)

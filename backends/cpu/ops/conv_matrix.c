@@ -89,7 +89,7 @@ static bool is_faster(const struct cpu_dev *dev, const struct jm_node *n)
 static bool comes_last(const struct jm_node *n)
 {
 	return is_last(n->in[0]) || (n->op == JM_OP_CONV_WGRAD && is_last(n->in[1])) ||
-	       (n->accumulate & 1 && is_last(n->out[0]));
+	       (jm_node_adds(n, 0) && is_last(n->out[0]));
 }
 
 static void set_layouts(const struct jm_node *n, struct jm_choice *choice)

@@ -87,7 +87,7 @@ static void describe(const struct cpu_dev *dev, const struct jm_node *n, struct 
 	set_tensors(c, n);
 	bf16 = c->t[SRC]->type == JM_BF16;
 	c->type = bf16 && dev->fast_bf16 ? dnnl_bf16 : dnnl_f32;
-	c->accumulate = n->accumulate & 1;
+	c->accumulate = jm_node_adds(n, 0);
 	for (int i = 0; i < 2; i++) {
 		c->stride[i] = n->attr.conv.stride[i];
 		c->pad[i] = n->attr.conv.pad[i];

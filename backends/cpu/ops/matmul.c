@@ -57,7 +57,7 @@ static struct cpu_gemm describe(const struct cpu_dev *dev, const struct jm_node 
 		.threads = dev->threads,
 	};
 
-	set_result(&g, node->out[0], node->accumulate & 1);
+	set_result(&g, node->out[0], jm_node_adds(node, 0));
 	if (forward)
 		g.bias = cpu_data(node->in[2]);
 	return g;
@@ -306,7 +306,7 @@ static int run_wgrad(const struct cpu_dev *dev, const struct cpu_exec *exec, str
 
 	if (!code && node->n_out > 1 && node->out[1])
 		dev->kernels->rows->sum(x, node->out[1]->data, jm_tensor_rows(dy),
-			jm_tensor_width(dy), node->accumulate & 2, dev->threads);
+			jm_tensor_width(dy), jm_node_adds(node, 1), dev->threads);
 	return code;
 }
 

@@ -34,7 +34,7 @@ static int run_act(const struct cpu_dev *dev, const struct cpu_exec *exec, struc
 
 	(void)err;
 	KERNELS(dev)->acts->act(act_of(n->op), cpu_vec(n->in[0]), cpu_vec(n->out[0]),
-		cpu_layout_elements(n->out[0]), cpu_adds(n, 0), dev->threads);
+		cpu_layout_elements(n->out[0]), jm_node_adds(n, 0), dev->threads);
 	return 0;
 }
 
@@ -44,7 +44,8 @@ static int run_act_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, 
 
 	(void)err;
 	KERNELS(dev)->acts->grad(act_of(n->op), cpu_vec(n->in[0]), cpu_vec(n->in[1]),
-		cpu_vec(n->out[0]), cpu_layout_elements(n->out[0]), cpu_adds(n, 0), dev->threads);
+		cpu_vec(n->out[0]), cpu_layout_elements(n->out[0]), jm_node_adds(n, 0),
+		dev->threads);
 	return 0;
 }
 
@@ -54,7 +55,7 @@ static int run_add(const struct cpu_dev *dev, const struct cpu_exec *exec, struc
 
 	(void)err;
 	KERNELS(dev)->pointwise->add(cpu_vec(n->in[0]), cpu_vec(n->in[1]), cpu_vec(n->out[0]),
-		cpu_layout_elements(n->out[0]), cpu_adds(n, 0), dev->threads);
+		cpu_layout_elements(n->out[0]), jm_node_adds(n, 0), dev->threads);
 	return 0;
 }
 
@@ -69,7 +70,7 @@ static int run_swiglu(const struct cpu_dev *dev, const struct cpu_exec *exec, st
 		.x = cpu_vec(back ? n->in[1] : n->in[0]),
 		.y = cpu_vec(y),
 		.dx = cpu_vec(back ? n->out[0] : NULL),
-		.accumulate = cpu_adds(n, 0),
+		.accumulate = jm_node_adds(n, 0),
 	};
 
 	(void)err;
@@ -89,7 +90,7 @@ static int run_dropout(const struct cpu_dev *dev, const struct cpu_exec *exec, s
 		.seed = jm_rng(n->attr.dropout.seed, (uint64_t)now[0]),
 		.below = (uint32_t)floor(p * 4294967296.0),
 		.scale = (float)(1 / (1 - p)),
-		.accumulate = cpu_adds(n, 0),
+		.accumulate = jm_node_adds(n, 0),
 	};
 
 	(void)err;

@@ -188,7 +188,7 @@ static struct cpu_pool pool_of(const struct jm_node *n, void *scratch)
 {
 	struct cpu_pool p = {
 		.count_pad = n->attr.pool.count_pad,
-		.accumulate = n->accumulate & 1,
+		.accumulate = jm_node_adds(n, 0),
 		.scratch = scratch,
 	};
 
@@ -255,10 +255,10 @@ static int run_gap(const struct cpu_dev *dev, const struct cpu_exec *exec, struc
 	(void)err;
 	if (back)
 		KERNELS(dev)->pools->global_grad(
-			&image, n->in[0]->data, n->accumulate & 1, dev->threads);
+			&image, n->in[0]->data, jm_node_adds(n, 0), dev->threads);
 	else
 		KERNELS(dev)->pools->global(
-			&image, n->out[0]->data, n->accumulate & 1, dev->threads);
+			&image, n->out[0]->data, jm_node_adds(n, 0), dev->threads);
 	return 0;
 }
 

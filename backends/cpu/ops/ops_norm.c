@@ -103,7 +103,7 @@ static int takes_cast(const struct cpu_dev *dev, const struct jm_node *n, struct
 {
 	(void)dev;
 	if (n[0].out[0] != n[1].in[0] || n[0].out[0]->type != JM_F32 || n[1].accumulate ||
-		(cpu_adds(&n[0], 0) && n[0].out[0]->is_virtual))
+		(jm_node_adds(&n[0], 0) && n[0].out[0]->is_virtual))
 		return jm_err_set(err, JM_ENOSUP,
 			"Only an f32 gradient of a norm's input is cast together with it.");
 	return 0;

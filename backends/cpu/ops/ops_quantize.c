@@ -112,7 +112,7 @@ static int run_quantize(const struct cpu_dev *dev, const struct cpu_exec *exec, 
 	}
 	if (n->out[3])
 		dev->kernels->rows->sum(cpu_vec(x), n->out[3]->data, jm_tensor_rows(x),
-			jm_tensor_width(x), cpu_adds(n, 3), dev->threads);
+			jm_tensor_width(x), jm_node_adds(n, 3), dev->threads);
 	return 0;
 }
 

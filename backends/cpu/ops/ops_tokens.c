@@ -58,7 +58,7 @@ static int run_first(const struct cpu_dev *dev, const struct cpu_exec *exec, str
 		.width = x->dim[2],
 		.x = cpu_vec(x),
 		.y = cpu_vec(back ? n->in[0] : n->out[0]),
-		.accumulate = n->accumulate & 1,
+		.accumulate = jm_node_adds(n, 0),
 	};
 
 	(void)err;
@@ -97,7 +97,7 @@ static int run_top1(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 #pragma omp parallel for reduction(+ : right) num_threads(dev->threads)
 	for (int64_t r = 0; r < rows; r++)
 		right += is_best(n->in[0], r, target[r]);
-	*share = (float)right / (float)rows + (cpu_adds(n, 0) ? *share : 0);
+	*share = (float)right / (float)rows + (jm_node_adds(n, 0) ? *share : 0);
 	return 0;
 }
 
@@ -124,8 +124,8 @@ static double mse_row(const struct jm_node *n, int64_t row, double scale)
 		if (dy)
 			jm_element_set(dy->type, dy->data, i,
 				scale * off +
-					(cpu_adds(n, 1) ? jm_element_get(dy->type, dy->data, i)
-							: 0));
+					(jm_node_adds(n, 1) ? jm_element_get(dy->type, dy->data, i)
+							    : 0));
 	}
 	return sum;
 }
@@ -144,7 +144,7 @@ static int run_mse(const struct cpu_dev *dev, const struct cpu_exec *exec, struc
 		sum[r] = mse_row(n, r, scale);
 	for (int64_t r = 0; r < rows; r++)
 		all += sum[r];
-	*loss = (float)(all / count + (cpu_adds(n, 0) ? (double)*loss : 0));
+	*loss = (float)(all / count + (jm_node_adds(n, 0) ? (double)*loss : 0));
 	return 0;
 }
 

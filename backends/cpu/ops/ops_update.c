@@ -32,7 +32,7 @@ static int run_norm(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 			sum += dev->kernels->optims->squares(n->in[i]->data,
 				jm_tensor_count(n->in[i]), n->in[i]->type == JM_BF16, exec->scratch,
 				dev->threads);
-	*y = (float)sqrt(sum) + (cpu_adds(n, 0) ? *y : 0);
+	*y = (float)sqrt(sum) + (jm_node_adds(n, 0) ? *y : 0);
 	return 0;
 }
 

@@ -90,7 +90,7 @@ static int run(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm
 	}
 	if (!r) {
 		dev->kernels->pointwise->cast(cpu_vec(n->in[0]), cpu_vec(n->out[0]),
-			cpu_layout_elements(n->out[0]), n->accumulate & 1, dev->threads);
+			cpu_layout_elements(n->out[0]), jm_node_adds(n, 0), dev->threads);
 		return 0;
 	}
 	s = dnnl_primitive_execute(r->primitive, dev->stream, 2,

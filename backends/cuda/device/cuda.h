@@ -109,10 +109,4 @@ static inline void *cuda_data(const struct jm_tensor *t)
 	return t ? t->data : NULL;
 }
 
-/* True if the node adds to its output i. */
-static inline bool cuda_adds(const struct jm_node *node, int i)
-{
-	return node->accumulate >> i & 1;
-}
-
 #endif

@@ -98,7 +98,7 @@ int cuda_choices_follow(
 	struct candidates all = {0};
 
 	for (int i = 0; i < node->n_out; i++)
-		if (node->out[i] && out >> i & 1 && node->accumulate >> i & 1)
+		if (node->out[i] && out >> i & 1 && jm_node_adds(node, i))
 			suggest(&all, &node->out[i]->layout);
 	for (int i = 0; i < node->n_in; i++)
 		if (node->in[i] && in >> i & 1)

@@ -17,7 +17,7 @@ static struct cuda_filter_grad filter_of(
 		.x = o.x->data,
 		.dy = o.y->data,
 		.dw = o.w->data,
-		.accumulate = cuda_adds(n, 0),
+		.accumulate = jm_node_adds(n, 0),
 		.partial = scratch,
 	};
 

@@ -44,7 +44,7 @@ struct cuda_stem cuda_conv_stem_of(
 		.dy = cuda_vec(o.y),
 		.w = cuda_vec(o.w),
 		.dw = n->op == JM_OP_CONV_WGRAD ? o.w->data : NULL,
-		.accumulate = cuda_adds(n, 0),
+		.accumulate = jm_node_adds(n, 0),
 		.partial = scratch,
 	};
 

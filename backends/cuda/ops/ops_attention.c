@@ -17,7 +17,7 @@ static struct cuda_attention attention_of(const struct jm_node *n)
 		.depth = (int)(jm_tensor_width(qkv) / (heads + 2 * (int64_t)groups)),
 		.scale = (float)n->attr.attention.scale,
 		.causal = n->attr.attention.causal,
-		.accumulate = cuda_adds(n, 0),
+		.accumulate = jm_node_adds(n, 0),
 		.qkv = cuda_vec(qkv),
 	};
 }

@@ -64,7 +64,7 @@ static struct cuda_conv_key key_of(const struct jm_node *n, int nodes)
 	if (cuda_conv_folds(n))
 		cuda_conv_fold_shape(n, &key.shape);
 	key.shape.type = cuda_dnn_type(o.x->type);
-	key.shape.add = n->op != JM_OP_CONV_WGRAD && cuda_adds(n, 0);
+	key.shape.add = n->op != JM_OP_CONV_WGRAD && jm_node_adds(n, 0);
 	key.exact = o.x->type == JM_F32 && n->math != JM_MATH_TF32;
 	return key;
 }
@@ -416,7 +416,7 @@ static struct cuda_fold unfold_of(const struct jm_node *n)
 		}
 		cuda_conv_strides(dw, p.stride);
 	}
-	p.accumulate = cuda_adds(n, 0);
+	p.accumulate = jm_node_adds(n, 0);
 	return p;
 }
 
@@ -436,7 +436,7 @@ static int run_wgrad(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 	cuda_unfold(&p, dev->stream);
 	if (dbias)
 		cuda_bias_grad(cuda_vec(dy), dbias->data, dy->dim[0] * dy->dim[2] * dy->dim[3],
-			dy->dim[1], cuda_adds(n, 1), (char *)exec->scratch + c->at.bias,
+			dy->dim[1], jm_node_adds(n, 1), (char *)exec->scratch + c->at.bias,
 			dev->stream);
 	return 0;
 }

@@ -111,8 +111,8 @@ static int takes_grad(struct cuda_dev *dev, const struct jm_group *group, struct
 {
 	const struct jm_node *n = group->node[0], *grad = group->node[1];
 
-	if (grad->in[0] != n->out[0] || !is_internal(n->out[0]) || cuda_adds(grad, 0) ||
-		cuda_adds(grad, 3) || grad->in[1]->type != n->out[0]->type ||
+	if (grad->in[0] != n->out[0] || !is_internal(n->out[0]) || jm_node_adds(grad, 0) ||
+		jm_node_adds(grad, 3) || grad->in[1]->type != n->out[0]->type ||
 		grad->out[0]->type != n->out[0]->type ||
 		(grad->out[3] && grad->out[3]->type != n->out[0]->type) || !is_known(dev, n))
 		return refuse(err);
@@ -218,7 +218,7 @@ static int build_fused(
 	if (norm->in[2] && !exec->fwd_saved) /* the mask is that of y */
 		return refuse(err);
 	c->pixels.y.data = (norm->out[3] ? norm->out[3] : norm->out[0])->data;
-	if (cuda_adds(n, 0))
+	if (jm_node_adds(n, 0))
 		c->pixels.add = cuda_vec(n->out[0]);
 	return 0;
 }

@@ -32,7 +32,7 @@ struct cuda_gemm cuda_conv_product_of(const struct jm_node *n, void *compact)
 		.a = weights ? pixels(o.x, false) : pixels(o.w, n->op == JM_OP_CONV),
 		.b = n->op == JM_OP_CONV ? pixels(o.x, false) : pixels(o.y, weights),
 		.d = pixels(n->out[0], false),
-		.accumulate = cuda_adds(n, 0) && !strided,
+		.accumulate = jm_node_adds(n, 0) && !strided,
 		.tf32 = n->math == JM_MATH_TF32,
 	};
 
@@ -64,7 +64,7 @@ bool cuda_conv_is_product(const struct jm_node *n)
 
 bool cuda_conv_scatters(const struct jm_node *n)
 {
-	return n->op == JM_OP_CONV_DGRAD && cuda_adds(n, 0) && is_single(n, true) &&
+	return n->op == JM_OP_CONV_DGRAD && jm_node_adds(n, 0) && is_single(n, true) &&
 	       n->out[0]->dim[1] % 8 == 0;
 }
 

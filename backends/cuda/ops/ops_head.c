@@ -104,7 +104,7 @@ static bool is_plain(const struct jm_node *const *n)
 			return false;
 	return narrow && w->type == x->type && n[LOGITS]->out[0]->type == x->type &&
 	       n[DATA]->out[0]->type == x->type && !n[WEIGHTS]->out[1] && !n[LOGITS]->accumulate &&
-	       !(n[LOSS]->accumulate & 2) && n[LOSS]->out[0]->type == JM_F32 &&
+	       !jm_node_adds(n[LOSS], 1) && n[LOSS]->out[0]->type == JM_F32 &&
 	       (n[WEIGHTS]->out[0]->type == JM_F32 || n[WEIGHTS]->out[0]->type == x->type) &&
 	       jm_tensor_width(x) % 8 == 0;
 }
@@ -241,7 +241,7 @@ static void run_loss(struct cuda_dev *dev, const struct cuda_exec *exec, const s
 		.targets = (const int32_t *)n->in[1]->data + c->first,
 		.loss = c->first + c->rows == rows_of(exec->node) ? n->out[0]->data : NULL,
 		.losses = losses + c->first,
-		.add_loss = cuda_adds(n, 0),
+		.add_loss = jm_node_adds(n, 0),
 		.clusters = dev->prop.major >= 9,
 		.shared_block = dev->prop.sharedMemPerBlockOptin,
 	};

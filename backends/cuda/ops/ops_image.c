@@ -93,7 +93,7 @@ static int takes_grad_pair(struct cuda_dev *dev, const struct jm_group *group, s
 {
 	const struct jm_node *first = group->node[0], *second = group->node[1];
 	const struct jm_tensor *dadd = first->out[3];
-	bool fits = dadd && dadd == second->in[0] && dadd->is_virtual && !(first->accumulate & 8) &&
+	bool fits = dadd && dadd == second->in[0] && dadd->is_virtual && !jm_node_adds(first, 3) &&
 		    first->in[2] && !second->in[2] && !second->in[6] && !second->out[3] &&
 		    is_alike(first->in[1], second->in[1]) && second->in[1]->dim[1] % 8 == 0;
 
@@ -201,7 +201,7 @@ static void set_apply(struct cuda_bn *p, const struct jm_node *n, void *mask)
 	p->add = cuda_vec(n->in[5]);
 	p->y = cuda_vec(n->out[0]);
 	p->relu = n->attr.bn.relu;
-	p->accumulate = cuda_adds(n, 0);
+	p->accumulate = jm_node_adds(n, 0);
 	p->mask = mask;
 }
 
@@ -351,7 +351,7 @@ static struct cuda_pool pool_of(
 		.batch = (int)x->dim[0],
 		.c = (int)x->dim[1],
 		.count_pad = n->attr.pool.count_pad,
-		.accumulate = cuda_adds(n, 0),
+		.accumulate = jm_node_adds(n, 0),
 		.x = cuda_vec(x),
 		.y = cuda_vec(y),
 	};
@@ -372,7 +372,7 @@ static int takes_pooled(struct cuda_dev *dev, const struct jm_group *group, stru
 	const struct jm_node *pool = group->node[0], *norm = group->node[1];
 	struct cuda_pool p = pool_of(pool, pool->in[1], pool->in[0]);
 	bool fits = pool->out[0] == norm->in[0] && pool->out[0]->is_virtual && pool->fwd &&
-		    !cuda_adds(pool, 0) && norm->in[6] && !norm->in[2] && !norm->out[3] &&
+		    !jm_node_adds(pool, 0) && norm->in[6] && !norm->in[2] && !norm->out[3] &&
 		    cuda_maxpool_is_four(&p);
 
 	return fits ? takes_images(dev, group, err)
@@ -436,7 +436,7 @@ static int run_gap(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 		.batch = (int)image->dim[0],
 		.c = (int)image->dim[1],
 		.pixels = image->dim[2] * image->dim[3],
-		.accumulate = cuda_adds(n, 0),
+		.accumulate = jm_node_adds(n, 0),
 		.image = cuda_vec(image),
 		.vector = cuda_vec(back ? n->in[0] : n->out[0]),
 	};

@@ -81,7 +81,7 @@ static struct cuda_gemm product_of_f8(const struct jm_node *n)
 		.b = codes(n->in[0], weights, false),
 		.d = matrix(n->out[0], false),
 		.k = weights ? jm_tensor_rows(n->in[0]) : jm_tensor_width(n->in[0]),
-		.accumulate = cuda_adds(n, 0),
+		.accumulate = jm_node_adds(n, 0),
 		.a_scale = cuda_data(n->in[scales + 1]),
 		.b_scale = cuda_data(n->in[scales]),
 		.fast_sums = forward,
@@ -100,7 +100,7 @@ static void widen(struct cuda_matrix *m, int64_t to)
 static struct cuda_gemm product_of(const struct jm_node *n)
 {
 	struct cuda_gemm g = {.d = matrix(n->out[0], false),
-		.accumulate = cuda_adds(n, 0),
+		.accumulate = jm_node_adds(n, 0),
 		.tf32 = n->math == JM_MATH_TF32};
 
 	if (cuda_is_f8(n->in[0]))
@@ -339,7 +339,7 @@ static void build_summed(struct cuda_dev *dev, struct cuda_exec *exec, const str
 	struct jm_err why = JM_ERR_INIT;
 	double alone = cuda_product_seconds(l->product) + (double)n->in[0]->bytes / SUMS_RATE;
 
-	if (l->rest || cuda_adds(n, 1))
+	if (l->rest || jm_node_adds(n, 1))
 		return;
 	with.sums = n->out[1]->data;
 	if (cuda_product_new(dev, &with, &product, &why))
@@ -452,7 +452,7 @@ static void sum_rows(struct cuda_dev *dev, const struct cuda_exec *exec)
 		.stride = cuda_row_stride(n->in[0]),
 		.x = cuda_vec(n->in[0]),
 		.y = n->out[1]->data,
-		.accumulate = cuda_adds(n, 1),
+		.accumulate = jm_node_adds(n, 1),
 		.parts = l->parts,
 		.partial = exec->scratch,
 	};

@@ -113,9 +113,9 @@ static struct cuda_norm_grad grad_of(const struct jm_node *n)
 		.dx = cuda_vec(n->out[0]),
 		.dgamma = cuda_data(n->out[1]),
 		.dbeta = centred ? cuda_data(n->out[2]) : NULL,
-		.add_dx = cuda_adds(n, 0),
-		.add_dgamma = cuda_adds(n, 1),
-		.add_dbeta = cuda_adds(n, 2),
+		.add_dx = jm_node_adds(n, 0),
+		.add_dgamma = jm_node_adds(n, 1),
+		.add_dbeta = jm_node_adds(n, 2),
 	};
 }
 
@@ -180,7 +180,7 @@ static int run_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 		p.copy = cuda_vec(exec->node[1].out[0]);
 	if (last->op == JM_OP_LINEAR_WGRAD) {
 		p.sums = last->out[1]->data;
-		p.add_sums = cuda_adds(last, 1);
+		p.add_sums = jm_node_adds(last, 1);
 	}
 	p.blocks = cuda_norm_grad_blocks(dev->prop.multiProcessorCount, &p);
 	cuda_norm_grad(&p, dev->stream);

@@ -45,7 +45,7 @@ static struct cuda_pointwise args_of(const struct jm_node *n)
 		.a = cuda_vec(n->in[0]),
 		.b = cuda_vec(n->n_in > 1 ? n->in[1] : NULL),
 		.y = cuda_vec(n->out[0]),
-		.accumulate = cuda_adds(n, 0),
+		.accumulate = jm_node_adds(n, 0),
 	};
 }
 
@@ -136,8 +136,10 @@ static struct cuda_reorder reorder_of(const struct jm_node *n)
 {
 	const struct jm_tensor *x = n->in[0], *y = n->out[0];
 	int64_t from[JM_DIMS] = {0}, to[JM_DIMS] = {0};
-	struct cuda_reorder p = {
-		.rank = x->rank, .x = cuda_vec(x), .y = cuda_vec(y), .accumulate = cuda_adds(n, 0)};
+	struct cuda_reorder p = {.rank = x->rank,
+		.x = cuda_vec(x),
+		.y = cuda_vec(y),
+		.accumulate = jm_node_adds(n, 0)};
 
 	strides_of(x, from);
 	strides_of(y, to);
@@ -204,7 +206,7 @@ static int run_swiglu(struct cuda_dev *dev, const struct cuda_exec *exec, struct
 		.rows = jm_tensor_rows(n->in[0]),
 		.width = jm_tensor_width(n->in[grad]) / 2,
 		.x = cuda_vec(n->in[grad]),
-		.accumulate = cuda_adds(n, 0),
+		.accumulate = jm_node_adds(n, 0),
 	};
 
 	(void)err;
@@ -251,7 +253,7 @@ static int run_swiglu_again(struct cuda_dev *dev, const struct cuda_exec *exec, 
 		.dy = cuda_vec(grad->in[0]),
 		.dx = cuda_vec(grad->out[0]),
 		.y = cuda_vec(exec->node[1].out[0]),
-		.accumulate = cuda_adds(grad, 0),
+		.accumulate = jm_node_adds(grad, 0),
 	};
 
 	(void)err;
@@ -271,7 +273,7 @@ static int run_dropout(struct cuda_dev *dev, const struct cuda_exec *exec, struc
 		.seed = n->attr.dropout.seed,
 		.least = (uint64_t)(p * 0x1p32),
 		.scale = (float)(1 / (1 - p)),
-		.accumulate = cuda_adds(n, 0),
+		.accumulate = jm_node_adds(n, 0),
 	};
 
 	(void)err;

@@ -80,7 +80,7 @@ static void sum_rows(struct cuda_dev *dev, const struct cuda_exec *exec)
 		.stride = jm_tensor_width(n->in[0]),
 		.x = cuda_vec(n->in[0]),
 		.y = n->out[3]->data,
-		.accumulate = cuda_adds(n, 3),
+		.accumulate = jm_node_adds(n, 3),
 		.parts = parts_of(dev, n),
 		.partial = (float *)(void *)((char *)exec->scratch + maxima_bytes(dev, n)),
 	};

@@ -107,7 +107,7 @@ static struct cuda_rope rope_of(const struct jm_node *n)
 		.x = cuda_vec(n->in[0]),
 		.y = cuda_vec(n->out[0]),
 		.inverse = n->op == JM_OP_ROPE_GRAD,
-		.accumulate = cuda_adds(n, 0),
+		.accumulate = jm_node_adds(n, 0),
 	};
 }
 
@@ -189,7 +189,7 @@ static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err
 	p.angles = own->angles;
 	if (own->product) {
 		p.sums = exec->node[1].out[1]->data;
-		p.add_sums = cuda_adds(&exec->node[1], 1);
+		p.add_sums = jm_node_adds(&exec->node[1], 1);
 		p.partial = exec->scratch;
 		p.blocks = cuda_rope_blocks(dev->prop.multiProcessorCount, &p);
 	}

@@ -35,7 +35,7 @@ static int run_embed(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 		.table = cuda_vec(n->in[1]),
 		.pos = cuda_vec(n->in[2]),
 		.y = cuda_vec(n->out[0]),
-		.accumulate = cuda_adds(n, 0),
+		.accumulate = jm_node_adds(n, 0),
 	};
 
 	(void)err;
@@ -102,7 +102,7 @@ static int run_embed_grad(struct cuda_dev *dev, const struct cuda_exec *exec, st
 		.ids = n->in[0]->data,
 		.dy = cuda_vec(n->in[1]),
 		.dtable = cuda_vec(n->out[0]),
-		.add_table = cuda_adds(n, 0),
+		.add_table = jm_node_adds(n, 0),
 		.order = exec->scratch,
 		.parts = (float *)((char *)exec->scratch + order_bytes(n)),
 	};
@@ -110,7 +110,7 @@ static int run_embed_grad(struct cuda_dev *dev, const struct cuda_exec *exec, st
 	(void)err;
 	cuda_embed_grad(&p, dev->stream);
 	if (n->out[1])
-		sum_batch(dev, n->in[1], n->in[1]->dim[1], n->out[1], cuda_adds(n, 1));
+		sum_batch(dev, n->in[1], n->in[1]->dim[1], n->out[1], jm_node_adds(n, 1));
 	return 0;
 }
 
@@ -169,15 +169,15 @@ static int run_tokens(struct cuda_dev *dev, const struct cuda_exec *exec, struct
 		.first = grad ? NULL : cuda_data(n->in[1]),
 		.pos = grad ? NULL : cuda_data(n->in[2]),
 		.grad = grad,
-		.accumulate = cuda_adds(n, 0),
+		.accumulate = jm_node_adds(n, 0),
 	};
 
 	(void)err;
 	cuda_tokens(&p, dev->stream);
 	if (grad && n->out[1])
-		sum_batch(dev, y, 1, n->out[1], cuda_adds(n, 1));
+		sum_batch(dev, y, 1, n->out[1], jm_node_adds(n, 1));
 	if (grad && n->out[2])
-		sum_batch(dev, y, y->dim[1], n->out[2], cuda_adds(n, 2));
+		sum_batch(dev, y, y->dim[1], n->out[2], jm_node_adds(n, 2));
 	return 0;
 }
 
@@ -201,7 +201,7 @@ static int run_first(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 		.x = cuda_vec(x),
 		.y = cuda_vec(y),
 		.grad = grad,
-		.accumulate = cuda_adds(n, 0),
+		.accumulate = jm_node_adds(n, 0),
 	};
 
 	(void)err;

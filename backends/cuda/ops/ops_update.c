@@ -54,8 +54,8 @@ static int run_xent(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 		.targets = n->in[1]->data,
 		.loss = n->out[0]->data,
 		.losses = exec->scratch,
-		.add_loss = cuda_adds(n, 0),
-		.add_dlogits = cuda_adds(n, 1),
+		.add_loss = jm_node_adds(n, 0),
+		.add_dlogits = jm_node_adds(n, 1),
 		.clusters = dev->prop.major >= 9,
 		.shared_block = dev->prop.sharedMemPerBlockOptin,
 	};
@@ -71,7 +71,7 @@ static int run_top1(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 
 	(void)err;
 	cuda_top1(cuda_vec(n->in[0]), n->in[1]->data, jm_tensor_rows(n->in[0]),
-		jm_tensor_width(n->in[0]), n->out[0]->data, cuda_adds(n, 0), dev->stream);
+		jm_tensor_width(n->in[0]), n->out[0]->data, jm_node_adds(n, 0), dev->stream);
 	return 0;
 }
 
@@ -107,8 +107,8 @@ static int run_mse(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 		.loss_scale = cuda_data(n->in[2]),
 		.loss = n->out[0]->data,
 		.partial = exec->scratch,
-		.add_loss = cuda_adds(n, 0),
-		.add_dy = cuda_adds(n, 1),
+		.add_loss = jm_node_adds(n, 0),
+		.add_dy = jm_node_adds(n, 1),
 	};
 
 	(void)err;
@@ -127,7 +127,7 @@ static int run_norm(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 		.x = cuda_vec(n->in[0]),
 		.more = cuda_vec(n->in[1]),
 		.y = n->out[0]->data,
-		.accumulate = cuda_adds(n, 0),
+		.accumulate = jm_node_adds(n, 0),
 		.partial = exec->scratch,
 	};
 
