@@ -5,6 +5,7 @@
 extern const struct jm_command jm_command_calibrate;
 extern const struct jm_command jm_command_check;
 extern const struct jm_command jm_command_compare;
+extern const struct jm_command jm_command_data;
 extern const struct jm_command jm_command_describe;
 extern const struct jm_command jm_command_doctor;
 extern const struct jm_command jm_command_export;
@@ -45,6 +46,7 @@ const struct jm_command *const jm_commands[] = {
 	&jm_command_merge,
 	&jm_command_query,
 	&jm_command_describe,
+	&jm_command_data,
 	&jm_command_set,
 	&jm_command_get,
 	&jm_command_status,

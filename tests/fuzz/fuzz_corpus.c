@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A Megatron index that is accepted can be read to its last token. */
 #include "fuzz.h"
-#include "workloads/train/corpus.h"
+#include "data/corpus.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

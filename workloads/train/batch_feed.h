@@ -3,7 +3,7 @@
 #ifndef JM_BATCH_FEED_H
 #define JM_BATCH_FEED_H
 
-#include "corpus.h"
+#include "data/corpus.h"
 #include "engine/graph/model.h"
 #include "engine/run/staging.h"
 

@@ -4,7 +4,7 @@
  * u8 type, u64 sequences, u64 documents; then i32 lengths in tokens and i64 places in bytes, one of each
  * per sequence, and i64 first sequences, one per document.
  */
-#include "corpus.h"
+#include "data/corpus.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -116,6 +116,8 @@ int jm_corpus_index(const char *name, const void *index, size_t size, size_t bin
 	c.width = types[bytes[17]].width;
 	c.is_signed = types[bytes[17]].is_signed;
 	c.n_sequences = (int64_t)get_u64(bytes + 18);
+	c.n_documents = (int64_t)get_u64(bytes + 26);
+	c.n_documents -= c.n_documents > 0; /* the last one is the end of all */
 	c.start = calloc((size_t)c.n_sequences + 1, sizeof(*c.start));
 	c.pointer = calloc((size_t)c.n_sequences, sizeof(*c.pointer));
 	if (!c.start || !c.pointer)

@@ -17,7 +17,7 @@ struct jm_corpus {
 	int64_t tokens;
 	/* Megatron: sequences by their first token in the stream and byte in the file; else NULL */
 	int64_t *start, *pointer;
-	int64_t n_sequences;
+	int64_t n_sequences, n_documents;
 };
 
 /*

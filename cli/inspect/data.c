@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* joulemark data: from texts to the tokens that a training reads, and a look at them. */
+#include "cli/frame/cli.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "data/corpus.h"
+#include "data/tokenize.h"
+#include "report/format/text.h"
+
+#define COLUMN 16
+#define SHOWN  32 /* tokens */
+
+/* "tokens         1,234,567" */
+static void print_count(struct jm_cli *cli, const char *name, double value, const char *unit)
+{
+	char text[64], number[40];
+
+	snprintf(number, sizeof(number), "%.0f", value);
+	jm_text_apart(number, sizeof(number));
+	snprintf(text, sizeof(text), "%s%s", number, unit);
+	jm_text_entry(cli->out, name, text, 0, COLUMN, cli->width);
+}
+
+static int open_tokenizer(struct jm_cli *cli, struct jm_tokenizer **ret)
+{
+	const char *path = jm_values_text(&cli->values, "tokenizer");
+
+	if (!path)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"'joulemark data tokenize' needs --tokenizer FILE, the tokenizer.json of a "
+			"model.");
+	return jm_tokenizer_open(path, ret, &cli->err);
+}
+
+/* ---- tokenize ------------------------------------------------------------------------------------------------------- */
+
+/* NAME of NAME, NAME.bin and NAME.idx; for the caller to free. */
+static char *stem_of(const char *out)
+{
+	size_t n = strlen(out);
+
+	if (n > 4 && (!strcmp(out + n - 4, ".bin") || !strcmp(out + n - 4, ".idx")))
+		n -= 4;
+	return strndup(out, n);
+}
+
+static int find_eos(struct jm_cli *cli, struct jm_tokenize *job)
+{
+	const char *eos = jm_values_text(&cli->values, "eos");
+
+	job->eos = eos ? jm_tokenizer_id(job->tokenizer, eos, strlen(eos)) : -1;
+	if (eos && job->eos < 0)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"Tokenizer %s has no token '%.100s' for --eos; its file lists them under "
+			"'added_tokens'.",
+			jm_values_text(&cli->values, "tokenizer"), eos);
+	return 0;
+}
+
+static void print_result(
+	struct jm_cli *cli, const struct jm_tokenize *job, const char *out, double seconds)
+{
+	char line[256];
+
+	print_count(cli, "documents", (double)job->size.documents, "");
+	print_count(cli, "tokens", (double)job->size.tokens, "");
+	print_count(cli, "bytes", (double)job->bytes, "");
+	print_count(cli, "tokens/s", (double)job->size.tokens / fmax(seconds, 1e-6), "");
+	print_count(cli, "vocabulary", jm_tokenizer_size(job->tokenizer), "");
+	if (cli->quiet)
+		return;
+	snprintf(line, sizeof(line),
+		"A model learns from them with --text %.100s.bin --vocab %d, or a larger --vocab.",
+		out, jm_tokenizer_size(job->tokenizer));
+	jm_text_wrap(cli->out, line, 0, 0, cli->width);
+}
+
+static int tokenize_to(struct jm_cli *cli, struct jm_tokenize *job, const char *out)
+{
+	int64_t start = jm_ctx_now(&cli->ctx);
+	int code = find_eos(cli, job);
+
+	if (!code)
+		code = jm_tokenize(job, out, &cli->err);
+	if (!code)
+		print_result(cli, job, out, (double)(jm_ctx_now(&cli->ctx) - start) / 1e9);
+	return code;
+}
+
+static int tokenize(struct jm_cli *cli)
+{
+	struct jm_tokenize job = {
+		.texts = cli->args + 1,
+		.n_texts = cli->n_args - 2,
+		.lines = jm_values_number(&cli->values, "lines") > 0,
+		.key = jm_values_text(&cli->values, "json"),
+		.template = jm_values_number(&cli->values, "template") > 0,
+	};
+	char *out;
+	int code;
+
+	if (job.n_texts < 1)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"'joulemark data tokenize' needs a text and the name of what is written: "
+			"TEXT "
+			"OUT.");
+	out = stem_of(cli->args[cli->n_args - 1]);
+	code = out ? open_tokenizer(cli, &job.tokenizer)
+		   : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory.");
+	if (!code)
+		code = tokenize_to(cli, &job, out);
+	jm_tokenizer_close(job.tokenizer);
+	free(out);
+	return code;
+}
+
+/* ---- show ------------------------------------------------------------------------------------------------------------ */
+
+static void print_ids(struct jm_cli *cli, const int32_t *ids, size_t n)
+{
+	char line[16 * SHOWN];
+	int used = 0;
+
+	line[0] = '\0';
+	for (size_t i = 0; i < n; i++)
+		used += snprintf(
+			line + used, sizeof(line) - (size_t)used, "%s%d", i ? " " : "", ids[i]);
+	jm_text_entry(cli->out, "first tokens", line, 0, COLUMN, cli->width);
+}
+
+static int print_text(struct jm_cli *cli, const int32_t *ids, size_t n)
+{
+	struct jm_tokenizer *t = NULL;
+	struct jm_bytes text = {0};
+	char line[16 * SHOWN];
+	int code = open_tokenizer(cli, &t);
+
+	if (!code)
+		code = jm_tokenizer_decode(t, ids, n, true, &text, &cli->err);
+	if (!code) {
+		snprintf(line, sizeof(line), "%.*s", (int)text.n, text.n ? text.at : "");
+		jm_text_tame_lines(line);
+		for (char *c = line; *c; c++)
+			*c = *c == '\n' || *c == '\r' || *c == '\t' ? ' ' : *c;
+		jm_text_entry(cli->out, "as text", line, 0, COLUMN, cli->width);
+	}
+	jm_tokenizer_close(t);
+	free(text.at);
+	return code;
+}
+
+static int print_set(struct jm_cli *cli, const struct jm_corpus *c)
+{
+	size_t n = c->tokens < SHOWN ? (size_t)c->tokens : SHOWN;
+	int32_t ids[SHOWN];
+	char type[40];
+	int code = jm_corpus_read(c, 0, (int64_t)n, ids, &cli->err);
+
+	if (code)
+		return code;
+	print_count(cli, "documents", (double)(c->start ? c->n_documents : 1), "");
+	print_count(cli, "tokens", (double)c->tokens, "");
+	snprintf(type, sizeof(type), "%c%d%s", c->is_signed ? 'i' : 'u', 8 * c->width,
+		c->start ? "" : " (a text, byte by byte)");
+	jm_text_entry(cli->out, "type", type, 0, COLUMN, cli->width);
+	print_ids(cli, ids, n);
+	return c->start && jm_values_text(&cli->values, "tokenizer") ? print_text(cli, ids, n) : 0;
+}
+
+static int show(struct jm_cli *cli)
+{
+	struct jm_corpus corpus;
+	int code;
+
+	if (cli->n_args != 2)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"'joulemark data show' needs one data set: NAME, NAME.bin or NAME.idx.");
+	code = jm_corpus_open(cli->args[1], &corpus, &cli->err);
+	if (code)
+		return code;
+	code = print_set(cli, &corpus);
+	jm_corpus_close(&corpus);
+	return code;
+}
+
+/* ---- the command ----------------------------------------------------------------------------------------------------- */
+
+static int run(struct jm_cli *cli)
+{
+	int code;
+
+	if (!strcmp(cli->args[0], "tokenize"))
+		code = tokenize(cli);
+	else if (!strcmp(cli->args[0], "show"))
+		code = show(cli);
+	else
+		code = jm_err_set(&cli->err, JM_EUSAGE,
+			"'joulemark data' has no '%.40s', only 'tokenize' and 'show'.",
+			cli->args[0]);
+	return code ? jm_cli_fail(cli) : 0;
+}
+
+static const struct jm_option options[] = {
+	{.name = "tokenizer",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "the tokenizer.json of a model"},
+	{.name = "lines", .type = JM_FLAG, .help = "each line is a document, not each file"},
+	{.name = "json",
+		.type = JM_TEXT,
+		.argument = "KEY",
+		.help = "each line is a JSON object with a document at this key"},
+	{.name = "eos",
+		.type = JM_TEXT,
+		.argument = "TOKEN",
+		.help = "append this token to each document, such as '<|endoftext|>' or '</s>'"},
+	{.name = "template",
+		.type = JM_FLAG,
+		.help = "put the tokens around each document that the tokenizer's post_processor "
+			"puts "
+			"there"},
+	{0},
+};
+
+const struct jm_command jm_command_data = {
+	.name = "data",
+	.summary = "turn texts into the tokens that a language model learns from",
+	.usage = "[options] tokenize TEXT... OUT | show OUT",
+	.description = "'tokenize' writes the tokens of texts to OUT.bin and OUT.idx, a data set "
+		       "as Megatron "
+		       "reads it, which 'joulemark run MODEL --text OUT.bin' learns from. TEXT - "
+		       "is standard "
+		       "input. The tokenizer is a tokenizer.json of Hugging Face: byte-level BPE "
+		       "(GPT-2, Llama 3), "
+		       "BPE with bytes for unknown characters (Llama 2), or that of CLIP. Texts "
+		       "are read in "
+		       "parts, so they may be larger than memory; bytes that are not UTF-8 count "
+		       "as U+FFFD. "
+		       "Both files come to be when all of both is written; after an error or a "
+		       "kill there is "
+		       "nothing.\n\n'show' prints documents, tokens and type of such a data set "
+		       "and its first "
+		       "tokens, with --tokenizer also as text.",
+	.example = "joulemark data tokenize book.txt book --tokenizer tokenizer.json --eos '</s>'\n"
+		   "joulemark data show book --tokenizer tokenizer.json\n"
+		   "joulemark run gpt-117m --text book.bin --device cpu",
+	.options = options,
+	.min_args = 2,
+	.max_args = -1,
+	.run = run,
+};

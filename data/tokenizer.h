@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Room data: from texts to the tokens that a network learns.
+ * May include: lib/base.
+ *
+ * A tokenizer, read from the tokenizer.json of the Hugging Face library `tokenizers`. It has byte-pair
+ * encoding (BPE) over bytes (GPT-2, Llama 3, Qwen), over characters with bytes for the others (Llama 2,
+ * Mistral), and with an end-of-word suffix (CLIP). What a file needs beyond that is refused at opening;
+ * its truncation and padding are not applied.
+ *
+ * A tokenizer keeps words that it has met in a cache of fixed size, so each thread needs its own.
+ */
+#ifndef JM_TOKENIZER_H
+#define JM_TOKENIZER_H
+
+#include "joulemark.h"
+
+struct jm_tokenizer;
+
+/* Growing lists, zero at first; the caller frees `at`. */
+struct jm_ids {
+	int32_t *at;
+	size_t n, room;
+};
+struct jm_bytes {
+	char *at; /* not terminated by NUL */
+	size_t n, room;
+};
+
+/* JM_ENOENT, JM_EPERM: no such file, or no access; JM_EFORMAT: not a tokenizer; JM_ENOSUP: a kind that is not
+ * supported here. The sentence names the file and the part of it. */
+int jm_tokenizer_open(const char *path, struct jm_tokenizer **ret, struct jm_err *err);
+/* The same from n bytes of JSON; name: for errors. */
+int jm_tokenizer_read(const char *name, const char *json, size_t n, struct jm_tokenizer **ret,
+	struct jm_err *err);
+void jm_tokenizer_close(struct jm_tokenizer *t); /* takes NULL */
+
+/* The largest id and 1, with those of added tokens. */
+int32_t jm_tokenizer_size(const struct jm_tokenizer *t);
+/* The id of a token by its text as in the file ("<|endoftext|>"); -1 = there is none. */
+int32_t jm_tokenizer_id(const struct jm_tokenizer *t, const char *token, size_t n);
+/* The text of a token as in the file, ret_n bytes; NULL = no token has this id. */
+const char *jm_tokenizer_token(const struct jm_tokenizer *t, int32_t id, size_t *ret_n);
+
+enum {
+	/* with the tokens that the file's post_processor puts before a text, behind it, or both */
+	JM_TOKENIZER_BEFORE = 1,
+	JM_TOKENIZER_BEHIND = 2,
+	JM_TOKENIZER_TEMPLATE = 3,
+	JM_TOKENIZER_CONTINUES = 4, /* the text continues one that was cut by jm_tokenizer_cut */
+};
+
+/*
+ * Appends the ids of a text of n bytes to `ids`. The text is UTF-8; bytes that are not count as U+FFFD, as
+ * Python's errors="replace" reads them. how: JM_TOKENIZER_*. After an error `ids` holds those that it held before.
+ */
+int jm_tokenizer_encode(struct jm_tokenizer *t, const char *text, size_t n, unsigned int how,
+	struct jm_ids *ids, struct jm_err *err);
+
+/*
+ * Where a text of n bytes, which continues beyond them, may be cut: the tokens of the text are those of the
+ * first part and then those of the rest (with JM_TOKENIZER_CONTINUES). The last such place; 0 = there is none.
+ */
+size_t jm_tokenizer_cut(const struct jm_tokenizer *t, const char *text, size_t n);
+
+/* Appends the text of n ids. special: with special tokens. JM_ERANGE: no token has this id. */
+int jm_tokenizer_decode(const struct jm_tokenizer *t, const int32_t *ids, size_t n, bool special,
+	struct jm_bytes *ret, struct jm_err *err);
+
+#endif
