@@ -35,7 +35,8 @@ bool jm__bytes_add(struct jm_bytes *b, const char *at, size_t n)
 {
 	if (!jm__bytes_reserve(b, n))
 		return false;
-	memcpy(b->at + b->n, at, n);
+	if (n) /* `at` may be NULL */
+		memcpy(b->at + b->n, at, n);
 	b->n += n;
 	return true;
 }
@@ -49,7 +50,8 @@ bool jm__ids_add(struct jm_ids *ids, const int32_t *at, size_t n)
 	if (!moved)
 		return false;
 	ids->at = moved;
-	memcpy(ids->at + ids->n, at, n * sizeof(*at));
+	if (n)
+		memcpy(ids->at + ids->n, at, n * sizeof(*at));
 	ids->n += n;
 	return true;
 }

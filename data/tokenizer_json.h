@@ -5,12 +5,12 @@
 
 #include "data/tokenizer_reader.h"
 
-int jm__read_model(struct jm__reader *r);	  /* tokenizer_model.c; behind the pre_tokenizer */
-int jm__read_normalizer(struct jm__reader *r);	  /* tokenizer_steps.c */
-int jm__read_pre_tokenizer(struct jm__reader *r); /* tokenizer_steps.c */
-int jm__read_decoder(struct jm__reader *r);	  /* tokenizer_ends.c */
-int jm__read_post_processor(
-	struct jm__reader *r);		  /* tokenizer_ends.c; behind the model and added tokens */
-int jm__read_added(struct jm__reader *r); /* tokenizer_ends.c; behind the model and normalizer */
+int jm__read_normalizer(struct jm__reader *r);
+int jm__read_pre_tokenizer(struct jm__reader *r);
+int jm__read_model(struct jm__reader *r); /* the pre_tokenizer says whether it has bytes */
+int jm__read_added(
+	struct jm__reader *r); /* in their normal form, and not with other ids than in the model */
+int jm__read_post_processor(struct jm__reader *r); /* ids that tokens have */
+int jm__read_decoder(struct jm__reader *r);
 
 #endif
