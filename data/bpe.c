@@ -21,7 +21,6 @@ static int32_t find(struct jm__bpe *b, const char *text, size_t n, const char *s
 
 bool jm__bpe_prepare(struct jm__bpe *b)
 {
-	bool all = true;
 	char text[8];
 
 	if (!jm__bytes_reserve(&b->text, 64 + (b->suffix ? strlen(b->suffix) : 0)))
@@ -32,13 +31,11 @@ bool jm__bpe_prepare(struct jm__bpe *b)
 
 		b->byte_id[i] = find(b, text, n, NULL);
 		b->byte_end[i] = b->suffix ? find(b, text, n, b->suffix) : b->byte_id[i];
-		all = all && b->byte_id[i] >= 0;
 	}
-	b->unknown = b->unknown < 0 ? -1 : b->unknown;
 	return true;
 }
 
-/* What is pending of unknown characters, as the library counts them: one that follows another waits with it. */
+/* An unknown character waits until it is known whether those behind it are one token with it. */
 struct unknown {
 	bool pending;
 };

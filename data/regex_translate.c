@@ -123,16 +123,23 @@ static void begin_group(struct translation *t)
 	t->at += n;
 }
 
+/* "{2}", "{2,3}" */
+static bool is_count(const char *at, const char *end)
+{
+	while (at < end && (isdigit((unsigned char)*at) || *at == ','))
+		at++;
+	return at == end;
+}
+
 /* "{,n}" counts from 0; "{n}+" is possessive in one syntax and a repeat in the other. */
 static void put_brace(struct translation *t)
 {
 	const char *close = memchr(t->at, '}', (size_t)(t->end - t->at));
-	size_t n = close ? (size_t)(close + 1 - t->at) : 1;
+	bool counts = close && is_count(t->at + 1, close);
 
-	if (close && close + 1 < t->end && close[1] == '+' &&
-		strspn(t->at + 1, "0123456789,") == n - 2)
+	if (counts && close + 1 < t->end && close[1] == '+')
 		t->what = "{n}+";
-	put_text(t, n > 2 && t->at[1] == ',' ? "{0" : "{");
+	put_text(t, counts && t->at[1] == ',' ? "{0" : "{");
 	t->at++;
 }
 

@@ -39,7 +39,7 @@ void jm_tokenizer_close(struct jm_tokenizer *t); /* takes NULL */
 int32_t jm_tokenizer_size(const struct jm_tokenizer *t);
 /* The id of a token by its text as in the file ("<|endoftext|>"); -1 = there is none. */
 int32_t jm_tokenizer_id(const struct jm_tokenizer *t, const char *token, size_t n);
-/* The text of a token as in the file, ret_n bytes; NULL = no token has this id. */
+/* The text of a token as in the file, ret_n bytes without a NUL behind them; NULL = no token has this id. */
 const char *jm_tokenizer_token(const struct jm_tokenizer *t, int32_t id, size_t *ret_n);
 
 enum {

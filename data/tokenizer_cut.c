@@ -96,13 +96,26 @@ static bool merges_behind_line(const struct jm__bpe *b)
 	return false;
 }
 
-/* Of an added token: no white space within it, none taken from beside it, none that other rules depend on. */
-static bool is_compact(const struct jm__added *one)
+static bool is_white(char c)
 {
-	for (size_t i = 0; i < one->text.n; i++)
-		if (isspace((unsigned char)one->text.at[i]) && one->text.n > 1)
-			return false;
-	return true;
+	return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* No added token has white space within it, or takes it from the other side of a cut. */
+static void check_added(const struct jm__added_tokens *a, bool *spaces, bool *lines)
+{
+	for (size_t i = 0; i < a->n; i++) {
+		const struct jm__added *one = &a->at[i];
+		const struct jm_bytes *text = &one->text;
+
+		for (size_t k = 0; k < text->n && text->n > 1; k++)
+			if (is_white(text->at[k]))
+				*spaces = *lines = false;
+		if (one->rstrip && text->n && isalpha((unsigned char)text->at[text->n - 1]))
+			*spaces = false;
+		if (one->lstrip)
+			*lines = false;
+	}
 }
 
 /* Does the end of a line always become a token, which no unknown character can be joined to? */
@@ -157,20 +170,19 @@ static int probe(struct jm_tokenizer *t, place_fn *is_place, bool words, bool *r
 int jm__tokenizer_find_cuts(struct jm_tokenizer *t, struct jm_err *err)
 {
 	const struct jm__bpe *b = &t->bpe;
-	bool compact = true, by_words = false, by_tokens = false;
+	bool spaces = true, lines = true, by_words = false, by_tokens = false;
 	int code;
 
-	for (size_t i = 0; i < t->added.n; i++)
-		compact = compact && is_compact(&t->added.at[i]);
+	check_added(&t->added, &spaces, &lines);
 	t->splits_at_marks = !b->byte_level && !b->ignore_merges && !b->suffix &&
 			     jm__vocabulary_find(&b->vocabulary, JM__SPACE_MARK, 3) >= 0 &&
 			     !merges_before_mark(b);
 	code = probe(t, is_space_place, true, &by_words);
-	t->cuts_at_spaces = compact && by_words;
+	t->cuts_at_spaces = spaces && by_words;
 	if (!code)
 		code = probe(t, is_line_place, true, &by_words);
 	if (!code && !by_words && knows_line(b) && !merges_behind_line(b))
 		code = probe(t, is_line_place, false, &by_tokens);
-	t->cuts_at_lines = compact && (by_words || by_tokens);
+	t->cuts_at_lines = lines && (by_words || by_tokens);
 	return code ? jm_err_set(err, code, "Out of memory for tokenizer %s.", t->name) : 0;
 }

@@ -157,13 +157,16 @@ static int read_unknown(struct jm__reader *r, const json_t *model)
 	struct jm__bpe *b = &r->t->bpe;
 
 	b->unknown = -1;
-	if (!unknown || json_is_null(unknown))
+	/* some files have an empty one; bytes are never unknown */
+	if (!json_string_length(unknown) &&
+		(!unknown || json_is_null(unknown) || json_is_string(unknown)))
 		return 0;
 	if (json_is_string(unknown))
 		b->unknown = jm__vocabulary_find(
 			&b->vocabulary, json_string_value(unknown), json_string_length(unknown));
-	return b->unknown < 0 ? jm__refuse(r, JM_EFORMAT, "its 'unk_token' is not in its 'vocab'")
-			      : 0;
+	return b->unknown < 0 && !b->byte_level
+		       ? jm__refuse(r, JM_EFORMAT, "its 'unk_token' is not in its 'vocab'")
+		       : 0;
 }
 
 /* What would change the tokens and is not supported. */

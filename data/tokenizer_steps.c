@@ -115,6 +115,18 @@ static int byte_level(struct jm__reader *r, const json_t *step, struct jm__split
 	return 0;
 }
 
+static int digits(struct jm__reader *r, const json_t *step, struct jm__split *s)
+{
+	bool each = false;
+	char why[300];
+	int code = jm__take_flag(r, step, "individual_digits", "pre_tokenizer", false, &each);
+	const char *pattern = each ? "\\p{N}" : "\\p{N}+";
+
+	if (!code && jm__regex_new(pattern, strlen(pattern), &s->regex, why, sizeof(why)))
+		code = jm__reader_no_memory(r);
+	return code;
+}
+
 /* Old files have add_prefix_space, newer ones prepend_scheme. */
 static int prepend_scheme(struct jm__reader *r, const json_t *step, enum jm__prepend *ret)
 {
@@ -154,6 +166,7 @@ static const struct {
 	int (*take)(struct jm__reader *r, const json_t *step, struct jm__split *s);
 } splits[] = {
 	{"Split", JM__SPLIT, split},
+	{"Digits", JM__SPLIT, digits},
 	{"ByteLevel", JM__BYTE_LEVEL, byte_level},
 	{"Metaspace", JM__METASPACE, metaspace},
 };
@@ -167,9 +180,8 @@ static int take_split(struct jm__reader *r, const json_t *step, const char *type
 		i++;
 	if (i == n)
 		return jm__refuse(r, JM_ENOSUP,
-			"its 'pre_tokenizer' is of type '%.40s'; supported are Split, ByteLevel, "
-			"Metaspace "
-			"and Sequence",
+			"its 'pre_tokenizer' is of type '%.40s'; supported are Split, Digits, "
+			"ByteLevel, Metaspace and Sequence",
 			type);
 	if (p->n == JM__STEPS_MOST || r->t->bpe.byte_level)
 		return jm__refuse(r, JM_ENOSUP, "its 'pre_tokenizer' has %s",

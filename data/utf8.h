@@ -19,7 +19,7 @@ static inline size_t jm__utf8_bytes(unsigned char first)
 {
 	return first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
 }
-uint32_t jm__utf8_get(const char *at);
+uint32_t jm__utf8_get(const char *text);
 /* Writes 1 to 4 bytes and returns how many. */
 size_t jm__utf8_put(char *at, uint32_t code);
 

@@ -8,16 +8,18 @@
 
 #define SLOTS_FIRST 1024
 
-static size_t slot_of(const struct jm__vocabulary *v, const char *text, size_t n)
+/* Where the text is, or belongs, in a table of n_slots. */
+static size_t slot_of(const struct jm__vocabulary *v, const int32_t *slots, size_t n_slots,
+	const char *text, size_t n)
 {
-	size_t slot = XXH3_64bits(text, n) & (v->n_slots - 1);
+	size_t slot = XXH3_64bits(text, n) & (n_slots - 1);
 
-	while (v->slots[slot] >= 0) {
-		const struct jm__token *t = &v->tokens[v->slots[slot]];
+	while (slots[slot] >= 0) {
+		const struct jm__token *t = &v->tokens[slots[slot]];
 
 		if (t->n == n && !memcmp(v->bytes.at + t->at, text, n))
 			break;
-		slot = (slot + 1) & (v->n_slots - 1);
+		slot = (slot + 1) & (n_slots - 1);
 	}
 	return slot;
 }
@@ -25,21 +27,24 @@ static size_t slot_of(const struct jm__vocabulary *v, const char *text, size_t n
 /* Slots for one more token, at most half of them used. */
 static bool grow_slots(struct jm__vocabulary *v)
 {
-	struct jm__vocabulary next = *v;
+	size_t n = v->n_slots ? 2 * v->n_slots : SLOTS_FIRST;
+	int32_t *slots;
 
 	if (v->n_slots > 2 * v->used)
 		return true;
-	next.n_slots = v->n_slots ? 2 * v->n_slots : SLOTS_FIRST;
-	next.slots = malloc(next.n_slots * sizeof(*next.slots));
-	if (!next.slots)
+	slots = malloc(n * sizeof(*slots));
+	if (!slots)
 		return false;
-	memset(next.slots, -1, next.n_slots * sizeof(*next.slots));
-	for (int32_t id = 0; id < v->size; id++)
-		if (v->tokens[id].present)
-			next.slots[slot_of(
-				&next, v->bytes.at + v->tokens[id].at, v->tokens[id].n)] = id;
+	memset(slots, -1, n * sizeof(*slots));
+	for (int32_t id = 0; id < v->size; id++) {
+		const struct jm__token *t = &v->tokens[id];
+
+		if (t->present)
+			slots[slot_of(v, slots, n, v->bytes.at + t->at, t->n)] = id;
+	}
 	free(v->slots);
-	*v = next;
+	v->slots = slots;
+	v->n_slots = n;
 	return true;
 }
 
@@ -69,7 +74,7 @@ int jm__vocabulary_add(struct jm__vocabulary *v, const char *text, size_t n, int
 		return JM_EFORMAT;
 	if (!grow_tokens(v, (size_t)id + 1) || !grow_slots(v))
 		return JM_ENOMEM;
-	slot = slot_of(v, text, n);
+	slot = slot_of(v, v->slots, v->n_slots, text, n);
 	if (v->slots[slot] >= 0 || v->tokens[id].present)
 		return JM_EFORMAT;
 	v->tokens[id] = (struct jm__token){(uint32_t)v->bytes.n, (uint32_t)n, true};
@@ -85,7 +90,7 @@ int jm__vocabulary_add(struct jm__vocabulary *v, const char *text, size_t n, int
 
 int32_t jm__vocabulary_find(const struct jm__vocabulary *v, const char *text, size_t n)
 {
-	return v->n_slots ? v->slots[slot_of(v, text, n)] : -1;
+	return v->n_slots ? v->slots[slot_of(v, v->slots, v->n_slots, text, n)] : -1;
 }
 
 const char *jm__vocabulary_text(const struct jm__vocabulary *v, int32_t id, size_t *ret_n)

@@ -93,7 +93,8 @@ def test_long_text_gives_the_tokens_of_its_lines(tmp_path, kind):
 
 def peak(*args):
     """Largest memory of a run, in kB."""
-    child = subprocess.Popen([BIN, *map(str, args)], stdout=subprocess.DEVNULL)
+    env = {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=1"}
+    child = subprocess.Popen([BIN, *map(str, args)], stdout=subprocess.DEVNULL, env=env)
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = status
     assert status == 0

@@ -62,6 +62,14 @@ def llama3():
     return t
 
 
+def starcoder():
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
+                                               pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    t.decoder = decoders.ByteLevel()
+    return train(t, alphabet=pre_tokenizers.ByteLevel.alphabet(), special=["<|endoftext|>"])
+
+
 def qwen():
     t = llama3()
     t.normalizer = normalizers.NFC()
@@ -125,7 +133,7 @@ def clip():
     return t
 
 
-KINDS = {"gpt2": gpt2, "gpt2-prefix": gpt2_prefix, "llama3": llama3, "qwen": qwen, "llama2": lambda: llama2(False),
+KINDS = {"gpt2": gpt2, "gpt2-prefix": gpt2_prefix, "llama3": llama3, "starcoder": starcoder, "qwen": qwen, "llama2": lambda: llama2(False),
          "llama2-newer": lambda: llama2(True), "metaspace": metaspace, "gemma": gemma, "clip": clip}
 
 # Ranges of characters that are in all versions of Unicode that the package and PCRE2 know.
