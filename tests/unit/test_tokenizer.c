@@ -86,6 +86,27 @@ static void ids_and_texts_are_those_of_the_package(void **state)
 	json_decref(all);
 }
 
+/* Of bytes nothing is lost. */
+static void byte_level_texts_come_back(void **state)
+{
+	static const char *const lossless[] = {"gpt2", "llama3", "starcoder"};
+	json_t *all = load("expected"), *texts = json_object_get(all, "texts"), *text;
+	size_t i;
+
+	(void)state;
+	for (size_t k = 0; k < sizeof(lossless) / sizeof(lossless[0]); k++) {
+		json_t *ids = json_object_get(json_object_get(all, "ids"), lossless[k]);
+		struct jm_tokenizer *t = open_kind(lossless[k]);
+
+		json_array_foreach(texts, i, text)
+		{
+			check_text(t, text, json_array_get(ids, i), text);
+		}
+		jm_tokenizer_close(t);
+	}
+	json_decref(all);
+}
+
 static struct jm_ids encode(struct jm_tokenizer *t, const char *text, size_t n, unsigned int how)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -391,6 +412,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ids_and_texts_are_those_of_the_package),
+		cmocka_unit_test(byte_level_texts_come_back),
 		cmocka_unit_test(bytes_that_are_not_utf8_are_replaced),
 		cmocka_unit_test(template_stands_around_the_text),
 		cmocka_unit_test(parts_of_a_text_give_the_tokens_of_the_whole),
