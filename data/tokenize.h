@@ -4,7 +4,7 @@
 #define JM_TOKENIZE_H
 
 #include "data/megatron.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 struct jm_tokenize {
 	struct jm_tokenizer *tokenizer;

@@ -4,7 +4,7 @@
  * the tokenizer allows it gives the same tokens. Without a NUL a fixed tokenizer gets all bytes as its text.
  */
 #include "fuzz.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 static const char fixed[] =
 	"{\"added_tokens\": [{\"id\": 9, \"content\": \"<s>\", \"lstrip\": true, \"special\": "

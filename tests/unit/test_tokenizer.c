@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 static const char *const kinds[] = {"gpt2", "gpt2-prefix", "llama3", "starcoder", "qwen", "llama2",
 	"llama2-newer", "metaspace", "gemma", "clip"};
