@@ -97,7 +97,7 @@ static int tokenize(struct jm_cli *cli)
 		.texts = cli->args + 1,
 		.n_texts = cli->n_args - 2,
 		.lines = jm_values_number(&cli->values, "lines") > 0,
-		.key = jm_values_text(&cli->values, "json"),
+		.key = jm_values_text(&cli->values, "field"),
 		.template = jm_values_number(&cli->values, "template") > 0,
 	};
 	char *out;
@@ -210,7 +210,7 @@ static const struct jm_option options[] = {
 		.argument = "FILE",
 		.help = "the tokenizer.json of a model"},
 	{.name = "lines", .type = JM_FLAG, .help = "each line is a document, not each file"},
-	{.name = "json",
+	{.name = "field",
 		.type = JM_TEXT,
 		.argument = "KEY",
 		.help = "each line is a JSON object with a document at this key"},

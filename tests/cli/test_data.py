@@ -58,7 +58,7 @@ def test_lines_and_json_lines(tmp_path, text):
     lines = [line for line in re.split("\r?\n", TEXT) if line]
     (tmp_path / "lines.jsonl").write_text("".join(json.dumps({"n": 1, "body": line}) + "\n\n" for line in lines))
     assert tokenize(text, tmp_path / "a", "--lines").returncode == 0
-    assert tokenize(tmp_path / "lines.jsonl", tmp_path / "b", "--json", "body").returncode == 0
+    assert tokenize(tmp_path / "lines.jsonl", tmp_path / "b", "--field", "body").returncode == 0
     assert documents(tmp_path / "a") == documents(tmp_path / "b") and len(documents(tmp_path / "a")) == 3
 
 
@@ -125,7 +125,7 @@ WRONG = [
     (["--tokenizer", "no-such.json"], FAILURE, "No such file"),
     (["--tokenizer", "/"], FAILURE, "not a regular file"),
     (["--tokenizer", GPT2, "--eos", "<none>"], USAGE, "<none>"),
-    (["--tokenizer", GPT2, "--json", "text"], FAILURE, "Line 1 of"),
+    (["--tokenizer", GPT2, "--field", "text"], FAILURE, "Line 1 of"),
 ]
 
 

@@ -61,7 +61,7 @@ def test_ids_are_those_of_the_package(package, tmp_path):
     assert len(kinds) >= 9
     for kind in kinds:
         expected = [ids for ids in json.loads((tmp_path / f"{kind}.ids").read_text()) if ids]
-        got = tokenize(tmp_path, kind, "--json", "text", tmp_path / "texts.jsonl")
+        got = tokenize(tmp_path, kind, "--field", "text", tmp_path / "texts.jsonl")
         assert len(got) == len(expected)
         wrong = [i for i, (a, b) in enumerate(zip(got, expected)) if a != b]
         assert not wrong, (kind, len(wrong), wrong[0])
