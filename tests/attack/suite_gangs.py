@@ -103,7 +103,8 @@ class Suite:
         never = {"JM_FAKE_LATER_HANGS": f"open/{rank}", "JM_GANG_SECONDS": "8"}, f"Rank {rank} has not joined the other ranks"
         if kind == "host":
             fails = {"JM_FAKE_LANES_FAIL": f"{rank}/{n}"}
-            stuck = {**fails, "JM_FAKE_LANES_HANG": f"{rank}/{rng.randrange(1, n + 1)}"}
+            # shortly before: the host waits for a step that hangs, and then never comes to the call that fails
+            stuck = {**fails, "JM_FAKE_LANES_HANG": f"{rank}/{rng.randrange(max(1, n - 3), n + 1)}"}
             wedged = {**fails, "JM_FAKE_LATER_HANGS": f"close/{rank}"}
             return [never] + [(env, rf"Rank {rank} of \d.*told to fail") for env in (fails, stuck, wedged)]
         fails = {"JM_FAKE_NCCL_FAILS": str(n)}, "A transfer by NCCL failed: internal error"
