@@ -126,15 +126,6 @@ def step_clang(log):
     return build(log, "build-clang", "clang")
 
 
-def step_minimal(log):
-    """Without oneDNN and without nvcc: the reference backend and everything else stay."""
-    found = build(log, "build-minimal", "gcc", "-Ddnnl=disabled", targets=["joulemark"])
-    if not found.failed:
-        status, _ = sh(log, "build-minimal/joulemark", "list")
-        found.failed += status != 0
-    return found
-
-
 SANITIZER_ENV = {
     # gcc 12's ASan guesses where the thread-local variables of opened libraries lie (intercept_tls_get_addr);
     # wrong guesses kill its search for leaks
@@ -164,9 +155,12 @@ def step_asan(log):
 
 
 def step_tsan(log):
-    """Thread sanitizer over everything that starts threads of its own."""
-    found = build(log, "build-tsan", "clang", "-Ddnnl=disabled", "-Db_sanitize=thread",
+    """Thread sanitizer over everything that starts threads of its own, in a build without oneDNN and CUDA."""
+    found = build(log, "build-tsan", "clang", "-Ddnnl=disabled", "-Dcuda=disabled", "-Db_sanitize=thread",
                   "-Db_lundef=false", "-Doptimization=1")
+    if not found.failed:
+        status, _ = sh(log, "build-tsan/joulemark", "list", env=SANITIZER_ENV)
+        found.failed += status != 0
     if found.failed:
         return found
     return run_tests(log, "build-tsan", lambda name: TSAN_TESTS.search(name), SANITIZER_ENV)
@@ -372,18 +366,23 @@ def tell(name, found, seconds):
         print(f"       the whole log: build-check/{name}.log")
 
 
+# Steps that others leave time for, and those after which they begin: clang-tidy takes the time that tests wait, and the
+# attacks mostly wait themselves. Their turn to be told is for what then remains.
+BESIDE = {"tidy": "clang", "attack": "asan"}
+
+
 def run_steps(names):
-    """One after the other, except clang-tidy: from the clang build on it takes the time that tests wait, and its turn is
-    for what then remains."""
+    """One after the other, except those of BESIDE."""
     all_found = []
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        tidy = None
+    with concurrent.futures.ThreadPoolExecutor(len(BESIDE)) as pool:
+        begun = {}
         for name in names:
-            found, seconds = tidy.result() if name == "tidy" and tidy else find(name)
+            found, seconds = begun[name].result() if name in begun else find(name)
             tell(name, found, seconds)
             all_found.append(found)
-            if name == "clang" and "tidy" in names:
-                tidy = pool.submit(find, "tidy")
+            for later, after in BESIDE.items():
+                if name == after and later in names:
+                    begun[later] = pool.submit(find, later)
     return all_found
 
 
