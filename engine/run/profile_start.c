@@ -3,6 +3,7 @@
 #include "profile_start.h"
 #include "base/clock.h"
 #include "engine/graph/layer.h"
+#include "program.h"
 
 #include <math.h>
 #include <stdlib.h>
