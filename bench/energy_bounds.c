@@ -157,10 +157,29 @@ static void judge(const struct wave_run *run, const int *kind)
 		}
 		note(&one, e.joules - truth, e.error_sampling, truth);
 		note(&by_stretch[stretch_now], e.joules - truth, e.error_sampling, truth);
-		note(&by_kind[kind[i]][stretch_now], e.joules - truth, e.error_sampling, truth);
+		if (kind[i] < WAVE_KINDS)
+			note(&by_kind[kind[i]][stretch_now], e.joules - truth, e.error_sampling,
+				truth);
 		note_load(w, run,
 			&(struct load){.error = fabs(e.joules - truth), .bound = e.error_sampling});
 	}
+}
+
+/* Kinds of these rows alone: square loads with jitter, and two tones, the second of which is within 5 % of the first, or of
+ * its double. */
+enum { JITTER = WAVE_KINDS, TONES, OCTAVES };
+static const char *const other_names[] = {"jitter", "tones", "octaves"};
+
+static void load(struct wave *w, int kind, double period, double end, uint64_t *seed)
+{
+	double other = period * wave_uniform(seed, 0.95, 1.05) * (kind == OCTAVES ? 2 : 1);
+
+	if (kind < WAVE_KINDS)
+		wave_load(w, (enum wave_kind)kind, period, end, seed);
+	else if (kind == JITTER)
+		wave_jitter(w, period, 0.02, end, seed);
+	else
+		wave_tones(w, (const double[]){period, other}, end, seed);
 }
 
 static void measure(const struct sensor *sensor, double shortest, double longest, double stretch,
@@ -182,7 +201,7 @@ static void measure(const struct sensor *sensor, double shortest, double longest
 		double p = exp(wave_uniform(seed, log(shortest), log(longest)));
 
 		kind[i] = only_kind >= 0 ? only_kind : i % WAVE_KINDS;
-		wave_load(&wave_setup.wave[i], (enum wave_kind)kind[i], p, t0 + stretch + 1, seed);
+		load(&wave_setup.wave[i], kind[i], p, t0 + stretch + 1, seed);
 	}
 	if (wave_measure(&run, t0, t0 + stretch, 0, &err)) {
 		printf("%s\n", err.text);
@@ -394,7 +413,23 @@ static const struct near {
 	{0.95 * 5, 1.05 * 5, -1},
 	{0.95 * 6, 1.05 * 6, -1},
 	{0.95 * 8, 1.05 * 8, -1},
+	{0.95, 1.05, JITTER},
+	{0.95, 1.05, TONES},
+	{0.95, 1.05, OCTAVES},
+	{0.95 * 2, 1.05 * 2, JITTER},
+	{0.95 * 2, 1.05 * 2, TONES},
+	{0.95 * 4, 1.05 * 4, JITTER},
+	{0.95 * 4, 1.05 * 4, TONES},
+	{0.95 / 3, 1.05 / 3, JITTER},
+	{0.95 / 3, 1.05 / 3, TONES},
 };
+
+static const char *near_name(int kind)
+{
+	if (kind < 0)
+		return "all";
+	return kind < WAVE_KINDS ? wave_kind_names[kind] : other_names[kind - WAVE_KINDS];
+}
 
 static void near_resonance(int runs)
 {
@@ -405,7 +440,7 @@ static void near_resonance(int runs)
 	for (int i = 0; i < N(nears); i++) {
 		double refresh = 0.1;
 
-		printf("%-7s", nears[i].kind < 0 ? "all" : wave_kind_names[nears[i].kind]);
+		printf("%-7s", near_name(nears[i].kind));
 		row(alone, refresh * nears[i].shortest, refresh * nears[i].longest, runs,
 			nears[i].kind);
 	}

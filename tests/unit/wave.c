@@ -158,6 +158,35 @@ void wave_load(struct wave *w, enum wave_kind kind, double period, double end, u
 		wave_levels(w, low, high, period / 2, end, seed);
 }
 
+void wave_jitter(struct wave *w, double period, double share, double end, uint64_t *seed)
+{
+	double watts[2] = {wave_uniform(seed, 80, 150), wave_uniform(seed, 500, 700)};
+	double t = -10 - wave_uniform(seed, 0, 1) * period;
+
+	for (int i = 0; t < end; i++) {
+		wave_add(w, t, watts[i & 1], 0);
+		t += period / 2 * wave_uniform(seed, 1 - share, 1 + share);
+	}
+}
+
+void wave_tones(struct wave *w, const double period[2], double end, uint64_t *seed)
+{
+	double low = wave_uniform(seed, 80, 150), t = -10;
+	double step[2] = {wave_uniform(seed, 200, 280), wave_uniform(seed, 200, 280)};
+	double next[2] = {t + wave_uniform(seed, 0, 0.5) * period[0],
+		t + wave_uniform(seed, 0, 0.5) * period[1]};
+	bool on[2] = {false, false};
+
+	while (t < end) {
+		int i = next[1] < next[0];
+
+		wave_add(w, t, low + on[0] * step[0] + on[1] * step[1], 0);
+		t = next[i];
+		on[i] = !on[i];
+		next[i] += period[i] / 2;
+	}
+}
+
 /* ---- the sensor ---- */
 
 void wave_reset(void)

@@ -37,6 +37,11 @@ enum wave_kind { WAVE_SQUARE, WAVE_SAW, WAVE_RANDOM, WAVE_SPIKES, WAVE_KINDS };
 extern const char *const wave_kind_names[WAVE_KINDS];
 void wave_load(struct wave *w, enum wave_kind kind, double period, double end, uint64_t *seed);
 
+/* Square loads whose half periods differ by chance, at most by that share of themselves. */
+void wave_jitter(struct wave *w, double period, double share, double end, uint64_t *seed);
+/* The sum of two square loads. */
+void wave_tones(struct wave *w, const double period[2], double end, uint64_t *seed);
+
 uint64_t wave_random(uint64_t *seed);
 double wave_uniform(uint64_t *seed, double low, double high);
 
