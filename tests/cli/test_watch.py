@@ -36,15 +36,19 @@ def test_watts_and_joules_are_the_waves(gpus):
     for line in lines:
         begin = line["start_ns"] / 1e9
         for gpu, meter in enumerate(line["meters"]):
+            assert meter["origin"] == "measured"
+            if meter["watts"] is None:  # joulemark itself did not run for a while, on a busy machine
+                assert line["total"]["watts_measured"] is None
+                continue
             t0, t1 = begin + meter["from_s"], begin + meter["until_s"]
             truth = (used(t1, gpu) - used(t0, gpu)) / (t1 - t0)
-            assert meter["origin"] == "measured"
             seen += 1
             outside += abs(meter["watts"] - truth) > meter["error_watts"]
             assert meter["joules"] == pytest.approx(used(t1, gpu) - used(begin, gpu), abs=75, rel=0.02)
-        assert line["total"]["watts_measured"] == pytest.approx(sum(m["watts"] for m in line["meters"]))
+        if line["total"]["watts_measured"] is not None:
+            assert line["total"]["watts_measured"] == pytest.approx(sum(m["watts"] for m in line["meters"]))
         assert line["total"]["joules_estimated"] is None
-    assert outside <= max(1, seen // 5)
+    assert seen >= 4 and outside <= max(1, seen // 5)
 
 
 def test_csv_and_json_agree_on_their_columns():
