@@ -26,12 +26,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "backends/cuda/device/cuda.h"
-#include "cuda_fake.h"
 #include "backends/cuda/choose/conv_plan.h"
+#include "backends/cuda/device/cuda.h"
 #include "backends/cuda/ops/ops.h"
 #include "backends/cuda/ops/ops_dnn_attention.h"
 #include "backends/cuda/ops/ops_rope.h"
+#include "cuda_fake.h"
 
 /* The header's parameters have names of one letter, some of them with underscores. */
 /* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name) */
@@ -270,7 +270,6 @@ const struct cuda_op *cuda_op_row(uint32_t row)
 	return NULL;
 }
 
-void cuda_conv_drop(struct cuda_dev *dev);
 void cuda_conv_drop(struct cuda_dev *dev)
 {
 	(void)dev;
