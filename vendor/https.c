@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "https.h"
 #include "secret.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define ANSWER_MAX ((size_t)4 << 20)
 
@@ -114,10 +114,7 @@ static void failed(struct jm_https *h, CURLcode rc, long status, struct jm_err *
 
 static int64_t now_ns(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+	return jm_clock_now(jm_clock_real());
 }
 
 void jm_https_limit(struct jm_https *h)

@@ -2,6 +2,7 @@
 /* A session of net-snmp without its MIBs, configuration and files of its own; secrets come from files. */
 #include "snmp.h"
 #include "secret.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <math.h>
@@ -9,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
-#include <time.h>
 
 #define NOWHERE "/proc/self/nowhere" /* a folder that cannot be made */
 
@@ -122,10 +122,7 @@ static int on_answer(int op, netsnmp_session *session, int request, netsnmp_pdu 
 
 static int64_t now_ns(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+	return jm_clock_now(jm_clock_real());
 }
 
 /* Waits once for a message. The library repeats and gives up questions in snmp_sess_timeout, which is called even when

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "text_line.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,15 +10,11 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <termios.h>
-#include <time.h>
 #include <unistd.h>
 
 static int64_t now_ns(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+	return jm_clock_now(jm_clock_real());
 }
 
 static bool wait_for(int fd, short events, int64_t until_ns)
