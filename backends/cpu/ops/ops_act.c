@@ -5,9 +5,6 @@
 #include "engine/graph/rng.h"
 #include "layout.h"
 
-#define NODE(exec)   (&(exec)->node[0])
-#define KERNELS(dev) (dev)->kernels
-
 /* ---- elementwise: any layout, including its padding (f(0) = 0) ------------------------------- */
 
 /* The kind of an activation or of its gradient. */
@@ -30,20 +27,20 @@ static enum cpu_act act_of(enum jm_op op)
 
 static int run_act(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *n = NODE(exec);
+	const struct jm_node *n = exec->node;
 
 	(void)err;
-	KERNELS(dev)->acts->act(act_of(n->op), cpu_vec(n->in[0]), cpu_vec(n->out[0]),
+	dev->kernels->acts->act(act_of(n->op), cpu_vec(n->in[0]), cpu_vec(n->out[0]),
 		cpu_layout_elements(n->out[0]), jm_node_adds(n, 0), dev->threads);
 	return 0;
 }
 
 static int run_act_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *n = NODE(exec);
+	const struct jm_node *n = exec->node;
 
 	(void)err;
-	KERNELS(dev)->acts->grad(act_of(n->op), cpu_vec(n->in[0]), cpu_vec(n->in[1]),
+	dev->kernels->acts->grad(act_of(n->op), cpu_vec(n->in[0]), cpu_vec(n->in[1]),
 		cpu_vec(n->out[0]), cpu_layout_elements(n->out[0]), jm_node_adds(n, 0),
 		dev->threads);
 	return 0;
@@ -51,17 +48,17 @@ static int run_act_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, 
 
 static int run_add(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *n = NODE(exec);
+	const struct jm_node *n = exec->node;
 
 	(void)err;
-	KERNELS(dev)->pointwise->add(cpu_vec(n->in[0]), cpu_vec(n->in[1]), cpu_vec(n->out[0]),
+	dev->kernels->pointwise->add(cpu_vec(n->in[0]), cpu_vec(n->in[1]), cpu_vec(n->out[0]),
 		cpu_layout_elements(n->out[0]), jm_node_adds(n, 0), dev->threads);
 	return 0;
 }
 
 static int run_swiglu(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *n = NODE(exec);
+	const struct jm_node *n = exec->node;
 	bool back = n->op == JM_OP_SWIGLU_GRAD;
 	const struct jm_tensor *y = back ? n->in[0] : n->out[0];
 	struct cpu_swiglu p = {
@@ -75,15 +72,15 @@ static int run_swiglu(const struct cpu_dev *dev, const struct cpu_exec *exec, st
 
 	(void)err;
 	if (back)
-		KERNELS(dev)->acts->swiglu_grad(&p, dev->threads);
+		dev->kernels->acts->swiglu_grad(&p, dev->threads);
 	else
-		KERNELS(dev)->acts->swiglu(&p, dev->threads);
+		dev->kernels->acts->swiglu(&p, dev->threads);
 	return 0;
 }
 
 static int run_dropout(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *n = NODE(exec);
+	const struct jm_node *n = exec->node;
 	const int32_t *now = n->in[1]->data;
 	double p = n->attr.dropout.p;
 	struct cpu_dropout how = {
@@ -94,7 +91,7 @@ static int run_dropout(const struct cpu_dev *dev, const struct cpu_exec *exec, s
 	};
 
 	(void)err;
-	KERNELS(dev)->acts->dropout(cpu_vec(n->in[0]), cpu_vec(n->out[0]),
+	dev->kernels->acts->dropout(cpu_vec(n->in[0]), cpu_vec(n->out[0]),
 		jm_tensor_count(n->out[0]), &how, dev->threads);
 	return 0;
 }

@@ -3,9 +3,7 @@
 #include "backends/cpu/kernels/batchnorm.h"
 #include "layout.h"
 
-#define NODE(exec)   (&(exec)->node[0])
-#define KERNELS(dev) (dev)->kernels
-#define LANE_BYTES   (16 * sizeof(float))
+#define LANE_BYTES (16 * sizeof(float))
 
 /* Accepts groups whose images all have one type. */
 static int takes_images(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
@@ -51,12 +49,12 @@ static size_t scratch_bn(const struct cpu_dev *dev, const struct jm_node *n)
 
 static const struct cpu_images *kernels_for(const struct cpu_dev *dev, const struct cpu_image *x)
 {
-	return cpu_image_last(x) ? KERNELS(dev)->images_last : KERNELS(dev)->images;
+	return cpu_image_last(x) ? dev->kernels->images_last : dev->kernels->images;
 }
 
 static int run_bn_stats(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *n = NODE(exec);
+	const struct jm_node *n = exec->node;
 	struct cpu_bn p = {
 		.x = cpu_image(n->in[0]),
 		.stats = true,
@@ -84,7 +82,7 @@ static void set_finalize(const struct jm_node *n, struct cpu_bn *p)
 static int run_bn_finalize(
 	const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *n = NODE(exec);
+	const struct jm_node *n = exec->node;
 	struct cpu_bn p = {
 		.mean = n->in[0]->data,
 		.var = n->in[1]->data,
@@ -116,7 +114,7 @@ static struct cpu_bn apply_of(const struct jm_node *n)
 
 static int run_bn_apply(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
-	struct cpu_bn p = apply_of(NODE(exec));
+	struct cpu_bn p = apply_of(exec->node);
 
 	(void)err;
 	p.scratch = exec->scratch;
@@ -160,7 +158,7 @@ static int run_bn(const struct cpu_dev *dev, const struct cpu_exec *exec, struct
 
 static int run_bn_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *n = NODE(exec);
+	const struct jm_node *n = exec->node;
 	struct cpu_bn_grad p = {
 		.dy = cpu_image(n->in[0]),
 		.x = cpu_image(n->in[1]),
@@ -202,16 +200,16 @@ static struct cpu_pool pool_of(const struct jm_node *n, void *scratch)
 
 static int run_pool(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *n = NODE(exec);
+	const struct jm_node *n = exec->node;
 	struct cpu_pool p = pool_of(n, exec->scratch);
 
 	(void)err;
 	p.x = cpu_image(n->in[0]);
 	p.y = cpu_image(n->out[0]);
 	if (n->op == JM_OP_MAXPOOL)
-		KERNELS(dev)->pools->max(&p, dev->threads);
+		dev->kernels->pools->max(&p, dev->threads);
 	else
-		KERNELS(dev)->pools->mean(&p, dev->threads);
+		dev->kernels->pools->mean(&p, dev->threads);
 	return 0;
 }
 
@@ -223,7 +221,7 @@ static size_t scratch_pool_grad(const struct cpu_dev *dev, const struct jm_node 
 
 static int run_pool_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *n = NODE(exec);
+	const struct jm_node *n = exec->node;
 	struct cpu_pool p = pool_of(n, exec->scratch);
 
 	(void)err;
@@ -231,9 +229,9 @@ static int run_pool_grad(const struct cpu_dev *dev, const struct cpu_exec *exec,
 	p.dx = cpu_image(n->out[0]);
 	p.x = n->op == JM_OP_MAXPOOL_GRAD ? cpu_image(n->in[1]) : p.dx;
 	if (n->op == JM_OP_MAXPOOL_GRAD)
-		KERNELS(dev)->pools->max_grad(&p, dev->threads);
+		dev->kernels->pools->max_grad(&p, dev->threads);
 	else
-		KERNELS(dev)->pools->mean_grad(&p, dev->threads);
+		dev->kernels->pools->mean_grad(&p, dev->threads);
 	return 0;
 }
 
@@ -248,16 +246,16 @@ static int takes_gap(const struct cpu_dev *dev, const struct jm_node *n, struct 
 
 static int run_gap(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *n = NODE(exec);
+	const struct jm_node *n = exec->node;
 	bool back = n->op == JM_OP_GAP_GRAD;
 	struct cpu_image image = cpu_image(back ? n->out[0] : n->in[0]);
 
 	(void)err;
 	if (back)
-		KERNELS(dev)->pools->global_grad(
+		dev->kernels->pools->global_grad(
 			&image, n->in[0]->data, jm_node_adds(n, 0), dev->threads);
 	else
-		KERNELS(dev)->pools->global(
+		dev->kernels->pools->global(
 			&image, n->out[0]->data, jm_node_adds(n, 0), dev->threads);
 	return 0;
 }

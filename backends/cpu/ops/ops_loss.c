@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Cross entropy on own kernels: turns nodes into the kernels' arguments. */
+#include "backends/cpu/device/cpu.h"
+
+static size_t scratch_xent(const struct cpu_dev *dev, const struct jm_node *n)
+{
+	return dev->kernels->losses->scratch(
+		jm_tensor_rows(n->in[0]), jm_tensor_width(n->in[0]), dev->threads);
+}
+
+static int run_xent(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = exec->node;
+	int64_t rows = jm_tensor_rows(n->in[0]);
+	struct cpu_xent p = {
+		.rows = rows,
+		.classes = n->attr.xent.classes ? n->attr.xent.classes : jm_tensor_width(n->in[0]),
+		.stride = jm_tensor_width(n->in[0]),
+		.scale = n->attr.xent.scale * cpu_scale(n->in[2], 0) / (double)rows,
+		.logits = cpu_vec(n->in[0]),
+		.dlogits = cpu_vec(n->out[1]),
+		.targets = n->in[1]->data,
+		.loss = n->out[0]->data,
+		.accumulate = n->accumulate,
+		.scratch = exec->scratch,
+	};
+
+	(void)err;
+	dev->kernels->losses->xent(&p, dev->threads);
+	return 0;
+}
+
+/* ---- the table -------------------------------------------------------------------------------------------- */
+
+const struct cpu_op cpu_ops_loss[] = {
+	{{JM_OP_SOFTMAX_XENT}, 1, NULL, scratch_xent, NULL, run_xent, NULL},
+	{.n_nodes = 0},
+};
