@@ -6,15 +6,11 @@ The package is installed from PyPI into the build folder (tools/requirements-tes
 the ids that it gave earlier remains (tests/unit/test_tokenizer.c).
 """
 import json
-import subprocess
-import sys
-
-import pytest
 
 from data_sets import documents
-from jm import BUILD, SOURCE, jm
+from jm import SOURCE, jm
+from packages import python
 
-FOLDER = BUILD / "test-packages"
 SCRIPT = """
 import json, pathlib, sys
 sys.path.insert(0, sys.argv[1])
@@ -41,23 +37,8 @@ def tokenize(folder, kind, *text):
     return documents(folder / "out")
 
 
-@pytest.fixture(name="package", scope="module")
-def installed_package():
-    """The folder of the package."""
-    if not (FOLDER / "tokenizers").exists():
-        done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--require-hashes", "--only-binary=:all:",
-                               "--retries", "0", "--timeout", "20", "--target", FOLDER, "-r", SOURCE / "tools/requirements-test.txt"],
-                              check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        if done.returncode:
-            pytest.skip("the package tokenizers cannot be installed here")
-    return FOLDER
-
-
-def test_ids_are_those_of_the_package(package, tmp_path):
-    made = subprocess.run([sys.executable, "-c", SCRIPT, SOURCE / "tests/data/tokenizers", tmp_path, "1000000", "7"], text=True,
-                          check=False, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={"PYTHONPATH": str(package)})
-    assert made.returncode == 0, made.stderr
-    kinds = made.stdout.split()
+def test_ids_are_those_of_the_package(tmp_path):
+    kinds = python("test", SCRIPT, SOURCE / "tests/data/tokenizers", tmp_path, 1000000, 7).split()
     assert len(kinds) >= 9
     for kind in kinds:
         expected = [ids for ids in json.loads((tmp_path / f"{kind}.ids").read_text()) if ids]

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/safetensors.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HEADER_MOST ((uint64_t)100000000) /* bytes, as the package safetensors */
+#define INDEX_MOST  ((uint64_t)100000000)
+#define SHARDS_MOST 512 /* open at once */
+#define SINGLE	    "model.safetensors"
+#define INDEX	    "model.safetensors.index.json"
+
+/* ---- files --------------------------------------------------------------------------------------------- */
+
+static int open_file(const char *path, int *ret_fd, uint64_t *ret_bytes, struct jm_err *err)
+{
+	/* O_NONBLOCK: opening a pipe would wait for its writer */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
+
+	if (fd < 0)
+		return jm_err_set(err, errno == ENOENT ? JM_ENOENT : JM_EPERM,
+			"Weights %s cannot be opened: %s.", path, strerror(errno));
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return jm_err_set(err, JM_EFORMAT, "Weights %s are not in a regular file.", path);
+	}
+	*ret_fd = fd;
+	*ret_bytes = (uint64_t)st.st_size;
+	return 0;
+}
+
+/* Files are read, not mapped: access beyond the end of one that became shorter would kill the process. */
+static int read_at(const char *path, int fd, uint64_t at, void *to, size_t n, struct jm_err *err)
+{
+	for (size_t done = 0; done < n;) {
+		ssize_t now = pread(fd, (char *)to + done, n - done, (off_t)(at + done));
+
+		if (now < 0 && errno == EINTR)
+			continue;
+		if (now < 0)
+			return jm_err_set(err, JM_EIO, "Weights %s cannot be read: %s.", path,
+				strerror(errno));
+		if (!now)
+			return jm_err_set(err, JM_EFORMAT,
+				"Weights %s became shorter while they were read; start again when "
+				"nothing writes to them.",
+				path);
+		done += (size_t)now;
+	}
+	return 0;
+}
+
+static int read_text(
+	const char *path, int fd, uint64_t at, size_t n, char **ret, struct jm_err *err)
+{
+	char *text = malloc(n + 1);
+	int code = text ? read_at(path, fd, at, text, n, err)
+			: jm_err_set(err, JM_ENOMEM, "Out of memory for the header of %s.", path);
+
+	if (code)
+		free(text);
+	else
+		*ret = text;
+	return code;
+}
+
+/* The length of the JSON at the start. */
+static int read_length(const char *path, int fd, uint64_t bytes, uint64_t *ret, struct jm_err *err)
+{
+	uint64_t length = 0;
+	int code = bytes < 8 ? 0 : read_at(path, fd, 0, &length, 8, err);
+
+	if (code)
+		return code;
+	length = le64toh(length);
+	if (bytes < 8 + 2 || length < 2 || length > HEADER_MOST)
+		return jm_err_set(err, JM_EFORMAT,
+			"%s is no safetensors file: it does not begin with the length of a header "
+			"of "
+			"at most 100 MB.",
+			path);
+	if (length > bytes - 8)
+		return jm_err_set(err, JM_EFORMAT,
+			"Weights %s are damaged: the file ends within its header.", path);
+	*ret = length;
+	return 0;
+}
+
+static int read_header(const char *path, int fd, uint64_t bytes, struct jm_safetensors *s,
+	json_t **ret, struct jm_err *err)
+{
+	uint64_t length = 0;
+	char *json = NULL;
+	int code = read_length(path, fd, bytes, &length, err);
+
+	if (!code)
+		code = read_text(path, fd, 8, length, &json, err);
+	if (!code)
+		code = jm_safetensors_header(path, json, length, bytes, s, ret, err);
+	free(json);
+	return code;
+}
+
+/* Adds the file and its tensors. */
+static int add_file(const char *path, struct jm_safetensors *s, struct jm_err *err)
+{
+	struct jm_safetensors_file f = {.fd = -1}, *more;
+	int code = open_file(path, &f.fd, &f.bytes, err);
+
+	if (code)
+		return code;
+	code = read_header(path, f.fd, f.bytes, s, &f.header, err);
+	f.path = strdup(path);
+	more = realloc(s->file, ((size_t)s->n_files + 1) * sizeof(*more));
+	if (more)
+		s->file = more;
+	if (!code && (!more || !f.path))
+		code = jm_err_set(err, JM_ENOMEM, "Out of memory for weights %s.", path);
+	if (code) {
+		close(f.fd);
+		free(f.path);
+		json_decref(f.header);
+		return code;
+	}
+	s->file[s->n_files++] = f;
+	return 0;
+}
+
+/* ---- names ----------------------------------------------------------------------------------------------- */
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(
+		((const struct jm_safetensor *)a)->name, ((const struct jm_safetensor *)b)->name);
+}
+
+static int sort_names(struct jm_safetensors *s, struct jm_err *err)
+{
+	qsort(s->tensor, (size_t)s->n, sizeof(*s->tensor), by_name);
+	for (int i = 1; i < s->n; i++)
+		if (!by_name(&s->tensor[i - 1], &s->tensor[i]))
+			return jm_err_set(err, JM_EFORMAT,
+				"Weights %s are damaged: tensor '%.100s' is in two shards, %s and "
+				"%s.",
+				s->path, s->tensor[i].name, s->file[s->tensor[i - 1].file].path,
+				s->file[s->tensor[i].file].path);
+	return 0;
+}
+
+const struct jm_safetensor *jm_safetensors_find(const struct jm_safetensors *s, const char *name)
+{
+	const struct jm_safetensor key = {.name = name};
+
+	return s->n ? bsearch(&key, s->tensor, (size_t)s->n, sizeof(key), by_name) : NULL;
+}
+
+/* ---- folders --------------------------------------------------------------------------------------------- */
+
+static int wrong_index(const char *index, const char *name, struct jm_err *err, const char *what)
+{
+	return jm_err_set(
+		err, JM_EFORMAT, "Index %s is damaged: tensor '%.100s' %s.", index, name, what);
+}
+
+/* The number of the shard, which is opened when it is not open yet. */
+static int shard_of(const char *index, const char *name, const json_t *value,
+	struct jm_safetensors *s, int *ret, struct jm_err *err)
+{
+	const char *file = json_string_value(value), *slash = strrchr(index, '/');
+	char path[PATH_MAX];
+
+	if (!file || !*file || strchr(file, '/'))
+		return wrong_index(index, name, err, "has no name of a file in the same folder");
+	if (snprintf(path, sizeof(path), "%.*s%s", slash ? (int)(slash - index) + 1 : 0, index,
+		    file) >= PATH_MAX)
+		return wrong_index(index, name, err, "has a file whose name is too long");
+	for (*ret = 0; *ret < s->n_files; ++*ret)
+		if (!strcmp(s->file[*ret].path, path))
+			return 0;
+	if (s->n_files == SHARDS_MOST)
+		return wrong_index(index, name, err, "is in one more than 512 shards");
+	return add_file(path, s, err);
+}
+
+/* A tensor of a shard that the index does not name is no part of the weights, but it would be an unlikely one. */
+static int check_index(
+	const char *index, const json_t *map, const struct jm_safetensors *s, struct jm_err *err)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach((json_t *)map, name, value)
+	{
+		const struct jm_safetensor *t = jm_safetensors_find(s, name);
+		const char *path = t ? s->file[t->file].path : "", *slash = strrchr(path, '/');
+
+		if (!t || strcmp(slash ? slash + 1 : path, json_string_value(value)) != 0)
+			return wrong_index(index, name, err, "is not in the shard that it names");
+	}
+	for (int i = 0; i < s->n; i++)
+		if (!json_object_get(map, s->tensor[i].name))
+			return jm_err_set(err, JM_EFORMAT,
+				"Index %s is damaged: tensor '%.100s' of shard %s is missing in "
+				"it.",
+				index, s->tensor[i].name, s->file[s->tensor[i].file].path);
+	return 0;
+}
+
+static int open_shards(
+	const char *index, const json_t *map, struct jm_safetensors *s, struct jm_err *err)
+{
+	const char *name;
+	json_t *value;
+	int code = 0, shard;
+
+	if (!json_object_size(map))
+		return jm_err_set(err, JM_EFORMAT,
+			"Index %s is damaged: it has no 'weight_map' with tensors.", index);
+	json_object_foreach((json_t *)map, name, value)
+	{
+		code = shard_of(index, name, value, s, &shard, err);
+		if (code)
+			return code;
+	}
+	code = sort_names(s, err);
+	return code ? code : check_index(index, map, s, err);
+}
+
+static int read_index(const char *index, json_t **ret, struct jm_err *err)
+{
+	json_error_t why;
+	uint64_t bytes;
+	char *text = NULL;
+	int fd, code = open_file(index, &fd, &bytes, err);
+
+	if (code)
+		return code;
+	if (bytes > INDEX_MOST)
+		code = jm_err_set(err, JM_EFORMAT, "Index %s is larger than 100 MB.", index);
+	if (!code)
+		code = read_text(index, fd, 0, bytes, &text, err);
+	close(fd);
+	*ret = code ? NULL : json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
+	free(text);
+	if (!code && !*ret)
+		code = jm_err_set(err, JM_EFORMAT, "Index %s is no JSON: %.100s.", index, why.text);
+	return code;
+}
+
+static int open_index(const char *index, struct jm_safetensors *s, struct jm_err *err)
+{
+	json_t *json;
+	int code = read_index(index, &json, err);
+
+	if (code)
+		return code;
+	code = open_shards(index, json_object_get(json, "weight_map"), s, err);
+	json_decref(json);
+	return code;
+}
+
+static bool is_folder(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+static bool ends_in(const char *path, const char *end)
+{
+	size_t n = strlen(path), m = strlen(end);
+
+	return n >= m && !strcmp(path + n - m, end);
+}
+
+static int open_single(const char *path, struct jm_safetensors *s, struct jm_err *err)
+{
+	int code = add_file(path, s, err);
+
+	return code ? code : sort_names(s, err);
+}
+
+static int open_any(const char *path, struct jm_safetensors *s, struct jm_err *err)
+{
+	char file[PATH_MAX];
+
+	if (strlen(path) + sizeof("/" INDEX) > sizeof(file))
+		return jm_err_set(err, JM_EUSAGE, "The name %.60s... is too long.", path);
+	if (ends_in(path, ".index.json"))
+		return open_index(path, s, err);
+	if (!is_folder(path))
+		return open_single(path, s, err);
+	snprintf(file, sizeof(file), "%s/" INDEX, path);
+	if (!access(file, F_OK))
+		return open_index(file, s, err);
+	snprintf(file, sizeof(file), "%s/" SINGLE, path);
+	if (!access(file, F_OK))
+		return open_single(file, s, err);
+	return jm_err_set(err, JM_ENOENT,
+		"Folder %s has no weights: neither " SINGLE " nor " INDEX
+		"; name a .safetensors file.",
+		path);
+}
+
+int jm_safetensors_open(const char *path, struct jm_safetensors *ret, struct jm_err *err)
+{
+	struct jm_safetensors s = {.path = strdup(path)};
+	int code = s.path ? open_any(path, &s, err)
+			  : jm_err_set(err, JM_ENOMEM, "Out of memory for weights %s.", path);
+
+	if (code)
+		jm_safetensors_close(&s);
+	else
+		*ret = s;
+	return code;
+}
+
+void jm_safetensors_close(struct jm_safetensors *s)
+{
+	for (int i = 0; i < s->n_files; i++) {
+		close(s->file[i].fd);
+		free(s->file[i].path);
+		json_decref(s->file[i].header);
+	}
+	free(s->file);
+	free(s->tensor);
+	free(s->path);
+	*s = (struct jm_safetensors){0};
+}
+
+int jm_safetensors_read(const struct jm_safetensors *s, const struct jm_safetensor *t,
+	uint64_t from, void *to, size_t n, struct jm_err *err)
+{
+	const struct jm_safetensors_file *f = &s->file[t->file];
+
+	return read_at(f->path, f->fd, t->at + from, to, n, err);
+}
