@@ -5,7 +5,7 @@
  *
  *	energy_accuracy [runs per row]
  */
-#include "../tests/unit/wave.h"
+#include "../tests/kit/wave.h"
 
 #include <math.h>
 #include <stdio.h>

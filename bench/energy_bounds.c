@@ -10,7 +10,7 @@
  * After the tables it prints how narrow the bounds of a counter alone, and those of few readings of
  * power alone, could be (see narrowest()).
  */
-#include "../tests/unit/wave.h"
+#include "../tests/kit/wave.h"
 
 #include <math.h>
 #include <stdio.h>

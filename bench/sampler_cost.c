@@ -342,7 +342,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	beside(joulemark, sizeof(joulemark), "/joulemark");
-	beside(nvml, sizeof(nvml), "/tests/fake/libnvidia-ml-fake.so");
+	beside(nvml, sizeof(nvml), "/tests/peers/libnvidia-ml-fake.so");
 	if (argc > 1 && !strcmp(argv[1], "day")) {
 		simulated_day();
 		return 0;

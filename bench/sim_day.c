@@ -12,7 +12,7 @@
 #include "base/ctx.h"
 #include "base/clock.h"
 #include "sim/registers.h"
-#include "../tests/unit/source_row.h"
+#include "../tests/kit/source_row.h"
 
 extern const struct jm_source jm_source_sim;
 

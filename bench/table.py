@@ -5,7 +5,7 @@
                                             --output part.md --json part.json
 
 Speed and memory come from bench/step.py, sizes and FLOPs from `joulemark describe`, errors from the parity
-tests (tests/cli/test_parity*.py), which run here. --json stores all raw figures, --from FILE writes the
+tests (tests/parity/test_parity*.py), which run here. --json stores all raw figures, --from FILE writes the
 Markdown from stored figures. --gpu-errors REPORT keeps the errors that the same tests found on a GPU, from pytest's report
 (docs/gpu.md, Correctness, has the command). --gpu-rows FILE keeps the rows that bench/gpu/rows.py measured on a GPU.
 Measuring needs a machine without other load for half an hour.
@@ -101,7 +101,7 @@ def parity():
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}",
              "-o", "junit_family=xunit1", "-k", "error_to_f64",
-             *sorted((ROOT / "tests" / "cli").glob("test_parity*.py"))],
+             *sorted((ROOT / "tests" / "parity").glob("test_parity*.py"))],
             check=False, stdout=sys.stderr,
             env={**os.environ, "JM_BUILD": str(step.BUILD.resolve()), "JM_BIN": str(BIN.resolve()),
                  "JM_BACKENDS": str(step.BUILD.resolve() / "backends")})

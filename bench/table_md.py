@@ -22,7 +22,7 @@ and the fastest. `bf16` is f32 parameters and bf16 products, in PyTorch `torch.a
   here it plans, allocates, generates code and fills the weights."""
 
 PARITY = """\
-The same code at a small size (that of `tests/cli/test_parity*.py`), from the same start values, against the same
+The same code at a small size (that of `tests/parity/test_parity*.py`), from the same start values, against the same
 mathematics in f64: twenty losses (root mean square difference; of images in f32 the lower quartile of the
 differences, for a ReLU that rounding turns over moves a loss a thousand times as far), and the gradients of
 the first step (of all as one vector, and of the worst tensor: norm of the difference by norm). Over several

@@ -24,7 +24,7 @@ bench() { # NAME COMMAND...
 wanted=$*
 bench energy_accuracy "$build/bench/energy_accuracy"
 bench energy_nvml /usr/bin/python3 "$here/bench/energy_nvml.py" "$build/joulemark" \
-	"$build/tests/fake/libnvidia-ml-fake.so"
+	"$build/tests/peers/libnvidia-ml-fake.so"
 bench python_region /usr/bin/python3 "$here/bench/python_region.py" --build "$build"
 bench ranks /usr/bin/python3 "$here/bench/ranks.py" --program "$build/joulemark"
 bench sampler_cost "$build/bench/sampler_cost"

@@ -304,7 +304,7 @@ def example_wrong(log, script):
     head = (ROOT / script).read_text(encoding="utf-8")
     driver = LOGS / "example-gpus"
     driver.unlink(missing_ok=True)
-    gpus = ["env", f"JM_NVML_LIB={ROOT}/build/tests/fake/libnvidia-ml-fake.so", "JM_FAKE_NVML=gpus=2",
+    gpus = ["env", f"JM_NVML_LIB={ROOT}/build/tests/peers/libnvidia-ml-fake.so", "JM_FAKE_NVML=gpus=2",
             f"JM_FAKE_NVML_STATE={driver}"] if re.search("^# needs: gpus$", head, re.M) else []
     status, out = sh(log, "tests/isolate.sh", *gpus, "sh", "-eu", ROOT / script,
                      env={"PATH": f"{ROOT}/build:{os.environ['PATH']}"})

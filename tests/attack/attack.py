@@ -33,7 +33,7 @@ import time
 import traceback
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "cli")]
+sys.path[:0] = [str(HERE), *(str(HERE.parent / folder) for folder in ("", "kit", "peers"))]
 os.environ["JM_BUILD"] = os.path.abspath(os.environ.get("JM_BUILD", HERE.parent.parent / "build"))
 os.environ.setdefault("JM_BIN", os.path.join(os.environ["JM_BUILD"], "joulemark"))
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"

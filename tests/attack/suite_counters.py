@@ -6,7 +6,7 @@ import os
 
 from jm import jm
 
-LIBRARY = os.path.join(os.environ["JM_BUILD"], "tests", "fake", "libnvidia-ml-fake.so")
+LIBRARY = os.path.join(os.environ["JM_BUILD"], "tests", "peers", "libnvidia-ml-fake.so")
 SLACK = 0.02  # of the truth: a busy machine reads late
 ENOUGH = 50  # rounds that tell a share
 

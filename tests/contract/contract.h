@@ -3,7 +3,7 @@
 #ifndef JM_CONTRACT_H
 #define JM_CONTRACT_H
 
-#include "../unit/test.h"
+#include "../kit/test.h"
 #include "base/member.h"
 #include "meter/source.h"
 #include "guard/control.h"

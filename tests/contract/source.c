@@ -3,7 +3,7 @@
  * are real. */
 #include "contract.h"
 #include "base/ctx.h"
-#include "../unit/source_row.h"
+#include "../kit/source_row.h"
 
 #include <time.h>
 

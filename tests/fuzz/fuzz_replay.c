@@ -3,7 +3,7 @@
 #include "fuzz.h"
 #include "fuzz_folder.h"
 #include "base/ctx.h"
-#include "../unit/source_row.h"
+#include "../kit/source_row.h"
 
 #include <fcntl.h>
 #include <stdio.h>

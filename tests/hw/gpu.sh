@@ -105,7 +105,7 @@ make_images() { # 20 batches of 8 images of 3 x 64 x 64 and their classes
 losses() { # MODEL DEVICE PRECISION [STEPS [TOOL...]]
 	local device=$2 precision=$3 steps=${4:-20} words
 	read -ra words <<<"${!1}"
-	JM_TEST_RESIDUAL=bf16 JM_BACKENDS=$build/backends "${@:5}" "$build/tests/engine/losses" \
+	JM_TEST_RESIDUAL=bf16 JM_BACKENDS=$build/backends "${@:5}" "$build/tests/parity/losses" \
 		"${words[0]}" "$device" "$precision" "$steps" "${words[@]:1:2}" "${!words[3]}" "$work/w" 1 "${words[@]:4}"
 }
 
@@ -149,7 +149,7 @@ beside_pytorch() { # PYTEST'S ARGUMENTS...
 	local parallel=()
 	python3 -c 'import xdist' 2>/dev/null && parallel=(-n $(($(nproc) / 2)))
 	OMP_NUM_THREADS=2 JM_PARITY_DEVICE=cuda:0 JM_BUILD=$build JM_BIN=$build/joulemark JM_BACKENDS=$build/backends \
-		python3 -m pytest -q -rA -p no:cacheprovider "${parallel[@]}" "$@" "$top"/tests/cli/test_parity*.py >"$work/out" 2>&1
+		python3 -m pytest -q -rA -p no:cacheprovider "${parallel[@]}" "$@" "$top"/tests/parity/test_parity*.py >"$work/out" 2>&1
 	local status=$?
 	grep -E '^[a-z].* ours |^E  |^(FAILED|ERROR|SKIPPED) | in [0-9.]+s' "$work/out" | cut -c 1-300 | sort
 	return $status
@@ -303,7 +303,7 @@ two_killed() { # TRANSPORT
 }
 
 through_shim() { # RUN'S ARGUMENTS...
-	JM_NVML_LIB=$build/tests/fake/libnvidia-ml-shim.so JM_NVML_SHIM_FILE=$work/limits record \
+	JM_NVML_LIB=$build/tests/peers/libnvidia-ml-shim.so JM_NVML_SHIM_FILE=$work/limits record \
 		'all(s["requested"] == s["enforced"] for s in r["settings"])' "$@" --set gpu.power@0=500W
 }
 

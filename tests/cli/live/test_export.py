@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics: over HTTP in the formats of Prometheus, and as files."""
+import contextlib
+import http.client
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from jm import BIN, BUILD, FAILURE, USAGE, jm, sentence
+
+FAKE = BUILD / "tests" / "peers" / "libnvidia-ml-fake.so"
+OPEN = "application/openmetrics-text"
+SAMPLE = re.compile(r'^([a-z_]+)\{(.*)\} (\S+)$')
+
+
+def gpus(text="gpus=2;wave=const;power=300", **more):
+    return {"JM_NVML_LIB": str(FAKE), "JM_FAKE_NVML": text, **more}
+
+
+class Exporter:
+    """joulemark export on a free port; ended with SIGTERM."""
+
+    def __init__(self, *args, env=None):
+        self.child = subprocess.Popen([BIN, "export", "--source", "nvml", "--port", "0", *args],
+                                      stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or gpus())})
+        assert select.select([self.child.stdout], [], [], 20)[0]
+        self.url = self.child.stdout.readline().strip()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *why):
+        self.child.send_signal(signal.SIGTERM)
+        assert self.child.wait(timeout=20) == 0
+        self.child.stdout.close()
+
+    def get(self, accept="", path=""):
+        request = urllib.request.Request(self.url + path, headers={"Accept": accept} if accept else {})
+        with urllib.request.urlopen(request, timeout=20) as page:
+            return page.read().decode(), page.headers["Content-Type"]
+
+    def memory(self):
+        """Resident, in kB."""
+        with open(f"/proc/{self.child.pid}/status", encoding="utf-8") as f:
+            return int(re.search(r"VmRSS:\s+(\d+)", f.read())[1])
+
+
+def samples(text, name):
+    """{meter id: value} of a metric; labels checked for their form."""
+    found = {}
+    for line in text.splitlines():
+        hit = SAMPLE.match(line)
+        if hit and hit[1] == name:
+            labels = dict(re.findall(r'([a-z_]+)="((?:[^"\\]|\\.)*)"', hit[2]))
+            found[labels.get("phase", "") + labels["meter"]] = float(hit[3])
+    return found
+
+
+def promtool(text):
+    if not shutil.which("promtool"):
+        pytest.skip("promtool of Debian's prometheus is not installed")
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, capture_output=True, check=False)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+
+
+def test_watts_and_joules_of_each_gpu():
+    begun = time.monotonic()
+    with Exporter() as exporter:
+        time.sleep(1)
+        first, at = exporter.get()[0], time.monotonic()
+        time.sleep(1)
+        second, later = exporter.get()[0], time.monotonic()
+    assert list(samples(first, "joulemark_power_watts").values()) == [pytest.approx(300, rel=0.01)] * 2
+    a, b = samples(first, "joulemark_energy_joules_total"), samples(second, "joulemark_energy_joules_total")
+    assert len(a) == 2 and all(0 < v <= 300 * (at - begun) for v in a.values())
+    # the counter steps each 0.1 s and is taken out of the sampler's rings each 0.25 s
+    assert all(b[m] - a[m] == pytest.approx(300 * (later - at), abs=300 * 0.5) and b[m] > a[m] for m in a)
+    assert set(samples(second, "joulemark_energy_resets_total").values()) == {0}
+
+
+def test_formats_follow_the_client():
+    with Exporter() as exporter:
+        classic, kind = exporter.get()
+        assert kind.startswith("text/plain; version=0.0.4") and "# EOF" not in classic
+        assert "# TYPE joulemark_energy_joules_total counter" in classic
+        text, kind = exporter.get(f"{OPEN};version=1.0.0,text/plain;q=0.5")
+        assert kind.startswith(f"{OPEN}; version=1.0.0") and text.endswith("# EOF\n")
+        assert "# TYPE joulemark_energy_joules counter\n# UNIT joulemark_energy_joules joules" in text
+        with pytest.raises(urllib.error.HTTPError) as nothing:
+            exporter.get(path="/nothing")
+        assert nothing.value.code == 404
+        with pytest.raises(urllib.error.HTTPError) as posted:
+            urllib.request.urlopen(exporter.url, data=b"x" * 100000, timeout=20)
+        assert posted.value.code == 405
+    promtool(classic)
+
+
+def test_many_requests_do_not_grow_it():
+    """10,000 requests, each with a connection of its own, and clients that say nothing meanwhile."""
+    with Exporter() as exporter:
+        port = int(exporter.url.split(":")[2].split("/")[0])
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
+        for _ in range(500):
+            exporter.get()
+        before = exporter.memory()
+        for _ in range(10000):
+            exporter.get()
+        # unless malloc is a sanitizer's, which keeps what was freed
+        assert exporter.memory() - before < 512 or "asan" in os.environ.get("JM_BUILD", ""), "kB"
+        for client in idle:
+            client.close()
+        with open(f"/proc/{exporter.child.pid}/status", encoding="utf-8") as status:
+            assert int(re.search(r"FDSize:\s+(\d+)", status.read())[1]) <= 256
+
+
+def raw(port, request):
+    """The status of the answer to these bytes; 0 = the server closed the connection before it could be read."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        try:
+            client.sendall(request)
+            return int(client.recv(1000).split()[1])
+        except ConnectionError:
+            return 0
+
+
+def test_slow_clients_of_one_address_shut_out_no_other():
+    """They hold all connections that their address may have, with requests that never end."""
+    with Exporter() as exporter, contextlib.ExitStack() as slow:
+        port = int(exporter.url.split(":")[2].split("/")[0])
+        for _ in range(64):
+            one = slow.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+            with contextlib.suppress(ConnectionError):  # refused
+                one.sendall(b"GET /metrics HTTP/1.1\r\n")
+        other = http.client.HTTPConnection("127.0.0.1", port, timeout=5, source_address=("127.0.0.2", 0))
+        slow.callback(other.close)
+        other.request("GET", "/metrics")
+        answer = other.getresponse()
+        assert answer.status == 200 and b"joulemark_power_watts" in answer.read()
+
+
+def test_slow_clients_lose_their_connection():
+    """A client that sends a byte now and then is not silent, but its request has a deadline of 20 s."""
+    with Exporter() as exporter, contextlib.ExitStack() as slow:
+        port = int(exporter.url.split(":")[2].split("/")[0])
+        clients = [slow.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(32)]
+        open_until = time.monotonic() + 120
+        while clients and time.monotonic() < open_until:
+            for one in clients.copy():
+                try:
+                    one.sendall(b"G")
+                    one.setblocking(False)
+                    assert one.recv(100) == b""  # the server closed it
+                    clients.remove(one)
+                except BlockingIOError:
+                    one.setblocking(True)
+                except OSError:
+                    clients.remove(one)
+            time.sleep(1)
+        assert not clients
+        assert "joulemark_power_watts" in exporter.get()[0]
+
+
+@pytest.mark.parametrize("address, options, known, foreign", [
+    ("127.0.0.1", [], ["localhost", "LocalHost:9401", "127.0.0.1", "127.3.4.5:80", "[::1]:9401", "localhost."],
+     ["evil.example", "evil.example:9401", "10.1.2.3", "localhost.evil.example", "[2001:db8::1]", "", "x" * 300, ":", "[", "{own}"]),
+    ("127.0.0.1", ["--host", "node1.example.org,gpu"], ["node1.example.org:9401", "GPU", "localhost"], ["node1", "example.org"]),
+    ("0.0.0.0", [], ["{own}", "{own}:9401", "127.0.0.1", "localhost"], ["evil.example", "10.1.2.3", "{own}.evil.example"]),
+    ("127.0.0.5", [], ["127.0.0.5:1"], ["{own}"])])
+def test_only_own_names_are_answered(address, options, known, foreign):
+    """A foreign page whose name was made to lead here would let a browser read the metrics."""
+    with Exporter("--address", address, *options) as exporter:
+        port = int(exporter.url.split(":")[2].split("/")[0])
+
+        def status(host):
+            with socket.create_connection((address.replace("0.0.0.0", "127.0.0.1"), port), timeout=20) as client:
+                name = host.replace("{own}", socket.gethostname())
+                client.sendall(f"GET /metrics HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode())
+                return int(client.recv(1000).split()[1])
+
+        assert {host: status(host) for host in known} == {host: 200 for host in known}
+        assert {host: status(host) for host in foreign} == {host: 421 for host in foreign}
+
+
+def test_requests_without_end_are_refused():
+    with Exporter() as exporter:
+        port, before = int(exporter.url.split(":")[2].split("/")[0]), exporter.memory()
+        start = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
+        assert raw(port, start + b"X: " + 20_000 * b"a" + b"\r\n\r\n") in (0, 431)
+        assert raw(port, start + 2_000 * b"X: a\r\n" + b"\r\n") in (0, 431)
+        assert raw(port, b"GET /" + 20_000 * b"m" + b" HTTP/1.1\r\nHost: localhost\r\n\r\n") in (0, 414)
+        assert raw(port, start + b"Accept: " + 3_000 * b"\xff" + b"\r\n\r\n") == 200
+        assert "joulemark_power_watts" in exporter.get()[0]
+        assert exporter.memory() - before < 1024 or "asan" in os.environ.get("JM_BUILD", ""), "kB"
+
+
+def test_prometheus_scrapes_it(tmp_path):
+    if not shutil.which("prometheus"):
+        pytest.skip("Debian's prometheus is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with Exporter() as exporter:
+        target = exporter.url.split("/")[2]
+        (tmp_path / "prometheus.yml").write_text(
+            "global: {scrape_interval: 250ms, scrape_timeout: 250ms}\n"
+            f"scrape_configs: [{{job_name: joulemark, static_configs: [{{targets: ['{target}']}}]}}]\n")
+        server = subprocess.Popen(["prometheus", f"--config.file={tmp_path}/prometheus.yml",
+                                   f"--storage.tsdb.path={tmp_path}/data", f"--web.listen-address=127.0.0.1:{port}"],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            series = await_samples(port, "joulemark_energy_joules_total[1m]")
+        finally:
+            server.kill()
+            server.wait()
+    assert len(series) == 2
+    for one in series:
+        assert one["metric"]["scope"] == "gpu" and one["metric"]["origin"] == "measured"
+        (t0, v0), (t1, v1) = one["values"][0], one["values"][-1]
+        assert (float(v1) - float(v0)) / (t1 - t0) == pytest.approx(300, abs=300 * 0.5 / (t1 - t0) + 1)
+
+
+def await_samples(port, query, least=12, seconds=30):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?query={query}", timeout=5) as answer:
+                found = json.load(answer)["data"]["result"]
+            if found and len(found[0]["values"]) >= least:
+                return found
+        except (urllib.error.URLError, ConnectionError):
+            pass
+        time.sleep(0.2)
+    raise AssertionError("prometheus has not scraped enough")
+
+
+def test_what_cannot_be_served():
+    assert "address" in sentence(jm("export", "--source", "null", "--address", "nowhere"), USAGE)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = jm("export", "--source", "null", "--port", taken.getsockname()[1])
+    assert "Cannot listen" in sentence(done, FAILURE)
+    assert "libmicrohttpd" in sentence(jm("export", "--source", "null", env={"JM_MICROHTTPD_LIB": "/no.so"}), FAILURE)
+
+
+def test_the_doctor_knows_the_libraries():
+    found = {f["member"]: f for f in json.loads(jm("doctor", "--json", env={"JM_HDF5_LIB": "/no.so"}).stdout)
+             if f["section"] == "Write"}
+    assert set(found) == {"hdf5", "http"} and found["http"]["ok"]
+    assert not found["hdf5"]["ok"] and "/no.so" in found["hdf5"]["why"] and "libhdf5" in found["hdf5"]["mend"]
+
+
+# ---- files
+
+
+def test_files_of_a_measurement(tmp_path):
+    """The same figures as in the record, per phase and meter; twice the same mark is two phases."""
+    script = f'for p in a b a; do "{BIN}" mark $p --items 3; sleep 0.3; done; "{BIN}" mark end'
+    record = None
+    for name in ("out.prom", "out.txt"):
+        done = jm("measure", "--source", "nvml", "--json", "-", "--metrics", tmp_path / name, "--", "sh", "-c", script,
+                  env=gpus())
+        assert done.returncode == 0, done.stderr
+        record, text = json.loads(done.stdout), (tmp_path / name).read_text(encoding="utf-8")
+        assert text.endswith("# EOF\n") == (name == "out.txt")
+        joules = samples(text, "joulemark_energy_joules_total")
+        last = {p["name"] + m["id"]: m["joules"] for p in record["phases"] for m in p["meters"]
+                if m["joules"] is not None}
+        assert len(joules) >= 6 and joules == pytest.approx(last, rel=1e-12)
+        assert 'time="2"' in text
+    promtool((tmp_path / "out.prom").read_text(encoding="utf-8"))
+
+
+def test_a_report_of_several_runs(tmp_path):
+    """Each run of a store has samples of its own, with the joules of its record."""
+    store = tmp_path / "runs.db"
+    for _ in range(2):
+        assert jm("measure", "--source", "nvml", "--store", store, "--", "sleep", "0.4", env=gpus()).returncode == 0
+    done = jm("report", "--format", "openmetrics", store)
+    assert done.returncode == 0 and done.stdout.endswith("# EOF\n"), done.stderr
+    lines = [line for line in done.stdout.splitlines() if line.startswith("joulemark_energy_joules_total{")]
+    assert len(lines) == 4 and len({line.split("} ")[0] for line in lines}) == 4
+    assert {re.search(r'repeat="(\d)"', line)[1] for line in lines} == {"1", "2"}
+    assert [float(line.split()[-1]) for line in lines] == [pytest.approx(300 * 0.4, rel=0.2)] * 4
+    assert len({re.search(r'case="(\w+)"', line)[1] for line in lines}) == 1
+
+
+def test_labels_are_escaped(tmp_path):
+    done = jm("measure", "--source", "nvml", "--unit", 'a"b\\c\nd', "--metrics", tmp_path / "m.prom", "--",
+              "sleep", "0.3", env=gpus())
+    assert done.returncode == 0 and 'unit="a\\"b\\\\c\\nd"' in (tmp_path / "m.prom").read_text(encoding="utf-8")
+    promtool((tmp_path / "m.prom").read_text(encoding="utf-8"))
+
+
+def test_a_file_that_cannot_be_written(tmp_path):
+    done = jm("measure", "--metrics", tmp_path / "no" / "m.prom", "--", "touch", tmp_path / "ran")
+    assert sentence(done) and not (tmp_path / "ran").exists()

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The plans of backend cuda for an H100, with all of its ops on a fake CUDA runtime: memory is saved where it costs little
+time. Peaks of the chip as in backends/cuda/device/device.c: 989.4 TFLOP/s in 16 bits, 3.35 TB/s.
+"""
+import collections
+import json
+import math
+import re
+
+import pytest
+
+from jm import BUILD, USAGE, jm
+
+FAKES = BUILD / "tests" / "peers"
+FLOPS, BYTES = 989.4e12, 3.35e12
+GPT = ["gpt-117m", "--batch", 32, "--seq", 1024, "--precision", "bf16"]
+RESNET = ["resnet50", "--batch", 256, "--precision", "bf16"]
+LLAMA = ["llama", "--layers", 4, "--hidden", 2048, "--heads", 32, "--kv-heads", 8, "--ffn", 8192, "--vocab", 128256,
+         "--context", 2048, "--theta", 500000, "--batch", 8, "--precision", "bf16"]
+pytestmark = pytest.mark.skipif(not (FAKES / "cuda-plans.so").exists(), reason="needs the CUDA toolkit")
+
+
+@pytest.fixture
+def env(tmp_path):
+    (tmp_path / "backends").mkdir()
+    (tmp_path / "backends/cuda.so").symlink_to(FAKES / "cuda-plans.so")
+    return {"JM_BACKENDS": str(tmp_path / "backends"), "JM_CUBLASLT_LIB": str(FAKES / "libcublaslt-fake.so"),
+            "JM_CUDNN_LIB": str(FAKES / "libcudnn-fake.so"), "JM_PLANS": str(tmp_path)}
+
+
+def plan(env, *words, **more):
+    done = jm("describe", *words, "--device", "cuda:0", "--json", "-", env={**env, **more})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("model, share", [(GPT, 0.01 / 16), (LLAMA, 0.01 / 16), (RESNET, 0.01)],
+                         ids=["gpt", "llama", "resnet"])
+def test_most_is_kept_within_the_usual_share(env, model, share):
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    every, most, less = (plan(env, *model, *word) for word in (["--keep-all"], ["--keep-most"], []))
+    assert most == plan(env, *model, "--remake", 100 * share)
+    assert less["peak_bytes"] < most["peak_bytes"] <= every["peak_bytes"]
+    tokens = every["batch"] * every["seq"]
+    longest = every["flops_executed_per_item"] * tokens / FLOPS + every["bytes_per_item"] * tokens / BYTES
+    again = (most["bytes_per_item"] - every["bytes_per_item"]) * tokens / BYTES
+    beside = 4 * tokens * 8192 * 2 / BYTES if model is LLAMA else 0  # SwiGLU, which the kernels of its gradients write
+    assert 0 <= again < share * longest + max(0, beside - share / 2 * longest)
+    assert (again > 0) == (model is not GPT)  # one norm of gpt-117m takes longer than the whole share
+    assert every["peak_bytes"] - most["peak_bytes"] >= 0.25 * again * BYTES  # what is moved frees memory
+
+
+@pytest.mark.parametrize("precision", ["f32", "tf32", "bf16", "bf16-true", "fp16", "fp8", "fp8-true"])
+@pytest.mark.parametrize("model", [GPT[:-1], LLAMA[:-1]], ids=["gpt", "llama"])
+def test_every_precision_is_planned(env, model, precision):
+    assert plan(env, *model, precision)["peak_bytes"] > 0
+
+
+@pytest.mark.parametrize("precision", ["f32", "tf32", "bf16", "bf16-true", "fp16"])
+def test_filters_have_gradients_in_f32(env, precision):
+    """The kernels of filters' gradients, own ones and cuDNN's, write f32: in 16 bits they would write over what follows."""
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    p = plan(env, "resnet50", "--batch", 32, "--precision", precision, "--graph")
+    nodes = [n for group in p["graph"] for n in group["nodes"]]
+    made = [n["out"][0] for n in nodes if n["op"] == "conv-wgrad"]
+    assert len(made) == 53 and {t["type"] for t in made} == {"f32"}
+    assert all(t["bytes"] >= 4 * math.prod(t["dims"]) for t in made)
+    assert (kinds(p)["conv + bn-stats + bn-finalize"] > 0) == (precision != "f32")
+
+
+@pytest.mark.parametrize("library, says", [("nothing.so", "cannot be loaded"), ("old", "of version 9.1")])
+def test_cudnn_missing_or_too_old(env, library, says):
+    """A network with convolutions ends with 125; another device goes on, and so does a network without them."""
+    wrong = {"JM_FAKE_DNN_VERSION": "90100"} if library == "old" else {"JM_CUDNN_LIB": library}
+    tiny = ["resnet18", "--image", 32, "--hidden", 8, "--batch", 2, "--steps", 1, "--warmup", 1, "--source", "null"]
+    done = jm("run", *tiny, "--device", "cuda:0,ref", "--json", "-", env={**env, **wrong})
+    records = {r["device"]: r for r in json.loads(done.stdout)}
+    r = records["cuda:0"]
+    assert done.returncode == 125 and r["exit_status"] == 125
+    assert says in r["reason"] and "9.14" in r["reason"] and "JM_CUDNN_LIB" in r["reason"]
+    assert records["ref"]["status"] == "ok"
+    assert plan(env, *GPT, **wrong)["peak_bytes"] > 0
+
+
+GRADIENT = "attention/91900/8x2048/32:8x64/causal/grad/repeatable/ways"  # of LLAMA
+OWN = 2 * 4 * 8 * 32 * 2048  # bytes: lse and delta of the own kernels in f32
+WORKSPACE = 5 << 28
+SCRATCH = {"own": OWN, "own-tall": OWN, "cudnn": OWN // 2 + WORKSPACE}
+
+
+def plan_with_driver(env, tmp_path, *words, **more):
+    """On a GPU on which own kernels compute the gradient of attention."""
+    driver = tmp_path / "driver/libcuda.so.1"
+    driver.parent.mkdir(exist_ok=True)
+    if not driver.exists():
+        driver.symlink_to(FAKES / "libcuda-driver-fake.so")
+    return plan(env, *words, "--graph", LD_LIBRARY_PATH=str(driver.parent), JM_FAKE_DNN_WORKSPACE=str(WORKSPACE), **more)
+
+
+def scratch_of_gradient(env, tmp_path, **more):
+    p = plan_with_driver(env, tmp_path, *LLAMA, **more)
+    (found,) = {group["scratch_bytes"] for group in p["graph"] if group["nodes"][0]["op"] == "attention-grad"}
+    return found
+
+
+def test_the_gradient_of_attention_reserves_what_its_way_needs(env, tmp_path):
+    """The way is timed before memory is planned, or read from the plan cache."""
+    found, cache = scratch_of_gradient(env, tmp_path), tmp_path / "cuda.plans"
+    before, chosen, after = re.fullmatch(f"(.* {GRADIENT} )([^,]*)(,.*)", cache.read_text(), re.DOTALL).groups()
+    assert found == SCRATCH[chosen]
+    for way, needs in SCRATCH.items():
+        cache.write_text(before + way + after)
+        assert scratch_of_gradient(env, tmp_path) == needs
+
+
+def test_the_largest_batch_is_found_with_few_timings(env, tmp_path):
+    """Ways are timed for the last batches that are tried; the others are planned with the most memory that a way needs.
+    The operands to time fit into the memory that others leave, and the plan does not."""
+    scratch_of_gradient(env, tmp_path)  # makes the folder of the driver
+    (tmp_path / "cuda.plans").unlink()
+    at = LLAMA.index("--batch")
+    words = [*LLAMA[:at], "--batch", "max", *LLAMA[at + 2:]]
+    done = jm("run", *words, "--seq", 2048, "--memory", 60, "--device", "cuda:0", "--steps", 1, "--warmup", 0, "--source", "null",
+              "--selftest", 0, "--json", "-", env={**env, "LD_LIBRARY_PATH": str(tmp_path / "driver"), "JM_FAKE_CUDA": "held=75000",
+                                                   "JM_FAKE_DNN_WORKSPACE": str(WORKSPACE // 4)})
+    p = json.loads(done.stdout)["plan"]
+    assert p["batch"] > 30 and p["peak_bytes"] <= 60e9
+    assert 1 <= (tmp_path / "cuda.plans").read_text().count("/grad/repeatable/ways ") <= 3
+
+
+def test_the_own_gradient_of_attention_needs_no_cudnn(env, tmp_path):
+    assert scratch_of_gradient(env, tmp_path, JM_CUDNN_LIB="nothing.so") == OWN
+
+
+def kinds(p):
+    """How often each sequence of ops is a group of the plan."""
+    return collections.Counter(" + ".join(n["op"] for n in group["nodes"]) for group in p["graph"])
+
+
+@pytest.mark.parametrize("words", [["--keep-all"], ["--keep-most"], []], ids=["all", "most", "less"])
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_gradients_of_biases_are_sums_of_the_kernels_before(env, words, positions):
+    """12 layers, a residual stream in f32. Norms' gradients: the biases of the two products whose results are added to the
+    residual stream; rope's: that of queries, keys and values. rope works in place, also with sums."""
+    p = plan(env, *GPT[:-1], "fp16", "--positions", positions, *words, "--graph")
+    plans, alone = kinds(p), 0 if positions == "rotary" else 12
+    assert plans["layernorm-grad + cast + linear-wgrad"] == 2 * 12 and not plans["layernorm-grad + cast"]
+    assert plans["rope-grad + linear-wgrad"] == 12 - alone and plans["linear-wgrad"] == 12 + alone
+    turns = [n for group in p["graph"] for n in group["nodes"] if n["op"] in ("rope", "rope-grad")]
+    assert len(turns) == 2 * (12 - alone) and all(n["in"][0]["offset"] == n["out"][0]["offset"] for n in turns)
+
+
+def test_norms_gradients_sum_biases_without_a_cast(env):
+    """A residual stream in bf16 is itself what the product reads."""
+    plans = kinds(plan(env, *GPT, "--graph"))
+    assert plans["layernorm-grad + linear-wgrad"] == 2 * 12 and plans["linear-wgrad"] == 2 * 12
+
+
+def test_the_gradient_of_attention_turns_its_result(env, tmp_path):
+    """4 layers without biases. With biases, rope's gradient computes that of the bias instead."""
+    plans = kinds(plan_with_driver(env, tmp_path, *LLAMA))
+    assert plans["attention-grad + rope-grad"] == 4 and not plans["rope-grad"] and not plans["attention-grad"]
+    plans = kinds(plan_with_driver(env, tmp_path, *GPT, "--positions", "rotary"))
+    assert plans["rope-grad + linear-wgrad"] == plans["attention-grad"] == 12
+
+
+@pytest.mark.parametrize("precision, added", [("bf16-true", 8), ("bf16", 8), ("fp16", 0)])
+def test_products_add_to_a_residual_stream_of_16_bits(env, precision, added):
+    """4 layers with two products each; a stream in f32, as in fp16, is added to by the norm after the product."""
+    plans = kinds(plan(env, *LLAMA[:-1], precision, "--graph"))
+    assert (plans["linear + add"], plans["add + rmsnorm"]) == (added, 8 - added)
+
+
+def test_activations_are_recomputed_by_the_kernels_of_their_gradients(env):
+    """llama: SwiGLU costs one more writing of its result, which 4 layers then do not keep, however small the share of the step
+    is that --remake gives."""
+    every, least, less = (plan(env, *LLAMA, *words, "--graph") for words in (["--keep-all"], ["--remake", 1e-6], []))
+    tokens = every["batch"] * every["seq"]
+    for p in (least, less):
+        assert kinds(p)["swiglu-grad + swiglu"] == kinds(p)["swiglu"] == 4 and not kinds(p)["swiglu-grad"]
+        for pair in (group for group in p["graph"] if len(group["nodes"]) == 2 and group["nodes"][0]["op"] == "swiglu-grad"):
+            grad, again = pair["nodes"]
+            assert again["in"][0]["offset"] == grad["in"][1]["offset"]  # the same gates
+    assert kinds(every)["swiglu-grad"] == 4 and kinds(least)["rmsnorm"] == kinds(every)["rmsnorm"]
+    result = tokens * 8192 * 2
+    assert (least["bytes_per_item"] - every["bytes_per_item"]) * tokens == pytest.approx(4 * result, rel=1e-3)
+    assert every["peak_bytes"] - least["peak_bytes"] == pytest.approx(4 * result, rel=0.3)
+
+
+@pytest.mark.parametrize("model, copied, kept", [(GPT, 12 * 12 * 768 * 768, 1), (LLAMA, None, 0)], ids=["gpt", "llama"])
+def test_the_update_writes_the_copies_of_parameters(env, model, copied, kept):
+    """All matrices of the layers. gpt: the vocabulary of 50257 rows is copied into padded rows in each step; llama: its
+    classifier is copied too, and the table of its embedding is not."""
+    p = plan(env, *model, "--keep-most", "--graph")
+    nodes = [n for group in p["graph"] for n in group["nodes"]]
+    update = next(n for n in nodes if n["op"] == "adamw")
+    copies = [n["out"][0] for n in nodes if n["op"] == "cast" and n["out"][0]["class"] == "compute copies"]
+    slab = update["out"][3]
+    inside = [c for c in copies if slab["offset"] <= c["offset"] < slab["offset"] + slab["bytes"]]
+    assert slab["type"] == "bf16" and sum(c["bytes"] for c in inside) == slab["bytes"]
+    assert len(copies) - len(inside) == kept and all(c["offset"] % 64 == 0 for c in copies)
+    every = update["out"][0]["dims"][0]
+    gradients = 2  # bytes of one, in bf16; parameters and both moments are read and written in f32
+    assert update["bytes"] == pytest.approx((24 + gradients) * every + slab["bytes"], rel=1e-6)
+    assert slab["bytes"] == 2 * (copied or every - 128256 * 2048)
+
+
+def test_logits_stand_in_chunks_where_that_is_cheap(env):
+    """gpt-117m: 32768 rows of 50304 in 16 bits whole, a quarter of them in chunks of the loss, which reads and writes the
+    gradient of 50257 x 768 in f32 three times more."""
+    chunks = plan(env, *GPT, "--keep-all")
+    whole = plan(env, *GPT, "--keep-all", JM_CUDA_LOGITS="1e12")
+    logits = 32768 * 50304 * 2
+    assert whole["peak_bytes"] - chunks["peak_bytes"] == pytest.approx(0.75 * logits, rel=0.05)
+    assert 3 * 2 * 50257 * 768 * 4 / BYTES < 0.01 * chunks["flops_executed_per_item"] * 32768 / FLOPS * 1.1
+    few = plan(env, "gpt-117m", "--batch", 1, "--seq", 1024, "--precision", "bf16", "--keep-all")
+    same = plan(env, "gpt-117m", "--batch", 1, "--seq", 1024, "--precision", "bf16", "--keep-all", JM_CUDA_LOGITS="1e12")
+    assert few["peak_bytes"] == same["peak_bytes"]  # with few rows it would cost
+
+
+def test_eight_bits_take_no_more_memory_than_sixteen(env):
+    """With --keep-most only, since SwiGLU is then quantized and recomputed by a pass of its own, which counts in the time."""
+    for words, most in ((["--keep-all"], 1.001), (["--keep-most"], 1.02), ([], 1.001), (["--recompute"], 1.001)):
+        eight, sixteen = (plan(env, *LLAMA[:-1], p, *words) for p in ("fp8", "bf16"))
+        assert eight["peak_bytes"] <= most * sixteen["peak_bytes"], words
+
+
+def test_a_vocabulary_without_masters_fills_whole_blocks(env):
+    """50257 tokens in bf16-true: 47 rows more in parameters, gradients and two moments."""
+    words = ["gpt-117m", "--batch", 1, "--seq", 64, "--precision", "bf16-true"]
+    odd, even = plan(env, *words), plan(env, *words, "--vocab", 50304)
+    assert odd["parameters"] == 124439808 and even["parameters"] == 124439808 + 47 * 768
+    assert odd["parameter_bytes"] == even["parameter_bytes"] and odd["peak_bytes"] == even["peak_bytes"]
+    assert odd["flops_model_per_item"] < even["flops_model_per_item"]
+    assert odd["flops_executed_per_item"] == even["flops_executed_per_item"]
+
+
+def test_more_recomputation_needs_less_memory(env):
+    """--remake: the more of a step, the less memory, and never more time than was given."""
+    every, less = plan(env, *GPT, "--keep-all"), plan(env, *GPT)
+    given = [plan(env, *GPT, "--remake", percent) for percent in (0, 1, 2, 4, 100)]
+    peaks = [p["peak_bytes"] for p in given]
+    assert peaks == sorted(peaks, reverse=True) and len(set(peaks)) == len(peaks)
+    assert given[0] == every and given[-1] == less
+    tokens = every["batch"] * every["seq"]
+    longest = every["flops_executed_per_item"] * tokens / FLOPS + every["bytes_per_item"] * tokens / BYTES
+    for share, p in zip((0, 0.01, 0.02, 0.04), given):
+        assert (p["bytes_per_item"] - every["bytes_per_item"]) * tokens / BYTES <= share * longest
+
+
+def test_a_recomputed_swiglu_joins_its_gradient(env):
+    """Both read the same operand, which is then read once; the product that reads the swiglu follows."""
+    graph = plan(env, *LLAMA, "--graph")["graph"]
+    groups = [[node["op"] for node in group["nodes"]] for group in graph]
+    assert groups.count(["swiglu-grad", "swiglu"]) == 4 and ["swiglu-grad"] not in groups
+    for at, ops in enumerate(groups):
+        if ops == ["swiglu-grad", "swiglu"]:
+            made = graph[at]["nodes"][1]["out"][0]["name"]
+            after = [node for group in graph[at + 1:] for node in group["nodes"]]
+            assert [n["op"] for n in after if made in [t["name"] for t in n["in"] if t]] == ["linear-wgrad"]
+
+
+def test_unknown_peaks_are_told():
+    for word in (["--keep-most"], ["--remake", 2]):
+        done = jm("describe", "gpt-117m", "--device", "ref", *word)
+        assert done.returncode == USAGE and "peaks of device ref are not known" in done.stderr
+    done = jm("run", "gpt-117m", "--device", "ref", "--layers", 1, "--batch", 1, "--seq", 16, "--steps", 1, "--remake", 2)
+    assert done.returncode and "peaks of device ref are not known" in " ".join(done.stdout.split() + done.stderr.split())
+
+
+@pytest.mark.parametrize("word", ["--keep-all", "--keep-less", "--recompute"])
+def test_one_rule_decides_what_is_kept(word):
+    done = jm("run", "gpt-117m", "--device", "ref", "--layers", 1, "--batch", 1, "--seq", 16, "--steps", 1,
+              "--remake", 2, word)
+    assert done.returncode and "omit one of them" in " ".join(done.stdout.split() + done.stderr.split())

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks of a small training, watched from outside."""
+import os
+import random
+import subprocess
+import time
+
+from jm import BIN, BUILD
+
+GPT = ["run", "gpt", "--layers", "2", "--hidden", "64", "--heads", "2", "--vocab", "256", "--context", "32",
+       "--seq", "32", "--warmup", "0", "--source", "null"]
+
+
+def losses(record):
+    return record["loss_first"], record["loss_last"]
+
+
+def devices(n):
+    """Fake devices that work by themselves, and a fake NCCL between them."""
+    fake = BUILD / "tests/peers"
+    return {"JM_BACKENDS": str(fake), "JM_FAKE_LATER_IDS": ",".join(f"GPU-{i}" for i in range(n)),
+            "JM_NCCL_LIB": str(fake / "libnccl-fake.so")}
+
+
+def processes_of(mark):
+    """Processes whose environment holds the mark."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                if mark.encode() in f.read():
+                    found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+        return [int(child) for child in f.read().split()]
+
+
+class Running:
+    """A gang at work."""
+
+    def __init__(self, ranks, *more, device="ref", env=None):
+        self.mark = f"JM_TEST_MARK={random.getrandbits(64):x}"
+        name, value = self.mark.split("=")
+        length = [] if "--steps" in more else ["--seconds", "60"]
+        args = [*GPT, "--device", device, "--batch", "1", *length, "--ranks", ranks, *more]
+        self.process = subprocess.Popen([BIN, *map(str, args)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                        text=True, env={**os.environ, **(env or {}), name: value})
+        self.ranks = self.wait_for_ranks(ranks)
+
+    def wait_for_ranks(self, n):
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            found = children(self.process.pid)
+            if len(found) == n:
+                return found
+            time.sleep(0.005)
+        raise AssertionError("the gang did not start")
+
+    def is_at_work(self):
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            with open(f"/proc/{self.ranks[0]}/maps", encoding="utf-8", errors="replace") as f:
+                if "memfd:gang" in f.read():
+                    return True
+            time.sleep(0.005)
+        return False
+
+    def ended(self):
+        """Its status, its messages, and seconds that it took to end."""
+        began = time.monotonic()
+        err = self.process.communicate(timeout=20)[1]
+        return self.process.returncode, err, time.monotonic() - began
+
+    def nothing_is_left(self):
+        end = time.monotonic() + 5
+        while processes_of(self.mark) and time.monotonic() < end:
+            time.sleep(0.02)
+        return not processes_of(self.mark)

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The gradient of a filter of 3 x 3 in backend cuda, without a GPU: which gradients its kernel computes, and that the
+ * arguments describe them. The gradient is repeated here by what image.h says.
+ */
+#include "backends/cuda/ops/conv_filter.h"
+#include "kit/test.h"
+#include "backends/cuda/device/layouts.h"
+
+#define B  2
+#define C  3
+#define K  2
+#define IN 5
+
+const struct jm_layout cuda_layout_last = {.rank = 4, .order = {0, 2, 3, 1}};
+
+static float x_data[B * IN * (IN + 1) * C], y_data[B * IN * (IN + 1) * K], w_data[K * C * 9];
+static struct jm_tensor x, y, w;
+static struct cuda_dev dev = {.prop = {.multiProcessorCount = 7, .major = 9}};
+static bool known;
+
+/* ---- the kernel --------------------------------------------------------------------------------------------- */
+
+bool cuda_filter_knows(const struct cuda_filter_grad *p)
+{
+	(void)p;
+	return known;
+}
+
+size_t cuda_filter_scratch(const struct cuda_filter_grad *p)
+{
+	return 1000 * (size_t)p->processors + (size_t)p->filters;
+}
+
+static void add_product(const struct cuda_filter_grad *p, int pixel, int k, int c, int tap)
+{
+	int column = pixel % p->out[1], row = pixel / p->out[1] % p->out[0],
+	    b = pixel / p->out[1] / p->out[0];
+	int i = p->stride * row + tap / 3 - 1, j = p->stride * column + tap % 3 - 1;
+
+	if (i < 0 || j < 0 || i >= p->in[0] || j >= p->in[1])
+		return;
+	p->dw[k * p->w_stride[0] + c * p->w_stride[1] + tap / 3 * p->w_stride[2] +
+		tap % 3 * p->w_stride[3]] +=
+		p->x[((b * p->in[0] + i) * p->in[1] + j) * p->channels + c] *
+		p->dy[pixel * p->filters + k];
+}
+
+cudaError_t cuda_filter_grad(const struct cuda_filter_grad *p, cudaStream_t stream)
+{
+	int n = p->batch * p->out[0] * p->out[1] * p->filters * p->channels * 9;
+
+	(void)stream;
+	assert_ptr_equal(p->partial, &dev);
+	if (!p->accumulate)
+		memset(p->dw, 0, sizeof w_data);
+	for (int i = 0; i < n; i++)
+		add_product(p, i / 9 / p->channels / p->filters, i / 9 / p->channels % p->filters,
+			i / 9 % p->channels, i % 9);
+	return cudaSuccess;
+}
+
+/* ---- the definition ----------------------------------------------------------------------------------------- */
+
+static float *element(const struct jm_tensor *t, int64_t b, int64_t c, int64_t i, int64_t j)
+{
+	const int64_t *d = t->dim;
+
+	return (float *)t->data + (t->layout.rank ? ((b * d[2] + i) * d[3] + j) * d[1] + c
+						  : ((b * d[1] + c) * d[2] + i) * d[3] + j);
+}
+
+static void define(const struct jm_node *n, float *ret)
+{
+	struct jm_tensor to = w;
+	int stride = n->attr.conv.stride[0];
+
+	to.data = ret;
+	for (int64_t e = 0; e < B * K * C * 9 * y.dim[2] * y.dim[3]; e++) {
+		int64_t r = e % 3, s = e / 3 % 3, c = e / 9 % C, k = e / 9 / C % K,
+			q = e / 9 / C / K % y.dim[3], p = e / 9 / C / K / y.dim[3] % y.dim[2];
+		int64_t b = e / 9 / C / K / y.dim[3] / y.dim[2], i = stride * p + r - 1,
+			j = stride * q + s - 1;
+
+		if (i >= 0 && j >= 0 && i < x.dim[2] && j < x.dim[3])
+			*element(&to, k, c, r, s) +=
+				*element(&x, b, c, i, j) * *element(&y, b, k, p, q);
+	}
+}
+
+/* ---- cases -------------------------------------------------------------------------------------------------- */
+
+static struct jm_tensor tensor(float *data, const int64_t dim[4], bool last)
+{
+	struct jm_tensor t = {.data = data, .type = JM_F32, .rank = 4};
+
+	memcpy(t.dim, dim, 4 * sizeof *dim);
+	if (last)
+		t.layout = cuda_layout_last;
+	for (int i = 0; i < dim[0] * dim[1] * dim[2] * dim[3]; i++)
+		data[i] = (float)(i * 37 % 19 - 9);
+	return t;
+}
+
+static struct jm_node node_of(int stride, bool last)
+{
+	struct jm_node n = {.op = JM_OP_CONV_WGRAD, .n_in = 2, .n_out = 1, .math = JM_MATH_TF32};
+
+	x = tensor(x_data, (int64_t[]){B, C, IN, IN + 1}, true);
+	y = tensor(y_data, (int64_t[]){B, K, (IN - 1) / stride + 1, IN / stride + 1}, true);
+	w = tensor(w_data, (int64_t[]){K, C, 3, 3}, last);
+	n.in[0] = &y;
+	n.in[1] = &x;
+	n.out[0] = &w;
+	n.attr.conv.groups = 1;
+	for (int i = 0; i < 2; i++) {
+		n.attr.conv.stride[i] = stride;
+		n.attr.conv.pad[i] = n.attr.conv.dilation[i] = 1;
+	}
+	known = true;
+	dev.prop.minor = 0;
+	return n;
+}
+
+static void arguments_describe_the_gradient(void **unused)
+{
+	(void)unused;
+	for (int i = 0; i < 8; i++) {
+		struct jm_node n = node_of(1 + i % 2, i / 2 % 2);
+		float expected[K * C * 9] = {0};
+
+		n.accumulate = i / 4;
+		if (n.accumulate)
+			memcpy(expected, w_data, sizeof expected);
+		define(&n, expected);
+		assert_true(cuda_conv_is_filter(&dev, &n));
+		assert_int_equal(cuda_conv_filter_run(&dev, &n, &dev), cudaSuccess);
+		assert_memory_equal(w_data, expected, sizeof expected);
+	}
+}
+
+static void scratch_is_that_of_the_kernel(void **unused)
+{
+	struct jm_node n = node_of(1, true);
+
+	(void)unused;
+	assert_int_equal(cuda_conv_filter_scratch(&dev, &n), 7000 + K);
+}
+
+static void other_gradients_are_left_to_cudnn(void **unused)
+{
+	struct jm_node n = node_of(1, true);
+
+	(void)unused;
+	known = false;
+	assert_false(cuda_conv_is_filter(&dev, &n));
+	n = node_of(1, true);
+	n.math = JM_MATH_F32;
+	assert_false(cuda_conv_is_filter(&dev, &n));
+	n = node_of(1, true);
+	n.attr.conv.stride[1] = 2;
+	assert_false(cuda_conv_is_filter(&dev, &n));
+	n = node_of(1, true);
+	n.attr.conv.pad[0] = 0;
+	assert_false(cuda_conv_is_filter(&dev, &n));
+	n = node_of(1, true);
+	n.attr.conv.dilation[1] = 2;
+	assert_false(cuda_conv_is_filter(&dev, &n));
+	n = node_of(1, true);
+	n.out[1] = &y;
+	assert_false(cuda_conv_is_filter(&dev, &n));
+	n = node_of(1, true);
+	w.dim[2] = 1;
+	assert_false(cuda_conv_is_filter(&dev, &n));
+	n = node_of(1, true);
+	x.type = y.type = JM_BF16;
+	assert_false(cuda_conv_is_filter(&dev, &n));
+	n = node_of(1, true);
+	dev.prop.minor = 1; /* the kernel is compiled for 9.0 alone */
+	assert_false(cuda_conv_is_filter(&dev, &n));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(arguments_describe_the_gradient),
+		cmocka_unit_test(scratch_is_that_of_the_kernel),
+		cmocka_unit_test(other_gradients_are_left_to_cudnn),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Convolutions of single pixels together with a batch norm in backend cuda, without a GPU: which groups are accepted,
+ * and which memory each way reads and writes. The kernels and the other rows of the backend are below: they keep their
+ * arguments.
+ */
+#include "backends/cuda/ops/conv_product.h"
+#include "backends/cuda/ops/image_operands.h"
+#include "backends/cuda/choose/plan_cache.h"
+#include "backends/cuda/choose/timed_choice.h"
+#include "kit/test.h"
+#include "backends/cuda/device/layouts.h"
+#include "backends/cuda/ops/ops.h"
+
+#define CONV_SCRATCH  1000
+#define PIXEL_SCRATCH 4096
+
+/* ---- fakes ---------------------------------------------------------------------------------------------- */
+
+static struct fake {
+	bool strided, unknown; /* what the convolution is not, and the kernel does not know */
+	bool no_plan;	       /* for the convolution alone */
+	int way;	       /* that is chosen */
+	char key[CUDA_PLAN_KEY];
+	const void *conv_wrote;
+	struct cuda_pixels pixels;
+	struct cuda_bn stats;
+	struct cuda_bn_grad grad;
+	int fused, apart;
+} fake;
+
+const struct jm_layout cuda_layout_last = {.rank = 4, .order = {0, 2, 3, 1}};
+
+bool cuda_conv_is_product(const struct jm_node *n)
+{
+	(void)n;
+	return !fake.strided;
+}
+
+bool cuda_pixels_knows(const struct cuda_pixels *p)
+{
+	return !fake.unknown && p->n % p->columns == 0;
+}
+
+size_t cuda_pixels_scratch(const struct cuda_pixels *p)
+{
+	return PIXEL_SCRATCH + (size_t)p->columns;
+}
+
+void cuda_pixels_stats(const struct cuda_pixels *p, const struct cuda_bn *bn, cudaStream_t stream)
+{
+	(void)stream;
+	fake.pixels = *p;
+	fake.stats = *bn;
+	fake.fused++;
+}
+
+void cuda_pixels_grad(
+	const struct cuda_pixels *p, const struct cuda_bn_grad *g, cudaStream_t stream)
+{
+	(void)stream;
+	fake.pixels = *p;
+	fake.grad = *g;
+	fake.fused++;
+}
+
+void cuda_bn_stats(const struct cuda_bn *p, cudaStream_t stream)
+{
+	(void)stream;
+	fake.stats = *p;
+	fake.apart++;
+}
+
+void cuda_bn_grad(const struct cuda_bn_grad *p, cudaStream_t stream)
+{
+	(void)stream;
+	fake.grad = *p;
+	fake.apart++;
+}
+
+void cuda_image_layouts(const struct jm_group *group, int from, struct jm_choice *choice)
+{
+	for (int k = from; k < group->n_nodes; k++)
+		choice->in[k][0] = cuda_layout_last;
+}
+
+struct cuda_bn cuda_bn_stats_of(
+	const struct jm_node *stats, const struct jm_node *last, float *own, void *scratch)
+{
+	(void)stats, (void)last;
+	return (struct cuda_bn){.mean = own, .scratch = scratch};
+}
+
+struct cuda_bn_grad cuda_bn_grad_of(const struct jm_node *n, const struct cuda_exec *exec)
+{
+	return (struct cuda_bn_grad){
+		.dy = cuda_vec(n->in[0]), .dx = cuda_vec(n->out[0]), .scratch = exec->scratch};
+}
+
+static int conv_choices(struct cuda_dev *dev, const struct jm_group *group,
+	struct jm_choice *choice, struct jm_err *err)
+{
+	(void)dev, (void)err;
+	assert_int_equal(group->n_nodes, 1);
+	choice->scratch = CONV_SCRATCH;
+	return 1;
+}
+
+static int conv_build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	(void)dev, (void)err;
+	assert_true(exec->scratch_bytes >= CONV_SCRATCH);
+	return 0;
+}
+
+static int conv_run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	(void)dev, (void)err;
+	fake.conv_wrote = exec->node[0].out[0]->data;
+	return 0;
+}
+
+static int conv_takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	(void)dev;
+	assert_int_equal(group->n_nodes, 1);
+	return fake.no_plan ? jm_err_set(err, JM_ENOSUP, "There is no plan.") : 0;
+}
+
+const struct cuda_op cuda_ops_conv[] = {
+	{{JM_OP_CONV, JM_OP_BN_STATS}, 2, NULL, NULL, NULL, NULL, NULL, NULL},
+	{{JM_OP_CONV}, 1, conv_takes, conv_choices, NULL, conv_build, conv_run, NULL},
+	{{JM_OP_CONV_DGRAD}, 1, conv_takes, conv_choices, NULL, conv_build, conv_run, NULL},
+	{.n_nodes = 0},
+};
+
+int cuda_way_choose(struct cuda_dev *dev, const struct cuda_exec *exec, const char *key,
+	const struct cuda_way *way, int n)
+{
+	(void)dev, (void)exec;
+	assert_true(fake.way < n);
+	assert_string_equal(way[0].name, "apart");
+	snprintf(fake.key, sizeof fake.key, "%s", key);
+	return fake.way;
+}
+
+/* ---- a group ------------------------------------------------------------------------------------------------ */
+
+#define C 64
+
+static struct cuda_dev dev;
+static struct jm_tensor x, w, y, mean, var, rstd, gamma_of, dgamma, dbeta, norm_x, dx, dadd;
+static struct jm_node node[3];
+static struct jm_group group;
+static struct cuda_exec exec;
+static char memory[16], scratch[16384], bits[1];
+
+static struct jm_tensor image(int64_t c, int at)
+{
+	return (struct jm_tensor){
+		.type = JM_BF16, .rank = 4, .dim = {2, c, 3, 5}, .data = &memory[at]};
+}
+
+static struct jm_tensor vector(int at)
+{
+	return (struct jm_tensor){.type = JM_F32, .rank = 1, .dim = {C}, .data = &memory[at]};
+}
+
+static void set_group(int n)
+{
+	group = (struct jm_group){.n_nodes = n, .node = {&node[0], &node[1], &node[2]}};
+	exec = (struct cuda_exec){.n_nodes = n, .scratch = scratch};
+	dev = (struct cuda_dev){.prop = {.major = 9, .multiProcessorCount = 132}};
+	memset(&fake, 0, sizeof fake);
+}
+
+static void set_stats(void **unused)
+{
+	(void)unused;
+	x = image(128, 0);
+	w = image(128, 1);
+	y = image(C, 2);
+	mean = vector(3), var = vector(4), rstd = vector(5);
+	node[0] = (struct jm_node){
+		.op = JM_OP_CONV, .n_in = 2, .n_out = 1, .in = {&x, &w}, .out = {&y}};
+	node[1] = (struct jm_node){
+		.op = JM_OP_BN_STATS, .n_in = 1, .n_out = 2, .in = {&y}, .out = {&mean, &var}};
+	node[2] = (struct jm_node){.op = JM_OP_BN_FINALIZE,
+		.n_in = 2,
+		.n_out = 1,
+		.in = {&mean, &var},
+		.out = {&rstd}};
+	set_group(3);
+}
+
+/* dgrad writes y, the gradient of the norm's result; the norm adds nothing and has a ReLU. */
+static void set_grad(void **unused)
+{
+	set_stats(unused);
+	norm_x = image(C, 6), dx = image(C, 7), dadd = image(C, 8);
+	gamma_of = vector(9), dgamma = vector(10), dbeta = vector(11);
+	y.is_virtual = true;
+	y.data = NULL;
+	node[0].op = JM_OP_CONV_DGRAD;
+	node[1] = (struct jm_node){.op = JM_OP_BN_GRAD,
+		.n_in = 7,
+		.n_out = 4,
+		.in = {&y, &norm_x, NULL, &gamma_of, &mean, &rstd, &gamma_of},
+		.out = {&dx, &dgamma, &dbeta, NULL}};
+	set_group(2);
+}
+
+/* A residual was added to the norm: y is read for the ReLU, and the other branch's gradient was written before. */
+static void set_residual(void **unused)
+{
+	set_grad(unused);
+	y.is_virtual = false;
+	y.is_last = true;
+	y.data = &memory[2];
+	node[0].accumulate = 1;
+	node[1].in[2] = &x;
+	node[1].in[6] = NULL;
+	node[1].out[3] = &dadd;
+	exec.fwd_saved = bits;
+}
+
+static const struct cuda_op *row(void)
+{
+	return &cuda_ops_conv_norm[group.n_nodes == 2];
+}
+
+static bool takes(void)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	return row()->takes(&dev, &group, &err) == 0;
+}
+
+/* Plans, builds and runs the group in the fake's way; false = it cannot be built. */
+static bool runs(void)
+{
+	struct jm_choice choice = {0};
+	struct jm_err err = JM_ERR_INIT;
+	bool built;
+
+	assert_true(takes());
+	assert_int_equal(row()->choices(&dev, &group, &choice, &err), 1);
+	assert_true(choice.scratch >= PIXEL_SCRATCH + 64 + 2 * C * sizeof(float));
+	assert_true(jm_layout_equal(&choice.in[1][0], &cuda_layout_last));
+	exec.scratch_bytes = choice.scratch;
+	for (int i = 0; i < group.n_nodes; i++)
+		exec.node[i] = node[i];
+	built = !row()->build(&dev, &exec, &err);
+	if (built)
+		assert_int_equal(row()->run(&dev, &exec, &err), 0);
+	row()->drop(&dev, &exec);
+	return built;
+}
+
+/* ---- tests ---------------------------------------------------------------------------------------------------- */
+
+static void other_convolutions_are_left_to_other_rows(void **unused)
+{
+	for (int grad = 0; grad < 2; grad++) {
+		void (*const set)(void **) = grad ? set_grad : set_stats;
+
+		set(unused);
+		assert_true(takes());
+		fake.strided = true;
+		assert_false(takes());
+		set(unused);
+		fake.unknown = true;
+		assert_false(takes());
+		set(unused);
+		fake.no_plan = true;
+		assert_false(takes());
+		set(unused);
+		dev.prop.major = 7;
+		assert_false(takes());
+		set(unused);
+		w.type = JM_F32;
+		assert_false(takes());
+		x.type = y.type = norm_x.type = dx.type = JM_F32;
+		assert_false(takes()); /* exact products */
+		node[0].math = JM_MATH_TF32;
+		assert_true(takes());
+	}
+}
+
+static void sums_of_cudnn_come_first_where_they_are_allowed(void **unused)
+{
+	set_stats(unused);
+	dev.fast = true;
+	assert_true(takes());
+	x.type = w.type = y.type = JM_F16;
+	assert_false(takes());
+	dev.fast = false;
+	assert_true(takes());
+}
+
+static void results_that_others_read_are_kept(void **unused)
+{
+	set_stats(unused);
+	y.is_virtual = true; /* the norm reads it */
+	assert_false(takes());
+	set_grad(unused);
+	y.is_virtual = false;
+	assert_false(takes());
+	y.is_last = true;
+	assert_true(takes());
+	node[1].accumulate = 1; /* dx is added: e cannot lie there */
+	assert_false(takes());
+	set_residual(unused);
+	assert_true(takes());
+	node[1].accumulate = 8;
+	assert_false(takes());
+}
+
+static void statistics_follow_in_each_way(void **unused)
+{
+	for (int way = 0; way < 2; way++) {
+		set_stats(unused);
+		dev.dnn.version = 91900;
+		dev.fast = way;
+		fake.way = way;
+		assert_true(runs());
+		assert_int_equal(fake.fused, way);
+		assert_int_equal(fake.apart, !way);
+		assert_ptr_equal(way ? fake.pixels.y.data : fake.conv_wrote, y.data);
+		assert_ptr_equal(fake.stats.scratch, scratch);
+		assert_true((char *)fake.stats.mean >= scratch + PIXEL_SCRATCH + 64);
+		assert_string_equal(fake.key, way ? "norm/91900,conv,bf16,30,128,64,0,0000,fast"
+						  : "norm/91900,conv,bf16,30,128,64,0,0000");
+	}
+	assert_int_equal(fake.pixels.columns, 64);
+	assert_int_equal(fake.pixels.rows, 30);
+	assert_int_equal(fake.pixels.k, 128);
+	assert_int_equal(fake.pixels.n, C);
+	assert_false(fake.pixels.turned);
+	fake.way = 2; /* 128 columns of 64 */
+	assert_false(runs());
+}
+
+static void a_gradient_without_memory_lies_in_the_result(void **unused)
+{
+	set_grad(unused);
+	assert_true(runs());
+	assert_ptr_equal(fake.conv_wrote, dx.data);
+	assert_ptr_equal(fake.grad.dy.data, dx.data);
+	set_grad(unused);
+	fake.way = 1;
+	assert_true(runs());
+	assert_ptr_equal(fake.pixels.y.data, dx.data);
+	assert_null(fake.pixels.add.data);
+	assert_true(fake.pixels.turned);
+}
+
+static void the_branch_gets_the_masked_gradient(void **unused)
+{
+	set_residual(unused);
+	assert_true(runs());
+	assert_ptr_equal(fake.conv_wrote, y.data);
+	assert_ptr_equal(fake.grad.dy.data, y.data);
+	fake.way = 1;
+	assert_true(runs());
+	assert_ptr_equal(fake.pixels.y.data, dadd.data);
+	assert_ptr_equal(fake.pixels.add.data, y.data);
+	exec.fwd_saved = NULL; /* the kernel does not read y for the ReLU */
+	assert_false(runs());
+	fake.way = 0;
+	assert_true(runs());
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(other_convolutions_are_left_to_other_rows),
+		cmocka_unit_test(sums_of_cudnn_come_first_where_they_are_allowed),
+		cmocka_unit_test(results_that_others_read_are_kept),
+		cmocka_unit_test(statistics_follow_in_each_way),
+		cmocka_unit_test(a_gradient_without_memory_lies_in_the_result),
+		cmocka_unit_test(the_branch_gets_the_masked_gradient),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

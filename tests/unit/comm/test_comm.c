@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Transport local: threads act as ranks, each with its own mapping; results are compared with sums
+ * computed here. */
+#include "kit/test.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "comm/comm.h"
+#include "workloads/parts/gang.h"
+
+#define MOST_RANKS 5
+
+struct rank {
+	struct jm_comm_place place;
+	size_t n;
+	int rc;
+	struct jm_err err;
+	float *sum, *all, *part, *told;
+};
+
+/* The value that rank r gives as element i; sums of a few of them are exact in f32. */
+static float value(int r, size_t i)
+{
+	return (float)((i * 7 + (size_t)r * 13) % 1024) - 300.0f;
+}
+
+static int transfer(struct jm_comm *c, enum jm_transfer_kind kind, const float *from, float *to,
+	size_t n, struct jm_err *err)
+{
+	const struct jm_transfer t = {.kind = kind,
+		.type = JM_COMM_F32,
+		.from = from,
+		.to = to,
+		.count = n,
+		.root = c->world - 1};
+
+	return jm_comm_run(c, &t, err);
+}
+
+static int transfer_all(struct rank *r, struct jm_comm *c)
+{
+	size_t n = r->n;
+	float *own = malloc((n * (size_t)c->world + 1) * sizeof(*own));
+	int rc;
+
+	for (size_t i = 0; i < n * (size_t)c->world; i++)
+		own[i] = value(c->rank, i);
+	memcpy(r->sum, own, n * sizeof(*own));
+	rc = transfer(c, JM_ALL_REDUCE, r->sum, r->sum, n, &r->err);
+	if (!rc)
+		rc = transfer(c, JM_ALL_GATHER, own, r->all, n, &r->err);
+	if (!rc)
+		rc = transfer(c, JM_REDUCE_SCATTER, own, r->part, n, &r->err);
+	if (!rc)
+		rc = transfer(c, JM_BROADCAST, own, r->told, n, &r->err);
+	free(own);
+	return rc;
+}
+
+static void *be_rank(void *arg)
+{
+	struct rank *r = arg;
+	struct jm_comm c = {0};
+
+	r->rc = jm_comm_open("local", &r->place, &c, &r->err);
+	if (!r->rc)
+		r->rc = transfer_all(r, &c);
+	jm_comm_close(&c);
+	return NULL;
+}
+
+static float sum_of(int world, size_t i)
+{
+	float sum = 0;
+
+	for (int r = 0; r < world; r++)
+		sum += value(r, i);
+	return sum;
+}
+
+static void check(const struct rank *r)
+{
+	int world = r->place.world;
+
+	assert_ok(r->rc, r->err);
+	for (size_t i = 0; i < r->n; i++) {
+		assert_true(r->sum[i] == sum_of(world, i));
+		assert_true(r->part[i] == sum_of(world, (size_t)r->place.rank * r->n + i));
+		assert_true(r->told[i] == value(world - 1, i));
+		for (int k = 0; k < world; k++)
+			assert_true(r->all[(size_t)k * r->n + i] == value(k, i));
+	}
+}
+
+static void run_gang(int world, size_t n)
+{
+	struct rank rank[MOST_RANKS];
+	pthread_t thread[MOST_RANKS];
+	int fd = memfd_create("gang", MFD_CLOEXEC);
+
+	for (int i = 0; i < world; i++) {
+		rank[i] = (struct rank){.place = {.rank = i, .world = world, .fd = fd}, .n = n};
+		rank[i].sum = malloc((n + 1) * sizeof(float));
+		rank[i].all = malloc((n * (size_t)world + 1) * sizeof(float));
+		rank[i].part = malloc((n + 1) * sizeof(float));
+		rank[i].told = malloc((n + 1) * sizeof(float));
+		assert_int_equal(pthread_create(&thread[i], NULL, be_rank, &rank[i]), 0);
+	}
+	for (int i = 0; i < world; i++)
+		pthread_join(thread[i], NULL);
+	for (int i = 0; i < world; i++) {
+		check(&rank[i]);
+		free(rank[i].sum);
+		free(rank[i].all);
+		free(rank[i].part);
+		free(rank[i].told);
+	}
+	close(fd);
+}
+
+/* Below, at and above the size of a piece (65536 f32), with rests that fill no vector. */
+static void transfers_are_what_they_say(void **unused)
+{
+	static const size_t counts[] = {0, 1, 9, 65536, 65537, 200003};
+
+	(void)unused;
+	for (int world = 1; world <= MOST_RANKS; world++)
+		for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++)
+			run_gang(world, counts[i]);
+}
+
+static void *leave_early(void *arg)
+{
+	struct rank *r = arg;
+	struct jm_comm c = {0};
+
+	r->rc = jm_comm_open("local", &r->place, &c, &r->err);
+	jm_comm_close(&c);
+	return NULL;
+}
+
+static void a_rank_that_left_is_named(void **unused)
+{
+	int fd = memfd_create("gang", MFD_CLOEXEC);
+	struct rank stays = {.place = {.rank = 0, .world = 2, .fd = fd}, .n = 1},
+		    leaves = {.place = {.rank = 1, .world = 2, .fd = fd}};
+	struct jm_comm c;
+	pthread_t thread;
+	double one = 1;
+
+	(void)unused;
+	assert_int_equal(pthread_create(&thread, NULL, leave_early, &leaves), 0);
+	assert_ok(jm_comm_open("local", &stays.place, &c, &stays.err), stays.err);
+	assert_int_equal(jm_comm_sum(&c, &one, 1, &stays.err), JM_EGONE);
+	assert_sentence(&stays.err, JM_EGONE);
+	assert_non_null(strstr(stays.err.text, "Rank 1"));
+	pthread_join(thread, NULL);
+	jm_comm_close(&c);
+	close(fd);
+}
+
+static void a_rank_that_never_comes_is_named(void **unused)
+{
+	int fd = memfd_create("gang", MFD_CLOEXEC);
+	struct jm_comm_place alone = {.rank = 1, .world = 2, .join_s = 0.2, .fd = fd};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_comm c = {0};
+
+	(void)unused;
+	assert_int_equal(jm_comm_open("local", &alone, &c, &err), JM_EIO);
+	assert_sentence(&err, JM_EIO);
+	assert_non_null(strstr(err.text, "Rank 0 has not joined the other ranks within 0.2 s"));
+	jm_comm_close(&c);
+	close(fd);
+}
+
+static void *come_and_tarry(void *arg)
+{
+	struct rank *r = arg;
+	struct jm_comm c = {0};
+	double one = 1;
+
+	r->rc = jm_comm_open("local", &r->place, &c, &r->err);
+	usleep(600000);
+	if (!r->rc)
+		r->rc = jm_comm_sum(&c, &one, 1, &r->err);
+	jm_comm_close(&c);
+	return NULL;
+}
+
+/* A rank may plan and build for minutes while the others wait. */
+static void ranks_that_have_come_may_take_their_time(void **unused)
+{
+	int fd = memfd_create("gang", MFD_CLOEXEC);
+	struct rank late = {.place = {.rank = 1, .world = 2, .fd = fd}},
+		    waits = {.place = {.rank = 0, .world = 2, .join_s = 0.3, .fd = fd}};
+	struct jm_comm c = {0};
+	pthread_t thread;
+	double one = 1;
+
+	(void)unused;
+	assert_int_equal(pthread_create(&thread, NULL, come_and_tarry, &late), 0);
+	assert_ok(jm_comm_open("local", &waits.place, &c, &waits.err), waits.err);
+	jm_comm_joined(&c);
+	assert_ok(jm_comm_sum(&c, &one, 1, &waits.err), waits.err);
+	assert_true(one == 2);
+	pthread_join(thread, NULL);
+	assert_ok(late.rc, late.err);
+	jm_comm_close(&c);
+	close(fd);
+}
+
+static void wrong_places_are_refused(void **unused)
+{
+	struct jm_comm_place beyond = {.rank = 2, .world = 2, .fd = -1},
+			     many = {.world = JM_RANKS_MOST + 1, .fd = -1},
+			     no_file = {.world = 2, .fd = -1};
+	struct jm_err err = JM_ERR_INIT, err2 = JM_ERR_INIT, err3 = JM_ERR_INIT, err4 = JM_ERR_INIT;
+	struct jm_comm c = {0};
+
+	(void)unused;
+	assert_int_equal(jm_comm_open("local", &beyond, &c, &err), JM_ERANGE);
+	assert_sentence(&err, JM_ERANGE);
+	assert_int_equal(jm_comm_open("local", &many, &c, &err2), JM_ERANGE);
+	assert_int_equal(jm_comm_open("local", &no_file, &c, &err3), JM_EIO);
+	assert_sentence(&err3, JM_EIO);
+	assert_int_equal(jm_comm_open("locl", &no_file, &c, &err4), JM_EUSAGE);
+	jm_comm_close(&c);
+}
+
+struct member {
+	struct jm_own own[2];
+	struct jm_work work;
+	struct jm_comm_place place;
+	uint64_t value;
+	int rc;
+	struct jm_err err;
+};
+
+static void *compare(void *arg)
+{
+	struct member *m = arg;
+	struct jm_gang g = {.work = &m->work, .own = m->own};
+
+	m->rc = jm_comm_open("local", &m->place, &g.control, &m->err);
+	if (!m->rc)
+		m->rc = jm_gang_same(&g, m->value, "Places of the gradients", &m->err);
+	jm_comm_close(&g.control);
+	return NULL;
+}
+
+static void compare_both(struct member *m, uint64_t other)
+{
+	int fd = memfd_create("gang", MFD_CLOEXEC);
+	pthread_t thread;
+
+	for (int r = 0; r < 2; r++) {
+		m[r] = (struct member){.work = {.rank = r, .world = 2},
+			.own = {{.name = "card 0"}, {.name = "card 1"}},
+			.place = {.rank = r, .world = 2, .fd = fd},
+			.value = r ? other : 7};
+		m[r].work.own = m[r].own[r];
+	}
+	assert_int_equal(pthread_create(&thread, NULL, compare, &m[1]), 0);
+	compare(&m[0]);
+	pthread_join(thread, NULL);
+	close(fd);
+}
+
+static void a_rank_that_differs_is_named(void **unused)
+{
+	struct member m[2];
+
+	(void)unused;
+	compare_both(m, 7);
+	assert_ok(m[0].rc, m[0].err);
+	assert_ok(m[1].rc, m[1].err);
+	compare_both(m, 8);
+	assert_ok(m[0].rc, m[0].err);
+	assert_sentence(&m[1].err, JM_ENOSUP);
+	assert_non_null(strstr(m[1].err.text, "gradients of rank 1 on card 1 differ"));
+}
+
+/* There is no other rank to wait for, and nothing changes. */
+static void alone_nothing_is_sent(void **unused)
+{
+	struct jm_comm none = {0};
+	double x = 3;
+
+	(void)unused;
+	assert_int_equal(jm_comm_sum(&none, &x, 1, NULL), 0);
+	assert_int_equal(jm_comm_from_first(&none, &x, sizeof(x), NULL), 0);
+	assert_true(x == 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(transfers_are_what_they_say),
+		cmocka_unit_test(a_rank_that_left_is_named),
+		cmocka_unit_test(a_rank_that_never_comes_is_named),
+		cmocka_unit_test(ranks_that_have_come_may_take_their_time),
+		cmocka_unit_test(a_rank_that_differs_is_named),
+		cmocka_unit_test(wrong_places_are_refused),
+		cmocka_unit_test(alone_nothing_is_sent),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A backend, made from ref, that recomputes an activation together with its gradient: losses are
+ * those of ref with all results kept, the plan needs less memory, and dropout between both changes
+ * nothing.
+ */
+#include <stdlib.h>
+
+#include "kit/engine_kit.h"
+#include "engine/run/program.h"
+#include "kit/test.h"
+#include "engine/graph/optimizer.h"
+#include "engine/run/start_values.h"
+
+#define STEPS 3
+
+extern const struct jm_backend jm_backend_ref;
+
+static const char *const vit[] = {"vit", "layers=3", "hidden=32", "heads=2", "ffn=96", "image=16",
+	"patch=8", "classes=10", NULL};
+static const char *const llama[] = {"llama", "layers=3", "hidden=32", "heads=4", "kv-heads=2",
+	"ffn=96", "vocab=64", "context=8", "theta=10000", NULL};
+
+static struct {
+	int pairs, in_place; /* of them, those where the activation replaces its gradient */
+	int with_product;    /* groups that have the gradient of an activation, without it */
+} seen;
+
+static bool is_pair(const struct jm_group *group)
+{
+	return group->n_nodes == 2 && group->node[1]->again &&
+	       group->node[0]->op == jm_group_gradient(group->node[1]->op);
+}
+
+static int pair_select(
+	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
+{
+	seen.with_product += group->n_nodes == 2 && group->node[0]->op == JM_OP_LINEAR_DGRAD;
+	if (group->n_nodes > 1 && !is_pair(group))
+		return 0;
+	return kit_parts_select(dev, group, choice, err);
+}
+
+static int pair_build(void *dev, const struct jm_group *group, const struct jm_choice *choice,
+	void **ret_exec, struct jm_err *err)
+{
+	struct kit_parts *parts = calloc(1, sizeof(*parts));
+
+	assert_non_null(parts);
+	if (group->n_nodes == 2) {
+		assert_ptr_equal(group->node[0]->in[1], group->node[1]->in[0]);
+		seen.pairs++;
+		seen.in_place += group->node[0]->in[0]->data == group->node[1]->out[0]->data;
+	}
+	*ret_exec = parts;
+	return kit_parts_build(parts, dev, group, choice, err);
+}
+
+static int pair_run(void *dev, void *exec, struct jm_err *err)
+{
+	return kit_parts_run(exec, dev, err);
+}
+
+static void pair_drop(void *dev, void *exec)
+{
+	if (exec)
+		kit_parts_drop(exec, dev);
+	free(exec);
+}
+
+static void fill(struct jm_program *p, const char *name)
+{
+	struct jm_tensor *t = jm_graph_find(p->graph, name);
+	struct jm_err err = JM_ERR_INIT;
+	void *data = t ? malloc(t->bytes) : NULL;
+
+	for (int64_t i = 0; t && i < jm_tensor_count(t); i++)
+		jm_element_set(t->type, data, i,
+			t->type == JM_I32 ? (double)(i * 7 % 10) : (double)(i * 37 % 101) / 50 - 1);
+	if (t)
+		assert_ok(jm_program_write(p, t, data, &err), err);
+	free(data);
+}
+
+/* Returns the bytes planned over a step. */
+static size_t train(
+	struct jm_device *device, const char *const *net, struct jm_training t, float *ret_loss)
+{
+	static const char *const inputs[] = {"image", "tokens", "target"};
+	static const float now[3] = {0.01F, 0.1F, 0.01F};
+	struct jm_program *p;
+	struct jm_err err = JM_ERR_INIT;
+	size_t bytes;
+
+	t.batch = 4;
+	t.seq = net == llama ? 8 : 0;
+	t.dropout = net == vit ? 0.2 : 0;
+	t.precision = JM_F32;
+	t.adamw = (struct jm_adamw){.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .clip = 1};
+	p = kit_plan(net, &t, device);
+	bytes = p->arena_bytes;
+	assert_ok(jm_program_build(p, &err), err);
+	assert_ok(jm_program_init(p, 5, &err), err);
+	for (int i = 0; i < 3; i++)
+		fill(p, inputs[i]);
+	assert_ok(jm_program_write(p, jm_graph_find(p->graph, "adamw.now"), now, &err), err);
+	for (int s = 0; s < STEPS; s++) {
+		assert_ok(jm_program_run(p, &err), err);
+		assert_ok(jm_program_read(p, jm_graph_find(p->graph, "loss"), &ret_loss[s], &err),
+			err);
+	}
+	kit_plan_free(p);
+	return bytes;
+}
+
+static void compare(const char *const *net, int micro_steps, int in_place)
+{
+	const struct jm_training keep = {.micro_steps = micro_steps, .keep_all = true};
+	/* as little time as possible: only what does not count in it is recomputed */
+	const struct jm_training again = {.micro_steps = micro_steps,
+		.remake = {.flops = 1e9, .bytes = 1e9, .share = 1e-12, .beside = true}};
+	struct jm_backend backend = jm_backend_ref;
+	struct jm_device ref, pairing;
+	struct jm_err err = JM_ERR_INIT;
+	float expected[STEPS], loss[STEPS];
+	size_t every, less;
+
+	assert_ok(jm_device_open("ref", 0, &ref, &err), err);
+	backend.select = pair_select;
+	backend.build = pair_build;
+	backend.run = pair_run;
+	backend.drop = pair_drop;
+	pairing = ref;
+	pairing.backend = &backend;
+	memset(&seen, 0, sizeof(seen));
+	every = train(&ref, net, keep, expected);
+	less = train(&pairing, net, again, loss);
+	assert_memory_equal(loss, expected, sizeof(loss));
+	assert_true(loss[0] > 0 && loss[STEPS - 1] != loss[0]);
+	assert_int_equal(seen.pairs, 3); /* one in each layer */
+	assert_int_equal(seen.in_place, in_place);
+	assert_int_equal(seen.with_product, 0); /* it would be recomputed by a pass of its own */
+	assert_true(less < every);
+	assert_true(train(&ref, net, again, loss) < every); /* two units each */
+	assert_memory_equal(loss, expected, sizeof(loss));
+	jm_device_close(&ref);
+}
+
+static void gelu_is_recomputed_after_its_gradient(void **unused)
+{
+	(void)unused;
+	compare(vit, 1, 3);
+	compare(vit, 2, 3);
+}
+
+static void swiglu_is_recomputed_after_its_gradient(void **unused)
+{
+	(void)unused;
+	compare(llama, 1, 3);
+	compare(llama, 2, 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(gelu_is_recomputed_after_its_gradient),
+		cmocka_unit_test(swiglu_is_recomputed_after_its_gradient),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

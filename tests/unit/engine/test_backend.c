@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every backend that is built against ref: each op over several shapes, types and ways to add, with
+ * the same operands. An element may differ from ref's by TOLERANCE of its size plus the results'
+ * mean size: this allows sums in another order for f32, and one more rounding for bf16 and f16.
+ */
+#include <glob.h>
+#include <stdio.h>
+
+#include "kit/engine_kit.h"
+#include "engine/check/op_case.h"
+#include "kit/test.h"
+
+/* JM_TEST_TYPES: only types whose name begins so ("bf16"); a slow device then takes several runs. */
+static bool is_wanted(const struct types *t)
+{
+	const char *begin = getenv("JM_TEST_TYPES");
+
+	return !begin || !strncmp(t->name, begin, strlen(begin));
+}
+
+#define REFUSED -1.0 /* a backend need not know every op; it has to say so */
+
+static const struct shape shapes[] = {
+	{1, 1, 8, 8, 1, 1}, {2, 7, 33, 17, 1, 1}, {3, 16, 64, 48, 4, 2}, {2, 65, 96, 200, 6, 6},
+	{1, 130, 256, 32, 1, 1}, /* one wide head */
+};
+
+/* What op_case_image.c gives with channels last is read so by all but casts; weights are second operands. */
+static void check_last(const struct jm_program *p)
+{
+	static const struct jm_layout last = {.rank = 4, .order = {0, 2, 3, 1}};
+	int images = 0;
+
+	for (int i = 0; i < p->n_units; i++) {
+		const struct jm_node *n = p->unit[i]->group.node[0];
+
+		if (n->op == JM_OP_CAST || n->in[0]->rank != 4 ||
+			n->in[0]->dim[2] * n->in[0]->dim[3] == 1) /* no image but a filter */
+			continue;
+		images++;
+		if (!jm_layout_equal(&n->in[0]->layout, &last))
+			fail_msg("%s reads no image with channels last", jm_op_name(n->op));
+	}
+	assert_true(images > 1);
+}
+
+static double check_case(const struct jm_device *device, const struct backend_case *c,
+	const struct types *t, const struct shape *d, bool flag)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct kit tested, ref;
+	double worst = 0;
+
+	assert_ok(kit_open_on(&tested, device, t->c, &err), err);
+	kit_init(&ref, "ref", t->c);
+	c->declare(&tested, t, d, flag);
+	c->declare(&ref, t, d, flag);
+	if (kit_run(&tested, &err) == JM_ENOSUP) {
+		kit_done(&tested);
+		kit_done(&ref);
+		return REFUSED;
+	}
+	assert_ok(err.code, err);
+	if (jm_graph_find(tested.graph, "last"))
+		check_last(tested.program);
+	assert_ok(kit_run(&ref, &err), err);
+	for (int r = 0; r < ref.n_results; r++) {
+		struct backend_off off = backend_compare(&tested, &ref, r, c);
+
+		if (!(off.worst <= 1))
+			print_error(
+				"%s: %s, %s, shape %td, flag %d, result %d: %.3g times what is "
+				"allowed; element %lld is %.9g and should be %.9g; %lld of %lld "
+				"exceed it\n",
+				device->backend->name, c->name, t->name, d - shapes, flag, r,
+				off.worst, (long long)off.at, off.value, off.expected,
+				(long long)off.n_beyond, (long long)off.n);
+		worst = backend_worse(worst, off.worst);
+	}
+	kit_done(&tested);
+	kit_done(&ref);
+	return worst;
+}
+
+static double check_op(
+	const struct jm_device *device, const struct backend_case *c, int *ret_refused)
+{
+	double worst = 0;
+
+	for (size_t t = 0; backend_types[t].name; t++)
+		for (size_t d = 0; d < sizeof(shapes) / sizeof(*shapes); d++)
+			for (int flag = 0; flag < 2 && is_wanted(&backend_types[t]); flag++) {
+				double off =
+					check_case(device, c, &backend_types[t], &shapes[d], flag);
+
+				*ret_refused += off == REFUSED && backend_types[t].c != JM_F16;
+				worst = backend_worse(worst, off);
+			}
+	return worst;
+}
+
+/* Our own backend knows every op, but not in f16. */
+static bool check_list(const char *name, const struct backend_case *c)
+{
+	bool may_refuse = strcmp(name, "cpu") != 0, good = true;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_device device;
+
+	assert_ok(jm_device_open(name, 2, &device, &err), err);
+	for (; c->name; c++) {
+		int refused = 0;
+		double worst = check_op(&device, c, &refused);
+
+		print_message("%-4s %-21s %5.2f of what is allowed, %d cases refused\n", name,
+			c->name, worst, refused);
+		good = good && worst <= 1 && (may_refuse || !refused);
+	}
+	jm_device_close(&device);
+	return good;
+}
+
+/* ---- repeats ------------------------------------------------------------------------------------------- */
+
+/* The same bits; NaNs may be equal too. */
+static bool same_bits(struct kit *one, struct kit *two)
+{
+	bool same = true;
+
+	for (int r = 0; r < one->n_results; r++) {
+		size_t n = (size_t)jm_tensor_count(one->result[r]);
+		double *a = kit_values(one, one->result[r]), *b = kit_values(two, two->result[r]);
+
+		same = same && !memcmp(a, b, n * sizeof(*a));
+		free(a);
+		free(b);
+	}
+	return same;
+}
+
+/* Twice with two threads: the same bits. With one: within rounding. The larger shapes alone are shared out. */
+static bool repeat_case(const char *device, const struct backend_case *c, const struct types *t)
+{
+	struct jm_err err = JM_ERR_INIT;
+	const struct shape *d = &shapes[3];
+	struct kit kit[3];
+	bool good = true;
+	double off = 0;
+
+	for (int i = 0; i < 3; i++) {
+		assert_ok(kit_open(&kit[i], device, i < 2 ? 2 : 1, t->c, &err), err);
+		c->declare(&kit[i], t, d, false);
+		if (kit_run(&kit[i], &err) == JM_ENOSUP) {
+			while (i >= 0)
+				kit_done(&kit[i--]);
+			return true;
+		}
+		assert_ok(err.code, err);
+	}
+	if (!same_bits(&kit[0], &kit[1])) {
+		print_error("%s: %s, %s: other bits the second time\n", device, c->name, t->name);
+		good = false;
+	}
+	for (int r = 0; r < kit[0].n_results; r++)
+		off = backend_worse(off, backend_compare(&kit[2], &kit[0], r, c).worst);
+	if (!(off <= 1))
+		print_error("%s: %s, %s: one thread is %.3g times of what is allowed from two\n",
+			device, c->name, t->name, off);
+	for (int i = 0; i < 3; i++)
+		kit_done(&kit[i]);
+	return good && off <= 1;
+}
+
+static bool repeat_list(const char *name, const struct backend_case *c)
+{
+	bool good = true;
+
+	for (; c->name; c++)
+		for (size_t t = 0; backend_types[t].name; t++)
+			if (is_wanted(&backend_types[t]))
+				good = repeat_case(name, c, &backend_types[t]) && good;
+	return good;
+}
+
+/* A backend without its hardware is not compared; the reason is shown. */
+static bool opens(const char *name)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_device d;
+
+	if (jm_device_open(name, 1, &d, &err)) {
+		print_message("%s is not compared: %s\n", name, err.text);
+		return false;
+	}
+	jm_device_close(&d);
+	return true;
+}
+
+static void each_backend(bool (*check)(const char *name, const struct backend_case *c))
+{
+	char pattern[4096], name[64];
+	bool good = true;
+	glob_t found;
+
+	setenv("JM_BACKENDS", "build/backends", 0); /* when run by hand */
+	snprintf(pattern, sizeof(pattern), "%s/*.so", getenv("JM_BACKENDS"));
+	if (glob(pattern, 0, NULL, &found)) {
+		print_message("no backend but ref is built: nothing to compare\n");
+		skip();
+	}
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		const char *slash = strrchr(found.gl_pathv[i], '/');
+
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(slash + 1, "."), slash + 1);
+		if (!opens(name))
+			continue;
+		good = check(name, backend_row_cases) && good;
+		good = check(name, backend_image_cases) && good;
+		good = check(name, backend_norms_cases) && good;
+		good = check(name, backend_group_cases) && good;
+		good = check(name, backend_sums_cases) && good;
+		good = check(name, backend_attention_cases) && good;
+		good = check(name, backend_update_cases) && good;
+		good = check(name, backend_fp8_cases) && good;
+	}
+	globfree(&found);
+	assert_true(good);
+}
+
+static void backends(void **unused)
+{
+	(void)unused;
+	each_backend(check_list);
+}
+
+static void repeats(void **unused)
+{
+	(void)unused;
+	each_backend(repeat_list);
+}
+
+/* Of the cpu backend, in the types that it may have to widen. */
+static void large_images(void **unused)
+{
+	struct jm_device device;
+
+	(void)unused;
+	if (jm_device_open("cpu", 2, &device, NULL))
+		skip();
+	for (int add = 0; add < 2; add++)
+		assert_true(check_case(&device, &backend_large_case, &backend_types[1], &shapes[0],
+				    add) <= 1);
+	jm_device_close(&device);
+}
+
+/* What the backend thinks a convolution, batch norm and pooling take, in all. */
+static double cost_of_images(int64_t batch, bool bf16)
+{
+	const struct shape d = {batch, 16, 64, 48, 4, 2};
+	struct jm_err err = JM_ERR_INIT;
+	double sum = 0;
+	struct kit k;
+
+	for (const struct backend_case *c = backend_image_cases; c->name; c++) {
+		kit_init(&k, "cpu", backend_types[bf16].c);
+		c->declare(&k, &backend_types[bf16], &d, false);
+		assert_ok(jm_program_plan(k.graph, &k.device, &k.program, &err), err);
+		for (int i = 0; i < k.program->n_units; i++) {
+			assert_true(isfinite(k.program->unit[i]->choice.seconds));
+			assert_true(k.program->unit[i]->choice.seconds > 0);
+			sum += k.program->unit[i]->choice.seconds;
+		}
+		kit_done(&k);
+	}
+	return sum;
+}
+
+/* Choices are weighed by their seconds: those are known, and more work takes longer. */
+static void costs(void **unused)
+{
+	struct jm_device device;
+
+	(void)unused;
+	if (jm_device_open("cpu", 1, &device, NULL))
+		skip();
+	jm_device_close(&device);
+	for (int bf16 = 0; bf16 < 2; bf16++)
+		for (int64_t batch = 1; batch < 64; batch *= 4)
+			assert_true(cost_of_images(batch, bf16) < cost_of_images(4 * batch, bf16));
+}
+
+/* Nodes that run as one in what the cpu backend makes of a case whose results are all kept. */
+static int most_joined(const struct backend_case *c)
+{
+	const struct types t = {"f32", JM_F32, JM_F32, JM_F32};
+	const struct shape d = {2, 7, 33, 17, 1, 1};
+	struct jm_err err = JM_ERR_INIT;
+	struct kit k;
+	int most = 0;
+
+	kit_init(&k, "cpu", t.c);
+	c->declare(&k, &t, &d, true);
+	assert_ok(jm_program_plan(k.graph, &k.device, &k.program, &err), err);
+	for (int i = 0; i < k.program->n_units; i++)
+		if (k.program->unit[i]->group.n_nodes > most)
+			most = k.program->unit[i]->group.n_nodes;
+	kit_done(&k);
+	return most;
+}
+
+/* True if the cpu backend has no kernel for the case: an activation is faster directly after its
+ * product. */
+static bool has_none(const char *name)
+{
+	static const char *const first[] = {
+		"attention", "linear", "rope", "gelu", "silu", "swiglu"};
+
+	for (size_t i = 0; i < sizeof(first) / sizeof(*first); i++)
+		if (!strncmp(name, first[i], strlen(first[i])))
+			return true;
+	return false;
+}
+
+/* A kernel for two nodes is used when it is offered. */
+static void backend_joins(void **unused)
+{
+	struct jm_device device;
+
+	(void)unused;
+	if (jm_device_open("cpu", 1, &device, NULL))
+		skip();
+	jm_device_close(&device);
+	for (const struct backend_case *c = backend_group_cases; c->name; c++) {
+		print_message("%s: %d\n", c->name, most_joined(c));
+		assert_int_equal(most_joined(c), has_none(c->name) ? 1 : 2);
+	}
+}
+
+/* LeakSanitizer trips over the thread-local storage of libraries that are loaded at run time. */
+JM_API const char *__lsan_default_options(void);
+JM_API const char *__lsan_default_options(void)
+{
+	return "use_tls=0";
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(backends), cmocka_unit_test(repeats),
+		cmocka_unit_test(large_images), cmocka_unit_test(costs),
+		cmocka_unit_test(backend_joins)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The groups of ResNet-50 that a backend receives: convolutions with the sums of their norms, norms
+ * that are added, gradients of norms. */
+#include "kit/engine_kit.h"
+#include "kit/test.h"
+
+extern const struct jm_backend jm_backend_ref;
+
+/* The one group of several nodes that the backend below takes. */
+static struct cover {
+	int n;
+	enum jm_op op[4];
+	int result; /* of the first node */
+} wanted;
+
+static bool is_wanted(const struct jm_group *group)
+{
+	if (group->n_nodes != wanted.n)
+		return false;
+	for (int k = 0; k < wanted.n; k++)
+		if (group->node[k]->op != wanted.op[k])
+			return false;
+	return true;
+}
+
+static int select_wanted(
+	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
+{
+	if (group->n_nodes == 1)
+		return jm_backend_ref.select(dev, group, choice, err);
+	if (!is_wanted(group))
+		return 0;
+	choice->seconds = choice->flops_executed = NAN;
+	return 1;
+}
+
+/* How many groups are as wanted; ret_inside: of how many of them that result stays inside. */
+static int count(const struct cover *cover, int *ret_inside)
+{
+	static const char *const words[] = {"resnet50", "image=32", "classes=10", NULL};
+	struct jm_backend backend = jm_backend_ref;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_device device;
+	struct jm_program *p;
+	int n = 0;
+
+	wanted = *cover;
+	*ret_inside = 0;
+	assert_ok(jm_device_open("ref", 1, &device, &err), err);
+	backend.select = select_wanted;
+	device.backend = &backend;
+	p = kit_plan(words, &(struct jm_training){.batch = 2, .precision = JM_F16}, &device);
+	for (int i = 0; i < p->n_units; i++)
+		if (is_wanted(&p->unit[i]->group)) {
+			n++;
+			*ret_inside += p->unit[i]->group.node[0]->out[cover->result]->is_virtual;
+		}
+	kit_plan_free(p);
+	device.backend = &jm_backend_ref;
+	jm_device_close(&device);
+	return n;
+}
+
+static void every_convolution_meets_the_sums_of_its_norm(void **unused)
+{
+	const struct cover cover = {3, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 0};
+	int inside;
+
+	(void)unused;
+	assert_int_equal(count(&cover, &inside), 53);
+	assert_int_equal(inside, 0); /* the norm and the gradients read it */
+}
+
+/* Those of the four blocks that change the width: neither the norm of the shortcut nor its gradient is stored. */
+static void norms_that_are_added_meet(void **unused)
+{
+	const struct cover norms = {2, {JM_OP_BN_APPLY, JM_OP_BN_APPLY}, 0};
+	const struct cover gradients = {2, {JM_OP_BN_GRAD, JM_OP_BN_GRAD}, 3};
+	const struct cover sums = {2, {JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 1};
+	int inside;
+
+	(void)unused;
+	assert_int_equal(count(&norms, &inside), 4);
+	assert_int_equal(inside, 4);
+	assert_int_equal(count(&gradients, &inside), 4);
+	assert_int_equal(inside, 4);
+	assert_int_equal(count(&sums, &inside), 53);
+	assert_int_equal(inside, 53); /* the variance */
+}
+
+/* Of 53 norms these are in no such group: the first, which is pooled; that of the last
+ * block; the four of shortcuts, and the four that they are added to. */
+static void a_pair_of_norms_is_not_split(void **unused)
+{
+	const struct cover cover = {2, {JM_OP_CONV_DGRAD, JM_OP_BN_GRAD}, 0};
+	int inside;
+
+	(void)unused;
+	assert_int_equal(count(&cover, &inside), 53 - 1 - 1 - 4 - 4);
+}
+
+static void the_first_norm_meets_its_pooling_in_the_gradient(void **unused)
+{
+	const struct cover cover = {2, {JM_OP_MAXPOOL_GRAD, JM_OP_BN_GRAD}, 0};
+	int inside;
+
+	(void)unused;
+	assert_int_equal(count(&cover, &inside), 1);
+	assert_int_equal(inside, 1);
+}
+
+/* Where something was added between norm and ReLU, the gradient reads the result; otherwise it
+ * reads x, and the result is not kept for it. */
+static void gradients_of_norms_read_what_they_need(void **unused)
+{
+	static const char *const words[] = {"resnet50", "image=32", "classes=10", NULL};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_device device;
+	struct jm_program *p;
+	int by_result = 0, by_x = 0, neither = 0;
+
+	(void)unused;
+	assert_ok(jm_device_open("ref", 1, &device, &err), err);
+	p = kit_plan(words, &(struct jm_training){.batch = 2, .precision = JM_F16}, &device);
+	for (int i = 0; i < p->graph->n_nodes; i++) {
+		const struct jm_node *n = p->graph->node[i];
+
+		if (n->op != JM_OP_BN_GRAD)
+			continue;
+		by_result += n->in[2] && !n->in[6];
+		by_x += !n->in[2] && n->in[6];
+		neither += !n->in[2] && !n->in[6];
+	}
+	assert_int_equal(by_result, 16);
+	assert_int_equal(by_x, 2 * 16 + 1);
+	assert_int_equal(neither, 4); /* of shortcuts, without ReLU */
+	kit_plan_free(p);
+	jm_device_close(&device);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_convolution_meets_the_sums_of_its_norm),
+		cmocka_unit_test(norms_that_are_added_meet),
+		cmocka_unit_test(a_pair_of_norms_is_not_split),
+		cmocka_unit_test(the_first_norm_meets_its_pooling_in_the_gradient),
+		cmocka_unit_test(gradients_of_norms_read_what_they_need),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Staging of inputs to a device whose queues do not run until the host waits for an event: a copy
+ * reads host memory only then, so a slot that is written too early gives a step the values of
+ * another batch.
+ */
+#include "engine/run/staging.h"
+#include "kit/test.h"
+
+#define OPS	128
+#define EVENTS	(2 * JM_STAGING_SLOTS)
+#define FLOATS	5
+#define BATCHES 7
+
+/* A copy, or the record of an event. */
+struct op {
+	void *to;
+	const void *from;
+	size_t bytes;
+	int event; /* -1 = a copy */
+};
+
+static struct {
+	struct op op[OPS];
+	int n, done;	   /* queued; done so far */
+	int place[EVENTS]; /* of its last record in the queue; -1 = never recorded */
+	int n_events;
+	int held_up; /* waits of the host for what was not reached */
+	int fail_at; /* the wait that fails; -1 = none */
+	int waits;
+	const float *input; /* the program's */
+	float seen[BATCHES][FLOATS];
+	int n_seen;
+} fake;
+
+static void run_until(int place)
+{
+	for (; fake.done < place; fake.done++) {
+		const struct op *op = &fake.op[fake.done];
+
+		if (op->event >= 0)
+			continue;
+		memcpy(op->to, op->from, op->bytes);
+		if (op->to == fake.input)
+			memcpy(fake.seen[fake.n_seen++], fake.input, sizeof(fake.seen[0]));
+	}
+}
+
+static int put(struct op op)
+{
+	assert_in_range(fake.n, 0, OPS - 1);
+	fake.op[fake.n++] = op;
+	return 0;
+}
+
+static int copy(void *dev, enum jm_queue queue, void *to, const void *from, size_t bytes,
+	enum jm_copy kind, struct jm_err *err)
+{
+	(void)dev, (void)queue, (void)kind, (void)err;
+	return put((struct op){to, from, bytes, -1});
+}
+
+static int event_new(void *dev, void **ret, struct jm_err *err)
+{
+	(void)dev, (void)err;
+	assert_in_range(fake.n_events, 0, EVENTS - 1);
+	fake.place[fake.n_events] = -1;
+	*ret = &fake.place[fake.n_events++];
+	return 0;
+}
+
+static int event_record(void *dev, void *event, enum jm_queue queue, struct jm_err *err)
+{
+	(void)dev, (void)queue, (void)err;
+	*(int *)event = fake.n + 1;
+	return put((struct op){.event = (int)((int *)event - fake.place)});
+}
+
+/* All is done in the order in which it was queued, which is one of the orders that are allowed. */
+static int event_follow(void *dev, void *event, enum jm_queue queue, struct jm_err *err)
+{
+	(void)dev, (void)event, (void)queue, (void)err;
+	return 0;
+}
+
+static int event_wait(void *dev, void *event, struct jm_err *err)
+{
+	int place = *(int *)event;
+
+	(void)dev;
+	if (fake.waits++ == fake.fail_at)
+		return jm_err_set(err, JM_EIO, "The device was lost.");
+	fake.held_up += place > fake.done;
+	run_until(place);
+	return 0;
+}
+
+static void event_drop(void *dev, void *event)
+{
+	(void)dev, (void)event;
+}
+
+static void *alloc(void *dev, size_t bytes)
+{
+	(void)dev;
+	return calloc(1, bytes);
+}
+
+static void release(void *dev, void *memory)
+{
+	(void)dev;
+	free(memory);
+}
+
+static const struct jm_backend backend = {
+	.name = "fake",
+	.alloc = alloc,
+	.release = release,
+	.copy = copy,
+	.event_new = event_new,
+	.event_record = event_record,
+	.event_follow = event_follow,
+	.event_wait = event_wait,
+	.event_drop = event_drop,
+};
+
+static float input[FLOATS];
+static struct jm_tensor tensor = {
+	.class = JM_CLASS_INPUT, .type = JM_F32, .bytes = sizeof(input), .data = input};
+static struct jm_device device = {.backend = &backend};
+static struct jm_program program = {.device = &device};
+
+static int start(void **state)
+{
+	static struct jm_staging staging;
+	struct jm_tensor *inputs[] = {&tensor};
+	struct jm_err err = JM_ERR_INIT;
+
+	memset(&fake, 0, sizeof(fake));
+	fake.input = input;
+	fake.fail_at = -1;
+	*state = &staging;
+	return jm_staging_open(&staging, &program, inputs, 1, &err);
+}
+
+static int stop(void **state)
+{
+	jm_staging_close(*state);
+	return 0;
+}
+
+static float value(int batch, int i)
+{
+	return (float)(100 * batch + i);
+}
+
+static int send_batch(struct jm_staging *s, int batch, struct jm_err *err)
+{
+	int code = jm_staging_begin(s, err);
+	float *room = jm_staging_room(s, &tensor);
+
+	if (code)
+		return code;
+	assert_non_null(room);
+	for (int i = 0; i < FLOATS; i++)
+		room[i] = value(batch, i);
+	return jm_staging_end(s, err);
+}
+
+/* Each batch arrives whole and in its turn, however late the device takes it. */
+static void a_slot_is_not_written_before_it_was_sent(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	for (int batch = 0; batch < BATCHES; batch++)
+		assert_ok(send_batch(*state, batch, &err), err);
+	run_until(fake.n);
+	assert_int_equal(fake.n_seen, BATCHES);
+	for (int batch = 0; batch < BATCHES; batch++)
+		for (int i = 0; i < FLOATS; i++)
+			assert_true(fake.seen[batch][i] == value(batch, i));
+}
+
+/* The host runs ahead by as many batches as there are slots, and no further. */
+static void the_host_waits_only_for_a_slot_in_use(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	for (int batch = 0; batch < BATCHES; batch++) {
+		assert_ok(send_batch(*state, batch, &err), err);
+		assert_int_equal(
+			fake.held_up, batch < JM_STAGING_SLOTS ? 0 : batch - JM_STAGING_SLOTS + 1);
+	}
+	run_until(fake.n); /* the host does not wait for a device that has caught up */
+	fake.held_up = 0;
+	assert_ok(send_batch(*state, 0, &err), err);
+	assert_int_equal(fake.held_up, 0);
+}
+
+static void a_device_that_is_lost_in_the_wait_is_told(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	fake.fail_at = JM_STAGING_SLOTS;
+	for (int batch = 0; batch < JM_STAGING_SLOTS; batch++)
+		assert_ok(send_batch(*state, batch, &err), err);
+	assert_int_equal(send_batch(*state, 0, &err), JM_EIO);
+	assert_sentence(&err, JM_EIO);
+}
+
+int main(void)
+{
+#define CASE(f) cmocka_unit_test_setup_teardown(f, start, stop)
+	const struct CMUnitTest tests[] = {
+		CASE(a_slot_is_not_written_before_it_was_sent),
+		CASE(the_host_waits_only_for_a_slot_in_use),
+		CASE(a_device_that_is_lost_in_the_wait_is_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sessions: sources by rule, phases, items, chunks, failing sources, a recording and its replay. */
+#include "kit/test.h"
+#include "base/ctx.h"
+#include "base/clock.h"
+#include "measure/view/trace_csv.h"
+#include "kit/wave.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+/* ---- small sources ---- */
+
+struct toy {
+	struct jm_ctx *ctx;
+	int64_t fails_at;
+	bool gives_first; /* and fails after it gave a reading */
+	int stalls_in;	  /* readings; one takes 1.2 s of real time or, on a busy machine, more: */
+	double stalled_s;
+	double wrap; /* J; 0 = no counter but a power */
+};
+static struct toy toy_state;
+static const char *toy_covers;
+static int toys_opened, toys_closed;
+
+static int toy_add(struct jm_meters *set, const char *id, enum jm_origin origin, struct jm_err *err)
+{
+	struct jm_meter meter = {.source = "toy", .scope = JM_SCOPE_PACKAGE, .origin = origin};
+	struct jm_signal signal = {
+		.quantity = JM_Q_POWER, .refresh_ns = JM_MILLISECOND, .accuracy = NAN};
+	int rc;
+
+	if (toy_state.wrap > 0) {
+		signal.quantity = JM_Q_ENERGY;
+		signal.wrap = toy_state.wrap;
+	}
+	snprintf(meter.id, sizeof(meter.id), "%s", id);
+	snprintf(meter.label, sizeof(meter.label), "%s", id);
+	meter.covers = toy_covers;
+	rc = jm_meters_add(set, &meter, err);
+	if (rc >= 0)
+		rc = jm_meters_add_signal(set, &signal, err);
+	return rc < 0 ? rc : 0;
+}
+
+static int open_toy(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
+	void **ret_state, struct jm_err *err)
+{
+	const char *id = jm_values_text(options, "id");
+
+	toys_opened++;
+	toy_state.ctx = ctx;
+	*ret_state = &toy_state;
+	return toy_add(set, id ? id : "toy:0", JM_MEASURED, err);
+}
+
+static int open_guess(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
+	void **ret_state, struct jm_err *err)
+{
+	const char *covers = toy_covers;
+	int rc;
+
+	(void)options;
+	toys_opened++;
+	toy_covers = "cpu/0";
+	toy_state.ctx = ctx;
+	*ret_state = &toy_state;
+	rc = toy_add(set, "guess:0", JM_ESTIMATED, err);
+	toy_covers = covers;
+	return rc;
+}
+
+static int open_broken(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
+	void **ret_state, struct jm_err *err)
+{
+	(void)ctx;
+	(void)options;
+	(void)ret_state;
+	toy_add(set, "broken:0", JM_MEASURED, err);
+	return jm_err_set(err, JM_ENOENT, "There is nothing here, as the test wants it.");
+}
+
+static int toy_read(void *state, struct jm_sink *sink, struct jm_err *err)
+{
+	struct toy *toy = state;
+	int64_t now = jm_ctx_now(toy->ctx);
+
+	if (toy->stalls_in && !--toy->stalls_in) {
+		usleep(1200000);
+		toy->stalled_s = (double)(jm_ctx_now(toy->ctx) - now) * 1e-9;
+		now = jm_ctx_now(toy->ctx);
+		if (toy->gives_first)
+			toy->fails_at = now;
+	}
+	if (toy->fails_at && now >= toy->fails_at) {
+		if (toy->gives_first)
+			jm_give(sink, 0, 50, now);
+		return jm_err_set(err, JM_EGONE, "The toy fell apart, as the test wants it.");
+	}
+	/* 200 W where it counts */
+	jm_give(sink, 0, toy->wrap > 0 ? fmod(200 * ((double)now * 1e-9), toy->wrap) : 50, now);
+	return 0;
+}
+
+static void toy_close(void *state)
+{
+	(void)state;
+	toys_closed++;
+}
+
+static const struct jm_option toy_options[] = {{.name = "id", .type = JM_TEXT}, {0}};
+
+#define TOY(name_, origin_, open_)                                                                 \
+	static const struct jm_source name_ = {.name = #name_,                                     \
+		.summary = "a toy",                                                                \
+		.options = toy_options,                                                            \
+		.origin = origin_,                                                                 \
+		.open = open_,                                                                     \
+		.read = toy_read,                                                                  \
+		.close = toy_close}
+TOY(toy, JM_MEASURED, open_toy);
+TOY(guess, JM_ESTIMATED, open_guess);
+TOY(broken, JM_MEASURED, open_broken);
+TOY(pretend, JM_SIMULATED, open_toy);
+
+/* One that minds its edges: how many began, are over, and how often it was asked whether one still is. */
+static struct {
+	int begun, over, asked;
+} edges;
+
+static bool edgy_edge(void *state, enum jm_edge edge)
+{
+	(void)state;
+	edges.begun += edge == JM_EDGE_BEGINS;
+	edges.over += edge == JM_EDGE_OVER;
+	edges.asked += edge == JM_EDGE_ON;
+	return edge == JM_EDGE_ON && edges.asked % 2;
+}
+
+static const struct jm_source edgy = {.name = "edgy",
+	.summary = "a toy",
+	.options = toy_options,
+	.origin = JM_MEASURED,
+	.open = open_toy,
+	.read = toy_read,
+	.close = toy_close,
+	.edge = edgy_edge};
+static const struct jm_source *const table[] = {&guess, &broken, &toy, &pretend, NULL};
+
+static struct jm_session *open_session(
+	struct jm_ctx *ctx, const char *const *sources, struct jm_err *err)
+{
+	struct jm_session_options o = {.sources = sources, .table = table};
+	struct jm_session *s = NULL;
+
+	toys_opened = toys_closed = 0;
+	toy_state = (struct toy){0};
+	jm_session_open(ctx, &o, &s, err);
+	return s;
+}
+
+/* ---- opening ---- */
+
+static void estimate_where_nothing_measures(void **state)
+{
+	struct jm_ctx ctx = {.clock = jm_clock_real()};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_session *s;
+
+	(void)state;
+	toy_covers = "gpu/0";
+	s = open_session(&ctx, NULL, &err);
+	assert_non_null(s);
+	assert_int_equal(jm_session_meters(s)->n, 2);
+	assert_string_equal(jm_session_meters(s)->meter[0].id, "toy:0");
+	assert_string_equal(jm_session_meters(s)->meter[1].id, "guess:0");
+	jm_session_close(s);
+	assert_int_equal(toys_opened, toys_closed);
+
+	toy_covers = "cpu/0";
+	s = open_session(&ctx, NULL, &err);
+	assert_int_equal(jm_session_meters(s)->n, 1);
+	assert_int_equal(jm_session_meters(s)->n_signals, 1);
+	jm_session_close(s);
+	assert_int_equal(toys_opened, toys_closed);
+}
+
+static void named_sources(void **state)
+{
+	static const char *const good[] = {"toy:a", "toy:b", NULL};
+	static const char *const bad[] = {"toy", "broken", NULL};
+	static const char *const unknown[] = {"toys", NULL};
+	static const char *const twice[] = {"toy:a", "pretend:a", NULL};
+	struct jm_session_options too_much = {.sources = (const char *const[]){"null:a", NULL}};
+	struct jm_ctx ctx = {.clock = jm_clock_real()};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_session *s;
+
+	(void)state;
+	toy_covers = "cpu/0";
+	s = open_session(&ctx, good, &err);
+	assert_string_equal(jm_session_meters(s)->meter[1].id, "b");
+	jm_session_close(s);
+	assert_null(open_session(&ctx, bad, &err));
+	assert_sentence(&err, JM_ENOENT);
+	assert_int_equal(toys_opened, toys_closed);
+	err = (struct jm_err)JM_ERR_INIT;
+	assert_null(open_session(&ctx, unknown, &err));
+	assert_sentence(&err, JM_EUSAGE);
+	err = (struct jm_err)JM_ERR_INIT;
+	assert_null(open_session(&ctx, twice, &err));
+	assert_sentence(&err, JM_EUSAGE);
+	assert_int_equal(toys_opened, 2);
+	assert_int_equal(toys_closed, 2);
+	err = (struct jm_err)JM_ERR_INIT;
+	assert_int_equal(jm_session_open(&ctx, &too_much, &s, &err), JM_EUSAGE);
+	assert_sentence(&err, JM_EUSAGE);
+}
+
+/* ---- running ---- */
+
+static double real(const json_t *o, const char *key)
+{
+	return json_number_value(json_object_get(o, key));
+}
+
+static void phases_and_items(void **state)
+{
+	struct jm_ctx ctx = {.clock = jm_clock_new_simulated(0)};
+	struct jm_err err = JM_ERR_INIT;
+	static const char *const names[] = {"toy", NULL};
+	const struct jm_phase *phases;
+	struct jm_session *s;
+	struct jm_sleeper me;
+	json_t *report, *list;
+	int all, part, n;
+
+	(void)state;
+	toy_covers = "cpu/0";
+	s = open_session(&ctx, names, &err);
+	jm_sleeper_init(&me, ctx.clock);
+	assert_ok(jm_session_start(s, &err), err);
+	jm_sleep_until(&me, JM_SECOND);
+	all = jm_session_begin(s, "command", 0, &err);
+	jm_sleep_until(&me, 2 * JM_SECOND);
+	part = jm_session_begin(s, "steady", 0, &err);
+	jm_session_credit(s, part, 3);
+	jm_session_credit(s, part, 4);
+	jm_session_credit(s, part, NAN);
+	jm_sleep_until(&me, 6 * JM_SECOND);
+	jm_session_end(s, part, 0);
+	jm_sleep_until(&me, 10 * JM_SECOND);
+	jm_session_announce_stop(s); /* else time runs on until this thread comes to the stop */
+	jm_sleeper_done(&me);
+	assert_ok(jm_session_stop(s, &err), err); /* ends the open phase */
+	phases = jm_session_phases(s, &n);
+	assert_int_equal(n, 2);
+	assert_int_equal(phases[part].t1_ns, 6 * JM_SECOND);
+	assert_near(phases[part].items, 7, 0);
+	assert_true(isnan(phases[all].items));
+	report = jm_session_report(s, all, &err);
+	assert_non_null(report);
+	assert_near(real(json_object_get(report, "total"), "joules_measured"), 450, 5);
+	assert_true(json_is_null(
+		json_object_get(json_object_get(report, "total"), "joules_estimated")));
+	list = json_object_get(report, "phases");
+	assert_near(real(json_array_get(list, 1), "start_s"), 2, 1e-9);
+	assert_near(
+		real(json_object_get(json_array_get(list, 1), "total"), "joules_measured"), 200, 1);
+	json_decref(report);
+	assert_null(jm_session_report(s, 7, &err));
+	jm_session_close(s);
+	jm_clock_free(ctx.clock);
+}
+
+/* The start, a phase's two ends and the stop are edges. Each is announced to the source, which is
+ * asked until the edge has passed, and is then told that it is over. */
+static void edges_are_told(void **state)
+{
+	static const struct jm_source *const edgy_table[] = {&edgy, NULL};
+	struct jm_session_options o = {.table = edgy_table};
+	struct jm_ctx ctx = {.clock = jm_clock_new_simulated(0)};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_sleeper me;
+	struct jm_session *s;
+	int phase;
+
+	(void)state;
+	toy_covers = "cpu/0";
+	toy_state = (struct toy){.wrap = 1e9};
+	memset(&edges, 0, sizeof(edges));
+	assert_ok(jm_session_open(&ctx, &o, &s, &err), err);
+	jm_sleeper_init(&me, ctx.clock);
+	assert_ok(jm_session_start(s, &err), err);
+	for (int i = 1; i <= 3; i++) {
+		jm_sleep_until(&me, i * JM_SECOND);
+		assert_int_equal(edges.begun, i);
+		assert_int_equal(edges.over, i);
+		assert_true(edges.asked >= i);
+		if (i == 1)
+			phase = jm_session_begin(s, "command", 0, &err);
+		if (i == 2)
+			jm_session_end(s, phase, 0);
+	}
+	jm_session_announce_stop(s);
+	jm_sleeper_done(&me);
+	assert_ok(jm_session_stop(s, &err), err);
+	assert_int_equal(edges.begun, 4);
+	jm_session_close(s);
+	jm_clock_free(ctx.clock);
+	toy_state = (struct toy){0};
+}
+
+/* A source that fails for good: its meter is unknown, the session goes on and ends. */
+static void die_at_3_of_5_s(bool gives_first)
+{
+	static const char *const names[] = {"toy:a", NULL};
+	struct jm_ctx ctx = {.clock = jm_clock_new_simulated(0)};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_energy e;
+	struct jm_sleeper me;
+	struct jm_session *s;
+	int phase;
+
+	toy_covers = "cpu/0";
+	s = open_session(&ctx, names, &err);
+	toy_state.fails_at = 3 * JM_SECOND;
+	toy_state.gives_first = gives_first;
+	jm_sleeper_init(&me, ctx.clock);
+	assert_ok(jm_session_start(s, &err), err);
+	phase = jm_session_begin(s, "command", 0, &err);
+	jm_sleep_until(&me, 5 * JM_SECOND);
+	jm_session_end(s, phase, 0);
+	jm_sleeper_done(&me);
+	assert_ok(jm_session_stop(s, &err), err);
+	assert_ok(jm_session_energy(s, 0, phase, &e, &err), err);
+	assert_true(isnan(e.joules));
+	assert_near(e.covered_s, 3, 0.1);
+	assert_near(e.watts_mean, 50, 1e-6);
+	assert_int_equal(e.gaps, 1);
+	jm_session_close(s);
+	jm_clock_free(ctx.clock);
+	toy_state = (struct toy){0};
+}
+
+static void a_source_dies(void **state)
+{
+	(void)state;
+	die_at_3_of_5_s(false);
+}
+
+/* The reading that it gave before it failed does not hold for the rest of the time. */
+static void a_source_dies_after_it_gave_a_reading(void **state)
+{
+	(void)state;
+	die_at_3_of_5_s(true);
+}
+
+/* A counter that goes round each 10 s, and a user who wants a reading an hour. */
+static void a_counter_goes_round(void **state)
+{
+	static const char *const names[] = {"toy:a", NULL};
+	struct jm_ctx ctx = {.clock = jm_clock_new_simulated(0)};
+	struct jm_session_options o = {
+		.sources = names, .table = table, .interval_ns = 3600 * JM_SECOND};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_energy e;
+	struct jm_sleeper me;
+	struct jm_session *s;
+	int phase;
+
+	(void)state;
+	toy_covers = "cpu/0";
+	toy_state = (struct toy){.wrap = 2000};
+	assert_ok(jm_session_open(&ctx, &o, &s, &err), err);
+	jm_sleeper_init(&me, ctx.clock);
+	assert_ok(jm_session_start(s, &err), err);
+	jm_sleep_until(&me, JM_SECOND);
+	phase = jm_session_begin(s, "command", 0, &err);
+	jm_sleep_until(&me, 101 * JM_SECOND);
+	jm_session_end(s, phase, 0);
+	jm_session_announce_stop(s);
+	jm_sleeper_done(&me);
+	assert_ok(jm_session_stop(s, &err), err);
+	assert_ok(jm_session_energy(s, 0, phase, &e, &err), err);
+	assert_near(e.joules, 20000, 10);
+	jm_session_close(s);
+	jm_clock_free(ctx.clock);
+	toy_state = (struct toy){0};
+}
+
+/* A driver that hangs, or a sampler that is stopped: the power during this time is unknown. */
+static void stall(bool and_die)
+{
+	static const char *const names[] = {"toy:a", NULL};
+	struct jm_ctx ctx = {.clock = jm_clock_real()};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_energy e;
+	const struct jm_phase *p;
+	struct jm_session *s;
+	double rest;
+	int phase, n;
+
+	toy_covers = "cpu/0";
+	s = open_session(&ctx, names, &err);
+	toy_state = (struct toy){.ctx = &ctx, .stalls_in = 5, .gives_first = and_die};
+	assert_ok(jm_session_start(s, &err), err);
+	phase = jm_session_begin(s, "command", 0, &err);
+	usleep(1600000);
+	jm_session_end(s, phase, 0);
+	assert_ok(jm_session_stop(s, &err), err);
+	assert_ok(jm_session_energy(s, 0, phase, &e, &err), err);
+	assert_true(isnan(e.joules));
+	assert_true(e.gaps >= 1);
+	p = &jm_session_phases(s, &n)[phase];
+	rest = (double)(p->t1_ns - p->t0_ns) * 1e-9 - toy_state.stalled_s;
+	assert_true(e.covered_s < rest + 0.15 && (and_die || e.covered_s > rest - 0.15));
+	assert_near(e.watts_mean, 50, 1e-6);
+	jm_session_close(s);
+	toy_state = (struct toy){0};
+}
+
+static void a_reading_takes_long(void **state)
+{
+	(void)state;
+	stall(false);
+}
+
+/* The value from before a reading that hangs and then fails does not hold while it hangs. */
+static void a_source_dies_while_it_stalls(void **state)
+{
+	(void)state;
+	stall(true);
+}
+
+struct taken {
+	int chunks;
+	bool fail;
+};
+
+static int take(void *arg, const struct jm_chunk *chunk, struct jm_err *err)
+{
+	struct taken *taken = arg;
+	struct jm_chunk parsed;
+
+	assert_int_equal(jm_chunk_parse(chunk->signal, chunk->data, chunk->bytes, &parsed, err), 0);
+	taken->chunks++;
+	return taken->fail ? jm_err_set(err, JM_EIO, "The store is full, as the test wants it.")
+			   : 0;
+}
+
+static void chunk_by_chunk(void **state)
+{
+	static const char *const names[] = {"toy", NULL};
+
+	(void)state;
+	toy_covers = "cpu/0";
+	toy_state = (struct toy){0};
+	for (int fail = 0; fail < 2; fail++) {
+		struct jm_ctx ctx = {.clock = jm_clock_real()};
+		struct taken taken = {.fail = fail};
+		struct jm_session_options o = {.sources = names,
+			.table = table,
+			.interval_ns = JM_MILLISECOND,
+			.on_chunk = take,
+			.on_chunk_arg = &taken};
+		struct jm_err err = JM_ERR_INIT;
+		struct jm_session *s;
+		struct jm_energy e;
+		int phase, rc;
+
+		assert_ok(jm_session_open(&ctx, &o, &s, &err), err);
+		assert_ok(jm_session_start(s, &err), err);
+		phase = jm_session_begin(s, "command", 0, &err);
+		usleep(100000);
+		rc = jm_session_stop(s, &err);
+		assert_int_equal(rc, fail ? JM_EIO : 0);
+		assert_true(taken.chunks >= 1);
+		err = (struct jm_err)JM_ERR_INIT;
+		assert_ok(jm_session_energy(s, 0, phase, &e, &err), err);
+		assert_near(e.watts_mean, 50, 1e-6);
+		jm_session_close(s);
+	}
+}
+
+/* ---- a recording and its replay ---- */
+
+static json_t *replayed(const char *folder, double seconds)
+{
+	char source[300];
+	const char *const names[] = {source, NULL};
+	struct jm_session_options o = {.sources = names};
+	struct jm_ctx ctx = {.clock = jm_clock_new_simulated(0)};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_sleeper me;
+	struct jm_session *s;
+	json_t *report;
+	int phase;
+
+	snprintf(source, sizeof(source), "replay:%s", folder);
+	assert_ok(jm_session_open(&ctx, &o, &s, &err), err);
+	jm_sleeper_init(&me, ctx.clock);
+	jm_sleep_until(&me, JM_SECOND);
+	assert_ok(jm_session_start(s, &err), err);
+	jm_sleep_until(&me, JM_SECOND + (int64_t)(0.004 * 1e9));
+	phase = jm_session_begin(s, "command", 0, &err);
+	jm_sleep_until(&me, JM_SECOND + (int64_t)((0.004 + seconds) * 1e9));
+	jm_session_end(s, phase, 0);
+	jm_sleeper_done(&me);
+	assert_ok(jm_session_stop(s, &err), err);
+	report = jm_session_report(s, phase, &err);
+	jm_session_close(s);
+	jm_clock_free(ctx.clock);
+	return report;
+}
+
+static void replay(void **state)
+{
+	char folder[] = "/tmp/jm-replay-XXXXXX", path[64];
+	static const char *const files[] = {
+		"meters.csv", "readings.csv", "phases.csv", "clock.csv"};
+	struct jm_err err = JM_ERR_INIT;
+	struct wave_run run;
+	struct jm_energy e;
+	json_t *report, *meter;
+
+	(void)state;
+	wave_reset();
+	wave_setup.gpus = 2;
+	for (int i = 0; i < 2; i++)
+		wave_square(&wave_setup.wave[i], 100, 600, 2, i / 8.0, 60);
+	assert_ok(wave_measure(&run, 1.234, 4.534, 0, &err), err);
+	assert_non_null(mkdtemp(folder));
+	assert_ok(jm_csv_write(run.session, folder, &err), err);
+	report = replayed(folder, 3.3);
+	for (int i = 0; i < 2; i++) {
+		assert_ok(jm_session_energy(run.session, i, run.phase, &e, &err), err);
+		meter = json_array_get(json_object_get(report, "meters"), (size_t)i);
+		assert_near(real(meter, "joules"), e.joules, 0.005 * e.joules);
+		assert_string_equal(
+			json_string_value(json_object_get(meter, "origin")), "replayed");
+	}
+	assert_true(
+		json_is_null(json_object_get(json_object_get(report, "total"), "joules_measured")));
+	json_decref(report);
+	wave_close(&run);
+	wave_reset();
+	for (size_t i = 0; i < 4; i++) {
+		snprintf(path, sizeof(path), "%s/%s", folder, files[i]);
+		unlink(path);
+	}
+	rmdir(folder);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(estimate_where_nothing_measures),
+		cmocka_unit_test(named_sources),
+		cmocka_unit_test(phases_and_items),
+		cmocka_unit_test(edges_are_told),
+		cmocka_unit_test(a_source_dies),
+		cmocka_unit_test(a_source_dies_after_it_gave_a_reading),
+		cmocka_unit_test(a_source_dies_while_it_stalls),
+		cmocka_unit_test(a_counter_goes_round),
+		cmocka_unit_test(a_reading_takes_long),
+		cmocka_unit_test(chunk_by_chunk),
+		cmocka_unit_test(replay),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* RAPL on a tree like that of Linux: domains, wrap, twins, psys, files that cannot be read. */
+#include "kit/test.h"
+#include "kit/source_row.h"
+#include "base/ctx.h"
+#include "base/clock.h"
+#include "measure/session/session.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+extern const struct jm_source jm_source_rapl;
+
+static char root[64];
+
+static void put(const char *zone, const char *file, const char *text)
+{
+	char path[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/sys/class/powercap/%s", root, zone);
+	mkdir(path, 0755);
+	snprintf(path, sizeof(path), "%s/sys/class/powercap/%s/%s", root, zone, file);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+/* Text of the same length, in one write: a reader in between sees the old or the new one, never an empty file. */
+static void change(const char *zone, const char *file, const char *text)
+{
+	char path[256];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/sys/class/powercap/%s/%s", root, zone, file);
+	fd = open(path, O_WRONLY);
+	assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+	close(fd);
+}
+
+static void zone(const char *folder, const char *name, const char *energy)
+{
+	put(folder, "name", name);
+	put(folder, "max_energy_range_uj", "262143328850\n");
+	if (energy)
+		put(folder, "energy_uj", energy);
+}
+
+static int make_tree(void **state)
+{
+	static const char *const parts[] = {"", "/sys", "/sys/class", "/sys/class/powercap"};
+	char path[128];
+
+	(void)state;
+	snprintf(root, sizeof(root), "/tmp/jm-rapl-XXXXXX");
+	if (!mkdtemp(root))
+		return -1;
+	for (size_t i = 1; i < 4; i++) {
+		snprintf(path, sizeof(path), "%s%s", root, parts[i]);
+		mkdir(path, 0755);
+	}
+	return 0;
+}
+
+static int remove_tree(void **state)
+{
+	char command[128];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -rf '%s'", root);
+	return system(command);
+}
+
+static void whole_server(void)
+{
+	zone("intel-rapl:0", "package-0\n", "1000000\n");
+	zone("intel-rapl:0:0", "core\n", "400000\n");
+	zone("intel-rapl:0:1", "dram\n", "300000\n");
+	zone("intel-rapl:1", "package-1\n", "2000000\n");
+	zone("intel-rapl:1:0", "dram\n", "300000\n");
+	zone("intel-rapl:2", "psys\n", "9000000\n");
+	zone("intel-rapl-mmio:0", "package-0\n", "1000000\n");
+	put("intel-rapl", "enabled", "1\n");
+}
+
+static struct jm_ctx context(void)
+{
+	struct jm_ctx ctx = {.clock = jm_clock_real()};
+
+	snprintf(ctx.root, sizeof(ctx.root), "%s", root);
+	return ctx;
+}
+
+#define PACKAGE "rapl:/sys/class/powercap/intel-rapl:0"
+#define CORE	PACKAGE ":0"
+
+static int find(const struct jm_meters *set, const char *id)
+{
+	for (int i = 0; i < set->n; i++)
+		if (!strcmp(set->meter[i].id, id))
+			return i;
+	fail_msg("no meter %s", id);
+	return -1;
+}
+
+static void domains(void **state)
+{
+	struct jm_meters set = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_ctx ctx = context();
+	struct jm_reading r[8];
+	int psys, package, core, dram;
+	void *rapl;
+
+	(void)state;
+	whole_server();
+	assert_ok(jm_source_open(&jm_source_rapl, &ctx, "", &set, &rapl, &err), err);
+	jm_meters_derive(&set);
+	assert_int_equal(set.n, 6); /* the twin is left out */
+	psys = find(&set, "rapl:/sys/class/powercap/intel-rapl:2");
+	package = find(&set, "rapl:/sys/class/powercap/intel-rapl:0");
+	core = find(&set, "rapl:/sys/class/powercap/intel-rapl:0:0");
+	dram = find(&set, "rapl:/sys/class/powercap/intel-rapl:0:1");
+	assert_int_equal(set.meter[psys].covered_by, -1);
+	assert_int_equal(set.meter[package].covered_by, psys);
+	assert_int_equal(set.meter[core].covered_by, package);
+	assert_int_equal(set.meter[dram].covered_by, psys);
+	assert_string_equal(set.meter[dram].covers, "dram/0");
+	assert_near(set.signal[set.meter[package].first_signal].wrap, 262143.32885, 1e-9);
+	assert_ok(read_row(&jm_source_rapl, rapl, r, &err), err);
+	assert_near(r[set.meter[core].first_signal].value, 0.4, 1e-12);
+	assert_near(r[set.meter[psys].first_signal].value, 9, 1e-12);
+	put("intel-rapl:0:0", "energy_uj", "what\n");
+	assert_ok(read_row(&jm_source_rapl, rapl, r, &err), err);
+	assert_true(isnan(r[set.meter[core].first_signal].value));
+	jm_source_rapl.close(rapl);
+	jm_meters_done(&set);
+}
+
+/* A counter is digits and nothing else: what is not one is no reading, never 0 J. */
+static void refuses_text_that_is_no_count(void **state)
+{
+	static const char *const wrong[] = {"-5\n", "+5\n", " 5\n", "0x5\n", "5 J\n", "5x\n", "\n",
+		"1e6\n", "99999999999999999999\n"};
+	struct jm_meters set = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_ctx ctx = context();
+	struct jm_reading r[8];
+	void *rapl;
+
+	(void)state;
+	whole_server();
+	assert_ok(jm_source_open(&jm_source_rapl, &ctx, "", &set, &rapl, &err), err);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		put("intel-rapl:0:0", "energy_uj", wrong[i]);
+		assert_ok(read_row(&jm_source_rapl, rapl, r, &err), err);
+		if (!isnan(r[set.meter[find(&set, CORE)].first_signal].value))
+			fail_msg("'%s' was taken for a count", wrong[i]);
+	}
+	jm_source_rapl.close(rapl);
+	jm_meters_done(&set);
+	/* nor is it a range to wrap at */
+	put("intel-rapl:0", "max_energy_range_uj", "-262143328850\n");
+	put("intel-rapl:0:0", "energy_uj", "400000\n");
+	assert_ok(jm_source_open(&jm_source_rapl, &ctx, "", &set, &rapl, &err), err);
+	assert_near(set.signal[set.meter[find(&set, PACKAGE)].first_signal].wrap, 0, 0);
+	jm_source_rapl.close(rapl);
+	jm_meters_done(&set);
+}
+
+/* The counter starts again in mid-run; the session counts on. */
+static void wraps(void **state)
+{
+	static const char *const names[] = {"rapl", NULL};
+	struct jm_session_options o = {.sources = names, .interval_ns = 5 * JM_MILLISECOND};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_ctx ctx = context();
+	struct jm_session *s;
+	struct jm_energy e;
+	int phase;
+
+	(void)state;
+	zone("intel-rapl:0", "package-0\n", "262140000000\n");
+	assert_ok(jm_session_open(&ctx, &o, &s, &err), err);
+	assert_ok(jm_session_start(s, &err), err);
+	phase = jm_session_begin(s, "command", 0, &err);
+	usleep(60000);
+	change("intel-rapl:0", "energy_uj", "000001671150\n"); /* 3.32885 + 1.67115 J later */
+	usleep(60000);
+	jm_session_end(s, phase, 0);
+	assert_ok(jm_session_stop(s, &err), err);
+	assert_ok(jm_session_energy(s, 0, phase, &e, &err), err);
+	assert_near(e.joules, 5, 1e-6);
+	assert_true(isnan(e.joules_integrated));
+	jm_session_close(s);
+}
+
+struct said {
+	int ok, not_ok;
+	char why[512];
+};
+
+static void hear(void *arg, const struct jm_finding *f)
+{
+	struct said *said = arg;
+
+	said->ok += f->ok;
+	said->not_ok += !f->ok;
+	if (!f->ok)
+		snprintf(said->why, sizeof(said->why), "%s|%s|%s", f->what, f->why, f->mend);
+}
+
+static void unreadable(void **state)
+{
+	struct jm_meters set = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_ctx ctx = context();
+	struct said said = {0};
+	char path[256];
+	void *rapl;
+
+	(void)state;
+	zone("intel-rapl:0", "package-0\n", NULL);
+	snprintf(path, sizeof(path), "%s/sys/class/powercap/intel-rapl:0/energy_uj", root);
+	if (geteuid()) {
+		put("intel-rapl:0", "energy_uj", "1\n");
+		chmod(path, 0);
+	} else {
+		/* root reads everything but a folder */
+		mkdir(path, 0755);
+	}
+	assert_true(jm_source_open(&jm_source_rapl, &ctx, "", &set, &rapl, &err) < 0);
+	assert_sentence(&err, err.code);
+	assert_non_null(strstr(err.text, path));
+	assert_int_equal(set.n, 0);
+	jm_source_rapl.doctor(&ctx, hear, &said);
+	assert_int_equal(said.ok, 0);
+	assert_int_equal(said.not_ok, 1);
+	assert_non_null(strstr(said.why, path));
+	jm_meters_done(&set);
+}
+
+static void none_there(void **state)
+{
+	struct jm_meters set = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_ctx ctx = context();
+	void *rapl;
+
+	(void)state;
+	assert_int_equal(jm_source_open(&jm_source_rapl, &ctx, "", &set, &rapl, &err), JM_ENOENT);
+	assert_sentence(&err, JM_ENOENT);
+	/* a virtual machine's, which stands at 0 */
+	zone("intel-rapl:0", "package-0\n", "0\n");
+	err = (struct jm_err)JM_ERR_INIT;
+	assert_int_equal(jm_source_open(&jm_source_rapl, &ctx, "", &set, &rapl, &err), JM_ENOSUP);
+	assert_sentence(&err, JM_ENOSUP);
+	jm_meters_done(&set);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(domains, make_tree, remove_tree),
+		cmocka_unit_test_setup_teardown(
+			refuses_text_that_is_no_count, make_tree, remove_tree),
+		cmocka_unit_test_setup_teardown(wraps, make_tree, remove_tree),
+		cmocka_unit_test_setup_teardown(unreadable, make_tree, remove_tree),
+		cmocka_unit_test_setup_teardown(none_there, make_tree, remove_tree),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

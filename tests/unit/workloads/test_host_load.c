@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads that load processors: they compute, and a changed operand is noticed. */
+#include <math.h>
+#include <unistd.h>
+
+#include "kit/test.h"
+#include "workloads/parts/host_load.h"
+
+#define THREADS 2
+#define SIDE	JM_HOST_LOAD_SIDE
+
+static struct jm_host_load *load_of(void)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_host_load *load;
+
+	assert_ok(jm_host_load_new(THREADS, 1, &load, &err), err);
+	return load;
+}
+
+/* Starts the threads, and returns when each has done a product. */
+static void run(struct jm_host_load *load)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	assert_ok(jm_host_load_start(load, &err), err);
+	for (int i = 0; i < THREADS; i++)
+		while (!load->thread[i].products)
+			usleep(100);
+}
+
+static void products_are_right(void **unused)
+{
+	struct jm_host_load *load = load_of();
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)unused;
+	run(load);
+	assert_ok(jm_host_load_check(load, &err), err);
+	for (int i = 0; i < SIDE; i++)
+		for (int j = 0; j < SIDE; j++) {
+			double sum = 0;
+
+			for (int k = 0; k < SIDE; k++)
+				sum += (double)load->x[i][k] * (double)load->w[k][j];
+			assert_true(fabs(sum - (double)load->first[i][j]) < 1e-4);
+		}
+	jm_host_load_free(load);
+}
+
+static void wrong_product_is_noticed(void **unused)
+{
+	struct jm_host_load *load = load_of();
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)unused;
+	load->first[SIDE - 1][3] = nextafterf(load->first[SIDE - 1][3], 0);
+	run(load);
+	assert_int_equal(jm_host_load_check(load, &err), JM_ERANGE);
+	assert_sentence(&err, JM_ERANGE);
+	jm_host_load_free(load);
+}
+
+static void nothing_is_loaded_without_threads(void **unused)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)unused;
+	assert_ok(jm_host_load_check(NULL, &err), err);
+	jm_host_load_free(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(products_are_right),
+		cmocka_unit_test(wrong_product_is_noticed),
+		cmocka_unit_test(nothing_is_loaded_without_threads)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Phases end when the device has finished: a fake device whose clock is 40e-6 fast, a host that wakes up late, and the
+true times in a file."""
+import json
+import os
+import pathlib
+
+import pytest
+
+from jm import jm
+
+BUILD = pathlib.Path(os.environ["JM_BUILD"])
+LATE_S = 0.030
+
+
+@pytest.fixture
+def env(tmp_path):
+    (tmp_path / "cuda.so").symlink_to(BUILD / "tests/peers/later.so")
+    return {"JM_BACKENDS": str(tmp_path), "JM_FAKE_LATER_US": "0", "JM_FAKE_LATER_LOG": str(tmp_path / "log"),
+            "JM_FAKE_LATER_NOTICE_US": str(round(LATE_S * 1e6))}
+
+
+def run(env, *words):
+    done = jm("run", *words, "--device", "cuda:0", "--source", "sim:h100x1", "--json", "-", env=env)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def end_of(record, name):
+    phase = next(p for p in record["phases"] if p["name"] == name)
+    return record["start_ns"] + 1e9 * phase["end_s"]
+
+
+def stamps(env):
+    with open(env["JM_FAKE_LATER_LOG"]) as f:
+        return [int(line) for line in f]
+
+
+GEMM = ["gemm", "--m", 32, "--n", 32, "--k", 32]
+
+
+def test_phases_end_by_the_devices_clock(env):
+    record = run(env, *GEMM, "--warmup", 4, "--steps", 12)
+    aligned, truth = record["alignment"], stamps(env)
+    assert len(truth) == 4 + 12 and aligned["anchors"] == 3
+    slack = aligned["error_ns"] + 100
+    assert abs(end_of(record, "warmup") - truth[3]) <= slack
+    assert abs(end_of(record, "steady") - truth[15]) <= slack
+    assert aligned["noticed_late_ns"] >= 1e9 * LATE_S
+    # 200 looks at two clocks of one machine: the closest is near
+    assert aligned["error_ns"] < 1e6
+    steady = next(p for p in record["phases"] if p["name"] == "steady")
+    assert record["throughput"] == pytest.approx(record["items"] / (steady["end_s"] - steady["start_s"]), rel=1e-3)
+
+
+def test_drift_is_found(env):
+    record = run(env, *GEMM, "--warmup", 1, "--steps", 30)
+    between = 1e-9 * (stamps(env)[-1] - stamps(env)[0])
+    assert record["alignment"]["drift_ppm"] == pytest.approx(
+        40, abs=0.5 + 2e-3 * record["alignment"]["error_ns"] / between)
+
+
+def test_training_too(env):
+    model = "gpt --layers 1 --hidden 16 --heads 2 --ffn 16 --context 8 --seq 8 --batch 1 --vocab 256".split()
+    record = run(env, *model, "--warmup", 2, "--steps", 5)
+    truth = stamps(env)  # and one of the verification
+    assert len(truth) == 2 + 5 + 1
+    assert abs(end_of(record, "steady") - truth[6]) <= record["alignment"]["error_ns"] + 100
+
+
+def test_epochs_end_by_it(env):
+    record = run(env, *GEMM, "--epochs", 3, "--epoch-steps", 4)
+    truth, slack = stamps(env), record["alignment"]["error_ns"] + 100
+    assert abs(end_of(record, "epoch 2") - truth[7]) <= slack
+    assert abs(end_of(record, "epoch 3") - truth[11]) <= slack
+
+
+def test_a_device_without_a_clock_has_no_alignment():
+    done = jm("run", *GEMM, "--device", "ref", "--steps", 2, "--warmup", 1, "--source", "sim:h100x1", "--json", "-")
+    assert done.returncode == 0 and "alignment" not in json.loads(done.stdout)

@@ -1,0 +1,505 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run --ranks: several processes train like a single one, and end together."""
+import json
+import os
+import random
+import re
+import signal
+import time
+
+import pytest
+
+from gangs import GPT, Running, devices, losses
+from jm import BUILD, USAGE, jm, sentence
+from runs import FAILED, one, records
+
+RESNET = ["run", "resnet18", "--image", "32", "--classes", "10", "--warmup", "0", "--source", "null"]
+
+
+def train(work, ranks, batch, *more, device="ref", steps=5):
+    wanted = ["--ranks", ranks] if ranks > 1 else []
+    return one(*work, "--device", device, "--batch", batch // ranks, "--steps", steps, *wanted, *more)
+
+
+@pytest.mark.parametrize("device", ["ref", "cpu"])
+@pytest.mark.parametrize("more", [[], ["--accumulate", "2"]], ids=["", "accumulate"])
+def test_losses_are_those_of_one_rank(device, more):
+    alone = train(GPT, 1, 6, *more, device=device)
+    for ranks in 2, 3:
+        together = train(GPT, ranks, 6, *more, device=device)
+        assert losses(together) == pytest.approx(losses(alone), rel=2e-6)
+        assert together["items"] == alone["items"]
+        assert together["flops_model_per_item"] == pytest.approx(alone["flops_model_per_item"])
+
+
+def test_losses_agree_in_bf16_true():
+    """Of matrices they are bf16 with one rank, f32 with several."""
+    alone, together = (train(GPT, n, 6, "--precision", "bf16-true", "--lr", "0.01") for n in (1, 3))
+    assert losses(together) == pytest.approx(losses(alone), rel=1e-3)
+
+
+def test_losses_in_f64_agree_to_its_rounding():
+    alone, together = (train(GPT, ranks, 6, "--precision", "f64") for ranks in (1, 3))
+    assert losses(together) == pytest.approx(losses(alone), rel=1e-12)
+
+
+def test_accumulated_micro_steps_are_as_ranks():
+    """Two ranks do at once what one does in two micro-steps; batch norm sees the same batches."""
+    alone = train(RESNET, 1, 4, "--accumulate", "2", "--images", "fresh", device="cpu", steps=3)
+    together = train(RESNET, 2, 8, "--images", "fresh", device="cpu", steps=3)
+    assert losses(together) == pytest.approx(losses(alone), rel=2e-5)
+
+
+def test_batch_norm_is_of_each_rank():
+    """Statistics over half of the batch are others: close to those of all, but not the same."""
+    alone, together = (train(RESNET, ranks, 16, device="cpu", steps=1) for ranks in (1, 2))
+    assert losses(together)[0] == pytest.approx(losses(alone)[0], rel=0.1)
+    assert losses(together)[0] != losses(alone)[0]
+
+
+def test_the_same_bits_again():
+    assert losses(train(GPT, 3, 6, device="cpu")) == losses(train(GPT, 3, 6, device="cpu"))
+
+
+def test_one_record():
+    r = train(GPT, 2, 4, device="cpu")
+    assert r["status"] == "ok" and r["verified"] is True and r["devices"] == 1
+    assert r["gang"]["world"] == 2 and r["gang"]["rank"] == 0 and r["gang"]["launcher"] == "local"
+    assert [rank["device"] for rank in r["gang"]["ranks"]] == ["cpu", "cpu"]
+    assert r["items"] == 5 * 4 * 32
+    sums = r["communication"]
+    assert sums["transport"] == "local" and sums["buckets"] >= 1 and sums["exposed_s_per_step"] > 0
+    assert sums["bytes_per_step"] == pytest.approx(4 * r["plan"]["parameters"], rel=0.01)
+    assert r["options"]["ranks"] == "2" and len(r["phases"]) == 4
+
+
+def test_a_profile_gives_exchanges_a_time_alone():
+    """They go on while other nodes run, so that neither bytes/s nor a share of the memory's speed describes them."""
+    kinds = {kind["name"]: kind for kind in train(GPT, 2, 4, "--profile", device="cpu")["profile"]["kinds"]}
+    exchanges = [kind for name, kind in kinds.items() if name.endswith(("-start", "-wait"))]
+    assert len(exchanges) >= 2 and all(kind["seconds"] >= 0 for kind in exchanges)
+    assert {(kind["bytes_per_s"], kind["roofline"]) for kind in exchanges} == {(None, None)}
+    assert kinds["linear"]["bytes_per_s"] > 0 and kinds["linear"]["roofline"] > 0
+
+
+def test_sizes_of_buckets():
+    """Few large sums or many small ones: the same bytes, and the same losses up to rounding."""
+    found = [train(GPT, 2, 4, *more, steps=3) for more in ([], ["--bucket", "0.01"], ["--bucket", "1000"])]
+    sums = [r["communication"] for r in found]
+    assert [s["buckets"] for s in sums[::2]] == [1, 1] and sums[1]["buckets"] > 4
+    assert len({s["bytes_per_step"] for s in sums}) == 1
+    assert losses(found[1]) == pytest.approx(losses(found[0]), rel=1e-6)
+
+
+def updated(how, work, ranks, *more, batch=6, device="ref", **kwargs):
+    return train(work, ranks, batch, "--clip", "0", "--shard-update", how, *more, device=device, **kwargs)
+
+
+@pytest.mark.parametrize("device, ranks, more", [
+    ("cpu", 2, []),
+    ("ref", 3, ["--bucket", "0.01", "--precision", "bf16"]),
+    ("cpu", 2, ["--accumulate", "2", "--precision", "bf16", "--keep-all"]),
+    ("ref", 2, ["--precision", "f64", "--optimizer", "sgd", "--bucket", "0.003"]),
+    ("cpu", 3, ["--precision", "fp8", "--recompute"]),
+], ids=str)
+def test_a_sharded_update_gives_the_same_bits(device, ranks, more):
+    """Transport local adds in the order of the ranks in both; segments that are not multiples of the ranks, and tensors
+    across their borders."""
+    whole, shared = (updated(how, GPT, ranks, *more, device=device) for how in ("off", "on"))
+    assert losses(shared) == losses(whole)
+    assert shared["communication"]["shard_update"] is True and whole["communication"]["shard_update"] is False
+    assert whole["communication"]["gathered_bytes_per_step"] == 0
+    assert shared["communication"]["bytes_per_step"] == pytest.approx(whole["communication"]["bytes_per_step"], rel=0.01)
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_a_table_larger_than_blocks_gives_the_same_bits(precision):
+    """Gradients of matrices are computed after those of the table, so that its sum does not come last."""
+    work = ["2048" if word == "256" else word for word in GPT]
+    whole, shared = (updated(how, work, 2, "--bucket", "0.15", "--precision", precision, "--keep-all", batch=2)
+                     for how in ("off", "on"))
+    assert losses(shared) == losses(whole)
+
+
+def test_a_sharded_update_of_filters_gives_the_same_bits():
+    whole, shared = (updated(how, RESNET, 2, "--precision", "bf16", batch=4, device="cpu", steps=2) for how in ("off", "on"))
+    assert losses(shared) == losses(whole)
+
+
+def test_a_sharded_update_needs_less_memory_and_sends_copies_in_16_bits():
+    """Of AdamW's two moments half is kept; of the matrices of the blocks only the copies are gathered."""
+    whole, shared = (updated(how, GPT, 2, "--precision", "bf16", batch=2, steps=1) for how in ("off", "on"))
+    bytes_of_all = whole["communication"]["bytes_per_step"]
+    matrices = 2 * 12 * 64 * 64 * 4  # of two blocks
+    assert shared["communication"]["gathered_bytes_per_step"] == pytest.approx(bytes_of_all - matrices / 2, rel=0.01)
+    whole, shared = (updated(how, GPT, 2, batch=2, steps=1)["plan"]["persistent_bytes"] for how in ("off", "on"))
+    assert whole - shared == pytest.approx(bytes_of_all / 2, rel=0.01)  # two halves of moments, less a half of sums
+
+
+def test_a_sharded_update_clips_by_the_norm_of_all_shares():
+    """The norms of the shares are rounded before they are joined, so the last bits may differ."""
+    whole, shared = (train(GPT, 3, 6, "--shard-update", how, "--clip", "0.1", device="cpu") for how in ("off", "on"))
+    unclipped = updated("on", GPT, 3, device="cpu")
+    assert losses(shared) == pytest.approx(losses(whole), rel=1e-6)
+    assert losses(unclipped)[1] != pytest.approx(losses(whole)[1], rel=1e-6)
+
+
+def test_all_ranks_skip_a_sharded_update_that_overflows():
+    whole, shared = (updated(how, GPT, 2, "--precision", "fp16", "--loss-scale", "dynamic:1e9", batch=2, steps=8)
+                     for how in ("off", "on"))
+    assert shared["loss_scale"]["steps_skipped"] > 0
+    assert shared["loss_scale"] == whole["loss_scale"] and losses(shared) == losses(whole)
+
+
+def test_evaluations_see_all_shares():
+    found = [updated(how, GPT, 2, "--precision", "bf16", "--eval-every", "2", "--eval-batches", "1", batch=2, device="cpu")
+             for how in ("off", "on")]
+    whole, shared = ([e["loss"] for e in r["evaluations"]] for r in found)
+    assert len(whole) == 2 and shared == whole
+
+
+def test_a_sharded_update_needs_masters():
+    r = one(*GPT, "--ranks", "2", "--device", "ref", "--precision", "bf16-true", "--shard-update", "on", "--batch", "1",
+            "--steps", "1", status=FAILED)
+    assert "f32 masters" in r["reason"]
+
+
+def test_energy_is_counted_once():
+    """A source that any process may read: rank 0 alone samples it."""
+    alone, together = (train([*GPT[:-2], "--source", "sim:h100x4"], n, 4, "--seconds", "1") for n in (1, 2))
+    assert len(together["meters"]) == len(alone["meters"])
+    watts = [sum(m["watts_mean"] for m in r["meters"] if not m["covered_by"]) for r in (alone, together)]
+    assert watts[0] > 0 and watts[1] == pytest.approx(watts[0], rel=0.2)
+
+
+def test_ranks_is_an_axis(tmp_path):
+    store = tmp_path / "s.db"
+    done = jm(*GPT, "--device", "ref", "--batch", "2", "--steps", "1", "--ranks", "1,2", "--store", store)
+    assert done.returncode == 0, done.stderr
+    assert sorted(r["options"]["ranks"] for r in records(store)) == ["1", "2"]
+
+
+@pytest.mark.parametrize("args, hint", [
+    (["--ranks", "0"], "1 to 64"),
+    (["--ranks", "3", "--device", "ref,ref"], "2 devices for 3 ranks"),
+    (["--ranks", "2", "--device", "ref,rif"], "rif"),
+])
+def test_wrong_usage(args, hint):
+    assert hint in sentence(jm(*GPT, *args), USAGE)
+
+
+@pytest.mark.parametrize("work, option, value", [
+    (GPT, "transport", "host"), (GPT, "transport", "auto"), (GPT, "shard-update", "on"), (GPT, "shard-update", "off"),
+    (GPT, "bucket", 1), (["run", "allreduce"], "transport", "nccl"), (["run", "allgather"], "transport", "host")])
+def test_what_ranks_exchange_by_needs_ranks(work, option, value):
+    text = sentence(jm(*work, f"--{option}", value), USAGE)
+    assert f"--{option} has no effect without --ranks; give both, or omit --{option}" in text
+
+
+def test_what_ranks_exchange_by_may_be_given_where_ranks_are_swept(tmp_path):
+    """One rank alone is the reference."""
+    store = tmp_path / "s.db"
+    done = jm(*GPT, "--device", "ref", "--batch", "1", "--steps", "1", "--ranks", "1,2", "--shard-update", "off", "--store", store)
+    assert done.returncode == 0, done.stderr
+    assert len(records(store)) == 2
+
+
+@pytest.mark.parametrize("work, says, hides", [
+    ("train", ["rounds gradients", "auto = host for two ranks"], []),
+    ("allreduce", ["at most 8 ranks", "auto = nccl"], ["gradients", "train"]),
+    ("allgather", ["at most 8 ranks", "auto = nccl"], ["gradients", "train"])])
+def test_the_help_of_a_transport_is_that_of_the_work(work, says, hides):
+    text = " ".join(jm("help", work).stdout.split())
+    text = text[text.index("--transport"):]
+    text = text[:text.index("Default auto.")]
+    assert all(words in text for words in says) and not any(word in text for word in hides), text
+
+
+def test_other_work_runs_on_one_rank():
+    assert "--ranks" in sentence(jm("run", "null", "--ranks", "2"), USAGE)
+
+
+@pytest.fixture(name="two_devices")
+def two_fake_devices():
+    return devices(2)
+
+
+KILLS = int(os.environ.get("JM_TEST_KILLS", "6"))
+
+
+@pytest.mark.parametrize("seed", range(KILLS))
+def test_one_killed_rank_ends_all(seed):
+    """At a random moment of setup, steps or between; the reason names the rank, and nothing stays behind."""
+    draw = random.Random(seed)
+    before = set(os.listdir("/dev/shm"))
+    gang = Running(draw.choice([2, 3]))
+    time.sleep(draw.choice([0, 0.02, 0.1, 0.5]) * draw.random())
+    victim = draw.randrange(len(gang.ranks))
+    number = draw.choice([signal.SIGKILL, signal.SIGABRT, signal.SIGTERM])
+    os.kill(gang.ranks[victim], number)
+    status, err, took = gang.ended()
+    assert status == FAILED and took < 10
+    assert re.search(rf"Rank {victim} of \d \(process {gang.ranks[victim]}\) was killed by signal {int(number)} "
+                     rf"\({re.escape(signal.strsignal(number))}\)", err), err
+    assert gang.nothing_is_left()
+    assert set(os.listdir("/dev/shm")) <= before
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_killed_rank_ends_all_that_wait_for_copies(two_devices, seed):
+    """Queues of the other rank wait in shared memory for pieces that never come."""
+    gang = Running(2, "--transport", "host", device="later:0,later:1", env=two_devices)
+    assert gang.is_at_work()
+    time.sleep(random.Random(seed).random())
+    os.kill(gang.ranks[seed % 2], signal.SIGKILL)
+    status, err, took = gang.ended()
+    assert status == FAILED and took < 10 and f"Rank {seed % 2} of 2" in err and "was killed by signal 9" in err, err
+    assert gang.nothing_is_left()
+
+
+@pytest.mark.parametrize("work", [[*GPT, "--batch", "1"], ["run", "allreduce", "--size", "0.0005", "--warmup", "0"]], ids=["gpt", "allreduce"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_fails_ends_one_that_waits_for_its_copies(two_devices, work, rank):
+    """The reason is that of the rank that failed, whose queues end first."""
+    env = {**two_devices, "JM_FAKE_LANES_FAIL": f"{rank}/40"}
+    began = time.monotonic()
+    r = one(*work, "--steps", "200", "--device", "later:0,later:1", "--ranks", "2", "--transport", "host", env=env, status=FAILED)
+    assert time.monotonic() - began < 40
+    assert r["reason"].startswith(f"Rank {rank} of 2") and "told to fail" in r["reason"], r["reason"]
+
+
+HANGING = [*GPT, "--batch", "1", "--steps", "200", "--device", "later:0,later:1", "--ranks", "2"]
+
+
+@pytest.mark.parametrize("transport", ["nccl", "host"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_never_opens_its_device_is_named(two_devices, rank, transport):
+    env = {**two_devices, "JM_FAKE_LATER_HANGS": f"open/{rank}", "JM_GANG_SECONDS": "2"}
+    r = one(*HANGING, "--transport", transport, env=env, status=FAILED)
+    assert r["reason"].startswith(f"Rank {1 - rank} of 2"), r["reason"]
+    assert f"Rank {rank} has not joined the other ranks within 2 s" in r["reason"], r["reason"]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_hangs_in_nccl_ends_all(two_devices, rank):
+    """NCCL's own wait has no end."""
+    env = {**two_devices, "JM_FAKE_NCCL_INIT_HANGS": str(rank), "JM_GANG_SECONDS": "2"}
+    r = one(*HANGING, "--transport", "nccl", env=env, status=FAILED)
+    assert "Opening a communicator by NCCL has not ended within 2 s" in r["reason"], r["reason"]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_failed_rank_whose_device_never_ends_a_copy_tells_its_reason(two_devices, rank):
+    env = {**two_devices, "JM_FAKE_LANES_HANG": f"{rank}/40", "JM_FAKE_LANES_FAIL": f"{rank}/44"}
+    began = time.monotonic()
+    r = one(*HANGING, "--transport", "host", env=env, status=FAILED)
+    assert time.monotonic() - began < 40
+    assert r["reason"].startswith(f"Rank {rank} of 2") and "told to fail" in r["reason"], r["reason"]
+
+
+def test_a_failed_rank_that_never_closes_its_device_is_ended(two_devices):
+    env = {**two_devices, "JM_FAKE_LANES_FAIL": "1/40", "JM_FAKE_LATER_HANGS": "close/1"}
+    r = one(*HANGING, "--transport", "host", env=env, status=FAILED)
+    assert r["reason"].startswith("Rank 1 of 2") and "told to fail. It did not end in time afterwards" in r["reason"], r["reason"]
+
+
+def test_a_killed_parent_leaves_no_ranks():
+    gang = Running(2)
+    assert gang.is_at_work()
+    gang.process.kill()
+    gang.process.wait()
+    assert gang.nothing_is_left()
+
+
+def test_the_reason_is_that_of_the_rank_that_failed():
+    """Both run out of memory, whichever comes first."""
+    r = one(*GPT, "--device", "ref", "--batch", "2", "--ranks", "2", "--memory", "0.0001", "--steps", "1", status=FAILED)
+    assert re.match(r"Rank [01] of 2 \(process \d+\): Out of memory before the first step", r["reason"])
+
+
+def test_the_reason_of_the_failed_rank_is_reported_not_that_of_a_waiting_one():
+    """Rank 0 plans first, and fails: its reason is told, not that rank 1 misses it."""
+    r = one(*GPT, "--device", "ref", "--batch", "1", "--ranks", "2", "--remake", "5", "--steps", "1", status=FAILED)
+    assert re.match(r"Rank 0 of 2 \(process \d+\): The peaks of device ref are not known", r["reason"]), r["reason"]
+
+
+def test_ctrl_c_ends_after_the_step(tmp_path):
+    out = tmp_path / "r.json"
+    gang = Running(2, "--json", out)
+    assert gang.is_at_work()
+    time.sleep(0.5)
+    os.kill(gang.process.pid, signal.SIGINT)
+    status, err, took = gang.ended()
+    assert status == 130 and took < 10 and "the result is kept" in err
+    r = json.loads(out.read_text())
+    assert r["interrupted"] is True and r["steps"] > 0 and r["throughput"] > 0
+    assert r["reason"].startswith(f"Interrupted after {r['steps']} steps")
+    assert [o["order"] for o in r["orders"]] == ["note", "stop"]
+    assert gang.nothing_is_left()
+
+
+TWO = ["--device", "later:0,later:1", "--ranks", "2"]
+
+
+DEVICE_TRANSPORTS = pytest.mark.parametrize("transport", ["nccl", "host"])
+
+
+@DEVICE_TRANSPORTS
+@pytest.mark.parametrize("accumulate", ["1", "3"])
+def test_sums_go_on_beside_backward(two_devices, accumulate, transport):
+    """On queues of each device: the losses are those of one rank that waits for everything."""
+    alone = one(*GPT, "--batch", "4", "--steps", "6", "--accumulate", accumulate, "--device", "ref")
+    together = one(*GPT, "--batch", "2", "--steps", "6", "--accumulate", accumulate, *TWO, "--transport", transport, env=two_devices)
+    assert losses(together) == pytest.approx(losses(alone), rel=2e-6)
+    assert together["communication"]["transport"] == transport and together["devices"] == 2
+    assert together["communication"]["exposed_s_per_step"] > 0
+
+
+@DEVICE_TRANSPORTS
+@pytest.mark.parametrize("more", [[], ["--bucket", "0.01"], ["--accumulate", "2", "--eval-every", "2", "--eval-batches", "1"]], ids=str)
+def test_a_sharded_update_goes_on_beside_the_next_step(two_devices, more, transport):
+    """Parameters are gathered on the third queue while the next forward pass begins."""
+    work = [*GPT, "--precision", "bf16", "--batch", "2", "--steps", "4", "--clip", "0.1", *more, *TWO, "--transport", transport]
+    work += ["--gradients", "f32"] if transport == "host" else []
+    slow = {**two_devices, "JM_FAKE_NCCL_US": "3000", "JM_FAKE_LANES_US": "1000"}
+    whole, shared = (one(*work, "--shard-update", how, env=slow) for how in ("off", "on"))
+    assert losses(shared) == pytest.approx(losses(whole), rel=2e-6)
+    evaluations = ([e["loss"] for e in r.get("evaluations") or []] for r in (whole, shared))
+    assert next(evaluations) == pytest.approx(next(evaluations), rel=2e-6)
+    assert shared["communication"]["transport"] == transport
+
+
+@pytest.mark.parametrize("peaks, transport", [("1e12,1e12", "host"), ("1e15,1e15", "nccl"), ("1e12,1e15", "nccl"), ("1e15,1e12", "nccl")])
+def test_ranks_agree_on_a_transport(two_devices, peaks, transport):
+    """The products of one device may hide exchanges that those of the other do not."""
+    r = one(*GPT, "--precision", "bf16", "--batch", "2", "--steps", "2", *TWO, env={**two_devices, "JM_FAKE_LATER_PEAKS": peaks})
+    assert r["communication"]["transport"] == transport and r["communication"]["rounded"] == (transport == "host")
+
+
+@pytest.mark.parametrize("peaks, more, transport", [
+    ("2e12", ["--precision", "bf16"], "host"),
+    ("2e12", ["--precision", "bf16", "--gradients", "f32"], "nccl"),  # twice the bytes of gradients
+    ("1e12", ["--precision", "bf16", "--gradients", "f32"], "host"),
+    ("1e12/1e15", ["--precision", "bf16"], "host"),
+    ("1e12/1e15", ["--precision", "fp8"], "nccl"),  # products in blocks take next to no time
+    ("1e11/1e11", ["--precision", "fp8"], "host"),
+    ("1e12", ["--precision", "bf16", "--batch", "max", "--memory", "0.1"], "nccl"),
+], ids=str)
+def test_the_transport_depends_on_what_is_sent_and_on_the_types_of_products(two_devices, peaks, more, transport):
+    batch = [] if "max" in more else ["--batch", "2"]
+    r = one(*GPT, *more, *batch, "--steps", "1", *TWO, env={**two_devices, "JM_FAKE_LATER_PEAKS": f"{peaks},{peaks}"})
+    assert r["communication"]["transport"] == transport
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_all_ranks_take_nccl_where_one_cannot_copy_over_the_host(two_devices, device):
+    env = {**two_devices, "JM_FAKE_LATER_PEAKS": "1e12,1e12", "JM_FAKE_LANES_FAIL": str(device)}
+    work = [*GPT, "--precision", "bf16", "--batch", "2", "--steps", "2", *TWO]
+    assert one(*work, env=env)["communication"]["transport"] == "nccl"
+    r = one(*work, "--transport", "host", env=env, status=FAILED)
+    assert (f"Rank {device} of 2" in r["reason"] and "told to fail" in r["reason"]) or "use --transport nccl" in r["reason"], r["reason"]
+
+
+@pytest.mark.parametrize("devices", ["later:0,ref", "ref,later:0"])
+def test_devices_that_exchange_data_in_other_ways_are_refused(two_devices, devices):
+    r = one(*GPT, "--batch", "1", "--steps", "1", "--device", devices, "--ranks", "2", env=two_devices, status=FAILED)
+    assert "Ways to exchange data of rank 1" in r["reason"] and "devices of the same type" in r["reason"], r["reason"]
+
+
+def test_rounded_sums_differ_little(two_devices):
+    """Over the host gradients travel in bf16; both ranks update with the same bits, so their losses stay one network's."""
+    work = [*GPT, "--precision", "bf16", "--batch", "2", "--steps", "6", *TWO, "--transport", "host"]
+    exact, rounded, plain = (one(*work, *more, env=two_devices) for more in (["--gradients", "f32"], ["--gradients", "bf16"], []))
+    assert losses(rounded) == losses(plain) != losses(exact)
+    assert losses(rounded) == pytest.approx(losses(exact), rel=1e-3)
+    assert exact["communication"]["rounded"] is False and rounded["communication"]["rounded"] is True
+
+
+def test_a_fault_that_leaves_all_ranks_alive_ends_them(two_devices):
+    """Their transfer never ends; NCCL tells the fault only when asked."""
+    began = time.monotonic()
+    r = one(*GPT, "--batch", "2", "--steps", "30", *TWO, env={**two_devices, "JM_FAKE_NCCL_HANGS": "9"}, status=FAILED)
+    assert time.monotonic() - began < 40
+    assert "A transfer by NCCL failed: remote process exited or there was a network error" in r["reason"], r["reason"]
+
+
+@pytest.mark.parametrize("what", ["SELECTS", "BUILDS"])
+def test_rank_0_plans_and_builds_before_the_others(two_devices, tmp_path, what):
+    """What it chooses by timing and keeps, they find: sums need the same places and layouts, and runs the same algorithms."""
+    log = tmp_path / "asked"
+    one(*GPT, "--batch", "2", "--steps", "1", "--selftest", "0", *TWO, env={**two_devices, "JM_FAKE_LATER_" + what: str(log)})
+    asked = log.read_text().split()
+    assert set(asked) == {"0", "1"} and asked == sorted(asked)
+
+
+@pytest.mark.parametrize("more, env, hint", [
+    (["--device", "later:0", "--ranks", "2"], {}, "both on"),
+    (TWO, {"JM_NCCL_LIB": "/nowhere/libnccl.so"}, "install NVIDIA's libnccl2"),
+    (TWO, {"JM_FAKE_NCCL_VERSION": "21200"}, "2.13 or newer"),
+    (TWO, {"JM_FAKE_NCCL_FAILS": "2"}, "A transfer by NCCL failed: internal error; the fake NCCL was told to fail"),
+])
+def test_what_nccl_lacks_is_said(two_devices, more, env, hint):
+    r = one(*GPT, "--batch", "1", "--steps", "3", *more, env={**two_devices, **env}, status=FAILED)
+    assert r["reason"].startswith("Rank ") and hint in r["reason"], r["reason"]
+
+
+@pytest.mark.parametrize("library, ok, hint", [
+    (BUILD / "tests/peers/libnccl-fake.so", True, "its library can be opened"),
+    ("/nowhere/libnccl.so", False, "install NVIDIA's libnccl2"),
+])
+def test_the_doctor_looks_for_nccl(library, ok, hint):
+    found = json.loads(jm("doctor", "--json", env={"JM_NCCL_LIB": str(library)}).stdout)
+    row, = [f for f in found if f["member"] == "nccl"]
+    assert row["section"] == "Exchange" and row["ok"] is ok and hint in row["why"]
+
+
+def test_messages_of_nccl_come_from_all_ranks(two_devices):
+    done = jm(*GPT, "--batch", "1", "--steps", "1", *TWO, "--json", "-", env={**two_devices, "NCCL_DEBUG": "INFO"})
+    assert json.loads(done.stdout)["status"] == "ok"
+    for rank in 0, 1:
+        assert f"nccl-fake INFO: rank {rank}" in done.stderr
+
+
+@pytest.mark.parametrize("kind, factor", [("allreduce", 2), ("allgather", 1)])
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_transfers_over_sizes(kind, factor, ranks, tmp_path):
+    """Each size is a case; results are verified, and the bus bandwidth follows from the time."""
+    store = tmp_path / "s.db"
+    done = jm("run", kind, "--device", "ref", "--ranks", ranks, "--size", "0.00001,0.003", "--steps", 3, "--warmup", 1,
+              "--source", "null", "--store", store)
+    assert done.returncode == 0, done.stderr
+    for r in records(store):
+        t = r["transfer"]
+        assert r["verified"] is True and t["transport"] == "local" and r["unit"] == "GB"
+        assert t["bytes"] == pytest.approx(float(r["options"]["size"]) * 1e9, abs=8 * ranks)
+        assert r["items"] == pytest.approx(3 * 16 * t["bytes"] / 1e9)
+        assert t["bytes_per_s"] == pytest.approx(t["bytes"] / t["seconds"])
+        assert t["bus_bytes_per_s"] == pytest.approx(t["bytes_per_s"] * factor * (ranks - 1) / ranks)
+
+
+@pytest.mark.parametrize("kind", ["allreduce", "allgather"])
+@pytest.mark.parametrize("transport", ["auto", "nccl", "host"])
+def test_transfers_between_devices(two_devices, kind, transport):
+    r = one("run", kind, *TWO, "--size", "0.0005", "--steps", 2, "--warmup", 1, "--source", "null", "--transport", transport,
+            env=two_devices)
+    assert r["verified"] is True and r["devices"] == 2
+    assert r["transfer"]["transport"] == ("nccl" if transport == "auto" else transport)
+
+
+@pytest.mark.parametrize("kind", ["allreduce", "allgather"])
+def test_transfers_in_pieces_between_three_devices(kind):
+    """16 copies of transport host go through each channel of 4 slots; parts of the ranks differ in size."""
+    done = jm("run", kind, "--device", "later:0,later:1,later:2", "--ranks", 3, "--size", "0.00000101,0.05", "--steps", 1,
+              "--warmup", 0, "--source", "null", "--transport", "host", "--json", "-", env=devices(3))
+    assert [r["verified"] for r in json.loads(done.stdout)] == [True, True], done.stderr
+
+
+@pytest.mark.parametrize("device, transport, hint", [("ref", "host", "omit --transport host"), ("cpu", "nccl", "omit --transport nccl")])
+def test_ranks_without_gpus_have_one_transport(device, transport, hint):
+    r = one(*GPT, "--batch", "1", "--steps", "1", "--device", device, "--ranks", "2", "--transport", transport, status=FAILED)
+    assert hint in r["reason"], r["reason"]
+
+
+def test_a_transfer_of_one_rank_is_refused():
+    r = one("run", "allreduce", "--device", "ref", "--source", "null", status=FAILED)
+    assert "--ranks 2 or more" in r["reason"]
