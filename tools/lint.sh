@@ -83,6 +83,11 @@ ctags -x --c-kinds=f --_xformat='%{input} %{line} %{end} %{name}' $all 2>/dev/nu
 	awk '$3 - $2 >= 60 {print $1 ":" $2 ": " $4 " has " $3 - $2 + 1 " lines"}' |
 	grep -vF -f tools/lint.allow | rule "functions under 60 lines"
 
+files 'test_*.c' 'test_*.py' | grep '^tests/' | xargs dirname | sort | uniq -c | awk '$1 > 25 {print $2 ": " $1 " tests"}' |
+	rule "at most 25 tests in a folder"
+files 'test_*.c' 'test_*.py' | grep '^tests/' | sed 's,.*/,,' | sort | uniq -d | rule "no two tests have the same file name"
+files 'test_*.py' | xargs grep -nE '^ *(from|import) test_' | rule "tests import no other test"
+
 # --- the repository as others see it
 echo "$all" | xargs grep -L 'SPDX-License-Identifier: Apache-2.0' | grep -vE '/data/|\.in$' |
 	grep -vF -f tools/lint.allow | rule "a licence line on top"

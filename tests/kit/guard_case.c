@@ -34,8 +34,8 @@ int guard_setup(void **state)
 	snprintf(f->folder, sizeof(f->folder), "/tmp/jm-guard-XXXXXX");
 	assert_non_null(mkdtemp(f->folder));
 	snprintf(f->driver, sizeof(f->driver), "%s/driver", f->folder);
-	snprintf(
-		library, sizeof(library), "%s/tests/peers/libnvidia-ml-fake.so", getenv("JM_BUILD"));
+	snprintf(library, sizeof(library), "%s/tests/peers/libnvidia-ml-fake.so",
+		getenv("JM_BUILD"));
 	setenv("JM_NVML_LIB", library, 1);
 	setenv("JM_FAKE_NVML_STATE", f->driver, 1);
 	setenv("JM_STATE", f->folder, 1);

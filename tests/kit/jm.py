@@ -28,6 +28,14 @@ def needs_another_user(test):
                               reason="needs root, and a program that other users can reach")(test)
 
 
+def skip_with_sanitizers():
+    """For a test that loads the library into a program without them."""
+    import pytest
+    library = (BUILD / "libjoulemark.so").read_bytes()
+    if b"__asan_init" in library or b"__tsan_init" in library:
+        pytest.skip("a program without sanitizers cannot load a library with them")
+
+
 def jm(*args, env=None, timeout=60, **more):
     """Runs joulemark; returns the finished process with text output, whose lines are not broken."""
     more.setdefault("stdin", subprocess.DEVNULL)

@@ -5,10 +5,10 @@ import socket
 import struct
 import threading
 
-import test_ipmi
-import test_ptd
-import test_redfish
-import test_scpi
+import ipmi_controller
+import ptd_daemon
+import redfish_controller
+import scpi_meter
 from text_instrument import Instrument, Manner, end_connection
 
 
@@ -36,7 +36,7 @@ class Modbus(Instrument):
         return f"modbus:host=127.0.0.1,port={self.port},map=wt310,timeout={timeout}"
 
 
-class Scpi(test_scpi.Meter):
+class Scpi(scpi_meter.Meter):
     def __init__(self, _, watts):
         self.watts = watts
         super().__init__()
@@ -48,7 +48,7 @@ class Scpi(test_scpi.Meter):
         return super().source(f",timeout={timeout}")
 
 
-class Ptd(test_ptd.Daemon):
+class Ptd(ptd_daemon.Daemon):
     def __init__(self, _, watts):
         super().__init__()
         self.watts = watts
@@ -57,9 +57,9 @@ class Ptd(test_ptd.Daemon):
         return super().source(f",timeout={timeout}")
 
 
-class Redfish(test_redfish.Controller):
+class Redfish(redfish_controller.Controller):
     def __init__(self, folder, watts):
-        super().__init__(test_redfish.certify(folder))
+        super().__init__(redfish_controller.certify(folder))
         self.watts = watts
         self.chassis("node", "EnvironmentMetrics", lambda: {"PowerWatts": {"Reading": self.watts}})
 
@@ -141,7 +141,7 @@ class IpmiManner:
     def __setattr__(self, name, value):
         object.__setattr__(self, name, value)
         if name == "mode":
-            whole = test_ipmi.message(self.peer.watts)
+            whole = ipmi_controller.message(self.peer.watts)
             self.peer.controller.answers(*{"good": (whole,), "silent": ("",), "drip": (whole, 5000),
                                            "huge": (" ".join(["ff"] * 64),), "half": (whole[:len(whole) // 2],)}[value])
 
@@ -149,7 +149,7 @@ class IpmiManner:
 class Ipmi:
     def __init__(self, folder, watts):
         self.watts = watts
-        self.controller = test_ipmi.Controller(folder)
+        self.controller = ipmi_controller.Controller(folder)
         self.manner = IpmiManner(self)
         self.plug()
 

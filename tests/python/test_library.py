@@ -2,16 +2,14 @@
 """The installed library exports what its header declares, and a program can use it."""
 import ctypes
 import json
-import os
-import pathlib
 import re
 import subprocess
 
 import pytest
 
-TOP = SOURCE
-BUILD = pathlib.Path(os.environ["JM_BUILD"])
-HEADER = (TOP / "include/joulemark.h").read_text()
+from jm import BUILD, SOURCE, skip_with_sanitizers
+
+HEADER = (SOURCE / "include/joulemark.h").read_text()
 
 
 def test_exports_exactly_the_header():
@@ -26,20 +24,14 @@ def test_exports_exactly_the_header():
 def test_header_stands_alone(compiler, tmp_path):
     unit = tmp_path / ("alone." + ("c" if compiler == "cc" else "cc"))
     unit.write_text('#include <joulemark.h>\nint main(void) { return 0; }\n')
-    subprocess.run([compiler, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", TOP / "include", unit],
+    subprocess.run([compiler, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", SOURCE / "include", unit],
                    check=True)
-
-
-def skip_with_sanitizers():
-    library = (BUILD / "libjoulemark.so").read_bytes()
-    if b"__asan_init" in library or b"__tsan_init" in library:
-        pytest.skip("a program without sanitizers cannot load a library with them")
 
 
 def test_regions_example(tmp_path):
     skip_with_sanitizers()
     program = tmp_path / "regions"
-    subprocess.run(["cc", "-O1", "-I", TOP / "include", TOP / "examples/regions.c", "-L", BUILD,
+    subprocess.run(["cc", "-O1", "-I", SOURCE / "include", SOURCE / "examples/regions.c", "-L", BUILD,
                     "-ljoulemark", f"-Wl,-rpath,{BUILD.resolve()}", "-o", program], check=True)
     out = subprocess.run([program, "sim:h100x1"], check=True, capture_output=True, text=True).stdout
     report = json.loads(out)
@@ -59,7 +51,7 @@ def test_a_context_is_opaque(tmp_path):
     skip_with_sanitizers()
     unit = tmp_path / "peek.c"
     unit.write_text('#include <joulemark.h>\nint main(void) { struct jm_ctx ctx; return sizeof(ctx) != 0; }\n')
-    done = subprocess.run(["cc", "-fsyntax-only", "-I", TOP / "include", unit], capture_output=True, text=True)
+    done = subprocess.run(["cc", "-fsyntax-only", "-I", SOURCE / "include", unit], capture_output=True, text=True)
     assert done.returncode and "storage size" in done.stderr
     library, lines = ctypes.CDLL(BUILD / "libjoulemark.so"), []
     err = ctypes.create_string_buffer(4 + 512)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python package: regions compared with the truth of the fake NVML, and events of the process around them."""
 import json
-import math
 import os
 import re
 import shutil
@@ -16,43 +15,11 @@ import pytest
 
 from jm import BUILD, SOURCE, jm
 from measured import FAKE
-
-LIBRARY = BUILD / "libjoulemark.so.0"
-WAVE = "gpus=2;wave=square;low=100;high=600;period=0.5;shift=0.1"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_sanitizers():
-    library = LIBRARY.read_bytes()
-    if b"__asan_init" in library or b"__tsan_init" in library:
-        pytest.skip("a program without sanitizers cannot load a library with them")
-
-
-def python(script, *args, status=0, env=None):
-    """Runs a script with the package; returns the finished process."""
-    everything = {**os.environ, "PYTHONPATH": str(SOURCE / "python"), "JM_LIBRARY": str(LIBRARY), "PYTHONWARNINGS": "always",
-                  "JM_NVML_LIB": str(FAKE), "JM_FAKE_NVML": WAVE, **(env or {})}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script), *map(str, args)], text=True, timeout=60, check=False,
-                          capture_output=True, env={k: v for k, v in everything.items() if v is not None})
-    assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
-    return done
+from python_package import LIBRARY, WAVE, no_sanitizers, python, truth  # noqa: F401  pylint: disable=unused-import
 
 
 def value(script, *args, **more):
     return json.loads(python(script, *args, **more).stdout)
-
-
-def joules_until(t, gpu):
-    """Integral of the square wave from 0 to t; high comes first."""
-    t += gpu * 0.1
-    whole = math.floor(t / 0.5)
-    rest = t - whole * 0.5
-    return whole * 175 + min(rest, 0.25) * 600 + max(0.0, rest - 0.25) * 100
-
-
-def truth(start_ns, stretches):
-    return sum(joules_until(start_ns * 1e-9 + end, gpu) - joules_until(start_ns * 1e-9 + start, gpu)
-               for start, end in stretches for gpu in range(2))
 
 
 REGIONS = """
@@ -434,9 +401,6 @@ def test_no_processes_and_no_caps_are_left(tmp_path):
     """, state, env={"JM_FAKE_NVML_STATE": str(state)})
 
 
-# ---- the library
-
-
 def test_without_the_library_says_where_it_looked_and_what_to_do(tmp_path):
     script = """
         import sys, joulemark      # the import itself works
@@ -497,9 +461,6 @@ def test_pip_installs_it_without_a_network(tmp_path):
         print(json.dumps([joulemark.__file__, joulemark.__version__, importlib.metadata.version("joulemark")]))
     """, env={"PYTHONPATH": str(tmp_path / "site")})
     assert found[0].startswith(str(tmp_path / "site")) and found[1] == found[2]
-
-
-# ---- marks
 
 
 def test_marks_reach_the_joulemark_around():

@@ -11,7 +11,7 @@ import pytest
 
 from jm import SOURCE
 from measured import FAKE
-from test_python import LIBRARY, no_sanitizers, python, truth  # noqa: F401  pylint: disable=unused-import
+from python_package import LIBRARY, no_sanitizers, python, truth  # noqa: F401  pylint: disable=unused-import
 
 LIGHTNING = """
     import json, sys, time, types

@@ -10,10 +10,8 @@ import sys
 import pytest
 
 from fake_gpus import FakeGpus
-from jm import BIN, SOURCE
-from test_library import skip_with_sanitizers
+from jm import BIN, SOURCE, skip_with_sanitizers
 
-TOP = SOURCE
 BUILD = pathlib.Path(os.environ["JM_BUILD"]).resolve()
 TOKENS = {40: 980, 10: 245}  # of that many requests
 
@@ -44,7 +42,7 @@ def check(record, requests):
 def test_in_c(gpus, tmp_path):
     skip_with_sanitizers()
     program, out = tmp_path / "serve", tmp_path / "record.json"
-    subprocess.run(["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-I", TOP / "include", TOP / "examples/serve_tokens.c", "-L", BUILD,
+    subprocess.run(["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-I", SOURCE / "include", SOURCE / "examples/serve_tokens.c", "-L", BUILD,
                     "-ljoulemark", f"-Wl,-rpath,{BUILD}", "-o", program], check=True)
     run(gpus, BIN, "measure", "--source", "nvml", "--unit", "token", "--json", out, "--", program, 40)
     check(json.loads(out.read_text()), 40)
@@ -53,13 +51,13 @@ def test_in_c(gpus, tmp_path):
 
 def test_in_a_shell(gpus, tmp_path):
     out = tmp_path / "record.json"
-    run(gpus, "sh", TOP / "examples/serve-tokens.sh", SOURCE="nvml", JSON=str(out))
+    run(gpus, "sh", SOURCE / "examples/serve-tokens.sh", SOURCE="nvml", JSON=str(out))
     check(json.loads(out.read_text()), 10)
 
 
 def test_in_python(gpus):
     skip_with_sanitizers()
-    out = run(gpus, sys.executable, TOP / "examples/serve_tokens.py", "--source", "nvml", "--requests", 40,
+    out = run(gpus, sys.executable, SOURCE / "examples/serve_tokens.py", "--source", "nvml", "--requests", 40,
               JM_LIBRARY=str(BUILD / "libjoulemark.so.0")).stdout
     per_token, tokens, origin = re.match(r"(\S+) J per token, (\S+) tokens, (\w+)", out).groups()
     assert float(tokens) == TOKENS[40] and origin == "measured"

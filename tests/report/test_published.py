@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """report --published: the papers' figures in their own table, as the papers print them, and in no figure of the records."""
-import copy
 import csv
 import io
 import json
@@ -10,22 +9,9 @@ import pytest
 
 from jm import SOURCE, jm
 from pages import CHROMIUM, browse
+from papers import CAPPED, FLOPS, trained
 from reports import records
 
-RECORD = json.loads((SOURCE / "tests/data/report/h100x4.json").read_text())[0]
-FLOPS = {"resnet50": 24.5e9, "vit-l16": 369e9, "llama3-8b": 45.4e9}
-# arXiv 2603.16164, Tables 3 and 4: per GPU at 200, 300... 700 (750) W
-CAPPED = {
-    ("resnet50", "H100 94 GB"): "842.78 1312.8 1426.0 1463.2 1475.0 1479.3",
-    ("resnet50", "H200 141 GB"): "650.93 1115.7 1619.2 1915.1 2061.4 2148.6",
-    ("resnet50", "MI300X"): "771.68 789.94 924.17 1117.3 1312.8 1464.9 1525.1",
-    ("vit-l16", "H100 94 GB"): "116.40 214.90 259.00 280.05 297.79 305.97",
-    ("vit-l16", "H200 141 GB"): "87.23 170.57 257.12 301.12 331.10 358.70",
-    ("vit-l16", "MI300X"): "76.64 89.53 126.51 159.30 177.01 198.05 206.61",
-    ("llama3-8b", "H100 94 GB"): "9699.3 17982.3 24853.4 27705.3 29250.0 30271.0",
-    ("llama3-8b", "H200 141 GB"): "8914.9 14244.7 22285.7 28338.8 31586.8 34107.2",
-    ("llama3-8b", "MI300X"): "9200.7 11138.8 13119.8 14858.6 16391.0 16724.5 16843.3",
-}
 MORE_CAPPED = {  # the same tables: Stable Diffusion v2, inference
     ("sd-v2", "H100 94 GB"): "20.14 34.25 39.38 41.62 42.77 43.28",
     ("sd-v2", "H200 141 GB"): "15.50 29.26 42.25 49.37 53.94 57.30",
@@ -43,15 +29,6 @@ TABLE_1 = {"energy": (25.39, 160), "energy saved minus slowdown": (15.03, 170), 
 # Latif et al., section V: kW of the node (median, highest), hours, kWh
 NODE = {512: (4.68, 5.02, 26, 123), 4096: (6.26, 6.48, 5, 30), 128: (7.92, 8.42, 8, None)}
 CAPS = [200, 300, 400, 500, 600, 700, 750]
-
-
-def trained(model, flops, **options):
-    """A record of one run that trained the model here."""
-    r = copy.deepcopy(RECORD)
-    r |= {"workload": "train", "device": "cpu", "precision": "f32", "flops_model_per_item": flops, "settings": []}
-    r["case"]["parameters"] = {"workload": "train", "device": "cpu", "precision": "f32",
-                               "options": {"model": model, **options}}
-    return r
 
 
 @pytest.fixture

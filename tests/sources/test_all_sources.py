@@ -8,16 +8,16 @@ import time
 
 import pytest
 
-import test_amdsmi
-import test_cray
-import test_gcipuinfo
-import test_hsmp
-import test_ipmi
-import test_modbus
-import test_ptd
-import test_redfish
-import test_scpi
-import test_snmp
+import amd_gpus
+import cray_node
+import gcipu_module
+import hsmp_firmware
+import ipmi_controller
+import modbus_server
+import ptd_daemon
+import redfish_controller
+import scpi_meter
+import snmp_pdu
 from jm import BUILD, jm
 
 LOW, HIGH = 200, 450
@@ -56,7 +56,7 @@ class Step:
             self.moments[name] = (begin, time.monotonic())
 
 
-class Ptd(test_ptd.Daemon):
+class Ptd(ptd_daemon.Daemon):
     step = None
 
     def sample(self, i):
@@ -64,14 +64,14 @@ class Ptd(test_ptd.Daemon):
         return super().sample(i)
 
 
-class Scpi(test_scpi.Meter):
+class Scpi(scpi_meter.Meter):
     step = None
 
     def value(self, item):
         return self.step.now("scpi") if item == "P" else super().value(item)
 
 
-class Cray(test_cray.Node):
+class Cray(cray_node.Node):
     def __init__(self, root, step):
         self.step = step
         super().__init__(root, {"": LOW})
@@ -86,28 +86,28 @@ def hwmon(root, step):
     folder.mkdir(parents=True)
     (folder / "name").write_text("power_meter\n")
     (folder / "power1_average_interval").write_text("1\n")
-    step.written("hwmon", lambda watts: test_hsmp.write(folder / "power1_average", f"{watts * 1000000:010}\n".encode()))
+    step.written("hwmon", lambda watts: hsmp_firmware.write(folder / "power1_average", f"{watts * 1000000:010}\n".encode()))
     return "hwmon:channel=power_meter/power1,covers=/"
 
 
 def hsmp(root, step):
     begin = time.monotonic()
-    file = test_hsmp.path(root, 0)
-    step.written("hsmp", lambda watts: test_hsmp.write(file, test_hsmp.table(
+    file = hsmp_firmware.path(root, 0)
+    step.written("hsmp", lambda watts: hsmp_firmware.write(file, hsmp_firmware.table(
         [5e5, 0, 0, 0], watts, int((time.monotonic() - begin) * 1e8) + 1)))
     return "hsmp"
 
 
 def ipmi(root, step, env):
-    controller = test_ipmi.Controller(root)
+    controller = ipmi_controller.Controller(root)
     env.update(controller.env)
-    step.written("ipmi", lambda watts: controller.answers(test_ipmi.message(watts)))
+    step.written("ipmi", lambda watts: controller.answers(ipmi_controller.message(watts)))
     return "ipmi"
 
 
 def gcipuinfo(root, step, env):
     """The module asks the same clock."""
-    text = test_gcipuinfo.MODULE.format(rows=[("A", "", "N/A")], life=1e9)
+    text = gcipu_module.MODULE.format(rows=[("A", "", "N/A")], life=1e9)
     text = text.replace("row[NAMES.index(name)] for row in ROWS",
                         f"f'{{{LOW} if time.monotonic() < {step.at!r} else {HIGH}}} W' if name == 'ipu power' else "
                         "row[NAMES.index(name)] for row in ROWS")
@@ -133,12 +133,12 @@ class Devices:
     """All of them; close() ends those that run."""
 
     def __init__(self, root, certificate, step):
-        self.env = test_amdsmi.surroundings(root, 24, "y")
+        self.env = amd_gpus.surroundings(root, 24, "y")
         self.ends = []
         self.sources = [hwmon(root, step), hsmp(root, step), ipmi(root, step, self.env),
                         gcipuinfo(root, step, self.env), gpus(step, self.env), self.cray(root, step),
                         self.instruments(step), self.modbus(root, step), self.redfish(certificate, step)]
-        if test_snmp.SNMPD:
+        if snmp_pdu.SNMPD:
             self.sources.append(self.snmp(root, step))
 
     def cray(self, root, step):
@@ -155,8 +155,8 @@ class Devices:
         return f"{daemon.source()},{meter.source()}"
 
     def modbus(self, root, step):
-        meter = test_modbus.Meter(root)
-        step.written("modbus", lambda watts: self.put(meter.file, test_modbus.words("input", 2004, watts)))
+        meter = modbus_server.Meter(root)
+        step.written("modbus", lambda watts: self.put(meter.file, modbus_server.words("input", 2004, watts)))
         meter.start()
         self.ends.append(meter.stop)
         return meter.source("map=wt310")
@@ -169,7 +169,7 @@ class Devices:
         new.rename(file)
 
     def redfish(self, certificate, step):
-        controller = test_redfish.Controller(certificate)
+        controller = redfish_controller.Controller(certificate)
         controller.chassis("1", "EnvironmentMetrics", lambda: {"PowerWatts": {"Reading": step.now("redfish")}})
         self.ends.append(controller.server.shutdown)
         return controller.source()
@@ -177,9 +177,9 @@ class Devices:
     def snmp(self, root, step):
         folder = root / "snmp"
         folder.mkdir()
-        pdu = test_snmp.Pdu(folder)
+        pdu = snmp_pdu.Pdu(folder)
         # of two outlets: snmpd keeps the answer of a program for 30 s if it is asked the same again
-        step.written("snmp", lambda watts: pdu.set([(f"{test_snmp.APC}.9.4.3.1.7.{i}", "gauge", watts) for i in (3, 4)]))
+        step.written("snmp", lambda watts: pdu.set([(f"{snmp_pdu.APC}.9.4.3.1.7.{i}", "gauge", watts) for i in (3, 4)]))
         pdu.start()
         self.ends.append(pdu.stop)
         return pdu.source("kind=apc-outlet,index=3+4")
@@ -243,9 +243,9 @@ def offsets(folder, certificate, delay):
 
 @pytest.fixture(name="certificate")
 def make_certificate(tmp_path_factory):
-    if not shutil.which("openssl") or not test_modbus.SERVER.exists():
+    if not shutil.which("openssl") or not modbus_server.SERVER.exists():
         pytest.skip("openssl or libmodbus is not installed")
-    return test_redfish.make_certificate.__wrapped__(tmp_path_factory)
+    return redfish_controller.certify(tmp_path_factory.mktemp("tls"))
 
 
 def test_one_step_of_all_devices_stands_at_one_time(tmp_path, certificate):

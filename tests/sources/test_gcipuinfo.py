@@ -1,29 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Graphcore IPUs by a fake module gcipuinfo: values as text with units, N/A, boards shared by several IPUs."""
 import json
-import textwrap
 
 import pytest
 
+from gcipu_module import module
 from jm import jm, sentence
-
-MODULE = """
-    import time
-    BEGIN = time.monotonic()
-    ROWS = {rows!r}
-    NAMES = ("board serial number", "ipu power", "total board power")
-    class gcipuinfo:
-        def updateData(self):
-            if time.monotonic() - BEGIN > {life}:
-                raise RuntimeError("the device is gone")
-        def getNamedAttributeForAll(self, name):
-            return [row[NAMES.index(name)] for row in ROWS]
-"""
-
-
-def module(folder, rows, life=1e9):
-    (folder / "gcipuinfo.py").write_text(textwrap.dedent(MODULE.format(rows=rows, life=life)), encoding="utf-8")
-    return {"PYTHONPATH": str(folder)}
 
 
 def measure(env, seconds=1):

@@ -2,44 +2,14 @@
 """Node power over IPMI DCMI: a controller behind the ioctls of /dev/ipmi0, with messages by the specification."""
 import json
 import os
-import struct
 import subprocess
 import threading
 import time
 
 import pytest
 
-from jm import BIN, BUILD, jm, sentence
-
-SHIM = BUILD / "tests" / "peers" / "libipmi-device.so"
-
-
-def message(watts, state=0x40, code=0, group=0xdc):
-    return struct.pack("<BBHHHHIIB", code, group, watts, 10, 900, 300, 1667311234, 1000, state).hex(" ")
-
-
-class Controller:
-    def __init__(self, root):
-        self.file = root / "answer"
-        (root / "dev").mkdir()
-        (root / "dev/ipmi0").touch()
-        self.env = {"JM_ROOT": str(root), "LD_PRELOAD": str(SHIM), "JM_FAKE_IPMI": str(self.file),
-                    "ASAN_OPTIONS": "verify_asan_link_order=0:" + os.environ.get("ASAN_OPTIONS", "")}
-
-    def answers(self, text, ms=0):
-        new = self.file.with_suffix(".new")
-        new.write_text(f"{ms} {text}\n", encoding="utf-8")
-        new.rename(self.file)
-
-    def measure(self, seconds, options="", interval="20ms"):
-        done = jm("measure", "--json", "-", "--interval", interval, "--source", "ipmi" + options, "--",
-                  "sleep", seconds, env=self.env)
-        assert done.returncode == 0, done.stderr
-        (meter,) = json.loads(done.stdout)["meters"]
-        return json.loads(done.stdout), meter
-
-    def refused(self, options=""):
-        return sentence(jm("measure", "--source", "ipmi" + options, "--", "true", env=self.env))
+from ipmi_controller import Controller, message
+from jm import BIN, jm, sentence
 
 
 @pytest.fixture(name="controller")

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-import test_redfish
+import redfish_controller
 from fake_gpus import FakeGpus, kill, wait_for
 from jm import BIN, BUILD, FAILURE, jm
 from network_peers import PEERS
@@ -137,7 +137,7 @@ def slow(folder, source):
     run = Run(folder, source)
     if source == "redfish":
         run.peer.resources.clear()
-        test_redfish.supplies(run.peer, *[WATTS / 10] * 10)
+        redfish_controller.supplies(run.peer, *[WATTS / 10] * 10)
     run.start("sleep 1.3")
     if wait_for(run.begun.exists, 60):
         time.sleep(0.5)

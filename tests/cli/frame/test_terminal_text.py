@@ -16,9 +16,8 @@ import unicodedata
 import pytest
 
 from fake_gpus import wait_for
-from jm import BIN, BUILD, SOURCE, jm
+from jm import BIN, BUILD, SOURCE, jm, skip_with_sanitizers
 from reports import records, report, summary, write
-from test_library import skip_with_sanitizers
 
 ESC = "\x1b]0;owned\x07\x1b[2J"
 

@@ -8,8 +8,8 @@ from statistics import mean
 import pytest
 
 from jm import SOURCE, USAGE, jm, sentence, terminal
+from papers import CAPPED, FLOPS, trained
 from reports import T_975, records, write
-from test_published import CAPPED, FLOPS, trained
 
 MET, UNDECIDED, DAMAGED = 1, 3, 4
 

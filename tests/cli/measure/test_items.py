@@ -9,8 +9,7 @@ import time
 
 import pytest
 
-from jm import BIN, BUILD, SOURCE, USAGE, jm, sentence
-from test_library import skip_with_sanitizers
+from jm import BIN, BUILD, SOURCE, USAGE, jm, sentence, skip_with_sanitizers
 
 EXPLODES = r"(a*)(a*)\1\2b"
 LINE = 3000 * "a" + "Xb"

@@ -11,9 +11,9 @@ import time
 
 import pytest
 
+from amd_gpus import surroundings
+from hwmon_tree import grace
 from jm import BIN, BUILD, FAILURE, NOT_FOUND, USAGE, jm, sentence
-from test_amdsmi import surroundings
-from test_hwmon import grace
 
 FAKE = BUILD / "tests" / "peers" / "libnvidia-ml-fake.so"
 WATTS = 300
