@@ -2,7 +2,6 @@
 """The script that examines a machine's sensors finds the configured properties of the fake NVML."""
 import json
 import os
-import pathlib
 import subprocess
 import sys
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """joulemark merge and check: several stores in one, and an exit status by grade."""
-import json
 import shutil
 import sqlite3
 
