@@ -233,44 +233,84 @@ static struct jm_meters two_signals(void)
 	return set;
 }
 
-/* What goes in as readings comes out as the same readings of the same signals. */
-static void test_trace(void **unused)
-{
-	const struct jm_reading readings[] = {
-		{250.5, 1000000000}, {NAN, 1100000000}, {612.25, 1200000000}, {1e-9, 1300000001}};
-	struct jm_store *s = opened(JM_STORE_WRITE);
-	struct jm_meters set = two_signals(), back;
-	struct jm_err err = JM_ERR_INIT, none = JM_ERR_INIT;
-	struct jm_trace *trace = jm_trace_new(&set, &err), *read;
-	struct compare c = {readings, 0};
+static const struct jm_reading kept[] = {
+	{250.5, 1000000000}, {NAN, 1100000000}, {612.25, 1200000000}, {1e-9, 1300000001}};
 
-	(void)unused;
+/* Repeat 1 of case "aa": two chunks of readings, and no record, as after a kill. */
+static void store_two_chunks(void)
+{
+	struct jm_store *s = opened(JM_STORE_WRITE);
+	struct jm_meters set = two_signals();
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_trace *trace = jm_trace_new(&set, &err);
+
 	assert_non_null(trace);
 	add_case(s, "aa");
 	assert_int_equal(jm_store_begin(s, "aa", 1, &err), 0);
 	assert_int_equal(jm_store_add_signals(s, &set, &err), 0);
 	for (int i = 0; i < 4; i++) {
-		assert_int_equal(jm_trace_append(trace, 0, readings[i], &err), 0);
-		if (i == 1)
+		assert_int_equal(jm_trace_append(trace, 0, kept[i], &err), 0);
+		if (i % 2)
 			assert_int_equal(jm_trace_flush(trace, keep_chunk, s, &err), 0);
 	}
-	assert_int_equal(jm_trace_flush(trace, keep_chunk, s, &err), 0);
-	closed(s); /* without a record, as when the program is killed */
+	jm_trace_free(trace);
+	jm_meters_done(&set);
+	closed(s);
+}
+
+static void test_readings_of_a_run_that_was_killed_are_there(void **unused)
+{
+	struct compare c = {kept, 0};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_meters back;
+	struct jm_trace *read;
+	struct jm_store *s;
+
+	(void)unused;
+	store_two_chunks();
 	s = opened(JM_STORE_READ);
 	assert_string_equal(state_of("aa", 1), "running");
 	assert_int_equal(jm_store_trace(s, "aa", 1, &back, &read, &err), 0);
 	assert_int_equal(jm_trace_each(read, 0, 0, JM_FOREVER, compare_reading, &c, &err), 0);
 	assert_int_equal(c.n, 4);
+	jm_trace_free(read);
+	jm_meters_done(&back);
+	closed(s);
+}
+
+static void test_meters_and_signals_of_a_trace_are_there(void **unused)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_meters back;
+	struct jm_trace *read;
+	struct jm_store *s;
+
+	(void)unused;
+	store_two_chunks();
+	s = opened(JM_STORE_READ);
+	assert_int_equal(jm_store_trace(s, "aa", 1, &back, &read, &err), 0);
 	assert_string_equal(back.meter[0].id, "nvml:GPU-1");
 	assert_int_equal(back.meter[0].origin, JM_REPLAYED);
 	assert_int_equal(back.signal[0].window_ns, 25000000);
-	assert_true(back.signal[1].quantity == JM_Q_ENERGY && isnan(back.signal[1].accuracy));
+	assert_int_equal(back.signal[1].quantity, JM_Q_ENERGY);
+	assert_true(isnan(back.signal[1].accuracy));
 	assert_near(back.signal[1].wrap, 65536, 0);
 	jm_trace_free(read);
 	jm_meters_done(&back);
-	assert_int_equal(jm_store_trace(s, "aa", 2, &back, &read, &none), JM_ENOENT);
-	jm_trace_free(trace);
-	jm_meters_done(&set);
+	closed(s);
+}
+
+static void test_a_repeat_without_a_trace_has_none(void **unused)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_meters back;
+	struct jm_trace *read;
+	struct jm_store *s;
+
+	(void)unused;
+	store_two_chunks();
+	s = opened(JM_STORE_READ);
+	assert_int_equal(jm_store_trace(s, "aa", 2, &back, &read, &err), JM_ENOENT);
 	closed(s);
 }
 
@@ -566,10 +606,13 @@ int main(void)
 {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, new_path, remove_files)
 	const struct CMUnitTest tests[] = {CASE(test_round_trip), CASE(test_plans),
-		CASE(test_trace), CASE(test_again), CASE(test_kill), CASE(test_one_writer),
-		CASE(test_replaced_before_close), CASE(test_made_for_nothing), CASE(test_add_run),
-		CASE(test_not_a_store), CASE(test_foreign_and_newer), CASE(test_damaged),
-		CASE(test_full_disk), CASE(test_views)};
+		CASE(test_readings_of_a_run_that_was_killed_are_there),
+		CASE(test_meters_and_signals_of_a_trace_are_there),
+		CASE(test_a_repeat_without_a_trace_has_none), CASE(test_again), CASE(test_kill),
+		CASE(test_one_writer), CASE(test_replaced_before_close),
+		CASE(test_made_for_nothing), CASE(test_add_run), CASE(test_not_a_store),
+		CASE(test_foreign_and_newer), CASE(test_damaged), CASE(test_full_disk),
+		CASE(test_views)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
