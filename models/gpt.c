@@ -143,6 +143,23 @@ static int gpt_build(struct jm_graph *g, const struct jm_values *v, int64_t batc
 	return code;
 }
 
+/* The layers of a block are Conv1D there, whose matrices are [from, to]. */
+static const struct jm_weight_name of_gpt2[] = {
+	{.own = "tokens.weight", .file = "wte.weight", .tied = "lm_head.weight"},
+	{.own = "positions.weight", .file = "wpe.weight"},
+	{.own = "h*.ln_1.*", .file = "h.*.ln_1.*"},
+	{.own = "h*.attn.qkv.*", .file = "h.*.attn.c_attn.*", .transposed = true},
+	{.own = "h*.attn.out.*", .file = "h.*.attn.c_proj.*", .transposed = true},
+	{.own = "h*.ln_2.*", .file = "h.*.ln_2.*"},
+	{.own = "h*.mlp.in.*", .file = "h.*.mlp.c_fc.*", .transposed = true},
+	{.own = "h*.mlp.out.*", .file = "h.*.mlp.c_proj.*", .transposed = true},
+	{0},
+};
+static const char *const masks[] = {"*h.*.attn.bias", "*h.*.attn.masked_bias", NULL};
+
+static const struct jm_weight_names weights[] = {
+	{.of = "transformers", .name = of_gpt2, .prefix = "transformer.", .ignored = masks}, {0}};
+
 static const struct jm_input inputs[] = {
 	{.name = "ids", .fill = JM_FILL_TEXT, .below = "vocab"},
 	{.name = "target", .fill = JM_FILL_TEXT, .below = "vocab", .shift = 1},
@@ -156,6 +173,7 @@ const struct jm_model jm_model_gpt = {
 	.inputs = inputs,
 	.options = options,
 	.presets = presets,
+	.weights = weights,
 	.complete = gpt_complete,
 	.default_seq = gpt_default_seq,
 	.build = gpt_build,

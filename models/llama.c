@@ -161,6 +161,28 @@ static int llama_build(struct jm_graph *g, const struct jm_values *v, int64_t ba
 	return 0;
 }
 
+/* Rotary positions turn the same pairs there, (i, i + D/2). */
+#define LAYER "model.layers.*."
+static const struct jm_weight_name of_transformers[] = {
+	{.own = "tokens.weight", .file = "model.embed_tokens.weight"},
+	{.own = "h*.attn_norm.weight", .file = LAYER "input_layernorm.weight"},
+	{.own = "h*.attn.qkv.weight", .file = LAYER "self_attn.q_proj.weight", .share = "heads"},
+	{.own = "h*.attn.qkv.weight", .file = LAYER "self_attn.k_proj.weight", .share = "kv-heads"},
+	{.own = "h*.attn.qkv.weight", .file = LAYER "self_attn.v_proj.weight", .share = "kv-heads"},
+	{.own = "h*.attn.out.weight", .file = LAYER "self_attn.o_proj.weight"},
+	{.own = "h*.ffn_norm.weight", .file = LAYER "post_attention_layernorm.weight"},
+	{.own = "h*.ffn.gate_up.weight", .file = LAYER "mlp.gate_proj.weight"},
+	{.own = "h*.ffn.gate_up.weight", .file = LAYER "mlp.up_proj.weight"},
+	{.own = "h*.ffn.down.weight", .file = LAYER "mlp.down_proj.weight"},
+	{.own = "norm.weight", .file = "model.norm.weight"},
+	{.own = "output.weight", .file = "lm_head.weight"},
+	{0},
+};
+static const char *const angles[] = {"*.rotary_emb.inv_freq", NULL};
+
+static const struct jm_weight_names weights[] = {
+	{.of = "transformers", .name = of_transformers, .ignored = angles}, {0}};
+
 static const struct jm_input inputs[] = {
 	{.name = "ids", .fill = JM_FILL_TEXT, .below = "vocab"},
 	{.name = "target", .fill = JM_FILL_TEXT, .below = "vocab", .shift = 1},
@@ -174,6 +196,7 @@ const struct jm_model jm_model_llama = {
 	.inputs = inputs,
 	.options = options,
 	.presets = presets,
+	.weights = weights,
 	.complete = llama_complete,
 	.default_seq = llama_default_seq,
 	.build = llama_build,

@@ -173,6 +173,9 @@ static int resnet_build(struct jm_graph *g, const struct jm_values *v, int64_t b
 	return 0;
 }
 
+/* torchvision's are those of the graph. */
+static const struct jm_weight_names weights[] = {{.of = "torchvision"}, {0}};
+
 static const struct jm_input inputs[] = {
 	{.name = "image", .fill = JM_FILL_NORMAL},
 	{.name = "target", .fill = JM_FILL_CLASS, .below = "classes"},
@@ -187,6 +190,8 @@ const struct jm_model jm_model_resnet = {
 	.wants_top1 = true,
 	.options = options,
 	.presets = presets,
+	.weights = weights,
+	.top = "fc.*",
 	.complete = resnet_complete,
 	.default_seq = resnet_default_seq,
 	.build = resnet_build,

@@ -124,6 +124,39 @@ static int vit_build(struct jm_graph *g, const struct jm_values *v, int64_t batc
 	return 0;
 }
 
+static const struct jm_weight_name of_timm[] = {
+	{.own = "class", .file = "cls_token", .ones = 2},
+	{.own = "positions.weight", .file = "pos_embed", .ones = 1},
+	{.own = "patches.*", .file = "patch_embed.proj.*"},
+	{.own = "h*.ln_1.*", .file = "blocks.*.norm1.*"},
+	{.own = "h*.attn.qkv.*", .file = "blocks.*.attn.qkv.*"},
+	{.own = "h*.attn.out.*", .file = "blocks.*.attn.proj.*"},
+	{.own = "h*.ln_2.*", .file = "blocks.*.norm2.*"},
+	{.own = "h*.mlp.in.*", .file = "blocks.*.mlp.fc1.*"},
+	{.own = "h*.mlp.out.*", .file = "blocks.*.mlp.fc2.*"},
+	{.own = "ln_f.*", .file = "norm.*"},
+	{0},
+};
+
+#define BLOCK "encoder.layers.encoder_layer_*."
+static const struct jm_weight_name of_torchvision[] = {
+	{.own = "class", .file = "class_token", .ones = 2},
+	{.own = "positions.weight", .file = "encoder.pos_embedding", .ones = 1},
+	{.own = "patches.*", .file = "conv_proj.*"},
+	{.own = "h*.ln_1.*", .file = BLOCK "ln_1.*"},
+	{.own = "h*.attn.qkv.*", .file = BLOCK "self_attention.in_proj_*"},
+	{.own = "h*.attn.out.*", .file = BLOCK "self_attention.out_proj.*"},
+	{.own = "h*.ln_2.*", .file = BLOCK "ln_2.*"},
+	{.own = "h*.mlp.in.*", .file = BLOCK "mlp.0.*"},
+	{.own = "h*.mlp.out.*", .file = BLOCK "mlp.3.*"},
+	{.own = "ln_f.*", .file = "encoder.ln.*"},
+	{.own = "head.*", .file = "heads.head.*"},
+	{0},
+};
+
+static const struct jm_weight_names weights[] = {
+	{.of = "timm", .name = of_timm}, {.of = "torchvision", .name = of_torchvision}, {0}};
+
 static const struct jm_input inputs[] = {
 	{.name = "image", .fill = JM_FILL_NORMAL},
 	{.name = "target", .fill = JM_FILL_CLASS, .below = "classes"},
@@ -138,6 +171,8 @@ const struct jm_model jm_model_vit = {
 	.wants_top1 = true,
 	.options = options,
 	.presets = presets,
+	.weights = weights,
+	.top = "head.*",
 	.complete = vit_complete,
 	.default_seq = vit_default_seq,
 	.build = vit_build,

@@ -46,7 +46,8 @@ struct jm_cell {
 	size_t slab_offset;	  /* bytes */
 	bool own_life;		  /* GRAD: it is in the arena and begins with its first unit */
 	struct jm_node *producer; /* the node that writes it first; NULL = the host */
-	bool needs_grad;	  /* a parameter, or computed from one */
+	bool needs_grad;	  /* a parameter that is trained, or computed from one */
+	bool frozen;		  /* PARAM: it keeps its value, in the compute type */
 	bool read;		  /* a group that is already selected reads it */
 	int block;		  /* the block of the network that declares it; 0 = none */
 	/* it is recomputed later, so it is never virtual and both results have the same bits */

@@ -10,6 +10,7 @@
 #include "base/option.h"
 #include "optimizer.h"
 #include "rematerialize.h"
+#include "weight_part.h"
 
 struct jm_preset {
 	const char *name;
@@ -51,6 +52,10 @@ struct jm_model {
 	 * option that neither a preset nor the user sets has the default given here, or none. */
 	const struct jm_option *options;
 	const struct jm_preset *presets; /* terminated by name NULL */
+	/* Names in weights files, terminated by `of` NULL; optional: those of the graph. */
+	const struct jm_weight_names *weights;
+	/* Optional, a pattern of fnmatch: the parameters whose rows are the classes. */
+	const char *top;
 	/*
 	 * Optional: sets dimensions that neither preset nor user set (ffn = 4 hidden...). seq: the
 	 * requested sequence, 0 = none. The caller reports dimensions that are still unset.

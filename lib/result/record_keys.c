@@ -125,6 +125,14 @@ static const struct jm_key step_series_keys[] = {
 	{0},
 };
 
+static const struct jm_key weights_keys[] = {
+	{TEXT("from", 0), .meaning = "file or folder of the start values"},
+	{FLAG("new_top", 0),
+		.meaning =
+			"true: they have another number of classes, so the last layer began anew"},
+	{0},
+};
+
 static const struct jm_key loss_scale_keys[] = {
 	{FLAG("dynamic", 0), .meaning = "true: it changes while training"},
 	{NUMBER("first", 0), .min = 1, .max = JM_KEY_HUGE,
@@ -481,6 +489,8 @@ const struct jm_key jm_record_keys[] = {
 		.keys = step_series_keys, .meaning = "of native work: speed and loss of each step"},
 	{OBJECT("loss_scale", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),
 		.keys = loss_scale_keys, .meaning = "of a training whose loss is scaled"},
+	{OBJECT("weights", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = weights_keys,
+		.meaning = "of a training that starts from given weights"},
 	{LIST("evaluations", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),
 		.keys = evaluation_keys, .meaning = "of a training with --eval-every"},
 	{OBJECT("profile", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = profile_keys,

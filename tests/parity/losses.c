@@ -12,7 +12,7 @@
  * 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 0.1 of all but vectors, clip 1. In fp16 the loss is
  * scaled by 1024, and so are the reported gradients and their norm. JM_TEST_GRADIENTS=bf16 or f32: the type in which gradients
  * of matrices wait for the update, as --gradients; JM_TEST_RESIDUAL=bf16 or f32: that of the residual stream in bf16 and fp8,
- * as --residual. Unset: as auto.
+ * as --residual. Unset: as auto. JM_TEST_FROM, JM_TEST_SAVE: weights files, as --from and --save.
  */
 #include <math.h>
 #include <stdio.h>
@@ -23,6 +23,7 @@
 #include "engine/run/program.h"
 #include "engine/graph/tensor.h"
 #include "engine/run/start_values.h"
+#include "workloads/parts/weights_save.h"
 
 #define LR    1e-3
 #define SCALE 1024.0
@@ -236,6 +237,30 @@ static enum jm_narrow narrow(const char *variable)
 	return jm_narrow_of(word ? word : "auto");
 }
 
+static void start(struct jm_program *p, const struct jm_training *t, uint64_t seed)
+{
+	const char *from = getenv("JM_TEST_FROM");
+	struct jm_weights_loaded found;
+	struct jm_safetensors s = {0};
+
+	check(jm_program_init(p, seed, &err));
+	if (!from)
+		return;
+	check(jm_safetensors_open(from, &s, &err));
+	check(jm_weights_load(p, (struct jm_network){t->model, t->dims}, &s, &found, &err));
+	jm_safetensors_close(&s);
+}
+
+static void save(struct jm_program *p, const struct jm_training *t, int steps)
+{
+	const struct jm_weights_source source = {.batches = steps};
+	const char *to = getenv("JM_TEST_SAVE");
+
+	if (to)
+		check(jm_weights_save(
+			p, (struct jm_network){t->model, t->dims}, &source, to, &err));
+}
+
 int main(int argc, char **argv)
 {
 	struct jm_training t = {.adamw = {.beta1 = 0.9,
@@ -270,9 +295,10 @@ int main(int argc, char **argv)
 	check(jm_program_plan_beside(network, program, &beside, &err));
 	check(jm_program_build(program, &err));
 	check(jm_program_build(beside, &err));
-	check(jm_program_init(program, (uint64_t)atoi(argv[9]), &err));
+	start(program, &t, (uint64_t)atoi(argv[9]));
 	dump(program, argv[8], false);
 	run(program, &t, atoi(argv[4]), data, argv[8]);
+	save(program, &t, atoi(argv[4]));
 	evaluate(beside, &t, data, argv[8]);
 	jm_program_free(beside);
 	jm_graph_free(network);

@@ -27,6 +27,7 @@ static void train_teardown(void *state)
 	if (s->program)
 		jm_device_sync(&s->device, NULL); /* steps may be under way */
 	jm_evaluation_close(&s->eval);
+	jm_train_weights_close(&s->weights);
 	jm_batch_feed_close(&s->feed);
 	jm_staging_close(&s->settings);
 	jm_results_close(&s->results);
@@ -352,8 +353,10 @@ static int train_verify(void *state, struct jm_err *err)
 	keep_profile(s);
 	keep_scale(s);
 	keep_reduction(s);
-	code = run_again(s, &again, err);
+	code = jm_train_weights_finish(s, err);
 	if (!code)
+		code = run_again(s, &again, err);
+	if (!code && !s->weights.from.path)
 		code = check_first(s, err);
 	if (code)
 		return code;

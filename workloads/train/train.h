@@ -13,6 +13,7 @@
 #include "lr_schedule.h"
 #include "train_eval.h"
 #include "train_results.h"
+#include "train_weights.h"
 
 struct train {
 	struct jm_work *work;
@@ -32,6 +33,7 @@ struct train {
 	struct jm_staging settings;    /* of each step: now, scale */
 	struct jm_results results;
 	struct jm_evaluation eval;
+	struct jm_train_weights weights;
 	size_t memory;	     /* bytes that the plan may take; 0 = unknown */
 	struct jm_room room; /* of rank 0's device */
 	double open_s;	     /* that opening the device took */

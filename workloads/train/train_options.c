@@ -70,6 +70,18 @@ const struct jm_option jm_train_options[] = {
 		"ones each time"),
 	OPTION_WORD("init", jm_init_names, "model",
 		"start values of the layers' weights: the model's own, or those of a paper"),
+	{.name = "from",
+		.type = JM_TEXT,
+		.argument = "FILE|FOLDER",
+		.help = "start values: weights in the format safetensors, one file or a folder as "
+			"Hugging Face lays it out, with the names of the model's reference (see "
+			"docs/weights.md). With another number of classes the last layer begins "
+			"with new values"},
+	{.name = "save",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "write the weights there after the last step, in the format safetensors; "
+			"an old file is replaced when all of the new one is on the disk"},
 	{.name = "zero-gamma",
 		.type = JM_FLAG,
 		.help = "the last batch norm of each residual block starts at zero (arXiv "

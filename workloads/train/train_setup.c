@@ -9,7 +9,6 @@
 #include "engine/run/profile.h"
 #include "engine/run/profile_start.h"
 #include "engine/run/reduce.h"
-#include "engine/run/start_values.h"
 #include "fit_batch.h"
 #include "train_options.h"
 #include "workloads/parts/memory.h"
@@ -444,7 +443,7 @@ static int make_program(struct train *s, struct jm_err *err)
 	if (!code && s->work->world > 1)
 		code = jm_reduce_open(s->program, jm_gang_comm(&s->gang), err);
 	if (!code)
-		code = jm_program_init(s->program, s->work->seed, err);
+		code = jm_train_weights_start(s, err);
 	if (!code && jm_train_option(s, "profile") > 0)
 		code = jm_profile_start(s->program, err);
 	snprintf(now, sizeof(now), "%s.now", update);
@@ -515,7 +514,7 @@ static void describe(const struct train *s)
 {
 	enum jm_dtype type = s->training.fp8 ? JM_F8E4M3 : s->training.precision;
 	struct jm_work *work = s->work;
-	size_t n = strlen(work->detail);
+	size_t n = strlen(work->detail), used = strlen(work->note);
 	char ranks[32] = "";
 
 	if (work->world > 1)
@@ -527,10 +526,11 @@ static void describe(const struct train *s)
 		(double)jm_graph_parameters(s->graph) / 1e6, (long long)s->training.batch, ranks,
 		(double)s->program->peak_bytes / 1e9, s->device.props.name);
 	if (!s->device.props.native[type])
-		snprintf(work->note, sizeof(work->note),
-			"This device (%s) has no instructions for %s: the arithmetic is emulated, "
+		snprintf(work->note + used, sizeof(work->note) - used,
+			"%sThis device (%s) has no instructions for %s: the arithmetic is "
+			"emulated, "
 			"and its speed is not that of a device that has them.",
-			s->device.props.name, jm_dtype_name(type));
+			used ? " " : "", s->device.props.name, jm_dtype_name(type));
 }
 
 int jm_train_prepare(struct train *s, struct jm_err *err)
@@ -540,7 +540,9 @@ int jm_train_prepare(struct train *s, struct jm_err *err)
 	if (code)
 		return code;
 	choose_inputs(s);
-	code = open_device(s, err);
+	code = jm_train_weights_open(s, err);
+	if (!code)
+		code = open_device(s, err);
 	if (!code)
 		code = open_gang(s, err);
 	if (!code)

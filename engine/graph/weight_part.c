@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weight_part.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor.h"
+
+#define STARS 4 /* in a name */
+
+/* ---- names --------------------------------------------------------------------------------------------- */
+
+struct capture {
+	const char *at;
+	int n;
+};
+
+/* What each star stands for, as few characters as possible but one. */
+static bool capture(const char *pattern, const char *text, struct capture *ret)
+{
+	const char *star = strchr(pattern, '*');
+	size_t n = star ? (size_t)(star - pattern) : strlen(pattern) + 1;
+
+	if (strncmp(pattern, text, n) != 0)
+		return false;
+	if (!star)
+		return true;
+	text += n;
+	for (int i = 1; text[i - 1]; i++)
+		if (capture(star + 1, text + i, ret + 1)) {
+			*ret = (struct capture){text, i};
+			return true;
+		}
+	return false;
+}
+
+/* prefix: NULL = none. False: the name is too long. */
+static bool write_name(
+	const char *prefix, const char *pattern, const struct capture *star, char *ret)
+{
+	size_t n = (size_t)snprintf(ret, JM_WEIGHT_NAME, "%s", prefix ? prefix : "");
+
+	for (; *pattern && n + 1 < JM_WEIGHT_NAME; pattern++) {
+		if (*pattern == '*') {
+			n += (size_t)snprintf(
+				ret + n, JM_WEIGHT_NAME - n, "%.*s", star->n, star->at);
+			star++;
+		} else {
+			ret[n++] = *pattern;
+			ret[n] = '\0';
+		}
+	}
+	return !*pattern && n < JM_WEIGHT_NAME;
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+	size_t n = strlen(text), m = strlen(end);
+
+	return n >= m && !strcmp(text + n - m, end);
+}
+
+bool jm_weight_is_kept(const struct jm_cell *c)
+{
+	if (c->t.class == JM_CLASS_PARAM)
+		return !c->origin && (c->needs_grad || c->frozen);
+	return c->t.class == JM_CLASS_STATE &&
+	       (ends_in(c->t.name, ".running_mean") || ends_in(c->t.name, ".running_var"));
+}
+
+/* ---- parts --------------------------------------------------------------------------------------------- */
+
+struct list {
+	struct jm_weight_part *part;
+	int n;
+	const struct jm_weight_names *names;
+	const struct jm_values *dims;
+	struct jm_err *err;
+};
+
+static int wrong(const struct list *l, const struct jm_tensor *t)
+{
+	return jm_err_set(l->err, JM_EBUG,
+		"The table of names in weights files does not fit tensor %s.", t->name);
+}
+
+static int64_t share_of(const struct list *l, const struct jm_weight_name *row)
+{
+	return row->share ? (int64_t)jm_values_number(l->dims, row->share) : 1;
+}
+
+/* The dims in the file, from those of the tensor and the part's rows. */
+static void set_dims(struct jm_weight_part *p, int ones, bool transposed)
+{
+	const struct jm_tensor *t = p->tensor;
+
+	for (int i = 0; i < ones; i++)
+		p->dim[i] = 1;
+	p->rank = ones + t->rank;
+	memcpy(p->dim + ones, t->dim, (size_t)t->rank * sizeof(*t->dim));
+	if (t->rank)
+		p->dim[ones] = p->rows;
+	p->transposed = transposed && t->rank == 2;
+	if (p->transposed) {
+		p->dim[ones] = t->dim[1];
+		p->dim[ones + 1] = p->rows;
+	}
+}
+
+/* Rows of the tensor that are in use. */
+static int64_t rows_of(const struct jm_cell *c)
+{
+	return c->used ? c->used : c->t.rank ? c->t.dim[0] : 1;
+}
+
+static int add_same(struct list *l, struct jm_cell *c)
+{
+	struct jm_weight_part p = {.tensor = &c->t, .rows = rows_of(c)};
+	const char *prefix = l->names ? l->names->prefix : NULL;
+
+	if (!write_name(prefix, c->t.name, NULL, p.name))
+		return wrong(l, &c->t);
+	set_dims(&p, 0, false);
+	l->part[l->n++] = p;
+	return 0;
+}
+
+/* The parts that these n rows of the table name. */
+static int add_named(struct list *l, struct jm_cell *c, const struct jm_weight_name *row, int n)
+{
+	struct capture star[STARS];
+	int64_t at = 0, sum = 0, rows = rows_of(c);
+
+	for (int i = 0; i < n; i++)
+		sum += share_of(l, &row[i]);
+	if (!capture(row->own, c->t.name, star) || sum < 1 || rows % sum)
+		return wrong(l, &c->t);
+	for (int i = 0; i < n; i++) {
+		struct jm_weight_part p = {.tensor = &c->t,
+			.tied = row[i].tied,
+			.row = at,
+			.rows = rows / sum * share_of(l, &row[i])};
+
+		if (!write_name(l->names->prefix, row[i].file, star, p.name))
+			return wrong(l, &c->t);
+		set_dims(&p, row[i].ones, row[i].transposed);
+		at += p.rows;
+		l->part[l->n++] = p;
+	}
+	return 0;
+}
+
+/* The first row of the tensor; ret_n: how many it has. NULL = none. */
+static const struct jm_weight_name *find_rows(
+	const struct jm_weight_names *names, const char *own, int *ret_n)
+{
+	const struct jm_weight_name *row = names ? names->name : NULL;
+	struct capture star[STARS];
+
+	while (row && row->own && !capture(row->own, own, star))
+		row++;
+	if (!row || !row->own)
+		return NULL;
+	for (*ret_n = 1; row[*ret_n].own && !strcmp(row[*ret_n].own, row->own);)
+		++*ret_n;
+	return row;
+}
+
+#define PARTS_MOST 3 /* of a tensor */
+
+int jm_weight_parts(const struct jm_graph *g, const struct jm_weight_names *names,
+	const struct jm_values *dims, struct jm_weight_part **ret, int *ret_n, struct jm_err *err)
+{
+	struct list l = {.names = names, .dims = dims, .err = err};
+	int code = 0;
+
+	l.part = calloc((size_t)g->n_cells * PARTS_MOST + 1, sizeof(*l.part));
+	if (!l.part)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the names of weights.");
+	for (int i = 0; i < g->n_cells && !code; i++) {
+		struct jm_cell *c = g->cell[i];
+		const struct jm_weight_name *row;
+		int n = 0;
+
+		if (!jm_weight_is_kept(c))
+			continue;
+		row = find_rows(names, c->t.name, &n);
+		code = row ? add_named(&l, c, row, n) : add_same(&l, c);
+	}
+	if (code) {
+		free(l.part);
+		return code;
+	}
+	*ret = l.part;
+	*ret_n = l.n;
+	return 0;
+}

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks of torchvision, timm and transformers, from configurations: what they save is read, what is saved they load with
+strict=True, and both give the same losses of held-out samples."""
+import os
+import subprocess
+
+import numpy
+import pytest
+
+from jm import BUILD
+from packages import python
+
+# what each package calls the network whose options joulemark gets; two blocks and odd sizes
+NETWORKS = """
+import sys, torch, numpy
+from safetensors.torch import load_model, save_file, save_model
+torch.manual_seed(11)
+torch.set_num_threads(1)
+
+def resnet(layers):
+    import torchvision
+    return getattr(torchvision.models, f"resnet{layers}")(num_classes=5)
+
+def timm_vit():
+    from timm.models.vision_transformer import VisionTransformer
+    return VisionTransformer(img_size=32, patch_size=8, num_classes=5, embed_dim=48, depth=2, num_heads=3, mlp_ratio=2)
+
+def torchvision_vit():
+    import torchvision
+    return torchvision.models.VisionTransformer(32, 8, 2, 3, 48, 96, num_classes=5)
+
+def gpt2():
+    from transformers import GPT2Config, GPT2LMHeadModel
+    return GPT2LMHeadModel(GPT2Config(vocab_size=256, n_positions=24, n_embd=48, n_layer=2, n_head=3))
+
+def llama():
+    from transformers import LlamaConfig, LlamaForCausalLM
+    return LlamaForCausalLM(LlamaConfig(vocab_size=256, hidden_size=48, intermediate_size=80, num_hidden_layers=2,
+        num_attention_heads=6, num_key_value_heads=2, max_position_embeddings=32, rms_norm_eps=1e-5, rope_theta=500000.0))
+
+def network(kind):
+    net = resnet(kind[6:]) if kind.startswith("resnet") else globals()[kind]()
+    with torch.no_grad():
+        for name, p in [*net.named_parameters(), *net.named_buffers()]:
+            if p.dtype.is_floating_point:  # zeros and ones would hide what is in the wrong place
+                p.add_(0.1 * torch.rand_like(p) if p.dim() < 2 else 0.01 * torch.randn_like(p))
+            elif name.endswith("num_batches_tracked"):
+                p.fill_(7)
+    return net
+
+def loss(net, data, batch, seq):
+    net = net.double().eval()
+    with torch.no_grad():
+        if seq > 1:
+            ids = torch.tensor(numpy.fromfile(data, numpy.uint8, batch * seq + 1).astype(numpy.int64))
+            logits = net(ids[:-1].reshape(batch, seq)).logits.flatten(0, 1)
+            return torch.nn.functional.cross_entropy(logits, ids[1:]).item()
+        pixels = torch.tensor(numpy.fromfile(data, "<f4", batch * 3 * 32 * 32).reshape(batch, 3, 32, 32)).double()
+        target = torch.tensor(numpy.fromfile(data, "<i4", batch, offset=4 * pixels.numel()).astype(numpy.int64))
+        return torch.nn.functional.cross_entropy(net(pixels), target).item()
+"""
+# kind folder data batch seq: saves theirs, prints its loss
+SAVE = NETWORKS + """
+kind, folder, data, batch, seq = sys.argv[1:4] + [int(x) for x in sys.argv[4:6]]
+net = network(kind)
+if hasattr(net, "save_pretrained"):
+    net.save_pretrained(folder, max_shard_size="60KB")
+else:
+    import os
+    os.mkdir(folder)
+    save_file(net.state_dict(), folder + "/model.safetensors")
+print(loss(net, data, batch, seq))
+"""
+# kind file data batch seq: prints the loss of ours, and its counters of batches
+LOAD = NETWORKS + """
+kind, file, data, batch, seq = sys.argv[1:4] + [int(x) for x in sys.argv[4:6]]
+net = network(kind)
+load_model(net, file, strict=True)
+print(loss(net, data, batch, seq), *{b.item() for name, b in net.named_buffers() if name.endswith("num_batches_tracked")})
+"""
+VIT = ("vit", {"layers": 2, "hidden": 48, "heads": 3, "ffn": 96, "image": 32, "patch": 8, "classes": 5}, 4, 1)
+KINDS = {
+    "resnet18": ("resnet", {"layers": 18, "hidden": 64, "image": 32, "classes": 5}, 4, 1),
+    "resnet50": ("resnet", {"layers": 50, "hidden": 64, "image": 32, "classes": 5}, 4, 1),
+    "timm_vit": VIT,
+    "torchvision_vit": VIT,
+    "gpt2": ("gpt", {"layers": 2, "hidden": 48, "heads": 3, "ffn": 192, "vocab": 256, "context": 24, "positions": "learned"},
+             2, 24),
+    "llama": ("llama", {"layers": 2, "hidden": 48, "heads": 6, "kv-heads": 2, "ffn": 80, "vocab": 256, "context": 32,
+                        "theta": 500000}, 2, 32),
+}
+STEPS = 2
+
+
+def make_data(path, batch, seq):
+    rng = numpy.random.default_rng(9)
+    if seq > 1:
+        path.write_bytes(rng.integers(0, 256, (STEPS + 1) * batch * seq + 1, dtype=numpy.uint8).tobytes())
+        return path
+    steps = [rng.standard_normal((batch, 3, 32, 32)).astype("<f4").tobytes() + rng.integers(0, 5, batch).astype("<i4").tobytes()
+             for _ in range(STEPS)]
+    path.write_bytes(b"".join(steps))
+    return path
+
+
+def losses(kind, data, folder, steps, **env):
+    """The loss of the first batch by joulemark, behind the steps, without training."""
+    model, dims, batch, seq = KINDS[kind]
+    words = [BUILD / "tests/parity/losses", model, "cpu", "f32", steps, batch, seq, data, folder / "w", 1,
+             *(f"{name}={value}" for name, value in dims.items())]
+    done = subprocess.run([*map(str, words)], check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env={**os.environ, **{name: str(value) for name, value in env.items()}}, timeout=200)
+    assert done.returncode == 0, done.stderr
+    return float((folder / "w.eval").read_text().split()[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_their_weights_give_their_loss(kind, tmp_path):
+    _, _, batch, seq = KINDS[kind]
+    data = make_data(tmp_path / "data", batch, seq)
+    expected = float(python("networks", SAVE, kind, tmp_path / "theirs", data, batch, seq))
+    found = losses(kind, data, tmp_path, 0, JM_TEST_FROM=tmp_path / "theirs")
+    assert found == pytest.approx(expected, rel=3e-5)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "torchvision_vit"])
+def test_our_weights_load_with_strict_and_give_our_loss(kind, tmp_path):
+    _, _, batch, seq = KINDS[kind]
+    data = make_data(tmp_path / "data", batch, seq)
+    expected = losses(kind, data, tmp_path, STEPS, JM_TEST_SAVE=tmp_path / "ours.safetensors")
+    loss, *counters = python("networks", LOAD, kind, tmp_path / "ours.safetensors", data, batch, seq).split()
+    assert float(loss) == pytest.approx(expected, rel=3e-5)
+    assert counters == (["2"] if kind.startswith("resnet") else [])

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run --save and --from: what is saved is what the next run starts from; weights that do not fit are refused with one sentence."""
+import json
+
+import numpy
+import pytest
+
+from jm import jm
+from runs import limit_files
+from weights_files import read, tensor, values, write
+
+RESNET = ("resnet", "--layers", 10, "--hidden", 4, "--image", 32, "--batch", 4, "--warmup", 0, "--images", "fresh",
+          "--device", "cpu", "--source", "null")
+FAILED = 1
+
+
+def run(*words, status=0, **more):
+    done = jm("run", *RESNET, "--json", "-", *words, timeout=200, **more)
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module", name="saved")
+def saved_weights(tmp_path_factory):
+    """(file, record of the run that saved it)"""
+    file = tmp_path_factory.mktemp("weights") / "net.safetensors"
+    return file, run("--classes", 5, "--steps", 3, "--save", file)
+
+
+def test_names_and_types_are_those_of_torchvision(saved):
+    tensors = read(saved[0])
+    assert tensors["conv1.weight"][:2] == ("F32", [4, 3, 7, 7])
+    assert tensors["layer4.0.downsample.1.running_var"][:2] == ("F32", [32])
+    assert tensors["fc.bias"][:2] == ("F32", [5])
+    counters = {name: values(t) for name, t in tensors.items() if name.endswith("num_batches_tracked")}
+    assert len(counters) == sum(name.endswith("running_mean") for name in tensors) > 0
+    assert {int(value) for value in counters.values()} == {3}
+
+
+def test_a_run_from_saved_weights_goes_on_with_them(saved, tmp_path):
+    """Without steps that change anything what is saved again is the same; the loss is no longer that of a network that
+    knows nothing, which the check of the first loss would refuse."""
+    file, _ = saved
+    again = tmp_path / "again.safetensors"
+    record = run("--classes", 5, "--steps", 1, "--optimizer", "sgd", "--lr", "1e-12", "--weight-decay", 0, "--from", file,
+                 "--save", again)
+    assert record["weights"] == {"from": str(file), "new_top": False}
+    first, second = read(file), read(again)
+    assert first.keys() == second.keys()
+    for name, t in first.items():
+        if "running" in name:
+            continue  # one batch more
+        if name.endswith("num_batches_tracked"):
+            assert values(second[name]) == 4
+        else:
+            numpy.testing.assert_allclose(values(second[name]), values(t), rtol=0, atol=1e-7, err_msg=name)
+
+
+def test_other_classes_give_a_new_top_and_keep_the_rest(saved, tmp_path):
+    file, again = saved[0], tmp_path / "again.safetensors"
+    record = run("--classes", 3, "--steps", 1, "--lr", "1e-12", "--weight-decay", 0, "--optimizer", "sgd", "--from", file,
+                 "--save", again)
+    assert record["weights"]["new_top"] and "The last layer is new: the weights have 5 classes, the network 3." in record["note"]
+    old, new = read(file), read(again)
+    assert new["fc.weight"][1] == [3, 32] and numpy.abs(values(new["fc.weight"])).max() > 0
+    numpy.testing.assert_allclose(values(new["layer1.0.conv1.weight"]), values(old["layer1.0.conv1.weight"]), atol=1e-7)
+
+
+def test_half_precision_and_shards_are_read(saved, tmp_path):
+    """In f16, in two shards; the values are those of the file."""
+    tensors = {name: tensor(values(t).astype("<f2")) if t[0] == "F32" else t for name, t in read(saved[0]).items()}
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    names = sorted(tensors)
+    for i in range(2):
+        write(folder / f"{i}.safetensors", {name: tensors[name] for name in names[i::2]})
+    (folder / "model.safetensors.index.json").write_text(json.dumps(
+        {"weight_map": {name: f"{i}.safetensors" for i in range(2) for name in names[i::2]}}))
+    run("--classes", 5, "--steps", 1, "--optimizer", "sgd", "--lr", "1e-12", "--weight-decay", 0, "--from", folder,
+        "--save", tmp_path / "again.safetensors")
+    again = read(tmp_path / "again.safetensors")
+    for name in ("conv1.weight", "bn1.weight", "fc.bias"):
+        numpy.testing.assert_allclose(values(again[name]), values(tensors[name]).astype("<f4"), rtol=0, atol=1e-7)
+
+
+def without(tensors, name):
+    return {key: value for key, value in tensors.items() if key != name}
+
+
+def damaged(values_of, number):
+    array = values_of.copy()
+    array.flat[array.size // 2] = number
+    return tensor(array)
+
+
+BAD = {
+    "missing": (lambda t: without(t, "bn1.bias"), "lack tensor 'bn1.bias'"),
+    "extra": (lambda t: {**t, "bn9.bias": t["bn1.bias"]}, "'bn9.bias', which the network does not have"),
+    "shape": (lambda t: {**t, "bn1.bias": tensor(numpy.zeros(5, "<f4"))}, "'bn1.bias' of weights FILE is [5], but in the network it "
+              "is [4]"),
+    "type": (lambda t: {**t, "bn1.bias": ("I64", [4], bytes(32))}, "of type I64"),
+    "nan": (lambda t: {**t, "conv1.weight": damaged(values(t["conv1.weight"]), numpy.nan)}, "'conv1.weight' of weights FILE has a "
+            "value that is not a number or infinite"),
+    "infinite": (lambda t: {**t, "bn1.running_var": damaged(values(t["bn1.running_var"]), numpy.inf)}, "'bn1.running_var'"),
+    "other": (lambda t: {"a" + name: value for name, value in t.items()}, "of another network than resnet"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_weights_that_do_not_fit_are_refused(saved, tmp_path, kind):
+    make, reason = BAD[kind]
+    file = write(tmp_path / "bad.safetensors", make(read(saved[0])))
+    record = run("--classes", 5, "--steps", 1, "--from", file, status=FAILED)
+    assert record["status"] == "failed" and reason.replace("FILE", str(file)) in record["reason"], record["reason"]
+
+
+def test_a_file_that_is_damaged_or_absent_is_refused(saved, tmp_path):
+    file = write(tmp_path / "longer.safetensors", read(saved[0]), behind=b"x")
+    assert "1 bytes follow the last tensor" in run("--steps", 1, "--from", file, status=FAILED)["reason"]
+    assert "No such file" in run("--steps", 1, "--from", tmp_path / "none", status=FAILED)["reason"]
+    assert str(tmp_path / "no") in run("--steps", 1, "--save", tmp_path / "no" / "net", status=FAILED)["reason"]
+
+
+def test_a_full_disk_keeps_the_old_file(saved, tmp_path):
+    file = tmp_path / "net.safetensors"
+    before = saved[0].read_bytes()
+    file.write_bytes(before)
+    record = run("--classes", 100_000, "--steps", 1, "--save", file, status=FAILED, preexec_fn=limit_files(5_000_000))
+    assert f"Cannot write {file}" in record["reason"], record["reason"]
+    assert file.read_bytes() == before
+    assert {p.name for p in tmp_path.iterdir() if "net" in p.name} == {"net.safetensors"}

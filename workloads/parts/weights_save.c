@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weights_save.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/graph/tensor.h"
+
+#define CHUNK ((size_t)1 << 20)
+
+struct save {
+	struct jm_program *p;
+	const struct jm_weights_source *source;
+	struct jm_weight_part *part;
+	int n_parts;
+	struct jm_safetensor *tensor; /* n_parts, then the counters of batches */
+	char (*counter)[JM_WEIGHT_NAME];
+	int n;
+	void *data; /* values of `of` */
+	const struct jm_tensor *of;
+};
+
+/* The tensor of the file that a frozen part is copied from; NULL = it is none. */
+static const struct jm_safetensor *origin_of(
+	const struct save *s, const struct jm_weight_part *part)
+{
+	const struct jm_weights_source *source = s->source;
+
+	if (!source->from || !jm_graph_cell(s->p->graph, part->tensor)->frozen)
+		return NULL;
+	return jm_weights_part_in(source->from, source->found, part);
+}
+
+static enum jm_safetensor_type type_of(enum jm_dtype type)
+{
+	return type == JM_F32	 ? JM_SAFETENSOR_F32
+	       : type == JM_BF16 ? JM_SAFETENSOR_BF16
+	       : type == JM_F16	 ? JM_SAFETENSOR_F16
+				 : JM_SAFETENSOR_F64;
+}
+
+/* ---- the list ------------------------------------------------------------------------------------------ */
+
+static void list_part(struct save *s, const struct jm_weight_part *part)
+{
+	const struct jm_safetensor *origin = origin_of(s, part);
+	struct jm_safetensor *t = &s->tensor[s->n++];
+
+	t->name = part->name;
+	t->type = origin ? origin->type : type_of(part->tensor->type);
+	t->rank = part->rank;
+	memcpy(t->dim, part->dim, sizeof(part->dim));
+}
+
+/* Each batch norm counts its batches. */
+static void list_counters(struct save *s)
+{
+	for (int i = 0; i < s->n_parts; i++) {
+		char *name = s->counter[i];
+
+		if (!jm_weights_counter(s->part[i].name, name))
+			continue;
+		s->tensor[s->n++] = (struct jm_safetensor){.name = name, .type = JM_SAFETENSOR_I64};
+	}
+}
+
+static int list_all(struct save *s, struct jm_network network, struct jm_err *err)
+{
+	int code = jm_weight_parts(
+		s->p->graph, network.model->weights, network.dims, &s->part, &s->n_parts, err);
+
+	if (code)
+		return code;
+	s->tensor = calloc(2 * (size_t)s->n_parts + 1, sizeof(*s->tensor));
+	s->counter = calloc((size_t)s->n_parts + 1, sizeof(*s->counter));
+	if (!s->tensor || !s->counter)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the names of weights.");
+	for (int i = 0; i < s->n_parts; i++)
+		list_part(s, &s->part[i]);
+	list_counters(s);
+	return 0;
+}
+
+/* ---- values -------------------------------------------------------------------------------------------- */
+
+static int copy_origin(const struct save *s, const struct jm_safetensor *t,
+	struct jm_safetensors_sink *sink, struct jm_err *err)
+{
+	void *chunk = malloc(CHUNK);
+	int code = chunk ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for weights.");
+
+	for (uint64_t at = 0, n; at < t->bytes && !code; at += n) {
+		n = t->bytes - at < CHUNK ? t->bytes - at : CHUNK;
+		code = jm_safetensors_read(s->source->from, t, at, chunk, n, err);
+		if (!code)
+			code = jm_safetensors_put(sink, chunk, n, err);
+	}
+	free(chunk);
+	return code;
+}
+
+/* The values of the tensor on the host; parts of one follow each other, so it is read once. */
+static int fetch(struct save *s, const struct jm_tensor *t, struct jm_err *err)
+{
+	if (s->of == t)
+		return 0;
+	free(s->data);
+	s->of = NULL;
+	s->data = malloc((size_t)jm_tensor_count(t) * jm_dtype_bytes(t->type));
+	if (!s->data)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for weights.");
+	s->of = t;
+	return jm_program_read(s->p, t, s->data, err);
+}
+
+/* [rows, width] -> [width, rows] */
+static int put_transposed(const struct jm_weight_part *part, const char *from, size_t size,
+	struct jm_safetensors_sink *sink, struct jm_err *err)
+{
+	size_t rows = (size_t)part->rows, width = (size_t)part->tensor->dim[1];
+	char *column = malloc(rows * size + 1);
+	int code = column ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for weights.");
+
+	for (size_t c = 0; c < width && !code; c++) {
+		for (size_t r = 0; r < rows; r++)
+			memcpy(column + r * size, from + (r * width + c) * size, size);
+		code = jm_safetensors_put(sink, column, rows * size, err);
+	}
+	free(column);
+	return code;
+}
+
+static int put_part(struct save *s, const struct jm_weight_part *part,
+	struct jm_safetensors_sink *sink, struct jm_err *err)
+{
+	const struct jm_tensor *t = part->tensor;
+	size_t size = jm_dtype_bytes(t->type);
+	size_t row = (size_t)(jm_tensor_count(t) / (t->rank ? t->dim[0] : 1)) * size;
+	int code = fetch(s, t, err);
+	const char *from;
+
+	if (code)
+		return code;
+	from = (const char *)s->data + (size_t)part->row * row;
+	if (part->transposed)
+		return put_transposed(part, from, size, sink, err);
+	return jm_safetensors_put(sink, from, (size_t)part->rows * row, err);
+}
+
+static int give(void *arg, int i, struct jm_safetensors_sink *sink, struct jm_err *err)
+{
+	struct save *s = arg;
+	const struct jm_safetensor *origin;
+
+	if (i >= s->n_parts)
+		return jm_safetensors_put(
+			sink, &s->source->batches, sizeof(s->source->batches), err);
+	origin = origin_of(s, &s->part[i]);
+	return origin ? copy_origin(s, origin, sink, err) : put_part(s, &s->part[i], sink, err);
+}
+
+int jm_weights_save(struct jm_program *p, struct jm_network network,
+	const struct jm_weights_source *source, const char *path, struct jm_err *err)
+{
+	struct save s = {.p = p, .source = source};
+	json_t *notes = json_pack("{s:s}", "format", "pt"); /* transformers demands it */
+	int code = list_all(&s, network, err);
+
+	if (!code)
+		code = jm_safetensors_write(path, s.tensor, s.n, notes, give, &s, err);
+	json_decref(notes);
+	free(s.data);
+	free(s.part);
+	free(s.tensor);
+	free(s.counter);
+	return code;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parameters and running statistics of a program to a weights file, in the first layout that its model knows. */
+#ifndef JM_WEIGHTS_SAVE_H
+#define JM_WEIGHTS_SAVE_H
+
+#include "weights_load.h"
+
+struct jm_weights_source {
+	int64_t batches; /* num_batches_tracked of each norm that is trained */
+	/* the file that frozen tensors are copied from, and how they are called in it; NULL = there is none */
+	const struct jm_safetensors *from;
+	const struct jm_weights_loaded *found;
+};
+
+/*
+ * Writes the tensors in the types of the masters, f32 unless the precision has none; those that are frozen as they are in
+ * `from`. The file gets its name when all of it is on the disk. Waits for the device.
+ */
+int jm_weights_save(struct jm_program *p, struct jm_network network,
+	const struct jm_weights_source *source, const char *path, struct jm_err *err);
+
+#endif
