@@ -11,7 +11,7 @@
 #ifndef JM_SIM_PHYSICS_H
 #define JM_SIM_PHYSICS_H
 
-#include "model.h"
+#include "sim_model.h"
 
 struct jm_sim_state {
 	double watts, celsius;

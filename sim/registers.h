@@ -10,7 +10,7 @@
 #ifndef JM_SIM_REGISTERS_H
 #define JM_SIM_REGISTERS_H
 
-#include "model.h"
+#include "sim_model.h"
 
 #define JM_SIM_IDLE (-1)
 

@@ -70,7 +70,7 @@ def main():
         except (AssertionError, KeyError) as error:
             sys.exit(f"{path}: {error}")
     with open(output, "w", encoding="utf-8") as file:
-        file.write('/* Generated from sim/data by sim/tables.py. */\n#include "sim/model.h"\n\n')
+        file.write('/* Generated from sim/data by sim/tables.py. */\n#include "sim/sim_model.h"\n\n')
         for gpu in gpus:
             file.write(f'static const struct jm_sim_response {gpu["gpu"]}_responses[] = {{\n')
             file.writelines(response_rows(gpu))

@@ -4,7 +4,7 @@
  * long mean of power, clocks...), and its memory as a component of its own, without a counter.
  */
 #include "meter/source.h"
-#include "sim/node.h"
+#include "sim/sim_node.h"
 
 #include <math.h>
 #include <stdio.h>

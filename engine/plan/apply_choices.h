@@ -3,7 +3,7 @@
 #ifndef JM_APPLY_CHOICES_H
 #define JM_APPLY_CHOICES_H
 
-#include "plan.h"
+#include "program_plan.h"
 
 /* Fills p->unit */
 int jm_program_apply_choices(struct jm_program *p, struct jm_err *err);

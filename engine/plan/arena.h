@@ -3,7 +3,7 @@
 #ifndef JM_ARENA_H
 #define JM_ARENA_H
 
-#include "plan.h"
+#include "program_plan.h"
 
 /* Liveness and places for the current order of units */
 int jm_program_places(struct jm_program *p, struct jm_err *err);

@@ -3,7 +3,7 @@
 #ifndef JM_BUCKET_H
 #define JM_BUCKET_H
 
-#include "plan.h"
+#include "program_plan.h"
 
 bool jm_reduce_is_start(const struct jm_unit *u);  /* of a sum of gradients */
 bool jm_reduce_is_gather(const struct jm_unit *u); /* of shares */

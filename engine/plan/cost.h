@@ -3,7 +3,7 @@
 #ifndef JM_COST_H
 #define JM_COST_H
 
-#include "plan.h"
+#include "program_plan.h"
 
 /*
  * Seconds of a choice, including reorders of operands from their current layouts; infinite

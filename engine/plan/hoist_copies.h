@@ -3,7 +3,7 @@
 #ifndef JM_HOIST_COPIES_H
 #define JM_HOIST_COPIES_H
 
-#include "plan.h"
+#include "program_plan.h"
 
 /* Moves copies of parameters before the micro-steps if there are several, and sets
  * their lifetime */

@@ -3,7 +3,7 @@
 #ifndef JM_LAYOUT_SEARCH_H
 #define JM_LAYOUT_SEARCH_H
 
-#include "plan.h"
+#include "program_plan.h"
 
 /* A group of canonical nodes and the choice for it. */
 struct jm_advice {

@@ -3,7 +3,7 @@
 #ifndef JM_LIVENESS_H
 #define JM_LIVENESS_H
 
-#include "plan.h"
+#include "program_plan.h"
 
 /* First, last and alias of every cell */
 void jm_program_liveness(struct jm_program *p);

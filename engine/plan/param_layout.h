@@ -3,7 +3,7 @@
 #ifndef JM_PARAM_LAYOUT_H
 #define JM_PARAM_LAYOUT_H
 
-#include "plan.h"
+#include "program_plan.h"
 
 void jm_program_lay_parameters(struct jm_program *p);
 

@@ -3,7 +3,7 @@
 #ifndef JM_SCHEDULE_H
 #define JM_SCHEDULE_H
 
-#include "plan.h"
+#include "program_plan.h"
 
 /* Moves recomputed nodes to directly before their first readers */
 int jm_graph_schedule(struct jm_graph *g, struct jm_err *err);

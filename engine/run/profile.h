@@ -9,7 +9,7 @@
 #ifndef JM_PROFILE_H
 #define JM_PROFILE_H
 
-#include "engine/plan/plan.h"
+#include "engine/plan/program_plan.h"
 
 struct jm_profile {
 	double *seconds;	/* [unit], summed over `steps` */

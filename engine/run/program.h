@@ -13,7 +13,7 @@
 #ifndef JM_PROGRAM_H
 #define JM_PROGRAM_H
 
-#include "engine/plan/plan.h"
+#include "engine/plan/program_plan.h"
 
 int jm_program_plan(
 	struct jm_graph *g, struct jm_device *device, struct jm_program **ret, struct jm_err *err);

@@ -11,7 +11,7 @@
 #define JM_REDUCE_H
 
 #include "comm/comm.h"
-#include "engine/plan/plan.h"
+#include "engine/plan/program_plan.h"
 
 /* The cost of the transfers in a step. */
 struct jm_reduce_cost {

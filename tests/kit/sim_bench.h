@@ -8,7 +8,7 @@
 #include "source_row.h"
 #include "base/ctx.h"
 #include "base/clock.h"
-#include "sim/node.h"
+#include "sim/sim_node.h"
 #include "meter/source.h"
 
 extern const struct jm_source jm_source_sim;

@@ -7,7 +7,7 @@
  */
 #include "batchnorm.h"
 #include "kernels.h"
-#include "lanes.h"
+#include "vector_lanes.h"
 
 /* The elements of one chunk in one image: vectors of 16 elements; lane l belongs to channel l %
  * lanes. */

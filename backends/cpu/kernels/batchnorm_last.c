@@ -7,7 +7,7 @@
  */
 #include "batchnorm.h"
 #include "kernels.h"
-#include "lanes.h"
+#include "vector_lanes.h"
 
 #include <omp.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pooling of 16 channels at a time where these are adjacent. */
 #include "kernels.h"
-#include "lanes.h"
+#include "vector_lanes.h"
 
 #include <math.h>
 #include <omp.h>

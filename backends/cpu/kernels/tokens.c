@@ -2,7 +2,7 @@
 /* Copies between images and sequences: pixels as rows after an optional class token, plus
  * positions. */
 #include "kernels.h"
-#include "lanes.h"
+#include "vector_lanes.h"
 
 /* Loads the channels of one pixel as a row of f32. */
 static void row_from(const struct cpu_image *x, int64_t n, int64_t pixel, float *row)

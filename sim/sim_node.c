@@ -4,7 +4,7 @@
  * computed from the stretches that began before it: the order in which threads of one simulated moment
  * run does not show.
  */
-#include "node.h"
+#include "sim_node.h"
 #include "base/ctx.h"
 #include "meter/meter.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sixteen lanes of an image at a time; the compiler splits them if vectors are shorter. */
-#ifndef JM_CPU_LANES_H
-#define JM_CPU_LANES_H
+#ifndef JM_CPU_VECTOR_LANES_H
+#define JM_CPU_VECTOR_LANES_H
 
 #include "image.h"
 #include "simd.h"

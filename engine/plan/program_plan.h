@@ -3,8 +3,8 @@
  * The plan of a program: groups of nodes with their choices, in the order of execution, and their places in memory. The
  * passes of this room make it, each a file with its header; nothing is allocated.
  */
-#ifndef JM_PLAN_H
-#define JM_PLAN_H
+#ifndef JM_PROGRAM_PLAN_H
+#define JM_PROGRAM_PLAN_H
 
 #include "engine/device/device.h"
 #include "engine/device/weights.h"

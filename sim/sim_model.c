@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rules of the simulated GPU, without state. */
-#include "model.h"
+#include "sim_model.h"
 #include "base/option.h"
 
 #include <math.h>
