@@ -17,33 +17,57 @@ from reports import best_within, expected, FIXTURES, NASTY, records, report
 BROWSER = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
 
 
-def test_page_holds_everything_and_asks_for_nothing(tmp_path):
+@pytest.fixture(name="nasty", scope="module")
+def page_of_nasty_records(tmp_path_factory):
+    """Records whose texts are markup, and their page."""
     rows = records("h100x4")
     rows[3]["reason"] = NASTY
     rows[4].update(status="failed", reason=NASTY)
     for r in rows:
         r["workload"] = r["case"]["parameters"]["workload"] = NASTY
-    text = make_page(tmp_path, rows).read_text()
-    page = Page(text)
-    assert len(page.scripts) == 14
-    data = json.loads(page.scripts[0])
-    runs = page_data.runs(data)
-    assert len(runs) == len(rows) and not set("<>&") & set(page.scripts[0])
+    return rows, make_page(tmp_path_factory.mktemp("page"), rows).read_text()
+
+
+def test_page_holds_each_record(nasty):
+    rows, text = nasty
+    runs = page_data.runs(json.loads(Page(text).scripts[0]))
+    assert len(runs) == len(rows)
     for run in runs:
         row = rows[run["record"]]
         assert run["ok"] == (row["status"] == "ok") and run["id"] == row["case"]["id"][:8]
         assert run["reason"] == ("" if run["ok"] else row["reason"]) and run["started"] == row["started"]
-        if run["ok"]:
-            assert run["throughput"] == pytest.approx(row["throughput"], rel=1e-6)
-            assert run["joules"] == pytest.approx(row["total"]["joules_simulated"], rel=1e-6)
+
+
+def test_page_holds_the_figures_of_each_good_record(nasty):
+    rows, text = nasty
+    good = [run for run in page_data.runs(json.loads(Page(text).scripts[0])) if run["ok"]]
+    assert good
+    for run in good:
+        row = rows[run["record"]]
+        assert run["throughput"] == pytest.approx(row["throughput"], rel=1e-6)
+        assert run["joules"] == pytest.approx(row["total"]["joules_simulated"], rel=1e-6)
+
+
+def test_texts_of_records_are_no_markup(nasty):
+    page = Page(nasty[1])
+    assert len(page.scripts) == 14 and not set("<>&") & set(page.scripts[0])
     assert page.title.startswith(NASTY)
-    for tag, attrs in page.tags:
+
+
+def test_no_element_of_the_page_loads_anything(nasty):
+    for tag, attrs in Page(nasty[1]).tags:
         assert not {"src", "href", "srcset", "data", "action"} & set(attrs), (tag, attrs)
         assert tag not in ("link", "iframe", "img", "object", "embed", "base")
-    assert "default-src 'none'" in text
-    style = re.search(r"<style>(.*?)</style>", text, re.S).group(1)
+
+
+def test_no_style_of_the_page_loads_anything(nasty):
+    style = re.search(r"<style>(.*?)</style>", nasty[1], re.S).group(1)
     assert "url(" not in style and "@import" not in style
-    for script in page.scripts[2:]:
+
+
+def test_no_script_of_the_page_loads_anything(nasty):
+    assert "default-src 'none'" in nasty[1]
+    for script in Page(nasty[1]).scripts[2:]:
         assert not re.search(r"https?:|fetch\(|XMLHttpRequest|import\(|WebSocket", script)
 
 

@@ -61,16 +61,34 @@ def test_the_same_bits_again():
     assert losses(train(GPT, 3, 6, device="cpu")) == losses(train(GPT, 3, 6, device="cpu"))
 
 
-def test_one_record():
-    r = train(GPT, 2, 4, device="cpu")
-    assert r["status"] == "ok" and r["verified"] is True and r["devices"] == 1
-    assert r["gang"]["world"] == 2 and r["gang"]["rank"] == 0 and r["gang"]["launcher"] == "local"
-    assert [rank["device"] for rank in r["gang"]["ranks"]] == ["cpu", "cpu"]
-    assert r["items"] == 5 * 4 * 32
-    sums = r["communication"]
+@pytest.fixture(name="two_ranks", scope="module")
+def record_of_two_ranks():
+    return train(GPT, 2, 4, device="cpu")
+
+
+def test_ranks_have_one_record(two_ranks):
+    assert two_ranks["status"] == "ok" and two_ranks["verified"] is True
+    assert two_ranks["options"]["ranks"] == "2" and len(two_ranks["phases"]) == 4
+
+
+def test_a_record_names_its_ranks(two_ranks):
+    gang = two_ranks["gang"]
+    assert (gang["world"], gang["rank"], gang["launcher"]) == (2, 0, "local")
+    assert [rank["device"] for rank in gang["ranks"]] == ["cpu", "cpu"]
+
+
+def test_ranks_of_one_device_are_one_device(two_ranks):
+    assert two_ranks["devices"] == 1
+
+
+def test_items_are_those_of_all_ranks(two_ranks):
+    assert two_ranks["items"] == 5 * 4 * 32
+
+
+def test_a_record_has_the_bytes_and_the_time_of_the_sums(two_ranks):
+    sums = two_ranks["communication"]
     assert sums["transport"] == "local" and sums["buckets"] >= 1 and sums["exposed_s_per_step"] > 0
-    assert sums["bytes_per_step"] == pytest.approx(4 * r["plan"]["parameters"], rel=0.01)
-    assert r["options"]["ranks"] == "2" and len(r["phases"]) == 4
+    assert sums["bytes_per_step"] == pytest.approx(4 * two_ranks["plan"]["parameters"], rel=0.01)
 
 
 def test_a_profile_gives_exchanges_a_time_alone():

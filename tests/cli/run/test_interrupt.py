@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run: Ctrl-C, SIGTERM and a hangup end all processes and leave a consistent state."""
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -96,19 +97,39 @@ def interrupted(*args, pause=0.8):
     return child.returncode, err
 
 
-def test_work_ends_after_its_step_with_a_record(tmp_path):
-    """What was measured is kept; --resume does not take it for the case that was asked for."""
-    store = tmp_path / "s.db"
-    status, err = interrupted("--seconds", "3", "--store", str(store))
+@pytest.fixture(name="interrupted_work", scope="module")
+def store_of_interrupted_work(tmp_path_factory):
+    """The store of work that Ctrl-C ended, its exit status and its messages."""
+    store = tmp_path_factory.mktemp("interrupted") / "s.db"
+    return store, *interrupted("--seconds", "3", "--store", str(store))
+
+
+def test_work_ends_after_its_step_with_a_record(interrupted_work):
+    store, status, err = interrupted_work
     assert status == 130 and "the result is kept" in err and "--resume" in err
     [r] = records(store)
-    assert r["interrupted"] is True and r["status"] != "ok" and r["steps"] > 5 and r["throughput"] > 0
+    assert r["steps"] > 5 and r["throughput"] > 0
+
+
+def test_a_record_says_that_it_was_interrupted(interrupted_work):
+    [r] = records(interrupted_work[0])
+    assert r["interrupted"] is True and r["status"] != "ok"
     assert r["reason"].startswith(f"Interrupted after {r['steps']} steps")
+
+
+def test_a_record_has_the_orders_that_ended_it(interrupted_work):
+    [r] = records(interrupted_work[0])
     assert [(o["order"], o["text"]) for o in r["orders"]] == [("note", "Interrupted by Ctrl-C (SIGINT)."), ("stop", "")]
     assert 0 < r["orders"][0]["at_s"] < 20
+
+
+def test_resume_repeats_work_that_was_interrupted(interrupted_work, tmp_path):
+    """--resume does not take it for the case that was asked for."""
+    store = shutil.copy(interrupted_work[0], tmp_path)
+    [before] = records(store)
     assert jm("run", "--store", store, "--resume").returncode == 0
     [again] = records(store)
-    assert again["status"] == "ok" and "interrupted" not in again and again["steps"] > r["steps"]
+    assert again["status"] == "ok" and "interrupted" not in again and again["steps"] > before["steps"]
 
 
 def test_ctrl_c_after_the_last_step_of_a_case_ends_the_sweep():

@@ -14,19 +14,42 @@ from runs import COMMAND, FAILED, NULL, SIM, one, query, records
 # ---- single cases
 
 
-def test_single_workload():
-    r = one(*NULL)
-    assert r["schema"] == "joulemark.run/1" and r["status"] == "ok" and r["reason"] is None
-    assert (r["workload"], r["steps"], r["items"], r["unit"]) == ("null", 3, 3, "wait")
-    assert r["warmup_steps"] == 0 and r["verified"] is True and r["clock"] == "real"
-    assert 3 / r["throughput"] >= 3 * 0.005
-    assert r["phase"] == "steady"
-    names = [p["name"] for p in r["phases"]]
-    assert names == ["setup", "warmup", "steady", "verify"]
-    assert r["total"]["joules_measured"] is None  # unknown is null, never 0
-    assert len(r["case"]["id"]) == 32 and r["id"] == r["case"]["id"]
-    assert r["provenance"]["kernel"] == os.uname().release
-    assert "user" not in json.dumps(r["provenance"]).lower()
+@pytest.fixture(name="null_run", scope="module")
+def record_of_null():
+    return one(*NULL)
+
+
+def test_a_run_that_succeeds_is_ok_without_a_reason(null_run):
+    assert null_run["schema"] == "joulemark.run/1"
+    assert (null_run["status"], null_run["reason"], null_run["verified"]) == ("ok", None, True)
+
+
+def test_items_are_those_of_the_steps(null_run):
+    assert (null_run["workload"], null_run["steps"], null_run["items"], null_run["unit"]) == ("null", 3, 3, "wait")
+    assert null_run["warmup_steps"] == 0
+
+
+def test_throughput_is_in_real_time(null_run):
+    """Each of the steps waits 5 ms."""
+    assert null_run["clock"] == "real" and 3 / null_run["throughput"] >= 3 * 0.005
+
+
+def test_the_steady_phase_is_the_one_that_counts(null_run):
+    assert null_run["phase"] == "steady"
+    assert [p["name"] for p in null_run["phases"]] == ["setup", "warmup", "steady", "verify"]
+
+
+def test_unknown_joules_are_null(null_run):
+    assert null_run["total"]["joules_measured"] is None
+
+
+def test_a_record_has_the_id_of_its_case(null_run):
+    assert len(null_run["case"]["id"]) == 32 and null_run["id"] == null_run["case"]["id"]
+
+
+def test_provenance_names_the_kernel_and_no_user(null_run):
+    assert null_run["provenance"]["kernel"] == os.uname().release
+    assert "user" not in json.dumps(null_run["provenance"]).lower()
 
 
 def test_record_follows_the_schema():

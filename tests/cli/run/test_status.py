@@ -52,40 +52,84 @@ def seen(env, child, what=lambda row: True):
     return rows[0]
 
 
-def test_shows_a_measurement_with_its_watts(tmp_path):
-    """The watts are those of the fake NVML."""
-    gpus = FakeGpus(tmp_path, 2, f"wave=const;power={POWER};mem=0")
-    assert running(gpus.env) == []
-    with start(gpus.env, "measure", "--source", "nvml", "sleep", "60") as child:
+def shown(env, what, number, *args):
+    """The row of a program that runs, the text of `status` then, and its number; `number` ends the program."""
+    with start(env, *args) as child:
         try:
-            row = seen(gpus.env, child, lambda row: row["watts"] and row["joules"] and row["joules"] > 2 * POWER)
-            text = jm("status", env=gpus.env).stdout
+            return seen(env, child, what), jm("status", env=env).stdout, child.pid
         finally:
-            child.send_signal(signal.SIGTERM)
-            child.wait(timeout=20)
-    assert row["command"] == "measure" and row["work"] == "sleep 60" and row["case"] is None
-    assert row["watts"] == pytest.approx(2 * POWER, rel=0.05) and row["origin"] == "measured"
-    assert row["left_s"] is None and row["items_per_s"] is None and row["store"] is None
-    assert "measure sleep 60: " in text and " W measured" in text and f"process {child.pid}" in text
-    assert "Nothing is set by joulemark." in text
-    assert running(gpus.env) == [] and files(gpus.env) == []
-    assert "No run or measurement is under way." in jm("status", env=gpus.env).stdout
-
-
-def test_shows_a_sweep(env, tmp_path):
-    store = tmp_path / "sweep.db"
-    with start(env, *SWEEP, "--store", store) as child:
-        try:
-            row = seen(env, child, lambda row: row["case"] > 1 and row["items_per_s"] and row["watts"])
-            text = jm("status", env=env).stdout
-        finally:
-            child.send_signal(signal.SIGINT)
+            child.send_signal(number)
             child.wait(timeout=60)
-    assert row["command"] == "run" and row["work"].startswith("sim response=") and row["cases"] == 6
-    assert 2 <= row["case"] <= 6 and row["failed"] == 0 and row["origin"] == "simulated"
-    assert row["unit"] == "image" and row["left_s"] > 0 and row["store"] == str(store) and 0 <= row["share"] <= 1
-    assert f"of 6, " in text and "image/s" in text and "left" in text and str(store) in text
-    assert not re.search(r"\de\+", text), text  # 121150 items/s, not 1.2115e+05
+
+
+@pytest.fixture(name="measurement", scope="module")
+def measurement_of_two_gpus(tmp_path_factory):
+    """Environment, row, text and process of a measurement of the fake NVML."""
+    gpus = FakeGpus(tmp_path_factory.mktemp("gpus"), 2, f"wave=const;power={POWER};mem=0")
+    assert running(gpus.env) == []
+    return gpus.env, *shown(gpus.env, lambda row: row["watts"] and row["joules"] and row["joules"] > 2 * POWER,
+                            signal.SIGTERM, "measure", "--source", "nvml", "sleep", "60")
+
+
+def test_shows_a_measurement_with_its_watts(measurement):
+    """The watts are those of the fake NVML."""
+    _, row, _, _ = measurement
+    assert (row["command"], row["work"], row["origin"]) == ("measure", "sleep 60", "measured")
+    assert row["watts"] == pytest.approx(2 * POWER, rel=0.05)
+
+
+def test_what_a_measurement_does_not_have_is_null(measurement):
+    _, row, _, _ = measurement
+    assert {row[key] for key in ("case", "left_s", "items_per_s", "store")} == {None}
+
+
+def test_the_text_names_a_measurement_and_its_process(measurement):
+    _, _, text, pid = measurement
+    assert "measure sleep 60: " in text and " W measured" in text and f"process {pid}" in text
+    assert "Nothing is set by joulemark." in text
+
+
+def test_nothing_is_left_of_a_measurement_that_has_ended(measurement):
+    env, _, _, _ = measurement
+    assert running(env) == [] and files(env) == []
+    assert "No run or measurement is under way." in jm("status", env=env).stdout
+
+
+@pytest.fixture(name="sweep", scope="module")
+def sweep_of_two_works(tmp_path_factory):
+    """Environment, row and text of a sweep, and the store."""
+    folder = tmp_path_factory.mktemp("sweep")
+    env, store = {"JM_STATE": str(folder / "state"), "HOME": str(folder)}, folder / "sweep.db"
+    row, text, _ = shown(env, lambda row: row["case"] > 1 and row["items_per_s"] and row["watts"], signal.SIGINT, *SWEEP,
+                         "--store", store)
+    return env, row, text, store
+
+
+def test_shows_where_a_sweep_is(sweep):
+    _, row, _, _ = sweep
+    assert row["command"] == "run" and row["work"].startswith("sim response=")
+    assert row["cases"] == 6 and 2 <= row["case"] <= 6 and row["failed"] == 0
+    assert 0 <= row["share"] <= 1 and row["left_s"] > 0
+
+
+def test_shows_what_a_sweep_measures(sweep):
+    _, row, _, store = sweep
+    assert (row["origin"], row["unit"], row["store"]) == ("simulated", "image", str(store))
+
+
+def test_the_text_names_the_cases_and_the_store_of_a_sweep(sweep):
+    _, _, text, store = sweep
+    assert "of 6, " in text and "image/s" in text and "left" in text and str(store) in text
+
+
+def test_the_text_has_no_powers_of_ten(sweep):
+    """121150 items/s, not 1.2115e+05."""
+    _, _, text, _ = sweep
+    assert not re.search(r"\de\+", text), text
+
+
+def test_nothing_is_left_of_a_sweep_that_was_interrupted(sweep):
+    env, _, _, _ = sweep
     assert running(env) == [] and files(env) == []
 
 
