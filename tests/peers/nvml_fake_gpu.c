@@ -131,6 +131,28 @@ static void configure_each(const char *key, double *out)
 	}
 }
 
+static void configure_files(void)
+{
+	fake.lag_file[0] = '\0';
+	lookup("lagfile", fake.lag_file, sizeof(fake.lag_file));
+	fake.deny_file[0] = '\0';
+	lookup("denyfile", fake.deny_file, sizeof(fake.deny_file));
+	fake.users_file[0] = '\0';
+	lookup("usersfile", fake.users_file, sizeof(fake.users_file));
+}
+
+static void configure_hardware(void)
+{
+	configure_each("mig", fake.mig);
+	fake.cores = (unsigned int)number("cores", 16896);
+	fake.bus_bits = (unsigned int)number("bus", 5120);
+	fake.sm_mhz = (unsigned int)number("smmax", 1980);
+	fake.memory_mhz = (unsigned int)number("memmax", 2619);
+	fake.memory_bytes = number("bytes", 85520809984.0);
+	fake.power_state = (unsigned int)number("pstate", 0);
+	fake.persistence = number("persistence", 1) != 0;
+}
+
 static void configure_faults(void)
 {
 	char text[256];
@@ -148,17 +170,10 @@ static void configure_faults(void)
 	configure_each("lostlimit", fake.lost_limit);
 	configure_each("setlag", fake.set_lag);
 	configure_each("getlag", fake.get_lag);
-	fake.lag_file[0] = '\0';
-	lookup("lagfile", fake.lag_file, sizeof(fake.lag_file));
-	fake.deny_file[0] = '\0';
-	lookup("denyfile", fake.deny_file, sizeof(fake.deny_file));
 	fake.deny_all = lookup("deny", text, sizeof(text)) && !strcmp(text, "all");
 	configure_each("deny", denied);
 	for (int i = 0; i < MAX_GPUS; i++)
 		fake.deny[i] = !fake.deny_all && denied[i] != 0;
-	fake.users_file[0] = '\0';
-	lookup("usersfile", fake.users_file, sizeof(fake.users_file));
-	configure_each("mig", fake.mig);
 	fake.n_nosupport = 0;
 	if (lookup("nosupport", text, sizeof(text)))
 		for (char *save = NULL, *w = strtok_r(text, ",", &save); w && fake.n_nosupport < 16;
@@ -173,13 +188,6 @@ static void configure_faults(void)
 	fake.energy_cost_us = (long)number("energycost", 0);
 	fake.no_sets = (long)number("nosets", -1);
 	fake.init_rc = (int)number("init", 0);
-	fake.cores = (unsigned int)number("cores", 16896);
-	fake.bus_bits = (unsigned int)number("bus", 5120);
-	fake.sm_mhz = (unsigned int)number("smmax", 1980);
-	fake.memory_mhz = (unsigned int)number("memmax", 2619);
-	fake.memory_bytes = number("bytes", 85520809984.0);
-	fake.power_state = (unsigned int)number("pstate", 0);
-	fake.persistence = number("persistence", 1) != 0;
 }
 
 void fake_configure(void)
@@ -217,6 +225,8 @@ void fake_configure(void)
 	fake.default_w = number("default", 700);
 	configure_wave();
 	configure_faults();
+	configure_files();
+	configure_hardware();
 }
 
 /* ---- time, power, energy ------------------------------------------------------------------------- */

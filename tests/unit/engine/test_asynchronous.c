@@ -53,25 +53,70 @@ static void keep(struct trained *t, const struct jm_step *step)
 }
 
 /* option, value..., NULL; the model first */
+static void set_options(struct jm_values *values, const char *const *option)
+{
+	const struct jm_workload *w = &jm_workload_train;
+	const struct jm_option *rows;
+	struct jm_err err = JM_ERR_INIT;
+
+	assert_ok(jm_values_init(values, w->options, &err), err);
+	assert_string_equal(option[0], w->chooser); /* the model brings in further options */
+	assert_ok(w->chosen_options(option[1], &rows, &err), err);
+	assert_ok(jm_values_add(values, rows, &err), err);
+	for (; *option; option += 2)
+		assert_ok(jm_values_set(values, option[0], option[1], &err), err);
+}
+
+/* Takes STEPS steps; the losses are those of all. */
+static void take_steps(struct trained *t, void *state)
+{
+	const struct jm_workload *w = &jm_workload_train;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_step step;
+	int code;
+
+	for (int i = 0; i < STEPS; i++) {
+		if (i == 1)
+			t->waits = -host_waits();
+		code = w->step(state, &step, &err);
+		if (code < 0)
+			fail_msg("%s", err.text);
+		if (code)
+			t->n_late++;
+		else
+			keep(t, &step);
+	}
+	t->waits += host_waits();
+	while (!w->finish(state, &step, &err))
+		keep(t, &step);
+	assert_int_equal(t->n_losses, STEPS);
+}
+
+/* What the workload has told about itself. */
+static void read_more(struct trained *t, const json_t *more)
+{
+	const json_t *all = json_object_get(more, "evaluations");
+
+	t->skipped = (int)json_integer_value(
+		json_object_get(json_object_get(more, "loss_scale"), "steps_skipped"));
+	for (; t->n_held_out < (int)json_array_size(all); t->n_held_out++)
+		t->held_out[t->n_held_out] = json_real_value(
+			json_object_get(json_array_get(all, (size_t)t->n_held_out), "loss"));
+	t->peak = (long)json_integer_value(
+		json_object_get(json_object_get(more, "plan"), "peak_bytes"));
+}
+
 static struct trained train(const char *device, const char *precision, const char *const *option)
 {
 	const struct jm_workload *w = &jm_workload_train;
 	struct jm_err err = JM_ERR_INIT;
 	struct trained t = {0};
-	const struct jm_option *rows;
 	struct jm_values values;
-	struct jm_step step;
 	struct jm_ctx ctx;
 	void *state;
-	int code;
 
 	assert_ok(jm_ctx_init(&ctx, &err), err);
-	assert_ok(jm_values_init(&values, w->options, &err), err);
-	assert_string_equal(option[0], w->chooser); /* the model brings in further options */
-	assert_ok(w->chosen_options(option[1], &rows, &err), err);
-	assert_ok(jm_values_add(&values, rows, &err), err);
-	for (; *option; option += 2)
-		assert_ok(jm_values_set(&values, option[0], option[1], &err), err);
+	set_options(&values, option);
 	struct jm_work work = {.ctx = &ctx,
 		.options = &values,
 		.device = device,
@@ -80,32 +125,9 @@ static struct trained train(const char *device, const char *precision, const cha
 		.more = json_object()};
 
 	assert_ok(w->setup(&work, &state, &err), err);
-	for (int i = 0; i < STEPS; i++) {
-		if (i == 1)
-			t.waits = -host_waits();
-		code = w->step(state, &step, &err);
-		if (code < 0)
-			fail_msg("%s", err.text);
-		if (code)
-			t.n_late++;
-		else
-			keep(&t, &step);
-	}
-	t.waits += host_waits();
-	while (!w->finish(state, &step, &err))
-		keep(&t, &step);
-	assert_int_equal(t.n_losses, STEPS);
-	code = w->verify(state, &err);
-	assert_true(code >= 0);
-	t.skipped = (int)json_integer_value(
-		json_object_get(json_object_get(work.more, "loss_scale"), "steps_skipped"));
-	json_t *all = json_object_get(work.more, "evaluations");
-
-	for (; t.n_held_out < (int)json_array_size(all); t.n_held_out++)
-		t.held_out[t.n_held_out] = json_real_value(
-			json_object_get(json_array_get(all, (size_t)t.n_held_out), "loss"));
-	t.peak = (long)json_integer_value(
-		json_object_get(json_object_get(work.more, "plan"), "peak_bytes"));
+	take_steps(&t, state);
+	assert_true(w->verify(state, &err) >= 0);
+	read_more(&t, work.more);
 	json_decref(work.more);
 	w->teardown(state);
 	jm_values_done(&values);

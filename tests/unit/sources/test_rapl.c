@@ -106,38 +106,82 @@ static int find(const struct jm_meters *set, const char *id)
 	return -1;
 }
 
-static void domains(void **state)
-{
-	struct jm_meters set = {0};
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_ctx ctx = context();
-	struct jm_reading r[8];
-	int psys, package, core, dram;
+/* The source on a server with two packages, core, DRAM and the platform. */
+struct server {
+	struct jm_ctx ctx;
+	struct jm_meters set;
 	void *rapl;
+	int psys, package, core, dram;
+};
 
-	(void)state;
+static int open_server(void **state)
+{
+	static struct server s;
+	struct jm_err err = JM_ERR_INIT;
+
+	if (make_tree(state))
+		return -1;
+	s = (struct server){.ctx = context()};
 	whole_server();
-	assert_ok(jm_source_open(&jm_source_rapl, &ctx, "", &set, &rapl, &err), err);
-	jm_meters_derive(&set);
-	assert_int_equal(set.n, 6); /* the twin is left out */
-	psys = find(&set, "rapl:/sys/class/powercap/intel-rapl:2");
-	package = find(&set, "rapl:/sys/class/powercap/intel-rapl:0");
-	core = find(&set, "rapl:/sys/class/powercap/intel-rapl:0:0");
-	dram = find(&set, "rapl:/sys/class/powercap/intel-rapl:0:1");
-	assert_int_equal(set.meter[psys].covered_by, -1);
-	assert_int_equal(set.meter[package].covered_by, psys);
-	assert_int_equal(set.meter[core].covered_by, package);
-	assert_int_equal(set.meter[dram].covered_by, psys);
-	assert_string_equal(set.meter[dram].covers, "dram/0");
-	assert_near(set.signal[set.meter[package].first_signal].wrap, 262143.32885, 1e-9);
-	assert_ok(read_row(&jm_source_rapl, rapl, r, &err), err);
-	assert_near(r[set.meter[core].first_signal].value, 0.4, 1e-12);
-	assert_near(r[set.meter[psys].first_signal].value, 9, 1e-12);
+	assert_ok(jm_source_open(&jm_source_rapl, &s.ctx, "", &s.set, &s.rapl, &err), err);
+	jm_meters_derive(&s.set);
+	s.psys = find(&s.set, "rapl:/sys/class/powercap/intel-rapl:2");
+	s.package = find(&s.set, PACKAGE);
+	s.core = find(&s.set, CORE);
+	s.dram = find(&s.set, PACKAGE ":1");
+	*state = &s;
+	return 0;
+}
+
+static int close_server(void **state)
+{
+	struct server *s = *state;
+
+	jm_source_rapl.close(s->rapl);
+	jm_meters_done(&s->set);
+	return remove_tree(state);
+}
+
+static double value_of(struct server *s, int meter)
+{
+	struct jm_reading r[8];
+	struct jm_err err = JM_ERR_INIT;
+
+	assert_ok(read_row(&jm_source_rapl, s->rapl, r, &err), err);
+	return r[s->set.meter[meter].first_signal].value;
+}
+
+static void each_domain_is_a_meter_and_a_twin_is_none(void **state)
+{
+	const struct server *s = *state;
+
+	assert_int_equal(s->set.n, 6);
+}
+
+static void domains_lie_inside_each_other(void **state)
+{
+	const struct server *s = *state;
+
+	assert_int_equal(s->set.meter[s->psys].covered_by, -1);
+	assert_int_equal(s->set.meter[s->package].covered_by, s->psys);
+	assert_int_equal(s->set.meter[s->core].covered_by, s->package);
+	assert_int_equal(s->set.meter[s->dram].covered_by, s->psys);
+	assert_string_equal(s->set.meter[s->dram].covers, "dram/0");
+}
+
+static void counters_are_joules_that_wrap_at_their_range(void **state)
+{
+	struct server *s = *state;
+
+	assert_near(s->set.signal[s->set.meter[s->package].first_signal].wrap, 262143.32885, 1e-9);
+	assert_near(value_of(s, s->core), 0.4, 1e-12);
+	assert_near(value_of(s, s->psys), 9, 1e-12);
+}
+
+static void a_counter_that_becomes_text_is_unknown(void **state)
+{
 	put("intel-rapl:0:0", "energy_uj", "what\n");
-	assert_ok(read_row(&jm_source_rapl, rapl, r, &err), err);
-	assert_true(isnan(r[set.meter[core].first_signal].value));
-	jm_source_rapl.close(rapl);
-	jm_meters_done(&set);
+	assert_true(isnan(value_of(*state, ((struct server *)*state)->core)));
 }
 
 /* A counter is digits and nothing else: what is not one is no reading, never 0 J. */
@@ -263,8 +307,12 @@ static void none_there(void **state)
 
 int main(void)
 {
+#define SERVER_TEST(f) cmocka_unit_test_setup_teardown(f, open_server, close_server)
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(domains, make_tree, remove_tree),
+		SERVER_TEST(each_domain_is_a_meter_and_a_twin_is_none),
+		SERVER_TEST(domains_lie_inside_each_other),
+		SERVER_TEST(counters_are_joules_that_wrap_at_their_range),
+		SERVER_TEST(a_counter_that_becomes_text_is_unknown),
 		cmocka_unit_test_setup_teardown(
 			refuses_text_that_is_no_count, make_tree, remove_tree),
 		cmocka_unit_test_setup_teardown(wraps, make_tree, remove_tree),

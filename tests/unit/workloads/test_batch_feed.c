@@ -197,26 +197,52 @@ static void test_files(void **state)
 
 /* ---- learning rates ----------------------------------------------------------------------------------- */
 
-static void test_schedules(void **state)
-{
-	struct jm_lr_schedule s = {
-		.lr = 1, .lr_min = 0.1, .factor = 0.5, .warmup = 4, .length = 24};
+static const struct jm_lr_schedule schedule = {
+	.lr = 1, .lr_min = 0.1, .factor = 0.5, .warmup = 4, .length = 24};
 
+static struct jm_lr_schedule schedule_of(enum jm_lr_schedule_kind kind)
+{
+	struct jm_lr_schedule s = schedule;
+
+	s.kind = kind;
+	return s;
+}
+
+static void a_warm_up_is_linear_and_the_rate_then_constant(void **state)
+{
 	(void)state;
 	for (int i = 0; i < 4; i++)
-		assert_near(jm_lr_at(&s, i), (i + 1) / 4.0, 1e-15);
-	assert_near(jm_lr_at(&s, 1000), 1, 0);
-	s.kind = JM_LR_COSINE;
+		assert_near(jm_lr_at(&schedule, i), (i + 1) / 4.0, 1e-15);
+	assert_near(jm_lr_at(&schedule, 1000), 1, 0);
+}
+
+static void a_cosine_ends_at_the_least_rate(void **state)
+{
+	struct jm_lr_schedule s = schedule_of(JM_LR_COSINE);
+
+	(void)state;
 	assert_near(jm_lr_at(&s, 3), 1, 0);
 	assert_near(jm_lr_at(&s, 4), 1, 1e-15);
-	assert_near(jm_lr_at(&s, 14), 0.55, 1e-12);
 	assert_near(jm_lr_at(&s, 9), 0.1 + 0.45 * (1 + sqrt(0.5)), 1e-12);
+	assert_near(jm_lr_at(&s, 14), 0.55, 1e-12);
 	assert_near(jm_lr_at(&s, 24), 0.1, 1e-12);
 	assert_near(jm_lr_at(&s, 9999), 0.1, 1e-12);
-	s.kind = JM_LR_LINEAR;
+}
+
+static void a_line_ends_at_the_least_rate(void **state)
+{
+	struct jm_lr_schedule s = schedule_of(JM_LR_LINEAR);
+
+	(void)state;
 	assert_near(jm_lr_at(&s, 9), 0.775, 1e-12);
 	assert_near(jm_lr_at(&s, 25), 0.1, 1e-12);
-	s.kind = JM_LR_STEP;
+}
+
+static void steps_multiply_the_rate(void **state)
+{
+	struct jm_lr_schedule s = schedule_of(JM_LR_STEP);
+
+	(void)state;
 	s.every = 10;
 	assert_near(jm_lr_at(&s, 13), 1, 0);
 	assert_near(jm_lr_at(&s, 14), 0.5, 0);
@@ -437,7 +463,10 @@ int main(void)
 		cmocka_unit_test(test_types),
 		cmocka_unit_test(test_hostile),
 		cmocka_unit_test(test_files),
-		cmocka_unit_test(test_schedules),
+		cmocka_unit_test(a_warm_up_is_linear_and_the_rate_then_constant),
+		cmocka_unit_test(a_cosine_ends_at_the_least_rate),
+		cmocka_unit_test(a_line_ends_at_the_least_rate),
+		cmocka_unit_test(steps_multiply_the_rate),
 		cmocka_unit_test(test_fit),
 		cmocka_unit_test(test_fit_by_rough_plans),
 		cmocka_unit_test(inputs_sent_once_need_no_staging),

@@ -149,66 +149,139 @@ static void refuse(
 		fail_msg("'%s' does not say '%s'", err.text, part);
 }
 
-static void defaults_and_settings(void **state)
+/* The values of `rows`, for each test anew. */
+static int fresh(void **state)
 {
+	static struct jm_values v;
 	struct jm_err err = JM_ERR_INIT;
-	struct jm_values v;
 
-	(void)state;
 	assert_ok(jm_values_init(&v, rows, &err), err);
-	assert_int_equal(v.n, 8);
-	assert_near(jm_values_number(&v, "batch"), 4, 0);
-	assert_true(isnan(jm_values_number(&v, "rate")));
-	assert_near(jm_values_number(&v, "interval"), 0.1, 1e-15);
-	assert_near(jm_values_number(&v, "quiet"), 0, 0);
-	assert_string_equal(jm_values_text(&v, "precision"), "f32");
-	assert_null(jm_values_text(&v, "json"));
-	assert_false(jm_values_get(&v, "batch")->given);
-
-	assert_ok(jm_values_set(&v, "batch", "8", &err), err);
-	assert_ok(jm_values_set(&v, "batch", "16", &err), err); /* the last one counts */
-	assert_ok(jm_values_set(&v, "interval", "2", &err), err);
-	assert_ok(jm_values_set(&v, "precision", "bf16", &err), err);
-	assert_ok(jm_values_set(&v, "quiet", "1", &err), err);
-	assert_ok(jm_values_set(&v, "set", "a=1W", &err), err);
-	assert_ok(jm_values_set(&v, "set", "b=2W", &err), err);
-	assert_ok(jm_values_set(&v, "rate", "-1e12", &err), err); /* no limits */
-	assert_near(jm_values_number(&v, "batch"), 16, 0);
-	assert_near(jm_values_number(&v, "interval"), 2, 0);
-	assert_near(jm_values_number(&v, "quiet"), 1, 0);
-	assert_true(jm_values_get(&v, "batch")->given);
-	assert_int_equal(jm_values_get(&v, "set")->n_texts, 2);
-	assert_string_equal(jm_values_get(&v, "set")->texts[0], "a=1W");
-	assert_string_equal(jm_values_get(&v, "set")->texts[1], "b=2W");
-	assert_null(jm_values_get(&v, "set")->texts[2]);
-	jm_values_done(&v);
+	*state = &v;
+	return 0;
 }
 
-static void bad_values(void **state)
+static int done(void **state)
+{
+	jm_values_done(*state);
+	return 0;
+}
+
+static void set(struct jm_values *v, const char *name, const char *text)
 {
 	struct jm_err err = JM_ERR_INIT;
-	struct jm_values v;
 
-	(void)state;
-	assert_ok(jm_values_init(&v, rows, &err), err);
-	refuse(&v, "bacth", "8", JM_EUSAGE, "did you mean --batch?");
-	refuse(&v, "frobnicate", "8", JM_EUSAGE, "--help");
-	refuse(&v, "batch", "0", JM_ERANGE, "1 to 64");
-	refuse(&v, "batch", "65", JM_ERANGE, "1 to 64");
-	refuse(&v, "pid", "4194305", JM_ERANGE, "1 to 4194304.");
-	refuse(&v, "batch", "4.5", JM_EUSAGE, "whole number");
-	refuse(&v, "batch", "four", JM_EUSAGE, "four");
-	refuse(&v, "batch", "", JM_EUSAGE, "number");
-	refuse(&v, "batch", "4x", JM_EUSAGE, "4x");
-	refuse(&v, "interval", "0", JM_ERANGE, "0.001s to 10s");
-	refuse(&v, "interval", "100fs", JM_EUSAGE, "ns, us, ms");
-	refuse(&v, "precision", "bf61", JM_EUSAGE, "did you mean 'bf16'?");
-	refuse(&v, "precision", "complex", JM_EUSAGE, "f32, bf16");
-	refuse(&v, "quiet", "perhaps", JM_EUSAGE, "perhaps");
-	refuse(&v, "json", "", JM_EUSAGE, "needs a value");
-	assert_near(jm_values_number(&v, "batch"), 4, 0); /* untouched */
-	assert_false(jm_values_get(&v, "batch")->given);
-	jm_values_done(&v);
+	assert_ok(jm_values_set(v, name, text, &err), err);
+}
+
+static void each_row_has_its_default_until_it_is_given(void **state)
+{
+	const struct jm_values *v = *state;
+
+	assert_int_equal(v->n, 8);
+	assert_near(jm_values_number(v, "batch"), 4, 0);
+	assert_near(jm_values_number(v, "interval"), 0.1, 1e-15);
+	assert_near(jm_values_number(v, "quiet"), 0, 0);
+	assert_string_equal(jm_values_text(v, "precision"), "f32");
+	assert_false(jm_values_get(v, "batch")->given);
+}
+
+static void a_row_without_a_default_is_unknown(void **state)
+{
+	const struct jm_values *v = *state;
+
+	assert_true(isnan(jm_values_number(v, "rate")));
+	assert_null(jm_values_text(v, "json"));
+}
+
+static void values_of_each_type_are_taken(void **state)
+{
+	struct jm_values *v = *state;
+
+	set(v, "batch", "8");
+	set(v, "interval", "2");
+	set(v, "precision", "bf16");
+	set(v, "quiet", "1");
+	assert_near(jm_values_number(v, "batch"), 8, 0);
+	assert_true(jm_values_get(v, "batch")->given);
+	assert_near(jm_values_number(v, "interval"), 2, 0);
+	assert_string_equal(jm_values_text(v, "precision"), "bf16");
+	assert_near(jm_values_number(v, "quiet"), 1, 0);
+}
+
+static void the_last_value_counts(void **state)
+{
+	struct jm_values *v = *state;
+
+	set(v, "batch", "8");
+	set(v, "batch", "16");
+	assert_near(jm_values_number(v, "batch"), 16, 0);
+}
+
+static void a_repeated_option_keeps_all_its_texts(void **state)
+{
+	struct jm_values *v = *state;
+
+	set(v, "set", "a=1W");
+	set(v, "set", "b=2W");
+	assert_int_equal(jm_values_get(v, "set")->n_texts, 2);
+	assert_string_equal(jm_values_get(v, "set")->texts[0], "a=1W");
+	assert_string_equal(jm_values_get(v, "set")->texts[1], "b=2W");
+	assert_null(jm_values_get(v, "set")->texts[2]);
+}
+
+static void a_minimum_above_the_maximum_is_no_limit(void **state)
+{
+	set(*state, "rate", "-1e12");
+	assert_near(jm_values_number(*state, "rate"), -1e12, 0);
+}
+
+static void an_unknown_name_is_refused_with_the_nearest(void **state)
+{
+	refuse(*state, "bacth", "8", JM_EUSAGE, "did you mean --batch?");
+	refuse(*state, "frobnicate", "8", JM_EUSAGE, "--help");
+}
+
+static void a_value_beyond_a_limit_is_refused_with_the_limits(void **state)
+{
+	refuse(*state, "batch", "0", JM_ERANGE, "1 to 64");
+	refuse(*state, "batch", "65", JM_ERANGE, "1 to 64");
+	refuse(*state, "pid", "4194305", JM_ERANGE, "1 to 4194304.");
+	refuse(*state, "interval", "0", JM_ERANGE, "0.001s to 10s");
+}
+
+static void what_is_no_whole_number_is_refused(void **state)
+{
+	refuse(*state, "batch", "4.5", JM_EUSAGE, "whole number");
+	refuse(*state, "batch", "four", JM_EUSAGE, "four");
+	refuse(*state, "batch", "", JM_EUSAGE, "number");
+	refuse(*state, "batch", "4x", JM_EUSAGE, "4x");
+}
+
+static void an_unknown_unit_is_refused_with_the_units(void **state)
+{
+	refuse(*state, "interval", "100fs", JM_EUSAGE, "ns, us, ms");
+}
+
+static void what_is_no_choice_is_refused_with_the_choices(void **state)
+{
+	refuse(*state, "precision", "bf61", JM_EUSAGE, "did you mean 'bf16'?");
+	refuse(*state, "precision", "complex", JM_EUSAGE, "f32, bf16");
+	refuse(*state, "quiet", "perhaps", JM_EUSAGE, "perhaps");
+}
+
+static void an_empty_text_is_refused(void **state)
+{
+	refuse(*state, "json", "", JM_EUSAGE, "needs a value");
+}
+
+static void a_refused_value_changes_nothing(void **state)
+{
+	struct jm_values *v = *state;
+
+	refuse(v, "batch", "65", JM_ERANGE, "1 to 64");
+	refuse(v, "batch", "four", JM_EUSAGE, "four");
+	assert_near(jm_values_number(v, "batch"), 4, 0);
+	assert_false(jm_values_get(v, "batch")->given);
 }
 
 static void no_rows(void **state)
@@ -227,12 +300,24 @@ static void no_rows(void **state)
 
 int main(void)
 {
+#define ROWS_TEST(f) cmocka_unit_test_setup_teardown(f, fresh, done)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(quantities_with_units),
 		cmocka_unit_test(errors_say_what_to_do),
 		cmocka_unit_test(did_you_mean),
-		cmocka_unit_test(defaults_and_settings),
-		cmocka_unit_test(bad_values),
+		ROWS_TEST(each_row_has_its_default_until_it_is_given),
+		ROWS_TEST(a_row_without_a_default_is_unknown),
+		ROWS_TEST(values_of_each_type_are_taken),
+		ROWS_TEST(the_last_value_counts),
+		ROWS_TEST(a_repeated_option_keeps_all_its_texts),
+		ROWS_TEST(a_minimum_above_the_maximum_is_no_limit),
+		ROWS_TEST(an_unknown_name_is_refused_with_the_nearest),
+		ROWS_TEST(a_value_beyond_a_limit_is_refused_with_the_limits),
+		ROWS_TEST(what_is_no_whole_number_is_refused),
+		ROWS_TEST(an_unknown_unit_is_refused_with_the_units),
+		ROWS_TEST(what_is_no_choice_is_refused_with_the_choices),
+		ROWS_TEST(an_empty_text_is_refused),
+		ROWS_TEST(a_refused_value_changes_nothing),
 		cmocka_unit_test(no_rows),
 	};
 

@@ -97,35 +97,66 @@ static void test_one_holder(void **state)
 	limits_are(f, 700, 700, 700, 700);
 }
 
-static void test_keep_and_release(void **state)
+/* A guard sets all GPUs, is told to keep that, and ends. */
+static void keep_all(struct fixture *f, double watts)
 {
-	struct fixture *f = *state;
 	struct jm_guard *g = start(f);
-	struct jm_hold *holds;
-	int n;
 
-	assert_int_equal(set(f, g, "", 300), 0);
+	assert_int_equal(set(f, g, "", watts), 0);
 	assert_int_equal(jm_guard_keep(g, &f->err), 0);
 	assert_int_equal(jm_guard_stop(g, &f->err), 0);
+}
+
+static void test_kept_settings_outlive_guard_and_recovery(void **state)
+{
+	struct fixture *f = *state;
+	int n;
+
+	keep_all(f, 300);
 	limits_are(f, 300, 300, 300, 300);
 	assert_int_equal(jm_guard_recover(&f->ctx, &n, &f->err), 0);
 	assert_int_equal(n, 0);
 	limits_are(f, 300, 300, 300, 300);
-	/* kept once more: the base stays the value before the first */
-	g = start(f);
+}
+
+/* The kill comes too late to have an effect. */
+static void test_a_guard_that_is_killed_after_keep_restores_nothing(void **state)
+{
+	struct fixture *f = *state;
+	struct jm_guard *g = start(f);
+
 	assert_int_equal(set(f, g, "", 200), 0);
 	assert_int_equal(jm_guard_keep(g, &f->err), 0);
-	kill(jm_guard_pid(g), SIGKILL); /* too late to have an effect, and no error is reported */
+	kill(jm_guard_pid(g), SIGKILL);
 	for (int i = 0; i < 500 && jm_guard_alive(g); i++)
 		usleep(10000);
 	assert_int_equal(jm_guard_restore(g, &f->err), JM_EGONE);
 	assert_null(strstr(f->err.text, "back as it was found"));
 	assert_int_equal(jm_guard_stop(g, NULL), 0);
 	limits_are(f, 200, 200, 200, 200);
+}
+
+static void test_kept_twice_what_was_found_is_the_value_before_the_first(void **state)
+{
+	struct fixture *f = *state;
+	struct jm_hold *holds;
+	int n;
+
+	keep_all(f, 300);
+	keep_all(f, 200);
 	assert_int_equal(jm_guard_holds(&f->ctx, &holds, &n, &f->err), 0);
 	assert_int_equal(n, GPUS);
 	assert_true(holds[0].found == 700 && holds[0].held == JM_HELD_KEPT);
 	free(holds);
+}
+
+static void test_release_restores_what_was_kept(void **state)
+{
+	struct fixture *f = *state;
+	int n;
+
+	keep_all(f, 300);
+	keep_all(f, 200);
 	assert_int_equal(jm_guard_release(&f->ctx, &n, &f->err), 0);
 	assert_int_equal(n, GPUS);
 	limits_are(f, 700, 700, 700, 700);
@@ -260,7 +291,10 @@ int main(int argc, char **argv)
 		GUARD_TEST(test_two_settings_of_one_knob),
 		GUARD_TEST(test_enforced_is_told),
 		GUARD_TEST(test_one_holder),
-		GUARD_TEST(test_keep_and_release),
+		GUARD_TEST(test_kept_settings_outlive_guard_and_recovery),
+		GUARD_TEST(test_a_guard_that_is_killed_after_keep_restores_nothing),
+		GUARD_TEST(test_kept_twice_what_was_found_is_the_value_before_the_first),
+		GUARD_TEST(test_release_restores_what_was_kept),
 		GUARD_TEST(test_keep_at_home),
 		GUARD_TEST(test_guard_killed),
 		GUARD_TEST(test_client_killed),

@@ -175,47 +175,99 @@ static ssize_t tell(int fd, const void *request, size_t bytes, struct jm_wire_re
 	return got;
 }
 
-/* Whatever a client sends, the guard says why not, and goes on. */
-static void clients_of_other_versions_are_told(void **state)
+static struct {
+	int fd;
+	pid_t pid;
+} own; /* the guard that a test talks to */
+
+static int launch(void **state)
 {
-	static char message[JM_WIRE_MAX + 1];
-	const int old[2] = {0, 0}; /* OPEN, before there were versions */
-	int old_reply[2];
-	struct jm_wire_request later = {.magic = JM_WIRE_MAGIC, .version = 2};
+	(void)state;
+	own.fd = launch_guard(&own.pid);
+	return 0;
+}
+
+/* Whatever a client has sent, the guard still answers, and ends with status 0. */
+static int stop(void **state)
+{
+	static char message[JM_WIRE_MAX];
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_wire_reply r;
-	int fd, status;
-	pid_t pid;
+	int status;
 
 	(void)state;
-	fd = launch_guard(&pid);
-	assert_int_equal(tell(fd, old, sizeof(old), &r), 2 * sizeof(int) + 512);
-	memcpy(old_reply, &r, sizeof(old_reply));
-	assert_int_equal(old_reply[0], JM_EVERSION);
-	assert_int_equal(old_reply[1], 0);
-	assert_non_null(strstr((char *)&r + sizeof(old_reply), "The client does not speak"));
-	assert_true(tell(fd, &later, sizeof(later), &r) >= (ssize_t)sizeof(r));
+	assert_true(tell(own.fd, message, jm_wire_put_request(message, JM_WIRE_STOP, 0), &r) >=
+		    (ssize_t)sizeof(r));
+	assert_ok(jm_wire_check_reply(&r, sizeof(r), JM_WIRE_STOP, 0, &err), err);
+	assert_int_equal(waitpid(own.pid, &status, 0), own.pid);
+	assert_true(WIFEXITED(status) && !WEXITSTATUS(status));
+	close(own.fd);
+	return 0;
+}
+
+/* Before there were versions a reply was a code, a number and a text of 512 bytes. */
+static void a_client_without_versions_gets_a_reply_of_its_form(void **state)
+{
+	const int old[2] = {0, 0}; /* OPEN */
+	struct jm_wire_reply r;
+	int reply[2];
+
+	(void)state;
+	assert_int_equal(tell(own.fd, old, sizeof(old), &r), 2 * sizeof(int) + 512);
+	memcpy(reply, &r, sizeof(reply));
+	assert_int_equal(reply[0], JM_EVERSION);
+	assert_int_equal(reply[1], 0);
+	assert_non_null(strstr((char *)&r + sizeof(reply), "The client does not speak"));
+}
+
+static void a_client_of_a_later_version_is_told_its_version(void **state)
+{
+	struct jm_wire_request later = {.magic = JM_WIRE_MAGIC, .version = 2};
+	struct jm_wire_reply r;
+
+	(void)state;
+	assert_true(tell(own.fd, &later, sizeof(later), &r) >= (ssize_t)sizeof(r));
 	assert_int_equal(r.rc, JM_EVERSION);
 	assert_non_null(strstr(r.text, "The client speaks version 2"));
-	tell(fd, message, sizeof(message), &r); /* zeros, and too many */
-	memcpy(old_reply, &r, sizeof(old_reply));
-	assert_int_equal(old_reply[0], JM_EVERSION);
+}
+
+static void zeros_beyond_the_longest_message_are_of_another_version(void **state)
+{
+	static const char zeros[JM_WIRE_MAX + 1];
+	struct jm_wire_reply r;
+	int code;
+
+	(void)state;
+	tell(own.fd, zeros, sizeof(zeros), &r);
+	memcpy(&code, &r, sizeof(code));
+	assert_int_equal(code, JM_EVERSION);
+}
+
+static void a_request_of_a_wrong_length_is_refused(void **state)
+{
+	static char message[JM_WIRE_MAX + 1];
+	struct jm_wire_reply r;
+
+	(void)state;
 	jm_wire_put_request(message, JM_WIRE_SET, 3);
-	assert_true(tell(fd, message, sizeof(message), &r) >= (ssize_t)sizeof(r));
+	assert_true(tell(own.fd, message, sizeof(message), &r) >= (ssize_t)sizeof(r));
 	assert_int_equal(r.rc, JM_EFORMAT);
-	assert_true(tell(fd, message, jm_wire_put_request(message, JM_WIRE_GET, 0), &r) >=
+}
+
+static void a_request_before_open_is_refused(void **state)
+{
+	static char message[JM_WIRE_MAX];
+	struct jm_wire_reply r;
+
+	(void)state;
+	assert_true(tell(own.fd, message, jm_wire_put_request(message, JM_WIRE_GET, 0), &r) >=
 		    (ssize_t)sizeof(r));
 	assert_int_equal(r.rc, JM_EBUG);
 	assert_non_null(strstr(r.text, "before it was opened"));
-	assert_true(tell(fd, message, jm_wire_put_request(message, JM_WIRE_STOP, 0), &r) >=
-		    (ssize_t)sizeof(r));
-	assert_ok(jm_wire_check_reply(&r, sizeof(r), JM_WIRE_STOP, 0, &err), err);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFEXITED(status) && !WEXITSTATUS(status));
-	close(fd);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, guard_teardown)
+#define CLIENT_TEST(name) cmocka_unit_test_setup_teardown(name, launch, stop)
+#define TEST(name)	  cmocka_unit_test_setup_teardown(name, setup, guard_teardown)
 
 int main(int argc, char **argv)
 {
@@ -224,7 +276,11 @@ int main(int argc, char **argv)
 		TEST(a_program_that_cannot_be_the_guard_is_named),
 		TEST(without_a_name_it_is_looked_for),
 		TEST(guards_of_other_versions_are_told),
-		TEST(clients_of_other_versions_are_told),
+		CLIENT_TEST(a_client_without_versions_gets_a_reply_of_its_form),
+		CLIENT_TEST(a_client_of_a_later_version_is_told_its_version),
+		CLIENT_TEST(zeros_beyond_the_longest_message_are_of_another_version),
+		CLIENT_TEST(a_request_of_a_wrong_length_is_refused),
+		CLIENT_TEST(a_request_before_open_is_refused),
 	};
 
 	if (argc > 1 && !strcmp(argv[1], "guard"))

@@ -61,6 +61,12 @@ static struct jm_progress *open_for_pipes(void)
 	return p;
 }
 
+static void close_receiver(struct jm_progress *p)
+{
+	jm_progress_close(p);
+	unsetenv("JM_PROGRESS");
+}
+
 static int receive(struct jm_progress *p, struct got *got)
 {
 	got->n = 0;
@@ -74,21 +80,59 @@ static bool datagrams_wait(const struct jm_progress *p)
 	return recv(jm_progress_fd(p), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
 }
 
-static void pipes_cause_no_wake_up_and_keep_the_order(void **state)
+/* A marker whose pipe the receiver has taken. */
+static struct jm_marker *taken_marker(struct jm_progress *p)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_marker *m;
+	struct got got;
+
+	assert_ok(jm_marker_new(&m, &err), err);
+	receive(p, &got);
+	return m;
+}
+
+static void a_mark_before_the_pipe_is_taken_goes_by_datagram(void **state)
 {
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_progress *p = open_for_pipes();
-	struct jm_marker *a, *b;
+	struct jm_marker *m;
+	struct got got;
+
+	(void)state;
+	assert_ok(jm_marker_new(&m, &err), err);
+	assert_ok(jm_marker_mark(m, "first", NAN, &err), err);
+	assert_true(datagrams_wait(p));
+	assert_int_equal(receive(p, &got), 1);
+	assert_true(jm_progress_has_pipes(p));
+	jm_marker_free(m);
+	close_receiver(p);
+}
+
+static void a_mark_in_a_pipe_wakes_nobody_up(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_progress *p = open_for_pipes();
+	struct jm_marker *m = taken_marker(p);
+
+	(void)state;
+	assert_ok(jm_marker_mark(m, "one", 1, &err), err);
+	assert_false(datagrams_wait(p));
+	jm_marker_free(m);
+	close_receiver(p);
+}
+
+/* Of two markers, of a child that is killed, and of a process that sends one datagram. */
+static void marks_of_all_senders_arrive_in_order(void **state)
+{
+	static const char *const names[] = {"one", "two", "three", "four", "five"};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_progress *p = open_for_pipes();
+	struct jm_marker *a = taken_marker(p), *b = taken_marker(p);
 	struct got got;
 	pid_t child;
 
 	(void)state;
-	assert_ok(jm_marker_new(&a, &err), err);
-	assert_ok(jm_marker_new(&b, &err), err);
-	assert_ok(jm_marker_mark(a, "first", NAN, &err), err); /* nobody has taken the pipe */
-	assert_true(datagrams_wait(p));
-	assert_int_equal(receive(p, &got), 1);
-	assert_true(jm_progress_has_pipes(p));
 	assert_ok(jm_marker_mark(b, "one", 1, &err), err);
 	assert_ok(jm_marker_mark(a, "two", 2.5, &err), err);
 	assert_ok(jm_marker_mark(b, "three", NAN, &err), err);
@@ -98,25 +142,46 @@ static void pipes_cause_no_wake_up_and_keep_the_order(void **state)
 		raise(SIGKILL);
 	}
 	assert_int_equal(waitpid(child, NULL, 0), child);
-	assert_false(datagrams_wait(p));
-	assert_ok(jm_progress_send("five", 5, &err), err); /* of a process that sends one */
+	assert_ok(jm_progress_send("five", 5, &err), err);
 	assert_int_equal(receive(p, &got), 5);
-	assert_string_equal(got.mark[0].name, "one");
-	assert_string_equal(got.mark[1].name, "two");
-	assert_near(got.mark[1].items, 2.5, 0);
-	assert_string_equal(got.mark[2].name, "three");
-	assert_true(isnan(got.mark[2].items));
-	assert_string_equal(got.mark[3].name, "four");
-	assert_string_equal(got.mark[4].name, "five");
-	/* marks of a sender that has gone still arrive, and its pipe is closed then */
-	assert_ok(jm_marker_mark(a, "last", NAN, &err), err);
+	for (int i = 0; i < 5; i++)
+		assert_string_equal(got.mark[i].name, names[i]);
 	jm_marker_free(a);
 	jm_marker_free(b);
+	close_receiver(p);
+}
+
+static void items_go_through_a_pipe(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_progress *p = open_for_pipes();
+	struct jm_marker *m = taken_marker(p);
+	struct got got;
+
+	(void)state;
+	assert_ok(jm_marker_mark(m, "a", 2.5, &err), err);
+	assert_ok(jm_marker_mark(m, "b", NAN, &err), err);
+	assert_int_equal(receive(p, &got), 2);
+	assert_near(got.mark[0].items, 2.5, 0);
+	assert_true(isnan(got.mark[1].items));
+	assert_int_equal(jm_progress_malformed(p), 0);
+	jm_marker_free(m);
+	close_receiver(p);
+}
+
+static void marks_of_a_sender_that_has_gone_arrive_and_its_pipe_is_closed(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_progress *p = open_for_pipes();
+	struct jm_marker *m = taken_marker(p);
+	struct got got;
+
+	(void)state;
+	assert_ok(jm_marker_mark(m, "last", NAN, &err), err);
+	jm_marker_free(m);
 	assert_int_equal(receive(p, &got), 1);
 	assert_false(jm_progress_has_pipes(p));
-	assert_int_equal(jm_progress_malformed(p), 0);
-	jm_progress_close(p);
-	unsetenv("JM_PROGRESS");
+	close_receiver(p);
 }
 
 /* A mark that does not fit in the pipe goes by datagram, so none is lost; and a receiver that has gone is no signal. */
@@ -224,64 +289,157 @@ static int open_descriptors(void)
 	return n;
 }
 
-/* Anybody may hand over anything: nothing of it delays the receiver, and what is no pipe is closed. */
-static void hostile_pipes(void **state)
+/* A mark that comes with it counts all the same. */
+static void a_descriptor_that_is_no_pipe_is_closed(void **state)
 {
-	static const char lines[] = "nonsense\njm1 5 mark a b\n\njm1 5 mark good 2\njm1 5 mark to";
 	struct jm_progress *p = open_for_pipes();
-	char longest[1000];
-	struct got got = {.n = 0};
-	int ends[2], before;
+	int before = open_descriptors();
+	struct got got;
 
 	(void)state;
-	before = open_descriptors();
-	hand_over(p, "jm1 pipe", 0);		 /* whatever it is, no empty pipe */
-	hand_over(p, "jm1 5 mark with-a-fd", 0); /* a mark all the same */
-	assert_int_equal(jm_progress_receive(p, 1000, get, &got), 1);
+	hand_over(p, "jm1 pipe", 0);
+	hand_over(p, "jm1 5 mark with-a-descriptor", 0);
+	assert_int_equal(receive(p, &got), 1);
 	assert_int_equal(open_descriptors(), before);
-	assert_int_equal(pipe(ends), 0); /* blocking */
+	close_receiver(p);
+}
+
+/* A pipe whose end for writing is returned; the receiver has the other one. */
+static int hand_over_a_pipe(struct jm_progress *p)
+{
+	struct got got;
+	int ends[2];
+
+	assert_int_equal(pipe(ends), 0);
 	hand_over(p, "jm1 pipe", ends[0]);
-	assert_int_equal(jm_progress_receive(p, 1000, get, &got), 0);
+	close(ends[0]);
+	assert_int_equal(receive(p, &got), 0);
 	assert_true(jm_progress_has_pipes(p));
-	assert_int_equal(jm_progress_receive(p, 1000, get, &got), 0);
-	assert_int_equal(write(ends[1], lines, strlen(lines)), strlen(lines));
-	got.n = 0;
-	assert_int_equal(jm_progress_receive(p, 1000, get, &got), 1);
+	return ends[1];
+}
+
+static void put(int fd, const char *text)
+{
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+}
+
+static void an_empty_pipe_that_blocks_delays_nobody(void **state)
+{
+	struct jm_progress *p = open_for_pipes();
+	int end = hand_over_a_pipe(p);
+	struct got got;
+
+	(void)state;
+	assert_int_equal(receive(p, &got), 0);
+	close(end);
+	close_receiver(p);
+}
+
+static void lines_that_are_no_marks_are_counted(void **state)
+{
+	struct jm_progress *p = open_for_pipes();
+	int end = hand_over_a_pipe(p);
+	struct got got;
+
+	(void)state;
+	put(end, "nonsense\njm1 5 mark a b\n\njm1 5 mark good 2\n");
+	assert_int_equal(receive(p, &got), 1);
 	assert_string_equal(got.mark[0].name, "good");
 	assert_int_equal(jm_progress_malformed(p), 3);
-	assert_int_equal(write(ends[1], "gether 3\n", 9), 9); /* a line in two pieces */
-	assert_int_equal(jm_progress_receive(p, 1000, get, &got), 1);
-	assert_string_equal(got.mark[1].name, "together");
+	close(end);
+	close_receiver(p);
+}
+
+static void a_line_may_come_in_two_pieces(void **state)
+{
+	struct jm_progress *p = open_for_pipes();
+	int end = hand_over_a_pipe(p);
+	struct got got;
+
+	(void)state;
+	put(end, "jm1 5 mark to");
+	assert_int_equal(receive(p, &got), 0);
+	put(end, "gether 3\n");
+	assert_int_equal(receive(p, &got), 1);
+	assert_string_equal(got.mark[0].name, "together");
+	assert_int_equal(jm_progress_malformed(p), 0);
+	close(end);
+	close_receiver(p);
+}
+
+static void a_line_that_is_too_long_is_counted_and_the_next_one_is_read(void **state)
+{
+	struct jm_progress *p = open_for_pipes();
+	int end = hand_over_a_pipe(p);
+	char longest[1000];
+	struct got got;
+
+	(void)state;
 	memset(longest, 'x', sizeof(longest));
-	assert_int_equal(write(ends[1], longest, sizeof(longest)), sizeof(longest));
-	assert_int_equal(write(ends[1], "\njm1 5 mark c\njm1", 18), 18);
-	close(ends[0]);
-	close(ends[1]);
-	assert_int_equal(jm_progress_receive(p, 1000, get, &got), 1);
-	assert_int_equal(jm_progress_malformed(p), 5); /* the long one, and the one that was torn */
+	assert_int_equal(write(end, longest, sizeof(longest)), sizeof(longest));
+	put(end, "\njm1 5 mark c\n");
+	assert_int_equal(receive(p, &got), 1);
+	assert_string_equal(got.mark[0].name, "c");
+	assert_int_equal(jm_progress_malformed(p), 1);
+	close(end);
+	close_receiver(p);
+}
+
+static void a_line_that_is_torn_at_the_end_is_counted(void **state)
+{
+	struct jm_progress *p = open_for_pipes();
+	int before = open_descriptors(), end = hand_over_a_pipe(p);
+	struct got got;
+
+	(void)state;
+	put(end, "jm1 5 mark c\njm1");
+	close(end);
+	assert_int_equal(receive(p, &got), 1);
+	assert_int_equal(jm_progress_malformed(p), 1);
 	assert_false(jm_progress_has_pipes(p));
 	assert_int_equal(open_descriptors(), before);
-	for (int i = 0; i < 100; i++) { /* more than it takes */
+	close_receiver(p);
+}
+
+static void pipes_beyond_a_limit_are_closed(void **state)
+{
+	struct jm_progress *p = open_for_pipes();
+	int before = open_descriptors();
+	struct got got;
+
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		int ends[2];
+
 		assert_int_equal(pipe(ends), 0);
 		hand_over(p, "jm1 pipe", ends[0]);
 		close(ends[0]);
-		jm_progress_receive(p, 1000, get, &got);
+		receive(p, &got);
 	}
 	assert_in_range(open_descriptors(), before + 100 + 1, before + 100 + 99);
-	jm_progress_close(p);
+	close_receiver(p);
 	for (int fd = before; fd < 1024; fd++)
 		close(fd);
-	unsetenv("JM_PROGRESS");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pipes_cause_no_wake_up_and_keep_the_order),
+		cmocka_unit_test(a_mark_before_the_pipe_is_taken_goes_by_datagram),
+		cmocka_unit_test(a_mark_in_a_pipe_wakes_nobody_up),
+		cmocka_unit_test(marks_of_all_senders_arrive_in_order),
+		cmocka_unit_test(items_go_through_a_pipe),
+		cmocka_unit_test(marks_of_a_sender_that_has_gone_arrive_and_its_pipe_is_closed),
 		cmocka_unit_test(a_full_pipe_is_not_the_end),
 		cmocka_unit_test(a_pipe_that_is_offered_is_small),
 		cmocka_unit_test(a_flood_is_received_in_parts),
-		cmocka_unit_test(hostile_pipes),
+		cmocka_unit_test(a_descriptor_that_is_no_pipe_is_closed),
+		cmocka_unit_test(an_empty_pipe_that_blocks_delays_nobody),
+		cmocka_unit_test(lines_that_are_no_marks_are_counted),
+		cmocka_unit_test(a_line_may_come_in_two_pieces),
+		cmocka_unit_test(a_line_that_is_too_long_is_counted_and_the_next_one_is_read),
+		cmocka_unit_test(a_line_that_is_torn_at_the_end_is_counted),
+		cmocka_unit_test(pipes_beyond_a_limit_are_closed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
