@@ -186,31 +186,54 @@ def test_numbers_have_as_many_digits_as_in_the_terminal(tmp_path, name):
         assert re.match(r"-?[\d,.]+( ± [\d,.]+)?", program).group(0) == own
 
 
-@BROWSER
-def test_page_has_each_step(tmp_path):
-    """Of one run of each setting, joined where a page of many would grow; those of warm-up are told."""
+def rate(i):
+    return 100 + 50 * (i % 2)
+
+
+@pytest.fixture(name="stepped", scope="module")
+def page_of_steps(tmp_path_factory):
+    """Good records with the steps of their runs, 3 in the first and 1,000 in all others, and their page."""
     rows = [r for r in records("h100x4") if r["status"] == "ok"]
-    rate = lambda i: 100 + 50 * (i % 2)
     for k, r in enumerate(rows):
         n = 1000 if k else 3
         r.update(warmup_steps=2, step_series={
             "every": 4, "steps": 4 * n - 1, "end_s": [(i + 1) / 8 for i in range(n)],
             "throughput": [rate(i) for i in range(n)], "loss": [None if i == 1 else 9 - i / 200 for i in range(n)]})
-    page = make_page(tmp_path, rows * 1)
+    return rows, make_page(tmp_path_factory.mktemp("page"), rows * 1)
+
+
+def test_page_has_the_steps_of_one_run_of_each_setting(stepped):
+    rows, page = stepped
+    steps = page_data.of(page.read_text())["steps"]
+    settings = {(r["case"]["reference"], r["case"]["parameters"]["gpu.power"]) for r in rows}
+    assert len(steps) == len(settings) and len({s["run"] for s in steps}) == len(settings)
+
+
+def test_steps_are_joined_where_a_page_of_many_would_grow(stepped):
+    rows, page = stepped
     data = page_data.of(page.read_text())
-    points = {(r["case"]["reference"], r["case"]["parameters"]["gpu.power"]) for r in rows}
-    assert len(data["steps"]) == len(points) and len({s["run"] for s in data["steps"]}) == len(points)
-    for s in data["steps"]:
-        record = rows[page_data.runs(data)[s["run"]]["record"]]
-        mine, join = record["step_series"], s["every"] // 4
-        assert s["steps"] == mine["steps"] and s["warmup"] == 2 and len(s["loss"]) == len(s["end_s"]) <= 1000
-        assert s["end_s"][-1] == mine["end_s"][-1] and s["loss"][0] == mine["loss"][join - 1]
-        assert s["throughput"][0] == pytest.approx(join / sum(1 / rate(i) for i in range(join)), rel=1e-6)
     assert sum(len(s["loss"]) for s in data["steps"]) <= 15000
-    dom = browse(page, "--dump-dom", "--window-size=1280,4000")
+    for s in data["steps"]:
+        own, join = rows[page_data.runs(data)[s["run"]]["record"]]["step_series"], s["every"] // 4
+        assert s["steps"] == own["steps"] and len(s["loss"]) == len(s["end_s"]) <= 1000
+        assert s["end_s"][-1] == own["end_s"][-1] and s["loss"][0] == own["loss"][join - 1]
+        assert s["throughput"][0] == pytest.approx(join / sum(1 / rate(i) for i in range(join)), rel=1e-6)
+
+
+def test_page_tells_the_steps_of_warm_up(stepped):
+    assert {s["warmup"] for s in page_data.of(stepped[1].read_text())["steps"]} == {2}
+
+
+@BROWSER
+def test_page_draws_each_step(stepped):
+    dom = browse(stepped[1], "--dump-dom", "--window-size=1280,4000")
     chart = dom.split("<h3>Each step")[1].split("</section>")[0]
     assert "A point stands for " in chart and chart.split("</svg>")[0].count("stroke-linejoin") >= 2
     assert "throughput in token/s" in chart and ">loss</text>" in chart
+
+
+@BROWSER
+def test_page_without_steps_has_no_chart_of_them(tmp_path):
     assert "<h3>Each step" not in browse(make_page(tmp_path, records("h100x4")), "--dump-dom")
 
 

@@ -44,55 +44,96 @@ def made(tmp_path_factory):
     return folder, json.loads((folder / "a.json").read_text())
 
 
-def test_figures(made):
-    _, data = made
-    (case,) = data["cases"]
+@pytest.fixture(name="case", scope="module")
+def only_case(made):
+    (case,) = made[1]["cases"]
+    return case
+
+
+def test_parameters_are_counted_by_hand(case):
     block = 4 * HIDDEN * HIDDEN + 4 * HIDDEN + 2 * HIDDEN * FFN + FFN + HIDDEN + 4 * HIDDEN
     assert case["parameters"] == LAYERS * block + (VOCAB + CONTEXT) * HIDDEN + 2 * HIDDEN
+
+
+def test_model_flops_are_counted_by_hand(case):
     products = LAYERS * (4 * HIDDEN * HIDDEN + 2 * HIDDEN * FFN) + VOCAB * HIDDEN
     scores = LAYERS * 2 * HIDDEN * SEQ / 2  # causal: half of q k and of p v
     assert case["flops_model_per_item"] == pytest.approx(6 * (products + scores), rel=0.02)
-    # each kernel once, so all kernels are the step
+
+
+def test_flops_of_all_kernels_are_those_of_the_step(case):
     assert sum(kind["flops"] for kind in case["kernels"]) == case["flops_executed_per_item"] * ITEMS
-    own, pytorch = case["joulemark"], case["pytorch"]
-    assert len(own["seconds"]) == len(pytorch["seconds"]) == 3 and min(own["seconds"] + pytorch["seconds"]) > 0
-    assert own["rss_bytes"] > own["planned_bytes"] > 16 * case["parameters"]  # weight, gradient, moments
+
+
+def test_each_side_has_a_time_of_each_round(case):
+    own, pytorch = case["joulemark"]["seconds"], case["pytorch"]["seconds"]
+    assert len(own) == len(pytorch) == 3 and min(own + pytorch) > 0
+
+
+def test_memory_holds_weight_gradient_and_moments(case):
+    own = case["joulemark"]
+    assert own["rss_bytes"] > own["planned_bytes"] > 16 * case["parameters"]
+
+
+def test_the_peak_is_of_a_square_product(case):
     assert case["peak"]["flops"] == 2 * case["peak"]["size"] ** 3
 
 
-def test_page(made):
+@pytest.fixture(name="page", scope="module")
+def page_with_errors(made):
     folder, data = made
-    data |= {"parity": [SMALL], "parity_passed": True}
     kept = folder / "b.json"
-    kept.write_text(json.dumps(data))
+    kept.write_text(json.dumps(data | {"parity": [SMALL], "parity_passed": True}))
     table("--from", kept, "--output", folder / "b.md")
-    page, (case,) = (folder / "b.md").read_text(), data["cases"]
-    own, pytorch = (statistics.median(case[who]["seconds"]) for who in ("joulemark", "pytorch"))
-    speed = row(page, "## Speed", "gpt-tiny")
+    return (folder / "b.md").read_text()
+
+
+def test_a_page_of_stored_figures_has_their_date(page):
     assert "**2001-02-03**" in page
-    assert float(speed[3].split()[0]) == pytest.approx(ITEMS / own, rel=0.01)
-    assert float(speed[5].split("**")[1]) == pytest.approx(pytorch / own, abs=0.006)
+
+
+def test_rates_are_those_of_the_median_slowest_and_fastest_round(page, case):
+    speed = row(page, "## Speed", "gpt-tiny")
+    for cell, who in ((speed[3], "joulemark"), (speed[4], "pytorch")):
+        ends = [ITEMS / f(case[who]["seconds"]) for f in (statistics.median, max, min)]
+        assert numbers(cell) == pytest.approx(ends, rel=0.01)
+
+
+def test_the_ratio_of_speeds_is_that_of_medians_with_its_range_over_rounds(page, case):
+    cell = row(page, "## Speed", "gpt-tiny")[5]
+    own, pytorch = case["joulemark"]["seconds"], case["pytorch"]["seconds"]
+    rounds = [b / a for a, b in zip(own, pytorch)]
+    assert float(cell.split("**")[1]) == pytest.approx(statistics.median(pytorch) / statistics.median(own), abs=0.006)
+    assert numbers(cell)[1:] == pytest.approx([min(rounds), max(rounds)], abs=0.006)
+
+
+def test_the_share_of_kernels_and_their_rate_are_those_of_kernels_alone(page, case):
+    speed, own = row(page, "## Speed", "gpt-tiny"), statistics.median(case["joulemark"]["seconds"])
     alone = sum(kind["seconds"] for kind in case["kernels"])
-    assert float(speed[6].split()[0]) == pytest.approx(100 * alone / own, abs=0.6)
     flops, peak = (sum(kind["flops"] for kind in case["kernels"]),
                    max(case["peak"]["flops"] / s for s in case["peak"]["seconds"]))
+    assert float(speed[6].split()[0]) == pytest.approx(100 * alone / own, abs=0.6)
     assert float(speed[7].split()[0]) == pytest.approx(flops / alone / 1e9, abs=0.6)
     assert numbers(speed[8]) == pytest.approx([100 * flops / alone / peak, peak / 1e9], abs=0.6)
-    for cell, who in ((speed[3], "joulemark"), (speed[4], "pytorch")):  # slowest and fastest
-        ends = [ITEMS / f(case[who]["seconds"]) for f in (max, min)]
-        assert numbers(cell)[1:] == pytest.approx(ends, rel=0.01)
-    rounds = [b / a for a, b in zip(case["joulemark"]["seconds"], case["pytorch"]["seconds"])]
-    assert numbers(speed[5])[1:] == pytest.approx([min(rounds), max(rounds)], abs=0.006)
+
+
+def test_the_table_of_memory_has_both_sides_and_their_ratio(page, case):
     own, pytorch = case["joulemark"], case["pytorch"]
     memory = row(page, "## Memory", "gpt-tiny")
     assert numbers(" ".join(memory[2:5])) == pytest.approx(
         [own["planned_bytes"] / 1e6, own["rss_bytes"] / 1e6, pytorch["rss_bytes"] / 1e6], abs=0.6)
     assert numbers(" ".join(memory[5:])) == pytest.approx(
         [own["rss_bytes"] / pytorch["rss_bytes"], own["start_s"], pytorch["start_s"]], abs=0.006)
+
+
+def test_the_table_of_work_has_parameters_and_flops(page, case):
     work = row(page, "## Work", "gpt-tiny")
     assert int(work[2].replace(",", "")) == case["parameters"]
     assert numbers(work[3] + work[4]) == pytest.approx(
         [case[k] / 1e9 for k in ("flops_model_per_item", "flops_executed_per_item")], rel=1e-3)
+
+
+def test_the_table_of_errors_has_the_least_median_and_greatest_ratio(page):
     assert row(page, "## Errors", "gpt-tiny")[2:] == [
         "1e-07 : 2e-07 = 0.50", "3e-07 : 2e-07 = 1.50", "4e-07 : 5e-07 = 0.80"]
 

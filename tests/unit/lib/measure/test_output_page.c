@@ -29,36 +29,82 @@ static int64_t byte_from_child(struct jm_progress *p, int out)
 	return got.mark[0].byte;
 }
 
-static void a_mark_states_its_byte_of_the_output(void **state)
+/* A receiver, an output that it counts and another pipe. */
+static struct {
+	struct jm_progress *p;
+	int out[2], other[2];
+} page;
+
+static int setup(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)state;
+	assert_ok(jm_progress_open(&page.p, &err), err);
+	assert_int_equal(pipe(page.out) | pipe(page.other), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		close(page.out[i]);
+		close(page.other[i]);
+	}
+	jm_progress_close(page.p);
+	return 0;
+}
+
+static void a_mark_beside_an_output_that_nobody_counts_has_no_byte(void **state)
+{
+	(void)state;
+	assert_int_equal(byte_from_child(page.p, page.out[1]), -1);
+}
+
+static void a_mark_beside_another_output_has_no_byte(void **state)
+{
+	(void)state;
+	jm_progress_share_output(page.p, page.out[0]);
+	assert_int_equal(byte_from_child(page.p, page.other[1]), -1);
+}
+
+static void a_mark_has_the_byte_of_what_was_written_before_it(void **state)
+{
+	(void)state;
+	jm_progress_share_output(page.p, page.out[0]);
+	assert_int_equal(byte_from_child(page.p, page.out[1]), 0);
+	assert_int_equal(write(page.out[1], "hello", 5), 5);
+	assert_int_equal(byte_from_child(page.p, page.out[1]), 5);
+}
+
+static void reading_the_output_changes_no_byte(void **state)
+{
+	char bytes[8];
+
+	(void)state;
+	jm_progress_share_output(page.p, page.out[0]);
+	assert_int_equal(write(page.out[1], "hello", 5), 5);
+	assert_int_equal(jm_progress_read(page.p, page.out[0], bytes, 3), 3);
+	assert_int_equal(byte_from_child(page.p, page.out[1]), 5);
+	assert_int_equal(jm_progress_read(page.p, page.out[0], bytes, 3), 2);
+	assert_int_equal(write(page.out[1], "you", 3), 3);
+	assert_int_equal(byte_from_child(page.p, page.out[1]), 8);
+}
+
+static void nothing_is_left_of_a_receiver(void **state)
 {
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_progress *p;
-	char bytes[8], folder[128];
-	int ends[2], other[2];
+	char folder[128];
 
 	(void)state;
 	assert_ok(jm_progress_open(&p, &err), err);
 	snprintf(folder, sizeof(folder), "%s", strchr(jm_progress_env(p), '=') + 1);
 	*strrchr(folder, '/') = '\0';
-	assert_int_equal(pipe(ends), 0);
-	assert_int_equal(pipe(other), 0);
-	assert_int_equal(byte_from_child(p, ends[1]), -1); /* nobody counts */
-	jm_progress_share_output(p, ends[0]);
-	assert_int_equal(byte_from_child(p, ends[1]), 0);
-	assert_int_equal(write(ends[1], "hello", 5), 5);
-	assert_int_equal(byte_from_child(p, ends[1]), 5);
-	assert_int_equal(jm_progress_read(p, ends[0], bytes, 3), 3);
-	assert_int_equal(byte_from_child(p, ends[1]), 5);
-	assert_int_equal(jm_progress_read(p, ends[0], bytes, 3), 2);
-	assert_int_equal(write(ends[1], "you", 3), 3);
-	assert_int_equal(byte_from_child(p, ends[1]), 8);
-	assert_int_equal(byte_from_child(p, other[1]), -1);
-	for (int i = 0; i < 2; i++) {
-		close(ends[i]);
-		close(other[i]);
-	}
+	assert_int_equal(access(folder, F_OK), 0);
 	jm_progress_close(p);
-	assert_int_equal(access(folder, F_OK), -1); /* nothing is left of it */
+	assert_int_equal(access(folder, F_OK), -1);
 }
 
 /* Sends "a" at once; after a byte from `go` "b", and "c" with another stdout. */
@@ -157,8 +203,13 @@ static void pipes_without_bytes_are_not_taken_beside_an_output(void **state)
 
 int main(void)
 {
+#define PAGE_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_mark_states_its_byte_of_the_output),
+		PAGE_TEST(a_mark_beside_an_output_that_nobody_counts_has_no_byte),
+		PAGE_TEST(a_mark_beside_another_output_has_no_byte),
+		PAGE_TEST(a_mark_has_the_byte_of_what_was_written_before_it),
+		PAGE_TEST(reading_the_output_changes_no_byte),
+		cmocka_unit_test(nothing_is_left_of_a_receiver),
 		cmocka_unit_test(marks_with_their_byte_go_through_a_pipe),
 		cmocka_unit_test(pipes_without_bytes_are_not_taken_beside_an_output),
 	};

@@ -4,160 +4,11 @@
 #include "base/ctx.h"
 #include "base/clock.h"
 #include "measure/view/trace_csv.h"
+#include "kit/toy_source.h"
 #include "kit/wave.h"
 
 #include <stdio.h>
 #include <unistd.h>
-
-/* ---- small sources ---- */
-
-struct toy {
-	struct jm_ctx *ctx;
-	int64_t fails_at;
-	bool gives_first; /* and fails after it gave a reading */
-	int stalls_in;	  /* readings; one takes 1.2 s of real time or, on a busy machine, more: */
-	double stalled_s;
-	double wrap; /* J; 0 = no counter but a power */
-};
-static struct toy toy_state;
-static const char *toy_covers;
-static int toys_opened, toys_closed;
-
-static int toy_add(struct jm_meters *set, const char *id, enum jm_origin origin, struct jm_err *err)
-{
-	struct jm_meter meter = {.source = "toy", .scope = JM_SCOPE_PACKAGE, .origin = origin};
-	struct jm_signal signal = {
-		.quantity = JM_Q_POWER, .refresh_ns = JM_MILLISECOND, .accuracy = NAN};
-	int rc;
-
-	if (toy_state.wrap > 0) {
-		signal.quantity = JM_Q_ENERGY;
-		signal.wrap = toy_state.wrap;
-	}
-	snprintf(meter.id, sizeof(meter.id), "%s", id);
-	snprintf(meter.label, sizeof(meter.label), "%s", id);
-	meter.covers = toy_covers;
-	rc = jm_meters_add(set, &meter, err);
-	if (rc >= 0)
-		rc = jm_meters_add_signal(set, &signal, err);
-	return rc < 0 ? rc : 0;
-}
-
-static int open_toy(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
-	void **ret_state, struct jm_err *err)
-{
-	const char *id = jm_values_text(options, "id");
-
-	toys_opened++;
-	toy_state.ctx = ctx;
-	*ret_state = &toy_state;
-	return toy_add(set, id ? id : "toy:0", JM_MEASURED, err);
-}
-
-static int open_guess(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
-	void **ret_state, struct jm_err *err)
-{
-	const char *covers = toy_covers;
-	int rc;
-
-	(void)options;
-	toys_opened++;
-	toy_covers = "cpu/0";
-	toy_state.ctx = ctx;
-	*ret_state = &toy_state;
-	rc = toy_add(set, "guess:0", JM_ESTIMATED, err);
-	toy_covers = covers;
-	return rc;
-}
-
-static int open_broken(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
-	void **ret_state, struct jm_err *err)
-{
-	(void)ctx;
-	(void)options;
-	(void)ret_state;
-	toy_add(set, "broken:0", JM_MEASURED, err);
-	return jm_err_set(err, JM_ENOENT, "There is nothing here, as the test wants it.");
-}
-
-static int toy_read(void *state, struct jm_sink *sink, struct jm_err *err)
-{
-	struct toy *toy = state;
-	int64_t now = jm_ctx_now(toy->ctx);
-
-	if (toy->stalls_in && !--toy->stalls_in) {
-		usleep(1200000);
-		toy->stalled_s = (double)(jm_ctx_now(toy->ctx) - now) * 1e-9;
-		now = jm_ctx_now(toy->ctx);
-		if (toy->gives_first)
-			toy->fails_at = now;
-	}
-	if (toy->fails_at && now >= toy->fails_at) {
-		if (toy->gives_first)
-			jm_give(sink, 0, 50, now);
-		return jm_err_set(err, JM_EGONE, "The toy fell apart, as the test wants it.");
-	}
-	/* 200 W where it counts */
-	jm_give(sink, 0, toy->wrap > 0 ? fmod(200 * ((double)now * 1e-9), toy->wrap) : 50, now);
-	return 0;
-}
-
-static void toy_close(void *state)
-{
-	(void)state;
-	toys_closed++;
-}
-
-static const struct jm_option toy_options[] = {{.name = "id", .type = JM_TEXT}, {0}};
-
-#define TOY(name_, origin_, open_)                                                                 \
-	static const struct jm_source name_ = {.name = #name_,                                     \
-		.summary = "a toy",                                                                \
-		.options = toy_options,                                                            \
-		.origin = origin_,                                                                 \
-		.open = open_,                                                                     \
-		.read = toy_read,                                                                  \
-		.close = toy_close}
-TOY(toy, JM_MEASURED, open_toy);
-TOY(guess, JM_ESTIMATED, open_guess);
-TOY(broken, JM_MEASURED, open_broken);
-TOY(pretend, JM_SIMULATED, open_toy);
-
-/* One that minds its edges: how many began, are over, and how often it was asked whether one still is. */
-static struct {
-	int begun, over, asked;
-} edges;
-
-static bool edgy_edge(void *state, enum jm_edge edge)
-{
-	(void)state;
-	edges.begun += edge == JM_EDGE_BEGINS;
-	edges.over += edge == JM_EDGE_OVER;
-	edges.asked += edge == JM_EDGE_ON;
-	return edge == JM_EDGE_ON && edges.asked % 2;
-}
-
-static const struct jm_source edgy = {.name = "edgy",
-	.summary = "a toy",
-	.options = toy_options,
-	.origin = JM_MEASURED,
-	.open = open_toy,
-	.read = toy_read,
-	.close = toy_close,
-	.edge = edgy_edge};
-static const struct jm_source *const table[] = {&guess, &broken, &toy, &pretend, NULL};
-
-static struct jm_session *open_session(
-	struct jm_ctx *ctx, const char *const *sources, struct jm_err *err)
-{
-	struct jm_session_options o = {.sources = sources, .table = table};
-	struct jm_session *s = NULL;
-
-	toys_opened = toys_closed = 0;
-	toy_state = (struct toy){0};
-	jm_session_open(ctx, &o, &s, err);
-	return s;
-}
 
 /* ---- opening ---- */
 
@@ -185,13 +36,9 @@ static void estimate_where_nothing_measures(void **state)
 	assert_int_equal(toys_opened, toys_closed);
 }
 
-static void named_sources(void **state)
+static void a_source_that_is_named_twice_may_have_options_of_its_own(void **state)
 {
 	static const char *const good[] = {"toy:a", "toy:b", NULL};
-	static const char *const bad[] = {"toy", "broken", NULL};
-	static const char *const unknown[] = {"toys", NULL};
-	static const char *const twice[] = {"toy:a", "pretend:a", NULL};
-	struct jm_session_options too_much = {.sources = (const char *const[]){"null:a", NULL}};
 	struct jm_ctx ctx = {.clock = jm_clock_real()};
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_session *s;
@@ -199,20 +46,49 @@ static void named_sources(void **state)
 	(void)state;
 	toy_covers = "cpu/0";
 	s = open_session(&ctx, good, &err);
+	assert_string_equal(jm_session_meters(s)->meter[0].id, "a");
 	assert_string_equal(jm_session_meters(s)->meter[1].id, "b");
 	jm_session_close(s);
-	assert_null(open_session(&ctx, bad, &err));
-	assert_sentence(&err, JM_ENOENT);
+}
+
+/* No session is opened; sources that were open already are closed again. */
+static void refuses_sources(const char *const *names, int code)
+{
+	struct jm_ctx ctx = {.clock = jm_clock_real()};
+	struct jm_err err = JM_ERR_INIT;
+
+	toy_covers = "cpu/0";
+	assert_null(open_session(&ctx, names, &err));
+	assert_sentence(&err, code);
 	assert_int_equal(toys_opened, toys_closed);
-	err = (struct jm_err)JM_ERR_INIT;
-	assert_null(open_session(&ctx, unknown, &err));
-	assert_sentence(&err, JM_EUSAGE);
-	err = (struct jm_err)JM_ERR_INIT;
-	assert_null(open_session(&ctx, twice, &err));
-	assert_sentence(&err, JM_EUSAGE);
-	assert_int_equal(toys_opened, 2);
-	assert_int_equal(toys_closed, 2);
-	err = (struct jm_err)JM_ERR_INIT;
+}
+
+static void one_named_source_that_fails_is_an_error(void **state)
+{
+	(void)state;
+	refuses_sources((const char *const[]){"toy", "broken", NULL}, JM_ENOENT);
+}
+
+static void an_unknown_source_is_refused(void **state)
+{
+	(void)state;
+	refuses_sources((const char *const[]){"toys", NULL}, JM_EUSAGE);
+}
+
+static void one_id_of_two_sources_is_refused(void **state)
+{
+	(void)state;
+	refuses_sources((const char *const[]){"toy:a", "pretend:a", NULL}, JM_EUSAGE);
+}
+
+static void an_option_of_a_source_that_has_none_is_refused(void **state)
+{
+	struct jm_session_options too_much = {.sources = (const char *const[]){"null:a", NULL}};
+	struct jm_ctx ctx = {.clock = jm_clock_real()};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_session *s;
+
+	(void)state;
 	assert_int_equal(jm_session_open(&ctx, &too_much, &s, &err), JM_EUSAGE);
 	assert_sentence(&err, JM_EUSAGE);
 }
@@ -224,53 +100,107 @@ static double real(const json_t *o, const char *key)
 	return json_number_value(json_object_get(o, key));
 }
 
-static void phases_and_items(void **state)
-{
-	struct jm_ctx ctx = {.clock = jm_clock_new_simulated(0)};
-	struct jm_err err = JM_ERR_INIT;
-	static const char *const names[] = {"toy", NULL};
-	const struct jm_phase *phases;
+/* Ten seconds of simulated time: phase `all` from second 1 and still open at the end, `part` from 2 to 6. */
+struct two_phases {
+	struct jm_ctx ctx;
 	struct jm_session *s;
-	struct jm_sleeper me;
-	json_t *report, *list;
-	int all, part, n;
+	int all, part;
+};
 
-	(void)state;
+static int measure_two_phases(void **state)
+{
+	static const char *const names[] = {"toy", NULL};
+	static struct two_phases t;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_sleeper me;
+
+	t = (struct two_phases){.ctx.clock = jm_clock_new_simulated(0)};
 	toy_covers = "cpu/0";
-	s = open_session(&ctx, names, &err);
-	jm_sleeper_init(&me, ctx.clock);
-	assert_ok(jm_session_start(s, &err), err);
+	t.s = open_session(&t.ctx, names, &err);
+	jm_sleeper_init(&me, t.ctx.clock);
+	assert_ok(jm_session_start(t.s, &err), err);
 	jm_sleep_until(&me, JM_SECOND);
-	all = jm_session_begin(s, "command", 0, &err);
+	t.all = jm_session_begin(t.s, "command", 0, &err);
 	jm_sleep_until(&me, 2 * JM_SECOND);
-	part = jm_session_begin(s, "steady", 0, &err);
-	jm_session_credit(s, part, 3);
-	jm_session_credit(s, part, 4);
-	jm_session_credit(s, part, NAN);
+	t.part = jm_session_begin(t.s, "steady", 0, &err);
+	jm_session_credit(t.s, t.part, 3);
+	jm_session_credit(t.s, t.part, 4);
+	jm_session_credit(t.s, t.part, NAN);
 	jm_sleep_until(&me, 6 * JM_SECOND);
-	jm_session_end(s, part, 0);
+	jm_session_end(t.s, t.part, 0);
 	jm_sleep_until(&me, 10 * JM_SECOND);
-	jm_session_announce_stop(s); /* else time runs on until this thread comes to the stop */
+	jm_session_announce_stop(t.s); /* else time runs on until this thread comes to the stop */
 	jm_sleeper_done(&me);
-	assert_ok(jm_session_stop(s, &err), err); /* ends the open phase */
-	phases = jm_session_phases(s, &n);
+	assert_ok(jm_session_stop(t.s, &err), err);
+	*state = &t;
+	return 0;
+}
+
+static int end_two_phases(void **state)
+{
+	struct two_phases *t = *state;
+
+	jm_session_close(t->s);
+	jm_clock_free(t->ctx.clock);
+	return 0;
+}
+
+static void a_phase_ends_when_it_is_ended_or_with_the_session(void **state)
+{
+	struct two_phases *t = *state;
+	const struct jm_phase *phases;
+	int n;
+
+	phases = jm_session_phases(t->s, &n);
 	assert_int_equal(n, 2);
-	assert_int_equal(phases[part].t1_ns, 6 * JM_SECOND);
-	assert_near(phases[part].items, 7, 0);
-	assert_true(isnan(phases[all].items));
-	report = jm_session_report(s, all, &err);
+	assert_int_equal(phases[t->part].t0_ns, 2 * JM_SECOND);
+	assert_int_equal(phases[t->part].t1_ns, 6 * JM_SECOND);
+	assert_int_equal(phases[t->all].t1_ns, 10 * JM_SECOND);
+}
+
+static void items_are_added_and_unknown_where_there_are_none(void **state)
+{
+	struct two_phases *t = *state;
+	const struct jm_phase *phases;
+	int n;
+
+	phases = jm_session_phases(t->s, &n);
+	assert_near(phases[t->part].items, 7, 0);
+	assert_true(isnan(phases[t->all].items));
+}
+
+/* The toy takes 50 W; the phase is nine seconds long. */
+static void a_report_has_the_joules_of_its_phase(void **state)
+{
+	struct two_phases *t = *state;
+	struct jm_err err = JM_ERR_INIT;
+	json_t *report = jm_session_report(t->s, t->all, &err), *total;
+
 	assert_non_null(report);
-	assert_near(real(json_object_get(report, "total"), "joules_measured"), 450, 5);
-	assert_true(json_is_null(
-		json_object_get(json_object_get(report, "total"), "joules_estimated")));
-	list = json_object_get(report, "phases");
-	assert_near(real(json_array_get(list, 1), "start_s"), 2, 1e-9);
-	assert_near(
-		real(json_object_get(json_array_get(list, 1), "total"), "joules_measured"), 200, 1);
+	total = json_object_get(report, "total");
+	assert_near(real(total, "joules_measured"), 450, 5);
+	assert_true(json_is_null(json_object_get(total, "joules_estimated")));
 	json_decref(report);
-	assert_null(jm_session_report(s, 7, &err));
-	jm_session_close(s);
-	jm_clock_free(ctx.clock);
+}
+
+static void a_report_lists_the_other_phases(void **state)
+{
+	struct two_phases *t = *state;
+	struct jm_err err = JM_ERR_INIT;
+	json_t *report = jm_session_report(t->s, t->all, &err);
+	const json_t *part = json_array_get(json_object_get(report, "phases"), 1);
+
+	assert_near(real(part, "start_s"), 2, 1e-9);
+	assert_near(real(json_object_get(part, "total"), "joules_measured"), 200, 1);
+	json_decref(report);
+}
+
+static void a_phase_that_is_not_there_has_no_report(void **state)
+{
+	struct two_phases *t = *state;
+	struct jm_err err = JM_ERR_INIT;
+
+	assert_null(jm_session_report(t->s, 7, &err));
 }
 
 /* The start, a phase's two ends and the stop are edges. Each is announced to the source, which is
@@ -554,10 +484,19 @@ static void replay(void **state)
 
 int main(void)
 {
+#define PHASES_TEST(f) cmocka_unit_test_setup_teardown(f, measure_two_phases, end_two_phases)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(estimate_where_nothing_measures),
-		cmocka_unit_test(named_sources),
-		cmocka_unit_test(phases_and_items),
+		cmocka_unit_test(a_source_that_is_named_twice_may_have_options_of_its_own),
+		cmocka_unit_test(one_named_source_that_fails_is_an_error),
+		cmocka_unit_test(an_unknown_source_is_refused),
+		cmocka_unit_test(one_id_of_two_sources_is_refused),
+		cmocka_unit_test(an_option_of_a_source_that_has_none_is_refused),
+		PHASES_TEST(a_phase_ends_when_it_is_ended_or_with_the_session),
+		PHASES_TEST(items_are_added_and_unknown_where_there_are_none),
+		PHASES_TEST(a_report_has_the_joules_of_its_phase),
+		PHASES_TEST(a_report_lists_the_other_phases),
+		PHASES_TEST(a_phase_that_is_not_there_has_no_report),
 		cmocka_unit_test(edges_are_told),
 		cmocka_unit_test(a_source_dies),
 		cmocka_unit_test(a_source_dies_after_it_gave_a_reading),
