@@ -144,7 +144,8 @@ static int by_name(const void *a, const void *b)
 
 static int sort_names(struct jm_safetensors *s, struct jm_err *err)
 {
-	qsort(s->tensor, (size_t)s->n, sizeof(*s->tensor), by_name);
+	if (s->n)
+		qsort(s->tensor, (size_t)s->n, sizeof(*s->tensor), by_name);
 	for (int i = 1; i < s->n; i++)
 		if (!by_name(&s->tensor[i - 1], &s->tensor[i]))
 			return jm_err_set(err, JM_EFORMAT,

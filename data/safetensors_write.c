@@ -61,7 +61,7 @@ static json_t *row_of(const struct jm_safetensor *t, uint64_t at)
 	for (int i = 0; i < t->rank; i++)
 		json_array_append_new(shape, json_integer(t->dim[i]));
 	return json_pack("{s:s, s:o, s:[I, I]}", "dtype", jm_safetensor_type_name(t->type), "shape",
-		shape, "data_offsets", (json_int_t)at, (json_int_t)(at + bytes_of(t)));
+		shape, "data_offsets", (json_int_t)at, (json_int_t)at + (json_int_t)bytes_of(t));
 }
 
 /* NULL = out of memory, or a name is no UTF-8. */

@@ -168,6 +168,8 @@ static int add_values(
 	struct value_adder a = {row, ret_values};
 	bool number = row->type == JM_INT || row->type == JM_REAL || row->type == JM_DURATION;
 
+	if (row->use & JM_OPTION_COMMAS)
+		return add_value(&a, list, &cli->err);
 	return jm_value_list(list, number, add_value, &a, &cli->err);
 }
 

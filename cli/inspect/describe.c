@@ -8,6 +8,7 @@
 #include "describe_several.h"
 #include "describe_svg.h"
 #include "engine/device/backend_find.h"
+#include "engine/graph/freeze.h"
 #include "engine/graph/init_rule.h"
 #include "engine/graph/model.h"
 #include "engine/graph/optimizer.h"
@@ -52,6 +53,10 @@ static const struct jm_option options[] = {
 	{.name = "zero-gamma",
 		.type = JM_FLAG,
 		.help = "the last batch norm of each residual block starts at zero"},
+	{.name = "freeze",
+		.type = JM_TEXT,
+		.argument = "PATTERNS",
+		.help = "parameters that are not trained: patterns of names, separated by commas"},
 	{.name = "dropout",
 		.type = JM_REAL,
 		.min = 0,
@@ -164,6 +169,7 @@ static int choose(struct describe_plan *plan, bool beside_text, struct jm_err *e
 	t->seq = choose_seq(plan, beside_text);
 	t->init = jm_init_find(jm_values_text(v, "init"));
 	t->zero_gamma = jm_values_number(v, "zero-gamma") > 0;
+	t->freeze = jm_values_text(v, "freeze");
 	t->dropout = jm_values_number(v, "dropout");
 	choose_update(plan);
 	return jm_precision_set(t, plan->precision, err);
@@ -320,6 +326,19 @@ static void print_class(
 	print_scaled(out, what, (double)p->class_bytes[class], "B");
 }
 
+static void print_frozen(const struct describe_plan *plan, FILE *out)
+{
+	size_t bytes;
+	int64_t frozen = jm_freeze_parameters(plan->graph, &bytes);
+	int64_t trained = jm_graph_parameters(plan->graph) - frozen;
+
+	if (!frozen)
+		return;
+	print_scaled(out, "  trained", (double)trained, "");
+	print_scaled(out, "  frozen", (double)frozen, "");
+	print_scaled(out, "  bytes of frozen ones", (double)bytes, "B");
+}
+
 static void print_plan(const struct describe_plan *plan, int width, FILE *out)
 {
 	const struct jm_program *p = plan->program;
@@ -334,6 +353,7 @@ static void print_plan(const struct describe_plan *plan, int width, FILE *out)
 		fprintf(out, ", sequence %lld", (long long)plan->training.seq);
 	fprintf(out, ", on %s\n\n", plan->device.backend->name);
 	print_scaled(out, "parameters", (double)jm_graph_parameters(plan->graph), "");
+	print_frozen(plan, out);
 	fprintf(out, "per %s:\n", item);
 	print_scaled(out, "model FLOPs", p->flops_model / n, "FLOP");
 	print_scaled(out, "executed FLOPs", p->flops_executed / n, "FLOP");
@@ -359,6 +379,17 @@ static json_t *whole(double value)
 	return json_integer((json_int_t)value);
 }
 
+static void add_frozen(json_t *o, const struct jm_graph *g)
+{
+	size_t bytes;
+	int64_t frozen = jm_freeze_parameters(g, &bytes), all = jm_graph_parameters(g);
+
+	json_object_set_new(o, "parameters", json_integer(all));
+	json_object_set_new(o, "parameters_trained", json_integer(all - frozen));
+	json_object_set_new(o, "parameters_frozen", json_integer(frozen));
+	json_object_set_new(o, "frozen_bytes", whole((double)bytes));
+}
+
 static json_t *plan_json(const struct describe_plan *plan)
 {
 	const struct jm_program *p = plan->program;
@@ -372,7 +403,7 @@ static json_t *plan_json(const struct describe_plan *plan)
 	json_object_set_new(o, "device", json_string(plan->device.backend->name));
 	json_object_set_new(o, "batch", json_integer(plan->training.batch));
 	json_object_set_new(o, "seq", json_integer(plan->training.seq));
-	json_object_set_new(o, "parameters", json_integer(jm_graph_parameters(plan->graph)));
+	add_frozen(o, plan->graph);
 	json_object_set_new(o, "flops_model_per_item", json_real(p->flops_model / n));
 	json_object_set_new(o, "flops_executed_per_item", json_real(p->flops_executed / n));
 	json_object_set_new(o, "bytes_per_item", json_real(p->bytes / n));

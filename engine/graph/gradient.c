@@ -270,6 +270,52 @@ static void emit(struct walk *w, const struct rule *rule)
 	jm_node_cost(n);
 }
 
+/* A frozen norm multiplies by constants, gamma rstd, so its gradient is the norm again, without mean and beta. */
+static struct jm_tensor *zeros(struct jm_graph *g, const struct jm_tensor *gamma)
+{
+	struct jm_tensor *t = jm_graph_tensor(g, JM_CLASS_STATE, gamma->type, 1, gamma->dim, "");
+
+	if (!t)
+		return NULL;
+	snprintf(t->name, sizeof(t->name), "%.40s.zero", gamma->name);
+	jm_graph_cell(g, t)->init = JM_INIT_ZERO;
+	return t;
+}
+
+static void frozen_norm(struct walk *w)
+{
+	const struct jm_node *f = w->node;
+	struct jm_tensor *y = f->out[0], *d = w->grad[y->id], *e = d, *zero;
+	bool add = false;
+	struct jm_node *n;
+
+	if (f->attr.bn.relu) {
+		e = new_gradient(w, y);
+		n = jm_graph_node(w->g, JM_OP_RELU_GRAD, (struct jm_tensor *[]){d, y}, &e);
+		if (n)
+			n->fwd = f;
+	}
+	if (e && f->in[5] && jm_graph_cell(w->g, f->in[5])->needs_grad)
+		pass_on(w, e, f->in[5]);
+	if (!e || !jm_graph_cell(w->g, f->in[0])->needs_grad)
+		return;
+	zero = zeros(w->g, f->in[3]);
+	d = part_of(w, f->in[0], &add);
+	n = jm_graph_node(w->g, JM_OP_BN_APPLY,
+		(struct jm_tensor *[]){e, zero, f->in[2], f->in[3], zero, NULL}, &d);
+	if (!n)
+		return;
+	n->attr = f->attr;
+	n->attr.bn.relu = false;
+	n->accumulate = add;
+	jm_node_cost(n);
+}
+
+static bool is_frozen_norm(const struct walk *w)
+{
+	return w->node->op == JM_OP_BN_APPLY && jm_graph_cell(w->g, w->node->in[3])->frozen;
+}
+
 static void apply(struct walk *w, const struct rule *rule)
 {
 	struct jm_tensor *d = source(w, rule->in[0]), *t;
@@ -317,6 +363,10 @@ static void walk_back(struct walk *w, const struct jm_tensor *loss)
 		w->node = g->node[i];
 		if (!reached(w, loss) || is_copy(w->node))
 			continue;
+		if (is_frozen_norm(w)) {
+			frozen_norm(w);
+			continue;
+		}
 		if (rules[w->node->op][0].in[0].role == NONE)
 			jm_err_set(&g->err, JM_EBUG, "Op %s has no gradient, and %s needs one.",
 				jm_op_name(w->node->op), w->node->out[0]->name);

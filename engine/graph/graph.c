@@ -188,7 +188,8 @@ int64_t jm_graph_parameters(const struct jm_graph *g)
 	int64_t n = 0;
 
 	for (int i = 0; i < g->n_cells; i++)
-		if (g->cell[i]->t.class == JM_CLASS_PARAM && g->cell[i]->needs_grad)
+		if (g->cell[i]->t.class == JM_CLASS_PARAM &&
+			(g->cell[i]->needs_grad || g->cell[i]->frozen))
 			n += jm_cell_parameters(g->cell[i]);
 	return n;
 }

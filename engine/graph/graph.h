@@ -47,7 +47,7 @@ struct jm_cell {
 	bool own_life;		  /* GRAD: it is in the arena and begins with its first unit */
 	struct jm_node *producer; /* the node that writes it first; NULL = the host */
 	bool needs_grad;	  /* a parameter that is trained, or computed from one */
-	bool frozen;		  /* PARAM: it keeps its value, in the compute type */
+	bool frozen;		  /* PARAM, STATE: it keeps its value (freeze.h) */
 	bool read;		  /* a group that is already selected reads it */
 	int block;		  /* the block of the network that declares it; 0 = none */
 	/* it is recomputed later, so it is never virtual and both results have the same bits */
@@ -79,6 +79,15 @@ struct jm_shard {
 	struct jm_tensor *own_norm, *norms; /* of this rank's share [1], of all ranks [ranks] */
 };
 
+struct jm_weight_names;
+
+/* Which parameters are frozen (freeze.h). */
+struct jm_freeze {
+	const char *patterns; /* of fnmatch, separated by commas; NULL = nothing is frozen */
+	/* the patterns fit these names or those of the graph; may be NULL */
+	const struct jm_weight_names *names;
+};
+
 /* The smallest sum of gradients over ranks, by default as large as that of torch.nn.parallel.DistributedDataParallel. */
 #define JM_BUCKET_BYTES ((size_t)25 << 20)
 
@@ -96,8 +105,9 @@ struct jm_graph {
 	enum jm_math math; /* of products of f32 */
 	/* without gradients: no dropout, and batch norms use running statistics */
 	bool evaluate;
-	bool wants_top1;     /* an evaluation also computes the share of correct answers */
-	double dropout;	     /* for models with dropout */
+	bool wants_top1; /* an evaluation also computes the share of correct answers */
+	double dropout;	 /* for models with dropout */
+	struct jm_freeze freeze;
 	char scope[24];	     /* prefix of names */
 	int block, n_blocks; /* the block being declared; a named scope begins the next */
 	int n_forward;	     /* nodes before the gradients; 0 = there are none yet */

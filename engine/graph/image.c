@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions by which models declare ops on images [B, C, Y, X]. */
 #include "image.h"
+#include "freeze.h"
 #include "layer.h"
 #include "layer_private.h"
 #include "op.h"
@@ -20,7 +21,7 @@ struct jm_tensor *jm_graph_filter(struct jm_graph *g, const char *name, enum jm_
 	if (!t)
 		return NULL;
 	jm_graph_cell(g, t)->init = init;
-	jm_graph_cell(g, t)->needs_grad = true;
+	jm_freeze_cell(g, jm_graph_cell(g, t));
 	return t;
 }
 
@@ -71,7 +72,7 @@ struct jm_tensor *jm_graph_conv(struct jm_graph *g, struct jm_tensor *x, struct 
 	if (!n)
 		return NULL;
 	n->attr.conv.groups = groups;
-	n->attr.conv.stem = !jm_graph_cell(g, x)->needs_grad;
+	n->attr.conv.stem = !jm_graph_cell(g, x)->needs_grad && !g->freeze.patterns;
 	for (int i = 0; i < 2; i++) {
 		n->attr.conv.stride[i] = stride;
 		n->attr.conv.pad[i] = how->pad;
@@ -91,7 +92,8 @@ static struct jm_tensor *named(struct jm_graph *g, enum jm_class class, enum jm_
 	if (!t)
 		return NULL;
 	jm_graph_cell(g, t)->init = init;
-	jm_graph_cell(g, t)->needs_grad = class == JM_CLASS_PARAM;
+	if (class == JM_CLASS_PARAM)
+		jm_freeze_cell(g, jm_graph_cell(g, t));
 	return t;
 }
 
@@ -124,17 +126,19 @@ static struct jm_node *of_training(
 }
 
 /* Mean and rstd; undefined if the graph has an error. */
-static void statistics(struct jm_graph *g, struct jm_tensor *x, double eps, const char *name,
-	struct statistics *ret)
+static void statistics(struct jm_graph *g, struct jm_tensor *x, double eps, bool frozen,
+	const char *name, struct statistics *ret)
 {
 	int64_t channels = x->dim[1];
 	struct jm_node *n;
 
 	ret->running_mean = named(g, JM_CLASS_STATE, JM_INIT_ZERO, channels, name, "running_mean");
 	ret->running_var = named(g, JM_CLASS_STATE, JM_INIT_ONE, channels, name, "running_var");
-	n = g->evaluate ? of_training(g, x, name, ret) : of_batch(g, x, name, ret);
+	n = g->evaluate || frozen ? of_training(g, x, name, ret) : of_batch(g, x, name, ret);
 	if (!n)
 		return;
+	jm_graph_cell(g, ret->running_mean)->frozen = frozen;
+	jm_graph_cell(g, ret->running_var)->frozen = frozen;
 	n->attr.bn.eps = eps;
 	n->attr.bn.momentum = MOMENTUM;
 	n->attr.bn.count = jm_tensor_count(x) / channels;
@@ -168,29 +172,51 @@ static void move_norm_of(struct jm_graph *g, const struct jm_tensor *t)
 	n->id = at;
 }
 
+/* Both parameters or none. */
+static bool is_frozen_norm(
+	struct jm_graph *g, const struct jm_tensor *gamma, const struct jm_tensor *beta)
+{
+	bool first = gamma && jm_graph_cell(g, gamma)->frozen;
+	bool second = beta && jm_graph_cell(g, beta)->frozen;
+
+	if (gamma && beta && first != second)
+		jm_err_set(&g->err, JM_EUSAGE,
+			"--freeze fits %s and not %s, but a batch norm is frozen as a whole.",
+			first ? gamma->name : beta->name, first ? beta->name : gamma->name);
+	return first && second;
+}
+
+static bool has_variance(struct jm_graph *g, const struct jm_tensor *x, const char *name)
+{
+	if (jm_tensor_count(x) > x->dim[1])
+		return true;
+	jm_err_set(&g->err, JM_ERANGE,
+		"A batch of one image has only one value per channel at %s%s and therefore no "
+		"variance for the normalisation; give a larger --batch or --image.",
+		g->scope, name);
+	return false;
+}
+
 struct jm_tensor *jm_graph_batchnorm(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *add,
 	bool relu, double eps, const char *name)
 {
 	struct jm_tensor *gamma, *beta, *y;
 	struct statistics s;
 	struct jm_node *n;
+	bool frozen;
 
 	if (g->err.code || !jm_layer_fits(g, x->rank == 4, "batchnorm", x) ||
 		!jm_layer_fits(
 			g, !add || jm_tensor_count(add) == jm_tensor_count(x), "batchnorm", add))
 		return NULL;
-	if (!g->evaluate && jm_tensor_count(x) == x->dim[1]) {
-		jm_err_set(&g->err, JM_ERANGE,
-			"A batch of one image has only one value per channel at %s%s and therefore "
-			"no variance for the normalisation; give a larger --batch or --image.",
-			g->scope, name);
-		return NULL;
-	}
 	gamma = named(g, JM_CLASS_PARAM, JM_INIT_ONE, x->dim[1], name, "weight");
 	if (add)
 		jm_graph_ends_block(g, gamma);
 	beta = named(g, JM_CLASS_PARAM, JM_INIT_ZERO, x->dim[1], name, "bias");
-	statistics(g, x, eps, name, &s);
+	frozen = is_frozen_norm(g, gamma, beta);
+	if (!g->evaluate && !frozen && !has_variance(g, x, name))
+		return NULL;
+	statistics(g, x, eps, frozen, name, &s);
 	y = windowed(g, x, x->dim[1], x->dim[2], x->dim[3], "batchnorm");
 	if (g->err.code)
 		return NULL;

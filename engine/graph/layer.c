@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions by which models declare ops on sequences: each checks shapes and appends one node. */
 #include "layer.h"
+#include "freeze.h"
 #include "layer_private.h"
 #include "op.h"
 #include "tensor.h"
@@ -50,7 +51,7 @@ static struct jm_tensor *param(
 	if (!t)
 		return NULL;
 	jm_graph_cell(g, t)->init = init;
-	jm_graph_cell(g, t)->needs_grad = true;
+	jm_freeze_cell(g, jm_graph_cell(g, t));
 	return t;
 }
 

@@ -2,6 +2,7 @@
 /* Models by name, their dimensions, and the graph that trains one. */
 #include "model.h"
 #include "fp8.h"
+#include "freeze.h"
 #include "gradient.h"
 #include "init_rule.h"
 #include "recompute.h"
@@ -324,6 +325,8 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 	struct jm_tensor *loss;
 	int code = declare(t, g, &loss, err);
 
+	if (!code)
+		code = jm_freeze_check(g, t->model->name, err);
 	if (code)
 		return code;
 	if (narrows_gradients(t, g))
@@ -359,6 +362,7 @@ static struct jm_graph *new_graph(const struct jm_training *t)
 		g->gradient = g->compute;
 	if (narrows(t, t->residual))
 		g->stream = g->compute;
+	g->freeze = (struct jm_freeze){t->freeze, t->model->weights};
 	return g;
 }
 

@@ -149,6 +149,8 @@ struct jm_training {
 	/* The input "loss.scale", {S, 1/S}: the loss is multiplied by S before its gradients,
 	 * and the update divides by S. A power of two changes no bit while nothing overflows. */
 	bool scaled;
+	const char
+		*freeze;   /* patterns, as in struct jm_freeze; NULL = all parameters are trained */
 	enum jm_init init; /* of the layers' weights; OWN = the model's */
 	bool zero_gamma;   /* the last batch norm of each residual block starts at 0 */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "weight_part.h"
 
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +21,12 @@ struct capture {
 static bool capture(const char *pattern, const char *text, struct capture *ret)
 {
 	const char *star = strchr(pattern, '*');
-	size_t n = star ? (size_t)(star - pattern) : strlen(pattern) + 1;
+	size_t n = star ? (size_t)(star - pattern) : 0;
 
+	if (!star)
+		return !strcmp(pattern, text);
 	if (strncmp(pattern, text, n) != 0)
 		return false;
-	if (!star)
-		return true;
 	text += n;
 	for (int i = 1; text[i - 1]; i++)
 		if (capture(star + 1, text + i, ret + 1)) {
@@ -42,7 +43,7 @@ static bool write_name(
 	size_t n = (size_t)snprintf(ret, JM_WEIGHT_NAME, "%s", prefix ? prefix : "");
 
 	for (; *pattern && n + 1 < JM_WEIGHT_NAME; pattern++) {
-		if (*pattern == '*') {
+		if (*pattern == '*' && star) {
 			n += (size_t)snprintf(
 				ret + n, JM_WEIGHT_NAME - n, "%.*s", star->n, star->at);
 			star++;
@@ -59,6 +60,40 @@ static bool ends_in(const char *text, const char *end)
 	size_t n = strlen(text), m = strlen(end);
 
 	return n >= m && !strcmp(text + n - m, end);
+}
+
+/* The first row of the tensor; ret_n: how many it has. NULL = none. */
+static const struct jm_weight_name *find_rows(
+	const struct jm_weight_names *names, const char *own, int *ret_n)
+{
+	const struct jm_weight_name *row = names ? names->name : NULL;
+	struct capture star[STARS];
+
+	while (row && row->own && !capture(row->own, own, star))
+		row++;
+	if (!row || !row->own)
+		return NULL;
+	for (*ret_n = 1; row[*ret_n].own && !strcmp(row[*ret_n].own, row->own);)
+		++*ret_n;
+	return row;
+}
+
+bool jm_weight_name_fits(const struct jm_weight_names *names, const char *own, const char *pattern)
+{
+	struct capture star[STARS];
+	char file[JM_WEIGHT_NAME];
+
+	for (; names && names->of; names++) {
+		int n = 0;
+		const struct jm_weight_name *row = find_rows(names, own, &n);
+
+		for (int i = 0; i < n; i++)
+			if (capture(row[i].own, own, star) &&
+				write_name(names->prefix, row[i].file, star, file) &&
+				!fnmatch(pattern, file, 0))
+				return true;
+	}
+	return false;
 }
 
 bool jm_weight_is_kept(const struct jm_cell *c)
@@ -149,22 +184,6 @@ static int add_named(struct list *l, struct jm_cell *c, const struct jm_weight_n
 		l->part[l->n++] = p;
 	}
 	return 0;
-}
-
-/* The first row of the tensor; ret_n: how many it has. NULL = none. */
-static const struct jm_weight_name *find_rows(
-	const struct jm_weight_names *names, const char *own, int *ret_n)
-{
-	const struct jm_weight_name *row = names ? names->name : NULL;
-	struct capture star[STARS];
-
-	while (row && row->own && !capture(row->own, own, star))
-		row++;
-	if (!row || !row->own)
-		return NULL;
-	for (*ret_n = 1; row[*ret_n].own && !strcmp(row[*ret_n].own, row->own);)
-		++*ret_n;
-	return row;
 }
 
 #define PARTS_MOST 3 /* of a tensor */

@@ -47,6 +47,9 @@ struct jm_weight_part {
 	bool transposed;
 };
 
+/* Does the pattern of fnmatch fit a name that the tensor of the graph has in a file? names: terminated by `of` NULL, or NULL. */
+bool jm_weight_name_fits(const struct jm_weight_names *names, const char *own, const char *pattern);
+
 /* Is it one that a weights file holds: a parameter, or a running mean or variance of a norm? */
 bool jm_weight_is_kept(const struct jm_cell *c);
 

@@ -162,8 +162,9 @@ int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err)
 	for (int i = 0; i < p->graph->n_cells && !code; i++) {
 		struct jm_cell *c = p->graph->cell[i];
 
-		if (!c->t.data || (c->t.class != JM_CLASS_STATE &&
-					  (c->t.class != JM_CLASS_PARAM || !c->needs_grad)))
+		if (!c->t.data ||
+			(c->t.class != JM_CLASS_STATE &&
+				(c->t.class != JM_CLASS_PARAM || !(c->needs_grad || c->frozen))))
 			continue;
 		code = write_start(p, c, jm_rng(seed, n), err);
 		n += c->t.class == JM_CLASS_PARAM;

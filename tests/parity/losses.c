@@ -12,7 +12,8 @@
  * 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 0.1 of all but vectors, clip 1. In fp16 the loss is
  * scaled by 1024, and so are the reported gradients and their norm. JM_TEST_GRADIENTS=bf16 or f32: the type in which gradients
  * of matrices wait for the update, as --gradients; JM_TEST_RESIDUAL=bf16 or f32: that of the residual stream in bf16 and fp8,
- * as --residual. Unset: as auto. JM_TEST_FROM, JM_TEST_SAVE: weights files, as --from and --save.
+ * as --residual. Unset: as auto. JM_TEST_FROM, JM_TEST_SAVE,
+ * JM_TEST_FREEZE: as --from, --save and --freeze.
  */
 #include <math.h>
 #include <stdio.h>
@@ -289,6 +290,7 @@ int main(int argc, char **argv)
 	t.own_memory = !device.props.host_memory;
 	t.gradients = narrow("JM_TEST_GRADIENTS");
 	t.residual = t.precision == JM_BF16 ? narrow("JM_TEST_RESIDUAL") : JM_NARROW_NO;
+	t.freeze = getenv("JM_TEST_FREEZE");
 	check(jm_model_train(&t, &graph, &err));
 	check(jm_program_plan(graph, &device, &program, &err));
 	check(jm_model_evaluate(&t, &network, &err));

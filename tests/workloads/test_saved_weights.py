@@ -129,3 +129,55 @@ def test_a_full_disk_keeps_the_old_file(saved, tmp_path):
     assert f"Cannot write {file}" in record["reason"], record["reason"]
     assert file.read_bytes() == before
     assert {p.name for p in tmp_path.iterdir() if "net" in p.name} == {"net.safetensors"}
+
+
+FREEZE = "conv1*,bn1*,layer*"
+
+
+def test_frozen_tensors_are_copied_from_the_given_file(saved, tmp_path):
+    """Also where the run has them in bf16 and the file in f16: no bit changes, and their norms have seen no batch."""
+    tensors = {name: tensor(values(t).astype("<f2")) if t[0] == "F32" else t for name, t in read(saved[0]).items()}
+    file, again = write(tmp_path / "half.safetensors", tensors), tmp_path / "again.safetensors"
+    run("--classes", 3, "--steps", 3, "--precision", "bf16", "--freeze", FREEZE, "--from", file, "--save", again)
+    found = read(again)
+    assert found.keys() == tensors.keys()
+    for name, t in tensors.items():
+        if not name.startswith("fc."):
+            assert found[name] == t, name
+    assert found["fc.weight"][:2] == ("F32", [3, 32])
+
+
+def test_frozen_parameters_have_no_gradient_master_or_moment():
+    def describe(*words):
+        done = jm("describe", "resnet18", "--device", "ref", "--batch", 4, "--precision", "bf16", "--json", "-", *words)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+    whole, frozen = describe(), describe("--freeze", FREEZE)
+    top = 512 * 1000 + 1000
+    norms = 2 * 4800  # of all 20 norms: gamma and beta, which are vectors
+    assert whole["parameters_frozen"] == 0 and whole["parameters_trained"] == whole["parameters"] == 11689512
+    assert frozen["parameters"] == 11689512 and frozen["parameters_trained"] == top
+    assert frozen["parameters_frozen"] == 11689512 - top
+    assert frozen["frozen_bytes"] == 2 * (11689512 - top - norms) + 4 * norms
+    assert frozen["gradient_bytes"] == pytest.approx(4 * top, rel=0.01)
+    assert frozen["optimizer_bytes"] == pytest.approx(8 * top, rel=0.01)
+    assert frozen["peak_bytes"] < whole["peak_bytes"] / 3
+    assert frozen["flops_executed_per_item"] == pytest.approx(whole["flops_model_per_item"] / 3, rel=0.01)
+
+
+@pytest.mark.parametrize("patterns, reason", [
+    ("conv1*,bn7*", "no parameter of resnet has a name like 'bn7*'"),
+    ("*", "fits all parameters of resnet"),
+    ("bn1.weight", "fits bn1.weight and not bn1.bias"),
+])
+def test_patterns_that_cannot_be_meant_are_refused(patterns, reason):
+    record = run("--classes", 3, "--steps", 1, "--freeze", patterns, status=FAILED)
+    assert reason in record["reason"], record["reason"]
+
+
+def test_patterns_fit_names_of_files_too(tmp_path):
+    """GPT-2's blocks are h0.attn.qkv here and transformer.h.0.attn.c_attn there."""
+    words = ("describe", "gpt", "--layers", 2, "--hidden", 16, "--heads", 2, "--context", 16, "--device", "ref", "--json", "-")
+    found = [json.loads(jm(*words, "--freeze", pattern).stdout)["parameters_frozen"]
+             for pattern in ("h0.attn.qkv*", "transformer.h.0.attn.c_attn*")]
+    assert found == [16 * 48 + 48] * 2

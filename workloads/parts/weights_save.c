@@ -14,8 +14,10 @@ struct save {
 	const struct jm_weights_source *source;
 	struct jm_weight_part *part;
 	int n_parts;
-	struct jm_safetensor *tensor; /* n_parts, then the counters of batches */
-	char (*counter)[JM_WEIGHT_NAME];
+	struct jm_safetensor *tensor;	 /* n_parts, then the counters of batches */
+	char (*counter)[JM_WEIGHT_NAME]; /* their names */
+	int64_t *batches;		 /* their values */
+	int n_counters;
 	int n;
 	void *data; /* values of `of` */
 	const struct jm_tensor *of;
@@ -53,16 +55,37 @@ static void list_part(struct save *s, const struct jm_weight_part *part)
 	memcpy(t->dim, part->dim, sizeof(part->dim));
 }
 
-/* Each batch norm counts its batches. */
-static void list_counters(struct save *s)
+/* A frozen norm has counted what it had in the file of its values. */
+static int count_batches(const struct save *s, const struct jm_weight_part *part, const char *name,
+	int64_t *ret, struct jm_err *err)
 {
-	for (int i = 0; i < s->n_parts; i++) {
-		char *name = s->counter[i];
+	const struct jm_weights_source *source = s->source;
+	const struct jm_safetensor *t;
+
+	*ret = source->batches;
+	if (!jm_graph_cell(s->p->graph, part->tensor)->frozen)
+		return 0;
+	*ret = 0;
+	t = source->from ? jm_safetensors_find(source->from, name) : NULL;
+	if (!t || t->type != JM_SAFETENSOR_I64 || jm_safetensor_count(t) != 1)
+		return 0;
+	return jm_safetensors_read(source->from, t, 0, ret, sizeof(*ret), err);
+}
+
+/* Each batch norm counts its batches. */
+static int list_counters(struct save *s, struct jm_err *err)
+{
+	int code = 0;
+
+	for (int i = 0; i < s->n_parts && !code; i++) {
+		char *name = s->counter[s->n_counters];
 
 		if (!jm_weights_counter(s->part[i].name, name))
 			continue;
 		s->tensor[s->n++] = (struct jm_safetensor){.name = name, .type = JM_SAFETENSOR_I64};
+		code = count_batches(s, &s->part[i], name, &s->batches[s->n_counters++], err);
 	}
+	return code;
 }
 
 static int list_all(struct save *s, struct jm_network network, struct jm_err *err)
@@ -74,12 +97,12 @@ static int list_all(struct save *s, struct jm_network network, struct jm_err *er
 		return code;
 	s->tensor = calloc(2 * (size_t)s->n_parts + 1, sizeof(*s->tensor));
 	s->counter = calloc((size_t)s->n_parts + 1, sizeof(*s->counter));
-	if (!s->tensor || !s->counter)
+	s->batches = calloc((size_t)s->n_parts + 1, sizeof(*s->batches));
+	if (!s->tensor || !s->counter || !s->batches)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the names of weights.");
 	for (int i = 0; i < s->n_parts; i++)
 		list_part(s, &s->part[i]);
-	list_counters(s);
-	return 0;
+	return list_counters(s, err);
 }
 
 /* ---- values -------------------------------------------------------------------------------------------- */
@@ -155,7 +178,7 @@ static int give(void *arg, int i, struct jm_safetensors_sink *sink, struct jm_er
 
 	if (i >= s->n_parts)
 		return jm_safetensors_put(
-			sink, &s->source->batches, sizeof(s->source->batches), err);
+			sink, &s->batches[i - s->n_parts], sizeof(*s->batches), err);
 	origin = origin_of(s, &s->part[i]);
 	return origin ? copy_origin(s, origin, sink, err) : put_part(s, &s->part[i], sink, err);
 }
@@ -174,5 +197,6 @@ int jm_weights_save(struct jm_program *p, struct jm_network network,
 	free(s.part);
 	free(s.tensor);
 	free(s.counter);
+	free(s.batches);
 	return code;
 }

@@ -77,6 +77,14 @@ const struct jm_option jm_train_options[] = {
 			"Hugging Face lays it out, with the names of the model's reference (see "
 			"docs/weights.md). With another number of classes the last layer begins "
 			"with new values"},
+	{.name = "freeze",
+		.type = JM_TEXT,
+		.argument = "PATTERNS",
+		.use = JM_OPTION_COMMAS,
+		.help = "parameters that are not trained: patterns of their names, separated by "
+			"commas ('conv1*,layer*'), as 'joulemark describe MODEL --graph' prints "
+			"them or as weights files have them. They have no gradient, master or "
+			"moment; batch norms among them use their running statistics"},
 	{.name = "save",
 		.type = JM_TEXT,
 		.argument = "FILE",
@@ -374,6 +382,7 @@ static int choose_model(struct train *s, struct jm_err *err)
 	s->remake = jm_train_option(s, "remake") / 100;
 	s->training.init = jm_init_find(jm_values_text(o, "init"));
 	s->training.zero_gamma = jm_train_option(s, "zero-gamma") > 0;
+	s->training.freeze = jm_values_text(o, "freeze");
 	s->eval.every = (long)jm_train_option(s, "eval-every");
 	s->eval.batches = (int)jm_train_option(s, "eval-batches");
 	choose_update(s);

@@ -5,6 +5,7 @@
 #include "base/text/value_list.h"
 #include "plan_lookup.h"
 #include "plan_text.h"
+#include "run/workload.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -78,12 +79,24 @@ static int add_values(struct maker *m, const struct jm_yaml *node, bool commas)
 	return placed(node, rc, &why, m->err);
 }
 
+static bool has_commas(const char *name)
+{
+	for (const struct jm_workload *const *w = jm_workloads; *w; w++) {
+		const struct jm_option *row = jm_option_find((*w)->options, name);
+
+		if (row && row->use & JM_OPTION_COMMAS)
+			return true;
+	}
+	return false;
+}
+
 /* Is a list of this key swept, and may a text be several values? */
 static bool is_swept(const struct maker *m, bool *ret_commas)
 {
 	const struct jm_option *row = jm_option_find(m->rows, m->key->name);
 
-	*ret_commas = m->key->kind == JM_PLAN_OPTION && strcmp(m->key->name, "work") != 0;
+	*ret_commas = m->key->kind == JM_PLAN_OPTION && strcmp(m->key->name, "work") != 0 &&
+		      !has_commas(m->key->name);
 	return m->key->kind == JM_PLAN_VARIABLE || !row || row->use & JM_OPTION_SWEPT;
 }
 
