@@ -15,21 +15,48 @@
 
 #include <cmocka.h>
 
-static void test_every_signal(void **state)
+#define TWO_GPUS "gpus=2;power=321;mem=0.25"
+
+static void test_a_gpu_and_its_memory_are_meters_of_its_uuid(void **state)
 {
 	struct fixture *f = *state;
 
-	assert_int_equal(open_nvml(f, "gpus=2;power=321;mem=0.25", "", NULL), 0);
-	read_nvml(f);
+	assert_int_equal(open_nvml(f, TWO_GPUS, "", NULL), 0);
 	jm_meters_derive(&f->set);
 	assert_int_equal(f->set.n, 4);
 	assert_string_equal(f->set.meter[2].id, "nvml:" UUID1);
 	assert_string_equal(f->set.meter[2].device, UUID1);
 	assert_int_equal(f->set.meter[3].covered_by, 2);
 	assert_int_equal(f->set.meter[2].covered_by, -1);
+}
+
+static void test_power_is_that_of_the_gpu_and_of_its_memory(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(open_nvml(f, TWO_GPUS, "", NULL), 0);
+	read_nvml(f);
 	assert_near(reading(f, 2, JM_Q_POWER).value, 321, 2e-3);
 	assert_near(reading(f, 2, JM_Q_POWER_AVERAGE).value, 321, 2e-3);
 	assert_near(reading(f, 3, JM_Q_POWER).value, 321 * 0.25, 1e-3);
+}
+
+/* Joules since t = 0 of the monotonic clock, at most a step old. */
+static void test_energy_is_a_counter_of_joules(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(open_nvml(f, TWO_GPUS, "", NULL), 0);
+	read_nvml(f);
+	assert_near(reading(f, 2, JM_Q_ENERGY).value, 321e-9 * (double)jm_ctx_now(&f->ctx), 33);
+}
+
+static void test_other_signals_are_in_their_units(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(open_nvml(f, TWO_GPUS, "", NULL), 0);
+	read_nvml(f);
 	assert_near(reading(f, 2, JM_Q_LIMIT).value, 700, 1e-9);
 	assert_near(reading(f, 2, JM_Q_LIMIT_REQUESTED).value, 700, 1e-9);
 	assert_near(reading(f, 2, JM_Q_CLOCK).value, 1980e6, 1);
@@ -38,8 +65,6 @@ static void test_every_signal(void **state)
 	assert_near(reading(f, 2, JM_Q_UTILISATION).value, 0.98, 1e-9);
 	assert_near(reading(f, 2, JM_Q_POWER_STATE).value, 0, 1e-9);
 	assert_near(reading(f, 2, JM_Q_THROTTLE).value, 0, 1e-9);
-	/* joules since t = 0 of the monotonic clock, at most a step old */
-	assert_near(reading(f, 2, JM_Q_ENERGY).value, 321e-9 * (double)jm_ctx_now(&f->ctx), 33);
 }
 
 /* What the driver does not know is no signal, and no P0. */
@@ -503,7 +528,10 @@ static void test_no_driver(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_every_signal),
+		TEST(test_a_gpu_and_its_memory_are_meters_of_its_uuid),
+		TEST(test_power_is_that_of_the_gpu_and_of_its_memory),
+		TEST(test_energy_is_a_counter_of_joules),
+		TEST(test_other_signals_are_in_their_units),
 		TEST(test_power_state),
 		TEST(test_sensor_is_named),
 		TEST(test_counter_is_the_truth),

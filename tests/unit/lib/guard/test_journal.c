@@ -266,11 +266,9 @@ static void damage_both(struct fixture *f)
 	}
 }
 
-static void test_damaged_journal_is_loud(void **state)
+static void test_recovery_from_a_damaged_journal_fails_loudly(void **state)
 {
 	struct fixture *f = *state;
-	struct jm_guard *g;
-	struct jm_hold *holds;
 	int n;
 
 	damage_both(f);
@@ -279,20 +277,48 @@ static void test_damaged_journal_is_loud(void **state)
 	assert_non_null(strstr(f->log, "damaged"));
 	f->err.code = 0;
 	assert_int_equal(jm_guard_release(&f->ctx, &n, &f->err), JM_EFORMAT);
+	assert_int_equal(journals(f), 1);
+}
+
+static void test_what_a_damaged_journal_held_is_unknown(void **state)
+{
+	struct fixture *f = *state;
+	struct jm_hold *holds;
+	int n;
+
+	damage_both(f);
 	assert_int_equal(jm_guard_holds(&f->ctx, &holds, &n, &f->err), 0);
 	assert_int_equal(n, 1);
 	assert_int_equal(holds[0].held, JM_HELD_UNKNOWN);
 	assert_true(isnan(holds[0].found));
 	free(holds);
-	/* what is there now is never taken for what was found */
+}
+
+/* What is there now is never taken for what was found. */
+static void test_a_device_with_a_damaged_journal_is_not_set(void **state)
+{
+	struct fixture *f = *state;
+	struct jm_guard *g;
+
+	damage_both(f);
 	g = start(f);
-	f->err.code = 0;
 	assert_int_equal(set(f, g, "GPU-0", 300), JM_EFORMAT);
 	assert_true(limit(f, 0) == 700);
-	f->err.code = 0;
-	assert_int_equal(set(f, g, "GPU-1", 300), 0); /* another device is not concerned */
-	assert_int_equal(jm_guard_stop(g, NULL), 0);
+	jm_guard_stop(g, NULL);
 	assert_int_equal(journals(f), 1);
+}
+
+static void test_a_damaged_journal_concerns_no_other_device(void **state)
+{
+	struct fixture *f = *state;
+	struct jm_guard *g;
+
+	damage_both(f);
+	g = start(f);
+	assert_int_equal(set(f, g, "GPU-1", 300), 0);
+	assert_true(limit(f, 1) == 300);
+	assert_int_equal(jm_guard_stop(g, NULL), 0);
+	assert_true(limit(f, 1) == 700);
 }
 
 static void test_default_helps_out(void **state)
@@ -440,7 +466,10 @@ int main(int argc, char **argv)
 		GUARD_TEST(test_journal_does_not_grow),
 		GUARD_TEST(test_every_cut_is_mended),
 		GUARD_TEST(test_every_byte_changed),
-		GUARD_TEST(test_damaged_journal_is_loud),
+		GUARD_TEST(test_recovery_from_a_damaged_journal_fails_loudly),
+		GUARD_TEST(test_what_a_damaged_journal_held_is_unknown),
+		GUARD_TEST(test_a_device_with_a_damaged_journal_is_not_set),
+		GUARD_TEST(test_a_damaged_journal_concerns_no_other_device),
 		GUARD_TEST(test_default_helps_out),
 		GUARD_TEST(test_copy_stands_in),
 		GUARD_TEST(test_removed_journal_is_forgotten),
