@@ -262,6 +262,23 @@ static void save(struct jm_program *p, const struct jm_training *t, int steps)
 			p, (struct jm_network){t->model, t->dims}, &source, to, &err));
 }
 
+/* What the command line and the environment say of the training; its model and dims. */
+static void read_training(struct jm_training *t, struct jm_values *dims, char **argv)
+{
+	const struct jm_preset *preset;
+
+	t->batch = atoi(argv[5]);
+	t->seq = atoi(argv[6]);
+	t->dims = dims;
+	check(jm_precision_set(t, argv[3], &err));
+	t->scaled = t->precision == JM_F16;
+	check(jm_model_find(argv[1], &t->model, &preset, &err));
+	read_dims(dims, t, argv + 10);
+	t->gradients = narrow("JM_TEST_GRADIENTS");
+	t->residual = t->precision == JM_BF16 ? narrow("JM_TEST_RESIDUAL") : JM_NARROW_NO;
+	t->freeze = getenv("JM_TEST_FREEZE");
+}
+
 int main(int argc, char **argv)
 {
 	struct jm_training t = {.adamw = {.beta1 = 0.9,
@@ -269,7 +286,6 @@ int main(int argc, char **argv)
 					.eps = 1e-8,
 					.weight_decay = 0.1,
 					.clip = 1.0}};
-	const struct jm_preset *preset;
 	struct jm_device device;
 	struct jm_program *program, *beside;
 	struct jm_graph *graph, *network;
@@ -279,18 +295,9 @@ int main(int argc, char **argv)
 	if (argc < 10)
 		return 2;
 	data = load(argv[7]);
-	t.batch = atoi(argv[5]);
-	t.seq = atoi(argv[6]);
-	t.dims = &dims;
-	check(jm_precision_set(&t, argv[3], &err));
-	t.scaled = t.precision == JM_F16;
-	check(jm_model_find(argv[1], &t.model, &preset, &err));
-	read_dims(&dims, &t, argv + 10);
+	read_training(&t, &dims, argv);
 	check(jm_device_open(argv[2], 1, &device, &err));
 	t.own_memory = !device.props.host_memory;
-	t.gradients = narrow("JM_TEST_GRADIENTS");
-	t.residual = t.precision == JM_BF16 ? narrow("JM_TEST_RESIDUAL") : JM_NARROW_NO;
-	t.freeze = getenv("JM_TEST_FREEZE");
 	check(jm_model_train(&t, &graph, &err));
 	check(jm_program_plan(graph, &device, &program, &err));
 	check(jm_model_evaluate(&t, &network, &err));
