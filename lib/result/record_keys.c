@@ -126,10 +126,12 @@ static const struct jm_key step_series_keys[] = {
 };
 
 static const struct jm_key weights_keys[] = {
-	{TEXT("from", 0), .meaning = "file or folder of the start values"},
+	{TEXT("from", JM_KEY_NULL), .meaning = "file or folder of the start values"},
 	{FLAG("new_top", 0),
 		.meaning =
 			"true: they have another number of classes, so the last layer began anew"},
+	{TEXT("continued", JM_KEY_NULL), .meaning = "checkpoint that the run goes on from"},
+	{COUNT("first_step", 0), .meaning = "steps that were done before this run"},
 	{0},
 };
 
@@ -490,7 +492,8 @@ const struct jm_key jm_record_keys[] = {
 	{OBJECT("loss_scale", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),
 		.keys = loss_scale_keys, .meaning = "of a training whose loss is scaled"},
 	{OBJECT("weights", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = weights_keys,
-		.meaning = "of a training that starts from given weights"},
+		.meaning = "of a training that starts from given weights or goes on from a "
+			   "checkpoint"},
 	{LIST("evaluations", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),
 		.keys = evaluation_keys, .meaning = "of a training with --eval-every"},
 	{OBJECT("profile", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = profile_keys,

@@ -181,7 +181,7 @@ static int take(struct train *s, bool wait, struct jm_step *ret, struct jm_err *
 	code = judge(s, &r, err);
 	if (code)
 		return code;
-	if (!s->steps++) {
+	if (s->steps++ == s->first) {
 		s->loss_first = r.loss;
 		s->loss_begin = r.loss_begin;
 	}
@@ -243,19 +243,25 @@ static int evaluate(struct train *s, struct jm_err *err)
 static int train_step(void *state, struct jm_step *ret, struct jm_err *err)
 {
 	struct train *s = state;
-	int code = run(s, s->begun, jm_program_micro_steps(s->program), err);
+	int code;
 
+	if (s->weights.due && s->results.n)
+		return take(s, true, ret, err);
+	code = jm_train_weights_due(s, err);
+	if (!code)
+		code = run(s, s->begun, jm_program_micro_steps(s->program), err);
 	if (!code)
 		code = jm_program_update(s->program, err);
 	if (!code)
 		code = jm_results_end(&s->results, s->begun, s->scaler.scale, err);
 	if (code)
 		return code;
-	if (!s->begun++) { /* the first step warms caches */
+	if (s->begun++ == s->first) { /* the first step warms caches */
 		jm_profile_reset(s->program);
 		jm_reduce_reset(s->program);
 	}
 	code = evaluate(s, err);
+	s->weights.due = s->weights.every && s->begun % s->weights.every == 0;
 	return code ? code : take(s, s->results.n == JM_STEPS_UNDER_WAY, ret, err);
 }
 
@@ -266,7 +272,7 @@ static int train_finish(void *state, struct jm_step *ret, struct jm_err *err)
 
 static void keep_profile(struct train *s)
 {
-	if (s->program->profile && s->work->more && s->steps > 1)
+	if (s->program->profile && s->work->more && s->steps > s->first + 1)
 		json_object_set_new(s->work->more, "profile", jm_train_profile(s->program));
 }
 
@@ -308,10 +314,10 @@ static void keep_reduction(struct train *s)
 static int run_again(struct train *s, double *ret_loss, struct jm_err *err)
 {
 	struct jm_result r = {.loss_begin = NAN};
-	int code = run(s, 0, jm_results_again(&s->results), err);
+	int code = run(s, s->first, jm_results_again(&s->results), err);
 
 	if (!code)
-		code = jm_results_end(&s->results, 0, s->scaler.scale, err);
+		code = jm_results_end(&s->results, s->first, s->scaler.scale, err);
 	if (!code)
 		code = take_result(s, true, &r, err);
 	if (code < 0)
@@ -320,7 +326,7 @@ static int run_again(struct train *s, double *ret_loss, struct jm_err *err)
 	code = jm_gang_meet(&s->gang, &s->device, err);
 	if (code)
 		return code;
-	return isfinite(r.loss_begin) ? 0 : not_finite(s, "loss", 0, err);
+	return isfinite(r.loss_begin) ? 0 : not_finite(s, "loss", s->first, err);
 }
 
 /* The first loss was that of a network which knows nothing. */
@@ -347,7 +353,7 @@ static int train_verify(void *state, struct jm_err *err)
 	double again;
 	int code;
 
-	if (!s->steps)
+	if (s->steps == s->first)
 		return jm_err_set(
 			err, JM_EUSAGE, "No step was run, so the training could not be verified.");
 	keep_profile(s);
@@ -356,7 +362,7 @@ static int train_verify(void *state, struct jm_err *err)
 	code = jm_train_weights_finish(s, err);
 	if (!code)
 		code = run_again(s, &again, err);
-	if (!code && !s->weights.from.path)
+	if (!code && !jm_train_weights_given(&s->weights))
 		code = check_first(s, err);
 	if (code)
 		return code;
@@ -371,8 +377,8 @@ static int train_verify(void *state, struct jm_err *err)
 	code = jm_err_set(err, JM_ERANGE,
 		"The loss of the first batch has not fallen in %ld steps: it was %g and is %g; "
 		"give more steps or a smaller --lr.",
-		s->steps, s->loss_begin, again);
-	return s->steps < FEW_STEPS && isfinite(again) ? CANNOT_TELL : code;
+		s->steps - s->first, s->loss_begin, again);
+	return s->steps - s->first < FEW_STEPS && isfinite(again) ? CANNOT_TELL : code;
 }
 
 static int train_agree(void *state, void *value, size_t bytes, struct jm_err *err)

@@ -38,7 +38,8 @@ struct train {
 	struct jm_room room; /* of rank 0's device */
 	double open_s;	     /* that opening the device took */
 	double plan_s;	     /* that choosing and planning took */
-	long begun;	     /* steps */
+	long first;	     /* steps that were done before this run (--continue) */
+	long begun;	     /* steps, with these */
 	long steps;	     /* of them done */
 	long updates;	     /* of these not skipped */
 	double loss_first, loss_last;

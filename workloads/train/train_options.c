@@ -90,6 +90,25 @@ const struct jm_option jm_train_options[] = {
 		.argument = "FILE",
 		.help = "write the weights there after the last step, in the format safetensors; "
 			"an old file is replaced when all of the new one is on the disk"},
+	{.name = "checkpoint",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "write all that the next step depends on there: masters, moments, running "
+			"statistics, loss scale and counters; after the last step, and during the "
+			"run with --checkpoint-every"},
+	{.name = "checkpoint-every",
+		.type = JM_INT,
+		.min = 0,
+		.max = 1e9,
+		.fallback = "0",
+		.needs = "checkpoint",
+		.help = "number of steps between two checkpoints, of which the newer replaces the "
+			"older when all of it is on the disk; 0 = only after the last step"},
+	{.name = "continue",
+		.type = JM_TEXT,
+		.argument = "FILE",
+		.help = "go on behind the last step of a checkpoint, with the losses of a run that "
+			"was not interrupted; --steps counts the steps of this run"},
 	{.name = "zero-gamma",
 		.type = JM_FLAG,
 		.help = "the last batch norm of each residual block starts at zero (arXiv "
@@ -337,10 +356,20 @@ static int check_residual(struct train *s, struct jm_err *err)
 	return 0;
 }
 
+static bool has_files(const struct jm_values *o)
+{
+	return jm_values_text(o, "save") || jm_values_text(o, "checkpoint") ||
+	       jm_values_text(o, "continue");
+}
+
 static int check_shard(const struct train *s, struct jm_err *err)
 {
 	bool on = !strcmp(jm_values_text(s->work->options, "shard-update"), "on");
 
+	if (on && has_files(s->work->options))
+		return jm_err_set(err, JM_EUSAGE,
+			"--shard-update on does not go with --save, --checkpoint or --continue, "
+			"because one rank has to have all values; omit it.");
 	if (on && s->training.pure)
 		return jm_err_set(err, JM_EUSAGE,
 			"--shard-update on needs a --precision with f32 masters or f64, and %s has "
@@ -372,7 +401,9 @@ static int choose_model(struct train *s, struct jm_err *err)
 	s->training.micro_steps = (int)jm_train_option(s, "accumulate");
 	s->training.ranks = s->work->world;
 	s->training.rank = s->work->rank;
-	s->training.shards_update = strcmp(jm_values_text(o, "shard-update"), "off") != 0;
+	/* a file needs all masters and moments on one rank */
+	s->training.shards_update =
+		strcmp(jm_values_text(o, "shard-update"), "off") != 0 && !has_files(o);
 	s->training.bucket_bytes = bucket_bytes(jm_train_option(s, "bucket"));
 	s->training.dropout = jm_train_option(s, "dropout");
 	s->training.recompute = jm_train_option(s, "recompute") > 0;

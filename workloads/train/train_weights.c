@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "base/files/output.h"
-#include "engine/run/reduce.h"
+#include "checkpoint.h"
 #include "engine/run/start_values.h"
+#include "train_options.h"
 #include "workloads/parts/weights_save.h"
 
 static struct jm_network network_of(const struct train *s)
@@ -17,12 +18,19 @@ static struct jm_network network_of(const struct train *s)
 
 int jm_train_weights_open(struct train *s, struct jm_err *err)
 {
-	const char *from = jm_values_text(s->work->options, "from");
-	int code = from ? jm_safetensors_open(from, &s->weights.from, err) : 0;
+	const struct jm_values *o = s->work->options;
+	struct jm_train_weights *w = &s->weights;
+	const char *from = jm_values_text(o, "from");
+	int code = from ? jm_safetensors_open(from, &w->from, err) : 0;
 
-	s->weights.save = jm_values_text(s->work->options, "save");
-	if (!code && s->weights.save && !s->work->rank)
-		code = jm_output_try(s->weights.save, err);
+	w->save = jm_values_text(o, "save");
+	w->checkpoint = jm_values_text(o, "checkpoint");
+	w->go_on = jm_values_text(o, "continue");
+	w->every = w->checkpoint ? (long)jm_train_option(s, "checkpoint-every") : 0;
+	if (!code && w->save && !s->work->rank)
+		code = jm_output_try(w->save, err);
+	if (!code && w->checkpoint && !s->work->rank)
+		code = jm_output_try(w->checkpoint, err);
 	return code;
 }
 
@@ -39,12 +47,52 @@ static void tell_start(const struct train *s)
 {
 	const struct jm_train_weights *w = &s->weights;
 
-	jm_log(s->work->ctx, JM_INFO, "Start values from %s: %s.", w->from.path, w->found.what);
-	add_note(s->work, w->found.anew);
 	if (s->work->more)
 		json_object_set_new(s->work->more, "weights",
-			json_pack("{s:s, s:b}", "from", w->from.path, "new_top",
-				*w->found.anew != '\0'));
+			json_pack("{s:s?, s:b, s:s?, s:I}", "from", w->from.path, "new_top",
+				w->from.path && *w->found.anew, "continued", w->go_on, "first_step",
+				(json_int_t)s->first));
+	if (!w->from.path)
+		return;
+	jm_log(s->work->ctx, JM_INFO, "Start values from %s: %s.", w->from.path, w->found.what);
+	add_note(s->work, w->found.anew);
+}
+
+/* Each micro-step of a training is a batch for the running statistics. */
+static int64_t batches(const struct train *s)
+{
+	return s->weights.batches +
+	       (int64_t)(s->begun - s->first) * jm_program_micro_steps(s->program);
+}
+
+/* What the numbers of steps mean in this run. */
+static struct jm_checkpoint counters_of(const struct train *s)
+{
+	return (struct jm_checkpoint){.step = s->begun,
+		.updates = s->updates,
+		.batches = batches(s),
+		.scaler = s->scaler,
+		.seed = s->work->seed,
+		.samples = s->training.batch * jm_program_micro_steps(s->program) *
+			   jm_work_world(s->work)};
+}
+
+static int go_on(struct train *s, struct jm_err *err)
+{
+	const struct jm_checkpoint now = counters_of(s);
+	struct jm_train_weights *w = &s->weights;
+	struct jm_checkpoint found;
+	int code = jm_checkpoint_read(s->program, &s->training, &now, w->go_on, &found, err);
+
+	if (code)
+		return code;
+	s->first = s->begun = s->steps = found.step;
+	s->updates = found.updates;
+	s->scaler = found.scaler;
+	w->batches = found.batches;
+	jm_log(s->work->ctx, JM_INFO, "Continues behind step %ld of checkpoint %s.", s->first,
+		w->go_on);
+	return 0;
 }
 
 int jm_train_weights_start(struct train *s, struct jm_err *err)
@@ -52,37 +100,55 @@ int jm_train_weights_start(struct train *s, struct jm_err *err)
 	struct jm_train_weights *w = &s->weights;
 	int code = jm_program_init(s->program, s->work->seed, err);
 
-	if (code || !w->from.path)
-		return code;
-	code = jm_weights_load(s->program, network_of(s), &w->from, &w->found, err);
-	if (!code)
+	if (!code && w->from.path)
+		code = jm_weights_load(s->program, network_of(s), &w->from, &w->found, err);
+	w->batches = w->found.batches;
+	if (!code && w->go_on)
+		code = go_on(s, err);
+	if (!code && jm_train_weights_given(w))
 		tell_start(s);
 	return code;
 }
 
-/* Each micro-step of a training is a batch for the running statistics. */
-static int64_t batches(const struct train *s)
+/* ---- files --------------------------------------------------------------------------------------------- */
+
+static int save(struct train *s, struct jm_err *err)
 {
-	return s->weights.found.batches + (int64_t)s->begun * jm_program_micro_steps(s->program);
+	struct jm_train_weights *w = &s->weights;
+	const struct jm_weights_source source = {
+		.batches = batches(s), .from = w->from.path ? &w->from : NULL, .found = &w->found};
+	int code = jm_weights_save(s->program, network_of(s), &source, w->save, err);
+
+	if (!code)
+		jm_log(s->work->ctx, JM_INFO, "The weights after step %ld are in %s.", s->begun,
+			w->save);
+	return code;
+}
+
+static int write_checkpoint(struct train *s, struct jm_err *err)
+{
+	const struct jm_checkpoint now = counters_of(s);
+
+	s->weights.due = false;
+	if (s->work->rank)
+		return 0; /* one rank writes for all: their parameters are the same */
+	return jm_checkpoint_write(s->program, &s->training, &now, s->weights.checkpoint, err);
+}
+
+int jm_train_weights_due(struct train *s, struct jm_err *err)
+{
+	return s->weights.due ? write_checkpoint(s, err) : 0;
 }
 
 int jm_train_weights_finish(struct train *s, struct jm_err *err)
 {
 	struct jm_train_weights *w = &s->weights;
-	const struct jm_weights_source source = {
-		.batches = batches(s), .from = w->from.path ? &w->from : NULL, .found = &w->found};
 	int code = 0;
 
-	if (!w->save)
-		return 0;
-	if (s->graph->shard)
-		code = jm_reduce_gather(s->program, err);
-	if (code || s->work->rank)
-		return code; /* one rank writes for all: their parameters are the same */
-	code = jm_weights_save(s->program, network_of(s), &source, w->save, err);
-	if (!code)
-		jm_log(s->work->ctx, JM_INFO, "The weights after step %ld are in %s.", s->begun,
-			w->save);
+	if (w->save && !s->work->rank)
+		code = save(s, err);
+	if (!code && w->checkpoint)
+		code = write_checkpoint(s, err);
 	return code;
 }
 

@@ -10,14 +10,26 @@ struct train;
 struct jm_train_weights {
 	struct jm_safetensors from; /* zeroed = it starts from random values */
 	struct jm_weights_loaded found;
-	const char *save; /* NULL = nothing is saved */
+	const char *save;		/* NULL = nothing is saved */
+	const char *checkpoint, *go_on; /* files of --checkpoint and --continue; NULL = none */
+	long every;			/* steps between two checkpoints; 0 = one at the end */
+	bool due;	 /* one is written when the steps that are under way are done */
+	int64_t batches; /* that norms had counted before the first step of this run */
 };
+
+/* The run does not start from random values. */
+static inline bool jm_train_weights_given(const struct jm_train_weights *w)
+{
+	return w->from.path || w->go_on;
+}
 
 /* Opens --from and tries --save, before any device is. */
 int jm_train_weights_open(struct train *s, struct jm_err *err);
-/* Writes the start values of the built program: random ones, then those of --from. */
+/* Writes the start values of the built program: random ones, then those of --from and --continue. */
 int jm_train_weights_start(struct train *s, struct jm_err *err);
-/* Writes the file of --save behind the last step; does nothing without it. */
+/* Writes a checkpoint if one is due; no step is under way then. */
+int jm_train_weights_due(struct train *s, struct jm_err *err);
+/* Writes the files of --save and --checkpoint behind the last step; does nothing without them. */
 int jm_train_weights_finish(struct train *s, struct jm_err *err);
 void jm_train_weights_close(struct jm_train_weights *w);
 

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run --checkpoint and --continue: behind a SIGKILL the losses are those of a run that was not interrupted, bit for bit."""
+import json
+import os
+import signal
+import struct
+import subprocess
+import time
+
+import numpy
+import pytest
+
+from jm import BIN, jm
+from weights_files import read, write
+
+FAILED = 1
+RESNET = ("resnet", "--layers", 10, "--hidden", 8, "--image", 32, "--classes", 5, "--batch", 8, "--images", "fresh")
+GPT = ("gpt", "--layers", 2, "--hidden", 32, "--heads", 2, "--context", 32, "--batch", 4, "--dropout", "0.1")
+KINDS = {
+    "resnet": (*RESNET, "--device", "cpu", "--optimizer", "sgd", "--lr", "0.05"),
+    "resnet-bf16": (*RESNET, "--device", "cpu", "--precision", "bf16", "--accumulate", 2),
+    "resnet-frozen": (*RESNET, "--device", "cpu", "--freeze", "layer1*,bn1*"),
+    "gpt": (*GPT, "--device", "cpu", "--schedule", "cosine", "--lr-warmup", 5, "--lr-steps", 100),
+    "gpt-ranks": (*GPT, "--device", "cpu", "--ranks", 2),
+    "gpt-adam": (*GPT, "--device", "cpu", "--optimizer", "adam"),
+    # a scale that halves in the first steps, which are skipped
+    "gpt-fp16": (*GPT, "--device", "ref", "--precision", "fp16", "--loss-scale", "dynamic:1e9"),
+    "gpt-true": (*GPT, "--device", "ref", "--precision", "bf16-true"),
+}
+ENOUGH = 6  # steps behind the checkpoint
+
+
+def words(kind, *more):
+    return ["run", *KINDS[kind], "--source", "null", "--warmup", 0, "--json", "-", *more]
+
+
+def run(kind, *more, status=0, **how):
+    done = jm(*words(kind, *more), timeout=250, **how)
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout)
+
+
+def notes(path):
+    data = path.read_bytes()
+    return json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])["__metadata__"]
+
+
+def kill_behind_a_checkpoint(kind, file, every, seconds=120):
+    """Starts a long run and kills it and its workers when it has written a checkpoint."""
+    child = subprocess.Popen([BIN, *map(str, words(kind, "--steps", 1000000, "--checkpoint", file, "--checkpoint-every", every))],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    end = time.monotonic() + seconds
+    while not file.exists() and child.poll() is None and time.monotonic() < end:
+        time.sleep(0.001)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    assert file.exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_losses_are_those_of_the_uninterrupted_run(kind, tmp_path):
+    file = tmp_path / "checkpoint"
+    kill_behind_a_checkpoint(kind, file, 3)
+    step = int(notes(file)["step"])
+    assert step % 3 == 0 and step > 0
+    more = run(kind, "--steps", ENOUGH, "--continue", file)
+    whole = run(kind, "--steps", step + ENOUGH)
+    assert more["weights"] == {"from": None, "new_top": False, "continued": str(file), "first_step": step}
+    assert len(more["step_series"]["loss"]) == ENOUGH
+    assert more["loss_last"] == whole["loss_last"]
+    if whole["step_series"]["every"] == 1:
+        assert more["step_series"]["loss"] == whole["step_series"]["loss"][step:]
+    assert more["loss_first"] != whole["loss_first"]
+    if kind == "gpt-fp16":
+        assert whole["loss_scale"]["steps_skipped"] > 0
+        assert more["loss_scale"]["last"] == whole["loss_scale"]["last"] < 1e9
+        assert more["loss_scale"]["steps_skipped"] == whole["loss_scale"]["steps_skipped"]
+
+
+@pytest.mark.parametrize("kind", ["resnet", "gpt-true"])
+def test_two_parts_end_with_the_tensors_of_one_run(kind, tmp_path):
+    """Masters, moments, running statistics and counters: the checkpoints have the same bytes."""
+    first, second, whole = (tmp_path / name for name in ("first", "second", "whole"))
+    run(kind, "--steps", 4, "--checkpoint", first)
+    run(kind, "--steps", 3, "--continue", first, "--checkpoint", second)
+    run(kind, "--steps", 7, "--checkpoint", whole)
+    assert second.read_bytes() == whole.read_bytes()
+    assert notes(whole)["step"] == "7"
+    assert any(name.startswith(("sgd.m/", "adamw.v/")) for name in read(whole))
+
+
+def test_a_kill_while_a_checkpoint_is_written_leaves_a_whole_one(tmp_path):
+    file = tmp_path / "checkpoint"
+    kill_behind_a_checkpoint("resnet", file, 1)
+    for _ in range(5):
+        inode = file.stat().st_ino
+        child = subprocess.Popen([BIN, *map(str, words("resnet", "--steps", 1000000, "--continue", file, "--checkpoint", file,
+                                                       "--checkpoint-every", 1))],
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        end = time.monotonic() + 60
+        while file.stat().st_ino == inode and child.poll() is None and time.monotonic() < end:
+            pass
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        assert int(notes(file)["step"]) > 0 and len(read(file)) > 50
+    run("resnet", "--steps", 1, "--continue", file)
+    assert [p.name for p in tmp_path.iterdir() if not p.name.startswith("checkpoint.")] == ["checkpoint"]
+
+
+@pytest.fixture(scope="module", name="checkpoint")
+def written_checkpoint(tmp_path_factory):
+    file = tmp_path_factory.mktemp("checkpoint") / "c"
+    run("resnet", "--steps", 2, "--checkpoint", file)
+    return file
+
+
+OTHERS = [
+    (("--batch", 4), "samples in a step: 8, and this run has 4; give the same --batch"),
+    (("--seed", 5), "give the same --seed"),
+    (("--optimizer", "adam"), "optimizer sgd, and this run has adam"),
+    (("--precision", "bf16", "--freeze", "conv1*"), "give the options of the run that wrote it"),
+    (("--hidden", 16), "another type or shape"),
+]
+
+
+@pytest.mark.parametrize("more, reason", OTHERS)
+def test_another_run_cannot_go_on_from_it(checkpoint, more, reason):
+    given = {**dict(zip(KINDS["resnet"][1::2], KINDS["resnet"][2::2])), **dict(zip(more[::2], more[1::2]))}
+    done = jm("run", "resnet", *(word for pair in given.items() for word in pair), "--source", "null", "--warmup", 0, "--json", "-",
+              "--steps", 1, "--continue", checkpoint)
+    assert done.returncode == FAILED, done.stderr
+    assert reason in json.loads(done.stdout)["reason"], json.loads(done.stdout)["reason"]
+
+
+def test_weights_are_no_checkpoint_and_a_damaged_one_is_refused(checkpoint, tmp_path):
+    run("resnet", "--steps", 1, "--save", tmp_path / "net")
+    assert "is no checkpoint" in run("resnet", "--steps", 1, "--continue", tmp_path / "net", status=FAILED)["reason"]
+    tensors = read(checkpoint)
+    assert "is no checkpoint" in run("resnet", "--steps", 1, "--continue", write(tmp_path / "plain", tensors), status=FAILED)["reason"]
+    data = checkpoint.read_bytes()
+    (tmp_path / "cut").write_bytes(data[:-1])
+    assert "is damaged" in run("resnet", "--steps", 1, "--continue", tmp_path / "cut", status=FAILED)["reason"].replace("are", "is")
+    step = b'"step":"2"'
+    assert data.count(step) == 1
+    (tmp_path / "counter").write_bytes(data.replace(step, b'"step":"x"'))
+    assert "is damaged" in run("resnet", "--steps", 1, "--continue", tmp_path / "counter", status=FAILED)["reason"]
+
+
+def test_frozen_start_weights_and_a_checkpoint_go_together(tmp_path):
+    """--from gives the bytes that --save copies for frozen tensors; the checkpoint gives the rest."""
+    net, file, again = (tmp_path / name for name in ("net", "c", "again"))
+    run("resnet", "--steps", 2, "--save", net)
+    run("resnet-frozen", "--steps", 2, "--from", net, "--checkpoint", file)
+    run("resnet-frozen", "--steps", 2, "--from", net, "--continue", file, "--save", again)
+    before, after = read(net), read(again)
+    assert after["layer1.0.conv1.weight"] == before["layer1.0.conv1.weight"]
+    assert after["layer2.0.conv1.weight"] != before["layer2.0.conv1.weight"]
+    assert numpy.frombuffer(after["layer2.0.bn1.num_batches_tracked"][2], "<i8") == 6
+    assert numpy.frombuffer(after["layer1.0.bn1.num_batches_tracked"][2], "<i8") == 2

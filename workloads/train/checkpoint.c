@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/graph/optimizer.h"
+#include "engine/graph/tensor.h"
+
+#define KIND	"joulemark.checkpoint"
+#define VERSION "1"
+#define NAME	96
+
+/* ---- the tensors --------------------------------------------------------------------------------------- */
+
+/* Tensors that are written, and moments as tensors of the shape and layout of their parameter. */
+struct state {
+	struct jm_program *p;
+	struct jm_tensor *tensor;
+	char (*name)[NAME];
+	int n;
+};
+
+static bool is_kept(const struct jm_cell *c)
+{
+	if (c->t.class == JM_CLASS_STATE)
+		return c->t.data;
+	return c->t.class == JM_CLASS_PARAM && !c->origin && (c->needs_grad || c->frozen);
+}
+
+static void add(struct state *s, const struct jm_tensor *t, const char *prefix, const char *name)
+{
+	s->tensor[s->n] = *t;
+	snprintf(s->name[s->n++], NAME, "%s%s", prefix, name);
+}
+
+/* The update whose slab of parameters has the parameter; NULL = it is not trained. */
+static const struct jm_node *update_of(const struct jm_graph *g, const struct jm_cell *c)
+{
+	for (int i = g->n_nodes - 1; i >= 0 && c->slab; i--) {
+		enum jm_op op = g->node[i]->op;
+
+		if ((op == JM_OP_ADAMW || op == JM_OP_ADAM || op == JM_OP_SGD) &&
+			g->node[i]->out[0] == c->slab)
+			return g->node[i];
+	}
+	return NULL;
+}
+
+/* The part of a slab of moments that belongs to the parameter. */
+static void add_moment(struct state *s, const struct jm_cell *c, const struct jm_tensor *slab)
+{
+	size_t element = c->slab_offset / jm_dtype_bytes(c->t.type);
+	struct jm_tensor view = c->t;
+	char prefix[NAME];
+
+	view.class = JM_CLASS_OPT;
+	view.type = slab->type;
+	view.bytes = jm_layout_bytes(&view, &view.layout);
+	view.data = (char *)slab->data + element * jm_dtype_bytes(slab->type);
+	snprintf(prefix, sizeof(prefix), "%.40s/", slab->name);
+	add(s, &view, prefix, c->t.name);
+}
+
+static void add_cell(struct state *s, const struct jm_cell *c)
+{
+	const struct jm_node *update = update_of(s->p->graph, c);
+
+	add(s, &c->t, "", c->t.name);
+	for (int i = 1; i < 3 && update; i++)
+		if (update->out[i])
+			add_moment(s, c, update->out[i]);
+}
+
+static void drop(struct state *s)
+{
+	free(s->tensor);
+	free(s->name);
+}
+
+static int list(struct jm_program *p, struct state *ret, struct jm_err *err)
+{
+	size_t most = 3 * (size_t)p->graph->n_cells + 1;
+	struct state s = {.p = p,
+		.tensor = calloc(most, sizeof(*s.tensor)),
+		.name = calloc(most, sizeof(*s.name))};
+
+	if (!s.tensor || !s.name) {
+		drop(&s);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a checkpoint.");
+	}
+	for (int i = 0; i < p->graph->n_cells; i++)
+		if (is_kept(p->graph->cell[i]))
+			add_cell(&s, p->graph->cell[i]);
+	*ret = s;
+	return 0;
+}
+
+static const enum jm_safetensor_type types[JM_DTYPE_COUNT] = {[JM_F32] = JM_SAFETENSOR_F32,
+	[JM_BF16] = JM_SAFETENSOR_BF16,
+	[JM_F64] = JM_SAFETENSOR_F64,
+	[JM_I32] = JM_SAFETENSOR_I32,
+	[JM_F16] = JM_SAFETENSOR_F16,
+	[JM_F8E4M3] = JM_SAFETENSOR_F8_E4M3,
+	[JM_F8E5M2] = JM_SAFETENSOR_F8_E5M2};
+
+static size_t plain_bytes(const struct jm_tensor *t)
+{
+	return (size_t)jm_tensor_count(t) * jm_dtype_bytes(t->type);
+}
+
+/* ---- counters ------------------------------------------------------------------------------------------- */
+
+static json_t *number(int64_t x)
+{
+	return json_sprintf("%" PRId64, x);
+}
+
+/* Floating point in hexadecimal, so that no bit is lost. */
+static json_t *notes_of(const struct jm_training *t, const struct jm_checkpoint *c)
+{
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", KIND,
+		VERSION, "model", t->model->name, "optimizer", jm_update_names[t->adamw.kind],
+		"step", number(c->step), "updates", number(c->updates), "batches",
+		number(c->batches), "seed", json_sprintf("%" PRIu64, c->seed), "samples_per_step",
+		number(c->samples), "scale", json_sprintf("%a", c->scaler.scale), "scale_good",
+		number(c->scaler.good), "scale_skipped", number(c->scaler.skipped),
+		"scale_in_a_row", number(c->scaler.in_a_row));
+}
+
+/* A whole number from 0 on; false: there is none. */
+static bool get(const struct jm_safetensors *s, const char *key, int64_t *ret)
+{
+	const char *text = jm_safetensors_note(s, key);
+	char *end;
+
+	*ret = text ? strtoll(text, &end, 10) : -1;
+	return text && end != text && !*end && *ret >= 0;
+}
+
+static bool get_counters(const struct jm_safetensors *s, struct jm_checkpoint *c)
+{
+	const char *scale = jm_safetensors_note(s, "scale");
+	const char *seed = jm_safetensors_note(s, "seed");
+	int64_t step, updates, good, skipped, in_a_row;
+
+	if (!get(s, "step", &step) || !get(s, "updates", &updates) ||
+		!get(s, "batches", &c->batches) || !get(s, "samples_per_step", &c->samples) ||
+		!get(s, "scale_good", &good) || !get(s, "scale_skipped", &skipped) ||
+		!get(s, "scale_in_a_row", &in_a_row) || !scale || !seed)
+		return false;
+	c->step = (long)step;
+	c->updates = (long)updates;
+	c->scaler.good = (long)good;
+	c->scaler.skipped = (long)skipped;
+	c->scaler.in_a_row = (long)in_a_row;
+	c->scaler.scale = strtod(scale, NULL);
+	c->seed = strtoull(seed, NULL, 10);
+	return c->scaler.scale >= 1 && c->scaler.scale <= JM_SCALER_MOST && updates <= step;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------------- */
+
+static int give(void *arg, int i, struct jm_safetensors_sink *sink, struct jm_err *err)
+{
+	const struct state *s = arg;
+	const struct jm_tensor *t = &s->tensor[i];
+	void *data = malloc(plain_bytes(t));
+	int code = data ? jm_program_read(s->p, t, data, err)
+			: jm_err_set(err, JM_ENOMEM, "Out of memory for a checkpoint.");
+
+	if (!code)
+		code = jm_safetensors_put(sink, data, plain_bytes(t), err);
+	free(data);
+	return code;
+}
+
+static int write_state(struct state *s, const json_t *notes, const char *path, struct jm_err *err)
+{
+	struct jm_safetensor *row = calloc((size_t)s->n + 1, sizeof(*row));
+	int code;
+
+	if (!row)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a checkpoint.");
+	for (int i = 0; i < s->n; i++) {
+		const struct jm_tensor *t = &s->tensor[i];
+
+		row[i] = (struct jm_safetensor){
+			.name = s->name[i], .type = types[t->type], .rank = t->rank};
+		memcpy(row[i].dim, t->dim, sizeof(t->dim));
+	}
+	code = jm_safetensors_write(path, row, s->n, notes, give, s, err);
+	free(row);
+	return code;
+}
+
+int jm_checkpoint_write(struct jm_program *p, const struct jm_training *t,
+	const struct jm_checkpoint *c, const char *path, struct jm_err *err)
+{
+	struct state s;
+	json_t *notes;
+	int code = list(p, &s, err);
+
+	if (code)
+		return code;
+	notes = notes_of(t, c);
+	code = notes ? write_state(&s, notes, path, err)
+		     : jm_err_set(err, JM_ENOMEM, "Out of memory for a checkpoint.");
+	json_decref(notes);
+	drop(&s);
+	return code;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------- */
+
+static int other(const char *path, const char *what, const char *theirs, const char *ours,
+	const char *hint, struct jm_err *err)
+{
+	return jm_err_set(err, JM_EUSAGE,
+		"Checkpoint %s has %s %s, and this run has %s; %s to continue it.", path, what,
+		theirs, ours, hint);
+}
+
+static int check_number(const char *path, const char *what, int64_t theirs, int64_t ours,
+	const char *hint, struct jm_err *err)
+{
+	char a[24], b[24];
+
+	if (theirs == ours)
+		return 0;
+	snprintf(a, sizeof(a), "%" PRId64, theirs);
+	snprintf(b, sizeof(b), "%" PRId64, ours);
+	return other(path, what, a, b, hint, err);
+}
+
+static int check_text(const struct jm_safetensors *s, const char *key, const char *ours,
+	const char *hint, struct jm_err *err)
+{
+	const char *theirs = jm_safetensors_note(s, key);
+
+	if (theirs && !strcmp(theirs, ours))
+		return 0;
+	return other(s->path, key, theirs ? theirs : "(none)", ours, hint, err);
+}
+
+static int check_notes(const struct jm_safetensors *s, const struct jm_training *t,
+	const struct jm_checkpoint *now, struct jm_checkpoint *ret, struct jm_err *err)
+{
+	const char *version = jm_safetensors_note(s, KIND);
+	int code;
+
+	if (!version)
+		return jm_err_set(err, JM_EFORMAT,
+			"%s is no checkpoint of a training; to start from weights use --from.",
+			s->path);
+	*ret = *now;
+	if (strcmp(version, VERSION) != 0 || !get_counters(s, ret))
+		return jm_err_set(err, JM_EFORMAT,
+			"Checkpoint %s is damaged, or of another version: its counters are not "
+			"complete.",
+			s->path);
+	code = check_text(s, "model", t->model->name, "train the same model", err);
+	if (!code)
+		code = check_text(s, "optimizer", jm_update_names[t->adamw.kind],
+			"give the same --optimizer", err);
+	if (!code)
+		code = check_number(s->path, "seed", (int64_t)ret->seed, (int64_t)now->seed,
+			"give the same --seed", err);
+	return code ? code
+		    : check_number(s->path, "samples in a step:", ret->samples, now->samples,
+			      "give the same --batch, --accumulate and --ranks", err);
+}
+
+static int check_tensor(const struct state *s, int i, const struct jm_safetensors *file,
+	const struct jm_safetensor *f, struct jm_err *err)
+{
+	const struct jm_tensor *t = &s->tensor[i];
+
+	if (!f)
+		return jm_err_set(err, JM_EUSAGE,
+			"Checkpoint %s has no tensor '%s' of this network; give the options of "
+			"the run that wrote it.",
+			file->path, s->name[i]);
+	if (f->type == types[t->type] && f->rank == t->rank &&
+		!memcmp(f->dim, t->dim, (size_t)t->rank * sizeof(*t->dim)))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"Tensor '%s' of checkpoint %s has another type or shape than in this run; give the "
+		"options of the run that wrote it.",
+		s->name[i], file->path);
+}
+
+static int read_tensor(const struct state *s, int i, const struct jm_safetensors *file,
+	const struct jm_safetensor *f, struct jm_err *err)
+{
+	struct jm_tensor *t = &s->tensor[i];
+	void *data = malloc(plain_bytes(t));
+	int code = data ? jm_safetensors_read(file, f, 0, data, plain_bytes(t), err)
+			: jm_err_set(err, JM_ENOMEM, "Out of memory for a checkpoint.");
+
+	if (!code)
+		code = jm_program_write(s->p, t, data, err);
+	free(data);
+	return code;
+}
+
+static int read_state(const struct state *s, const struct jm_safetensors *file, struct jm_err *err)
+{
+	int code = 0;
+
+	for (int i = 0; i < s->n && !code; i++)
+		code = check_tensor(s, i, file, jm_safetensors_find(file, s->name[i]), err);
+	if (!code && file->n != s->n)
+		code = jm_err_set(err, JM_EUSAGE,
+			"Checkpoint %s has %d tensors, and this run has %d; give the options of "
+			"the run that wrote it.",
+			file->path, file->n, s->n);
+	for (int i = 0; i < s->n && !code; i++)
+		code = read_tensor(s, i, file, jm_safetensors_find(file, s->name[i]), err);
+	return code;
+}
+
+int jm_checkpoint_read(struct jm_program *p, const struct jm_training *t,
+	const struct jm_checkpoint *now, const char *path, struct jm_checkpoint *ret,
+	struct jm_err *err)
+{
+	struct jm_safetensors file = {0};
+	struct state s = {0};
+	int code = jm_safetensors_open(path, &file, err);
+
+	if (!code)
+		code = check_notes(&file, t, now, ret, err);
+	if (!code)
+		code = list(p, &s, err);
+	if (!code)
+		code = read_state(&s, &file, err);
+	drop(&s);
+	jm_safetensors_close(&file);
+	return code;
+}

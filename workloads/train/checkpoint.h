@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A checkpoint: all that the next step of a training depends on, as a safetensors file. Tensors have the names of the graph:
+ * masters and frozen parameters, the state of the network (running statistics), and the moments of each trained parameter
+ * ("adamw.m/NAME"). Counters are texts of its "__metadata__".
+ */
+#ifndef JM_CHECKPOINT_H
+#define JM_CHECKPOINT_H
+
+#include "data/safetensors.h"
+#include "engine/graph/model.h"
+#include "engine/run/program.h"
+#include "scaler.h"
+
+struct jm_checkpoint {
+	long step;	 /* steps done */
+	long updates;	 /* of them not skipped */
+	int64_t batches; /* that norms have counted */
+	struct jm_scaler scaler;
+	/* what the numbers of steps mean: of another one they would name other samples */
+	uint64_t seed;
+	int64_t samples; /* of a step, of all ranks */
+};
+
+/* Writes the checkpoint; the file gets its name when all of it is on the disk. Waits for the device. */
+int jm_checkpoint_write(struct jm_program *p, const struct jm_training *t,
+	const struct jm_checkpoint *c, const char *path, struct jm_err *err);
+/*
+ * Writes the tensors of the file to the built program and returns the counters. now: seed and samples of this run, and its
+ * loss scale. JM_EFORMAT, JM_EUSAGE: it is no checkpoint, or one of another network, precision, optimizer, seed or batch.
+ */
+int jm_checkpoint_read(struct jm_program *p, const struct jm_training *t,
+	const struct jm_checkpoint *now, const char *path, struct jm_checkpoint *ret,
+	struct jm_err *err);
+
+#endif
