@@ -201,9 +201,10 @@ static int check_index(
 	json_object_foreach((json_t *)map, name, value)
 	{
 		const struct jm_safetensor *t = jm_safetensors_find(s, name);
+		const char *file = json_string_value(value);
 		const char *path = t ? s->file[t->file].path : "", *slash = strrchr(path, '/');
 
-		if (!t || strcmp(slash ? slash + 1 : path, json_string_value(value)) != 0)
+		if (!t || !file || strcmp(slash ? slash + 1 : path, file) != 0)
 			return wrong_index(index, name, err, "is not in the shard that it names");
 	}
 	for (int i = 0; i < s->n; i++)
