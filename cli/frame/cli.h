@@ -60,6 +60,8 @@ struct jm_command {
 /* Options of every command; a command's own option of the same name takes precedence. */
 extern const struct jm_option jm_common_options[];
 
+/* Is this option of the command given, and not its default? */
+bool jm_cli_given(const struct jm_cli *cli, const char *name);
 /* Prints cli->err and gives the exit status that fits it: 2 for wrong usage, else 125. */
 int jm_cli_fail(const struct jm_cli *cli);
 /* cli/frame/help.c: lines of at most `width` columns on out */

@@ -9,3 +9,8 @@ int jm_cli_fail(const struct jm_cli *cli)
 	jm_screen_say("", cli->err.text);
 	return usage ? JM_EXIT_USAGE : JM_EXIT_FAILURE;
 }
+
+bool jm_cli_given(const struct jm_cli *cli, const char *name)
+{
+	return jm_values_given(&cli->values, name);
+}

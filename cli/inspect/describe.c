@@ -24,83 +24,83 @@
 
 static const struct jm_option options[] = {
 	{.name = "batch",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct describe_plan, training.batch),
 		.min = 1,
 		.max = 1e9,
 		.fallback = "1",
 		.help = "sequences or images per step"},
 	{.name = "seq",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct describe_plan, training.seq),
 		.min = 1,
 		.max = 1e9,
 		.help = "tokens per sequence; without it the context of the model"},
 	{.name = "precision",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct describe_plan, precision),
 		.choices = jm_precision_names,
 		.fallback = "f32",
 		.help = "precision of products and activations; parameters are f32, except with "
 			"bf16-true and fp8-true"},
 	{.name = "optimizer",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct describe_plan, training.adamw.kind),
 		.choices = jm_update_names,
 		.fallback = "adamw",
 		.help = "optimizer whose state is planned"},
 	{.name = "init",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct describe_plan, init),
 		.choices = jm_init_names,
 		.fallback = "model",
 		.help = "start values of the layers' weights"},
 	{.name = "zero-gamma",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct describe_plan, training.zero_gamma),
 		.help = "the last batch norm of each residual block starts at zero"},
 	{.name = "freeze",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct describe_plan, training.freeze),
 		.argument = "PATTERNS",
 		.help = "parameters that are not trained: patterns of names, separated by commas"},
 	{.name = "dropout",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct describe_plan, training.dropout),
 		.min = 0,
 		.max = 0.999,
 		.fallback = "0",
 		.help = "share of values dropped after embeddings and the parts of each block"},
 	{.name = "accumulate",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct describe_plan, training.micro_steps),
 		.min = 1,
 		.max = 1e6,
 		.fallback = "1",
 		.help = "micro-steps of --batch samples before an update"},
 	{.name = "device",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct describe_plan, device_name),
 		.argument = "NAME",
 		.help = "backend whose memory is planned; without it cpu where it is built, else "
 			"ref"},
 	{.name = "keep-all",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct describe_plan, training.keep_all),
 		.help = "keep norms, activations and compute copies for the gradients instead of "
 			"recomputing them"},
 	{.name = "keep-most",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct describe_plan, keep_most),
 		.help = "what 'joulemark run' keeps on a GPU if the plan fits into its memory: the "
 			"same as --remake 0.0625 for transformers, --remake 1 for other models"},
 	{.name = "remake",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct describe_plan, remake),
 		.argument = "PERCENT",
 		.min = 0,
 		.max = 100,
 		.help = "limit recomputation to this share of a step's time, estimated from the "
 			"device's peaks"},
 	{.name = "recompute",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct describe_plan, training.recompute),
 		.help = "recompute the activations of each block for its gradients"},
 	{.name = "json",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct describe_plan, json),
 		.argument = "FILE",
 		.help = "write the figures as JSON; - is standard output"},
 	{.name = "graph",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct describe_plan, lists_graph),
 		.help = "also list the program group by group: layouts, offsets, FLOPs, bytes"},
 	{.name = "svg",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct describe_plan, svg),
 		.argument = "FILE",
 		.help = "draw the program and its memory over a step as SVG; - is standard output"},
 	{0},
@@ -115,23 +115,11 @@ static void plan_done(struct describe_plan *plan)
 	jm_values_done(&plan->values);
 }
 
-static const char *choose_device(const struct jm_cli *cli)
+static const char *choose_device(const struct describe_plan *plan)
 {
-	const char *given = jm_values_text(&cli->values, "device");
-
-	if (given)
-		return given;
+	if (plan->device_name)
+		return plan->device_name;
 	return jm_backend_check("cpu", NULL) ? "ref" : "cpu";
-}
-
-static void choose_update(struct describe_plan *plan)
-{
-	const char *kind = jm_values_text(&plan->values, "optimizer");
-	struct jm_adamw *a = &plan->training.adamw;
-
-	*a = (struct jm_adamw){.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .momentum = 0.9};
-	while (strcmp(jm_update_names[a->kind], kind) != 0)
-		a->kind++;
 }
 
 /* True if one of the models reads text; models of images in the same call then ignore --seq. */
@@ -146,32 +134,17 @@ static bool names_text(const struct jm_cli *cli)
 	return false;
 }
 
-static int64_t choose_seq(const struct describe_plan *plan, bool beside_text)
-{
-	double seq = jm_values_number(&plan->values, "seq");
-
-	if (isnan(seq) || (beside_text && !jm_model_has_text(plan->training.model)))
-		return 0;
-	return (int64_t)seq;
-}
-
 static int choose(struct describe_plan *plan, bool beside_text, struct jm_err *err)
 {
 	struct jm_training *t = &plan->training;
-	const struct jm_values *v = &plan->values;
+	enum jm_update kind = t->adamw.kind;
 
-	plan->precision = jm_values_text(v, "precision");
+	t->adamw = (struct jm_adamw){
+		.kind = kind, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .momentum = 0.9};
 	t->dims = &plan->dims;
-	t->keep_all = jm_values_number(v, "keep-all") > 0;
-	t->recompute = jm_values_number(v, "recompute") > 0;
-	t->micro_steps = (int)jm_values_number(v, "accumulate");
-	t->batch = (int64_t)jm_values_number(v, "batch");
-	t->seq = choose_seq(plan, beside_text);
-	t->init = jm_init_find(jm_values_text(v, "init"));
-	t->zero_gamma = jm_values_number(v, "zero-gamma") > 0;
-	t->freeze = jm_values_text(v, "freeze");
-	t->dropout = jm_values_number(v, "dropout");
-	choose_update(plan);
+	t->init = jm_init_find(plan->init);
+	if (beside_text && !jm_model_has_text(t->model))
+		t->seq = 0;
 	return jm_precision_set(t, plan->precision, err);
 }
 
@@ -202,14 +175,15 @@ static int take_options(struct jm_cli *cli, struct describe_plan *plan)
 	for (int i = 0; i < cli->n_extra && !code; i++)
 		code = jm_values_set(
 			&plan->values, cli->extra[i].name, cli->extra[i].text, &cli->err);
+	JM_FILL(&plan->values, plan);
 	return code;
 }
 
 static int choose_kept(struct describe_plan *plan, struct jm_err *err)
 {
 	struct jm_training *t = &plan->training;
-	double percent = jm_values_number(&plan->values, "remake");
-	bool most = jm_values_number(&plan->values, "keep-most") > 0, given = !isnan(percent);
+	double percent = plan->remake;
+	bool most = plan->keep_most, given = !isnan(percent);
 
 	t->keep_all |= percent <= 0;
 	t->own_memory = !plan->device.props.host_memory;
@@ -238,7 +212,7 @@ static int make_plan(struct jm_cli *cli, const char *name, struct describe_plan 
 	if (!code)
 		code = choose(plan, names_text(cli) && cli->n_args > 1, err);
 	if (!code)
-		code = jm_device_open(choose_device(cli), 0, &plan->device, err);
+		code = jm_device_open(choose_device(plan), 0, &plan->device, err);
 	if (!code)
 		code = choose_kept(plan, err);
 	if (!code)
@@ -418,7 +392,7 @@ static json_t *plan_json(const struct describe_plan *plan)
 	json_object_set_new(o, "persistent_bytes", whole((double)p->persistent_bytes));
 	json_object_set_new(o, "arena_bytes", whole((double)p->arena_bytes));
 	json_object_set_new(o, "groups", json_integer(p->n_units));
-	if (jm_values_number(&plan->values, "graph") > 0)
+	if (plan->lists_graph)
 		json_object_set_new(o, "graph", describe_graph_json(p));
 	return o;
 }
@@ -458,16 +432,16 @@ static bool is_stdout(const char *path)
 	return path && !strcmp(path, "-");
 }
 
-static int check_places(struct jm_cli *cli, const char *json, const char *svg)
+static int check_places(struct jm_cli *cli, const struct describe_plan *plan)
 {
-	bool graph = jm_values_number(&cli->values, "graph") > 0;
+	const char *json = plan->json, *svg = plan->svg;
 
 	if (json && svg && !strcmp(json, svg))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--json and --svg cannot both be written to %s; give one of them another "
 			"file.",
 			is_stdout(svg) ? "standard output" : svg);
-	if (cli->n_args > 1 && (svg || graph))
+	if (cli->n_args > 1 && (svg || plan->lists_graph))
 		return jm_err_set(&cli->err, JM_EUSAGE, "--%s shows one model; name one, not %d.",
 			svg ? "svg" : "graph", cli->n_args);
 	return 0;
@@ -475,8 +449,7 @@ static int check_places(struct jm_cli *cli, const char *json, const char *svg)
 
 static int write_out(struct jm_cli *cli, const struct describe_plan *plan)
 {
-	const char *json = jm_values_text(&cli->values, "json");
-	const char *svg = jm_values_text(&cli->values, "svg");
+	const char *json = plan->json, *svg = plan->svg;
 	const struct plans plans = {plan, cli->n_args};
 	bool text = !is_stdout(json) && !is_stdout(svg);
 	int code = 0;
@@ -485,7 +458,7 @@ static int write_out(struct jm_cli *cli, const struct describe_plan *plan)
 		code = describe_several(plan, cli->n_args, cli->width, cli->out, &cli->err);
 	else if (text)
 		print_plan(plan, cli->width, cli->out);
-	if (text && jm_values_number(&cli->values, "graph") > 0)
+	if (text && plan->lists_graph)
 		describe_graph_print(plan->program, cli->out);
 	if (!code && json)
 		code = jm_output_by(json, dump_json, &plans, &cli->err);
@@ -497,11 +470,15 @@ static int write_out(struct jm_cli *cli, const struct describe_plan *plan)
 static int describe(struct jm_cli *cli)
 {
 	struct describe_plan *plan = calloc((size_t)cli->n_args + 1, sizeof(*plan));
-	int code = plan ? check_places(cli, jm_values_text(&cli->values, "json"),
-				  jm_values_text(&cli->values, "svg"))
-			: jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for %d models.",
-				  cli->n_args);
+	int code = 0;
 
+	if (plan)
+		JM_FILL(&cli->values, plan);
+	else
+		code = jm_err_set(
+			&cli->err, JM_ENOMEM, "Out of memory for %d models.", cli->n_args);
+	if (!code)
+		code = check_places(cli, plan);
 	if (!code)
 		code = make_plans(cli, plan);
 	if (!code)

@@ -13,6 +13,10 @@
 /* All that is known once a program is planned. */
 struct describe_plan {
 	const char *name, *precision;
+	const char *init;
+	const char *device_name, *json, *svg; /* NULL = not given */
+	bool lists_graph, keep_most;
+	double remake;		 /* percent; NAN = not given */
 	struct jm_values values; /* of the command, and of the model */
 	struct jm_values dims;
 	struct jm_training training;

@@ -37,10 +37,11 @@ static const char *const pools[] = {"devices", NULL};
 #define MOST_IN_FULL                                                                               \
 	(8 << 20) /* bytes of input that are read with all details, such as the energy of phases */
 
-static bool given(const struct jm_cli *cli, const char *name)
-{
-	return jm_values_get(&cli->values, name)->given;
-}
+struct call {
+	struct jm_report_options report;
+	const char *html, *output, *k; /* NULL = not given */
+	enum jm_report_format format;
+};
 
 /* What is reported. */
 struct input {
@@ -200,10 +201,10 @@ static int with_store(void *arg, struct jm_store *store, size_t first, struct jm
 }
 
 /* Of the rest of the node: the user's figure, else that of the plans. */
-static double added_watts(const struct jm_cli *cli, const struct input *input)
+static double added_watts(const struct call *c, const struct input *input)
 {
-	if (given(cli, "add-watts"))
-		return jm_values_number(&cli->values, "add-watts");
+	if (!isnan(c->report.add_watts))
+		return c->report.add_watts;
 	if (input->plans_differ)
 		fprintf(stderr,
 			"joulemark: note: The plans of these records differ in the power that they "
@@ -240,28 +241,12 @@ static int parse_k(const char *text, struct jm_report_options *o, struct jm_err 
 	return rc;
 }
 
-static enum jm_report_format format_of(const struct jm_cli *cli)
-{
-	const char *text = jm_values_text(&cli->values, "format");
-	int i = 0;
-
-	if (jm_values_text(&cli->values, "html"))
-		return JM_REPORT_HTML;
-	while (formats[i] && strcmp(formats[i], text))
-		i++;
-	return (enum jm_report_format)i;
-}
-
 /* A page on a terminal is of no use: a name is made up for it. */
-static const char *output_of(const struct jm_cli *cli, enum jm_report_format format)
+static const char *output_of(const struct call *c)
 {
-	const char *path = jm_values_text(&cli->values, "output");
-
-	if (jm_values_text(&cli->values, "html"))
-		return jm_values_text(&cli->values, "html");
-	if (!path)
-		return format == JM_REPORT_HTML ? "report.html" : "-";
-	return path;
+	if (c->html || c->output)
+		return c->html ? c->html : c->output;
+	return c->format == JM_REPORT_HTML ? "report.html" : "-";
 }
 
 static int write_out(const char *path, const char *text, struct jm_err *err)
@@ -273,21 +258,21 @@ static int write_out(const char *path, const char *text, struct jm_err *err)
 	return rc;
 }
 
-static int check_options(struct jm_cli *cli)
+/* --html also sets the format. */
+static int check_options(struct jm_cli *cli, const struct call *c)
 {
-	bool csv = format_of(cli) == JM_REPORT_CSV && !given(cli, "published");
+	bool csv = c->format == JM_REPORT_CSV && !jm_cli_given(cli, "published");
 
-	if (given(cli, "html") &&
-		(given(cli, "output") ||
-			strcmp(jm_values_text(&cli->values, "format"), formats[0])))
+	if (c->html && (c->output || strcmp(jm_values_text(&cli->values, "format"), formats[0])))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--html stands for --format and --output; give either --html or the other "
 			"two.");
-	if (given(cli, "cases") && !csv)
+	if (jm_cli_given(cli, "cases") && !csv)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--cases applies to the records as CSV: give --format csv, and omit "
 			"--published.");
-	if ((given(cli, "price") || given(cli, "carbon")) && !given(cli, "figures-from"))
+	if ((jm_cli_given(cli, "price") || jm_cli_given(cli, "carbon")) &&
+		!jm_cli_given(cli, "figures-from"))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--price and --carbon need --figures-from with their date and source, such "
 			"as "
@@ -295,54 +280,32 @@ static int check_options(struct jm_cli *cli)
 	return 0;
 }
 
-static int read_options(struct jm_cli *cli, struct jm_report_options *o)
-{
-	*o = (struct jm_report_options){
-		.title = jm_values_text(&cli->values, "title"),
-		.width = cli->width,
-		.bold = cli->colour && !jm_values_text(&cli->values, "output"),
-		.columns = jm_values_text(&cli->values, "columns"),
-		.phases = jm_values_number(&cli->values, "phases") > 0,
-		.cases = jm_values_number(&cli->values, "cases") > 0,
-		.pool_devices = given(cli, "pool"),
-		.published = jm_values_number(&cli->values, "published") > 0,
-		.figures = {.price = jm_values_number(&cli->values, "price"),
-			.carbon = jm_values_number(&cli->values, "carbon"),
-			.pue = jm_values_number(&cli->values, "pue"),
-			.peak_flops = jm_values_number(&cli->values, "peak-flops"),
-			.zeus_eta = jm_values_number(&cli->values, "zeus-eta")},
-		.currency = jm_values_text(&cli->values, "currency"),
-		.figures_from = jm_values_text(&cli->values, "figures-from"),
-		.rack_watts = jm_values_number(&cli->values, "rack-power"),
-		.rated_watts = jm_values_number(&cli->values, "rated-power"),
-	};
-	return parse_k(jm_values_text(&cli->values, "k"), o, &cli->err);
-}
-
-static int report(struct jm_cli *cli, struct input *input)
+static int report(struct jm_cli *cli, struct call *c, struct input *input)
 {
 	struct jm_record_input *in = &input->in;
-	enum jm_report_format format = format_of(cli);
-	struct jm_report_options options;
+	struct jm_report_options *o = &c->report;
+	int rc = check_options(cli, c);
 	char *text;
-	int rc = check_options(cli);
 
+	o->width = cli->width;
+	o->bold = cli->colour && !c->output;
+	o->pool_devices = jm_cli_given(cli, "pool");
 	if (!rc)
-		rc = read_options(cli, &options);
+		rc = parse_k(c->k, o, &cli->err);
 	for (int i = 0; i < cli->n_args && !rc; i++) {
 		if (!jm_store_is(cli->args[i]))
 			note_watts(input, 0);
 		rc = jm_record_input_add(in, cli->args[i], &cli->err);
 	}
-	options.add_watts = rc ? 0 : added_watts(cli, input);
+	o->add_watts = rc ? 0 : added_watts(c, input);
 	jm_record_input_warn(in, "1");
-	options.traces = input->traces;
-	options.details = input->details;
+	o->traces = input->traces;
+	o->details = input->details;
 	if (!rc)
-		rc = jm_report_render(in->records, format, &options, &text, &cli->err);
+		rc = jm_report_render(in->records, c->format, o, &text, &cli->err);
 	if (rc)
 		return rc;
-	rc = write_out(output_of(cli, format), text, &cli->err);
+	rc = write_out(output_of(c), text, &cli->err);
 	free(text);
 	return rc;
 }
@@ -361,22 +324,27 @@ static off_t input_size(const struct jm_cli *cli)
 
 static int run(struct jm_cli *cli)
 {
-	bool page = format_of(cli) == JM_REPORT_HTML;
-	bool phases = format_of(cli) == JM_REPORT_OPENMETRICS ||
-		      jm_values_number(&cli->values, "phases") > 0;
-	bool full = phases || input_size(cli) <= MOST_IN_FULL;
-	struct input input = {.add_watts = NAN,
-		.traces = page ? json_array() : NULL,
-		.details = page ? json_object() : NULL};
-	int rc = jm_record_input_init(&input.in, full, &cli->err), status;
+	struct input input = {.add_watts = NAN};
+	struct call c = {0};
+	bool page, full;
+	int rc, status;
 
+	JM_FILL(&cli->values, &c);
+	if (c.html)
+		c.format = JM_REPORT_HTML;
+	page = c.format == JM_REPORT_HTML;
+	full = c.format == JM_REPORT_OPENMETRICS || c.report.phases ||
+	       input_size(cli) <= MOST_IN_FULL;
+	input.traces = page ? json_array() : NULL;
+	input.details = page ? json_object() : NULL;
+	rc = jm_record_input_init(&input.in, full, &cli->err);
 	signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
 	if (!rc && page && (!input.traces || !input.details))
 		rc = jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the power traces.");
 	input.in.with_store = with_store;
 	input.in.arg = &input;
 	if (!rc)
-		rc = report(cli, &input);
+		rc = report(cli, &c, &input);
 	status = input.in.n_damaged ? 1 : 0;
 	jm_record_input_done(&input.in);
 	json_decref(input.traces);
@@ -386,36 +354,36 @@ static int run(struct jm_cli *cli)
 
 static const struct jm_option options[] = {
 	{.name = "format",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct call, format),
 		.choices = formats,
 		.fallback = "table",
 		.help = "format of the output; html is one page that needs no network, openmetrics "
 			"the "
 			"energy of each phase and meter for Prometheus"},
 	{.name = "html",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, html),
 		.argument = "FILE",
 		.help = "write the page: the same as --format html --output FILE"},
 	{.name = "output",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, output),
 		.argument = "FILE",
 		.help = "file to write; - is standard output, which is also the default, except "
 			"for "
 			"html, where it is report.html"},
 	{.name = "k",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, k),
 		.argument = "K,...",
 		.fallback = "1.5,2.0",
 		.help = "slowdown factors of the Energy Delay Sum"},
 	{.name = "add-watts",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct call, report.add_watts),
 		.unit = "W",
 		.min = 0,
 		.max = 1e6,
 		.help = "assumed power of the rest of the node, which is added to every case; "
 			"without it what the plan in the store gives, else 0"},
 	{.name = "columns",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, report.columns),
 		.argument = "NAME,...|all",
 		.help = "columns of the table; without it the most important ones. Names: "
 			"accepted, enforced, state, n, origin, throughput, throughput_per_device, "
@@ -426,11 +394,11 @@ static const struct jm_option options[] = {
 			"mfu_measured_percent, hfu_measured_percent, energy_gain_percent, "
 			"time_loss_percent, gain_minus_loss, and eds_kK for each K of --k"},
 	{.name = "phases",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct call, report.phases),
 		.help = "print the phases of each run; those of a single run are printed without "
 			"it"},
 	{.name = "cases",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct call, report.cases),
 		.help = "write CSV with one row per case instead of one per setting"},
 	{.name = "pool",
 		.type = JM_CHOICE,
@@ -440,19 +408,21 @@ static const struct jm_option options[] = {
 			"the set is a factor of the analysis. Without it each host, set of devices "
 			"and driver is a separate series"},
 	{.name = "published",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct call, report.published),
 		.help = "also list what papers report for the same network, in a separate table "
 			"that does not affect the figures of the records; with --format csv only "
 			"that table is written"},
 	{.name = "price",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct call, report.figures.price),
 		.min = 0,
 		.max = 1e6,
 		.fallback = "0",
 		.help = "price of a kWh: adds the energy cost of a million items; 0 = none"},
-	{.name = "currency", .type = JM_TEXT, .help = "currency of the price, such as EUR"},
+	{.name = "currency",
+		JM_BIND(JM_TEXT, struct call, report.currency),
+		.help = "currency of the price, such as EUR"},
 	{.name = "carbon",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct call, report.figures.carbon),
 		.min = 0,
 		.max = 1e5,
 		.fallback = "0",
@@ -460,17 +430,17 @@ static const struct jm_option options[] = {
 			"a "
 			"million items; 0 = none"},
 	{.name = "figures-from",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, report.figures_from),
 		.help = "date and source of price and carbon intensity, which the report repeats"},
 	{.name = "pue",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct call, report.figures.pue),
 		.min = 1,
 		.max = 10,
 		.fallback = "1",
 		.help = "power usage effectiveness: energy of the facility divided by that of the "
 			"machines; cost and carbon are multiplied by it"},
 	{.name = "peak-flops",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct call, report.figures.peak_flops),
 		.min = 0,
 		.max = 1e18,
 		.fallback = "0",
@@ -478,13 +448,13 @@ static const struct jm_option options[] = {
 			"MFU and HFU. MFU and HFU of the measured peak need a run of gemm on the "
 			"same device among the records; 0 = unknown"},
 	{.name = "zeus-eta",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct call, report.figures.zeus_eta),
 		.min = 0.001,
 		.max = 1,
 		.fallback = "0.5",
 		.help = "weight of energy in ZeusCost; the weight of time is 1 minus this"},
 	{.name = "rack-power",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct call, report.rack_watts),
 		.unit = "W",
 		.min = 0,
 		.max = 1e8,
@@ -493,13 +463,13 @@ static const struct jm_option options[] = {
 			"99th "
 			"percentile and mean power; 0 = none"},
 	{.name = "rated-power",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct call, report.rated_watts),
 		.unit = "W",
 		.min = 0,
 		.max = 1e6,
 		.fallback = "0",
 		.help = "rated power of the node, for --rack-power"},
-	{.name = "title", .type = JM_TEXT, .help = "title of the page"},
+	{.name = "title", JM_BIND(JM_TEXT, struct call, report.title), .help = "title of the page"},
 	{.name = NULL},
 };
 

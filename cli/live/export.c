@@ -22,6 +22,10 @@
 
 struct exporter {
 	struct jm_cli *cli;
+	const char *address, *host; /* see jm_http_server_start */
+	int port;
+	int64_t interval_ns; /* 0 = by the sensors */
+	char *const *source_texts;
 	struct jm_source_list sources;
 	struct jm_session *session;
 	struct jm_running *running;
@@ -132,10 +136,9 @@ static void on_reading(void *arg, int signal, struct jm_reading reading)
 
 static int start_session(struct exporter *e)
 {
-	double interval = jm_values_number(&e->cli->values, "interval");
 	struct jm_session_options o = {
 		.sources = (const char *const *)e->sources.name,
-		.interval_ns = isnan(interval) ? 0 : (int64_t)(interval * 1e9),
+		.interval_ns = e->interval_ns,
 		.on_reading = on_reading,
 		.on_reading_arg = e,
 		.no_trace = true,
@@ -151,12 +154,11 @@ static int start_session(struct exporter *e)
 static int start_server(struct exporter *e)
 {
 	struct jm_cli *cli = e->cli;
-	const char *address = jm_values_text(&cli->values, "address");
+	const char *address = e->address;
 	bool v6 = strchr(address, ':') != NULL;
 	int port, rc;
 
-	rc = jm_http_server_start(address, (int)jm_values_number(&cli->values, "port"),
-		jm_values_text(&cli->values, "host"), page, e, &e->server, &port, &cli->err);
+	rc = jm_http_server_start(address, e->port, e->host, page, e, &e->server, &port, &cli->err);
 	if (rc)
 		return rc;
 	fprintf(cli->out, "http://%s%s%s:%d/metrics\n", v6 ? "[" : "", address, v6 ? "]" : "",
@@ -184,8 +186,10 @@ static void await_signal(const struct exporter *e)
 static int export(struct jm_cli *cli)
 {
 	struct exporter e = {.cli = cli, .wake = {-1, -1}};
-	int rc = jm_source_list_take(&e.sources, jm_values_get(&cli->values, "source"), &cli->err);
+	int rc;
 
+	JM_FILL(&cli->values, &e);
+	rc = jm_source_list_take(&e.sources, e.source_texts, &cli->err);
 	if (!rc)
 		rc = make_pipe(&e);
 	if (!rc)
@@ -204,9 +208,9 @@ static int export(struct jm_cli *cli)
 }
 
 static const struct jm_option options[] = {
-	JM_SOURCE_OPTION,
+	JM_SOURCE_OPTION(struct exporter, source_texts),
 	{.name = "interval",
-		.type = JM_DURATION,
+		JM_BIND(JM_DURATION, struct exporter, interval_ns),
 		.unit = "s",
 		.min = 0.0001,
 		.max = 3600,
@@ -215,19 +219,19 @@ static const struct jm_option options[] = {
 		.help = "time between readings of the sensors, such as 1s; without it half the "
 			"refresh period of the sensors"},
 	{.name = "address",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct exporter, address),
 		.argument = "ADDRESS",
 		.fallback = "127.0.0.1",
 		.help = "address to listen on; with 0.0.0.0 or :: every host of the network can "
 			"read the metrics without a password"},
 	{.name = "host",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct exporter, host),
 		.argument = "NAME,...",
 		.help = "further host names by which clients may ask, such as node1.example.org; "
 			"known without it are localhost, the address, and with 0.0.0.0 or :: also "
 			"all addresses and the name of this machine"},
 	{.name = "port",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct exporter, port),
 		.min = 0,
 		.max = 65535,
 		.fallback = "9401",

@@ -18,10 +18,24 @@
 #include <string.h>
 #include <unistd.h>
 
+struct top {
+	struct jm_cli *cli;
+	char *const *source_texts;
+	struct jm_source_list sources;
+	struct jm_session *session;
+	struct jm_running *running;
+	int wake_fd;
+	int64_t interval_ns, for_ns, end_ns; /* for_ns: 0 = without limit */
+	bool over;
+	/* the last warning: threads that read sensors log as well */
+	pthread_mutex_t lock;
+	char message[300];
+};
+
 static const struct jm_option options[] = {
-	JM_SOURCE_OPTION,
+	JM_SOURCE_OPTION(struct top, source_texts),
 	{.name = "interval",
-		.type = JM_DURATION,
+		JM_BIND(JM_DURATION, struct top, interval_ns),
 		.unit = "s",
 		.min = 0.1,
 		.max = 3600,
@@ -31,7 +45,7 @@ static const struct jm_option options[] = {
 		.help = "time between two updates of the screen, such as 500ms; the sensors are "
 			"read as often as they change"},
 	{.name = "for",
-		.type = JM_DURATION,
+		JM_BIND(JM_DURATION, struct top, for_ns),
 		.unit = "s",
 		.min = 0.1,
 		.max = 1e9,
@@ -39,19 +53,6 @@ static const struct jm_option options[] = {
 		.needs_unit = true,
 		.help = "end after this time, such as 60s; without it q or Ctrl-C ends it"},
 	{0},
-};
-
-struct top {
-	struct jm_cli *cli;
-	struct jm_source_list sources;
-	struct jm_session *session;
-	struct jm_running *running;
-	int wake_fd;
-	int64_t interval_ns, end_ns;
-	bool over;
-	/* the last warning: threads that read sensors log as well */
-	pthread_mutex_t lock;
-	char message[300];
 };
 
 /* ---- drawing ---- */
@@ -152,14 +153,6 @@ static int start_session(struct top *t)
 	return rc ? rc : jm_session_start(t->session, err);
 }
 
-static void set_times(struct top *t)
-{
-	double length = jm_values_number(&t->cli->values, "for");
-
-	t->interval_ns = (int64_t)(jm_values_number(&t->cli->values, "interval") * 1e9);
-	t->end_ns = isnan(length) ? JM_FOREVER : jm_ctx_now(&t->cli->ctx) + (int64_t)(length * 1e9);
-}
-
 /* The screen is opened before the sensors, so that a missing terminal is reported immediately. */
 static int show(struct top *t)
 {
@@ -173,7 +166,7 @@ static int show(struct top *t)
 	ctx->log = keep_message;
 	ctx->log_arg = t;
 	rc = start_session(t);
-	set_times(t);
+	t->end_ns = t->for_ns ? jm_ctx_now(ctx) + t->for_ns : JM_FOREVER;
 	if (!rc)
 		rc = go_on(t);
 	jm_top_screen_close();
@@ -186,8 +179,10 @@ static int show(struct top *t)
 static int top(struct jm_cli *cli)
 {
 	struct top t = {.cli = cli, .wake_fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
-	int rc = jm_source_list_take(&t.sources, jm_values_get(&cli->values, "source"), &cli->err);
+	int rc;
 
+	JM_FILL(&cli->values, &t);
+	rc = jm_source_list_take(&t.sources, t.source_texts, &cli->err);
 	if (!rc)
 		rc = show(&t);
 	jm_running_free(t.running);

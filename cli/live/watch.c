@@ -27,10 +27,24 @@ static const char *const formats[] = {
 	NULL,
 };
 
+struct watch {
+	struct jm_cli *cli;
+	const char *path; /* of the output; NULL = standard output */
+	char *const *source_texts;
+	struct jm_source_list sources;
+	struct jm_session *session;
+	struct jm_live *live;
+	struct jm_watch_show show;
+	int out_fd, wake_fd;
+	int64_t interval_ns, for_ns,
+		end_ns; /* for_ns: 0 = without limit; end_ns: then JM_FOREVER */
+	bool over;	/* ended by a signal, or its reader has ended */
+};
+
 static const struct jm_option options[] = {
-	JM_SOURCE_OPTION,
+	JM_SOURCE_OPTION(struct watch, source_texts),
 	{.name = "interval",
-		.type = JM_DURATION,
+		JM_BIND(JM_DURATION, struct watch, interval_ns),
 		.unit = "s",
 		.min = 0.1,
 		.max = 3600,
@@ -40,7 +54,7 @@ static const struct jm_option options[] = {
 		.help = "time between two lines, such as 500ms; the sensors are read as often as "
 			"they change"},
 	{.name = "for",
-		.type = JM_DURATION,
+		JM_BIND(JM_DURATION, struct watch, for_ns),
 		.unit = "s",
 		.min = 0.1,
 		.max = 1e9,
@@ -48,28 +62,17 @@ static const struct jm_option options[] = {
 		.needs_unit = true,
 		.help = "end after this time, such as 60s or 10min; without it Ctrl-C ends it"},
 	{.name = "format",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct watch, show.format),
 		.choices = formats,
 		.fallback = "text",
 		.help = "per interval one line of text, rows of CSV (one per meter), one row of "
 			"CSV with a column of watts for each meter (csv-wide), or one line of "
 			"JSON"},
 	{.name = "output",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct watch, path),
 		.argument = "FILE",
 		.help = "write to this file, line by line, instead of standard output"},
 	{0},
-};
-
-struct watch {
-	struct jm_cli *cli;
-	struct jm_source_list sources;
-	struct jm_session *session;
-	struct jm_live *live;
-	struct jm_watch_show show;
-	int out_fd, wake_fd;
-	int64_t interval_ns, end_ns; /* end_ns: JM_FOREVER without --for */
-	bool over;		     /* ended by a signal, or its reader has ended */
 };
 
 /* ---- waiting and writing ---- */
@@ -171,7 +174,7 @@ static int go_on(struct watch *w)
 
 static int open_output(struct watch *w)
 {
-	const char *path = jm_values_text(&w->cli->values, "output");
+	const char *path = w->path;
 
 	if (!path || !strcmp(path, "-"))
 		return 0;
@@ -187,7 +190,7 @@ static int open_output(struct watch *w)
 static int open_session(struct watch *w)
 {
 	struct jm_err *err = &w->cli->err;
-	int rc = jm_source_list_take(&w->sources, jm_values_get(&w->cli->values, "source"), err);
+	int rc = jm_source_list_take(&w->sources, w->source_texts, err);
 	struct jm_session_options o = {.sources = (const char *const *)w->sources.name};
 
 	if (!rc)
@@ -200,41 +203,25 @@ static int open_session(struct watch *w)
 	return rc;
 }
 
-static enum jm_watch_format format_of(const struct jm_cli *cli)
-{
-	const char *text = jm_values_text(&cli->values, "format");
-	int i = 0;
-
-	while (formats[i + 1] && strcmp(formats[i], text))
-		i++;
-	return (enum jm_watch_format)i;
-}
-
 static void set_show(struct watch *w)
 {
-	const struct jm_values *values = &w->cli->values;
-	double length = jm_values_number(values, "for");
+	struct jm_watch_show *show = &w->show;
 
-	w->show = (struct jm_watch_show){
-		.format = format_of(w->cli),
-		.width = isnan(jm_values_number(&w->cli->common, "width"))
-				 ? jm_screen_width(w->out_fd)
-				 : w->cli->width,
-		.repeat_head = isatty(w->out_fd),
-		.set = jm_session_meters(w->session),
-		.live = w->live,
-		.start_ns = w->show.start_ns,
-	};
-	w->interval_ns = (int64_t)(jm_values_number(values, "interval") * 1e9);
-	w->end_ns = isnan(length) ? JM_FOREVER - w->interval_ns
-				  : w->show.start_ns + (int64_t)(length * 1e9);
+	show->width = isnan(jm_values_number(&w->cli->common, "width")) ? jm_screen_width(w->out_fd)
+									: w->cli->width;
+	show->repeat_head = isatty(w->out_fd);
+	show->set = jm_session_meters(w->session);
+	show->live = w->live;
+	w->end_ns = w->for_ns ? show->start_ns + w->for_ns : JM_FOREVER - w->interval_ns;
 }
 
 static int watch(struct jm_cli *cli)
 {
 	struct watch w = {.cli = cli, .out_fd = STDOUT_FILENO, .wake_fd = -1};
-	int rc = open_output(&w);
+	int rc;
 
+	JM_FILL(&cli->values, &w);
+	rc = open_output(&w);
 	if (!rc)
 		rc = jm_catch_interrupts(&cli->ctx, &w.wake_fd, &cli->err);
 	if (!rc)

@@ -18,25 +18,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct call {
+	struct jm_calibrate how;
+	char *const *sources;
+	const char *from, *json; /* NULL = no file */
+	bool no_keep, forget;
+};
+
 static const struct jm_option options[] = {
 	{.name = "device",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, how.device),
 		.argument = "DEVICE",
 		.fallback = "cpu",
 		.help = "the device that runs the load: cuda:0, cpu, sim:h100x1"},
-	JM_SOURCE_OPTION,
+	JM_SOURCE_OPTION(struct call, sources),
 	{.name = "workload",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, how.workload),
 		.argument = "NAME",
 		.help = "workload that is the load; without it stream (passes over memory), which "
 			"stays below the power limit, or sim on a simulated device"},
 	{.name = "precision",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, how.precision),
 		.argument = "P",
 		.fallback = "f32",
 		.help = "precision of the load"},
 	{.name = "seconds",
-		.type = JM_DURATION,
+		JM_BIND(JM_DURATION, struct call, how.seconds),
 		.unit = "s",
 		.min = 10,
 		.max = 3600,
@@ -44,7 +51,7 @@ static const struct jm_option options[] = {
 		.fallback = "60s",
 		.help = "total duration of the alternating loads and pauses"},
 	{.name = "interval",
-		.type = JM_DURATION,
+		JM_BIND(JM_DURATION, struct call, how.interval_ns),
 		.unit = "s",
 		.min = 0.0005,
 		.max = 1,
@@ -53,57 +60,43 @@ static const struct jm_option options[] = {
 		.fallback = "2ms",
 		.help = "time between readings"},
 	{.name = "seed",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct call, how.seed),
 		.argument = "N",
 		.min = 0,
 		.max = 1e9,
 		.fallback = "1",
 		.help = "seed of the random durations of loads and pauses"},
 	{.name = "from",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, from),
 		.argument = "FILE",
 		.help = "analyse a file that --json wrote on this machine or another one; no load "
 			"is run and nothing is stored"},
 	{.name = "json",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, json),
 		.argument = "FILE",
 		.help = "write readings and findings as JSON; - is standard output"},
 	{.name = "no-keep",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct call, no_keep),
 		.help = "only print the findings; later measurements do not use them"},
 	{.name = "forget",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct call, forget),
 		.help = "remove the stored findings about all sensors, and do nothing else"},
 	{0},
 };
 
-static bool flag(const struct jm_cli *cli, const char *name)
-{
-	return jm_values_number(&cli->values, name) > 0;
-}
-
 /* ---- the simulated clock, the sources ---- */
 
-static int observe(struct jm_cli *cli, json_t **ret)
+static int observe(struct jm_cli *cli, const struct call *c, json_t **ret)
 {
-	const char *device = jm_values_text(&cli->values, "device");
-	const char *own[] = {device, NULL}, *workload = jm_values_text(&cli->values, "workload");
-	bool simulated = jm_case_simulated(device);
+	const char *own[] = {c->how.device, NULL};
+	bool simulated = jm_case_simulated(c->how.device);
 	struct jm_source_list sources = {0};
+	struct jm_calibrate how = c->how;
 	struct jm_ctx ctx = cli->ctx;
-	struct jm_calibrate how = {
-		.device = device,
-		.workload = workload	? workload
-			    : simulated ? "sim"
-					: "stream",
-		.precision = jm_values_text(&cli->values, "precision"),
-		.seconds = jm_values_number(&cli->values, "seconds"),
-		.interval_ns = (int64_t)(jm_values_number(&cli->values, "interval") * 1e9),
-		.seed = (uint64_t)jm_values_number(&cli->values, "seed"),
-	};
-	int rc = jm_source_list_take(&sources, jm_values_get(&cli->values, "source"), &cli->err),
-	    fd;
+	int rc = jm_source_list_take(&sources, c->sources, &cli->err), fd;
 
+	if (!how.workload)
+		how.workload = simulated ? "sim" : "stream";
 	if (!rc)
 		rc = jm_catch_interrupts(&cli->ctx, &fd, &cli->err);
 	if (rc)
@@ -204,10 +197,10 @@ static void put_table(struct jm_cli *cli, const json_t *observed)
 
 /* ---- together ---- */
 
-static int show_and_keep(struct jm_cli *cli, const json_t *observed)
+static int show_and_keep(struct jm_cli *cli, const struct call *c, const json_t *observed)
 {
-	const char *json = jm_values_text(&cli->values, "json");
-	bool keep = !flag(cli, "no-keep") && !jm_values_text(&cli->values, "from");
+	bool keep = !c->no_keep && !c->from;
+	const char *json = c->json;
 	int rc = 0, kept = 0;
 
 	if (!json || strcmp(json, "-") != 0)
@@ -228,19 +221,19 @@ static int show_and_keep(struct jm_cli *cli, const json_t *observed)
 
 static int calibrate(struct jm_cli *cli)
 {
-	const char *from = jm_values_text(&cli->values, "from");
-	const char *json = jm_values_text(&cli->values, "json");
 	json_t *observed = NULL;
+	struct call c = {0};
 	int rc;
 
-	if (flag(cli, "forget"))
+	JM_FILL(&cli->values, &c);
+	if (c.forget)
 		return jm_sensors_forget(&cli->ctx, &cli->err) ? jm_cli_fail(cli) : 0;
-	rc = json ? jm_output_try(json, &cli->err) : 0;
+	rc = c.json ? jm_output_try(c.json, &cli->err) : 0;
 	if (!rc)
-		rc = from ? read_again(cli, from, &observed) : observe(cli, &observed);
+		rc = c.from ? read_again(cli, c.from, &observed) : observe(cli, &c, &observed);
 	if (!rc)
 		rc = jm_calibrate_fit(observed, &cli->err);
-	rc = rc ? jm_cli_fail(cli) : show_and_keep(cli, observed);
+	rc = rc ? jm_cli_fail(cli) : show_and_keep(cli, &c, observed);
 	json_decref(observed);
 	return rc;
 }

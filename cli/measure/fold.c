@@ -14,22 +14,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct call {
+	const char *phase, *meter, *json; /* NULL = not given */
+	int bins;			  /* 0 = not given */
+	struct jm_fold_sensor sensor;	  /* window_s: NAN = not given */
+};
+
 static const struct jm_option options[] = {
 	{.name = "phase",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, phase),
 		.argument = "NAME",
 		.help = "name of the phase that is a run of the work; without it the most frequent "
 			"phase"},
-	{.name = "meter", .type = JM_TEXT, .argument = "ID", .help = "use this meter only"},
+	{.name = "meter",
+		JM_BIND(JM_TEXT, struct call, meter),
+		.argument = "ID",
+		.help = "use this meter only"},
 	{.name = "bins",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct call, bins),
 		.min = 1,
 		.max = JM_FOLD_BINS,
 		.argument = "N",
 		.help = "number of parts of the work; without it as many as have an uncertainty of "
 			"at most 15 % of the mean power"},
 	{.name = "window",
-		.type = JM_DURATION,
+		JM_BIND(JM_DURATION, struct call, sensor.window_s),
 		.unit = "s",
 		.min = 1e-6,
 		.max = 100,
@@ -37,7 +46,7 @@ static const struct jm_option options[] = {
 		.needs_unit = true,
 		.help = "averaging window of the sensor; without it the one in the recording"},
 	{.name = "delay",
-		.type = JM_DURATION,
+		JM_BIND(JM_DURATION, struct call, sensor.delay_s),
 		.unit = "s",
 		.min = 0,
 		.max = 100,
@@ -46,7 +55,7 @@ static const struct jm_option options[] = {
 		.fallback = "0s",
 		.help = "delay of the sensor, as 'joulemark calibrate' found it"},
 	{.name = "lag",
-		.type = JM_DURATION,
+		JM_BIND(JM_DURATION, struct call, sensor.lag_s),
 		.unit = "s",
 		.min = 0,
 		.max = 100,
@@ -56,7 +65,7 @@ static const struct jm_option options[] = {
 		.help = "time constant with which the sensor follows power: the rise and fall that "
 			"'joulemark calibrate' found"},
 	{.name = "json",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, json),
 		.argument = "FILE",
 		.help = "also write the result as JSON"},
 	{0},
@@ -78,34 +87,27 @@ static double polling_s(const struct jm_recorded_signal *s)
 	return shortest == INT64_MAX ? 0 : (double)shortest * 1e-9;
 }
 
-static int fold_signal(const struct jm_cli *cli, const struct jm_recording *r,
+static int fold_signal(const struct call *c, const struct jm_recording *r,
 	const struct jm_recorded_signal *s, struct jm_fold *ret, struct jm_err *err)
 {
-	double window = jm_values_number(&cli->values, "window");
-	double bins = jm_values_number(&cli->values, "bins");
-	struct jm_fold_sensor sensor;
+	struct jm_fold_sensor sensor = c->sensor;
 	struct jm_reading *change;
 	int n, first, rc;
 
-	if (isnan(window) && s->about.window_ns <= 0)
+	if (isnan(sensor.window_s) && s->about.window_ns <= 0)
 		return jm_err_set(err, JM_ENOENT,
 			"The averaging window of the power sensor of %s is unknown; 'joulemark "
 			"calibrate' finds it, and --window gives it.",
 			s->label);
-	window = isnan(window) ? (double)s->about.window_ns * 1e-9 : window;
+	if (isnan(sensor.window_s))
+		sensor.window_s = (double)s->about.window_ns * 1e-9;
 	change = calloc((size_t)s->n + 1, sizeof(*change));
 	if (!change)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the recording %s.", r->folder);
 	n = jm_sensor_changes(&s->about, s->reading, s->n, change);
 	first = !s->about.stamped && n > 0; /* the time at which the first value began is unknown */
-	sensor = (struct jm_fold_sensor){
-		.window_s = window,
-		.delay_s = jm_values_number(&cli->values, "delay"),
-		.lag_s = jm_values_number(&cli->values, "lag"),
-		.least_s = polling_s(s),
-	};
-	rc = jm_fold(change + first, n - first, &r->runs, &sensor, isnan(bins) ? 0 : (int)bins, ret,
-		err);
+	sensor.least_s = polling_s(s);
+	rc = jm_fold(change + first, n - first, &r->runs, &sensor, c->bins, ret, err);
 	free(change);
 	return rc;
 }
@@ -171,10 +173,10 @@ static void warn_left_out(const struct jm_cli *cli, const json_t *left_out)
 	}
 }
 
-static int fold_all(struct jm_cli *cli, const struct jm_recording *r, const char *phase,
-	json_t *all, json_t *left_out)
+static int fold_all(struct jm_cli *cli, const struct call *c, const struct jm_recording *r,
+	const char *phase, json_t *all, json_t *left_out)
 {
-	const char *wanted = jm_values_text(&cli->values, "meter");
+	const char *wanted = c->meter;
 	int rc = 0;
 
 	for (int i = 0; i < r->n_signals && !rc; i++) {
@@ -184,7 +186,7 @@ static int fold_all(struct jm_cli *cli, const struct jm_recording *r, const char
 
 		if (!s->power || (wanted && strcmp(wanted, s->meter) != 0))
 			continue;
-		if (fold_signal(cli, r, s, &fold, &err)) {
+		if (fold_signal(c, r, s, &fold, &err)) {
 			rc = leave_out(cli, s, &err, left_out);
 			continue;
 		}
@@ -204,25 +206,25 @@ static int fold_all(struct jm_cli *cli, const struct jm_recording *r, const char
 static int fold(struct jm_cli *cli)
 {
 	struct jm_recording r;
-	const char *json = jm_values_text(&cli->values, "json");
-	const char *given = jm_values_text(&cli->values, "phase");
+	struct call c = {0};
 	json_t *all = json_array(), *left_out = json_array(), *whole;
 	char phase[128] = "";
 	int rc;
 
-	snprintf(phase, sizeof(phase), "%s", given ? given : "");
+	JM_FILL(&cli->values, &c);
+	snprintf(phase, sizeof(phase), "%s", c.phase ? c.phase : "");
 	jm_text_tame(phase);
 	rc = jm_recording_read(&r, cli->args[0], &cli->err);
-	if (!rc && !given)
+	if (!rc && !c.phase)
 		rc = jm_recording_phase(&r, phase, sizeof(phase));
 	if (!rc)
 		rc = jm_recording_runs(&r, phase);
 	if (!rc)
-		rc = fold_all(cli, &r, phase, all, left_out);
+		rc = fold_all(cli, &c, &r, phase, all, left_out);
 	whole = json_pack("{s:s, s:i, s:o, s:o}", "phase", phase, "runs", r.runs.n, "meters", all,
 		"left_out", left_out);
-	if (!rc && json)
-		rc = jm_output_json(json, whole, &cli->err);
+	if (!rc && c.json)
+		rc = jm_output_json(c.json, whole, &cli->err);
 	json_decref(whole);
 	jm_recording_done(&r);
 	if (rc)

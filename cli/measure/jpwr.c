@@ -44,18 +44,16 @@ static bool is_rank(const char *word)
 
 static int take_methods(struct jm_jpwr *j)
 {
-	const struct jm_value *given = jm_values_get(&j->cli->values, "methods");
-
-	if (!given->n_texts)
+	if (!j->methods)
 		return jm_err_set(&j->cli->err, JM_EUSAGE,
 			"--methods is missing; it takes one or more of pynvml, rocm, gh, gc.");
-	for (int i = 0; i < given->n_texts; i++) {
-		const struct jm_jpwr_method *m = find_method(given->texts[i]);
+	for (char *const *name = j->methods; *name; name++) {
+		const struct jm_jpwr_method *m = find_method(*name);
 
 		if (!m)
 			return jm_err_set(&j->cli->err, JM_EUSAGE,
 				"There is no method '%s'; --methods takes pynvml, rocm, gh, gc.",
-				given->texts[i]);
+				*name);
 		if (!j->chosen[m - jm_jpwr_methods])
 			j->order[j->n_chosen++] = (int)(m - jm_jpwr_methods);
 		j->chosen[m - jm_jpwr_methods] = true;
@@ -80,22 +78,24 @@ static int check_methods(struct jm_jpwr *j)
 /* ranks has room for MAX_NAMES. */
 static int take_ranks(struct jm_jpwr *j, int *ranks, int *ret_n)
 {
-	const struct jm_value *given = jm_values_get(&j->cli->values, "mpi-ranks");
 	uint64_t number;
+	int n = 0;
 
-	if (given->n_texts && jm_values_number(&j->cli->values, "use-mpi") <= 0)
+	if (j->ranks && !j->use_mpi)
 		return jm_err_set(
 			&j->cli->err, JM_EUSAGE, "--mpi-ranks requires --use-mpi; give both.");
-	if (given->n_texts > MAX_NAMES)
+	while (j->ranks && j->ranks[n])
+		n++;
+	if (n > MAX_NAMES)
 		return jm_err_set(
 			&j->cli->err, JM_EUSAGE, "--mpi-ranks takes at most %d ranks.", MAX_NAMES);
-	for (int i = 0; i < given->n_texts; i++) {
-		if (!jm_number_whole(given->texts[i], INT_MAX, &number))
+	for (int i = 0; i < n; i++) {
+		if (!jm_number_whole(j->ranks[i], INT_MAX, &number))
 			return jm_err_set(&j->cli->err, JM_EUSAGE,
-				"--mpi-ranks takes whole numbers, not '%s'.", given->texts[i]);
+				"--mpi-ranks takes whole numbers, not '%s'.", j->ranks[i]);
 		ranks[i] = (int)number;
 	}
-	*ret_n = given->n_texts;
+	*ret_n = n;
 	return 0;
 }
 
@@ -111,8 +111,8 @@ static int try_files(struct jm_jpwr *j, const struct jm_jpwr_job *job)
 
 	if (!j->folder)
 		return 0;
-	rc = jm_jpwr_job_suffix(&cli->ctx, job, jm_values_text(&cli->values, "df-suffix"),
-		j->suffix, sizeof(j->suffix), &cli->err);
+	rc = jm_jpwr_job_suffix(
+		&cli->ctx, job, j->given_suffix, j->suffix, sizeof(j->suffix), &cli->err);
 	if (!rc && j->hdf5)
 		rc = jm_columns_try_hdf5(&cli->err);
 	if (!rc)
@@ -171,11 +171,10 @@ static int execute(struct jm_cli *cli)
 
 static int open_session(struct jm_jpwr *j)
 {
-	int ms = (int)jm_values_number(&j->cli->values, "interval");
 	const char *sources[JM_JPWR_METHODS + 1] = {NULL};
 	struct jm_session_options o = {
 		.sources = sources,
-		.interval_ns = ms < FAST_MS ? ms * JM_MILLISECOND : 0,
+		.interval_ns = j->interval_ms < FAST_MS ? j->interval_ms * JM_MILLISECOND : 0,
 	};
 
 	for (int i = 0; i < j->n_chosen; i++)
@@ -229,10 +228,11 @@ static int measure(struct jm_jpwr *j, const struct jm_jpwr_job *job)
 
 static int jpwr(struct jm_cli *cli)
 {
-	struct jm_jpwr j = {.cli = cli, .folder = jm_values_text(&cli->values, "df-out")};
+	struct jm_jpwr j = {.cli = cli};
 	struct jm_jpwr_job job;
 	int ranks[MAX_NAMES], n = 0, rc = 0;
 
+	JM_FILL(&cli->values, &j);
 	if (!cli->command)
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
 			"There is no command to measure. Usage: 'joulemark jpwr %s'.",
@@ -242,13 +242,12 @@ static int jpwr(struct jm_cli *cli)
 	if (!rc)
 		rc = take_ranks(&j, ranks, &n);
 	if (!rc)
-		rc = jm_jpwr_job_find(
-			&job, jm_values_number(&cli->values, "use-mpi") > 0, &cli->err);
+		rc = jm_jpwr_job_find(&job, j.use_mpi, &cli->err);
 	if (rc)
 		return jm_cli_fail(cli);
 	if (!jm_jpwr_job_measures(&job, ranks, n))
 		return execute(cli);
-	j.hdf5 = !strcmp(jm_values_text(&cli->values, "df-filetype"), "h5");
+	j.hdf5 = !strcmp(j.type, "h5");
 	rc = measure(&j, &job);
 	jm_session_close(j.session);
 	jm_power_rows_done(&j.rows);
@@ -268,14 +267,14 @@ static const char *const types[] = {"h5", "csv", NULL};
 
 static const struct jm_option options[] = {
 	{.name = "methods",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct jm_jpwr, methods),
 		.argument = "M...",
 		.repeat = true,
 		.takes_word = is_method,
 		.help = "what to measure, one or more words: pynvml (NVIDIA GPUs of this job), gh "
 			"(NVIDIA Grace), rocm (AMD GPUs), gc (Graphcore IPUs)"},
 	{.name = "interval",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct jm_jpwr, interval_ms),
 		.min = 1,
 		.max = 3600000,
 		.fallback = "100",
@@ -283,31 +282,31 @@ static const struct jm_option options[] = {
 		.help = "milliseconds between the rows of the power table; each row has the mean "
 			"power since the row before"},
 	{.name = "df-out",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct jm_jpwr, folder),
 		.argument = "DIR",
 		.help = "write power.SUFFIX.TYPE and energy.SUFFIX.TYPE into this folder; without "
 			"it the tables are only printed"},
 	{.name = "df-filetype",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct jm_jpwr, type),
 		.choices = types,
 		.fallback = "h5",
 		.help = "HDF5 as pandas reads it (key jpwr), or CSV"},
 	{.name = "df-suffix",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct jm_jpwr, given_suffix),
 		.argument = "TEXT",
 		.help = "text in the file names before host and process id; %q{NAME} is replaced "
 			"by the environment variable NAME"},
 	{.name = "ignore-measure-errors",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct jm_jpwr, ignore_errors),
 		.help = "a sensor that fails causes a warning instead of exit status 125; its "
 			"energy is then the sum of the rows that it has"},
 	{.name = "use-mpi",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct jm_jpwr, use_mpi),
 		.help = "take the rank from the launcher's variables; the first rank of each node "
 			"measures, the others only run the command. Without --df-suffix the rank "
 			"is the suffix"},
 	{.name = "mpi-ranks",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct jm_jpwr, ranks),
 		.argument = "R...",
 		.repeat = true,
 		.takes_word = is_rank,

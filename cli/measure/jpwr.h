@@ -35,8 +35,12 @@ struct jm_jpwr {
 	struct jm_cli *cli;
 	bool chosen[JM_JPWR_METHODS];
 	int order[JM_JPWR_METHODS], n_chosen;
+	char *const *methods, *const *ranks; /* as given; NULL = none */
+	bool use_mpi, ignore_errors;
+	int64_t interval_ms;
 	bool hdf5;
-	const char *folder; /* NULL = no files */
+	const char *type, *given_suffix; /* of the files; given_suffix: NULL = none */
+	const char *folder;		 /* NULL = no files */
 	char suffix[201];
 	struct jm_session *session;
 	struct jm_outcome outcome;

@@ -136,13 +136,12 @@ static double joules_of_rows(struct jm_jpwr *j, int column)
 static int fill_column(struct jm_jpwr *j, int i)
 {
 	struct jm_jpwr_column *c = &j->column[i];
-	bool ignore = jm_values_number(&j->cli->values, "ignore-measure-errors") > 0;
 	int rc =
 		jm_session_energy(j->session, c->meter, j->outcome.phase, &c->energy, &j->cli->err);
 
 	for (int row = 1; row < j->rows.n; row++)
 		c->missing += isnan(*cell(j, row, i));
-	if (!rc && ignore && isnan(c->energy.joules)) {
+	if (!rc && j->ignore_errors && isnan(c->energy.joules)) {
 		c->energy.joules = joules_of_rows(j, i);
 		c->energy.error = NAN;
 	}
@@ -151,7 +150,6 @@ static int fill_column(struct jm_jpwr *j, int i)
 
 static int fill_tables(struct jm_jpwr *j)
 {
-	int64_t interval = (int64_t)jm_values_number(&j->cli->values, "interval") * JM_MILLISECOND;
 	int *signal = calloc((size_t)j->n_columns, sizeof(*signal));
 	int rc;
 
@@ -160,7 +158,8 @@ static int fill_tables(struct jm_jpwr *j)
 	for (int i = 0; i < j->n_columns; i++)
 		signal[i] = j->column[i].signal;
 	rc = jm_power_rows_of(jm_session_trace(j->session), signal, j->n_columns,
-		j->outcome.start_ns, j->outcome.end_ns, interval, &j->rows, &j->cli->err);
+		j->outcome.start_ns, j->outcome.end_ns, j->interval_ms * JM_MILLISECOND, &j->rows,
+		&j->cli->err);
 	free(signal);
 	for (int i = 0; !rc && i < j->n_columns; i++)
 		rc = fill_column(j, i);
@@ -272,7 +271,6 @@ static void say_bounds(const struct jm_jpwr *j)
 /* The first sensor that failed, in the error; a warning each where they are ignored. */
 int jm_jpwr_judge(struct jm_jpwr *j)
 {
-	bool ignore = jm_values_number(&j->cli->values, "ignore-measure-errors") > 0;
 	int rc = 0;
 
 	say_bounds(j);
@@ -288,8 +286,8 @@ int jm_jpwr_judge(struct jm_jpwr *j)
 			isnan(c->energy.joules)	 ? "unknown"
 			: isnan(c->energy.error) ? "the sum of the others"
 						 : "known from its counter or its other readings",
-			ignore ? "" : "; --ignore-measure-errors makes this a warning");
-		if (!ignore && !rc)
+			j->ignore_errors ? "" : "; --ignore-measure-errors makes this a warning");
+		if (!j->ignore_errors && !rc)
 			rc = jm_err_set(&j->cli->err, err.code, "%s", err.text);
 		else
 			jm_log(&j->cli->ctx, JM_WARNING, "%s", err.text);

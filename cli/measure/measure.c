@@ -32,125 +32,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct jm_option options[] = {
-	JM_SOURCE_OPTION,
-	{.name = "interval",
-		.type = JM_DURATION,
-		.unit = "s",
-		.min = 0.0001,
-		.max = 3600,
-		.argument = "TIME",
-		.needs_unit = true,
-		.help = "time between readings, such as 100ms; without it half the refresh period "
-			"of the sensors"},
-	{.name = "for",
-		.type = JM_DURATION,
-		.unit = "s",
-		.min = 0.001,
-		.max = 1e9,
-		.argument = "TIME",
-		.needs_unit = true,
-		.help = "without a command: measure the machine for this time, such as 60s; with "
-			"--pid or --cgroup at most for this time"},
-	{.name = "all",
-		.type = JM_FLAG,
-		.help = "without a command: measure the machine until Ctrl-C"},
-	{.name = "pid",
-		.type = JM_INT,
-		.min = 1,
-		.max = 4194304,
-		.argument = "N",
-		.help = "without a command: measure until this process ends, or Ctrl-C; its share "
-			"of "
-			"the energy of processors and NVIDIA GPUs is estimated"},
-	{.name = "cgroup",
-		.type = JM_TEXT,
-		.argument = "PATH",
-		.help = "without a command: measure until this control group is removed, or "
-			"Ctrl-C; PATH begins at /sys/fs/cgroup"},
-	{.name = "slurm-job",
-		.type = JM_INT,
-		.min = 1,
-		.max = 4294967295,
-		.argument = "ID",
-		.help = "without a command: measure until the control group of this Slurm job is "
-			"removed on this host, or Ctrl-C"},
-	{.name = "repeat",
-		.type = JM_INT,
-		.min = 2,
-		.max = 100000,
-		.argument = "N",
-		.help = "run the command N times, with shifted starts, and print the energy of one "
-			"run with its interval"},
-	{.name = "until",
-		.type = JM_DURATION,
-		.unit = "s",
-		.min = 0.1,
-		.max = 86400,
-		.argument = "TIME",
-		.needs_unit = true,
-		.help = "run the command, with at least four shifted starts, until its runs "
-			"together took this time, such as 5s; print the energy of one run with its "
-			"interval"},
-	{.name = "json",
-		.type = JM_TEXT,
-		.argument = "FILE",
-		.help = "write the record as JSON; - is standard output"},
-	{.name = "store",
-		.type = JM_TEXT,
-		.argument = "FILE",
-		.help = "add the record and its trace to this SQLite file, as one more repeat of "
-			"the command; 'joulemark report' reads it"},
-	{.name = "csv",
-		.type = JM_TEXT,
-		.argument = "DIR",
-		.help = "write every reading, and watts.csv with a column for each meter; "
-			"'replay:DIR' reads the "
-			"readings back"},
-	{.name = "hdf5",
-		.type = JM_TEXT,
-		.argument = "FILE",
-		.help = "write every reading, the phases and the record as HDF5"},
-	{.name = "metrics",
-		.type = JM_TEXT,
-		.argument = "FILE",
-		.help = "write joules of each phase and meter for Prometheus: in the text format "
-			"that its node exporter collects if the name of the file ends in .prom, "
-			"else in OpenMetrics"},
-	{.name = "items-regex",
-		.type = JM_TEXT,
-		.argument = "REGEX",
-		.help = "count items in what the command prints: the number in the first group of "
-			"this regular expression (PCRE2), or 1 where it has no group"},
-	{.name = "items-json",
-		.type = JM_TEXT,
-		.argument = "KEY",
-		.help = "count items in JSON that the command prints: a key such as result.tokens"},
-	{.name = "items-kind",
-		.type = JM_CHOICE,
-		.choices = jm_item_kind_names,
-		.help = "what these numbers are: the amount since the one before, or the total so "
-			"far. Without it, numbers that count up (1, 2, 3) are totals, others "
-			"amounts; the exact rule is in docs/measuring.md"},
-	{.name = "unit",
-		.type = JM_TEXT,
-		.argument = "WORD",
-		.help = "what an item of the command is, such as token or image"},
-	{.name = "devices", .type = JM_FLAG, .help = "print the phases of each meter"},
-	{.name = "residue",
-		.type = JM_FLAG,
-		.help = "print for each phase the energy of a meter less that of its parts: a GPU "
-			"less its memory, a node less its boards"},
-	{.name = "bounds",
-		.type = JM_FLAG,
-		.help = "print also the two parts of each uncertainty: sampling and calibration"},
-	{0},
-};
-
 struct measurement {
 	struct jm_cli *cli;
-	const char *json, *csv;
-	const char *metrics, *hdf5;
+	const char *json, *csv, *metrics, *hdf5, *store_path; /* NULL = not written */
+	const char *unit;				      /* of an item; NULL = not named */
+	const char *items_regex, *items_json, *items_kind;    /* see launch.h */
+	struct jm_measure_text text;
+	int64_t interval_ns; /* 0 = by the sensors */
+	char *const *source_texts;
 	struct jm_source_list sources;
 	struct jm_session *session;
 	struct jm_measure_store store;
@@ -162,21 +51,133 @@ struct measurement {
 	int lost; /* the error that ended the trace */
 };
 
+static const struct jm_option options[] = {
+	JM_SOURCE_OPTION(struct measurement, source_texts),
+	{.name = "interval",
+		JM_BIND(JM_DURATION, struct measurement, interval_ns),
+		.unit = "s",
+		.min = 0.0001,
+		.max = 3600,
+		.argument = "TIME",
+		.needs_unit = true,
+		.help = "time between readings, such as 100ms; without it half the refresh period "
+			"of the sensors"},
+	{.name = "for",
+		JM_BIND(JM_DURATION, struct measurement, attach.options.for_ns),
+		.unit = "s",
+		.min = 0.001,
+		.max = 1e9,
+		.argument = "TIME",
+		.needs_unit = true,
+		.help = "without a command: measure the machine for this time, such as 60s; with "
+			"--pid or --cgroup at most for this time"},
+	{.name = "all",
+		.type = JM_FLAG,
+		.help = "without a command: measure the machine until Ctrl-C"},
+	{.name = "pid",
+		JM_BIND(JM_INT, struct measurement, attach.options.pid),
+		.min = 1,
+		.max = 4194304,
+		.argument = "N",
+		.help = "without a command: measure until this process ends, or Ctrl-C; its share "
+			"of "
+			"the energy of processors and NVIDIA GPUs is estimated"},
+	{.name = "cgroup",
+		JM_BIND(JM_TEXT, struct measurement, attach.options.cgroup),
+		.argument = "PATH",
+		.help = "without a command: measure until this control group is removed, or "
+			"Ctrl-C; PATH begins at /sys/fs/cgroup"},
+	{.name = "slurm-job",
+		JM_BIND(JM_INT, struct measurement, attach.slurm_job),
+		.min = 1,
+		.max = 4294967295,
+		.argument = "ID",
+		.help = "without a command: measure until the control group of this Slurm job is "
+			"removed on this host, or Ctrl-C"},
+	{.name = "repeat",
+		JM_BIND(JM_INT, struct measurement, repeat.runs_wanted),
+		.min = 2,
+		.max = 100000,
+		.argument = "N",
+		.help = "run the command N times, with shifted starts, and print the energy of one "
+			"run with its interval"},
+	{.name = "until",
+		JM_BIND(JM_DURATION, struct measurement, repeat.seconds_wanted),
+		.unit = "s",
+		.min = 0.1,
+		.max = 86400,
+		.argument = "TIME",
+		.needs_unit = true,
+		.help = "run the command, with at least four shifted starts, until its runs "
+			"together took this time, such as 5s; print the energy of one run with its "
+			"interval"},
+	{.name = "json",
+		JM_BIND(JM_TEXT, struct measurement, json),
+		.argument = "FILE",
+		.help = "write the record as JSON; - is standard output"},
+	{.name = "store",
+		JM_BIND(JM_TEXT, struct measurement, store_path),
+		.argument = "FILE",
+		.help = "add the record and its trace to this SQLite file, as one more repeat of "
+			"the command; 'joulemark report' reads it"},
+	{.name = "csv",
+		JM_BIND(JM_TEXT, struct measurement, csv),
+		.argument = "DIR",
+		.help = "write every reading, and watts.csv with a column for each meter; "
+			"'replay:DIR' reads the "
+			"readings back"},
+	{.name = "hdf5",
+		JM_BIND(JM_TEXT, struct measurement, hdf5),
+		.argument = "FILE",
+		.help = "write every reading, the phases and the record as HDF5"},
+	{.name = "metrics",
+		JM_BIND(JM_TEXT, struct measurement, metrics),
+		.argument = "FILE",
+		.help = "write joules of each phase and meter for Prometheus: in the text format "
+			"that its node exporter collects if the name of the file ends in .prom, "
+			"else in OpenMetrics"},
+	{.name = "items-regex",
+		JM_BIND(JM_TEXT, struct measurement, items_regex),
+		.argument = "REGEX",
+		.help = "count items in what the command prints: the number in the first group of "
+			"this regular expression (PCRE2), or 1 where it has no group"},
+	{.name = "items-json",
+		JM_BIND(JM_TEXT, struct measurement, items_json),
+		.argument = "KEY",
+		.help = "count items in JSON that the command prints: a key such as result.tokens"},
+	{.name = "items-kind",
+		JM_BIND(JM_CHOICE, struct measurement, items_kind),
+		.choices = jm_item_kind_names,
+		.help = "what these numbers are: the amount since the one before, or the total so "
+			"far. Without it, numbers that count up (1, 2, 3) are totals, others "
+			"amounts; the exact rule is in docs/measuring.md"},
+	{.name = "unit",
+		JM_BIND(JM_TEXT, struct measurement, unit),
+		.argument = "WORD",
+		.help = "what an item of the command is, such as token or image"},
+	{.name = "devices",
+		JM_BIND(JM_FLAG, struct measurement, text.devices),
+		.help = "print the phases of each meter"},
+	{.name = "residue",
+		JM_BIND(JM_FLAG, struct measurement, text.residue),
+		.help = "print for each phase the energy of a meter less that of its parts: a GPU "
+			"less its memory, a node less its boards"},
+	{.name = "bounds",
+		JM_BIND(JM_FLAG, struct measurement, text.bounds),
+		.help = "print also the two parts of each uncertainty: sampling and calibration"},
+	{0},
+};
+
 /* ---- options ---- */
 
 static int take_options(struct measurement *m)
 {
-	int rc = jm_source_list_take(
-		&m->sources, jm_values_get(&m->cli->values, "source"), &m->cli->err);
+	int rc = jm_source_list_take(&m->sources, m->source_texts, &m->cli->err);
 
-	m->json = jm_values_text(&m->cli->values, "json");
-	m->csv = jm_values_text(&m->cli->values, "csv");
-	m->metrics = jm_values_text(&m->cli->values, "metrics");
 	if (!rc && m->json)
 		rc = jm_output_try(m->json, &m->cli->err);
 	if (!rc && m->metrics)
 		rc = jm_output_try(m->metrics, &m->cli->err);
-	m->hdf5 = jm_values_text(&m->cli->values, "hdf5");
 	if (!rc && m->hdf5)
 		rc = jm_columns_try_hdf5(&m->cli->err);
 	if (!rc && m->hdf5)
@@ -212,7 +213,7 @@ static json_t *command_json(const struct measurement *m)
 static void fill_record(const struct measurement *m, json_t *record, struct jm_err *err)
 {
 	const struct jm_outcome *o = &m->outcome;
-	const char *unit = jm_values_text(&m->cli->values, "unit");
+	const char *unit = m->unit;
 
 	jm_record_set(record, "schema", json_string(JM_RECORD_SCHEMA));
 	jm_record_set(record, "started", started_json(m));
@@ -263,16 +264,12 @@ static void print_text_to(FILE *out, const struct measurement *m, const json_t *
 {
 	const struct jm_cli *cli = m->cli;
 	double width = jm_values_number(&cli->common, "width");
-	const struct jm_measure_text t = {
-		.out = out,
-		.width = cli->output || !isnan(width) ? cli->width : jm_screen_width(STDERR_FILENO),
-		.bold = !cli->output && jm_screen_colour(STDERR_FILENO),
-		.bounds = jm_values_number(&cli->values, "bounds") > 0,
-		.devices = jm_values_number(&cli->values, "devices") > 0,
-		.residue = jm_values_number(&cli->values, "residue") > 0,
-		.marked = m->outcome.marked != m->outcome.phase,
-	};
+	struct jm_measure_text t = m->text;
 
+	t.out = out;
+	t.width = cli->output || !isnan(width) ? cli->width : jm_screen_width(STDERR_FILENO);
+	t.bold = !cli->output && jm_screen_colour(STDERR_FILENO);
+	t.marked = m->outcome.marked != m->outcome.phase;
 	jm_measure_print(&t, record);
 }
 
@@ -300,9 +297,9 @@ static int launch(void *arg, int *shared_phase, struct jm_outcome *outcome)
 	struct jm_live_line line;
 	struct jm_launch_options o = {
 		.argv = cli->command,
-		.items_regex = jm_values_text(&cli->values, "items-regex"),
-		.items_json = jm_values_text(&cli->values, "items-json"),
-		.items_kind = jm_item_kind_of(jm_values_text(&cli->values, "items-kind")),
+		.items_regex = m->items_regex,
+		.items_json = m->items_json,
+		.items_kind = jm_item_kind_of(m->items_kind),
 		.out_fd = 1,
 		.shared_phase = shared_phase,
 		.before_exec = jm_give_back_pipe_signal,
@@ -352,20 +349,17 @@ static int run_work(struct measurement *m)
 
 static int open_store(struct measurement *m)
 {
-	const char *path = jm_values_text(&m->cli->values, "store");
-
-	if (!path)
+	if (!m->store_path)
 		return 0;
-	return jm_measure_store_open(&m->store, path, command_json(m),
+	return jm_measure_store_open(&m->store, m->store_path, command_json(m),
 		jm_command_throughput(&m->cli->values), &m->cli->err);
 }
 
 static int open_session(struct measurement *m)
 {
-	double interval = jm_values_number(&m->cli->values, "interval");
 	struct jm_session_options o = {
 		.sources = (const char *const *)m->sources.name,
-		.interval_ns = isnan(interval) ? 0 : (int64_t)(interval * 1e9),
+		.interval_ns = m->interval_ns,
 	};
 
 	return jm_session_open(&m->cli->ctx, &o, &m->session, &m->cli->err);
@@ -418,6 +412,7 @@ static int measure(struct jm_cli *cli)
 	struct measurement m = {.cli = cli};
 	int rc, status;
 
+	JM_FILL(&cli->values, &m);
 	rc = jm_measure_attach_open(&m.attach, cli);
 	if (!rc)
 		rc = jm_measure_repeat_open(&m.repeat, cli, &m.repeats);

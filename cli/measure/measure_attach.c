@@ -13,15 +13,10 @@
 
 #define SHORT 0.1 /* s: energy over less than a refresh of a sensor is mostly bound */
 
-static bool given(const struct jm_cli *cli, const char *name)
-{
-	return jm_values_get(&cli->values, name)->given;
-}
-
 static bool attaches(const struct jm_cli *cli)
 {
-	return given(cli, "for") || given(cli, "all") || given(cli, "pid") ||
-	       given(cli, "cgroup") || given(cli, "slurm-job");
+	return jm_cli_given(cli, "for") || jm_cli_given(cli, "all") || jm_cli_given(cli, "pid") ||
+	       jm_cli_given(cli, "cgroup") || jm_cli_given(cli, "slurm-job");
 }
 
 /* What needs a command, or another choice. */
@@ -35,13 +30,14 @@ static int check(struct jm_cli *cli)
 			"--for, --all, --pid, --cgroup and --slurm-job measure what is already "
 			"running; omit them, or the command '%s'.",
 			cli->command[0]);
-	if (given(cli, "pid") + given(cli, "cgroup") + given(cli, "slurm-job") + given(cli, "all") >
+	if (jm_cli_given(cli, "pid") + jm_cli_given(cli, "cgroup") +
+			jm_cli_given(cli, "slurm-job") + jm_cli_given(cli, "all") >
 		1)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"Give one of --all, --pid, --cgroup and --slurm-job; --for can be added to "
 			"each.");
 	for (size_t i = 0; i < sizeof(of_commands) / sizeof(of_commands[0]); i++)
-		if (given(cli, of_commands[i]))
+		if (jm_cli_given(cli, of_commands[i]))
 			return jm_err_set(&cli->err, JM_EUSAGE,
 				"--%s applies to a command, but --for, --all, --pid, --cgroup and "
 				"--slurm-job run none; omit --%s.",
@@ -51,7 +47,7 @@ static int check(struct jm_cli *cli)
 
 int jm_measure_attach_open(struct jm_measure_attach *a, struct jm_cli *cli)
 {
-	double seconds = jm_values_number(&cli->values, "for");
+	struct jm_attach_options *o = &a->options;
 	int rc;
 
 	if (!attaches(cli) && cli->command)
@@ -61,22 +57,18 @@ int jm_measure_attach_open(struct jm_measure_attach *a, struct jm_cli *cli)
 			"There is no command to measure. Usage: 'joulemark measure [options] "
 			"CMD...', or one of --for, --all, --pid, --cgroup and --slurm-job.");
 	rc = check(cli);
-	if (!rc && given(cli, "slurm-job"))
-		rc = jm_slurm_job_cgroup(&cli->ctx,
-			(long)jm_values_number(&cli->values, "slurm-job"), a->job_group,
-			sizeof(a->job_group), &cli->err);
+	if (!rc && a->slurm_job)
+		rc = jm_slurm_job_cgroup(
+			&cli->ctx, a->slurm_job, a->job_group, sizeof(a->job_group), &cli->err);
 	if (rc)
 		return rc;
-	a->options = (struct jm_attach_options){
-		.pid = given(cli, "pid") ? (pid_t)jm_values_number(&cli->values, "pid") : 0,
-		.cgroup = *a->job_group ? a->job_group : jm_values_text(&cli->values, "cgroup"),
-		.for_ns = isnan(seconds) ? 0 : (int64_t)(seconds * 1e9),
-		.tick_ns = JM_SECOND,
-		.tick = jm_live_line_draw,
-	};
-	rc = jm_attach_open(&cli->ctx, &a->options, &a->attach, &cli->err);
+	if (*a->job_group)
+		o->cgroup = a->job_group;
+	o->tick_ns = JM_SECOND;
+	o->tick = jm_live_line_draw;
+	rc = jm_attach_open(&cli->ctx, o, &a->attach, &cli->err);
 	if (!rc)
-		rc = jm_catch_interrupts(&cli->ctx, &a->options.wake_fd, &cli->err);
+		rc = jm_catch_interrupts(&cli->ctx, &o->wake_fd, &cli->err);
 	return rc;
 }
 

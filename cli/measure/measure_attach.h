@@ -11,10 +11,11 @@ struct jm_measure_attach {
 	struct jm_attach_options options;
 	struct jm_attach *attach; /* NULL = a command is measured */
 	struct jm_attached result;
-	char job_group[512]; /* of --slurm-job */
+	long slurm_job;	     /* 0 = none */
+	char job_group[512]; /* of slurm_job */
 };
 
-/* Before the sensors are opened. */
+/* Before the sensors are opened; options, slurm_job: from the command line. */
 int jm_measure_attach_open(struct jm_measure_attach *a, struct jm_cli *cli);
 /* Under a session that has started. */
 int jm_measure_attach_run(struct jm_measure_attach *a, struct jm_cli *cli, struct jm_session *s,

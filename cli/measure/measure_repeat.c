@@ -18,24 +18,23 @@
 
 int jm_measure_repeat_open(struct jm_measure_repeat *r, struct jm_cli *cli, bool *ret_asked)
 {
-	double runs = jm_values_number(&cli->values, "repeat");
-	double seconds = jm_values_number(&cli->values, "until");
+	bool timed = !isnan(r->seconds_wanted);
 
-	*ret_asked = !isnan(runs) || !isnan(seconds);
+	*ret_asked = r->runs_wanted || timed;
 	if (!*ret_asked)
 		return 0;
-	if (!isnan(runs) && !isnan(seconds))
+	if (r->runs_wanted && timed)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--repeat and --until both say when to stop; give one of them.");
 	if (!cli->command || !cli->command[0])
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--repeat and --until run a command again and again; give the command.");
-	if (jm_values_text(&cli->values, "store"))
+	if (jm_cli_given(cli, "store"))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--store keeps one record for each run, and --repeat and --until make one "
 			"record of many; 'joulemark run --repeats N' stores repeats of a command.");
-	r->runs_wanted = isnan(runs) ? 0 : (long)runs;
-	r->seconds_wanted = isnan(seconds) ? 0 : seconds;
+	if (!timed)
+		r->seconds_wanted = 0;
 	return 0;
 }
 

@@ -12,7 +12,7 @@
 
 struct jm_measure_repeat {
 	long runs_wanted;      /* 0 = by time */
-	double seconds_wanted; /* 0 = by number */
+	double seconds_wanted; /* 0 = by number; before opening NAN */
 	int64_t refresh_ns;    /* of the slowest sensor that counts */
 	int64_t start_ns, end_ns;
 	long runs;
@@ -24,7 +24,7 @@ struct jm_measure_repeat {
 	} * group;
 };
 
-/* From the options; asked = false: neither is given. */
+/* runs_wanted, seconds_wanted: from the command line; asked = false: neither is given. */
 int jm_measure_repeat_open(struct jm_measure_repeat *r, struct jm_cli *cli, bool *ret_asked);
 /* Runs the command by `once` until there is enough, or one run fails; *outcome is of the whole. */
 int jm_measure_repeat_run(struct jm_measure_repeat *r, struct jm_cli *cli, struct jm_session *s,

@@ -378,6 +378,68 @@ const char *jm_values_text(const struct jm_values *v, const char *name)
 	return value ? value->text : NULL;
 }
 
+bool jm_values_given(const struct jm_values *v, const char *name)
+{
+	const struct jm_value *value = lookup(v, name);
+
+	return value && value->given;
+}
+
+/* As an integer field has it: the index of a choice, a duration in nanoseconds. False: no value. */
+static bool whole(const struct jm_value *value, long *ret)
+{
+	const struct jm_option *row = value->option;
+
+	if (row->type == JM_CHOICE) {
+		*ret = 0;
+		while (value->text && strcmp(row->choices[*ret], value->text) != 0)
+			++*ret;
+		return value->text;
+	}
+	if (isnan(value->number))
+		return false;
+	*ret = (long)(row->type == JM_DURATION ? value->number * 1e9 : value->number);
+	return true;
+}
+
+static void fill(const struct jm_value *value, void *field)
+{
+	long number;
+
+	switch (value->option->field) {
+	case JM_FIELD_NONE:
+		break;
+	case JM_FIELD_TEXT:
+		*(const char **)field = value->text;
+		break;
+	case JM_FIELD_TEXTS:
+		*(char *const **)field = value->texts;
+		break;
+	case JM_FIELD_BOOL:
+		*(bool *)field = value->number > 0;
+		break;
+	case JM_FIELD_INT:
+		if (whole(value, &number))
+			*(int *)field = (int)number;
+		break;
+	case JM_FIELD_LONG:
+		if (whole(value, &number))
+			*(long *)field = number;
+		break;
+	case JM_FIELD_REAL:
+		*(double *)field = value->number;
+		break;
+	}
+}
+
+/* Rows that were added stand behind the end of the first ones. */
+void jm_values_fill(const struct jm_values *v, void *ret, size_t size)
+{
+	for (int i = 0; i < v->n && v->value[i].option == v->value[0].option + i; i++)
+		if (v->value[i].option->size == size)
+			fill(&v->value[i], (char *)ret + v->value[i].option->offset);
+}
+
 void jm_values_done(struct jm_values *v)
 {
 	for (int i = 0; i < v->n; i++)

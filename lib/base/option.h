@@ -8,7 +8,20 @@
 
 #include "joulemark.h"
 
+#include <stddef.h>
+
 enum jm_type { JM_INT, JM_REAL, JM_TEXT, JM_CHOICE, JM_FLAG, JM_DURATION /* seconds */ };
+
+/* What a field of a struct holds of a value; JM_FIELD_NONE: the row is not bound to a field. */
+enum jm_field {
+	JM_FIELD_NONE,
+	JM_FIELD_TEXT,
+	JM_FIELD_TEXTS,
+	JM_FIELD_BOOL,
+	JM_FIELD_INT,
+	JM_FIELD_LONG,
+	JM_FIELD_REAL,
+};
 
 struct jm_option {
 	const char *name; /* without dashes: "batch" */
@@ -27,7 +40,36 @@ struct jm_option {
 	const char *needs;
 	bool needs_unit; /* a number without a unit is refused, for it could be meant in several */
 	unsigned int use;
+	/* Set by JM_BIND: the field, its offset, and the size of the struct. */
+	enum jm_field field;
+	size_t offset, size;
 };
+
+/*
+ * In place of .type: the type of a row, and the field of a struct that jm_values_fill writes. A field whose type does
+ * not fit the option's is an error of the compiler.
+ *
+ *	TEXT		const char *; char *const *: all values of a row that repeats, NULL-terminated, NULL = none
+ *	CHOICE		const char *; int or an enum: the index in .choices, which must be in the order of the enum
+ *	FLAG		bool
+ *	INT		int, long (int64_t), unsigned or not; double, in which a word is NAN
+ *	REAL		double, in .unit
+ *	DURATION	double, in seconds; long (int64_t), in nanoseconds
+ *
+ * Without a value, NULL, false and NAN are written, and integers are left as they are.
+ */
+#define JM_BIND(TYPE, STRUCT, FIELD)                                                               \
+	.type = TYPE, .offset = offsetof(STRUCT, FIELD), .size = sizeof(STRUCT),                   \
+	.field = _Generic(((STRUCT *)NULL)->FIELD, TYPE##_FIELDS)
+
+#define JM_TEXT_FIELDS	   const char * : JM_FIELD_TEXT, char *const * : JM_FIELD_TEXTS
+#define JM_SHORT_FIELDS	   int : JM_FIELD_INT, unsigned : JM_FIELD_INT
+#define JM_CHOICE_FIELDS   JM_SHORT_FIELDS, const char * : JM_FIELD_TEXT
+#define JM_LONG_FIELDS	   long : JM_FIELD_LONG, unsigned long : JM_FIELD_LONG
+#define JM_INT_FIELDS	   JM_SHORT_FIELDS, JM_LONG_FIELDS, double : JM_FIELD_REAL
+#define JM_FLAG_FIELDS	   bool : JM_FIELD_BOOL
+#define JM_REAL_FIELDS	   double : JM_FIELD_REAL
+#define JM_DURATION_FIELDS long : JM_FIELD_LONG, double : JM_FIELD_REAL
 
 /* jm_option.use, of the options of `run` */
 enum {
@@ -69,6 +111,11 @@ int jm_values_set(struct jm_values *v, const char *name, const char *text, struc
 const struct jm_value *jm_values_get(const struct jm_values *v, const char *name);
 double jm_values_number(const struct jm_values *v, const char *name);
 const char *jm_values_text(const struct jm_values *v, const char *name); /* NULL = unset */
+bool jm_values_given(const struct jm_values *v, const char *name);
+/* Writes the values of the rows of jm_values_init to the fields that they are bound to. Texts belong to v. */
+#define JM_FILL(v, ret) jm_values_fill(v, ret, sizeof(*(ret)))
+/* size: of *ret; another one than that of the struct of the rows is a defect, and nothing is written. */
+void jm_values_fill(const struct jm_values *v, void *ret, size_t size);
 void jm_values_done(struct jm_values *v);
 
 /*

@@ -33,13 +33,12 @@ int jm_source_list_add(struct jm_source_list *list, const char *text, struct jm_
 	return rc;
 }
 
-int jm_source_list_take(
-	struct jm_source_list *list, const struct jm_value *given, struct jm_err *err)
+int jm_source_list_take(struct jm_source_list *list, char *const *texts, struct jm_err *err)
 {
 	int rc = 0;
 
-	for (int i = 0; !rc && i < given->n_texts; i++)
-		rc = jm_source_list_add(list, given->texts[i], err);
+	for (; !rc && texts && *texts; texts++)
+		rc = jm_source_list_add(list, *texts, err);
 	return rc;
 }
 

@@ -6,9 +6,10 @@
 #include "base/option.h"
 
 /* The row of --source. */
-#define JM_SOURCE_OPTION                                                                           \
+#define JM_SOURCE_OPTION(STRUCT, FIELD)                                                            \
 	{                                                                                          \
-		.name = "source", .type = JM_TEXT, .argument = "SOURCE,...", .repeat = true,       \
+		.name = "source", JM_BIND(JM_TEXT, STRUCT, FIELD), .argument = "SOURCE,...",       \
+		.repeat = true,                                                                    \
 		.help = "what to read: nvml, rapl, estimate, sim:NODE, ...; without it all "       \
 			"sources that measure here"                                                \
 	}
@@ -20,9 +21,9 @@ struct jm_source_list {
 
 /* "nvml,rapl"; empty names are left out. */
 int jm_source_list_add(struct jm_source_list *list, const char *text, struct jm_err *err);
-/* The values of --source, each as above. */
+/* texts: the values of --source, each as above; NULL = none */
 int jm_source_list_take(
-	struct jm_source_list *list, const struct jm_value *given, struct jm_err *err);
+	struct jm_source_list *list, char *const *texts, struct jm_err *err);
 void jm_source_list_done(struct jm_source_list *list); /* one that failed, too */
 
 #endif

@@ -298,6 +298,125 @@ static void no_rows(void **state)
 	jm_values_done(&v); /* twice does no harm */
 }
 
+/* One field of each type that a row can be bound to. */
+struct bound {
+	int before;
+	const char *text, *unset_text, *word;
+	char *const *all, *const *none;
+	bool flag, unset_flag;
+	int count, unset_count;
+	enum { ROUND, SQUARE, OVAL } shape, unset_shape;
+	int64_t seed, period_ns, unset_ns;
+	double share, seconds, unset_real, size;
+	int after;
+};
+
+static const char *const shapes[] = {"round", "square", "oval", NULL};
+static const char *const size_words[] = {"max", NULL};
+static const struct jm_option bound_rows[] = {
+	{.name = "text", JM_BIND(JM_TEXT, struct bound, text), .fallback = "a"},
+	{.name = "unset-text", JM_BIND(JM_TEXT, struct bound, unset_text)},
+	{.name = "word", JM_BIND(JM_CHOICE, struct bound, word), .choices = shapes},
+	{.name = "all", JM_BIND(JM_TEXT, struct bound, all), .repeat = true},
+	{.name = "none", JM_BIND(JM_TEXT, struct bound, none), .repeat = true},
+	{.name = "flag", JM_BIND(JM_FLAG, struct bound, flag)},
+	{.name = "unset-flag", JM_BIND(JM_FLAG, struct bound, unset_flag)},
+	{.name = "count",
+		JM_BIND(JM_INT, struct bound, count),
+		.fallback = "-3",
+		.min = -5,
+		.max = 5},
+	{.name = "unset-count", JM_BIND(JM_INT, struct bound, unset_count)},
+	{.name = "shape", JM_BIND(JM_CHOICE, struct bound, shape), .choices = shapes},
+	{.name = "unset-shape", JM_BIND(JM_CHOICE, struct bound, unset_shape), .choices = shapes},
+	{.name = "seed", JM_BIND(JM_INT, struct bound, seed)},
+	{.name = "period", JM_BIND(JM_DURATION, struct bound, period_ns), .unit = "s"},
+	{.name = "unset-ns", JM_BIND(JM_DURATION, struct bound, unset_ns), .unit = "s"},
+	{.name = "share", JM_BIND(JM_REAL, struct bound, share)},
+	{.name = "seconds", JM_BIND(JM_DURATION, struct bound, seconds), .unit = "s"},
+	{.name = "unset-real", JM_BIND(JM_REAL, struct bound, unset_real)},
+	{.name = "size", JM_BIND(JM_INT, struct bound, size), .choices = size_words},
+	{0},
+};
+static const struct jm_option other_rows[] = {{.name = "other", .type = JM_TEXT}, {0}};
+
+static void set_bound(struct jm_values *v)
+{
+	static const char *const given[][2] = {{"text", "b"}, {"word", "oval"}, {"all", "x"},
+		{"all", "y"}, {"flag", "yes"}, {"count", "4"}, {"shape", "square"},
+		{"seed", "5000000000"}, {"period", "20ms"}, {"share", "0.25"}, {"seconds", "2min"},
+		{"size", "max"}};
+	struct jm_err err = JM_ERR_INIT;
+
+	assert_ok(jm_values_init(v, bound_rows, &err), err);
+	assert_ok(jm_values_add(v, other_rows, &err), err);
+	for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++)
+		assert_ok(jm_values_set(v, given[i][0], given[i][1], &err), err);
+}
+
+static void values_reach_their_fields(void **state)
+{
+	struct bound b = {0};
+	struct jm_values v;
+
+	(void)state;
+	set_bound(&v);
+	JM_FILL(&v, &b);
+	assert_string_equal(b.text, "b");
+	assert_string_equal(b.word, "oval");
+	assert_string_equal(b.all[0], "x");
+	assert_string_equal(b.all[1], "y");
+	assert_null(b.all[2]);
+	assert_true(b.flag);
+	assert_int_equal(b.count, 4);
+	assert_int_equal(b.shape, SQUARE);
+	assert_true(b.seed == 5000000000);
+	assert_true(b.period_ns == 20000000);
+	assert_near(b.share, 0.25, 0);
+	assert_near(b.seconds, 120, 0);
+	assert_true(isnan(b.size)); /* a word in place of the number */
+	jm_values_done(&v);
+}
+
+static void unset_fields_are_empty_and_integers_stay(void **state)
+{
+	struct bound b = {.before = 1,
+		.after = 2,
+		.unset_text = "old",
+		.unset_flag = true,
+		.unset_count = 7,
+		.unset_shape = OVAL,
+		.unset_ns = 8};
+	struct jm_values v;
+
+	(void)state;
+	set_bound(&v);
+	JM_FILL(&v, &b);
+	assert_null(b.unset_text);
+	assert_null(b.none);
+	assert_false(b.unset_flag);
+	assert_true(isnan(b.unset_real));
+	assert_int_equal(b.unset_count, 7);
+	assert_int_equal(b.unset_shape, OVAL);
+	assert_true(b.unset_ns == 8);
+	assert_int_equal(b.before, 1);
+	assert_int_equal(b.after, 2);
+	jm_values_done(&v);
+}
+
+static void another_struct_is_left_alone(void **state)
+{
+	char bytes[sizeof(struct bound) / 2] = {0};
+	struct jm_values v;
+
+	(void)state;
+	set_bound(&v);
+	JM_FILL(&v, &bytes);
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		assert_int_equal(bytes[i], 0);
+	jm_values_done(&v);
+}
+
 int main(void)
 {
 #define ROWS_TEST(f) cmocka_unit_test_setup_teardown(f, fresh, done)
@@ -319,6 +438,9 @@ int main(void)
 		ROWS_TEST(an_empty_text_is_refused),
 		ROWS_TEST(a_refused_value_changes_nothing),
 		cmocka_unit_test(no_rows),
+		cmocka_unit_test(values_reach_their_fields),
+		cmocka_unit_test(unset_fields_are_empty_and_integers_stay),
+		cmocka_unit_test(another_struct_is_left_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
