@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "meter/source.h"
 #include "parse_reading.h"
+#include "shared_options.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +30,9 @@
 struct state {
 	struct jm_ctx *ctx;
 	int fd;
-	long msgid; /* of the last question: an answer to an earlier one came too late */
+	long msgid;	    /* of the last question: an answer to an earlier one came too late */
+	int device;	    /* N of /dev/ipmiN */
+	const char *covers; /* an option, while it is opened */
 	int64_t timeout_ns;
 	char path[300];
 };
@@ -153,14 +156,13 @@ static int open_controller(struct state *s, int number, struct jm_err *err)
 		s->path, strerror(errno));
 }
 
-static int add_meter(
-	const struct state *s, const char *covers, struct jm_meters *set, struct jm_err *err)
+static int add_meter(const struct state *s, struct jm_meters *set, struct jm_err *err)
 {
-	struct jm_meter meter = {.source = "ipmi", .origin = JM_MEASURED, .covers = covers};
+	struct jm_meter meter = {.source = "ipmi", .origin = JM_MEASURED, .covers = s->covers};
 	struct jm_signal signal = {
 		.quantity = JM_Q_POWER, .step = 1, .window_ns = -1, .accuracy = NAN};
 
-	meter.scope = strcmp(covers, "/") ? JM_SCOPE_PSU : JM_SCOPE_NODE;
+	meter.scope = strcmp(s->covers, "/") ? JM_SCOPE_PSU : JM_SCOPE_NODE;
 	snprintf(meter.id, sizeof(meter.id), "ipmi:%.100s", s->path + strlen(s->ctx->root));
 	snprintf(meter.label, sizeof(meter.label), "node (IPMI DCMI)");
 	return jm_meters_add_whole(set, &meter, &signal, 1, err);
@@ -184,10 +186,10 @@ static int ipmi_open(struct jm_ctx *ctx, const struct jm_values *options, struct
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for IPMI.");
 	s->ctx = ctx;
-	s->timeout_ns = (int64_t)(jm_values_number(options, "timeout") * 1e9);
-	rc = open_controller(s, (int)jm_values_number(options, "device"), err);
+	JM_FILL(options, s);
+	rc = open_controller(s, s->device, err);
 	if (!rc)
-		rc = add_meter(s, jm_values_text(options, "covers"), set, err);
+		rc = add_meter(s, set, err);
 	if (rc) {
 		ipmi_close(s);
 		return rc;
@@ -210,25 +212,15 @@ static int ipmi_read(void *state, struct jm_sink *sink, struct jm_err *err)
 
 static const struct jm_option options[] = {
 	{.name = "device",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct state, device),
 		.min = 0,
 		.max = 15,
 		.fallback = "0",
 		.argument = "N",
 		.help = "N of /dev/ipmiN"},
-	{.name = "timeout",
-		.type = JM_DURATION,
-		.unit = "s",
-		.min = 0.01,
-		.max = 60,
-		.fallback = "2s",
-		.argument = "TIME",
-		.help = "time limit for an answer"},
-	{.name = "covers",
-		.type = JM_TEXT,
-		.fallback = "/",
-		.argument = "PATHS",
-		.help = "what the controller measures: / (the node), psu/0..."},
+	JM_TIMEOUT_OPTION(struct state, timeout_ns, 60, "2s", ""),
+	JM_COVERS_OPTION(
+		struct state, covers, "what the controller measures: / (the node), psu/0..."),
 	{0},
 };
 

@@ -9,6 +9,7 @@
 #include "base/ctx.h"
 #include "base/clock.h"
 #include "meter/source.h"
+#include "shared_options.h"
 #include "vendor/library.h"
 
 #include <errno.h>
@@ -162,58 +163,62 @@ static double value_of(const struct state *s, const uint16_t *block, const struc
 
 /* ---- opening ---- */
 
-static int custom_map(struct state *s, const struct jm_values *options, struct jm_err *err)
-{
-	const char *type = jm_values_text(options, "type");
-	double address = jm_values_number(options, "power");
+/* The options, while it is opened. */
+struct call {
+	const char *host, *map; /* NULL = not given */
+	const char *table, *covers;
+	double power; /* address of its register; NAN = not given */
+	double scale; /* W of a step of the register */
+	enum type type;
+	bool low_first;
+	int port, unit;
+	double timeout;	    /* s */
+	int64_t refresh_ns; /* 0 = unknown */
+};
 
-	if (isnan(address))
+static int custom_map(struct state *s, const struct call *c, struct jm_err *err)
+{
+	if (isnan(c->power))
 		return jm_err_set(err, JM_EUSAGE,
 			"The source modbus needs map=NAME (wt310, xerus) or the register of the "
 			"power, as in 'modbus:pdu1,power=12306,type=f32'.");
 	s->map = (struct map){.name = "registers",
-		.input = !strcmp(jm_values_text(options, "table"), "input"),
-		.first = (int)address,
+		.input = !strcmp(c->table, "input"),
+		.type = c->type,
+		.first = (int)c->power,
 		.n = 1,
-		.item = {{JM_Q_POWER, (int)address}}};
-	for (int i = 0; type_names[i]; i++)
-		if (!strcmp(type, type_names[i]))
-			s->map.type = (enum type)i;
-	s->map.words = s->map.type == U16 || s->map.type == S16 ? 1 : 2;
-	s->scale = jm_values_number(options, "scale");
-	s->little = jm_values_number(options, "low-first") != 0;
+		.item = {{JM_Q_POWER, (int)c->power}}};
+	s->map.words = c->type == U16 || c->type == S16 ? 1 : 2;
+	s->scale = c->scale;
+	s->little = c->low_first;
 	return 0;
 }
 
-static int choose_map(struct state *s, const struct jm_values *options, struct jm_err *err)
+static int choose_map(struct state *s, const struct call *c, struct jm_err *err)
 {
-	const char *name = jm_values_text(options, "map");
-
 	s->scale = 1;
-	for (size_t i = 0; name && i < sizeof(maps) / sizeof(maps[0]); i++)
-		if (!strcmp(maps[i].name, name))
+	for (size_t i = 0; c->map && i < sizeof(maps) / sizeof(maps[0]); i++)
+		if (!strcmp(maps[i].name, c->map))
 			s->map = maps[i];
-	return name ? 0 : custom_map(s, options, err);
+	return c->map ? 0 : custom_map(s, c, err);
 }
 
-static int open_line(struct state *s, const struct jm_values *options, struct jm_err *err)
+static int open_line(struct state *s, const struct call *c, struct jm_err *err)
 {
-	const char *host = jm_values_text(options, "host");
-	double timeout = jm_values_number(options, "timeout");
 	uint16_t block[MAX_WORDS];
 
-	if (!host)
+	if (!c->host)
 		return jm_err_set(err, JM_EUSAGE,
 			"The source modbus needs a host, as in 'modbus:host=meter1,map=wt310'.");
-	snprintf(s->host, sizeof(s->host), "%s", host);
-	snprintf(s->port, sizeof(s->port), "%d", (int)jm_values_number(options, "port"));
+	snprintf(s->host, sizeof(s->host), "%s", c->host);
+	snprintf(s->port, sizeof(s->port), "%d", c->port);
 	s->line = s->call.modbus_new_tcp_pi(s->host, s->port);
 	if (!s->line)
 		return jm_err_set(err, JM_EUSAGE, "'%s' is not the name of a Modbus host: %s.",
 			s->host, s->call.modbus_strerror(errno));
-	s->call.modbus_set_slave(s->line, (int)jm_values_number(options, "unit"));
+	s->call.modbus_set_slave(s->line, c->unit);
 	s->call.modbus_set_response_timeout(
-		s->line, (uint32_t)timeout, (uint32_t)((timeout - floor(timeout)) * 1e6));
+		s->line, (uint32_t)c->timeout, (uint32_t)((c->timeout - floor(c->timeout)) * 1e6));
 	/* no time limit between two bytes: the one above then covers the whole answer */
 	s->call.modbus_set_byte_timeout(s->line, 0, 0);
 	if (!connect_line(s))
@@ -231,21 +236,18 @@ static int open_line(struct state *s, const struct jm_values *options, struct jm
 }
 
 static int add_meter(
-	struct state *s, const struct jm_values *options, struct jm_meters *set, struct jm_err *err)
+	struct state *s, const struct call *c, struct jm_meters *set, struct jm_err *err)
 {
-	double refresh = jm_values_number(options, "refresh");
-	struct jm_meter meter = {.source = "modbus",
-		.origin = JM_MEASURED,
-		.covers = jm_values_text(options, "covers")};
+	struct jm_meter meter = {.source = "modbus", .origin = JM_MEASURED, .covers = c->covers};
 	struct jm_signal signal[MAX_ITEMS];
 
 	meter.scope = strcmp(meter.covers, "/") ? JM_SCOPE_OUTLET : JM_SCOPE_NODE;
-	snprintf(meter.id, sizeof(meter.id), "modbus:%.80s:%s/%d/%d", s->host, s->port,
-		(int)jm_values_number(options, "unit"), s->map.item[0].address);
+	snprintf(meter.id, sizeof(meter.id), "modbus:%.80s:%s/%d/%d", s->host, s->port, c->unit,
+		s->map.item[0].address);
 	snprintf(meter.label, sizeof(meter.label), "%.40s (%s)", s->host, s->map.name);
 	for (int i = 0; i < s->map.n; i++)
 		signal[i] = (struct jm_signal){.quantity = s->map.item[i].quantity,
-			.refresh_ns = isnan(refresh) ? 0 : (int64_t)(refresh * 1e9),
+			.refresh_ns = c->refresh_ns,
 			.window_ns = -1,
 			.accuracy = NAN};
 	return jm_meters_add_whole(set, &meter, signal, s->map.n, err);
@@ -268,18 +270,20 @@ static int modbus_open(struct jm_ctx *ctx, const struct jm_values *options, stru
 	void **ret_state, struct jm_err *err)
 {
 	struct state *s = calloc(1, sizeof(*s));
+	struct call c = {0};
 	int rc;
 
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for Modbus.");
 	s->ctx = ctx;
-	rc = choose_map(s, options, err);
+	JM_FILL(options, &c);
+	rc = choose_map(s, &c, err);
 	if (!rc)
 		rc = jm_library_open(&library, &s->call, err);
 	if (!rc)
-		rc = open_line(s, options, err);
+		rc = open_line(s, &c, err);
 	if (!rc)
-		rc = add_meter(s, options, set, err);
+		rc = add_meter(s, &c, set, err);
 	if (rc) {
 		modbus_source_close(s);
 		return rc;
@@ -305,77 +309,60 @@ static const char *const tables[] = {"holding", "input", NULL};
 
 static const struct jm_option options[] = {
 	{.name = "host",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, host),
 		.argument = "NAME",
 		.help = "the meter's name or address"},
 	{.name = "map",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct call, map),
 		.choices = map_names,
 		.argument = "NAME",
 		.help = "its registers: wt310 (Yokogawa), xerus (inlet of a Raritan or Server "
 			"Technology PDU)"},
 	{.name = "power",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct call, power),
 		.max = 65535,
 		.argument = "N",
 		.help = "address of the register with the power, counted from 0, in place of a "
 			"map"},
 	{.name = "type",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct call, type),
 		.choices = type_names,
 		.fallback = "f32",
 		.argument = "TYPE",
 		.help = "f32, u16, s16, u32 or s32 in that register"},
 	{.name = "table",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct call, table),
 		.choices = tables,
 		.fallback = "holding",
 		.argument = "KIND",
 		.help = "holding or input registers"},
 	{.name = "scale",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct call, scale),
 		.min = 1e-9,
 		.max = 1e9,
 		.fallback = "1",
 		.argument = "X",
 		.help = "watts per unit of that register"},
 	{.name = "low-first",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct call, low_first),
 		.help = "the low word is in the first of two registers"},
-	{.name = "port",
-		.type = JM_INT,
-		.min = 1,
-		.max = 65535,
-		.fallback = "502",
-		.argument = "N",
-		.help = "TCP port"},
+	JM_PORT_OPTION(struct call, port, "502", "TCP"),
 	{.name = "unit",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct call, unit),
 		.min = 0,
 		.max = 255,
 		.fallback = "1",
 		.argument = "N",
 		.help = "Modbus unit id"},
-	{.name = "timeout",
-		.type = JM_DURATION,
-		.unit = "s",
-		.min = 0.01,
-		.max = 60,
-		.fallback = "1s",
-		.argument = "TIME",
-		.help = "time limit for an answer"},
+	JM_TIMEOUT_OPTION(struct call, timeout, 60, "1s", ""),
 	{.name = "refresh",
-		.type = JM_DURATION,
+		JM_BIND(JM_DURATION, struct call, refresh_ns),
 		.unit = "s",
 		.min = 0.001,
 		.max = 3600,
 		.argument = "TIME",
 		.help = "time between two new values of the meter, if known"},
-	{.name = "covers",
-		.type = JM_TEXT,
-		.fallback = "/",
-		.argument = "PATHS",
-		.help = "what it measures: / (the node), psu/0..."},
+	JM_COVERS_OPTION(struct call, covers, "what it measures: / (the node), psu/0..."),
 	{0},
 };
 

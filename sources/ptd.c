@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "meter/source.h"
 #include "parse_reading.h"
+#include "shared_options.h"
 #include "vendor/text_line.h"
 
 #include <errno.h>
@@ -36,8 +37,10 @@ struct range {
 struct state {
 	struct jm_ctx *ctx;
 	struct jm_text_line line;
-	struct range range[2]; /* amps, volts: the order of RR */
+	struct range range[2];			/* amps, volts: the order of RR */
+	const char *host, *given_mark, *covers; /* options, while it is opened */
 	char mark[64];
+	double period; /* s */
 	int period_ms;
 	int64_t retry_ns;
 	int64_t offset;	 /* daemon's time minus ours; INT64_MIN = not known */
@@ -194,19 +197,15 @@ static int ptd_read(void *state, struct jm_sink *sink, struct jm_err *err)
 
 static void read_options(struct state *s, const struct jm_values *options)
 {
-	static const char *const names[2] = {"amps", "volts"};
-	const char *mark = jm_values_text(options, "mark");
-
-	snprintf(s->line.host, sizeof(s->line.host), "%s", jm_values_text(options, "host"));
-	s->line.port = (int)jm_values_number(options, "port");
-	s->line.timeout_ns = (int64_t)(jm_values_number(options, "timeout") * 1e9);
+	JM_FILL(options, s);
+	snprintf(s->line.host, sizeof(s->line.host), "%s", s->host);
 	s->line.ending = "\r\n";
-	s->period_ms = (int)(jm_values_number(options, "period") * 1e3);
-	for (int i = 0; i < 2; i++)
-		s->range[i] = (struct range){.kind = i ? 'V' : 'A',
-			.change = jm_values_text(options, names[i]) != NULL,
-			.wanted = jm_values_number(options, names[i])};
-	snprintf(s->mark, sizeof(s->mark), "%s", mark);
+	s->period_ms = (int)(s->period * 1e3);
+	for (int i = 0; i < 2; i++) {
+		s->range[i].kind = i ? 'V' : 'A';
+		s->range[i].change = jm_values_given(options, i ? "volts" : "amps");
+	}
+	snprintf(s->mark, sizeof(s->mark), "%s", s->given_mark);
 	for (char *c = s->mark; *c; c++) /* a comma would begin another field */
 		if (*c == ',' || *c < ' ')
 			*c = '_';
@@ -237,12 +236,12 @@ static int start_measuring(struct state *s, struct jm_err *err)
 		s->line.host, s->period_ms);
 }
 
-static int add_meter(struct state *s, const char *covers, struct jm_meters *set, struct jm_err *err)
+static int add_meter(struct state *s, struct jm_meters *set, struct jm_err *err)
 {
-	struct jm_meter meter = {.source = "ptd", .origin = JM_MEASURED, .covers = covers};
+	struct jm_meter meter = {.source = "ptd", .origin = JM_MEASURED, .covers = s->covers};
 	struct jm_signal signal[SIGNALS];
 
-	meter.scope = strcmp(covers, "/") ? JM_SCOPE_OUTLET : JM_SCOPE_NODE;
+	meter.scope = strcmp(s->covers, "/") ? JM_SCOPE_OUTLET : JM_SCOPE_NODE;
 	snprintf(meter.id, sizeof(meter.id), "ptd:%.90s:%d", s->line.host, s->line.port);
 	snprintf(meter.label, sizeof(meter.label), "%.40s (PTDaemon)", s->line.host);
 	for (int i = 0; i < SIGNALS; i++)
@@ -288,7 +287,7 @@ static int ptd_open(struct jm_ctx *ctx, const struct jm_values *options, struct 
 	read_options(s, options);
 	rc = start_measuring(s, err);
 	if (!rc)
-		rc = add_meter(s, jm_values_text(options, "covers"), set, err);
+		rc = add_meter(s, set, err);
 	if (rc) {
 		ptd_close(s);
 		return rc;
@@ -301,18 +300,12 @@ static const char *const automatic[] = {"auto", NULL};
 
 static const struct jm_option options[] = {
 	{.name = "host",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct state, host),
 		.argument = "NAME",
 		.help = "host on which the daemon runs"},
-	{.name = "port",
-		.type = JM_INT,
-		.min = 1,
-		.max = 65535,
-		.fallback = "8888",
-		.argument = "N",
-		.help = "TCP port"},
+	JM_PORT_OPTION(struct state, line.port, "8888", "TCP"),
 	{.name = "volts",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct state, range[1].wanted),
 		.unit = "V",
 		.min = 1,
 		.max = 10000,
@@ -320,7 +313,7 @@ static const struct jm_option options[] = {
 		.argument = "V",
 		.help = "sets the range of volts: auto or a number; restored afterwards"},
 	{.name = "amps",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct state, range[0].wanted),
 		.unit = "A",
 		.min = 0.001,
 		.max = 10000,
@@ -329,31 +322,21 @@ static const struct jm_option options[] = {
 		.help = "sets the range of amperes: auto (a ranging run) or a number (a testing "
 			"run)"},
 	{.name = "mark",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct state, given_mark),
 		.fallback = "joulemark",
 		.argument = "TEXT",
 		.help = "mark of the samples in the daemon's log"},
 	{.name = "period",
-		.type = JM_DURATION,
+		JM_BIND(JM_DURATION, struct state, period),
 		.unit = "s",
 		.min = 0.1,
 		.max = 60,
 		.fallback = "1s",
 		.argument = "TIME",
 		.help = "time between two samples"},
-	{.name = "timeout",
-		.type = JM_DURATION,
-		.unit = "s",
-		.min = 0.01,
-		.max = 60,
-		.fallback = "5s",
-		.argument = "TIME",
-		.help = "time limit for an answer with all its samples"},
-	{.name = "covers",
-		.type = JM_TEXT,
-		.fallback = "/",
-		.argument = "PATHS",
-		.help = "what the analyser measures: / (the node), psu/0..."},
+	JM_TIMEOUT_OPTION(struct state, line.timeout_ns, 60, "5s", " with all its samples"),
+	JM_COVERS_OPTION(
+		struct state, covers, "what the analyser measures: / (the node), psu/0..."),
 	{0},
 };
 

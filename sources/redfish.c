@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/text/json.h"
 #include "meter/source.h"
+#include "shared_options.h"
 #include "vendor/https.h"
 
 #include <math.h>
@@ -268,30 +269,26 @@ static void redfish_close(void *state)
 	free(s);
 }
 
-static int open_https(struct state *s, const struct jm_values *options, struct jm_err *err)
-{
-	struct jm_https_peer peer = {
-		.host = jm_values_text(options, "host"),
-		.port = (int)jm_values_number(options, "port"),
-		.timeout = jm_values_number(options, "timeout"),
-		.ca_file = jm_values_text(options, "ca-file"),
-		.user = jm_values_text(options, "user"),
-		.password_file = jm_values_text(options, "password-file"),
-	};
+/* The options, while it is opened. */
+struct call {
+	struct jm_https_peer peer;
+	const char *chassis, *path; /* NULL = not given */
+	const char *covers;
+};
 
-	if (!peer.host)
+static int open_https(struct state *s, const struct call *c, struct jm_err *err)
+{
+	if (!c->peer.host)
 		return jm_err_set(err, JM_EUSAGE,
 			"The source redfish needs the management controller's name, as in "
 			"'redfish:bmc1,user=reader,password-file=FILE'.");
-	return jm_https_open(&s->https, &peer, err);
+	return jm_https_open(&s->https, &c->peer, err);
 }
 
 static int add_meter(
-	struct state *s, const struct jm_values *options, struct jm_meters *set, struct jm_err *err)
+	struct state *s, const struct call *c, struct jm_meters *set, struct jm_err *err)
 {
-	struct jm_meter meter = {.source = "redfish",
-		.origin = JM_MEASURED,
-		.covers = jm_values_text(options, "covers")};
+	struct jm_meter meter = {.source = "redfish", .origin = JM_MEASURED, .covers = c->covers};
 	struct jm_signal power = {.quantity = JM_Q_POWER, .window_ns = -1, .accuracy = NAN};
 	struct jm_signal energy = {.quantity = JM_Q_ENERGY, .accuracy = NAN};
 	int rc;
@@ -313,18 +310,18 @@ static int redfish_open(struct jm_ctx *ctx, const struct jm_values *options, str
 	void **ret_state, struct jm_err *err)
 {
 	struct state *s = calloc(1, sizeof(*s));
-	const char *path = jm_values_text(options, "path");
+	struct call c;
 	int rc;
 
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for Redfish.");
 	s->ctx = ctx;
-	rc = open_https(s, options, err);
+	JM_FILL(options, &c);
+	rc = open_https(s, &c, err);
 	if (!rc)
-		rc = path ? use_path(s, path, err)
-			  : find_chassis(s, jm_values_text(options, "chassis"), err);
+		rc = c.path ? use_path(s, c.path, err) : find_chassis(s, c.chassis, err);
 	if (!rc)
-		rc = add_meter(s, options, set, err);
+		rc = add_meter(s, &c, set, err);
 	if (rc) {
 		redfish_close(s);
 		return rc;
@@ -365,51 +362,35 @@ static int redfish_read(void *state, struct jm_sink *sink, struct jm_err *err)
 
 static const struct jm_option options[] = {
 	{.name = "host",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, peer.host),
 		.argument = "NAME",
 		.help = "the management controller's name or address"},
 	{.name = "user",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, peer.user),
 		.argument = "NAME",
 		.help = "name of the user who reads the power"},
 	{.name = "password-file",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, peer.password_file),
 		.argument = "FILE",
 		.help = "file with that user's password"},
 	{.name = "ca-file",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, peer.ca_file),
 		.argument = "FILE",
 		.help = "the controller's certificate or that of its authority, where the system "
 			"does "
 			"not know it"},
 	{.name = "chassis",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, chassis),
 		.argument = "ID",
 		.help = "id of the chassis; without it the first one that reports its power"},
 	{.name = "path",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, path),
 		.argument = "PATH",
 		.help = "path of the resource: EnvironmentMetrics, Power or PowerSubsystem"},
-	{.name = "port",
-		.type = JM_INT,
-		.min = 1,
-		.max = 65535,
-		.fallback = "443",
-		.argument = "N",
-		.help = "TCP port"},
-	{.name = "timeout",
-		.type = JM_DURATION,
-		.unit = "s",
-		.min = 0.01,
-		.max = 120,
-		.fallback = "10s",
-		.argument = "TIME",
-		.help = "time limit for an answer"},
-	{.name = "covers",
-		.type = JM_TEXT,
-		.fallback = "/",
-		.argument = "PATHS",
-		.help = "what the power of the chassis includes: / (the node), gpu/UUID..."},
+	JM_PORT_OPTION(struct call, peer.port, "443", "TCP"),
+	JM_TIMEOUT_OPTION(struct call, peer.timeout, 120, "10s", ""),
+	JM_COVERS_OPTION(struct call, covers,
+		"what the power of the chassis includes: / (the node), gpu/UUID..."),
 	{0},
 };
 

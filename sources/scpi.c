@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "meter/source.h"
 #include "parse_reading.h"
+#include "shared_options.h"
 #include "vendor/text_line.h"
 
 #include <errno.h>
@@ -38,7 +39,8 @@ static const struct {
 struct state {
 	struct jm_ctx *ctx;
 	struct jm_text_line line;
-	char name[64]; /* the first answer to *IDN? */
+	const char *address, *covers; /* options, while it is opened */
+	char name[64];		      /* the first answer to *IDN? */
 	int n, element;
 	bool sync, integrate;
 	double rate, refresh; /* s; NAN = left as it is */
@@ -136,17 +138,9 @@ static bool read_values(struct state *s, double value[ITEMS])
 
 static void read_options(struct state *s, const struct jm_values *options)
 {
-	const char *address = jm_values_text(options, "address");
-
-	snprintf(s->line.host, sizeof(s->line.host), "%s", address);
-	s->line.port = (int)jm_values_number(options, "port");
-	s->line.baud = (int)jm_values_number(options, "baud");
-	s->line.timeout_ns = (int64_t)(jm_values_number(options, "timeout") * 1e9);
+	JM_FILL(options, s);
+	snprintf(s->line.host, sizeof(s->line.host), "%s", s->address);
 	s->line.ending = "\n";
-	s->element = (int)jm_values_number(options, "element");
-	s->sync = jm_values_number(options, "sync") > 0;
-	s->integrate = jm_values_number(options, "integrate") > 0;
-	s->rate = jm_values_number(options, "rate");
 	s->n = s->integrate ? ITEMS : ENERGY;
 }
 
@@ -191,12 +185,12 @@ static int check_instrument(struct state *s, struct jm_err *err)
 	return 0;
 }
 
-static int add_meter(struct state *s, const char *covers, struct jm_meters *set, struct jm_err *err)
+static int add_meter(struct state *s, struct jm_meters *set, struct jm_err *err)
 {
-	struct jm_meter meter = {.source = "scpi", .origin = JM_MEASURED, .covers = covers};
+	struct jm_meter meter = {.source = "scpi", .origin = JM_MEASURED, .covers = s->covers};
 	struct jm_signal signal[ITEMS];
 
-	meter.scope = strcmp(covers, "/") ? JM_SCOPE_OUTLET : JM_SCOPE_NODE;
+	meter.scope = strcmp(s->covers, "/") ? JM_SCOPE_OUTLET : JM_SCOPE_NODE;
 	snprintf(meter.id, sizeof(meter.id), "scpi:%.90s/%d", s->line.host, s->element);
 	snprintf(meter.label, sizeof(meter.label), "%.60s", s->name);
 	for (int i = 0; i < s->n; i++)
@@ -241,7 +235,7 @@ static int scpi_open(struct jm_ctx *ctx, const struct jm_values *options, struct
 	read_options(s, options);
 	rc = check_instrument(s, err);
 	if (!rc)
-		rc = add_meter(s, jm_values_text(options, "covers"), set, err);
+		rc = add_meter(s, set, err);
 	if (rc) {
 		scpi_close(s);
 		return rc;
@@ -265,56 +259,41 @@ static int scpi_read(void *state, struct jm_sink *sink, struct jm_err *err)
 
 static const struct jm_option options[] = {
 	{.name = "address",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct state, address),
 		.argument = "WHERE",
 		.help = "the instrument's network name, or its device file (/dev/usbtmc0, "
 			"/dev/ttyS0)"},
-	{.name = "port",
-		.type = JM_INT,
-		.min = 1,
-		.max = 65535,
-		.fallback = "10001",
-		.argument = "N",
-		.help = "TCP port"},
+	JM_PORT_OPTION(struct state, line.port, "10001", "TCP"),
 	{.name = "baud",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct state, line.baud),
 		.min = 1200,
 		.max = 115200,
 		.fallback = "9600",
 		.argument = "N",
 		.help = "speed of a serial port"},
 	{.name = "element",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct state, element),
 		.min = 1,
 		.max = 3,
 		.fallback = "1",
 		.argument = "N",
 		.help = "input element of the meter"},
 	{.name = "rate",
-		.type = JM_DURATION,
+		JM_BIND(JM_DURATION, struct state, rate),
 		.unit = "s",
 		.min = 0.1,
 		.max = 5,
 		.argument = "TIME",
 		.help = "sets its update period: 0.1, 0.25, 0.5, 1, 2 or 5 s; without it the "
 			"period is not changed"},
-	{.name = "sync", .type = JM_FLAG, .help = "wait for the end of each update of the meter"},
+	{.name = "sync",
+		JM_BIND(JM_FLAG, struct state, sync),
+		.help = "wait for the end of each update of the meter"},
 	{.name = "integrate",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct state, integrate),
 		.help = "restart the meter's own integration and read its energy"},
-	{.name = "timeout",
-		.type = JM_DURATION,
-		.unit = "s",
-		.min = 0.01,
-		.max = 60,
-		.fallback = "2s",
-		.argument = "TIME",
-		.help = "time limit for an answer"},
-	{.name = "covers",
-		.type = JM_TEXT,
-		.fallback = "/",
-		.argument = "PATHS",
-		.help = "what it measures: / (the node), psu/0..."},
+	JM_TIMEOUT_OPTION(struct state, line.timeout_ns, 60, "2s", ""),
+	JM_COVERS_OPTION(struct state, covers, "what it measures: / (the node), psu/0..."),
 	{0},
 };
 

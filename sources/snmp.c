@@ -8,6 +8,7 @@
 #include "base/ctx.h"
 #include "base/clock.h"
 #include "meter/source.h"
+#include "shared_options.h"
 #include "vendor/snmp.h"
 
 #include <math.h>
@@ -66,40 +67,36 @@ struct state {
 	struct outlet outlet[MAX_OUTLETS];
 };
 
+/* The options, while it is opened. */
+struct call {
+	struct jm_snmp_peer peer;
+	const char *kind, *oid, *index; /* NULL = not given */
+	const char *covers;
+	double scale; /* W of a step of oid */
+};
+
 /* ---- opening ---- */
 
-static int open_line(struct state *s, const struct jm_values *options, struct jm_err *err)
+static int open_line(struct state *s, const struct call *c, struct jm_err *err)
 {
-	struct jm_snmp_peer peer = {
-		.host = jm_values_text(options, "host"),
-		.port = (int)jm_values_number(options, "port"),
-		.timeout = jm_values_number(options, "timeout"),
-		.community_file = jm_values_text(options, "community-file"),
-		.user = jm_values_text(options, "user"),
-		.auth_file = jm_values_text(options, "auth-file"),
-		.priv_file = jm_values_text(options, "priv-file"),
-	};
-
-	if (!peer.host)
+	if (!c->peer.host)
 		return jm_err_set(err, JM_EUSAGE,
 			"The source snmp needs a host, as in 'snmp:host=pdu1,kind=apc'.");
-	return jm_snmp_open(&s->snmp, &peer, err);
+	return jm_snmp_open(&s->snmp, &c->peer, err);
 }
 
-static int choose_kind(struct state *s, const struct jm_values *options, struct jm_err *err)
+static int choose_kind(struct state *s, const struct call *c, struct jm_err *err)
 {
-	const char *name = jm_values_text(options, "kind"), *own = jm_values_text(options, "oid");
-
-	for (size_t i = 0; name && i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (!strcmp(kinds[i].name, name))
+	for (size_t i = 0; c->kind && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (!strcmp(kinds[i].name, c->kind))
 			s->kind = kinds[i];
-	if (own)
+	if (c->oid)
 		s->kind = (struct kind){.name = "oid",
 			.index = "",
 			.scope = JM_SCOPE_NODE,
-			.power = own,
+			.power = c->oid,
 			.power_tail = "",
-			.watts = jm_values_number(options, "scale")};
+			.watts = c->scale};
 	return s->kind.name ? 0
 			    : jm_err_set(err, JM_EUSAGE,
 				      "The source snmp needs kind=NAME (apc, apc-outlet, raritan, "
@@ -138,9 +135,9 @@ static int add_outlet(struct state *s, const char *index, size_t n, struct jm_er
 }
 
 /* "3+4": the rows of the columns */
-static int add_outlets(struct state *s, const struct jm_values *options, struct jm_err *err)
+static int add_outlets(struct state *s, const struct call *c, struct jm_err *err)
 {
-	const char *list = jm_values_text(options, "index");
+	const char *list = c->index;
 	int rc = 0;
 
 	if (!list)
@@ -238,9 +235,9 @@ static int add_meter(struct state *s, const struct outlet *o, const char *covers
 }
 
 static int add_meters(
-	struct state *s, const struct jm_values *options, struct jm_meters *set, struct jm_err *err)
+	struct state *s, const struct call *c, struct jm_meters *set, struct jm_err *err)
 {
-	const char *covers = jm_values_text(options, "covers");
+	const char *covers = c->covers;
 	int rc = 0;
 
 	for (int i = 0; !rc && i < s->n; i++) {
@@ -266,20 +263,22 @@ static int snmp_open_source(struct jm_ctx *ctx, const struct jm_values *options,
 	struct jm_meters *set, void **ret_state, struct jm_err *err)
 {
 	struct state *s = calloc(1, sizeof(*s));
+	struct call c;
 	int rc;
 
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for SNMP.");
 	s->ctx = ctx;
-	rc = choose_kind(s, options, err);
+	JM_FILL(options, &c);
+	rc = choose_kind(s, &c, err);
 	if (!rc)
-		rc = add_outlets(s, options, err);
+		rc = add_outlets(s, &c, err);
 	if (!rc)
-		rc = open_line(s, options, err);
+		rc = open_line(s, &c, err);
 	if (!rc)
 		rc = check_answers(s, err);
 	if (!rc)
-		rc = add_meters(s, options, set, err);
+		rc = add_meters(s, &c, set, err);
 	if (rc) {
 		snmp_source_close(s);
 		return rc;
@@ -322,61 +321,51 @@ static int snmp_read_source(void *state, struct jm_sink *sink, struct jm_err *er
 }
 
 static const struct jm_option options[] = {
-	{.name = "host", .type = JM_TEXT, .argument = "NAME", .help = "the PDU's name or address"},
+	{.name = "host",
+		JM_BIND(JM_TEXT, struct call, peer.host),
+		.argument = "NAME",
+		.help = "the PDU's name or address"},
 	{.name = "kind",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct call, kind),
 		.choices = kind_names,
 		.argument = "KIND",
 		.help = "apc, raritan, sentry4, geist: the whole PDU; with -outlet: its outlets"},
 	{.name = "index",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, index),
 		.argument = "N+N",
 		.help = "rows of the vendor's table: the outlets that feed this node, as in 3+4 or "
 			"1.1.3"},
 	{.name = "oid",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, oid),
 		.argument = "OID",
 		.help = "object identifier of a power value, in place of a kind"},
 	{.name = "scale",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct call, scale),
 		.min = 1e-9,
 		.max = 1e9,
 		.fallback = "1",
 		.argument = "X",
 		.help = "watts per unit of that power"},
 	{.name = "community-file",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, peer.community_file),
 		.argument = "FILE",
 		.help = "file with the community of SNMPv2c; without it 'public'"},
-	{.name = "user", .type = JM_TEXT, .argument = "NAME", .help = "user of SNMPv3"},
+	{.name = "user",
+		JM_BIND(JM_TEXT, struct call, peer.user),
+		.argument = "NAME",
+		.help = "user of SNMPv3"},
 	{.name = "auth-file",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, peer.auth_file),
 		.argument = "FILE",
 		.help = "file with the user's password (SHA-1)"},
 	{.name = "priv-file",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, peer.priv_file),
 		.argument = "FILE",
 		.help = "file with the password of the encryption (AES)"},
-	{.name = "port",
-		.type = JM_INT,
-		.min = 1,
-		.max = 65535,
-		.fallback = "161",
-		.argument = "N",
-		.help = "UDP port"},
-	{.name = "timeout",
-		.type = JM_DURATION,
-		.unit = "s",
-		.min = 0.01,
-		.max = 60,
-		.fallback = "1s",
-		.argument = "TIME",
-		.help = "time limit for an answer; after half of it the question is sent again"},
-	{.name = "covers",
-		.type = JM_TEXT,
-		.fallback = "/",
-		.argument = "PATHS",
-		.help = "what the outlets feed: / (the node), psu/0..."},
+	JM_PORT_OPTION(struct call, peer.port, "161", "UDP"),
+	JM_TIMEOUT_OPTION(struct call, peer.timeout, 60, "1s",
+		"; after half of it the question is sent again"),
+	JM_COVERS_OPTION(struct call, covers, "what the outlets feed: / (the node), psu/0..."),
 	{0},
 };
 
