@@ -22,8 +22,7 @@ struct jm_source_list {
 /* "nvml,rapl"; empty names are left out. */
 int jm_source_list_add(struct jm_source_list *list, const char *text, struct jm_err *err);
 /* texts: the values of --source, each as above; NULL = none */
-int jm_source_list_take(
-	struct jm_source_list *list, char *const *texts, struct jm_err *err);
+int jm_source_list_take(struct jm_source_list *list, char *const *texts, struct jm_err *err);
 void jm_source_list_done(struct jm_source_list *list); /* one that failed, too */
 
 #endif
