@@ -202,7 +202,8 @@ static int check_index(
 	{
 		const struct jm_safetensor *t = jm_safetensors_find(s, name);
 		const char *file = json_string_value(value);
-		const char *path = t ? s->file[t->file].path : "", *slash = strrchr(path, '/');
+		const char *path = t && s->file ? s->file[t->file].path : "",
+			   *slash = strrchr(path, '/');
 
 		if (!t || !file || strcmp(slash ? slash + 1 : path, file) != 0)
 			return wrong_index(index, name, err, "is not in the shard that it names");

@@ -234,6 +234,34 @@ static void show_relu(struct jm_node *n)
 		n->in[6] = NULL;
 }
 
+/* For a result that the op has and nobody reads. */
+static struct jm_tensor *unread(const struct walk *w, const struct jm_tensor *t)
+{
+	const struct jm_cell *c = jm_graph_cell(w->g, t);
+	bool param = t->class == JM_CLASS_PARAM || c->origin;
+	enum jm_dtype type = !param ? t->type : t->rank > 1 ? w->g->gradient : w->g->vector;
+	struct jm_tensor *d = jm_graph_tensor(w->g, JM_CLASS_ACT, type, t->rank, t->dim, "unread");
+
+	if (d)
+		snprintf(d->name, sizeof(d->name), "d.%.44s", t->name);
+	return d;
+}
+
+/*
+ * The first result is not optional: it is written even if nobody reads it. Neither are, for some ops, those of vectors, which
+ * cost nothing: gains and biases that are frozen.
+ */
+static void fill_unread(const struct walk *w, const struct rule *rule, struct jm_tensor **out)
+{
+	for (int i = 0; i < JM_NODE_OUT; i++) {
+		const struct jm_tensor *t =
+			rule->out[i].role == GRAD_IN ? w->node->in[rule->out[i].index] : NULL;
+
+		if (t && !out[i] && (!i || t->rank == 1))
+			out[i] = unread(w, t);
+	}
+}
+
 static void emit(struct walk *w, const struct rule *rule)
 {
 	struct jm_tensor *in[JM_NODE_IN], *out[JM_NODE_OUT] = {0};
@@ -256,9 +284,7 @@ static void emit(struct walk *w, const struct rule *rule)
 	}
 	if (!wanted)
 		return;
-	/* the first result is not optional: it is written even if nobody reads it */
-	if (!out[0] && rule->out[0].role == GRAD_IN)
-		out[0] = new_gradient(w, w->node->in[rule->out[0].index]);
+	fill_unread(w, rule, out);
 	n = jm_graph_node(w->g, rule->op, in, out);
 	if (!n)
 		return;

@@ -115,3 +115,30 @@ def test_gradients_in_f32_on_the_processor(kind, start, tmp_path):
         errors.append(parity.tensor_errors(found, gradients))
     for name in errors[0]:
         assert numpy.median([error[name] for error in errors]) < 1e-3, (name, [error[name] for error in errors])
+
+
+GPT = ("gpt", {"layers": 2, "hidden": 32, "heads": 2, "ffn": 64, "vocab": 256, "context": 16, "positions": "learned"}, 16)
+LLAMA = ("llama", {"layers": 2, "hidden": 32, "heads": 4, "kv-heads": 2, "ffn": 64, "vocab": 256, "context": 16, "theta": 10000}, 16)
+VIT = ("vit", {"layers": 2, "hidden": 32, "heads": 2, "ffn": 64, "image": 32, "patch": 8, "classes": CLASSES}, 1)
+TRANSFORMERS = [
+    (GPT, "h0*,tokens*"), (GPT, "*.bias,h1.attn*"), (GPT, "positions*,ln_f*"), (LLAMA, "*norm*,h1*"), (LLAMA, "tokens*,output*"),
+    (VIT, "h0*"), (VIT, "class,patches*"), (VIT, "*.weight"),
+]
+
+
+@pytest.mark.parametrize("case, patterns", TRANSFORMERS)
+def test_without_batch_norms_the_other_gradients_stay_as_they_are(case, patterns, data, tmp_path):
+    model, dims, seq = case
+
+    def run(name, **env):
+        words = [BUILD / "tests/parity/losses", model, "ref", "f64", 1, 2, seq, data, tmp_path / name, 1,
+                 *(f"{key}={value}" for key, value in dims.items())]
+        done = subprocess.run([*map(str, words)], check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              env={**os.environ, **env}, timeout=200)
+        assert done.returncode == 0, done.stderr
+        return parity.take(tmp_path / f"{name}.grad")
+    whole, some = run("whole"), run("some", JM_TEST_FREEZE=patterns)
+    frozen = {name for name in whole if any(fnmatch.fnmatchcase(name, one) for one in patterns.split(","))}
+    assert some.keys() == whole.keys() - frozen and frozen and some
+    for name, error in parity.tensor_errors(some, {name: whole[name] for name in some}).items():
+        assert error < 1e-12, (name, error)
