@@ -198,12 +198,13 @@ static int check_index(
 	const char *name;
 	json_t *value;
 
+	if (!s->file)
+		return 0;
 	json_object_foreach((json_t *)map, name, value)
 	{
 		const struct jm_safetensor *t = jm_safetensors_find(s, name);
 		const char *file = json_string_value(value);
-		const char *path = t && s->file ? s->file[t->file].path : "",
-			   *slash = strrchr(path, '/');
+		const char *path = t ? s->file[t->file].path : "", *slash = strrchr(path, '/');
 
 		if (!t || !file || strcmp(slash ? slash + 1 : path, file) != 0)
 			return wrong_index(index, name, err, "is not in the shard that it names");

@@ -131,7 +131,7 @@ def test_without_batch_norms_the_other_gradients_stay_as_they_are(case, patterns
     model, dims, seq = case
 
     def run(name, **env):
-        words = [BUILD / "tests/parity/losses", model, "ref", "f64", 1, 2, seq, data, tmp_path / name, 1,
+        words = [BUILD / "tests/parity/losses", model, "ref", "f64", 1, BATCH, seq, data, tmp_path / name, 1,
                  *(f"{key}={value}" for key, value in dims.items())]
         done = subprocess.run([*map(str, words)], check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               env={**os.environ, **env}, timeout=200)
