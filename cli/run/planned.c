@@ -12,11 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool flag(const struct jm_run_call *r, const char *name)
-{
-	return jm_values_number(&r->cli->values, name) > 0;
-}
-
 static int add_planned(
 	struct jm_run_call *r, const struct jm_plan_run *run, int place, json_t *request)
 {
@@ -143,8 +138,7 @@ static int take_over(struct jm_run_call *r, struct jm_planned *p, const json_t *
 {
 	const json_t *seed = json_object_get(stored, "seed"),
 		     *found = json_object_get(stored, "found");
-	bool asked = jm_values_get(&r->cli->values, "seed")->given ||
-		     (p->run && jm_plan_key(p->run, "seed"));
+	bool asked = jm_cli_given(r->cli, "seed") || (p->run && jm_plan_key(p->run, "seed"));
 
 	if (asked && !json_equal(json_object_get(p->request, "seed"), seed))
 		return jm_err_set(&r->cli->err, JM_EUSAGE,
@@ -269,7 +263,6 @@ static int complete_request(struct jm_run_call *r, struct jm_planned *p)
 
 static int request_from_store(struct jm_run_call *r, struct jm_planned *p)
 {
-	const struct jm_value *repeat = jm_values_get(&r->cli->values, "repeat");
 	int rc = jm_store_last_plan(r->store, &p->request, &r->cli->err);
 
 	if (!rc)
@@ -283,8 +276,8 @@ static int request_from_store(struct jm_run_call *r, struct jm_planned *p)
 			jm_store_path(r->store));
 	if (rc)
 		return rc;
-	if (repeat->given)
-		json_object_set_new(p->request, "repeat", json_integer((json_int_t)repeat->number));
+	if (jm_cli_given(r->cli, "repeat"))
+		json_object_set_new(p->request, "repeat", json_integer(r->given.repeat));
 	p->controls_used = jm_run_controls(r->cli, p->request, p->controls, sizeof(p->controls));
 	return jm_run_request_sets(p->request, "settings") ? start_guard(r, p) : 0;
 }
@@ -297,7 +290,7 @@ static int make_plan(struct jm_run_call *r, struct jm_planned *p)
 	int rc;
 
 	p->controls_used = jm_run_controls(r->cli, p->request, p->controls, sizeof(p->controls));
-	rc = flag(r, "resume") ? 0 : complete_request(r, p);
+	rc = r->given.resume ? 0 : complete_request(r, p);
 	if (!rc)
 		rc = jm_plan_new(p->request, &p->plan, &r->cli->err);
 	if (!rc || !p->run)
@@ -320,7 +313,7 @@ static int make_plans(struct jm_run_call *r)
 {
 	int rc = 0;
 
-	if (flag(r, "resume")) {
+	if (r->given.resume) {
 		rc = add_planned(r, NULL, 0, NULL);
 		if (!rc)
 			rc = request_from_store(r, &r->planned[0]);

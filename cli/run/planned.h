@@ -4,7 +4,7 @@
 #define JM_CLI_PLANNED_H
 
 #include "plan_request.h"
-#include "run_parts.h"
+#include "run_options.h"
 
 #include <limits.h>
 
@@ -22,6 +22,7 @@ struct jm_planned {
 
 struct jm_run_call {
 	struct jm_cli *cli;
+	struct jm_run_given given; /* all 0 for the command `plan` */
 	struct jm_store *store;
 	struct jm_guard *guard;
 	int n_told;	     /* failed runs whose reason a line on stderr has given */
@@ -34,7 +35,6 @@ struct jm_run_call {
 	char kept[PATH_MAX]; /* the file where these are; "" = the store has all */
 	bool store_is_lost;  /* removed, replaced or overwritten */
 	int cancel_fd;
-	int shard, shards; /* --shard; 0 = none */
 };
 
 /* From the command line or the plan file: requests, without anything opened or started. */

@@ -33,29 +33,19 @@ static int catch_signals(struct jm_run_call *r)
 
 /* ---- files ---- */
 
-static const char *text_of(const struct jm_run_call *r, const char *name)
-{
-	return jm_values_text(&r->cli->values, name);
-}
-
-static bool flag(const struct jm_run_call *r, const char *name)
-{
-	return jm_values_number(&r->cli->values, name) > 0;
-}
-
 /* Before a store is opened, so that wrong usage does not create one. */
 static int check_files(struct jm_run_call *r)
 {
-	const char *store = text_of(r, "store"), *json = text_of(r, "json");
+	const char *store = r->given.store, *json = r->given.json;
 	static const char *const of_stores[] = {"resume", "retry", "only-failed", "rerun"};
 
 	for (size_t i = 0; !store && i < sizeof(of_stores) / sizeof(*of_stores); i++)
-		if (jm_values_get(&r->cli->values, of_stores[i])->given)
+		if (jm_cli_given(r->cli, of_stores[i]))
 			return jm_err_set(&r->cli->err, JM_EUSAGE,
 				"--%s continues the plan of a store; name the store with --store "
 				"FILE.",
 				of_stores[i]);
-	if (flag(r, "only-failed") && text_of(r, "rerun"))
+	if (r->given.sweep.only_failed && r->given.sweep.rerun)
 		return jm_err_set(&r->cli->err, JM_EUSAGE,
 			"--only-failed and --rerun exclude each other; give one of them.");
 	if (!store)
@@ -64,23 +54,24 @@ static int check_files(struct jm_run_call *r)
 		return jm_err_set(&r->cli->err, JM_EUSAGE,
 			"--store and --json name the same file, %s; give each its own file.",
 			store);
-	if (flag(r, "resume") && access(store, F_OK))
+	if (r->given.resume && access(store, F_OK))
 		return jm_err_set(&r->cli->err, JM_ENOENT,
 			"There is no store '%s' to continue: %s.", store, strerror(errno));
-	return flag(r, "resume") ? jm_run_check_resume(r->cli) : 0;
+	return r->given.resume ? jm_run_check_resume(r->cli) : 0;
 }
 
 /* "2/3" */
 static int read_shard(struct jm_run_call *r)
 {
-	const char *text = text_of(r, "shard");
+	struct jm_run_options *o = &r->given.sweep;
+	const char *text = r->given.shard;
 	char end;
 
 	if (!text)
 		return 0;
 	if (strspn(text, "0123456789/") < strlen(text) || strlen(text) > 9 ||
-		sscanf(text, "%d/%d%c", &r->shard, &r->shards, &end) != 2 || r->shard < 1 ||
-		r->shard > r->shards)
+		sscanf(text, "%d/%d%c", &o->shard, &o->shards, &end) != 2 || o->shard < 1 ||
+		o->shard > o->shards)
 		return jm_err_set(&r->cli->err, JM_EUSAGE,
 			"--shard takes the number of this runner and how many there are, as in "
 			"1/2, not '%s'.",
@@ -91,9 +82,10 @@ static int read_shard(struct jm_run_call *r)
 /* A runner without a block would look like one that is done. */
 static int check_shard(struct jm_run_call *r)
 {
+	const struct jm_run_options *o = &r->given.sweep;
 	int most = 0;
 
-	for (int i = 0; i < r->n && r->shards; i++) {
+	for (int i = 0; i < r->n && o->shards; i++) {
 		if (r->planned[i].plan.until > 0)
 			return jm_err_set(&r->cli->err, JM_EUSAGE,
 				"--shard and --until-interval exclude each other, because each "
@@ -101,11 +93,11 @@ static int check_shard(struct jm_run_call *r)
 		if (r->planned[i].plan.repeat > most)
 			most = r->planned[i].plan.repeat;
 	}
-	return r->shards <= most ? 0
+	return o->shards <= most ? 0
 				 : jm_err_set(&r->cli->err, JM_EUSAGE,
 					   "--shard %d/%d shares repeats, and the plan has %d; "
 					   "give --repeat %d or more, or fewer shards.",
-					   r->shard, r->shards, most, r->shards);
+					   o->shard, o->shards, most, o->shards);
 }
 
 /* Which process of this machine writes the store, where that is known. */
@@ -140,7 +132,7 @@ static int fail_busy(struct jm_run_call *r, const char *path)
 
 static int open_store(struct jm_run_call *r)
 {
-	const char *path = text_of(r, "store");
+	const char *path = r->given.store;
 	int rc;
 
 	if (!path)
@@ -169,32 +161,27 @@ static int run_plan(struct jm_run_call *r, struct jm_planned *p)
 	double width = jm_values_number(&r->cli->common, "width");
 	int blocks = p->plan.repeat;
 	struct jm_run_show show;
-	struct jm_run_options o = {
-		.plan = &p->plan,
-		.store = r->store,
-		.unstored = r->unstored,
-		.controls = p->controls_used,
-		.retry = flag(r, "retry"),
-		.only_failed = flag(r, "only-failed"),
-		.rerun = has_case(p, text_of(r, "rerun")) ? text_of(r, "rerun") : NULL,
-		.shard = r->shard,
-		.shards = r->shards,
-		.ret_blocks = &blocks,
-		.fail_fast = flag(r, "fail-fast"),
-		.cancel_fd = r->cancel_fd,
-		.out_fd = alone && !jm_run_json_on_stdout(r) ? STDOUT_FILENO : -1,
-		.echo = alone || flag(r, "show-output"),
-		.event = jm_run_show_event,
-		.event_arg = &show,
-	};
+	struct jm_run_options o = r->given.sweep;
 	int rc;
 
-	if (o.out_fd < 0 && flag(r, "show-output"))
+	o.plan = &p->plan;
+	o.store = r->store;
+	o.unstored = r->unstored;
+	o.controls = p->controls_used;
+	if (!has_case(p, o.rerun))
+		o.rerun = NULL;
+	o.ret_blocks = &blocks;
+	o.cancel_fd = r->cancel_fd;
+	o.out_fd = alone && !jm_run_json_on_stdout(r) ? STDOUT_FILENO : -1;
+	o.echo = alone || r->given.show_output;
+	o.event = jm_run_show_event;
+	o.event_arg = &show;
+	if (o.out_fd < 0 && r->given.show_output)
 		o.out_fd = STDERR_FILENO;
 	jm_planned_change_guard(r, p);
 	jm_run_show_init(&show, &p->plan, isnan(width) ? 0 : (int)width, r->cli->quiet);
 	show.writer = jm_work_writer_new(&r->cli->ctx);
-	show.store = text_of(r, "store");
+	show.store = r->given.store;
 	rc = jm_run_plan(&r->cli->ctx, &o, &r->guard, r->records, &r->cli->err);
 	r->guarded = p->controls_used;
 	r->n_told += r->cli->quiet ? 0 : show.failed;
@@ -239,7 +226,7 @@ static int run_planned(struct jm_run_call *r, struct jm_planned *p)
 		p->failed = true;
 		return 0;
 	}
-	if (text_of(r, "rerun") && !has_case(p, text_of(r, "rerun")))
+	if (r->given.sweep.rerun && !has_case(p, r->given.sweep.rerun))
 		return 0;
 	say_run(r, p);
 	rc = run_plan(r, p);
@@ -250,7 +237,7 @@ static int run_planned(struct jm_run_call *r, struct jm_planned *p)
 
 static int check_rerun(struct jm_run_call *r)
 {
-	const char *id = text_of(r, "rerun");
+	const char *id = r->given.sweep.rerun;
 	bool any = !id;
 
 	for (int i = 0; i < r->n; i++)
@@ -293,13 +280,13 @@ static int run_all(struct jm_run_call *r)
 	if (!rc)
 		say_input(r);
 	if (!rc) /* not after hours of work */
-		rc = jm_report_check_columns(text_of(r, "columns"), &r->cli->err);
+		rc = jm_report_check_columns(r->given.columns, &r->cli->err);
 	if (!rc && jm_hold_check(r->cli->command, &r->cli->err)) {
 		jm_cli_fail(r->cli);
 		return EXIT_NOT_FOUND;
 	}
 	/* wrong usage must create no files */
-	if (!rc && !flag(r, "resume"))
+	if (!rc && !r->given.resume)
 		rc = jm_planned_read(r);
 	if (!rc)
 		rc = check_files(r);
@@ -307,15 +294,15 @@ static int run_all(struct jm_run_call *r)
 		rc = read_shard(r);
 	if (!rc)
 		rc = open_store(r);
-	if (!rc && text_of(r, "json"))
-		rc = jm_output_try(text_of(r, "json"), &r->cli->err);
+	if (!rc && r->given.json)
+		rc = jm_output_try(r->given.json, &r->cli->err);
 	if (!rc)
 		rc = jm_planned_make(r);
 	if (!rc)
 		rc = check_shard(r);
 	if (rc)
 		return jm_cli_fail(r->cli);
-	if (flag(r, "dry-run"))
+	if (r->given.dry_run)
 		return jm_run_list_cases(r);
 	return jm_run_finish(r, run_plans(r));
 }
@@ -338,6 +325,7 @@ static int run_run(struct jm_cli *cli)
 	struct jm_run_log log;
 	int status;
 
+	JM_FILL(&cli->values, &r.given);
 	jm_run_log_begin(&log, &cli->ctx, cli->quiet);
 	status = run_all(&r);
 	status = stop_guard(r.guard, status);

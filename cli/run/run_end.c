@@ -17,11 +17,6 @@
 
 #define EXIT_CASE_FAILED 1
 
-static const char *text_of(const struct jm_run_call *r, const char *name)
-{
-	return jm_values_text(&r->cli->values, name);
-}
-
 void jm_run_give_to_caller(const char *path)
 {
 	struct stat st;
@@ -36,14 +31,14 @@ void jm_run_give_to_caller(const char *path)
 
 bool jm_run_json_on_stdout(const struct jm_run_call *r)
 {
-	const char *path = text_of(r, "json");
+	const char *path = r->given.json;
 
 	return path && !strcmp(path, "-");
 }
 
 static int write_json(struct jm_run_call *r)
 {
-	const char *path = text_of(r, "json");
+	const char *path = r->given.json;
 	bool single = jm_planned_cases(r) == 1;
 	const json_t *value = single ? json_array_get(r->records, 0) : r->records;
 	int rc;
@@ -102,7 +97,7 @@ static void print_table(struct jm_run_call *r)
 		.bold = cli->colour && out == stdout,
 		.told = json_array_size(r->records) == 1 && r->n_told == 1 &&
 			(out == stderr || (isatty(STDERR_FILENO) && isatty(fileno(out)))),
-		.columns = text_of(r, "columns")};
+		.columns = r->given.columns};
 	char *text = NULL;
 
 	if (!json_array_size(r->records))
@@ -154,13 +149,13 @@ static void print_next(const struct jm_run_call *r, int failed, bool whole)
 
 	if (r->cli->quiet || (r->store_is_lost && !*r->kept))
 		return;
-	if (!text_of(r, "store")) {
+	if (!r->given.store) {
 		if (jm_planned_cases(r) > 1)
 			fprintf(stderr,
 				"\nThe records were not stored; --store FILE stores them.\n");
 		return;
 	}
-	quote(r->store_is_lost ? r->kept : text_of(r, "store"), store, sizeof(store));
+	quote(r->store_is_lost ? r->kept : r->given.store, store, sizeof(store));
 	quote(r->kept, kept, sizeof(kept));
 	fprintf(stderr, "\nNext:\n");
 	what_to_type(r, what, sizeof(what));
@@ -181,17 +176,18 @@ static void print_next(const struct jm_run_call *r, int failed, bool whole)
 /* Of this runner. */
 static int own_cases(const struct jm_run_call *r)
 {
-	const struct jm_run_options o = {.shard = r->shard, .shards = r->shards};
 	int n = 0;
 
 	for (int i = 0; i < r->n; i++)
-		n += r->planned[i].plan.n * jm_shard_blocks(&o, r->planned[i].plan.repeat);
+		n += r->planned[i].plan.n *
+		     jm_shard_blocks(&r->given.sweep, r->planned[i].plan.repeat);
 	return n;
 }
 
 /* Records of repeats that are this runner's; a store may have those of others too. */
 static int own_records(const struct jm_run_call *r)
 {
+	const struct jm_run_options *o = &r->given.sweep;
 	const json_t *record;
 	size_t i;
 	int n = 0;
@@ -201,7 +197,7 @@ static int own_records(const struct jm_run_call *r)
 		json_int_t repeat = json_integer_value(
 			json_object_get(json_object_get(record, "case"), "repeat"));
 
-		n += r->shards < 2 || (repeat - 1) % r->shards == r->shard - 1;
+		n += o->shards < 2 || (repeat - 1) % o->shards == o->shard - 1;
 	}
 	return n;
 }
@@ -213,8 +209,7 @@ static bool is_length_unknown(const struct jm_run_call *r)
 
 	for (int i = 0; i < r->n; i++)
 		adaptive = adaptive || r->planned[i].plan.until > 0;
-	return adaptive &&
-	       (jm_values_number(&r->cli->values, "only-failed") > 0 || text_of(r, "rerun"));
+	return adaptive && (r->given.sweep.only_failed || r->given.sweep.rerun);
 }
 
 /* Records that the store did not take, or that were lost with it, go to a file beside it. */
@@ -225,7 +220,7 @@ static void keep_beside(struct jm_run_call *r, const json_t *records)
 
 	if (!json_array_size(records))
 		return;
-	if (jm_output_json_beside(text_of(r, "store"), records, r->kept, &err)) {
+	if (jm_output_json_beside(r->given.store, records, r->kept, &err)) {
 		*r->kept = '\0';
 		jm_screen_say("", err.text);
 		return;

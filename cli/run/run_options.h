@@ -7,6 +7,26 @@
 
 /* ---- run_options.c ---- */
 
+/* What the command line of `run`, or a point of a plan file, gives: NULL, NAN or 0 is not given. The texts are those of
+ * the values. */
+struct jm_run_given {
+	/* of the call */
+	const char *store, *json, *columns, *shard;
+	bool resume, dry_run, show_output;
+	struct jm_run_options sweep; /* retry, only_failed, rerun, fail_fast */
+	/* of the request */
+	const char *device, *precision; /* lists */
+	const char *warmup, *control, *order, *retries, *until_interval;
+	const char *items_regex, *items_json, *items_kind;
+	char *const *set, *const *env, *const *source;
+	bool fast, real_time;
+	int repeat, max_repeat;
+	int64_t seed, steps, epochs, epoch_steps;
+	double seconds, interval, timeout, selftest, steady, cooldown; /* s */
+	double add_watts;
+};
+
+/* Bound to a struct jm_run_given. */
 extern const struct jm_option jm_run_options[];
 
 #endif

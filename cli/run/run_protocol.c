@@ -3,32 +3,24 @@
 #include "run_protocol.h"
 #include "result/record.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static double number(const struct jm_cli *cli, const char *name)
-{
-	return jm_values_number(&cli->values, name);
-}
-
-static bool given(const struct jm_cli *cli, const char *name)
-{
-	return jm_values_get(&cli->values, name)->given;
-}
-
 /* "1%" or "0.01" */
-static int add_until(struct jm_cli *cli, json_t *how)
+static int add_until(struct jm_cli *cli, const struct jm_run_given *g, json_t *how)
 {
-	const char *text = jm_values_text(&cli->values, "until-interval");
+	const char *text = g->until_interval;
 	double share;
 	char *end;
 
 	if (!text)
-		return given(cli, "max-repeat") ? jm_err_set(&cli->err, JM_EUSAGE,
-							  "--max-repeat has no effect without "
-							  "--until-interval; give "
-							  "both, or --repeat.")
-						: 0;
+		return jm_cli_given(cli, "max-repeat")
+			       ? jm_err_set(&cli->err, JM_EUSAGE,
+					 "--max-repeat has no effect without "
+					 "--until-interval; give "
+					 "both, or --repeat.")
+			       : 0;
 	share = strtod(text, &end);
 	if (!strcmp(end, "%"))
 		share /= 100;
@@ -41,7 +33,7 @@ static int add_until(struct jm_cli *cli, json_t *how)
 			"not '%s'.",
 			text);
 	json_object_set_new(how, "until_interval", json_real(share));
-	json_object_set_new(how, "max_repeat", json_integer((json_int_t)number(cli, "max-repeat")));
+	json_object_set_new(how, "max_repeat", json_integer(g->max_repeat));
 	return 0;
 }
 
@@ -82,10 +74,9 @@ static int add_retry(struct jm_cli *cli, char *part, json_t *retries)
 	return unknown_kind(cli, part);
 }
 
-static int add_retries(struct jm_cli *cli, json_t *how)
+static int add_retries(struct jm_cli *cli, const struct jm_run_given *g, json_t *how)
 {
-	const char *text = jm_values_text(&cli->values, "retries");
-	char *copy = text ? strdup(text) : NULL, *rest = copy, *part;
+	char *copy = g->retries ? strdup(g->retries) : NULL, *rest = copy, *part;
 	json_t *retries = json_object();
 	int rc = 0;
 
@@ -98,18 +89,17 @@ static int add_retries(struct jm_cli *cli, json_t *how)
 	return rc;
 }
 
-int jm_run_protocol(struct jm_cli *cli, json_t *how)
+int jm_run_protocol(struct jm_cli *cli, const struct jm_run_given *g, json_t *how)
 {
-	int rc = add_until(cli, how);
+	int rc = add_until(cli, g, how);
 
 	if (!rc)
-		rc = add_retries(cli, how);
-	if (given(cli, "cooldown"))
-		json_object_set_new(how, "cooldown_s", json_real(number(cli, "cooldown")));
-	if (given(cli, "order"))
-		json_object_set_new(
-			how, "order", json_string(jm_values_text(&cli->values, "order")));
-	if (given(cli, "add-watts"))
-		json_object_set_new(how, "add_watts", json_real(number(cli, "add-watts")));
+		rc = add_retries(cli, g, how);
+	if (!isnan(g->cooldown))
+		json_object_set_new(how, "cooldown_s", json_real(g->cooldown));
+	if (jm_cli_given(cli, "order"))
+		json_object_set_new(how, "order", json_string(g->order));
+	if (!isnan(g->add_watts))
+		json_object_set_new(how, "add_watts", json_real(g->add_watts));
 	return rc;
 }

@@ -3,9 +3,9 @@
 #ifndef JM_RUN_PROTOCOL_H
 #define JM_RUN_PROTOCOL_H
 
-#include "run_parts.h"
+#include "run_options.h"
 
 /* Adds the protocol to the request's "how": repeats, order, pauses, retries. */
-int jm_run_protocol(struct jm_cli *cli, json_t *how);
+int jm_run_protocol(struct jm_cli *cli, const struct jm_run_given *g, json_t *how);
 
 #endif

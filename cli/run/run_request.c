@@ -8,8 +8,10 @@
 #include "measure/command/output_items.h"
 #include "measure/session/progress.h"
 #include "meter/source.h"
+#include "run_options.h"
 #include "run_protocol.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,18 +21,6 @@
 
 #define MAX_NAMES   160
 #define MOST_DIGITS 9 /* of a number of steps */
-
-static const char *text_of(const struct jm_cli *cli, const char *name)
-{
-	return jm_values_text(&cli->values, name);
-}
-
-static bool given(const struct jm_cli *cli, const char *name)
-{
-	const struct jm_value *value = jm_values_get(&cli->values, name);
-
-	return value && value->given;
-}
 
 static int no_memory(struct jm_cli *cli)
 {
@@ -52,12 +42,12 @@ int jm_run_check_resume(struct jm_cli *cli)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--resume takes the plan from the store; omit the workload or command.");
 	for (const struct jm_option *o = cli->cmd->options; o->name; o++) {
-		bool may = !given(cli, o->name) || o->use & JM_OPTION_OF_CALL;
+		bool may = !jm_cli_given(cli, o->name) || o->use & JM_OPTION_OF_CALL;
 
 		for (size_t i = 0; i < sizeof(free_to_give) / sizeof(*free_to_give); i++)
 			may = may || !strcmp(o->name, free_to_give[i]);
 		for (size_t i = 0; i < sizeof(of_files) / sizeof(*of_files); i++)
-			may = may && !(given(cli, o->name) && !strcmp(o->name, of_files[i]));
+			may = may && !(jm_cli_given(cli, o->name) && !strcmp(o->name, of_files[i]));
 		if (!may)
 			return jm_err_set(&cli->err, JM_EUSAGE,
 				"--resume takes the plan from the store, including --%s; omit that "
@@ -133,9 +123,9 @@ static int check_device(struct jm_cli *cli, const struct jm_workload *w, const c
 	return rc;
 }
 
-static json_t *joined(struct jm_cli *cli)
+static json_t *joined(const struct jm_run_given *g)
 {
-	return json_pack("[s]", text_of(cli, "device"));
+	return json_pack("[s]", g->device);
 }
 
 /* Where one process uses several devices, the list is one value and no axis. */
@@ -164,7 +154,8 @@ static int check_own_devices(struct jm_cli *cli, const struct jm_workload *w, co
 	return most;
 }
 
-static int join_own_devices(struct jm_cli *cli, const struct jm_workload *w, json_t *what)
+static int join_own_devices(
+	struct jm_cli *cli, const struct jm_run_given *g, const struct jm_workload *w, json_t *what)
 {
 	int given = (int)json_array_size(json_object_get(what, "device"));
 	const char *option;
@@ -179,7 +170,7 @@ static int join_own_devices(struct jm_cli *cli, const struct jm_workload *w, jso
 		if (most < 0)
 			return most;
 		if (most > 1)
-			return json_object_set_new(what, "device", joined(cli));
+			return json_object_set_new(what, "device", joined(g));
 	}
 	return 0;
 }
@@ -188,7 +179,7 @@ static int join_own_devices(struct jm_cli *cli, const struct jm_workload *w, jso
  * With --ranks the devices are those of the ranks, in their order: no axis, but one value. One device is that of
  * all ranks.
  */
-static int join_devices(struct jm_cli *cli, json_t *what)
+static int join_devices(struct jm_cli *cli, const struct jm_run_given *g, json_t *what)
 {
 	const json_t *ranks = json_object_get(json_object_get(what, "options"), "ranks"), *one;
 	size_t n = json_array_size(json_object_get(what, "device")), i;
@@ -207,7 +198,7 @@ static int join_devices(struct jm_cli *cli, json_t *what)
 			"--device names %zu devices for %ld ranks; name one for each of them, or "
 			"one for all.",
 			n, most);
-	json_object_set_new(what, "device", joined(cli));
+	json_object_set_new(what, "device", joined(g));
 	return 0;
 }
 
@@ -246,36 +237,34 @@ static int add_soft(struct jm_cli *cli, json_t *what)
 	int rc = 0;
 
 	for (const struct jm_option *row = jm_soft_options; row->name && !rc; row++)
-		if (text_of(cli, row->name))
-			rc = jm_work_options_add(cli, row, text_of(cli, row->name), options);
+		if (jm_cli_given(cli, row->name))
+			rc = jm_work_options_add(
+				cli, row, jm_values_text(&cli->values, row->name), options);
 	return rc;
 }
 
 /* --env NAME=VALUE, the last one of a name; --fast is a variable as well. */
-static int add_environment(struct jm_cli *cli, json_t *what)
+static int add_environment(struct jm_cli *cli, const struct jm_run_given *g, json_t *what)
 {
-	const struct jm_value *env = jm_values_get(&cli->values, "env");
 	json_t *variables = json_object();
 	int rc = variables ? 0 : no_memory(cli);
 
-	for (int i = 0; i < env->n_texts && !rc; i++) {
-		const char *equals = strchr(env->texts[i], '=');
+	for (char *const *env = g->env; env && *env && !rc; env++) {
+		const char *equals = strchr(*env, '=');
 		char *name = NULL;
 
-		if (!equals || equals == env->texts[i]) {
+		if (!equals || equals == *env) {
 			rc = jm_err_set(&cli->err, JM_EUSAGE,
-				"--env '%s' is not a variable; write it as NAME=VALUE.",
-				env->texts[i]);
+				"--env '%s' is not a variable; write it as NAME=VALUE.", *env);
 			break;
 		}
-		name = strndup(env->texts[i], (size_t)(equals - env->texts[i]));
+		name = strndup(*env, (size_t)(equals - *env));
 		if (!name || json_object_set_new(variables, name, json_string(equals + 1)))
 			rc = jm_err_set(&cli->err, JM_EUSAGE,
-				"--env '%s' is not UTF-8 text and cannot be stored.",
-				env->texts[i]);
+				"--env '%s' is not UTF-8 text and cannot be stored.", *env);
 		free(name);
 	}
-	if (!rc && jm_values_number(&cli->values, "fast") > 0)
+	if (!rc && g->fast)
 		json_object_set_new(variables, "JM_CUDA_FAST", json_string("1"));
 	if (!rc && json_object_size(variables))
 		json_object_set(what, "environment", variables);
@@ -284,7 +273,7 @@ static int add_environment(struct jm_cli *cli, json_t *what)
 }
 
 /* A model or preset selects its workload: `run gpt-117m` is `run train --model gpt-117m`. */
-static int add_workload(struct jm_cli *cli, json_t *what)
+static int add_workload(struct jm_cli *cli, const struct jm_run_given *g, json_t *what)
 {
 	const char *name = cli->args[0];
 	const struct jm_model *model;
@@ -304,19 +293,19 @@ static int add_workload(struct jm_cli *cli, json_t *what)
 	if (!rc)
 		rc = add_soft(cli, what);
 	if (!rc)
-		rc = add_environment(cli, what);
+		rc = add_environment(cli, g, what);
 	json_object_set_new(what, "workload", json_string(w->name));
-	json_object_set_new(what, "device", split(text_of(cli, "device")));
+	json_object_set_new(what, "device", split(g->device));
 	if (!w->no_precision)
-		json_object_set_new(what, "precision", split(text_of(cli, "precision")));
-	else if (!rc && given(cli, "precision"))
+		json_object_set_new(what, "precision", split(g->precision));
+	else if (!rc && jm_cli_given(cli, "precision"))
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
 			"The workload '%s' has no option for the precision; omit --precision.",
 			w->name);
 	if (!rc)
-		rc = join_devices(cli, what);
+		rc = join_devices(cli, g, what);
 	if (!rc)
-		rc = join_own_devices(cli, w, what);
+		rc = join_own_devices(cli, g, w, what);
 	return rc ? rc : check_work(cli, w, what);
 }
 
@@ -326,12 +315,14 @@ bool jm_run_begins_command(const struct jm_cli *cli, const char *word)
 }
 
 /* A wrong expression is reported before every case of a sweep has failed because of it. */
-static int check_scan(struct jm_cli *cli, const char *regex, const char *json)
+static int check_scan(struct jm_cli *cli, const struct jm_run_given *g)
 {
 	struct jm_scan *scan = NULL;
-	int rc = regex || json ? jm_scan_new(regex, json, &scan, &cli->err) : 0;
+	int rc = g->items_regex || g->items_json
+			 ? jm_scan_new(g->items_regex, g->items_json, &scan, &cli->err)
+			 : 0;
 
-	if (!rc && text_of(cli, "items-kind"))
+	if (!rc && g->items_kind)
 		rc = jm_scan_check_numbers(scan, &cli->err);
 	jm_scan_free(scan);
 	return rc;
@@ -340,7 +331,7 @@ static int check_scan(struct jm_cli *cli, const char *regex, const char *json)
 /* What only a workload has. */
 static int check_own(struct jm_cli *cli, const char *option)
 {
-	if (!given(cli, option))
+	if (!jm_cli_given(cli, option))
 		return 0;
 	return jm_err_set(&cli->err, JM_EUSAGE,
 		"--%s is for joulemark's own workloads: an outside command chooses that by itself; "
@@ -348,24 +339,23 @@ static int check_own(struct jm_cli *cli, const char *option)
 		option, option);
 }
 
-static int add_throughput(struct jm_cli *cli, json_t *what)
+static int add_throughput(struct jm_cli *cli, const struct jm_run_given *g, json_t *what)
 {
-	const char *regex = text_of(cli, "items-regex"), *json = text_of(cli, "items-json");
 	json_t *throughput = jm_command_throughput(&cli->values);
 	int rc = 0;
 
-	if (regex && json)
+	if (g->items_regex && g->items_json)
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
 			"--items-regex and --items-json exclude each other; give one of them.");
 	else
-		rc = check_scan(cli, regex, json);
+		rc = check_scan(cli, g);
 	if (json_object_size(throughput))
 		json_object_set(what, "throughput", throughput);
 	json_decref(throughput);
 	return rc;
 }
 
-static int add_command(struct jm_cli *cli, json_t *what)
+static int add_command(struct jm_cli *cli, const struct jm_run_given *g, json_t *what)
 {
 	json_t *command = json_array();
 	int rc = check_extra(cli, "a command");
@@ -386,37 +376,41 @@ static int add_command(struct jm_cli *cli, json_t *what)
 				*word);
 	json_object_set_new(what, "command", command);
 	if (!rc)
-		rc = add_throughput(cli, what);
-	return rc ? rc : add_environment(cli, what);
+		rc = add_throughput(cli, g, what);
+	return rc ? rc : add_environment(cli, g, what);
+}
+
+/* NAN is not given. */
+static void add_number(json_t *object, const char *key, double number)
+{
+	if (!isnan(number))
+		json_object_set_new(object, key, json_real(number));
 }
 
 /* The first epoch is the warm-up, the others are the measured phase. */
-static int add_epochs(struct jm_cli *cli, json_t *what)
+static int add_epochs(struct jm_cli *cli, const struct jm_run_given *g, json_t *what)
 {
-	if (text_of(cli, "warmup") || given(cli, "steps") || given(cli, "seconds"))
+	if (g->warmup || g->steps || !isnan(g->seconds))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--epochs sets the length of the run, and so do --steps, --seconds and "
 			"--warmup; give either --epochs or the others.");
-	json_object_set_new(
-		what, "epochs", json_integer((json_int_t)jm_values_number(&cli->values, "epochs")));
-	json_object_set_new(what, "epoch_steps",
-		json_integer((json_int_t)jm_values_number(&cli->values, "epoch-steps")));
+	json_object_set_new(what, "epochs", json_integer(g->epochs));
+	json_object_set_new(what, "epoch_steps", json_integer(g->epoch_steps));
 	return 0;
 }
 
-static int add_lengths(struct jm_cli *cli, json_t *what)
+static int add_lengths(struct jm_cli *cli, const struct jm_run_given *g, json_t *what)
 {
-	const char *warm = text_of(cli, "warmup");
+	const char *warm = g->warmup;
 	double seconds;
 
-	if (cli->command &&
-		(warm || given(cli, "steps") || given(cli, "seconds") || given(cli, "epochs")))
+	if (cli->command && (warm || g->steps || !isnan(g->seconds) || g->epochs))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--steps, --seconds, --epochs and --warmup apply to workloads only: a "
 			"command decides itself how long it runs.");
-	if (given(cli, "epochs"))
-		return add_epochs(cli, what);
-	if (given(cli, "epoch-steps"))
+	if (g->epochs)
+		return add_epochs(cli, g, what);
+	if (jm_cli_given(cli, "epoch-steps"))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--epoch-steps has no effect without --epochs; give both.");
 	if (warm && warm[strspn(warm, "0123456789")] &&
@@ -428,12 +422,9 @@ static int add_lengths(struct jm_cli *cli, json_t *what)
 			"--warmup %s is outside its range 0 to 999999999 steps.", warm);
 	if (warm)
 		json_object_set_new(what, "warmup", json_string(warm));
-	if (given(cli, "steps"))
-		json_object_set_new(what, "steps",
-			json_integer((json_int_t)jm_values_number(&cli->values, "steps")));
-	if (given(cli, "seconds"))
-		json_object_set_new(
-			what, "seconds", json_real(jm_values_number(&cli->values, "seconds")));
+	if (g->steps)
+		json_object_set_new(what, "steps", json_integer(g->steps));
+	add_number(what, "seconds", g->seconds);
 	return 0;
 }
 
@@ -449,14 +440,13 @@ static int add_source(struct jm_cli *cli, const char *text, size_t n, json_t *so
 	return json_array_append_new(sources, json_stringn(text, n)) ? no_memory(cli) : 0;
 }
 
-static int add_sources(struct jm_cli *cli, json_t *how)
+static int add_sources(struct jm_cli *cli, const struct jm_run_given *g, json_t *how)
 {
-	const struct jm_value *source = jm_values_get(&cli->values, "source");
 	json_t *sources = json_array();
 	int rc = json_object_set_new(how, "sources", sources) ? no_memory(cli) : 0;
 
-	for (int i = 0; i < source->n_texts; i++) {
-		const char *text = source->texts[i];
+	for (char *const *source = g->source; source && *source; source++) {
+		const char *text = *source;
 
 		while (!rc && *text) {
 			size_t n = jm_source_length(text);
@@ -470,9 +460,9 @@ static int add_sources(struct jm_cli *cli, json_t *how)
 }
 
 /* A misspelt one is reported before anything runs, even where nothing is set. */
-static int add_controls(struct jm_cli *cli, json_t *how)
+static int add_controls(struct jm_cli *cli, const struct jm_run_given *g, json_t *how)
 {
-	const char *text = text_of(cli, "control");
+	const char *text = g->control;
 
 	if (!text)
 		return 0;
@@ -487,20 +477,15 @@ static int add_controls(struct jm_cli *cli, json_t *how)
 	return json_object_set_new(how, "control", json_string(text)) ? no_memory(cli) : 0;
 }
 
-static json_t *make_how(struct jm_cli *cli)
+static json_t *make_how(const struct jm_run_given *g)
 {
-	static const char *const times[] = {"interval", "timeout", "selftest", "steady"};
 	json_t *how = json_object();
-	char key[16];
 
-	for (size_t i = 0; i < sizeof(times) / sizeof(*times); i++) {
-		snprintf(key, sizeof(key), "%s_s", times[i]);
-		if (given(cli, times[i]))
-			json_object_set_new(
-				how, key, json_real(jm_values_number(&cli->values, times[i])));
-	}
-	json_object_set_new(
-		how, "real_time", json_boolean(jm_values_number(&cli->values, "real-time") > 0));
+	add_number(how, "interval_s", g->interval);
+	add_number(how, "timeout_s", g->timeout);
+	add_number(how, "selftest_s", g->selftest);
+	add_number(how, "steady_s", g->steady);
+	json_object_set_new(how, "real_time", json_boolean(g->real_time));
 	return how;
 }
 
@@ -515,26 +500,24 @@ static int nothing_to_run(struct jm_cli *cli)
 }
 
 /* As it was written; jm_run_request_settings reads it with the knobs. */
-static int add_set(struct jm_cli *cli, json_t *what)
+static int add_set(struct jm_cli *cli, const struct jm_run_given *g, json_t *what)
 {
-	const struct jm_value *set = jm_values_get(&cli->values, "set");
 	json_t *texts = json_array();
 	int rc = texts ? 0 : no_memory(cli);
 
-	for (int i = 0; i < set->n_texts && !rc; i++)
-		if (json_array_append_new(texts, json_string(set->texts[i])))
+	for (char *const *set = g->set; set && *set && !rc; set++)
+		if (json_array_append_new(texts, json_string(*set)))
 			rc = jm_err_set(&cli->err, JM_EUSAGE,
-				"--set '%s' is not UTF-8 text and cannot be stored.",
-				set->texts[i]);
-	if (!rc && set->n_texts)
+				"--set '%s' is not UTF-8 text and cannot be stored.", *set);
+	if (!rc && g->set)
 		json_object_set(what, "set", texts);
 	json_decref(texts);
 	return rc;
 }
 
-json_t *jm_run_request(struct jm_cli *cli)
+static json_t *make_request(struct jm_cli *cli, const struct jm_run_given *g)
 {
-	json_t *what = json_object(), *how = make_how(cli), *request;
+	json_t *what = json_object(), *how = make_how(g), *request;
 	int rc;
 
 	if (cli->command && cli->n_args)
@@ -542,30 +525,37 @@ json_t *jm_run_request(struct jm_cli *cli)
 			"'%s' and a command after '--' exclude each other; give one of them.",
 			cli->args[0]);
 	else if (cli->command)
-		rc = add_command(cli, what);
+		rc = add_command(cli, g, what);
 	else if (cli->n_args)
-		rc = add_workload(cli, what);
+		rc = add_workload(cli, g, what);
 	else
 		rc = nothing_to_run(cli);
 	if (!rc)
-		rc = add_lengths(cli, what);
+		rc = add_lengths(cli, g, what);
 	if (!rc)
-		rc = add_set(cli, what);
+		rc = add_set(cli, g, what);
 	if (!rc)
-		rc = jm_run_protocol(cli, how);
+		rc = jm_run_protocol(cli, g, how);
 	if (!rc)
-		rc = add_sources(cli, how);
+		rc = add_sources(cli, g, how);
 	if (!rc)
-		rc = add_controls(cli, how);
+		rc = add_controls(cli, g, how);
 	if (rc) {
 		json_decref(what);
 		json_decref(how);
 		return NULL;
 	}
 	request = json_pack("{s:o, s:[], s:o, s:i, s:I}", "what", what, "found", "how", how,
-		"repeat", (int)jm_values_number(&cli->values, "repeat"), "seed",
-		(json_int_t)jm_values_number(&cli->values, "seed"));
+		"repeat", g->repeat, "seed", (json_int_t)g->seed);
 	if (!request)
 		no_memory(cli);
 	return request;
+}
+
+json_t *jm_run_request(struct jm_cli *cli)
+{
+	struct jm_run_given given = {0};
+
+	JM_FILL(&cli->values, &given);
+	return make_request(cli, &given);
 }
