@@ -17,61 +17,53 @@ struct attention {
 	struct jm_kernel kernel; /* first */
 	int64_t batch, seq, depth;
 	int heads, kv_heads;
-	bool causal, backward;
+	int passes; /* per step; 0 = by the device */
+	bool full, backward;
 	double scale;
 	struct jm_tensor *qkv, *y, *dy, *dqkv;
 	struct jm_operand qkv_values, dy_values;
 };
 
-#define NUMBER(text, most, value, what)                                                            \
+#define NUMBER(field, most, value, what)                                                           \
 	{                                                                                          \
-		.name = text, .type = JM_INT, .min = 1, .max = most, .fallback = value,            \
-		.help = what                                                                       \
+		.name = #field, JM_BIND(JM_INT, struct attention, field), .min = 1, .max = most,   \
+		.fallback = value, .help = what                                                    \
 	}
 
 static const struct jm_option options[] = {
-	NUMBER("batch", 1e6, "8", "sequences"),
-	NUMBER("seq", 1e7, "2048", "tokens per sequence"),
-	NUMBER("heads", 1e5, "16", "heads of queries"),
+	NUMBER(batch, 1e6, "8", "sequences"),
+	NUMBER(seq, 1e7, "2048", "tokens per sequence"),
+	NUMBER(heads, 1e5, "16", "heads of queries"),
 	{.name = "kv-heads",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct attention, kv_heads),
 		.min = 1,
 		.max = 1e5,
 		.help = "heads of keys and values, each shared by several heads; without it as "
 			"many "
 			"as --heads"},
-	NUMBER("depth", 1e4, "128", "width of a head"),
+	NUMBER(depth, 1e4, "128", "width of a head"),
 	{.name = "full",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct attention, full),
 		.help = "every token sees all tokens; else only itself and those before it"},
-	{.name = "backward", .type = JM_FLAG, .help = "the gradient too"},
+	{.name = "backward",
+		JM_BIND(JM_FLAG, struct attention, backward),
+		.help = "the gradient too"},
 	{.name = "passes",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct attention, passes),
 		.min = 1,
 		.max = 1e4,
 		.help = "passes per step; without it as many as the device should do in 20 "
 			"ms"},
-	JM_KERNEL_THREADS,
+	JM_KERNEL_THREADS(struct attention),
 	{0},
 };
-
-static double option(const struct attention *s, const char *name)
-{
-	return jm_values_number(s->kernel.work->options, name);
-}
 
 /* ---- setup ---------------------------------------------------------------------------------------------- */
 
 static int choose(struct attention *s, struct jm_err *err)
 {
-	s->batch = (int64_t)option(s, "batch");
-	s->seq = (int64_t)option(s, "seq");
-	s->depth = (int64_t)option(s, "depth");
-	s->heads = s->kv_heads = (int)option(s, "heads");
-	if (jm_values_text(s->kernel.work->options, "kv-heads"))
-		s->kv_heads = (int)option(s, "kv-heads");
-	s->causal = !(option(s, "full") > 0);
-	s->backward = option(s, "backward") > 0;
+	if (!s->kv_heads)
+		s->kv_heads = s->heads;
 	s->scale = 1 / sqrt((double)s->depth);
 	s->qkv_values.seed = jm_rng(s->kernel.work->seed, 0);
 	s->dy_values.seed = jm_rng(s->kernel.work->seed, 1);
@@ -95,7 +87,7 @@ static struct jm_tensor *tensor(
 static void set_attr(const struct attention *s, struct jm_node *n)
 {
 	jm_attention_pack(n, s->heads, s->kv_heads);
-	n->attr.attention.causal = s->causal;
+	n->attr.attention.causal = !s->full;
 	n->attr.attention.scale = s->scale;
 	jm_node_cost(n); /* a mask halves it */
 }
@@ -126,10 +118,10 @@ static void declare_pass(struct attention *s, struct jm_tensor *lse)
 static int choose_passes(const struct attention *s)
 {
 	double product = 2.0 * (double)s->batch * s->heads * (double)s->seq * (double)s->seq *
-			 (double)s->depth * (s->causal ? 0.5 : 1);
+			 (double)s->depth * (s->full ? 1 : 0.5);
 
-	if (jm_values_text(s->kernel.work->options, "passes"))
-		return (int)option(s, "passes");
+	if (s->passes)
+		return s->passes;
 	return jm_kernel_repeat(&s->kernel, product * (s->backward ? 7 : 2), 0);
 }
 
@@ -154,7 +146,7 @@ static void declare(struct attention *s)
 		"%lld x %lld tokens, %d heads of %lld, %d of keys and values, %s%s, %d passes per "
 		"step",
 		(long long)s->batch, (long long)s->seq, s->heads, (long long)s->depth, s->kv_heads,
-		s->causal ? "causal" : "full", s->backward ? ", with gradient" : "", passes);
+		s->full ? "full" : "causal", s->backward ? ", with gradient" : "", passes);
 }
 
 static int prepare(void *state, struct jm_work *work, struct jm_err *err)
@@ -324,7 +316,7 @@ static int compare(const struct attention *s, const void *y, const void *dqkv, s
 			.h = (int)((bits >> 50) % (uint64_t)s->heads),
 			.p = p};
 
-		r.seen = s->causal ? r.token + 1 : s->seq;
+		r.seen = s->full ? s->seq : r.token + 1;
 		weigh(s, &r);
 		code = compare_y(s, &r, y, err);
 		if (!code && dqkv)

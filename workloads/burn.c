@@ -22,6 +22,8 @@
 struct burn {
 	struct jm_kernel kernel; /* first */
 	int64_t side;
+	double fill;	/* share of the free memory for operands */
+	int processors; /* threads that multiply on the host */
 	int sets, products;
 	struct jm_operand values[3]; /* of x, w, p */
 	struct jm_tensor *x[MOST_SETS], *w[MOST_SETS], *p;
@@ -33,25 +35,25 @@ struct burn {
 
 static const struct jm_option options[] = {
 	{.name = "side",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct burn, side),
 		.min = 8,
 		.max = 1e6,
 		.fallback = "4096",
 		.help = "rows and columns of the matrices"},
 	{.name = "fill",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct burn, fill),
 		.min = 0,
 		.max = 0.95,
 		.fallback = "0",
 		.help = "the share of the device's free memory that operands take"},
 	{.name = "products",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct burn, products),
 		.min = 1,
 		.max = 1e4,
 		.help = "products per step; without it as many as the device should do in 100 "
 			"ms"},
 	{.name = "processors",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct burn, processors),
 		.min = 0,
 		.max = 1e4,
 		.fallback = "0",
@@ -59,14 +61,9 @@ static const struct jm_option options[] = {
 			"works, "
 			"each product checked; leave one processor for the thread that drives the "
 			"device"},
-	JM_KERNEL_THREADS,
+	JM_KERNEL_THREADS(struct burn),
 	{0},
 };
-
-static double option(const struct burn *s, const char *name)
-{
-	return jm_values_number(s->kernel.work->options, name);
-}
 
 /* ---- setup ---------------------------------------------------------------------------------------------- */
 
@@ -81,12 +78,11 @@ static void choose(struct burn *s)
 	       free = (double)jm_fit_memory(s->kernel.work->ctx, &s->kernel.device);
 	int repeat = jm_kernel_repeat(&s->kernel, 2 * n * n * n, 3 * matrix_bytes(s));
 
-	s->sets = (int)fmin(MOST_SETS, option(s, "fill") * free / (2 * matrix_bytes(s)));
+	s->sets = (int)fmin(MOST_SETS, s->fill * free / (2 * matrix_bytes(s)));
 	if (s->sets < 1)
 		s->sets = 1;
-	s->products = repeat > 1 ? (int)(repeat * STEP_SECONDS / JM_KERNEL_SECONDS) : 1;
-	if (jm_values_text(s->kernel.work->options, "products"))
-		s->products = (int)option(s, "products");
+	if (!s->products)
+		s->products = repeat > 1 ? (int)(repeat * STEP_SECONDS / JM_KERNEL_SECONDS) : 1;
 	if (s->products < s->sets)
 		s->products = s->sets;
 	for (int i = 0; i < 3; i++)
@@ -164,21 +160,21 @@ static void burn_teardown(void *state)
 
 static int load_processors(struct burn *s, struct jm_err *err)
 {
-	int threads = (int)option(s, "processors"), code;
+	int code;
 
-	if (!threads)
+	if (!s->processors)
 		return 0;
-	code = jm_host_load_new(threads, s->kernel.work->seed, &s->host, err);
+	code = jm_host_load_new(s->processors, s->kernel.work->seed, &s->host, err);
 	return code ? code : jm_host_load_start(s->host, err);
 }
 
 static void describe(const struct burn *s, struct jm_work *work)
 {
-	int processors = (int)option(s, "processors");
-	int n = snprintf(work->detail, sizeof work->detail,
-		"%lld x %lld x %lld, %d set%s of operands, %d products per step, each checked",
-		(long long)s->side, (long long)s->side, (long long)s->side, s->sets,
-		s->sets == 1 ? "" : "s", s->products);
+	int processors = s->processors,
+	    n = snprintf(work->detail, sizeof work->detail,
+		    "%lld x %lld x %lld, %d set%s of operands, %d products per step, each checked",
+		    (long long)s->side, (long long)s->side, (long long)s->side, s->sets,
+		    s->sets == 1 ? "" : "s", s->products);
 
 	if (processors)
 		snprintf(work->detail + n, sizeof work->detail - (size_t)n,
@@ -194,7 +190,6 @@ static int prepare(void *state, struct jm_work *work, struct jm_err *err)
 
 	if (code)
 		return code;
-	s->side = (int64_t)option(s, "side");
 	choose(s);
 	describe(s, work);
 	code = declare(s, err);

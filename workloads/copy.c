@@ -30,6 +30,7 @@ struct copy {
 	struct jm_kernel kernel; /* first: without a graph's nodes */
 	struct jm_device peer;	 /* zeroed = there is none */
 	enum way way;
+	double size; /* GB of a copy, as it was asked for */
 	size_t bytes;
 	int copies;	   /* per step and direction */
 	char *host, *back; /* pinned: what is there, and what came back */
@@ -40,14 +41,14 @@ struct copy {
 
 static const struct jm_option options[] = {
 	{.name = "way",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct copy, way),
 		.choices = ways,
 		.fallback = "on-device",
 		.help = "from the host's memory, to it, or within the device; from the first to "
 			"the second of two GPUs that --device names, or in both directions at "
 			"once"},
 	{.name = "size",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct copy, size),
 		.min = 1e-9,
 		.max = 1e6,
 		.fallback = "0.25",
@@ -182,12 +183,9 @@ static void describe(const struct copy *s, struct jm_work *work)
 static int prepare(void *state, struct jm_work *work, struct jm_err *err)
 {
 	struct copy *s = state;
-	const char *way = jm_values_text(work->options, "way");
 	int code;
 
-	while (strcmp(ways[s->way], way) != 0)
-		s->way++;
-	s->bytes = (size_t)llround(jm_values_number(work->options, "size") * 1e9);
+	s->bytes = (size_t)llround(s->size * 1e9);
 	s->copies = (int)fmin(MOST_COPIES, fmax(LEAST_COPIES, STEP_BYTES / (double)s->bytes));
 	code = open_devices(s, work, err);
 	if (!code)

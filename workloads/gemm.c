@@ -17,46 +17,42 @@
 struct gemm {
 	struct jm_kernel kernel; /* first */
 	int64_t m, n, k;
+	int products; /* per step; 0 = by the device */
 	struct jm_tensor *x, *w, *y;
 	struct jm_operand x_values, w_values;
 };
 
-#define SIDE(text, what)                                                                           \
+#define SIDE(field, what)                                                                          \
 	{                                                                                          \
-		.name = text, .type = JM_INT, .min = 1, .max = 1e7, .fallback = "4096",            \
-		.help = what                                                                       \
+		.name = #field, JM_BIND(JM_INT, struct gemm, field), .min = 1, .max = 1e7,         \
+		.fallback = "4096", .help = what                                                   \
 	}
 
 static const struct jm_option options[] = {
-	SIDE("m", "rows of the result"),
-	SIDE("n", "columns of the result"),
-	SIDE("k", "length of the sums"),
+	SIDE(m, "rows of the result"),
+	SIDE(n, "columns of the result"),
+	SIDE(k, "length of the sums"),
 	{.name = "data",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct gemm, x_values.kind),
 		.choices = jm_values_kinds,
 		.fallback = "random",
 		.help = "what the operands hold: normal values, zeros, ones, or normal values of "
 			"which a share is zero; the power depends on it"},
 	{.name = "sparsity",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct gemm, x_values.share),
 		.min = 0,
 		.max = 1,
 		.fallback = "0.5",
 		.help = "the share of zeros of --data sparse"},
 	{.name = "products",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct gemm, products),
 		.min = 1,
 		.max = 1e4,
 		.help = "products per step; without it as many as the device should do in 20 "
 			"ms"},
-	JM_KERNEL_THREADS,
+	JM_KERNEL_THREADS(struct gemm),
 	{0},
 };
-
-static double option(const struct gemm *s, const char *name)
-{
-	return jm_values_number(s->kernel.work->options, name);
-}
 
 /* ---- setup ---------------------------------------------------------------------------------------------- */
 
@@ -75,8 +71,8 @@ static int choose_repeat(const struct gemm *s)
 	double from = (double)jm_dtype_bytes(s->kernel.factor);
 	double to = (double)jm_dtype_bytes(s->kernel.graph->compute);
 
-	if (jm_values_text(s->kernel.work->options, "products"))
-		return (int)option(s, "products");
+	if (s->products)
+		return s->products;
 	return jm_kernel_repeat(&s->kernel, 2 * m * n * k, from * (m * k + n * k) + to * m * n);
 }
 
@@ -95,17 +91,13 @@ static void declare(struct gemm *s)
 
 static void choose_values(struct gemm *s)
 {
-	const char *kind = jm_values_text(s->kernel.work->options, "data");
-	struct jm_operand o = {.share = option(s, "sparsity")};
-
-	while (strcmp(jm_values_kinds[o.kind], kind) != 0)
-		o.kind++;
-	s->x_values = s->w_values = o;
+	s->w_values = s->x_values;
 	s->x_values.seed = jm_rng(s->kernel.work->seed, 0);
 	s->w_values.seed = jm_rng(s->kernel.work->seed, 1);
 	snprintf(s->kernel.work->detail, sizeof s->kernel.work->detail,
 		"%lld x %lld x %lld, %s operands, %.0f products per step", (long long)s->m,
-		(long long)s->n, (long long)s->k, kind, s->kernel.each.items);
+		(long long)s->n, (long long)s->k, jm_values_kinds[s->x_values.kind],
+		s->kernel.each.items);
 }
 
 static int prepare(void *state, struct jm_work *work, struct jm_err *err)
@@ -115,9 +107,6 @@ static int prepare(void *state, struct jm_work *work, struct jm_err *err)
 
 	if (code)
 		return code;
-	s->m = (int64_t)option(s, "m");
-	s->n = (int64_t)option(s, "n");
-	s->k = (int64_t)option(s, "k");
 	declare(s);
 	choose_values(s);
 	code = jm_kernel_ready(&s->kernel, err);

@@ -18,6 +18,9 @@
 struct stream {
 	struct jm_kernel kernel; /* first */
 	int64_t rows, width;
+	double intensity; /* operations per byte */
+	double size;	  /* GB of an operand */
+	int passes;	  /* per step; 0 = by the device */
 	bool adds;
 	struct jm_tensor *x, *w, *y; /* w: the second operand of a sum, or the matrix */
 	struct jm_operand values[2];
@@ -25,32 +28,27 @@ struct stream {
 
 static const struct jm_option options[] = {
 	{.name = "intensity",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct stream, intensity),
 		.min = 0,
 		.max = 1e6,
 		.fallback = "0",
 		.help = "operations per byte of memory, produced by products with a narrow matrix; "
 			"0 = sums of two operands"},
 	{.name = "size",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct stream, size),
 		.min = 1e-6,
 		.max = 1e6,
 		.fallback = "0.25",
 		.help = "GB of each large operand; use several times the size of the caches"},
 	{.name = "passes",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct stream, passes),
 		.min = 1,
 		.max = 1e4,
 		.help = "passes over the operands per step; without it as many as the device "
 			"should do in 20 ms"},
-	JM_KERNEL_THREADS,
+	JM_KERNEL_THREADS(struct stream),
 	{0},
 };
-
-static double option(const struct stream *s, const char *name)
-{
-	return jm_values_number(s->kernel.work->options, name);
-}
 
 /* ---- setup ---------------------------------------------------------------------------------------------- */
 
@@ -66,11 +64,11 @@ static struct jm_tensor *matrix(
 static void choose_shape(struct stream *s)
 {
 	double size = (double)jm_dtype_bytes(s->kernel.graph->compute);
-	double intensity = option(s, "intensity"), step = 16 / size;
+	double intensity = s->intensity, step = 16 / size;
 
 	s->adds = !(intensity > 0);
 	s->width = s->adds ? ADD_WIDTH : (int64_t)(step * fmax(1, round(intensity * size / step)));
-	s->rows = (int64_t)fmax(1, option(s, "size") * 1e9 / size / (double)s->width);
+	s->rows = (int64_t)fmax(1, s->size * 1e9 / size / (double)s->width);
 }
 
 /* Bytes of one pass, and its operations. */
@@ -91,10 +89,9 @@ static double pass_flops(const struct stream *s)
 
 static void declare(struct stream *s)
 {
-	int passes = jm_kernel_repeat(&s->kernel, pass_flops(s), pass_bytes(s));
+	int passes =
+		s->passes ? s->passes : jm_kernel_repeat(&s->kernel, pass_flops(s), pass_bytes(s));
 
-	if (jm_values_text(s->kernel.work->options, "passes"))
-		passes = (int)option(s, "passes");
 	s->x = matrix(s, JM_CLASS_INPUT, s->rows, "x");
 	s->w = matrix(s, JM_CLASS_INPUT, s->adds ? s->rows : s->width, "w");
 	s->y = matrix(s, JM_CLASS_SCALAR, s->rows, "y");

@@ -9,10 +9,10 @@
 
 /* The option --transport of a workload with ranks. more: what `host` does besides; by_itself: what `auto` is. */
 extern const char *const jm_gang_transports[];
-#define JM_GANG_TRANSPORT(more, by_itself)                                                         \
+#define JM_GANG_TRANSPORT(STRUCT, FIELD, more, by_itself)                                          \
 	{                                                                                          \
-		.name = "transport", .type = JM_CHOICE, .choices = jm_gang_transports,             \
-		.fallback = "auto", .needs = "ranks",                                              \
+		.name = "transport", JM_BIND(JM_CHOICE, STRUCT, FIELD),                            \
+		.choices = jm_gang_transports, .fallback = "auto", .needs = "ranks",               \
 		.help = "with --ranks on GPUs: nccl exchanges data by NCCL; host copies it "       \
 			"through the memory of the host, for at most 8 ranks of one host, so "     \
 			"that links between GPUs sleep and take no power" more                     \

@@ -60,6 +60,7 @@ int jm_kernel_setup(struct jm_work *work, size_t size,
 
 	if (!state)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a workload.");
+	jm_values_fill(work->options, state, size);
 	code = prepare(state, work, err);
 	if (code)
 		teardown(state);
@@ -70,13 +71,12 @@ int jm_kernel_setup(struct jm_work *work, size_t size,
 
 int jm_kernel_open(struct jm_kernel *k, struct jm_work *work, struct jm_err *err)
 {
-	int threads = (int)jm_values_number(work->options, "threads");
 	struct jm_training t;
 	int code = jm_precision_set(&t, work->precision, err);
 
 	k->work = work;
 	if (!code)
-		code = jm_work_device_open(work, threads, &k->device, err);
+		code = jm_work_device_open(work, k->threads, &k->device, err);
 	if (code)
 		return code;
 	k->graph = jm_graph_new(t.precision);

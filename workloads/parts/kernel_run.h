@@ -17,6 +17,7 @@
 
 struct jm_kernel {
 	struct jm_work *work;
+	int threads; /* on the host's processors; 0 = all that may be used */
 	struct jm_device device;
 	struct jm_graph *graph; /* its compute type and math are the precision's */
 	enum jm_dtype
@@ -35,7 +36,7 @@ struct jm_kernel {
  * only for products. */
 int jm_kernel_check(const char *device, const char *precision, struct jm_err *err);
 int jm_kernel_check_products(const char *device, const char *precision, struct jm_err *err);
-/* As a workload's setup: zeroed state of that size, which begins with its struct jm_kernel. */
+/* As a workload's setup: zeroed state of that size, which begins with its struct jm_kernel; options are filled in. */
 int jm_kernel_setup(struct jm_work *work, size_t size,
 	int (*prepare)(void *state, struct jm_work *work, struct jm_err *err),
 	void (*teardown)(void *state), void **ret_state, struct jm_err *err);
@@ -48,9 +49,11 @@ int jm_kernel_step(void *state, struct jm_step *ret, struct jm_err *err);
 int jm_kernel_finish(void *state, struct jm_step *ret, struct jm_err *err);
 void jm_kernel_teardown(void *state); /* takes NULL */
 
-#define JM_KERNEL_THREADS                                                                          \
+/* STRUCT: the workload's, with a struct jm_kernel kernel */
+#define JM_KERNEL_THREADS(STRUCT)                                                                  \
 	{                                                                                          \
-		.name = "threads", .type = JM_INT, .min = 0, .max = 1e5, .fallback = "0",          \
+		.name = "threads", JM_BIND(JM_INT, STRUCT, kernel.threads), .min = 0, .max = 1e5,  \
+		.fallback = "0",                                                                   \
 		.help = "threads on the host's processors; 0 = all that may be used"               \
 	}
 

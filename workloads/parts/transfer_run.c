@@ -27,6 +27,8 @@ struct transfer {
 	struct jm_device device;
 	struct jm_gang gang;
 	enum jm_transfer_kind kind;
+	const char *transport;
+	double size;	  /* GB of the result, as it was asked for */
 	size_t n;	  /* elements that a rank gives */
 	size_t bytes;	  /* of the result */
 	float *from, *to; /* of the device */
@@ -37,7 +39,7 @@ struct transfer {
 
 const struct jm_option jm_transfer_options[] = {
 	{.name = "size",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct transfer, size),
 		.min = 1e-9,
 		.max = 1e6,
 		.fallback = "0.25",
@@ -49,7 +51,7 @@ const struct jm_option jm_transfer_options[] = {
 		.help = "processes that take part, 2 or more; --device names one device for all, "
 			"or "
 			"one for each"},
-	JM_GANG_TRANSPORT("", "nccl"),
+	JM_GANG_TRANSPORT(struct transfer, transport, "", "nccl"),
 	{0},
 };
 
@@ -142,21 +144,18 @@ static int take_memory(struct transfer *s, struct jm_err *err)
 static int prepare(struct transfer *s, struct jm_err *err)
 {
 	struct jm_work *work = s->work;
-	double gb = jm_values_number(work->options, "size");
 	size_t parts = s->kind == JM_ALL_GATHER ? (size_t)jm_work_world(work) : 1;
 	int code;
 
 	if (jm_work_world(work) < 2)
 		return jm_err_set(err, JM_EUSAGE,
 			"A transfer needs at least two ranks; give --ranks 2 or more.");
-	s->n = (size_t)ceil(gb * 1e9 / sizeof(float) / (double)parts);
+	s->n = (size_t)ceil(s->size * 1e9 / sizeof(float) / (double)parts);
 	s->bytes = s->n * parts * sizeof(float);
 	code = jm_work_device_open(work, 1, &s->device, err);
 	if (!code)
 		code = jm_gang_open(&s->gang, work, &s->device,
-			&(struct jm_gang_way){
-				.transport = jm_values_text(work->options, "transport")},
-			err);
+			&(struct jm_gang_way){.transport = s->transport}, err);
 	if (!code)
 		code = take_memory(s, err);
 	if (!code)
@@ -178,6 +177,7 @@ int jm_transfer_setup(
 
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a transfer.");
+	JM_FILL(work->options, s);
 	s->work = work;
 	s->kind = kind;
 	*ret_state = s;

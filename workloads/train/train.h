@@ -15,8 +15,19 @@
 #include "train_results.h"
 #include "train_weights.h"
 
+/* What a user gives that is used once, or as it is; texts: NULL = not given. */
+struct train_given {
+	const char *model, *text, *eval_text, *images, *init, *from, *loss_scale;
+	const char *gradients, *residual, *shard_update, *transport;
+	double memory; /* GB; 0 = what is free */
+	double bucket; /* MiB; NAN = not given */
+	int threads;   /* 0 = all */
+	bool keep_less, profile;
+};
+
 struct train {
 	struct jm_work *work;
+	struct train_given given;
 	struct jm_values dims;
 	struct jm_training training;
 	bool may_keep; /* neither the user nor recomputation decides what is kept for gradients */

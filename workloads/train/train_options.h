@@ -6,7 +6,6 @@
 #include "train.h"
 
 extern const struct jm_option jm_train_options[];
-double jm_train_option(const struct train *s, const char *name);
 /* Of the host, for this rank; 0 = all. */
 int jm_train_threads(const struct train *s);
 /* Model, precision, update and schedule as the options say; s->training is filled in. */

@@ -46,9 +46,9 @@ static int describe_text(
 }
 
 /* The text that the user names, else the first one that exists on this machine; NULL = there is none. */
-static const char *text_path(const struct jm_work *work)
+static const char *text_path(const struct train *s)
 {
-	const char *path = jm_values_text(work->options, "text");
+	const char *path = s->given.text;
 
 	for (size_t i = 0; !path && i < sizeof(texts) / sizeof(*texts); i++)
 		if (!access(texts[i], R_OK))
@@ -56,9 +56,9 @@ static const char *text_path(const struct jm_work *work)
 	return path;
 }
 
-static int find_text(struct jm_work *work, struct jm_corpus *ret, struct jm_err *err)
+static int find_text(const struct train *s, struct jm_corpus *ret, struct jm_err *err)
 {
-	const char *path = text_path(work);
+	const char *path = text_path(s);
 	int code;
 
 	if (!path)
@@ -67,7 +67,7 @@ static int find_text(struct jm_work *work, struct jm_corpus *ret, struct jm_err 
 			"give one with --text FILE.",
 			texts[0]);
 	code = jm_corpus_open(path, ret, err);
-	return code ? code : describe_text(work, path, ret, err);
+	return code ? code : describe_text(s->work, path, ret, err);
 }
 
 /* option: that names the file */
@@ -97,7 +97,7 @@ static int check_text(const struct train *s, const struct jm_batch_feed *feed, c
  * for training. */
 static int hold_out(struct train *s, struct jm_err *err)
 {
-	const char *path = jm_values_text(s->work->options, "eval-text");
+	const char *path = s->given.eval_text;
 	struct jm_batch_feed *feed = &s->eval.feed;
 	int64_t all = s->feed.corpus.tokens;
 	int code;
@@ -108,7 +108,7 @@ static int hold_out(struct train *s, struct jm_err *err)
 		code = jm_corpus_open(path, &feed->corpus, err);
 		return code ? code : check_text(s, feed, "--eval-text", err);
 	}
-	code = jm_corpus_open(text_path(s->work), &feed->corpus, err);
+	code = jm_corpus_open(text_path(s), &feed->corpus, err);
 	feed->tokens = all / 10;
 	feed->from = all - feed->tokens;
 	s->feed.tokens = feed->from;
@@ -139,8 +139,7 @@ static bool is_narrow(const struct jm_training *t)
 /* On the way through the memory of the host gradients are rounded, unless --gradients f32 forbids it. */
 static bool rounds_by_host(const struct train *s)
 {
-	return is_narrow(&s->training) &&
-	       strcmp(jm_values_text(s->work->options, "gradients"), "f32") != 0;
+	return is_narrow(&s->training) && strcmp(s->given.gradients, "f32") != 0;
 }
 
 /* True for two ranks with tokens in bf16 or fp8 whose exchanges through the memory of the host hide behind products: links
@@ -167,7 +166,7 @@ static bool prefers_host(const struct train *s)
 /* Through the memory of the host if --transport says so or, where it is auto, all ranks prefer it. */
 static int open_gang(struct train *s, struct jm_err *err)
 {
-	struct jm_gang_way way = {.transport = jm_values_text(s->work->options, "transport")};
+	struct jm_gang_way way = {.transport = s->given.transport};
 
 	way.prefers_host = !strcmp(way.transport, "auto") && prefers_host(s);
 	return jm_gang_open(&s->gang, s->work, &s->device, &way, err);
@@ -176,7 +175,7 @@ static int open_gang(struct train *s, struct jm_err *err)
 static int choose_rounding(struct train *s, struct jm_err *err)
 {
 	struct jm_training *t = &s->training;
-	const char *gradients = jm_values_text(s->work->options, "gradients");
+	const char *gradients = s->given.gradients;
 
 	t->by_host = jm_gang_by_host(&s->gang);
 	t->rounds_sums = t->by_host && rounds_by_host(s);
@@ -194,7 +193,7 @@ static int choose_rounding(struct train *s, struct jm_err *err)
 /* What is free is shared by the ranks of a host; all go by what rank 0 found before any of them took some. */
 static int find_memory(struct train *s, struct jm_err *err)
 {
-	double gb = jm_train_option(s, "memory");
+	double gb = s->given.memory;
 	int code;
 
 	s->memory = gb > 0 ? (size_t)(gb * 1e9) : jm_fit_memory(s->work->ctx, &s->device);
@@ -316,8 +315,8 @@ static void choose_types(struct train *s)
 	struct jm_training *t = &s->training;
 
 	t->own_memory = !s->device.props.host_memory;
-	t->gradients = jm_narrow_of(jm_values_text(s->work->options, "gradients"));
-	t->residual = jm_narrow_of(jm_values_text(s->work->options, "residual"));
+	t->gradients = jm_narrow_of(s->given.gradients);
+	t->residual = jm_narrow_of(s->given.residual);
 }
 
 static int check_stream(const struct train *s, struct jm_err *err)
@@ -444,7 +443,7 @@ static int make_program(struct train *s, struct jm_err *err)
 		code = jm_reduce_open(s->program, jm_gang_comm(&s->gang), err);
 	if (!code)
 		code = jm_train_weights_start(s, err);
-	if (!code && jm_train_option(s, "profile") > 0)
+	if (!code && s->given.profile)
 		code = jm_profile_start(s->program, err);
 	snprintf(now, sizeof(now), "%s.now", update);
 	s->now = jm_graph_find(s->graph, now);
@@ -484,7 +483,7 @@ static void choose_inputs(struct train *s)
 {
 	const struct jm_model *model = s->training.model;
 
-	s->feed.fresh = jm_values_text(s->work->options, "images")[0] == 'f';
+	s->feed.fresh = s->given.images[0] == 'f';
 	jm_batch_feed_choose(&s->feed, model, &s->dims);
 	s->eval.feed.fresh = true;
 	jm_batch_feed_choose(&s->eval.feed, model, &s->dims);
@@ -504,7 +503,7 @@ static int choose_feed(struct train *s, struct jm_err *err)
 			model->item, s->feed.fresh ? "fresh in each step" : "made once");
 		return 0;
 	}
-	code = find_text(s->work, &s->feed.corpus, err);
+	code = find_text(s, &s->feed.corpus, err);
 	if (!code)
 		code = hold_out(s, err);
 	return code ? code : check_text(s, &s->feed, "--text", err);

@@ -18,15 +18,12 @@ static struct jm_network network_of(const struct train *s)
 
 int jm_train_weights_open(struct train *s, struct jm_err *err)
 {
-	const struct jm_values *o = s->work->options;
 	struct jm_train_weights *w = &s->weights;
-	const char *from = jm_values_text(o, "from");
+	const char *from = s->given.from;
 	int code = from ? jm_safetensors_open(from, &w->from, err) : 0;
 
-	w->save = jm_values_text(o, "save");
-	w->checkpoint = jm_values_text(o, "checkpoint");
-	w->go_on = jm_values_text(o, "continue");
-	w->every = w->checkpoint ? (long)jm_train_option(s, "checkpoint-every") : 0;
+	if (!w->checkpoint)
+		w->every = 0;
 	if (!code && w->save && !s->work->rank)
 		code = jm_output_try(w->save, err);
 	if (!code && w->checkpoint && !s->work->rank)
