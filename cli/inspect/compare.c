@@ -31,9 +31,8 @@ static void list_ignored(const struct jm_given *g, const char **ret)
 
 /* ---- the command ----------------------------------------------------------------------------------------- */
 
-static int show(struct jm_cli *cli, const struct jm_compare *c)
+static int show(struct jm_cli *cli, const char *path, const struct jm_compare *c)
 {
-	const char *path = jm_values_text(&cli->values, "json");
 	json_t *json;
 	int rc = 0;
 
@@ -48,7 +47,7 @@ static int show(struct jm_cli *cli, const struct jm_compare *c)
 	return rc;
 }
 
-static int compare(struct jm_cli *cli, struct jm_given *g, const struct jm_conditions *conditions)
+static int compare(struct jm_cli *cli, struct jm_given *g, const struct jm_compare_call *call)
 {
 	const char *ignored[4 * JM_FILTERS_MAX + 1];
 	struct jm_compare_side side[2];
@@ -65,48 +64,43 @@ static int compare(struct jm_cli *cli, struct jm_given *g, const struct jm_condi
 	rc = jm_compare_make(side, ignored, &c, &cli->err);
 	if (rc)
 		return jm_cli_fail(cli);
-	rc = show(cli, &c);
+	rc = show(cli, call->json, &c);
 	for (int i = 0; i < c.n; i++)
-		status = jm_compare_worse(
-			status, jm_conditions_judge(conditions, c.row[i].title, c.row[i].line));
+		status = jm_compare_worse(status,
+			jm_conditions_judge(&call->conditions, c.row[i].title, c.row[i].line));
 	jm_compare_done(&c);
 	if (g[0].in.n_damaged + g[1].in.n_damaged)
 		status = jm_compare_worse(status, JM_COMPARE_DAMAGED);
 	return rc ? jm_cli_fail(cli) : status;
 }
 
-static int compare_two(struct jm_cli *cli, const struct jm_conditions *conditions)
+static int compare_two(struct jm_cli *cli, const struct jm_compare_call *call)
 {
 	struct jm_given g[2] = {0};
-	int status = compare(cli, g, conditions);
+	int status = compare(cli, g, call);
 
 	jm_given_done(&g[0]);
 	jm_given_done(&g[1]);
 	return status;
 }
 
-static bool has_flag(const struct jm_cli *cli, const char *name)
+static int check_options(struct jm_cli *cli, const struct jm_compare_call *call)
 {
-	return jm_values_number(&cli->values, name) > 0;
-}
-
-static int check_options(struct jm_cli *cli, const struct jm_conditions *conditions)
-{
-	bool systems = has_flag(cli, "systems") || has_flag(cli, "published");
+	const struct jm_conditions *conditions = &call->conditions;
 
 	if (conditions->by_estimate && !conditions->n)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--by-estimate changes how --fail-if decides; give --fail-if, too.");
-	if (!systems && cli->n_args != 2)
+	if (!call->systems && cli->n_args != 2)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"'compare' takes two sides, A and B; --systems and --published take any "
 			"number "
 			"of files.");
-	if (!systems && jm_values_get(&cli->values, "sort")->given)
+	if (!call->systems && jm_cli_given(cli, "sort"))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--sort orders the table of --systems or --published; give one of these, "
 			"too.");
-	if (conditions->n && systems && !has_flag(cli, "published"))
+	if (conditions->n && call->systems && !call->published)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--fail-if needs something to compare with: two sides, A and B, or "
 			"--published.");
@@ -115,51 +109,54 @@ static int check_options(struct jm_cli *cli, const struct jm_conditions *conditi
 
 static int run(struct jm_cli *cli)
 {
-	const char *text = jm_values_text(&cli->values, "fail-if");
-	struct jm_conditions conditions = {.by_estimate = has_flag(cli, "by-estimate")};
-	char *copy = text ? strdup(text) : NULL;
-	int rc = jm_conditions_parse(copy, &conditions, &cli->err), status;
+	struct jm_compare_call call = {0};
+	char *copy;
+	int rc, status;
 
+	JM_FILL(&cli->values, &call);
+	call.systems = call.systems || call.published;
+	copy = call.fail_if ? strdup(call.fail_if) : NULL;
+	rc = jm_conditions_parse(copy, &call.conditions, &cli->err);
 	if (!rc)
-		rc = check_options(cli, &conditions);
+		rc = check_options(cli, &call);
 	if (rc)
 		status = jm_cli_fail(cli);
-	else if (has_flag(cli, "systems") || has_flag(cli, "published"))
-		status = jm_compare_systems(cli, &conditions);
+	else if (call.systems)
+		status = jm_compare_systems(cli, &call);
 	else
-		status = compare_two(cli, &conditions);
+		status = compare_two(cli, &call);
 	free(copy);
 	return status;
 }
 
 static const struct jm_option options[] = {
 	{.name = "fail-if",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct jm_compare_call, fail_if),
 		.argument = "CONDITION,...",
 		.help = "exit status 1 when B differs from A by more than this: 'energy>+2%', "
 			"'time>0%', 'power<-5%'. A condition is met only when the whole 95 % "
 			"interval is beyond the limit; the status is 3 when that cannot be "
 			"decided"},
 	{.name = "systems",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct jm_compare_call, systems),
 		.help = "one table for each work, with all systems and settings that the files "
 			"hold, "
 			"per device, with any number of files"},
 	{.name = "published",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct jm_compare_call, published),
 		.help = "also the ratio of each system to the figures that papers report for the "
 			"same network; --fail-if then uses these figures as A. Implies --systems"},
 	{.name = "sort",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct jm_compare_call, sort),
 		.choices = jm_system_metric_names,
 		.fallback = "throughput",
 		.help = "order of the rows of --systems and --published, the best first"},
 	{.name = "by-estimate",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct jm_compare_call, conditions.by_estimate),
 		.help = "--fail-if uses the ratio and not its interval, so that one run of each "
 			"side is enough; noise then sometimes fails a check"},
 	{.name = "json",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct jm_compare_call, json),
 		.argument = "FILE",
 		.help = "write the comparison as JSON; - is standard output, in place of the "
 			"table"},

@@ -6,6 +6,7 @@
 #include "cli/frame/cli.h"
 #include "record_input.h"
 #include "report/systems/compare.h"
+#include "report/systems/systems.h"
 
 #define JM_FILTERS_MAX	  16
 #define JM_CONDITIONS_MAX 8
@@ -36,6 +37,15 @@ struct jm_conditions {
 	int n;
 	bool by_estimate;
 };
+
+/* The options. */
+struct jm_compare_call {
+	struct jm_conditions conditions; /* of fail_if */
+	const char *fail_if, *json;	 /* NULL = not given */
+	bool systems, published;	 /* published includes systems */
+	enum jm_system_metric sort;
+};
+
 /* Exit statuses, and the status of one row ([JM_COMPARED_COUNT] lines), 0 or one of them; what is met or
  * cannot be decided is named on stderr. */
 #define JM_COMPARE_MET	     1

@@ -58,19 +58,8 @@ static int read_all(const struct jm_cli *cli, struct jm_given *g, json_t *record
 	return rc;
 }
 
-static enum jm_system_metric sort_of(const struct jm_cli *cli)
+static int show(struct jm_cli *cli, const char *path, const struct jm_systems *s)
 {
-	const char *text = jm_values_text(&cli->values, "sort");
-	int i = 0;
-
-	while (jm_system_metric_names[i + 1] && strcmp(jm_system_metric_names[i], text) != 0)
-		i++;
-	return (enum jm_system_metric)i;
-}
-
-static int show(struct jm_cli *cli, const struct jm_systems *s)
-{
-	const char *path = jm_values_text(&cli->values, "json");
 	json_t *json;
 	int rc = 0;
 
@@ -106,32 +95,31 @@ static int judge(const struct jm_systems *s, const struct jm_conditions *conditi
 	return status;
 }
 
-static int systems(struct jm_cli *cli, struct jm_given *g, json_t *records,
-	const struct jm_conditions *conditions)
+static int systems(
+	struct jm_cli *cli, struct jm_given *g, json_t *records, const struct jm_compare_call *call)
 {
 	struct jm_systems s;
 	bool damaged;
 	int rc = read_all(cli, g, records, &damaged, &cli->err), status;
 
 	if (!rc)
-		rc = jm_systems_make(records, sort_of(cli),
-			jm_values_number(&cli->values, "published") > 0, &s, &cli->err);
+		rc = jm_systems_make(records, call->sort, call->published, &s, &cli->err);
 	if (rc)
 		return jm_cli_fail(cli);
-	rc = show(cli, &s);
-	status = rc ? jm_cli_fail(cli) : judge(&s, conditions);
+	rc = show(cli, call->json, &s);
+	status = rc ? jm_cli_fail(cli) : judge(&s, &call->conditions);
 	jm_systems_done(&s);
 	return !rc && damaged ? jm_compare_worse(status, JM_COMPARE_DAMAGED) : status;
 }
 
-int jm_compare_systems(struct jm_cli *cli, const struct jm_conditions *conditions)
+int jm_compare_systems(struct jm_cli *cli, const struct jm_compare_call *call)
 {
 	struct jm_given *g = calloc((size_t)cli->n_args, sizeof(*g));
 	json_t *records = json_array();
 	int status;
 
 	if (g) {
-		status = systems(cli, g, records, conditions);
+		status = systems(cli, g, records, call);
 	} else {
 		jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for %d files.", cli->n_args);
 		status = jm_cli_fail(cli);

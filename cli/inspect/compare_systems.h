@@ -6,6 +6,6 @@
 #include "compare_parts.h"
 
 /* --systems and --published; the exit status. */
-int jm_compare_systems(struct jm_cli *cli, const struct jm_conditions *conditions);
+int jm_compare_systems(struct jm_cli *cli, const struct jm_compare_call *call);
 
 #endif

@@ -9,37 +9,37 @@
 
 #define NAME_COLUMN 36 /* the longest name of an operation */
 
+struct rows {
+	const struct jm_cli *cli;
+	struct jm_selftest_request request; /* op: NULL = all ops */
+	bool json;
+	json_t *array; /* NULL: lines */
+	int n, n_wrong;
+};
+
 static const struct jm_option options[] = {
 	{.name = "device",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct rows, request.device),
 		.argument = "DEVICE",
 		.fallback = "cpu",
 		.help = "device to test: cpu, cuda:0"},
 	{.name = "seed",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct rows, request.seed),
 		.argument = "N",
 		.min = 0,
 		.max = 1e9,
 		.fallback = "1",
 		.help = "seed of the random shapes and operands"},
 	{.name = "op",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct rows, request.op),
 		.argument = "NAME",
 		.help = "only operations whose name begins with NAME, with the shapes and operands "
 			"that they have among all"},
 	{.name = "exact",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct rows, request.exact),
 		.help = "with --op, only the operation whose whole name is NAME"},
-	{.name = "json", .type = JM_FLAG, .help = "print JSON"},
+	{.name = "json", JM_BIND(JM_FLAG, struct rows, json), .help = "print JSON"},
 	{0},
-};
-
-struct rows {
-	const struct jm_cli *cli;
-	const char *device;
-	double seed;
-	json_t *array; /* NULL: lines */
-	int n, n_wrong;
 };
 
 static void print_row(const struct rows *rows, const struct jm_selftest_row *r)
@@ -56,9 +56,10 @@ static void print_row(const struct rows *rows, const struct jm_selftest_row *r)
 	if (!good)
 		fprintf(cli->out,
 			"  The first of %d wrong cases: %s.\n"
-			"  Repeat it with: joulemark selftest --device %s --seed %.0f --op '%s' "
+			"  Repeat it with: joulemark selftest --device %s --seed %llu --op '%s' "
 			"--exact\n",
-			r->n_wrong, r->first_wrong, rows->device, rows->seed, r->name);
+			r->n_wrong, r->first_wrong, rows->request.device,
+			(unsigned long long)rows->request.seed, r->name);
 	fflush(cli->out);
 }
 
@@ -80,19 +81,15 @@ static void tell(void *arg, const struct jm_selftest_row *r)
 
 static int run_selftest(struct jm_cli *cli)
 {
-	const char *device = jm_values_text(&cli->values, "device");
-	const char *op = jm_values_text(&cli->values, "op");
-	struct rows rows = {
-		.cli = cli, .device = device, .seed = jm_values_number(&cli->values, "seed")};
-	const struct jm_selftest_request request = {.device = device,
-		.op = op ? op : "",
-		.exact = jm_values_number(&cli->values, "exact") > 0,
-		.seed = (uint64_t)rows.seed};
+	struct rows rows = {.cli = cli};
 	int code;
 
-	if (jm_values_number(&cli->values, "json") > 0)
+	JM_FILL(&cli->values, &rows);
+	if (!rows.request.op)
+		rows.request.op = "";
+	if (rows.json)
 		rows.array = json_array();
-	code = jm_selftest(&request, tell, &rows, &cli->err);
+	code = jm_selftest(&rows.request, tell, &rows, &cli->err);
 	if (rows.array && !code) {
 		json_dumpf(rows.array, cli->out, JSON_INDENT(2));
 		fputc('\n', cli->out);
@@ -100,9 +97,9 @@ static int run_selftest(struct jm_cli *cli)
 	json_decref(rows.array);
 	if (code)
 		return jm_cli_fail(cli);
-	if (!cli->quiet && jm_values_number(&cli->values, "json") <= 0)
+	if (!cli->quiet && !rows.json)
 		fprintf(cli->out, "%d of %d ops agree with ref on device %s\n",
-			rows.n - rows.n_wrong, rows.n, device);
+			rows.n - rows.n_wrong, rows.n, rows.request.device);
 	return rows.n_wrong ? 1 : 0;
 }
 
