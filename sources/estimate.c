@@ -190,8 +190,7 @@ static int estimate_open(struct jm_ctx *ctx, const struct jm_values *options, st
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the estimate.");
 	s->ctx = ctx;
 	s->fd = -1;
-	s->core_watts = jm_values_number(options, "core");
-	s->idle_watts = jm_values_number(options, "idle");
+	JM_FILL(options, s);
 	rc = find_cpus(s, err);
 	for (int i = 0; !rc && i < MAX_PACKAGES; i++)
 		if (s->cpus_of[i])
@@ -227,14 +226,14 @@ static int estimate_read(void *state, struct jm_sink *sink, struct jm_err *err)
 
 static const struct jm_option options[] = {
 	{.name = "core",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct state, core_watts),
 		.unit = "W",
 		.max = MAX_WATTS,
 		.fallback = CORE_WATTS,
 		.argument = "WATTS",
 		.help = "power of a busy core beyond its share of the idle power"},
 	{.name = "idle",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct state, idle_watts),
 		.unit = "W",
 		.max = MAX_WATTS,
 		.argument = "WATTS",

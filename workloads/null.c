@@ -12,7 +12,7 @@ struct state {
 
 static const struct jm_option options[] = {
 	{.name = "step-time",
-		.type = JM_DURATION,
+		JM_BIND(JM_DURATION, struct state, period_ns),
 		.unit = "s",
 		.min = 0,
 		.max = 3600,
@@ -28,7 +28,7 @@ static int null_setup(struct jm_work *work, void **ret_state, struct jm_err *err
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the null workload.");
 	s->sleeper = work->sleeper;
-	s->period_ns = (int64_t)(jm_values_number(work->options, "step-time") * 1e9);
+	JM_FILL(work->options, s);
 	work->n_devices = 1;
 	*ret_state = s;
 	return 0;

@@ -19,6 +19,7 @@
 struct state {
 	struct jm_sleeper *sleeper;
 	struct jm_sim_registers *registers;
+	const char *response_name;
 	const struct jm_sim_response *response;
 	struct jm_sim_curve rate;
 	struct jm_sim_load load;
@@ -34,18 +35,18 @@ static const char *const responses[] = {
 
 static const struct jm_option options[] = {
 	{.name = "response",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct state, response_name),
 		.choices = responses,
 		.fallback = "llama3-8b-train",
 		.help = "published work whose response to a power cap is simulated"},
 	{.name = "step-items",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct state, items),
 		.unit = "",
 		.min = 1,
 		.max = 1e9,
 		.help = "items of one step and GPU; without it those of the response"},
 	{.name = "noise",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct state, noise),
 		.unit = "",
 		.min = 0,
 		.max = 0.2,
@@ -78,7 +79,7 @@ static int open_node(struct jm_work *work, struct state *s, struct jm_err *err)
 static int choose_response(struct jm_work *work, struct state *s, struct jm_err *err)
 {
 	const struct jm_sim_gpu *gpu = jm_sim_registers_name(s->registers)->gpu;
-	int i = jm_sim_response_find(gpu, jm_values_text(work->options, "response"), err);
+	int i = jm_sim_response_find(gpu, s->response_name, err);
 
 	if (i < 0)
 		return i;
@@ -115,6 +116,7 @@ static int sim_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the simulated work.");
+	JM_FILL(work->options, s);
 	s->sleeper = work->sleeper;
 	rc = open_node(work, s, err);
 	if (!rc)
@@ -123,10 +125,8 @@ static int sim_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 		sim_teardown(s);
 		return rc;
 	}
-	s->items = jm_values_number(work->options, "step-items");
 	if (isnan(s->items))
 		s->items = s->response->step_items;
-	s->noise = jm_values_number(work->options, "noise");
 	s->factor = 1 + RUN_SHARE * s->noise * jm_sim_noise(work->seed, STREAM_RUN, 0);
 	describe(work, s);
 	*ret_state = s;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One option row feeds the command line, the plan, the sweep axis, the help, the man page and the
- * result column. Values are checked against their row where they are parsed.
+ * result column. Values are checked against their row where they are parsed. A row may be bound to a field of a struct,
+ * which jm_values_fill writes; the code then reads the field.
  */
 #ifndef JM_OPTION_H
 #define JM_OPTION_H
