@@ -145,16 +145,8 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_TEXT, struct measurement, items_json),
 		.argument = "KEY",
 		.help = "count items in JSON that the command prints: a key such as result.tokens"},
-	{.name = "items-kind",
-		JM_BIND(JM_CHOICE, struct measurement, items_kind),
-		.choices = jm_item_kind_names,
-		.help = "what these numbers are: the amount since the one before, or the total so "
-			"far. Without it, numbers that count up (1, 2, 3) are totals, others "
-			"amounts; the exact rule is in docs/measuring.md"},
-	{.name = "unit",
-		JM_BIND(JM_TEXT, struct measurement, unit),
-		.argument = "WORD",
-		.help = "what an item of the command is, such as token or image"},
+	JM_ITEM_KIND_OPTION(struct measurement, items_kind, 0),
+	JM_ITEM_UNIT_OPTION(struct measurement, unit, 0),
 	{.name = "devices",
 		JM_BIND(JM_FLAG, struct measurement, text.devices),
 		.help = "print the phases of each meter"},

@@ -4,6 +4,7 @@
 #define JM_MEASURE_STORE_H
 
 #include "base/option.h"
+#include "measure/command/item_kind.h"
 #include "measure/session/session.h"
 #include "run/plan/plan.h"
 #include "store/store.h"
@@ -16,6 +17,21 @@ struct jm_measure_store {
 
 /* How items are found in a command's output (regex, json, kind, unit), as in the request of a plan. */
 json_t *jm_command_throughput(const struct jm_values *values);
+/* Rows of options of `measure` and `run`, bound to a const char *. USE: of jm_option.use */
+#define JM_ITEM_KIND_OPTION(STRUCT, FIELD, USE)                                                    \
+	{                                                                                          \
+		.name = "items-kind", .use = USE, JM_BIND(JM_CHOICE, STRUCT, FIELD),               \
+		.choices = jm_item_kind_names,                                                     \
+		.help = "what these numbers are: the amount since the one before, or the total "   \
+			"so far. Without it, numbers that count up (1, 2, 3) are totals, "         \
+			"others amounts; the exact rule is in docs/measuring.md"                   \
+	}
+#define JM_ITEM_UNIT_OPTION(STRUCT, FIELD, USE)                                                    \
+	{                                                                                          \
+		.name = "unit", .use = USE, JM_BIND(JM_TEXT, STRUCT, FIELD), .argument = "WORD",   \
+		.help = "what an item of the command is, such as token or image"                   \
+	}
+
 /* command, throughput: as in the request of a plan. Takes both. Nothing is made or locked: a store that cannot be
  * written is an error before the command has run, one that is locked is not. */
 int jm_measure_store_open(struct jm_measure_store *s, const char *path, json_t *command,

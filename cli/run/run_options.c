@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of `run`, besides those of the workload. */
 #include "run_options.h"
-#include "measure/command/item_kind.h"
+#include "cli/measure/measure_store.h"
 
 static const char *const orders[] = {"random", "given", NULL};
 
@@ -229,18 +229,8 @@ const struct jm_option jm_run_options[] = {
 		JM_BIND(JM_TEXT, struct jm_run_given, items_json),
 		.argument = "KEY",
 		.help = "count items in JSON that a command prints: a key such as result.tokens"},
-	{.name = "items-kind",
-		.use = JM_OPTION_OF_COMMAND,
-		JM_BIND(JM_CHOICE, struct jm_run_given, items_kind),
-		.choices = jm_item_kind_names,
-		.help = "what these numbers are: the amount since the one before, or the total so "
-			"far. Without it, numbers that count up (1, 2, 3) are totals, others "
-			"amounts; the exact rule is in docs/measuring.md"},
-	{.name = "unit",
-		.use = JM_OPTION_OF_COMMAND,
-		.type = JM_TEXT,
-		.argument = "WORD",
-		.help = "what an item of the command is, such as token or image"},
+	JM_ITEM_KIND_OPTION(struct jm_run_given, items_kind, JM_OPTION_OF_COMMAND),
+	JM_ITEM_UNIT_OPTION(struct jm_run_given, unit, JM_OPTION_OF_COMMAND),
 	{.name = "env",
 		JM_BIND(JM_TEXT, struct jm_run_given, env),
 		.argument = "NAME=VALUE",

@@ -17,7 +17,7 @@ struct jm_run_given {
 	/* of the request */
 	const char *device, *precision; /* lists */
 	const char *warmup, *control, *order, *retries, *until_interval;
-	const char *items_regex, *items_json, *items_kind;
+	const char *items_regex, *items_json, *items_kind, *unit;
 	char *const *set, *const *env, *const *source;
 	bool fast, real_time;
 	int repeat, max_repeat;
