@@ -154,7 +154,8 @@ static int write_start(struct jm_program *p, struct jm_cell *c, uint64_t seed, s
 	return code;
 }
 
-int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err)
+int jm_program_init_some(struct jm_program *p, uint64_t seed, jm_start_fn *wanted, const void *arg,
+	struct jm_err *err)
 {
 	uint64_t n = 0; /* parameters so far; other tensors must not change their values */
 	int code = 0;
@@ -166,8 +167,21 @@ int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err)
 			(c->t.class != JM_CLASS_STATE &&
 				(c->t.class != JM_CLASS_PARAM || !(c->needs_grad || c->frozen))))
 			continue;
-		code = write_start(p, c, jm_rng(seed, n), err);
+		if (wanted(arg, c))
+			code = write_start(p, c, jm_rng(seed, n), err);
 		n += c->t.class == JM_CLASS_PARAM;
 	}
 	return code;
+}
+
+static bool all(const void *arg, const struct jm_cell *c)
+{
+	(void)arg;
+	(void)c;
+	return true;
+}
+
+int jm_program_init(struct jm_program *p, uint64_t seed, struct jm_err *err)
+{
+	return jm_program_init_some(p, seed, all, NULL, err);
 }

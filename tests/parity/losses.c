@@ -244,11 +244,12 @@ static void start(struct jm_program *p, const struct jm_training *t, uint64_t se
 	struct jm_weights_loaded found;
 	struct jm_safetensors s = {0};
 
-	check(jm_program_init(p, seed, &err));
-	if (!from)
+	if (!from) {
+		check(jm_program_init(p, seed, &err));
 		return;
+	}
 	check(jm_safetensors_open(from, &s, &err));
-	check(jm_weights_load(p, (struct jm_network){t->model, t->dims}, &s, &found, &err));
+	check(jm_weights_load(p, (struct jm_network){t->model, t->dims}, &s, seed, &found, &err));
 	jm_safetensors_close(&s);
 }
 

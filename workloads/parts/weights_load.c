@@ -2,12 +2,13 @@
 #include "weights_load.h"
 
 #include <fnmatch.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/graph/tensor.h"
+#include "engine/run/start_values.h"
+#include "weights_stream.h"
 
 #define CHUNK ((size_t)1 << 20) /* bytes that are read and converted at once */
 
@@ -19,8 +20,10 @@ struct load {
 	struct jm_err *err;
 	struct jm_weight_part *part;
 	int n;
-	bool *used; /* [tensor of the file] */
-	bool anew;  /* the top keeps its start values */
+	bool *used;    /* [tensor of the file] */
+	bool anew;     /* the top has start values */
+	uint64_t seed; /* of these */
+	struct jm_weights_stream stream;
 	size_t bytes;
 };
 
@@ -243,14 +246,6 @@ static int check_rest(const struct load *l)
 
 /* ---- values -------------------------------------------------------------------------------------------- */
 
-static enum jm_dtype dtype_of(enum jm_safetensor_type type)
-{
-	return type == JM_SAFETENSOR_F32    ? JM_F32
-	       : type == JM_SAFETENSOR_BF16 ? JM_BF16
-	       : type == JM_SAFETENSOR_F16  ? JM_F16
-					    : JM_F64;
-}
-
 /* The first element of the part in the tensor, and elements of a row. */
 static int64_t first_of(const struct jm_weight_part *part, int64_t *ret_width)
 {
@@ -260,41 +255,23 @@ static int64_t first_of(const struct jm_weight_part *part, int64_t *ret_width)
 	return part->row * *ret_width;
 }
 
-/* The usual case: f32 without conversion. */
-static bool copy_f32(const float *from, int64_t n, float *to)
-{
-	bool good = true;
-
-	for (int64_t k = 0; k < n; k++) {
-		good = good && isfinite(from[k]);
-		to[k] = from[k];
-	}
-	return good;
-}
-
-static bool put_value(enum jm_dtype from, const void *chunk, int64_t k, struct jm_tensor *t,
-	void *data, int64_t at)
-{
-	double x = jm_element_get(from, chunk, k);
-
-	jm_element_set(t->type, data, at, x);
-	return isfinite(x);
-}
-
 /* Elements i .. i + n - 1 of the part to where they are in the tensor; false: one is not finite. */
 static bool convert(const struct jm_weight_part *part, enum jm_dtype from, const void *chunk,
 	int64_t i, int64_t n, void *data)
 {
-	struct jm_tensor *t = part->tensor;
-	int64_t width, first = first_of(part, &width);
+	enum jm_dtype to = part->tensor->type;
+	size_t size = jm_dtype_bytes(to), width = jm_dtype_bytes(from);
+	int64_t row, first = first_of(part, &row);
 	bool good = true;
 
-	if (!part->transposed && from == JM_F32 && t->type == JM_F32)
-		return copy_f32(chunk, n, (float *)data + first + i);
+	if (!part->transposed)
+		return jm_weights_convert(
+			from, chunk, n, to, (char *)data + (size_t)(first + i) * size);
 	for (int64_t k = 0; k < n && good; k++, i++) {
-		int64_t at = part->transposed ? i % part->rows * width + i / part->rows : i;
+		int64_t at = first + i % part->rows * row + i / part->rows;
 
-		good = put_value(from, chunk, k, t, data, first + at);
+		good = jm_weights_convert(from, (const char *)chunk + (size_t)k * width, 1, to,
+			(char *)data + (size_t)at * size);
 	}
 	return good;
 }
@@ -311,7 +288,7 @@ static int read_part(const struct load *l, const struct jm_weight_part *part, vo
 		size_t n = (size_t)(count - i) < most ? (size_t)(count - i) : most;
 
 		code = jm_safetensors_read(l->s, t, (uint64_t)i * width, chunk, n * width, l->err);
-		if (!code && !convert(part, dtype_of(t->type), chunk, i, (int64_t)n, data))
+		if (!code && !convert(part, jm_weights_dtype(t->type), chunk, i, (int64_t)n, data))
 			code = jm_err_set(l->err, JM_EFORMAT,
 				"Tensor '%.100s' of weights %s has a value that is not a number or "
 				"infinite.",
@@ -341,27 +318,69 @@ static int write_tensor(const struct load *l, struct jm_tensor *t, const void *d
 	return code;
 }
 
-/* The tensor of part i, and of the parts behind it that are of the same one; ret_n: how many they are. */
-static int load_tensor(struct load *l, int i, int *ret_n)
+/* By way of the whole tensor on the host: what is turned, or lies otherwise on the device. */
+static int load_whole(struct load *l, const struct jm_weight_part *part, int n)
 {
-	struct jm_tensor *t = l->part[i].tensor;
+	struct jm_tensor *t = part->tensor;
 	void *data;
 	int code = 0;
 
-	for (*ret_n = 1; i + *ret_n < l->n && l->part[i + *ret_n].tensor == t;)
-		++*ret_n;
-	if (l->anew && is_top(l, &l->part[i]))
-		return 0;
 	data = calloc((size_t)jm_tensor_count(t), jm_dtype_bytes(t->type));
 	if (!data)
 		return jm_err_set(l->err, JM_ENOMEM, "Out of memory for weights.");
-	for (int k = i; k < i + *ret_n && !code; k++)
-		code = read_part(l, &l->part[k], data);
+	for (int k = 0; k < n && !code; k++)
+		code = read_part(l, &part[k], data);
 	if (!code)
 		code = write_tensor(l, t, data);
 	free(data);
-	l->bytes += (size_t)jm_tensor_count(t) * jm_dtype_bytes(t->type);
 	return code;
+}
+
+static bool is_streamed(const struct load *l, const struct jm_weight_part *part, int n)
+{
+	const struct jm_tensor *copy = jm_graph_cell(l->p->graph, part->tensor)->copy;
+	bool turned = false;
+
+	for (int k = 0; k < n; k++)
+		turned = turned || part[k].transposed;
+	return !turned && jm_weights_stream_takes(part->tensor) &&
+	       (!copy || copy->class != JM_CLASS_PARAM);
+}
+
+static int load_streamed(struct load *l, const struct jm_weight_part *part, int n)
+{
+	int64_t width;
+	int code = 0;
+
+	for (int k = 0; k < n && !code; k++)
+		code = jm_weights_stream_send(&l->stream, l->s,
+			jm_weights_part_in(l->s, l->ret, &part[k]), part->tensor,
+			first_of(&part[k], &width), l->err);
+	return code;
+}
+
+/* The tensor of part i, and of the parts behind it that are of the same one; ret_n: how many they are. */
+static int load_tensor(struct load *l, int i, int *ret_n)
+{
+	const struct jm_weight_part *part = &l->part[i];
+	struct jm_tensor *t = part->tensor;
+
+	for (*ret_n = 1; i + *ret_n < l->n && part[*ret_n].tensor == t;)
+		++*ret_n;
+	if (l->anew && is_top(l, part))
+		return 0;
+	l->bytes += (size_t)jm_tensor_count(t) * jm_dtype_bytes(t->type);
+	return is_streamed(l, part, *ret_n) ? load_streamed(l, part, *ret_n)
+					    : load_whole(l, part, *ret_n);
+}
+
+/* Only what no file gives starts with random values, which take long for large networks. */
+static bool starts(const void *arg, const struct jm_cell *c)
+{
+	const struct load *l = arg;
+	const struct jm_weight_part part = {.tensor = (struct jm_tensor *)&c->t};
+
+	return !jm_weight_is_kept(c) || (l->anew && is_top(l, &part));
 }
 
 static int load_all(struct load *l)
@@ -376,16 +395,25 @@ static int load_all(struct load *l)
 		code = check_tied(l, &l->part[i]);
 	if (!code)
 		code = check_rest(l);
+	if (!code)
+		code = jm_program_init_some(l->p, l->seed, starts, l, l->err);
+	if (!code)
+		code = jm_weights_stream_open(&l->stream, l->p, l->err);
 	for (int i = 0, n; i < l->n && !code; i += n)
 		code = load_tensor(l, i, &n);
-	return code;
+	return code ? code : jm_weights_stream_end(&l->stream, l->err);
 }
 
 int jm_weights_load(struct jm_program *p, struct jm_network network, const struct jm_safetensors *s,
-	struct jm_weights_loaded *ret, struct jm_err *err)
+	uint64_t seed, struct jm_weights_loaded *ret, struct jm_err *err)
 {
 	struct jm_err own = JM_ERR_INIT;
-	struct load l = {.p = p, .network = network, .s = s, .ret = ret, .err = err ? err : &own};
+	struct load l = {.p = p,
+		.network = network,
+		.s = s,
+		.seed = seed,
+		.ret = ret,
+		.err = err ? err : &own};
 	int code;
 
 	*ret = (struct jm_weights_loaded){.prefix = ""};
@@ -397,6 +425,7 @@ int jm_weights_load(struct jm_program *p, struct jm_network network, const struc
 	if (!code)
 		snprintf(ret->what, sizeof(ret->what), "%d tensors of %s, %.1f MB", l.n,
 			ret->names ? ret->names->of : network.model->name, (double)l.bytes / 1e6);
+	jm_weights_stream_close(&l.stream);
 	free(l.used);
 	free(l.part);
 	return code;

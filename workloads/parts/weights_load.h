@@ -23,11 +23,11 @@ struct jm_weights_loaded {
 
 /*
  * Writes all tensors of the built program that weights files hold; the file's types are converted. The file must have each of
- * them, of the same shape, without NaN or infinity, and nothing else; only the classes may differ, and then the top keeps its
- * start values. JM_EFORMAT: names the file and the tensor.
+ * them, of the same shape, without NaN or infinity, and nothing else; only the classes may differ, and then the top gets
+ * start values of this seed. JM_EFORMAT: names the file and the tensor.
  */
 int jm_weights_load(struct jm_program *p, struct jm_network network, const struct jm_safetensors *s,
-	struct jm_weights_loaded *ret, struct jm_err *err);
+	uint64_t seed, struct jm_weights_loaded *ret, struct jm_err *err);
 
 /* The tensor of the file that the part is; NULL = it is not there. */
 const struct jm_safetensor *jm_weights_part_in(const struct jm_safetensors *s,

@@ -95,10 +95,10 @@ static int go_on(struct train *s, struct jm_err *err)
 int jm_train_weights_start(struct train *s, struct jm_err *err)
 {
 	struct jm_train_weights *w = &s->weights;
-	int code = jm_program_init(s->program, s->work->seed, err);
+	int code = w->from.path ? jm_weights_load(s->program, network_of(s), &w->from,
+					  s->work->seed, &w->found, err)
+				: jm_program_init(s->program, s->work->seed, err);
 
-	if (!code && w->from.path)
-		code = jm_weights_load(s->program, network_of(s), &w->from, &w->found, err);
 	w->batches = w->found.batches;
 	if (!code && w->go_on)
 		code = go_on(s, err);

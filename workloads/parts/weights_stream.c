@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "weights_stream.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/param.h>
+#include <unistd.h>
+
+#include "engine/graph/tensor.h"
+
+#define PIECE	     ((size_t)64 << 20) /* bytes in the type of the tensor */
+#define CHUNK	     ((size_t)1 << 20)	/* bytes that a thread reads and converts at once */
+#define THREADS_MOST 8			/* more do not read the page cache faster */
+
+enum jm_dtype jm_weights_dtype(enum jm_safetensor_type type)
+{
+	return type == JM_SAFETENSOR_F32    ? JM_F32
+	       : type == JM_SAFETENSOR_BF16 ? JM_BF16
+	       : type == JM_SAFETENSOR_F16  ? JM_F16
+					    : JM_F64;
+}
+
+/* ---- conversion ---------------------------------------------------------------------------------------- */
+
+static bool copy_f32(const uint32_t *from, int64_t n, uint32_t *to)
+{
+	uint32_t bad = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		bad |= (from[i] & 0x7f800000) == 0x7f800000;
+		to[i] = from[i];
+	}
+	return !bad;
+}
+
+static bool copy_bf16(const uint16_t *from, int64_t n, uint16_t *to)
+{
+	uint32_t bad = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		bad |= (from[i] & 0x7f80) == 0x7f80;
+		to[i] = from[i];
+	}
+	return !bad;
+}
+
+static bool widen_bf16(const uint16_t *from, int64_t n, uint32_t *to)
+{
+	uint32_t bad = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		bad |= (from[i] & 0x7f80) == 0x7f80;
+		to[i] = (uint32_t)from[i] << 16;
+	}
+	return !bad;
+}
+
+static bool round_f32(const float *from, int64_t n, uint16_t *to)
+{
+	bool good = true;
+
+	for (int64_t i = 0; i < n; i++) {
+		good = good && isfinite(from[i]);
+		to[i] = jm_bf16_set(from[i]);
+	}
+	return good;
+}
+
+bool jm_weights_convert(
+	enum jm_dtype from, const void *source, int64_t n, enum jm_dtype to, void *target)
+{
+	bool good = true;
+
+	if (from == JM_F32 && to == JM_F32)
+		return copy_f32(source, n, target);
+	if (from == JM_BF16 && to == JM_BF16)
+		return copy_bf16(source, n, target);
+	if (from == JM_BF16 && to == JM_F32)
+		return widen_bf16(source, n, target);
+	if (from == JM_F32 && to == JM_BF16)
+		return round_f32(source, n, target);
+	for (int64_t i = 0; i < n; i++) {
+		double x = jm_element_get(from, source, i);
+
+		good = good && isfinite(x);
+		jm_element_set(to, target, i, x);
+	}
+	return good;
+}
+
+/* ---- pieces -------------------------------------------------------------------------------------------- */
+
+/* Elements of a piece that one thread reads. */
+struct share {
+	const struct jm_safetensors *file;
+	const struct jm_safetensor *from;
+	enum jm_dtype to;
+	int64_t first, n;
+	char *target;
+	int code;
+	struct jm_err err;
+};
+
+static void *fill_share(void *arg)
+{
+	struct share *s = arg;
+	size_t width = jm_safetensor_type_bytes(s->from->type), size = jm_dtype_bytes(s->to);
+	int64_t most = (int64_t)(CHUNK / width);
+	void *chunk = malloc(CHUNK);
+
+	if (!chunk)
+		s->code = jm_err_set(&s->err, JM_ENOMEM, "Out of memory for weights.");
+	for (int64_t i = 0, n; i < s->n && !s->code; i += n) {
+		n = MIN(s->n - i, most);
+		s->code = jm_safetensors_read(s->file, s->from, (uint64_t)(s->first + i) * width,
+			chunk, (size_t)n * width, &s->err);
+		if (!s->code && !jm_weights_convert(jm_weights_dtype(s->from->type), chunk, n,
+					s->to, s->target + (size_t)i * size))
+			s->code = jm_err_set(&s->err, JM_EFORMAT,
+				"Tensor '%.100s' of weights %s has a value that is not a number or "
+				"infinite.",
+				s->from->name, s->file->path);
+	}
+	free(chunk);
+	return NULL;
+}
+
+/* Elements of `all` to its target, by several threads if they are many. */
+static int fill(int threads, const struct share *all, struct jm_err *err)
+{
+	struct share part[THREADS_MOST];
+	pthread_t thread[THREADS_MOST];
+	bool started[THREADS_MOST] = {false};
+	int64_t n = MIN(threads, all->n / (1 << 18) + 1), each = (all->n + n - 1) / n;
+	int code = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		int64_t first = MIN(i * each, all->n);
+
+		part[i] = *all;
+		part[i].first = all->first + first;
+		part[i].n = MIN(each, all->n - first);
+		part[i].target = all->target + (size_t)first * jm_dtype_bytes(all->to);
+		started[i] = i + 1 < n && !pthread_create(&thread[i], NULL, fill_share, &part[i]);
+		if (!started[i])
+			fill_share(&part[i]);
+	}
+	for (int64_t i = 0; i < n; i++) {
+		if (started[i])
+			pthread_join(thread[i], NULL);
+		if (part[i].code && !code)
+			code = jm_err_set(err, part[i].code, "%s", part[i].err.text);
+	}
+	return code;
+}
+
+/* The next piece that the device no longer reads. */
+static int next_piece(
+	struct jm_weights_stream *s, struct jm_weights_piece **ret, struct jm_err *err)
+{
+	struct jm_weights_piece *piece = &s->piece[s->now ^= 1];
+
+	if (!piece->host)
+		piece->host = jm_device_pinned_alloc(s->p->device, s->piece_bytes);
+	if (!piece->host)
+		return jm_err_set(err, JM_ENOMEM, "Out of pinned memory for weights.");
+	*ret = piece;
+	return jm_event_wait(&piece->taken, err);
+}
+
+static int send_piece(struct jm_weights_stream *s, struct share *all, char *to, struct jm_err *err)
+{
+	struct jm_weights_piece *piece = NULL;
+	int code = next_piece(s, &piece, err);
+
+	if (code)
+		return code;
+	all->target = piece->host;
+	code = fill(s->threads, all, err);
+	if (!code)
+		code = jm_device_copy(s->p->device, JM_QUEUE_COPY, to, piece->host,
+			(size_t)all->n * jm_dtype_bytes(all->to), JM_TO_DEVICE, err);
+	return code ? code : jm_event_record(&piece->taken, JM_QUEUE_COPY, err);
+}
+
+int jm_weights_stream_open(struct jm_weights_stream *s, struct jm_program *p, struct jm_err *err)
+{
+	int code;
+
+	*s = (struct jm_weights_stream){.p = p,
+		.piece_bytes = PIECE,
+		.threads = (int)MIN(MAX(sysconf(_SC_NPROCESSORS_ONLN), 1), THREADS_MOST)};
+	code = jm_event_new(p->device, &s->piece[0].taken, err);
+	return code ? code : jm_event_new(p->device, &s->piece[1].taken, err);
+}
+
+bool jm_weights_stream_takes(const struct jm_tensor *t)
+{
+	return !t->layout.rank;
+}
+
+int jm_weights_stream_send(struct jm_weights_stream *s, const struct jm_safetensors *file,
+	const struct jm_safetensor *from, struct jm_tensor *t, int64_t first, struct jm_err *err)
+{
+	size_t size = jm_dtype_bytes(t->type);
+	int64_t count = jm_safetensor_count(from), most = (int64_t)(s->piece_bytes / size);
+	char *to = (char *)t->data + (size_t)first * size;
+	struct share all = {.file = file, .from = from, .to = t->type, .n = count, .target = to};
+	int code = 0;
+
+	s->p->weights->written += t->class == JM_CLASS_PARAM;
+	if (s->p->device->props.host_memory && !jm_device_is_async(s->p->device))
+		return fill(s->threads, &all, err);
+	for (int64_t i = 0; i < count && !code; i += all.n) {
+		all.first = i;
+		all.n = MIN(count - i, most);
+		code = send_piece(s, &all, to + (size_t)i * size, err);
+	}
+	return code;
+}
+
+int jm_weights_stream_end(struct jm_weights_stream *s, struct jm_err *err)
+{
+	return jm_device_sync(s->p->device, err);
+}
+
+void jm_weights_stream_close(struct jm_weights_stream *s)
+{
+	if (s->p)
+		jm_device_sync(s->p->device, NULL); /* after an error it may still take a piece */
+	for (int i = 0; i < 2 && s->p; i++) {
+		jm_event_drop(&s->piece[i].taken);
+		jm_device_pinned_release(s->p->device, s->piece[i].host);
+	}
+	*s = (struct jm_weights_stream){0};
+}
