@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -165,6 +166,10 @@ int main(void)
 		cmocka_unit_test(a_device_of_the_host_gets_them_without_pieces),
 		cmocka_unit_test(conversion_rounds_to_nearest_and_finds_what_is_not_finite),
 	};
+	const char *build = getenv("JM_BUILD");
+	char folder[4096];
 
+	snprintf(folder, sizeof(folder), "%s/tests/peers", build ? build : "build");
+	setenv("JM_BACKENDS", folder, 1);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
