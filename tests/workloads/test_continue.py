@@ -10,7 +10,7 @@ import time
 import numpy
 import pytest
 
-from jm import BIN, jm
+from jm import BIN, BUILD, jm
 from weights_files import read, write
 
 FAILED = 1
@@ -27,11 +27,12 @@ KINDS = {
     "gpt-fp16": (*GPT, "--device", "ref", "--precision", "fp16", "--loss-scale", "dynamic:1e9"),
     "gpt-true": (*GPT, "--device", "ref", "--precision", "bf16-true"),
 }
+ALL = {**KINDS, "gpt-later": ("gpt", "--layers", 1, "--hidden", 16, "--heads", 2, "--context", 8, "--batch", 2, "--device", "later")}
 ENOUGH = 6  # steps behind the checkpoint
 
 
 def words(kind, *more):
-    return ["run", *KINDS[kind], "--source", "null", "--warmup", 0, "--json", "-", *more]
+    return ["run", *ALL[kind], "--source", "null", "--warmup", 0, "--json", "-", *more]
 
 
 def run(kind, *more, status=0, **how):
@@ -87,6 +88,17 @@ def test_two_parts_end_with_the_tensors_of_one_run(kind, tmp_path):
     assert second.read_bytes() == whole.read_bytes()
     assert notes(whole)["step"] == "7"
     assert any(name.startswith(("sgd.m/", "adamw.v/")) for name in read(whole))
+
+
+def test_a_checkpoint_waits_for_the_steps_that_are_under_way(tmp_path):
+    """On a device that works while the host goes on (tests/peers/backend_later.c); every step is counted once."""
+    first, second, whole = (tmp_path / name for name in ("first", "second", "whole"))
+    later = {"env": {"JM_BACKENDS": str(BUILD / "tests/peers")}}
+    a = run("gpt-later", "--steps", 4, "--checkpoint", first, "--checkpoint-every", 2, **later)
+    b = run("gpt-later", "--steps", 3, "--continue", first, "--checkpoint", second, "--checkpoint-every", 1, **later)
+    c = run("gpt-later", "--steps", 7, "--checkpoint", whole, **later)
+    assert a["step_series"]["loss"] + b["step_series"]["loss"] == c["step_series"]["loss"]
+    assert second.read_bytes() == whole.read_bytes()
 
 
 def test_a_kill_while_a_checkpoint_is_written_leaves_a_whole_one(tmp_path):

@@ -240,16 +240,41 @@ static int evaluate(struct train *s, struct jm_err *err)
 	return code;
 }
 
+/* Steps that were begun and are not returned yet. */
+static int under_way(const struct train *s)
+{
+	return s->results.n + s->n_taken;
+}
+
+/* As take, but first those that a checkpoint has waited for. */
+static int give(struct train *s, bool wait, struct jm_step *ret, struct jm_err *err)
+{
+	if (!s->n_taken)
+		return take(s, wait, ret, err);
+	*ret = s->taken[0];
+	s->n_taken--;
+	memmove(s->taken, s->taken + 1, sizeof(s->taken) - sizeof(s->taken[0]));
+	return 0;
+}
+
+/* The loss scale and the number of updates follow from the results of all steps. */
+static int write_checkpoint(struct train *s, struct jm_err *err)
+{
+	int code = 0;
+
+	while (s->results.n && !code) {
+		code = take(s, true, &s->taken[s->n_taken], err);
+		s->n_taken += !code;
+	}
+	return code ? code : jm_train_weights_checkpoint(s, err);
+}
+
 static int train_step(void *state, struct jm_step *ret, struct jm_err *err)
 {
 	struct train *s = state;
 	int code;
 
-	if (s->weights.due && s->results.n)
-		return take(s, true, ret, err);
-	code = jm_train_weights_due(s, err);
-	if (!code)
-		code = run(s, s->begun, jm_program_micro_steps(s->program), err);
+	code = run(s, s->begun, jm_program_micro_steps(s->program), err);
 	if (!code)
 		code = jm_program_update(s->program, err);
 	if (!code)
@@ -261,13 +286,14 @@ static int train_step(void *state, struct jm_step *ret, struct jm_err *err)
 		jm_reduce_reset(s->program);
 	}
 	code = evaluate(s, err);
-	s->weights.due = s->weights.every && s->begun % s->weights.every == 0;
-	return code ? code : take(s, s->results.n == JM_STEPS_UNDER_WAY, ret, err);
+	if (!code && jm_train_weights_due(s))
+		code = write_checkpoint(s, err);
+	return code ? code : give(s, under_way(s) == JM_STEPS_UNDER_WAY, ret, err);
 }
 
 static int train_finish(void *state, struct jm_step *ret, struct jm_err *err)
 {
-	return take(state, true, ret, err);
+	return give(state, true, ret, err);
 }
 
 static void keep_profile(struct train *s)

@@ -45,6 +45,8 @@ struct train {
 	struct jm_results results;
 	struct jm_evaluation eval;
 	struct jm_train_weights weights;
+	struct jm_step taken[JM_STEPS_UNDER_WAY]; /* done, and not returned yet */
+	int n_taken;
 	size_t memory;	     /* bytes that the plan may take; 0 = unknown */
 	struct jm_room room; /* of rank 0's device */
 	double open_s;	     /* that opening the device took */

@@ -122,19 +122,18 @@ static int save(struct train *s, struct jm_err *err)
 	return code;
 }
 
-static int write_checkpoint(struct train *s, struct jm_err *err)
+bool jm_train_weights_due(const struct train *s)
+{
+	return s->weights.every && s->begun % s->weights.every == 0;
+}
+
+int jm_train_weights_checkpoint(struct train *s, struct jm_err *err)
 {
 	const struct jm_checkpoint now = counters_of(s);
 
-	s->weights.due = false;
 	if (s->work->rank)
 		return 0; /* one rank writes for all: their parameters are the same */
 	return jm_checkpoint_write(s->program, &s->training, &now, s->weights.checkpoint, err);
-}
-
-int jm_train_weights_due(struct train *s, struct jm_err *err)
-{
-	return s->weights.due ? write_checkpoint(s, err) : 0;
 }
 
 int jm_train_weights_finish(struct train *s, struct jm_err *err)
@@ -145,7 +144,7 @@ int jm_train_weights_finish(struct train *s, struct jm_err *err)
 	if (w->save && !s->work->rank)
 		code = save(s, err);
 	if (!code && w->checkpoint)
-		code = write_checkpoint(s, err);
+		code = jm_train_weights_checkpoint(s, err);
 	return code;
 }
 

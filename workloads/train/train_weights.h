@@ -13,7 +13,6 @@ struct jm_train_weights {
 	const char *save;		/* NULL = nothing is saved */
 	const char *checkpoint, *go_on; /* files of --checkpoint and --continue; NULL = none */
 	long every;			/* steps between two checkpoints; 0 = one at the end */
-	bool due;	 /* one is written when the steps that are under way are done */
 	int64_t batches; /* that norms had counted before the first step of this run */
 };
 
@@ -27,8 +26,10 @@ static inline bool jm_train_weights_given(const struct jm_train_weights *w)
 int jm_train_weights_open(struct train *s, struct jm_err *err);
 /* Writes the start values of the built program: random ones, then those of --from and --continue. */
 int jm_train_weights_start(struct train *s, struct jm_err *err);
-/* Writes a checkpoint if one is due; no step is under way then. */
-int jm_train_weights_due(struct train *s, struct jm_err *err);
+/* Is a checkpoint to be written after the step that was begun last? */
+bool jm_train_weights_due(const struct train *s);
+/* Writes one; no step is under way. */
+int jm_train_weights_checkpoint(struct train *s, struct jm_err *err);
 /* Writes the files of --save and --checkpoint behind the last step; does nothing without them. */
 int jm_train_weights_finish(struct train *s, struct jm_err *err);
 void jm_train_weights_close(struct jm_train_weights *w);
