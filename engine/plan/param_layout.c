@@ -3,8 +3,8 @@
  * The layouts of parameters: a filter gets the layout in which the backend writes its gradient, if
  * this saves reorders in every step. A parameter and its gradient always have the same dense layout
  * at their place in the slabs, so that code that processes slabs element by element (norm,
- * optimizer, sums over ranks) does not depend on it. The host writes and reads them plain
- * (program.c).
+ * optimizer, sums over ranks) does not depend on it. A filter without a gradient, because it is frozen, gets the layout in which
+ * convolutions read it. The host writes and reads them plain (program.c).
  */
 #include "param_layout.h"
 #include "cost.h"
@@ -157,6 +157,70 @@ static void choose(const struct jm_program *p, struct jm_cell *c, struct jm_node
 	lay(c->grad, &best);
 }
 
+/* ---- filters without a gradient -------------------------------------------------------------------------- */
+
+static bool is_read_by_convs(const struct jm_graph *g, const struct jm_tensor *t)
+{
+	for (int k = 0; k < g->n_nodes; k++) {
+		const struct jm_node *n = g->node[k];
+
+		if (names(n, t) && n->op != JM_OP_CONV && n->op != JM_OP_CONV_DGRAD)
+			return false;
+	}
+	return true;
+}
+
+/* Of all nodes that read it, with its current layout. */
+static double cost_of_reads(const struct jm_program *p, const struct jm_tensor *t)
+{
+	double sum = 0;
+
+	for (int k = 0; k < p->graph->n_nodes && isfinite(sum); k++)
+		if (names(p->graph->node[k], t))
+			sum += cheapest(p, p->graph->node[k]);
+	return sum;
+}
+
+/* The layouts in which the first convolution that reads it would have it; returns how many. */
+static int asked_layouts(
+	const struct jm_program *p, const struct jm_tensor *t, struct jm_layout *ret)
+{
+	struct jm_choice choice[JM_CHOICE_MAX] = {0};
+	struct jm_group group = {.n_nodes = 1};
+	int n;
+
+	for (int k = 0; k < p->graph->n_nodes && !group.node[0]; k++)
+		if (p->graph->node[k]->op == JM_OP_CONV && p->graph->node[k]->in[1] == t)
+			group.node[0] = p->graph->node[k];
+	if (!group.node[0])
+		return 0;
+	n = p->device->backend->select(p->device->dev, &group, choice, NULL);
+	for (int i = 0; i < n; i++)
+		ret[i] = choice[i].in[0][1];
+	return n;
+}
+
+static void choose_for_reads(const struct jm_program *p, struct jm_tensor *t)
+{
+	struct jm_layout layout[JM_CHOICE_MAX], best = t->layout;
+	int n = is_read_by_convs(p->graph, t) ? asked_layouts(p, t, layout) : 0;
+	double least = n ? cost_of_reads(p, t) : 0;
+
+	for (int i = 0; i < n; i++) {
+		double seconds;
+
+		if (!is_dense(t, &layout[i]))
+			continue;
+		lay(t, &layout[i]);
+		seconds = cost_of_reads(p, t);
+		if (seconds < least) {
+			least = seconds;
+			best = layout[i];
+		}
+	}
+	lay(t, &best);
+}
+
 void jm_program_lay_parameters(struct jm_program *p)
 {
 	const struct jm_graph *g = p->graph;
@@ -165,10 +229,12 @@ void jm_program_lay_parameters(struct jm_program *p)
 		struct jm_cell *c = g->cell[i];
 		struct jm_node *wgrad;
 
-		if (c->t.class != JM_CLASS_PARAM || !c->grad || c->t.rank != 4)
+		if (c->t.class != JM_CLASS_PARAM || c->t.rank != 4)
 			continue;
-		wgrad = find_wgrad(g, c);
+		wgrad = c->grad ? find_wgrad(g, c) : NULL;
 		if (wgrad)
 			choose(p, c, wgrad);
+		else if (c->frozen)
+			choose_for_reads(p, &c->t);
 	}
 }

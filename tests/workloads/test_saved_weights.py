@@ -181,3 +181,8 @@ def test_patterns_fit_names_of_files_too(tmp_path):
     found = [json.loads(jm(*words, "--freeze", pattern).stdout)["parameters_frozen"]
              for pattern in ("h0.attn.qkv*", "transformer.h.0.attn.c_attn*")]
     assert found == [16 * 48 + 48] * 2
+
+
+def test_frozen_filters_lie_as_convolutions_read_them():
+    done = jm("describe", "resnet18", "--device", "cpu", "--batch", 2, "--freeze", FREEZE, "--graph")
+    assert done.returncode == 0 and ", 0 reorders between layouts" in done.stdout, done.stderr
