@@ -11,6 +11,7 @@
 #include "engine/run/reduce.h"
 #include "fit_batch.h"
 #include "train_options.h"
+#include "train_text.h"
 #include "workloads/parts/memory.h"
 #include "workloads/parts/work_device.h"
 
@@ -18,102 +19,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#define BYTE_VALUES 256
-#define HELD_OUT    0x68656c64		/* a separate stream of random numbers */
-#define HASHED	    ((size_t)256 << 20) /* bytes of a text, at most */
-
-/* English that Debian machines have, the best first. */
-static const char *const texts[] = {
-	"/usr/share/games/fortunes/literature",
-	"/usr/share/common-licenses/GPL-3",
-};
-
-/* ---- the text ---------------------------------------------------------------------------------------- */
-
-static int describe_text(
-	struct jm_work *work, const char *path, const struct jm_corpus *c, struct jm_err *err)
-{
-	size_t n = c->bytes < HASHED ? c->bytes : HASHED;
-	uint64_t digest;
-	int code = jm_corpus_digest(c, n, &digest, err);
-
-	if (!code)
-		snprintf(work->detail, sizeof(work->detail), "text %.80s (%sxxh3 %016llx)", path,
-			n < c->bytes ? "first 256 MiB " : "", (unsigned long long)digest);
-	return code;
-}
-
-/* The text that the user names, else the first one that exists on this machine; NULL = there is none. */
-static const char *text_path(const struct train *s)
-{
-	const char *path = s->given.text;
-
-	for (size_t i = 0; !path && i < sizeof(texts) / sizeof(*texts); i++)
-		if (!access(texts[i], R_OK))
-			path = texts[i];
-	return path;
-}
-
-static int find_text(const struct train *s, struct jm_corpus *ret, struct jm_err *err)
-{
-	const char *path = text_path(s);
-	int code;
-
-	if (!path)
-		return jm_err_set(err, JM_ENOENT,
-			"Found no text to learn from, because %s and similar files do not exist; "
-			"give one with --text FILE.",
-			texts[0]);
-	code = jm_corpus_open(path, ret, err);
-	return code ? code : describe_text(s->work, path, ret, err);
-}
-
-/* option: that names the file */
-static int check_text(const struct train *s, const struct jm_batch_feed *feed, const char *option,
-	struct jm_err *err)
-{
-	const struct jm_corpus *c = &feed->corpus;
-	int64_t tokens = feed->tokens ? feed->tokens : c->tokens;
-	int64_t vocabulary = jm_batch_feed_vocabulary(feed);
-
-	if (!c->start && vocabulary < BYTE_VALUES)
-		return jm_err_set(err, JM_ERANGE,
-			"A vocabulary of %lld cannot hold the %d values of a byte; give a --vocab "
-			"of %d or more.",
-			(long long)vocabulary, BYTE_VALUES, BYTE_VALUES);
-	if (tokens < s->training.seq + 1)
-		return jm_err_set(err, JM_ERANGE,
-			"The text has %lld %s%s, and a sequence of %lld with its next token needs "
-			"%lld; give a longer %s or a smaller --seq.",
-			(long long)tokens, c->start ? "tokens" : "bytes",
-			feed == &s->eval.feed && feed->from ? " to hold out" : "",
-			(long long)s->training.seq, (long long)s->training.seq + 1, option);
-	return 0;
-}
-
-/* For evaluations: a separate text, or the last tenth of the training text, which is then not used
- * for training. */
-static int hold_out(struct train *s, struct jm_err *err)
-{
-	const char *path = s->given.eval_text;
-	struct jm_batch_feed *feed = &s->eval.feed;
-	int64_t all = s->feed.corpus.tokens;
-	int code;
-
-	if (!s->eval.every)
-		return 0;
-	if (path) {
-		code = jm_corpus_open(path, &feed->corpus, err);
-		return code ? code : check_text(s, feed, "--eval-text", err);
-	}
-	code = jm_corpus_open(text_path(s), &feed->corpus, err);
-	feed->tokens = all / 10;
-	feed->from = all - feed->tokens;
-	s->feed.tokens = feed->from;
-	return code ? code : check_text(s, feed, "--text", err);
-}
+#define HELD_OUT 0x68656c64 /* a separate stream of random numbers */
 
 static double seconds_since(int64_t start)
 {
@@ -492,7 +399,6 @@ static void choose_inputs(struct train *s)
 static int choose_feed(struct train *s, struct jm_err *err)
 {
 	const struct jm_model *model = s->training.model;
-	int code;
 
 	s->feed.seed = s->work->seed;
 	s->feed.rank = s->work->rank;
@@ -503,10 +409,7 @@ static int choose_feed(struct train *s, struct jm_err *err)
 			model->item, s->feed.fresh ? "fresh in each step" : "made once");
 		return 0;
 	}
-	code = find_text(s, &s->feed.corpus, err);
-	if (!code)
-		code = hold_out(s, err);
-	return code ? code : check_text(s, &s->feed, "--text", err);
+	return jm_train_text_open(s, err);
 }
 
 static void describe(const struct train *s)
