@@ -2,7 +2,6 @@
 /* Copies between the host's memory and a device's, within the device, or between two devices. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "engine/graph/rng.h"
