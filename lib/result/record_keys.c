@@ -127,6 +127,10 @@ static const struct jm_key step_series_keys[] = {
 
 static const struct jm_key weights_keys[] = {
 	{TEXT("from", JM_KEY_NULL), .meaning = "file or folder of the start values"},
+	{INTEGER("bytes", 0), .min = 0, .max = JM_KEY_HUGE, .unit = "B",
+		.meaning = "of these on the device"},
+	{POSITIVE("load_s", 0), .unit = "s",
+		.meaning = "that reading, converting and sending them took"},
 	{FLAG("new_top", 0),
 		.meaning =
 			"true: they have another number of classes, so the last layer began anew"},

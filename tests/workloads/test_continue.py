@@ -66,7 +66,7 @@ def test_losses_are_those_of_the_uninterrupted_run(kind, tmp_path):
     assert step % 3 == 0 and step > 0
     more = run(kind, "--steps", ENOUGH, "--continue", file)
     whole = run(kind, "--steps", step + ENOUGH)
-    assert more["weights"] == {"from": None, "new_top": False, "continued": str(file), "first_step": step}
+    assert more["weights"] == {"from": None, "bytes": 0, "load_s": 0, "new_top": False, "continued": str(file), "first_step": step}
     assert len(more["step_series"]["loss"]) == ENOUGH
     assert more["loss_last"] == whole["loss_last"]
     if whole["step_series"]["every"] == 1:

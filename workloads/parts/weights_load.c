@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "engine/graph/tensor.h"
 #include "engine/run/start_values.h"
 #include "weights_stream.h"
@@ -404,6 +405,17 @@ static int load_all(struct load *l)
 	return code ? code : jm_weights_stream_end(&l->stream, l->err);
 }
 
+static void describe(const struct load *l, int64_t start)
+{
+	struct jm_weights_loaded *ret = l->ret;
+
+	ret->bytes = l->bytes;
+	ret->seconds = (double)(jm_clock_now(jm_clock_real()) - start) / 1e9;
+	snprintf(ret->what, sizeof(ret->what), "%d tensors of %s, %.1f MB in %.2f s", l->n,
+		ret->names ? ret->names->of : l->network.model->name, (double)l->bytes / 1e6,
+		ret->seconds);
+}
+
 int jm_weights_load(struct jm_program *p, struct jm_network network, const struct jm_safetensors *s,
 	uint64_t seed, struct jm_weights_loaded *ret, struct jm_err *err)
 {
@@ -414,6 +426,7 @@ int jm_weights_load(struct jm_program *p, struct jm_network network, const struc
 		.seed = seed,
 		.ret = ret,
 		.err = err ? err : &own};
+	int64_t start = jm_clock_now(jm_clock_real());
 	int code;
 
 	*ret = (struct jm_weights_loaded){.prefix = ""};
@@ -423,8 +436,7 @@ int jm_weights_load(struct jm_program *p, struct jm_network network, const struc
 	if (!code)
 		code = load_all(&l);
 	if (!code)
-		snprintf(ret->what, sizeof(ret->what), "%d tensors of %s, %.1f MB", l.n,
-			ret->names ? ret->names->of : network.model->name, (double)l.bytes / 1e6);
+		describe(&l, start);
 	jm_weights_stream_close(&l.stream);
 	free(l.used);
 	free(l.part);

@@ -46,7 +46,8 @@ static void tell_start(const struct train *s)
 
 	if (s->work->more)
 		json_object_set_new(s->work->more, "weights",
-			json_pack("{s:s?, s:b, s:s?, s:I}", "from", w->from.path, "new_top",
+			json_pack("{s:s?, s:I, s:f, s:b, s:s?, s:I}", "from", w->from.path, "bytes",
+				(json_int_t)w->found.bytes, "load_s", w->found.seconds, "new_top",
 				w->from.path && *w->found.anew, "continued", w->go_on, "first_step",
 				(json_int_t)s->first));
 	if (!w->from.path)
