@@ -54,7 +54,7 @@ INNER = {
     "engine": "graph device plan run check",
     "backends/cpu": "kernels device ops .",
     "backends/cuda": "kernels device dnn choose ops .",
-    "data": "tokenizer .",
+    "data": "tokenizer sets .",
     "workloads": "parts train .",
     "report": "format model judge systems text page .",
     "cli": "frame settings measure run inspect live .",

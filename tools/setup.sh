@@ -6,14 +6,14 @@ set -eu
 # a C compiler, the build, and the libraries joulemark links
 build="gcc libc6-dev make meson ninja-build pkgconf python3-minimal
 	libjansson-dev libpcre2-dev libsqlite3-dev libxxhash-dev libdnnl-dev libmodbus-dev libsnmp-dev
-	libcurl4-openssl-dev libhdf5-dev libmicrohttpd-dev libyaml-dev libncurses-dev"
+	libcurl4-openssl-dev libturbojpeg0-dev libpng-dev zlib1g-dev libhdf5-dev libmicrohttpd-dev libyaml-dev libncurses-dev"
 # the text that the demo's network learns
 demo="fortunes-min"
 # a cache, so that CUDA kernels are compiled once for all builds; the second compiler, its sanitizers and linters; test
 # libraries; the independent implementation that the engine is compared with
 check="ccache clang clang-format clang-tidy libclang-rt-14-dev libomp-14-dev universal-ctags
 	snmpd openssl libcmocka-dev python3-pytest python3-pip python3-jsonschema python3-yaml python3-numpy python3-torch python3-torchvision
-	libopenblas0-pthread python3-pandas python3-tables prometheus groff-base dpkg-dev"
+	libjpeg-turbo-progs dataset-fashion-mnist python3-pil libopenblas0-pthread python3-pandas python3-tables prometheus groff-base dpkg-dev"
 # opens the report's page (110 MB); Ubuntu has it as a snap only, and there those tests are skipped
 if grep -qx 'ID=debian' /etc/os-release 2>/dev/null; then
 	check="$check chromium"

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "data/corpus.h"
 #include "data/tokenize.h"
+#include "data_pictures.h"
 #include "report/format/text.h"
 
 #define COLUMN 16
@@ -178,7 +179,11 @@ static int show(struct jm_cli *cli)
 
 	if (cli->n_args != 2)
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"'joulemark data show' needs one data set: NAME, NAME.bin or NAME.idx.");
+			"'joulemark data show' needs one data set: NAME, NAME.bin or NAME.idx of "
+			"tokens, or a "
+			"folder of pictures.");
+	if (jm_data_set_is(cli->args[1]))
+		return jm_cli_show_pictures(cli, cli->args[1]);
 	code = jm_corpus_open(cli->args[1], &corpus, &cli->err);
 	if (code)
 		return code;
@@ -223,13 +228,16 @@ static const struct jm_option options[] = {
 		.help = "put the tokens around each document that the tokenizer's post_processor "
 			"puts "
 			"there"},
+	{.name = "held-out",
+		.type = JM_FLAG,
+		.help = "show the pictures for evaluations, not those for training"},
 	{0},
 };
 
 const struct jm_command jm_command_data = {
 	.name = "data",
-	.summary = "turn texts into the tokens that a language model learns from",
-	.usage = "[options] tokenize TEXT... OUT | show OUT",
+	.summary = "turn texts into tokens to learn from, and look at data sets",
+	.usage = "[options] tokenize TEXT... OUT | show DATA",
 	.description = "'tokenize' writes the tokens of texts to OUT.bin and OUT.idx, a data set "
 		       "as Megatron "
 		       "reads it, which 'joulemark run MODEL --text OUT.bin' learns from. TEXT - "
@@ -244,10 +252,18 @@ const struct jm_command jm_command_data = {
 		       "kill there is "
 		       "nothing.\n\n'show' prints documents, tokens and type of such a data set "
 		       "and its first "
-		       "tokens, with --tokenizer also as text.",
+		       "tokens, with --tokenizer also as text. Of pictures it reads all: a folder "
+		       "with one "
+		       "folder of "
+		       "JPEG or PNG files per class (ImageNet's layout), CIFAR's binary files, or "
+		       "IDX files "
+		       "(MNIST), also compressed. It prints classes, pictures, sizes and damaged "
+		       "files of the "
+		       "training part; where a folder holds two parts, --held-out shows the other.",
 	.example = "joulemark data tokenize book.txt book --tokenizer tokenizer.json --eos '</s>'\n"
 		   "joulemark data show book --tokenizer tokenizer.json\n"
-		   "joulemark run gpt-117m --text book.bin --device cpu",
+		   "joulemark run gpt-117m --text book.bin --device cpu\n"
+		   "joulemark data show pictures",
 	.options = options,
 	.min_args = 2,
 	.max_args = -1,

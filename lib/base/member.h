@@ -16,7 +16,8 @@ struct jm_absent {
 /* Each ends with a row of NULL. */
 extern const char jm_bindir[]; /* where the programs of this build are installed */
 extern const struct jm_absent jm_absent_sources[], jm_absent_controls[], jm_absent_workloads[],
-	jm_absent_models[], jm_absent_transports[];
+	jm_absent_models[], jm_absent_transports[], jm_absent_picture_formats[],
+	jm_absent_data_formats[];
 
 /* Index of the name among n, else JM_EUSAGE with the nearest one. */
 int jm_member_index(

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data_pictures.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/text.h"
+#include "report/format/text.h"
+
+#define COLUMN 16
+#define NAMED  5 /* damaged files and classes that are printed */
+
+struct look {
+	int64_t corrupt, bytes;
+	int64_t *count;	       /* [classes] */
+	int least[2], most[2]; /* width, height */
+};
+
+static void print_entry(struct jm_cli *cli, const char *name, const char *text)
+{
+	jm_text_entry(cli->out, name, text, 0, COLUMN, cli->width);
+}
+
+static void print_count(struct jm_cli *cli, const char *name, int64_t value)
+{
+	char number[40];
+
+	snprintf(number, sizeof(number), "%lld", (long long)value);
+	jm_text_apart(number, sizeof(number));
+	print_entry(cli, name, number);
+}
+
+static void take_size(struct look *l, const struct jm_picture *p)
+{
+	const int size[] = {p->width, p->height};
+
+	for (int i = 0; i < 2; i++) {
+		if (!l->most[i] || size[i] < l->least[i])
+			l->least[i] = size[i];
+		if (size[i] > l->most[i])
+			l->most[i] = size[i];
+	}
+}
+
+/* A damaged picture is counted, and the first ones are named. */
+static int look_at(struct jm_cli *cli, const struct jm_data_set *set, int64_t i, struct look *l)
+{
+	struct jm_err why = JM_ERR_INIT;
+	struct jm_picture p;
+	int64_t bytes = 0;
+	int code = jm_data_set_read(set, i, &p, &bytes, &why);
+
+	l->bytes += bytes;
+	if (code == JM_ENOMEM)
+		return jm_err_set(&cli->err, code, "%s", why.text);
+	if (code) {
+		if (l->corrupt++ < NAMED)
+			print_entry(cli, "damaged", why.text);
+		return 0;
+	}
+	l->count[set->label[i]]++;
+	take_size(l, &p);
+	jm_picture_done(&p);
+	return 0;
+}
+
+static void print_classes(struct jm_cli *cli, const struct jm_data_set *set, const struct look *l)
+{
+	char line[160];
+
+	for (int c = 0; c < set->classes && c < NAMED; c++) {
+		snprintf(line, sizeof(line), "%d: %lld pictures%s%.80s", c, (long long)l->count[c],
+			set->class_name ? " of " : "", set->class_name ? set->class_name[c] : "");
+		jm_text_tame_lines(line);
+		print_entry(cli, "class", line);
+	}
+	if (set->classes > NAMED) {
+		snprintf(line, sizeof(line), "%d more", set->classes - NAMED);
+		print_entry(cli, "class", line);
+	}
+}
+
+static void print_look(struct jm_cli *cli, const struct jm_data_set *set, const struct look *l)
+{
+	char line[80];
+
+	print_entry(cli, "format", set->format->name);
+	print_count(cli, "classes", set->classes);
+	print_count(cli, "pictures", set->n - l->corrupt);
+	print_count(cli, "bytes", l->bytes);
+	snprintf(line, sizeof(line), "%d to %d wide, %d to %d high", l->least[0], l->most[0],
+		l->least[1], l->most[1]);
+	print_entry(cli, "pixels", line);
+	print_count(cli, "corrupt files", l->corrupt);
+	print_classes(cli, set, l);
+}
+
+static int show(struct jm_cli *cli, const struct jm_data_set *set)
+{
+	struct look l = {.count = calloc((size_t)set->classes, sizeof(*l.count))};
+	int code = l.count ? 0 : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory.");
+
+	for (int64_t i = 0; i < set->n && !code; i++)
+		code = look_at(cli, set, i, &l);
+	if (!code)
+		print_look(cli, set, &l);
+	free(l.count);
+	return code;
+}
+
+int jm_cli_show_pictures(struct jm_cli *cli, const char *path)
+{
+	bool held_out = jm_values_number(&cli->values, "held-out") > 0;
+	struct jm_data_set set;
+	int code = jm_data_set_open(
+		path, held_out ? JM_PART_HELD_OUT : JM_PART_TRAIN, &set, &cli->err);
+
+	if (code)
+		return code;
+	code = show(cli, &set);
+	jm_data_set_close(&set);
+	return code;
+}

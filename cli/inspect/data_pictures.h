@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `joulemark data show` of pictures. */
+#ifndef JM_DATA_PICTURES_H
+#define JM_DATA_PICTURES_H
+
+#include "cli/frame/cli.h"
+#include "data/sets/data_set.h"
+
+/* Reads every picture of the data set and prints what there is; the error is in cli->err. */
+int jm_cli_show_pictures(struct jm_cli *cli, const char *path);
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/sets/data_set.h"
+
+#include "base/member.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const struct jm_data_format *find(const char *path)
+{
+	for (int i = 0; jm_data_formats[i]; i++)
+		if (jm_data_formats[i]->fits(path))
+			return jm_data_formats[i];
+	return NULL;
+}
+
+bool jm_data_set_is(const char *path)
+{
+	return find(path) != NULL;
+}
+
+static int not_found(const char *path, struct jm_err *err)
+{
+	if (access(path, F_OK))
+		return jm_err_set(err, JM_ENOENT, "Data set %s does not exist.", path);
+	return jm_err_set(err, JM_EFORMAT,
+		"%s is no data set of pictures: it is neither a folder with one folder per class "
+		"nor files of CIFAR or IDX (MNIST)%s%s.",
+		path, jm_absent_data_formats->name ? "; of the latter, " : "",
+		jm_absent_data_formats->name ? jm_absent_data_formats->reason : "");
+}
+
+int jm_data_set_open(
+	const char *path, enum jm_part part, struct jm_data_set *ret, struct jm_err *err)
+{
+	struct jm_data_set set = {.format = find(path)};
+	int code;
+
+	if (!set.format)
+		return not_found(path, err);
+	set.path = strdup(path);
+	code = set.path ? set.format->open(&set, part, err)
+			: jm_err_set(err, JM_ENOMEM, "Out of memory for data set %s.", path);
+	if (!code && set.n < 1)
+		code = jm_err_set(err, JM_EFORMAT, "Data set %s has no pictures.", path);
+	if (code) {
+		jm_data_set_close(&set);
+		return code;
+	}
+	*ret = set;
+	return 0;
+}
+
+int jm_data_set_read(const struct jm_data_set *set, int64_t i, struct jm_picture *ret,
+	int64_t *ret_bytes, struct jm_err *err)
+{
+	return set->format->read(set, i, ret, ret_bytes, err);
+}
+
+void jm_data_set_close(struct jm_data_set *set)
+{
+	if (set->format)
+		set->format->close(set);
+	for (int i = 0; set->class_name && i < set->classes; i++)
+		free(set->class_name[i]);
+	free(set->class_name);
+	free(set->label);
+	free(set->path);
+	*set = (struct jm_data_set){0};
+}
+
+int jm_data_set_same_classes(
+	const struct jm_data_set *a, const struct jm_data_set *b, struct jm_err *err)
+{
+	if (a->classes != b->classes)
+		return jm_err_set(err, JM_EUSAGE,
+			"Data set %s has %d classes and %s has %d; training and evaluation need "
+			"the same classes.",
+			a->path, a->classes, b->path, b->classes);
+	for (int i = 0; a->class_name && b->class_name && i < a->classes; i++)
+		if (strcmp(a->class_name[i], b->class_name[i]) != 0)
+			return jm_err_set(err, JM_EUSAGE,
+				"Class %d is '%.60s' in data set %s and '%.60s' in %s; training "
+				"and evaluation need the same classes.",
+				i, a->class_name[i], a->path, b->class_name[i], b->path);
+	return 0;
+}
+
+int jm_data_set_labels(struct jm_data_set *set, int64_t n, struct jm_err *err)
+{
+	set->label = calloc(n > 0 ? (size_t)n : 1, sizeof(*set->label));
+	if (!set->label)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for data set %s.", set->path);
+	set->n = n;
+	return 0;
+}
+
+/* ---- files -------------------------------------------------------------------------------------------- */
+
+static int failed(const char *path, struct jm_err *err)
+{
+	return jm_err_set(err, errno == ENOENT ? JM_ENOENT : JM_EIO,
+		"File %s of the data set cannot be read: %s.", path, strerror(errno));
+}
+
+static int read_all(int fd, const char *path, unsigned char *bytes, size_t n, struct jm_err *err)
+{
+	for (size_t done = 0; done < n;) {
+		ssize_t now = read(fd, bytes + done, n - done);
+
+		if (now < 0 && errno == EINTR)
+			continue;
+		if (now < 0)
+			return failed(path, err);
+		if (!now)
+			return jm_err_set(
+				err, JM_EFORMAT, "File %s became shorter while it was read.", path);
+		done += (size_t)now;
+	}
+	return 0;
+}
+
+static int read_open(int fd, const char *path, size_t most, unsigned char **ret, size_t *ret_size,
+	struct jm_err *err)
+{
+	unsigned char *bytes;
+	struct stat st;
+	int code;
+
+	if (fstat(fd, &st))
+		return failed(path, err);
+	if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > most)
+		return jm_err_set(err, JM_EFORMAT,
+			"%s is no regular file of at most %zu bytes; remove it from the data set.",
+			path, most);
+	bytes = malloc((size_t)st.st_size + 1);
+	if (!bytes)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for file %s.", path);
+	code = read_all(fd, path, bytes, (size_t)st.st_size, err);
+	if (code) {
+		free(bytes);
+		return code;
+	}
+	*ret = bytes;
+	*ret_size = (size_t)st.st_size;
+	return 0;
+}
+
+int jm_data_file_read(
+	const char *path, size_t most, unsigned char **ret, size_t *ret_size, struct jm_err *err)
+{
+	/* O_NONBLOCK: opening a pipe would wait for its writer */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), code;
+
+	if (fd < 0)
+		return failed(path, err);
+	code = read_open(fd, path, most, ret, ret_size, err);
+	close(fd);
+	return code;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Contract of a data set of pictures with classes: one file = one format. */
+#ifndef JM_DATA_SET_H
+#define JM_DATA_SET_H
+
+#include "data/sets/picture.h"
+
+enum jm_part { JM_PART_TRAIN, JM_PART_HELD_OUT };
+
+struct jm_data_set {
+	const struct jm_data_format *format;
+	char *path;
+	int64_t n;	   /* pictures */
+	int classes;	   /* at least 1 */
+	char **class_name; /* [classes]; NULL = they have none */
+	int32_t *label;	   /* [n], 0 to classes - 1 */
+	int width, height; /* of every picture; 0 = they differ */
+	void *state;	   /* of the format */
+};
+
+struct jm_data_format {
+	const char *name; /* "folder" */
+	/* Is this path, or the folder that it names, such a data set? Reads names only. */
+	bool (*fits)(const char *path);
+	/*
+	 * Fills a zeroed set, but for path and format. A folder may hold both parts. After an error jm_data_set_close is called
+	 * as well. JM_EFORMAT: damaged. JM_ENOENT: the part is absent.
+	 */
+	int (*open)(struct jm_data_set *set, enum jm_part part, struct jm_err *err);
+	/* Picture i. Called by several threads at once. *ret_bytes: read from its file. JM_EFORMAT, JM_ENOENT: this picture is
+	 * damaged or absent, and others may be read. */
+	int (*read)(const struct jm_data_set *set, int64_t i, struct jm_picture *ret,
+		int64_t *ret_bytes, struct jm_err *err);
+	void (*close)(struct jm_data_set *set); /* frees `state`, which may be NULL */
+};
+
+extern const struct jm_data_format *const jm_data_formats[]; /* NULL-terminated, generated */
+
+/*
+ * Opens the data set at a path: its training part, or what is held out from it. JM_ENOENT: there is nothing; JM_EFORMAT: it is
+ * no data set, or a damaged one. ret: to be closed by jm_data_set_close.
+ */
+int jm_data_set_open(
+	const char *path, enum jm_part part, struct jm_data_set *ret, struct jm_err *err);
+/* True if jm_data_set_open would try to open the path. */
+bool jm_data_set_is(const char *path);
+int jm_data_set_read(const struct jm_data_set *set, int64_t i, struct jm_picture *ret,
+	int64_t *ret_bytes, struct jm_err *err);
+void jm_data_set_close(struct jm_data_set *set); /* a zeroed one is allowed */
+
+/* JM_EUSAGE: the classes of two sets are not the same, by number and name. */
+int jm_data_set_same_classes(
+	const struct jm_data_set *a, const struct jm_data_set *b, struct jm_err *err);
+
+/* For formats: the bytes of a regular file, to be freed. JM_EIO, JM_ENOENT; JM_EFORMAT: larger than `most`. */
+int jm_data_file_read(
+	const char *path, size_t most, unsigned char **ret, size_t *ret_size, struct jm_err *err);
+/* For formats: room for n labels. */
+int jm_data_set_labels(struct jm_data_set *set, int64_t n, struct jm_err *err);
+
+#endif

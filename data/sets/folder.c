@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A folder with one folder of pictures per class, in ImageNet's layout: classes and pictures are in the order of their names' bytes.
+ * If it holds folders train and val (or test), these are its parts.
+ */
+#include "data/sets/data_set.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FILE_MOST ((size_t)1 << 30) /* bytes */
+
+struct folder {
+	char *root;
+	char **file; /* [n] */
+	int64_t n, room;
+};
+
+static bool is_folder(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+static bool is_folder_in(const char *dir, const char *name, char *path)
+{
+	return snprintf(path, PATH_MAX, "%s/%s", dir, name) < PATH_MAX && is_folder(path);
+}
+
+static bool folder_fits(const char *path)
+{
+	return is_folder(path);
+}
+
+/* The folder of a part; `path` has PATH_MAX bytes. */
+static const char *root_of(const char *dir, enum jm_part part, char *path)
+{
+	static const char *const names[2][3] = {{"train"}, {"val", "test"}};
+
+	if (!is_folder_in(dir, "train", path) ||
+		(!is_folder_in(dir, "val", path) && !is_folder_in(dir, "test", path)))
+		return dir;
+	for (int i = 0; names[part][i]; i++)
+		if (is_folder_in(dir, names[part][i], path))
+			return path;
+	return dir;
+}
+
+static int is_visible(const struct dirent *entry)
+{
+	return entry->d_name[0] != '.';
+}
+
+/* scandir with an order that no locale changes. */
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static void free_list(struct dirent **list, int n)
+{
+	for (int i = 0; i < n; i++)
+		free(list[i]);
+	free(list);
+}
+
+static int out_of_memory(const struct jm_data_set *set, struct jm_err *err)
+{
+	return jm_err_set(err, JM_ENOMEM, "Out of memory for data set %s.", set->path);
+}
+
+static int add_file(struct jm_data_set *set, const char *path, struct jm_err *err)
+{
+	struct folder *f = set->state;
+
+	if (f->n == f->room) {
+		int64_t room = f->room ? 2 * f->room : 1024;
+		char **file = realloc(f->file, (size_t)room * sizeof(*file));
+		int32_t *label;
+
+		if (!file)
+			return out_of_memory(set, err);
+		f->file = file;
+		label = realloc(set->label, (size_t)room * sizeof(*label));
+		if (!label)
+			return out_of_memory(set, err);
+		set->label = label;
+		f->room = room;
+	}
+	f->file[f->n] = strdup(path);
+	if (!f->file[f->n])
+		return out_of_memory(set, err);
+	set->label[f->n++] = set->classes - 1;
+	return 0;
+}
+
+/* All files of a class, which is the last one so far. */
+static int add_files(struct jm_data_set *set, const char *class, struct jm_err *err)
+{
+	struct folder *f = set->state;
+	struct dirent **list;
+	char path[PATH_MAX];
+	int64_t before = f->n;
+	int n = scandir(class, &list, is_visible, by_bytes), code = 0;
+
+	if (n < 0)
+		return jm_err_set(err, JM_EIO, "Folder %s of a class cannot be read.", class);
+	for (int i = 0; i < n && !code; i++)
+		if (!is_folder_in(class, list[i]->d_name, path))
+			code = add_file(set, path, err);
+	free_list(list, n);
+	if (!code && f->n == before)
+		code = jm_err_set(err, JM_EFORMAT,
+			"Class %s has no pictures; remove the folder or put pictures into it.",
+			class);
+	return code;
+}
+
+static int add_class(struct jm_data_set *set, const char *name, struct jm_err *err)
+{
+	const struct folder *f = set->state;
+	char path[PATH_MAX];
+
+	if (!is_folder_in(f->root, name, path))
+		return 0;
+	set->class_name[set->classes] = strdup(name);
+	if (!set->class_name[set->classes])
+		return out_of_memory(set, err);
+	set->classes++;
+	return add_files(set, path, err);
+}
+
+static int add_classes(struct jm_data_set *set, struct jm_err *err)
+{
+	struct folder *f = set->state;
+	struct dirent **list;
+	int n = scandir(f->root, &list, is_visible, by_bytes), code = 0;
+
+	if (n < 0)
+		return jm_err_set(err, JM_EIO, "Folder %s cannot be read.", f->root);
+	set->class_name = calloc((size_t)n + 1, sizeof(*set->class_name));
+	if (!set->class_name)
+		code = out_of_memory(set, err);
+	for (int i = 0; i < n && !code; i++)
+		code = add_class(set, list[i]->d_name, err);
+	free_list(list, n);
+	if (!code && !set->classes)
+		code = jm_err_set(err, JM_EFORMAT,
+			"Data set %s has no classes: it needs a folder of pictures for each class.",
+			f->root);
+	set->n = f->n;
+	return code;
+}
+
+static int folder_open(struct jm_data_set *set, enum jm_part part, struct jm_err *err)
+{
+	struct folder *f = calloc(1, sizeof(*f));
+	char path[PATH_MAX];
+
+	set->state = f;
+	if (f)
+		f->root = strdup(root_of(set->path, part, path));
+	return f && f->root ? add_classes(set, err) : out_of_memory(set, err);
+}
+
+static int folder_read(const struct jm_data_set *set, int64_t i, struct jm_picture *ret,
+	int64_t *ret_bytes, struct jm_err *err)
+{
+	const struct folder *f = set->state;
+	unsigned char *bytes;
+	size_t n;
+	int code = jm_data_file_read(f->file[i], FILE_MOST, &bytes, &n, err);
+
+	*ret_bytes = 0;
+	if (code)
+		return code;
+	*ret_bytes = (int64_t)n;
+	code = jm_picture_decode(f->file[i], bytes, n, ret, err);
+	free(bytes);
+	return code;
+}
+
+static void folder_close(struct jm_data_set *set)
+{
+	struct folder *f = set->state;
+
+	for (int64_t i = 0; f && i < f->n; i++)
+		free(f->file[i]);
+	if (f) {
+		free(f->file);
+		free(f->root);
+	}
+	free(f);
+}
+
+const struct jm_data_format jm_data_format_folder = {
+	.name = "folder",
+	.fits = folder_fits,
+	.open = folder_open,
+	.read = folder_read,
+	.close = folder_close,
+};

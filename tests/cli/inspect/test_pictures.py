@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`joulemark data show` of pictures that other programs wrote."""
+import gzip
+import os
+import struct
+
+import numpy
+import pytest
+from PIL import Image
+
+from jm import jm
+
+FASHION = "/usr/share/datasets/fashion-mnist"
+
+
+def noise(width, height, seed=0):
+    return Image.fromarray(numpy.random.default_rng(seed).integers(0, 256, (height, width, 3), numpy.uint8))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two classes of two pictures each."""
+    root = tmp_path / "set"
+    for i, name in enumerate(["ant", "bee"]):
+        (root / name).mkdir(parents=True)
+        noise(20 + i, 30, i).save(root / name / "a.jpg")
+        noise(20, 30 + i, i).save(root / name / "b.png")
+    return root
+
+
+def show(path, *options):
+    return jm("data", "show", *options, path)
+
+
+def entry(text, name):
+    return [line.split(None, name.count(" ") + 1)[-1] for line in text.splitlines() if line.startswith(name + " ")]
+
+
+def test_counts_a_folder(folder):
+    out = show(folder).stdout
+    assert entry(out, "classes") == ["2"] and entry(out, "pictures") == ["4"]
+    assert entry(out, "corrupt files") == ["0"]
+    assert entry(out, "pixels") == ["20 to 21 wide, 30 to 31 high"]
+
+
+def damage(folder, kind):
+    bad = folder / "bee" / "c.jpg"
+    if kind == "truncated":
+        bad.write_bytes((folder / "bee" / "a.jpg").read_bytes()[:-400])
+    elif kind == "truncated PNG":
+        bad.write_bytes((folder / "bee" / "b.png").read_bytes()[:-400])
+    elif kind == "CMYK":
+        noise(8, 8).convert("CMYK").save(bad)
+    elif kind == "empty":
+        bad.write_bytes(b"")
+    elif kind == "text":
+        bad.write_text("no picture\n")
+    elif kind == "30,000 pixels":
+        Image.new("RGB", (30000, 1)).save(bad)
+    else:
+        os.mkfifo(bad)
+
+
+@pytest.mark.parametrize("kind, sentence", [
+    ("truncated", "is damaged"), ("truncated PNG", "is damaged"), ("CMYK", "colours of print"), ("empty", "is empty"),
+    ("text", "is no picture"), ("30,000 pixels", "has 30000 x 1 pixels"), ("pipe", "is no regular file")])
+def test_counts_and_names_a_bad_file(folder, kind, sentence):
+    damage(folder, kind)
+    out = " ".join(show(folder).stdout.split())
+    assert "corrupt files 1" in out and "pictures 4" in out
+    assert sentence in out and "c.jpg" in out
+
+
+def test_takes_a_picture_of_one_pixel(folder):
+    noise(1, 1).save(folder / "ant" / "c.jpg")
+    out = show(folder).stdout
+    assert entry(out, "pictures") == ["5"] and "1 to 21 wide" in out
+
+
+def test_refuses_an_empty_class(folder):
+    (folder / "cat").mkdir()
+    failed = show(folder)
+    assert failed.returncode and "has no pictures" in failed.stderr and "cat" in failed.stderr
+
+
+def test_refuses_a_folder_without_classes(tmp_path):
+    failed = show(tmp_path)
+    assert failed.returncode and "has no classes" in failed.stderr
+
+
+def test_reads_both_parts_of_fashion_mnist():
+    out = show(FASHION).stdout
+    assert entry(out, "pictures") == ["60,000"] and entry(out, "classes") == ["10"]
+    assert entry(show(FASHION, "--held-out").stdout, "pictures") == ["10,000"]
+
+
+def test_reads_idx_that_is_not_compressed(tmp_path):
+    for kind in ["images-idx3", "labels-idx1"]:
+        with gzip.open(f"{FASHION}/t10k-{kind}-ubyte.gz") as f:
+            (tmp_path / f"t10k-{kind}-ubyte").write_bytes(f.read())
+    assert entry(show(tmp_path, "--held-out").stdout, "pictures") == ["10,000"]
+    (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, 3) + b"abc")
+    failed = show(tmp_path, "--held-out")
+    assert failed.returncode and "labels as pictures" in failed.stderr
+
+
+@pytest.mark.parametrize("file, classes, labels", [("data_batch_1.bin", 10, b"\7"), ("train.bin", 100, b"\3\x63")])
+def test_reads_cifar(tmp_path, file, classes, labels):
+    for n in range(1, 6):
+        (tmp_path / file.replace("1", str(n))).write_bytes((labels + bytes(3072)) * 4)
+    out = show(tmp_path).stdout
+    files = 5 if classes == 10 else 1
+    assert entry(out, "pictures") == [str(4 * files)] and entry(out, "classes") == [str(classes)]
+    assert entry(out, "pixels") == ["32 to 32 wide, 32 to 32 high"]
+    (tmp_path / file).write_bytes(labels + bytes(3000))
+    assert "whole number of records" in show(tmp_path).stderr
+    (tmp_path / file).write_bytes(b"\xff" * (len(labels) + 3072))
+    assert "has class 255" in show(tmp_path).stderr
