@@ -18,6 +18,7 @@
 #include "backends/cuda/ops/ops_dnn_attention.h"
 #include "backends/cuda/ops/ops_rope.h"
 #include "backends/cuda/device/lanes.h"
+#include "engine/device/backend_events.h"
 
 #define OLDEST_MAJOR 8
 
@@ -320,6 +321,18 @@ static void cuda_release(void *arg, void *memory)
 	cudaFree(memory); /* waits for queued work that uses it */
 }
 
+static const struct jm_backend_events events = {
+	.create = cuda_event_new,
+	.record = cuda_event_record,
+	.follow = cuda_event_follow,
+	.wait = cuda_event_wait,
+	.query = cuda_event_query,
+	.seconds = cuda_event_seconds,
+	.drop = cuda_event_drop,
+};
+
+static const struct jm_backend_clock clock = {.stamp = cuda_stamp, .read = cuda_clock};
+
 static const struct jm_backend backend = {
 	.abi = JM_BACKEND_ABI,
 	.name = "cuda",
@@ -340,17 +353,10 @@ static const struct jm_backend backend = {
 	.pinned_alloc = cuda_pinned_alloc,
 	.pinned_release = cuda_pinned_release,
 	.memory_free = cuda_memory_free,
-	.event_new = cuda_event_new,
-	.event_record = cuda_event_record,
-	.event_follow = cuda_event_follow,
-	.event_wait = cuda_event_wait,
-	.event_query = cuda_event_query,
-	.event_seconds = cuda_event_seconds,
-	.event_drop = cuda_event_drop,
+	.events = &events,
 	.versions = cuda_versions,
 	.restrict_units = cuda_restrict,
-	.stamp = cuda_stamp,
-	.clock = cuda_clock,
+	.clock = &clock,
 	.stream = cuda_stream,
 	.peer = &cuda_peer,
 	.plan_roughly = cuda_plan_roughly,

@@ -21,7 +21,7 @@
  * of one queue is done in order. There are two queues: the compute queue, which runs all work of `run`, and the
  * copy queue, whose copies may overlap with computing. If a device has `stream`, a third queue carries transfers
  * between ranks (comm/comm.h). An event marks a point in a queue; another queue or the host can wait for it. A
- * backend that finishes all work before it returns has in effect one queue and leaves the event functions NULL.
+ * backend that finishes all work before it returns has in effect one queue and no events.
  *
  * One device is used by one thread at a time. Backends never print or exit and keep no global mutable state. Errors
  * are whole sentences in `err` (include/joulemark.h).
@@ -32,9 +32,12 @@
 #include "engine/graph/node.h"
 
 struct jm_lanes;
+struct jm_backend_clock;
+struct jm_backend_events;
+struct jm_backend_peer;
 
 /* Increased with any change of this file's structs, enums or their meaning. */
-#define JM_BACKEND_ABI 18
+#define JM_BACKEND_ABI 19
 
 /* ---- choices --------------------------------------------------------------------------------- */
 
@@ -62,11 +65,6 @@ struct jm_device_props {
 	double peak_flops[JM_DTYPE_COUNT]; /* dense, per second; NAN = unknown */
 	double peak_tf32;		   /* the same for f32 operands in tf32; 0 = unknown */
 	double peak_bytes;		   /* of memory, per second; NAN = unknown */
-};
-
-/* The device's clock, read between two readings of the host's CLOCK_MONOTONIC; all in ns. */
-struct jm_device_time {
-	int64_t device_ns, before_ns, after_ns;
 };
 
 enum jm_copy { JM_TO_DEVICE, JM_TO_HOST, JM_ON_DEVICE };
@@ -124,21 +122,6 @@ struct jm_backend {
 	/* The bytes that alloc can give now. Default: unknown. */
 	int (*memory_free)(void *dev, size_t *ret, struct jm_err *err);
 	/*
-	 * Events: all functions or none. By default record waits for the device.
-	 *	record   marks the point after all work queued so far; a second call moves the event
-	 *	follow   work queued from now on waits until the event is reached
-	 *	wait     the host waits until the event is reached; query: 1 = reached, 0 = not yet
-	 *	seconds  the time between two events that are reached
-	 * An event that was never recorded counts as reached.
-	 */
-	int (*event_new)(void *dev, void **ret_event, struct jm_err *err);
-	int (*event_record)(void *dev, void *event, enum jm_queue queue, struct jm_err *err);
-	int (*event_follow)(void *dev, void *event, enum jm_queue queue, struct jm_err *err);
-	int (*event_wait)(void *dev, void *event, struct jm_err *err);
-	int (*event_query)(void *dev, void *event, struct jm_err *err);
-	int (*event_seconds)(void *dev, void *from, void *to, double *ret, struct jm_err *err);
-	void (*event_drop)(void *dev, void *event); /* takes NULL */
-	/*
 	 * The vendor's handle of a queue, for transports; makes the device current in the calling thread.
 	 * Default: there is no third queue, and ranks exchange host memory.
 	 */
@@ -153,14 +136,11 @@ struct jm_backend {
 	 */
 	int (*restrict_units)(
 		void *dev, double share, int *ret_units, int *ret_of, struct jm_err *err);
-	/*
-	 * The device's clock in ns, with any zero; both functions or none. stamp queues a write of it to *to, in memory
-	 * of pinned_alloc, on the compute queue. clock reads it while nothing is queued: the most exact of many times.
-	 */
-	int (*stamp)(void *dev, uint64_t *to, struct jm_err *err);
-	int (*clock)(void *dev, struct jm_device_time *ret, struct jm_err *err);
-	const struct jm_backend_peer *peer; /* copies to another device (backend_peer.h) */
-	const struct jm_lanes *lanes;	    /* for transport host (comm/lanes.h) */
+	/* Tables of functions, NULL where the backend has none: */
+	const struct jm_backend_events *events; /* points in queues (backend_events.h) */
+	const struct jm_backend_clock *clock;	/* the device's own (backend_clock.h) */
+	const struct jm_backend_peer *peer;	/* copies to another device (backend_peer.h) */
+	const struct jm_lanes *lanes;		/* for transport host (comm/lanes.h) */
 	/*
 	 * While on, select measures nothing: what it would choose by timing, and does not know yet, asks for the most
 	 * scratch that it may need. For plans that are made only to learn their size.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding and loading backends. */
 #include "backend_find.h"
+#include "backend_clock.h"
+#include "backend_events.h"
 #include "backends/rows.h"
 #include "base/option.h"
 #include "engine/device/paths.h"
@@ -126,13 +128,16 @@ static int load(const char *name, void **ret_library, struct jm_err *err)
 	return not_there(name, path, err);
 }
 
-#define N_EVENT_FUNCTIONS 7
-
-/* The number of event functions in the table. */
-static int has_events(const struct jm_backend *b)
+/* True if the optional parts that there are have all of their functions. */
+static bool parts_whole(const struct jm_backend *b)
 {
-	return !!b->event_new + !!b->event_record + !!b->event_follow + !!b->event_wait +
-	       !!b->event_query + !!b->event_seconds + !!b->event_drop;
+	const struct jm_backend_events *e = b->events;
+	const struct jm_backend_clock *c = b->clock;
+
+	if (e && !(e->create && e->record && e->follow && e->wait && e->query && e->seconds &&
+			 e->drop))
+		return false;
+	return !b->pinned_alloc == !b->pinned_release && (!c || (c->stamp && c->read));
 }
 
 static int check_table(const char *name, const struct jm_backend *b, struct jm_err *err)
@@ -148,16 +153,15 @@ static int check_table(const char *name, const struct jm_backend *b, struct jm_e
 		!b->close)
 		return jm_err_set(
 			err, JM_EBUG, "Backend %s lacks a function that is required.", name);
-	if (!b->pinned_alloc != !b->pinned_release || has_events(b) % N_EVENT_FUNCTIONS != 0)
+	if (!parts_whole(b))
 		return jm_err_set(err, JM_EBUG,
-			"Backend %s has only some of the functions of pinned memory or of events; "
-			"it needs all of them or none.",
+			"Backend %s has only some of the functions of pinned memory, of events or "
+			"of "
+			"its clock; it needs all of them or none.",
 			name);
-	if (!b->stamp != !b->clock || (b->stamp && !b->pinned_alloc))
-		return jm_err_set(err, JM_EBUG,
-			"The backend %s has only one of time stamps and clock, or has both without "
-			"pinned memory.",
-			name);
+	if (b->clock && !b->pinned_alloc)
+		return jm_err_set(
+			err, JM_EBUG, "The backend %s has a clock without pinned memory.", name);
 	return 0;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An open device; and the defaults of functions that a backend may omit. */
 #include "device.h"
+#include "backend_clock.h"
+#include "backend_events.h"
 #include "backend_find.h"
 #include "backend_peer.h"
 #include "base/clock.h"
@@ -233,17 +235,17 @@ int jm_device_restrict(
 
 bool jm_device_has_clock(const struct jm_device *d)
 {
-	return d->backend->stamp;
+	return d->backend->clock;
 }
 
 int jm_device_stamp(const struct jm_device *d, uint64_t *to, struct jm_err *err)
 {
-	return d->backend->stamp(d->dev, to, err);
+	return d->backend->clock->stamp(d->dev, to, err);
 }
 
 int jm_device_clock(const struct jm_device *d, struct jm_device_time *ret, struct jm_err *err)
 {
-	return d->backend->clock(d->dev, ret, err);
+	return d->backend->clock->read(d->dev, ret, err);
 }
 
 /* ---- memory -------------------------------------------------------------------------------------------- */
@@ -350,13 +352,13 @@ bool jm_device_plan_roughly(const struct jm_device *d, bool on)
 
 bool jm_device_is_async(const struct jm_device *d)
 {
-	return d->backend->event_new;
+	return d->backend->events;
 }
 
 int jm_event_new(const struct jm_device *d, struct jm_event *ret, struct jm_err *err)
 {
 	*ret = (struct jm_event){.device = d};
-	return jm_device_is_async(d) ? d->backend->event_new(d->dev, &ret->own, err) : 0;
+	return jm_device_is_async(d) ? d->backend->events->create(d->dev, &ret->own, err) : 0;
 }
 
 int jm_event_record(struct jm_event *e, enum jm_queue queue, struct jm_err *err)
@@ -365,7 +367,7 @@ int jm_event_record(struct jm_event *e, enum jm_queue queue, struct jm_err *err)
 	int code;
 
 	if (jm_device_is_async(d))
-		return d->backend->event_record(d->dev, e->own, queue, err);
+		return d->backend->events->record(d->dev, e->own, queue, err);
 	code = jm_device_sync(d, err);
 	e->at_ns = jm_clock_now(jm_clock_real());
 	return code;
@@ -375,7 +377,7 @@ int jm_event_follow(const struct jm_event *e, enum jm_queue queue, struct jm_err
 {
 	const struct jm_device *d = e->device;
 
-	return jm_device_is_async(d) ? d->backend->event_follow(d->dev, e->own, queue, err) : 0;
+	return jm_device_is_async(d) ? d->backend->events->follow(d->dev, e->own, queue, err) : 0;
 }
 
 int jm_event_wait(const struct jm_event *e, struct jm_err *err)
@@ -384,14 +386,14 @@ int jm_event_wait(const struct jm_event *e, struct jm_err *err)
 
 	if (d->watch)
 		return wait_and_watch(d->watch, e, err);
-	return jm_device_is_async(d) ? d->backend->event_wait(d->dev, e->own, err) : 0;
+	return jm_device_is_async(d) ? d->backend->events->wait(d->dev, e->own, err) : 0;
 }
 
 int jm_event_query(const struct jm_event *e, struct jm_err *err)
 {
 	const struct jm_device *d = e->device;
 
-	return jm_device_is_async(d) ? d->backend->event_query(d->dev, e->own, err) : 1;
+	return jm_device_is_async(d) ? d->backend->events->query(d->dev, e->own, err) : 1;
 }
 
 int jm_event_seconds(
@@ -400,7 +402,7 @@ int jm_event_seconds(
 	const struct jm_device *d = from->device;
 
 	if (jm_device_is_async(d))
-		return d->backend->event_seconds(d->dev, from->own, to->own, ret, err);
+		return d->backend->events->seconds(d->dev, from->own, to->own, ret, err);
 	*ret = 1e-9 * (double)(to->at_ns - from->at_ns);
 	return 0;
 }
@@ -408,6 +410,6 @@ int jm_event_seconds(
 void jm_event_drop(struct jm_event *e)
 {
 	if (e->own)
-		e->device->backend->event_drop(e->device->dev, e->own);
+		e->device->backend->events->drop(e->device->dev, e->own);
 	*e = (struct jm_event){0};
 }

@@ -10,6 +10,7 @@
 #include "backend.h"
 #include "engine/graph/rematerialize.h"
 
+struct jm_device_time; /* backend_clock.h */
 struct jm_device_watch;
 
 struct jm_device {
@@ -72,7 +73,7 @@ void jm_device_versions(const struct jm_device *d, char *ret, size_t size);
 int jm_device_restrict(
 	const struct jm_device *d, double share, int *ret_units, int *ret_of, struct jm_err *err);
 
-/* True if the device has a clock and time stamps (backend.h). */
+/* True if the device has a clock and time stamps (backend_clock.h). */
 bool jm_device_has_clock(const struct jm_device *d);
 int jm_device_stamp(const struct jm_device *d, uint64_t *to, struct jm_err *err);
 int jm_device_clock(const struct jm_device *d, struct jm_device_time *ret, struct jm_err *err);

@@ -24,7 +24,8 @@
 
 #include "engine/graph/tensor.h"
 #include "fake_stream.h"
-#include "engine/device/backend.h"
+#include "engine/device/backend_clock.h"
+#include "engine/device/backend_events.h"
 
 extern const struct jm_backend jm_backend_ref;
 
@@ -528,7 +529,7 @@ static int later_stamp(void *dev, uint64_t *to, struct jm_err *err)
 	return put(dev, JM_QUEUE_COMPUTE, (struct job){.kind = STAMP, .to = to});
 }
 
-static int later_clock(void *dev, struct jm_device_time *ret, struct jm_err *err)
+static int later_read_clock(void *dev, struct jm_device_time *ret, struct jm_err *err)
 {
 	struct jm_device_time one;
 
@@ -543,6 +544,18 @@ static int later_clock(void *dev, struct jm_device_time *ret, struct jm_err *err
 	}
 	return 0;
 }
+
+static const struct jm_backend_events events = {
+	.create = event_new,
+	.record = event_record,
+	.follow = event_follow,
+	.wait = event_wait,
+	.query = event_query,
+	.seconds = event_seconds,
+	.drop = event_drop,
+};
+
+static const struct jm_backend_clock later_clock = {.stamp = later_stamp, .read = later_read_clock};
 
 static const struct jm_backend later = {
 	.abi = JM_BACKEND_ABI,
@@ -560,17 +573,10 @@ static const struct jm_backend later = {
 	.fill = later_fill,
 	.sync = later_sync,
 	.close = later_close,
-	.event_new = event_new,
-	.event_record = event_record,
-	.event_follow = event_follow,
-	.event_wait = event_wait,
-	.event_query = event_query,
-	.event_seconds = event_seconds,
-	.event_drop = event_drop,
+	.events = &events,
 	.pinned_alloc = later_pinned_alloc,
 	.pinned_release = later_pinned_release,
-	.stamp = later_stamp,
-	.clock = later_clock,
+	.clock = &later_clock,
 	.stream = later_stream,
 	.lanes = &later_lanes,
 };

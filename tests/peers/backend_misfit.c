@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plug-ins that the engine must refuse: OLDER has another version, HOLLOW lacks functions, HALFWAY
  * has only one of the event functions, and without any of these macros it is no backend. */
-#include "engine/device/backend.h"
+#include "engine/device/backend_events.h"
 
 #if defined(HALFWAY)
 #include "engine/graph/tensor.h"
@@ -19,8 +19,10 @@ static int event_query(void *dev, void *event, struct jm_err *err)
 
 const struct jm_backend *jm_backend_entry(void)
 {
+	static const struct jm_backend_events events = {.query = event_query};
+
 	misfit = jm_backend_ref;
-	misfit.event_query = event_query;
+	misfit.events = &events;
 	return &misfit;
 }
 #elif defined(OLDER) || defined(HOLLOW)

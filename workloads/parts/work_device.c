@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every workload does first with its device. */
 #include "work_device.h"
+#include "engine/device/backend_clock.h"
 
 #include <jansson.h>
 #include <math.h>

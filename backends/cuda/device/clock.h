@@ -3,6 +3,7 @@
 #ifndef JM_BACKENDS_CLOCK_H
 #define JM_BACKENDS_CLOCK_H
 
+#include "engine/device/backend_clock.h"
 #include "queue.h"
 
 int cuda_stamp(void *arg, uint64_t *to, struct jm_err *err);

@@ -4,6 +4,7 @@
  * reads host memory only then, so a slot that is written too early gives a step the values of
  * another batch.
  */
+#include "engine/device/backend_events.h"
 #include "engine/run/staging.h"
 #include "kit/test.h"
 
@@ -112,16 +113,20 @@ static void release(void *dev, void *memory)
 	free(memory);
 }
 
+static const struct jm_backend_events events = {
+	.create = event_new,
+	.record = event_record,
+	.follow = event_follow,
+	.wait = event_wait,
+	.drop = event_drop,
+};
+
 static const struct jm_backend backend = {
 	.name = "fake",
 	.alloc = alloc,
 	.release = release,
 	.copy = copy,
-	.event_new = event_new,
-	.event_record = event_record,
-	.event_follow = event_follow,
-	.event_wait = event_wait,
-	.event_drop = event_drop,
+	.events = &events,
 };
 
 static float input[FLOATS];

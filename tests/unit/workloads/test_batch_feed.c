@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "engine/run/reduce.h"
+#include "engine/device/backend_events.h"
 #include "engine/device/device.h"
 #include "kit/test.h"
 #include "workloads/train/fit_batch.h"
@@ -377,7 +378,8 @@ static int no_event(void *d, void **ret, struct jm_err *err)
 
 static void inputs_sent_once_need_no_staging(void **state)
 {
-	static const struct jm_backend async = {.event_new = no_event};
+	static const struct jm_backend_events events = {.create = no_event};
+	static const struct jm_backend async = {.events = &events};
 	const size_t images = (size_t)5 * 3 * 64 * 64 * 4, targets = 64; /* 20 bytes, aligned */
 	struct jm_training t = {.batch = 5};
 	struct jm_device ref, device = {.backend = &async};
