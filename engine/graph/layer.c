@@ -76,11 +76,21 @@ struct jm_tensor *jm_graph_table(struct jm_graph *g, const char *name, int64_t r
 	return t;
 }
 
+/* A frozen one in 16 bits is multiplied as it is; others are copied, into padded rows where the device needs them. */
+static int64_t row_unit(const struct jm_graph *g, const char *name)
+{
+	char full[sizeof(((struct jm_tensor *)0)->name)];
+
+	snprintf(full, sizeof(full), "%s%s", g->scope, name);
+	if (jm_dtype_bytes(g->compute) == 2 && jm_freezes(&g->freeze, full))
+		return JM_ROW_MULTIPLE;
+	return g->row_multiple > 1 ? g->row_multiple : 1;
+}
+
 struct jm_tensor *jm_graph_vocabulary(struct jm_graph *g, const char *name, bool table,
 	enum jm_init init, int64_t rows, int64_t width)
 {
-	int64_t unit = g->row_multiple > 1 ? g->row_multiple : 1,
-		all = (rows + unit - 1) / unit * unit;
+	int64_t unit = row_unit(g, name), all = (rows + unit - 1) / unit * unit;
 	struct jm_tensor *t = table ? jm_graph_table(g, name, all, width)
 				    : jm_graph_matrix(g, name, init, all, width);
 
@@ -96,6 +106,22 @@ struct jm_tensor *jm_graph_ends_block(struct jm_graph *g, struct jm_tensor *t)
 	return t;
 }
 
+/* Positions in the type of the table, which is another one where only one of both is frozen. */
+static struct jm_tensor *positions_as(
+	struct jm_graph *g, const struct jm_tensor *table, struct jm_tensor *positions)
+{
+	struct jm_tensor *same;
+
+	if (!positions || positions->type == table->type)
+		return positions;
+	if (table->type == g->compute)
+		return jm_layer_weight(g, positions);
+	same = jm_graph_tensor(
+		g, JM_CLASS_ACT, table->type, positions->rank, positions->dim, "positions");
+	jm_graph_node(g, JM_OP_CAST, OPS(positions), OPS(same));
+	return same;
+}
+
 struct jm_tensor *jm_graph_embed(struct jm_graph *g, struct jm_tensor *ids, struct jm_tensor *table,
 	struct jm_tensor *positions)
 {
@@ -109,6 +135,7 @@ struct jm_tensor *jm_graph_embed(struct jm_graph *g, struct jm_tensor *ids, stru
 		return NULL;
 	y = jm_graph_tensor(g, JM_CLASS_ACT, g->stream, 3,
 		DIMS(ids->dim[0], ids->dim[1], table->dim[1]), "embed");
+	positions = positions_as(g, table, positions);
 	jm_graph_node(g, JM_OP_EMBED, OPS(ids, table, positions), OPS(y));
 	return y;
 }

@@ -14,10 +14,6 @@
 #include <string.h>
 
 #define NAMES_MAX 128
-/* The padding of vocabularies in 16 bits, which products read without a copy: tensor cores are
- * fastest on whole blocks. */
-#define ROW_MULTIPLE 64
-
 int64_t jm_dim(const struct jm_values *dims, const char *name)
 {
 	return (int64_t)jm_values_number(dims, name);
@@ -355,7 +351,7 @@ static struct jm_graph *new_graph(const struct jm_training *t)
 	if (!g)
 		return NULL;
 	g->math = t->math;
-	g->row_multiple = t->row_multiple ? t->row_multiple : t->pure ? ROW_MULTIPLE : 1;
+	g->row_multiple = t->row_multiple ? t->row_multiple : t->pure ? JM_ROW_MULTIPLE : 1;
 	if (t->pure)
 		g->matrix = g->stream = g->compute;
 	if (t->pure && t->ranks <= 1)

@@ -274,3 +274,22 @@ def test_one_rule_decides_what_is_kept(word):
     done = jm("run", "gpt-117m", "--device", "ref", "--layers", 1, "--batch", 1, "--seq", 16, "--steps", 1,
               "--remake", 2, word)
     assert done.returncode and "omit one of them" in " ".join(done.stdout.split() + done.stderr.split())
+
+
+@pytest.mark.parametrize("precision", ["f32", "tf32", "bf16", "bf16-true", "fp16"])
+def test_frozen_layers_are_planned(env, precision):
+    """Below the last layer nothing is copied or turned in a step; in the middle gradients pass frozen norms."""
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    words = ["resnet50", "--batch", 64, "--precision", precision]
+    whole, top, inner = (plan(env, *words, *more) for more in ([], ["--freeze", "conv1*,bn1*,layer*"], ["--freeze", "layer2*"]))
+    assert top["peak_bytes"] < inner["peak_bytes"] < whole["peak_bytes"]
+    assert top["flops_model_per_item"] == pytest.approx(whole["flops_model_per_item"] / 3, rel=0.01)
+    done = jm("describe", *words, "--freeze", "conv1*,bn1*,layer*", "--device", "cuda:0", "--graph", env=env)
+    assert ", 0 reorders between layouts" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("precision", ["bf16", "bf16-true", "fp8"])
+@pytest.mark.parametrize("patterns", ["h0*,h1*,positions*", "h5*,*.bias"])
+def test_frozen_blocks_are_planned(env, patterns, precision):
+    words = [*GPT[:-1], precision, "--keep-all"]
+    assert plan(env, *words, "--freeze", patterns)["peak_bytes"] < plan(env, *words)["peak_bytes"]
