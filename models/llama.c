@@ -7,6 +7,7 @@
 #include "engine/graph/model.h"
 #include "transformer.h"
 #include "engine/graph/layer.h"
+#include "engine/graph/pages.h"
 
 #define EPS 1e-5
 
@@ -118,13 +119,18 @@ static struct jm_tensor *ending(
 	return jm_graph_linear(g, x, jm_graph_ends_block(g, w), NULL);
 }
 
-static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x, const struct dims *d)
+/* flat: NULL = whole sequences, whose positions count from 0 */
+static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x, const struct dims *d,
+	const struct jm_flat *flat)
 {
 	struct jm_tensor *h = norm(g, x, d, "attn_norm.weight");
 
 	h = linear(g, h, d->hidden, (d->heads + 2 * d->kv_heads) * d->head, "attn.qkv.weight");
-	h = jm_graph_rope(g, h, d->heads, d->kv_heads, d->theta);
-	h = jm_graph_attention(g, h, d->heads, d->kv_heads, true);
+	if (flat)
+		h = jm_graph_attention_pages(g, h, flat, d->heads, d->kv_heads, d->theta);
+	else
+		h = jm_graph_attention(g, jm_graph_rope(g, h, d->heads, d->kv_heads, d->theta),
+			d->heads, d->kv_heads, true);
 	return ending(g, h, d->hidden, d->hidden, "attn.out.weight");
 }
 
@@ -136,6 +142,29 @@ static struct jm_tensor *feed_forward(struct jm_graph *g, struct jm_tensor *x, c
 	return ending(g, h, d->ffn, d->hidden, "ffn.down.weight");
 }
 
+/* ids i32[B,S] -> the residual stream after all blocks */
+static struct jm_tensor *blocks(struct jm_graph *g, struct jm_tensor *ids, const struct dims *d,
+	const struct jm_flat *flat)
+{
+	struct jm_tensor *x = jm_graph_embed(g, ids,
+		jm_graph_vocabulary(g, "tokens.weight", true, JM_INIT_OWN, d->vocab, d->hidden),
+		NULL);
+
+	for (int64_t i = 0; i < d->layers; i++) {
+		jm_graph_scope(g, "h%lld.", (long long)i);
+		x = jm_graph_add(g, x, attention(g, x, d, flat));
+		x = jm_graph_add(g, x, feed_forward(g, x, d));
+	}
+	jm_graph_scope(g, "%s", "");
+	return x;
+}
+
+static struct jm_tensor *output(struct jm_graph *g, const struct dims *d)
+{
+	return jm_graph_vocabulary(
+		g, "output.weight", false, JM_INIT_NORMAL, d->vocab, d->hidden);
+}
+
 static int llama_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
 	struct jm_tensor **ret_loss, struct jm_err *err)
 {
@@ -145,19 +174,21 @@ static int llama_build(struct jm_graph *g, const struct jm_values *v, int64_t ba
 	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 2, tokens), *x;
 
 	(void)err;
-	x = jm_graph_embed(g, ids,
-		jm_graph_vocabulary(g, "tokens.weight", true, JM_INIT_OWN, d.vocab, d.hidden),
-		NULL);
-	for (int64_t i = 0; i < d.layers; i++) {
-		jm_graph_scope(g, "h%lld.", (long long)i);
-		x = jm_graph_add(g, x, attention(g, x, &d));
-		x = jm_graph_add(g, x, feed_forward(g, x, &d));
-	}
-	jm_graph_scope(g, "%s", "");
+	x = norm(g, blocks(g, ids, &d, NULL), &d, "norm.weight");
+	*ret_loss = jm_graph_classify(g, x, output(g, &d), target);
+	return 0;
+}
+
+static int llama_step(struct jm_graph *g, const struct jm_values *v,
+	const struct jm_step_shape *shape, struct jm_tensor **ret_logits, struct jm_err *err)
+{
+	struct dims d = dims_of(v);
+	struct jm_flat flat = jm_graph_flat(g, shape);
+	struct jm_tensor *x = jm_graph_rows(g, blocks(g, flat.ids, &d, &flat), flat.last);
+
+	(void)err;
 	x = norm(g, x, &d, "norm.weight");
-	*ret_loss = jm_graph_classify(g, x,
-		jm_graph_vocabulary(g, "output.weight", false, JM_INIT_NORMAL, d.vocab, d.hidden),
-		target);
+	*ret_logits = jm_graph_linear(g, x, output(g, &d), NULL);
 	return 0;
 }
 
@@ -200,4 +231,5 @@ const struct jm_model jm_model_llama = {
 	.complete = llama_complete,
 	.default_seq = llama_default_seq,
 	.build = llama_build,
+	.step = llama_step,
 };

@@ -153,6 +153,9 @@ static const struct {
 	[JM_OP_FIRST] = {1, 1, 0},
 	[JM_OP_FIRST_GRAD] = {1, 1, 0},
 	[JM_OP_DROPOUT] = {1, 1, 2},
+	[JM_OP_CACHE_WRITE] = {0, 0, 14},
+	[JM_OP_ATTENTION_PAGES] = {0, 0, 14},
+	[JM_OP_ROWS] = {0, 0, 2},
 	[JM_OP_QUANTIZE] = {1, 0, 0},
 	[JM_OP_NORM] = {1, 0, 0},
 	[JM_OP_ADAMW] = {1, 15, 0}, /* p, m and v, or none of them; the gradient only with them */
@@ -204,7 +207,8 @@ static int check_node(const struct jm_node *node, struct jm_err *err)
 		ret = check_tensor(node, node->in[i], !(types[node->op].in >> i & 1), err);
 	}
 	for (int i = 0; !ret && i < node->n_out; i++)
-		if (!cpu_is_f8(node->out[i]) || !may_be_f8(node, -1, i))
+		if (node->op != JM_OP_SAMPLE && /* whose result is i32 */
+			(!cpu_is_f8(node->out[i]) || !may_be_f8(node, -1, i)))
 			ret = check_tensor(
 				node, node->out[i], !(types[node->op].out >> i & 1), err);
 	return ret;

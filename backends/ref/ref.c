@@ -64,6 +64,10 @@ static const struct {
 	[JM_OP_SGD] = {jm_ref_sgd, true},
 	[JM_OP_TOP1] = {jm_ref_top1, false},
 	[JM_OP_MSE] = {jm_ref_mse, false},
+	[JM_OP_CACHE_WRITE] = {jm_ref_cache_write, true},
+	[JM_OP_ATTENTION_PAGES] = {jm_ref_attention_pages, true},
+	[JM_OP_ROWS] = {jm_ref_rows, true},
+	[JM_OP_SAMPLE] = {jm_ref_sample, true},
 	[JM_OP_QUANTIZE] = {jm_ref_quantize, true},
 	[JM_OP_RESCALE] = {jm_ref_rescale, true},
 };

@@ -70,6 +70,14 @@ struct jm_tensor *kit_whole(
 		0, most - least + 1);
 }
 
+struct jm_tensor *kit_counted(struct kit *k, int first, int rank, const int64_t *dim)
+{
+	struct jm_tensor *t = kit_whole(k, JM_I32, first, first, rank, dim);
+
+	k->counts[k->n_given - 1] = true;
+	return t;
+}
+
 struct jm_tensor *kit_param(struct kit *k, int rank, const int64_t *dim)
 {
 	struct jm_tensor *t =
@@ -128,6 +136,8 @@ static int write_given(struct kit *k, int g, struct jm_err *err)
 		if (k->below[g])
 			value = k->mean[g] +
 				(double)(jm_rng(seed, (uint64_t)i) % (uint64_t)k->below[g]);
+		if (k->counts[g])
+			value = k->mean[g] + (double)i;
 		jm_element_set(t->type, data, i, value);
 	}
 	code = jm_program_write(k->program, t, data, err);

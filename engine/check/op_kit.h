@@ -23,6 +23,7 @@ struct kit {
 	struct jm_tensor *given[KIT_MAX]; /* operands, and the distribution of their values */
 	double mean[KIT_MAX], spread[KIT_MAX];
 	int64_t below[KIT_MAX]; /* > 0: mean and whole numbers 0 to below - 1 */
+	bool counts[KIT_MAX];	/* they are mean, mean + 1, ... */
 	int n_given;
 	struct jm_tensor *result[KIT_MAX]; /* plain copies that the host reads */
 	int n_results;
@@ -44,6 +45,8 @@ struct jm_tensor *kit_ids(struct kit *k, int64_t below, int rank, const int64_t 
 /* Whole numbers from `least` to `most`: sums of their products are exact in types that hold the largest sum. */
 struct jm_tensor *kit_whole(
 	struct kit *k, enum jm_dtype type, int least, int most, int rank, const int64_t *dim);
+/* i32: first, first + 1, ... */
+struct jm_tensor *kit_counted(struct kit *k, int first, int rank, const int64_t *dim);
 /* A trainable operand of any rank. */
 struct jm_tensor *kit_param(struct kit *k, int rank, const int64_t *dim);
 /* A result; `from` (may be NULL) holds its values before the run. */

@@ -362,6 +362,51 @@ static struct jm_graph *new_graph(const struct jm_training *t)
 	return g;
 }
 
+static int declare_step(const struct jm_training *t, const struct jm_step_shape *shape,
+	struct jm_graph *g, struct jm_err *err)
+{
+	struct jm_tensor *logits, *kept;
+	int64_t seq;
+	int code = t->model->default_seq ? t->model->default_seq(t->dims, &seq, err) : 0;
+
+	if (!code)
+		code = t->model->step(g, t->dims, shape, &logits, err);
+	if (code || g->err.code)
+		return code ? code : jm_err_set(err, g->err.code, "%s", g->err.text);
+	/* padding rows of the vocabulary are no tokens */
+	jm_graph_sample(g, logits, jm_graph_cell(g, jm_graph_cell(g, logits)->producer->in[1])->used);
+	if (shape->keeps_logits) {
+		kept = jm_graph_tensor(
+			g, JM_CLASS_SCALAR, logits->type, 2, logits->dim, "logits");
+		jm_graph_node(g, JM_OP_CAST, &logits, &kept);
+	}
+	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
+}
+
+int jm_model_step(const struct jm_training *t, const struct jm_step_shape *shape,
+	struct jm_graph **ret, struct jm_err *err)
+{
+	struct jm_graph *g;
+	int code;
+
+	if (!t->model->step)
+		return jm_err_set(err, JM_ENOSUP,
+			"Model %s cannot be served: it declares no step with a cache of keys and values; "
+			"use llama.",
+			t->model->name);
+	g = new_graph(t);
+	if (!g)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a graph.");
+	g->evaluate = true;
+	code = declare_step(t, shape, g, err);
+	g->n_forward = g->n_nodes;
+	if (code)
+		jm_graph_free(g);
+	else
+		*ret = g;
+	return code;
+}
+
 int jm_model_evaluate(const struct jm_training *t, struct jm_graph **ret, struct jm_err *err)
 {
 	struct jm_graph *g = new_graph(t);

@@ -9,6 +9,7 @@
 #include "graph.h"
 #include "base/option.h"
 #include "optimizer.h"
+#include "pages.h"
 #include "rematerialize.h"
 #include "weight_part.h"
 
@@ -71,6 +72,14 @@ struct jm_model {
 	 */
 	int (*build)(struct jm_graph *g, const struct jm_values *dims, int64_t batch, int64_t seq,
 		struct jm_tensor **ret_loss, struct jm_err *err);
+	/*
+	 * Optional: declares the network as a step of serving, with the inputs of jm_graph_flat, and returns the logits
+	 * c[R,V] of each request's row in "last". Prefill, decode and steps that mix them are this one graph.
+	 * Parameters have the names that `build` gives them.
+	 */
+	int (*step)(struct jm_graph *g, const struct jm_values *dims,
+		const struct jm_step_shape *shape, struct jm_tensor **ret_logits,
+		struct jm_err *err);
 };
 
 extern const struct jm_model *const jm_models[]; /* NULL-terminated, generated */
@@ -161,6 +170,12 @@ int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err
 /* The network without gradients, on the same parameters: the scalar "loss" and, if the model wants
  * it, "top1", the share of correct answers. */
 int jm_model_evaluate(const struct jm_training *t, struct jm_graph **ret, struct jm_err *err);
+/*
+ * A step of serving, with the scalar "token" i32[R] (greedy) and, if wanted, "logits" c[R,V]; of t are used model, dims, precision
+ * and what a graph without gradients needs. JM_ENOSUP: the model declares no such step.
+ */
+int jm_model_step(const struct jm_training *t, const struct jm_step_shape *shape,
+	struct jm_graph **ret, struct jm_err *err);
 /* Network, gradients and update as one graph, with input "adamw.now" and scalars "loss", "grad.norm". */
 int jm_model_train(struct jm_training *t, struct jm_graph **ret, struct jm_err *err);
 

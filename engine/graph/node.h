@@ -274,6 +274,19 @@ struct jm_tensor {
  *			attr sgd.{momentum,weight_decay,clip,nesterov,n_decay}
  *			norm, clip and g' as adamw. For i < n_decay g' += weight_decay p; m = momentum m + g';
  *			p -= lr (nesterov ? g' + momentum m : m).
+ * cache-write		in  x c[..,(H+2G)D], position i32[T], request i32[T], page i32[R,P], keys c[N,S,G,D],
+ *			values c[N,S,G,D]	attr pages.{heads,kv_heads,theta}
+ *			out q c[..,H D], keys and values (in[4] and in[5], updated)
+ *			The T rows belong to requests, in any order. N pages have S slots each; position p of
+ *			request r is in slot p % S of page[r, p / S]. Queries and keys of row t are rotated as by
+ *			rope at position[t]; keys and values go to their slots, queries to q. A row whose position
+ *			is below 0 is padding: q is 0, and nothing is stored. No two rows share a slot.
+ * attention-pages	in  q c[..,H D], position i32[T], request i32[T], page i32[R,P], keys c[N,S,G,D],
+ *			values c[N,S,G,D]; out y c[..,H D]	attr pages.{heads,kv_heads,scale}
+ *			as attention: row t sees the keys of its request at positions 0 to position[t]; padding: 0
+ * rows			in  x c[..,C], at i32[R]; out y c[R,C]	y[r] = x[at[r]], 0 <= at < T holds
+ * sample		in  logits c[R,V]; out token i32[R]	attr xent.classes
+ *			the (first) largest of the first `classes` (0: V) logits of each row
  * all-reduce-start	in  x f32|f64[n]; out y, the same tensor: the sum over W ranks; like the next 3 not for backends
  * all-reduce-wait	in  x any[n]; out y, the same tensor; done when every transfer that was started is done
  * reduce-scatter-start	in  x f32|f64[W n]; out y f32|f64[n]: the own share of the sum over the ranks
@@ -332,6 +345,10 @@ struct jm_tensor {
 	X(RESCALE, "rescale")                                                                      \
 	X(TOP1, "top1")                                                                            \
 	X(MSE, "mse")                                                                              \
+	X(CACHE_WRITE, "cache-write")                                                              \
+	X(ATTENTION_PAGES, "attention-pages")                                                      \
+	X(ROWS, "rows")                                                                            \
+	X(SAMPLE, "sample")                                                                        \
 	X(ALL_REDUCE_START, "all-reduce-start")                                                    \
 	X(ALL_REDUCE_WAIT, "all-reduce-wait")                                                      \
 	X(REDUCE_SCATTER_START, "reduce-scatter-start")                                            \
@@ -384,9 +401,13 @@ union jm_attr {
 		struct jm_view q, k, v;
 	} attention;
 	struct {
+		int heads, kv_heads;
+		double theta, scale; /* 10000; 1/sqrt(D) */
+	} pages;		     /* cache-write, attention-pages */
+	struct {
 		double scale;	 /* 1; 1/k for k micro-steps whose gradients are summed */
 		int64_t classes; /* softmax-xent: of V; 0 = all */
-	} xent;			 /* softmax-xent, mse */
+	} xent;			 /* softmax-xent, mse, sample */
 	struct {
 		int64_t used; /* columns of N that the model has; the others are padding. 0 = all */
 	} linear;	      /* and its gradients; a hint for FLOPs */

@@ -141,6 +141,11 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_RESCALE] = {1, 1, -1, flops_none},
 	[JM_OP_TOP1] = {2, 1, -1, flops_none},
 	[JM_OP_MSE] = {3, 2, -1, flops_none},
+	/* products of attention depend on lengths, which are known during the run only */
+	[JM_OP_CACHE_WRITE] = {6, 3, -1, flops_none},
+	[JM_OP_ATTENTION_PAGES] = {6, 1, -1, flops_none},
+	[JM_OP_ROWS] = {2, 1, -1, flops_none},
+	[JM_OP_SAMPLE] = {1, 1, -1, flops_none},
 	[JM_OP_ALL_REDUCE_START] = {1, 1, -1, flops_none},
 	[JM_OP_ALL_REDUCE_WAIT] = {1, 1, -1, flops_none},
 	[JM_OP_REDUCE_SCATTER_START] = {1, 1, -1, flops_none},

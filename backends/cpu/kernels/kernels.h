@@ -137,6 +137,21 @@ struct cpu_rows {
 	void (*sum)(struct cpu_vec x, float *y, int64_t rows, int64_t width, bool add, int threads);
 };
 
+/* Rows of requests whose keys and values are in pages; shapes as of cache-write and attention-pages (node.h). */
+struct cpu_paged {
+	int64_t tokens, pages_each, slots, heads, groups, head;
+	double theta, scale;
+	const int32_t *position, *request, *page;
+	const float *x; /* of cache-write [tokens, (heads + 2 groups) head]; queries of attention */
+	float *keys, *values, *y; /* y: queries of cache-write */
+	float *scores;		  /* [threads, pages_each slots], attention only */
+};
+
+struct cpu_pages {
+	void (*write)(const struct cpu_paged *p, int threads);
+	void (*attention)(const struct cpu_paged *p, int threads);
+};
+
 /* Rows are `stride` elements apart; elements after the classes become 0 in dlogits. */
 struct cpu_xent {
 	int64_t rows, classes, stride;
@@ -239,6 +254,7 @@ struct cpu_kernels {
 	const struct cpu_images *images, *images_last; /* last: channels last */
 	const struct cpu_pools *pools;
 	const struct cpu_sequences *sequences;
+	const struct cpu_pages *pages;
 };
 
 /* For tests: n = 0 is the best set, 1 the next one... NULL after the last one. */

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ops of serving, in f32: keys and values in pages, rows by number, the next token. */
+#include <string.h>
+
+#include "backends/cpu/device/cpu.h"
+
+static int takes_f32(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
+{
+	(void)dev;
+	for (int i = 0; i < n->n_in; i++)
+		if (n->in[i]->type != JM_F32 && n->in[i]->type != JM_I32)
+			return jm_err_set(err, JM_ENOSUP, "Backend cpu has %s in f32 only, not in %s.",
+				jm_op_name(n->op), jm_dtype_name(n->in[i]->type));
+	if (n->accumulate)
+		return jm_err_set(err, JM_ENOSUP, "%s of backend cpu cannot add to its result.",
+			jm_op_name(n->op));
+	return 0;
+}
+
+static struct cpu_paged paged_of(const struct jm_node *n)
+{
+	const struct jm_tensor *page = n->in[3], *keys = n->in[4];
+
+	return (struct cpu_paged){
+		.tokens = jm_tensor_rows(n->in[0]),
+		.pages_each = page->dim[1],
+		.slots = keys->dim[1],
+		.heads = n->attr.pages.heads,
+		.groups = n->attr.pages.kv_heads,
+		.head = keys->dim[3],
+		.theta = n->attr.pages.theta,
+		.scale = n->attr.pages.scale,
+		.position = n->in[1]->data,
+		.request = n->in[2]->data,
+		.page = page->data,
+		.x = n->in[0]->data,
+		.keys = keys->data,
+		.values = n->in[5]->data,
+		.y = n->out[0]->data,
+	};
+}
+
+static int run_write(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	struct cpu_paged p = paged_of(exec->node);
+
+	(void)err;
+	dev->kernels->pages->write(&p, dev->threads);
+	return 0;
+}
+
+static size_t scratch_attention(const struct cpu_dev *dev, const struct jm_node *n)
+{
+	struct cpu_paged p = paged_of(n);
+
+	return (size_t)(dev->threads * p.pages_each * p.slots) * sizeof(float);
+}
+
+static int run_attention(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	struct cpu_paged p = paged_of(exec->node);
+
+	(void)err;
+	p.scores = exec->scratch;
+	dev->kernels->pages->attention(&p, dev->threads);
+	return 0;
+}
+
+static int run_rows(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = exec->node;
+	size_t width = (size_t)jm_tensor_width(n->out[0]);
+	const int32_t *at = n->in[1]->data;
+	const float *x = n->in[0]->data;
+	float *y = n->out[0]->data;
+
+	(void)dev;
+	(void)err;
+	for (size_t r = 0; r < (size_t)n->out[0]->dim[0]; r++)
+		memcpy(y + r * width, x + (size_t)at[r] * width, width * sizeof(*y));
+	return 0;
+}
+
+static int32_t largest(const float *x, int64_t n)
+{
+	int64_t best = 0;
+
+	for (int64_t i = 1; i < n; i++)
+		best = x[i] > x[best] ? i : best;
+	return (int32_t)best;
+}
+
+static int run_sample(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = exec->node;
+	int64_t width = jm_tensor_width(n->in[0]), classes = n->attr.xent.classes;
+	const float *x = n->in[0]->data;
+	int32_t *token = n->out[0]->data;
+
+	(void)dev;
+	(void)err;
+	for (int64_t r = 0; r < n->in[0]->dim[0]; r++)
+		token[r] = largest(x + r * width, classes ? classes : width);
+	return 0;
+}
+
+/* ---- the table -------------------------------------------------------------------------------------------- */
+
+const struct cpu_op cpu_ops_pages[] = {
+	{{JM_OP_CACHE_WRITE}, 1, takes_f32, NULL, NULL, run_write, NULL},
+	{{JM_OP_ATTENTION_PAGES}, 1, takes_f32, scratch_attention, NULL, run_attention, NULL},
+	{{JM_OP_ROWS}, 1, takes_f32, NULL, NULL, run_rows, NULL},
+	{{JM_OP_SAMPLE}, 1, takes_f32, NULL, NULL, run_sample, NULL},
+	{.n_nodes = 0},
+};

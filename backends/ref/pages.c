@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows of requests whose keys and values are in pages; rows by number; the next token. */
+#include "ref.h"
+
+#include <math.h>
+
+static double get(const struct jm_tensor *t, int64_t i)
+{
+	return jm_element_get(t->type, t->data, i);
+}
+
+static void set(const struct jm_tensor *t, int64_t i, double value)
+{
+	jm_element_set(t->type, t->data, i, value);
+}
+
+/* The elements of a cache before the first head of a position; n has position, request and page as
+ * in[1] to in[3], and keys as in[4]. */
+static int64_t slot_of(const struct jm_node *n, int64_t row, int64_t position)
+{
+	const struct jm_tensor *page = n->in[3], *keys = n->in[4];
+	int64_t slots = keys->dim[1], request = (int64_t)get(n->in[2], row);
+	int64_t at = (int64_t)get(page, request * page->dim[1] + position / slots);
+
+	return (at * slots + position % slots) * keys->dim[2] * keys->dim[3];
+}
+
+/* Copies a head of x, rotated by an angle that grows with the position; see rope. */
+static void turn_head(const struct jm_node *n, int64_t position, int64_t from,
+	const struct jm_tensor *to, int64_t at)
+{
+	int64_t depth = n->in[4]->dim[3], half = depth / 2;
+
+	for (int64_t i = 0; i < half; i++) {
+		double w = pow(n->attr.pages.theta, -2.0 * (double)i / (double)depth);
+		double c = cos((double)position * w), s = sin((double)position * w);
+		double a = get(n->in[0], from + i), b = get(n->in[0], from + i + half);
+
+		set(to, at + i, a * c - b * s);
+		set(to, at + i + half, b * c + a * s);
+	}
+}
+
+static void write_row(const struct jm_node *n, int64_t row, int64_t position)
+{
+	int64_t heads = n->attr.pages.heads, groups = n->attr.pages.kv_heads;
+	int64_t depth = n->in[4]->dim[3], from = row * (heads + 2 * groups) * depth;
+	int64_t slot = slot_of(n, row, position);
+
+	for (int64_t h = 0; h < heads; h++)
+		turn_head(n, position, from + h * depth, n->out[0], (row * heads + h) * depth);
+	from += heads * depth;
+	for (int64_t g = 0; g < groups; g++)
+		turn_head(n, position, from + g * depth, n->out[1], slot + g * depth);
+	from += groups * depth;
+	for (int64_t i = 0; i < groups * depth; i++)
+		set(n->out[2], slot + i, get(n->in[0], from + i));
+}
+
+void jm_ref_cache_write(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t width = jm_tensor_width(n->out[0]);
+
+	(void)in;
+	(void)out;
+	for (int64_t row = 0; row < jm_tensor_rows(n->in[0]); row++) {
+		int64_t position = (int64_t)get(n->in[1], row);
+
+		for (int64_t i = 0; i < width && position < 0; i++)
+			set(n->out[0], row * width + i, 0);
+		if (position >= 0)
+			write_row(n, row, position);
+	}
+}
+
+/* scale q.k of the query head at element `q` and the key head at element `k` */
+static double score(const struct jm_node *n, int64_t q, int64_t k)
+{
+	double sum = 0;
+
+	for (int64_t i = 0; i < n->in[4]->dim[3]; i++)
+		sum += get(n->in[0], q + i) * get(n->in[4], k + i);
+	return n->attr.pages.scale * sum;
+}
+
+/* One head of one row. */
+static void attend(const struct jm_node *n, int64_t row, int64_t head, int64_t last)
+{
+	int64_t heads = n->attr.pages.heads, depth = n->in[4]->dim[3];
+	int64_t q = (row * heads + head) * depth;
+	int64_t key = head / (heads / n->attr.pages.kv_heads) * depth;
+	double most = -INFINITY, sum = 0;
+
+	for (int64_t t = 0; t <= last; t++)
+		most = fmax(most, score(n, q, slot_of(n, row, t) + key));
+	for (int64_t t = 0; t <= last; t++)
+		sum += exp(score(n, q, slot_of(n, row, t) + key) - most);
+	for (int64_t i = 0; i < depth; i++) {
+		double y = 0;
+
+		for (int64_t t = 0; t <= last; t++) {
+			int64_t at = slot_of(n, row, t) + key;
+
+			y += exp(score(n, q, at) - most) / sum * get(n->in[5], at + i);
+		}
+		set(n->out[0], q + i, y);
+	}
+}
+
+void jm_ref_attention_pages(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t heads = n->attr.pages.heads, width = jm_tensor_width(n->out[0]);
+
+	(void)in;
+	(void)out;
+	for (int64_t row = 0; row < jm_tensor_rows(n->in[0]); row++) {
+		int64_t last = (int64_t)get(n->in[1], row);
+
+		for (int64_t i = 0; i < width && last < 0; i++)
+			set(n->out[0], row * width + i, 0);
+		for (int64_t h = 0; h < heads && last >= 0; h++)
+			attend(n, row, h, last);
+	}
+}
+
+void jm_ref_rows(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t width = jm_tensor_width(n->out[0]);
+
+	(void)in;
+	(void)out;
+	for (int64_t r = 0; r < n->out[0]->dim[0]; r++)
+		for (int64_t i = 0; i < width; i++)
+			set(n->out[0], r * width + i,
+				get(n->in[0], (int64_t)get(n->in[1], r) * width + i));
+}
+
+void jm_ref_sample(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t width = jm_tensor_width(n->in[0]);
+	int64_t classes = n->attr.xent.classes ? n->attr.xent.classes : width;
+
+	(void)in;
+	(void)out;
+	for (int64_t r = 0; r < n->in[0]->dim[0]; r++) {
+		int64_t best = 0;
+
+		for (int64_t i = 1; i < classes; i++)
+			if (get(n->in[0], r * width + i) > get(n->in[0], r * width + best))
+				best = i;
+		set(n->out[0], r, (double)best);
+	}
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ops of serving: keys and values in pages, rows by number, the next token. */
+#include "op_case.h"
+
+#include <math.h>
+
+#define SLOTS 4
+
+/* The operands of both ops on pages. */
+struct paged {
+	struct jm_tensor *position, *request, *page, *keys, *values;
+	int64_t depth;
+	union jm_attr attr;
+};
+
+static struct paged paged_of(struct kit *k, const struct types *t, const struct shape *d)
+{
+	int64_t depth = d->c / d->heads / 2 * 2, rows = d->b * d->s,
+		each = (rows + SLOTS - 1) / SLOTS;
+	const int64_t *cache = DIMS(d->b * each + 3, SLOTS, d->kv_heads, depth);
+	struct paged p = {.depth = depth};
+
+	/* the first row is padding; no two rows have the same position */
+	p.position = kit_counted(k, -1, 1, DIMS(rows));
+	p.request = kit_ids(k, d->b, 1, DIMS(rows));
+	p.page = kit_counted(k, 3, 2, DIMS(d->b, each));
+	p.keys = kit_normal(k, t->c, 0, 1, 4, cache);
+	p.values = kit_normal(k, t->c, 0, 1, 4, cache);
+	p.attr.pages.heads = d->heads;
+	p.attr.pages.kv_heads = d->kv_heads;
+	p.attr.pages.theta = 10000;
+	p.attr.pages.scale = 1 / sqrt((double)depth);
+	return p;
+}
+
+static void cache_write(struct kit *k, const struct types *t, const struct shape *d, bool flag)
+{
+	struct paged p = paged_of(k, t, d);
+	int64_t rows = d->b * d->s, heads = d->heads;
+	struct jm_tensor *x = kit_normal(
+		k, t->c, 0, 1, 3, DIMS(1, rows, (heads + 2 * d->kv_heads) * p.depth));
+	struct jm_tensor *q = kit_out(k, t->c, 3, DIMS(1, rows, heads * p.depth), NULL);
+	struct jm_tensor *keys = kit_out(k, t->c, 4, p.keys->dim, p.keys);
+	struct jm_tensor *values = kit_out(k, t->c, 4, p.values->dim, p.values);
+
+	(void)flag;
+	backend_node(k, JM_OP_CACHE_WRITE, OPS(x, p.position, p.request, p.page, keys, values),
+		OPS(q, keys, values), 0)
+		->attr = p.attr;
+}
+
+/* Requests may share pages that they only read. */
+static void attention_pages(
+	struct kit *k, const struct types *t, const struct shape *d, bool shared)
+{
+	struct paged p = paged_of(k, t, d);
+	const int64_t *dim = DIMS(1, d->b * d->s, d->heads * p.depth);
+	struct jm_tensor *q = kit_normal(k, t->c, 0, 1, 3, dim);
+	struct jm_tensor *y = kit_out(k, t->c, 3, dim, NULL);
+
+	if (shared)
+		p.page = kit_ids(k, p.keys->dim[0], 2, p.page->dim);
+	backend_node(k, JM_OP_ATTENTION_PAGES,
+		OPS(q, p.position, p.request, p.page, p.keys, p.values), &y, 0)
+		->attr = p.attr;
+}
+
+static void rows(struct kit *k, const struct types *t, const struct shape *d, bool flag)
+{
+	struct jm_tensor *x = kit_normal(k, t->a, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *at = kit_ids(k, d->b * d->s, 1, DIMS(d->n));
+	struct jm_tensor *y = kit_out(k, t->a, 2, DIMS(d->n, d->c), NULL);
+
+	(void)flag;
+	backend_node(k, JM_OP_ROWS, OPS(x, at), &y, 0);
+}
+
+/* Equal logits occur: the first of them counts. */
+static void sample(struct kit *k, const struct types *t, const struct shape *d, bool some)
+{
+	struct jm_tensor *x = kit_whole(k, t->c, 0, 20, 2, DIMS(d->b, d->n));
+	struct jm_tensor *token = jm_graph_tensor(
+		k->graph, JM_CLASS_SCALAR, JM_I32, 1, DIMS(d->b), "token");
+	struct jm_node *n = jm_graph_node(k->graph, JM_OP_SAMPLE, &x, &token);
+
+	if (n)
+		n->attr.xent.classes = some ? d->n / 2 + 1 : 0;
+	k->result[k->n_results++] = token; /* which the host reads as it is */
+}
+
+const struct backend_case backend_pages_cases[] = {
+	{"cache-write", cache_write},
+	{"attention-pages", attention_pages},
+	{"rows", rows},
+	{"sample", sample},
+	{0},
+};

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pages.h"
+#include "layer.h"
+#include "layer_private.h"
+#include "tensor.h"
+
+#include <math.h>
+
+struct jm_flat jm_graph_flat(struct jm_graph *g, const struct jm_step_shape *shape)
+{
+	int64_t tokens = shape->tokens, requests = shape->requests;
+
+	return (struct jm_flat){
+		.shape = *shape,
+		.ids = jm_graph_input(g, "ids", JM_I32, 2, DIMS(1, tokens)),
+		.position = jm_graph_input(g, "position", JM_I32, 1, DIMS(tokens)),
+		.request = jm_graph_input(g, "request", JM_I32, 1, DIMS(tokens)),
+		.page = jm_graph_input(g, "page", JM_I32, 2, DIMS(requests, shape->pages_each)),
+		.last = jm_graph_input(g, "last", JM_I32, 1, DIMS(requests)),
+	};
+}
+
+static struct jm_tensor *paged_node(struct jm_graph *g, enum jm_op op,
+	struct jm_tensor *const *in, struct jm_tensor *const *out, const union jm_attr *attr)
+{
+	struct jm_node *n = jm_graph_node(g, op, in, out);
+
+	if (!n)
+		return NULL;
+	n->attr = *attr;
+	return out[0];
+}
+
+struct jm_tensor *jm_graph_attention_pages(struct jm_graph *g, struct jm_tensor *qkv,
+	const struct jm_flat *flat, int heads, int kv_heads, double theta)
+{
+	struct jm_tensor *keys, *values, *q, *y;
+	union jm_attr attr = {.pages = {.heads = heads, .kv_heads = kv_heads, .theta = theta}};
+	int64_t head, tokens = flat->shape.tokens;
+	const int64_t *cache;
+
+	if (g->err.code || !jm_layer_fits(g, jm_tensor_rows(qkv) == tokens, "attention-pages", qkv))
+		return NULL;
+	head = jm_tensor_width(qkv) / (heads + 2 * kv_heads);
+	attr.pages.scale = 1 / sqrt((double)head);
+	cache = DIMS(flat->shape.pages, JM_PAGE_TOKENS, kv_heads, head);
+	keys = jm_graph_tensor(g, JM_CLASS_STATE, g->compute, 4, cache, "cache.keys");
+	values = jm_graph_tensor(g, JM_CLASS_STATE, g->compute, 4, cache, "cache.values");
+	q = jm_graph_tensor(g, JM_CLASS_ACT, g->compute, 3, DIMS(1, tokens, heads * head), "q");
+	y = jm_graph_tensor(g, JM_CLASS_ACT, g->compute, 3, DIMS(1, tokens, heads * head), "y");
+	q = paged_node(g, JM_OP_CACHE_WRITE,
+		OPS(qkv, flat->position, flat->request, flat->page, keys, values),
+		OPS(q, keys, values), &attr);
+	return paged_node(g, JM_OP_ATTENTION_PAGES,
+		OPS(q, flat->position, flat->request, flat->page, keys, values), OPS(y), &attr);
+}
+
+struct jm_tensor *jm_graph_rows(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *at)
+{
+	struct jm_tensor *y;
+
+	if (g->err.code || !jm_layer_fits(g, at->rank == 1, "rows", at))
+		return NULL;
+	y = jm_graph_tensor(
+		g, JM_CLASS_ACT, x->type, 2, DIMS(at->dim[0], jm_tensor_width(x)), "rows");
+	jm_graph_node(g, JM_OP_ROWS, OPS(x, at), OPS(y));
+	return y;
+}
+
+struct jm_tensor *jm_graph_sample(struct jm_graph *g, struct jm_tensor *logits, int64_t classes)
+{
+	struct jm_tensor *token;
+	struct jm_node *n;
+
+	if (g->err.code || !jm_layer_fits(g, logits->rank == 2, "sample", logits))
+		return NULL;
+	token = jm_graph_tensor(g, JM_CLASS_SCALAR, JM_I32, 1, DIMS(logits->dim[0]), "token");
+	n = jm_graph_node(g, JM_OP_SAMPLE, OPS(logits), OPS(token));
+	if (n)
+		n->attr.xent.classes = classes;
+	return token;
+}

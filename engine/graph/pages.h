@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Layers of serving: a step over T rows, flat, of up to R requests whose keys and values are in pages. Inference only.
+ * Errors: as graph.h says.
+ */
+#ifndef JM_PAGES_H
+#define JM_PAGES_H
+
+#include "graph.h"
+
+#define JM_PAGE_TOKENS 16
+
+/* The size of a step. Programs of different `tokens` and equal other members share a cache. */
+struct jm_step_shape {
+	int64_t tokens, requests; /* T, R */
+	int64_t pages;		  /* of the cache */
+	int64_t pages_each;	  /* of a request, at most */
+	bool keeps_logits;	  /* the host can read them: the scalar "logits" */
+};
+
+/* The operands that vary from step to step, which the host writes, and the shape. */
+struct jm_flat {
+	struct jm_step_shape shape;
+	struct jm_tensor *ids;		      /* i32[1,T] */
+	struct jm_tensor *position, *request; /* i32[T]; position below 0: the row is padding */
+	struct jm_tensor *page;		      /* i32[R,pages_each] */
+	struct jm_tensor *last; /* i32[R]: the row whose logits a request wants; any if it wants none */
+};
+
+/* Declares the inputs "ids", "position", "request", "page" and "last". */
+struct jm_flat jm_graph_flat(struct jm_graph *g, const struct jm_step_shape *shape);
+/*
+ * qkv c[1,T,(H+2G)D] -> c[1,T,H D]: rotates queries and keys, stores keys and values in the running state "cache.keys"
+ * and "cache.values" (in the graph's scope), and attends causally to all that is stored of the row's request.
+ */
+struct jm_tensor *jm_graph_attention_pages(struct jm_graph *g, struct jm_tensor *qkv,
+	const struct jm_flat *flat, int heads, int kv_heads, double theta);
+/* x[..,C] -> y[R,C], the rows of x whose numbers `at` i32[R] has. */
+struct jm_tensor *jm_graph_rows(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *at);
+/* logits[R,V] -> the scalar "token" i32[R]: the largest of the first `classes` (0: all). */
+struct jm_tensor *jm_graph_sample(struct jm_graph *g, struct jm_tensor *logits, int64_t classes);
+
+#endif
