@@ -120,8 +120,8 @@ static struct jm_tensor *ending(
 }
 
 /* flat: NULL = whole sequences, whose positions count from 0 */
-static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x, const struct dims *d,
-	const struct jm_flat *flat)
+static struct jm_tensor *attention(
+	struct jm_graph *g, struct jm_tensor *x, const struct dims *d, const struct jm_flat *flat)
 {
 	struct jm_tensor *h = norm(g, x, d, "attn_norm.weight");
 
@@ -143,8 +143,8 @@ static struct jm_tensor *feed_forward(struct jm_graph *g, struct jm_tensor *x, c
 }
 
 /* ids i32[B,S] -> the residual stream after all blocks */
-static struct jm_tensor *blocks(struct jm_graph *g, struct jm_tensor *ids, const struct dims *d,
-	const struct jm_flat *flat)
+static struct jm_tensor *blocks(
+	struct jm_graph *g, struct jm_tensor *ids, const struct dims *d, const struct jm_flat *flat)
 {
 	struct jm_tensor *x = jm_graph_embed(g, ids,
 		jm_graph_vocabulary(g, "tokens.weight", true, JM_INIT_OWN, d->vocab, d->hidden),
@@ -161,8 +161,7 @@ static struct jm_tensor *blocks(struct jm_graph *g, struct jm_tensor *ids, const
 
 static struct jm_tensor *output(struct jm_graph *g, const struct dims *d)
 {
-	return jm_graph_vocabulary(
-		g, "output.weight", false, JM_INIT_NORMAL, d->vocab, d->hidden);
+	return jm_graph_vocabulary(g, "output.weight", false, JM_INIT_NORMAL, d->vocab, d->hidden);
 }
 
 static int llama_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,

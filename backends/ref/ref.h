@@ -23,10 +23,10 @@ jm_ref_kernel jm_ref_attention, jm_ref_attention_grad, jm_ref_rope,
 jm_ref_kernel jm_ref_softmax_xent, jm_ref_top1, jm_ref_mse;	      /* loss.c */
 jm_ref_kernel jm_ref_gelu, jm_ref_gelu_grad, jm_ref_add, jm_ref_cast; /* pointwise.c, direct */
 jm_ref_kernel jm_ref_gelu_erf, jm_ref_gelu_erf_grad, jm_ref_relu, jm_ref_relu_grad, jm_ref_silu,
-	jm_ref_silu_grad, jm_ref_dropout;			  /* pointwise.c, direct */
-jm_ref_kernel jm_ref_quantize, jm_ref_rescale;			  /* quantize.c, direct */
+	jm_ref_silu_grad, jm_ref_dropout;      /* pointwise.c, direct */
+jm_ref_kernel jm_ref_quantize, jm_ref_rescale; /* quantize.c, direct */
 jm_ref_kernel jm_ref_cache_write, jm_ref_attention_pages, jm_ref_rows,
-	jm_ref_sample;					  /* pages.c, direct */
+	jm_ref_sample;						  /* pages.c, direct */
 jm_ref_kernel jm_ref_swiglu, jm_ref_swiglu_grad;		  /* pointwise.c, not direct */
 jm_ref_kernel jm_ref_norm, jm_ref_adamw, jm_ref_adam, jm_ref_sgd; /* update.c, direct */
 jm_ref_kernel jm_ref_rmsnorm, jm_ref_rmsnorm_grad;		  /* layernorm.c */

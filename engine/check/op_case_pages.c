@@ -13,7 +13,9 @@ struct paged {
 	union jm_attr attr;
 };
 
-static struct paged paged_of(struct kit *k, const struct types *t, const struct shape *d)
+/* shared: requests have the same pages, which must not be written then. */
+static struct paged paged_of(
+	struct kit *k, const struct types *t, const struct shape *d, bool shared)
 {
 	int64_t depth = d->c / d->heads / 2 * 2, rows = d->b * d->s,
 		each = (rows + SLOTS - 1) / SLOTS;
@@ -23,7 +25,8 @@ static struct paged paged_of(struct kit *k, const struct types *t, const struct 
 	/* the first row is padding; no two rows have the same position */
 	p.position = kit_counted(k, -1, 1, DIMS(rows));
 	p.request = kit_ids(k, d->b, 1, DIMS(rows));
-	p.page = kit_counted(k, 3, 2, DIMS(d->b, each));
+	p.page = shared ? kit_ids(k, cache[0], 2, DIMS(d->b, each))
+			: kit_counted(k, 3, 2, DIMS(d->b, each));
 	p.keys = kit_normal(k, t->c, 0, 1, 4, cache);
 	p.values = kit_normal(k, t->c, 0, 1, 4, cache);
 	p.attr.pages.heads = d->heads;
@@ -35,10 +38,10 @@ static struct paged paged_of(struct kit *k, const struct types *t, const struct 
 
 static void cache_write(struct kit *k, const struct types *t, const struct shape *d, bool flag)
 {
-	struct paged p = paged_of(k, t, d);
+	struct paged p = paged_of(k, t, d, false);
 	int64_t rows = d->b * d->s, heads = d->heads;
-	struct jm_tensor *x = kit_normal(
-		k, t->c, 0, 1, 3, DIMS(1, rows, (heads + 2 * d->kv_heads) * p.depth));
+	struct jm_tensor *x =
+		kit_normal(k, t->c, 0, 1, 3, DIMS(1, rows, (heads + 2 * d->kv_heads) * p.depth));
 	struct jm_tensor *q = kit_out(k, t->c, 3, DIMS(1, rows, heads * p.depth), NULL);
 	struct jm_tensor *keys = kit_out(k, t->c, 4, p.keys->dim, p.keys);
 	struct jm_tensor *values = kit_out(k, t->c, 4, p.values->dim, p.values);
@@ -49,17 +52,14 @@ static void cache_write(struct kit *k, const struct types *t, const struct shape
 		->attr = p.attr;
 }
 
-/* Requests may share pages that they only read. */
 static void attention_pages(
 	struct kit *k, const struct types *t, const struct shape *d, bool shared)
 {
-	struct paged p = paged_of(k, t, d);
+	struct paged p = paged_of(k, t, d, shared);
 	const int64_t *dim = DIMS(1, d->b * d->s, d->heads * p.depth);
 	struct jm_tensor *q = kit_normal(k, t->c, 0, 1, 3, dim);
 	struct jm_tensor *y = kit_out(k, t->c, 3, dim, NULL);
 
-	if (shared)
-		p.page = kit_ids(k, p.keys->dim[0], 2, p.page->dim);
 	backend_node(k, JM_OP_ATTENTION_PAGES,
 		OPS(q, p.position, p.request, p.page, p.keys, p.values), &y, 0)
 		->attr = p.attr;
@@ -79,8 +79,8 @@ static void rows(struct kit *k, const struct types *t, const struct shape *d, bo
 static void sample(struct kit *k, const struct types *t, const struct shape *d, bool some)
 {
 	struct jm_tensor *x = kit_whole(k, t->c, 0, 20, 2, DIMS(d->b, d->n));
-	struct jm_tensor *token = jm_graph_tensor(
-		k->graph, JM_CLASS_SCALAR, JM_I32, 1, DIMS(d->b), "token");
+	struct jm_tensor *token =
+		jm_graph_tensor(k->graph, JM_CLASS_SCALAR, JM_I32, 1, DIMS(d->b), "token");
 	struct jm_node *n = jm_graph_node(k->graph, JM_OP_SAMPLE, &x, &token);
 
 	if (n)

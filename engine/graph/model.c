@@ -374,10 +374,10 @@ static int declare_step(const struct jm_training *t, const struct jm_step_shape 
 	if (code || g->err.code)
 		return code ? code : jm_err_set(err, g->err.code, "%s", g->err.text);
 	/* padding rows of the vocabulary are no tokens */
-	jm_graph_sample(g, logits, jm_graph_cell(g, jm_graph_cell(g, logits)->producer->in[1])->used);
+	jm_graph_sample(
+		g, logits, jm_graph_cell(g, jm_graph_cell(g, logits)->producer->in[1])->used);
 	if (shape->keeps_logits) {
-		kept = jm_graph_tensor(
-			g, JM_CLASS_SCALAR, logits->type, 2, logits->dim, "logits");
+		kept = jm_graph_tensor(g, JM_CLASS_SCALAR, logits->type, 2, logits->dim, "logits");
 		jm_graph_node(g, JM_OP_CAST, &logits, &kept);
 	}
 	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
@@ -391,7 +391,8 @@ int jm_model_step(const struct jm_training *t, const struct jm_step_shape *shape
 
 	if (!t->model->step)
 		return jm_err_set(err, JM_ENOSUP,
-			"Model %s cannot be served: it declares no step with a cache of keys and values; "
+			"Model %s cannot be served: it declares no step with a cache of keys and "
+			"values; "
 			"use llama.",
 			t->model->name);
 	g = new_graph(t);

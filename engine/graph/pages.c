@@ -20,8 +20,8 @@ struct jm_flat jm_graph_flat(struct jm_graph *g, const struct jm_step_shape *sha
 	};
 }
 
-static struct jm_tensor *paged_node(struct jm_graph *g, enum jm_op op,
-	struct jm_tensor *const *in, struct jm_tensor *const *out, const union jm_attr *attr)
+static struct jm_tensor *paged_node(struct jm_graph *g, enum jm_op op, struct jm_tensor *const *in,
+	struct jm_tensor *const *out, const union jm_attr *attr)
 {
 	struct jm_node *n = jm_graph_node(g, op, in, out);
 

@@ -24,7 +24,8 @@ struct jm_flat {
 	struct jm_tensor *ids;		      /* i32[1,T] */
 	struct jm_tensor *position, *request; /* i32[T]; position below 0: the row is padding */
 	struct jm_tensor *page;		      /* i32[R,pages_each] */
-	struct jm_tensor *last; /* i32[R]: the row whose logits a request wants; any if it wants none */
+	struct jm_tensor
+		*last; /* i32[R]: the row whose logits a request wants; any if it wants none */
 };
 
 /* Declares the inputs "ids", "position", "request", "page" and "last". */

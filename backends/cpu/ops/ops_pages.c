@@ -9,8 +9,9 @@ static int takes_f32(const struct cpu_dev *dev, const struct jm_node *n, struct 
 	(void)dev;
 	for (int i = 0; i < n->n_in; i++)
 		if (n->in[i]->type != JM_F32 && n->in[i]->type != JM_I32)
-			return jm_err_set(err, JM_ENOSUP, "Backend cpu has %s in f32 only, not in %s.",
-				jm_op_name(n->op), jm_dtype_name(n->in[i]->type));
+			return jm_err_set(err, JM_ENOSUP,
+				"Backend cpu has %s in f32 only, not in %s.", jm_op_name(n->op),
+				jm_dtype_name(n->in[i]->type));
 	if (n->accumulate)
 		return jm_err_set(err, JM_ENOSUP, "%s of backend cpu cannot add to its result.",
 			jm_op_name(n->op));

@@ -83,6 +83,15 @@ static double check_case(const struct jm_device *device, const struct backend_ca
 	return worst;
 }
 
+/* Backend cpu has nothing in f16, and the ops of serving in f32 only. */
+static bool must_know(const struct backend_case *c, const struct types *t)
+{
+	for (const struct backend_case *p = backend_pages_cases; p->name; p++)
+		if (c == p)
+			return t->c == JM_F32;
+	return t->c != JM_F16;
+}
+
 static double check_op(
 	const struct jm_device *device, const struct backend_case *c, int *ret_refused)
 {
@@ -94,13 +103,13 @@ static double check_op(
 				double off =
 					check_case(device, c, &backend_types[t], &shapes[d], flag);
 
-				*ret_refused += off == REFUSED && backend_types[t].c != JM_F16;
+				*ret_refused += off == REFUSED && must_know(c, &backend_types[t]);
 				worst = backend_worse(worst, off);
 			}
 	return worst;
 }
 
-/* Our own backend knows every op, but not in f16. */
+/* Our own backend knows every op. */
 static bool check_list(const char *name, const struct backend_case *c)
 {
 	bool may_refuse = strcmp(name, "cpu") != 0, good = true;
