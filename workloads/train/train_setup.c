@@ -321,6 +321,15 @@ static int check_memory(const struct train *s, struct jm_err *err)
 
 	if (!s->memory || peak_with_inputs(s) <= s->memory)
 		return 0;
+	if (p->persistent_bytes > s->memory)
+		return jm_room_refuse(s->room, (double)peak_with_inputs(s), err,
+			"Out of memory before the first step: parameters, gradients and optimizer "
+			"alone take %.2f GB, whatever the batch, and %.2f GB may be taken; take a "
+			"smaller model (fewer --layers)%s.",
+			(double)p->persistent_bytes / 1e9, (double)s->memory / 1e9,
+			s->training.pure
+				? ""
+				: ", or --precision bf16-true, which keeps no f32 masters");
 	return jm_room_refuse(s->room, (double)peak_with_inputs(s), err,
 		"Out of memory before the first step: batch %lld needs %.2f GB (%.2f GB stay, %.2f "
 		"GB of activations and scratch), and %.2f GB may be taken; take a smaller batch "

@@ -113,6 +113,8 @@ static void did_you_mean(void **state)
 	/* two swapped letters are nearer than two wrong ones */
 	assert_string_equal(
 		jm_did_you_mean("nvlm", (const char *const[]){"null", "nvml"}, 2), "nvml");
+	/* half of another word's letters are not what was meant */
+	assert_null(jm_did_you_mean("warmup", (const char *const[]){"cgroup"}, 1));
 }
 
 static const char *const precisions[] = {"f32", "bf16", NULL};
