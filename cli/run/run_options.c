@@ -148,8 +148,8 @@ const struct jm_option jm_run_options[] = {
 		JM_BIND(JM_INT, struct jm_run_given, epoch_steps),
 		.min = 1,
 		.max = 1e9,
-		.fallback = "50",
-		.help = "steps per epoch"},
+		.help = "steps per epoch; when not given: those that --data needs for all of its "
+			"pictures, else 50"},
 	{.name = "source",
 		JM_BIND(JM_TEXT, struct jm_run_given, source),
 		.argument = "SOURCE,...",

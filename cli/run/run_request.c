@@ -395,7 +395,8 @@ static int add_epochs(struct jm_cli *cli, const struct jm_run_given *g, json_t *
 			"--epochs sets the length of the run, and so do --steps, --seconds and "
 			"--warmup; give either --epochs or the others.");
 	json_object_set_new(what, "epochs", json_integer(g->epochs));
-	json_object_set_new(what, "epoch_steps", json_integer(g->epoch_steps));
+	if (jm_cli_given(cli, "epoch-steps"))
+		json_object_set_new(what, "epoch_steps", json_integer(g->epoch_steps));
 	return 0;
 }
 

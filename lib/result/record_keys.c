@@ -156,7 +156,27 @@ static const struct jm_key evaluation_keys[] = {
 	{NUMBER("loss", JM_KEY_NULL), .min = -JM_KEY_HUGE, .max = JM_KEY_HUGE,
 		.meaning = "their mean; null = it was not finite"},
 	{POSITIVE("accuracy", JM_KEY_OPTIONAL), .meaning = "of images: the share of right answers"},
+	{COUNT("right", JM_KEY_OPTIONAL),
+		.meaning = "right answers of these samples, with --eval-data"},
 	{POSITIVE("seconds", 0), .unit = "s", .meaning = "on the device"},
+	{0},
+};
+
+static const struct jm_key data_keys[] = {
+	{TEXT("path", 0), .meaning = "of --data"},
+	{TEXT("format", 0), .meaning = "folder, CIFAR or IDX"},
+	{COUNT("pictures", 0), .meaning = "for training"},
+	{COUNT("classes", 0), .meaning = "of the pictures"},
+	{COUNT("epoch_steps", 0), .meaning = "steps for all pictures"},
+	{INTEGER("decoded", 0), .min = 0, .max = JM_KEY_HUGE,
+		.meaning = "pictures that were read, for evaluations as well, ahead of their use"},
+	{INTEGER("bytes", 0), .min = 0, .max = JM_KEY_HUGE, .unit = "B",
+		.meaning = "of their files"},
+	{COUNT("corrupt", 0), .meaning = "files that could not be read and were skipped"},
+	{POSITIVE("decode_s", 0), .unit = "s",
+		.meaning = "of reading, decoding and cropping, summed over threads"},
+	{POSITIVE("wait_s", 0), .unit = "s", .meaning = "that steps waited for pictures"},
+	{COUNT("threads", 0), .meaning = "that read pictures"},
 	{0},
 };
 
@@ -500,6 +520,8 @@ const struct jm_key jm_record_keys[] = {
 			   "checkpoint"},
 	{LIST("evaluations", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),
 		.keys = evaluation_keys, .meaning = "of a training with --eval-every"},
+	{OBJECT("data", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = data_keys,
+		.meaning = "of a training on pictures: what loading cost"},
 	{OBJECT("profile", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = profile_keys,
 		.meaning = "of a training with --profile: where the time of a step goes"},
 	{0},

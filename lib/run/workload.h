@@ -49,8 +49,9 @@ struct jm_work {
 	double selftest_s; /* of operations against the reference before the first step, at most; 0 = none */
 	int gang_fd; /* of the file that its ranks share (comm/comm.h); -1 = none */
 	/* filled by setup: */
-	int n_devices;	   /* it runs on; throughput per device = total / n_devices */
-	const char *unit;  /* of an item where options decide it; NULL = the workload's; static */
+	int n_devices;	  /* it runs on; throughput per device = total / n_devices */
+	const char *unit; /* of an item where options decide it; NULL = the workload's; static */
+	long epoch_steps; /* of the data that is learnt, for --epochs without --epoch-steps; 0 = unknown */
 	char detail[256];  /* one line for the record: "124.4 M parameters, peak 1.9 GB" */
 	char live[40];	   /* the latest news for the live line: "held-out loss 5.31"; "" = none */
 	char note[256];	   /* something the user must know, such as a fallback; "" = nothing */

@@ -225,14 +225,32 @@ static int write_all_once(struct jm_batch_feed *s, struct jm_err *err)
 	return code;
 }
 
+/* Images and their classes come from files. */
+static bool is_picture(const struct jm_batch_feed *s, const struct jm_feed_input *input)
+{
+	return s->pictures &&
+	       (input->row->fill == JM_FILL_NORMAL || input->row->fill == JM_FILL_CLASS);
+}
+
+static int take_pictures(struct jm_batch_feed *s, int64_t number, struct jm_err *err)
+{
+	void *pixels = NULL, *target = NULL;
+
+	for (int i = 0; i < s->n; i++)
+		if (is_picture(s, &s->input[i]))
+			*(s->input[i].row->fill == JM_FILL_CLASS ? &target : &pixels) =
+				jm_staging_room(&s->staging, s->input[i].t);
+	return jm_picture_loader_take(s->pictures, number, pixels, target, err);
+}
+
 static int make(struct jm_batch_feed *s, int64_t number, struct jm_err *err)
 {
-	int code = 0;
+	int code = s->pictures ? take_pictures(s, number, err) : 0;
 
 	for (int i = 0; i < s->n && !code; i++) {
 		const struct jm_feed_input *input = &s->input[i];
 
-		if (!stays(s, input))
+		if (!stays(s, input) && !is_picture(s, input))
 			code = makers[input->row->fill](
 				s, input, number, jm_staging_room(&s->staging, input->t), err);
 	}

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model is fed with, micro-step by micro-step, as the rows of its inputs say: windows of a text, random values. */
+/* What a model is fed with, micro-step by micro-step, as the rows of its inputs say: windows of a text, random values, pictures. */
 #ifndef JM_BATCH_FEED_H
 #define JM_BATCH_FEED_H
 
 #include "data/corpus.h"
 #include "engine/graph/model.h"
 #include "engine/run/staging.h"
+#include "picture_loader.h"
 
 struct jm_batch_feed {
 	struct jm_program *program;
@@ -19,8 +20,9 @@ struct jm_batch_feed {
 	struct jm_tensor *random; /* NULL = the model has none */
 	struct jm_corpus corpus;  /* for text */
 	int64_t from, tokens;	  /* of it: the stretch to take windows from; 0, 0 = all */
-	bool fresh;		  /* new random values each time; else the first ones stay */
-	bool is_fed;		  /* what stays is there */
+	struct jm_picture_loader *pictures; /* NULL = images are random */
+	bool fresh;  /* new random values each time; else the first ones stay */
+	bool is_fed; /* what stays is there */
 	uint64_t seed;
 	int rank, world; /* that take turns in what micro-steps are fed with; world 0 is 1 */
 	struct jm_staging staging; /* of what is new in each micro-step */

@@ -29,6 +29,7 @@ static void train_teardown(void *state)
 	jm_evaluation_close(&s->eval);
 	jm_train_weights_close(&s->weights);
 	jm_batch_feed_close(&s->feed);
+	jm_train_pictures_close(&s->pictures);
 	jm_staging_close(&s->settings);
 	jm_results_close(&s->results);
 	jm_program_free(s->program);
@@ -203,12 +204,16 @@ static json_t *number_or_null(double x)
 /* Writes an evaluation to the record, the log and the live line. */
 static void tell_evaluation(struct train *s, const struct jm_evaluated *e)
 {
-	double samples = (double)s->eval.batches * (double)s->training.batch;
+	double samples =
+		e->total ? (double)e->total : (double)s->eval.batches * (double)s->training.batch;
 	json_t *all = json_object_get(s->work->more, "evaluations"), *one;
-	char top1[48] = "";
+	char top1[80] = "";
 
 	if (!isnan(e->top1))
 		snprintf(top1, sizeof(top1), ", %.2f %% right", 100 * e->top1);
+	if (e->total)
+		snprintf(top1, sizeof(top1), ", %lld of %lld right (%.2f %%)", (long long)e->right,
+			(long long)e->total, 100 * e->top1);
 	snprintf(s->work->live, sizeof(s->work->live), "held-out loss %.4g", e->loss);
 	jm_log(s->work->ctx, JM_INFO,
 		"After step %ld: held-out loss %.6g%s (%.0f samples, %.3g s).", s->begun, e->loss,
@@ -221,6 +226,8 @@ static void tell_evaluation(struct train *s, const struct jm_evaluated *e)
 		"loss", number_or_null(e->loss), "seconds", e->seconds);
 	if (!isnan(e->top1))
 		json_object_set_new(one, "accuracy", json_real(e->top1));
+	if (e->total)
+		json_object_set_new(one, "right", json_integer(e->right));
 	json_array_append_new(all, one);
 }
 
@@ -385,6 +392,7 @@ static int train_verify(void *state, struct jm_err *err)
 	keep_profile(s);
 	keep_scale(s);
 	keep_reduction(s);
+	jm_train_pictures_keep(s);
 	code = jm_train_weights_finish(s, err);
 	if (!code)
 		code = run_again(s, &again, err);
@@ -392,7 +400,7 @@ static int train_verify(void *state, struct jm_err *err)
 		code = check_first(s, err);
 	if (code)
 		return code;
-	if (!jm_model_has_text(s->training.model) && s->feed.fresh) {
+	if (!jm_model_has_text(s->training.model) && s->feed.fresh && !s->feed.pictures) {
 		jm_err_set(err, JM_ERANGE,
 			"The %ss are random and new in each step, so the loss does not fall.",
 			s->training.model->item);
@@ -416,7 +424,7 @@ static int train_agree(void *state, void *value, size_t bytes, struct jm_err *er
 
 const struct jm_workload jm_workload_train = {
 	.name = "train",
-	.summary = "trains a language model on a text, or another model on random samples",
+	.summary = "trains a language model on a text, another on pictures or random samples",
 	.unit = "token",
 	.options = jm_train_options,
 	.chooser = "model",

@@ -12,6 +12,7 @@
 #include "scaler.h"
 #include "lr_schedule.h"
 #include "train_eval.h"
+#include "train_pictures.h"
 #include "train_results.h"
 #include "train_weights.h"
 
@@ -45,6 +46,7 @@ struct train {
 	struct jm_results results;
 	struct jm_evaluation eval;
 	struct jm_train_weights weights;
+	struct jm_train_pictures pictures;
 	struct jm_step taken[JM_STEPS_UNDER_WAY]; /* done, and not returned yet */
 	int n_taken;
 	size_t memory;	     /* bytes that the plan may take; 0 = unknown */

@@ -97,9 +97,33 @@ static double mean(const struct jm_evaluation *e, const struct jm_tensor *t, int
 	return t ? sum / e->batches : (double)NAN;
 }
 
+/*
+ * Over all pictures, each once: the places that others fill (jm_loader_way.evaluates) hold the picture of the last batch, whose means
+ * are its loss and answer.
+ */
+static void count_pictures(struct jm_evaluation *e, int64_t fillers, struct jm_evaluated *ret)
+{
+	int64_t batch = e->feed.input[0].t->dim[0], n = e->batches - 1, all = n * batch;
+	double one[2] = {jm_element_get(e->loss->type, place(e, (int)n, 0), 0),
+		jm_element_get(e->top1->type, place(e, (int)n, 1), 0)};
+	double extra = (double)(fillers - batch); /* without the last batch */
+	double sum[2] = {ret->loss * e->batches - one[0], ret->top1 * e->batches - one[1]};
+
+	ret->total = all - (fillers - batch);
+	ret->right = llround(sum[1] * (double)batch - extra * one[1]);
+	ret->top1 = (double)ret->right / (double)ret->total;
+	ret->loss = (sum[0] * (double)batch - extra * one[0]) / (double)ret->total;
+}
+
+static int64_t fillers(const struct jm_evaluation *e)
+{
+	return e->feed.pictures ? jm_picture_loader_cost(e->feed.pictures).fillers : 0;
+}
+
 int jm_evaluation_run(struct jm_evaluation *e, struct jm_evaluated *ret, struct jm_err *err)
 {
 	int code = jm_event_record(&e->began, JM_QUEUE_COMPUTE, err);
+	int64_t before = fillers(e);
 
 	for (int i = 0; i < e->batches && !code; i++)
 		code = queue_batch(e, i, err);
@@ -113,5 +137,8 @@ int jm_evaluation_run(struct jm_evaluation *e, struct jm_evaluated *ret, struct 
 		return code;
 	ret->loss = mean(e, e->loss, 0);
 	ret->top1 = mean(e, e->top1, 1);
+	ret->right = ret->total = 0;
+	if (e->feed.pictures)
+		count_pictures(e, fillers(e) - before, ret);
 	return 0;
 }

@@ -20,7 +20,8 @@ struct jm_evaluation {
 /* What an evaluation found. */
 struct jm_evaluated {
 	double loss, top1; /* means over the batches; top1: share of right answers, NAN = unknown */
-	double seconds;	   /* on the device */
+	int64_t right, total; /* of pictures, each counted once; 0 of 0: not of pictures */
+	double seconds;	      /* on the device */
 };
 
 /* Plans the network on the weights of the training's program, which is planned and not built. */

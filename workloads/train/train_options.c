@@ -13,6 +13,7 @@
 static const char *const batch_words[] = {"max", NULL};
 static const char *const shard_words[] = {"auto", "on", "off", NULL};
 static const char *const type_words[] = {"auto", "f32", "bf16", NULL};
+static const char *const on_off[] = {"on", "off", NULL};
 static const char *const image_kinds[] = {"once", "fresh", NULL};
 
 #define OPTION_INT(text, field, low, high, value, what)                                            \
@@ -56,6 +57,34 @@ const struct jm_option jm_train_options[] = {
 		.help = "what a language model learns from: any file, read as bytes, or a Megatron "
 			"data set (NAME.bin with NAME.idx); English from this machine when not "
 			"given"},
+	{.name = "data",
+		JM_BIND(JM_TEXT, struct train, pictures.data),
+		.argument = "DIR",
+		.help = "pictures that a model of pictures learns from: a folder with one folder "
+			"of JPEG or PNG files per class, or the files of CIFAR or IDX (MNIST); "
+			"random images when not given. --classes follows from it, and with "
+			"--epochs the steps of an epoch"},
+	{.name = "eval-data",
+		JM_BIND(JM_TEXT, struct train, pictures.eval_data),
+		.argument = "DIR",
+		.help = "pictures of the same classes, all of which are evaluated after each "
+			"epoch (or each --eval-every steps). May be the DIR of --data if it has "
+			"both parts: folders train and val, or files of both"},
+	{.name = "data-threads",
+		JM_BIND(JM_INT, struct train, pictures.threads),
+		.min = 0,
+		.max = 1024,
+		.fallback = "0",
+		.needs = "data",
+		.help = "threads that read pictures ahead of the steps; 0 = half of the cores"},
+	OPTION_WORD("augment", pictures.augment, on_off, "on",
+		"with --data: cut pictures at random places and mirror every other one while "
+		"training; off for pictures that a mirror makes wrong, such as digits"),
+	{.name = "strict-data",
+		JM_BIND(JM_FLAG, struct train, pictures.strict),
+		.needs = "data",
+		.help = "end with an error at the first picture that cannot be read; else it is "
+			"counted, and another takes its place"},
 	OPTION_INT("eval-every", eval.every, 0, 1e9, "0",
 		"number of steps between two evaluations of the loss on held-out samples, without "
 		"changing weights; 0 = never"),
@@ -372,6 +401,8 @@ static int choose_model(struct train *s, struct jm_err *err)
 		code = jm_model_dims(t->model, preset, s->work->options, &s->dims, err);
 	if (!code)
 		code = jm_precision_set(t, s->work->precision, err);
+	if (!code)
+		code = jm_train_pictures_open(s, err);
 	t->dims = &s->dims;
 	t->ranks = s->work->world;
 	t->rank = s->work->rank;

@@ -399,7 +399,7 @@ static void choose_inputs(struct train *s)
 {
 	const struct jm_model *model = s->training.model;
 
-	s->feed.fresh = s->given.images[0] == 'f';
+	s->feed.fresh = s->given.images[0] == 'f' || s->pictures.data;
 	jm_batch_feed_choose(&s->feed, model, &s->dims);
 	s->eval.feed.fresh = true;
 	jm_batch_feed_choose(&s->eval.feed, model, &s->dims);
@@ -413,6 +413,8 @@ static int choose_feed(struct train *s, struct jm_err *err)
 	s->feed.rank = s->work->rank;
 	s->feed.world = s->work->world;
 	s->eval.feed.seed = jm_rng(s->work->seed, HELD_OUT);
+	if (s->pictures.data)
+		return jm_train_pictures_start(s, err);
 	if (!jm_model_has_text(model)) {
 		snprintf(s->work->detail, sizeof(s->work->detail), "random normal %ss, %s",
 			model->item, s->feed.fresh ? "fresh in each step" : "made once");

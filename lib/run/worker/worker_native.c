@@ -18,6 +18,7 @@
 /* Where no length is given: so many steps at least, and as long as worker.h says. */
 #define DEFAULT_STEPS 3
 #define WARM_STEPS    2
+#define EPOCH_STEPS   50 /* where neither the user nor the data says how long an epoch is */
 #define UNUSABLE      125 /* exit status: the device cannot be used */
 #define SELFTEST_S    0.2
 
@@ -49,15 +50,30 @@ static double parameter(const struct jm__worker *w, const char *name)
 	return jm_json_real(json_object_get(w->parameters, name));
 }
 
+/* steps: of an epoch */
+static void set_epochs(const struct jm__worker *w, struct native *n, double steps)
+{
+	n->epoch_steps = (long)steps;
+	n->warm_steps = steps;
+	n->steps = (parameter(w, "epochs") - 1) * steps;
+	n->seconds = NAN;
+}
+
+/* The data that is learnt has epochs of its own length. */
+static void take_epochs(const struct jm__worker *w, struct native *n)
+{
+	if (parameter(w, "epochs") > 1 && isnan(parameter(w, "epoch_steps")) && n->work.epoch_steps)
+		set_epochs(w, n, (double)n->work.epoch_steps);
+}
+
 static void read_lengths(const struct jm__worker *w, struct native *n, struct jm_err *err)
 {
 	const char *warm = json_string_value(json_object_get(w->parameters, "warmup"));
 
 	if (parameter(w, "epochs") > 1) {
-		n->epoch_steps = (long)parameter(w, "epoch_steps");
-		n->warm_steps = (double)n->epoch_steps;
-		n->steps = (parameter(w, "epochs") - 1) * (double)n->epoch_steps;
-		n->seconds = NAN;
+		double steps = parameter(w, "epoch_steps");
+
+		set_epochs(w, n, isnan(steps) ? EPOCH_STEPS : steps);
 		return;
 	}
 	n->steps = parameter(w, "steps");
@@ -520,6 +536,7 @@ int jm__worker_native(struct jm__worker *w, struct jm_err *err)
 			"The workload '%s' runs on one rank only; omit --ranks.", name);
 	if (!rc)
 		rc = setup(w, &n, err);
+	take_epochs(w, &n);
 	if (!rc)
 		rc = jm__worker_enter(w, "warmup", &changed, err);
 	if (!rc)

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Threads that read, decode, crop and normalise pictures ahead of the steps. Sample i of epoch e depends on the seed alone: neither
+ * on the number of threads or ranks, nor on where a run goes on.
+ */
+#ifndef JM_PICTURE_LOADER_H
+#define JM_PICTURE_LOADER_H
+
+#include "data/sets/data_set.h"
+#include "engine/graph/tensor.h"
+#include "picture_crop.h"
+
+struct jm_loader_way {
+	const struct jm_data_set *set; /* outlives the loader */
+	struct jm_crop crop;
+	enum jm_dtype type; /* of the pixels */
+	uint64_t seed;
+	int64_t batch;
+	int threads; /* at least 1 */
+	int world;   /* batches number, number + world... are taken; at least 1 */
+	bool strict; /* a damaged file is an error; else another picture takes its place, and it is counted */
+	/*
+	 * Training: each epoch is a new random order of all pictures, and batches go on over its end. Evaluation: pictures in
+	 * their order, ceil(n / batch) batches, then one more; places of damaged pictures, those behind the last one, and the
+	 * whole of the last batch hold the first picture that can be read.
+	 */
+	bool evaluates;
+};
+
+/* Since the loader was opened. */
+struct jm_loader_cost {
+	int64_t pictures; /* decoded */
+	int64_t bytes;	  /* of their files */
+	int64_t corrupt;  /* files that could not be read */
+	int64_t fillers;  /* of the samples that were taken: not the picture of their place */
+	double decode_s;  /* of all threads: reading, decoding, cropping */
+	double wait_s;	  /* that jm_picture_loader_take waited */
+};
+
+struct jm_picture_loader;
+
+/* JM_EFORMAT: no picture can be read. */
+int jm_picture_loader_open(
+	const struct jm_loader_way *way, struct jm_picture_loader **ret, struct jm_err *err);
+void jm_picture_loader_close(struct jm_picture_loader *l); /* takes NULL */
+
+/*
+ * The batch of micro-step `number`, counted over all ranks: pixels [batch][3][size][size] in the type, targets [batch]. Those that
+ * follow are being prepared; another one than the next is prepared anew. JM_EFORMAT, JM_ENOENT: strict, and a file is damaged or
+ * vanished.
+ */
+int jm_picture_loader_take(struct jm_picture_loader *l, int64_t number, void *pixels,
+	int32_t *target, struct jm_err *err);
+
+struct jm_loader_cost jm_picture_loader_cost(struct jm_picture_loader *l);
+
+/* Batches of an evaluation, with the one more. */
+int64_t jm_loader_batches(const struct jm_data_set *set, int64_t batch);
+
+/* The picture at place i of an epoch's random order of n: a permutation. */
+int64_t jm_loader_order(uint64_t seed, int64_t epoch, int64_t i, int64_t n);
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train_pictures.h"
+
+#include "train.h"
+
+#include <jansson.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- data sets ------------------------------------------------------------------------------------------ */
+
+static bool has_fill(const struct jm_model *model, enum jm_fill fill)
+{
+	for (const struct jm_input *row = model->inputs; row->name; row++)
+		if (row->fill == fill)
+			return true;
+	return false;
+}
+
+static int check_options(const struct train *s, struct jm_err *err)
+{
+	const struct jm_train_pictures *p = &s->pictures;
+	const struct jm_model *model = s->training.model;
+
+	if (!p->data && p->eval_data)
+		return jm_err_set(err, JM_EUSAGE,
+			"--eval-data is given and --data is not; give --data DIR, too.");
+	if (!p->data)
+		return 0;
+	if (!model->wants_top1 || !has_fill(model, JM_FILL_NORMAL) ||
+		!has_fill(model, JM_FILL_CLASS))
+		return jm_err_set(err, JM_EUSAGE,
+			"Model %s does not classify pictures, so it cannot learn from --data; omit "
+			"it, or give another model, such as resnet18.",
+			model->name);
+	if (s->eval.every && !p->eval_data)
+		return jm_err_set(err, JM_EUSAGE,
+			"--eval-every with --data needs pictures that are held out; give them with "
+			"--eval-data DIR.");
+	return 0;
+}
+
+/* The last layer has as many classes as the data set. */
+static int set_classes(struct train *s, struct jm_err *err)
+{
+	const struct jm_data_set *set = &s->pictures.set;
+	char text[24];
+
+	if (jm_values_given(s->work->options, "classes") &&
+		(int)jm_values_number(s->work->options, "classes") != set->classes)
+		return jm_err_set(err, JM_EUSAGE,
+			"Data set %s has %d classes and --classes is %d; omit --classes.",
+			set->path, set->classes,
+			(int)jm_values_number(s->work->options, "classes"));
+	snprintf(text, sizeof(text), "%d", set->classes);
+	return jm_values_set(&s->dims, "classes", text, err);
+}
+
+int jm_train_pictures_open(struct train *s, struct jm_err *err)
+{
+	struct jm_train_pictures *p = &s->pictures;
+	int code = check_options(s, err);
+
+	if (code || !p->data)
+		return code;
+	code = jm_data_set_open(p->data, JM_PART_TRAIN, &p->set, err);
+	if (!code && p->eval_data)
+		code = jm_data_set_open(p->eval_data, JM_PART_HELD_OUT, &p->held_out, err);
+	if (!code && p->eval_data)
+		code = jm_data_set_same_classes(&p->set, &p->held_out, err);
+	if (!code && p->eval_data && !s->eval.every)
+		s->eval.every = 1; /* until the steps of an epoch are known */
+	return code ? code : set_classes(s, err);
+}
+
+/* ---- loaders -------------------------------------------------------------------------------------------- */
+
+static int threads_of(const struct train *s)
+{
+	int cores, world = jm_work_world(s->work);
+	cpu_set_t set;
+
+	if (s->pictures.threads)
+		return s->pictures.threads;
+	cores = sched_getaffinity(0, sizeof(set), &set) ? 2 : CPU_COUNT(&set);
+	return cores / 2 / world > 1 ? cores / 2 / world : 1;
+}
+
+/* Small pictures of one size keep it: they are put into the image; others are cut and resized. */
+static struct jm_crop crop_of(const struct jm_data_set *set, int size, bool moves)
+{
+	bool small = set->width && set->width <= size && set->height <= size &&
+		     (2 * set->width > size || 2 * set->height > size);
+	enum jm_crop_kind kind = small ? (moves ? JM_CROP_MOVED : JM_CROP_PADDED)
+				       : (moves ? JM_CROP_RANDOM : JM_CROP_CENTRE);
+
+	return (struct jm_crop){.size = size, .kind = kind, .flip = moves};
+}
+
+static int open_loader(struct train *s, const struct jm_batch_feed *feed,
+	const struct jm_data_set *set, struct jm_picture_loader **ret, struct jm_err *err)
+{
+	bool evaluates = feed == &s->eval.feed;
+	const struct jm_tensor *image = NULL;
+	struct jm_loader_way way = {.set = set,
+		.seed = feed->seed,
+		.batch = s->training.batch,
+		.threads = threads_of(s),
+		.world = evaluates ? 1 : jm_work_world(s->work),
+		.strict = s->pictures.strict,
+		.evaluates = evaluates};
+
+	for (int i = 0; i < feed->n; i++)
+		if (feed->input[i].row->fill == JM_FILL_NORMAL)
+			image = jm_graph_find(s->graph, feed->input[i].row->name);
+	if (!image || image->rank != 4 || image->dim[1] != 3 || image->dim[2] != image->dim[3])
+		return jm_err_set(err, JM_EUSAGE,
+			"Model %s does not read square pictures of three colours; omit --data.",
+			s->training.model->name);
+	way.type = image->type;
+	way.crop =
+		crop_of(set, (int)image->dim[2], !evaluates && !strcmp(s->pictures.augment, "on"));
+	return jm_picture_loader_open(&way, ret, err);
+}
+
+static int start_evaluation(struct train *s, long epoch_steps, struct jm_err *err)
+{
+	struct jm_train_pictures *p = &s->pictures;
+	int64_t batches = jm_loader_batches(&p->held_out, s->training.batch);
+	int code;
+
+	if (!jm_values_given(s->work->options, "eval-every"))
+		s->eval.every = epoch_steps;
+	if (batches > INT32_MAX)
+		return jm_err_set(err, JM_ERANGE,
+			"Data set %s has too many pictures for evaluations.", p->held_out.path);
+	s->eval.batches = (int)batches;
+	code = open_loader(s, &s->eval.feed, &p->held_out, &p->eval_loader, err);
+	s->eval.feed.pictures = p->eval_loader;
+	return code;
+}
+
+int jm_train_pictures_start(struct train *s, struct jm_err *err)
+{
+	struct jm_train_pictures *p = &s->pictures;
+	int64_t samples =
+		s->training.batch * jm_program_micro_steps(s->program) * jm_work_world(s->work);
+	int code = open_loader(s, &s->feed, &p->set, &p->loader, err);
+
+	if (code)
+		return code;
+	s->feed.pictures = p->loader;
+	s->work->epoch_steps = (long)((p->set.n + samples - 1) / samples);
+	snprintf(s->work->detail, sizeof(s->work->detail), "%lld pictures of %d classes from %.80s",
+		(long long)p->set.n, p->set.classes, p->set.path);
+	if (p->eval_data && !s->work->rank)
+		code = start_evaluation(s, s->work->epoch_steps, err);
+	else if (p->eval_data && !jm_values_given(s->work->options, "eval-every"))
+		s->eval.every = s->work->epoch_steps;
+	return code;
+}
+
+static void note_corrupt(struct train *s, int64_t corrupt)
+{
+	size_t n = strlen(s->work->note);
+
+	if (corrupt)
+		snprintf(s->work->note + n, sizeof(s->work->note) - n,
+			"%s%lld files of the data could not be read and were skipped; 'joulemark "
+			"data show' names them.",
+			n ? " " : "", (long long)corrupt);
+}
+
+void jm_train_pictures_keep(struct train *s)
+{
+	struct jm_train_pictures *p = &s->pictures;
+	struct jm_loader_cost c, e = {0};
+
+	if (!p->loader)
+		return;
+	c = jm_picture_loader_cost(p->loader);
+	if (p->eval_loader)
+		e = jm_picture_loader_cost(p->eval_loader);
+	note_corrupt(s, c.corrupt + e.corrupt);
+	if (!s->work->more)
+		return;
+	json_object_set_new(s->work->more, "data",
+		json_pack("{s:s, s:s, s:I, s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:i}", "path",
+			p->set.path, "format", p->set.format->name, "pictures",
+			(json_int_t)p->set.n, "classes", p->set.classes, "epoch_steps",
+			(json_int_t)s->work->epoch_steps, "decoded",
+			(json_int_t)(c.pictures + e.pictures), "bytes",
+			(json_int_t)(c.bytes + e.bytes), "corrupt",
+			(json_int_t)(c.corrupt + e.corrupt), "decode_s", c.decode_s + e.decode_s,
+			"wait_s", c.wait_s + e.wait_s, "threads", threads_of(s)));
+}
+
+void jm_train_pictures_close(struct jm_train_pictures *p)
+{
+	jm_picture_loader_close(p->loader);
+	jm_picture_loader_close(p->eval_loader);
+	jm_data_set_close(&p->set);
+	jm_data_set_close(&p->held_out);
+}

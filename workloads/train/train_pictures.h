@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pictures that a training learns from and is evaluated on. */
+#ifndef JM_TRAIN_PICTURES_H
+#define JM_TRAIN_PICTURES_H
+
+#include "data/sets/data_set.h"
+#include "picture_loader.h"
+
+struct train;
+
+struct jm_train_pictures {
+	const char *data, *eval_data; /* NULL = not given */
+	const char *augment;	      /* "on", "off" */
+	int threads;		      /* 0 = half of the cores */
+	bool strict;
+	struct jm_data_set set, held_out;
+	struct jm_picture_loader *loader, *eval_loader;
+};
+
+/*
+ * Opens --data and --eval-data, and sets the number of classes to theirs; does nothing without them. JM_EUSAGE: the model learns
+ * from no pictures, --classes is another number, or the sets have not the same classes.
+ */
+int jm_train_pictures_open(struct train *s, struct jm_err *err);
+/* Starts the loaders for the planned program, and sets when and on what evaluations are. */
+int jm_train_pictures_start(struct train *s, struct jm_err *err);
+/* Puts what loading cost into the record. */
+void jm_train_pictures_keep(struct train *s);
+void jm_train_pictures_close(struct jm_train_pictures *p);
+
+#endif
