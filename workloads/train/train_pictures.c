@@ -69,7 +69,8 @@ int jm_train_pictures_open(struct train *s, struct jm_err *err)
 		code = jm_data_set_open(p->eval_data, JM_PART_HELD_OUT, &p->held_out, err);
 	if (!code && p->eval_data)
 		code = jm_data_set_same_classes(&p->set, &p->held_out, err);
-	if (!code && p->eval_data && !s->eval.every)
+	p->each_epoch = p->eval_data && !s->eval.every;
+	if (p->each_epoch)
 		s->eval.every = 1; /* until the steps of an epoch are known */
 	return code ? code : set_classes(s, err);
 }
@@ -124,14 +125,12 @@ static int open_loader(struct train *s, const struct jm_batch_feed *feed,
 	return jm_picture_loader_open(&way, ret, err);
 }
 
-static int start_evaluation(struct train *s, long epoch_steps, struct jm_err *err)
+static int start_evaluation(struct train *s, struct jm_err *err)
 {
 	struct jm_train_pictures *p = &s->pictures;
 	int64_t batches = jm_loader_batches(&p->held_out, s->training.batch);
 	int code;
 
-	if (!jm_values_given(s->work->options, "eval-every"))
-		s->eval.every = epoch_steps;
 	if (batches > INT32_MAX)
 		return jm_err_set(err, JM_ERANGE,
 			"Data set %s has too many pictures for evaluations.", p->held_out.path);
@@ -154,10 +153,10 @@ int jm_train_pictures_start(struct train *s, struct jm_err *err)
 	s->work->epoch_steps = (long)((p->set.n + samples - 1) / samples);
 	snprintf(s->work->detail, sizeof(s->work->detail), "%lld pictures of %d classes from %.80s",
 		(long long)p->set.n, p->set.classes, p->set.path);
-	if (p->eval_data && !s->work->rank)
-		code = start_evaluation(s, s->work->epoch_steps, err);
-	else if (p->eval_data && !jm_values_given(s->work->options, "eval-every"))
+	if (p->each_epoch)
 		s->eval.every = s->work->epoch_steps;
+	if (p->eval_data && !s->work->rank)
+		code = start_evaluation(s, err);
 	return code;
 }
 

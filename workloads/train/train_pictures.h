@@ -13,6 +13,7 @@ struct jm_train_pictures {
 	const char *augment;	      /* "on", "off" */
 	int threads;		      /* 0 = half of the cores */
 	bool strict;
+	bool each_epoch; /* evaluations follow epochs, as no number of steps is given */
 	struct jm_data_set set, held_out;
 	struct jm_picture_loader *loader, *eval_loader;
 };

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run --data: a folder of pictures is learnt and evaluated over all that are held out."""
+import json
+
+import numpy
+import pytest
+from PIL import Image
+
+from jm import USAGE, jm
+
+FAILED = 1
+NARROW = ("resnet", "--layers", 10, "--hidden", 8, "--image", 32, "--batch", 7, "--device", "cpu", "--source", "null",
+          "--lr", "0.01", "--weight-decay", 0)
+NAMES = ["blue", "green", "red"]
+
+
+def colour(kind, seed):
+    """Noise with more of one colour."""
+    pixels = numpy.random.default_rng(seed).integers(0, 120, (40, 36, 3), numpy.uint8)
+    pixels[:, :, 2 - kind] += 100
+    return Image.fromarray(pixels)
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """For training 30 JPEGs; for evaluation 20 PNGs."""
+    for part, n, kind in [("train", 10, "jpg"), ("val", 7, "png")]:
+        for i, name in enumerate(NAMES):
+            (tmp_path / part / name).mkdir(parents=True)
+            for k in range(n - (part == "val" and i == 2)):
+                colour(i, 1000 * i + k + 100 * n).save(tmp_path / part / name / f"{k}.{kind}")
+    return tmp_path
+
+
+def run(folders, *more, status=0, model=NARROW):
+    done = jm("run", *model, "--data", folders / "train", *more, "--json", "-", timeout=250,
+              env={"OMP_WAIT_POLICY": "passive"})
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout) if done.stdout else done.stderr
+
+
+def losses(record):
+    return record["step_series"]["loss"]
+
+
+def test_learns_three_colours(folders):
+    record = run(folders, "--eval-data", folders / "val", "--epochs", 6)
+    data, evaluations = record["data"], record["evaluations"]
+    assert (data["format"], data["classes"], data["pictures"], data["epoch_steps"]) == ("folder", 3, 30, 5)
+    assert [e["step"] for e in evaluations] == [5, 10, 15, 20, 25, 30]
+    assert all(e["samples"] == 20 and e["accuracy"] == e["right"] / 20 for e in evaluations)
+    assert evaluations[-1]["right"] == 20
+    assert data["decode_s"] > 0 and data["bytes"] > 0 and data["corrupt"] == 0 and data["decoded"] >= 30 * 6 + 20 * 6
+
+
+def test_evaluation_does_not_depend_on_the_batch(folders):
+    """The weights stay those of --from, but running statistics need frozen norms."""
+    saved = folders / "net.safetensors"
+    run(folders, "--steps", 20, "--warmup", 0, "--save", saved)
+    found = []
+    for batch in [1, 3, 20, 32]:
+        model = (*NARROW[:NARROW.index("--batch")], "--batch", batch, "--device", "cpu", "--source", "null", "--lr", "1e-12")
+        record = run(folders, "--eval-data", folders / "val", "--from", saved, "--freeze", "conv1*,bn1*,layer*", "--steps", 1,
+                     "--warmup", 0, "--eval-every", 1, model=model)
+        found.append(record["evaluations"][0])
+    assert all(e["samples"] == 20 and e["right"] == found[0]["right"] for e in found)
+    assert all(abs(e["loss"] - found[0]["loss"]) < 1e-4 for e in found)
+
+
+def test_skips_and_counts_damaged_files(folders):
+    (folders / "train" / "red" / "x.jpg").write_text("no picture")
+    (folders / "val" / "blue" / "x.png").write_bytes(b"")
+    (folders / "val" / "red" / "y.png").write_bytes((folders / "val" / "red" / "0.png").read_bytes()[:-900])
+    record = run(folders, "--eval-data", folders / "val", "--epochs", 2)
+    assert record["data"]["corrupt"] == 3
+    assert [e["samples"] for e in record["evaluations"]] == [20, 20]
+    assert "3 files of the data could not be read" in record["note"]
+
+
+def test_damaged_file_is_fatal_by_option(folders):
+    (folders / "train" / "red" / "x.jpg").write_text("no picture")
+    record = run(folders, "--epochs", 2, "--strict-data", status=FAILED)
+    assert "x.jpg is no picture" in record["reason"]
+
+
+@pytest.mark.parametrize("change, sentence", [
+    (lambda f: (f / "val" / "red").rename(f / "val" / "rot"), "Class 2 is 'red'"),
+    (lambda f: (f / "val" / "more").mkdir() or colour(0, 1).save(f / "val" / "more" / "a.png"), "has 3 classes and"),
+    (lambda f: (f / "val" / "more").mkdir(), "has no pictures"),
+])
+def test_refuses_other_classes_for_evaluation(folders, change, sentence):
+    change(folders)
+    assert sentence in json.dumps(run(folders, "--eval-data", folders / "val", "--epochs", 2, status=FAILED))
+
+
+def test_refuses_what_does_not_go_together(folders):
+    val = folders / "val"
+    for words, sentence in [((*NARROW, "--eval-data", val), "--data is not"),
+                            ((*NARROW, "--data", val, "--classes", 5), "--classes is 5"),
+                            ((*NARROW, "--data", val, "--eval-every", 2), "held out"),
+                            ((*NARROW, "--data", folders / "none"), "does not exist"),
+                            (("gpt", "--layers", 1, "--hidden", 16, "--heads", 2, "--context", 32, "--data", val), "does not classify")]:
+        done = jm("run", *words, "--steps", 1)
+        assert done.returncode in (USAGE, FAILED) and sentence in done.stderr, done.stderr
+
+
+def test_goes_on_with_the_same_pictures(folders):
+    """Behind step 8, in the second epoch; each run has its own threads."""
+    file = folders / "half"
+    whole = run(folders, "--steps", 14, "--warmup", 0, "--data-threads", 1)
+    run(folders, "--steps", 8, "--warmup", 0, "--checkpoint", file)
+    rest = run(folders, "--steps", 6, "--warmup", 0, "--continue", file, "--data-threads", 5)
+    assert losses(rest) == losses(whole)[8:]
+
+
+def test_frozen_layers_get_a_new_top(folders):
+    saved = folders / "net.safetensors"
+    run(folders, "--steps", 30, "--warmup", 0, "--save", saved)
+    for part in ["train", "val"]:
+        (folders / part / "red").rename(folders / "red")
+        (folders / "red").rename(folders / f"{part}-red")
+    record = run(folders, "--eval-data", folders / "val", "--from", saved, "--freeze", "conv1*,bn1*,layer*", "--epochs", 10,
+                 "--lr", "0.05", model=NARROW[:-4] + ("--weight-decay", 0))
+    assert record["data"]["classes"] == 2 and record["weights"]["new_top"]
+    assert record["evaluations"][-1]["right"] == record["evaluations"][-1]["samples"] == 14
+
+
+def test_ranks_share_an_epoch(folders):
+    """Two ranks of 7 take the pictures of one of 14."""
+    record = run(folders, "--epochs", 2, "--ranks", 2, "--eval-data", folders / "val")
+    assert record["data"]["epoch_steps"] == 3 and record["evaluations"][-1]["samples"] == 20
