@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run --data: a folder of pictures is learnt and evaluated over all that are held out."""
 import json
+import os
 
 import numpy
 import pytest
@@ -129,3 +130,24 @@ def test_ranks_share_an_epoch(folders):
     """Two ranks of 7 take the pictures of one of 14."""
     record = run(folders, "--epochs", 2, "--ranks", 2, "--eval-data", folders / "val")
     assert record["data"]["epoch_steps"] == 3 and record["evaluations"][-1]["samples"] == 20
+
+
+FASHION = "/usr/share/datasets/fashion-mnist"
+
+
+@pytest.mark.skipif(not os.path.exists(FASHION), reason="needs dataset-fashion-mnist")
+def test_learns_fashion_mnist():
+    """700 steps of 64: 44,800 of the 60,000 pictures, once each; all 10,000 that are held out are evaluated."""
+    done = jm("run", "resnet", "--layers", 10, "--hidden", 8, "--image", 32, "--data", FASHION, "--eval-data", FASHION,
+              "--device", "cpu", "--source", "null", "--batch", 64, "--lr", "0.01", "--schedule", "cosine", "--lr-steps", 700,
+              "--weight-decay", "0.01", "--augment", "off", "--steps", 700, "--warmup", 0, "--eval-every", 700, "--json", "-",
+              timeout=500, env={"OMP_WAIT_POLICY": "passive"})
+    assert done.returncode == 0, done.stderr
+    found, = json.loads(done.stdout)["evaluations"]
+    assert found["samples"] == 10000 and found["accuracy"] == found["right"] / 10000 > 0.85
+
+
+def test_a_file_may_vanish_during_the_run(folders):
+    """The folder was read when the run began; a link to nothing is what a file that vanished since looks like."""
+    (folders / "train" / "red" / "gone.jpg").symlink_to(folders / "nowhere")
+    assert run(folders, "--epochs", 2)["data"]["corrupt"] == 1
