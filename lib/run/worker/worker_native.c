@@ -18,7 +18,7 @@
 /* Where no length is given: so many steps at least, and as long as worker.h says. */
 #define DEFAULT_STEPS 3
 #define WARM_STEPS    2
-#define EPOCH_STEPS   50 /* where neither the user nor the data says how long an epoch is */
+#define EPOCH_STEPS   50  /* where neither the user nor the data says how long an epoch is */
 #define UNUSABLE      125 /* exit status: the device cannot be used */
 #define SELFTEST_S    0.2
 
