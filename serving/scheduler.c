@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct jm_scheduler {
+	struct jm_scheduler_limits limits;
+	struct jm_request *request;
+	int n, cap, unfinished;
+	int first;	/* all requests before this one have ended */
+	int *free_page; /* [pages], a stack */
+	int n_free;
+	int *running;		/* [limits.running]: the request of a slot, or -1 */
+	struct jm_piece *piece; /* [limits.running] */
+	int n_pieces;
+};
+
+static int pages_of(const struct jm_scheduler *s, int tokens)
+{
+	return (tokens + s->limits.page_tokens - 1) / s->limits.page_tokens;
+}
+
+/* Its tokens that exist: the prompt, and what was made. */
+static int known(const struct jm_request *r)
+{
+	return r->input + r->made;
+}
+
+int jm_scheduler_new(
+	const struct jm_scheduler_limits *limits, struct jm_scheduler **ret, struct jm_err *err)
+{
+	struct jm_scheduler *s;
+
+	if (limits->running < 1 || limits->tokens < limits->running || limits->pages < 1 ||
+		limits->page_tokens < 1 || limits->pages_each < 1)
+		return jm_err_set(err, JM_ERANGE,
+			"A step of %d tokens cannot serve %d requests from %d pages; give at least "
+			"one "
+			"of each, and as many tokens as requests.",
+			limits->tokens, limits->running, limits->pages);
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a scheduler.");
+	s->limits = *limits;
+	s->free_page = calloc((size_t)limits->pages, sizeof(*s->free_page));
+	s->running = calloc((size_t)limits->running, sizeof(*s->running));
+	s->piece = calloc((size_t)limits->running, sizeof(*s->piece));
+	if (!s->free_page || !s->running || !s->piece) {
+		jm_scheduler_free(s);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a scheduler.");
+	}
+	for (int i = 0; i < limits->pages; i++)
+		s->free_page[s->n_free++] = limits->pages - 1 - i;
+	for (int i = 0; i < limits->running; i++)
+		s->running[i] = -1;
+	*ret = s;
+	return 0;
+}
+
+void jm_scheduler_free(struct jm_scheduler *s)
+{
+	if (!s)
+		return;
+	for (int i = 0; i < s->n; i++)
+		free(s->request[i].page);
+	free(s->request);
+	free(s->free_page);
+	free(s->running);
+	free(s->piece);
+	free(s);
+}
+
+static bool grow(struct jm_scheduler *s)
+{
+	int cap = s->cap ? 2 * s->cap : 64;
+	struct jm_request *more = realloc(s->request, (size_t)cap * sizeof(*more));
+
+	if (!more)
+		return false;
+	s->request = more;
+	s->cap = cap;
+	return true;
+}
+
+int jm_scheduler_add(
+	struct jm_scheduler *s, int input, int output, int *ret_number, struct jm_err *err)
+{
+	struct jm_request r = {.input = input, .output = output, .slot = -1};
+	/* the last token is made, but never read */
+	int most = pages_of(s, input + output - 1);
+
+	if (input < 1 || output < 1 || most > s->limits.pages || most > s->limits.pages_each)
+		return jm_err_set(err, JM_ERANGE,
+			"A request of %d input and %d output tokens needs %d pages of the cache, "
+			"which "
+			"has %d, at most %d for one request; give shorter requests or more pages.",
+			input, output, most, s->limits.pages, s->limits.pages_each);
+	r.page = calloc((size_t)most, sizeof(*r.page));
+	if (!r.page || (s->n == s->cap && !grow(s))) {
+		free(r.page);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a request.");
+	}
+	s->request[s->n] = r;
+	s->unfinished++;
+	*ret_number = s->n++;
+	return 0;
+}
+
+/* The request runs no longer; its pages are free. */
+static void leave(struct jm_scheduler *s, struct jm_request *r, enum jm_request_state state)
+{
+	while (r->n_pages)
+		s->free_page[s->n_free++] = r->page[--r->n_pages];
+	if (r->slot >= 0)
+		s->running[r->slot] = -1;
+	r->slot = -1;
+	r->in_step = false;
+	r->computed = 0;
+	r->state = state;
+}
+
+static void end(struct jm_scheduler *s, struct jm_request *r, enum jm_request_state state)
+{
+	leave(s, r, state);
+	free(r->page);
+	r->page = NULL;
+	s->unfinished--;
+}
+
+void jm_scheduler_cancel(struct jm_scheduler *s, int number)
+{
+	struct jm_request *r = &s->request[number];
+
+	if (r->state == JM_REQUEST_WAITING || r->state == JM_REQUEST_RUNNING)
+		end(s, r, JM_REQUEST_CANCELLED);
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------- */
+
+/* The running request that arrived last; -1 = none runs. */
+static int youngest(const struct jm_scheduler *s)
+{
+	int found = -1;
+
+	for (int i = 0; i < s->limits.running; i++)
+		found = s->running[i] > found ? s->running[i] : found;
+	return found;
+}
+
+/* Pages for the first `tokens` tokens, which younger requests give up if there is no other way. False: the request
+ * itself was the youngest and waits again. */
+static bool reserve(struct jm_scheduler *s, struct jm_request *r, int tokens)
+{
+	while (r->n_pages < pages_of(s, tokens)) {
+		if (s->n_free) {
+			r->page[r->n_pages++] = s->free_page[--s->n_free];
+			continue;
+		}
+		struct jm_request *victim = &s->request[youngest(s)];
+
+		victim->preempted++;
+		leave(s, victim, JM_REQUEST_WAITING);
+		if (victim == r)
+			return false;
+	}
+	return true;
+}
+
+static int free_slot(const struct jm_scheduler *s)
+{
+	for (int i = 0; i < s->limits.running; i++)
+		if (s->running[i] < 0)
+			return i;
+	return -1;
+}
+
+/* Requests start in the order of their arrival; none overtakes one that does not fit yet. */
+static void admit(struct jm_scheduler *s)
+{
+	for (int i = s->first; i < s->n; i++) {
+		struct jm_request *r = &s->request[i];
+		int slot = free_slot(s);
+
+		if (r->state != JM_REQUEST_WAITING)
+			continue;
+		if (slot < 0 || s->n_free < pages_of(s, known(r)))
+			return;
+		r->slot = slot;
+		r->state = JM_REQUEST_RUNNING;
+		s->running[slot] = i;
+		reserve(s, r, known(r));
+	}
+}
+
+/* Adds rows of the request, at most `budget`; returns how many. */
+static int add_piece(struct jm_scheduler *s, int number, int budget)
+{
+	struct jm_request *r = &s->request[number];
+	int rest = known(r) - r->computed, n = rest < budget ? rest : budget;
+
+	if (n < 1 || !reserve(s, r, r->computed + n))
+		return 0;
+	r->in_step = true;
+	s->piece[s->n_pieces++] = (struct jm_piece){number, r->computed, n, n == rest};
+	return n;
+}
+
+/* Requests that arrived first come first. */
+static int add_pieces(struct jm_scheduler *s, bool prompts, int budget)
+{
+	int used = 0;
+
+	for (int i = s->first; i < s->n; i++) {
+		const struct jm_request *r = &s->request[i];
+
+		if (r->state == JM_REQUEST_RUNNING && !r->in_step &&
+			(prompts || known(r) - r->computed == 1))
+			used += add_piece(s, i, budget - used);
+	}
+	return used;
+}
+
+/* Removes pieces of requests that were preempted after they got one. */
+static void drop_preempted(struct jm_scheduler *s)
+{
+	int kept = 0;
+
+	for (int i = 0; i < s->n_pieces; i++)
+		if (s->request[s->piece[i].request].in_step)
+			s->piece[kept++] = s->piece[i];
+	s->n_pieces = kept;
+}
+
+int jm_scheduler_step(struct jm_scheduler *s, const struct jm_piece **ret)
+{
+	int used;
+
+	while (s->first < s->n && s->request[s->first].state >= JM_REQUEST_DONE)
+		s->first++;
+	for (int i = s->first; i < s->n; i++)
+		s->request[i].in_step = false;
+	s->n_pieces = 0;
+	used = add_pieces(s, false, s->limits.tokens);
+	admit(s);
+	add_pieces(s, true, s->limits.tokens - used);
+	drop_preempted(s);
+	*ret = s->piece;
+	return s->n_pieces;
+}
+
+void jm_scheduler_complete(struct jm_scheduler *s)
+{
+	for (int i = 0; i < s->n_pieces; i++) {
+		const struct jm_piece *p = &s->piece[i];
+		struct jm_request *r = &s->request[p->request];
+
+		if (!r->in_step) /* cancelled meanwhile */
+			continue;
+		r->computed += p->n;
+		r->made += p->makes;
+		if (r->made == r->output)
+			end(s, r, JM_REQUEST_DONE);
+	}
+	s->n_pieces = 0;
+}
+
+const struct jm_request *jm_scheduler_request(const struct jm_scheduler *s, int number)
+{
+	return &s->request[number];
+}
+
+int jm_scheduler_requests(const struct jm_scheduler *s)
+{
+	return s->n;
+}
+
+int jm_scheduler_unfinished(const struct jm_scheduler *s)
+{
+	return s->unfinished;
+}
+
+int jm_scheduler_free_pages(const struct jm_scheduler *s)
+{
+	return s->n_free;
+}

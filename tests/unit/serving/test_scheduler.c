@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The scheduler under random arrivals, cancels and preemptions. The test keeps a cache of its own: for each slot of each
+ * page which token of which request it holds. Whatever the scheduler decides, a row must find all earlier tokens of its
+ * request there, and no other.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kit/test.h"
+#include "serving/scheduler.h"
+
+enum { PAGES = 40, SLOTS = 4, EACH = 12, RUNNING = 6, TOKENS = 16, ROUNDS = 30000 };
+
+struct held {
+	int request, position;
+};
+
+struct world {
+	struct jm_scheduler *s;
+	struct held cache[PAGES][SLOTS];
+	int made[ROUNDS]; /* tokens that steps made, by request */
+	uint64_t seed;
+	int preempted, cancelled;
+};
+
+static int draw(struct world *w, int below)
+{
+	w->seed = w->seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+	return (int)((w->seed >> 33) % (uint64_t)below);
+}
+
+static struct held *slot_of(struct world *w, const struct jm_request *r, int position)
+{
+	assert_true(position / SLOTS < r->n_pages);
+	return &w->cache[r->page[position / SLOTS]][position % SLOTS];
+}
+
+/* Each page is free or belongs to one running request; waiting and ended ones have none. */
+static void check_owners(struct world *w)
+{
+	int owned = 0, slots[RUNNING] = {0};
+	bool taken[PAGES] = {false};
+
+	for (int i = 0; i < jm_scheduler_requests(w->s); i++) {
+		const struct jm_request *r = jm_scheduler_request(w->s, i);
+
+		if (r->state != JM_REQUEST_RUNNING) {
+			assert_int_equal(r->n_pages, 0);
+			continue;
+		}
+		assert_in_range(r->slot, 0, RUNNING - 1);
+		assert_int_equal(slots[r->slot]++, 0);
+		for (int p = 0; p < r->n_pages; p++) {
+			assert_in_range(r->page[p], 0, PAGES - 1);
+			assert_false(taken[r->page[p]]);
+			taken[r->page[p]] = true;
+			owned++;
+		}
+	}
+	assert_int_equal(owned + jm_scheduler_free_pages(w->s), PAGES);
+}
+
+/* Stores the tokens of the piece, and reads those before them. */
+static void compute(struct world *w, const struct jm_piece *p)
+{
+	const struct jm_request *r = jm_scheduler_request(w->s, p->request);
+
+	assert_int_equal(r->state, JM_REQUEST_RUNNING);
+	assert_true(p->n > 0 && p->from + p->n <= r->input + w->made[p->request]);
+	assert_true(p->makes == (p->from + p->n == r->input + w->made[p->request]));
+	for (int i = 0; i < p->n; i++)
+		*slot_of(w, r, p->from + i) = (struct held){p->request, p->from + i};
+	for (int i = 0; i < p->from + p->n; i++) {
+		assert_int_equal(slot_of(w, r, i)->request, p->request);
+		assert_int_equal(slot_of(w, r, i)->position, i);
+	}
+	w->made[p->request] += p->makes;
+}
+
+static void step(struct world *w)
+{
+	const struct jm_piece *piece;
+	int n = jm_scheduler_step(w->s, &piece), rows = 0;
+
+	assert_true(n > 0 || !jm_scheduler_unfinished(w->s));
+	assert_in_range(n, 0, RUNNING);
+	for (int i = 0; i < n; i++) {
+		for (int k = 0; k < i; k++)
+			assert_int_not_equal(piece[k].request, piece[i].request);
+		rows += piece[i].n;
+		compute(w, &piece[i]);
+	}
+	assert_in_range(rows, 0, TOKENS);
+	if (n && draw(w, 20) == 0) { /* while the step is computed */
+		jm_scheduler_cancel(w->s, piece[0].request);
+		w->cancelled++;
+	}
+	jm_scheduler_complete(w->s);
+}
+
+static void arrive(struct world *w)
+{
+	struct jm_err err = JM_ERR_INIT;
+	int input = 1 + draw(w, 30), output = 1 + draw(w, 18), number, before;
+
+	before = jm_scheduler_requests(w->s);
+	assert_ok(jm_scheduler_add(w->s, input, output, &number, &err), err);
+	assert_int_equal(number, before);
+}
+
+static void check_ends(struct world *w)
+{
+	for (int i = 0; i < jm_scheduler_requests(w->s); i++) {
+		const struct jm_request *r = jm_scheduler_request(w->s, i);
+
+		w->preempted += r->preempted;
+		if (r->state == JM_REQUEST_CANCELLED)
+			continue;
+		assert_int_equal(r->state, JM_REQUEST_DONE);
+		assert_int_equal(w->made[i], r->output);
+	}
+}
+
+static const struct jm_scheduler_limits limits = {.running = RUNNING,
+	.tokens = TOKENS,
+	.pages = PAGES,
+	.page_tokens = SLOTS,
+	.pages_each = EACH};
+
+static void no_page_leaks_or_has_two_owners(void **unused)
+{
+	struct world *w = calloc(1, sizeof(*w));
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)unused;
+	w->seed = 3;
+	assert_ok(jm_scheduler_new(&limits, &w->s, &err), err);
+	for (int round = 0; round < ROUNDS; round++) {
+		int n = jm_scheduler_requests(w->s);
+
+		if (n < 2000 && jm_scheduler_unfinished(w->s) < 20 && draw(w, 3) == 0)
+			arrive(w);
+		if (n && draw(w, 50) == 0)
+			jm_scheduler_cancel(w->s, n - 1 - draw(w, n < 20 ? n : 20));
+		step(w);
+		if (round % 16 == 0)
+			check_owners(w);
+	}
+	assert_int_equal(jm_scheduler_unfinished(w->s), 0);
+	assert_int_equal(jm_scheduler_free_pages(w->s), PAGES);
+	check_ends(w);
+	assert_true(w->preempted > 10); /* else the test tests little */
+	assert_true(w->cancelled > 10);
+	jm_scheduler_free(w->s);
+	free(w);
+}
+
+static void what_never_fits_is_refused_at_once(void **unused)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_scheduler *s;
+	int number;
+
+	(void)unused;
+	assert_ok(jm_scheduler_new(&limits, &s, &err), err);
+	assert_int_equal(jm_scheduler_add(s, EACH * SLOTS, 2, &number, &err), JM_ERANGE);
+	assert_non_null(strstr(err.text, "13 pages"));
+	err = (struct jm_err)JM_ERR_INIT;
+	assert_ok(jm_scheduler_add(s, EACH * SLOTS, 1, &number, &err), err);
+	assert_int_equal(jm_scheduler_unfinished(s), 1);
+	jm_scheduler_free(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(no_page_leaks_or_has_two_owners),
+		cmocka_unit_test(what_never_fits_is_refused_at_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
