@@ -10,7 +10,7 @@
 #include "kit/test.h"
 #include "serving/scheduler.h"
 
-enum { PAGES = 40, SLOTS = 4, EACH = 12, RUNNING = 6, TOKENS = 16, ROUNDS = 30000 };
+enum { PAGES = 16, SLOTS = 4, EACH = 12, RUNNING = 6, TOKENS = 16, ROUNDS = 30000 };
 
 struct held {
 	int request, position;
