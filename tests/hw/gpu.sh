@@ -231,6 +231,40 @@ repeats() { # PRECISION
 		END
 }
 
+# Twelve steps, and six that a checkpoint hands to six more, end with the same bits.
+continues() { # PRECISION RUN'S ARGUMENTS...
+	local how=("${@:2}" --precision "$1" --warmup 0) file=$work/checkpoint
+	record True "${how[@]}" --steps 12 && cp "$work/record" "$work/one" &&
+		record True "${how[@]}" --steps 6 --checkpoint "$file" &&
+		record 'r["weights"]["first_step"] == 6' "${how[@]}" --steps 6 --continue "$file" &&
+		python3 - "$work/one" "$work/record" <<-'END'
+			import json, sys
+			one, two = (json.load(open(path))["loss_last"] for path in sys.argv[1:])
+			print("last losses, in one and with a checkpoint:", one, two)
+			sys.exit(one != two)
+		END
+}
+
+# A network is saved; its frozen layers stay as they are, bit for bit, while a top for other classes learns.
+freezes() { # PRECISION
+	local how=(resnet18 --image 64 --batch 64 --precision "$1" --warmup 0 --steps 40 --lr 1e-3)
+	record True "${how[@]}" --classes 10 --save "$work/whole" &&
+		record 'r["loss_last"] < r["loss_first"]' "${how[@]}" --classes 3 --from "$work/whole" \
+			--freeze 'conv1*,bn1*,layer*' --save "$work/top" &&
+		python3 - "$work/whole" "$work/top" <<-'END'
+			import json, struct, sys
+			def tensors(path):
+			    data = open(path, "rb").read()
+			    size, = struct.unpack("<Q", data[:8])
+			    header = json.loads(data[8:8 + size])
+			    return {k: data[8 + size:][slice(*v["data_offsets"])] for k, v in header.items() if k != "__metadata__"}
+			whole, top = map(tensors, sys.argv[1:])
+			changed = sorted(k for k in whole if whole[k] != top.get(k))
+			print(len(whole), "tensors, changed:", *changed)
+			sys.exit(changed != ["fc.bias", "fc.weight"])
+		END
+}
+
 # Ranks on two GPUs: a record like the one above.
 two() { # CONDITION RUN'S ARGUMENTS...
 	local devices=cuda:0,cuda:1
@@ -374,6 +408,14 @@ for precision in bf16 fp8; do
 	[ $precision = fp8 ] || step "repeats fp16" 120 repeats fp16
 done
 step "repeats bf16" 120 repeats bf16
+for precision in f32 bf16 fp16; do
+	step "continues resnet18 in $precision" 90 continues $precision resnet18 --image 64 --batch 32
+	step "freezes in $precision" 90 freezes $precision
+done
+for precision in f32 bf16 bf16-true fp8; do
+	step "continues gpt in $precision" 90 continues $precision gpt --layers 4 --hidden 256 --heads 4 --vocab 256 --context 128 \
+		--seq 128 --batch 4
+done
 step shim 60 through_shim "${product[@]}"
 step "selftest of own attention" 90 own_attention
 step "selftest of own filters" 90 own_filters
