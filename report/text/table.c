@@ -2,6 +2,7 @@
 /* The report on a terminal. */
 #include "table.h"
 #include "base/text/json.h"
+#include "learnt.h"
 #include "phases.h"
 #include "report/format/text.h"
 #include "report/judge/capacity.h"
@@ -314,14 +315,29 @@ static void put_phases_of(const struct jm_grouping *g, const struct jm_group_cas
 	fputc('\n', out);
 }
 
+/* Of a training on pictures: top1, and the loading. */
+static void put_learnt(const struct jm_grouping *g, const struct jm_group_case *c, FILE *out)
+{
+	char text[400];
+
+	jm_text_learnt(c->record, text, sizeof(text));
+	if (!*text)
+		return;
+	jm_text_wrap(out, text, 2, 4, g->options.width);
+	fputc('\n', out);
+}
+
 /* Of a single run, and of each where they are asked for. */
 static void put_phases(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	if (!g->options.phases && s->n_ok != 1)
 		return;
-	for (int i = 0; i < g->n_cases; i++)
-		if (g->c[i].ok && &g->series[g->c[i].series] == s)
-			put_phases_of(g, &g->c[i], out);
+	for (int i = 0; i < g->n_cases; i++) {
+		if (!g->c[i].ok || &g->series[g->c[i].series] != s)
+			continue;
+		put_learnt(g, &g->c[i], out);
+		put_phases_of(g, &g->c[i], out);
+	}
 }
 
 #define WHY_NOT 700

@@ -54,6 +54,13 @@ def test_learns_three_colours(folders):
     assert data["decode_s"] > 0 and data["bytes"] > 0 and data["corrupt"] == 0 and data["decoded"] >= 30 * 6 + 20 * 6
 
 
+def test_report_has_top1(folders):
+    store = folders / "store.db"
+    run(folders, "--eval-data", folders / "val", "--epochs", 3, "--store", store)
+    shown = " ".join(jm("report", store).stdout.split())
+    assert "of 20 held-out pictures right) after step 15" in shown and "steps waited" in shown
+
+
 def test_evaluation_does_not_depend_on_the_batch(folders):
     """The weights stay those of --from, but running statistics need frozen norms."""
     saved = folders / "net.safetensors"
