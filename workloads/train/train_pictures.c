@@ -175,24 +175,29 @@ void jm_train_pictures_keep(struct train *s)
 {
 	struct jm_train_pictures *p = &s->pictures;
 	struct jm_loader_cost c, e = {0};
+	json_int_t steps;
 
 	if (!p->loader)
 		return;
 	c = jm_picture_loader_cost(p->loader);
 	if (p->eval_loader)
 		e = jm_picture_loader_cost(p->eval_loader);
-	note_corrupt(s, c.corrupt + e.corrupt);
+	c.pictures += e.pictures;
+	c.bytes += e.bytes;
+	c.corrupt += e.corrupt;
+	c.decode_s += e.decode_s;
+	c.wait_s += e.wait_s;
+	note_corrupt(s, c.corrupt);
 	if (!s->work->more)
 		return;
+	steps = s->work->epoch_steps;
 	json_object_set_new(s->work->more, "data",
 		json_pack("{s:s, s:s, s:I, s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:i}", "path",
 			p->set.path, "format", p->set.format->name, "pictures",
-			(json_int_t)p->set.n, "classes", p->set.classes, "epoch_steps",
-			(json_int_t)s->work->epoch_steps, "decoded",
-			(json_int_t)(c.pictures + e.pictures), "bytes",
-			(json_int_t)(c.bytes + e.bytes), "corrupt",
-			(json_int_t)(c.corrupt + e.corrupt), "decode_s", c.decode_s + e.decode_s,
-			"wait_s", c.wait_s + e.wait_s, "threads", threads_of(s)));
+			(json_int_t)p->set.n, "classes", p->set.classes, "epoch_steps", steps,
+			"decoded", (json_int_t)c.pictures, "bytes", (json_int_t)c.bytes, "corrupt",
+			(json_int_t)c.corrupt, "decode_s", c.decode_s, "wait_s", c.wait_s,
+			"threads", threads_of(s)));
 }
 
 void jm_train_pictures_close(struct jm_train_pictures *p)
