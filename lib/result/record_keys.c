@@ -41,6 +41,31 @@ static const struct jm_key profile_line_keys[] = {
 	{0},
 };
 
+static const struct jm_key spread_keys[] = {
+	{POSITIVE("mean", 0), .unit = "s", .meaning = "over requests that are done"},
+	{POSITIVE("p50", 0), .unit = "s", .meaning = "linear between the two nearest values"},
+	{POSITIVE("p90", 0), .unit = "s", .meaning = "likewise"},
+	{POSITIVE("p99", 0), .unit = "s", .meaning = "likewise"},
+	{POSITIVE("max", 0), .unit = "s", .meaning = "the largest"},
+	{0},
+};
+
+static const struct jm_key serving_keys[] = {
+	{COUNT("requests_offered", 0), .meaning = "that arrived, in the warm-up too"},
+	{COUNT("requests_done", 0), .meaning = "whose answer is complete"},
+	{COUNT("requests_failed", 0), .meaning = "that ended without an answer"},
+	{COUNT("preemptions", 0), .meaning = "how often a request gave up its pages"},
+	{POSITIVE("tokens_in", 0), .meaning = "of the prompts of requests that are done"},
+	{POSITIVE("tokens_out", 0), .meaning = "of their answers"},
+	{OBJECT("ttft", JM_KEY_NULL), .keys = spread_keys,
+		.meaning = "from arrival to the first token"},
+	{OBJECT("tpot", JM_KEY_NULL), .keys = spread_keys,
+		.meaning = "of each token after the first: (latency - ttft) / (tokens - 1)"},
+	{OBJECT("latency", JM_KEY_NULL), .keys = spread_keys,
+		.meaning = "from arrival to the last token"},
+	{0},
+};
+
 static const struct jm_key case_keys[] = {
 	{TEXT("id", 0), .meaning = "hash of the parameters", .column = "case_id"},
 	{OBJECT("parameters", 0), .meaning = "what the case is, without the machine"},
@@ -524,6 +549,8 @@ const struct jm_key jm_record_keys[] = {
 		.meaning = "of a training on pictures: what loading cost"},
 	{OBJECT("profile", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = profile_keys,
 		.meaning = "of a training with --profile: where the time of a step goes"},
+	{OBJECT("serving", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = serving_keys,
+		.meaning = "of the workload serve: requests, and how long they waited"},
 	{0},
 };
 

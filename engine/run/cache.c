@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cache.h"
+#include "start_values.h"
+
+#include <stdlib.h>
+
+static bool take(struct jm_cache *c)
+{
+	size_t tokens = (size_t)c->shape.tokens, requests = (size_t)c->shape.requests;
+
+	c->ids = calloc(tokens, sizeof(*c->ids));
+	c->position = calloc(tokens, sizeof(*c->position));
+	c->request = calloc(tokens, sizeof(*c->request));
+	c->page = calloc(requests * (size_t)c->shape.pages_each, sizeof(*c->page));
+	c->last = calloc(requests, sizeof(*c->last));
+	c->token = calloc(requests, sizeof(*c->token));
+	return c->ids && c->position && c->request && c->page && c->last && c->token;
+}
+
+static int plan_one(struct jm_cache *c, const struct jm_training *t, struct jm_device *device,
+	struct jm_err *err)
+{
+	struct jm_step_shape shape = c->shape;
+	struct jm_program **p = &c->program[c->n_programs];
+	struct jm_graph *g;
+	int code;
+
+	shape.tokens = INT64_C(1) << c->n_programs;
+	code = jm_model_step(t, &shape, &g, err);
+	if (code)
+		return code;
+	code = c->n_programs ? jm_program_plan_beside(g, c->program[0], p, err)
+			     : jm_program_plan(g, device, p, err);
+	if (code)
+		jm_graph_free(g);
+	else
+		c->n_programs++;
+	return code;
+}
+
+int jm_cache_plan(const struct jm_training *t, const struct jm_step_shape *shape,
+	struct jm_device *device, struct jm_cache *ret, struct jm_err *err)
+{
+	int sizes = 1, code = 0;
+
+	*ret = (struct jm_cache){.shape = *shape};
+	while (INT64_C(1) << (sizes - 1) < shape->tokens)
+		sizes++;
+	if (sizes > JM_CACHE_SIZES)
+		return jm_err_set(err, JM_ERANGE,
+			"A step of %lld tokens is larger than the largest one, %d; give fewer.",
+			(long long)shape->tokens, 1 << (JM_CACHE_SIZES - 1));
+	ret->shape.tokens = INT64_C(1) << (sizes - 1);
+	if (!take(ret))
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the rows of a step.");
+	for (int i = 0; i < sizes && !code; i++)
+		code = plan_one(ret, t, device, err);
+	return code;
+}
+
+int jm_cache_build(struct jm_cache *c, uint64_t seed, struct jm_err *err)
+{
+	int code = 0;
+
+	for (int i = 0; i < c->n_programs && !code; i++)
+		code = jm_program_build(c->program[i], err);
+	return code ? code : jm_program_init(c->program[0], seed, err);
+}
+
+int jm_cache_run(struct jm_cache *c, int64_t rows, struct jm_err *err)
+{
+	const struct {
+		const char *name;
+		const int32_t *data;
+	} input[] = {{"ids", c->ids}, {"position", c->position}, {"request", c->request},
+		{"page", c->page}, {"last", c->last}};
+	struct jm_program *p;
+	int size = 0, code = 0;
+
+	while (INT64_C(1) << size < rows)
+		size++;
+	p = c->program[size];
+	for (int64_t i = rows; i < INT64_C(1) << size; i++) {
+		c->ids[i] = c->request[i] = 0;
+		c->position[i] = -1;
+	}
+	for (size_t i = 0; i < sizeof(input) / sizeof(*input) && !code; i++)
+		code = jm_program_write(
+			p, jm_graph_find(p->graph, input[i].name), input[i].data, err);
+	if (!code)
+		code = jm_program_run(p, err);
+	return code ? code : jm_program_read(p, jm_graph_find(p->graph, "token"), c->token, err);
+}
+
+void jm_cache_close(struct jm_cache *c)
+{
+	while (c->n_programs) {
+		struct jm_program *p = c->program[--c->n_programs];
+		struct jm_graph *g = p->graph;
+
+		jm_program_free(p);
+		jm_graph_free(g);
+	}
+	free(c->ids);
+	free(c->position);
+	free(c->request);
+	free(c->page);
+	free(c->last);
+	free(c->token);
+	*c = (struct jm_cache){0};
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A served model: a cache of keys and values in pages, and a program for each size of a step (1, 2, 4 ... rows), which
+ * share weights, cache and arena. The device outlives it. One step at a time; the host waits for it.
+ */
+#ifndef JM_CACHE_H
+#define JM_CACHE_H
+
+#include "engine/graph/model.h"
+#include "program.h"
+
+#define JM_CACHE_SIZES 14 /* up to 8192 rows */
+
+struct jm_cache {
+	struct jm_step_shape shape; /* of the largest program */
+	struct jm_program *program[JM_CACHE_SIZES];
+	int n_programs;
+	/* The next step, which the caller writes: [tokens], [tokens], [tokens], [requests][pages_each], [requests]. */
+	int32_t *ids, *position, *request, *page, *last;
+	int32_t *token; /* [requests]: what the latest step made of the rows in `last` */
+};
+
+/*
+ * Plans the programs; of `t` are used model, dims and precision (jm_model_step). shape.tokens: the largest step, rounded
+ * up to a power of two. *ret is closed by jm_cache_close also after an error. JM_ERANGE: more than 8192 rows.
+ */
+int jm_cache_plan(const struct jm_training *t, const struct jm_step_shape *shape,
+	struct jm_device *device, struct jm_cache *ret, struct jm_err *err);
+/* Allocates memory and writes start values of the weights from the seed. */
+int jm_cache_build(struct jm_cache *c, uint64_t seed, struct jm_err *err);
+/* Runs the first `rows` rows in the smallest program that holds them; the rest of it is padding. rows: 1 to shape.tokens. */
+int jm_cache_run(struct jm_cache *c, int64_t rows, struct jm_err *err);
+void jm_cache_close(struct jm_cache *c); /* takes a zeroed one */
+
+#endif
