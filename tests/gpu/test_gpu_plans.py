@@ -86,7 +86,7 @@ def test_cudnn_missing_or_too_old(env, library, says):
 GRADIENT = "attention/91900/8x2048/32:8x64/causal/grad/repeatable/ways"  # of LLAMA
 OWN = 2 * 4 * 8 * 32 * 2048  # bytes: lse and delta of the own kernels in f32
 WORKSPACE = 5 << 28
-SCRATCH = {"own": OWN, "own-tall": OWN, "cudnn": OWN // 2 + WORKSPACE}
+SCRATCH = {"own": OWN, "cudnn": OWN // 2 + WORKSPACE}
 
 
 def plan_with_driver(env, tmp_path, *words, **more):

@@ -20,6 +20,8 @@
 
 #include "attention_keys.cuh"
 
+#define OWNERS 2 /* warp groups of a block that own queries */
+
 /* ---- queries: scores have queries as rows, keys as columns -------------------------------------------------------- */
 
 /* A block's queries, and the number of tiles of keys over which it loops. */
@@ -44,8 +46,8 @@ __device__ __forceinline__ queries_place queries_of(const struct tiles &t)
 	return p;
 }
 
-template <int D, int GROUPS, int K_STAGES, int V_STAGES> struct queries_memory {
-	static constexpr int rows = GROUPS * TILE, own = rows * D * 2, tile = TILE * D * 2;
+template <int D, int K_STAGES, int V_STAGES> struct queries_memory {
+	static constexpr int rows = OWNERS * TILE, own = rows * D * 2, tile = TILE * D * 2;
 	static constexpr int q = 0, dy = own, k = 2 * own, v = k + K_STAGES * tile,
 			     barriers = v + V_STAGES * tile;
 	static constexpr int bytes = barriers + 256 + 1024;
@@ -152,12 +154,12 @@ __device__ __forceinline__ int queries_sums(const struct tiles &t, const queries
 	return todo;
 }
 
-template <int D, int GROUPS, int K_STAGES, int V_STAGES>
-__global__ void __launch_bounds__((GROUPS + 1) * GROUP, 1)
+template <int D, int K_STAGES, int V_STAGES>
+__global__ void __launch_bounds__((OWNERS + 1) * GROUP, 1)
 	dq_kernel(const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap dy,
 		const struct tiles t)
 {
-	typedef queries_memory<D, GROUPS, K_STAGES, V_STAGES> M;
+	typedef queries_memory<D, K_STAGES, V_STAGES> M;
 	extern __shared__ unsigned char raw[];
 	const uint32_t base = (shared_at(raw) + 1023) & ~1023u;
 	const uint32_t k_full = base + M::barriers, v_full = k_full + 2 * K_STAGES * 8,
@@ -168,21 +170,21 @@ __global__ void __launch_bounds__((GROUPS + 1) * GROUP, 1)
 
 	if (threadIdx.x == 0) {
 		for (int i = 0; i < 2 * K_STAGES; i++)
-			barrier_init(k_full + i * 8, i < K_STAGES ? 1 : 4 * GROUPS);
+			barrier_init(k_full + i * 8, i < K_STAGES ? 1 : 4 * OWNERS);
 		for (int i = 0; i < 2 * V_STAGES; i++)
-			barrier_init(v_full + i * 8, i < V_STAGES ? 1 : 4 * GROUPS);
+			barrier_init(v_full + i * 8, i < V_STAGES ? 1 : 4 * OWNERS);
 		barrier_init(start, 1);
 		barrier_publish();
 	}
 	__syncthreads();
-	if (group == GROUPS) {
-		fewer_registers<GROUPS == 3 ? 32 : 24>();
-		if (threadIdx.x == GROUPS * GROUP)
+	if (group == OWNERS) {
+		fewer_registers<24>();
+		if (threadIdx.x == OWNERS * GROUP)
 			queries_copy<M, D, K_STAGES, V_STAGES>(
 				t, p, &qkv, &dy, base, k_full, v_full, start);
 		return;
 	}
-	more_registers<GROUPS == 3 ? 160 : 240>();
+	more_registers<240>();
 	barrier_wait(start, 0);
 	int i = queries_sums<M, D, K_STAGES, V_STAGES>(t, p, base, k_full, v_full, dq);
 	for (; i < p.total; i++) { /* tiles that only warp groups of later queries need */
@@ -255,12 +257,12 @@ static void start(K kernel, const struct cuda_attention_tiles *p, const struct t
 		M::bytes, stream>>>(qkv, dy, t);
 }
 
-template <int D, int GROUPS, int K_STAGES, int V_STAGES>
+template <int D, int K_STAGES, int V_STAGES>
 static void start_queries(
 	const struct cuda_attention_tiles *p, const struct tiles &t, cudaStream_t stream)
 {
-	start<queries_memory<D, GROUPS, K_STAGES, V_STAGES>>(
-		dq_kernel<D, GROUPS, K_STAGES, V_STAGES>, p, t, t.heads, GROUPS, stream);
+	start<queries_memory<D, K_STAGES, V_STAGES>>(
+		dq_kernel<D, K_STAGES, V_STAGES>, p, t, t.heads, OWNERS, stream);
 }
 
 template <int D, int STAGES>
@@ -293,16 +295,15 @@ void cuda_attention_tiles(const struct cuda_attention_tiles *p, cudaStream_t str
 
 	if (p->depth == 64) {
 		start_rows<64>(p, t, stream);
-		p->tall ? start_queries<64, 3, 4, 3>(p, t, stream)
-			: start_queries<64, 2, 4, 3>(p, t, stream);
+		start_queries<64, 4, 3>(p, t, stream);
 		start_keys<64, 3>(p, t, stream);
 	} else if (p->depth == 128) {
 		start_rows<128>(p, t, stream);
-		start_queries<128, 2, 3, 2>(p, t, stream);
+		start_queries<128, 3, 2>(p, t, stream);
 		start_keys<128, 2>(p, t, stream);
 	} else {
 		start_rows<256>(p, t, stream);
-		start_queries<256, 2, 2, 1>(p, t, stream);
+		start_queries<256, 2, 1>(p, t, stream);
 		start_keys<256, 2>(p, t, stream);
 	}
 }

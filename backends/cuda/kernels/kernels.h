@@ -273,7 +273,6 @@ struct cuda_attention_tiles {
 	int batch, seq, heads, groups, depth;
 	float scale;
 	bool causal;
-	bool tall; /* a block handles 192 queries instead of 128, where depth is 64 */
 	struct cuda_tensor_map qkv_boxes,
 		dy_boxes; /* dims [batch,seq,columns], boxes of 64 rows and columns */
 	const void *y, *dy;

@@ -388,25 +388,9 @@ static int build_own(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err
 	return cuda_tiles_describe(&s, qkv_of(n)->data, n->in[0]->data, &b->tiles, err);
 }
 
-static int build_tall(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
-{
-	int code = build_own(dev, exec, err);
-	struct bound *b = exec->own;
-
-	if (!code)
-		b->tiles.tall = true;
-	return code;
-}
-
-/* The first one needs the least scratch. own-tall is for heads that are 64 wide. */
-static const struct cuda_way ways[] = {
-	{"own", build_own}, {"cudnn", build_dnn}, {"own-tall", build_tall}};
-enum { OWN, DNN, OWN_TALL };
-
-static int n_ways(const struct cuda_attention_plan *p)
-{
-	return p->shape.depth == 64 ? OWN_TALL + 1 : OWN_TALL;
-}
+/* The first one needs the least scratch. */
+enum { OWN, DNN, WAYS };
+static const struct cuda_way ways[WAYS] = {{"own", build_own}, {"cudnn", build_dnn}};
 
 static void write_ways_key(
 	const struct cuda_dev *dev, const struct cuda_attention_plan *p, char *ret, size_t size)
@@ -439,7 +423,7 @@ static int way_of(struct cuda_dev *dev, struct cuda_attention_plan *p, const str
 	dqkv.is_virtual = false;
 	exec.node[0].out[0] = exec.node[0].out[1] = exec.node[0].out[2] = &dqkv;
 	write_ways_key(dev, p, key, sizeof key);
-	p->way = has_own(dev, p) ? cuda_way_choose(dev, &exec, key, ways, n_ways(p)) : DNN;
+	p->way = has_own(dev, p) ? cuda_way_choose(dev, &exec, key, ways, WAYS) : DNN;
 	return p->way;
 }
 
@@ -451,7 +435,7 @@ static bool way_is_known(struct cuda_dev *dev, const struct cuda_attention_plan 
 	if (p->way >= 0 || !has_own(dev, p))
 		return true;
 	write_ways_key(dev, p, key, sizeof key);
-	return cuda_way_known(dev, key, ways, n_ways(p)) >= 0;
+	return cuda_way_known(dev, key, ways, WAYS) >= 0;
 }
 
 static size_t scratch(struct cuda_dev *dev, const struct jm_group *group)

@@ -318,7 +318,7 @@ static void the_first_way_needs_the_least_scratch(void **unused)
 		set_node(JM_OP_ATTENTION_GRAD, depth);
 		runs();
 		assert_string_equal(fake.names[0], "own");
-		assert_int_equal(fake.n_ways, depth == 64 ? 3 : 2);
+		assert_int_equal(fake.n_ways, 2);
 		assert_true(fake.started == 1 && !fake.ran);
 	}
 }
@@ -326,21 +326,17 @@ static void the_first_way_needs_the_least_scratch(void **unused)
 static void own_kernels_get_the_operands(void **unused)
 {
 	(void)unused;
-	for (int way = 0; way < 3; way += 2) {
-		set_node(JM_OP_ATTENTION_GRAD, 64);
-		fake.way = way;
-		runs();
-		assert_true(fake.started == 1 && !fake.ran);
-		assert_string_equal(fake.names[way], way ? "own-tall" : "own");
-		assert_int_equal(fake.tiles.tall, way == 2);
-		assert_int_equal(fake.tiles.depth, 64);
-		assert_ptr_equal(fake.tiles.dy, dy.data);
-		assert_ptr_equal(fake.tiles.y, y.data);
-		assert_ptr_equal(fake.tiles.lse, lse.data);
-		assert_ptr_equal(fake.tiles.dqkv, dqkv.data);
-		assert_ptr_equal(fake.tiles.rows, scratch);
-		assert_true(fake.tiles.scale == 0.5F);
-	}
+	set_node(JM_OP_ATTENTION_GRAD, 64);
+	runs();
+	assert_true(fake.started == 1 && !fake.ran);
+	assert_string_equal(fake.names[0], "own");
+	assert_int_equal(fake.tiles.depth, 64);
+	assert_ptr_equal(fake.tiles.dy, dy.data);
+	assert_ptr_equal(fake.tiles.y, y.data);
+	assert_ptr_equal(fake.tiles.lse, lse.data);
+	assert_ptr_equal(fake.tiles.dqkv, dqkv.data);
+	assert_ptr_equal(fake.tiles.rows, scratch);
+	assert_true(fake.tiles.scale == 0.5F);
 }
 
 static void only_gradients_with_tiles_have_two_ways(void **unused)
@@ -445,7 +441,7 @@ static void a_rough_plan_has_the_most_scratch(void **unused)
 		assert_int_equal(fake.n_ways, 0);
 		dev.rough = false;
 		exact = scratch_bytes();
-		assert_int_equal(fake.n_ways, 3);
+		assert_int_equal(fake.n_ways, 2);
 		dev.rough = true;
 		assert_int_equal(scratch_bytes(), exact); /* it is known now */
 		cuda_attention_plans_free(&dev);
