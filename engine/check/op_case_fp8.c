@@ -134,24 +134,6 @@ static void linear_gelu(struct kit *k, const struct types *t, const struct shape
 	kit_read(k, y);
 }
 
-/* A product that is added to the residual stream. second: it is the second operand of the sum. */
-static void linear_add(struct kit *k, const struct types *t, const struct shape *d, bool second)
-{
-	struct jm_tensor *xs, *ws;
-	const int64_t *y_dim = DIMS(d->b, up(d->s), up(d->n));
-	struct jm_tensor *x =
-		factor(k, t, JM_F8E4M3, NORMAL, 3, DIMS(d->b, up(d->s), up(d->c)), &xs);
-	struct jm_tensor *w = factor(k, t, JM_F8E4M3, NORMAL, 2, DIMS(up(d->n), up(d->c)), &ws);
-	struct jm_tensor *y = kit_out(k, t->c, 3, y_dim, NULL);
-	struct jm_tensor *other = kit_normal(k, t->a, 0, 2, 3, y_dim);
-	struct jm_tensor *sum = kit_out(k, t->a, 3, y_dim, NULL);
-
-	second |= t->a != t->c;
-	jm_graph_node(k->graph, JM_OP_LINEAR, OPS(x, w, NULL, xs, ws), &y);
-	jm_graph_node(k->graph, JM_OP_ADD, second ? OPS(other, y) : OPS(y, other), &sum);
-	kit_read(k, sum);
-}
-
 /* The names contain the ops that a graph must have for the case to matter. */
 const struct backend_case backend_fp8_cases[] = {
 	{"quantize", quantize},
@@ -161,6 +143,5 @@ const struct backend_case backend_fp8_cases[] = {
 	{"quantize + linear-dgrad", linear_dgrad},
 	{"quantize + linear-wgrad", linear_wgrad},
 	{"quantize + linear + gelu", linear_gelu},
-	{"quantize + linear + add", linear_add},
 	{0},
 };

@@ -54,21 +54,6 @@ static void linear_swiglu(struct kit *k, const struct types *t, const struct sha
 	linear_act(k, t, d, keep, JM_OP_SWIGLU);
 }
 
-/* The first or the second operand of the sum is the product, and another node reads the product as well. */
-static void linear_add(struct kit *k, const struct types *t, const struct shape *d, bool keep)
-{
-	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
-	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 2, DIMS(8 * d->n, d->c));
-	struct jm_tensor *y = kit_out(k, t->c, 3, DIMS(d->b, d->s, 8 * d->n), NULL);
-	struct jm_tensor *other = kit_normal(k, t->a, 0, 2, 3, y->dim);
-	struct jm_tensor *sum = kit_out(k, t->a, 3, y->dim, NULL);
-	bool second = t->a != t->c || d->c % 2;
-
-	jm_graph_node(k->graph, JM_OP_LINEAR, OPS(x, w), &y);
-	pair(k, jm_graph_node(k->graph, JM_OP_ADD, second ? OPS(other, y) : OPS(y, other), &sum), y,
-		sum, keep);
-}
-
 /* A number of classes that is no multiple of a vector: their weights may be copied into a layout
  * with padding. */
 static void classifier_of(
@@ -416,7 +401,6 @@ const struct backend_case backend_group_cases[] = {
 	{"linear + gelu-erf", linear_gelu_erf},
 	{"linear + silu", linear_silu},
 	{"linear + swiglu", linear_swiglu},
-	{"linear + add", linear_add},
 	{"linear-dgrad + gelu-grad", dgrad_gelu_grad},
 	{"rope-grad + linear-wgrad", rope_grad_wgrad},
 	{"attention-grad + rope-grad", attention_grad_rope_grad},

@@ -46,7 +46,6 @@ static const struct cover {
 	{2, {JM_OP_LINEAR, JM_OP_GELU_ERF}, 0},
 	{2, {JM_OP_LINEAR, JM_OP_SILU}, 0},
 	{2, {JM_OP_LINEAR, JM_OP_SWIGLU}, 0},
-	{2, {JM_OP_LINEAR, JM_OP_ADD}, 0},
 	/* the gradient between them */
 	{2, {JM_OP_LINEAR_DGRAD, JM_OP_GELU_GRAD}, 0},
 	{2, {JM_OP_LINEAR_DGRAD, JM_OP_GELU_ERF_GRAD}, 0},

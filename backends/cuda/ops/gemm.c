@@ -154,8 +154,7 @@ static int prefer(struct cuda_dev *dev, const struct cuda_gemm *g, cublasLtMatmu
 		uint32_t value;
 	} sides[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(g->a.data)},
 		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(g->b.data)},
-		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-			alignment_of(g->added ? g->added : g->d.data)},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(g->d.data)},
 		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(g->d.data)}};
 	const size_t workspace = WORKSPACE;
 	int code = cuda_lt_check(dev,
@@ -191,12 +190,11 @@ static int find_candidates(
 static cublasStatus_t launch(struct cuda_dev *dev, const struct cuda_product *p,
 	const struct cuda_gemm *g, const cublasLtMatmulAlgo_t *algo)
 {
-	const float alpha = 1, beta = g->accumulate || g->added ? 1 : 0;
-	const void *c = g->added ? g->added : g->d.data;
+	const float alpha = 1, beta = g->accumulate ? 1 : 0;
 
 	return dev->lt.call.cublasLtMatmul(dev->lt.handle, p->how, &alpha, g->a.data, p->a,
-		g->b.data, p->b, &beta, c, p->d, g->d.data, p->d, algo, dev->workspace->data,
-		WORKSPACE, dev->stream);
+		g->b.data, p->b, &beta, g->d.data, p->d, g->d.data, p->d, algo,
+		dev->workspace->data, WORKSPACE, dev->stream);
 }
 
 /* ---- timing ------------------------------------------------------------------------------------------- */
@@ -221,14 +219,6 @@ static bool stage(struct cuda_dev *dev, struct cuda_matrix *m)
 		cuda_random(v, m->columns * m->stride, 1, dev->stream);
 	m->data = v.data;
 	return true;
-}
-
-static bool stage_added(struct cuda_dev *dev, struct cuda_gemm *g, struct cuda_matrix *ret)
-{
-	*ret = g->d;
-	ret->data = NULL;
-	g->added = stage(dev, ret) ? ret->data : NULL;
-	return g->added;
 }
 
 /* Seconds of one run; NAN = the run failed. */
@@ -256,13 +246,11 @@ static int choose(struct cuda_dev *dev, struct cuda_product *p,
 	const cublasLtMatmulHeuristicResult_t *found, int n)
 {
 	struct cuda_gemm g = p->gemm;
-	struct cuda_matrix added = {.columns = 0};
 	double least = INFINITY;
 	int best = 0;
 
 	g.a.data = g.b.data = g.d.data = NULL;
-	if (stage(dev, &g.a) && stage(dev, &g.b) && stage(dev, &g.d) &&
-		(!g.added || stage_added(dev, &g, &added)))
+	if (stage(dev, &g.a) && stage(dev, &g.b) && stage(dev, &g.d))
 		for (int i = 0; i < n; i++) {
 			double seconds = time_one(dev, p, &g, &found[i].algo);
 
@@ -275,7 +263,6 @@ static int choose(struct cuda_dev *dev, struct cuda_product *p,
 	cudaFree(g.a.data);
 	cudaFree(g.b.data);
 	cudaFree(g.d.data);
-	cudaFree(added.data);
 	p->seconds = isfinite(least) ? least : NAN;
 	return best;
 }
@@ -293,10 +280,8 @@ static void write_key(const struct cuda_gemm *g, char *ret, size_t size)
 			jm_dtype_name(m[i]->type), m[i]->transposed ? "t" : "");
 	snprintf(ret + n, size - (size_t)n, "/%d%s%s%s%s%s", epilogue_of(g),
 		alignment_of(g->a.data) < 64 || alignment_of(g->b.data) < 64 ? "a" : "",
-		g->accumulate ? "+"
-		: g->added    ? "c"
-			      : "",
-		g->tf32 ? "tf32" : "", g->bias && g->bias_as_d ? "b" : "", g->fast_sums ? "f" : "");
+		g->accumulate ? "+" : "", g->tf32 ? "tf32" : "", g->bias && g->bias_as_d ? "b" : "",
+		g->fast_sums ? "f" : "");
 }
 
 /* The value in the plan cache is "seconds,algorithm in hex". */

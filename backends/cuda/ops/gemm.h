@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One product by cuBLASLt: d = op(a) op(b) (+ d or another matrix) (+ bias), optionally followed by gelu; all
+/* One product by cuBLASLt: d = op(a) op(b) (+ d) (+ bias), optionally followed by gelu; all
  * matrices are column-major. */
 #ifndef JM_CUDA_GEMM_H
 #define JM_CUDA_GEMM_H
@@ -18,8 +18,7 @@ struct cuda_gemm {
 	struct cuda_matrix a, b, d;
 	int64_t k; /* length of the dim that is summed over */
 	bool accumulate;
-	const void *added; /* laid out like d, which it is added to; NULL = none */
-	bool tf32;	   /* f32 operands are rounded to tf32 */
+	bool tf32; /* f32 operands are rounded to tf32 */
 	/* For 8 bits, where a is transposed and b is not: the factors of their elements, on the
 	 * device (NULL = 1), and whether sums may have fewer bits than f32. */
 	const float *a_scale, *b_scale;

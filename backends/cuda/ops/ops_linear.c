@@ -212,21 +212,6 @@ static int takes_gelu_grad(struct cuda_dev *dev, const struct jm_group *group, s
 	return takes(dev, group, err);
 }
 
-/* A sum of the product and a tensor of its type in 16 bits, which cuBLASLt reads while it writes the sum. */
-static int takes_sum(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
-{
-	const struct jm_node *n = group->node[0], *sum = group->node[1];
-	const struct jm_tensor *y = n->out[0], *other = sum->in[sum->in[0] == y];
-
-	if (jm_dtype_bytes(y->type) != 2 || n->in[2] || n->accumulate || sum->accumulate ||
-		!y->is_virtual || other == y ||
-		(y->type != n->in[0]->type && !cuda_is_f8(n->in[0])) || other->type != y->type ||
-		sum->out[0]->type != y->type || jm_tensor_width(y) % 8)
-		return jm_err_set(
-			err, JM_ENOSUP, "Backend cuda cannot fuse this linear with a sum.");
-	return takes(dev, group, err);
-}
-
 /* ---- select ------------------------------------------------------------------------------------------------ */
 
 /* Only activations may have padded rows; all other tensors are plain or are copied to plain
@@ -417,19 +402,6 @@ static int build_gelu_grad(struct cuda_dev *dev, struct cuda_exec *exec, struct 
 	return cuda_product_new(dev, &g, &l->product, err);
 }
 
-static int build_sum(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
-{
-	const struct jm_node *n = &exec->node[0], *sum = &exec->node[1];
-	struct cuda_gemm g = product_of(n);
-	struct linear *l = exec->own = calloc(1, sizeof *l);
-
-	if (!l)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for a product.");
-	g.d = matrix(sum->out[0], false);
-	g.added = sum->in[sum->in[0] == n->out[0]]->data;
-	return cuda_product_new(dev, &g, &l->product, err);
-}
-
 static void drop(struct cuda_dev *dev, struct cuda_exec *exec)
 {
 	struct linear *l = exec->own;
@@ -499,13 +471,6 @@ static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err
 	if (!code && (n->op != JM_OP_LINEAR || !cuda_is_tall(n->in[1])))
 		clear_padding(dev, n->out[0]);
 	return code;
-}
-
-static int run_sum(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
-{
-	const struct linear *l = exec->own;
-
-	return cuda_product_run(dev, l->product, err);
 }
 
 static int run_gelu(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
@@ -593,7 +558,6 @@ const struct cuda_op cuda_ops_linear[] = {
 	{{JM_OP_LINEAR_DGRAD}, 1, takes, choices, NULL, build, run, drop},
 	{{JM_OP_LINEAR_WGRAD}, 1, takes, choices, NULL, build, run, drop},
 	{{JM_OP_LINEAR, JM_OP_GELU}, 2, takes_gelu, choices, NULL, build_gelu, run_gelu, drop},
-	{{JM_OP_LINEAR, JM_OP_ADD}, 2, takes_sum, choices, NULL, build_sum, run_sum, drop},
 	{{JM_OP_LINEAR_DGRAD, JM_OP_GELU_GRAD}, 2, takes_gelu_grad, choices, NULL, build_gelu_grad,
 		run_gelu_grad, drop},
 	{.n_nodes = 0},
