@@ -114,25 +114,6 @@ static void wgrad(
 	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dy, x), OPS(dw, dbias), add ? 3 : 0);
 }
 
-/* The gradient may replace dy, which a node computes. The flag: the gradients of the parameters are accumulated. */
-static void rope_grad_wgrad(struct kit *k, const struct types *t, const struct shape *d, bool add)
-{
-	const int64_t heads = d->heads + 2 * d->kv_heads, depth = 16 * (1 + d->c % 3);
-	const struct shape wide = {d->b, d->s, heads * depth, d->n, d->heads, d->kv_heads};
-	struct jm_tensor *a = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, wide.c));
-	struct jm_tensor *b = kit_normal(k, t->c, 0.5, 1, 3, a->dim);
-	struct jm_tensor *dy = kit_out(k, t->c, 3, a->dim, NULL);
-	struct jm_tensor *dx = kit_out(k, t->c, 3, a->dim, NULL);
-	struct jm_node *n;
-
-	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &dy);
-	n = backend_node(k, JM_OP_ROPE_GRAD, OPS(dy), &dx, 0);
-	n->attr.rope.heads = d->heads;
-	n->attr.rope.kv_heads = d->kv_heads;
-	n->attr.rope.theta = 10000;
-	wgrad(k, t, &wide, dx, add);
-}
-
 /* Widths as those of attention-wide (op_case_attention.c), and one for which kernels in tiles are rare. */
 static void attention_grad_rope_grad(
 	struct kit *k, const struct types *t, const struct shape *d, bool keep)
@@ -402,7 +383,6 @@ const struct backend_case backend_group_cases[] = {
 	{"linear + silu", linear_silu},
 	{"linear + swiglu", linear_swiglu},
 	{"linear-dgrad + gelu-grad", dgrad_gelu_grad},
-	{"rope-grad + linear-wgrad", rope_grad_wgrad},
 	{"attention-grad + rope-grad", attention_grad_rope_grad},
 	{"linear, 101 classes", classifier},
 	{"linear, 20001 or 60003 classes", large_classifier},

@@ -38,7 +38,6 @@ static const struct cover {
 	/* likewise of the first node's rows */
 	{2, {JM_OP_LAYERNORM_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
 	{2, {JM_OP_RMSNORM_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
-	{2, {JM_OP_ROPE_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
 	/* the gradient between them */
 	{2, {JM_OP_ATTENTION_GRAD, JM_OP_ROPE_GRAD}, 0},
 	/* the linear's output */

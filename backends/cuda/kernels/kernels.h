@@ -160,14 +160,7 @@ struct cuda_rope {
 	struct cuda_vec x, y;
 	const float *angles;
 	bool inverse, accumulate;
-	float *sums; /* [heads depth]: the sum of y over the tokens; NULL = none */
-	bool add_sums;
-	int blocks;
-	float *partial; /* [blocks,heads depth]: scratch of sums */
 };
-/* True if there is a kernel that also sums. */
-bool cuda_rope_sums(const struct cuda_rope *p);
-int cuda_rope_blocks(int processors, const struct cuda_rope *p);
 void cuda_rope(const struct cuda_rope *p, cudaStream_t stream);
 
 /* ---- loss.cu ------------------------------------------------------------------------------------------- */

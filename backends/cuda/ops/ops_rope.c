@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Rotary positions: turns nodes into arguments of rope.cu. Where a linear-wgrad follows the gradient, which is that of
- * its result, rope.cu also computes the gradient of its bias.
- */
+/* Rotary positions: turns nodes into arguments of rope.cu. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "backends/cuda/device/cuda.h"
 #include "backends/cuda/device/device.h"
-#include "ops_linear.h"
 #include "ops_rope.h"
 #include "ops.h"
-
-struct rope {
-	const float *angles;
-	struct cuda_exec *product; /* of a linear-wgrad that follows; NULL = none */
-};
 
 /* ---- angles ---------------------------------------------------------------------------------------------- */
 
@@ -130,30 +121,6 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	return cuda_rope_takes(group->node[0], err);
 }
 
-static int takes_wgrad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
-{
-	const struct jm_node *n = group->node[0];
-	struct cuda_rope p = rope_of(n);
-	int code = takes(dev, group, err);
-
-	if (code)
-		return code;
-	if (!cuda_rope_sums(&p))
-		return jm_err_set(err, JM_ENOSUP,
-			"Backend cuda has no %s with sums over the tokens for %d heads of a width "
-			"of %d.",
-			jm_op_name(n->op), p.heads, p.depth);
-	return cuda_wgrad_takes(dev, group->node[1], n->out[0], err);
-}
-
-static size_t scratch_wgrad(struct cuda_dev *dev, const struct jm_group *group)
-{
-	struct cuda_rope p = rope_of(group->node[0]);
-	int blocks = cuda_rope_blocks(dev->prop.multiProcessorCount, &p);
-
-	return (size_t)blocks * (size_t)p.heads * (size_t)p.depth * sizeof(float);
-}
-
 int cuda_rope_of(
 	struct cuda_dev *dev, const struct jm_node *n, struct cuda_rope *ret, struct jm_err *err)
 {
@@ -168,48 +135,28 @@ int cuda_rope_of(
 static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
-	struct rope *own = exec->own = calloc(1, sizeof *own);
-	struct cuda_rope p;
-	int code;
+	struct cuda_rope *own = exec->own = calloc(1, sizeof *own);
 
 	if (!own)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %s.", jm_op_name(n->op));
-	code = cuda_rope_of(dev, n, &p, err);
-	own->angles = p.angles;
-	if (!code && exec->n_nodes > 1)
-		code = cuda_wgrad_new(dev, &exec->node[1], &own->product, err);
-	return code;
+	return cuda_rope_of(dev, n, own, err);
 }
 
 static int run(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
-	const struct rope *own = exec->own;
-	struct cuda_rope p = rope_of(&exec->node[0]);
-
-	p.angles = own->angles;
-	if (own->product) {
-		p.sums = exec->node[1].out[1]->data;
-		p.add_sums = jm_node_adds(&exec->node[1], 1);
-		p.partial = exec->scratch;
-		p.blocks = cuda_rope_blocks(dev->prop.multiProcessorCount, &p);
-	}
-	cuda_rope(&p, dev->stream);
-	return own->product ? cuda_wgrad_run(dev, own->product, err) : 0;
+	(void)err;
+	cuda_rope(exec->own, dev->stream);
+	return 0;
 }
 
 static void drop(struct cuda_dev *dev, struct cuda_exec *exec)
 {
-	struct rope *own = exec->own;
-
-	if (own)
-		cuda_wgrad_free(dev, own->product);
-	free(own);
+	(void)dev;
+	free(exec->own);
 }
 
 const struct cuda_op cuda_ops_rope[] = {
 	{{JM_OP_ROPE}, 1, takes, NULL, NULL, build, run, drop},
 	{{JM_OP_ROPE_GRAD}, 1, takes, NULL, NULL, build, run, drop},
-	{{JM_OP_ROPE_GRAD, JM_OP_LINEAR_WGRAD}, 2, takes_wgrad, NULL, scratch_wgrad, build, run,
-		drop},
 	{.n_nodes = 0},
 };

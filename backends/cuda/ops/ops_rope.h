@@ -5,7 +5,7 @@
 
 #include "backends/cuda/device/cuda.h"
 
-/* 0 if the rope or its gradient can run; then its arguments, without sums. */
+/* 0 if the rope or its gradient can run; then its arguments. */
 int cuda_rope_takes(const struct jm_node *n, struct jm_err *err);
 int cuda_rope_of(
 	struct cuda_dev *dev, const struct jm_node *n, struct cuda_rope *ret, struct jm_err *err);
