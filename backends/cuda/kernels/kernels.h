@@ -106,16 +106,15 @@ void cuda_norm(const struct cuda_norm *p, cudaStream_t stream);
 struct cuda_norm_grad {
 	int64_t rows, width;
 	struct cuda_vec dy, x, dx;
-	struct cuda_vec copy; /* a copy of dx in any type; absent: none */
-	bool centred;	      /* layer norm; else RMS norm, without mean and dbeta */
+	bool centred; /* layer norm; else RMS norm, without mean and dbeta */
 	const float *gamma, *mean, *rstd;
 	float *dgamma, *dbeta;
-	float *sums; /* [width]: the sum of copy over the rows; NULL = none */
+	float *sums; /* [width], of layer norm: the sum of dx over the rows; NULL = none */
 	bool add_dx, add_dgamma, add_dbeta, add_sums;
 	int blocks;
 	float *partial; /* [blocks,vectors,width]: the sums for dgamma, in layer norm for dbeta, with sums for these */
 };
-/* The blocks that run at a time; sums counts whether it is NULL. */
+/* The blocks that run at a time. */
 int cuda_norm_grad_blocks(int processors, const struct cuda_norm_grad *p);
 bool cuda_norm_grad_knows(const struct cuda_norm_grad *p);
 void cuda_norm_grad(const struct cuda_norm_grad *p, cudaStream_t stream);

@@ -2,9 +2,8 @@
 /*
  * Layer norm and RMS norm of x[rows,width], optionally after an add, and their gradients. A block
  * handles one row at a time. For the gradients of gamma and beta each block sums its rows in
- * registers and writes partial[blocks,2,width], which a second kernel sums in order; with the
- * gradient of a bias, which is the sum of the result in 16 bits, partial[blocks,3,width]. RMS norm has
- * one vector less.
+ * registers and writes partial[blocks,2,width], which a second kernel sums in order; RMS norm has
+ * one vector less. Layer norm with the gradient of a bias, which is the sum of the result, has three.
  */
 #include "common.cuh"
 
@@ -263,18 +262,6 @@ template <bool CENTRED> __device__ __forceinline__ float2 block_sums(float2 x, f
 	return warp_sums<CENTRED>(lane < warps ? share[lane] : make_float2(0, 0));
 }
 
-/* Stores a pack in any type. */
-template <int N>
-__device__ __forceinline__ void store_as(const struct cuda_vec &to, int64_t i, const float (&v)[N])
-{
-	if (to.type == CUDA_BF16)
-		store(as<bf16>(to) + i, v);
-	else if (to.type == CUDA_F16)
-		store(as<half>(to) + i, v);
-	else
-		store(as<float>(to) + i, v);
-}
-
 /* The value that an element of this type holds. */
 __device__ __forceinline__ float rounded(enum cuda_type type, float x)
 {
@@ -299,13 +286,13 @@ template <int N, int R, typename C, typename A> struct row_part {
 
 /* The sums of a thread's columns over rows. */
 template <int N, int R> struct column_sums {
-	float dgamma[R][N], dbeta[R][N], copy[R][N];
+	float dgamma[R][N], dbeta[R][N], dx[R][N];
 };
 
 /* Threads of the gradient that fit a multiprocessor, limited by registers: x: bytes of an element of x. */
-static constexpr int grad_per_sm(bool centred, bool sums, int packs, int x)
+static constexpr int grad_per_sm(bool centred, int packs, int x)
 {
-	return centred || sums || packs > 1 || x > 2 ? 512 : 1024;
+	return centred || packs > 1 || x > 2 ? 512 : 1024;
 }
 
 template <bool CENTRED, int N, int R, typename C, typename A>
@@ -371,8 +358,7 @@ __device__ __forceinline__ float2 add_products(const struct cuda_norm_grad &p,
 	return ret;
 }
 
-/* Writes dx and its copy. mean_g, mean_gx: the means over the row of dy gamma (0 in RMS norm) and of
- * dy gamma x_hat. */
+/* Writes dx. mean_g, mean_gx: the means over the row of dy gamma (0 in RMS norm) and of dy gamma x_hat. */
 template <int N, int R, bool SUMS, typename C, typename A>
 __device__ __forceinline__ void write_row(const struct cuda_norm_grad &p, int64_t at,
 	const struct row_part<N, R, C, A> &row, const struct factors<N, R> &factors, float mean_g,
@@ -394,15 +380,11 @@ __device__ __forceinline__ void write_row(const struct cuda_norm_grad &p, int64_
 			if (p.add_dx)
 				v[k] += old.at(k);
 		}
-		if (p.dx.data)
-			store(as<A>(p.dx) + at + i, v);
-		if (p.copy.data)
-			store_as(p.copy, at + i, v);
+		store(as<A>(p.dx) + at + i, v);
 		if constexpr (SUMS) {
 #pragma unroll
 			for (int k = 0; k < N; k++)
-				sums.copy[r][k] += rounded(
-					p.copy.data ? p.copy.type : p.dx.type, v[k]);
+				sums.dx[r][k] += rounded(p.dx.type, v[k]);
 		}
 	});
 }
@@ -424,14 +406,14 @@ __device__ __forceinline__ void leave_sums(
 		if constexpr (CENTRED)
 			store(to += p.width, sums.dbeta[r]);
 		if constexpr (SUMS)
-			store(to + p.width, sums.copy[r]);
+			store(to + p.width, sums.dx[r]);
 	});
 }
 
 /* Each thread handles R packs of every gridDim.x-th row, and loads those of the next row before it waits
  * for the others. */
 template <int N, int R, bool CENTRED, bool SUMS, int MOST, typename C, typename A>
-__global__ void __launch_bounds__(MOST, grad_per_sm(CENTRED, SUMS, R, sizeof(A)) / MOST)
+__global__ void __launch_bounds__(MOST, grad_per_sm(CENTRED, R, sizeof(A)) / MOST)
 	norm_grad_kernel(struct cuda_norm_grad p)
 {
 	__shared__ float2 share[2][WARP];
@@ -509,7 +491,7 @@ static void norm_grad_sized(const struct cuda_norm_grad *p, cudaStream_t stream)
 template <int N, int R, bool CENTRED>
 static void norm_grad_centred(const struct cuda_norm_grad *p, cudaStream_t stream)
 {
-	if constexpr (N * R <= MOST_SUMMED)
+	if constexpr (CENTRED && N * R <= MOST_SUMMED)
 		if (p->sums)
 			return norm_grad_sized<N, R, CENTRED, true>(p, stream);
 	norm_grad_sized<N, R, CENTRED, false>(p, stream);
@@ -533,8 +515,7 @@ static int grad_packs(int64_t width)
 int cuda_norm_grad_blocks(int processors, const struct cuda_norm_grad *p)
 {
 	const int packs = grad_packs(p->width), each = (p->width % PACK ? 1 : PACK) * packs;
-	const int per_sm =
-		grad_per_sm(p->centred, p->sums, packs, p->x.type == CUDA_F32 ? 4 : 2);
+	const int per_sm = grad_per_sm(p->centred, packs, p->x.type == CUDA_F32 ? 4 : 2);
 	const int threads = threads_for((p->width + each - 1) / each, MOST_THREADS);
 	const int most = max(1, per_sm / threads) * processors;
 

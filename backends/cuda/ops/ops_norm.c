@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer norm and RMS norm, also with an add before, and a cast and a product after: turns nodes into
- * arguments of norm.cu. */
+/* Layer norm and RMS norm, also with an add before, or a product after: turns nodes into arguments of norm.cu. */
 #include <math.h>
 
 #include "backends/cuda/device/cuda.h"
@@ -119,41 +118,29 @@ static struct cuda_norm_grad grad_of(const struct jm_node *n)
 	};
 }
 
-/* The cast of dx that follows, and the linear-wgrad that ends the group; NULL = the group has none. */
-static const struct jm_node *cast_of(const struct jm_group *group)
-{
-	return group->n_nodes > 1 && group->node[1]->op == JM_OP_CAST ? group->node[1] : NULL;
-}
-
+/* The linear-wgrad that follows; NULL = the group has none. */
 static const struct jm_node *wgrad_of(const struct jm_group *group)
 {
-	const struct jm_node *last = group->node[group->n_nodes - 1];
-
-	return last->op == JM_OP_LINEAR_WGRAD ? last : NULL;
+	return group->n_nodes > 1 ? group->node[1] : NULL;
 }
 
 static int takes_grad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
-	const struct jm_node *n = group->node[0];
-	const struct jm_node *cast = cast_of(group), *wgrad = wgrad_of(group);
+	const struct jm_node *n = group->node[0], *wgrad = wgrad_of(group);
 	struct cuda_norm_grad p = grad_of(n);
 	float sums;
 
 	p.sums = wgrad ? &sums : NULL; /* not NULL: present; the address is not used */
-	if (cast && (cast->in[0] != n->out[0] || cast->accumulate))
-		return not_known(n, err);
 	if (n->out[0]->type != n->in[1]->type || !cuda_norm_grad_knows(&p))
 		return not_known(n, err);
-	return wgrad ? cuda_wgrad_takes(dev, wgrad, (cast ? cast : n)->out[0], err) : 0;
+	return wgrad ? cuda_wgrad_takes(dev, wgrad, n->out[0], err) : 0;
 }
 
 static size_t scratch_grad(struct cuda_dev *dev, const struct jm_group *group)
 {
 	struct cuda_norm_grad p = grad_of(group->node[0]);
 	size_t vectors = (p.centred ? 2 : 1) + (wgrad_of(group) ? 1 : 0);
-	float sums;
 
-	p.sums = wgrad_of(group) ? &sums : NULL; /* not NULL: present */
 	return (size_t)cuda_norm_grad_blocks(dev->prop.multiProcessorCount, &p) * vectors *
 	       (size_t)p.width * sizeof(float);
 }
@@ -162,7 +149,7 @@ static size_t scratch_grad(struct cuda_dev *dev, const struct jm_group *group)
 static int build_wgrad(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	struct cuda_exec *product = NULL;
-	int code = cuda_wgrad_new(dev, &exec->node[exec->n_nodes - 1], &product, err);
+	int code = cuda_wgrad_new(dev, &exec->node[1], &product, err);
 
 	exec->own = product;
 	return code;
@@ -170,17 +157,12 @@ static int build_wgrad(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_e
 
 static int run_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
-	const struct jm_node *last = &exec->node[exec->n_nodes - 1];
 	struct cuda_norm_grad p = grad_of(&exec->node[0]);
 
 	p.partial = exec->scratch;
-	if (exec->node[0].out[0]->is_virtual)
-		p.dx.data = NULL;
-	if (exec->n_nodes > 1 && exec->node[1].op == JM_OP_CAST)
-		p.copy = cuda_vec(exec->node[1].out[0]);
-	if (last->op == JM_OP_LINEAR_WGRAD) {
-		p.sums = last->out[1]->data;
-		p.add_sums = jm_node_adds(last, 1);
+	if (exec->n_nodes > 1) {
+		p.sums = exec->node[1].out[1]->data;
+		p.add_sums = jm_node_adds(&exec->node[1], 1);
 	}
 	p.blocks = cuda_norm_grad_blocks(dev->prop.multiProcessorCount, &p);
 	cuda_norm_grad(&p, dev->stream);
@@ -199,16 +181,7 @@ const struct cuda_op cuda_ops_norm[] = {
 	{{JM_OP_ADD, JM_OP_RMSNORM}, 2, takes_joined, NULL, NULL, NULL, run_norm, NULL},
 	{{JM_OP_LAYERNORM_GRAD}, 1, takes_grad, NULL, scratch_grad, NULL, run_grad, NULL},
 	{{JM_OP_RMSNORM_GRAD}, 1, takes_grad, NULL, scratch_grad, NULL, run_grad, NULL},
-	{{JM_OP_LAYERNORM_GRAD, JM_OP_CAST}, 2, takes_grad, NULL, scratch_grad, NULL, run_grad,
-		NULL},
-	{{JM_OP_RMSNORM_GRAD, JM_OP_CAST}, 2, takes_grad, NULL, scratch_grad, NULL, run_grad, NULL},
 	{{JM_OP_LAYERNORM_GRAD, JM_OP_LINEAR_WGRAD}, 2, takes_grad, NULL, scratch_grad, build_wgrad,
 		run_grad, drop_wgrad},
-	{{JM_OP_RMSNORM_GRAD, JM_OP_LINEAR_WGRAD}, 2, takes_grad, NULL, scratch_grad, build_wgrad,
-		run_grad, drop_wgrad},
-	{{JM_OP_LAYERNORM_GRAD, JM_OP_CAST, JM_OP_LINEAR_WGRAD}, 3, takes_grad, NULL, scratch_grad,
-		build_wgrad, run_grad, drop_wgrad},
-	{{JM_OP_RMSNORM_GRAD, JM_OP_CAST, JM_OP_LINEAR_WGRAD}, 3, takes_grad, NULL, scratch_grad,
-		build_wgrad, run_grad, drop_wgrad},
 	{.n_nodes = 0},
 };
