@@ -276,11 +276,6 @@ static void gelu_erf_again(struct kit *k, const struct types *t, const struct sh
 	act_again(k, t, d, add, JM_OP_GELU_ERF);
 }
 
-static void silu_again(struct kit *k, const struct types *t, const struct shape *d, bool add)
-{
-	act_again(k, t, d, add, JM_OP_SILU);
-}
-
 static void swiglu_again(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
 	act_again(k, t, d, add, JM_OP_SWIGLU);
@@ -350,7 +345,6 @@ const struct backend_case backend_group_cases[] = {
 	{"rmsnorm-grad + cast", rmsnorm_grad_cast},
 	{"layernorm-grad + linear-wgrad", layernorm_grad_wgrad},
 	{"gelu-erf-grad + gelu-erf", gelu_erf_again},
-	{"silu-grad + silu", silu_again},
 	{"swiglu-grad + swiglu", swiglu_again},
 	{"norm + adamw", norm_adamw},
 	{"norm + adam", norm_adam},

@@ -67,7 +67,6 @@ static const struct cover {
 	{2, {JM_OP_RMSNORM_GRAD, JM_OP_CAST}, 0},
 	/* the gradient of an activation, and the activation again */
 	{2, {JM_OP_GELU_ERF_GRAD, JM_OP_GELU_ERF}, SHARED},
-	{2, {JM_OP_SILU_GRAD, JM_OP_SILU}, SHARED},
 	{2, {JM_OP_SWIGLU_GRAD, JM_OP_SWIGLU}, SHARED},
 };
 

@@ -50,7 +50,7 @@ struct cuda_pointwise {
 	struct cuda_vec a, b, y;
 	bool accumulate;
 	struct cuda_vec
-		again; /* gradients of gelu-erf and silu: f(x) as well, which may replace dy */
+		again; /* the gradient of gelu-erf: gelu-erf(x) as well, which may replace dy */
 };
 /* True if there is a kernel for the types: a and b are equal except for add and cast, and y equals
  * a except for cast. */

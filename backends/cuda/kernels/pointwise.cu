@@ -144,8 +144,8 @@ static void map_alike(const struct cuda_pointwise *p, cudaStream_t stream)
 	});
 }
 
-/* dx = G(dy, x) and y = F(x), which may replace dy. */
-template <class F, class G, typename T>
+/* dx and y = gelu-erf(x), which may replace dy. */
+template <typename T>
 __global__ void again_kernel(const T *dy, const T *x, T *dx, T *y, int64_t n, bool add)
 {
 	int64_t i = PACK * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
@@ -157,25 +157,24 @@ __global__ void again_kernel(const T *dy, const T *x, T *dx, T *y, int64_t n, bo
 	load_some(x + i, v, n - i);
 #pragma unroll
 	for (int k = 0; k < PACK; k++) {
-		d[k] = G()(d[k], v[k]);
-		v[k] = F()(v[k], 0);
+		d[k] = gelu_erf_grad<T>()(d[k], v[k]);
+		v[k] = gelu_erf<T>()(v[k], 0);
 	}
 	store_some(dx + i, d, n - i, add);
 	store_some(y + i, v, n - i, false);
 }
 
-/* The gradient G of the activation F, and its result if that is asked for. */
-template <template <typename> class F, template <typename> class G>
-static void map_grad(const struct cuda_pointwise *p, cudaStream_t stream)
+/* The gradient of gelu-erf, and its result if that is asked for. */
+static void map_gelu_erf_grad(const struct cuda_pointwise *p, cudaStream_t stream)
 {
 	unsigned blocks = blocks_for(p->n, PACK * THREADS);
 
 	if (!p->again.data)
-		return map_alike<G, true>(p, stream);
+		return map_alike<gelu_erf_grad, true>(p, stream);
 	with_type(p->a, [&](auto t) {
 		using T = decltype(t);
 
-		again_kernel<F<T>, G<T>><<<blocks, THREADS, 0, stream>>>(as<const T>(p->a),
+		again_kernel<<<blocks, THREADS, 0, stream>>>(as<const T>(p->a),
 			as<const T>(p->b), as<T>(p->y), as<T>(p->again), p->n, p->accumulate);
 	});
 }
@@ -224,9 +223,9 @@ void cuda_pointwise(const struct cuda_pointwise *p, cudaStream_t stream)
 	case CUDA_GELU_GRAD:
 		return map_alike<gelu_grad, true>(p, stream);
 	case CUDA_GELU_ERF_GRAD:
-		return map_grad<gelu_erf, gelu_erf_grad>(p, stream);
+		return map_gelu_erf_grad(p, stream);
 	case CUDA_SILU_GRAD:
-		return map_grad<silu, silu_grad>(p, stream);
+		return map_alike<silu_grad, true>(p, stream);
 	case CUDA_RELU_GRAD:
 		return map_alike<relu_grad, true>(p, stream);
 	case CUDA_ADD:

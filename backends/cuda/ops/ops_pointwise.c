@@ -305,7 +305,6 @@ const struct cuda_op cuda_ops_pointwise[] = {
 	{{JM_OP_SWIGLU}, 1, takes_alike, NULL, NULL, NULL, run_swiglu, NULL},
 	{{JM_OP_SWIGLU_GRAD}, 1, takes_alike, NULL, NULL, NULL, run_swiglu, NULL},
 	AGAIN(JM_OP_GELU_ERF_GRAD, JM_OP_GELU_ERF, run_again),
-	AGAIN(JM_OP_SILU_GRAD, JM_OP_SILU, run_again),
 	AGAIN(JM_OP_SWIGLU_GRAD, JM_OP_SWIGLU, run_swiglu_again),
 	{{JM_OP_DROPOUT}, 1, takes_alike, NULL, NULL, NULL, run_dropout, NULL},
 	{.n_nodes = 0},
