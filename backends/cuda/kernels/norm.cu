@@ -8,7 +8,6 @@
 #include "common.cuh"
 
 #define MOST_THREADS 512
-#define ROW_THREADS  128 /* of a row in registers, if it is not wider than 4 packs of each */
 #define FEW_THREADS  256 /* enough for most rows; more of their blocks fit a multiprocessor */
 #define MOST_SUMMED  16 /* elements of a row that a thread sums in registers without spilling them */
 
@@ -27,124 +26,7 @@ template <int N, int R, class F> __device__ __forceinline__ void over_packs(int6
 
 /* ---- forward ------------------------------------------------------------------------------------------ */
 
-/* The thread's share of the sum of squares of its packs minus the mean. */
-template <int R>
-__device__ __forceinline__ float squares_of(int64_t width, const float (&v)[R][PACK], float mean)
-{
-	float sum = 0;
-
-	over_packs<PACK, R>(width, [&](int r, int) {
-#pragma unroll
-		for (int k = 0; k < PACK; k++)
-			sum += (v[r][k] - mean) * (v[r][k] - mean);
-	});
-	return sum;
-}
-
-/* v as elements of type T hold it. */
-template <typename T> __device__ __forceinline__ void round_to(const T *, float (&v)[PACK])
-{
-	packed<PACK, T> held;
-
-	store(reinterpret_cast<T *>(&held), v);
-	spread(held, v);
-}
-
-__device__ __forceinline__ void round_to(const float *, float (&)[PACK]) {}
-
-/* Reads R packs and, if ADD, adds those of b and stores what their type holds. */
-template <int R, bool ADD, typename X, typename B>
-__device__ __forceinline__ void load_packs(
-	const struct cuda_norm &p, int64_t at, float (&v)[R][PACK])
-{
-	packed<PACK, X> x[R];
-	packed<PACK, B> b[R];
-
-	over_packs<PACK, R>(p.width, [&](int r, int i) {
-		fetch(as<const X>(p.x) + at + i, x[r]);
-		if constexpr (ADD)
-			fetch(as<const B>(p.b) + at + i, b[r]);
-	});
-	over_packs<PACK, R>(p.width, [&](int r, int i) {
-		spread(x[r], v[r]);
-		if constexpr (ADD) {
-#pragma unroll
-			for (int k = 0; k < PACK; k++)
-				v[r][k] += b[r].at(k);
-			round_to((const X *)NULL, v[r]);
-			if (p.sum.data)
-				store(as<X>(p.sum) + at + i, v[r]);
-		}
-	});
-}
-
-template <int R> __device__ __forceinline__ float sum_of(int64_t width, const float (&v)[R][PACK])
-{
-	float sum = 0;
-
-	over_packs<PACK, R>(width, [&](int r, int) {
-#pragma unroll
-		for (int k = 0; k < PACK; k++)
-			sum += v[r][k];
-	});
-	return sum;
-}
-
-/* A block has a row, and each thread R packs of it in registers. */
-template <int R, bool ADD, typename X, typename B, typename Y>
-__global__ void __launch_bounds__(MOST_THREADS) norm_row_kernel(struct cuda_norm p)
-{
-	__shared__ float share[2][WARP];
-	const int64_t at = blockIdx.x * p.width;
-	float v[R][PACK], mean = 0;
-
-	load_packs<R, ADD, X, B>(p, at, v);
-	if (p.centred)
-		mean = block_sum(sum_of(p.width, v), share[0]) / p.width;
-	const float square = block_sum(squares_of(p.width, v, mean), share[1]) / p.width;
-	const float rstd = rsqrtf(square + p.eps);
-	over_packs<PACK, R>(p.width, [&](int r, int i) {
-		float gamma[PACK], beta[PACK] = {};
-
-		load(p.gamma + i, gamma);
-		if (p.beta)
-			load(p.beta + i, beta);
-#pragma unroll
-		for (int k = 0; k < PACK; k++)
-			v[r][k] = (v[r][k] - mean) * rstd * gamma[k] + beta[k];
-		store(as<Y>(p.y) + at + i, v[r]);
-	});
-	if (threadIdx.x == 0) {
-		p.rstd[blockIdx.x] = rstd;
-		if (p.centred)
-			p.mean[blockIdx.x] = mean;
-	}
-}
-
-template <int R, typename X, typename B, typename Y>
-static void norm_row(const struct cuda_norm *p, cudaStream_t stream)
-{
-	const int threads = threads_for((p->width + R * PACK - 1) / (R * PACK), MOST_THREADS);
-
-	if (p->b.data)
-		norm_row_kernel<R, true, X, B, Y><<<(unsigned)p->rows, threads, 0, stream>>>(*p);
-	else
-		norm_row_kernel<R, false, X, B, Y><<<(unsigned)p->rows, threads, 0, stream>>>(*p);
-}
-
-/* Few threads with several loads each: more rows are under way at a time. */
-template <typename X, typename B, typename Y>
-static void norm_rows(const struct cuda_norm *p, cudaStream_t stream)
-{
-	if (p->width <= PACK * ROW_THREADS)
-		norm_row<1, X, B, Y>(p, stream);
-	else if (p->width <= 2 * PACK * ROW_THREADS)
-		norm_row<2, X, B, Y>(p, stream);
-	else
-		norm_row<4, X, B, Y>(p, stream);
-}
-
-/* For rows of other widths. The row is kept in shared memory as f32; each thread reads only what it wrote itself. */
+/* A block has a row. The row is kept in shared memory as f32; each thread reads only what it wrote itself. */
 template <int N, typename X, typename B, typename Y> __global__ void norm_kernel(struct cuda_norm p)
 {
 	extern __shared__ float4 memory[];
@@ -205,9 +87,6 @@ static void norm_of(const struct cuda_norm *p, cudaStream_t stream)
 {
 	int bytes = (int)p->width * (int)sizeof(float);
 
-	if constexpr (N == PACK)
-		if (p->width <= 4 * PACK * MOST_THREADS)
-			return norm_rows<X, B, Y>(p, stream);
 	if (bytes > 32 << 10)
 		cudaFuncSetAttribute(norm_kernel<N, X, B, Y>,
 			cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
