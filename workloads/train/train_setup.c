@@ -323,9 +323,11 @@ static int check_memory(const struct train *s, struct jm_err *err)
 		return 0;
 	if (p->persistent_bytes > s->memory)
 		return jm_room_refuse(s->room, (double)peak_with_inputs(s), err,
-			"Out of memory before the first step: parameters, gradients and optimizer "
-			"alone take %.2f GB, whatever the batch, and %.2f GB may be taken; take a "
-			"smaller model (fewer --layers)%s.",
+			"Out of memory before the first step: batch %lld needs %.2f GB, of which "
+			"parameters, gradients and optimizer alone take %.2f GB, and %.2f GB may "
+			"be "
+			"taken; take a smaller model (fewer --layers)%s.",
+			(long long)s->training.batch, (double)peak_with_inputs(s) / 1e9,
 			(double)p->persistent_bytes / 1e9, (double)s->memory / 1e9,
 			s->training.pure
 				? ""
