@@ -5,7 +5,7 @@
  * H100's (refresh 100 ms, power over 25 ms, counter in steps of 100 ms), in simulated time.
  *
  *	energy_bounds [runs per cell [kind or "all" [limit in W, 0 = none]]]
- *	energy_bounds near [rounds]	power alone, periods near multiples and fractions of the refresh
+ *	energy_bounds near [rounds [seed]]	power alone, periods near multiples and fractions of the refresh
  *
  * After the tables it prints how narrow the bounds of a counter alone, and those of few readings of
  * power alone, could be (see narrowest()).
@@ -65,6 +65,7 @@ static struct row *row_now; /* NULL = none of these */
 #define STRETCHES N(stretches)
 static struct cell one, by_stretch[STRETCHES], by_kind[WAVE_KINDS][STRETCHES];
 static int stretch_now;
+static uint64_t first_seed = 20261122;
 static double limit = 700; /* W, of the device; 0 = no limit is known */
 
 static void note(struct cell *c, double error, double bound, double joules)
@@ -165,23 +166,6 @@ static void judge(const struct wave_run *run, const int *kind)
 	}
 }
 
-/* Kinds of these rows alone: square loads with jitter, and two tones, the second of which is within 5 % of the first, or of
- * its double. */
-enum { JITTER = WAVE_KINDS, TONES, OCTAVES };
-static const char *const other_names[] = {"jitter", "tones", "octaves"};
-
-static void load(struct wave *w, int kind, double period, double end, uint64_t *seed)
-{
-	double other = period * wave_uniform(seed, 0.95, 1.05) * (kind == OCTAVES ? 2 : 1);
-
-	if (kind < WAVE_KINDS)
-		wave_load(w, (enum wave_kind)kind, period, end, seed);
-	else if (kind == JITTER)
-		wave_jitter(w, period, 0.02, end, seed);
-	else
-		wave_tones(w, (const double[]){period, other}, end, seed);
-}
-
 static void measure(const struct sensor *sensor, double shortest, double longest, double stretch,
 	int only_kind, uint64_t *seed)
 {
@@ -201,7 +185,7 @@ static void measure(const struct sensor *sensor, double shortest, double longest
 		double p = exp(wave_uniform(seed, log(shortest), log(longest)));
 
 		kind[i] = only_kind >= 0 ? only_kind : i % WAVE_KINDS;
-		load(&wave_setup.wave[i], kind[i], p, t0 + stretch + 1, seed);
+		wave_load(&wave_setup.wave[i], (enum wave_kind)kind[i], p, t0 + stretch + 1, seed);
 	}
 	if (wave_measure(&run, t0, t0 + stretch, 0, &err)) {
 		printf("%s\n", err.text);
@@ -334,7 +318,7 @@ static void row(const struct sensor *sensor, double shortest, double longest, in
 {
 	printf("%5.0f-%5.0f ms ", 1e3 * shortest, 1e3 * longest);
 	for (int k = 0; k < STRETCHES; k++) {
-		uint64_t seed = 20261122;
+		uint64_t seed = first_seed;
 
 		stretch_now = k;
 		row_now = row_index >= 0 && k == sensor->narrowest ? &rows[row_index] : NULL;
@@ -394,56 +378,43 @@ static void table(const struct sensor *sensor, int runs, int kind)
 
 /* ---- periods near multiples and fractions of the refresh ---- */
 
-static const struct near {
+struct near {
 	double shortest, longest; /* refreshes */
-	int kind;		  /* -1 = all */
-} nears[] = {
+	int kind;		  /* -1 = all of one period */
+};
+static const struct near nears[] = {
 	{0.975, 0.995, WAVE_SQUARE},
 	{1.005, 1.025, WAVE_SQUARE},
 	{3.9, 4.1, WAVE_SPIKES},
-	{0.95 / 4, 1.05 / 4, -1},
-	{0.95 / 3, 1.05 / 3, -1},
-	{0.95 / 2, 1.05 / 2, -1},
-	{1.9 / 3, 2.1 / 3, -1},
-	{0.95, 1.05, -1},
-	{0.95 * 1.5, 1.05 * 1.5, -1},
-	{0.95 * 2, 1.05 * 2, -1},
-	{0.95 * 3, 1.05 * 3, -1},
-	{0.95 * 4, 1.05 * 4, -1},
-	{0.95 * 5, 1.05 * 5, -1},
-	{0.95 * 6, 1.05 * 6, -1},
-	{0.95 * 8, 1.05 * 8, -1},
-	{0.95, 1.05, JITTER},
-	{0.95, 1.05, TONES},
-	{0.95, 1.05, OCTAVES},
-	{0.95 * 2, 1.05 * 2, JITTER},
-	{0.95 * 2, 1.05 * 2, TONES},
-	{0.95 * 4, 1.05 * 4, JITTER},
-	{0.95 * 4, 1.05 * 4, TONES},
-	{0.95 / 3, 1.05 / 3, JITTER},
-	{0.95 / 3, 1.05 / 3, TONES},
 };
+static const double multiples[] = {1. / 4, 1. / 3, 1. / 2, 2. / 3, 1, 3. / 2, 2, 3, 4, 5, 6, 8};
+/* With loads whose period is not constant, or not one. */
+static const double irregular[] = {1. / 3, 1. / 2, 1, 2, 3, 4};
 
-static const char *near_name(int kind)
+static void near_row(const struct near *near, int runs)
 {
-	if (kind < 0)
-		return "all";
-	return kind < WAVE_KINDS ? wave_kind_names[kind] : other_names[kind - WAVE_KINDS];
+	double refresh = 0.1;
+
+	printf("%-10s", near->kind < 0 ? "all" : wave_kind_names[near->kind]);
+	row(&sensors[2], refresh * near->shortest, refresh * near->longest, runs, near->kind);
+}
+
+static void near_multiple(double of, int kind, int runs)
+{
+	near_row(&(struct near){0.95 * of, 1.05 * of, kind}, runs);
 }
 
 static void near_resonance(int runs)
 {
-	const struct sensor *alone = &sensors[2];
-
 	row_index = -1;
-	printf("%s, near resonance: held, p95 of the error, median bound / p95\n", alone->name);
-	for (int i = 0; i < N(nears); i++) {
-		double refresh = 0.1;
-
-		printf("%-7s", near_name(nears[i].kind));
-		row(alone, refresh * nears[i].shortest, refresh * nears[i].longest, runs,
-			nears[i].kind);
-	}
+	printf("power alone, near resonance: held, p95 of the error, median bound / p95\n");
+	for (int i = 0; i < N(nears); i++)
+		near_row(&nears[i], runs);
+	for (int i = 0; i < N(multiples); i++)
+		near_multiple(multiples[i], -1, runs);
+	for (int i = 0; i < N(irregular); i++)
+		for (int kind = WAVE_KINDS; kind < WAVE_ALL_KINDS; kind++)
+			near_multiple(irregular[i], kind, runs);
 }
 
 static int kind_of(const char *name)
@@ -460,6 +431,8 @@ int main(int argc, char **argv)
 	int kind = argc > 2 ? kind_of(argv[2]) : -1;
 
 	if (argc > 1 && !strcmp(argv[1], "near")) {
+		if (argc > 3)
+			first_seed = strtoull(argv[3], NULL, 10);
 		near_resonance(argc > 2 ? atoi(argv[2]) : 500);
 		return 0;
 	}

@@ -97,16 +97,20 @@ struct jm_pattern {
 	double last[2 *
 		    JM_PATTERN_LAGS]; /* the newest readings, the newest one first from `at` on */
 	int at;
-	double apart[JM_PATTERN_LAGS];	/* W^2, sums, at lags of 1 refresh and more */
-	double first;			/* W, the first reading */
-	double sum, squares;		/* W and W^2, of what readings differ from the first */
-	double least, most;		/* W */
-	double jump[JM_PATTERN_TRACKS]; /* W, the largest change, at lags of 1 refresh and more */
-	double path[JM_PATTERN_TRACKS]; /* W, the sum of these changes */
-	long n, compared;		/* readings; those in `apart` */
-	long crossings;			/* of the mean so far */
-	int side;			/* of the mean, that the last reading was on */
-	long since, longest;		/* readings: where that side began; most on one side */
+	double apart[JM_PATTERN_LAGS];	 /* W^2, sums, at lags of 1 refresh and more */
+	double first;			 /* W, the first reading */
+	double sum, squares;		 /* W and W^2, of what readings differ from the first */
+	double least, most;		 /* W */
+	double jump[JM_PATTERN_TRACKS];	 /* W, the largest change, at lags of 1 refresh and more */
+	double path[JM_PATTERN_TRACKS];	 /* W, the sum of these changes */
+	long n, compared;		 /* readings; those in `apart` */
+	double before_last, last_change; /* W, from reading to reading */
+	double step;	     /* W, the largest change between readings that are steady */
+	long turns;	     /* ways from near one end of the range to near the other */
+	int end;	     /* that the readings were near last: 1 = most, -1 = least */
+	double range_turned; /* W, the range when the turns began to count */
+	int side;	     /* of the mean so far, that the last reading was on */
+	long since, longest; /* readings: where that side began; most on one side */
 };
 /* A value that stays for n refreshes. */
 void jm_pattern_add(struct jm_pattern *p, double watts, long n);

@@ -7,12 +7,16 @@
  * A load whose period is nearly the refresh, or a whole part of it, is seen as a slow wave, its alias. When
  * the stretch is not a whole number of such waves, the mean of the readings is not the load's. The mean over
  * a window smoothes an alias: a jump of the load takes the readings as many refreshes as they need to go
- * through the window, while a jump of a load that is slow itself takes one. The wave goes through the window
- * in a share of itself that is no less than the share of time that the sensor sees, so that it cannot change
- * within few readings either and then stay for many. A wave without such changes may be an alias; what it
- * misses is a part of its range, and the less the more often it was seen to turn. Few readings show only a part
- * of the wave, so that its range is larger than theirs, up to what the device's limit allows. So do more readings
- * of a wave that is so slow that it did not turn.
+ * through the window, while a jump of a load that is slow itself takes one. A small jump may also be the jitter
+ * of an alias of which a part was seen, unless readings are steady on both sides of it. A wave without such jumps
+ * may be an alias; what it misses is a part of its range, and the less the more often it turned: went from near
+ * one end of its range to near the other. Few readings show only a part of the wave, so that its range is larger
+ * than theirs, up to what the device's limit allows. So do more readings of a wave that did not turn.
+ *
+ * Only such ways count as samples of the wave. Where the load's period is not constant, its place in the sensor's
+ * refresh is a random walk, and that returns to where it was, and crosses the mean of its places, many times
+ * before it has been everywhere (W. Feller, An Introduction to Probability Theory and Its Applications, vol. 1,
+ * chapter III: some sqrt(n) times in n steps).
  *
  * A load of nearly k refreshes is seen as k such waves in turn: tracks, of every k-th reading each.
  */
@@ -33,15 +37,21 @@
 #define NEAR	   0.2 /* of the standard deviation: readings so near the mean are on neither side */
 /* Chosen with bench/energy_bounds. */
 #define SMOOTH	     0.85 /* of the range: a wave with such a change between readings is no alias */
-#define QUICK	     2	  /* nor with one of QUICK / (seen share x longest stay on one side) */
-#define ALIAS	     2	  /* of the range: what the mean of a part of an alias misses */
-#define EVEN	     3	  /* readings of a repetition: what the others miss cancels out */
-#define FEW_OF_WAVE  10	  /* readings: fewer of these show only a part of the wave */
-#define MOST_OF_WAVE 0.4  /* of the limit: what that part adds at most */
-#define PART_OF_WAVE 14	  /* readings: of fewer, FEW_OF_WAVE allows for the rest of the wave */
-#define PART	     15	  /* of the range seen: what a wave may miss that did not turn */
-#define MOST_OF_PART 0.8  /* of the limit: the same */
-#define TRACKS	     1.1  /* power of the number of tracks: what they miss cancels out in part */
+#define SMALL	     0.3 /* of the limit: in a smaller range only a jump between steady readings counts */
+#define STEADY	     0.1  /* of a jump: the changes before and after it are smaller */
+#define NEAR_END     0.3  /* of the range: a wave turns so near its ends */
+#define GREW	     1.25 /* times the range: turns within a smaller range do not count */
+#define ONE_WAY	     1.2  /* of the range: the changes of readings that only rose, or fell */
+#define START	     64	  /* readings: of so many, some may be a load's start */
+#define QUICK	     2 /* a start has a change of QUICK / (seen share x longest stay on one side) */
+#define ALIAS	     2 /* of the range: what the mean of a part of an alias misses */
+#define EVEN	     3 /* readings of a repetition: what the others miss cancels out */
+#define FEW_OF_WAVE  10	 /* readings: fewer of these show only a part of the wave */
+#define MOST_OF_WAVE 0.4 /* of the limit: what that part adds at most */
+#define PART_OF_WAVE 14	 /* readings: of fewer, FEW_OF_WAVE allows for the rest of the wave */
+#define PART	     15	 /* of the range seen: what a wave may miss that did not turn */
+#define MOST_OF_PART 0.8 /* of the limit: the same */
+#define TRACKS	     1.1 /* power of the number of tracks: what they miss cancels out in part */
 #define SLOWER                                                                                     \
 	0.7 /* of the change between readings: that between those of one track, if they are tracks */
 
@@ -50,14 +60,13 @@ static double square(double x)
 	return x * x;
 }
 
-/* Counts how often readings go from one side of their mean so far to the other. */
+/* How long do readings stay on one side of their mean so far? */
 static void cross(struct jm_pattern *p, double off)
 {
 	double n = (double)p->n, away = n * off - p->sum;
 	int side = away < 0 ? -1 : 1;
 
 	if (side != p->side && square(away) > square(NEAR) * (n * p->squares - square(p->sum))) {
-		p->crossings += p->side != 0;
 		p->side = side;
 		p->since = p->n;
 	}
@@ -90,8 +99,35 @@ static void count(struct jm_pattern *p, double off, long n)
 	cross(p, off);
 }
 
+/* Counts how often readings go from near one end of their range so far to near the other. */
+static void turn(struct jm_pattern *p, double watts)
+{
+	double range = p->most - p->least;
+	int end = (watts >= p->most - NEAR_END * range) - (watts <= p->least + NEAR_END * range);
+
+	if (range > GREW * p->range_turned) {
+		p->range_turned = range;
+		p->turns = p->turns > 1 ? 1 : p->turns;
+	}
+	if (!end || end == p->end)
+		return;
+	p->turns += p->end != 0;
+	p->end = end;
+}
+
+/* The last change is followed by this one: was it a jump between steady readings? */
+static void note_step(struct jm_pattern *p, double change)
+{
+	if (p->n > 2 && fmax(p->before_last, change) < STEADY * p->last_change)
+		p->step = fmax(p->step, p->last_change);
+	p->before_last = p->last_change;
+	p->last_change = change;
+}
+
 static void follow(struct jm_pattern *p, double watts)
 {
+	if (p->n)
+		note_step(p, fabs(watts - p->last[p->at]));
 	for (int lag = 0; lag < JM_PATTERN_TRACKS && lag < p->n; lag++) {
 		double change = fabs(watts - p->last[p->at + lag]);
 
@@ -113,6 +149,7 @@ static void add_one(struct jm_pattern *p, double watts)
 		p->least = watts;
 	if (watts > p->most)
 		p->most = watts;
+	turn(p, watts);
 	remember(p, watts);
 	count(p, watts - p->first, 1);
 }
@@ -165,7 +202,11 @@ static double alias_misses(const struct jm_pattern *p, double limit)
  * a part of one between ends that are farther apart. */
 static double ways(const struct jm_pattern *p, int lag, double range)
 {
-	return fmax(0, p->path[lag - 1] / (lag * range) - (lag == 1));
+	double more = p->path[lag - 1] / (lag * range);
+
+	if (lag > 1)
+		return more;
+	return fmax(0, fmin(more, (double)p->turns) - 1);
 }
 
 /* W: the same for a wave at this lag of which only a part was seen: its range may be all that the limit allows. */
@@ -173,27 +214,49 @@ static double part_misses(const struct jm_pattern *p, int lag, double limit)
 {
 	double range = p->most - p->least, more;
 
-	if (p->n < PART_OF_WAVE || p->n < 2 * lag || p->jump[lag - 1] >= SMOOTH * range)
-		return 0;
-	if (lag > 1 && p->path[lag - 1] > SLOWER * p->path[0])
+	if (p->n < PART_OF_WAVE || p->n < 2 * lag)
 		return 0;
 	more = ways(p, lag, range);
 	return fmin(PART * range * exp(-more), MOST_OF_PART * limit) / (1 + more) /
 	       pow(lag, TRACKS);
 }
 
+/* Readings of a load that jumps itself. */
+static bool has_jump(const struct jm_pattern *p, double limit)
+{
+	double range = p->most - p->least;
+
+	return p->jump[0] >= SMOOTH * range &&
+	       (range >= SMALL * limit || p->step >= SMOOTH * range);
+}
+
+/* Readings that went to another level once, soon, and stayed there. */
+static bool is_start(const struct jm_pattern *p, double seen_share)
+{
+	double range = p->most - p->least;
+
+	return p->n >= START && p->path[0] <= ONE_WAY * range &&
+	       p->jump[0] * seen_share * (double)p->longest >= QUICK * range;
+}
+
+/* Do every lag-th readings go more smoothly than all of them? */
+static bool is_track(const struct jm_pattern *p, int lag)
+{
+	return p->jump[lag - 1] < SMOOTH * (p->most - p->least) &&
+	       p->path[lag - 1] <= SLOWER * p->path[0];
+}
+
 double jm_pattern_alias(const struct jm_pattern *p, double seen_share, double limit)
 {
-	double range = p->most - p->least, smooth = SMOOTH, misses = 0;
+	double misses = 0;
 
-	if (p->longest > 0)
-		smooth = fmin(smooth, QUICK / seen_share / (double)p->longest);
-	if (p->jump[0] < smooth * range) {
-		misses = alias_misses(p, limit) / (double)(p->crossings + 1);
+	if (!has_jump(p, limit) && !is_start(p, seen_share)) {
+		misses = alias_misses(p, limit) / (double)(p->turns + 1);
 		misses = fmax(misses, part_misses(p, 1, limit));
 	}
 	for (int lag = 2; lag <= JM_PATTERN_TRACKS; lag++)
-		misses = fmax(misses, part_misses(p, lag, limit));
+		if (is_track(p, lag))
+			misses = fmax(misses, part_misses(p, lag, limit));
 	return (1 - seen_share) * misses;
 }
 

@@ -139,9 +139,24 @@ static void spikes(struct wave *w, double low, double high, double period, doubl
 	}
 }
 
-const char *const wave_kind_names[WAVE_KINDS] = {"square", "saw", "random", "spikes"};
+const char *const wave_kind_names[WAVE_ALL_KINDS] = {
+	"square",
+	"saw",
+	"random",
+	"spikes",
+	"jitter 1%",
+	"jitter 2%",
+	"jitter 5%",
+	"jitter 10%",
+	"duty 10%",
+	"duty 90%",
+	"noisy",
+	"two tones",
+	"octaves",
+	"mixed",
+};
 
-void wave_load(struct wave *w, enum wave_kind kind, double period, double end, uint64_t *seed)
+static void regular(struct wave *w, enum wave_kind kind, double period, double end, uint64_t *seed)
 {
 	double low = wave_uniform(seed, 80, 150), high = wave_uniform(seed, 500, 700);
 	double phase = wave_uniform(seed, 0, 1), begin = -10 - phase * period;
@@ -185,6 +200,70 @@ void wave_tones(struct wave *w, const double period[2], double end, uint64_t *se
 		on[i] = !on[i];
 		next[i] += period[i] / 2;
 	}
+}
+
+/* High for that share of a period; periods differ by up to 2 %. */
+static void duty(struct wave *w, double period, double high_share, double end, uint64_t *seed)
+{
+	double low = wave_uniform(seed, 80, 150), high = wave_uniform(seed, 500, 700);
+	double t = -10 - wave_uniform(seed, 0, 1) * period;
+
+	while (t < end) {
+		double length = period * wave_uniform(seed, 0.98, 1.02);
+
+		wave_add(w, t, high, 0);
+		wave_add(w, t + high_share * length, low, 0);
+		t += length;
+	}
+}
+
+static void noisy(struct wave *w, double period, double end, uint64_t *seed)
+{
+	double watts[2] = {wave_uniform(seed, 80, 150), wave_uniform(seed, 400, 600)};
+	double noise = wave_uniform(seed, 20, 100), t = -10;
+	double next = t + wave_uniform(seed, 0, 0.5) * period;
+	int high = 0;
+
+	while (t < end) {
+		wave_add(w, t, watts[high] + wave_uniform(seed, 0, noise), 0);
+		t += wait_of(0.01, seed);
+		if (t < next)
+			continue;
+		t = next;
+		next += period / 2;
+		high = !high;
+	}
+}
+
+static double other_period(enum wave_kind kind, double period, uint64_t *seed)
+{
+	static const double of_refresh[] = {1. / 3, 0.5, 1, 2, 3, 4};
+	double near = wave_uniform(seed, 0.95, 1.05);
+
+	if (kind == WAVE_MIXED)
+		return near * 0.1 * of_refresh[wave_random(seed) % 6];
+	return near * period * (kind == WAVE_OCTAVES ? 2 : 1);
+}
+
+static void irregular(
+	struct wave *w, enum wave_kind kind, double period, double end, uint64_t *seed)
+{
+	static const double jitter[] = {0.01, 0.02, 0.05, 0.1};
+
+	if (kind <= WAVE_JITTER_10)
+		wave_jitter(w, period, jitter[kind - WAVE_JITTER_1], end, seed);
+	else if (kind <= WAVE_DUTY_90)
+		duty(w, period, kind == WAVE_DUTY_10 ? 0.1 : 0.9, end, seed);
+	else if (kind == WAVE_NOISY)
+		noisy(w, period, end, seed);
+	else
+		wave_tones(
+			w, (const double[]){period, other_period(kind, period, seed)}, end, seed);
+}
+
+void wave_load(struct wave *w, enum wave_kind kind, double period, double end, uint64_t *seed)
+{
+	(kind < WAVE_KINDS ? regular : irregular)(w, kind, period, end, seed);
 }
 
 /* ---- the sensor ---- */

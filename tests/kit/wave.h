@@ -32,9 +32,27 @@ void wave_telegraph(
 void wave_levels(struct wave *w, double low, double high, double dwell, double end, uint64_t *seed);
 void wave_ramps(struct wave *w, double low, double high, double dwell, double end, uint64_t *seed);
 
-/* Loads of one period, phase and shape by chance. Random: the mean of both dwells is the period. */
-enum wave_kind { WAVE_SQUARE, WAVE_SAW, WAVE_RANDOM, WAVE_SPIKES, WAVE_KINDS };
-extern const char *const wave_kind_names[WAVE_KINDS];
+/* Loads of one period, phase and shape by chance. Random: the mean of both dwells is the period. After WAVE_KINDS:
+ * loads whose period is not constant, or not one. */
+enum wave_kind {
+	WAVE_SQUARE,
+	WAVE_SAW,
+	WAVE_RANDOM,
+	WAVE_SPIKES,
+	WAVE_KINDS,
+	WAVE_JITTER_1 = WAVE_KINDS, /* square; the half periods differ by up to 1 % of themselves */
+	WAVE_JITTER_2,
+	WAVE_JITTER_5,
+	WAVE_JITTER_10,
+	WAVE_DUTY_10, /* high for 10 % of a period; periods differ by up to 2 % */
+	WAVE_DUTY_90,
+	WAVE_NOISY,   /* square, and up to 20 to 100 W that change every 10 ms or so */
+	WAVE_TONES,   /* two square loads, whose periods differ by up to 5 % */
+	WAVE_OCTAVES, /* the same, one with twice the period */
+	WAVE_MIXED,   /* the same, one near 1/3 to 4 times 100 ms */
+	WAVE_ALL_KINDS
+};
+extern const char *const wave_kind_names[WAVE_ALL_KINDS];
 void wave_load(struct wave *w, enum wave_kind kind, double period, double end, uint64_t *seed);
 
 /* Square loads whose half periods differ by chance, at most by that share of themselves. */
