@@ -184,6 +184,7 @@ static void add_locked(const struct parts *p, double length, struct jm_energy *r
 {
 	ret->error_locked = locked(p, length);
 	ret->may_be_locked = p->power.unseen > 0 && p->power.alike;
+	ret->few_readings = p->power.unseen > 0 && p->power.few;
 	if (ret->may_be_locked)
 		ret->error_sampling = ret->error_locked;
 }

@@ -54,6 +54,9 @@ struct jm_energy {
 	/* Energy by power whose readings are too few and too alike to exclude such a load: error_sampling is
 	 * error_locked. */
 	bool may_be_locked;
+	/* Energy by power whose readings are too few to tell such a load from others: error_sampling holds for
+	 * loads of any other period. */
+	bool few_readings;
 	double covered_s;	      /* seconds of the interval that readings cover */
 	double watts_mean, watts_max; /* over the covered part; NAN = unknown */
 	long samples, gaps;

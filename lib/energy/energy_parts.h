@@ -28,6 +28,7 @@ struct jm_part {
 	double hidden;
 	double unseen; /* power: share of the time between the sensor's windows; 0 = none, or unknown */
 	bool alike; /* power: the readings are few and alike, so that they may all show one moment of the load */
+	bool few;   /* power: the readings are too few to tell that they do not */
 	int places; /* power: as in struct jm_energy */
 };
 

@@ -39,7 +39,7 @@
 #define SMOOTH	     0.85 /* of the range: a wave with such a change between readings is no alias */
 #define SMALL	     0.3 /* of the limit: in a smaller range only a jump between steady readings counts */
 #define STEADY	     0.1  /* of a jump: the changes before and after it are smaller */
-#define NEAR_END     0.3  /* of the range: a wave turns so near its ends */
+#define NEAR_END     0.2  /* of the range: a wave turns so near its ends */
 #define GREW	     1.25 /* times the range: turns within a smaller range do not count */
 #define ONE_WAY	     1.2  /* of the range: the changes of readings that only rose, or fell */
 #define START	     64	  /* readings: of so many, some may be a load's start */

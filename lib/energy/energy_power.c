@@ -427,6 +427,7 @@ int jm_energy_by_power(const struct jm_trace_interval *stretch, const struct jm_
 			    2 * square(range_of(&s) * seconds(s.shift)) / 12,
 		.unseen = unseen_share(&s),
 		.alike = is_alike(&s),
+		.few = s.pattern.n < FEW_ALIKE,
 		.places = jm_pattern_places(&s.pattern),
 		.covered_s = s.covered_s,
 		.watts_max = s.watts_max,

@@ -142,6 +142,18 @@ static bool may_be_locked(const struct jm_quality_facts *f, int i, struct reason
 	return true;
 }
 
+static bool has_few_readings(const struct jm_quality_facts *f, int i, struct reason *r)
+{
+	if (!f->energy[i].few_readings)
+		return false;
+	snprintf(r->text, sizeof(r->text),
+		"The power readings of %s are too few to show whether its load repeats with the "
+		"sensor, which measures only a part of the time, and it has no energy counter; "
+		"measure longer.",
+		label(f, i));
+	return true;
+}
+
 static double bound(const struct jm_energy *e)
 {
 	return e->joules > 0 ? e->error_sampling / e->joules : NAN;
@@ -345,6 +357,7 @@ static const struct {
 	{D, NULL, is_simulated},
 	{D, NULL, shares_a_part},
 	{D, NULL, may_be_locked},
+	{D, NULL, has_few_readings},
 	{D, NULL, very_loose},
 	{C, NULL, loose},
 	{C, NULL, has_gaps},

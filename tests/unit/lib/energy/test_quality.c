@@ -106,6 +106,14 @@ static void an_error_of_a_half_costs_three_grades(void **state)
 	expect(b, "D", 1);
 }
 
+static void few_power_readings_cost_three_grades(void **state)
+{
+	struct bench *b = *state;
+
+	b->energy[0].few_readings = true;
+	expect(b, "D", 1);
+}
+
 static void each_fault_costs_two_grades(void **state)
 {
 	struct bench *b = *state;
@@ -310,6 +318,7 @@ int main(void)
 		TEST(gaps_cost_two_grades),
 		TEST(an_error_of_a_tenth_costs_two_grades),
 		TEST(an_error_of_a_half_costs_three_grades),
+		TEST(few_power_readings_cost_three_grades),
 		TEST(each_fault_costs_two_grades),
 		TEST(a_difference_of_counter_and_integral_is_told_once),
 		TEST(power_of_zero_costs_two_grades),
