@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops of serving: keys and values in pages, rows by number, the next token. */
 #include "op_case.h"
+#include "engine/graph/pages.h"
 
 #include <math.h>
 
@@ -65,6 +66,31 @@ static void attention_pages(
 		->attr = p.attr;
 }
 
+/* Widths and pages for which backends have fast kernels. together: all rows are of one request, so that they follow each
+ * other; else rows of all requests are mixed. */
+static void attention_fast(
+	struct kit *k, const struct types *t, const struct shape *d, bool together)
+{
+	int64_t depth = d->s % 2 ? 64 : 128, rows = d->b * d->s;
+	int64_t requests = together ? 1 : d->b, each = (rows + 40) / JM_PAGE_TOKENS + 1;
+	const int64_t *cache = DIMS(requests * each + 3, JM_PAGE_TOKENS, d->kv_heads, depth);
+	const int64_t *dim = DIMS(1, rows, d->heads * depth);
+	struct jm_tensor *position =
+		kit_counted(k, together ? (int)(d->n % 40) : -1, 1, DIMS(rows));
+	struct jm_tensor *request = kit_ids(k, requests, 1, DIMS(rows));
+	struct jm_tensor *page = kit_counted(k, 3, 2, DIMS(requests, each));
+	struct jm_tensor *keys = kit_normal(k, t->c, 0, 1, 4, cache);
+	struct jm_tensor *values = kit_normal(k, t->c, 0, 1, 4, cache);
+	struct jm_tensor *q = kit_normal(k, t->c, 0, 1, 3, dim);
+	struct jm_tensor *y = kit_out(k, t->c, 3, dim, NULL);
+	union jm_attr attr = {.pages = {.heads = d->heads,
+				      .kv_heads = d->kv_heads,
+				      .scale = 1 / sqrt((double)depth)}};
+
+	backend_node(k, JM_OP_ATTENTION_PAGES, OPS(q, position, request, page, keys, values), &y, 0)
+		->attr = attr;
+}
+
 static void rows(struct kit *k, const struct types *t, const struct shape *d, bool flag)
 {
 	struct jm_tensor *x = kit_normal(k, t->a, 0, 1, 3, DIMS(d->b, d->s, d->c));
@@ -91,6 +117,7 @@ static void sample(struct kit *k, const struct types *t, const struct shape *d, 
 const struct backend_case backend_pages_cases[] = {
 	{"cache-write", cache_write},
 	{"attention-pages", attention_pages},
+	{"attention-pages fast", attention_fast},
 	{"rows", rows},
 	{"sample", sample},
 	{0},

@@ -257,6 +257,45 @@ struct cuda_attention {
 void cuda_attention(const struct cuda_attention *p, cudaStream_t stream);
 void cuda_attention_grad(const struct cuda_attention *p, cudaStream_t stream);
 
+/* ---- pages.cu ------------------------------------------------------------------------------------------ */
+
+#define CUDA_PAGES_GROUP 8 /* heads that share keys and values, at most, on tensor cores */
+
+/* x, q, keys, values and y have one type; keys and values: [pages,slots,groups,depth]. */
+struct cuda_pages {
+	int64_t rows, each; /* each: pages of a request, at most */
+	int heads, groups, depth, slots;
+	float scale;
+	const int32_t *position, *request, *page;
+	struct cuda_vec x, q, keys, values, y;
+	const float *angles; /* of positions 0 to positions - 1: cosines, then sines */
+	int64_t positions;
+	int splits;   /* blocks that share the keys of a query */
+	float *parts; /* scratch, of cuda_pages_parts bytes */
+};
+void cuda_cache_write(const struct cuda_pages *p, cudaStream_t stream);
+/* depth is CUDA_ATTENTION_WIDEST at most. */
+int cuda_pages_splits(int processors, const struct cuda_pages *p);
+size_t cuda_pages_parts(const struct cuda_pages *p);
+void cuda_attention_pages(const struct cuda_pages *p, cudaStream_t stream);
+
+/* y[rows,width], row r is row at[r] of x; of one type. */
+struct cuda_rows {
+	int64_t rows, width;
+	const int32_t *at;
+	struct cuda_vec x, y;
+};
+void cuda_rows(const struct cuda_rows *p, cudaStream_t stream);
+
+/* The (first) largest of the first `classes` of logits[rows,width]. */
+struct cuda_sample {
+	int64_t rows, width;
+	int classes;
+	struct cuda_vec logits;
+	int32_t *token;
+};
+void cuda_sample(const struct cuda_sample *p, cudaStream_t stream);
+
 /* ---- attention_tiles.cu -------------------------------------------------------------------------------- */
 
 /* The gradient of attention in bf16 on compute capability 9.0; depth is 64, 128 or 256. Same results

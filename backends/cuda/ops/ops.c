@@ -15,6 +15,7 @@ static const struct cuda_op *const tables[] = {
 	cuda_ops_dnn_attention,
 	cuda_ops_attention,
 	cuda_ops_norm,
+	cuda_ops_pages,
 	cuda_ops_pointwise,
 	cuda_ops_quantize,
 	cuda_ops_rope,

@@ -9,7 +9,7 @@
 extern const struct cuda_op cuda_ops_attention[], cuda_ops_conv[], cuda_ops_conv_norm[],
 	cuda_ops_conv_product[], cuda_ops_dnn_attention[], cuda_ops_head[], cuda_ops_image[],
 	cuda_ops_linear[], cuda_ops_norm[], cuda_ops_pointwise[], cuda_ops_quantize[],
-	cuda_ops_rope[], cuda_ops_tokens[], cuda_ops_update[];
+	cuda_ops_pages[], cuda_ops_rope[], cuda_ops_tokens[], cuda_ops_update[];
 
 /* The row for the group, and its number; NULL = none supports the group, err holds the reason. */
 const struct cuda_op *cuda_op_find(

@@ -44,21 +44,21 @@ static int make_angles(struct cuda_dev *dev, struct cuda_angles *a, struct jm_er
 	return code;
 }
 
-static int angles_of(
-	struct cuda_dev *dev, const struct cuda_angles *want, const float **ret, struct jm_err *err)
+int cuda_angles_of(struct cuda_dev *dev, int64_t positions, int64_t half, double theta,
+	const float **ret, struct jm_err *err)
 {
 	struct cuda_angles *a;
 	int code;
 
 	for (a = dev->angles; a; a = a->next)
-		if (a->seq == want->seq && a->half == want->half && a->theta == want->theta) {
+		if (a->seq == positions && a->half == half && a->theta == theta) {
 			*ret = a->data;
 			return 0;
 		}
 	a = malloc(sizeof *a);
 	if (!a)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the angles of rope.");
-	*a = *want;
+	*a = (struct cuda_angles){.seq = positions, .half = half, .theta = theta};
 	code = make_angles(dev, a, err);
 	if (code) {
 		free(a);
@@ -124,12 +124,10 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 int cuda_rope_of(
 	struct cuda_dev *dev, const struct jm_node *n, struct cuda_rope *ret, struct jm_err *err)
 {
-	struct cuda_angles want = {.seq = n->in[0]->dim[1],
-		.half = jm_tensor_width(n->in[0]) / heads_of(n) / 2,
-		.theta = n->attr.rope.theta};
+	int64_t half = jm_tensor_width(n->in[0]) / heads_of(n) / 2;
 
 	*ret = rope_of(n);
-	return angles_of(dev, &want, &ret->angles, err);
+	return cuda_angles_of(dev, n->in[0]->dim[1], half, n->attr.rope.theta, &ret->angles, err);
 }
 
 static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ops of serving: turns nodes into arguments of pages.cu. */
+#include "backends/cuda/device/cuda.h"
+#include "ops.h"
+#include "ops_rope.h"
+
+static int no_types(const struct jm_node *n, struct jm_err *err)
+{
+	return jm_err_set(err, JM_ENOSUP, "Backend cuda has no %s of these types or shapes.",
+		jm_op_name(n->op));
+}
+
+/* ---- keys and values in pages --------------------------------------------------------------------------- */
+
+static struct cuda_pages pages_of(const struct jm_node *n)
+{
+	const struct jm_tensor *keys = n->in[4];
+
+	return (struct cuda_pages){
+		.rows = jm_tensor_rows(n->in[0]),
+		.each = n->in[3]->dim[1],
+		.heads = n->attr.pages.heads,
+		.groups = n->attr.pages.kv_heads,
+		.depth = (int)keys->dim[3],
+		.slots = (int)keys->dim[1],
+		.scale = (float)n->attr.pages.scale,
+		.position = n->in[1]->data,
+		.request = n->in[2]->data,
+		.page = n->in[3]->data,
+		.keys = cuda_vec(keys),
+		.values = cuda_vec(n->in[5]),
+		.splits = 1,
+	};
+}
+
+static int takes_pages(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+	int64_t depth = n->in[4]->dim[3];
+
+	(void)dev;
+	if (n->in[0]->type != n->out[0]->type || n->in[0]->type != n->in[4]->type ||
+		n->in[0]->type != n->in[5]->type || depth % 2 || depth > CUDA_ATTENTION_WIDEST)
+		return no_types(n, err);
+	return 0;
+}
+
+static int run_cache_write(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct cuda_pages p = pages_of(n);
+	int code;
+
+	p.x = cuda_vec(n->in[0]);
+	p.q = cuda_vec(n->out[0]);
+	p.positions = p.each * p.slots;
+	code = cuda_angles_of(dev, p.positions, p.depth / 2, n->attr.pages.theta, &p.angles, err);
+	if (!code)
+		cuda_cache_write(&p, dev->stream);
+	return code;
+}
+
+/* The angles are made before a step is recorded. */
+static int build_cache_write(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	struct cuda_pages p = pages_of(&exec->node[0]);
+
+	return cuda_angles_of(
+		dev, p.each * p.slots, p.depth / 2, exec->node[0].attr.pages.theta, &p.angles, err);
+}
+
+static struct cuda_pages attention_of(struct cuda_dev *dev, const struct jm_node *n)
+{
+	struct cuda_pages p = pages_of(n);
+
+	p.q = cuda_vec(n->in[0]);
+	p.y = cuda_vec(n->out[0]);
+	p.splits = cuda_pages_splits(dev->prop.multiProcessorCount, &p);
+	return p;
+}
+
+static size_t scratch_attention(struct cuda_dev *dev, const struct jm_group *group)
+{
+	struct cuda_pages p = attention_of(dev, group->node[0]);
+
+	return cuda_pages_parts(&p);
+}
+
+static int run_attention(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	struct cuda_pages p = attention_of(dev, &exec->node[0]);
+
+	(void)err;
+	p.parts = exec->scratch;
+	cuda_attention_pages(&p, dev->stream);
+	return 0;
+}
+
+/* ---- rows by number, the next token ---------------------------------------------------------------------- */
+
+static int takes_rows(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+
+	(void)dev;
+	return n->in[0]->type == n->out[0]->type ? 0 : no_types(n, err);
+}
+
+static int run_rows(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct cuda_rows p = {.rows = n->out[0]->dim[0],
+		.width = jm_tensor_width(n->out[0]),
+		.at = n->in[1]->data,
+		.x = cuda_vec(n->in[0]),
+		.y = cuda_vec(n->out[0])};
+
+	(void)err;
+	cuda_rows(&p, dev->stream);
+	return 0;
+}
+
+static int run_sample(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct cuda_sample p = {.rows = n->in[0]->dim[0],
+		.width = jm_tensor_width(n->in[0]),
+		.logits = cuda_vec(n->in[0]),
+		.token = n->out[0]->data};
+
+	(void)err;
+	p.classes = (int)(n->attr.xent.classes ? n->attr.xent.classes : p.width);
+	cuda_sample(&p, dev->stream);
+	return 0;
+}
+
+const struct cuda_op cuda_ops_pages[] = {
+	{{JM_OP_CACHE_WRITE}, 1, takes_pages, NULL, NULL, build_cache_write, run_cache_write, NULL},
+	{{JM_OP_ATTENTION_PAGES}, 1, takes_pages, NULL, scratch_attention, NULL, run_attention,
+		NULL},
+	{{JM_OP_ROWS}, 1, takes_rows, NULL, NULL, NULL, run_rows, NULL},
+	{{JM_OP_SAMPLE}, 1, NULL, NULL, NULL, NULL, run_sample, NULL},
+	{.n_nodes = 0},
+};
