@@ -118,6 +118,7 @@ static int choose_model(struct state *s, struct jm_err *err)
 		code = jm_model_dims(s->training.model, preset, s->work->options, &s->dims, err);
 	if (!code)
 		code = jm_precision_set(&s->training, s->work->precision, err);
+	s->training.pure = true; /* nothing is updated: no f32 masters */
 	s->training.dims = &s->dims;
 	s->training.batch = 1;
 	return code;
