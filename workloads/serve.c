@@ -16,6 +16,8 @@
 #include "workloads/parts/work_device.h"
 
 #define VERIFIED 4 /* requests that are repeated alone */
+#define MAY_DIFFER                                                                                 \
+	0.25 /* of an answer's tokens in 16 bits; with the keys of another request nearly all do */
 
 enum arrival { ARRIVE_ALL, ARRIVE_SINGLE, ARRIVE_CLOSED };
 static const char *const arrivals[] = {"all", "single", "closed", NULL};
@@ -447,31 +449,57 @@ static int write_csv(const struct state *s, struct jm_err *err)
 			      s->csv);
 }
 
-/* Computes the request alone, its prompt in pieces; false: it has another answer then. */
-static int repeat(struct state *s, int number, bool *ret_same, struct jm_err *err)
+/* Writes the rows of the request from position `at` on; they are alone in the step. */
+static void lay_out_alone(struct state *s, int number, int at, int n)
+{
+	struct jm_cache *c = &s->cache;
+
+	for (int i = 0; i < n; i++) {
+		c->ids[i] = token_of(s, number, at + i);
+		c->position[i] = at + i;
+		c->request[i] = 0;
+	}
+	for (int i = 0; i < c->shape.requests; i++)
+		c->last[i] = i < n ? i : 0;
+}
+
+/*
+ * Computes the request again, alone, and counts how many tokens of its answer differ from what follows the tokens before
+ * them: those of the answer, so that one difference does not change what comes after it.
+ */
+static int repeat(struct state *s, int number, int *ret_differ, struct jm_err *err)
 {
 	const struct jm_request *r = jm_scheduler_request(s->scheduler, number);
-	struct jm_cache *c = &s->cache;
-	int at = 0, known = r->input, code = 0;
+	int answer = r->input - 1, end = answer + r->output, code = 0, n;
 
-	*ret_same = true;
-	for (int i = 0; i < c->shape.pages_each; i++)
-		c->page[i] = i;
-	while (known < r->input + r->output && *ret_same && !code) {
-		int n = known - at < s->step_tokens ? known - at : s->step_tokens;
+	*ret_differ = 0;
+	for (int i = 0; i < s->cache.shape.pages_each; i++)
+		s->cache.page[i] = i;
+	for (int at = 0; at < end && !code; at += n) {
+		int left = at < answer ? answer - at : end - at;
+		int most = at < answer ? s->step_tokens : s->running;
 
-		for (int i = 0; i < n; i++) {
-			c->ids[i] = token_of(s, number, at + i);
-			c->position[i] = at + i;
-			c->request[i] = 0;
-		}
-		at += n;
-		c->last[0] = n - 1;
-		code = jm_cache_run(c, n, err);
-		if (!code && at == known)
-			*ret_same = c->token[0] == token_of(s, number, known++);
+		n = left < most ? left : most;
+		lay_out_alone(s, number, at, n);
+		code = jm_cache_run(&s->cache, n, err);
+		for (int i = 0; i < n && at >= answer && !code; i++)
+			*ret_differ += s->cache.token[i] != token_of(s, number, at + i + 1);
 	}
 	return code;
+}
+
+/* In 16 bits the order of sums, which differs with the rows of a step, decides between logits that are nearly equal. */
+static int check_answer(struct state *s, int number, struct jm_err *err)
+{
+	int output = jm_scheduler_request(s->scheduler, number)->output, differ;
+	double most = s->training.precision == JM_F32 ? 0 : MAY_DIFFER;
+	int code = repeat(s, number, &differ, err);
+
+	if (code || differ <= most * output)
+		return code;
+	return jm_err_set(err, JM_EIO,
+		"%d of %d tokens of the answer to request %d are others when it is served alone.",
+		differ, output, number);
 }
 
 /* Unfinished requests lose what the cache has of them: nothing runs after this. */
@@ -484,14 +512,9 @@ static int serve_verify(void *state, struct jm_err *err)
 		record(s);
 	for (int i = 0; i < jm_scheduler_requests(s->scheduler) && tested < VERIFIED && !code;
 		i++) {
-		bool same;
-
 		if (!is_done(s, i))
 			continue;
-		code = repeat(s, i, &same, err);
-		if (!code && !same)
-			code = jm_err_set(err, JM_EIO,
-				"Request %d has another answer when it is served alone.", i);
+		code = check_answer(s, i, err);
 		tested++;
 	}
 	if (!code && !tested) {
