@@ -11,8 +11,10 @@
 
 #include "engine/graph/rng.h"
 #include "engine/run/cache.h"
+#include "engine/run/profile_start.h"
 #include "run/workload.h"
 #include "serving/scheduler.h"
+#include "workloads/parts/profile_json.h"
 #include "workloads/parts/work_device.h"
 
 #define VERIFIED 4 /* requests that are repeated alone */
@@ -35,7 +37,8 @@ struct answer {
 struct state {
 	struct jm_work *work;
 	const char *model_name, *input_text, *output_text, *csv;
-	int requests, running, step_tokens, pages, threads;
+	int requests, running, step_tokens, pages, threads, profile;
+	struct jm_program *profiled; /* NULL = none */
 	enum arrival arrival;
 	struct range input, output;
 	struct jm_values dims;
@@ -89,6 +92,10 @@ static const struct jm_option options[] = {
 		.argument = "FILE",
 		.help = "a line for each request: tokens, arrival, time to the first token, "
 			"latency"},
+	NUMBER("profile", profile, 8192, NULL,
+		"time each node of the steps of this many rows (a power of two): FLOP/s, bytes/s "
+		"and "
+		"share of the roofline go into the record"),
 	NUMBER("threads", threads, 4096, NULL, "host threads; without it all that may be used"),
 	{0},
 };
@@ -165,6 +172,21 @@ static void describe(struct state *s)
 	s->work->n_devices = 1;
 }
 
+/* The program of steps of so many rows. */
+static int start_profile(struct state *s, struct jm_err *err)
+{
+	for (int i = 0; i < s->cache.n_programs && s->profile; i++)
+		if (s->profile == 1 << i)
+			s->profiled = s->cache.program[i];
+	if (s->profiled)
+		return jm_profile_start(s->profiled, err);
+	return s->profile ? jm_err_set(err, JM_EUSAGE,
+				    "There is no step of %d rows; give --profile a power of two up "
+				    "to --step-tokens.",
+				    s->profile)
+			  : 0;
+}
+
 static int prepare(struct state *s, struct jm_err *err)
 {
 	struct jm_step_shape shape;
@@ -191,6 +213,8 @@ static int prepare(struct state *s, struct jm_err *err)
 	if (!code)
 		code = jm_work_device_planned(
 			s->work, jm_cache_build(&s->cache, s->work->seed, err));
+	if (!code)
+		code = start_profile(s, err);
 	if (!code)
 		describe(s);
 	return code;
@@ -510,6 +534,8 @@ static int serve_verify(void *state, struct jm_err *err)
 
 	if (s->work->more)
 		record(s);
+	if (s->work->more && s->profiled)
+		json_object_set_new(s->work->more, "profile", jm_profile_json(s->profiled));
 	for (int i = 0; i < jm_scheduler_requests(s->scheduler) && tested < VERIFIED && !code;
 		i++) {
 		if (!is_done(s, i))

@@ -7,7 +7,7 @@
 #include "engine/run/reduce.h"
 #include "first_loss.h"
 #include "train_options.h"
-#include "train_profile.h"
+#include "workloads/parts/profile_json.h"
 #include "train_setup.h"
 
 #include <jansson.h>
@@ -306,7 +306,7 @@ static int train_finish(void *state, struct jm_step *ret, struct jm_err *err)
 static void keep_profile(struct train *s)
 {
 	if (s->program->profile && s->work->more && s->steps > s->first + 1)
-		json_object_set_new(s->work->more, "profile", jm_train_profile(s->program));
+		json_object_set_new(s->work->more, "profile", jm_profile_json(s->program));
 }
 
 static void keep_scale(struct train *s)

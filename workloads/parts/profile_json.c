@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program's profile as JSON, for the record. */
-#include "train_profile.h"
+#include "workloads/parts/profile_json.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static json_t *line_json(const struct jm_profile_line *line, double step_s)
 	return o;
 }
 
-json_t *jm_train_profile(const struct jm_program *p)
+json_t *jm_profile_json(const struct jm_program *p)
 {
 	struct jm_profile_line *kind = calloc(MOST_KINDS, sizeof(*kind)), one;
 	json_t *kinds = json_array(), *nodes = json_array();
