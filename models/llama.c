@@ -9,7 +9,7 @@
 #include "engine/graph/layer.h"
 #include "engine/graph/pages.h"
 
-#define EPS 1e-5
+static const char *const yes_no[] = {"yes", "no", NULL};
 
 static const struct jm_option options[] = {
 	JM_MODEL_INT("layers", 4000, "blocks of the network"),
@@ -19,7 +19,21 @@ static const struct jm_option options[] = {
 	JM_MODEL_INT("ffn", 100000000, "inner width of the feed-forward part"),
 	JM_MODEL_INT("vocab", 100000000, "tokens in the vocabulary"),
 	JM_MODEL_INT("context", 100000000, "longest sequence the model is made for"),
-	JM_MODEL_INT("theta", 1000000000, "base of the rotary angles"),
+	JM_MODEL_INT("head-width", 100000, "width of a head; without it hidden / heads"),
+	JM_MODEL_REAL("theta", 1, 1e9, "base of the rotary angles"),
+	JM_MODEL_REAL("rope-factor", 1, 1e6,
+		"how many times slower the slow rotary angles turn (Llama 3.1); 1 = not slower"),
+	JM_MODEL_REAL("rope-low", 1e-6, 1e6,
+		"angles that turn less often than this in --rope-context are the slow ones"),
+	JM_MODEL_REAL("rope-high", 1e-6, 1e6,
+		"angles that turn more often than this in --rope-context keep their speed"),
+	JM_MODEL_INT("rope-context", 100000000,
+		"the context before the angles were made slower, in tokens"),
+	JM_MODEL_REAL("norm-eps", 1e-12, 1, "what the norms add to the mean of the squares"),
+	{.name = "tied",
+		.type = JM_CHOICE,
+		.choices = yes_no,
+		.help = "yes: the output has the table of the tokens, no: a table of its own"},
 	{0},
 };
 
@@ -28,6 +42,18 @@ static const struct jm_preset presets[] = {
 		"layers=32 hidden=4096 heads=32 kv-heads=8 ffn=14336 vocab=128256 context=8192 "
 		"theta=500000",
 		8030261248, "arXiv 2407.21783", "train"},
+	{"llama3.1-8b", "Llama 3.1 8B",
+		"layers=32 hidden=4096 heads=32 kv-heads=8 ffn=14336 vocab=128256 context=131072 "
+		"theta=500000 rope-factor=8 rope-low=1 rope-high=4 rope-context=8192",
+		8030261248, "arXiv 2407.21783", "train"},
+	{"llama3.2-1b", "Llama 3.2 1B",
+		"layers=16 hidden=2048 heads=32 kv-heads=8 ffn=8192 vocab=128256 context=131072 "
+		"theta=500000 rope-factor=32 rope-low=1 rope-high=4 rope-context=8192 tied=yes",
+		1235814400, "github.com/meta-llama/llama-models, models/llama3_2", "train"},
+	{"llama3.2-3b", "Llama 3.2 3B",
+		"layers=28 hidden=3072 heads=24 kv-heads=8 ffn=8192 vocab=128256 context=131072 "
+		"theta=500000 rope-factor=32 rope-low=1 rope-high=4 rope-context=8192 tied=yes",
+		3212749824, "github.com/meta-llama/llama-models, models/llama3_2", "train"},
 	{"llama2-7b", "Llama 2 7B",
 		"layers=32 hidden=4096 heads=32 kv-heads=32 ffn=11008 vocab=32000 context=4096 "
 		"theta=10000",
@@ -42,7 +68,9 @@ static const struct jm_preset presets[] = {
 struct dims {
 	int64_t layers, hidden, ffn, vocab, context, head;
 	int heads, kv_heads;
-	double theta;
+	struct jm_rotary rotary;
+	double eps;
+	bool tied;
 };
 
 static struct dims dims_of(const struct jm_values *v)
@@ -55,10 +83,16 @@ static struct dims dims_of(const struct jm_values *v)
 		.ffn = jm_dim(v, "ffn"),
 		.vocab = jm_dim(v, "vocab"),
 		.context = jm_dim(v, "context"),
-		.theta = jm_values_number(v, "theta"),
+		.head = jm_dim(v, "head-width"),
+		.rotary = {.theta = jm_values_number(v, "theta"),
+			.factor = jm_values_number(v, "rope-factor"),
+			.low = jm_values_number(v, "rope-low"),
+			.high = jm_values_number(v, "rope-high"),
+			.context = jm_values_number(v, "rope-context")},
+		.eps = jm_values_number(v, "norm-eps"),
+		.tied = jm_values_text(v, "tied")[0] == 'y',
 	};
 
-	d.head = d.hidden / d.heads;
 	return d;
 }
 
@@ -68,15 +102,41 @@ static int64_t usual_ffn(int64_t hidden)
 	return (8 * hidden / 3 + 63) / 64 * 64;
 }
 
+static int set_usual(struct jm_values *v, struct jm_err *err)
+{
+	static const struct {
+		const char *name, *text;
+	} usual[] = {{"vocab", "256"}, /* bytes */
+		{"theta", "10000"}, {"norm-eps", "1e-5"}, {"tied", "no"}, {"rope-factor", "1"},
+		{"rope-low", "1"}, {"rope-high", "4"}, {"rope-context", "8192"}};
+	int code = 0;
+
+	for (size_t i = 0; i < sizeof(usual) / sizeof(*usual) && !code; i++)
+		if (!jm_values_text(v, usual[i].name))
+			code = jm_values_set(v, usual[i].name, usual[i].text, err);
+	return code;
+}
+
+static int set_head_width(struct jm_values *v, int64_t hidden, int64_t heads, struct jm_err *err)
+{
+	int code;
+
+	if (jm_values_text(v, "head-width"))
+		return 0;
+	code = jm_transformer_check(hidden, heads, true, err);
+	return code ? code : jm_dim_default(v, "head-width", hidden / heads, err);
+}
+
 static int llama_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 {
-	int code = jm_dim_default(v, "vocab", 256, err); /* bytes */
+	bool has_width = jm_values_text(v, "hidden"), has_heads = jm_values_text(v, "heads");
+	int code = set_usual(v, err);
 
-	if (!code)
-		code = jm_dim_default(v, "theta", 10000, err);
-	if (!code && jm_values_text(v, "heads"))
+	if (!code && has_width && has_heads)
+		code = set_head_width(v, jm_dim(v, "hidden"), jm_dim(v, "heads"), err);
+	if (!code && has_heads)
 		code = jm_dim_default(v, "kv-heads", jm_dim(v, "heads"), err);
-	if (!code && jm_values_text(v, "hidden"))
+	if (!code && has_width)
 		code = jm_dim_default(v, "ffn", usual_ffn(jm_dim(v, "hidden")), err);
 	if (!code && seq)
 		code = jm_dim_default(v, "context", seq, err);
@@ -86,10 +146,16 @@ static int llama_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 static int llama_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
 {
 	struct dims d = dims_of(v);
-	int code = jm_transformer_check(d.hidden, d.heads, true, err);
 
-	if (code)
-		return code;
+	if (d.head % 2)
+		return jm_err_set(err, JM_ERANGE,
+			"A head of width %lld has no pairs, which rotary positions need; give an "
+			"even --head-width.",
+			(long long)d.head);
+	if (d.rotary.high <= d.rotary.low)
+		return jm_err_set(err, JM_ERANGE,
+			"--rope-high %g is not above --rope-low %g; give a larger one.",
+			d.rotary.high, d.rotary.low);
 	if (d.heads % d.kv_heads)
 		return jm_err_set(err, JM_ERANGE,
 			"%d key and value heads do not divide %d heads; change --kv-heads.",
@@ -101,7 +167,7 @@ static int llama_default_seq(const struct jm_values *v, int64_t *ret, struct jm_
 static struct jm_tensor *norm(
 	struct jm_graph *g, struct jm_tensor *x, const struct dims *d, const char *name)
 {
-	return jm_graph_rmsnorm(g, x, jm_graph_vector(g, name, JM_INIT_ONE, d->hidden), EPS);
+	return jm_graph_rmsnorm(g, x, jm_graph_vector(g, name, JM_INIT_ONE, d->hidden), d->eps);
 }
 
 static struct jm_tensor *linear(
@@ -127,11 +193,11 @@ static struct jm_tensor *attention(
 
 	h = linear(g, h, d->hidden, (d->heads + 2 * d->kv_heads) * d->head, "attn.qkv.weight");
 	if (flat)
-		h = jm_graph_attention_pages(g, h, flat, d->heads, d->kv_heads, d->theta);
+		h = jm_graph_attention_pages(g, h, flat, d->heads, d->kv_heads, d->rotary);
 	else
-		h = jm_graph_attention(g, jm_graph_rope(g, h, d->heads, d->kv_heads, d->theta),
+		h = jm_graph_attention(g, jm_graph_rope(g, h, d->heads, d->kv_heads, d->rotary),
 			d->heads, d->kv_heads, true);
-	return ending(g, h, d->hidden, d->hidden, "attn.out.weight");
+	return ending(g, h, d->heads * d->head, d->hidden, "attn.out.weight");
 }
 
 static struct jm_tensor *feed_forward(struct jm_graph *g, struct jm_tensor *x, const struct dims *d)
@@ -142,13 +208,16 @@ static struct jm_tensor *feed_forward(struct jm_graph *g, struct jm_tensor *x, c
 	return ending(g, h, d->ffn, d->hidden, "ffn.down.weight");
 }
 
-/* ids i32[B,S] -> the residual stream after all blocks */
-static struct jm_tensor *blocks(
-	struct jm_graph *g, struct jm_tensor *ids, const struct dims *d, const struct jm_flat *flat)
+static struct jm_tensor *tokens(struct jm_graph *g, const struct dims *d)
 {
-	struct jm_tensor *x = jm_graph_embed(g, ids,
-		jm_graph_vocabulary(g, "tokens.weight", true, JM_INIT_OWN, d->vocab, d->hidden),
-		NULL);
+	return jm_graph_vocabulary(g, "tokens.weight", true, JM_INIT_OWN, d->vocab, d->hidden);
+}
+
+/* ids i32[B,S], the table of the tokens -> the residual stream after all blocks */
+static struct jm_tensor *blocks(struct jm_graph *g, struct jm_tensor *ids, struct jm_tensor *table,
+	const struct dims *d, const struct jm_flat *flat)
+{
+	struct jm_tensor *x = jm_graph_embed(g, ids, table, NULL);
 
 	for (int64_t i = 0; i < d->layers; i++) {
 		jm_graph_scope(g, "h%lld.", (long long)i);
@@ -159,8 +228,11 @@ static struct jm_tensor *blocks(
 	return x;
 }
 
-static struct jm_tensor *output(struct jm_graph *g, const struct dims *d)
+/* The matrix of the output, which may be the table of the tokens. */
+static struct jm_tensor *output(struct jm_graph *g, struct jm_tensor *table, const struct dims *d)
 {
+	if (d->tied)
+		return table;
 	return jm_graph_vocabulary(g, "output.weight", false, JM_INIT_NORMAL, d->vocab, d->hidden);
 }
 
@@ -168,13 +240,14 @@ static int llama_build(struct jm_graph *g, const struct jm_values *v, int64_t ba
 	struct jm_tensor **ret_loss, struct jm_err *err)
 {
 	struct dims d = dims_of(v);
-	const int64_t tokens[] = {batch, seq};
-	struct jm_tensor *ids = jm_graph_input(g, "ids", JM_I32, 2, tokens);
-	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 2, tokens), *x;
+	const int64_t dim[] = {batch, seq};
+	struct jm_tensor *ids = jm_graph_input(g, "ids", JM_I32, 2, dim);
+	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 2, dim);
+	struct jm_tensor *table = tokens(g, &d), *x;
 
 	(void)err;
-	x = norm(g, blocks(g, ids, &d, NULL), &d, "norm.weight");
-	*ret_loss = jm_graph_classify(g, x, output(g, &d), target);
+	x = norm(g, blocks(g, ids, table, &d, NULL), &d, "norm.weight");
+	*ret_loss = jm_graph_classify(g, x, output(g, table, &d), target);
 	return 0;
 }
 
@@ -183,18 +256,19 @@ static int llama_step(struct jm_graph *g, const struct jm_values *v,
 {
 	struct dims d = dims_of(v);
 	struct jm_flat flat = jm_graph_flat(g, shape);
-	struct jm_tensor *x = jm_graph_rows(g, blocks(g, flat.ids, &d, &flat), flat.last);
+	struct jm_tensor *table = tokens(g, &d);
+	struct jm_tensor *x = jm_graph_rows(g, blocks(g, flat.ids, table, &d, &flat), flat.last);
 
 	(void)err;
 	x = norm(g, x, &d, "norm.weight");
-	*ret_logits = jm_graph_linear(g, x, output(g, &d), NULL);
+	*ret_logits = jm_graph_linear(g, x, output(g, table, &d), NULL);
 	return 0;
 }
 
 /* Rotary positions turn the same pairs there, (i, i + D/2). */
 #define LAYER "model.layers.*."
 static const struct jm_weight_name of_transformers[] = {
-	{.own = "tokens.weight", .file = "model.embed_tokens.weight"},
+	{.own = "tokens.weight", .file = "model.embed_tokens.weight", .tied = "lm_head.weight"},
 	{.own = "h*.attn_norm.weight", .file = LAYER "input_layernorm.weight"},
 	{.own = "h*.attn.qkv.weight", .file = LAYER "self_attn.q_proj.weight", .share = "heads"},
 	{.own = "h*.attn.qkv.weight", .file = LAYER "self_attn.k_proj.weight", .share = "kv-heads"},

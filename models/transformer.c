@@ -53,7 +53,7 @@ static struct jm_tensor *attention(
 
 	h = linear(g, h, t->hidden, 3 * t->hidden, t->init, false, "attn.qkv");
 	if (t->theta > 0)
-		h = jm_graph_rope(g, h, t->heads, t->heads, t->theta);
+		h = jm_graph_rope(g, h, t->heads, t->heads, (struct jm_rotary){.theta = t->theta});
 	h = jm_graph_attention(g, h, t->heads, t->heads, t->causal);
 	return linear(g, h, t->hidden, t->hidden, t->init, true, "attn.out");
 }

@@ -171,7 +171,7 @@ static void rotate(
 	for (int64_t i = 0; i < rows * turned * half; i++) {
 		int64_t row = i / (turned * half), head = i / half % turned, pair = i % half;
 		int64_t at = row * width + head * depth + pair;
-		double w = pow(n->attr.rope.theta, -2.0 * (double)pair / (double)depth);
+		double w = jm_rotary_speed(&n->attr.rope.rotary, pair, depth);
 		double angle = position(n, at_each, row) * w;
 		double c = cos(angle), s = sign * sin(angle);
 

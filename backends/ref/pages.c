@@ -32,7 +32,7 @@ static void turn_head(const struct jm_node *n, int64_t position, int64_t from,
 	int64_t depth = n->in[4]->dim[3], half = depth / 2;
 
 	for (int64_t i = 0; i < half; i++) {
-		double w = pow(n->attr.pages.theta, -2.0 * (double)i / (double)depth);
+		double w = jm_rotary_speed(&n->attr.pages.rotary, i, depth);
 		double c = cos((double)position * w), s = sin((double)position * w);
 		double a = get(n->in[0], from + i), b = get(n->in[0], from + i + half);
 

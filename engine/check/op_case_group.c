@@ -147,7 +147,7 @@ static void attention_grad_rope_grad(
 	bwd->fwd = fwd;
 	turn->attr.rope.heads = s->heads;
 	turn->attr.rope.kv_heads = s->kv_heads;
-	turn->attr.rope.theta = 10000;
+	turn->attr.rope.rotary.theta = 10000;
 }
 
 static void add_layernorm(struct kit *k, const struct types *t, const struct shape *d, bool keep)

@@ -32,7 +32,7 @@ static struct paged paged_of(
 	p.values = kit_normal(k, t->c, 0, 1, 4, cache);
 	p.attr.pages.heads = d->heads;
 	p.attr.pages.kv_heads = d->kv_heads;
-	p.attr.pages.theta = 10000;
+	p.attr.pages.rotary.theta = 10000;
 	p.attr.pages.scale = 1 / sqrt((double)depth);
 	return p;
 }

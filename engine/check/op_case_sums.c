@@ -92,7 +92,7 @@ static void rope(struct kit *k, const struct types *t, const struct shape *d, bo
 
 	n->attr.rope.heads = d->heads;
 	n->attr.rope.kv_heads = d->kv_heads;
-	n->attr.rope.theta = 10000;
+	n->attr.rope.rotary.theta = 10000;
 }
 
 static void cast(struct kit *k, const struct types *t, const struct shape *d, bool second)

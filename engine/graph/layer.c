@@ -292,7 +292,7 @@ static bool heads_good(const struct jm_tensor *qkv, int heads, int kv_heads)
 }
 
 struct jm_tensor *jm_graph_rope(
-	struct jm_graph *g, struct jm_tensor *qkv, int heads, int kv_heads, double theta)
+	struct jm_graph *g, struct jm_tensor *qkv, int heads, int kv_heads, struct jm_rotary rotary)
 {
 	struct jm_tensor *y;
 	struct jm_node *n;
@@ -308,7 +308,7 @@ struct jm_tensor *jm_graph_rope(
 		return NULL;
 	n->attr.rope.heads = heads;
 	n->attr.rope.kv_heads = kv_heads;
-	n->attr.rope.theta = theta;
+	n->attr.rope.rotary = rotary;
 	return y;
 }
 

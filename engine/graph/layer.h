@@ -46,8 +46,8 @@ struct jm_tensor *jm_graph_layernorm(struct jm_graph *g, struct jm_tensor *x,
 	struct jm_tensor *gamma, struct jm_tensor *beta, double eps);
 struct jm_tensor *jm_graph_rmsnorm(
 	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *gamma, double eps);
-struct jm_tensor *jm_graph_rope(
-	struct jm_graph *g, struct jm_tensor *qkv, int heads, int kv_heads, double theta);
+struct jm_tensor *jm_graph_rope(struct jm_graph *g, struct jm_tensor *qkv, int heads, int kv_heads,
+	struct jm_rotary rotary);
 struct jm_tensor *jm_graph_attention(
 	struct jm_graph *g, struct jm_tensor *qkv, int heads, int kv_heads, bool causal);
 struct jm_tensor *jm_graph_add(struct jm_graph *g, struct jm_tensor *a, struct jm_tensor *b);

@@ -90,6 +90,12 @@ extern const struct jm_model *const jm_models[]; /* NULL-terminated, generated *
 		.name = dim, .type = JM_INT, .unit = "", .min = 1, .max = most, .help = text       \
 	}
 
+/* The same for a number within limits. */
+#define JM_MODEL_REAL(dim, least, most, text)                                                      \
+	{                                                                                          \
+		.name = dim, .type = JM_REAL, .unit = "", .min = least, .max = most, .help = text  \
+	}
+
 /* For models: reads a dimension as a whole number; sets a dimension that is not set. */
 int64_t jm_dim(const struct jm_values *dims, const char *name);
 int jm_dim_default(struct jm_values *dims, const char *name, int64_t value, struct jm_err *err);

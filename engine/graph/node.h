@@ -7,6 +7,7 @@
 #define JM_NODE_H
 
 #include "joulemark.h"
+#include "rotary.h"
 
 /* ---- types --------------------------------------------------------------------------------------- */
 
@@ -152,10 +153,10 @@ struct jm_tensor {
  *			h = (x - mean) rstd, g = dy gamma: dx = rstd (g - mean(g) - h mean(g h)) (means over
  *			C); dgamma = sum over rows of dy h; dbeta = sum over rows of dy. Bits 0 to 2 of
  *			`accumulate` are independent; bit 0 is the usual case (dx joins the residual's gradient).
- * rope			in  x c[B,S,(H+2G)D], at? i32[S] or [B,S]	attr rope.{heads,kv_heads,theta}
+ * rope			in  x c[B,S,(H+2G)D], at? i32[S] or [B,S]	attr rope.{heads,kv_heads,rotary}
  *			out y c[B,S,(H+2G)D]							in place
  *			The first H + G heads (queries, keys) are rotated, the values copied. With w_i =
- *			theta^(-2i/D), i < D/2, D even: y_i = x_i cos(s w_i) - x_{i+D/2} sin(s w_i), y_{i+D/2} =
+ *			jm_rotary_speed(i, D), i < D/2, D even: y_i = x_i cos(s w_i) - x_{i+D/2} sin(s w_i), y_{i+D/2} =
  *			x_{i+D/2} cos(s w_i) + x_i sin(s w_i); s is the position: at[s] or at[b,s] if given,
  *			else counted from 0.
  * rope-grad		in  dy c[..], at?; out dx c[..]	the same with -sin			in place
@@ -275,7 +276,7 @@ struct jm_tensor {
  *			norm, clip and g' as adamw. For i < n_decay g' += weight_decay p; m = momentum m + g';
  *			p -= lr (nesterov ? g' + momentum m : m).
  * cache-write		in  x c[..,(H+2G)D], position i32[T], request i32[T], page i32[R,P], keys c[N,S,G,D],
- *			values c[N,S,G,D]	attr pages.{heads,kv_heads,theta}
+ *			values c[N,S,G,D]	attr pages.{heads,kv_heads,rotary}
  *			out q c[..,H D], keys and values (in[4] and in[5], updated)
  *			The T rows belong to requests, in any order. N pages have S slots each; position p of
  *			request r is in slot p % S of page[r, p / S]. Queries and keys of row t are rotated as by
@@ -391,7 +392,7 @@ union jm_attr {
 	} dropout;
 	struct {
 		int heads, kv_heads;
-		double theta; /* 10000 */
+		struct jm_rotary rotary;
 	} rope;
 	struct {
 		int heads, kv_heads;
@@ -402,8 +403,9 @@ union jm_attr {
 	} attention;
 	struct {
 		int heads, kv_heads;
-		double theta, scale; /* 10000; 1/sqrt(D) */
-	} pages;		     /* cache-write, attention-pages */
+		struct jm_rotary rotary; /* cache-write */
+		double scale;		 /* 1/sqrt(D); attention-pages */
+	} pages;
 	struct {
 		double scale;	 /* 1; 1/k for k micro-steps whose gradients are summed */
 		int64_t classes; /* softmax-xent: of V; 0 = all */

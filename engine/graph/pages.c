@@ -32,10 +32,10 @@ static struct jm_tensor *paged_node(struct jm_graph *g, enum jm_op op, struct jm
 }
 
 struct jm_tensor *jm_graph_attention_pages(struct jm_graph *g, struct jm_tensor *qkv,
-	const struct jm_flat *flat, int heads, int kv_heads, double theta)
+	const struct jm_flat *flat, int heads, int kv_heads, struct jm_rotary rotary)
 {
 	struct jm_tensor *keys, *values, *q, *y;
-	union jm_attr attr = {.pages = {.heads = heads, .kv_heads = kv_heads, .theta = theta}};
+	union jm_attr attr = {.pages = {.heads = heads, .kv_heads = kv_heads, .rotary = rotary}};
 	int64_t head, tokens = flat->shape.tokens;
 	const int64_t *cache;
 

@@ -35,7 +35,7 @@ struct jm_flat jm_graph_flat(struct jm_graph *g, const struct jm_step_shape *sha
  * and "cache.values" (in the graph's scope), and attends causally to all that is stored of the row's request.
  */
 struct jm_tensor *jm_graph_attention_pages(struct jm_graph *g, struct jm_tensor *qkv,
-	const struct jm_flat *flat, int heads, int kv_heads, double theta);
+	const struct jm_flat *flat, int heads, int kv_heads, struct jm_rotary rotary);
 /* x[..,C] -> y[R,C], the rows of x whose numbers `at` i32[R] has. */
 struct jm_tensor *jm_graph_rows(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *at);
 /* logits[R,V] -> the scalar "token" i32[R]: the largest of the first `classes` (0: all). */

@@ -186,6 +186,15 @@ static int add_named(struct list *l, struct jm_cell *c, const struct jm_weight_n
 	return 0;
 }
 
+/* What is a tensor of its own is no second name. */
+static void drop_tied(struct list *l)
+{
+	for (int i = 0; i < l->n; i++)
+		for (int k = 0; k < l->n && l->part[i].tied; k++)
+			if (!strcmp(l->part[i].tied, l->part[k].name))
+				l->part[i].tied = NULL;
+}
+
 #define PARTS_MOST 3 /* of a tensor */
 
 int jm_weight_parts(const struct jm_graph *g, const struct jm_weight_names *names,
@@ -211,6 +220,7 @@ int jm_weight_parts(const struct jm_graph *g, const struct jm_weight_names *name
 		free(l.part);
 		return code;
 	}
+	drop_tied(&l);
 	*ret = l.part;
 	*ret_n = l.n;
 	return 0;

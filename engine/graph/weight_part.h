@@ -20,7 +20,8 @@ struct jm_weight_name {
 	bool transposed; /* a matrix is [from, to] in the file */
 	const char *
 		share; /* the option whose value is in proportion to the part's rows; NULL = equal parts */
-	/* a second name that a file may have for the same values (an output that shares the table of the tokens); not written */
+	/* a second name that a file may have for the same values (an output that shares the table of the tokens); not written, and
+	 * not used where the network has a tensor of this name */
 	const char *tied;
 };
 

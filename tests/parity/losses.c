@@ -191,11 +191,15 @@ static void *load(const char *path)
 
 static void read_dims(struct jm_values *dims, const struct jm_training *t, char **words)
 {
-	check(jm_values_init(dims, t->model->options, &err));
+	struct jm_values given;
+
+	check(jm_values_init(&given, t->model->options, &err));
 	for (; *words; words++) {
 		*strchr(*words, '=') = 0;
-		check(jm_values_set(dims, *words, *words + strlen(*words) + 1, &err));
+		check(jm_values_set(&given, *words, *words + strlen(*words) + 1, &err));
 	}
+	check(jm_model_dims(t->model, NULL, &given, dims, &err));
+	jm_values_done(&given);
 }
 
 static void run(struct jm_program *p, const struct jm_training *t, int steps, const void *data,

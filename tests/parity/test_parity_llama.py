@@ -4,6 +4,7 @@ A small LLaMA against a NumPy implementation in f64, gradients by hand: losses o
 gradients. In f32 and bf16 the engine's error may be at most twice PyTorch's, where that is installed.
 """
 import pathlib
+import sys
 
 import numpy
 import pytest
@@ -16,6 +17,9 @@ BATCH, SEQ, SEEDS = 4 if parity.ON_GPU else 3, 24, (1, 2, 3, 4, 5)
 DIMS = {"layers": 2, "hidden": 48, "heads": 6, "kv-heads": 2, "ffn": 80, "vocab": 256, "context": 32,
         "theta": 500000}
 OF_GPU = {**DIMS, "hidden": 64, "heads": 2, "kv-heads": 1, "ffn": 160} if parity.ON_GPU else DIMS
+# as Llama 3.2 has it: one table, slower angles, and heads whose widths are not together the hidden one
+OF_3_2 = {**DIMS, "head-width": 10, "tied": "yes", "rope-factor": 8, "rope-low": 1, "rope-high": 4, "rope-context": 64,
+          "norm-eps": "1e-3"}
 HEADS, GROUPS, THETA, EPS = DIMS["heads"], DIMS["kv-heads"], DIMS["theta"], 1e-5
 
 
@@ -53,10 +57,26 @@ def linear_back(dy, x, w):
     return dy @ w, numpy.einsum("bsn,bsk->nk", dy, x)
 
 
+def speeds(half):
+    return THETA ** (-numpy.arange(half) / half)
+
+
+def speeds_of_3_2(half):
+    """As ROPE_INIT_FUNCTIONS["llama3"] of transformers has them, by wavelengths."""
+    factor, low, high, context = (OF_3_2[f"rope-{name}"] for name in ("factor", "low", "high", "context"))
+    w = THETA ** (-numpy.arange(half) / half)
+    wave = 2 * numpy.pi / w
+    smooth = (context / wave - low) / (high - low)
+    between = (1 - smooth) * w / factor + smooth * w
+    found = numpy.where(wave > context / low, w / factor, numpy.where(wave < context / high, w, between))
+    assert (wave > context / low).any() and (wave < context / high).any()
+    return found
+
+
 def turn(x, sign):
-    """x[B, S, H, D]: pairs (i, i + D/2) by position * theta^(-2i/D)"""
+    """x[B, S, H, D]: pairs (i, i + D/2) by position * speed of the pair"""
     half = x.shape[-1] // 2
-    angle = numpy.arange(x.shape[1])[:, None] * THETA ** (-numpy.arange(half) / half)
+    angle = numpy.arange(x.shape[1])[:, None] * speeds(half)
     cos, sin = numpy.cos(angle)[:, None], sign * numpy.sin(angle)[:, None]
     a, b = x[..., :half], x[..., half:]
     return numpy.concatenate((a * cos - b * sin, b * cos + a * sin), -1)
@@ -143,17 +163,20 @@ def loss_and_gradients(p, ids, target):
         x, keep = block(of_block(p, i), x)
         saved.append(keep)
     h, last = norm(x, p["norm.weight"])
-    z = h @ p["output.weight"].T
+    table = p.get("output.weight", p["tokens.weight"])
+    z = h @ table.T
     z -= z.max(-1, keepdims=True)
     lse = numpy.log(numpy.exp(z).sum(-1, keepdims=True))
     hit = numpy.eye(z.shape[-1])[target]
     loss = ((lse[..., 0] - (z * hit).sum(-1))).mean()
-    dh, d["output.weight"] = linear_back((numpy.exp(z - lse) - hit) / ids.size, h, p["output.weight"])
+    dh, dtable = linear_back((numpy.exp(z - lse) - hit) / ids.size, h, table)
     dx, d["norm.weight"] = norm_back(dh, last)
     for i in reversed(range(DIMS["layers"])):
         dx, part = block_back(of_block(p, i), dx, saved[i])
         d.update({f"h{i}.{name}": g for name, g in part.items()})
-    d["tokens.weight"] = numpy.zeros_like(p["tokens.weight"])
+    d["tokens.weight"] = numpy.zeros_like(table) if "output.weight" in p else dtable
+    if "output.weight" in p:
+        d["output.weight"] = dtable
     numpy.add.at(d["tokens.weight"], ids, dx)
     return loss, d
 
@@ -187,6 +210,17 @@ def test_f64_is_the_same_mathematics(text):
     assert numpy.abs(losses - expected).max() < 1e-11
     assert gradient_errors(gradients, first)[1] < 1e-11
     assert losses[-1] < losses[0] - 0.5
+
+
+def test_tied_tables_and_slower_angles_in_f64(text, monkeypatch):
+    here = sys.modules[__name__]
+    monkeypatch.setattr(here, "EPS", float(OF_3_2["norm-eps"]))
+    monkeypatch.setattr(here, "speeds", speeds_of_3_2)
+    losses, weights, gradients = run(text, OF_3_2, "ref", "f64", 1)
+    assert "output.weight" not in weights
+    expected, first = truth(text, weights)
+    assert numpy.abs(losses - expected).max() < 1e-11
+    assert gradient_errors(gradients, first)[1] < 1e-11
 
 
 # ---- the same in PyTorch, for its rounding

@@ -140,7 +140,8 @@ struct cpu_rows {
 /* Rows of requests whose keys and values are in pages; shapes as of cache-write and attention-pages (node.h). */
 struct cpu_paged {
 	int64_t tokens, pages_each, slots, heads, groups, head;
-	double theta, scale;
+	const double *speed; /* of cache-write [head/2], radians a position */
+	double scale;
 	const int32_t *position, *request, *page;
 	const float *x; /* of cache-write [tokens, (heads + 2 groups) head]; queries of attention */
 	float *keys, *values, *y; /* y: queries of cache-write */

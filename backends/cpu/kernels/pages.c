@@ -37,7 +37,7 @@ static void write_row(const struct cpu_paged *p, int64_t row, int64_t position)
 	int64_t slot = slot_of(p, row, position);
 
 	for (int64_t i = 0; i < p->head / 2; i++) {
-		double angle = (double)position * pow(p->theta, -2.0 * (double)i / (double)p->head);
+		double angle = (double)position * p->speed[i];
 		float c = (float)cos(angle), s = (float)sin(angle);
 
 		turn(q + i, p->heads, p->head, c, s, p->y + row * p->heads * p->head + i);

@@ -60,7 +60,7 @@ static int build_rope(const struct cpu_dev *dev, struct cpu_exec *exec, struct j
 	for (int64_t s = 0; s < seq; s++) {
 		for (int64_t i = 0; i < half; i++) {
 			double angle =
-				(double)s * pow(n->attr.rope.theta, -(double)i / (double)half);
+				(double)s * jm_rotary_speed(&n->attr.rope.rotary, i, 2 * half);
 			table[s * half + i] = (float)cos(angle);
 			table[(seq + s) * half + i] = (float)sin(angle);
 		}

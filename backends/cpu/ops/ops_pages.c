@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops of serving, in f32: keys and values in pages, rows by number, the next token. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "backends/cpu/device/cpu.h"
@@ -29,7 +30,6 @@ static struct cpu_paged paged_of(const struct jm_node *n)
 		.heads = n->attr.pages.heads,
 		.groups = n->attr.pages.kv_heads,
 		.head = keys->dim[3],
-		.theta = n->attr.pages.theta,
 		.scale = n->attr.pages.scale,
 		.position = n->in[1]->data,
 		.request = n->in[2]->data,
@@ -41,11 +41,33 @@ static struct cpu_paged paged_of(const struct jm_node *n)
 	};
 }
 
+/* exec->own holds the speeds of the pairs, f64 [D/2]. */
+static int build_write(const struct cpu_dev *dev, struct cpu_exec *exec, struct jm_err *err)
+{
+	int64_t head = exec->node->in[4]->dim[3];
+	double *speed = malloc((size_t)(head / 2) * sizeof *speed);
+
+	(void)dev;
+	if (!speed)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the angles of rope.");
+	for (int64_t i = 0; i < head / 2; i++)
+		speed[i] = jm_rotary_speed(&exec->node->attr.pages.rotary, i, head);
+	exec->own = speed;
+	return 0;
+}
+
+static void drop_write(struct cpu_exec *exec)
+{
+	free(exec->own);
+	exec->own = NULL;
+}
+
 static int run_write(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	struct cpu_paged p = paged_of(exec->node);
 
 	(void)err;
+	p.speed = exec->own;
 	dev->kernels->pages->write(&p, dev->threads);
 	return 0;
 }
@@ -108,7 +130,7 @@ static int run_sample(const struct cpu_dev *dev, const struct cpu_exec *exec, st
 /* ---- the table -------------------------------------------------------------------------------------------- */
 
 const struct cpu_op cpu_ops_pages[] = {
-	{{JM_OP_CACHE_WRITE}, 1, takes_f32, NULL, NULL, run_write, NULL},
+	{{JM_OP_CACHE_WRITE}, 1, takes_f32, NULL, build_write, run_write, drop_write},
 	{{JM_OP_ATTENTION_PAGES}, 1, takes_f32, scratch_attention, NULL, run_attention, NULL},
 	{{JM_OP_ROWS}, 1, takes_f32, NULL, NULL, run_rows, NULL},
 	{{JM_OP_SAMPLE}, 1, takes_f32, NULL, NULL, run_sample, NULL},

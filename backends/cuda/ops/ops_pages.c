@@ -54,7 +54,7 @@ static int run_cache_write(struct cuda_dev *dev, const struct cuda_exec *exec, s
 	p.x = cuda_vec(n->in[0]);
 	p.q = cuda_vec(n->out[0]);
 	p.positions = p.each * p.slots;
-	code = cuda_angles_of(dev, p.positions, p.depth / 2, n->attr.pages.theta, &p.angles, err);
+	code = cuda_angles_of(dev, p.positions, p.depth / 2, &n->attr.pages.rotary, &p.angles, err);
 	if (!code)
 		cuda_cache_write(&p, dev->stream);
 	return code;
@@ -65,8 +65,8 @@ static int build_cache_write(struct cuda_dev *dev, struct cuda_exec *exec, struc
 {
 	struct cuda_pages p = pages_of(&exec->node[0]);
 
-	return cuda_angles_of(
-		dev, p.each * p.slots, p.depth / 2, exec->node[0].attr.pages.theta, &p.angles, err);
+	return cuda_angles_of(dev, p.each * p.slots, p.depth / 2, &exec->node[0].attr.pages.rotary,
+		&p.angles, err);
 }
 
 static struct cuda_pages attention_of(struct cuda_dev *dev, const struct jm_node *n)

@@ -10,11 +10,11 @@
 
 /* ---- angles ---------------------------------------------------------------------------------------------- */
 
-/* The angles that the device keeps for each sequence length, width of a head and theta. */
+/* The angles that the device keeps for each sequence length, width of a head and kind of angles. */
 struct cuda_angles {
 	struct cuda_angles *next;
 	int64_t seq, half;
-	double theta;
+	struct jm_rotary rotary;
 	float *data;
 };
 
@@ -31,7 +31,7 @@ static int make_angles(struct cuda_dev *dev, struct cuda_angles *a, struct jm_er
 	}
 	for (int64_t s = 0; s < a->seq; s++) {
 		for (int64_t i = 0; i < a->half; i++) {
-			double angle = (double)s * pow(a->theta, -(double)i / (double)a->half);
+			double angle = (double)s * jm_rotary_speed(&a->rotary, i, 2 * a->half);
 
 			host[s * a->half + i] = (float)cos(angle);
 			host[(a->seq + s) * a->half + i] = (float)sin(angle);
@@ -44,21 +44,27 @@ static int make_angles(struct cuda_dev *dev, struct cuda_angles *a, struct jm_er
 	return code;
 }
 
-int cuda_angles_of(struct cuda_dev *dev, int64_t positions, int64_t half, double theta,
-	const float **ret, struct jm_err *err)
+static bool same(const struct jm_rotary *a, const struct jm_rotary *b)
+{
+	return a->theta == b->theta && a->factor == b->factor && a->low == b->low &&
+	       a->high == b->high && a->context == b->context;
+}
+
+int cuda_angles_of(struct cuda_dev *dev, int64_t positions, int64_t half,
+	const struct jm_rotary *rotary, const float **ret, struct jm_err *err)
 {
 	struct cuda_angles *a;
 	int code;
 
 	for (a = dev->angles; a; a = a->next)
-		if (a->seq == positions && a->half == half && a->theta == theta) {
+		if (a->seq == positions && a->half == half && same(&a->rotary, rotary)) {
 			*ret = a->data;
 			return 0;
 		}
 	a = malloc(sizeof *a);
 	if (!a)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the angles of rope.");
-	*a = (struct cuda_angles){.seq = positions, .half = half, .theta = theta};
+	*a = (struct cuda_angles){.seq = positions, .half = half, .rotary = *rotary};
 	code = make_angles(dev, a, err);
 	if (code) {
 		free(a);
@@ -127,7 +133,7 @@ int cuda_rope_of(
 	int64_t half = jm_tensor_width(n->in[0]) / heads_of(n) / 2;
 
 	*ret = rope_of(n);
-	return cuda_angles_of(dev, n->in[0]->dim[1], half, n->attr.rope.theta, &ret->angles, err);
+	return cuda_angles_of(dev, n->in[0]->dim[1], half, &n->attr.rope.rotary, &ret->angles, err);
 }
 
 static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)

@@ -126,7 +126,7 @@ static struct jm_tensor *attention_grouped(struct kit *k)
 static struct jm_tensor *rope(struct kit *k)
 {
 	struct jm_tensor *qkv = kit_param(k, 3, DIMS(2, 5, (2 + 2 * 1) * 4));
-	struct jm_tensor *y = jm_graph_rope(k->graph, qkv, 2, 1, 100);
+	struct jm_tensor *y = jm_graph_rope(k->graph, qkv, 2, 1, (struct jm_rotary){.theta = 100});
 
 	return loss_of(k, jm_graph_attention(k->graph, y, 2, 1, true));
 }

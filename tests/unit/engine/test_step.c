@@ -14,6 +14,9 @@ enum { BATCH = 3, SEQ = 37, VOCAB = 29, EACH = 4, PAGES = 16, LARGEST = 64, PROG
 
 static const char *const llama[] = {"llama", "layers=2", "hidden=24", "heads=4", "kv-heads=2",
 	"ffn=40", "vocab=29", "context=64", NULL};
+static const char *const llama3_2[] = {"llama", "layers=2", "hidden=24", "heads=4", "kv-heads=1",
+	"head-width=10", "ffn=40", "vocab=29", "context=64", "tied=yes", "rope-factor=8",
+	"rope-low=1", "rope-high=4", "rope-context=48", "norm-eps=1e-3", NULL};
 
 struct served {
 	struct jm_program *program[PROGRAMS]; /* of 1, 2, 4 ... rows */
@@ -63,7 +66,8 @@ static struct jm_tensor *logits_of(const struct jm_graph *g)
 }
 
 /* The logits of whole sequences, from the graph that training evaluates with. */
-static void forward(struct jm_device *device, const int32_t *ids, float *ret)
+static void forward(
+	const char *const *words, struct jm_device *device, const int32_t *ids, float *ret)
 {
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_training t;
@@ -73,7 +77,7 @@ static void forward(struct jm_device *device, const int32_t *ids, float *ret)
 	struct jm_program *p;
 	struct jm_graph *g;
 
-	kit_model(llama, &model, &dims);
+	kit_model(words, &model, &dims);
 	t = training_of(model, &dims);
 	assert_ok(jm_model_evaluate(&t, &g, &err), err);
 	logits = logits_of(g);
@@ -106,14 +110,14 @@ static void soil_cache(struct jm_program *p)
 }
 
 /* All programs share weights and cache. */
-static void served_open(struct served *s, struct jm_device *device)
+static void served_open(struct served *s, const char *const *words, struct jm_device *device)
 {
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_training t;
 	const struct jm_model *model;
 	struct jm_values dims;
 
-	kit_model(llama, &model, &dims);
+	kit_model(words, &model, &dims);
 	t = training_of(model, &dims);
 	for (int i = 0; i < PROGRAMS; i++) {
 		struct jm_step_shape shape = {.tokens = INT64_C(1) << i,
@@ -245,7 +249,7 @@ static void compare(const struct served *s, const float *expected, int *ret_comp
 	}
 }
 
-static void check_device(const char *name, int schedules)
+static void check_device(const char *name, const char *const *words, int schedules)
 {
 	static float expected[BATCH * SEQ * VOCAB];
 	struct jm_err err = JM_ERR_INIT;
@@ -263,8 +267,8 @@ static void check_device(const char *name, int schedules)
 		for (int i = 0; i < BATCH * SEQ; i++)
 			s->ids[i / SEQ][i % SEQ] = (i * i * 7 + i * 3 + 1) % VOCAB;
 		if (!k)
-			forward(&device, s->ids[0], expected);
-		served_open(s, &device);
+			forward(words, &device, s->ids[0], expected);
+		served_open(s, words, &device);
 		serve(s, (uint64_t)k + 1, k == 1);
 		compare(s, expected, &compared);
 		served_close(s);
@@ -277,13 +281,15 @@ static void check_device(const char *name, int schedules)
 static void steps_equal_training_on_ref(void **unused)
 {
 	(void)unused;
-	check_device("ref", 2);
+	check_device("ref", llama, 2);
+	check_device("ref", llama3_2, 2);
 }
 
 static void steps_equal_training_on_cpu(void **unused)
 {
 	(void)unused;
-	check_device("cpu", 8);
+	check_device("cpu", llama, 8);
+	check_device("cpu", llama3_2, 8);
 }
 
 int main(void)

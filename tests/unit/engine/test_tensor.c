@@ -484,7 +484,7 @@ static void positions_are_an_operand(void **unused)
 
 	n = jm_graph_node(k.graph, JM_OP_ROPE, OPS(tx, tat), OPS(out));
 	n->attr.rope.heads = n->attr.rope.kv_heads = 1;
-	n->attr.rope.theta = 10000;
+	n->attr.rope.rotary.theta = 10000;
 	kit_read(&k, out);
 	assert_ok(kit_run(&k, &err), err);
 	x = kit_values(&k, tx);
