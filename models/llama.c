@@ -5,6 +5,7 @@
  * Start values: normal, 0.02, as in Hugging Face transformers (LlamaConfig.initializer_range).
  */
 #include "engine/graph/model.h"
+#include "llama_config.h"
 #include "transformer.h"
 #include "engine/graph/layer.h"
 #include "engine/graph/pages.h"
@@ -301,6 +302,7 @@ const struct jm_model jm_model_llama = {
 	.options = options,
 	.presets = presets,
 	.weights = weights,
+	.config = jm_llama_config,
 	.complete = llama_complete,
 	.default_seq = llama_default_seq,
 	.build = llama_build,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Serving: requests of random tokens, answered greedily by a model whose keys and values are in pages. A step is one
+ * Serving: requests of random tokens or of a text, answered greedily by a model whose keys and values are in pages. A step is one
  * pass over the rows that the scheduler chose. The host waits for each step, because its tokens are the next one's input.
  */
 #include <jansson.h>
@@ -11,10 +11,15 @@
 
 #include "engine/graph/rng.h"
 #include "engine/run/cache.h"
+#include "base/files/output.h"
 #include "engine/run/profile_start.h"
+#include "engine/run/start_values.h"
 #include "run/workload.h"
 #include "serving/scheduler.h"
 #include "workloads/parts/profile_json.h"
+#include "workloads/parts/prompts.h"
+#include "workloads/parts/weights_config.h"
+#include "workloads/parts/weights_load.h"
 #include "workloads/parts/work_device.h"
 
 #define VERIFIED 4 /* requests that are repeated alone */
@@ -36,7 +41,11 @@ struct answer {
 
 struct state {
 	struct jm_work *work;
-	const char *model_name, *input_text, *output_text, *csv;
+	const char *model_name, *input_text, *output_text, *csv, *answers;
+	struct jm_prompts_source source;
+	struct jm_prompts prompts;
+	struct jm_safetensors from;
+	struct jm_weights_loaded loaded;
 	int requests, running, step_tokens, pages, threads, profile;
 	struct jm_program *profiled; /* NULL = none */
 	enum arrival arrival;
@@ -64,6 +73,27 @@ static const struct jm_option options[] = {
 		.argument = "NAME",
 		.help = "what is served: a model that declares a step with a cache (llama), or one "
 			"of its presets"},
+	{.name = "from",
+		JM_BIND(JM_TEXT, struct state, source.from),
+		.argument = "FILE|FOLDER",
+		.help = "weights in the format safetensors, one file or a folder as Hugging Face "
+			"lays it out, whose config.json gives the dimensions of the model; "
+			"without it random ones"},
+	{.name = "text",
+		JM_BIND(JM_TEXT, struct state, source.text),
+		.argument = "FILE",
+		.help = "prompts: each line that is not empty is one, and after the last the "
+			"first is next; --input-tokens is not used then"},
+	{.name = "tokenizer",
+		JM_BIND(JM_TEXT, struct state, source.tokenizer),
+		.argument = "FILE",
+		.needs = "text",
+		.help = "the tokenizer.json of the model; without it that of the folder of --from"},
+	{.name = "answers",
+		JM_BIND(JM_TEXT, struct state, answers),
+		.argument = "FILE",
+		.help = "a line of JSON for each request that was done: tokens of its prompt and "
+			"of its answer and, with --text, the text of both"},
 	{.name = "arrival",
 		JM_BIND(JM_CHOICE, struct state, arrival),
 		.choices = arrivals,
@@ -124,7 +154,8 @@ static int choose_model(struct state *s, struct jm_err *err)
 	int code = jm_model_find(s->model_name, &s->training.model, &preset, err);
 
 	if (!code)
-		code = jm_model_dims(s->training.model, preset, s->work->options, &s->dims, err);
+		code = jm_weights_dims(
+			s->training.model, preset, s->source.from, s->work->options, &s->dims, err);
 	if (!code)
 		code = jm_precision_set(&s->training, s->work->precision, err);
 	s->training.pure = true; /* nothing is updated: no f32 masters */
@@ -153,7 +184,6 @@ static int choose_shape(struct state *s, struct jm_step_shape *ret, struct jm_er
 			s->step_tokens, s->running);
 	if (!s->pages)
 		s->pages = (int)(each * s->running);
-	s->vocab = jm_dim(&s->dims, "vocab");
 	*ret = (struct jm_step_shape){.tokens = s->step_tokens,
 		.requests = s->running,
 		.pages = s->pages,
@@ -164,12 +194,52 @@ static int choose_shape(struct state *s, struct jm_step_shape *ret, struct jm_er
 static void describe(struct state *s)
 {
 	snprintf(s->work->detail, sizeof(s->work->detail),
-		"%s, %.1f M parameters, random weights, %d requests at once, steps of %d tokens, "
+		"%s, %.1f M parameters, %s weights, %d requests at once, steps of %d tokens, "
 		"%d "
 		"pages of %d tokens",
 		s->model_name, (double)jm_graph_parameters(s->cache.program[0]->graph) / 1e6,
-		s->running, s->step_tokens, s->pages, JM_PAGE_TOKENS);
+		s->from.path ? "given" : "random", s->running, s->step_tokens, s->pages,
+		JM_PAGE_TOKENS);
 	s->work->n_devices = 1;
+}
+
+static int read_prompts(struct state *s, struct jm_err *err)
+{
+	int code;
+
+	s->vocab = s->source.vocab = jm_dim(&s->dims, "vocab");
+	if (!s->source.text)
+		return 0;
+	code = jm_prompts_open(&s->source, &s->prompts, err);
+	s->input = (struct range){s->prompts.shortest, s->prompts.longest};
+	return code;
+}
+
+static int load_weights(struct state *s, struct jm_err *err)
+{
+	const struct jm_network network = {s->training.model, &s->dims};
+	struct jm_program *p = s->cache.program[0];
+	int code;
+
+	if (!s->from.path)
+		return jm_program_init(p, s->work->seed, err);
+	code = jm_weights_load(p, network, &s->from, s->work->seed, &s->loaded, err);
+	if (code)
+		return code;
+	jm_log(s->work->ctx, JM_INFO, "Weights from %s: %s.", s->from.path, s->loaded.what);
+	if (s->work->more)
+		json_object_set_new(s->work->more, "weights",
+			json_pack("{s:s, s:I, s:f, s:b, s:n, s:i}", "from", s->from.path, "bytes",
+				(json_int_t)s->loaded.bytes, "load_s", s->loaded.seconds, "new_top",
+				0, "continued", "first_step", 0));
+	return 0;
+}
+
+static int open_files(struct state *s, struct jm_err *err)
+{
+	int code = s->source.from ? jm_safetensors_open(s->source.from, &s->from, err) : 0;
+
+	return code || !s->answers ? code : jm_output_try(s->answers, err);
 }
 
 /* The program of steps of so many rows. */
@@ -200,6 +270,10 @@ static int prepare(struct state *s, struct jm_err *err)
 		code = jm_err_set(err, JM_EUSAGE, "Model %s cannot be served; use --model llama.",
 			s->training.model->name);
 	if (!code)
+		code = open_files(s, err);
+	if (!code)
+		code = read_prompts(s, err);
+	if (!code)
 		code = choose_shape(s, &shape, err);
 	if (!code)
 		code = jm_scheduler_new(&(struct jm_scheduler_limits){s->running, s->step_tokens,
@@ -211,8 +285,9 @@ static int prepare(struct state *s, struct jm_err *err)
 		code = jm_work_device_planned(
 			s->work, jm_cache_plan(&s->training, &shape, &s->device, &s->cache, err));
 	if (!code)
-		code = jm_work_device_planned(
-			s->work, jm_cache_build(&s->cache, s->work->seed, err));
+		code = jm_work_device_planned(s->work, jm_cache_build(&s->cache, err));
+	if (!code)
+		code = load_weights(s, err);
 	if (!code)
 		code = start_profile(s, err);
 	if (!code)
@@ -241,13 +316,21 @@ static int draw(const struct state *s, const struct range *r, int number, uint64
 	return r->from + (int)(bits % (uint64_t)(r->to - r->from + 1));
 }
 
-/* Tokens of a prompt are random numbers of its request; those of an answer were made. */
+/* The tokens of the prompt of a request, from --text. */
+static const int32_t *prompt_of(const struct state *s, int number, int *ret_n)
+{
+	return jm_prompts_tokens(&s->prompts, number % s->prompts.n, ret_n);
+}
+
+/* Without --text, tokens of a prompt are random numbers of its request; those of an answer were made. */
 static int32_t token_of(const struct state *s, int number, int position)
 {
 	int input = jm_scheduler_request(s->scheduler, number)->input;
 
 	if (position >= input)
 		return s->answer[number].token[position - input];
+	if (s->prompts.n)
+		return prompt_of(s, number, &input)[position];
 	return (int32_t)(jm_rng(jm_rng(s->work->seed, (uint64_t)number), 2 + (uint64_t)position) %
 			 (uint64_t)s->vocab);
 }
@@ -274,6 +357,8 @@ static int arrive(struct state *s, struct jm_err *err)
 		free(token);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
 	}
+	if (s->prompts.n)
+		prompt_of(s, number, &input);
 	s->answer[number] =
 		(struct answer){.arrived = jm_clock_now(s->work->sleeper->clock), .token = token};
 	return jm_scheduler_add(s->scheduler, input, output, &number, err);
@@ -473,6 +558,47 @@ static int write_csv(const struct state *s, struct jm_err *err)
 			      s->csv);
 }
 
+static json_t *tokens_of(const struct state *s, int number, int from, int n)
+{
+	json_t *ret = json_array();
+
+	for (int i = 0; i < n; i++)
+		json_array_append_new(ret, json_integer(token_of(s, number, from + i)));
+	return ret;
+}
+
+static json_t *answer_json(const struct state *s, int number)
+{
+	const struct jm_request *r = jm_scheduler_request(s->scheduler, number);
+	json_t *ret = json_pack("{s:i, s:o, s:o}", "request", number, "prompt_tokens",
+		tokens_of(s, number, 0, r->input), "tokens",
+		tokens_of(s, number, r->input, r->output));
+	int n;
+
+	if (s->prompts.n) {
+		const int32_t *prompt = prompt_of(s, number, &n);
+
+		json_object_set_new(ret, "prompt", jm_prompts_text(&s->prompts, prompt, n));
+		json_object_set_new(ret, "text",
+			jm_prompts_text(&s->prompts, s->answer[number].token, r->output));
+	}
+	return ret;
+}
+
+static bool put_answers(const void *what, FILE *f)
+{
+	const struct state *s = what;
+
+	for (int i = 0; i < jm_scheduler_requests(s->scheduler) && !ferror(f); i++) {
+		json_t *line = is_done(s, i) ? answer_json(s, i) : NULL;
+
+		if (line && !json_dumpf(line, f, JSON_COMPACT))
+			fputc('\n', f);
+		json_decref(line);
+	}
+	return !ferror(f);
+}
+
 /* Writes the rows of the request from position `at` on; they are alone in the step. */
 static void lay_out_alone(struct state *s, int number, int at, int n)
 {
@@ -532,6 +658,8 @@ static int serve_verify(void *state, struct jm_err *err)
 	struct state *s = state;
 	int code = s->csv ? write_csv(s, err) : 0, tested = 0;
 
+	if (!code && s->answers)
+		code = jm_output_by(s->answers, put_answers, s, err);
 	if (s->work->more)
 		record(s);
 	if (s->work->more && s->profiled)
@@ -561,6 +689,8 @@ static void serve_teardown(void *state)
 	free(s->answer);
 	jm_scheduler_free(s->scheduler);
 	jm_cache_close(&s->cache);
+	jm_prompts_close(&s->prompts);
+	jm_safetensors_close(&s->from);
 	jm_values_done(&s->dims);
 	if (s->device.backend)
 		jm_device_close(&s->device);

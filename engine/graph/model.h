@@ -13,6 +13,8 @@
 #include "rematerialize.h"
 #include "weight_part.h"
 
+struct json_t;
+
 struct jm_preset {
 	const char *name;
 	const char *summary;
@@ -55,6 +57,10 @@ struct jm_model {
 	const struct jm_preset *presets; /* terminated by name NULL */
 	/* Names in weights files, terminated by `of` NULL; optional: those of the graph. */
 	const struct jm_weight_names *weights;
+	/* Optional: the dimensions that the config.json of a folder of Hugging Face has. file: for errors. ret: values of
+	 * the options, unset. */
+	int (*config)(const char *file, const struct json_t *config, struct jm_values *ret,
+		struct jm_err *err);
 	/* Optional, a pattern of fnmatch: the parameters whose rows are the classes. */
 	const char *top;
 	/*

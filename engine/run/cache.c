@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache.h"
-#include "start_values.h"
 
 #include <stdlib.h>
 
@@ -58,13 +57,13 @@ int jm_cache_plan(const struct jm_training *t, const struct jm_step_shape *shape
 	return code;
 }
 
-int jm_cache_build(struct jm_cache *c, uint64_t seed, struct jm_err *err)
+int jm_cache_build(struct jm_cache *c, struct jm_err *err)
 {
 	int code = 0;
 
 	for (int i = 0; i < c->n_programs && !code; i++)
 		code = jm_program_build(c->program[i], err);
-	return code ? code : jm_program_init(c->program[0], seed, err);
+	return code;
 }
 
 int jm_cache_run(struct jm_cache *c, int64_t rows, struct jm_err *err)

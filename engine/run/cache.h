@@ -26,8 +26,8 @@ struct jm_cache {
  */
 int jm_cache_plan(const struct jm_training *t, const struct jm_step_shape *shape,
 	struct jm_device *device, struct jm_cache *ret, struct jm_err *err);
-/* Allocates memory and writes start values of the weights from the seed. */
-int jm_cache_build(struct jm_cache *c, uint64_t seed, struct jm_err *err);
+/* Allocates memory; the weights, which the programs share, are then written to program[0]. */
+int jm_cache_build(struct jm_cache *c, struct jm_err *err);
 /* Runs the first `rows` rows in the smallest program that holds them; the rest of it is padding. rows: 1 to shape.tokens. */
 int jm_cache_run(struct jm_cache *c, int64_t rows, struct jm_err *err);
 void jm_cache_close(struct jm_cache *c); /* takes a zeroed one */

@@ -12,18 +12,19 @@ from jm import BUILD, SOURCE
 def packages(purpose):
     """The folder with the packages of tools/requirements-PURPOSE.txt, installed at the first call; without a network the test
     is skipped."""
-    folder = BUILD / f"packages-{purpose}"
+    folder, wanted = BUILD / f"packages-{purpose}", SOURCE / f"tools/requirements-{purpose}.txt"
+    complete = folder / "complete"  # what is installed
     with open(BUILD / f"packages-{purpose}.lock", "w") as lock:  # tests run side by side
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if (folder / "complete").exists():
+        if complete.exists() and complete.read_text() == wanted.read_text():
             return folder
         done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--require-hashes", "--only-binary=:all:",
                                "--retries", "0", "--timeout", "20", "--upgrade", "--target", folder,
-                               "-r", SOURCE / f"tools/requirements-{purpose}.txt"],
+                               "-r", wanted],
                               check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if done.returncode:
             pytest.skip(f"the packages of tools/requirements-{purpose}.txt cannot be installed here")
-        (folder / "complete").touch()
+        complete.write_text(wanted.read_text())
     return folder
 
 

@@ -38,6 +38,13 @@ def llama():
     return LlamaForCausalLM(LlamaConfig(vocab_size=256, hidden_size=48, intermediate_size=80, num_hidden_layers=2,
         num_attention_heads=6, num_key_value_heads=2, max_position_embeddings=32, rms_norm_eps=1e-5, rope_theta=500000.0))
 
+def llama3_2():
+    from transformers import LlamaConfig, LlamaForCausalLM
+    return LlamaForCausalLM(LlamaConfig(vocab_size=256, hidden_size=48, intermediate_size=80, num_hidden_layers=2,
+        num_attention_heads=6, num_key_value_heads=1, max_position_embeddings=32, rms_norm_eps=1e-5, rope_theta=10000.0,
+        tie_word_embeddings=True, rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 16}))
+
 def network(kind):
     net = resnet(kind[6:]) if kind.startswith("resnet") else globals()[kind]()
     with torch.no_grad():
@@ -88,6 +95,8 @@ KINDS = {
              2, 24),
     "llama": ("llama", {"layers": 2, "hidden": 48, "heads": 6, "kv-heads": 2, "ffn": 80, "vocab": 256, "context": 32,
                         "theta": 500000}, 2, 32),
+    "llama3_2": ("llama", {"layers": 2, "hidden": 48, "heads": 6, "kv-heads": 1, "ffn": 80, "vocab": 256, "context": 32,
+                           "tied": "yes", "rope-factor": 8, "rope-low": 1, "rope-high": 4, "rope-context": 16}, 2, 32),
 }
 STEPS = 2
 

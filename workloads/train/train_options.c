@@ -5,6 +5,7 @@
 #include "engine/graph/init_rule.h"
 #include "engine/graph/optimizer.h"
 #include "engine/graph/tensor.h"
+#include "workloads/parts/weights_config.h"
 
 #include <math.h>
 #include <sched.h>
@@ -398,7 +399,7 @@ static int choose_model(struct train *s, struct jm_err *err)
 	JM_FILL(s->work->options, s);
 	code = jm_model_find(o->model, &t->model, &preset, err);
 	if (!code)
-		code = jm_model_dims(t->model, preset, s->work->options, &s->dims, err);
+		code = jm_weights_dims(t->model, preset, o->from, s->work->options, &s->dims, err);
 	if (!code)
 		code = jm_precision_set(t, s->work->precision, err);
 	if (!code)

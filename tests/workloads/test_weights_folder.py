@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A folder as Hugging Face lays it out, trained and served: config.json gives the dimensions; what does not fit is refused with
+one sentence."""
+import json
+
+import pytest
+
+from jm import SOURCE, jm
+from runs import one
+
+FAILED = 1
+NET = {"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+       "intermediate_size": 24, "vocab_size": 700, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+       "tie_word_embeddings": True, "hidden_act": "silu"}
+DIMS = ("--layers", 2, "--hidden", 16, "--heads", 4, "--kv-heads", 2, "--ffn", 24, "--vocab", 700, "--context", 64, "--tied", "yes")
+RUN = ("--source", "null", "--device", "ref", "--precision", "f32", "--warmup", 0, "--selftest", 0)
+TRAIN = (*RUN, "--batch", 2, "--seq", 8, "--steps", 2)
+SERVE = ("run", "serve", *RUN, "--steps", 12, "--requests", 2, "--input-tokens", 3, "--output-tokens", 4)
+
+
+@pytest.fixture(scope="module", name="weights")
+def saved_weights(tmp_path_factory):
+    file = tmp_path_factory.mktemp("net") / "model.safetensors"
+    one("run", "llama", *DIMS, *TRAIN, "--save", file)
+    return file
+
+
+@pytest.fixture(name="folder")
+def folder_of_hugging_face(weights, tmp_path):
+    folder = tmp_path / "net"
+    folder.mkdir()
+    (folder / "model.safetensors").symlink_to(weights)
+    (folder / "config.json").write_text(json.dumps(NET))
+    return folder
+
+
+def change(folder, **keys):
+    config = {name: value for name, value in {**NET, **keys}.items() if value is not None}
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def refused(*words):
+    r = jm(*words)
+    assert r.returncode != 0
+    return r.stdout + r.stderr
+
+
+def test_a_folder_gives_the_dimensions_of_a_training(folder, tmp_path):
+    record = one("run", "llama", "--from", folder, *TRAIN, "--save", tmp_path / "again.safetensors")
+    assert record["weights"]["from"] == str(folder)
+    assert (tmp_path / "again.safetensors").stat().st_size == (folder / "model.safetensors").stat().st_size
+
+
+def test_a_folder_is_served_and_options_go_before_its_config(folder):
+    assert one(*SERVE, "--from", folder)["weights"]["from"] == str(folder)
+    assert "context of 6" in refused(*SERVE, "--from", folder, "--context", 6)
+
+
+def test_random_tokens_have_answers_without_text(folder, tmp_path):
+    one(*SERVE, "--from", folder, "--answers", tmp_path / "answers")
+    lines = [json.loads(line) for line in (tmp_path / "answers").read_text().splitlines()]
+    assert len(lines) >= 2 and all(line.keys() == {"request", "prompt_tokens", "tokens"} for line in lines)
+    assert {(len(line["prompt_tokens"]), len(line["tokens"])) for line in lines} == {(3, 4)}
+
+
+@pytest.mark.parametrize("keys, word", [
+    ({"hidden_size": None}, "'hidden_size'"), ({"hidden_size": "x"}, "'hidden_size'"), ({"vocab_size": 1e12}, "'vocab_size'"),
+    ({"rms_norm_eps": -1}, "'rms_norm_eps'"), ({"model_type": "mistral"}, "mistral"), ({"hidden_act": "gelu"}, "gelu"),
+    ({"attention_bias": True}, "attention_bias"), ({"mlp_bias": True}, "mlp_bias"),
+    ({"quantization_config": {"bits": 4}}, "quantization_config"),
+    ({"rope_scaling": {"type": "yarn", "factor": 4.0}}, "yarn"),
+    ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0}}, "'high_freq_factor'"),
+    ({"num_key_value_heads": 3}, "divide"), ({"intermediate_size": 32}, "mlp."), ({"tie_word_embeddings": False}, "lm_head.weight"),
+    ({"num_hidden_layers": 3}, "model.layers.2.")])
+def test_a_config_that_does_not_fit_is_refused(folder, keys, word):
+    change(folder, **keys)
+    for words in ((*SERVE, "--from", folder), ("run", "llama", *TRAIN, "--from", folder)):
+        said = refused(*words)
+        assert word in said
+        assert str(folder) in said or word == "divide"
+
+
+def test_what_a_config_may_leave_out(folder):
+    change(folder, rope_theta=None, hidden_act=None, rope_scaling={"rope_type": "default"}, head_dim=4)
+    assert one(*SERVE, "--from", folder)["status"] == "ok"
+    change(folder, rope_theta=None, rope_parameters={"rope_theta": 10000.0, "rope_type": "default"})
+    assert one(*SERVE, "--from", folder)["status"] == "ok"
+
+
+def test_a_damaged_config_is_said(folder):
+    (folder / "config.json").write_text('{"hidden_size": ')
+    assert "config.json is damaged" in refused(*SERVE, "--from", folder)
+    (folder / "config.json").write_text("[]")
+    assert "config.json is damaged" in refused(*SERVE, "--from", folder)
+
+
+def test_a_preset_of_another_network_is_refused(folder):
+    said = refused(*SERVE, "--from", folder, "--model", "llama3-8b")
+    assert "config.json" in said and "name the model llama instead" in said
+
+
+def test_prompts_that_cannot_be_read_are_said(folder, tmp_path):
+    text = tmp_path / "text"
+    tokenizer = SOURCE / "tests/data/tokenizers/llama3.json"  # 702 tokens
+    assert "cannot be opened" in refused(*SERVE, "--from", folder, "--text", text, "--tokenizer", tokenizer)
+    text.write_text("\n\n")
+    assert "no line" in refused(*SERVE, "--from", folder, "--text", text, "--tokenizer", tokenizer)
+    text.write_text("Hello\n")
+    assert "--tokenizer" in refused(*SERVE, "--from", folder, "--text", text)
+    assert "token 700" in refused(*SERVE, "--from", folder, "--text", text, "--tokenizer", tokenizer)
