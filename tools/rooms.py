@@ -56,7 +56,7 @@ INNER = {
     "backends/cpu": "kernels device ops .",
     "backends/cuda": "kernels device dnn choose ops .",
     "data": "tokenizer sets .",
-    "workloads": "parts train .",
+    "workloads": "parts train serve .",
     "report": "format model judge systems text page .",
     "cli": "frame settings measure run inspect live .",
 }

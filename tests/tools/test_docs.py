@@ -16,7 +16,7 @@ def options_of(*words):
 
 
 COMMANDS = {c: options_of(c) for c in re.findall(r"^  ([a-z]+) ", jm("--help").stdout, re.M)}
-WORKLOADS = set().union(*(options_of(w) for w in ("train", "sim", "null", "gemm", "burn", "stream", "copy", "attention",
+WORKLOADS = set().union(*(options_of(w) for w in ("train", "serve", "sim", "null", "gemm", "burn", "stream", "copy", "attention",
                                             "gpt", "llama", "mlp", "resnet", "towers", "vit")))
 
 

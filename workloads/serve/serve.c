@@ -3,99 +3,65 @@
  * Serving: requests of random tokens or of a text, answered greedily by a model whose keys and values are in pages. A step is one
  * pass over the rows that the scheduler chose. The host waits for each step, because its tokens are the next one's input.
  */
+#include "serve.h"
+
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/graph/rng.h"
-#include "engine/run/cache.h"
 #include "base/files/output.h"
 #include "engine/run/profile_start.h"
 #include "engine/run/start_values.h"
-#include "run/workload.h"
-#include "serving/scheduler.h"
+#include "serve_requests.h"
+#include "serve_results.h"
 #include "workloads/parts/profile_json.h"
-#include "workloads/parts/prompts.h"
 #include "workloads/parts/weights_config.h"
-#include "workloads/parts/weights_load.h"
 #include "workloads/parts/work_device.h"
 
 #define VERIFIED 4 /* requests that are repeated alone */
 #define MAY_DIFFER                                                                                 \
 	0.25 /* of an answer's tokens in 16 bits; with the keys of another request nearly all do */
 
-enum arrival { ARRIVE_ALL, ARRIVE_SINGLE, ARRIVE_CLOSED };
 static const char *const arrivals[] = {"all", "single", "closed", NULL};
-
-struct range {
-	int from, to;
-};
-
-/* What the scheduler does not know of a request. Times: ns of the clock; 0 = not yet. */
-struct answer {
-	int64_t arrived, first, end;
-	int32_t *token; /* [output] */
-};
-
-struct state {
-	struct jm_work *work;
-	const char *model_name, *input_text, *output_text, *csv, *answers;
-	struct jm_prompts_source source;
-	struct jm_prompts prompts;
-	struct jm_safetensors from;
-	struct jm_weights_loaded loaded;
-	int requests, running, step_tokens, pages, threads, profile;
-	struct jm_program *profiled; /* NULL = none */
-	enum arrival arrival;
-	struct range input, output;
-	struct jm_values dims;
-	struct jm_training training;
-	struct jm_device device;
-	struct jm_cache cache;
-	struct jm_scheduler *scheduler;
-	struct answer *answer; /* [requests of the scheduler] */
-	int cap;
-	int64_t vocab;
-};
 
 #define NUMBER(text, field, most, value, what)                                                     \
 	{                                                                                          \
-		.name = text, JM_BIND(JM_INT, struct state, field), .min = 1, .max = most,         \
+		.name = text, JM_BIND(JM_INT, struct serve, field), .min = 1, .max = most,         \
 		.fallback = value, .help = what                                                    \
 	}
 
 static const struct jm_option options[] = {
 	{.name = "model",
-		JM_BIND(JM_TEXT, struct state, model_name),
+		JM_BIND(JM_TEXT, struct serve, model_name),
 		.fallback = "llama",
 		.argument = "NAME",
 		.help = "what is served: a model that declares a step with a cache (llama), or one "
 			"of its presets"},
 	{.name = "from",
-		JM_BIND(JM_TEXT, struct state, source.from),
+		JM_BIND(JM_TEXT, struct serve, source.from),
 		.argument = "FILE|FOLDER",
 		.help = "weights in the format safetensors, one file or a folder as Hugging Face "
 			"lays it out, whose config.json gives the dimensions of the model; "
 			"without it random ones"},
 	{.name = "text",
-		JM_BIND(JM_TEXT, struct state, source.text),
+		JM_BIND(JM_TEXT, struct serve, source.text),
 		.argument = "FILE",
 		.help = "prompts: each line that is not empty is one, and after the last the "
 			"first is next; --input-tokens is not used then"},
 	{.name = "tokenizer",
-		JM_BIND(JM_TEXT, struct state, source.tokenizer),
+		JM_BIND(JM_TEXT, struct serve, source.tokenizer),
 		.argument = "FILE",
 		.needs = "text",
 		.help = "the tokenizer.json of the model; without it that of the folder of --from"},
 	{.name = "answers",
-		JM_BIND(JM_TEXT, struct state, answers),
+		JM_BIND(JM_TEXT, struct serve, answers),
 		.argument = "FILE",
 		.help = "a line of JSON for each request that was done: tokens of its prompt and "
 			"of its answer and, with --text, the text of both"},
 	{.name = "arrival",
-		JM_BIND(JM_CHOICE, struct state, arrival),
+		JM_BIND(JM_CHOICE, struct serve, arrival),
 		.choices = arrivals,
 		.fallback = "all",
 		.help = "when requests arrive: all at once, again when all are done; one at a "
@@ -104,12 +70,12 @@ static const struct jm_option options[] = {
 	NUMBER("requests", requests, 1e6, "64", "requests that arrive at once with --arrival all"),
 	NUMBER("running", running, 4096, "16", "requests that a step serves at most"),
 	{.name = "input-tokens",
-		JM_BIND(JM_TEXT, struct state, input_text),
+		JM_BIND(JM_TEXT, struct serve, input_text),
 		.fallback = "128",
 		.argument = "N|N:M",
 		.help = "tokens of a prompt: exactly N, or uniform from N to M"},
 	{.name = "output-tokens",
-		JM_BIND(JM_TEXT, struct state, output_text),
+		JM_BIND(JM_TEXT, struct serve, output_text),
 		.fallback = "32",
 		.argument = "N|N:M",
 		.help = "tokens of an answer: exactly N, or uniform from N to M"},
@@ -118,7 +84,7 @@ static const struct jm_option options[] = {
 	NUMBER("cache-pages", pages, 1e8, NULL,
 		"pages of 16 tokens in the cache; without it as many as all running requests need"),
 	{.name = "requests-csv",
-		JM_BIND(JM_TEXT, struct state, csv),
+		JM_BIND(JM_TEXT, struct serve, csv),
 		.argument = "FILE",
 		.help = "a line for each request: tokens, arrival, time to the first token, "
 			"latency"},
@@ -148,7 +114,7 @@ static int read_range(const char *text, const char *name, struct range *ret, str
 		name, text);
 }
 
-static int choose_model(struct state *s, struct jm_err *err)
+static int choose_model(struct serve *s, struct jm_err *err)
 {
 	const struct jm_preset *preset;
 	int code = jm_model_find(s->model_name, &s->training.model, &preset, err);
@@ -165,7 +131,7 @@ static int choose_model(struct state *s, struct jm_err *err)
 }
 
 /* Shape of the largest step; checks that requests fit into the model. */
-static int choose_shape(struct state *s, struct jm_step_shape *ret, struct jm_err *err)
+static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_err *err)
 {
 	int64_t most = s->input.to + s->output.to, context = jm_dim(&s->dims, "context");
 	int64_t each = (most - 1 + JM_PAGE_TOKENS - 1) / JM_PAGE_TOKENS;
@@ -191,7 +157,7 @@ static int choose_shape(struct state *s, struct jm_step_shape *ret, struct jm_er
 	return 0;
 }
 
-static void describe(struct state *s)
+static void describe(struct serve *s)
 {
 	snprintf(s->work->detail, sizeof(s->work->detail),
 		"%s, %.1f M parameters, %s weights, %d requests at once, steps of %d tokens, "
@@ -203,7 +169,7 @@ static void describe(struct state *s)
 	s->work->n_devices = 1;
 }
 
-static int read_prompts(struct state *s, struct jm_err *err)
+static int read_prompts(struct serve *s, struct jm_err *err)
 {
 	int code;
 
@@ -215,7 +181,7 @@ static int read_prompts(struct state *s, struct jm_err *err)
 	return code;
 }
 
-static int load_weights(struct state *s, struct jm_err *err)
+static int load_weights(struct serve *s, struct jm_err *err)
 {
 	const struct jm_network network = {s->training.model, &s->dims};
 	struct jm_program *p = s->cache.program[0];
@@ -235,7 +201,7 @@ static int load_weights(struct state *s, struct jm_err *err)
 	return 0;
 }
 
-static int open_files(struct state *s, struct jm_err *err)
+static int open_files(struct serve *s, struct jm_err *err)
 {
 	int code = s->source.from ? jm_safetensors_open(s->source.from, &s->from, err) : 0;
 
@@ -243,7 +209,7 @@ static int open_files(struct state *s, struct jm_err *err)
 }
 
 /* The program of steps of so many rows. */
-static int start_profile(struct state *s, struct jm_err *err)
+static int start_profile(struct serve *s, struct jm_err *err)
 {
 	for (int i = 0; i < s->cache.n_programs && s->profile; i++)
 		if (s->profile == 1 << i)
@@ -257,7 +223,7 @@ static int start_profile(struct state *s, struct jm_err *err)
 			  : 0;
 }
 
-static int prepare(struct state *s, struct jm_err *err)
+static int prepare(struct serve *s, struct jm_err *err)
 {
 	struct jm_step_shape shape;
 	int code = read_range(s->input_text, "input-tokens", &s->input, err);
@@ -297,7 +263,7 @@ static int prepare(struct state *s, struct jm_err *err)
 
 static int serve_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 {
-	struct state *s = calloc(1, sizeof(*s));
+	struct serve *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
@@ -307,64 +273,9 @@ static int serve_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 	return prepare(s, err);
 }
 
-/* ---- requests ------------------------------------------------------------------------------------------- */
+/* ---- a step --------------------------------------------------------------------------------------------- */
 
-static int draw(const struct state *s, const struct range *r, int number, uint64_t what)
-{
-	uint64_t bits = jm_rng(jm_rng(s->work->seed, (uint64_t)number), what);
-
-	return r->from + (int)(bits % (uint64_t)(r->to - r->from + 1));
-}
-
-/* The tokens of the prompt of a request, from --text. */
-static const int32_t *prompt_of(const struct state *s, int number, int *ret_n)
-{
-	return jm_prompts_tokens(&s->prompts, number % s->prompts.n, ret_n);
-}
-
-/* Without --text, tokens of a prompt are random numbers of its request; those of an answer were made. */
-static int32_t token_of(const struct state *s, int number, int position)
-{
-	int input = jm_scheduler_request(s->scheduler, number)->input;
-
-	if (position >= input)
-		return s->answer[number].token[position - input];
-	if (s->prompts.n)
-		return prompt_of(s, number, &input)[position];
-	return (int32_t)(jm_rng(jm_rng(s->work->seed, (uint64_t)number), 2 + (uint64_t)position) %
-			 (uint64_t)s->vocab);
-}
-
-static bool grow(struct state *s)
-{
-	int cap = s->cap ? 2 * s->cap : 256;
-	struct answer *more = realloc(s->answer, (size_t)cap * sizeof(*more));
-
-	if (!more)
-		return false;
-	s->answer = more;
-	s->cap = cap;
-	return true;
-}
-
-static int arrive(struct state *s, struct jm_err *err)
-{
-	int number = jm_scheduler_requests(s->scheduler);
-	int input = draw(s, &s->input, number, 0), output = draw(s, &s->output, number, 1);
-	int32_t *token = calloc((size_t)output, sizeof(*token));
-
-	if (!token || (number == s->cap && !grow(s))) {
-		free(token);
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
-	}
-	if (s->prompts.n)
-		prompt_of(s, number, &input);
-	s->answer[number] =
-		(struct answer){.arrived = jm_clock_now(s->work->sleeper->clock), .token = token};
-	return jm_scheduler_add(s->scheduler, input, output, &number, err);
-}
-
-static int arrive_all(struct state *s, struct jm_err *err)
+static int arrive_all(struct serve *s, struct jm_err *err)
 {
 	int unfinished = jm_scheduler_unfinished(s->scheduler), wanted = 0, code = 0;
 
@@ -373,14 +284,12 @@ static int arrive_all(struct state *s, struct jm_err *err)
 	else if (!unfinished)
 		wanted = s->arrival == ARRIVE_ALL ? s->requests : 1;
 	while (wanted-- > 0 && !code)
-		code = arrive(s, err);
+		code = jm_serve_arrive(s, err);
 	return code;
 }
 
-/* ---- a step --------------------------------------------------------------------------------------------- */
-
 /* Writes the rows of a step; returns their number. */
-static int64_t lay_out(struct state *s, const struct jm_piece *piece, int n)
+static int64_t lay_out(struct serve *s, const struct jm_piece *piece, int n)
 {
 	struct jm_cache *c = &s->cache;
 	int64_t rows = 0;
@@ -392,7 +301,7 @@ static int64_t lay_out(struct state *s, const struct jm_piece *piece, int n)
 		for (int k = 0; k < r->n_pages; k++)
 			page[k] = r->page[k];
 		for (int k = 0; k < piece[i].n; k++, rows++) {
-			c->ids[rows] = token_of(s, piece[i].request, piece[i].from + k);
+			c->ids[rows] = jm_serve_token(s, piece[i].request, piece[i].from + k);
 			c->position[rows] = piece[i].from + k;
 			c->request[rows] = r->slot;
 		}
@@ -402,7 +311,7 @@ static int64_t lay_out(struct state *s, const struct jm_piece *piece, int n)
 }
 
 /* Takes the tokens that the step made; returns how many. */
-static int take_tokens(struct state *s, const struct jm_piece *piece, int n)
+static int take_tokens(struct serve *s, const struct jm_piece *piece, int n)
 {
 	int64_t now = jm_clock_now(s->work->sleeper->clock);
 	int made = 0;
@@ -425,7 +334,7 @@ static int take_tokens(struct state *s, const struct jm_piece *piece, int n)
 
 static int serve_step(void *state, struct jm_step *ret, struct jm_err *err)
 {
-	struct state *s = state;
+	struct serve *s = state;
 	const struct jm_piece *piece;
 	int code = arrive_all(s, err), n;
 
@@ -445,167 +354,13 @@ static int serve_step(void *state, struct jm_step *ret, struct jm_err *err)
 	return 0;
 }
 
-/* ---- results -------------------------------------------------------------------------------------------- */
-
-static double seconds(int64_t from, int64_t to)
-{
-	return (double)(to - from) / 1e9;
-}
-
-static bool is_done(const struct state *s, int number)
-{
-	return jm_scheduler_request(s->scheduler, number)->state == JM_REQUEST_DONE;
-}
-
-static double ttft(const struct state *s, int number)
-{
-	return seconds(s->answer[number].arrived, s->answer[number].first);
-}
-
-/* NAN for an answer of one token. */
-static double tpot(const struct state *s, int number)
-{
-	int output = jm_scheduler_request(s->scheduler, number)->output;
-
-	return output > 1 ? seconds(s->answer[number].first, s->answer[number].end) / (output - 1)
-			  : NAN;
-}
-
-static double latency(const struct state *s, int number)
-{
-	return seconds(s->answer[number].arrived, s->answer[number].end);
-}
-
-static int by_size(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
-/* Linear between the two nearest, as numpy.percentile does by default. x is sorted, n above 0. */
-static double percentile(const double *x, int n, double percent)
-{
-	double at = percent / 100 * (n - 1);
-	int below = (int)at, above = below + 1 < n ? below + 1 : below;
-
-	return x[below] + (at - below) * (x[above] - x[below]);
-}
-
-/* {"mean", "p50", "p90", "p99", "max"} in seconds of all that is done; null if nothing is. */
-static json_t *distribution(const struct state *s, double (*of)(const struct state *s, int number))
-{
-	int all = jm_scheduler_requests(s->scheduler), n = 0;
-	double *x = calloc((size_t)all + 1, sizeof(*x)), sum = 0;
-	json_t *ret = NULL;
-
-	for (int i = 0; x && i < all; i++)
-		if (is_done(s, i) && !isnan(of(s, i)))
-			sum += x[n++] = of(s, i);
-	if (n) {
-		qsort(x, (size_t)n, sizeof(*x), by_size);
-		ret = json_pack("{s:f, s:f, s:f, s:f, s:f}", "mean", sum / n, "p50",
-			percentile(x, n, 50), "p90", percentile(x, n, 90), "p99",
-			percentile(x, n, 99), "max", x[n - 1]);
-	}
-	free(x);
-	return ret ? ret : json_null();
-}
-
-static void record(const struct state *s)
-{
-	json_int_t done = 0, preempted = 0, in = 0, out = 0;
-	int all = jm_scheduler_requests(s->scheduler);
-
-	for (int i = 0; i < all; i++) {
-		const struct jm_request *r = jm_scheduler_request(s->scheduler, i);
-
-		done += is_done(s, i);
-		preempted += r->preempted;
-		in += is_done(s, i) ? r->input : 0;
-		out += is_done(s, i) ? r->output : 0;
-	}
-	json_object_set_new(s->work->more, "serving",
-		json_pack("{s:i, s:I, s:i, s:I, s:I, s:I, s:o, s:o, s:o}", "requests_offered", all,
-			"requests_done", done, "requests_failed", 0, "preemptions", preempted,
-			"tokens_in", in, "tokens_out", out, "ttft", distribution(s, ttft), "tpot",
-			distribution(s, tpot), "latency", distribution(s, latency)));
-}
-
-static int write_csv(const struct state *s, struct jm_err *err)
-{
-	FILE *f = fopen(s->csv, "w");
-	bool good = f != NULL;
-
-	if (f)
-		fprintf(f,
-			"request,input_tokens,output_tokens,arrival_s,ttft_s,tpot_s,latency_s\n");
-	for (int i = 0; f && i < jm_scheduler_requests(s->scheduler); i++) {
-		const struct jm_request *r = jm_scheduler_request(s->scheduler, i);
-
-		if (!is_done(s, i))
-			continue;
-		fprintf(f, "%d,%d,%d,%.9f,%.9f,", i, r->input, r->output,
-			seconds(s->answer[0].arrived, s->answer[i].arrived), ttft(s, i));
-		if (r->output > 1)
-			fprintf(f, "%.12f", tpot(s, i)); /* a mean of ns */
-		fprintf(f, ",%.9f\n", latency(s, i));
-	}
-	if (f && (ferror(f) | fclose(f)))
-		good = false;
-	return good ? 0
-		    : jm_err_set(err, JM_EIO, "The file '%s' of --requests-csv cannot be written.",
-			      s->csv);
-}
-
-static json_t *tokens_of(const struct state *s, int number, int from, int n)
-{
-	json_t *ret = json_array();
-
-	for (int i = 0; i < n; i++)
-		json_array_append_new(ret, json_integer(token_of(s, number, from + i)));
-	return ret;
-}
-
-static json_t *answer_json(const struct state *s, int number)
-{
-	const struct jm_request *r = jm_scheduler_request(s->scheduler, number);
-	json_t *ret = json_pack("{s:i, s:o, s:o}", "request", number, "prompt_tokens",
-		tokens_of(s, number, 0, r->input), "tokens",
-		tokens_of(s, number, r->input, r->output));
-	int n;
-
-	if (s->prompts.n) {
-		const int32_t *prompt = prompt_of(s, number, &n);
-
-		json_object_set_new(ret, "prompt", jm_prompts_text(&s->prompts, prompt, n));
-		json_object_set_new(ret, "text",
-			jm_prompts_text(&s->prompts, s->answer[number].token, r->output));
-	}
-	return ret;
-}
-
-static bool put_answers(const void *what, FILE *f)
-{
-	const struct state *s = what;
-
-	for (int i = 0; i < jm_scheduler_requests(s->scheduler) && !ferror(f); i++) {
-		json_t *line = is_done(s, i) ? answer_json(s, i) : NULL;
-
-		if (line && !json_dumpf(line, f, JSON_COMPACT))
-			fputc('\n', f);
-		json_decref(line);
-	}
-	return !ferror(f);
-}
-
 /* Writes the rows of the request from position `at` on; they are alone in the step. */
-static void lay_out_alone(struct state *s, int number, int at, int n)
+static void lay_out_alone(struct serve *s, int number, int at, int n)
 {
 	struct jm_cache *c = &s->cache;
 
 	for (int i = 0; i < n; i++) {
-		c->ids[i] = token_of(s, number, at + i);
+		c->ids[i] = jm_serve_token(s, number, at + i);
 		c->position[i] = at + i;
 		c->request[i] = 0;
 	}
@@ -617,7 +372,7 @@ static void lay_out_alone(struct state *s, int number, int at, int n)
  * Computes the request again, alone, and counts how many tokens of its answer differ from what follows the tokens before
  * them: those of the answer, so that one difference does not change what comes after it.
  */
-static int repeat(struct state *s, int number, int *ret_differ, struct jm_err *err)
+static int repeat(struct serve *s, int number, int *ret_differ, struct jm_err *err)
 {
 	const struct jm_request *r = jm_scheduler_request(s->scheduler, number);
 	int answer = r->input - 1, end = answer + r->output, code = 0, n;
@@ -633,13 +388,13 @@ static int repeat(struct state *s, int number, int *ret_differ, struct jm_err *e
 		lay_out_alone(s, number, at, n);
 		code = jm_cache_run(&s->cache, n, err);
 		for (int i = 0; i < n && at >= answer && !code; i++)
-			*ret_differ += s->cache.token[i] != token_of(s, number, at + i + 1);
+			*ret_differ += s->cache.token[i] != jm_serve_token(s, number, at + i + 1);
 	}
 	return code;
 }
 
 /* In 16 bits the order of sums, which differs with the rows of a step, decides between logits that are nearly equal. */
-static int check_answer(struct state *s, int number, struct jm_err *err)
+static int check_answer(struct serve *s, int number, struct jm_err *err)
 {
 	int output = jm_scheduler_request(s->scheduler, number)->output, differ;
 	double most = s->training.precision == JM_F32 ? 0 : MAY_DIFFER;
@@ -655,18 +410,18 @@ static int check_answer(struct state *s, int number, struct jm_err *err)
 /* Unfinished requests lose what the cache has of them: nothing runs after this. */
 static int serve_verify(void *state, struct jm_err *err)
 {
-	struct state *s = state;
-	int code = s->csv ? write_csv(s, err) : 0, tested = 0;
+	struct serve *s = state;
+	int code = s->csv ? jm_serve_write_csv(s, err) : 0, tested = 0;
 
 	if (!code && s->answers)
-		code = jm_output_by(s->answers, put_answers, s, err);
+		code = jm_serve_write_answers(s, err);
 	if (s->work->more)
-		record(s);
+		jm_serve_record(s);
 	if (s->work->more && s->profiled)
 		json_object_set_new(s->work->more, "profile", jm_profile_json(s->profiled));
 	for (int i = 0; i < jm_scheduler_requests(s->scheduler) && tested < VERIFIED && !code;
 		i++) {
-		if (!is_done(s, i))
+		if (!jm_serve_is_done(s, i))
 			continue;
 		code = check_answer(s, i, err);
 		tested++;
@@ -680,7 +435,7 @@ static int serve_verify(void *state, struct jm_err *err)
 
 static void serve_teardown(void *state)
 {
-	struct state *s = state;
+	struct serve *s = state;
 
 	if (!s)
 		return;

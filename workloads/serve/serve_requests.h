@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests of serve: their prompts, and the tokens of their answers. */
+#ifndef JM_SERVE_REQUESTS_H
+#define JM_SERVE_REQUESTS_H
+
+#include "serve.h"
+
+/* A request arrives now. */
+int jm_serve_arrive(struct serve *s, struct jm_err *err);
+/* The tokens of the prompt of a request, with --text. */
+const int32_t *jm_serve_prompt(const struct serve *s, int number, int *ret_n);
+/* A token of a request by its position; those of prompts without --text are random numbers of the request. */
+int32_t jm_serve_token(const struct serve *s, int number, int position);
+bool jm_serve_is_done(const struct serve *s, int number);
+
+#endif

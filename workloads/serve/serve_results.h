@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What requests took, for the record; files of requests and of answers. */
+#ifndef JM_SERVE_RESULTS_H
+#define JM_SERVE_RESULTS_H
+
+#include "serve.h"
+
+/* Adds "serving" to the record, which must be wanted. */
+void jm_serve_record(const struct serve *s);
+/* JM_EIO: the file cannot be written. */
+int jm_serve_write_csv(const struct serve *s, struct jm_err *err);     /* --requests-csv */
+int jm_serve_write_answers(const struct serve *s, struct jm_err *err); /* --answers */
+
+#endif
