@@ -22,13 +22,8 @@ serve --arrival single --steps 60 --requests-csv "$work/single.csv"
 echo "all at once: $(($(wc -l <"$work/all.csv") - 1)) requests"
 echo "one at a time: $(($(wc -l <"$work/single.csv") - 1)) requests"
 
-# a folder as Hugging Face lays it out, here with four letters, the blank and the end of a line as tokens
+# a folder as Hugging Face lays it out, with four letters, the blank and the end of a line as tokens
 mkdir "$work/net"
-cat >"$work/net/config.json" <<'JSON'
-{"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
- "intermediate_size": 64, "vocab_size": 6, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
- "rope_scaling": null, "tie_word_embeddings": true}
-JSON
 cat >"$work/net/tokenizer.json" <<'JSON'
 {"model": {"type": "BPE", "vocab": {"Ġ": 0, "a": 1, "b": 2, "c": 3, "t": 4, "Ċ": 5}, "merges": []},
  "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
@@ -38,7 +33,7 @@ printf 'ab ab\na cat\n' >"$work/prompts"
 for i in 1 2 3 4 5 6 7 8 9 10; do cat "$work/prompts" "$work/prompts"; done >"$work/text"
 "$jm" data tokenize "$work/text" --tokenizer "$work/net/tokenizer.json" "$work/tokens"
 "$jm" run llama --text "$work/tokens.bin" --layers 1 --hidden 32 --heads 4 --kv-heads 2 --ffn 64 --vocab 6 --context 64 --tied yes --device ref \
-	--precision f32 --batch 2 --seq 16 --warmup 0 --steps 2 --save "$work/net/model.safetensors"
+	--precision f32 --batch 2 --seq 16 --warmup 0 --steps 2 --save "$work/net"
 "$jm" run serve --from "$work/net" --text "$work/prompts" --answers "$work/answers" --device ref --precision f32 \
 	--output-tokens 8 --requests 2 --warmup 0 --steps 10
 cat "$work/answers"

@@ -303,6 +303,7 @@ const struct jm_model jm_model_llama = {
 	.presets = presets,
 	.weights = weights,
 	.config = jm_llama_config,
+	.make_config = jm_llama_make_config,
 	.complete = llama_complete,
 	.default_seq = llama_default_seq,
 	.build = llama_build,

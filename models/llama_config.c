@@ -147,3 +147,36 @@ int jm_llama_config(
 		code = take_rotary(&r, config);
 	return code ? code : jm_values_set(ret, "tied", tied ? "yes" : "no", err);
 }
+
+/* ---- writing ------------------------------------------------------------------------------------------ */
+
+static json_int_t whole(const struct jm_values *v, const char *option)
+{
+	return (json_int_t)jm_values_number(v, option);
+}
+
+static json_t *make_scaling(const struct jm_values *v)
+{
+	if (!(jm_values_number(v, "rope-factor") > 1))
+		return json_null();
+	return json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "factor",
+		jm_values_number(v, "rope-factor"), "low_freq_factor",
+		jm_values_number(v, "rope-low"), "high_freq_factor",
+		jm_values_number(v, "rope-high"), "original_max_position_embeddings",
+		whole(v, "rope-context"));
+}
+
+json_t *jm_llama_make_config(const struct jm_values *dims)
+{
+	return json_pack("{s:[s], s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, "
+			 "s:f, s:o, s:b}",
+		"architectures", "LlamaForCausalLM", "model_type", "llama", "hidden_act", "silu",
+		"attention_bias", 0, "mlp_bias", 0, "num_hidden_layers", whole(dims, "layers"),
+		"hidden_size", whole(dims, "hidden"), "num_attention_heads", whole(dims, "heads"),
+		"num_key_value_heads", whole(dims, "kv-heads"), "head_dim",
+		whole(dims, "head-width"), "intermediate_size", whole(dims, "ffn"), "vocab_size",
+		whole(dims, "vocab"), "max_position_embeddings", whole(dims, "context"),
+		"rms_norm_eps", jm_values_number(dims, "norm-eps"), "rope_theta",
+		jm_values_number(dims, "theta"), "rope_scaling", make_scaling(dims),
+		"tie_word_embeddings", jm_values_text(dims, "tied")[0] == 'y');
+}

@@ -14,4 +14,7 @@
 int jm_llama_config(
 	const char *file, const json_t *config, struct jm_values *ret, struct jm_err *err);
 
+/* The same file of such a network, without torch_dtype; NULL = out of memory. */
+json_t *jm_llama_make_config(const struct jm_values *dims);
+
 #endif

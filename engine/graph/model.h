@@ -61,6 +61,8 @@ struct jm_model {
 	 * the options, unset. */
 	int (*config)(const char *file, const struct json_t *config, struct jm_values *ret,
 		struct jm_err *err);
+	/* Optional: a new config.json of this network, but for the type of its weights; NULL = out of memory. */
+	struct json_t *(*make_config)(const struct jm_values *dims);
 	/* Optional, a pattern of fnmatch: the parameters whose rows are the classes. */
 	const char *top;
 	/*

@@ -259,7 +259,7 @@ static void start(struct jm_program *p, const struct jm_training *t, uint64_t se
 
 static void save(struct jm_program *p, const struct jm_training *t, int steps)
 {
-	const struct jm_weights_source source = {.batches = steps};
+	const struct jm_weights_source source = {.batches = steps, .shard_bytes = 60000};
 	const char *to = getenv("JM_TEST_SAVE");
 
 	if (to)

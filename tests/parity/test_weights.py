@@ -85,6 +85,15 @@ net = network(kind)
 load_model(net, file, strict=True)
 print(loss(net, data, batch, seq), *{b.item() for name, b in net.named_buffers() if name.endswith("num_batches_tracked")})
 """
+# kind folder data batch seq: prints the loss of ours, which gives the configuration too
+LOAD_FOLDER = NETWORKS + """
+from transformers import LlamaForCausalLM
+kind, folder, data, batch, seq = sys.argv[1:4] + [int(x) for x in sys.argv[4:6]]
+net, info = LlamaForCausalLM.from_pretrained(folder, torch_dtype="auto", output_loading_info=True)
+assert not any(info.values()), info
+assert net.dtype == torch.float32
+print(loss(net, data, batch, seq))
+"""
 VIT = ("vit", {"layers": 2, "hidden": 48, "heads": 3, "ffn": 96, "image": 32, "patch": 8, "classes": 5}, 4, 1)
 KINDS = {
     "resnet18": ("resnet", {"layers": 18, "hidden": 64, "image": 32, "classes": 5}, 4, 1),
@@ -140,3 +149,13 @@ def test_our_weights_load_with_strict_and_give_our_loss(kind, tmp_path):
     loss, *counters = python("networks", LOAD, kind, tmp_path / "ours.safetensors", data, batch, seq).split()
     assert float(loss) == pytest.approx(expected, rel=3e-5)
     assert counters == (["2"] if kind.startswith("resnet") else [])
+
+
+@pytest.mark.parametrize("kind", ["llama", "llama3_2"])
+def test_our_folder_is_a_pretrained_network(kind, tmp_path):
+    """config.json, shards and index, without a word from us."""
+    _, _, batch, seq = KINDS[kind]
+    data = make_data(tmp_path / "data", batch, seq)
+    expected = losses(kind, data, tmp_path, STEPS, JM_TEST_SAVE=f"{tmp_path / 'ours'}/")
+    assert len(list((tmp_path / "ours").glob("model-*.safetensors"))) > 2
+    assert float(python("networks", LOAD_FOLDER, kind, tmp_path / "ours", data, batch, seq)) == pytest.approx(expected, rel=3e-5)

@@ -3,10 +3,12 @@
 one sentence."""
 import json
 
+import numpy
 import pytest
 
 from jm import SOURCE, jm
 from runs import one
+from weights_files import read, values
 
 FAILED = 1
 NET = {"model_type": "llama", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -61,6 +63,38 @@ def test_random_tokens_have_answers_without_text(folder, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "answers").read_text().splitlines()]
     assert len(lines) >= 2 and all(line.keys() == {"request", "prompt_tokens", "tokens"} for line in lines)
     assert {(len(line["prompt_tokens"]), len(line["tokens"])) for line in lines} == {(3, 4)}
+
+
+def shards(folder):
+    return sorted(file.name for file in folder.iterdir())
+
+
+def test_a_folder_that_was_saved_is_read_again(tmp_path):
+    """In shards, and then in one file in its place: what is behind a tensor does not depend on it."""
+    net, again = tmp_path / "deep/net", tmp_path / "again"
+    one("run", "llama", *DIMS, *TRAIN, "--norm-eps", "1e-3", "--rope-factor", 4, "--save", f"{net}/", "--save-shard", "1e-6")
+    assert len(list(net.glob("model-*-of-*.safetensors"))) > 10
+    index = json.loads((net / "model.safetensors.index.json").read_text())
+    parts = {name: read(net / file)[name] for name, file in index["weight_map"].items()}
+    assert index["metadata"]["total_size"] == sum(len(data) for _, _, data in parts.values())
+    assert "lm_head.weight" not in parts
+    still = (*TRAIN, "--optimizer", "sgd", "--lr", "1e-12", "--weight-decay", 0)
+    one("run", "llama", "--from", net, *still, "--save", f"{again}/")
+    assert shards(again) == ["config.json", "model.safetensors"]
+    assert json.loads((again / "config.json").read_text()) == json.loads((net / "config.json").read_text())
+    whole = read(again / "model.safetensors")
+    assert whole.keys() == parts.keys()
+    for name, part in parts.items():
+        numpy.testing.assert_allclose(values(whole[name]), values(part), rtol=0, atol=1e-7, err_msg=name)
+    one("run", "llama", "--from", again, *still, "--save", net)
+    assert (net / "model.safetensors").exists() and not (net / "model.safetensors.index.json").exists()
+    assert one(*SERVE, "--from", net)["verified"] is True
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_the_run(tmp_path):
+    (tmp_path / "file").write_text("")
+    said = refused("run", "llama", *DIMS, *TRAIN, "--save", f"{tmp_path}/file/net/")
+    assert str(tmp_path / "file") in said and "Steps" not in said
 
 
 @pytest.mark.parametrize("keys, word", [

@@ -2,8 +2,13 @@
 #include "weights_save.h"
 
 #include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#include "base/files/output.h"
 
 #include "engine/graph/tensor.h"
 
@@ -183,6 +188,77 @@ static int give(void *arg, int i, struct jm_safetensors_sink *sink, struct jm_er
 	return origin ? copy_origin(s, origin, sink, err) : put_part(s, &s->part[i], sink, err);
 }
 
+/* ---- folders ------------------------------------------------------------------------------------------- */
+
+static bool is_folder(const char *path)
+{
+	size_t n = strlen(path);
+	struct stat st;
+
+	return (n && path[n - 1] == '/') || (!stat(path, &st) && S_ISDIR(st.st_mode));
+}
+
+/* FOLDER/name */
+static int name_file(const char *folder, const char *name, char ret[PATH_MAX], struct jm_err *err)
+{
+	if (snprintf(ret, PATH_MAX, "%s/%s", folder, name) < PATH_MAX)
+		return 0;
+	return jm_err_set(err, JM_EUSAGE, "The name %.60s... is too long.", folder);
+}
+
+int jm_weights_try(const char *path, struct jm_err *err)
+{
+	char file[PATH_MAX];
+	int code;
+
+	if (!is_folder(path))
+		return jm_output_try(path, err);
+	code = jm_output_folder(path, err);
+	if (!code)
+		code = name_file(path, "weights.part", file, err);
+	return code ? code : jm_output_try(file, err);
+}
+
+static const char *torch_type(enum jm_safetensor_type type)
+{
+	return type == JM_SAFETENSOR_F32    ? "float32"
+	       : type == JM_SAFETENSOR_BF16 ? "bfloat16"
+	       : type == JM_SAFETENSOR_F16  ? "float16"
+					    : "float64";
+}
+
+static int write_config(
+	const struct save *s, struct jm_network network, const char *folder, struct jm_err *err)
+{
+	char file[PATH_MAX];
+	json_t *config;
+	int code;
+
+	if (!network.model->make_config)
+		return 0;
+	config = network.model->make_config(network.dims);
+	code = config ? name_file(folder, "config.json", file, err)
+		      : jm_err_set(err, JM_ENOMEM, "Out of memory for a config.json.");
+	if (!code) {
+		json_object_set_new(
+			config, "torch_dtype", json_string(torch_type(s->tensor[0].type)));
+		code = jm_output_json(file, config, err);
+	}
+	json_decref(config);
+	return code;
+}
+
+static int write_folder(struct save *s, struct jm_network network, const char *path,
+	const json_t *notes, struct jm_err *err)
+{
+	int code = jm_weights_try(path, err);
+
+	if (!code)
+		code = jm_safetensors_write_folder(
+			path, s->tensor, s->n, s->source->shard_bytes, notes, give, s, err);
+	return code ? code : write_config(s, network, path, err);
+}
+
 int jm_weights_save(struct jm_program *p, struct jm_network network,
 	const struct jm_weights_source *source, const char *path, struct jm_err *err)
 {
@@ -191,7 +267,9 @@ int jm_weights_save(struct jm_program *p, struct jm_network network,
 	int code = list_all(&s, network, err);
 
 	if (!code)
-		code = jm_safetensors_write(path, s.tensor, s.n, notes, give, &s, err);
+		code = is_folder(path)
+			       ? write_folder(&s, network, path, notes, err)
+			       : jm_safetensors_write(path, s.tensor, s.n, notes, give, &s, err);
 	json_decref(notes);
 	free(s.data);
 	free(s.part);

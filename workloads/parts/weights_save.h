@@ -6,7 +6,8 @@
 #include "weights_load.h"
 
 struct jm_weights_source {
-	int64_t batches; /* num_batches_tracked of each norm that is trained */
+	int64_t batches;      /* num_batches_tracked of each norm that is trained */
+	uint64_t shard_bytes; /* of each file of a folder, at most */
 	/* the file that frozen tensors are copied from, and how they are called in it; NULL = there is none */
 	const struct jm_safetensors *from;
 	const struct jm_weights_loaded *found;
@@ -14,9 +15,13 @@ struct jm_weights_source {
 
 /*
  * Writes the tensors in the types of the masters, f32 unless the precision has none; those that are frozen as they are in
- * `from`. The file gets its name when all of it is on the disk. Waits for the device.
+ * `from`. The file gets its name when all of it is on the disk. A path that ends in '/', or is a folder, becomes a folder as Hugging
+ * Face lays it out (jm_safetensors_write_folder), with a config.json if the model writes one. Waits for the device.
  */
 int jm_weights_save(struct jm_program *p, struct jm_network network,
 	const struct jm_weights_source *source, const char *path, struct jm_err *err);
+
+/* Can it be written? Makes the folder. */
+int jm_weights_try(const char *path, struct jm_err *err);
 
 #endif

@@ -119,9 +119,21 @@ const struct jm_option jm_train_options[] = {
 			"moment; batch norms among them use their running statistics"},
 	{.name = "save",
 		JM_BIND(JM_TEXT, struct train, weights.save),
-		.argument = "FILE",
+		.argument = "FILE|FOLDER/",
 		.help = "write the weights there after the last step, in the format safetensors; "
-			"an old file is replaced when all of the new one is on the disk"},
+			"an old file is replaced when all of the new one is on the disk. A folder, "
+			"whose name ends in / if there is none yet, gets model.safetensors, or "
+			"shards with their index, and config.json of a llama, as Hugging Face has "
+			"them"},
+	{.name = "save-shard",
+		JM_BIND(JM_REAL, struct train, weights.shard),
+		.unit = "",
+		.min = 1e-6,
+		.max = 1e6,
+		.fallback = "5",
+		.argument = "GB",
+		.needs = "save",
+		.help = "size of a file of the folder of --save at most, in GB"},
 	{.name = "checkpoint",
 		JM_BIND(JM_TEXT, struct train, weights.checkpoint),
 		.argument = "FILE",

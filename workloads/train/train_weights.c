@@ -25,7 +25,7 @@ int jm_train_weights_open(struct train *s, struct jm_err *err)
 	if (!w->checkpoint)
 		w->every = 0;
 	if (!code && w->save && !s->work->rank)
-		code = jm_output_try(w->save, err);
+		code = jm_weights_try(w->save, err);
 	if (!code && w->checkpoint && !s->work->rank)
 		code = jm_output_try(w->checkpoint, err);
 	return code;
@@ -113,8 +113,10 @@ int jm_train_weights_start(struct train *s, struct jm_err *err)
 static int save(struct train *s, struct jm_err *err)
 {
 	struct jm_train_weights *w = &s->weights;
-	const struct jm_weights_source source = {
-		.batches = batches(s), .from = w->from.path ? &w->from : NULL, .found = &w->found};
+	const struct jm_weights_source source = {.batches = batches(s),
+		.shard_bytes = (uint64_t)(w->shard * 1e9),
+		.from = w->from.path ? &w->from : NULL,
+		.found = &w->found};
 	int code = jm_weights_save(s->program, network_of(s), &source, w->save, err);
 
 	if (!code)

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/safetensors.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/files/output.h"
+
+/* A folder that is being written; shards are consecutive tensors. */
+struct folder {
+	const char *path;
+	const struct jm_safetensor *tensor;
+	int n;
+	int *end; /* [n]: of each shard */
+	int shards;
+	int first; /* of the shard that is written now */
+	uint64_t bytes;
+	jm_safetensors_fn *give;
+	void *arg;
+};
+
+static uint64_t bytes_of(const struct jm_safetensor *t)
+{
+	return (uint64_t)jm_safetensor_count(t) * jm_safetensor_type_bytes(t->type);
+}
+
+/* As many tensors as fit into each shard, at least one. */
+static int divide(struct folder *f, uint64_t shard_bytes, struct jm_err *err)
+{
+	uint64_t now = 0;
+
+	f->end = calloc((size_t)f->n + 1, sizeof(*f->end));
+	if (!f->end)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the shards of %s.", f->path);
+	for (int i = 0; i < f->n; i++) {
+		uint64_t more = bytes_of(&f->tensor[i]);
+
+		if (!f->shards || (now && now + more > shard_bytes)) {
+			f->shards++;
+			now = 0;
+		}
+		now += more;
+		f->bytes += more;
+		f->end[f->shards - 1] = i + 1;
+	}
+	return 0;
+}
+
+/* Of a shard as transformers names it; "model.safetensors" if there is one only. */
+static void name_shard(const struct folder *f, int shard, char ret[64])
+{
+	if (f->shards < 2)
+		snprintf(ret, 64, "model.safetensors");
+	else
+		snprintf(ret, 64, "model-%05d-of-%05d.safetensors", shard + 1, f->shards);
+}
+
+static int path_of(const struct folder *f, const char *name, char ret[PATH_MAX], struct jm_err *err)
+{
+	if (snprintf(ret, PATH_MAX, "%s/%s", f->path, name) < PATH_MAX)
+		return 0;
+	return jm_err_set(err, JM_EUSAGE, "The name %.60s... is too long.", f->path);
+}
+
+static int give_of_shard(void *arg, int i, struct jm_safetensors_sink *sink, struct jm_err *err)
+{
+	struct folder *f = arg;
+
+	return f->give(f->arg, f->first + i, sink, err);
+}
+
+static int write_shards(struct folder *f, const json_t *notes, struct jm_err *err)
+{
+	char name[64], path[PATH_MAX];
+	int code = 0;
+
+	for (int k = 0; k < f->shards && !code; k++) {
+		f->first = k ? f->end[k - 1] : 0;
+		name_shard(f, k, name);
+		code = path_of(f, name, path, err);
+		if (!code)
+			code = jm_safetensors_write(path, f->tensor + f->first,
+				f->end[k] - f->first, notes, give_of_shard, f, err);
+	}
+	return code;
+}
+
+static int write_index(const struct folder *f, const char *path, struct jm_err *err)
+{
+	json_t *map = json_object();
+	json_t *index = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)f->bytes,
+		"weight_map", map);
+	char name[64];
+	int code;
+
+	for (int i = 0, k = 0; i < f->n; i++) {
+		k += i == f->end[k];
+		name_shard(f, k, name);
+		json_object_set_new(map, f->tensor[i].name, json_string(name));
+	}
+	code = index ? jm_output_json(path, index, err)
+		     : jm_err_set(err, JM_ENOMEM, "Out of memory for %s.", path);
+	json_decref(index);
+	return code;
+}
+
+/* An index of older shards is removed before a shard may replace one of them, but after a file that needs none. */
+static int drop_index(const char *path, struct jm_err *err)
+{
+	if (!unlink(path) || errno == ENOENT)
+		return 0;
+	return jm_err_set(
+		err, JM_EPERM, "The old %s cannot be removed: %s.", path, strerror(errno));
+}
+
+static int write_all(struct folder *f, const json_t *notes, struct jm_err *err)
+{
+	char index[PATH_MAX];
+	int code = path_of(f, "model.safetensors.index.json", index, err);
+
+	if (!code && f->shards > 1)
+		code = drop_index(index, err);
+	if (!code)
+		code = write_shards(f, notes, err);
+	if (code)
+		return code;
+	return f->shards > 1 ? write_index(f, index, err) : drop_index(index, err);
+}
+
+int jm_safetensors_write_folder(const char *path, const struct jm_safetensor *tensor, int n,
+	uint64_t shard_bytes, const json_t *notes, jm_safetensors_fn *give, void *arg,
+	struct jm_err *err)
+{
+	struct folder f = {.path = path, .tensor = tensor, .n = n, .give = give, .arg = arg};
+	int code = divide(&f, shard_bytes, err);
+
+	if (!code)
+		code = write_all(&f, notes, err);
+	free(f.end);
+	return code;
+}
