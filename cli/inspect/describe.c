@@ -5,6 +5,7 @@
 #include "cli/frame/work_options.h"
 #include "describe_graph.h"
 #include "describe_plan.h"
+#include "describe_serve.h"
 #include "describe_several.h"
 #include "describe_svg.h"
 #include "engine/device/backend_find.h"
@@ -92,6 +93,36 @@ static const struct jm_option options[] = {
 	{.name = "recompute",
 		JM_BIND(JM_FLAG, struct describe_plan, training.recompute),
 		.help = "recompute the activations of each block for its gradients"},
+	{.name = "serve",
+		JM_BIND(JM_FLAG, struct describe_plan, serve.on),
+		.help = "plan 'joulemark run serve' instead of a training: weights, and the pages, "
+			"tokens and requests of the cache that the rest of the memory holds"},
+	{.name = "memory",
+		JM_BIND(JM_REAL, struct describe_plan, serve.memory),
+		.argument = "GB",
+		.min = 1e-6,
+		.max = 1e6,
+		.help = "with --serve: memory that may be used, in GB; without it that of the "
+			"device"},
+	{.name = "running",
+		JM_BIND(JM_INT, struct describe_plan, serve.running),
+		.min = 1,
+		.max = 4096,
+		.fallback = "16",
+		.help = "with --serve: requests that a step serves at most"},
+	{.name = "step-tokens",
+		JM_BIND(JM_INT, struct describe_plan, serve.step_tokens),
+		.min = 1,
+		.max = 8192,
+		.fallback = "256",
+		.help = "with --serve: rows of a step at most"},
+	{.name = "request-tokens",
+		JM_BIND(JM_INT, struct describe_plan, serve.request_tokens),
+		.min = 1,
+		.max = 1e8,
+		.help = "with --serve: tokens of a prompt and its answer, for the number of "
+			"requests; without it "
+			"the context of the model"},
 	{.name = "json",
 		JM_BIND(JM_TEXT, struct describe_plan, json),
 		.argument = "FILE",
@@ -119,6 +150,9 @@ static const char *choose_device(const struct describe_plan *plan)
 {
 	if (plan->device_name)
 		return plan->device_name;
+	/* cpu serves in f32 only */
+	if (plan->serve.on && strcmp(plan->precision, "f32") != 0)
+		return "ref";
 	return jm_backend_check("cpu", NULL) ? "ref" : "cpu";
 }
 
@@ -213,8 +247,9 @@ static int make_plan(struct jm_cli *cli, const char *name, struct describe_plan 
 		code = choose(plan, names_text(cli) && cli->n_args > 1, err);
 	if (!code)
 		code = jm_device_open(choose_device(plan), 0, &plan->device, err);
-	if (!code)
-		code = choose_kept(plan, err);
+	if (code || plan->serve.on)
+		return code ? code : describe_serve_plan(plan, err);
+	code = choose_kept(plan, err);
 	if (!code)
 		code = jm_model_train(t, &plan->graph, err);
 	return code ? code : jm_program_plan(plan->graph, &plan->device, &plan->program, err);
@@ -410,7 +445,9 @@ static bool dump_json(const void *what, FILE *f)
 	bool good;
 
 	for (int i = 0; i < plans->n; i++)
-		json_array_append_new(all, plan_json(&plans->plan[i]));
+		json_array_append_new(all, plans->plan[i].serve.on
+						   ? describe_serve_json(&plans->plan[i])
+						   : plan_json(&plans->plan[i]));
 	good = !json_dumpf(plans->n == 1 ? json_array_get(all, 0) : all, f, JSON_INDENT(2)) &&
 	       fputc('\n', f) != EOF;
 	json_decref(all);
@@ -441,6 +478,14 @@ static int check_places(struct jm_cli *cli, const struct describe_plan *plan)
 			"--json and --svg cannot both be written to %s; give one of them another "
 			"file.",
 			is_stdout(svg) ? "standard output" : svg);
+	if (!plan->serve.on && (plan->serve.memory > 0 || plan->serve.request_tokens))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--%s is of --serve; give that too, or omit it.",
+			plan->serve.memory > 0 ? "memory" : "request-tokens");
+	if (plan->serve.on && (svg || plan->lists_graph))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--%s shows a training, not --serve; omit one of them.",
+			svg ? "svg" : "graph");
 	if (cli->n_args > 1 && (svg || plan->lists_graph))
 		return jm_err_set(&cli->err, JM_EUSAGE, "--%s shows one model; name one, not %d.",
 			svg ? "svg" : "graph", cli->n_args);
@@ -454,6 +499,9 @@ static int write_out(struct jm_cli *cli, const struct describe_plan *plan)
 	bool text = !is_stdout(json) && !is_stdout(svg);
 	int code = 0;
 
+	for (int i = 0; text && plan->serve.on && i < cli->n_args; i++)
+		describe_serve_print(&plan[i], cli->out);
+	text = text && !plan->serve.on;
 	if (text && cli->n_args > 1)
 		code = describe_several(plan, cli->n_args, cli->width, cli->out, &cli->err);
 	else if (text)
@@ -498,12 +546,14 @@ const struct jm_command jm_command_describe = {
 		"its FLOPs and memory traffic per item, its peak memory to the byte and its start "
 		"values. Nothing is allocated and nothing runs, so that any size can be planned on "
 		"any machine. Several models are shown side by side, with the options that all of "
-		"them have, and --seq for those of text.\n\nFLOPs are those of matrix products (a "
+		"them have, and --seq for those of text. With --serve it plans steps that "
+		"answer requests instead.\n\nFLOPs are those of matrix products (a "
 		"multiply-add is 2; causal attention counts half); model FLOPs are what the "
 		"mathematics needs, executed FLOPs include what is recomputed.\n\nEach model has "
 		"its own options, such as the number of layers: 'joulemark describe MODEL --help' "
 		"lists them.",
 	.example = "joulemark describe gpt-800m --batch 4 --precision bf16\n"
+		   "joulemark describe llama3-8b --serve --memory 80 --precision bf16\n"
 		   "joulemark describe resnet50 vit-l16 gpt-117m --batch 8\n"
 		   "joulemark describe resnet50 --batch 32 --svg resnet50.svg\n"
 		   "joulemark describe gpt --layers 2 --hidden 64 --heads 4 --ffn 256 --vocab 256 "

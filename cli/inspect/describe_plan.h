@@ -10,6 +10,16 @@
 #include "engine/graph/model.h"
 #include "engine/run/program.h"
 
+/* Serving instead of training: what is asked for, then what describe_serve_plan found. */
+struct describe_serve {
+	bool on;
+	double memory; /* GB; NAN = that of the device */
+	int running, step_tokens;
+	int64_t request_tokens; /* of a prompt and its answer; 0 = the context */
+	int64_t parameters, pages, pages_each;
+	size_t budget, weight_bytes, arena_bytes, page_bytes, peak_bytes;
+};
+
 /* All that is known once a program is planned. */
 struct describe_plan {
 	const char *name, *precision;
@@ -21,7 +31,8 @@ struct describe_plan {
 	struct jm_values dims;
 	struct jm_training training;
 	struct jm_device device;
-	struct jm_graph *graph;
+	struct describe_serve serve;
+	struct jm_graph *graph; /* of a training, as is the program */
 	struct jm_program *program;
 };
 #define JM_SUFFIX 16

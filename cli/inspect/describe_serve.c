@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "describe_serve.h"
+
+#include "describe_several.h"
+#include "engine/graph/tensor.h"
+#include "engine/run/cache.h"
+#include "report/format/text.h"
+
+static bool is_cache(const struct jm_cell *c)
+{
+	return c->t.class == JM_CLASS_STATE && c->t.rank == 4 && c->t.dim[1] == JM_PAGE_TOKENS;
+}
+
+/* Keys and values of all layers in a page. */
+static size_t page_bytes(const struct jm_graph *g)
+{
+	size_t bytes = 0;
+
+	for (int i = 0; i < g->n_cells; i++) {
+		const struct jm_tensor *t = &g->cell[i]->t;
+
+		if (is_cache(g->cell[i]))
+			bytes += (size_t)(jm_tensor_count(t) / t->dim[0]) * jm_dtype_bytes(t->type);
+	}
+	return bytes;
+}
+
+/* All that programs of one cache need: the weights once, inputs of each, and the largest arena. */
+static size_t peak(const struct jm_cache *c, size_t *ret_arena)
+{
+	size_t kept = c->program[0]->persistent_bytes;
+
+	*ret_arena = 0;
+	for (int i = 0; i < c->n_programs; i++) {
+		const struct jm_program *p = c->program[i];
+
+		kept += i ? p->persistent_bytes - p->weight_bytes : 0;
+		*ret_arena = p->arena_bytes > *ret_arena ? p->arena_bytes : *ret_arena;
+	}
+	return kept + *ret_arena;
+}
+
+/* With so many pages. */
+static int plan_pages(struct describe_plan *plan, int64_t pages, struct jm_err *err)
+{
+	struct describe_serve *s = &plan->serve;
+	const struct jm_step_shape shape = {.tokens = s->step_tokens,
+		.requests = s->running,
+		.pages = pages,
+		.pages_each = s->pages_each};
+	struct jm_cache cache;
+	int code = jm_cache_plan(&plan->training, &shape, &plan->device, &cache, err);
+
+	if (!code) {
+		s->parameters = jm_graph_parameters(cache.program[0]->graph);
+		s->page_bytes = page_bytes(cache.program[0]->graph);
+		s->weight_bytes = cache.program[0]->class_bytes[JM_CLASS_PARAM];
+		s->peak_bytes = peak(&cache, &s->arena_bytes);
+		s->pages = pages;
+	}
+	jm_cache_close(&cache);
+	return code;
+}
+
+/* The memory that may be used, and the tokens of a request. */
+static int choose(struct describe_plan *plan, struct jm_err *err)
+{
+	struct describe_serve *s = &plan->serve;
+	int64_t context = jm_dim(&plan->dims, "context");
+
+	s->budget = s->memory > 0 ? (size_t)(s->memory * 1e9) : plan->device.props.memory_bytes;
+	s->request_tokens = s->request_tokens ? s->request_tokens : context;
+	s->pages_each = (s->request_tokens - 1 + JM_PAGE_TOKENS - 1) / JM_PAGE_TOKENS;
+	s->pages_each = s->pages_each ? s->pages_each : 1;
+	if (s->request_tokens > context)
+		return jm_err_set(err, JM_EUSAGE,
+			"A request of %lld tokens exceeds the model's context of %lld; give fewer "
+			"--request-tokens.",
+			(long long)s->request_tokens, (long long)context);
+	if (s->step_tokens < s->running)
+		return jm_err_set(err, JM_EUSAGE,
+			"A step of %d tokens cannot serve %d requests; give --step-tokens at least "
+			"as "
+			"large as --running.",
+			s->step_tokens, s->running);
+	return s->budget ? 0
+			 : jm_err_set(err, JM_EUSAGE,
+				   "The memory of device %s is not known; give it with --memory.",
+				   plan->device.backend->name);
+}
+
+int describe_serve_plan(struct describe_plan *plan, struct jm_err *err)
+{
+	struct describe_serve *s = &plan->serve;
+	size_t fixed;
+	int code;
+
+	if (!plan->training.model->step)
+		return jm_err_set(err, JM_EUSAGE,
+			"Model %s cannot be served; --serve is for llama and its presets.",
+			plan->training.model->name);
+	plan->training.pure = true; /* as run serve has it: no f32 masters */
+	code = choose(plan, err);
+	if (!code)
+		code = plan_pages(plan, s->pages_each, err);
+	if (code)
+		return code;
+	if (!s->page_bytes)
+		return jm_err_set(err, JM_EBUG, "Model %s has no cache in its steps.", plan->name);
+	fixed = s->peak_bytes - (size_t)s->pages * s->page_bytes;
+	if (fixed + s->page_bytes > s->budget)
+		return jm_err_set(err, JM_ERANGE,
+			"Serving %s needs %.3f GB before the first page of its cache, and %.3f GB "
+			"may "
+			"be used; give more --memory, fewer --step-tokens or a narrower "
+			"--precision.",
+			plan->name, (double)fixed / 1e9, (double)s->budget / 1e9);
+	return plan_pages(plan, (int64_t)((s->budget - fixed) / s->page_bytes), err);
+}
+
+static void print_scaled(FILE *out, const char *what, double value, const char *unit)
+{
+	char suffix[JM_SUFFIX];
+
+	value = describe_scale(value, unit, suffix);
+	fprintf(out, "  %-28s %8.4g %s\n", what, value, suffix);
+}
+
+static void print_count(FILE *out, const char *what, int64_t value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%lld", (long long)value);
+	jm_text_apart(text, sizeof(text));
+	fprintf(out, "  %-28s %8s\n", what, text);
+}
+
+static int64_t requests(const struct describe_serve *s)
+{
+	return s->pages / s->pages_each;
+}
+
+void describe_serve_print(const struct describe_plan *plan, FILE *out)
+{
+	const struct describe_serve *s = &plan->serve;
+	char what[64];
+
+	fprintf(out, "%s, served in %s, %d requests in steps of up to %d tokens, on %s\n\n",
+		plan->name, plan->precision, s->running, s->step_tokens,
+		plan->device.backend->name);
+	print_scaled(out, "parameters", (double)s->parameters, "");
+	fprintf(out, "memory:\n");
+	print_scaled(out, "may be used", (double)s->budget, "B");
+	print_scaled(out, "weights", (double)s->weight_bytes, "B");
+	print_scaled(out, "planned over a step", (double)s->arena_bytes, "B");
+	print_scaled(out, "cache", (double)s->page_bytes * (double)s->pages, "B");
+	fprintf(out, "cache:\n");
+	print_scaled(out, "a token", (double)s->page_bytes / JM_PAGE_TOKENS, "B");
+	snprintf(what, sizeof(what), "pages of %d tokens", JM_PAGE_TOKENS);
+	print_count(out, what, s->pages);
+	print_count(out, "tokens", s->pages * JM_PAGE_TOKENS);
+	snprintf(what, sizeof(what), "requests of %lld tokens", (long long)s->request_tokens);
+	print_count(out, what, requests(s));
+}
+
+json_t *describe_serve_json(const struct describe_plan *plan)
+{
+	const struct describe_serve *s = &plan->serve;
+
+	return json_pack(
+		"{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+		"schema", "joulemark.describe-serve/1", "model", plan->name, "precision",
+		plan->precision, "device", plan->device.backend->name, "running", s->running,
+		"step_tokens", s->step_tokens, "request_tokens", (json_int_t)s->request_tokens,
+		"parameters", (json_int_t)s->parameters, "memory_bytes", (json_int_t)s->budget,
+		"parameter_bytes", (json_int_t)s->weight_bytes, "arena_bytes",
+		(json_int_t)s->arena_bytes, "peak_bytes", (json_int_t)s->peak_bytes, "page_bytes",
+		(json_int_t)s->page_bytes, "cache_pages", (json_int_t)s->pages, "cache_tokens",
+		(json_int_t)s->pages * JM_PAGE_TOKENS, "requests", (json_int_t)requests(s));
+}
