@@ -89,7 +89,7 @@ static int resnet_default_seq(const struct jm_values *v, int64_t *ret, struct jm
 static struct jm_tensor *conv(
 	struct jm_graph *g, struct jm_tensor *x, int64_t to, int size, int stride, const char *name)
 {
-	char weight[32];
+	char weight[JM_NAME_BYTES];
 
 	if (!x)
 		return NULL;

@@ -17,7 +17,7 @@ int jm_transformer_check(int64_t hidden, int64_t heads, bool rotary, struct jm_e
 struct jm_tensor *jm_transformer_norm(
 	struct jm_graph *g, struct jm_tensor *x, int64_t width, double eps, const char *name)
 {
-	char weight[32], bias[32];
+	char weight[JM_NAME_BYTES], bias[JM_NAME_BYTES];
 	struct jm_tensor *gamma; /* declared first, whatever the order in which C takes arguments */
 
 	snprintf(weight, sizeof(weight), "%s.weight", name);
@@ -30,7 +30,7 @@ struct jm_tensor *jm_transformer_norm(
 static struct jm_tensor *linear(struct jm_graph *g, struct jm_tensor *x, int64_t from, int64_t to,
 	enum jm_init init, bool ends, const char *name)
 {
-	char weight[32], bias[32];
+	char weight[JM_NAME_BYTES], bias[JM_NAME_BYTES];
 	struct jm_tensor *w;
 
 	snprintf(weight, sizeof(weight), "%s.weight", name);

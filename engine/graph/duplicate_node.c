@@ -14,7 +14,7 @@ struct jm_tensor *jm_duplicate_tensor(struct jm_graph *g, struct jm_tensor *t)
 
 	if (!duplicate)
 		return NULL;
-	snprintf(duplicate->name, sizeof(duplicate->name), "%.40s.again", t->name);
+	snprintf(duplicate->name, sizeof(duplicate->name), "%.150s.again", t->name);
 	jm_graph_cell(g, duplicate)->origin = jm_graph_cell(g, t)->origin;
 	jm_graph_cell(g, t)->kept = true;
 	return duplicate;

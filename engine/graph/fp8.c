@@ -70,7 +70,7 @@ static struct jm_tensor *tensor(struct lowering *l, const struct jm_tensor *like
 
 	if (!t)
 		return NULL;
-	snprintf(t->name, sizeof(t->name), "%.36s.%s", like->name, what);
+	snprintf(t->name, sizeof(t->name), "%.140s.%s", like->name, what);
 	jm_graph_cell(l->g, t)->block = jm_graph_cell(l->g, like)->block;
 	return t;
 }

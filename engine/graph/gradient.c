@@ -100,7 +100,7 @@ static struct jm_tensor *new_gradient(struct walk *w, struct jm_tensor *t)
 	d = jm_graph_tensor(w->g, param ? JM_CLASS_GRAD : JM_CLASS_ACT, type, t->rank, t->dim, "");
 	if (!d)
 		return NULL;
-	snprintf(d->name, sizeof(d->name), "d.%.44s", t->name);
+	snprintf(d->name, sizeof(d->name), "d.%.155s", t->name);
 	jm_graph_cell(w->g, d)->made_for = t;
 	if (param)
 		jm_graph_cell(w->g, t)->grad = d;
@@ -243,7 +243,7 @@ static struct jm_tensor *unread(const struct walk *w, const struct jm_tensor *t)
 	struct jm_tensor *d = jm_graph_tensor(w->g, JM_CLASS_ACT, type, t->rank, t->dim, "unread");
 
 	if (d)
-		snprintf(d->name, sizeof(d->name), "d.%.44s", t->name);
+		snprintf(d->name, sizeof(d->name), "d.%.155s", t->name);
 	return d;
 }
 
@@ -303,7 +303,7 @@ static struct jm_tensor *zeros(struct jm_graph *g, const struct jm_tensor *gamma
 
 	if (!t)
 		return NULL;
-	snprintf(t->name, sizeof(t->name), "%.40s.zero", gamma->name);
+	snprintf(t->name, sizeof(t->name), "%.150s.zero", gamma->name);
 	jm_graph_cell(g, t)->init = JM_INIT_ZERO;
 	return t;
 }

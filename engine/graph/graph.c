@@ -110,6 +110,14 @@ struct jm_tensor *jm_graph_tensor(struct jm_graph *g, enum jm_class class, enum 
 			g->scope, name);
 		return NULL;
 	}
+	if (strlen(g->scope) + strlen(name) > JM_NAME_MOST) {
+		jm_err_set(&g->err, JM_ERANGE,
+			"The name %s%s of a tensor has more than %d characters; shorten those of "
+			"the "
+			"network's parts.",
+			g->scope, name, JM_NAME_MOST);
+		return NULL;
+	}
 	c = append(g, &g->cell, &g->n_cells, &g->cap_cells, sizeof(*c));
 	if (!c)
 		return NULL;

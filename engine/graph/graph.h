@@ -111,10 +111,10 @@ struct jm_graph {
 	bool wants_top1; /* an evaluation also computes the share of correct answers */
 	double dropout;	 /* for models with dropout */
 	struct jm_freeze freeze;
-	char scope[24];	     /* prefix of names */
-	int block, n_blocks; /* the block being declared; a named scope begins the next */
-	int n_forward;	     /* nodes before the gradients; 0 = there are none yet */
-	int n_update;	     /* nodes of the update, at the end */
+	char scope[JM_NAME_BYTES]; /* prefix of names */
+	int block, n_blocks;	   /* the block being declared; a named scope begins the next */
+	int n_forward;		   /* nodes before the gradients; 0 = there are none yet */
+	int n_update;		   /* nodes of the update, at the end */
 	/* micro-steps whose gradients are summed before an update; 0 means 1 */
 	int micro_steps;
 	int ranks;	     /* ranks that train together, each on different samples; 0 means 1 */

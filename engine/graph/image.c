@@ -85,9 +85,9 @@ static struct jm_tensor *named(struct jm_graph *g, enum jm_class class, enum jm_
 	int64_t n, const char *name, const char *part)
 {
 	struct jm_tensor *t;
-	char full[48];
+	char full[JM_NAME_BYTES];
 
-	snprintf(full, sizeof(full), "%.24s.%s", name, part);
+	snprintf(full, sizeof(full), "%.140s.%s", name, part);
 	t = jm_graph_tensor(g, class, g->vector, 1, &n, full);
 	if (!t)
 		return NULL;

@@ -151,7 +151,7 @@ struct jm_tensor *jm_layer_weight(struct jm_graph *g, struct jm_tensor *w)
 	c->copy = jm_graph_tensor(g, JM_CLASS_COPY, g->compute, w->rank, w->dim, "copy");
 	if (!c->copy)
 		return NULL;
-	snprintf(c->copy->name, sizeof(c->copy->name), "%.40s.copy", w->name);
+	snprintf(c->copy->name, sizeof(c->copy->name), "%.150s.copy", w->name);
 	jm_graph_cell(g, c->copy)->origin = w;
 	jm_graph_cell(g, c->copy)->needs_grad = true;
 	jm_graph_node(g, JM_OP_CAST, OPS(w), OPS(c->copy));

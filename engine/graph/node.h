@@ -81,8 +81,12 @@ enum jm_class {
  * dw as an ACT, then with the final PARAM and GRAD, whose layouts it must keep). ACT and COPY have the layout
  * that select chose. If a consumer chose another layout than the producer, the engine inserts a `cast` node.
  */
+#define JM_NAME_MOST 127 /* characters of a name that a model declares, with its scope */
+#define JM_NAME_BYTES                                                                              \
+	160 /* with what the engine puts before and behind it: "d.h0.ffn.up.weight.zero" */
+
 struct jm_tensor {
-	char name[48];
+	char name[JM_NAME_BYTES];
 	enum jm_class class;
 	enum jm_dtype type;
 	int rank;

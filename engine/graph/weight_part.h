@@ -34,7 +34,7 @@ struct jm_weight_names {
 	const char *const *ignored;
 };
 
-#define JM_WEIGHT_NAME 160
+#define JM_WEIGHT_NAME 256
 #define JM_WEIGHT_DIMS (JM_DIMS + 2)
 
 /* A tensor in the file: all of a tensor of the graph, or some of its rows. */

@@ -178,7 +178,7 @@ static struct jm_tensor *add_reorder(struct jm_program *p, struct jm_tensor *t,
 
 	if (!to)
 		return NULL;
-	snprintf(to->name, sizeof(to->name), "%.38s.reorder", t->name);
+	snprintf(to->name, sizeof(to->name), "%.150s.reorder", t->name);
 	to->layout = *layout;
 	to->bytes = jm_layout_bytes(to, layout);
 	n = jm_graph_node(g, JM_OP_CAST, &t, &to);

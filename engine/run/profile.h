@@ -26,7 +26,7 @@ struct jm_profile {
 /* One line of a profile: a unit, or all units of one kind. */
 struct jm_profile_line {
 	char name[96];		      /* "linear + gelu" */
-	char what[48];		      /* for a unit: the name of its result, "h0.gelu.7" */
+	char what[JM_NAME_BYTES];     /* for a unit: the name of its result, "h0.gelu.7" */
 	double calls;		      /* per step */
 	double seconds, flops, bytes; /* per step; bytes: NAN for exchanges between ranks */
 	double roofline_s; /* the shortest possible time; NAN = peaks are unknown, or an exchange */

@@ -12,7 +12,7 @@
 
 #define KIND	"joulemark.checkpoint"
 #define VERSION "1"
-#define NAME	96
+#define NAME	(JM_NAME_BYTES + 48) /* of a tensor behind that of a slab */
 
 /* ---- the tensors --------------------------------------------------------------------------------------- */
 

@@ -6,9 +6,11 @@
  * Scales of 8 bits: limits, histories, all codes.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "kit/engine_kit.h"
+#include "engine/graph/layer.h"
 #include "engine/graph/rng.h"
 #include "kit/test.h"
 
@@ -506,6 +508,38 @@ static void positions_are_an_operand(void **unused)
 	kit_done(&k);
 }
 
+/* Long ones keep all of it, differ in their last character, and pass it on to copies and gradients. */
+static void names_have_up_to_127_characters(void **unused)
+{
+	char scope[JM_NAME_MOST - 10 + 1], name[JM_NAME_BYTES];
+	struct jm_tensor *x, *w[2];
+	struct kit k;
+
+	(void)unused;
+	memset(scope, 's', sizeof(scope) - 1);
+	scope[sizeof(scope) - 1] = 0;
+	kit_init(&k, "ref", JM_BF16);
+	x = kit_normal(&k, JM_BF16, 0, 1, 2, DIMS(2, 4));
+	jm_graph_scope(k.graph, "%s", scope);
+	for (int i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "weight.%02d_", i);
+		w[i] = jm_graph_matrix(k.graph, name, JM_INIT_NORMAL, 4, 4);
+		assert_non_null(w[i]);
+		assert_int_equal(strlen(w[i]->name), JM_NAME_MOST);
+		snprintf(name, sizeof(name), "%sweight.%02d_", scope, i);
+		assert_string_equal(w[i]->name, name);
+		assert_ptr_equal(jm_graph_find(k.graph, name), w[i]);
+	}
+	jm_graph_linear(k.graph, x, w[1], NULL);
+	snprintf(name, sizeof(name), "%sweight.01_", scope);
+	assert_memory_equal(jm_graph_cell(k.graph, w[1])->copy->name, name, JM_NAME_MOST);
+	assert_string_equal(jm_graph_cell(k.graph, w[1])->copy->name + JM_NAME_MOST, ".copy");
+	assert_null(jm_graph_matrix(k.graph, "weight.0001", JM_INIT_NORMAL, 4, 4));
+	assert_int_equal(k.graph->err.code, JM_ERANGE);
+	assert_non_null(strstr(k.graph->err.text, "127 characters"));
+	kit_done(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -519,6 +553,7 @@ int main(void)
 		cmocka_unit_test(products_in_tf32),
 		cmocka_unit_test(attention_over_a_cache),
 		cmocka_unit_test(positions_are_an_operand),
+		cmocka_unit_test(names_have_up_to_127_characters),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
