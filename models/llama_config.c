@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text/json.h"
@@ -17,7 +18,9 @@ static int set(const struct reader *r, const char *option, double value)
 {
 	char text[32];
 
-	snprintf(text, sizeof(text), "%.17g", value);
+	snprintf(text, sizeof(text), "%.15g", value);
+	if (strtod(text, NULL) != value)
+		snprintf(text, sizeof(text), "%.17g", value);
 	return jm_values_set(r->ret, option, text, r->err);
 }
 

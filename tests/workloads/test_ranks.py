@@ -176,6 +176,20 @@ def test_evaluations_see_all_shares():
     assert len(whole) == 2 and shared == whole
 
 
+@pytest.mark.parametrize("device, ranks, precision", [("cpu", 2, "bf16"), ("ref", 3, "f32")])
+def test_what_is_saved_has_all_shares(device, ranks, precision, tmp_path):
+    for how in "off", "on":
+        record = updated(how, GPT, ranks, "--precision", precision, "--save", tmp_path / how, device=device)
+        assert record["communication"]["shard_update"] is (how == "on")
+    assert (tmp_path / "on").read_bytes() == (tmp_path / "off").read_bytes()
+
+
+def test_a_sharded_update_has_no_checkpoint(tmp_path):
+    done = jm(*GPT, "--ranks", "2", "--device", "ref", "--shard-update", "on", "--batch", "1", "--steps", "1", "--checkpoint",
+              tmp_path / "c")
+    assert done.returncode == FAILED and "--checkpoint" in done.stdout
+
+
 def test_a_sharded_update_needs_masters():
     r = one(*GPT, "--ranks", "2", "--device", "ref", "--precision", "bf16-true", "--shard-update", "on", "--batch", "1",
             "--steps", "1", status=FAILED)

@@ -375,19 +375,20 @@ static int check_residual(struct train *s, struct jm_err *err)
 	return 0;
 }
 
-static bool has_files(const struct jm_train_weights *w)
+/* Moments are gathered by nobody; parameters are, before --save. */
+static bool has_checkpoint(const struct jm_train_weights *w)
 {
-	return w->save || w->checkpoint || w->go_on;
+	return w->checkpoint || w->go_on;
 }
 
 static int check_shard(const struct train *s, struct jm_err *err)
 {
 	bool on = !strcmp(s->given.shard_update, "on");
 
-	if (on && has_files(&s->weights))
+	if (on && has_checkpoint(&s->weights))
 		return jm_err_set(err, JM_EUSAGE,
-			"--shard-update on does not go with --save, --checkpoint or --continue, "
-			"because one rank has to have all values; omit it.");
+			"--shard-update on does not go with --checkpoint or --continue, because "
+			"one rank has to have all moments; omit it.");
 	if (on && s->training.pure)
 		return jm_err_set(err, JM_EUSAGE,
 			"--shard-update on needs a --precision with f32 masters or f64, and %s has "
@@ -419,8 +420,8 @@ static int choose_model(struct train *s, struct jm_err *err)
 	t->dims = &s->dims;
 	t->ranks = s->work->world;
 	t->rank = s->work->rank;
-	/* a file needs all masters and moments on one rank */
-	t->shards_update = strcmp(o->shard_update, "off") != 0 && !has_files(&s->weights);
+	/* a checkpoint needs all moments on one rank */
+	t->shards_update = strcmp(o->shard_update, "off") != 0 && !has_checkpoint(&s->weights);
 	t->bucket_bytes = bucket_bytes(o->bucket);
 	t->init = jm_init_find(o->init);
 	s->may_keep = !t->keep_all && !t->recompute && !o->keep_less;

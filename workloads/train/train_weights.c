@@ -7,6 +7,7 @@
 
 #include "base/files/output.h"
 #include "checkpoint.h"
+#include "engine/run/reduce.h"
 #include "engine/run/start_values.h"
 #include "train_options.h"
 #include "workloads/parts/weights_save.h"
@@ -142,9 +143,9 @@ int jm_train_weights_checkpoint(struct train *s, struct jm_err *err)
 int jm_train_weights_finish(struct train *s, struct jm_err *err)
 {
 	struct jm_train_weights *w = &s->weights;
-	int code = 0;
+	int code = w->save && s->graph->shard ? jm_reduce_gather(s->program, err) : 0;
 
-	if (w->save && !s->work->rank)
+	if (!code && w->save && !s->work->rank)
 		code = save(s, err);
 	if (!code && w->checkpoint)
 		code = jm_train_weights_checkpoint(s, err);
