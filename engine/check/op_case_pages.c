@@ -101,6 +101,17 @@ static void rows(struct kit *k, const struct types *t, const struct shape *d, bo
 	backend_node(k, JM_OP_ROWS, OPS(x, at), &y, 0);
 }
 
+/* Widths for which backends have fast products of few rows, as steps of serving have them. */
+static void linear_few(struct kit *k, const struct types *t, const struct shape *d, bool several)
+{
+	int64_t rows = several ? 1 + d->n % 16 : 1, from = 32 * (1 + d->c), to = 16 * d->s;
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 2, DIMS(rows, from));
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 2, DIMS(to, from));
+	struct jm_tensor *y = kit_out(k, t->c, 2, DIMS(rows, to), NULL);
+
+	backend_node(k, JM_OP_LINEAR, OPS(x, w), &y, 0);
+}
+
 /* Equal logits occur: the first of them counts. */
 static void sample(struct kit *k, const struct types *t, const struct shape *d, bool some)
 {
@@ -119,6 +130,7 @@ const struct backend_case backend_pages_cases[] = {
 	{"attention-pages", attention_pages},
 	{"attention-pages fast", attention_fast},
 	{"rows", rows},
+	{"linear, few rows", linear_few},
 	{"sample", sample},
 	{0},
 };

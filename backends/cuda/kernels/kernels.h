@@ -257,6 +257,18 @@ struct cuda_attention {
 void cuda_attention(const struct cuda_attention *p, cudaStream_t stream);
 void cuda_attention_grad(const struct cuda_attention *p, cudaStream_t stream);
 
+/* ---- few_rows.cu --------------------------------------------------------------------------------------- */
+
+#define CUDA_FEW_ROWS 16 /* at most */
+
+/* y[rows,to] = x[rows,from] w[to,from]^T; all of one type of 16 bits. */
+struct cuda_few_rows {
+	int rows, from, to;
+	struct cuda_vec x, w, y;
+};
+bool cuda_few_rows_knows(const struct cuda_few_rows *p);
+void cuda_few_rows(const struct cuda_few_rows *p, cudaStream_t stream);
+
 /* ---- pages.cu ------------------------------------------------------------------------------------------ */
 
 #define CUDA_PAGES_GROUP 8 /* heads that share keys and values, at most, on tensor cores */
@@ -272,12 +284,31 @@ struct cuda_pages {
 	int64_t positions;
 	int splits;   /* blocks that share the keys of a query */
 	float *parts; /* scratch, of cuda_pages_parts bytes */
+	/* Set by cuda_attention_pages: positions of a tile, and its most rows that are few. */
+	int span, few;
 };
 void cuda_cache_write(const struct cuda_pages *p, cudaStream_t stream);
 /* depth is CUDA_ATTENTION_WIDEST at most. */
 int cuda_pages_splits(int processors, const struct cuda_pages *p);
 size_t cuda_pages_parts(const struct cuda_pages *p);
-void cuda_attention_pages(const struct cuda_pages *p, cudaStream_t stream);
+/* Whether pages_tiles.cu can compute runs of many rows, on compute capability 9.0. */
+bool cuda_pages_runs(const struct cuda_pages *p);
+/* boxes: NULL = without pages_tiles.cu. */
+struct cuda_page_boxes;
+void cuda_attention_pages(
+	const struct cuda_pages *p, const struct cuda_page_boxes *boxes, cudaStream_t stream);
+
+/* ---- pages_tiles.cu ------------------------------------------------------------------------------------- */
+
+#define CUDA_PAGES_RUN 64 /* positions */
+
+/* q[rows,heads depth] in boxes of 64 rows, keys and values[pages slots,groups depth] of 16; all of 64 columns. */
+struct cuda_page_boxes {
+	struct cuda_tensor_map q, keys, values;
+};
+/* Tiles of more than p->few rows. */
+void cuda_attention_runs(
+	const struct cuda_pages *p, const struct cuda_page_boxes *boxes, cudaStream_t stream);
 
 /* y[rows,width], row r is row at[r] of x; of one type. */
 struct cuda_rows {

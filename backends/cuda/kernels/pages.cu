@@ -3,8 +3,8 @@
  * Rows of requests whose keys and values are in pages: cache-write, attention, rows by number, the next token.
  *
  * Attention has two ways. In the first, for any type and width of a head, a block computes one head of one row. In the
- * second, on tensor cores, rows are in tiles: rows of one request at positions that follow each other, of one page. A
- * block is started for each row, and ends at once where no tile begins. The heads of a group share their keys, so that
+ * second, on tensor cores, rows are in tiles: rows of one request at positions that follow each other, of one page (for
+ * the blocks of pages_tiles.cu, 64 positions). A block is started for each row, and ends at once where no tile begins. The heads of a group share their keys, so that
  * a tile of n rows has n x group queries: a block with few of them divides the keys among its warps, as decoding needs
  * it; one with many has a warp for each head, which share the keys in shared memory. Sums are in f32, softmax is taken
  * in one pass (Milakov and Gimelshein, arXiv 1805.02867).
@@ -15,9 +15,10 @@
 #define ROWS	16 /* queries of a product on tensor cores, tokens of a page, most rows of a tile */
 #define MASKED                                                                                     \
 	-1e30f /* a score that counts as none; not infinite, so that differences are numbers */
-#define WHOLE	 -1.0f /* in place of a sum: the query has no parts */
-#define FEW	 4     /* warps of a block that divides the keys */
-#define FEW_DEEP 3     /* pages that a warp of it has under way or in use */
+#define WHOLE	  -1.0f /* in place of a sum: the query has no parts */
+#define FEW	  4	/* warps of a block that divides the keys */
+#define MANY_ROWS 1024	/* of a step */
+#define FEW_DEEP  3	/* pages that a warp of it has under way or in use */
 
 /* The elements of the cache before the first group of a position. */
 __device__ __forceinline__ int64_t slot_of(const struct cuda_pages &p, int request, int position)
@@ -145,7 +146,7 @@ template <typename T> __global__ void attention_any_kernel(struct cuda_pages p)
 
 /* ---- attention on tensor cores ------------------------------------------------------------------------ */
 
-/* Rows of one request at positions that follow each other, of one page. */
+/* Rows of one request at positions that follow each other, within p.span positions. */
 struct tile {
 	int row, n, request, first; /* first: the position of the first row, below 0: padding */
 };
@@ -162,13 +163,14 @@ __device__ __forceinline__ struct tile tile_at(const struct cuda_pages &p, int r
 		t.n = 1;
 		return t;
 	}
-	if (row && t.first % ROWS && p.request[row - 1] == t.request &&
+	if (row && t.first % p.span && p.request[row - 1] == t.request &&
 		p.position[row - 1] == t.first - 1)
 		return t;
-	follows = t.first % ROWS + lane < ROWS && at < p.rows && p.request[at] == t.request &&
+	follows = t.first % p.span + lane < p.span && at < p.rows && p.request[at] == t.request &&
 		  p.position[at] == t.first + lane;
 	all = __ballot_sync(0xffffffffu, follows);
-	t.n = __ffs(~all) - 1; /* lane 16 and above never follow */
+	t.n = ~all ? __ffs(~all) - 1
+		   : WARP; /* of more rows it is enough to know that they are many */
 	return t;
 }
 
@@ -463,12 +465,11 @@ __device__ __forceinline__ void merge_warps(
 	}
 }
 
-/* A tile of at most 16 queries: the warps of all blocks of one tile (p.splits along z) take its pages in turn. */
+/* A tile of at most 16 queries: the warps of all its blocks (p.splits along z) take its pages in turn. */
 template <typename T, int D>
-__global__ void __launch_bounds__(FEW *WARP) attention_few_kernel(struct cuda_pages p)
+__device__ __forceinline__ void attend_few(
+	const struct cuda_pages &p, const struct tile &t, char *share)
 {
-	extern __shared__ __align__(128) char share[];
-	const struct tile t = tile_at(p, blockIdx.x);
 	const int per = p.heads / p.groups, group = blockIdx.y, warp = threadIdx.x / WARP;
 	const int pages = (t.first + t.n + ROWS - 1) / ROWS, lane = threadIdx.x % WARP;
 	const int first = blockIdx.z * FEW + warp, step = FEW * p.splits;
@@ -478,8 +479,6 @@ __global__ void __launch_bounds__(FEW *WARP) attention_few_kernel(struct cuda_pa
 	float *merged = reinterpret_cast<float *>(share);
 	struct queries<D> w;
 
-	if (!t.n || t.n * per > ROWS)
-		return;
 	if (t.first < 0) {
 		for (int i = threadIdx.x; i < per * D && !blockIdx.z; i += blockDim.x)
 			as<T>(p.y)[((int64_t)t.row * p.heads + group * per) * D + i] = (T)0.0f;
@@ -534,6 +533,22 @@ __global__ void __launch_bounds__(FEW *WARP) attention_few_kernel(struct cuda_pa
 	merge_warps<T, D>(p, t, group, merged);
 }
 
+/* A block takes every gridDim.x-th row. */
+template <typename T, int D>
+__global__ void __launch_bounds__(FEW *WARP) attention_few_kernel(struct cuda_pages p)
+{
+	extern __shared__ __align__(128) char share[];
+
+	for (int row = blockIdx.x; row < p.rows; row += gridDim.x) {
+		const struct tile t = tile_at(p, row);
+
+		if (!t.n || t.n * (p.heads / p.groups) > ROWS)
+			continue;
+		attend_few<T, D>(p, t, share);
+		__syncthreads(); /* the next tile uses the same memory */
+	}
+}
+
 /* A block adds up the parts of one query. */
 template <typename T, int D> __global__ void merge_kernel(struct cuda_pages p)
 {
@@ -580,30 +595,54 @@ size_t cuda_pages_parts(const struct cuda_pages *p)
 	return p->splits > 1 ? queries * (size_t)(p->splits * (p->depth + 2)) * sizeof(float) : 0;
 }
 
-template <typename T, int D> static void attend(const struct cuda_pages *p, cudaStream_t stream)
+/* Rows that a block looks at: most begin no tile in steps of many rows, and a block costs as much as an idle one. */
+static unsigned blocks_of_rows(int64_t rows)
 {
-	const int per = p->heads / p->groups, page = 2 * ROWS * D * (int)sizeof(T);
-	const dim3 tiles((unsigned)p->rows, (unsigned)p->groups, (unsigned)p->splits);
+	return rows < MANY_ROWS ? (unsigned)rows : blocks_for(rows, 8);
+}
+
+template <typename T, int D>
+static void attend(
+	const struct cuda_pages *given, const struct cuda_page_boxes *boxes, cudaStream_t stream)
+{
+	const int per = given->heads / given->groups, page = 2 * ROWS * D * (int)sizeof(T);
+	const dim3 tiles(
+		blocks_of_rows(given->rows), (unsigned)given->groups, (unsigned)given->splits);
+	struct cuda_pages own = *given, *p = &own;
+
+	own.span = boxes ? CUDA_PAGES_RUN : ROWS;
+	own.few = ROWS / per;
 
 	cudaFuncSetAttribute(attention_few_kernel<T, D>,
 		cudaFuncAttributeMaxDynamicSharedMemorySize, FEW * FEW_DEEP * page);
 	attention_few_kernel<T, D><<<tiles, FEW * WARP, FEW * FEW_DEEP * page, stream>>>(*p);
-	if (p->rows * per > ROWS)
+	if (boxes)
+		cuda_attention_runs(p, boxes, stream);
+	else if (p->rows * per > ROWS)
 		attention_many_kernel<T, D>
-			<<<dim3(tiles.x, tiles.y), per * WARP, 2 * page, stream>>>(*p);
+			<<<dim3((unsigned)p->rows, tiles.y), per * WARP, 2 * page, stream>>>(*p);
 	if (p->splits > 1)
 		merge_kernel<T, D><<<(unsigned)(p->rows * p->heads), D, 0, stream>>>(*p);
 }
 
-void cuda_attention_pages(const struct cuda_pages *p, cudaStream_t stream)
+bool cuda_pages_runs(const struct cuda_pages *p)
+{
+	const int per = p->heads / p->groups;
+
+	return on_tensor_cores(p) && p->q.type == CUDA_BF16 && per % 2 == 0 && p->splits == 1 &&
+	       p->rows * per > ROWS;
+}
+
+void cuda_attention_pages(
+	const struct cuda_pages *p, const struct cuda_page_boxes *boxes, cudaStream_t stream)
 {
 	with_type(p->q, [&](auto t) {
 		using T = decltype(t);
 
 		if constexpr (sizeof(T) == 2) {
 			if (on_tensor_cores(p)) {
-				p->depth == 64 ? attend<T, 64>(p, stream)
-					       : attend<T, 128>(p, stream);
+				p->depth == 64 ? attend<T, 64>(p, boxes, stream)
+					       : attend<T, 128>(p, boxes, stream);
 				return;
 			}
 		}

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ops of serving: turns nodes into arguments of pages.cu. */
+/* Ops of serving: turns nodes into arguments of pages.cu and few_rows.cu. */
+#include <stdlib.h>
+
 #include "backends/cuda/device/cuda.h"
 #include "ops.h"
 #include "ops_rope.h"
@@ -86,14 +88,53 @@ static size_t scratch_attention(struct cuda_dev *dev, const struct jm_group *gro
 	return cuda_pages_parts(&p);
 }
 
+static bool describe(
+	const void *data, int64_t columns, int64_t rows, int box_rows, struct cuda_tensor_map *ret)
+{
+	const struct cuda_tensor_map_shape boxes = {
+		.rank = 3, .dim = {columns, rows, 1}, .box = {64, box_rows, 1}};
+
+	return cuda_tensor_map_describe(&boxes, data, ret);
+}
+
+/* exec->own: NULL = runs of many rows are not computed by boxes. */
+static int build_attention(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct cuda_pages p = attention_of(dev, n);
+	int64_t slots = n->in[4]->dim[0] * p.slots;
+	struct cuda_page_boxes *boxes;
+
+	if (dev->prop.major != 9 || dev->prop.minor || !cuda_tensor_map_exist() ||
+		!cuda_pages_runs(&p))
+		return 0;
+	boxes = aligned_alloc(64, sizeof *boxes);
+	if (!boxes)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention over pages.");
+	if (describe(p.q.data, (int64_t)p.heads * p.depth, p.rows, CUDA_PAGES_RUN, &boxes->q) &&
+		describe(p.keys.data, (int64_t)p.groups * p.depth, slots, p.slots, &boxes->keys) &&
+		describe(
+			p.values.data, (int64_t)p.groups * p.depth, slots, p.slots, &boxes->values))
+		exec->own = boxes;
+	else
+		free(boxes);
+	return 0;
+}
+
 static int run_attention(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	struct cuda_pages p = attention_of(dev, &exec->node[0]);
 
 	(void)err;
 	p.parts = exec->scratch;
-	cuda_attention_pages(&p, dev->stream);
+	cuda_attention_pages(&p, exec->own, dev->stream);
 	return 0;
+}
+
+static void drop_attention(struct cuda_dev *dev, struct cuda_exec *exec)
+{
+	(void)dev;
+	free(exec->own);
 }
 
 /* ---- rows by number, the next token ---------------------------------------------------------------------- */
@@ -134,10 +175,46 @@ static int run_sample(struct cuda_dev *dev, const struct cuda_exec *exec, struct
 	return 0;
 }
 
+/* ---- products of few rows ------------------------------------------------------------------------------- */
+
+static struct cuda_few_rows few_rows_of(const struct jm_node *n)
+{
+	return (struct cuda_few_rows){.rows = (int)jm_tensor_rows(n->in[0]),
+		.from = (int)jm_tensor_width(n->in[0]),
+		.to = (int)jm_tensor_width(n->out[0]),
+		.x = cuda_vec(n->in[0]),
+		.w = cuda_vec(n->in[1]),
+		.y = cuda_vec(n->out[0])};
+}
+
+static int takes_few_rows(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+	enum jm_dtype type = n->in[0]->type;
+	struct cuda_few_rows p = few_rows_of(n);
+
+	(void)dev;
+	if ((type != JM_BF16 && type != JM_F16) || n->in[1]->type != type ||
+		n->out[0]->type != type || n->in[2] || jm_node_adds(n, 0) ||
+		!cuda_few_rows_knows(&p))
+		return no_types(n, err);
+	return 0;
+}
+
+static int run_few_rows(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	struct cuda_few_rows p = few_rows_of(&exec->node[0]);
+
+	(void)err;
+	cuda_few_rows(&p, dev->stream);
+	return 0;
+}
+
 const struct cuda_op cuda_ops_pages[] = {
+	{{JM_OP_LINEAR}, 1, takes_few_rows, NULL, NULL, NULL, run_few_rows, NULL},
 	{{JM_OP_CACHE_WRITE}, 1, takes_pages, NULL, NULL, build_cache_write, run_cache_write, NULL},
-	{{JM_OP_ATTENTION_PAGES}, 1, takes_pages, NULL, scratch_attention, NULL, run_attention,
-		NULL},
+	{{JM_OP_ATTENTION_PAGES}, 1, takes_pages, NULL, scratch_attention, build_attention,
+		run_attention, drop_attention},
 	{{JM_OP_ROWS}, 1, takes_rows, NULL, NULL, NULL, run_rows, NULL},
 	{{JM_OP_SAMPLE}, 1, NULL, NULL, NULL, NULL, run_sample, NULL},
 	{.n_nodes = 0},

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Attention of rows whose keys and values are in pages (pages.cu), for runs of many rows: bf16, compute capability 9.0.
+ *
+ * A block has two warp groups, each of which owns one head of up to 64 rows, and one thread that copies keys and values,
+ * 64 at a time, a box for each page. It takes the runs that begin within 64 rows of the step. While the products of one
+ * tile of values run, a warp group computes the softmax of the next tile of keys (Shah et al., FlashAttention-3, arXiv
+ * 2407.08608). All heads of a group have the same keys, so that these come from L2.
+ */
+#include <string.h>
+
+#include "attention_tiles.cuh"
+
+#define OWNERS 2  /* warp groups with a head each */
+#define PAGE   16 /* tokens */
+#define PAGES  (TILE / PAGE)
+#define STAGES 3
+#define MASKED -1e30f
+
+template <int D> struct memory {
+	static constexpr int own = OWNERS * TILE * D * 2, tile = TILE * D * 2;
+	static constexpr int q = 0, k = own, v = k + STAGES * tile, barriers = v + STAGES * tile;
+	static constexpr int bytes = barriers + 256 + 1024;
+};
+
+/* Barriers, 8 bytes each: of each stage `full` and `free`; the same of the queries. */
+struct barriers {
+	uint32_t k, v, q;
+};
+
+__device__ __forceinline__ uint32_t full(uint32_t of, int i)
+{
+	return of + i % STAGES * 8;
+}
+
+__device__ __forceinline__ uint32_t free_again(uint32_t of, int i)
+{
+	return of + (STAGES + i % STAGES) * 8;
+}
+
+/* Rows of one request at positions that follow each other, within 64 positions. */
+struct run {
+	int row, n, first; /* first: the position of the first row */
+};
+
+/* Bit i: row `row` + i goes on with the run of the row before it. The same in all lanes. */
+__device__ __forceinline__ unsigned goes_on(const struct cuda_pages &p, int row)
+{
+	const int at = row + threadIdx.x % WARP;
+
+	return __ballot_sync(0xffffffffu, at > 0 && at < p.rows && p.position[at] > 0 &&
+						  p.position[at] % TILE &&
+						  p.position[at] == p.position[at - 1] + 1 &&
+						  p.request[at] == p.request[at - 1]);
+}
+
+/* Whether rows go on, of the 64 rows of a block and the 64 behind them. */
+struct follows {
+	uint64_t here, behind;
+};
+
+__device__ __forceinline__ struct follows follows_of(const struct cuda_pages &p, int row)
+{
+	return {goes_on(p, row) | (uint64_t)goes_on(p, row + 32) << 32,
+		goes_on(p, row + 64) | (uint64_t)goes_on(p, row + 96) << 32};
+}
+
+/* The first run of more than `few` rows that begins at bit `from` or later; n = 0: there is none. */
+__device__ __forceinline__ struct run next_run(
+	const struct cuda_pages &p, const struct follows &f, int row, int from, int few)
+{
+	for (int at = from; at < TILE; at++) {
+		uint64_t rest;
+		int n;
+
+		if (f.here >> at & 1 || row + at >= p.rows || p.position[row + at] < 0)
+			continue;
+		rest = ~(at == TILE - 1 ? f.behind
+					: f.here >> (at + 1) | f.behind << (TILE - 1 - at));
+		n = rest ? __ffsll((long long)rest) : TILE;
+		if (n > few)
+			return {row + at, n, p.position[row + at]};
+	}
+	return {0, 0, 0};
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------- */
+
+template <int D>
+__device__ __forceinline__ void copy_pages(uint32_t to, const CUtensorMap *map, int column,
+	const int32_t *page, int first, int last, uint32_t bar)
+{
+	barrier_expect(bar, memory<D>::tile);
+	for (int i = 0; i < PAGES; i++) {
+		const int row = page[min(first + i, last)] * PAGE;
+
+		for (int c = 0; c < D / 64; c++)
+			copy_box(to + (c * TILE + i * PAGE) * CHUNK_ROW, map, column + c * 64, row,
+				0, bar);
+	}
+}
+
+/* at: tiles of earlier runs. Returns those with this one. */
+template <int D>
+__device__ __forceinline__ int copy_run(const struct cuda_pages &p, const struct run &r, int number,
+	int at, const CUtensorMap *q, const CUtensorMap *keys, const CUtensorMap *values,
+	uint32_t base, const struct barriers &b)
+{
+	typedef memory<D> M;
+	const int head = blockIdx.x * OWNERS, group = head / (p.heads / p.groups);
+	const int last = (r.first + r.n - 1) / PAGE, total = last / PAGES + 1;
+	const int32_t *page = p.page + p.request[r.row] * p.each;
+
+	if (number)
+		barrier_wait(b.q + 8, (number - 1) & 1);
+	barrier_expect(b.q, M::own);
+	for (int i = 0; i < OWNERS; i++)
+		copy_tile<D>(base + M::q + i * TILE * CHUNK_ROW, OWNERS * TILE, q, (head + i) * D,
+			r.row, 0, b.q);
+	for (int i = 0; i < total; i++, at++) {
+		if (at >= STAGES)
+			barrier_wait(free_again(b.k, at), (at / STAGES - 1) & 1);
+		copy_pages<D>(base + M::k + at % STAGES * M::tile, keys, group * D, page, i * PAGES,
+			last, full(b.k, at));
+		if (at >= STAGES)
+			barrier_wait(free_again(b.v, at), (at / STAGES - 1) & 1);
+		copy_pages<D>(base + M::v + at % STAGES * M::tile, values, group * D, page,
+			i * PAGES, last, full(b.v, at));
+	}
+	return at;
+}
+
+/* ---- sums ----------------------------------------------------------------------------------------------------- */
+
+/* Of the two rows of a thread. */
+struct softmax {
+	float most[2], sum[2], shrink[2];
+	int last[2]; /* the last key that the row sees */
+};
+
+/* Scores become powers of 2; what was summed so far is to be multiplied by `shrink`. */
+__device__ __forceinline__ void soften(
+	accumulators &s, struct softmax &m, float factor, int first_key, bool masked)
+{
+	const int column = first_key + threadIdx.x % 4 * 2;
+	float most[2] = {m.most[0], m.most[1]}, sum[2] = {0, 0};
+
+#pragma unroll
+	for (int j = 0; j < TILE_FLOATS; j++) {
+		if (masked && column + j / 4 * 8 + j % 2 > m.last[j / 2 % 2])
+			s[j] = MASKED;
+		most[j / 2 % 2] = fmaxf(most[j / 2 % 2], s[j]);
+	}
+#pragma unroll
+	for (int r = 0; r < 2; r++) {
+		most[r] = fmaxf(most[r], __shfl_xor_sync(0xffffffffu, most[r], 1));
+		most[r] = fmaxf(most[r], __shfl_xor_sync(0xffffffffu, most[r], 2));
+		m.shrink[r] = exp2_of((m.most[r] - most[r]) * factor);
+		m.most[r] = most[r];
+	}
+#pragma unroll
+	for (int j = 0; j < TILE_FLOATS; j++) {
+		s[j] = exp2_of(s[j] * factor - most[j / 2 % 2] * factor);
+		sum[j / 2 % 2] += s[j];
+	}
+#pragma unroll
+	for (int r = 0; r < 2; r++)
+		m.sum[r] = m.sum[r] * m.shrink[r] + sum[r];
+}
+
+/* Makes the values behind the last key 0: those slots may hold anything, and 0 x NaN is NaN. Each warp group does so
+ * before its own product. */
+template <int D> __device__ __forceinline__ void clear_behind(uint32_t values, int keys)
+{
+	for (int i = threadIdx.x % GROUP; i < (TILE - keys) * D / 8; i += GROUP) {
+		const int row = keys + i / (D / 8), part = i % (D / 8);
+
+		asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(
+				     values + (part / 8 * TILE + row) * CHUNK_ROW + part % 8 * 16),
+			     "r"(0)
+			     : "memory");
+	}
+	asm volatile("fence.proxy.async;" ::: "memory");
+	asm volatile("bar.sync %0, 128;" ::"r"(1 + threadIdx.x / GROUP) : "memory");
+}
+
+__device__ __forceinline__ void arrive(uint32_t bar)
+{
+	if (threadIdx.x % WARP == 0)
+		barrier_arrive(bar);
+}
+
+/* at: as in copy_run. */
+template <int D>
+__device__ __forceinline__ int sum_run(const struct cuda_pages &p, const struct run &r, int number,
+	int at, uint32_t base, const struct barriers &b)
+{
+	typedef memory<D> M;
+	const int owner = threadIdx.x / GROUP, lane = threadIdx.x % WARP;
+	const int keys = r.first + r.n, total = (keys + TILE - 1) / TILE;
+	const int row = threadIdx.x / WARP % 4 * 16 + lane / 4;
+	const uint32_t q = base + M::q + owner * TILE * CHUNK_ROW;
+	const float factor = p.scale * LOG2_E;
+	struct softmax m = {{MASKED, MASKED}, {0, 0}, {1, 1}, {r.first + row, r.first + row + 8}};
+	float y[D / 2];
+	accumulators s;
+	left_operand weights;
+
+	barrier_wait(b.q, number & 1);
+	for (int i = 0; i < total; i++, at++) {
+		barrier_wait(full(b.k, at), at / STAGES & 1);
+		product_fence();
+		multiply<D>(s, q, OWNERS * TILE, base + M::k + at % STAGES * M::tile, TILE);
+		if (i) {
+			barrier_wait(full(b.v, at - 1), (at - 1) / STAGES & 1);
+			accumulate(y, weights, base + M::v + (at - 1) % STAGES * M::tile, i > 1);
+			product_wait<1>();
+		} else {
+			product_wait<0>();
+		}
+		results_from_here(s);
+		arrive(free_again(b.k, at));
+		soften(s, m, factor, i * TILE, (i + 1) * TILE > r.first + 1);
+		if (i) {
+			product_wait<0>();
+			results_from_here(y);
+			arrive(free_again(b.v, at - 1));
+#pragma unroll
+			for (int j = 0; j < D / 2; j++)
+				y[j] *= m.shrink[j / 2 % 2];
+		}
+		pack(weights, s);
+	}
+	arrive(b.q + 8);
+	barrier_wait(full(b.v, at - 1), (at - 1) / STAGES & 1);
+	if (keys % TILE)
+		clear_behind<D>(base + M::v + (at - 1) % STAGES * M::tile, keys % TILE);
+	accumulate(y, weights, base + M::v + (at - 1) % STAGES * M::tile, total > 1);
+	product_wait<0>();
+	results_from_here(y);
+	arrive(free_again(b.v, at - 1));
+#pragma unroll
+	for (int k = 0; k < 2; k++) {
+		m.sum[k] += __shfl_xor_sync(0xffffffffu, m.sum[k], 1);
+		m.sum[k] += __shfl_xor_sync(0xffffffffu, m.sum[k], 2);
+	}
+#pragma unroll
+	for (int j = 0; j < D / 2; j++)
+		y[j] /= m.sum[j / 2 % 2];
+	emit<D>(y, as<bf16>(p.y) + ((int64_t)r.row * p.heads + blockIdx.x * OWNERS + owner) * D,
+		(int64_t)p.heads * D, 0, r.n, 1);
+	return at;
+}
+
+template <int D>
+__global__ void __launch_bounds__((OWNERS + 1) * GROUP, 1)
+	runs_kernel(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap keys,
+		const __grid_constant__ CUtensorMap values, const struct cuda_pages p)
+{
+	typedef memory<D> M;
+	extern __shared__ unsigned char raw[];
+	const uint32_t base = (shared_at(raw) + 1023) & ~1023u, begin = base + M::barriers;
+	const struct barriers b = {begin, begin + 2 * STAGES * 8, begin + 4 * STAGES * 8};
+	const int row = (gridDim.y - 1 - blockIdx.y) * TILE, few = p.few; /* the longest first */
+	const int group = __shfl_sync(0xffffffffu, threadIdx.x / GROUP, 0);
+	const struct follows f = follows_of(p, row);
+	struct run r = next_run(p, f, row, 0, few);
+	int at = 0;
+
+	if (!r.n)
+		return;
+	if (threadIdx.x == 0) {
+		for (int i = 0; i < STAGES; i++) {
+			barrier_init(full(b.k, i), 1);
+			barrier_init(full(b.v, i), 1);
+			barrier_init(free_again(b.k, i), 4 * OWNERS);
+			barrier_init(free_again(b.v, i), 4 * OWNERS);
+		}
+		barrier_init(b.q, 1);
+		barrier_init(b.q + 8, 4 * OWNERS);
+		barrier_publish();
+	}
+	__syncthreads();
+	if (group == OWNERS) {
+		fewer_registers<24>();
+		if (threadIdx.x != OWNERS * GROUP)
+			return;
+		for (int i = 0; r.n; i++, r = next_run(p, f, row, r.row - row + 1, few))
+			at = copy_run<D>(p, r, i, at, &q, &keys, &values, base, b);
+		return;
+	}
+	more_registers<240>();
+	for (int i = 0; r.n; i++, r = next_run(p, f, row, r.row - row + 1, few))
+		at = sum_run<D>(p, r, i, at, base, b);
+}
+
+template <int D>
+static void runs_of(
+	const struct cuda_pages *p, const struct cuda_page_boxes *boxes, cudaStream_t stream)
+{
+	const dim3 blocks((unsigned)(p->heads / OWNERS), blocks_for(p->rows, TILE));
+	CUtensorMap map[3];
+
+	memcpy(map, boxes, sizeof map);
+	cudaFuncSetAttribute(
+		runs_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, memory<D>::bytes);
+	runs_kernel<D><<<blocks, (OWNERS + 1) * GROUP, memory<D>::bytes, stream>>>(
+		map[0], map[1], map[2], *p);
+}
+
+void cuda_attention_runs(
+	const struct cuda_pages *p, const struct cuda_page_boxes *boxes, cudaStream_t stream)
+{
+	p->depth == 64 ? runs_of<64>(p, boxes, stream) : runs_of<128>(p, boxes, stream);
+}
