@@ -80,6 +80,24 @@ cudaError_t __cudaLaunchKernel(
 	return cudaErrorNotSupported;
 }
 
+cudaError_t cudaGetDevice(int *device)
+{
+	*device = 0;
+	return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
+{
+	(void)value, (void)attribute, (void)device;
+	return cudaErrorNotSupported;
+}
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *how, const void *function, void **args)
+{
+	(void)how, (void)function, (void)args;
+	return cudaErrorNotSupported;
+}
+
 cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
 {
 	(void)function, (void)attribute, (void)value;

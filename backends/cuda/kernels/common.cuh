@@ -309,6 +309,27 @@ __device__ __forceinline__ float part_sum(const float *partial, int parts, int c
 	return warp_sum(share[threadIdx.x][threadIdx.y]);
 }
 
+/* ---- kernels that overlap ------------------------------------------------------------------------ */
+
+/*
+ * A kernel of start_overlapping begins when all blocks of the one before it have called start_next or ended. Before
+ * wait_for_previous it reads only what that one does not write, and writes nothing. From compute capability 9.0 on; before,
+ * kernels follow each other.
+ */
+__device__ __forceinline__ void start_next()
+{
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+__device__ __forceinline__ void wait_for_previous()
+{
+#if __CUDA_ARCH__ >= 900
+	asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 /* ---- starting kernels ------------------------------------------------------------------------ */
 
 static inline unsigned blocks_for(int64_t n, int per_block)
@@ -322,6 +343,34 @@ static inline int threads_for(int64_t n, int most)
 	int64_t t = (n + WARP - 1) / WARP * WARP;
 
 	return t < most ? (int)t : most;
+}
+
+static inline bool can_overlap()
+{
+	int device = 0, major = 0;
+
+	cudaGetDevice(&device);
+	cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+	return major >= 9;
+}
+
+/* Starts a kernel that calls wait_for_previous. */
+template <class P>
+static inline void start_overlapping(
+	void (*kernel)(P), dim3 blocks, int threads, int shared, cudaStream_t stream, const P &p)
+{
+	cudaLaunchAttribute overlaps = {};
+	cudaLaunchConfig_t how = {};
+
+	overlaps.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+	overlaps.val.programmaticStreamSerializationAllowed = 1;
+	how.gridDim = blocks;
+	how.dynamicSmemBytes = (size_t)shared;
+	how.blockDim = dim3((unsigned)threads);
+	how.stream = stream;
+	how.attrs = &overlaps;
+	how.numAttrs = can_overlap();
+	cudaLaunchKernelEx(&how, kernel, p);
 }
 
 /* Calls f(T()) with T, the type of the operand's elements. */

@@ -3,7 +3,7 @@
  * y[T,N] = x[T,K] w[N,K]^T for few rows T, as serving has them: the time is that of reading w once. A block computes 16
  * columns of y; its warps share K. Rows of w are the rows of products on tensor cores, rows of x their columns. What is
  * summed over may be in any order, so a lane reads 16 bytes of w at a time, directly to registers, and the elements of x
- * that belong to them.
+ * that belong to them. A block reads the first of w before the kernel that makes x has ended.
  */
 #include "mma.cuh"
 
@@ -61,9 +61,10 @@ __global__ void __launch_bounds__(WARPS *WARP) few_rows_kernel(struct cuda_few_r
 	const T *w = as<const T>(p.w) + (int64_t)(blockIdx.x * COLUMNS + quad) * p.from + part;
 	const T *x = as<const T>(p.x) + (int64_t)quad * p.from + part;
 	float d[TILES][4] = {};
-
+	if (!p.w_stays)
+		wait_for_previous();
 	for (int first = warp * CHUNK; first < p.from; first += AHEAD * WARPS * CHUNK) {
-		struct words a[AHEAD][2];
+		struct words a[AHEAD][2]; /* of two rows of w, 8 apart */
 
 #pragma unroll
 		for (int i = 0; i < AHEAD; i++) {
@@ -72,6 +73,8 @@ __global__ void __launch_bounds__(WARPS *WARP) few_rows_kernel(struct cuda_few_r
 			a[i][0] = read_once(w + k, k < p.from);
 			a[i][1] = read_once(w + k + 8 * p.from, k < p.from);
 		}
+		if (first == warp * CHUNK)
+			wait_for_previous();
 #pragma unroll
 		for (int i = 0; i < AHEAD; i++) {
 			const int k = first + i * WARPS * CHUNK;
@@ -108,17 +111,13 @@ bool cuda_few_rows_knows(const struct cuda_few_rows *p)
 template <typename T> static void few_rows(const struct cuda_few_rows *p, cudaStream_t stream)
 {
 	const unsigned blocks = (unsigned)(p->to / COLUMNS);
+	void (*kernel)(struct cuda_few_rows) =
+		p->rows <= 8 ? few_rows_kernel<T, 1> : few_rows_kernel<T, 2>;
 
-	if (p->rows <= 8)
-		few_rows_kernel<T, 1><<<blocks, WARPS * WARP, 0, stream>>>(*p);
-	else
-		few_rows_kernel<T, 2><<<blocks, WARPS * WARP, 0, stream>>>(*p);
+	start_overlapping(kernel, dim3(blocks), WARPS * WARP, 0, stream, *p);
 }
 
 void cuda_few_rows(const struct cuda_few_rows *p, cudaStream_t stream)
 {
-	if (p->x.type == CUDA_BF16)
-		few_rows<bf16>(p, stream);
-	else
-		few_rows<half>(p, stream);
+	p->x.type == CUDA_BF16 ? few_rows<bf16>(p, stream) : few_rows<half>(p, stream);
 }

@@ -265,6 +265,7 @@ void cuda_attention_grad(const struct cuda_attention *p, cudaStream_t stream);
 struct cuda_few_rows {
 	int rows, from, to;
 	struct cuda_vec x, w, y;
+	bool w_stays; /* the kernel before does not write w */
 };
 bool cuda_few_rows_knows(const struct cuda_few_rows *p);
 void cuda_few_rows(const struct cuda_few_rows *p, cudaStream_t stream);

@@ -36,6 +36,7 @@ template <int N, typename X, typename B, typename Y> __global__ void norm_kernel
 	const int step = N * blockDim.x, first = N * threadIdx.x;
 	float v[N], sum = 0, mean = 0;
 
+	start_next();
 	for (int i = first; i < p.width; i += step) {
 		load(as<const X>(p.x) + at + i, v);
 		if (p.b.data) {

@@ -12,6 +12,7 @@
 #include "mma.cuh"
 
 #define THREADS 256
+#define HEADS	8  /* of a row, that a block writes */
 #define ROWS	16 /* queries of a product on tensor cores, tokens of a page, most rows of a tile */
 #define MASKED                                                                                     \
 	-1e30f /* a score that counts as none; not infinite, so that differences are numbers */
@@ -30,22 +31,24 @@ __device__ __forceinline__ int64_t slot_of(const struct cuda_pages &p, int reque
 
 /* ---- cache-write ------------------------------------------------------------------------------ */
 
-/* A block writes a row. */
+/* A block writes HEADS heads of a row. */
 template <typename T> __global__ void cache_write_kernel(struct cuda_pages p)
 {
 	const int half = p.depth / 2, heads = p.heads + 2 * p.groups,
 		  position = p.position[blockIdx.x];
 	const T *x = as<const T>(p.x) + (int64_t)blockIdx.x * heads * p.depth;
+	const int begin = blockIdx.y * HEADS * half + threadIdx.x;
+	const int end = min(heads, (int)(blockIdx.y + 1) * HEADS) * half;
 	T *q = as<T>(p.q) + (int64_t)blockIdx.x * p.heads * p.depth;
 	int64_t slot;
 
 	if (position < 0) {
-		for (int i = threadIdx.x; i < p.heads * p.depth; i += blockDim.x)
-			q[i] = (T)0.0f;
+		for (int i = begin; i < min(end, p.heads * half); i += blockDim.x)
+			q[2 * i] = q[2 * i + 1] = (T)0.0f;
 		return;
 	}
 	slot = slot_of(p, p.request[blockIdx.x], position);
-	for (int u = threadIdx.x; u < heads * half; u += blockDim.x) {
+	for (int u = begin; u < end; u += blockDim.x) {
 		const int head = u / half, i = u % half, key = head - p.heads,
 			  value = key - p.groups;
 		const T *from = x + head * p.depth + i;
@@ -65,7 +68,9 @@ template <typename T> __global__ void cache_write_kernel(struct cuda_pages p)
 void cuda_cache_write(const struct cuda_pages *p, cudaStream_t stream)
 {
 	with_type(p->q, [&](auto t) {
-		cache_write_kernel<decltype(t)><<<(unsigned)p->rows, THREADS, 0, stream>>>(*p);
+		cache_write_kernel<decltype(t)>
+			<<<dim3((unsigned)p->rows, blocks_for(p->heads + 2 * p->groups, HEADS)),
+				THREADS, 0, stream>>>(*p);
 	});
 }
 
@@ -539,6 +544,8 @@ __global__ void __launch_bounds__(FEW *WARP) attention_few_kernel(struct cuda_pa
 {
 	extern __shared__ __align__(128) char share[];
 
+	start_next();
+	wait_for_previous();
 	for (int row = blockIdx.x; row < p.rows; row += gridDim.x) {
 		const struct tile t = tile_at(p, row);
 
@@ -556,6 +563,8 @@ template <typename T, int D> __global__ void merge_kernel(struct cuda_pages p)
 	const int i = threadIdx.x;
 	float most = MASKED, sum = 0, y = 0;
 
+	start_next();
+	wait_for_previous();
 	if (p.position[query / p.heads] < 0 || part_of<D>(p, query, 0)[D + 1] == WHOLE)
 		return;
 	for (int k = 0; k < p.splits; k++)
@@ -615,14 +624,16 @@ static void attend(
 
 	cudaFuncSetAttribute(attention_few_kernel<T, D>,
 		cudaFuncAttributeMaxDynamicSharedMemorySize, FEW * FEW_DEEP * page);
-	attention_few_kernel<T, D><<<tiles, FEW * WARP, FEW * FEW_DEEP * page, stream>>>(*p);
+	start_overlapping(
+		attention_few_kernel<T, D>, tiles, FEW * WARP, FEW * FEW_DEEP * page, stream, *p);
 	if (boxes)
 		cuda_attention_runs(p, boxes, stream);
 	else if (p->rows * per > ROWS)
 		attention_many_kernel<T, D>
 			<<<dim3((unsigned)p->rows, tiles.y), per * WARP, 2 * page, stream>>>(*p);
 	if (p->splits > 1)
-		merge_kernel<T, D><<<(unsigned)(p->rows * p->heads), D, 0, stream>>>(*p);
+		start_overlapping(
+			merge_kernel<T, D>, dim3((unsigned)(p->rows * p->heads)), D, 0, stream, *p);
 }
 
 bool cuda_pages_runs(const struct cuda_pages *p)

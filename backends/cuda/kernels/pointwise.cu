@@ -251,6 +251,7 @@ __global__ void swiglu_kernel(const T *x, T *y, int64_t width, unsigned parts, b
 	const T *gate = x + row * 2 * width + i;
 	float g[N], u[N];
 
+	start_next();
 	if (i >= width)
 		return;
 	load(gate, g);

@@ -184,7 +184,9 @@ static struct cuda_few_rows few_rows_of(const struct jm_node *n)
 		.to = (int)jm_tensor_width(n->out[0]),
 		.x = cuda_vec(n->in[0]),
 		.w = cuda_vec(n->in[1]),
-		.y = cuda_vec(n->out[0])};
+		.y = cuda_vec(n->out[0]),
+		/* a step writes parameters after all that reads them; copies of them are made before */
+		.w_stays = n->in[1]->class == JM_CLASS_PARAM};
 }
 
 static int takes_few_rows(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)

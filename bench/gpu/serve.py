@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens per second and joules per token of serving LLaMA 3 8B on one GPU, row by row, beside limits and aims.
+
+    bench/gpu/serve.py joulemark [--out docs/speed_serving.json] [--seconds 60] [--again] [--rows ROW...]
+
+Random weights and tokens; rows that --out has are not measured again without --again. `limit` is what an H100 80GB (700 W)
+cannot exceed: the larger of bytes / 3.0 TB/s and FLOPs / 740 TFLOP/s (attention 500), with 15.0 GB of weights for a step and
+128 KiB of keys and values for a token. `aim`: for tokens per second 1.1 times the best published figure (NVIDIA TensorRT-LLM
+0.15, perf-overview.md; ML.ENERGY leaderboard, Llama 3.1 8B, vLLM; gpt-fast), for joules per token 0.83 times.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+MODEL = "llama3-8b"
+
+
+class Row:
+    def __init__(self, name, given, produced, running, limit, aim, key="throughput", joules=None, step=2048, arrival="closed"):
+        self.name, self.given, self.produced, self.running = name, given, produced, running
+        self.limit, self.aim, self.key, self.joules, self.step, self.arrival = limit, aim, key, joules, step, arrival
+
+    def command(self, joulemark, seconds, out):
+        warmup = 8 if self.arrival == "single" else self.produced + 2 * self.running * self.given // self.step
+        pages = -(-(self.given + self.produced) // 16) * self.running
+        return [joulemark, "run", "serve", "--model", MODEL, "--device", "cuda:0", "--precision", "bf16", "--arrival", self.arrival,
+                "--running", str(self.running), "--input-tokens", str(self.given), "--output-tokens", str(self.produced),
+                "--context", str(-(-(self.given + self.produced) // 1024) * 1024), "--step-tokens", str(self.step),
+                "--cache-pages", str(min(pages, 27600)), "--warmup", str(warmup), "--seconds", str(seconds), f"--json={out}"]
+
+
+def closed(running, limit, aim, joules, step=1024):
+    return Row(f"closed-{running}", 250, 395, running, limit, aim, joules=joules, step=step)
+
+
+ROWS = [
+    Row("128/128", 128, 128, 1024, 25500, 17900),
+    Row("128/2048", 128, 2048, 320, 15800, 11800, step=1024),
+    Row("500/2000", 500, 2000, 256, 12100, 9400, step=1024),
+    Row("1000/1000", 1000, 1000, 256, 12100, 8500),
+    Row("2048/128", 2048, 128, 192, 2950, 2170, step=4096),
+    Row("2048/2048", 2048, 2048, 128, 5920, 4810),
+    Row("5000/500", 5000, 500, 80, 3460, 1990, step=4096),
+    closed(8, 1550, 1340, 0.378, step=256), closed(64, 10200, 6450, 0.0985), closed(256, 25600, 11700, 0.0636),
+    closed(512, 30500, 13000, 0.0583),
+    Row("single", 256, 256, 1, 198, 182, step=256, arrival="single"),
+    Row("ttft-1024", 1024, 2, 1, 0.0199, 0.023, key="ttft", step=1024, arrival="single"),
+    Row("ttft-8192", 8190, 2, 1, 0.190, 0.215, key="ttft", step=8192, arrival="single"),
+]
+
+
+def gpu_of(record):
+    """Joules of the GPU in the steady phase, and its seconds."""
+    phase = next(p for p in record["phases"] if p["name"] == "steady")
+    meters = [m for m in phase["meters"] if m["id"] == record["ran_on"]["meter"]]
+    if not meters or meters[0]["joules"] is None:
+        sys.exit("The GPU's energy is unknown.")
+    return meters[0]["joules"], phase["end_s"] - phase["start_s"]
+
+
+def measure(row, joulemark, seconds):
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "record.json")
+        run = subprocess.run(row.command(joulemark, seconds, out), capture_output=True, text=True)
+        if run.returncode:
+            sys.exit(f"{row.name}: {run.stdout[-600:]}{run.stderr[-600:]}")
+        with open(out, encoding="utf-8") as f:
+            record = json.load(f)
+    joules, span = gpu_of(record)
+    serving = record["serving"]
+    figure = record["throughput"] if row.key == "throughput" else serving["ttft"]["p50"]
+    reached = figure >= row.aim if row.key == "throughput" else figure <= row.aim
+    return {"row": row.name, "input_tokens": row.given, "output_tokens": row.produced, "running": row.running,
+            "step_tokens": row.step, "arrival": row.arrival, "precision": "bf16", "unit": "s" if row.key == "ttft" else "tokens/s",
+            "limit": row.limit, "aim": row.aim, "figure": figure, "reached": reached,
+            "joules_per_token": joules / record["items"], "aim_joules_per_token": row.joules,
+            "watts": joules / span, "seconds": span, "tokens": record["items"], "ttft_p50_s": serving["ttft"]["p50"],
+            "tpot_p50_s": serving["tpot"] and serving["tpot"]["p50"], "preemptions": serving["preemptions"],
+            "card": record["ran_on"]["name"].split(" GPU-")[0], "driver": record["provenance"]["drivers"].get("nvidia")}
+
+
+def write(path, rows):
+    with open(path + ".new", "w", encoding="utf-8") as f:
+        json.dump(rows, f, indent=1)
+        f.write("\n")
+    os.replace(path + ".new", path)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("joulemark")
+    parser.add_argument("--rows", nargs="+", metavar="ROW", default=[])
+    parser.add_argument("--out", default="docs/speed_serving.json")
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--again", action="store_true")
+    options = parser.parse_args()
+    rows = []
+    if os.path.exists(options.out):
+        with open(options.out, encoding="utf-8") as f:
+            rows = json.load(f)
+    for row in ROWS:
+        if options.rows and row.name not in options.rows:
+            continue
+        if not options.again and any(r["row"] == row.name for r in rows):
+            continue
+        new = measure(row, options.joulemark, options.seconds)
+        rows = [r for r in rows if r["row"] != row.name] + [new]
+        write(options.out, rows)
+        print(f"{row.name:10} {new['figure']:10.4g} {new['unit']}, limit {row.limit:g}, aim {row.aim:g}, {new['watts']:.0f} W, "
+              f"{new['joules_per_token']:.4f} J/token, TPOT {1e3 * (new['tpot_p50_s'] or 0):.2f} ms", flush=True)
+
+
+if __name__ == "__main__":
+    main()
