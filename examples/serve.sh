@@ -1,9 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# serve.sh [JOULEMARK]: a small language model answers requests, first all at once, then one at a time; then one with given
+# serve.sh [JOULEMARK]: a small language model answers requests, first all at once, then one at a time, then at random times
+# and at given ones; then one with given
 # weights answers prompts of a text.
 # prints: ^all at once: [0-9]+ requests$
 # prints: ^one at a time: [0-9]+ requests$
+# prints: ^at given times: [0-9]+ requests$
 # prints: ^\{"request":1,.*"prompt":"a cat","text":".+"\}$
 # prints: energy: one meter, estimated
 set -eu
@@ -19,8 +21,12 @@ serve() {
 
 serve --arrival all --requests 16 --steps 60 --requests-csv "$work/all.csv"
 serve --arrival single --steps 60 --requests-csv "$work/single.csv"
+serve --arrival poisson --rate 50 --seconds 1 --ttft 500ms --tpot 30ms
+printf 'input,output,arrival_s\n8,4,0\n16,2,0.1\n4,8,0.15\n' >"$work/lengths.csv"
+serve --arrival file --lengths "$work/lengths.csv" --seconds 1 --requests-csv "$work/file.csv"
 echo "all at once: $(($(wc -l <"$work/all.csv") - 1)) requests"
 echo "one at a time: $(($(wc -l <"$work/single.csv") - 1)) requests"
+echo "at given times: $(($(wc -l <"$work/file.csv") - 1)) requests"
 
 # a folder as Hugging Face lays it out, with four letters, the blank and the end of a line as tokens
 mkdir "$work/net"

@@ -50,10 +50,19 @@ static const struct jm_key spread_keys[] = {
 	{0},
 };
 
+static const struct jm_key window_keys[] = {
+	{POSITIVE("begin_s", 0), .unit = "s", .meaning = "from the first arrival"},
+	{POSITIVE("seconds", 0), .unit = "s", .meaning = "how long it is"},
+	{COUNT("requests_done", 0), .meaning = "whose answer was completed in it"},
+	{POSITIVE("tokens_out", 0), .meaning = "that were made in it"},
+	{0},
+};
+
 static const struct jm_key serving_keys[] = {
 	{COUNT("requests_offered", 0), .meaning = "that arrived, in the warm-up too"},
 	{COUNT("requests_done", 0), .meaning = "whose answer is complete"},
 	{COUNT("requests_failed", 0), .meaning = "that ended without an answer"},
+	{COUNT("requests_preempted", 0), .meaning = "that gave up their pages at least once"},
 	{COUNT("preemptions", 0), .meaning = "how often a request gave up its pages"},
 	{POSITIVE("tokens_in", 0), .meaning = "of the prompts of requests that are done"},
 	{POSITIVE("tokens_out", 0), .meaning = "of their answers"},
@@ -61,8 +70,21 @@ static const struct jm_key serving_keys[] = {
 		.meaning = "from arrival to the first token"},
 	{OBJECT("tpot", JM_KEY_NULL), .keys = spread_keys,
 		.meaning = "of each token after the first: (latency - ttft) / (tokens - 1)"},
+	{OBJECT("itl", JM_KEY_NULL), .keys = spread_keys,
+		.meaning = "from each token of an answer to its next"},
 	{OBJECT("latency", JM_KEY_NULL), .keys = spread_keys,
 		.meaning = "from arrival to the last token"},
+	{POSITIVE("goodput", JM_KEY_NULL), .unit = "1/s",
+		.meaning = "requests per second that keep --ttft and --tpot, from the first "
+			   "arrival to the last end; null without such a bound"},
+	{POSITIVE("mean_running", JM_KEY_NULL),
+		.meaning = "requests in a step, weighted by the time of the steps"},
+	{POSITIVE("padding", JM_KEY_NULL),
+		.meaning = "share of computed rows that are of no request"},
+	{POSITIVE("cache_use", JM_KEY_NULL),
+		.meaning = "share of the cache's pages in use, weighted likewise"},
+	{OBJECT("window", JM_KEY_NULL), .keys = window_keys,
+		.meaning = "the steady part, whose energy is that of the phase of the same name"},
 	{0},
 };
 

@@ -35,6 +35,12 @@ struct jm_own {
 	int unusable; /* not 0: setup failed because of the device: absent, unsuitable, lost */
 };
 
+/* A part of the run that is measured as a phase "window" of its own; by the machine's clock. */
+struct jm_work_window {
+	int64_t t0_ns, t1_ns; /* t1 = 0: there is none */
+	double items;	      /* done in it */
+};
+
 /* The environment of a workload; outlives it. */
 struct jm_work {
 	struct jm_ctx *ctx;
@@ -47,7 +53,10 @@ struct jm_work {
 	uint64_t seed;
 	int rank, world; /* of the gang that runs the case; 0 of 0 or of 1: alone */
 	double selftest_s; /* of operations against the reference before the first step, at most; 0 = none */
-	int gang_fd; /* of the file that its ranks share (comm/comm.h); -1 = none */
+	int64_t steady_ns; /* when the measured steps began; 0 = not yet */
+	int gang_fd;	   /* of the file that its ranks share (comm/comm.h); -1 = none */
+	/* filled by verify or before, after the measured steps: */
+	struct jm_work_window window;
 	/* filled by setup: */
 	int n_devices;	  /* it runs on; throughput per device = total / n_devices */
 	const char *unit; /* of an item where options decide it; NULL = the workload's; static */

@@ -16,6 +16,7 @@
 #include "engine/run/start_values.h"
 #include "serve_requests.h"
 #include "serve_results.h"
+#include "serve_window.h"
 #include "workloads/parts/profile_json.h"
 #include "workloads/parts/weights_config.h"
 #include "workloads/parts/work_device.h"
@@ -24,7 +25,7 @@
 #define MAY_DIFFER                                                                                 \
 	0.25 /* of an answer's tokens in 16 bits; with the keys of another request nearly all do */
 
-static const char *const arrivals[] = {"all", "single", "closed", NULL};
+static const char *const arrivals[] = {"all", "single", "closed", "poisson", "file", NULL};
 
 #define NUMBER(text, field, most, value, what)                                                     \
 	{                                                                                          \
@@ -61,12 +62,37 @@ static const struct jm_option options[] = {
 		.help = "a line of JSON for each request that was done: tokens of its prompt and "
 			"of its answer and, with --text, the text of both"},
 	{.name = "arrival",
-		JM_BIND(JM_CHOICE, struct serve, arrival),
+		JM_BIND(JM_CHOICE, struct serve, arrivals.kind),
 		.choices = arrivals,
 		.fallback = "all",
 		.help = "when requests arrive: all at once, again when all are done; one at a "
-			"time; or a "
-			"new one for each that is done, so that --running are under way"},
+			"time; a new one for each that is done, so that --running are under way; "
+			"independently of each other at --rate; or at the times of --lengths"},
+	{.name = "rate",
+		JM_BIND(JM_REAL, struct serve, arrivals.rate),
+		.unit = "",
+		.min = 1e-3,
+		.max = 1e6,
+		.help = "requests per second, on average, with --arrival poisson"},
+	{.name = "lengths",
+		JM_BIND(JM_TEXT, struct serve, lengths),
+		.argument = "FILE",
+		.help = "a table input,output[,arrival_s]: tokens of the prompt and of the answer "
+			"of "
+			"each request, and with --arrival file when it arrives; after the last "
+			"row the first is next"},
+	{.name = "ttft",
+		JM_BIND(JM_DURATION, struct serve, ttft),
+		.unit = "s",
+		.min = 1e-6,
+		.max = 1e6,
+		.help = "bound of goodput: time to the first token"},
+	{.name = "tpot",
+		JM_BIND(JM_DURATION, struct serve, tpot),
+		.unit = "s",
+		.min = 1e-6,
+		.max = 1e6,
+		.help = "bound of goodput: time per token after the first"},
 	NUMBER("requests", requests, 1e6, "64", "requests that arrive at once with --arrival all"),
 	NUMBER("running", running, 4096, "16", "requests that a step serves at most"),
 	{.name = "input-tokens",
@@ -114,6 +140,22 @@ static int read_range(const char *text, const char *name, struct range *ret, str
 		name, text);
 }
 
+static int read_lengths(struct serve *s, struct jm_err *err)
+{
+	struct jm_arrivals *a = &s->arrivals;
+	int code = read_range(s->input_text, "input-tokens", &a->input, err);
+
+	a->seed = s->work->seed;
+	if (!code)
+		code = read_range(s->output_text, "output-tokens", &a->output, err);
+	if (!code && s->lengths && s->source.text)
+		code = jm_err_set(err, JM_EUSAGE,
+			"--lengths and --text both say how long prompts are; omit one of them.");
+	if (!code && s->lengths)
+		code = jm_arrivals_read(a, s->lengths, err);
+	return code ? code : jm_arrivals_check(a, err);
+}
+
 static int choose_model(struct serve *s, struct jm_err *err)
 {
 	const struct jm_preset *preset;
@@ -133,7 +175,8 @@ static int choose_model(struct serve *s, struct jm_err *err)
 /* Shape of the largest step; checks that requests fit into the model. */
 static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_err *err)
 {
-	int64_t most = s->input.to + s->output.to, context = jm_dim(&s->dims, "context");
+	int64_t most = s->arrivals.input.to + s->arrivals.output.to,
+		context = jm_dim(&s->dims, "context");
 	int64_t each = (most - 1 + JM_PAGE_TOKENS - 1) / JM_PAGE_TOKENS;
 
 	if (most > context)
@@ -177,7 +220,7 @@ static int read_prompts(struct serve *s, struct jm_err *err)
 	if (!s->source.text)
 		return 0;
 	code = jm_prompts_open(&s->source, &s->prompts, err);
-	s->input = (struct range){s->prompts.shortest, s->prompts.longest};
+	s->arrivals.input = (struct range){s->prompts.shortest, s->prompts.longest};
 	return code;
 }
 
@@ -226,10 +269,8 @@ static int start_profile(struct serve *s, struct jm_err *err)
 static int prepare(struct serve *s, struct jm_err *err)
 {
 	struct jm_step_shape shape;
-	int code = read_range(s->input_text, "input-tokens", &s->input, err);
+	int code = read_lengths(s, err);
 
-	if (!code)
-		code = read_range(s->output_text, "output-tokens", &s->output, err);
 	if (!code)
 		code = choose_model(s, err);
 	if (!code && !s->training.model->step)
@@ -275,19 +316,6 @@ static int serve_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 
 /* ---- a step --------------------------------------------------------------------------------------------- */
 
-static int arrive_all(struct serve *s, struct jm_err *err)
-{
-	int unfinished = jm_scheduler_unfinished(s->scheduler), wanted = 0, code = 0;
-
-	if (s->arrival == ARRIVE_CLOSED)
-		wanted = s->running - unfinished;
-	else if (!unfinished)
-		wanted = s->arrival == ARRIVE_ALL ? s->requests : 1;
-	while (wanted-- > 0 && !code)
-		code = jm_serve_arrive(s, err);
-	return code;
-}
-
 /* Writes the rows of a step; returns their number. */
 static int64_t lay_out(struct serve *s, const struct jm_piece *piece, int n)
 {
@@ -323,6 +351,7 @@ static int take_tokens(struct serve *s, const struct jm_piece *piece, int n)
 		if (!piece[i].makes)
 			continue;
 		a->token[r->made] = s->cache.token[r->slot];
+		a->made[r->made] = now;
 		if (!r->made)
 			a->first = now;
 		if (r->made + 1 == r->output)
@@ -336,20 +365,23 @@ static int serve_step(void *state, struct jm_step *ret, struct jm_err *err)
 {
 	struct serve *s = state;
 	const struct jm_piece *piece;
-	int code = arrive_all(s, err), n;
+	int code = jm_serve_arrivals(s, err), n;
+	int64_t rows, begin = jm_clock_now(s->work->sleeper->clock);
 
+	*ret = (struct jm_step){
+		.flops_model = NAN, .flops_executed = NAN, .bytes = NAN, .loss = NAN};
 	if (code)
 		return code;
 	n = jm_scheduler_step(s->scheduler, &piece);
+	if (!n) /* none has arrived */
+		return 0;
 	memset(s->cache.last, 0, (size_t)s->cache.shape.requests * sizeof(*s->cache.last));
-	code = jm_cache_run(&s->cache, lay_out(s, piece, n), err);
+	rows = lay_out(s, piece, n);
+	code = jm_cache_run(&s->cache, rows, err);
 	if (code)
 		return code;
-	*ret = (struct jm_step){.items = take_tokens(s, piece, n),
-		.flops_model = NAN,
-		.flops_executed = NAN,
-		.bytes = NAN,
-		.loss = NAN};
+	ret->items = take_tokens(s, piece, n);
+	jm_serve_note_step(s, begin, n, rows);
 	jm_scheduler_complete(s->scheduler);
 	return 0;
 }
@@ -415,6 +447,7 @@ static int serve_verify(void *state, struct jm_err *err)
 
 	if (!code && s->answers)
 		code = jm_serve_write_answers(s, err);
+	jm_serve_find_window(s);
 	if (s->work->more)
 		jm_serve_record(s);
 	if (s->work->more && s->profiled)
@@ -439,8 +472,11 @@ static void serve_teardown(void *state)
 
 	if (!s)
 		return;
-	for (int i = 0; s->scheduler && i < jm_scheduler_requests(s->scheduler); i++)
+	for (int i = 0; s->scheduler && i < jm_scheduler_requests(s->scheduler); i++) {
 		free(s->answer[i].token);
+		free(s->answer[i].made);
+	}
+	jm_arrivals_close(&s->arrivals);
 	free(s->answer);
 	jm_scheduler_free(s->scheduler);
 	jm_cache_close(&s->cache);

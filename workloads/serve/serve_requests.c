@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "serve_requests.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "engine/graph/rng.h"
 
-static int draw(const struct serve *s, const struct range *r, int number, uint64_t what)
-{
-	uint64_t bits = jm_rng(jm_rng(s->work->seed, (uint64_t)number), what);
-
-	return r->from + (int)(bits % (uint64_t)(r->to - r->from + 1));
-}
+#define WAIT_NS (JM_SECOND / 5)
 
 const int32_t *jm_serve_prompt(const struct serve *s, int number, int *ret_n)
 {
@@ -41,21 +37,72 @@ static bool grow(struct serve *s)
 	return true;
 }
 
-int jm_serve_arrive(struct serve *s, struct jm_err *err)
+static int arrive(struct serve *s, int64_t at_ns, struct jm_err *err)
 {
-	int number = jm_scheduler_requests(s->scheduler);
-	int input = draw(s, &s->input, number, 0), output = draw(s, &s->output, number, 1);
-	int32_t *token = calloc((size_t)output, sizeof(*token));
+	int number = jm_scheduler_requests(s->scheduler), input, output;
+	struct answer a = {.arrived = at_ns};
 
-	if (!token || (number == s->cap && !grow(s))) {
-		free(token);
+	jm_arrivals_length(&s->arrivals, number, &input, &output);
+	a.token = calloc((size_t)output, sizeof(*a.token));
+	a.made = calloc((size_t)output, sizeof(*a.made));
+	if (!a.token || !a.made || (number == s->cap && !grow(s))) {
+		free(a.token);
+		free(a.made);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
 	}
 	if (s->prompts.n)
 		jm_serve_prompt(s, number, &input);
-	s->answer[number] =
-		(struct answer){.arrived = jm_clock_now(s->work->sleeper->clock), .token = token};
-	return jm_scheduler_add(s->scheduler, input, output, &number, err);
+	if (jm_scheduler_add(s->scheduler, input, output, &number, err)) {
+		free(a.token);
+		free(a.made);
+		return err->code;
+	}
+	s->answer[number] = a;
+	return 0;
+}
+
+/* When the next request is meant to arrive; a time that was missed stays what it was. */
+static int64_t next_ns(const struct serve *s)
+{
+	return s->begin_ns + (int64_t)llround(s->arrivals.at_s * 1e9);
+}
+
+static int arrive_in_time(struct serve *s, struct jm_err *err)
+{
+	struct jm_clock *clock = s->work->sleeper->clock;
+	int64_t now = jm_clock_now(clock), until;
+	int code = 0;
+
+	if (!s->begin_ns) {
+		s->begin_ns = now;
+		jm_arrivals_plan(&s->arrivals);
+	}
+	until = next_ns(s) < now + WAIT_NS ? next_ns(s) : now + WAIT_NS;
+	if (!jm_scheduler_unfinished(s->scheduler))
+		jm_sleep_until(s->work->sleeper, until);
+	now = jm_clock_now(clock);
+	while (!code && next_ns(s) <= now) {
+		code = arrive(s, next_ns(s), err);
+		s->arrivals.next++;
+		jm_arrivals_plan(&s->arrivals);
+	}
+	return code;
+}
+
+int jm_serve_arrivals(struct serve *s, struct jm_err *err)
+{
+	int unfinished = jm_scheduler_unfinished(s->scheduler), wanted = 0, code = 0;
+	int64_t now = jm_clock_now(s->work->sleeper->clock);
+
+	if (jm_arrivals_timed(&s->arrivals))
+		return arrive_in_time(s, err);
+	if (s->arrivals.kind == ARRIVE_CLOSED)
+		wanted = s->running - unfinished;
+	else if (!unfinished)
+		wanted = s->arrivals.kind == ARRIVE_ALL ? s->requests : 1;
+	while (wanted-- > 0 && !code)
+		code = arrive(s, now, err);
+	return code;
 }
 
 bool jm_serve_is_done(const struct serve *s, int number)

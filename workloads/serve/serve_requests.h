@@ -5,8 +5,11 @@
 
 #include "serve.h"
 
-/* A request arrives now. */
-int jm_serve_arrive(struct serve *s, struct jm_err *err);
+/*
+ * Adds the requests that have arrived. If none is under way, it waits for the next one, a fifth of a second at most, so
+ * that the caller can look after its orders.
+ */
+int jm_serve_arrivals(struct serve *s, struct jm_err *err);
 /* The tokens of the prompt of a request, with --text. */
 const int32_t *jm_serve_prompt(const struct serve *s, int number, int *ret_n);
 /* A token of a request by its position; those of prompts without --text are random numbers of the request. */

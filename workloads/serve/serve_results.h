@@ -5,7 +5,7 @@
 
 #include "serve.h"
 
-/* Adds "serving" to the record, which must be wanted. */
+/* Adds "serving" to the record, which must be wanted; after jm_serve_find_window. */
 void jm_serve_record(const struct serve *s);
 /* JM_EIO: the file cannot be written. */
 int jm_serve_write_csv(const struct serve *s, struct jm_err *err);     /* --requests-csv */

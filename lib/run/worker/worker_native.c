@@ -388,6 +388,7 @@ static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
 	int rc = begin_steady(w, n, err), phase = w->main_phase;
 	int64_t t0 = jm_ctx_now(w->ctx);
 
+	n->work.steady_ns = t0;
 	jm__pace_settle(w, &n->pace);
 	while (!rc) {
 		bool more = share_done(n) < 1;
@@ -437,6 +438,22 @@ static int verify(struct jm__worker *w, struct native *n, struct jm_err *err)
 	if (rc > 0)
 		return 0;
 	return jm_err_set(err, rc, "The result of the work is wrong: %s", why.text);
+}
+
+/* The phase "window" of a workload that names one. */
+static int add_window(struct jm__worker *w, const struct native *n, struct jm_err *err)
+{
+	const struct jm_work_window *window = &n->work.window;
+	int phase;
+
+	if (!window->t1_ns)
+		return 0;
+	phase = jm_session_begin(w->session, "window", window->t0_ns, err);
+	if (phase < 0)
+		return phase;
+	jm_session_end(w->session, phase, window->t1_ns);
+	jm_session_credit(w->session, phase, window->items);
+	return 0;
 }
 
 static json_t *text_or_null(const char *text)
@@ -549,6 +566,8 @@ int jm__worker_native(struct jm__worker *w, struct jm_err *err)
 		rc = steady(w, &n, err);
 	if (!rc)
 		rc = verify(w, &n, err);
+	if (!rc)
+		rc = add_window(w, &n, err);
 	if (rc)
 		jm__worker_tell_failure(w, rc, err);
 	n.elapsed_s -= jm__worker_align(w);

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When requests of serve arrive, and the figures of them: each is computed anew from the lists of requests and tokens."""
+import csv
+import json
+import math
+
+import numpy
+import pytest
+
+from jm import jm
+from runs import one
+from test_serve import SERVE
+
+POISSON = ["--device", "ref", "--arrival", "poisson", "--input-tokens", "3", "--output-tokens", "1:4"]
+ROUNDED = 2e-9  # s, of times in the list of requests
+
+
+def mix(x):
+    for factor in (0xbf58476d1ce4e5b9, 0x94d049bb133111eb):
+        x = (x ^ x >> (30 if factor == 0xbf58476d1ce4e5b9 else 27)) * factor % 2**64
+    return x ^ x >> 31
+
+
+def rng(seed, counter):
+    """SplitMix64's finaliser over seed and counter (engine/graph/rng.h)."""
+    step = 0x9e3779b97f4a7c15
+    return mix(mix((seed + step) % 2**64) ^ (counter + 1) * step % 2**64)
+
+
+def served(tmp_path, *options):
+    """Record, rows of --requests-csv as numbers, times of tokens by request."""
+    lines, answers = tmp_path / "requests.csv", tmp_path / "answers.jsonl"
+    r = one(*SERVE, *options, "--requests-csv", lines, "--answers", answers)
+    rows = [{k: float(v) if v else math.nan for k, v in row.items()} for row in csv.DictReader(lines.open())]
+    return r, rows, {a["request"]: a["token_s"] for a in map(json.loads, answers.read_text().splitlines())}
+
+
+def window_phase(r):
+    return next(p for p in r["phases"] if p["name"] == "window")
+
+
+def test_poisson_arrives_at_the_times_of_its_seed_and_rate(tmp_path):
+    r, rows, _ = served(tmp_path, *POISSON, "--rate", "500", "--seconds", "1", "--running", "16")
+    seed = r["case"]["seed"]
+    gaps = [-math.log1p(-(rng(rng(seed, i), 2**64 - 1) >> 11) * 2**-53) / 500 for i in range(len(rows))]
+    times = numpy.cumsum(gaps)
+    assert [row["request"] for row in rows] == list(range(len(rows))) and len(rows) > 100
+    assert [row["arrival_s"] for row in rows] == pytest.approx(list(times - times[0]), abs=ROUNDED)
+    # exponential: distance to the distribution below the bound that 1 of 1000 samples exceeds (Kolmogorov)
+    x = numpy.sort(gaps)
+    ideal = 1 - numpy.exp(-500 * x)
+    assert numpy.abs(ideal - (numpy.arange(len(x)) + 0.5) / len(x)).max() < 1.95 / math.sqrt(len(x))
+
+
+def test_a_file_gives_lengths_and_times_and_begins_again_after_its_end(tmp_path):
+    given = [(3, 2, 0), (5, 1, 0.01), (2, 4, 0.01), (7, 3, 0.2)]
+    table = tmp_path / "lengths.csv"
+    table.write_text("input,output,arrival_s\n" + "".join(f"{i},{o},{t}\n" for i, o, t in given))
+    _, rows, _ = served(tmp_path, "--device", "ref", "--arrival", "file", "--lengths", table, "--seconds", "1")
+    assert len(rows) > 2 * len(given)
+    for n, row in enumerate(rows):
+        i, o, t = given[n % 4]
+        assert (row["input_tokens"], row["output_tokens"]) == (i, o)
+        assert row["arrival_s"] == pytest.approx(n // 4 * 0.2 + t, abs=ROUNDED)
+        assert row["ttft_s"] > 0
+
+
+def test_a_request_that_had_to_wait_is_timed_from_its_intended_arrival(tmp_path):
+    table = tmp_path / "lengths.csv"
+    table.write_text("input,output,arrival_s\n" + "4,8,0\n" * 20 + "4,8,1000\n")
+    _, rows, tokens = served(tmp_path, "--device", "ref", "--arrival", "file", "--lengths", table, "--running", "1",
+                             "--steps", "120")
+    assert len(rows) >= 10 and {row["arrival_s"] for row in rows} == {0}
+    ends = [row["latency_s"] for row in rows]
+    for i in range(1, len(rows)):  # one after the other, all from 0
+        assert rows[i]["ttft_s"] > ends[i - 1]
+        assert tokens[i][0] == pytest.approx(rows[i]["ttft_s"], abs=ROUNDED)
+
+
+def test_figures_of_tokens_equal_numpys(tmp_path):
+    r, rows, tokens = served(tmp_path, "--device", "ref", "--steps", "60", "--input-tokens", "1:20", "--output-tokens",
+                             "1:9", "--requests", "12", "--running", "4", "--step-tokens", "16", "--cache-pages", "5",
+                             "--ttft", "20ms", "--tpot", "1s")
+    s = r["serving"]
+    gaps = numpy.concatenate([numpy.diff(t) for t in tokens.values()])
+    assert len(gaps) == s["tokens_out"] - s["requests_done"]
+    assert s["itl"]["mean"] == pytest.approx(gaps.mean(), rel=1e-6)
+    for percent in (50, 90, 99):
+        assert s["itl"][f"p{percent}"] == pytest.approx(numpy.percentile(gaps, percent), rel=1e-6)
+    good = sum(row["ttft_s"] <= 0.02 and not row["tpot_s"] > 1 for row in rows)
+    last = max(row["arrival_s"] + row["latency_s"] for row in rows)
+    assert s["goodput"] == pytest.approx(good / last, rel=1e-6)
+    assert 0 < s["requests_preempted"] <= s["preemptions"]
+    assert 0 < s["mean_running"] <= 4 and 0 < s["cache_use"] <= 1 and 0 <= s["padding"] < 0.5
+
+
+def test_one_request_alone_has_known_rows_and_pages():
+    """Prompts of 5 tokens: rows 5, 1, 1, 1 in programs of 8, 1, 1, 1; one page of two."""
+    s = one(*SERVE, "--device", "ref", "--steps", "19", "--arrival", "single", "--input-tokens", "5",
+            "--output-tokens", "4", "--cache-pages", "2")["serving"]
+    assert s["mean_running"] == pytest.approx(1) and s["cache_use"] == pytest.approx(0.5)
+    assert s["padding"] == pytest.approx(3 / 11) and s["goodput"] is None and s["requests_preempted"] == 0
+
+
+def test_window_of_closed_lies_between_the_running_th_first_token_and_the_last_but_running(tmp_path):
+    r, rows, tokens = served(tmp_path, "--device", "ref", "--steps", "200", "--arrival", "closed", "--running", "3",
+                             "--input-tokens", "2", "--output-tokens", "1:6")
+    w = r["serving"]["window"]
+    ends = sorted(row["arrival_s"] + row["latency_s"] for row in rows)
+    end = w["begin_s"] + w["seconds"]
+    offered = r["serving"]["requests_offered"]
+    assert end == pytest.approx(ends[offered - 3 - 2], abs=ROUNDED)
+    assert w["requests_done"] == sum(w["begin_s"] + ROUNDED < t <= end + ROUNDED for t in ends)
+    phase = window_phase(r)
+    assert phase["end_s"] - phase["start_s"] == pytest.approx(w["seconds"], abs=ROUNDED) and phase["items"] == w["tokens_out"]
+    arrival = {row["request"]: row["arrival_s"] for row in rows}
+    known = sum(w["begin_s"] + ROUNDED < arrival[i] + t <= end + ROUNDED for i, times in tokens.items() for t in times)
+    assert known <= w["tokens_out"] <= known + 3 * 6  # those of answers that are not done are in no list
+
+
+def test_window_of_timed_arrivals_lies_between_their_10th_and_90th_percentile(tmp_path):
+    r, rows, _ = served(tmp_path, *POISSON, "--rate", "400", "--seconds", "1")
+    w, n = r["serving"]["window"], r["serving"]["requests_offered"]
+    at = [row["arrival_s"] for row in rows]  # in order, but for the last ones, which are not done
+    assert w["begin_s"] == pytest.approx(at[math.ceil(0.1 * (n - 1))], abs=ROUNDED)
+    assert w["begin_s"] + w["seconds"] == pytest.approx(at[math.floor(0.9 * (n - 1))], abs=ROUNDED)
+
+
+@pytest.mark.parametrize("table, word", [
+    ("", "no request"), ("input,output\n", "no request"), ("in,out\n1,2\n", "Line 1"), ("input,output\n1\n", "Line 2"),
+    ("input,output\n1,2\n1,0\n", "Line 3"), ("input,output\n1,2.5\n", "Line 2"), ("input,output\n1,2,3\n", "Line 2"),
+    ("input,output,arrival_s\n1,2,nan\n", "Line 2"), ("input,output,arrival_s\n1,2,3\n1,2,1\n", "Line 3"),
+    ("input,output\n40,40\n", "context")])
+def test_a_bad_table_is_said(tmp_path, table, word):
+    path = tmp_path / "lengths.csv"
+    path.write_text(table)
+    r = jm(*SERVE, "--device", "ref", "--steps", "2", "--lengths", path)
+    assert r.returncode != 0 and word in r.stdout + r.stderr
+
+
+@pytest.mark.parametrize("options, word", [
+    (["--arrival", "poisson"], "--rate"), (["--rate", "3"], "poisson"), (["--arrival", "file"], "--lengths"),
+    (["--lengths", "absent.csv"], "absent.csv")])
+def test_arrivals_that_lack_something_are_said(options, word):
+    r = jm(*SERVE, "--device", "ref", "--steps", "2", *options)
+    assert r.returncode != 0 and word in r.stdout + r.stderr
