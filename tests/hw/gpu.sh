@@ -417,6 +417,11 @@ for precision in bf16 fp8; do
 	[ $precision = fp8 ] || step "repeats fp16" 120 repeats fp16
 done
 step "repeats bf16" 120 repeats bf16
+for precision in f32 bf16; do # the run fails if requests have other answers alone
+	step "serves $precision" 90 record 'r["verified"]' serve --model llama --vocab 8000 --layers 4 --hidden 1024 --heads 8 --kv-heads 2 \
+		--context 1024 --input-tokens 1:300 --output-tokens 1:40 --requests 64 --running 32 --precision $precision \
+		--warmup 20 --steps 300
+done
 step shim 60 through_shim "${product[@]}"
 step "selftest of own attention" 90 own_attention
 step "selftest of own filters" 90 own_filters

@@ -114,7 +114,7 @@ static const struct jm_option options[] = {
 		.argument = "FILE",
 		.help = "a line for each request: tokens, arrival, time to the first token, "
 			"latency"},
-	NUMBER("profile", profile, 8192, NULL,
+	NUMBER("profile-rows", profile, 8192, NULL,
 		"time each node of the steps of this many rows (a power of two): FLOP/s, bytes/s "
 		"and "
 		"share of the roofline go into the record"),
@@ -260,7 +260,8 @@ static int start_profile(struct serve *s, struct jm_err *err)
 	if (s->profiled)
 		return jm_profile_start(s->profiled, err);
 	return s->profile ? jm_err_set(err, JM_EUSAGE,
-				    "There is no step of %d rows; give --profile a power of two up "
+				    "There is no step of %d rows; give --profile-rows a power of "
+				    "two up "
 				    "to --step-tokens.",
 				    s->profile)
 			  : 0;
@@ -426,24 +427,42 @@ static int repeat(struct serve *s, int number, int *ret_differ, struct jm_err *e
 }
 
 /* In 16 bits the order of sums, which differs with the rows of a step, decides between logits that are nearly equal. */
-static int check_answer(struct serve *s, int number, struct jm_err *err)
+static int judge(const struct serve *s, int differing, int tokens, struct jm_err *err)
 {
-	int output = jm_scheduler_request(s->scheduler, number)->output, differ;
 	double most = s->training.precision == JM_F32 ? 0 : MAY_DIFFER;
-	int code = repeat(s, number, &differ, err);
 
-	if (code || differ <= most * output)
-		return code;
+	if (differing <= most * tokens)
+		return 0;
 	return jm_err_set(err, JM_EIO,
-		"%d of %d tokens of the answer to request %d are others when it is served alone.",
-		differ, output, number);
+		"%d of %d tokens of answers are others when their requests are served alone.",
+		differing, tokens);
+}
+
+static int repeat_some(struct serve *s, struct jm_err *err)
+{
+	int code = 0, tested = 0, differing = 0, tokens = 0, differ;
+
+	for (int i = 0; i < jm_scheduler_requests(s->scheduler) && tested < VERIFIED && !code;
+		i++) {
+		if (!jm_serve_is_done(s, i))
+			continue;
+		code = repeat(s, i, &differ, err);
+		differing += differ;
+		tokens += jm_scheduler_request(s->scheduler, i)->output;
+		tested++;
+	}
+	if (!code && !tested) {
+		jm_err_set(err, JM_EUSAGE, "No request was done; measure longer.");
+		return 1;
+	}
+	return code ? code : judge(s, differing, tokens, err);
 }
 
 /* Unfinished requests lose what the cache has of them: nothing runs after this. */
 static int serve_verify(void *state, struct jm_err *err)
 {
 	struct serve *s = state;
-	int code = s->csv ? jm_serve_write_csv(s, err) : 0, tested = 0;
+	int code = s->csv ? jm_serve_write_csv(s, err) : 0;
 
 	if (!code && s->answers)
 		code = jm_serve_write_answers(s, err);
@@ -452,18 +471,7 @@ static int serve_verify(void *state, struct jm_err *err)
 		jm_serve_record(s);
 	if (s->work->more && s->profiled)
 		json_object_set_new(s->work->more, "profile", jm_profile_json(s->profiled));
-	for (int i = 0; i < jm_scheduler_requests(s->scheduler) && tested < VERIFIED && !code;
-		i++) {
-		if (!jm_serve_is_done(s, i))
-			continue;
-		code = check_answer(s, i, err);
-		tested++;
-	}
-	if (!code && !tested) {
-		jm_err_set(err, JM_EUSAGE, "No request was done; measure longer.");
-		return 1;
-	}
-	return code;
+	return code ? code : repeat_some(s, err);
 }
 
 static void serve_teardown(void *state)

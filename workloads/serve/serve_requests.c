@@ -7,6 +7,7 @@
 #include "engine/graph/rng.h"
 
 #define WAIT_NS (JM_SECOND / 5)
+#define OF_REST UINT64_MAX /* a counter of a request's random numbers; see arrivals.c */
 
 const int32_t *jm_serve_prompt(const struct serve *s, int number, int *ret_n)
 {
@@ -37,12 +38,23 @@ static bool grow(struct serve *s)
 	return true;
 }
 
+/* The first requests of closed arrivals are as if each had been under way for a while, so that answers of one length do not
+ * end together. */
+static bool is_under_way(const struct serve *s, int number)
+{
+	return s->arrivals.kind == ARRIVE_CLOSED && number < s->running && !s->prompts.n &&
+	       !s->arrivals.row;
+}
+
 static int arrive(struct serve *s, int64_t at_ns, struct jm_err *err)
 {
 	int number = jm_scheduler_requests(s->scheduler), input, output;
 	struct answer a = {.arrived = at_ns};
 
 	jm_arrivals_length(&s->arrivals, number, &input, &output);
+	if (is_under_way(s, number))
+		output = 1 + (int)(jm_rng(jm_rng(s->work->seed, (uint64_t)number), OF_REST) %
+				     (uint64_t)output);
 	a.token = calloc((size_t)output, sizeof(*a.token));
 	a.made = calloc((size_t)output, sizeof(*a.made));
 	if (!a.token || !a.made || (number == s->cap && !grow(s))) {
