@@ -9,11 +9,10 @@ import pytest
 
 from jm import jm, sentence
 from runs import one
+from serving import SERVE
 
 CPU = pathlib.Path(os.environ["JM_BUILD"]) / "backends/cpu.so"
 DEVICES = ["ref"] + (["cpu"] if CPU.exists() else [])
-MODEL = ["--model", "llama", "--layers", "2", "--hidden", "32", "--heads", "4", "--kv-heads", "2", "--context", "64"]
-SERVE = ["run", "serve", "--source", "null", "--warmup", "1", "--selftest", "0", "--precision", "f32", *MODEL]
 
 
 @pytest.mark.parametrize("device", DEVICES)

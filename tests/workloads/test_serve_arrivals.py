@@ -9,7 +9,7 @@ import pytest
 
 from jm import jm
 from runs import one
-from test_serve import SERVE
+from serving import SERVE
 
 POISSON = ["--device", "ref", "--arrival", "poisson", "--input-tokens", "3", "--output-tokens", "1:4"]
 ROUNDED = 2e-9  # s, of times in the list of requests

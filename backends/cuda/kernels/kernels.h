@@ -119,36 +119,6 @@ int cuda_norm_grad_blocks(int processors, const struct cuda_norm_grad *p);
 bool cuda_norm_grad_knows(const struct cuda_norm_grad *p);
 void cuda_norm_grad(const struct cuda_norm_grad *p, cudaStream_t stream);
 
-/* ---- embed.cu ------------------------------------------------------------------------------------------ */
-
-struct cuda_embed {
-	int64_t tokens, seq, width;
-	const int32_t *ids;
-	struct cuda_vec table, pos, y; /* table and pos of one type */
-	bool accumulate;
-};
-void cuda_embed(const struct cuda_embed *p, cudaStream_t stream);
-
-/* The gradient of the table only. Tokens are summed in blocks of CUDA_EMBED_RANKS. */
-#define CUDA_EMBED_RANKS 64
-struct cuda_embed_grad {
-	int64_t tokens, width, rows;
-	const int32_t *ids;
-	struct cuda_vec dy, dtable;
-	bool add_table;
-	int32_t *order; /* [tokens]: scratch */
-	float *parts;	/* [blocks,2,width]: scratch */
-};
-void cuda_embed_grad(const struct cuda_embed_grad *p, cudaStream_t stream);
-
-/* Sums the first `rows` rows of x[batch,seq,width] over the batch into y[rows,width]. */
-struct cuda_batch_sum {
-	int64_t batch, seq, rows, width;
-	struct cuda_vec x, y;
-	bool accumulate;
-};
-void cuda_batch_sum(const struct cuda_batch_sum *p, cudaStream_t stream);
-
 /* ---- rope.cu ------------------------------------------------------------------------------------------- */
 
 /* angles: cosines, then sines, [seq,depth/2] each. x and y have one type and may be the same
@@ -219,6 +189,34 @@ struct cuda_update {
 void cuda_update(const struct cuda_update *p, cudaStream_t stream);
 
 /* ---- tokens.cu ----------------------------------------------------------------------------------------- */
+
+struct cuda_embed {
+	int64_t tokens, seq, width;
+	const int32_t *ids;
+	struct cuda_vec table, pos, y; /* table and pos of one type */
+	bool accumulate;
+};
+void cuda_embed(const struct cuda_embed *p, cudaStream_t stream);
+
+/* The gradient of the table only. Tokens are summed in blocks of CUDA_EMBED_RANKS. */
+#define CUDA_EMBED_RANKS 64
+struct cuda_embed_grad {
+	int64_t tokens, width, rows;
+	const int32_t *ids;
+	struct cuda_vec dy, dtable;
+	bool add_table;
+	int32_t *order; /* [tokens]: scratch */
+	float *parts;	/* [blocks,2,width]: scratch */
+};
+void cuda_embed_grad(const struct cuda_embed_grad *p, cudaStream_t stream);
+
+/* Sums the first `rows` rows of x[batch,seq,width] over the batch into y[rows,width]. */
+struct cuda_batch_sum {
+	int64_t batch, seq, rows, width;
+	struct cuda_vec x, y;
+	bool accumulate;
+};
+void cuda_batch_sum(const struct cuda_batch_sum *p, cudaStream_t stream);
 
 /* x: an image with strides in elements between images, channels and pixels. y: a sequence. grad:
  * copies from y to x. */

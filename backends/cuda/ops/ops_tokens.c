@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops on sequences of tokens other than products and attention: turns nodes into arguments of
- * embed.cu and tokens.cu. */
+ * tokens.cu. */
 #include <math.h>
 
 #include "backends/cuda/device/cuda.h"
