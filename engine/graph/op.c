@@ -238,6 +238,12 @@ static double bytes_quantize(const struct jm_node *n)
 	return bytes_moved(n) - ranges - kept;
 }
 
+/* Queries, keys and values are read once and written once. */
+static double bytes_cache_write(const struct jm_node *n)
+{
+	return 2 * moved(n->in[0]);
+}
+
 void jm_node_cost(struct jm_node *n)
 {
 	rows[n->op].flops(n, &n->flops_model, &n->flops_executed);
@@ -247,6 +253,10 @@ void jm_node_cost(struct jm_node *n)
 		n->bytes = bytes_embed(n);
 	else if (n->op == JM_OP_QUANTIZE)
 		n->bytes = bytes_quantize(n);
+	else if (n->op == JM_OP_CACHE_WRITE)
+		n->bytes = bytes_cache_write(n);
+	else if (n->op == JM_OP_ATTENTION_PAGES)
+		n->bytes = moved(n->in[0]) + moved(n->out[0]); /* and the keys of requests */
 	else
 		n->bytes = n->op == JM_OP_EMBED_GRAD ? bytes_embed_grad(n) : bytes_moved(n);
 }

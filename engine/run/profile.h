@@ -25,10 +25,11 @@ struct jm_profile {
 
 /* One line of a profile: a unit, or all units of one kind. */
 struct jm_profile_line {
-	char name[96];		      /* "linear + gelu" */
-	char what[JM_NAME_BYTES];     /* for a unit: the name of its result, "h0.gelu.7" */
-	double calls;		      /* per step */
-	double seconds, flops, bytes; /* per step; bytes: NAN for exchanges between ranks */
+	char name[96];		  /* "linear + gelu" */
+	char what[JM_NAME_BYTES]; /* for a unit: the name of its result, "h0.gelu.7" */
+	double calls;		  /* per step */
+	double seconds, flops,
+		bytes; /* per step; bytes: NAN for exchanges between ranks, and attention over pages */
 	double roofline_s; /* the shortest possible time; NAN = peaks are unknown, or an exchange */
 };
 /* Discards the times so far; called after warm-up. */

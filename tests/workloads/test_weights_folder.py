@@ -61,7 +61,7 @@ def test_a_folder_is_served_and_options_go_before_its_config(folder):
 def test_random_tokens_have_answers_without_text(folder, tmp_path):
     one(*SERVE, "--from", folder, "--answers", tmp_path / "answers")
     lines = [json.loads(line) for line in (tmp_path / "answers").read_text().splitlines()]
-    assert len(lines) >= 2 and all(line.keys() == {"request", "prompt_tokens", "tokens"} for line in lines)
+    assert len(lines) >= 2 and all(line.keys() == {"request", "prompt_tokens", "tokens", "token_s"} for line in lines)
     assert {(len(line["prompt_tokens"]), len(line["tokens"])) for line in lines} == {(3, 4)}
 
 
