@@ -114,8 +114,9 @@ struct jm_workload {
 	 * steps.
 	 */
 	int (*agree)(void *state, void *value, size_t bytes, struct jm_err *err);
-	/* Was the result correct? 0: yes. An error states what was wrong. Above 0: it cannot be
-	 * verified, and err has the reason. Called when no step is running. */
+	/* Was the result correct? 0: yes. JM_ERANGE: no, and err states what was wrong. Another error:
+	 * the case failed before this was known. Above 0: it cannot be verified, and err has the
+	 * reason. Called when no step is running. */
 	int (*verify)(void *state, struct jm_err *err);
 	void (*teardown)(void *state); /* takes NULL */
 };

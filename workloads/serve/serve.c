@@ -433,7 +433,7 @@ static int judge(const struct serve *s, int differing, int tokens, struct jm_err
 
 	if (differing <= most * tokens)
 		return 0;
-	return jm_err_set(err, JM_EIO,
+	return jm_err_set(err, JM_ERANGE,
 		"%d of %d tokens of answers are others when their requests are served alone.",
 		differing, tokens);
 }

@@ -431,13 +431,14 @@ static int verify(struct jm__worker *w, struct native *n, struct jm_err *err)
 		return rc;
 	rc = n->workload->verify(n->state, &why);
 	jm__worker_end(w, phase);
-	jm_record_set(w->record, "verified", rc > 0 ? NULL : json_boolean(!rc));
+	jm_record_set(w->record, "verified", rc && rc != JM_ERANGE ? NULL : json_boolean(!rc));
 	if (!rc)
 		return 0;
 	jm_record_set(w->record, "verify_reason", json_string(why.text));
 	if (rc > 0)
 		return 0;
-	return jm_err_set(err, rc, "The result of the work is wrong: %s", why.text);
+	return jm_err_set(
+		err, rc, rc == JM_ERANGE ? "The result of the work is wrong: %s" : "%s", why.text);
 }
 
 /* The phase "window" of a workload that names one. */
