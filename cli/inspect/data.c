@@ -174,6 +174,7 @@ static int print_set(struct jm_cli *cli, const struct jm_corpus *c)
 
 static int show(struct jm_cli *cli)
 {
+	struct jm_err why = JM_ERR_INIT;
 	struct jm_corpus corpus;
 	int code;
 
@@ -184,9 +185,14 @@ static int show(struct jm_cli *cli)
 			"folder of pictures.");
 	if (jm_data_set_is(cli->args[1]))
 		return jm_cli_show_pictures(cli, cli->args[1]);
-	code = jm_corpus_open(cli->args[1], &corpus, &cli->err);
+	code = jm_corpus_open(cli->args[1], &corpus, &why);
+	if (code == JM_ENOENT)
+		return jm_err_set(&cli->err, code,
+			"There is no data set '%.200s': neither a folder of pictures nor "
+			"%.200s.bin with its .idx; check the path.",
+			cli->args[1], cli->args[1]);
 	if (code)
-		return code;
+		return jm_err_set(&cli->err, code, "%s", why.text);
 	code = print_set(cli, &corpus);
 	jm_corpus_close(&corpus);
 	return code;
