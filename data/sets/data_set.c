@@ -78,14 +78,14 @@ int jm_data_set_same_classes(
 {
 	if (a->classes != b->classes)
 		return jm_err_set(err, JM_EUSAGE,
-			"Data set %s has %d classes and %s has %d; training and evaluation need "
-			"the same classes.",
+			"Data set %s has %d classes for training and %s has %d for evaluation; "
+			"both need the same classes.",
 			a->path, a->classes, b->path, b->classes);
 	for (int i = 0; a->class_name && b->class_name && i < a->classes; i++)
 		if (strcmp(a->class_name[i], b->class_name[i]) != 0)
 			return jm_err_set(err, JM_EUSAGE,
-				"Class %d is '%.60s' in data set %s and '%.60s' in %s; training "
-				"and evaluation need the same classes.",
+				"Class %d is '%.60s' for training (%s) and '%.60s' for evaluation "
+				"(%s); both need the same classes.",
 				i, a->class_name[i], a->path, b->class_name[i], b->path);
 	return 0;
 }

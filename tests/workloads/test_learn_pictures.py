@@ -92,8 +92,8 @@ def test_damaged_file_is_fatal_by_option(folders):
 
 
 @pytest.mark.parametrize("change, sentence", [
-    (lambda f: (f / "val" / "red").rename(f / "val" / "rot"), "Class 2 is 'red'"),
-    (lambda f: (f / "val" / "more").mkdir() or colour(0, 1).save(f / "val" / "more" / "a.png"), "has 3 classes and"),
+    (lambda f: (f / "val" / "red").rename(f / "val" / "rot"), "Class 2 is 'red' for training"),
+    (lambda f: (f / "val" / "more").mkdir() or colour(0, 1).save(f / "val" / "more" / "a.png"), "has 3 classes for training and"),
     (lambda f: (f / "val" / "more").mkdir(), "has no pictures"),
 ])
 def test_refuses_other_classes_for_evaluation(folders, change, sentence):
