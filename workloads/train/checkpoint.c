@@ -246,6 +246,11 @@ static int check_text(const struct jm_safetensors *s, const char *key, const cha
 	return other(s->path, key, theirs ? theirs : "(none)", ours, hint, err);
 }
 
+bool jm_checkpoint_is(const struct jm_safetensors *file)
+{
+	return jm_safetensors_note(file, KIND);
+}
+
 static int check_notes(const struct jm_safetensors *s, const struct jm_training *t,
 	const struct jm_checkpoint *now, struct jm_checkpoint *ret, struct jm_err *err)
 {

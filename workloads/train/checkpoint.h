@@ -25,6 +25,8 @@ struct jm_checkpoint {
 /* Writes the checkpoint; the file gets its name when all of it is on the disk. Waits for the device. */
 int jm_checkpoint_write(struct jm_program *p, const struct jm_training *t,
 	const struct jm_checkpoint *c, const char *path, struct jm_err *err);
+/* Is this file a checkpoint, of any version? */
+bool jm_checkpoint_is(const struct jm_safetensors *file);
 /*
  * Writes the tensors of the file to the built program and returns the counters. now: seed and samples of this run, and its
  * loss scale. JM_EFORMAT, JM_EUSAGE: it is no checkpoint, or one of another network, precision, optimizer, seed or batch.

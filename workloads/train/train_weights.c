@@ -23,6 +23,11 @@ int jm_train_weights_open(struct train *s, struct jm_err *err)
 	const char *from = s->given.from;
 	int code = from ? jm_safetensors_open(from, &w->from, err) : 0;
 
+	if (!code && from && jm_checkpoint_is(&w->from))
+		code = jm_err_set(err, JM_EUSAGE,
+			"%s is a checkpoint, not weights; give it with --continue, or the file "
+			"of --save with --from.",
+			from);
 	if (!w->checkpoint)
 		w->every = 0;
 	if (!code && w->save && !s->work->rank)
