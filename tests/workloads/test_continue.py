@@ -158,6 +158,24 @@ def test_weights_are_no_checkpoint_and_a_damaged_one_is_refused(checkpoint, tmp_
     assert "is damaged" in run("resnet", "--steps", 1, "--continue", tmp_path / "counter", status=FAILED)["reason"]
 
 
+def test_a_checkpoint_is_no_start_weights(checkpoint):
+    reason = run("resnet", "--steps", 1, "--from", checkpoint, status=FAILED)["reason"]
+    assert "is a checkpoint, not weights; give it with --continue" in reason
+
+
+def test_a_loss_that_has_not_fallen_is_no_error_of_a_continued_run(tmp_path):
+    """With this rate no parameter in f32 changes, so the loss of the batch stays what it was."""
+    same = ("run", "resnet", "--layers", 10, "--hidden", 8, "--image", 32, "--classes", 5, "--batch", 8, "--images", "once", "--device",
+            "cpu", "--optimizer", "sgd", "--lr", "1e-12", "--weight-decay", 0, "--source", "null", "--warmup", 0, "--json", "-")
+    first = jm(*same, "--steps", 25)
+    assert first.returncode == FAILED and json.loads(first.stdout)["verified"] is False
+    jm(*same, "--steps", 1, "--checkpoint", tmp_path / "c")
+    more = jm(*same, "--steps", 25, "--continue", tmp_path / "c")
+    record = json.loads(more.stdout)
+    assert more.returncode == 0 and record["verified"] is None, more.stderr
+    assert "continued" in record["verify_reason"]
+
+
 def test_frozen_start_weights_and_a_checkpoint_go_together(tmp_path):
     """--from gives the bytes that --save copies for frozen tensors; the checkpoint gives the rest."""
     net, file, again = (tmp_path / name for name in ("net", "c", "again"))

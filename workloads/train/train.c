@@ -379,6 +379,26 @@ static int check_first(const struct train *s, struct jm_err *err)
 		first.most);
 }
 
+/* The loss of the first batch, run again, is not lower than it was: an error, or nothing is known. */
+static int not_fallen(const struct train *s, double again, struct jm_err *err)
+{
+	long steps = s->steps - s->first;
+
+	if (s->weights.go_on) {
+		jm_err_set(err, JM_ERANGE,
+			"The loss of the first batch was %g and is %g; a training that is "
+			"continued "
+			"may have learned this batch before.",
+			s->loss_begin, again);
+		return CANNOT_TELL;
+	}
+	jm_err_set(err, JM_ERANGE,
+		"The loss of the first batch has not fallen in %ld steps: it was %g and is %g; "
+		"give more steps or a smaller --lr.",
+		steps, s->loss_begin, again);
+	return steps < FEW_STEPS && isfinite(again) ? CANNOT_TELL : JM_ERANGE;
+}
+
 /* The first batch again: its loss must have fallen. Of random samples that are new each time nothing can be learned. */
 static int train_verify(void *state, struct jm_err *err)
 {
@@ -406,13 +426,7 @@ static int train_verify(void *state, struct jm_err *err)
 			s->training.model->item);
 		return CANNOT_TELL;
 	}
-	if (again < s->loss_begin)
-		return 0;
-	code = jm_err_set(err, JM_ERANGE,
-		"The loss of the first batch has not fallen in %ld steps: it was %g and is %g; "
-		"give more steps or a smaller --lr.",
-		s->steps - s->first, s->loss_begin, again);
-	return s->steps - s->first < FEW_STEPS && isfinite(again) ? CANNOT_TELL : code;
+	return again < s->loss_begin ? 0 : not_fallen(s, again, err);
 }
 
 static int train_agree(void *state, void *value, size_t bytes, struct jm_err *err)
