@@ -12,7 +12,6 @@
 #define TILE	    64	/* rows of the tiles that a block loops over, and of a warp group */
 #define TILE_FLOATS (TILE / 2) /* of 64 columns: accumulators of a thread */
 #define SWATH	    16 /* heads whose tiles run at the same time, the longest first: their operands stay in L2 */
-#define LOG2_E	    1.4426950408889634f
 
 struct tiles {
 	int batch, seq, heads, groups, padded;

@@ -11,6 +11,7 @@
 
 #define PACK 8 /* elements that a thread handles at a time: 16 bytes of 2-byte elements */
 #define WARP 32
+#define MASKED -1e30f /* a score that counts as none; not infinite, so that differences are numbers */
 
 typedef __nv_bfloat16 bf16;
 

@@ -61,6 +61,7 @@ __global__ void __launch_bounds__(WARPS *WARP) few_rows_kernel(struct cuda_few_r
 	const T *w = as<const T>(p.w) + (int64_t)(blockIdx.x * COLUMNS + quad) * p.from + part;
 	const T *x = as<const T>(p.x) + (int64_t)quad * p.from + part;
 	float d[TILES][4] = {};
+
 	if (!p.w_stays)
 		wait_for_previous();
 	for (int first = warp * CHUNK; first < p.from; first += AHEAD * WARPS * CHUNK) {

@@ -37,6 +37,14 @@ __device__ __forceinline__ void load_blocks(unsigned (&to)[4], unsigned at)
 		     : "r"(at));
 }
 
+/* The same, each block transposed. */
+__device__ __forceinline__ void load_turned(unsigned (&to)[4], unsigned at)
+{
+	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+		     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+		     : "r"(at));
+}
+
 /* d[16,8] += a b, with a and b of 32 bytes along the dimension that is summed over. The first argument
  * gives the type of a and b; f32 is used as tf32. */
 #define MMA(shape, types)                                                                          \

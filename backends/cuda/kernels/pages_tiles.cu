@@ -15,7 +15,6 @@
 #define PAGE   16 /* tokens */
 #define PAGES  (TILE / PAGE)
 #define STAGES 3
-#define MASKED -1e30f
 
 template <int D> struct memory {
 	static constexpr int own = OWNERS * TILE * D * 2, tile = TILE * D * 2;

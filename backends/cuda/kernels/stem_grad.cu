@@ -32,13 +32,6 @@ template <typename T> struct sizes : form<T> {
 			     TILES = M_TILES / F::SPLIT; /* of 16 filters, of a warp */
 };
 
-__device__ __forceinline__ void transposed(unsigned (&v)[4], const void *p)
-{
-	asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-		     : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-		     : "r"(shared_at(p)));
-}
-
 /* The tile's pixels of dy; zeros beyond the row's end and the last filter. */
 template <typename T>
 __device__ __forceinline__ void load_dy(const struct cuda_stem &p, const struct tile &t, T *to)
@@ -119,12 +112,12 @@ __device__ __forceinline__ void multiply_tile(
 		unsigned a[TILES][4];
 #pragma unroll
 		for (int m = 0; m < TILES; m++)
-			transposed(a[m], a_at + s * S::DEPTH * S::PITCH + 16 * m);
+			load_turned(a[m], shared_at(a_at + s * S::DEPTH * S::PITCH + 16 * m));
 #pragma unroll
 		for (int i = 0; i < SIZE; i += 2) {
 			unsigned b[4];
 
-			transposed(b, row[i / 2] + STEP * S::PIXEL * S::DEPTH * s);
+			load_turned(b, shared_at(row[i / 2] + STEP * S::PIXEL * S::DEPTH * s));
 #pragma unroll
 			for (int m = 0; m < TILES; m++) {
 				multiply(T(), sum[m][i], a[m], b[0], b[1]);

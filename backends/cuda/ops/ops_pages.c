@@ -6,12 +6,6 @@
 #include "ops.h"
 #include "ops_rope.h"
 
-static int no_types(const struct jm_node *n, struct jm_err *err)
-{
-	return jm_err_set(err, JM_ENOSUP, "Backend cuda has no %s of these types or shapes.",
-		jm_op_name(n->op));
-}
-
 /* ---- keys and values in pages --------------------------------------------------------------------------- */
 
 static struct cuda_pages pages_of(const struct jm_node *n)
@@ -43,7 +37,7 @@ static int takes_pages(struct cuda_dev *dev, const struct jm_group *group, struc
 	(void)dev;
 	if (n->in[0]->type != n->out[0]->type || n->in[0]->type != n->in[4]->type ||
 		n->in[0]->type != n->in[5]->type || depth % 2 || depth > CUDA_ATTENTION_WIDEST)
-		return no_types(n, err);
+		return cuda_no_types(n, err);
 	return 0;
 }
 
@@ -144,7 +138,7 @@ static int takes_rows(struct cuda_dev *dev, const struct jm_group *group, struct
 	const struct jm_node *n = group->node[0];
 
 	(void)dev;
-	return n->in[0]->type == n->out[0]->type ? 0 : no_types(n, err);
+	return n->in[0]->type == n->out[0]->type ? 0 : cuda_no_types(n, err);
 }
 
 static int run_rows(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
@@ -199,7 +193,7 @@ static int takes_few_rows(struct cuda_dev *dev, const struct jm_group *group, st
 	if ((type != JM_BF16 && type != JM_F16) || n->in[1]->type != type ||
 		n->out[0]->type != type || n->in[2] || jm_node_adds(n, 0) ||
 		!cuda_few_rows_knows(&p))
-		return no_types(n, err);
+		return cuda_no_types(n, err);
 	return 0;
 }
 

@@ -116,8 +116,7 @@ int cuda_rope_takes(const struct jm_node *n, struct jm_err *err)
 			"given ones.");
 	if (n->in[0]->rank != 3 || jm_tensor_width(n->in[0]) % (2 * (int64_t)heads_of(n)) ||
 		n->in[0]->type != n->out[0]->type)
-		return jm_err_set(err, JM_ENOSUP,
-			"Backend cuda has no %s of these types or shapes.", jm_op_name(n->op));
+		return cuda_no_types(n, err);
 	return 0;
 }
 

@@ -8,12 +8,6 @@
 
 #define ALIGN ((size_t)256)
 
-static int no_types(const struct jm_node *n, struct jm_err *err)
-{
-	return jm_err_set(err, JM_ENOSUP, "Backend cuda has no %s of these types or shapes.",
-		jm_op_name(n->op));
-}
-
 /* ---- embed ---------------------------------------------------------------------------------------------- */
 
 static int takes_embed(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
@@ -21,7 +15,7 @@ static int takes_embed(struct cuda_dev *dev, const struct jm_group *group, struc
 	const struct jm_node *n = group->node[0];
 
 	(void)dev;
-	return n->in[2] && n->in[2]->type != n->in[1]->type ? no_types(n, err) : 0;
+	return n->in[2] && n->in[2]->type != n->in[1]->type ? cuda_no_types(n, err) : 0;
 }
 
 static int run_embed(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
@@ -51,7 +45,7 @@ static int takes_gradients(struct cuda_dev *dev, const struct jm_group *group, s
 	(void)dev;
 	for (int i = n->op == JM_OP_TOKENS_GRAD; i < n->n_out; i++)
 		if (n->out[i] && n->out[i]->type != JM_F32 && n->out[i]->type != JM_BF16)
-			return no_types(n, err);
+			return cuda_no_types(n, err);
 	return 0;
 }
 
@@ -129,10 +123,10 @@ static int takes_tokens(struct cuda_dev *dev, const struct jm_group *group, stru
 	const struct jm_tensor *x = image_of(n), *y = n->op == JM_OP_TOKENS ? n->out[0] : n->in[0];
 
 	if (x->type != y->type && y->type != JM_F32)
-		return no_types(n, err);
+		return cuda_no_types(n, err);
 	for (int i = 1; i < n->n_in; i++)
 		if (n->in[i] && n->in[i]->type != JM_F32)
-			return no_types(n, err);
+			return cuda_no_types(n, err);
 	return n->op == JM_OP_TOKENS ? 0 : takes_gradients(dev, group, err);
 }
 
@@ -186,7 +180,7 @@ static int takes_first(struct cuda_dev *dev, const struct jm_group *group, struc
 	const struct jm_node *n = group->node[0];
 
 	(void)dev;
-	return n->in[0]->type == n->out[0]->type ? 0 : no_types(n, err);
+	return n->in[0]->type == n->out[0]->type ? 0 : cuda_no_types(n, err);
 }
 
 static int run_first(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
