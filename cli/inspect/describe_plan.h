@@ -15,8 +15,9 @@ struct describe_serve {
 	bool on;
 	double memory; /* GB; NAN = that of the device */
 	int running, step_tokens;
-	int64_t request_tokens; /* of a prompt and its answer; 0 = the context */
-	int64_t parameters, pages, pages_each;
+	int64_t request_tokens;	    /* of a prompt and its answer; 0 = the context */
+	struct jm_step_shape shape; /* without pages */
+	int64_t parameters, pages;
 	size_t budget, weight_bytes, arena_bytes, page_bytes, peak_bytes;
 };
 

@@ -44,12 +44,12 @@ static size_t peak(const struct jm_cache *c, size_t *ret_arena)
 static int plan_pages(struct describe_plan *plan, int64_t pages, struct jm_err *err)
 {
 	struct describe_serve *s = &plan->serve;
-	const struct jm_step_shape shape = {.tokens = s->step_tokens,
-		.requests = s->running,
-		.pages = pages,
-		.pages_each = s->pages_each};
+	struct jm_step_shape shape = s->shape;
 	struct jm_cache cache;
-	int code = jm_cache_plan(&plan->training, &shape, &plan->device, &cache, err);
+	int code;
+
+	shape.pages = pages;
+	code = jm_cache_plan(&plan->training, &shape, &plan->device, &cache, err);
 
 	if (!code) {
 		s->parameters = jm_graph_parameters(cache.program[0]->graph);
@@ -67,26 +67,21 @@ static int choose(struct describe_plan *plan, struct jm_err *err)
 {
 	struct describe_serve *s = &plan->serve;
 	int64_t context = jm_dim(&plan->dims, "context");
+	int code;
 
 	s->budget = s->memory > 0 ? (size_t)(s->memory * 1e9) : plan->device.props.memory_bytes;
 	s->request_tokens = s->request_tokens ? s->request_tokens : context;
-	s->pages_each = (s->request_tokens - 1 + JM_PAGE_TOKENS - 1) / JM_PAGE_TOKENS;
-	s->pages_each = s->pages_each ? s->pages_each : 1;
 	if (s->request_tokens > context)
 		return jm_err_set(err, JM_EUSAGE,
 			"A request of %lld tokens exceeds the model's context of %lld; give fewer "
 			"--request-tokens.",
 			(long long)s->request_tokens, (long long)context);
-	if (s->step_tokens < s->running)
-		return jm_err_set(err, JM_EUSAGE,
-			"A step of %d tokens cannot serve %d requests; give --step-tokens at least "
-			"as "
-			"large as --running.",
-			s->step_tokens, s->running);
-	return s->budget ? 0
-			 : jm_err_set(err, JM_EUSAGE,
-				   "The memory of device %s is not known; give it with --memory.",
-				   plan->device.backend->name);
+	code = jm_cache_shape(s->step_tokens, s->running, s->request_tokens, &s->shape, err);
+	if (code || s->budget)
+		return code;
+	return jm_err_set(err, JM_EUSAGE,
+		"The memory of device %s is not known; give it with --memory.",
+		plan->device.backend->name);
 }
 
 int describe_serve_plan(struct describe_plan *plan, struct jm_err *err)
@@ -102,7 +97,7 @@ int describe_serve_plan(struct describe_plan *plan, struct jm_err *err)
 	plan->training.pure = true; /* as run serve has it: no f32 masters */
 	code = choose(plan, err);
 	if (!code)
-		code = plan_pages(plan, s->pages_each, err);
+		code = plan_pages(plan, s->shape.pages_each, err);
 	if (code)
 		return code;
 	if (!s->page_bytes)
@@ -137,7 +132,7 @@ static void print_count(FILE *out, const char *what, int64_t value)
 
 static int64_t requests(const struct describe_serve *s)
 {
-	return s->pages / s->pages_each;
+	return s->pages / s->shape.pages_each;
 }
 
 void describe_serve_print(const struct describe_plan *plan, FILE *out)

@@ -37,6 +37,22 @@ static int plan_one(struct jm_cache *c, const struct jm_training *t, struct jm_d
 	return code;
 }
 
+/* The last token of an answer is no row. A request has one page at least. */
+int jm_cache_shape(int step_tokens, int running, int64_t request_tokens, struct jm_step_shape *ret,
+	struct jm_err *err)
+{
+	int64_t each = (request_tokens - 1 + JM_PAGE_TOKENS - 1) / JM_PAGE_TOKENS;
+
+	*ret = (struct jm_step_shape){
+		.tokens = step_tokens, .requests = running, .pages_each = each ? each : 1};
+	if (step_tokens >= running)
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"A step of %d tokens cannot serve %d requests; give --step-tokens at least as "
+		"large as --running.",
+		step_tokens, running);
+}
+
 int jm_cache_plan(const struct jm_training *t, const struct jm_step_shape *shape,
 	struct jm_device *device, struct jm_cache *ret, struct jm_err *err)
 {

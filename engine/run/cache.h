@@ -21,6 +21,12 @@ struct jm_cache {
 };
 
 /*
+ * The shape of steps of step_tokens rows for `running` requests of at most request_tokens tokens, prompt and answer; its
+ * `pages` stay 0. JM_EUSAGE: a step has fewer rows than requests.
+ */
+int jm_cache_shape(int step_tokens, int running, int64_t request_tokens, struct jm_step_shape *ret,
+	struct jm_err *err);
+/*
  * Plans the programs; of `t` are used model, dims and precision (jm_model_step). shape.tokens: the largest step, rounded
  * up to a power of two. *ret is closed by jm_cache_close also after an error. JM_ERANGE: more than 8192 rows.
  */

@@ -15,6 +15,22 @@
 #define OF_OUTPUT   1
 #define OF_GAP	    UINT64_MAX
 
+int jm_arrivals_range(const char *text, const char *name, struct range *ret, struct jm_err *err)
+{
+	char rest = 0;
+	int n = sscanf(text, "%d:%d%c", &ret->from, &ret->to, &rest);
+
+	if (n == 1 && !strchr(text, ':') && strspn(text, "0123456789") == strlen(text))
+		ret->to = ret->from;
+	else if (n != 2)
+		ret->from = 0;
+	if (ret->from >= 1 && ret->to >= ret->from && ret->to <= MOST_TOKENS)
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"--%s is '%s'; give a number of tokens, or the smallest and the largest: 1:1024.",
+		name, text);
+}
+
 /* ---- a file of lengths ---------------------------------------------------------------------------------- */
 
 /* The whole text as a number; NAN if it is none. */

@@ -35,6 +35,8 @@ struct jm_arrivals {
 	double at_s; /* after the first step begins; of ARRIVE_POISSON and ARRIVE_FILE */
 };
 
+/* "N" or "N:M", at least 1. name: of the option, for errors. JM_EUSAGE: it is neither. */
+int jm_arrivals_range(const char *text, const char *name, struct range *ret, struct jm_err *err);
 /*
  * Reads a table with the columns input,output[,arrival_s], in which arrivals never decrease and end above 0. JM_EFORMAT
  * names its line. What it allocates, jm_arrivals_close frees.

@@ -124,30 +124,14 @@ static const struct jm_option options[] = {
 
 /* ---- setup ---------------------------------------------------------------------------------------------- */
 
-static int read_range(const char *text, const char *name, struct range *ret, struct jm_err *err)
-{
-	char rest = 0;
-	int n = sscanf(text, "%d:%d%c", &ret->from, &ret->to, &rest);
-
-	if (n == 1 && !strchr(text, ':') && strspn(text, "0123456789") == strlen(text))
-		ret->to = ret->from;
-	else if (n != 2)
-		ret->from = 0;
-	if (ret->from >= 1 && ret->to >= ret->from && ret->to <= 1000000)
-		return 0;
-	return jm_err_set(err, JM_EUSAGE,
-		"--%s is '%s'; give a number of tokens, or the smallest and the largest: 1:1024.",
-		name, text);
-}
-
 static int read_lengths(struct serve *s, struct jm_err *err)
 {
 	struct jm_arrivals *a = &s->arrivals;
-	int code = read_range(s->input_text, "input-tokens", &a->input, err);
+	int code = jm_arrivals_range(s->input_text, "input-tokens", &a->input, err);
 
 	a->seed = s->work->seed;
 	if (!code)
-		code = read_range(s->output_text, "output-tokens", &a->output, err);
+		code = jm_arrivals_range(s->output_text, "output-tokens", &a->output, err);
 	if (!code && s->lengths && s->source.text)
 		code = jm_err_set(err, JM_EUSAGE,
 			"--lengths and --text both say how long prompts are; omit one of them.");
@@ -177,7 +161,7 @@ static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_er
 {
 	int64_t most = s->arrivals.input.to + s->arrivals.output.to,
 		context = jm_dim(&s->dims, "context");
-	int64_t each = (most - 1 + JM_PAGE_TOKENS - 1) / JM_PAGE_TOKENS;
+	int code;
 
 	if (most > context)
 		return jm_err_set(err, JM_EUSAGE,
@@ -185,18 +169,12 @@ static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_er
 			"fewer "
 			"--input-tokens or --output-tokens.",
 			(long long)most, (long long)context);
-	if (s->step_tokens < s->running)
-		return jm_err_set(err, JM_EUSAGE,
-			"A step of %d tokens cannot serve %d requests; give --step-tokens at least "
-			"as "
-			"large as --running.",
-			s->step_tokens, s->running);
+	code = jm_cache_shape(s->step_tokens, s->running, most, ret, err);
+	if (code)
+		return code;
 	if (!s->pages)
-		s->pages = (int)(each * s->running);
-	*ret = (struct jm_step_shape){.tokens = s->step_tokens,
-		.requests = s->running,
-		.pages = s->pages,
-		.pages_each = each};
+		s->pages = (int)(ret->pages_each * s->running);
+	ret->pages = s->pages;
 	return 0;
 }
 
@@ -248,7 +226,9 @@ static int open_files(struct serve *s, struct jm_err *err)
 {
 	int code = s->source.from ? jm_safetensors_open(s->source.from, &s->from, err) : 0;
 
-	return code || !s->answers ? code : jm_output_try(s->answers, err);
+	if (!code && s->answers)
+		code = jm_output_try(s->answers, err);
+	return code || !s->csv ? code : jm_output_try(s->csv, err);
 }
 
 /* The program of steps of so many rows. */

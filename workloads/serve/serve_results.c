@@ -147,15 +147,12 @@ void jm_serve_record(const struct serve *s)
 	json_object_set_new(s->work->more, "serving", serving);
 }
 
-int jm_serve_write_csv(const struct serve *s, struct jm_err *err)
+static bool put_requests(const void *what, FILE *f)
 {
-	FILE *f = fopen(s->csv, "w");
-	bool good = f != NULL;
+	const struct serve *s = what;
 
-	if (f)
-		fprintf(f,
-			"request,input_tokens,output_tokens,arrival_s,ttft_s,tpot_s,latency_s\n");
-	for (int i = 0; f && i < jm_scheduler_requests(s->scheduler); i++) {
+	fprintf(f, "request,input_tokens,output_tokens,arrival_s,ttft_s,tpot_s,latency_s\n");
+	for (int i = 0; i < jm_scheduler_requests(s->scheduler); i++) {
 		const struct jm_request *r = jm_scheduler_request(s->scheduler, i);
 
 		if (!jm_serve_is_done(s, i))
@@ -166,11 +163,12 @@ int jm_serve_write_csv(const struct serve *s, struct jm_err *err)
 			fprintf(f, "%.12f", tpot(s, i)); /* a mean of ns */
 		fprintf(f, ",%.9f\n", latency(s, i));
 	}
-	if (f && (ferror(f) | fclose(f)))
-		good = false;
-	return good ? 0
-		    : jm_err_set(err, JM_EIO, "The file '%s' of --requests-csv cannot be written.",
-			      s->csv);
+	return !ferror(f);
+}
+
+int jm_serve_write_csv(const struct serve *s, struct jm_err *err)
+{
+	return jm_output_by(s->csv, put_requests, s, err);
 }
 
 static json_t *tokens_of(const struct serve *s, int number, int from, int n)

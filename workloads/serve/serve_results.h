@@ -7,7 +7,7 @@
 
 /* Adds "serving" to the record, which must be wanted; after jm_serve_find_window. */
 void jm_serve_record(const struct serve *s);
-/* JM_EIO: the file cannot be written. */
+/* Errors: as jm_output_by. */
 int jm_serve_write_csv(const struct serve *s, struct jm_err *err);     /* --requests-csv */
 int jm_serve_write_answers(const struct serve *s, struct jm_err *err); /* --answers */
 
