@@ -4,6 +4,7 @@
 # and at given ones; then one with given
 # weights answers prompts of a text.
 # prints: ^all at once: [0-9]+ requests$
+# prints: ^first token \(TTFT\) +[0-9.]+ +[0-9.]+ +[0-9.]+$
 # prints: ^one at a time: [0-9]+ requests$
 # prints: ^at given times: [0-9]+ requests$
 # prints: ^\{"request":1,.*"prompt":"a cat","text":".+"\}$

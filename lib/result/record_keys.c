@@ -42,7 +42,7 @@ static const struct jm_key profile_line_keys[] = {
 };
 
 static const struct jm_key spread_keys[] = {
-	{POSITIVE("mean", 0), .unit = "s", .meaning = "over requests that are done"},
+	{POSITIVE("mean", 0), .unit = "s", .meaning = "over the requests of span"},
 	{POSITIVE("p50", 0), .unit = "s", .meaning = "linear between the two nearest values"},
 	{POSITIVE("p90", 0), .unit = "s", .meaning = "likewise"},
 	{POSITIVE("p99", 0), .unit = "s", .meaning = "likewise"},
@@ -50,11 +50,20 @@ static const struct jm_key spread_keys[] = {
 	{0},
 };
 
+static const char *const span_words[] = {"window", "all", NULL};
+
 static const struct jm_key window_keys[] = {
 	{POSITIVE("begin_s", 0), .unit = "s", .meaning = "from the first arrival"},
 	{POSITIVE("seconds", 0), .unit = "s", .meaning = "how long it is"},
 	{COUNT("requests_done", 0), .meaning = "whose answer was completed in it"},
+	{POSITIVE("tokens_in", 0), .meaning = "of the prompts whose first token was made in it"},
 	{POSITIVE("tokens_out", 0), .meaning = "that were made in it"},
+	{POSITIVE("joules_per_output_token", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
+		.meaning = "energy of the window by tokens_out"},
+	{POSITIVE("joules_per_token", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
+		.meaning = "energy of the window by tokens_in and tokens_out together"},
+	{POSITIVE("joules_per_request", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
+		.meaning = "energy of the window by requests_done"},
 	{0},
 };
 
@@ -66,6 +75,9 @@ static const struct jm_key serving_keys[] = {
 	{COUNT("preemptions", 0), .meaning = "how often a request gave up its pages"},
 	{POSITIVE("tokens_in", 0), .meaning = "of the prompts of requests that are done"},
 	{POSITIVE("tokens_out", 0), .meaning = "of their answers"},
+	{WORD("span", 0), .words = span_words,
+		.meaning = "which requests ttft, tpot, itl, latency and goodput are of: those that "
+			   "were done in the window; all, if there is none"},
 	{OBJECT("ttft", JM_KEY_NULL), .keys = spread_keys,
 		.meaning = "from arrival to the first token"},
 	{OBJECT("tpot", JM_KEY_NULL), .keys = spread_keys,
@@ -75,8 +87,9 @@ static const struct jm_key serving_keys[] = {
 	{OBJECT("latency", JM_KEY_NULL), .keys = spread_keys,
 		.meaning = "from arrival to the last token"},
 	{POSITIVE("goodput", JM_KEY_NULL), .unit = "1/s",
-		.meaning = "requests per second that keep --ttft and --tpot, from the first "
-			   "arrival to the last end; null without such a bound"},
+		.meaning = "requests per second that keep --ttft and --tpot, of the window, or "
+			   "else from the first arrival to the last end; null without such a "
+			   "bound"},
 	{POSITIVE("mean_running", JM_KEY_NULL),
 		.meaning = "requests in a step, weighted by the time of the steps"},
 	{POSITIVE("padding", JM_KEY_NULL),

@@ -51,6 +51,7 @@ struct jm_work {
 	const char *peer;      /* the device after it, where no ranks share the list; NULL = none */
 	const char *precision; /* "f32", "bf16"; NULL = it has none */
 	uint64_t seed;
+	char run[48]; /* case and repeat, "1a2b3c4d-2", for names of files; "" = the call has one run */
 	int rank, world; /* of the gang that runs the case; 0 of 0 or of 1: alone */
 	double selftest_s; /* of operations against the reference before the first step, at most; 0 = none */
 	int64_t steady_ns; /* when the measured steps began; 0 = not yet */

@@ -11,6 +11,7 @@
 #include "report/judge/verdict.h"
 #include "report/model/warnings.h"
 #include "report/systems/published.h"
+#include "served.h"
 
 #include <string.h>
 
@@ -131,6 +132,28 @@ static void put_notes(const struct jm_grouping *g, const struct jm_group_series 
 		put_paragraph(out, text);
 }
 
+/* Of runs that answered requests. */
+static void put_served(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	struct jm_err none = JM_ERR_INIT;
+	struct jm_grid grid;
+	char text[300];
+
+	if (!jm_served_runs(g, s))
+		return;
+	jm_served_span(g, s, text, sizeof(text));
+	fprintf(out, "\n%s\n\n", text);
+	if (!jm_served_latencies(g, s, &grid, &none)) {
+		put_grid(out, &grid);
+		jm_grid_done(&grid);
+	}
+	fputc('\n', out);
+	if (!jm_served_costs(g, s, &grid, &none)) {
+		put_grid(out, &grid);
+		jm_grid_done(&grid);
+	}
+}
+
 static int put_series(
 	const struct jm_grouping *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
 {
@@ -163,6 +186,7 @@ static int put_series(
 	fputs(*text ? "\n\n" : "", out);
 	put_grid(out, &grid);
 	jm_grid_done(&grid);
+	put_served(g, s, out);
 	put_verdicts(g, s, out);
 	put_failures(g, s, out);
 	if (*s->grade) {

@@ -4,6 +4,7 @@
 #include "base/text/json.h"
 #include "learnt.h"
 #include "phases.h"
+#include "served.h"
 #include "report/format/text.h"
 #include "report/judge/capacity.h"
 #include "report/judge/legend.h"
@@ -340,6 +341,32 @@ static void put_phases(const struct jm_grouping *g, const struct jm_group_series
 	}
 }
 
+static void put_grid(struct jm_grid *grid, const struct jm_grouping *g, FILE *out)
+{
+	jm_grid_print(grid, 0, g->options.width, out);
+	jm_grid_done(grid);
+	fputc('\n', out);
+}
+
+/* Of runs that answered requests. */
+static void put_served(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	struct jm_err none = JM_ERR_INIT;
+	struct jm_grid grid;
+	char text[300];
+
+	if (!jm_served_runs(g, s))
+		return;
+	put_title(g, "Requests", out);
+	jm_served_span(g, s, text, sizeof(text));
+	jm_text_wrap(out, text, 0, 2, g->options.width);
+	fputc('\n', out);
+	if (!jm_served_latencies(g, s, &grid, &none))
+		put_grid(&grid, g, out);
+	if (!jm_served_costs(g, s, &grid, &none))
+		put_grid(&grid, g, out);
+}
+
 #define WHY_NOT 700
 
 /* Why no member has a best setting by metric number i: the reason that all share, or each with its own; false: one
@@ -492,6 +519,7 @@ static int put_family(
 	put_notes(g, &f->all, out);
 	put_family_verdicts(g, f, out);
 	for (int i = 0; i < f->n; i++) {
+		put_served(g, &g->series[f->first + i], out);
 		put_phases(g, &g->series[f->first + i], out);
 		put_failures(g, &g->series[f->first + i], out);
 	}
@@ -513,6 +541,7 @@ static int put_series(
 	fputc('\n', out);
 	put_notes(g, s, out);
 	put_verdicts(g, s, out);
+	put_served(g, s, out);
 	put_phases(g, s, out);
 	put_failures(g, s, out);
 	return rc;

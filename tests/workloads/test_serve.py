@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serving: requests are answered, counted and timed; a request's tokens do not depend on what runs beside it."""
 import csv
+import json
 import os
 import pathlib
 
@@ -8,11 +9,19 @@ import numpy
 import pytest
 
 from jm import jm, sentence
+from reports import report
 from runs import one
 from serving import SERVE
 
 CPU = pathlib.Path(os.environ["JM_BUILD"]) / "backends/cpu.so"
 DEVICES = ["ref"] + (["cpu"] if CPU.exists() else [])
+
+
+def done_in_window(rows, window):
+    """Rows of --requests-csv whose answer ended after the window began and not after it ended."""
+    ends = [float(row["arrival_s"]) + float(row["latency_s"]) for row in rows]
+    begin, end = window["begin_s"] + 2e-9, window["begin_s"] + window["seconds"] + 2e-9
+    return [row for row, t in zip(rows, ends) if begin < t <= end]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -27,12 +36,59 @@ def test_percentiles_equal_numpys_and_verify_repeats_requests_alone(device, tmp_
     assert s["tokens_in"] == sum(int(row["input_tokens"]) for row in rows)
     assert s["tokens_out"] == sum(int(row["output_tokens"]) for row in rows)
     assert {int(row["output_tokens"]) for row in rows} <= set(range(1, 10))
+    covered = done_in_window(rows, s["window"])
+    assert s["span"] == "window" and 0 < len(covered) == s["window"]["requests_done"] < len(rows)
+    assert covered == [row for row in rows if row["in_window"] == "1"]
     for key in ("ttft", "tpot", "latency"):
-        values = numpy.array([float(row[f"{key}_s"]) for row in rows if row[f"{key}_s"]])
+        values = numpy.array([float(row[f"{key}_s"]) for row in covered if row[f"{key}_s"]])
         assert s[key]["mean"] == pytest.approx(values.mean(), rel=1e-6)
         assert s[key]["max"] == pytest.approx(values.max(), rel=1e-6)
         for percent in (50, 90, 99):
             assert s[key][f"p{percent}"] == pytest.approx(numpy.percentile(values, percent), rel=1e-6)
+
+
+def test_a_run_without_a_window_has_figures_of_all_requests(tmp_path):
+    lines = tmp_path / "requests.csv"
+    r = one(*SERVE, "--device", "ref", "--steps", "40", "--requests", "4", "--output-tokens", "5", "--input-tokens", "4",
+            "--running", "100", "--requests-csv", lines)
+    rows = list(csv.DictReader(lines.open()))
+    s = r["serving"]
+    assert s["window"] is None and s["span"] == "all" and {row["in_window"] for row in rows} == {"0"}
+    assert s["latency"]["mean"] == pytest.approx(numpy.mean([float(row["latency_s"]) for row in rows]), rel=1e-6)
+
+
+def test_each_run_of_a_sweep_writes_a_list_of_its_own(tmp_path):
+    lines = tmp_path / "requests.csv"
+    done = one(*SERVE, "--device", "ref", "--steps", "20", "--arrival", "closed", "--running", "2,3", "--repeat", "2",
+               "--input-tokens", "2", "--output-tokens", "3", "--requests-csv", lines)
+    names = {f"requests.{r['case']['id'][:8]}-{r['case']['repeat']}.csv": r for r in done}
+    assert {f.name for f in tmp_path.glob("*.csv")} == set(names) and len(names) == 4
+    for name, r in names.items():
+        rows = list(csv.DictReader((tmp_path / name).open()))
+        assert len(rows) == r["serving"]["requests_done"] > 0
+
+
+def test_the_report_shows_latencies_goodput_and_joules(tmp_path):
+    served = ["--device", "ref", "--steps", "150", "--arrival", "closed", "--running", "2,3", "--input-tokens", "3",
+              "--output-tokens", "2:5", "--ttft", "1s"]
+    done = one(*(x for x in SERVE if x not in ("--source", "null")), "--source", "estimate", *served)
+    path = tmp_path / "records.json"
+    path.write_text(json.dumps(done))
+    lines = {line.split("|")[1].strip() + " " + line.split("|")[2].strip(): line.split("|")
+             for line in report(path, "--format", "md").splitlines() if line.count("|") > 4}
+    for r in done:
+        running, s = r["case"]["parameters"]["options"]["running"], r["serving"]
+        for key, name in (("ttft", "first token (TTFT)"), ("tpot", "each token after it (TPOT)"),
+                          ("itl", "between two tokens"), ("latency", "whole answer")):
+            shown = [float(x) for x in lines[f"{running} {name}"][3:6]]
+            assert shown == pytest.approx([1e3 * s[key][k] for k in ("mean", "p50", "p99")], rel=2e-3)
+        w = s["window"]
+        phase = next(p for p in r["phases"] if p["name"] == "window")
+        joules = phase["total"]["joules_estimated"]
+        each = [joules / n for n in (w["tokens_out"], w["tokens_in"] + w["tokens_out"], w["requests_done"])]
+        assert [w[f"joules_per_{k}"] for k in ("output_token", "token", "request")] == pytest.approx(each, rel=1e-9)
+        shown = [float(x) for x in lines[f"{running} {w['requests_done']}"][3:7]]
+        assert shown == pytest.approx([s["goodput"], *each], rel=2e-3)
 
 
 def test_one_request_at_a_time_makes_one_token_in_each_step():

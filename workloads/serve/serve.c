@@ -11,15 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/files/output.h"
 #include "engine/run/profile_start.h"
 #include "engine/run/start_values.h"
 #include "serve_requests.h"
 #include "serve_results.h"
-#include "serve_window.h"
+#include "serve_usage.h"
 #include "workloads/parts/profile_json.h"
 #include "workloads/parts/weights_config.h"
 #include "workloads/parts/work_device.h"
+#include "workloads/parts/work_output.h"
 
 #define VERIFIED 4 /* requests that are repeated alone */
 #define MAY_DIFFER                                                                                 \
@@ -57,7 +57,7 @@ static const struct jm_option options[] = {
 		.needs = "text",
 		.help = "the tokenizer.json of the model; without it that of the folder of --from"},
 	{.name = "answers",
-		JM_BIND(JM_TEXT, struct serve, answers),
+		JM_BIND(JM_TEXT, struct serve, answers_file),
 		.argument = "FILE",
 		.help = "a line of JSON for each request that was done: tokens of its prompt and "
 			"of its answer and, with --text, the text of both"},
@@ -82,13 +82,13 @@ static const struct jm_option options[] = {
 			"each request, and with --arrival file when it arrives; after the last "
 			"row the first is next"},
 	{.name = "ttft",
-		JM_BIND(JM_DURATION, struct serve, ttft),
+		JM_BIND(JM_DURATION, struct serve, answers.ttft),
 		.unit = "s",
 		.min = 1e-6,
 		.max = 1e6,
 		.help = "bound of goodput: time to the first token"},
 	{.name = "tpot",
-		JM_BIND(JM_DURATION, struct serve, tpot),
+		JM_BIND(JM_DURATION, struct serve, answers.tpot),
 		.unit = "s",
 		.min = 1e-6,
 		.max = 1e6,
@@ -112,8 +112,9 @@ static const struct jm_option options[] = {
 	{.name = "requests-csv",
 		JM_BIND(JM_TEXT, struct serve, csv),
 		.argument = "FILE",
-		.help = "a line for each request: tokens, arrival, time to the first token, "
-			"latency"},
+		.help = "a line for each request that was done: tokens, arrival, time to the first "
+			"token, latency; of several runs in one call each writes a file of its "
+			"own"},
 	NUMBER("profile-rows", profile, 8192, NULL,
 		"time each node of the steps of this many rows (a power of two): FLOP/s, bytes/s "
 		"and "
@@ -226,9 +227,9 @@ static int open_files(struct serve *s, struct jm_err *err)
 {
 	int code = s->source.from ? jm_safetensors_open(s->source.from, &s->from, err) : 0;
 
-	if (!code && s->answers)
-		code = jm_output_try(s->answers, err);
-	return code || !s->csv ? code : jm_output_try(s->csv, err);
+	if (!code && s->answers_file)
+		code = jm_work_output(s->work, s->answers_file, s->answers_name, err);
+	return code || !s->csv ? code : jm_work_output(s->work, s->csv, s->csv_name, err);
 }
 
 /* The program of steps of so many rows. */
@@ -291,6 +292,8 @@ static int serve_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
 	JM_FILL(work->options, s);
 	s->work = work;
+	s->answers.running = s->running;
+	s->answers.timed = jm_arrivals_timed(&s->arrivals);
 	*ret_state = s;
 	return prepare(s, err);
 }
@@ -327,16 +330,14 @@ static int take_tokens(struct serve *s, const struct jm_piece *piece, int n)
 
 	for (int i = 0; i < n; i++) {
 		const struct jm_request *r = jm_scheduler_request(s->scheduler, piece[i].request);
-		struct answer *a = &s->answer[piece[i].request];
+		struct jm_answer *a = &s->answers.answer[piece[i].request];
 
 		if (!piece[i].makes)
 			continue;
 		a->token[r->made] = s->cache.token[r->slot];
-		a->made[r->made] = now;
-		if (!r->made)
-			a->first = now;
+		jm_answers_piece(&s->answers, piece[i].request, now);
 		if (r->made + 1 == r->output)
-			a->end = now;
+			a->state = JM_ANSWER_DONE;
 		made++;
 	}
 	return made;
@@ -442,11 +443,13 @@ static int repeat_some(struct serve *s, struct jm_err *err)
 static int serve_verify(void *state, struct jm_err *err)
 {
 	struct serve *s = state;
-	int code = s->csv ? jm_serve_write_csv(s, err) : 0;
+	int code;
 
-	if (!code && s->answers)
+	jm_answers_find_window(&s->answers, s->work->steady_ns);
+	s->work->window = s->answers.window;
+	code = s->csv ? jm_answers_write_csv(&s->answers, s->csv_name, err) : 0;
+	if (!code && s->answers_file)
 		code = jm_serve_write_answers(s, err);
-	jm_serve_find_window(s);
 	if (s->work->more)
 		jm_serve_record(s);
 	if (s->work->more && s->profiled)
@@ -460,12 +463,8 @@ static void serve_teardown(void *state)
 
 	if (!s)
 		return;
-	for (int i = 0; s->scheduler && i < jm_scheduler_requests(s->scheduler); i++) {
-		free(s->answer[i].token);
-		free(s->answer[i].made);
-	}
 	jm_arrivals_close(&s->arrivals);
-	free(s->answer);
+	jm_answers_close(&s->answers);
 	jm_scheduler_free(s->scheduler);
 	jm_cache_close(&s->cache);
 	jm_prompts_close(&s->prompts);

@@ -19,23 +19,11 @@ int32_t jm_serve_token(const struct serve *s, int number, int position)
 	int input = jm_scheduler_request(s->scheduler, number)->input;
 
 	if (position >= input)
-		return s->answer[number].token[position - input];
+		return s->answers.answer[number].token[position - input];
 	if (s->prompts.n)
 		return jm_serve_prompt(s, number, &input)[position];
 	return (int32_t)(jm_rng(jm_rng(s->work->seed, (uint64_t)number), 2 + (uint64_t)position) %
 			 (uint64_t)s->vocab);
-}
-
-static bool grow(struct serve *s)
-{
-	int cap = s->cap ? 2 * s->cap : 256;
-	struct answer *more = realloc(s->answer, (size_t)cap * sizeof(*more));
-
-	if (!more)
-		return false;
-	s->answer = more;
-	s->cap = cap;
-	return true;
 }
 
 /* The first requests of closed arrivals are as if each had been under way for a while, so that answers of one length do not
@@ -48,29 +36,17 @@ static bool is_under_way(const struct serve *s, int number)
 
 static int arrive(struct serve *s, int64_t at_ns, struct jm_err *err)
 {
-	int number = jm_scheduler_requests(s->scheduler), input, output;
-	struct answer a = {.arrived = at_ns};
+	int number = s->answers.n, code;
+	struct jm_answer a = {.arrived = at_ns};
 
-	jm_arrivals_length(&s->arrivals, number, &input, &output);
+	jm_arrivals_length(&s->arrivals, number, &a.input, &a.output);
 	if (is_under_way(s, number))
-		output = 1 + (int)(jm_rng(jm_rng(s->work->seed, (uint64_t)number), OF_REST) %
-				     (uint64_t)output);
-	a.token = calloc((size_t)output, sizeof(*a.token));
-	a.made = calloc((size_t)output, sizeof(*a.made));
-	if (!a.token || !a.made || (number == s->cap && !grow(s))) {
-		free(a.token);
-		free(a.made);
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
-	}
+		a.output = 1 + (int)(jm_rng(jm_rng(s->work->seed, (uint64_t)number), OF_REST) %
+				       (uint64_t)a.output);
 	if (s->prompts.n)
-		jm_serve_prompt(s, number, &input);
-	if (jm_scheduler_add(s->scheduler, input, output, &number, err)) {
-		free(a.token);
-		free(a.made);
-		return err->code;
-	}
-	s->answer[number] = a;
-	return 0;
+		jm_serve_prompt(s, number, &a.input);
+	code = jm_scheduler_add(s->scheduler, a.input, a.output, &number, err);
+	return code ? code : jm_answers_add(&s->answers, &a, true, err);
 }
 
 /* When the next request is meant to arrive; a time that was missed stays what it was. */

@@ -132,12 +132,13 @@ static int on_phase(void *arg, const char *phase, json_t **ret_rows, struct jm_e
 /* Steals `settings`. */
 static json_t *make_job(const struct run *r, const struct turn *t, json_t *settings)
 {
-	json_t *job = json_pack("{s:O, s:{s:s, s:O, s:i, s:i, s:i, s:b, s:I}, s:o, s:O?, s:I}",
+	json_t *job = json_pack("{s:O, s:{s:s, s:O, s:i, s:i, s:i, s:b, s:I}, s:o, s:O?, s:I, s:b}",
 		"parameters", t->c->parameters, "case", "id", t->c->id, "parameters",
 		t->c->parameters, "repeat", t->block + 1, "block", t->block + 1, "position",
 		t->position + 1, "reference", t->c->reference, "seed",
 		(json_int_t)jm_plan_seed(r->plan, t->block + 1), "settings", settings, "how",
-		json_object_get(r->plan->request, "how"), "parent", (json_int_t)getpid());
+		json_object_get(r->plan->request, "how"), "parent", (json_int_t)getpid(), "several",
+		r->plan->n * r->plan->repeat > 1);
 	json_t *c = json_object_get(job, "case");
 	const json_t *run = json_object_get(r->plan->request, "run");
 

@@ -161,6 +161,15 @@ static const char *peer_of(struct native *n, const char *list, int world)
 	return n->peer;
 }
 
+static void name_run(const struct jm__worker *w, struct jm_work *work)
+{
+	const json_t *c = json_object_get(w->job, "case");
+
+	if (json_is_true(json_object_get(w->job, "several")))
+		snprintf(work->run, sizeof(work->run), "%.8s-%d", jm_json_text(c, "id"),
+			(int)json_integer_value(json_object_get(c, "repeat")));
+}
+
 static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
 	const json_t *p = w->parameters;
@@ -184,6 +193,7 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 		.n_devices = 1,
 		.more = json_object(),
 	};
+	name_run(w, &n->work);
 	rc = n->workload->setup(&n->work, &n->state, err);
 	if (n->work.unit)
 		w->unit = n->work.unit;

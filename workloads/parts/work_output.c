@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "work_output.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/files/output.h"
+
+static bool is_stream(const char *path)
+{
+	struct stat st;
+
+	return !strcmp(path, "-") ||
+	       (!stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
+}
+
+int jm_work_output(const struct jm_work *work, const char *path, char *name, struct jm_err *err)
+{
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	const char *dot = strrchr(base, '.');
+	int stem = (int)(dot && dot != base ? (size_t)(dot - path) : strlen(path)), n;
+
+	if (!*work->run || is_stream(path))
+		n = snprintf(name, PATH_MAX, "%s", path);
+	else
+		n = snprintf(name, PATH_MAX, "%.*s.%s%s", stem, path, work->run, path + stem);
+	if (n >= PATH_MAX)
+		return jm_err_set(err, JM_EUSAGE, "The name '%s' is too long.", path);
+	return jm_output_try(name, err);
+}

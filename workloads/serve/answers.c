@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "answers.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/files/output.h"
+#include "base/text/json.h"
+
+static double seconds(int64_t from, int64_t to)
+{
+	return (double)(to - from) / 1e9;
+}
+
+double jm_answer_ttft(const struct jm_answer *a)
+{
+	return seconds(a->arrived, a->first);
+}
+
+double jm_answer_tpot(const struct jm_answer *a)
+{
+	return a->output > 1 ? seconds(a->first, a->end) / (a->output - 1) : NAN;
+}
+
+double jm_answer_latency(const struct jm_answer *a)
+{
+	return seconds(a->arrived, a->end);
+}
+
+/* ---- requests ------------------------------------------------------------------------------------------- */
+
+static bool grow(struct jm_answers *a)
+{
+	int cap = a->cap ? 2 * a->cap : 256;
+	struct jm_answer *more = realloc(a->answer, (size_t)cap * sizeof(*more));
+
+	if (!more)
+		return false;
+	a->answer = more;
+	a->cap = cap;
+	return true;
+}
+
+int jm_answers_add(
+	struct jm_answers *a, const struct jm_answer *answer, bool has_tokens, struct jm_err *err)
+{
+	size_t n = (size_t)answer->output;
+	struct jm_answer one = *answer;
+
+	one.when = calloc(n, sizeof(*one.when));
+	one.token = has_tokens ? calloc(n, sizeof(*one.token)) : NULL;
+	if (one.when && (one.token || !has_tokens) && (a->n < a->cap || grow(a))) {
+		a->answer[a->n++] = one;
+		return 0;
+	}
+	free(one.when);
+	free(one.token);
+	return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
+}
+
+void jm_answers_close(struct jm_answers *a)
+{
+	for (int i = 0; i < a->n; i++) {
+		free(a->answer[i].when);
+		free(a->answer[i].token);
+	}
+	free(a->answer);
+}
+
+void jm_answers_piece(struct jm_answers *a, int number, int64_t now_ns)
+{
+	struct jm_answer *one = &a->answer[number];
+
+	if (!one->n_when)
+		one->first = now_ns;
+	one->end = now_ns;
+	if (one->n_when < one->output)
+		one->when[one->n_when++] = now_ns;
+}
+
+/* ---- the window ----------------------------------------------------------------------------------------- */
+
+static int by_time(const void *a, const void *b)
+{
+	const int64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+static int64_t arrived(const struct jm_answer *a)
+{
+	return a->arrived;
+}
+
+static int64_t first(const struct jm_answer *a)
+{
+	return a->first ? a->first : INT64_MAX;
+}
+
+static int64_t end(const struct jm_answer *a)
+{
+	return a->state == JM_ANSWER_OPEN ? INT64_MAX : a->end;
+}
+
+/* The times of all requests, sorted; INT64_MAX = not yet. NULL when out of memory; to be freed. */
+static int64_t *times(const struct jm_answers *a, int64_t (*of)(const struct jm_answer *a))
+{
+	int64_t *ret = calloc((size_t)a->n + 1, sizeof(*ret));
+
+	for (int i = 0; ret && i < a->n; i++)
+		ret[i] = of(&a->answer[i]);
+	if (ret)
+		qsort(ret, (size_t)a->n, sizeof(*ret), by_time);
+	return ret;
+}
+
+/* The time of the latest token of all. */
+static int64_t last_token(const struct jm_answers *a)
+{
+	int64_t last = 0;
+
+	for (int i = 0; i < a->n; i++)
+		if (a->answer[i].n_when && a->answer[i].end > last)
+			last = a->answer[i].end;
+	return last;
+}
+
+static void window_of_running(const struct jm_answers *a, struct jm_work_window *w)
+{
+	int64_t *begun = times(a, first), *ended = times(a, end), last = last_token(a);
+
+	if (begun && ended && a->n > a->running + 1) {
+		w->t0_ns = begun[a->running - 1];
+		w->t1_ns = ended[a->n - a->running - 2];
+		w->t1_ns = w->t1_ns < last ? w->t1_ns : last;
+	}
+	free(begun);
+	free(ended);
+}
+
+static void window_of_arrivals(const struct jm_answers *a, struct jm_work_window *w)
+{
+	int64_t *at = a->n ? times(a, arrived) : NULL;
+
+	if (at) {
+		w->t0_ns = at[(int)ceil(0.1 * (a->n - 1))];
+		w->t1_ns = at[(int)floor(0.9 * (a->n - 1))];
+	}
+	free(at);
+}
+
+static bool is_within(const struct jm_work_window *w, int64_t t)
+{
+	return t > w->t0_ns && t <= w->t1_ns;
+}
+
+/* Of pieces that a server sent together, each has as many tokens as the others of its answer. */
+static double tokens_of_piece(const struct jm_answer *a)
+{
+	return a->state == JM_ANSWER_DONE ? (double)a->output / a->n_when : 1;
+}
+
+static double tokens_within(const struct jm_answers *a, const struct jm_work_window *w)
+{
+	double tokens = 0;
+
+	for (int i = 0; i < a->n; i++)
+		for (int k = 0; k < a->answer[i].n_when; k++)
+			if (is_within(w, a->answer[i].when[k]))
+				tokens += tokens_of_piece(&a->answer[i]);
+	return tokens;
+}
+
+void jm_answers_find_window(struct jm_answers *a, int64_t steady_ns)
+{
+	struct jm_work_window w = {0};
+
+	if (a->timed)
+		window_of_arrivals(a, &w);
+	else
+		window_of_running(a, &w);
+	if (w.t0_ns < steady_ns)
+		w.t0_ns = steady_ns;
+	if (w.t1_ns <= w.t0_ns)
+		return;
+	w.items = tokens_within(a, &w);
+	a->window = w;
+}
+
+/* ---- figures -------------------------------------------------------------------------------------------- */
+
+static bool has_window(const struct jm_answers *a)
+{
+	return a->window.t1_ns > a->window.t0_ns;
+}
+
+/* Do the figures cover it? */
+static bool is_covered(const struct jm_answers *a, const struct jm_answer *one)
+{
+	return one->state == JM_ANSWER_DONE && (!has_window(a) || is_within(&a->window, one->end));
+}
+
+static int by_size(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* Linear between the two nearest, as numpy.percentile does by default. x is sorted, n above 0. */
+static double percentile(const double *x, int n, double percent)
+{
+	double at = percent / 100 * (n - 1);
+	int below = (int)at, above = below + 1 < n ? below + 1 : below;
+
+	return x[below] + (at - below) * (x[above] - x[below]);
+}
+
+/* {"mean", "p50", "p90", "p99", "max"} of x, which it sorts; null if n is 0. */
+static json_t *spread(double *x, int n)
+{
+	double sum = 0;
+
+	if (!n)
+		return json_null();
+	for (int i = 0; i < n; i++)
+		sum += x[i];
+	qsort(x, (size_t)n, sizeof(*x), by_size);
+	return json_pack("{s:f, s:f, s:f, s:f, s:f}", "mean", sum / n, "p50", percentile(x, n, 50),
+		"p90", percentile(x, n, 90), "p99", percentile(x, n, 99), "max", x[n - 1]);
+}
+
+/* In seconds. */
+static json_t *distribution(const struct jm_answers *a, double (*of)(const struct jm_answer *a))
+{
+	double *x = calloc((size_t)a->n + 1, sizeof(*x));
+	json_t *ret;
+	int n = 0;
+
+	for (int i = 0; x && i < a->n; i++)
+		if (is_covered(a, &a->answer[i]) && !isnan(of(&a->answer[i])))
+			x[n++] = of(&a->answer[i]);
+	ret = spread(x, n);
+	free(x);
+	return ret;
+}
+
+/* From each piece of an answer to the next, in seconds. */
+static json_t *gaps(const struct jm_answers *a)
+{
+	size_t all = 1;
+	double *x;
+	json_t *ret;
+	int n = 0;
+
+	for (int i = 0; i < a->n; i++)
+		all += (size_t)a->answer[i].n_when;
+	x = calloc(all, sizeof(*x));
+	for (int i = 0; x && i < a->n; i++) {
+		const struct jm_answer *one = &a->answer[i];
+
+		for (int k = 1; k < one->n_when && is_covered(a, one); k++)
+			x[n++] = seconds(one->when[k - 1], one->when[k]);
+	}
+	ret = spread(x, n);
+	free(x);
+	return ret;
+}
+
+/* A bound that is not given holds, and so does that of each token in an answer of one. */
+static bool is_good(const struct jm_answers *a, const struct jm_answer *one)
+{
+	return !(jm_answer_ttft(one) > a->ttft) && !(jm_answer_tpot(one) > a->tpot);
+}
+
+/* Requests per second that keep the bounds: of the window, or else from the first arrival to the last end; NAN without
+ * bounds. */
+static double goodput(const struct jm_answers *a)
+{
+	int64_t last = 0;
+	int good = 0;
+
+	for (int i = 0; i < a->n; i++) {
+		if (!is_covered(a, &a->answer[i]))
+			continue;
+		good += is_good(a, &a->answer[i]);
+		last = a->answer[i].end > last ? a->answer[i].end : last;
+	}
+	if (!last || (isnan(a->ttft) && isnan(a->tpot)))
+		return NAN;
+	return good / (has_window(a) ? seconds(a->window.t0_ns, a->window.t1_ns)
+				     : seconds(a->answer[0].arrived, last));
+}
+
+static json_t *window_json(const struct jm_answers *a)
+{
+	const struct jm_work_window *w = &a->window;
+	json_int_t done = 0, in = 0;
+
+	if (!has_window(a))
+		return json_null();
+	for (int i = 0; i < a->n; i++) {
+		done += is_covered(a, &a->answer[i]);
+		in += is_within(w, a->answer[i].first) ? a->answer[i].input : 0;
+	}
+	return json_pack("{s:f, s:f, s:I, s:I, s:f}", "begin_s",
+		seconds(a->answer[0].arrived, w->t0_ns), "seconds", seconds(w->t0_ns, w->t1_ns),
+		"requests_done", done, "tokens_in", in, "tokens_out", w->items);
+}
+
+json_t *jm_answers_json(const struct jm_answers *a)
+{
+	json_int_t done = 0, failed = 0, preempted = 0, times = 0, in = 0, out = 0;
+
+	for (int i = 0; i < a->n; i++) {
+		const struct jm_answer *one = &a->answer[i];
+		bool is_done = one->state == JM_ANSWER_DONE;
+
+		done += is_done;
+		failed += one->state == JM_ANSWER_FAILED;
+		preempted += one->preempted > 0;
+		times += one->preempted;
+		in += is_done ? one->input : 0;
+		out += is_done ? one->output : 0;
+	}
+	return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"requests_offered", a->n, "requests_done", done, "requests_failed", failed,
+		"requests_preempted", preempted, "preemptions", times, "tokens_in", in,
+		"tokens_out", out, "span", has_window(a) ? "window" : "all", "ttft",
+		distribution(a, jm_answer_ttft), "tpot", distribution(a, jm_answer_tpot), "itl",
+		gaps(a), "latency", distribution(a, jm_answer_latency), "goodput",
+		jm_json_number(goodput(a)), "window", window_json(a));
+}
+
+/* ---- the list of requests ------------------------------------------------------------------------------- */
+
+static bool put_requests(const void *what, FILE *f)
+{
+	const struct jm_answers *a = what;
+
+	fprintf(f,
+		"request,input_tokens,output_tokens,arrival_s,ttft_s,tpot_s,latency_s,in_window\n");
+	for (int i = 0; i < a->n; i++) {
+		const struct jm_answer *one = &a->answer[i];
+
+		if (one->state != JM_ANSWER_DONE)
+			continue;
+		fprintf(f, "%d,%d,%d,%.9f,%.9f,", i, one->input, one->output,
+			seconds(a->answer[0].arrived, one->arrived), jm_answer_ttft(one));
+		if (one->output > 1)
+			fprintf(f, "%.12f", jm_answer_tpot(one)); /* a mean of ns */
+		fprintf(f, ",%.9f,%d\n", jm_answer_latency(one),
+			has_window(a) && is_covered(a, one));
+	}
+	return !ferror(f);
+}
+
+int jm_answers_write_csv(const struct jm_answers *a, const char *path, struct jm_err *err)
+{
+	return jm_output_by(path, put_requests, a, err);
+}
