@@ -128,7 +128,10 @@ class Tree:
 
     def __init__(self, root, build):
         self.root, self.build = root, build
-        self.files = sorted(self.list_files())
+        names = list(self.list_files())
+        self.files = sorted(f for f in names if f.endswith((".c", ".h", ".cu", ".cuh")))
+        self.templates = {f for f in names if f.endswith(".in")}
+        self.meson = {os.path.dirname(f) or "." for f in names if os.path.basename(f) == "meson.build"}
         self.raw = {f: (root / f).read_text(encoding="utf-8") for f in self.files}
         self.text = {f: COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), t) for f, t in self.raw.items()}
         self.edges = {}  # (file, included file): line
@@ -139,9 +142,8 @@ class Tree:
     def list_files(self):
         for path, folders, names in os.walk(self.root):
             folders[:] = [f for f in folders if not f.startswith((".", "build", "node_modules", "echarts"))]
-            for name in names:
-                if name.endswith((".c", ".h", ".cu", ".cuh")):
-                    yield os.path.relpath(os.path.join(path, name), self.root)
+            below = os.path.relpath(path, self.root)
+            yield from (os.path.normpath(os.path.join(below, name)) for name in names)
 
     def read_commands(self):
         """[(source, [include folders], object)] of the build, all within the tree."""
@@ -161,7 +163,7 @@ class Tree:
         main = (self.root / "meson.build").read_text()
         inc = re.findall(r"'([^']*)'", re.search(r"^inc = include_directories\((.*)\)", main, re.M)[1])
         above = [str(p) for p in pathlib.PurePath(file).parents]
-        return [p for p in above if (self.root / p / "meson.build").exists()] + inc
+        return [p for p in above if p in self.meson] + inc
 
     def resolve(self, file, quoted, angled, folders):
         """The file of the tree that is meant; "" when it is not of the tree or generated; None when not found."""
@@ -171,7 +173,7 @@ class Tree:
             path = os.path.normpath(os.path.join(place, name))
             if path in self.text:
                 return path
-            if (self.root / (path + ".in")).exists():
+            if path + ".in" in self.templates:
                 return ""
         return None if quoted else ""
 
