@@ -25,8 +25,6 @@
 #define MAY_DIFFER                                                                                 \
 	0.25 /* of an answer's tokens in 16 bits; with the keys of another request nearly all do */
 
-static const char *const arrivals[] = {"all", "single", "closed", "poisson", "file", NULL};
-
 #define NUMBER(text, field, most, value, what)                                                     \
 	{                                                                                          \
 		.name = text, JM_BIND(JM_INT, struct serve, field), .min = 1, .max = most,         \
@@ -61,60 +59,11 @@ static const struct jm_option options[] = {
 		.argument = "FILE",
 		.help = "a line of JSON for each request that was done: tokens of its prompt and "
 			"of its answer and, with --text, the text of both"},
-	{.name = "arrival",
-		JM_BIND(JM_CHOICE, struct serve, arrivals.kind),
-		.choices = arrivals,
-		.fallback = "all",
-		.help = "when requests arrive: all at once, again when all are done; one at a "
-			"time; a new one for each that is done, so that --running are under way; "
-			"independently of each other at --rate; or at the times of --lengths"},
-	{.name = "rate",
-		JM_BIND(JM_REAL, struct serve, arrivals.rate),
-		.unit = "",
-		.min = 1e-3,
-		.max = 1e6,
-		.help = "requests per second, on average, with --arrival poisson"},
-	{.name = "lengths",
-		JM_BIND(JM_TEXT, struct serve, lengths),
-		.argument = "FILE",
-		.help = "a table input,output[,arrival_s]: tokens of the prompt and of the answer "
-			"of "
-			"each request, and with --arrival file when it arrives; after the last "
-			"row the first is next"},
-	{.name = "ttft",
-		JM_BIND(JM_DURATION, struct serve, answers.ttft),
-		.unit = "s",
-		.min = 1e-6,
-		.max = 1e6,
-		.help = "bound of goodput: time to the first token"},
-	{.name = "tpot",
-		JM_BIND(JM_DURATION, struct serve, answers.tpot),
-		.unit = "s",
-		.min = 1e-6,
-		.max = 1e6,
-		.help = "bound of goodput: time per token after the first"},
-	NUMBER("requests", requests, 1e6, "64", "requests that arrive at once with --arrival all"),
-	NUMBER("running", running, 4096, "16", "requests that a step serves at most"),
-	{.name = "input-tokens",
-		JM_BIND(JM_TEXT, struct serve, input_text),
-		.fallback = "128",
-		.argument = "N|N:M",
-		.help = "tokens of a prompt: exactly N, or uniform from N to M"},
-	{.name = "output-tokens",
-		JM_BIND(JM_TEXT, struct serve, output_text),
-		.fallback = "32",
-		.argument = "N|N:M",
-		.help = "tokens of an answer: exactly N, or uniform from N to M"},
+	JM_LOAD_OPTIONS(struct serve),
 	NUMBER("step-tokens", step_tokens, 8192, "256",
 		"rows of a step at most: one of each answer under way, the rest for prompts"),
 	NUMBER("cache-pages", pages, 1e8, NULL,
 		"pages of 16 tokens in the cache; without it as many as all running requests need"),
-	{.name = "requests-csv",
-		JM_BIND(JM_TEXT, struct serve, csv),
-		.argument = "FILE",
-		.help = "a line for each request that was done: tokens, arrival, time to the first "
-			"token, latency; of several runs in one call each writes a file of its "
-			"own"},
 	NUMBER("profile-rows", profile, 8192, NULL,
 		"time each node of the steps of this many rows (a power of two): FLOP/s, bytes/s "
 		"and "
@@ -124,22 +73,6 @@ static const struct jm_option options[] = {
 };
 
 /* ---- setup ---------------------------------------------------------------------------------------------- */
-
-static int read_lengths(struct serve *s, struct jm_err *err)
-{
-	struct jm_arrivals *a = &s->arrivals;
-	int code = jm_arrivals_range(s->input_text, "input-tokens", &a->input, err);
-
-	a->seed = s->work->seed;
-	if (!code)
-		code = jm_arrivals_range(s->output_text, "output-tokens", &a->output, err);
-	if (!code && s->lengths && s->source.text)
-		code = jm_err_set(err, JM_EUSAGE,
-			"--lengths and --text both say how long prompts are; omit one of them.");
-	if (!code && s->lengths)
-		code = jm_arrivals_read(a, s->lengths, err);
-	return code ? code : jm_arrivals_check(a, err);
-}
 
 static int choose_model(struct serve *s, struct jm_err *err)
 {
@@ -160,7 +93,7 @@ static int choose_model(struct serve *s, struct jm_err *err)
 /* Shape of the largest step; checks that requests fit into the model. */
 static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_err *err)
 {
-	int64_t most = s->arrivals.input.to + s->arrivals.output.to,
+	int64_t most = s->load.arrivals.input.to + s->load.arrivals.output.to,
 		context = jm_dim(&s->dims, "context");
 	int code;
 
@@ -199,7 +132,7 @@ static int read_prompts(struct serve *s, struct jm_err *err)
 	if (!s->source.text)
 		return 0;
 	code = jm_prompts_open(&s->source, &s->prompts, err);
-	s->arrivals.input = (struct range){s->prompts.shortest, s->prompts.longest};
+	s->load.arrivals.input = (struct range){s->prompts.shortest, s->prompts.longest};
 	return code;
 }
 
@@ -229,7 +162,7 @@ static int open_files(struct serve *s, struct jm_err *err)
 
 	if (!code && s->answers_file)
 		code = jm_work_output(s->work, s->answers_file, s->answers_name, err);
-	return code || !s->csv ? code : jm_work_output(s->work, s->csv, s->csv_name, err);
+	return code;
 }
 
 /* The program of steps of so many rows. */
@@ -251,7 +184,7 @@ static int start_profile(struct serve *s, struct jm_err *err)
 static int prepare(struct serve *s, struct jm_err *err)
 {
 	struct jm_step_shape shape;
-	int code = read_lengths(s, err);
+	int code = jm_load_open(&s->load, s->work, s->source.text, err);
 
 	if (!code)
 		code = choose_model(s, err);
@@ -292,8 +225,7 @@ static int serve_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
 	JM_FILL(work->options, s);
 	s->work = work;
-	s->answers.running = s->running;
-	s->answers.timed = jm_arrivals_timed(&s->arrivals);
+	s->running = s->load.answers.running;
 	*ret_state = s;
 	return prepare(s, err);
 }
@@ -330,12 +262,12 @@ static int take_tokens(struct serve *s, const struct jm_piece *piece, int n)
 
 	for (int i = 0; i < n; i++) {
 		const struct jm_request *r = jm_scheduler_request(s->scheduler, piece[i].request);
-		struct jm_answer *a = &s->answers.answer[piece[i].request];
+		struct jm_answer *a = &s->load.answers.answer[piece[i].request];
 
 		if (!piece[i].makes)
 			continue;
 		a->token[r->made] = s->cache.token[r->slot];
-		jm_answers_piece(&s->answers, piece[i].request, now);
+		jm_answers_piece(&s->load.answers, piece[i].request, now);
 		if (r->made + 1 == r->output)
 			a->state = JM_ANSWER_DONE;
 		made++;
@@ -443,11 +375,8 @@ static int repeat_some(struct serve *s, struct jm_err *err)
 static int serve_verify(void *state, struct jm_err *err)
 {
 	struct serve *s = state;
-	int code;
+	int code = jm_load_finish(&s->load, s->work, err);
 
-	jm_answers_find_window(&s->answers, s->work->steady_ns);
-	s->work->window = s->answers.window;
-	code = s->csv ? jm_answers_write_csv(&s->answers, s->csv_name, err) : 0;
 	if (!code && s->answers_file)
 		code = jm_serve_write_answers(s, err);
 	if (s->work->more)
@@ -463,8 +392,7 @@ static void serve_teardown(void *state)
 
 	if (!s)
 		return;
-	jm_arrivals_close(&s->arrivals);
-	jm_answers_close(&s->answers);
+	jm_load_close(&s->load);
 	jm_scheduler_free(s->scheduler);
 	jm_cache_close(&s->cache);
 	jm_prompts_close(&s->prompts);

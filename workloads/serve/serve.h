@@ -5,8 +5,7 @@
 
 #include <limits.h>
 
-#include "answers.h"
-#include "arrivals.h"
+#include "load.h"
 #include "engine/run/cache.h"
 #include "run/workload.h"
 #include "serving/scheduler.h"
@@ -21,23 +20,21 @@ struct jm_serve_usage {
 
 struct serve {
 	struct jm_work *work;
-	const char *model_name, *input_text, *output_text, *lengths, *csv, *answers_file;
-	char csv_name[PATH_MAX], answers_name[PATH_MAX]; /* of this run */
+	const char *model_name, *answers_file;
+	char answers_name[PATH_MAX]; /* of this run */
 	struct jm_prompts_source source;
 	struct jm_prompts prompts;
 	struct jm_safetensors from;
 	struct jm_weights_loaded loaded;
-	int requests, running, step_tokens, pages, threads, profile;
+	int running, step_tokens, pages, threads, profile;
 	struct jm_program *profiled; /* NULL = none */
-	struct jm_arrivals arrivals;
-	int64_t begin_ns; /* of the first step; arrivals count from it; 0 = not yet */
+	struct jm_load load;	     /* its answers: [requests of the scheduler] */
 	struct jm_serve_usage usage;
 	struct jm_values dims;
 	struct jm_training training;
 	struct jm_device device;
 	struct jm_cache cache;
 	struct jm_scheduler *scheduler;
-	struct jm_answers answers; /* [requests of the scheduler] */
 	int64_t vocab;
 };
 

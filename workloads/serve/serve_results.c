@@ -17,9 +17,10 @@ void jm_serve_record(struct serve *s)
 {
 	json_t *serving;
 
-	for (int i = 0; i < s->answers.n; i++)
-		s->answers.answer[i].preempted = jm_scheduler_request(s->scheduler, i)->preempted;
-	serving = jm_answers_json(&s->answers);
+	for (int i = 0; i < s->load.answers.n; i++)
+		s->load.answers.answer[i].preempted =
+			jm_scheduler_request(s->scheduler, i)->preempted;
+	serving = jm_answers_json(&s->load.answers);
 	jm_serve_add_usage(s, serving);
 	json_object_set_new(s->work->more, "serving", serving);
 }
@@ -36,7 +37,7 @@ static json_t *tokens_of(const struct serve *s, int number, int from, int n)
 /* Seconds from its arrival to each token. */
 static json_t *token_times(const struct serve *s, int number)
 {
-	const struct jm_answer *a = &s->answers.answer[number];
+	const struct jm_answer *a = &s->load.answers.answer[number];
 	json_t *ret = json_array();
 
 	for (int i = 0; i < a->output; i++)
@@ -57,7 +58,8 @@ static json_t *answer_json(const struct serve *s, int number)
 
 		json_object_set_new(ret, "prompt", jm_prompts_text(&s->prompts, prompt, n));
 		json_object_set_new(ret, "text",
-			jm_prompts_text(&s->prompts, s->answers.answer[number].token, r->output));
+			jm_prompts_text(
+				&s->prompts, s->load.answers.answer[number].token, r->output));
 	}
 	return ret;
 }
