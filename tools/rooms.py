@@ -36,7 +36,7 @@ MAY = {
     "backends/*": "include engine comm vendor lib/base",
     "models": "include engine lib/base",
     "serving": "include lib/base",
-    "workloads": "include models engine serving comm data sim lib/base lib/run",
+    "workloads": "include models engine serving comm data sim vendor lib/base lib/run",
     "report": "include vendor lib",
     "cli": "include report engine comm data vendor lib",
     "examples": "include",

@@ -41,66 +41,6 @@ static const struct jm_key profile_line_keys[] = {
 	{0},
 };
 
-static const struct jm_key spread_keys[] = {
-	{POSITIVE("mean", 0), .unit = "s", .meaning = "over the requests of span"},
-	{POSITIVE("p50", 0), .unit = "s", .meaning = "linear between the two nearest values"},
-	{POSITIVE("p90", 0), .unit = "s", .meaning = "likewise"},
-	{POSITIVE("p99", 0), .unit = "s", .meaning = "likewise"},
-	{POSITIVE("max", 0), .unit = "s", .meaning = "the largest"},
-	{0},
-};
-
-static const char *const span_words[] = {"window", "all", NULL};
-
-static const struct jm_key window_keys[] = {
-	{POSITIVE("begin_s", 0), .unit = "s", .meaning = "from the first arrival"},
-	{POSITIVE("seconds", 0), .unit = "s", .meaning = "how long it is"},
-	{COUNT("requests_done", 0), .meaning = "whose answer was completed in it"},
-	{POSITIVE("tokens_in", 0), .meaning = "of the prompts whose first token was made in it"},
-	{POSITIVE("tokens_out", 0), .meaning = "that were made in it"},
-	{POSITIVE("joules_per_output_token", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
-		.meaning = "energy of the window by tokens_out"},
-	{POSITIVE("joules_per_token", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
-		.meaning = "energy of the window by tokens_in and tokens_out together"},
-	{POSITIVE("joules_per_request", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
-		.meaning = "energy of the window by requests_done"},
-	{0},
-};
-
-static const struct jm_key serving_keys[] = {
-	{COUNT("requests_offered", 0), .meaning = "that arrived, in the warm-up too"},
-	{COUNT("requests_done", 0), .meaning = "whose answer is complete"},
-	{COUNT("requests_failed", 0), .meaning = "that ended without an answer"},
-	{COUNT("requests_preempted", 0), .meaning = "that gave up their pages at least once"},
-	{COUNT("preemptions", 0), .meaning = "how often a request gave up its pages"},
-	{POSITIVE("tokens_in", 0), .meaning = "of the prompts of requests that are done"},
-	{POSITIVE("tokens_out", 0), .meaning = "of their answers"},
-	{WORD("span", 0), .words = span_words,
-		.meaning = "which requests ttft, tpot, itl, latency and goodput are of: those that "
-			   "were done in the window; all, if there is none"},
-	{OBJECT("ttft", JM_KEY_NULL), .keys = spread_keys,
-		.meaning = "from arrival to the first token"},
-	{OBJECT("tpot", JM_KEY_NULL), .keys = spread_keys,
-		.meaning = "of each token after the first: (latency - ttft) / (tokens - 1)"},
-	{OBJECT("itl", JM_KEY_NULL), .keys = spread_keys,
-		.meaning = "from each token of an answer to its next"},
-	{OBJECT("latency", JM_KEY_NULL), .keys = spread_keys,
-		.meaning = "from arrival to the last token"},
-	{POSITIVE("goodput", JM_KEY_NULL), .unit = "1/s",
-		.meaning = "requests per second that keep --ttft and --tpot, of the window, or "
-			   "else from the first arrival to the last end; null without such a "
-			   "bound"},
-	{POSITIVE("mean_running", JM_KEY_NULL),
-		.meaning = "requests in a step, weighted by the time of the steps"},
-	{POSITIVE("padding", JM_KEY_NULL),
-		.meaning = "share of computed rows that are of no request"},
-	{POSITIVE("cache_use", JM_KEY_NULL),
-		.meaning = "share of the cache's pages in use, weighted likewise"},
-	{OBJECT("window", JM_KEY_NULL), .keys = window_keys,
-		.meaning = "the steady part, whose energy is that of the phase of the same name"},
-	{0},
-};
-
 static const struct jm_key case_keys[] = {
 	{TEXT("id", 0), .meaning = "hash of the parameters", .column = "case_id"},
 	{OBJECT("parameters", 0), .meaning = "what the case is, without the machine"},
@@ -584,7 +524,7 @@ const struct jm_key jm_record_keys[] = {
 		.meaning = "of a training on pictures: what loading cost"},
 	{OBJECT("profile", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = profile_keys,
 		.meaning = "of a training with --profile: where the time of a step goes"},
-	{OBJECT("serving", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = serving_keys,
+	{OBJECT("serving", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = jm__serving_keys,
 		.meaning = "of the workload serve: requests, and how long they waited"},
 	{0},
 };

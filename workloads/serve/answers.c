@@ -217,8 +217,7 @@ static double percentile(const double *x, int n, double percent)
 	return x[below] + (at - below) * (x[above] - x[below]);
 }
 
-/* {"mean", "p50", "p90", "p99", "max"} of x, which it sorts; null if n is 0. */
-static json_t *spread(double *x, int n)
+json_t *jm_answers_spread(double *x, int n)
 {
 	double sum = 0;
 
@@ -241,7 +240,7 @@ static json_t *distribution(const struct jm_answers *a, double (*of)(const struc
 	for (int i = 0; x && i < a->n; i++)
 		if (is_covered(a, &a->answer[i]) && !isnan(of(&a->answer[i])))
 			x[n++] = of(&a->answer[i]);
-	ret = spread(x, n);
+	ret = jm_answers_spread(x, n);
 	free(x);
 	return ret;
 }
@@ -263,7 +262,7 @@ static json_t *gaps(const struct jm_answers *a)
 		for (int k = 1; k < one->n_when && is_covered(a, one); k++)
 			x[n++] = seconds(one->when[k - 1], one->when[k]);
 	}
-	ret = spread(x, n);
+	ret = jm_answers_spread(x, n);
 	free(x);
 	return ret;
 }

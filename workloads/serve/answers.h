@@ -57,6 +57,8 @@ double jm_answer_latency(const struct jm_answer *a);
 void jm_answers_find_window(struct jm_answers *a, int64_t steady_ns);
 /* "serving" of a record: counts of all requests, and the figures of those that were done in the window; of all without one. */
 json_t *jm_answers_json(const struct jm_answers *a);
+/* {"mean", "p50", "p90", "p99", "max"} of x, which it sorts; null if n is 0. Percentiles: linear between the two nearest. */
+json_t *jm_answers_spread(double *x, int n);
 /* A line for each request that was done. Errors: as jm_output_by. */
 int jm_answers_write_csv(const struct jm_answers *a, const char *path, struct jm_err *err);
 

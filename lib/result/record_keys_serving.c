@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys of a record, of runs that serve or ask a language model: "serving". See record_keys.c. */
+#include "result/record_keys_private.h"
+
+#include <limits.h>
+
+static const struct jm_key late_keys[] = {
+	{POSITIVE("mean", 0), .unit = "s", .meaning = "over all requests"},
+	{POSITIVE("p50", 0), .unit = "s", .meaning = "linear between the two nearest values"},
+	{POSITIVE("p90", 0), .unit = "s", .meaning = "likewise"},
+	{POSITIVE("p99", 0), .unit = "s", .meaning = "likewise"},
+	{POSITIVE("max", 0), .unit = "s", .meaning = "the largest"},
+	{0},
+};
+
+static const struct jm_key spread_keys[] = {
+	{POSITIVE("mean", 0), .unit = "s", .meaning = "over the requests of span"},
+	{POSITIVE("p50", 0), .unit = "s", .meaning = "linear between the two nearest values"},
+	{POSITIVE("p90", 0), .unit = "s", .meaning = "likewise"},
+	{POSITIVE("p99", 0), .unit = "s", .meaning = "likewise"},
+	{POSITIVE("max", 0), .unit = "s", .meaning = "the largest"},
+	{0},
+};
+
+static const char *const span_words[] = {"window", "all", NULL};
+
+static const struct jm_key window_keys[] = {
+	{POSITIVE("begin_s", 0), .unit = "s", .meaning = "from the first arrival"},
+	{POSITIVE("seconds", 0), .unit = "s", .meaning = "how long it is"},
+	{COUNT("requests_done", 0), .meaning = "whose answer was completed in it"},
+	{POSITIVE("tokens_in", 0), .meaning = "of the prompts whose first token was made in it"},
+	{POSITIVE("tokens_out", 0), .meaning = "that were made in it"},
+	{POSITIVE("joules_per_output_token", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
+		.meaning = "energy of the window by tokens_out"},
+	{POSITIVE("joules_per_token", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
+		.meaning = "energy of the window by tokens_in and tokens_out together"},
+	{POSITIVE("joules_per_request", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
+		.meaning = "energy of the window by requests_done"},
+	{0},
+};
+
+static const struct jm_key failures_keys[] = {
+	{COUNT("connect", 0), .meaning = "there was no connection"},
+	{COUNT("broken", 0), .meaning = "the connection broke before the answer was complete"},
+	{COUNT("stalled", 0), .meaning = "no byte came for --silence"},
+	{COUNT("status_4xx", 0), .meaning = "the server refused the request"},
+	{COUNT("status_5xx", 0), .meaning = "the server failed"},
+	{COUNT("status_other", 0), .meaning = "it answered with another status than 200"},
+	{COUNT("cut", 0), .meaning = "the answer ended without a reason and without [DONE]"},
+	{COUNT("malformed", 0), .meaning = "the answer has no token, or is no stream of events"},
+	{0},
+};
+
+static const struct jm_key server_keys[] = {
+	{TEXT("url", 0), .meaning = "that was asked"},
+	{TEXT("model", 0), .meaning = "its name there"},
+	{COUNT("no_usage", 0), .meaning = "answers whose tokens are the number of events, because "
+					  "the server does not count them"},
+	{COUNT("no_done", 0), .meaning = "complete answers without [DONE]"},
+	{COUNT("other_prompt", 0),
+		.meaning = "whose prompt has another number of tokens than was sent"},
+	{COUNT("other_length", 0), .meaning = "that have another length than was asked for"},
+	{POSITIVE("tokens_merged", 0),
+		.meaning = "tokens that came in one event with others: their time is that of the "
+			   "event, and itl is from event to event"},
+	{OBJECT("late", JM_KEY_NULL), .keys = late_keys,
+		.meaning = "from arrival to the sending of the request"},
+	{0},
+};
+
+const struct jm_key jm__serving_keys[] = {
+	{COUNT("requests_offered", 0), .meaning = "that arrived, in the warm-up too"},
+	{COUNT("requests_done", 0), .meaning = "whose answer is complete"},
+	{COUNT("requests_failed", 0), .meaning = "that ended without an answer"},
+	{COUNT("requests_preempted", 0), .meaning = "that gave up their pages at least once"},
+	{COUNT("preemptions", 0), .meaning = "how often a request gave up its pages"},
+	{POSITIVE("tokens_in", 0), .meaning = "of the prompts of requests that are done"},
+	{POSITIVE("tokens_out", 0), .meaning = "of their answers"},
+	{WORD("span", 0), .words = span_words,
+		.meaning = "which requests ttft, tpot, itl, latency and goodput are of: those that "
+			   "were done in the window; all, if there is none"},
+	{OBJECT("ttft", JM_KEY_NULL), .keys = spread_keys,
+		.meaning = "from arrival to the first token"},
+	{OBJECT("tpot", JM_KEY_NULL), .keys = spread_keys,
+		.meaning = "of each token after the first: (latency - ttft) / (tokens - 1)"},
+	{OBJECT("itl", JM_KEY_NULL), .keys = spread_keys,
+		.meaning = "from each token of an answer to its next"},
+	{OBJECT("latency", JM_KEY_NULL), .keys = spread_keys,
+		.meaning = "from arrival to the last token"},
+	{POSITIVE("goodput", JM_KEY_NULL), .unit = "1/s",
+		.meaning = "requests per second that keep --ttft and --tpot, of the window, or "
+			   "else from the first arrival to the last end; null without such a "
+			   "bound"},
+	{POSITIVE("mean_running", JM_KEY_NULL),
+		.meaning = "requests in a step, weighted by the time of the steps"},
+	{POSITIVE("padding", JM_KEY_NULL),
+		.meaning = "share of computed rows that are of no request"},
+	{POSITIVE("cache_use", JM_KEY_NULL),
+		.meaning = "share of the cache's pages in use, weighted likewise"},
+	{OBJECT("window", JM_KEY_NULL), .keys = window_keys,
+		.meaning = "the steady part, whose energy is that of the phase of the same name"},
+	{OBJECT("failures", JM_KEY_OPTIONAL), .keys = failures_keys,
+		.meaning = "of serve-client: requests_failed by their reason"},
+	{OBJECT("server", JM_KEY_OPTIONAL), .keys = server_keys,
+		.meaning = "of serve-client: what it asked, and what was missing in answers"},
+	{0},
+};

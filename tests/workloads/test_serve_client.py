@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""serve-client against a server whose answers are programmed; the truth is the server's own log."""
+import collections
+import contextlib
+import csv
+import json
+import pathlib
+import socket
+import sys
+import threading
+
+import pytest
+
+from completion_server import Server
+from jm import jm
+from runs import one
+from serving import SERVE
+
+PEER = pathlib.Path(__file__).parent.parent / "peers/completion_server.py"
+CLIENT = ["run", "serve-client", "--source", "null", "--warmup", "0", "--input-tokens", "3:9", "--output-tokens", "2:5"]
+FAILURES = {"500": "status_5xx", "429": "status_4xx", "302": "status_other", "reset": "broken", "cut": "broken",
+            "stall": "stalled", "error": "malformed", "garbage": "malformed", "empty": "malformed"}
+
+
+@contextlib.contextmanager
+def server(tmp_path, *ways, key=None):
+    log = tmp_path / "log"
+    one_server = Server(0, log, list(ways), key)
+    threading.Thread(target=one_server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{one_server.server_address[1]}", log
+    finally:
+        one_server.shutdown()
+        one_server.server_close()
+
+
+def log_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def measured(tmp_path, url, *options):
+    lines = tmp_path / "requests.csv"
+    r = one(*CLIENT, "--url", url, "--requests-csv", lines, *options)
+    return r, list(csv.DictReader(lines.open()))
+
+
+def test_counts_and_times_follow_the_servers_log(tmp_path):
+    with server(tmp_path) as (url, log):
+        r, rows = measured(tmp_path, url, "--arrival", "single", "--seconds", "1")
+    s, truth = r["serving"], log_of(log)
+    assert r["status"] == "ok" and r["verified"] is None and s["server"]["model"] == "programmed"
+    assert s["requests_failed"] == 0 and s["requests_done"] == len(rows) >= 10 and not r["note"]
+    for row, t in zip(rows, truth):  # one at a time: in the order of the log
+        assert int(row["input_tokens"]) == len(t["asked"]["prompt"])
+        assert int(row["output_tokens"]) == t["asked"]["max_tokens"] == len(t["times"])
+        # what the server saw lies within what the client saw
+        assert float(row["ttft_s"]) > t["times"][0] - t["taken"]
+        assert float(row["latency_s"]) > t["times"][-1] - t["taken"]
+        assert float(row["tpot_s"]) > 0
+    assert s["tokens_out"] == sum(int(row["output_tokens"]) for row in rows)
+    assert s["tokens_in"] == sum(int(row["input_tokens"]) for row in rows)
+    tokens = [token for t in truth for token in t["asked"]["prompt"]]
+    assert min(tokens) >= 0 and 1000 < max(tokens) < 32000 and len(set(tokens)) > 0.9 * len(tokens)
+    assert s["server"]["late"]["max"] < 60 and s["server"]["tokens_merged"] == 0
+
+
+def test_the_requests_are_those_of_serve(tmp_path):
+    served = tmp_path / "served.csv"
+    one(*SERVE, "--device", "ref", "--steps", "40", "--arrival", "single", "--input-tokens", "3:9", "--output-tokens", "2:5",
+        "--requests-csv", served)
+    with server(tmp_path) as (url, _):
+        _, rows = measured(tmp_path, url, "--arrival", "single", "--seconds", "1")
+    truth = [(row["input_tokens"], row["output_tokens"]) for row in csv.DictReader(served.open())]
+    both = min(len(truth), len(rows))
+    assert both >= 5 and truth[:both] == [(row["input_tokens"], row["output_tokens"]) for row in rows[:both]]
+
+
+def test_bad_answers_are_counted_and_said(tmp_path):
+    ways = ["well", "500", "reset", "merge", "429", "stall", "tail", "cut", "no_usage", "error", "302", "no_done", "garbage",
+            "empty", "well"]
+    with server(tmp_path, *ways) as (url, log):
+        r, rows = measured(tmp_path, url, "--arrival", "single", "--seconds", "5", "--silence", "500ms")
+    s = r["serving"]
+    truth = collections.Counter(FAILURES[way] for way in ways if way in FAILURES)
+    assert {k: v for k, v in s["failures"].items() if v} == truth
+    assert s["requests_failed"] == sum(truth.values()) and s["requests_done"] == len(rows)
+    good = [i for i, way in enumerate(ways) if way not in FAILURES]
+    assert [int(row["request"]) for row in rows[:len(good)]] == good
+    assert all(float(row["ttft_s"]) > 0 and float(row["latency_s"]) > 0 for row in rows)
+    asked = {t["way"]: t["asked"]["max_tokens"] for t in log_of(log) if t["way"] in ("merge", "tail", "no_usage", "no_done")}
+    tokens = {ways[int(row["request"])]: int(row["output_tokens"]) for row in rows[:len(good)]}
+    assert {way: tokens[way] for way in asked} == asked and len(asked) == 4
+    assert s["server"]["no_usage"] == 1 and s["server"]["no_done"] == 1
+    assert s["server"]["tokens_merged"] == asked["merge"] - (asked["merge"] + 1) // 2
+    for words in ("1 with status 5xx", "2 with a broken connection", "1 with a silent server", "no usage", "[DONE]"):
+        assert words in r["note"]
+
+
+def test_a_server_that_fails_all_fails_the_run(tmp_path):
+    with server(tmp_path, *["503"] * 1000) as (url, _):
+        r = one(*CLIENT, "--url", url, "--seconds", "60", "--arrival", "closed", status=1)
+    assert "100 requests failed one after the other" in r["reason"] and "status 503" in r["reason"]
+    assert "\x1b" not in r["reason"]
+
+
+def test_a_key_goes_to_loopback_alone(tmp_path):
+    key = tmp_path / "key"
+    key.write_text("secret\n")
+    with server(tmp_path, key="secret") as (url, _):
+        r = one(*CLIENT, "--url", url, "--key-file", key, "--arrival", "single", "--seconds", "0.2")
+        assert r["status"] == "ok" and "secret" not in json.dumps(r)
+        r = jm(*CLIENT, "--url", url, "--seconds", "0.2")
+        assert r.returncode != 0 and "401" in r.stdout + r.stderr
+    for host in ("192.0.2.1:80", "localhost.example:80", "127.0.0.1.example", "127.0.0.1@192.0.2.1"):
+        r = jm(*CLIENT, "--url", f"http://{host}", "--key-file", key)
+        assert r.returncode != 0 and ("plain HTTP" in r.stdout + r.stderr or "user" in r.stdout + r.stderr)
+
+
+def test_a_server_is_started_and_ended(tmp_path):
+    port, log = free_port(), tmp_path / "log"
+    start = f"sleep 0.3; exec {sys.executable} {PEER} {port} {log}"
+    r = one(*CLIENT, "--url", f"http://127.0.0.1:{port}", "--start", start, "--arrival", "single", "--seconds", "0.5")
+    assert r["serving"]["requests_done"] > 0
+    with socket.socket() as s:
+        assert s.connect_ex(("127.0.0.1", port)) != 0
+
+
+@pytest.mark.parametrize("options, word", [
+    (["--url", "ftp://127.0.0.1"], "no URL"), (["--url", "http://127.0.0.1:1"], "does not answer"),
+    (["--url", "http://127.0.0.1:1", "--start", "exit 3"], "status 3"),
+    (["--url", "http://127.0.0.1:1", "--start", "exec sleep 60", "--ready", "300ms"], "not ready"),
+    (["--arrival", "poisson"], "--rate"), (["--requests-csv", "/absent/x.csv"], "/absent")])
+def test_what_cannot_be_asked_is_said(options, word):
+    r = jm(*CLIENT, "--seconds", "1", *options)
+    assert r.returncode != 0 and word in r.stdout + r.stderr
+
+
+def test_a_server_that_answers_before_start_is_another_one(tmp_path):
+    with server(tmp_path) as (url, _):
+        r = jm(*CLIENT, "--url", url, "--start", "exec sleep 60", "--seconds", "1")
+    assert r.returncode != 0 and "already" in r.stdout + r.stderr

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http_client.h"
+#include "library.h"
+#include "secret.h"
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CURL_DISABLE_TYPECHECK
+#include <curl/curl.h>
+
+#define ANSWER_MAX ((size_t)4 << 20)
+#define TEXT_MAX   200 /* bytes of a text of the server in a message */
+#define CONNECT_S  10
+
+#define CALLS(X)                                                                                   \
+	X(curl_global_init)                                                                        \
+	X(curl_easy_init)                                                                          \
+	X(curl_easy_setopt)                                                                        \
+	X(curl_easy_perform)                                                                       \
+	X(curl_easy_getinfo)                                                                       \
+	X(curl_easy_cleanup)                                                                       \
+	X(curl_easy_strerror)                                                                      \
+	X(curl_multi_init)                                                                         \
+	X(curl_multi_cleanup)                                                                      \
+	X(curl_multi_add_handle)                                                                   \
+	X(curl_multi_remove_handle)                                                                \
+	X(curl_multi_perform)                                                                      \
+	X(curl_multi_poll)                                                                         \
+	X(curl_multi_info_read)                                                                    \
+	X(curl_multi_strerror)                                                                     \
+	X(curl_slist_append)                                                                       \
+	X(curl_slist_free_all)
+
+struct calls {
+#define X(name) __typeof__(&name) name;
+	CALLS(X)
+#undef X
+};
+
+/* A request that is under way, in a list. */
+struct exchange {
+	struct jm_http_client *client;
+	struct exchange *next;
+	CURL *easy;
+	char *body;
+	int number;
+	int64_t heard_ns;	 /* when the last byte came, or the request began */
+	char text[TEXT_MAX + 1]; /* of an answer with another status than 200 */
+	char error[CURL_ERROR_SIZE];
+};
+
+struct jm_http_client {
+	struct calls call;
+	struct jm_http_client_options o;
+	char *url;
+	CURLM *multi;
+	struct curl_slist *headers;
+	struct exchange *first;
+};
+
+static const struct jm_symbol symbols[] = {
+#define X(name) {#name, offsetof(struct calls, name)},
+	CALLS(X)
+#undef X
+};
+
+static const struct jm_library library = {
+	.title = "libcurl",
+	.variable = "JM_CURL_LIB",
+	.names = {"libcurl.so.4", "libcurl-gnutls.so.4"},
+	.mend = "install libcurl (Debian: libcurl4) or name the file in JM_CURL_LIB",
+	.symbols = symbols,
+	.n_symbols = sizeof(symbols) / sizeof(symbols[0]),
+};
+
+static int64_t now_ns(void)
+{
+	return jm_clock_now(jm_clock_real());
+}
+
+/* ---- the peer ------------------------------------------------------------------------------------------- */
+
+/* What is behind http://, or NULL. */
+static const char *plain_host(const char *url)
+{
+	return strncmp(url, "http://", 7) ? NULL : url + 7;
+}
+
+/* 127.0.0.0/8, ::1 and localhost, which libcurl never looks up elsewhere (7.77 and later). */
+static bool is_loopback(const char *host)
+{
+	size_t n = strcspn(host, *host == '[' ? "]" : ":/");
+
+	return (n == 9 && !strncmp(host, "localhost", n)) ||
+	       (n == 4 && !strncmp(host, "[::1", n)) ||
+	       (!strncmp(host, "127.", 4) && strspn(host, "0123456789.") == n);
+}
+
+static int check_url(const struct jm_http_client_options *o, struct jm_err *err)
+{
+	const char *host = plain_host(o->url);
+
+	if (!host && strncmp(o->url, "https://", 8) != 0)
+		return jm_err_set(err, JM_EUSAGE,
+			"'%s' is no URL of a server; give one like http://127.0.0.1:8000.", o->url);
+	if (strchr(o->url, '@'))
+		return jm_err_set(err, JM_EUSAGE,
+			"A URL with a user or a password is not taken; give the key in a file.");
+	if (host && o->key_file && !is_loopback(host))
+		return jm_err_set(err, JM_EUSAGE,
+			"A key goes over plain HTTP to this machine only, because others could "
+			"read it; use https:// for %s.",
+			host);
+	return 0;
+}
+
+static int add_header(struct jm_http_client *c, const char *line, struct jm_err *err)
+{
+	struct curl_slist *more = c->call.curl_slist_append(c->headers, line);
+
+	if (!more)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a request.");
+	c->headers = more;
+	return 0;
+}
+
+static int add_headers(struct jm_http_client *c, struct jm_err *err)
+{
+	char secret[JM_SECRET_MAX] = "", line[JM_SECRET_MAX + 40];
+	int code = add_header(c, "Content-Type: application/json", err);
+
+	if (!code)
+		code = add_header(c, "Expect:", err); /* no question before the body is sent */
+	if (code || !c->o.key_file)
+		return code;
+	code = jm_secret_read(c->o.key_file, secret, err);
+	snprintf(line, sizeof(line), "Authorization: Bearer %s", secret);
+	if (!code)
+		code = add_header(c, line, err);
+	explicit_bzero(secret, sizeof(secret));
+	explicit_bzero(line, sizeof(line));
+	return code;
+}
+
+int jm_http_client_new(
+	const struct jm_http_client_options *o, struct jm_http_client **ret, struct jm_err *err)
+{
+	struct jm_http_client *c;
+	int code = check_url(o, err);
+
+	if (code)
+		return code;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a client.");
+	c->o = *o;
+	c->url = strdup(o->url);
+	code = c->url ? jm_library_open(&library, &c->call, err)
+		      : jm_err_set(err, JM_ENOMEM, "Out of memory for a client.");
+	if (code) {
+		free(c->url);
+		free(c);
+		return code;
+	}
+	c->url[strlen(c->url) - (c->url[strlen(c->url) - 1] == '/')] = '\0';
+	c->call.curl_global_init(CURL_GLOBAL_DEFAULT);
+	c->multi = c->call.curl_multi_init();
+	code = c->multi
+		       ? add_headers(c, err)
+		       : jm_err_set(err, JM_ENOMEM, "libcurl does not start; memory may be short.");
+	if (code)
+		jm_http_client_free(c);
+	else
+		*ret = c;
+	return code;
+}
+
+/* ---- requests ------------------------------------------------------------------------------------------- */
+
+static void drop(struct exchange *e)
+{
+	struct jm_http_client *c = e->client;
+
+	for (struct exchange **at = &c->first; *at; at = &(*at)->next)
+		if (*at == e) {
+			*at = e->next;
+			break;
+		}
+	if (e->easy) {
+		c->call.curl_multi_remove_handle(c->multi, e->easy);
+		c->call.curl_easy_cleanup(e->easy);
+	}
+	free(e->body);
+	free(e);
+}
+
+void jm_http_client_free(struct jm_http_client *c)
+{
+	if (!c)
+		return;
+	while (c->first)
+		drop(c->first);
+	if (c->multi)
+		c->call.curl_multi_cleanup(c->multi);
+	c->call.curl_slist_free_all(c->headers);
+	free(c->url);
+	free(c);
+}
+
+static size_t on_bytes(char *bytes, size_t size, size_t n, void *arg)
+{
+	struct exchange *e = arg;
+	struct jm_http_client *c = e->client;
+	size_t used = strlen(e->text), left = TEXT_MAX - used;
+	long status = 0;
+
+	e->heard_ns = now_ns();
+	c->call.curl_easy_getinfo(e->easy, CURLINFO_RESPONSE_CODE, &status);
+	if (status == 200)
+		return c->o.bytes(c->o.arg, e->number, bytes, size * n) ? size * n : 0;
+	left = size * n < left ? size * n : left;
+	memcpy(e->text + used, bytes, left);
+	e->text[used + left] = '\0';
+	return size * n;
+}
+
+/* What all requests have alike. */
+static bool set_common(struct jm_http_client *c, CURL *easy, const char *path)
+{
+	__typeof__(c->call.curl_easy_setopt) set = c->call.curl_easy_setopt;
+	char url[2048];
+
+	if (snprintf(url, sizeof(url), "%s%s", c->url, path) >= (int)sizeof(url))
+		return false;
+	set(easy, CURLOPT_NOSIGNAL, 1L);
+	set(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+	set(easy, CURLOPT_FOLLOWLOCATION, 0L);
+	set(easy, CURLOPT_PROXY, "");
+	set(easy, CURLOPT_TCP_NODELAY, 1L);
+	set(easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+	set(easy, CURLOPT_HTTPHEADER, c->headers);
+	return !set(easy, CURLOPT_URL, url);
+}
+
+int jm_http_client_post(struct jm_http_client *c, const char *path, const char *body, int number,
+	struct jm_err *err)
+{
+	struct exchange *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a request.");
+	*e = (struct exchange){.client = c,
+		.number = number,
+		.heard_ns = now_ns(),
+		.body = strdup(body),
+		.easy = c->call.curl_easy_init(),
+		.next = c->first};
+	c->first = e;
+	if (!e->body || !e->easy || !set_common(c, e->easy, path)) {
+		drop(e);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a request.");
+	}
+	c->call.curl_easy_setopt(e->easy, CURLOPT_POSTFIELDS, e->body);
+	c->call.curl_easy_setopt(e->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(body));
+	c->call.curl_easy_setopt(e->easy, CURLOPT_WRITEFUNCTION, on_bytes);
+	c->call.curl_easy_setopt(e->easy, CURLOPT_WRITEDATA, e);
+	c->call.curl_easy_setopt(e->easy, CURLOPT_ERRORBUFFER, e->error);
+	c->call.curl_easy_setopt(e->easy, CURLOPT_PRIVATE, e);
+	if (c->call.curl_multi_add_handle(c->multi, e->easy)) {
+		drop(e);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a request.");
+	}
+	return 0;
+}
+
+static void end(struct exchange *e, enum jm_http_end how, CURLcode rc)
+{
+	const struct jm_http_client_options o = e->client->o;
+	const char *why = *e->error ? e->error : e->client->call.curl_easy_strerror(rc);
+	char text[CURL_ERROR_SIZE];
+	int number = e->number;
+	long status = 0;
+
+	e->client->call.curl_easy_getinfo(e->easy, CURLINFO_RESPONSE_CODE, &status);
+	snprintf(text, sizeof(text), "%s", how == JM_HTTP_WHOLE ? e->text : why);
+	drop(e);
+	o.end(o.arg, number, how, status, text);
+}
+
+static enum jm_http_end end_of(CURLcode rc)
+{
+	switch (rc) {
+	case CURLE_OK:
+		return JM_HTTP_WHOLE;
+	case CURLE_COULDNT_CONNECT:
+	case CURLE_COULDNT_RESOLVE_HOST:
+	case CURLE_OPERATION_TIMEDOUT: /* of the connection: answers have no limit of libcurl */
+	case CURLE_PEER_FAILED_VERIFICATION:
+	case CURLE_SSL_CONNECT_ERROR:
+		return JM_HTTP_REFUSED;
+	default:
+		return JM_HTTP_BROKEN;
+	}
+}
+
+static void take_ended(struct jm_http_client *c)
+{
+	struct exchange *e = NULL;
+	const CURLMsg *message;
+	int left;
+
+	while ((message = c->call.curl_multi_info_read(c->multi, &left))) {
+		if (message->msg != CURLMSG_DONE)
+			continue;
+		c->call.curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &e);
+		end(e, end_of(message->data.result), message->data.result);
+	}
+}
+
+static void drop_silent(struct jm_http_client *c)
+{
+	int64_t since = now_ns() - (int64_t)(c->o.silence_s * 1e9);
+	struct exchange *next;
+
+	for (struct exchange *e = c->first; e; e = next) {
+		next = e->next;
+		if (e->heard_ns < since)
+			end(e, JM_HTTP_STALLED, CURLE_OPERATION_TIMEDOUT);
+	}
+}
+
+int jm_http_client_poll(struct jm_http_client *c, int64_t most_ns, struct jm_err *err)
+{
+	int under_way, ms = most_ns < 0 ? 0 : (int)(most_ns / 1000000);
+	CURLMcode rc = c->call.curl_multi_perform(c->multi, &under_way);
+
+	take_ended(c);
+	if (!rc && ms)
+		rc = c->call.curl_multi_poll(c->multi, NULL, 0, ms, NULL);
+	if (!rc)
+		rc = c->call.curl_multi_perform(c->multi, &under_way);
+	take_ended(c);
+	drop_silent(c);
+	return rc ? jm_err_set(err, JM_EIO, "libcurl fails: %s.", c->call.curl_multi_strerror(rc))
+		  : 0;
+}
+
+/* ---- one answer ----------------------------------------------------------------------------------------- */
+
+struct answer {
+	char *text;
+	size_t n;
+};
+
+static size_t keep(char *bytes, size_t size, size_t n, void *arg)
+{
+	struct answer *a = arg;
+	char *grown = a->n + size * n > ANSWER_MAX ? NULL : realloc(a->text, a->n + size * n + 1);
+
+	if (!grown)
+		return 0;
+	a->text = grown;
+	memcpy(a->text + a->n, bytes, size * n);
+	a->n += size * n;
+	return size * n;
+}
+
+static json_t *parse(const struct jm_http_client *c, const char *path, CURLcode rc, long status,
+	const struct answer *a, struct jm_err *err)
+{
+	json_t *json = NULL;
+
+	if (rc)
+		jm_err_set(err, JM_ENOENT, "%s does not answer: %s.", c->url,
+			c->call.curl_easy_strerror(rc));
+	else if (status != 200)
+		jm_err_set(err, status == 401 || status == 403 ? JM_EPERM : JM_EIO,
+			"%s answers %s with status %ld.", c->url, path, status);
+	else
+		json = json_loadb(a->text ? a->text : "", a->n, 0, NULL);
+	if (!rc && status == 200 && !json_is_object(json)) {
+		json_decref(json);
+		json = NULL;
+		jm_err_set(err, JM_EFORMAT, "%s answers %s with what is no JSON object.", c->url,
+			path);
+	}
+	return json;
+}
+
+json_t *jm_http_client_get_json(struct jm_http_client *c, const char *path, struct jm_err *err)
+{
+	CURL *easy = c->call.curl_easy_init();
+	struct answer a = {0};
+	json_t *json;
+	long status = 0;
+	CURLcode rc;
+
+	if (!easy || !set_common(c, easy, path)) {
+		if (easy)
+			c->call.curl_easy_cleanup(easy);
+		jm_err_set(err, JM_ENOMEM, "Out of memory for a request.");
+		return NULL;
+	}
+	c->call.curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, keep);
+	c->call.curl_easy_setopt(easy, CURLOPT_WRITEDATA, &a);
+	c->call.curl_easy_setopt(easy, CURLOPT_TIMEOUT, (long)CONNECT_S);
+	rc = c->call.curl_easy_perform(easy);
+	c->call.curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+	json = parse(c, path, rc, status, &a, err);
+	c->call.curl_easy_cleanup(easy);
+	free(a.text);
+	return json;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A client of a server that speaks OpenAI's /v1/completions: the requests of serve, sent to it, and the same figures of the
+ * answers. A step is a part of the time in which answers are taken.
+ */
+#include "client.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define STEP_NS (JM_SECOND / 20)
+#define ASK_NS	(JM_SECOND / 5) /* between two questions whether the server answers */
+
+static const struct jm_option options[] = {
+	{.name = "url",
+		JM_BIND(JM_TEXT, struct jm_client, url),
+		.fallback = "http://127.0.0.1:8000",
+		.argument = "URL",
+		.help = "the server: what is before /v1/completions"},
+	{.name = "server-model",
+		JM_BIND(JM_TEXT, struct jm_client, model),
+		.argument = "NAME",
+		.help = "the model's name at the server; without it the first of /v1/models"},
+	{.name = "start",
+		JM_BIND(JM_TEXT, struct jm_client, start),
+		.argument = "COMMAND",
+		.help = "start the server by this command of the shell, wait until /v1/models "
+			"answers, and end it after the run"},
+	{.name = "ready",
+		JM_BIND(JM_DURATION, struct jm_client, ready_s),
+		.unit = "s",
+		.min = 0.1,
+		.max = 86400,
+		.fallback = "600s",
+		.help = "how long a server of --start may take until it answers"},
+	{.name = "silence",
+		JM_BIND(JM_DURATION, struct jm_client, silence_s),
+		.unit = "s",
+		.min = 0.01,
+		.max = 86400,
+		.fallback = "60s",
+		.help = "a request fails if no byte of its answer comes for this long"},
+	{.name = "key-file",
+		JM_BIND(JM_TEXT, struct jm_client, key_file),
+		.argument = "FILE",
+		.help = "its first line is the key of the server; it is sent over HTTPS, or over "
+			"HTTP to this machine"},
+	JM_LOAD_COUNT("vocab", struct jm_client, vocab, 1e7, "32000",
+		"prompts are random tokens below this number"),
+	JM_LOAD_OPTIONS(struct jm_client),
+	{0},
+};
+
+/* ---- setup ---------------------------------------------------------------------------------------------- */
+
+/* Each request under way has a connection. */
+static void allow_connections(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files))
+		return;
+	files.rlim_cur = files.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &files);
+}
+
+/* Waits until the server that was started answers; the list of its models is the caller's. */
+static json_t *wait_ready(struct jm_client *c, struct jm_err *err)
+{
+	struct jm_clock *clock = c->work->sleeper->clock;
+	int64_t until = jm_clock_now(clock) + (int64_t)(c->ready_s * 1e9);
+	struct jm_err why = JM_ERR_INIT;
+	json_t *models = jm_http_client_get_json(c->http, "/v1/models", &why);
+	int status;
+
+	while (!models && jm_clock_now(clock) < until) {
+		if (jm_server_has_ended(&c->server, c->work->ctx, &status)) {
+			jm_err_set(err, JM_EIO,
+				"The server of --start ended with status %d before it answered "
+				"/v1/models; add '>server.log 2>&1' to the command to see why.",
+				status);
+			return NULL;
+		}
+		jm_sleep_until(c->work->sleeper, jm_clock_now(clock) + ASK_NS);
+		why = (struct jm_err)JM_ERR_INIT;
+		models = jm_http_client_get_json(c->http, "/v1/models", &why);
+	}
+	if (!models)
+		jm_err_set(err, why.code, "The server of --start is not ready after %g s: %s",
+			c->ready_s, why.text);
+	return models;
+}
+
+static json_t *start_server(struct jm_client *c, struct jm_err *err)
+{
+	struct jm_err none = JM_ERR_INIT;
+	json_t *other = jm_http_client_get_json(c->http, "/v1/models", &none);
+
+	if (other || none.code != JM_ENOENT) {
+		json_decref(other);
+		jm_err_set(err, JM_EUSAGE,
+			"Something answers at %s already, before --start; end it, or omit --start.",
+			c->url);
+		return NULL;
+	}
+	if (jm_server_start(&c->server, c->work->ctx, c->start, err))
+		return NULL;
+	return wait_ready(c, err);
+}
+
+/* The first name of the list, unless the user gives one. */
+static int take_model(struct jm_client *c, const json_t *models, struct jm_err *err)
+{
+	const json_t *first = json_array_get(json_object_get(models, "data"), 0);
+	const char *name = json_string_value(json_object_get(first, "id"));
+
+	if (c->model)
+		return 0;
+	if (!name)
+		return jm_err_set(err, JM_EFORMAT,
+			"%s names no model at /v1/models; give --server-model.", c->url);
+	c->found_model = strdup(name);
+	return c->found_model ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for a name.");
+}
+
+int jm_client_connect(struct jm_client *c, struct jm_err *err)
+{
+	const struct jm_http_client_options o = {.url = c->url,
+		.key_file = c->key_file,
+		.silence_s = c->silence_s,
+		.bytes = jm_client_bytes,
+		.end = jm_client_end,
+		.arg = c};
+	int code = jm_http_client_new(&o, &c->http, err);
+	json_t *models;
+
+	if (code)
+		return code;
+	models = c->start ? start_server(c, err)
+			  : jm_http_client_get_json(c->http, "/v1/models", err);
+	if (!models)
+		return err->code;
+	code = take_model(c, models, err);
+	json_decref(models);
+	return code;
+}
+
+static int client_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
+{
+	struct jm_client *c = calloc(1, sizeof(*c));
+	int code;
+
+	if (!c)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
+	JM_FILL(work->options, c);
+	c->work = work;
+	*ret_state = c;
+	allow_connections();
+	code = jm_load_open(&c->load, work, false, err);
+	if (!code)
+		code = jm_client_connect(c, err);
+	if (code)
+		return code;
+	snprintf(work->detail, sizeof(work->detail), "%s at %s",
+		c->found_model ? c->found_model : c->model, c->url);
+	work->n_devices = 1;
+	return 0;
+}
+
+/* ---- a step --------------------------------------------------------------------------------------------- */
+
+/* Until the end of the step or the next arrival, whichever is first. */
+static int take_answers(struct jm_client *c, int64_t end, struct jm_err *err)
+{
+	struct jm_clock *clock = c->work->sleeper->clock;
+	int64_t begin = jm_clock_now(clock), next = jm_load_next_ns(&c->load);
+	int running = c->under_way;
+	int code = jm_http_client_poll(c->http, (next < end ? next : end) - begin, err);
+	double seconds = (double)(jm_clock_now(clock) - begin) / 1e9;
+
+	c->seconds += seconds;
+	c->running += seconds * running;
+	return code;
+}
+
+static int client_step(void *state, struct jm_step *ret, struct jm_err *err)
+{
+	struct jm_client *c = state;
+	struct jm_clock *clock = c->work->sleeper->clock;
+	int64_t end = jm_clock_now(clock) + STEP_NS;
+	int code = 0;
+
+	c->made = 0;
+	while (!code && jm_clock_now(clock) < end) {
+		code = jm_client_send(c, err);
+		if (!code)
+			code = take_answers(c, end, err);
+	}
+	*ret = (struct jm_step){.items = c->made,
+		.flops_model = NAN,
+		.flops_executed = NAN,
+		.bytes = NAN,
+		.loss = NAN};
+	return code;
+}
+
+/* Of all that ended. */
+static int judge(const struct jm_client *c, struct jm_err *err)
+{
+	int done = 0, failed = 0;
+
+	for (int i = 0; i < c->load.answers.n; i++) {
+		done += c->load.answers.answer[i].state == JM_ANSWER_DONE;
+		failed += c->load.answers.answer[i].state == JM_ANSWER_FAILED;
+	}
+	if (!done && failed)
+		return jm_err_set(err, JM_EIO, "All %d requests failed; the last one: %s.", failed,
+			c->failure);
+	jm_err_set(err, JM_EUSAGE,
+		done ? "The answers of a server are not computed again."
+		     : "No request was done; measure longer.");
+	return 1;
+}
+
+static int client_verify(void *state, struct jm_err *err)
+{
+	struct jm_client *c = state;
+	int code = jm_load_finish(&c->load, c->work, err);
+
+	if (c->work->more)
+		json_object_set_new(c->work->more, "serving", jm_client_json(c));
+	jm_client_note(c, c->work->note, sizeof(c->work->note));
+	return code ? code : judge(c, err);
+}
+
+static void client_teardown(void *state)
+{
+	struct jm_client *c = state;
+
+	if (!c)
+		return;
+	jm_http_client_free(c->http);
+	jm_server_stop(&c->server, c->work->ctx);
+	for (int i = 0; i < c->load.answers.n; i++)
+		jm_event_stream_close(&c->flow[i].stream);
+	free(c->flow);
+	free(c->found_model);
+	jm_load_close(&c->load);
+	free(c);
+}
+
+const struct jm_workload jm_workload_serve_client = {
+	.name = "serve-client",
+	.summary = "requests to a server that speaks OpenAI's /v1/completions",
+	.unit = "token",
+	.options = options,
+	.no_precision = true,
+	.setup = client_setup,
+	.step = client_step,
+	.verify = client_verify,
+	.teardown = client_teardown,
+};

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a run of serve-client records. */
+#include "client.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text/json.h"
+
+static const char *const keys[] = {
+#define X(name, key, words) key,
+	JM_CLIENT_FAILURES(X)
+#undef X
+};
+static const char *const words[] = {
+#define X(name, key, words) words,
+	JM_CLIENT_FAILURES(X)
+#undef X
+};
+
+/* How long after its arrival each request was sent. */
+static json_t *late(const struct jm_client *c)
+{
+	int n = c->load.answers.n;
+	double *x = calloc((size_t)n + 1, sizeof(*x));
+	json_t *ret;
+
+	for (int i = 0; x && i < n; i++)
+		x[i] = (double)(c->flow[i].sent_ns - c->load.answers.answer[i].arrived) / 1e9;
+	ret = jm_answers_spread(x, x ? n : 0);
+	free(x);
+	return ret;
+}
+
+json_t *jm_client_json(const struct jm_client *c)
+{
+	json_t *ret = jm_answers_json(&c->load.answers), *failures = json_object();
+
+	for (int i = 0; i < JM_CLIENT_FAILURE_KINDS; i++)
+		json_object_set_new(failures, keys[i], json_integer(c->failed[i]));
+	json_object_set_new(ret, "mean_running", jm_json_number(c->running / c->seconds));
+	json_object_set_new(ret, "padding", json_null());
+	json_object_set_new(ret, "cache_use", json_null());
+	json_object_set_new(ret, "failures", failures);
+	json_object_set_new(ret, "server",
+		json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:o}", "url", c->url, "model",
+			c->found_model ? c->found_model : c->model, "no_usage", c->no_usage,
+			"no_done", c->no_done, "other_prompt", c->other_prompt, "other_length",
+			c->other_length, "tokens_merged", c->merged, "late", late(c)));
+	return ret;
+}
+
+__attribute__((format(printf, 3, 4))) static void add(
+	char *out, size_t size, const char *format, ...)
+{
+	size_t used = strlen(out);
+	va_list rest;
+
+	va_start(rest, format);
+	vsnprintf(out + used, size - used, format, rest);
+	va_end(rest);
+}
+
+static void add_failures(const struct jm_client *c, char *out, size_t size)
+{
+	const char *between = "Requests failed: ";
+
+	for (int i = 0; i < JM_CLIENT_FAILURE_KINDS; i++) {
+		if (!c->failed[i])
+			continue;
+		add(out, size, "%s%d %s", between, c->failed[i], words[i]);
+		between = ", ";
+	}
+	if (*out)
+		add(out, size, ".");
+}
+
+void jm_client_note(const struct jm_client *c, char *out, size_t size)
+{
+	*out = '\0';
+	add_failures(c, out, size);
+	if (c->no_usage)
+		add(out, size, "%s%d answers have no usage: each event counts as a token.",
+			*out ? " " : "", c->no_usage);
+	if (c->no_done)
+		add(out, size, "%s%d answers end without [DONE].", *out ? " " : "", c->no_done);
+	if (c->other_length)
+		add(out, size, "%s%d answers have another length than was asked for.",
+			*out ? " " : "", c->other_length);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "completion.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#include "base/text/json.h"
+
+struct jm_completion jm_completion_parse(const char *text, size_t n)
+{
+	struct jm_completion ret = {.input = NAN, .output = NAN};
+	json_t *event;
+	const json_t *choice, *usage;
+
+	if (n == 6 && !memcmp(text, "[DONE]", 6)) {
+		ret.is_done = true;
+		return ret;
+	}
+	event = json_loadb(text, n, 0, NULL);
+	choice = json_array_get(json_object_get(event, "choices"), 0);
+	usage = json_object_get(event, "usage");
+	ret.is_error = !json_is_object(event) || json_is_object(json_object_get(event, "error"));
+	ret.has_choice = choice != NULL;
+	ret.is_empty = !*jm_json_text(choice, "text");
+	ret.is_last = json_is_string(json_object_get(choice, "finish_reason"));
+	ret.input = jm_json_real_of(usage, "prompt_tokens");
+	ret.output = jm_json_real_of(usage, "completion_tokens");
+	json_decref(event);
+	return ret;
+}
+
+static json_t *prompt(const struct jm_question *q)
+{
+	json_t *ret = q->text ? json_string_nocheck(q->text) : json_array();
+
+	for (int i = 0; i < q->n && !q->text; i++)
+		json_array_append_new(ret, json_integer(q->token[i]));
+	return ret;
+}
+
+char *jm_completion_body(const struct jm_question *q)
+{
+	json_t *body = json_pack("{s:s, s:o, s:i, s:f, s:b, s:{s:b}, s:b}", "model", q->model,
+		"prompt", prompt(q), "max_tokens", q->output, "temperature", 0.0, "stream", 1,
+		"stream_options", "include_usage", 1, "ignore_eos", 1);
+	char *ret = json_dumps(body, JSON_COMPACT);
+
+	json_decref(body);
+	return ret;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "server_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define END_MS 10000
+
+/* Between fork and exec. */
+static int alone(void *arg)
+{
+	int null = open("/dev/null", O_RDWR);
+
+	(void)arg;
+	if (null < 0 || setpgid(0, 0) || prctl(PR_SET_PDEATHSIG, SIGTERM))
+		return 1;
+	return dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0;
+}
+
+int jm_server_start(struct jm_server_process *s, const struct jm_ctx *ctx, const char *command,
+	struct jm_err *err)
+{
+	char *argv[] = {"sh", "-c", (char *)(uintptr_t)command, NULL};
+	const struct jm_proc_options o = {.argv = argv, .before_exec = alone};
+
+	return jm_proc_start(&s->proc, ctx, &o, err);
+}
+
+static bool is_over(const struct jm_server_process *s, int ms)
+{
+	struct pollfd p = {.fd = s->proc.pidfd, .events = POLLIN};
+
+	return poll(&p, 1, ms) > 0;
+}
+
+bool jm_server_has_ended(struct jm_server_process *s, const struct jm_ctx *ctx, int *ret_status)
+{
+	struct jm_err none = JM_ERR_INIT;
+
+	if (!s->proc.ended && is_over(s, 0))
+		jm_proc_reap(&s->proc, ctx, &none);
+	*ret_status = s->proc.status;
+	return s->proc.ended;
+}
+
+void jm_server_stop(struct jm_server_process *s, const struct jm_ctx *ctx)
+{
+	struct jm_err none = JM_ERR_INIT;
+
+	if (!s->proc.pid)
+		return;
+	if (!s->proc.ended) {
+		kill(-s->proc.pid, SIGTERM);
+		is_over(s, END_MS);
+	}
+	kill(-s->proc.pid, SIGKILL); /* what the shell has left behind, too */
+	if (!s->proc.ended)
+		jm_proc_reap(&s->proc, ctx, &none);
+	jm_proc_done(&s->proc);
+}
