@@ -108,3 +108,27 @@ bool jm_http_names_know(
 			return true;
 	return !strcasecmp(text, "localhost");
 }
+
+bool jm_http_address(const char *text, int port, struct sockaddr_storage *ret)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)ret;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret;
+
+	*ret = (struct sockaddr_storage){0};
+	if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons((uint16_t)port);
+		return true;
+	}
+	v6->sin6_family = AF_INET6;
+	v6->sin6_port = htons((uint16_t)port);
+	return inet_pton(AF_INET6, text, &v6->sin6_addr) == 1;
+}
+
+bool jm_http_address_is_any(const struct sockaddr_storage *address)
+{
+	return address->ss_family == AF_INET
+		       ? !((const struct sockaddr_in *)address)->sin_addr.s_addr
+		       : IN6_IS_ADDR_UNSPECIFIED(
+				 &((const struct sockaddr_in6 *)address)->sin6_addr);
+}

@@ -24,4 +24,9 @@ void jm_http_names_init(struct jm_http_names *names, const char *more, bool is_a
 bool jm_http_names_know(
 	const struct jm_http_names *names, const char *host, const struct sockaddr *own);
 
+/* The socket address of an IPv4 or IPv6 address as text; false: it is none. */
+bool jm_http_address(const char *text, int port, struct sockaddr_storage *ret);
+/* Is it that of all addresses of the machine? */
+bool jm_http_address_is_any(const struct sockaddr_storage *address);
+
 #endif

@@ -3,7 +3,6 @@
 #include "http_names.h"
 #include "library.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -205,43 +204,20 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *client, cons
 			 : refuse(s, client, MHD_HTTP_NOT_FOUND, "There is no such page.\n");
 }
 
-static bool parse(const char *text, int port, struct sockaddr_storage *out)
-{
-	struct sockaddr_in *v4 = (struct sockaddr_in *)out;
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
-
-	*out = (struct sockaddr_storage){0};
-	if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
-		v4->sin_family = AF_INET;
-		v4->sin_port = htons((uint16_t)port);
-		return true;
-	}
-	v6->sin6_family = AF_INET6;
-	v6->sin6_port = htons((uint16_t)port);
-	return inet_pton(AF_INET6, text, &v6->sin6_addr) == 1;
-}
-
-static bool is_any(const struct sockaddr_storage *where)
-{
-	return where->ss_family == AF_INET
-		       ? !((const struct sockaddr_in *)where)->sin_addr.s_addr
-		       : IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)where)->sin6_addr);
-}
-
 static int listen_on(struct jm_http_server *s, const char *address, int port, const char *hosts,
 	struct jm_err *err)
 {
 	struct sockaddr_storage where;
 	unsigned int flags = MHD_USE_INTERNAL_POLLING_THREAD;
 
-	if (!parse(address, port, &where))
+	if (!jm_http_address(address, port, &where))
 		return jm_err_set(err, JM_EUSAGE,
 			"'%s' is no IPv4 or IPv6 address; 127.0.0.1 is this machine alone, 0.0.0.0 "
 			"all of its addresses.",
 			address);
 	if (where.ss_family == AF_INET6)
 		flags |= MHD_USE_IPv6;
-	jm_http_names_init(&s->names, hosts, is_any(&where));
+	jm_http_names_init(&s->names, hosts, jm_http_address_is_any(&where));
 	errno = 0;
 	s->daemon = s->call.MHD_start_daemon(flags, (uint16_t)port, NULL, NULL, on_request, s,
 		MHD_OPTION_SOCK_ADDR, &where, MHD_OPTION_CONNECTION_LIMIT, MAX_CLIENTS,

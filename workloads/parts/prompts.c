@@ -10,21 +10,20 @@
 
 #define MOST 1000000 /* prompts, and tokens of a prompt */
 
-static int open_tokenizer(
-	const struct jm_prompts_source *source, struct jm_tokenizer **ret, struct jm_err *err)
+int jm_prompts_open_tokenizer(
+	const struct jm_prompts_source *source, struct jm_prompts *ret, struct jm_err *err)
 {
 	char file[PATH_MAX];
 
+	*ret = (struct jm_prompts){0};
 	if (source->tokenizer)
-		return jm_tokenizer_open(source->tokenizer, ret, err);
+		return jm_tokenizer_open(source->tokenizer, &ret->tokenizer, err);
 	if (source->from &&
 		snprintf(file, sizeof(file), "%s/tokenizer.json", source->from) <
 			(int)sizeof(file) &&
 		!access(file, F_OK))
-		return jm_tokenizer_open(file, ret, err);
-	return jm_err_set(err, JM_EUSAGE,
-		"--text needs the tokenizer of the model; name its tokenizer.json with "
-		"--tokenizer, or give --from a folder that has one.");
+		return jm_tokenizer_open(file, &ret->tokenizer, err);
+	return 1;
 }
 
 static int check_tokens(const struct jm_prompts_source *source, const struct jm_prompts *p,
@@ -98,8 +97,11 @@ int jm_prompts_open(
 	FILE *f;
 	int code;
 
-	*ret = (struct jm_prompts){0};
-	code = open_tokenizer(source, &ret->tokenizer, err);
+	code = jm_prompts_open_tokenizer(source, ret, err);
+	if (code > 0)
+		return jm_err_set(err, JM_EUSAGE,
+			"--text needs the tokenizer of the model; name its tokenizer.json with "
+			"--tokenizer, or give --from a folder that has one.");
 	if (code)
 		return code;
 	f = fopen(source->text, "re");

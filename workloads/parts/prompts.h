@@ -30,6 +30,9 @@ struct jm_prompts_source {
  */
 int jm_prompts_open(
 	const struct jm_prompts_source *source, struct jm_prompts *ret, struct jm_err *err);
+/* The tokenizer alone, without prompts; 1: there is none. Otherwise as jm_prompts_open. */
+int jm_prompts_open_tokenizer(
+	const struct jm_prompts_source *source, struct jm_prompts *ret, struct jm_err *err);
 /* The tokens of prompt i, which is below n. */
 const int32_t *jm_prompts_tokens(const struct jm_prompts *p, int i, int *ret_n);
 /* The text of tokens, without special ones; null if there is no tokenizer. */

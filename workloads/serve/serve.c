@@ -13,6 +13,7 @@
 
 #include "engine/run/profile_start.h"
 #include "engine/run/start_values.h"
+#include "listen.h"
 #include "serve_requests.h"
 #include "serve_results.h"
 #include "serve_usage.h"
@@ -52,13 +53,18 @@ static const struct jm_option options[] = {
 	{.name = "tokenizer",
 		JM_BIND(JM_TEXT, struct serve, source.tokenizer),
 		.argument = "FILE",
-		.needs = "text",
-		.help = "the tokenizer.json of the model; without it that of the folder of --from"},
+		.help = "the tokenizer.json of the model, for --text and --listen; without it that "
+			"of the folder of --from"},
 	{.name = "answers",
 		JM_BIND(JM_TEXT, struct serve, answers_file),
 		.argument = "FILE",
 		.help = "a line of JSON for each request that was done: tokens of its prompt and "
 			"of its answer and, with --text, the text of both"},
+	{.name = "listen",
+		JM_BIND(JM_TEXT, struct serve, listen),
+		.argument = "ADDRESS:PORT",
+		.help = "take the requests from clients over HTTP (/v1/completions) in place of "
+			"those of --arrival; 127.0.0.1:8000 is for clients on this machine"},
 	JM_LOAD_OPTIONS(struct serve),
 	NUMBER("step-tokens", step_tokens, 8192, "256",
 		"rows of a step at most: one of each answer under way, the rest for prompts"),
@@ -93,8 +99,8 @@ static int choose_model(struct serve *s, struct jm_err *err)
 /* Shape of the largest step; checks that requests fit into the model. */
 static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_err *err)
 {
-	int64_t most = s->load.arrivals.input.to + s->load.arrivals.output.to,
-		context = jm_dim(&s->dims, "context");
+	int64_t context = jm_dim(&s->dims, "context");
+	int64_t most = s->listen ? context : s->load.arrivals.input.to + s->load.arrivals.output.to;
 	int code;
 
 	if (most > context)
@@ -129,11 +135,19 @@ static int read_prompts(struct serve *s, struct jm_err *err)
 	int code;
 
 	s->vocab = s->source.vocab = jm_dim(&s->dims, "vocab");
-	if (!s->source.text)
-		return 0;
-	code = jm_prompts_open(&s->source, &s->prompts, err);
-	s->load.arrivals.input = (struct range){s->prompts.shortest, s->prompts.longest};
-	return code;
+	if (s->source.text && s->listen)
+		return jm_err_set(err, JM_EUSAGE,
+			"Clients of --listen bring prompts of their own; omit --text.");
+	if (s->source.tokenizer && !s->source.text && !s->listen)
+		return jm_err_set(err, JM_EUSAGE,
+			"Random prompts need no --tokenizer; omit it, or give --text or --listen.");
+	if (s->listen)
+		code = jm_prompts_open_tokenizer(&s->source, &s->prompts, err);
+	else
+		code = s->source.text ? jm_prompts_open(&s->source, &s->prompts, err) : 0;
+	if (s->source.text)
+		s->load.arrivals.input = (struct range){s->prompts.shortest, s->prompts.longest};
+	return code < 0 ? code : 0;
 }
 
 static int load_weights(struct serve *s, struct jm_err *err)
@@ -212,6 +226,8 @@ static int prepare(struct serve *s, struct jm_err *err)
 		code = load_weights(s, err);
 	if (!code)
 		code = start_profile(s, err);
+	if (!code && s->listen)
+		code = jm_listen_open(s, err);
 	if (!code)
 		describe(s);
 	return code;
@@ -268,6 +284,8 @@ static int take_tokens(struct serve *s, const struct jm_piece *piece, int n)
 			continue;
 		a->token[r->made] = s->cache.token[r->slot];
 		jm_answers_piece(&s->load.answers, piece[i].request, now);
+		if (s->listener)
+			jm_listen_tell(s, piece[i].request);
 		if (r->made + 1 == r->output)
 			a->state = JM_ANSWER_DONE;
 		made++;
@@ -392,6 +410,7 @@ static void serve_teardown(void *state)
 
 	if (!s)
 		return;
+	jm_listen_close(s);
 	jm_load_close(&s->load);
 	jm_scheduler_free(s->scheduler);
 	jm_cache_close(&s->cache);

@@ -20,7 +20,7 @@ struct jm_serve_usage {
 
 struct serve {
 	struct jm_work *work;
-	const char *model_name, *answers_file;
+	const char *model_name, *answers_file, *listen;
 	char answers_name[PATH_MAX]; /* of this run */
 	struct jm_prompts_source source;
 	struct jm_prompts prompts;
@@ -35,6 +35,7 @@ struct serve {
 	struct jm_device device;
 	struct jm_cache cache;
 	struct jm_scheduler *scheduler;
+	struct jm_listener *listener; /* of --listen (listen.h); NULL = requests are made here */
 	int64_t vocab;
 };
 

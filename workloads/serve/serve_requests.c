@@ -2,6 +2,7 @@
 #include "serve_requests.h"
 
 #include "engine/graph/rng.h"
+#include "listen.h"
 
 #define WAIT_NS (JM_SECOND / 5)
 
@@ -16,6 +17,8 @@ int32_t jm_serve_token(const struct serve *s, int number, int position)
 
 	if (position >= input)
 		return s->load.answers.answer[number].token[position - input];
+	if (s->listener)
+		return jm_listen_prompt(s, number)[position];
 	if (s->prompts.n)
 		return jm_serve_prompt(s, number, &input)[position];
 	return (int32_t)(jm_rng(jm_rng(s->work->seed, (uint64_t)number), 2 + (uint64_t)position) %
@@ -46,6 +49,8 @@ int jm_serve_arrivals(struct serve *s, struct jm_err *err)
 	int code = 0;
 	int64_t now;
 
+	if (s->listener)
+		return jm_listen_arrivals(s, err);
 	if (jm_arrivals_timed(&s->load.arrivals) && s->load.begin_ns &&
 		!jm_scheduler_unfinished(s->scheduler))
 		wait_for_next(s);

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Clients ask at once, over sockets of their own; each gets its answer, whole, while the server's thread and ours run. */
+#include "kit/test.h"
+#include "base/clock.h"
+#include "vendor/answer_server.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define CLIENTS	  8
+#define QUESTIONS 20 /* of each */
+
+static int port;
+
+static int dial(void)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)))
+		abort();
+	return fd;
+}
+
+static void send_text(int fd, const char *text)
+{
+	if (send(fd, text, strlen(text), MSG_NOSIGNAL) != (ssize_t)strlen(text))
+		abort();
+}
+
+static void ask(int fd, const char *body)
+{
+	char head[300];
+
+	snprintf(head, sizeof(head),
+		"POST /echo HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+		"Content-Length: %zu\r\n\r\n%s",
+		strlen(body), body);
+	send_text(fd, head);
+}
+
+static void read_all(int fd, char *out, size_t size)
+{
+	size_t n = 0;
+	ssize_t got;
+
+	while ((got = recv(fd, out + n, size - n - 1, 0)) > 0)
+		n += (size_t)got;
+	out[n] = '\0';
+	close(fd);
+}
+
+/* Each answer holds the question's characters, each in a chunk of its own or with others, in order. */
+static bool has_in_order(const char *answer, const char *what)
+{
+	const char *at = strstr(answer, "\r\n\r\n");
+
+	for (; at && *what; what++) {
+		at = strchr(at, *what);
+		at = at ? at + 1 : NULL;
+	}
+	return at != NULL;
+}
+
+static void *client(void *arg)
+{
+	char body[40], answer[4000];
+	int number = *(const int *)arg;
+
+	for (int i = 0; i < QUESTIONS; i++) {
+		int fd = dial();
+
+		snprintf(body, sizeof(body), "<%c-%c>", 'A' + number, 'a' + i);
+		ask(fd, body);
+		read_all(fd, answer, sizeof(answer));
+		if (strncmp(answer, "HTTP/1.1 200", 12) != 0 || !has_in_order(answer, body))
+			return (void *)1;
+	}
+	return NULL;
+}
+
+static struct jm_answer_server *start(void)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_answer_server *s;
+
+	assert_ok(jm_answer_server_start("127.0.0.1", 0, &s, &port, &err), err);
+	return s;
+}
+
+static struct jm_asked *next(struct jm_answer_server *s)
+{
+	struct jm_asked *asked = NULL;
+
+	while (!asked)
+		asked = jm_answer_server_next(s, jm_clock_now(jm_clock_real()) + JM_SECOND);
+	return asked;
+}
+
+static void answers_each_question(void **state)
+{
+	struct jm_answer_server *s = start();
+	pthread_t thread[CLIENTS];
+	int number[CLIENTS];
+	void *bad;
+
+	(void)state;
+	for (int i = 0; i < CLIENTS; i++) {
+		number[i] = i;
+		assert_int_equal(pthread_create(&thread[i], NULL, client, &number[i]), 0);
+	}
+	for (int i = 0; i < CLIENTS * QUESTIONS; i++) {
+		struct jm_asked *asked = next(s);
+
+		assert_string_equal(asked->path, "/echo");
+		assert_string_equal(asked->method, "POST");
+		jm_asked_begin(asked, 200, "text/plain");
+		for (size_t k = 0; k < asked->n; k++)
+			jm_asked_write(asked, asked->body + k, 1);
+		jm_asked_end(asked);
+	}
+	for (int i = 0; i < CLIENTS; i++) {
+		pthread_join(thread[i], &bad);
+		assert_null(bad);
+	}
+	jm_answer_server_stop(s);
+}
+
+static void notices_that_a_client_is_gone(void **state)
+{
+	struct jm_answer_server *s = start();
+	struct jm_asked *asked;
+	int fd = dial();
+
+	(void)state;
+	ask(fd, "x");
+	asked = next(s);
+	jm_asked_begin(asked, 200, "text/plain");
+	close(fd);
+	while (!jm_asked_is_gone(asked)) {
+		jm_asked_write(asked, "x", 1);
+		usleep(1000);
+	}
+	assert_false(jm_asked_write(asked, "x", 1));
+	jm_asked_end(asked);
+	jm_answer_server_stop(s);
+}
+
+static void bounds_a_body_and_refuses_other_names(void **state)
+{
+	struct jm_answer_server *s = start();
+	char answer[2000];
+	int fd = dial();
+
+	(void)state;
+	send_text(fd, "POST /x HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999\r\n\r\n");
+	read_all(fd, answer, sizeof(answer));
+	assert_non_null(strstr(answer, " 413 "));
+	fd = dial();
+	send_text(fd, "GET /x HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+	read_all(fd, answer, sizeof(answer));
+	assert_non_null(strstr(answer, " 421 "));
+	jm_answer_server_stop(s);
+}
+
+/* One question that nobody takes, one that is taken and not answered, one that is half answered, one not complete. */
+static void stops_with_questions_under_way(void **state)
+{
+	struct jm_answer_server *s = start();
+	struct jm_asked *half;
+	int fd[4];
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		fd[i] = dial();
+		ask(fd[i], "x");
+	}
+	fd[3] = dial();
+	send_text(fd[3], "POST /x HTTP/1.1\r\nContent-Le");
+	half = next(s);
+	jm_asked_begin(half, 200, "text/plain");
+	jm_asked_write(half, "x", 1);
+	next(s);
+	jm_answer_server_stop(s);
+	for (int i = 0; i < 4; i++)
+		close(fd[i]);
+}
+
+int main(void)
+{
+	struct jm_answer_server *s;
+	struct jm_err err = JM_ERR_INIT;
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(answers_each_question),
+		cmocka_unit_test(notices_that_a_client_is_gone),
+		cmocka_unit_test(bounds_a_body_and_refuses_other_names),
+		cmocka_unit_test(stops_with_questions_under_way),
+	};
+
+	if (jm_answer_server_start("127.0.0.1", 0, &s, &port, &err) == JM_ENOSUP)
+		return 77; /* built without libmicrohttpd */
+	if (!err.code)
+		jm_answer_server_stop(s);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""serve --listen: clients over HTTP get the answers that the model gives without them, and both sides count alike."""
+import contextlib
+import csv
+import http.client
+import json
+import re
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from jm import BIN, jm
+from runs import one
+from serving import SERVE
+
+LISTEN = [*SERVE, "--device", "ref", "--listen", "127.0.0.1:0", "--seconds", "3600", "--running", "4"]
+
+
+@contextlib.contextmanager
+def listening(tmp_path, *options):
+    """(port, function that ends the run and returns its record)"""
+    record = tmp_path / "served.json"
+    run = subprocess.Popen([BIN, *LISTEN, *options, "--json", record], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+
+    def end():
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=120)
+        return json.loads(record.read_text())
+
+    try:
+        line = next(line for line in run.stderr if "Requests are taken" in line)
+        yield int(re.search(r":(\d+)/v1", line)[1]), end
+    finally:
+        run.kill()
+        run.wait()
+
+
+def ask(port, body, path="/v1/completions"):
+    line = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    line.request("POST", path, body if isinstance(body, (bytes, str)) else json.dumps(body))
+    answer = line.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def streamed(text):
+    events = [event.removeprefix("data: ") for event in text.split("\n\n") if event]
+    assert events[-1] == "[DONE]"
+    return [json.loads(event) for event in events[:-1]]
+
+
+def test_answers_are_those_without_clients(tmp_path):
+    answers = tmp_path / "answers.jsonl"
+    one(*SERVE, "--device", "ref", "--steps", "30", "--input-tokens", "2:9", "--output-tokens", "2:6", "--requests", "6",
+        "--answers", answers)
+    truth = [json.loads(line) for line in answers.read_text().splitlines()][:6]
+    with listening(tmp_path) as (port, end):
+        for t in truth:
+            asked = {"prompt": t["prompt_tokens"], "max_tokens": len(t["tokens"])}
+            status, text = ask(port, asked)
+            whole = json.loads(text)
+            assert status == 200 and whole["choices"][0]["token_ids"] == t["tokens"]
+            assert whole["choices"][0]["text"] == "".join(f"{token} " for token in t["tokens"])
+            assert whole["usage"]["prompt_tokens"] == len(t["prompt_tokens"])
+            assert whole["usage"]["completion_tokens"] == len(t["tokens"])
+            status, text = ask(port, {**asked, "stream": True, "stream_options": {"include_usage": True}})
+            *pieces, usage = streamed(text)
+            assert [p["choices"][0]["token_ids"] for p in pieces] == [[token] for token in t["tokens"]]
+            assert "".join(p["choices"][0]["text"] for p in pieces) == whole["choices"][0]["text"]
+            assert [p["choices"][0]["finish_reason"] for p in pieces] == [None] * (len(pieces) - 1) + ["length"]
+            assert usage["usage"] == whole["usage"] and usage["choices"] == []
+        record = end()
+    assert record["verified"] is True and record["serving"]["requests_done"] == 12
+    assert record["serving"]["tokens_out"] == 2 * sum(len(t["tokens"]) for t in truth)
+
+
+def test_client_and_server_count_alike(tmp_path):
+    sides = tmp_path / "client.csv", tmp_path / "server.csv"
+    with listening(tmp_path, "--requests-csv", sides[1]) as (port, end):
+        client = one("run", "serve-client", "--source", "null", "--url", f"http://127.0.0.1:{port}", "--warmup", "0",
+                     "--input-tokens", "2:20", "--output-tokens", "2:9", "--vocab", "256", "--arrival", "closed",
+                     "--running", "4", "--seconds", "3", "--requests-csv", sides[0])["serving"]
+        server = end()["serving"]
+    rows = [list(csv.DictReader(side.open())) for side in sides]
+    assert client["requests_failed"] == 0 and client["requests_done"] == len(rows[0]) > 10
+    # the end of the client's run leaves at most the running ones to the server alone
+    assert 0 <= server["requests_offered"] - client["requests_done"] <= 4
+    assert server["requests_done"] - client["requests_done"] <= max(4, 0.01 * client["requests_done"])
+    by_number = {row["request"]: row for row in rows[1]}
+    assert sum(int(row["output_tokens"]) for row in rows[0]) == client["tokens_out"]
+    assert 0 <= server["tokens_out"] - client["tokens_out"] <= max(4 * 9, 0.01 * client["tokens_out"])
+    assert client["server"]["other_prompt"] == client["server"]["other_length"] == client["server"]["tokens_merged"] == 0
+    # requests that came in one order: what the client saw of each includes what the server did
+    alike = [(row, by_number[row["request"]]) for row in rows[0] if row["request"] in by_number]
+    same = [(c, s) for c, s in alike if (c["input_tokens"], c["output_tokens"]) == (s["input_tokens"], s["output_tokens"])]
+    assert len(same) > 0.5 * len(alike)
+
+
+@pytest.mark.parametrize("body, word", [
+    ("", "no JSON object"), ("[1]", "no JSON object"), ({"prompt": []}, "1 to"), ({"prompt": [1, -1]}, "whole number"),
+    ({"prompt": [999]}, "whole number"), ({"prompt": "text"}, "no tokenizer"), ({"prompt": [1], "max_tokens": 0}, "max_tokens"),
+    ({"prompt": [1] * 60, "max_tokens": 60}, "context"), ({"prompt": [1], "n": 2}, "several answers"), ({}, "prompt"),
+    ({"prompt": [[1], [2]]}, "whole number"), ({"prompt": [1], "logprobs": 1}, "logprobs")])
+def test_what_is_not_served_is_refused(served, body, word):
+    status, text = ask(served, body)
+    assert status == 400 and word in json.loads(text)["error"]["message"]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    with listening(tmp_path_factory.mktemp("served")) as (port, _):
+        yield port
+
+
+def test_bad_lines_do_not_end_the_server(served):
+    for line in (b"\x00" * 100, b"GET / HTTP/9.9\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+                 b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 50\r\n\r\n{", b"G" * 100000):
+        with socket.create_connection(("127.0.0.1", served)) as s:
+            with contextlib.suppress(OSError):
+                s.sendall(line)
+    assert ask(served, {"prompt": [1]}, "/v1/chat")[0] == 404
+    with socket.create_connection(("127.0.0.1", served)) as s:  # of 9 MB the server reads none
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9437184\r\n\r\n")
+        assert s.recv(100).startswith(b"HTTP/1.1 413")
+    assert ask(served, {"prompt": [1], "max_tokens": 2})[0] == 200
+
+
+def test_a_client_that_goes_away_frees_its_place(tmp_path):
+    with listening(tmp_path) as (port, end):
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", port)) as s:
+                body = json.dumps({"prompt": [1, 2], "max_tokens": 60, "stream": True})
+                s.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+                s.recv(10)
+        assert ask(port, {"prompt": [1], "max_tokens": 2})[0] == 200
+        s = end()["serving"]
+    assert s["requests_offered"] == 4 and s["requests_done"] + s["requests_failed"] == 4 and s["requests_done"] >= 1
+
+
+@pytest.mark.parametrize("options, word", [
+    (["--listen", "8000"], "address and a port"), (["--listen", "127.0.0.1:99999"], "address and a port"),
+    (["--listen", "nobody:80"], "no IPv4"), (["--listen", "127.0.0.1:0", "--text", "x"], "omit --text"),
+    (["--tokenizer", "x"], "--tokenizer")])
+def test_what_cannot_be_listened_to_is_said(options, word):
+    r = jm(*SERVE, "--device", "ref", "--steps", "2", *options)
+    assert r.returncode != 0 and word in r.stdout + r.stderr

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ask.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_TOKENS    1000000
+#define DEFAULT_OUTPUT 16 /* as OpenAI's interface has it */
+#define NOT_GREEDY     "temperature above 0"
+
+static int take_tokens(const json_t *list, int64_t vocab, struct jm_ask *ret, struct jm_err *err)
+{
+	size_t n = json_array_size(list);
+	const json_t *value;
+	size_t i;
+
+	if (!n || n > MOST_TOKENS)
+		return jm_err_set(err, JM_EUSAGE, "A prompt has 1 to %d tokens.", MOST_TOKENS);
+	ret->token = calloc(n, sizeof(*ret->token));
+	if (!ret->token)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a prompt.");
+	json_array_foreach(list, i, value)
+	{
+		json_int_t token = json_is_integer(value) ? json_integer_value(value) : -1;
+
+		if (token < 0 || token >= vocab)
+			return jm_err_set(err, JM_EUSAGE,
+				"A token of a prompt is a whole number from 0 to %lld.",
+				(long long)vocab - 1);
+		ret->token[i] = (int32_t)token;
+	}
+	ret->n = (int)n;
+	return 0;
+}
+
+static int take_prompt(const json_t *prompt, int64_t vocab, struct jm_ask *ret, struct jm_err *err)
+{
+	const json_t *only = json_array_get(prompt, 0);
+
+	if (json_array_size(prompt) == 1 && (json_is_array(only) || json_is_string(only)))
+		prompt = only; /* a list of one prompt */
+	if (json_is_array(prompt))
+		return take_tokens(prompt, vocab, ret, err);
+	if (!json_is_string(prompt) || !json_string_length(prompt))
+		return jm_err_set(err, JM_EUSAGE,
+			"'prompt' is a text or a list of tokens; several prompts need several "
+			"requests.");
+	ret->text = strdup(json_string_value(prompt));
+	return ret->text ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for a prompt.");
+}
+
+/* What changes the answer and is not done here. */
+static const char *unserved(const json_t *o)
+{
+	const json_t *n = json_object_get(o, "n"), *best = json_object_get(o, "best_of");
+
+	if (json_number_value(json_object_get(o, "temperature")) > 0)
+		return NOT_GREEDY;
+	if ((json_is_integer(n) && json_integer_value(n) != 1) ||
+		(json_is_integer(best) && json_integer_value(best) != 1))
+		return "several answers";
+	if (json_is_integer(json_object_get(o, "logprobs")))
+		return "logprobs";
+	if (json_is_true(json_object_get(o, "echo")))
+		return "echo";
+	return json_is_string(json_object_get(o, "suffix")) ? "suffix" : NULL;
+}
+
+static int take_object(const json_t *o, int64_t vocab, struct jm_ask *ret, struct jm_err *err)
+{
+	const json_t *output = json_object_get(o, "max_tokens");
+	const char *what = unserved(o);
+
+	if (!json_is_object(o))
+		return jm_err_set(err, JM_EUSAGE, "The body is no JSON object.");
+	if (what)
+		return jm_err_set(err, JM_EUSAGE, "This server does not serve %s.", what);
+	if (output && !json_is_null(output) &&
+		(!json_is_integer(output) || json_integer_value(output) < 1 ||
+			json_integer_value(output) > MOST_TOKENS))
+		return jm_err_set(err, JM_EUSAGE, "'max_tokens' is a whole number from 1 to %d.",
+			MOST_TOKENS);
+	ret->output = json_is_integer(output) ? (int)json_integer_value(output) : DEFAULT_OUTPUT;
+	ret->stream = json_is_true(json_object_get(o, "stream"));
+	ret->usage = json_is_true(
+		json_object_get(json_object_get(o, "stream_options"), "include_usage"));
+	return take_prompt(json_object_get(o, "prompt"), vocab, ret, err);
+}
+
+int jm_ask_parse(const char *body, size_t n, int64_t vocab, struct jm_ask *ret, struct jm_err *err)
+{
+	json_t *o = json_loadb(body, n, 0, NULL);
+	int code;
+
+	*ret = (struct jm_ask){0};
+	code = take_object(o, vocab, ret, err);
+	json_decref(o);
+	if (code)
+		jm_ask_close(ret);
+	return code;
+}
+
+void jm_ask_close(struct jm_ask *ask)
+{
+	free(ask->token);
+	free(ask->text);
+	*ask = (struct jm_ask){0};
+}

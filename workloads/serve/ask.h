@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a client of /v1/completions asks for, as this server reads it. */
+#ifndef JM_ASK_H
+#define JM_ASK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "joulemark.h"
+
+/* Closed by jm_ask_close. */
+struct jm_ask {
+	int32_t *token; /* [n]: the prompt; NULL: */
+	char *text;	/* it is this text */
+	int n;
+	int output;  /* tokens of the answer */
+	bool stream; /* the answer comes in events */
+	bool usage;  /* the last of them counts tokens */
+};
+
+/*
+ * From the body of a request: a JSON object with `prompt`, a text or a list of tokens below vocab, `max_tokens` (16 if it is
+ * missing), `stream`, `stream_options.include_usage`. JM_EUSAGE: what it asks for is not served here, or it is no such object.
+ */
+int jm_ask_parse(const char *body, size_t n, int64_t vocab, struct jm_ask *ret, struct jm_err *err);
+void jm_ask_close(struct jm_ask *ask); /* takes a zeroed one */
+
+#endif

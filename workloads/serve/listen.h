@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The requests of serve come from clients over HTTP, and the answers go to them: --listen. */
+#ifndef JM_LISTEN_H
+#define JM_LISTEN_H
+
+#include "serve.h"
+
+/* Listens at --listen, "ADDRESS:PORT"; prints the address by the log. JM_EUSAGE, or as jm_answer_server_start. */
+int jm_listen_open(struct serve *s, struct jm_err *err);
+/* Adds the requests that have come, and cancels those whose client is gone. Waits for one while none is under way, a fifth of
+ * a second at most. */
+int jm_listen_arrivals(struct serve *s, struct jm_err *err);
+/* The prompt of a request. */
+const int32_t *jm_listen_prompt(const struct serve *s, int number);
+/* The latest token of the request was made: it goes to its client. */
+void jm_listen_tell(struct serve *s, int number);
+void jm_listen_close(struct serve *s); /* also without jm_listen_open */
+
+#endif
