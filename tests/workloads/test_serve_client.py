@@ -5,6 +5,7 @@ import contextlib
 import csv
 import json
 import pathlib
+import re
 import socket
 import sys
 import threading
@@ -52,10 +53,10 @@ def measured(tmp_path, url, *options):
 
 def test_counts_and_times_follow_the_servers_log(tmp_path):
     with server(tmp_path) as (url, log):
-        r, rows = measured(tmp_path, url, "--arrival", "single", "--seconds", "1")
+        r, rows = measured(tmp_path, url, "--arrival", "single", "--seconds", "2")
     s, truth = r["serving"], log_of(log)
     assert r["status"] == "ok" and r["verified"] is None and s["server"]["model"] == "programmed"
-    assert s["requests_failed"] == 0 and s["requests_done"] == len(rows) >= 10 and not r["note"]
+    assert s["requests_failed"] == 0 and s["requests_done"] == len(rows) >= 5 and not r["note"]
     for row, t in zip(rows, truth):  # one at a time: in the order of the log
         assert int(row["input_tokens"]) == len(t["asked"]["prompt"])
         assert int(row["output_tokens"]) == t["asked"]["max_tokens"] == len(t["times"])
@@ -105,7 +106,8 @@ def test_bad_answers_are_counted_and_said(tmp_path):
 def test_a_server_that_fails_all_fails_the_run(tmp_path):
     with server(tmp_path, *["503"] * 1000) as (url, _):
         r = one(*CLIENT, "--url", url, "--seconds", "60", "--arrival", "closed", status=1)
-    assert "100 requests failed one after the other" in r["reason"] and "status 503" in r["reason"]
+    assert int(re.search(r"(\d+) requests failed one after the other", r["reason"])[1]) >= 100
+    assert "status 503" in r["reason"]
     assert "\x1b" not in r["reason"]
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """serve --listen: clients over HTTP get the answers that the model gives without them, and both sides count alike."""
+import collections
 import contextlib
 import csv
 import http.client
@@ -87,14 +88,11 @@ def test_client_and_server_count_alike(tmp_path):
     # the end of the client's run leaves at most the running ones to the server alone
     assert 0 <= server["requests_offered"] - client["requests_done"] <= 4
     assert server["requests_done"] - client["requests_done"] <= max(4, 0.01 * client["requests_done"])
-    by_number = {row["request"]: row for row in rows[1]}
     assert sum(int(row["output_tokens"]) for row in rows[0]) == client["tokens_out"]
     assert 0 <= server["tokens_out"] - client["tokens_out"] <= max(4 * 9, 0.01 * client["tokens_out"])
     assert client["server"]["other_prompt"] == client["server"]["other_length"] == client["server"]["tokens_merged"] == 0
-    # requests that came in one order: what the client saw of each includes what the server did
-    alike = [(row, by_number[row["request"]]) for row in rows[0] if row["request"] in by_number]
-    same = [(c, s) for c, s in alike if (c["input_tokens"], c["output_tokens"]) == (s["input_tokens"], s["output_tokens"])]
-    assert len(same) > 0.5 * len(alike)
+    lengths = [collections.Counter((row["input_tokens"], row["output_tokens"]) for row in side) for side in rows]
+    assert not lengths[0] - lengths[1]
 
 
 @pytest.mark.parametrize("body, word", [
