@@ -387,7 +387,7 @@ static void add_number(json_t *object, const char *key, double number)
 		json_object_set_new(object, key, json_real(number));
 }
 
-/* The first epoch is the warm-up, the others are the measured phase. */
+/* The first epoch is the warm-up, the others are the measured phase; a single one is that phase. */
 static int add_epochs(struct jm_cli *cli, const struct jm_run_given *g, json_t *what)
 {
 	if (g->warmup || g->steps || !isnan(g->seconds))

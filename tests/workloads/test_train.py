@@ -517,12 +517,24 @@ def test_epochs_drop_the_first(tmp_path, text):
 
 @pytest.mark.parametrize("words, hint", [
     (("--epochs", 3, "--steps", 4), "--epochs"),
-    (("--epochs", 1), "--epochs"),
+    (("--epochs", 0), "--epochs"),
     (("--epoch-steps", 9), "--epochs"),
 ])
 def test_lengths_that_contradict(words, hint):
     done = jm("run", "null", *words)
     assert done.returncode == 2 and hint in done.stderr
+
+
+def test_a_single_epoch_is_measured(tmp_path):
+    file = tmp_path / "record.json"
+    done = jm("run", "null", "--step-time", "1ms", "--epochs", 1, "--epoch-steps", 4, "--json", file)
+    assert done.returncode == 0, done.stderr
+    r = json.loads(file.read_text())
+    assert (r["warmup_steps"], r["steps"]) == (0, 4)
+    epoch, = [p for p in r["phases"] if p["name"].startswith("epoch")]
+    steady = next(p for p in r["phases"] if p["name"] == "steady")
+    assert epoch["name"] == "epoch 1"
+    assert steady["start_s"] <= epoch["start_s"] and epoch["end_s"] <= steady["end_s"]
 
 
 def test_text_that_becomes_shorter_ends_the_run_with_the_reason(tmp_path):

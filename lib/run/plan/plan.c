@@ -360,7 +360,7 @@ static const struct jm_key part_keys[] = {
 	{.name = "warmup", .type = JM_KEY_TEXT, .max = 63},
 	{.name = "steps", .type = JM_KEY_INTEGER, .min = 1, .max = 1e9},
 	{.name = "seconds", .type = JM_KEY_NUMBER, .min = 0.001, .max = 1e7},
-	{.name = "epochs", .type = JM_KEY_INTEGER, .min = 2, .max = 1e6},
+	{.name = "epochs", .type = JM_KEY_INTEGER, .min = 1, .max = 1e6},
 	{.name = "epoch_steps", .type = JM_KEY_INTEGER, .min = 1, .max = 1e9},
 	{0},
 };

@@ -50,19 +50,21 @@ static double parameter(const struct jm__worker *w, const char *name)
 	return jm_json_real(json_object_get(w->parameters, name));
 }
 
-/* steps: of an epoch */
+/* steps: of an epoch. The first one is the warm-up, unless it is the only one. */
 static void set_epochs(const struct jm__worker *w, struct native *n, double steps)
 {
+	double epochs = parameter(w, "epochs");
+
 	n->epoch_steps = (long)steps;
-	n->warm_steps = steps;
-	n->steps = (parameter(w, "epochs") - 1) * steps;
+	n->warm_steps = epochs > 1 ? steps : 0;
+	n->steps = epochs * steps - n->warm_steps;
 	n->seconds = NAN;
 }
 
 /* The data that is learnt has epochs of its own length. */
 static void take_epochs(const struct jm__worker *w, struct native *n)
 {
-	if (parameter(w, "epochs") > 1 && isnan(parameter(w, "epoch_steps")) && n->work.epoch_steps)
+	if (parameter(w, "epochs") > 0 && isnan(parameter(w, "epoch_steps")) && n->work.epoch_steps)
 		set_epochs(w, n, (double)n->work.epoch_steps);
 }
 
@@ -70,7 +72,7 @@ static void read_lengths(const struct jm__worker *w, struct native *n, struct jm
 {
 	const char *warm = json_string_value(json_object_get(w->parameters, "warmup"));
 
-	if (parameter(w, "epochs") > 1) {
+	if (parameter(w, "epochs") > 0) {
 		double steps = parameter(w, "epoch_steps");
 
 		set_epochs(w, n, isnan(steps) ? EPOCH_STEPS : steps);
@@ -334,12 +336,11 @@ static double share_done(const struct native *n)
 	return by_steps < by_time ? by_steps : by_time;
 }
 
-/* Opens the phase of the epoch that begins with this step, counted from 1 with the one that warmed up. */
+/* Opens the phase of the epoch that begins with this step, counted from 1, which warms up if there are more. */
 static int turn_epoch(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
+	int first = n->warm_steps > 0 ? 2 : 1, rc;
 	char name[32];
-
-	int rc;
 
 	if (!n->epoch_steps || (n->n_steady + n->under_way) % n->epoch_steps)
 		return 0;
@@ -347,7 +348,7 @@ static int turn_epoch(struct jm__worker *w, struct native *n, struct jm_err *err
 	if (rc)
 		return rc;
 	jm__worker_end_at(w, n->epoch, n->device_ns);
-	snprintf(name, sizeof(name), "epoch %ld", 2 + n->n_steady / n->epoch_steps);
+	snprintf(name, sizeof(name), "epoch %ld", first + n->n_steady / n->epoch_steps);
 	n->epoch = jm__worker_begin(w, name, err);
 	return n->epoch < 0 ? n->epoch : 0;
 }
