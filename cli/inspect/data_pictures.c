@@ -43,12 +43,13 @@ static void take_size(struct look *l, const struct jm_picture *p)
 }
 
 /* A damaged picture is counted, and the first ones are named. */
-static int look_at(struct jm_cli *cli, const struct jm_data_set *set, int64_t i, struct look *l)
+static int look_at(struct jm_cli *cli, const struct jm_data_set *set, int64_t i,
+	struct jm_picture_decoder *d, struct look *l)
 {
 	struct jm_err why = JM_ERR_INIT;
 	struct jm_picture p;
 	int64_t bytes = 0;
-	int code = jm_data_set_read(set, i, &p, &bytes, &why);
+	int code = jm_data_set_read(set, i, d, &p, &bytes, &why);
 
 	l->bytes += bytes;
 	if (code == JM_ENOMEM)
@@ -60,7 +61,6 @@ static int look_at(struct jm_cli *cli, const struct jm_data_set *set, int64_t i,
 	}
 	l->count[set->label[i]]++;
 	take_size(l, &p);
-	jm_picture_done(&p);
 	return 0;
 }
 
@@ -97,13 +97,15 @@ static void print_look(struct jm_cli *cli, const struct jm_data_set *set, const 
 
 static int show(struct jm_cli *cli, const struct jm_data_set *set)
 {
+	struct jm_picture_decoder decoder = {0};
 	struct look l = {.count = calloc((size_t)set->classes, sizeof(*l.count))};
 	int code = l.count ? 0 : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory.");
 
 	for (int64_t i = 0; i < set->n && !code; i++)
-		code = look_at(cli, set, i, &l);
+		code = look_at(cli, set, i, &decoder, &l);
 	if (!code)
 		print_look(cli, set, &l);
+	jm_picture_decoder_done(&decoder);
 	free(l.count);
 	return code;
 }

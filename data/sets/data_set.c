@@ -55,10 +55,10 @@ int jm_data_set_open(
 	return 0;
 }
 
-int jm_data_set_read(const struct jm_data_set *set, int64_t i, struct jm_picture *ret,
-	int64_t *ret_bytes, struct jm_err *err)
+int jm_data_set_read(const struct jm_data_set *set, int64_t i, struct jm_picture_decoder *d,
+	struct jm_picture *ret, int64_t *ret_bytes, struct jm_err *err)
 {
-	return set->format->read(set, i, ret, ret_bytes, err);
+	return set->format->read(set, i, d, ret, ret_bytes, err);
 }
 
 void jm_data_set_close(struct jm_data_set *set)
@@ -124,10 +124,9 @@ static int read_all(int fd, const char *path, unsigned char *bytes, size_t n, st
 	return 0;
 }
 
-static int read_open(int fd, const char *path, size_t most, unsigned char **ret, size_t *ret_size,
-	struct jm_err *err)
+static int read_open(int fd, const char *path, size_t most, struct jm_picture_room *room,
+	size_t *ret_size, struct jm_err *err)
 {
-	unsigned char *bytes;
 	struct stat st;
 	int code;
 
@@ -137,28 +136,35 @@ static int read_open(int fd, const char *path, size_t most, unsigned char **ret,
 		return jm_err_set(err, JM_EFORMAT,
 			"%s is no regular file of at most %zu bytes; remove it from the data set.",
 			path, most);
-	bytes = malloc((size_t)st.st_size + 1);
-	if (!bytes)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for file %s.", path);
-	code = read_all(fd, path, bytes, (size_t)st.st_size, err);
-	if (code) {
-		free(bytes);
-		return code;
-	}
-	*ret = bytes;
+	code = jm_picture_room(room, path, (size_t)st.st_size + 1, err); /* one more for a '\0' */
+	if (!code)
+		code = read_all(fd, path, room->bytes, (size_t)st.st_size, err);
 	*ret_size = (size_t)st.st_size;
-	return 0;
+	return code;
 }
 
-int jm_data_file_read(
-	const char *path, size_t most, unsigned char **ret, size_t *ret_size, struct jm_err *err)
+int jm_data_file_read_to(const char *path, size_t most, struct jm_picture_room *room,
+	size_t *ret_size, struct jm_err *err)
 {
 	/* O_NONBLOCK: opening a pipe would wait for its writer */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), code;
 
 	if (fd < 0)
 		return failed(path, err);
-	code = read_open(fd, path, most, ret, ret_size, err);
+	code = read_open(fd, path, most, room, ret_size, err);
 	close(fd);
+	return code;
+}
+
+int jm_data_file_read(
+	const char *path, size_t most, unsigned char **ret, size_t *ret_size, struct jm_err *err)
+{
+	struct jm_picture_room room = {0};
+	int code = jm_data_file_read_to(path, most, &room, ret_size, err);
+
+	if (code)
+		free(room.bytes);
+	else
+		*ret = room.bytes;
 	return code;
 }

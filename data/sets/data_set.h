@@ -27,10 +27,10 @@ struct jm_data_format {
 	 * as well. JM_EFORMAT: damaged. JM_ENOENT: the part is absent.
 	 */
 	int (*open)(struct jm_data_set *set, enum jm_part part, struct jm_err *err);
-	/* Picture i. Called by several threads at once. *ret_bytes: read from its file. JM_EFORMAT, JM_ENOENT: this picture is
-	 * damaged or absent, and others may be read. */
-	int (*read)(const struct jm_data_set *set, int64_t i, struct jm_picture *ret,
-		int64_t *ret_bytes, struct jm_err *err);
+	/* Picture i. Called by several threads at once, each with a decoder of its own. *ret_bytes: read from its file.
+	 * JM_EFORMAT, JM_ENOENT: this picture is damaged or absent, and others may be read. */
+	int (*read)(const struct jm_data_set *set, int64_t i, struct jm_picture_decoder *d,
+		struct jm_picture *ret, int64_t *ret_bytes, struct jm_err *err);
 	void (*close)(struct jm_data_set *set); /* frees `state`, which may be NULL */
 };
 
@@ -44,8 +44,9 @@ int jm_data_set_open(
 	const char *path, enum jm_part part, struct jm_data_set *ret, struct jm_err *err);
 /* True if jm_data_set_open would try to open the path. */
 bool jm_data_set_is(const char *path);
-int jm_data_set_read(const struct jm_data_set *set, int64_t i, struct jm_picture *ret,
-	int64_t *ret_bytes, struct jm_err *err);
+/* Picture i, or the part of it that the decoder chooses; its pixels are the decoder's until the next one. */
+int jm_data_set_read(const struct jm_data_set *set, int64_t i, struct jm_picture_decoder *d,
+	struct jm_picture *ret, int64_t *ret_bytes, struct jm_err *err);
 void jm_data_set_close(struct jm_data_set *set); /* a zeroed one is allowed */
 
 /* JM_EUSAGE: the classes of two sets are not the same, by number and name. */
@@ -55,6 +56,9 @@ int jm_data_set_same_classes(
 /* For formats: the bytes of a regular file, to be freed. JM_EIO, JM_ENOENT; JM_EFORMAT: larger than `most`. */
 int jm_data_file_read(
 	const char *path, size_t most, unsigned char **ret, size_t *ret_size, struct jm_err *err);
+/* For formats: the same into memory that is kept. */
+int jm_data_file_read_to(const char *path, size_t most, struct jm_picture_room *room,
+	size_t *ret_size, struct jm_err *err);
 /* For formats: room for n labels. */
 int jm_data_set_labels(struct jm_data_set *set, int64_t n, struct jm_err *err);
 

@@ -168,21 +168,18 @@ static int folder_open(struct jm_data_set *set, enum jm_part part, struct jm_err
 	return f && f->root ? add_classes(set, err) : out_of_memory(set, err);
 }
 
-static int folder_read(const struct jm_data_set *set, int64_t i, struct jm_picture *ret,
-	int64_t *ret_bytes, struct jm_err *err)
+static int folder_read(const struct jm_data_set *set, int64_t i, struct jm_picture_decoder *d,
+	struct jm_picture *ret, int64_t *ret_bytes, struct jm_err *err)
 {
 	const struct folder *f = set->state;
-	unsigned char *bytes;
 	size_t n;
-	int code = jm_data_file_read(f->file[i], FILE_MOST, &bytes, &n, err);
+	int code = jm_data_file_read_to(f->file[i], FILE_MOST, &d->file, &n, err);
 
 	*ret_bytes = 0;
 	if (code)
 		return code;
 	*ret_bytes = (int64_t)n;
-	code = jm_picture_decode(f->file[i], bytes, n, ret, err);
-	free(bytes);
-	return code;
+	return jm_picture_decode(d, f->file[i], d->file.bytes, n, ret, err);
 }
 
 static void folder_close(struct jm_data_set *set)

@@ -6,11 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-int jm_picture_room(
-	const char *name, int64_t width, int64_t height, struct jm_picture *ret, struct jm_err *err)
+int jm_picture_room(struct jm_picture_room *room, const char *name, size_t size, struct jm_err *err)
 {
-	struct jm_picture p = {.width = (int)width, .height = (int)height};
+	if (room->bytes && room->size >= size)
+		return 0;
+	free(room->bytes);
+	room->bytes = malloc(size ? size : 1);
+	room->size = room->bytes ? size : 0;
+	return room->bytes ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for picture %s.", name);
+}
 
+int jm_picture_size(struct jm_picture_decoder *d, const char *name, int64_t width, int64_t height,
+	struct jm_picture_part *ret, struct jm_err *err)
+{
 	if (width < 1 || height < 1 || width > JM_PICTURE_SIDE_MOST ||
 		height > JM_PICTURE_SIDE_MOST || width * height > JM_PICTURE_PIXELS_MOST)
 		return jm_err_set(err, JM_EFORMAT,
@@ -18,11 +26,20 @@ int jm_picture_room(
 			"picture %lld million: remove it or make it smaller.",
 			name, (long long)width, (long long)height, JM_PICTURE_SIDE_MOST,
 			(long long)JM_PICTURE_PIXELS_MOST / 1000000);
-	p.rgb = malloc((size_t)(3 * width * height));
-	if (!p.rgb)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for picture %s.", name);
-	*ret = p;
+	*ret = (struct jm_picture_part){.width = (int)width, .height = (int)height, .shrink = 1};
+	if (d->choose)
+		d->choose(d->arg, (int)width, (int)height, ret);
 	return 0;
+}
+
+int jm_picture_pixels(struct jm_picture_decoder *d, const char *name, int width, int height,
+	struct jm_picture *ret, struct jm_err *err)
+{
+	int code = jm_picture_room(&d->pixels, name, 3 * (size_t)width * (size_t)height, err);
+
+	*ret = (struct jm_picture){
+		.width = width, .height = height, .rgb = d->pixels.bytes, .shrink = 1};
+	return code;
 }
 
 static int unknown(const char *name, size_t n, struct jm_err *err)
@@ -41,20 +58,24 @@ static int unknown(const char *name, size_t n, struct jm_err *err)
 		name);
 }
 
-int jm_picture_decode(
-	const char *name, const void *bytes, size_t n, struct jm_picture *ret, struct jm_err *err)
+int jm_picture_decode(struct jm_picture_decoder *d, const char *name, const void *bytes, size_t n,
+	struct jm_picture *ret, struct jm_err *err)
 {
-	for (int i = 0; jm_picture_formats[i]; i++) {
+	for (int i = 0; jm_picture_formats[i] && i < JM_PICTURE_FORMATS_MOST; i++) {
 		const struct jm_picture_format *f = jm_picture_formats[i];
 
 		if (n >= f->n_magic && !memcmp(bytes, f->magic, f->n_magic))
-			return f->decode(name, bytes, n, ret, err);
+			return f->decode(name, bytes, n, d, &d->state[i], ret, err);
 	}
 	return unknown(name, n, err);
 }
 
-void jm_picture_done(struct jm_picture *p)
+void jm_picture_decoder_done(struct jm_picture_decoder *d)
 {
-	free(p->rgb);
-	*p = (struct jm_picture){0};
+	for (int i = 0; jm_picture_formats[i] && i < JM_PICTURE_FORMATS_MOST; i++)
+		if (d->state[i])
+			jm_picture_formats[i]->close(d->state[i]);
+	free(d->file.bytes);
+	free(d->pixels.bytes);
+	*d = (struct jm_picture_decoder){0};
 }

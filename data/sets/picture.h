@@ -8,13 +8,37 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define JM_PICTURE_SIDE_MOST   20000
-#define JM_PICTURE_PIXELS_MOST ((int64_t)1 << 27)
+#define JM_PICTURE_SIDE_MOST	20000
+#define JM_PICTURE_PIXELS_MOST	((int64_t)1 << 27)
+#define JM_PICTURE_FORMATS_MOST 4
 
-/* u8 [height][width][3]: red, green, blue. */
+/* Pixels of a picture, u8 [height][width][3]: red, green, blue. They are of one part, which may have been made smaller. */
 struct jm_picture {
 	int width, height;
-	unsigned char *rgb; /* from malloc */
+	unsigned char *rgb; /* of the decoder, until its next picture */
+	int left, top;	    /* where they begin in the picture, counted in these pixels */
+	int shrink;	    /* pixels of the file in one of these, per side: 1, 2, 4 or 8 */
+};
+
+/* What is wanted of a picture, in its own pixels; a format may give more of it, and a smaller shrink. */
+struct jm_picture_part {
+	int left, top, width, height;
+	int shrink; /* 1, 2, 4 or 8 */
+};
+
+/* Memory that grows and is kept. */
+struct jm_picture_room {
+	unsigned char *bytes;
+	size_t size;
+};
+
+/* What one thread keeps from picture to picture. Zeroed: it decodes whole pictures. */
+struct jm_picture_decoder {
+	/* Chooses the part, within the picture, once its size is known; *ret holds the whole. NULL = the whole. */
+	void (*choose)(void *arg, int width, int height, struct jm_picture_part *ret);
+	void *arg;
+	struct jm_picture_room file, pixels;
+	void *state[JM_PICTURE_FORMATS_MOST]; /* of the formats, in the order of their table */
 };
 
 struct jm_picture_format {
@@ -22,24 +46,33 @@ struct jm_picture_format {
 	const char *magic;
 	size_t n_magic; /* the bytes that every file of the format begins with */
 	/*
-	 * The pixels of a file's bytes; grey becomes three equal channels, alpha is dropped. Called by several threads at
-	 * once. JM_EFORMAT: damaged or not supported; `name` is the file's. Its size has passed jm_picture_room before its
-	 * pixels are read.
+	 * The pixels of a file's bytes; grey becomes three equal channels, alpha is dropped. JM_EFORMAT: it ends early, is
+	 * damaged where it was read (all of it for the whole picture), or is not supported; `name` is the file's. Its size has passed jm_picture_size before its pixels are read.
+	 * *state: NULL at first, kept by the decoder.
 	 */
 	int (*decode)(const char *name, const unsigned char *bytes, size_t n,
-		struct jm_picture *ret, struct jm_err *err);
+		struct jm_picture_decoder *d, void **state, struct jm_picture *ret,
+		struct jm_err *err);
+	void (*close)(void *state); /* NULL = there is none; else never called with NULL */
 };
 
 extern const struct jm_picture_format *const jm_picture_formats[]; /* NULL-terminated, generated */
 
-/* Decodes a file that is in memory, by what it begins with. ret: to be freed by jm_picture_done. JM_EFORMAT: empty, damaged,
+/* Decodes a file that is in memory, by what it begins with. ret: its pixels stay the decoder's. JM_EFORMAT: empty, damaged,
  * too large or of no format of this build. */
-int jm_picture_decode(
-	const char *name, const void *bytes, size_t n, struct jm_picture *ret, struct jm_err *err);
-void jm_picture_done(struct jm_picture *p);
+int jm_picture_decode(struct jm_picture_decoder *d, const char *name, const void *bytes, size_t n,
+	struct jm_picture *ret, struct jm_err *err);
+void jm_picture_decoder_done(struct jm_picture_decoder *d);
 
-/* For formats: allocates the pixels. JM_EFORMAT: the size is not positive, or larger than the limits above. */
-int jm_picture_room(const char *name, int64_t width, int64_t height, struct jm_picture *ret,
-	struct jm_err *err);
+/* For formats: asks what is wanted of a picture of this size. JM_EFORMAT: a side is not positive, or above the limits. */
+int jm_picture_size(struct jm_picture_decoder *d, const char *name, int64_t width, int64_t height,
+	struct jm_picture_part *ret, struct jm_err *err);
+/* For formats: room for so many pixels, as a whole picture that is not made smaller. */
+int jm_picture_pixels(struct jm_picture_decoder *d, const char *name, int width, int height,
+	struct jm_picture *ret, struct jm_err *err);
+
+/* Makes room for `size` bytes; what was there is lost. JM_ENOMEM. */
+int jm_picture_room(
+	struct jm_picture_room *room, const char *name, size_t size, struct jm_err *err);
 
 #endif

@@ -9,14 +9,17 @@
 
 #define NAMES_MOST 65536 /* bytes of a file with names */
 
-int jm_raw_pictures_read(const struct jm_data_set *set, int64_t i, struct jm_picture *ret,
-	int64_t *ret_bytes, struct jm_err *err)
+int jm_raw_pictures_read(const struct jm_data_set *set, int64_t i, struct jm_picture_decoder *d,
+	struct jm_picture *ret, int64_t *ret_bytes, struct jm_err *err)
 {
 	const struct jm_raw_pictures *raw = set->state;
 	const unsigned char *from = raw->bytes + (size_t)i * raw->stride + raw->offset;
 	int plane = set->width * set->height, step = raw->channels == 3 ? plane : 0;
-	int code = jm_picture_room(set->path, set->width, set->height, ret, err);
+	struct jm_picture_part part;
+	int code = jm_picture_size(d, set->path, set->width, set->height, &part, err);
 
+	if (!code)
+		code = jm_picture_pixels(d, set->path, set->width, set->height, ret, err);
 	for (int at = 0; at < plane && !code; at++)
 		for (int c = 0; c < 3; c++)
 			ret->rgb[3 * at + c] = from[at + c * step];

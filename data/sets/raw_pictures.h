@@ -13,8 +13,8 @@ struct jm_raw_pictures {
 };
 
 /* The functions `read` and `close` of formats whose state is a struct jm_raw_pictures. */
-int jm_raw_pictures_read(const struct jm_data_set *set, int64_t i, struct jm_picture *ret,
-	int64_t *ret_bytes, struct jm_err *err);
+int jm_raw_pictures_read(const struct jm_data_set *set, int64_t i, struct jm_picture_decoder *d,
+	struct jm_picture *ret, int64_t *ret_bytes, struct jm_err *err);
 void jm_raw_pictures_close(struct jm_data_set *set);
 
 /* True if DIR/NAME exists, or `dir` itself ends with NAME and exists. */

@@ -177,6 +177,9 @@ static const struct jm_key data_keys[] = {
 		.meaning = "of reading, decoding and cropping, summed over threads"},
 	{POSITIVE("wait_s", 0), .unit = "s", .meaning = "that steps waited for pictures"},
 	{COUNT("threads", 0), .meaning = "that read pictures"},
+	{POSITIVE("load_per_s", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "1/s",
+		.meaning = "threads x decoded / decode_s: what they could load; null = nothing"},
+	{COUNT("depth", JM_KEY_OPTIONAL), .meaning = "batches that may be prepared ahead"},
 	{0},
 };
 

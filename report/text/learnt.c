@@ -22,17 +22,20 @@ static void add_top1(const json_t *record, char *out, size_t size)
 void jm_text_learnt(const json_t *record, char *out, size_t size)
 {
 	const json_t *data = json_object_get(record, "data");
-	char text[240];
+	double per_s = jm_json_real_of(data, "load_per_s");
+	char text[280], rate[40] = "";
 
 	*out = '\0';
 	add_top1(record, out, size);
 	if (!data)
 		return;
+	if (!isnan(per_s))
+		jm_text_format(rate, sizeof(rate), " (%.0f/s by all of them)", per_s);
 	jm_text_format(text, sizeof(text),
-		"%s%.0f pictures were read in %.3g s of %.0f thread(s), %.0f files could not be "
+		"%s%.0f pictures were read in %.3g s of %.0f thread(s)%s, %.0f files could not be "
 		"read; steps waited %.3g s for pictures.",
 		*out ? " " : "", jm_json_real_of(data, "decoded"),
-		jm_json_real_of(data, "decode_s"), jm_json_real_of(data, "threads"),
+		jm_json_real_of(data, "decode_s"), jm_json_real_of(data, "threads"), rate,
 		jm_json_real_of(data, "corrupt"), jm_json_real_of(data, "wait_s"));
 	jm_text_append(out, size, "", text);
 }

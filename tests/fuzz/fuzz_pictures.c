@@ -8,6 +8,7 @@
 
 static void read_all(struct jm_data_set *set, const struct jm_data_format *format)
 {
+	struct jm_picture_decoder d = {0};
 	struct jm_err err = JM_ERR_INIT;
 	int64_t bytes;
 
@@ -16,21 +17,38 @@ static void read_all(struct jm_data_set *set, const struct jm_data_format *forma
 		struct jm_picture p;
 
 		assert(set->label[i] >= 0 && set->label[i] < set->classes);
-		if (!jm_data_set_read(set, i, &p, &bytes, &err))
-			jm_picture_done(&p);
+		jm_data_set_read(set, i, &d, &p, &bytes, &err);
 	}
+	jm_picture_decoder_done(&d);
+}
+
+/* A part and a size that the last byte chooses. */
+static void choose(void *arg, int width, int height, struct jm_picture_part *ret)
+{
+	int by = *(const unsigned char *)arg;
+
+	ret->shrink = 1 << by % 4;
+	ret->left = by * 7 % width;
+	ret->top = by * 5 % height;
+	ret->width = 1 + by * 11 % (width - ret->left);
+	ret->height = 1 + by * 13 % (height - ret->top);
 }
 
 static int decode(const unsigned char *bytes, size_t size, struct jm_err *err)
 {
+	struct jm_picture_decoder d = {0};
+	unsigned char last = size ? bytes[size - 1] : 0;
 	struct jm_picture p;
 	int rc;
 
 	if (size > 26 && bytes[0] == 0x89 && (bytes[16] | bytes[17] | bytes[20] | bytes[21]))
 		return 0; /* a large PNG: slow, and checked by a test */
-	rc = jm_picture_decode("fuzz", bytes, size, &p, err);
-	if (!rc)
-		jm_picture_done(&p);
+	if (last % 5) {
+		d.choose = choose;
+		d.arg = &last;
+	}
+	rc = jm_picture_decode(&d, "fuzz", bytes, size, &p, err);
+	jm_picture_decoder_done(&d);
 	return rc;
 }
 

@@ -5,23 +5,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int crop_all(
-	const struct jm_crop *crop, const struct jm_picture *p, float *scratch, float *ret)
+static int crop_all(const struct jm_crop *crop, const struct jm_picture *p, float *ret)
 {
 	size_t bytes = 3 * (size_t)p->width * (size_t)p->height;
 	size_t values = 3 * (size_t)crop->size * (size_t)crop->size;
+	struct jm_resize_room room = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_crop_taken taken;
+	struct jm_picture_part part;
+	int code;
 
-	if (!p->rgb || !scratch || !ret || fread(p->rgb, 1, bytes, stdin) != bytes)
+	if (!p->rgb || !ret || fread(p->rgb, 1, bytes, stdin) != bytes)
 		return 1;
-	jm_crop_apply(crop, p, 1, scratch, ret);
-	return fwrite(ret, sizeof(*ret), values, stdout) != values;
+	jm_crop_choose(crop, 1, p->width, p->height, &taken, &part);
+	code = jm_crop_apply(crop, &taken, p, &room, ret, &err);
+	jm_resize_room_done(&room);
+	return code || fwrite(ret, sizeof(*ret), values, stdout) != values;
 }
 
 int main(int argc, char **argv)
 {
-	struct jm_crop crop = {.kind = JM_CROP_CENTRE};
-	struct jm_picture p = {0};
-	float *scratch, *ret;
+	struct jm_crop crop = {.kind = JM_CROP_CENTRE, .type = JM_F32};
+	struct jm_picture p = {.shrink = 1};
+	float *ret;
 	int status;
 
 	if (argc != 4)
@@ -30,11 +36,9 @@ int main(int argc, char **argv)
 	p.height = atoi(argv[2]);
 	crop.size = atoi(argv[3]);
 	p.rgb = malloc(3 * (size_t)p.width * (size_t)p.height);
-	scratch = malloc(jm_crop_scratch(&crop) * sizeof(*scratch));
 	ret = malloc(3 * (size_t)crop.size * (size_t)crop.size * sizeof(*ret));
-	status = crop_all(&crop, &p, scratch, ret);
+	status = crop_all(&crop, &p, ret);
 	free(p.rgb);
-	free(scratch);
 	free(ret);
 	return status;
 }

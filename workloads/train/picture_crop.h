@@ -4,6 +4,7 @@
 #define JM_PICTURE_CROP_H
 
 #include "data/sets/picture.h"
+#include "picture_resize.h"
 
 enum jm_crop_kind {
 	/* a random part (8 to 100 % of the area, sides 3:4 to 4:3) resized: Szegedy et al., arXiv 1409.4842 */
@@ -20,15 +21,28 @@ struct jm_crop {
 	int size; /* pixels of both sides of the result */
 	enum jm_crop_kind kind;
 	bool flip; /* mirrors every other picture, at random */
+	enum jm_dtype type;
+};
+
+/* What is taken of one picture, in its own pixels. */
+struct jm_crop_taken {
+	bool flips;
+	struct jm_picture_box box; /* that is resized */
+	int left, top; /* JM_CROP_MOVED, JM_CROP_PADDED: where the picture begins in the result */
 };
 
 /*
- * Writes f32 [3][size][size]: (value / 255 - mean) / deviation of each channel, with ImageNet's mean and deviation. The seed
- * decides all that is random. Resizing is bilinear with the triangle as wide as the step where it shrinks (as Pillow does).
- * scratch: for jm_crop_scratch(c) floats.
+ * What is taken of a picture of this size. The seed decides all that is random. ret_part: the pixels that it needs; they may be
+ * decoded 2, 4 or 8 times smaller where the part is at least as many times as large as the result.
  */
-void jm_crop_apply(const struct jm_crop *c, const struct jm_picture *p, uint64_t seed,
-	float *scratch, float *ret);
-size_t jm_crop_scratch(const struct jm_crop *c);
+void jm_crop_choose(const struct jm_crop *c, uint64_t seed, int width, int height,
+	struct jm_crop_taken *ret, struct jm_picture_part *ret_part);
+
+/*
+ * Writes [3][size][size] in the type: (value / 255 - mean) / deviation of each channel, with ImageNet's mean and deviation. The
+ * picture has the part that was chosen. JM_ENOMEM.
+ */
+int jm_crop_apply(const struct jm_crop *c, const struct jm_crop_taken *taken,
+	const struct jm_picture *p, struct jm_resize_room *room, void *ret, struct jm_err *err);
 
 #endif

@@ -10,8 +10,12 @@
 #include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
 
-#define DEPTH  4 /* batches that are prepared */
-#define ROUNDS 4
+#define DEPTH_FIRST 2  /* batches that are prepared */
+#define DEPTH_MOST  64 /* at most, if memory allows */
+#define SMALL                                                                                      \
+	64 /* pixels of a side: threads take several pictures of at most this size at a time */
+#define SEVERAL 8
+#define ROUNDS	4
 
 struct slot {
 	char *pixels;
@@ -21,13 +25,18 @@ struct slot {
 
 struct jm_picture_loader {
 	struct jm_loader_way way;
-	struct slot slot[DEPTH];
 	size_t bytes; /* of a sample's pixels */
+	int share;    /* samples that a thread takes at a time */
 	pthread_mutex_t lock;
 	pthread_cond_t more, ready; /* work for threads; a batch for the taker */
 	pthread_t *thread;
 	int threads; /* that run */
 	/* below: guarded by the lock */
+	struct slot slot[DEPTH_MOST];	  /* `depth` of them are there */
+	int unused[DEPTH_MOST], n_unused; /* of those */
+	int place[DEPTH_MOST];		  /* of batch k, at k % DEPTH_MOST: its slot */
+	int depth, most;
+	bool idle;	/* a thread had no work since the taker waited last */
 	int64_t start;	/* number of the batch that taken == 0 stands for */
 	int64_t taken;	/* batches since then */
 	int64_t issued; /* samples since then that a thread has begun */
@@ -35,7 +44,7 @@ struct jm_picture_loader {
 	bool stops;
 	struct jm_err err; /* the first one */
 	struct jm_loader_cost cost;
-	atomic_uchar *bad; /* [pictures]: known to be damaged */
+	atomic_uchar *bad; /* [pictures]: known to be damaged, and counted */
 	int64_t first;	   /* evaluation: the first picture that can be read */
 };
 
@@ -80,17 +89,15 @@ struct done {
 	int64_t pictures, bytes, corrupt, fillers, ns;
 };
 
-/* Reads picture i. 1: it is damaged and was counted. */
-static int read_one(struct jm_picture_loader *l, int64_t i, struct jm_picture *ret,
-	struct done *done, struct jm_err *err)
+/* Reads picture i. 1: it is damaged and was counted. It is read again the next time: the part that is wanted then may be whole. */
+static int read_one(struct jm_picture_loader *l, int64_t i, struct jm_picture_decoder *d,
+	struct jm_picture *ret, struct done *done, struct jm_err *err)
 {
 	struct jm_err why = JM_ERR_INIT;
 	int64_t bytes = 0;
 	int code;
 
-	if (atomic_load(&l->bad[i]))
-		return 1;
-	code = jm_data_set_read(l->way.set, i, ret, &bytes, &why);
+	code = jm_data_set_read(l->way.set, i, d, ret, &bytes, &why);
 	done->bytes += bytes;
 	done->pictures += !code;
 	if (!code)
@@ -104,13 +111,13 @@ static int read_one(struct jm_picture_loader *l, int64_t i, struct jm_picture *r
 }
 
 /* Picture i, or the one that takes its place; *i becomes its number. */
-static int read_or_next(struct jm_picture_loader *l, int64_t *i, struct jm_picture *ret,
-	struct done *done, struct jm_err *err)
+static int read_or_next(struct jm_picture_loader *l, int64_t *i, struct jm_picture_decoder *d,
+	struct jm_picture *ret, struct done *done, struct jm_err *err)
 {
 	int64_t n = l->way.set->n;
 
 	for (int64_t tries = 0; tries < n; tries++) {
-		int code = read_one(l, *i, ret, done, err);
+		int code = read_one(l, *i, d, ret, done, err);
 
 		if (code <= 0)
 			return code;
@@ -133,34 +140,35 @@ static int64_t picture_of(const struct jm_picture_loader *l, int64_t sample, uin
 	return jm_loader_order(l->way.seed, epoch, sample % n, n);
 }
 
-static void store(const struct jm_picture_loader *l, const float *from, char *to)
-{
-	int64_t n = (int64_t)(l->bytes / jm_dtype_bytes(l->way.type));
+/* What a thread keeps from picture to picture. */
+struct maker {
+	const struct jm_crop *crop;
+	uint64_t seed; /* of the picture */
+	struct jm_crop_taken taken;
+	struct jm_picture_decoder decoder;
+	struct jm_resize_room room;
+};
 
-	if (l->way.type == JM_F32)
-		memcpy(to, from, l->bytes);
-	else
-		for (int64_t i = 0; i < n; i++)
-			jm_element_set(l->way.type, to, i, (double)from[i]);
+static void choose(void *arg, int width, int height, struct jm_picture_part *ret)
+{
+	struct maker *m = arg;
+
+	jm_crop_choose(m->crop, m->seed, width, height, &m->taken, ret);
 }
 
-/* room: values of a sample, then scratch */
-static int make(struct jm_picture_loader *l, int64_t sample, float *room, char *pixels,
+static int make(struct jm_picture_loader *l, int64_t sample, struct maker *m, char *pixels,
 	int32_t *target, struct done *done, struct jm_err *err)
 {
-	size_t values = l->bytes / jm_dtype_bytes(l->way.type);
 	struct jm_picture p;
-	uint64_t seed;
-	int64_t i = picture_of(l, sample, &seed), wanted = i;
-	int code = read_or_next(l, &i, &p, done, err);
+	int64_t i = picture_of(l, sample, &m->seed), wanted = i;
+	int code = read_or_next(l, &i, &m->decoder, &p, done, err);
 
+	if (!code)
+		code = jm_crop_apply(m->crop, &m->taken, &p, &m->room, pixels, err);
 	if (code)
 		return code;
-	jm_crop_apply(&l->way.crop, &p, seed, room + values, room);
-	jm_picture_done(&p);
-	store(l, room, pixels);
 	*target = l->way.set->label[i];
-	done->fillers = i != wanted || (l->way.evaluates && sample >= l->way.set->n);
+	done->fillers += i != wanted || (l->way.evaluates && sample >= l->way.set->n);
 	return 0;
 }
 
@@ -168,7 +176,7 @@ static int make(struct jm_picture_loader *l, int64_t sample, float *room, char *
 
 static bool has_work(const struct jm_picture_loader *l)
 {
-	return !l->err.code && l->issued < (l->taken + DEPTH) * l->way.batch;
+	return !l->err.code && l->issued < (l->taken + l->depth) * l->way.batch;
 }
 
 static void add_cost(struct jm_picture_loader *l, const struct done *done)
@@ -179,28 +187,50 @@ static void add_cost(struct jm_picture_loader *l, const struct done *done)
 	l->cost.decode_s += 1e-9 * (double)done->ns;
 }
 
-/* Makes one sample. Called with the lock, which is released meanwhile. */
-static void work(struct jm_picture_loader *l, float *room)
+/* The slot of batch k, which is begun with its first sample. */
+static struct slot *slot_of(struct jm_picture_loader *l, int64_t k, bool begins)
 {
-	int64_t at = l->issued++, k = at / l->way.batch, b = at % l->way.batch, begun;
-	int64_t sample = number_of(l, k) * l->way.batch + b;
-	struct slot *slot = &l->slot[k % DEPTH];
+	int *place = &l->place[k % DEPTH_MOST];
+
+	if (begins)
+		*place = l->unused[--l->n_unused];
+	return &l->slot[*place];
+}
+
+/* Samples b to end - 1 of batch k. */
+static int make_some(struct jm_picture_loader *l, int64_t k, int64_t b, int64_t end,
+	struct maker *m, struct slot *slot, struct done *done, struct jm_err *err)
+{
+	int64_t begun = jm_clock_now(jm_clock_real()), first = number_of(l, k) * l->way.batch;
+	int code = 0;
+
+	for (; b < end && !code; b++)
+		code = make(l, first + b, m, slot->pixels + (size_t)b * l->bytes, slot->target + b,
+			done, err);
+	done->ns = jm_clock_now(jm_clock_real()) - begun;
+	return code;
+}
+
+/* Makes the next samples of a batch. Called with the lock, which is released meanwhile. */
+static void work(struct jm_picture_loader *l, struct maker *m)
+{
+	int64_t at = l->issued, k = at / l->way.batch, b = at % l->way.batch;
+	int64_t end = b + l->share < l->way.batch ? b + l->share : l->way.batch;
+	struct slot *slot = slot_of(l, k, !b);
 	struct jm_err err = JM_ERR_INIT;
 	struct done done = {0};
 	int code;
 
+	l->issued += end - b;
 	l->under_way++;
 	pthread_mutex_unlock(&l->lock);
-	begun = jm_clock_now(jm_clock_real());
-	code = make(l, sample, room, slot->pixels + (size_t)b * l->bytes, slot->target + b, &done,
-		&err);
-	done.ns = jm_clock_now(jm_clock_real()) - begun;
+	code = make_some(l, k, b, end, m, slot, &done, &err);
 	pthread_mutex_lock(&l->lock);
 	l->under_way--;
 	if (code && !l->err.code)
 		l->err = err;
 	add_cost(l, &done);
-	slot->done++;
+	slot->done += end - b;
 	slot->fillers += done.fillers;
 	if (slot->done == l->way.batch || l->err.code || !l->under_way)
 		pthread_cond_broadcast(&l->ready);
@@ -209,22 +239,40 @@ static void work(struct jm_picture_loader *l, float *room)
 static void *run(void *arg)
 {
 	struct jm_picture_loader *l = arg;
-	size_t values = l->bytes / jm_dtype_bytes(l->way.type);
-	float *room = malloc((values + jm_crop_scratch(&l->way.crop)) * sizeof(*room));
+	struct maker m = {.crop = &l->way.crop, .decoder = {.choose = choose, .arg = &m}};
 
 	pthread_mutex_lock(&l->lock);
-	if (!room && !l->err.code)
-		jm_err_set(&l->err, JM_ENOMEM, "Out of memory for a thread that reads pictures.");
-	while (room && !l->stops) {
-		if (has_work(l))
-			work(l, room);
-		else
+	while (!l->stops) {
+		if (has_work(l)) {
+			work(l, &m);
+		} else {
+			l->idle = true;
 			pthread_cond_wait(&l->more, &l->lock);
+		}
 	}
 	pthread_cond_broadcast(&l->ready);
 	pthread_mutex_unlock(&l->lock);
-	free(room);
+	jm_picture_decoder_done(&m.decoder);
+	jm_resize_room_done(&m.room);
 	return NULL;
+}
+
+/* One more batch may be prepared. False: there is no memory for it. */
+static bool deepen(struct jm_picture_loader *l)
+{
+	struct slot *slot = &l->slot[l->depth];
+	size_t n = (size_t)l->way.batch;
+
+	slot->pixels = malloc(n * l->bytes);
+	slot->target = malloc(n * sizeof(*slot->target));
+	if (!slot->pixels || !slot->target) {
+		free(slot->pixels);
+		free(slot->target);
+		*slot = (struct slot){0};
+		return false;
+	}
+	l->unused[l->n_unused++] = l->depth++;
+	return true;
 }
 
 /* ---- the taker ------------------------------------------------------------------------------------------ */
@@ -235,20 +283,50 @@ static void restart(struct jm_picture_loader *l, int64_t number)
 	l->issued = INT64_MAX / 2; /* nothing more begins */
 	while (l->under_way)
 		pthread_cond_wait(&l->ready, &l->lock);
-	for (int i = 0; i < DEPTH; i++)
+	l->n_unused = 0;
+	for (int i = 0; i < l->depth; i++) {
 		l->slot[i].done = l->slot[i].fillers = 0;
+		l->unused[l->n_unused++] = i;
+	}
 	l->start = number;
 	l->taken = l->issued = 0;
+	l->idle = false;
 	pthread_cond_broadcast(&l->more);
 }
 
-static void wait_for(struct jm_picture_loader *l, const struct slot *slot)
+static bool is_ready(const struct jm_picture_loader *l)
+{
+	int64_t begun = (l->issued + l->way.batch - 1) / l->way.batch;
+
+	return begun > l->taken && l->slot[l->place[l->taken % DEPTH_MOST]].done == l->way.batch;
+}
+
+/*
+ * Waits for the next batch. Threads that had been idle are fast enough on average; if it waits nevertheless, more is to be ready
+ * the next time.
+ */
+static void wait_for(struct jm_picture_loader *l)
 {
 	int64_t begun = jm_clock_now(jm_clock_real());
 
-	while (slot->done < l->way.batch && !l->err.code)
+	if (!is_ready(l) && l->idle && l->depth < l->most && !deepen(l))
+		l->most = l->depth;
+	if (!is_ready(l)) {
+		l->idle = false;
+		pthread_cond_broadcast(&l->more);
+	}
+	while (!is_ready(l) && !l->err.code)
 		pthread_cond_wait(&l->ready, &l->lock);
 	l->cost.wait_s += 1e-9 * (double)(jm_clock_now(jm_clock_real()) - begun);
+}
+
+static void give_back(struct jm_picture_loader *l, struct slot *slot)
+{
+	l->cost.fillers += slot->fillers;
+	slot->done = slot->fillers = 0;
+	l->unused[l->n_unused++] = (int)(slot - l->slot);
+	l->taken++;
+	pthread_cond_broadcast(&l->more);
 }
 
 int jm_picture_loader_take(struct jm_picture_loader *l, int64_t number, void *pixels,
@@ -260,21 +338,18 @@ int jm_picture_loader_take(struct jm_picture_loader *l, int64_t number, void *pi
 	pthread_mutex_lock(&l->lock);
 	if (number != number_of(l, l->taken))
 		restart(l, number);
-	slot = &l->slot[l->taken % DEPTH];
-	wait_for(l, slot);
+	wait_for(l);
 	code = l->err.code;
 	if (code)
 		*err = l->err;
+	slot = &l->slot[l->place[l->taken % DEPTH_MOST]];
 	pthread_mutex_unlock(&l->lock);
 	if (code)
 		return code;
 	memcpy(pixels, slot->pixels, (size_t)l->way.batch * l->bytes);
 	memcpy(target, slot->target, (size_t)l->way.batch * sizeof(*target));
 	pthread_mutex_lock(&l->lock);
-	l->cost.fillers += slot->fillers;
-	slot->done = slot->fillers = 0;
-	l->taken++;
-	pthread_cond_broadcast(&l->more);
+	give_back(l, slot);
 	pthread_mutex_unlock(&l->lock);
 	return 0;
 }
@@ -285,6 +360,7 @@ struct jm_loader_cost jm_picture_loader_cost(struct jm_picture_loader *l)
 
 	pthread_mutex_lock(&l->lock);
 	cost = l->cost;
+	cost.depth = l->depth;
 	pthread_mutex_unlock(&l->lock);
 	return cost;
 }
@@ -294,6 +370,7 @@ struct jm_loader_cost jm_picture_loader_cost(struct jm_picture_loader *l)
 /* An evaluation needs a picture that can be read before it begins. */
 static int find_first(struct jm_picture_loader *l, struct jm_err *err)
 {
+	struct jm_picture_decoder decoder = {0};
 	struct done done = {0};
 	struct jm_picture p;
 	int64_t first = 0;
@@ -301,11 +378,11 @@ static int find_first(struct jm_picture_loader *l, struct jm_err *err)
 	int code;
 
 	l->way.evaluates = false; /* the next one takes the place of a damaged one */
-	code = read_or_next(l, &first, &p, &done, err);
+	code = read_or_next(l, &first, &decoder, &p, &done, err);
 	l->way.evaluates = evaluates;
+	jm_picture_decoder_done(&decoder);
 	if (code)
 		return code;
-	jm_picture_done(&p);
 	l->first = first;
 	done.bytes = done.pictures = 0;
 	add_cost(l, &done);
@@ -314,17 +391,16 @@ static int find_first(struct jm_picture_loader *l, struct jm_err *err)
 
 static int make_room(struct jm_picture_loader *l, struct jm_err *err)
 {
-	size_t n = (size_t)l->way.batch;
+	size_t fit = l->way.memory / ((size_t)l->way.batch * l->bytes);
 	bool all = (l->bad = calloc((size_t)l->way.set->n, sizeof(*l->bad))) &&
 		   (l->thread = calloc((size_t)l->way.threads, sizeof(*l->thread)));
 
-	for (int i = 0; i < DEPTH && all; i++) {
-		l->slot[i].pixels = malloc(n * l->bytes);
-		l->slot[i].target = malloc(n * sizeof(*l->slot[i].target));
-		all = l->slot[i].pixels && l->slot[i].target;
-	}
+	l->most = (int)(fit < DEPTH_MOST ? fit : DEPTH_MOST);
+	while (all && l->depth < DEPTH_FIRST)
+		all = deepen(l);
 	return all ? 0
-		   : jm_err_set(err, JM_ENOMEM, "Out of memory for %d batches of pictures.", DEPTH);
+		   : jm_err_set(err, JM_ENOMEM, "Out of memory for %d batches of pictures.",
+			     DEPTH_FIRST);
 }
 
 static int begin_threads(struct jm_picture_loader *l, struct jm_err *err)
@@ -347,7 +423,11 @@ int jm_picture_loader_open(
 	if (!l)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a loader of pictures.");
 	l->way = *way;
-	l->bytes = 3 * (size_t)way->crop.size * (size_t)way->crop.size * jm_dtype_bytes(way->type);
+	l->bytes = 3 * (size_t)way->crop.size * (size_t)way->crop.size *
+		   jm_dtype_bytes(way->crop.type);
+	l->share = way->set->width && way->set->width <= SMALL && way->set->height <= SMALL
+			   ? SEVERAL
+			   : 1;
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->more, NULL);
 	pthread_cond_init(&l->ready, NULL);
@@ -376,7 +456,7 @@ void jm_picture_loader_close(struct jm_picture_loader *l)
 	pthread_mutex_unlock(&l->lock);
 	for (int i = 0; i < l->threads; i++)
 		pthread_join(l->thread[i], NULL);
-	for (int i = 0; i < DEPTH; i++) {
+	for (int i = 0; i < l->depth; i++) {
 		free(l->slot[i].pixels);
 		free(l->slot[i].target);
 	}

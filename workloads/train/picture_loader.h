@@ -13,11 +13,11 @@
 struct jm_loader_way {
 	const struct jm_data_set *set; /* outlives the loader */
 	struct jm_crop crop;
-	enum jm_dtype type; /* of the pixels */
 	uint64_t seed;
 	int64_t batch;
-	int threads; /* at least 1 */
-	int world;   /* batches number, number + world... are taken; at least 1 */
+	int threads;   /* at least 1 */
+	size_t memory; /* bytes that batches ahead may take; 2 are made at least */
+	int world;     /* batches number, number + world... are taken; at least 1 */
 	bool strict; /* a damaged file is an error; else another picture takes its place, and it is counted */
 	/*
 	 * Training: each epoch is a new random order of all pictures, and batches go on over its end. Evaluation: pictures in
@@ -35,6 +35,7 @@ struct jm_loader_cost {
 	int64_t fillers;  /* of the samples that were taken: not the picture of their place */
 	double decode_s;  /* of all threads: reading, decoding, cropping */
 	double wait_s;	  /* that jm_picture_loader_take waited */
+	int depth;	  /* batches that may be prepared ahead */
 };
 
 struct jm_picture_loader;
@@ -45,8 +46,9 @@ int jm_picture_loader_open(
 void jm_picture_loader_close(struct jm_picture_loader *l); /* takes NULL */
 
 /*
- * The batch of micro-step `number`, counted over all ranks: pixels [batch][3][size][size] in the type, targets [batch]. Those that
- * follow are being prepared; another one than the next is prepared anew. JM_EFORMAT, JM_ENOENT: strict, and a file is damaged or
+ * The batch of micro-step `number`, counted over all ranks: pixels [batch][3][size][size] in the crop's type, targets [batch].
+ * Those that follow are being prepared, more of them once it had to wait although the threads had stood idle; another one than the
+ * next is prepared anew. JM_EFORMAT, JM_ENOENT: strict, and a file is damaged or
  * vanished.
  */
 int jm_picture_loader_take(struct jm_picture_loader *l, int64_t number, void *pixels,

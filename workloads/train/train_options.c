@@ -77,7 +77,8 @@ const struct jm_option jm_train_options[] = {
 		.max = 1024,
 		.fallback = "0",
 		.needs = "data",
-		.help = "threads that read pictures ahead of the steps; 0 = half of the cores"},
+		.help = "threads that read pictures ahead of the steps; 0 = the cores that this "
+			"process may use, shared among ranks, less one"},
 	OPTION_WORD("augment", pictures.augment, on_off, "on",
 		"with --data: cut pictures at random places and mirror every other one while "
 		"training; off for pictures that a mirror makes wrong, such as digits"),

@@ -4,9 +4,15 @@
 #include "train.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/text/json.h"
+#include "workloads/parts/memory.h"
+
+#define MEMORY_SHARE 8 /* of free memory, for batches that are prepared: one of so many parts */
 
 /* ---- data sets ------------------------------------------------------------------------------------------ */
 
@@ -84,8 +90,8 @@ static int threads_of(const struct train *s)
 
 	if (s->pictures.threads)
 		return s->pictures.threads;
-	cores = sched_getaffinity(0, sizeof(set), &set) ? 2 : CPU_COUNT(&set);
-	return cores / 2 / world > 1 ? cores / 2 / world : 1;
+	cores = (sched_getaffinity(0, sizeof(set), &set) ? 2 : CPU_COUNT(&set)) / world;
+	return cores > 2 ? cores - 1 : 1;
 }
 
 /* Small pictures of one size keep it: they are put into the image; others are cut and resized. */
@@ -108,6 +114,8 @@ static int open_loader(struct train *s, const struct jm_batch_feed *feed,
 		.seed = feed->seed,
 		.batch = s->training.batch,
 		.threads = threads_of(s),
+		.memory = jm_memory_free(s->work->ctx) / MEMORY_SHARE /
+			  (size_t)jm_work_world(s->work),
 		.world = evaluates ? 1 : jm_work_world(s->work),
 		.strict = s->pictures.strict,
 		.evaluates = evaluates};
@@ -119,9 +127,9 @@ static int open_loader(struct train *s, const struct jm_batch_feed *feed,
 		return jm_err_set(err, JM_EUSAGE,
 			"Model %s does not read square pictures of three colours; omit --data.",
 			s->training.model->name);
-	way.type = image->type;
 	way.crop =
 		crop_of(set, (int)image->dim[2], !evaluates && !strcmp(s->pictures.augment, "on"));
+	way.crop.type = image->type;
 	return jm_picture_loader_open(&way, ret, err);
 }
 
@@ -171,15 +179,11 @@ static void note_corrupt(struct train *s, int64_t corrupt)
 			n ? " " : "", (long long)corrupt);
 }
 
-void jm_train_pictures_keep(struct train *s)
+/* Of both loaders. */
+static struct jm_loader_cost cost_of(const struct jm_train_pictures *p)
 {
-	struct jm_train_pictures *p = &s->pictures;
-	struct jm_loader_cost c, e = {0};
-	json_int_t steps;
+	struct jm_loader_cost c = jm_picture_loader_cost(p->loader), e = {0};
 
-	if (!p->loader)
-		return;
-	c = jm_picture_loader_cost(p->loader);
 	if (p->eval_loader)
 		e = jm_picture_loader_cost(p->eval_loader);
 	c.pictures += e.pictures;
@@ -187,17 +191,31 @@ void jm_train_pictures_keep(struct train *s)
 	c.corrupt += e.corrupt;
 	c.decode_s += e.decode_s;
 	c.wait_s += e.wait_s;
+	return c;
+}
+
+void jm_train_pictures_keep(struct train *s)
+{
+	struct jm_train_pictures *p = &s->pictures;
+	struct jm_loader_cost c;
+	int threads = threads_of(s);
+	double rate;
+
+	if (!p->loader)
+		return;
+	c = cost_of(p);
+	rate = c.decode_s > 0 ? (double)threads * (double)c.pictures / c.decode_s : (double)NAN;
 	note_corrupt(s, c.corrupt);
 	if (!s->work->more)
 		return;
-	steps = s->work->epoch_steps;
 	json_object_set_new(s->work->more, "data",
-		json_pack("{s:s, s:s, s:I, s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:i}", "path",
-			p->set.path, "format", p->set.format->name, "pictures",
-			(json_int_t)p->set.n, "classes", p->set.classes, "epoch_steps", steps,
-			"decoded", (json_int_t)c.pictures, "bytes", (json_int_t)c.bytes, "corrupt",
-			(json_int_t)c.corrupt, "decode_s", c.decode_s, "wait_s", c.wait_s,
-			"threads", threads_of(s)));
+		json_pack("{s:s, s:s, s:I, s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:i, s:o, s:i}",
+			"path", p->set.path, "format", p->set.format->name, "pictures",
+			(json_int_t)p->set.n, "classes", p->set.classes, "epoch_steps",
+			(json_int_t)s->work->epoch_steps, "decoded", (json_int_t)c.pictures,
+			"bytes", (json_int_t)c.bytes, "corrupt", (json_int_t)c.corrupt, "decode_s",
+			c.decode_s, "wait_s", c.wait_s, "threads", threads, "load_per_s",
+			jm_json_number(rate), "depth", c.depth));
 }
 
 void jm_train_pictures_close(struct jm_train_pictures *p)

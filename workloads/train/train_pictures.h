@@ -11,7 +11,7 @@ struct train;
 struct jm_train_pictures {
 	const char *data, *eval_data; /* NULL = not given */
 	const char *augment;	      /* "on", "off" */
-	int threads;		      /* 0 = half of the cores */
+	int threads;		      /* 0 = the rank's share of the cores less one */
 	bool strict;
 	bool each_epoch; /* evaluations follow epochs, as no number of steps is given */
 	struct jm_data_set set, held_out;

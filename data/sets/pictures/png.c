@@ -15,25 +15,27 @@ static int damaged(const char *name, png_image *image, struct jm_err *err)
 }
 
 static int png_decode(const char *name, const unsigned char *bytes, size_t n,
-	struct jm_picture *ret, struct jm_err *err)
+	struct jm_picture_decoder *d, void **state, struct jm_picture *ret, struct jm_err *err)
 {
 	const png_color black = {0, 0, 0}; /* what is transparent is put on it */
 	png_image image = {.version = PNG_IMAGE_VERSION};
+	struct jm_picture_part part; /* the whole is decoded */
 	struct jm_picture p;
 	int code;
 
+	(void)state;
 	if (!png_image_begin_read_from_memory(&image, bytes, n))
 		return damaged(name, &image, err);
 	image.format = PNG_FORMAT_RGB;
-	code = jm_picture_room(name, image.width, image.height, &p, err);
+	code = jm_picture_size(d, name, image.width, image.height, &part, err);
+	if (!code)
+		code = jm_picture_pixels(d, name, (int)image.width, (int)image.height, &p, err);
 	if (code) {
 		png_image_free(&image);
 		return code;
 	}
-	if (!png_image_finish_read(&image, &black, p.rgb, 0, NULL)) {
-		jm_picture_done(&p);
+	if (!png_image_finish_read(&image, &black, p.rgb, 0, NULL))
 		return damaged(name, &image, err);
-	}
 	*ret = p;
 	return 0;
 }

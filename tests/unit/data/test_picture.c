@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pixels of JPEG files that cjpeg wrote are those that djpeg reads from them. */
+/* Pixels of JPEG files that cjpeg wrote, whole, in part and made smaller, are those that djpeg reads from them. */
 #include "data/sets/data_set.h"
 #include "kit/test.h"
 
@@ -19,27 +19,54 @@ static void write_ppm(const char *path, int width, int height)
 	assert_int_equal(fclose(f), 0);
 }
 
-static void expect_pixels_of_djpeg(int width, int height, const char *options)
+struct djpeg {
+	int width, height;
+	unsigned char *jpeg, *ppm, *rgb; /* rgb: in ppm */
+	size_t n;
+};
+
+/* A JPEG that cjpeg writes, and what djpeg makes of it. */
+static struct djpeg make(int width, int height, const char *options, int shrink)
 {
+	struct djpeg d = {0};
 	struct jm_err err = JM_ERR_INIT;
-	struct jm_picture p;
-	unsigned char *jpeg, *ppm;
-	char command[256], header[40];
-	size_t n, n_ppm;
+	char command[256];
+	size_t n_ppm;
+	int header;
 
 	write_ppm("in.ppm", width, height);
 	snprintf(command, sizeof(command),
-		"cjpeg %s in.ppm >a.jpg && djpeg -rgb -pnm a.jpg >out.ppm", options);
+		"cjpeg %s in.ppm >a.jpg && djpeg -rgb -pnm -scale 1/%d a.jpg >out.ppm", options,
+		shrink);
 	assert_int_equal(system(command), 0);
-	assert_ok(jm_data_file_read("a.jpg", 1 << 20, &jpeg, &n, &err), err);
-	assert_ok(jm_data_file_read("out.ppm", 1 << 20, &ppm, &n_ppm, &err), err);
-	assert_ok(jm_picture_decode("a.jpg", jpeg, n, &p, &err), err);
-	snprintf(header, sizeof(header), "P6\n%d %d\n255\n", width, height);
-	assert_int_equal(n_ppm, strlen(header) + (size_t)(3 * width * height));
-	assert_memory_equal(ppm + strlen(header), p.rgb, 3 * width * height);
-	jm_picture_done(&p);
-	free(jpeg);
-	free(ppm);
+	assert_ok(jm_data_file_read("a.jpg", 1 << 22, &d.jpeg, &d.n, &err), err);
+	assert_ok(jm_data_file_read("out.ppm", 1 << 22, &d.ppm, &n_ppm, &err), err);
+	d.ppm[n_ppm] = '\0';
+	assert_int_equal(sscanf((char *)d.ppm, "P6 %d %d 255%n", &d.width, &d.height, &header), 2);
+	assert_int_equal(n_ppm, header + 1 + 3 * d.width * d.height);
+	d.rgb = d.ppm + header + 1;
+	return d;
+}
+
+static void drop(struct djpeg *d)
+{
+	free(d->jpeg);
+	free(d->ppm);
+}
+
+static void expect_pixels_of_djpeg(int width, int height, const char *options)
+{
+	struct djpeg d = make(width, height, options, 1);
+	struct jm_picture_decoder decoder = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_picture p;
+
+	assert_ok(jm_picture_decode(&decoder, "a.jpg", d.jpeg, d.n, &p, &err), err);
+	assert_int_equal(p.width, width);
+	assert_int_equal(p.height, height);
+	assert_memory_equal(d.rgb, p.rgb, 3 * width * height);
+	jm_picture_decoder_done(&decoder);
+	drop(&d);
 }
 
 static void test_equals_djpeg(void **state)
@@ -58,9 +85,98 @@ static void test_equals_djpeg(void **state)
 	}
 }
 
+static void take_part(void *arg, int width, int height, struct jm_picture_part *ret)
+{
+	(void)width;
+	(void)height;
+	*ret = *(const struct jm_picture_part *)arg;
+}
+
+/* All pixels that lie wholly in the part are there. */
+static void expect_part(
+	const struct djpeg *d, const struct jm_picture *p, const struct jm_picture_part *part)
+{
+	int left = (part->left + part->shrink - 1) / part->shrink;
+	int width = (part->left + part->width) / part->shrink - left;
+	int top = (part->top + part->shrink - 1) / part->shrink;
+
+	assert_int_equal(p->shrink, part->shrink);
+	assert_true(p->left <= left && p->left + p->width >= left + width);
+	for (int y = top; y < (part->top + part->height) / part->shrink && width > 0; y++) {
+		assert_in_range(y, p->top, p->top + p->height - 1);
+		assert_memory_equal(d->rgb + 3 * (y * d->width + left),
+			p->rgb + 3 * ((y - p->top) * p->width + left - p->left), 3 * width);
+	}
+}
+
+static void expect_parts(int width, int height, const char *options, int shrink)
+{
+	struct djpeg d = make(width, height, options, shrink);
+	struct jm_picture_part part;
+	struct jm_picture_decoder decoder = {.choose = take_part, .arg = &part};
+	struct jm_err err = JM_ERR_INIT;
+
+	for (int i = 0; i < 60; i++) {
+		struct jm_picture p;
+
+		part.left = rand() % width;
+		part.top = rand() % height;
+		part.width = 1 + rand() % (width - part.left);
+		part.height = 1 + rand() % (height - part.top);
+		part.shrink = shrink;
+		assert_ok(jm_picture_decode(&decoder, "a.jpg", d.jpeg, d.n, &p, &err), err);
+		expect_part(&d, &p, &part);
+	}
+	jm_picture_decoder_done(&decoder);
+	drop(&d);
+}
+
+static void test_parts_equal_djpeg(void **state)
+{
+	static const char *const options[] = {"-quality 90", "-quality 50 -progressive",
+		"-sample 1x1", "-sample 2x1", "-grayscale", "-optimize -restart 1"};
+
+	(void)state;
+	if (system("command -v cjpeg djpeg >/dev/null"))
+		skip();
+	assert_int_equal(chdir(getenv("TMPDIR")), 0);
+	srand(2);
+	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
+		for (int shrink = 1; shrink <= 8; shrink *= 2) {
+			expect_parts(203, 149, options[i], shrink);
+			expect_parts(16, 33, options[i], shrink);
+		}
+}
+
+/* A file that ends early is damaged, also where the part lies before its end. */
+static void test_damage_beyond_the_part(void **state)
+{
+	struct djpeg d;
+	struct jm_picture_part part = {.width = 40, .height = 20, .shrink = 1};
+	struct jm_picture_decoder decoder = {.choose = take_part, .arg = &part};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_picture p;
+
+	(void)state;
+	if (system("command -v cjpeg djpeg >/dev/null"))
+		skip();
+	assert_int_equal(chdir(getenv("TMPDIR")), 0);
+	d = make(203, 149, "-quality 90", 1);
+	assert_int_equal(
+		jm_picture_decode(&decoder, "a.jpg", d.jpeg, d.n - 200, &p, &err), JM_EFORMAT);
+	assert_sentence(&err, JM_EFORMAT);
+	err = (struct jm_err)JM_ERR_INIT;
+	assert_ok(jm_picture_decode(&decoder, "a.jpg", d.jpeg, d.n, &p, &err), err);
+	expect_part(&d, &p, &part); /* the decoder goes on behind a damaged file */
+	jm_picture_decoder_done(&decoder);
+	drop(&d);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_equals_djpeg)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_equals_djpeg),
+		cmocka_unit_test(test_parts_equal_djpeg),
+		cmocka_unit_test(test_damage_beyond_the_part)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

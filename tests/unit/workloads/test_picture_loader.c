@@ -5,8 +5,10 @@
 #include "workloads/train/picture_loader.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define N     23
 #define BATCH 4
@@ -32,8 +34,8 @@ static void make_set(struct jm_data_set *ret)
 static struct jm_loader_way way_of(const struct jm_data_set *set, int threads)
 {
 	return (struct jm_loader_way){.set = set,
-		.crop = {.size = SIDE, .kind = JM_CROP_MOVED, .flip = true},
-		.type = JM_F32,
+		.crop = {.size = SIDE, .kind = JM_CROP_MOVED, .flip = true, .type = JM_F32},
+		.memory = 1 << 24,
 		.seed = 5,
 		.batch = BATCH,
 		.threads = threads,
@@ -161,26 +163,213 @@ static void test_epochs_and_evaluations_have_all(void **state)
 	jm_data_set_close(&set);
 }
 
-/* Half of a picture that is black left and white right, and a mean over each square of pixels. */
-static void test_centre_and_mean(void **state)
+static struct jm_picture draw(int width, int height)
 {
-	const struct jm_crop crop = {.size = 2, .kind = JM_CROP_CENTRE};
-	struct jm_picture p = {.width = 64, .height = 64, .rgb = calloc(64 * 64, 3)};
-	float *scratch = malloc(jm_crop_scratch(&crop) * sizeof(*scratch)), ret[12];
+	struct jm_picture p = {.width = width, .height = height, .shrink = 1};
+
+	p.rgb = calloc((size_t)width * (size_t)height, 3);
+	for (int i = 0; i < 3 * width * height; i++)
+		p.rgb[i] = (unsigned char)(rand() % 200 + 55 * (i / 40 % 2));
+	return p;
+}
+
+static double triangle(double x)
+{
+	return fmax(1 - fabs(x), 0);
+}
+
+/* Value (x, y) of channel c: the mean of all pixels, weighted by triangles around its middle. */
+static double resized(
+	const struct jm_picture *p, const struct jm_picture_box *b, int size, int x, int y, int c)
+{
+	double sx = b->width / size, sy = b->height / size, sum = 0, weights = 0;
+
+	for (int i = 0; i < p->height; i++)
+		for (int k = 0; k < p->width; k++) {
+			double w = triangle((k + 0.5 - b->x - (x + 0.5) * sx) / fmax(sx, 1)) *
+				   triangle((i + 0.5 - b->y - (y + 0.5) * sy) / fmax(sy, 1));
+
+			weights += w;
+			sum += w * p->rgb[3 * (i * p->width + k) + c];
+		}
+	return sum / weights;
+}
+
+static void expect_resized(const struct jm_picture *p, const struct jm_picture_box *box, int size)
+{
+	static const double mean[] = {0.485, 0.456, 0.406}, deviation[] = {0.229, 0.224, 0.225};
+	size_t n = 3 * (size_t)size * (size_t)size;
+	float *values[2] = {malloc(n * sizeof(float)), malloc(n * sizeof(float))};
+	uint16_t *bf16 = malloc(n * sizeof(*bf16));
+	struct jm_resize_room room = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_resize_to to = {.size = size, .type = JM_F32};
+
+	for (int flips = 0; flips < 2; flips++) {
+		to.flips = flips;
+		to.values = values[flips];
+		assert_ok(jm_picture_resize(p, box, &to, &room, &err), err);
+	}
+	to.type = JM_BF16;
+	to.values = bf16;
+	assert_ok(jm_picture_resize(p, box, &to, &room, &err), err);
+	for (int i = 0; i < (int)n; i++) {
+		int x = i % size, y = i / size % size, c = i / size / size;
+		double truth = resized(p, box, size, x, y, c) / 255;
+
+		assert_near((double)values[0][i], (truth - mean[c]) / deviation[c], 2e-5);
+		assert_true(values[1][i - x + size - 1 - x] == values[0][i]);
+		assert_int_equal(bf16[i], jm_bf16_set(values[1][i]));
+	}
+	for (int k = 0; k < 2; k++)
+		free(values[k]);
+	free(bf16);
+	jm_resize_room_done(&room);
+}
+
+static void test_resizes_by_triangles(void **state)
+{
+	static const struct {
+		int width, height, size;
+		struct jm_picture_box box;
+	} cases[] = {{64, 64, 2, {4, 4, 56, 56}}, {50, 37, 16, {0, 0, 50, 37}},
+		{50, 37, 13, {30.5, 20.25, 19.5, 16}}, {9, 7, 21, {2, 1, 6, 5}},
+		{1, 1, 5, {0, 0, 1, 1}}, {40, 3, 7, {1, 0, 38, 3}}, {70, 60, 9, {60, 55, 10, 5}}};
 
 	(void)state;
-	for (int y = 0; y < 64; y++)
-		memset(p.rgb + 3 * (64 * y + 32), 255, 96);
-	jm_crop_apply(&crop, &p, 1, scratch, ret);
-	for (int c = 0; c < 3; c++) {
-		/* a triangle over 28 pixels to both sides of pixel 18: 3.5 of 28 are beyond the edge at 32,
-		 * 25/14 beyond the picture */
-		assert_true(ret[4 * c] < ret[4 * c + 1]);
-		assert_true(fabsf(ret[4 * c] - ret[4 * c + 2]) < 1e-5f);
+	srand(4);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct jm_picture p = draw(cases[i].width, cases[i].height);
+
+		expect_resized(&p, &cases[i].box, cases[i].size);
+		free(p.rgb);
 	}
-	assert_true(fabs((double)ret[0] * 0.229 + 0.485 - 3.5 / (28 - 25 / 14.0)) < 0.003);
-	jm_picture_done(&p);
-	free(scratch);
+}
+
+/* The pixels of a part, as a decoder that reads no more gives them. */
+static struct jm_picture cut(const struct jm_picture *p, const struct jm_picture_part *part)
+{
+	struct jm_picture ret = {.width = part->width,
+		.height = part->height,
+		.left = part->left,
+		.top = part->top,
+		.shrink = 1,
+		.rgb = calloc((size_t)part->width * (size_t)part->height, 3)};
+
+	for (int y = 0; y < part->height; y++)
+		memcpy(ret.rgb + 3 * y * part->width,
+			p->rgb + 3 * ((part->top + y) * p->width + part->left),
+			3 * (size_t)part->width);
+	return ret;
+}
+
+/* A crop is the same from the part that it asked for as from the whole picture. */
+static void test_part_is_enough(void **state)
+{
+	struct jm_crop crop = {.size = 12, .kind = JM_CROP_RANDOM, .flip = true, .type = JM_F32};
+	struct jm_picture whole = draw(61, 47);
+	struct jm_resize_room room = {0};
+	struct jm_err err = JM_ERR_INIT;
+	float a[3 * 144], b[3 * 144];
+
+	(void)state;
+	for (uint64_t seed = 0; seed < 200; seed++) {
+		struct jm_crop_taken taken;
+		struct jm_picture_part part;
+		struct jm_picture p;
+
+		crop.kind = seed % 4 ? JM_CROP_RANDOM : JM_CROP_CENTRE;
+		jm_crop_choose(&crop, seed, whole.width, whole.height, &taken, &part);
+		assert_true(part.shrink == 1 || (part.width >= 24 && part.height >= 24));
+		p = cut(&whole, &part);
+		assert_ok(jm_crop_apply(&crop, &taken, &whole, &room, a, &err), err);
+		assert_ok(jm_crop_apply(&crop, &taken, &p, &room, b, &err), err);
+		for (int i = 0; i < 3 * 144; i++)
+			assert_near((double)a[i], (double)b[i], 1e-5);
+		free(p.rgb);
+	}
+	free(whole.rgb);
+	jm_resize_room_done(&room);
+}
+
+/* Waves of 7 to 60 pixels. */
+static void write_waves(const char *path, int width, int height)
+{
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	fprintf(f, "P6\n%d %d\n255\n", width, height);
+	for (int i = 0; i < 3 * width * height; i++) {
+		int x = i / 3 % width, y = i / 3 / width, c = i % 3;
+
+		fputc((int)(128 + 60 * sin(x * 0.1 * (c + 1)) + 60 * sin(y * 0.9 + x * 0.2)), f);
+	}
+	assert_int_equal(fclose(f), 0);
+}
+
+struct view {
+	struct jm_crop crop;
+	uint64_t seed;
+	int shrink; /* 0 = what the crop chooses, and then that */
+	struct jm_crop_taken taken;
+};
+
+static void take_view(void *arg, int width, int height, struct jm_picture_part *ret)
+{
+	struct view *v = arg;
+
+	jm_crop_choose(&v->crop, v->seed, width, height, &v->taken, ret);
+	if (v->shrink)
+		ret->shrink = v->shrink;
+	v->shrink = ret->shrink;
+}
+
+static void load(const char *path, struct view *v, float *ret)
+{
+	struct jm_picture_decoder decoder = {.choose = take_view, .arg = v};
+	struct jm_resize_room room = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_picture p;
+	unsigned char *bytes;
+	size_t n;
+
+	assert_ok(jm_data_file_read(path, 1 << 22, &bytes, &n, &err), err);
+	assert_ok(jm_picture_decode(&decoder, path, bytes, n, &p, &err), err);
+	assert_ok(jm_crop_apply(&v->crop, &v->taken, &p, &room, ret, &err), err);
+	free(bytes);
+	jm_picture_decoder_done(&decoder);
+	jm_resize_room_done(&room);
+}
+
+/* Decoding a large picture smaller changes values of strong waves by 3 of 255 on average, and none by more than 12. */
+static void test_smaller_decoding_is_near(void **state)
+{
+	static const int size[] = {100, 50, 24}, shrink[] = {2, 4, 8};
+
+	(void)state;
+	if (system("command -v cjpeg >/dev/null"))
+		skip();
+	assert_int_equal(chdir(getenv("TMPDIR")), 0);
+	write_waves("in.ppm", 460, 400);
+	assert_int_equal(system("cjpeg -quality 92 in.ppm >a.jpg"), 0);
+	for (int k = 0; k < 3; k++) {
+		struct view v = {.crop = {.size = size[k], .kind = JM_CROP_CENTRE, .type = JM_F32}};
+		int n = 3 * size[k] * size[k];
+		float *a = malloc((size_t)n * sizeof(*a)), *b = malloc((size_t)n * sizeof(*b));
+		double sum = 0, most = 0;
+
+		load("a.jpg", &v, a);
+		assert_int_equal(v.shrink, shrink[k]);
+		v.shrink = 1;
+		load("a.jpg", &v, b);
+		for (int i = 0; i < n; i++) {
+			sum += fabs((double)a[i] - (double)b[i]) * 255 * 0.225;
+			most = fmax(most, fabs((double)a[i] - (double)b[i]) * 255 * 0.225);
+		}
+		assert_true(sum / n < 3 && most < 12);
+		free(a);
+		free(b);
+	}
 }
 
 int main(void)
@@ -188,7 +377,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_depends_on_seed_alone),
 		cmocka_unit_test(test_order_is_a_permutation),
 		cmocka_unit_test(test_epochs_and_evaluations_have_all),
-		cmocka_unit_test(test_centre_and_mean)};
+		cmocka_unit_test(test_resizes_by_triangles), cmocka_unit_test(test_part_is_enough),
+		cmocka_unit_test(test_smaller_decoding_is_near)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Processor time per picture of the loader (reading, decoding, random crop, resizing, mirroring, values of the device's type) beside
+ * that of a bare loop of libjpeg-turbo over the same files, which are in memory there and decoded as a whole. One thread each, in
+ * turns; the pictures are made before.
+ *
+ *	picture_loader [PICTURES [ROUNDS [WIDTH HEIGHT [SIZE]]]]
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+/* */
+#include <jpeglib.h>
+
+#include "joulemark.h"
+#include "workloads/train/picture_loader.h"
+
+enum { OCTAVES = 7, SHAPES = 30, QUALITY = 92, BATCH = 16, ROUNDS_MOST = 1000 };
+
+struct bench {
+	int pictures, rounds, width, height, size;
+	char dir[64];
+	unsigned char **file;
+	size_t *bytes;
+};
+
+static double cpu_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+_Noreturn static void fail(const char *what)
+{
+	fprintf(stderr, "picture_loader: %s.\n", what);
+	exit(1);
+}
+
+static double uniform(void)
+{
+	return rand() / (RAND_MAX + 1.0);
+}
+
+/* ---- pictures with detail of all sizes, as photographs have: amplitude like 1 / frequency, edges, noise of a sensor --- */
+
+/* Adds one octave: random values on a grid of `step` pixels, bilinear between them. */
+static void add_octave(const struct bench *b, int step, double amplitude, float *to)
+{
+	int across = b->width / step + 2, down = b->height / step + 2;
+	double *grid = calloc((size_t)across * (size_t)down, sizeof(*grid));
+
+	if (!grid)
+		fail("out of memory");
+	for (int i = 0; i < across * down; i++)
+		grid[i] = amplitude * (2 * uniform() - 1);
+	for (int y = 0; y < b->height; y++)
+		for (int x = 0; x < b->width; x++) {
+			const double *g = grid + y / step * across + x / step;
+			double right = (double)(x % step) / step, low = (double)(y % step) / step;
+
+			to[3 * (y * b->width + x)] +=
+				(float)((1 - low) * ((1 - right) * g[0] + right * g[1]) +
+					low * ((1 - right) * g[across] + right * g[across + 1]));
+		}
+	free(grid);
+}
+
+/* An ellipse of another colour with a sharp edge. */
+static void add_shape(const struct bench *b, float *to)
+{
+	double x0 = uniform() * b->width, y0 = uniform() * b->height, colour[3] = {0};
+	double a = (0.01 + 0.2 * uniform()) * b->width, c = (0.01 + 0.2 * uniform()) * b->height;
+
+	for (int i = 0; i < 3; i++)
+		colour[i] = 120 * uniform() - 60;
+	for (int y = 0; y < b->height; y++)
+		for (int x = 0; x < b->width; x++)
+			for (int i = 0; i < 3; i++)
+				if (hypot((x - x0) / a, (y - y0) / c) < 1)
+					to[3 * (y * b->width + x) + i] += (float)colour[i];
+}
+
+static void draw(const struct bench *b, unsigned char *rgb)
+{
+	int n = 3 * b->width * b->height;
+	float *values = calloc((size_t)n, sizeof(*values));
+
+	if (!values)
+		fail("out of memory");
+	for (int i = 0; i < n; i++)
+		values[i] = 128;
+	for (int c = 0; c < 3; c++)
+		for (int o = 0; o < OCTAVES; o++)
+			add_octave(b, 1 << o, (c ? 0.4 : 1.2) * (14 + (1 << o)), values + c);
+	for (int i = 0; i < SHAPES; i++)
+		add_shape(b, values);
+	for (int i = 0; i < n; i++)
+		rgb[i] = (unsigned char)fmin(fmax((double)values[i], 0), 255);
+	free(values);
+}
+
+static void write_jpeg(const struct bench *b, const unsigned char *rgb, FILE *f)
+{
+	struct jpeg_error_mgr jerr;
+	struct jpeg_compress_struct c = {.err = jpeg_std_error(&jerr)};
+
+	jpeg_create_compress(&c);
+	jpeg_stdio_dest(&c, f);
+	c.image_width = (JDIMENSION)b->width;
+	c.image_height = (JDIMENSION)b->height;
+	c.input_components = 3;
+	c.in_color_space = JCS_RGB;
+	jpeg_set_defaults(&c);
+	jpeg_set_quality(&c, QUALITY, TRUE);
+	jpeg_start_compress(&c, TRUE);
+	while (c.next_scanline < c.image_height)
+		jpeg_write_scanlines(
+			&c, (JSAMPROW[]){(JSAMPROW)(rgb + 3 * c.next_scanline * c.image_width)}, 1);
+	jpeg_finish_compress(&c);
+	jpeg_destroy_compress(&c);
+}
+
+static void path_of(const struct bench *b, int i, char path[96])
+{
+	snprintf(path, 96, "%s/all/%05d.jpg", b->dir, i);
+}
+
+static void keep(struct bench *b, int i, FILE *f)
+{
+	b->bytes[i] = (size_t)ftell(f);
+	b->file[i] = malloc(b->bytes[i]);
+	rewind(f);
+	if (!b->file[i] || fread(b->file[i], 1, b->bytes[i], f) != b->bytes[i])
+		fail("a picture cannot be read back");
+}
+
+static double make_files(struct bench *b)
+{
+	unsigned char *rgb = calloc((size_t)b->width * (size_t)b->height, 3);
+	char path[96];
+	double bytes = 0;
+
+	snprintf(path, sizeof(path), "%s/all", b->dir);
+	if (mkdir(path, 0700))
+		fail("a folder for pictures cannot be made");
+	for (int i = 0; i < b->pictures; i++) {
+		FILE *f;
+
+		path_of(b, i, path);
+		f = fopen(path, "w+");
+		if (!f)
+			fail("a picture cannot be written");
+		draw(b, rgb);
+		write_jpeg(b, rgb, f);
+		keep(b, i, f);
+		bytes += (double)b->bytes[i];
+		fclose(f);
+	}
+	free(rgb);
+	return bytes / b->pictures;
+}
+
+static void remove_files(const struct bench *b)
+{
+	char path[96];
+
+	for (int i = 0; i < b->pictures; i++) {
+		path_of(b, i, path);
+		unlink(path);
+	}
+	snprintf(path, sizeof(path), "%s/all", b->dir);
+	rmdir(path);
+	rmdir(b->dir);
+}
+
+/* ---- both sides -------------------------------------------------------------------------------------------------- */
+
+/* CPU seconds per picture of libjpeg-turbo alone. */
+static double bare(const struct bench *b, struct jpeg_decompress_struct *d, unsigned char *rgb)
+{
+	double begun = cpu_now();
+
+	for (int i = 0; i < b->pictures; i++) {
+		jpeg_mem_src(d, b->file[i], b->bytes[i]);
+		jpeg_read_header(d, TRUE);
+		d->out_color_space = JCS_RGB;
+		jpeg_start_decompress(d);
+		while (d->output_scanline < d->output_height)
+			jpeg_read_scanlines(
+				d, (JSAMPROW[]){rgb + 3 * d->output_scanline * d->output_width}, 1);
+		jpeg_finish_decompress(d);
+	}
+	return (cpu_now() - begun) / b->pictures;
+}
+
+/* Until the loader's thread has prepared all that it may; ret: pictures so far. */
+static int64_t wait_idle(struct jm_picture_loader *l, int64_t taken)
+{
+	for (;;) {
+		struct jm_loader_cost c = jm_picture_loader_cost(l);
+
+		if (c.pictures >= (taken + c.depth) * BATCH)
+			return c.pictures;
+		usleep(1000);
+	}
+}
+
+/* CPU seconds per picture of the loader's thread and the one that takes; batches go on at *number. */
+static double loaded(
+	const struct bench *b, struct jm_picture_loader *l, int64_t *number, void *pixels)
+{
+	int32_t target[BATCH];
+	struct jm_err err = JM_ERR_INIT;
+	int64_t before = wait_idle(l, *number);
+	double begun = cpu_now();
+
+	for (int i = 0; i < b->pictures; i += BATCH)
+		if (jm_picture_loader_take(l, (*number)++, pixels, target, &err))
+			fail(err.text);
+	before = wait_idle(l, *number) - before;
+	return (cpu_now() - begun) / (double)before;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* ms per picture */
+static double print(const char *name, double *s, int n)
+{
+	qsort(s, (size_t)n, sizeof(*s), by_value);
+	printf("%-22s %7.3f %7.3f %7.3f %9.0f\n", name, 1e3 * s[0], 1e3 * s[n / 2], 1e3 * s[n - 1],
+		1 / s[n / 2]);
+	return s[n / 2];
+}
+
+static void compare(
+	const struct bench *b, struct jm_picture_loader *l, const char *type, size_t bytes)
+{
+	static double alone[ROUNDS_MOST], whole[ROUNDS_MOST], ratio[ROUNDS_MOST];
+	struct jpeg_error_mgr jerr;
+	struct jpeg_decompress_struct d = {.err = jpeg_std_error(&jerr)};
+	unsigned char *rgb = calloc((size_t)b->width * (size_t)b->height, 3);
+	void *pixels = malloc((size_t)BATCH * bytes);
+	struct jm_err err = JM_ERR_INIT;
+	int64_t number = 0;
+
+	jpeg_create_decompress(&d);
+	bare(b, &d, rgb);
+	if (jm_picture_loader_take(l, number++, pixels, (int32_t[BATCH]){0}, &err))
+		fail(err.text);
+	loaded(b, l, &number, pixels);
+	for (int i = 0; i < b->rounds; i++) {
+		alone[i] = bare(b, &d, rgb);
+		whole[i] = loaded(b, l, &number, pixels);
+		ratio[i] = alone[i] / whole[i];
+	}
+	printf("%-22s %7s %7s %7s %9s\n", "CPU ms per picture", "least", "median", "most", "1/s");
+	print("libjpeg-turbo alone", alone, b->rounds);
+	print(type, whole, b->rounds);
+	qsort(ratio, (size_t)b->rounds, sizeof(*ratio), by_value);
+	printf("rate of the loader / alone: %.3f (%.3f to %.3f)\n", ratio[b->rounds / 2], ratio[0],
+		ratio[b->rounds - 1]);
+	jpeg_destroy_decompress(&d);
+	free(rgb);
+	free(pixels);
+}
+
+static void run(const struct bench *b, enum jm_dtype type, const char *name)
+{
+	struct jm_data_set set;
+	struct jm_picture_loader *l;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_loader_way way = {.set = &set,
+		.crop = {.size = b->size, .kind = JM_CROP_RANDOM, .flip = true, .type = type},
+		.seed = 1,
+		.batch = BATCH,
+		.threads = 1,
+		.world = 1,
+		.strict = true};
+
+	if (jm_data_set_open(b->dir, JM_PART_TRAIN, &set, &err) ||
+		jm_picture_loader_open(&way, &l, &err))
+		fail(err.text);
+	compare(b, l, name, 3 * (size_t)(b->size * b->size) * jm_dtype_bytes(type));
+	jm_picture_loader_close(l);
+	jm_data_set_close(&set);
+}
+
+int main(int argc, char **argv)
+{
+	struct bench b = {.pictures = argc > 1 ? atoi(argv[1]) : 64,
+		.rounds = argc > 2 ? atoi(argv[2]) : 15,
+		.width = argc > 4 ? atoi(argv[3]) : 500,
+		.height = argc > 4 ? atoi(argv[4]) : 375,
+		.size = argc > 5 ? atoi(argv[5]) : 224,
+		.dir = "/tmp/picture_loader.XXXXXX"};
+
+	if (b.pictures < BATCH || b.rounds < 1 || b.rounds > ROUNDS_MOST || b.width < 8 ||
+		b.height < 8 || b.size < 1)
+		fail("at least 16 pictures, 1 to 1000 rounds, sides of at least 8 pixels");
+	b.file = calloc((size_t)b.pictures, sizeof(*b.file));
+	b.bytes = calloc((size_t)b.pictures, sizeof(*b.bytes));
+	if (!mkdtemp(b.dir))
+		fail("no temporary folder can be made");
+	printf("%d JPEGs of %d x %d pixels, ", b.pictures, b.width, b.height);
+	printf("%.0f kB each; size %d, %d rounds\n", make_files(&b) / 1000, b.size, b.rounds);
+	run(&b, JM_BF16, "loader, bf16");
+	run(&b, JM_F32, "loader, f32");
+	remove_files(&b);
+	return 0;
+}
