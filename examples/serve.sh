@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# serve.sh [JOULEMARK]: a small language model answers requests, first all at once, then one at a time, then at random times
+# serve.sh [JOULEMARK]: a small language model answers requests, first all at once, then one at a time with drawn tokens, then at random times
 # and at given ones; then one with given
 # weights answers prompts of a text.
 # prints: ^all at once: [0-9]+ requests$
@@ -21,7 +21,7 @@ serve() {
 }
 
 serve --arrival all --requests 16 --steps 60 --requests-csv "$work/all.csv"
-serve --arrival single --steps 60 --requests-csv "$work/single.csv"
+serve --arrival single --steps 60 --requests-csv "$work/single.csv" --temperature 0.8 --top-k 40 --top-p 0.95
 serve --arrival poisson --rate 50 --seconds 1 --ttft 500ms --tpot 30ms
 printf 'input,output,arrival_s\n8,4,0\n16,2,0.1\n4,8,0.15\n' >"$work/lengths.csv"
 serve --arrival file --lengths "$work/lengths.csv" --seconds 1 --requests-csv "$work/file.csv"

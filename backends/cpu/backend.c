@@ -155,6 +155,7 @@ static const struct {
 	[JM_OP_DROPOUT] = {1, 1, 2},
 	[JM_OP_CACHE_WRITE] = {0, 0, 14},
 	[JM_OP_ATTENTION_PAGES] = {0, 0, 14},
+	[JM_OP_SAMPLE] = {0, 0, 4},
 	[JM_OP_ROWS] = {0, 0, 2},
 	[JM_OP_QUANTIZE] = {1, 0, 0},
 	[JM_OP_NORM] = {1, 0, 0},

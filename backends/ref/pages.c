@@ -135,19 +135,102 @@ void jm_ref_rows(const struct jm_node *n, double *const *in, double *const *out)
 				get(n->in[0], (int64_t)get(n->in[1], r) * width + i));
 }
 
+/* Logits of a row, in order: the largest and of equal ones the first before others. */
+struct logits {
+	const struct jm_tensor *x;
+	int64_t from, n;
+	double largest, t;
+};
+
+static double logit(const struct logits *l, int64_t i)
+{
+	return get(l->x, l->from + i);
+}
+
+static bool is_behind(const struct logits *l, int64_t i, int64_t other)
+{
+	return logit(l, i) < logit(l, other) || (logit(l, i) == logit(l, other) && i > other);
+}
+
+static double weight(const struct logits *l, int64_t i)
+{
+	return exp((logit(l, i) - l->largest) / l->t);
+}
+
+/* The next one in order; -1: the first. */
+static int64_t next_of(const struct logits *l, int64_t at)
+{
+	int64_t best = -1;
+
+	for (int64_t i = 0; i < l->n; i++)
+		if ((at < 0 || is_behind(l, i, at)) && (best < 0 || is_behind(l, best, i)))
+			best = i;
+	return best;
+}
+
+/* Of all from the first in order up to `last`. */
+static double sum_to(const struct logits *l, int64_t last)
+{
+	double sum = 0;
+
+	for (int64_t i = 0; i < l->n; i++)
+		sum += is_behind(l, i, last) ? 0 : weight(l, i);
+	return sum;
+}
+
+/* The last one in order that stays. */
+static int64_t last_kept(const struct logits *l, double p, int64_t k)
+{
+	int64_t last = -1, at = -1;
+	double sum = 0, all;
+
+	for (int64_t i = 0; i < (k > 0 ? k : l->n) && i < l->n; i++)
+		last = next_of(l, last);
+	all = sum_to(l, last);
+	if (p >= 1)
+		return last;
+	do {
+		at = next_of(l, at);
+		sum += weight(l, at);
+	} while (at != last && sum < p * all);
+	return at;
+}
+
+static int64_t drawn(const struct logits *l, const struct jm_tensor *rule,
+	const struct jm_tensor *draw, int64_t row)
+{
+	uint64_t low = (uint32_t)(int32_t)get(draw, 2 * row);
+	uint64_t high = (uint32_t)(int32_t)get(draw, 2 * row + 1);
+	double u = (double)((low | high << 32) >> 11) * 0x1p-53, sum = 0, at;
+	int64_t last = last_kept(l, get(rule, 3 * row + 1), (int64_t)get(rule, 3 * row + 2));
+	int64_t token = last;
+
+	at = u * sum_to(l, last);
+	for (int64_t i = 0; i < l->n && sum <= at; i++) {
+		if (is_behind(l, i, last))
+			continue;
+		sum += weight(l, i);
+		token = i;
+	}
+	return token;
+}
+
 void jm_ref_sample(const struct jm_node *n, double *const *in, double *const *out)
 {
 	int64_t width = jm_tensor_width(n->in[0]);
 	int64_t classes = n->attr.xent.classes ? n->attr.xent.classes : width;
+	const struct jm_tensor *rule = n->in[1], *draw = n->in[2];
 
 	(void)in;
 	(void)out;
 	for (int64_t r = 0; r < n->in[0]->dim[0]; r++) {
-		int64_t best = 0;
+		struct logits l = {.x = n->in[0], .from = r * width, .n = classes};
+		int64_t best = next_of(&l, -1);
 
-		for (int64_t i = 1; i < classes; i++)
-			if (get(n->in[0], r * width + i) > get(n->in[0], r * width + best))
-				best = i;
+		l.largest = logit(&l, best);
+		l.t = rule && draw ? get(rule, 3 * r) : 0;
+		if (rule && draw && l.t > 0)
+			best = drawn(&l, rule, draw, r);
 		set(n->out[0], r, (double)best);
 	}
 }

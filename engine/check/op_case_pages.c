@@ -118,11 +118,26 @@ static void sample(struct kit *k, const struct types *t, const struct shape *d, 
 	struct jm_tensor *x = kit_whole(k, t->c, 0, 20, 2, DIMS(d->b, d->n));
 	struct jm_tensor *token =
 		jm_graph_tensor(k->graph, JM_CLASS_SCALAR, JM_I32, 1, DIMS(d->b), "token");
-	struct jm_node *n = jm_graph_node(k->graph, JM_OP_SAMPLE, &x, &token);
+	struct jm_node *n = jm_graph_node(k->graph, JM_OP_SAMPLE, OPS(x), &token);
 
 	if (n)
 		n->attr.xent.classes = some ? d->n / 2 + 1 : 0;
 	k->result[k->n_results++] = token; /* which the host reads as it is */
+}
+
+/* Each row has a rule of its own: mostly a share p alone, or mostly one of the first k. Equal logits occur. */
+static void sample_drawn(struct kit *k, const struct types *t, const struct shape *d, bool some)
+{
+	struct jm_tensor *x = kit_whole(k, t->c, 0, 20, 2, DIMS(d->b, d->n));
+	struct jm_tensor *rule = kit_normal(k, JM_F32, some ? 1.4 : 0.6, 0.5, 2, DIMS(d->b, 3));
+	struct jm_tensor *draw = kit_ids(k, INT32_MAX, 2, DIMS(d->b, 2));
+	struct jm_tensor *token =
+		jm_graph_tensor(k->graph, JM_CLASS_SCALAR, JM_I32, 1, DIMS(d->b), "token");
+	struct jm_node *n = jm_graph_node(k->graph, JM_OP_SAMPLE, OPS(x, rule, draw), &token);
+
+	if (n)
+		n->attr.xent.classes = some ? d->n / 2 + 1 : 0;
+	k->result[k->n_results++] = token;
 }
 
 const struct backend_case backend_pages_cases[] = {
@@ -132,5 +147,6 @@ const struct backend_case backend_pages_cases[] = {
 	{"rows", rows},
 	{"linear, few rows", linear_few},
 	{"sample", sample},
+	{"sample, drawn", sample_drawn},
 	{0},
 };

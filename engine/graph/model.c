@@ -374,8 +374,8 @@ static int declare_step(const struct jm_training *t, const struct jm_step_shape 
 	if (code || g->err.code)
 		return code ? code : jm_err_set(err, g->err.code, "%s", g->err.text);
 	/* padding rows of the vocabulary are no tokens */
-	jm_graph_sample(
-		g, logits, jm_graph_cell(g, jm_graph_cell(g, logits)->producer->in[1])->used);
+	jm_graph_sample(g, logits,
+		jm_graph_cell(g, jm_graph_cell(g, logits)->producer->in[1])->used, shape->samples);
 	if (shape->keeps_logits) {
 		kept = jm_graph_tensor(g, JM_CLASS_SCALAR, logits->type, 2, logits->dim, "logits");
 		jm_graph_node(g, JM_OP_CAST, &logits, &kept);

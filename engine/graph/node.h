@@ -290,8 +290,12 @@ struct jm_tensor {
  *			values c[N,S,G,D]; out y c[..,H D]	attr pages.{heads,kv_heads,scale}
  *			as attention: row t sees the keys of its request at positions 0 to position[t]; padding: 0
  * rows			in  x c[..,C], at i32[R]; out y c[R,C]	y[r] = x[at[r]], 0 <= at < T holds
- * sample		in  logits c[R,V]; out token i32[R]	attr xent.classes
- *			the (first) largest of the first `classes` (0: V) logits of each row
+ * sample		in  logits c[R,V], rule? f32[R,3], draw? i32[R,2]; out token i32[R]	attr xent.classes
+ *			Of the first `classes` (0: V) logits x of each row, the (first) largest; with a rule = {T, p, k} of
+ *			T > 0 one is drawn. They are ordered, the largest and of equal ones the first before others; the first
+ *			k stay (k = 0: all), and of these the first ones whose weights exp(x / T) reach p of the sum (p >= 1:
+ *			all). The draw's 64 bits (low half first) have u = (bits >> 11) 2^-53; in the order of their indices, the
+ *			token is the first one at which the sum of weights exceeds u of the sum of all that stay.
  * all-reduce-start	in  x f32|f64[n]; out y, the same tensor: the sum over W ranks; like the next 3 not for backends
  * all-reduce-wait	in  x any[n]; out y, the same tensor; done when every transfer that was started is done
  * reduce-scatter-start	in  x f32|f64[W n]; out y f32|f64[n]: the own share of the sum over the ranks

@@ -67,15 +67,22 @@ struct jm_tensor *jm_graph_rows(struct jm_graph *g, struct jm_tensor *x, struct 
 	return y;
 }
 
-struct jm_tensor *jm_graph_sample(struct jm_graph *g, struct jm_tensor *logits, int64_t classes)
+struct jm_tensor *jm_graph_sample(
+	struct jm_graph *g, struct jm_tensor *logits, int64_t classes, bool draws)
 {
-	struct jm_tensor *token;
+	struct jm_tensor *token, *rule = NULL, *draw = NULL;
+	int64_t rows;
 	struct jm_node *n;
 
 	if (g->err.code || !jm_layer_fits(g, logits->rank == 2, "sample", logits))
 		return NULL;
-	token = jm_graph_tensor(g, JM_CLASS_SCALAR, JM_I32, 1, DIMS(logits->dim[0]), "token");
-	n = jm_graph_node(g, JM_OP_SAMPLE, OPS(logits), OPS(token));
+	rows = logits->dim[0];
+	token = jm_graph_tensor(g, JM_CLASS_SCALAR, JM_I32, 1, DIMS(rows), "token");
+	if (draws) {
+		rule = jm_graph_input(g, "rule", JM_F32, 2, DIMS(rows, 3));
+		draw = jm_graph_input(g, "draw", JM_I32, 2, DIMS(rows, 2));
+	}
+	n = jm_graph_node(g, JM_OP_SAMPLE, OPS(logits, rule, draw), OPS(token));
 	if (n)
 		n->attr.xent.classes = classes;
 	return token;

@@ -15,6 +15,7 @@ struct jm_step_shape {
 	int64_t tokens, requests; /* T, R */
 	int64_t pages;		  /* of the cache */
 	int64_t pages_each;	  /* of a request, at most */
+	bool samples;		  /* tokens are drawn by rules: inputs "rule" and "draw" */
 	bool keeps_logits;	  /* the host can read them: the scalar "logits" */
 };
 
@@ -38,7 +39,11 @@ struct jm_tensor *jm_graph_attention_pages(struct jm_graph *g, struct jm_tensor 
 	const struct jm_flat *flat, int heads, int kv_heads, struct jm_rotary rotary);
 /* x[..,C] -> y[R,C], the rows of x whose numbers `at` i32[R] has. */
 struct jm_tensor *jm_graph_rows(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *at);
-/* logits[R,V] -> the scalar "token" i32[R]: the largest of the first `classes` (0: all). */
-struct jm_tensor *jm_graph_sample(struct jm_graph *g, struct jm_tensor *logits, int64_t classes);
+/*
+ * logits[R,V] -> the scalar "token" i32[R]: the largest of the first `classes` (0: all), or, with draws, one by the inputs
+ * "rule" f32[R,3] and "draw" i32[R,2] of op sample, which it declares.
+ */
+struct jm_tensor *jm_graph_sample(
+	struct jm_graph *g, struct jm_tensor *logits, int64_t classes, bool draws);
 
 #endif

@@ -13,6 +13,10 @@ static bool take(struct jm_cache *c)
 	c->page = calloc(requests * (size_t)c->shape.pages_each, sizeof(*c->page));
 	c->last = calloc(requests, sizeof(*c->last));
 	c->token = calloc(requests, sizeof(*c->token));
+	c->rule = calloc(requests * 3, sizeof(*c->rule));
+	c->draw = calloc(requests * 2, sizeof(*c->draw));
+	if (!c->rule || !c->draw)
+		return false;
 	return c->ids && c->position && c->request && c->page && c->last && c->token;
 }
 
@@ -86,9 +90,10 @@ int jm_cache_run(struct jm_cache *c, int64_t rows, struct jm_err *err)
 {
 	const struct {
 		const char *name;
-		const int32_t *data;
+		const void *data;
 	} input[] = {{"ids", c->ids}, {"position", c->position}, {"request", c->request},
-		{"page", c->page}, {"last", c->last}};
+		{"page", c->page}, {"last", c->last}, {"rule", c->rule}, {"draw", c->draw}};
+	size_t n = sizeof(input) / sizeof(*input) - (c->shape.samples ? 0 : 2);
 	struct jm_program *p;
 	int size = 0, code = 0;
 
@@ -99,7 +104,7 @@ int jm_cache_run(struct jm_cache *c, int64_t rows, struct jm_err *err)
 		c->ids[i] = c->request[i] = 0;
 		c->position[i] = -1;
 	}
-	for (size_t i = 0; i < sizeof(input) / sizeof(*input) && !code; i++)
+	for (size_t i = 0; i < n && !code; i++)
 		code = jm_program_write(
 			p, jm_graph_find(p->graph, input[i].name), input[i].data, err);
 	if (!code)
@@ -122,5 +127,7 @@ void jm_cache_close(struct jm_cache *c)
 	free(c->page);
 	free(c->last);
 	free(c->token);
+	free(c->rule);
+	free(c->draw);
 	*c = (struct jm_cache){0};
 }

@@ -17,6 +17,9 @@ struct jm_cache {
 	int n_programs;
 	/* The next step, which the caller writes: [tokens], [tokens], [tokens], [requests][pages_each], [requests]. */
 	int32_t *ids, *position, *request, *page, *last;
+	/* If the shape samples, also the rule and the draw of op sample: [requests][3], [requests][2]. */
+	float *rule;
+	int32_t *draw;
 	int32_t *token; /* [requests]: what the latest step made of the rows in `last` */
 };
 

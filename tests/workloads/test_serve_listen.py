@@ -95,10 +95,23 @@ def test_client_and_server_count_alike(tmp_path):
     assert not lengths[0] - lengths[1]
 
 
+def test_draws_of_a_client_follow_its_rule_and_seed(served):
+    def tokens(**rule):
+        status, text = ask(served, {"prompt": [1, 2, 3], "max_tokens": 20, **rule})
+        assert status == 200
+        return json.loads(text)["choices"][0]["token_ids"]
+
+    greedy = tokens()
+    assert tokens(temperature=0) == tokens(temperature=5, top_k=1) == tokens(temperature=5, top_p=0) == greedy
+    drawn = tokens(temperature=5, seed=3)
+    assert drawn == tokens(temperature=5, seed=3) != tokens(temperature=5, seed=4)
+    assert len(set(drawn)) > 5
+
+
 @pytest.mark.parametrize("body, word", [
     ("", "no JSON object"), ("[1]", "no JSON object"), ({"prompt": []}, "1 to"), ({"prompt": [1, -1]}, "whole number"),
     ({"prompt": [999]}, "whole number"), ({"prompt": "text"}, "no tokenizer"), ({"prompt": [1], "max_tokens": 0}, "max_tokens"),
-    ({"prompt": [1] * 60, "max_tokens": 60}, "context"), ({"prompt": [1], "n": 2}, "several answers"), ({}, "prompt"),
+    ({"prompt": [1] * 60, "max_tokens": 60}, "context"), ({"prompt": [1], "n": 2}, "several answers"), ({}, "prompt"), ({"prompt": [1], "temperature": -1}, "temperature"),
     ({"prompt": [[1], [2]]}, "whole number"), ({"prompt": [1], "logprobs": 1}, "logprobs")])
 def test_what_is_not_served_is_refused(served, body, word):
     status, text = ask(served, body)

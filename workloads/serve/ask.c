@@ -55,8 +55,6 @@ static const char *unserved(const json_t *o)
 {
 	const json_t *n = json_object_get(o, "n"), *best = json_object_get(o, "best_of");
 
-	if (json_number_value(json_object_get(o, "temperature")) > 0)
-		return NOT_GREEDY;
 	if ((json_is_integer(n) && json_integer_value(n) != 1) ||
 		(json_is_integer(best) && json_integer_value(best) != 1))
 		return "several answers";
@@ -65,6 +63,38 @@ static const char *unserved(const json_t *o)
 	if (json_is_true(json_object_get(o, "echo")))
 		return "echo";
 	return json_is_string(json_object_get(o, "suffix")) ? "suffix" : NULL;
+}
+
+/* A number, if it is there: *ret, unless it is not from least to most. */
+static bool take_number(const json_t *o, const char *name, double least, double most, double *ret)
+{
+	const json_t *value = json_object_get(o, name);
+	double x = json_number_value(value);
+
+	if (!value || json_is_null(value))
+		return true;
+	if (!json_is_number(value) || !(x >= least && x <= most))
+		return false;
+	*ret = x;
+	return true;
+}
+
+static int take_rule(const json_t *o, struct jm_ask *ret, struct jm_err *err)
+{
+	const json_t *seed = json_object_get(o, "seed");
+	double k = ret->rule.top_k;
+
+	if (!take_number(o, "temperature", 0, 1000, &ret->rule.temperature) ||
+		!take_number(o, "top_p", 0, 1, &ret->rule.top_p) ||
+		!take_number(o, "top_k", -1, 1e9, &k))
+		return jm_err_set(err, JM_EUSAGE,
+			"'temperature' is a number from 0, 'top_p' one from 0 to 1, 'top_k' a "
+			"whole "
+			"number.");
+	ret->rule.top_k = k > 0 ? (int)k : 0;
+	ret->has_seed = json_is_integer(seed);
+	ret->seed = (uint64_t)json_integer_value(seed);
+	return 0;
 }
 
 static int take_object(const json_t *o, int64_t vocab, struct jm_ask *ret, struct jm_err *err)
@@ -85,6 +115,8 @@ static int take_object(const json_t *o, int64_t vocab, struct jm_ask *ret, struc
 	ret->stream = json_is_true(json_object_get(o, "stream"));
 	ret->usage = json_is_true(
 		json_object_get(json_object_get(o, "stream_options"), "include_usage"));
+	if (take_rule(o, ret, err))
+		return err->code;
 	return take_prompt(json_object_get(o, "prompt"), vocab, ret, err);
 }
 
@@ -93,7 +125,7 @@ int jm_ask_parse(const char *body, size_t n, int64_t vocab, struct jm_ask *ret, 
 	json_t *o = json_loadb(body, n, 0, NULL);
 	int code;
 
-	*ret = (struct jm_ask){0};
+	*ret = (struct jm_ask){.rule = ret->rule};
 	code = take_object(o, vocab, ret, err);
 	json_decref(o);
 	if (code)

@@ -9,6 +9,13 @@
 
 #include "joulemark.h"
 
+/* How the tokens of an answer are chosen: op sample (engine/graph/node.h). */
+struct jm_rule {
+	double temperature; /* 0 = the likeliest */
+	double top_p;	    /* 1 = all */
+	int top_k;	    /* 0 = all */
+};
+
 /* Closed by jm_ask_close. */
 struct jm_ask {
 	int32_t *token; /* [n]: the prompt; NULL: */
@@ -16,12 +23,16 @@ struct jm_ask {
 	int n;
 	int output;  /* tokens of the answer */
 	bool stream; /* the answer comes in events */
-	bool usage;  /* the last of them counts tokens */
+	struct jm_rule rule;
+	bool has_seed;
+	uint64_t seed; /* of its draws */
+	bool usage;    /* the last of them counts tokens */
 };
 
 /*
  * From the body of a request: a JSON object with `prompt`, a text or a list of tokens below vocab, `max_tokens` (16 if it is
- * missing), `stream`, `stream_options.include_usage`. JM_EUSAGE: what it asks for is not served here, or it is no such object.
+ * missing), `stream`, `stream_options.include_usage`, `temperature`, `top_p`, `top_k` and `seed`; ret->rule holds what is not
+ * said. JM_EUSAGE: what it asks for is not served here, or it is no such object.
  */
 int jm_ask_parse(const char *body, size_t n, int64_t vocab, struct jm_ask *ret, struct jm_err *err);
 void jm_ask_close(struct jm_ask *ask); /* takes a zeroed one */

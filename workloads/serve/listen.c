@@ -221,9 +221,12 @@ static int take_completion(struct serve *s, struct jm_asked *asked, struct jm_er
 {
 	struct jm_listener *l = s->listener;
 	struct jm_err why = JM_ERR_INIT;
-	struct jm_ask ask = {0};
+	struct jm_ask ask = {.rule = s->rule};
 	int code = jm_ask_parse(asked->body, asked->n, s->vocab, &ask, &why);
 
+	if (!code && ask.rule.temperature > 0 && !s->cache.shape.samples)
+		code = jm_err_set(&why, JM_EUSAGE,
+			"This device takes the likeliest token; ask with temperature 0.");
 	if (!code)
 		code = encode(s, &ask, &why);
 	if (!code && jm_scheduler_unfinished(s->scheduler) >= MOST) {
@@ -293,9 +296,9 @@ int jm_listen_arrivals(struct serve *s, struct jm_err *err)
 	return code;
 }
 
-const int32_t *jm_listen_prompt(const struct serve *s, int number)
+const struct jm_ask *jm_listen_ask(const struct serve *s, int number)
 {
-	return s->listener->heard[number].ask.token;
+	return &s->listener->heard[number].ask;
 }
 
 /* ---- open and close ------------------------------------------------------------------------------------- */

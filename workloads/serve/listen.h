@@ -10,8 +10,8 @@ int jm_listen_open(struct serve *s, struct jm_err *err);
 /* Adds the requests that have come, and cancels those whose client is gone. Waits for one while none is under way, a fifth of
  * a second at most. */
 int jm_listen_arrivals(struct serve *s, struct jm_err *err);
-/* The prompt of a request. */
-const int32_t *jm_listen_prompt(const struct serve *s, int number);
+/* What the client of a request asked for; its prompt is tokens. */
+const struct jm_ask *jm_listen_ask(const struct serve *s, int number);
 /* The latest token of the request was made: it goes to its client. */
 void jm_listen_tell(struct serve *s, int number);
 void jm_listen_close(struct serve *s); /* also without jm_listen_open */

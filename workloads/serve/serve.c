@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Serving: requests of random tokens or of a text, answered greedily by a model whose keys and values are in pages. A step is one
+ * Serving: requests of random tokens or of a text, answered by a model whose keys and values are in pages. A step is one
  * pass over the rows that the scheduler chose. The host waits for each step, because its tokens are the next one's input.
  */
 #include "serve.h"
@@ -60,6 +60,28 @@ static const struct jm_option options[] = {
 		.argument = "FILE",
 		.help = "a line of JSON for each request that was done: tokens of its prompt and "
 			"of its answer and, with --text, the text of both"},
+	{.name = "temperature",
+		JM_BIND(JM_REAL, struct serve, rule.temperature),
+		.unit = "",
+		.min = 0,
+		.max = 1000,
+		.fallback = "0",
+		.help = "tokens are drawn from the softmax of logits / X; 0: the likeliest is "
+			"taken"},
+	{.name = "top-k",
+		JM_BIND(JM_INT, struct serve, rule.top_k),
+		.argument = "N",
+		.min = 0,
+		.max = 1e9,
+		.fallback = "0",
+		.help = "draw one of the N likeliest tokens; 0: of all"},
+	{.name = "top-p",
+		JM_BIND(JM_REAL, struct serve, rule.top_p),
+		.unit = "",
+		.min = 0,
+		.max = 1,
+		.fallback = "1",
+		.help = "draw one of the likeliest tokens that together have this probability"},
 	{.name = "listen",
 		JM_BIND(JM_TEXT, struct serve, listen),
 		.argument = "ADDRESS:PORT",
@@ -115,6 +137,9 @@ static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_er
 	if (!s->pages)
 		s->pages = (int)(ret->pages_each * s->running);
 	ret->pages = s->pages;
+	/* a client may ask for draws where the device has them */
+	ret->samples =
+		s->rule.temperature > 0 || (s->listen && strncmp(s->work->device, "cuda", 4) != 0);
 	return 0;
 }
 
@@ -266,6 +291,7 @@ static int64_t lay_out(struct serve *s, const struct jm_piece *piece, int n)
 			c->request[rows] = r->slot;
 		}
 		c->last[r->slot] = (int32_t)(rows - 1);
+		jm_serve_rule(s, piece[i].request, piece[i].from + piece[i].n, r->slot);
 	}
 	return rows;
 }
@@ -330,6 +356,8 @@ static void lay_out_alone(struct serve *s, int number, int at, int n)
 	}
 	for (int i = 0; i < c->shape.requests; i++)
 		c->last[i] = i < n ? i : 0;
+	for (int i = 0; i < n && i < c->shape.requests; i++)
+		jm_serve_rule(s, number, at + i + 1, i);
 }
 
 /*

@@ -5,6 +5,7 @@
 
 #include <limits.h>
 
+#include "ask.h"
 #include "load.h"
 #include "engine/run/cache.h"
 #include "run/workload.h"
@@ -34,6 +35,7 @@ struct serve {
 	struct jm_training training;
 	struct jm_device device;
 	struct jm_cache cache;
+	struct jm_rule rule; /* of tokens, unless a client has its own */
 	struct jm_scheduler *scheduler;
 	struct jm_listener *listener; /* of --listen (listen.h); NULL = requests are made here */
 	int64_t vocab;

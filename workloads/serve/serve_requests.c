@@ -5,6 +5,7 @@
 #include "listen.h"
 
 #define WAIT_NS (JM_SECOND / 5)
+#define OF_DRAW (UINT64_MAX - 1) /* a counter of a request's random numbers; see arrivals.c */
 
 const int32_t *jm_serve_prompt(const struct serve *s, int number, int *ret_n)
 {
@@ -18,7 +19,7 @@ int32_t jm_serve_token(const struct serve *s, int number, int position)
 	if (position >= input)
 		return s->load.answers.answer[number].token[position - input];
 	if (s->listener)
-		return jm_listen_prompt(s, number)[position];
+		return jm_listen_ask(s, number)->token[position];
 	if (s->prompts.n)
 		return jm_serve_prompt(s, number, &input)[position];
 	return (int32_t)(jm_rng(jm_rng(s->work->seed, (uint64_t)number), 2 + (uint64_t)position) %
@@ -58,6 +59,23 @@ int jm_serve_arrivals(struct serve *s, struct jm_err *err)
 	while (!code && jm_load_next(&s->load, now, jm_scheduler_unfinished(s->scheduler), &a))
 		code = arrive(s, &a, err);
 	return code;
+}
+
+void jm_serve_rule(struct serve *s, int number, int position, int slot)
+{
+	struct jm_cache *c = &s->cache;
+	const struct jm_ask *ask = s->listener ? jm_listen_ask(s, number) : NULL;
+	struct jm_rule rule = ask ? ask->rule : s->rule;
+	uint64_t seed = jm_rng(s->work->seed, (uint64_t)number), bits;
+
+	if (ask && ask->has_seed)
+		seed = ask->seed;
+	bits = jm_rng(jm_rng(seed, OF_DRAW), (uint64_t)position);
+	c->rule[3 * slot] = (float)rule.temperature;
+	c->rule[3 * slot + 1] = (float)rule.top_p;
+	c->rule[3 * slot + 2] = (float)rule.top_k;
+	c->draw[2 * slot] = (int32_t)(uint32_t)bits;
+	c->draw[2 * slot + 1] = (int32_t)(uint32_t)(bits >> 32);
 }
 
 bool jm_serve_is_done(const struct serve *s, int number)

@@ -4,12 +4,13 @@
 #include <string.h>
 
 #include "backends/cpu/device/cpu.h"
+#include "draw.h"
 
 static int takes_f32(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
 {
 	(void)dev;
 	for (int i = 0; i < n->n_in; i++)
-		if (n->in[i]->type != JM_F32 && n->in[i]->type != JM_I32)
+		if (n->in[i] && n->in[i]->type != JM_F32 && n->in[i]->type != JM_I32)
 			return jm_err_set(err, JM_ENOSUP,
 				"Backend cpu has %s in f32 only, not in %s.", jm_op_name(n->op),
 				jm_dtype_name(n->in[i]->type));
@@ -113,6 +114,16 @@ static int32_t largest(const float *x, int64_t n)
 	return (int32_t)best;
 }
 
+static int32_t one_of(const struct jm_node *n, int64_t row, const float *x, int64_t classes)
+{
+	const float *rule = n->in[1] ? (const float *)n->in[1]->data + 3 * row : NULL;
+	const int32_t *draw = n->in[1] ? (const int32_t *)n->in[2]->data + 2 * row : NULL;
+
+	if (!rule || !(rule[0] > 0))
+		return largest(x, classes);
+	return cpu_draw(x, classes, rule, (uint32_t)draw[0] | (uint64_t)(uint32_t)draw[1] << 32);
+}
+
 static int run_sample(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = exec->node;
@@ -123,7 +134,7 @@ static int run_sample(const struct cpu_dev *dev, const struct cpu_exec *exec, st
 	(void)dev;
 	(void)err;
 	for (int64_t r = 0; r < n->in[0]->dim[0]; r++)
-		token[r] = largest(x + r * width, classes ? classes : width);
+		token[r] = one_of(n, r, x + r * width, classes ? classes : width);
 	return 0;
 }
 
