@@ -61,7 +61,10 @@ static void name_shard(const struct folder *f, int shard, char ret[64])
 
 static int path_of(const struct folder *f, const char *name, char ret[PATH_MAX], struct jm_err *err)
 {
-	if (snprintf(ret, PATH_MAX, "%s/%s", f->path, name) < PATH_MAX)
+	size_t n = strlen(f->path);
+	const char *slash = n && f->path[n - 1] == '/' ? "" : "/";
+
+	if (snprintf(ret, PATH_MAX, "%s%s%s", f->path, slash, name) < PATH_MAX)
 		return 0;
 	return jm_err_set(err, JM_EUSAGE, "The name %.60s... is too long.", f->path);
 }

@@ -185,6 +185,11 @@ static int show(struct jm_cli *cli)
 			"folder of pictures.");
 	if (jm_data_set_is(cli->args[1]))
 		return jm_cli_show_pictures(cli, cli->args[1]);
+	if (jm_cli_is_picture(cli->args[1]))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"%.200s is one picture; name the folder that has a folder of pictures for "
+			"each class.",
+			cli->args[1]);
 	code = jm_corpus_open(cli->args[1], &corpus, &why);
 	if (code == JM_ENOENT)
 		return jm_err_set(&cli->err, code,

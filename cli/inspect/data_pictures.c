@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "report/format/text.h"
@@ -108,6 +109,22 @@ static int show(struct jm_cli *cli, const struct jm_data_set *set)
 	jm_picture_decoder_done(&decoder);
 	free(l.count);
 	return code;
+}
+
+bool jm_cli_is_picture(const char *path)
+{
+	FILE *f = fopen(path, "re");
+	char begin[16];
+	size_t n = f ? fread(begin, 1, sizeof(begin), f) : 0;
+	bool found = false;
+
+	for (int i = 0; jm_picture_formats[i]; i++)
+		found = found || (n >= jm_picture_formats[i]->n_magic &&
+					 !memcmp(begin, jm_picture_formats[i]->magic,
+						 jm_picture_formats[i]->n_magic));
+	if (f)
+		fclose(f);
+	return found;
 }
 
 int jm_cli_show_pictures(struct jm_cli *cli, const char *path)

@@ -8,5 +8,7 @@
 
 /* Reads every picture of the data set and prints what there is; the error is in cli->err. */
 int jm_cli_show_pictures(struct jm_cli *cli, const char *path);
+/* Does the file begin as a picture does? False if it cannot be read. */
+bool jm_cli_is_picture(const char *path);
 
 #endif

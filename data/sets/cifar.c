@@ -106,6 +106,7 @@ static int cifar_open(struct jm_data_set *set, enum jm_part part, struct jm_err 
 	if (strlen(set->path) > 4 && !strcmp(set->path + strlen(set->path) - 4, ".bin")) {
 		code = append(set->path, &bytes, &size, err);
 		file = kind->file[1] + FILES_MOST;
+		set->single = true;
 	}
 	for (; *file && !code; file++) {
 		if (snprintf(path, sizeof(path), "%s/%s", set->path, *file) >= (int)sizeof(path))

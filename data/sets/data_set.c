@@ -81,6 +81,12 @@ int jm_data_set_same_classes(
 			"Data set %s has %d classes for training and %s has %d for evaluation; "
 			"both need the same classes.",
 			a->path, a->classes, b->path, b->classes);
+	if (a->format != b->format && (!a->class_name || !b->class_name))
+		return jm_err_set(err, JM_EUSAGE,
+			"Data set %s is %s and %s is %s, of which one has no names of classes, so "
+			"that nothing shows that they are the same; give --eval-data of the format "
+			"of --data.",
+			a->path, a->format->name, b->path, b->format->name);
 	for (int i = 0; a->class_name && b->class_name && i < a->classes; i++)
 		if (strcmp(a->class_name[i], b->class_name[i]) != 0)
 			return jm_err_set(err, JM_EUSAGE,

@@ -15,6 +15,7 @@ struct jm_data_set {
 	char **class_name; /* [classes]; NULL = they have none */
 	int32_t *label;	   /* [n], 0 to classes - 1 */
 	int width, height; /* of every picture; 0 = they differ */
+	bool single;	   /* what the path names has no parts, so it was opened as a whole */
 	void *state;	   /* of the format */
 };
 
@@ -49,7 +50,8 @@ int jm_data_set_read(const struct jm_data_set *set, int64_t i, struct jm_picture
 	struct jm_picture *ret, int64_t *ret_bytes, struct jm_err *err);
 void jm_data_set_close(struct jm_data_set *set); /* a zeroed one is allowed */
 
-/* JM_EUSAGE: the classes of two sets are not the same, by number and name. */
+/* JM_EUSAGE: the classes of two sets are not the same, by number and name, or cannot be compared: two formats, one without
+ * names. */
 int jm_data_set_same_classes(
 	const struct jm_data_set *a, const struct jm_data_set *b, struct jm_err *err);
 

@@ -165,6 +165,7 @@ static int folder_open(struct jm_data_set *set, enum jm_part part, struct jm_err
 	set->state = f;
 	if (f)
 		f->root = strdup(root_of(set->path, part, path));
+	set->single = f && f->root && !strcmp(f->root, set->path);
 	return f && f->root ? add_classes(set, err) : out_of_memory(set, err);
 }
 

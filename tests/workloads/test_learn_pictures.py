@@ -107,9 +107,16 @@ def test_refuses_what_does_not_go_together(folders):
                             ((*NARROW, "--data", val, "--classes", 5), "--classes is 5"),
                             ((*NARROW, "--data", val, "--eval-every", 2), "held out"),
                             ((*NARROW, "--data", folders / "none"), "does not exist"),
+                            ((*NARROW, "--data", val, "--eval-data", f"{val}/"), "none are held out"),
+                            ((*NARROW, "--text", __file__), "reads no text"),
                             (("gpt", "--layers", 1, "--hidden", 16, "--heads", 2, "--context", 32, "--data", val), "does not classify")]:
         done = jm("run", *words, "--steps", 1)
-        assert done.returncode in (USAGE, FAILED) and sentence in done.stderr, done.stderr
+        assert done.returncode in (USAGE, FAILED) and sentence in " ".join(done.stderr.split()), done.stderr
+
+
+def test_names_the_folder_that_is_missing(folders):
+    done = jm("run", *NARROW, "--steps", 1, "--save", folders / "no" / "net.safetensors")
+    assert done.returncode == FAILED and f"make the folder {folders}/no first" in " ".join(done.stderr.split())
 
 
 def test_goes_on_with_the_same_pictures(folders):
@@ -152,6 +159,14 @@ def test_learns_fashion_mnist():
     assert done.returncode == 0, done.stderr
     found, = json.loads(done.stdout)["evaluations"]
     assert found["samples"] == 10000 and found["accuracy"] == found["right"] / 10000 > 0.85
+
+
+@pytest.mark.skipif(not os.path.exists(FASHION), reason="needs dataset-fashion-mnist")
+def test_refuses_classes_without_names_of_two_formats(tmp_path):
+    for n in range(1, 6):
+        (tmp_path / f"data_batch_{n}.bin").write_bytes((b"\7" + bytes(3072)) * 4)
+    done = jm("run", *NARROW, "--data", tmp_path, "--eval-data", FASHION, "--steps", 1)
+    assert done.returncode == FAILED and "nothing shows that they are the same" in " ".join(done.stderr.split())
 
 
 def test_a_file_may_vanish_during_the_run(folders):

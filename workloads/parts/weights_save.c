@@ -201,7 +201,10 @@ static bool is_folder(const char *path)
 /* FOLDER/name */
 static int name_file(const char *folder, const char *name, char ret[PATH_MAX], struct jm_err *err)
 {
-	if (snprintf(ret, PATH_MAX, "%s/%s", folder, name) < PATH_MAX)
+	size_t n = strlen(folder);
+	const char *slash = n && folder[n - 1] == '/' ? "" : "/";
+
+	if (snprintf(ret, PATH_MAX, "%s%s%s", folder, slash, name) < PATH_MAX)
 		return 0;
 	return jm_err_set(err, JM_EUSAGE, "The name %.60s... is too long.", folder);
 }

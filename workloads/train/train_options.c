@@ -5,6 +5,7 @@
 #include "engine/graph/init_rule.h"
 #include "engine/graph/optimizer.h"
 #include "engine/graph/tensor.h"
+#include "train_text.h"
 #include "workloads/parts/weights_config.h"
 
 #include <math.h>
@@ -416,6 +417,8 @@ static int choose_model(struct train *s, struct jm_err *err)
 		code = jm_weights_dims(t->model, preset, o->from, s->work->options, &s->dims, err);
 	if (!code)
 		code = jm_precision_set(t, s->work->precision, err);
+	if (!code)
+		code = jm_train_text_check(s, err);
 	if (!code)
 		code = jm_train_pictures_open(s, err);
 	t->dims = &s->dims;

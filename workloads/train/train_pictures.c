@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/text/json.h"
 #include "workloads/parts/memory.h"
@@ -63,6 +64,20 @@ static int set_classes(struct train *s, struct jm_err *err)
 	return jm_values_set(&s->dims, "classes", text, err);
 }
 
+/* What is learnt is not held out. */
+static int check_held_out(const struct jm_train_pictures *p, struct jm_err *err)
+{
+	struct stat a, b;
+
+	if (!p->set.single || !p->held_out.single || stat(p->data, &a) || stat(p->eval_data, &b) ||
+		a.st_dev != b.st_dev || a.st_ino != b.st_ino)
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"--eval-data %s names the pictures of --data, which has no parts such as train and "
+		"val, so none are held out; give a DIR of other pictures.",
+		p->eval_data);
+}
+
 int jm_train_pictures_open(struct train *s, struct jm_err *err)
 {
 	struct jm_train_pictures *p = &s->pictures;
@@ -75,6 +90,8 @@ int jm_train_pictures_open(struct train *s, struct jm_err *err)
 		code = jm_data_set_open(p->eval_data, JM_PART_HELD_OUT, &p->held_out, err);
 	if (!code && p->eval_data)
 		code = jm_data_set_same_classes(&p->set, &p->held_out, err);
+	if (!code && p->eval_data)
+		code = check_held_out(p, err);
 	p->each_epoch = p->eval_data && !s->eval.every;
 	if (p->each_epoch)
 		s->eval.every = 1; /* until the steps of an epoch are known */

@@ -98,6 +98,18 @@ static int hold_out(struct train *s, struct jm_err *err)
 	return code ? code : check_text(s, feed, "--text", err);
 }
 
+int jm_train_text_check(const struct train *s, struct jm_err *err)
+{
+	const struct jm_model *model = s->training.model;
+
+	if ((!s->given.text && !s->given.eval_text) || jm_model_has_text(model))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"Model %s reads no text, so %s has no effect; omit it, or give a model that learns "
+		"from text, such as gpt.",
+		model->name, s->given.text ? "--text" : "--eval-text");
+}
+
 int jm_train_text_open(struct train *s, struct jm_err *err)
 {
 	int code = find_text(s, &s->feed.corpus, err);

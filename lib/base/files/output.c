@@ -16,6 +16,12 @@ static int cannot(const char *path, int why, struct jm_err *err)
 {
 	int code = why == EACCES || why == EPERM || why == EROFS ? JM_EPERM : JM_EIO;
 
+	const char *slash = strrchr(path, '/');
+
+	if (why == ENOENT && slash && slash > path)
+		return jm_err_set(err, code,
+			"Cannot write %s: %s; make the folder %.*s first, or name another one.",
+			path, strerror(why), (int)(slash - path), path);
 	return jm_err_set(err, code, "Cannot write %s: %s.", path, strerror(why));
 }
 

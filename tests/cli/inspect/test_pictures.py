@@ -93,6 +93,11 @@ def test_a_path_that_is_not_there_is_named(tmp_path):
     assert failed.returncode and f"There is no data set '{tmp_path}/none'" in failed.stderr and "--text" not in failed.stderr
 
 
+def test_one_picture_is_no_data_set(folder):
+    failed = show(folder / "ant" / "a.jpg")
+    assert failed.returncode and "is one picture" in failed.stderr
+
+
 def test_reads_both_parts_of_fashion_mnist():
     out = show(FASHION).stdout
     assert entry(out, "pictures") == ["60,000"] and entry(out, "classes") == ["10"]
