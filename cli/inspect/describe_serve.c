@@ -2,43 +2,8 @@
 #include "describe_serve.h"
 
 #include "describe_several.h"
-#include "engine/graph/tensor.h"
 #include "engine/run/cache.h"
 #include "report/format/text.h"
-
-static bool is_cache(const struct jm_cell *c)
-{
-	return c->t.class == JM_CLASS_STATE && c->t.rank == 4 && c->t.dim[1] == JM_PAGE_TOKENS;
-}
-
-/* Keys and values of all layers in a page. */
-static size_t page_bytes(const struct jm_graph *g)
-{
-	size_t bytes = 0;
-
-	for (int i = 0; i < g->n_cells; i++) {
-		const struct jm_tensor *t = &g->cell[i]->t;
-
-		if (is_cache(g->cell[i]))
-			bytes += (size_t)(jm_tensor_count(t) / t->dim[0]) * jm_dtype_bytes(t->type);
-	}
-	return bytes;
-}
-
-/* All that programs of one cache need: the weights once, inputs of each, and the largest arena. */
-static size_t peak(const struct jm_cache *c, size_t *ret_arena)
-{
-	size_t kept = c->program[0]->persistent_bytes;
-
-	*ret_arena = 0;
-	for (int i = 0; i < c->n_programs; i++) {
-		const struct jm_program *p = c->program[i];
-
-		kept += i ? p->persistent_bytes - p->weight_bytes : 0;
-		*ret_arena = p->arena_bytes > *ret_arena ? p->arena_bytes : *ret_arena;
-	}
-	return kept + *ret_arena;
-}
 
 /* With so many pages. */
 static int plan_pages(struct describe_plan *plan, int64_t pages, struct jm_err *err)
@@ -53,9 +18,9 @@ static int plan_pages(struct describe_plan *plan, int64_t pages, struct jm_err *
 
 	if (!code) {
 		s->parameters = jm_graph_parameters(cache.program[0]->graph);
-		s->page_bytes = page_bytes(cache.program[0]->graph);
+		s->page_bytes = jm_cache_page_bytes(&cache);
 		s->weight_bytes = cache.program[0]->class_bytes[JM_CLASS_PARAM];
-		s->peak_bytes = peak(&cache, &s->arena_bytes);
+		s->peak_bytes = jm_cache_peak(&cache, &s->arena_bytes);
 		s->pages = pages;
 	}
 	jm_cache_close(&cache);

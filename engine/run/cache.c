@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "engine/graph/tensor.h"
+
 static bool take(struct jm_cache *c)
 {
 	size_t tokens = (size_t)c->shape.tokens, requests = (size_t)c->shape.requests;
@@ -75,6 +77,39 @@ int jm_cache_plan(const struct jm_training *t, const struct jm_step_shape *shape
 	for (int i = 0; i < sizes && !code; i++)
 		code = plan_one(ret, t, device, err);
 	return code;
+}
+
+static bool is_cache(const struct jm_cell *c)
+{
+	return c->t.class == JM_CLASS_STATE && c->t.rank == 4 && c->t.dim[1] == JM_PAGE_TOKENS;
+}
+
+size_t jm_cache_page_bytes(const struct jm_cache *c)
+{
+	const struct jm_graph *g = c->program[0]->graph;
+	size_t bytes = 0;
+
+	for (int i = 0; i < g->n_cells; i++) {
+		const struct jm_tensor *t = &g->cell[i]->t;
+
+		if (is_cache(g->cell[i]))
+			bytes += (size_t)(jm_tensor_count(t) / t->dim[0]) * jm_dtype_bytes(t->type);
+	}
+	return bytes;
+}
+
+size_t jm_cache_peak(const struct jm_cache *c, size_t *ret_arena)
+{
+	size_t kept = c->program[0]->persistent_bytes;
+
+	*ret_arena = 0;
+	for (int i = 0; i < c->n_programs; i++) {
+		const struct jm_program *p = c->program[i];
+
+		kept += i ? p->persistent_bytes - p->weight_bytes : 0;
+		*ret_arena = p->arena_bytes > *ret_arena ? p->arena_bytes : *ret_arena;
+	}
+	return kept + *ret_arena;
 }
 
 int jm_cache_build(struct jm_cache *c, struct jm_err *err)

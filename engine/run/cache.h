@@ -35,6 +35,10 @@ int jm_cache_shape(int step_tokens, int running, int64_t request_tokens, struct 
  */
 int jm_cache_plan(const struct jm_training *t, const struct jm_step_shape *shape,
 	struct jm_device *device, struct jm_cache *ret, struct jm_err *err);
+/* Bytes of the keys and values of all layers in a page. */
+size_t jm_cache_page_bytes(const struct jm_cache *c);
+/* All that the planned programs need: the weights once, inputs of each, and the largest arena. */
+size_t jm_cache_peak(const struct jm_cache *c, size_t *ret_arena);
 /* Allocates memory; the weights, which the programs share, are then written to program[0]. */
 int jm_cache_build(struct jm_cache *c, struct jm_err *err);
 /* Runs the first `rows` rows in the smallest program that holds them; the rest of it is padding. rows: 1 to shape.tokens. */

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import pathlib
+import re
 
 import numpy
 import pytest
@@ -89,6 +90,23 @@ def test_the_report_shows_latencies_goodput_and_joules(tmp_path):
         assert [w[f"joules_per_{k}"] for k in ("output_token", "token", "request")] == pytest.approx(each, rel=1e-9)
         shown = [float(x) for x in lines[f"{running} {w['requests_done']}"][3:7]]
         assert shown == pytest.approx([s["goodput"], *each], rel=2e-3)
+
+
+@pytest.mark.parametrize("kib, holds_all", [(76000, False), (1000000, True)])
+def test_without_cache_pages_the_memory_is_filled_as_describe_plans(tmp_path, kib, holds_all):
+    """16 requests of 4,004 tokens would need 4,016 pages. The long one comes too late to be computed."""
+    (tmp_path / "lengths").write_text("input,output\n" + "4,4\n" * 40 + "4000,4\n")
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text(f"MemAvailable: {kib} kB\n")
+    net = ["llama", "--layers", "2", "--hidden", "32", "--heads", "4", "--kv-heads", "2", "--context", "4096"]
+    r = one("run", "serve", "--source", "null", "--warmup", "1", "--selftest", "0", "--precision", "f32", "--model", *net, "--device",
+            "ref", "--steps", "20", "--arrival", "single", "--lengths", tmp_path / "lengths", env={"JM_ROOT": str(tmp_path)})
+    pages = int(re.search(r"(\d+) pages", r["detail"])[1])
+    budget = kib * 1024 * 0.95 - 64e6  # the reserve of a run on this machine's memory
+    planned = json.loads(jm("describe", *net, "--serve", "--device", "ref", "--precision", "f32", "--request-tokens", "4004",
+                            "--memory", budget / 1e9, "--json", "-").stdout)
+    assert r["status"] == "ok" and (pages == 4016) == holds_all
+    assert holds_all or abs(pages - planned["cache_pages"]) <= 1
 
 
 def test_one_request_at_a_time_makes_one_token_in_each_step():

@@ -17,6 +17,7 @@
 #include "serve_requests.h"
 #include "serve_results.h"
 #include "serve_usage.h"
+#include "workloads/parts/memory.h"
 #include "workloads/parts/profile_json.h"
 #include "workloads/parts/weights_config.h"
 #include "workloads/parts/work_device.h"
@@ -91,7 +92,9 @@ static const struct jm_option options[] = {
 	NUMBER("step-tokens", step_tokens, 8192, "256",
 		"rows of a step at most: one of each answer under way, the rest for prompts"),
 	NUMBER("cache-pages", pages, 1e8, NULL,
-		"pages of 16 tokens in the cache; without it as many as all running requests need"),
+		"pages of 16 tokens in the cache; without it as many as all running requests need, "
+		"or "
+		"as the memory holds if that is less"),
 	NUMBER("profile-rows", profile, 8192, NULL,
 		"time each node of the steps of this many rows (a power of two): FLOP/s, bytes/s "
 		"and "
@@ -134,13 +137,29 @@ static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_er
 	code = jm_cache_shape(s->step_tokens, s->running, most, ret, err);
 	if (code)
 		return code;
-	if (!s->pages)
-		s->pages = (int)(ret->pages_each * s->running);
-	ret->pages = s->pages;
+	ret->pages = s->pages ? s->pages : ret->pages_each * s->running;
 	/* a client may ask for draws where the device has them */
 	ret->samples =
 		s->rule.temperature > 0 || (s->listen && strncmp(s->work->device, "cuda", 4) != 0);
 	return 0;
+}
+
+/* Plans with the pages of the shape. If the user gives none and the memory does not hold them, with as many as it does. */
+static int plan_cache(struct serve *s, struct jm_step_shape *shape, struct jm_err *err)
+{
+	int code = jm_cache_plan(&s->training, shape, &s->device, &s->cache, err);
+	size_t budget = jm_fit_memory(s->work->ctx, &s->device), page, fixed, arena;
+
+	if (code || s->pages || !budget)
+		return code;
+	page = jm_cache_page_bytes(&s->cache);
+	fixed = jm_cache_peak(&s->cache, &arena) - (size_t)shape->pages * page;
+	if (fixed + (size_t)shape->pages * page <= budget ||
+		fixed + (size_t)shape->pages_each * page > budget)
+		return 0; /* they fit, or not even those of one request do */
+	shape->pages = (int64_t)((budget - fixed) / page);
+	jm_cache_close(&s->cache);
+	return jm_cache_plan(&s->training, shape, &s->device, &s->cache, err);
 }
 
 static void describe(struct serve *s)
@@ -222,7 +241,7 @@ static int start_profile(struct serve *s, struct jm_err *err)
 
 static int prepare(struct serve *s, struct jm_err *err)
 {
-	struct jm_step_shape shape;
+	struct jm_step_shape shape = {.pages = s->pages};
 	int code = jm_load_open(&s->load, s->work, s->source.text, err);
 
 	if (!code)
@@ -237,14 +256,14 @@ static int prepare(struct serve *s, struct jm_err *err)
 	if (!code)
 		code = choose_shape(s, &shape, err);
 	if (!code)
+		code = jm_work_device_open(s->work, s->threads, &s->device, err);
+	if (!code)
+		code = jm_work_device_planned(s->work, plan_cache(s, &shape, err));
+	s->pages = (int)shape.pages;
+	if (!code)
 		code = jm_scheduler_new(&(struct jm_scheduler_limits){s->running, s->step_tokens,
 						s->pages, JM_PAGE_TOKENS, (int)shape.pages_each},
 			&s->scheduler, err);
-	if (!code)
-		code = jm_work_device_open(s->work, s->threads, &s->device, err);
-	if (!code)
-		code = jm_work_device_planned(
-			s->work, jm_cache_plan(&s->training, &shape, &s->device, &s->cache, err));
 	if (!code)
 		code = jm_work_device_planned(s->work, jm_cache_build(&s->cache, err));
 	if (!code)
