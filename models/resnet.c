@@ -9,13 +9,17 @@
 #include "engine/graph/layer.h"
 
 #include <stdio.h>
+#include <string.h>
 
-#define EPS	 1e-5
-#define STAGES	 4
-#define FC_STD	 0.01 /* Goyal et al., arXiv 1706.02677; torchvision leaves it to nn.Linear */
-#define SMALLEST 32   /* pixels: the product of all strides */
+#define EPS	       1e-5
+#define STAGES	       4
+#define FC_STD	       0.01 /* Goyal et al., arXiv 1706.02677; torchvision leaves it to nn.Linear */
+#define SMALLEST       32   /* pixels: the product of all strides */
+#define SMALLEST_CIFAR 8
 
 #define PAPER "arXiv 1512.03385, pytorch/vision torchvision/models/resnet.py"
+
+static const char *const stems[] = {"imagenet", "cifar", NULL};
 
 static const struct jm_option options[] = {
 	JM_MODEL_INT("layers", 4000,
@@ -24,6 +28,12 @@ static const struct jm_option options[] = {
 	JM_MODEL_INT("hidden", 10000000, "channels after the first convolution"),
 	JM_MODEL_INT("image", 100000, "height and width of an image, in pixels"),
 	JM_MODEL_INT("classes", 100000000, "number of image classes"),
+	{.name = "stem",
+		.type = JM_CHOICE,
+		.choices = stems,
+		.help = "imagenet (7 x 7 with stride 2, then a maximum) or cifar (3 x 3 with "
+			"stride 1, "
+			"for images of 32 pixels)"},
 	{0},
 };
 
@@ -67,20 +77,29 @@ static int resnet_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 	(void)seq;
 	if (!code)
 		code = jm_dim_default(v, "image", 224, err);
+	if (!code && !jm_values_text(v, "stem"))
+		code = jm_values_set(v, "stem", stems[0], err);
 	return code ? code : jm_dim_default(v, "classes", 1000, err);
+}
+
+static bool is_cifar(const struct jm_values *v)
+{
+	return !strcmp(jm_values_text(v, "stem"), "cifar");
 }
 
 static int resnet_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
 {
+	int smallest = is_cifar(v) ? SMALLEST_CIFAR : SMALLEST;
+
 	if (!depth_of(v))
 		return jm_err_set(err, JM_ERANGE,
 			"There is no ResNet of %lld layers; use 10, 14, 18, 34, 50, 101 or 152.",
 			(long long)jm_dim(v, "layers"));
-	if (jm_dim(v, "image") < SMALLEST)
+	if (jm_dim(v, "image") < smallest)
 		return jm_err_set(err, JM_ERANGE,
 			"An image of %lld pixels is too small for the strides of a ResNet; give "
 			"--image %d or more.",
-			(long long)jm_dim(v, "image"), SMALLEST);
+			(long long)jm_dim(v, "image"), smallest);
 	*ret = 1;
 	return 0;
 }
@@ -136,13 +155,14 @@ static struct jm_tensor *block(
 			 : basic(g, x, shortcut, width, stride);
 }
 
-static struct jm_tensor *network(
-	struct jm_graph *g, const struct depth *depth, int64_t width, struct jm_tensor *image)
+static struct jm_tensor *network(struct jm_graph *g, const struct depth *depth, int64_t width,
+	bool cifar, struct jm_tensor *image)
 {
-	struct jm_tensor *x = conv(g, image, width, 7, 2, "conv1");
+	struct jm_tensor *x = conv(g, image, width, cifar ? 3 : 7, cifar ? 1 : 2, "conv1");
 
 	x = jm_graph_batchnorm(g, x, NULL, true, EPS, "bn1");
-	x = jm_graph_maxpool(g, x, 3, 2, 1);
+	if (!cifar)
+		x = jm_graph_maxpool(g, x, 3, 2, 1);
 	for (int s = 0; s < STAGES; s++)
 		for (int b = 0; b < depth->blocks[s]; b++) {
 			jm_graph_scope(g, "layer%d.%d.", s + 1, b);
@@ -162,7 +182,7 @@ static int resnet_build(struct jm_graph *g, const struct jm_values *v, int64_t b
 
 	(void)err;
 	(void)seq;
-	x = network(g, depth_of(v), width, image);
+	x = network(g, depth_of(v), width, is_cifar(v), image);
 	if (!x)
 		return 0;
 	fc = jm_graph_matrix(g, "fc.weight", JM_INIT_NORMAL, classes, x->dim[1]);

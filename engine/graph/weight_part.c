@@ -126,9 +126,10 @@ static int64_t share_of(const struct list *l, const struct jm_weight_name *row)
 }
 
 /* The dims in the file, from those of the tensor and the part's rows. */
-static void set_dims(struct jm_weight_part *p, int ones, bool transposed)
+static void set_dims(struct jm_weight_part *p, const struct jm_weight_name *row)
 {
 	const struct jm_tensor *t = p->tensor;
+	int ones = row->ones;
 
 	for (int i = 0; i < ones; i++)
 		p->dim[i] = 1;
@@ -136,10 +137,14 @@ static void set_dims(struct jm_weight_part *p, int ones, bool transposed)
 	memcpy(p->dim + ones, t->dim, (size_t)t->rank * sizeof(*t->dim));
 	if (t->rank)
 		p->dim[ones] = p->rows;
-	p->transposed = transposed && t->rank == 2;
+	p->transposed = row->transposed && t->rank == 2;
 	if (p->transposed) {
 		p->dim[ones] = t->dim[1];
 		p->dim[ones + 1] = p->rows;
+	}
+	if (row->flat && t->rank > 2) {
+		p->rank = ones + 2;
+		p->dim[ones + 1] = jm_tensor_count(t) / t->dim[0];
 	}
 }
 
@@ -156,7 +161,7 @@ static int add_same(struct list *l, struct jm_cell *c)
 
 	if (!write_name(prefix, c->t.name, NULL, p.name))
 		return wrong(l, &c->t);
-	set_dims(&p, 0, false);
+	set_dims(&p, &(struct jm_weight_name){0});
 	l->part[l->n++] = p;
 	return 0;
 }
@@ -179,7 +184,7 @@ static int add_named(struct list *l, struct jm_cell *c, const struct jm_weight_n
 
 		if (!write_name(l->names->prefix, row[i].file, star, p.name))
 			return wrong(l, &c->t);
-		set_dims(&p, row[i].ones, row[i].transposed);
+		set_dims(&p, &row[i]);
 		at += p.rows;
 		l->part[l->n++] = p;
 	}

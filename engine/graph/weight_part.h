@@ -18,6 +18,7 @@ struct jm_weight_name {
 	const char *own, *file;
 	int ones;	 /* dims of 1 in front of the others in the file */
 	bool transposed; /* a matrix is [from, to] in the file */
+	bool flat;	 /* a filter is a matrix of as many rows in the file */
 	const char *
 		share; /* the option whose value is in proportion to the part's rows; NULL = equal parts */
 	/* a second name that a file may have for the same values (an output that shares the table of the tokens); not written, and

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Small ResNets and a small ViT against torchvision from the same start values and images: losses of
+Small ResNets, an AlexNet, a VGG, an Xception and a ViT against torchvision from the same start values and images: losses of
 twenty steps and all gradients of the first. f64 must agree to rounding; in f32 and bf16 the engine's
 error may be at most twice PyTorch's (autocast for bf16).
 """
@@ -15,13 +15,19 @@ from parity import STEPS, gradient_errors
 
 torch = pytest.importorskip("torch", reason="python3-torch is not installed: nothing to compare with")
 peer = pytest.importorskip("torch_peer")
+xception = pytest.importorskip("torch_xception")
 torchvision = pytest.importorskip("torchvision", reason="python3-torchvision is not installed")
 
 CLASSES, SEEDS = 10, range(1, 9)
 RESNET = {"hidden": 8, "image": 40, "classes": CLASSES}
+CONVNET = {"hidden": 6, "ffn": 24, "image": 224, "classes": CLASSES}
 MODELS = {
     "basic": ("resnet", {"layers": 18, **RESNET}, 8),
     "bottleneck": ("resnet", {"layers": 14, **RESNET}, 8),
+    "cifar": ("resnet", {"layers": 18, **RESNET, "image": 16, "stem": "cifar"}, 8),
+    "alexnet": ("convnet", {"layers": 8, **CONVNET}, 2),
+    "vgg11": ("convnet", {"layers": 11, **CONVNET, "hidden": 2}, 2),
+    "xception": ("xception", {"layers": 1, "hidden": 4, "image": 48, "classes": CLASSES}, 8),
     "vit": ("vit", {"layers": 2, "hidden": 48, "heads": 3, "ffn": 96, "image": 32, "patch": 8,
                     "classes": CLASSES}, 4),
 }
@@ -46,8 +52,11 @@ def resnet(dims):
     block, counts = {18: (kinds.BasicBlock, (2, 2, 2, 2)), 14: (kinds.Bottleneck, (1, 1, 1, 1)),
                      50: (kinds.Bottleneck, (3, 4, 6, 3))}[dims["layers"]]
     norm, width = torch.nn.BatchNorm2d, dims["hidden"]
-    parts = [("conv1", torch.nn.Conv2d(3, width, 7, 2, 3, bias=False)), ("bn1", norm(width)),
-             ("relu", torch.nn.ReLU()), ("maxpool", torch.nn.MaxPool2d(3, 2, 1))]
+    cifar = dims.get("stem") == "cifar"
+    stem = torch.nn.Conv2d(3, width, 3, 1, 1, bias=False) if cifar else torch.nn.Conv2d(3, width, 7, 2, 3, bias=False)
+    parts = [("conv1", stem), ("bn1", norm(width)), ("relu", torch.nn.ReLU())]
+    if not cifar:
+        parts.append(("maxpool", torch.nn.MaxPool2d(3, 2, 1)))
     now = width
     if block is kinds.Bottleneck:  # its width is planes * base_width / 64
         norm_width = {"base_width": 64}
@@ -67,6 +76,25 @@ def resnet(dims):
     parts += [("avgpool", torch.nn.AdaptiveAvgPool2d(1)), ("flatten", torch.nn.Flatten()),
               ("fc", torch.nn.Linear(now, CLASSES))]
     return torch.nn.Sequential(collections.OrderedDict(parts))
+
+
+def convnet(dims):
+    """torchvision's AlexNet or VGG without dropout, with narrower layers in place of its own."""
+    nn, width, ffn = torch.nn, dims["hidden"], dims["ffn"]
+    if dims["layers"] == 8:
+        net, first, linear = torchvision.models.AlexNet(CLASSES, dropout=0), (1, 4, 6), 36 * 4 * width
+        for at, (i, to, *window) in {0: (3, width, 11, 4, 2), 3: (width, 3 * width, 5, 1, 2),
+                                     6: (3 * width, 6 * width, 3, 1, 1), 8: (6 * width, 4 * width, 3, 1, 1),
+                                     10: (4 * width, 4 * width, 3, 1, 1)}.items():
+            net.features[at] = nn.Conv2d(i, to, *window)
+    else:
+        counts = {11: (1, 1, 2, 2, 2), 16: (2, 2, 3, 3, 3)}[dims["layers"]]
+        parts = [part for times, n in zip((1, 2, 4, 8, 8), counts) for part in [times * width] * n + ["M"]]
+        net = torchvision.models.VGG(torchvision.models.vgg.make_layers(parts), CLASSES, init_weights=False, dropout=0)
+        first, linear = (0, 3, 6), 49 * 8 * width
+    for at, i, to in zip(first, (linear, ffn, ffn), (ffn, ffn, CLASSES)):
+        net.classifier[at] = nn.Linear(i, to)
+    return net
 
 
 def vit(dims):
@@ -91,7 +119,7 @@ def their_name(model, name):
 
 def network(model, dims, weights):
     """The module with these weights, and its parameters under our names."""
-    net = (vit if model == "vit" else resnet)(dims).to(peer.WHERE, peer.wide())
+    net = {"vit": vit, "resnet": resnet, "convnet": convnet, "xception": xception.Xception}[model](dims).to(peer.WHERE, peer.wide())
     if parity.ON_GPU:
         net = net.to(memory_format=torch.channels_last)
     found = dict(net.named_parameters())

@@ -21,6 +21,26 @@ def resnet(layers):
     import torchvision
     return getattr(torchvision.models, f"resnet{layers}")(num_classes=5)
 
+def alexnet():
+    import torchvision
+    net = torchvision.models.AlexNet(5)
+    net.classifier[1], net.classifier[4], net.classifier[6] = linears(9216)
+    return net
+
+def vgg16():
+    import torchvision
+    parts = [4, 4, "M", 8, 8, "M", 16, 16, 16, "M", 32, 32, 32, "M", 32, 32, 32, "M"]
+    net = torchvision.models.VGG(torchvision.models.vgg.make_layers(parts), 5)
+    net.classifier[0], net.classifier[3], net.classifier[6] = linears(49 * 32)
+    return net
+
+def xception():
+    from timm.models.xception import Xception
+    return Xception(num_classes=5)
+
+def linears(width):
+    return [torch.nn.Linear(width, 24), torch.nn.Linear(24, 24), torch.nn.Linear(24, 5)]
+
 def timm_vit():
     from timm.models.vision_transformer import VisionTransformer
     return VisionTransformer(img_size=32, patch_size=8, num_classes=5, embed_dim=48, depth=2, num_heads=3, mlp_ratio=2)
@@ -56,13 +76,14 @@ def network(kind):
     return net
 
 def loss(net, data, batch, seq):
+    side = 224 if hasattr(net, "features") else 32
     net = net.double().eval()
     with torch.no_grad():
         if seq > 1:
             ids = torch.tensor(numpy.fromfile(data, numpy.uint8, batch * seq + 1).astype(numpy.int64))
             logits = net(ids[:-1].reshape(batch, seq)).logits.flatten(0, 1)
             return torch.nn.functional.cross_entropy(logits, ids[1:]).item()
-        pixels = torch.tensor(numpy.fromfile(data, "<f4", batch * 3 * 32 * 32).reshape(batch, 3, 32, 32)).double()
+        pixels = torch.tensor(numpy.fromfile(data, "<f4", batch * 3 * side ** 2).reshape(batch, 3, side, side)).double()
         target = torch.tensor(numpy.fromfile(data, "<i4", batch, offset=4 * pixels.numel()).astype(numpy.int64))
         return torch.nn.functional.cross_entropy(net(pixels), target).item()
 """
@@ -98,6 +119,9 @@ VIT = ("vit", {"layers": 2, "hidden": 48, "heads": 3, "ffn": 96, "image": 32, "p
 KINDS = {
     "resnet18": ("resnet", {"layers": 18, "hidden": 64, "image": 32, "classes": 5}, 4, 1),
     "resnet50": ("resnet", {"layers": 50, "hidden": 64, "image": 32, "classes": 5}, 4, 1),
+    "alexnet": ("convnet", {"layers": 8, "hidden": 64, "ffn": 24, "image": 224, "classes": 5}, 4, 1),
+    "vgg16": ("convnet", {"layers": 16, "hidden": 4, "ffn": 24, "image": 224, "classes": 5}, 4, 1),
+    "xception": ("xception", {"layers": 8, "hidden": 32, "image": 32, "classes": 5}, 4, 1),
     "timm_vit": VIT,
     "torchvision_vit": VIT,
     "gpt2": ("gpt", {"layers": 2, "hidden": 48, "heads": 3, "ffn": 192, "vocab": 256, "context": 24, "positions": "learned"},
@@ -110,12 +134,14 @@ KINDS = {
 STEPS = 2
 
 
-def make_data(path, batch, seq):
+def make_data(path, kind):
+    _, dims, batch, seq = KINDS[kind]
+    side = dims.get("image")
     rng = numpy.random.default_rng(9)
     if seq > 1:
         path.write_bytes(rng.integers(0, 256, (STEPS + 1) * batch * seq + 1, dtype=numpy.uint8).tobytes())
         return path
-    steps = [rng.standard_normal((batch, 3, 32, 32)).astype("<f4").tobytes() + rng.integers(0, 5, batch).astype("<i4").tobytes()
+    steps = [rng.standard_normal((batch, 3, side, side)).astype("<f4").tobytes() + rng.integers(0, 5, batch).astype("<i4").tobytes()
              for _ in range(STEPS)]
     path.write_bytes(b"".join(steps))
     return path
@@ -135,7 +161,7 @@ def losses(kind, data, folder, steps, **env):
 @pytest.mark.parametrize("kind", KINDS)
 def test_their_weights_give_their_loss(kind, tmp_path):
     _, _, batch, seq = KINDS[kind]
-    data = make_data(tmp_path / "data", batch, seq)
+    data = make_data(tmp_path / "data", kind)
     expected = float(python("networks", SAVE, kind, tmp_path / "theirs", data, batch, seq))
     found = losses(kind, data, tmp_path, 0, JM_TEST_FROM=tmp_path / "theirs")
     assert found == pytest.approx(expected, rel=3e-5)
@@ -144,18 +170,18 @@ def test_their_weights_give_their_loss(kind, tmp_path):
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "torchvision_vit"])
 def test_our_weights_load_with_strict_and_give_our_loss(kind, tmp_path):
     _, _, batch, seq = KINDS[kind]
-    data = make_data(tmp_path / "data", batch, seq)
+    data = make_data(tmp_path / "data", kind)
     expected = losses(kind, data, tmp_path, STEPS, JM_TEST_SAVE=tmp_path / "ours.safetensors")
     loss, *counters = python("networks", LOAD, kind, tmp_path / "ours.safetensors", data, batch, seq).split()
     assert float(loss) == pytest.approx(expected, rel=3e-5)
-    assert counters == (["2"] if kind.startswith("resnet") else [])
+    assert counters == (["2"] if kind.startswith(("resnet", "xception")) else [])
 
 
 @pytest.mark.parametrize("kind", ["llama", "llama3_2"])
 def test_our_folder_is_a_pretrained_network(kind, tmp_path):
     """config.json, shards and index, without a word from us."""
     _, _, batch, seq = KINDS[kind]
-    data = make_data(tmp_path / "data", batch, seq)
+    data = make_data(tmp_path / "data", kind)
     expected = losses(kind, data, tmp_path, STEPS, JM_TEST_SAVE=f"{tmp_path / 'ours'}/")
     assert len(list((tmp_path / "ours").glob("model-*.safetensors"))) > 2
     assert float(python("networks", LOAD_FOLDER, kind, tmp_path / "ours", data, batch, seq)) == pytest.approx(expected, rel=3e-5)
