@@ -197,7 +197,8 @@ const struct jm_option jm_train_options[] = {
 			"update of a step whose gradient is not finite. When not given: dynamic in "
 			"fp16, else 1"},
 	OPTION_REAL("dropout", training.dropout, 0, 0.999, "0",
-		"share of values dropped after embeddings and the parts of each block"),
+		"share of values dropped: of transformers after embeddings and the parts of each "
+		"block, of AlexNet and VGG beside the first two linear layers"),
 	OPTION_INT("accumulate", training.micro_steps, 1, 1e6, "1",
 		"micro-steps of --batch samples whose gradients add up before an update"),
 	OPTION_WORD("gradients", given.gradients, type_words, "auto",

@@ -71,6 +71,13 @@ def test_published_more(words):
     assert d["item"] == ("image" if d["seq"] == 1 else "token")
 
 
+@pytest.mark.parametrize("model, before", [("alexnet", ["maxpool", "gap"]), ("vgg11", ["gap", "relu"])])
+def test_dropout_is_where_torchvision_has_it(model, before):
+    graph = jm("describe", model, "--batch", 2, "--device", "ref", "--dropout", 0.5, "--graph").stdout
+    dropped = re.findall(r" dropout +([a-z]+)\S* f32\[.*random.now", graph)
+    assert dropped[:2] == before
+
+
 def test_175b_costs_nothing():
     before = time.monotonic()
     done = jm("describe", "gpt-175b", "--batch", 64)
@@ -466,6 +473,13 @@ def test_the_text_of_one_model_fits_80_columns():
     (["gpt-117m", "--seq", "1025"], USAGE, "1024 learned positions"),
     (["gpt-117m", "--batch", "0"], USAGE, "range"),
     (["resnet50", "--image", "31"], USAGE, "too small"),
+    (["resnet50", "--image", "7", "--stem", "cifar"], USAGE, "too small"),
+    (["resnet50", "--stem", "mnist"], USAGE, "cifar"),
+    (["vgg16", "--image", "100"], USAGE, "--image 224"),
+    (["alexnet", "--image", "20"], USAGE, "--image 224"),
+    (["convnet", "--layers", "12"], USAGE, "16 or 19"),
+    (["xception", "--hidden", "30"], USAGE, "multiple of 4"),
+    (["xception", "--image", "31"], USAGE, "too small"),
     (["resnet50", "--layers", "51"], USAGE, "101 or 152"),
     (["resnet50", "--heads", "8"], USAGE, "Model resnet50 has no option --heads"),
     (["resnet50", "--imge", "64"], USAGE, "did you mean --image"),
