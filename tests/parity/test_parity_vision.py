@@ -27,7 +27,7 @@ MODELS = {
     "cifar": ("resnet", {"layers": 18, **RESNET, "image": 16, "stem": "cifar"}, 8),
     "alexnet": ("convnet", {"layers": 8, **CONVNET}, 2),
     "vgg11": ("convnet", {"layers": 11, **CONVNET, "hidden": 2}, 2),
-    "xception": ("xception", {"layers": 1, "hidden": 4, "image": 48, "classes": CLASSES}, 8),
+    "xception": ("separable", {"layers": 1, "hidden": 4, "image": 48, "classes": CLASSES}, 8),
     "vit": ("vit", {"layers": 2, "hidden": 48, "heads": 3, "ffn": 96, "image": 32, "patch": 8,
                     "classes": CLASSES}, 4),
 }
@@ -120,7 +120,7 @@ def their_name(model, name):
 
 def network(model, dims, weights):
     """The module with these weights, and its parameters under our names."""
-    net = {"vit": vit, "resnet": resnet, "convnet": convnet, "xception": xception.Xception}[model](dims).to(peer.WHERE, peer.wide())
+    net = {"vit": vit, "resnet": resnet, "convnet": convnet, "separable": xception.Xception}[model](dims).to(peer.WHERE, peer.wide())
     if parity.ON_GPU:
         net = net.to(memory_format=torch.channels_last)
     found = dict(net.named_parameters())

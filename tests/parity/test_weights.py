@@ -121,7 +121,7 @@ KINDS = {
     "resnet50": ("resnet", {"layers": 50, "hidden": 64, "image": 32, "classes": 5}, 4, 1),
     "alexnet": ("convnet", {"layers": 8, "hidden": 64, "ffn": 24, "image": 224, "classes": 5}, 4, 1),
     "vgg16": ("convnet", {"layers": 16, "hidden": 4, "ffn": 24, "image": 224, "classes": 5}, 4, 1),
-    "xception": ("xception", {"layers": 8, "hidden": 32, "image": 32, "classes": 5}, 4, 1),
+    "xception": ("separable", {"layers": 8, "hidden": 32, "image": 32, "classes": 5}, 4, 1),
     "timm_vit": VIT,
     "torchvision_vit": VIT,
     "gpt2": ("gpt", {"layers": 2, "hidden": 48, "heads": 3, "ffn": 192, "vocab": 256, "context": 24, "positions": "learned"},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Xception (Chollet, arXiv 1610.02357) as timm has it: convolutions of each channel alone, each followed by one of 1 x 1,
- * in residual blocks (huggingface/pytorch-image-models, timm/models/xception.py). Names of parameters are timm's. Start values: He et al., arXiv 1502.01852, by fan-out.
+ * in residual blocks. Names of parameters are timm's. Start values: He et al., arXiv 1502.01852, by fan-out.
  */
 #include "engine/graph/model.h"
 #include "engine/graph/image.h"
@@ -24,6 +24,13 @@ static const struct jm_option options[] = {
 	{0},
 };
 
+static const struct jm_preset presets[] = {
+	{"xception", "Xception", "layers=8 hidden=32 image=299 classes=1000", 22855952,
+		"arXiv 1610.02357, huggingface/pytorch-image-models timm/models/xception.py",
+		"train"},
+	{0},
+};
+
 /* Widths in quarters of `hidden`. */
 struct block {
 	int to;	     /* channels of the result */
@@ -38,12 +45,12 @@ static const struct block middle = {91, 3, 1, true, false};
 static const struct block leaving = {128, 2, 2, true, true};
 static const int tail[] = {192, 256};
 
-static int xception_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
+static int separable_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 {
 	static const struct {
 		const char *name;
 		int value;
-	} all[] = {{"layers", 8}, {"hidden", 32}, {"image", 299}, {"classes", 1000}};
+	} all[] = {{"hidden", 32}, {"image", 299}, {"classes", 1000}};
 	int code = 0;
 
 	(void)seq;
@@ -52,7 +59,7 @@ static int xception_complete(struct jm_values *v, int64_t seq, struct jm_err *er
 	return code;
 }
 
-static int xception_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
+static int separable_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
 {
 	if (jm_dim(v, "hidden") % QUARTERS)
 		return jm_err_set(err, JM_ERANGE,
@@ -173,8 +180,8 @@ static struct jm_tensor *network(
 	return x ? jm_graph_gap(g, x) : NULL;
 }
 
-static int xception_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
-	struct jm_tensor **ret_loss, struct jm_err *err)
+static int separable_build(struct jm_graph *g, const struct jm_values *v, int64_t batch,
+	int64_t seq, struct jm_tensor **ret_loss, struct jm_err *err)
 {
 	const int64_t size = jm_dim(v, "image"), pixels[] = {batch, 3, size, size};
 	const int64_t classes = jm_dim(v, "classes");
@@ -202,16 +209,17 @@ static const struct jm_input inputs[] = {
 	{0},
 };
 
-const struct jm_model jm_model_xception = {
-	.name = "xception",
-	.summary = "separable convolutions in residual blocks, for images",
+const struct jm_model jm_model_separable = {
+	.name = "separable",
+	.summary = "Xception: separable convolutions in residual blocks, for images",
 	.item = "image",
 	.inputs = inputs,
 	.wants_top1 = true,
 	.options = options,
+	.presets = presets,
 	.weights = weights,
 	.top = "fc.*",
-	.complete = xception_complete,
-	.default_seq = xception_default_seq,
-	.build = xception_build,
+	.complete = separable_complete,
+	.default_seq = separable_default_seq,
+	.build = separable_build,
 };
