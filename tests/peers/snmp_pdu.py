@@ -57,5 +57,5 @@ class Pdu:
         part.write_text(text, encoding="utf-8")
         part.replace(self.values)
 
-    def source(self, text):
-        return f"snmp:127.0.0.1,port={self.port},timeout=500ms,{text}"
+    def source(self, text, timeout="5s"):
+        return f"snmp:127.0.0.1,port={self.port},timeout={timeout},{text}"

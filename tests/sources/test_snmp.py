@@ -90,7 +90,7 @@ def test_version_3_with_passwords_from_files(pdu, tmp_path):
     assert record["meters"][0]["watts_mean"] == pytest.approx(430)
     assert "battery-staple" not in json.dumps(record)
     text = sentence(jm("measure", "--source", pdu.source(f"kind=apc,user=meter,auth-file={tmp_path}/wrong,"
-                                                         f"priv-file={tmp_path}/priv"), "--", "true"))
+                                                         f"priv-file={tmp_path}/priv", "500ms"), "--", "true"))
     assert "does not answer" in text and "user" in text
 
 
@@ -99,7 +99,8 @@ def test_the_community_comes_from_a_file(pdu, tmp_path):
     (tmp_path / "secret").write_text("hidden\n", encoding="utf-8")
     assert measure(pdu, f"kind=apc,community-file={tmp_path}/secret")["meters"][0]["watts_mean"] == pytest.approx(430)
     (tmp_path / "secret").write_text("unknown\n", encoding="utf-8")
-    text = sentence(jm("measure", "--source", pdu.source(f"kind=apc,community-file={tmp_path}/secret"), "--", "true"))
+    text = sentence(jm("measure", "--source", pdu.source(f"kind=apc,community-file={tmp_path}/secret", "500ms"),
+                       "--", "true"))
     assert "community" in text and "unknown" not in text
 
 

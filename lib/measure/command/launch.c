@@ -529,6 +529,15 @@ static struct jm_tally tally_of(const struct launch *l)
 	return l->scanned.amount.marks ? jm_item_sums_tally(&l->scanned) : l->tally;
 }
 
+/* Whether the stretch may have ended before t1_ns, as the command was not seen to end. A mark bears its sender's time. */
+static bool ends_unseen(const struct launch *l, const struct jm_tally *tally,
+	const struct jm_item_interval *stretch)
+{
+	bool by_mark = !tally->late && tally->marks > 1 && stretch->t1_ns == tally->last_ns;
+
+	return l->unseen_ns && !by_mark && stretch->t1_ns > l->watch.running_ns;
+}
+
 static void fill(struct launch *l, struct jm_outcome *ret)
 {
 	const struct jm_tally tally = tally_of(l);
@@ -550,7 +559,7 @@ static void fill(struct launch *l, struct jm_outcome *ret)
 		.unseen_ns = l->unseen_ns,
 		.items = tally.items > 0 ? tally.items : NAN,
 		.items_kind = counted ? jm_item_sums_kind(&l->scanned) : JM_ITEMS_BY_RULE,
-		.throughput = l->unseen_ns && stretch.t1_ns > l->watch.running_ns
+		.throughput = ends_unseen(l, &tally, &stretch)
 				      ? NAN
 				      : jm_tally_rate(&tally, l->proc.start_ns, l->proc.end_ns),
 		.output_errno = l->output_errno,

@@ -147,6 +147,16 @@ def test_mark(tmp_path):
     assert r["items"] == 12 and {"load", "work"} <= {p["name"] for p in r["phases"]}
 
 
+def test_marks_bound_the_rate_of_a_command_that_was_not_seen_to_end():
+    """The command ends while its worker is stopped; the marks bear the times of their sender."""
+    script = (f"'{BIN}' mark work; sleep 0.3; '{BIN}' mark end --items 12; "
+              "(sleep 0.8; kill -CONT $PPID) & kill -STOP $PPID")
+    r = one("run", "--source", "estimate:5,20", "--unit", "image", "--", "sh", "-c", script)
+    work = next(p for p in r["phases"] if p["name"] == "work")
+    assert r["wall_s"] > 1
+    assert r["throughput"] == pytest.approx(12 / (work["end_s"] - work["start_s"]), rel=1e-6)
+
+
 def test_energy_speaks_of_the_same_stretch_as_throughput(tmp_path):
     """What comes before the first mark and after the last has neither items nor a part in their energy."""
     work = "for i in 1 2 3 4 5 6; do timeout 0.1 sh -c 'while :; do :; done'; done"
