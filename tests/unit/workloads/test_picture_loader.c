@@ -98,6 +98,42 @@ static void test_depends_on_seed_alone(void **state)
 	jm_data_set_close(&set);
 }
 
+/* Until threads have prepared all that they may after `taken` batches. */
+static void wait_until_idle(struct jm_picture_loader *l, int64_t taken)
+{
+	while (jm_picture_loader_cost(l).pictures <
+		(taken + jm_picture_loader_cost(l).depth) * BATCH)
+		usleep(100);
+}
+
+/* Bursts that need more than is prepared make it more, as far as memory allows. */
+static void test_depth_grows_to_the_memory(void **state)
+{
+	struct jm_data_set set;
+
+	(void)state;
+	make_set(&set);
+	for (int most = 2; most <= 4; most++) {
+		struct jm_loader_way way = way_of(&set, 1);
+		struct jm_picture_loader *l;
+		int64_t taken = 0;
+
+		way.memory = (size_t)most * BATCH * 3 * PLANE * sizeof(float);
+		l = open_loader(&way);
+		for (int rest = 20; rest > 0; rest -= jm_picture_loader_cost(l).depth == most) {
+			for (int k = 0; k < 8; k++) {
+				int32_t target[BATCH];
+
+				free(take(l, taken++, target));
+			}
+			wait_until_idle(l, taken);
+			assert_in_range(jm_picture_loader_cost(l).depth, 2, most);
+		}
+		jm_picture_loader_close(l);
+	}
+	jm_data_set_close(&set);
+}
+
 static void test_order_is_a_permutation(void **state)
 {
 	static const int64_t sizes[] = {1, 2, 3, 5, 16, 17, 1000, 4097};
@@ -376,6 +412,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_depends_on_seed_alone),
 		cmocka_unit_test(test_order_is_a_permutation),
+		cmocka_unit_test(test_depth_grows_to_the_memory),
 		cmocka_unit_test(test_epochs_and_evaluations_have_all),
 		cmocka_unit_test(test_resizes_by_triangles), cmocka_unit_test(test_part_is_enough),
 		cmocka_unit_test(test_smaller_decoding_is_near)};
