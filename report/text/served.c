@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/option.h"
 #include "base/text/json.h"
 #include "report/format/text.h"
 #include "result/serving_energy.h"
@@ -121,6 +122,30 @@ int jm_served_latencies(const struct jm_grouping *g, const struct jm_group_serie
 	return rc;
 }
 
+/* 1: the 99th percentile keeps the bound that was given; 0: it does not; -1: there is none. */
+static int keeps(const json_t *record, const char *key)
+{
+	const json_t *options = json_object_get(
+		json_object_get(json_object_get(record, "case"), "parameters"), "options");
+	const char *text = json_string_value(json_object_get(options, key));
+	struct jm_err none = JM_ERR_INIT;
+	double bound;
+
+	if (!text || jm_parse_quantity(text, "s", true, &bound, &none))
+		return -1;
+	return !(jm_json_real_of(json_object_get(json_object_get(record, "serving"), key), "p99") >
+		 bound);
+}
+
+static const char *keeps_all(const json_t *record)
+{
+	int ttft = keeps(record, "ttft"), tpot = keeps(record, "tpot");
+
+	if (ttft < 0 && tpot < 0)
+		return "-";
+	return ttft && tpot ? "yes" : "no";
+}
+
 static int put_costs(struct jm_grid *grid, int row, bool several, const struct jm_grouping *g,
 	const struct jm_group_case *c, struct jm_err *err)
 {
@@ -136,22 +161,22 @@ static int put_costs(struct jm_grid *grid, int row, bool several, const struct j
 		rc = jm_grid_set(grid, row, several, err, "%.0f", x[0]);
 	for (int k = 1; k < COSTS && !rc; k++)
 		rc = put_number(grid, row, several + k, x[k], err);
-	return rc;
+	return rc ? rc : jm_grid_set(grid, row, several + COSTS, err, "%s", keeps_all(c->record));
 }
 
 int jm_served_costs(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_grid *ret, struct jm_err *err)
 {
-	static const char *const titles[COSTS] = {
-		"requests", "goodput/s", "J/output token", "J/token in, out", "J/request"};
+	static const char *const titles[COSTS + 1] = {"requests", "goodput/s", "J/output token",
+		"J/token in, out", "J/request", "p99 in bounds"};
 	int n = jm_served_runs(g, s), i = 0;
 	const struct jm_group_case *c;
 	struct jm_grid grid;
-	int rc = start(&grid, n, COSTS, n > 1, err);
+	int rc = start(&grid, n, COSTS + 1, n > 1, err);
 
 	if (rc)
 		return rc;
-	for (int k = 0; k < COSTS && !rc; k++)
+	for (int k = 0; k <= COSTS && !rc; k++)
 		rc = jm_grid_set(&grid, -1, (n > 1) + k, err, "%s", titles[k]);
 	for (int row = 0; !rc && (c = next_run(g, s, &i)); row++)
 		rc = put_costs(&grid, row, n > 1, g, c, err);

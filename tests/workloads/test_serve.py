@@ -92,6 +92,18 @@ def test_the_report_shows_latencies_goodput_and_joules(tmp_path):
         assert shown == pytest.approx([s["goodput"], *each], rel=2e-3)
 
 
+@pytest.mark.parametrize("bounds, word", [
+    (["--ttft", "1us", "--tpot", "1000s"], "no"), (["--ttft", "1000s", "--tpot", "1us"], "no"), ([], "-"),
+    (["--ttft", "1000s", "--tpot", "1000s"], "yes"), (["--ttft", "1000s"], "yes")])
+def test_the_report_says_whether_the_bounds_are_kept(tmp_path, bounds, word):
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps(one(*SERVE, "--device", "ref", "--steps", "60", "--arrival", "single", "--input-tokens", "3",
+                                   "--output-tokens", "3", *bounds)))
+    rows = report(path, "--format", "md").splitlines()
+    at = next(i for i, row in enumerate(rows) if "p99 in bounds" in row)
+    assert rows[at + 2].split("|")[-2].strip() == word
+
+
 @pytest.mark.parametrize("kib, holds_all", [(76000, False), (1000000, True)])
 def test_without_cache_pages_the_memory_is_filled_as_describe_plans(tmp_path, kib, holds_all):
     """16 requests of 4,004 tokens would need 4,016 pages. The long one comes too late to be computed."""
