@@ -245,6 +245,20 @@ static void conv_depthwise(struct kit *k, const struct types *t, const struct sh
 	conv_back(k, y, dy, dx, dw, NULL, false);
 }
 
+/* A window of 1 x 7, padded along its width only; the flag: of 7 x 1. */
+static void conv_flat(struct kit *k, const struct types *t, const struct shape *d, bool tall)
+{
+	const int64_t *x_dim = IMAGE(d), w_dim[] = {d->n, d->c, tall ? 7 : 1, tall ? 1 : 7};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, x_dim);
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.2, 4, w_dim);
+	struct jm_tensor *y =
+		jm_graph_conv(k->graph, x, w, NULL, &(struct jm_window){.same = true});
+
+	kit_read(k, y);
+	conv_back(k, y, kit_normal(k, t->c, 0, 1, 4, y->dim), kit_out(k, t->c, 4, x_dim, NULL),
+		backend_gradient(k, t->a, false, 4, w_dim), NULL, false);
+}
+
 /* A sum of tensors in different layouts. */
 static void cast_sum(struct kit *k, const struct types *t, const struct shape *d, bool back)
 {
@@ -529,6 +543,7 @@ const struct backend_case backend_image_cases[] = {
 	{"conv, sum", conv_sum},
 	{"conv, stem", conv_stem},
 	{"conv-wgrad, filter", conv_filter},
+	{"conv, flat", conv_flat},
 	{"conv, depthwise", conv_depthwise},
 	{"cast, sum", cast_sum},
 	{"batchnorm", batchnorm},

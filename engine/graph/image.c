@@ -50,11 +50,20 @@ static struct jm_tensor *windowed(struct jm_graph *g, const struct jm_tensor *x,
 		g, JM_CLASS_ACT, g->compute, 4, DIMS(x->dim[0], channels, rows, columns), numbered);
 }
 
+/* Along an axis on which the window has this size. */
+static int pad_of(const struct jm_window *how, int64_t window)
+{
+	int dilation = how->dilation ? how->dilation : 1;
+
+	return how->same ? dilation * (int)(window - 1) / 2 : how->pad;
+}
+
 struct jm_tensor *jm_graph_conv(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *w,
 	struct jm_tensor *bias, const struct jm_window *how)
 {
 	int stride = how->stride ? how->stride : 1, dilation = how->dilation ? how->dilation : 1;
 	int groups = how->groups ? how->groups : 1;
+	int pad[2];
 	struct jm_tensor *y, *copy;
 	struct jm_node *n;
 
@@ -65,9 +74,11 @@ struct jm_tensor *jm_graph_conv(struct jm_graph *g, struct jm_tensor *x, struct 
 			"conv", x) ||
 		!jm_layer_fits(g, !bias || bias->dim[0] == w->dim[0], "conv", bias))
 		return NULL;
+	for (int i = 0; i < 2; i++)
+		pad[i] = pad_of(how, w->dim[2 + i]);
 	copy = jm_layer_weight(g, w);
-	y = windowed(g, x, w->dim[0], places(x->dim[2], w->dim[2], stride, how->pad, dilation),
-		places(x->dim[3], w->dim[3], stride, how->pad, dilation), "conv");
+	y = windowed(g, x, w->dim[0], places(x->dim[2], w->dim[2], stride, pad[0], dilation),
+		places(x->dim[3], w->dim[3], stride, pad[1], dilation), "conv");
 	n = jm_graph_node(g, JM_OP_CONV, OPS(x, copy, bias), OPS(y));
 	if (!n)
 		return NULL;
@@ -75,7 +86,7 @@ struct jm_tensor *jm_graph_conv(struct jm_graph *g, struct jm_tensor *x, struct 
 	n->attr.conv.stem = !jm_graph_cell(g, x)->needs_grad && !g->freeze.patterns;
 	for (int i = 0; i < 2; i++) {
 		n->attr.conv.stride[i] = stride;
-		n->attr.conv.pad[i] = how->pad;
+		n->attr.conv.pad[i] = pad[i];
 		n->attr.conv.dilation[i] = dilation;
 	}
 	return y;

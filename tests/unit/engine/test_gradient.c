@@ -184,6 +184,18 @@ static struct jm_tensor *conv_grouped(struct kit *k)
 				  &(struct jm_window){.groups = 2, .dilation = 2, .pad = 2}));
 }
 
+static struct jm_tensor *conv_flat(struct kit *k)
+{
+	struct jm_tensor *x = kit_param(k, 4, DIMS(2, 3, 4, 5)),
+			 *w = kit_param(k, 4, DIMS(4, 3, 1, 5)), *y;
+
+	y = jm_graph_conv(k->graph, x, w, NULL, &(struct jm_window){.same = true});
+	assert_non_null(y);
+	assert_int_equal(y->dim[2], 4);
+	assert_int_equal(y->dim[3], 5);
+	return loss_of(k, y);
+}
+
 static struct jm_tensor *conv_depthwise(struct kit *k)
 {
 	struct jm_tensor *x = kit_param(k, 4, DIMS(2, 3, 4, 5)),
@@ -488,6 +500,7 @@ static const struct {
 	{"rope", rope},
 	{"conv", conv},
 	{"conv, grouped and dilated", conv_grouped},
+	{"conv, flat", conv_flat},
 	{"conv, depthwise", conv_depthwise},
 	{"batchnorm", batchnorm},
 	{"batchnorm + relu", batchnorm_relu},
