@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of a record, of runs that serve or ask a language model: "serving". See record_keys.c. */
+/* Keys of a record, of runs that serve or ask a language model: "serving". See record_keys.c. Optional ones are not in the
+ * first records of that workload. */
 #include "result/record_keys_private.h"
 
 #include <limits.h>
@@ -28,7 +29,8 @@ static const struct jm_key window_keys[] = {
 	{POSITIVE("begin_s", 0), .unit = "s", .meaning = "from the first arrival"},
 	{POSITIVE("seconds", 0), .unit = "s", .meaning = "how long it is"},
 	{COUNT("requests_done", 0), .meaning = "whose answer was completed in it"},
-	{POSITIVE("tokens_in", 0), .meaning = "of the prompts whose first token was made in it"},
+	{POSITIVE("tokens_in", JM_KEY_OPTIONAL),
+		.meaning = "of the prompts whose first token was made in it"},
 	{POSITIVE("tokens_out", 0), .meaning = "that were made in it"},
 	{POSITIVE("joules_per_output_token", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",
 		.meaning = "energy of the window by tokens_out"},
@@ -72,32 +74,33 @@ const struct jm_key jm__serving_keys[] = {
 	{COUNT("requests_offered", 0), .meaning = "that arrived, in the warm-up too"},
 	{COUNT("requests_done", 0), .meaning = "whose answer is complete"},
 	{COUNT("requests_failed", 0), .meaning = "that ended without an answer"},
-	{COUNT("requests_preempted", 0), .meaning = "that gave up their pages at least once"},
+	{COUNT("requests_preempted", JM_KEY_OPTIONAL),
+		.meaning = "that gave up their pages at least once"},
 	{COUNT("preemptions", 0), .meaning = "how often a request gave up its pages"},
 	{POSITIVE("tokens_in", 0), .meaning = "of the prompts of requests that are done"},
 	{POSITIVE("tokens_out", 0), .meaning = "of their answers"},
-	{WORD("span", 0), .words = span_words,
+	{WORD("span", JM_KEY_OPTIONAL), .words = span_words,
 		.meaning = "which requests ttft, tpot, itl, latency and goodput are of: those that "
 			   "were done in the window; all, if there is none"},
 	{OBJECT("ttft", JM_KEY_NULL), .keys = spread_keys,
 		.meaning = "from arrival to the first token"},
 	{OBJECT("tpot", JM_KEY_NULL), .keys = spread_keys,
 		.meaning = "of each token after the first: (latency - ttft) / (tokens - 1)"},
-	{OBJECT("itl", JM_KEY_NULL), .keys = spread_keys,
+	{OBJECT("itl", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = spread_keys,
 		.meaning = "from each token of an answer to its next"},
 	{OBJECT("latency", JM_KEY_NULL), .keys = spread_keys,
 		.meaning = "from arrival to the last token"},
-	{POSITIVE("goodput", JM_KEY_NULL), .unit = "1/s",
+	{POSITIVE("goodput", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "1/s",
 		.meaning = "requests per second that keep --ttft and --tpot, of the window, or "
 			   "else from the first arrival to the last end; null without such a "
 			   "bound"},
-	{POSITIVE("mean_running", JM_KEY_NULL),
+	{POSITIVE("mean_running", JM_KEY_NULL | JM_KEY_OPTIONAL),
 		.meaning = "requests in a step, weighted by the time of the steps"},
-	{POSITIVE("padding", JM_KEY_NULL),
+	{POSITIVE("padding", JM_KEY_NULL | JM_KEY_OPTIONAL),
 		.meaning = "share of computed rows that are of no request"},
-	{POSITIVE("cache_use", JM_KEY_NULL),
+	{POSITIVE("cache_use", JM_KEY_NULL | JM_KEY_OPTIONAL),
 		.meaning = "share of the cache's pages in use, weighted likewise"},
-	{OBJECT("window", JM_KEY_NULL), .keys = window_keys,
+	{OBJECT("window", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = window_keys,
 		.meaning = "the steady part, whose energy is that of the phase of the same name"},
 	{OBJECT("failures", JM_KEY_OPTIONAL), .keys = failures_keys,
 		.meaning = "of serve-client: requests_failed by their reason"},

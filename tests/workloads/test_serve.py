@@ -58,6 +58,17 @@ def test_a_run_without_a_window_has_figures_of_all_requests(tmp_path):
     assert s["latency"]["mean"] == pytest.approx(numpy.mean([float(row["latency_s"]) for row in rows]), rel=1e-6)
 
 
+def test_the_first_records_of_serve_are_still_reported(tmp_path):
+    """They had neither a window nor what is told of it."""
+    r = one(*SERVE, "--device", "ref", "--steps", "12", "--input-tokens", "3", "--output-tokens", "4", "--requests", "8")
+    for key in ("requests_preempted", "span", "itl", "goodput", "mean_running", "padding", "cache_use", "window"):
+        del r["serving"][key]
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(r))
+    done = jm("report", path)
+    assert done.returncode == 0 and "figures are of all requests" in " ".join(done.stdout.split())
+
+
 def test_each_run_of_a_sweep_writes_a_list_of_its_own(tmp_path):
     lines = tmp_path / "requests.csv"
     done = one(*SERVE, "--device", "ref", "--steps", "20", "--arrival", "closed", "--running", "2,3", "--repeat", "2",
