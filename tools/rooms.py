@@ -66,6 +66,34 @@ MOST_SOURCES = 25  # in one folder
 # Symbols only: the engine names the backend that is built in, which is a row of its table.
 NAMED = {("engine", "backends/ref")}
 
+# Files that still need each other, includes and symbols taken together, by folder; X.c, X.h and X_private.h are one. No
+# circle may come or grow, and one that is gone leaves the table.
+CIRCLES = {
+    "backends/cpu/ops": ["conv conv_plan"],
+    "backends/cuda/device": ["cuda library"],
+    "backends/cuda/kernels": ["attention_keys attention_tiles"],
+    "cli/measure": ["jpwr jpwr_tables"],
+    "data": ["safetensors safetensors_header"],
+    "data/tokenizer": ["bpe bpe_merge bpe_table", "regex_translate split_regex",
+                       "tokenizer_ends tokenizer_json tokenizer_model tokenizer_steps"],
+    "lib/base/text": ["keys keys_schema", "yaml yaml_node"],
+    "lib/energy": ["energy energy_check"],
+    "lib/guard": ["guard guard_recover", "journal journal_record"],
+    "lib/measure/view": ["trace_csv trace_watts"],
+    "lib/result": ["record record_keys record_keys_measured record_keys_serving"],
+    "lib/run/plan": ["plan_axes plan_file plan_layers plan_lookup plan_order plan_text"],
+    "lib/run/worker": ["worker_end worker_parent", "worker worker_command worker_device worker_native worker_orders "
+                       "worker_pace worker_phases"],
+    "lib/store": ["store store_db store_place store_schema store_sql"],
+    "report/judge": ["grid meaning sentence verdict"],
+    "report/model": ["cards dim family group title warnings"],
+    "report/page": ["page_data parts steps"],
+    "sources/nvml": ["nvml_get nvml_probe"],
+    "workloads/serve": ["client client_answers client_record",
+                        "listen serve serve_requests serve_results serve_usage"],
+    "workloads/train": ["train train_options train_pictures train_setup train_text train_weights"],
+}
+
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 PRODUCT = re.compile(r"^(?!tests/|bench/|examples/|tools/)")
@@ -247,6 +275,24 @@ def loops(edges):
     return [sorted(c) for c in found if len(c) > 1] + [[a] for a, b in edges if a == b]
 
 
+def stem_of(file):
+    return os.path.splitext(file)[0].removesuffix("_private")
+
+
+def circles(tree, uses):
+    """What is wrong with the circles of files, compared with CIRCLES."""
+    arrows = {(stem_of(a), stem_of(b)) for a, b in [*tree.edges, *uses] if PRODUCT.match(a) and PRODUCT.match(b)}
+    found = [set(loop) for loop in loops((a, b) for a, b in arrows if a != b)]
+    known = [{f"{folder}/{name}" for name in circle.split()} for folder, row in CIRCLES.items() for circle in row]
+    for circle in found:
+        if not any(circle <= k for k in known):
+            yield f"a circle of files: {', '.join(sorted(circle))}"
+    built = {stem_of(file) for file, _, output in tree.commands if output.exists()}
+    for circle in known:
+        if circle <= built and circle not in found:
+            yield f"no circle any more, take it out of CIRCLES in tools/rooms.py: {', '.join(sorted(circle))}"
+
+
 def headers(tree):
     """What is wrong with the comments on top of the rooms of lib: one header says what lives there."""
     for i, room in enumerate(LIB):
@@ -270,7 +316,8 @@ def check(tree):
             yield f"{file}:{line}: {a} may not include {b} ({other})"
         elif a == b and inner_wrong(file, other):
             yield f"{file}:{line}: {inner_wrong(file, other)} ({other})"
-    for loop in loops(tree.edges):
+    include_loops = loops(tree.edges)
+    for loop in include_loops:
         yield f"a loop of includes: {', '.join(loop)}"
     uses = tree.symbols()
     for (file, other), names in uses.items():
@@ -279,8 +326,11 @@ def check(tree):
             yield f"{file}: {a} may not use {b} ({names[0]} of {other})"
         elif a == b and inner_wrong(file, other):
             yield f"{file}: {inner_wrong(file, other)} ({names[0]} of {other})"
-    for loop in loops(uses):
+    use_loops = loops(uses)
+    for loop in use_loops:
         yield f"a loop of uses: {', '.join(loop)}"
+    if not include_loops and not use_loops:  # each would be told again
+        yield from circles(tree, uses)
     for room in MAY:
         if room in reachable(room):
             yield f"'{room}' may include itself through others: the table in tools/rooms.py has a loop"

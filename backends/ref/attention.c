@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention over views of queries, keys and values; rotary positions. */
-#include "ref.h"
+#include "ref_kernels.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batch norm (Ioffe and Szegedy, arXiv 1502.03167) over images [B,C,Y,X]. */
-#include "ref.h"
+#include "ref_kernels.h"
 
 #include <math.h>
 

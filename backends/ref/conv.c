@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution and its gradients: one loop over all pairs of an element of y and a position in its
  * window. */
-#include "ref.h"
+#include "ref_kernels.h"
 
 enum part { FORWARD, DGRAD, WGRAD };
 

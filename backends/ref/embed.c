@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Look-up of tokens and positions. */
-#include "ref.h"
+#include "ref_kernels.h"
 
 void jm_ref_embed(const struct jm_node *n, double *const *in, double *const *out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* y[rows, N] = x[rows, K] w[N, K]^T + bias[N], and its gradients. */
-#include "ref.h"
+#include "ref_kernels.h"
 
 /* The product of the scales of both factors; an absent scale is 1. */
 static double scale(const double *a, const double *b)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Losses with the gradients of their inputs; accuracy. */
-#include "ref.h"
+#include "ref_kernels.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of requests whose keys and values are in pages; rows by number; the next token. */
-#include "ref.h"
+#include "ref_kernels.h"
 
 #include <math.h>
 

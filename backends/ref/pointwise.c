@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elementwise ops; they work directly on tensors of any type. */
-#include "ref.h"
+#include "ref_kernels.h"
 
 #include <math.h>
 

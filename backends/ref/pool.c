@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pooling of images, and images as sequences of tokens. */
-#include "ref.h"
+#include "ref_kernels.h"
 
 #include <math.h>
 

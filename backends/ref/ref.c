@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The reference backend: implements the contract of a backend and calls the kernels with widened
  * operands. */
-#include "ref.h"
+#include "ref_kernels.h"
 #include "engine/device/backend.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Global norm, AdamW (Loshchilov and Hutter, arXiv 1711.05101), Adam and SGD over flat slabs. */
-#include "ref.h"
+#include "ref_kernels.h"
 
 #include <math.h>
 #include <string.h>

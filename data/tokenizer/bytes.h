@@ -3,7 +3,19 @@
 #ifndef JM_DATA_BYTES_H
 #define JM_DATA_BYTES_H
 
-#include "data/tokenizer/tokenizer.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Growing lists, zero at first; the owner frees `at`. */
+struct jm_ids {
+	int32_t *at;
+	size_t n, room;
+};
+struct jm_bytes {
+	char *at; /* not terminated by NUL */
+	size_t n, room;
+};
 
 bool jm__bytes_reserve(struct jm_bytes *b, size_t more);
 bool jm__bytes_add(struct jm_bytes *b, const char *at, size_t n);

@@ -6,6 +6,7 @@
 #ifndef JM_SPLIT_REGEX_H
 #define JM_SPLIT_REGEX_H
 
+#include "joulemark.h"
 #include "data/tokenizer/bytes.h"
 
 struct jm__regex;

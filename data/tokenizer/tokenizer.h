@@ -14,18 +14,9 @@
 #define JM_TOKENIZER_H
 
 #include "joulemark.h"
+#include "data/tokenizer/bytes.h"
 
 struct jm_tokenizer;
-
-/* Growing lists, zero at first; the caller frees `at`. */
-struct jm_ids {
-	int32_t *at;
-	size_t n, room;
-};
-struct jm_bytes {
-	char *at; /* not terminated by NUL */
-	size_t n, room;
-};
 
 /* JM_ENOENT, JM_EPERM: no such file, or no access; JM_EFORMAT: not a tokenizer; JM_ENOSUP: a kind that is not
  * supported here. The sentence names the file and the part of it. */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/tokenizer/tokenizer.h"
+
 /* ---- added tokens ---------------------------------------------------------------------------------------------- */
 
 static int read_flags(struct jm__reader *r, const json_t *token, struct jm__added *one)

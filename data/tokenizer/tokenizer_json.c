@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "data/tokenizer/tokenizer.h"
+
 #define FILE_MOST ((off_t)1 << 28) /* bytes; the largest one that is known has 34 million */
 
 /* ---- the whole ----------------------------------------------------------------------------------------------- */

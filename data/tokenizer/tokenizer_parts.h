@@ -7,6 +7,7 @@
 #ifndef JM_TOKENIZER_PARTS_H
 #define JM_TOKENIZER_PARTS_H
 
+#include "joulemark.h"
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/split_regex.h"
 #include "data/tokenizer/word_cache.h"

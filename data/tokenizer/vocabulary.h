@@ -3,6 +3,7 @@
 #ifndef JM_VOCABULARY_H
 #define JM_VOCABULARY_H
 
+#include "joulemark.h"
 #include "data/tokenizer/bytes.h"
 
 #define JM__ID_MOST                                                                                \

@@ -98,6 +98,38 @@ def test_a_header_and_its_private_one_in_a_circle(tree, public, private):
     assert (done.returncode, done.stdout) == (1, f"a loop of includes: {', '.join(sorted([public, private]))}\n")
 
 
+@pytest.mark.parametrize("name, said", [
+    ("plant_private", ""), ("other", "a circle of files: lib/base/other, lib/base/plant\n")])
+def test_files_that_need_each_other(tree, name, said):
+    """An include one way, a use the other way; a header and its private one count as one with their source."""
+    build = tree / "objects"
+    build.mkdir()
+    (tree / f"lib/base/{name}.h").write_text("int jm_y(void);\n")
+    (tree / "lib/base/plant.c").write_text(f'#include "base/{name}.h"\nint jm_x(void);int jm_x(void) {{ return 1; }}\n')
+    (tree / f"lib/base/{name}.c").write_text("int jm_x(void);int jm_y(void);int jm_y(void) { return jm_x(); }\n")
+    rows = []
+    for file in ("plant", name):
+        subprocess.run(["cc", "-c", f"-I{tree}/lib", "-o", build / f"{file}.o", tree / f"lib/base/{file}.c"], check=True, timeout=60)
+        rows.append({"directory": str(build), "file": f"../lib/base/{file}.c", "output": f"{file}.o", "command": "cc -I../lib"})
+    (build / "compile_commands.json").write_text(json.dumps(rows))
+    assert rooms(tree, build="objects").stdout == said
+
+
+def test_a_circle_that_is_gone_leaves_the_table(tree):
+    build = tree / "objects"
+    build.mkdir()
+    (tree / "lib/base/text/yaml.h").write_text("")
+    for file in ("yaml", "yaml_node"):
+        (tree / f"lib/base/text/{file}.c").write_text("")
+        (tree / f"lib/base/text/{file}_private.h").unlink(missing_ok=True)
+        (build / f"{file}.o").write_text("")
+    (build / "compile_commands.json").write_text(json.dumps([
+        {"directory": str(build), "file": f"../lib/base/text/{file}.c", "output": f"{file}.o", "command": "cc -I../lib"}
+        for file in ("yaml", "yaml_node")]))
+    assert "no circle any more, take it out of CIRCLES in tools/rooms.py: lib/base/text/yaml, lib/base/text/yaml_node" \
+        in rooms(tree, build="objects").stdout
+
+
 def test_comment_on_a_room(tree):
     file = tree / "lib" / "energy" / "energy.h"
     file.write_text(file.read_text().replace("May include: base, meter, trace.", "May include: base."))

@@ -5,7 +5,7 @@
  */
 #include "engine/graph/rng.h"
 #include "act.h"
-#include "kernels.h"
+#include "kernel_set.h"
 
 enum { PIECE = 1024 };
 

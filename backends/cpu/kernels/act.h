@@ -4,7 +4,7 @@
 #ifndef JM_CPU_ACT_H
 #define JM_CPU_ACT_H
 
-#include "kernels.h"
+#include "kernel_set.h"
 #include "simd.h"
 
 /* Like jm_inverse: 1/x for 1 <= x <= 4.2, and a finite number for larger x. */

@@ -7,7 +7,7 @@
  * zeros to DP, a multiple of two vectors; a row of scores has PITCH floats, so that the columns of
  * a tile do not share a cache set.
  */
-#include "kernels.h"
+#include "kernel_set.h"
 #include "panel.h"
 
 #include <math.h>

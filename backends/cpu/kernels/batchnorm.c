@@ -6,7 +6,7 @@
  * no sum. Images are plain or blocked; with channels last, batchnorm_last.c is used.
  */
 #include "batchnorm.h"
-#include "kernels.h"
+#include "kernel_set.h"
 #include "vector_lanes.h"
 
 /* The elements of one chunk in one image: vectors of 16 elements; lane l belongs to channel l %

@@ -6,7 +6,7 @@
  * gives the same bits.
  */
 #include "batchnorm.h"
-#include "kernels.h"
+#include "kernel_set.h"
 #include "vector_lanes.h"
 
 #include <omp.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Embedding and its gradient, rotary positions, sums over rows. */
-#include "kernels.h"
+#include "kernel_set.h"
 #include "simd.h"
 
 enum { STRIPE = 64, COLUMNS = 256, RUN = 16 };

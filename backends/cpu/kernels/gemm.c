@@ -11,7 +11,7 @@
  * threads share the chunk's tiles. A tile's part of b stays in the second-level cache, one panel of
  * a in the first-level cache. The idea of packing: Goto and van de Geijn, ACM TOMS 34:3 (2008).
  */
-#include "kernels.h"
+#include "kernel_set.h"
 #include "panel.h"
 
 #include <omp.h>

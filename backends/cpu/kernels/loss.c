@@ -3,7 +3,7 @@
  * Softmax cross-entropy over logits[rows, classes] with its gradient, which may overwrite them:
  * each row is read from memory once. Its exponentials stay in the cache until their sum is known.
  */
-#include "kernels.h"
+#include "kernel_set.h"
 #include "simd.h"
 
 #include <math.h>

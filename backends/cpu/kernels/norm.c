@@ -4,7 +4,7 @@
  * read from memory once; further passes read the cache. An RMS norm is computed as a layer norm
  * with mean 0. oneDNN 2.6 is not used, because it has only its simple implementation of layer norm.
  */
-#include "kernels.h"
+#include "kernel_set.h"
 #include "simd.h"
 
 #include <math.h>

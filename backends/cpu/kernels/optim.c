@@ -3,7 +3,7 @@
  * Kernels over flat slabs: the norm, AdamW (arXiv 1711.05101), Adam (arXiv 1412.6980) and SGD with
  * momentum, each in one pass over memory.
  */
-#include "kernels.h"
+#include "kernel_set.h"
 #include "simd.h"
 #include "stochastic_bf16.h"
 

@@ -3,7 +3,7 @@
  * Keys and values in pages: storing those of a step's rows [T,(H+2G)D], and attention of the T rows to the
  * pages of their requests. One thread computes one head of one row, so a row's bits do not depend on other rows.
  */
-#include "kernels.h"
+#include "kernel_set.h"
 #include "simd.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
  * add, cast: n elements, in pieces that stay in the first-level cache, so that
  * bf16 is widened and rounded there and each tensor crosses memory once.
  */
-#include "kernels.h"
+#include "kernel_set.h"
 #include "simd.h"
 
 enum { PIECE = 1024 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pooling of 16 channels at a time where these are adjacent. */
-#include "kernels.h"
+#include "kernel_set.h"
 #include "vector_lanes.h"
 
 #include <math.h>

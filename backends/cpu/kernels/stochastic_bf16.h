@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "engine/graph/rng.h"
-#include "kernels.h"
+#include "kernel_set.h"
 
 enum { SIXTEEN_PIECE = 1024 };
 

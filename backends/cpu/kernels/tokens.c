@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies between images and sequences: pixels as rows after an optional class token, plus
  * positions. */
-#include "kernels.h"
+#include "kernel_set.h"
 #include "vector_lanes.h"
 
 /* Loads the channels of one pixel as a row of f32. */

@@ -2,6 +2,8 @@
 /* The rows of all ops, in the order in which they are tried. */
 #include "backends/cuda/device/cuda.h"
 #include "ops.h"
+
+#include "op_rows.h"
 #include "ops_quantize.h"
 
 /* The first row that has the cover and accepts the group runs it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention that cuDNN does not run: turns nodes into the arguments of attention.cu. */
 #include "backends/cuda/device/cuda.h"
-#include "ops.h"
+#include "op_rows.h"
 
 /* qkv, which packs the three views, is input 0 of the op and input 1 of its gradient. */
 static struct cuda_attention attention_of(const struct jm_node *n)

@@ -22,7 +22,7 @@
 #include "backends/cuda/device/device.h"
 #include "backends/cuda/dnn/dnn_plan.h"
 #include "backends/cuda/device/layouts.h"
-#include "ops.h"
+#include "op_rows.h"
 
 /*
  * The scratch of a group holds, in this order: cuDNN's workspace; the folded image and filter, or

@@ -13,7 +13,7 @@
 #include "image_operands.h"
 #include "backends/cuda/choose/plan_cache.h"
 #include "backends/cuda/choose/timed_choice.h"
-#include "ops.h"
+#include "op_rows.h"
 
 struct conv_norm {
 	struct cuda_exec conv;	 /* the convolution alone */

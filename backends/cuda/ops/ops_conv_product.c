@@ -8,7 +8,7 @@
 
 #include "conv_product.h"
 #include "backends/cuda/device/layouts.h"
-#include "ops.h"
+#include "op_rows.h"
 
 /* x[pixels, channels] as the column-major matrix that cuBLASLt expects. */
 static struct cuda_matrix pixels(const struct jm_tensor *t, bool transposed)

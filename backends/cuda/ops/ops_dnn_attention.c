@@ -16,7 +16,7 @@
 #include "backends/cuda/dnn/dnn_plan.h"
 #include "ops_dnn_attention.h"
 #include "ops_rope.h"
-#include "ops.h"
+#include "op_rows.h"
 
 #define WORKSPACE ((size_t)4 << 30) /* bytes, upper limit */
 #define ALIGN	  ((size_t)256)

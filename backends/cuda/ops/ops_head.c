@@ -11,7 +11,7 @@
 #include "backends/cuda/device/cuda.h"
 #include "backends/cuda/device/device.h"
 #include "backends/cuda/device/layouts.h"
-#include "ops.h"
+#include "op_rows.h"
 
 #define ROW_STEP    128 /* the rows of a chunk are a multiple of this */
 #define CHUNKS_MOST 64

@@ -8,7 +8,7 @@
 #include "backends/cuda/device/cuda.h"
 #include "image_operands.h"
 #include "backends/cuda/device/layouts.h"
-#include "ops.h"
+#include "op_rows.h"
 
 #define NODE(exec) (&(exec)->node[0])
 

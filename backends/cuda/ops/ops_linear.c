@@ -12,7 +12,7 @@
 #include "backends/cuda/device/layouts.h"
 #include "ops_linear.h"
 #include "ops_quantize.h"
-#include "ops.h"
+#include "op_rows.h"
 
 /* tag */
 enum { AS_ASKED };

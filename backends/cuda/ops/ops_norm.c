@@ -4,7 +4,7 @@
 
 #include "backends/cuda/device/cuda.h"
 #include "ops_linear.h"
-#include "ops.h"
+#include "op_rows.h"
 
 static int no_sums(const struct jm_node *n, struct jm_err *err)
 {

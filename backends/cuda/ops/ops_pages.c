@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "backends/cuda/device/cuda.h"
-#include "ops.h"
+#include "op_rows.h"
 #include "ops_rope.h"
 
 /* ---- keys and values in pages --------------------------------------------------------------------------- */

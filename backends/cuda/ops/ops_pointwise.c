@@ -5,7 +5,7 @@
 #include "backends/cuda/device/cuda.h"
 #include "backends/cuda/device/layouts.h"
 #include "ops_quantize.h"
-#include "ops.h"
+#include "op_rows.h"
 
 /* Operands that share a layout, as bits. The step number, which dropout reads, has none. */
 #define ALL_IN	3u

@@ -6,7 +6,7 @@
 #include "backends/cuda/device/cuda.h"
 #include "backends/cuda/device/device.h"
 #include "ops_quantize.h"
-#include "ops.h"
+#include "op_rows.h"
 
 bool cuda_is_f8(const struct jm_tensor *t)
 {

@@ -6,7 +6,7 @@
 #include "backends/cuda/device/cuda.h"
 #include "backends/cuda/device/device.h"
 #include "ops_rope.h"
-#include "ops.h"
+#include "op_rows.h"
 
 /* ---- angles ---------------------------------------------------------------------------------------------- */
 

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "backends/cuda/device/cuda.h"
-#include "ops.h"
+#include "op_rows.h"
 
 #define ALIGN ((size_t)256)
 

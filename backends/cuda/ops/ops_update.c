@@ -5,7 +5,7 @@
 
 #include "backends/cuda/device/cuda.h"
 #include "backends/cuda/device/layouts.h"
-#include "ops.h"
+#include "op_rows.h"
 
 /* ---- loss ------------------------------------------------------------------------------------------------ */
 

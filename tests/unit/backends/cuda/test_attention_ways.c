@@ -11,7 +11,7 @@
 #include "engine/graph/tensor.h"
 #include "kit/test.h"
 #include "backends/cuda/device/device.h"
-#include "backends/cuda/ops/ops.h"
+#include "backends/cuda/ops/op_rows.h"
 #include "backends/cuda/ops/ops_dnn_attention.h"
 #include "backends/cuda/ops/ops_rope.h"
 #include "backends/cuda/dnn/dnn_plan.h"

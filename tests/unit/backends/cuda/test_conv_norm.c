@@ -10,7 +10,7 @@
 #include "backends/cuda/choose/timed_choice.h"
 #include "kit/test.h"
 #include "backends/cuda/device/layouts.h"
-#include "backends/cuda/ops/ops.h"
+#include "backends/cuda/ops/op_rows.h"
 
 #define CONV_SCRATCH  1000
 #define PIXEL_SCRATCH 4096

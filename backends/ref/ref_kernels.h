@@ -3,8 +3,8 @@
  * The reference backend defines every op in plain loops. All arithmetic is in f64; operands are widened
  * before and results rounded once after, so that the same loops serve f32, bf16 and f64.
  */
-#ifndef JM_REF_H
-#define JM_REF_H
+#ifndef JM_REF_KERNELS_H
+#define JM_REF_KERNELS_H
 
 #include "engine/graph/tensor.h"
 
