@@ -25,8 +25,8 @@ static void write_ppm(const char *path, int width, int height)
 
 	assert_non_null(f);
 	fprintf(f, "P6\n%d %d\n255\n", width, height);
-	for (int i = 0; i < 3 * width * height; i++)
-		fputc(i * i / 7 % 200 + rand() % 56, f);
+	for (unsigned int i = 0; i < 3u * (unsigned int)width * (unsigned int)height; i++)
+		fputc((int)(i * i / 7 % 200) + rand() % 56, f);
 	assert_int_equal(fclose(f), 0);
 }
 
