@@ -6,6 +6,7 @@
 #include "measure_attach.h"
 #include "measure_repeat.h"
 #include "measure_show.h"
+#include "repeat_figures.h"
 #include "measure_store.h"
 #include "cli/frame/screen.h"
 #include "meter/source_list.h"
@@ -34,6 +35,7 @@
 
 struct measurement {
 	struct jm_cli *cli;
+	char *const *command; /* NULL = what is measured runs already */
 	const char *json, *csv, *metrics, *hdf5, *store_path; /* NULL = not written */
 	const char *unit;				      /* of an item; NULL = not named */
 	const char *items_regex, *items_json, *items_kind;    /* see launch.h */
@@ -46,6 +48,7 @@ struct measurement {
 	struct jm_measure_attach attach;
 	struct jm_measure_repeat repeat;
 	bool repeats;
+	bool of_run; /* this is one of several runs, for a record of its own */
 	struct jm_outcome outcome;
 	int64_t started_wall;
 	int lost; /* the error that ended the trace */
@@ -95,22 +98,61 @@ static const struct jm_option options[] = {
 		.help = "without a command: measure until the control group of this Slurm job is "
 			"removed on this host, or Ctrl-C"},
 	{.name = "repeat",
-		JM_BIND(JM_INT, struct measurement, repeat.runs_wanted),
+		JM_BIND(JM_INT, struct measurement, repeat.options.runs),
 		.min = 2,
 		.max = 100000,
 		.argument = "N",
-		.help = "run the command N times, with shifted starts, and print the energy of one "
-			"run with its interval"},
+		.help = "run the command N times, with shifted starts, and print mean, spread and "
+			"range of seconds, joules and watts"},
 	{.name = "until",
-		JM_BIND(JM_DURATION, struct measurement, repeat.seconds_wanted),
+		JM_BIND(JM_DURATION, struct measurement, repeat.options.seconds),
 		.unit = "s",
 		.min = 0.1,
 		.max = 86400,
 		.argument = "TIME",
 		.needs_unit = true,
 		.help = "run the command, with at least four shifted starts, until its runs "
-			"together took this time, such as 5s; print the energy of one run with its "
-			"interval"},
+			"together took this time, such as 5s"},
+	{.name = "until-interval",
+		JM_BIND(JM_TEXT, struct measurement, repeat.options.interval),
+		.argument = "PERCENT",
+		.help = "run the command until half the width of the 95 % interval of its seconds "
+			"and joules is at most this share of the mean, such as 2%; at least 3 "
+			"runs, "
+			"or --repeat if that is more"},
+	{.name = "max-repeat",
+		JM_BIND(JM_INT, struct measurement, repeat.options.most),
+		.min = 3,
+		.max = 100000,
+		.fallback = "100",
+		.help = "with --until-interval: the largest number of runs"},
+	{.name = "compare",
+		JM_BIND(JM_TEXT, struct measurement, repeat.options.compare),
+		.repeat = true,
+		.argument = "'CMD'",
+		.help = "with --repeat: compare the command with this one, both in blocks of "
+			"random "
+			"order; may be given several times"},
+	{.name = "warmup",
+		JM_BIND(JM_INT, struct measurement, repeat.options.warmups),
+		.min = 0,
+		.max = 100000,
+		.argument = "N",
+		.help = "with --repeat: runs of each command before the first one that counts"},
+	{.name = "prepare",
+		JM_BIND(JM_TEXT, struct measurement, repeat.options.prepare),
+		.argument = "'CMD'",
+		.help = "with --repeat: a command to run before each run, which is not measured"},
+	{.name = "ignore-failure",
+		JM_BIND(JM_FLAG, struct measurement, repeat.options.ignore_failure),
+		.help = "with --repeat: a run that ends with another status than 0 counts, and the "
+			"next one follows"},
+	{.name = "seed",
+		JM_BIND(JM_INT, struct measurement, repeat.options.seed),
+		.min = 0,
+		.max = 9e15,
+		.fallback = "1",
+		.help = "with --compare: seed of the order"},
 	{.name = "json",
 		JM_BIND(JM_TEXT, struct measurement, json),
 		.argument = "FILE",
@@ -189,12 +231,12 @@ static json_t *started_json(const struct measurement *m)
 	return json_string(text);
 }
 
-static json_t *command_json(const struct measurement *m)
+static json_t *command_json(char *const *command)
 {
 	json_t *words = json_array();
 
 	/* what is not UTF-8 cannot be in JSON; the word is then left unknown */
-	for (char **word = m->cli->command; *word; word++) {
+	for (char *const *word = command; *word; word++) {
 		json_t *text = json_string(*word);
 
 		json_array_append_new(words, text ? text : json_null());
@@ -213,9 +255,13 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 	if (o->unseen_ns)
 		jm_record_set(
 			record, "wall_least_s", json_real(o->wall_s - (double)o->unseen_ns * 1e-9));
+	if (!m->attach.attach) {
+		jm_record_set(record, "user_s", json_real(o->user_s));
+		jm_record_set(record, "system_s", json_real(o->system_s));
+	}
 	jm_record_set(record, "exit_status", m->attach.attach ? NULL : json_integer(o->status));
 	jm_record_set(record, "signal", o->signal ? json_integer(o->signal) : NULL);
-	jm_record_set(record, "command", m->attach.attach ? NULL : command_json(m));
+	jm_record_set(record, "command", m->attach.attach ? NULL : command_json(m->command));
 	if (m->attach.attach)
 		jm_record_set(
 			record, "attached", jm_attached_json(&m->attach.result, m->session, err));
@@ -235,9 +281,11 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 		jm_provenance(&m->cli->ctx, jm_session_meters(m->session), err));
 }
 
-static json_t *make_record(struct measurement *m, struct jm_err *err)
+static json_t *make_record(const struct measurement *m, struct jm_err *err)
 {
-	json_t *report = jm_session_report(m->session, m->outcome.phase, err), *record;
+	json_t *report = m->of_run ? jm_session_report_within(m->session, m->outcome.phase, err)
+				   : jm_session_report(m->session, m->outcome.phase, err);
+	json_t *record;
 
 	if (!report)
 		return NULL;
@@ -281,19 +329,20 @@ static void print_text(const struct measurement *m, const json_t *record)
 /* ---- the run ---- */
 
 /* The reader of our output may have closed the pipe (| head); the record is still written. */
-static int launch(void *arg, int *shared_phase, struct jm_outcome *outcome)
+static int launch(void *arg, const struct jm_repeat_once *what, struct jm_outcome *outcome)
 {
 	struct measurement *m = arg;
 	struct jm_cli *cli = m->cli;
 	jm_signal_handler *before = signal(SIGPIPE, SIG_IGN);
 	struct jm_live_line line;
 	struct jm_launch_options o = {
-		.argv = cli->command,
-		.items_regex = m->items_regex,
-		.items_json = m->items_json,
-		.items_kind = jm_item_kind_of(m->items_kind),
+		.argv = what->argv,
+		.items_regex = what->counted ? m->items_regex : NULL,
+		.items_json = what->counted ? m->items_json : NULL,
+		.items_kind = jm_item_kind_of(what->counted ? m->items_kind : NULL),
 		.out_fd = 1,
-		.shared_phase = shared_phase,
+		.shared_phase = what->phase,
+		.phase_name = what->phase_name,
 		.before_exec = jm_give_back_pipe_signal,
 		.before_exec_arg = &before,
 		.tick = jm_live_line_tick,
@@ -304,7 +353,7 @@ static int launch(void *arg, int *shared_phase, struct jm_outcome *outcome)
 	jm_live_line_open(&line, cli, m->session);
 	/* where the command prints to the terminal, the line would stand in the middle of its output */
 	line.draws = line.draws && !isatty(STDOUT_FILENO);
-	for (char **word = cli->command; *word; word++)
+	for (char *const *word = what->argv; *word; word++)
 		jm_text_append(line.work, sizeof(line.work), *line.work ? " " : "", *word);
 	jm_note_first_interrupt();
 	rc = jm_launch(&cli->ctx, m->session, &o, outcome, &cli->err);
@@ -317,8 +366,10 @@ static int launch(void *arg, int *shared_phase, struct jm_outcome *outcome)
 
 static int run_command(struct measurement *m)
 {
+	const struct jm_repeat_once what = {m->command, NULL, NULL, true};
+
 	if (!m->repeats)
-		return launch(m, NULL, &m->outcome);
+		return launch(m, &what, &m->outcome);
 	return jm_measure_repeat_run(&m->repeat, m->cli, m->session, launch, m, &m->outcome);
 }
 
@@ -341,10 +392,16 @@ static int run_work(struct measurement *m)
 
 static int open_store(struct measurement *m)
 {
+	int n = m->repeats ? m->repeat.n_commands : 1, rc;
+
 	if (!m->store_path)
 		return 0;
-	return jm_measure_store_open(&m->store, m->store_path, command_json(m),
-		jm_command_throughput(&m->cli->values), &m->cli->err);
+	rc = jm_measure_store_open(&m->store, m->store_path, &m->cli->err);
+	for (int i = 0; !rc && i < n; i++)
+		rc = jm_measure_store_add(&m->store,
+			command_json(m->repeats ? m->repeat.command[i] : m->command),
+			jm_command_throughput(&m->cli->values), &m->cli->err);
+	return rc;
 }
 
 static int open_session(struct measurement *m)
@@ -357,12 +414,62 @@ static int open_session(struct measurement *m)
 	return jm_session_open(&m->cli->ctx, &o, &m->session, &m->cli->err);
 }
 
+static json_t *run_record(
+	const struct measurement *m, const struct jm_repeat_run *run, struct jm_err *err)
+{
+	int64_t after_ns = run->outcome.start_ns - jm_session_began(m->session);
+	struct measurement one = *m;
+
+	one.repeats = false;
+	one.of_run = true;
+	one.command = m->repeat.command[run->command];
+	one.started_wall += after_ns;
+	one.outcome = run->outcome;
+	one.outcome.phase = m->repeat.group[run->group].phase;
+	return make_record(&one, err);
+}
+
+/* A record of each run. */
+static int store_runs(struct measurement *m, struct jm_session *session, struct jm_err *err)
+{
+	const struct jm_measure_repeat *r = &m->repeat;
+	struct jm_stored_run *stored = calloc((size_t)r->runs + 1, sizeof(*stored));
+	int n = 0, rc = stored ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for the records.");
+
+	for (int i = 0; !rc && i < r->runs; i++) {
+		const struct jm_repeat_run *run = &r->run[i];
+
+		if (run->cut_short)
+			continue;
+		stored[n] = (struct jm_stored_run){
+			.command = run->command,
+			.block = r->n_commands > 1 ? run->block : 0,
+			.position = r->n_commands > 1 ? run->position : 0,
+			.t0_ns = run->outcome.start_ns,
+			.t1_ns = run->outcome.end_ns,
+			.record = run_record(m, run, err),
+		};
+		rc = stored[n].record ? 0 : err->code;
+		n += !rc;
+	}
+	if (!rc)
+		rc = jm_measure_store_finish(&m->store, &m->cli->ctx, session, stored, n, err);
+	while (n)
+		json_decref(stored[--n].record);
+	free(stored);
+	return rc;
+}
+
 static int store_record(struct measurement *m, json_t *record, struct jm_err *err)
 {
+	struct jm_session *session = m->lost ? NULL : m->session;
+	const struct jm_stored_run whole = {.record = record};
+
 	if (!m->store.path)
 		return 0;
-	return jm_measure_store_finish(
-		&m->store, &m->cli->ctx, m->lost ? NULL : m->session, record, err);
+	if (m->repeats)
+		return store_runs(m, session, err);
+	return jm_measure_store_finish(&m->store, &m->cli->ctx, session, &whole, 1, err);
 }
 
 static int write_results(struct measurement *m)
@@ -401,13 +508,13 @@ static int status_of(struct measurement *m, int rc)
 
 static int measure(struct jm_cli *cli)
 {
-	struct measurement m = {.cli = cli};
+	struct measurement m = {.cli = cli, .command = cli->command};
 	int rc, status;
 
 	JM_FILL(&cli->values, &m);
 	rc = jm_measure_attach_open(&m.attach, cli);
 	if (!rc)
-		rc = jm_measure_repeat_open(&m.repeat, cli, &m.repeats);
+		rc = jm_measure_repeat_open(&m.repeat, cli, m.store_path, &m.repeats);
 	if (!rc)
 		rc = take_options(&m);
 	if (!rc)

@@ -4,11 +4,13 @@
 
 #include "base/clock.h"
 #include "base/ctx.h"
-#include "base/text/json.h"
-#include "base/stat/stat.h"
+#include "base/process/shell_words.h"
+#include "run/plan/plan.h"
+#include "run/plan/until.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define GROUP_REFRESHES 10
 #define LEAST_GROUPS	4		   /* starts, unless one run is long enough */
@@ -16,35 +18,163 @@
 #define UNKNOWN_REFRESH (100 * JM_MILLISECOND)
 #define MOST_REFRESH	(10 * JM_SECOND)
 
-int jm_measure_repeat_open(struct jm_measure_repeat *r, struct jm_cli *cli, bool *ret_asked)
-{
-	bool timed = !isnan(r->seconds_wanted);
+/* ---- options ---- */
 
-	*ret_asked = r->runs_wanted || timed;
-	if (!*ret_asked)
-		return 0;
-	if (r->runs_wanted && timed)
+int jm_measure_share(const char *text, double *ret, struct jm_err *err)
+{
+	char *end;
+	double share = strtod(text, &end);
+
+	if (!strcmp(end, "%"))
+		share /= 100;
+	if (end == text || (*end && strcmp(end, "%") != 0) ||
+		strspn(text, "0123456789.eE-") < (size_t)(end - text) ||
+		!(share >= 1e-6 && share <= 1))
+		return jm_err_set(err, JM_EUSAGE,
+			"--until-interval takes a share of the mean such as 1%% (0.0001%% to "
+			"100%%), "
+			"not '%s'.",
+			text);
+	*ret = share;
+	return 0;
+}
+
+/* What has no effect on a command that runs once. */
+static int check_single(struct jm_cli *cli)
+{
+	static const char *const of_repeats[] = {
+		"compare", "warmup", "prepare", "ignore-failure", "seed", "max-repeat"};
+
+	for (size_t i = 0; i < sizeof(of_repeats) / sizeof(of_repeats[0]); i++)
+		if (jm_cli_given(cli, of_repeats[i]))
+			return jm_err_set(&cli->err, JM_EUSAGE,
+				"--%s belongs to repeated runs; give --repeat 10, --until 5s or "
+				"--until-interval 2%% with it.",
+				of_repeats[i]);
+	return 0;
+}
+
+static int check(const struct jm_measure_repeat *r, struct jm_cli *cli)
+{
+	bool timed = !isnan(r->options.seconds);
+
+	if (timed && (r->options.runs || r->options.interval))
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"--repeat and --until both say when to stop; give one of them.");
+			"--until and %s both say when to stop; give one of them.",
+			r->options.runs ? "--repeat" : "--until-interval");
 	if (!cli->command || !cli->command[0])
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"--repeat and --until run a command again and again; give the command.");
-	if (jm_cli_given(cli, "store"))
+			"--repeat, --until and --until-interval run a command again and again; "
+			"give "
+			"the command.");
+	if (jm_cli_given(cli, "max-repeat") && !r->options.interval)
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"--store keeps one record for each run, and --repeat and --until make one "
-			"record of many; 'joulemark run --repeats N' stores repeats of a command.");
-	if (!timed)
-		r->seconds_wanted = 0;
+			"--max-repeat has no effect without --until-interval; give both, or "
+			"--repeat.");
+	if (r->options.interval && r->options.runs > r->options.most)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--repeat %ld asks for more runs than --max-repeat %ld allows.",
+			r->options.runs, r->options.most);
 	return 0;
+}
+
+static int take_commands(struct jm_measure_repeat *r, struct jm_cli *cli)
+{
+	int rc = 0;
+
+	r->command[r->n_commands++] = cli->command;
+	for (char *const *text = r->options.compare; text && *text && !rc; text++) {
+		if (r->n_commands == JM_REPEAT_COMMANDS)
+			return jm_err_set(&cli->err, JM_EUSAGE,
+				"--compare is given more than %d times; compare fewer commands.",
+				JM_REPEAT_COMMANDS - 1);
+		rc = jm_shell_words("compare", *text, &r->command[r->n_commands], &cli->err);
+		r->n_commands += !rc;
+	}
+	if (!rc && r->options.prepare)
+		rc = jm_shell_words("prepare", r->options.prepare, &r->prepare, &cli->err);
+	return rc;
+}
+
+int jm_measure_repeat_open(
+	struct jm_measure_repeat *r, struct jm_cli *cli, bool stored, bool *ret_asked)
+{
+	int rc;
+
+	*ret_asked = r->options.runs || !isnan(r->options.seconds) || r->options.interval;
+	if (!*ret_asked)
+		return check_single(cli);
+	rc = check(r, cli);
+	if (!rc && r->options.interval)
+		rc = jm_measure_share(r->options.interval, &r->share, &cli->err);
+	if (!rc)
+		rc = take_commands(r, cli);
+	r->alone = stored || r->n_commands > 1 || r->prepare || r->share > 0;
+	return rc;
 }
 
 void jm_measure_repeat_close(struct jm_measure_repeat *r)
 {
+	for (int i = 1; i < r->n_commands; i++)
+		jm_shell_words_free(r->command[i]);
+	jm_shell_words_free(r->prepare);
 	free(r->group);
+	free(r->run);
 	*r = (struct jm_measure_repeat){0};
 }
 
-/* ---- running ---- */
+/* ---- single runs ---- */
+
+static bool first_origin(const struct jm_meters *set, enum jm_origin *ret)
+{
+	for (int k = 0; k < JM_ORIGIN_COUNT; k++) {
+		for (int i = 0; i < set->n; i++) {
+			*ret = jm_origin_order[k];
+			if (jm_meter_counts(set, i) && set->meter[i].origin == *ret)
+				return true;
+		}
+	}
+	return false;
+}
+
+double jm_repeat_joules(struct jm_session *s, int64_t t0_ns, int64_t t1_ns)
+{
+	const struct jm_meters *set = jm_session_meters(s);
+	enum jm_origin origin;
+	double sum = 0;
+
+	if (!first_origin(set, &origin))
+		return NAN;
+	for (int i = 0; i < set->n; i++) {
+		struct jm_err err = JM_ERR_INIT;
+		struct jm_energy e;
+
+		if (!jm_meter_counts(set, i) || set->meter[i].origin != origin)
+			continue;
+		if (set->meter[i].overlaps >= 0 ||
+			jm_session_energy_now(s, i, t0_ns, t1_ns, &e, &err))
+			return NAN;
+		sum += e.joules;
+	}
+	return sum;
+}
+
+static bool any_succeeded(const struct jm_measure_repeat *r, int command)
+{
+	for (int i = 0; i < r->runs; i++)
+		if (r->run[i].command == command && !r->run[i].outcome.status)
+			return true;
+	return false;
+}
+
+bool jm_repeat_counts(const struct jm_measure_repeat *r, const struct jm_repeat_run *run)
+{
+	if (run->cut_short)
+		return false;
+	return !run->outcome.status || r->options.ignore_failure || !any_succeeded(r, run->command);
+}
+
+/* ---- when it is enough ---- */
 
 /* What the energy of a meter is computed from. */
 static int64_t refresh_of(const struct jm_meters *set, int meter)
@@ -72,23 +202,85 @@ static int64_t slowest(const struct jm_meters *set)
 	return refresh < MOST_REFRESH ? refresh : MOST_REFRESH;
 }
 
+/* Is the interval of this command's seconds and joules narrow enough? */
+static bool is_narrow(const struct jm_measure_repeat *r, int command, double level)
+{
+	double *seconds = calloc(2 * (size_t)r->runs + 1, sizeof(*seconds));
+	double *joules = seconds ? seconds + r->runs : NULL;
+	bool narrow = seconds != NULL;
+	int n = 0, known = 0;
+
+	for (int i = 0; seconds && i < r->runs; i++) {
+		const struct jm_repeat_run *run = &r->run[i];
+
+		if (run->command != command || !jm_repeat_counts(r, run))
+			continue;
+		seconds[n] = (double)(run->outcome.end_ns - run->outcome.start_ns) * 1e-9;
+		known += !isnan(run->joules);
+		joules[n++] = run->joules;
+	}
+	narrow = narrow && jm_until_half_width(seconds, n, level) <= r->share;
+	/* the newest run's energy becomes known a refresh later */
+	if (narrow && known > 1)
+		narrow = jm_until_half_width(joules, n, level) <= r->share;
+	free(seconds);
+	return narrow;
+}
+
+static bool are_narrow(const struct jm_measure_repeat *r)
+{
+	int least = r->options.runs > JM_UNTIL_LEAST ? (int)r->options.runs : JM_UNTIL_LEAST;
+	double level = jm_until_level((int)r->options.most - least + 1);
+
+	if (r->blocks >= r->options.most)
+		return true;
+	if (r->blocks < least)
+		return false;
+	for (int i = 0; i < r->n_commands; i++)
+		if (!is_narrow(r, i, level))
+			return false;
+	return true;
+}
+
 static bool is_enough(const struct jm_measure_repeat *r)
 {
-	if (r->runs_wanted)
-		return r->runs >= r->runs_wanted;
-	if (r->seconds < r->seconds_wanted)
+	double wanted = r->options.seconds;
+
+	if (r->share > 0)
+		return are_narrow(r);
+	if (r->options.runs)
+		return r->alone ? r->blocks >= r->options.runs : r->runs >= r->options.runs;
+	if (r->seconds < wanted)
 		return false;
-	return r->groups >= LEAST_GROUPS || r->seconds >= (double)r->runs * r->seconds_wanted;
+	return r->groups >= LEAST_GROUPS * r->n_commands || r->seconds >= (double)r->runs * wanted;
 }
 
 /* runs, ns: of the group so far */
 static bool group_goes_on(const struct jm_measure_repeat *r, long runs, int64_t ns)
 {
-	long share = (r->runs_wanted + LEAST_GROUPS - 1) / LEAST_GROUPS;
+	long share = (r->options.runs + LEAST_GROUPS - 1) / LEAST_GROUPS;
 
-	if (ns >= GROUP_REFRESHES * r->refresh_ns)
+	if (r->alone || ns >= GROUP_REFRESHES * r->refresh_ns)
 		return false;
-	return !r->runs_wanted || (runs < share && r->runs < r->runs_wanted);
+	return !r->options.runs || (runs < share && r->runs < r->options.runs);
+}
+
+/* ---- running ---- */
+
+struct runner {
+	struct jm_measure_repeat *r;
+	struct jm_cli *cli;
+	struct jm_session *session;
+	jm_repeat_once_fn *once;
+	void *arg;
+	struct jm_outcome *whole;
+	bool failed; /* a run ended with another status than 0 */
+};
+
+/* A signal may also come between two runs. */
+static bool goes_on(const struct runner *runner)
+{
+	return !runner->failed && !jm_last_interrupt();
 }
 
 static void shift(const struct jm_measure_repeat *r, struct jm_ctx *ctx)
@@ -101,179 +293,234 @@ static void shift(const struct jm_measure_repeat *r, struct jm_ctx *ctx)
 	jm_sleeper_done(&sleeper);
 }
 
-static int add_group(struct jm_measure_repeat *r, int phase, long runs, struct jm_err *err)
+static int no_memory(struct jm_err *err)
+{
+	return jm_err_set(err, JM_ENOMEM, "Out of memory for the repeats of the command.");
+}
+
+static int add_group(
+	struct jm_measure_repeat *r, int phase, int command, long runs, struct jm_err *err)
 {
 	struct jm_repeat_group *grown =
 		reallocarray(r->group, (size_t)r->groups + 1, sizeof(*grown));
 
 	if (!grown)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the repeats of the command.");
+		return no_memory(err);
 	r->group = grown;
-	r->group[r->groups++] = (struct jm_repeat_group){phase, runs};
+	r->group[r->groups++] = (struct jm_repeat_group){phase, command, runs};
 	return 0;
 }
 
-struct runner {
-	int (*once)(void *arg, int *shared_phase, struct jm_outcome *outcome);
-	void *arg;
-	struct jm_outcome *whole;
-	bool failed; /* a run ended with another status than 0 */
-};
-
-/* A signal may also come between two runs. */
-static bool goes_on(const struct runner *runner)
+static int add_run(struct jm_measure_repeat *r, const struct jm_repeat_run *run, struct jm_err *err)
 {
-	return !runner->failed && !jm_last_interrupt();
+	struct jm_repeat_run *grown = reallocarray(r->run, (size_t)r->runs + 1, sizeof(*grown));
+
+	if (!grown)
+		return no_memory(err);
+	r->run = grown;
+	r->run[r->runs++] = *run;
+	return 0;
 }
 
-static int run_group(struct jm_measure_repeat *r, struct jm_cli *cli, struct jm_session *s,
-	struct runner *runner)
+static void add_to_whole(struct runner *runner, const struct jm_outcome *one)
 {
+	struct jm_measure_repeat *r = runner->r;
+	struct jm_outcome *whole = runner->whole;
+
+	r->start_ns = r->runs ? r->start_ns : one->start_ns;
+	r->end_ns = one->end_ns;
+	whole->unseen_ns += one->unseen_ns;
+	whole->items = r->runs ? whole->items + one->items : one->items;
+	whole->user_s += one->user_s;
+	whole->system_s += one->system_s;
+	if (one->output_errno)
+		whole->output_errno = one->output_errno;
+}
+
+/* What comes before a run, or instead of one, told as `what_it_is`: its status ends all of it unless it is 0. */
+static int run_beside(
+	struct runner *runner, char *const *argv, const char *name, const char *what_it_is)
+{
+	struct jm_outcome one = {0};
+	int phase = -1;
+	const struct jm_repeat_once what = {argv, name, &phase, false};
+	int rc = runner->once(runner->arg, &what, &one);
+
+	if (rc) {
+		runner->whole->status = one.status;
+		return rc;
+	}
+	jm_session_end(runner->session, phase, one.end_ns);
+	if (!one.status || (runner->r->options.ignore_failure && !jm_last_interrupt()))
+		return 0;
+	runner->whole->status = one.status;
+	runner->whole->signal = one.signal;
+	runner->failed = true;
+	jm_log(&runner->cli->ctx, JM_WARNING, "%s '%s' ended with status %d%s.", what_it_is,
+		argv[0], one.status, runner->r->runs ? ", so nothing is repeated any more" : "");
+	return 0;
+}
+
+static int prepare(struct runner *runner)
+{
+	char **command = runner->r->prepare;
+
+	return command ? run_beside(runner, command, "repeat.prepare", "The command of --prepare")
+		       : 0;
+}
+
+static int warm_up(struct runner *runner)
+{
+	const struct jm_measure_repeat *r = runner->r;
+	int rc = 0;
+
+	for (int i = 0; !rc && i < r->n_commands; i++) {
+		for (long k = 0; !rc && k < r->options.warmups && goes_on(runner); k++) {
+			rc = prepare(runner);
+			if (!rc && goes_on(runner))
+				rc = run_beside(runner, r->command[i], "repeat.warmup",
+					"The warm-up run of");
+		}
+	}
+	return rc;
+}
+
+static int run_once(
+	struct runner *runner, const struct jm_repeat_run *of, int *phase, struct jm_outcome *one)
+{
+	struct jm_measure_repeat *r = runner->r;
+	const struct jm_repeat_once what = {r->command[of->command], "repeat", phase, true};
+	struct jm_repeat_run run = *of;
+	int rc = runner->once(runner->arg, &what, one);
+
+	if (one->status && !(r->options.ignore_failure && !rc && !jm_last_interrupt())) {
+		runner->whole->status = one->status;
+		runner->whole->signal = one->signal;
+		runner->failed = true;
+	}
+	if (rc)
+		return rc;
+	add_to_whole(runner, one);
+	run.outcome = *one;
+	run.cut_short = one->status && jm_last_interrupt();
+	run.joules = NAN;
+	return add_run(r, &run, &runner->cli->err);
+}
+
+static int run_group(struct runner *runner, const struct jm_repeat_run *of)
+{
+	struct jm_measure_repeat *r = runner->r;
 	struct jm_outcome one = {0};
 	int64_t begin = 0;
 	int rc, phase = -1;
 	long runs = 0;
 
 	do {
-		rc = runner->once(runner->arg, &phase, &one);
-		runner->whole->status = one.status;
-		runner->whole->signal = one.signal;
+		rc = run_once(runner, of, &phase, &one);
 		if (rc)
 			return rc;
 		begin = runs ? begin : one.start_ns;
-		r->start_ns = r->runs ? r->start_ns : one.start_ns;
-		r->end_ns = one.end_ns;
-		runner->whole->unseen_ns += one.unseen_ns;
-		runner->whole->items = r->runs ? runner->whole->items + one.items : one.items;
-		if (one.output_errno)
-			runner->whole->output_errno = one.output_errno;
-		runner->failed = one.status != 0;
 		runs++;
-		r->runs++;
 	} while (goes_on(runner) && group_goes_on(r, runs, one.end_ns - begin));
-	jm_session_end(s, phase, one.end_ns);
+	jm_session_end(runner->session, phase, one.end_ns);
 	r->seconds += (double)(one.end_ns - begin) * 1e-9;
-	return add_group(r, phase, runs, &cli->err);
+	return add_group(r, phase, of->command, runs, &runner->cli->err);
+}
+
+/* Energy of the runs before the newest, for --until-interval. */
+static void learn_joules(struct runner *runner)
+{
+	struct jm_measure_repeat *r = runner->r;
+
+	for (int i = 0; r->share > 0 && i < r->runs; i++) {
+		struct jm_repeat_run *run = &r->run[i];
+
+		if (isnan(run->joules) &&
+			run->outcome.end_ns - run->outcome.start_ns >= r->refresh_ns)
+			run->joules = jm_repeat_joules(
+				runner->session, run->outcome.start_ns, run->outcome.end_ns);
+	}
+}
+
+/* Every command once. */
+static int run_block(struct runner *runner)
+{
+	struct jm_measure_repeat *r = runner->r;
+	const struct jm_plan plan = {.n = r->n_commands, .seed = (uint64_t)r->options.seed};
+	int order[JM_REPEAT_COMMANDS], rc = 0;
+
+	jm_plan_order(&plan, r->blocks, order);
+	for (int i = 0; !rc && i < r->n_commands && goes_on(runner); i++) {
+		const struct jm_repeat_run of = {.command = order[i],
+			.group = r->groups,
+			.block = r->blocks + 1,
+			.position = i + 1};
+
+		if (r->groups)
+			shift(r, &runner->cli->ctx);
+		rc = prepare(runner);
+		if (!rc && goes_on(runner))
+			rc = run_group(runner, &of);
+	}
+	learn_joules(runner);
+	r->blocks++;
+	return rc;
+}
+
+static void say_why_it_ends(const struct runner *runner)
+{
+	const struct jm_measure_repeat *r = runner->r;
+
+	if (jm_last_interrupt())
+		jm_log(&runner->cli->ctx, JM_WARNING,
+			"Interrupted after run %d, so the command is not repeated any more.",
+			r->runs);
+	else if (runner->failed && r->run[r->runs - 1].outcome.status)
+		jm_log(&runner->cli->ctx, JM_WARNING,
+			"Run %d ended with status %d, so the command is not repeated any more%s.",
+			r->runs, runner->whole->status,
+			r->runs > 1 ? "; --ignore-failure goes on" : "");
+	else if (r->share > 0 && !runner->failed && r->blocks >= r->options.most)
+		jm_log(&runner->cli->ctx, JM_WARNING,
+			"After %d runs the interval may still be wider than --until-interval asks "
+			"for; --max-repeat allows more runs.",
+			r->blocks);
+}
+
+static int finish(struct runner *runner)
+{
+	struct jm_measure_repeat *r = runner->r;
+	struct jm_outcome *whole = runner->whole;
+
+	say_why_it_ends(runner);
+	r->phase = jm_session_begin(runner->session, "repeats", r->start_ns, &runner->cli->err);
+	if (r->phase < 0)
+		return r->phase;
+	jm_session_end(runner->session, r->phase, r->end_ns);
+	whole->phase = whole->marked = r->phase;
+	whole->start_ns = r->start_ns;
+	whole->end_ns = r->end_ns;
+	whole->wall_s = (double)(r->end_ns - r->start_ns) * 1e-9;
+	whole->throughput = whole->unseen_ns ? NAN : whole->items / r->seconds;
+	return 0;
 }
 
 int jm_measure_repeat_run(struct jm_measure_repeat *r, struct jm_cli *cli, struct jm_session *s,
-	int (*once)(void *arg, int *shared_phase, struct jm_outcome *outcome), void *arg,
-	struct jm_outcome *outcome)
+	jm_repeat_once_fn *once, void *arg, struct jm_outcome *outcome)
 {
-	struct runner runner = {once, arg, outcome, false};
-	int rc = 0;
+	struct runner runner = {r, cli, s, once, arg, outcome, false};
+	int rc;
 
 	r->refresh_ns = slowest(jm_session_meters(s));
-	while (!rc && goes_on(&runner) && !is_enough(r)) {
-		if (r->groups)
-			shift(r, &cli->ctx);
-		if (goes_on(&runner))
-			rc = run_group(r, cli, s, &runner);
-	}
+	rc = warm_up(&runner);
+	while (!rc && goes_on(&runner) && !is_enough(r))
+		rc = run_block(&runner);
 	if (rc)
 		return rc;
-	if (runner.failed)
-		jm_log(&cli->ctx, JM_WARNING,
-			"Run %ld ended with status %d, so the command is not repeated any more.",
-			r->runs, outcome->status);
-	else if (jm_last_interrupt())
-		jm_log(&cli->ctx, JM_WARNING,
-			"Interrupted after run %ld, so the command is not repeated any more.",
-			r->runs);
-	r->phase = jm_session_begin(s, "repeats", r->start_ns, &cli->err);
-	if (r->phase < 0)
-		return r->phase;
-	jm_session_end(s, r->phase, r->end_ns);
-	outcome->phase = outcome->marked = r->phase;
-	outcome->start_ns = r->start_ns;
-	outcome->end_ns = r->end_ns;
-	outcome->wall_s = (double)(r->end_ns - r->start_ns) * 1e-9;
-	outcome->throughput = outcome->unseen_ns ? NAN : outcome->items / r->seconds;
-	return 0;
-}
-
-/* ---- the result ---- */
-
-struct sums {
-	double joules, sampling, calibration;
-	int meters;
-};
-
-/* Of one group and origin; unknown where a part is. */
-static int sum_group(struct jm_session *s, int phase, enum jm_origin origin, struct sums *ret,
-	struct jm_err *err)
-{
-	const struct jm_meters *set = jm_session_meters(s);
-	struct jm_energy e;
-
-	*ret = (struct sums){0};
-	for (int i = 0; i < set->n; i++) {
-		int rc;
-
-		if (!jm_meter_counts(set, i) || set->meter[i].origin != origin)
-			continue;
-		rc = jm_session_energy(s, i, phase, &e, err);
-		if (rc)
-			return rc;
-		ret->joules += set->meter[i].overlaps >= 0 ? NAN : e.joules;
-		ret->sampling = hypot(ret->sampling, e.error_sampling);
-		ret->calibration += e.error_calibration;
-		ret->meters++;
-	}
-	return 0;
-}
-
-static json_t *origin_json(enum jm_origin origin, const struct jm_measure_repeat *r,
-	const struct sums *sum, const struct jm_stat *spread)
-{
-	double runs = (double)r->runs, error = sum->sampling / runs;
-
-	/* the larger of what the groups show and what their edges allow */
-	if (spread->half_width > error)
-		error = spread->half_width;
-	return json_pack("{s:s, s:o, s:o, s:o, s:o}", "origin", jm_origin_name(origin), "joules",
-		jm_json_number(sum->joules / runs), "error_joules",
-		jm_json_number(hypot(error, sum->calibration / runs)), "error_spread_joules",
-		jm_json_number(spread->half_width), "error_calibration_joules",
-		jm_json_number(sum->calibration / runs));
-}
-
-/* NULL: no meter of that origin, or an error */
-static json_t *energy_json(const struct jm_measure_repeat *r, struct jm_session *s,
-	enum jm_origin origin, struct jm_err *err)
-{
-	double *each = calloc((size_t)r->groups + 1, sizeof(*each));
-	struct sums all = {0}, one;
-	struct jm_stat spread;
-	int rc = each ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for the energy of a run.");
-
-	for (int i = 0; !rc && i < r->groups; i++) {
-		rc = sum_group(s, r->group[i].phase, origin, &one, err);
-		all.joules += one.joules;
-		all.sampling += one.sampling; /* their edges may all err to the same side */
-		all.calibration += one.calibration;
-		all.meters = one.meters;
-		if (!rc)
-			each[i] = one.joules / (double)r->group[i].runs;
-	}
-	if (!rc)
-		jm_stat_of(each, r->groups, &spread);
-	free(each);
-	return rc || !all.meters ? NULL : origin_json(origin, r, &all, &spread);
-}
-
-json_t *jm_measure_repeat_json(
-	const struct jm_measure_repeat *r, struct jm_session *s, struct jm_err *err)
-{
-	json_t *energy = json_array();
-
-	for (int i = 0; i < JM_ORIGIN_COUNT; i++) {
-		json_t *one = energy_json(r, s, jm_origin_order[i], err);
-
-		if (one)
-			json_array_append_new(energy, one);
-	}
-	return json_pack("{s:I, s:i, s:f, s:f, s:o}", "runs", (json_int_t)r->runs, "groups",
-		r->groups, "seconds", r->seconds, "refresh_s", (double)r->refresh_ns * 1e-9,
-		"energy", energy);
+	if (!r->runs)
+		return jm_err_set(&cli->err, JM_ECHILD,
+			"No run of '%s' was measured: %s before the first one.", cli->command[0],
+			runner.failed && !jm_last_interrupt() ? "a command failed"
+							      : "joulemark was interrupted");
+	return finish(&runner);
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `measure --repeat` and `--until`: a command runs again and again until its sensors' refreshes are spanned. Runs follow
- * each other in groups of ten refreshes or more; before each group there is a pause of another part of a refresh, so
- * that no group begins at the same point of the sensor's period (Yang et al., SC'24).
+ * `measure --repeat`, `--until` and `--until-interval`: a command, or several, run again and again.
+ *
+ * One command that is neither prepared nor stored run by run: runs follow each other in groups of ten refreshes or more;
+ * before each group there is a pause of another part of a refresh, so that no group begins at the same point of the
+ * sensor's period (Yang et al., SC'24). Else each run is a group of its own. Several commands run in blocks, each block
+ * with every command once, in an order drawn from the seed and the block.
  */
 #ifndef JM_MEASURE_REPEAT_H
 #define JM_MEASURE_REPEAT_H
@@ -10,29 +13,74 @@
 #include "cli/frame/cli.h"
 #include "measure/command/launch.h"
 
+#define JM_REPEAT_COMMANDS 26 /* they are shown as A to Z */
+
+struct jm_repeat_run {
+	int command, group;  /* indices */
+	int block, position; /* from 1 */
+	struct jm_outcome outcome;
+	bool cut_short; /* by a signal to joulemark: it is in no figure */
+	double joules;	/* of the first origin that is known, while it runs; NAN = unknown */
+};
+
+struct jm_repeat_options {
+	long runs;	      /* of each command; 0 = by time, or by interval */
+	double seconds;	      /* of all runs together; NAN = by number */
+	long warmups, most;   /* most: of --until-interval */
+	const char *interval; /* of --until-interval; NULL = none */
+	const char *prepare;  /* NULL = none */
+	char *const *compare; /* NULL = none */
+	bool ignore_failure;
+	long seed;
+};
+
 struct jm_measure_repeat {
-	long runs_wanted;      /* 0 = by time */
-	double seconds_wanted; /* 0 = by number; before opening NAN */
-	int64_t refresh_ns;    /* of the slowest sensor that counts */
+	struct jm_repeat_options options;
+	bool alone;			    /* each run is a group */
+	double share;			    /* of --until-interval; 0 = none */
+	char **command[JM_REPEAT_COMMANDS]; /* 0: of the command line, which the caller owns */
+	int n_commands;
+	char **prepare;
+	int64_t refresh_ns; /* of the slowest sensor that counts */
 	int64_t start_ns, end_ns;
-	long runs;
+	struct jm_repeat_run *run;
+	int runs, blocks;  /* blocks: that are whole */
 	double seconds;	   /* in groups */
 	int groups, phase; /* phase: of all of it */
 	struct jm_repeat_group {
 		int phase;
+		int command; /* index */
 		long runs;
 	} * group;
 };
 
-/* runs_wanted, seconds_wanted: from the command line; asked = false: neither is given. */
-int jm_measure_repeat_open(struct jm_measure_repeat *r, struct jm_cli *cli, bool *ret_asked);
-/* Runs the command by `once` until there is enough, or one run fails; *outcome is of the whole. */
+/* What is to run: an argv, in a phase of that name (see launch.h). counted: its items are looked for. */
+struct jm_repeat_once {
+	char *const *argv;
+	const char *phase_name;
+	int *phase;
+	bool counted;
+};
+typedef int jm_repeat_once_fn(
+	void *arg, const struct jm_repeat_once *what, struct jm_outcome *outcome);
+
+/* options: from the command line; stored: each run is one record. asked = false: the command runs once. */
+int jm_measure_repeat_open(
+	struct jm_measure_repeat *r, struct jm_cli *cli, bool stored, bool *ret_asked);
+/* Runs the commands by `once` until there is enough, or one run fails; *outcome is of the whole. */
 int jm_measure_repeat_run(struct jm_measure_repeat *r, struct jm_cli *cli, struct jm_session *s,
-	int (*once)(void *arg, int *shared_phase, struct jm_outcome *outcome), void *arg,
-	struct jm_outcome *outcome);
-/* After the session's stop: the record's `repeats`. */
-json_t *jm_measure_repeat_json(
-	const struct jm_measure_repeat *r, struct jm_session *s, struct jm_err *err);
+	jm_repeat_once_fn *once, void *arg, struct jm_outcome *outcome);
 void jm_measure_repeat_close(struct jm_measure_repeat *r);
+
+/*
+ * Joules of the topmost meters of the first of jm_origin_order that the session has, from t0_ns to t1_ns; NAN =
+ * unknown. Also while it runs.
+ */
+double jm_repeat_joules(struct jm_session *s, int64_t t0_ns, int64_t t1_ns);
+/* Whether a run is in mean and spread: it succeeded, or none did, or failures are ignored. */
+bool jm_repeat_counts(const struct jm_measure_repeat *r, const struct jm_repeat_run *run);
+
+/* "2%" or "0.02" of --until-interval as 0.02; JM_EUSAGE. */
+int jm_measure_share(const char *text, double *ret, struct jm_err *err);
 
 #endif

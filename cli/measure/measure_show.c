@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The text of a measurement: headline, meters, phases, grade. */
 #include "measure_show.h"
+#include "repeat_show.h"
 #include "cli/frame/screen.h"
 #include "base/text/json.h"
 #include "base/text.h"
@@ -39,12 +40,14 @@ static void put_command(const struct jm_measure_text *t, const json_t *record)
 {
 	const json_t *attached = json_object_get(record, "attached"), *word;
 	char text[600] = "joulemark:";
+	bool several = jm_repeat_title(record, text, sizeof(text));
 	size_t i;
 
 	if (attached)
 		jm_text_append(text, sizeof(text), " ", jm_json_text(attached, "what"));
-	json_array_foreach(json_object_get(record, "command"), i, word) jm_text_append(
-		text, sizeof(text), " ", json_is_string(word) ? json_string_value(word) : "?");
+	json_array_foreach(several ? NULL : json_object_get(record, "command"), i, word)
+		jm_text_append(text, sizeof(text), " ",
+			json_is_string(word) ? json_string_value(word) : "?");
 	fputs(jm_screen_code(t->bold, JM_BOLD), t->out);
 	jm_text_wrap(t->out, text, 0, 2, t->width);
 	fputs(jm_screen_code(t->bold, JM_PLAIN), t->out);
@@ -128,11 +131,12 @@ static void put_energy(const struct jm_measure_text *t, const json_t *record)
 static void put_repeats(const struct jm_measure_text *t, const json_t *record)
 {
 	const json_t *repeats = json_object_get(record, "repeats"), *energy;
+	bool one = json_array_size(json_object_get(repeats, "commands")) == 1;
 	int groups = (int)jm_json_real_of(repeats, "groups");
 	char text[300], joules[80];
 	size_t i;
 
-	json_array_foreach(json_object_get(repeats, "energy"), i, energy)
+	json_array_foreach(one ? json_object_get(repeats, "energy") : NULL, i, energy)
 	{
 		double error = jm_json_real_of(energy, "error_joules");
 		bool spread = isnan(error);
@@ -390,13 +394,24 @@ static void put_meters(const struct jm_measure_text *t, const json_t *record)
 
 /* ---- phases, grade ---- */
 
+/* The runs of a repeated command have a table of their own. */
+static bool only_repeats(const json_t *record)
+{
+	const json_t *phase;
+	size_t i;
+
+	json_array_foreach(json_object_get(record, "phases"), i,
+		phase) if (strncmp(jm_json_text(phase, "name"), "repeat", 6) != 0) return false;
+	return json_object_get(record, "repeats") != NULL;
+}
+
 static void put_phases(const struct jm_measure_text *t, const json_t *record)
 {
 	const char *origin = jm_phases_origin(record);
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_grid g;
 
-	if ((!jm_phases_several(record) && !t->devices) ||
+	if (((!jm_phases_several(record) || only_repeats(record)) && !t->devices) ||
 		jm_phases_grid(record, t->devices, jm_json_text(record, "unit"), &g, &err))
 		return;
 	fputc('\n', t->out);
@@ -494,6 +509,7 @@ void jm_measure_print(const struct jm_measure_text *t, const json_t *record)
 	put_device_shares(t, record);
 	put_context(t, record);
 	put_items(t, record);
+	jm_repeat_show(t->out, t->width, record);
 	put_meters(t, record);
 	put_phases(t, record);
 	put_residue(t, record);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A measurement in a store: a case of the command, one more repeat each time. */
 #include "measure_store.h"
 #include "cli/frame/interrupts.h"
 
@@ -29,7 +28,7 @@ json_t *jm_command_throughput(const struct jm_values *values)
 	return throughput;
 }
 
-static int make_plan(
+int jm_measure_store_add(
 	struct jm_measure_store *s, json_t *command, json_t *throughput, struct jm_err *err)
 {
 	json_t *what = json_pack("{s:o}", "command", command), *request;
@@ -42,26 +41,26 @@ static int make_plan(
 		"sources", "real_time", 1, "repeat", 1, "seed", 1);
 	if (!request)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the case of a command.");
-	rc = jm_plan_new(request, &s->plan, err);
+	rc = jm_plan_new(request, &s->plan[s->n], err);
+	s->n += !rc;
 	json_decref(request);
 	return rc;
 }
 
-int jm_measure_store_open(struct jm_measure_store *s, const char *path, json_t *command,
-	json_t *throughput, struct jm_err *err)
+int jm_measure_store_open(struct jm_measure_store *s, const char *path, struct jm_err *err)
 {
-	int rc = make_plan(s, command, throughput, err);
-
 	s->path = path;
 	s->file.fd = -1;
-	return rc ? rc : jm_store_try(path, &s->file, err);
+	return jm_store_try(path, &s->file, err);
 }
 
 /* ---- the record ---- */
 
-static int frame(const struct jm_measure_store *s, json_t *record, struct jm_err *err)
+static int frame(
+	const struct jm_measure_store *s, const struct jm_stored_run *run, struct jm_err *err)
 {
-	const struct jm_plan_case *c = &s->plan.cases[0];
+	const struct jm_plan_case *c = &s->plan[run->command].cases[0];
+	json_t *record = run->record;
 	json_t *framed, *job;
 
 	job = json_pack("{s:O, s:{s:s, s:O, s:i, s:i, s:i, s:b, s:i}, s:[]}", "parameters",
@@ -77,12 +76,16 @@ static int frame(const struct jm_measure_store *s, json_t *record, struct jm_err
 	return 0;
 }
 
-static void set_repeat(json_t *record, int repeat)
+/* before: blocks of earlier calls */
+static void set_place(const struct jm_stored_run *run, int repeat, int before)
 {
-	json_t *of_case = json_object_get(record, "case");
+	json_t *of_case = json_object_get(run->record, "case");
 
 	json_object_set_new(of_case, "repeat", json_integer(repeat));
-	json_object_set_new(of_case, "block", json_integer(repeat));
+	json_object_set_new(
+		of_case, "block", json_integer(run->block ? before + run->block : repeat));
+	if (run->position)
+		json_object_set_new(of_case, "position", json_integer(run->position));
 }
 
 static void set_status(json_t *record)
@@ -109,34 +112,87 @@ static int add_chunk(void *arg, const struct jm_chunk *chunk, struct jm_err *err
 	return jm_store_add_chunk(arg, chunk, err);
 }
 
-static int add_all(const struct jm_measure_store *s, struct jm_store *store,
-	struct jm_session *session, json_t *record, struct jm_err *err)
+struct part {
+	struct jm_trace *trace;
+	int signal;
+	struct jm_err *err;
+};
+
+static int add_reading(void *arg, struct jm_reading reading)
 {
-	const struct jm_plan_case *c = &s->plan.cases[0];
+	struct part *part = arg;
+
+	return jm_trace_append(part->trace, part->signal, reading, part->err);
+}
+
+/* The readings of one run, and those next to it. */
+static int add_part(struct jm_store *store, struct jm_session *session,
+	const struct jm_stored_run *run, struct jm_err *err)
+{
+	const struct jm_meters *set = jm_session_meters(session);
+	struct part part = {jm_trace_new(set, err), 0, err};
+	int rc = part.trace ? 0 : err->code;
+
+	for (; !rc && part.signal < set->n_signals; part.signal++) {
+		rc = jm_trace_each(jm_session_trace(session), part.signal, run->t0_ns, run->t1_ns,
+			add_reading, &part, err);
+		if (!rc)
+			rc = err->code;
+	}
+	if (!rc)
+		rc = jm_trace_chunks(part.trace, add_chunk, store, err);
+	jm_trace_free(part.trace);
+	return rc;
+}
+
+static int add_run(const struct jm_measure_store *s, struct jm_store *store,
+	struct jm_session *session, const struct jm_stored_run *run, int before, struct jm_err *err)
+{
+	const struct jm_plan_case *c = &s->plan[run->command].cases[0];
 	int repeat = 0, rc = jm_store_add_case(store, c->id, c->parameters, err);
 
 	if (!rc)
 		rc = jm_store_add_run(store, c->id, &repeat, err);
 	if (!rc && session)
 		rc = jm_store_add_signals(store, jm_session_meters(session), err);
-	if (!rc && session)
+	if (!rc && session && run->t1_ns)
+		rc = add_part(store, session, run, err);
+	else if (!rc && session)
 		rc = jm_session_chunks(session, add_chunk, store, err);
 	if (rc)
 		return rc;
-	set_repeat(record, repeat);
-	return jm_store_finish(store, record, err);
+	set_place(run, repeat, before);
+	return jm_store_finish(store, run->record, err);
 }
 
-/* All or nothing. */
-static int store_once(const struct jm_measure_store *s, struct jm_session *session, json_t *record,
-	struct jm_err *err)
+/* Blocks of this call come after all that are there. */
+static int blocks_before(
+	const struct jm_measure_store *s, struct jm_store *store, int *ret, struct jm_err *err)
+{
+	int rc = 0, last = 0;
+
+	*ret = 0;
+	for (int i = 0; !rc && i < s->n; i++) {
+		rc = jm_store_last_repeat(store, s->plan[i].cases[0].id, &last, err);
+		*ret = last > *ret ? last : *ret;
+	}
+	return rc;
+}
+
+/* Each run whole or not at all; *done: how many. */
+static int store_once(const struct jm_measure_store *s, struct jm_session *session,
+	const struct jm_stored_run *run, int n, int *done, struct jm_err *err)
 {
 	struct jm_store *store = NULL;
-	int rc = jm_store_open_again(s->path, &s->file, &store, err), closed;
+	int rc = jm_store_open_again(s->path, &s->file, &store, err), closed, before = 0;
 
 	if (rc)
 		return rc;
-	rc = add_all(s, store, session, record, err);
+	rc = blocks_before(s, store, &before, err);
+	while (!rc && *done < n) {
+		rc = add_run(s, store, session, &run[*done], before, err);
+		*done += !rc;
+	}
 	if (rc)
 		jm_store_rollback(store);
 	closed = jm_store_close(store, rc ? NULL : err);
@@ -144,7 +200,8 @@ static int store_once(const struct jm_measure_store *s, struct jm_session *sessi
 }
 
 static int store_waiting(const struct jm_measure_store *s, struct jm_ctx *ctx,
-	struct jm_session *session, json_t *record, struct jm_err *err)
+	struct jm_session *session, const struct jm_stored_run *run, int n, int *done,
+	struct jm_err *err)
 {
 	int64_t begin = jm_clock_now(jm_clock_real());
 	bool said = false;
@@ -153,8 +210,8 @@ static int store_waiting(const struct jm_measure_store *s, struct jm_ctx *ctx,
 	jm_count_interrupts(ctx, -1); /* Ctrl-C ends the wait, and loses no record */
 	for (;;) {
 		*err = (struct jm_err)JM_ERR_INIT;
-		rc = store_once(s, session, record, err);
-		if (rc != JM_EBUSY || *ctx->interrupts ||
+		rc = store_once(s, session, run, n, done, err);
+		if (rc != JM_EBUSY || *done || *ctx->interrupts ||
 			jm_clock_now(jm_clock_real()) - begin > WAIT_NS)
 			return rc;
 		if (!said)
@@ -166,30 +223,49 @@ static int store_waiting(const struct jm_measure_store *s, struct jm_ctx *ctx,
 	}
 }
 
-int jm_measure_store_finish(struct jm_measure_store *s, struct jm_ctx *ctx,
-	struct jm_session *session, json_t *record, struct jm_err *err)
+/* Records that the store did not take. why: of that; rc: its code */
+static int write_beside(const struct jm_measure_store *s, const struct jm_stored_run *run, int n,
+	const struct jm_err *why, int rc, struct jm_err *err)
 {
-	struct jm_err why = JM_ERR_INIT, other = JM_ERR_INIT;
-	char name[PATH_MAX];
-	int rc = frame(s, record, err);
+	struct jm_err other = JM_ERR_INIT;
+	char name[PATH_MAX] = "", more[60] = "";
 
-	if (rc)
+	for (int i = 0; i < n; i++)
+		if (jm_output_json_beside(s->path, run[i].record, name, &other))
+			return jm_err_set(err, rc, "%.250s The record is not stored: %.200s",
+				why->text, other.text);
+	if (n > 1)
+		snprintf(more, sizeof(more), " and %d more of similar names", n - 1);
+	return jm_err_set(err, rc,
+		"%.250s The record is in %.160s%s, without its trace; 'joulemark report' reads it.",
+		why->text, name, more);
+}
+
+int jm_measure_store_finish(struct jm_measure_store *s, struct jm_ctx *ctx,
+	struct jm_session *session, const struct jm_stored_run *run, int n, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+	int rc = 0, done = 0;
+
+	for (int i = 0; !rc && i < n; i++) {
+		rc = frame(s, &run[i], err);
+		if (!rc)
+			set_status(run[i].record);
+	}
+	if (rc || !n)
 		return rc;
-	set_status(record);
-	rc = store_waiting(s, ctx, session, record, &why);
+	rc = store_waiting(s, ctx, session, run, n, &done, &why);
 	if (!rc)
 		return 0;
-	if (jm_output_json_beside(s->path, record, name, &other))
-		return jm_err_set(
-			err, rc, "%.250s The record is not stored: %.200s", why.text, other.text);
-	return jm_err_set(err, rc,
-		"%.250s The record is in %.160s, without its trace; 'joulemark report' reads it.",
-		why.text, name);
+	/* a failure to close is of the last one */
+	done = done < n ? done : n - 1;
+	return write_beside(s, run + done, n - done, &why, rc, err);
 }
 
 void jm_measure_store_close(struct jm_measure_store *s)
 {
-	jm_plan_done(&s->plan);
+	for (int i = 0; i < s->n; i++)
+		jm_plan_done(&s->plan[i]);
 	if (s->path)
 		jm_store_file_done(&s->file);
 	s->path = NULL;

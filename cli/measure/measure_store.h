@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A measurement in a store: a case of the command, one more repeat each time. */
+/* Measurements in a store: a case of each command, one more repeat for each run. */
 #ifndef JM_MEASURE_STORE_H
 #define JM_MEASURE_STORE_H
 
@@ -9,10 +9,21 @@
 #include "run/plan/plan.h"
 #include "store/store.h"
 
+#define JM_STORED_COMMANDS 26
+
 struct jm_measure_store {
 	const char *path;	   /* NULL = none */
 	struct jm_store_file file; /* as it was before the command ran */
-	struct jm_plan plan;
+	struct jm_plan plan[JM_STORED_COMMANDS];
+	int n; /* commands */
+};
+
+/* A run of one of the commands. */
+struct jm_stored_run {
+	int command;	      /* index */
+	int block, position;  /* of several commands, from 1; 0 = each repeat is a block */
+	int64_t t0_ns, t1_ns; /* the part of the session's trace that is its own; 0 = all of it */
+	json_t *record;	      /* borrowed, and completed */
 };
 
 /* How items are found in a command's output (regex, json, kind, unit), as in the request of a plan. */
@@ -32,17 +43,19 @@ json_t *jm_command_throughput(const struct jm_values *values);
 		.help = "what an item of the command is, such as token or image"                   \
 	}
 
-/* command, throughput: as in the request of a plan. Takes both. Nothing is made or locked: a store that cannot be
- * written is an error before the command has run, one that is locked is not. */
-int jm_measure_store_open(struct jm_measure_store *s, const char *path, json_t *command,
-	json_t *throughput, struct jm_err *err);
+/* Nothing is made or locked: a store that cannot be written is an error before the command has run, one that is locked
+ * is not. */
+int jm_measure_store_open(struct jm_measure_store *s, const char *path, struct jm_err *err);
+/* The next command; command, throughput: as in the request of a plan. Takes both. */
+int jm_measure_store_add(
+	struct jm_measure_store *s, json_t *command, json_t *throughput, struct jm_err *err);
 /*
- * Makes the record one of a case, and stores it with its trace; session: after its end, NULL = without a trace.
+ * Makes the records some of cases, and stores them with their traces; session: after its end, NULL = without a trace.
  * Waits for another writer, at most about 10 s. A record that the store does not take is written to a file beside
  * it, which the error then names.
  */
 int jm_measure_store_finish(struct jm_measure_store *s, struct jm_ctx *ctx,
-	struct jm_session *session, json_t *record, struct jm_err *err);
+	struct jm_session *session, const struct jm_stored_run *run, int n, struct jm_err *err);
 void jm_measure_store_close(struct jm_measure_store *s);
 
 #endif

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How often, in which order and with which pauses a plan is run: the part of a request's "how" that is its protocol. */
 #include "run_protocol.h"
+#include "cli/measure/measure_repeat.h"
 #include "result/record.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* "1%" or "0.01" */
 static int add_until(struct jm_cli *cli, const struct jm_run_given *g, json_t *how)
 {
 	const char *text = g->until_interval;
 	double share;
-	char *end;
 
 	if (!text)
 		return jm_cli_given(cli, "max-repeat")
@@ -21,17 +20,8 @@ static int add_until(struct jm_cli *cli, const struct jm_run_given *g, json_t *h
 					 "--until-interval; give "
 					 "both, or --repeat.")
 			       : 0;
-	share = strtod(text, &end);
-	if (!strcmp(end, "%"))
-		share /= 100;
-	if (end == text || (*end && strcmp(end, "%") != 0) ||
-		strspn(text, "0123456789.eE-") < (size_t)(end - text) ||
-		!(share >= 1e-6 && share <= 1))
-		return jm_err_set(&cli->err, JM_EUSAGE,
-			"--until-interval takes a share of the mean such as 1%% (0.0001%% to "
-			"100%%), "
-			"not '%s'.",
-			text);
+	if (jm_measure_share(text, &share, &cli->err))
+		return cli->err.code;
 	json_object_set_new(how, "until_interval", json_real(share));
 	json_object_set_new(how, "max_repeat", json_integer(g->max_repeat));
 	return 0;

@@ -407,6 +407,11 @@ const struct jm_key jm_record_keys[] = {
 	{POSITIVE("wall_least_s", JM_KEY_OPTIONAL), .unit = "s",
 		.meaning = "joulemark itself stood still when the command ended: it took at least "
 			   "this and at most wall_s, until which its energy is given"},
+	{POSITIVE("user_s", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "s",
+		.meaning = "processor time of the command and of its children that it waited for, "
+			   "outside of the kernel; of all runs where there are several"},
+	{POSITIVE("system_s", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "s",
+		.meaning = "the same within the kernel"},
 	{INTEGER("exit_status", JM_KEY_NULL), .min = 0, .max = 255,
 		.meaning = "as a shell reports it: 128 + signal"},
 	{INTEGER("signal", JM_KEY_NULL), .min = 1, .max = INT_MAX,

@@ -234,6 +234,71 @@ static const struct jm_key repeat_energy_keys[] = {
 	{0},
 };
 
+static const struct jm_key spread_keys[] = {
+	{NUMBER("mean", JM_KEY_NULL),
+		.meaning = "of the runs that count; null: of none it is known"},
+	{POSITIVE("sd", JM_KEY_NULL),
+		.meaning = "standard deviation (n - 1); null: fewer than two"},
+	{POSITIVE("half_width", JM_KEY_NULL),
+		.meaning = "of the 95 % interval of the mean, Student's t; null: fewer than two"},
+	{NUMBER("median", JM_KEY_NULL), .meaning = "of the same runs"},
+	{NUMBER("min", JM_KEY_NULL), .meaning = "the smallest"},
+	{NUMBER("max", JM_KEY_NULL), .meaning = "the largest"},
+	{0},
+};
+
+static const struct jm_key ratio_keys[] = {
+	{COUNT("pairs", 0), .meaning = "blocks in which both commands are known"},
+	{POSITIVE("ratio", JM_KEY_NULL), .meaning = "of the geometric means"},
+	{POSITIVE("low", JM_KEY_NULL),
+		.meaning = "95 % interval by Student's t on the logarithms of each block's ratio"},
+	{POSITIVE("high", JM_KEY_NULL), .meaning = "its upper end"},
+	{NUMBER("p", JM_KEY_NULL), .min = 0, .max = 1,
+		.meaning = "of a difference at least as large where there is none"},
+	{0},
+};
+
+static const struct jm_key repeated_command_keys[] = {
+	{TEXTS("command", JM_KEY_NULLS), .meaning = "its arguments"},
+	{LIST("energy", 0), .keys = repeat_energy_keys,
+		.meaning = "of one run, by origin, over the time of all its runs"},
+	{COUNT("runs", 0), .meaning = "of the command"},
+	{COUNT("counted", 0),
+		.meaning =
+			"runs in mean and spread: those that succeeded, or all where none did or "
+			"failures are ignored; none that a signal to joulemark ended"},
+	{COUNT("failed", 0), .meaning = "runs that ended with another status than 0"},
+	{OBJECT("seconds", 0), .unit = "s", .keys = spread_keys, .meaning = "of one run"},
+	{OBJECT("joules", 0), .unit = "J", .keys = spread_keys,
+		.meaning = "of one run, of the origin that comes first in `energy`; a run that is "
+			   "shorter than `refresh_s` has none"},
+	{OBJECT("watts", 0), .unit = "W", .keys = spread_keys, .meaning = "of one run"},
+	{OBJECT("user_s", 0), .unit = "s", .keys = spread_keys, .meaning = "of one run"},
+	{OBJECT("system_s", 0), .unit = "s", .keys = spread_keys, .meaning = "of one run"},
+	{OBJECT("ratio_seconds", JM_KEY_OPTIONAL), .keys = ratio_keys,
+		.meaning = "of this command to the first, block by block"},
+	{OBJECT("ratio_joules", JM_KEY_OPTIONAL), .keys = ratio_keys,
+		.meaning = "the same of joules"},
+	{OBJECT("ratio_watts", JM_KEY_OPTIONAL), .keys = ratio_keys,
+		.meaning = "the same of watts"},
+	{0},
+};
+
+static const struct jm_key repeated_run_keys[] = {
+	{COUNT("command", 0), .meaning = "index in `commands`"},
+	{COUNT("block", 0), .meaning = "from 1: of several commands each one is in a block once"},
+	{COUNT("position", 0), .meaning = "in its block, from 1"},
+	{POSITIVE("start_s", 0), .unit = "s", .meaning = "since the session began"},
+	{INTEGER("exit_status", 0), .min = 0, .max = 255, .meaning = "as a shell reports it"},
+	{FLAG("counted", 0), .meaning = "is in mean and spread"},
+	{POSITIVE("seconds", 0), .unit = "s", .meaning = "from its start to its end"},
+	{NUMBER("joules", JM_KEY_NULL), .unit = "J", .meaning = "see `commands`"},
+	{NUMBER("watts", JM_KEY_NULL), .unit = "W", .meaning = "joules by seconds"},
+	{POSITIVE("user_s", 0), .unit = "s", .meaning = "processor time outside of the kernel"},
+	{POSITIVE("system_s", 0), .unit = "s", .meaning = "processor time within it"},
+	{0},
+};
+
 const struct jm_key jm__repeats_keys[] = {
 	{COUNT("runs", 0), .meaning = "of the command"},
 	{COUNT("groups", 0),
@@ -241,6 +306,18 @@ const struct jm_key jm__repeats_keys[] = {
 			   "part of a refresh"},
 	{POSITIVE("seconds", 0), .unit = "s", .meaning = "of the groups, without the pauses"},
 	{POSITIVE("refresh_s", 0), .unit = "s", .meaning = "of the slowest sensor"},
-	{LIST("energy", 0), .keys = repeat_energy_keys, .meaning = "of one run, by origin"},
+	{LIST("energy", 0), .keys = repeat_energy_keys,
+		.meaning = "of one run of the first command, by origin"},
+	{LIST("commands", JM_KEY_OPTIONAL), .keys = repeated_command_keys,
+		.meaning = "the command, and those of --compare"},
+	{LIST("each", JM_KEY_OPTIONAL), .keys = repeated_run_keys,
+		.meaning = "the runs in the order of their starts, without warm-up"},
+	{INTEGER("seed", JM_KEY_OPTIONAL), .min = 0, .max = JM_KEY_HUGE,
+		.meaning = "of the order of several commands"},
+	{COUNT("warmups", JM_KEY_OPTIONAL), .meaning = "of each command, before the first run"},
+	{TEXTS("prepare", JM_KEY_OPTIONAL | JM_KEY_NULLS),
+		.meaning = "the command that ran before each run"},
+	{NUMBER("until_interval", JM_KEY_OPTIONAL), .min = 0, .max = 1,
+		.meaning = "the relative half width of the intervals that was asked for"},
 	{0},
 };

@@ -103,6 +103,9 @@ int jm_store_plan(struct jm_store *s, const char *key, json_t **ret_plan, struct
 /* Keeps a case; one that is there already keeps its place. */
 int jm_store_add_case(
 	struct jm_store *s, const char *case_id, const json_t *parameters, struct jm_err *err);
+/* The highest repeat of a case so far; 0 = none. */
+int jm_store_last_repeat(
+	struct jm_store *s, const char *case_id, int *ret_repeat, struct jm_err *err);
 /* A run of a case that is over: *ret_repeat is the next free one. jm_store_finish commits all of it at once. */
 int jm_store_add_run(struct jm_store *s, const char *case_id, int *ret_repeat, struct jm_err *err);
 /* Drops what was not committed. */

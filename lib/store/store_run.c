@@ -157,26 +157,37 @@ int jm_store_begin(struct jm_store *s, const char *case_id, int repeat, struct j
 	return rc;
 }
 
-int jm_store_add_run(struct jm_store *s, const char *case_id, int *ret_repeat, struct jm_err *err)
+int jm_store_last_repeat(
+	struct jm_store *s, const char *case_id, int *ret_repeat, struct jm_err *err)
 {
 	sqlite3_int64 repeat = 0;
-	int rc = jm__store_transaction(s, err);
+	int rc = jm__store_number(s, &repeat, err,
+		"SELECT coalesce(max(r.repeat), 0) FROM record_t r"
+		" JOIN case_t c ON c.n = r.case_n WHERE c.id = ?",
+		"s", case_id);
+
+	if (!rc)
+		*ret_repeat = (int)repeat;
+	return rc;
+}
+
+int jm_store_add_run(struct jm_store *s, const char *case_id, int *ret_repeat, struct jm_err *err)
+{
+	int repeat = 0, rc = jm__store_transaction(s, err);
 
 	s->run = 0;
 	if (!rc)
-		rc = jm__store_number(s, &repeat, err,
-			"SELECT coalesce(max(r.repeat), 0) + 1 FROM record_t r"
-			" JOIN case_t c ON c.n = r.case_n WHERE c.id = ?",
-			"s", case_id);
+		rc = jm_store_last_repeat(s, case_id, &repeat, err);
+	repeat++;
 	if (!rc)
 		rc = jm__store_do(s, "starting a run", err,
 			"INSERT INTO record_t(case_n, repeat, status, attempt)"
 			" SELECT n, ?2, 'running', 1 FROM case_t WHERE id = ?1",
-			"si", case_id, repeat);
+			"si", case_id, (sqlite3_int64)repeat);
 	if (!rc)
-		rc = jm__store_row(s, case_id, (int)repeat, &s->run, err);
+		rc = jm__store_row(s, case_id, repeat, &s->run, err);
 	if (!rc)
-		*ret_repeat = (int)repeat;
+		*ret_repeat = repeat;
 	return rc;
 }
 

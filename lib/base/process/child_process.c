@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -214,19 +215,27 @@ int jm_proc_start(struct jm_proc *p, const struct jm_ctx *ctx, const struct jm_p
 	return rc;
 }
 
+static double seconds_of(struct timeval t)
+{
+	return (double)t.tv_sec + (double)t.tv_usec * 1e-6;
+}
+
 int jm_proc_reap(struct jm_proc *p, const struct jm_ctx *ctx, struct jm_err *err)
 {
+	struct rusage used;
 	int status;
 	pid_t pid;
 
 	do {
-		pid = waitpid(p->pid, &status, 0);
+		pid = wait4(p->pid, &status, 0, &used);
 		p->end_ns = jm_ctx_now(ctx);
 	} while (pid < 0 && errno == EINTR);
 	if (pid < 0)
 		return jm_err_set(err, JM_ECHILD, "Cannot wait for process %d: %s.", (int)p->pid,
 			strerror(errno));
 	p->ended = true;
+	p->user_s = seconds_of(used.ru_utime);
+	p->system_s = seconds_of(used.ru_stime);
 	p->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 	p->status = p->signal ? 128 + p->signal : WEXITSTATUS(status);
 	return 0;

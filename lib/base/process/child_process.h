@@ -27,8 +27,10 @@ struct jm_proc {
 	int pidfd;		  /* readable when it has ended */
 	int out_fd;		  /* read end of its stdout; -1 = not captured */
 	int64_t start_ns, end_ns; /* exec and exit, on the clock */
-	int status;		  /* 0..255: its own, or 128 + signal */
-	int signal;		  /* that ended it; 0 = none */
+	double user_s,
+		system_s; /* processor time, with that of its children that were waited for */
+	int status;	  /* 0..255: its own, or 128 + signal */
+	int signal;	  /* that ended it; 0 = none */
 	bool ended;
 };
 

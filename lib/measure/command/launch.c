@@ -58,11 +58,11 @@ static void end_phase(struct launch *l, int64_t t_ns)
 	l->credited_ns = 0;
 }
 
-/* A phase of the user must not have the name of one of joulemark's phases: a record names its main
- * phase. */
+/* A phase of the user must not have the name of one of joulemark's: a record names its main phase. */
 static void name_phase(struct launch *l, const char *mark, char *out, size_t size)
 {
-	static const char *const ours[] = {"settle", "command", "marked", "repeat", "repeats"};
+	static const char *const ours[] = {"settle", "command", "marked", "repeat", "repeats",
+		"repeat.warmup", "repeat.prepare"};
 	bool taken = false;
 
 	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
@@ -436,8 +436,8 @@ static int begin_command(struct launch *l, struct jm_err *err)
 		l->command = *shared;
 		return 0;
 	}
-	l->command =
-		jm_session_begin(l->session, shared ? "repeat" : "command", l->proc.start_ns, err);
+	l->command = jm_session_begin(
+		l->session, shared ? l->o->phase_name : "command", l->proc.start_ns, err);
 	if (shared)
 		*shared = l->command;
 	return l->command < 0 ? l->command : 0;
@@ -530,12 +530,11 @@ static struct jm_tally tally_of(const struct launch *l)
 }
 
 /* Whether the stretch may have ended before t1_ns, as the command was not seen to end. A mark bears its sender's time. */
-static bool ends_unseen(const struct launch *l, const struct jm_tally *tally,
-	const struct jm_item_interval *stretch)
+static bool ends_unseen(const struct launch *l, const struct jm_tally *tally, int64_t t1_ns)
 {
-	bool by_mark = !tally->late && tally->marks > 1 && stretch->t1_ns == tally->last_ns;
+	bool by_mark = !tally->late && tally->marks > 1 && t1_ns == tally->last_ns;
 
-	return l->unseen_ns && !by_mark && stretch->t1_ns > l->watch.running_ns;
+	return l->unseen_ns && !by_mark && t1_ns > l->watch.running_ns;
 }
 
 static void fill(struct launch *l, struct jm_outcome *ret)
@@ -547,7 +546,6 @@ static void fill(struct launch *l, struct jm_outcome *ret)
 
 	if (unknown_items(l))
 		jm_session_forget_items(l->session);
-
 	*ret = (struct jm_outcome){
 		.status = l->proc.status,
 		.signal = l->proc.signal,
@@ -556,10 +554,12 @@ static void fill(struct launch *l, struct jm_outcome *ret)
 		.start_ns = l->proc.start_ns,
 		.end_ns = l->proc.end_ns,
 		.wall_s = (double)(l->proc.end_ns - l->proc.start_ns) * 1e-9,
+		.user_s = l->proc.user_s,
+		.system_s = l->proc.system_s,
 		.unseen_ns = l->unseen_ns,
 		.items = tally.items > 0 ? tally.items : NAN,
 		.items_kind = counted ? jm_item_sums_kind(&l->scanned) : JM_ITEMS_BY_RULE,
-		.throughput = ends_unseen(l, &tally, &stretch)
+		.throughput = ends_unseen(l, &tally, stretch.t1_ns)
 				      ? NAN
 				      : jm_tally_rate(&tally, l->proc.start_ns, l->proc.end_ns),
 		.output_errno = l->output_errno,

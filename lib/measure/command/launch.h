@@ -15,9 +15,10 @@ struct jm_launch_options {
 	const char *items_regex, *items_json; /* see progress.h; NULL = marks only */
 	enum jm_item_kind items_kind;	      /* of their numbers */
 	int out_fd;			      /* where captured stdout goes on to; usually 1 */
-	/* Several runs in one phase "repeat", which the caller ends: -1 before the first of them, then its index.
+	/* Several runs in one phase, which the caller ends: -1 before the first of them, then its index.
 	 * NULL = a separate phase "command". */
 	int *shared_phase;
+	const char *phase_name;	       /* of the shared one */
 	const char *const *env;	       /* "NAME=value" to add, NULL-terminated; NULL = none */
 	int (*before_exec)(void *arg); /* see child_process.h */
 	void *before_exec_arg;
@@ -37,6 +38,7 @@ struct jm_outcome {
 	int marked; /* of the phase that throughput applies to: `phase`, or the interval of the marks */
 	int64_t start_ns, end_ns;
 	double wall_s;
+	double user_s, system_s; /* as in child_process.h */
 	int64_t unseen_ns; /* it may have ended so long before end_ns, see end_watch.h; 0 = the end was seen */
 	double items, throughput; /* NAN = unknown */
 	/* as which the numbers in its output were taken; BY_RULE: there were none */

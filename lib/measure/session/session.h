@@ -110,6 +110,8 @@ int jm_session_energy(
  * "quality": {...}, "phases": [...]}: meters, total and quality of the phase `main_phase`, phases of all,
  * their times in seconds since the session began. The caller owns the value. */
 json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *err);
+/* The same with the phases alone that lie within the main phase: of one run of several. */
+json_t *jm_session_report_within(struct jm_session *s, int main_phase, struct jm_err *err);
 const struct jm_trace *jm_session_trace(const struct jm_session *s);
 /* Hands all of the trace to fn; may be called again. */
 int jm_session_chunks(struct jm_session *s,

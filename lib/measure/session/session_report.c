@@ -404,20 +404,39 @@ static json_t *phase_json(
 		"total", total_json(s, energy));
 }
 
+/* NULL: an error */
+static json_t *other_phase_json(
+	struct jm_session *s, const struct jm_phase *phase, struct jm_err *err)
+{
+	struct jm_energy *energy = energies(s, phase, err);
+	json_t *json = energy ? phase_json(s, phase, energy) : NULL;
+
+	free(energy);
+	return json;
+}
+
+/* Of the phases of a report: all, or those within its main phase. */
+static bool is_listed(const struct jm_session *s, int main_phase, bool within, int i)
+{
+	const struct jm_phase *whole = &s->phase[main_phase], *phase = &s->phase[i];
+
+	return !within || (phase->t0_ns >= whole->t0_ns && phase->t1_ns <= whole->t1_ns);
+}
+
 /* energy: of the main phase, which is known already */
-static json_t *phases_json(
-	struct jm_session *s, int main_phase, const struct jm_energy *energy, struct jm_err *err)
+static json_t *phases_json(struct jm_session *s, int main_phase, bool within,
+	const struct jm_energy *energy, struct jm_err *err)
 {
 	json_t *phases = json_array();
 
 	for (int i = 0; i < s->n_phases; i++) {
 		const struct jm_phase *phase = &s->phase[i];
-		struct jm_energy *other = i == main_phase ? NULL : energies(s, phase, err);
-		const struct jm_energy *own = i == main_phase ? energy : other;
-		json_t *json = own ? phase_json(s, phase, own) : NULL;
 
-		free(other);
-		if (json_array_append_new(phases, json)) {
+		if (!is_listed(s, main_phase, within, i))
+			continue;
+		if (json_array_append_new(phases, i == main_phase
+							  ? phase_json(s, phase, energy)
+							  : other_phase_json(s, phase, err))) {
 			json_decref(phases);
 			return NULL;
 		}
@@ -472,7 +491,7 @@ static double sampler_cpu(const struct jm_session *s)
 	return jm_clock_simulated(s->ctx->clock) ? NAN : sum;
 }
 
-json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *err)
+static json_t *report_of(struct jm_session *s, int main_phase, bool within, struct jm_err *err)
 {
 	const struct jm_phase *phase;
 	struct jm_energy *energy;
@@ -493,13 +512,23 @@ json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *e
 			(json_int_t)s->start_ns, "meters", meters_json(s, phase, energy, err),
 			"context", context_json(s, phase, err), "total", total_json(s, energy),
 			"quality", quality_json(s, phase, energy, err), "phases",
-			phases_json(s, main_phase, energy, err));
+			phases_json(s, main_phase, within, energy, err));
 	free(energy);
 	if (report && !json_array_size(json_object_get(report, "context")))
 		json_object_del(report, "context");
 	if (!report)
 		jm_err_set(err, JM_ENOMEM, "Out of memory for the report of the session.");
 	return report;
+}
+
+json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *err)
+{
+	return report_of(s, main_phase, false, err);
+}
+
+json_t *jm_session_report_within(struct jm_session *s, int main_phase, struct jm_err *err)
+{
+	return report_of(s, main_phase, true, err);
 }
 
 int jm_session_chunks(struct jm_session *s,

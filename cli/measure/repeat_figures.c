@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "repeat_figures.h"
+
+#include "base/stat/stat.h"
+#include "base/stat/stat_compare.h"
+#include "base/text/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- energy of one run, by groups ---- */
+
+struct sums {
+	double joules, sampling, calibration;
+	long runs;
+	int meters;
+};
+
+/* Of one group and origin; unknown where a part is. */
+static int sum_group(struct jm_session *s, int phase, enum jm_origin origin, struct sums *ret,
+	struct jm_err *err)
+{
+	const struct jm_meters *set = jm_session_meters(s);
+	struct jm_energy e;
+
+	*ret = (struct sums){0};
+	for (int i = 0; i < set->n; i++) {
+		int rc;
+
+		if (!jm_meter_counts(set, i) || set->meter[i].origin != origin)
+			continue;
+		rc = jm_session_energy(s, i, phase, &e, err);
+		if (rc)
+			return rc;
+		ret->joules += set->meter[i].overlaps >= 0 ? NAN : e.joules;
+		ret->sampling = hypot(ret->sampling, e.error_sampling);
+		ret->calibration += e.error_calibration;
+		ret->meters++;
+	}
+	return 0;
+}
+
+static json_t *origin_json(
+	enum jm_origin origin, const struct sums *sum, const struct jm_stat *spread)
+{
+	double runs = (double)sum->runs, error = sum->sampling / runs;
+
+	/* the larger of what the groups show and what their edges allow */
+	if (spread->half_width > error)
+		error = spread->half_width;
+	return json_pack("{s:s, s:o, s:o, s:o, s:o}", "origin", jm_origin_name(origin), "joules",
+		jm_json_number(sum->joules / runs), "error_joules",
+		jm_json_number(hypot(error, sum->calibration / runs)), "error_spread_joules",
+		jm_json_number(spread->half_width), "error_calibration_joules",
+		jm_json_number(sum->calibration / runs));
+}
+
+/* A group that is one run counts as its run does. */
+static bool group_counts(const struct jm_measure_repeat *r, int group, int command)
+{
+	if (r->group[group].command != command)
+		return false;
+	for (int i = 0; r->alone && i < r->runs; i++)
+		if (r->run[i].group == group)
+			return jm_repeat_counts(r, &r->run[i]);
+	return true;
+}
+
+/* each: room for all groups. NULL: no meter of that origin, or an error */
+static json_t *energy_json(const struct jm_measure_repeat *r, int command, double *each,
+	struct jm_session *s, enum jm_origin origin, struct jm_err *err)
+{
+	struct sums all = {0}, one;
+	struct jm_stat spread;
+	int n = 0;
+
+	for (int i = 0; i < r->groups; i++) {
+		if (!group_counts(r, i, command))
+			continue;
+		if (sum_group(s, r->group[i].phase, origin, &one, err))
+			return NULL;
+		all.joules += one.joules;
+		all.sampling += one.sampling; /* their edges may all err to the same side */
+		all.calibration += one.calibration;
+		all.meters = one.meters;
+		all.runs += r->group[i].runs;
+		each[n++] = one.joules / (double)r->group[i].runs;
+	}
+	jm_stat_of(each, n, &spread);
+	return all.meters && all.runs ? origin_json(origin, &all, &spread) : NULL;
+}
+
+static json_t *energies_json(
+	const struct jm_measure_repeat *r, int command, struct jm_session *s, struct jm_err *err)
+{
+	double *each = calloc((size_t)r->groups + 1, sizeof(*each));
+	json_t *list = json_array();
+
+	for (int i = 0; each && i < JM_ORIGIN_COUNT; i++) {
+		json_t *one = energy_json(r, command, each, s, jm_origin_order[i], err);
+
+		if (one)
+			json_array_append_new(list, one);
+	}
+	free(each);
+	return list;
+}
+
+/* ---- figures of single runs ---- */
+
+enum figure { SECONDS, JOULES, WATTS, USER, SYSTEM, FIGURES };
+static const char *const figure_names[FIGURES] = {
+	"seconds", "joules", "watts", "user_s", "system_s"};
+
+/* values: [FIGURES][runs]. A run that is shorter than a refresh has no joules of its own. */
+static void fill_values(const struct jm_measure_repeat *r, struct jm_session *s, double *values)
+{
+	for (int i = 0; i < r->runs; i++) {
+		const struct jm_repeat_run *run = &r->run[i];
+		double seconds = (double)(run->outcome.end_ns - run->outcome.start_ns) * 1e-9;
+		double joules =
+			run->outcome.end_ns - run->outcome.start_ns < r->refresh_ns
+				? NAN
+				: jm_repeat_joules(s, run->outcome.start_ns, run->outcome.end_ns);
+		const double of_run[FIGURES] = {seconds, joules, joules / seconds,
+			run->outcome.user_s, run->outcome.system_s};
+
+		for (int f = 0; f < FIGURES; f++)
+			values[f * r->runs + i] = of_run[f];
+	}
+}
+
+/* The counted runs of a command; into [runs]. By block: place b - 1 holds that of block b, NAN = none. */
+static int pick(const struct jm_measure_repeat *r, int command, const double *of_runs,
+	bool by_block, double *ret)
+{
+	int n = 0;
+
+	for (int i = 0; by_block && i < r->blocks; i++)
+		ret[i] = NAN;
+	for (int i = 0; i < r->runs; i++) {
+		const struct jm_repeat_run *run = &r->run[i];
+
+		if (run->command == command && jm_repeat_counts(r, run))
+			ret[by_block ? run->block - 1 : n++] = of_runs[i];
+	}
+	return by_block ? r->blocks : n;
+}
+
+static json_t *stat_json(const double *values, int n)
+{
+	struct jm_stat s;
+
+	jm_stat_of(values, n, &s);
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "mean", jm_json_number(s.mean), "sd",
+		jm_json_number(s.sd), "half_width", jm_json_number(s.half_width), "median",
+		jm_json_number(s.median), "min", jm_json_number(s.min), "max",
+		jm_json_number(s.max));
+}
+
+/* Of a command by the first, block by block. */
+static json_t *ratio_json(
+	const struct jm_measure_repeat *r, int command, const double *of_runs, double *room)
+{
+	struct jm_comparison c;
+	int n = pick(r, 0, of_runs, true, room);
+
+	pick(r, command, of_runs, true, room + n);
+	jm_stat_compare_paired(room, room + n, n, &c);
+	return json_pack("{s:i, s:o, s:o, s:o, s:o}", "pairs", c.n_a, "ratio",
+		jm_json_number(c.ratio), "low", jm_json_number(c.low), "high",
+		jm_json_number(c.high), "p", jm_json_number(c.p));
+}
+
+static json_t *words_json(char *const *words)
+{
+	json_t *list = json_array();
+
+	for (; *words; words++) {
+		json_t *text = json_string(*words);
+
+		json_array_append_new(list, text ? text : json_null());
+	}
+	return list;
+}
+
+static json_t *command_json(const struct jm_measure_repeat *r, int command, const double *values,
+	double *room, json_t *energies)
+{
+	json_t *json = json_pack(
+		"{s:o, s:o}", "command", words_json(r->command[command]), "energy", energies);
+	int failed = 0, runs = 0;
+
+	for (int i = 0; i < r->runs; i++) {
+		runs += r->run[i].command == command;
+		failed += r->run[i].command == command && r->run[i].outcome.status != 0;
+	}
+	json_object_set_new(json, "runs", json_integer(runs));
+	json_object_set_new(json, "counted", json_integer(pick(r, command, values, false, room)));
+	json_object_set_new(json, "failed", json_integer(failed));
+	for (int f = 0; f < FIGURES; f++) {
+		int n = pick(r, command, values + f * r->runs, false, room);
+
+		json_object_set_new(json, figure_names[f], stat_json(room, n));
+	}
+	if (!command)
+		return json;
+	json_object_set_new(json, "ratio_seconds", ratio_json(r, command, values, room));
+	json_object_set_new(
+		json, "ratio_joules", ratio_json(r, command, values + JOULES * r->runs, room));
+	json_object_set_new(
+		json, "ratio_watts", ratio_json(r, command, values + WATTS * r->runs, room));
+	return json;
+}
+
+static json_t *run_json(
+	const struct jm_measure_repeat *r, int i, const double *values, int64_t began_ns)
+{
+	const struct jm_repeat_run *run = &r->run[i];
+	json_t *json = json_pack("{s:i, s:i, s:i, s:f, s:i, s:b}", "command", run->command, "block",
+		run->block, "position", run->position, "start_s",
+		(double)(run->outcome.start_ns - began_ns) * 1e-9, "exit_status",
+		run->outcome.status, "counted", jm_repeat_counts(r, run));
+
+	for (int f = 0; f < FIGURES; f++)
+		json_object_set_new(json, figure_names[f], jm_json_number(values[f * r->runs + i]));
+	return json;
+}
+
+/* ---- all of it ---- */
+
+static void add_protocol(const struct jm_measure_repeat *r, json_t *json)
+{
+	if (r->n_commands > 1)
+		json_object_set_new(json, "seed", json_integer(r->options.seed));
+	json_object_set_new(json, "warmups", json_integer(r->options.warmups));
+	if (r->prepare)
+		json_object_set_new(json, "prepare", words_json(r->prepare));
+	if (r->share > 0)
+		json_object_set_new(json, "until_interval", json_real(r->share));
+}
+
+static json_t *figures_json(const struct jm_measure_repeat *r, struct jm_session *s, double *values,
+	double *room, struct jm_err *err)
+{
+	json_t *commands = json_array(), *each = json_array(), *json;
+
+	fill_values(r, s, values);
+	for (int i = 0; i < r->n_commands; i++)
+		json_array_append_new(
+			commands, command_json(r, i, values, room, energies_json(r, i, s, err)));
+	for (int i = 0; i < r->runs; i++)
+		json_array_append_new(each, run_json(r, i, values, jm_session_began(s)));
+	json = json_pack("{s:i, s:i, s:f, s:f, s:O, s:o, s:o}", "runs", r->runs, "groups",
+		r->groups, "seconds", r->seconds, "refresh_s", (double)r->refresh_ns * 1e-9,
+		"energy", json_object_get(json_array_get(commands, 0), "energy"), "commands",
+		commands, "each", each);
+	if (json)
+		add_protocol(r, json);
+	return json;
+}
+
+json_t *jm_measure_repeat_json(
+	const struct jm_measure_repeat *r, struct jm_session *s, struct jm_err *err)
+{
+	size_t runs = (size_t)r->runs + 1;
+	double *values = calloc(FIGURES * runs, sizeof(*values));
+	double *room = calloc(2 * runs + 2 * (size_t)r->blocks, sizeof(*room));
+	json_t *json = values && room ? figures_json(r, s, values, room, err) : NULL;
+
+	free(values);
+	free(room);
+	if (!json)
+		jm_err_set(err, JM_ENOMEM, "Out of memory for the figures of the repeats.");
+	return json;
+}
