@@ -6,7 +6,7 @@
  * Start values: He et al., arXiv 1502.01852, by fan-out; linear layers normal, 0.01. torchvision's VGG has these, too, its
  * AlexNet those of PyTorch's layers.
  */
-#include "engine/graph/model.h"
+#include "images.h"
 #include "engine/graph/image.h"
 #include "engine/graph/layer.h"
 
@@ -66,16 +66,11 @@ static const struct depth *depth_of(const struct jm_values *v)
 
 static int convnet_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 {
-	static const struct {
-		const char *name;
-		int value;
-	} all[] = {{"hidden", 64}, {"ffn", 4096}, {"image", 224}, {"classes", 1000}};
-	int code = 0;
+	static const struct jm_images_dim dims[] = {
+		{"hidden", 64}, {"ffn", 4096}, {"image", 224}, {"classes", 1000}, {0}};
 
 	(void)seq;
-	for (size_t i = 0; i < sizeof(all) / sizeof(*all) && !code; i++)
-		code = jm_dim_default(v, all[i].name, all[i].value, err);
-	return code;
+	return jm_images_complete(v, dims, err);
 }
 
 static struct window window_of(const struct depth *d, int index)
@@ -237,17 +232,11 @@ static const struct jm_weight_name of_torchvision[] = {
 static const struct jm_weight_names weights[] = {
 	{.of = "torchvision", .name = of_torchvision}, {0}};
 
-static const struct jm_input inputs[] = {
-	{.name = "image", .fill = JM_FILL_NORMAL},
-	{.name = "target", .fill = JM_FILL_CLASS, .below = "classes"},
-	{0},
-};
-
 const struct jm_model jm_model_convnet = {
 	.name = "convnet",
 	.summary = "AlexNet or VGG, for images",
 	.item = "image",
-	.inputs = inputs,
+	.inputs = jm_images_inputs,
 	.wants_top1 = true,
 	.options = options,
 	.presets = presets,

@@ -4,7 +4,7 @@
  * bottleneck is in its 3 x 3 convolution. Names of parameters are torchvision's.
  * Start values too: He et al., arXiv 1502.01852, by fan-out.
  */
-#include "engine/graph/model.h"
+#include "images.h"
 #include "engine/graph/image.h"
 #include "engine/graph/layer.h"
 
@@ -13,8 +13,7 @@
 
 #define EPS	       1e-5
 #define STAGES	       4
-#define FC_STD	       0.01 /* Goyal et al., arXiv 1706.02677; torchvision leaves it to nn.Linear */
-#define SMALLEST       32   /* pixels: the product of all strides */
+#define SMALLEST       32 /* pixels: the product of all strides */
 #define SMALLEST_CIFAR 8
 
 #define PAPER "arXiv 1512.03385, pytorch/vision torchvision/models/resnet.py"
@@ -72,14 +71,12 @@ static const struct depth *depth_of(const struct jm_values *v)
 
 static int resnet_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 {
-	int code = jm_dim_default(v, "hidden", 64, err);
+	static const struct jm_images_dim dims[] = {
+		{"hidden", 64}, {"image", 224}, {"classes", 1000}, {0}};
+	int code = jm_images_complete(v, dims, err);
 
 	(void)seq;
-	if (!code)
-		code = jm_dim_default(v, "image", 224, err);
-	if (!code && !jm_values_text(v, "stem"))
-		code = jm_values_set(v, "stem", stems[0], err);
-	return code ? code : jm_dim_default(v, "classes", 1000, err);
+	return code || jm_values_text(v, "stem") ? code : jm_values_set(v, "stem", stems[0], err);
 }
 
 static bool is_cifar(const struct jm_values *v)
@@ -176,37 +173,24 @@ static int resnet_build(struct jm_graph *g, const struct jm_values *v, int64_t b
 	struct jm_tensor **ret_loss, struct jm_err *err)
 {
 	const int64_t size = jm_dim(v, "image"), pixels[] = {batch, 3, size, size};
-	const int64_t classes = jm_dim(v, "classes"), width = jm_dim(v, "hidden");
 	struct jm_tensor *image = jm_graph_input(g, "image", g->compute, 4, pixels);
-	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 1, &batch), *x, *fc;
+	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 1, &batch), *x;
 
 	(void)err;
 	(void)seq;
-	x = network(g, depth_of(v), width, is_cifar(v), image);
-	if (!x)
-		return 0;
-	fc = jm_graph_matrix(g, "fc.weight", JM_INIT_NORMAL, classes, x->dim[1]);
-	if (fc)
-		jm_graph_cell(g, fc)->init_std = FC_STD;
-	x = jm_graph_linear(g, x, fc, jm_graph_vector(g, "fc.bias", JM_INIT_ZERO, classes));
-	*ret_loss = jm_graph_softmax_xent(g, x, target);
+	x = network(g, depth_of(v), jm_dim(v, "hidden"), is_cifar(v), image);
+	*ret_loss = jm_images_classify(g, x, jm_dim(v, "classes"), target);
 	return 0;
 }
 
 /* torchvision's are those of the graph. */
 static const struct jm_weight_names weights[] = {{.of = "torchvision"}, {0}};
 
-static const struct jm_input inputs[] = {
-	{.name = "image", .fill = JM_FILL_NORMAL},
-	{.name = "target", .fill = JM_FILL_CLASS, .below = "classes"},
-	{0},
-};
-
 const struct jm_model jm_model_resnet = {
 	.name = "resnet",
 	.summary = "residual network for images",
 	.item = "image",
-	.inputs = inputs,
+	.inputs = jm_images_inputs,
 	.wants_top1 = true,
 	.options = options,
 	.presets = presets,

@@ -3,16 +3,15 @@
  * Xception (Chollet, arXiv 1610.02357) as timm has it: convolutions of each channel alone, each followed by one of 1 x 1,
  * in residual blocks. Names of parameters are timm's. Start values: He et al., arXiv 1502.01852, by fan-out.
  */
-#include "engine/graph/model.h"
+#include "images.h"
 #include "engine/graph/image.h"
 #include "engine/graph/layer.h"
 
 #include <stdio.h>
 
 #define EPS	 1e-5
-#define FC_STD	 0.01 /* as that of ResNets: Goyal et al., arXiv 1706.02677 */
-#define SMALLEST 32   /* pixels: the product of all strides */
-#define QUARTERS 4    /* of `hidden`, in which widths are given */
+#define SMALLEST 32 /* pixels: the product of all strides */
+#define QUARTERS 4  /* of `hidden`, in which widths are given */
 
 static const struct jm_option options[] = {
 	JM_MODEL_INT("layers", 4000, "blocks of one width, between those with a stride"),
@@ -47,16 +46,11 @@ static const int tail[] = {192, 256};
 
 static int separable_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 {
-	static const struct {
-		const char *name;
-		int value;
-	} all[] = {{"hidden", 32}, {"image", 299}, {"classes", 1000}};
-	int code = 0;
+	static const struct jm_images_dim dims[] = {
+		{"hidden", 32}, {"image", 299}, {"classes", 1000}, {0}};
 
 	(void)seq;
-	for (size_t i = 0; i < sizeof(all) / sizeof(*all) && !code; i++)
-		code = jm_dim_default(v, all[i].name, all[i].value, err);
-	return code;
+	return jm_images_complete(v, dims, err);
 }
 
 static int separable_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
@@ -184,36 +178,24 @@ static int separable_build(struct jm_graph *g, const struct jm_values *v, int64_
 	int64_t seq, struct jm_tensor **ret_loss, struct jm_err *err)
 {
 	const int64_t size = jm_dim(v, "image"), pixels[] = {batch, 3, size, size};
-	const int64_t classes = jm_dim(v, "classes");
 	struct jm_tensor *image = jm_graph_input(g, "image", g->compute, 4, pixels);
-	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 1, &batch), *x, *fc;
+	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 1, &batch), *x;
 
 	(void)err;
 	(void)seq;
 	x = network(g, image, jm_dim(v, "hidden"), jm_dim(v, "layers"));
-	fc = x ? jm_graph_matrix(g, "fc.weight", JM_INIT_NORMAL, classes, x->dim[1]) : NULL;
-	if (!fc)
-		return 0;
-	jm_graph_cell(g, fc)->init_std = FC_STD;
-	x = jm_graph_linear(g, x, fc, jm_graph_vector(g, "fc.bias", JM_INIT_ZERO, classes));
-	*ret_loss = jm_graph_softmax_xent(g, x, target);
+	*ret_loss = jm_images_classify(g, x, jm_dim(v, "classes"), target);
 	return 0;
 }
 
 /* timm's are those of the graph. */
 static const struct jm_weight_names weights[] = {{.of = "timm"}, {0}};
 
-static const struct jm_input inputs[] = {
-	{.name = "image", .fill = JM_FILL_NORMAL},
-	{.name = "target", .fill = JM_FILL_CLASS, .below = "classes"},
-	{0},
-};
-
 const struct jm_model jm_model_separable = {
 	.name = "separable",
 	.summary = "Xception: separable convolutions in residual blocks, for images",
 	.item = "image",
-	.inputs = inputs,
+	.inputs = jm_images_inputs,
 	.wants_top1 = true,
 	.options = options,
 	.presets = presets,

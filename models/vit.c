@@ -6,6 +6,7 @@
  * head, which is zero there: here every gradient is alive from the first step on.
  */
 #include "engine/graph/model.h"
+#include "images.h"
 #include "transformer.h"
 #include "engine/graph/image.h"
 #include "engine/graph/layer.h"
@@ -157,17 +158,11 @@ static const struct jm_weight_name of_torchvision[] = {
 static const struct jm_weight_names weights[] = {
 	{.of = "timm", .name = of_timm}, {.of = "torchvision", .name = of_torchvision}, {0}};
 
-static const struct jm_input inputs[] = {
-	{.name = "image", .fill = JM_FILL_NORMAL},
-	{.name = "target", .fill = JM_FILL_CLASS, .below = "classes"},
-	{0},
-};
-
 const struct jm_model jm_model_vit = {
 	.name = "vit",
 	.summary = "vision transformer for images",
 	.item = "image",
-	.inputs = inputs,
+	.inputs = jm_images_inputs,
 	.wants_top1 = true,
 	.options = options,
 	.presets = presets,

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "images.h"
+#include "engine/graph/layer.h"
+
+#define FC_STD 0.01
+
+const struct jm_input jm_images_inputs[] = {
+	{.name = "image", .fill = JM_FILL_NORMAL},
+	{.name = "target", .fill = JM_FILL_CLASS, .below = "classes"},
+	{0},
+};
+
+int jm_images_complete(struct jm_values *v, const struct jm_images_dim *dims, struct jm_err *err)
+{
+	int code = 0;
+
+	for (; dims->name && !code; dims++)
+		code = jm_dim_default(v, dims->name, dims->value, err);
+	return code;
+}
+
+struct jm_tensor *jm_images_classify(
+	struct jm_graph *g, struct jm_tensor *x, int64_t classes, struct jm_tensor *target)
+{
+	struct jm_tensor *fc =
+		x ? jm_graph_matrix(g, "fc.weight", JM_INIT_NORMAL, classes, x->dim[1]) : NULL;
+
+	if (!fc)
+		return NULL;
+	jm_graph_cell(g, fc)->init_std = FC_STD;
+	x = jm_graph_linear(g, x, fc, jm_graph_vector(g, "fc.bias", JM_INIT_ZERO, classes));
+	return jm_graph_softmax_xent(g, x, target);
+}
