@@ -5,7 +5,6 @@
  */
 #include "answer_server.h"
 #include "http_names.h"
-#include "library.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -14,7 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include <microhttpd.h>
+#include "http_library.h"
 
 #define IDLE_S	    10		       /* a client that says nothing for so long is dropped */
 #define BYTES	    ((size_t)32768)    /* of memory per client, its headers included */
@@ -81,15 +80,7 @@ static const struct jm_symbol symbols[] = {
 #undef X
 };
 
-static const struct jm_library library = {
-	.title = "libmicrohttpd",
-	.variable = "JM_MICROHTTPD_LIB",
-	.names = {"libmicrohttpd.so.12", "libmicrohttpd.so"},
-	.mend = "install libmicrohttpd (Debian: libmicrohttpd12) or name the file in "
-		"JM_MICROHTTPD_LIB",
-	.symbols = symbols,
-	.n_symbols = sizeof(symbols) / sizeof(symbols[0]),
-};
+static const struct jm_library library = JM_MICROHTTPD(symbols);
 
 static int64_t now_ns(void)
 {
@@ -201,16 +192,11 @@ static enum MHD_Result refuse(
 	return result;
 }
 
-/* A request without a Host header is of no browser. */
 static bool is_for_us(const struct jm_answer_server *s, struct MHD_Connection *client)
 {
 	const char *host = s->call.MHD_lookup_connection_value(client, MHD_HEADER_KIND, "Host");
-	struct sockaddr_storage own;
-	socklen_t size = sizeof(own);
-	bool is_known = !getsockname(fd_of(s, client), (struct sockaddr *)&own, &size);
 
-	return !host ||
-	       jm_http_names_know(&s->names, host, is_known ? (struct sockaddr *)&own : NULL);
+	return jm_http_names_know(&s->names, host, fd_of(s, client));
 }
 
 static bool is_too_long(const struct jm_answer_server *s, struct MHD_Connection *client)
@@ -466,11 +452,8 @@ static int listen_on(struct jm_answer_server *s, const char *address, int port, 
 	struct sockaddr_storage where;
 	unsigned int flags = MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
 
-	if (!jm_http_address(address, port, &where))
-		return jm_err_set(err, JM_EUSAGE,
-			"'%s' is no IPv4 or IPv6 address; 127.0.0.1 is this machine alone, 0.0.0.0 "
-			"all of its addresses.",
-			address);
+	if (jm_http_address(address, port, &where, err))
+		return err->code;
 	if (where.ss_family == AF_INET6)
 		flags |= MHD_USE_IPv6;
 	jm_http_names_init(&s->names, NULL, jm_http_address_is_any(&where));
@@ -481,11 +464,7 @@ static int listen_on(struct jm_answer_server *s, const char *address, int port, 
 		(unsigned int)IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, BYTES,
 		MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_NOTIFY_COMPLETED,
 		on_completed, s, MHD_OPTION_END);
-	if (s->daemon)
-		return 0;
-	return jm_err_set(err, errno == EACCES ? JM_EPERM : JM_EIO,
-		"Cannot listen on %s port %d: %s.", address, port,
-		errno ? strerror(errno) : "libmicrohttpd gives no reason");
+	return s->daemon ? 0 : jm_http_cannot_listen(address, port, err);
 }
 
 static struct jm_answer_server *new_server(void)

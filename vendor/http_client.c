@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http_client.h"
-#include "library.h"
+#include "curl_library.h"
 #include "secret.h"
 #include "base/clock.h"
 
@@ -8,21 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CURL_DISABLE_TYPECHECK
-#include <curl/curl.h>
-
-#define ANSWER_MAX ((size_t)4 << 20)
-#define TEXT_MAX   200 /* bytes of a text of the server in a message */
-#define CONNECT_S  10
+#define TEXT_MAX  200 /* bytes of a text of the server in a message */
+#define CONNECT_S 10
 
 #define CALLS(X)                                                                                   \
-	X(curl_global_init)                                                                        \
-	X(curl_easy_init)                                                                          \
-	X(curl_easy_setopt)                                                                        \
-	X(curl_easy_perform)                                                                       \
-	X(curl_easy_getinfo)                                                                       \
-	X(curl_easy_cleanup)                                                                       \
-	X(curl_easy_strerror)                                                                      \
+	JM_CURL_CALLS(X)                                                                           \
 	X(curl_multi_init)                                                                         \
 	X(curl_multi_cleanup)                                                                      \
 	X(curl_multi_add_handle)                                                                   \
@@ -67,14 +57,7 @@ static const struct jm_symbol symbols[] = {
 #undef X
 };
 
-static const struct jm_library library = {
-	.title = "libcurl",
-	.variable = "JM_CURL_LIB",
-	.names = {"libcurl.so.4", "libcurl-gnutls.so.4"},
-	.mend = "install libcurl (Debian: libcurl4) or name the file in JM_CURL_LIB",
-	.symbols = symbols,
-	.n_symbols = sizeof(symbols) / sizeof(symbols[0]),
-};
+static const struct jm_library library = JM_CURL(symbols);
 
 static int64_t now_ns(void)
 {
@@ -350,26 +333,8 @@ int jm_http_client_poll(struct jm_http_client *c, int64_t most_ns, struct jm_err
 
 /* ---- one answer ----------------------------------------------------------------------------------------- */
 
-struct answer {
-	char *text;
-	size_t n;
-};
-
-static size_t keep(char *bytes, size_t size, size_t n, void *arg)
-{
-	struct answer *a = arg;
-	char *grown = a->n + size * n > ANSWER_MAX ? NULL : realloc(a->text, a->n + size * n + 1);
-
-	if (!grown)
-		return 0;
-	a->text = grown;
-	memcpy(a->text + a->n, bytes, size * n);
-	a->n += size * n;
-	return size * n;
-}
-
 static json_t *parse(const struct jm_http_client *c, const char *path, CURLcode rc, long status,
-	const struct answer *a, struct jm_err *err)
+	const struct jm_curl_answer *a, struct jm_err *err)
 {
 	json_t *json = NULL;
 
@@ -379,21 +344,16 @@ static json_t *parse(const struct jm_http_client *c, const char *path, CURLcode 
 	else if (status != 200)
 		jm_err_set(err, status == 401 || status == 403 ? JM_EPERM : JM_EIO,
 			"%s answers %s with status %ld.", c->url, path, status);
-	else
-		json = json_loadb(a->text ? a->text : "", a->n, 0, NULL);
-	if (!rc && status == 200 && !json_is_object(json)) {
-		json_decref(json);
-		json = NULL;
+	else if (!(json = jm_curl_object(a)))
 		jm_err_set(err, JM_EFORMAT, "%s answers %s with what is no JSON object.", c->url,
 			path);
-	}
 	return json;
 }
 
 json_t *jm_http_client_get_json(struct jm_http_client *c, const char *path, struct jm_err *err)
 {
 	CURL *easy = c->call.curl_easy_init();
-	struct answer a = {0};
+	struct jm_curl_answer a = {0};
 	json_t *json;
 	long status = 0;
 	CURLcode rc;
@@ -404,7 +364,7 @@ json_t *jm_http_client_get_json(struct jm_http_client *c, const char *path, stru
 		jm_err_set(err, JM_ENOMEM, "Out of memory for a request.");
 		return NULL;
 	}
-	c->call.curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, keep);
+	c->call.curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, jm_curl_take);
 	c->call.curl_easy_setopt(easy, CURLOPT_WRITEDATA, &a);
 	c->call.curl_easy_setopt(easy, CURLOPT_TIMEOUT, (long)CONNECT_S);
 	rc = c->call.curl_easy_perform(easy);

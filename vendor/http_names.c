@@ -2,6 +2,7 @@
 #include "http_names.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -93,23 +94,28 @@ static bool is_address(const struct in6_addr *a, const struct sockaddr *own)
 	       IN6_ARE_ADDR_EQUAL(a, &mine);
 }
 
-bool jm_http_names_know(
-	const struct jm_http_names *names, const char *host, const struct sockaddr *own)
+bool jm_http_names_know(const struct jm_http_names *names, const char *host, int fd)
 {
+	struct sockaddr_storage own;
+	socklen_t size = sizeof(own);
 	char text[JM_HTTP_NAME_SIZE];
 	struct in6_addr address;
 
+	if (!host)
+		return true;
 	if (!without_port(host, text, sizeof(text)))
 		return false;
 	if (as_v6(text, &address))
-		return is_loopback(&address) || (own && is_address(&address, own));
+		return is_loopback(&address) ||
+		       (!getsockname(fd, (struct sockaddr *)&own, &size) &&
+			       is_address(&address, (struct sockaddr *)&own));
 	for (int i = 0; i < names->n; i++)
 		if (!strcasecmp(text, names->name[i]))
 			return true;
 	return !strcasecmp(text, "localhost");
 }
 
-bool jm_http_address(const char *text, int port, struct sockaddr_storage *ret)
+int jm_http_address(const char *text, int port, struct sockaddr_storage *ret, struct jm_err *err)
 {
 	struct sockaddr_in *v4 = (struct sockaddr_in *)ret;
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret;
@@ -118,11 +124,23 @@ bool jm_http_address(const char *text, int port, struct sockaddr_storage *ret)
 	if (inet_pton(AF_INET, text, &v4->sin_addr) == 1) {
 		v4->sin_family = AF_INET;
 		v4->sin_port = htons((uint16_t)port);
-		return true;
+		return 0;
 	}
 	v6->sin6_family = AF_INET6;
 	v6->sin6_port = htons((uint16_t)port);
-	return inet_pton(AF_INET6, text, &v6->sin6_addr) == 1;
+	if (inet_pton(AF_INET6, text, &v6->sin6_addr) == 1)
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"'%s' is no IPv4 or IPv6 address; 127.0.0.1 is this machine alone, 0.0.0.0 all of "
+		"its addresses.",
+		text);
+}
+
+int jm_http_cannot_listen(const char *address, int port, struct jm_err *err)
+{
+	return jm_err_set(err, errno == EACCES ? JM_EPERM : JM_EIO,
+		"Cannot listen on %s port %d: %s.", address, port,
+		errno ? strerror(errno) : "libmicrohttpd gives no reason");
 }
 
 bool jm_http_address_is_any(const struct sockaddr_storage *address)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http_server.h"
 #include "http_names.h"
-#include "library.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -9,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <microhttpd.h>
+#include "http_library.h"
 
 #define MAX_CLIENTS 64
 #define PER_ADDRESS 32		    /* of these: one address shuts out no other */
@@ -58,15 +57,7 @@ static const struct jm_symbol symbols[] = {
 #undef X
 };
 
-static const struct jm_library library = {
-	.title = "libmicrohttpd",
-	.variable = "JM_MICROHTTPD_LIB",
-	.names = {"libmicrohttpd.so.12", "libmicrohttpd.so"},
-	.mend = "install libmicrohttpd (Debian: libmicrohttpd12) or name the file in "
-		"JM_MICROHTTPD_LIB",
-	.symbols = symbols,
-	.n_symbols = sizeof(symbols) / sizeof(symbols[0]),
-};
+static const struct jm_library library = JM_MICROHTTPD(symbols);
 
 /* ---- clients that take too long ---- */
 
@@ -167,16 +158,11 @@ static enum MHD_Result refuse(
 	return page.text ? answer(s, client, status, &page) : MHD_NO;
 }
 
-/* A request without a Host header is of no browser. */
 static bool is_for_us(const struct jm_http_server *s, struct MHD_Connection *client)
 {
 	const char *host = s->call.MHD_lookup_connection_value(client, MHD_HEADER_KIND, "Host");
-	struct sockaddr_storage own;
-	socklen_t size = sizeof(own);
-	bool is_known = !getsockname(fd_of(s, client), (struct sockaddr *)&own, &size);
 
-	return !host ||
-	       jm_http_names_know(&s->names, host, is_known ? (struct sockaddr *)&own : NULL);
+	return jm_http_names_know(&s->names, host, fd_of(s, client));
 }
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *client, const char *url,
@@ -210,11 +196,8 @@ static int listen_on(struct jm_http_server *s, const char *address, int port, co
 	struct sockaddr_storage where;
 	unsigned int flags = MHD_USE_INTERNAL_POLLING_THREAD;
 
-	if (!jm_http_address(address, port, &where))
-		return jm_err_set(err, JM_EUSAGE,
-			"'%s' is no IPv4 or IPv6 address; 127.0.0.1 is this machine alone, 0.0.0.0 "
-			"all of its addresses.",
-			address);
+	if (jm_http_address(address, port, &where, err))
+		return err->code;
 	if (where.ss_family == AF_INET6)
 		flags |= MHD_USE_IPv6;
 	jm_http_names_init(&s->names, hosts, jm_http_address_is_any(&where));
@@ -224,11 +207,7 @@ static int listen_on(struct jm_http_server *s, const char *address, int port, co
 		MHD_OPTION_PER_IP_CONNECTION_LIMIT, PER_ADDRESS, MHD_OPTION_CONNECTION_TIMEOUT,
 		IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, BYTES, MHD_OPTION_NOTIFY_CONNECTION,
 		on_connection, s, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_END);
-	if (s->daemon)
-		return 0;
-	return jm_err_set(err, errno == EACCES ? JM_EPERM : JM_EIO,
-		"Cannot listen on %s port %d: %s.", address, port,
-		errno ? strerror(errno) : "libmicrohttpd gives no reason");
+	return s->daemon ? 0 : jm_http_cannot_listen(address, port, err);
 }
 
 int jm_http_server_try(struct jm_err *err)

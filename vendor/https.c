@@ -8,43 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ANSWER_MAX ((size_t)4 << 20)
-
 static const struct jm_symbol symbols[] = {
 #define X(name) {#name, offsetof(struct jm_https, call.name)},
 	JM_CURL_CALLS(X)
 #undef X
 };
 
-static const struct jm_library library = {
-	.title = "libcurl",
-	.variable = "JM_CURL_LIB",
-	.names = {"libcurl.so.4", "libcurl-gnutls.so.4"},
-	.mend = "install libcurl (Debian: libcurl4) or name the file in JM_CURL_LIB",
-	.symbols = symbols,
-	.n_symbols = sizeof(symbols) / sizeof(symbols[0]),
-};
-
-struct answer {
-	char *text;
-	size_t n;
-};
-
-static size_t take(char *from, size_t size, size_t n, void *arg)
-{
-	struct answer *a = arg;
-	char *grown;
-
-	if (a->n + size * n > ANSWER_MAX)
-		return 0;
-	grown = realloc(a->text, a->n + size * n + 1);
-	if (!grown)
-		return 0;
-	a->text = grown;
-	memcpy(a->text + a->n, from, size * n);
-	a->n += size * n;
-	return size * n;
-}
+static const struct jm_library library = JM_CURL(symbols);
 
 static int set_password(struct jm_https *h, const struct jm_https_peer *peer, struct jm_err *err)
 {
@@ -78,7 +48,7 @@ int jm_https_open(struct jm_https *h, const struct jm_https_peer *peer, struct j
 	h->call.curl_easy_setopt(h->line, CURLOPT_PROXY, "");
 	h->timeout_ns = (int64_t)(peer->timeout * 1e9);
 	h->call.curl_easy_setopt(h->line, CURLOPT_ERRORBUFFER, h->error);
-	h->call.curl_easy_setopt(h->line, CURLOPT_WRITEFUNCTION, take);
+	h->call.curl_easy_setopt(h->line, CURLOPT_WRITEFUNCTION, jm_curl_take);
 	if (peer->ca_file)
 		h->call.curl_easy_setopt(h->line, CURLOPT_CAINFO, peer->ca_file);
 	return peer->user ? set_password(h, peer, err) : 0;
@@ -124,7 +94,7 @@ void jm_https_limit(struct jm_https *h)
 }
 
 /* CURLE_OPERATION_TIMEDOUT also when there was no time left to ask. */
-static CURLcode ask(struct jm_https *h, const char *path, struct answer *a)
+static CURLcode ask(struct jm_https *h, const char *path, struct jm_curl_answer *a)
 {
 	int64_t left = h->until_ns ? h->until_ns - now_ns() : h->timeout_ns;
 	char url[512];
@@ -146,9 +116,8 @@ static CURLcode ask(struct jm_https *h, const char *path, struct answer *a)
 
 json_t *jm_https_get_json(struct jm_https *h, const char *path, struct jm_err *err)
 {
-	struct answer a = {0};
+	struct jm_curl_answer a = {0};
 	json_t *json = NULL;
-	json_error_t where;
 	long status = 0;
 	CURLcode rc = ask(h, path, &a);
 
@@ -156,13 +125,10 @@ json_t *jm_https_get_json(struct jm_https *h, const char *path, struct jm_err *e
 	if (rc || status != 200) {
 		failed(h, rc, status, err);
 	} else {
-		json = json_loadb(a.text ? a.text : "", a.n, 0, &where);
-		if (!json_is_object(json)) {
-			json_decref(json);
-			json = NULL;
+		json = jm_curl_object(&a);
+		if (!json)
 			jm_err_set(err, JM_EFORMAT, "%s answers with what is no JSON object.",
 				h->host);
-		}
 	}
 	free(a.text);
 	return json;

@@ -3,20 +3,7 @@
 #ifndef JM_VENDOR_HTTPS_H
 #define JM_VENDOR_HTTPS_H
 
-#include "library.h"
-
-#define CURL_DISABLE_TYPECHECK
-#include <curl/curl.h>
-#include <jansson.h>
-
-#define JM_CURL_CALLS(X)                                                                           \
-	X(curl_global_init)                                                                        \
-	X(curl_easy_init)                                                                          \
-	X(curl_easy_setopt)                                                                        \
-	X(curl_easy_perform)                                                                       \
-	X(curl_easy_getinfo)                                                                       \
-	X(curl_easy_cleanup)                                                                       \
-	X(curl_easy_strerror)
+#include "curl_library.h"
 
 struct jm_https {
 	struct {

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "curl_library.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ANSWER_MAX ((size_t)4 << 20)
+
+size_t jm_curl_take(char *bytes, size_t size, size_t n, void *answer)
+{
+	struct jm_curl_answer *a = answer;
+	char *grown;
+
+	if (a->n + size * n > ANSWER_MAX)
+		return 0;
+	grown = realloc(a->text, a->n + size * n + 1);
+	if (!grown)
+		return 0;
+	a->text = grown;
+	memcpy(a->text + a->n, bytes, size * n);
+	a->n += size * n;
+	return size * n;
+}
+
+json_t *jm_curl_object(const struct jm_curl_answer *answer)
+{
+	json_t *json = json_loadb(answer->text ? answer->text : "", answer->n, 0, NULL);
+
+	if (json_is_object(json))
+		return json;
+	json_decref(json);
+	return NULL;
+}
