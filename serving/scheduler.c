@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler.h"
+#include "base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,14 +74,10 @@ void jm_scheduler_free(struct jm_scheduler *s)
 
 static bool grow(struct jm_scheduler *s)
 {
-	int cap = s->cap ? 2 * s->cap : 64;
-	struct jm_request *more = realloc(s->request, (size_t)cap * sizeof(*more));
+	struct jm_request *more = jm_grow(s->request, &s->cap, sizeof(*more));
 
-	if (!more)
-		return false;
-	s->request = more;
-	s->cap = cap;
-	return true;
+	s->request = more ? more : s->request;
+	return more;
 }
 
 int jm_scheduler_add(

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/files/output.h"
+#include "base/grow.h"
 #include "base/text/json.h"
 
 static double seconds(int64_t from, int64_t to)
@@ -32,14 +33,10 @@ double jm_answer_latency(const struct jm_answer *a)
 
 static bool grow(struct jm_answers *a)
 {
-	int cap = a->cap ? 2 * a->cap : 256;
-	struct jm_answer *more = realloc(a->answer, (size_t)cap * sizeof(*more));
+	struct jm_answer *more = jm_grow(a->answer, &a->cap, sizeof(*more));
 
-	if (!more)
-		return false;
-	a->answer = more;
-	a->cap = cap;
-	return true;
+	a->answer = more ? more : a->answer;
+	return more;
 }
 
 int jm_answers_add(

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/grow.h"
+#include "base/text.h"
 #include "completion.h"
-#include "engine/graph/rng.h"
 
-#define OF_PROMPT     2	  /* counters of a request's random numbers; see arrivals.c */
 #define MOST_FAILURES 100 /* one after the other */
 
 static int64_t now(const struct jm_client *c)
@@ -23,20 +23,15 @@ static int64_t now(const struct jm_client *c)
 
 static bool grow(struct jm_client *c)
 {
-	int cap = c->cap ? 2 * c->cap : 256;
-	struct jm_flow *more = realloc(c->flow, (size_t)cap * sizeof(*more));
+	struct jm_flow *more = jm_grow(c->flow, &c->cap, sizeof(*more));
 
-	if (!more)
-		return false;
-	c->flow = more;
-	c->cap = cap;
-	return true;
+	c->flow = more ? more : c->flow;
+	return more;
 }
 
 /* Random tokens of the request; of malloc. */
 static char *body_of(const struct jm_client *c, int number, const struct jm_answer *a)
 {
-	uint64_t seed = jm_rng(c->work->seed, (uint64_t)number);
 	int32_t *token = calloc((size_t)a->input, sizeof(*token));
 	struct jm_question q = {.model = c->found_model ? c->found_model : c->model,
 		.token = token,
@@ -45,7 +40,7 @@ static char *body_of(const struct jm_client *c, int number, const struct jm_answ
 	char *body = NULL;
 
 	for (int i = 0; token && i < a->input; i++)
-		token[i] = (int32_t)(jm_rng(seed, OF_PROMPT + (uint64_t)i) % (uint64_t)c->vocab);
+		token[i] = jm_load_token(&c->load, number, i, c->vocab);
 	if (token)
 		body = jm_completion_body(&q);
 	free(token);
@@ -92,8 +87,7 @@ __attribute__((format(printf, 2, 3))) static void keep_reason(
 	va_start(rest, format);
 	vsnprintf(c->failure, sizeof(c->failure), format, rest);
 	va_end(rest);
-	for (char *at = c->failure; *at; at++)
-		*at = (unsigned char)*at < ' ' || (unsigned char)*at >= 0x7f ? ' ' : *at;
+	jm_text_tame(c->failure);
 }
 
 /* ---- answers -------------------------------------------------------------------------------------------- */
@@ -209,8 +203,7 @@ void jm_client_end(void *arg, int number, enum jm_http_end end, long status, con
 		complete(c, number);
 	} else {
 		if (!c->flow[number].is_malformed && status && status != 200)
-			snprintf(
-				c->failure, sizeof(c->failure), "status %ld, %.120s", status, text);
+			keep_reason(c, "status %ld, %.120s", status, text);
 		else if (!c->flow[number].is_malformed)
 			keep_reason(c, "%s", *text ? text : "the answer has no token or no end");
 		fail(c, number, why);

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "ask.h"
+#include "base/grow.h"
 #include "vendor/answer_server.h"
 
 #define WAIT_NS	   (JM_SECOND / 5)
@@ -187,13 +188,10 @@ static int encode(struct serve *s, struct jm_ask *ask, struct jm_err *err)
 
 static int make_room(struct jm_listener *l, struct jm_err *err)
 {
-	int cap = l->cap ? 2 * l->cap : 256;
-	struct heard *more =
-		l->n < l->cap ? l->heard : realloc(l->heard, (size_t)cap * sizeof(*more));
+	struct heard *more = l->n < l->cap ? l->heard : jm_grow(l->heard, &l->cap, sizeof(*more));
 
 	if (!more)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
-	l->cap = l->n < l->cap ? l->cap : cap;
 	l->heard = more;
 	return 0;
 }

@@ -6,7 +6,9 @@
 #include "engine/graph/rng.h"
 #include "workloads/parts/work_output.h"
 
-#define OF_REST UINT64_MAX /* a counter of a request's random numbers; see arrivals.c */
+/* counters of a request's random numbers; see arrivals.c */
+#define OF_PROMPT 2
+#define OF_REST	  UINT64_MAX
 
 const char *const jm_arrival_names[] = {"all", "single", "closed", "poisson", "file", NULL};
 
@@ -54,6 +56,13 @@ static struct jm_answer request(const struct jm_load *l, int64_t arrived)
 		ret.output = 1 + (int)(jm_rng(jm_rng(l->arrivals.seed, (uint64_t)number), OF_REST) %
 					 (uint64_t)ret.output);
 	return ret;
+}
+
+int32_t jm_load_token(const struct jm_load *l, int number, int position, int64_t vocab)
+{
+	uint64_t seed = jm_rng(l->arrivals.seed, (uint64_t)number);
+
+	return (int32_t)(jm_rng(seed, OF_PROMPT + (uint64_t)position) % (uint64_t)vocab);
 }
 
 int64_t jm_load_next_ns(const struct jm_load *l)

@@ -22,8 +22,7 @@ int32_t jm_serve_token(const struct serve *s, int number, int position)
 		return jm_listen_ask(s, number)->token[position];
 	if (s->prompts.n)
 		return jm_serve_prompt(s, number, &input)[position];
-	return (int32_t)(jm_rng(jm_rng(s->work->seed, (uint64_t)number), 2 + (uint64_t)position) %
-			 (uint64_t)s->vocab);
+	return jm_load_token(&s->load, number, position, s->vocab);
 }
 
 static int arrive(struct serve *s, struct jm_answer *a, struct jm_err *err)
