@@ -106,8 +106,7 @@ static int convnet_default_seq(const struct jm_values *v, int64_t *ret, struct j
 	if (side < 1 || side % d->side)
 		return jm_err_set(err, JM_ERANGE,
 			"Of an image of %lld pixels the convolutions leave %lld x %lld, of which "
-			"the "
-			"linear layers need a multiple of %d; give --image 224 or 448.",
+			"the linear layers need a multiple of %d; give --image 224 or 448.",
 			(long long)jm_dim(v, "image"), (long long)side, (long long)side, d->side);
 	*ret = 1;
 	return 0;

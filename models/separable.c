@@ -58,8 +58,7 @@ static int separable_default_seq(const struct jm_values *v, int64_t *ret, struct
 	if (jm_dim(v, "hidden") % QUARTERS)
 		return jm_err_set(err, JM_ERANGE,
 			"The widths of an Xception are in quarters of --hidden; give a multiple of "
-			"4 "
-			"in place of %lld.",
+			"4 in place of %lld.",
 			(long long)jm_dim(v, "hidden"));
 	if (jm_dim(v, "image") < SMALLEST)
 		return jm_err_set(err, JM_ERANGE,

@@ -80,7 +80,7 @@ static const struct jm_symbol symbols[] = {
 #undef X
 };
 
-static const struct jm_library library = JM_MICROHTTPD(symbols);
+#define N_SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))
 
 static int64_t now_ns(void)
 {
@@ -497,7 +497,7 @@ int jm_answer_server_start(const char *address, int port, struct jm_answer_serve
 	if (!s || !s->under_way || !s->client)
 		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for a server.");
 	else
-		rc = jm_library_open(&library, &s->call, err);
+		rc = jm_microhttpd_open(symbols, N_SYMBOLS, &s->call, err);
 	if (!rc)
 		rc = listen_on(s, address, port, err);
 	if (rc) {

@@ -6,6 +6,20 @@
 
 #define ANSWER_MAX ((size_t)4 << 20)
 
+int jm_curl_open(const struct jm_symbol *symbols, size_t n, void *calls, struct jm_err *err)
+{
+	const struct jm_library library = {
+		.title = "libcurl",
+		.variable = "JM_CURL_LIB",
+		.names = {"libcurl.so.4", "libcurl-gnutls.so.4"},
+		.mend = "install libcurl (Debian: libcurl4) or name the file in JM_CURL_LIB",
+		.symbols = symbols,
+		.n_symbols = n,
+	};
+
+	return jm_library_open(&library, calls, err);
+}
+
 size_t jm_curl_take(char *bytes, size_t size, size_t n, void *answer)
 {
 	struct jm_curl_answer *a = answer;

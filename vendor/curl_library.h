@@ -19,14 +19,8 @@
 	X(curl_easy_cleanup)                                                                       \
 	X(curl_easy_strerror)
 
-/* A jm_library, by its table of symbols. */
-#define JM_CURL(table)                                                                             \
-	{                                                                                          \
-		.title = "libcurl", .variable = "JM_CURL_LIB",                                     \
-		.names = {"libcurl.so.4", "libcurl-gnutls.so.4"},                                  \
-		.mend = "install libcurl (Debian: libcurl4) or name the file in JM_CURL_LIB",      \
-		.symbols = (table), .n_symbols = sizeof(table) / sizeof((table)[0])                \
-	}
+/* As jm_library_open, with these symbols. */
+int jm_curl_open(const struct jm_symbol *symbols, size_t n, void *calls, struct jm_err *err);
 
 /* Zeroed at first; the owner frees `text`. */
 struct jm_curl_answer {

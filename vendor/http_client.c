@@ -57,7 +57,7 @@ static const struct jm_symbol symbols[] = {
 #undef X
 };
 
-static const struct jm_library library = JM_CURL(symbols);
+#define N_SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))
 
 static int64_t now_ns(void)
 {
@@ -141,7 +141,7 @@ int jm_http_client_new(
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a client.");
 	c->o = *o;
 	c->url = strdup(o->url);
-	code = c->url ? jm_library_open(&library, &c->call, err)
+	code = c->url ? jm_curl_open(symbols, N_SYMBOLS, &c->call, err)
 		      : jm_err_set(err, JM_ENOMEM, "Out of memory for a client.");
 	if (code) {
 		free(c->url);

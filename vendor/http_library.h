@@ -7,14 +7,7 @@
 
 #include <microhttpd.h>
 
-/* A jm_library, by its table of symbols. */
-#define JM_MICROHTTPD(table)                                                                       \
-	{                                                                                          \
-		.title = "libmicrohttpd", .variable = "JM_MICROHTTPD_LIB",                         \
-		.names = {"libmicrohttpd.so.12", "libmicrohttpd.so"},                              \
-		.mend = "install libmicrohttpd (Debian: libmicrohttpd12) or name the file in "     \
-			"JM_MICROHTTPD_LIB",                                                       \
-		.symbols = (table), .n_symbols = sizeof(table) / sizeof((table)[0])                \
-	}
+/* As jm_library_open, with these symbols. */
+int jm_microhttpd_open(const struct jm_symbol *symbols, size_t n, void *calls, struct jm_err *err);
 
 #endif

@@ -57,7 +57,7 @@ static const struct jm_symbol symbols[] = {
 #undef X
 };
 
-static const struct jm_library library = JM_MICROHTTPD(symbols);
+#define N_SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))
 
 /* ---- clients that take too long ---- */
 
@@ -214,7 +214,7 @@ int jm_http_server_try(struct jm_err *err)
 {
 	struct calls calls;
 
-	return jm_library_open(&library, &calls, err);
+	return jm_microhttpd_open(symbols, N_SYMBOLS, &calls, err);
 }
 
 static struct jm_http_server *new_server(jm_http_page_fn *page, void *arg)
@@ -247,7 +247,7 @@ int jm_http_server_start(const char *address, int port, const char *hosts, jm_ht
 
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a server.");
-	rc = jm_library_open(&library, &s->call, err);
+	rc = jm_microhttpd_open(symbols, N_SYMBOLS, &s->call, err);
 	if (!rc)
 		rc = start_watch(s, err);
 	if (!rc)

@@ -14,7 +14,7 @@ static const struct jm_symbol symbols[] = {
 #undef X
 };
 
-static const struct jm_library library = JM_CURL(symbols);
+#define N_SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))
 
 static int set_password(struct jm_https *h, const struct jm_https_peer *peer, struct jm_err *err)
 {
@@ -32,7 +32,7 @@ static int set_password(struct jm_https *h, const struct jm_https_peer *peer, st
 
 int jm_https_open(struct jm_https *h, const struct jm_https_peer *peer, struct jm_err *err)
 {
-	int rc = jm_library_open(&library, h, err);
+	int rc = jm_curl_open(symbols, N_SYMBOLS, h, err);
 
 	if (rc)
 		return rc;

@@ -83,8 +83,7 @@ static const struct jm_option options[] = {
 		.max = 4194304,
 		.argument = "N",
 		.help = "without a command: measure until this process ends, or Ctrl-C; its share "
-			"of "
-			"the energy of processors and NVIDIA GPUs is estimated"},
+			"of the energy of processors and NVIDIA GPUs is estimated"},
 	{.name = "cgroup",
 		JM_BIND(JM_TEXT, struct measurement, attach.options.cgroup),
 		.argument = "PATH",
@@ -118,8 +117,7 @@ static const struct jm_option options[] = {
 		.argument = "PERCENT",
 		.help = "run the command until half the width of the 95 % interval of its seconds "
 			"and joules is at most this share of the mean, such as 2%; at least 3 "
-			"runs, "
-			"or --repeat if that is more"},
+			"runs, or --repeat if that is more"},
 	{.name = "max-repeat",
 		JM_BIND(JM_INT, struct measurement, repeat.options.most),
 		.min = 3,
@@ -131,8 +129,7 @@ static const struct jm_option options[] = {
 		.repeat = true,
 		.argument = "'CMD'",
 		.help = "with --repeat: compare the command with this one, both in blocks of "
-			"random "
-			"order; may be given several times"},
+			"random order; may be given several times"},
 	{.name = "warmup",
 		JM_BIND(JM_INT, struct measurement, repeat.options.warmups),
 		.min = 0,

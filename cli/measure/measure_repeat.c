@@ -32,8 +32,7 @@ int jm_measure_share(const char *text, double *ret, struct jm_err *err)
 		!(share >= 1e-6 && share <= 1))
 		return jm_err_set(err, JM_EUSAGE,
 			"--until-interval takes a share of the mean such as 1%% (0.0001%% to "
-			"100%%), "
-			"not '%s'.",
+			"100%%), not '%s'.",
 			text);
 	*ret = share;
 	return 0;
@@ -65,8 +64,7 @@ static int check(const struct jm_measure_repeat *r, struct jm_cli *cli)
 	if (!cli->command || !cli->command[0])
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--repeat, --until and --until-interval run a command again and again; "
-			"give "
-			"the command.");
+			"give the command.");
 	if (jm_cli_given(cli, "max-repeat") && !r->options.interval)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--max-repeat has no effect without --until-interval; give both, or "

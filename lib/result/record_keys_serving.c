@@ -5,17 +5,8 @@
 
 #include <limits.h>
 
-static const struct jm_key late_keys[] = {
-	{POSITIVE("mean", 0), .unit = "s", .meaning = "over all requests"},
-	{POSITIVE("p50", 0), .unit = "s", .meaning = "linear between the two nearest values"},
-	{POSITIVE("p90", 0), .unit = "s", .meaning = "likewise"},
-	{POSITIVE("p99", 0), .unit = "s", .meaning = "likewise"},
-	{POSITIVE("max", 0), .unit = "s", .meaning = "the largest"},
-	{0},
-};
-
 static const struct jm_key spread_keys[] = {
-	{POSITIVE("mean", 0), .unit = "s", .meaning = "over the requests of span"},
+	{POSITIVE("mean", 0), .unit = "s", .meaning = "over the requests of span; late: over all"},
 	{POSITIVE("p50", 0), .unit = "s", .meaning = "linear between the two nearest values"},
 	{POSITIVE("p90", 0), .unit = "s", .meaning = "likewise"},
 	{POSITIVE("p99", 0), .unit = "s", .meaning = "likewise"},
@@ -65,7 +56,7 @@ static const struct jm_key server_keys[] = {
 	{POSITIVE("tokens_merged", 0),
 		.meaning = "tokens that came in one event with others: their time is that of the "
 			   "event, and itl is from event to event"},
-	{OBJECT("late", JM_KEY_NULL), .keys = late_keys,
+	{OBJECT("late", JM_KEY_NULL), .keys = spread_keys,
 		.meaning = "from arrival to the sending of the request"},
 	{0},
 };

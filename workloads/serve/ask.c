@@ -7,7 +7,6 @@
 
 #define MOST_TOKENS    1000000
 #define DEFAULT_OUTPUT 16 /* as OpenAI's interface has it */
-#define NOT_GREEDY     "temperature above 0"
 
 static int take_tokens(const json_t *list, int64_t vocab, struct jm_ask *ret, struct jm_err *err)
 {
@@ -89,8 +88,7 @@ static int take_rule(const json_t *o, struct jm_ask *ret, struct jm_err *err)
 		!take_number(o, "top_k", -1, 1e9, &k))
 		return jm_err_set(err, JM_EUSAGE,
 			"'temperature' is a number from 0, 'top_p' one from 0 to 1, 'top_k' a "
-			"whole "
-			"number.");
+			"whole number.");
 	ret->rule.top_k = k > 0 ? (int)k : 0;
 	ret->has_seed = json_is_integer(seed);
 	ret->seed = (uint64_t)json_integer_value(seed);

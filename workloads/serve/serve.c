@@ -93,12 +93,10 @@ static const struct jm_option options[] = {
 		"rows of a step at most: one of each answer under way, the rest for prompts"),
 	NUMBER("cache-pages", pages, 1e8, NULL,
 		"pages of 16 tokens in the cache; without it as many as all running requests need, "
-		"or "
-		"as the memory holds if that is less"),
+		"or as the memory holds if that is less"),
 	NUMBER("profile-rows", profile, 8192, NULL,
 		"time each node of the steps of this many rows (a power of two): FLOP/s, bytes/s "
-		"and "
-		"share of the roofline go into the record"),
+		"and share of the roofline go into the record"),
 	NUMBER("threads", threads, 4096, NULL, "host threads; without it all that may be used"),
 	{0},
 };
@@ -131,8 +129,7 @@ static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_er
 	if (most > context)
 		return jm_err_set(err, JM_EUSAGE,
 			"Requests of up to %lld tokens exceed the model's context of %lld; give "
-			"fewer "
-			"--input-tokens or --output-tokens.",
+			"fewer --input-tokens or --output-tokens.",
 			(long long)most, (long long)context);
 	code = jm_cache_shape(s->step_tokens, s->running, most, ret, err);
 	if (code)
@@ -165,8 +162,7 @@ static int plan_cache(struct serve *s, struct jm_step_shape *shape, struct jm_er
 static void describe(struct serve *s)
 {
 	snprintf(s->work->detail, sizeof(s->work->detail),
-		"%s, %.1f M parameters, %s weights, %d requests at once, steps of %d tokens, "
-		"%d "
+		"%s, %.1f M parameters, %s weights, %d requests at once, steps of %d tokens, %d "
 		"pages of %d tokens",
 		s->model_name, (double)jm_graph_parameters(s->cache.program[0]->graph) / 1e6,
 		s->from.path ? "given" : "random", s->running, s->step_tokens, s->pages,
@@ -233,8 +229,7 @@ static int start_profile(struct serve *s, struct jm_err *err)
 		return jm_profile_start(s->profiled, err);
 	return s->profile ? jm_err_set(err, JM_EUSAGE,
 				    "There is no step of %d rows; give --profile-rows a power of "
-				    "two up "
-				    "to --step-tokens.",
+				    "two up to --step-tokens.",
 				    s->profile)
 			  : 0;
 }

@@ -12,8 +12,8 @@
 
 #define DEPTH_FIRST 2  /* batches that are prepared */
 #define DEPTH_MOST  64 /* at most, if memory allows */
-#define SMALL                                                                                      \
-	64 /* pixels of a side: threads take several pictures of at most this size at a time */
+/* pixels of a side: threads take several pictures of at most this size at a time */
+#define SMALL	64
 #define SEVERAL 8
 #define ROUNDS	4
 

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #define LANES 16 /* values of a row that become numbers at a time */
-#define GROUP                                                                                      \
-	4 /* results of the second pass at a time; one pixel has as many lanes, of which the last is unused */
+/* results of the second pass at a time; one pixel has as many lanes, of which the last is unused */
+#define GROUP 4
 
 #define MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 
@@ -368,44 +368,32 @@ int jm_picture_resize(const struct jm_picture *p, const struct jm_picture_box *b
 
 /* ---- placing ---------------------------------------------------------------------------------------------- */
 
-/* Of each pixel value: value[3][256] */
-static void normalise_all(float *value)
-{
-	for (int c = 0; c < 3; c++)
-		for (int v = 0; v < 256; v++)
-			value[256 * c + v] = (float)v * factor[c] + shift[c];
-}
-
-/* Row y of the picture, from `left` of the result on: ret[3][plane] */
-static void place_row(const struct jm_picture *p, int y, int left, const struct jm_resize_to *to,
-	const float *value, float *ret)
+/* Row y of the picture, from `left` of the result on, normalised: ret[3][plane] */
+static void place_row(
+	const struct jm_picture *p, int y, int left, const struct jm_resize_to *to, float *ret)
 {
 	int n = to->size, plane = round_up(n);
 	int begin = left > 0 ? left : 0, end = left + p->width < n ? left + p->width : n;
 	bool inside = y >= 0 && y < p->height;
 
-	for (int c = 0; c < 3; c++, value += 256, ret += plane) {
+	for (int c = 0; c < 3; c++, ret += plane) {
 		const unsigned char *row = p->rgb + 3 * (ptrdiff_t)(inside ? y : 0) * p->width + c;
 
 		for (int x = 0; x < n; x++)
-			ret[x] = value[0];
+			ret[x] = shift[c];
 		for (int x = begin; x < end && inside; x++)
-			ret[to->flips ? n - 1 - x : x] = value[row[3 * (x - left)]];
+			ret[to->flips ? n - 1 - x : x] = row[3 * (x - left)] * factor[c] + shift[c];
 	}
 }
 
 int jm_picture_place(const struct jm_picture *p, int left, int top, const struct jm_resize_to *to,
 	struct jm_resize_room *room, struct jm_err *err)
 {
-	int code = make_room(room, 3 * 256 + 3 * (size_t)round_up(to->size), err);
-	float *value = room->values;
+	int code = make_room(room, 3 * (size_t)round_up(to->size), err);
 
-	if (code)
-		return code;
-	normalise_all(value);
-	for (int y = 0; y < to->size; y++) {
-		place_row(p, y - top, left, to, value, value + 3 * 256);
-		store_row(to, y, value + 3 * 256);
+	for (int y = 0; y < to->size && !code; y++) {
+		place_row(p, y - top, left, to, room->values);
+		store_row(to, y, room->values);
 	}
-	return 0;
+	return code;
 }

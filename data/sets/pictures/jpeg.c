@@ -8,11 +8,11 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
-/* */
+/* which the next one needs: */
 #include <jpeglib.h>
 
-#define EDGE                                                                                       \
-	2 /* pixels: the library computes those at the edges of a part as if nothing were beyond */
+/* pixels: the library computes those at the edges of a part as if nothing were beyond */
+#define EDGE 2
 
 struct jpeg {
 	struct jpeg_decompress_struct d;

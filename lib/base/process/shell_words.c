@@ -14,8 +14,7 @@ static int refuse(const char *option, const char *text, int code, struct jm_err 
 			"--%s '%.200s' ends within quotes or brackets; close them.", option, text);
 	return jm_err_set(err, JM_EUSAGE,
 		"--%s '%.200s' has signs that only a shell understands (| & ; < > ( ) { } or a "
-		"command "
-		"in it); quote them, or give \"sh -c '...'\".",
+		"command in it); quote them, or give \"sh -c '...'\".",
 		option, text);
 }
 
