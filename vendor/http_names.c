@@ -96,7 +96,7 @@ static bool is_address(const struct in6_addr *a, const struct sockaddr *own)
 
 bool jm_http_names_know(const struct jm_http_names *names, const char *host, int fd)
 {
-	struct sockaddr_storage own;
+	struct sockaddr_storage own = {0};
 	socklen_t size = sizeof(own);
 	char text[JM_HTTP_NAME_SIZE];
 	struct in6_addr address;
