@@ -152,6 +152,8 @@ static const struct {
 	[JM_OP_TOKENS_GRAD] = {1, 1, 0},
 	[JM_OP_FIRST] = {1, 1, 0},
 	[JM_OP_FIRST_GRAD] = {1, 1, 0},
+	[JM_OP_CONCAT] = {15, 1, 0},
+	[JM_OP_SPLIT] = {1, 15, 0},
 	[JM_OP_DROPOUT] = {1, 1, 2},
 	[JM_OP_CACHE_WRITE] = {0, 0, 14},
 	[JM_OP_ATTENTION_PAGES] = {0, 0, 14},

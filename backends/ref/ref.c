@@ -59,6 +59,8 @@ static const struct {
 	[JM_OP_TOKENS_GRAD] = {jm_ref_tokens_grad, false},
 	[JM_OP_FIRST] = {jm_ref_first, false},
 	[JM_OP_FIRST_GRAD] = {jm_ref_first_grad, false},
+	[JM_OP_CONCAT] = {jm_ref_concat, false},
+	[JM_OP_SPLIT] = {jm_ref_split, false},
 	[JM_OP_DROPOUT] = {jm_ref_dropout, true},
 	[JM_OP_ADAM] = {jm_ref_adam, true},
 	[JM_OP_SGD] = {jm_ref_sgd, true},

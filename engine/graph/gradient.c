@@ -72,6 +72,7 @@ static const struct rule rules[JM_OP_COUNT][RULES_MAX] = {
 	[JM_OP_SWIGLU] = {{JM_OP_SWIGLU_GRAD, false, {DY(0), X(0)}, {DX(0)}}},
 	[JM_OP_TOKENS] = {{JM_OP_TOKENS_GRAD, false, {DY(0)}, {DX(0), DX(1), DX(2)}}},
 	[JM_OP_FIRST] = {{JM_OP_FIRST_GRAD, false, {DY(0)}, {DX(0)}}},
+	[JM_OP_CONCAT] = {{JM_OP_SPLIT, false, {DY(0)}, {DX(0), DX(1), DX(2), DX(3)}}},
 	[JM_OP_DROPOUT] = {{JM_OP_DROPOUT, false, {DY(0), X(1)}, {DX(0)}}},
 };
 

@@ -346,6 +346,51 @@ struct jm_tensor *jm_graph_add(struct jm_graph *g, struct jm_tensor *a, struct j
 	return y;
 }
 
+/* True if part i differs from the first one at most along the axis, and is no earlier part. */
+static bool is_part(struct jm_tensor *const *part, int i, int axis)
+{
+	const struct jm_tensor *t = part[i], *first = part[0];
+
+	if (t->rank != first->rank || t->type != first->type)
+		return false;
+	for (int dim = 0; dim < t->rank; dim++)
+		if (dim != axis && t->dim[dim] != first->dim[dim])
+			return false;
+	for (int k = 0; k < i; k++)
+		if (part[k] == t)
+			return false;
+	return true;
+}
+
+struct jm_tensor *jm_graph_concat(
+	struct jm_graph *g, int n, struct jm_tensor *const *part, int axis)
+{
+	struct jm_tensor *in[JM_NODE_IN] = {0}, *y;
+	int64_t dim[JM_DIMS], all = 0;
+	char name[32];
+	struct jm_node *node;
+
+	for (int i = 0; i < n; i++) {
+		if (g->err.code || !part[i] ||
+			!jm_layer_fits(g, n > 1 && n <= JM_PARTS && is_part(part, i, axis),
+				"concat", part[i]))
+			return NULL;
+		in[i] = part[i];
+		all += part[i]->dim[axis];
+	}
+	memcpy(dim, part[0]->dim, sizeof(dim));
+	dim[axis] = all;
+	snprintf(name, sizeof(name), "concat.%d", g->n_nodes);
+	y = jm_graph_tensor(g, JM_CLASS_ACT, part[0]->type, part[0]->rank, dim, name);
+	node = jm_graph_node(g, JM_OP_CONCAT, in, OPS(y));
+	if (!node)
+		return NULL;
+	node->attr.concat.axis = axis;
+	for (int i = 0; i < n; i++)
+		node->attr.concat.size[i] = part[i]->dim[axis];
+	return y;
+}
+
 struct jm_tensor *jm_graph_mse(struct jm_graph *g, struct jm_tensor *y, struct jm_tensor *target)
 {
 	struct jm_tensor *loss, *dy;

@@ -51,6 +51,9 @@ struct jm_tensor *jm_graph_rope(struct jm_graph *g, struct jm_tensor *qkv, int h
 struct jm_tensor *jm_graph_attention(
 	struct jm_graph *g, struct jm_tensor *qkv, int heads, int kv_heads, bool causal);
 struct jm_tensor *jm_graph_add(struct jm_graph *g, struct jm_tensor *a, struct jm_tensor *b);
+/* n different tensors, 2 to JM_PARTS, side by side along this dim; one that is NULL: NULL. */
+struct jm_tensor *jm_graph_concat(
+	struct jm_graph *g, int n, struct jm_tensor *const *part, int axis);
 /* The mean loss of the rows; in training with a tensor for the gradient of the logits, in
  * evaluation with the scalar "top1" if wants_top1 is set. */
 struct jm_tensor *jm_graph_softmax_xent(

@@ -234,6 +234,10 @@ struct jm_tensor {
  *			out dx c[B,C,P,Q], dfirst? f32[C], dpos? f32[S,C]
  * first		in  x a[B,S,C]; out y a[B,C]		y[b] = x[b,0]
  * first-grad		in  dy a[B,C]; out dx a[B,S,C]		dx[b,0] = dy[b], else 0
+ * concat		in  2 to 4 operands c[..], equal but for one dim	attr concat.axis
+ *			out y c[..]		the operands side by side along this dim, in their order
+ * split		in  y c[..]		attr concat
+ *			out 2 to 4 parts c[..]	of concat's operands; of concat.size along the axis, some may be absent
  * dropout		in  x a|c[..], now i32[1]; out y a|c[..]	attr dropout		in place
  *			y = x / (1 - p) for kept elements, else 0. Element i (row-major by dims, for every
  *			layout) is kept if its 32 bits >= floor(p 2^32): the lower (i even) or upper half of
@@ -347,6 +351,8 @@ struct jm_tensor {
 	X(TOKENS_GRAD, "tokens-grad")                                                              \
 	X(FIRST, "first")                                                                          \
 	X(FIRST_GRAD, "first-grad")                                                                \
+	X(CONCAT, "concat")                                                                        \
+	X(SPLIT, "split")                                                                          \
 	X(DROPOUT, "dropout")                                                                      \
 	X(ADAM, "adam")                                                                            \
 	X(SGD, "sgd")                                                                              \
@@ -375,6 +381,8 @@ struct jm_view {
 	int64_t offset, batch, row, head;
 };
 
+#define JM_PARTS 4 /* at most, of concat and split */
+
 union jm_attr {
 	struct {
 		double eps;
@@ -394,6 +402,10 @@ union jm_attr {
 		int64_t count; /* n, elements of a channel */
 		bool relu;
 	} bn;
+	struct {
+		int axis;
+		int64_t size[JM_PARTS]; /* of each part along the axis; 0 = there is none */
+	} concat;			/* and split */
 	struct {
 		double p; /* probability that an element is dropped, below 1 */
 		uint64_t seed;

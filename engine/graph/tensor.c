@@ -138,6 +138,20 @@ static int64_t padded(const struct jm_tensor *t, const struct jm_layout *layout,
 	return (t->dim[dim] + block - 1) / block * block;
 }
 
+int64_t jm_tensor_pieces(const struct jm_tensor *t, int dim)
+{
+	int64_t n = 1;
+
+	for (int i = 0; i < t->rank; i++) {
+		int at = t->layout.rank ? t->layout.order[i] : i;
+
+		if (at == dim)
+			break;
+		n *= t->dim[at];
+	}
+	return n;
+}
+
 size_t jm_layout_bytes(const struct jm_tensor *t, const struct jm_layout *layout)
 {
 	size_t bytes = jm_dtype_bytes(t->type);

@@ -52,9 +52,9 @@ struct cpu_op {
 extern const struct cpu_op cpu_op_linear, cpu_op_linear_dgrad, cpu_op_linear_wgrad, cpu_op_conv,
 	cpu_op_conv_dgrad, cpu_op_conv_wgrad, cpu_op_conv_matrix, cpu_op_cast;
 /* Tables that end with a row without nodes. */
-extern const struct cpu_op cpu_ops_act[], cpu_ops_image[], cpu_ops_norm[], cpu_ops_quantize[],
-	cpu_ops_tokens[], cpu_ops_update[], cpu_ops_embed[], cpu_ops_attention[], cpu_ops_loss[],
-	cpu_ops_pages[];
+extern const struct cpu_op cpu_ops_act[], cpu_ops_concat[], cpu_ops_image[], cpu_ops_norm[],
+	cpu_ops_quantize[], cpu_ops_tokens[], cpu_ops_update[], cpu_ops_embed[],
+	cpu_ops_attention[], cpu_ops_loss[], cpu_ops_pages[];
 
 /* The row for these nodes; NULL = the backend has none. */
 const struct cpu_op *cpu_op_find(const struct jm_node *const *node, int n);

@@ -11,7 +11,8 @@
 #include "conv_plan.h"
 #include "seconds.h"
 
-enum how { PLAIN, AS_GIVEN, CONVOLUTION, FOLLOW, IMAGE };
+/* From FOLLOW on: operands share a layout. */
+enum how { PLAIN, AS_GIVEN, CONVOLUTION, FOLLOW, IMAGE, SIDE_BY_SIDE };
 
 /* in, out: the operands that have the common layout, as bits; absent operands are ignored. */
 static const struct {
@@ -38,6 +39,8 @@ static const struct {
 	[JM_OP_AVGPOOL_GRAD] = {IMAGE, 1, 1},
 	[JM_OP_GAP] = {IMAGE, 1, 0},
 	[JM_OP_GAP_GRAD] = {IMAGE, 0, 1},
+	[JM_OP_CONCAT] = {SIDE_BY_SIDE, 15, 1},
+	[JM_OP_SPLIT] = {SIDE_BY_SIDE, 1, 15},
 	[JM_OP_TOKENS] = {IMAGE, 1, 0},
 	[JM_OP_TOKENS_GRAD] = {IMAGE, 0, 1},
 };
@@ -56,27 +59,32 @@ static void suggest(struct candidates *c, const struct jm_layout *layout)
 		c->layout[c->n++] = *layout;
 }
 
-static void suggest_image(struct candidates *c, const struct jm_tensor *t, enum how how)
+static void suggest_of_operand(
+	struct candidates *c, const struct jm_node *node, const struct jm_tensor *t)
 {
+	enum how how = habits[node->op].how;
 	struct cpu_image unused;
+	bool known = true;
 
-	if (how != IMAGE || cpu_layout_image(t, &t->layout, &unused))
+	if (how == IMAGE)
+		known = cpu_layout_image(t, &t->layout, &unused);
+	else if (how == SIDE_BY_SIDE)
+		known = cpu_layout_joins(node, &t->layout);
+	if (known)
 		suggest(c, &t->layout);
 }
 
 static void suggest_of(struct candidates *c, const struct jm_node *node)
 {
-	enum how how = habits[node->op].how;
-
 	for (int i = 0; i < node->n_out; i++)
 		if (node->out[i] && habits[node->op].out >> i & 1 && jm_node_adds(node, i))
-			suggest_image(c, node->out[i], how);
+			suggest_of_operand(c, node, node->out[i]);
 	for (int i = 0; i < node->n_in; i++)
 		if (node->in[i] && habits[node->op].in >> i & 1 && !node->in[i]->is_virtual)
-			suggest_image(c, node->in[i], how);
+			suggest_of_operand(c, node, node->in[i]);
 	/* a gradient whose operands are no images has the layout of the forward image */
 	if (!habits[node->op].in && habits[node->op].out && node->fwd && node->fwd->in[0])
-		suggest_image(c, node->fwd->in[0], how);
+		suggest_of_operand(c, node, node->fwd->in[0]);
 }
 
 static void fill(
@@ -135,7 +143,7 @@ int cpu_choices(const struct cpu_dev *dev, const struct jm_group *group, const s
 		return cpu_conv_offer(dev, group->node[0], choice, err);
 	for (int k = 0; k < group->n_nodes; k++) {
 		node[k] = *group->node[k];
-		if (habits[node[k].op].how == FOLLOW || habits[node[k].op].how == IMAGE)
+		if (habits[node[k].op].how >= FOLLOW)
 			suggest_of(&all, &node[k]);
 	}
 	suggest(&all, &(struct jm_layout){0});

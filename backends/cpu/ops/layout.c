@@ -126,6 +126,21 @@ bool cpu_layout_image(const struct jm_tensor *t, const struct jm_layout *l, stru
 	return true;
 }
 
+bool cpu_layout_joins(const struct jm_node *n, const struct jm_layout *layout)
+{
+	int64_t block = 1;
+
+	for (int i = 0; i < layout->n_blocks; i++) {
+		if (layout->block_dim[i] != n->attr.concat.axis)
+			return false;
+		block *= layout->block[i];
+	}
+	for (int i = 0; i < JM_PARTS; i++)
+		if (n->attr.concat.size[i] % block)
+			return false;
+	return true;
+}
+
 struct cpu_image cpu_image(const struct jm_tensor *t)
 {
 	struct cpu_image x = {0};

@@ -17,6 +17,8 @@ int64_t cpu_layout_elements(const struct jm_tensor *t);
  * data then is. */
 bool cpu_layout_image(
 	const struct jm_tensor *t, const struct jm_layout *layout, struct cpu_image *ret);
+/* True if parts (concat, split) in this layout are side by side in memory, without padding. */
+bool cpu_layout_joins(const struct jm_node *n, const struct jm_layout *layout);
 /* The image of a tensor whose layout the kernels support. */
 struct cpu_image cpu_image(const struct jm_tensor *t);
 enum cpu_how { CPU_PRODUCT, CPU_CONV, CPU_CONV_WGRAD };

@@ -85,6 +85,18 @@ struct cuda_reorder {
 };
 void cuda_reorder(const struct cuda_reorder *p, cudaStream_t stream);
 
+/* Parts[pieces,width] that lie side by side in the rows of whole[pieces,sum of widths]; all are of one type. A part
+ * without data is left out. */
+struct cuda_concat {
+	int64_t pieces, row; /* row: elements of the whole tensor from one piece to the next */
+	int n;
+	int64_t width[4], first[4]; /* first: the element of a row at which the part begins */
+	struct cuda_vec part[4], whole;
+	bool split;	     /* from the whole tensor to the parts */
+	unsigned accumulate; /* bit i: part i is added to its destination */
+};
+void cuda_concat(const struct cuda_concat *p, cudaStream_t stream);
+
 /* ---- norm.cu ------------------------------------------------------------------------------------------- */
 
 #define CUDA_NORM_WIDEST 24576 /* elements of a row that fit shared memory as f32 */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Elementwise ops over n elements: activations and their gradients, add, cast, dropout; swiglu over
- * x[rows,2 width]; copies between dense layouts. A thread handles one pack of 8.
+ * x[rows,2 width]; copies between dense layouts, and between a tensor and its parts. A thread handles one pack of 8.
  */
 #include "common.cuh"
 
@@ -394,5 +394,45 @@ void cuda_reorder(const struct cuda_reorder *p, cudaStream_t stream)
 	unsigned blocks = blocks_for(n, THREADS);
 	with_types(p->x, p->y, [&](auto x, auto y) {
 		reorder_kernel<decltype(x), decltype(y)><<<blocks, THREADS, 0, stream>>>(*p, n);
+	});
+}
+
+/* ---- between a tensor and its parts: blockIdx.y is the part, a thread handles N elements of one of its rows ---- */
+
+template <int N, typename T> __global__ void concat_kernel(struct cuda_concat p)
+{
+	const int k = blockIdx.y;
+	const int64_t i = N * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x), width = p.width[k];
+	float v[N];
+
+	if (!p.part[k].data || i >= p.pieces * width)
+		return;
+	T *part = as<T>(p.part[k]) + i;
+	T *whole = as<T>(p.whole) + i / width * p.row + p.first[k] + i % width;
+	load(p.split ? whole : part, v);
+	store_sum(p.split ? part : whole, v, p.accumulate >> k & 1);
+}
+
+template <int N, typename T>
+static void concat_of(const struct cuda_concat *p, int64_t widest, cudaStream_t stream)
+{
+	const dim3 grid(blocks_for(p->pieces * widest, N * THREADS), (unsigned)p->n);
+
+	concat_kernel<N, T><<<grid, THREADS, 0, stream>>>(*p);
+}
+
+void cuda_concat(const struct cuda_concat *p, cudaStream_t stream)
+{
+	int64_t widest = 0;
+	bool packs = true;
+
+	for (int k = 0; k < p->n; k++) {
+		widest = p->width[k] > widest ? p->width[k] : widest;
+		packs = packs && p->width[k] % PACK == 0;
+	}
+	with_type(p->whole, [&](auto t) {
+		using T = decltype(t);
+
+		packs ? concat_of<PACK, T>(p, widest, stream) : concat_of<1, T>(p, widest, stream);
 	});
 }

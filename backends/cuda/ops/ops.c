@@ -19,6 +19,7 @@ static const struct cuda_op *const tables[] = {
 	cuda_ops_attention,
 	cuda_ops_norm,
 	cuda_ops_pointwise,
+	cuda_ops_concat,
 	cuda_ops_quantize,
 	cuda_ops_rope,
 	cuda_ops_tokens,

@@ -299,6 +299,41 @@ static struct jm_tensor *first(struct kit *k)
 	return loss_of(k, jm_graph_first(k->graph, x));
 }
 
+/* Four images of different widths along an axis, of which the second one has another reader, and the third one needs no
+ * gradient. */
+static struct jm_tensor *concat_of(struct kit *k, int axis)
+{
+	struct jm_tensor *part[JM_PARTS], *y;
+
+	for (int i = 0; i < JM_PARTS; i++) {
+		int64_t dim[] = {2, 2, 2, 3};
+
+		dim[axis] = i + 1;
+		part[i] = i == 2 ? kit_normal(k, JM_F64, 0, 1, 4, dim) : kit_param(k, 4, dim);
+		part[i] = jm_graph_gelu(k->graph, part[i]);
+	}
+	y = jm_graph_concat(k->graph, JM_PARTS, part, axis);
+	assert_non_null(y);
+	assert_int_equal(y->dim[axis], 10);
+	part[0] = jm_graph_silu(k->graph, part[1]);
+	return loss_of(k, jm_graph_concat(k->graph, 2, (struct jm_tensor *[]){y, part[0]}, axis));
+}
+
+static struct jm_tensor *concat_images(struct kit *k)
+{
+	return concat_of(k, 0);
+}
+
+static struct jm_tensor *concat_channels(struct kit *k)
+{
+	return concat_of(k, 1);
+}
+
+static struct jm_tensor *concat_columns(struct kit *k)
+{
+	return concat_of(k, 3);
+}
+
 static struct jm_tensor *dropout(struct kit *k)
 {
 	return loss_of(k, jm_graph_dropout(k->graph, kit_param(k, 2, DIMS(4, 9)), 0.3));
@@ -517,6 +552,9 @@ static const struct {
 	{"tokens", tokens},
 	{"tokens alone", tokens_alone},
 	{"first", first},
+	{"concat, images", concat_images},
+	{"concat, channels", concat_channels},
+	{"concat, columns", concat_columns},
 	{"dropout", dropout},
 	{"add", add},
 	{"x + x", doubled},

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors of several parts, for the comparison of backends with ref. */
+#include "engine/graph/image.h"
+#include "engine/graph/layer.h"
+#include "op_case.h"
+
+static void set_parts(struct jm_node *n, int axis, struct jm_tensor *const *part)
+{
+	n->attr.concat.axis = axis;
+	for (int i = 0; i < JM_PARTS && part[i]; i++)
+		n->attr.concat.size[i] = part[i]->dim[axis];
+}
+
+/* Two to four parts along any axis, and the gradients of the odd ones; the flag adds to all results. */
+static void concat(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int axis = (int)d->s % 4, n = 2 + (int)d->s / 4 % 3, unit = d->c % 8 ? 1 : 8;
+	struct jm_tensor *part[JM_NODE_IN] = {0}, *back[JM_NODE_OUT] = {0}, *y, *dy;
+	int64_t dim[] = {d->b, d->c, 3, 2 + d->s % 3};
+	int64_t all = 0;
+
+	for (int i = 0; i < n; i++) {
+		dim[axis] = unit * (i + 1);
+		all += dim[axis];
+		part[i] = kit_normal(k, t->c, 0, 1, 4, dim);
+		back[i] = i % 2 ? backend_result(k, t->c, add, 4, dim) : NULL;
+	}
+	dim[axis] = all;
+	back[0] = kit_out(k, t->c, 4, part[0]->dim, NULL);
+	dy = kit_normal(k, t->c, 0, 1, 4, dim);
+	y = backend_result(k, t->c, add, 4, dim);
+	set_parts(backend_node(k, JM_OP_CONCAT, part, &y, add), axis, part);
+	set_parts(backend_node(k, JM_OP_SPLIT, &dy, back, add ? 10 : 0), axis, part);
+}
+
+/* Results of two convolutions and of a pooling, in the layout that the backend has for these, and back. */
+static void concat_branches(struct kit *k, const struct types *t, const struct shape *d, bool wide)
+{
+	const int64_t from = wide ? 16 : d->c, to = wide ? 32 : d->n;
+	const int64_t dim[] = {d->b, from, 5 + d->s % 7, 4 + d->s % 5};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, dim), *part[JM_NODE_IN] = {0}, *y;
+	struct jm_tensor *back[JM_NODE_OUT] = {0}, *dx = kit_out(k, t->c, 4, dim, NULL), *w[2];
+	struct jm_node *bwd;
+
+	for (int i = 0; i < 2; i++) {
+		w[i] = kit_normal(k, t->c, 0, 0.2, 4, DIMS(to, from, 1 + 2 * i, 1 + 2 * i));
+		part[i] = jm_graph_conv(k->graph, x, w[i], NULL, &(struct jm_window){.pad = i});
+		back[i] = jm_graph_tensor(k->graph, JM_CLASS_ACT, t->c, 4, part[i]->dim, "back");
+	}
+	part[2] = jm_graph_avgpool(k->graph, x, 3, 1, 1, true);
+	back[2] = kit_out(k, t->c, 4, dim, NULL);
+	y = jm_graph_concat(k->graph, 3, part, 1);
+	if (!y)
+		return;
+	kit_read(k, y);
+	bwd = jm_graph_node(k->graph, JM_OP_SPLIT, OPS(kit_normal(k, t->c, 0, 1, 4, y->dim)), back);
+	set_parts(bwd, 1, part);
+	for (int i = 0; i < 2; i++) {
+		const struct jm_node *fwd = jm_graph_cell(k->graph, part[i])->producer;
+
+		bwd = jm_graph_node(k->graph, JM_OP_CONV_DGRAD, OPS(back[i], w[i]), &dx);
+		bwd->attr = fwd->attr;
+		bwd->fwd = fwd;
+		bwd->accumulate = (unsigned)i;
+	}
+	kit_read(k, dx);
+	kit_read(k, back[2]);
+}
+
+const struct backend_case backend_parts_cases[] = {
+	{"concat", concat},
+	{"concat, branches", concat_branches},
+	{0},
+};
