@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The header of a safetensors file: JSON that says where each tensor is. */
-#include "data/safetensors.h"
+#include "data/safetensors_header.h"
 
 #include <stdio.h>
 #include <stdlib.h>

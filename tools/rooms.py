@@ -69,26 +69,15 @@ NAMED = {("engine", "backends/ref")}
 # Files that still need each other, includes and symbols taken together, by folder; X.c, X.h and X_private.h are one. No
 # circle may come or grow, and one that is gone leaves the table.
 CIRCLES = {
-    "backends/cpu/ops": ["conv conv_plan"],
     "backends/cuda/device": ["cuda library"],
     "backends/cuda/kernels": ["attention_keys attention_tiles"],
-    "cli/measure": ["jpwr jpwr_tables"],
-    "data": ["safetensors safetensors_header"],
-    "data/tokenizer": ["bpe bpe_merge bpe_table", "regex_translate split_regex",
-                       "tokenizer_ends tokenizer_json tokenizer_model tokenizer_steps"],
-    "lib/base/text": ["keys keys_schema", "yaml yaml_node"],
-    "lib/energy": ["energy energy_check"],
     "lib/guard": ["guard guard_recover", "journal journal_record"],
-    "lib/measure/view": ["trace_csv trace_watts"],
-    "lib/result": ["record record_keys record_keys_measured record_keys_serving"],
     "lib/run/plan": ["plan_axes plan_file plan_layers plan_lookup plan_order plan_text"],
     "lib/run/worker": ["worker_end worker_parent", "worker worker_command worker_device worker_native worker_orders "
                        "worker_pace worker_phases"],
-    "lib/store": ["store store_db store_place store_schema store_sql"],
     "report/judge": ["grid meaning sentence verdict"],
     "report/model": ["cards dim family group title warnings"],
     "report/page": ["page_data parts steps"],
-    "sources/nvml": ["nvml_get nvml_probe"],
     "workloads/serve": ["client client_answers client_record",
                         "listen serve serve_requests serve_results serve_usage"],
     "workloads/train": ["train train_options train_pictures train_setup train_text train_weights"],

@@ -2,6 +2,7 @@
 /* What a record holds, from the table of its keys: as JSON Schema and as a table for people. */
 #include "cli.h"
 #include "help_record.h"
+#include "base/text/keys_schema.h"
 #include "result/record_keys.h"
 
 #include <stdio.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of `joulemark jpwr`: sensors become columns, the trace becomes rows, both become files. */
-#include "jpwr.h"
+#include "jpwr_tables.h"
 #include "base/clock.h"
 #include "base/files/output.h"
 

@@ -42,7 +42,7 @@ struct unknown {
 
 static bool add(struct jm__bpe *b, int32_t id)
 {
-	return jm__ids_add(&b->word, &id, 1);
+	return jm__ids_add(&b->word.ids, &id, 1);
 }
 
 static bool flush(struct jm__bpe *b, struct unknown *u)
@@ -134,18 +134,16 @@ bool jm__bpe_encode(struct jm__bpe *b, const char *word, size_t n, struct jm_ids
 
 	if (id >= 0)
 		return jm__ids_add(ids, &id, 1);
-	b->word.n = 0;
-	return add_chars(b, word, n) && jm__bpe_merge_word(b) &&
-	       jm__ids_add(ids, b->word.at, b->word.n);
+	b->word.ids.n = 0;
+	return add_chars(b, word, n) && jm__bpe_merge_word(&b->word, &b->merges) &&
+	       jm__ids_add(ids, b->word.ids.at, b->word.ids.n);
 }
 
 void jm__bpe_done(struct jm__bpe *b)
 {
 	jm__vocabulary_done(&b->vocabulary);
-	free(b->merges);
+	jm__merges_done(&b->merges);
 	free(b->suffix);
-	free(b->word.at);
-	free(b->links);
-	free(b->queue);
+	jm__bpe_word_done(&b->word);
 	free(b->text.at);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The merges of one word: a short one by looking at all pairs each time, a long one with a queue of pairs. */
-#include "data/tokenizer/bpe.h"
+#include "data/tokenizer/bpe_merge.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +19,14 @@ struct jm__pair {
 
 /* ---- short words ------------------------------------------------------------------------------------------- */
 
-static void merge_short(struct jm__bpe *b)
+static void merge_short(struct jm__bpe_word *w)
 {
 	const struct jm__merge *merge[SHORT];
-	int32_t *ids = b->word.at;
-	size_t n = b->word.n;
+	int32_t *ids = w->ids.at;
+	size_t n = w->ids.n;
 
 	for (size_t i = 0; i + 1 < n; i++)
-		merge[i] = jm__bpe_merge(b, ids[i], ids[i + 1]);
+		merge[i] = jm__merges_find(w->merges, ids[i], ids[i + 1]);
 	while (n > 1) {
 		size_t best = n;
 
@@ -42,11 +42,11 @@ static void merge_short(struct jm__bpe *b)
 				(n - best - 3) * sizeof(merge[0]));
 		n--;
 		if (best > 0)
-			merge[best - 1] = jm__bpe_merge(b, ids[best - 1], ids[best]);
+			merge[best - 1] = jm__merges_find(w->merges, ids[best - 1], ids[best]);
 		if (best + 1 < n)
-			merge[best] = jm__bpe_merge(b, ids[best], ids[best + 1]);
+			merge[best] = jm__merges_find(w->merges, ids[best], ids[best + 1]);
 	}
-	b->word.n = n;
+	w->ids.n = n;
 }
 
 /* ---- long words: a binary heap ------------------------------------------------------------------------------ */
@@ -56,26 +56,26 @@ static bool is_before(const struct jm__pair *a, const struct jm__pair *b)
 	return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
 }
 
-static bool push(struct jm__bpe *b, int32_t at)
+static bool push(struct jm__bpe_word *w, int32_t at)
 {
-	const struct jm__link *left = &b->links[at];
+	const struct jm__link *left = &w->links[at];
 	const struct jm__merge *m;
 	struct jm__pair *q;
-	size_t i = b->n_queue;
+	size_t i = w->n_queue;
 
-	m = left->next < 0 ? NULL : jm__bpe_merge(b, left->id, b->links[left->next].id);
+	m = left->next < 0 ? NULL : jm__merges_find(w->merges, left->id, w->links[left->next].id);
 	if (!m)
 		return true;
-	if (i == b->queue_room) {
-		size_t room = b->queue_room ? 2 * b->queue_room : 256;
+	if (i == w->queue_room) {
+		size_t room = w->queue_room ? 2 * w->queue_room : 256;
 
-		q = realloc(b->queue, room * sizeof(*q));
+		q = realloc(w->queue, room * sizeof(*q));
 		if (!q)
 			return false;
-		b->queue = q;
-		b->queue_room = room;
+		w->queue = q;
+		w->queue_room = room;
 	}
-	q = b->queue;
+	q = w->queue;
 	q[i] = (struct jm__pair){m->rank, at, m->id};
 	for (; i && is_before(&q[i], &q[(i - 1) / 2]); i = (i - 1) / 2) {
 		struct jm__pair moved = q[i];
@@ -83,17 +83,17 @@ static bool push(struct jm__bpe *b, int32_t at)
 		q[i] = q[(i - 1) / 2];
 		q[(i - 1) / 2] = moved;
 	}
-	b->n_queue++;
+	w->n_queue++;
 	return true;
 }
 
-static struct jm__pair pop(struct jm__bpe *b)
+static struct jm__pair pop(struct jm__bpe_word *w)
 {
-	struct jm__pair *q = b->queue, first = q[0], last = q[--b->n_queue];
+	struct jm__pair *q = w->queue, first = q[0], last = q[--w->n_queue];
 	size_t i = 0, child;
 
-	while ((child = 2 * i + 1) < b->n_queue) {
-		if (child + 1 < b->n_queue && is_before(&q[child + 1], &q[child]))
+	while ((child = 2 * i + 1) < w->n_queue) {
+		if (child + 1 < w->n_queue && is_before(&q[child + 1], &q[child]))
 			child++;
 		if (!is_before(&q[child], &last))
 			break;
@@ -105,72 +105,80 @@ static struct jm__pair pop(struct jm__bpe *b)
 }
 
 /* Merges the pair unless one of its tokens has changed since. */
-static bool merge_pair(struct jm__bpe *b, const struct jm__pair *pair)
+static bool merge_pair(struct jm__bpe_word *w, const struct jm__pair *pair)
 {
-	struct jm__link *left = &b->links[pair->at], *right;
+	struct jm__link *left = &w->links[pair->at], *right;
 	const struct jm__merge *m;
 
 	if (left->id < 0 || left->next < 0)
 		return true;
-	right = &b->links[left->next];
-	m = jm__bpe_merge(b, left->id, right->id);
+	right = &w->links[left->next];
+	m = jm__merges_find(w->merges, left->id, right->id);
 	if (!m || m->id != pair->id)
 		return true;
 	left->id = m->id;
 	right->id = -1;
 	left->next = right->next;
 	if (right->next >= 0)
-		b->links[right->next].previous = pair->at;
-	return (left->previous < 0 || push(b, left->previous)) && push(b, pair->at);
+		w->links[right->next].previous = pair->at;
+	return (left->previous < 0 || push(w, left->previous)) && push(w, pair->at);
 }
 
-static bool link_word(struct jm__bpe *b)
+static bool link_word(struct jm__bpe_word *w)
 {
-	size_t n = b->word.n;
-	struct jm__link *links = b->links;
+	size_t n = w->ids.n;
+	struct jm__link *links = w->links;
 
 	if (n > INT32_MAX)
 		return false;
-	if (n > b->links_room) {
-		links = realloc(b->links, n * sizeof(*links));
+	if (n > w->links_room) {
+		links = realloc(w->links, n * sizeof(*links));
 		if (!links)
 			return false;
-		b->links = links;
-		b->links_room = n;
+		w->links = links;
+		w->links_room = n;
 	}
 	for (size_t i = 0; i < n; i++)
-		links[i] = (struct jm__link){b->word.at[i], (int32_t)i - 1, (int32_t)i + 1};
+		links[i] = (struct jm__link){w->ids.at[i], (int32_t)i - 1, (int32_t)i + 1};
 	links[n - 1].next = -1;
 	return true;
 }
 
-static bool merge_long(struct jm__bpe *b)
+static bool merge_long(struct jm__bpe_word *w)
 {
 	size_t n = 0;
 
-	if (!link_word(b))
+	if (!link_word(w))
 		return false;
-	b->n_queue = 0;
-	for (size_t i = 0; i < b->word.n; i++)
-		if (!push(b, (int32_t)i))
+	w->n_queue = 0;
+	for (size_t i = 0; i < w->ids.n; i++)
+		if (!push(w, (int32_t)i))
 			return false;
-	while (b->n_queue) {
-		struct jm__pair pair = pop(b);
+	while (w->n_queue) {
+		struct jm__pair pair = pop(w);
 
-		if (!merge_pair(b, &pair))
+		if (!merge_pair(w, &pair))
 			return false;
 	}
-	for (int32_t i = 0; i >= 0; i = b->links[i].next)
-		b->word.at[n++] = b->links[i].id;
-	b->word.n = n;
+	for (int32_t i = 0; i >= 0; i = w->links[i].next)
+		w->ids.at[n++] = w->links[i].id;
+	w->ids.n = n;
 	return true;
 }
 
-bool jm__bpe_merge_word(struct jm__bpe *b)
+bool jm__bpe_merge_word(struct jm__bpe_word *w, const struct jm__merges *merges)
 {
-	if (b->word.n > SHORT)
-		return merge_long(b);
-	if (b->word.n > 1)
-		merge_short(b);
+	w->merges = merges;
+	if (w->ids.n > SHORT)
+		return merge_long(w);
+	if (w->ids.n > 1)
+		merge_short(w);
 	return true;
+}
+
+void jm__bpe_word_done(struct jm__bpe_word *w)
+{
+	free(w->ids.at);
+	free(w->links);
+	free(w->queue);
 }

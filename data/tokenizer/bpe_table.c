@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of merges: what a pair of tokens becomes, and in which order. */
-#include "data/tokenizer/bpe.h"
+#include "data/tokenizer/bpe_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,44 +21,49 @@ static size_t slot_of(const struct jm__merge *merges, size_t n_slots, uint64_t p
 	return slot;
 }
 
-static bool grow_merges(struct jm__bpe *b)
+static bool grow(struct jm__merges *m)
 {
-	size_t n = b->n_slots ? 2 * b->n_slots : SLOTS_FIRST;
-	struct jm__merge *merges;
+	size_t n = m->n_slots ? 2 * m->n_slots : SLOTS_FIRST;
+	struct jm__merge *slot;
 
-	if (b->n_slots > 2 * b->n_merges)
+	if (m->n_slots > 2 * m->n)
 		return true;
-	merges = malloc(n * sizeof(*merges));
-	if (!merges)
+	slot = malloc(n * sizeof(*slot));
+	if (!slot)
 		return false;
-	memset(merges, 0xff, n * sizeof(*merges));
-	for (size_t i = 0; i < b->n_slots; i++)
-		if (b->merges[i].pair != UINT64_MAX)
-			merges[slot_of(merges, n, b->merges[i].pair)] = b->merges[i];
-	free(b->merges);
-	b->merges = merges;
-	b->n_slots = n;
+	memset(slot, 0xff, n * sizeof(*slot));
+	for (size_t i = 0; i < m->n_slots; i++)
+		if (m->slot[i].pair != UINT64_MAX)
+			slot[slot_of(slot, n, m->slot[i].pair)] = m->slot[i];
+	free(m->slot);
+	m->slot = slot;
+	m->n_slots = n;
 	return true;
 }
 
-bool jm__bpe_add_merge(struct jm__bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t id)
+bool jm__merges_add(struct jm__merges *m, int32_t left, int32_t right, uint32_t rank, int32_t id)
 {
-	struct jm__merge *m;
+	struct jm__merge *merge;
 
-	if (!grow_merges(b))
+	if (!grow(m))
 		return false;
-	m = &b->merges[slot_of(b->merges, b->n_slots, pair_of(left, right))];
-	b->n_merges += m->pair == UINT64_MAX;
-	*m = (struct jm__merge){pair_of(left, right), rank, id};
+	merge = &m->slot[slot_of(m->slot, m->n_slots, pair_of(left, right))];
+	m->n += merge->pair == UINT64_MAX;
+	*merge = (struct jm__merge){pair_of(left, right), rank, id};
 	return true;
 }
 
-const struct jm__merge *jm__bpe_merge(const struct jm__bpe *b, int32_t left, int32_t right)
+const struct jm__merge *jm__merges_find(const struct jm__merges *m, int32_t left, int32_t right)
 {
-	const struct jm__merge *m;
+	const struct jm__merge *merge;
 
-	if (!b->n_slots)
+	if (!m->n_slots)
 		return NULL;
-	m = &b->merges[slot_of(b->merges, b->n_slots, pair_of(left, right))];
-	return m->pair == UINT64_MAX ? NULL : m;
+	merge = &m->slot[slot_of(m->slot, m->n_slots, pair_of(left, right))];
+	return merge->pair == UINT64_MAX ? NULL : merge;
+}
+
+void jm__merges_done(struct jm__merges *m)
+{
+	free(m->slot);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From Oniguruma's regular expressions to PCRE2's. */
-#include "data/tokenizer/split_regex.h"
+#include "data/tokenizer/regex_translate.h"
 
 #include <ctype.h>
 #include <string.h>

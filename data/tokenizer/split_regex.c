@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/tokenizer/split_regex.h"
+#include "data/tokenizer/regex_translate.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>

@@ -7,7 +7,6 @@
 #define JM_SPLIT_REGEX_H
 
 #include "joulemark.h"
-#include "data/tokenizer/bytes.h"
 
 struct jm__regex;
 
@@ -19,7 +18,5 @@ void jm__regex_free(struct jm__regex *r); /* takes NULL */
 /* The first match at or behind `from`. text: valid UTF-8. 1 = found, 0 = none, -1 = the search took too many steps. */
 int jm__regex_find(const struct jm__regex *r, const char *text, size_t n, size_t from,
 	size_t *ret_start, size_t *ret_end);
-/* The pattern as PCRE2 gets it. 0, or JM_ENOSUP or JM_ENOMEM with *ret_what: what is not supported. */
-int jm__regex_translate(const char *pattern, size_t n, struct jm_bytes *ret, const char **ret_what);
 
 #endif

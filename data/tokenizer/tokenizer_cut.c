@@ -67,13 +67,13 @@ static bool reaches_over(const char *text, size_t n, const char *what, size_t n_
 /* Does a merge join a mark of a space to something before it? */
 static bool merges_before_mark(const struct jm__bpe *b)
 {
-	for (size_t i = 0; i < b->n_slots; i++) {
+	for (size_t i = 0; i < b->merges.n_slots; i++) {
 		const char *text;
 		size_t n;
 
-		if (b->merges[i].pair == UINT64_MAX)
+		if (b->merges.slot[i].pair == UINT64_MAX)
 			continue;
-		text = jm__vocabulary_text(&b->vocabulary, b->merges[i].id, &n);
+		text = jm__vocabulary_text(&b->vocabulary, b->merges.slot[i].id, &n);
 		if (!text || reaches_over(text, n, JM__SPACE_MARK, 3))
 			return true;
 	}
@@ -83,13 +83,13 @@ static bool merges_before_mark(const struct jm__bpe *b)
 /* Does a merge join the end of a line to something behind it? */
 static bool merges_behind_line(const struct jm__bpe *b)
 {
-	for (size_t i = 0; i < b->n_slots; i++) {
+	for (size_t i = 0; i < b->merges.n_slots; i++) {
 		const char *text, *line;
 		size_t n;
 
-		if (b->merges[i].pair == UINT64_MAX)
+		if (b->merges.slot[i].pair == UINT64_MAX)
 			continue;
-		text = jm__vocabulary_text(&b->vocabulary, b->merges[i].id, &n);
+		text = jm__vocabulary_text(&b->vocabulary, b->merges.slot[i].id, &n);
 		line = text ? memrchr(text, '\n', n) : NULL;
 		if (!text || (line && line + 1 < text + n))
 			return true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The added tokens, the post_processor and the decoder of tokenizer.json. */
-#include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/tokenizer_ends.h"
 
 #include <stdlib.h>
 #include <string.h>

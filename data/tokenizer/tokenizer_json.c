@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "data/tokenizer/tokenizer_json.h"
+/* The file tokenizer.json: its parts are read in the order in which they need one another. */
+#include "data/tokenizer/tokenizer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/tokenizer_ends.h"
+#include "data/tokenizer/tokenizer_model.h"
+#include "data/tokenizer/tokenizer_steps.h"
 
 #define FILE_MOST ((off_t)1 << 28) /* bytes; the largest one that is known has 34 million */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The model of tokenizer.json: vocabulary and merges. */
-#include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/tokenizer_model.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +100,7 @@ static int add_merge(
 		if (id[i] < 0)
 			return unknown_token(r, number, &half[i]);
 	}
-	return jm__bpe_add_merge(b, id[0], id[1], (uint32_t)number, id[2])
+	return jm__merges_add(&b->merges, id[0], id[1], (uint32_t)number, id[2])
 		       ? 0
 		       : jm__reader_no_memory(r);
 }

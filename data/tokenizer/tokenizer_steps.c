@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The normalizer and the pre_tokenizer of tokenizer.json. */
-#include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/tokenizer_steps.h"
 
 #include <string.h>
 

@@ -20,24 +20,6 @@ const struct jm_energy jm_energy_unknown = {
 	.watts_max = NAN,
 };
 
-static const char *const fault_names[] = {
-#define X(name, text) text,
-	JM_FAULTS(X)
-#undef X
-};
-
-enum jm_fault_kind jm_fault_kind(const struct jm_fault *fault)
-{
-	if (!fault->kind && fault->power_zero_s > 0)
-		return JM_FAULT_POWER_ZERO;
-	return fault->kind;
-}
-
-const char *jm_fault_name(enum jm_fault_kind kind)
-{
-	return fault_names[kind];
-}
-
 static const struct jm_part nothing = {
 	.joules = NAN, .known = NAN, .variance = NAN, .watts_max = NAN};
 

@@ -11,8 +11,8 @@
  *	a counter outside what power readings allow: those of their windows, and from rest to peak between;
  *	a power sensor that reports 0 W for a package or GPU during a second.
  */
-#include "energy/energy.h"
 #include "energy/energy_parts.h"
+#include "energy/fault.h"
 #include "trace/plateaus.h"
 
 #include <math.h>

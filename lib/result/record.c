@@ -51,13 +51,6 @@ void jm_record_set_failure(json_t *record, enum jm_failure failure)
 	jm_record_set(record, "failure", json_string(jm_failure_words[failure]));
 }
 
-enum jm_failure jm_failure_of_code(int code)
-{
-	if (code == JM_ENOMEM)
-		return JM_FAILURE_MEMORY;
-	return code == JM_EGONE ? JM_FAILURE_DEVICE : JM_FAILURE_WORK;
-}
-
 bool jm_record_is_ok(const json_t *record)
 {
 	return !strcmp(jm_json_text(record, "status"), "ok");

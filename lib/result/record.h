@@ -13,33 +13,15 @@
 #define JM_RECORD_H
 
 #include "result/case_id.h"
+#include "result/failure.h"
 #include "measure/session/session.h"
 
 /* Every key exists; what is not known yet is null. The status is "failed" until it is set. */
 json_t *jm_record_new(const json_t *job, struct jm_err *err);
 void jm_record_set(json_t *record, const char *key, json_t *value); /* steals value; NULL = null */
-/* Why a case failed, as one word: what may be tried again, and what is a result. */
-#define JM_FAILURES(X)                                                                             \
-	X(MEMORY, "memory", "memory ran out")                                                      \
-	X(TIMEOUT, "timeout", "the time limit passed")                                             \
-	X(CRASH, "crash", "a worker or command died of a signal")                                  \
-	X(DEVICE, "device", "a device is absent, cannot be used or was lost")                      \
-	X(COMMAND, "command", "the command ended with another status than 0, or could not start")  \
-	X(WORK, "work", "the work itself: wrong options, wrong results")
-
-enum jm_failure {
-#define X(name, word, text) JM_FAILURE_##name,
-	JM_FAILURES(X)
-#undef X
-		JM_FAILURE_KINDS
-};
-
-extern const char *const jm_failure_words[]; /* NULL-terminated */
 /* Of a failed record; JM_FAILURE_KINDS = unknown. */
 enum jm_failure jm_record_failure(const json_t *record);
 void jm_record_set_failure(json_t *record, enum jm_failure failure);
-/* What an error code of a worker is: MEMORY, DEVICE, else WORK. */
-enum jm_failure jm_failure_of_code(int code);
 
 /* Did the work succeed? A record without a status, and NULL, did not. */
 bool jm_record_is_ok(const json_t *record);

@@ -4,8 +4,9 @@
  * is checked by this table, and these are made from it: what a record has before anything is known, the
  * columns of the store's view `results`, docs/record.schema.json and docs/record_keys.md.
  */
-#include "result/record_keys_private.h"
-#include "result/record.h"
+#include "result/record_keys.h"
+#include "result/failure.h"
+#include "result/record_keys_parts.h"
 
 #include "energy/energy.h"
 #include "measure/command/item_kind.h"
@@ -384,13 +385,6 @@ static const struct jm_key selftest_keys[] = {
 	{POSITIVE("seconds", 0), .unit = "s",
 		.meaning = "time that the test took during the setup"},
 	{0},
-};
-
-const char *const jm_failure_words[] = {
-#define X(name, word, text) word,
-	JM_FAILURES(X)
-#undef X
-		NULL,
 };
 
 const struct jm_key jm_record_keys[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The keys of a record that describe meters: energy, signals, phases, quality, shares, repeats. */
-#include "result/record_keys_private.h"
+#include "result/record_keys_parts.h"
 
 #include "energy/energy.h"
 #include "meter/meter.h"

@@ -274,6 +274,13 @@ int jm_store_try(const char *path, struct jm_store_file *ret, struct jm_err *err
 	return !rc || rc == JM_EBUSY ? 0 : jm_err_set(err, rc, "%s", why.text);
 }
 
+void jm_store_file_done(struct jm_store_file *f)
+{
+	if (f->fd >= 0)
+		close(f->fd);
+	f->fd = -1;
+}
+
 const char *jm_store_path(const struct jm_store *s)
 {
 	return s->path;

@@ -17,23 +17,14 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "store/store_mode.h"
 #include "trace/trace.h"
 
 struct jm_store;
 
-enum jm_store_mode {
-	JM_STORE_READ,	/* must exist; may be read while a run writes it */
-	JM_STORE_WRITE, /* made if it is not there; one writer at a time (JM_EBUSY) */
-	JM_STORE_TRY,	/* would it be opened for writing? Locks nothing and waits for nothing */
-};
-
 /* A file of another program, a newer version, damage, no rights: each its own sentence. */
 int jm_store_open(
 	const char *path, enum jm_store_mode mode, struct jm_store **ret, struct jm_err *err);
-/* A file as a later writer found it: open, so that no other file gets its number. */
-struct jm_store_file {
-	int fd; /* -1 = there was none */
-};
 /* Would jm_store_open take the file for writing? Makes nothing, locks nothing and waits for nothing. */
 int jm_store_try(const char *path, struct jm_store_file *ret, struct jm_err *err);
 /* After jm_store_close, as a close drops the locks of SQLite. */

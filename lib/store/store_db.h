@@ -8,7 +8,8 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-#include "store/store.h"
+#include "joulemark.h"
+#include "store/store_mode.h"
 
 struct jm_store {
 	sqlite3 *db;

@@ -3,7 +3,6 @@
  * The store's place: opening and locking its file, noticing that the file was removed, replaced or overwritten
  * under a writer, and leaving nothing behind there that would harm what lies there now.
  */
-#include "store/store.h"
 #include "store/store_db.h"
 #include "base/files/store_file.h"
 
@@ -223,13 +222,6 @@ int jm__store_place_try(
 	if (ret->fd < 0 || access(path, W_OK))
 		rc = open_failed(path, JM_STORE_WRITE, err);
 	return rc;
-}
-
-void jm_store_file_done(struct jm_store_file *f)
-{
-	if (f->fd >= 0)
-		close(f->fd);
-	f->fd = -1;
 }
 
 /* ---- whether it is still ours ---- */

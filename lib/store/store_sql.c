@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Statements of the store, and SQLite's errors as sentences. */
-#include "store/store.h"
 #include "store/store_db.h"
 
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One number of a GPU by a call of its own, in SI units; NAN where the driver has none. */
 #include "nvml_get.h"
+#include "meter/meter.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -7,12 +7,6 @@
 #include "meter/meter.h"
 #include "vendor/nvml.h"
 
-/* One number by a call of its own, in SI units; NAN where there is none. power: as nvidia-smi has it, the
- * mean of the last second from Ampere on, except GA100. utilisation: 0..1. power state: 0..15. throttle: enum jm_throttle. */
-double jm_nvml_get_power(const struct jm_nvml *nvml, jm_nvml_device device);
-double jm_nvml_get_limit(const struct jm_nvml *nvml, jm_nvml_device device);
-double jm_nvml_get_limit_enforced(const struct jm_nvml *nvml, jm_nvml_device device);
-
 /* What is known of a GPU's power sensor. */
 struct jm_nvml_sensor {
 	unsigned int architecture;

@@ -5,7 +5,6 @@
  */
 #include <math.h>
 
-#include "conv.h"
 #include "conv_matrix.h"
 #include "conv_plan.h"
 #include "seconds.h"

@@ -335,6 +335,24 @@ json_t *jm_keys_blank(const struct jm_key *keys, unsigned int flags)
 	return NULL;
 }
 
+static void each_below(const struct jm_key *keys, const char *above, jm_keys_fn *fn, void *arg)
+{
+	char path[256], inner[sizeof(path) + 4];
+
+	for (const struct jm_key *key = keys; key->name; key++) {
+		snprintf(path, sizeof(path), "%s%s", above, key->name);
+		fn(arg, path, key);
+		snprintf(inner, sizeof(inner), "%s%s.", path, key->type == JM_KEY_LIST ? "[]" : "");
+		if (key->keys)
+			each_below(key->keys, inner, fn, arg);
+	}
+}
+
+void jm_keys_each(const struct jm_key *keys, jm_keys_fn *fn, void *arg)
+{
+	each_below(keys, "", fn, arg);
+}
+
 struct columns {
 	jm_keys_fn *fn;
 	void *arg;

@@ -78,17 +78,12 @@ void jm_keys_drop_details(const struct jm_key *keys, json_t *object);
  * where that may be, empty lists, objects alike; the other types are left for the writer to set. */
 json_t *jm_keys_blank(const struct jm_key *keys, unsigned int flags);
 
-/* Calls fn for each key that is a column, one of an object within a list is none, in the table's order; path: "total.joules_measured". */
 typedef void jm_keys_fn(void *arg, const char *path, const struct jm_key *key);
+/* Calls fn for each key at any depth, in the table's order; path: "meters[].joules". */
+void jm_keys_each(const struct jm_key *keys, jm_keys_fn *fn, void *arg);
+/* The same for each key that is a column, which one of an object within a list is not; path: "total.joules_measured". */
 void jm_keys_columns(const struct jm_key *keys, jm_keys_fn *fn, void *arg);
 /* The value of the object that is that column; NULL = it has none. */
 const json_t *jm_keys_column(const struct jm_key *keys, const json_t *object, const char *column);
-
-/* keys_schema.c: the table as JSON Schema, draft 7; NULL when out of memory. */
-json_t *jm_keys_schema(const struct jm_key *keys);
-/* Calls fn for each key at any depth, in the table's order; path: "meters[].joules". */
-void jm_keys_each(const struct jm_key *keys, jm_keys_fn *fn, void *arg);
-/* "number or null" */
-void jm_keys_type_text(const struct jm_key *key, char *out, size_t size);
 
 #endif

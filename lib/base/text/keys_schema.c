@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A table of keys as people and other programs read it: JSON Schema, and one line per key. */
-#include "keys.h"
+#include "keys_schema.h"
 
 #include <limits.h>
 #include <math.h>
@@ -106,24 +106,6 @@ json_t *jm_keys_schema(const struct jm_key *keys)
 	}
 	return json_pack("{s:s, s:o, s:o}", "type", "object", "required", required, "properties",
 		properties);
-}
-
-static void each_below(const struct jm_key *keys, const char *above, jm_keys_fn *fn, void *arg)
-{
-	char path[256], inner[sizeof(path) + 4];
-
-	for (const struct jm_key *key = keys; key->name; key++) {
-		snprintf(path, sizeof(path), "%s%s", above, key->name);
-		fn(arg, path, key);
-		snprintf(inner, sizeof(inner), "%s%s.", path, key->type == JM_KEY_LIST ? "[]" : "");
-		if (key->keys)
-			each_below(key->keys, inner, fn, arg);
-	}
-}
-
-void jm_keys_each(const struct jm_key *keys, jm_keys_fn *fn, void *arg)
-{
-	each_below(keys, "", fn, arg);
 }
 
 void jm_keys_type_text(const struct jm_key *key, char *out, size_t size)

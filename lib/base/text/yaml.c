@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the events of libyaml to a tree. */
 #include "yaml.h"
-#include "yaml_node.h"
+#include "yaml_node_private.h"
 
 #include <errno.h>
 #include <stdio.h>

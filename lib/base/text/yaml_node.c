@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes of a YAML document: owning, finding, merging. */
-#include "yaml_node.h"
+#include "yaml_node_private.h"
 
 #include <stdarg.h>
 #include <stdio.h>

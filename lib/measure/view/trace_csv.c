@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trace_csv.h"
+#include "trace_watts.h"
 #include "base/text/csv.h"
 #include "measure/session/session_private.h"
 

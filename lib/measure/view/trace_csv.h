@@ -13,14 +13,9 @@
 #ifndef JM_TRACE_CSV_H
 #define JM_TRACE_CSV_H
 
-#include <stdio.h>
-
 #include "measure/session/session.h"
 
 /* After jm_session_stop. The folder must be there. */
 int jm_csv_write(struct jm_session *s, const char *folder, struct jm_err *err);
-
-/* watts.csv */
-int jm__csv_put_watts(struct jm_session *s, FILE *f, struct jm_err *err);
 
 #endif

@@ -3,7 +3,7 @@
  * The watts of all meters side by side. A meter without a power sensor has those of its counter: the joules between two
  * of its changes, from the first of these on. Points are collected for a window of time at once, which bounds memory.
  */
-#include "trace_csv.h"
+#include "trace_watts.h"
 #include "base/text/csv.h"
 #include "base/clock.h"
 #include "measure/session/session_private.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two parts of `joulemark jpwr` share: options and run (jpwr.c), its tables (jpwr_tables.c). */
-#ifndef JM_JPWR_H
-#define JM_JPWR_H
+/* The tables of `joulemark jpwr`: sensors become columns, the trace becomes rows, both become files. */
+#ifndef JM_JPWR_TABLES_H
+#define JM_JPWR_TABLES_H
 
 #include "cli/frame/cli.h"
 #include "measure/command/launch.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between the files of the table of a record's keys. */
-#ifndef JM_RECORD_KEYS_PRIVATE_H
-#define JM_RECORD_KEYS_PRIVATE_H
+#ifndef JM_RECORD_KEYS_PARTS_H
+#define JM_RECORD_KEYS_PARTS_H
 
-#include "result/record_keys.h"
+#include "base/text/keys.h"
 
 #define TEXT(n, f)     .name = n, .type = JM_KEY_TEXT, .flags = f
 #define WORD(n, f)     .name = n, .type = JM_KEY_WORD, .flags = f
