@@ -61,6 +61,10 @@ static int unknown_option(struct jm_cli *cli, const char *name)
 	const char *names[128], *near;
 	size_t n = 0;
 
+	for (const struct jm_former *f = cli->cmd->former; f && f->name; f++)
+		if (!strcmp(f->name, name))
+			return jm_err_set(&cli->err, JM_EUSAGE, "--%s has another name now: %s.",
+				name, f->instead);
 	for (size_t t = 0; t < 2; t++)
 		for (int i = 0; i < tables[t]->n && n < sizeof(names) / sizeof(names[0]); i++)
 			names[n++] = tables[t]->value[i].option->name;
@@ -106,6 +110,15 @@ static bool is_second(
 	return first && (text || strcmp(first, "1") != 0);
 }
 
+/* The value of an option that may stand alone: the next word (NULL = none), if it is meant for it. */
+static const char *next_or_bare(const struct jm_option *row, const char *next, int *i)
+{
+	if (!next || !row->takes_next || !row->takes_next(next))
+		return row->bare;
+	++*i;
+	return next;
+}
+
 /* argv[*i] is an option; its value may follow "=" or be the next word. A flag of the work may have
  * values, too: they are swept. */
 static int parse_option(struct jm_cli *cli, int argc, char **argv, int *i)
@@ -128,6 +141,8 @@ static int parse_option(struct jm_cli *cli, int argc, char **argv, int *i)
 	valued = row && row->type != JM_FLAG;
 	if (!text && value && !valued)
 		text = "1";
+	if (!text && row && row->bare)
+		text = next_or_bare(row, argv[*i + 1], i);
 	if (!text && *i + 1 < argc && (known || strncmp(argv[*i + 1], "--", 2) != 0))
 		text = argv[++*i];
 	if (!text && valued)

@@ -86,9 +86,10 @@ static void nvml_close(void *state)
 	free(s);
 }
 
-static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, bool all, struct jm_knobs *set,
-	struct state **ret, struct jm_err *err)
+static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, const char *arg,
+	struct jm_knobs *set, struct state **ret, struct jm_err *err)
 {
+	bool all = !strcmp(arg, "all");
 	struct jm_nvml_gpus gpus;
 	struct state *s;
 	int rc = jm_nvml_gpus_open(nvml, &gpus, err);
@@ -97,6 +98,10 @@ static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, bool all, struct 
 		return rc;
 	if (*gpus.left_out)
 		jm_log(ctx, JM_WARNING, "%s", gpus.left_out);
+	if (*arg && !all && gpus.n_allocated && jm_nvml_gpus_keep(&gpus, arg, err)) {
+		jm_nvml_gpus_done(&gpus);
+		return err->code;
+	}
 	s = calloc(1, sizeof(*s) + (size_t)gpus.n * sizeof(s->device[0]));
 	if (s) {
 		s->nvml = *nvml;
@@ -120,15 +125,15 @@ static int nvml_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, 
 	struct state *s = NULL;
 	int rc;
 
-	if (*arg && strcmp(arg, "all") != 0)
+	if (*arg && !strchr("0123456789", *arg) && strcmp(arg, "all") != 0)
 		return jm_err_set(err, JM_EUSAGE,
-			"The control nvml takes 'nvml' for this job's GPUs or 'nvml:all', not "
-			"'nvml:%s'.",
+			"The control nvml takes 'nvml' for this job's GPUs, 'nvml:0' for one of "
+			"them, or 'nvml:all', not 'nvml:%s'.",
 			arg);
 	rc = jm_nvml_open(&nvml, err);
 	if (rc)
 		return rc;
-	rc = open_gpus(ctx, &nvml, *arg != '\0', set, &s, err);
+	rc = open_gpus(ctx, &nvml, arg, set, &s, err);
 	if (rc)
 		jm_nvml_close(&nvml);
 	else

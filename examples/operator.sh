@@ -17,7 +17,7 @@ export JM_STATE="$work" # the node's registers; leaves nothing behind
 	--store "$work/caps.db"
 "$jm" report "$work/caps.db" --rack-power 40kW --rated-power 4kW --add-watts 800 --columns joules_per_item
 "$jm" report "$work/caps.db" --html "$work/caps.html" # to read and to pass on
-"$jm" set --control sim:h100x4 gpu.power=600W          # until 'joulemark restore'
+"$jm" set --device sim:h100x4 gpu.power=600W          # until 'joulemark restore'
 "$jm" status
 "$jm" restore
-"$jm" get --control sim:h100x4
+"$jm" get --device sim:h100x4

@@ -288,6 +288,7 @@ struct jm_nvml_gpu {
 	unsigned int architecture; /* 0 = unknown */
 	int capability;		   /* 80 = 8.0; 0 = unknown */
 	bool allocated;		   /* ours to use */
+	int number;		   /* among those that are ours to use, as CUDA counts them */
 };
 
 struct jm_nvml_gpus {

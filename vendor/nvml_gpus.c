@@ -151,7 +151,8 @@ static void apply(struct jm_nvml *nvml, struct jm_nvml_gpus *gpus, const char *w
 
 		if (!g)
 			break;
-		gpus->n_allocated += !g->allocated;
+		if (!g->allocated)
+			g->number = gpus->n_allocated++;
 		g->allocated = true;
 	}
 }
@@ -245,8 +246,10 @@ static void allocate(struct jm_nvml *nvml, struct jm_nvml_gpus *gpus)
 	if (by_cuda(nvml, gpus) || by_slurm(nvml, gpus, "SLURM_STEP_GPUS") ||
 		by_slurm(nvml, gpus, "SLURM_JOB_GPUS") || by_container(nvml, gpus))
 		return;
-	for (int i = 0; i < gpus->n; i++)
+	for (int i = 0; i < gpus->n; i++) {
 		gpus->gpu[i].allocated = true;
+		gpus->gpu[i].number = i;
+	}
 	gpus->n_allocated = gpus->n;
 }
 
@@ -261,6 +264,40 @@ int jm_nvml_gpus_open(struct jm_nvml *nvml, struct jm_nvml_gpus *ret, struct jm_
 	}
 	allocate(nvml, &gpus);
 	*ret = gpus;
+	return 0;
+}
+
+static bool is_kept(const struct jm_nvml_gpu *g, const char *numbers)
+{
+	for (const char *at = numbers; g->allocated && at; at = strchr(at, '+'), at += at != NULL)
+		if (strtol(at, NULL, 10) == g->number)
+			return true;
+	return false;
+}
+
+int jm_nvml_gpus_keep(struct jm_nvml_gpus *gpus, const char *numbers, struct jm_err *err)
+{
+	int had = gpus->n_allocated;
+
+	for (const char *at = numbers; at; at = strchr(at, '+'), at += at != NULL) {
+		size_t digits = strspn(at, "0123456789");
+
+		if (!digits || digits > 4 || (at[digits] && at[digits] != '+'))
+			return jm_err_set(err, JM_EUSAGE,
+				"'%s' does not name GPUs; write their numbers, as in nvml:1 or "
+				"nvml:0+2.",
+				numbers);
+		if (strtol(at, NULL, 10) >= had)
+			return jm_err_set(err, JM_ENOENT,
+				"There is no GPU %.*s: this job has %d, counted from 0%s%s%s.",
+				(int)digits, at, had, *gpus->why ? " (" : "", gpus->why,
+				*gpus->why ? ")" : "");
+	}
+	gpus->n_allocated = 0;
+	for (int i = 0; i < gpus->n; i++) {
+		gpus->gpu[i].allocated = is_kept(&gpus->gpu[i], numbers);
+		gpus->n_allocated += gpus->gpu[i].allocated;
+	}
 	return 0;
 }
 

@@ -38,6 +38,11 @@ struct jm_cli {
 	struct jm_err err;
 };
 
+/* The former name of an option, and what to write instead: "write --meters". */
+struct jm_former {
+	const char *name, *instead;
+};
+
 struct jm_command {
 	const char *name;
 	const char *summary; /* one line, for the list */
@@ -45,6 +50,7 @@ struct jm_command {
 	const char *description;	 /* a paragraph or several, separated by blank lines */
 	const char *example;		 /* lines of shell; may be NULL */
 	const struct jm_option *options; /* terminated by name NULL; may be NULL */
+	const struct jm_former *former;	 /* terminated by name NULL; may be NULL */
 	int min_args, max_args;		 /* positional; max_args -1 = any number */
 	bool takes_command;		 /* "-- CMD..." is allowed */
 	/* Does the command to run begin with this word, though no "--" stands before it? NULL = never. */

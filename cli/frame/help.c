@@ -29,6 +29,18 @@ static const char *argument_name(const struct jm_option *o)
 	return o->argument ? o->argument : by_type[o->type];
 }
 
+/* "--batch N", "--json[=FILE]", "--quiet" */
+static void option_text(const struct jm_option *o, char *out, size_t size)
+{
+	const char *argument = argument_name(o);
+
+	snprintf(out, size, "--%s%s%s%s", o->name,
+		o->bare	    ? "[="
+		: *argument ? " "
+			    : "",
+		argument, o->bare ? "]" : "");
+}
+
 /* Long lines are hard to read, however wide the terminal is. */
 static int text_width(int width)
 {
@@ -67,11 +79,7 @@ static void limits_text(const struct jm_option *o, char *out, size_t size)
 		const char *unit = o->unit ? o->unit : "";
 
 		used += snprintf(out, size, " %.10g to %.10g%s%s%s%s.", o->min, o->max,
-			*unit ? " " : "", unit,
-			!*unit		? ""
-			: o->needs_unit ? "; with its unit"
-					: "; a number alone is in ",
-			o->needs_unit ? "" : unit);
+			*unit ? " " : "", unit, *unit ? "; a number alone is in " : "", unit);
 	}
 	if (o->fallback && used < (int)size)
 		snprintf(out + used, size - (size_t)used, " Default %s.", o->fallback);
@@ -79,11 +87,11 @@ static void limits_text(const struct jm_option *o, char *out, size_t size)
 
 static void print_options(const struct jm_option *rows, FILE *out, int width)
 {
-	char limits[512], text[1024];
+	char limits[512], text[1024], name[128];
 
 	for (const struct jm_option *o = rows; o && o->name; o++) {
-		fprintf(out, "  --%s%s%s\n", o->name, *argument_name(o) ? " " : "",
-			argument_name(o));
+		option_text(o, name, sizeof(name));
+		fprintf(out, "  %s\n", name);
 		limits_text(o, limits, sizeof(limits));
 		snprintf(text, sizeof(text), "%s.%s%s", o->help, limits,
 			o->repeat ? " May be repeated." : "");
@@ -229,7 +237,9 @@ static void man_options(const struct jm_option *rows, FILE *out)
 	char limits[512], text[1024];
 
 	for (const struct jm_option *o = rows; o && o->name; o++) {
-		fprintf(out, ".TP\n.BR \\-\\-%s \" %s\"\n", o->name, argument_name(o));
+		fprintf(out,
+			o->bare ? ".TP\n.BR \\-\\-%s \"[=%s]\"\n" : ".TP\n.BR \\-\\-%s \" %s\"\n",
+			o->name, argument_name(o));
 		limits_text(o, limits, sizeof(limits));
 		snprintf(text, sizeof(text), "%s.%s%s", o->help, limits,
 			o->repeat ? " May be repeated." : "");

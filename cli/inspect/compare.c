@@ -3,6 +3,7 @@
 #include "base/files/output.h"
 #include "base/text/json.h"
 #include "cli/frame/cli.h"
+#include "cli/frame/json_option.h"
 #include "compare_judge.h"
 #include "compare_parts.h"
 #include "compare_side.h"
@@ -155,11 +156,9 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_FLAG, struct jm_compare_call, conditions.by_estimate),
 		.help = "--fail-if uses the ratio and not its interval, so that one run of each "
 			"side is enough; noise then sometimes fails a check"},
-	{.name = "json",
-		JM_BIND(JM_TEXT, struct jm_compare_call, json),
-		.argument = "FILE",
-		.help = "write the comparison as JSON; - is standard output, in place of the "
-			"table"},
+	{JM_JSON_ROW("write the comparison as JSON; without a file to standard output, in place of "
+		     "the table"),
+		JM_BIND(JM_TEXT, struct jm_compare_call, json), .takes_next = jm_json_next},
 	{0},
 };
 

@@ -2,6 +2,7 @@
 /* joulemark describe: what training a model takes, without allocating or running anything. */
 #include "base/files/output.h"
 #include "cli/frame/cli.h"
+#include "cli/frame/json_option.h"
 #include "cli/frame/work_options.h"
 #include "describe_graph.h"
 #include "describe_plan.h"
@@ -123,10 +124,8 @@ static const struct jm_option options[] = {
 		.help = "with --serve: tokens of a prompt and its answer, for the number of "
 			"requests; without it "
 			"the context of the model"},
-	{.name = "json",
-		JM_BIND(JM_TEXT, struct describe_plan, json),
-		.argument = "FILE",
-		.help = "write the figures as JSON; - is standard output"},
+	{JM_JSON_ROW("write the figures as JSON; without a file to standard output"),
+		JM_BIND(JM_TEXT, struct describe_plan, json), .takes_next = jm_json_next},
 	{.name = "graph",
 		JM_BIND(JM_FLAG, struct describe_plan, lists_graph),
 		.help = "also list the program group by group: layouts, offsets, FLOPs, bytes"},

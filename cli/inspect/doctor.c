@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* doctor: what can be measured and set on this machine; for what cannot, why and how to mend it. */
 #include "cli/frame/cli.h"
+#include "cli/frame/json_option.h"
 #include "cli/frame/screen.h"
 #include "base/member.h"
 #include "meter/source.h"
@@ -29,7 +30,7 @@ struct report {
 };
 
 static const struct jm_option options[] = {
-	{.name = "json", .type = JM_FLAG, .help = "print JSON"},
+	JM_JSON_OPTION,
 	{0},
 };
 
@@ -362,7 +363,7 @@ static int run_doctor(struct jm_cli *cli)
 {
 	struct report r = {.cli = cli};
 
-	if (jm_values_number(&cli->values, "json") > 0)
+	if (jm_json_wanted(cli))
 		r.array = json_array();
 	ask_sources(&r, &cli->ctx);
 	ask_controls(&r, &cli->ctx);
@@ -378,18 +379,13 @@ static int run_doctor(struct jm_cli *cli)
 	say_absent(&r, jm_absent_transports);
 	say_absent(&r, jm_absent_workloads);
 	say_absent(&r, jm_absent_models);
-	if (r.array) {
-		json_dumpf(r.array, cli->out, JSON_INDENT(2));
-		fputc('\n', cli->out);
-		json_decref(r.array);
-	}
-	return 0;
+	return r.array && jm_json_put(cli, r.array) ? jm_cli_fail(cli) : 0;
 }
 
 const struct jm_command jm_command_doctor = {
 	.name = "doctor",
 	.summary = "show what can be measured and set here, and what to do where it cannot",
-	.usage = "[--json]",
+	.usage = "[--json[=FILE]]",
 	.description = "Tries every source and every control and changes nothing. For what is not "
 		       "available it names the file or library, the reason and the remedy. 'needs "
 		       "an argument' marks a source that needs options, such as the address of a "

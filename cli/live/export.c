@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark export: serve watts and joules of each meter over HTTP, for Prometheus. */
 #include "cli/frame/cli.h"
+#include "cli/frame/device_option.h"
 #include "base/ctx.h"
 #include "cli/frame/interrupts.h"
 #include "meter/source_list.h"
@@ -25,6 +26,7 @@ struct exporter {
 	const char *address, *host; /* see jm_http_server_start */
 	int port;
 	int64_t interval_ns; /* 0 = by the sensors */
+	const char *device;  /* NULL = not given */
 	char *const *source_texts;
 	struct jm_source_list sources;
 	struct jm_session *session;
@@ -189,7 +191,7 @@ static int export(struct jm_cli *cli)
 	int rc;
 
 	JM_FILL(&cli->values, &e);
-	rc = jm_source_list_take(&e.sources, e.source_texts, &cli->err);
+	rc = jm_device_sources(e.device, e.source_texts, &e.sources, &cli->err);
 	if (!rc)
 		rc = make_pipe(&e);
 	if (!rc)
@@ -208,6 +210,7 @@ static int export(struct jm_cli *cli)
 }
 
 static const struct jm_option options[] = {
+	{JM_DEVICE_ROW, JM_BIND(JM_TEXT, struct exporter, device)},
 	JM_SOURCE_OPTION(struct exporter, source_texts),
 	{.name = "interval",
 		JM_BIND(JM_DURATION, struct exporter, interval_ns),
@@ -215,7 +218,6 @@ static const struct jm_option options[] = {
 		.min = 0.0001,
 		.max = 3600,
 		.argument = "TIME",
-		.needs_unit = true,
 		.help = "time between readings of the sensors, such as 1s; without it half the "
 			"refresh period of the sensors"},
 	{.name = "address",

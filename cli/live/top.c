@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* top: show devices and running work on the whole terminal, drawn again until q or Ctrl-C. */
 #include "cli/frame/cli.h"
+#include "cli/frame/device_option.h"
 #include "cli/frame/interrupts.h"
 #include "top_screen.h"
 #include "top_view.h"
@@ -20,6 +21,7 @@
 
 struct top {
 	struct jm_cli *cli;
+	const char *device; /* NULL = not given */
 	char *const *source_texts;
 	struct jm_source_list sources;
 	struct jm_session *session;
@@ -33,6 +35,7 @@ struct top {
 };
 
 static const struct jm_option options[] = {
+	{JM_DEVICE_ROW, JM_BIND(JM_TEXT, struct top, device)},
 	JM_SOURCE_OPTION(struct top, source_texts),
 	{.name = "interval",
 		JM_BIND(JM_DURATION, struct top, interval_ns),
@@ -40,7 +43,6 @@ static const struct jm_option options[] = {
 		.min = 0.1,
 		.max = 3600,
 		.argument = "TIME",
-		.needs_unit = true,
 		.fallback = "1s",
 		.help = "time between two updates of the screen, such as 500ms; the sensors are "
 			"read as often as they change"},
@@ -50,7 +52,6 @@ static const struct jm_option options[] = {
 		.min = 0.1,
 		.max = 1e9,
 		.argument = "TIME",
-		.needs_unit = true,
 		.help = "end after this time, such as 60s; without it q or Ctrl-C ends it"},
 	{0},
 };
@@ -182,7 +183,7 @@ static int top(struct jm_cli *cli)
 	int rc;
 
 	JM_FILL(&cli->values, &t);
-	rc = jm_source_list_take(&t.sources, t.source_texts, &cli->err);
+	rc = jm_device_sources(t.device, t.source_texts, &t.sources, &cli->err);
 	if (!rc)
 		rc = show(&t);
 	jm_running_free(t.running);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* watch: the present watts of each device, line by line, until it is ended or its reader ends. */
 #include "cli/frame/cli.h"
+#include "cli/frame/device_option.h"
 #include "cli/frame/interrupts.h"
 #include "cli/frame/screen.h"
 #include "meter/source_list.h"
@@ -29,7 +30,8 @@ static const char *const formats[] = {
 
 struct watch {
 	struct jm_cli *cli;
-	const char *path; /* of the output; NULL = standard output */
+	const char *path;   /* of the output; NULL = standard output */
+	const char *device; /* NULL = not given */
 	char *const *source_texts;
 	struct jm_source_list sources;
 	struct jm_session *session;
@@ -42,6 +44,7 @@ struct watch {
 };
 
 static const struct jm_option options[] = {
+	{JM_DEVICE_ROW, JM_BIND(JM_TEXT, struct watch, device)},
 	JM_SOURCE_OPTION(struct watch, source_texts),
 	{.name = "interval",
 		JM_BIND(JM_DURATION, struct watch, interval_ns),
@@ -49,7 +52,6 @@ static const struct jm_option options[] = {
 		.min = 0.1,
 		.max = 3600,
 		.argument = "TIME",
-		.needs_unit = true,
 		.fallback = "1s",
 		.help = "time between two lines, such as 500ms; the sensors are read as often as "
 			"they change"},
@@ -59,7 +61,6 @@ static const struct jm_option options[] = {
 		.min = 0.1,
 		.max = 1e9,
 		.argument = "TIME",
-		.needs_unit = true,
 		.help = "end after this time, such as 60s or 10min; without it Ctrl-C ends it"},
 	{.name = "format",
 		JM_BIND(JM_CHOICE, struct watch, show.format),
@@ -190,7 +191,7 @@ static int open_output(struct watch *w)
 static int open_session(struct watch *w)
 {
 	struct jm_err *err = &w->cli->err;
-	int rc = jm_source_list_take(&w->sources, w->source_texts, err);
+	int rc = jm_device_sources(w->device, w->source_texts, &w->sources, err);
 	struct jm_session_options o = {.sources = (const char *const *)w->sources.name};
 
 	if (!rc)

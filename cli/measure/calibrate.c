@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* calibrate: how the power sensors of this machine behave, by a load whose beginnings and ends are known. */
 #include "cli/frame/cli.h"
+#include "cli/frame/json_option.h"
 #include "cli/frame/interrupts.h"
 #include "meter/source_list.h"
 
@@ -55,7 +56,6 @@ static const struct jm_option options[] = {
 		.min = 0.0005,
 		.max = 1,
 		.argument = "TIME",
-		.needs_unit = true,
 		.fallback = "2ms",
 		.help = "time between readings"},
 	{.name = "seed",
@@ -70,10 +70,8 @@ static const struct jm_option options[] = {
 		.argument = "FILE",
 		.help = "analyse a file that --json wrote on this machine or another one; no load "
 			"is run and nothing is stored"},
-	{.name = "json",
-		JM_BIND(JM_TEXT, struct call, json),
-		.argument = "FILE",
-		.help = "write readings and findings as JSON; - is standard output"},
+	{JM_JSON_ROW("write readings and findings as JSON; without a file to standard output"),
+		JM_BIND(JM_TEXT, struct call, json), .takes_next = jm_json_next},
 	{.name = "no-keep",
 		JM_BIND(JM_FLAG, struct call, no_keep),
 		.help = "only print the findings; later measurements do not use them"},

@@ -2,6 +2,7 @@
 /* fold: power inside work that is far shorter than the sensor's period, from a recording of many
  * runs of it. */
 #include "cli/frame/cli.h"
+#include "cli/frame/json_option.h"
 
 #include "base/text/json.h"
 #include "base/files/output.h"
@@ -43,7 +44,6 @@ static const struct jm_option options[] = {
 		.min = 1e-6,
 		.max = 100,
 		.argument = "TIME",
-		.needs_unit = true,
 		.help = "averaging window of the sensor; without it the one in the recording"},
 	{.name = "delay",
 		JM_BIND(JM_DURATION, struct call, sensor.delay_s),
@@ -51,7 +51,6 @@ static const struct jm_option options[] = {
 		.min = 0,
 		.max = 100,
 		.argument = "TIME",
-		.needs_unit = true,
 		.fallback = "0s",
 		.help = "delay of the sensor, as 'joulemark calibrate' found it"},
 	{.name = "lag",
@@ -60,14 +59,11 @@ static const struct jm_option options[] = {
 		.min = 0,
 		.max = 100,
 		.argument = "TIME",
-		.needs_unit = true,
 		.fallback = "0s",
 		.help = "time constant with which the sensor follows power: the rise and fall that "
 			"'joulemark calibrate' found"},
-	{.name = "json",
-		JM_BIND(JM_TEXT, struct call, json),
-		.argument = "FILE",
-		.help = "also write the result as JSON"},
+	{JM_JSON_ROW("also write the result as JSON; without a file to standard output"),
+		JM_BIND(JM_TEXT, struct call, json), .takes_next = jm_json_next},
 	{0},
 };
 

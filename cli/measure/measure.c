@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark measure: measure the energy of any command. */
 #include "cli/frame/cli.h"
+#include "cli/frame/device_option.h"
+#include "cli/frame/json_option.h"
 #include "cli/frame/interrupts.h"
+#include "cli/settings/hold.h"
 #include "live_line.h"
 #include "measure_attach.h"
 #include "measure_repeat.h"
@@ -41,6 +44,7 @@ struct measurement {
 	const char *items_regex, *items_json, *items_kind;    /* see launch.h */
 	struct jm_measure_text text;
 	int64_t interval_ns; /* 0 = by the sensors */
+	const char *device;  /* NULL = not given */
 	char *const *source_texts;
 	struct jm_source_list sources;
 	struct jm_session *session;
@@ -55,6 +59,7 @@ struct measurement {
 };
 
 static const struct jm_option options[] = {
+	{JM_DEVICE_ROW, JM_BIND(JM_TEXT, struct measurement, device)},
 	JM_SOURCE_OPTION(struct measurement, source_texts),
 	{.name = "interval",
 		JM_BIND(JM_DURATION, struct measurement, interval_ns),
@@ -62,7 +67,6 @@ static const struct jm_option options[] = {
 		.min = 0.0001,
 		.max = 3600,
 		.argument = "TIME",
-		.needs_unit = true,
 		.help = "time between readings, such as 100ms; without it half the refresh period "
 			"of the sensors"},
 	{.name = "for",
@@ -71,7 +75,6 @@ static const struct jm_option options[] = {
 		.min = 0.001,
 		.max = 1e9,
 		.argument = "TIME",
-		.needs_unit = true,
 		.help = "without a command: measure the machine for this time, such as 60s; with "
 			"--pid or --cgroup at most for this time"},
 	{.name = "all",
@@ -109,7 +112,6 @@ static const struct jm_option options[] = {
 		.min = 0.1,
 		.max = 86400,
 		.argument = "TIME",
-		.needs_unit = true,
 		.help = "run the command, with at least four shifted starts, until its runs "
 			"together took this time, such as 5s"},
 	{.name = "until-interval",
@@ -150,10 +152,8 @@ static const struct jm_option options[] = {
 		.max = 9e15,
 		.fallback = "1",
 		.help = "with --compare: seed of the order"},
-	{.name = "json",
-		JM_BIND(JM_TEXT, struct measurement, json),
-		.argument = "FILE",
-		.help = "write the record as JSON; - is standard output"},
+	{JM_JSON_ROW("write the record as JSON; without a file to standard output"),
+		JM_BIND(JM_TEXT, struct measurement, json), .takes_next = jm_hold_json_next},
 	{.name = "store",
 		JM_BIND(JM_TEXT, struct measurement, store_path),
 		.argument = "FILE",
@@ -186,8 +186,8 @@ static const struct jm_option options[] = {
 		.help = "count items in JSON that the command prints: a key such as result.tokens"},
 	JM_ITEM_KIND_OPTION(struct measurement, items_kind, 0),
 	JM_ITEM_UNIT_OPTION(struct measurement, unit, 0),
-	{.name = "devices",
-		JM_BIND(JM_FLAG, struct measurement, text.devices),
+	{.name = "meters",
+		JM_BIND(JM_FLAG, struct measurement, text.meters),
 		.help = "print the phases of each meter"},
 	{.name = "residue",
 		JM_BIND(JM_FLAG, struct measurement, text.residue),
@@ -199,11 +199,17 @@ static const struct jm_option options[] = {
 	{0},
 };
 
+static const struct jm_former former[] = {
+	{"devices", "write --meters for the phases of each meter, or --device DEVICE for what is "
+		    "measured"},
+	{0},
+};
+
 /* ---- options ---- */
 
 static int take_options(struct measurement *m)
 {
-	int rc = jm_source_list_take(&m->sources, m->source_texts, &m->cli->err);
+	int rc = jm_device_sources(m->device, m->source_texts, &m->sources, &m->cli->err);
 
 	if (!rc && m->json)
 		rc = jm_output_try(m->json, &m->cli->err);
@@ -573,6 +579,7 @@ const struct jm_command jm_command_measure = {
 		   "joulemark measure --for 60s\n"
 		   "joulemark measure --pid 1234 --json served.json",
 	.options = options,
+	.former = former,
 	.max_args = 0,
 	.takes_command = true,
 	.begins_command = any_word,

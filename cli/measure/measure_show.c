@@ -411,13 +411,13 @@ static void put_phases(const struct jm_measure_text *t, const json_t *record)
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_grid g;
 
-	if (((!jm_phases_several(record) || only_repeats(record)) && !t->devices) ||
-		jm_phases_grid(record, t->devices, jm_json_text(record, "unit"), &g, &err))
+	if (((!jm_phases_several(record) || only_repeats(record)) && !t->meters) ||
+		jm_phases_grid(record, t->meters, jm_json_text(record, "unit"), &g, &err))
 		return;
 	fputc('\n', t->out);
 	jm_grid_print(&g, 2, t->width, t->out);
 	jm_grid_done(&g);
-	if (!t->devices && origin && mixed(json_object_get(record, "meters")))
+	if (!t->meters && origin && mixed(json_object_get(record, "meters")))
 		fprintf(t->out, "  energy of the %s meters\n", origin);
 }
 

@@ -12,7 +12,7 @@ struct jm_measure_text {
 	int width;
 	bool bold;
 	bool bounds;  /* also the parts of each uncertainty */
-	bool devices; /* phases per meter */
+	bool meters;  /* phases per meter */
 	bool residue; /* what parts leave of the meters that include them */
 	bool marked; /* the rate of items is of the stretch between marks, not of the whole command */
 };

@@ -8,6 +8,7 @@
 #include "report/format/text.h"
 #include "run/worker/worker.h"
 #include "run_list.h"
+#include "run_words.h"
 #include "planned.h"
 
 #include <math.h>

@@ -24,14 +24,6 @@ static int no_memory(struct jm_cli *cli)
 	return jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the plan.");
 }
 
-bool jm_plan_is_file(const char *word)
-{
-	size_t n = strlen(word);
-
-	return (n > 5 && !strcmp(word + n - 5, ".yaml")) ||
-	       (n > 4 && !strcmp(word + n - 4, ".yml"));
-}
-
 /* ---- which options there are ---- */
 
 /* A workload that chooses a model takes the options of any model, which its own check narrows down. */

@@ -8,8 +8,6 @@
 
 #define JM_PLAN_CASES_MOST 100000
 
-/* Does the word name a plan file? */
-bool jm_plan_is_file(const char *word);
 /* With what the command line gives in place of the plan's values; cli: of `run` or `plan`. */
 int jm_plan_request_load(struct jm_cli *cli, const char *path, struct jm_plan_file *ret);
 /* Is the run one of those that --tag selects? */

@@ -6,6 +6,7 @@
 #include "run/worker/case_keeper.h"
 #include "run_request.h"
 #include "run_settings.h"
+#include "run_words.h"
 
 #include <limits.h>
 #include <stdio.h>

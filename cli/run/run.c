@@ -13,6 +13,7 @@
 #include "planned.h"
 #include "run_request.h"
 #include "run_show.h"
+#include "run_words.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of `run`, besides those of the workload. */
 #include "run_options.h"
+#include "cli/frame/json_option.h"
 #include "cli/measure/measure_store.h"
+#include "run_words.h"
 
 static const char *const orders[] = {"random", "given", NULL};
 
@@ -161,7 +163,6 @@ const struct jm_option jm_run_options[] = {
 		.unit = "s",
 		.min = 0.0001,
 		.max = 60,
-		.needs_unit = true,
 		.help = "time between readings, such as 100ms; without it half the refresh period "
 			"of the sensors"},
 	{.name = "control",
@@ -203,11 +204,10 @@ const struct jm_option jm_run_options[] = {
 		.use = JM_OPTION_OF_CALL,
 		JM_BIND(JM_FLAG, struct jm_run_given, sweep.fail_fast),
 		.help = "stop after the first failed case"},
-	{.name = "json",
-		.use = JM_OPTION_OF_CALL,
-		JM_BIND(JM_TEXT, struct jm_run_given, json),
-		.argument = "FILE|-",
-		.help = "write the record as JSON, or an array of several; - is standard output"},
+	{JM_JSON_ROW("write the record as JSON, or an array of several; without a file to standard "
+		     "output"),
+		.use = JM_OPTION_OF_CALL, JM_BIND(JM_TEXT, struct jm_run_given, json),
+		.takes_next = jm_run_json_next},
 	{.name = "columns",
 		.use = JM_OPTION_OF_CALL,
 		JM_BIND(JM_TEXT, struct jm_run_given, columns),

@@ -3,7 +3,6 @@
 #include "run_request.h"
 #include "cli/frame/work_options.h"
 #include "cli/measure/measure_store.h"
-#include "cli/settings/hold.h"
 #include "guard/control.h"
 #include "measure/command/output_items.h"
 #include "measure/session/progress.h"
@@ -307,11 +306,6 @@ static int add_workload(struct jm_cli *cli, const struct jm_run_given *g, json_t
 	if (!rc)
 		rc = join_own_devices(cli, g, w, what);
 	return rc ? rc : check_work(cli, w, what);
-}
-
-bool jm_run_begins_command(const struct jm_cli *cli, const char *word)
-{
-	return !cli->n_args && !jm_work_find(word, NULL) && jm_hold_executable(word);
 }
 
 /* A wrong expression is reported before every case of a sweep has failed because of it. */

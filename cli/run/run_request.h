@@ -7,8 +7,6 @@
 
 /* ---- run_request.c ---- */
 
-/* Is the word a command that can be executed, and neither a workload nor a model? */
-bool jm_run_begins_command(const struct jm_cli *cli, const char *word);
 /* The request's "what" without its settings, and "how"; see plan.h. The caller owns it. */
 json_t *jm_run_request(struct jm_cli *cli);
 /* --resume takes the plan from the store: is nothing given that would change it? */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* selftest: every op of a device against the reference. */
 #include "cli/frame/cli.h"
+#include "cli/frame/json_option.h"
 #include "cli/frame/screen.h"
 #include "engine/check/selftest.h"
 
@@ -12,8 +13,7 @@
 struct rows {
 	const struct jm_cli *cli;
 	struct jm_selftest_request request; /* op: NULL = all ops */
-	bool json;
-	json_t *array; /* NULL: lines */
+	json_t *array;			    /* NULL: lines */
 	int n, n_wrong;
 };
 
@@ -38,7 +38,7 @@ static const struct jm_option options[] = {
 	{.name = "exact",
 		JM_BIND(JM_FLAG, struct rows, request.exact),
 		.help = "with --op, only the operation whose whole name is NAME"},
-	{.name = "json", JM_BIND(JM_FLAG, struct rows, json), .help = "print JSON"},
+	JM_JSON_OPTION,
 	{0},
 };
 
@@ -87,17 +87,15 @@ static int run_selftest(struct jm_cli *cli)
 	JM_FILL(&cli->values, &rows);
 	if (!rows.request.op)
 		rows.request.op = "";
-	if (rows.json)
+	if (jm_json_wanted(cli))
 		rows.array = json_array();
 	code = jm_selftest(&rows.request, tell, &rows, &cli->err);
-	if (rows.array && !code) {
-		json_dumpf(rows.array, cli->out, JSON_INDENT(2));
-		fputc('\n', cli->out);
-	}
+	if (!code && rows.array)
+		code = jm_json_put(cli, json_incref(rows.array));
 	json_decref(rows.array);
 	if (code)
 		return jm_cli_fail(cli);
-	if (!cli->quiet && !rows.json)
+	if (!cli->quiet && !rows.array)
 		fprintf(cli->out, "%d of %d ops agree with ref on device %s\n",
 			rows.n - rows.n_wrong, rows.n, rows.request.device);
 	return rows.n_wrong ? 1 : 0;
@@ -106,7 +104,7 @@ static int run_selftest(struct jm_cli *cli)
 const struct jm_command jm_command_selftest = {
 	.name = "selftest",
 	.summary = "compare every operation of a device with the reference",
-	.usage = "[--device DEVICE] [--op NAME [--exact]] [--seed N] [--json]",
+	.usage = "[--device DEVICE] [--op NAME [--exact]] [--seed N] [--json[=FILE]]",
 	.description =
 		"Runs every operation that models are made of on the device and on the reference, "
 		"in f32, bf16 and f16, products also in 8 bits and convolutions in tf32, with "

@@ -4,6 +4,7 @@
 #include "base/process/child_process.h"
 #include "base/process/forward_signals.h"
 #include "cli/frame/cli.h"
+#include "cli/frame/json_option.h"
 
 #include <limits.h>
 #include <poll.h>
@@ -48,6 +49,11 @@ bool jm_hold_executable(const char *name)
 		found = executable(path, n, name);
 	}
 	return found;
+}
+
+bool jm_hold_json_next(const char *word)
+{
+	return jm_json_next(word) && !jm_hold_executable(word);
 }
 
 int jm_hold_check(char *const *argv, struct jm_err *err)

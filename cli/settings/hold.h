@@ -7,6 +7,8 @@
 
 /* Is there a file of this name, or in PATH, that may be executed? */
 bool jm_hold_executable(const char *name);
+/* jm_option.takes_next of --json where a command may follow: is the word a file to write, and not that command? */
+bool jm_hold_json_next(const char *word);
 /* The same of a command's first word; NULL is no command and passes. Before anything is set or stored. */
 int jm_hold_check(char *const *argv, struct jm_err *err);
 

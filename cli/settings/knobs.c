@@ -3,6 +3,8 @@
  * starts. */
 #include "result/case_id.h"
 #include "cli/frame/cli.h"
+#include "cli/frame/device_option.h"
+#include "cli/frame/json_option.h"
 #include "base/process/process.h"
 #include "guard/guard.h"
 #include "guard/guard_wire.h"
@@ -26,14 +28,15 @@
 		.help = "controls to use, separated by commas: nvml, sim:h100x4, ...; without it " \
 			"those of this machine, never a simulated one"                             \
 	}
-#define JSON_ROW                                                                                   \
+
+#define DEVICE_ROW                                                                                 \
 	{                                                                                          \
-		.name = "json", .type = JM_FLAG, .help = "print JSON"                              \
+		JM_DEVICE_ROW, .type = JM_TEXT                                                     \
 	}
 
-static const struct jm_option control_options[] = {CONTROL_ROW, JSON_ROW, {0}};
-static const struct jm_option set_options[] = {CONTROL_ROW, {0}};
-static const struct jm_option json_options[] = {JSON_ROW, {0}};
+static const struct jm_option control_options[] = {DEVICE_ROW, CONTROL_ROW, JM_JSON_OPTION, {0}};
+static const struct jm_option set_options[] = {DEVICE_ROW, CONTROL_ROW, {0}};
+static const struct jm_option json_options[] = {JM_JSON_OPTION, {0}};
 
 /* "700 W", "1.98 GHz"; "unknown" for NAN. */
 static void value_text(double value, const char *unit, char *out, size_t size)
@@ -46,12 +49,15 @@ static void value_text(double value, const char *unit, char *out, size_t size)
 		snprintf(out, size, "%.10g%s%s", value, *unit ? " " : "", unit);
 }
 
-static int print_json(const struct jm_cli *cli, json_t *value)
+/* The guard of the controls that --device or --control names. */
+static int start_guard(struct jm_cli *cli, struct jm_guard **ret)
 {
-	json_dumpf(value, cli->out, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
-	fputc('\n', cli->out);
-	json_decref(value);
-	return 0;
+	char text[400];
+	const char *controls;
+	int rc = jm_device_controls(jm_values_text(&cli->values, "device"),
+		jm_values_text(&cli->values, "control"), text, sizeof(text), &controls, &cli->err);
+
+	return rc ? rc : jm_guard_start(&cli->ctx, controls, ret, &cli->err);
 }
 
 /* ---- set ----------------------------------------------------------------------------------------------- */
@@ -153,8 +159,7 @@ static int run_set(struct jm_cli *cli)
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
 			"Nothing to set; write knob=value, as in 'joulemark set gpu.power=300W'.");
 	else
-		rc = jm_guard_start(
-			&cli->ctx, jm_values_text(&cli->values, "control"), &guard, &cli->err);
+		rc = start_guard(cli, &guard);
 	if (!rc)
 		rc = apply(cli, guard);
 	if (!rc && jm_last_interrupt())
@@ -186,7 +191,7 @@ static bool begins_command(const struct jm_cli *cli, const char *word)
 const struct jm_command jm_command_set = {
 	.name = "set",
 	.summary = "set knobs, permanently or while a command runs",
-	.usage = "[--control NAME] KNOB=VALUE... [[--] CMD...]",
+	.usage = "[--device DEVICE] KNOB=VALUE... [[--] CMD...]",
 	.description = "Sets each KNOB on all devices of this job that have it. KNOB@ID means the "
 		       "devices whose id begins with ID, KNOB@0 the first device. With a command, "
 		       "the values that were found are restored when the command has ended, even "
@@ -194,7 +199,7 @@ const struct jm_command jm_command_set = {
 		       "'joulemark restore' restores the values from before the first call of "
 		       "'set'.\n\nA value is a number with its unit, or the word default.",
 	.example = "joulemark set gpu.power=300W -- python train.py\n"
-		   "joulemark set --control sim:h100x4 gpu.power=400W",
+		   "joulemark set --device sim:h100x4 gpu.power=400W",
 	.options = set_options,
 	.max_args = -1,
 	.takes_command = true,
@@ -304,13 +309,13 @@ static int print_knobs(struct jm_cli *cli, const struct jm_knobs *knobs,
 
 	for (int i = 0; i < knobs->n; i++)
 		n += wanted(words, cli->n_args, &knobs->knob[i]);
-	if (!(jm_values_number(&cli->values, "json") > 0))
+	if (!jm_json_wanted(cli))
 		return print_table(cli, knobs, words, a, n);
 	array = json_array();
 	for (int i = 0; i < knobs->n; i++)
 		if (wanted(words, cli->n_args, &knobs->knob[i]))
 			json_array_append_new(array, knob_json(&knobs->knob[i], &a[i]));
-	return print_json(cli, array);
+	return jm_json_put(cli, array);
 }
 
 static int get(struct jm_cli *cli, struct jm_guard *guard)
@@ -338,8 +343,7 @@ static int get(struct jm_cli *cli, struct jm_guard *guard)
 static int run_get(struct jm_cli *cli)
 {
 	struct jm_guard *guard = NULL;
-	int rc = jm_guard_start(
-		&cli->ctx, jm_values_text(&cli->values, "control"), &guard, &cli->err);
+	int rc = start_guard(cli, &guard);
 
 	if (!rc)
 		rc = get(cli, guard);
@@ -350,7 +354,7 @@ static int run_get(struct jm_cli *cli)
 const struct jm_command jm_command_get = {
 	.name = "get",
 	.summary = "show knobs: the value that is set and the value that is enforced",
-	.usage = "[--control NAME] [--json] [KNOB[@ID]...]",
+	.usage = "[--device DEVICE] [--json[=FILE]] [KNOB[@ID]...]",
 	.description = "Prints each knob of each device with its value, range and default, and the "
 		       "id that KNOB@ID takes. 'accepted' is the value that the device accepted at "
 		       "the last request, 'enforced' the one that it applies; they differ where "
@@ -434,21 +438,21 @@ static void print_work(const struct jm_cli *cli, const struct jm_work_list *list
 		fprintf(cli->out, "No run or measurement is under way.\n");
 }
 
-static void print_status_json(const struct jm_cli *cli, const struct jm_hold *holds, int n,
-	const struct jm_work_list *list)
+static void print_status_json(
+	struct jm_cli *cli, const struct jm_hold *holds, int n, const struct jm_work_list *list)
 {
 	json_t *array = json_array();
 
 	for (int i = 0; i < n; i++)
 		json_array_append_new(array, hold_json(&holds[i]));
-	print_json(cli, json_pack("{s:o, s:o}", "settings", array, "running", jm_work_json(list)));
+	jm_json_put(cli, json_pack("{s:o, s:o}", "settings", array, "running", jm_work_json(list)));
 }
 
 /* A damaged journal fails the command, when all rows are out; a damaged status file is a warning. */
 static int print_status(
 	struct jm_cli *cli, const struct jm_hold *holds, int n, const struct jm_work_list *list)
 {
-	if (jm_values_number(&cli->values, "json") > 0) {
+	if (jm_json_wanted(cli)) {
 		print_status_json(cli, holds, n, list);
 	} else {
 		print_work(cli, list);
@@ -483,7 +487,7 @@ static int run_status(struct jm_cli *cli)
 const struct jm_command jm_command_status = {
 	.name = "status",
 	.summary = "show running work, and the settings that joulemark will restore",
-	.usage = "[--json]",
+	.usage = "[--json[=FILE]]",
 	.description = "Shows each running 'run' and 'measure' of this user and of root: the case, "
 		       "its phase, items per second, watts with their origin, the time left and "
 		       "the store, as they were at most one second ago.\n\n"

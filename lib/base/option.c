@@ -202,7 +202,7 @@ static int parse(const struct jm_option *o, const char *text, double *number, st
 			return 0;
 		}
 	}
-	rc = jm_parse_quantity(text, o->unit ? o->unit : "", o->needs_unit, number, &why);
+	rc = jm_parse_quantity(text, o->unit ? o->unit : "", false, number, &why);
 	if (rc)
 		return jm_err_set(err, rc, "--%s: %s", o->name, why.text);
 	if (o->type == JM_INT && *number != floor(*number))

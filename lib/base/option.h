@@ -39,7 +39,10 @@ struct jm_option {
 	bool (*takes_word)(const char *word);
 	/* another option of the same rows, without which this one has no effect; NULL = none */
 	const char *needs;
-	bool needs_unit; /* a number without a unit is refused, for it could be meant in several */
+	/* TEXT: the value of the option given alone; a value then follows "=". NULL = it needs a value */
+	const char *bare;
+	/* bare: may this next word be the value, too? NULL = never */
+	bool (*takes_next)(const char *word);
 	unsigned int use;
 	/* Set by JM_BIND: the field, its offset, and the size of the struct. */
 	enum jm_field field;

@@ -107,7 +107,7 @@ static int open_machine(struct jm_knob_table *table, struct jm_ctx *ctx, struct 
 	if (table->knobs.n)
 		return 0;
 	return jm_err_set(err, JM_ENOENT,
-		"No knob of this machine is available;%s A simulated one is --control sim:h100x4.",
+		"No knob of this machine is available;%s A simulated one is --device sim:h100x4.",
 		why);
 }
 

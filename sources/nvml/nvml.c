@@ -363,6 +363,10 @@ static void nvml_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 }
 
 static const struct jm_option options[] = {
+	{.name = "gpu",
+		.type = JM_TEXT,
+		.argument = "N+...",
+		.help = "only these GPUs of the job, as CUDA counts them: nvml:1, nvml:0+2"},
 	{.name = "all", .type = JM_FLAG, .help = "all GPUs, not only those of this job"},
 	{.name = "raw",
 		.type = JM_FLAG,

@@ -310,6 +310,7 @@ static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, const struct jm_v
 	struct jm_meters *set, struct jm_nvml_state **ret, struct jm_err *err)
 {
 	bool all = jm_values_number(options, "all") != 0;
+	const char *chosen = jm_values_text(options, "gpu");
 	struct jm_nvml_gpus gpus;
 	struct jm_nvml_state *s;
 	int rc = jm_nvml_gpus_open(nvml, &gpus, err);
@@ -321,6 +322,12 @@ static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, const struct jm_v
 	if (!all && gpus.n_allocated && gpus.n_allocated < gpus.n)
 		jm_log(ctx, JM_INFO, "%d of %d GPUs belong to this job (%s).", gpus.n_allocated,
 			gpus.n, gpus.why);
+	if (chosen && gpus.n_allocated)
+		rc = jm_nvml_gpus_keep(&gpus, chosen, err);
+	if (rc) {
+		jm_nvml_gpus_done(&gpus);
+		return rc;
+	}
 	s = calloc(1, sizeof(*s) + (size_t)gpus.n * sizeof(s->gpu[0]));
 	if (s) {
 		s->ctx = ctx;

@@ -243,7 +243,7 @@ def test_an_unknown_total_is_said_beside_a_known_one():
 
 def test_parts_and_devices_on_demand():
     plain, more = (jm("measure", "--source", "nvml", *args, "sleep", "0.3", env=fakes("gpus=2;power=300")).stderr
-                   for args in ([], ["--bounds", "--devices"]))
+                   for args in ([], ["--bounds", "--meters"]))
     assert "calibration J" not in plain and not re.search(r"^  command .*GPU 1", plain, re.M)
     assert "calibration J" in more and "sampling J" in more and re.search(r"^  command +GPU 1", more, re.M)
 

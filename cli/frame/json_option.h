@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* --json[=FILE]: the same in every command. Alone it means standard output. */
+#ifndef JM_JSON_OPTION_H
+#define JM_JSON_OPTION_H
+
+#include "cli.h"
+
+#include <jansson.h>
+
+#define JM_JSON_ROW(HELP) .name = "json", .argument = "FILE", .bare = "-", .help = HELP
+/* Of a command that prints JSON in place of its text. */
+#define JM_JSON_OPTION                                                                             \
+	{                                                                                          \
+		JM_JSON_ROW("print JSON, or write it to this file"), .type = JM_TEXT               \
+	}
+
+/* jm_option.takes_next of commands in which the next word is the file: everything but an option. */
+bool jm_json_next(const char *word);
+/* Is --json given? */
+bool jm_json_wanted(const struct jm_cli *cli);
+/* Writes the value where --json says, and releases it; NULL: there was no memory for it. */
+int jm_json_put(struct jm_cli *cli, json_t *value);
+
+#endif

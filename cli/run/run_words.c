@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run_words.h"
+#include "cli/frame/work_options.h"
+#include "cli/settings/hold.h"
+
+#include <string.h>
+
+bool jm_plan_is_file(const char *word)
+{
+	size_t n = strlen(word);
+
+	return (n > 5 && !strcmp(word + n - 5, ".yaml")) ||
+	       (n > 4 && !strcmp(word + n - 4, ".yml"));
+}
+
+bool jm_run_begins_command(const struct jm_cli *cli, const char *word)
+{
+	return !cli->n_args && !jm_work_find(word, NULL) && jm_hold_executable(word);
+}
+
+bool jm_run_json_next(const char *word)
+{
+	return jm_hold_json_next(word) && !jm_work_find(word, NULL) && !jm_plan_is_file(word);
+}
