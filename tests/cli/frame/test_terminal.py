@@ -129,7 +129,7 @@ def test_no_two_empty_lines_follow_each_other(work):
 
 
 def test_a_name_that_is_too_long_gets_its_own_line():
-    lines = jm("list", "--width", 80).stdout.splitlines()
+    lines = jm("list", "--all", "--width", 80).stdout.splitlines()
     at = lines.index("    snmp:community-file=FILE")
     assert lines[at + 1].startswith(" " * 27 + "file with the community")
     assert "    snmp:user=NAME         user of SNMPv3" in lines

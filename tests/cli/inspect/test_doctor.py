@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -105,8 +106,29 @@ def test_list():
     names = {(m["kind"], m["name"]) for m in listed}
     assert {("source", "nvml"), ("source", "rapl"), ("control", "nvml"), ("control", "sim"), ("workload", "null"),
             ("preset", "gpt-117m"), ("backend", "ref")} <= names
-    text = jm("list").stdout
+    text = jm("list", "--all").stdout
     assert all(m["name"] in text and m["summary"] in text for m in listed)
+    short = jm("list", "--width", 80).stdout
+    assert all(re.search(rf"[ ,]{m['name']}[,\n]", short) for m in listed if m["kind"] in ("source", "preset", "workload")
+               and not m["summary"].startswith("not built in"))
+    assert len(short.splitlines()) <= 24 and all(len(line) <= 80 for line in short.splitlines())
+
+
+@pytest.mark.parametrize("kind", ["source", "control", "workload", "backend", "transport"])
+def test_list_of_one_kind(kind):
+    rows = json.loads(jm("list", f"{kind}s", "--json").stdout)
+    assert {m["kind"] for m in rows} <= {kind, "option"}
+    text = jm("list", f"{kind}s").stdout
+    assert all(m["name"] in text and m["summary"] in text for m in rows)
+
+
+def test_list_of_what_serves_a_device():
+    rows = json.loads(jm("list", "--device", "sim:h100x4", "--json").stdout)
+    names = {kind: {m["name"] for m in rows if m["kind"] == kind} for kind in ("source", "control", "workload", "model")}
+    assert names == {"source": {"sim"}, "control": {"sim"}, "workload": {"sim"}, "model": set()}
+    rows = json.loads(jm("list", "--device", "cpu", "--json").stdout)
+    assert {m["name"] for m in rows} >= {"rapl", "gemm", "gpt-117m"} and "sim" not in {m["name"] for m in rows}
+    assert "did you mean 'models'" in jm("list", "modles").stderr
 
 
 @needs_another_user
