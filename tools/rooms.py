@@ -72,15 +72,10 @@ CIRCLES = {
     "backends/cuda/device": ["cuda library"],
     "backends/cuda/kernels": ["attention_keys attention_tiles"],
     "lib/guard": ["guard guard_recover", "journal journal_record"],
-    "lib/run/plan": ["plan_axes plan_file plan_layers plan_lookup plan_order plan_text"],
     "lib/run/worker": ["worker_end worker_parent", "worker worker_command worker_device worker_native worker_orders "
                        "worker_pace worker_phases"],
-    "report/judge": ["grid meaning sentence verdict"],
-    "report/model": ["cards dim family group title warnings"],
-    "report/page": ["page_data parts steps"],
     "workloads/serve": ["client client_answers client_record",
                         "listen serve serve_requests serve_results serve_usage"],
-    "workloads/train": ["train train_options train_pictures train_setup train_text train_weights"],
 }
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)

@@ -2,7 +2,6 @@
 /* What the words of a table mean: metrics that have a separate name, the reference, the grade. */
 #include "meaning.h"
 #include "base/text/json.h"
-#include "grid.h"
 #include "report/format/text.h"
 
 #include <stdio.h>

@@ -2,7 +2,6 @@
 /* The sentences of a report about a series. */
 #include "sentence.h"
 #include "base/text/json.h"
-#include "grid.h"
 #include "meaning.h"
 #include "report/format/text.h"
 

@@ -3,7 +3,6 @@
  * distinguished when their 95 % intervals do not overlap. Settings that the device violated are
  * excluded. */
 #include "verdict.h"
-#include "grid.h"
 #include "report/format/text.h"
 
 #include <math.h>

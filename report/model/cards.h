@@ -3,7 +3,7 @@
 #ifndef JM_REPORT_CARDS_H
 #define JM_REPORT_CARDS_H
 
-#include "group.h"
+#include "series.h"
 
 /* Means and intervals of a series of several machines, with the card as a factor. */
 int jm_cards_adjust(struct jm_grouping *g, struct jm_group_series *s, struct jm_err *err);

@@ -3,7 +3,7 @@
 #ifndef JM_REPORT_DIM_H
 #define JM_REPORT_DIM_H
 
-#include "group.h"
+#include "series.h"
 
 /* What differs, and the value of a dimension in a record. */
 int jm_dim_find(struct jm_grouping *g, const json_t *records, struct jm_err *err);

@@ -3,7 +3,7 @@
 #ifndef JM_FAMILY_H
 #define JM_FAMILY_H
 
-#include "group.h"
+#include "series.h"
 
 #define JM_FAMILY_AXES 8
 #define JM_AXIS_TEXT   80

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records in order: series of points of cases, with their statistics. */
+#include "group.h"
 #include "base/text/json.h"
 #include "cards.h"
 #include "dim.h"

@@ -1,109 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Records in order: series (same work, other settings) of points (same setting) of cases (repeats).
- * Every format is drawn from this one structure.
- */
+/* From records to series: which belong together, and their statistics. */
 #ifndef JM_GROUP_H
 #define JM_GROUP_H
 
-#include "result/metric.h"
-#include "machine.h"
-#include "options.h"
-#include "base/stat/stat.h"
-
-#define JM_GROUP_MAX_DIMS 16
-
-/* What differs between the points of a series: a knob or, where no knob was set, an option. */
-struct jm_group_dim {
-	const char *name; /* in a record */
-	char unit[16];	  /* base unit; "" = none or unknown */
-	bool knob;
-	bool soft; /* a duty cycle or quota, not a control of the machine */
-};
-
-/* How a setting ended, the worst last. */
-#define JM_GROUP_STATES(X)                                                                         \
-	X(NONE, "")                                                                                \
-	X(NOT_REACHED, "not reached")                                                              \
-	X(BINDING, "binding")                                                                      \
-	X(UNKNOWN, "unknown")                                                                      \
-	X(VIOLATED, "violated")
-enum jm_group_state {
-#define X(name, text) JM_STATE_##name,
-	JM_GROUP_STATES(X)
-#undef X
-};
-const char *jm_group_state_name(enum jm_group_state state);
-
-/* A value of one dimension. x, accepted, enforced in the dimension's unit; NAN = unknown. */
-struct jm_group_value {
-	char text[96]; /* "300 W", "unchanged (700 W)", "300-400 W" */
-	char *key;     /* the same for equal values only; owned */
-	double x;      /* for an axis: requested, else accepted, else enforced */
-	double requested, accepted, enforced_min, enforced_max;
-	enum jm_group_state state;
-};
-
-struct jm_group_case {
-	const json_t *record; /* borrowed */
-	int index;	      /* of the record in the array */
-	struct jm_measured m;
-	struct jm_group_value value[JM_GROUP_MAX_DIMS];
-	char *series_key; /* owned */
-	int series, point;
-	int machine; /* in the group's list */
-	int block;   /* -1 = none */
-	bool ok, reference, outlier;
-	enum jm_group_state state;
-};
-
-struct jm_group_point {
-	const struct jm_group_value *value; /* of its first case, [n_dims] */
-	char label[128];
-	double x; /* of the first dimension */
-	int series;
-	bool reference;
-	int n_ok, n_failed, n_outliers;
-	enum jm_group_state state;
-	double accepted[JM_GROUP_MAX_DIMS]; /* over all its cases and devices; NAN = unknown */
-	double enforced_min[JM_GROUP_MAX_DIMS], enforced_max[JM_GROUP_MAX_DIMS];
-	bool eligible; /* as best setting */
-	bool pareto; /* eligible, and no other is as good in speed and efficiency and better in one */
-	char why_not[96]; /* when it is not */
-	struct jm_stat stat[JM_M_ALL];
-};
-
-struct jm_group_series {
-	const json_t *record; /* its first: workload, device, precision, options */
-	char title[256];      /* its name, and what distinguishes it from others of that name */
-	char item[32];	      /* "token"; "run" for a command without items */
-	int first_point, n_points;
-	int reference; /* index of the point; -1 = none */
-	int n_ok, n_failed;
-	bool has_energy, mixed_origin, soft;
-	bool faulty; /* a meter of a case has readings that cannot be trusted */
-	enum jm_origin origin;
-	int n_meters;
-	char grade[8]; /* the worst of its cases; "" = none given */
-	/* Where its cases were run: one machine, or several of one kind that were pooled. */
-	int first_machine, n_machines; /* the lowest index; how many different ones */
-	bool cards_linked;	       /* of several: settings can be compared across the cards */
-	double spread_throughput,
-		spread_joules; /* between cards, part of the mean; NAN = unknown */
-};
-
-struct jm_grouping {
-	struct jm_report_options options; /* defaults filled in */
-	struct jm_group_dim dim[JM_GROUP_MAX_DIMS];
-	int n_dims;
-	struct jm_group_case *c;
-	struct jm_group_point *point;
-	struct jm_group_series *series;
-	int n_cases, n_points, n_series;
-	json_t *peaks; /* FLOP/s of a device, measured, by host, device and precision */
-	struct jm_machine *machine; /* different ones, in order of appearance */
-	int n_machines;
-};
+#include "series.h"
 
 /* The options (NULL: none) with their defaults, of a grouping whose other parts are not there yet. */
 void jm_group_take_options(struct jm_grouping *g, const struct jm_report_options *options);
@@ -112,6 +12,7 @@ int jm_group_init(struct jm_grouping *g, const json_t *records,
 	const struct jm_report_options *options, struct jm_err *err);
 void jm_group_done(struct jm_grouping *g);
 
+const char *jm_group_state_name(enum jm_group_state state);
 /* "EDS k=1.5", "energy per token": name and unit of a metric in this series. */
 void jm_group_metric_title(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
 	char *out, size_t size);

@@ -3,7 +3,7 @@
 #ifndef JM_REPORT_TITLE_H
 #define JM_REPORT_TITLE_H
 
-#include "group.h"
+#include "series.h"
 
 /* The name of the work, and the item; then what distinguishes series of one name
  * (-1: no memory). */

@@ -3,7 +3,7 @@
 #ifndef JM_REPORT_WARNINGS_H
 #define JM_REPORT_WARNINGS_H
 
-#include "group.h"
+#include "series.h"
 
 /* Marks the Pareto front of a series. */
 void jm_pareto_mark(struct jm_grouping *g, const struct jm_group_series *s);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trains a model: a language model on a text, other models on random values. */
-#include "train.h"
+#include "train_state.h"
 #include "engine/graph/tensor.h"
 #include "engine/run/find_nonfinite.h"
 #include "engine/run/profile.h"
 #include "engine/run/reduce.h"
 #include "first_loss.h"
 #include "train_options.h"
+#include "train_pictures.h"
 #include "workloads/parts/profile_json.h"
 #include "train_setup.h"
+#include "train_weights.h"
 
 #include <jansson.h>
 #include <math.h>

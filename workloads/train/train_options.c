@@ -5,6 +5,7 @@
 #include "engine/graph/init_rule.h"
 #include "engine/graph/optimizer.h"
 #include "engine/graph/tensor.h"
+#include "train_pictures.h"
 #include "train_text.h"
 #include "workloads/parts/weights_config.h"
 

@@ -3,7 +3,7 @@
 #ifndef JM_TRAIN_OPTIONS_H
 #define JM_TRAIN_OPTIONS_H
 
-#include "train.h"
+#include "train_state.h"
 
 extern const struct jm_option jm_train_options[];
 /* Of the host, for this rank; 0 = all. */

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train_pictures.h"
 
-#include "train.h"
-
 #include <jansson.h>
 #include <math.h>
 #include <sched.h>

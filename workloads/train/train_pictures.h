@@ -3,20 +3,7 @@
 #ifndef JM_TRAIN_PICTURES_H
 #define JM_TRAIN_PICTURES_H
 
-#include "data/sets/data_set.h"
-#include "picture_loader.h"
-
-struct train;
-
-struct jm_train_pictures {
-	const char *data, *eval_data; /* NULL = not given */
-	const char *augment;	      /* "on", "off" */
-	int threads;		      /* 0 = the rank's share of the cores less one */
-	bool strict;
-	bool each_epoch; /* evaluations follow epochs, as no number of steps is given */
-	struct jm_data_set set, held_out;
-	struct jm_picture_loader *loader, *eval_loader;
-};
+#include "train_state.h"
 
 /*
  * Opens --data and --eval-data, and sets the number of classes to theirs; does nothing without them. JM_EUSAGE: the model learns

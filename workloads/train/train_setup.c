@@ -11,7 +11,9 @@
 #include "engine/run/reduce.h"
 #include "fit_batch.h"
 #include "train_options.h"
+#include "train_pictures.h"
 #include "train_text.h"
+#include "train_weights.h"
 #include "workloads/parts/memory.h"
 #include "workloads/parts/work_device.h"
 

@@ -3,7 +3,7 @@
 #ifndef JM_TRAIN_SETUP_H
 #define JM_TRAIN_SETUP_H
 
-#include "train.h"
+#include "train_state.h"
 
 /* Plans, builds and describes what was chosen. */
 int jm_train_prepare(struct train *s, struct jm_err *err);

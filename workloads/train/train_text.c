@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train_text.h"
 
-#include "train.h"
-
 #include <stdio.h>
 #include <unistd.h>
 

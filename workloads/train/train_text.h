@@ -3,9 +3,7 @@
 #ifndef JM_TRAIN_TEXT_H
 #define JM_TRAIN_TEXT_H
 
-#include "joulemark.h"
-
-struct train;
+#include "train_state.h"
 
 /* JM_EUSAGE: a text is given and the model, which is chosen, reads none. */
 int jm_train_text_check(const struct train *s, struct jm_err *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "train.h"
+#include "train_weights.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -3,19 +3,7 @@
 #ifndef JM_TRAIN_WEIGHTS_H
 #define JM_TRAIN_WEIGHTS_H
 
-#include "workloads/parts/weights_load.h"
-
-struct train;
-
-struct jm_train_weights {
-	struct jm_safetensors from; /* zeroed = it starts from random values */
-	struct jm_weights_loaded found;
-	const char *save;		/* NULL = nothing is saved */
-	double shard;			/* GB of a file of a folder at most */
-	const char *checkpoint, *go_on; /* files of --checkpoint and --continue; NULL = none */
-	long every;			/* steps between two checkpoints; 0 = one at the end */
-	int64_t batches; /* that norms had counted before the first step of this run */
-};
+#include "train_state.h"
 
 /* The run does not start from random values. */
 static inline bool jm_train_weights_given(const struct jm_train_weights *w)

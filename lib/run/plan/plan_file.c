@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plan files: which keys hold for a run, and what is wrong with them. */
+#include "plan_file.h"
 #include "plan_axes.h"
-#include "plan_file_private.h"
 #include "plan_layers.h"
 #include "plan_order.h"
 #include "plan_lookup.h"

@@ -3,7 +3,7 @@
 #ifndef JM_PLAN_ORDER_H
 #define JM_PLAN_ORDER_H
 
-#include "plan_file_private.h"
+#include "plan_runs.h"
 
 /* Orders the runs so that each comes after the runs that it follows. */
 int jm__plan_order(struct jm_plan_file *file, struct jm_err *err);

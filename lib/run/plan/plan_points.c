@@ -2,7 +2,7 @@
 /* The points of a run: one after the other, how many, and which are left out. */
 #include "plan_points.h"
 #include "base/text/value_list.h"
-#include "plan_file_private.h"
+#include "plan_axes.h"
 #include "plan_lookup.h"
 #include "plan_text.h"
 

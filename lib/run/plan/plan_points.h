@@ -3,7 +3,7 @@
 #ifndef JM_PLAN_POINTS_H
 #define JM_PLAN_POINTS_H
 
-#include "plan_file.h"
+#include "plan_runs.h"
 
 /* Points without those excluded by axes, times the values of the free axes and of settings. ret_exact: false = they
  * were too many to look for those excluded. */

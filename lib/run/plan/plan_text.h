@@ -3,7 +3,7 @@
 #ifndef JM_PLAN_TEXT_H
 #define JM_PLAN_TEXT_H
 
-#include "plan_file_private.h"
+#include "plan_runs.h"
 
 /* Does the node, at any depth, hold {name}? */
 bool jm__plan_mentions(const struct jm_yaml *node, const char *name);

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the workload `train` share: options, setup and steps. */
-#ifndef JM_TRAIN_H
-#define JM_TRAIN_H
+/* The state of a training: what the user gives, what was made of it, and how far it is. */
+#ifndef JM_TRAIN_STATE_H
+#define JM_TRAIN_STATE_H
 
 #include "run/workload.h"
 
 #include "engine/graph/model.h"
 #include "engine/run/program.h"
 #include "batch_feed.h"
+#include "data/sets/data_set.h"
+#include "picture_loader.h"
 #include "workloads/parts/gang.h"
+#include "workloads/parts/weights_load.h"
 #include "scaler.h"
 #include "lr_schedule.h"
 #include "train_eval.h"
-#include "train_pictures.h"
 #include "train_results.h"
-#include "train_weights.h"
 
 /* What a user gives that is used once, or as it is; texts: NULL = not given. */
 struct train_given {
@@ -24,6 +25,28 @@ struct train_given {
 	double bucket; /* MiB; NAN = not given */
 	int threads;   /* 0 = all */
 	bool keep_less, profile;
+};
+
+/* Files of weights: what it starts from, and what it saves. */
+struct jm_train_weights {
+	struct jm_safetensors from; /* zeroed = it starts from random values */
+	struct jm_weights_loaded found;
+	const char *save;		/* NULL = nothing is saved */
+	double shard;			/* GB of a file of a folder at most */
+	const char *checkpoint, *go_on; /* files of --checkpoint and --continue; NULL = none */
+	long every;			/* steps between two checkpoints; 0 = one at the end */
+	int64_t batches; /* that norms had counted before the first step of this run */
+};
+
+/* The pictures that it learns from and is evaluated on. */
+struct jm_train_pictures {
+	const char *data, *eval_data; /* NULL = not given */
+	const char *augment;	      /* "on", "off" */
+	int threads;		      /* 0 = the rank's share of the cores less one */
+	bool strict;
+	bool each_epoch; /* evaluations follow epochs, as no number of steps is given */
+	struct jm_data_set set, held_out;
+	struct jm_picture_loader *loader, *eval_loader;
 };
 
 struct train {
