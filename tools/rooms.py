@@ -69,8 +69,6 @@ NAMED = {("engine", "backends/ref")}
 # Files that still need each other, includes and symbols taken together, by folder; X.c, X.h and X_private.h are one. No
 # circle may come or grow, and one that is gone leaves the table.
 CIRCLES = {
-    "backends/cuda/device": ["cuda library"],
-    "backends/cuda/kernels": ["attention_keys attention_tiles"],
     "lib/guard": ["guard guard_recover", "journal journal_record"],
     "lib/run/worker": ["worker_end worker_parent", "worker worker_command worker_device worker_native worker_orders "
                        "worker_pace worker_phases"],

@@ -18,6 +18,7 @@
 #include "backends/cuda/ops/ops_dnn_attention.h"
 #include "backends/cuda/ops/ops_rope.h"
 #include "backends/cuda/device/lanes.h"
+#include "backends/cuda/device/math_library.h"
 #include "engine/device/backend_events.h"
 
 #define OLDEST_MAJOR 8

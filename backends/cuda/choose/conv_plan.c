@@ -5,6 +5,7 @@
 #include "plan_cache.h"
 #include "timed_choice.h"
 #include "backends/cuda/device/device.h"
+#include "backends/cuda/device/math_library.h"
 #include "backends/cuda/dnn/dnn_plan.h"
 
 #include <math.h>

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "plan_cache.h"
+#include "backends/cuda/device/math_library.h"
 
 #define OWNER 160
 #define LINE  (OWNER + CUDA_PLAN_KEY + CUDA_PLAN_VALUE + 8)

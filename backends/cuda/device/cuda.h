@@ -12,7 +12,7 @@
 #include "engine/device/backend.h"
 #include "engine/graph/tensor.h"
 #include "backends/cuda/kernels/kernels.h"
-#include "library.h"
+#include "math_calls.h"
 
 /* Memory that a device keeps until it is closed: library workspaces, tables of angles. */
 struct cuda_block {

@@ -6,6 +6,7 @@
 
 #include "cuda.h"
 #include "device.h"
+#include "math_library.h"
 
 /* Bytes of free memory that are left for what loads later: kernels, cuBLASLt and cuDNN. */
 #define RESERVE ((size_t)768 << 20)

@@ -9,7 +9,8 @@
 #ifndef JM_CUDA_DNN_GRAPH_H
 #define JM_CUDA_DNN_GRAPH_H
 
-#include "backends/cuda/device/library.h"
+#include "joulemark.h"
+#include "backends/cuda/device/math_calls.h"
 
 /* REAL: the tensor has memory; VIRTUAL: a value between two operations; BY_VALUE: one number that
  * is given with each run. */

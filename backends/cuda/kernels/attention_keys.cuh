@@ -3,7 +3,7 @@
 #ifndef JM_CUDA_ATTENTION_KEYS_CUH
 #define JM_CUDA_ATTENTION_KEYS_CUH
 
-#include "attention_tiles.cuh"
+#include "tiles.cuh"
 
 /* ---- keys and values: scores have keys as rows, queries as columns --------------------------------------------- */
 

@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "attention_tiles.cuh"
+#include "tiles.cuh"
 
 #define OWNERS 2  /* warp groups with a head each */
 #define PAGE   16 /* tokens */

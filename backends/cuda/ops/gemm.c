@@ -8,6 +8,7 @@
 #include "backends/cuda/kernels/image.h"
 #include "backends/cuda/choose/plan_cache.h"
 #include "backends/cuda/device/device.h"
+#include "backends/cuda/device/math_library.h"
 
 #define WORKSPACE  ((size_t)32 << 20) /* as NVIDIA advises for Hopper */
 #define CANDIDATES 24

@@ -13,6 +13,7 @@
 #include "backends/cuda/choose/plan_cache.h"
 #include "backends/cuda/choose/timed_choice.h"
 #include "backends/cuda/device/device.h"
+#include "backends/cuda/device/math_library.h"
 #include "backends/cuda/dnn/dnn_plan.h"
 #include "ops_dnn_attention.h"
 #include "ops_rope.h"

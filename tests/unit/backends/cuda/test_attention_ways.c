@@ -15,6 +15,7 @@
 #include "backends/cuda/ops/ops_dnn_attention.h"
 #include "backends/cuda/ops/ops_rope.h"
 #include "backends/cuda/dnn/dnn_plan.h"
+#include "backends/cuda/device/math_library.h"
 
 #define TILES_SCRATCH ((size_t)1 << 20)
 #define WORKSPACE     512

@@ -10,6 +10,7 @@
 #include "kit/engine_kit.h"
 #include "kit/test.h"
 #include "backends/cuda/dnn/dnn_plan.h"
+#include "backends/cuda/device/math_library.h"
 
 #define SHAPES	  32
 #define WORKSPACE ((size_t)256 << 20)

@@ -11,6 +11,7 @@
 #include "backends/cuda/dnn/dnn_attention.h"
 #include "kit/test.h"
 #include "backends/cuda/dnn/dnn_plan.h"
+#include "backends/cuda/device/math_library.h"
 
 #define WORKSPACE ((size_t)4 << 30)
 #define WAYS	  8 /* that are asked for */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "backends/cuda/choose/plan_cache.h"
+#include "backends/cuda/device/math_library.h"
 #include "kit/test.h"
 
 static char folder[] = "/tmp/joulemark-plans.XXXXXX";

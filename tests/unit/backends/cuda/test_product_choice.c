@@ -6,6 +6,7 @@
 #include "backends/cuda/ops/gemm.h"
 #include "backends/cuda/kernels/image.h"
 #include "backends/cuda/choose/plan_cache.h"
+#include "backends/cuda/device/math_library.h"
 #include "kit/test.h"
 #include "backends/cuda/device/device.h"
 

@@ -2,6 +2,7 @@
 /* cuBLASLt and cuDNN: names of the files, a table of symbols for each, version checks and error messages. */
 #include <stddef.h>
 
+#include "math_library.h"
 #include "cuda.h"
 #include "vendor/library.h"
 

@@ -3,15 +3,16 @@
  * What the kernels of attention_tiles.cu and attention_keys.cuh share: tiles, products of tiles and their
  * operands in registers.
  */
-#ifndef JM_CUDA_ATTENTION_TILES_CUH
-#define JM_CUDA_ATTENTION_TILES_CUH
+#ifndef JM_CUDA_TILES_CUH
+#define JM_CUDA_TILES_CUH
 
 #include "hopper.cuh"
 
-#define GROUP	    128 /* threads of a warp group */
-#define TILE	    64	/* rows of the tiles that a block loops over, and of a warp group */
+#define GROUP	    128	       /* threads of a warp group */
+#define TILE	    64	       /* rows of the tiles that a block loops over, and of a warp group */
 #define TILE_FLOATS (TILE / 2) /* of 64 columns: accumulators of a thread */
-#define SWATH	    16 /* heads whose tiles run at the same time, the longest first: their operands stay in L2 */
+#define SWATH                                                                                      \
+	16 /* heads whose tiles run at the same time, the longest first: their operands stay in L2 */
 
 struct tiles {
 	int batch, seq, heads, groups, padded;
@@ -20,7 +21,8 @@ struct tiles {
 	const float *lse,
 		*delta; /* [B,H,padded]: lse / ln 2, after the end of the sequence infinite */
 	bf16 *dqkv;
-	const float *angles; /* of rotary positions: cosines, then sines, [seq,D/2] each; NULL = none */
+	const float
+		*angles; /* of rotary positions: cosines, then sines, [seq,D/2] each; NULL = none */
 };
 
 typedef float accumulators[TILE_FLOATS];
@@ -120,8 +122,7 @@ __device__ __forceinline__ void turn_back(const struct tiles &t, float (&sum)[D 
 	for (int half = 0; half < 2; half++) {
 		const int lane = threadIdx.x % WARP,
 			  row = row0 + threadIdx.x / WARP % 4 * 16 + lane / 4 + 8 * half;
-		const float *at =
-			t.angles + (int64_t)min(row, t.seq - 1) * (D / 2) + lane % 4 * 2;
+		const float *at = t.angles + (int64_t)min(row, t.seq - 1) * (D / 2) + lane % 4 * 2;
 #pragma unroll
 		for (int j = 0; j < D / 16; j++) {
 			const float2 cosine = *reinterpret_cast<const float2 *>(at + 8 * j);
