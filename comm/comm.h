@@ -40,7 +40,7 @@ static inline size_t jm_comm_type_bytes(enum jm_comm_type type)
  *	all-gather	from [n], to [W n]: the data of all ranks in rank order
  *	reduce-scatter	from [W n], to [n]: this rank's part of the sum over the ranks
  *	broadcast	from [n] of rank `root`, to [n] of all; from == to is allowed
- * Sums are of f32, f64 (not host) and (device memory only) bf16. `local` adds in the order of the ranks.
+ * Sums are of f32, f64 (not host) and (device memory only) bf16. `local` and `net` add in the order of the ranks.
  */
 enum jm_transfer_kind { JM_ALL_REDUCE, JM_ALL_GATHER, JM_REDUCE_SCATTER, JM_BROADCAST };
 
@@ -59,12 +59,15 @@ struct jm_transfer {
 
 struct jm_comm;
 struct jm_lanes;
+struct jm_meet;
 
 /* What a rank needs to open a communicator. */
 struct jm_comm_place {
 	int rank, world;
 	double join_s; /* seconds that a rank waits for others until all have come (jm_comm_joined); 0 = without limit */
 	int fd; /* local, host: the file that the launcher made for the gang */
+	const struct jm_meet *
+		meet; /* net: where ranks of several hosts meet (base/net/meet.h); NULL = over `control` */
 	const struct jm_comm *control; /* other transports: an open communicator of the same gang */
 	void *device; /* host: of a backend, with its lanes (lanes.h); NULL = it has none */
 	const struct jm_lanes *lanes;

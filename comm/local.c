@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "comm.h"
+#include "sum_ranks.h"
 
 /* small enough that the slots of several ranks stay in a cache */
 #define SLOT_BYTES ((size_t)256 << 10)
@@ -28,7 +28,6 @@
 /* The error of a rank that waits must not reach the parent before that of the rank it waits for, which closes before it
  * sends its own; the parent then ends all others. */
 #define LEFT_POLLS 20
-#define WORDS	   4 /* f32 elements of a vector */
 
 struct seat {
 	_Alignas(64) _Atomic uint32_t posted; /* number of pieces; wraps around */
@@ -141,59 +140,13 @@ static const char *given(const struct local *l, int r)
 	return slot_of(l, r, l->piece - 1);
 }
 
-/* ---- sums ------------------------------------------------------------------------------------------------ */
-
-typedef float floats __attribute__((vector_size(4 * WORDS)));
-
-static floats load(const char *at)
-{
-	floats x;
-
-	memcpy(&x, at, sizeof(x));
-	return x;
-}
-
-static void sum_f32(const struct local *l, char *to, size_t n)
-{
-	size_t i = 0;
-
-	for (; i + sizeof(floats) <= n; i += sizeof(floats)) {
-		floats sum = load(given(l, 0) + i);
-
-		for (int r = 1; r < l->world; r++)
-			sum += load(given(l, r) + i);
-		memcpy(to + i, &sum, sizeof(sum));
-	}
-	for (; i < n; i += sizeof(float)) {
-		float sum = 0, x;
-
-		for (int r = 0; r < l->world; r++) {
-			memcpy(&x, given(l, r) + i, sizeof(x));
-			sum = r ? sum + x : x;
-		}
-		memcpy(to + i, &sum, sizeof(sum));
-	}
-}
-
-static void sum_f64(const struct local *l, char *to, size_t n)
-{
-	for (size_t i = 0; i < n; i += sizeof(double)) {
-		double sum = 0, x;
-
-		for (int r = 0; r < l->world; r++) {
-			memcpy(&x, given(l, r) + i, sizeof(x));
-			sum = r ? sum + x : x;
-		}
-		memcpy(to + i, &sum, sizeof(sum));
-	}
-}
-
 static void sum_given(const struct local *l, enum jm_comm_type type, char *to, size_t bytes)
 {
-	if (type == JM_COMM_F32)
-		sum_f32(l, to, bytes);
-	else
-		sum_f64(l, to, bytes);
+	const char *from[JM_RANKS_MOST];
+
+	for (int r = 0; r < l->world; r++)
+		from[r] = given(l, r);
+	jm__sum_ranks(type, to, from, l->world, bytes);
 }
 
 /* ---- transfers of bytes `at` to at + n, n at most a slot ------------------------------------- */
@@ -262,11 +215,8 @@ static piece_fn *const pieces[] = {[JM_ALL_REDUCE] = all_reduce,
 static int local_start(void *state, const struct jm_transfer *t, struct jm_err *err)
 {
 	size_t bytes = t->count * jm_comm_type_bytes(t->type);
-	bool sums = t->kind == JM_ALL_REDUCE || t->kind == JM_REDUCE_SCATTER;
-	int rc = 0;
+	int rc = jm__sum_check(t, "local", err);
 
-	if (sums && t->type != JM_COMM_F32 && t->type != JM_COMM_F64)
-		return jm_err_set(err, JM_ENOSUP, "Transport local adds f32 and f64 only.");
 	for (size_t at = 0; at < bytes && !rc; at += SLOT_BYTES)
 		rc = pieces[t->kind](
 			state, t, at, bytes - at < SLOT_BYTES ? bytes - at : SLOT_BYTES, err);

@@ -48,7 +48,7 @@ MAY.update({f"lib/{room}": " ".join(["include"] + [f"lib/{r}" for r in LIB[:i]])
 
 # Inner rooms in their order: each includes only those before it. "." stands for the files right in the room's folder.
 INNER = {
-    "lib/base": ". text stat process files",
+    "lib/base": ". text stat process files net",
     "lib/measure": "session command view",
     "lib/run": ". plan worker sweep",
     "sources": ". nvml",

@@ -61,6 +61,14 @@ def test_the_same_bits_again():
     assert losses(train(GPT, 3, 6, device="cpu")) == losses(train(GPT, 3, 6, device="cpu"))
 
 
+@pytest.mark.parametrize("more", [["--precision", "f32"], ["--precision", "f64", "--shard-update", "off"]], ids=str)
+def test_over_tcp_the_same_bits(more):
+    """Both transports add in the order of the ranks, whatever is sent to whom."""
+    shared, sent = (train(GPT, 3, 6, *more, *transport) for transport in ([], ["--transport", "net"]))
+    assert losses(sent) == losses(shared)
+    assert (shared["communication"]["transport"], sent["communication"]["transport"]) == ("local", "net")
+
+
 @pytest.fixture(name="two_ranks", scope="module")
 def record_of_two_ranks():
     return train(GPT, 2, 4, device="cpu")
@@ -259,12 +267,13 @@ def two_fake_devices():
 KILLS = int(os.environ.get("JM_TEST_KILLS", "6"))
 
 
+@pytest.mark.parametrize("transport", ["auto", "net"])
 @pytest.mark.parametrize("seed", range(KILLS))
-def test_one_killed_rank_ends_all(seed):
+def test_one_killed_rank_ends_all(seed, transport):
     """At a random moment of setup, steps or between; the reason names the rank, and nothing stays behind."""
     draw = random.Random(seed)
     before = set(os.listdir("/dev/shm"))
-    gang = Running(draw.choice([2, 3]))
+    gang = Running(draw.choice([2, 3]), "--transport", transport)
     time.sleep(draw.choice([0, 0.02, 0.1, 0.5]) * draw.random())
     victim = draw.randrange(len(gang.ranks))
     number = draw.choice([signal.SIGKILL, signal.SIGABRT, signal.SIGTERM])
@@ -493,16 +502,16 @@ def test_messages_of_nccl_come_from_all_ranks(two_devices):
 
 
 @pytest.mark.parametrize("kind, factor", [("allreduce", 2), ("allgather", 1)])
-@pytest.mark.parametrize("ranks", [2, 3])
-def test_transfers_over_sizes(kind, factor, ranks, tmp_path):
+@pytest.mark.parametrize("ranks, transport", [(2, "local"), (3, "local"), (3, "net")])
+def test_transfers_over_sizes(kind, factor, ranks, transport, tmp_path):
     """Each size is a case; results are verified, and the bus bandwidth follows from the time."""
     store = tmp_path / "s.db"
     done = jm("run", kind, "--device", "ref", "--ranks", ranks, "--size", "0.00001,0.003", "--steps", 3, "--warmup", 1,
-              "--source", "null", "--store", store)
+              "--source", "null", "--store", store, "--transport", "auto" if transport == "local" else transport)
     assert done.returncode == 0, done.stderr
     for r in records(store):
         t = r["transfer"]
-        assert r["verified"] is True and t["transport"] == "local" and r["unit"] == "GB"
+        assert r["verified"] is True and t["transport"] == transport and r["unit"] == "GB"
         assert t["bytes"] == pytest.approx(float(r["options"]["size"]) * 1e9, abs=8 * ranks)
         assert r["items"] == pytest.approx(3 * 16 * t["bytes"] / 1e9)
         assert t["bytes_per_s"] == pytest.approx(t["bytes"] / t["seconds"])
@@ -530,6 +539,11 @@ def test_transfers_in_pieces_between_three_devices(kind):
 def test_ranks_without_gpus_have_one_transport(device, transport, hint):
     r = one(*GPT, "--batch", "1", "--steps", "1", "--device", device, "--ranks", "2", "--transport", transport, status=FAILED)
     assert hint in r["reason"], r["reason"]
+
+
+def test_tcp_exchanges_no_memory_of_gpus(two_devices):
+    r = one(*GPT, "--batch", "1", "--steps", "1", *TWO, "--transport", "net", env=two_devices, status=FAILED)
+    assert "Transport net exchanges memory of hosts" in r["reason"] and "use --transport nccl" in r["reason"], r["reason"]
 
 
 def test_a_transfer_of_one_rank_is_refused():

@@ -10,7 +10,7 @@
 
 #define JOIN_S 600.0
 
-const char *const jm_gang_transports[] = {"auto", "nccl", "host", NULL};
+const char *const jm_gang_transports[] = {"auto", "nccl", "host", "net", NULL};
 
 /* Exchanges the devices of all ranks. */
 static int introduce(struct jm_gang *g, struct jm_work *work, struct jm_err *err)
@@ -63,6 +63,38 @@ static double join_seconds(void)
 	return seconds > 0 && seconds < 1e9 ? seconds : JOIN_S;
 }
 
+/* Can ranks on this device use the transport? "local": `control` is used. */
+static int check_transport(struct jm_gang *g, const struct jm_work *work, struct jm_device *d,
+	const char *name, struct jm_err *err)
+{
+	const struct jm_transport *transport = jm_transport_find(name, err);
+	int code;
+
+	if (!transport)
+		return err->code;
+	if (transport->host_memory && !d->backend->stream)
+		return 0;
+	if (transport->host_memory)
+		return jm_err_set(err, JM_ENOSUP,
+			"Transport %s exchanges memory of hosts, but the data of ranks on %s is in "
+			"memory of the device; use --transport nccl, or host on one host.",
+			name, work->own.name);
+	if (!d->backend->stream)
+		return jm_err_set(err, JM_ENOSUP,
+			"Ranks on %s exchange data through the memory of the host by themselves; "
+			"omit --transport %s, which is for GPUs.",
+			work->own.name, name);
+	code = enter(d, err);
+	for (int r = 0; r < work->world && !code; r++)
+		if (r != work->rank && !strcmp(g->own[r].uuid, work->own.uuid))
+			code = jm_err_set(err, JM_EUSAGE,
+				"Ranks %d and %d are both on %s, but transport %s needs a device "
+				"for each; give one for each rank with --device.",
+				r < work->rank ? r : work->rank, r < work->rank ? work->rank : r,
+				work->own.name, name);
+	return code;
+}
+
 static int open_device_comm(struct jm_gang *g, const struct jm_work *work, struct jm_device *d,
 	const char *name, struct jm_err *err)
 {
@@ -77,22 +109,10 @@ static int open_device_comm(struct jm_gang *g, const struct jm_work *work, struc
 		.enter_arg = d};
 	int code;
 
-	if (!strcmp(name, g->control.transport->name))
-		return 0;
-	if (!d->backend->stream)
-		return jm_err_set(err, JM_ENOSUP,
-			"Ranks on %s exchange data through the memory of the host by themselves; "
-			"omit --transport %s, which is for GPUs.",
-			work->own.name, name);
-	code = enter(d, err);
-	for (int r = 0; r < work->world && !code; r++)
-		if (r != work->rank && !strcmp(g->own[r].uuid, work->own.uuid))
-			code = jm_err_set(err, JM_EUSAGE,
-				"Ranks %d and %d are both on %s, but transport %s needs a device "
-				"for each; give one for each rank with --device.",
-				r < work->rank ? r : work->rank, r < work->rank ? work->rank : r,
-				work->own.name, name);
-	return code ? code : jm_comm_open(name, &place, &g->device, err);
+	code = check_transport(g, work, d, name, err);
+	if (code || !strcmp(name, "local") || !strcmp(name, g->control.transport->name))
+		return code;
+	return jm_comm_open(name, &place, &g->device, err);
 }
 
 static int poll_transfers(void *arg, struct jm_err *err)

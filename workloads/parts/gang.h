@@ -17,8 +17,8 @@ extern const char *const jm_gang_transports[];
 			"through the memory of the host, for at most 8 ranks of one host, so "     \
 			"that links between GPUs sleep and take no power" more                     \
 			". auto = " by_itself                                                      \
-			"; ranks without GPUs exchange data through the memory of the "            \
-			"host in any case"                                                         \
+			". Ranks without GPUs share the memory of their host; net sends by TCP "   \
+			"what they exchange, as between hosts"                                     \
 	}
 
 /* How the ranks exchange data of their devices. */

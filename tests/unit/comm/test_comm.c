@@ -1,18 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transport local: threads act as ranks, each with its own mapping; results are compared with sums
- * computed here. */
+/* The contract of transports in host memory, `local` and `net`: threads act as ranks, each with its own mapping or
+ * connections; results are compared with sums computed here. */
 #include "kit/test.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/net/meet.h"
+#include "base/net/tcp.h"
 #include "comm/comm.h"
 #include "workloads/parts/gang.h"
 
 #define MOST_RANKS 5
 
+/* What the ranks of a gang need to find each other: a file, or an address with a key. */
+struct gang {
+	const char *transport;
+	int file;
+	struct jm_meet meet;
+};
+
+static struct gang gang_new(const char *transport)
+{
+	struct gang g = {.transport = transport,
+		.file = memfd_create("gang", MFD_CLOEXEC),
+		.meet = {.host = "127.0.0.1", .door_fd = -1, .differs = "The test"}};
+	struct jm_err err = JM_ERR_INIT;
+	char host[JM_HOST_SIZE];
+
+	assert_ok(jm_tcp_listen(g.meet.host, 0, &g.meet.door_fd, &err), err);
+	g.meet.port = jm_tcp_own_end(g.meet.door_fd, host);
+	assert_ok(jm_key_new(g.meet.key, &err), err);
+	return g;
+}
+
+/* Rank 0 of transport net takes over the open port, and closes it. */
+static void gang_done(const struct gang *g)
+{
+	close(g->file);
+	if (strcmp(g->transport, "net") != 0)
+		close(g->meet.door_fd);
+}
+
+static struct jm_comm_place place_of(const struct gang *g, int rank, int world)
+{
+	return (struct jm_comm_place){
+		.rank = rank, .world = world, .fd = g->file, .meet = &g->meet};
+}
+
 struct rank {
+	const char *transport;
 	struct jm_comm_place place;
 	size_t n;
 	int rc;
@@ -64,7 +103,7 @@ static void *be_rank(void *arg)
 	struct rank *r = arg;
 	struct jm_comm c = {0};
 
-	r->rc = jm_comm_open("local", &r->place, &c, &r->err);
+	r->rc = jm_comm_open(r->transport, &r->place, &c, &r->err);
 	if (!r->rc)
 		r->rc = transfer_all(r, &c);
 	jm_comm_close(&c);
@@ -94,14 +133,15 @@ static void check(const struct rank *r)
 	}
 }
 
-static void run_gang(int world, size_t n)
+static void run_gang(const char *transport, int world, size_t n)
 {
+	struct gang g = gang_new(transport);
 	struct rank rank[MOST_RANKS];
 	pthread_t thread[MOST_RANKS];
-	int fd = memfd_create("gang", MFD_CLOEXEC);
 
 	for (int i = 0; i < world; i++) {
-		rank[i] = (struct rank){.place = {.rank = i, .world = world, .fd = fd}, .n = n};
+		rank[i] = (struct rank){
+			.transport = transport, .place = place_of(&g, i, world), .n = n};
 		rank[i].sum = malloc((n + 1) * sizeof(float));
 		rank[i].all = malloc((n * (size_t)world + 1) * sizeof(float));
 		rank[i].part = malloc((n + 1) * sizeof(float));
@@ -117,18 +157,17 @@ static void run_gang(int world, size_t n)
 		free(rank[i].part);
 		free(rank[i].told);
 	}
-	close(fd);
+	gang_done(&g);
 }
 
-/* Below, at and above the size of a piece (65536 f32), with rests that fill no vector. */
-static void transfers_are_what_they_say(void **unused)
+/* Below, at and above the sizes of a piece (65536 f32, and 262144 of net), with rests that fill no vector. */
+static void transfers_are_what_they_say(void **transport)
 {
-	static const size_t counts[] = {0, 1, 9, 65536, 65537, 200003};
+	static const size_t counts[] = {0, 1, 9, 65536, 65537, 200003, 600001};
 
-	(void)unused;
 	for (int world = 1; world <= MOST_RANKS; world++)
 		for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++)
-			run_gang(world, counts[i]);
+			run_gang(*transport, world, counts[i]);
 }
 
 static void *leave_early(void *arg)
@@ -136,44 +175,54 @@ static void *leave_early(void *arg)
 	struct rank *r = arg;
 	struct jm_comm c = {0};
 
-	r->rc = jm_comm_open("local", &r->place, &c, &r->err);
+	r->rc = jm_comm_open(r->transport, &r->place, &c, &r->err);
 	jm_comm_close(&c);
 	return NULL;
 }
 
-static void a_rank_that_left_is_named(void **unused)
+static void a_rank_that_left_is_named(void **transport)
 {
-	int fd = memfd_create("gang", MFD_CLOEXEC);
-	struct rank stays = {.place = {.rank = 0, .world = 2, .fd = fd}, .n = 1},
-		    leaves = {.place = {.rank = 1, .world = 2, .fd = fd}};
+	struct gang g = gang_new(*transport);
+	struct rank stays = {.place = place_of(&g, 0, 2)},
+		    leaves = {.transport = *transport, .place = place_of(&g, 1, 2)};
 	struct jm_comm c;
 	pthread_t thread;
 	double one = 1;
 
-	(void)unused;
 	assert_int_equal(pthread_create(&thread, NULL, leave_early, &leaves), 0);
-	assert_ok(jm_comm_open("local", &stays.place, &c, &stays.err), stays.err);
+	assert_ok(jm_comm_open(*transport, &stays.place, &c, &stays.err), stays.err);
 	assert_int_equal(jm_comm_sum(&c, &one, 1, &stays.err), JM_EGONE);
 	assert_sentence(&stays.err, JM_EGONE);
 	assert_non_null(strstr(stays.err.text, "Rank 1"));
 	pthread_join(thread, NULL);
 	jm_comm_close(&c);
-	close(fd);
+	gang_done(&g);
 }
 
-static void a_rank_that_never_comes_is_named(void **unused)
+static void check_lonely(const char *transport, int rank, int missing)
 {
-	int fd = memfd_create("gang", MFD_CLOEXEC);
-	struct jm_comm_place alone = {.rank = 1, .world = 2, .join_s = 0.2, .fd = fd};
+	struct gang g = gang_new(transport);
+	struct jm_comm_place alone = place_of(&g, rank, 2);
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_comm c = {0};
+	char sentence[80];
 
-	(void)unused;
-	assert_int_equal(jm_comm_open("local", &alone, &c, &err), JM_EIO);
+	alone.join_s = 0.2;
+	if (rank) /* of net: nobody listens */
+		close(g.meet.door_fd);
+	assert_int_equal(jm_comm_open(transport, &alone, &c, &err), JM_EIO);
 	assert_sentence(&err, JM_EIO);
-	assert_non_null(strstr(err.text, "Rank 0 has not joined the other ranks within 0.2 s"));
+	snprintf(sentence, sizeof(sentence), "Rank %d has not joined the other ranks within 0.2 s",
+		missing);
+	assert_non_null(strstr(err.text, sentence));
 	jm_comm_close(&c);
-	close(fd);
+	close(g.file);
+}
+
+static void a_rank_that_never_comes_is_named(void **transport)
+{
+	check_lonely(*transport, 1, 0);
+	check_lonely(*transport, 0, 1);
 }
 
 static void *come_and_tarry(void *arg)
@@ -182,7 +231,7 @@ static void *come_and_tarry(void *arg)
 	struct jm_comm c = {0};
 	double one = 1;
 
-	r->rc = jm_comm_open("local", &r->place, &c, &r->err);
+	r->rc = jm_comm_open(r->transport, &r->place, &c, &r->err);
 	usleep(600000);
 	if (!r->rc)
 		r->rc = jm_comm_sum(&c, &one, 1, &r->err);
@@ -191,25 +240,25 @@ static void *come_and_tarry(void *arg)
 }
 
 /* A rank may plan and build for minutes while the others wait. */
-static void ranks_that_have_come_may_take_their_time(void **unused)
+static void ranks_that_have_come_may_take_their_time(void **transport)
 {
-	int fd = memfd_create("gang", MFD_CLOEXEC);
-	struct rank late = {.place = {.rank = 1, .world = 2, .fd = fd}},
-		    waits = {.place = {.rank = 0, .world = 2, .join_s = 0.3, .fd = fd}};
+	struct gang g = gang_new(*transport);
+	struct rank late = {.transport = *transport, .place = place_of(&g, 1, 2)},
+		    waits = {.place = place_of(&g, 0, 2)};
 	struct jm_comm c = {0};
 	pthread_t thread;
 	double one = 1;
 
-	(void)unused;
+	waits.place.join_s = 0.3;
 	assert_int_equal(pthread_create(&thread, NULL, come_and_tarry, &late), 0);
-	assert_ok(jm_comm_open("local", &waits.place, &c, &waits.err), waits.err);
+	assert_ok(jm_comm_open(*transport, &waits.place, &c, &waits.err), waits.err);
 	jm_comm_joined(&c);
 	assert_ok(jm_comm_sum(&c, &one, 1, &waits.err), waits.err);
 	assert_true(one == 2);
 	pthread_join(thread, NULL);
 	assert_ok(late.rc, late.err);
 	jm_comm_close(&c);
-	close(fd);
+	gang_done(&g);
 }
 
 static void wrong_places_are_refused(void **unused)
@@ -295,13 +344,19 @@ static void alone_nothing_is_sent(void **unused)
 	assert_true(x == 3);
 }
 
+#define ON(transport, test)                                                                        \
+	{                                                                                          \
+#test " (" transport ")", test, NULL, NULL, (void *)(uintptr_t)transport           \
+	}
+#define ON_BOTH(test) ON("local", test), ON("net", test)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(transfers_are_what_they_say),
-		cmocka_unit_test(a_rank_that_left_is_named),
-		cmocka_unit_test(a_rank_that_never_comes_is_named),
-		cmocka_unit_test(ranks_that_have_come_may_take_their_time),
+		ON_BOTH(transfers_are_what_they_say),
+		ON_BOTH(a_rank_that_left_is_named),
+		ON_BOTH(a_rank_that_never_comes_is_named),
+		ON_BOTH(ranks_that_have_come_may_take_their_time),
 		cmocka_unit_test(a_rank_that_differs_is_named),
 		cmocka_unit_test(wrong_places_are_refused),
 		cmocka_unit_test(alone_nothing_is_sent),

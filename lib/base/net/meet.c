@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rank 0 admits all others and tells them where each has a door; then each rank visits those below it, from the first,
+ * and admits those above it. Rank 1 admits at once, so that nobody waits in a circle.
+ */
+#include "meet.h"
+#include "base/clock.h"
+#include "meet_door.h"
+#include "tcp.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RETRY_NS 50000000
+
+/* Where a rank has its door. */
+struct place {
+	char host[JM_HOST_SIZE];
+	uint16_t port;
+};
+
+int jm_key_new(unsigned char ret[JM_KEY_BYTES], struct jm_err *err)
+{
+	return jm__meet_random(ret, JM_KEY_BYTES, err);
+}
+
+/* ---- a visit --------------------------------------------------------------------------------------------- */
+
+static int refused(const struct jm_meet *m, int rank, uint32_t verdict, struct jm_err *err)
+{
+	if (verdict == JM__TWICE)
+		return jm_err_set(err, JM_EUSAGE,
+			"There are two processes with rank %d of %d; give each its own rank.",
+			m->rank, m->world);
+	if (verdict == JM__OTHER_WORK)
+		return jm_err_set(err, JM_EUSAGE,
+			"%s of rank %d is not that of rank %d; start all ranks with the same "
+			"program and the same options.",
+			m->differs, m->rank, rank);
+	return jm_err_set(err, JM_EUSAGE,
+		"Rank %d of %d does not belong to the ranks that rank %d counts; give all the same "
+		"number of ranks.",
+		m->rank, m->world, rank);
+}
+
+/* 0 = admitted, 1 = the connection broke and a new one may succeed, else an error. */
+static int introduce(
+	const struct jm_meet *m, int rank, int fd, struct jm__hello *hello, struct jm_err *err)
+{
+	unsigned char proof[JM_KEY_BYTES];
+	struct jm__reply reply;
+	uint32_t verdict;
+
+	if (!jm_tcp_send(fd, hello, sizeof(*hello), m->until_ns) ||
+		!jm_tcp_receive(fd, &reply, sizeof(reply), m->until_ns))
+		return 1;
+	jm__meet_prove(m, JM__DOOR, hello, reply.nonce, proof);
+	if (!jm_keys_equal(proof, reply.proof))
+		return jm_err_set(err, JM_EPERM,
+			"The program that answers where rank %d should be has another secret; give "
+			"all ranks the same JM_GANG_SECRET, and a port that nobody else uses.",
+			rank);
+	jm__meet_prove(m, JM__VISITOR, hello, reply.nonce, proof);
+	if (!jm_tcp_send(fd, proof, sizeof(proof), m->until_ns) ||
+		!jm_tcp_receive(fd, &verdict, sizeof(verdict), m->until_ns))
+		return 1;
+	return verdict == JM__WELCOME ? 0 : refused(m, rank, verdict, err);
+}
+
+/* For rank 0 a door of the own rank is opened first, at the address that the connection has. */
+static int call(const struct jm_meet *m, int rank, int fd, int *door, struct jm_err *err)
+{
+	struct jm__hello hello = {.magic = JM__MAGIC,
+		.rank = (uint32_t)m->rank,
+		.world = (uint32_t)m->world,
+		.what = m->what};
+	char host[JM_HOST_SIZE];
+	int code = 0;
+
+	jm_tcp_own_end(fd, host);
+	if (door && *door < 0 && m->rank < m->world - 1)
+		code = jm_tcp_listen(host, 0, door, err);
+	if (!code)
+		code = jm__meet_random(hello.nonce, sizeof(hello.nonce), err);
+	if (door && *door >= 0)
+		hello.port = (uint32_t)jm_tcp_own_end(*door, host);
+	return code ? code : introduce(m, rank, fd, &hello, err);
+}
+
+static int visit(const struct jm_meet *m, int rank, const struct place *place, int *door,
+	int *ret_fd, struct jm_err *err)
+{
+	const struct timespec nap = {.tv_nsec = RETRY_NS};
+	char why[160] = "";
+	int fd, code;
+
+	do {
+		fd = jm_tcp_connect(place->host, place->port, m->until_ns);
+		code = fd < 0 ? 1 : call(m, rank, fd, door, err);
+		if (!code) {
+			jm_tcp_tune(fd);
+			*ret_fd = fd;
+			return 0;
+		}
+		snprintf(why, sizeof(why), " (%s, port %d: %s)", place->host, place->port,
+			errno ? strerror(errno) : "it closed the connection");
+		if (fd >= 0)
+			close(fd);
+		if (code > 0)
+			nanosleep(&nap, NULL);
+	} while (code > 0 && jm_clock_now(jm_clock_real()) < m->until_ns);
+	return code < 0 ? code : jm__meet_missing(m, rank, why, err);
+}
+
+/* ---- rank 0, and the others ------------------------------------------------------------------------------ */
+
+static int tell_places(
+	const struct jm_meet *m, const int *fd, const uint16_t *port, struct jm_err *err)
+{
+	struct place place[JM_MEET_MOST] = {0};
+
+	for (int r = 1; r < m->world; r++) {
+		jm_tcp_other_end(fd[r], place[r].host);
+		place[r].port = port[r];
+	}
+	for (int r = 1; r < m->world; r++)
+		if (!jm_tcp_send(fd[r], place, sizeof(place[0]) * (size_t)m->world, m->until_ns))
+			return jm_err_set(
+				err, JM_EGONE, "Rank %d ended before all ranks had joined.", r);
+	return 0;
+}
+
+static int host_others(const struct jm_meet *m, int *fd, struct jm_err *err)
+{
+	uint16_t port[JM_MEET_MOST] = {0};
+	int door = m->door_fd, code = 0;
+
+	if (door < 0)
+		code = jm_tcp_listen(m->host, m->port, &door, err);
+	if (!code)
+		code = jm__meet_admit(m, door, fd, port, err);
+	return code ? code : tell_places(m, fd, port, err);
+}
+
+static int hear_places(const struct jm_meet *m, int fd, struct place *place, struct jm_err *err)
+{
+	if (!jm_tcp_receive(fd, place, sizeof(*place) * (size_t)m->world, m->until_ns))
+		return jm_err_set(err, JM_EGONE,
+			"Rank 0 ended before all ranks had joined, or gave up waiting for another "
+			"rank.");
+	for (int r = 0; r < m->world; r++)
+		place[r].host[JM_HOST_SIZE - 1] = '\0';
+	return 0;
+}
+
+static int join_others(const struct jm_meet *m, int *fd, struct jm_err *err)
+{
+	struct place place[JM_MEET_MOST] = {0};
+	uint16_t port[JM_MEET_MOST];
+	int door = -1, code;
+
+	snprintf(place[0].host, sizeof(place[0].host), "%s", m->host);
+	place[0].port = (uint16_t)m->port;
+	code = visit(m, 0, &place[0], &door, &fd[0], err);
+	if (!code)
+		code = hear_places(m, fd[0], place, err);
+	for (int r = 1; r < m->rank && !code; r++)
+		code = visit(m, r, &place[r], NULL, &fd[r], err);
+	if (!code)
+		return jm__meet_admit(m, door, fd, port, err);
+	if (door >= 0)
+		close(door);
+	return code;
+}
+
+int jm_meet(const struct jm_meet *m, int *ret_fd, struct jm_err *err)
+{
+	int fd[JM_MEET_MOST], code;
+
+	for (int r = 0; r < JM_MEET_MOST; r++)
+		fd[r] = -1;
+	code = m->rank ? join_others(m, fd, err) : host_others(m, fd, err);
+	for (int r = 0; r < m->world && code; r++)
+		if (fd[r] >= 0)
+			close(fd[r]);
+	if (!code)
+		memcpy(ret_fd, fd, sizeof(fd[0]) * (size_t)m->world);
+	return code;
+}
