@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_MAX  200 /* bytes of a text of the server in a message */
+#define TEXT_MAX  200  /* bytes of a text of the server in a message */
+#define URL_MAX	  2000 /* bytes, without the path */
+#define PATH_MOST 48   /* bytes of the path */
 #define CONNECT_S 10
 
 #define CALLS(X)                                                                                   \
@@ -89,6 +91,10 @@ static int check_url(const struct jm_http_client_options *o, struct jm_err *err)
 	if (!host && strncmp(o->url, "https://", 8) != 0)
 		return jm_err_set(err, JM_EUSAGE,
 			"'%s' is no URL of a server; give one like http://127.0.0.1:8000.", o->url);
+	if (strlen(o->url) > URL_MAX)
+		return jm_err_set(err, JM_EUSAGE,
+			"The URL of the server has %zu bytes; it may have %d at most.",
+			strlen(o->url), URL_MAX);
 	if (strchr(o->url, '@'))
 		return jm_err_set(err, JM_EUSAGE,
 			"A URL with a user or a password is not taken; give the key in a file.");
@@ -214,7 +220,7 @@ static size_t on_bytes(char *bytes, size_t size, size_t n, void *arg)
 static bool set_common(struct jm_http_client *c, CURL *easy, const char *path)
 {
 	__typeof__(c->call.curl_easy_setopt) set = c->call.curl_easy_setopt;
-	char url[2048];
+	char url[URL_MAX + PATH_MOST + 1];
 
 	if (snprintf(url, sizeof(url), "%s%s", c->url, path) >= (int)sizeof(url))
 		return false;
@@ -341,9 +347,13 @@ static json_t *parse(const struct jm_http_client *c, const char *path, CURLcode 
 	if (rc)
 		jm_err_set(err, JM_ENOENT, "%s does not answer: %s.", c->url,
 			c->call.curl_easy_strerror(rc));
+	else if (status == 401 || status == 403)
+		jm_err_set(err, JM_EPERM, "%s answers %s with status %ld: %s.", c->url, path,
+			status,
+			c->o.key_file ? "it does not take the key of --key-file; give another one"
+				      : "it wants a key; give its file with --key-file");
 	else if (status != 200)
-		jm_err_set(err, status == 401 || status == 403 ? JM_EPERM : JM_EIO,
-			"%s answers %s with status %ld.", c->url, path, status);
+		jm_err_set(err, JM_EIO, "%s answers %s with status %ld.", c->url, path, status);
 	else if (!(json = jm_curl_object(a)))
 		jm_err_set(err, JM_EFORMAT, "%s answers %s with what is no JSON object.", c->url,
 			path);

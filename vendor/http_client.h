@@ -33,7 +33,7 @@ struct jm_http_client_options {
 };
 
 /*
- * Asks nothing yet. JM_EUSAGE: no URL of HTTP or HTTPS, or a key that would go over plain HTTP to another machine than this
+ * Asks nothing yet. JM_EUSAGE: no URL of HTTP or HTTPS, a very long one, or a key that would go over plain HTTP to another machine than this
  * one. Freed by jm_http_client_free.
  */
 int jm_http_client_new(
@@ -45,7 +45,8 @@ int jm_http_client_post(struct jm_http_client *c, const char *path, const char *
 	struct jm_err *err);
 /* Waits until something comes or the time is over (at most a millisecond early); calls bytes and end. */
 int jm_http_client_poll(struct jm_http_client *c, int64_t most_ns, struct jm_err *err);
-/* The JSON object at that path; waits for it. The caller owns it; NULL = none, with the reason. JM_ENOENT: nothing answers. */
+/* The JSON object at that path; waits for it. The caller owns it; NULL = none, with the reason. JM_ENOENT: nothing answers;
+ * JM_EPERM: it wants a key, or another one. */
 json_t *jm_http_client_get_json(struct jm_http_client *c, const char *path, struct jm_err *err);
 
 #endif

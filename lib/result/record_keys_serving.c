@@ -20,6 +20,7 @@ static const struct jm_key window_keys[] = {
 	{POSITIVE("begin_s", 0), .unit = "s", .meaning = "from the first arrival"},
 	{POSITIVE("seconds", 0), .unit = "s", .meaning = "how long it is"},
 	{COUNT("requests_done", 0), .meaning = "whose answer was completed in it"},
+	{COUNT("requests_failed", JM_KEY_OPTIONAL), .meaning = "that failed in it"},
 	{POSITIVE("tokens_in", JM_KEY_OPTIONAL),
 		.meaning = "of the prompts whose first token was made in it"},
 	{POSITIVE("tokens_out", 0), .meaning = "that were made in it"},
@@ -85,6 +86,10 @@ const struct jm_key jm__serving_keys[] = {
 		.meaning = "requests per second that keep --ttft and --tpot, of the window, or "
 			   "else from the first arrival to the last end; null without such a "
 			   "bound"},
+	{FLAG("p99_in_bounds", JM_KEY_NULL | JM_KEY_OPTIONAL),
+		.meaning = "whether the 99th percentiles of ttft and tpot keep --ttft and --tpot, "
+			   "if a failed request takes for ever; null without such a bound, or if "
+			   "no request ended in the span"},
 	{POSITIVE("mean_running", JM_KEY_NULL | JM_KEY_OPTIONAL),
 		.meaning = "requests in a step, weighted by the time of the steps"},
 	{POSITIVE("padding", JM_KEY_NULL | JM_KEY_OPTIONAL),

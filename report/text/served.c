@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/option.h"
 #include "base/text/json.h"
 #include "report/format/text.h"
 #include "result/serving_energy.h"
@@ -122,28 +121,13 @@ int jm_served_latencies(const struct jm_grouping *g, const struct jm_group_serie
 	return rc;
 }
 
-/* 1: the 99th percentile keeps the bound that was given; 0: it does not; -1: there is none. */
-static int keeps(const json_t *record, const char *key)
+static const char *p99_in_bounds(const json_t *serving)
 {
-	const json_t *options = json_object_get(
-		json_object_get(json_object_get(record, "case"), "parameters"), "options");
-	const char *text = json_string_value(json_object_get(options, key));
-	struct jm_err none = JM_ERR_INIT;
-	double bound;
+	const json_t *kept = json_object_get(serving, "p99_in_bounds");
 
-	if (!text || jm_parse_quantity(text, "s", true, &bound, &none))
-		return -1;
-	return !(jm_json_real_of(json_object_get(json_object_get(record, "serving"), key), "p99") >
-		 bound);
-}
-
-static const char *keeps_all(const json_t *record)
-{
-	int ttft = keeps(record, "ttft"), tpot = keeps(record, "tpot");
-
-	if (ttft < 0 && tpot < 0)
+	if (!json_is_boolean(kept))
 		return "-";
-	return ttft && tpot ? "yes" : "no";
+	return json_is_true(kept) ? "yes" : "no";
 }
 
 static int put_costs(struct jm_grid *grid, int row, bool several, const struct jm_grouping *g,
@@ -161,7 +145,7 @@ static int put_costs(struct jm_grid *grid, int row, bool several, const struct j
 		rc = jm_grid_set(grid, row, several, err, "%.0f", x[0]);
 	for (int k = 1; k < COSTS && !rc; k++)
 		rc = put_number(grid, row, several + k, x[k], err);
-	return rc ? rc : jm_grid_set(grid, row, several + COSTS, err, "%s", keeps_all(c->record));
+	return rc ? rc : jm_grid_set(grid, row, several + COSTS, err, "%s", p99_in_bounds(serving));
 }
 
 int jm_served_costs(const struct jm_grouping *g, const struct jm_group_series *s,

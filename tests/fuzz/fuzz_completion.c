@@ -16,6 +16,7 @@ static void on_event(void *arg, const char *text, size_t n)
 
 	assert(!text[n]);
 	assert(!(c.is_done && c.has_choice));
+	assert(c.is_error || isnan(c.output) || (c.output >= 0 && c.output <= 1e9));
 	seen->events++;
 	seen->bytes += n;
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server of /v1/completions whose answers are programmed; it logs when it took a request and wrote each event.
 
+completion_server.py PORT LOG --key KEY  likewise, with a key
 completion_server.py PORT LOG [WAY...]   request number i is answered in the i-th way, those after the last one well
 """
 import http.server
@@ -12,13 +13,15 @@ import threading
 import time
 
 PAUSE = 0.002  # s between two events
+USAGE = {"huge": 5e9, "half": 2.5, "negative": -1, "text": "3"}  # numbers of tokens that are none
 
 
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, port, log, ways, key=None):
+    def __init__(self, port, log, ways, key=None, model="programmed"):
         super().__init__(("127.0.0.1", port), Handler)
+        self.model = model
         self.log, self.ways, self.key, self.lock, self.n = open(log, "a", encoding="utf-8"), ways, key, threading.Lock(), 0
 
     def take(self):
@@ -52,7 +55,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.server.key and self.headers["Authorization"] != f"Bearer {self.server.key}":
             self.whole(401, {})
         else:
-            self.whole(200, {"data": [{"id": "programmed"}]})
+            self.whole(200, {"data": [{"id": self.server.model}]})
 
     def event(self, text):
         data = f"data: {text}\n\n".encode()
@@ -70,7 +73,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def stream(self, way, asked, times):
         """Writes the pieces; False when the answer is to break off."""
-        n = asked["max_tokens"]
+        n = asked["max_tokens"] * (2 if way in ("twice", "twice_uncounted") else 1)
         size = 2 if way == "merge" else 1
         for i in range(0, n, size):
             if way in ("reset", "stall", "cut") and i:
@@ -105,8 +108,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 time.sleep(600)
             self.close_connection = True
             return
-        if way not in ("no_usage", "empty"):
-            usage = {"prompt_tokens": len(asked["prompt"]), "completion_tokens": asked["max_tokens"]}
+        if way not in ("no_usage", "twice_uncounted", "empty"):
+            usage = {"prompt_tokens": len(asked["prompt"]), "completion_tokens": USAGE.get(way, max(len(times), asked["max_tokens"]))}
             self.event(json.dumps({"choices": [], "usage": usage}))
         if way != "no_done":
             self.event("[DONE]")
@@ -114,4 +117,5 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    Server(int(sys.argv[1]), sys.argv[2], sys.argv[3:]).serve_forever()
+    key = sys.argv[sys.argv.index("--key") + 1] if "--key" in sys.argv else None
+    Server(int(sys.argv[1]), sys.argv[2], [] if key else sys.argv[3:], key).serve_forever()

@@ -9,6 +9,7 @@ import re
 import socket
 import sys
 import threading
+import time
 
 import pytest
 
@@ -20,13 +21,14 @@ from serving import SERVE
 PEER = pathlib.Path(__file__).parent.parent / "peers/completion_server.py"
 CLIENT = ["run", "serve-client", "--source", "null", "--warmup", "0", "--input-tokens", "3:9", "--output-tokens", "2:5"]
 FAILURES = {"500": "status_5xx", "429": "status_4xx", "302": "status_other", "reset": "broken", "cut": "broken",
-            "stall": "stalled", "error": "malformed", "garbage": "malformed", "empty": "malformed"}
+            "stall": "stalled", "error": "malformed", "garbage": "malformed", "empty": "malformed", "huge": "malformed",
+            "half": "malformed", "negative": "malformed", "text": "malformed"}
 
 
 @contextlib.contextmanager
-def server(tmp_path, *ways, key=None):
+def server(tmp_path, *ways, **more):
     log = tmp_path / "log"
-    one_server = Server(0, log, list(ways), key)
+    one_server = Server(0, log, list(ways), **more)
     threading.Thread(target=one_server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{one_server.server_address[1]}", log
@@ -84,7 +86,7 @@ def test_the_requests_are_those_of_serve(tmp_path):
 
 def test_bad_answers_are_counted_and_said(tmp_path):
     ways = ["well", "500", "reset", "merge", "429", "stall", "tail", "cut", "no_usage", "error", "302", "no_done", "garbage",
-            "empty", "well"]
+            "huge", "half", "negative", "text", "empty", "well"]
     with server(tmp_path, *ways) as (url, log):
         r, rows = measured(tmp_path, url, "--arrival", "single", "--seconds", "5", "--silence", "500ms")
     s = r["serving"]
@@ -103,6 +105,19 @@ def test_bad_answers_are_counted_and_said(tmp_path):
         assert words in r["note"]
 
 
+@pytest.mark.parametrize("way", ["twice", "twice_uncounted"])
+def test_tokens_beyond_those_asked_for_count_once(tmp_path, way):
+    with server(tmp_path, *[way] * 1000) as (url, log):
+        r, rows = measured(tmp_path, url, "--arrival", "single", "--seconds", "1")
+    s, truth = r["serving"], log_of(log)[:len(rows)]
+    assert [int(row["output_tokens"]) for row in rows] == [2 * t["asked"]["max_tokens"] for t in truth] and len(rows) > 5
+    assert s["server"]["other_length"] == len(rows) and s["server"]["tokens_merged"] == 0
+    assert abs(r["items"] - sum(len(t["times"]) for t in truth)) <= 10  # the end cuts one answer
+    last = max(rows, key=lambda row: int(row["output_tokens"]))  # its last token is the last one that was written
+    t = truth[rows.index(last)]
+    assert float(last["latency_s"]) > t["times"][-1] - t["taken"]
+
+
 def test_a_server_that_fails_all_fails_the_run(tmp_path):
     with server(tmp_path, *["503"] * 1000) as (url, _):
         r = one(*CLIENT, "--url", url, "--seconds", "60", "--arrival", "closed", status=1)
@@ -118,10 +133,27 @@ def test_a_key_goes_to_loopback_alone(tmp_path):
         r = one(*CLIENT, "--url", url, "--key-file", key, "--arrival", "single", "--seconds", "0.2")
         assert r["status"] == "ok" and "secret" not in json.dumps(r)
         r = jm(*CLIENT, "--url", url, "--seconds", "0.2")
-        assert r.returncode != 0 and "401" in r.stdout + r.stderr
+        assert r.returncode != 0 and "401" in r.stdout + r.stderr and "--key-file" in r.stdout + r.stderr
     for host in ("192.0.2.1:80", "localhost.example:80", "127.0.0.1.example", "127.0.0.1@192.0.2.1"):
         r = jm(*CLIENT, "--url", f"http://{host}", "--key-file", key)
         assert r.returncode != 0 and ("plain HTTP" in r.stdout + r.stderr or "user" in r.stdout + r.stderr)
+
+
+def test_a_server_that_takes_no_key_is_not_asked_again(tmp_path):
+    port, key = free_port(), tmp_path / "key"
+    key.write_text("wrong\n")
+    start = f"sleep 0.3; exec {sys.executable} {PEER} {port} {tmp_path / 'log'} --key right"
+    begin = time.monotonic()
+    r = jm(*CLIENT, "--url", f"http://127.0.0.1:{port}", "--start", start, "--key-file", key, "--ready", "50s", "--seconds", "1")
+    assert r.returncode != 0 and "does not take the key" in r.stdout + r.stderr and time.monotonic() - begin < 40
+
+
+def test_a_models_name_is_shown_without_what_a_terminal_obeys(tmp_path):
+    name = "red \x1b[31m\r name"
+    with server(tmp_path, model=name) as (url, log):
+        r = one(*CLIENT, "--url", url, "--arrival", "single", "--seconds", "0.3")
+    assert r["serving"]["server"]["model"] == "red ?[31m? name" and "\x1b" not in r["detail"] and "red ?" in r["detail"]
+    assert {t["asked"]["model"] for t in log_of(log)} == {name}
 
 
 def test_a_server_is_started_and_ended(tmp_path):
@@ -137,6 +169,7 @@ def test_a_server_is_started_and_ended(tmp_path):
     (["--url", "ftp://127.0.0.1"], "no URL"), (["--url", "http://127.0.0.1:1"], "does not answer"),
     (["--url", "http://127.0.0.1:1", "--start", "exit 3"], "status 3"),
     (["--url", "http://127.0.0.1:1", "--start", "exec sleep 60", "--ready", "300ms"], "not ready"),
+    (["--url", "http://127.0.0.1:1/" + "x" * 3000], "3019 bytes"),
     (["--arrival", "poisson"], "--rate"), (["--requests-csv", "/absent/x.csv"], "/absent")])
 def test_what_cannot_be_asked_is_said(options, word):
     r = jm(*CLIENT, "--seconds", "1", *options)

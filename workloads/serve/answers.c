@@ -45,6 +45,7 @@ int jm_answers_add(
 	size_t n = (size_t)answer->output;
 	struct jm_answer one = *answer;
 
+	one.room = answer->output;
 	one.when = calloc(n, sizeof(*one.when));
 	one.token = has_tokens ? calloc(n, sizeof(*one.token)) : NULL;
 	if (one.when && (one.token || !has_tokens) && (a->n < a->cap || grow(a))) {
@@ -65,15 +66,22 @@ void jm_answers_close(struct jm_answers *a)
 	free(a->answer);
 }
 
-void jm_answers_piece(struct jm_answers *a, int number, int64_t now_ns)
+bool jm_answers_piece(struct jm_answers *a, int number, int64_t now_ns)
 {
 	struct jm_answer *one = &a->answer[number];
 
+	if (one->n_when == one->room) {
+		int64_t *more = jm_grow(one->when, &one->room, sizeof(*more));
+
+		if (!more)
+			return false;
+		one->when = more;
+	}
 	if (!one->n_when)
 		one->first = now_ns;
 	one->end = now_ns;
-	if (one->n_when < one->output)
-		one->when[one->n_when++] = now_ns;
+	one->when[one->n_when++] = now_ns;
+	return true;
 }
 
 /* ---- the window ----------------------------------------------------------------------------------------- */
@@ -192,10 +200,17 @@ static bool has_window(const struct jm_answers *a)
 	return a->window.t1_ns > a->window.t0_ns;
 }
 
+/* Has it become that in the window, or in the run if there is none? */
+static bool is_in_span(
+	const struct jm_answers *a, const struct jm_answer *one, enum jm_answer_state state)
+{
+	return one->state == state && (!has_window(a) || is_within(&a->window, one->end));
+}
+
 /* Do the figures cover it? */
 static bool is_covered(const struct jm_answers *a, const struct jm_answer *one)
 {
-	return one->state == JM_ANSWER_DONE && (!has_window(a) || is_within(&a->window, one->end));
+	return is_in_span(a, one, JM_ANSWER_DONE);
 }
 
 static int by_size(const void *a, const void *b)
@@ -211,7 +226,7 @@ static double percentile(const double *x, int n, double percent)
 	double at = percent / 100 * (n - 1);
 	int below = (int)at, above = below + 1 < n ? below + 1 : below;
 
-	return x[below] + (at - below) * (x[above] - x[below]);
+	return at > below ? x[below] + (at - below) * (x[above] - x[below]) : x[below];
 }
 
 json_t *jm_answers_spread(double *x, int n)
@@ -227,17 +242,22 @@ json_t *jm_answers_spread(double *x, int n)
 		"p90", percentile(x, n, 90), "p99", percentile(x, n, 99), "max", x[n - 1]);
 }
 
-/* In seconds. */
+/* Of the requests that the figures cover, in seconds; returns how many have one. */
+static int figures(const struct jm_answers *a, double (*of)(const struct jm_answer *a), double *x)
+{
+	int n = 0;
+
+	for (int i = 0; i < a->n; i++)
+		if (is_covered(a, &a->answer[i]) && !isnan(of(&a->answer[i])))
+			x[n++] = of(&a->answer[i]);
+	return n;
+}
+
 static json_t *distribution(const struct jm_answers *a, double (*of)(const struct jm_answer *a))
 {
 	double *x = calloc((size_t)a->n + 1, sizeof(*x));
-	json_t *ret;
-	int n = 0;
+	json_t *ret = jm_answers_spread(x, x ? figures(a, of, x) : 0);
 
-	for (int i = 0; x && i < a->n; i++)
-		if (is_covered(a, &a->answer[i]) && !isnan(of(&a->answer[i])))
-			x[n++] = of(&a->answer[i]);
-	ret = jm_answers_spread(x, n);
 	free(x);
 	return ret;
 }
@@ -270,23 +290,67 @@ static bool is_good(const struct jm_answers *a, const struct jm_answer *one)
 	return !(jm_answer_ttft(one) > a->ttft) && !(jm_answer_tpot(one) > a->tpot);
 }
 
+static bool has_bounds(const struct jm_answers *a)
+{
+	return !isnan(a->ttft) || !isnan(a->tpot);
+}
+
 /* Requests per second that keep the bounds: of the window, or else from the first arrival to the last end; NAN without
- * bounds. */
+ * bounds, or where no request ended. */
 static double goodput(const struct jm_answers *a)
 {
 	int64_t last = 0;
 	int good = 0;
 
 	for (int i = 0; i < a->n; i++) {
-		if (!is_covered(a, &a->answer[i]))
-			continue;
-		good += is_good(a, &a->answer[i]);
-		last = a->answer[i].end > last ? a->answer[i].end : last;
+		const struct jm_answer *one = &a->answer[i];
+
+		good += is_covered(a, one) && is_good(a, one);
+		if (one->state != JM_ANSWER_OPEN && one->end > last)
+			last = one->end;
 	}
-	if (!last || (isnan(a->ttft) && isnan(a->tpot)))
+	if (!has_bounds(a) || (!last && !has_window(a)))
 		return NAN;
 	return good / (has_window(a) ? seconds(a->window.t0_ns, a->window.t1_ns)
 				     : seconds(a->answer[0].arrived, last));
+}
+
+/* Failed requests of the span. */
+static int failures(const struct jm_answers *a)
+{
+	int n = 0;
+
+	for (int i = 0; i < a->n; i++)
+		n += is_in_span(a, &a->answer[i], JM_ANSWER_FAILED);
+	return n;
+}
+
+/* Is the 99th percentile at most the bound (NAN = none), if a failed request takes for ever? */
+static bool keeps(const struct jm_answers *a, double bound, double (*of)(const struct jm_answer *a))
+{
+	double *x = calloc((size_t)a->n + 1, sizeof(*x));
+	int n = x ? figures(a, of, x) : 0, failed = failures(a);
+	bool ret;
+
+	for (int i = 0; i < failed && x; i++)
+		x[n++] = INFINITY;
+	if (n)
+		qsort(x, (size_t)n, sizeof(*x), by_size);
+	ret = isnan(bound) || (x && (!n || percentile(x, n, 99) <= bound));
+	free(x);
+	return ret;
+}
+
+/* null: there are no bounds, or no request ended in the span. */
+static json_t *p99_in_bounds(const struct jm_answers *a)
+{
+	int ended = failures(a);
+
+	for (int i = 0; i < a->n; i++)
+		ended += is_covered(a, &a->answer[i]);
+	if (!has_bounds(a) || !ended)
+		return json_null();
+	return json_boolean(keeps(a, a->ttft, jm_answer_ttft) && keeps(a, a->tpot, jm_answer_tpot));
 }
 
 static json_t *window_json(const struct jm_answers *a)
@@ -300,9 +364,10 @@ static json_t *window_json(const struct jm_answers *a)
 		done += is_covered(a, &a->answer[i]);
 		in += is_within(w, a->answer[i].first) ? a->answer[i].input : 0;
 	}
-	return json_pack("{s:f, s:f, s:I, s:I, s:f}", "begin_s",
+	return json_pack("{s:f, s:f, s:I, s:i, s:I, s:f}", "begin_s",
 		seconds(a->answer[0].arrived, w->t0_ns), "seconds", seconds(w->t0_ns, w->t1_ns),
-		"requests_done", done, "tokens_in", in, "tokens_out", w->items);
+		"requests_done", done, "requests_failed", failures(a), "tokens_in", in,
+		"tokens_out", w->items);
 }
 
 json_t *jm_answers_json(const struct jm_answers *a)
@@ -320,13 +385,15 @@ json_t *jm_answers_json(const struct jm_answers *a)
 		in += is_done ? one->input : 0;
 		out += is_done ? one->output : 0;
 	}
-	return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o}",
+	return json_pack(
+		"{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"requests_offered", a->n, "requests_done", done, "requests_failed", failed,
 		"requests_preempted", preempted, "preemptions", times, "tokens_in", in,
 		"tokens_out", out, "span", has_window(a) ? "window" : "all", "ttft",
 		distribution(a, jm_answer_ttft), "tpot", distribution(a, jm_answer_tpot), "itl",
 		gaps(a), "latency", distribution(a, jm_answer_latency), "goodput",
-		jm_json_number(goodput(a)), "window", window_json(a));
+		jm_json_number(goodput(a)), "p99_in_bounds", p99_in_bounds(a), "window",
+		window_json(a));
 }
 
 /* ---- the list of requests ------------------------------------------------------------------------------- */

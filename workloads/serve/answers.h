@@ -20,6 +20,7 @@ struct jm_answer {
 	int64_t *when;		     /* [n_when]: of each piece of the answer */
 	int32_t *token;		     /* [output]; NULL = they are not known */
 	int n_when;    /* pieces so far; each is one token, unless a server sent several together */
+	int room;      /* of `when` */
 	int preempted; /* how often it gave up its pages */
 };
 
@@ -40,8 +41,8 @@ struct jm_answers {
 int jm_answers_add(
 	struct jm_answers *a, const struct jm_answer *answer, bool has_tokens, struct jm_err *err);
 void jm_answers_close(struct jm_answers *a); /* takes a zeroed one */
-/* A piece of the answer came; one beyond the room of `when` is not kept. */
-void jm_answers_piece(struct jm_answers *a, int number, int64_t now_ns);
+/* A piece of the answer came. False: it is beyond those that were asked for, and memory ran out; nothing is changed. */
+bool jm_answers_piece(struct jm_answers *a, int number, int64_t now_ns);
 
 /* s, of one that is done. */
 double jm_answer_ttft(const struct jm_answer *a);

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/text.h"
+
 #define STEP_NS (JM_SECOND / 20)
 #define ASK_NS	(JM_SECOND / 5) /* between two questions whether the server answers */
 
@@ -76,7 +78,7 @@ static json_t *wait_ready(struct jm_client *c, struct jm_err *err)
 	json_t *models = jm_http_client_get_json(c->http, "/v1/models", &why);
 	int status;
 
-	while (!models && jm_clock_now(clock) < until) {
+	while (!models && why.code != JM_EPERM && jm_clock_now(clock) < until) {
 		if (jm_server_has_ended(&c->server, c->work->ctx, &status)) {
 			jm_err_set(err, JM_EIO,
 				"The server of --start ended with status %d before it answered "
@@ -88,7 +90,9 @@ static json_t *wait_ready(struct jm_client *c, struct jm_err *err)
 		why = (struct jm_err)JM_ERR_INIT;
 		models = jm_http_client_get_json(c->http, "/v1/models", &why);
 	}
-	if (!models)
+	if (!models && why.code == JM_EPERM)
+		jm_err_set(err, why.code, "%s", why.text);
+	else if (!models)
 		jm_err_set(err, why.code, "The server of --start is not ready after %g s: %s",
 			c->ready_s, why.text);
 	return models;
@@ -124,6 +128,17 @@ static int take_model(struct jm_client *c, const json_t *models, struct jm_err *
 			"%s names no model at /v1/models; give --server-model.", c->url);
 	c->found_model = strdup(name);
 	return c->found_model ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for a name.");
+}
+
+/* The name goes to the server as it gave it. */
+static void show_model(struct jm_client *c)
+{
+	int n = snprintf(c->shown_model, sizeof(c->shown_model), "%s",
+		c->found_model ? c->found_model : c->model);
+
+	if (n >= (int)sizeof(c->shown_model))
+		jm_text_shorten(c->shown_model, sizeof(c->shown_model));
+	jm_text_tame(c->shown_model);
 }
 
 int jm_client_connect(struct jm_client *c, struct jm_err *err)
@@ -164,8 +179,8 @@ static int client_setup(struct jm_work *work, void **ret_state, struct jm_err *e
 		code = jm_client_connect(c, err);
 	if (code)
 		return code;
-	snprintf(work->detail, sizeof(work->detail), "%s at %s",
-		c->found_model ? c->found_model : c->model, c->url);
+	show_model(c);
+	snprintf(work->detail, sizeof(work->detail), "%s at %s", c->shown_model, c->url);
 	work->n_devices = 1;
 	return 0;
 }
@@ -193,17 +208,17 @@ static int client_step(void *state, struct jm_step *ret, struct jm_err *err)
 	int64_t end = jm_clock_now(clock) + STEP_NS;
 	int code = 0;
 
-	c->made = 0;
 	while (!code && jm_clock_now(clock) < end) {
 		code = jm_client_send(c, err);
 		if (!code)
 			code = take_answers(c, end, err);
 	}
-	*ret = (struct jm_step){.items = c->made,
+	*ret = (struct jm_step){.items = fmax(c->made, 0), /* usage may say fewer than events */
 		.flops_model = NAN,
 		.flops_executed = NAN,
 		.bytes = NAN,
 		.loss = NAN};
+	c->made -= ret->items;
 	return code;
 }
 

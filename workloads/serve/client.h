@@ -38,7 +38,8 @@ struct jm_client {
 	struct jm_work *work;
 	struct jm_load load;
 	const char *url, *model, *start, *key_file;
-	char *found_model; /* of the server's list; NULL = the user names it */
+	char *found_model;     /* of the server's list; NULL = the user names it */
+	char shown_model[128]; /* without what a terminal would obey */
 	double silence_s, ready_s;
 	int vocab;
 	struct jm_http_client *http;
@@ -46,7 +47,7 @@ struct jm_client {
 	struct jm_flow *flow; /* [answers] */
 	int cap;
 	int under_way;
-	double made;		 /* tokens in this step */
+	double made;		 /* tokens that are in no step yet */
 	double seconds, running; /* of steps; these by requests under way */
 	int failed[JM_CLIENT_FAILURE_KINDS],
 		failed_together; /* the latest ones, one after the other */

@@ -92,6 +92,18 @@ __attribute__((format(printf, 2, 3))) static void keep_reason(
 
 /* ---- answers -------------------------------------------------------------------------------------------- */
 
+static void take_piece(struct jm_client *c, int number, int64_t now_ns)
+{
+	struct jm_flow *flow = &c->flow[number];
+
+	if (jm_answers_piece(&c->load.answers, number, now_ns)) {
+		c->made++;
+		return;
+	}
+	flow->is_malformed = true;
+	keep_reason(c, "the answer is so long that memory ran out");
+}
+
 struct taker {
 	struct jm_client *client;
 	int number;
@@ -118,8 +130,7 @@ static void on_event(void *arg, const char *text, size_t n)
 		flow->tail_ns = now(c);
 		return;
 	}
-	jm_answers_piece(&c->load.answers, t->number, now(c));
-	c->made++;
+	take_piece(c, t->number, now(c));
 }
 
 bool jm_client_bytes(void *arg, int number, const char *bytes, size_t n)
@@ -175,14 +186,12 @@ static void complete(struct jm_client *c, int number)
 	struct jm_answer *a = &c->load.answers.answer[number];
 	bool counted = flow->output >= 1;
 
-	if (flow->tail_ns && (!a->n_when || flow->output > a->n_when)) {
-		jm_answers_piece(&c->load.answers, number, flow->tail_ns);
-		c->made++;
-	}
+	if (flow->tail_ns && (!a->n_when || flow->output > a->n_when))
+		take_piece(c, number, flow->tail_ns);
 	c->no_usage += !counted;
 	c->no_done += !flow->is_done;
 	c->other_prompt += flow->input >= 0 && (int)flow->input != a->input;
-	c->other_length += counted && (int)flow->output != a->output;
+	c->other_length += counted ? (int)flow->output != a->output : a->n_when > a->output;
 	if (counted && flow->output > a->n_when)
 		c->merged += flow->output - a->n_when;
 	if (counted)

@@ -47,9 +47,9 @@ json_t *jm_client_json(const struct jm_client *c)
 	json_object_set_new(ret, "failures", failures);
 	json_object_set_new(ret, "server",
 		json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:o}", "url", c->url, "model",
-			c->found_model ? c->found_model : c->model, "no_usage", c->no_usage,
-			"no_done", c->no_done, "other_prompt", c->other_prompt, "other_length",
-			c->other_length, "tokens_merged", c->merged, "late", late(c)));
+			c->shown_model, "no_usage", c->no_usage, "no_done", c->no_done,
+			"other_prompt", c->other_prompt, "other_length", c->other_length,
+			"tokens_merged", c->merged, "late", late(c)));
 	return ret;
 }
 

@@ -2,9 +2,22 @@
 #include "completion.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/text/json.h"
+
+#define MOST_TOKENS 1e9 /* of a prompt or of an answer, that a server may count */
+
+/* NAN where nothing is said; false: it is no number of tokens. */
+static bool take_count(const json_t *usage, const char *key, double *ret)
+{
+	const json_t *value = json_object_get(usage, key);
+
+	*ret = jm_json_real(value);
+	return !value || json_is_null(value) ||
+	       (*ret >= 0 && *ret <= MOST_TOKENS && *ret == floor(*ret));
+}
 
 struct jm_completion jm_completion_parse(const char *text, size_t n)
 {
@@ -23,8 +36,9 @@ struct jm_completion jm_completion_parse(const char *text, size_t n)
 	ret.has_choice = choice != NULL;
 	ret.is_empty = !*jm_json_text(choice, "text");
 	ret.is_last = json_is_string(json_object_get(choice, "finish_reason"));
-	ret.input = jm_json_real_of(usage, "prompt_tokens");
-	ret.output = jm_json_real_of(usage, "completion_tokens");
+	if (!take_count(usage, "prompt_tokens", &ret.input) ||
+		!take_count(usage, "completion_tokens", &ret.output))
+		ret.is_error = true;
 	json_decref(event);
 	return ret;
 }

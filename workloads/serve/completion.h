@@ -9,8 +9,8 @@
 
 /* What one event says; NAN = nothing. */
 struct jm_completion {
-	bool is_done;	      /* "[DONE]": no more events come */
-	bool is_error;	      /* the server reports an error, or the event is no JSON object */
+	bool is_done; /* "[DONE]": no more events come */
+	bool is_error; /* the server reports an error, the event is no JSON object, or its usage no counts */
 	bool has_choice;      /* a piece of the answer */
 	bool is_empty;	      /* its text is "" */
 	bool is_last;	      /* it has a reason why the answer ended */

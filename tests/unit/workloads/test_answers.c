@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Figures of requests whose times are chosen here. */
+#include "kit/test.h"
+#include "workloads/serve/answers.h"
+
+#define MS INT64_C(1000000)
+
+/* A request that arrives at 1 s and ends so many ms later; its first token comes at half the time. */
+static void add(struct jm_answers *a, int output, int ms, enum jm_answer_state state)
+{
+	struct jm_answer one = {.input = 1, .output = output, .arrived = JM_SECOND};
+	struct jm_err err = JM_ERR_INIT;
+
+	assert_ok(jm_answers_add(a, &one, false, &err), err);
+	if (state == JM_ANSWER_DONE)
+		for (int i = 0; i < output; i++)
+			assert_true(jm_answers_piece(
+				a, a->n - 1, JM_SECOND + (i + 1 < output ? ms / 2 : ms) * MS));
+	a->answer[a->n - 1].end = JM_SECOND + ms * MS;
+	a->answer[a->n - 1].state = state;
+}
+
+static struct jm_answers bounded(double ttft, double tpot)
+{
+	return (struct jm_answers){.running = 1000, .ttft = ttft, .tpot = tpot};
+}
+
+static const json_t *figure(const struct jm_answers *a, const char *key, json_t **all)
+{
+	json_decref(*all);
+	*all = jm_answers_json(a);
+	return json_object_get(*all, key);
+}
+
+static void keeps_each_piece_also_beyond_those_asked_for(void **state)
+{
+	struct jm_answers a = bounded(NAN, NAN);
+
+	(void)state;
+	add(&a, 32, 10, JM_ANSWER_OPEN);
+	for (int i = 0; i < 1000; i++)
+		assert_true(jm_answers_piece(&a, 0, JM_SECOND + i));
+	assert_int_equal(a.answer[0].n_when, 1000);
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(a.answer[0].when[i], JM_SECOND + i);
+	jm_answers_close(&a);
+}
+
+/* Of 101 requests the 99th percentile is the last but one, whatever the last one is; of 100 it lies between both. */
+static void failed_requests_are_the_slowest(void **state)
+{
+	struct jm_answers a = bounded(1, NAN);
+	json_t *all = NULL;
+
+	(void)state;
+	for (int i = 0; i < 100; i++)
+		add(&a, 2, 100, JM_ANSWER_DONE);
+	assert_true(json_is_true(figure(&a, "p99_in_bounds", &all)));
+	add(&a, 2, 100, JM_ANSWER_FAILED);
+	assert_true(json_is_true(figure(&a, "p99_in_bounds", &all)));
+	add(&a, 2, 100, JM_ANSWER_FAILED);
+	assert_true(json_is_false(figure(&a, "p99_in_bounds", &all)));
+	json_decref(all);
+	jm_answers_close(&a);
+}
+
+static void each_bound_is_kept_by_its_own_percentile(void **state)
+{
+	static const struct {
+		double ttft, tpot;
+		bool kept;
+	} bounds[] = {
+		{0.05, 0.05, true}, {0.049, NAN, false}, {NAN, 0.049, false}, {NAN, 0.05, true}};
+	json_t *all = NULL;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bounds) / sizeof(bounds[0]); i++) {
+		struct jm_answers a = bounded(bounds[i].ttft, bounds[i].tpot);
+
+		for (int k = 0; k < 10; k++)
+			add(&a, 2, 100, JM_ANSWER_DONE); /* ttft and tpot are 50 ms */
+		assert_int_equal(json_is_true(figure(&a, "p99_in_bounds", &all)), bounds[i].kept);
+		jm_answers_close(&a);
+	}
+	json_decref(all);
+}
+
+static void what_is_unknown_is_null_and_what_is_none_is_0(void **state)
+{
+	struct jm_answers none = bounded(1, 1), failed = bounded(1, 1), free = bounded(NAN, NAN);
+	json_t *all = NULL;
+
+	(void)state;
+	add(&none, 2, 100, JM_ANSWER_OPEN);
+	assert_true(json_is_null(figure(&none, "p99_in_bounds", &all)));
+	assert_true(json_is_null(figure(&none, "goodput", &all)));
+	add(&failed, 2, 100, JM_ANSWER_FAILED);
+	assert_true(json_is_false(figure(&failed, "p99_in_bounds", &all)));
+	assert_true(json_real_value(figure(&failed, "goodput", &all)) == 0);
+	assert_true(json_is_real(figure(&failed, "goodput", &all)));
+	add(&free, 2, 100, JM_ANSWER_DONE);
+	assert_true(json_is_null(figure(&free, "p99_in_bounds", &all)));
+	json_decref(all);
+	jm_answers_close(&none);
+	jm_answers_close(&failed);
+	jm_answers_close(&free);
+}
+
+/* 100 arrive from 1 s to 1.99 s and are answered 5 s later, so none is done from the 10th to the 90th percentile of arrivals. */
+static void a_window_without_a_request_has_no_percentiles(void **state)
+{
+	struct jm_answers a = bounded(10, NAN);
+	json_t *all = NULL;
+
+	(void)state;
+	a.timed = true;
+	for (int i = 0; i < 100; i++) {
+		add(&a, 2, 5000, JM_ANSWER_DONE);
+		a.answer[i].arrived += i * 10 * MS;
+	}
+	jm_answers_find_window(&a, 0);
+	assert_true(a.window.t1_ns > a.window.t0_ns);
+	assert_true(json_is_null(figure(&a, "p99_in_bounds", &all)));
+	assert_true(json_is_real(figure(&a, "goodput", &all)));
+	assert_true(json_real_value(figure(&a, "goodput", &all)) == 0);
+	json_decref(all);
+	jm_answers_close(&a);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(keeps_each_piece_also_beyond_those_asked_for),
+		cmocka_unit_test(failed_requests_are_the_slowest),
+		cmocka_unit_test(each_bound_is_kept_by_its_own_percentile),
+		cmocka_unit_test(what_is_unknown_is_null_and_what_is_none_is_0),
+		cmocka_unit_test(a_window_without_a_request_has_no_percentiles),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
