@@ -6,22 +6,9 @@
 #ifndef JM_VENDOR_ANSWER_SERVER_H
 #define JM_VENDOR_ANSWER_SERVER_H
 
-#include <stddef.h>
-
-#include "joulemark.h"
-
-#define JM_ANSWER_BODY	  ((size_t)8 << 20) /* bytes of a question, at most */
-#define JM_ANSWER_CLIENTS 1024		    /* connections at once, at most */
-#define JM_ANSWER_SECONDS                                                                          \
-	60 /* for a whole question; a client that takes longer loses its connection */
+#include "asked.h"
 
 struct jm_answer_server;
-
-/* A question that came whole: method, path, body (n bytes and a NUL). */
-struct jm_asked {
-	const char *method, *path, *body;
-	size_t n;
-};
 
 /*
  * address: an IPv4 or IPv6 address of this machine. port 0 = a free one, which *ret_port then is. Questions that name the
@@ -35,8 +22,11 @@ void jm_answer_server_stop(struct jm_answer_server *s);
 struct jm_asked *jm_answer_server_next(struct jm_answer_server *s, int64_t t_ns);
 /* Status and type (static) of the answer; before anything is written. */
 void jm_asked_begin(struct jm_asked *asked, int status, const char *type);
+/* Frees the body, which becomes "". */
+void jm_asked_drop_body(struct jm_asked *asked);
 /* Adds to the answer. False: the client is gone, or memory ran out. */
 bool jm_asked_write(struct jm_asked *asked, const char *text, size_t n);
+/* Has the client closed its connection, or its side of it? jm_answer_server_next looks for that ten times a second. */
 bool jm_asked_is_gone(const struct jm_asked *asked);
 /* The answer is complete. `asked` is freed. */
 void jm_asked_end(struct jm_asked *asked);

@@ -9,10 +9,11 @@ import re
 import signal
 import socket
 import subprocess
+import time
 
 import pytest
 
-from jm import BIN, jm
+from jm import BIN, SOURCE, jm
 from runs import one
 from serving import SERVE
 
@@ -20,10 +21,10 @@ LISTEN = [*SERVE, "--device", "ref", "--listen", "127.0.0.1:0", "--seconds", "36
 
 
 @contextlib.contextmanager
-def listening(tmp_path, *options):
+def listening(tmp_path, *options, base=LISTEN):
     """(port, function that ends the run and returns its record)"""
     record = tmp_path / "served.json"
-    run = subprocess.Popen([BIN, *LISTEN, *options, "--json", record], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    run = subprocess.Popen([BIN, *base, *options, "--json", record], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
 
     def end():
         run.send_signal(signal.SIGINT)
@@ -36,6 +37,12 @@ def listening(tmp_path, *options):
     finally:
         run.kill()
         run.wait()
+
+
+# what would change an answer
+REFUSED = [("n", 2), ("n", 2.0), ("n", "2"), ("best_of", 3), ("logprobs", 1), ("logprobs", 0), ("echo", True), ("suffix", "end"),
+           ("stop", "x"), ("stop", ["x"]), ("stop_token_ids", [2]), ("presence_penalty", 0.5), ("frequency_penalty", -1),
+           ("repetition_penalty", 1.1), ("min_p", 0.1), ("logit_bias", {"5": -100}), ("seed", 1.5), ("top_k", 2.5), ("stream", 1)]
 
 
 def ask(port, body, path="/v1/completions"):
@@ -111,11 +118,19 @@ def test_draws_of_a_client_follow_its_rule_and_seed(served):
 @pytest.mark.parametrize("body, word", [
     ("", "no JSON object"), ("[1]", "no JSON object"), ({"prompt": []}, "1 to"), ({"prompt": [1, -1]}, "whole number"),
     ({"prompt": [999]}, "whole number"), ({"prompt": "text"}, "no tokenizer"), ({"prompt": [1], "max_tokens": 0}, "max_tokens"),
-    ({"prompt": [1] * 60, "max_tokens": 60}, "context"), ({"prompt": [1], "n": 2}, "several answers"), ({}, "prompt"), ({"prompt": [1], "temperature": -1}, "temperature"),
-    ({"prompt": [[1], [2]]}, "whole number"), ({"prompt": [1], "logprobs": 1}, "logprobs")])
+    ({"prompt": [1] * 60, "max_tokens": 60}, "context"), ({"prompt": [1], "n": 2}, "'n'"), ({}, "prompt"), ({"prompt": [1], "temperature": -1}, "temperature"),
+    ({"prompt": [[1], [2]]}, "whole number"), *(({"prompt": [1], name: value}, f"'{name}'") for name, value in REFUSED)])
 def test_what_is_not_served_is_refused(served, body, word):
     status, text = ask(served, body)
     assert status == 400 and word in json.loads(text)["error"]["message"]
+
+
+def test_what_changes_nothing_is_not_refused(served):
+    idle = {"n": 1.0, "best_of": 1, "presence_penalty": 0, "frequency_penalty": 0.0, "repetition_penalty": 1, "min_p": 0,
+            "logit_bias": {}, "logprobs": None, "echo": False, "suffix": "", "stop": [], "seed": None, "stream": None,
+            "ignore_eos": True, "user": "somebody"}
+    status, text = ask(served, {"prompt": [1, 2], "max_tokens": 3, **idle})
+    assert status == 200 and text and json.loads(text)["choices"] == json.loads(ask(served, {"prompt": [1, 2], "max_tokens": 3})[1])["choices"]
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +165,34 @@ def test_a_client_that_goes_away_frees_its_place(tmp_path):
     assert s["requests_offered"] == 4 and s["requests_done"] + s["requests_failed"] == 4 and s["requests_done"] >= 1
 
 
+def test_pieces_of_text_are_those_of_the_whole_text(tmp_path):
+    """Tokens of bytes: characters of several tokens, and bytes that are none."""
+    with listening(tmp_path, "--tokenizer", SOURCE / "tests/data/tokenizers/llama3.json", "--vocab", "702") as (port, _):
+        for seed in range(5):
+            asked = {"prompt": "Größe 漢字", "max_tokens": 40, "temperature": 50, "seed": seed}
+            whole = json.loads(ask(port, asked)[1])["choices"][0]
+            pieces = [event["choices"][0] for event in streamed(ask(port, {**asked, "stream": True})[1])]
+            assert [token for piece in pieces for token in piece["token_ids"]] == whole["token_ids"] and len(pieces) == 40
+            assert "".join(piece["text"] for piece in pieces) == whole["text"] and "\ufffd" in whole["text"]
+
+
+def test_a_whole_answer_ends_when_its_client_has_left(tmp_path):
+    """Its tokens are made for nobody: it fails long before they are all made."""
+    with listening(tmp_path, base=["100000" if word == "64" else word for word in LISTEN]) as (port, end):
+        with socket.create_connection(("127.0.0.1", port)) as s:
+            body = json.dumps({"prompt": [1, 2], "max_tokens": 90000})
+            s.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+            assert ask(port, {"prompt": [1], "max_tokens": 2})[0] == 200  # so the other one was taken
+        for _ in range(10):
+            assert ask(port, {"prompt": [1], "max_tokens": 2})[0] == 200
+            time.sleep(0.05)
+        s = end()["serving"]
+    assert (s["requests_done"], s["requests_failed"]) == (11, 1)
+
+
 @pytest.mark.parametrize("options, word", [
+    (["--listen", "127.0.0.1:0", "--arrival", "single"], "--arrival"), (["--listen", "127.0.0.1:0", "--input-tokens", "3:5"], "--input-tokens"),
+    (["--listen", "127.0.0.1:0", "--output-tokens", "9"], "--output-tokens"), (["--listen", "127.0.0.1:0", "--requests", "3"], "--requests"),
     (["--listen", "8000"], "address and a port"), (["--listen", "127.0.0.1:99999"], "address and a port"),
     (["--listen", "nobody:80"], "no IPv4"), (["--listen", "127.0.0.1:0", "--text", "x"], "omit --text"),
     (["--tokenizer", "x"], "--tokenizer")])

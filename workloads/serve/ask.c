@@ -2,6 +2,7 @@
 #include "ask.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,19 +50,47 @@ static int take_prompt(const json_t *prompt, int64_t vocab, struct jm_ask *ret, 
 	return ret->text ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for a prompt.");
 }
 
-/* What changes the answer and is not done here. */
-static const char *unserved(const json_t *o)
-{
-	const json_t *n = json_object_get(o, "n"), *best = json_object_get(o, "best_of");
+/* Fields that would change the answer and are not served, with the number that changes nothing; NAN = each does. */
+static const struct {
+	const char *name;
+	double idle;
+} unserved[] = {
+	{"n", 1},
+	{"best_of", 1},
+	{"presence_penalty", 0},
+	{"frequency_penalty", 0},
+	{"repetition_penalty", 1},
+	{"length_penalty", 1},
+	{"min_p", 0},
+	{"typical_p", 1},
+	{"logit_bias", NAN},
+	{"logprobs", NAN},
+	{"prompt_logprobs", NAN},
+	{"echo", NAN},
+	{"suffix", NAN},
+	{"stop", NAN},
+	{"stop_token_ids", NAN},
+	{"use_beam_search", NAN},
+};
 
-	if ((json_is_integer(n) && json_integer_value(n) != 1) ||
-		(json_is_integer(best) && json_integer_value(best) != 1))
-		return "several answers";
-	if (json_is_integer(json_object_get(o, "logprobs")))
-		return "logprobs";
-	if (json_is_true(json_object_get(o, "echo")))
-		return "echo";
-	return json_is_string(json_object_get(o, "suffix")) ? "suffix" : NULL;
+/* null, false, and what is empty ask for nothing. */
+static bool asks(const json_t *value, double idle)
+{
+	if (json_is_number(value))
+		return json_number_value(value) != idle;
+	if (json_is_string(value))
+		return json_string_length(value) > 0;
+	return json_is_true(value) || json_array_size(value) || json_object_size(value);
+}
+
+static int refuse_unserved(const json_t *o, struct jm_err *err)
+{
+	for (size_t i = 0; i < sizeof(unserved) / sizeof(unserved[0]); i++)
+		if (asks(json_object_get(o, unserved[i].name), unserved[i].idle))
+			return jm_err_set(err, JM_EUSAGE,
+				"This server does not serve '%s' with that value; omit it.",
+				unserved[i].name);
+	return 0;
 }
 
 /* A number, if it is there: *ret, unless it is not from least to most. */
@@ -80,40 +109,62 @@ static bool take_number(const json_t *o, const char *name, double least, double 
 
 static int take_rule(const json_t *o, struct jm_ask *ret, struct jm_err *err)
 {
-	const json_t *seed = json_object_get(o, "seed");
 	double k = ret->rule.top_k;
 
 	if (!take_number(o, "temperature", 0, 1000, &ret->rule.temperature) ||
 		!take_number(o, "top_p", 0, 1, &ret->rule.top_p) ||
-		!take_number(o, "top_k", -1, 1e9, &k))
+		!take_number(o, "top_k", -1, 1e9, &k) || k != floor(k))
 		return jm_err_set(err, JM_EUSAGE,
 			"'temperature' is a number from 0, 'top_p' one from 0 to 1, 'top_k' a "
 			"whole number.");
 	ret->rule.top_k = k > 0 ? (int)k : 0;
+	return 0;
+}
+
+static int take_seed(const json_t *o, struct jm_ask *ret, struct jm_err *err)
+{
+	const json_t *seed = json_object_get(o, "seed");
+
 	ret->has_seed = json_is_integer(seed);
 	ret->seed = (uint64_t)json_integer_value(seed);
+	if (seed && !json_is_null(seed) && !ret->has_seed)
+		return jm_err_set(err, JM_EUSAGE, "'seed' is a whole number.");
 	return 0;
+}
+
+/* A flag, if it is there. */
+static bool take_flag(const json_t *o, const char *name, bool *ret)
+{
+	const json_t *value = json_object_get(o, name);
+
+	*ret = json_is_true(value);
+	return !value || json_is_null(value) || json_is_boolean(value);
+}
+
+static int take_stream(const json_t *o, struct jm_ask *ret, struct jm_err *err)
+{
+	const json_t *more = json_object_get(o, "stream_options");
+
+	if (take_flag(o, "stream", &ret->stream) && take_flag(more, "include_usage", &ret->usage))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE, "'stream' and 'include_usage' are true or false.");
 }
 
 static int take_object(const json_t *o, int64_t vocab, struct jm_ask *ret, struct jm_err *err)
 {
 	const json_t *output = json_object_get(o, "max_tokens");
-	const char *what = unserved(o);
 
 	if (!json_is_object(o))
 		return jm_err_set(err, JM_EUSAGE, "The body is no JSON object.");
-	if (what)
-		return jm_err_set(err, JM_EUSAGE, "This server does not serve %s.", what);
+	if (refuse_unserved(o, err))
+		return err->code;
 	if (output && !json_is_null(output) &&
 		(!json_is_integer(output) || json_integer_value(output) < 1 ||
 			json_integer_value(output) > MOST_TOKENS))
 		return jm_err_set(err, JM_EUSAGE, "'max_tokens' is a whole number from 1 to %d.",
 			MOST_TOKENS);
 	ret->output = json_is_integer(output) ? (int)json_integer_value(output) : DEFAULT_OUTPUT;
-	ret->stream = json_is_true(json_object_get(o, "stream"));
-	ret->usage = json_is_true(
-		json_object_get(json_object_get(o, "stream_options"), "include_usage"));
-	if (take_rule(o, ret, err))
+	if (take_stream(o, ret, err) || take_rule(o, ret, err) || take_seed(o, ret, err))
 		return err->code;
 	return take_prompt(json_object_get(o, "prompt"), vocab, ret, err);
 }

@@ -6,29 +6,32 @@
 #include <string.h>
 #include <time.h>
 
+#include "answer_text.h"
 #include "ask.h"
 #include "base/grow.h"
 #include "vendor/answer_server.h"
 
-#define WAIT_NS	   (JM_SECOND / 5)
-#define MOST	   4096 /* requests that wait or run */
-#define EVENTS	   "text/event-stream"
-#define JSON	   "application/json"
-#define BAD	   400
-#define NOT_FOUND  404
-#define OVERLOADED 503
+#define WAIT_NS	       (JM_SECOND / 5)
+#define STEP_QUESTIONS 32		 /* that are read before a step, at most */
+#define STEP_BYTES     ((size_t)1 << 18) /* of them, after which no other is read */
+#define EVENTS	       "text/event-stream"
+#define JSON	       "application/json"
+#define BAD	       400
+#define NOT_FOUND      404
 
 /* A request and its client. */
 struct heard {
 	struct jm_asked *asked; /* NULL = it is answered, or the client is gone */
 	struct jm_ask ask;
-	size_t told; /* bytes of the text of the answer that were sent */
+	struct jm_answer_text text;
 };
 
 struct jm_listener {
 	struct jm_answer_server *server;
 	struct heard *heard; /* [answers] */
 	int n, cap;
+	int *open; /* [n_open]: the numbers of those that are not answered */
+	int n_open, cap_open;
 };
 
 /* ---- answers -------------------------------------------------------------------------------------------- */
@@ -49,7 +52,7 @@ static void refuse(struct jm_asked *asked, int status, const char *why)
 {
 	reply(asked, status,
 		json_pack("{s:{s:s, s:s}}", "error", "message", why, "type",
-			status == OVERLOADED ? "server_error" : "invalid_request_error"));
+			"invalid_request_error"));
 }
 
 static void send_event(struct jm_asked *asked, json_t *value)
@@ -64,22 +67,6 @@ static void send_event(struct jm_asked *asked, json_t *value)
 	free(text);
 }
 
-/* The text of the first n tokens of an answer; without a tokenizer their numbers. Of malloc. */
-static char *text_of(const struct serve *s, const struct jm_answer *a, int n)
-{
-	json_t *text = jm_prompts_text(&s->prompts, a->token, n);
-	char *ret = json_is_string(text) ? strdup(json_string_value(text)) : NULL;
-	size_t used = 0, room = 12 * (size_t)n + 1;
-
-	json_decref(text);
-	if (ret || s->prompts.tokenizer)
-		return ret;
-	ret = calloc(1, room);
-	for (int i = 0; ret && i < n; i++)
-		used += (size_t)snprintf(ret + used, room - used, "%d ", a->token[i]);
-	return ret;
-}
-
 static json_t *answer_json(const struct serve *s, int number, json_t *choices)
 {
 	char id[32];
@@ -89,18 +76,18 @@ static json_t *answer_json(const struct serve *s, int number, json_t *choices)
 		"created", (json_int_t)time(NULL), "model", s->model_name, "choices", choices);
 }
 
-/* text: stolen and freed; NULL = "". Tokens from number `from` on. */
-static json_t *choice(const struct jm_answer *a, char *text, size_t skip, int from)
+/* Tokens from number `from` on, and the text that is complete with them. */
+static json_t *choice(
+	const struct serve *s, const struct jm_answer *a, struct jm_answer_text *text, int from)
 {
-	json_t *ids = json_array(), *ret;
+	json_t *ids = json_array();
+	bool is_last = a->n_when == a->output;
 
 	for (int i = from; i < a->n_when; i++)
 		json_array_append_new(ids, json_integer(a->token[i]));
-	ret = json_pack("[{s:i, s:s, s:o, s:n, s:s?}]", "index", 0, "text",
-		text && strlen(text) > skip ? text + skip : "", "token_ids", ids, "logprobs",
-		"finish_reason", a->n_when == a->output ? "length" : NULL);
-	free(text);
-	return ret;
+	return json_pack("[{s:i, s:o, s:o, s:n, s:s?}]", "index", 0, "text",
+		jm_answer_text_next(text, s->prompts.tokenizer, a->token, a->n_when, is_last),
+		"token_ids", ids, "logprobs", "finish_reason", is_last ? "length" : NULL);
 }
 
 static json_t *usage(const struct jm_answer *a)
@@ -112,11 +99,8 @@ static json_t *usage(const struct jm_answer *a)
 static void tell_streamed(struct serve *s, int number, struct heard *h)
 {
 	const struct jm_answer *a = &s->load.answers.answer[number];
-	char *text = text_of(s, a, a->n_when);
-	size_t n = text ? strlen(text) : h->told;
 
-	send_event(h->asked, answer_json(s, number, choice(a, text, h->told, a->n_when - 1)));
-	h->told = n > h->told ? n : h->told;
+	send_event(h->asked, answer_json(s, number, choice(s, a, &h->text, a->n_when - 1)));
 	if (a->n_when < a->output)
 		return;
 	if (h->ask.usage) {
@@ -137,7 +121,7 @@ static void tell_whole(struct serve *s, int number, struct heard *h)
 
 	if (a->n_when < a->output)
 		return;
-	whole = answer_json(s, number, choice(a, text_of(s, a, a->n_when), 0, 0));
+	whole = answer_json(s, number, choice(s, a, &h->text, 0));
 	json_object_set_new(whole, "usage", usage(a));
 	reply(h->asked, 200, whole);
 	h->asked = NULL;
@@ -189,19 +173,18 @@ static int encode(struct serve *s, struct jm_ask *ask, struct jm_err *err)
 static int make_room(struct jm_listener *l, struct jm_err *err)
 {
 	struct heard *more = l->n < l->cap ? l->heard : jm_grow(l->heard, &l->cap, sizeof(*more));
+	int *open =
+		l->n_open < l->cap_open ? l->open : jm_grow(l->open, &l->cap_open, sizeof(*open));
 
-	if (!more)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
-	l->heard = more;
-	return 0;
+	l->heard = more ? more : l->heard;
+	l->open = open ? open : l->open;
+	return more && open ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
 }
 
 /* The request joins the others. JM_EUSAGE, JM_ERANGE: it cannot be served, which its client is told. */
-static int add(struct serve *s, struct jm_ask *ask, struct jm_err *err)
+static int add(struct serve *s, const struct jm_ask *ask, int64_t arrived, struct jm_err *err)
 {
-	struct jm_answer a = {.input = ask->n,
-		.output = ask->output,
-		.arrived = jm_clock_now(s->work->sleeper->clock)};
+	struct jm_answer a = {.input = ask->n, .output = ask->output, .arrived = arrived};
 	int64_t context = jm_dim(&s->dims, "context");
 	int number, code;
 
@@ -225,15 +208,11 @@ static int take_completion(struct serve *s, struct jm_asked *asked, struct jm_er
 	if (!code && ask.rule.temperature > 0 && !s->cache.shape.samples)
 		code = jm_err_set(&why, JM_EUSAGE,
 			"This device takes the likeliest token; ask with temperature 0.");
+	jm_asked_drop_body(asked);
 	if (!code)
 		code = encode(s, &ask, &why);
-	if (!code && jm_scheduler_unfinished(s->scheduler) >= MOST) {
-		refuse(asked, OVERLOADED, "Too many requests wait.");
-		jm_ask_close(&ask);
-		return 0;
-	}
 	if (!code)
-		code = add(s, &ask, &why);
+		code = add(s, &ask, asked->t_ns, &why);
 	if (code) {
 		refuse(asked, BAD, why.text);
 		jm_ask_close(&ask);
@@ -241,6 +220,7 @@ static int take_completion(struct serve *s, struct jm_asked *asked, struct jm_er
 	}
 	if (ask.stream)
 		jm_asked_begin(asked, 200, EVENTS);
+	l->open[l->n_open++] = l->n;
 	l->heard[l->n++] = (struct heard){.asked = asked, .ask = ask};
 	return 0;
 }
@@ -260,23 +240,33 @@ static int take(struct serve *s, struct jm_asked *asked, struct jm_err *err)
 	return 0;
 }
 
+static void cancel(struct serve *s, int number)
+{
+	struct heard *h = &s->listener->heard[number];
+	struct jm_answer *a = &s->load.answers.answer[number];
+
+	jm_asked_end(h->asked);
+	h->asked = NULL;
+	jm_scheduler_cancel(s->scheduler, number);
+	a->state = JM_ANSWER_FAILED;
+	a->end = jm_clock_now(s->work->sleeper->clock);
+}
+
 /* Requests whose client is gone end. */
 static void drop_gone(struct serve *s)
 {
 	struct jm_listener *l = s->listener;
+	int n = 0;
 
-	for (int i = 0; i < l->n; i++) {
-		struct heard *h = &l->heard[i];
-		struct jm_answer *a = &s->load.answers.answer[i];
+	for (int i = 0; i < l->n_open; i++) {
+		int number = l->open[i];
 
-		if (!h->asked || !jm_asked_is_gone(h->asked))
-			continue;
-		jm_asked_end(h->asked);
-		h->asked = NULL;
-		jm_scheduler_cancel(s->scheduler, i);
-		a->state = JM_ANSWER_FAILED;
-		a->end = jm_clock_now(s->work->sleeper->clock);
+		if (l->heard[number].asked && jm_asked_is_gone(l->heard[number].asked))
+			cancel(s, number);
+		if (l->heard[number].asked)
+			l->open[n++] = number;
 	}
+	l->n_open = n;
 }
 
 int jm_listen_arrivals(struct serve *s, struct jm_err *err)
@@ -284,9 +274,14 @@ int jm_listen_arrivals(struct serve *s, struct jm_err *err)
 	int64_t wait = jm_scheduler_unfinished(s->scheduler) ? 0 : WAIT_NS;
 	int64_t until = jm_clock_now(s->work->sleeper->clock) + wait;
 	struct jm_asked *asked;
+	size_t bytes = 0;
 	int code = 0;
 
-	while (!code && (asked = jm_answer_server_next(s->listener->server, until))) {
+	for (int i = 0; i < STEP_QUESTIONS && bytes < STEP_BYTES && !code; i++) {
+		asked = jm_answer_server_next(s->listener->server, until);
+		if (!asked)
+			break;
+		bytes += asked->n;
 		code = take(s, asked, err);
 		until = 0; /* those that are there already */
 	}
@@ -318,11 +313,36 @@ static int split(const char *text, char *address, size_t size, int *ret_port, st
 	return 0;
 }
 
+/* A case names each option, so those that were not given have the default. */
+static bool is_default(const struct jm_value *value)
+{
+	const char *fallback = value->option->fallback;
+
+	return !value->text || (fallback && !strcmp(value->text, fallback));
+}
+
+/* Clients say what they ask for, and ask when they like. */
+static int refuse_own_requests(const struct jm_values *options, struct jm_err *err)
+{
+	static const char *const names[] = {
+		"arrival", "rate", "lengths", "requests", "input-tokens", "output-tokens"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!is_default(jm_values_get(options, names[i])))
+			return jm_err_set(err, JM_EUSAGE,
+				"--%s says what this program asks for, but with --listen clients "
+				"ask; omit one of them.",
+				names[i]);
+	return 0;
+}
+
 int jm_listen_open(struct serve *s, struct jm_err *err)
 {
 	char address[64];
 	int port, code = split(s->listen, address, sizeof(address), &port, err);
 
+	if (!code)
+		code = refuse_own_requests(s->work->options, err);
 	if (code)
 		return code;
 	s->listener = calloc(1, sizeof(*s->listener));
@@ -350,6 +370,7 @@ void jm_listen_close(struct serve *s)
 	}
 	jm_answer_server_stop(l->server);
 	free(l->heard);
+	free(l->open);
 	free(l);
 	s->listener = NULL;
 }

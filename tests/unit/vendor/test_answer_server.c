@@ -5,9 +5,13 @@
 #include "vendor/answer_server.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CLIENTS	  8
@@ -167,6 +171,116 @@ static void bounds_a_body_and_refuses_other_names(void **state)
 	jm_answer_server_stop(s);
 }
 
+/* Nothing was written, so libmicrohttpd has not looked at the connection. */
+static void notices_a_client_that_left_before_its_answer(void **state)
+{
+	struct jm_answer_server *s = start();
+	struct jm_asked *asked;
+	int64_t until;
+	int fd = dial();
+
+	(void)state;
+	ask(fd, "x");
+	asked = next(s);
+	assert_false(jm_asked_is_gone(asked));
+	close(fd);
+	until = jm_clock_now(jm_clock_real()) + 20 * JM_SECOND;
+	while (!jm_asked_is_gone(asked) && jm_clock_now(jm_clock_real()) < until)
+		jm_answer_server_next(s, jm_clock_now(jm_clock_real()) + JM_SECOND / 100);
+	assert_true(jm_asked_is_gone(asked));
+	jm_asked_end(asked);
+	jm_answer_server_stop(s);
+}
+
+static void says_when_a_question_came(void **state)
+{
+	struct jm_answer_server *s = start();
+	int64_t before = jm_clock_now(jm_clock_real()), asked_ns;
+	struct jm_asked *asked;
+	int fd = dial();
+
+	(void)state;
+	ask(fd, "x");
+	usleep(200000); /* the question waits */
+	asked_ns = jm_clock_now(jm_clock_real());
+	asked = next(s);
+	assert_in_range(asked->t_ns, before, asked_ns);
+	jm_asked_drop_body(asked);
+	assert_string_equal(asked->body, "");
+	jm_asked_end(asked);
+	close(fd);
+	jm_answer_server_stop(s);
+}
+
+/* As many clients as have half of a body each that fill what all may hold; then the next one. */
+static void bounds_the_bodies_of_all_clients_together(void **state)
+{
+	static char half[JM_ANSWER_BODY / 2 + 100000];
+	enum { MOST = JM_ANSWER_HELD / JM_ANSWER_BODY };
+	struct jm_answer_server *s = start();
+	char answer[2000] = "";
+	int fd[MOST], one;
+
+	(void)state;
+	memset(half, 'x', sizeof(half) - 1);
+	for (int i = 0; i < MOST; i++) {
+		fd[i] = dial();
+		send_text(fd[i],
+			"POST /x HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 8000000\r\n\r\n");
+		send_text(fd[i], half);
+	}
+	for (int i = 0; i < 200 && !strstr(answer, " 503 ");
+		i++) { /* until the server has read all of them */
+		one = dial();
+		send_text(one,
+			"POST /x HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 8000000\r\n\r\n");
+		usleep(50000);
+		recv(one, answer, sizeof(answer) - 1, MSG_DONTWAIT);
+		close(one);
+	}
+	assert_non_null(strstr(answer, " 503 "));
+	for (int i = 0; i < MOST; i++)
+		close(fd[i]);
+	jm_answer_server_stop(s);
+}
+
+/* Another process has more connections than this one may have files. */
+static void leaves_half_of_the_files_to_this_process(void **state)
+{
+	struct rlimit files, few;
+	struct jm_answer_server *s;
+	int left[10], n = 0, gate[2];
+	pid_t child;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+	assert_int_equal(pipe(gate), 0);
+	few = (struct rlimit){64, files.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	s = start();
+	child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		setrlimit(RLIMIT_NOFILE, &files);
+		for (int i = 0; i < 100; i++)
+			dial();
+		_exit(write(gate[1], "x", 1) != 1 || pause());
+	}
+	assert_int_equal(read(gate[0], &n, 1), 1);
+	usleep(300000);
+	for (n = 0; n < 10 && (left[n] = open("/dev/null", O_RDONLY)) >= 0; n++)
+		;
+	for (int i = 0; i < n; i++)
+		close(left[i]);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	jm_answer_server_stop(s);
+	setrlimit(RLIMIT_NOFILE, &files);
+	close(gate[0]);
+	close(gate[1]);
+	assert_int_equal(n, 10);
+}
+
 /* One question that nobody takes, one that is taken and not answered, one that is half answered, one not complete. */
 static void stops_with_questions_under_way(void **state)
 {
@@ -198,6 +312,10 @@ int main(void)
 		cmocka_unit_test(answers_each_question),
 		cmocka_unit_test(notices_that_a_client_is_gone),
 		cmocka_unit_test(bounds_a_body_and_refuses_other_names),
+		cmocka_unit_test(notices_a_client_that_left_before_its_answer),
+		cmocka_unit_test(says_when_a_question_came),
+		cmocka_unit_test(bounds_the_bodies_of_all_clients_together),
+		cmocka_unit_test(leaves_half_of_the_files_to_this_process),
 		cmocka_unit_test(stops_with_questions_under_way),
 	};
 

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* serve --listen: how many questions hold up one step. */
+#include "kit/test.h"
+#include "vendor/answer_server.h"
+#include "workloads/serve/listen.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { QUESTIONS = 100, A_STEP = 32 };
+
+static const struct jm_option rows[] = {
+	{.name = "arrival", .type = JM_TEXT, .fallback = "all"},
+	{.name = "rate", .type = JM_REAL, .unit = ""},
+	{.name = "lengths", .type = JM_TEXT},
+	{.name = "requests", .type = JM_INT, .fallback = "64"},
+	{.name = "input-tokens", .type = JM_TEXT, .fallback = "128"},
+	{.name = "output-tokens", .type = JM_TEXT, .fallback = "32"},
+	{.name = "context", .type = JM_INT, .fallback = "100000"},
+	{0},
+};
+
+struct world {
+	struct serve s;
+	struct jm_work work;
+	struct jm_sleeper sleeper;
+	struct jm_values options;
+	struct jm_ctx *ctx;
+	int port;
+};
+
+/* The sentence that names the address ends in :PORT/v1/completions. */
+static void on_log(void *arg, enum jm_level level, const char *text)
+{
+	struct world *w = arg;
+
+	(void)level;
+	sscanf(text, "Requests are taken at http://127.0.0.1:%d/", &w->port);
+}
+
+static int begin(void **state)
+{
+	static const struct jm_scheduler_limits limits = {4, 64, 100000, 16, 10000};
+	struct world *w = calloc(1, sizeof(*w));
+	struct jm_err err = JM_ERR_INIT;
+
+	assert_non_null(w);
+	jm_sleeper_init(&w->sleeper, jm_clock_real());
+	assert_ok(jm_values_init(&w->options, rows, &err), err);
+	assert_ok(jm_ctx_new(&w->ctx, &err), err);
+	jm_ctx_set_log(w->ctx, on_log, w);
+	w->work = (struct jm_work){.ctx = w->ctx, .sleeper = &w->sleeper, .options = &w->options};
+	w->s = (struct serve){
+		.work = &w->work, .listen = "127.0.0.1:0", .vocab = 100, .model_name = "m"};
+	assert_ok(jm_values_init(&w->s.dims, rows, &err), err);
+	assert_ok(jm_scheduler_new(&limits, &w->s.scheduler, &err), err);
+	assert_ok(jm_listen_open(&w->s, &err), err);
+	*state = w;
+	return 0;
+}
+
+static int end(void **state)
+{
+	struct world *w = *state;
+
+	jm_listen_close(&w->s);
+	jm_answers_close(&w->s.load.answers);
+	jm_scheduler_free(w->s.scheduler);
+	jm_values_done(&w->s.dims);
+	jm_values_done(&w->options);
+	jm_sleeper_done(&w->sleeper);
+	jm_ctx_free(w->ctx);
+	free(w);
+	return 0;
+}
+
+static int ask(const struct world *w, const char *body)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET,
+		.sin_port = htons((uint16_t)w->port),
+		.sin_addr = {htonl(INADDR_LOOPBACK)}};
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	char text[200];
+
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	snprintf(text, sizeof(text),
+		"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %zu\r\n\r\n%s",
+		strlen(body), body);
+	assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+	return fd;
+}
+
+/* All have come before the first step; each is taken, in the order of its arrival. */
+static void a_step_waits_for_few_questions(void **state)
+{
+	struct world *w = *state;
+	struct jm_err err = JM_ERR_INIT;
+	int fd[QUESTIONS], before = 0, steps = 0;
+
+	for (int i = 0; i < QUESTIONS; i++)
+		fd[i] = ask(w, "{\"prompt\": [1, 2], \"max_tokens\": 3, \"stream\": true}");
+	usleep(500000);
+	for (; before < QUESTIONS && steps < 1000; steps++) {
+		assert_ok(jm_listen_arrivals(&w->s, &err), err);
+		assert_true(w->s.load.answers.n - before <= A_STEP);
+		before = w->s.load.answers.n;
+	}
+	assert_int_equal(before, QUESTIONS);
+	assert_true(steps >= QUESTIONS / A_STEP);
+	for (int i = 1; i < QUESTIONS; i++)
+		assert_true(w->s.load.answers.answer[i].arrived >=
+			    w->s.load.answers.answer[i - 1].arrived);
+	for (int i = 0; i < QUESTIONS; i++)
+		close(fd[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_step_waits_for_few_questions, begin, end),
+	};
+	struct jm_answer_server *s;
+	struct jm_err err = JM_ERR_INIT;
+	int port;
+
+	if (jm_answer_server_start("127.0.0.1", 0, &s, &port, &err) == JM_ENOSUP)
+		return 77; /* built without libmicrohttpd */
+	if (!err.code)
+		jm_answer_server_stop(s);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
