@@ -35,14 +35,16 @@ static bool describe(const struct jm_nvml *nvml, const struct jm_nvml_gpu *g, st
 	if (!nvml->set_limit || !nvml->limit || !nvml->limit_range ||
 		nvml->limit_range(g->handle, &min, &max))
 		return false;
-	*knob = (struct jm_knob){.name = "gpu.power", .unit = "W"};
+	*knob = (struct jm_knob){.name = "gpu.power",
+		.unit = "W",
+		.ends = JM_ENDS_DRIVER,
+		.fallback = jm_knob_value_of(NAN)};
 	snprintf(knob->device, sizeof(knob->device), "%s", g->uuid);
 	snprintf(knob->label, sizeof(knob->label), "%s", g->label);
 	knob->min = milli(min);
 	knob->max = milli(max);
-	knob->fallback = NAN;
 	if (nvml->limit_default && !nvml->limit_default(g->handle, &fallback))
-		knob->fallback = milli(fallback);
+		knob->fallback = jm_knob_value_of(milli(fallback));
 	return true;
 }
 
@@ -142,8 +144,8 @@ static int nvml_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, 
 }
 
 /* Fields 192 and 190 are what the calls below return; the calls exist on every driver. */
-static int nvml_get(
-	void *state, int i, double *ret_accepted, double *ret_enforced, struct jm_err *err)
+static int nvml_get(void *state, int i, struct jm_knob_value *ret_accepted,
+	struct jm_knob_value *ret_enforced, struct jm_err *err)
 {
 	struct state *s = state;
 	struct jm_nvml_value requested = {.field = JM_NVML_LIMIT_REQUESTED};
@@ -157,28 +159,29 @@ static int nvml_get(
 	if (rc && isnan(value))
 		return jm_err_set(err, jm_nvml_code(rc), "Cannot read the power limit of %s: %s.",
 			s->device[i].label, jm_nvml_text(&s->nvml, rc));
-	*ret_accepted = isnan(value) ? milli(limit) : value;
-	*ret_enforced = NAN;
+	*ret_accepted = jm_knob_value_of(isnan(value) ? milli(limit) : value);
+	*ret_enforced = jm_knob_value_of(NAN);
 	if (s->nvml.limit_enforced && !s->nvml.limit_enforced(s->device[i].handle, &enforced))
-		*ret_enforced = milli(enforced);
+		*ret_enforced = jm_knob_value_of(milli(enforced));
 	return 0;
 }
 
-static int nvml_set(void *state, int i, double value, struct jm_err *err)
+static int nvml_set(void *state, int i, const struct jm_knob_value *value, struct jm_err *err)
 {
 	struct state *s = state;
 	const struct device *d = &s->device[i];
+	double watts = jm_knob_value_number(value);
 	int rc;
 
-	if (!(value >= d->min && value <= d->max))
+	if (!(watts >= d->min && watts <= d->max))
 		return jm_err_set(err, JM_ERANGE,
 			"The power limit of %s ranges from %g W to %g W; %g W is outside.",
-			d->label, d->min, d->max, value);
-	rc = s->nvml.set_limit(d->handle, (unsigned int)lround(value * 1000));
+			d->label, d->min, d->max, watts);
+	rc = s->nvml.set_limit(d->handle, (unsigned int)lround(watts * 1000));
 	if (!rc)
 		return 0;
 	return jm_err_set(err, jm_nvml_code(rc), "Cannot set the power limit of %s to %g W: %s%s.",
-		d->label, value, jm_nvml_text(&s->nvml, rc),
+		d->label, watts, jm_nvml_text(&s->nvml, rc),
 		rc == JM_NVML_NO_PERMISSION
 			? "; only root may set it, so use sudo or ask the operator"
 			: "");
@@ -200,7 +203,7 @@ static void say_knob(
 {
 	struct jm_finding f = {.what = knob->label, .mend = ""};
 	struct jm_err err = JM_ERR_INIT;
-	double requested = NAN, enforced = NAN;
+	struct jm_knob_value requested, enforced;
 	char why[256];
 
 	if (nvml_get((void *)s, i, &requested, &enforced, &err)) {
@@ -210,7 +213,7 @@ static void say_knob(
 	}
 	f.ok = geteuid() == 0;
 	snprintf(why, sizeof(why), "%s %g to %g W, now %g W, enforced %g W%s%s", knob->name,
-		knob->min, knob->max, requested, enforced,
+		knob->min, knob->max, requested.high, enforced.high,
 		f.ok ? "; this user may set it" : "; only root may set it",
 		forgets(s, i) ? "; persistence mode is off, so an idle driver forgets the limit "
 				"(nvidia-smi -pm 1)"
@@ -247,7 +250,6 @@ const struct jm_control jm_control_nvml = {
 	.argument = "all",
 	.restore_argument = "all",
 	.origin = JM_MEASURED,
-	.lost_at_reboot = true,
 	.open = nvml_open,
 	.get = nvml_get,
 	.set = nvml_set,

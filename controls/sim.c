@@ -14,7 +14,7 @@ static int add_knob(struct jm_knobs *set, const struct jm_sim_name *node, int i,
 		.min = gpu->cap_min_watts,
 		.max = gpu->cap_max_watts,
 		.step = gpu->cap_step_watts,
-		.fallback = gpu->cap_default_watts,
+		.fallback = jm_knob_value_of(gpu->cap_default_watts),
 	};
 
 	snprintf(knob.device, sizeof(knob.device), "sim:%s/gpu%d", node->text, i);
@@ -43,21 +43,22 @@ static int sim_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, v
 }
 
 /* An MI300X accepts caps that it does not keep: `enforced` is the power that it then keeps to. */
-static int sim_get(
-	void *state, int i, double *ret_accepted, double *ret_enforced, struct jm_err *err)
+static int sim_get(void *state, int i, struct jm_knob_value *ret_accepted,
+	struct jm_knob_value *ret_enforced, struct jm_err *err)
 {
 	struct jm_sim_registers *registers = state;
 	double cap = jm_sim_registers_cap(registers, i);
 
 	(void)err;
-	*ret_accepted = cap;
-	*ret_enforced = jm_sim_held_watts(jm_sim_registers_name(registers)->gpu, cap);
+	*ret_accepted = jm_knob_value_of(cap);
+	*ret_enforced =
+		jm_knob_value_of(jm_sim_held_watts(jm_sim_registers_name(registers)->gpu, cap));
 	return 0;
 }
 
-static int sim_set(void *state, int i, double value, struct jm_err *err)
+static int sim_set(void *state, int i, const struct jm_knob_value *value, struct jm_err *err)
 {
-	return jm_sim_registers_set_cap(state, i, value, err);
+	return jm_sim_registers_set_cap(state, i, jm_knob_value_number(value), err);
 }
 
 static void sim_close(void *state)

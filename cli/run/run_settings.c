@@ -2,6 +2,7 @@
 /* The settings of a request: what --set says, read with the knobs that there are. */
 #include "run_settings.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,10 +15,10 @@ static int no_memory(struct jm_cli *cli)
 static json_t *axis_json(const struct jm_axis *axis, const char *phase)
 {
 	json_t *values = json_array();
-	char text[64];
+	char text[JM_KNOB_TEXT];
 
 	for (int i = 0; i < axis->n; i++) {
-		jm_setting_value_text(axis->value[i], axis->unit, text, sizeof(text));
+		jm_knob_value_text(&axis->value[i], axis->unit, text, sizeof(text));
 		json_array_append_new(values, json_string(text));
 	}
 	return json_pack("{s:s, s:s, s:s*, s:s, s:o}", "knob", axis->knob, "selector",
@@ -226,10 +227,26 @@ static const char *unit_of(const char *text)
 	return "";
 }
 
+/* The words among the values of a setting, which its knob may have as choices. */
+static void assume_words(const char *text, char *out, size_t size)
+{
+	const char *at = strchr(text, '=');
+	size_t used = 0;
+
+	for (at = at ? at + 1 : ""; *at; at += strcspn(at, ","), at += *at == ',')
+		if (islower((unsigned char)*at) && used < size)
+			used += (size_t)snprintf(out + used, size - used, "%s%.*s", used ? " " : "",
+				(int)strcspn(at, ","), at);
+}
+
 /* text: NULL = no knob */
 static int assume_knob(const char *text, struct jm_knobs *knobs, struct jm_err *err)
 {
-	struct jm_knob knob = {.min = -INFINITY, .max = INFINITY, .fallback = 0};
+	struct jm_knob knob = {.min = -INFINITY,
+		.max = INFINITY,
+		.fallback = jm_knob_value_of(0),
+		.kind = JM_KNOB_RANGE,
+		.unlockable = true};
 	size_t n;
 
 	if (!text)
@@ -241,6 +258,7 @@ static int assume_knob(const char *text, struct jm_knobs *knobs, struct jm_err *
 	if (text[n] == '@')
 		snprintf(knob.device, sizeof(knob.device), "%.*s", (int)strcspn(text + n + 1, "="),
 			text + n + 1);
+	assume_words(text, knob.choices, sizeof(knob.choices));
 	return jm_knobs_add(knobs, &knob, err) < 0 ? err->code : 0;
 }
 

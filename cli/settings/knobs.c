@@ -9,6 +9,7 @@
 #include "guard/guard.h"
 #include "guard/guard_wire.h"
 #include "hold.h"
+#include "knob_show.h"
 #include "base/process/child_process.h"
 #include "cli/frame/interrupts.h"
 #include "report/format/cells.h"
@@ -37,17 +38,6 @@
 static const struct jm_option control_options[] = {DEVICE_ROW, CONTROL_ROW, JM_JSON_OPTION, {0}};
 static const struct jm_option set_options[] = {DEVICE_ROW, CONTROL_ROW, {0}};
 static const struct jm_option json_options[] = {JM_JSON_OPTION, {0}};
-
-/* "700 W", "1.98 GHz"; "unknown" for NAN. */
-static void value_text(double value, const char *unit, char *out, size_t size)
-{
-	if (isnan(value))
-		snprintf(out, size, "unknown");
-	else if (!strcmp(unit, "Hz"))
-		snprintf(out, size, "%.10g MHz", value / 1e6);
-	else
-		snprintf(out, size, "%.10g%s%s", value, *unit ? " " : "", unit);
-}
 
 /* The guard of the controls that --device or --control names. */
 static int start_guard(struct jm_cli *cli, struct jm_guard **ret)
@@ -89,12 +79,12 @@ static void print_applied(
 	const struct jm_knobs *knobs, const struct jm_applied *a, const struct jm_applied *before)
 {
 	const struct jm_knob *k = &knobs->knob[a->knob];
-	char now[40], was[40], enforced[40], asked[40];
+	char now[JM_KNOB_SHOWN], was[JM_KNOB_SHOWN], enforced[JM_KNOB_SHOWN], asked[JM_KNOB_SHOWN];
 
-	value_text(a->accepted, k->unit, now, sizeof(now));
-	value_text(before[a->knob].accepted, k->unit, was, sizeof(was));
-	value_text(a->enforced, k->unit, enforced, sizeof(enforced));
-	value_text(a->requested, k->unit, asked, sizeof(asked));
+	jm_knob_show(&a->accepted, k->unit, now, sizeof(now));
+	jm_knob_show(&before[a->knob].accepted, k->unit, was, sizeof(was));
+	jm_knob_show(&a->enforced, k->unit, enforced, sizeof(enforced));
+	jm_knob_show(&a->requested, k->unit, asked, sizeof(asked));
 	fprintf(stderr, "joulemark: %s of %s: %s (was %s)", k->name, k->label, now, was);
 	if (strcmp(now, asked) != 0)
 		fprintf(stderr, ", asked for %s", asked);
@@ -197,7 +187,9 @@ const struct jm_command jm_command_set = {
 		       "the values that were found are restored when the command has ended, even "
 		       "if joulemark is killed. Without a command the setting stays, and "
 		       "'joulemark restore' restores the values from before the first call of "
-		       "'set'.\n\nA value is a number with its unit, or the word default.",
+		       "'set'.\n\nA value is a number with its unit; a range such as "
+		       "1200:1500MHz, of a knob that takes ranges; one of the knob's words, which "
+		       "'get --json' lists; or the word default.",
 	.example = "joulemark set gpu.power=300W -- python train.py\n"
 		   "joulemark set --device sim:h100x4 gpu.power=400W",
 	.options = set_options,
@@ -218,27 +210,21 @@ static bool wanted(const struct jm_setting *words, int n, const struct jm_knob *
 	return n == 0;
 }
 
-static json_t *knob_json(const struct jm_knob *k, const struct jm_applied *a)
-{
-	return json_pack("{ss ss ss ss so so so so so ss*}", "knob", k->name, "device", k->device,
-		"label", k->label, "unit", k->unit, "accepted", jm_json_number(a->accepted),
-		"enforced", jm_json_number(a->enforced), "min", jm_json_number(k->min), "max",
-		jm_json_number(k->max), "default", jm_json_number(k->fallback), "reason",
-		*a->why ? a->why : NULL);
-}
-
 static int put_knob(struct jm_grid *g, int row, const struct jm_knob *k, const struct jm_applied *a,
 	struct jm_err *err)
 {
-	char now[40], enforced[40], min[40], max[40], fallback[40];
+	char now[JM_KNOB_SHOWN], enforced[JM_KNOB_SHOWN], min[JM_KNOB_SHOWN], max[JM_KNOB_SHOWN],
+		fallback[JM_KNOB_SHOWN];
 	const char *cells[] = {k->name, k->label, now, enforced, min, max, fallback, k->device};
 	int rc = 0;
 
-	value_text(a->accepted, k->unit, now, sizeof(now));
-	value_text(a->enforced, k->unit, enforced, sizeof(enforced));
-	value_text(k->min, k->unit, min, sizeof(min));
-	value_text(k->max, k->unit, max, sizeof(max));
-	value_text(k->fallback, k->unit, fallback, sizeof(fallback));
+	jm_knob_show(&a->accepted, k->unit, now, sizeof(now));
+	jm_knob_show(&a->enforced, k->unit, enforced, sizeof(enforced));
+	jm_knob_show_number(k->min, k->unit, min, sizeof(min));
+	jm_knob_show_number(k->max, k->unit, max, sizeof(max));
+	if (k->kind == JM_KNOB_CHOICE)
+		min[0] = max[0] = '\0';
+	jm_knob_show(&k->fallback, k->unit, fallback, sizeof(fallback));
 	for (int c = 0; c < g->columns && !rc; c++)
 		rc = jm_grid_set(g, row, c, err, "%s", cells[c]);
 	return rc;
@@ -314,7 +300,7 @@ static int print_knobs(struct jm_cli *cli, const struct jm_knobs *knobs,
 	array = json_array();
 	for (int i = 0; i < knobs->n; i++)
 		if (wanted(words, cli->n_args, &knobs->knob[i]))
-			json_array_append_new(array, knob_json(&knobs->knob[i], &a[i]));
+			json_array_append_new(array, jm_knob_json(&knobs->knob[i], &a[i]));
 	return jm_json_put(cli, array);
 }
 
@@ -383,9 +369,9 @@ static const char *held_text(enum jm_held held)
 /* The text of a row of `status` after knob and device. */
 static void hold_text(const struct jm_hold *h, char *out, size_t size)
 {
-	char found[40];
+	char found[JM_KNOB_SHOWN];
 
-	value_text(h->found, h->unit, found, sizeof(found));
+	jm_knob_show(&h->found, h->unit, found, sizeof(found));
 	if (h->held == JM_HELD_LIVE)
 		snprintf(out, size, "held by process %d, which will restore %s.", h->pid, found);
 	else if (h->held == JM_HELD_ENDING)
@@ -418,9 +404,9 @@ static void print_hold(const struct jm_cli *cli, const struct jm_hold *h)
 static json_t *hold_json(const struct jm_hold *h)
 {
 	return json_pack("{ss ss ss ss so ss si si ss*}", "knob", h->knob, "device", h->device,
-		"unit", h->unit, "control", h->control, "found", jm_json_number(h->found), "state",
-		held_text(h->held), "pid", h->pid, "guard_pid", h->guard_pid, "reason",
-		*h->why ? h->why : NULL);
+		"unit", h->unit, "control", h->control, "found",
+		jm_knob_show_json(&h->found, h->unit), "state", held_text(h->held), "pid", h->pid,
+		"guard_pid", h->guard_pid, "reason", *h->why ? h->why : NULL);
 }
 
 static void print_holds(const struct jm_cli *cli, const struct jm_hold *holds, int n)

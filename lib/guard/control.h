@@ -3,8 +3,20 @@
 #ifndef JM_CONTROL_H
 #define JM_CONTROL_H
 
+#include "guard/knob_value.h"
 #include "meter/meter.h"
 #include "meter/source.h"
+
+/* What a single value of a knob may be, besides the words that it takes. */
+enum jm_knob_kind { JM_KNOB_NUMBER, JM_KNOB_RANGE, JM_KNOB_CHOICE };
+
+/* What ends a setting that nobody restores. Whatever has ended it leaves nothing to restore. */
+enum jm_ends {
+	JM_ENDS_NEVER,	/* a management controller keeps it */
+	JM_ENDS_REBOOT, /* of the machine */
+	JM_ENDS_DRIVER, /* when the driver is unloaded, so also a reboot */
+	JM_ENDS_PROCESS, /* with the processes that it applies to: a device that is gone does not come back */
+};
 
 /* One knob of one device. */
 struct jm_knob {
@@ -12,8 +24,14 @@ struct jm_knob {
 	char unit[8];		/* "W" */
 	char device[JM_ID_MAX]; /* stable id: GPU UUID, sysfs path */
 	char label[64];		/* "GPU 0 NVIDIA H200" */
-	double min, max, step;	/* in unit; step 0 = any */
-	double fallback;	/* the vendor's default; NAN = unknown */
+	double min, max, step;	/* in unit, of numbers and of the ends of ranges; step 0 = any */
+	struct jm_knob_value fallback; /* the vendor's default */
+	enum jm_knob_kind kind;
+	enum jm_ends ends;
+	bool unlockable;   /* takes "unlocked" */
+	bool unreadable;   /* the device does not report the value that it has */
+	char choices[112]; /* of JM_KNOB_CHOICE, separated by spaces */
+	double settle_s;   /* until the device holds a new value */
 };
 
 struct jm_knobs {
@@ -30,15 +48,17 @@ struct jm_control {
 	/* The argument that selects every device again, independent of the current environment;
 	 * NULL = the one that was given. */
 	const char *restore_argument;
-	bool lost_at_reboot; /* a reboot resets every knob to its default */
+	bool device_is_argument; /* the id of a device is the argument that opens it again */
 	int (*open)(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, void **ret_state,
 		struct jm_err *err);
 	/* i: index among the knobs this control added. accepted: the requested value that the
-	 * device accepted, which a restore sets again; enforced: the value that the device applies
-	 * now (NAN = unknown). */
-	int (*get)(
-		void *state, int i, double *ret_accepted, double *ret_enforced, struct jm_err *err);
-	int (*set)(void *state, int i, double value, struct jm_err *err);
+	 * device accepted, which a restore sets again, unknown of an unreadable knob; enforced: the
+	 * value that the device applies now, or unknown. JM_EGONE: the device has ended. */
+	int (*get)(void *state, int i, struct jm_knob_value *ret_accepted,
+		struct jm_knob_value *ret_enforced, struct jm_err *err);
+	int (*set)(void *state, int i, const struct jm_knob_value *value, struct jm_err *err);
+	/* Of unreadable knobs, optional: shows by an experiment that the knob is unlocked. */
+	int (*probe)(void *state, int i, struct jm_err *err);
 	void (*close)(void *state);					   /* takes NULL */
 	void (*doctor)(struct jm_ctx *ctx, jm_finding_fn *say, void *arg); /* optional */
 };
@@ -46,6 +66,11 @@ struct jm_control {
 extern const struct jm_control *const jm_controls[]; /* NULL-terminated, generated */
 
 const struct jm_control *jm_control_find(const char *name, struct jm_err *err);
+/* Does the knob take the value? JM_ERANGE, JM_EUSAGE: the sentence says what it takes. */
+int jm_knob_check(
+	const struct jm_knob *knob, const struct jm_knob_value *value, struct jm_err *err);
+/* Is the word one of the knob's, or one that every knob of its kind takes? */
+bool jm_knob_takes_word(const struct jm_knob *knob, const char *word);
 int jm_knobs_add(struct jm_knobs *set, const struct jm_knob *knob, struct jm_err *err);
 void jm_knobs_done(struct jm_knobs *set);
 

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -46,9 +45,9 @@ struct jm_guard {
 	bool stopping, taking, taken;
 	bool asked; /* to hold something: there may be journals that we do not know of */
 	atomic_bool gone;
-	double *found;	/* of each knob that the guard holds; NAN = not held */
-	bool recovered; /* something had to be restored in the guard's place */
-	int code;	/* of that */
+	struct jm_knob_value *found; /* of each knob that the guard holds; unknown: not held */
+	bool recovered;		     /* something had to be restored in the guard's place */
+	int code;		     /* of that */
 	struct jm_err why;
 };
 
@@ -76,15 +75,15 @@ static void reap(struct jm_guard *g)
 }
 
 /* The value to restore of each knob; NULL when there is none. */
-static double *copy_found(struct jm_guard *g)
+static struct jm_knob_value *copy_found(struct jm_guard *g)
 {
-	double *found = calloc((size_t)g->knobs.n + 1, sizeof(*found));
+	struct jm_knob_value *found = calloc((size_t)g->knobs.n + 1, sizeof(*found));
 	bool some = false;
 
 	pthread_mutex_lock(&g->lock);
 	for (int i = 0; i < g->knobs.n && found; i++) {
 		found[i] = g->found[i];
-		some = some || !isnan(found[i]);
+		some = some || jm_knob_value_known(&found[i]);
 	}
 	pthread_mutex_unlock(&g->lock);
 	if (some)
@@ -111,7 +110,7 @@ static void set_taken(struct jm_guard *g)
 }
 
 /* Restores first and logs afterwards, because the reader of the log may be stopped. */
-static void restore_in_its_place(struct jm_guard *g, const double *found)
+static void restore_in_its_place(struct jm_guard *g, const struct jm_knob_value *found)
 {
 	struct jm_log_later log;
 	struct jm_takeover t = {.ctx = &log.ctx,
@@ -144,7 +143,7 @@ static void clear_journals(struct jm_guard *g)
 static void *take_over(void *arg)
 {
 	struct jm_guard *g = arg;
-	double *found;
+	struct jm_knob_value *found;
 	bool first;
 
 	pthread_mutex_lock(&g->lock);
@@ -207,16 +206,18 @@ static bool start_thread(struct jm_guard *g, void *(*fn)(void *arg), pthread_t *
 static void list_held(const struct jm_guard *g, char *out, size_t size)
 {
 	int n = 0, shown = 0;
+	char found[JM_KNOB_TEXT];
 	size_t used = 0;
 
 	*out = '\0';
 	for (int i = 0; i < g->knobs.n; i++) {
 		const struct jm_knob *k = &g->knobs.knob[i];
 
-		if (isnan(g->found[i]) || n++ > 2)
+		if (!jm_knob_value_known(&g->found[i]) || n++ > 2)
 			continue;
-		used += (size_t)snprintf(out + used, size - used, "%s%s of %.20s (%g%s)",
-			shown++ ? ", " : "", k->name, k->label, g->found[i], k->unit);
+		jm_knob_value_text(&g->found[i], k->unit, found, sizeof(found));
+		used += (size_t)snprintf(out + used, size - used, "%s%s of %.20s (%.24s)",
+			shown++ ? ", " : "", k->name, k->label, found);
 	}
 	if (n > shown)
 		snprintf(out + used, size - used, " and %d more", n - shown);
@@ -357,7 +358,7 @@ static int open_controls(struct jm_guard *g, const char *controls, struct jm_err
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the knobs.");
 	}
 	for (int i = 0; i < g->knobs.n; i++)
-		g->found[i] = NAN;
+		g->found[i] = jm_knob_value_of(NAN);
 	memcpy(g->knobs.knob, payload(g), (size_t)g->knobs.n * sizeof(struct jm_knob));
 	return 0;
 }
@@ -480,7 +481,7 @@ static void forget_found(struct jm_guard *g)
 {
 	pthread_mutex_lock(&g->lock);
 	for (int i = 0; i < g->knobs.n; i++)
-		g->found[i] = NAN;
+		g->found[i] = jm_knob_value_of(NAN);
 	pthread_mutex_unlock(&g->lock);
 }
 

@@ -79,8 +79,8 @@ enum jm_held {
 	JM_HELD_UNKNOWN, /* the journal is damaged */
 };
 struct jm_hold {
-	char knob[32], unit[8], device[JM_ID_MAX], control[64];
-	double found; /* the value that a restore sets; NAN = not known */
+	char knob[32], unit[8], device[JM_ID_MAX], control[JM_ID_MAX + 32];
+	struct jm_knob_value found; /* that a restore sets */
 	enum jm_held held;
 	int pid, guard_pid; /* of the holder; 0 = none */
 	char why[300];	    /* JM_HELD_UNKNOWN */

@@ -5,16 +5,13 @@
 
 #include "base/log_later.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
-
-bool jm_knob_same(double a, double b)
-{
-	return fabs(a - b) <= 1e-6 * fabs(b);
-}
 
 int jm_knob_holder_open(struct jm_knob_holder *ret, struct jm_ctx *ctx, const char *specs,
 	int client, struct jm_err *err)
@@ -51,62 +48,80 @@ void jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out)
 	for (int i = 0; i < k->table.knobs.n; i++) {
 		struct jm_err why = JM_ERR_INIT;
 
-		out[i] = (struct jm_applied){
-			.knob = i, .requested = NAN, .accepted = NAN, .enforced = NAN};
+		out[i] = (struct jm_applied){.knob = i,
+			.requested = jm_knob_value_of(NAN),
+			.accepted = jm_knob_value_of(NAN),
+			.enforced = jm_knob_value_of(NAN)};
 		if (jm_knob_table_get(&k->table, i, &out[i].accepted, &out[i].enforced, &why))
 			snprintf(out[i].why, sizeof(out[i].why), "%.*s",
 				(int)sizeof(out[i].why) - 1, why.text);
 	}
 }
 
-static int read_back(const struct jm_knob_table *table, int i, double value, struct jm_err *err)
+/* The accepted value of knob i, else the enforced one. */
+static int read_now(
+	const struct jm_knob_table *table, int i, struct jm_knob_value *ret, struct jm_err *err)
 {
-	const struct jm_knob *knob = &table->knobs.knob[i];
-	double now = NAN, enforced = NAN;
-	int rc = jm_knob_table_get(table, i, &now, &enforced, err);
+	struct jm_knob_value enforced;
+	int rc = jm_knob_table_get(table, i, ret, &enforced, err);
 
-	if (rc)
-		return rc;
-	if (isnan(now))
-		now = enforced;
-	if (jm_knob_same(now, value))
-		return 0;
-	if (isnan(now))
-		return jm_err_set(err, JM_EIO, "%s of %s was set back to %g%s but cannot be read.",
-			knob->name, knob->label, value, knob->unit);
-	return jm_err_set(err, JM_EIO, "%s of %s was set back to %g%s but its value is %g%s.",
-		knob->name, knob->label, value, knob->unit, now, knob->unit);
+	if (!rc && !jm_knob_value_known(ret))
+		*ret = enforced;
+	return rc;
 }
 
-int jm_put_back(const struct jm_knob_table *table, int i, double value, struct jm_err *err)
+static int read_back(const struct jm_knob_table *table, int i, const struct jm_knob_value *value,
+	struct jm_err *err)
 {
+	const struct jm_knob *knob = &table->knobs.knob[i];
+	char want[JM_KNOB_TEXT], is[JM_KNOB_TEXT];
+	struct jm_knob_value now;
+	int rc = read_now(table, i, &now, err);
+
+	if (rc || jm_knob_value_same(&now, value))
+		return rc;
+	jm_knob_value_text(value, knob->unit, want, sizeof(want));
+	jm_knob_value_text(&now, knob->unit, is, sizeof(is));
+	if (!jm_knob_value_known(&now))
+		return jm_err_set(err, JM_EIO, "%s of %s was set back to %s but cannot be read.",
+			knob->name, knob->label, want);
+	return jm_err_set(err, JM_EIO, "%s of %s was set back to %s but its value is %s.",
+		knob->name, knob->label, want, is);
+}
+
+int jm_put_back(const struct jm_knob_table *table, int i, const struct jm_knob_value *value,
+	struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
 	int rc;
 
 	if (!read_back(table, i, value, NULL))
 		return 0;
-	rc = jm_knob_table_set(table, i, value, err);
-	return rc ? rc : read_back(table, i, value, err);
+	rc = jm_knob_table_set(table, i, value, &why);
+	if (!rc)
+		rc = read_back(table, i, value, &why);
+	if (rc == JM_EGONE && table->knobs.knob[i].ends == JM_ENDS_PROCESS)
+		return 0;
+	return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
 }
 
 /* ---- taking hold ----------------------------------------------------------------------------------- */
 
 /* The journal's record of knob i. */
-bool jm_outlived(
-	const struct jm_control *control, const struct jm_journal_state *s, const char *boot)
+bool jm_outlived(const struct jm_journal_state *s, const char *boot)
 {
-	return control->lost_at_reboot && *s->boot && *boot && strcmp(s->boot, boot) != 0;
+	return s->ends != JM_ENDS_NEVER && *s->boot && *boot && strcmp(s->boot, boot) != 0;
 }
 
 static struct jm_journal_state describe(const struct jm_knob_holder *k, int i)
 {
 	const struct jm_knob *knob = &k->table.knobs.knob[i];
-	struct jm_journal_state s = {.client = k->client, .guard = k->self};
+	struct jm_journal_state s = {.client = k->client, .guard = k->self, .ends = knob->ends};
 
 	snprintf(s.knob, sizeof(s.knob), "%s", knob->name);
 	snprintf(s.unit, sizeof(s.unit), "%s", knob->unit);
 	snprintf(s.device, sizeof(s.device), "%s", knob->device);
-	snprintf(s.control, sizeof(s.control), "%s",
-		jm_knob_table_member(&k->table, i)->restore_spec);
+	jm_knob_table_spec(&k->table, i, s.control, sizeof(s.control));
 	snprintf(s.boot, sizeof(s.boot), "%s", k->boot);
 	return s;
 }
@@ -118,13 +133,12 @@ static int finish_earlier_session(struct jm_knob_holder *k, int i, struct jm_err
 	struct jm_journal_state s = describe(k, i);
 	int rc = 0;
 
-	if ((j->now.open || j->now.kept) &&
-		jm_outlived(jm_knob_table_member(&k->table, i)->control, &j->now, k->boot))
-		return jm_journal_write(j, &s, JM_JOURNAL_GONE, 0, err);
+	if ((j->now.open || j->now.kept) && jm_outlived(&j->now, k->boot))
+		return jm_journal_write(j, &s, JM_JOURNAL_GONE, NULL, err);
 	if (!j->now.open)
 		return 0;
-	rc = jm_put_back(&k->table, i, j->now.found, err);
-	return rc ? rc : jm_journal_write(j, &s, JM_JOURNAL_BACK, j->now.found, err);
+	rc = jm_put_back(&k->table, i, &j->now.found, err);
+	return rc ? rc : jm_journal_write(j, &s, JM_JOURNAL_BACK, NULL, err);
 }
 
 static void tell_damage(const struct jm_knob_holder *k, int i)
@@ -140,7 +154,7 @@ static int hold(struct jm_knob_holder *k, int i, struct jm_patience *patience, s
 {
 	const struct jm_knob *knob = &k->table.knobs.knob[i];
 	struct jm_journal_state s = describe(k, i);
-	double found = NAN, enforced = NAN;
+	struct jm_knob_value found = jm_knob_value_of(NAN);
 	int rc = jm_journal_open(k->ctx, knob->name, knob->device, patience, &k->journal[i], err);
 
 	if (!rc)
@@ -148,16 +162,14 @@ static int hold(struct jm_knob_holder *k, int i, struct jm_patience *patience, s
 	if (!rc)
 		rc = finish_earlier_session(k, i, err);
 	if (!rc)
-		rc = jm_knob_table_get(&k->table, i, &found, &enforced, err);
-	if (!rc && isnan(found))
-		found = enforced;
-	if (!rc && isnan(found))
+		rc = read_now(&k->table, i, &found, err);
+	if (!rc && !jm_knob_value_known(&found))
 		rc = jm_err_set(err, JM_ENOSUP,
 			"%s of %s cannot be read, so it could not be put back; nothing was "
 			"changed.",
 			knob->name, knob->label);
 	if (!rc)
-		rc = jm_journal_write(&k->journal[i], &s, JM_JOURNAL_FOUND, found, err);
+		rc = jm_journal_write(&k->journal[i], &s, JM_JOURNAL_FOUND, &found, err);
 	if (rc)
 		jm_journal_close(&k->journal[i]);
 	return rc;
@@ -170,7 +182,7 @@ static void let_go(struct jm_knob_holder *k, int i)
 	struct jm_journal_state s = describe(k, i);
 
 	/* if this cannot be written, the next start restores the same value once more */
-	jm_journal_write(j, &s, JM_JOURNAL_BACK, j->now.found, NULL);
+	jm_journal_write(j, &s, JM_JOURNAL_BACK, NULL, NULL);
 	jm_journal_close(j);
 }
 
@@ -206,7 +218,7 @@ static int hold_all(
 static int plan_one(const struct jm_knob_holder *k, const struct jm_setting *s,
 	struct jm_applied *plan, int *n, struct jm_err *err)
 {
-	int before = *n;
+	int before = *n, rc;
 
 	for (int i = 0; i < k->table.knobs.n; i++) {
 		const struct jm_knob *knob = &k->table.knobs.knob[i];
@@ -218,13 +230,14 @@ static int plan_one(const struct jm_knob_holder *k, const struct jm_setting *s,
 				return jm_err_set(err, JM_EUSAGE,
 					"Two settings name %s of %s; give it one value.",
 					knob->name, knob->label);
-		plan[*n] = (struct jm_applied){.knob = i};
-		plan[*n].requested = s->value == JM_SETTING_DEFAULT ? knob->fallback : s->value;
-		plan[*n].accepted = plan[*n].enforced = NAN;
-		if (isnan(plan[*n].requested))
-			return jm_err_set(err, JM_EUSAGE,
-				"The default of %s on %s is not known; give a value in %s.",
-				knob->name, knob->label, knob->unit);
+		rc = jm_knob_check(knob, &s->value, err);
+		if (rc)
+			return rc;
+		plan[*n] = (struct jm_applied){.knob = i,
+			.requested =
+				jm_knob_value_is(&s->value, JM_DEFAULT) ? knob->fallback : s->value,
+			.accepted = jm_knob_value_of(NAN),
+			.enforced = jm_knob_value_of(NAN)};
 		++*n;
 	}
 	if (*n > before)
@@ -235,24 +248,42 @@ static int plan_one(const struct jm_knob_holder *k, const struct jm_setting *s,
 }
 
 /* Sets line p; before: the value requested until now. */
-static int apply_one(struct jm_knob_holder *k, const struct jm_applied *line, double *ret_before,
-	struct jm_err *err)
+static int apply_one(struct jm_knob_holder *k, const struct jm_applied *line,
+	struct jm_knob_value *ret_before, struct jm_err *err)
 {
-	double enforced;
+	struct jm_knob_value enforced;
 	int rc = jm_knob_table_get(&k->table, line->knob, ret_before, &enforced, err);
 
-	if (rc || jm_knob_same(*ret_before, line->requested))
+	if (rc || jm_knob_value_same(ret_before, &line->requested))
 		return rc;
-	return jm_knob_table_set(&k->table, line->knob, line->requested, err);
+	return jm_knob_table_set(&k->table, line->knob, &line->requested, err);
+}
+
+/* Until all devices hold what they were set to. */
+static void settle(const struct jm_knob_holder *k, const struct jm_applied *plan,
+	const struct jm_knob_value *before, int n)
+{
+	double seconds = 0;
+	struct timespec rest;
+
+	for (int p = 0; p < n; p++)
+		if (!jm_knob_value_same(&before[p], &plan[p].requested))
+			seconds = fmax(seconds, k->table.knobs.knob[plan[p].knob].settle_s);
+	rest.tv_sec = (time_t)seconds;
+	rest.tv_nsec = (long)((seconds - (double)rest.tv_sec) * 1e9);
+	while (nanosleep(&rest, &rest) && errno == EINTR)
+		;
 }
 
 /* Restores lines 0..n-1 to their values before this call. */
-static void roll_back(
-	struct jm_knob_holder *k, const struct jm_applied *plan, const double *before, int n)
+static void roll_back(struct jm_knob_holder *k, const struct jm_applied *plan,
+	const struct jm_knob_value *before, int n)
 {
 	while (n--) {
 		struct jm_err err = JM_ERR_INIT;
-		double value = isnan(before[n]) ? k->journal[plan[n].knob].now.found : before[n];
+		const struct jm_knob_value *value = jm_knob_value_known(&before[n])
+							    ? &before[n]
+							    : &k->journal[plan[n].knob].now.found;
 
 		if (jm_put_back(&k->table, plan[n].knob, value, &err))
 			jm_log(k->ctx, JM_WARNING, "While taking back a setting that failed: %s",
@@ -262,15 +293,17 @@ static void roll_back(
 
 static int apply_all(struct jm_knob_holder *k, struct jm_applied *plan, int n, struct jm_err *err)
 {
-	double *before = calloc((size_t)n + 1, sizeof(*before));
+	struct jm_knob_value *before = calloc((size_t)n + 1, sizeof(*before));
 	int done = 0, rc = 0;
 
 	if (!before)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d settings.", n);
 	for (; done < n && !rc; done++) {
-		before[done] = NAN;
+		before[done] = jm_knob_value_of(NAN);
 		rc = apply_one(k, &plan[done], &before[done], err);
 	}
+	if (!rc)
+		settle(k, plan, before, n);
 	for (int p = 0; p < n && !rc; p++)
 		rc = jm_knob_table_get(
 			&k->table, plan[p].knob, &plan[p].accepted, &plan[p].enforced, err);
@@ -334,22 +367,24 @@ static int restore_one(
 {
 	const struct jm_knob *knob = &k->table.knobs.knob[i];
 	struct jm_err why = JM_ERR_INIT;
+	char found[JM_KNOB_TEXT];
 	int rc;
 
 	if (k->journal[i].lock < 0 || !k->journal[i].now.open)
 		return 0;
-	rc = jm_put_back(&k->table, i, k->journal[i].now.found, &why);
+	rc = jm_put_back(&k->table, i, &k->journal[i].now.found, &why);
 	if (!rc) {
 		if (release)
 			let_go(k, i);
 		return 0;
 	}
+	jm_knob_value_text(&k->journal[i].now.found, knob->unit, found, sizeof(found));
 	jm_log(log, JM_WARNING,
-		"%s of %s is NOT back at %g%s: %s It stays in the journal; 'joulemark restore' "
+		"%s of %s is NOT back at %s: %s It stays in the journal; 'joulemark restore' "
 		"tries again.",
-		knob->name, knob->label, k->journal[i].now.found, knob->unit, why.text);
-	return jm_err_set(err, rc, "%s of %s is not back at %g%s: %s", knob->name, knob->label,
-		k->journal[i].now.found, knob->unit, why.text);
+		knob->name, knob->label, found, why.text);
+	return jm_err_set(err, rc, "%s of %s is not back at %s: %s", knob->name, knob->label, found,
+		why.text);
 }
 
 int jm_knob_holder_restore(struct jm_knob_holder *k, bool release, struct jm_err *err)
@@ -371,10 +406,10 @@ static int keep_one(struct jm_knob_holder *k, int i, struct jm_err *err)
 {
 	struct jm_journal *j = &k->journal[i];
 	struct jm_journal_state s = describe(k, i);
-	double base = j->now.kept ? j->now.base : j->now.found, now = NAN, enforced;
-	bool home =
-		!jm_knob_table_get(&k->table, i, &now, &enforced, NULL) && jm_knob_same(now, base);
-	int rc = jm_journal_write(j, &s, home ? JM_JOURNAL_GONE : JM_JOURNAL_KEPT, base, err);
+	struct jm_knob_value base = j->now.kept ? j->now.base : j->now.found, now, enforced;
+	bool home = !jm_knob_table_get(&k->table, i, &now, &enforced, NULL) &&
+		    jm_knob_value_same(&now, &base);
+	int rc = jm_journal_write(j, &s, home ? JM_JOURNAL_GONE : JM_JOURNAL_KEPT, &base, err);
 
 	if (!rc)
 		jm_journal_close(j);

@@ -34,14 +34,12 @@ int jm_knob_holder_restore(struct jm_knob_holder *k, bool release, struct jm_err
 /* Leaves all settings in place, journalled, and releases the locks. */
 int jm_knob_holder_keep(struct jm_knob_holder *k, struct jm_err *err);
 
-/* Do two values of a knob mean the same? Drivers count in milliwatts and the like. */
-bool jm_knob_same(double a, double b);
 /* Sets knob i of the table to the value and reads it back; a value that cannot be read back is
- * an error. */
-int jm_put_back(const struct jm_knob_table *table, int i, double value, struct jm_err *err);
+ * an error. A device that has ended with its setting needs nothing. */
+int jm_put_back(const struct jm_knob_table *table, int i, const struct jm_knob_value *value,
+	struct jm_err *err);
 
-/* Has the machine rebooted since, which resets the knobs of this control? boot: the current id. */
-bool jm_outlived(
-	const struct jm_control *control, const struct jm_journal_state *s, const char *boot);
+/* Has the machine rebooted since, which ends the setting? boot: the current id. */
+bool jm_outlived(const struct jm_journal_state *s, const char *boot);
 
 #endif

@@ -43,30 +43,33 @@ static const struct jm_knob_table *table_of(struct pass *p, const char *spec, st
 	if (*p->spec && !strcmp(p->spec, spec))
 		return &p->table;
 	close_table(p);
-	if (jm_knob_table_open(&p->log.ctx, spec, &p->table, err))
+	if (jm_knob_table_open_one(&p->log.ctx, spec, &p->table, err))
 		return NULL;
 	p->table.announce = p->ctx;
 	snprintf(p->spec, sizeof(p->spec), "%s", spec);
 	return &p->table;
 }
 
-static bool outlived(const struct pass *p, const struct jm_journal_state *s)
+static void tell_back(struct pass *p, const struct jm_journal_state *s, const struct jm_knob *knob,
+	const struct jm_knob_value *back, const struct jm_knob_value *before)
 {
-	char name[JM_SPEC_MAX];
-	const struct jm_control *control;
+	char value[JM_KNOB_TEXT], left[JM_KNOB_TEXT];
 
-	snprintf(name, sizeof(name), "%s", s->control);
-	name[strcspn(name, ":")] = '\0';
-	control = jm_control_find(name, NULL);
-	return control && jm_outlived(control, s, p->boot);
+	p->n_back++;
+	jm_knob_value_text(back, knob->unit, value, sizeof(value));
+	jm_knob_value_text(before, knob->unit, left, sizeof(left));
+	jm_log(&p->log.ctx, s->open ? JM_WARNING : JM_INFO,
+		"%s of %s is back at %s; %s (process %d) had left it at %s.", s->knob, knob->label,
+		value, s->open ? "a joulemark that was killed" : "'joulemark set'",
+		(int)s->client.pid, left);
 }
 
 /* Sets the knob of the journal. */
-static int put_back(
-	struct pass *p, const struct jm_journal_state *s, double value, struct jm_err *err)
+static int put_back(struct pass *p, const struct jm_journal_state *s,
+	const struct jm_knob_value *value, struct jm_err *err)
 {
 	const struct jm_knob_table *table = table_of(p, s->control, err);
-	double now = NAN, enforced;
+	struct jm_knob_value now = jm_knob_value_of(NAN), enforced;
 	int i, rc;
 
 	if (!table)
@@ -77,15 +80,9 @@ static int put_back(
 			err, JM_EGONE, "%s with its %s is not available now.", s->device, s->knob);
 	jm_knob_table_get(table, i, &now, &enforced, NULL);
 	rc = jm_put_back(table, i, value, err);
-	if (rc)
-		return rc;
-	p->n_back++;
-	jm_log(&p->log.ctx, s->open ? JM_WARNING : JM_INFO,
-		"%s of %s is back at %g %s; %s (process %d) had left it at %g %s.", s->knob,
-		table->knobs.knob[i].label, value, s->unit,
-		s->open ? "a joulemark that was killed" : "'joulemark set'", (int)s->client.pid,
-		now, s->unit);
-	return 0;
+	if (!rc)
+		tell_back(p, s, &table->knobs.knob[i], value, &now);
+	return rc;
 }
 
 /* If the journal cannot be updated, the value stays restored, and the next start restores it
@@ -95,38 +92,55 @@ static void write_down(struct pass *p, struct jm_journal *j, const struct jm_jou
 {
 	struct jm_err why = JM_ERR_INIT;
 
-	if (jm_journal_write(j, s, verb, s->found, &why))
+	if (jm_journal_write(j, s, verb, NULL, &why))
 		jm_log(&p->log.ctx, JM_WARNING, "%s of %s is as it should be, but: %s", s->knob,
 			s->device, why.text);
 }
 
-/* The journal is locked and has a value to restore. */
-static int recover_knob(struct pass *p, struct jm_journal *j, struct jm_err *err)
+static int restore_values(struct pass *p, struct jm_journal *j, struct jm_err *err)
 {
 	struct jm_journal_state s = j->now;
 	int rc = 0;
 
-	if (*j->damage)
-		jm_log(&p->log.ctx, JM_WARNING, JM_JOURNAL_MENDED, j->path, j->damage);
-	if ((s.open || s.kept) && outlived(p, &s)) {
-		jm_log(&p->log.ctx, JM_INFO,
-			"The machine has been restarted since process %d set %s of %s; the restart "
-			"has put it back.",
-			(int)s.client.pid, s.knob, s.device);
-		return jm_journal_write(j, &s, JM_JOURNAL_GONE, 0, err);
-	}
 	if (s.open) {
-		rc = put_back(p, &s, s.found, err);
+		rc = put_back(p, &s, &s.found, err);
 		if (!rc)
 			write_down(p, j, &s, JM_JOURNAL_BACK);
 	}
 	s.open = false;
 	if (!rc && s.kept && p->kept_too) {
-		rc = put_back(p, &s, s.base, err);
+		rc = put_back(p, &s, &s.base, err);
 		if (!rc)
 			write_down(p, j, &s, JM_JOURNAL_GONE);
 	}
 	return rc;
+}
+
+/* Something else than a restore has ended the setting. */
+static int close_ended(struct pass *p, struct jm_journal *j, const char *end, struct jm_err *err)
+{
+	struct jm_journal_state s = j->now;
+
+	jm_log(&p->log.ctx, JM_INFO,
+		"%s since process %d set %s of %s, which has ended the setting.", end,
+		(int)s.client.pid, s.knob, s.device);
+	return jm_journal_write(j, &s, JM_JOURNAL_GONE, NULL, err);
+}
+
+/* The journal is locked and has a value to restore. */
+static int recover_knob(struct pass *p, struct jm_journal *j, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+	int rc;
+
+	if (*j->damage)
+		jm_log(&p->log.ctx, JM_WARNING, JM_JOURNAL_MENDED, j->path, j->damage);
+	if (jm_outlived(&j->now, p->boot))
+		return close_ended(p, j, "The machine has been restarted", err);
+	rc = restore_values(p, j, &why);
+	if (rc == JM_EGONE && j->now.ends == JM_ENDS_PROCESS)
+		return close_ended(p, j, "The device has been removed", err);
+	return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
 }
 
 static void note_failure(struct pass *p, int rc, const struct jm_err *why)
@@ -219,22 +233,23 @@ static int set_default(struct jm_ctx *ctx, const struct jm_knob_table *table, in
 	struct jm_journal *j, struct jm_err *err)
 {
 	const struct jm_knob *knob = &table->knobs.knob[i];
-	char aside[300];
+	char aside[300], fallback[JM_KNOB_TEXT];
 	int rc;
 
-	if (isnan(knob->fallback))
+	if (!jm_knob_value_known(&knob->fallback))
 		return jm_err_set(err, JM_ENOSUP,
 			"The default of %s on %s is not known; its damaged journal %s stays.",
 			knob->name, knob->label, j->path);
-	rc = jm_put_back(table, i, knob->fallback, err);
+	rc = jm_put_back(table, i, &knob->fallback, err);
 	if (!rc)
 		rc = jm_journal_set_aside(j, aside, sizeof(aside), err);
+	jm_knob_value_text(&knob->fallback, knob->unit, fallback, sizeof(fallback));
 	if (!rc)
 		jm_log(ctx, JM_WARNING,
-			"%s of %s is at the vendor's default of %g %s: its original value is "
+			"%s of %s is at the vendor's default of %s: its original value is "
 			"unknown, because its journal was damaged. The damaged journal is kept as "
 			"%s.",
-			knob->name, knob->label, knob->fallback, knob->unit, aside);
+			knob->name, knob->label, fallback, aside);
 	return rc;
 }
 
@@ -287,8 +302,7 @@ static void describe(const struct jm_journal_state *s, struct jm_hold *hold)
 	snprintf(hold->knob, sizeof(hold->knob), "%s", s->knob);
 	snprintf(hold->unit, sizeof(hold->unit), "%s", s->unit);
 	snprintf(hold->device, sizeof(hold->device), "%s", s->device);
-	snprintf(hold->control, sizeof(hold->control), "%.*s", (int)sizeof(hold->control) - 1,
-		s->control);
+	snprintf(hold->control, sizeof(hold->control), "%s", s->control);
 	hold->found = s->open ? s->found : s->base;
 	hold->held = held_now(s);
 	hold->pid = (int)s->client.pid;
@@ -306,7 +320,7 @@ static void describe_damaged(const struct jm_journal_view *view, struct jm_hold 
 	jm_text_tame(hold->knob);
 	jm_text_tame(hold->device);
 	snprintf(hold->why, sizeof(hold->why), "%s", view->why);
-	hold->found = NAN;
+	hold->found = jm_knob_value_of(NAN);
 	hold->held = JM_HELD_UNKNOWN;
 }
 

@@ -49,8 +49,8 @@ static int open_holder(
 	memcpy(specs, jm_wire_request_payload(s->message), q->n);
 	specs[q->n] = '\0';
 	rc = jm_knob_holder_open(&s->holder, s->ctx, q->n ? specs : NULL, s->client, err);
-	if (rc)
-		return rc;
+	if (rc) /* to the client JM_EGONE would mean that the guard has gone */
+		return rc == JM_EGONE ? JM_ENOENT : rc;
 	s->opened = true;
 	bytes = (size_t)knobs->n * sizeof(struct jm_knob);
 	if (bytes > JM_WIRE_MAX - sizeof(struct jm_wire_reply))

@@ -31,16 +31,16 @@ static bool is_settled(const struct pass *p, const struct jm_journal_state *s)
 }
 
 /* Writes to the locked journal that nothing is held any more. */
-static void close_session(struct jm_journal *j, double found)
+static void close_session(struct jm_journal *j)
 {
 	struct jm_journal_state s = j->now;
 
-	if (s.open && jm_journal_write(j, &s, JM_JOURNAL_BACK, found, NULL))
+	if (s.open && jm_journal_write(j, &s, JM_JOURNAL_BACK, NULL, NULL))
 		return; /* the next start restores the same value once more */
 }
 
-static int with_journal(
-	struct pass *p, int i, struct jm_journal *j, double found, struct jm_err *err)
+static int with_journal(struct pass *p, int i, struct jm_journal *j,
+	const struct jm_knob_value *found, struct jm_err *err)
 {
 	int rc;
 
@@ -48,7 +48,7 @@ static int with_journal(
 		return 0;
 	rc = jm_put_back(&p->table, i, found, err);
 	if (!rc)
-		close_session(j, found);
+		close_session(j);
 	return rc;
 }
 
@@ -66,10 +66,11 @@ static void set_aside(struct pass *p, const struct jm_knob *knob)
 
 /* why: the reason why the journal was not available. */
 static int without_journal(struct pass *p, int i, int why, const struct jm_err *sentence,
-	double found, struct jm_err *err)
+	const struct jm_knob_value *found, struct jm_err *err)
 {
 	const struct jm_knob *knob = &p->table.knobs.knob[i];
 	struct jm_journal_state seen;
+	char text[JM_KNOB_TEXT];
 	int rc;
 
 	if (why == JM_EBUSY && !jm_journal_peek(p->t->ctx, knob->name, knob->device, &seen) &&
@@ -80,19 +81,23 @@ static int without_journal(struct pass *p, int i, int why, const struct jm_err *
 		return rc;
 	if (why == JM_EFORMAT)
 		set_aside(p, knob);
+	jm_knob_value_text(found, knob->unit, text, sizeof(text));
 	jm_log(p->t->ctx, JM_WARNING,
-		"%s of %s was put back to %g%s, as found, without its journal: %s", knob->name,
-		knob->label, found, knob->unit, sentence->text);
+		"%s of %s was put back to %s, as found, without its journal: %s", knob->name,
+		knob->label, text, sentence->text);
 	return 0;
 }
 
-static int take_back(struct pass *p, const struct jm_knob *knob, double found, struct jm_err *err)
+static int take_back(struct pass *p, const struct jm_knob *knob, const struct jm_knob_value *found,
+	struct jm_err *err)
 {
 	int i = jm_knob_table_find(&p->table, knob->name, knob->device), rc;
 	struct jm_err why = JM_ERR_INIT;
 	char name[JM_JOURNAL_NAME];
 	struct jm_journal j;
 
+	if (i < 0 && knob->ends == JM_ENDS_PROCESS)
+		return 0; /* the next start closes its journal */
 	if (i < 0)
 		return jm_err_set(err, JM_EGONE, "%s with its %s is not available now.",
 			knob->label, knob->name);
@@ -105,15 +110,17 @@ static int take_back(struct pass *p, const struct jm_knob *knob, double found, s
 	return rc;
 }
 
-static void note_failure(
-	struct pass *p, const struct jm_knob *knob, double found, int rc, const struct jm_err *why)
+static void note_failure(struct pass *p, const struct jm_knob *knob,
+	const struct jm_knob_value *found, int rc, const struct jm_err *why)
 {
 	size_t n = strlen(p->failed);
+	char text[JM_KNOB_TEXT];
 
 	p->code = p->code ? p->code : rc;
 	p->n_failed++;
-	snprintf(p->failed + n, sizeof(p->failed) - n, "%s%s of %s is not back at %g%s: %s",
-		n ? " " : "", knob->name, knob->label, found, knob->unit, why->text);
+	jm_knob_value_text(found, knob->unit, text, sizeof(text));
+	snprintf(p->failed + n, sizeof(p->failed) - n, "%s%s of %s is not back at %s: %s",
+		n ? " " : "", knob->name, knob->label, text, why->text);
 }
 
 static void take_back_all(struct pass *p)
@@ -124,18 +131,18 @@ static void take_back_all(struct pass *p)
 		struct jm_err why = JM_ERR_INIT;
 		int rc;
 
-		if (isnan(t->found[i]))
+		if (!jm_knob_value_known(&t->found[i]))
 			continue;
-		rc = take_back(p, &t->knobs->knob[i], t->found[i], &why);
+		rc = take_back(p, &t->knobs->knob[i], &t->found[i], &why);
 		if (rc)
-			note_failure(p, &t->knobs->knob[i], t->found[i], rc, &why);
+			note_failure(p, &t->knobs->knob[i], &t->found[i], rc, &why);
 	}
 }
 
 int jm_take_over(const struct jm_takeover *t, struct jm_err *err)
 {
 	struct pass p = {.t = t, .patience = {.limit_ns = JM_SECOND}};
-	int rc = jm_knob_table_open(t->ctx, t->controls, &p.table, err);
+	int rc = jm_knob_table_open_rest(t->ctx, t->controls, &p.table, err);
 
 	if (rc)
 		return rc;

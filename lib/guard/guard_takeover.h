@@ -10,7 +10,7 @@ struct jm_takeover {
 	struct jm_ctx *ctx;
 	const char *controls; /* as they were given to the guard */
 	const struct jm_knobs *knobs;
-	const double *found; /* of each knob; NAN = the guard did not hold it */
+	const struct jm_knob_value *found; /* of each knob; unknown: the guard did not hold it */
 	struct jm_process guard;
 };
 

@@ -131,8 +131,9 @@ static const char *setting_fault(const struct jm_setting *s)
 {
 	if (!is_text(s->knob, sizeof(s->knob)) || !is_text(s->selector, sizeof(s->selector)))
 		return "a text in it has no terminator";
-	return isnan(s->value) || s->value == (double)INFINITY ? "a value in it is not a number"
-							       : "";
+	return jm_knob_value_sound(&s->value) && jm_knob_value_known(&s->value)
+		       ? ""
+		       : "a value in it is none that a knob can have";
 }
 
 int jm_wire_check_request(const void *message, size_t got, struct jm_err *err)
@@ -162,19 +163,35 @@ int jm_wire_check_request(const void *message, size_t got, struct jm_err *err)
 	return *fault ? refuse("client", fault, err) : 0;
 }
 
+/* Is the byte of a truth value one of its two? */
+static bool is_truth(const bool *b)
+{
+	unsigned char byte;
+
+	memcpy(&byte, b, 1);
+	return byte < 2;
+}
+
 static const char *knob_fault(const struct jm_knob *k)
 {
-	return is_text(k->name, sizeof(k->name)) && is_text(k->unit, sizeof(k->unit)) &&
-			       is_text(k->device, sizeof(k->device)) &&
-			       is_text(k->label, sizeof(k->label))
-		       ? ""
-		       : "a text in it has no terminator";
+	if (!is_text(k->name, sizeof(k->name)) || !is_text(k->unit, sizeof(k->unit)) ||
+		!is_text(k->device, sizeof(k->device)) || !is_text(k->label, sizeof(k->label)) ||
+		!is_text(k->choices, sizeof(k->choices)))
+		return "a text in it has no terminator";
+	if ((unsigned int)k->kind > JM_KNOB_CHOICE || (unsigned int)k->ends > JM_ENDS_PROCESS ||
+		!is_truth(&k->unlockable) || !is_truth(&k->unreadable))
+		return "a knob in it is of an unknown kind";
+	return jm_knob_value_sound(&k->fallback) ? ""
+						 : "a default in it is none that a knob can have";
 }
 
 static const char *applied_fault(const struct jm_applied *a, int n_knobs)
 {
 	if (a->knob < 0 || a->knob >= n_knobs)
 		return "it names a knob that does not exist";
+	if (!jm_knob_value_sound(&a->requested) || !jm_knob_value_sound(&a->accepted) ||
+		!jm_knob_value_sound(&a->enforced))
+		return "a value in it is none that a knob can have";
 	return is_text(a->why, sizeof(a->why)) ? "" : "a text in it has no terminator";
 }
 

@@ -10,10 +10,10 @@
 
 #include "guard/setting.h"
 
-#define JM_WIRE_VERSION 1	    /* counts up with every change of what follows */
+#define JM_WIRE_VERSION 2	    /* counts up with every change of what follows */
 #define JM_WIRE_MAGIC	0x57474d4a  /* "JMGW" */
 #define JM_WIRE_FD	3	    /* of the socket in the guard */
-#define JM_WIRE_MAX	(200 << 10) /* bytes of a message; some 550 knobs */
+#define JM_WIRE_MAX	(200 << 10) /* bytes of a message; some 450 knobs */
 #define JM_WIRE_SPECS	1000	    /* bytes of a list of controls */
 
 enum jm_wire_op {

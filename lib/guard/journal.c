@@ -373,7 +373,7 @@ int jm_journal_set_aside(struct jm_journal *j, char *ret, size_t size, struct jm
 }
 
 int jm_journal_write(struct jm_journal *j, const struct jm_journal_state *next,
-	enum jm_journal_verb verb, double value, struct jm_err *err)
+	enum jm_journal_verb verb, const struct jm_knob_value *value, struct jm_err *err)
 {
 	struct jm_journal_state after = *next;
 	bool begins = verb == JM_JOURNAL_FOUND;

@@ -38,10 +38,11 @@ struct jm_journal_state {
 	char knob[32], unit[8], device[JM_ID_MAX],
 		control[JM_SPEC_MAX]; /* control: opens it again */
 	char boot[40];		      /* of the machine's start; "" = unknown */
+	enum jm_ends ends;	      /* what ends its settings */
 	bool open; /* a session has changed it, or was about to; found is the value to put back */
-	double found;
+	struct jm_knob_value found;
 	bool kept; /* left by a session that ended well; base is the value from before the first */
-	double base;
+	struct jm_knob_value base;
 	struct jm_process client, guard; /* of the last session; guard.pid 0 = written by 0.1 */
 	int damaged;			 /* damaged lines; an empty file counts as one */
 };
@@ -88,9 +89,9 @@ int jm_journal_set_aside(struct jm_journal *j, char *ret, size_t size, struct jm
 	"beside it."
 #define JM_LOCK_LIMIT_NS INT64_C(10000000000) /* of one call, for all its locks */
 /* Writes the new state to the record, with client and guard from `next`. value: of found and
- * kept. */
+ * kept; else NULL. */
 int jm_journal_write(struct jm_journal *j, const struct jm_journal_state *next,
-	enum jm_journal_verb verb, double value, struct jm_err *err);
+	enum jm_journal_verb verb, const struct jm_knob_value *value, struct jm_err *err);
 /* Unlocks. Takes a closed one. */
 void jm_journal_close(struct jm_journal *j);
 struct jm_journal_view {

@@ -14,7 +14,8 @@ int jm__journal_format(const struct jm_journal_state *s, char *out, size_t size)
 /* Parses the text, which is modified, into a state. */
 void jm__journal_parse(char *text, size_t n, struct jm_journal_state *ret);
 /* The state after a line of this kind. */
-void jm__journal_apply(struct jm_journal_state *s, enum jm_journal_verb verb, double value);
+void jm__journal_apply(
+	struct jm_journal_state *s, enum jm_journal_verb verb, const struct jm_knob_value *value);
 static inline bool jm__journal_says(const struct jm_journal_state *s)
 {
 	return s->open || s->kept;

@@ -13,12 +13,21 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define FORMAT	   "2"
+#define FORMAT	   "3" /* 2 had no `ends`, 1 also neither the guard nor start times */
 #define OLD_FORMAT "1"
-#define N_FIELDS   13
-#define N_OLD	   10
+/* of a line of format 1, 2 and 3, with its checksum */
+#define FIELDS_1 10
+#define FIELDS_2 13
+#define FIELDS_3 14
 
 static const char *const verbs[] = {"found", "back", "kept", "gone"};
+static const char *const ends_words[] = {
+	[JM_ENDS_NEVER] = "never",
+	[JM_ENDS_REBOOT] = "reboot",
+	[JM_ENDS_DRIVER] = "driver",
+	[JM_ENDS_PROCESS] = "process",
+};
+#define N_ENDS (sizeof(ends_words) / sizeof(ends_words[0]))
 
 static unsigned long long checksum(const char *line, size_t n)
 {
@@ -28,11 +37,16 @@ static unsigned long long checksum(const char *line, size_t n)
 /* ---- lines ------------------------------------------------------------------------------------------- */
 
 static int format_line(char *out, size_t size, const struct jm_journal_state *s,
-	enum jm_journal_verb verb, double value)
+	enum jm_journal_verb verb, const struct jm_knob_value *value)
 {
-	int n = snprintf(out, size, FORMAT "\t%s\t%s\t%s\t%s\t%s\t%s\t%.17g\t%d\t%llu\t%d\t%llu\t",
-		verbs[verb], s->boot, s->control, s->knob, s->unit, s->device, value,
-		(int)s->client.pid, s->client.start, (int)s->guard.pid, s->guard.start);
+	char text[JM_KNOB_TEXT];
+	int n;
+
+	jm_knob_value_write(value, text, sizeof(text));
+	n = snprintf(out, size, FORMAT "\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%llu\t%d\t%llu\t%s\t",
+		verbs[verb], s->boot, s->control, s->knob, s->unit, s->device, text,
+		(int)s->client.pid, s->client.start, (int)s->guard.pid, s->guard.start,
+		ends_words[s->ends]);
 
 	if (n < 0 || (size_t)n + 18 > size)
 		return -1;
@@ -44,15 +58,16 @@ int jm__journal_format(const struct jm_journal_state *s, char *out, size_t size)
 	int n = 0, more = 0;
 
 	if (s->kept)
-		n = format_line(out, size, s, JM_JOURNAL_KEPT, s->base);
+		n = format_line(out, size, s, JM_JOURNAL_KEPT, &s->base);
 	if (n >= 0 && s->open)
-		more = format_line(out + n, size - (size_t)n, s, JM_JOURNAL_FOUND, s->found);
+		more = format_line(out + n, size - (size_t)n, s, JM_JOURNAL_FOUND, &s->found);
 	return n < 0 || more < 0 ? -1 : n + more;
 }
 
 /* Splits a line of n characters (without its end) into its fields; their number, 0 when it is damaged. */
 static int split_line(char *line, size_t n, char **field)
 {
+	static const int n_fields[] = {FIELDS_1, FIELDS_2, FIELDS_3};
 	char *tab = memrchr(line, '\t', n), *save = line, want[20];
 	int i = 0;
 
@@ -62,23 +77,24 @@ static int split_line(char *line, size_t n, char **field)
 	if (strcmp(tab + 1, want) != 0)
 		return 0;
 	for (char *f; (f = strsep(&save, "\t"));) {
-		if (i == N_FIELDS)
+		if (i == FIELDS_3)
 			return 0;
 		field[i++] = f;
 	}
-	if (i == N_OLD ? strcmp(field[0], OLD_FORMAT) != 0
-		       : i != N_FIELDS || strcmp(field[0], FORMAT) != 0)
-		return 0;
-	return i;
+	for (int format = 1; format <= 3; format++)
+		if (field[0][0] == '0' + format && !field[0][1])
+			return i == n_fields[format - 1] ? i : 0;
+	return 0;
 }
 
-void jm__journal_apply(struct jm_journal_state *s, enum jm_journal_verb verb, double value)
+void jm__journal_apply(
+	struct jm_journal_state *s, enum jm_journal_verb verb, const struct jm_knob_value *value)
 {
 	s->open = verb == JM_JOURNAL_FOUND;
 	if (verb == JM_JOURNAL_FOUND)
-		s->found = value;
+		s->found = *value;
 	if (verb == JM_JOURNAL_KEPT)
-		s->base = value;
+		s->base = *value;
 	s->kept = verb == JM_JOURNAL_KEPT || (s->kept && verb != JM_JOURNAL_GONE);
 }
 
@@ -88,16 +104,32 @@ static struct jm_process process_of(char *const *field)
 		.pid = (pid_t)strtol(field[0], NULL, 10), .start = strtoull(field[1], NULL, 10)};
 }
 
+/* Before format 3 there were the limits of NVIDIA's driver, and simulated ones. */
+static bool read_ends(char *const *field, int n, enum jm_ends *ret)
+{
+	size_t i = 0;
+
+	*ret = strncmp(field[3], "nvml", 4) ? JM_ENDS_NEVER : JM_ENDS_DRIVER;
+	if (n < FIELDS_3)
+		return true;
+	while (i < N_ENDS && strcmp(field[12], ends_words[i]) != 0)
+		i++;
+	*ret = (enum jm_ends)i;
+	return i < N_ENDS;
+}
+
 /* Takes one good line into the state; false when it is not one after all. */
 static bool take_line(struct jm_journal_state *s, char **field, int n)
 {
-	double value = strtod(field[7], NULL);
+	struct jm_knob_value value;
+	enum jm_ends ends;
 	int verb = 0;
 
 	while (verb < 4 && strcmp(field[1], verbs[verb]) != 0)
 		verb++;
-	if (verb == 4 || !isfinite(value))
+	if (verb == 4 || !jm_knob_value_read(field[7], &value) || !read_ends(field, n, &ends))
 		return false;
+	s->ends = ends;
 	snprintf(s->boot, sizeof(s->boot), "%s", field[2]);
 	snprintf(s->control, sizeof(s->control), "%s", field[3]);
 	snprintf(s->knob, sizeof(s->knob), "%s", field[4]);
@@ -105,11 +137,11 @@ static bool take_line(struct jm_journal_state *s, char **field, int n)
 	snprintf(s->device, sizeof(s->device), "%s", field[6]);
 	s->guard = (struct jm_process){0};
 	s->client = (struct jm_process){.pid = (pid_t)strtol(field[8], NULL, 10)};
-	if (n == N_FIELDS) {
+	if (n > FIELDS_1) {
 		s->client = process_of(field + 8);
 		s->guard = process_of(field + 10);
 	}
-	jm__journal_apply(s, (enum jm_journal_verb)verb, value);
+	jm__journal_apply(s, (enum jm_journal_verb)verb, &value);
 	return true;
 }
 
@@ -123,11 +155,12 @@ void jm__journal_parse(char *text, size_t n, struct jm_journal_state *ret)
 {
 	size_t start = 0;
 
-	*ret = (struct jm_journal_state){.found = NAN, .base = NAN, .damaged = n == 0};
+	*ret = (struct jm_journal_state){
+		.found = jm_knob_value_of(NAN), .base = jm_knob_value_of(NAN), .damaged = n == 0};
 	while (start < n) {
 		char *end = memchr(text + start, '\n', n - start);
 		size_t length = end ? (size_t)(end - text) - start : n - start;
-		char *field[N_FIELDS];
+		char *field[FIELDS_3];
 		int fields;
 
 		text[start + length] = '\0';

@@ -12,7 +12,6 @@ static int add_member(struct jm_knob_table *table, struct jm_ctx *ctx,
 	const struct jm_control *control, const char *arg, struct jm_err *err)
 {
 	struct jm_knob_member *grown, *m;
-	const char *again = control->restore_argument ? control->restore_argument : arg;
 	int rc;
 
 	grown = reallocarray(table->member, (size_t)table->n + 1, sizeof(*grown));
@@ -21,8 +20,7 @@ static int add_member(struct jm_knob_table *table, struct jm_ctx *ctx,
 	table->member = grown;
 	m = &grown[table->n];
 	*m = (struct jm_knob_member){.control = control, .first = table->knobs.n};
-	snprintf(m->restore_spec, sizeof(m->restore_spec), "%s%s%s", control->name,
-		*again ? ":" : "", again);
+	snprintf(m->argument, sizeof(m->argument), "%s", arg);
 	rc = control->open(ctx, arg, &table->knobs, &m->state, err);
 	if (rc < 0) {
 		table->knobs.n = m->first;
@@ -89,6 +87,21 @@ static int open_list(
 	return rc;
 }
 
+/* A control that does not open, because its device is gone, must not keep the others. */
+static void open_rest(struct jm_knob_table *table, struct jm_ctx *ctx, const char *specs)
+{
+	char spec[JM_SPEC_MAX];
+
+	for (size_t n; *specs; specs += n + (specs[n] == ',')) {
+		struct jm_err why = JM_ERR_INIT;
+
+		n = strcspn(specs, ",");
+		snprintf(spec, sizeof(spec), "%.*s", (int)n, specs);
+		if (open_spec(table, ctx, spec, &why))
+			jm_log(ctx, JM_WARNING, "%s", why.text);
+	}
+}
+
 /* Opens every control that acts on the machine; if none opens, the error has the reasons. */
 static int open_machine(struct jm_knob_table *table, struct jm_ctx *ctx, struct jm_err *err)
 {
@@ -111,21 +124,58 @@ static int open_machine(struct jm_knob_table *table, struct jm_ctx *ctx, struct 
 		why);
 }
 
+/* Hands the table over once its controls are open; rc: of opening them. */
+static int finish_opening(
+	struct jm_knob_table *table, int rc, struct jm_knob_table *ret, struct jm_err *err)
+{
+	if (!rc) {
+		table->left = calloc((size_t)table->knobs.n + 1, sizeof(struct jm_driver_call *));
+		rc = table->left ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for knobs.");
+	}
+	if (rc)
+		jm_knob_table_close(table);
+	else
+		*ret = *table;
+	return rc;
+}
+
 int jm_knob_table_open(
 	struct jm_ctx *ctx, const char *specs, struct jm_knob_table *ret, struct jm_err *err)
 {
 	struct jm_knob_table table = {0};
 	int rc = specs ? open_list(&table, ctx, specs, err) : open_machine(&table, ctx, err);
 
-	if (!rc) {
-		table.left = calloc((size_t)table.knobs.n + 1, sizeof(struct jm_driver_call *));
-		rc = table.left ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for knobs.");
-	}
-	if (rc)
-		jm_knob_table_close(&table);
+	return finish_opening(&table, rc, ret, err);
+}
+
+int jm_knob_table_open_one(
+	struct jm_ctx *ctx, const char *spec, struct jm_knob_table *ret, struct jm_err *err)
+{
+	struct jm_knob_table table = {0};
+
+	return finish_opening(&table, open_spec(&table, ctx, spec, err), ret, err);
+}
+
+int jm_knob_table_open_rest(
+	struct jm_ctx *ctx, const char *specs, struct jm_knob_table *ret, struct jm_err *err)
+{
+	struct jm_knob_table table = {0};
+
+	if (specs)
+		open_rest(&table, ctx, specs);
 	else
-		*ret = table;
-	return rc;
+		open_machine(&table, ctx, NULL);
+	return finish_opening(&table, 0, ret, err);
+}
+
+void jm_knob_table_spec(const struct jm_knob_table *table, int i, char *out, size_t size)
+{
+	const struct jm_knob_member *m = jm_knob_table_member(table, i);
+	const char *again = m->control->device_is_argument ? table->knobs.knob[i].device
+			    : m->control->restore_argument ? m->control->restore_argument
+							   : m->argument;
+
+	snprintf(out, size, "%s%s%s", m->control->name, *again ? ":" : "", again);
 }
 
 static bool is_left(const struct jm_knob_table *table, int i)
@@ -173,8 +223,8 @@ struct call {
 	void *state;
 	int i, rc;
 	bool sets;
-	double value; /* to set */
-	double accepted, enforced;
+	struct jm_knob_value value; /* to set */
+	struct jm_knob_value accepted, enforced;
 	struct jm_err err;
 };
 
@@ -183,7 +233,7 @@ static void make_call(void *arg)
 	struct call *c = arg;
 
 	if (c->sets)
-		c->rc = c->control->set(c->state, c->i, c->value, &c->err);
+		c->rc = c->control->set(c->state, c->i, &c->value, &c->err);
 	else
 		c->rc = c->control->get(c->state, c->i, &c->accepted, &c->enforced, &c->err);
 }
@@ -238,8 +288,8 @@ static int call(const struct jm_knob_table *table, int i, const struct call *giv
 	return ret->rc ? jm_err_set(err, ret->rc, "%s", ret->err.text) : 0;
 }
 
-int jm_knob_table_get(const struct jm_knob_table *table, int i, double *ret_accepted,
-	double *ret_enforced, struct jm_err *err)
+int jm_knob_table_get(const struct jm_knob_table *table, int i, struct jm_knob_value *ret_accepted,
+	struct jm_knob_value *ret_enforced, struct jm_err *err)
 {
 	struct call c = {.err = JM_ERR_INIT};
 	int rc = call(table, i, &c, &c, err);
@@ -251,9 +301,10 @@ int jm_knob_table_get(const struct jm_knob_table *table, int i, double *ret_acce
 	return rc;
 }
 
-int jm_knob_table_set(const struct jm_knob_table *table, int i, double value, struct jm_err *err)
+int jm_knob_table_set(const struct jm_knob_table *table, int i, const struct jm_knob_value *value,
+	struct jm_err *err)
 {
-	struct call c = {.sets = true, .value = value, .err = JM_ERR_INIT};
+	struct call c = {.sets = true, .value = *value, .err = JM_ERR_INIT};
 
 	return call(table, i, &c, &c, err);
 }

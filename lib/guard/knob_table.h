@@ -10,13 +10,13 @@
 #include "guard/control.h"
 #include "driver_call.h"
 
-#define JM_SPEC_MAX 96 /* "sim:h100x4", "nvml:all" */
+#define JM_SPEC_MAX (JM_ID_MAX + 32) /* "sim:h100x4", "nvml:all", "cgroup:/jobs/7#4711" */
 
 struct jm_knob_member {
 	const struct jm_control *control;
 	void *state;
-	char restore_spec[JM_SPEC_MAX]; /* opens its devices again, in any environment */
-	int first, n;			/* its knobs in the table */
+	char argument[JM_SPEC_MAX]; /* as it was opened */
+	int first, n;		    /* its knobs in the table */
 };
 
 #define JM_DRIVER_LIMIT_NS INT64_C(10000000000)
@@ -34,10 +34,19 @@ struct jm_knob_table {
 int jm_knob_table_open(
 	struct jm_ctx *ctx, const char *specs, struct jm_knob_table *ret, struct jm_err *err);
 void jm_knob_table_close(struct jm_knob_table *table);
+/* Exactly one control; the argument in its spec may have commas. */
+int jm_knob_table_open_one(
+	struct jm_ctx *ctx, const char *spec, struct jm_knob_table *ret, struct jm_err *err);
+/* As jm_knob_table_open, without those that do not open, which is logged of those that specs names. */
+int jm_knob_table_open_rest(
+	struct jm_ctx *ctx, const char *specs, struct jm_knob_table *ret, struct jm_err *err);
 /* Knob i of the table; accepted and enforced as in jm_control.get. */
-int jm_knob_table_get(const struct jm_knob_table *table, int i, double *ret_accepted,
-	double *ret_enforced, struct jm_err *err);
-int jm_knob_table_set(const struct jm_knob_table *table, int i, double value, struct jm_err *err);
+int jm_knob_table_get(const struct jm_knob_table *table, int i, struct jm_knob_value *ret_accepted,
+	struct jm_knob_value *ret_enforced, struct jm_err *err);
+int jm_knob_table_set(const struct jm_knob_table *table, int i, const struct jm_knob_value *value,
+	struct jm_err *err);
+/* What opens the device of knob i again, in any environment. */
+void jm_knob_table_spec(const struct jm_knob_table *table, int i, char *out, size_t size);
 /* Is there a driver call that has not returned? Its setting may still take effect. */
 bool jm_knob_table_waits(const struct jm_knob_table *table);
 const struct jm_knob_member *jm_knob_table_member(const struct jm_knob_table *table, int i);

@@ -21,23 +21,15 @@ struct parser {
 	struct jm_err *err;
 };
 
-void jm_setting_value_text(double value, const char *unit, char *out, size_t size)
-{
-	if (value == JM_SETTING_DEFAULT)
-		snprintf(out, size, "default");
-	else
-		snprintf(out, size, "%.10g%s", value, unit);
-}
-
 bool jm_setting_matches(const struct jm_setting *setting, const struct jm_knob *knob)
 {
 	return !strcmp(setting->knob, knob->name) &&
 	       !strncmp(setting->selector, knob->device, strlen(setting->selector));
 }
 
-static struct jm_setting with_value(const struct jm_axis *axis, double value)
+static struct jm_setting with_value(const struct jm_axis *axis, const struct jm_knob_value *value)
 {
-	struct jm_setting s = {.value = value};
+	struct jm_setting s = {.value = *value};
 
 	memcpy(s.knob, axis->knob, sizeof(s.knob));
 	memcpy(s.selector, axis->selector, sizeof(s.selector));
@@ -46,7 +38,7 @@ static struct jm_setting with_value(const struct jm_axis *axis, double value)
 
 struct jm_setting jm_axis_setting(const struct jm_axis *axis, int i)
 {
-	return with_value(axis, axis->value[i]);
+	return with_value(axis, &axis->value[i]);
 }
 
 /* The names of the knobs, each once. */
@@ -138,7 +130,8 @@ static bool find_by_number(struct parser *p)
 /* Finds the first knob that is meant; its unit holds for all of that name. */
 static int find_knob(struct parser *p)
 {
-	struct jm_setting s = with_value(&p->axis, 0);
+	const struct jm_knob_value none = jm_knob_value_of(NAN);
+	struct jm_setting s = with_value(&p->axis, &none);
 	bool named = false;
 	const char *example = "";
 
@@ -164,39 +157,27 @@ static int find_knob(struct parser *p)
 }
 
 /* Every device that is meant must be able to take the value. */
-static int check_range(struct parser *p, double value)
+static int check_devices(struct parser *p, const struct jm_knob_value *value)
 {
 	struct jm_setting s = with_value(&p->axis, value);
-	const char *unit = p->axis.unit;
+	int rc = 0;
 
-	for (int i = 0; i < p->knobs->n; i++) {
-		const struct jm_knob *k = &p->knobs->knob[i];
-
-		if (!jm_setting_matches(&s, k))
-			continue;
-		if (value == JM_SETTING_DEFAULT && isnan(k->fallback))
-			return jm_err_set(p->err, JM_EUSAGE,
-				"The default of %s on %s (%s) is not known; give a value in %s.",
-				k->name, k->label, k->device, unit);
-		if (value == JM_SETTING_DEFAULT || (!(value < k->min) && !(value > k->max)))
-			continue;
-		return jm_err_set(p->err, JM_ERANGE,
-			"%s on %s (%s) takes %.10g%s to %.10g%s, not %.10g%s.", k->name, k->label,
-			k->device, k->min, unit, k->max, unit, value, unit);
-	}
-	return 0;
+	for (int i = 0; i < p->knobs->n && !rc; i++)
+		if (jm_setting_matches(&s, &p->knobs->knob[i]))
+			rc = jm_knob_check(&p->knobs->knob[i], value, p->err);
+	return rc;
 }
 
-static int add_value(struct parser *p, double value)
+static int add_value(struct parser *p, const struct jm_knob_value *value)
 {
 	struct jm_axis *a = &p->axis;
-	double *grown;
-	int rc = check_range(p, value);
+	struct jm_knob_value *grown;
+	int rc = check_devices(p, value);
 
 	if (rc)
 		return rc;
 	for (int i = 0; i < a->n; i++)
-		if (a->value[i] == value)
+		if (jm_knob_value_same(&a->value[i], value))
 			return 0;
 	if (a->n == MAX_VALUES)
 		return jm_err_set(p->err, JM_EUSAGE,
@@ -206,8 +187,15 @@ static int add_value(struct parser *p, double value)
 		return jm_err_set(
 			p->err, JM_ENOMEM, "Out of memory for the values of %s.", a->knob);
 	a->value = grown;
-	grown[a->n++] = value;
+	grown[a->n++] = *value;
 	return 0;
+}
+
+static int add_number(struct parser *p, double number)
+{
+	const struct jm_knob_value value = jm_knob_value_of(number);
+
+	return add_value(p, &value);
 }
 
 /* The length of the number at s, and of the letters after it. */
@@ -239,19 +227,12 @@ static int parse_number(struct parser *p, const char **s, double *ret)
 	return jm_parse_quantity(word, p->k->unit, *p->k->unit != '\0', ret, p->err);
 }
 
-static int parse_range(struct parser *p, const char **s, double first)
+/* "200:700+100W" after its first number and colon: values in steps. */
+static int parse_steps(struct parser *p, const char **s, double first, double last)
 {
-	double last, step, count;
+	double step, count;
 	int rc;
 
-	++*s;
-	rc = parse_number(p, s, &last);
-	if (rc)
-		return rc;
-	if (**s != '+')
-		return jm_err_set(p->err, JM_EUSAGE,
-			"The range in '%s' has no step; write it as 200:700+100%s.", p->text,
-			p->k->unit);
 	++*s;
 	rc = parse_number(p, s, &step);
 	if (rc)
@@ -265,8 +246,32 @@ static int parse_range(struct parser *p, const char **s, double first)
 		return jm_err_set(p->err, JM_EUSAGE,
 			"'%s' is more than %d values; take a larger step.", p->text, MAX_VALUES);
 	for (double i = 0; !rc && i <= count; i++)
-		rc = add_value(p, first + i * step);
+		rc = add_number(p, first + i * step);
 	return rc;
+}
+
+/* After the first number: a range in steps, or as one value where the knob takes ranges. */
+static int parse_range(struct parser *p, const char **s, double first)
+{
+	struct jm_knob_value range;
+	double last;
+	int rc;
+
+	++*s;
+	rc = parse_number(p, s, &last);
+	if (rc)
+		return rc;
+	if (**s == '+')
+		return parse_steps(p, s, first, last);
+	if (p->k->kind != JM_KNOB_RANGE)
+		return jm_err_set(p->err, JM_EUSAGE,
+			"The range in '%s' has no step; write it as 200:700+100%s.", p->text,
+			p->k->unit);
+	if (last < first)
+		return jm_err_set(p->err, JM_EUSAGE,
+			"The range in '%s' is reversed; its lower end comes first.", p->text);
+	range = jm_knob_value_between(first, last);
+	return add_value(p, &range);
 }
 
 /* "200:700:100", as other programs write a range. */
@@ -289,36 +294,63 @@ static int check_colons(struct parser *p, const char *s)
 		p->text, part[0], part[1], part[2], p->k->unit, part[0], part[1], part[2]);
 }
 
-static int parse_item(struct parser *p, const char **s)
+/* A word to the next comma or the end: "default", or one that the knob has. */
+static size_t word_length(const struct parser *p, const char *s, struct jm_knob_value *ret)
 {
-	static const char word[] = "default";
-	double value;
-	int rc = check_colons(p, *s);
+	size_t n = strcspn(s, ",");
 
-	if (rc)
-		return rc;
-
-	if (!strncmp(*s, word, sizeof(word) - 1)) {
-		*s += sizeof(word) - 1;
-		return add_value(p, JM_SETTING_DEFAULT);
-	}
-	rc = parse_number(p, s, &value);
-	if (rc)
-		return rc;
-	return **s == ':' ? parse_range(p, s, value) : add_value(p, value);
+	if (n >= sizeof(ret->word))
+		return 0;
+	*ret = jm_knob_value_word("");
+	memcpy(ret->word, s, n);
+	return jm_knob_value_is(ret, JM_DEFAULT) || jm_knob_takes_word(p->k, ret->word) ? n : 0;
 }
 
-static int parse_values(struct parser *p, const char *s)
+static int no_choice(struct parser *p, const char *s)
+{
+	return jm_err_set(p->err, JM_EUSAGE, "%s has no choice '%.*s'; it has %s.", p->k->name,
+		(int)strcspn(s, ","), s, p->k->choices);
+}
+
+static int parse_item(struct parser *p, const char **s)
+{
+	struct jm_knob_value word;
+	size_t n = word_length(p, *s, &word);
+	double value;
+	int rc;
+
+	if (n) {
+		*s += n;
+		return add_value(p, &word);
+	}
+	if (p->k->kind == JM_KNOB_CHOICE)
+		return no_choice(p, *s);
+	rc = check_colons(p, *s);
+	if (!rc)
+		rc = parse_number(p, s, &value);
+	if (rc)
+		return rc;
+	return **s == ':' ? parse_range(p, s, value) : add_number(p, value);
+}
+
+/* The letters at the end, unless they are a word: the unit of all numbers without one. */
+static void find_suffix(struct parser *p, const char *s)
 {
 	size_t n = strlen(s), letters = 0;
+	const char *item = strrchr(s, ',');
+	struct jm_knob_value word;
 
 	while (letters < n &&
 		(isalpha((unsigned char)s[n - 1 - letters]) || s[n - 1 - letters] == '%'))
 		letters++;
-	if (letters < n && letters < sizeof(p->suffix))
+	if (!word_length(p, item ? item + 1 : s, &word) && letters < n &&
+		letters < sizeof(p->suffix))
 		memcpy(p->suffix, s + n - letters, letters + 1);
-	if (!strcmp(p->suffix, "default"))
-		p->suffix[0] = '\0';
+}
+
+static int parse_values(struct parser *p, const char *s)
+{
+	find_suffix(p, s);
 	for (;;) {
 		int rc = parse_item(p, &s);
 
@@ -358,13 +390,14 @@ int jm_axis_parse(
 int jm_target_parse(
 	const char *text, const struct jm_knobs *knobs, struct jm_setting *ret, struct jm_err *err)
 {
+	const struct jm_knob_value none = jm_knob_value_of(NAN);
 	struct parser p = {.text = text, .knobs = knobs, .err = err};
 	int rc = parse_target(&p, strlen(text));
 
 	if (!rc)
 		rc = find_knob(&p);
 	if (!rc)
-		*ret = with_value(&p.axis, NAN);
+		*ret = with_value(&p.axis, &none);
 	return rc;
 }
 

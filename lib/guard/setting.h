@@ -7,39 +7,38 @@
  *	gpu.power=200:700+100W		a range with its step, both ends included
  *	gpu.power=default,300W		the vendor's default, then 300 W
  *	gpu.power@GPU-8f=300W		devices whose id begins with GPU-8f
+ *	gpu.clock=1200:1500MHz		a range as one value, of a knob that takes ranges
+ *	cpu.governor=powersave		one of the choices of a knob
+ *	cpu.quota=1.5,unlocked		no limit, of a knob that has this
  */
 #ifndef JM_SETTING_H
 #define JM_SETTING_H
 
-#include <math.h>
-
 #include "guard/control.h"
-
-/* In place of a value: the vendor's default of each device (jm_knob.fallback). */
-#define JM_SETTING_DEFAULT (-INFINITY)
 
 /* One knob to one value, on all devices whose id begins with the selector. */
 struct jm_setting {
 	char knob[32];
-	char selector[JM_ID_MAX]; /* "" = all */
-	double value;		  /* in the knob's unit, or JM_SETTING_DEFAULT */
+	char selector[JM_ID_MAX];   /* "" = all */
+	struct jm_knob_value value; /* in the knob's unit, or JM_DEFAULT */
 };
 
 /* The result of a setting on one device. */
 struct jm_applied {
-	int knob;	  /* index among the guard's knobs */
-	double requested; /* what the user asked for; NAN = nothing (jm_guard_get) */
-	double accepted;  /* what the device accepted of it (rounded, clamped); NAN = unknown */
-	double enforced;  /* what the device applies now; NAN = unknown */
-	char why[160];	  /* of a device that does not answer (jm_guard_get); "" = it does */
+	int knob; /* index among the guard's knobs */
+	struct jm_knob_value
+		requested; /* what the user asked for; unknown: nothing (jm_guard_get) */
+	struct jm_knob_value accepted; /* what the device accepted of it: rounded, clamped */
+	struct jm_knob_value enforced; /* what the device applies now */
+	char why[160]; /* of a device that does not answer (jm_guard_get); "" = it does */
 };
 
 /* One knob and the values that it takes, one after the other. */
 struct jm_axis {
 	char knob[32];
-	char selector[JM_ID_MAX]; /* "" = all */
-	char unit[8];		  /* the knob's: "W", "Hz", "" */
-	double *value;		  /* in that unit, or JM_SETTING_DEFAULT; no value twice */
+	char selector[JM_ID_MAX];    /* "" = all */
+	char unit[8];		     /* the knob's: "W", "Hz", "" */
+	struct jm_knob_value *value; /* in that unit, or JM_DEFAULT; no value twice */
 	int n;
 };
 
@@ -57,7 +56,5 @@ int jm_target_parse(
 
 /* Is the knob one that the setting means? */
 bool jm_setting_matches(const struct jm_setting *setting, const struct jm_knob *knob);
-/* "300W", "default": what jm_axis_parse reads back as the same number. */
-void jm_setting_value_text(double value, const char *unit, char *out, size_t size);
 
 #endif

@@ -67,6 +67,10 @@ static const struct jm_key setting_keys[] = {
 	{NUMBER("accepted", JM_KEY_NULL),
 		.meaning = "the value that the device accepted: rounded, clamped"},
 	{NUMBER("enforced", JM_KEY_NULL), .meaning = "the value in the device; null = unknown"},
+	{TEXT("value", JM_KEY_OPTIONAL),
+		.meaning =
+			"what was accepted, where it is no number: 1200:1500MHz, unlocked...; of "
+			"a range the three values are its upper end, of a word null"},
 	{WORD("state", 0), .words = state_words, .meaning = "outcome: docs/running.md"},
 	{0},
 };
@@ -82,6 +86,7 @@ static const struct jm_key change_keys[] = {
 	{NUMBER("accepted", JM_KEY_NULL),
 		.meaning = "the value that the device accepted: rounded, clamped"},
 	{NUMBER("enforced", JM_KEY_NULL), .meaning = "the value in the device; null = unknown"},
+	{TEXT("value", JM_KEY_OPTIONAL), .meaning = "as in settings"},
 	{0},
 };
 

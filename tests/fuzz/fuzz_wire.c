@@ -27,7 +27,7 @@ static void use_request(void)
 		memcpy(&s, at + i * sizeof(s), sizeof(s));
 		use_text(s.knob, sizeof(s.knob));
 		use_text(s.selector, sizeof(s.selector));
-		assert(!isnan(s.value));
+		assert(jm_knob_value_known(&s.value) && jm_knob_value_sound(&s.value));
 	}
 }
 
@@ -43,6 +43,9 @@ static void use_reply(enum jm_wire_op op, int n_knobs)
 		memcpy(&k, at + i * sizeof(k), sizeof(k));
 		use_text(k.name, sizeof(k.name));
 		use_text(k.label, sizeof(k.label));
+		use_text(k.choices, sizeof(k.choices));
+		assert(jm_knob_value_sound(&k.fallback));
+		sink += k.unlockable ? (size_t)k.kind : (size_t)k.ends;
 	}
 	for (uint32_t i = 0; i < r.n && op != JM_WIRE_OPEN; i++) {
 		struct jm_applied a;
@@ -50,6 +53,7 @@ static void use_reply(enum jm_wire_op op, int n_knobs)
 		memcpy(&a, at + i * sizeof(a), sizeof(a));
 		assert(a.knob >= 0 && a.knob < n_knobs);
 		use_text(a.why, sizeof(a.why));
+		assert(jm_knob_value_sound(&a.accepted) && jm_knob_value_sound(&a.enforced));
 	}
 }
 

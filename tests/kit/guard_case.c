@@ -106,7 +106,13 @@ struct jm_guard *start(struct fixture *f)
 
 int set(struct fixture *f, struct jm_guard *g, const char *selector, double watts)
 {
-	struct jm_setting s = {.knob = "gpu.power", .value = watts};
+	return set_value(f, g, selector, jm_knob_value_of(watts));
+}
+
+int set_value(
+	struct fixture *f, struct jm_guard *g, const char *selector, struct jm_knob_value value)
+{
+	struct jm_setting s = {.knob = "gpu.power", .value = value};
 
 	snprintf(s.selector, sizeof(s.selector), "%s", selector);
 	return jm_guard_set(g, &s, 1, f->out, &f->n, &f->err);

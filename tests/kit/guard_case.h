@@ -47,6 +47,8 @@ void limits_are(struct fixture *f, double a, double b, double c, double d);
 int journals(struct fixture *f);
 struct jm_guard *start(struct fixture *f);
 int set(struct fixture *f, struct jm_guard *g, const char *selector, double watts);
+int set_value(
+	struct fixture *f, struct jm_guard *g, const char *selector, struct jm_knob_value value);
 /* Runs the tests, or as the guard when it was started as one. */
 int guard_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n);
 

@@ -262,12 +262,20 @@ static bool is_meant(const struct list *l, int first, const struct jm_knob *knob
 	return false;
 }
 
+/* Of a word or a range there is no one number, so its text is there, too. */
 static json_t *row_of(const struct jm_knob *knob, const struct jm_applied *applied)
 {
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s}", "knob", knob->name, "device",
-		knob->device, "unit", knob->unit, "requested", jm_json_number(applied->requested),
-		"accepted", jm_json_number(applied->accepted), "enforced",
-		jm_json_number(applied->enforced), "state", "unknown");
+	const struct jm_knob_value *a = &applied->accepted;
+	bool plain = !*a->word && (!jm_knob_value_known(a) || a->low == a->high);
+	char text[JM_KNOB_TEXT];
+
+	jm_knob_value_text(a, knob->unit, text, sizeof(text));
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s*, s:s}", "knob", knob->name, "device",
+		knob->device, "unit", knob->unit, "requested",
+		jm_json_number(jm_knob_value_number(&applied->requested)), "accepted",
+		jm_json_number(jm_knob_value_number(a)), "enforced",
+		jm_json_number(jm_knob_value_number(&applied->enforced)), "value",
+		plain ? NULL : text, "state", "unknown");
 }
 
 static json_t *rows_of(

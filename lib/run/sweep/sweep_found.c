@@ -2,7 +2,6 @@
 /* The knobs of a plan as they were found. */
 #include "sweep.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,21 +22,22 @@ static bool spoken_of(const json_t *what, const char *knob)
 
 /* The value that a guard which is at work, or was killed, will restore counts, and not the value that it
  * has set. */
-static double value_found(const struct jm_knob *knob, double now, const struct jm_hold *hold, int n)
+static const struct jm_knob_value *value_found(const struct jm_knob *knob,
+	const struct jm_knob_value *now, const struct jm_hold *hold, int n)
 {
 	for (int i = 0; i < n; i++)
 		if (hold[i].held != JM_HELD_KEPT && !strcmp(hold[i].knob, knob->name) &&
 			!strcmp(hold[i].device, knob->device))
-			return hold[i].found;
+			return &hold[i].found;
 	return now;
 }
 
-static json_t *found_json(const struct jm_knob *knob, double value)
+static json_t *found_json(const struct jm_knob *knob, const struct jm_knob_value *value)
 {
-	char text[64] = "";
+	char text[JM_KNOB_TEXT] = "";
 
-	if (isfinite(value))
-		jm_setting_value_text(value, knob->unit, text, sizeof(text));
+	if (jm_knob_value_known(value))
+		jm_knob_value_text(value, knob->unit, text, sizeof(text));
 	return json_pack("{s:s, s:s, s:s, s:s*}", "knob", knob->name, "device", knob->device,
 		"unit", knob->unit, "value", *text ? text : NULL);
 }
@@ -59,7 +59,8 @@ int jm_run_found(struct jm_ctx *ctx, struct jm_guard *guard, const json_t *what,
 		const struct jm_knob *knob = &knobs->knob[i];
 
 		/* the guard restores the accepted value */
-		double value = isnan(now[i].accepted) ? now[i].enforced : now[i].accepted;
+		const struct jm_knob_value *value =
+			jm_knob_value_known(&now[i].accepted) ? &now[i].accepted : &now[i].enforced;
 
 		if (spoken_of(what, knob->name))
 			json_array_append_new(

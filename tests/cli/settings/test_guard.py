@@ -142,7 +142,7 @@ def test_settings_are_restored_in_the_order_of_the_gpus(tmp_path):
     gpus = FakeGpus(tmp_path, 4)
     assert run(gpus, "set", "gpu.power=300W").returncode == 0
     lines = run(gpus, "restore").stderr.splitlines()
-    assert [re.search(r"GPU (\d) .* is back at 700 W; .* had left it at 300 W\.", line).group(1) for line in lines] \
+    assert [re.search(r"GPU (\d) .* is back at 700W; .* had left it at 300W\.", line).group(1) for line in lines] \
         == ["0", "1", "2", "3"]
 
 

@@ -238,25 +238,26 @@ static void low_caps_of_the_mi300x_are_violated(void **state)
 	struct jm_err err = JM_ERR_INIT;
 	struct bench b;
 	void *control;
-	double requested, enforced;
+	const struct jm_knob_value low = jm_knob_value_of(200), high = jm_knob_value_of(400);
+	struct jm_knob_value requested, enforced;
 
 	(void)state;
 	bench_open(&b, "mi300xx8", true);
 	assert_ok(jm_control_sim.open(&b.ctx, "mi300xx8", &knobs, &control, &err), err);
 	assert_int_equal(knobs.n, 8);
 	for (int i = 0; i < 8; i++)
-		assert_ok(jm_control_sim.set(control, i, 200, &err), err);
+		assert_ok(jm_control_sim.set(control, i, &low, &err), err);
 	assert_ok(jm_control_sim.get(control, 7, &requested, &enforced, &err), err);
-	assert_near(requested, 200, 0);
-	assert_near(enforced, 300, 0);
+	assert_near(requested.high, 200, 0);
+	assert_near(enforced.high, 300, 0);
 	load(&b, "vit-l16", 1);
 	until(&b, 20);
 	assert_near(value(&b, 7, JM_Q_POWER_AVERAGE), 300, 3);
 	assert_near(value(&b, 7, JM_Q_LIMIT_REQUESTED), 200, 0);
 	assert_near(value(&b, 7, JM_Q_LIMIT), 300, 0);
-	assert_ok(jm_control_sim.set(control, 7, 400, &err), err);
+	assert_ok(jm_control_sim.set(control, 7, &high, &err), err);
 	assert_ok(jm_control_sim.get(control, 7, &requested, &enforced, &err), err);
-	assert_near(enforced, 400, 0);
+	assert_near(enforced.high, 400, 0);
 	jm_control_sim.close(control);
 	jm_knobs_done(&knobs);
 	bench_close(&b);

@@ -10,7 +10,7 @@ static void test_set_and_stop(void **state)
 	assert_int_equal(jm_guard_knobs(g)->n, GPUS);
 	assert_int_equal(set(f, g, "", 300), 0);
 	assert_int_equal(f->n, GPUS);
-	assert_true(f->out[3].accepted == 300 && f->out[3].enforced == 300);
+	assert_true(f->out[3].accepted.high == 300 && f->out[3].enforced.high == 300);
 	limits_are(f, 300, 300, 300, 300);
 	assert_int_equal(set(f, g, "GPU-2", 400), 0);
 	limits_are(f, 300, 300, 400, 300);
@@ -29,7 +29,7 @@ static void test_found_is_not_default(void **state)
 	assert_int_equal(jm_guard_keep(g, &f->err), 0);
 	assert_int_equal(jm_guard_stop(g, &f->err), 0);
 	g = start(f);
-	assert_int_equal(set(f, g, "", JM_SETTING_DEFAULT), 0);
+	assert_int_equal(set_value(f, g, "", jm_knob_value_word(JM_DEFAULT)), 0);
 	limits_are(f, 700, 700, 700, 700);
 	assert_int_equal(jm_guard_restore(g, &f->err), 0);
 	limits_are(f, 700, 555, 700, 700);
@@ -58,7 +58,8 @@ static void test_two_settings_of_one_knob(void **state)
 {
 	struct fixture *f = *state;
 	struct jm_guard *g = start(f);
-	const struct jm_setting s[] = {{"gpu.power", "", 300}, {"gpu.power", "GPU-1", 400}};
+	const struct jm_setting s[] = {{"gpu.power", "", jm_knob_value_of(300)},
+		{"gpu.power", "GPU-1", jm_knob_value_of(400)}};
 
 	assert_int_equal(jm_guard_set(g, s, 2, f->out, &f->n, &f->err), JM_EUSAGE);
 	limits_are(f, 700, 700, 700, 700);
@@ -73,8 +74,8 @@ static void test_enforced_is_told(void **state)
 	configure("enforce=1:250");
 	g = start(f);
 	assert_int_equal(set(f, g, "GPU-1", 400), 0);
-	assert_true(f->out[0].requested == 400 && f->out[0].accepted == 400);
-	assert_true(f->out[0].enforced == 250);
+	assert_true(f->out[0].requested.high == 400 && f->out[0].accepted.high == 400);
+	assert_true(f->out[0].enforced.high == 250);
 	jm_guard_stop(g, NULL);
 }
 
@@ -146,7 +147,7 @@ static void test_kept_twice_what_was_found_is_the_value_before_the_first(void **
 	keep_all(f, 200);
 	assert_int_equal(jm_guard_holds(&f->ctx, &holds, &n, &f->err), 0);
 	assert_int_equal(n, GPUS);
-	assert_true(holds[0].found == 700 && holds[0].held == JM_HELD_KEPT);
+	assert_true(holds[0].found.high == 700 && holds[0].held == JM_HELD_KEPT);
 	free(holds);
 }
 
@@ -173,7 +174,7 @@ static void test_keep_at_home(void **state)
 	assert_int_equal(jm_guard_keep(g, NULL), 0);
 	jm_guard_stop(g, NULL);
 	g = start(f);
-	assert_int_equal(set(f, g, "", JM_SETTING_DEFAULT), 0);
+	assert_int_equal(set_value(f, g, "", jm_knob_value_word(JM_DEFAULT)), 0);
 	assert_int_equal(jm_guard_keep(g, NULL), 0);
 	jm_guard_stop(g, NULL);
 	limits_are(f, 700, 700, 700, 700);

@@ -10,7 +10,7 @@ static _Alignas(8) char message[JM_WIRE_MAX];
 
 static size_t request(enum jm_wire_op op, size_t n)
 {
-	struct jm_setting s = {.knob = "gpu.power", .value = 300};
+	struct jm_setting s = {.knob = "gpu.power", .value = jm_knob_value_of(300)};
 
 	for (size_t i = 0; i < n && op != JM_WIRE_OPEN; i++)
 		memcpy((char *)jm_wire_request_payload(message) + i * sizeof(s), &s, sizeof(s));
@@ -22,10 +22,12 @@ static size_t request(enum jm_wire_op op, size_t n)
 static size_t reply(enum jm_wire_op op, size_t n)
 {
 	struct jm_knob k = {.name = "gpu.power", .unit = "W", .device = "GPU-8f", .label = "GPU 0"};
+	struct jm_applied plain = {.accepted = jm_knob_value_of(300)};
 
 	for (size_t i = 0; i < n; i++) {
-		struct jm_applied a = {.knob = (int)i, .accepted = 300};
+		struct jm_applied a = plain;
 
+		a.knob = (int)i;
 		if (op == JM_WIRE_OPEN)
 			memcpy((char *)jm_wire_reply_payload(message) + i * sizeof(k), &k,
 				sizeof(k));
@@ -105,9 +107,9 @@ static void another_version_is_named(void **state)
 	struct jm_wire_request *q = (struct jm_wire_request *)message;
 
 	(void)state;
-	q->version = 2;
-	assert_request(got, JM_EVERSION, "The client speaks version 2 of the guard's protocol");
-	assert_request(8, JM_EVERSION, "version 2");
+	q->version = JM_WIRE_VERSION + 1;
+	assert_request(got, JM_EVERSION, "The client speaks version 3 of the guard's protocol");
+	assert_request(8, JM_EVERSION, "version 3");
 	q->magic = 0; /* as before there were versions */
 	assert_request(got, JM_EVERSION, "an older joulemark");
 	got = reply(JM_WIRE_SET, 1);
@@ -138,9 +140,17 @@ static void faults_of_requests(void **state)
 	memset(s[1].selector, 'x', sizeof(s[1].selector));
 	assert_request(got, JM_EFORMAT, "has no terminator");
 	got = request(JM_WIRE_SET, 2);
-	s[1].value = NAN;
-	assert_request(got, JM_EFORMAT, "not a number");
-	s[1].value = JM_SETTING_DEFAULT;
+	s[1].value = jm_knob_value_of(NAN);
+	assert_request(got, JM_EFORMAT, "none that a knob can have");
+	s[1].value = jm_knob_value_of(INFINITY);
+	assert_request(got, JM_EFORMAT, "none that a knob can have");
+	s[1].value = jm_knob_value_between(300, 200);
+	assert_request(got, JM_EFORMAT, "none that a knob can have");
+	memset(s[1].value.word, 'x', sizeof(s[1].value.word));
+	assert_request(got, JM_EFORMAT, "none that a knob can have");
+	s[1].value = jm_knob_value_between(200, 300);
+	assert_request(got, 0, "");
+	s[1].value = jm_knob_value_word(JM_DEFAULT);
 	assert_request(got, 0, "");
 	assert_request(request(JM_WIRE_OPEN, JM_WIRE_SPECS + 1), JM_EFORMAT, "controls");
 	got = request(JM_WIRE_OPEN, 9);
@@ -149,6 +159,29 @@ static void faults_of_requests(void **state)
 	request(JM_WIRE_STOP, 0);
 	q->n = 1;
 	assert_request(sizeof(*q), JM_EFORMAT, "after its header");
+}
+
+static void faults_of_knobs(void **state)
+{
+	struct jm_knob *k = jm_wire_reply_payload(message);
+	size_t got = reply(JM_WIRE_OPEN, 2);
+
+	(void)state;
+	assert_reply(got, JM_WIRE_OPEN, 0, "");
+	memset(k[1].choices, 'x', sizeof(k[1].choices));
+	assert_reply(got, JM_WIRE_OPEN, JM_EFORMAT, "has no terminator");
+	got = reply(JM_WIRE_OPEN, 2);
+	k[0].kind = (enum jm_knob_kind)3;
+	assert_reply(got, JM_WIRE_OPEN, JM_EFORMAT, "unknown kind");
+	got = reply(JM_WIRE_OPEN, 2);
+	k[0].ends = (enum jm_ends)4;
+	assert_reply(got, JM_WIRE_OPEN, JM_EFORMAT, "unknown kind");
+	got = reply(JM_WIRE_OPEN, 2);
+	memset(&k[1].unlockable, 2, 1);
+	assert_reply(got, JM_WIRE_OPEN, JM_EFORMAT, "unknown kind");
+	got = reply(JM_WIRE_OPEN, 2);
+	k[1].fallback.high = INFINITY;
+	assert_reply(got, JM_WIRE_OPEN, JM_EFORMAT, "none that a knob can have");
 }
 
 static void faults_of_replies(void **state)
@@ -163,6 +196,9 @@ static void faults_of_replies(void **state)
 	assert_reply(got, JM_WIRE_SET, JM_EFORMAT, "knob that does not exist");
 	a[1].knob = -1;
 	assert_reply(got, JM_WIRE_SET, JM_EFORMAT, "knob that does not exist");
+	got = reply(JM_WIRE_GET, KNOBS);
+	a[2].enforced.low = INFINITY;
+	assert_reply(got, JM_WIRE_GET, JM_EFORMAT, "none that a knob can have");
 	got = reply(JM_WIRE_GET, KNOBS);
 	memset(a[2].why, 'x', sizeof(a[2].why));
 	assert_reply(got, JM_WIRE_GET, JM_EFORMAT, "has no terminator");
@@ -194,6 +230,7 @@ int main(void)
 		cmocka_unit_test(every_other_length_is_refused),
 		cmocka_unit_test(another_version_is_named),
 		cmocka_unit_test(faults_of_requests),
+		cmocka_unit_test(faults_of_knobs),
 		cmocka_unit_test(faults_of_replies),
 	};
 

@@ -27,12 +27,15 @@ static void write_found(struct fixture *f, const char *boot, double found, struc
 		.unit = "W",
 		.device = GPU_0,
 		.control = "nvml:all",
+		.ends = JM_ENDS_DRIVER,
 		.client = {.pid = 1 << 30},
 		.guard = {.pid = 1 << 30}};
+	struct jm_knob_value value;
 
 	snprintf(s.boot, sizeof(s.boot), "%s", boot);
 	assert_int_equal(jm_journal_open(&f->ctx, s.knob, s.device, NULL, j, &f->err), 0);
-	assert_int_equal(jm_journal_write(j, &s, JM_JOURNAL_FOUND, found, &f->err), 0);
+	value = jm_knob_value_of(found);
+	assert_int_equal(jm_journal_write(j, &s, JM_JOURNAL_FOUND, &value, &f->err), 0);
 }
 
 /* Lines as joulemark 0.1 wrote them, and no other file; damage: a byte to change, -1 = none. */
@@ -226,7 +229,7 @@ static void test_every_cut_is_mended(void **state)
 	for (off_t size = st.st_size; size >= 0; size -= 7) {
 		assert_int_equal(truncate(path, size), 0);
 		assert_int_equal(jm_journal_peek(&f->ctx, "gpu.power", GPU_0, &s), 0);
-		assert_true(s.open && s.found == 444);
+		assert_true(s.open && s.found.high == 444);
 	}
 }
 
@@ -290,7 +293,7 @@ static void test_what_a_damaged_journal_held_is_unknown(void **state)
 	assert_int_equal(jm_guard_holds(&f->ctx, &holds, &n, &f->err), 0);
 	assert_int_equal(n, 1);
 	assert_int_equal(holds[0].held, JM_HELD_UNKNOWN);
-	assert_true(isnan(holds[0].found));
+	assert_true(!jm_knob_value_known(&holds[0].found));
 	free(holds);
 }
 
@@ -398,11 +401,73 @@ static void test_other_boot(void **state)
 
 static void leave_behind(struct fixture *f, struct jm_journal_state *s, double found)
 {
+	const struct jm_knob_value value = jm_knob_value_of(found);
 	struct jm_journal j;
 
 	assert_int_equal(jm_journal_open(&f->ctx, s->knob, s->device, NULL, &j, &f->err), 0);
+	assert_int_equal(jm_journal_write(&j, s, JM_JOURNAL_FOUND, &value, &f->err), 0);
+	jm_journal_close(&j);
+}
+
+/* A management controller keeps its limit over a restart, so the value found is restored after it. */
+static void test_other_boot_of_a_knob_that_keeps_its_value(void **state)
+{
+	struct fixture *f = *state;
+	struct jm_journal_state s = {.knob = "gpu.power",
+		.device = GPU_0,
+		.control = "nvml:all",
+		.boot = "another-boot",
+		.ends = JM_ENDS_NEVER};
+	int n;
+
+	leave_behind(f, &s, 444);
+	assert_int_equal(jm_guard_recover(&f->ctx, &n, &f->err), 0);
+	assert_int_equal(n, 1);
+	assert_true(limit(f, 0) == 444);
+	assert_int_equal(journals(f), 0);
+}
+
+/* The record as another process reads it. */
+static struct jm_journal_state written(struct fixture *f, const struct jm_journal_state *s,
+	const struct jm_knob_value *found, const struct jm_knob_value *base)
+{
+	struct jm_journal_state got;
+	struct jm_journal j;
+
+	assert_int_equal(jm_journal_open(&f->ctx, s->knob, s->device, NULL, &j, &f->err), 0);
+	assert_int_equal(jm_journal_write(&j, s, JM_JOURNAL_KEPT, base, &f->err), 0);
 	assert_int_equal(jm_journal_write(&j, s, JM_JOURNAL_FOUND, found, &f->err), 0);
 	jm_journal_close(&j);
+	assert_int_equal(jm_journal_peek(&f->ctx, s->knob, s->device, &got), 0);
+	return got;
+}
+
+static void test_values_of_every_kind(void **state)
+{
+	const struct jm_knob_value values[] = {jm_knob_value_of(0.1), jm_knob_value_of(-3),
+		jm_knob_value_between(1200e6, 1499999999.5), jm_knob_value_word(JM_UNLOCKED),
+		jm_knob_value_word("balance_performance")};
+	const int n = sizeof(values) / sizeof(values[0]);
+	struct fixture *f = *state;
+
+	for (int i = 0; i < n; i++) {
+		const struct jm_knob_value *base = &values[(i + 1) % n];
+		struct jm_journal_state got, s = {.knob = "gpu.clock",
+						     .unit = "Hz",
+						     .device = GPU_0,
+						     .control = "nvml:all",
+						     .ends = (enum jm_ends)(i % 4)};
+
+		got = written(f, &s, &values[i], base);
+		assert_true(got.open && got.kept && got.ends == s.ends);
+		assert_string_equal(got.found.word, values[i].word);
+		assert_string_equal(got.base.word, base->word);
+		if (!*values[i].word)
+			assert_true(
+				got.found.low == values[i].low && got.found.high == values[i].high);
+		if (!*base->word)
+			assert_true(got.base.low == base->low && got.base.high == base->high);
+	}
 }
 
 static void test_device_not_here(void **state)
@@ -447,7 +512,7 @@ static void test_many_controls(void **state)
 
 		snprintf(s.control, sizeof(s.control), "sim:%sx%d", i < 8 ? "h100" : "h200",
 			i % 8 + 1);
-		snprintf(s.device, sizeof(s.device), "%s/gpu0", s.control);
+		snprintf(s.device, sizeof(s.device), "%.100s/gpu0", s.control);
 		leave_behind(f, &s, 300);
 	}
 	assert_int_equal(jm_guard_recover(&f->ctx, &n, &f->err), 0);
@@ -474,6 +539,8 @@ int main(int argc, char **argv)
 		GUARD_TEST(test_copy_stands_in),
 		GUARD_TEST(test_removed_journal_is_forgotten),
 		GUARD_TEST(test_other_boot),
+		GUARD_TEST(test_other_boot_of_a_knob_that_keeps_its_value),
+		GUARD_TEST(test_values_of_every_kind),
 		GUARD_TEST(test_device_not_here),
 		GUARD_TEST(test_long_names),
 		GUARD_TEST(test_many_controls),

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kernel behind the files of a tree at JM_ROOT, loaded before the C library: what is written to a file whose name has
+ * a rule is rounded, clamped or refused as Linux does it, and read back as Linux shows it. Every other write passes.
+ *
+ *	cpu.max			"max" or a quota of 1 ms at least, with or without the period, which otherwise stays
+ *				(kernel/sched/core.c, cpu_max_write and tg_set_cfs_bandwidth)
+ *	cpu.cfs_quota_us	below 0 is no limit, else 1 ms at least (the same file, cpu_cfs_quota_write_s64)
+ *
+ * JM_FAKE_KERNEL_REFUSES=NAME: a write to files of that name fails as for a user without the right.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LINE  256
+#define LEAST 1000 /* us */
+
+/* Turns the line that was written into the one that is shown; folder: of the file, for its neighbours. 0 or an errno. */
+typedef int rule_fn(const char *folder, const char *now, char line[LINE]);
+
+static int cpu_max(const char *folder, const char *now, char line[LINE])
+{
+	char quota[40] = "", period[40] = "100000";
+
+	(void)folder;
+	sscanf(now, "%*s %39s", period);
+	if (sscanf(line, "%39s %39s", quota, period) < 1)
+		return EINVAL;
+	if (strcmp(quota, "max") != 0 && strtoll(quota, NULL, 10) < LEAST)
+		return EINVAL;
+	snprintf(line, LINE, "%s %s", quota, period);
+	return 0;
+}
+
+static int cfs_quota(const char *folder, const char *now, char line[LINE])
+{
+	long long us = strtoll(line, NULL, 10);
+
+	(void)folder;
+	(void)now;
+	if (us >= 0 && us < LEAST)
+		return EINVAL;
+	snprintf(line, LINE, "%lld", us < 0 ? -1 : us);
+	return 0;
+}
+
+static const struct {
+	const char *name;
+	rule_fn *rule;
+} rules[] = {
+	{"cpu.max", cpu_max},
+	{"cpu.cfs_quota_us", cfs_quota},
+};
+
+/* The path of the open file, if it lies in the tree. */
+static const char *path_in_tree(int fd, char out[PATH_MAX])
+{
+	const char *root = getenv("JM_ROOT");
+	char link[40], plain[PATH_MAX];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, out, PATH_MAX - 1);
+	if (n <= 0 || !root || !realpath(root, plain))
+		return NULL;
+	out[n] = '\0';
+	return strncmp(out, plain, strlen(plain)) ? NULL : out;
+}
+
+static void read_now(const char *path, char out[LINE])
+{
+	FILE *file = fopen(path, "re");
+
+	if (!file || !fgets(out, LINE, file))
+		*out = '\0';
+	out[strcspn(out, "\n")] = '\0';
+	if (file)
+		fclose(file);
+}
+
+/* In one step, so that no reader sees half a line. */
+static int put(const char *path, const char *line)
+{
+	char other[PATH_MAX + 8];
+	FILE *file;
+
+	snprintf(other, sizeof(other), "%s.new", path);
+	file = fopen(other, "we");
+	if (!file)
+		return errno;
+	fprintf(file, "%s\n", line);
+	return fclose(file) || rename(other, path) ? errno : 0;
+}
+
+static int obey(rule_fn *rule, char *path, const char *text, size_t n)
+{
+	char now[LINE], line[LINE], *name = strrchr(path, '/') + 1;
+	const char *refused = getenv("JM_FAKE_KERNEL_REFUSES");
+	int rc;
+
+	if (refused && !strcmp(refused, name))
+		return EPERM;
+	if (n >= sizeof(line))
+		return EINVAL;
+	read_now(path, now);
+	memcpy(line, text, n);
+	line[n] = '\0';
+	line[strcspn(line, "\n")] = '\0';
+	name[-1] = '\0';
+	rc = rule(path, now, line);
+	name[-1] = '/';
+	return rc ? rc : put(path, line);
+}
+
+__attribute__((visibility("default"))) ssize_t write(int fd, const void *text, size_t n)
+{
+	char path[PATH_MAX];
+	const char *in_tree = path_in_tree(fd, path), *name = in_tree ? strrchr(path, '/') : NULL;
+
+	for (size_t i = 0; name && i < sizeof(rules) / sizeof(rules[0]); i++)
+		if (!strcmp(rules[i].name, name + 1)) {
+			errno = obey(rules[i].rule, path, text, n);
+			return errno ? -1 : (ssize_t)n;
+		}
+	return syscall(SYS_write, fd, text, n);
+}
