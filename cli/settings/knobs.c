@@ -17,7 +17,6 @@
 #include "cli/frame/work_show.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
