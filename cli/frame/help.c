@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Help and man page, from the rows of commands and options. */
 #include "cli.h"
-#include "completion.h"
+#include "shell_completion.h"
 #include "help_record.h"
 #include "work_options.h"
 

@@ -2,7 +2,7 @@
 /* joulemark check: how far the energy of each record can be trusted, and an exit status by that. */
 #include "cli/frame/cli.h"
 #include "base/text/json.h"
-#include "base/text.h"
+#include "base/printable.h"
 #include "record_input.h"
 #include "result/metric.h"
 #include "result/power_rules.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/printable.h"
 #include "data/corpus.h"
 #include "data/tokenize.h"
 #include "data_pictures.h"

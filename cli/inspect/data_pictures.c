@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/printable.h"
 #include "report/format/text.h"
 
 #define COLUMN 16

@@ -10,7 +10,7 @@
 #include "comm/comm.h"
 #include "engine/device/device.h"
 #include "engine/graph/tensor.h"
-#include "report/text/columns.h"
+#include "report/text/data_frame.h"
 #include "report/format/text.h"
 #include "vendor/http_server.h"
 #include "engine/device/backend_find.h"

@@ -3,7 +3,7 @@
 
 #include "base/text/json_texts.h"
 #include "base/files/store_file.h"
-#include "base/text.h"
+#include "base/printable.h"
 #include "result/record_keys.h"
 
 #include <errno.h>

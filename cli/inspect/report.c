@@ -5,7 +5,7 @@
 #include "base/text/number.h"
 #include "base/files/output.h"
 #include "base/files/store_file.h"
-#include "base/text.h"
+#include "base/printable.h"
 #include "result/record_keys.h"
 #include "store/store.h"
 #include "report/page/page_trace.h"

@@ -6,7 +6,7 @@
 #include "cli/frame/cli.h"
 #include "measure/command/launch.h"
 #include "measure/session/power_rows.h"
-#include "report/text/columns.h"
+#include "report/text/data_frame.h"
 
 #include <limits.h>
 

@@ -3,7 +3,7 @@
 #include "cli/frame/screen.h"
 #include "cli/frame/work_show.h"
 
-#include "base/text.h"
+#include "base/printable.h"
 #include "report/format/text.h"
 
 #include <math.h>

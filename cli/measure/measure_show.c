@@ -4,7 +4,7 @@
 #include "repeat_show.h"
 #include "cli/frame/screen.h"
 #include "base/text/json.h"
-#include "base/text.h"
+#include "base/printable.h"
 #include "meter/meter.h"
 #include "report/format/cells.h"
 #include "report/text/phases.h"

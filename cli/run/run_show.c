@@ -3,7 +3,7 @@
 #include "run_show.h"
 #include "base/clock.h"
 #include "base/ctx.h"
-#include "base/text.h"
+#include "base/printable.h"
 #include "cli/frame/screen.h"
 #include "cli/frame/work_show.h"
 #include "report/format/text.h"

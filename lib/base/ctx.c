@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The context: root folder, log callback, clock. */
 #include "base/ctx.h"
-#include "base/text.h"
+#include "base/printable.h"
 #include "base/clock.h"
 
 #include <stdarg.h>

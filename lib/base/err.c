@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Errors: a code and one sentence in the caller's place. */
 #include "joulemark.h"
-#include "base/text.h"
+#include "base/printable.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guard/control.h"
-#include "base/text.h"
+#include "base/printable.h"
 
 #include <stdio.h>
 #include <stdlib.h>

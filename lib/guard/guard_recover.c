@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/ctx.h"
 #include "base/log_later.h"
-#include "base/text.h"
+#include "base/printable.h"
 #include "guard/guard.h"
 #include "guard/guard_apply.h"
 #include "guard/journal.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Meters, their signals, and which meter includes which. */
 #include "meter/meter.h"
-#include "base/text.h"
+#include "base/printable.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/printable.h"
 #include "result/record_keys.h"
 
 static const char tables[] =

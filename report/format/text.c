@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers and lines of text, independent of reports. */
 #include "text.h"
-#include "base/text.h"
+#include "base/printable.h"
 #include "base/text/json.h"
 #include "meter/meter.h"
 

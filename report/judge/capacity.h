@@ -3,7 +3,7 @@
 #ifndef JM_REPORT_CAPACITY_H
 #define JM_REPORT_CAPACITY_H
 
-#include "report/model/group.h"
+#include "report/model/grouping.h"
 
 /* "Nodes in a rack of 40,000 W at 400 W: by rated power (10,200 W) 3, by the 99th percentile ..." */
 void jm_text_capacity(

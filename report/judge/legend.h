@@ -3,7 +3,7 @@
 #ifndef JM_REPORT_LEGEND_H
 #define JM_REPORT_LEGEND_H
 
-#include "report/model/group.h"
+#include "report/model/grouping.h"
 
 /* "; mean ± half of the 95 % interval over 3 runs", what follows it in a caption; "" where no run succeeded. */
 void jm_text_spread(

@@ -3,7 +3,7 @@
 #ifndef JM_REPORT_MEANING_H
 #define JM_REPORT_MEANING_H
 
-#include "report/model/group.h"
+#include "report/model/grouping.h"
 
 /* "EDP: energy times time per token; lower is better": of a metric whose name does not say it; "" of the others. */
 void jm_text_meaning(

@@ -3,7 +3,7 @@
 #ifndef JM_REPORT_SOFT_H
 #define JM_REPORT_SOFT_H
 
-#include "report/model/group.h"
+#include "report/model/grouping.h"
 
 /* "--hold-power: ... 300 W held": how runs of the series held the power by pauses; false: none was to hold one. */
 bool jm_text_held(

@@ -3,7 +3,7 @@
 #ifndef JM_REPORT_VERDICT_H
 #define JM_REPORT_VERDICT_H
 
-#include "report/model/group.h"
+#include "report/model/grouping.h"
 
 enum jm_verdict_kind { JM_VERDICT_BEST, JM_VERDICT_TIE, JM_VERDICT_NONE };
 const char *jm_verdict_kind_name(enum jm_verdict_kind kind); /* "best", "tie", "none" */

@@ -3,7 +3,7 @@
 #ifndef JM_PARTS_H
 #define JM_PARTS_H
 
-#include "report/model/group.h"
+#include "report/model/grouping.h"
 
 /* Of the meters of a record that include others or are included: {id: [[joules, rest, error of the rest] or null of
  * each phase]}. For the caller to decref. */

@@ -3,7 +3,7 @@
 #ifndef JM_STEPS_H
 #define JM_STEPS_H
 
-#include "report/model/group.h"
+#include "report/model/grouping.h"
 
 /* Of one good run of each setting: [{run, every, steps, warmup, end_s, throughput, loss}]. For the caller to decref. */
 json_t *jm_page_steps(const struct jm_grouping *g);

@@ -4,7 +4,7 @@
 #include "base/text/json.h"
 #include "report/format/text.h"
 #include "report/model/dim.h"
-#include "report/model/group.h"
+#include "report/model/grouping.h"
 #include "report/model/title.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
 #define JM_SYSTEMS_H
 
 #include "compare.h"
-#include "report/model/group.h"
+#include "report/model/grouping.h"
 
 /* name, unit (@ = the item), +1: more is better, the metric of a record and of a published row, [enum jm_compared],
  * whose ratio is the reciprocal where `inverse` */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In place of columns_hdf5.c and trace_hdf5.c where the headers of libhdf5 were missing. */
-#include "columns.h"
+/* In place of data_frame_hdf5.c and trace_hdf5.c where the headers of libhdf5 were missing. */
+#include "data_frame.h"
 #include "trace_hdf5.h"
 
 int jm_columns_try_hdf5(struct jm_err *err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "openmetrics.h"
 #include "base/files/output.h"
-#include "base/text.h"
+#include "base/printable.h"
 #include "base/text/json.h"
 #include "phases.h"
 

@@ -4,7 +4,7 @@
 #define JM_SERVED_H
 
 #include "report/format/cells.h"
-#include "report/model/group.h"
+#include "report/model/grouping.h"
 
 /* How many runs of the series served requests; the tables below take 1 and more. */
 int jm_served_runs(const struct jm_grouping *g, const struct jm_group_series *s);

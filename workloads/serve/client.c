@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/text.h"
+#include "base/printable.h"
 
 #define STEP_NS (JM_SECOND / 20)
 #define ASK_NS	(JM_SECOND / 5) /* between two questions whether the server answers */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/grow.h"
-#include "base/text.h"
+#include "base/printable.h"
 #include "completion.h"
 
 #define MOST_FAILURES 100 /* one after the other */

@@ -8,7 +8,7 @@
 #include "base/files/private_file.h"
 #include "base/process/process.h"
 #include "base/files/state_folder.h"
-#include "base/text.h"
+#include "base/printable.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 
 #include "base/text/csv.h"
 #include "base/text/number.h"
-#include "base/text.h"
+#include "base/printable.h"
 
 #include <jansson.h>
 #include <limits.h>

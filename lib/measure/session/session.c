@@ -4,7 +4,7 @@
 #include "sensors_file.h"
 #include "base/text/locale.h"
 #include "base/ctx.h"
-#include "base/text.h"
+#include "base/printable.h"
 
 #include <math.h>
 #include <signal.h>

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/process/child_process.h"
 #include "base/process/stray_processes.h"
-#include "base/text.h"
+#include "base/printable.h"
 #include "measure/command/launch.h"
 #include "meter/meters_json.h"
 #include "orders.h"

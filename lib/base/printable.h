@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text that people and JSON can read. */
-#ifndef JM_BASE_TEXT_H
-#define JM_BASE_TEXT_H
+#ifndef JM_PRINTABLE_H
+#define JM_PRINTABLE_H
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From records to series: which belong together, and their statistics. */
-#ifndef JM_GROUP_H
-#define JM_GROUP_H
+#ifndef JM_GROUPING_H
+#define JM_GROUPING_H
 
 #include "series.h"
 

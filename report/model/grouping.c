@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "group.h"
+#include "grouping.h"
 #include "base/text/json.h"
 #include "cards.h"
 #include "dim.h"

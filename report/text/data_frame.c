@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Columns as CSV and as text. */
-#include "columns.h"
+#include "data_frame.h"
 #include "base/text/csv.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
  *	block0_items	names again		block0_values	[rows][columns], f64
  * and a Series one with "index" (names) and "values".
  */
-#include "columns.h"
+#include "data_frame.h"
 #include "vendor/hdf5_file.h"
 
 #include <stdlib.h>

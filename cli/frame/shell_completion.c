@@ -4,7 +4,7 @@
  * 'describe' the workloads and models. fish gets one line per word, with its description. Words with which a
  * measured command begins are completed as the shell completes commands.
  */
-#include "completion.h"
+#include "shell_completion.h"
 #include "engine/graph/model.h"
 #include "run/workload.h"
 
