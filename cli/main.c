@@ -280,16 +280,16 @@ static void recover(struct jm_cli *cli)
 	signal(SIGPIPE, before);
 }
 
-static int show_help(const struct jm_cli *cli)
+static int show_help(const struct jm_cli *cli, bool all)
 {
 	if (cli->cmd->help_of && cli->n_args && cli->cmd->help_of(cli))
 		return 0;
-	return jm_help_command(cli->cmd, cli->out, cli->width);
+	return jm_help_command(cli->cmd, all, cli->out, cli->width);
 }
 
 static int run_command(struct jm_cli *cli, int argc, char **argv)
 {
-	bool help = false;
+	bool help = false, help_all = argc && !strcmp(argv[argc - 1], "--all");
 	char *text = NULL;
 	size_t size = 0;
 	int rc = parse(cli, argc, argv, &help);
@@ -301,7 +301,7 @@ static int run_command(struct jm_cli *cli, int argc, char **argv)
 	if (rc)
 		rc = jm_cli_fail(cli);
 	else
-		rc = help ? show_help(cli) : cli->cmd->run(cli);
+		rc = help ? show_help(cli, help_all) : cli->cmd->run(cli);
 	rc = close_output(cli, &text, rc);
 	free(text);
 	jm_values_done(&cli->values);

@@ -72,7 +72,8 @@ bool jm_cli_given(const struct jm_cli *cli, const char *name);
 int jm_cli_fail(const struct jm_cli *cli);
 /* cli/frame/help.c: lines of at most `width` columns on out */
 int jm_help_program(const struct jm_command *const *commands, FILE *out, int width);
-int jm_help_command(const struct jm_command *cmd, FILE *out, int width);
+/* all: with every option, not only the usual ones */
+int jm_help_command(const struct jm_command *cmd, bool all, FILE *out, int width);
 /* The options that 'run NAME' takes besides its own, NAME the first argument; false when it is no workload and
  * no model. */
 bool jm_help_workload(const struct jm_cli *cli);

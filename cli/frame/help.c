@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define WIDTH_MOST 100
+#define LARGE	   1e6 /* a limit from here on is none that anybody meets */
 #define TAGLINE                                                                                    \
 	"what AI work costs on a machine: speed, power and energy, and which power cap is best"
 
@@ -78,24 +79,33 @@ static void limits_text(const struct jm_option *o, char *out, size_t size)
 	} else if (o->type != JM_TEXT && o->type != JM_FLAG && o->min < o->max) {
 		const char *unit = o->unit ? o->unit : "";
 
-		used += snprintf(out, size, " %.10g to %.10g%s%s%s%s.", o->min, o->max,
-			*unit ? " " : "", unit, *unit ? "; a number alone is in " : "", unit);
+		used += o->max < LARGE ? snprintf(out, size, " %.10g to %.10g", o->min, o->max)
+				       : snprintf(out, size, " At least %.10g", o->min);
+		used += snprintf(out + used, size - (size_t)used, "%s%s%s%s.", *unit ? " " : "",
+			unit, *unit ? "; a number alone is in " : "", unit);
 	}
 	if (o->fallback && used < (int)size)
 		snprintf(out + used, size - (size_t)used, " Default %s.", o->fallback);
 }
 
-static void print_options(const struct jm_option *rows, FILE *out, int width)
+static void print_option(const struct jm_option *o, FILE *out, int width)
 {
 	char limits[512], text[1024], name[128];
 
+	option_text(o, name, sizeof(name));
+	fprintf(out, "  %s\n", name);
+	limits_text(o, limits, sizeof(limits));
+	snprintf(text, sizeof(text), "%s.%s%s", o->help, limits,
+		o->repeat ? " May be repeated." : "");
+	print_wrapped(out, text, 8, width);
+}
+
+static void print_options(const struct jm_option *rows, FILE *out, int width)
+{
 	for (const struct jm_option *o = rows; o && o->name; o++) {
-		option_text(o, name, sizeof(name));
-		fprintf(out, "  %s\n", name);
-		limits_text(o, limits, sizeof(limits));
-		snprintf(text, sizeof(text), "%s.%s%s", o->help, limits,
-			o->repeat ? " May be repeated." : "");
-		print_wrapped(out, text, 8, width);
+		if (o->heading)
+			fprintf(out, "%s%s\n", o == rows ? "" : "\n", o->heading);
+		print_option(o, out, width);
 	}
 }
 
@@ -103,29 +113,73 @@ static void print_options(const struct jm_option *rows, FILE *out, int width)
 static void print_common_options(const struct jm_command *cmd, FILE *out, int width)
 {
 	fprintf(out, "\nOptions of every command\n");
-	for (const struct jm_option *o = jm_common_options; o->name; o++) {
-		const struct jm_option one[] = {*o, {0}}, *own = cmd->options;
-
-		while (own && own->name && strcmp(own->name, o->name) != 0)
-			own++;
-		if (!own || !own->name)
-			print_options(one, out, width);
-	}
+	for (const struct jm_option *o = jm_common_options; o->name; o++)
+		if (!jm_option_find(cmd->options, o->name))
+			print_option(o, out, width);
 }
 
-int jm_help_command(const struct jm_command *cmd, FILE *out, int width)
+static bool any_usual(const struct jm_option *rows)
 {
-	char usage[256];
+	while (rows && rows->name && !rows->usual)
+		rows++;
+	return rows && rows->name;
+}
+
+/* The options that the short help does not describe: a line of names for each heading. */
+static void print_others(const struct jm_command *cmd, FILE *out, int width)
+{
+	char line[512] = "";
+
+	fprintf(out, "\nOther options, which 'joulemark help %s --all' describes\n", cmd->name);
+	for (const struct jm_option *o = cmd->options; o->name; o++) {
+		if (o->heading)
+			snprintf(line, sizeof(line), "%s:", o->heading);
+		if (!o->usual)
+			jm_text_append(line, sizeof(line), " --", o->name);
+		if ((!o[1].name || o[1].heading) && line[strlen(line) - 1] != ':')
+			jm_text_wrap(out, line, 2, 8, text_width(width));
+	}
+	snprintf(line, sizeof(line), "Every command:");
+	for (const struct jm_option *o = jm_common_options; o->name; o++)
+		if (!jm_option_find(cmd->options, o->name))
+			jm_text_append(line, sizeof(line), " --", o->name);
+	jm_text_wrap(out, line, 2, 8, text_width(width));
+}
+
+static void print_usual(const struct jm_command *cmd, FILE *out, int width)
+{
+	fprintf(out, "\nUsual options\n");
+	for (const struct jm_option *o = cmd->options; o->name; o++)
+		if (o->usual)
+			print_option(o, out, width);
+	print_others(cmd, out, width);
+}
+
+static void print_all(const struct jm_command *cmd, FILE *out, int width)
+{
+	if (cmd->options && cmd->options->name) {
+		fprintf(out, cmd->options->heading ? "\n" : "\nOptions\n");
+		print_options(cmd->options, out, width);
+	}
+	print_common_options(cmd, out, width);
+}
+
+/* The short help has the first paragraph and the usual options, where some are. */
+int jm_help_command(const struct jm_command *cmd, bool all, FILE *out, int width)
+{
+	bool whole = all || !any_usual(cmd->options);
+	char usage[256], first[2048];
+	size_t n = strcspn(cmd->description, "\n");
 
 	snprintf(usage, sizeof(usage), "joulemark %s %s", cmd->name, cmd->usage);
 	jm_text_wrap(out, usage, 0, 4, text_width(width));
 	fputc('\n', out);
-	print_wrapped(out, cmd->description, 0, width);
-	if (cmd->options && cmd->options->name) {
-		fprintf(out, "\nOptions\n");
-		print_options(cmd->options, out, width);
-	}
-	print_common_options(cmd, out, width);
+	snprintf(first, sizeof(first), "%.*s", (int)n, cmd->description);
+	print_wrapped(out, whole ? cmd->description : first, 0, width);
+	if (whole)
+		print_all(cmd, out, width);
+	else
+		print_usual(cmd, out, width);
 	if (cmd->example)
 		fprintf(out, "\nExample\n%s\n", cmd->example);
 	return 0;
@@ -151,7 +205,7 @@ bool jm_help_model(const struct jm_cli *cli)
 
 	if (jm_model_find(cli->args[0], &model, &preset, NULL))
 		return false;
-	jm_help_command(cli->cmd, cli->out, cli->width);
+	jm_help_command(cli->cmd, true, cli->out, cli->width);
 	return print_model_options(cli->args[0], cli->out, cli->width);
 }
 
@@ -237,6 +291,8 @@ static void man_options(const struct jm_option *rows, FILE *out)
 	char limits[512], text[1024];
 
 	for (const struct jm_option *o = rows; o && o->name; o++) {
+		if (o->heading)
+			fprintf(out, ".PP\n.B %s\n", o->heading);
 		fprintf(out,
 			o->bare ? ".TP\n.BR \\-\\-%s \"[=%s]\"\n" : ".TP\n.BR \\-\\-%s \" %s\"\n",
 			o->name, argument_name(o));
@@ -378,7 +434,8 @@ static int help_run(struct jm_cli *cli)
 		return jm_help_program(cli->commands, cli->out, cli->width);
 	for (int i = 0; cli->commands[i]; i++)
 		if (!strcmp(cli->commands[i]->name, cli->args[0]))
-			return jm_help_command(cli->commands[i], cli->out, cli->width);
+			return jm_help_command(cli->commands[i],
+				jm_values_number(&cli->values, "all") > 0, cli->out, cli->width);
 	if (jm_help_workload(cli))
 		return 0;
 	unknown(cli->commands, cli->args[0], &cli->err);
@@ -386,6 +443,9 @@ static int help_run(struct jm_cli *cli)
 }
 
 static const struct jm_option help_options[] = {
+	{.name = "all",
+		.type = JM_FLAG,
+		.help = "describe all options of the command, not only the usual ones"},
 	{.name = "man", .type = JM_FLAG, .help = "print the man page"},
 	{.name = "completion",
 		.type = JM_CHOICE,
@@ -400,7 +460,7 @@ static const struct jm_option help_options[] = {
 const struct jm_command jm_command_help = {
 	.name = "help",
 	.summary = "describe a command or a workload",
-	.usage = "[COMMAND|WORKLOAD|MODEL]",
+	.usage = "[--all] [COMMAND|WORKLOAD|MODEL]",
 	.description = "Prints the help of a command, of a workload or model that 'joulemark run' "
 		       "runs, or "
 		       "the list of commands.",

@@ -555,8 +555,8 @@ const struct jm_command jm_command_describe = {
 		   "joulemark describe llama3-8b --serve --memory 80 --precision bf16\n"
 		   "joulemark describe resnet50 vit-l16 gpt-117m --batch 8\n"
 		   "joulemark describe resnet50 --batch 32 --svg resnet50.svg\n"
-		   "joulemark describe gpt --layers 2 --hidden 64 --heads 4 --ffn 256 --vocab 256 "
-		   "--context 128 --positions learned --graph",
+		   "joulemark describe gpt --layers 2 --hidden 64 --heads 4 --ffn 256 \\\n"
+		   "    --vocab 256 --context 128 --positions learned --graph",
 	.options = options,
 	.max_args = JM_CHOSEN_MOST,
 	.takes_extra = true,

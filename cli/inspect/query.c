@@ -167,10 +167,10 @@ const struct jm_command jm_command_query = {
 		"than "
 		"SELECT is refused, and so are the tables behind the views, which change from "
 		"version to version.",
-	.example = "joulemark query sweep.db \"SELECT settings, avg(throughput_per_s) FROM results "
-		   "GROUP "
-		   "BY settings\"\n"
-		   "joulemark query --format csv sweep.db \"SELECT * FROM results WHERE status = "
+	.example = "joulemark query sweep.db \\\n"
+		   "    \"SELECT settings, avg(throughput_per_s) FROM results GROUP BY settings\"\n"
+		   "joulemark query --format csv sweep.db \\\n"
+		   "    \"SELECT * FROM results WHERE status = "
 		   "'ok'\"",
 	.options = options,
 	.min_args = 2,

@@ -353,36 +353,35 @@ static int run(struct jm_cli *cli)
 }
 
 static const struct jm_option options[] = {
+	{.name = "html",
+		.usual = true,
+		.heading = "Output",
+		JM_BIND(JM_TEXT, struct call, html),
+		.argument = "FILE",
+		.help = "write the page: the same as --format html --output FILE"},
 	{.name = "format",
+		.usual = true,
 		JM_BIND(JM_CHOICE, struct call, format),
 		.choices = formats,
 		.fallback = "table",
 		.help = "format of the output; html is one page that needs no network, openmetrics "
 			"the "
 			"energy of each phase and meter for Prometheus"},
-	{.name = "html",
-		JM_BIND(JM_TEXT, struct call, html),
-		.argument = "FILE",
-		.help = "write the page: the same as --format html --output FILE"},
 	{.name = "output",
+		.usual = true,
 		JM_BIND(JM_TEXT, struct call, output),
 		.argument = "FILE",
 		.help = "file to write; - is standard output, which is also the default, except "
 			"for "
 			"html, where it is report.html"},
-	{.name = "k",
-		JM_BIND(JM_TEXT, struct call, k),
-		.argument = "K,...",
-		.fallback = "1.5,2.0",
-		.help = "slowdown factors of the Energy Delay Sum"},
-	{.name = "add-watts",
-		JM_BIND(JM_REAL, struct call, report.add_watts),
-		.unit = "W",
-		.min = 0,
-		.max = 1e6,
-		.help = "assumed power of the rest of the node, which is added to every case; "
-			"without it what the plan in the store gives, else 0"},
+	{.name = "cases",
+		.usual = true,
+		JM_BIND(JM_FLAG, struct call, report.cases),
+		.help = "write CSV with one row per case instead of one per setting"},
+	{.name = "title", JM_BIND(JM_TEXT, struct call, report.title), .help = "title of the page"},
 	{.name = "columns",
+		.usual = true,
+		.heading = "Table",
 		JM_BIND(JM_TEXT, struct call, report.columns),
 		.argument = "NAME,...|all",
 		.help = "columns of the table; without it the most important ones. Names: "
@@ -394,12 +393,16 @@ static const struct jm_option options[] = {
 			"mfu_measured_percent, hfu_measured_percent, energy_gain_percent, "
 			"time_loss_percent, gain_minus_loss, and eds_kK for each K of --k"},
 	{.name = "phases",
+		.usual = true,
 		JM_BIND(JM_FLAG, struct call, report.phases),
 		.help = "print the phases of each run; those of a single run are printed without "
 			"it"},
-	{.name = "cases",
-		JM_BIND(JM_FLAG, struct call, report.cases),
-		.help = "write CSV with one row per case instead of one per setting"},
+	{.name = "published",
+		.usual = true,
+		JM_BIND(JM_FLAG, struct call, report.published),
+		.help = "also list what papers report for the same network, in a separate table "
+			"that does not affect the figures of the records; with --format csv only "
+			"that table is written"},
 	{.name = "pool",
 		.type = JM_CHOICE,
 		.choices = pools,
@@ -407,12 +410,29 @@ static const struct jm_option options[] = {
 			"processor and drivers, since a batch system gives each job other devices; "
 			"the set is a factor of the analysis. Without it each host, set of devices "
 			"and driver is a separate series"},
-	{.name = "published",
-		JM_BIND(JM_FLAG, struct call, report.published),
-		.help = "also list what papers report for the same network, in a separate table "
-			"that does not affect the figures of the records; with --format csv only "
-			"that table is written"},
+	{.name = "k",
+		.usual = true,
+		.heading = "Choice of the best setting",
+		JM_BIND(JM_TEXT, struct call, k),
+		.argument = "K,...",
+		.fallback = "1.5,2.0",
+		.help = "slowdown factors of the Energy Delay Sum"},
+	{.name = "add-watts",
+		JM_BIND(JM_REAL, struct call, report.add_watts),
+		.unit = "W",
+		.min = 0,
+		.max = 1e6,
+		.help = "assumed power of the rest of the node, which is added to every case; "
+			"without it what the plan in the store gives, else 0"},
+	{.name = "zeus-eta",
+		JM_BIND(JM_REAL, struct call, report.figures.zeus_eta),
+		.min = 0.001,
+		.max = 1,
+		.fallback = "0.5",
+		.help = "weight of energy in ZeusCost; the weight of time is 1 minus this"},
 	{.name = "price",
+		.usual = true,
+		.heading = "Cost, carbon and peak",
 		JM_BIND(JM_REAL, struct call, report.figures.price),
 		.min = 0,
 		.max = 1e6,
@@ -430,6 +450,7 @@ static const struct jm_option options[] = {
 			"a "
 			"million items; 0 = none"},
 	{.name = "figures-from",
+		.usual = true,
 		JM_BIND(JM_TEXT, struct call, report.figures_from),
 		.help = "date and source of price and carbon intensity, which the report repeats"},
 	{.name = "pue",
@@ -447,13 +468,8 @@ static const struct jm_option options[] = {
 		.help = "dense peak of one device in FLOP/s, in the precision of the work: adds "
 			"MFU and HFU. MFU and HFU of the measured peak need a run of gemm on the "
 			"same device among the records; 0 = unknown"},
-	{.name = "zeus-eta",
-		JM_BIND(JM_REAL, struct call, report.figures.zeus_eta),
-		.min = 0.001,
-		.max = 1,
-		.fallback = "0.5",
-		.help = "weight of energy in ZeusCost; the weight of time is 1 minus this"},
 	{.name = "rack-power",
+		.heading = "Nodes of a rack",
 		JM_BIND(JM_REAL, struct call, report.rack_watts),
 		.unit = "W",
 		.min = 0,
@@ -469,7 +485,6 @@ static const struct jm_option options[] = {
 		.max = 1e6,
 		.fallback = "0",
 		.help = "rated power of the node, for --rack-power"},
-	{.name = "title", JM_BIND(JM_TEXT, struct call, report.title), .help = "title of the page"},
 	{.name = NULL},
 };
 
@@ -489,14 +504,14 @@ const struct jm_command jm_command_report = {
 		"parentheses and are "
 		"not eligible as best. Failed cases are listed with their reason. A damaged record "
 		"is omitted with a warning that names it, and the exit status is then 1.",
-	.example =
-		"joulemark report sweep.db\n"
-		"joulemark report --html sweep.html sweep.db\n"
-		"joulemark report --format csv --cases a.json b.json\n"
-		"joulemark report --format latex sweep.db >table.tex\n"
-		"joulemark report --price 0.25 --currency EUR --figures-from 'contract, 2026-01' "
-		"--columns joules_per_item,cost_per_million sweep.db\n"
-		"joulemark report --published resnet50.db",
+	.example = "joulemark report sweep.db\n"
+		   "joulemark report --html sweep.html sweep.db\n"
+		   "joulemark report --format csv --cases a.json b.json\n"
+		   "joulemark report --format latex sweep.db >table.tex\n"
+		   "joulemark report --price 0.25 --currency EUR \\\n"
+		   "    --figures-from 'contract, 2026-01' \\\n"
+		   "    --columns joules_per_item,cost_per_million sweep.db\n"
+		   "joulemark report --published resnet50.db",
 	.options = options,
 	.min_args = 1,
 	.max_args = -1,

@@ -250,10 +250,10 @@ const struct jm_command jm_command_calibrate = {
 		"the energy follow from the real window. A signal that does not follow the load is "
 		"reported and not stored. No setting of a device is changed.\n\nThe method is that "
 		"of Yang et al., SC'24 (arXiv 2312.02741), with loads and pauses of 0.15 to 0.6 s.",
-	.example =
-		"joulemark calibrate --device cuda:0 --source nvml:raw\n"
-		"joulemark calibrate --device cuda:0 --source nvml:raw --json h100.json --no-keep\n"
-		"joulemark calibrate --from h100.json",
+	.example = "joulemark calibrate --device cuda:0 --source nvml:raw\n"
+		   "joulemark calibrate --device cuda:0 --source nvml:raw \\\n"
+		   "    --json h100.json --no-keep\n"
+		   "joulemark calibrate --from h100.json",
 	.options = options,
 	.run = calibrate,
 };

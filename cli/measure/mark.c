@@ -31,8 +31,9 @@ const struct jm_command jm_command_mark = {
 		       "same NAME continues the phase, so that one mark after each step counts "
 		       "items. The throughput is measured from the first mark to the last.\n\nA "
 		       "mark outside of 'measure' and 'run' is an error.",
-	.example = "joulemark measure -- sh -c 'load; joulemark mark train; train; joulemark mark "
-		   "done --items 1000'",
+	.example =
+		"joulemark measure -- \\\n"
+		"    sh -c 'load; joulemark mark train; train; joulemark mark done --items 1000'",
 	.options = options,
 	.min_args = 1,
 	.max_args = 1,

@@ -353,8 +353,8 @@ const struct jm_command jm_command_plan = {
 		"here.\n\nExit status: 0 when nothing that the plan needs is missing, 1 when "
 		"something is, 2 for wrong usage and for a plan that cannot be read.",
 	.example = "joulemark plan suites/power-aware.yaml\n"
-		   "joulemark run suites/power-aware.yaml --platform suites/platforms/h100x1.yaml "
-		   "--ranks 1 --add-watts 25 --store table4.db",
+		   "joulemark run suites/power-aware.yaml --ranks 1 --add-watts 25 \\\n"
+		   "    --platform suites/platforms/h100x1.yaml --store table4.db",
 	.options = options,
 	.max_args = 1,
 	.run = run_plan_command,

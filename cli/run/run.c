@@ -362,10 +362,10 @@ const struct jm_command jm_command_run = {
 		"device that is absent, unsuitable or lost, whose memory other processes hold, or "
 		"that computes wrong results (the other cases still run).",
 	.example = "joulemark run suites/power-aware-simulated.yaml --store table4.db\n"
-		   "joulemark run sim --device sim:h100x4 --set gpu.power=200:700+100W --repeat 3 "
-		   "--store h100.db\n"
-		   "joulemark run --set gpu.power=300W,400W --repeat 5 --store mine.db -- python3 "
-		   "train.py",
+		   "joulemark run sim --device sim:h100x4 --set gpu.power=200:700+100W \\\n"
+		   "    --repeat 3 --store h100.db\n"
+		   "joulemark run --set gpu.power=300W,400W --repeat 5 --store mine.db -- \\\n"
+		   "    python3 train.py",
 	.options = jm_run_options,
 	.max_args = 1,
 	.takes_command = true,

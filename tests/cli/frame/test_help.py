@@ -16,7 +16,7 @@ def commands():
 
 
 def options(command):
-    return re.findall(r"^  --([a-z][a-z0-9-]*)", jm(command, "--help").stdout, re.M)
+    return re.findall(r"^  --([a-z][a-z0-9-]*)", jm("help", command, "--all").stdout, re.M)
 
 
 def test_version():
@@ -38,6 +38,27 @@ def test_help_of(command):
     prose = [line for line in done.stdout.splitlines()[1:] if not line.startswith("joulemark ")]
     assert all(len(line) <= 100 for line in prose)
     assert "(null)" not in done.stdout and ".." not in done.stdout.replace("...", "")
+
+
+@pytest.mark.parametrize("command", ["run", "measure", "report"])
+def test_short_help_describes_ten_options_and_names_the_others(command):
+    short = jm("help", command).stdout
+    usual, others = short.split("Usual options\n")[1].split("Other options, which")
+    described = re.findall(r"^  --([a-z0-9-]+)", usual, re.M)
+    named = re.findall(r"--([a-z0-9-]+)", others.split("describes\n")[1].split("\nExample")[0])
+    assert len(described) == 10 and not set(described) & set(named)
+    assert {*described, *named} == set(options(command))
+    assert f"joulemark help {command} --all" in short and len(jm("help", command, "--width", "80").stdout.splitlines()) < 70
+    assert jm(command, "--help", "--all").stdout == jm("help", "--all", command).stdout
+
+
+def test_headings_of_groups():
+    whole = jm("help", "run", "--all").stdout
+    heads = ["What runs", "Settings", "Repeats", "Sensors", "Items of a command", "The store", "Output", "Plan files"]
+    places = [whole.index(f"\n{head}\n") for head in heads]
+    assert places == sorted(places)
+    assert places[1] < whole.index("  --set ") < places[2] < whole.index("  --repeat ") < places[3]
+    assert "\n.B Plan files\n" in jm("help", "--man").stdout
 
 
 @pytest.mark.parametrize("command", [c for c in commands() if options(c)])

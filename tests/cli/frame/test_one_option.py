@@ -137,4 +137,4 @@ def test_steps_stay_steps():
     done = jm("run", "null", "--device", "ref", "--warmup", "3", "--steps", "2", "--json")
     record = json.loads(done.stdout[done.stdout.index("{"):])
     assert record["steps"] == 2
-    assert re.search(r"--warmup N\|TIME\n\s+steps, or a time", jm("help", "run").stdout)
+    assert re.search(r"--warmup N\|TIME\n\s+steps, or a time", jm("help", "run", "--all").stdout)
