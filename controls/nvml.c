@@ -232,7 +232,10 @@ static void nvml_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 	void *state = NULL;
 
 	if (nvml_open(ctx, "", &set, &state, &err)) {
-		struct jm_finding f = {.what = "gpu.power", .why = err.text, .mend = ""};
+		struct jm_finding f = {.what = "gpu.power",
+			.why = err.text,
+			.mend = "",
+			.absent = err.code == JM_ENOENT};
 
 		say(arg, &f);
 		jm_knobs_done(&set);

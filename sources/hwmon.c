@@ -358,7 +358,8 @@ static void hwmon_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 	struct state *s = calloc(1, sizeof(*s));
 	struct jm_finding none = {.what = FOLDER,
 		.why = "no hardware monitor has a power or energy channel",
-		.mend = "Grace and some servers have them; most machines do not"};
+		.mend = "Grace and some servers have them; most machines do not",
+		.absent = true};
 
 	if (!s)
 		return;

@@ -358,6 +358,7 @@ static void rapl_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 		say_zone(s, &s->zone[i], say, arg);
 	if (!s->n) {
 		nothing_usable(s, &err);
+		none.absent = err.code == JM_ENOENT;
 		say(arg, &none);
 	}
 	rapl_close(s);

@@ -3,6 +3,7 @@
 #include "cli/frame/cli.h"
 #include "cli/frame/json_option.h"
 #include "cli/frame/screen.h"
+#include "doctor_verdict.h"
 #include "base/member.h"
 #include "meter/source.h"
 #include "guard/control.h"
@@ -21,16 +22,25 @@
 #include <string.h>
 #include <unistd.h>
 
+#define MEASURE "Measure"
+
 /* Where findings go: printed as they come, or into an array. */
 struct report {
 	const struct jm_cli *cli;
 	const char *section, *member;
-	bool shown; /* the section's title */
+	bool shown;			/* the section's title */
+	bool all;			/* also what is absent, with the reason */
+	bool broken;			/* a sensor that is here cannot be used */
+	char absent[400], unnamed[200]; /* members of the section */
 	json_t *array;
 };
 
 static const struct jm_option options[] = {
 	JM_JSON_OPTION,
+	{.name = "all",
+		.type = JM_FLAG,
+		.help = "also the reason for each thing that this machine does not have, and the "
+			"sources that need an argument"},
 	{0},
 };
 
@@ -46,11 +56,42 @@ static void print_remedy(const struct jm_cli *cli, const char *mend)
 		fprintf(cli->out, "%s\n", mend + n + 1);
 }
 
-static const char *verdict(const struct jm_finding *f)
+static const char *answer(const struct jm_finding *f)
 {
 	if (f->needs_argument)
 		return "needs an argument";
 	return f->ok ? "yes" : "no ";
+}
+
+/* A member is named once, whatever several findings say of it. */
+static void fold(char *names, size_t size, const char *member)
+{
+	size_t n = strlen(member);
+	const char *at = strstr(names, member);
+
+	if (!at || (at[n] && at[n] != ','))
+		jm_text_append(names, size, ", ", member);
+}
+
+static void print_title(struct report *r)
+{
+	const struct jm_cli *cli = r->cli;
+
+	if (!r->shown)
+		fprintf(cli->out, "%s%s%s\n", jm_screen_code(cli->colour, JM_BOLD), r->section,
+			jm_screen_code(cli->colour, JM_PLAIN));
+	r->shown = true;
+}
+
+static void print_folded(struct report *r, const char *what, const char *names)
+{
+	char text[500];
+
+	if (!*names)
+		return;
+	print_title(r);
+	snprintf(text, sizeof(text), "%s: %s", what, names);
+	jm_text_wrap(r->cli->out, text, 2, 6, r->cli->width);
 }
 
 /* "yes rapl: CPU 0: energy", and for what is missing the remedy below. */
@@ -59,17 +100,14 @@ static void print_finding(struct report *r, const struct jm_finding *f)
 	const struct jm_cli *cli = r->cli;
 	char text[1400];
 
-	if (!r->shown)
-		fprintf(cli->out, "%s%s%s\n", jm_screen_code(cli->colour, JM_BOLD), r->section,
-			jm_screen_code(cli->colour, JM_PLAIN));
-	r->shown = true;
+	print_title(r);
 	fprintf(cli->out, "  %s%s%s ",
 		jm_screen_code(cli->colour, f->needs_argument ? JM_BOLD
 					    : f->ok	      ? JM_GREEN
 							      : JM_RED),
-		verdict(f), jm_screen_code(cli->colour, JM_PLAIN));
+		answer(f), jm_screen_code(cli->colour, JM_PLAIN));
 	snprintf(text, sizeof(text), "%s: %s: %s", r->member, f->what, f->why);
-	jm_text_wrap_on(cli->out, text, 3 + (int)strlen(verdict(f)), 6, cli->width);
+	jm_text_wrap_on(cli->out, text, 3 + (int)strlen(answer(f)), 6, cli->width);
 	if (f->ok || !*f->mend)
 		return;
 	print_remedy(cli, f->mend);
@@ -79,8 +117,9 @@ static void say(void *arg, const struct jm_finding *given)
 {
 	struct report *r = arg;
 	char what[300], why[900];
-	const struct jm_finding tame = {given->ok, what, why, given->mend, given->needs_argument},
-				*f = &tame;
+	const struct jm_finding tame = {
+		given->ok, what, why, given->mend, given->needs_argument, given->absent};
+	const struct jm_finding *f = &tame;
 
 	/* devices are called what they like */
 	jm_text_format(what, sizeof(what), "%s", given->what);
@@ -94,11 +133,23 @@ static void say(void *arg, const struct jm_finding *given)
 					  "why", f->why, "mend", f->mend));
 		return;
 	}
-	print_finding(r, f);
+	if (!f->ok && !f->absent && !f->needs_argument && !strcmp(r->section, MEASURE))
+		r->broken = true;
+	if (f->absent && !r->all)
+		fold(r->absent, sizeof(r->absent), r->member);
+	else if (f->needs_argument && !r->all)
+		fold(r->unnamed, sizeof(r->unnamed), r->member);
+	else
+		print_finding(r, f);
 }
 
 static void begin(struct report *r, const char *section)
 {
+	if (r->section) {
+		print_folded(r, "need an argument", r->unnamed);
+		print_folded(r, "not here", r->absent);
+	}
+	*r->unnamed = *r->absent = '\0';
 	r->section = section;
 	r->shown = false;
 }
@@ -133,6 +184,7 @@ static void ask_source(struct report *r, struct jm_ctx *ctx, const struct jm_sou
 		source->close(state);
 	} else {
 		f.needs_argument = source->options && err.code == JM_EUSAGE;
+		f.absent = err.code == JM_ENOENT || err.code == JM_ENOSUP;
 		f.why = err.text;
 		say(r, &f);
 	}
@@ -141,7 +193,7 @@ static void ask_source(struct report *r, struct jm_ctx *ctx, const struct jm_sou
 
 static void ask_sources(struct report *r, struct jm_ctx *ctx)
 {
-	begin(r, "Measure");
+	begin(r, MEASURE);
 	for (int i = 0; jm_sources[i]; i++) {
 		if (!strcmp(jm_sources[i]->name, "null"))
 			continue;
@@ -167,6 +219,7 @@ static void ask_control(struct report *r, struct jm_ctx *ctx, const struct jm_co
 		f.ok = true;
 	}
 	f.why = f.ok ? "is available" : err.text;
+	f.absent = err.code == JM_ENOENT || err.code == JM_ENOSUP;
 	for (int i = 0; i < set.n; i++) {
 		f.what = set.knob[i].label;
 		f.why = set.knob[i].name;
@@ -254,6 +307,7 @@ static void ask_backend(struct report *r, const char *name)
 		code = jm_device_open(device, 0, &d, &err);
 		if (code && i && code == JM_ENOENT)
 			return;
+		f.absent = code == JM_ENOENT;
 		if (code) {
 			say(r, &f);
 		} else {
@@ -351,7 +405,8 @@ static void ask_transports(struct report *r)
 static void say_absent(struct report *r, const struct jm_absent *absent)
 {
 	for (; absent->name; absent++) {
-		struct jm_finding f = {.what = absent->kind, .why = absent->reason, .mend = ""};
+		struct jm_finding f = {
+			.what = absent->kind, .why = absent->reason, .mend = "", .absent = true};
 
 		r->member = absent->name;
 		f.mend = "install it and build joulemark again";
@@ -361,7 +416,7 @@ static void say_absent(struct report *r, const struct jm_absent *absent)
 
 static int run_doctor(struct jm_cli *cli)
 {
-	struct report r = {.cli = cli};
+	struct report r = {.cli = cli, .all = jm_values_number(&cli->values, "all") > 0};
 
 	if (jm_json_wanted(cli))
 		r.array = json_array();
@@ -379,17 +434,26 @@ static int run_doctor(struct jm_cli *cli)
 	say_absent(&r, jm_absent_transports);
 	say_absent(&r, jm_absent_workloads);
 	say_absent(&r, jm_absent_models);
-	return r.array && jm_json_put(cli, r.array) ? jm_cli_fail(cli) : 0;
+	if (r.array)
+		return jm_json_put(cli, r.array) ? jm_cli_fail(cli) : 0;
+	begin(&r, NULL);
+	jm_doctor_verdict(cli, r.broken);
+	return 0;
 }
 
 const struct jm_command jm_command_doctor = {
 	.name = "doctor",
 	.summary = "show what can be measured and set here, and what to do where it cannot",
-	.usage = "[--json[=FILE]]",
-	.description = "Tries every source and every control and changes nothing. For what is not "
-		       "available it names the file or library, the reason and the remedy. 'needs "
-		       "an argument' marks a source that needs options, such as the address of a "
-		       "power meter; without them it is unknown whether it answers (null in JSON).",
+	.usage = "[--all] [--json[=FILE]]",
+	.description = "Tries every source and every control and changes nothing. For what is here "
+		       "and cannot be used it names the file or library, the reason and the "
+		       "remedy. What this machine does not have is named in one line; --all gives "
+		       "the reasons. 'need an argument' marks sources that need options, such as "
+		       "the address of a power meter; without them it is unknown whether they "
+		       "answer (null in JSON). The last lines say what kind of figures are to be "
+		       "had here, and what to do next.",
+	.example = "joulemark doctor\n"
+		   "joulemark doctor --all",
 	.options = options,
 	.run = run_doctor,
 };

@@ -17,6 +17,7 @@ struct jm_finding {
 	/* The source must first be named with options; `why` says which. Whether it is available is
 	 * then unknown, and `ok` is false. */
 	bool needs_argument;
+	bool absent; /* this machine does not have it, which is no fault */
 };
 typedef void jm_finding_fn(void *arg, const struct jm_finding *finding);
 

@@ -348,6 +348,7 @@ static void nvml_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 
 	(void)ctx;
 	if (jm_nvml_open(&nvml, &err)) {
+		f.absent = err.code == JM_ENOENT;
 		say(arg, &f);
 		return;
 	}

@@ -137,7 +137,7 @@ def test_a_name_that_is_too_long_gets_its_own_line():
 
 def test_help_has_the_common_options():
     for command in ("measure", "report", "doctor"):
-        text = jm(command, "--help").stdout
+        text = jm("help", command, "--all").stdout
         assert all(text.count(f"\n  --{name}") == 1 for name in ("output", "quiet", "width"))
     assert "did you mean --quiet" in sentence(jm("doctor", "--quite"), USAGE)
     assert os.path.basename(BIN) == "joulemark"

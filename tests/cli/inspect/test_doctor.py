@@ -43,7 +43,7 @@ def test_sources_that_have_to_be_named_need_an_argument():
             assert f["section"] == "Measure" and f"{f['member']}" in f["why"] and f["member"] not in ("sim", "estimate")
     built = {f["member"] for f in found if f["section"] == "Measure"}
     assert {"modbus", "snmp", "redfish"} & built <= {f["member"] for f in found if f["needs_argument"]}
-    text = jm("doctor").stdout
+    text = jm("doctor", "--all").stdout
     assert "  needs an argument replay: " in text and "yes replay" not in text and "yes sim: " in text
 
 
@@ -90,9 +90,46 @@ def test_another_library():
 
 def test_text_says_the_same(tmp_path):
     gpus = FakeGpus(tmp_path, 2)
-    text = jm("doctor", env=gpus.env).stdout
+    text = jm("doctor", "--all", env=gpus.env).stdout
     for f in findings(gpus.env):
         assert f["what"] in text and f["why"] in text
+
+
+def verdict(env):
+    return jm("doctor", env=env).stdout.split("\nVerdict\n")[1]
+
+
+def test_what_is_absent_is_one_line(tmp_path):
+    (tmp_path / "root").mkdir()
+    env = {"JM_ROOT": str(tmp_path / "root"), "JM_NVML_LIB": "/no/such.so"}
+    text, whole = jm("doctor", env=env).stdout, jm("doctor", "--all", env=env).stdout
+    measure = text.split("\nSet\n")[0].splitlines()
+    (absent,) = [line for line in measure if line.startswith("  not here: ")]
+    (unnamed,) = [line for line in measure if line.startswith("  need an argument: ")]
+    assert {"nvml", "rapl", "hwmon"} <= set(absent.split(": ")[1].split(", "))
+    assert {"modbus", "replay"} <= set(unnamed.split(": ")[1].split(", "))
+    for f in findings(env):
+        if f["section"] == "Measure" and f["member"] in ("nvml", "rapl", "modbus"):
+            assert f["why"] not in text and f["why"] in whole
+
+
+def test_verdict_where_nothing_can_be_read(tmp_path):
+    (tmp_path / "root").mkdir()
+    text = verdict({"JM_ROOT": str(tmp_path / "root"), "JM_NVML_LIB": "/no/such.so"})
+    assert "no sensor of this machine can be read" in text and "remedies above" not in text
+    assert "No setting of this machine can be changed" in text
+
+
+def test_verdict_with_gpus_and_with_a_meter_of_the_node(tmp_path):
+    gpus = FakeGpus(tmp_path, 2)
+    text = verdict(gpus.env)
+    assert "measured here by nvml" in text and "do not cover" in text and "gpu.power" in text
+    node = tmp_path / "root/sys/cray/pm_counters"
+    node.mkdir(parents=True)
+    for name, value in (("power", "400 W 1 us"), ("energy", "1000 J 1 us"), ("freshness", "1"), ("generation", "1"),
+                        ("version", "2"), ("startup", "1"), ("raw_scan_hz", "10")):
+        (node / name).write_text(f"{value}\n")
+    assert "nvml, cray, of the whole machine" in verdict({**gpus.env, "JM_ROOT": str(tmp_path / "root")})
 
 
 def test_nothing_is_made_or_changed(tmp_path):

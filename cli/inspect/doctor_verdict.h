@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The last lines of `doctor`: what kind of figures this machine gives, and what to do next. */
+#ifndef JM_DOCTOR_VERDICT_H
+#define JM_DOCTOR_VERDICT_H
+
+#include "cli/frame/cli.h"
+
+/* broken: a sensor that is here cannot be used, and the remedy is printed above. */
+void jm_doctor_verdict(struct jm_cli *cli, bool broken);
+
+#endif
