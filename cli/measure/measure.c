@@ -2,17 +2,11 @@
 /* joulemark measure: measure the energy of any command. */
 #include "cli/frame/cli.h"
 #include "cli/frame/device_option.h"
-#include "cli/frame/json_option.h"
 #include "cli/frame/interrupts.h"
-#include "cli/settings/hold.h"
 #include "live_line.h"
-#include "measure_attach.h"
-#include "measure_repeat.h"
-#include "measure_show.h"
+#include "measure_options.h"
 #include "repeat_figures.h"
-#include "measure_store.h"
 #include "cli/frame/screen.h"
-#include "meter/source_list.h"
 #include "base/ctx.h"
 #include "base/clock.h"
 #include "measure/view/trace_csv.h"
@@ -35,189 +29,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-struct measurement {
-	struct jm_cli *cli;
-	char *const *command; /* NULL = what is measured runs already */
-	const char *json, *csv, *metrics, *hdf5, *store_path; /* NULL = not written */
-	const char *unit;				      /* of an item; NULL = not named */
-	const char *items_regex, *items_json, *items_kind;    /* see launch.h */
-	struct jm_measure_text text;
-	int64_t interval_ns; /* 0 = by the sensors */
-	const char *device;  /* NULL = not given */
-	char *const *source_texts;
-	struct jm_source_list sources;
-	struct jm_session *session;
-	struct jm_measure_store store;
-	struct jm_measure_attach attach;
-	struct jm_measure_repeat repeat;
-	bool repeats;
-	bool of_run; /* this is one of several runs, for a record of its own */
-	struct jm_outcome outcome;
-	int64_t started_wall;
-	int lost; /* the error that ended the trace */
-};
-
-static const struct jm_option options[] = {
-	{JM_DEVICE_ROW, .usual = true, .heading = "Sensors",
-		JM_BIND(JM_TEXT, struct measurement, device)},
-	JM_SOURCE_OPTION(struct measurement, source_texts),
-	{.name = "interval",
-		.usual = true,
-		JM_BIND(JM_DURATION, struct measurement, interval_ns),
-		.unit = "s",
-		.min = 0.0001,
-		.max = 3600,
-		.argument = "TIME",
-		.help = "time between readings, such as 100ms; without it half the refresh period "
-			"of the sensors"},
-	{.name = "for",
-		.usual = true,
-		.heading = "Without a command",
-		JM_BIND(JM_DURATION, struct measurement, attach.options.for_ns),
-		.unit = "s",
-		.min = 0.001,
-		.max = 1e9,
-		.argument = "TIME",
-		.help = "without a command: measure the machine for this time, such as 60s; with "
-			"--pid or --cgroup at most for this time"},
-	{.name = "all",
-		.type = JM_FLAG,
-		.help = "without a command: measure the machine until Ctrl-C"},
-	{.name = "pid",
-		.usual = true,
-		JM_BIND(JM_INT, struct measurement, attach.options.pid),
-		.min = 1,
-		.max = 4194304,
-		.argument = "N",
-		.help = "without a command: measure until this process ends, or Ctrl-C; its share "
-			"of the energy of processors and NVIDIA GPUs is estimated"},
-	{.name = "cgroup",
-		JM_BIND(JM_TEXT, struct measurement, attach.options.cgroup),
-		.argument = "PATH",
-		.help = "without a command: measure until this control group is removed, or "
-			"Ctrl-C; PATH begins at /sys/fs/cgroup"},
-	{.name = "slurm-job",
-		JM_BIND(JM_INT, struct measurement, attach.slurm_job),
-		.min = 1,
-		.max = 4294967295,
-		.argument = "ID",
-		.help = "without a command: measure until the control group of this Slurm job is "
-			"removed on this host, or Ctrl-C"},
-	{.name = "repeat",
-		.usual = true,
-		.heading = "Repeats",
-		JM_BIND(JM_INT, struct measurement, repeat.options.runs),
-		.min = 2,
-		.max = 100000,
-		.argument = "N",
-		.help = "run the command N times, with shifted starts, and print mean, spread and "
-			"range of seconds, joules and watts"},
-	{.name = "compare",
-		.usual = true,
-		JM_BIND(JM_TEXT, struct measurement, repeat.options.compare),
-		.repeat = true,
-		.argument = "'CMD'",
-		.help = "with --repeat: compare the command with this one, both in blocks of "
-			"random order; may be given several times"},
-	{.name = "until",
-		JM_BIND(JM_DURATION, struct measurement, repeat.options.seconds),
-		.unit = "s",
-		.min = 0.1,
-		.max = 86400,
-		.argument = "TIME",
-		.help = "run the command, with at least four shifted starts, until its runs "
-			"together took this time, such as 5s"},
-	{.name = "until-interval",
-		JM_BIND(JM_TEXT, struct measurement, repeat.options.interval),
-		.argument = "PERCENT",
-		.help = "run the command until half the width of the 95 % interval of its seconds "
-			"and joules is at most this share of the mean, such as 2%; at least 3 "
-			"runs, or --repeat if that is more"},
-	{.name = "max-repeat",
-		JM_BIND(JM_INT, struct measurement, repeat.options.most),
-		.min = 3,
-		.max = 100000,
-		.fallback = "100",
-		.help = "with --until-interval: the largest number of runs"},
-	{.name = "warmup",
-		JM_BIND(JM_INT, struct measurement, repeat.options.warmups),
-		.min = 0,
-		.max = 100000,
-		.argument = "N",
-		.help = "with --repeat: runs of each command before the first one that counts"},
-	{.name = "prepare",
-		JM_BIND(JM_TEXT, struct measurement, repeat.options.prepare),
-		.argument = "'CMD'",
-		.help = "with --repeat: a command to run before each run, which is not measured"},
-	{.name = "ignore-failure",
-		JM_BIND(JM_FLAG, struct measurement, repeat.options.ignore_failure),
-		.help = "with --repeat: a run that ends with another status than 0 counts, and the "
-			"next one follows"},
-	{.name = "seed",
-		JM_BIND(JM_INT, struct measurement, repeat.options.seed),
-		.min = 0,
-		.max = 9e15,
-		.fallback = "1",
-		.help = "with --compare: seed of the order"},
-	{.name = "items-regex",
-		.usual = true,
-		.heading = "Items",
-		JM_BIND(JM_TEXT, struct measurement, items_regex),
-		.argument = "REGEX",
-		.help = "count items in what the command prints: the number in the first group of "
-			"this regular expression (PCRE2), or 1 where it has no group"},
-	{.name = "items-json",
-		JM_BIND(JM_TEXT, struct measurement, items_json),
-		.argument = "KEY",
-		.help = "count items in JSON that the command prints: a key such as result.tokens"},
-	JM_ITEM_KIND_OPTION(struct measurement, items_kind, 0),
-	JM_ITEM_UNIT_OPTION(struct measurement, unit, 0),
-	{JM_JSON_ROW("write the record as JSON; without a file to standard output"), .usual = true,
-		.heading = "Files", JM_BIND(JM_TEXT, struct measurement, json),
-		.takes_next = jm_hold_json_next},
-	{.name = "store",
-		.usual = true,
-		JM_BIND(JM_TEXT, struct measurement, store_path),
-		.argument = "FILE",
-		.help = "add the record and its trace to this SQLite file, as one more repeat of "
-			"the command; 'joulemark report' reads it"},
-	{.name = "csv",
-		.usual = true,
-		JM_BIND(JM_TEXT, struct measurement, csv),
-		.argument = "DIR",
-		.help = "write every reading, and watts.csv with a column for each meter; "
-			"'replay:DIR' reads the "
-			"readings back"},
-	{.name = "hdf5",
-		JM_BIND(JM_TEXT, struct measurement, hdf5),
-		.argument = "FILE",
-		.help = "write every reading, the phases and the record as HDF5"},
-	{.name = "metrics",
-		JM_BIND(JM_TEXT, struct measurement, metrics),
-		.argument = "FILE",
-		.help = "write joules of each phase and meter for Prometheus: in the text format "
-			"that its node exporter collects if the name of the file ends in .prom, "
-			"else in OpenMetrics"},
-	{.name = "meters",
-		.heading = "Text",
-		JM_BIND(JM_FLAG, struct measurement, text.meters),
-		.help = "print the phases of each meter"},
-	{.name = "residue",
-		JM_BIND(JM_FLAG, struct measurement, text.residue),
-		.help = "print for each phase the energy of a meter less that of its parts: a GPU "
-			"less its memory, a node less its boards"},
-	{.name = "bounds",
-		JM_BIND(JM_FLAG, struct measurement, text.bounds),
-		.help = "print also the two parts of each uncertainty: sampling and calibration"},
-	{0},
-};
-
-static const struct jm_former former[] = {
-	{"devices", "write --meters for the phases of each meter, or --device DEVICE for what is "
-		    "measured"},
-	{0},
-};
 
 /* ---- options ---- */
 
@@ -592,8 +403,8 @@ const struct jm_command jm_command_measure = {
 		   "joulemark measure --until 5s -- ./short\n"
 		   "joulemark measure --for 60s\n"
 		   "joulemark measure --pid 1234 --json served.json",
-	.options = options,
-	.former = former,
+	.options = jm_measure_options,
+	.former = jm_measure_former,
 	.max_args = 0,
 	.takes_command = true,
 	.begins_command = any_word,

@@ -34,8 +34,9 @@ struct jm_option {
 	const char *const *choices;
 	const char *argument; /* for the help: "FILE", "N"; NULL = made from the type */
 	const char *help;
-	const char *heading; /* for the help: of this row and those that follow; NULL = that of the row before */
-	bool usual;	     /* the short help describes it; it names the others */
+	const char *
+		heading; /* for the help: of this row and those that follow; NULL = that of the row before */
+	bool usual;  /* the short help describes it; it names the others */
 	bool repeat; /* may be given several times (TEXT only) */
 	/* repeat: does this word, which follows the value, belong to the option too, as in --option A B? */
 	bool (*takes_word)(const char *word);

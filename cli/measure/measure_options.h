@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One call of `measure`, and its options. */
+#ifndef JM_MEASURE_OPTIONS_H
+#define JM_MEASURE_OPTIONS_H
+
+#include "cli/frame/cli.h"
+#include "measure/command/launch.h"
+#include "measure_attach.h"
+#include "measure_repeat.h"
+#include "measure_show.h"
+#include "measure_store.h"
+#include "meter/source_list.h"
+
+struct measurement {
+	struct jm_cli *cli;
+	char *const *command; /* NULL = what is measured runs already */
+	const char *json, *csv, *metrics, *hdf5, *store_path; /* NULL = not written */
+	const char *unit;				      /* of an item; NULL = not named */
+	const char *items_regex, *items_json, *items_kind;    /* see launch.h */
+	struct jm_measure_text text;
+	int64_t interval_ns; /* 0 = by the sensors */
+	const char *device;  /* NULL = not given */
+	char *const *source_texts;
+	struct jm_source_list sources;
+	struct jm_session *session;
+	struct jm_measure_store store;
+	struct jm_measure_attach attach;
+	struct jm_measure_repeat repeat;
+	bool repeats;
+	bool of_run; /* this is one of several runs, for a record of its own */
+	struct jm_outcome outcome;
+	int64_t started_wall;
+	int lost; /* the error that ended the trace */
+};
+
+/* Bound to a struct measurement. */
+extern const struct jm_option jm_measure_options[];
+extern const struct jm_former jm_measure_former[];
+
+#endif
