@@ -320,18 +320,10 @@ static json_t *starts_json(const struct describe_plan *plan)
 
 /* ---- text ---------------------------------------------------------------------------------------------- */
 
-static void print_scaled(FILE *out, const char *what, double value, const char *unit)
-{
-	char suffix[JM_SUFFIX];
-
-	value = describe_scale(value, unit, suffix);
-	fprintf(out, "  %-28s %8.4g %s\n", what, value, suffix);
-}
-
 static void print_class(
 	FILE *out, const struct jm_program *p, enum jm_class class, const char *what)
 {
-	print_scaled(out, what, (double)p->class_bytes[class], "B");
+	describe_print(out, what, (double)p->class_bytes[class], "B");
 }
 
 static void print_frozen(const struct describe_plan *plan, FILE *out)
@@ -342,9 +334,9 @@ static void print_frozen(const struct describe_plan *plan, FILE *out)
 
 	if (!frozen)
 		return;
-	print_scaled(out, "  trained", (double)trained, "");
-	print_scaled(out, "  frozen", (double)frozen, "");
-	print_scaled(out, "  bytes of frozen ones", (double)bytes, "B");
+	describe_print(out, "  trained", (double)trained, "");
+	describe_print(out, "  frozen", (double)frozen, "");
+	describe_print(out, "  bytes of frozen ones", (double)bytes, "B");
 }
 
 static void print_plan(const struct describe_plan *plan, int width, FILE *out)
@@ -360,21 +352,21 @@ static void print_plan(const struct describe_plan *plan, int width, FILE *out)
 	if (jm_model_has_text(plan->training.model))
 		fprintf(out, ", sequence %lld", (long long)plan->training.seq);
 	fprintf(out, ", on %s\n\n", plan->device.backend->name);
-	print_scaled(out, "parameters", (double)jm_graph_parameters(plan->graph), "");
+	describe_print(out, "parameters", (double)jm_graph_parameters(plan->graph), "");
 	print_frozen(plan, out);
 	fprintf(out, "per %s:\n", item);
-	print_scaled(out, "model FLOPs", p->flops_model / n, "FLOP");
-	print_scaled(out, "executed FLOPs", p->flops_executed / n, "FLOP");
-	print_scaled(out, "memory traffic", p->bytes / n, "B");
+	describe_print(out, "model FLOPs", p->flops_model / n, "FLOP");
+	describe_print(out, "executed FLOPs", p->flops_executed / n, "FLOP");
+	describe_print(out, "memory traffic", p->bytes / n, "B");
 	fprintf(out, "memory:\n");
-	print_scaled(out, "peak", (double)p->peak_bytes, "B");
-	print_scaled(out, "kept between steps", (double)p->persistent_bytes, "B");
+	describe_print(out, "peak", (double)p->peak_bytes, "B");
+	describe_print(out, "kept between steps", (double)p->persistent_bytes, "B");
 	print_class(out, p, JM_CLASS_PARAM, "  parameters");
 	if (!p->gradients_move)
 		print_class(out, p, JM_CLASS_GRAD, "  gradients");
 	snprintf(state, sizeof(state), "  optimizer (%s)", update);
 	print_class(out, p, JM_CLASS_OPT, state);
-	print_scaled(out, "planned over a step", (double)p->arena_bytes, "B");
+	describe_print(out, "planned over a step", (double)p->arena_bytes, "B");
 	if (p->gradients_move)
 		print_class(out, p, JM_CLASS_GRAD, "  gradients");
 	print_starts(plan, width, out);

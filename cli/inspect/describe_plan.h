@@ -36,6 +36,5 @@ struct describe_plan {
 	struct jm_graph *graph; /* of a training, as is the program */
 	struct jm_program *program;
 };
-#define JM_SUFFIX 16
 
 #endif

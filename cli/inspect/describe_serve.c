@@ -78,14 +78,6 @@ int describe_serve_plan(struct describe_plan *plan, struct jm_err *err)
 	return plan_pages(plan, (int64_t)((s->budget - fixed) / s->page_bytes), err);
 }
 
-static void print_scaled(FILE *out, const char *what, double value, const char *unit)
-{
-	char suffix[JM_SUFFIX];
-
-	value = describe_scale(value, unit, suffix);
-	fprintf(out, "  %-28s %8.4g %s\n", what, value, suffix);
-}
-
 static void print_count(FILE *out, const char *what, int64_t value)
 {
 	char text[32];
@@ -108,14 +100,14 @@ void describe_serve_print(const struct describe_plan *plan, FILE *out)
 	fprintf(out, "%s, served in %s, %d requests in steps of up to %d tokens, on %s\n\n",
 		plan->name, plan->precision, s->running, s->step_tokens,
 		plan->device.backend->name);
-	print_scaled(out, "parameters", (double)s->parameters, "");
+	describe_print(out, "parameters", (double)s->parameters, "");
 	fprintf(out, "memory:\n");
-	print_scaled(out, "may be used", (double)s->budget, "B");
-	print_scaled(out, "weights", (double)s->weight_bytes, "B");
-	print_scaled(out, "planned over a step", (double)s->arena_bytes, "B");
-	print_scaled(out, "cache", (double)s->page_bytes * (double)s->pages, "B");
+	describe_print(out, "may be used", (double)s->budget, "B");
+	describe_print(out, "weights", (double)s->weight_bytes, "B");
+	describe_print(out, "planned over a step", (double)s->arena_bytes, "B");
+	describe_print(out, "cache", (double)s->page_bytes * (double)s->pages, "B");
 	fprintf(out, "cache:\n");
-	print_scaled(out, "a token", (double)s->page_bytes / JM_PAGE_TOKENS, "B");
+	describe_print(out, "a token", (double)s->page_bytes / JM_PAGE_TOKENS, "B");
 	snprintf(what, sizeof(what), "pages of %d tokens", JM_PAGE_TOKENS);
 	print_count(out, what, s->pages);
 	print_count(out, "tokens", s->pages * JM_PAGE_TOKENS);

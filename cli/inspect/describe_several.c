@@ -7,21 +7,32 @@
 #include <math.h>
 #include <stdio.h>
 
+#define SUFFIX 16 /* bytes of a prefix and its unit */
+
 double describe_items(const struct describe_plan *plan)
 {
 	return (double)(plan->training.batch * plan->training.seq) *
 	       jm_program_micro_steps(plan->program);
 }
 
-double describe_scale(double value, const char *unit, char suffix[JM_SUFFIX])
+/* 25.56 and "M", 24.5 and "GFLOP". */
+static double scale(double value, const char *unit, char suffix[SUFFIX])
 {
 	const char *prefix = *unit ? " kMGTPE" : " kMBT";
 	size_t i = 0;
 
 	for (; value >= 1000 && prefix[i + 1]; i++)
 		value /= 1000;
-	snprintf(suffix, JM_SUFFIX, "%c%s", prefix[i], unit);
+	snprintf(suffix, SUFFIX, "%c%s", prefix[i], unit);
 	return value;
+}
+
+void describe_print(FILE *out, const char *what, double value, const char *unit)
+{
+	char suffix[SUFFIX];
+
+	value = scale(value, unit, suffix);
+	fprintf(out, "  %-28s %8.4g %s\n", what, value, suffix);
 }
 
 /* ---- figures --------------------------------------------------------------------------------------------- */
@@ -125,12 +136,12 @@ static int set_column(
 	const struct describe_plan *plan, int column, struct jm_grid *grid, struct jm_err *err)
 {
 	int code = jm_grid_set(grid, -1, column, err, "%s", plan->name);
-	char suffix[JM_SUFFIX];
+	char suffix[SUFFIX];
 
 	if (!code)
 		code = set_item(plan, column, grid, err);
 	for (int i = 0; i < N_ROWS && !code; i++) {
-		double value = describe_scale(rows[i].figure(plan), rows[i].unit, suffix);
+		double value = scale(rows[i].figure(plan), rows[i].unit, suffix);
 
 		code = isnan(value) ? jm_grid_set(grid, ITEM_ROWS + i, column, err, "-")
 				    : jm_grid_set(grid, ITEM_ROWS + i, column, err, "%.4g %s",

@@ -10,7 +10,7 @@ int describe_several(
 	const struct describe_plan *plan, int n, int width, FILE *out, struct jm_err *err);
 /* Items of a step. */
 double describe_items(const struct describe_plan *plan);
-/* 25.56 and "M", 24.5 and "GFLOP"; a number without a unit has B for billions. */
-double describe_scale(double value, const char *unit, char suffix[JM_SUFFIX]);
+/* A line: "parameters  25.56 M", "model FLOPs  24.5 GFLOP"; a number without a unit has B for billions. */
+void describe_print(FILE *out, const char *what, double value, const char *unit);
 
 #endif

@@ -299,6 +299,11 @@ const char *jm_text_plural(const char *unit)
 	return n && unit[n - 1] >= 'A' && unit[n - 1] <= 'Z' ? "" : "s";
 }
 
+static bool takes_prefix(const char *unit, double value)
+{
+	return (*unit == 'J' || !strncmp(unit, "Wh", 2)) && fabs(value) > 0;
+}
+
 double jm_text_prefix(const char *unit, double value, const char **ret_prefix)
 {
 	static const struct {
@@ -309,7 +314,7 @@ double jm_text_prefix(const char *unit, double value, const char **ret_prefix)
 	size_t n = sizeof(rows) / sizeof(rows[0]);
 
 	*ret_prefix = "";
-	if ((*unit != 'J' && strncmp(unit, "Wh", 2)) || !(fabs(value) > 0))
+	if (!takes_prefix(unit, value))
 		return 1;
 	for (size_t i = 0; i < n; i++)
 		if (fabs(value) >= rows[i].factor || i + 1 == n) {
@@ -331,7 +336,7 @@ static double plain_prefix(const char *unit, double value, const char **ret_pref
 	size_t i = 0;
 
 	*ret_prefix = "";
-	if ((*unit != 'J' && strncmp(unit, "Wh", 2)) || !(fabs(value) > 0))
+	if (!takes_prefix(unit, value))
 		return 1;
 	while (!(fabs(value) >= rows[i].from))
 		i++;

@@ -75,20 +75,25 @@ static void put_place(const struct jm_machine *m, bool one, FILE *out)
 	fputs("\r\n", out);
 }
 
+static void put_setting(
+	bool knob, const struct jm_group_value *v, double accepted, double enforced, FILE *out)
+{
+	put_text(out, v->text, false);
+	if (!knob)
+		return;
+	put_number(out, v->requested);
+	put_number(out, accepted);
+	put_number(out, enforced);
+}
+
 static void put_point(const struct jm_grouping *g, const struct jm_group_point *p, FILE *out)
 {
 	const struct jm_group_series *s = &g->series[p->series];
 
 	put_text(out, s->title, true);
 	put_text(out, s->item, false);
-	for (int i = 0; i < g->n_dims; i++) {
-		put_text(out, p->value[i].text, false);
-		if (!g->dim[i].knob)
-			continue;
-		put_number(out, p->value[i].requested);
-		put_number(out, p->accepted[i]);
-		put_number(out, p->enforced_max[i]);
-	}
+	for (int i = 0; i < g->n_dims; i++)
+		put_setting(g->dim[i].knob, &p->value[i], p->accepted[i], p->enforced_max[i], out);
 	put_text(out, p->reference ? "yes" : "no", false);
 	put_text(out, jm_group_state_name(p->state), false);
 	fprintf(out, ",%d,%d,%d", p->n_ok, p->n_failed, p->n_outliers);
@@ -123,14 +128,9 @@ static void put_case(const struct jm_grouping *g, const struct jm_group_case *c,
 
 	put_text(out, s->title, true);
 	put_text(out, s->item, false);
-	for (int i = 0; i < g->n_dims; i++) {
-		put_text(out, c->value[i].text, false);
-		if (!g->dim[i].knob)
-			continue;
-		put_number(out, c->value[i].requested);
-		put_number(out, c->value[i].accepted);
-		put_number(out, c->value[i].enforced_max);
-	}
+	for (int i = 0; i < g->n_dims; i++)
+		put_setting(g->dim[i].knob, &c->value[i], c->value[i].accepted,
+			c->value[i].enforced_max, out);
 	for (size_t i = 0; i < sizeof(of_case) / sizeof(of_case[0]); i++)
 		put_column(out, c->record, of_case[i]);
 	put_text(out, c->reference ? "yes" : "no", false);
