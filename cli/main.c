@@ -4,6 +4,7 @@
 #include "cli/frame/screen.h"
 #include "cli/frame/work_options.h"
 #include "guard/guard.h"
+#include "report/format/text.h"
 #include "run/worker/case_keeper.h"
 
 #include "base/ctx.h"
@@ -75,6 +76,31 @@ static int unknown_option(struct jm_cli *cli, const char *name)
 	return jm_err_set(&cli->err, JM_EUSAGE,
 		"There is no option --%s; 'joulemark %s --help' lists the options.", name,
 		cli->cmd->name);
+}
+
+/* "-r" -> " did you mean --repeat?": the options of that letter, the usual ones first. */
+static void mean_of_letter(const struct jm_cli *cli, char letter, char *out, size_t size)
+{
+	char names[120] = "";
+	int n = 0;
+
+	for (int usual = 1; usual >= 0; usual--)
+		for (const struct jm_option *o = cli->cmd->options; o && o->name && n < 3; o++)
+			if (o->name[0] == letter && o->usual == usual) {
+				jm_text_append(names, sizeof(names), " or ", "--");
+				jm_text_append(names, sizeof(names), "", o->name);
+				n++;
+			}
+	snprintf(out, size, n ? "; did you mean %s?" : ".%s", names);
+}
+
+static int short_option(struct jm_cli *cli, const char *word)
+{
+	char meant[160];
+
+	mean_of_letter(cli, word[1], meant, sizeof(meant));
+	return jm_err_set(&cli->err, JM_EUSAGE,
+		"Options are written in full, with two dashes, not '%s'%s", word, meant);
 }
 
 /* The value, and the following words that belong to the option, too. */
@@ -204,8 +230,7 @@ static int parse_words(struct jm_cli *cli, int argc, char **argv, bool *ret_help
 		else if (!strncmp(argv[i], "--", 2))
 			rc = parse_option(cli, argc, argv, &i);
 		else if (argv[i][0] == '-' && argv[i][1])
-			rc = jm_err_set(&cli->err, JM_EUSAGE,
-				"Options are written in full, with two dashes, not '%s'.", argv[i]);
+			rc = short_option(cli, argv[i]);
 		else if (begins_command(cli, argv[i]))
 			cli->command = argv + i;
 		else

@@ -7,6 +7,7 @@
 #include "measure/command/output_items.h"
 #include "measure/session/progress.h"
 #include "meter/source.h"
+#include "result/case_id.h"
 #include "run_options.h"
 #include "run_protocol.h"
 
@@ -106,18 +107,36 @@ static int lacks(struct jm_cli *cli, const char *kind, const char *name, int rc)
 	return 0;
 }
 
+/* A node that is simulated computes nothing: it answers as published. */
+static int check_one(
+	struct jm_cli *cli, const struct jm_workload *w, const char *device, const char *precision)
+{
+	struct jm_err why = JM_ERR_INIT;
+	int rc = w->check(device, precision, &why);
+
+	if (!rc)
+		return 0;
+	if (!jm_case_simulated(device) || !strcmp(w->name, "sim"))
+		return jm_err_set(&cli->err, rc, "%s", why.text);
+	return jm_err_set(&cli->err, JM_EUSAGE,
+		"A simulated node computes nothing, so that '%s' cannot run on %s: give --device "
+		"cpu or cuda:0, or run the workload sim, which answers as published work does "
+		"('joulemark run sim --device %s'; 'joulemark help sim' lists the works).",
+		cli->n_args ? cli->args[0] : w->name, device, device);
+}
+
 static int check_device(struct jm_cli *cli, const struct jm_workload *w, const char *device,
 	const json_t *precisions)
 {
 	const json_t *precision;
 	size_t k;
-	int rc = precisions ? 0 : lacks(cli, "device", device, w->check(device, NULL, &cli->err));
+	int rc = precisions ? 0 : lacks(cli, "device", device, check_one(cli, w, device, NULL));
 
 	json_array_foreach(precisions, k, precision)
 	{
 		if (!rc)
 			rc = lacks(cli, "device", device,
-				w->check(device, json_string_value(precision), &cli->err));
+				check_one(cli, w, device, json_string_value(precision)));
 	}
 	return rc;
 }

@@ -294,6 +294,27 @@ static int check_colons(struct parser *p, const char *s)
 		p->text, part[0], part[1], part[2], p->k->unit, part[0], part[1], part[2]);
 }
 
+/* "200:700" and "200W:700W" of a knob that takes one number: the whole form, with a fifth of the range as the step. */
+static int check_step(struct parser *p, const char *s)
+{
+	size_t unit, n = number_length(s, &unit), second;
+	double first = strtod(s, NULL), last;
+	const char *to = s + n + unit + 1, *end, *named;
+
+	if (!n || s[n + unit] != ':' || p->k->kind == JM_KNOB_RANGE)
+		return 0;
+	last = strtod(to, NULL);
+	n = number_length(to, &second);
+	end = to + n + second;
+	if (!n || (*end && *end != ','))
+		return 0;
+	named = *p->suffix ? p->suffix : strcmp(p->k->unit, "Hz") ? p->k->unit : "MHz";
+	return jm_err_set(p->err, JM_EUSAGE,
+		"The range in '%s' has no step%s; write %s=%.10g:%.10g+%.10g%s.", p->text,
+		unit || second || *p->suffix || !*p->k->unit ? "" : " and no unit", p->axis.knob,
+		first, last, (last - first) / 5, named);
+}
+
 /* A word to the next comma or the end: "default", or one that the knob has. */
 static size_t word_length(const struct parser *p, const char *s, struct jm_knob_value *ret)
 {
@@ -326,6 +347,8 @@ static int parse_item(struct parser *p, const char **s)
 	if (p->k->kind == JM_KNOB_CHOICE)
 		return no_choice(p, *s);
 	rc = check_colons(p, *s);
+	if (!rc)
+		rc = check_step(p, *s);
 	if (!rc)
 		rc = parse_number(p, s, &value);
 	if (rc)

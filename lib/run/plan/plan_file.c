@@ -208,24 +208,38 @@ static int check_words(
 	return 0;
 }
 
+/* Neither 'work' nor 'command': the first key that is known of no run is more likely a mistake than a missing line. */
+static int no_work(struct jm__plan_loader *l, const struct jm_yaml *map)
+{
+	static const char *const either[] = {"work", "command"};
+
+	for (int i = 0; i < map->n; i++) {
+		const struct jm_yaml *key = map->key[i];
+		const char *near = jm_did_you_mean(key->text, either, 2);
+
+		if (near)
+			return jm_yaml_fail(key, JM_EUSAGE, l->err,
+				"There is no key '%.80s'; did you mean '%s'?", key->text, near);
+		if (!find_word(key->text) && !jm_option_find(l->o->rows, key->text))
+			return jm_yaml_fail(key, JM_EUSAGE, l->err,
+				"'%.80s' is no key of a run that has neither 'work' (a workload or "
+				"model of 'joulemark list') nor 'command'; give one of these.",
+				key->text);
+	}
+	return jm_yaml_fail(map, JM_EUSAGE, l->err,
+		"A run has either 'work' (a workload or model of 'joulemark list') or 'command'.");
+}
+
 static int take_work(struct jm__plan_loader *l, struct jm_plan_run *run, const struct jm_yaml *map)
 {
 	const struct jm_yaml *work = jm_yaml_get(map, "work"),
 			     *command = jm_yaml_get(map, "command");
 
-	for (int i = 0; i < map->n && !work && !command; i++) {
-		static const char *const either[] = {"work", "command"};
-		const char *near = jm_did_you_mean(map->key[i]->text, either, 2);
-
-		if (near)
-			return jm_yaml_fail(map->key[i], JM_EUSAGE, l->err,
-				"There is no key '%.80s'; did you mean '%s'?", map->key[i]->text,
-				near);
-	}
-	if (!work == !command)
-		return jm_yaml_fail(map, JM_EUSAGE, l->err,
-			"A run has either 'work' (a workload or model of 'joulemark list') or "
-			"'command'.");
+	if (!work && !command)
+		return no_work(l, map);
+	if (work && command)
+		return jm_yaml_fail(command, JM_EUSAGE, l->err,
+			"'work' and 'command' exclude each other; give one of them.");
 	run->command = command != NULL;
 	if (command && (command->kind == JM_YAML_MAP || jm_yaml_is_null(command) ||
 			       (command->kind == JM_YAML_LIST && !command->n)))

@@ -376,7 +376,7 @@ REFUSED = [
     ("work: gemm\n---\nwork: gemm\n", "2:", "second document"),
     ("- work: gemm\n", "1:", "mapping"),
     ("{}\n", "1:", "either 'work'"),
-    ("work: gemm\ncommand: ls\n", "1:", "either 'work'"),
+    ("work: gemm\ncommand: ls\n", "2:", "exclude each other"),
     ("work: gemm\nm:\n", "2:", "has no value"),
     ("work: gemm\nm: null\n", "2:", "has no value"),
     ("work: gemm\nm: []\n", "2:", "empty"),
