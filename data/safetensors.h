@@ -26,31 +26,4 @@ const struct jm_safetensor *jm_safetensors_find(const struct jm_safetensors *s, 
 int jm_safetensors_read(const struct jm_safetensors *s, const struct jm_safetensor *t,
 	uint64_t from, void *to, size_t n, struct jm_err *err);
 
-/* ---- writing ------------------------------------------------------------------------------------------- */
-
-struct jm_safetensors_sink; /* a file that is being written */
-
-/* Appends to the tensor. JM_EIO: the disk is full, or another error. */
-int jm_safetensors_put(
-	struct jm_safetensors_sink *sink, const void *from, size_t bytes, struct jm_err *err);
-
-/* Puts all bytes of tensor i. Returns 0 or an error, with which nothing is written. */
-typedef int jm_safetensors_fn(
-	void *arg, int i, struct jm_safetensors_sink *sink, struct jm_err *err);
-/*
- * Writes n tensors, of which name, type and dims are read here. They are given in the order of the widths of their types,
- * so that each is aligned to its type. notes: an object of texts for "__metadata__", or NULL. The file gets its name at
- * once when all of it is on the disk; until then an old one stays. JM_EUSAGE: a name is given twice, or a type is unknown.
- */
-int jm_safetensors_write(const char *path, const struct jm_safetensor *tensor, int n,
-	const json_t *notes, jm_safetensors_fn *give, void *arg, struct jm_err *err);
-/*
- * The same as the files of a folder, which exists: model.safetensors, or, if that had more than shard_bytes, shards of at most
- * so many bytes (but of one tensor at least) and model.safetensors.index.json. An old index is removed before shards are
- * written and the new one written after them: until then the folder is refused.
- */
-int jm_safetensors_write_folder(const char *path, const struct jm_safetensor *tensor, int n,
-	uint64_t shard_bytes, const json_t *notes, jm_safetensors_fn *give, void *arg,
-	struct jm_err *err);
-
 #endif

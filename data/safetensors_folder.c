@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "data/safetensors.h"
+#include "data/safetensors_folder.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "data/safetensors.h"
+#include "data/safetensors_write.h"
 
 #include <endian.h>
 #include <errno.h>

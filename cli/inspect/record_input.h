@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "base/text/keys.h"
+#include "base/text/keys_read.h"
 #include "store/store.h"
 
 struct jm_record_input {

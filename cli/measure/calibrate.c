@@ -13,6 +13,7 @@
 #include "report/format/text.h"
 #include "result/case_id.h"
 #include "run/calibrate.h"
+#include "run/calibrate_fit.h"
 
 #include <errno.h>
 #include <math.h>

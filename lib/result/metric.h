@@ -111,22 +111,6 @@ bool jm_metric_failed(const json_t *record);
  */
 void jm_metric_measure(const json_t *record, double add_watts, struct jm_measured *ret);
 
-/* What no record holds: the user's figures. NAN = not given. */
-struct jm_figures {
-	double price, carbon;  /* currency and gCO2e, each per kWh */
-	double pue;	       /* energy of the facility to that of the machines; at least 1 */
-	double peak_flops;     /* FLOP/s of one device at best */
-	double measured_flops; /* the same, measured */
-	double zeus_eta;       /* 0 = time alone counts, 1 = energy alone */
-};
-/* Cost, carbon and utilisation of a measured record. */
-void jm_metric_figures(const json_t *record, const struct jm_figures *f, struct jm_measured *m);
-/* Of a workload that does nothing but matrix products: FLOP/s of one device; NAN = it is none. */
-double jm_metric_peak(const json_t *record);
-/* Sum of the power limits that the devices of the record held, W; NAN = none is known. */
-double jm_metric_limit(const json_t *record);
-double jm_metric_zeus(double eta, double joules_item, double seconds_item, double limit_watts);
-
 /* The one formula: EDS_k from e/e_ref and d/d_ref. */
 double jm_metric_eds(double k, double energy_ratio, double time_ratio);
 /* In percent, by 200 (1 - EDS_2), which is the same thing. */

@@ -5,7 +5,8 @@
  * says so too.
  */
 #include "result/metric.h"
-#include "result/record.h"
+#include "result/profile_energy.h"
+#include "base/text/json.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -42,9 +42,6 @@ bool jm_setting_is_replaced(const json_t *record, const char *phase, const json_
 /* Fills "state" of each of the record's settings from the phase's figures of the same device. */
 int jm_record_judge_settings(json_t *record, struct jm_session *s, int phase, struct jm_err *err);
 
-/* profile_energy.c: gives the lines of "profile" (may be missing) their share of the energy, as a model. */
-void jm_record_share_energy(json_t *record);
-
 /* ISO 8601 in UTC, ms: "2026-01-31T12:00:00.000Z" */
 void jm_time_text(int64_t wall_ns, char *out, size_t size);
 

@@ -31,7 +31,5 @@ struct jm_calibrate {
 /* Runs the load and reads the sensors; the caller owns *ret. JM_EINTR: the user ended it. */
 int jm_calibrate_observe(
 	struct jm_ctx *ctx, const struct jm_calibrate *how, json_t **ret, struct jm_err *err);
-/* Fills fit and why of each signal. JM_EFORMAT: it is no such object. */
-int jm_calibrate_fit(json_t *observed, struct jm_err *err);
 
 #endif

@@ -2,6 +2,9 @@
 /* The store's file: opening, checking, transactions. */
 #include "store/store.h"
 #include "store/store_db.h"
+#include "store/store_schema.h"
+#include "store/store_place.h"
+#include "store/store_sql.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 /* Records of one store into another, with their traces. */
 #include "store/store.h"
 #include "store/store_db.h"
+#include "store/store_sql.h"
 
 #include <string.h>
 

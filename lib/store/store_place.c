@@ -3,7 +3,7 @@
  * The store's place: opening and locking its file, noticing that the file was removed, replaced or overwritten
  * under a writer, and leaving nothing behind there that would harm what lies there now.
  */
-#include "store/store_db.h"
+#include "store/store_place.h"
 #include "base/files/store_file.h"
 
 #include <errno.h>

@@ -2,6 +2,8 @@
 /* Queries by the user: one SELECT on the documented views; whatever would write, attach or load is refused. */
 #include "store/store.h"
 #include "store/store_db.h"
+#include "store/store_schema.h"
+#include "store/store_sql.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans, cases and records in the store. */
 #include "result/record_keys.h"
+#include "base/text/keys_read.h"
 #include "store/store.h"
 #include "store/store_db.h"
+#include "store/store_sql.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -4,7 +4,8 @@
  * (PRAGMA user_version); the views stay. The views of a file are for other programs: joulemark itself makes its own
  * for a query, so that those of a file of unknown origin, or of an older joulemark, do not matter.
  */
-#include "store/store_db.h"
+#include "store/store_schema.h"
+#include "store/store_sql.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Statements of the store, and SQLite's errors as sentences. */
-#include "store/store_db.h"
+#include "store/store_sql.h"
 
 #include <stdarg.h>
 

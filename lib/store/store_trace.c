@@ -2,6 +2,7 @@
 /* Traces in the store: what the signals are, and chunks of their readings. */
 #include "store/store.h"
 #include "store/store_db.h"
+#include "store/store_sql.h"
 
 #include "meter/meters_json.h"
 

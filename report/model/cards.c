@@ -2,6 +2,7 @@
 /* Series of several machines of one kind: the card, which is the set of devices of a host, is a factor. Its
  * effect is taken out of the means, and the interval is that of the rest. */
 #include "cards.h"
+#include "base/stat/stat_blocks.h"
 
 #include <math.h>
 #include <stdlib.h>

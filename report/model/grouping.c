@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "grouping.h"
+#include "result/metric_figures.h"
 #include "base/text/json.h"
 #include "cards.h"
 #include "dim.h"

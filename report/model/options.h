@@ -6,7 +6,7 @@
 #include <jansson.h>
 
 #include "joulemark.h"
-#include "result/metric.h"
+#include "result/metric_figures.h"
 
 #define JM_REPORT_MAX_K 8
 

@@ -4,6 +4,7 @@
 #include "fuzz.h"
 
 #include "run/calibrate.h"
+#include "run/calibrate_fit.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

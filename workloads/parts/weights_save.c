@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "weights_save.h"
+#include "data/safetensors_write.h"
+#include "data/safetensors_folder.h"
 
 #include <jansson.h>
 #include <limits.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint.h"
+#include "data/safetensors_write.h"
 
 #include <inttypes.h>
 #include <jansson.h>

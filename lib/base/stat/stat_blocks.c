@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Least squares for two crossed factors, by the normal equations. */
+#include "stat_blocks.h"
 #include "stat.h"
 
 #include "joulemark.h"

@@ -60,17 +60,6 @@ struct jm_key {
  */
 int jm_keys_check(
 	const struct jm_key *keys, const json_t *object, const char *what, struct jm_err *err);
-/*
- * Reads objects alike from text that ends in NUL, several times as fast as the library's parser. brief: without
- * what is marked as detail, in which damage is not noticed. Parts that objects have in common may be one value
- * in all of them: they must not be changed. The caller frees the reader, and each object by json_decref.
- */
-struct jm_keys_reader;
-struct jm_keys_reader *jm_keys_reader_new(
-	const struct jm_key *keys, bool brief); /* NULL: no memory */
-void jm_keys_reader_free(struct jm_keys_reader *r);
-/* n: its bytes without the NUL. NULL: it is not JSON, or there is no memory. */
-json_t *jm_keys_read(struct jm_keys_reader *r, const char *text, size_t n);
 /* Deletes what is marked as detail, at any depth. */
 void jm_keys_drop_details(const struct jm_key *keys, json_t *object);
 

@@ -4,7 +4,7 @@
  * that of the object before, at the same place, is the same value. What is not plain, such as an escape in a
  * name or a number of 20 digits, is left to the library's parser, which also has the last word on bad text.
  */
-#include "keys.h"
+#include "keys_read.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "data/safetensors.h"
+#include "data/safetensors_write.h"
 
 static char folder[] = "/tmp/jm-weights-XXXXXX", path[64];
 

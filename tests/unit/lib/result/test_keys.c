@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables of keys: each kind of refusal, details dropped, and the record's table against its JSON Schema. */
 #include "kit/test.h"
+#include "base/text/keys_read.h"
 
 #include "result/record_keys.h"
 
