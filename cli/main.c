@@ -180,10 +180,23 @@ static int parse_option(struct jm_cli *cli, int argc, char **argv, int *i)
 	return set_values(cli, table, value, text, argv, i);
 }
 
+/* An option that would be ignored is more likely a mistake than meant. */
+static int check_needs(struct jm_cli *cli)
+{
+	for (const struct jm_option *o = cli->cmd->options; o && o->name; o++)
+		if (o->needs && jm_cli_given(cli, o->name) && !jm_cli_given(cli, o->needs))
+			return jm_err_set(&cli->err, JM_EUSAGE,
+				"--%s has no effect without --%s; give both, or omit --%s.",
+				o->name, o->needs, o->name);
+	return 0;
+}
+
 static int check_arguments(struct jm_cli *cli)
 {
 	const struct jm_command *cmd = cli->cmd;
 
+	if (check_needs(cli))
+		return cli->err.code;
 	if (cli->n_args < cmd->min_args && !(cmd->takes_command && cli->command))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"An argument is missing. Usage: 'joulemark %s %s'.", cmd->name, cmd->usage);

@@ -262,6 +262,7 @@ static int write_out(const char *path, const char *text, struct jm_err *err)
 static int check_options(struct jm_cli *cli, const struct call *c)
 {
 	bool csv = c->format == JM_REPORT_CSV && !jm_cli_given(cli, "published");
+	bool priced = c->report.figures.price > 0 || c->report.figures.carbon > 0;
 
 	if (c->html && (c->output || strcmp(jm_values_text(&cli->values, "format"), formats[0])))
 		return jm_err_set(&cli->err, JM_EUSAGE,
@@ -271,8 +272,14 @@ static int check_options(struct jm_cli *cli, const struct call *c)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--cases applies to the records as CSV: give --format csv, and omit "
 			"--published.");
-	if ((jm_cli_given(cli, "price") || jm_cli_given(cli, "carbon")) &&
-		!jm_cli_given(cli, "figures-from"))
+	if (!priced && (jm_cli_given(cli, "pue") || jm_cli_given(cli, "figures-from")))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--%s has no effect without --price or --carbon; give one of these, or "
+			"omit "
+			"--%s.",
+			jm_cli_given(cli, "pue") ? "pue" : "figures-from",
+			jm_cli_given(cli, "pue") ? "pue" : "figures-from");
+	if (priced && !jm_cli_given(cli, "figures-from"))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--price and --carbon need --figures-from with their date and source, such "
 			"as "
@@ -410,9 +417,18 @@ static const struct jm_option options[] = {
 			"processor and drivers, since a batch system gives each job other devices; "
 			"the set is a factor of the analysis. Without it each host, set of devices "
 			"and driver is a separate series"},
-	{.name = "k",
+	{.name = "max-slowdown",
 		.usual = true,
 		.heading = "Choice of the best setting",
+		JM_BIND(JM_REAL, struct call, report.max_slowdown),
+		.unit = "%",
+		.argument = "PERCENT",
+		.min = 0.1,
+		.max = 1000,
+		.fallback = "5%",
+		.help = "the best setting has the least energy among those that are, with all of "
+			"their 95 % interval, at most so much slower than the reference"},
+	{.name = "k",
 		JM_BIND(JM_TEXT, struct call, k),
 		.argument = "K,...",
 		.fallback = "1.5,2.0",
@@ -440,6 +456,7 @@ static const struct jm_option options[] = {
 		.help = "price of a kWh: adds the energy cost of a million items; 0 = none"},
 	{.name = "currency",
 		JM_BIND(JM_TEXT, struct call, report.currency),
+		.needs = "price",
 		.help = "currency of the price, such as EUR"},
 	{.name = "carbon",
 		JM_BIND(JM_REAL, struct call, report.figures.carbon),
@@ -480,6 +497,7 @@ static const struct jm_option options[] = {
 			"percentile and mean power; 0 = none"},
 	{.name = "rated-power",
 		JM_BIND(JM_REAL, struct call, report.rated_watts),
+		.needs = "rack-power",
 		.unit = "W",
 		.min = 0,
 		.max = 1e6,
@@ -496,7 +514,8 @@ const struct jm_command jm_command_report = {
 		"Summarises the records of stores and JSON files (- is standard input): "
 		"throughput, power, energy per item, EDP, EDS, energy saved and slowdown against "
 		"the reference, with mean and 95 % interval over repeats; the setting with the "
-		"least energy among those that are at most 5 % slower; and the best setting by "
+		"least energy among those that are at most 5 % slower (--max-slowdown); and the "
+		"best setting by "
 		"each metric alone, where the intervals tell settings apart.\n\nEnergy is the sum "
 		"of the "
 		"meters of one origin that no other meter includes; estimated energy does not "

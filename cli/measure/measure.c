@@ -23,6 +23,7 @@
 #include "meter/source.h"
 #include "base/text/json.h"
 
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -31,6 +32,20 @@
 #include <unistd.h>
 
 /* ---- options ---- */
+
+/* A second recording would replace the first without a word. */
+static int check_folder(const char *path, struct jm_err *err)
+{
+	char meters[PATH_MAX];
+
+	snprintf(meters, sizeof(meters), "%s/meters.csv", path);
+	if (!access(meters, F_OK))
+		return jm_err_set(err, JM_EUSAGE,
+			"The folder %s holds a recording; name another folder for --csv, or remove "
+			"that one.",
+			path);
+	return jm_output_folder(path, err);
+}
 
 static int take_options(struct measurement *m)
 {
@@ -45,7 +60,7 @@ static int take_options(struct measurement *m)
 	if (!rc && m->hdf5)
 		rc = jm_output_try(m->hdf5, &m->cli->err);
 	if (!rc && m->csv)
-		rc = jm_output_folder(m->csv, &m->cli->err);
+		rc = check_folder(m->csv, &m->cli->err);
 	return rc;
 }
 

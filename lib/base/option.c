@@ -26,6 +26,7 @@ static const struct {
 	{"Hz", "kHz", 1e3},
 	{"Hz", "MHz", 1e6},
 	{"Hz", "GHz", 1e9},
+	{"%", "%", 1},
 };
 
 /* The spellings of a base unit, for an error: "ns, us, ms". */

@@ -171,6 +171,10 @@ static bool wants_metric(const struct jm_grouping *g, const struct jm_group_seri
 		return s->reference >= 0;
 	case JM_M_EDP:
 		return s->reference < 0;
+	case JM_M_COST: /* the user gave the figure for it */
+	case JM_M_CARBON:
+	case JM_M_MFU:
+		return true;
 	}
 	return false;
 }

@@ -196,21 +196,40 @@ void jm_text_verdict(const struct jm_grouping *g, const struct jm_group_series *
 	jm_text_format(out, size, "%s (%s%s)", v->text, value, change);
 }
 
+/* A measured command has no text for it, but its status. */
+static void text_reason(const json_t *record, char *out, size_t size)
+{
+	const json_t *status = json_object_get(record, "exit_status");
+	const json_t *killed = json_object_get(record, "signal");
+	const char *reason = jm_json_text(record, "reason");
+
+	if (*reason)
+		jm_text_format(out, size, "%s", reason);
+	else if (json_is_integer(killed))
+		snprintf(out, size, "The command was killed by signal %d.",
+			(int)json_integer_value(killed));
+	else if (json_is_integer(status))
+		snprintf(out, size, "The command ended with status %d.",
+			(int)json_integer_value(status));
+	else
+		snprintf(out, size, "no reason was recorded.");
+}
+
 void jm_text_failure(
 	const struct jm_grouping *g, const struct jm_group_case *c, char *out, size_t size)
 {
 	const json_t *of_case = json_object_get(c->record, "case");
 	const json_t *repeat = json_object_get(of_case, "repeat");
-	const char *reason = jm_json_text(c->record, "reason");
 	const char *id = jm_json_text(of_case, "id");
-	char number[32] = "";
+	char number[32] = "", reason[800];
 
+	text_reason(c->record, reason, sizeof(reason));
 	if (!*id)
 		id = jm_json_text(c->record, "id");
 	if (json_is_integer(repeat))
 		snprintf(number, sizeof(number), ", repeat %d", (int)json_integer_value(repeat));
 	jm_text_format(out, size, "%s%s%s%.8s%s: %s", g->point[c->point].label, number,
-		*id ? " (" : "", id, *id ? ")" : "", *reason ? reason : "no reason was recorded.");
+		*id ? " (" : "", id, *id ? ")" : "", reason);
 }
 
 /* The same words with other numbers, as two runs say them of the same meter. */

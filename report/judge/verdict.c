@@ -19,6 +19,13 @@ const char *jm_verdict_kind_name(enum jm_verdict_kind kind)
 	return names[kind];
 }
 
+#define SLOWDOWN 5 /* percent, where the user gives no limit */
+
+double jm_verdict_slowdown(const struct jm_grouping *g)
+{
+	return g->options.max_slowdown > 0 ? g->options.max_slowdown : SLOWDOWN;
+}
+
 static double half_width(const struct jm_stat *s)
 {
 	return isnan(s->half_width) ? INFINITY : s->half_width;
@@ -112,7 +119,7 @@ static bool fast(const struct jm_grouping *g, const struct jm_group_series *s, i
 	const struct jm_stat *loss = &g->point[point].stat[JM_M_LOSS];
 
 	return point != s->reference && takes_part(&g->point[point], JM_M_LOSS) &&
-	       loss->mean + half_width(loss) <= JM_SLOWDOWN;
+	       loss->mean + half_width(loss) <= jm_verdict_slowdown(g);
 }
 
 /* Of those within the limit, the one that clearly saves energy, and most by its mean; -1 = none. */
@@ -161,7 +168,7 @@ void jm_verdict_within(
 		snprintf(v.why, sizeof(v.why),
 			"each setting that the devices held is, or may be, more than %g %% "
 			"slower than the reference",
-			JM_SLOWDOWN);
+			jm_verdict_slowdown(g));
 	else if (v.leading < 0)
 		jm_text_format(v.why, sizeof(v.why),
 			"no setting within the limit uses clearly less energy than the reference");

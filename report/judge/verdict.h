@@ -25,10 +25,11 @@ int jm_verdicts(const struct jm_grouping *g, const struct jm_group_series *s,
  */
 int jm_verdict_repeats(
 	const struct jm_grouping *g, const struct jm_verdict v[JM_VERDICT_MAX], int n, int i);
-#define JM_SLOWDOWN 5.0 /* percent: of the best setting that loses at most so much time */
+/* Percent: the best setting loses at most so much time. */
+double jm_verdict_slowdown(const struct jm_grouping *g);
 /*
  * The setting that saves most energy by its mean, and clearly saves some, among those whose slowdown, upper end of
- * its 95 % interval, is at most JM_SLOWDOWN. A tie: there are others within the limit whose saving cannot be
+ * its 95 % interval, is at most jm_verdict_slowdown. A tie: there are others within the limit whose saving cannot be
  * distinguished from it. Without text.
  */
 void jm_verdict_within(

@@ -14,7 +14,8 @@
 struct jm_report_options {
 	const char *title; /* of the page; NULL = made from the records */
 	double k[JM_REPORT_MAX_K];
-	int n_k;	  /* of EDS; 0 = 1.5 and 2.0 */
+	int n_k;	     /* of EDS; 0 = 1.5 and 2.0 */
+	double max_slowdown; /* percent, of the best setting; 0 = 5 */
 	double add_watts; /* assumed power of the rest of the node, added to every case; 0 = none */
 	int width;	  /* columns of the terminal; 0 = 80 */
 	bool bold;	  /* titles of the table in bold, for a terminal */

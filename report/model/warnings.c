@@ -164,6 +164,26 @@ static void warn_first(const struct runs *r, const char *what, json_t *into)
 	json_array_append_new(into, json_string(text));
 }
 
+/* A share above the whole says that the peak is not that of one device in FLOP/s. */
+static void warn_peak(const struct jm_grouping *g, const struct jm_group_series *s, json_t *into)
+{
+	static const int shares[] = {JM_M_MFU, JM_M_HFU};
+	double largest = 0;
+	char text[300];
+
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
+		for (int k = 0; k < 2; k++)
+			if (g->point[i].stat[shares[k]].n)
+				largest = fmax(largest, g->point[i].stat[shares[k]].mean);
+	if (largest <= 100)
+		return;
+	snprintf(text, sizeof(text),
+		"A utilisation of %.4g %% is impossible: --peak-flops %.4g is too low. It is the "
+		"dense peak of one device in FLOP/s, in the precision of the work, such as 989e12.",
+		largest, g->options.figures.peak_flops);
+	json_array_append_new(into, json_string(text));
+}
+
 json_t *jm_warnings(const struct jm_grouping *g, const struct jm_group_series *s)
 {
 	static const struct {
@@ -180,5 +200,6 @@ json_t *jm_warnings(const struct jm_grouping *g, const struct jm_group_series *s
 		warn_drift(&r, watched[i].name, out);
 	}
 	runs_done(&r);
+	warn_peak(g, s, out);
 	return out;
 }

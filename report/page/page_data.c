@@ -546,7 +546,7 @@ json_t *jm_page_data(const struct jm_grouping *g)
 	put_capped(g, json_object_get(data, "series"));
 	if (data && put(data, "schema", json_string("joulemark.page/1")) &&
 		put(data, "meanings", meanings_json(g)) &&
-		put(data, "slowdown_percent", json_real(JM_SLOWDOWN)) &&
+		put(data, "slowdown_percent", json_real(jm_verdict_slowdown(g))) &&
 		put(data, "percent_least", json_real(JM_PERCENT_LEAST)) &&
 		put(data, "runs", runs_json(g)) && put(data, "details", details_json(g)) &&
 		put(data, "machines", machines_json(g)) && put(data, "traces", traces_json(g)) &&

@@ -67,7 +67,7 @@ static void put_verdicts(const struct jm_grouping *g, const struct jm_group_seri
 		fprintf(out,
 			"\nBest setting, least energy while at most %g %% slower than the "
 			"reference: ",
-			JM_SLOWDOWN);
+			jm_verdict_slowdown(g));
 		put(out, text);
 		fputc('\n', out);
 	}

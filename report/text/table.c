@@ -9,6 +9,7 @@
 #include "report/judge/capacity.h"
 #include "report/judge/legend.h"
 #include "report/judge/meaning.h"
+#include "report/judge/next.h"
 #include "report/judge/sentence.h"
 #include "report/judge/soft.h"
 #include "report/judge/verdict.h"
@@ -75,11 +76,11 @@ static void put_products(const struct jm_grouping *g, const struct jm_group_seri
 	jm_text_wrap(out, text, 2, 4, g->options.width);
 }
 
-static const char *within_title(char *out, size_t size)
+static const char *within_title(const struct jm_grouping *g, char *out, size_t size)
 {
 	snprintf(out, size,
 		"Best setting: least energy while at most %g %% slower than the reference",
-		JM_SLOWDOWN);
+		jm_verdict_slowdown(g));
 	return out;
 }
 
@@ -93,6 +94,17 @@ static void answer_within(
 		return;
 	jm_verdict_within(g, s, &v);
 	jm_text_format(out, size, "No best setting: %s.", v.why);
+}
+
+/* What to type next, on a line of its own to copy. */
+static void put_next(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	char text[400];
+
+	if (jm_next_command(g, s, text, sizeof(text)))
+		fprintf(out, "  Next: %s\n", text);
+	else if (jm_next_limit(g, s, text, sizeof(text)))
+		jm_text_wrap(out, text, 2, 4, g->options.width);
 }
 
 /* Can settings be compared by their energy? If not, the metrics below give the reason. */
@@ -113,9 +125,10 @@ static void put_within(const struct jm_grouping *g, const struct jm_group_series
 
 	if (!has_conclusion(g, s))
 		return;
-	put_title(g, within_title(title, sizeof(title)), out);
+	put_title(g, within_title(g, title, sizeof(title)), out);
 	answer_within(g, s, text, sizeof(text));
 	jm_text_wrap(out, text, 2, 4, g->options.width);
+	put_next(g, s, out);
 	fputc('\n', out);
 }
 
@@ -452,7 +465,7 @@ static void put_family_within(const struct jm_grouping *g, const struct jm_famil
 		any = any || has_conclusion(g, &g->series[f->first + k]);
 	if (!any)
 		return;
-	put_title(g, within_title(title, sizeof(title)), out);
+	put_title(g, within_title(g, title, sizeof(title)), out);
 	for (int k = 0; k < f->n; k++) {
 		answer_within(g, &g->series[f->first + k], text, sizeof(text));
 		jm_family_name(g, f, k, name, sizeof(name));

@@ -139,7 +139,8 @@ static void test_units(void **state)
 	refuses("gpu.power=300", JM_EUSAGE, "no unit");
 	refuses("gpu.power=300W,400", JM_EUSAGE, "no unit");
 	refuses("gpu.power=200:400+100", JM_EUSAGE, "no unit");
-	refuses("gpu.power=200:700", JM_EUSAGE, "no step and no unit; write gpu.power=200:700+100W.");
+	refuses("gpu.power=200:700", JM_EUSAGE,
+		"no step and no unit; write gpu.power=200:700+100W.");
 	refuses("gpu.power=200W:700W", JM_EUSAGE, "no step; write gpu.power=200:700+100W.");
 	refuses("gpu.power=300MHz", JM_EUSAGE, "mW, W, kW");
 	refuses("gpu.share=0.5W", JM_EUSAGE, "number has no unit");
