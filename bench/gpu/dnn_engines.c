@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "backends/cuda/dnn/dnn_conv.h"
+#include "backends/cuda/device/math_library.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/model.h"
 #include "backends/cuda/dnn/dnn_plan.h"
