@@ -83,7 +83,7 @@ static bool grow(struct jm_scheduler *s)
 int jm_scheduler_add(
 	struct jm_scheduler *s, int input, int output, int *ret_number, struct jm_err *err)
 {
-	struct jm_request r = {.input = input, .output = output, .slot = -1};
+	struct jm_request r = {.input = input, .output = output, .slot = -1, .heir = -1};
 	/* the last token is made, but never read */
 	int most = pages_of(s, input + output - 1);
 
@@ -102,6 +102,16 @@ int jm_scheduler_add(
 	s->unfinished++;
 	*ret_number = s->n++;
 	return 0;
+}
+
+int jm_scheduler_add_after(
+	struct jm_scheduler *s, int number, int output, int *ret_number, struct jm_err *err)
+{
+	int code = jm_scheduler_add(s, s->request[number].input, output, ret_number, err);
+
+	if (!code)
+		s->request[number].heir = *ret_number;
+	return code;
 }
 
 /* The request runs no longer; its pages are free. */
@@ -123,6 +133,24 @@ static void end(struct jm_scheduler *s, struct jm_request *r, enum jm_request_st
 	free(r->page);
 	r->page = NULL;
 	s->unfinished--;
+}
+
+/* What the prompt needs goes to the heir, which runs from now on. */
+static void hand_on(struct jm_scheduler *s, struct jm_request *r)
+{
+	struct jm_request *heir = &s->request[r->heir];
+	int kept = pages_of(s, r->input);
+
+	while (r->n_pages > kept)
+		s->free_page[s->n_free++] = r->page[--r->n_pages];
+	memcpy(heir->page, r->page, (size_t)r->n_pages * sizeof(*r->page));
+	heir->n_pages = r->n_pages;
+	heir->computed = r->input - 1;
+	heir->slot = r->slot;
+	heir->state = JM_REQUEST_RUNNING;
+	s->running[r->slot] = r->heir;
+	r->n_pages = 0;
+	r->slot = -1;
 }
 
 void jm_scheduler_cancel(struct jm_scheduler *s, int number)
@@ -256,8 +284,11 @@ void jm_scheduler_complete(struct jm_scheduler *s)
 			continue;
 		r->computed += p->n;
 		r->made += p->makes;
-		if (r->made == r->output)
-			end(s, r, JM_REQUEST_DONE);
+		if (r->made < r->output)
+			continue;
+		if (r->heir >= 0)
+			hand_on(s, r);
+		end(s, r, JM_REQUEST_DONE);
 	}
 	s->n_pieces = 0;
 }

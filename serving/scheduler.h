@@ -41,6 +41,7 @@ struct jm_request {
 	int *page;    /* [pages_each]: while it runs, its n_pages pages in the order of positions */
 	bool in_step; /* the latest step has rows of it */
 	int preempted; /* how often */
+	int heir;      /* the request that takes its place (jm_scheduler_add_after); -1 = none */
 };
 
 /* Rows of one request in a step: positions `from` to from + n - 1. */
@@ -61,6 +62,12 @@ void jm_scheduler_free(struct jm_scheduler *s); /* takes NULL */
  */
 int jm_scheduler_add(
 	struct jm_scheduler *s, int input, int output, int *ret_number, struct jm_err *err);
+/*
+ * A request that has the prompt of `number`, whose last token is made by the step that is under way. When the step is complete
+ * it takes over place and pages of the prompt, and computes only the prompt's last token again. Errors: as jm_scheduler_add.
+ */
+int jm_scheduler_add_after(
+	struct jm_scheduler *s, int number, int output, int *ret_number, struct jm_err *err);
 /* Ends a request that waits or runs; between a step and its completion the step still has its rows. */
 void jm_scheduler_cancel(struct jm_scheduler *s, int number);
 /*

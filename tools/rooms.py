@@ -72,8 +72,6 @@ CIRCLES = {
     "lib/guard": ["guard guard_recover", "journal journal_record"],
     "lib/run/worker": ["worker_end worker_parent", "worker worker_command worker_device worker_native worker_orders "
                        "worker_pace worker_phases"],
-    "workloads/serve": ["client client_answers client_record",
-                        "listen serve serve_requests serve_results serve_usage"],
 }
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)

@@ -362,7 +362,8 @@ static json_t *window_json(const struct jm_answers *a)
 		return json_null();
 	for (int i = 0; i < a->n; i++) {
 		done += is_covered(a, &a->answer[i]);
-		in += is_within(w, a->answer[i].first) ? a->answer[i].input : 0;
+		if (is_within(w, a->answer[i].first) && !a->answer[i].back)
+			in += a->answer[i].input;
 	}
 	return json_pack("{s:f, s:f, s:I, s:i, s:I, s:f}", "begin_s",
 		seconds(a->answer[0].arrived, w->t0_ns), "seconds", seconds(w->t0_ns, w->t1_ns),

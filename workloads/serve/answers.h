@@ -22,6 +22,7 @@ struct jm_answer {
 	int n_when;    /* pieces so far; each is one token, unless a server sent several together */
 	int room;      /* of `when` */
 	int preempted; /* how often it gave up its pages */
+	int back; /* it has the prompt of the request with a number less by this; 0 = one of its own */
 };
 
 /* In the order of their arrival. */

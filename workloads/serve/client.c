@@ -3,7 +3,8 @@
  * A client of a server that speaks OpenAI's /v1/completions: the requests of serve, sent to it, and the same figures of the
  * answers. A step is a part of the time in which answers are taken.
  */
-#include "client.h"
+#include "client_answers.h"
+#include "client_record.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -141,7 +142,8 @@ static void show_model(struct jm_client *c)
 	jm_text_tame(c->shown_model);
 }
 
-int jm_client_connect(struct jm_client *c, struct jm_err *err)
+/* Opens the connection, starts the server if asked, waits until it answers, and learns the name of the model. */
+static int connect_to(struct jm_client *c, struct jm_err *err)
 {
 	const struct jm_http_client_options o = {.url = c->url,
 		.key_file = c->key_file,
@@ -176,7 +178,7 @@ static int client_setup(struct jm_work *work, void **ret_state, struct jm_err *e
 	allow_connections();
 	code = jm_load_open(&c->load, work, false, err);
 	if (!code)
-		code = jm_client_connect(c, err);
+		code = connect_to(c, err);
 	if (code)
 		return code;
 	show_model(c);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests to a server, and its answers while they come. */
-#include "client.h"
+#include "client_answers.h"
 
 #include <math.h>
 #include <stdarg.h>

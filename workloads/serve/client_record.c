@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run of serve-client records. */
-#include "client.h"
+#include "client_record.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -313,22 +313,14 @@ static int split(const char *text, char *address, size_t size, int *ret_port, st
 	return 0;
 }
 
-/* A case names each option, so those that were not given have the default. */
-static bool is_default(const struct jm_value *value)
-{
-	const char *fallback = value->option->fallback;
-
-	return !value->text || (fallback && !strcmp(value->text, fallback));
-}
-
 /* Clients say what they ask for, and ask when they like. */
 static int refuse_own_requests(const struct jm_values *options, struct jm_err *err)
 {
 	static const char *const names[] = {
-		"arrival", "rate", "lengths", "requests", "input-tokens", "output-tokens"};
+		"arrival", "rate", "lengths", "requests", "input-tokens", "output-tokens", "phase"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!is_default(jm_values_get(options, names[i])))
+		if (!jm_load_is_default(options, names[i]))
 			return jm_err_set(err, JM_EUSAGE,
 				"--%s says what this program asks for, but with --listen clients "
 				"ask; omit one of them.",

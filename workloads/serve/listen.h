@@ -3,7 +3,7 @@
 #ifndef JM_LISTEN_H
 #define JM_LISTEN_H
 
-#include "serve.h"
+#include "serve_state.h"
 
 /* Listens at --listen, "ADDRESS:PORT"; prints the address by the log. JM_EUSAGE, or as jm_answer_server_start. */
 int jm_listen_open(struct serve *s, struct jm_err *err);

@@ -87,6 +87,8 @@ extern const char *const jm_arrival_names[];
  */
 int jm_load_open(struct jm_load *l, const struct jm_work *work, bool text, struct jm_err *err);
 void jm_load_close(struct jm_load *l); /* takes a zeroed one */
+/* Does the option have its default? A case names each option, so whether the user gave it is not known. */
+bool jm_load_is_default(const struct jm_values *options, const char *name);
 /*
  * Has another request arrived by now? Its tokens and its intended arrival are in *ret; the caller adds it to the answers
  * before the next call. unfinished: requests under way.

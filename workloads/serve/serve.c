@@ -3,7 +3,7 @@
  * Serving: requests of random tokens or of a text, answered by a model whose keys and values are in pages. A step is one
  * pass over the rows that the scheduler chose. The host waits for each step, because its tokens are the next one's input.
  */
-#include "serve.h"
+#include "serve_state.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -14,6 +14,7 @@
 #include "engine/run/profile_start.h"
 #include "engine/run/start_values.h"
 #include "listen.h"
+#include "serve_phase.h"
 #include "serve_requests.h"
 #include "serve_results.h"
 #include "serve_usage.h"
@@ -32,6 +33,8 @@
 		.name = text, JM_BIND(JM_INT, struct serve, field), .min = 1, .max = most,         \
 		.fallback = value, .help = what                                                    \
 	}
+
+static const char *const phase_names[] = {"both", "prefill", "decode", NULL};
 
 static const struct jm_option options[] = {
 	{.name = "model",
@@ -83,6 +86,13 @@ static const struct jm_option options[] = {
 		.max = 1,
 		.fallback = "1",
 		.help = "draw one of the likeliest tokens that together have this probability"},
+	{.name = "phase",
+		JM_BIND(JM_CHOICE, struct serve, phase),
+		.choices = phase_names,
+		.fallback = "both",
+		.help = "what steps compute, so that the energy of each is measured: prompts alone "
+			"(each makes one token), tokens of answers alone (a request follows "
+			"another with the same prompt; needs --arrival closed), or both"},
 	{.name = "listen",
 		JM_BIND(JM_TEXT, struct serve, listen),
 		.argument = "ADDRESS:PORT",
@@ -240,6 +250,8 @@ static int prepare(struct serve *s, struct jm_err *err)
 	int code = jm_load_open(&s->load, s->work, s->source.text, err);
 
 	if (!code)
+		code = jm_serve_phase_check(s, err);
+	if (!code)
 		code = choose_model(s, err);
 	if (!code && !s->training.model->step)
 		code = jm_err_set(err, JM_EUSAGE, "Model %s cannot be served; use --model llama.",
@@ -256,6 +268,8 @@ static int prepare(struct serve *s, struct jm_err *err)
 		code = jm_work_device_planned(s->work, plan_cache(s, &shape, err));
 	s->pages = (int)shape.pages;
 	if (!code)
+		code = jm_serve_phase_fits(s, shape.pages_each, err);
+	if (!code)
 		code = jm_scheduler_new(&(struct jm_scheduler_limits){s->running, s->step_tokens,
 						s->pages, JM_PAGE_TOKENS, (int)shape.pages_each},
 			&s->scheduler, err);
@@ -270,19 +284,6 @@ static int prepare(struct serve *s, struct jm_err *err)
 	if (!code)
 		describe(s);
 	return code;
-}
-
-static int serve_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
-{
-	struct serve *s = calloc(1, sizeof(*s));
-
-	if (!s)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
-	JM_FILL(work->options, s);
-	s->work = work;
-	s->running = s->load.answers.running;
-	*ret_state = s;
-	return prepare(s, err);
 }
 
 /* ---- a step --------------------------------------------------------------------------------------------- */
@@ -310,13 +311,15 @@ static int64_t lay_out(struct serve *s, const struct jm_piece *piece, int n)
 	return rows;
 }
 
-/* Takes the tokens that the step made; returns how many. */
-static int take_tokens(struct serve *s, const struct jm_piece *piece, int n)
+/* Takes the tokens that the step made. */
+static int take_tokens(
+	struct serve *s, const struct jm_piece *piece, int n, double *ret_made, struct jm_err *err)
 {
 	int64_t now = jm_clock_now(s->work->sleeper->clock);
-	int made = 0;
+	int code = 0;
 
-	for (int i = 0; i < n; i++) {
+	*ret_made = 0;
+	for (int i = 0; i < n && !code; i++) {
 		const struct jm_request *r = jm_scheduler_request(s->scheduler, piece[i].request);
 		struct jm_answer *a = &s->load.answers.answer[piece[i].request];
 
@@ -326,11 +329,14 @@ static int take_tokens(struct serve *s, const struct jm_piece *piece, int n)
 		jm_answers_piece(&s->load.answers, piece[i].request, now);
 		if (s->listener)
 			jm_listen_tell(s, piece[i].request);
-		if (r->made + 1 == r->output)
-			a->state = JM_ANSWER_DONE;
-		made++;
+		++*ret_made;
+		if (r->made + 1 < r->output)
+			continue;
+		a->state = JM_ANSWER_DONE;
+		if (s->phase == JM_SERVE_DECODE)
+			code = jm_serve_phase_follow(s, piece[i].request, now, err);
 	}
-	return made;
+	return code;
 }
 
 static int serve_step(void *state, struct jm_step *ret, struct jm_err *err)
@@ -352,10 +358,37 @@ static int serve_step(void *state, struct jm_step *ret, struct jm_err *err)
 	code = jm_cache_run(&s->cache, rows, err);
 	if (code)
 		return code;
-	ret->items = take_tokens(s, piece, n);
+	code = take_tokens(s, piece, n, &ret->items, err);
 	jm_serve_note_step(s, begin, n, rows);
 	jm_scheduler_complete(s->scheduler);
-	return 0;
+	return code;
+}
+
+/* Before the steps that count, all prompts are computed. */
+static int fill_cache(struct serve *s, struct jm_err *err)
+{
+	struct jm_step step;
+	int code = 0;
+
+	while (!code && !jm_serve_phase_is_filled(s))
+		code = serve_step(s, &step, err);
+	s->usage = (struct jm_serve_usage){0};
+	return code;
+}
+
+static int serve_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
+{
+	struct serve *s = calloc(1, sizeof(*s));
+	int code;
+
+	if (!s)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
+	JM_FILL(work->options, s);
+	s->work = work;
+	s->running = s->load.answers.running;
+	*ret_state = s;
+	code = prepare(s, err);
+	return code || s->phase != JM_SERVE_DECODE ? code : fill_cache(s, err);
 }
 
 /* Writes the rows of the request from position `at` on; they are alone in the step. */

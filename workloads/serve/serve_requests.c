@@ -7,9 +7,14 @@
 #define WAIT_NS (JM_SECOND / 5)
 #define OF_DRAW (UINT64_MAX - 1) /* a counter of a request's random numbers; see arrivals.c */
 
-const int32_t *jm_serve_prompt(const struct serve *s, int number, int *ret_n)
+static const int32_t *prompt(const struct serve *s, int number, int *ret_n)
 {
 	return jm_prompts_tokens(&s->prompts, number % s->prompts.n, ret_n);
+}
+
+const int32_t *jm_serve_prompt(const struct serve *s, int number, int *ret_n)
+{
+	return prompt(s, number - s->load.answers.answer[number].back, ret_n);
 }
 
 int32_t jm_serve_token(const struct serve *s, int number, int position)
@@ -22,6 +27,7 @@ int32_t jm_serve_token(const struct serve *s, int number, int position)
 		return jm_listen_ask(s, number)->token[position];
 	if (s->prompts.n)
 		return jm_serve_prompt(s, number, &input)[position];
+	number -= s->load.answers.answer[number].back;
 	return jm_load_token(&s->load, number, position, s->vocab);
 }
 
@@ -30,7 +36,7 @@ static int arrive(struct serve *s, struct jm_answer *a, struct jm_err *err)
 	int number = s->load.answers.n, code;
 
 	if (s->prompts.n)
-		jm_serve_prompt(s, number, &a->input);
+		prompt(s, number, &a->input);
 	code = jm_scheduler_add(s->scheduler, a->input, a->output, &number, err);
 	return code ? code : jm_answers_add(&s->load.answers, a, true, err);
 }

@@ -3,7 +3,7 @@
 #ifndef JM_SERVE_REQUESTS_H
 #define JM_SERVE_REQUESTS_H
 
-#include "serve.h"
+#include "serve_state.h"
 
 /*
  * Adds the requests that have arrived. If none is under way, it waits for the next one, a fifth of a second at most, so

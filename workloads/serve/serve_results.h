@@ -3,7 +3,7 @@
 #ifndef JM_SERVE_RESULTS_H
 #define JM_SERVE_RESULTS_H
 
-#include "serve.h"
+#include "serve_state.h"
 
 /* Adds "serving" to the record, which must be wanted; after jm_answers_find_window. */
 void jm_serve_record(struct serve *s);

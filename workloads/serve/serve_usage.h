@@ -3,7 +3,7 @@
 #ifndef JM_SERVE_USAGE_H
 #define JM_SERVE_USAGE_H
 
-#include "serve.h"
+#include "serve_state.h"
 
 /* Counts a step that began at begin_ns and is done, before the scheduler completes it. rows: without padding. */
 void jm_serve_note_step(struct serve *s, int64_t begin_ns, int pieces, int64_t rows);

@@ -179,9 +179,56 @@ static void what_never_fits_is_refused_at_once(void **unused)
 	jm_scheduler_free(s);
 }
 
+/* Runs steps until the request has ended. */
+static void finish(struct jm_scheduler *s, int number)
+{
+	const struct jm_piece *piece;
+
+	while (jm_scheduler_request(s, number)->state < JM_REQUEST_DONE) {
+		assert_int_equal(jm_scheduler_step(s, &piece), 1);
+		jm_scheduler_complete(s);
+	}
+}
+
+/* A prompt of two pages and a half, whose answer fills five. */
+static void an_heir_has_the_pages_of_the_prompt(void **unused)
+{
+	enum { INPUT = 2 * SLOTS + SLOTS / 2, OUTPUT = 2 * SLOTS };
+	struct jm_err err = JM_ERR_INIT;
+	const struct jm_piece *piece;
+	struct jm_scheduler *s;
+	int first, heir, page[3];
+
+	(void)unused;
+	assert_ok(jm_scheduler_new(&limits, &s, &err), err);
+	assert_ok(jm_scheduler_add(s, INPUT, OUTPUT, &first, &err), err);
+	while (jm_scheduler_request(s, first)->made + 1 < OUTPUT) {
+		jm_scheduler_step(s, &piece);
+		jm_scheduler_complete(s);
+	}
+	assert_int_equal(jm_scheduler_step(s, &piece), 1);
+	for (int i = 0; i < 3; i++)
+		page[i] = jm_scheduler_request(s, first)->page[i];
+	assert_ok(jm_scheduler_add_after(s, first, 2, &heir, &err), err);
+	jm_scheduler_complete(s);
+	assert_int_equal(jm_scheduler_request(s, first)->state, JM_REQUEST_DONE);
+	assert_int_equal(jm_scheduler_free_pages(s), PAGES - 3);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(jm_scheduler_request(s, heir)->page[i], page[i]);
+	assert_int_equal(jm_scheduler_step(s, &piece), 1);
+	assert_int_equal(piece[0].request, heir);
+	assert_int_equal(piece[0].from, INPUT - 1); /* one row, which makes the first token */
+	assert_true(piece[0].n == 1 && piece[0].makes);
+	finish(s, heir);
+	assert_int_equal(jm_scheduler_free_pages(s), PAGES);
+	assert_int_equal(jm_scheduler_unfinished(s), 0);
+	jm_scheduler_free(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_heir_has_the_pages_of_the_prompt),
 		cmocka_unit_test(no_page_leaks_or_has_two_owners),
 		cmocka_unit_test(what_never_fits_is_refused_at_once),
 	};

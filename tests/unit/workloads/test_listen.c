@@ -18,6 +18,7 @@ static const struct jm_option rows[] = {
 	{.name = "requests", .type = JM_INT, .fallback = "64"},
 	{.name = "input-tokens", .type = JM_TEXT, .fallback = "128"},
 	{.name = "output-tokens", .type = JM_TEXT, .fallback = "32"},
+	{.name = "phase", .type = JM_TEXT, .fallback = "both"},
 	{.name = "context", .type = JM_INT, .fallback = "100000"},
 	{0},
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state of workload serve-client, which its files share. */
-#ifndef JM_CLIENT_H
-#define JM_CLIENT_H
+#ifndef JM_CLIENT_STATE_H
+#define JM_CLIENT_STATE_H
 
 #include "base/text/event_stream.h"
 #include "load.h"
@@ -55,17 +55,5 @@ struct jm_client {
 	int no_usage, no_done, other_prompt, other_length;
 	double merged; /* tokens that came with others in one event */
 };
-
-/* Opens the connection, starts the server if asked, waits until it answers, and learns the model's name. */
-int jm_client_connect(struct jm_client *c, struct jm_err *err);
-/* Sends the requests that have arrived. JM_EIO: the server fails all. */
-int jm_client_send(struct jm_client *c, struct jm_err *err);
-/* The callbacks of the HTTP client; arg: struct jm_client. */
-bool jm_client_bytes(void *arg, int number, const char *bytes, size_t n);
-void jm_client_end(void *arg, int number, enum jm_http_end end, long status, const char *text);
-/* "serving" of the record. */
-json_t *jm_client_json(const struct jm_client *c);
-/* What the user must know of answers; "" = nothing. */
-void jm_client_note(const struct jm_client *c, char *out, size_t size);
 
 #endif

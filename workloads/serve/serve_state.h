@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state of workload serve, which its files share. */
-#ifndef JM_SERVE_H
-#define JM_SERVE_H
+#ifndef JM_SERVE_STATE_H
+#define JM_SERVE_STATE_H
 
 #include <limits.h>
 
@@ -12,6 +12,9 @@
 #include "serving/scheduler.h"
 #include "workloads/parts/prompts.h"
 #include "workloads/parts/weights_load.h"
+
+/* --phase: what steps compute. */
+enum jm_serve_phase { JM_SERVE_BOTH, JM_SERVE_PREFILL, JM_SERVE_DECODE };
 
 /* Sums over the steps that had rows. */
 struct jm_serve_usage {
@@ -27,6 +30,7 @@ struct serve {
 	struct jm_prompts prompts;
 	struct jm_safetensors from;
 	struct jm_weights_loaded loaded;
+	enum jm_serve_phase phase;
 	int running, step_tokens, pages, threads, profile;
 	struct jm_program *profiled; /* NULL = none */
 	struct jm_load load;	     /* its answers: [requests of the scheduler] */
