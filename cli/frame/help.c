@@ -332,6 +332,8 @@ static void print_environment(FILE *out)
 		{"JM_DEBUG", "when set: also print messages for the search of faults"},
 		{"JM_GANG_SECONDS", "seconds that the ranks of a case wait for one that does not "
 				    "join them (600)"},
+		{"JM_GANG_SECRET", "random text that ranks have in common which were started apart "
+				   "(run --launcher started)"},
 		{"JM_GUARD",
 			"absolute path of the program joulemark that the library starts to change "
 			"settings; without it the program that was installed with the library"},
@@ -345,7 +347,13 @@ static void print_environment(FILE *out)
 		{"JM_ROOT", "prefix of /sys, /proc and /dev"},
 		{"JM_SNMP_LIB", "the net-snmp library to open"},
 		{"JM_STATE", "folder of the journal of settings"},
+		{"MASTER_ADDR, MASTER_PORT",
+			"of ranks that were started apart: where rank 0 awaits "
+			"the others"},
 		{"NO_COLOR", "when set and not empty: no colours"},
+		{"RANK, WORLD_SIZE",
+			"of ranks that were started apart: the number of this one, and "
+			"of all; also those of Open MPI, PMIx and Slurm"},
 	};
 
 	fprintf(out, ".SH ENVIRONMENT\n");

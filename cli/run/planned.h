@@ -25,7 +25,9 @@ struct jm_run_call {
 	struct jm_run_given given; /* all 0 for the command `plan` */
 	struct jm_store *store;
 	struct jm_guard *guard;
-	int n_told;	     /* failed runs whose reason a line on stderr has given */
+	struct jm_hosts *
+		hosts; /* --launcher started: of the other ranks; NULL = all ranks are started here */
+	int n_told;    /* failed runs whose reason a line on stderr has given */
 	const char *guarded; /* the controls of the guard; NULL = the machine's */
 	struct jm_plan_file file;
 	struct jm_planned *planned;

@@ -6,6 +6,8 @@
 #include "cli/settings/hold.h"
 #include "report/format/text.h"
 #include "report/report.h"
+#include "run/worker/agent.h"
+#include "run/worker/hosts.h"
 #include "run_end.h"
 #include "run_list.h"
 #include "run_log.h"
@@ -167,6 +169,7 @@ static int run_plan(struct jm_run_call *r, struct jm_planned *p)
 
 	o.plan = &p->plan;
 	o.store = r->store;
+	o.hosts = r->hosts;
 	o.unstored = r->unstored;
 	o.controls = p->controls_used;
 	if (!has_case(p, o.rerun))
@@ -274,10 +277,27 @@ static void say_input(const struct jm_run_call *r)
 			"its file: run -- sh -c 'COMMAND < FILE'.");
 }
 
+/* A rank that is not the first runs what the first one sends, and writes no files. */
+static int be_agent(struct jm_run_call *r, const struct jm_gang_place *place)
+{
+	const struct jm_agent_options o = {.place = place,
+		.program = r->given.sweep.program,
+		.controls = r->given.control,
+		.cancel_fd = r->cancel_fd};
+
+	return jm_agent_serve(&r->cli->ctx, &o, &r->cli->err) ? jm_cli_fail(r->cli) : 0;
+}
+
 static int run_all(struct jm_run_call *r)
 {
+	bool apart = r->given.launcher && !strcmp(r->given.launcher, "started");
+	struct jm_gang_place place;
 	int rc = catch_signals(r);
 
+	if (!rc && apart)
+		rc = jm_gang_place_read(&place, &r->cli->err);
+	if (!rc && apart && place.rank)
+		return be_agent(r, &place);
 	if (!rc)
 		say_input(r);
 	if (!rc) /* not after hours of work */
@@ -305,6 +325,8 @@ static int run_all(struct jm_run_call *r)
 		return jm_cli_fail(r->cli);
 	if (r->given.dry_run)
 		return jm_run_list_cases(r);
+	if (apart && jm_hosts_open(&r->cli->ctx, &place, &r->hosts, &r->cli->err))
+		return jm_cli_fail(r->cli);
 	return jm_run_finish(r, run_plans(r));
 }
 
@@ -329,6 +351,7 @@ static int run_run(struct jm_cli *cli)
 	JM_FILL(&cli->values, &r.given);
 	jm_run_log_begin(&log, &cli->ctx, cli->quiet);
 	status = run_all(&r);
+	jm_hosts_close(r.hosts);
 	status = stop_guard(r.guard, status);
 	jm_run_log_end(&log);
 	jm_store_close(r.store, NULL); /* of a call that was refused; it leaves no file */

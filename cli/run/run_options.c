@@ -6,6 +6,7 @@
 #include "run_words.h"
 
 static const char *const orders[] = {"random", "given", NULL};
+static const char *const launchers[] = {"local", "started", NULL};
 
 const struct jm_option jm_run_options[] = {
 	{.name = "device",
@@ -219,6 +220,14 @@ const struct jm_option jm_run_options[] = {
 		.argument = "FILE",
 		.help = "store records and traces in this SQLite file; cases that it holds are not "
 			"repeated"},
+	{.name = "launcher",
+		.use = JM_OPTION_OF_CALL,
+		JM_BIND(JM_CHOICE, struct jm_run_given, launcher),
+		.choices = launchers,
+		.fallback = "local",
+		.help = "what starts the ranks of --ranks: local = this call, on this host; "
+			"started = mpirun, srun, torchrun or a person starts this call once for "
+			"each rank, on one or more hosts (docs/hosts.md)"},
 	{.name = "resume",
 		.use = JM_OPTION_OF_CALL,
 		JM_BIND(JM_FLAG, struct jm_run_given, resume),

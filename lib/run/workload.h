@@ -56,6 +56,8 @@ struct jm_work {
 	double selftest_s; /* of operations against the reference before the first step, at most; 0 = none */
 	int64_t steady_ns; /* when the measured steps began; 0 = not yet */
 	int gang_fd;	   /* of the file that its ranks share (comm/comm.h); -1 = none */
+	const struct jm_meet *
+		meet; /* where ranks of several hosts meet instead (base/net/meet.h); NULL = there is none */
 	/* filled by verify or before, after the measured steps: */
 	struct jm_work_window window;
 	/* filled by setup: */

@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "engine/run/reduce.h"
-
-#define JOIN_S 600.0
+#include "run/worker/gang_place.h"
 
 const char *const jm_gang_transports[] = {"auto", "nccl", "host", "net", NULL};
 
@@ -31,7 +30,7 @@ static int introduce(struct jm_gang *g, struct jm_work *work, struct jm_err *err
 static int choose_transport(struct jm_gang *g, const struct jm_device *d,
 	const struct jm_gang_way *way, const char **ret, struct jm_err *err)
 {
-	double n = way->prefers_host;
+	double n = way->prefers_host && !g->work->meet;
 	int code = jm_gang_same(g, d->backend->stream != NULL, "Ways to exchange data", err);
 
 	if (!code)
@@ -54,15 +53,6 @@ static int enter(void *arg, struct jm_err *err)
 	return d->backend->stream(d->dev, JM_QUEUE_COMM, &stream, err);
 }
 
-/* Ranks need seconds to open their devices and to connect them; one that hangs there ends all. */
-static double join_seconds(void)
-{
-	const char *given = secure_getenv("JM_GANG_SECONDS");
-	double seconds = given ? strtod(given, NULL) : 0;
-
-	return seconds > 0 && seconds < 1e9 ? seconds : JOIN_S;
-}
-
 /* Can ranks on this device use the transport? "local": `control` is used. */
 static int check_transport(struct jm_gang *g, const struct jm_work *work, struct jm_device *d,
 	const char *name, struct jm_err *err)
@@ -74,6 +64,10 @@ static int check_transport(struct jm_gang *g, const struct jm_work *work, struct
 		return err->code;
 	if (transport->host_memory && !d->backend->stream)
 		return 0;
+	if (work->meet && !strcmp(name, "host"))
+		return jm_err_set(err, JM_ENOSUP,
+			"Transport host connects devices of one host, but these ranks may be on "
+			"several; use --transport nccl.");
 	if (transport->host_memory)
 		return jm_err_set(err, JM_ENOSUP,
 			"Transport %s exchanges memory of hosts, but the data of ranks on %s is in "
@@ -100,7 +94,7 @@ static int open_device_comm(struct jm_gang *g, const struct jm_work *work, struc
 {
 	const struct jm_comm_place place = {.rank = work->rank,
 		.world = work->world,
-		.join_s = join_seconds(),
+		.join_s = jm_gang_seconds(),
 		.fd = work->gang_fd,
 		.control = &g->control,
 		.device = d->dev,
@@ -135,8 +129,9 @@ int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
 {
 	const struct jm_comm_place place = {.rank = work->rank,
 		.world = work->world,
-		.join_s = join_seconds(),
-		.fd = work->gang_fd};
+		.join_s = jm_gang_seconds(),
+		.fd = work->gang_fd,
+		.meet = work->meet};
 	const char *transport = NULL;
 	int code;
 
@@ -146,7 +141,7 @@ int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
 	g->own = calloc((size_t)work->world, sizeof(*g->own));
 	if (!g->own)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d ranks.", work->world);
-	code = jm_comm_open("local", &place, &g->control, err);
+	code = jm_comm_open(work->meet ? "net" : "local", &place, &g->control, err);
 	if (!code)
 		code = introduce(g, work, err);
 	if (!code)

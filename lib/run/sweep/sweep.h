@@ -35,6 +35,7 @@ struct jm_run_event {
 struct jm_run_options {
 	const struct jm_plan *plan;
 	struct jm_store *store; /* NULL = nothing is kept */
+	struct jm_hosts *hosts; /* see worker.h */
 	json_t *unstored;	/* an array for records that the store did not take; with a store */
 	const char *controls;	/* of the guard (guard.h) */
 	bool retry;		/* failed cases are run again */

@@ -3,6 +3,7 @@
 #include "frame.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -10,17 +11,33 @@
 
 #define MAX_FRAME (256u << 20)
 #define READ_SIZE 65536
+#define WRITE_MS  8000
 
 struct head {
 	uint32_t type, size;
 };
+
+/* Waits for a connection whose buffer is full. */
+static bool is_writable(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+	return poll(&p, 1, WRITE_MS) > 0;
+}
+
+/* Of a connection: the other end or the way to it is gone. */
+static bool is_over(int why)
+{
+	return why == ECONNRESET || why == ETIMEDOUT || why == EPIPE || why == EHOSTUNREACH ||
+	       why == ENETUNREACH;
+}
 
 static int write_all(int fd, struct iovec *iov, int n)
 {
 	while (n) {
 		ssize_t done = writev(fd, iov, n);
 
-		if (done < 0 && errno == EINTR)
+		if (done < 0 && (errno == EINTR || (errno == EAGAIN && is_writable(fd))))
 			continue;
 		if (done < 0)
 			return -1;
@@ -94,6 +111,8 @@ int jm_frame_fill(struct jm_frame_reader *r, int fd, bool *ret_end, struct jm_er
 	if (rc)
 		return rc;
 	n = read(fd, r->buffer + r->used, r->size - r->used);
+	if (n < 0 && is_over(errno))
+		n = 0;
 	if (n < 0 && errno != EINTR && errno != EAGAIN)
 		return jm_err_set(
 			err, JM_EIO, "Reading from a worker failed: %s.", strerror(errno));
@@ -111,7 +130,7 @@ int jm_frame_next(struct jm_frame_reader *r, struct jm_frame *ret, struct jm_err
 	if (left < sizeof(h))
 		return 0;
 	memcpy(&h, r->buffer + r->taken, sizeof(h));
-	if (h.size > MAX_FRAME || h.type < JM_FRAME_SIGNALS || h.type > JM_FRAME_PHASE)
+	if (h.size > MAX_FRAME || h.type < JM_FRAME_SIGNALS || h.type >= JM_FRAME_END)
 		return jm_err_set(
 			err, JM_EFORMAT, "A worker sent data that is not a message of joulemark.");
 	if (left < sizeof(h) + h.size)

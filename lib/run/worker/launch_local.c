@@ -49,14 +49,12 @@ static int job_file(const json_t *job, struct jm_err *err)
 }
 
 /* The job with its place in the gang. */
-static int job_of(const struct jm_launch *what, int r, struct jm_err *err)
+static int job_of(const struct jm_launch *what, const json_t *gang, struct jm_err *err)
 {
 	json_t *job = json_copy((json_t *)(uintptr_t)what->job);
 	int fd;
 
-	if (!job || json_object_set_new(job, "gang",
-			    json_pack("{s:i, s:i, s:s}", "rank", r, "world", what->world,
-				    "launcher", jm_launcher_local.name))) {
+	if (!job || json_object_set(job, "gang", (json_t *)(uintptr_t)gang)) {
 		json_decref(job);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the job of a worker.");
 	}
@@ -66,7 +64,7 @@ static int job_of(const struct jm_launch *what, int r, struct jm_err *err)
 }
 
 /* Descriptors that the child has at another place would be overwritten before they are used. */
-static int high(int fd)
+int jm_rank_high_fd(int fd)
 {
 	int moved = fcntl(fd, F_DUPFD_CLOEXEC, 16);
 
@@ -82,21 +80,21 @@ static void close_ends(struct ends *e)
 	close_fd(&e->orders);
 }
 
-static int make_ends(const struct jm_launch *what, int r, struct jm_rank *rank, struct ends *e,
-	struct jm_err *err)
+static int make_ends(const struct jm_launch *what, const json_t *gang, struct jm_rank *rank,
+	struct ends *e, struct jm_err *err)
 {
 	int frames[2] = {-1, -1}, errs[2] = {-1, -1}, orders[2] = {-1, -1},
-	    job = job_of(what, r, err);
+	    job = job_of(what, gang, err);
 
 	if (job < 0)
 		return job;
 	if (pipe2(frames, O_CLOEXEC) || pipe2(errs, O_CLOEXEC) || pipe2(orders, O_CLOEXEC))
 		jm_err_set(err, JM_EIO, "A pipe could not be made: %s.", strerror(errno));
 	*rank = (struct jm_rank){.frames_fd = frames[0], .err_fd = errs[0], .orders_fd = orders[1]};
-	*e = (struct ends){.job = high(job),
-		.frames = high(frames[1]),
-		.errs = high(errs[1]),
-		.orders = high(orders[0]),
+	*e = (struct ends){.job = jm_rank_high_fd(job),
+		.frames = jm_rank_high_fd(frames[1]),
+		.errs = jm_rank_high_fd(errs[1]),
+		.orders = jm_rank_high_fd(orders[0]),
 		.gang = e->gang};
 	if (err->code)
 		return err->code;
@@ -144,14 +142,15 @@ static int spawn(const struct jm_launch *what, const struct ends *e, int out_fd,
 	return rc;
 }
 
-static int start_rank(
-	const struct jm_launch *what, int r, int gang_fd, struct jm_rank *rank, struct jm_err *err)
+int jm_rank_start(const struct jm_launch *what, const json_t *gang, int gang_fd,
+	struct jm_rank *rank, struct jm_err *err)
 {
 	struct ends e = {-1, -1, -1, -1, gang_fd};
-	int rc = make_ends(what, r, rank, &e, err), failed = 0;
+	bool first = !json_integer_value(json_object_get(gang, "rank"));
+	int rc = make_ends(what, gang, rank, &e, err), failed = 0;
 
 	if (!rc)
-		failed = spawn(what, &e, r ? -1 : what->out_fd, &rank->pid);
+		failed = spawn(what, &e, first ? what->out_fd : -1, &rank->pid);
 	close_ends(&e);
 	if (failed)
 		rc = jm_err_set(err, JM_ECHILD, "No worker could be started from %s: %s.",
@@ -192,6 +191,17 @@ static void end_all(struct jm_rank *rank, int n)
 	}
 }
 
+static int start_rank(
+	const struct jm_launch *what, int r, int gang_fd, struct jm_rank *rank, struct jm_err *err)
+{
+	json_t *gang = json_pack("{s:i, s:i, s:s}", "rank", r, "world", what->world, "launcher",
+		jm_launcher_local.name);
+	int rc = jm_rank_start(what, gang, gang_fd, rank, err);
+
+	json_decref(gang);
+	return rc;
+}
+
 static int local_start(const struct jm_launch *what, struct jm_rank *rank, struct jm_err *err)
 {
 	int gang = -1, rc = 0;
@@ -202,7 +212,7 @@ static int local_start(const struct jm_launch *what, struct jm_rank *rank, struc
 			return jm_err_set(err, JM_EIO,
 				"Memory that the ranks share could not be made: %s.",
 				strerror(errno));
-		gang = high(gang);
+		gang = jm_rank_high_fd(gang);
 	}
 	for (int r = 0; r < what->world && !rc; r++) {
 		rc = start_rank(what, r, gang, &rank[r], err);

@@ -12,20 +12,22 @@
 #include <jansson.h>
 #include <sys/types.h>
 
+#include "hosts.h"
 #include "joulemark.h"
 
 /* Descriptors of a worker. */
 enum jm_worker_fd {
 	JM_WORKER_FRAMES = 3, /* it writes messages, frame.h */
 	JM_WORKER_ORDERS,     /* it reads orders, orders.h */
-	JM_WORKER_GANG, /* the file that the ranks of a gang share; of one rank alone there is none */
+	JM_WORKER_GANG, /* the file that the ranks of a gang share, or the socket at which rank 0 awaits the others */
 };
 
 /* What is to be started. */
 struct jm_launch {
 	const char *program; /* NULL = this one, /proc/self/exe */
-	const json_t *job;   /* of each rank, but for "gang": {rank, world, launcher} */
+	const json_t *job;   /* of each rank, but for "gang" (jm_rank_start) */
 	int world;
+	struct jm_hosts *hosts; /* launcher `started`: of the other ranks */
 	int out_fd; /* where standard output of rank 0 goes; -1 = nowhere, as that of the others */
 	char *const *env; /* NULL = the parent's environment */
 };
@@ -34,6 +36,9 @@ struct jm_launch {
 struct jm_rank {
 	pid_t pid; /* of the process group that it leads; 0 = was not started */
 	int frames_fd, err_fd, orders_fd; /* the first two are to be read; -1 = closed */
+	const struct jm_host_link *link;  /* to the agent that started it; NULL = it runs here */
+	bool exited;			  /* of such a rank: its status has come */
+	int status;
 };
 
 struct jm_launcher {
@@ -49,7 +54,18 @@ struct jm_launcher {
 };
 
 extern const struct jm_launcher jm_launcher_local;
+extern const struct jm_launcher
+	jm_launcher_started; /* ranks on one or more hosts, each by a command of its own */
 
+/*
+ * Starts a rank on this host. gang: its place in the gang, {rank, world, launcher}, and of ranks on several hosts {host,
+ * measures, local, meet{host, port, key}}: whether it measures for its host, how many ranks run there, and where all meet.
+ * gang_fd: for JM_WORKER_GANG, at 16 or above; -1 = none.
+ */
+int jm_rank_start(const struct jm_launch *what, const json_t *gang, int gang_fd,
+	struct jm_rank *rank, struct jm_err *err);
+/* A descriptor that is not in the way of those of a worker; closes the one given. */
+int jm_rank_high_fd(int fd);
 /* Closes what is open. */
 void jm_rank_close(struct jm_rank *rank);
 

@@ -139,7 +139,7 @@ static int open_session(struct jm__worker *w, struct jm_err *err)
 		jm_json_real(json_object_get(json_object_get(w->job, "how"), "interval_s"));
 	int rc = list_sources(w, err);
 
-	o.sources = w->rank ? none : w->sources; /* one sampler, however many ranks */
+	o.sources = w->measures ? w->sources : none; /* one sampler per host, however many ranks */
 	if (interval_s > 0)
 		o.interval_ns = (int64_t)(interval_s * 1e9);
 	if (!rc)
@@ -185,7 +185,7 @@ static int add_report(struct jm__worker *w, struct jm_err *err)
 	json_t *report;
 	int rc;
 
-	if (w->rank)
+	if (!w->measures)
 		return 0;
 	jm_record_set(
 		w->record, "provenance", jm_provenance(w->ctx, jm_session_meters(w->session), err));
@@ -259,6 +259,9 @@ static void take_place(struct jm__worker *w)
 	w->world = (int)json_integer_value(json_object_get(gang, "world"));
 	if (w->world < 1)
 		w->world = 1;
+	w->measures = json_object_get(gang, "measures")
+			      ? json_is_true(json_object_get(gang, "measures"))
+			      : !w->rank;
 	fcntl(JM_WORKER_FRAMES, F_SETFD, FD_CLOEXEC);
 	fcntl(JM_WORKER_GANG, F_SETFD, FD_CLOEXEC);
 	jm_orders_init(

@@ -17,6 +17,8 @@
 #define JM_WORK_WARM_S	 1.0
 #define JM_WORK_STEADY_S 10.0
 
+struct jm_hosts;
+
 /* ---- the child ---- */
 
 /* Runs the job and sends its record; an error has been sent too. Descriptors: as in launcher.h. */
@@ -44,7 +46,9 @@ struct jm_case_options {
 	 */
 	int cancel_fd;
 	bool *asked; /* becomes true when cancel_fd was read, also if the case was already complete; NULL = not wanted */
-	int watch_pid;		 /* the case fails when this process ends; 0 = none */
+	int watch_pid; /* the case fails when this process ends; 0 = none */
+	struct jm_hosts *
+		hosts; /* ranks that were started apart (hosts.h); NULL = all are children of this process */
 	struct jm_store *store;	 /* that trace goes to; NULL = nowhere */
 	struct jm_err *no_trace; /* becomes why the store takes no more of the trace */
 	int out_fd;		 /* where its standard output goes; -1 = nowhere */

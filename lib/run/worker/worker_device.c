@@ -6,7 +6,9 @@
 #include "worker_phases.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Meters of other GPUs do not count in the energy of this work. */
 void jm__worker_own(struct jm__worker *w, const struct jm_work *work)
@@ -14,15 +16,15 @@ void jm__worker_own(struct jm__worker *w, const struct jm_work *work)
 	const struct jm_meters *set = jm_session_meters(w->session);
 	bool slice;
 
-	if (!*work->own.uuid || w->rank) /* rank 0 measures for all */
+	if (!*work->own.uuid || !w->measures)
 		return;
 	w->own_meter = jm_session_own(w->session, work->own.uuid, work->own.bus, &slice);
 	jm_record_set(w->record, "ran_on",
 		json_pack("{s:s, s:s?, s:s, s:s?, s:b}", "uuid", work->own.uuid, "bus",
 			*work->own.bus ? work->own.bus : NULL, "name", work->own.name, "meter",
 			w->own_meter < 0 ? NULL : set->meter[w->own_meter].id, "slice", slice));
-	for (int r = 1; work->gang && r < w->world; r++)
-		if (*work->gang[r].uuid)
+	for (int r = 0; work->gang && r < w->world; r++)
+		if (r != w->rank && *work->gang[r].uuid)
 			jm_session_own_too(w->session, work->gang[r].uuid, work->gang[r].bus);
 	if (*work->own_peer.uuid)
 		jm_session_own_too(w->session, work->own_peer.uuid, work->own_peer.bus);
@@ -36,6 +38,16 @@ void jm__worker_own(struct jm__worker *w, const struct jm_work *work)
 			"%s is a part of %s (MIG): power and energy are those of the whole GPU, "
 			"including what other processes run on it.",
 			work->own.uuid, set->meter[w->own_meter].label);
+}
+
+const char *jm__device_of_rank(const char *list, int rank, char *out, size_t size)
+{
+	const char *at = list;
+
+	for (int r = 0; at && r < rank && strchr(at, ','); r++)
+		at = strchr(at, ',') + 1;
+	snprintf(out, size, "%.*s", at ? (int)strcspn(at, ",") : 0, at ? at : "");
+	return at ? out : NULL;
 }
 
 /* ---- time ---------------------------------------------------------------------------------------------- */

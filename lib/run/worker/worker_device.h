@@ -12,4 +12,7 @@ int jm__worker_anchor(struct jm__worker *w, const struct jm_work *work, struct j
 void jm__worker_end_at(struct jm__worker *w, int phase, int64_t device_ns);
 double jm__worker_align(struct jm__worker *w);
 
+/* "cuda:0,cuda:1": rank r runs on the r-th of as many as there are ranks; else all run on the one named. NULL = `list`. */
+const char *jm__device_of_rank(const char *list, int rank, char *out, size_t size);
+
 #endif

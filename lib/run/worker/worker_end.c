@@ -25,6 +25,23 @@ long jm__oom_kills(void)
 	return n;
 }
 
+void jm__keep_tail(struct jm__member *m, const char *bytes, size_t n)
+{
+	if (n > JM__TAIL_SIZE) {
+		bytes += n - JM__TAIL_SIZE;
+		n = JM__TAIL_SIZE;
+	}
+	if (m->n_tail + n > JM__TAIL_SIZE) {
+		size_t drop = m->n_tail + n - JM__TAIL_SIZE;
+
+		memmove(m->tail, m->tail + drop, m->n_tail - drop);
+		m->n_tail -= drop;
+	}
+	memcpy(m->tail + m->n_tail, bytes, n);
+	m->n_tail += n;
+	m->tail[m->n_tail] = '\0';
+}
+
 /* The end of its standard error on one line, or "". */
 static void last_words(const struct jm__member *m, char *out, size_t size)
 {
@@ -49,7 +66,10 @@ static const char *name_of(
 	const struct jm__child *c, const struct jm__member *m, char *out, size_t size)
 {
 	snprintf(out, size, "The worker");
-	if (c->world > 1)
+	if (c->world > 1 && c->o->hosts)
+		snprintf(out, size, "Rank %d of %d (process %ld on %s)", (int)(m - c->member),
+			c->world, (long)m->pid, c->o->hosts->link[m - c->member].of.name);
+	else if (c->world > 1)
 		snprintf(out, size, "Rank %d of %d (process %ld)", (int)(m - c->member), c->world,
 			(long)m->pid);
 	return out;
@@ -77,7 +97,7 @@ static void describe_death(
 	const struct jm__child *c, const struct jm__member *m, char *out, size_t size)
 {
 	int status = m->status;
-	char who[64];
+	char who[160];
 
 	name_of(c, m, who, sizeof(who));
 	if (c->stop == JM__TIMED_OUT)
@@ -115,7 +135,7 @@ static const struct jm__member *ended_badly(const struct jm__child *c)
 /* The reason of a failed case, as reported by the rank that failed. */
 static void tell_failure(const struct jm__child *c, const struct jm__member *m, const char *reason)
 {
-	char words[TAIL_SHOWN + 64], who[64] = "";
+	char words[TAIL_SHOWN + 64], who[160] = "";
 	bool several = c->world > 1;
 
 	if (m != c->member) /* a device of any rank that cannot be used */
@@ -133,7 +153,7 @@ int jm__complete_record(struct jm__child *c, struct jm_err *err)
 	struct jm__member *m = &c->member[c->failed < 0 ? 0 : c->failed], *first = c->member;
 	const struct jm__member *bad = ended_badly(c);
 	bool lived = m->record && c->stop == JM__RUNNING;
-	char why[700], words[TAIL_SHOWN + 64];
+	char why[900], words[TAIL_SHOWN + 64];
 	const char *reason;
 
 	last_words(m, words, sizeof(words));
@@ -153,7 +173,7 @@ int jm__complete_record(struct jm__child *c, struct jm_err *err)
 		if (m != first && jm_record_failure(m->record) != JM_FAILURE_KINDS)
 			jm_record_set_failure(first->record, jm_record_failure(m->record));
 	} else if (bad) {
-		char who[64];
+		char who[160];
 
 		jm_record_failed(first->record,
 			"%s sent its result, but then ended with %s %d; the result may be "

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Native work in a worker: setup, warm-up, steady, verify, teardown, each a phase. */
 #include "worker_native.h"
+#include "gang_meeting.h"
 #include "launcher.h"
 #include "run/workload.h"
 #include "step_series.h"
@@ -35,10 +36,11 @@ struct native {
 	double items, flops_model, flops_executed, loss_first, loss_last;
 	double elapsed_s;
 	long n_warm, n_steady;
-	long under_way;	   /* steps that were begun and are not done */
-	char device[64];   /* of this rank */
-	char peer[64];	   /* the devices after the first, if there is one rank */
-	int64_t device_ns; /* when the last one was done, by the device's clock; 0 = unknown */
+	long under_way;	     /* steps that were begun and are not done */
+	char device[64];     /* of this rank */
+	char peer[64];	     /* the devices after the first, if there is one rank */
+	struct jm_meet meet; /* of ranks on several hosts */
+	int64_t device_ns;   /* when the last one was done, by the device's clock; 0 = unknown */
 	struct jm__pace pace;
 	struct jm__heat heat;
 	struct jm_step_series *series;
@@ -141,18 +143,6 @@ static double selftest_of(const struct jm__worker *w)
 	return isnan(given) ? SELFTEST_S : given;
 }
 
-/* "cuda:0,cuda:1": rank r runs on the r-th of as many as there are ranks; else all run on the one named. */
-static const char *device_of(struct native *n, const char *list, int rank)
-{
-	const char *at = list;
-
-	for (int r = 0; at && r < rank && strchr(at, ','); r++)
-		at = strchr(at, ',') + 1;
-	snprintf(
-		n->device, sizeof(n->device), "%.*s", at ? (int)strcspn(at, ",") : 0, at ? at : "");
-	return at ? n->device : NULL;
-}
-
 static const char *peer_of(struct native *n, const char *list, int world)
 {
 	const char *comma = list && world < 2 ? strchr(list, ',') : NULL;
@@ -183,7 +173,8 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 		.ctx = w->ctx,
 		.sleeper = &w->sleeper,
 		.options = &n->values,
-		.device = device_of(n, json_string_value(json_object_get(p, "device")), w->rank),
+		.device = jm__device_of_rank(json_string_value(json_object_get(p, "device")),
+			w->rank, n->device, sizeof(n->device)),
 		.peer = peer_of(n, json_string_value(json_object_get(p, "device")), w->world),
 		.precision = json_string_value(json_object_get(p, "precision")),
 		.seed = (uint64_t)json_integer_value(
@@ -191,6 +182,10 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 		.rank = w->rank,
 		.world = w->world,
 		.gang_fd = w->world > 1 ? JM_WORKER_GANG : -1,
+		.meet = jm_gang_meeting_read(json_object_get(w->job, "gang"),
+				w->rank ? -1 : JM_WORKER_GANG, &n->meet)
+				? &n->meet
+				: NULL,
 		.selftest_s = selftest_of(w),
 		.n_devices = 1,
 		.more = json_object(),
@@ -478,15 +473,16 @@ static json_t *gang_json(const struct jm__worker *w, const struct native *n)
 {
 	const char *devices = json_string_value(json_object_get(w->parameters, "device"));
 	json_t *ranks = json_array();
-	struct native one;
+	char device[64];
 
 	for (int r = 0; r < w->world; r++) {
 		const struct jm_own *own = n->work.gang ? &n->work.gang[r] : NULL;
 
-		json_array_append_new(ranks, json_pack("{s:i, s:s?, s:s?, s:s?}", "rank", r,
-						     "device", device_of(&one, devices, r), "uuid",
-						     own && *own->uuid ? own->uuid : NULL, "name",
-						     own ? own->name : NULL));
+		json_array_append_new(
+			ranks, json_pack("{s:i, s:s?, s:s?, s:s?}", "rank", r, "device",
+				       jm__device_of_rank(devices, r, device, sizeof(device)),
+				       "uuid", own && *own->uuid ? own->uuid : NULL, "name",
+				       own ? own->name : NULL));
 	}
 	return json_pack("{s:i, s:i, s:o?, s:o}", "world", w->world, "rank", w->rank, "launcher",
 		json_incref(json_object_get(json_object_get(w->job, "gang"), "launcher")), "ranks",

@@ -60,6 +60,7 @@ static int start(struct jm__child *c, struct jm_err *err)
 	struct jm_launch what = {.program = c->o->program,
 		.job = c->o->job,
 		.world = c->world,
+		.hosts = c->o->hosts,
 		.out_fd = c->o->out_fd,
 		.env = env};
 
@@ -164,6 +165,27 @@ static void on_log(struct jm__child *c, const struct jm__member *m, const json_t
 		jm_log(c->ctx, level, "Rank %d: %s", (int)(m - c->member), line);
 }
 
+/* What an agent tells of its worker. */
+static int on_agent(struct jm__member *m, const struct jm_frame *f, struct jm_err *err)
+{
+	int32_t word = 0;
+
+	if (f->type == JM_FRAME_STDERR) {
+		jm__keep_tail(m, f->data, f->size);
+		return 0;
+	}
+	if (!m->rank.link || f->size != sizeof(word))
+		return jm_err_set(err, JM_EFORMAT, "A worker sent a message of an agent.");
+	memcpy(&word, f->data, sizeof(word));
+	if (f->type == JM_FRAME_STARTED) {
+		m->pid = word;
+	} else if (f->type == JM_FRAME_EXIT) {
+		m->rank.status = word;
+		m->ended = m->rank.exited = true;
+	}
+	return 0;
+}
+
 static void stop_workers(struct jm__child *c, enum jm__stop why);
 
 /* Sends the rows of jm_case_apply, and then the order which says that the settings are in force. */
@@ -232,6 +254,8 @@ static int take_frame(
 {
 	bool measures = m == c->member;
 
+	if (f->type >= JM_FRAME_STARTED)
+		return on_agent(m, f, err);
 	if (f->type != JM_FRAME_CHUNK && f->type != JM_FRAME_PROGRESS)
 		return on_json(c, m, f, err);
 	if (measures && f->type == JM_FRAME_CHUNK)
@@ -271,6 +295,9 @@ static int take_frames(struct jm__child *c, struct jm__member *m, struct jm_err 
 		rc = take_frame(c, m, &f, err);
 	if (!rc && got < 0)
 		rc = got;
+	if (m->rank.link && m->ended && !m->rank.exited)
+		jm_err_set(&m->error, JM_EGONE,
+			"The agent on this host has ended, or the host does not answer any more.");
 	if (!rc && takes_trace(c) && real_now() > c->commit_ns + COMMIT_NS) {
 		note_store(c, jm_store_commit(c->o->store, c->o->no_trace));
 		c->commit_ns = real_now();
@@ -279,30 +306,13 @@ static int take_frames(struct jm__child *c, struct jm__member *m, struct jm_err 
 	return rc;
 }
 
-static void keep_tail(struct jm__member *m, const char *bytes, size_t n)
-{
-	if (n > JM__TAIL_SIZE) {
-		bytes += n - JM__TAIL_SIZE;
-		n = JM__TAIL_SIZE;
-	}
-	if (m->n_tail + n > JM__TAIL_SIZE) {
-		size_t drop = m->n_tail + n - JM__TAIL_SIZE;
-
-		memmove(m->tail, m->tail + drop, m->n_tail - drop);
-		m->n_tail -= drop;
-	}
-	memcpy(m->tail + m->n_tail, bytes, n);
-	m->n_tail += n;
-	m->tail[m->n_tail] = '\0';
-}
-
 static void take_stderr(const struct jm__child *c, struct jm__member *m)
 {
 	char bytes[4096];
 	ssize_t n;
 
 	while ((n = read(m->rank.err_fd, bytes, sizeof(bytes))) > 0) {
-		keep_tail(m, bytes, (size_t)n);
+		jm__keep_tail(m, bytes, (size_t)n);
 		if (c->o->echo && write(STDERR_FILENO, bytes, (size_t)n) < 0)
 			return;
 	}
@@ -499,6 +509,8 @@ static int run_child(struct jm__child *c, struct jm_err *err)
 	}
 	rc = serve(c, err);
 	finish(c);
+	if (c->o->hosts)
+		jm_hosts_compare_clocks(c->o->hosts, true);
 	jm_strays_end(&strays, end_of_strays(c), c->o->cancel_fd);
 	jm_case_keeper_stop(&c->keeper);
 	if (!rc && c->stop == JM__CANCELLED)
@@ -538,7 +550,8 @@ static int make_members(struct jm__child *c, struct jm_err *err)
 	if (!c->member)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the workers of a case.");
 	for (int r = 0; r < c->world; r++)
-		c->member[r].rank = (struct jm_rank){0, -1, -1, -1};
+		c->member[r].rank =
+			(struct jm_rank){.frames_fd = -1, .err_fd = -1, .orders_fd = -1};
 	return 0;
 }
 
@@ -553,7 +566,7 @@ int jm_case_run(struct jm_ctx *ctx, const struct jm_case_options *options, json_
 {
 	struct jm__child c = {.ctx = ctx,
 		.o = options,
-		.launcher = &jm_launcher_local,
+		.launcher = options->hosts ? &jm_launcher_started : &jm_launcher_local,
 		.world = world_of(options->job),
 		.failed = -1,
 		.watch_fd = -1,

@@ -44,6 +44,8 @@ struct jm__child {
 	long oom_before;
 };
 
+/* Adds what a worker wrote to its standard error. */
+void jm__keep_tail(struct jm__member *m, const char *bytes, size_t n);
 /* How many processes the kernel has killed because memory ran out; -1 = unknown. */
 long jm__oom_kills(void);
 /* Of a case whose workers have ended: makes the record of one that left none, or whose work failed. */

@@ -42,6 +42,7 @@ struct jm__worker {
 	struct jm_live *live; /* for the progress; NULL = none yet */
 	const char *unit;     /* of an item, for the progress; NULL = "item" */
 	int rank, world;      /* of the gang; 0 of 1: alone */
+	bool measures;	      /* for its host */
 	struct jm_orders orders;
 	bool stop; /* it was ordered to */
 	/* worker_orders.c */

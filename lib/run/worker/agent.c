@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent.h"
+#include "base/clock.h"
+#include "frame.h"
+#include "gang_meeting.h"
+#include "launcher.h"
+#include "run/plan/case_settings.h"
+#include "run/plan/environment.h"
+#include "base/process/child_process.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LOOK_MS 500
+
+struct agent {
+	struct jm_ctx *ctx;
+	const struct jm_agent_options *o;
+	int link;
+	struct jm_frame_reader orders; /* of the head */
+	struct jm_guard *guard;
+	/* the case that is under way */
+	struct jm_rank worker;
+	struct jm_frame_reader told; /* by the worker */
+	bool runs, bye;
+};
+
+/* ---- to the head ------------------------------------------------------------------------------------------ */
+
+static int say(const struct agent *a, enum jm_frame_type type, const void *data, size_t n,
+	struct jm_err *err)
+{
+	return jm_frame_write(a->link, type, data, n, NULL, 0, err);
+}
+
+/* The case fails here, and nothing of it runs any more. */
+static int say_failure(const struct agent *a, const struct jm_err *why, struct jm_err *err)
+{
+	json_t *error = json_pack("{s:i, s:s}", "code", why->code, "text", why->text);
+	int code = jm_frame_write_json(a->link, JM_FRAME_ERROR, error, err);
+
+	json_decref(error);
+	return code;
+}
+
+static int say_exit(const struct agent *a, int status, struct jm_err *err)
+{
+	const int32_t word = status;
+
+	return say(a, JM_FRAME_EXIT, &word, sizeof(word), err);
+}
+
+/* ---- a case ----------------------------------------------------------------------------------------------- */
+
+static int make_settings(struct agent *a, json_t *job, struct jm_err *err)
+{
+	const json_t *parameters = json_object_get(job, "parameters");
+	json_t *found = json_array(), *rows = NULL;
+	int code = 0;
+
+	if (!jm_case_sets(parameters)) {
+		json_decref(found);
+		return 0;
+	}
+	if (a->guard && !jm_guard_alive(a->guard)) {
+		jm_guard_stop(a->guard, NULL);
+		a->guard = NULL;
+	}
+	if (!a->guard)
+		code = jm_guard_start(a->ctx, a->o->controls, &a->guard, err);
+	if (!code)
+		code = jm_case_apply(a->guard, found, parameters, NULL, &rows, err);
+	if (!code)
+		json_object_set(job, "settings", rows);
+	json_decref(rows);
+	json_decref(found);
+	return code;
+}
+
+static int start_worker(struct agent *a, const json_t *job, struct jm_err *err)
+{
+	const json_t *parameters = json_object_get(job, "parameters");
+	char **own = jm_environment_new(json_object_get(parameters, "environment"));
+	char **env = own && *own ? jm_proc_environment((const char *const *)own) : NULL;
+	const struct jm_launch what = {
+		.program = a->o->program, .job = job, .out_fd = -1, .env = env};
+	int32_t pid;
+	int code = jm_rank_start(&what, json_object_get(job, "gang"), -1, &a->worker, err);
+
+	free(env);
+	jm_environment_free(own);
+	a->runs = !code;
+	pid = a->worker.pid;
+	return code ? code : say(a, JM_FRAME_STARTED, &pid, sizeof(pid), err);
+}
+
+static int begin_case(struct agent *a, const struct jm_frame *f, struct jm_err *err)
+{
+	json_t *job = json_loadb(f->data, f->size, 0, NULL);
+	struct jm_err why = JM_ERR_INIT;
+	int code = job && !a->runs ? 0 : jm_err_set(&why, JM_EFORMAT, "A job came that is none.");
+
+	if (!code)
+		code = jm_gang_meeting_key(json_object_get(job, "gang"), a->o->place->key, &why);
+	if (!code)
+		json_object_set_new(job, "parent", json_integer(getpid()));
+	if (!code)
+		code = make_settings(a, job, &why);
+	if (!code)
+		code = start_worker(a, job, &why);
+	json_decref(job);
+	if (!code)
+		return 0;
+	code = say_failure(a, &why, err);
+	return code ? code : say_exit(a, 0, err);
+}
+
+/* What the worker wrote last is read before its end is told. */
+static void pass_stderr(struct agent *a)
+{
+	char bytes[4096];
+	ssize_t n;
+
+	while ((n = read(a->worker.err_fd, bytes, sizeof(bytes))) > 0)
+		say(a, JM_FRAME_STDERR, bytes, (size_t)n, NULL);
+	if (n == 0) {
+		close(a->worker.err_fd);
+		a->worker.err_fd = -1;
+	}
+}
+
+static int end_case(struct agent *a, struct jm_err *err)
+{
+	int status = jm_launcher_local.wait(&a->worker);
+
+	if (a->worker.err_fd >= 0)
+		pass_stderr(a);
+	jm_rank_close(&a->worker);
+	jm_frame_reader_done(&a->told);
+	a->runs = false;
+	return say_exit(a, status, err);
+}
+
+/* Readings stay here: the record of this rank has what they amount to. */
+static int pass_frames(struct agent *a, struct jm_err *err)
+{
+	struct jm_frame f;
+	bool ended = false;
+	int code = jm_frame_fill(&a->told, a->worker.frames_fd, &ended, err), got = 1;
+
+	while (!code && (got = jm_frame_next(&a->told, &f, err)) > 0)
+		if (f.type != JM_FRAME_CHUNK && f.type != JM_FRAME_PROGRESS)
+			code = say(a, f.type, f.data, f.size, err);
+	if (!code && got < 0)
+		code = got;
+	return code || !ended ? code : end_case(a, err);
+}
+
+/* Without its guard the settings of a case do not hold. */
+static int check_guard(struct agent *a, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+
+	if (!a->runs || !a->guard || jm_guard_alive(a->guard))
+		return 0;
+	jm_launcher_local.signal(&a->worker, SIGKILL, true);
+	jm_guard_stop(a->guard, NULL);
+	a->guard = NULL;
+	jm_err_set(&why, JM_EGONE, "The guard process of the settings has ended.");
+	return say_failure(a, &why, err);
+}
+
+/* ---- the head's orders ------------------------------------------------------------------------------------ */
+
+static int obey(struct agent *a, const struct jm_frame *f, struct jm_err *err)
+{
+	const int64_t now = jm_clock_now(jm_clock_real());
+	struct jm_frame_signal s;
+
+	switch (f->type) {
+	case JM_FRAME_JOB:
+		return begin_case(a, f, err);
+	case JM_FRAME_SIGNAL:
+		if (f->size == sizeof(s) && a->runs) {
+			memcpy(&s, f->data, sizeof(s));
+			jm_launcher_local.signal(&a->worker, s.number, s.with_children);
+		}
+		return 0;
+	case JM_FRAME_PING:
+		if (jm_tcp_send(a->link, &now, sizeof(now), now + JM_SECOND))
+			return 0;
+		return jm_err_set(err, JM_EGONE, "Rank 0 does not read any more.");
+	case JM_FRAME_BYE:
+		a->bye = true;
+		return 0;
+	default:
+		return jm_err_set(err, JM_EFORMAT, "Rank 0 sent an order that is none.");
+	}
+}
+
+static int take_orders(struct agent *a, struct jm_err *err)
+{
+	bool gone = false;
+	struct jm_frame f;
+	int code = jm_frame_fill(&a->orders, a->link, &gone, err), got = 1;
+
+	while (!code && !a->bye && (got = jm_frame_next(&a->orders, &f, err)) > 0)
+		code = obey(a, &f, err);
+	if (!code && got < 0)
+		code = got;
+	if (!code && gone && !a->bye)
+		code = jm_err_set(err, JM_EGONE,
+			"The run of rank 0 has ended, or its host does not answer any more; the "
+			"work "
+			"of rank %d was ended and its settings are put back.",
+			a->o->place->rank);
+	return code;
+}
+
+static int take_turn(struct agent *a, struct jm_err *err)
+{
+	struct pollfd p[] = {{.fd = a->link, .events = POLLIN},
+		{.fd = a->o->cancel_fd, .events = POLLIN},
+		{.fd = a->runs ? a->worker.err_fd : -1, .events = POLLIN},
+		{.fd = a->runs ? a->worker.frames_fd : -1, .events = POLLIN}};
+	int code = 0;
+
+	if (poll(p, sizeof(p) / sizeof(*p), LOOK_MS) < 0)
+		return errno == EINTR ? 0
+				      : jm_err_set(err, JM_EIO, "Waiting for rank 0 failed: %s.",
+						strerror(errno));
+	if (p[1].revents)
+		return jm_err_set(err, JM_EINTR, "Interrupted.");
+	if (p[0].revents)
+		code = take_orders(a, err);
+	if (!code && p[2].revents && a->runs)
+		pass_stderr(a);
+	if (!code && p[3].revents && a->runs)
+		code = pass_frames(a, err);
+	return code ? code : check_guard(a, err);
+}
+
+/* ---- from the meeting to the goodbye ---------------------------------------------------------------------- */
+
+static int join(struct agent *a, struct jm_err *err)
+{
+	struct jm_host_of of;
+	int fd[JM_MEET_MOST];
+	int code = jm_hosts_meet(a->o->place, fd, err);
+
+	if (code)
+		return code;
+	a->link = fd[0];
+	for (int r = 1; r < a->o->place->world; r++)
+		if (fd[r] >= 0)
+			close(fd[r]);
+	jm_host_of_self(a->ctx, &of);
+	if (jm_tcp_send(a->link, &of, sizeof(of), jm_clock_now(jm_clock_real()) + JM_SECOND))
+		return 0;
+	return jm_err_set(err, JM_EGONE, "The run of rank 0 has ended.");
+}
+
+static int leave(struct agent *a, int code, struct jm_err *err)
+{
+	struct jm_err late = JM_ERR_INIT;
+
+	if (a->runs) {
+		jm_launcher_local.signal(&a->worker, SIGKILL, true);
+		jm_launcher_local.wait(&a->worker);
+		jm_rank_close(&a->worker);
+	}
+	jm_frame_reader_done(&a->told);
+	jm_frame_reader_done(&a->orders);
+	if (jm_guard_stop(a->guard, &late) && !code)
+		code = jm_err_set(err, late.code, "%s", late.text);
+	if (a->link >= 0)
+		close(a->link);
+	return code;
+}
+
+int jm_agent_serve(struct jm_ctx *ctx, const struct jm_agent_options *o, struct jm_err *err)
+{
+	struct agent a = {.ctx = ctx, .o = o, .link = -1};
+	int code = join(&a, err);
+
+	while (!code && !a.bye)
+		code = take_turn(&a, err);
+	return leave(&a, code, err);
+}

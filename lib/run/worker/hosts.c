@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hosts.h"
+#include "base/clock.h"
+#include "base/net/meet.h"
+#include "frame.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#define ANSWER_NS (5 * JM_SECOND)
+#define PINGS	  5 /* of which the shortest counts */
+
+void jm_host_of_self(struct jm_ctx *ctx, struct jm_host_of *ret)
+{
+	struct utsname name;
+	char path[256];
+	FILE *f;
+
+	*ret = (struct jm_host_of){0};
+	if (!uname(&name))
+		snprintf(ret->name, sizeof(ret->name), "%.64s", name.nodename);
+	snprintf(path, sizeof(path), "%.200s/proc/sys/kernel/random/boot_id", ctx->root);
+	f = fopen(path, "re");
+	if (f && !fgets(ret->machine, sizeof(ret->machine), f))
+		ret->machine[0] = '\0';
+	if (f)
+		fclose(f);
+	ret->machine[strcspn(ret->machine, "\n")] = '\0';
+}
+
+int jm_hosts_meet(const struct jm_gang_place *place, int *ret_fd, struct jm_err *err)
+{
+	struct jm_meet m = {.rank = place->rank,
+		.world = place->world,
+		.host = place->host,
+		.port = place->port,
+		.door_fd = -1,
+		.differs = "The version of joulemark",
+		.join_s = jm_gang_seconds()};
+	unsigned char version[JM_KEY_BYTES];
+
+	jm_key_of_text(jm_version(), version);
+	memcpy(&m.what, version, sizeof(m.what));
+	memcpy(m.key, place->key, sizeof(m.key));
+	m.until_ns = jm_clock_now(jm_clock_real()) + (int64_t)(m.join_s * 1e9);
+	return jm_meet(&m, ret_fd, err);
+}
+
+/* ---- the head --------------------------------------------------------------------------------------------- */
+
+static int introduce(struct jm_hosts *h, struct jm_err *err)
+{
+	int64_t until = jm_clock_now(jm_clock_real()) + ANSWER_NS;
+
+	for (int r = 1; r < h->place.world; r++) {
+		struct jm_host_of *of = &h->link[r].of;
+
+		if (!jm_tcp_receive(h->link[r].fd, of, sizeof(*of), until))
+			return jm_err_set(err, JM_EGONE,
+				"Rank %d ended before it said on which host it is.", r);
+		of->name[sizeof(of->name) - 1] = '\0';
+		of->machine[sizeof(of->machine) - 1] = '\0';
+	}
+	return 0;
+}
+
+int jm_hosts_open(struct jm_ctx *ctx, const struct jm_gang_place *place, struct jm_hosts **ret,
+	struct jm_err *err)
+{
+	struct jm_hosts *h = calloc(1, sizeof(*h));
+	int fd[JM_MEET_MOST], code;
+
+	if (!h)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d ranks.", place->world);
+	h->place = *place;
+	code = jm_hosts_meet(place, fd, err);
+	for (int r = 0; r < place->world; r++)
+		h->link[r].fd = code ? -1 : fd[r];
+	jm_host_of_self(ctx, &h->link[0].of);
+	if (!code)
+		code = introduce(h, err);
+	if (code)
+		jm_hosts_close(h);
+	else
+		*ret = h;
+	return code;
+}
+
+void jm_hosts_close(struct jm_hosts *h)
+{
+	for (int r = 1; h && r < h->place.world; r++) {
+		if (h->link[r].fd < 0)
+			continue;
+		jm_frame_write(h->link[r].fd, JM_FRAME_BYE, NULL, 0, NULL, 0, NULL);
+		close(h->link[r].fd);
+	}
+	free(h);
+}
+
+int jm_hosts_first(const struct jm_hosts *h, int rank)
+{
+	for (int r = 0; r < rank; r++)
+		if (!strcmp(h->link[r].of.name, h->link[rank].of.name) &&
+			!strcmp(h->link[r].of.machine, h->link[rank].of.machine))
+			return r;
+	return rank;
+}
+
+/* ---- clocks ----------------------------------------------------------------------------------------------- */
+
+static bool ping(int fd, struct jm_clock_pair *ret)
+{
+	int64_t sent = jm_clock_now(jm_clock_real()), there, got;
+
+	if (jm_frame_write(fd, JM_FRAME_PING, NULL, 0, NULL, 0, NULL) ||
+		!jm_tcp_receive(fd, &there, sizeof(there), sent + ANSWER_NS))
+		return false;
+	got = jm_clock_now(jm_clock_real());
+	ret->doubt_ns = (got - sent) / 2;
+	ret->offset_ns = there - (sent + ret->doubt_ns);
+	return true;
+}
+
+void jm_hosts_compare_clocks(struct jm_hosts *h, bool after)
+{
+	for (int r = 1; r < h->place.world; r++) {
+		struct jm_clock_pair best = {0, INT64_MAX}, one;
+
+		for (int i = 0; i < PINGS && ping(h->link[r].fd, &one); i++)
+			if (one.doubt_ns < best.doubt_ns)
+				best = one;
+		*(after ? &h->link[r].after : &h->link[r].before) = best;
+	}
+}

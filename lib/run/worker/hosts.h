@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks that were started apart (gang_place.h), for all cases of a run. Rank 0 is the head: it plans, and has a link to an
+ * agent at each other rank (agent.h), which starts that rank's worker, makes the settings of its host, and passes on the
+ * worker's messages. The ranks of a host are those that have its name; the first of them measures for the host.
+ */
+#ifndef JM_HOSTS_H
+#define JM_HOSTS_H
+
+#include "base/ctx.h"
+#include "gang_place.h"
+
+#define JM_HOST_NAME 65
+
+/* Who a rank is. */
+struct jm_host_of {
+	char name[JM_HOST_NAME]; /* of its host */
+	char machine
+		[40]; /* the boot id of its kernel, which meters of one machine have in common; "" = unknown */
+};
+
+/* Two clocks, read at one time: t on the other is t - offset here, with this doubt. */
+struct jm_clock_pair {
+	int64_t offset_ns, doubt_ns;
+};
+
+struct jm_host_link {
+	int fd; /* -1 = that of the head itself */
+	struct jm_host_of of;
+	struct jm_clock_pair before, after; /* the case */
+};
+
+struct jm_hosts {
+	struct jm_gang_place place;
+	struct jm_host_link link[JM_MEET_MOST]; /* by rank */
+};
+
+/* Who this process is. */
+void jm_host_of_self(struct jm_ctx *ctx, struct jm_host_of *ret);
+/* Meets all ranks at the address. ret_fd: of the links, as of jm_meet. */
+int jm_hosts_meet(const struct jm_gang_place *place, int *ret_fd, struct jm_err *err);
+
+/* Of rank 0: meets the agents. */
+int jm_hosts_open(struct jm_ctx *ctx, const struct jm_gang_place *place, struct jm_hosts **ret,
+	struct jm_err *err);
+/* The agents end, and put their settings back. Takes NULL. */
+void jm_hosts_close(struct jm_hosts *h);
+/* The first rank of the host on which this rank runs. */
+int jm_hosts_first(const struct jm_hosts *h, int rank);
+/* Compares the clocks of all hosts with the head's; no case is under way. A host that does not answer is noticed when
+ * its rank is to start. */
+void jm_hosts_compare_clocks(struct jm_hosts *h, bool after);
+
+#endif

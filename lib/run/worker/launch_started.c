@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launcher `started`: rank 0 is a child of this process, and each other rank that of an agent, which gets its job. */
+#include "frame.h"
+#include "gang_meeting.h"
+#include "launcher.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int no_memory(struct jm_err *err)
+{
+	return jm_err_set(err, JM_ENOMEM, "Out of memory for the job of a worker.");
+}
+
+/* ---- starting --------------------------------------------------------------------------------------------- */
+
+static json_t *gang_of(const struct jm_hosts *h, int r, json_t *meet)
+{
+	int first = jm_hosts_first(h, r), local = 0;
+
+	for (int k = 0; k < h->place.world; k++)
+		local += jm_hosts_first(h, k) == first;
+	return json_pack("{s:i, s:i, s:s, s:s, s:b, s:i, s:O}", "rank", r, "world", h->place.world,
+		"launcher", jm_launcher_started.name, "host", h->link[r].of.name, "measures",
+		first == r, "local", local, "meet", meet);
+}
+
+static int start_here(const struct jm_launch *what, json_t *meet, int door, struct jm_rank *rank,
+	struct jm_err *err)
+{
+	json_t *own = json_deep_copy(meet), *gang = own ? gang_of(what->hosts, 0, own) : NULL;
+	int code = gang ? jm_gang_meeting_key(gang, what->hosts->place.key, err) : no_memory(err);
+
+	if (!code)
+		code = jm_rank_start(what, gang, door, rank, err);
+	json_decref(gang);
+	json_decref(own);
+	return code;
+}
+
+static int start_there(
+	const struct jm_launch *what, int r, json_t *meet, struct jm_rank *rank, struct jm_err *err)
+{
+	const struct jm_host_link *link = &what->hosts->link[r];
+	json_t *job = json_copy((json_t *)(uintptr_t)what->job),
+	       *gang = gang_of(what->hosts, r, meet);
+	int code = 0;
+
+	*rank = (struct jm_rank){.frames_fd = -1, .err_fd = -1, .orders_fd = -1, .link = link};
+	if (!job || !gang || json_object_set(job, "gang", gang))
+		code = no_memory(err);
+	if (!code && jm_frame_write_json(link->fd, JM_FRAME_JOB, job, NULL))
+		code = jm_err_set(err, JM_EGONE,
+			"The agent of rank %d on %s has ended; start all ranks again.", r,
+			link->of.name);
+	if (!code)
+		rank->frames_fd = fcntl(link->fd, F_DUPFD_CLOEXEC, 0);
+	json_decref(job);
+	json_decref(gang);
+	return code;
+}
+
+static void started_signal(const struct jm_rank *rank, int number, bool with_children)
+{
+	const struct jm_frame_signal s = {number, with_children};
+
+	if (!rank->link)
+		jm_launcher_local.signal(rank, number, with_children);
+	else if (!rank->exited)
+		jm_frame_write(rank->link->fd, JM_FRAME_SIGNAL, &s, sizeof(s), NULL, 0, NULL);
+}
+
+/* An agent whose worker was not seen to end loses its connection, ends the worker and is gone. */
+static int started_wait(struct jm_rank *rank)
+{
+	if (!rank->link)
+		return jm_launcher_local.wait(rank);
+	if (!rank->exited)
+		shutdown(rank->link->fd, SHUT_RDWR);
+	return rank->status;
+}
+
+static int check_world(const struct jm_launch *what, struct jm_err *err)
+{
+	int started = what->hosts->place.world;
+
+	return what->world == started
+		       ? 0
+		       : jm_err_set(err, JM_EUSAGE,
+				 "The case has %d rank%s, but %d were started; give --ranks %d.",
+				 what->world, what->world == 1 ? "" : "s", started, started);
+}
+
+static int started_start(const struct jm_launch *what, struct jm_rank *rank, struct jm_err *err)
+{
+	int door = -1, n = 0, code = check_world(what, err);
+	json_t *meet;
+
+	if (code)
+		return code;
+	meet = jm_gang_meeting_new(what->hosts->place.host, &door, err);
+	if (!meet)
+		return err->code;
+	door = jm_rank_high_fd(door);
+	jm_hosts_compare_clocks(what->hosts, false);
+	for (; n < what->world && !code; n++)
+		code = n ? start_there(what, n, meet, &rank[n], err)
+			 : start_here(what, meet, door, &rank[n], err);
+	for (int r = 0; r < n && code; r++) {
+		started_signal(&rank[r], SIGKILL, true);
+		started_wait(&rank[r]);
+		jm_rank_close(&rank[r]);
+	}
+	json_decref(meet);
+	close(door);
+	return code;
+}
+
+const struct jm_launcher jm_launcher_started = {
+	.name = "started",
+	.summary = "processes that mpirun, srun, torchrun or a person has started, on one or more "
+		   "hosts",
+	.start = started_start,
+	.signal = started_signal,
+	.wait = started_wait,
+};

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run --launcher started: ranks on two hosts, which are network namespaces. Skipped where none can be made."""
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from fake_gpus import FakeGpus, guard_of, wait_for
+from gangs import GPT, children, losses, processes_of
+from jm import BIN, USAGE, jm, sentence
+from netns import two_hosts  # noqa: F401  the fixture "hosts"
+from runs import FAILED, one
+
+STARTED = ["--ranks", "2", "--launcher", "started"]
+
+
+class Gang:
+    """One call of joulemark on each host."""
+
+    def __init__(self, hosts, words, port, env=({}, {}), more=((), ())):
+        self.mark = f"JM_TEST_MARK={random.getrandbits(64):x}"
+        name, value = self.mark.split("=")
+        self.call = [hosts.start(i, words, hosts.environment(i, port=port, **{name: value, **env[i]}), more[i]) for i in range(2)]
+
+    def ended(self):
+        """Status and messages of both."""
+        texts = [call.communicate(timeout=60) for call in self.call]
+        return [call.returncode for call in self.call], texts
+
+    def worker(self, i):
+        """The rank that runs on host i, below joulemark."""
+        found = []
+
+        def look():
+            with open(f"/proc/{self.call[i].pid}/cmdline", "rb") as f:
+                if not f.read().startswith(os.fsencode(BIN)):
+                    return False  # the shell that gives the host its name
+            found[:] = [c for c in children(self.call[i].pid) if b"worker" in cmdline(c)]
+            return bool(found)
+
+        assert wait_for(look), "the rank did not start"
+        return found[0]
+
+    def nothing_is_left(self):
+        return wait_for(lambda: not processes_of(self.mark), 5)
+
+
+def cmdline(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            return f.read()
+    except OSError:
+        return b""
+
+
+PORTS = iter(range(29500, 29900))
+
+
+def run(hosts, *words, **more):
+    """The record of both hosts, and what the agent said."""
+    status, texts = (gang := Gang(hosts, [*words, *STARTED, "--json", "-"], next(PORTS), **more)).ended()
+    assert gang.nothing_is_left()
+    assert status == [0, 0], texts
+    return json.loads(texts[0][0])
+
+
+@pytest.mark.parametrize("more, doubt", [(["--precision", "f32"], 2e-6), (["--precision", "f64"], 1e-12)], ids=["f32", "f64"])
+def test_losses_are_those_of_one_rank(hosts, more, doubt):
+    work = [*GPT, "--device", "ref", "--steps", "5", *more]
+    together, alone = run(hosts, *work, "--batch", "2"), one(*work, "--batch", "4")
+    assert losses(together) == pytest.approx(losses(alone), rel=doubt)
+    assert together["items"] == alone["items"] and together["communication"]["transport"] == "net"
+    assert together["gang"]["launcher"] == "started" and together["verified"] is True
+
+
+def test_a_sweep_goes_over_all_its_cases(hosts):
+    """Agents run what the head sends, whatever their own call says."""
+    gang = Gang(hosts, ["run", "allreduce", "--device", "ref", "--size", "0.00001,0.001", "--steps", "2", "--warmup", "0", "--source",
+                        "null", "--repeat", "2", *STARTED, "--json", "-"], next(PORTS))
+    status, texts = gang.ended()
+    assert status == [0, 0], texts
+    assert [r["verified"] for r in json.loads(texts[0][0])] == [True] * 4
+
+
+# ---- ends ----
+
+LONG = [*GPT, "--device", "ref", "--batch", "1", "--seconds", "60"]
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_rank_ends_all_and_is_named_with_its_host(hosts, victim):
+    gang = Gang(hosts, [*LONG, *STARTED], next(PORTS))
+    pid = [gang.worker(i) for i in range(2)][victim]
+    time.sleep(0.5)
+    os.kill(pid, signal.SIGKILL)
+    began = time.monotonic()
+    status, texts = gang.ended()
+    assert time.monotonic() - began < 10 and status == [FAILED, 0]
+    assert f"Rank {victim} of 2 (process {pid} on host-{'ab'[victim]}) was killed by signal 9 (Killed)" in texts[0][1], texts
+    assert gang.nothing_is_left()
+
+
+def test_a_sweep_goes_on_after_a_killed_rank(hosts):
+    work = ["run", "allreduce", "--device", "ref", "--size", "0.0001", "--seconds", "3", "--warmup", "0", "--source", "null"]
+    gang = Gang(hosts, [*work, "--repeat", "2", *STARTED, "--json", "-"], next(PORTS))
+    pid = gang.worker(1)
+    time.sleep(0.5)
+    os.kill(pid, signal.SIGKILL)
+    status, texts = gang.ended()
+    assert status == [FAILED, 0]
+    assert [r["status"] for r in json.loads(texts[0][0])] == ["failed", "ok"], texts
+
+
+@pytest.mark.parametrize("victim", ["head", "agent"])
+def test_a_killed_call_ends_both_and_caps_are_back(hosts, victim, tmp_path):
+    """Each host has GPUs of its own, whose limits persist in the driver."""
+    gpus = [FakeGpus(tmp_path / name, 1, "wave=square;response=1") for name in "ab"]
+    for g in gpus:
+        os.makedirs(os.path.dirname(g.state))
+        subprocess.run([BIN, "get"], env={**os.environ, **g.env}, check=True, capture_output=True)
+    found = [g.limits() for g in gpus]
+    gang = Gang(hosts, [*LONG, "--source", "nvml", "--control", "nvml", "--set", "gpu.power=300W", "--order", "given", *STARTED],
+                next(PORTS), env=[g.env for g in gpus])
+    assert wait_for(lambda: [g.limits() for g in gpus] == [[300.0], [300.0]] and gang.worker(0) and gang.worker(1), 40), \
+        [g.limits() for g in gpus]
+    time.sleep(0.3)
+    killed = 0 if victim == "head" else 1
+    guards = [guard_of(call.pid) for call in gang.call]
+    assert all(guards)
+    gang.call[killed].kill()
+    began = time.monotonic()
+    status, texts = gang.ended()
+    assert time.monotonic() - began < 10 and status[killed] == -signal.SIGKILL and status[1 - killed] != 0
+    assert gang.nothing_is_left()
+    assert wait_for(lambda: [g.limits() for g in gpus] == found, 5), ([g.limits() for g in gpus], found)
+    says = "The run of rank 0 has ended" if victim == "head" else "on host-b): The agent on this host has ended"
+    assert says in texts[1 - killed][1], texts
+
+
+def test_ctrl_c_at_the_head_ends_both(hosts):
+    gang = Gang(hosts, [*LONG, *STARTED], next(PORTS))
+    assert gang.worker(0) and gang.worker(1)
+    time.sleep(0.5)
+    gang.call[0].send_signal(signal.SIGINT)
+    status, texts = gang.ended()
+    assert status == [130, 0] and "the result is kept" in texts[0][1], texts
+    assert gang.nothing_is_left()
+
+
+# ---- who may join ----
+
+def test_another_secret_is_refused_and_harms_nobody(hosts):
+    port = next(PORTS)
+    words = [*GPT, "--device", "ref", "--batch", "1", "--steps", "2", *STARTED, "--json", "-"]
+    head = hosts.start(0, words, hosts.environment(0, port=port))
+    stranger = hosts.start(1, words, hosts.environment(1, port=port, JM_GANG_SECRET="f" * 16))
+    assert "has another secret" in stranger.communicate(timeout=20)[1] and stranger.returncode == 125
+    right = hosts.start(1, words, hosts.environment(1, port=port))
+    assert right.wait(timeout=40) == 0
+    out, err = head.communicate(timeout=20)
+    assert head.returncode == 0 and json.loads(out)["status"] == "ok", err
+
+
+PLACE = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29499", "JM_GANG_SECRET": "0123456789abcdef"}
+
+
+@pytest.mark.parametrize("change, says", [
+    ({"RANK": None}, "set RANK and WORLD_SIZE"),
+    ({"RANK": "x"}, "RANK is 'x'"),
+    ({"RANK": "2"}, "RANK=2 and WORLD_SIZE=2: there can be 2 to 64 ranks, counted from 0"),
+    ({"WORLD_SIZE": "1"}, "WORLD_SIZE=1"),
+    ({"OMPI_COMM_WORLD_RANK": "1"}, "RANK=0 contradicts OMPI_COMM_WORLD_RANK=1"),
+    ({"SLURM_NTASKS": "4"}, "WORLD_SIZE=2 contradicts SLURM_NTASKS=4"),
+    ({"PMIX_RANK": "1"}, "RANK=0 contradicts PMIX_RANK=1"),
+    ({"MASTER_ADDR": None}, "Set MASTER_ADDR"),
+    ({"MASTER_PORT": "0"}, "is no address"),
+    ({"JM_GANG_SECRET": None}, "Set JM_GANG_SECRET"),
+    ({"JM_GANG_SECRET": "short"}, "at least 16 characters"),
+], ids=str)
+def test_contradictions_are_named(change, says):
+    env = {k: v for k, v in {**PLACE, **change}.items() if v is not None}
+    assert says in sentence(jm("run", "null", *STARTED, env=env), USAGE)
+
+
+def test_other_numbers_of_ranks_are_refused():
+    """A gang of two, and a case of three."""
+    words = ["run", "allreduce", "--device", "ref", "--size", "0.001", "--ranks", "3", "--launcher", "started", "--source", "null"]
+    env = {**os.environ, **PLACE, "MASTER_PORT": "29498"}
+    calls = [subprocess.Popen([BIN, *words], env={**env, "RANK": str(r)}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+             for r in range(2)]
+    texts = [call.communicate(timeout=30)[1] for call in calls]
+    assert "The case has 3 ranks, but 2 were started; give --ranks 2." in texts[0] and calls[1].returncode == 0, texts
+
+
+def test_a_rank_that_never_comes_is_named():
+    done = jm(*GPT, "--device", "ref", "--batch", "1", "--steps", "1", *STARTED, env={**PLACE, "MASTER_PORT": "29497", "JM_GANG_SECONDS": "1"})
+    assert re.search(r"Rank 1 has not joined the other ranks within 1 s", done.stderr) and done.returncode == 125, done.stderr
