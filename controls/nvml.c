@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The power limit of NVIDIA GPUs: gpu.power in watts, per GPU of this job. Setting it needs root. */
-#include "guard/control.h"
-#include "vendor/nvml.h"
+/*
+ * The power limit of NVIDIA GPUs, gpu.power in watts, and their locked clocks, gpu.clock and gpu.memory_clock (nvml_clock.h),
+ * per GPU of this job. Setting them needs root.
+ */
+#include "nvml_clock.h"
 #include "vendor/nvml_gpus.h"
 
 #include <math.h>
@@ -10,10 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A knob of a GPU. */
 struct device {
 	jm_nvml_device handle;
-	char label[64];
-	double min, max; /* W */
+	enum jm_nvml_clock clock; /* 0 = it is the power limit */
+	struct jm_knob knob;
 };
 
 struct state {
@@ -22,13 +25,18 @@ struct state {
 	struct device device[];
 };
 
+/* A GPU has one of each: all limits come first, then all clocks. */
+static const enum jm_nvml_clock kinds[] = {0, JM_NVML_CLOCK_SM, JM_NVML_CLOCK_MEMORY};
+#define KINDS (int)(sizeof(kinds) / sizeof(kinds[0]))
+
 static double milli(unsigned int mw)
 {
 	return mw / 1000.0;
 }
 
 /* The range and the default; false where the driver does not manage the limit. */
-static bool describe(const struct jm_nvml *nvml, const struct jm_nvml_gpu *g, struct jm_knob *knob)
+static bool describe_limit(
+	const struct jm_nvml *nvml, const struct jm_nvml_gpu *g, struct jm_knob *knob)
 {
 	unsigned int min, max, fallback;
 
@@ -39,8 +47,6 @@ static bool describe(const struct jm_nvml *nvml, const struct jm_nvml_gpu *g, st
 		.unit = "W",
 		.ends = JM_ENDS_DRIVER,
 		.fallback = jm_knob_value_of(NAN)};
-	snprintf(knob->device, sizeof(knob->device), "%s", g->uuid);
-	snprintf(knob->label, sizeof(knob->label), "%s", g->label);
 	knob->min = milli(min);
 	knob->max = milli(max);
 	if (nvml->limit_default && !nvml->limit_default(g->handle, &fallback))
@@ -48,25 +54,39 @@ static bool describe(const struct jm_nvml *nvml, const struct jm_nvml_gpu *g, st
 	return true;
 }
 
+/* 1: the GPU has the knob. */
+static int add_knob(struct state *s, const struct jm_nvml_gpu *g, enum jm_nvml_clock clock,
+	struct jm_knobs *set, struct jm_err *err)
+{
+	struct device *d = &s->device[s->n];
+	int rc;
+
+	if (clock ? !jm_nvml_clock_describe(&s->nvml, g->handle, clock, &d->knob)
+		  : !describe_limit(&s->nvml, g, &d->knob))
+		return 0;
+	snprintf(d->knob.device, sizeof(d->knob.device), "%s", g->uuid);
+	snprintf(d->knob.label, sizeof(d->knob.label), "%s", g->label);
+	d->handle = g->handle;
+	d->clock = clock;
+	rc = jm_knobs_add(set, &d->knob, err);
+	if (rc < 0)
+		return rc;
+	s->n++;
+	return 1;
+}
+
 static int add_gpus(struct state *s, const struct jm_nvml_gpus *gpus, bool all,
 	struct jm_knobs *set, struct jm_err *err)
 {
-	for (int i = 0; i < gpus->n; i++) {
-		const struct jm_nvml_gpu *g = &gpus->gpu[i];
-		struct jm_knob knob;
-		int rc;
+	for (int k = 0; k < KINDS; k++)
+		for (int i = 0; i < gpus->n; i++) {
+			int rc = all || gpus->gpu[i].allocated
+					 ? add_knob(s, &gpus->gpu[i], kinds[k], set, err)
+					 : 0;
 
-		if ((!all && !g->allocated) || !describe(&s->nvml, g, &knob))
-			continue;
-		rc = jm_knobs_add(set, &knob, err);
-		if (rc < 0)
-			return rc;
-		s->device[s->n].handle = g->handle;
-		memcpy(s->device[s->n].label, g->label, sizeof(g->label));
-		s->device[s->n].min = knob.min;
-		s->device[s->n].max = knob.max;
-		s->n++;
-	}
+			if (rc < 0)
+				return rc;
+		}
 	if (s->n)
 		return 0;
 	if (!all && !gpus->n_allocated)
@@ -104,7 +124,7 @@ static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, const char *arg,
 		jm_nvml_gpus_done(&gpus);
 		return err->code;
 	}
-	s = calloc(1, sizeof(*s) + (size_t)gpus.n * sizeof(s->device[0]));
+	s = calloc(1, sizeof(*s) + (size_t)gpus.n * KINDS * sizeof(s->device[0]));
 	if (s) {
 		s->nvml = *nvml;
 		rc = add_gpus(s, &gpus, all, set, err);
@@ -144,25 +164,36 @@ static int nvml_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, 
 }
 
 /* Fields 192 and 190 are what the calls below return; the calls exist on every driver. */
-static int nvml_get(void *state, int i, struct jm_knob_value *ret_accepted,
+static int get_limit(struct state *s, const struct device *d, struct jm_knob_value *ret_accepted,
 	struct jm_knob_value *ret_enforced, struct jm_err *err)
 {
-	struct state *s = state;
 	struct jm_nvml_value requested = {.field = JM_NVML_LIMIT_REQUESTED};
 	unsigned int limit = 0, enforced = 0;
 	double value = NAN;
 	int rc;
 
-	if (s->nvml.fields && !s->nvml.fields(s->device[i].handle, 1, &requested))
+	if (s->nvml.fields && !s->nvml.fields(d->handle, 1, &requested))
 		value = jm_nvml_number(&requested) / 1000;
-	rc = s->nvml.limit(s->device[i].handle, &limit);
+	rc = s->nvml.limit(d->handle, &limit);
 	if (rc && isnan(value))
 		return jm_err_set(err, jm_nvml_code(rc), "Cannot read the power limit of %s: %s.",
-			s->device[i].label, jm_nvml_text(&s->nvml, rc));
+			d->knob.label, jm_nvml_text(&s->nvml, rc));
 	*ret_accepted = jm_knob_value_of(isnan(value) ? milli(limit) : value);
 	*ret_enforced = jm_knob_value_of(NAN);
-	if (s->nvml.limit_enforced && !s->nvml.limit_enforced(s->device[i].handle, &enforced))
+	if (s->nvml.limit_enforced && !s->nvml.limit_enforced(d->handle, &enforced))
 		*ret_enforced = jm_knob_value_of(milli(enforced));
+	return 0;
+}
+
+static int nvml_get(void *state, int i, struct jm_knob_value *ret_accepted,
+	struct jm_knob_value *ret_enforced, struct jm_err *err)
+{
+	struct state *s = state;
+	const struct device *d = &s->device[i];
+
+	if (!d->clock)
+		return get_limit(s, d, ret_accepted, ret_enforced, err);
+	*ret_accepted = *ret_enforced = jm_knob_value_of(NAN);
 	return 0;
 }
 
@@ -171,17 +202,20 @@ static int nvml_set(void *state, int i, const struct jm_knob_value *value, struc
 	struct state *s = state;
 	const struct device *d = &s->device[i];
 	double watts = jm_knob_value_number(value);
-	int rc;
+	char text[JM_KNOB_TEXT];
+	int rc = jm_knob_check(&d->knob, value, err);
 
-	if (!(watts >= d->min && watts <= d->max))
-		return jm_err_set(err, JM_ERANGE,
-			"The power limit of %s ranges from %g W to %g W; %g W is outside.",
-			d->label, d->min, d->max, watts);
-	rc = s->nvml.set_limit(d->handle, (unsigned int)lround(watts * 1000));
+	if (rc)
+		return rc;
+	if (d->clock)
+		rc = jm_nvml_clock_set(&s->nvml, d->handle, d->clock, value);
+	else
+		rc = s->nvml.set_limit(d->handle, (unsigned int)lround(watts * 1000));
 	if (!rc)
 		return 0;
-	return jm_err_set(err, jm_nvml_code(rc), "Cannot set the power limit of %s to %g W: %s%s.",
-		d->label, watts, jm_nvml_text(&s->nvml, rc),
+	jm_knob_value_text(value, d->knob.unit, text, sizeof(text));
+	return jm_err_set(err, jm_nvml_code(rc), "Cannot set %s of %s to %s: %s%s.", d->knob.name,
+		d->knob.label, text, jm_nvml_text(&s->nvml, rc),
 		rc == JM_NVML_NO_PERMISSION
 			? "; only root may set it, so use sudo or ask the operator"
 			: "");
@@ -198,22 +232,36 @@ static bool forgets(const struct state *s, int i)
 	return s->nvml.persistence && !s->nvml.persistence(s->device[i].handle, &on) && !on;
 }
 
+/* "now 700 W, enforced 600 W"; of a clock what it needs. */
+static int say_now(const struct state *s, int i, char *out, size_t size, struct jm_err *err)
+{
+	struct jm_knob_value requested = jm_knob_value_of(NAN), enforced = requested;
+	int rc = nvml_get((void *)s, i, &requested, &enforced, err);
+
+	if (s->device[i].clock)
+		snprintf(out, size, "what is locked cannot be read, so state it: --found %s=...",
+			s->device[i].knob.name);
+	else if (!rc)
+		snprintf(out, size, "now %g W, enforced %g W", requested.high, enforced.high);
+	return rc;
+}
+
 static void say_knob(
 	const struct state *s, const struct jm_knob *knob, int i, jm_finding_fn *say, void *arg)
 {
 	struct jm_finding f = {.what = knob->label, .mend = ""};
 	struct jm_err err = JM_ERR_INIT;
-	struct jm_knob_value requested, enforced;
-	char why[256];
+	double scale = s->device[i].clock ? 1e-6 : 1;
+	char why[400], now[120];
 
-	if (nvml_get((void *)s, i, &requested, &enforced, &err)) {
+	if (say_now(s, i, now, sizeof(now), &err)) {
 		f.why = err.text;
 		say(arg, &f);
 		return;
 	}
 	f.ok = geteuid() == 0;
-	snprintf(why, sizeof(why), "%s %g to %g W, now %g W, enforced %g W%s%s", knob->name,
-		knob->min, knob->max, requested.high, enforced.high,
+	snprintf(why, sizeof(why), "%s %g to %g %s, %s%s%s", knob->name, knob->min * scale,
+		knob->max * scale, s->device[i].clock ? "MHz" : "W", now,
 		f.ok ? "; this user may set it" : "; only root may set it",
 		forgets(s, i) ? "; persistence mode is off, so an idle driver forgets the limit "
 				"(nvidia-smi -pm 1)"
@@ -249,7 +297,7 @@ static void nvml_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 
 const struct jm_control jm_control_nvml = {
 	.name = "nvml",
-	.summary = "power limits of NVIDIA GPUs",
+	.summary = "power limits and locked clocks of NVIDIA GPUs",
 	.argument = "all",
 	.restore_argument = "all",
 	.origin = JM_MEASURED,

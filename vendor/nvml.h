@@ -212,6 +212,18 @@ enum jm_nvml_architecture {
 		(jm_nvml_device device, unsigned int *mw))                                         \
 	X(OPTIONAL, set_limit, "nvmlDeviceSetPowerManagementLimit", NULL,                          \
 		(jm_nvml_device device, unsigned int mw))                                          \
+	X(OPTIONAL, memory_clocks, "nvmlDeviceGetSupportedMemoryClocks", NULL,                     \
+		(jm_nvml_device device, unsigned int *n, unsigned int *mhz))                       \
+	X(OPTIONAL, graphics_clocks, "nvmlDeviceGetSupportedGraphicsClocks", NULL,                 \
+		(jm_nvml_device device, unsigned int memory_mhz, unsigned int *n,                  \
+			unsigned int *mhz))                                                        \
+	X(OPTIONAL, lock_clock, "nvmlDeviceSetGpuLockedClocks", NULL,                              \
+		(jm_nvml_device device, unsigned int min_mhz, unsigned int max_mhz))               \
+	X(OPTIONAL, unlock_clock, "nvmlDeviceResetGpuLockedClocks", NULL, (jm_nvml_device device)) \
+	X(OPTIONAL, lock_memory_clock, "nvmlDeviceSetMemoryLockedClocks", NULL,                    \
+		(jm_nvml_device device, unsigned int min_mhz, unsigned int max_mhz))               \
+	X(OPTIONAL, unlock_memory_clock, "nvmlDeviceResetMemoryLockedClocks", NULL,                \
+		(jm_nvml_device device))                                                           \
 	X(OPTIONAL, clock, "nvmlDeviceGetClockInfo", NULL,                                         \
 		(jm_nvml_device device, int type, unsigned int *mhz))                              \
 	X(OPTIONAL, clock_max, "nvmlDeviceGetMaxClockInfo", NULL,                                  \

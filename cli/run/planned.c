@@ -125,11 +125,14 @@ void jm_planned_change_guard(struct jm_run_call *r, const struct jm_planned *p)
 
 static int start_guard(struct jm_run_call *r, struct jm_planned *p)
 {
+	int rc;
+
 	jm_planned_change_guard(r, p);
 	r->guarded = p->controls_used;
 	if (r->guard)
 		return 0;
-	return jm_guard_start(&r->cli->ctx, p->controls_used, &r->guard, &r->cli->err);
+	rc = jm_guard_start(&r->cli->ctx, p->controls_used, &r->guard, &r->cli->err);
+	return rc ? rc : jm_guard_state(r->guard, r->given.sweep.stated, &r->cli->err);
 }
 
 /* ---- plans ---- */

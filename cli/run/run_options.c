@@ -3,6 +3,7 @@
 #include "run_options.h"
 #include "cli/frame/json_option.h"
 #include "cli/measure/measure_store.h"
+#include "cli/settings/found_option.h"
 #include "run_words.h"
 
 static const char *const orders[] = {"random", "given", NULL};
@@ -119,6 +120,8 @@ const struct jm_option jm_run_options[] = {
 		.argument = "CONTROL,...",
 		.help = "controls whose knobs --set uses; without it those of the machine, or of "
 			"the simulated device"},
+	{JM_FOUND_ROW, .use = JM_OPTION_OF_CALL,
+		JM_BIND(JM_TEXT, struct jm_run_given, sweep.stated)},
 	{.name = "sm-share",
 		.use = JM_OPTION_SWEPT | JM_OPTION_OF_WORK,
 		.type = JM_TEXT,

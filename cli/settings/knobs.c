@@ -8,6 +8,7 @@
 #include "base/process/process.h"
 #include "guard/guard.h"
 #include "guard/guard_wire.h"
+#include "found_option.h"
 #include "hold.h"
 #include "knob_show.h"
 #include "base/process/child_process.h"
@@ -35,7 +36,8 @@
 	}
 
 static const struct jm_option control_options[] = {DEVICE_ROW, CONTROL_ROW, JM_JSON_OPTION, {0}};
-static const struct jm_option set_options[] = {DEVICE_ROW, CONTROL_ROW, {0}};
+static const struct jm_option set_options[] = {
+	DEVICE_ROW, CONTROL_ROW, {JM_FOUND_ROW, .type = JM_TEXT}, {0}};
 static const struct jm_option json_options[] = {JM_JSON_OPTION, {0}};
 
 /* The guard of the controls that --device or --control names. */
@@ -105,6 +107,8 @@ static int apply(struct jm_cli *cli, struct jm_guard *guard)
 			&cli->err, JM_ENOMEM, "Out of memory for %d settings.", cli->n_args);
 	if (!rc)
 		rc = parse_settings(cli, knobs, settings);
+	if (!rc)
+		rc = jm_guard_state(guard, jm_values_get(&cli->values, "found")->texts, &cli->err);
 	if (!rc)
 		rc = jm_guard_get(guard, before, &cli->err);
 	if (!rc && jm_last_interrupt())
@@ -180,7 +184,7 @@ static bool begins_command(const struct jm_cli *cli, const char *word)
 const struct jm_command jm_command_set = {
 	.name = "set",
 	.summary = "set knobs, permanently or while a command runs",
-	.usage = "[--device DEVICE] KNOB=VALUE... [[--] CMD...]",
+	.usage = "[--device DEVICE] [--found KNOB=VALUE] KNOB=VALUE... [[--] CMD...]",
 	.description = "Sets each KNOB on all devices of this job that have it. KNOB@ID means the "
 		       "devices whose id begins with ID, KNOB@0 the first device. With a command, "
 		       "the values that were found are restored when the command has ended, even "
@@ -368,9 +372,11 @@ static const char *held_text(enum jm_held held)
 /* The text of a row of `status` after knob and device. */
 static void hold_text(const struct jm_hold *h, char *out, size_t size)
 {
-	char found[JM_KNOB_SHOWN];
+	char found[JM_KNOB_SHOWN + 16];
 
 	jm_knob_show(&h->found, h->unit, found, sizeof(found));
+	if (h->known_by == JM_KNOWN_STATED)
+		strncat(found, ", as stated", sizeof(found) - strlen(found) - 1);
 	if (h->held == JM_HELD_LIVE)
 		snprintf(out, size, "held by process %d, which will restore %s.", h->pid, found);
 	else if (h->held == JM_HELD_ENDING)
@@ -402,10 +408,13 @@ static void print_hold(const struct jm_cli *cli, const struct jm_hold *h)
 
 static json_t *hold_json(const struct jm_hold *h)
 {
-	return json_pack("{ss ss ss ss so ss si si ss*}", "knob", h->knob, "device", h->device,
+	static const char *const known_words[] = {JM_KNOWN_WORDS};
+
+	return json_pack("{ss ss ss ss so ss ss si si ss*}", "knob", h->knob, "device", h->device,
 		"unit", h->unit, "control", h->control, "found",
-		jm_knob_show_json(&h->found, h->unit), "state", held_text(h->held), "pid", h->pid,
-		"guard_pid", h->guard_pid, "reason", *h->why ? h->why : NULL);
+		jm_knob_show_json(&h->found, h->unit), "found_by", known_words[h->known_by],
+		"state", held_text(h->held), "pid", h->pid, "guard_pid", h->guard_pid, "reason",
+		*h->why ? h->why : NULL);
 }
 
 static void print_holds(const struct jm_cli *cli, const struct jm_hold *holds, int n)

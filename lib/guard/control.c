@@ -82,6 +82,19 @@ int jm_knob_check(const struct jm_knob *knob, const struct jm_knob_value *value,
 		knob->label, knob->device, range, text);
 }
 
+int jm_knob_unknown(const struct jm_knob *knob, struct jm_err *err)
+{
+	if (!knob->unreadable)
+		return jm_err_set(err, JM_ENOSUP,
+			"%s of %s cannot be read, so it could not be put back; nothing was "
+			"changed.",
+			knob->name, knob->label);
+	return jm_err_set(err, JM_ENOSUP,
+		"%s of %s cannot be read, so it could not be put back; nothing was changed. If you "
+		"know what it has, state it: --found %s=" JM_UNLOCKED ", or the range.",
+		knob->name, knob->label, knob->name);
+}
+
 void jm_knobs_done(struct jm_knobs *set)
 {
 	free(set->knob);

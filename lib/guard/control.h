@@ -18,6 +18,10 @@ enum jm_ends {
 	JM_ENDS_PROCESS, /* with the processes that it applies to: a device that is gone does not come back */
 };
 
+/* How the value found is known. */
+enum jm_known_by { JM_KNOWN_READ, JM_KNOWN_STATED };
+#define JM_KNOWN_WORDS "read", "stated"
+
 /* One knob of one device. */
 struct jm_knob {
 	char name[32];		/* "gpu.power" */
@@ -57,8 +61,6 @@ struct jm_control {
 	int (*get)(void *state, int i, struct jm_knob_value *ret_accepted,
 		struct jm_knob_value *ret_enforced, struct jm_err *err);
 	int (*set)(void *state, int i, const struct jm_knob_value *value, struct jm_err *err);
-	/* Of unreadable knobs, optional: shows by an experiment that the knob is unlocked. */
-	int (*probe)(void *state, int i, struct jm_err *err);
 	void (*close)(void *state);					   /* takes NULL */
 	void (*doctor)(struct jm_ctx *ctx, jm_finding_fn *say, void *arg); /* optional */
 };
@@ -69,6 +71,8 @@ const struct jm_control *jm_control_find(const char *name, struct jm_err *err);
 /* Does the knob take the value? JM_ERANGE, JM_EUSAGE: the sentence says what it takes. */
 int jm_knob_check(
 	const struct jm_knob *knob, const struct jm_knob_value *value, struct jm_err *err);
+/* The refusal to set a knob of which nobody knows what it has: JM_ENOSUP. */
+int jm_knob_unknown(const struct jm_knob *knob, struct jm_err *err);
 /* Is the word one of the knob's, or one that every knob of its kind takes? */
 bool jm_knob_takes_word(const struct jm_knob *knob, const char *word);
 int jm_knobs_add(struct jm_knobs *set, const struct jm_knob *knob, struct jm_err *err);

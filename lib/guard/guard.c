@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client's side of the guard: starts it, sends requests, and restores in its place when it
- * is killed. */
+/* The client's side of the guard: starts it, sends requests, and restores in its place when it is killed. */
 #include "guard/guard.h"
 #include "guard/guard_wire.h"
 
@@ -292,6 +291,7 @@ static int await_reply(struct jm_guard *g, const char *what, struct jm_err *err)
 static const char *const doing[] = {
 	[JM_WIRE_OPEN] = "is opening the drivers",
 	[JM_WIRE_GET] = "is reading the knobs",
+	[JM_WIRE_STATE] = "is told what knobs have",
 	[JM_WIRE_HOLD] = "is reading the settings that it will change",
 	[JM_WIRE_SET] = "is setting knobs",
 	[JM_WIRE_RESTORE] = "is putting settings back",
@@ -390,8 +390,7 @@ static int start(
 	return 0;
 }
 
-/* A guard that is killed before its first request has changed nothing, so another one replaces
- * it. */
+/* A guard that is killed before its first request has changed nothing: another one replaces it. */
 int jm_guard_start(
 	struct jm_ctx *ctx, const char *controls, struct jm_guard **ret, struct jm_err *err)
 {
@@ -431,6 +430,34 @@ static int ask_about(struct jm_guard *g, enum jm_wire_op op, const struct jm_set
 {
 	memcpy(jm_wire_request_payload(g->message), settings, (size_t)n * sizeof(*settings));
 	return ask(g, op, n, err);
+}
+
+static int state_one(struct jm_guard *g, const char *text, struct jm_err *err)
+{
+	struct jm_axis axis;
+	struct jm_setting setting;
+	int rc = jm_axis_parse(text, &g->knobs, &axis, err);
+
+	if (rc)
+		return rc;
+	setting = jm_axis_setting(&axis, 0);
+	if (axis.n != 1)
+		rc = jm_err_set(err, JM_EUSAGE,
+			"'%s' states %d values; a knob has one. Where devices differ, state each "
+			"as "
+			"KNOB@ID=VALUE.",
+			text, axis.n);
+	jm_axis_done(&axis);
+	return rc ? rc : ask_about(g, JM_WIRE_STATE, &setting, 1, err);
+}
+
+int jm_guard_state(struct jm_guard *g, char *const *texts, struct jm_err *err)
+{
+	int rc = 0;
+
+	while (texts && *texts && !rc)
+		rc = state_one(g, *texts++, err);
+	return rc;
 }
 
 /* Before anything is changed, the client learns the values that would have to be restored. */

@@ -36,6 +36,9 @@ const struct jm_knobs *jm_guard_knobs(const struct jm_guard *g);
 /* Every knob as it is; out: one per knob, with a reason where the device does not answer. Changes nothing, needs no
  * lock. */
 int jm_guard_get(struct jm_guard *g, struct jm_applied *out, struct jm_err *err);
+/* What knobs have that cannot be read, "gpu.clock=unlocked", as the user knows: without it such a knob is not set.
+ * texts: ends with NULL; NULL = none. JM_EUSAGE: a knob that can be read, or no value of it. */
+int jm_guard_state(struct jm_guard *g, char *const *texts, struct jm_err *err);
 /*
  * Applies all settings or none: on a failure the values from before the call are restored. out: one
  * per device and setting, room for as many as there are knobs; ret_n: how many. JM_EBUSY: held by
@@ -81,6 +84,7 @@ enum jm_held {
 struct jm_hold {
 	char knob[32], unit[8], device[JM_ID_MAX], control[JM_ID_MAX + 32];
 	struct jm_knob_value found; /* that a restore sets */
+	enum jm_known_by known_by;
 	enum jm_held held;
 	int pid, guard_pid; /* of the holder; 0 = none */
 	char why[300];	    /* JM_HELD_UNKNOWN */

@@ -24,7 +24,10 @@ int jm_knob_holder_open(struct jm_knob_holder *ret, struct jm_ctx *ctx, const ch
 		return rc;
 	jm_process_boot(ctx->root, k.boot, sizeof(k.boot));
 	k.journal = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.journal));
-	if (!k.journal) {
+	k.known_by = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.known_by));
+	if (!k.journal || !k.known_by) {
+		free(k.journal);
+		free(k.known_by);
 		jm_knob_table_close(&k.table);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d knobs.", k.table.knobs.n);
 	}
@@ -39,6 +42,7 @@ void jm_knob_holder_close(struct jm_knob_holder *k)
 	for (int i = 0; i < k->table.knobs.n; i++)
 		jm_journal_close(&k->journal[i]);
 	free(k->journal);
+	free(k->known_by);
 	jm_knob_table_close(&k->table);
 }
 
@@ -116,7 +120,11 @@ bool jm_outlived(const struct jm_journal_state *s, const char *boot)
 static struct jm_journal_state describe(const struct jm_knob_holder *k, int i)
 {
 	const struct jm_knob *knob = &k->table.knobs.knob[i];
-	struct jm_journal_state s = {.client = k->client, .guard = k->self, .ends = knob->ends};
+	struct jm_journal_state s = {.client = k->client,
+		.guard = k->self,
+		.ends = knob->ends,
+		.left = jm_knob_value_of(NAN),
+		.known_by = k->known_by[i]};
 
 	snprintf(s.knob, sizeof(s.knob), "%s", knob->name);
 	snprintf(s.unit, sizeof(s.unit), "%s", knob->unit);
@@ -130,9 +138,12 @@ static struct jm_journal_state describe(const struct jm_knob_holder *k, int i)
 static int finish_earlier_session(struct jm_knob_holder *k, int i, struct jm_err *err)
 {
 	struct jm_journal *j = &k->journal[i];
-	struct jm_journal_state s = describe(k, i);
+	struct jm_journal_state s;
 	int rc = 0;
 
+	if (j->now.open || j->now.kept)
+		k->known_by[i] = j->now.known_by;
+	s = describe(k, i);
 	if ((j->now.open || j->now.kept) && jm_outlived(&j->now, k->boot))
 		return jm_journal_write(j, &s, JM_JOURNAL_GONE, NULL, err);
 	if (!j->now.open)
@@ -149,6 +160,25 @@ static void tell_damage(const struct jm_knob_holder *k, int i)
 		jm_log(k->ctx, JM_WARNING, JM_JOURNAL_MENDED, j->path, j->damage);
 }
 
+/* An unreadable knob has what an earlier session left in place, else what the user states. */
+static int learn(struct jm_knob_holder *k, int i, struct jm_err *err)
+{
+	const struct jm_knob *knob = &k->table.knobs.knob[i];
+	const struct jm_knob_value *left = &k->journal[i].now.left, *told = &k->table.told[i];
+	char text[JM_KNOB_TEXT];
+
+	if (!knob->unreadable || !k->journal[i].now.kept || !jm_knob_value_known(left))
+		return 0;
+	jm_knob_value_text(left, knob->unit, text, sizeof(text));
+	if (jm_knob_value_known(told) && !jm_knob_value_same(told, left))
+		return jm_err_set(err, JM_EUSAGE,
+			"%s of %s has %s, which 'joulemark set' left in place, so something else "
+			"cannot be stated of it; omit --found, or run 'joulemark restore' first.",
+			knob->name, knob->label, text);
+	jm_knob_table_tell(&k->table, i, left);
+	return 0;
+}
+
 /* Locks knob i and journals the value that it finds. */
 static int hold(struct jm_knob_holder *k, int i, struct jm_patience *patience, struct jm_err *err)
 {
@@ -162,12 +192,12 @@ static int hold(struct jm_knob_holder *k, int i, struct jm_patience *patience, s
 	if (!rc)
 		rc = finish_earlier_session(k, i, err);
 	if (!rc)
+		rc = learn(k, i, err);
+	if (!rc)
 		rc = read_now(&k->table, i, &found, err);
 	if (!rc && !jm_knob_value_known(&found))
-		rc = jm_err_set(err, JM_ENOSUP,
-			"%s of %s cannot be read, so it could not be put back; nothing was "
-			"changed.",
-			knob->name, knob->label);
+		rc = jm_knob_unknown(knob, err);
+	s.known_by = k->known_by[i];
 	if (!rc)
 		rc = jm_journal_write(&k->journal[i], &s, JM_JOURNAL_FOUND, &found, err);
 	if (rc)
@@ -247,6 +277,39 @@ static int plan_one(const struct jm_knob_holder *k, const struct jm_setting *s,
 		s->knob, s->selector);
 }
 
+static int state_one(
+	struct jm_knob_holder *k, int i, const struct jm_knob_value *value, struct jm_err *err)
+{
+	const struct jm_knob *knob = &k->table.knobs.knob[i];
+	int rc = jm_knob_check(knob, value, err);
+
+	if (rc)
+		return rc;
+	if (!knob->unreadable)
+		return jm_err_set(err, JM_EUSAGE,
+			"What %s of %s has is read from it; omit --found %s.", knob->name,
+			knob->label, knob->name);
+	if (k->journal[i].lock >= 0)
+		return jm_err_set(
+			err, JM_EBUG, "%s of %s is held already.", knob->name, knob->label);
+	jm_knob_table_tell(
+		&k->table, i, jm_knob_value_is(value, JM_DEFAULT) ? &knob->fallback : value);
+	k->known_by[i] = JM_KNOWN_STATED;
+	return 0;
+}
+
+int jm_knob_holder_state(
+	struct jm_knob_holder *k, const struct jm_setting *settings, int n, struct jm_err *err)
+{
+	int rc = 0;
+
+	for (int s = 0; s < n; s++)
+		for (int i = 0; i < k->table.knobs.n && !rc; i++)
+			if (jm_setting_matches(&settings[s], &k->table.knobs.knob[i]))
+				rc = state_one(k, i, &settings[s].value, err);
+	return rc;
+}
+
 /* Sets line p; before: the value requested until now. */
 static int apply_one(struct jm_knob_holder *k, const struct jm_applied *line,
 	struct jm_knob_value *ret_before, struct jm_err *err)
@@ -254,7 +317,9 @@ static int apply_one(struct jm_knob_holder *k, const struct jm_applied *line,
 	struct jm_knob_value enforced;
 	int rc = jm_knob_table_get(&k->table, line->knob, ret_before, &enforced, err);
 
-	if (rc || jm_knob_value_same(ret_before, &line->requested))
+	/* an unreadable one may have something else than was stated */
+	if (rc || (jm_knob_value_same(ret_before, &line->requested) &&
+			  !k->table.knobs.knob[line->knob].unreadable))
 		return rc;
 	return jm_knob_table_set(&k->table, line->knob, &line->requested, err);
 }
@@ -304,9 +369,11 @@ static int apply_all(struct jm_knob_holder *k, struct jm_applied *plan, int n, s
 	}
 	if (!rc)
 		settle(k, plan, before, n);
-	for (int p = 0; p < n && !rc; p++)
+	for (int p = 0; p < n && !rc; p++) {
+		plan[p].known_by = k->known_by[plan[p].knob];
 		rc = jm_knob_table_get(
 			&k->table, plan[p].knob, &plan[p].accepted, &plan[p].enforced, err);
+	}
 	if (rc)
 		roll_back(k, plan, before, done);
 	free(before);
@@ -409,7 +476,10 @@ static int keep_one(struct jm_knob_holder *k, int i, struct jm_err *err)
 	struct jm_knob_value base = j->now.kept ? j->now.base : j->now.found, now, enforced;
 	bool home = !jm_knob_table_get(&k->table, i, &now, &enforced, NULL) &&
 		    jm_knob_value_same(&now, &base);
-	int rc = jm_journal_write(j, &s, home ? JM_JOURNAL_GONE : JM_JOURNAL_KEPT, &base, err);
+	int rc;
+
+	s.left = now;
+	rc = jm_journal_write(j, &s, home ? JM_JOURNAL_GONE : JM_JOURNAL_KEPT, &base, err);
 
 	if (!rc)
 		jm_journal_close(j);

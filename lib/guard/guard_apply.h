@@ -12,6 +12,7 @@ struct jm_knob_holder {
 	struct jm_ctx *ctx;
 	struct jm_knob_table table;
 	struct jm_journal *journal; /* one per knob; closed = not held */
+	enum jm_known_by *known_by; /* of each knob, the value that is restored */
 	struct jm_process client;   /* on whose behalf */
 	struct jm_process self;
 	char boot[40];
@@ -22,6 +23,9 @@ int jm_knob_holder_open(struct jm_knob_holder *ret, struct jm_ctx *ctx, const ch
 void jm_knob_holder_close(struct jm_knob_holder *k); /* restores nothing */
 /* As jm_guard_get, jm_guard_set (guard.h). */
 void jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out);
+/* As jm_guard_state. */
+int jm_knob_holder_state(
+	struct jm_knob_holder *k, const struct jm_setting *settings, int n, struct jm_err *err);
 /* Locks the knobs of the settings and journals the values found; out: accepted is the value
  * found. */
 int jm_knob_holder_hold(struct jm_knob_holder *k, const struct jm_setting *settings, int n,

@@ -304,6 +304,7 @@ static void describe(const struct jm_journal_state *s, struct jm_hold *hold)
 	snprintf(hold->device, sizeof(hold->device), "%s", s->device);
 	snprintf(hold->control, sizeof(hold->control), "%s", s->control);
 	hold->found = s->open ? s->found : s->base;
+	hold->known_by = s->known_by;
 	hold->held = held_now(s);
 	hold->pid = (int)s->client.pid;
 	hold->guard_pid = (int)s->guard.pid;

@@ -70,7 +70,9 @@ static int set(struct server *s, const struct jm_wire_request *q, size_t *ret_n,
 	if (!settings)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d settings.", n);
 	memcpy(settings, jm_wire_request_payload(s->message), (size_t)n * sizeof(*settings));
-	if (q->op == JM_WIRE_HOLD)
+	if (q->op == JM_WIRE_STATE)
+		rc = jm_knob_holder_state(&s->holder, settings, n, err);
+	else if (q->op == JM_WIRE_HOLD)
 		rc = jm_knob_holder_hold(&s->holder, settings, n, out, &n_out, err);
 	else
 		rc = jm_knob_holder_set(&s->holder, settings, n, out, &n_out, err);
@@ -96,6 +98,7 @@ static int answer(
 		*ret_n = (size_t)s->holder.table.knobs.n;
 		jm_knob_holder_get(&s->holder, jm_wire_reply_payload(s->message));
 		return 0;
+	case JM_WIRE_STATE:
 	case JM_WIRE_HOLD:
 	case JM_WIRE_SET:
 		return set(s, q, ret_n, err);

@@ -10,9 +10,10 @@
 /* Bytes of one element of the payload. */
 static size_t request_each(uint32_t op)
 {
-	return op == JM_WIRE_OPEN			 ? 1
-	       : op == JM_WIRE_HOLD || op == JM_WIRE_SET ? sizeof(struct jm_setting)
-							 : 0;
+	return op == JM_WIRE_OPEN ? 1
+	       : op == JM_WIRE_STATE || op == JM_WIRE_HOLD || op == JM_WIRE_SET
+		       ? sizeof(struct jm_setting)
+		       : 0;
 }
 
 static size_t reply_each(uint32_t op)
@@ -192,6 +193,8 @@ static const char *applied_fault(const struct jm_applied *a, int n_knobs)
 	if (!jm_knob_value_sound(&a->requested) || !jm_knob_value_sound(&a->accepted) ||
 		!jm_knob_value_sound(&a->enforced))
 		return "a value in it is none that a knob can have";
+	if ((unsigned int)a->known_by > JM_KNOWN_STATED)
+		return "it says that a value is known in an unknown way";
 	return is_text(a->why, sizeof(a->why)) ? "" : "a text in it has no terminator";
 }
 

@@ -19,6 +19,7 @@
 enum jm_wire_op {
 	JM_WIRE_OPEN,
 	JM_WIRE_GET,
+	JM_WIRE_STATE,
 	JM_WIRE_HOLD,
 	JM_WIRE_SET,
 	JM_WIRE_RESTORE,
@@ -31,7 +32,7 @@ struct jm_wire_request {
 	uint32_t magic, version;
 	uint32_t op, n, bytes_each; /* followed by n elements of so many bytes each */
 	uint32_t zero;
-	/* OPEN: specs as text, n = 0 for "all of the machine"; HOLD, SET: struct jm_setting */
+	/* OPEN: specs as text, n = 0 for "all of the machine"; STATE, HOLD, SET: struct jm_setting */
 };
 
 struct jm_wire_reply {

@@ -383,6 +383,7 @@ int jm_journal_write(struct jm_journal *j, const struct jm_journal_state *next,
 	after.found = j->now.found;
 	after.kept = j->now.kept;
 	after.base = j->now.base;
+	after.left = verb == JM_JOURNAL_KEPT ? next->left : j->now.left;
 	after.damaged = 0;
 	jm__journal_apply(&after, verb, value);
 	if (begins)

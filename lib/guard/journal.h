@@ -42,7 +42,8 @@ struct jm_journal_state {
 	bool open; /* a session has changed it, or was about to; found is the value to put back */
 	struct jm_knob_value found;
 	bool kept; /* left by a session that ended well; base is the value from before the first */
-	struct jm_knob_value base;
+	struct jm_knob_value base, left; /* left: what it left in place; unknown before format 3 */
+	enum jm_known_by known_by;	 /* found and base */
 	struct jm_process client, guard; /* of the last session; guard.pid 0 = written by 0.1 */
 	int damaged;			 /* damaged lines; an empty file counts as one */
 };

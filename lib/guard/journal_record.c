@@ -13,12 +13,13 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define FORMAT	   "3" /* 2 had no `ends`, 1 also neither the guard nor start times */
+#define FORMAT	   "3" /* 2 had nothing after the guard, 1 neither the guard nor start times */
 #define OLD_FORMAT "1"
 /* of a line of format 1, 2 and 3, with its checksum */
+#define NOTHING	 "-" /* in place of a value */
 #define FIELDS_1 10
 #define FIELDS_2 13
-#define FIELDS_3 14
+#define FIELDS_3 16
 
 static const char *const verbs[] = {"found", "back", "kept", "gone"};
 static const char *const ends_words[] = {
@@ -27,7 +28,9 @@ static const char *const ends_words[] = {
 	[JM_ENDS_DRIVER] = "driver",
 	[JM_ENDS_PROCESS] = "process",
 };
-#define N_ENDS (sizeof(ends_words) / sizeof(ends_words[0]))
+static const char *const known_words[] = {JM_KNOWN_WORDS};
+#define N_ENDS	((int)(sizeof(ends_words) / sizeof(ends_words[0])))
+#define N_KNOWN ((int)(sizeof(known_words) / sizeof(known_words[0])))
 
 static unsigned long long checksum(const char *line, size_t n)
 {
@@ -39,15 +42,17 @@ static unsigned long long checksum(const char *line, size_t n)
 static int format_line(char *out, size_t size, const struct jm_journal_state *s,
 	enum jm_journal_verb verb, const struct jm_knob_value *value)
 {
-	char text[JM_KNOB_TEXT];
+	char text[JM_KNOB_TEXT], left[JM_KNOB_TEXT] = NOTHING;
 	int n;
 
 	jm_knob_value_write(value, text, sizeof(text));
-	n = snprintf(out, size, FORMAT "\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%llu\t%d\t%llu\t%s\t",
+	if (verb == JM_JOURNAL_KEPT && jm_knob_value_known(&s->left))
+		jm_knob_value_write(&s->left, left, sizeof(left));
+	n = snprintf(out, size,
+		FORMAT "\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%llu\t%d\t%llu\t%s\t%s\t%s\t",
 		verbs[verb], s->boot, s->control, s->knob, s->unit, s->device, text,
 		(int)s->client.pid, s->client.start, (int)s->guard.pid, s->guard.start,
-		ends_words[s->ends]);
-
+		ends_words[s->ends], known_words[s->known_by], left);
 	if (n < 0 || (size_t)n + 18 > size)
 		return -1;
 	return n + snprintf(out + n, size - (size_t)n, "%016llx\n", checksum(out, (size_t)n));
@@ -104,32 +109,45 @@ static struct jm_process process_of(char *const *field)
 		.pid = (pid_t)strtol(field[0], NULL, 10), .start = strtoull(field[1], NULL, 10)};
 }
 
-/* Before format 3 there were the limits of NVIDIA's driver, and simulated ones. */
-static bool read_ends(char *const *field, int n, enum jm_ends *ret)
+/* The place of a word in a list; false: it is not there. */
+static bool find_word(const char *word, const char *const *words, int n, int *ret)
 {
-	size_t i = 0;
+	for (int i = 0; i < n; i++)
+		if (!strcmp(word, words[i])) {
+			*ret = i;
+			return true;
+		}
+	return false;
+}
 
-	*ret = strncmp(field[3], "nvml", 4) ? JM_ENDS_NEVER : JM_ENDS_DRIVER;
-	if (n < FIELDS_3)
-		return true;
-	while (i < N_ENDS && strcmp(field[12], ends_words[i]) != 0)
-		i++;
-	*ret = (enum jm_ends)i;
-	return i < N_ENDS;
+/* What format 3 has after the guard. Before it there were the limits of NVIDIA's driver, and simulated ones. */
+static bool take_rest(struct jm_journal_state *s, char *const *field, int n)
+{
+	struct jm_knob_value left = jm_knob_value_of(NAN);
+	int ends = strncmp(field[3], "nvml", 4) ? JM_ENDS_NEVER : JM_ENDS_DRIVER,
+	    known = JM_KNOWN_READ;
+
+	if (n == FIELDS_3 &&
+		(!find_word(field[12], ends_words, N_ENDS, &ends) ||
+			!find_word(field[13], known_words, N_KNOWN, &known) ||
+			(strcmp(field[14], NOTHING) != 0 && !jm_knob_value_read(field[14], &left))))
+		return false;
+	s->ends = (enum jm_ends)ends;
+	s->known_by = (enum jm_known_by)known;
+	if (!strcmp(field[1], verbs[JM_JOURNAL_KEPT]))
+		s->left = left;
+	return true;
 }
 
 /* Takes one good line into the state; false when it is not one after all. */
 static bool take_line(struct jm_journal_state *s, char **field, int n)
 {
 	struct jm_knob_value value;
-	enum jm_ends ends;
-	int verb = 0;
+	int verb;
 
-	while (verb < 4 && strcmp(field[1], verbs[verb]) != 0)
-		verb++;
-	if (verb == 4 || !jm_knob_value_read(field[7], &value) || !read_ends(field, n, &ends))
+	if (!find_word(field[1], verbs, 4, &verb) || !jm_knob_value_read(field[7], &value) ||
+		!take_rest(s, field, n))
 		return false;
-	s->ends = ends;
 	snprintf(s->boot, sizeof(s->boot), "%s", field[2]);
 	snprintf(s->control, sizeof(s->control), "%s", field[3]);
 	snprintf(s->knob, sizeof(s->knob), "%s", field[4]);
@@ -155,8 +173,10 @@ void jm__journal_parse(char *text, size_t n, struct jm_journal_state *ret)
 {
 	size_t start = 0;
 
-	*ret = (struct jm_journal_state){
-		.found = jm_knob_value_of(NAN), .base = jm_knob_value_of(NAN), .damaged = n == 0};
+	*ret = (struct jm_journal_state){.found = jm_knob_value_of(NAN),
+		.base = jm_knob_value_of(NAN),
+		.left = jm_knob_value_of(NAN),
+		.damaged = n == 0};
 	while (start < n) {
 		char *end = memchr(text + start, '\n', n - start);
 		size_t length = end ? (size_t)(end - text) - start : n - start;

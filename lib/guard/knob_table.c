@@ -130,8 +130,13 @@ static int finish_opening(
 {
 	if (!rc) {
 		table->left = calloc((size_t)table->knobs.n + 1, sizeof(struct jm_driver_call *));
-		rc = table->left ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for knobs.");
+		table->told = calloc((size_t)table->knobs.n + 1, sizeof(*table->told));
+		rc = table->left && table->told
+			     ? 0
+			     : jm_err_set(err, JM_ENOMEM, "Out of memory for knobs.");
 	}
+	for (int i = 0; i < table->knobs.n && !rc; i++)
+		table->told[i] = jm_knob_value_of(NAN);
 	if (rc)
 		jm_knob_table_close(table);
 	else
@@ -203,6 +208,7 @@ void jm_knob_table_close(struct jm_knob_table *table)
 		table->member[i].control->close(table->member[i].state);
 	free(table->member);
 	free(table->left);
+	free(table->told);
 	jm_knobs_done(&table->knobs);
 	*table = (struct jm_knob_table){0};
 }
@@ -295,7 +301,7 @@ int jm_knob_table_get(const struct jm_knob_table *table, int i, struct jm_knob_v
 	int rc = call(table, i, &c, &c, err);
 
 	if (!rc) {
-		*ret_accepted = c.accepted;
+		*ret_accepted = table->knobs.knob[i].unreadable ? table->told[i] : c.accepted;
 		*ret_enforced = c.enforced;
 	}
 	return rc;
@@ -305,8 +311,15 @@ int jm_knob_table_set(const struct jm_knob_table *table, int i, const struct jm_
 	struct jm_err *err)
 {
 	struct call c = {.sets = true, .value = *value, .err = JM_ERR_INIT};
+	int rc = call(table, i, &c, &c, err);
 
-	return call(table, i, &c, &c, err);
+	table->told[i] = rc ? jm_knob_value_of(NAN) : *value;
+	return rc;
+}
+
+void jm_knob_table_tell(struct jm_knob_table *table, int i, const struct jm_knob_value *value)
+{
+	table->told[i] = *value;
 }
 
 int jm_knob_table_find(const struct jm_knob_table *table, const char *knob, const char *device)

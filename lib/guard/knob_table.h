@@ -25,6 +25,8 @@ struct jm_knob_table {
 	struct jm_knobs knobs;
 	struct jm_knob_member *member;
 	int n;
+	struct jm_knob_value
+		*told; /* of each unreadable knob, what it was stated to have or was set to */
 	struct jm_driver_call **left; /* of each knob, a call that has not returned; NULL = none */
 	const struct jm_ctx
 		*announce; /* called with the holder after a second of waiting; NULL = none */
@@ -40,11 +42,13 @@ int jm_knob_table_open_one(
 /* As jm_knob_table_open, without those that do not open, which is logged of those that specs names. */
 int jm_knob_table_open_rest(
 	struct jm_ctx *ctx, const char *specs, struct jm_knob_table *ret, struct jm_err *err);
-/* Knob i of the table; accepted and enforced as in jm_control.get. */
+/* Knob i of the table; accepted and enforced as in jm_control.get; of an unreadable knob accepted is what it was told. */
 int jm_knob_table_get(const struct jm_knob_table *table, int i, struct jm_knob_value *ret_accepted,
 	struct jm_knob_value *ret_enforced, struct jm_err *err);
 int jm_knob_table_set(const struct jm_knob_table *table, int i, const struct jm_knob_value *value,
 	struct jm_err *err);
+/* What an unreadable knob has, as somebody knows who cannot read it either. */
+void jm_knob_table_tell(struct jm_knob_table *table, int i, const struct jm_knob_value *value);
 /* What opens the device of knob i again, in any environment. */
 void jm_knob_table_spec(const struct jm_knob_table *table, int i, char *out, size_t size);
 /* Is there a driver call that has not returned? Its setting may still take effect. */

@@ -30,6 +30,7 @@ struct jm_applied {
 		requested; /* what the user asked for; unknown: nothing (jm_guard_get) */
 	struct jm_knob_value accepted; /* what the device accepted of it: rounded, clamped */
 	struct jm_knob_value enforced; /* what the device applies now */
+	enum jm_known_by known_by;     /* what is restored */
 	char why[160]; /* of a device that does not answer (jm_guard_get); "" = it does */
 };
 

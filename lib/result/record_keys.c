@@ -18,6 +18,7 @@
 #define NAME(name, text) text,
 static const char *const origins[] = {JM_ORIGINS(NAME) NULL};
 static const char *const clock_words[] = {"real", "simulated", NULL};
+static const char *const found_words[] = {"stated", NULL};
 static const char *const state_words[] = {"binding", "not reached", "violated", "unknown", NULL};
 static const char *const status_words[] = {"ok", "failed", NULL};
 
@@ -71,6 +72,9 @@ static const struct jm_key setting_keys[] = {
 		.meaning =
 			"what was accepted, where it is no number: 1200:1500MHz, unlocked...; of "
 			"a range the three values are its upper end, of a word null"},
+	{WORD("found", JM_KEY_OPTIONAL), .words = found_words,
+		.meaning = "how the value that is restored is known, where the device does not "
+			   "report it"},
 	{WORD("state", 0), .words = state_words, .meaning = "outcome: docs/running.md"},
 	{0},
 };
@@ -87,6 +91,7 @@ static const struct jm_key change_keys[] = {
 		.meaning = "the value that the device accepted: rounded, clamped"},
 	{NUMBER("enforced", JM_KEY_NULL), .meaning = "the value in the device; null = unknown"},
 	{TEXT("value", JM_KEY_OPTIONAL), .meaning = "as in settings"},
+	{WORD("found", JM_KEY_OPTIONAL), .words = found_words, .meaning = "as in settings"},
 	{0},
 };
 

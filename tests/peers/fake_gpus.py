@@ -66,6 +66,14 @@ class FakeGpus:
             data = f.read()
         return [struct.unpack_from("<I", data, 8 + i * GPU_BYTES)[0] / 1000 for i in range(self.n)]
 
+    def locked(self, memory=False):
+        """The range in MHz to which each GPU's clock of the cores or the memory is locked; None = unlocked."""
+        with open(self.state, "rb") as f:
+            data = f.read()
+        at = 8 + MAX_GPUS * (GPU_BYTES + 12 * memory)  # struct locked: min, max, sets
+        ranges = [struct.unpack_from("<II", data, at + i * 12) for i in range(self.n)]
+        return [r if r[1] else None for r in ranges]
+
     def journals(self):
         folder = os.path.join(self.env["JM_STATE"], "knobs")
         return [f for f in os.listdir(folder) if f.endswith(".journal")] if os.path.isdir(folder) else []

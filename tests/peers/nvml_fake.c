@@ -48,6 +48,9 @@
  *	pstate=8		the power state is P8; 32 = unknown
  *	bytes=N bus=BITS cores=N smmax=MHZ memmax=MHZ	the hardware; 0 = not supported
  *	persistence=0		persistence mode is off
+ *	clocks=1		clocks can be locked: of the cores 345 MHz to smmax in steps of 15 (smmax is one of
+ *				them), of the memory 1593 MHz and memmax; deny and nosets hold for them, too. The
+ *				clock that is read is 1980 and 2619, or the highest that is locked
  *	usersfile=FILE mig=0:3	who uses the GPUs: see nvml_fake_use.c
  * and JM_FAKE_NVML_STATE=FILE, which holds the limits (without it they live in the process).
  *
@@ -274,8 +277,7 @@ API int nvmlDeviceSetPowerManagementLimit(jm_nvml_device d, unsigned int mw)
 	lag(fake.set_lag[d->index]);
 	if (fake.lost_limit[d->index] != 0)
 		return JM_NVML_GPU_IS_LOST;
-	if ((fake.deny_all || fake.deny[d->index]) &&
-		(!*fake.deny_file || !access(fake.deny_file, F_OK)))
+	if (fake_is_denied(d->index))
 		return JM_NVML_NO_PERMISSION;
 	if (mw < fake.min_w * 1000 || mw > fake.max_w * 1000)
 		return JM_NVML_INVALID_ARGUMENT;
@@ -307,7 +309,7 @@ API int nvmlDeviceGetPowerUsage(jm_nvml_device d, unsigned int *mw)
 API int nvmlDeviceGetClockInfo(jm_nvml_device d, int type, unsigned int *mhz)
 {
 	ENTER(d);
-	*mhz = type == JM_NVML_CLOCK_MEMORY ? 2619 : 1980;
+	*mhz = fake_clock(d->index, type == JM_NVML_CLOCK_MEMORY);
 	return 0;
 }
 

@@ -21,9 +21,15 @@ struct gpu_state {
 	struct piece piece[MAX_PIECES];
 };
 
+/* What is locked, MHz; max 0 = nothing. sets: how often it was locked or unlocked. */
+struct locked {
+	unsigned int min, max, sets;
+};
+
 struct state {
 	unsigned int magic, sets;
 	struct gpu_state gpu[MAX_GPUS];
+	struct locked clock[MAX_GPUS], memory_clock[MAX_GPUS];
 };
 #define MAGIC 0x4a4d4e31u
 
@@ -56,7 +62,7 @@ struct fake {
 	char driver[32];
 	unsigned int time_ids; /* of the times of heat and brake in hardware: 252, 270; 0 = none */
 	double heat, brake;    /* shares of the time in which these held clocks back */
-	bool activity, samples;
+	bool activity, samples, clocks;
 	double nvlink_mib; /* per second */
 	double min_w, max_w, default_w;
 	unsigned int nosupport[16], n_nosupport, persistence, power_state, cores, bus_bits, sm_mhz,
@@ -108,6 +114,10 @@ double fake_enforced_w(int gpu);
 double fake_capped_seconds(int gpu, double t);
 /* The UUID of a MIG device; false = it is a whole GPU. See nvml_fake_use.c. */
 bool fake_mig_uuid(jm_nvml_device d, char *uuid, unsigned int size);
+/* Settings of this GPU are refused now. */
+bool fake_is_denied(int gpu);
+/* The clock of the memory or the cores, MHz. */
+unsigned int fake_clock(int gpu, bool memory);
 /* The limit is another one from t on. With the lock held. */
 void fake_add_piece(int gpu, double t);
 

@@ -149,6 +149,7 @@ static void configure_hardware(void)
 	fake.sm_mhz = (unsigned int)number("smmax", 1980);
 	fake.memory_mhz = (unsigned int)number("memmax", 2619);
 	fake.memory_bytes = number("bytes", 85520809984.0);
+	fake.clocks = number("clocks", 0) != 0;
 	fake.power_state = (unsigned int)number("pstate", 0);
 	fake.persistence = number("persistence", 1) != 0;
 }
@@ -227,6 +228,21 @@ void fake_configure(void)
 	configure_faults();
 	configure_files();
 	configure_hardware();
+}
+
+bool fake_is_denied(int gpu)
+{
+	return (fake.deny_all || fake.deny[gpu]) &&
+	       (!*fake.deny_file || !access(fake.deny_file, F_OK));
+}
+
+unsigned int fake_clock(int gpu, bool memory)
+{
+	const struct locked *range =
+		memory ? &fake.state->memory_clock[gpu] : &fake.state->clock[gpu];
+	unsigned int free_mhz = memory ? 2619 : 1980;
+
+	return range->max && range->max < free_mhz ? range->max : free_mhz;
 }
 
 /* ---- time, power, energy ------------------------------------------------------------------------- */

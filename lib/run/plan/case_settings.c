@@ -270,12 +270,13 @@ static json_t *row_of(const struct jm_knob *knob, const struct jm_applied *appli
 	char text[JM_KNOB_TEXT];
 
 	jm_knob_value_text(a, knob->unit, text, sizeof(text));
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s*, s:s}", "knob", knob->name, "device",
-		knob->device, "unit", knob->unit, "requested",
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s*, s:s*, s:s}", "knob", knob->name,
+		"device", knob->device, "unit", knob->unit, "requested",
 		jm_json_number(jm_knob_value_number(&applied->requested)), "accepted",
 		jm_json_number(jm_knob_value_number(a)), "enforced",
 		jm_json_number(jm_knob_value_number(&applied->enforced)), "value",
-		plain ? NULL : text, "state", "unknown");
+		plain ? NULL : text, "found",
+		applied->known_by == JM_KNOWN_STATED ? "stated" : NULL, "state", "unknown");
 }
 
 static json_t *rows_of(

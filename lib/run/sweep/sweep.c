@@ -56,9 +56,12 @@ static bool cancelled(const struct run *r)
 
 static int restart_guard(struct run *r, struct jm_err *err)
 {
+	int rc;
+
 	jm_guard_stop(*r->guard, NULL);
 	*r->guard = NULL;
-	return jm_guard_start(r->ctx, r->o->controls, r->guard, err);
+	rc = jm_guard_start(r->ctx, r->o->controls, r->guard, err);
+	return rc ? rc : jm_guard_state(*r->guard, r->o->stated, err);
 }
 
 /* Sets, and reads back. A guard that was killed has put everything back; another one begins anew. */

@@ -38,6 +38,7 @@ struct jm_run_options {
 	struct jm_hosts *hosts; /* see worker.h */
 	json_t *unstored;	/* an array for records that the store did not take; with a store */
 	const char *controls;	/* of the guard (guard.h) */
+	char *const *stated;	/* what it is told of knobs that cannot be read; may be NULL */
 	bool retry;		/* failed cases are run again */
 	bool only_failed;	/* these and no others */
 	const char *rerun; /* cases whose id begins so are run again, and no others; NULL = none */

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool spoken_of(const json_t *what, const char *knob)
+/* Does the plan set the knob, on whatever device (device NULL) or on this one? */
+static bool spoken_of(const json_t *what, const char *knob, const char *device)
 {
 	const json_t *axis, *part;
 	size_t i;
@@ -14,7 +15,10 @@ static bool spoken_of(const json_t *what, const char *knob)
 	for (size_t k = 0; (part = jm_plan_part(what, k)); k++)
 		json_array_foreach(json_object_get(part, "settings"), i, axis)
 		{
-			if (!strcmp(json_string_value(json_object_get(axis, "knob")), knob))
+			const char *selector = jm_json_text(axis, "selector");
+
+			if (!strcmp(jm_json_text(axis, "knob"), knob) &&
+				(!device || !strncmp(device, selector, strlen(selector))))
 				return true;
 		}
 	return false;
@@ -62,9 +66,13 @@ int jm_run_found(struct jm_ctx *ctx, struct jm_guard *guard, const json_t *what,
 		const struct jm_knob_value *value =
 			jm_knob_value_known(&now[i].accepted) ? &now[i].accepted : &now[i].enforced;
 
-		if (spoken_of(what, knob->name))
-			json_array_append_new(
-				found, found_json(knob, value_found(knob, value, hold, n_hold)));
+		if (!spoken_of(what, knob->name, NULL))
+			continue;
+		value = value_found(knob, value, hold, n_hold);
+		json_array_append_new(found, found_json(knob, value));
+		if (knob->unreadable && !jm_knob_value_known(value) &&
+			spoken_of(what, knob->name, knob->device))
+			rc = jm_knob_unknown(knob, err);
 	}
 	free(now);
 	free(hold);
