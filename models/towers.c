@@ -64,7 +64,7 @@ static int towers_build(struct jm_graph *g, const struct jm_values *v, int64_t b
 	pair = jm_graph_input(g, "pair", JM_I32, 1, &batch);
 	*ret_loss = jm_graph_softmax_xent(g, jm_graph_linear(g, left, right, NULL), pair);
 	*ret_loss = jm_graph_softmax_xent_add(
-		g, *ret_loss, jm_graph_linear(g, right, left, NULL), pair);
+		g, *ret_loss, 1, jm_graph_linear(g, right, left, NULL), pair);
 	return 0;
 }
 

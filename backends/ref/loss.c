@@ -19,14 +19,15 @@ void jm_ref_softmax_xent(const struct jm_node *n, double *const *in, double *con
 {
 	int64_t rows = jm_tensor_rows(n->in[0]), width = jm_tensor_width(n->in[0]);
 	int64_t classes = n->attr.xent.classes ? n->attr.xent.classes : width;
-	double scale = n->attr.xent.scale * (in[2] ? in[2][0] : 1) / (double)rows;
+	double weight = n->attr.xent.weight,
+	       scale = weight * n->attr.xent.scale * (in[2] ? in[2][0] : 1) / (double)rows;
 
 	for (int64_t r = 0; r < rows; r++) {
 		const double *x = in[0] + r * width;
 		int64_t target = (int64_t)in[1][r];
 		double lse = log_sum_exp(x, classes);
 
-		out[0][0] += (lse - x[target]) / (double)rows;
+		out[0][0] += weight * (lse - x[target]) / (double)rows;
 		for (int64_t i = 0; out[1] && i < classes; i++)
 			out[1][r * width + i] = scale * (exp(x[i] - lse) - (i == target));
 	}
@@ -51,12 +52,13 @@ void jm_ref_top1(const struct jm_node *n, double *const *in, double *const *out)
 void jm_ref_mse(const struct jm_node *n, double *const *in, double *const *out)
 {
 	int64_t count = jm_tensor_count(n->in[0]);
-	double scale = 2 * n->attr.xent.scale * (in[2] ? in[2][0] : 1) / (double)count;
+	double weight = n->attr.xent.weight,
+	       scale = 2 * weight * n->attr.xent.scale * (in[2] ? in[2][0] : 1) / (double)count;
 
 	for (int64_t i = 0; i < count; i++) {
 		double off = in[0][i] - in[1][i];
 
-		out[0][0] += off * off / (double)count;
+		out[0][0] += weight * off * off / (double)count;
 		if (out[1])
 			out[1][i] = scale * off;
 	}

@@ -64,4 +64,11 @@ enum jm_op backend_norm_grad(struct kit *k, const struct types *t, const struct 
 struct jm_node *backend_node(struct kit *k, enum jm_op op, struct jm_tensor **in,
 	struct jm_tensor **out, unsigned accumulate);
 
+/* Sets the factors of a loss: of its gradient alone, and of both. */
+static inline void backend_weigh(struct jm_node *loss, double scale, double weight)
+{
+	loss->attr.xent.scale = scale;
+	loss->attr.xent.weight = weight;
+}
+
 #endif

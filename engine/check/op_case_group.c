@@ -69,8 +69,9 @@ static void classifier_of(
 	struct jm_tensor *dx = kit_out(k, t->c, 3, x->dim, NULL);
 	struct jm_tensor *dw = kit_out(k, t->v, 2, w->dim, NULL);
 
-	backend_node(k, JM_OP_SOFTMAX_XENT, OPS(y, target, NULL), OPS(loss, dlogits), 0)
-		->attr.xent.scale = 1;
+	backend_weigh(
+		backend_node(k, JM_OP_SOFTMAX_XENT, OPS(y, target, NULL), OPS(loss, dlogits), 0), 1,
+		1);
 	backend_node(k, JM_OP_LINEAR_DGRAD, OPS(dlogits, copy ? copy : w), &dx, 0);
 	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dlogits, x), OPS(dw, NULL), 0);
 	if (keep)

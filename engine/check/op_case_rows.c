@@ -130,8 +130,8 @@ static void softmax_xent(struct kit *k, const struct types *t, const struct shap
 
 	struct jm_tensor *scale = alone ? NULL : kit_normal(k, t->v, 3, 0.5, 1, DIMS(2));
 
-	backend_node(k, JM_OP_SOFTMAX_XENT, OPS(x, target, scale), OPS(loss, dx), 0)
-		->attr.xent.scale = 0.5;
+	backend_weigh(backend_node(k, JM_OP_SOFTMAX_XENT, OPS(x, target, scale), OPS(loss, dx), 0),
+		0.5, 0.4);
 }
 
 /* Classes after the first ones are padding. */
@@ -147,7 +147,7 @@ static void softmax_xent_of_some(
 	struct jm_node *n =
 		backend_node(k, JM_OP_SOFTMAX_XENT, OPS(x, target, NULL), OPS(loss, dx), 0);
 
-	n->attr.xent.scale = 0.5;
+	backend_weigh(n, 0.5, 1);
 	n->attr.xent.classes = d->n;
 	if (kept)
 		kit_read(k, x);
@@ -161,7 +161,8 @@ static void mse(struct kit *k, const struct types *t, const struct shape *d, boo
 	struct jm_tensor *dy = alone ? NULL : kit_out(k, t->c, 3, y->dim, NULL);
 	struct jm_tensor *scale = alone ? NULL : kit_normal(k, t->v, 3, 0.5, 1, DIMS(2));
 
-	backend_node(k, JM_OP_MSE, OPS(y, target, scale), OPS(loss, dy), 0)->attr.xent.scale = 0.5;
+	backend_weigh(
+		backend_node(k, JM_OP_MSE, OPS(y, target, scale), OPS(loss, dy), 0), 0.5, 0.4);
 }
 
 /* Two classes, so that about half of the rows are correct. */
@@ -273,7 +274,7 @@ static void head(struct kit *k, const struct types *t, const struct shape *d, bo
 	n[3] = jm_graph_node(k->graph, JM_OP_LINEAR_DGRAD, OPS(dy, w), &dx);
 	if (!n[0] || !n[1] || !n[2] || !n[3])
 		return;
-	n[1]->attr.xent.scale = 0.5;
+	backend_weigh(n[1], 0.5, 0.4);
 	for (int i = 1; i < 4; i++)
 		n[i]->accumulate = second;
 	kit_read(k, loss);

@@ -119,8 +119,8 @@ static void softmax_xent(struct kit *k, const struct types *t, const struct shap
 	struct jm_tensor *target = kit_ids(k, d->n, 2, DIMS(d->b, d->s));
 	struct jm_tensor *loss = backend_total(k, t->v, true), *dx = held(k, t->c, 3, x->dim);
 
-	sums(k, JM_OP_SOFTMAX_XENT, OPS(x, target, NULL), OPS(loss, dx), second)->attr.xent.scale =
-		0.5;
+	backend_weigh(
+		sums(k, JM_OP_SOFTMAX_XENT, OPS(x, target, NULL), OPS(loss, dx), second), 0.5, 0.4);
 }
 
 static void norm(struct kit *k, const struct types *t, const struct shape *d, bool second)

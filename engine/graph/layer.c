@@ -403,7 +403,7 @@ struct jm_tensor *jm_graph_mse(struct jm_graph *g, struct jm_tensor *y, struct j
 	dy = g->evaluate ? NULL : like_operand(g, y->type, y, jm_tensor_width(y), "dy");
 	n = jm_graph_node(g, JM_OP_MSE, OPS(y, target, NULL), OPS(loss, dy));
 	if (n)
-		n->attr.xent.scale = 1;
+		n->attr.xent.scale = n->attr.xent.weight = 1;
 	return loss;
 }
 
@@ -417,7 +417,7 @@ static struct jm_node *xent_node(struct jm_graph *g, struct jm_tensor *loss,
 		jm_graph_node(g, JM_OP_SOFTMAX_XENT, OPS(logits, target, NULL), OPS(loss, dlogits));
 
 	if (n)
-		n->attr.xent.scale = 1;
+		n->attr.xent.scale = n->attr.xent.weight = 1;
 	return n;
 }
 
@@ -438,7 +438,7 @@ struct jm_tensor *jm_graph_softmax_xent(
 }
 
 struct jm_tensor *jm_graph_softmax_xent_add(struct jm_graph *g, struct jm_tensor *loss,
-	struct jm_tensor *logits, struct jm_tensor *target)
+	double weight, struct jm_tensor *logits, struct jm_tensor *target)
 {
 	struct jm_node *n;
 
@@ -446,8 +446,10 @@ struct jm_tensor *jm_graph_softmax_xent_add(struct jm_graph *g, struct jm_tensor
 				   "softmax-xent", target))
 		return NULL;
 	n = xent_node(g, loss, logits, target);
-	if (n)
-		n->accumulate = 1;
+	if (!n)
+		return NULL;
+	n->accumulate = 1;
+	n->attr.xent.weight = weight;
 	return loss;
 }
 

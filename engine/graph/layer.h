@@ -59,9 +59,9 @@ struct jm_tensor *jm_graph_concat(
 struct jm_tensor *jm_graph_softmax_xent(
 	struct jm_graph *g, struct jm_tensor *logits, struct jm_tensor *target);
 
-/* Adds the mean loss of these rows to a loss; returns it. */
+/* Adds `weight` times the mean loss of these rows to a loss; returns it. */
 struct jm_tensor *jm_graph_softmax_xent_add(struct jm_graph *g, struct jm_tensor *loss,
-	struct jm_tensor *logits, struct jm_tensor *target);
+	double weight, struct jm_tensor *logits, struct jm_tensor *target);
 
 /* The mean of the squared differences of all elements, in training with a tensor for its
  * gradient. */

@@ -245,15 +245,15 @@ struct jm_tensor {
  * add			in  a a|c[..], b a|c[..]
  *			out y a|c[..]		y = a + b				in place
  * softmax-xent		in  logits c[..,V], target i32[..] (0 <= target < V), scale? f32[2] = {S, 1/S}
- *			attr xent.{scale,classes}: logits after `classes` (0: V) are ignored, dlogits is 0
+ *			attr xent.{scale,weight,classes}: logits after `classes` (0: V) are ignored, dlogits is 0
  *			out loss f32[1], dlogits? c[..,V]		in place: dlogits (out[1]) over in[0]
- *			loss = mean over rows of (log sum exp logits - logits[target]), not scaled; dlogits =
- *			xent.scale S / T (softmax(logits) - onehot(target)), S is read during the run and is 1
+ *			loss = weight mean over rows of (log sum exp logits - logits[target]), not scaled; dlogits =
+ *			weight scale S / T (softmax(logits) - onehot(target)), S is read during the run and is 1
  *			if scale is absent. The mean is summed in f64 or pairwise, so that its error does not
  *			grow with T.
  * mse			in  y c[..], target c|f32[..], scale? f32[2] = {S, 1/S}
- *			out loss f32[1], dy? c[..]	attr xent.scale
- *			loss = mean over all elements of (y - target)^2, not scaled; dy = 2 xent.scale S / n
+ *			out loss f32[1], dy? c[..]	attr xent.{scale,weight}
+ *			loss = weight mean over all elements of (y - target)^2, not scaled; dy = 2 weight scale S / n
  *			(y - target), S and the sum as of softmax-xent
  * top1			in  logits c[..,V], target i32[..]
  *			out share f32[1]	share of the rows whose (first) largest logit is logits[target]
@@ -428,6 +428,7 @@ union jm_attr {
 	} pages;
 	struct {
 		double scale;	 /* 1; 1/k for k micro-steps whose gradients are summed */
+		double weight;	 /* of this loss in a sum of losses; 1 if it is the only one */
 		int64_t classes; /* softmax-xent: of V; 0 = all */
 	} xent;			 /* softmax-xent, mse, sample */
 	struct {

@@ -69,6 +69,21 @@ def test_filters_have_gradients_in_f32(env, precision):
     assert (kinds(p)["conv + bn-stats + bn-finalize"] > 0) == (precision != "f32")
 
 
+PICTURES = [["inception3"], ["alexnet"], ["vgg16"], ["xception"], ["resnet152", "--stem", "cifar", "--image", 32, "--classes", 10]]
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize("network", PICTURES, ids=lambda words: words[0])
+def test_images_keep_their_channels_last(env, network, precision):
+    """Also where they are put side by side: only parameters are converted."""
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    p = plan(env, *network, "--batch", 32, "--precision", precision, "--graph")
+    nodes = [n for group in p["graph"] for n in group["nodes"]]
+    images = [n["in"][0] for n in nodes if n["op"] in ("concat", "split", "maxpool", "bn-apply", "relu") and len(n["in"][0]["dims"]) == 4]
+    assert images and {t["layout"] for t in images} == {"acdb"}
+    assert {n["in"][0]["class"] for n in nodes if n["op"] == "cast"} <= {"parameters"}
+
+
 @pytest.mark.parametrize("library, says", [("nothing.so", "cannot be loaded"), ("old", "of version 9.1")])
 def test_cudnn_missing_or_too_old(env, library, says):
     """A network with convolutions ends with 125; another device goes on, and so does a network without them."""

@@ -38,6 +38,10 @@ def xception():
     from timm.models.xception import Xception
     return Xception(num_classes=5)
 
+def inception():
+    import torchvision
+    return torchvision.models.Inception3(5, init_weights=False)
+
 def linears(width):
     return [torch.nn.Linear(width, 24), torch.nn.Linear(24, 24), torch.nn.Linear(24, 5)]
 
@@ -76,7 +80,7 @@ def network(kind):
     return net
 
 def loss(net, data, batch, seq):
-    side = 224 if hasattr(net, "features") else 32
+    side = 224 if hasattr(net, "features") else 299 if hasattr(net, "AuxLogits") else 32
     net = net.double().eval()
     with torch.no_grad():
         if seq > 1:
@@ -122,6 +126,7 @@ KINDS = {
     "alexnet": ("convnet", {"layers": 8, "hidden": 64, "ffn": 24, "image": 224, "classes": 5}, 4, 1),
     "vgg16": ("convnet", {"layers": 16, "hidden": 4, "ffn": 24, "image": 224, "classes": 5}, 4, 1),
     "xception": ("separable", {"layers": 8, "hidden": 32, "image": 32, "classes": 5}, 4, 1),
+    "inception": ("inception", {"hidden": 32, "image": 299, "classes": 5}, 4, 1),
     "timm_vit": VIT,
     "torchvision_vit": VIT,
     "gpt2": ("gpt", {"layers": 2, "hidden": 48, "heads": 3, "ffn": 192, "vocab": 256, "context": 24, "positions": "learned"},
@@ -174,7 +179,7 @@ def test_our_weights_load_with_strict_and_give_our_loss(kind, tmp_path):
     expected = losses(kind, data, tmp_path, STEPS, JM_TEST_SAVE=tmp_path / "ours.safetensors")
     loss, *counters = python("networks", LOAD, kind, tmp_path / "ours.safetensors", data, batch, seq).split()
     assert float(loss) == pytest.approx(expected, rel=3e-5)
-    assert counters == (["2"] if kind.startswith(("resnet", "xception")) else [])
+    assert counters == (["2"] if kind.startswith(("resnet", "xception", "inception")) else [])
 
 
 @pytest.mark.parametrize("kind", ["llama", "llama3_2"])

@@ -3,6 +3,7 @@
  * Logits are sums over the K features x of a sample, with weights of standard deviation s: their variance is
  * v = s^2 sum(x^2), which is s^2 K behind a norm. The loss is log(sum(exp(logits))), of which the mean is at most
  * ln(classes) + v/2, less the logit of the target, whose mean over n independent targets has the spread sqrt(v/n).
+ * A weighted sum of losses lies between the sums of their bounds.
  */
 #include "first_loss.h"
 
@@ -52,31 +53,36 @@ static double variance(const struct jm_graph *g, const struct jm_node *logits, d
 	return width * std * std * (norm ? 1 : NO_NORM) / (1 - g->dropout);
 }
 
-static bool bounds(const struct jm_graph *g, const struct jm_node *loss, int64_t targets,
-	struct jm_first_loss *ret)
+/* Adds those of one loss; false: they are unknown. */
+static bool add_bounds(const struct jm_graph *g, const struct jm_node *loss, int64_t targets,
+	struct jm_first_loss *sum)
 {
 	const struct jm_node *logits = maker_of(g, loss->in[0]);
 	int64_t some = loss->attr.xent.classes;
-	double alike = 0, v, guess, chance;
+	double alike = 0, v, guess, chance, weight = loss->attr.xent.weight;
 
 	if (!logits || logits->op != JM_OP_LINEAR)
 		return false;
 	v = variance(g, logits, &alike);
 	if (isnan(v))
 		return false;
-	ret->classes = some ? some : jm_tensor_width(loss->in[0]);
-	guess = log((double)ret->classes);
+	sum->classes = some ? some : jm_tensor_width(loss->in[0]);
+	guess = log((double)sum->classes);
 	chance = SPREADS * sqrt(v / (double)targets) + ROUNDED;
+	sum->guess += weight * guess;
 	/* where the table of the embedding is that of the logits, the token that is read seems to follow */
-	ret->least = guess - alike - chance;
-	ret->most = fmax(guess + v / 2, alike) + chance;
+	sum->least += weight * (guess - alike - chance);
+	sum->most += weight * (fmax(guess + v / 2, alike) + chance);
 	return true;
 }
 
 bool jm_first_loss(const struct jm_graph *g, int64_t targets, struct jm_first_loss *ret)
 {
-	for (int k = 0; k < g->n_nodes; k++)
+	bool known = true;
+
+	*ret = (struct jm_first_loss){0};
+	for (int k = 0; k < g->n_nodes && known; k++)
 		if (g->node[k]->op == JM_OP_SOFTMAX_XENT)
-			return bounds(g, g->node[k], targets, ret);
-	return false;
+			known = add_bounds(g, g->node[k], targets, ret);
+	return known && ret->classes;
 }

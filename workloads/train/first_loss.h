@@ -6,8 +6,8 @@
 #include "engine/graph/graph.h"
 
 struct jm_first_loss {
-	int64_t classes;
-	double least, most;
+	int64_t classes; /* of the last one of several losses */
+	double guess, least, most;
 };
 
 /* targets: how many classes of the batch were drawn independently, at least 1. false: unknown, as the loss has no classes,

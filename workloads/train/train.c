@@ -377,8 +377,7 @@ static int check_first(const struct train *s, struct jm_err *err)
 		"The loss of the first step was %.6g: with the start values it has to be near that "
 		"of guessing one of %lld classes, %.4g, between %.4g and %.4g; run 'joulemark "
 		"selftest --device ...' to find the operation that is wrong.",
-		s->loss_first, (long long)first.classes, log((double)first.classes), first.least,
-		first.most);
+		s->loss_first, (long long)first.classes, first.guess, first.least, first.most);
 }
 
 /* The loss of the first batch, run again, is not lower than it was: an error, or nothing is known. */

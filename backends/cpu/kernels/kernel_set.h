@@ -155,7 +155,8 @@ struct cpu_pages {
 /* Rows are `stride` elements apart; elements after the classes become 0 in dlogits. */
 struct cpu_xent {
 	int64_t rows, classes, stride;
-	double scale; /* of dlogits, includes 1 / rows */
+	double scale;  /* of dlogits, includes weight / rows */
+	double weight; /* of the loss */
 	struct cpu_vec logits, dlogits;
 	const int32_t *targets;
 	float *loss;

@@ -146,7 +146,7 @@ static void xent(const struct cpu_xent *p, int threads)
 	}
 	for (int64_t r = 0; r < p->rows; r++)
 		sum += losses[r];
-	*p->loss = (float)(sum / (double)p->rows) + (p->accumulate & 1 ? *p->loss : 0);
+	*p->loss = (float)(p->weight * sum / (double)p->rows) + (p->accumulate & 1 ? *p->loss : 0);
 }
 
 const struct cpu_losses JM_CPU(cpu_losses) = {xent_scratch, xent};

@@ -16,7 +16,9 @@ static int run_xent(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 		.rows = rows,
 		.classes = n->attr.xent.classes ? n->attr.xent.classes : jm_tensor_width(n->in[0]),
 		.stride = jm_tensor_width(n->in[0]),
-		.scale = n->attr.xent.scale * cpu_scale(n->in[2], 0) / (double)rows,
+		.scale = n->attr.xent.weight * n->attr.xent.scale * cpu_scale(n->in[2], 0) /
+			 (double)rows,
+		.weight = n->attr.xent.weight,
 		.logits = cpu_vec(n->in[0]),
 		.dlogits = cpu_vec(n->out[1]),
 		.targets = n->in[1]->data,

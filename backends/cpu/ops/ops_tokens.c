@@ -135,7 +135,8 @@ static int run_mse(const struct cpu_dev *dev, const struct cpu_exec *exec, struc
 	const struct jm_node *n = &exec->node[0];
 	int64_t rows = jm_tensor_rows(n->in[0]);
 	double count = (double)jm_tensor_count(n->in[0]), all = 0, *sum = exec->scratch;
-	double scale = 2 * n->attr.xent.scale * cpu_scale(n->in[2], 0) / count;
+	double weight = n->attr.xent.weight;
+	double scale = 2 * weight * n->attr.xent.scale * cpu_scale(n->in[2], 0) / count;
 	float *loss = n->out[0]->data;
 
 	(void)err;
@@ -144,7 +145,7 @@ static int run_mse(const struct cpu_dev *dev, const struct cpu_exec *exec, struc
 		sum[r] = mse_row(n, r, scale);
 	for (int64_t r = 0; r < rows; r++)
 		all += sum[r];
-	*loss = (float)(all / count + (jm_node_adds(n, 0) ? (double)*loss : 0));
+	*loss = (float)(weight * all / count + (jm_node_adds(n, 0) ? (double)*loss : 0));
 	return 0;
 }
 

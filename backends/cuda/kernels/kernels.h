@@ -149,7 +149,7 @@ void cuda_rope(const struct cuda_rope *p, cudaStream_t stream);
 /* logits and dlogits of one type, rows `stride` elements apart; dlogits absent: loss only. */
 struct cuda_xent {
 	int64_t rows, classes, stride;
-	float scale;		 /* of dlogits */
+	float scale, weight;	 /* of dlogits, which includes weight / rows; of the loss */
 	const float *loss_scale; /* another factor of the gradient, read during the run; NULL = 1 */
 	struct cuda_vec logits, dlogits;
 	const int32_t *targets;
@@ -367,7 +367,7 @@ struct cuda_mse {
 	int64_t n;
 	/* dy has y's type, absent: loss only; target has y's type or f32 */
 	struct cuda_vec y, target, dy;
-	float scale;		 /* of dy */
+	float scale, weight;	 /* of dy, which includes weight; of the loss */
 	const float *loss_scale; /* another factor of the gradient, read during the run; NULL = 1 */
 	float *loss;
 	double *partial; /* [CUDA_NORM_PARTS]: scratch */

@@ -371,8 +371,9 @@ template <typename T> static bool xent_long(const struct cuda_xent *p, cudaStrea
 
 /* ---- starting ------------------------------------------------------------------------------------- */
 
-/* The mean of losses[rows], summed in f64 in the same order every time. */
-__global__ void mean_kernel(const float *losses, int64_t rows, float *loss, bool add)
+/* weight times the mean of losses[rows], summed in f64 in the same order every time. */
+__global__ void mean_kernel(
+	const float *losses, int64_t rows, float weight, float *loss, bool add)
 {
 	__shared__ double share[WARP];
 	double sum = 0;
@@ -381,7 +382,7 @@ __global__ void mean_kernel(const float *losses, int64_t rows, float *loss, bool
 		sum += losses[i];
 	sum = block_sum(sum, share);
 	if (threadIdx.x == 0)
-		*loss = (float)(sum / (double)rows + (add ? (double)*loss : 0));
+		*loss = (float)(weight * sum / (double)rows + (add ? (double)*loss : 0));
 }
 
 template <int N, typename T> static void xent_of(const struct cuda_xent *p, cudaStream_t stream)
@@ -410,7 +411,7 @@ void cuda_xent(const struct cuda_xent *p, cudaStream_t stream)
 	p->stride % PACK == 0 ? xent_typed<PACK>(p, stream) : xent_typed<1>(p, stream);
 	if (p->loss)
 		mean_kernel<<<1, SUMMERS, 0, stream>>>(p->losses - p->rows_before,
-			p->rows_before + p->rows, p->loss, p->add_loss);
+			p->rows_before + p->rows, p->weight, p->loss, p->add_loss);
 }
 
 /* One block handles all rows, because the op runs rarely and the result is the same every time. */
@@ -482,7 +483,8 @@ __global__ void mse_mean_kernel(struct cuda_mse p)
 		sum += p.partial[i];
 	sum = block_sum(sum, share);
 	if (threadIdx.x == 0)
-		*p.loss = (float)(sum / (double)p.n + (p.add_loss ? (double)*p.loss : 0));
+		*p.loss = (float)(p.weight * sum / (double)p.n +
+				  (p.add_loss ? (double)*p.loss : 0));
 }
 
 void cuda_mse(const struct cuda_mse *p, cudaStream_t stream)

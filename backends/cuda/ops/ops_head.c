@@ -234,7 +234,9 @@ static void run_loss(struct cuda_dev *dev, const struct cuda_exec *exec, const s
 		.rows_before = c->first,
 		.classes = n->attr.xent.classes ? n->attr.xent.classes : c->logits.dim[1],
 		.stride = cuda_row_stride(&c->logits),
-		.scale = (float)(n->attr.xent.scale / (double)rows_of(exec->node)),
+		.scale = (float)(n->attr.xent.weight * n->attr.xent.scale /
+				 (double)rows_of(exec->node)),
+		.weight = (float)n->attr.xent.weight,
 		.loss_scale = cuda_data(n->in[2]),
 		.logits = cuda_vec(&c->logits),
 		.dlogits = cuda_vec(&c->logits),

@@ -48,7 +48,7 @@ static struct jm_tensor *contrastive(struct kit *k)
 	return loss_of(k, jm_graph_linear(k->graph, a, b, NULL));
 }
 
-/* Both ways: two losses that add up. */
+/* Both ways: a weighted sum of two losses. */
 static struct jm_tensor *symmetric(struct kit *k)
 {
 	struct jm_tensor *a = jm_graph_gelu(k->graph, kit_param(k, 2, DIMS(4, 6)));
@@ -58,7 +58,7 @@ static struct jm_tensor *symmetric(struct kit *k)
 		jm_graph_softmax_xent(k->graph, jm_graph_linear(k->graph, a, b, NULL), same);
 
 	return jm_graph_softmax_xent_add(
-		k->graph, loss, jm_graph_linear(k->graph, b, a, NULL), same);
+		k->graph, loss, 0.4, jm_graph_linear(k->graph, b, a, NULL), same);
 }
 
 static struct jm_tensor *embed(struct kit *k)

@@ -61,6 +61,7 @@ static void run_loss(enum jm_dtype type, int64_t classes)
 {
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_tensor *logits, *targets, *scale, *loss, *dlogits;
+	struct jm_node *n;
 	struct kit k;
 
 	assert_ok(kit_open(&k, "cuda:0", 1, type, &err), err);
@@ -69,8 +70,9 @@ static void run_loss(enum jm_dtype type, int64_t classes)
 	scale = kit_normal(&k, JM_F32, 1, 0, 1, DIMS(1));
 	loss = kit_out(&k, JM_F32, 1, DIMS(1), NULL);
 	dlogits = kit_out(&k, type, 2, DIMS(2, classes), NULL);
-	jm_graph_node(k.graph, JM_OP_SOFTMAX_XENT, OPS(logits, targets, scale), OPS(loss, dlogits))
-		->attr.xent.scale = 1;
+	n = jm_graph_node(
+		k.graph, JM_OP_SOFTMAX_XENT, OPS(logits, targets, scale), OPS(loss, dlogits));
+	n->attr.xent.scale = n->attr.xent.weight = 1;
 	assert_ok(kit_run(&k, &err), err);
 	kit_done(&k);
 }
