@@ -381,6 +381,9 @@ static const struct jm_option options[] = {
 		.help = "file to write; - is standard output, which is also the default, except "
 			"for "
 			"html, where it is report.html"},
+	{.name = "why",
+		JM_BIND(JM_FLAG, struct call, report.why),
+		.help = "also print the reasons of the quality grade in the table"},
 	{.name = "cases",
 		.usual = true,
 		JM_BIND(JM_FLAG, struct call, report.cases),

@@ -150,6 +150,9 @@ const struct jm_option jm_measure_options[] = {
 		.heading = "Text",
 		JM_BIND(JM_FLAG, struct measurement, text.meters),
 		.help = "print the phases of each meter"},
+	{.name = "why",
+		JM_BIND(JM_FLAG, struct measurement, text.why),
+		.help = "print also what keeps the measurement from the next grade of quality"},
 	{.name = "residue",
 		JM_BIND(JM_FLAG, struct measurement, text.residue),
 		.help = "print for each phase the energy of a meter less that of its parts: a GPU "

@@ -495,12 +495,41 @@ static void put_residue(const struct jm_measure_text *t, const json_t *record)
 		2, 2, t->width);
 }
 
-void jm_measure_print(const struct jm_measure_text *t, const json_t *record)
+/* The best origin that a meter has. */
+static const char *best_origin(const json_t *record)
+{
+	const json_t *meters = json_object_get(record, "meters");
+
+	for (int i = 0; i < JM_ORIGIN_COUNT; i++)
+		if (any_of_origin(meters, jm_origin_name(jm_origin_order[i])))
+			return jm_origin_name(jm_origin_order[i]);
+	return "";
+}
+
+/* One line; its reasons on request. */
+static void put_quality(const struct jm_measure_text *t, const json_t *record)
 {
 	const json_t *quality = json_object_get(record, "quality"), *reason;
-	char grade[80];
+	const json_t *reasons = json_object_get(quality, "reasons");
+	char grade[80], text[140];
 	size_t i;
 
+	jm_text_grade(jm_json_text(quality, "grade"), best_origin(record), grade, sizeof(grade));
+	snprintf(text, sizeof(text), "%s%s", grade,
+		json_array_size(reasons) && !t->why ? "; --why gives the reasons" : "");
+	fputc('\n', t->out);
+	put_line(t, "Quality", text);
+	json_array_foreach(reasons, i, reason)
+	{
+		if (!t->why)
+			break;
+		fprintf(t->out, "    - ");
+		jm_text_wrap_on(t->out, json_string_value(reason), 6, 6, t->width);
+	}
+}
+
+void jm_measure_print(const struct jm_measure_text *t, const json_t *record)
+{
 	put_command(t, record);
 	put_time(t, record);
 	put_energy(t, record);
@@ -513,12 +542,5 @@ void jm_measure_print(const struct jm_measure_text *t, const json_t *record)
 	put_meters(t, record);
 	put_phases(t, record);
 	put_residue(t, record);
-	fputc('\n', t->out);
-	jm_text_grade(jm_json_text(quality, "grade"), grade, sizeof(grade));
-	put_line(t, "Quality", grade);
-	json_array_foreach(json_object_get(quality, "reasons"), i, reason)
-	{
-		fprintf(t->out, "    - ");
-		jm_text_wrap_on(t->out, json_string_value(reason), 6, 6, t->width);
-	}
+	put_quality(t, record);
 }

@@ -13,6 +13,7 @@ struct jm_measure_text {
 	bool bold;
 	bool bounds;  /* also the parts of each uncertainty */
 	bool meters;  /* phases per meter */
+	bool why;     /* the reasons of the grade */
 	bool residue; /* what parts leave of the meters that include them */
 	bool marked; /* the rate of items is of the stretch between marks, not of the whole command */
 };

@@ -12,6 +12,8 @@ static void print_case(const struct jm_run_call *r, const struct jm_plan *plan,
 	char label[512], line[600];
 
 	jm_run_case_label(varying, c, label, sizeof(label));
+	if (!*label)
+		jm_run_case_work(c, label, sizeof(label));
 	snprintf(line, sizeof(line), "%.*s%s%s", plan->prefix, c->id, *label ? "  " : "", label);
 	jm_text_wrap(r->cli->out, line, 2, 4 + plan->prefix, r->cli->width);
 }

@@ -107,6 +107,25 @@ void jm_run_case_label(const json_t *varying, const struct jm_plan_case *c, char
 		append(out, size, "(reference)", "", "");
 }
 
+void jm_run_case_work(const struct jm_plan_case *c, char *out, size_t size)
+{
+	static const char *const keys[] = {"workload", "model", "device", "precision"};
+	const json_t *options = json_object_get(c->parameters, "options"), *word;
+	size_t i;
+
+	*out = '\0';
+	json_array_foreach(json_object_get(c->parameters, "command"), i, word)
+		append(out, size, json_string_value(word), "", "");
+	for (i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		const char *text = jm_json_text(c->parameters, keys[i]);
+
+		if (!*text)
+			text = jm_json_text(options, keys[i]);
+		if (*text)
+			append(out, size, i > 1 ? keys[i] : "", i > 1 ? "=" : "", text);
+	}
+}
+
 static double number(const json_t *record, const char *key)
 {
 	return jm_json_real(json_object_get(record, key));
@@ -151,6 +170,8 @@ static void figures_of(struct jm_run_show *show, const json_t *record, char *out
 	const char *state = setting_state(record);
 	double rate = number(record, "throughput"), items = items_of(record);
 	double joules = joules_of(record, &origin), wall = number(record, "wall_s");
+	const char *prefix;
+	double factor;
 	char part[96], text[32];
 
 	*out = '\0';
@@ -158,13 +179,14 @@ static void figures_of(struct jm_run_show *show, const json_t *record, char *out
 		unit = "item";
 	jm_text_estimate(rate, NAN, text, sizeof(text));
 	if (isfinite(rate))
-		snprintf(part, sizeof(part), "%s %.32s%s/s", text, unit, jm_text_plural(unit));
+		snprintf(part, sizeof(part), "%s %.32s/s", text, unit);
 	else
 		snprintf(part, sizeof(part), "%.4g s", wall);
 	append(out, size, part, "", "");
 	if (isfinite(joules) && items > 0) {
-		jm_text_estimate(items / joules, NAN, text, sizeof(text));
-		snprintf(part, sizeof(part), " %s %.32s%s/J", text, unit, jm_text_plural(unit));
+		factor = jm_text_prefix("J/item", joules / items, &prefix);
+		jm_text_estimate(joules / items / factor, NAN, text, sizeof(text));
+		snprintf(part, sizeof(part), " %s %sJ/%.32s", text, prefix, unit);
 		append(out, size, part, "", "");
 	} else if (isfinite(joules)) {
 		jm_text_quantity(joules, NAN, "J", text, sizeof(text));

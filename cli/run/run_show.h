@@ -15,5 +15,7 @@ void jm_run_show_done(struct jm_run_show *show);
 json_t *jm_run_varying(const struct jm_plan *plan);
 /* What distinguishes this case from the others of its plan: settings, and what varies. */
 void jm_run_case_label(const json_t *varying, const struct jm_plan_case *c, char *out, size_t size);
+/* What is run: the words of the command, or workload, model, device and precision. */
+void jm_run_case_work(const struct jm_plan_case *c, char *out, size_t size);
 
 #endif

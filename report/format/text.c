@@ -47,11 +47,11 @@ void jm_text_append(char *out, size_t size, const char *between, const char *wha
 		jm_text_shorten(out, used + 1);
 }
 
-void jm_text_grade(const char *grade, char *out, size_t size)
+void jm_text_grade(const char *grade, const char *origin, char *out, size_t size)
 {
 	if (!strcmp(grade, "none"))
-		jm_text_format(out, size,
-			"none (the lowest grade, D, needs measured energy; A is the best)");
+		jm_text_format(out, size, "none: %s%s", *origin ? origin : "no energy is known",
+			*origin ? " only" : "");
 	else
 		jm_text_format(out, size, "%s (A is the best grade, D the worst)", grade);
 }

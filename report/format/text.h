@@ -11,8 +11,8 @@ void jm_text_format(char *out, size_t size, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 /* Appends the text, after `between` if `out` is not empty. */
 void jm_text_append(char *out, size_t size, const char *between, const char *what);
-/* "C (A is the best grade, D the worst)". */
-void jm_text_grade(const char *grade, char *out, size_t size);
+/* "C (A is the best grade, D the worst)"; without a grade "none: estimated only", by the origin ("" = no energy). */
+void jm_text_grade(const char *grade, const char *origin, char *out, size_t size);
 /* Copies with every @ replaced by the item. */
 void jm_text_item(const char *from, const char *item, char *out, size_t size);
 /* Columns a text takes on a terminal: code points, all of width one here. */

@@ -16,7 +16,7 @@ void jm_text_spread(
 	else if (n > 1)
 		snprintf(out, size, "; mean ± half of the 95 %% interval over %d runs", n);
 	else
-		snprintf(out, size, "; one run each, therefore no interval");
+		snprintf(out, size, "; one run of each setting, so the repeats give no interval");
 }
 
 static bool has_state(

@@ -19,6 +19,7 @@ struct jm_report_options {
 	double add_watts; /* assumed power of the rest of the node, added to every case; 0 = none */
 	int width;	  /* columns of the terminal; 0 = 80 */
 	bool bold;	  /* titles of the table in bold, for a terminal */
+	bool why;	  /* table: the reasons of the grade */
 	bool told;	  /* table: the reader has just seen why runs failed */
 	struct jm_figures figures;	/* 0 = not given */
 	const char *currency;		/* of figures.price; NULL = not named */

@@ -65,6 +65,17 @@ static double prefix_of(const struct jm_compare_row *row, int metric, const char
 
 enum column { WHAT, OF_A, OF_B, RATIO, CHANGE, P, RESULT, COLUMNS };
 
+/* Two digits, as many as a p value has that mean something. */
+static void put_chance(double p, char *out, size_t size)
+{
+	if (isnan(p))
+		snprintf(out, size, "-");
+	else if (p < 1e-4)
+		snprintf(out, size, "<0.0001");
+	else
+		snprintf(out, size, "%.*f", p < 0.001 ? 4 : p < 0.1 ? 3 : 2, p);
+}
+
 static void put_cell(
 	const struct jm_compare_row *row, int metric, enum column column, char *out, size_t size)
 {
@@ -82,11 +93,7 @@ static void put_cell(
 		put_change(&l->c, out, size);
 		return;
 	case P:
-		snprintf(out, size,
-			isnan(l->c.p)	? "-"
-			: l->c.p < 1e-4 ? "<0.0001"
-					: "%.4f",
-			l->c.p);
+		put_chance(l->c.p, out, size);
 		return;
 	case RESULT:
 		snprintf(out, size, "%s", l->why_not ? "-" : jm_compare_verdict(l));

@@ -191,8 +191,9 @@ static int put_series(
 	put_failures(g, s, out);
 	if (*s->grade) {
 		jm_text_quality(g, s, text, sizeof(text));
-		jm_text_grade(s->grade, grade, sizeof(grade));
-		fprintf(out, "\nQuality %s%s", grade, *text ? ": " : "");
+		jm_text_grade(s->grade, s->has_energy ? jm_origin_name(s->origin) : "", grade,
+			sizeof(grade));
+		fprintf(out, "\nQuality %s%s", grade, *text ? ". " : "");
 		put(out, text);
 		fputc('\n', out);
 	}

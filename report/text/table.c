@@ -225,7 +225,7 @@ static void put_edp(const struct jm_grouping *g, const struct jm_group_series *s
 static void put_lines(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	struct jm_text_sign signs[JM_TEXT_SIGNS];
-	char reasons[1800], grade[80], line[1900];
+	char reasons[1800], grade[80], line[2000];
 
 	if (s->reference >= 0) {
 		snprintf(line, sizeof(line), "*  the reference: %s", jm_text_reference(g, s));
@@ -251,9 +251,13 @@ static void put_lines(const struct jm_grouping *g, const struct jm_group_series 
 	if (*s->grade) {
 		jm_text_quality(
 			g, &g->series[g->point[s->first_point].series], reasons, sizeof(reasons));
-		jm_text_grade(s->grade, grade, sizeof(grade));
-		snprintf(
-			line, sizeof(line), "quality %s%s%s", grade, *reasons ? ": " : "", reasons);
+		jm_text_grade(s->grade, s->has_energy ? jm_origin_name(s->origin) : "", grade,
+			sizeof(grade));
+		snprintf(line, sizeof(line), "quality %s%s%s", grade,
+			!*reasons	 ? ""
+			: g->options.why ? ". "
+					 : "; 'joulemark report --why' gives the reasons",
+			g->options.why ? reasons : "");
 		jm_text_wrap(out, line, 2, 4, g->options.width);
 	}
 	put_warnings(g, s, out);

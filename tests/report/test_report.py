@@ -212,7 +212,9 @@ def test_reasons_of_many_runs_are_said_once(tmp_path):
     (series,) = summary(write(tmp_path, rows))["series"]
     assert len(series["grade_reasons"]) == 3 and series["grade_reasons"][2] == "It is hot."
     assert [r.endswith(f"GPU {k}.") for k, r in enumerate(series["grade_reasons"][:2])] == [True] * 2
-    assert report(write(tmp_path, rows)).count("too short") == 2
+    path = write(tmp_path, rows)
+    assert report("--why", path).count("too short") == 2
+    assert "too short" not in report(path) and "report --why" in report(path)
 
 
 def test_a_faulty_sensor_yields_no_verdict_by_energy(tmp_path):

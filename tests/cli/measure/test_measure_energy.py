@@ -92,7 +92,7 @@ def test_options_of_a_source_by_name():
 
 
 def test_sources_list_their_options():
-    done = jm("list")
+    done = jm("list", "--all")
     assert "estimate:core=WATTS" in done.stdout and "nvml:raw" in done.stdout
 
 
