@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GAP 2
+#define GAP	   2
+#define PLUS_MINUS " ± "
 
 static int no_memory(struct jm_err *err)
 {
@@ -137,18 +138,105 @@ void jm_grid_apart(struct jm_grid *t)
 	}
 }
 
+/* What follows the "±" of a number; NULL = it has none. */
+static const char *doubt_of(const char *cell)
+{
+	const char *at = cell ? strstr(cell, PLUS_MINUS) : NULL;
+
+	return at ? at + strlen(PLUS_MINUS) : NULL;
+}
+
+/* "(16.70 ± 0.06)", of a setting that was not held. */
+static bool is_closed(const char *cell)
+{
+	size_t n = cell ? strlen(cell) : 0;
+
+	return n && cell[n - 1] == ')';
+}
+
+/* Of a column: the widest doubt, without a parenthesis, and whether there is one. */
+struct doubts {
+	int most;
+	bool closed;
+};
+
+static struct doubts doubts_of(const struct jm_grid *t, int column)
+{
+	struct doubts d = {0};
+
+	for (int r = 0; r < t->rows; r++) {
+		const char *cell = t->cell[r * t->columns + column], *doubt = doubt_of(cell);
+		int width = doubt ? jm_text_width(doubt) - is_closed(cell) : 0;
+
+		d.most = width > d.most ? width : d.most;
+		d.closed = d.closed || is_closed(cell);
+	}
+	return d;
+}
+
+/* A number alone ends where the others have their "±"; one with it gets blanks before a shorter doubt. */
+static void align_cell(char **cell, struct doubts d)
+{
+	const char *doubt = doubt_of(*cell), *after = d.closed && !is_closed(*cell) ? " " : "";
+	const char *from = *cell + (**cell == '-');
+	char *padded = NULL;
+	int n = -1;
+
+	if (doubt)
+		n = asprintf(&padded, "%.*s%*s%s%s", (int)(doubt - *cell), *cell,
+			d.most - jm_text_width(doubt) + is_closed(*cell), "", doubt, after);
+	else if (*from >= '0' && *from <= '9')
+		n = asprintf(
+			&padded, "%s%*s%s", *cell, d.most + jm_text_width(PLUS_MINUS), "", after);
+	if (n < 0)
+		return;
+	free(*cell);
+	*cell = padded;
+}
+
+/* One below the other: the doubts of a column, and the numbers before them. */
+static void align_doubts(struct jm_grid *t)
+{
+	for (int c = t->n_setting; c < t->columns; c++) {
+		struct doubts d = doubts_of(t, c);
+
+		for (int r = 0; d.most && !t->left[c] && r < t->rows; r++)
+			if (t->cell[r * t->columns + c])
+				align_cell(&t->cell[r * t->columns + c], d);
+	}
+}
+
+/* Without blanks at the end of a line. */
+static void put_row(const struct jm_grid *t, char **cells, int first, int end, FILE *out)
+{
+	char *line = NULL;
+	size_t n = 0;
+	FILE *f = open_memstream(&line, &n);
+
+	if (!f)
+		return;
+	put_line(t, cells, first, end, f);
+	if (!fclose(f)) {
+		while (n > 1 && line[n - 2] == ' ')
+			n--;
+		fprintf(out, "%.*s\n", (int)n - 1, line);
+	}
+	free(line);
+}
+
 void jm_grid_print(struct jm_grid *t, int indent, int width, FILE *out)
 {
 	jm_grid_apart(t);
+	align_doubts(t);
 	for (int first = t->n_setting, end; first < t->columns; first = end) {
 		end = end_of_block(t, first, width - indent);
 		if (first > t->n_setting)
 			fputc('\n', out);
 		fprintf(out, "%*s", indent, "");
-		put_line(t, t->title, first, end, out);
+		put_row(t, t->title, first, end, out);
 		for (int r = 0; r < t->rows; r++) {
 			fprintf(out, "%*s", indent, "");
-			put_line(t, &t->cell[r * t->columns], first, end, out);
+			put_row(t, &t->cell[r * t->columns], first, end, out);
 		}
 	}
 }

@@ -259,37 +259,77 @@ void jm_text_estimate(double mean, double half_width, char *out, size_t size)
 	jm_text_estimate_to(PLACES_AT_MOST + DIGITS_AT_MOST, mean, half_width, out, size);
 }
 
-void jm_text_estimate_to(int at_most, double mean, double half_width, char *out, size_t size)
+static bool has_doubt(double mean, double half_width)
+{
+	return half_width > NOISE * fabs(mean) && half_width < LARGE;
+}
+
+/* Numbers that are not written with decimals at all. */
+static bool is_scientific(double mean)
+{
+	return fabs(mean) >= LARGE ||
+	       decimals_for(mean, DIGITS_AT_MOST) > PLACES_AT_MOST + DIGITS_AT_MOST;
+}
+
+int jm_text_places(int at_most, double mean, double half_width)
 {
 	int places, most = decimals_for(mean, DIGITS_AT_MOST);
-	double shown;
 
-	if (!isfinite(mean)) {
-		snprintf(out, size, "-");
-		return;
-	}
-	if (fabs(mean) >= LARGE || most > PLACES_AT_MOST + DIGITS_AT_MOST) {
-		snprintf(out, size, "%.4g", mean);
-		return;
-	}
-	if (!(half_width > NOISE * fabs(mean)) || half_width >= LARGE) {
-		places = mean == 0 ? 1 : decimals_for(mean, DIGITS_PLAIN);
-		snprintf(out, size, "%.*f", places < at_most ? places : at_most, mean);
-		jm_text_apart(out, size);
-		return;
-	}
+	if (!isfinite(mean) || is_scientific(mean) || !has_doubt(mean, half_width))
+		return JM_NO_PLACES;
 	places = last_place(half_width);
 	if (fabs(mean) > 0 && places > most)
 		places = most;
 	if (half_width > fabs(mean) && fabs(mean) > 0 && places < place_of_digit(mean, 2))
 		places = place_of_digit(mean, 2); /* or nothing of the mean would be left */
-	places = places < at_most ? places : at_most;
-	shown = round_to(half_width, places);
-	if (!(shown > 0))
-		shown = pow(10, -places);
-	snprintf(out, size, "%.*f ± %.*f", places > 0 ? places : 0, round_to(mean, places),
-		places > 0 ? places : 0, shown);
+	return places < at_most ? places : at_most;
+}
+
+/* Without a minus before a zero. */
+static double shown_as(double value, int places)
+{
+	double rounded = round_to(value, places);
+
+	return rounded == 0 ? 0 : rounded;
+}
+
+void jm_text_estimate_at(int places, double mean, double half_width, char *out, size_t size)
+{
+	int decimals = places > 0 ? places : 0;
+	double shown = round_to(half_width, places);
+
+	if (!isfinite(mean)) {
+		snprintf(out, size, "-");
+		return;
+	}
+	if (!has_doubt(mean, half_width)) {
+		snprintf(out, size, "%.*f", decimals, shown_as(mean, decimals));
+	} else {
+		if (!(shown > 0))
+			shown = pow(10, -places);
+		snprintf(out, size, "%.*f ± %.*f", decimals, shown_as(mean, places), decimals,
+			shown);
+	}
 	jm_text_apart(out, size);
+}
+
+void jm_text_estimate_to(int at_most, double mean, double half_width, char *out, size_t size)
+{
+	int places = jm_text_places(at_most, mean, half_width);
+
+	if (!isfinite(mean)) {
+		snprintf(out, size, "-");
+		return;
+	}
+	if (is_scientific(mean)) {
+		snprintf(out, size, "%.4g", mean);
+		return;
+	}
+	if (places == JM_NO_PLACES) {
+		places = mean == 0 ? 1 : decimals_for(mean, DIGITS_PLAIN);
+		places = places < at_most ? places : at_most;
+	}
+	jm_text_estimate_at(places, mean, half_width, out, size);
 }
 
 const char *jm_text_plural(const char *unit)

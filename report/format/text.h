@@ -46,6 +46,11 @@ void jm_text_together(char *text);
 bool jm_text_is_apart(const char *text);
 /* With that many decimals at most. */
 void jm_text_estimate_to(int at_most, double mean, double half_width, char *out, size_t size);
+/* The decimals that the above shows, negative for tens; JM_NO_PLACES: there is no half width. */
+#define JM_NO_PLACES (-1000)
+int jm_text_places(int at_most, double mean, double half_width);
+/* With exactly that many, as of a column whose smallest half width decides. */
+void jm_text_estimate_at(int places, double mean, double half_width, char *out, size_t size);
 /* "1054 J ± 53 J", "16.12 mJ": both in the unit that fits the value; without a bound (NAN) four digits. */
 void jm_text_quantity(double value, double error, const char *unit, char *out, size_t size);
 /* What follows the unit of several items: "s" of images, nothing of GB. */

@@ -10,6 +10,7 @@
 #include "report/model/family.h"
 #include "sentence.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ struct column {
 	enum column_kind kind;
 	int index; /* of the dimension or metric */
 	double factor;
+	int places; /* decimals of a metric, by the smallest half width of the column; JM_NO_PLACES: none */
 	char title[80];
 };
 
@@ -297,19 +299,55 @@ static void print_enforced(const struct jm_grouping *g, const struct jm_group_po
 		snprintf(out, size, "%s", low);
 }
 
+static bool is_percent(int metric)
+{
+	return metric == JM_M_GAIN || metric == JM_M_LOSS || metric == JM_M_GAIN_LOSS;
+}
+
+/* As the column shows them. */
+static void shown_of(const struct jm_group_point *p, const struct column *c, double *ret_mean,
+	double *ret_half_width)
+{
+	const struct jm_stat *stat = &p->stat[c->index];
+	double half = is_percent(c->index) ? jm_text_percent_half(stat) : stat->half_width;
+
+	*ret_mean = stat->mean / c->factor;
+	*ret_half_width = half / c->factor;
+}
+
+/* So that no row loses a digit that is known. */
+static int places_of(
+	const struct jm_grouping *g, const struct jm_group_series *s, const struct column *c)
+{
+	int most = JM_NO_PLACES;
+
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++) {
+		double mean, half;
+		int places;
+
+		shown_of(&g->point[i], c, &mean, &half);
+		places = jm_text_places(
+			is_percent(c->index) ? JM_PERCENT_PLACES : INT_MAX, mean, half);
+		most = places > most ? places : most;
+	}
+	return most;
+}
+
 static void print_metric(
 	const struct jm_group_point *p, const struct column *c, char *out, size_t size)
 {
 	const struct jm_stat *stat = &p->stat[c->index];
-	bool percent = c->index == JM_M_GAIN || c->index == JM_M_LOSS || c->index == JM_M_GAIN_LOSS;
 	bool kept = p->state != JM_STATE_VIOLATED;
+	double mean, half;
 	char number[80];
 
-	if (percent)
+	shown_of(p, c, &mean, &half);
+	if (c->places != JM_NO_PLACES)
+		jm_text_estimate_at(c->places, mean, half, number, sizeof(number));
+	else if (is_percent(c->index))
 		jm_text_percent(stat, number, sizeof(number));
 	else
-		jm_text_estimate(stat->mean / c->factor, stat->half_width / c->factor, number,
-			sizeof(number));
+		jm_text_estimate(mean, half, number, sizeof(number));
 	snprintf(out, size, kept || !stat->n ? "%s" : "(%s)", number);
 }
 
@@ -405,6 +443,9 @@ int jm_grid_family(struct jm_grid *grid, const struct jm_grouping *g, const stru
 	for (int i = 0; i < f->n_axes; i++)
 		add(columns, &n, AXIS, i, f->axis[i]);
 	n += choose_columns(g, &f->all, others, &n_setting);
+	for (int i = 0; i < n; i++)
+		columns[i].places = columns[i].kind == METRIC ? places_of(g, &f->all, &columns[i])
+							      : JM_NO_PLACES;
 	rc = jm_grid_new(grid, f->all.n_points, n, err);
 	grid->n_setting = f->n_axes + n_setting;
 	if (!rc)

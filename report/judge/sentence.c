@@ -137,13 +137,16 @@ void jm_text_metric_value(const struct jm_grouping *g, const struct jm_group_ser
 		metric < JM_M_EDS ? unit : "");
 }
 
-void jm_text_percent(const struct jm_stat *stat, char *out, size_t size)
+double jm_text_percent_half(const struct jm_stat *stat)
 {
 	double half_width = stat->half_width;
 
-	if (half_width > 0 && half_width < JM_PERCENT_LEAST)
-		half_width = JM_PERCENT_LEAST;
-	jm_text_estimate_to(JM_PERCENT_PLACES, stat->mean, half_width, out, size);
+	return half_width > 0 && half_width < JM_PERCENT_LEAST ? JM_PERCENT_LEAST : half_width;
+}
+
+void jm_text_percent(const struct jm_stat *stat, char *out, size_t size)
+{
+	jm_text_estimate_to(JM_PERCENT_PLACES, stat->mean, jm_text_percent_half(stat), out, size);
 }
 
 bool jm_text_within(

@@ -20,6 +20,7 @@ void jm_text_figures(const struct jm_grouping *g, char *out, size_t size);
 	0.01 /* percentage points: finer differences of a saving or a slowdown do not matter */
 #define JM_PERCENT_PLACES 2
 /* "11.29 ± 0.01": a saving or a slowdown in percent; a half width is JM_PERCENT_LEAST at least. */
+double jm_text_percent_half(const struct jm_stat *stat); /* as it is shown */
 void jm_text_percent(const struct jm_stat *stat, char *out, size_t size);
 /* "600 W per GPU (11.29 ± 0.01 % less energy, 3.50 ± 0.01 % more time; simulated)" by jm_verdict_within, with the origin
  * unless it is measured; false: no such setting. */

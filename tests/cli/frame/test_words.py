@@ -45,3 +45,17 @@ def test_progress_and_table_have_the_same_unit():
     for rate, of_rate, energy, of_energy in shown:
         assert of_rate in title.split() and of_energy in title.split()
         assert float(rate.replace(",", "")) == pytest.approx(30250, rel=0.02) and float(energy) == pytest.approx(23.1, rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["h100x4", "h200x4", "mi300x4"])
+def test_a_column_has_one_number_of_decimals(tmp_path, name):
+    """As many as its smallest half width needs; signs stand below each other, and no zero has a minus."""
+    text = report("--width", "300", write(tmp_path, records(name)))
+    rows = [line for line in text.split("\n\n")[1].splitlines()[1:] if "±" in line]
+    places = {m.start() for line in rows for m in re.finditer("±", line)}
+    assert len(rows) > 4 and len(places) == 5  # throughput, watts, joules, saved, slower
+    for at in places:
+        pairs = [re.match(r"([\d,.]+) ± *([\d,.]+)", line[line.rindex(" ", 0, at - 1) + 1:].lstrip("(-"))
+                 for line in rows if line[at:at + 1] == "±"]
+        assert all(pairs) and len({len(n.partition(".")[2]) for p in pairs for n in p.groups()}) == 1
+    assert not re.search(r"-0\.?0*( |$)", text) and all(not line.endswith(" ") for line in text.splitlines())
