@@ -270,6 +270,8 @@ static int describe(
 	snprintf(knob.label, sizeof(knob.label), "control group %.49s", path);
 	knob.min = s->min = LEAST_US / q.period_us;
 	knob.max = (double)sysconf(_SC_NPROCESSORS_CONF);
+	if (isfinite(q.us)) /* what was found can be set again */
+		knob.max = fmax(knob.max, q.us / q.period_us);
 	knob.settle_s = q.period_us * 1e-6; /* a new quota holds from the next period on */
 	*ret = knob;
 	return 0;

@@ -6,8 +6,12 @@
  *	cpu.max			"max" or a quota of 1 ms at least, with or without the period, which otherwise stays
  *				(kernel/sched/core.c, cpu_max_write and tg_set_cfs_bandwidth)
  *	cpu.cfs_quota_us	below 0 is no limit, else 1 ms at least (the same file, cpu_cfs_quota_write_s64)
+ *	constraint_N_power_limit_uw	rounded down to 1/8 W (drivers/powercap/intel_rapl_common.c, set_power_limit)
+ *	scaling_min_freq, scaling_max_freq	brought into the limits of the hardware; a range that is reversed is
+ *				refused, as before Linux 5.3 (drivers/cpufreq/cpufreq.c, cpufreq_set_policy)
+ *	scaling_governor, energy_performance_preference	one of those that the file beside lists
  *
- * JM_FAKE_KERNEL_REFUSES=NAME: a write to files of that name fails as for a user without the right.
+ * JM_FAKE_KERNEL_REFUSES=END: a write to files whose path ends so fails as for a user without the right.
  */
 #include <errno.h>
 #include <limits.h>
@@ -17,11 +21,23 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define LINE  256
-#define LEAST 1000 /* us */
+#define LINE   256
+#define LEAST  1000   /* us */
+#define EIGHTH 125000 /* of a watt, uW */
 
 /* Turns the line that was written into the one that is shown; folder: of the file, for its neighbours. 0 or an errno. */
 typedef int rule_fn(const char *folder, const char *now, char line[LINE]);
+
+static void read_now(const char *path, char out[LINE])
+{
+	FILE *file = fopen(path, "re");
+
+	if (!file || !fgets(out, LINE, file))
+		*out = '\0';
+	out[strcspn(out, "\n")] = '\0';
+	if (file)
+		fclose(file);
+}
 
 static int cpu_max(const char *folder, const char *now, char line[LINE])
 {
@@ -49,12 +65,91 @@ static int cfs_quota(const char *folder, const char *now, char line[LINE])
 	return 0;
 }
 
+static int power_limit(const char *folder, const char *now, char line[LINE])
+{
+	char *end;
+	unsigned long long uw = strtoull(line, &end, 10);
+
+	(void)folder;
+	(void)now;
+	if (end == line || *end)
+		return EINVAL;
+	snprintf(line, LINE, "%llu", uw / EIGHTH * EIGHTH);
+	return 0;
+}
+
+static long long neighbour(const char *folder, const char *name)
+{
+	char path[PATH_MAX], line[LINE];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	read_now(path, line);
+	return strtoll(line, NULL, 10);
+}
+
+/* Into the limits of the hardware. */
+static long long within(const char *folder, const char *line)
+{
+	long long khz = strtoll(line, NULL, 10), min = neighbour(folder, "cpuinfo_min_freq"),
+		  max = neighbour(folder, "cpuinfo_max_freq");
+
+	return khz < min ? min : khz > max ? max : khz;
+}
+
+static int min_freq(const char *folder, const char *now, char line[LINE])
+{
+	long long khz = within(folder, line);
+
+	(void)now;
+	snprintf(line, LINE, "%lld", khz);
+	return khz > neighbour(folder, "scaling_max_freq") ? EINVAL : 0;
+}
+
+static int max_freq(const char *folder, const char *now, char line[LINE])
+{
+	long long khz = within(folder, line);
+
+	(void)now;
+	snprintf(line, LINE, "%lld", khz);
+	return khz < neighbour(folder, "scaling_min_freq") ? EINVAL : 0;
+}
+
+static int one_of(const char *folder, const char *list, const char *word)
+{
+	char path[PATH_MAX], line[LINE], *save = NULL;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, list);
+	read_now(path, line);
+	for (char *w = strtok_r(line, " ", &save); w; w = strtok_r(NULL, " ", &save))
+		if (!strcmp(w, word))
+			return 0;
+	return EINVAL;
+}
+
+static int governor(const char *folder, const char *now, char line[LINE])
+{
+	(void)now;
+	return one_of(folder, "scaling_available_governors", line);
+}
+
+static int preference(const char *folder, const char *now, char line[LINE])
+{
+	(void)now;
+	return one_of(folder, "energy_performance_available_preferences", line);
+}
+
 static const struct {
 	const char *name;
 	rule_fn *rule;
 } rules[] = {
 	{"cpu.max", cpu_max},
 	{"cpu.cfs_quota_us", cfs_quota},
+	{"constraint_0_power_limit_uw", power_limit},
+	{"constraint_1_power_limit_uw", power_limit},
+	{"scaling_min_freq", min_freq},
+	{"scaling_max_freq", max_freq},
+	{"scaling_governor", governor},
+	{"energy_performance_preference", preference},
 };
 
 /* The path of the open file, if it lies in the tree. */
@@ -70,17 +165,6 @@ static const char *path_in_tree(int fd, char out[PATH_MAX])
 		return NULL;
 	out[n] = '\0';
 	return strncmp(out, plain, strlen(plain)) ? NULL : out;
-}
-
-static void read_now(const char *path, char out[LINE])
-{
-	FILE *file = fopen(path, "re");
-
-	if (!file || !fgets(out, LINE, file))
-		*out = '\0';
-	out[strcspn(out, "\n")] = '\0';
-	if (file)
-		fclose(file);
 }
 
 /* In one step, so that no reader sees half a line. */
@@ -103,7 +187,8 @@ static int obey(rule_fn *rule, char *path, const char *text, size_t n)
 	const char *refused = getenv("JM_FAKE_KERNEL_REFUSES");
 	int rc;
 
-	if (refused && !strcmp(refused, name))
+	if (refused && strlen(path) >= strlen(refused) &&
+		!strcmp(path + strlen(path) - strlen(refused), refused))
 		return EPERM;
 	if (n >= sizeof(line))
 		return EINVAL;

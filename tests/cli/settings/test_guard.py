@@ -38,7 +38,7 @@ def start(gpus, *args):
 
 
 def test_held_while_a_command_runs(gpus):
-    done = run(gpus, "set", "gpu.power=300W", "--", BIN, "get", "--json")
+    done = run(gpus, "set", "gpu.power=300W", "--", BIN, "get", "--json", "gpu.power")
     assert done.returncode == 0
     assert [k["accepted"] for k in json.loads(done.stdout)] == [300] * 4
     assert gpus.limits() == FOUND and not gpus.journals()
@@ -57,7 +57,7 @@ def test_status_is_the_commands(gpus, command, status):
 
 def test_a_small_change_is_one(gpus):
     """555 W and 600 W become 554 and 601, and are put back."""
-    done = run(gpus, "set", "gpu.power@GPU-1=554W", "gpu.power@GPU-3=601W", "--", BIN, "get", "--json")
+    done = run(gpus, "set", "gpu.power@GPU-1=554W", "gpu.power@GPU-3=601W", "--", BIN, "get", "--json", "gpu.power")
     assert [k["accepted"] for k in json.loads(done.stdout)] == [700, 554, 700, 601]
     assert gpus.limits() == FOUND
 
@@ -241,7 +241,7 @@ def test_unwritable_state(gpus):
 
 def test_only_this_jobs_gpus(gpus):
     gpus.env["CUDA_VISIBLE_DEVICES"] = "1,GPU-2"
-    assert len(json.loads(run(gpus, "get", "--json").stdout)) == 2
+    assert len(json.loads(run(gpus, "get", "--json", "gpu.power").stdout)) == 2
     assert run(gpus, "set", "gpu.power=300W").returncode == 0
     assert gpus.limits() == [700, 300, 300, 600]
     gpus.env["CUDA_VISIBLE_DEVICES"] = "0"  # a later job restores them nevertheless

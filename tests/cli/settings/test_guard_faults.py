@@ -443,7 +443,7 @@ def test_a_driver_that_does_not_return_keeps_no_other_gpu(gpus):
 
 def test_one_lost_gpu_is_a_row_with_its_reason(gpus):
     gpus.config("lostlimit=1")
-    done = run(gpus, "get", "--json")
+    done = run(gpus, "get", "--json", "gpu.power")
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert [row["accepted"] for row in rows] == [700, None, 700, 600] and "lost" in rows[1]["reason"]
@@ -461,7 +461,7 @@ def test_one_lost_gpu_is_a_row_with_its_reason(gpus):
 def test_a_gpu_that_was_lost_before_is_told(gpus):
     """The driver does not even tell its id, so it is no row."""
     gpus.config("lost=1@1e-6")
-    done = run(gpus, "get", "--json")
+    done = run(gpus, "get", "--json", "gpu.power")
     assert [row["accepted"] for row in json.loads(done.stdout)] == [700, 700, 600]
     assert "GPU 1" in done.stderr and "GPU is lost" in done.stderr
     assert run(gpus, "set", "gpu.power=300W", "--", "true").returncode == 0

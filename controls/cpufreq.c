@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The frequencies of processors through Linux's cpufreq files (Documentation/admin-guide/pm/cpufreq.rst, intel_pstate.rst):
+ * cpu.clock is the range scaling_min_freq to scaling_max_freq, cpu.governor the scaling governor, cpu.epp the preference
+ * of energy against performance that some drivers pass to the processor.
+ *
+ * A device is a group of policies of one package that have the same limits, for which one value is set: processors of two
+ * kinds in a package are two devices. Where the policies of a group have different values there is no one value to restore,
+ * so it is not set. The kernel brings a range into the limits of the hardware. Of the two ends the one is written first that
+ * leaves no reversed range in between.
+ */
+#include "guard/control.h"
+#include "base/ctx.h"
+#include "sysfs_file.h"
+
+#include <glob.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FOLDER	 "/sys/devices/system/cpu/cpufreq"
+#define KILO	 1e3
+#define MIN_FILE "scaling_min_freq"
+#define MAX_FILE "scaling_max_freq"
+
+struct policy {
+	int number;
+	long long package, min_khz, max_khz;
+};
+
+enum what { CLOCK, GOVERNOR, EPP, WHATS };
+
+static const struct {
+	const char *knob, *file, *choices;
+} whats[WHATS] = {
+	[CLOCK] = {"cpu.clock", MAX_FILE, NULL},
+	[GOVERNOR] = {"cpu.governor", "scaling_governor", "scaling_available_governors"},
+	[EPP] = {"cpu.epp", "energy_performance_preference",
+		"energy_performance_available_preferences"},
+};
+
+struct knob {
+	enum what what;
+	int first, n; /* its policies */
+	struct jm_knob knob;
+};
+
+struct state {
+	char folder[300];
+	struct policy *policy; /* those of a group follow each other */
+	int n_policies;
+	struct knob *knob;
+	int n;
+};
+
+static void file_of(const struct state *s, int policy, const char *file, char out[PATH_MAX])
+{
+	snprintf(out, PATH_MAX, "%s/policy%d/%s", s->folder, s->policy[policy].number, file);
+}
+
+static int read_line(const struct state *s, int policy, const char *file, char out[JM_SYSFS_LINE],
+	struct jm_err *err)
+{
+	char path[PATH_MAX];
+
+	file_of(s, policy, file, path);
+	return jm_sysfs_read_line(path, out, err);
+}
+
+static int read_khz(
+	const struct state *s, int policy, const char *file, long long *ret, struct jm_err *err)
+{
+	char path[PATH_MAX];
+
+	file_of(s, policy, file, path);
+	return jm_sysfs_read_number(path, ret, err);
+}
+
+/* ---- groups ---- */
+
+static int in_order(const void *a, const void *b)
+{
+	const struct policy *x = a, *y = b;
+
+	return x->package != y->package	  ? (x->package > y->package) - (x->package < y->package)
+	       : x->max_khz != y->max_khz ? (x->max_khz < y->max_khz) - (x->max_khz > y->max_khz)
+	       : x->min_khz != y->min_khz ? (x->min_khz > y->min_khz) - (x->min_khz < y->min_khz)
+					  : x->number - y->number;
+}
+
+static bool same_group(const struct policy *a, const struct policy *b)
+{
+	return a->package == b->package && a->min_khz == b->min_khz && a->max_khz == b->max_khz;
+}
+
+/* Policies without limits of the hardware are left out: they cannot be set. */
+static void read_policy(struct state *s, const struct jm_ctx *ctx, const char *folder)
+{
+	struct policy *p = &s->policy[s->n_policies];
+	char path[PATH_MAX];
+
+	*p = (struct policy){.number = (int)strtol(strrchr(folder, 'y') + 1, NULL, 10)};
+	snprintf(path, sizeof(path), "%s/sys/devices/system/cpu/cpu%d/topology/physical_package_id",
+		ctx->root, p->number);
+	jm_sysfs_read_number(path, &p->package, NULL);
+	if (!read_khz(s, s->n_policies, "cpuinfo_min_freq", &p->min_khz, NULL) &&
+		!read_khz(s, s->n_policies, "cpuinfo_max_freq", &p->max_khz, NULL) &&
+		p->min_khz > 0 && p->max_khz > p->min_khz)
+		s->n_policies++;
+}
+
+static int read_policies(struct state *s, const struct jm_ctx *ctx, struct jm_err *err)
+{
+	char pattern[PATH_MAX];
+	glob_t found = {0};
+
+	snprintf(s->folder, sizeof(s->folder), "%.250s" FOLDER, ctx->root);
+	snprintf(pattern, sizeof(pattern), "%s/policy[0-9]*", s->folder);
+	if (!glob(pattern, 0, NULL, &found)) {
+		s->policy = calloc(found.gl_pathc + 1, sizeof(*s->policy));
+		for (size_t i = 0; s->policy && i < found.gl_pathc; i++)
+			read_policy(s, ctx, found.gl_pathv[i]);
+	}
+	globfree(&found);
+	if (!s->policy || !s->n_policies)
+		return jm_err_set(err, JM_ENOSUP,
+			"%s has no policy; the kernel does not control the frequency of these "
+			"processors.",
+			s->folder);
+	qsort(s->policy, (size_t)s->n_policies, sizeof(*s->policy), in_order);
+	return 0;
+}
+
+/* False: the group has not got it. */
+static bool describe(const struct state *s, enum what what, int first, struct jm_knob *ret)
+{
+	const struct policy *p = &s->policy[first];
+	struct jm_knob knob = {.ends = JM_ENDS_REBOOT, .fallback = jm_knob_value_of(NAN)};
+	char line[JM_SYSFS_LINE];
+	size_t n;
+
+	if (read_line(s, first, whats[what].file, line, NULL))
+		return false;
+	snprintf(knob.name, sizeof(knob.name), "%s", whats[what].knob);
+	snprintf(knob.device, sizeof(knob.device), "policy%d", p->number);
+	snprintf(knob.label, sizeof(knob.label), "processors of package %lld to %g MHz", p->package,
+		(double)p->max_khz / KILO);
+	if (what == CLOCK) {
+		knob.kind = JM_KNOB_RANGE;
+		memcpy(knob.unit, "Hz", sizeof("Hz"));
+		knob.min = (double)p->min_khz * KILO;
+		knob.max = (double)p->max_khz * KILO;
+		knob.fallback = jm_knob_value_between(knob.min, knob.max);
+	} else {
+		knob.kind = JM_KNOB_CHOICE;
+		if (read_line(s, first, whats[what].choices, line, NULL))
+			return false;
+		n = strlen(line);
+		while (n && line[n - 1] == ' ')
+			line[--n] = '\0';
+		if (!n || n >= sizeof(knob.choices))
+			return false;
+		memcpy(knob.choices, line, n + 1);
+	}
+	*ret = knob;
+	return true;
+}
+
+static int add_knobs(struct state *s, struct jm_knobs *set, struct jm_err *err)
+{
+	s->knob = calloc((size_t)s->n_policies * WHATS, sizeof(*s->knob));
+	if (!s->knob)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d policies.", s->n_policies);
+	for (enum what what = 0; what < WHATS; what++)
+		for (int first = 0, n; first < s->n_policies; first += n) {
+			struct knob *k = &s->knob[s->n];
+
+			for (n = 1; first + n < s->n_policies &&
+				    same_group(&s->policy[first], &s->policy[first + n]);)
+				n++;
+			if (!describe(s, what, first, &k->knob))
+				continue;
+			k->what = what;
+			k->first = first;
+			k->n = n;
+			if (jm_knobs_add(set, &k->knob, err) < 0)
+				return err ? err->code : JM_ENOMEM;
+			s->n++;
+		}
+	return 0;
+}
+
+static void cpufreq_close(void *state)
+{
+	struct state *s = state;
+
+	if (s) {
+		free(s->policy);
+		free(s->knob);
+	}
+	free(s);
+}
+
+static int cpufreq_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, void **ret_state,
+	struct jm_err *err)
+{
+	struct state *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the frequencies.");
+	rc = *arg ? jm_err_set(
+			    err, JM_EUSAGE, "The control cpufreq takes no argument, not '%s'.", arg)
+		  : read_policies(s, ctx, err);
+	if (!rc)
+		rc = add_knobs(s, set, err);
+	if (rc)
+		cpufreq_close(s);
+	else
+		*ret_state = s;
+	return rc;
+}
+
+/* ---- values ---- */
+
+static int get_policy(const struct state *s, enum what what, int policy, struct jm_knob_value *ret,
+	struct jm_err *err)
+{
+	char line[JM_SYSFS_LINE];
+	long long low, high;
+	int rc;
+
+	if (what != CLOCK) {
+		rc = read_line(s, policy, whats[what].file, line, err);
+		*ret = jm_knob_value_word(rc ? "" : line);
+		return rc;
+	}
+	rc = read_khz(s, policy, MIN_FILE, &low, err);
+	if (!rc)
+		rc = read_khz(s, policy, MAX_FILE, &high, err);
+	if (!rc)
+		*ret = jm_knob_value_between((double)low * KILO, (double)high * KILO);
+	return rc;
+}
+
+static int cpufreq_get(void *state, int i, struct jm_knob_value *ret_accepted,
+	struct jm_knob_value *ret_enforced, struct jm_err *err)
+{
+	const struct state *s = state;
+	const struct knob *k = &s->knob[i];
+	struct jm_knob_value first, other;
+	int rc = get_policy(s, k->what, k->first, &first, err);
+
+	for (int p = k->first + 1; p < k->first + k->n && !rc; p++) {
+		rc = get_policy(s, k->what, p, &other, err);
+		if (!rc && !jm_knob_value_same(&first, &other))
+			rc = jm_err_set(err, JM_ENOSUP,
+				"%s is not the same for policy%d and policy%d in %s, so that there "
+				"is no one value to restore; make them equal first.",
+				k->knob.name, s->policy[k->first].number, s->policy[p].number,
+				s->folder);
+	}
+	if (!rc)
+		*ret_accepted = *ret_enforced = first;
+	return rc;
+}
+
+static int write_khz(
+	const struct state *s, int policy, const char *file, double hz, struct jm_err *err)
+{
+	char path[PATH_MAX], text[32];
+
+	file_of(s, policy, file, path);
+	snprintf(text, sizeof(text), "%.0f", hz / KILO);
+	return jm_sysfs_write(path, text, err);
+}
+
+static int set_policy(const struct state *s, enum what what, int policy,
+	const struct jm_knob_value *value, struct jm_err *err)
+{
+	char path[PATH_MAX];
+	long long high;
+	bool rises;
+	int rc;
+
+	if (what != CLOCK) {
+		file_of(s, policy, whats[what].file, path);
+		return jm_sysfs_write(path, value->word, err);
+	}
+	rc = read_khz(s, policy, MAX_FILE, &high, err);
+	if (rc)
+		return rc;
+	rises = value->low > (double)high * KILO;
+	rc = write_khz(
+		s, policy, rises ? MAX_FILE : MIN_FILE, rises ? value->high : value->low, err);
+	if (rc)
+		return rc;
+	return write_khz(
+		s, policy, rises ? MIN_FILE : MAX_FILE, rises ? value->low : value->high, err);
+}
+
+/* All policies of the group, or none. */
+static int cpufreq_set(void *state, int i, const struct jm_knob_value *value, struct jm_err *err)
+{
+	const struct state *s = state;
+	const struct knob *k = &s->knob[i];
+	struct jm_knob_value before = jm_knob_value_of(NAN), enforced;
+	int rc = jm_knob_check(&k->knob, value, err), p = k->first;
+	bool known = !rc && !cpufreq_get(state, i, &before, &enforced, NULL);
+
+	for (; p < k->first + k->n && !rc; p++)
+		rc = set_policy(s, k->what, p, value, err);
+	while (rc && known && p-- > k->first)
+		set_policy(s, k->what, p, &before, NULL);
+	return rc;
+}
+
+static void say_knob(
+	const struct state *s, const struct knob *k, int i, jm_finding_fn *say, void *arg)
+{
+	struct jm_knob_value now, enforced;
+	struct jm_err err = JM_ERR_INIT;
+	char why[300], path[PATH_MAX], text[JM_KNOB_TEXT];
+	struct jm_finding f = {.what = k->knob.label, .why = why, .mend = ""};
+
+	if (cpufreq_get((void *)s, i, &now, &enforced, &err)) {
+		f.why = err.text;
+		say(arg, &f);
+		return;
+	}
+	jm_knob_value_text(&now, k->knob.unit, text, sizeof(text));
+	file_of(s, k->first, whats[k->what].file, path);
+	f.ok = !access(path, W_OK);
+	if (!f.ok)
+		f.mend = "use sudo";
+	snprintf(why, sizeof(why), "%s, now %s, of %d %s; %s", k->knob.name, text, k->n,
+		k->n == 1 ? "policy" : "policies",
+		f.ok ? "this user may set it" : "only root may set it");
+	say(arg, &f);
+}
+
+static void cpufreq_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_knobs set = {0};
+	void *state = NULL;
+	const struct state *s;
+
+	if (cpufreq_open(ctx, "", &set, &state, &err)) {
+		const struct jm_finding f = {.what = "cpu.clock", .why = err.text, .mend = ""};
+
+		say(arg, &f);
+		jm_knobs_done(&set);
+		return;
+	}
+	s = state;
+	for (int i = 0; i < s->n; i++)
+		say_knob(s, &s->knob[i], i, say, arg);
+	cpufreq_close(state);
+	jm_knobs_done(&set);
+}
+
+const struct jm_control jm_control_cpufreq = {
+	.name = "cpufreq",
+	.summary = "frequency range, governor and energy preference of processors",
+	.origin = JM_MEASURED,
+	.open = cpufreq_open,
+	.get = cpufreq_get,
+	.set = cpufreq_set,
+	.close = cpufreq_close,
+	.doctor = cpufreq_doctor,
+};

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The knobs that are files of sysfs: limits of processor packages (rapl) and their frequencies (cpufreq), on a tree behind
+which a kernel rounds, clamps and refuses. CI has none of them: the layouts are those of the documents that the controls
+name."""
+import json
+import os
+import signal
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from fake_gpus import wait_for
+from jm import BUILD, FAILURE, USAGE, sentence
+from sysfs_tree import SysfsTree
+
+POWERCAP = "/sys/class/powercap"
+CPUFREQ = "/sys/devices/system/cpu/cpufreq"
+GOVERNORS = "performance powersave"
+PREFERENCES = "default performance balance_performance balance_power power"
+
+
+class Machine(SysfsTree):
+    """Two packages with two policies each; all stands as somebody has left it, and not at the defaults."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.put("/proc/sys/kernel/random/boot_id", "first")
+        for package in range(2):
+            zone = f"{POWERCAP}/intel-rapl:{package}"
+            self.put(f"{zone}/name", f"package-{package}")
+            self.put(f"{zone}/enabled", 1)
+            for number, (name, uw, most, window) in enumerate((("long_term", 150125000, 205000000, 20000),
+                                                               ("short_term", 246000000, 0, 2440))):
+                self.put(f"{zone}/constraint_{number}_name", name)
+                self.put(f"{zone}/constraint_{number}_power_limit_uw", uw)
+                self.put(f"{zone}/constraint_{number}_max_power_uw", most)
+                self.put(f"{zone}/constraint_{number}_time_window_us", window)
+            self.put(f"{zone}:0/name", "dram")
+            self.put(f"{zone}:0/constraint_0_name", "long_term")
+            self.put(f"{zone}:0/constraint_0_power_limit_uw", 0)
+        for cpu in range(4):
+            self.put(f"/sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id", cpu // 2)
+            for name, value in (("cpuinfo_min_freq", 800000), ("cpuinfo_max_freq", 3800000),
+                                ("scaling_min_freq", 900000), ("scaling_max_freq", 3500000),
+                                ("scaling_governor", "powersave"), ("scaling_available_governors", GOVERNORS + " "),
+                                ("energy_performance_preference", "balance_power"),
+                                ("energy_performance_available_preferences", PREFERENCES + " ")):
+                self.put(f"{CPUFREQ}/policy{cpu}/{name}", value)
+
+    def files(self, *ends):
+        return {str(f.relative_to(self.root)): f.read_text(encoding="ascii").strip()
+                for f in sorted(self.root.rglob("*")) if f.is_file() and f.name.endswith(ends)}
+
+
+@dataclass
+class Knob:
+    name: str
+    files: tuple        # whose names end so
+    value: str          # to set
+    shown: object       # as `get --json` has it
+    held: tuple         # what the kernel then has in these files
+    found: object       # as `get --json` has it before
+    kind: str
+    devices: int = 2
+    rounded: tuple = ()  # a value, and how it is shown
+    bad: dict = field(default_factory=dict)
+
+
+KNOBS = [
+    Knob("package.power", ("constraint_0_power_limit_uw",), "120W", 120.0, ("120000000",), 150.125, "number",
+         rounded=("100.06W", 100.0),
+         bad={"0.5W": "takes 1W to 205W, not 0.5W", "206W": "takes 1W to 205W", "-5W": "takes 1W", "1e308W": "takes 1W",
+              "nanW": "'nanW'", "120": "no unit", "120MHz": "mW, W, kW", "100:120W": "no step", "unlocked": "number is"}),
+    Knob("package.peak_power", ("constraint_1_power_limit_uw",), "0.2kW", 200.0, ("200000000",), 246.0, "number",
+         rounded=("199.99W", 199.875), bad={"5000W": "takes 1W to 4095.875W"}),
+    Knob("cpu.clock", ("scaling_min_freq", "scaling_max_freq"), "1200:1500MHz", "1200:1500MHz", ("1200000", "1500000"),
+         "900:3500MHz", "range",
+         bad={"1500:1200MHz": "reversed", "700MHz": "takes 800MHz to 3800MHz, not 700MHz", "1:2": "no unit",
+              "3000:4000MHz": "takes 800MHz to 3800MHz", "unlocked": "number is"}),
+    Knob("cpu.governor", ("scaling_governor",), "performance", "performance", ("performance",), "powersave", "choice",
+         bad={"schedutil": "no choice 'schedutil'; it has performance powersave", "1": "no choice '1'",
+              "default": "default of cpu.governor"}),
+    Knob("cpu.epp", ("energy_performance_preference",), "performance", "performance", ("performance",), "balance_power",
+         "choice", bad={"fast": f"no choice 'fast'; it has {PREFERENCES}"}),
+]
+each = pytest.mark.parametrize("knob", KNOBS, ids=[k.name for k in KNOBS])
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+def is_held(machine, knob):
+    """Every package and policy has what was set; the zone "dram" is none of them."""
+    held = dict(zip(knob.files, knob.held))
+    return all(value == held[file.rsplit("/", 1)[1]] for file, value in machine.files(*knob.files).items()
+               if ":0:0/" not in file and ":1:0/" not in file)
+
+
+@each
+def test_set_read_back_and_restore(machine, knob):
+    before = machine.files("")
+    rows = json.loads(machine.run("get", "--json", knob.name).stdout)
+    assert len(rows) == knob.devices and all(r["accepted"] == r["enforced"] == knob.found for r in rows)
+    assert {(r["kind"], r["ends"]) for r in rows} == {(knob.kind, "reboot")}
+    done = machine.run("set", f"{knob.name}={knob.value}")
+    assert done.returncode == 0, done.stderr
+    assert {r["accepted"] for r in json.loads(machine.run("get", "--json", knob.name).stdout)} == {knob.shown}
+    changed = {f for f, v in machine.files("").items() if before.get(f) != v}
+    assert changed and all(f.endswith(knob.files) for f in changed) and is_held(machine, knob)
+    done = machine.run("restore")
+    assert done.returncode == 0, done.stderr
+    assert machine.files("") == before and not machine.journals()
+
+
+@pytest.mark.parametrize("knob", [k for k in KNOBS if k.rounded], ids=[k.name for k in KNOBS if k.rounded])
+def test_what_the_kernel_rounds_is_told(machine, knob):
+    asked, shown = knob.rounded
+    before = machine.files("")
+    done = machine.run("set", f"{knob.name}={asked}", "--", "true")
+    assert f"{shown:g} W (was {knob.found:g} W), asked for {asked[:-1]} W" in done.stderr
+    assert machine.files("") == before
+
+
+@pytest.mark.parametrize("knob, value", [(k, v) for k in KNOBS for v in k.bad],
+                         ids=[f"{k.name}-{v}" for k in KNOBS for v in k.bad])
+def test_refused(machine, knob, value):
+    before = machine.files("")
+    done = machine.run("set", f"{knob.name}={value}", "--", "true")
+    assert knob.bad[value] in done.stderr and done.returncode == USAGE
+    assert machine.files("") == before and not machine.journals()
+
+
+@each
+def test_a_kernel_that_refuses_one_device_gets_all_back(machine, knob):
+    """The last device of several refuses; the others had been set by then."""
+    before = machine.files("")
+    last = f"intel-rapl:1/{knob.files[0]}" if knob.name.startswith("package") else f"policy3/{knob.files[0]}"
+    done = machine.run("set", f"{knob.name}={knob.value}", "--", "true", JM_FAKE_KERNEL_REFUSES=last)
+    assert last in sentence(done, FAILURE) and "not permitted" in done.stderr
+    assert machine.files("") == before
+
+
+@each
+@pytest.mark.parametrize("victims", ["client", "guard", "both"])
+def test_back_after_sigkill(machine, knob, victims):
+    before = machine.files("")
+    child = machine.kill_while_set([f"{knob.name}={knob.value}"], lambda: is_held(machine, knob), victims)
+    if victims == "both":
+        child.wait()
+        assert is_held(machine, knob)
+        assert machine.run("list").returncode == 0  # any command
+    assert wait_for(lambda: machine.files("") == before)
+    if victims != "both":
+        child.send_signal(signal.SIGTERM)
+        child.wait(timeout=30)
+    assert wait_for(lambda: not machine.journals())
+
+
+@each
+def test_a_reboot_ends_it(machine, knob):
+    assert machine.run("set", f"{knob.name}={knob.value}").returncode == 0
+    machine.put("/proc/sys/kernel/random/boot_id", "second")
+    after = machine.files("")
+    done = machine.run("restore")
+    assert done.returncode == 0 and "The machine has been restarted" in done.stderr
+    assert machine.files("") == after and not machine.journals()
+
+
+def test_a_limit_that_is_switched_off_is_not_enforced(machine):
+    machine.put(f"{POWERCAP}/intel-rapl:1/enabled", 0)
+    rows = json.loads(machine.run("get", "--json", "package.power").stdout)
+    assert [(r["accepted"], r["enforced"]) for r in rows] == [(150.125, 150.125), (150.125, "unlocked")]
+
+
+def test_the_limit_found_may_lie_above_the_maximum(machine):
+    """Firmware often leaves it so; it is restored, and a sweep can go back to it."""
+    machine.put(f"{POWERCAP}/intel-rapl:0/constraint_0_power_limit_uw", 4095875000)
+    done = machine.run("run", "--source", "null", "--set", "package.power=120W", "--", "true")
+    assert done.returncode == 0, done.stderr
+    assert machine.get(f"{POWERCAP}/intel-rapl:0/constraint_0_power_limit_uw") == "4095875000"
+
+
+@pytest.mark.parametrize("value", ["3600:3700MHz", "800:850MHz", "800:3800MHz", "default"])
+def test_no_reversed_range_in_between(machine, value):
+    """The kernel refuses one: above the range found, below it, around it; and on the way back."""
+    before = machine.files("")
+    done = machine.run("set", f"cpu.clock={value}", "--", "true")
+    assert done.returncode == 0, done.stderr
+    assert machine.files("") == before
+
+
+def test_policies_that_differ_are_not_set(machine):
+    machine.put(f"{CPUFREQ}/policy3/scaling_governor", "performance")
+    before = machine.files("")
+    assert "cpu.governor is not the same for policy2 and policy3" in machine.run("get", "cpu.governor").stdout
+    assert "make them equal first" in sentence(machine.run("set", "cpu.governor=performance", "--", "true"), FAILURE)
+    assert machine.run("set", "cpu.governor@policy0=performance", "--", "true").returncode == 0
+    assert machine.files("") == before
+
+
+def test_processors_of_two_kinds_are_two_devices(machine):
+    for cpu in (1, 3):
+        machine.put(f"{CPUFREQ}/policy{cpu}/cpuinfo_max_freq", 3600000)
+    rows = json.loads(machine.run("get", "--json", "cpu.clock").stdout)
+    assert [(r["device"], r["max"]) for r in rows] == [("policy0", 3.8e9), ("policy1", 3.6e9), ("policy2", 3.8e9),
+                                                       ("policy3", 3.6e9)]
+
+
+def test_doctor_tells_and_writes_nothing(machine):
+    before = machine.files("")
+    text = " ".join(machine.run("doctor").stdout.split())
+    assert "yes rapl: package-1: package.power 1 to 205 W over 0.02 s, now 150.125W, enforced 150.125W" in text
+    assert "cpu.clock, now 900:3500MHz, of 2 policies; this user may set it" in text
+    assert machine.files("") == before
+
+
+def test_a_sweep_over_two_knobs(machine, tmp_path):
+    out = tmp_path / "records.json"
+    before = machine.files("")
+    done = machine.run("run", "--source", "null", "--set", "cpu.governor=performance,powersave", "--set",
+                       "cpu.clock=1200:1500MHz", f"--json={out}", "--", "true")
+    assert done.returncode == 0, done.stderr
+    seen = {tuple(sorted((s["knob"], s["value"]) for s in r["settings"] if s["device"] == "policy0"))
+            for r in json.loads(out.read_text(encoding="utf-8"))}
+    assert {(("cpu.clock", "1200:1500MHz"), ("cpu.governor", g)) for g in GOVERNORS.split()} <= seen
+    assert machine.files("") == before
+
+
+def test_the_contract(machine):
+    """Every control against the contract, with these files behind it."""
+    done = subprocess.run([str(BUILD / "tests" / "test_contract")], env={**os.environ, **machine.env}, cwd=str(Path(BUILD)),
+                          capture_output=True, text=True, timeout=120, check=False)
+    assert "rapl: 4 knobs" in done.stdout and "cpufreq: 6 knobs" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
