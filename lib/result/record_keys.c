@@ -282,6 +282,33 @@ static const struct jm_key rank_keys[] = {
 	{TEXT("device", JM_KEY_NULL), .meaning = "as given to --device"},
 	{TEXT("uuid", JM_KEY_NULL), .meaning = "of the device; null = it has none"},
 	{TEXT("name", JM_KEY_NULL), .meaning = "as its backend names it"},
+	{TEXT("host", JM_KEY_OPTIONAL), .meaning = "on which it ran; absent: that of the run"},
+	{0},
+};
+
+static const struct jm_key host_phase_keys[] = {
+	{TEXT("name", 0), .meaning = "as in phases of the record"},
+	{NUMBER("start_s", JM_KEY_NULL), .unit = "s", .meaning = "on the axis of the record"},
+	{NUMBER("end_s", JM_KEY_NULL), .unit = "s", .meaning = "on the axis of the record"},
+	{0},
+};
+
+static const struct jm_key host_keys[] = {
+	{TEXT("name", 0), .meaning = "of the host"},
+	{TEXT("machine", JM_KEY_NULL), .meaning = "boot id of its kernel: hosts that have it in "
+						  "common are one machine, whose "
+						  "sensors count once"},
+	{NUMBERS("ranks", 0), .meaning = "that ran there; the first of them measured"},
+	{NUMBER("start_s", JM_KEY_NULL), .unit = "s",
+		.meaning = "when its session began, on the axis of the record, which begins with "
+			   "that of rank 0; by comparing clocks before and after the case"},
+	{POSITIVE("start_doubt_s", JM_KEY_NULL), .unit = "s",
+		.meaning = "largest error of start_s: half of the longer exchange, and half of the "
+			   "drift between both"},
+	{LIST("phases", JM_KEY_DETAIL), .keys = host_phase_keys,
+		.meaning = "as the host has seen them"},
+	{LIST("settings", JM_KEY_NULL | JM_KEY_DETAIL), .keys = setting_keys,
+		.meaning = "of its knobs, as those of the record are of the first host"},
 	{0},
 };
 
@@ -498,6 +525,10 @@ const struct jm_key jm_record_keys[] = {
 			"of copies between two GPUs: the second one, whose energy counts as well"},
 	{OBJECT("gang", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = gang_keys,
 		.meaning = "of a case of several ranks: their hosts and devices"},
+	{LIST("hosts", JM_KEY_OPTIONAL), .keys = host_keys,
+		.meaning =
+			"of ranks that were started apart (--launcher started): their hosts. The "
+			"meters, totals and phases of the record are those of all of them"},
 	{OBJECT("communication", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = communication_keys,
 		.meaning = "of a training of several ranks: the sums of gradients over them, and "
 			   "what a "

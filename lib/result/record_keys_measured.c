@@ -91,6 +91,10 @@ const struct jm_key jm__meter_keys[] = {
 	{TEXT("overlaps", JM_KEY_NULL), .meaning = "id of a meter that shares a part of it"},
 	{FLAG("elsewhere", JM_KEY_OPTIONAL), .meaning = "true: a meter of a GPU on which the work "
 							"did not run; it counts in no total"},
+	{TEXT("host", JM_KEY_OPTIONAL),
+		.meaning =
+			"of ranks on several hosts: the one whose meter it is; ids of the others "
+			"begin with its name"},
 	{WORD("origin", 0), .words = origins, .meaning = "origin of its figures"},
 	{NUMBER("joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "the better of the two below; null where a part of the time is unknown"},

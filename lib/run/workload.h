@@ -28,6 +28,7 @@ extern const struct jm_option jm_soft_options[];
 /* A device that computes, by names that its meters may also have; "" = it has none. */
 struct jm_own {
 	char uuid[48], bus[24], name[96]; /* as in struct jm_device_props */
+	char host[65]; /* of ranks on several hosts: where it is; "" = on that of the run */
 	int units, of; /* number of multiprocessors used, and of all; 0 = all are used */
 	/* Optional, when no step is under way: its clock, for times of steps. */
 	int (*clock)(const void *arg, struct jm_work_time *ret, struct jm_err *err);
@@ -53,6 +54,7 @@ struct jm_work {
 	uint64_t seed;
 	char run[48]; /* case and repeat, "1a2b3c4d-2", for names of files; "" = the call has one run */
 	int rank, world; /* of the gang that runs the case; 0 of 0 or of 1: alone */
+	int local;	 /* ranks of the gang on this host, which share its processors; 0 = all */
 	double selftest_s; /* of operations against the reference before the first step, at most; 0 = none */
 	int64_t steady_ns; /* when the measured steps began; 0 = not yet */
 	int gang_fd;	   /* of the file that its ranks share (comm/comm.h); -1 = none */

@@ -51,13 +51,15 @@ void jm_text_energy(
 	}
 }
 
-/* "machine node1, 2 x NVIDIA H100 (GPU-8f000000, GPU-9a000000), nvidia 550.54" */
+/* "machine node1, 2 x NVIDIA H100 (GPU-8f000000, GPU-9a000000), nvidia 550.54"; "hosts node1, node2" of ranks on both */
 static void put_machine(const struct jm_machine *m, char *out, size_t size)
 {
 	char devices[400] = "", host[200] = "";
 
 	if (*m->part[JM_MACHINE_HOST])
-		jm_text_format(host, sizeof(host), "machine %s", m->part[JM_MACHINE_HOST]);
+		jm_text_format(host, sizeof(host), "%s %s",
+			strchr(m->part[JM_MACHINE_HOST], ',') ? "hosts" : "machine",
+			m->part[JM_MACHINE_HOST]);
 	if (*m->models)
 		jm_text_format(devices, sizeof(devices), "%s (%s)", m->models, m->ids);
 	jm_text_append(out, size, "", host);

@@ -101,6 +101,22 @@ static char *list_devices(const json_t *provenance, bool models)
 	return text;
 }
 
+/* "node1", or "node1, node2" of a case that ran on both. */
+static char *list_hosts(const json_t *record, const json_t *provenance)
+{
+	const json_t *hosts = json_object_get(record, "hosts"), *host;
+	const char **words = calloc(json_array_size(hosts) + 1, sizeof(*words));
+	char *text;
+	size_t i;
+
+	json_array_foreach(hosts, i, host) if (words) words[i] = jm_json_text(host, "name");
+	text = words && provenance && json_array_size(hosts)
+		       ? join(words, json_array_size(hosts), false)
+		       : strdup(jm_json_text(provenance, "host"));
+	free(words);
+	return text;
+}
+
 static char *list_drivers(const json_t *provenance)
 {
 	json_t *drivers = json_object_get(provenance, "drivers"), *version;
@@ -134,7 +150,7 @@ int jm_machine_of(const json_t *record, struct jm_machine *ret)
 
 	if (jm_metric_simulated(record))
 		provenance = NULL;
-	m.part[JM_MACHINE_HOST] = strdup(jm_json_text(provenance, "host"));
+	m.part[JM_MACHINE_HOST] = list_hosts(record, provenance);
 	m.part[JM_MACHINE_DEVICES] = list_devices(provenance, false);
 	m.part[JM_MACHINE_DRIVERS] = list_drivers(provenance);
 	m.models = list_devices(provenance, true);

@@ -13,9 +13,9 @@ enum jm_machine_part { JM_MACHINE_HOST, JM_MACHINE_DEVICES, JM_MACHINE_DRIVERS, 
 
 struct jm_machine {
 	char *part
-		[JM_MACHINE_PARTS]; /* "node1", "GPU-8f..., GPU-9a...", "nvidia 550.54"; "" = none */
-	char *models;		    /* "2 x NVIDIA H100": the devices without their ids */
-	char *ids;		    /* the devices in short: "GPU-8f000000, GPU-9a000000" */
+		[JM_MACHINE_PARTS]; /* "node1" (of several hosts "node1, node2"), "GPU-8f..., GPU-9a...", "nvidia 550.54"; "" = none */
+	char *models; /* "2 x NVIDIA H100": the devices without their ids */
+	char *ids;    /* the devices in short: "GPU-8f000000, GPU-9a000000" */
 	char *cpu;
 };
 

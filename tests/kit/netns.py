@@ -49,6 +49,15 @@ class Hosts:
         naming = f'hostname host-{"ab"[i]}; exec "$@"'
         return ["ip", "netns", "exec", self.names[i], "unshare", "--uts", *more, "sh", "-c", naming, "sh", *map(str, words)]
 
+    def agent(self, path):
+        """What mpirun calls in place of ssh, with an address and words of a shell: runs them on that host."""
+        cases = "\n".join(f"{address}) space={name} host=host-{letter} ;;"
+                          for address, name, letter in zip(self.address, self.names, "ab"))
+        path.write_text(f'#!/bin/sh\naddress=$1; shift\ncase $address in\n{cases}\nesac\n'
+                        'exec ip netns exec "$space" unshare --uts sh -c "hostname $host; $*"\n')
+        path.chmod(0o755)
+        return path
+
     def environment(self, rank, world=2, port=29500, **more):
         return {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": self.address[0],
                 "MASTER_PORT": str(port), "JM_GANG_SECRET": "0123456789abcdef", **{k: str(v) for k, v in more.items()}}

@@ -218,7 +218,7 @@ bool jm_gang_by_host(const struct jm_gang *g)
 static bool is_new(const struct jm_own *own, int r)
 {
 	for (int i = 0; i < r; i++)
-		if (!strcmp(own[i].uuid, own[r].uuid))
+		if (!strcmp(own[i].uuid, own[r].uuid) && !strcmp(own[i].host, own[r].host))
 			return false;
 	return true;
 }

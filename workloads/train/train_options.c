@@ -316,7 +316,7 @@ static int count_cores(void)
 int jm_train_threads(const struct train *s)
 {
 	int wanted = s->given.threads, world = jm_work_world(s->work);
-	int each = count_cores() / world;
+	int each = count_cores() / (s->work->local ? s->work->local : world);
 
 	if (wanted || world < 2)
 		return wanted;

@@ -324,3 +324,13 @@ int jm_case_apply(struct jm_guard *guard, const json_t *found, const json_t *par
 	free(l.setting);
 	return rc;
 }
+
+json_t *jm_case_found(const struct jm_knob *knob, const struct jm_knob_value *value)
+{
+	char text[JM_KNOB_TEXT] = "";
+
+	if (jm_knob_value_known(value))
+		jm_knob_value_text(value, knob->unit, text, sizeof(text));
+	return json_pack("{s:s, s:s, s:s, s:s*}", "knob", knob->name, "device", knob->device,
+		"unit", knob->unit, "value", *text ? text : NULL);
+}

@@ -18,6 +18,9 @@ bool jm_case_sets_in(const json_t *parameters, const char *phase);
  * NULL = memory ran out. */
 json_t *jm_case_in_force(const json_t *parameters, const char *phase);
 
+/* A row of "found": {knob, device, unit, value: "300W"}; an unknown one has no value. */
+json_t *jm_case_found(const struct jm_knob *knob, const struct jm_knob_value *value);
+
 /*
  * Sets what holds before the work (phase NULL) or from the begin of a phase on, and reads it back. ret_rows, for the
  * caller to decref: [{knob, device, unit, requested, accepted, enforced, state: "unknown"}], one for each knob and

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The knobs of a plan as they were found. */
 #include "sweep.h"
+#include "run/plan/case_settings.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,16 +37,6 @@ static const struct jm_knob_value *value_found(const struct jm_knob *knob,
 	return now;
 }
 
-static json_t *found_json(const struct jm_knob *knob, const struct jm_knob_value *value)
-{
-	char text[JM_KNOB_TEXT] = "";
-
-	if (jm_knob_value_known(value))
-		jm_knob_value_text(value, knob->unit, text, sizeof(text));
-	return json_pack("{s:s, s:s, s:s, s:s*}", "knob", knob->name, "device", knob->device,
-		"unit", knob->unit, "value", *text ? text : NULL);
-}
-
 int jm_run_found(struct jm_ctx *ctx, struct jm_guard *guard, const json_t *what, json_t **ret_found,
 	struct jm_err *err)
 {
@@ -69,7 +60,7 @@ int jm_run_found(struct jm_ctx *ctx, struct jm_guard *guard, const json_t *what,
 		if (!spoken_of(what, knob->name, NULL))
 			continue;
 		value = value_found(knob, value, hold, n_hold);
-		json_array_append_new(found, found_json(knob, value));
+		json_array_append_new(found, jm_case_found(knob, value));
 		if (knob->unreadable && !jm_knob_value_known(value) &&
 			spoken_of(what, knob->name, knob->device))
 			rc = jm_knob_unknown(knob, err);

@@ -23,6 +23,7 @@ struct agent {
 	int link;
 	struct jm_frame_reader orders; /* of the head */
 	struct jm_guard *guard;
+	json_t *found; /* as a plan's "found" */
 	/* the case that is under way */
 	struct jm_rank worker;
 	struct jm_frame_reader told; /* by the worker */
@@ -56,28 +57,52 @@ static int say_exit(const struct agent *a, int status, struct jm_err *err)
 
 /* ---- a case ----------------------------------------------------------------------------------------------- */
 
+/* The guard, and every knob of this host as it was found. */
+static int start_guard(struct agent *a, struct jm_err *err)
+{
+	int code = jm_guard_recover(a->ctx, &(int){0}, err);
+	const struct jm_knobs *knobs;
+	struct jm_applied *now;
+
+	if (!code)
+		code = jm_guard_start(a->ctx, a->o->controls, &a->guard, err);
+	if (code)
+		return code;
+	knobs = jm_guard_knobs(a->guard);
+	now = calloc((size_t)knobs->n + 1, sizeof(*now));
+	code = now ? jm_guard_get(a->guard, now, err)
+		   : jm_err_set(err, JM_ENOMEM, "Out of memory for the knobs.");
+	json_array_clear(a->found);
+	for (int i = 0; i < knobs->n && !code; i++) { /* the guard restores the accepted value */
+		const struct jm_knob_value *value =
+			jm_knob_value_known(&now[i].accepted) ? &now[i].accepted : &now[i].enforced;
+
+		json_array_append_new(a->found, jm_case_found(&knobs->knob[i], value));
+	}
+	free(now);
+	return code;
+}
+
 static int make_settings(struct agent *a, json_t *job, struct jm_err *err)
 {
 	const json_t *parameters = json_object_get(job, "parameters");
-	json_t *found = json_array(), *rows = NULL;
+	json_t *rows = NULL;
 	int code = 0;
 
-	if (!jm_case_sets(parameters)) {
-		json_decref(found);
-		return 0;
-	}
+	if (!jm_case_sets(parameters) ||
+		!json_is_true(json_object_get(json_object_get(job, "gang"), "measures")))
+		return 0; /* or the first rank of this host makes them */
 	if (a->guard && !jm_guard_alive(a->guard)) {
 		jm_guard_stop(a->guard, NULL);
 		a->guard = NULL;
 	}
 	if (!a->guard)
-		code = jm_guard_start(a->ctx, a->o->controls, &a->guard, err);
+		code = start_guard(a, err);
 	if (!code)
-		code = jm_case_apply(a->guard, found, parameters, NULL, &rows, err);
+		code = jm_case_apply(a->guard, a->found, parameters, NULL, &rows, err);
 	if (!code)
 		json_object_set(job, "settings", rows);
 	json_decref(rows);
-	json_decref(found);
 	return code;
 }
 
@@ -277,6 +302,7 @@ static int leave(struct agent *a, int code, struct jm_err *err)
 	jm_frame_reader_done(&a->orders);
 	if (jm_guard_stop(a->guard, &late) && !code)
 		code = jm_err_set(err, late.code, "%s", late.text);
+	json_decref(a->found);
 	if (a->link >= 0)
 		close(a->link);
 	return code;
@@ -284,7 +310,7 @@ static int leave(struct agent *a, int code, struct jm_err *err)
 
 int jm_agent_serve(struct jm_ctx *ctx, const struct jm_agent_options *o, struct jm_err *err)
 {
-	struct agent a = {.ctx = ctx, .o = o, .link = -1};
+	struct agent a = {.ctx = ctx, .o = o, .link = -1, .found = json_array()};
 	int code = join(&a, err);
 
 	while (!code && !a.bye)

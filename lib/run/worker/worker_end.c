@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a case ended: the reason reported by the rank that failed first. */
 #include "worker_parent.h"
+#include "join_hosts.h"
 
 #include "result/record.h"
 
@@ -147,6 +148,16 @@ static void tell_failure(const struct jm__child *c, const struct jm__member *m, 
 	jm_record_failed(c->member[0].record, "%s%s%s%s", who, several ? ": " : "", reason, words);
 }
 
+/* What each host has measured, in the record of rank 0. */
+static int join_hosts(const struct jm__child *c, struct jm_err *err)
+{
+	json_t *record[JM_WORLD_MOST];
+
+	for (int r = 0; r < c->world; r++)
+		record[r] = c->member[r].record;
+	return jm_join_hosts(c->o->hosts, record, err);
+}
+
 /* The record of a worker that sent none, or whose work failed. */
 int jm__complete_record(struct jm__child *c, struct jm_err *err)
 {
@@ -184,5 +195,5 @@ int jm__complete_record(struct jm__child *c, struct jm_err *err)
 			words);
 		jm_record_set_failure(first->record, JM_FAILURE_CRASH);
 	}
-	return 0;
+	return c->o->hosts ? join_hosts(c, err) : 0;
 }

@@ -181,6 +181,8 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 			json_object_get(json_object_get(w->job, "case"), "seed")),
 		.rank = w->rank,
 		.world = w->world,
+		.local = (int)json_integer_value(
+			json_object_get(json_object_get(w->job, "gang"), "local")),
 		.gang_fd = w->world > 1 ? JM_WORKER_GANG : -1,
 		.meet = jm_gang_meeting_read(json_object_get(w->job, "gang"),
 				w->rank ? -1 : JM_WORKER_GANG, &n->meet)
@@ -190,6 +192,8 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 		.n_devices = 1,
 		.more = json_object(),
 	};
+	snprintf(n->work.own.host, sizeof(n->work.own.host), "%s",
+		jm_json_text(json_object_get(w->job, "gang"), "host"));
 	name_run(w, &n->work);
 	rc = n->workload->setup(&n->work, &n->state, err);
 	if (n->work.unit)
@@ -479,10 +483,11 @@ static json_t *gang_json(const struct jm__worker *w, const struct native *n)
 		const struct jm_own *own = n->work.gang ? &n->work.gang[r] : NULL;
 
 		json_array_append_new(
-			ranks, json_pack("{s:i, s:s?, s:s?, s:s?}", "rank", r, "device",
+			ranks, json_pack("{s:i, s:s?, s:s?, s:s?, s:s*}", "rank", r, "device",
 				       jm__device_of_rank(devices, r, device, sizeof(device)),
 				       "uuid", own && *own->uuid ? own->uuid : NULL, "name",
-				       own ? own->name : NULL));
+				       own ? own->name : NULL, "host",
+				       own && *own->host ? own->host : NULL));
 	}
 	return json_pack("{s:i, s:i, s:o?, s:o}", "world", w->world, "rank", w->rank, "launcher",
 		json_incref(json_object_get(json_object_get(w->job, "gang"), "launcher")), "ranks",

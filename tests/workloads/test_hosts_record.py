@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What two hosts measure becomes one record: meters, totals, one time axis. Hosts are network namespaces, each with a
+fake GPU of known power, a boot id of its own, and a clock of its own."""
+import json
+import os
+import shutil
+import subprocess
+
+import jsonschema
+import pytest
+
+from fake_gpus import FakeGpus
+from jm import BIN, SOURCE, jm
+from netns import two_hosts  # noqa: F401  the fixture "hosts"
+
+WORK = ["run", "allreduce", "--device", "ref", "--size", "0.0001", "--seconds", "2", "--warmup", "0", "--ranks", "2",
+        "--launcher", "started", "--json", "-"]
+WATTS = 100, 200
+HOUR = ["--time", "--monotonic", "3600", "--fork"]
+
+
+def boot(folder, name):
+    """The root of a machine that was started once more."""
+    place = folder / name / "proc/sys/kernel/random"
+    place.mkdir(parents=True)
+    (place / "boot_id").write_text(f"{name}\n")
+    return {"JM_ROOT": str(folder / name)}
+
+
+def gpu(folder, watts):
+    gpus = FakeGpus(folder, 1, f"wave=square;low={watts};high={watts};response=1")
+    os.makedirs(os.path.dirname(gpus.state), exist_ok=True)
+    return gpus.env
+
+
+def run(hosts, env, port, *words, more=((), ())):
+    calls = [hosts.start(i, [*WORK, *words], hosts.environment(i, port=port, **env[i]), more[i]) for i in range(2)]
+    texts = [call.communicate(timeout=60) for call in calls]
+    assert [call.returncode for call in calls] == [0, 0], texts
+    return json.loads(texts[0][0]), texts[0][1]
+
+
+@pytest.fixture(name="two_machines", scope="module")
+def record_of_two_machines(hosts, tmp_path_factory):
+    """The clock of the second one is an hour ahead."""
+    folder = tmp_path_factory.mktemp("two")
+    env = [{**gpu(folder / letter, watts), **boot(folder, f"boot-{letter}")} for letter, watts in zip("ab", WATTS)]
+    return run(hosts, env, 29910, "--source", "nvml", "--control", "nvml", "--set", "gpu.power=650W", "--order", "given", more=((), HOUR))
+
+
+def steady(phases):
+    found, = (p for p in phases if p["name"] == "steady")
+    return found
+
+
+@pytest.fixture(name="record", scope="module")
+def one_record(two_machines):
+    found, = (r for r in two_machines[0] if not r["case"]["reference"])
+    return found
+
+
+def test_the_energy_is_that_of_both(record):
+    seconds = steady(record["phases"])["end_s"] - steady(record["phases"])["start_s"]
+    assert record["total"]["joules_measured"] == pytest.approx(sum(WATTS) * seconds, rel=0.03)
+    assert steady(record["phases"])["total"]["joules_measured"] == pytest.approx(record["total"]["joules_measured"])
+    assert record["total"]["error_measured_joules"] == pytest.approx(sum(m["error_joules"] for m in record["meters"]))
+
+
+def test_each_meter_has_its_host(record):
+    assert [(m["host"], m["covered_by"]) for m in record["meters"]] == [("host-a", None), ("host-b", None)]
+    assert [m["watts_mean"] for m in record["meters"]] == pytest.approx(WATTS, rel=0.03)
+    assert record["meters"][1]["id"] == "host-b/" + record["meters"][0]["id"]
+
+
+def test_both_lie_on_one_axis(record):
+    """Ranks begin and end the measured phase together; the clocks differ by an hour."""
+    a, b = record["hosts"]
+    assert a["start_s"] == 0 and 0 < b["start_doubt_s"] < 0.001
+    for end in "start_s", "end_s":
+        assert abs(steady(a["phases"])[end] - steady(b["phases"])[end]) < 0.02
+
+
+def test_hosts_have_their_ranks_and_settings(record):
+    assert [(h["name"], h["machine"], h["ranks"]) for h in record["hosts"]] == [("host-a", "boot-a", [0]), ("host-b", "boot-b", [1])]
+    assert [[s["requested"] for s in h["settings"]] for h in record["hosts"]] == [[650], [650]]
+    assert [r["host"] for r in record["gang"]["ranks"]] == ["host-a", "host-b"] and record["devices"] == 2
+
+
+def test_the_reference_is_that_of_each_host(two_machines):
+    reference, = (r for r in two_machines[0] if r["case"]["reference"])
+    assert [[s["requested"] for s in h["settings"]] for h in reference["hosts"]] == [[700], [700]]
+
+
+def test_the_grade_names_the_host(record):
+    assert any(reason.startswith("host-b: ") for reason in record["quality"]["reasons"])
+
+
+def test_the_record_keeps_its_schema(record):
+    schema = json.loads((SOURCE / "docs/record.schema.json").read_text())
+    jsonschema.validate(record, schema)
+
+
+def test_the_report_names_the_hosts(two_machines):
+    text = " ".join(two_machines[1].split())
+    assert "hosts host-a, host-b, 2 x NVIDIA H100" in text and "sum over 2 GPUs, each counted once, measured" in text, text
+
+
+def test_sensors_of_one_machine_count_once(hosts, tmp_path):
+    """Two hosts that are names of one machine read the same GPU."""
+    env = {**gpu(tmp_path, 100), **boot(tmp_path, "boot")}
+    record, _ = run(hosts, [env, {**env, "JM_STATE": str(tmp_path / "other")}], 29911, "--source", "nvml")
+    assert [m["covered_by"] for m in record["meters"]] == [None, record["meters"][0]["id"]]
+    assert record["total"]["joules_measured"] == pytest.approx(record["meters"][0]["joules"])
+
+
+@pytest.mark.skipif(not shutil.which("mpirun"), reason="mpirun (openmpi-bin) is not installed")
+def test_mpirun_starts_the_ranks(hosts, tmp_path):
+    """Open MPI says which rank each is; its agent script takes the place of ssh."""
+    env = hosts.environment(0, port=29912)
+    del env["RANK"], env["WORLD_SIZE"]
+    words = ["mpirun", "--allow-run-as-root", "-np", 2, "--host", ",".join(f"{a}:1" for a in hosts.address),
+             "--mca", "plm_rsh_agent", hosts.agent(tmp_path / "agent"),
+             "--mca", "oob_tcp_if_include", f"{hosts.address[0].rsplit('.', 1)[0]}.0/24"]
+    for name in "MASTER_ADDR", "MASTER_PORT", "JM_GANG_SECRET", "JM_STATE":
+        words += ["-x", name] if name in env else []
+    done = subprocess.run(hosts.command(0, [*words, BIN, *WORK, "--source", "null"]), env=env, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record["status"] == "ok" and [h["name"] for h in record["hosts"]] == ["host-a", "host-b"]
+
+
+def test_a_report_of_the_store_has_both(hosts, tmp_path):
+    env = [{**gpu(tmp_path / letter, watts), **boot(tmp_path, f"boot-{letter}")} for letter, watts in zip("ab", WATTS)]
+    run(hosts, env, 29913, "--source", "nvml", "--store", tmp_path / "s.db")
+    text = " ".join(jm("report", tmp_path / "s.db").stdout.split())
+    assert "hosts host-a, host-b" in text and "W, 2 GPUs" in text, text
