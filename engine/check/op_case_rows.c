@@ -165,6 +165,22 @@ static void mse(struct kit *k, const struct types *t, const struct shape *d, boo
 		backend_node(k, JM_OP_MSE, OPS(y, target, scale), OPS(loss, dy), 0), 0.5, 0.4);
 }
 
+/* About a third of the rows, or all of them, do not count. */
+static void softmax_xent_ignored(
+	struct kit *k, const struct types *t, const struct shape *d, bool all)
+{
+	int most = all ? -1 : (int)d->n - 1, least = all ? -100 : -(int)d->n / 2;
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 3, 3, DIMS(d->b, d->s, d->n));
+	struct jm_tensor *target = kit_whole(k, JM_I32, least, most, 2, DIMS(d->b, d->s));
+	struct jm_tensor *loss = kit_out(k, t->v, 1, DIMS(1), NULL);
+	struct jm_tensor *dx = kit_out(k, t->c, 3, x->dim, NULL);
+	struct jm_node *n =
+		backend_node(k, JM_OP_SOFTMAX_XENT, OPS(x, target, NULL), OPS(loss, dx), 0);
+
+	backend_weigh(n, 0.5, 0.4);
+	n->attr.xent.ignores = true;
+}
+
 /* Two classes, so that about half of the rows are correct. */
 static void top1(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
 {
@@ -259,7 +275,9 @@ static void head(struct kit *k, const struct types *t, const struct shape *d, bo
 	int64_t classes = d->b > 1 ? 101 : d->n;
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
 	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.3, 2, DIMS(classes, d->c));
-	struct jm_tensor *target = kit_ids(k, classes, 2, DIMS(d->b, d->s));
+	bool ignores = d->s % 2;
+	struct jm_tensor *target =
+		kit_whole(k, JM_I32, ignores ? -2 : 0, (int)classes - 1, 2, DIMS(d->b, d->s));
 	struct jm_tensor *scale = second ? kit_normal(k, t->v, 3, 0.5, 1, DIMS(2)) : NULL;
 	struct jm_tensor *loss = backend_total(k, t->v, second);
 	struct jm_tensor *dw = backend_gradient(k, t->a, second, 2, w->dim);
@@ -275,6 +293,7 @@ static void head(struct kit *k, const struct types *t, const struct shape *d, bo
 	if (!n[0] || !n[1] || !n[2] || !n[3])
 		return;
 	backend_weigh(n[1], 0.5, 0.4);
+	n[1]->attr.xent.ignores = ignores;
 	for (int i = 1; i < 4; i++)
 		n[i]->accumulate = second;
 	kit_read(k, loss);
@@ -301,6 +320,7 @@ const struct backend_case backend_row_cases[] = {
 	{"add", add},
 	{"softmax-xent", softmax_xent},
 	{"softmax-xent, some classes", softmax_xent_of_some},
+	{"softmax-xent, ignored rows", softmax_xent_ignored},
 	{"end of a network", head},
 	{"top1", top1},
 	{"mse", mse},

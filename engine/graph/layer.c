@@ -453,6 +453,14 @@ struct jm_tensor *jm_graph_softmax_xent_add(struct jm_graph *g, struct jm_tensor
 	return loss;
 }
 
+struct jm_tensor *jm_graph_ignore_targets(struct jm_graph *g, struct jm_tensor *loss)
+{
+	for (int i = 0; loss && i < g->n_nodes; i++)
+		if (g->node[i]->out[0] == loss && g->node[i]->op == JM_OP_SOFTMAX_XENT)
+			g->node[i]->attr.xent.ignores = true;
+	return loss;
+}
+
 struct jm_tensor *jm_graph_classify(
 	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *w, struct jm_tensor *target)
 {

@@ -63,6 +63,10 @@ struct jm_tensor *jm_graph_softmax_xent(
 struct jm_tensor *jm_graph_softmax_xent_add(struct jm_graph *g, struct jm_tensor *loss,
 	double weight, struct jm_tensor *logits, struct jm_tensor *target);
 
+/* For a loss of softmax-xent whose targets may be below 0 (PyTorch's ignore_index is -100): such rows do not count in it, nor in
+ * its gradient. Returns it. */
+struct jm_tensor *jm_graph_ignore_targets(struct jm_graph *g, struct jm_tensor *loss);
+
 /* The mean of the squared differences of all elements, in training with a tensor for its
  * gradient. */
 struct jm_tensor *jm_graph_mse(struct jm_graph *g, struct jm_tensor *y, struct jm_tensor *target);

@@ -244,8 +244,10 @@ struct jm_tensor {
  *			jm_rng(jm_rng(dropout.seed, now), i / 2) of engine/graph/rng.h. dropout is its own gradient.
  * add			in  a a|c[..], b a|c[..]
  *			out y a|c[..]		y = a + b				in place
- * softmax-xent		in  logits c[..,V], target i32[..] (0 <= target < V), scale? f32[2] = {S, 1/S}
- *			attr xent.{scale,weight,classes}: logits after `classes` (0: V) are ignored, dlogits is 0
+ * softmax-xent		in  logits c[..,V], target i32[..] (target < V), scale? f32[2] = {S, 1/S}
+ *			attr xent.{scale,weight,classes,ignores}: with `ignores` rows whose target is below 0 do not
+ *			count: dlogits is 0 there, T and the mean are of the other rows, and the loss of none is 0; else
+ *			0 <= target holds. logits after `classes` (0: V) are ignored, dlogits is 0
  *			out loss f32[1], dlogits? c[..,V]		in place: dlogits (out[1]) over in[0]
  *			loss = weight mean over rows of (log sum exp logits - logits[target]), not scaled; dlogits =
  *			weight scale S / T (softmax(logits) - onehot(target)), S is read during the run and is 1
@@ -430,6 +432,7 @@ union jm_attr {
 		double scale;	 /* 1; 1/k for k micro-steps whose gradients are summed */
 		double weight;	 /* of this loss in a sum of losses; 1 if it is the only one */
 		int64_t classes; /* softmax-xent: of V; 0 = all */
+		bool ignores;	 /* softmax-xent: targets may be below 0 */
 	} xent;			 /* softmax-xent, mse, sample */
 	struct {
 		int64_t used; /* columns of N that the model has; the others are padding. 0 = all */

@@ -155,8 +155,8 @@ struct cpu_pages {
 /* Rows are `stride` elements apart; elements after the classes become 0 in dlogits. */
 struct cpu_xent {
 	int64_t rows, classes, stride;
-	double scale;  /* of dlogits, includes weight / rows */
-	double weight; /* of the loss */
+	double scale; /* of dlogits, includes `each` */
+	double each;  /* weight of a row's loss; rows whose target is below 0 do not count */
 	struct cpu_vec logits, dlogits;
 	const int32_t *targets;
 	float *loss;

@@ -120,6 +120,11 @@ static double xent_row(const struct cpu_xent *p, int64_t r, const struct row *ro
 	double lse;
 	float right;
 
+	if (p->targets[r] < 0) {
+		if (p->dlogits.data && !(p->accumulate & 2))
+			memset((char *)p->dlogits.data + at * size, 0, stride * size);
+		return 0;
+	}
 	jm_load(p->logits.data, p->logits.bf16, at + target, 1, &right);
 	lse = log_sum_exp(p, at, n, row);
 	if (p->dlogits.data)
@@ -146,7 +151,7 @@ static void xent(const struct cpu_xent *p, int threads)
 	}
 	for (int64_t r = 0; r < p->rows; r++)
 		sum += losses[r];
-	*p->loss = (float)(p->weight * sum / (double)p->rows) + (p->accumulate & 1 ? *p->loss : 0);
+	*p->loss = (float)(p->each * sum) + (p->accumulate & 1 ? *p->loss : 0);
 }
 
 const struct cpu_losses JM_CPU(cpu_losses) = {xent_scratch, xent};

@@ -8,17 +8,29 @@ static size_t scratch_xent(const struct cpu_dev *dev, const struct jm_node *n)
 		jm_tensor_rows(n->in[0]), jm_tensor_width(n->in[0]), dev->threads);
 }
 
+/* The rows that count, at least 1. */
+static int64_t counted(const struct jm_node *n)
+{
+	const int32_t *target = n->in[1]->data;
+	int64_t rows = jm_tensor_rows(n->in[0]), all = 0;
+
+	if (!n->attr.xent.ignores)
+		return rows;
+	for (int64_t r = 0; r < rows; r++)
+		all += target[r] >= 0;
+	return all ? all : 1;
+}
+
 static int run_xent(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = exec->node;
-	int64_t rows = jm_tensor_rows(n->in[0]);
+	double each = n->attr.xent.weight / (double)counted(n);
 	struct cpu_xent p = {
-		.rows = rows,
+		.rows = jm_tensor_rows(n->in[0]),
 		.classes = n->attr.xent.classes ? n->attr.xent.classes : jm_tensor_width(n->in[0]),
 		.stride = jm_tensor_width(n->in[0]),
-		.scale = n->attr.xent.weight * n->attr.xent.scale * cpu_scale(n->in[2], 0) /
-			 (double)rows,
-		.weight = n->attr.xent.weight,
+		.scale = each * n->attr.xent.scale * cpu_scale(n->in[2], 0),
+		.each = each,
 		.logits = cpu_vec(n->in[0]),
 		.dlogits = cpu_vec(n->out[1]),
 		.targets = n->in[1]->data,

@@ -149,7 +149,11 @@ void cuda_rope(const struct cuda_rope *p, cudaStream_t stream);
 /* logits and dlogits of one type, rows `stride` elements apart; dlogits absent: loss only. */
 struct cuda_xent {
 	int64_t rows, classes, stride;
-	float scale, weight;	 /* of dlogits, which includes weight / rows; of the loss */
+	float scale,
+		weight; /* of dlogits, which includes weight; of the loss. Both are divided by the rows that count */
+	int rows_all; /* of all calls of the loss */
+	const int *
+		counted; /* how many of these rows have a target of 0 or more, by cuda_count_targets; NULL = all */
 	const float *loss_scale; /* another factor of the gradient, read during the run; NULL = 1 */
 	struct cuda_vec logits, dlogits;
 	const int32_t *targets;
@@ -162,6 +166,7 @@ struct cuda_xent {
 	size_t shared_block; /* bytes of shared memory that a block may have */
 };
 void cuda_xent(const struct cuda_xent *p, cudaStream_t stream);
+void cuda_count_targets(const int32_t *targets, int64_t rows, int *ret, cudaStream_t stream);
 /* share (+)= the share of rows in which the target has the largest of logits[rows,classes]; among
  * equal logits the first one is the largest. */
 void cuda_top1(struct cuda_vec logits, const int32_t *targets, int64_t rows, int64_t classes,

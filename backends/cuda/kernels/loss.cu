@@ -47,6 +47,20 @@ __device__ __forceinline__ struct partial block_join(struct partial x, struct pa
 	return warp_join(lane < warps ? share[lane] : partial{-INFINITY, 0});
 }
 
+/* The rows that count, at least 1. */
+__device__ __forceinline__ int rows_of(const struct cuda_xent &p)
+{
+	return p.counted ? max(*p.counted, 1) : p.rows_all;
+}
+
+/* The factor of a row's gradient. */
+__device__ __forceinline__ float scale_of(const struct cuda_xent &p, int target)
+{
+	const float scale = p.scale * (p.loss_scale ? p.loss_scale[0] : 1) / (float)rows_of(p);
+
+	return target < 0 ? 0 : scale;
+}
+
 template <int N, typename T>
 __device__ __forceinline__ void load_classes(
 	const T *row, int64_t i, int64_t classes, float (&v)[N])
@@ -91,11 +105,12 @@ __global__ void __launch_bounds__(THREADS, 2) xent_kernel(struct cuda_xent p)
 	}
 	all = block_join(all, share);
 	if (threadIdx.x == 0)
-		p.losses[blockIdx.x] = logf(all.sum) + all.most - (float)row[target];
+		p.losses[blockIdx.x] =
+			target < 0 ? 0 : logf(all.sum) + all.most - (float)row[target];
 	if (!p.dlogits.data)
 		return;
 	__syncthreads(); /* the target's logit is read before it may be overwritten */
-	const float scale = p.scale * (p.loss_scale ? p.loss_scale[0] : 1);
+	const float scale = scale_of(p, target);
 	const float by_sum = scale / all.sum;
 	for (int64_t i = N * threadIdx.x; i < p.stride; i += N * blockDim.x) {
 		load_classes(KEPT ? kept : row, i, p.classes, v);
@@ -290,13 +305,13 @@ __device__ __forceinline__ void xent_part(const struct cuda_xent &p, uint4 *memo
 	const T *row = as<const T>(p.logits) + r * p.stride;
 	T *out = as<T>(p.dlogits) + r * p.stride;
 	struct partial all = keep_part(row, memory, from, to, (int)p.classes);
-	const float of_target = (float)row[target];
+	const float of_target = target < 0 ? 0 : (float)row[target];
 
 	all = row_join<CL>(block_join(all, share), &own);
 	__syncthreads(); /* the target's logit is read before it may be overwritten */
 	if (threadIdx.x == 0 && from == 0)
-		p.losses[r] = logf(all.sum) + all.most - of_target;
-	const float scale = p.scale * (p.loss_scale ? p.loss_scale[0] : 1);
+		p.losses[r] = target < 0 ? 0 : logf(all.sum) + all.most - of_target;
+	const float scale = scale_of(p, target);
 	const struct slope s = {
 		-all.most * LOG2_E, scale / all.sum, scale, target, (int)p.classes};
 	for (int i = from + threadIdx.x; i < to; i += ROW_THREADS)
@@ -371,18 +386,35 @@ template <typename T> static bool xent_long(const struct cuda_xent *p, cudaStrea
 
 /* ---- starting ------------------------------------------------------------------------------------- */
 
-/* weight times the mean of losses[rows], summed in f64 in the same order every time. */
-__global__ void mean_kernel(
-	const float *losses, int64_t rows, float weight, float *loss, bool add)
+/* weight times the mean of the losses of all calls, summed in f64 in the same order every time. */
+__global__ void mean_kernel(struct cuda_xent p)
 {
 	__shared__ double share[WARP];
+	const float *losses = p.losses - p.rows_before;
 	double sum = 0;
 
-	for (int64_t i = threadIdx.x; i < rows; i += SUMMERS)
+	for (int64_t i = threadIdx.x; i < p.rows_before + p.rows; i += SUMMERS)
 		sum += losses[i];
 	sum = block_sum(sum, share);
 	if (threadIdx.x == 0)
-		*loss = (float)(weight * sum / (double)rows + (add ? (double)*loss : 0));
+		*p.loss = (float)(p.weight * sum / rows_of(p) + (p.add_loss ? (double)*p.loss : 0));
+}
+
+__global__ void count_kernel(const int32_t *targets, int64_t rows, int *ret)
+{
+	__shared__ int share[WARP];
+	int n = 0;
+
+	for (int64_t i = threadIdx.x; i < rows; i += SUMMERS)
+		n += targets[i] >= 0;
+	n = block_sum(n, share);
+	if (threadIdx.x == 0)
+		*ret = n;
+}
+
+void cuda_count_targets(const int32_t *targets, int64_t rows, int *ret, cudaStream_t stream)
+{
+	count_kernel<<<1, SUMMERS, 0, stream>>>(targets, rows, ret);
 }
 
 template <int N, typename T> static void xent_of(const struct cuda_xent *p, cudaStream_t stream)
@@ -410,8 +442,7 @@ void cuda_xent(const struct cuda_xent *p, cudaStream_t stream)
 {
 	p->stride % PACK == 0 ? xent_typed<PACK>(p, stream) : xent_typed<1>(p, stream);
 	if (p->loss)
-		mean_kernel<<<1, SUMMERS, 0, stream>>>(p->losses - p->rows_before,
-			p->rows_before + p->rows, p->weight, p->loss, p->add_loss);
+		mean_kernel<<<1, SUMMERS, 0, stream>>>(*p);
 }
 
 /* One block handles all rows, because the op runs rarely and the result is the same every time. */

@@ -137,7 +137,7 @@ static int choices_head(struct cuda_dev *dev, const struct jm_group *group,
 		cuda_tall_layout(n->in[1], &choice->in[LOGITS][1]);
 		choice->in[DATA][1] = choice->in[LOGITS][1];
 	}
-	choice->scratch = bytes_of_logits(dev, n) + (size_t)rows_of(n) * sizeof(float);
+	choice->scratch = bytes_of_logits(dev, n) + (size_t)(rows_of(n) + 1) * sizeof(float);
 	choice->seconds = choice->flops_executed = NAN;
 	return 1;
 }
@@ -225,17 +225,25 @@ static void drop_head(struct cuda_dev *dev, struct cuda_exec *exec)
 	free(h);
 }
 
+/* In scratch behind the logits: how many rows count, then the losses of all rows. */
+static int *counted_of(const struct cuda_dev *dev, const struct cuda_exec *exec)
+{
+	return (int *)(void *)((char *)exec->scratch + bytes_of_logits(dev, exec->node));
+}
+
 static void run_loss(struct cuda_dev *dev, const struct cuda_exec *exec, const struct chunk *c)
 {
 	const struct jm_node *n = &exec->node[LOSS];
-	float *losses = (float *)((char *)exec->scratch + bytes_of_logits(dev, exec->node));
+	int *counted = counted_of(dev, exec);
+	float *losses = (float *)(counted + 1);
 	struct cuda_xent p = {
 		.rows = c->rows,
 		.rows_before = c->first,
 		.classes = n->attr.xent.classes ? n->attr.xent.classes : c->logits.dim[1],
 		.stride = cuda_row_stride(&c->logits),
-		.scale = (float)(n->attr.xent.weight * n->attr.xent.scale /
-				 (double)rows_of(exec->node)),
+		.rows_all = (int)rows_of(exec->node),
+		.counted = n->attr.xent.ignores ? counted : NULL,
+		.scale = (float)(n->attr.xent.weight * n->attr.xent.scale),
 		.weight = (float)n->attr.xent.weight,
 		.loss_scale = cuda_data(n->in[2]),
 		.logits = cuda_vec(&c->logits),
@@ -254,8 +262,12 @@ static void run_loss(struct cuda_dev *dev, const struct cuda_exec *exec, const s
 static int run_head(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct head *h = exec->own;
+	const struct jm_node *loss = &exec->node[LOSS];
 	int code = 0;
 
+	if (loss->attr.xent.ignores)
+		cuda_count_targets(
+			loss->in[1]->data, rows_of(exec->node), counted_of(dev, exec), dev->stream);
 	for (int i = 0; i < h->n && !code; i++) {
 		const struct chunk *c = &h->chunk[i];
 

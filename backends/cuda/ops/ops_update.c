@@ -34,7 +34,7 @@ static int choices_xent(struct cuda_dev *dev, const struct jm_group *group,
 	choice->in[0][0] = layout;
 	if (n->out[1])
 		choice->out[0][1] = layout;
-	choice->scratch = (size_t)jm_tensor_rows(n->in[0]) * sizeof(float);
+	choice->scratch = (size_t)(jm_tensor_rows(n->in[0]) + 1) * sizeof(float);
 	choice->seconds = choice->flops_executed = NAN;
 	return 1;
 }
@@ -47,14 +47,16 @@ static int run_xent(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 		.rows = rows,
 		.classes = n->attr.xent.classes ? n->attr.xent.classes : jm_tensor_width(n->in[0]),
 		.stride = cuda_row_stride(n->in[0]),
-		.scale = (float)(n->attr.xent.weight * n->attr.xent.scale / (double)rows),
+		.rows_all = (int)rows,
+		.scale = (float)(n->attr.xent.weight * n->attr.xent.scale),
 		.weight = (float)n->attr.xent.weight,
 		.loss_scale = cuda_data(n->in[2]),
 		.logits = cuda_vec(n->in[0]),
 		.dlogits = cuda_vec(n->out[1]),
 		.targets = n->in[1]->data,
 		.loss = n->out[0]->data,
-		.losses = exec->scratch,
+		.losses = (float *)exec->scratch + 1,
+		.counted = n->attr.xent.ignores ? exec->scratch : NULL,
 		.add_loss = jm_node_adds(n, 0),
 		.add_dlogits = jm_node_adds(n, 1),
 		.clusters = dev->prop.major >= 9,
@@ -62,6 +64,8 @@ static int run_xent(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	};
 
 	(void)err;
+	if (p.counted)
+		cuda_count_targets(p.targets, rows, exec->scratch, dev->stream);
 	cuda_xent(&p, dev->stream);
 	return 0;
 }

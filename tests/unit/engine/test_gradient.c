@@ -32,6 +32,14 @@ static struct jm_tensor *xent(struct kit *k)
 	return loss_of(k, kit_param(k, 2, DIMS(3, 7)));
 }
 
+static struct jm_tensor *xent_ignored(struct kit *k)
+{
+	struct jm_tensor *target = kit_whole(k, JM_I32, -4, 6, 1, DIMS(12));
+
+	return jm_graph_ignore_targets(
+		k->graph, jm_graph_softmax_xent(k->graph, kit_param(k, 2, DIMS(12, 7)), target));
+}
+
 static struct jm_tensor *mse(struct kit *k)
 {
 	struct jm_tensor *target = kit_normal(k, JM_F64, 0, 1, 2, DIMS(3, 7));
@@ -520,6 +528,7 @@ static const struct {
 	build_fn *build;
 } cases[] = {
 	{"softmax-xent", xent},
+	{"softmax-xent, ignored rows", xent_ignored},
 	{"mse", mse},
 	{"contrastive", contrastive},
 	{"contrastive, both ways", symmetric},

@@ -368,8 +368,8 @@ static void losses(void **unused)
 	for (size_t i = 0; i < LOGITS; i++)
 		x[i] *= 30;
 	for (int s = 0; (set = cpu_kernels_get(s / 2)); s++) {
-		struct cpu_xent p = {LOSS_ROWS, CLASSES, CLASSES, 1. / LOSS_ROWS, 1, {x, false},
-			{dx, s % 2}, targets, &loss, 0,
+		struct cpu_xent p = {LOSS_ROWS, CLASSES, CLASSES, 1. / LOSS_ROWS, 1. / LOSS_ROWS,
+			{x, false}, {dx, s % 2}, targets, &loss, 0,
 			scratch_new(set->losses->scratch(LOSS_ROWS, CLASSES, THREADS))};
 		double want = 0;
 		set->losses->xent(&p, THREADS);
