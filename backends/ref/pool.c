@@ -90,6 +90,28 @@ void jm_ref_avgpool_grad(const struct jm_node *n, double *const *in, double *con
 	}
 }
 
+/* The element of x that element i of y shows. */
+static int64_t shown(
+	const struct jm_node *n, const struct jm_tensor *x, const struct jm_tensor *y, int64_t i)
+{
+	int64_t plane = i / (y->dim[2] * y->dim[3]);
+	int64_t row = i / y->dim[3] % y->dim[2] / n->attr.pool.kernel[0];
+
+	return (plane * x->dim[2] + row) * x->dim[3] + i % y->dim[3] / n->attr.pool.kernel[1];
+}
+
+void jm_ref_upsample(const struct jm_node *n, double *const *in, double *const *out)
+{
+	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++)
+		out[0][i] = in[0][shown(n, n->in[0], n->out[0], i)];
+}
+
+void jm_ref_upsample_grad(const struct jm_node *n, double *const *in, double *const *out)
+{
+	for (int64_t i = 0; i < jm_tensor_count(n->in[0]); i++)
+		out[0][shown(n, n->out[0], n->in[0], i)] += in[0][i];
+}
+
 void jm_ref_gap(const struct jm_node *n, double *const *in, double *const *out)
 {
 	int64_t plane = n->in[0]->dim[2] * n->in[0]->dim[3];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors of several parts, for the comparison of backends with ref. */
+/* Tensors of several parts, images that grow, norms of groups; for the comparison of backends with ref. */
 #include "engine/graph/image.h"
 #include "engine/graph/layer.h"
 #include "op_case.h"
@@ -67,7 +67,55 @@ static void concat_branches(struct kit *k, const struct types *t, const struct s
 	kit_read(k, back[2]);
 }
 
+/* The flag adds to results. */
+static void upsample(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int64_t dim[] = {d->b, d->c, 3 + d->s % 3, 2 + d->s % 5};
+	const int times = 2 + (int)(d->s % 2);
+	const int64_t wide[] = {dim[0], dim[1], dim[2] * times, dim[3] * times};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, dim);
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, wide);
+	struct jm_tensor *y = backend_result(k, t->c, add, 4, wide);
+	struct jm_tensor *dx = backend_result(k, t->c, add, 4, dim);
+	struct jm_node *n[] = {backend_node(k, JM_OP_UPSAMPLE, &x, &y, add),
+		backend_node(k, JM_OP_UPSAMPLE_GRAD, &dy, &dx, add)};
+
+	for (int i = 0; i < 2; i++)
+		for (int axis = 0; axis < 2; axis++)
+			n[i]->attr.pool.kernel[axis] = n[i]->attr.pool.stride[axis] = times;
+}
+
+/* One to four groups; odd sizes apply SiLU. The flag: results are added to, but for the statistics. */
+static void groupnorm(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int groups = 1 + (int)(d->s + d->b) % 4;
+	const int64_t dim[] = {d->b, (d->c + groups - 1) / groups * groups, 7, 2 + d->s % 5};
+	const int64_t *c = &dim[1];
+	struct jm_tensor *x = kit_normal(k, t->c, 0.5, 2, 4, dim);
+	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, c);
+	struct jm_tensor *beta = kit_normal(k, t->v, 0, 1, 1, c);
+	struct jm_tensor *mean = kit_out(k, t->v, 2, DIMS(d->b, groups), NULL);
+	struct jm_tensor *rstd = kit_out(k, t->v, 2, DIMS(d->b, groups), NULL);
+	struct jm_tensor *y = backend_result(k, t->c, add, 4, dim);
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, dim);
+	struct jm_tensor *dx = backend_result(k, t->c, add, 4, dim);
+	struct jm_tensor *dgamma = backend_result(k, t->v, add, 1, c);
+	struct jm_tensor *dbeta = backend_result(k, t->v, add, 1, c);
+	struct jm_node *n[] = {
+		backend_node(k, JM_OP_GROUPNORM, OPS(x, gamma, beta), OPS(y, mean, rstd), add),
+		backend_node(k, JM_OP_GROUPNORM_GRAD, OPS(dy, x, gamma, beta, mean, rstd),
+			OPS(dx, dgamma, dbeta), add ? 7 : 0)};
+
+	for (int i = 0; i < 2; i++) {
+		n[i]->attr.group.groups = groups;
+		n[i]->attr.group.eps = 1e-5;
+		n[i]->attr.group.silu = d->s % 2;
+	}
+}
+
 const struct backend_case backend_parts_cases[] = {
+	{"upsample", upsample},
+	{"groupnorm", groupnorm},
 	{"concat", concat},
 	{"concat, branches", concat_branches},
 	{0},

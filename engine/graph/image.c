@@ -276,6 +276,43 @@ struct jm_tensor *jm_graph_avgpool(
 	return y;
 }
 
+struct jm_tensor *jm_graph_upsample(struct jm_graph *g, struct jm_tensor *x, int times)
+{
+	struct jm_tensor *y;
+	struct jm_node *n;
+
+	if (g->err.code || !jm_layer_fits(g, x->rank == 4 && times > 0, "upsample", x))
+		return NULL;
+	y = windowed(g, x, x->dim[1], x->dim[2] * times, x->dim[3] * times, "upsample");
+	n = jm_graph_node(g, JM_OP_UPSAMPLE, OPS(x), OPS(y));
+	for (int i = 0; n && i < 2; i++)
+		n->attr.pool.kernel[i] = n->attr.pool.stride[i] = times;
+	return y;
+}
+
+struct jm_tensor *jm_graph_groupnorm(struct jm_graph *g, struct jm_tensor *x, int groups, bool silu,
+	double eps, const char *name)
+{
+	struct jm_tensor *gamma, *beta, *y, *mean, *rstd;
+	struct jm_node *n;
+
+	if (g->err.code || !jm_layer_fits(g, x->rank == 4 && groups > 0 && x->dim[1] % groups == 0,
+				   "groupnorm", x))
+		return NULL;
+	gamma = named(g, JM_CLASS_PARAM, JM_INIT_ONE, x->dim[1], name, "weight");
+	beta = named(g, JM_CLASS_PARAM, JM_INIT_ZERO, x->dim[1], name, "bias");
+	y = windowed(g, x, x->dim[1], x->dim[2], x->dim[3], "groupnorm");
+	mean = jm_graph_tensor(g, JM_CLASS_ACT, g->vector, 2, DIMS(x->dim[0], groups), "mean");
+	rstd = jm_graph_tensor(g, JM_CLASS_ACT, g->vector, 2, DIMS(x->dim[0], groups), "rstd");
+	n = jm_graph_node(g, JM_OP_GROUPNORM, OPS(x, gamma, beta), OPS(y, mean, rstd));
+	if (!n)
+		return NULL;
+	n->attr.group.groups = groups;
+	n->attr.group.eps = eps;
+	n->attr.group.silu = silu;
+	return y;
+}
+
 struct jm_tensor *jm_graph_gap(struct jm_graph *g, struct jm_tensor *x)
 {
 	struct jm_tensor *y;

@@ -26,6 +26,12 @@ struct jm_tensor *jm_graph_maxpool(
 	struct jm_graph *g, struct jm_tensor *x, int kernel, int stride, int pad);
 struct jm_tensor *jm_graph_avgpool(
 	struct jm_graph *g, struct jm_tensor *x, int kernel, int stride, int pad, bool count_pad);
+/* Each pixel becomes times x times equal ones: nearest neighbours. */
+struct jm_tensor *jm_graph_upsample(struct jm_graph *g, struct jm_tensor *x, int times);
+/* Normalises each group of channels of an image (Wu and He, arXiv 1803.08494), then applies SiLU if requested. Makes the
+ * parameters NAME.weight and .bias. */
+struct jm_tensor *jm_graph_groupnorm(struct jm_graph *g, struct jm_tensor *x, int groups, bool silu,
+	double eps, const char *name);
 struct jm_tensor *jm_graph_gap(struct jm_graph *g, struct jm_tensor *x); /* [B, C] */
 /* The pixels of an image as a sequence after a token `first`, plus positions (both may be NULL). */
 struct jm_tensor *jm_graph_tokens(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *first,

@@ -219,6 +219,17 @@ struct jm_tensor {
  * avgpool-grad		in  dy c[B,C,P,Q]; out dx c[B,C,Y,X]	attr pool
  * gap			in  x c[B,C,Y,X]; out y c[B,C]		the mean over Y and X
  * gap-grad		in  dy c[B,C]; out dx c[B,C,Y,X]	dx = dy / (Y X)
+ * upsample		in  x c[B,C,Y,X]; out y c[B,C,P,Q]	attr pool.kernel
+ *			y[p,q] = x[p / kernel[0], q / kernel[1]], rounded down; P = kernel[0] Y, Q = kernel[1] X
+ * upsample-grad	in  dy c[B,C,P,Q]; out dx c[B,C,Y,X]	the sum of dy over what shows the element
+ * groupnorm		in  x c[B,C,Y,X], gamma f32[C], beta f32[C]	attr group
+ *			out y c[B,C,Y,X], mean f32[B,G], rstd f32[B,G]	of the C/G channels of a group of an image,
+ *			G = group.groups: rstd = 1/sqrt(mean((x - mean)^2) + eps); t = (x - mean) rstd gamma + beta;
+ *			y = t, with group.silu t / (1 + exp(-t))
+ * groupnorm-grad	in  dy c[B,C,Y,X], x c[B,C,Y,X], gamma f32[C], beta f32[C], mean f32[B,G], rstd f32[B,G]
+ *			out dx c[B,C,Y,X], dgamma f32[C], dbeta f32[C]	attr group
+ *			e = dy, with silu dy silu'(t); h = (x - mean) rstd, g = e gamma: dx = rstd (g - mean(g) - h
+ *			mean(g h)) (means over the group); dgamma = sum of e h, dbeta = sum of e over the channel
  * relu			in  x c[..]; out y c[..]		y = max(0, x)			in place
  * relu-grad		in  dy c[..], y c[..]; out dx c[..]	dx = y > 0 ? dy : 0		in place
  * gelu-erf		in  x c[..]; out y c[..]		y = x/2 (1 + erf(x/sqrt(2)))
@@ -341,6 +352,10 @@ struct jm_tensor {
 	X(AVGPOOL_GRAD, "avgpool-grad")                                                            \
 	X(GAP, "gap")                                                                              \
 	X(GAP_GRAD, "gap-grad")                                                                    \
+	X(UPSAMPLE, "upsample")                                                                    \
+	X(UPSAMPLE_GRAD, "upsample-grad")                                                          \
+	X(GROUPNORM, "groupnorm")                                                                  \
+	X(GROUPNORM_GRAD, "groupnorm-grad")                                                        \
 	X(RELU, "relu")                                                                            \
 	X(RELU_GRAD, "relu-grad")                                                                  \
 	X(GELU_ERF, "gelu-erf")                                                                    \
@@ -404,6 +419,11 @@ union jm_attr {
 		int64_t count; /* n, elements of a channel */
 		bool relu;
 	} bn;
+	struct {
+		int groups;
+		double eps;
+		bool silu;
+	} group; /* groupnorm and its gradient */
 	struct {
 		int axis;
 		int64_t size[JM_PARTS]; /* of each part along the axis; 0 = there is none */

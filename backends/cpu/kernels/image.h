@@ -82,7 +82,26 @@ struct cpu_pool {
 	struct cpu_image x, y, dx;
 	int kernel[2], stride[2], pad[2];
 	bool count_pad, accumulate;
+	bool sums;	/* in place of the mean of a window its sum */
 	float *scratch; /* maxpool-grad, avgpool-grad: 16 lanes of x's rows and columns per thread */
+};
+
+/* Group norm; images plain or with their channels last. In the gradient y is dy, and dx, dgamma and dbeta are written. */
+struct cpu_groups {
+	struct cpu_image x, y, dx;
+	int groups;
+	bool silu;
+	double eps;
+	const float *gamma, *beta;
+	float *mean, *rstd; /* [n, groups] */
+	float *dgamma, *dbeta;
+	unsigned accumulate; /* bits of the results: y; or dx, dgamma, dbeta */
+	double *scratch;     /* of the gradient: two sums for each channel of each image */
+};
+
+struct cpu_groupnorms {
+	void (*norm)(const struct cpu_groups *p, int threads);
+	void (*grad)(const struct cpu_groups *p, int threads);
 };
 
 struct cpu_images {

@@ -254,6 +254,7 @@ struct cpu_kernels {
 	const struct cpu_acts *acts;
 	const struct cpu_images *images, *images_last; /* last: channels last */
 	const struct cpu_pools *pools;
+	const struct cpu_groupnorms *groupnorms;
 	const struct cpu_sequences *sequences;
 	const struct cpu_pages *pages;
 };

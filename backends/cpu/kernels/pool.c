@@ -68,6 +68,8 @@ static jm_l16 total(const struct cpu_pool *p, int64_t n, int64_t k, struct windo
 /* The divisor of the sum of a window. */
 static float divisor(const struct cpu_pool *p, struct window w)
 {
+	if (p->sums)
+		return 1;
 	if (p->count_pad)
 		return (float)(p->kernel[0] * p->kernel[1]);
 	return (float)((w.row[1] - w.row[0]) * (w.col[1] - w.col[0]));

@@ -11,8 +11,8 @@
 #include "conv_plan.h"
 #include "seconds.h"
 
-/* From FOLLOW on: operands share a layout. */
-enum how { PLAIN, AS_GIVEN, CONVOLUTION, FOLLOW, IMAGE, SIDE_BY_SIDE };
+/* From FOLLOW on: operands share a layout. DENSE_IMAGE: without blocks. */
+enum how { PLAIN, AS_GIVEN, CONVOLUTION, FOLLOW, IMAGE, DENSE_IMAGE, SIDE_BY_SIDE };
 
 /* in, out: the operands that have the common layout, as bits; absent operands are ignored. */
 static const struct {
@@ -37,6 +37,10 @@ static const struct {
 	[JM_OP_MAXPOOL_GRAD] = {IMAGE, 3, 1},
 	[JM_OP_AVGPOOL] = {IMAGE, 1, 1},
 	[JM_OP_AVGPOOL_GRAD] = {IMAGE, 1, 1},
+	[JM_OP_UPSAMPLE] = {IMAGE, 1, 1},
+	[JM_OP_UPSAMPLE_GRAD] = {IMAGE, 1, 1},
+	[JM_OP_GROUPNORM] = {DENSE_IMAGE, 1, 1},
+	[JM_OP_GROUPNORM_GRAD] = {DENSE_IMAGE, 3, 1},
 	[JM_OP_GAP] = {IMAGE, 1, 0},
 	[JM_OP_GAP_GRAD] = {IMAGE, 0, 1},
 	[JM_OP_CONCAT] = {SIDE_BY_SIDE, 15, 1},
@@ -66,8 +70,9 @@ static void suggest_of_operand(
 	struct cpu_image unused;
 	bool known = true;
 
-	if (how == IMAGE)
-		known = cpu_layout_image(t, &t->layout, &unused);
+	if (how == IMAGE || how == DENSE_IMAGE)
+		known = cpu_layout_image(t, &t->layout, &unused) &&
+			(how == IMAGE || !t->layout.n_blocks);
 	else if (how == SIDE_BY_SIDE)
 		known = cpu_layout_joins(node, &t->layout);
 	if (known)

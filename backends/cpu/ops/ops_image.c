@@ -182,9 +182,11 @@ static int run_bn_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, s
 
 /* ---- pooling --------------------------------------------------------------------------------------------- */
 
+/* upsample is the gradient of windows that do not overlap, of which sums are taken. */
 static struct cpu_pool pool_of(const struct jm_node *n, void *scratch)
 {
 	struct cpu_pool p = {
+		.sums = n->op == JM_OP_UPSAMPLE || n->op == JM_OP_UPSAMPLE_GRAD,
 		.count_pad = n->attr.pool.count_pad,
 		.accumulate = jm_node_adds(n, 0),
 		.scratch = scratch,
@@ -260,6 +262,69 @@ static int run_gap(const struct cpu_dev *dev, const struct cpu_exec *exec, struc
 	return 0;
 }
 
+/* ---- group norm ------------------------------------------------------------------------------------------ */
+
+static size_t scratch_groups(const struct cpu_dev *dev, const struct jm_node *n)
+{
+	(void)dev;
+	return 2 * (size_t)(n->in[1]->dim[0] * n->in[1]->dim[1]) * sizeof(double);
+}
+
+static struct cpu_groups groups_of(const struct jm_node *n, const struct jm_tensor *x)
+{
+	return (struct cpu_groups){
+		.x = cpu_image(x),
+		.groups = n->attr.group.groups,
+		.silu = n->attr.group.silu,
+		.eps = n->attr.group.eps,
+		.accumulate = n->accumulate,
+	};
+}
+
+/* Statistics are written as a whole. */
+static int takes_groups(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
+{
+	if (n->accumulate & 6)
+		return jm_err_set(err, JM_ENOSUP, "%s of backend cpu cannot add to statistics.",
+			jm_op_name(n->op));
+	return takes_images(dev, n, err);
+}
+
+static int run_groupnorm(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = exec->node;
+	struct cpu_groups p = groups_of(n, n->in[0]);
+
+	(void)err;
+	p.gamma = floats(n->in[1]);
+	p.beta = floats(n->in[2]);
+	p.y = cpu_image(n->out[0]);
+	p.mean = floats(n->out[1]);
+	p.rstd = floats(n->out[2]);
+	dev->kernels->groupnorms->norm(&p, dev->threads);
+	return 0;
+}
+
+static int run_groupnorm_grad(
+	const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = exec->node;
+	struct cpu_groups p = groups_of(n, n->in[1]);
+
+	(void)err;
+	p.y = cpu_image(n->in[0]);
+	p.gamma = floats(n->in[2]);
+	p.beta = floats(n->in[3]);
+	p.mean = floats(n->in[4]);
+	p.rstd = floats(n->in[5]);
+	p.dx = cpu_image(n->out[0]);
+	p.dgamma = floats(n->out[1]);
+	p.dbeta = floats(n->out[2]);
+	p.scratch = exec->scratch;
+	dev->kernels->groupnorms->grad(&p, dev->threads);
+	return 0;
+}
+
 /* ---- the table ------------------------------------------------------------------------------------------- */
 
 const struct cpu_op cpu_ops_image[] = {
@@ -273,6 +338,10 @@ const struct cpu_op cpu_ops_image[] = {
 	{{JM_OP_MAXPOOL_GRAD}, 1, takes_images, scratch_pool_grad, NULL, run_pool_grad, NULL},
 	{{JM_OP_AVGPOOL}, 1, takes_images, NULL, NULL, run_pool, NULL},
 	{{JM_OP_AVGPOOL_GRAD}, 1, takes_images, scratch_pool_grad, NULL, run_pool_grad, NULL},
+	{{JM_OP_UPSAMPLE}, 1, takes_images, scratch_pool_grad, NULL, run_pool_grad, NULL},
+	{{JM_OP_UPSAMPLE_GRAD}, 1, takes_images, NULL, NULL, run_pool, NULL},
+	{{JM_OP_GROUPNORM}, 1, takes_groups, NULL, NULL, run_groupnorm, NULL},
+	{{JM_OP_GROUPNORM_GRAD}, 1, takes_images, scratch_groups, NULL, run_groupnorm_grad, NULL},
 	{{JM_OP_GAP}, 1, takes_gap, NULL, NULL, run_gap, NULL},
 	{{JM_OP_GAP_GRAD}, 1, takes_gap, NULL, NULL, run_gap, NULL},
 	{.n_nodes = 0},

@@ -93,6 +93,7 @@ struct cuda_pool {
 	int in[2], out[2]; /* rows and columns of x and of y */
 	int kernel[2], stride[2], pad[2];
 	bool count_pad, accumulate;
+	bool sums;	      /* in place of the mean of a window its sum */
 	struct cuda_vec x, y; /* for the gradient of max pooling, y is dy */
 	struct cuda_vec dx;
 	unsigned char *
@@ -118,6 +119,23 @@ struct cuda_gap {
 };
 void cuda_gap(const struct cuda_gap *p, cudaStream_t stream);
 void cuda_gap_grad(const struct cuda_gap *p, cudaStream_t stream);
+
+/* ---- norm.cu ------------------------------------------------------------------------------------------- */
+
+/* Group norm of x[batch,pixels,c]. In the gradient y is dy, and dx, dgamma and dbeta are written. */
+struct cuda_groups {
+	int batch, c, groups;
+	int64_t pixels;
+	bool silu;
+	float eps;
+	struct cuda_vec x, y, dx; /* all of one type */
+	const float *gamma, *beta;
+	float *mean, *rstd; /* [batch,groups] */
+	float *dgamma, *dbeta;
+	unsigned accumulate; /* bits of the results: y; or dx, dgamma, dbeta */
+};
+void cuda_groupnorm(const struct cuda_groups *p, cudaStream_t stream);
+void cuda_groupnorm_grad(const struct cuda_groups *p, cudaStream_t stream);
 
 /* ---- bias.cu ---------------------------------------------------------------------------------------- */
 

@@ -4,7 +4,10 @@
  * handles one row at a time. For the gradients of gamma and beta each block sums its rows in
  * registers and writes partial[blocks,2,width], which a second kernel sums in order; RMS norm has
  * one vector less. Layer norm with the gradient of a bias, which is the sum of the result, has three.
+ *
+ * Group norm of x[batch,pixels,c], also with SiLU, and its gradient.
  */
+#include "image.h"
 #include "common.cuh"
 
 #define MOST_THREADS 512
@@ -426,4 +429,145 @@ void cuda_norm_grad(const struct cuda_norm_grad *p, cudaStream_t stream)
 
 	norm_columns_kernel<<<blocks_for(columns, WARP), dim3(WARP, WARP), 0, stream>>>(
 		*p, columns);
+}
+
+/* ---- groups of channels: a block has a group of an image, a thread one element at a time ----------- */
+
+#define GROUP_THREADS 512
+#define GROUP_ROWS    8
+
+/* Calls f(element, channel) for the elements of the block's group. */
+template <class F> __device__ __forceinline__ void over_group(const struct cuda_groups &p, F f)
+{
+	const int each = p.c / p.groups, first = blockIdx.x % p.groups * each;
+	const int64_t image = blockIdx.x / p.groups * p.pixels;
+
+	for (int64_t i = threadIdx.x; i < p.pixels * each; i += blockDim.x) {
+		const int c = first + (int)(i % each);
+
+		f((image + i / each) * p.c + c, c);
+	}
+}
+
+/* The sum over the block of f(element, channel). */
+template <class F>
+__device__ __forceinline__ float group_sum(const struct cuda_groups &p, float *share, F f)
+{
+	float sum = 0;
+
+	over_group(p, [&](int64_t i, int c) { sum += f(i, c); });
+	__syncthreads(); /* all have read the sum before this one */
+	return block_sum(sum, share);
+}
+
+template <typename T> __global__ void groups_kernel(struct cuda_groups p)
+{
+	__shared__ float share[WARP];
+	const T *x = as<const T>(p.x);
+	T *y = as<T>(p.y);
+	const float size = (float)(p.pixels * (p.c / p.groups));
+	const float mean =
+		group_sum(p, share, [&](int64_t i, int) { return (float)x[i]; }) / size;
+	const float squares = group_sum(p, share, [&](int64_t i, int) {
+		return ((float)x[i] - mean) * ((float)x[i] - mean);
+	});
+	const float rstd = rsqrtf(squares / size + p.eps);
+
+	over_group(p, [&](int64_t i, int c) {
+		float t = ((float)x[i] - mean) * rstd * p.gamma[c] + p.beta[c];
+
+		t *= p.silu ? sigmoid<T>(t) : 1;
+		y[i] = (T)(t + (p.accumulate & 1 ? (float)y[i] : 0));
+	});
+	if (threadIdx.x == 0) {
+		p.mean[blockIdx.x] = mean;
+		p.rstd[blockIdx.x] = rstd;
+	}
+}
+
+/* The normalised value of an element, and the gradient before SiLU. */
+struct group_slope {
+	float h, e;
+};
+
+template <typename T>
+__device__ __forceinline__ group_slope slope_of(
+	const struct cuda_groups &p, int64_t i, int c, float mean, float rstd)
+{
+	const float x = (float)as<const T>(p.x)[i], dy = (float)as<const T>(p.y)[i];
+	const float h = (x - mean) * rstd, t = h * p.gamma[c] + p.beta[c], s = sigmoid<T>(t);
+
+	return {h, p.silu ? dy * s * (1 + t * (1 - s)) : dy};
+}
+
+template <typename T> __global__ void groups_grad_kernel(struct cuda_groups p)
+{
+	__shared__ float share[WARP];
+	const float mean = p.mean[blockIdx.x], rstd = p.rstd[blockIdx.x];
+	const float size = (float)(p.pixels * (p.c / p.groups));
+	T *dx = as<T>(p.dx);
+	const float sum = group_sum(p, share, [&](int64_t i, int c) {
+		return slope_of<T>(p, i, c, mean, rstd).e * p.gamma[c];
+	}) / size;
+	const float product = group_sum(p, share, [&](int64_t i, int c) {
+		const group_slope s = slope_of<T>(p, i, c, mean, rstd);
+
+		return s.e * p.gamma[c] * s.h;
+	}) / size;
+
+	over_group(p, [&](int64_t i, int c) {
+		const group_slope s = slope_of<T>(p, i, c, mean, rstd);
+		const float v = rstd * (s.e * p.gamma[c] - sum - s.h * product);
+
+		dx[i] = (T)(v + (p.accumulate & 1 ? (float)dx[i] : 0));
+	});
+}
+
+/* dgamma and dbeta: a block has 32 channels, and GROUP_ROWS of its rows of threads share the pixels of all images. */
+template <typename T> __global__ void groups_sums_kernel(struct cuda_groups p)
+{
+	__shared__ float gammas[GROUP_ROWS][WARP], betas[GROUP_ROWS][WARP];
+	const int c = blockIdx.x * WARP + threadIdx.x, row = threadIdx.y;
+	float gamma = 0, beta = 0;
+
+	for (int64_t k = row; c < p.c && k < p.batch * p.pixels; k += GROUP_ROWS) {
+		const int64_t group = k / p.pixels * p.groups + c / (p.c / p.groups);
+		const group_slope s =
+			slope_of<T>(p, k * p.c + c, c, p.mean[group], p.rstd[group]);
+
+		gamma += s.e * s.h;
+		beta += s.e;
+	}
+	gammas[row][threadIdx.x] = gamma;
+	betas[row][threadIdx.x] = beta;
+	__syncthreads();
+	if (row || c >= p.c)
+		return;
+	for (int k = 1; k < GROUP_ROWS; k++) {
+		gamma += gammas[k][threadIdx.x];
+		beta += betas[k][threadIdx.x];
+	}
+	p.dgamma[c] = gamma + (p.accumulate & 2 ? p.dgamma[c] : 0);
+	p.dbeta[c] = beta + (p.accumulate & 4 ? p.dbeta[c] : 0);
+}
+
+void cuda_groupnorm(const struct cuda_groups *p, cudaStream_t stream)
+{
+	with_type(p->x, [&](auto t) {
+		groups_kernel<decltype(t)>
+			<<<(unsigned)(p->batch * p->groups), GROUP_THREADS, 0, stream>>>(*p);
+	});
+}
+
+void cuda_groupnorm_grad(const struct cuda_groups *p, cudaStream_t stream)
+{
+	const unsigned blocks = (unsigned)(p->batch * p->groups);
+	const dim3 threads(WARP, GROUP_ROWS);
+
+	with_type(p->x, [&](auto t) {
+		using T = decltype(t);
+
+		groups_grad_kernel<T><<<blocks, GROUP_THREADS, 0, stream>>>(*p);
+		groups_sums_kernel<T><<<blocks_for(p->c, WARP), threads, 0, stream>>>(*p);
+	});
 }

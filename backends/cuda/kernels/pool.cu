@@ -193,6 +193,8 @@ static void maxpool_four(const struct cuda_pool *p, cudaStream_t stream)
 
 __device__ __forceinline__ float divisor(const struct cuda_pool &p, span rows, span columns)
 {
+	if (p.sums)
+		return 1;
 	if (p.count_pad)
 		return (float)(p.kernel[0] * p.kernel[1]);
 	return (float)((rows.end - rows.first) * (columns.end - columns.first));

@@ -344,12 +344,14 @@ static int run_grad_pair(struct cuda_dev *dev, const struct cuda_exec *exec, str
 
 /* ---- pooling ------------------------------------------------------------------------------------------------ */
 
+/* upsample is the gradient of windows that do not overlap, of which sums are taken. */
 static struct cuda_pool pool_of(
 	const struct jm_node *n, const struct jm_tensor *x, const struct jm_tensor *y)
 {
 	struct cuda_pool p = {
 		.batch = (int)x->dim[0],
 		.c = (int)x->dim[1],
+		.sums = n->op == JM_OP_UPSAMPLE || n->op == JM_OP_UPSAMPLE_GRAD,
 		.count_pad = n->attr.pool.count_pad,
 		.accumulate = jm_node_adds(n, 0),
 		.x = cuda_vec(x),
@@ -465,6 +467,8 @@ const struct cuda_op cuda_ops_image[] = {
 	{{JM_OP_BN_GRAD}, 1, takes_images, choices_bn, NULL, NULL, run_bn_grad, NULL},
 	{{JM_OP_MAXPOOL}, 1, takes_images, choices_maxpool, NULL, NULL, run_pool, NULL},
 	{{JM_OP_MAXPOOL_GRAD}, 1, takes_images, choices_image, NULL, NULL, run_pool_grad, NULL},
+	{{JM_OP_UPSAMPLE}, 1, takes_images, choices_image, NULL, NULL, run_pool_grad, NULL},
+	{{JM_OP_UPSAMPLE_GRAD}, 1, takes_images, choices_image, NULL, NULL, run_pool, NULL},
 	{{JM_OP_AVGPOOL}, 1, takes_images, choices_image, NULL, NULL, run_pool, NULL},
 	{{JM_OP_AVGPOOL_GRAD}, 1, takes_images, choices_image, NULL, NULL, run_pool_grad, NULL},
 	{{JM_OP_GAP}, 1, takes_gap, choices_image, NULL, NULL, run_gap, NULL},

@@ -251,16 +251,13 @@ static struct jm_tensor *maxpool(struct kit *k)
 	return loss_of(k, jm_graph_maxpool(k->graph, kit_param(k, 4, DIMS(2, 2, 5, 6)), 3, 2, 1));
 }
 
+/* The padding counts in the second one. */
 static struct jm_tensor *avgpool(struct kit *k)
 {
-	return loss_of(
-		k, jm_graph_avgpool(k->graph, kit_param(k, 4, DIMS(2, 2, 5, 6)), 3, 2, 1, false));
-}
+	struct jm_tensor *x = kit_param(k, 4, DIMS(2, 2, 5, 6));
 
-static struct jm_tensor *avgpool_padded(struct kit *k)
-{
-	return loss_of(
-		k, jm_graph_avgpool(k->graph, kit_param(k, 4, DIMS(2, 2, 5, 6)), 2, 1, 1, true));
+	x = jm_graph_avgpool(k->graph, x, 3, 2, 1, false);
+	return loss_of(k, jm_graph_avgpool(k->graph, x, 2, 1, 1, true));
 }
 
 static struct jm_tensor *gap(struct kit *k)
@@ -309,7 +306,7 @@ static struct jm_tensor *first(struct kit *k)
 
 /* Four images of different widths along an axis, of which the second one has another reader, and the third one needs no
  * gradient. */
-static struct jm_tensor *concat_of(struct kit *k, int axis)
+static struct jm_tensor *concat_along(struct kit *k, int axis)
 {
 	struct jm_tensor *part[JM_PARTS], *y;
 
@@ -323,23 +320,29 @@ static struct jm_tensor *concat_of(struct kit *k, int axis)
 	y = jm_graph_concat(k->graph, JM_PARTS, part, axis);
 	assert_non_null(y);
 	assert_int_equal(y->dim[axis], 10);
-	part[0] = jm_graph_silu(k->graph, part[1]);
-	return loss_of(k, jm_graph_concat(k->graph, 2, (struct jm_tensor *[]){y, part[0]}, axis));
+	part[0] = y;
+	part[1] = jm_graph_silu(k->graph, part[1]);
+	return jm_graph_concat(k->graph, 2, part, axis);
 }
 
-static struct jm_tensor *concat_images(struct kit *k)
+/* Along images, channels and columns. */
+static struct jm_tensor *concat(struct kit *k)
 {
-	return concat_of(k, 0);
+	struct jm_tensor *loss = loss_of(k, concat_along(k, 0)), *y;
+
+	for (int axis = 1; axis < 4; axis += 2) {
+		y = concat_along(k, axis);
+		jm_graph_softmax_xent_add(k->graph, loss, 1, y, kit_ids(k, y->dim[3], 3, y->dim));
+	}
+	return loss;
 }
 
-static struct jm_tensor *concat_channels(struct kit *k)
+static struct jm_tensor *upsample_groupnorm(struct kit *k)
 {
-	return concat_of(k, 1);
-}
+	struct jm_tensor *x = jm_graph_upsample(k->graph, kit_param(k, 4, DIMS(2, 6, 3, 2)), 2);
 
-static struct jm_tensor *concat_columns(struct kit *k)
-{
-	return concat_of(k, 3);
+	x = jm_graph_groupnorm(k->graph, x, 3, true, 1e-2, "a");
+	return loss_of(k, jm_graph_groupnorm(k->graph, x, 2, false, 1e-5, "b"));
 }
 
 static struct jm_tensor *dropout(struct kit *k)
@@ -552,7 +555,6 @@ static const struct {
 	{"rmsnorm", rmsnorm},
 	{"maxpool", maxpool},
 	{"avgpool", avgpool},
-	{"avgpool, padding counted", avgpool_padded},
 	{"gap", gap},
 	{"relu", relu},
 	{"gelu-erf", gelu_erf},
@@ -561,9 +563,8 @@ static const struct {
 	{"tokens", tokens},
 	{"tokens alone", tokens_alone},
 	{"first", first},
-	{"concat, images", concat_images},
-	{"concat, channels", concat_channels},
-	{"concat, columns", concat_columns},
+	{"concat", concat},
+	{"upsample + groupnorm", upsample_groupnorm},
 	{"dropout", dropout},
 	{"add", add},
 	{"x + x", doubled},
