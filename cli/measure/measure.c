@@ -108,6 +108,10 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 	if (m->attach.attach)
 		jm_record_set(
 			record, "attached", jm_attached_json(&m->attach.result, m->session, err));
+	else if (!m->repeats && !m->of_run)
+		jm_record_set(record, "own_share",
+			jm_own_share_json(
+				&m->own, o->user_s + o->system_s, m->session, o->phase, err));
 	if (m->repeats)
 		jm_record_set(
 			record, "repeats", jm_measure_repeat_json(&m->repeat, m->session, err));
@@ -211,8 +215,14 @@ static int run_command(struct measurement *m)
 {
 	const struct jm_repeat_once what = {m->command, NULL, NULL, true};
 
-	if (!m->repeats)
-		return launch(m, &what, &m->outcome);
+	if (!m->repeats) {
+		int rc;
+
+		jm_own_share_begin(&m->own, m->session, &m->cli->ctx);
+		rc = launch(m, &what, &m->outcome);
+		jm_own_share_end(&m->own, &m->cli->ctx);
+		return rc;
+	}
 	return jm_measure_repeat_run(&m->repeat, m->cli, m->session, launch, m, &m->outcome);
 }
 

@@ -5,6 +5,7 @@
 
 #include "cli/frame/cli.h"
 #include "measure/command/launch.h"
+#include "measure/command/processor_share.h"
 #include "measure_attach.h"
 #include "measure_repeat.h"
 #include "measure_show.h"
@@ -29,6 +30,7 @@ struct measurement {
 	bool repeats;
 	bool of_run; /* this is one of several runs, for a record of its own */
 	struct jm_outcome outcome;
+	struct jm_own_share own; /* of a command that is run once */
 	int64_t started_wall;
 	int lost; /* the error that ended the trace */
 };

@@ -205,6 +205,29 @@ static void put_share(const struct jm_measure_text *t, const json_t *record)
 	put_line(t, "Share", text);
 }
 
+/* A command's part of what the meters of the machine include, and what they measured before it. */
+static void put_own_share(const struct jm_measure_text *t, const json_t *record)
+{
+	const json_t *own = json_object_get(record, "own_share");
+	double share = jm_json_real_of(own, "share"), before = jm_json_real_of(own, "watts_before");
+	char text[300], quantity[80];
+
+	if (!isnan(jm_json_real_of(own, "joules_estimated"))) {
+		jm_text_quantity(jm_json_real_of(own, "joules_estimated"), NAN, "J", quantity,
+			sizeof(quantity));
+		snprintf(text, sizeof(text),
+			"%s of the processors, estimated: %.3g %% of all processor time is the "
+			"command's; the meters include what else ran",
+			quantity, 100 * share);
+		put_line(t, "Share", text);
+	}
+	if (isnan(before))
+		return;
+	jm_text_quantity(before, NAN, "W", quantity, sizeof(quantity));
+	snprintf(text, sizeof(text), "%s when the command began", quantity);
+	put_line(t, "Before", text);
+}
+
 static const char *label_of(const json_t *record, const char *meter)
 {
 	const json_t *one;
@@ -535,6 +558,7 @@ void jm_measure_print(const struct jm_measure_text *t, const json_t *record)
 	put_energy(t, record);
 	put_repeats(t, record);
 	put_share(t, record);
+	put_own_share(t, record);
 	put_device_shares(t, record);
 	put_context(t, record);
 	put_items(t, record);

@@ -452,6 +452,9 @@ const struct jm_key jm_record_keys[] = {
 			   "UTF-8 is null"},
 	{OBJECT("attached", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__attached_keys,
 		.meaning = "where no command was run: what was measured while it ran already"},
+	{OBJECT("own_share", JM_KEY_OPTIONAL), .keys = jm__own_share_keys,
+		.meaning = "of a command that 'measure' ran once: its part of the processors, "
+			   "whose meters include what else ran"},
 	{OBJECT("repeats", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__repeats_keys,
 		.meaning = "where the command was run several times: of one run. The meters, total "
 			   "and phases are those of all runs and the pauses between them"},

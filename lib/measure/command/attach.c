@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "attach.h"
+#include "processor_share.h"
 #include "end_watch.h"
 #include "own_process.h"
 #include "measure/session/session_private.h"
@@ -86,26 +87,6 @@ static double cgroup_cpu(const struct jm_attach *a)
 	return isnan(us) ? number_in(a->cgroup, "cpuacct.usage", "") * 1e-9 : us * 1e-6;
 }
 
-/* All that ran: user, nice, system, irq and softirq of proc(5). */
-static double machine_cpu(const struct jm_attach *a)
-{
-	unsigned long long user, nice, system, irq, softirq;
-	char path[300];
-	int n = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/proc/stat", a->ctx->root);
-	f = fopen(path, "re");
-	if (f) {
-		n = fscanf(f, "cpu %llu %llu %llu %*u %*u %llu %llu", &user, &nice, &system, &irq,
-			&softirq);
-		fclose(f);
-	}
-	return n == 5 ? (double)(user + nice + system + irq + softirq) /
-				(double)sysconf(_SC_CLK_TCK)
-		      : NAN;
-}
-
 static double own_cpu(const struct jm_attach *a)
 {
 	if (a->pidfd >= 0)
@@ -123,7 +104,7 @@ static void look(struct jm_attach *a)
 	if (isnan(own))
 		return;
 	a->own_s = own;
-	a->machine_s = machine_cpu(a);
+	a->machine_s = jm_machine_cpu_s(a->ctx);
 }
 
 /* ---- finding it ---- */
@@ -332,45 +313,13 @@ void jm_attach_close(struct jm_attach *a)
 
 /* ---- sharing out ---- */
 
-/* A package that is no part of another package's meter. */
-static bool is_processor(const struct jm_meters *set, int i)
-{
-	if (set->meter[i].scope != JM_SCOPE_PACKAGE)
-		return false;
-	for (int above = set->meter[i].covered_by; above >= 0; above = set->meter[above].covered_by)
-		if (set->meter[above].scope == JM_SCOPE_PACKAGE)
-			return false;
-	return true;
-}
-
-/* Their energy in the phase; ids: their names. NAN = there is none, or one is unknown. */
-static int processor_joules(
-	struct jm_session *s, int phase, json_t *ids, double *ret, struct jm_err *err)
-{
-	const struct jm_meters *set = jm_session_meters(s);
-	double sum = 0;
-	int rc = 0;
-
-	for (int i = 0; !rc && i < set->n; i++) {
-		struct jm_energy e = jm_energy_unknown;
-
-		if (!is_processor(set, i))
-			continue;
-		rc = jm_session_energy(s, i, phase, &e, err);
-		sum += e.joules;
-		json_array_append_new(ids, json_string(set->meter[i].id));
-	}
-	*ret = json_array_size(ids) ? sum : NAN;
-	return rc;
-}
-
 json_t *jm_attached_json(const struct jm_attached *a, struct jm_session *s, struct jm_err *err)
 {
 	/* ticks of the machine are coarser than a group's times: a share may come out above 1 */
 	double share = a->machine_cpu_s > 0 ? fmin(a->cpu_s / a->machine_cpu_s, 1) : NAN, joules;
 	json_t *ids = json_array(), *gpus = jm_device_share_json(a->devices, a->phase, err), *json;
 
-	if (!gpus || processor_joules(s, a->phase, ids, &joules, err)) {
+	if (!gpus || jm_processor_joules(s, a->phase, ids, &joules, err)) {
 		json_decref(ids);
 		json_decref(gpus);
 		return NULL;

@@ -65,7 +65,7 @@ LACKS = re.compile(r"cuda:0|power-aware.yaml|rapl|^joulemark (top|jpwr|fold|cali
 
 @pytest.mark.parametrize("example", examples())
 def test_example(example, folder, tmp_path):
-    gpus = FakeGpus(tmp_path, 2, "wave=constant;low=100;mem=0")
+    gpus = FakeGpus(tmp_path, 2, "wave=square;low=100;high=100;mem=0")
     env = {**os.environ, **gpus.env, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "COLUMNS": "80"}
     child = subprocess.Popen(["bash", "-c", example], cwd=folder, env=env, text=True, stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)

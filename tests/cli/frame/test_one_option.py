@@ -12,7 +12,7 @@ from jm import BIN, FAILURE, USAGE, jm, sentence, terminal
 
 @pytest.fixture(name="gpus")
 def three_gpus(tmp_path):
-    return FakeGpus(tmp_path, 3, "wave=constant;low=100;mem=0")
+    return FakeGpus(tmp_path, 3, "wave=square;low=100;high=100;mem=0")
 
 
 def labels(done):

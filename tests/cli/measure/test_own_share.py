@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""measure CMD: what the command has of the processors, and what the meters measured when it began."""
+import json
+import sys
+import time
+
+import pytest
+
+from fake_gpus import FakeGpus
+from jm import jm
+
+BURN = "import time; end = time.process_time() + 0.6\nwhile time.process_time() < end: pass"
+
+
+def measured(*words, env=None):
+    done = jm("measure", "--json", *words, env=env)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout[done.stdout.index("{"):]), done.stderr
+
+
+def test_share_of_the_processors():
+    """Of the command and its child; the machine ran at least that, and the joules are the meters' share."""
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', '''{BURN}''']); exec('''{BURN}''')"
+    begin = time.monotonic()
+    record, text = measured("--source", "estimate:1,20", "--", sys.executable, "-c", script)
+    wall = time.monotonic() - begin
+    own = record["own_share"]
+    assert 1.15 < own["cpu_s"] < 1.5 and own["cpu_s"] == pytest.approx(record["user_s"] + record["system_s"])
+    assert own["cpu_s"] <= own["machine_cpu_s"] + 0.1 and own["machine_cpu_s"] < 300 * wall
+    assert own["share"] == pytest.approx(min(own["cpu_s"] / own["machine_cpu_s"], 1))
+    joules = sum(m["joules"] for m in record["meters"] if m["id"] in own["meters"])
+    assert own["joules_estimated"] == pytest.approx(own["share"] * joules) and joules > 0
+    assert f"{100 * own['share']:.3g} % of all processor time is the command's; the meters include what else ran" in text
+
+
+def test_power_before_the_command(tmp_path):
+    gpus = FakeGpus(tmp_path, 2, "wave=square;low=130;high=130;mem=0")
+    record, text = measured("--source", "nvml", "sleep", "0.3", env=gpus.env)
+    own = record["own_share"]
+    assert own["watts_before"] == pytest.approx(260) and "Before   260.0 W when the command began" in text
+    assert own["joules_estimated"] is None and own["meters"] == [] and "  Share " not in text
+
+
+def test_what_is_not_known_then_is_unknown():
+    """A counter alone has no power yet; a short command has no share."""
+    record, text = measured("--source", "estimate:1,20", "true")
+    own = record["own_share"]
+    assert own["watts_before"] is None and "  Before " not in text
+    assert (own["share"] is None) == (own["machine_cpu_s"] < 0.1) == ("  Share " not in text)
+
+
+def test_it_does_not_delay_the_command():
+    """The start is as long as without a share: nothing is waited for."""
+    record, _ = measured("--source", "estimate", "true")
+    assert record["wall_s"] < 0.5 and "own_share" not in measured("--device", "sim:h100x1", "--repeat", "2", "true")[0]
