@@ -10,6 +10,8 @@
  *	scaling_min_freq, scaling_max_freq	brought into the limits of the hardware; a range that is reversed is
  *				refused, as before Linux 5.3 (drivers/cpufreq/cpufreq.c, cpufreq_set_policy)
  *	scaling_governor, energy_performance_preference	one of those that the file beside lists
+ *	power1_cap		to the nearest milliwatt, and refused outside power1_cap_min and _max
+ *				(drivers/hwmon/acpi_power_meter.c, set_cap)
  *
  * JM_FAKE_KERNEL_REFUSES=END: a write to files whose path ends so fails as for a user without the right.
  */
@@ -23,6 +25,7 @@
 
 #define LINE   256
 #define LEAST  1000   /* us */
+#define MILLI  1000   /* of a watt, uW */
 #define EIGHTH 125000 /* of a watt, uW */
 
 /* Turns the line that was written into the one that is shown; folder: of the file, for its neighbours. 0 or an errno. */
@@ -138,6 +141,18 @@ static int preference(const char *folder, const char *now, char line[LINE])
 	return one_of(folder, "energy_performance_available_preferences", line);
 }
 
+static int power_cap(const char *folder, const char *now, char line[LINE])
+{
+	long long mw = (strtoll(line, NULL, 10) + MILLI / 2) / MILLI;
+
+	(void)now;
+	snprintf(line, LINE, "%lld", mw * MILLI);
+	return mw * MILLI < neighbour(folder, "power1_cap_min") ||
+			       mw * MILLI > neighbour(folder, "power1_cap_max")
+		       ? EINVAL
+		       : 0;
+}
+
 static const struct {
 	const char *name;
 	rule_fn *rule;
@@ -146,6 +161,7 @@ static const struct {
 	{"cpu.cfs_quota_us", cfs_quota},
 	{"constraint_0_power_limit_uw", power_limit},
 	{"constraint_1_power_limit_uw", power_limit},
+	{"power1_cap", power_cap},
 	{"scaling_min_freq", min_freq},
 	{"scaling_max_freq", max_freq},
 	{"scaling_governor", governor},

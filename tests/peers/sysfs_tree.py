@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tree of procfs and sysfs at JM_ROOT, behind whose files is a kernel (sysfs_kernel.c)."""
+import contextlib
 import os
 import signal
 import subprocess
@@ -38,16 +39,20 @@ class SysfsTree:
         child = self.start("set", *words, "--", "sleep", "60")
         assert wait_for(is_set)
         guard = guard_of(child.pid)
-        if victims == "both":
+        if victims == "both":  # none of them may act for the other
             kill(guard, signal.SIGSTOP)
-        if victims != "client":
-            os.kill(child.pid, signal.SIGSTOP)
-            kill(guard)
-            assert is_set()
-            os.kill(child.pid, signal.SIGCONT)
-        if victims != "guard":
             os.killpg(child.pid, signal.SIGKILL)
+            kill(guard)
+        else:
+            kill(guard if victims == "guard" else child.pid)
         return child
+
+    @staticmethod
+    def end(child):
+        """With its command, which outlives a joulemark that was killed."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGTERM)
+        child.wait(timeout=30)
 
     def journals(self):
         folder = self.state / "knobs"

@@ -166,8 +166,7 @@ def test_back_after_sigkill(groups, victims):
         assert groups.quota() == 20000
         assert groups.run("list").returncode == 0  # any command
     assert wait_for(lambda: groups.quota() == 160000)
-    child.terminate()
-    child.wait(timeout=30)
+    groups.end(child)
     assert wait_for(lambda: not groups.journals())
 
 
