@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The knobs that are files of sysfs: limits of processor packages (rapl), their frequencies (cpufreq), and caps of NVIDIA
-Grace (hwmon), on a tree behind which a kernel rounds, clamps and refuses. CI has none of them: the layouts are those of the documents that the controls
-name."""
+Grace (hwmon), on a tree behind which a kernel rounds, clamps and refuses. CI has none of them: the layouts are those of
+the documents that the controls name."""
 import json
 import os
 import subprocess
