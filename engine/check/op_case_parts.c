@@ -67,6 +67,34 @@ static void concat_branches(struct kit *k, const struct types *t, const struct s
 	kit_read(k, back[2]);
 }
 
+/* Windows that leave the image below and to the right alone, as those of autoencoders, or there further than on the other
+ * sides. */
+static void conv_lopsided(struct kit *k, const struct types *t, const struct shape *d, bool further)
+{
+	const int64_t dim[] = {d->b, d->c, 6 + d->s % 5, 5 + d->s % 4},
+		      w_dim[] = {d->n, d->c, 3, 3};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, dim),
+			 *dx = kit_out(k, t->c, 4, dim, NULL);
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.2, 4, w_dim);
+	struct jm_tensor *dw = backend_gradient(k, t->v, false, 4, w_dim);
+	struct jm_tensor *y = jm_graph_conv(k->graph, x, w, NULL,
+		&(struct jm_window){.stride = 2 - further, .pad = further, .more = 1});
+	struct jm_tensor *dy;
+	struct jm_node *fwd, *bwd[2];
+
+	if (!y)
+		return;
+	kit_read(k, y);
+	dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
+	fwd = jm_graph_cell(k->graph, y)->producer;
+	bwd[0] = backend_node(k, JM_OP_CONV_DGRAD, OPS(dy, fwd->in[1]), &dx, 0);
+	bwd[1] = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, NULL), 0);
+	for (int i = 0; i < 2; i++) {
+		bwd[i]->attr = fwd->attr;
+		bwd[i]->fwd = fwd;
+	}
+}
+
 /* The flag adds to results. */
 static void upsample(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
@@ -114,6 +142,7 @@ static void groupnorm(struct kit *k, const struct types *t, const struct shape *
 }
 
 const struct backend_case backend_parts_cases[] = {
+	{"conv, lopsided", conv_lopsided},
 	{"upsample", upsample},
 	{"groupnorm", groupnorm},
 	{"concat", concat},

@@ -25,10 +25,10 @@ struct jm_tensor *jm_graph_filter(struct jm_graph *g, const char *name, enum jm_
 	return t;
 }
 
-/* The number of window positions along one axis; below 1 = the image is too small. */
+/* The number of window positions along one axis with `pad` on both sides together; below 1 = the image is too small. */
 static int64_t places(int64_t size, int64_t window, int stride, int pad, int dilation)
 {
-	int64_t room = size + 2 * pad - dilation * (window - 1) - 1;
+	int64_t room = size + pad - dilation * (window - 1) - 1;
 
 	return room < 0 ? 0 : room / stride + 1;
 }
@@ -77,8 +77,9 @@ struct jm_tensor *jm_graph_conv(struct jm_graph *g, struct jm_tensor *x, struct 
 	for (int i = 0; i < 2; i++)
 		pad[i] = pad_of(how, w->dim[2 + i]);
 	copy = jm_layer_weight(g, w);
-	y = windowed(g, x, w->dim[0], places(x->dim[2], w->dim[2], stride, pad[0], dilation),
-		places(x->dim[3], w->dim[3], stride, pad[1], dilation), "conv");
+	y = windowed(g, x, w->dim[0],
+		places(x->dim[2], w->dim[2], stride, 2 * pad[0] + how->more, dilation),
+		places(x->dim[3], w->dim[3], stride, 2 * pad[1] + how->more, dilation), "conv");
 	n = jm_graph_node(g, JM_OP_CONV, OPS(x, copy, bias), OPS(y));
 	if (!n)
 		return NULL;
@@ -88,6 +89,7 @@ struct jm_tensor *jm_graph_conv(struct jm_graph *g, struct jm_tensor *x, struct 
 		n->attr.conv.stride[i] = stride;
 		n->attr.conv.pad[i] = pad[i];
 		n->attr.conv.dilation[i] = dilation;
+		n->attr.conv.more[i] = how->more;
 	}
 	return y;
 }
@@ -249,8 +251,8 @@ static struct jm_tensor *pool(struct jm_graph *g, enum jm_op op, struct jm_tenso
 
 	if (g->err.code || !jm_layer_fits(g, x->rank == 4 && 2 * pad <= kernel, name, x))
 		return NULL;
-	y = windowed(g, x, x->dim[1], places(x->dim[2], kernel, stride, pad, 1),
-		places(x->dim[3], kernel, stride, pad, 1), name);
+	y = windowed(g, x, x->dim[1], places(x->dim[2], kernel, stride, 2 * pad, 1),
+		places(x->dim[3], kernel, stride, 2 * pad, 1), name);
 	n = jm_graph_node(g, op, OPS(x), OPS(y));
 	for (int i = 0; n && i < 2; i++) {
 		n->attr.pool.kernel[i] = kernel;

@@ -9,6 +9,7 @@
  * padding. */
 struct jm_window {
 	int stride, pad, dilation, groups;
+	int more; /* rows of padding below the image and columns to its right, in addition to pad */
 	bool same; /* in place of pad: what keeps the size of an image with stride 1 and odd windows */
 };
 struct jm_tensor *jm_graph_filter(struct jm_graph *g, const char *name, enum jm_init init,

@@ -176,7 +176,7 @@ struct jm_tensor {
  *			out dq c[..], dk c[..], dv c[..]	gradients in views like those of q, k, v; the same
  *			tensor three times if q, k and v are one. Elements outside the views are 0.
  * conv			in  x c[B,C,Y,X], w c[K,C/g,R,S], bias? f32[K]	attr conv
- *			out y c[B,K,P,Q]	P = (Y + 2 pad - dilation (R - 1) - 1) / stride + 1, rounded
+ *			out y c[B,K,P,Q]	P = (Y + 2 pad + more - dilation (R - 1) - 1) / stride + 1, rounded
  *			down; Q likewise. g = groups divides C and K (g = C = K: depthwise). With
  *			c' = k / (K/g) C/g + c: y[b,k,p,q] = bias[k] + sum over c < C/g, r, s of
  *			w[k,c,r,s] x[b, c', p stride - pad + r dilation, q stride - pad + s dilation], where x
@@ -407,6 +407,7 @@ union jm_attr {
 	struct {
 		int groups;
 		int stride[2], pad[2], dilation[2];
+		int more[2]; /* padding below and to the right in addition to pad */
 		/* x needs no gradient; by convention the model's FLOPs include one */
 		bool stem;
 	} conv;

@@ -47,6 +47,16 @@ static struct jm_tensor *concat(struct kit *k)
 	return squares(k, jm_graph_concat(k->graph, 3, part, 1));
 }
 
+/* SiLU: a parameter is no image in the layout that a backend likes. */
+static struct jm_tensor *lopsided(struct kit *k)
+{
+	struct jm_tensor *x = jm_graph_silu(k->graph, kit_param(k, 4, DIMS(2, 3, 6, 8)));
+	struct jm_tensor *w = kit_param(k, 4, DIMS(5, 3, 3, 3));
+
+	return squares(k,
+		jm_graph_conv(k->graph, x, w, NULL, &(struct jm_window){.stride = 2, .more = 1}));
+}
+
 static struct jm_tensor *upsample(struct kit *k)
 {
 	return squares(k, jm_graph_upsample(k->graph, kit_param(k, 4, DIMS(2, 5, 3, 4)), 2));
@@ -69,8 +79,8 @@ static struct jm_tensor *groups_silu(struct kit *k)
 static const struct {
 	const char *name;
 	struct jm_tensor *(*build)(struct kit *k);
-} cases[] = {{"ignored", ignored}, {"concat", concat}, {"upsample", upsample}, {"groups", groups},
-	{"groups_silu", groups_silu}, {0}};
+} cases[] = {{"ignored", ignored}, {"concat", concat}, {"lopsided", lopsided},
+	{"upsample", upsample}, {"groups", groups}, {"groups_silu", groups_silu}, {0}};
 
 static void write_values(struct kit *k, const struct jm_tensor *t, FILE *f)
 {

@@ -16,6 +16,8 @@ CASES = {
     "ignored": ([(12,)], [(12, 7)],
                 lambda target, x: F.cross_entropy(x, torch.where(target < 0, -100, target).long(), ignore_index=-100)),
     "concat": ([(2, 27, 4, 5)], [(2, 16, 4, 5), (2, 3, 4, 5), (2, 8, 4, 5)], lambda t, *parts: F.mse_loss(torch.cat(parts, 1), t)),
+    "lopsided": ([(2, 5, 3, 4)], [(2, 3, 6, 8), (5, 3, 3, 3)],
+                 lambda t, x, w: F.mse_loss(F.conv2d(F.pad(F.silu(x), (0, 1, 0, 1)), w, stride=2), t)),
     "upsample": ([(2, 5, 6, 8)], [(2, 5, 3, 4)], lambda t, x: F.mse_loss(F.interpolate(x, scale_factor=2, mode="nearest"), t)),
     "groups": ([(3, 12, 5, 4)], [(3, 12, 5, 4), (12,), (12,)],
                lambda t, x, gamma, beta: F.mse_loss(F.group_norm(x, 4, gamma, beta, 1e-5), t)),

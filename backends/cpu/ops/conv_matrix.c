@@ -39,7 +39,7 @@ static bool is_product(const struct jm_node *n)
 	if (n->attr.conv.groups != 1 || w->dim[2] != 1 || w->dim[3] != 1)
 		return false;
 	for (int i = 0; i < 2; i++)
-		if (n->attr.conv.stride[i] != 1 || n->attr.conv.pad[i] != 0)
+		if (n->attr.conv.stride[i] != 1 || n->attr.conv.pad[i] || n->attr.conv.more[i])
 			return false;
 	return true;
 }

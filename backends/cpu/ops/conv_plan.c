@@ -90,6 +90,7 @@ static void describe(const struct cpu_dev *dev, const struct jm_node *n, struct 
 	for (int i = 0; i < 2; i++) {
 		c->stride[i] = n->attr.conv.stride[i];
 		c->pad[i] = n->attr.conv.pad[i];
+		c->pad_end[i] = c->pad[i] + n->attr.conv.more[i];
 		c->dilation[i] = n->attr.conv.dilation[i] - 1;
 	}
 	/* the gradient of a bias is not summed over pieces */
@@ -137,7 +138,7 @@ static dnnl_status_t forward_desc(const struct cpu_conv *c, const dnnl_memory_de
 {
 	return dnnl_dilated_convolution_forward_desc_init(ret, dnnl_forward_training,
 		dnnl_convolution_direct, &md[SRC], &md[WEI], bias, &md[DST], c->stride, c->dilation,
-		c->pad, c->pad);
+		c->pad, c->pad_end);
 }
 
 /* The forward pass of the same shape, which oneDNN needs to describe a gradient. */
@@ -162,9 +163,9 @@ static dnnl_status_t op_desc(const struct cpu_conv *c, const dnnl_memory_desc_t 
 	if (c->result == SRC)
 		return dnnl_dilated_convolution_backward_data_desc_init(ret,
 			dnnl_convolution_direct, &md[SRC], &md[WEI], &md[DST], c->stride,
-			c->dilation, c->pad, c->pad);
+			c->dilation, c->pad, c->pad_end);
 	return dnnl_dilated_convolution_backward_weights_desc_init(ret, dnnl_convolution_direct,
-		&md[SRC], &md[WEI], bias, &md[DST], c->stride, c->dilation, c->pad, c->pad);
+		&md[SRC], &md[WEI], bias, &md[DST], c->stride, c->dilation, c->pad, c->pad_end);
 }
 
 static dnnl_status_t create_pd(const struct cpu_dev *dev, struct cpu_conv *c,

@@ -14,7 +14,7 @@ struct cpu_conv {
 	dnnl_data_type_t type; /* of oneDNN's arithmetic */
 	int64_t piece, pieces; /* images per call */
 	int groups;
-	dnnl_dims_t stride, pad, dilation;
+	dnnl_dims_t stride, pad, pad_end, dilation;
 	bool accumulate;
 	/* For one piece. outer: the engine's layout; inner: oneDNN's layout, in scratch if it
 	 * differs. */

@@ -61,6 +61,9 @@ void cuda_conv_key_text(const struct cuda_dev *dev, const char *kind,
 
 	for (size_t i = 0; i < sizeof value / sizeof *value && n < CUDA_PLAN_KEY; i++)
 		n += snprintf(ret + n, CUDA_PLAN_KEY - (size_t)n, ",%lld", (long long)value[i]);
+	if ((s->window.more[0] || s->window.more[1]) && n < CUDA_PLAN_KEY)
+		n += snprintf(ret + n, CUDA_PLAN_KEY - (size_t)n, ",more,%lld,%lld",
+			(long long)s->window.more[0], (long long)s->window.more[1]);
 	if (dev->fast && n < CUDA_PLAN_KEY)
 		snprintf(ret + n, CUDA_PLAN_KEY - (size_t)n, ",fast");
 }

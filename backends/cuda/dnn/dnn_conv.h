@@ -22,6 +22,7 @@ static inline bool dnn_conv_shape_equal(
 	       !memcmp(a->y, b->y, sizeof a->y) &&
 	       !memcmp(a->window.stride, b->window.stride, sizeof a->window.stride) &&
 	       !memcmp(a->window.pad, b->window.pad, sizeof a->window.pad) &&
+	       !memcmp(a->window.more, b->window.more, sizeof a->window.more) &&
 	       !memcmp(a->window.dilation, b->window.dilation, sizeof a->window.dilation) &&
 	       a->type == b->type && a->add == b->add;
 }

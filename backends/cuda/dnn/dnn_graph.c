@@ -216,13 +216,14 @@ static const struct {
 static descriptor window(struct dnn_graph *g, const struct dnn_window *how)
 {
 	const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+	const int64_t pad_end[] = {how->pad[0] + how->more[0], how->pad[1] + how->more[1]};
 	descriptor d = dnn_make(g, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
 
 	set_type(g, d, ATTR(CONVOLUTION_COMP_TYPE), F32);
 	dnn_set(g, d, ATTR(CONVOLUTION_CONV_MODE), CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
 	set_int(g, d, ATTR(CONVOLUTION_SPATIAL_DIMS), 2);
 	dnn_set(g, d, ATTR(CONVOLUTION_PRE_PADDINGS), CUDNN_TYPE_INT64, 2, how->pad);
-	dnn_set(g, d, ATTR(CONVOLUTION_POST_PADDINGS), CUDNN_TYPE_INT64, 2, how->pad);
+	dnn_set(g, d, ATTR(CONVOLUTION_POST_PADDINGS), CUDNN_TYPE_INT64, 2, pad_end);
 	dnn_set(g, d, ATTR(CONVOLUTION_FILTER_STRIDES), CUDNN_TYPE_INT64, 2, how->stride);
 	dnn_set(g, d, ATTR(CONVOLUTION_DILATIONS), CUDNN_TYPE_INT64, 2, how->dilation);
 	dnn_finish(g, d, "window of a convolution");

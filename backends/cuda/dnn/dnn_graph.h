@@ -39,6 +39,7 @@ int64_t dnn_scalar(struct dnn_graph *g, enum dnn_kind kind, cudnnDataType_t type
 enum dnn_conv { DNN_CONV, DNN_DGRAD, DNN_WGRAD, DNN_CONV_COUNT };
 struct dnn_window {
 	int64_t stride[2], pad[2], dilation[2];
+	int64_t more[2]; /* padding below and to the right in addition to pad */
 };
 /* x, w, y are the image, the filter and the result of the forward direction, or their gradients.
  * The number of groups follows from the channels of w. add: the convolution is added to its

@@ -40,7 +40,7 @@ bool cuda_conv_is_filter(const struct cuda_dev *dev, const struct jm_node *n)
 
 	for (int i = 0; i < 2; i++)
 		fits = fits && o.w->dim[2 + i] == 3 && n->attr.conv.pad[i] == 1 &&
-		       n->attr.conv.dilation[i] == 1;
+		       n->attr.conv.more[i] == 0 && n->attr.conv.dilation[i] == 1;
 	return fits && cuda_filter_knows(&p);
 }
 

@@ -87,6 +87,6 @@ void cuda_conv_fold_shape(const struct jm_node *n, struct dnn_conv_shape *shape)
 		shape->x[2 + i] = x.out[i];
 		shape->w[2 + i] = w.out[i];
 		shape->window.stride[i] = 1;
-		shape->window.pad[i] = 0;
+		shape->window.pad[i] = shape->window.more[i] = 0;
 	}
 }

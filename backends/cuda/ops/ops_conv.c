@@ -59,6 +59,7 @@ static struct cuda_conv_key key_of(const struct jm_node *n, int nodes)
 	for (int i = 0; i < 2; i++) {
 		key.shape.window.stride[i] = n->attr.conv.stride[i];
 		key.shape.window.pad[i] = n->attr.conv.pad[i];
+		key.shape.window.more[i] = n->attr.conv.more[i];
 		key.shape.window.dilation[i] = n->attr.conv.dilation[i];
 	}
 	if (cuda_conv_folds(n))

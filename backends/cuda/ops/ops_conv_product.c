@@ -53,7 +53,7 @@ static bool is_single(const struct jm_node *n, bool strided)
 
 	for (int i = 0; i < 2; i++)
 		one = one && o.w->dim[2 + i] == 1 && n->attr.conv.pad[i] == 0 &&
-		      (n->attr.conv.stride[i] > 1) == strided;
+		      n->attr.conv.more[i] == 0 && (n->attr.conv.stride[i] > 1) == strided;
 	return one;
 }
 

@@ -209,8 +209,8 @@ static struct jm_tensor *conv_depthwise(struct kit *k)
 	struct jm_tensor *x = kit_param(k, 4, DIMS(2, 3, 4, 5)),
 			 *w = kit_param(k, 4, DIMS(3, 1, 3, 3));
 
-	return loss_of(
-		k, jm_graph_conv(k->graph, x, w, NULL, &(struct jm_window){.groups = 3, .pad = 1}));
+	return loss_of(k, jm_graph_conv(k->graph, x, w, NULL,
+				  &(struct jm_window){.groups = 3, .pad = 1, .more = 1}));
 }
 
 static struct jm_tensor *batchnorm(struct kit *k)
