@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "shell_completion.h"
 #include "help_record.h"
+#include "option_values.h"
 #include "work_options.h"
 
 #include "report/format/text.h"
@@ -423,15 +424,29 @@ static const char *const shells[] = {
 		NULL,
 };
 
+/* That the first argument names; NULL = none. */
+static const struct jm_command *command_of(const struct jm_cli *cli)
+{
+	for (int i = 0; cli->n_args && cli->commands[i]; i++)
+		if (!strcmp(cli->commands[i]->name, cli->args[0]))
+			return cli->commands[i];
+	return NULL;
+}
+
 static int help_run(struct jm_cli *cli)
 {
 	const char *shell = jm_values_text(&cli->values, "completion");
+	const char *values = jm_values_text(&cli->values, "values");
 
 	for (int i = 0; shell && shells[i]; i++)
 		if (!strcmp(shell, shells[i]))
 			jm_completion_print(cli->commands, (enum jm_shell)i, cli->out);
 	if (shell)
 		return 0;
+	if (values) {
+		jm_option_values_print(cli, values, command_of(cli), cli->out);
+		return 0;
+	}
 	if (jm_values_number(&cli->values, "man") > 0)
 		return jm_help_man(cli->commands, cli->out);
 	if (jm_values_number(&cli->values, "schema") > 0)
@@ -440,10 +455,9 @@ static int help_run(struct jm_cli *cli)
 		return jm_help_keys(cli->out);
 	if (!cli->n_args)
 		return jm_help_program(cli->commands, cli->out, cli->width);
-	for (int i = 0; cli->commands[i]; i++)
-		if (!strcmp(cli->commands[i]->name, cli->args[0]))
-			return jm_help_command(cli->commands[i],
-				jm_values_number(&cli->values, "all") > 0, cli->out, cli->width);
+	if (command_of(cli))
+		return jm_help_command(command_of(cli), jm_values_number(&cli->values, "all") > 0,
+			cli->out, cli->width);
 	if (jm_help_workload(cli))
 		return 0;
 	unknown(cli->commands, cli->args[0], &cli->err);
@@ -460,6 +474,13 @@ static const struct jm_option help_options[] = {
 		.choices = shells,
 		.argument = "SHELL",
 		.help = "print the completion of the command line for this shell"},
+	{.name = "values",
+		.type = JM_TEXT,
+		.argument = "OPTION",
+		.help = "print the values that a shell may complete for this option of the "
+			"command: "
+			"devices that are here, knobs, models, columns; FILE: for the fields of a "
+			"store"},
 	{.name = "schema", .type = JM_FLAG, .help = "print the JSON Schema of a record"},
 	{.name = "keys", .type = JM_FLAG, .help = "print the keys of a record as a table"},
 	{0},

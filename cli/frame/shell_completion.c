@@ -101,16 +101,54 @@ static void print_case(const struct jm_command *cmd, FILE *out)
 				      : "");
 }
 
+/*
+ * $1 the program, $2 the word at the cursor, $3 the word before it, $4 the command. The program itself gives the values,
+ * since they are those of this machine; false: it has none.
+ */
+static const char bash_values[] =
+	"_joulemark_values() {\n"
+	"\tlocal option= value=\"$2\" base= keep\n"
+	"\tcase \"$2\" in\n"
+	"\t--*=*) option=\"${2%%=*}\"; value=\"${2#*=}\" ;;\n"
+	"\t-*) return 1 ;;\n"
+	"\t*) case \"$3\" in --*) option=\"$3\" ;; esac ;;\n"
+	"\tesac\n"
+	"\tcase \"$4:$2\" in\n"
+	"\tset:*|get:*) option=\"${option:---set}\" ;;\n"
+	"\tcompare:*:*) option=\"--${2%:*}:\"; value=\"${2##*:}\" ;;\n"
+	"\tesac\n"
+	"\t[ -n \"$option\" ] || return 1\n"
+	"\tcase \"$value\" in *,*) base=\"${value%,*},\" ;; esac\n"
+	"\tCOMPREPLY=($(compgen -P \"$base\" -W \"$(\"$1\" help --values \"${option#--}\" "
+	"\"$4\" 2>/dev/null)\" -- \"${value##*,}\"))\n"
+	"\t[ ${#COMPREPLY[@]} -gt 0 ] || return 1\n"
+	"\tcase \"$value\" in *:*) keep=\"${value%\"${value##*:}\"}\"; "
+	"COMPREPLY=(\"${COMPREPLY[@]#\"$keep\"}\") ;; esac\n"
+	"\tcase \"${COMPREPLY[0]}\" in *=) compopt -o nospace 2>/dev/null ;; esac\n"
+	"\treturn 0\n"
+	"}\n";
+
+/* The shell splits a word at ':' and '=' (COMP_WORDBREAKS); here it is put together again. */
+static const char bash_word[] =
+	"\twhile [ $i -gt 2 ]; do\n"
+	"\t\tcase \"${COMP_WORDS[i]}|${COMP_WORDS[i-1]}\" in [:=]*|*\\|[:=]) ;; *) break ;; esac\n"
+	"\t\ti=$((i - 1)); current=\"${COMP_WORDS[i]}$current\"\n"
+	"\tdone\n"
+	"\t_joulemark_values \"${1:-joulemark}\" \"$current\" \"${COMP_WORDS[i-1]}\" "
+	"\"${COMP_WORDS[1]}\" && return\n";
+
 static void print_bash(const struct jm_command *const *commands, FILE *out)
 {
+	fputs(bash_values, out);
 	fprintf(out, "_joulemark() {\n"
-		     "\tlocal words= more= current=\"${COMP_WORDS[COMP_CWORD]}\"\n"
+		     "\tlocal words= more= i=$COMP_CWORD current=\"${COMP_WORDS[COMP_CWORD]}\"\n"
 		     "\tif [ \"$COMP_CWORD\" = 1 ]; then\n\t\tCOMPREPLY=($(compgen -W '");
 	for (int i = 0; commands[i]; i++)
 		if (!commands[i]->hidden)
 			fprintf(out, "%s ", commands[i]->name);
-	fprintf(out, "--help --version' -- \"$current\"))\n\t\treturn\n\tfi\n"
-		     "\tcase \"${COMP_WORDS[1]}\" in\n");
+	fprintf(out, "--help --version' -- \"$current\"))\n\t\treturn\n\tfi\n");
+	fputs(bash_word, out);
+	fprintf(out, "\tcase \"${COMP_WORDS[1]}\" in\n");
 	for (int i = 0; commands[i]; i++)
 		if (!commands[i]->hidden)
 			print_case(commands[i], out);
@@ -131,6 +169,13 @@ static void put_quoted(FILE *out, const char *text)
 	fputc('\'', out);
 }
 
+static bool takes_value(const struct jm_command *cmd, const char *name)
+{
+	const struct jm_option *row = jm_option_find(cmd->options, name);
+
+	return row && row->type != JM_FLAG && !row->bare;
+}
+
 static void put_fish(FILE *out, const struct jm_command *cmd, const char *word, const char *help)
 {
 	bool option = !strncmp(word, "--", 2);
@@ -138,6 +183,9 @@ static void put_fish(FILE *out, const struct jm_command *cmd, const char *word, 
 	fprintf(out, "complete -c joulemark -n '__fish_seen_subcommand_from %s' %s %s -d ",
 		cmd->name, option ? "-l" : "-a", word + (option ? 2 : 0));
 	put_quoted(out, help);
+	if (option && takes_value(cmd, word + 2))
+		fprintf(out, " -r -a '(joulemark help --values %s %s 2>/dev/null)'", word + 2,
+			cmd->name);
 	fputc('\n', out);
 }
 

@@ -114,6 +114,17 @@ static void add_metric(const struct jm_grouping *g, const struct jm_group_series
 /* Names of columns that are no metrics, for --columns. */
 static const char *const plain_names[] = {"accepted", "enforced", "state", "n", "origin"};
 
+const char *jm_grid_column(size_t i)
+{
+	const size_t plain = sizeof(plain_names) / sizeof(plain_names[0]);
+
+	if (i < plain)
+		return plain_names[i];
+	return i - plain < JM_M_EDS    ? jm_metrics[i - plain].name
+	       : i - plain == JM_M_EDS ? "all"
+				       : NULL;
+}
+
 /* Is the name in the list "a,b"? */
 static bool listed(const char *list, const char *name)
 {

@@ -16,4 +16,7 @@ int jm_grid_family(struct jm_grid *grid, const struct jm_grouping *g, const stru
 int jm_grid_init(struct jm_grid *grid, const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_err *err);
 
+/* A name for --columns, without those of --k; NULL after the last. */
+const char *jm_grid_column(size_t i);
+
 #endif

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Help, man page and wrong command lines, of every command there is."""
 import json
+import os
 import re
 import shutil
 import subprocess
 
 import pytest
 
-from jm import FAILURE, SOURCE, USAGE, jm, sentence
+from fake_gpus import FakeGpus
+from jm import BIN, FAILURE, SOURCE, USAGE, jm, sentence
 
 
 def commands():
@@ -135,12 +137,13 @@ def test_full_disk_is_no_success():
     sentence(done)
 
 
-def completions(words, cwd="."):
+def completions(words, cwd=".", env=None):
     """What bash offers for the last of these words, by the script that the program prints."""
     line = " ".join(f"'{word}'" for word in ["joulemark", *words])
     script = "\n".join([jm("help", "--completion", "bash").stdout, f"COMP_WORDS=({line})", f"COMP_CWORD={len(words)}",
-                        "_joulemark", "printf '%s\\n' \"${COMPREPLY[@]}\""])
-    done = subprocess.run(["bash", "-c", script], cwd=cwd, text=True, capture_output=True, check=True)
+                        f"_joulemark '{BIN}'", "printf '%s\\n' \"${COMPREPLY[@]}\""])
+    done = subprocess.run(["bash", "-c", script], cwd=cwd, text=True, capture_output=True, check=True,
+                          env={**os.environ, **(env or {})})
     return set(done.stdout.split())
 
 
@@ -155,6 +158,36 @@ def test_completion_of_bash(tmp_path):
         assert completions([command, "mi"], tmp_path) == {"mine.db"}
     assert completions(["run", "gpt-11"]) == {"gpt-117m"} and completions(["describe", "resnet15"]) == {"resnet152"}
     assert "printf" in completions(["measure", "print"])
+
+
+def test_completion_of_values(tmp_path):
+    """Those of this machine; a word that the shell split at ':' and '=' is completed from its last part on."""
+    gpus = FakeGpus(tmp_path, 2).env
+    assert {"cpu", "ref", "cuda:0", "cuda:1", "sim:h100x4"} <= completions(["run", "--device", ""], env=gpus)
+    assert completions(["measure", "--device", "cuda", ":", ""], env=gpus) == {"0", "1"}
+    assert completions(["measure", "--device", "=", "cuda", ":", ""], env=gpus) == {"0", "1"}
+    assert completions(["run", "--set", "gpu.p"], env=gpus) == {"gpu.power="} == completions(["set", "gpu.po"], env=gpus)
+    assert completions(["report", "--columns", "n,joules_"]) == {"n,joules_per_item"}
+    assert completions(["run", "--precision", "bf"]) == {"bf16", "bf16-true"}
+    assert completions(["report", "--format", "h"]) == {"html"} and completions(["run", "--order", "g"]) == {"given"}
+    assert "gpt-117m" in completions(["run", "train", "--model", "gpt-1"])
+    assert "nvml" in completions(["measure", "--source", "nv"])
+
+
+def test_completion_of_the_fields_of_a_store(tmp_path):
+    store = tmp_path / "s.db"
+    assert jm("run", "sim", "--device", "sim:h100x1", "--seconds", "1", "--set", "gpu.power=300W", "--store", store,
+              env={"JM_STATE": str(tmp_path / "state")}).returncode == 0
+    assert completions(["compare", "s.db", ":", "gpu"], tmp_path) == {"gpu.power="}
+    offered = completions(["compare", "s.db", ":"], tmp_path)
+    assert {"reference=", "response=", "host=", "device="} <= {word.removeprefix(":") for word in offered}
+    for field in ("response=llama3-8b-train", "reference=yes"):
+        assert jm("compare", f"{store}:{field}", f"{store}:gpu.power=300W").returncode == 0
+
+
+@pytest.mark.parametrize("device", [d for d in jm("help", "--values", "device").stdout.split() if d.startswith("sim:")])
+def test_simulated_devices_that_are_offered_exist(device):
+    assert jm("get", "--device", device).returncode == 0
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
