@@ -5,7 +5,8 @@
  * May include: lib/base, vendor.
  *
  * A gang of `world` ranks opens a communicator together. From then on each rank starts the same
- * transfers in the same order, with the same kind, type and count. `start` may return before the
+ * transfers in the same order, with the same kind, type and count. Only send-receive is exempt: a rank starts it where it
+ * sends or receives, and the messages of two ranks are matched in their order. `start` may return before the
  * transfer is done; until then the caller must not touch its memory. A transfer in host memory is
  * done when `wait` returns; one in device memory is queued on a stream of the device and is done
  * when the stream has passed it.
@@ -40,9 +41,18 @@ static inline size_t jm_comm_type_bytes(enum jm_comm_type type)
  *	all-gather	from [n], to [W n]: the data of all ranks in rank order
  *	reduce-scatter	from [W n], to [n]: this rank's part of the sum over the ranks
  *	broadcast	from [n] of rank `root`, to [n] of all; from == to is allowed
+ *	all-to-all	from [W n], to [W n]: part r of `from` becomes part `rank` of `to` of rank r
+ *	send-receive	from [n] to rank to_rank, and to [n] from rank from_rank, at the same time; -1 = not
  * Sums are of f32, f64 (not host) and (device memory only) bf16. `local` and `net` add in the order of the ranks.
  */
-enum jm_transfer_kind { JM_ALL_REDUCE, JM_ALL_GATHER, JM_REDUCE_SCATTER, JM_BROADCAST };
+enum jm_transfer_kind {
+	JM_ALL_REDUCE,
+	JM_ALL_GATHER,
+	JM_REDUCE_SCATTER,
+	JM_BROADCAST,
+	JM_ALL_TO_ALL,
+	JM_SEND_RECEIVE
+};
 
 struct jm_transfer {
 	enum jm_transfer_kind kind;
@@ -54,7 +64,8 @@ struct jm_transfer {
 	void *to;
 	size_t count;
 	int root;
-	void *stream; /* for a transport of device memory; else NULL */
+	int to_rank, from_rank; /* of a send-receive */
+	void *stream;		/* for a transport of device memory; else NULL */
 };
 
 struct jm_comm;

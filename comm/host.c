@@ -242,12 +242,63 @@ static int broadcast(struct host *h, const struct jm_transfer *t, struct jm_err 
 	return copy_own(h, t->to, t->from, t->count, &travel, err);
 }
 
+/* Piece i of n elements to one rank, and of another: -1 = not. */
+static int swap_piece(struct host *h, const struct jm_transfer *t, int to_rank, int from_rank,
+	size_t i, struct jm_err *err)
+{
+	const struct travel travel = travel_of(t);
+	const struct part whole = {0, t->count};
+	size_t n = count_of(&whole, i, &travel);
+	int code = 0;
+
+	if (to_rank >= 0 && to_rank != h->rank && n)
+		code = jm__host_send(
+			h, to_rank, (const char *)t->from + i * PIECE, n, &travel, err);
+	if (!code && from_rank >= 0 && from_rank != h->rank && n)
+		code = jm__host_receive(
+			h, from_rank, (char *)t->to + i * PIECE, NULL, n, &travel, err);
+	return code;
+}
+
+static int send_receive(struct host *h, const struct jm_transfer *t, struct jm_err *err)
+{
+	const struct travel travel = travel_of(t);
+	size_t n = (t->count + piece_elements(&travel) - 1) / piece_elements(&travel);
+	int code = 0;
+
+	for (size_t i = 0; i < n && !code; i++)
+		code = swap_piece(h, t, t->to_rank, t->from_rank, i, err);
+	if (!code && t->to_rank == h->rank && t->from_rank == h->rank)
+		code = copy_own(h, t->to, t->from, t->count, &travel, err);
+	return code;
+}
+
+/* With each rank in turn, as all others do. */
+static int all_to_all(struct host *h, const struct jm_transfer *t, struct jm_err *err)
+{
+	size_t each = t->count * jm_comm_type_bytes(t->type);
+	int code = 0;
+
+	for (int k = 0; k < h->world && !code; k++) {
+		struct jm_transfer one = *t;
+
+		one.to_rank = (h->rank + k) % h->world;
+		one.from_rank = (h->rank - k + h->world) % h->world;
+		one.from = (const char *)t->from + (size_t)one.to_rank * each;
+		one.to = (char *)t->to + (size_t)one.from_rank * each;
+		code = send_receive(h, &one, err);
+	}
+	return code;
+}
+
 typedef int transfer_fn(struct host *h, const struct jm_transfer *t, struct jm_err *err);
 
 static transfer_fn *const transfers[] = {[JM_ALL_REDUCE] = all_reduce,
 	[JM_ALL_GATHER] = all_gather,
 	[JM_REDUCE_SCATTER] = reduce_scatter,
-	[JM_BROADCAST] = broadcast};
+	[JM_BROADCAST] = broadcast,
+	[JM_ALL_TO_ALL] = all_to_all,
+	[JM_SEND_RECEIVE] = send_receive};
 
 /* The lanes begin where the stream is now, and the stream goes on when they have ended. */
 static int begin(const struct host *h, struct jm_err *err)

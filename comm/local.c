@@ -3,7 +3,7 @@
  * Transport `local`: processes of one host share an unnamed file that they all map, so that no file
  * remains after they end.
  *
- * The file holds a seat for each rank: two slots and the number of pieces that it has posted. A
+ * The file holds the slots of pairs (local_pairs.c) behind a seat for each rank: two slots and the number of pieces that it has posted. A
  * transfer is made in pieces: a rank copies its part into one slot, posts it, waits until all ranks
  * have posted the same number of pieces, and reads the slots of the others. The next piece uses the
  * other slot. A rank that writes slot k % 2 again has seen all ranks post piece k - 1, which they
@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "local_pairs.h"
 #include "sum_ranks.h"
 
 /* small enough that the slots of several ranks stay in a cache */
@@ -42,6 +43,7 @@ struct local {
 	uint32_t piece; /* the piece that this rank posts next */
 	double join_s;
 	int64_t join_ns; /* until when all have to come; JM_FOREVER = no longer, they have */
+	struct jm__pairs pairs;
 };
 
 /* ---- posting and waiting ------------------------------------------------------------------------------- */
@@ -212,11 +214,41 @@ static piece_fn *const pieces[] = {[JM_ALL_REDUCE] = all_reduce,
 	[JM_REDUCE_SCATTER] = reduce_scatter,
 	[JM_BROADCAST] = broadcast};
 
+static bool has_left(void *arg, int rank)
+{
+	const struct local *l = arg;
+
+	return atomic_load(&l->seat[rank].left);
+}
+
+/* With each rank in turn: the one that is k after this rank gets, while the one k before it gives. */
+static int all_to_all(struct local *l, const struct jm_transfer *t, struct jm_err *err)
+{
+	size_t each = t->count * jm_comm_type_bytes(t->type);
+	int code = 0;
+
+	for (int k = 0; k < l->world && !code; k++) {
+		struct jm_transfer one = *t;
+
+		one.to_rank = (l->rank + k) % l->world;
+		one.from_rank = (l->rank - k + l->world) % l->world;
+		one.from = (const char *)t->from + (size_t)one.to_rank * each;
+		one.to = (char *)t->to + (size_t)one.from_rank * each;
+		code = jm__pairs_exchange(&l->pairs, &one, err);
+	}
+	return code;
+}
+
 static int local_start(void *state, const struct jm_transfer *t, struct jm_err *err)
 {
+	struct local *l = state;
 	size_t bytes = t->count * jm_comm_type_bytes(t->type);
 	int rc = jm__sum_check(t, "local", err);
 
+	if (t->kind == JM_SEND_RECEIVE)
+		return jm__pairs_exchange(&l->pairs, t, err);
+	if (t->kind == JM_ALL_TO_ALL)
+		return all_to_all(l, t, err);
 	for (size_t at = 0; at < bytes && !rc; at += SLOT_BYTES)
 		rc = pieces[t->kind](
 			state, t, at, bytes - at < SLOT_BYTES ? bytes - at : SLOT_BYTES, err);
@@ -227,7 +259,7 @@ static int local_start(void *state, const struct jm_transfer *t, struct jm_err *
 
 static size_t file_bytes(int world)
 {
-	return (size_t)world * sizeof(struct seat);
+	return (size_t)world * sizeof(struct seat) + jm__pairs_bytes(world);
 }
 
 static void local_close(void *state)
@@ -265,6 +297,11 @@ static int local_open(const struct jm_comm_place *place, void **ret_state, struc
 			"The memory that %d ranks share (%zu bytes) cannot be mapped: %s.",
 			place->world, file_bytes(place->world), strerror(errno));
 	}
+	l->pairs = (struct jm__pairs){.pair = (void *)&l->seat[l->world],
+		.rank = l->rank,
+		.world = l->world,
+		.has_left = has_left,
+		.arg = l};
 	rc = meet(l, err);
 	if (rc)
 		local_close(l);

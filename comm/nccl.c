@@ -33,6 +33,10 @@ struct calls {
 		const void *from, void *to, size_t n, int type, int op, void *comm, void *stream);
 	int (*broadcast)(
 		const void *from, void *to, size_t n, int type, int root, void *comm, void *stream);
+	int (*send)(const void *from, size_t n, int type, int to, void *comm, void *stream);
+	int (*receive)(void *to, size_t n, int type, int from, void *comm, void *stream);
+	int (*group_begin)(void);
+	int (*group_end)(void);
 	const char *(*text)(int result);
 	const char *(*last)(void *comm);
 };
@@ -52,6 +56,10 @@ static const struct jm_symbol symbols[] = {
 	ROW(all_gather, "ncclAllGather"),
 	ROW(reduce_scatter, "ncclReduceScatter"),
 	ROW(broadcast, "ncclBroadcast"),
+	ROW(send, "ncclSend"),
+	ROW(receive, "ncclRecv"),
+	ROW(group_begin, "ncclGroupStart"),
+	ROW(group_end, "ncclGroupEnd"),
 	ROW(text, "ncclGetErrorString"),
 	ROW(last, "ncclGetLastError"),
 };
@@ -213,6 +221,37 @@ static int nccl_open(const struct jm_comm_place *place, void **ret_state, struct
 	return code;
 }
 
+/* One message to a rank and one from a rank, -1 = none; the calls of a group go on at the same time. */
+static int swap(const struct nccl *n, const struct jm_transfer *t, size_t part_bytes, int to_rank,
+	int from_rank)
+{
+	const char *from = (const char *)t->from + (size_t)(to_rank < 0 ? 0 : to_rank) * part_bytes;
+	char *to = (char *)t->to + (size_t)(from_rank < 0 ? 0 : from_rank) * part_bytes;
+	int type = types[t->type], rc = 0;
+
+	if (to_rank >= 0)
+		rc = n->call.send(from, t->count, type, to_rank, n->comm, t->stream);
+	if (!rc && from_rank >= 0)
+		rc = n->call.receive(to, t->count, type, from_rank, n->comm, t->stream);
+	return rc;
+}
+
+static int start_group(const struct nccl *n, const struct jm_transfer *t)
+{
+	size_t each = t->count * jm_comm_type_bytes(t->type);
+	int rank = n->place.rank, world = n->place.world;
+	int rc = n->call.group_begin(), end;
+
+	if (rc)
+		return rc;
+	if (t->kind == JM_SEND_RECEIVE)
+		rc = swap(n, t, 0, t->to_rank, t->from_rank);
+	for (int k = 0; t->kind == JM_ALL_TO_ALL && k < world && !rc; k++)
+		rc = swap(n, t, each, (rank + k) % world, (rank - k + world) % world);
+	end = n->call.group_end();
+	return rc ? rc : end;
+}
+
 static int nccl_start(void *state, const struct jm_transfer *t, struct jm_err *err)
 {
 	const struct nccl *n = state;
@@ -231,6 +270,10 @@ static int nccl_start(void *state, const struct jm_transfer *t, struct jm_err *e
 		break;
 	case JM_BROADCAST:
 		rc = c->broadcast(t->from, t->to, t->count, type, t->root, n->comm, t->stream);
+		break;
+	case JM_ALL_TO_ALL:
+	case JM_SEND_RECEIVE:
+		rc = start_group(n, t);
 		break;
 	}
 	return check(n, rc, "A transfer", err);

@@ -181,12 +181,42 @@ static int broadcast(struct jm__net *n, const struct jm_transfer *t, struct jm_e
 	return code;
 }
 
+static int all_to_all(struct jm__net *n, const struct jm_transfer *t, struct jm_err *err)
+{
+	size_t each = t->count * jm_comm_type_bytes(t->type), own = (size_t)n->rank * each;
+
+	for (int r = 0; r < n->world && each; r++) {
+		if (r == n->rank)
+			continue;
+		jm__net_give(n, r, (const char *)t->from + (size_t)r * each, each);
+		jm__net_take(n, r, (char *)t->to + (size_t)r * each, each);
+	}
+	if (each)
+		memcpy((char *)t->to + own, (const char *)t->from + own, each);
+	return jm__net_exchange(n, t, err);
+}
+
+static int send_receive(struct jm__net *n, const struct jm_transfer *t, struct jm_err *err)
+{
+	size_t bytes = t->count * jm_comm_type_bytes(t->type);
+
+	if (t->to_rank >= 0 && t->to_rank != n->rank && bytes)
+		jm__net_give(n, t->to_rank, t->from, bytes);
+	if (t->from_rank >= 0 && t->from_rank != n->rank && bytes)
+		jm__net_take(n, t->from_rank, t->to, bytes);
+	if (t->from_rank == n->rank && t->to_rank == n->rank && bytes)
+		memcpy(t->to, t->from, bytes);
+	return jm__net_exchange(n, t, err);
+}
+
 typedef int transfer_fn(struct jm__net *n, const struct jm_transfer *t, struct jm_err *err);
 
 static transfer_fn *const transfers[] = {[JM_ALL_REDUCE] = all_reduce,
 	[JM_ALL_GATHER] = all_gather,
 	[JM_REDUCE_SCATTER] = reduce_scatter,
-	[JM_BROADCAST] = broadcast};
+	[JM_BROADCAST] = broadcast,
+	[JM_ALL_TO_ALL] = all_to_all,
+	[JM_SEND_RECEIVE] = send_receive};
 
 static int net_start(void *state, const struct jm_transfer *t, struct jm_err *err)
 {

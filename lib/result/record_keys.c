@@ -347,14 +347,16 @@ static const struct jm_key communication_keys[] = {
 static const struct jm_key transfer_keys[] = {
 	{TEXT("transport", 0), .meaning = TRANSPORTS},
 	{POSITIVE("bytes", 0), .unit = "B",
-		.meaning = "data that each rank holds after the transfer"},
+		.meaning = "of the array that each rank sends or receives, whichever is larger"},
 	{POSITIVE("seconds", 0), .unit = "s",
 		.meaning = "mean time of one transfer on the device of rank 0, without the first "
 			   "step"},
 	{POSITIVE("bytes_per_s", 0), .unit = "B/s", .meaning = "bytes / seconds"},
 	{POSITIVE("bus_bytes_per_s", 0), .unit = "B/s",
-		.meaning = "bytes_per_s times the bytes that a ring of W ranks moves per byte: 2 "
-			   "(W - 1)/W in an all-reduce, (W - 1)/W in an all-gather"},
+		.meaning =
+			"bytes_per_s times the bytes that a ring of W ranks moves per byte: 2 "
+			"(W - 1)/W in an all-reduce, (W - 1)/W in an all-gather, a reduce-scatter "
+			"and an all-to-all, 1 in a broadcast and from rank to rank"},
 	{0},
 };
 
@@ -537,7 +539,9 @@ const struct jm_key jm_record_keys[] = {
 			   "what a "
 			   "sharded update gathers"},
 	{OBJECT("transfer", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = transfer_keys,
-		.meaning = "of allreduce and allgather: the mean of the transfers"},
+		.meaning = "of allreduce, allgather, reducescatter, broadcast, alltoall and p2p: "
+			   "the mean of the "
+			   "transfers"},
 	{FLAG("interrupted", JM_KEY_OPTIONAL),
 		.meaning = "true: the run ended early on request; the figures are those of the "
 			   "completed steps"},

@@ -186,7 +186,8 @@ static void run(void *arg)
 	if (delay)
 		usleep((unsigned)atoi(delay));
 	if (!is_aborted(w)) {
-		compare(w);
+		if (w->t.kind != JM_SEND_RECEIVE) /* which a rank may start alone */
+			compare(w);
 		if (jm_transport_local.start(w->comm->local, &w->t, NULL))
 			abort();
 	}
@@ -201,7 +202,8 @@ static bool owns(const struct comm *c, const struct jm_transfer *t)
 	size_t from = t->kind == JM_REDUCE_SCATTER ? (size_t)c->world : 1;
 	size_t to = t->kind == JM_ALL_GATHER ? (size_t)c->world : 1;
 
-	return s->owns(s, t->from, from * bytes) && s->owns(s, t->to, to * bytes);
+	return (!t->from || s->owns(s, t->from, from * bytes)) &&
+	       (!t->to || s->owns(s, t->to, to * bytes));
 }
 
 static int put(struct comm *c, struct jm_transfer t, int type)
@@ -288,6 +290,74 @@ int ncclBroadcast(
 			.root = root,
 			.stream = stream},
 		type);
+}
+
+/* The messages of a group: the k-th that is sent goes beside the k-th that is received. */
+#define MESSAGES 64
+static _Thread_local struct group {
+	bool open;
+	int n[2], type;
+	struct comm *comm;
+	struct jm_transfer t[MESSAGES];
+} group;
+
+static struct jm_transfer *next(int way, size_t n, int type, void *comm, void *stream)
+{
+	struct jm_transfer *t = &group.t[group.n[way]];
+
+	if (!group.open || group.n[way]++ == MESSAGES)
+		return NULL;
+	if (group.n[way] > group.n[!way])
+		*t = (struct jm_transfer){.kind = JM_SEND_RECEIVE,
+			.to_rank = -1,
+			.from_rank = -1,
+			.count = n,
+			.stream = stream};
+	group.comm = comm;
+	group.type = type;
+	return t;
+}
+
+JM_API int ncclGroupStart(void);
+int ncclGroupStart(void)
+{
+	group = (struct group){.open = true};
+	return 0;
+}
+
+JM_API int ncclSend(const void *from, size_t n, int type, int peer, void *comm, void *stream);
+int ncclSend(const void *from, size_t n, int type, int peer, void *comm, void *stream)
+{
+	struct jm_transfer *t = next(0, n, type, comm, stream);
+
+	if (!t)
+		return BAD_ARGUMENT;
+	t->from = from;
+	t->to_rank = peer;
+	return 0;
+}
+
+JM_API int ncclRecv(void *to, size_t n, int type, int peer, void *comm, void *stream);
+int ncclRecv(void *to, size_t n, int type, int peer, void *comm, void *stream)
+{
+	struct jm_transfer *t = next(1, n, type, comm, stream);
+
+	if (!t)
+		return BAD_ARGUMENT;
+	t->to = to;
+	t->from_rank = peer;
+	return 0;
+}
+
+JM_API int ncclGroupEnd(void);
+int ncclGroupEnd(void)
+{
+	int most = group.n[0] > group.n[1] ? group.n[0] : group.n[1], rc = 0;
+
+	for (int i = 0; i < most && !rc; i++)
+		rc = put(group.comm, group.t[i], group.type);
+	group.open = false;
+	return rc;
 }
 
 JM_API const char *ncclGetErrorString(int result);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transfers of f32 between the devices of ranks. As nccl-tests (NVIDIA, doc/PERFORMANCE.md) count: the size is the memory
- * that a rank holds when it is done, and the bus bandwidth is size / time times what a ring has to move for each byte,
- * 2 (W - 1)/W of an all-reduce and (W - 1)/W of an all-gather, so that it can be compared with the
- * speed of the links.
+ * Transfers of f32 between the devices of ranks. As nccl-tests (NVIDIA, doc/PERFORMANCE.md) count: the size is that of the
+ * larger of the arrays that a rank sends and receives, and the bus bandwidth is size / time times what a ring has to move
+ * for each byte (`shapes`), so that it can be compared with the speed of the links.
  */
 #include "transfer_run.h"
 #include "engine/device/backend_find.h"
@@ -22,16 +21,32 @@
 #define PIECE	  ((size_t)1 << 20) /* values of a rank repeat after so many */
 #define LOOKED_AT ((size_t)1 << 16) /* results are compared at both ends, so many each */
 
+/* How many parts of n elements a rank sends and receives: 1, or one for each rank; and what a link has to move for each
+ * byte of the larger array, in (W - 1)/W or, without `of_others`, in 1. */
+static const struct shape {
+	bool from_all, to_all;
+	double moves;
+	bool of_others;
+} shapes[] = {
+	[JM_ALL_REDUCE] = {false, false, 2, true},
+	[JM_ALL_GATHER] = {false, true, 1, true},
+	[JM_REDUCE_SCATTER] = {true, false, 1, true},
+	[JM_BROADCAST] = {false, false, 1, false},
+	[JM_ALL_TO_ALL] = {true, true, 1, true},
+	[JM_SEND_RECEIVE] = {false, false, 1, false},
+};
+
 struct transfer {
 	struct jm_work *work;
 	struct jm_device device;
 	struct jm_gang gang;
 	enum jm_transfer_kind kind;
 	const char *transport;
-	double size;	  /* GB of the result, as it was asked for */
-	size_t n;	  /* elements that a rank gives */
-	size_t bytes;	  /* of the result */
-	float *from, *to; /* of the device */
+	double size;	     /* GB of the larger array, as it was asked for */
+	size_t n;	     /* elements of a part */
+	size_t n_from, n_to; /* of the arrays */
+	size_t bytes;	     /* of the larger one */
+	float *from, *to;    /* of the device */
 	struct jm_event began, done;
 	double seconds; /* of the steps so far, on the device */
 	long steps;
@@ -43,7 +58,7 @@ const struct jm_option jm_transfer_options[] = {
 		.min = 1e-9,
 		.max = 1e6,
 		.fallback = "0.25",
-		.help = "GB that each rank holds after a transfer"},
+		.help = "GB of the array that each rank sends or receives, whichever is larger"},
 	{.name = "ranks",
 		.type = JM_INT,
 		.min = 2,
@@ -74,9 +89,19 @@ static float expected(const struct transfer *s, size_t i)
 {
 	float sum = 0;
 
+	int world = s->work->world, rank = s->work->rank;
+
 	if (s->kind == JM_ALL_GATHER)
 		return value(s, (int)(i / s->n), i % s->n);
-	for (int r = 0; r < s->work->world; r++)
+	if (s->kind == JM_ALL_TO_ALL)
+		return value(s, (int)(i / s->n), (size_t)rank * s->n + i % s->n);
+	if (s->kind == JM_BROADCAST)
+		return value(s, 0, i);
+	if (s->kind == JM_SEND_RECEIVE)
+		return value(s, (rank + world - 1) % world, i);
+	if (s->kind == JM_REDUCE_SCATTER)
+		i += (size_t)rank * s->n;
+	for (int r = 0; r < world; r++)
 		sum += value(s, r, i);
 	return sum;
 }
@@ -107,7 +132,7 @@ void jm_transfer_teardown(void *state)
 
 static int fill(struct transfer *s, struct jm_err *err)
 {
-	size_t most = s->n < PIECE ? s->n : PIECE;
+	size_t most = s->n_from < PIECE ? s->n_from : PIECE;
 	const struct jm_device *d = &s->device;
 	float *piece = jm_device_pinned_alloc(d, most * sizeof(float));
 	int code = 0;
@@ -116,9 +141,10 @@ static int fill(struct transfer *s, struct jm_err *err)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for values.");
 	for (size_t i = 0; i < most; i++)
 		piece[i] = value(s, s->work->rank, i);
-	for (size_t at = 0; at < s->n && !code; at += most)
+	for (size_t at = 0; at < s->n_from && !code; at += most)
 		code = jm_device_copy(d, JM_QUEUE_COPY, s->from + at, piece,
-			(s->n - at < most ? s->n - at : most) * sizeof(float), JM_TO_DEVICE, err);
+			(s->n_from - at < most ? s->n_from - at : most) * sizeof(float),
+			JM_TO_DEVICE, err);
 	if (!code)
 		code = jm_device_sync(d, err);
 	jm_device_pinned_release(d, piece);
@@ -130,8 +156,8 @@ static int take_memory(struct transfer *s, struct jm_err *err)
 	const struct jm_device *d = &s->device;
 	int code;
 
-	s->from = d->backend->alloc(d->dev, s->n * sizeof(float));
-	s->to = d->backend->alloc(d->dev, s->bytes);
+	s->from = d->backend->alloc(d->dev, s->n_from * sizeof(float));
+	s->to = d->backend->alloc(d->dev, s->n_to * sizeof(float));
 	if (!s->from || !s->to)
 		return jm_err_set(err, JM_ENOMEM,
 			"%.3g GB per rank and the buffers of the transfer do not fit on %.70s; "
@@ -144,13 +170,17 @@ static int take_memory(struct transfer *s, struct jm_err *err)
 static int prepare(struct transfer *s, struct jm_err *err)
 {
 	struct jm_work *work = s->work;
-	size_t parts = s->kind == JM_ALL_GATHER ? (size_t)jm_work_world(work) : 1;
+	const struct shape *shape = &shapes[s->kind];
+	size_t world = (size_t)jm_work_world(work);
+	size_t parts = shape->from_all || shape->to_all ? world : 1;
 	int code;
 
 	if (jm_work_world(work) < 2)
 		return jm_err_set(err, JM_EUSAGE,
 			"A transfer needs at least two ranks; give --ranks 2 or more.");
 	s->n = (size_t)ceil(s->size * 1e9 / sizeof(float) / (double)parts);
+	s->n_from = s->n * (shape->from_all ? world : 1);
+	s->n_to = s->n * (shape->to_all ? world : 1);
 	s->bytes = s->n * parts * sizeof(float);
 	code = jm_work_device_open(work, 1, &s->device, err);
 	if (!code)
@@ -194,6 +224,8 @@ static int transfer_all(struct transfer *s, void *stream, struct jm_err *err)
 		.from = s->from,
 		.to = s->to,
 		.count = s->n,
+		.to_rank = (s->work->rank + 1) % s->work->world,
+		.from_rank = (s->work->rank + s->work->world - 1) % s->work->world,
 		.stream = stream};
 	int code = 0;
 
@@ -251,7 +283,8 @@ int jm_transfer_agree(void *state, void *value_, size_t bytes, struct jm_err *er
 static void keep(struct transfer *s)
 {
 	double world = s->work->world, each = s->seconds / (double)(s->steps - 1) / TRANSFERS;
-	double factor = (s->kind == JM_ALL_REDUCE ? 2 : 1) * (world - 1) / world;
+	const struct shape *shape = &shapes[s->kind];
+	double factor = shape->moves * (shape->of_others ? (world - 1) / world : 1);
 
 	if (!s->work->more || s->steps < 2)
 		return;
@@ -284,7 +317,7 @@ static int compare(const struct transfer *s, float *room, size_t at, size_t n, s
 int jm_transfer_verify(void *state, struct jm_err *err)
 {
 	struct transfer *s = state;
-	size_t all = s->bytes / sizeof(float), n = all < LOOKED_AT ? all : LOOKED_AT;
+	size_t all = s->n_to, n = all < LOOKED_AT ? all : LOOKED_AT;
 	float *room = jm_device_pinned_alloc(&s->device, n * sizeof(float));
 	int code = s->steps ? 0 : jm_err_set(err, JM_EUSAGE, "No step was run.");
 

@@ -56,7 +56,7 @@ struct rank {
 	size_t n;
 	int rc;
 	struct jm_err err;
-	float *sum, *all, *part, *told;
+	float *sum, *all, *part, *told, *swapped, *passed, *sent;
 };
 
 /* The value that rank r gives as element i; sums of a few of them are exact in f32. */
@@ -78,6 +78,22 @@ static int transfer(struct jm_comm *c, enum jm_transfer_kind kind, const float *
 	return jm_comm_run(c, &t, err);
 }
 
+/* To the rank after this one, from the one before it; with `chain` the last one sends nothing and the first gets nothing. */
+static int pass_on(
+	struct jm_comm *c, const float *from, float *to, size_t n, bool chain, struct jm_err *err)
+{
+	int world = c->world, rank = c->rank;
+	const struct jm_transfer t = {.kind = JM_SEND_RECEIVE,
+		.type = JM_COMM_F32,
+		.from = from,
+		.to = to,
+		.count = n,
+		.to_rank = chain && rank == world - 1 ? -1 : (rank + 1) % world,
+		.from_rank = chain && !rank ? -1 : (rank + world - 1) % world};
+
+	return jm_comm_run(c, &t, err);
+}
+
 static int transfer_all(struct rank *r, struct jm_comm *c)
 {
 	size_t n = r->n;
@@ -94,6 +110,12 @@ static int transfer_all(struct rank *r, struct jm_comm *c)
 		rc = transfer(c, JM_REDUCE_SCATTER, own, r->part, n, &r->err);
 	if (!rc)
 		rc = transfer(c, JM_BROADCAST, own, r->told, n, &r->err);
+	if (!rc)
+		rc = transfer(c, JM_ALL_TO_ALL, own, r->swapped, n, &r->err);
+	if (!rc)
+		rc = pass_on(c, own, r->passed, n, false, &r->err);
+	if (!rc)
+		rc = pass_on(c, own, r->sent, n, true, &r->err);
 	free(own);
 	return rc;
 }
@@ -121,16 +143,36 @@ static float sum_of(int world, size_t i)
 
 static void check(const struct rank *r)
 {
-	int world = r->place.world;
+	int world = r->place.world, rank = r->place.rank, before = (rank + world - 1) % world;
 
 	assert_ok(r->rc, r->err);
 	for (size_t i = 0; i < r->n; i++) {
 		assert_true(r->sum[i] == sum_of(world, i));
 		assert_true(r->part[i] == sum_of(world, (size_t)r->place.rank * r->n + i));
 		assert_true(r->told[i] == value(world - 1, i));
+		assert_true(r->passed[i] == value(before, i));
+		assert_true(r->sent[i] == (rank ? value(before, i) : 0));
 		for (int k = 0; k < world; k++)
 			assert_true(r->all[(size_t)k * r->n + i] == value(k, i));
+		for (int k = 0; k < world; k++)
+			assert_true(r->swapped[(size_t)k * r->n + i] ==
+				    value(k, (size_t)rank * r->n + i));
 	}
+}
+
+/* One piece of memory for all results, zeroed. */
+static void make_room(struct rank *r)
+{
+	size_t n = r->n, all = n * (size_t)r->place.world;
+	float *room = calloc(5 * n + 2 * all + 1, sizeof(*room));
+
+	r->sum = room;
+	r->part = r->sum + n;
+	r->told = r->part + n;
+	r->passed = r->told + n;
+	r->sent = r->passed + n;
+	r->all = r->sent + n;
+	r->swapped = r->all + all;
 }
 
 static void run_gang(const char *transport, int world, size_t n)
@@ -142,10 +184,7 @@ static void run_gang(const char *transport, int world, size_t n)
 	for (int i = 0; i < world; i++) {
 		rank[i] = (struct rank){
 			.transport = transport, .place = place_of(&g, i, world), .n = n};
-		rank[i].sum = malloc((n + 1) * sizeof(float));
-		rank[i].all = malloc((n * (size_t)world + 1) * sizeof(float));
-		rank[i].part = malloc((n + 1) * sizeof(float));
-		rank[i].told = malloc((n + 1) * sizeof(float));
+		make_room(&rank[i]);
 		assert_int_equal(pthread_create(&thread[i], NULL, be_rank, &rank[i]), 0);
 	}
 	for (int i = 0; i < world; i++)
@@ -153,9 +192,6 @@ static void run_gang(const char *transport, int world, size_t n)
 	for (int i = 0; i < world; i++) {
 		check(&rank[i]);
 		free(rank[i].sum);
-		free(rank[i].all);
-		free(rank[i].part);
-		free(rank[i].told);
 	}
 	gang_done(&g);
 }
