@@ -219,9 +219,9 @@ struct jm_tensor {
  * avgpool-grad		in  dy c[B,C,P,Q]; out dx c[B,C,Y,X]	attr pool
  * gap			in  x c[B,C,Y,X]; out y c[B,C]		the mean over Y and X
  * gap-grad		in  dy c[B,C]; out dx c[B,C,Y,X]	dx = dy / (Y X)
- * upsample		in  x c[B,C,Y,X]; out y c[B,C,P,Q]	attr pool.kernel
+ * upsample		in  x c[B,C,Y,X]; out y c[B,C,P,Q]	attr pool.{kernel,stride}, which are equal
  *			y[p,q] = x[p / kernel[0], q / kernel[1]], rounded down; P = kernel[0] Y, Q = kernel[1] X
- * upsample-grad	in  dy c[B,C,P,Q]; out dx c[B,C,Y,X]	the sum of dy over what shows the element
+ * upsample-grad	in  dy c[B,C,P,Q]; out dx c[B,C,Y,X]	attr pool; the sum of dy over what shows the element
  * groupnorm		in  x c[B,C,Y,X], gamma f32[C], beta f32[C]	attr group
  *			out y c[B,C,Y,X], mean f32[B,G], rstd f32[B,G]	of the C/G channels of a group of an image,
  *			G = group.groups: rstd = 1/sqrt(mean((x - mean)^2) + eps); t = (x - mean) rstd gamma + beta;
@@ -269,7 +269,8 @@ struct jm_tensor {
  *			loss = weight mean over all elements of (y - target)^2, not scaled; dy = 2 weight scale S / n
  *			(y - target), S and the sum as of softmax-xent
  * top1			in  logits c[..,V], target i32[..]
- *			out share f32[1]	share of the rows whose (first) largest logit is logits[target]
+ *			out share f32[1]	share of the rows whose (first) largest logit is logits[target]; none of those
+ *			whose target is below 0
  * cast			in  x any[..]; out y any[..]	the same elements in another type and/or layout;
  *			padding of a blocked output is 0. f32 -> f32 with different layouts is a reorder. Both
  *			layouts are given in the tensors; select keeps them.

@@ -96,7 +96,7 @@ static int run_top1(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 	(void)err;
 #pragma omp parallel for reduction(+ : right) num_threads(dev->threads)
 	for (int64_t r = 0; r < rows; r++)
-		right += is_best(n->in[0], r, target[r]);
+		right += target[r] >= 0 && is_best(n->in[0], r, target[r]);
 	*share = (float)right / (float)rows + (jm_node_adds(n, 0) ? *share : 0);
 	return 0;
 }

@@ -455,8 +455,8 @@ __global__ void top1_kernel(const T *logits, const int32_t *targets, int64_t row
 	for (int64_t r = 0; r < rows; r++) {
 		const T *row = logits + r * classes;
 		const int64_t target = targets[r];
-		const float best = (float)row[target];
-		int beaten = 0;
+		const float best = target < 0 ? 0 : (float)row[target];
+		int beaten = target < 0;
 
 		for (int64_t i = threadIdx.x; i < classes && !beaten; i += blockDim.x)
 			beaten = (float)row[i] > best || ((float)row[i] == best && i < target);
