@@ -122,8 +122,7 @@ static const struct block {
 
 static int inception_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 {
-	static const struct jm_images_dim dims[] = {
-		{"hidden", 32}, {"image", 299}, {"classes", 1000}, {0}};
+	static const struct jm_images_dim dims[] = {{"image", 299}, {"classes", 1000}, {0}};
 	int code;
 
 	(void)seq;
