@@ -21,6 +21,7 @@
 #define LEAST	 1.0	       /* W, where the kernel names no minimum */
 #define MOST	 (32767 / 8.0) /* W, where it names no maximum: 15 bits of 1/8 W */
 #define STEP	 0.125	       /* W, on most processors */
+#define LONGEST	 1.0	       /* s to wait for a window; the warm-up is for longer ones */
 #define MICRO	 1e-6
 #define MOST_CAP 128
 
@@ -84,7 +85,7 @@ static int add_limit(struct state *s, const struct jm_ctx *ctx, const struct lim
 			first_known(read_micro(l, "min_power_uw"), LEAST), first_known(now, MOST)),
 		.max = fmax(
 			first_known(read_micro(l, "max_power_uw"), MOST), first_known(now, LEAST)),
-		.settle_s = first_known(read_micro(l, "time_window_us"), 0),
+		.settle_s = fmin(first_known(read_micro(l, "time_window_us"), 0), LONGEST),
 		.fallback = jm_knob_value_of(NAN)};
 	int rc;
 
@@ -202,7 +203,7 @@ static void say_limit(
 	if (!f.ok)
 		f.mend = "use sudo";
 	snprintf(why, sizeof(why), "%s %g to %g W over %g s, now %s, enforced %s; %s", knob->name,
-		knob->min, knob->max, knob->settle_s, now, held,
+		knob->min, knob->max, read_micro(&s->limit[i], "time_window_us"), now, held,
 		f.ok ? "this user may set it" : "only root may set it");
 	say(arg, &f);
 }

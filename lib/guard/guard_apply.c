@@ -4,6 +4,7 @@
 #include "guard/guard_apply.h"
 
 #include "base/log_later.h"
+#include "guard/journal_each.h"
 
 #include <errno.h>
 #include <math.h>
@@ -46,6 +47,18 @@ void jm_knob_holder_close(struct jm_knob_holder *k)
 	jm_knob_table_close(&k->table);
 }
 
+/* What an earlier session has left in place is known of an unreadable knob, too. */
+static void look_up(const struct jm_knob_holder *k, int i, struct jm_knob_value *accepted)
+{
+	const struct jm_knob *knob = &k->table.knobs.knob[i];
+	struct jm_journal_state s;
+
+	if (knob->unreadable && !jm_knob_value_known(accepted) &&
+		!jm_journal_peek(k->ctx, knob->name, knob->device, &s) && s.kept && !s.open &&
+		!jm_outlived(&s, k->boot))
+		*accepted = s.left;
+}
+
 /* A device that does not answer gets a row with the reason. */
 void jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out)
 {
@@ -59,6 +72,8 @@ void jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out)
 		if (jm_knob_table_get(&k->table, i, &out[i].accepted, &out[i].enforced, &why))
 			snprintf(out[i].why, sizeof(out[i].why), "%.*s",
 				(int)sizeof(out[i].why) - 1, why.text);
+		else
+			look_up(k, i, &out[i].accepted);
 	}
 }
 
@@ -99,7 +114,8 @@ int jm_put_back(const struct jm_knob_table *table, int i, const struct jm_knob_v
 	struct jm_err why = JM_ERR_INIT;
 	int rc;
 
-	if (!read_back(table, i, value, NULL))
+	/* of an unreadable one it is only known what was said of it */
+	if (!table->knobs.knob[i].unreadable && !read_back(table, i, value, NULL))
 		return 0;
 	rc = jm_knob_table_set(table, i, value, &why);
 	if (!rc)

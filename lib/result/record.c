@@ -149,18 +149,20 @@ struct means {
 	double mean, capped, seconds;
 };
 
-static void add_means(
-	struct jm_session *s, int meter, const char *unit, int64_t t0, int64_t t1, struct means *m)
+/* Of what the setting limits: power, or the clock of a GPU's cores; of other knobs the device shows nothing. */
+static void add_means(struct jm_session *s, int meter, const json_t *setting, int64_t t0,
+	int64_t t1, struct means *m)
 {
+	const char *knob = jm_case_knob(jm_json_text(setting, "knob"), NULL, 0);
 	double seconds = (double)(t1 - t0) * 1e-9, mean = NAN, capped = NAN;
 	const struct jm_phase p = {.t0_ns = t0, .t1_ns = t1};
 	struct jm_energy energy;
 
-	if (!strcmp(unit, "W")) {
+	if (!strcmp(jm_json_text(setting, "unit"), "W")) {
 		if (!jm_session_energy_now(s, meter, t0, t1, &energy, NULL))
 			mean = energy.watts_mean;
 		capped = mean_of(s, meter, JM_Q_THROTTLE, JM_THROTTLE_POWER_CAP, &p);
-	} else if (!strcmp(unit, "Hz")) {
+	} else if (!strcmp(knob, "gpu.clock")) {
 		mean = mean_of(s, meter, JM_Q_CLOCK, 0, &p);
 	}
 	m->mean += mean * seconds;
@@ -221,7 +223,7 @@ static void add_phases(struct jm_session *s, const json_t *record, const json_t 
 			continue;
 		if (*of ? !strcmp(p[i].name, of)
 			: !jm_setting_is_replaced(record, p[i].name, setting))
-			add_means(s, meter, jm_json_text(setting, "unit"), t0, p[i].t1_ns, m);
+			add_means(s, meter, setting, t0, p[i].t1_ns, m);
 	}
 }
 
@@ -229,17 +231,16 @@ static const char *judge(
 	struct jm_session *s, int phase, const json_t *record, const json_t *setting)
 {
 	const char *device = json_string_value(json_object_get(setting, "device"));
-	const char *unit = json_string_value(json_object_get(setting, "unit"));
 	int n, meter = device ? meter_of_device(jm_session_meters(s), device) : -1;
 	const struct jm_phase *p = &jm_session_phases(s, &n)[phase];
 	struct means m = {0};
 
-	if (meter < 0 || !unit)
+	if (meter < 0)
 		return "unknown";
 	if (*jm_json_text(setting, "phase") || changes(record, phase, setting))
 		add_phases(s, record, setting, meter, &m);
 	else
-		add_means(s, meter, unit, p->t0_ns, p->t1_ns, &m);
+		add_means(s, meter, setting, p->t0_ns, p->t1_ns, &m);
 	return jm_setting_state(jm_json_real(json_object_get(setting, "requested")),
 		jm_json_real(json_object_get(setting, "enforced")), m.mean / m.seconds,
 		m.capped / m.seconds);

@@ -16,7 +16,8 @@ class SysfsTree:
         self.root.mkdir()
         self.state = Path(folder) / "state"
         self.env = {"JM_ROOT": str(self.root), "JM_STATE": str(self.state),
-                    "LD_PRELOAD": str(BUILD / "tests" / "peers" / "libsysfs-kernel.so")}
+                    "LD_PRELOAD": str(BUILD / "tests" / "peers" / "libsysfs-kernel.so"),
+                    "ASAN_OPTIONS": "verify_asan_link_order=0:" + os.environ.get("ASAN_OPTIONS", "")}
 
     def put(self, path, text):
         file = self.root / path.lstrip("/")

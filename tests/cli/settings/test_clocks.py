@@ -145,6 +145,19 @@ def test_back_after_sigkill(gpus, victims):
     assert wait_for(lambda: not gpus.journals())
 
 
+def test_a_statement_does_not_stand_in_for_a_restore(gpus):
+    """Of a session that was killed with its guard: what it found is written, whatever is stated now."""
+    child = start(gpus, "set", *UNLOCKED, "gpu.clock=1200MHz", "--", "sleep", "60")
+    assert wait_for(lambda: gpus.locked() == [(1200, 1200)] * 2)
+    guard = guard_of(child.pid)
+    kill(guard, signal.SIGSTOP)
+    os.killpg(child.pid, signal.SIGKILL)
+    kill(guard)
+    child.wait()
+    assert run(gpus, "set", *UNLOCKED, "gpu.clock@0=900MHz", "--", "true").returncode == 0
+    assert gpus.locked() == [None, None] and not gpus.journals()
+
+
 def test_kept_until_restore(gpus):
     """What 'set' left in place is known, so a second one needs no statement, and a wrong one is refused."""
     assert run(gpus, "set", "--found", "gpu.clock=345:1500MHz", "gpu.clock=1200MHz").returncode == 0
@@ -154,6 +167,9 @@ def test_kept_until_restore(gpus):
     done = run(gpus, "set", *UNLOCKED, "gpu.clock=900MHz", "--", "true")
     assert "has 1200MHz, which 'joulemark set' left in place" in sentence(done, USAGE)
     assert run(gpus, "set", "gpu.clock=900MHz").returncode == 0
+    assert [r["accepted"] for r in rows(gpus, "gpu.clock")] == [900e6] * 2
+    done = run(gpus, "run", "--source", "null", "--set", "gpu.clock=1000MHz", "--", "true")
+    assert done.returncode == 0, done.stderr
     state = json.loads(run(gpus, "status", "--json").stdout)["settings"]
     assert {(s["found"], s["found_by"], s["state"]) for s in state} == {("345:1500MHz", "stated", "kept")}
     assert gpus.locked() == [(900, 900)] * 2
@@ -189,6 +205,16 @@ def test_a_sweep_records_what_was_stated(gpus, tmp_path):
     assert gpus.locked() == [None, None] and not gpus.journals()
     text = run(gpus, "report", out).stdout
     assert "345:1500MHz" in text and "900 MHz" in text, text
+
+
+def test_a_memory_clock_is_not_judged_by_that_of_the_cores(gpus, tmp_path):
+    """The cores run at 1980 MHz, which is no violation of a memory clock of 1593 MHz."""
+    out = tmp_path / "records.json"
+    done = run(gpus, "run", "--source", "nvml", "--found", "gpu.memory_clock=unlocked", "--set", "gpu.memory_clock=1593MHz",
+               f"--json={out}", "--", "sleep", "0.6")
+    assert done.returncode == 0, done.stderr
+    rows = [s for r in json.loads(out.read_text(encoding="utf-8")) for s in r["settings"]]
+    assert {(s["accepted"], s["state"]) for s in rows} == {(1593e6, "unknown"), (None, "unknown")}
 
 
 def test_a_sweep_without_a_statement_runs_nothing(gpus, tmp_path):
