@@ -252,6 +252,12 @@ print((time.process_time() - used) / (time.monotonic() - began))
 """
 
 
+def throttled_periods(folder):
+    """The share of the group's periods in which it used its whole quota: less than all on a machine that is busy."""
+    stat = dict(line.split() for line in (folder / "cpu.stat").read_text(encoding="ascii").splitlines())
+    return int(stat["nr_throttled"]) / int(stat["nr_periods"])
+
+
 def test_a_load_gets_its_share(real):
     folder, file = real
     before = file.read_text(encoding="ascii")
@@ -259,7 +265,8 @@ def test_a_load_gets_its_share(real):
                           timeout=60, check=False, preexec_fn=in_group(folder))
     assert done.returncode == 0, done.stderr
     # one of 50 periods may be cut
-    assert float(done.stdout) == pytest.approx(0.1, rel=0.03)
+    assert 0.097 * throttled_periods(folder) <= float(done.stdout) <= 0.103, throttled_periods(folder)
+    assert throttled_periods(folder) > 0.3
     assert file.read_text(encoding="ascii") == before
 
 
