@@ -26,6 +26,70 @@ int jm_comm_open(const char *transport, const struct jm_comm_place *place, struc
 	return rc;
 }
 
+/* The first rank of this colour. */
+static int first_of(const int *colours, int colour)
+{
+	int r = 0;
+
+	while (colours[r] != colour)
+		r++;
+	return r;
+}
+
+static struct jm_comm_group find_group(const int *colours, int rank, int world)
+{
+	struct jm_comm_group g = {0};
+	int first = first_of(colours, colours[rank]);
+
+	for (int r = 0; r < world; r++) {
+		g.before += first_of(colours, colours[r]) < first;
+		if (r == rank)
+			g.rank = g.n;
+		if (colours[r] == colours[rank])
+			g.member[g.n++] = r;
+	}
+	return g;
+}
+
+/* All ranks know whether all have succeeded. */
+static int split_all(const struct jm_comm *comm, const struct jm_comm_group *g, void **ret_state,
+	struct jm_err *err)
+{
+	int code = comm->transport->split(comm->state, g, ret_state, err), rc;
+	double failures = code != 0;
+
+	rc = jm_comm_sum(comm, &failures, 1, code ? NULL : err);
+	if (!code && !rc && failures > 0)
+		rc = jm_err_set(err, JM_EIO, "Another rank could not make its group of ranks.");
+	if (!code && rc)
+		comm->transport->close(*ret_state);
+	return code ? code : rc;
+}
+
+int jm_comm_split(const struct jm_comm *comm, int colour, struct jm_comm *ret, struct jm_err *err)
+{
+	int colours[JM_RANKS_MOST] = {0}, code;
+	struct jm_comm_group g;
+	const struct jm_transfer t = {.kind = JM_ALL_GATHER,
+		.type = JM_COMM_BYTE,
+		.from = &colour,
+		.to = colours,
+		.count = sizeof(colour)};
+
+	if (!comm->transport->split)
+		return jm_err_set(err, JM_ENOSUP, "Transport %s has no groups of ranks.",
+			comm->transport->name);
+	code = jm_comm_run(comm, &t, err);
+	if (code)
+		return code;
+	g = find_group(colours, comm->rank, comm->world);
+	*ret = (struct jm_comm){.transport = comm->transport, .rank = g.rank, .world = g.n};
+	code = split_all(comm, &g, &ret->state, err);
+	if (code)
+		*ret = (struct jm_comm){0};
+	return code;
+}
+
 void jm_comm_joined(const struct jm_comm *comm)
 {
 	if (comm->transport && comm->transport->joined)

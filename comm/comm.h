@@ -95,6 +95,13 @@ static inline int64_t jm_comm_join_until(const struct jm_comm_place *place)
 	return jm_clock_now(jm_clock_real()) + (int64_t)(place->join_s * 1e9);
 }
 
+/* The ranks of a communicator that have one colour, in their order. */
+struct jm_comm_group {
+	int n, rank; /* how many, and which of them this one is */
+	int before; /* ranks of groups whose first rank is lower: no two groups share a place in memory */
+	int member[JM_RANKS_MOST]; /* their ranks in the communicator */
+};
+
 struct jm_transport {
 	const char *name;
 	const char *summary;
@@ -103,6 +110,9 @@ struct jm_transport {
 	int (*check)(struct jm_err *err); /* 0 = the transport can be opened here; NULL = always */
 	/* Waits for all ranks. */
 	int (*open)(const struct jm_comm_place *place, void **ret_state, struct jm_err *err);
+	/* A communicator of a part of the ranks, which borrows what this one has; all ranks call it. NULL = there is none. */
+	int (*split)(void *state, const struct jm_comm_group *group, void **ret_state,
+		struct jm_err *err);
 	/* All ranks have come: from now on waits for them have no limit of time. NULL = only open has one. */
 	void (*joined)(void *state);
 	int (*start)(void *state, const struct jm_transfer *t, struct jm_err *err);
@@ -132,6 +142,12 @@ struct jm_comm {
 
 int jm_comm_open(const char *transport, const struct jm_comm_place *place, struct jm_comm *ret,
 	struct jm_err *err);
+/*
+ * Splits the communicator: the ranks that give the same colour become a group, with ranks counted from 0 in their order.
+ * All ranks call it. A group is closed before the communicator; ranks that belong to several communicators start transfers
+ * of these in one order. JM_ENOSUP: the transport has no groups; nccl opens one over a group of its control communicator.
+ */
+int jm_comm_split(const struct jm_comm *comm, int colour, struct jm_comm *ret, struct jm_err *err);
 void jm_comm_joined(const struct jm_comm *comm);
 /* Ends all transfers before the memory of some is freed; only jm_comm_close may follow. A zeroed one is allowed. An
  * error: they have not ended, and the memory must stay. */

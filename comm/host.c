@@ -10,6 +10,7 @@
  * the next, so that the first piece that is not complete never waits for a later one.
  */
 #include "host_pieces.h"
+#include "gang_file.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,10 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FROM	 ((off_t)1 << 30) /* in the gang's file, far behind `local` */
-#define AHEAD	 2		  /* pieces that are sent before the first is received */
-#define ALIGN	 64		  /* elements at which the parts of a sum begin */
-#define LEAVE_NS (2 * JM_SECOND)  /* at most, until the lanes of a rank that leaves are idle */
+#define AHEAD	 2		 /* pieces that are sent before the first is received */
+#define ALIGN	 64		 /* elements at which the parts of a sum begin */
+#define LEAVE_NS (2 * JM_SECOND) /* at most, until the lanes of a rank that leaves are idle */
 #define PATIENCE_NS                                                                                \
 	(5 * JM_SECOND) /* longer, so that the reason of the rank that left comes first */
 
@@ -455,8 +455,9 @@ static int map(struct host *h, int fd, struct jm_err *err)
 	void *at = MAP_FAILED;
 
 	/* every rank sets the same size, so that their order does not matter */
-	if (!ftruncate(fd, FROM + (off_t)bytes))
-		at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, FROM);
+	if (!ftruncate(fd, (off_t)JM__HOST_FROM + (off_t)bytes))
+		at = mmap(
+			NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)JM__HOST_FROM);
 	if (at == MAP_FAILED)
 		return jm_err_set(err, JM_EIO,
 			"The memory that %d ranks share (%zu bytes) cannot be mapped: %s.",

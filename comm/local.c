@@ -10,20 +10,24 @@
  * do after reading piece k - 2, so one wait per piece is enough.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "gang_file.h"
 #include "local_pairs.h"
 #include "sum_ranks.h"
 
 /* small enough that the slots of several ranks stay in a cache */
 #define SLOT_BYTES ((size_t)256 << 10)
+#define PAGE	   ((size_t)4096)
 #define SPINS	   2000
 #define POLL_NS	   100000000 /* interval of the check whether a rank has ended */
 /* The error of a rank that waits must not reach the parent before that of the rank it waits for, which closes before it
@@ -39,6 +43,10 @@ struct seat {
 
 struct local {
 	struct seat *seat; /* [world], shared */
+	void *map;	   /* in which they are */
+	size_t map_bytes;
+	int fd;	      /* the gang's file; -1 = of a group, which cannot be split itself */
+	int n_splits; /* so far */
 	int rank, world;
 	uint32_t piece; /* the piece that this rank posts next */
 	double join_s;
@@ -90,7 +98,7 @@ static int check_joining(const struct local *l, int rank, struct jm_err *err)
 		"Rank %d has not joined the other ranks within %g s; its device or its data may "
 		"not "
 		"answer. JM_GANG_SECONDS gives it more time.",
-		rank, l->join_s);
+		l->pairs.member[rank], l->join_s);
 }
 
 static int wait_for(struct local *l, int rank, struct jm_err *err)
@@ -107,7 +115,8 @@ static int wait_for(struct local *l, int rank, struct jm_err *err)
 		if (atomic_load(&seat->left) && !has_posted(seat, l->piece) &&
 			polls++ == LEFT_POLLS)
 			return jm_err_set(err, JM_EGONE,
-				"Rank %d ended while rank %d was waiting for it.", rank, l->rank);
+				"Rank %d ended while rank %d was waiting for it.",
+				l->pairs.member[rank], l->pairs.member[l->rank]);
 		sleep_for(seat, l->piece);
 		rc = check_joining(l, rank, err);
 	}
@@ -257,9 +266,33 @@ static int local_start(void *state, const struct jm_transfer *t, struct jm_err *
 
 /* ---- the gang's file --------------------------------------------------------------------------------------- */
 
+static size_t whole_pages(size_t bytes)
+{
+	return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+/* Of the gang: seats and pairs. The seats of the groups of each split follow. */
 static size_t file_bytes(int world)
 {
-	return (size_t)world * sizeof(struct seat) + jm__pairs_bytes(world);
+	return whole_pages((size_t)world * sizeof(struct seat) + jm__pairs_bytes(world));
+}
+
+/* Maps a part of the file, which grows where it is smaller; all ranks ask for the same parts in the same order. */
+static int map(struct local *l, int fd, size_t from, size_t bytes, struct jm_err *err)
+{
+	struct stat st;
+	int rc = fstat(fd, &st);
+
+	if (!rc && (size_t)st.st_size < from + bytes)
+		rc = ftruncate(fd, (off_t)(from + bytes));
+	l->map_bytes = bytes;
+	l->map = rc ? MAP_FAILED
+		    : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)from);
+	if (l->map != MAP_FAILED)
+		return 0;
+	return jm_err_set(err, JM_EIO,
+		"The memory that %d ranks share (%zu bytes) cannot be mapped: %s.", l->world, bytes,
+		strerror(errno));
 }
 
 static void local_close(void *state)
@@ -270,7 +303,9 @@ static void local_close(void *state)
 		return;
 	atomic_store(&l->seat[l->rank].left, 1);
 	syscall(SYS_futex, &l->seat[l->rank].posted, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
-	munmap(l->seat, file_bytes(l->world));
+	munmap(l->map, l->map_bytes);
+	if (l->fd >= 0)
+		close(l->fd);
 	free(l);
 }
 
@@ -285,29 +320,61 @@ static int local_open(const struct jm_comm_place *place, void **ret_state, struc
 		.world = place->world,
 		.join_s = place->join_s,
 		.join_ns = jm_comm_join_until(place)};
-	/* every rank sets the same size, so that their order does not matter */
-	if (ftruncate(place->fd, (off_t)file_bytes(l->world)))
-		l->seat = MAP_FAILED;
-	else
-		l->seat = mmap(NULL, file_bytes(l->world), PROT_READ | PROT_WRITE, MAP_SHARED,
-			place->fd, 0);
-	if (l->seat == MAP_FAILED) {
+	rc = map(l, place->fd, 0, file_bytes(l->world), err);
+	if (rc) {
 		free(l);
-		return jm_err_set(err, JM_EIO,
-			"The memory that %d ranks share (%zu bytes) cannot be mapped: %s.",
-			place->world, file_bytes(place->world), strerror(errno));
+		return rc;
 	}
-	l->pairs = (struct jm__pairs){.pair = (void *)&l->seat[l->world],
+	l->fd = fcntl(place->fd, F_DUPFD_CLOEXEC, 0);
+	l->seat = l->map;
+	l->pairs = (struct jm__pairs){.pair = (struct jm__pair *)(void *)&l->seat[l->world],
+		.all = l->world,
 		.rank = l->rank,
-		.world = l->world,
 		.has_left = has_left,
 		.arg = l};
+	for (int r = 0; r < l->world; r++)
+		l->pairs.member[r] = r;
 	rc = meet(l, err);
 	if (rc)
 		local_close(l);
 	else
 		*ret_state = l;
 	return rc;
+}
+
+/* The seats of all groups of a split lie behind those of the split before, and the pairs are those of the gang. */
+static int local_split(
+	void *state, const struct jm_comm_group *group, void **ret_state, struct jm_err *err)
+{
+	struct local *all = state, *l = calloc(1, sizeof(*l));
+	size_t bytes = whole_pages((size_t)all->world * sizeof(struct seat));
+	size_t from = file_bytes(all->world) + (size_t)all->n_splits++ * bytes;
+	int rc = 0;
+
+	if (!l)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a group of ranks.");
+	*l = (struct local){.rank = group->rank,
+		.world = group->n,
+		.fd = -1,
+		.join_ns = JM_FOREVER,
+		.pairs = all->pairs};
+	if (all->fd < 0 || from + bytes > JM__HOST_FROM)
+		rc = jm_err_set(err, JM_ERANGE,
+			"Transport local makes groups of the whole gang only, and %zu times at "
+			"most.",
+			(JM__HOST_FROM - file_bytes(all->world)) / bytes);
+	if (!rc)
+		rc = map(l, all->fd, from, bytes, err);
+	if (rc) {
+		free(l);
+		return rc;
+	}
+	l->seat = (struct seat *)l->map + group->before;
+	l->pairs.rank = group->rank;
+	l->pairs.arg = l;
+	memcpy(l->pairs.member, group->member, sizeof(l->pairs.member));
+	*ret_state = l;
+	return 0;
 }
 
 static void local_joined(void *state)
@@ -323,6 +390,7 @@ const struct jm_transport jm_transport_local = {
 	.host_memory = true,
 	.open = local_open,
 	.joined = local_joined,
+	.split = local_split,
 	.start = local_start,
 	.close = local_close,
 };

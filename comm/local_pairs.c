@@ -75,8 +75,13 @@ static int pause_for(struct jm__pairs *p, int rank, long *looks, struct jm_err *
 	nanosleep(&nap, NULL);
 	if (!p->has_left(p->arg, rank) || *looks < SPINS + LEFT_NAPS)
 		return 0;
-	return jm_err_set(
-		err, JM_EGONE, "Rank %d ended while rank %d was waiting for it.", rank, p->rank);
+	return jm_err_set(err, JM_EGONE, "Rank %d ended while rank %d was waiting for it.",
+		p->member[rank], p->member[p->rank]);
+}
+
+static struct jm__pair *pair_of(const struct jm__pairs *p, int from, int to)
+{
+	return &p->pair[p->member[from] * p->all + p->member[to]];
 }
 
 int jm__pairs_exchange(struct jm__pairs *p, const struct jm_transfer *t, struct jm_err *err)
@@ -87,11 +92,11 @@ int jm__pairs_exchange(struct jm__pairs *p, const struct jm_transfer *t, struct 
 	int code = 0;
 
 	if (t->to_rank >= 0) {
-		out.pair = &p->pair[p->rank * p->world + t->to_rank];
+		out.pair = pair_of(p, p->rank, t->to_rank);
 		out.bytes = bytes;
 	}
 	if (t->from_rank >= 0) {
-		in.pair = &p->pair[t->from_rank * p->world + p->rank];
+		in.pair = pair_of(p, t->from_rank, p->rank);
 		in.bytes = bytes;
 	}
 	while (!code && (out.done < out.bytes || in.done < in.bytes)) {

@@ -9,8 +9,9 @@ struct jm__pair;
 
 /* Pairs of ranks; shared by all of them. */
 struct jm__pairs {
-	struct jm__pair *pair; /* [world][world]: from, to */
-	int rank, world;
+	struct jm__pair *pair; /* [all][all]: from, to */
+	int all, rank;
+	int member[JM_RANKS_MOST]; /* of a group: its ranks among all; of all: each itself */
 	bool (*has_left)(void *arg, int rank);
 	void *arg;
 };

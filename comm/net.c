@@ -258,7 +258,7 @@ static int invite(const struct jm_comm_place *place, struct jm_meet *m, struct j
 static int meet(struct jm__net *n, const struct jm_comm_place *place, struct jm_err *err)
 {
 	struct jm_meet m = {.door_fd = -1, .differs = "The gang"};
-	int code = 0;
+	int fd[JM_RANKS_MOST], code = 0;
 
 	if (place->meet)
 		m = *place->meet;
@@ -268,10 +268,12 @@ static int meet(struct jm__net *n, const struct jm_comm_place *place, struct jm_
 	m.until_ns = n->join_ns;
 	if (!place->meet)
 		code = invite(place, &m, err);
-	if (!code)
-		return jm_meet(&m, n->fd, err);
-	if (m.door_fd >= 0)
+	if (code && m.door_fd >= 0)
 		close(m.door_fd);
+	if (!code)
+		code = jm_meet(&m, fd, err);
+	for (int r = 0; r < n->world && !code; r++)
+		n->own[r].fd = fd[r];
 	return code;
 }
 
@@ -281,9 +283,10 @@ static void net_close(void *state)
 
 	if (!n)
 		return;
-	for (int r = 0; r < n->world; r++)
-		if (n->fd[r] >= 0)
-			close(n->fd[r]);
+	for (int r = 0; n->own && r < n->world; r++)
+		if (n->own[r].fd >= 0)
+			close(n->own[r].fd);
+	free(n->own);
 	free(n->staging);
 	free(n);
 }
@@ -312,10 +315,13 @@ static int net_open(const struct jm_comm_place *place, void **ret_state, struct 
 	n->world = place->world;
 	n->join_s = place->join_s;
 	n->join_ns = jm_comm_join_until(place);
-	for (int r = 0; r < n->world; r++)
-		n->fd[r] = -1;
+	n->own = calloc((size_t)n->world, sizeof(*n->own));
+	for (int r = 0; n->own && r < n->world; r++) {
+		n->own[r] = (struct jm__net_link){.rank = r, .fd = -1};
+		n->link[r] = &n->own[r];
+	}
 	n->staging = malloc((size_t)n->world * PIECE);
-	if (!n->staging)
+	if (!n->staging || !n->own)
 		code = jm_err_set(
 			err, JM_ENOMEM, "Out of memory for pieces of %d ranks.", n->world);
 	if (!code)
@@ -327,6 +333,28 @@ static int net_open(const struct jm_comm_place *place, void **ret_state, struct 
 	else
 		*ret_state = n;
 	return code;
+}
+
+/* The connections are those of the gang, whose messages stay in order whatever group they belong to. */
+static int net_split(
+	void *state, const struct jm_comm_group *group, void **ret_state, struct jm_err *err)
+{
+	const struct jm__net *all = state;
+	struct jm__net *n = calloc(1, sizeof(*n));
+
+	if (n)
+		n->staging = malloc((size_t)group->n * PIECE);
+	if (!n || !n->staging) {
+		free(n);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a group of ranks.");
+	}
+	n->rank = group->rank;
+	n->world = group->n;
+	n->join_ns = JM_FOREVER;
+	for (int r = 0; r < n->world; r++)
+		n->link[r] = all->link[group->member[r]];
+	*ret_state = n;
+	return 0;
 }
 
 static void net_joined(void *state)
@@ -342,6 +370,7 @@ const struct jm_transport jm_transport_net = {
 	.host_memory = true,
 	.open = net_open,
 	.joined = net_joined,
+	.split = net_split,
 	.start = net_start,
 	.close = net_close,
 };

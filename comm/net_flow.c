@@ -34,16 +34,16 @@ static int ended(const struct jm__net *n, int rank, int why, struct jm_err *err)
 	const struct timespec nap = {.tv_sec = PATIENCE_S};
 	char host[JM_HOST_SIZE];
 
-	jm_tcp_other_end(n->fd[rank], host);
+	jm_tcp_other_end(n->link[rank]->fd, host);
 	if (why == ETIMEDOUT || why == EHOSTUNREACH || why == ENETUNREACH)
 		return jm_err_set(err, JM_EGONE,
 			"Rank %d (%s) does not answer any more while rank %d waits for it: its "
 			"host "
 			"or the network to it is down.",
-			rank, host, n->rank);
+			n->link[rank]->rank, host, n->link[n->rank]->rank);
 	nanosleep(&nap, NULL);
 	return jm_err_set(err, JM_EGONE, "Rank %d (%s) ended while rank %d was waiting for it.",
-		rank, host, n->rank);
+		n->link[rank]->rank, host, n->link[n->rank]->rank);
 }
 
 static int differs(const struct jm__net *n, int rank, struct jm_err *err)
@@ -51,7 +51,7 @@ static int differs(const struct jm__net *n, int rank, struct jm_err *err)
 	return jm_err_set(err, JM_EFORMAT,
 		"Rank %d started another transfer than rank %d; all ranks have to run the same "
 		"program with the same options.",
-		rank, n->rank);
+		n->link[rank]->rank, n->link[n->rank]->rank);
 }
 
 static int check_times(const struct jm__net *n, struct jm_err *err)
@@ -61,13 +61,13 @@ static int check_times(const struct jm__net *n, struct jm_err *err)
 	for (int r = 0; r < n->world; r++) {
 		if (!n->out[r].open && !n->in[r].open)
 			continue;
-		if (jm_tcp_lost(n->fd[r]))
+		if (jm_tcp_lost(n->link[r]->fd))
 			return ended(n, r, ETIMEDOUT, err);
 		if (late && n->in[r].open)
 			return jm_err_set(err, JM_EIO,
 				"Rank %d has not joined the other ranks within %g s; its device or "
 				"its data may not answer. JM_GANG_SECONDS gives it more time.",
-				r, n->join_s);
+				n->link[r]->rank, n->join_s);
 	}
 	return 0;
 }
@@ -102,7 +102,7 @@ static int push(struct jm__net *n, int r, struct jm_err *err)
 	struct jm__net_way *w = &n->out[r];
 	struct iovec part[2];
 	struct msghdr rest = rest_of(w, part);
-	int why = progress(w, sendmsg(n->fd[r], &rest, MSG_NOSIGNAL | MSG_DONTWAIT));
+	int why = progress(w, sendmsg(n->link[r]->fd, &rest, MSG_NOSIGNAL | MSG_DONTWAIT));
 
 	return why ? ended(n, r, why, err) : 0;
 }
@@ -113,7 +113,7 @@ static int pull(struct jm__net *n, int r, const struct jm__net_head *expected, s
 	bool had = w->done >= sizeof(w->head);
 	struct iovec part[2];
 	struct msghdr rest = rest_of(w, part);
-	int why = progress(w, recvmsg(n->fd[r], &rest, MSG_DONTWAIT));
+	int why = progress(w, recvmsg(n->link[r]->fd, &rest, MSG_DONTWAIT));
 
 	if (why)
 		return ended(n, r, why, err);
@@ -132,7 +132,7 @@ static int wait_for_any(struct jm__net *n, struct jm_err *err)
 	for (int r = 0; r < n->world; r++) {
 		bool waits = n->out[r].open || n->in[r].open;
 
-		p[r] = (struct pollfd){.fd = waits ? n->fd[r] : -1};
+		p[r] = (struct pollfd){.fd = waits ? n->link[r]->fd : -1};
 		p[r].events =
 			(short)((n->out[r].open ? POLLOUT : 0) | (n->in[r].open ? POLLIN : 0));
 	}
@@ -153,7 +153,7 @@ static bool is_done(const struct jm__net *n)
 
 static struct jm__net_head head_of(const struct jm__net *n, int r, const struct jm_transfer *t)
 {
-	return (struct jm__net_head){.number = n->number[r],
+	return (struct jm__net_head){.number = n->link[r]->number,
 		.kind = (uint16_t)t->kind,
 		.type = (uint16_t)t->type,
 		.count = t->count,
@@ -166,7 +166,7 @@ int jm__net_exchange(struct jm__net *n, const struct jm_transfer *t, struct jm_e
 	int code = 0;
 
 	for (int r = 0; r < n->world; r++) {
-		n->number[r] += n->out[r].open || n->in[r].open;
+		n->link[r]->number += n->out[r].open || n->in[r].open;
 		head[r] = n->out[r].head = head_of(n, r, t);
 	}
 	while (!code && !is_done(n)) {

@@ -21,10 +21,18 @@ struct jm__net_way {
 	size_t bytes, done; /* done: head included */
 };
 
+/* The connection to a rank, which the groups have in common. */
+struct jm__net_link {
+	int rank; /* of the gang */
+	int fd;	  /* -1: the own place */
+	uint32_t number;
+};
+
 struct jm__net {
 	int rank, world;
-	int fd[JM_RANKS_MOST]; /* -1 at the own place */
-	uint32_t number[JM_RANKS_MOST];
+	struct jm__net_link *link[JM_RANKS_MOST];
+	struct jm__net_link
+		*own; /* [world] of the gang; NULL = of a group, which borrows those of its gang */
 	struct jm__net_way out[JM_RANKS_MOST], in[JM_RANKS_MOST];
 	double join_s;
 	int64_t join_ns; /* until when all have to come; JM_FOREVER = no longer, they have */
