@@ -67,7 +67,7 @@ USAGE, CASE = 2, 1
     (CASE, {"memory": 0.000001}, "Out of memory before the first step"),
     (CASE, {"memory": 0.000001}, "alone take"),
     (CASE, {"memory": 0.000001}, "bf16-true, which keeps no f32 masters"),
-    (CASE, {"memory": 0.000001, "device": "cpu", "precision": "bf16-true"}, "(fewer --layers)."),
+    (CASE, {"memory": 0.000001, "device": "cpu", "precision": "bf16-true"}, "parameters fit; take fewer --layers or another model."),
     (CASE, {"batch": "max", "memory": 0.000001}, "Not even a batch of 1"),
     (CASE, {"device": "cpu", "precision": "tf32"}, "has no tf32"),
     (CASE, {"device": "cpu", "precision": "fp16"}, "it supports f32 and bf16"),

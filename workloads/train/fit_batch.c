@@ -146,8 +146,9 @@ int jm_fit_batch(struct jm_training *t, const struct jm_batch_feed *feed,
 	if (!code && !s.good)
 		return jm_room_refuse(room, s.bad_peak, err,
 			"Not even a batch of %d fits: it needs %.2f GB, but %.2f GB are available; "
-			"use a smaller sequence or model, or --recompute.",
-			s.least, s.bad_peak / 1e9, (double)limit / 1e9);
+			"use a smaller sequence or model (fewer --layers), or --recompute%s.",
+			s.least, s.bad_peak / 1e9, (double)limit / 1e9,
+			t->pure ? "" : ", or --precision bf16-true, which keeps no f32 masters");
 	if (!code)
 		t->batch = s.good;
 	return code;

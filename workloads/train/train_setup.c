@@ -317,6 +317,22 @@ static void tell_plan(const struct train *s)
 				s->open_s, "plan_s", s->plan_s));
 }
 
+/* No batch is small enough: what stays in memory for each parameter says how many fit. */
+static int refuse_model(const struct train *s, struct jm_err *err)
+{
+	double stays = (double)s->program->persistent_bytes, memory = (double)s->memory;
+
+	return jm_room_refuse(s->room, (double)peak_with_inputs(s), err,
+		"Out of memory before the first step: batch %lld needs %.2f GB, of which "
+		"parameters, gradients and optimizer alone take %.2f GB, and %.2f GB may be taken. "
+		"About %.2g %% of the parameters fit%s; take fewer --layers or another model.",
+		(long long)s->training.batch, (double)peak_with_inputs(s) / 1e9, stays / 1e9,
+		memory / 1e9, 100 * memory / stays,
+		s->training.pure ? ""
+				 : ", and about twice as many with --precision bf16-true, which "
+				   "keeps no f32 masters");
+}
+
 static int check_memory(const struct train *s, struct jm_err *err)
 {
 	const struct jm_program *p = s->program;
@@ -324,16 +340,7 @@ static int check_memory(const struct train *s, struct jm_err *err)
 	if (!s->memory || peak_with_inputs(s) <= s->memory)
 		return 0;
 	if (p->persistent_bytes > s->memory)
-		return jm_room_refuse(s->room, (double)peak_with_inputs(s), err,
-			"Out of memory before the first step: batch %lld needs %.2f GB, of which "
-			"parameters, gradients and optimizer alone take %.2f GB, and %.2f GB may "
-			"be "
-			"taken; take a smaller model (fewer --layers)%s.",
-			(long long)s->training.batch, (double)peak_with_inputs(s) / 1e9,
-			(double)p->persistent_bytes / 1e9, (double)s->memory / 1e9,
-			s->training.pure
-				? ""
-				: ", or --precision bf16-true, which keeps no f32 masters");
+		return refuse_model(s, err);
 	return jm_room_refuse(s->room, (double)peak_with_inputs(s), err,
 		"Out of memory before the first step: batch %lld needs %.2f GB (%.2f GB stay, %.2f "
 		"GB of activations and scratch), and %.2f GB may be taken; take a smaller batch "
