@@ -13,7 +13,7 @@ import pytest
 from fake_gpus import FakeGpus, guard_of, wait_for
 from gangs import GPT, children, losses, processes_of
 from jm import BIN, USAGE, jm, sentence
-from netns import two_hosts  # noqa: F401  the fixture "hosts"
+from netns import ip, two_hosts  # noqa: F401  the fixture "hosts"
 from runs import FAILED, one
 
 STARTED = ["--ranks", "2", "--launcher", "started"]
@@ -140,6 +140,22 @@ def test_a_killed_call_ends_both_and_caps_are_back(hosts, victim, tmp_path):
     assert wait_for(lambda: [g.limits() for g in gpus] == found, 5), ([g.limits() for g in gpus], found)
     says = "The run of rank 0 has ended" if victim == "head" else "on host-b): The agent on this host has ended"
     assert says in texts[1 - killed][1], texts
+
+
+def test_a_cut_link_ends_both_and_names_the_host(hosts):
+    """Nobody is told: what was sent is not acknowledged, on either side."""
+    gang = Gang(hosts, [*LONG, *STARTED], next(PORTS))
+    assert gang.worker(0) and gang.worker(1)
+    time.sleep(1)
+    ip("-n", hosts.names[1], "link", "set", hosts.ends[1], "down")
+    try:
+        began = time.monotonic()
+        status, texts = gang.ended()
+    finally:
+        ip("-n", hosts.names[1], "link", "set", hosts.ends[1], "up")
+    assert time.monotonic() - began < 10 and 0 not in status, texts
+    assert re.search(r"host-b\): .*does not answer any more|10\.77\.\d+\.2\) does not answer any more", texts[0][1]), texts
+    assert gang.nothing_is_left()
 
 
 def test_ctrl_c_at_the_head_ends_both(hosts):

@@ -13,7 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SILENT_MS 6000 /* without an acknowledgement of what was sent */
+#define SILENT_MS  6000 /* without an acknowledgement of what was sent */
+#define UNANSWERED 3	/* questions whether there is room */
 
 /* ---- addresses ----------------------------------------------------------------------------------------- */
 
@@ -185,14 +186,17 @@ void jm_tcp_tune(int fd)
 			sizeof(options[i].value));
 }
 
-/* TCP_USER_TIMEOUT would also end a connection to a peer that lives but reads nothing for a while. */
+/* TCP_USER_TIMEOUT would also end a connection to a peer that lives but reads nothing for a while: such a peer answers
+ * when it is asked whether it has room again. */
 bool jm_tcp_lost(int fd)
 {
 	struct tcp_info info = {0};
 	socklen_t size = sizeof(info);
+	bool silent = !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) &&
+		      info.tcpi_last_ack_recv > SILENT_MS;
 
-	return !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) && info.tcpi_unacked &&
-	       info.tcpi_retransmits && info.tcpi_last_ack_recv > SILENT_MS;
+	return silent &&
+	       ((info.tcpi_unacked && info.tcpi_retransmits) || info.tcpi_probes >= UNANSWERED);
 }
 
 /* ---- messages -------------------------------------------------------------------------------------------- */

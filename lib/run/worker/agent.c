@@ -237,7 +237,7 @@ static int take_orders(struct agent *a, struct jm_err *err)
 		code = obey(a, &f, err);
 	if (!code && got < 0)
 		code = got;
-	if (!code && gone && !a->bye)
+	if (!code && (gone || jm_tcp_lost(a->link)) && !a->bye)
 		code = jm_err_set(err, JM_EGONE,
 			"The run of rank 0 has ended, or its host does not answer any more; the "
 			"work "
@@ -260,7 +260,7 @@ static int take_turn(struct agent *a, struct jm_err *err)
 						strerror(errno));
 	if (p[1].revents)
 		return jm_err_set(err, JM_EINTR, "Interrupted.");
-	if (p[0].revents)
+	if (p[0].revents || jm_tcp_lost(a->link))
 		code = take_orders(a, err);
 	if (!code && p[2].revents && a->runs)
 		pass_stderr(a);

@@ -52,7 +52,7 @@ static int start_there(
 	if (!job || !gang || json_object_set(job, "gang", gang))
 		code = no_memory(err);
 	if (!code && jm_frame_write_json(link->fd, JM_FRAME_JOB, job, NULL))
-		code = jm_err_set(err, JM_EGONE,
+		code = jm_err_set(err, JM_ECHILD,
 			"The agent of rank %d on %s has ended; start all ranks again.", r,
 			link->of.name);
 	if (!code)
@@ -60,6 +60,11 @@ static int start_there(
 	json_decref(job);
 	json_decref(gang);
 	return code;
+}
+
+bool jm_rank_lost(const struct jm_rank *rank)
+{
+	return rank->link && !rank->exited && jm_tcp_lost(rank->link->fd);
 }
 
 static void started_signal(const struct jm_rank *rank, int number, bool with_children)

@@ -66,6 +66,8 @@ int jm_rank_start(const struct jm_launch *what, const json_t *gang, int gang_fd,
 	struct jm_rank *rank, struct jm_err *err);
 /* A descriptor that is not in the way of those of a worker; closes the one given. */
 int jm_rank_high_fd(int fd);
+/* Is the host of a rank, or the way to it, down? */
+bool jm_rank_lost(const struct jm_rank *rank);
 /* Closes what is open. */
 void jm_rank_close(struct jm_rank *rank);
 

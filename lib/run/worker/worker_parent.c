@@ -295,6 +295,7 @@ static int take_frames(struct jm__child *c, struct jm__member *m, struct jm_err 
 		rc = take_frame(c, m, &f, err);
 	if (!rc && got < 0)
 		rc = got;
+	m->ended = m->ended || jm_rank_lost(&m->rank);
 	if (m->rank.link && m->ended && !m->rank.exited)
 		jm_err_set(&m->error, JM_EGONE,
 			"The agent on this host has ended, or the host does not answer any more.");
@@ -415,7 +416,8 @@ static int take_all(struct jm__child *c, const struct pollfd *fds, struct jm_err
 	if (fds[1].revents)
 		stop_workers(c, JM__WATCHED_GONE);
 	for (int r = 0; r < c->world && !rc; r++)
-		if (fds[OWN_FDS + 2 * r + 1].revents)
+		if (fds[OWN_FDS + 2 * r + 1].revents ||
+			(!c->member[r].ended && jm_rank_lost(&c->member[r].rank)))
 			rc = take_frames(c, &c->member[r], err);
 	return rc;
 }
