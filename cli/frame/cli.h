@@ -46,7 +46,9 @@ struct jm_former {
 struct jm_command {
 	const char *name;
 	const char *summary; /* one line, for the list */
-	const char *usage;   /* what follows the name: "[options] MODEL", "[options] -- CMD..." */
+	const char *
+		heading; /* in the list, of this command and those that follow; NULL = the one before */
+	const char *usage; /* what follows the name: "[options] MODEL", "[options] -- CMD..." */
 	const char *description;	 /* a paragraph or several, separated by blank lines */
 	const char *example;		 /* lines of shell; may be NULL */
 	const struct jm_option *options; /* terminated by name NULL; may be NULL */

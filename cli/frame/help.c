@@ -251,6 +251,8 @@ int jm_help_program(const struct jm_command *const *commands, FILE *out, int wid
 	jm_text_wrap(out, line, 0, 4, text_width(width));
 	fprintf(out, "\nCommands\n");
 	for (int i = 0; commands[i]; i++) {
+		if (commands[i]->heading)
+			fprintf(out, "\n%s\n", commands[i]->heading);
 		snprintf(line, sizeof(line), "%-10s %s", commands[i]->name, commands[i]->summary);
 		if (!commands[i]->hidden)
 			jm_text_wrap(out, line, 2, 13, text_width(width));

@@ -530,6 +530,7 @@ static int describe(struct jm_cli *cli)
 
 const struct jm_command jm_command_describe = {
 	.name = "describe",
+	.heading = "Models and data",
 	.summary = "compute what training a model takes: FLOPs, traffic, memory",
 	.usage = "[options] MODEL... [model's options]",
 	.description =

@@ -511,6 +511,7 @@ static const struct jm_option options[] = {
 
 const struct jm_command jm_command_report = {
 	.name = "report",
+	.heading = "Read results",
 	.summary = "tables, metrics, best settings and an HTML page from a store or JSON records",
 	.usage = "[options] STORE|RECORD.json...",
 	.description =

@@ -238,6 +238,7 @@ static int calibrate(struct jm_cli *cli)
 
 const struct jm_command jm_command_calibrate = {
 	.name = "calibrate",
+	.heading = "This machine and joulemark",
 	.summary = "find out how the power sensors of this machine behave",
 	.usage = "[--device DEVICE] [--source SOURCE,...] [options]",
 	.description =

@@ -363,6 +363,7 @@ static int run_run(struct jm_cli *cli)
 
 const struct jm_command jm_command_run = {
 	.name = "run",
+	.heading = "Run and measure",
 	.summary = "run a workload or a command, or sweep settings, with power measured",
 	.usage = "[options] WORKLOAD [workload's options] | [options] PLAN.yaml | [options] [--] "
 		 "CMD...",

@@ -183,6 +183,7 @@ static bool begins_command(const struct jm_cli *cli, const char *word)
 
 const struct jm_command jm_command_set = {
 	.name = "set",
+	.heading = "Settings",
 	.summary = "set knobs, permanently or while a command runs",
 	.usage = "[--device DEVICE] [--found KNOB=VALUE] KNOB=VALUE... [[--] CMD...]",
 	.description = "Sets each KNOB on all devices of this job that have it. KNOB@ID means the "

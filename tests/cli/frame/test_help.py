@@ -54,6 +54,15 @@ def test_short_help_describes_ten_options_and_names_the_others(command):
     assert jm(command, "--help", "--all").stdout == jm("help", "--all", command).stdout
 
 
+def test_commands_are_grouped():
+    groups = [g.splitlines() for g in jm("--help").stdout.split("Commands\n\n")[1].split("\n\n")[:-1]]
+    assert [g[0] for g in groups] == ["Run and measure", "Read results", "Models and data", "Settings",
+                                      "This machine and joulemark"]
+    members = {g[0]: [line.split()[0] for line in g[1:] if line.startswith("  ") and line[2] != " "] for g in groups}
+    assert "measure" in members["Run and measure"] and "restore" in members["Settings"]
+    assert sum(len(m) for m in members.values()) == len(commands())
+
+
 def test_headings_of_groups():
     whole = jm("help", "run", "--all").stdout
     heads = ["What runs", "Settings", "Repeats", "Sensors", "Items of a command", "The store", "Output", "Plan files"]
