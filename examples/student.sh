@@ -10,7 +10,7 @@
 # prints: energy: one meter, estimated
 # prints: steady +[0-9.]+ +[0-9.]+ .* 384
 # prints: grade none
-# prints: Quality  none: estimated only
+# prints: No energy was measured
 # prints: residual=f32
 # prints: residual=bf16
 set -eu
