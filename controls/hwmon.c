@@ -35,7 +35,8 @@ static void file_beside(const char *cap, const char *end, char out[PATH_MAX])
 {
 	size_t n = strlen(cap) - strlen("_cap");
 
-	snprintf(out, PATH_MAX, "%.*s%s", (int)n, cap, end);
+	memcpy(out, cap, n);
+	snprintf(out + n, PATH_MAX - n, "%s", end);
 }
 
 static int read_watts(const char *path, double *ret, struct jm_err *err)
