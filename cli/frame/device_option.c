@@ -69,9 +69,10 @@ static int add_members(
 	int rc = 0;
 
 	for (const char *at = devices; *at && !rc; at += strcspn(at, ","), at += *at == ',') {
-		char one[64];
+		size_t n = strcspn(at, ",");
+		char one[64] = "";
 
-		snprintf(one, sizeof(one), "%.*s", (int)strcspn(at, ","), at);
+		memcpy(one, at, n < sizeof(one) ? n : sizeof(one) - 1);
 		if (gpus == (gpu_of(one) >= 0))
 			rc = add_member(one, out, size, whole, err);
 	}
