@@ -105,6 +105,27 @@ def test_a_killed_rank_ends_all_and_is_named_with_its_host(hosts, victim):
     assert gang.nothing_is_left()
 
 
+KILLS = int(os.environ.get("JM_TEST_KILLS", "4"))
+
+
+@pytest.mark.parametrize("seed", range(KILLS))
+def test_a_kill_at_any_moment_ends_all(hosts, seed):
+    """Of any process of the gang: a call or anything that it has started, at the meeting, in setup or at work."""
+    draw = random.Random(seed)
+    gang = Gang(hosts, [*LONG, *STARTED], next(PORTS))
+    time.sleep(draw.choice([0.05, 0.3, 1.5]) * draw.random())
+    victim = draw.choice(processes_of(gang.mark))
+    what = cmdline(victim)
+    os.kill(victim, signal.SIGKILL)
+    began = time.monotonic()
+    time.sleep(3)
+    for call in gang.call:  # one whose partner never came waits for it as long as it is told
+        call.terminate()
+    status, texts = gang.ended()
+    assert time.monotonic() - began < 10 and gang.nothing_is_left(), (what, status, texts)
+    assert 0 not in status or b"worker" in what, (what, status, texts)
+
+
 def test_a_sweep_goes_on_after_a_killed_rank(hosts):
     work = ["run", "allreduce", "--device", "ref", "--size", "0.0001", "--seconds", "3", "--warmup", "0", "--source", "null"]
     gang = Gang(hosts, [*work, "--repeat", "2", *STARTED, "--json", "-"], next(PORTS))
@@ -211,6 +232,14 @@ def test_other_numbers_of_ranks_are_refused():
              for r in range(2)]
     texts = [call.communicate(timeout=30)[1] for call in calls]
     assert "The case has 3 ranks, but 2 were started; give --ranks 2." in texts[0] and calls[1].returncode == 0, texts
+
+
+def test_waiting_for_a_rank_can_be_interrupted():
+    call = subprocess.Popen([BIN, *GPT, "--device", "ref", *STARTED], env={**os.environ, **PLACE, "MASTER_PORT": "29496"},
+                            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    time.sleep(1)
+    call.send_signal(signal.SIGINT)
+    assert "Interrupted while rank 0 waited for others." in call.communicate(timeout=5)[1] and call.returncode
 
 
 def test_a_rank_that_never_comes_is_named():

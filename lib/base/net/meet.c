@@ -9,6 +9,7 @@
 #include "tcp.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #define RETRY_NS 50000000
+#define LOOK_MS	 200 /* between looks at interrupts */
 
 /* Where a rank has its door. */
 struct place {
@@ -47,6 +49,18 @@ static int refused(const struct jm_meet *m, int rank, uint32_t verdict, struct j
 		m->rank, m->world, rank);
 }
 
+/* Waits for the next message: false after the end of the time, or an interrupt. */
+static bool hears(const struct jm_meet *m, int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	while (jm_clock_now(jm_clock_real()) < m->until_ns && !jm__meet_interrupted(m, NULL))
+		if (poll(&p, 1, LOOK_MS) > 0)
+			return true;
+	errno = ETIMEDOUT;
+	return false;
+}
+
 /* 0 = admitted, 1 = the connection broke and a new one may succeed, else an error. */
 static int introduce(
 	const struct jm_meet *m, int rank, int fd, struct jm__hello *hello, struct jm_err *err)
@@ -55,7 +69,7 @@ static int introduce(
 	struct jm__reply reply;
 	uint32_t verdict;
 
-	if (!jm_tcp_send(fd, hello, sizeof(*hello), m->until_ns) ||
+	if (!jm_tcp_send(fd, hello, sizeof(*hello), m->until_ns) || !hears(m, fd) ||
 		!jm_tcp_receive(fd, &reply, sizeof(reply), m->until_ns))
 		return 1;
 	jm__meet_prove(m, JM__DOOR, hello, reply.nonce, proof);
@@ -65,7 +79,7 @@ static int introduce(
 			"all ranks the same JM_GANG_SECRET, and a port that nobody else uses.",
 			rank);
 	jm__meet_prove(m, JM__VISITOR, hello, reply.nonce, proof);
-	if (!jm_tcp_send(fd, proof, sizeof(proof), m->until_ns) ||
+	if (!jm_tcp_send(fd, proof, sizeof(proof), m->until_ns) || !hears(m, fd) ||
 		!jm_tcp_receive(fd, &verdict, sizeof(verdict), m->until_ns))
 		return 1;
 	return verdict == JM__WELCOME ? 0 : refused(m, rank, verdict, err);
@@ -110,6 +124,8 @@ static int visit(const struct jm_meet *m, int rank, const struct place *place, i
 			errno ? strerror(errno) : "it closed the connection");
 		if (fd >= 0)
 			close(fd);
+		if (code > 0 && jm__meet_interrupted(m, err))
+			return err ? err->code : JM_EINTR;
 		if (code > 0)
 			nanosleep(&nap, NULL);
 	} while (code > 0 && jm_clock_now(jm_clock_real()) < m->until_ns);
@@ -148,6 +164,8 @@ static int host_others(const struct jm_meet *m, int *fd, struct jm_err *err)
 
 static int hear_places(const struct jm_meet *m, int fd, struct place *place, struct jm_err *err)
 {
+	if (!hears(m, fd) && jm__meet_interrupted(m, err))
+		return JM_EINTR;
 	if (!jm_tcp_receive(fd, place, sizeof(*place) * (size_t)m->world, m->until_ns))
 		return jm_err_set(err, JM_EGONE,
 			"Rank 0 ended before all ranks had joined, or gave up waiting for another "

@@ -165,6 +165,13 @@ int jm__meet_missing(const struct jm_meet *m, int rank, const char *why, struct 
 		rank, m->join_s, why);
 }
 
+int jm__meet_interrupted(const struct jm_meet *m, struct jm_err *err)
+{
+	if (!m->interrupts || !*m->interrupts)
+		return 0;
+	return jm_err_set(err, JM_EINTR, "Interrupted while rank %d waited for others.", m->rank);
+}
+
 /* Ranks first, then guests, then the door. */
 static int poll_all(const struct door *d, struct pollfd *p)
 {
@@ -199,7 +206,7 @@ static int take_turn(struct door *d, struct jm_err *err)
 		let_in(d);
 	if (now > d->m->until_ns && missing(d) >= 0)
 		return jm__meet_missing(d->m, missing(d), "", err);
-	return 0;
+	return jm__meet_interrupted(d->m, err);
 }
 
 int jm__meet_admit(const struct jm_meet *m, int door, int *fd, uint16_t *port, struct jm_err *err)

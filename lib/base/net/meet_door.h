@@ -35,6 +35,8 @@ void jm__meet_prove(const struct jm_meet *m, enum jm__side side, const struct jm
 	const unsigned char nonce[JM_KEY_BYTES], unsigned char ret[JM_KEY_BYTES]);
 int jm__meet_random(void *to, size_t n, struct jm_err *err);
 
+/* The error of a rank that was asked to end while it waited, or 0. */
+int jm__meet_interrupted(const struct jm_meet *m, struct jm_err *err);
 /* Admits all ranks above the own one and closes the door. fd: as of jm_meet, with connections to the ranks below; port:
  * of each admitted rank's own door. */
 int jm__meet_admit(const struct jm_meet *m, int door, int *fd, uint16_t *port, struct jm_err *err);

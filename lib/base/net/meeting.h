@@ -18,9 +18,10 @@ struct jm_meet {
 	unsigned char key[JM_KEY_BYTES];
 	uint64_t
 		what; /* the same on all ranks, or they are refused: a hash of what they meet for */
-	const char *differs; /* what has another value then: "The case" */
-	double join_s;	     /* how long a rank waits for the others */
-	int64_t until_ns;    /* the end of that time on the machine's clock */
+	const char *differs;		/* what has another value then: "The case" */
+	double join_s;			/* how long a rank waits for the others */
+	const volatile int *interrupts; /* above 0: gives up with JM_EINTR; NULL = nothing can */
+	int64_t until_ns;		/* the end of that time on the machine's clock */
 };
 
 #endif

@@ -275,7 +275,7 @@ static int join(struct agent *a, struct jm_err *err)
 {
 	struct jm_host_of of;
 	int fd[JM_MEET_MOST];
-	int code = jm_hosts_meet(a->o->place, fd, err);
+	int code = jm_hosts_meet(a->ctx, a->o->place, fd, err);
 
 	if (code)
 		return code;

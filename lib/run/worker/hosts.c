@@ -31,7 +31,8 @@ void jm_host_of_self(struct jm_ctx *ctx, struct jm_host_of *ret)
 	ret->machine[strcspn(ret->machine, "\n")] = '\0';
 }
 
-int jm_hosts_meet(const struct jm_gang_place *place, int *ret_fd, struct jm_err *err)
+int jm_hosts_meet(
+	struct jm_ctx *ctx, const struct jm_gang_place *place, int *ret_fd, struct jm_err *err)
 {
 	struct jm_meet m = {.rank = place->rank,
 		.world = place->world,
@@ -39,7 +40,8 @@ int jm_hosts_meet(const struct jm_gang_place *place, int *ret_fd, struct jm_err 
 		.port = place->port,
 		.door_fd = -1,
 		.differs = "The version of joulemark",
-		.join_s = jm_gang_seconds()};
+		.join_s = jm_gang_seconds(),
+		.interrupts = ctx->interrupts};
 	unsigned char version[JM_KEY_BYTES];
 
 	jm_key_of_text(jm_version(), version);
@@ -76,7 +78,7 @@ int jm_hosts_open(struct jm_ctx *ctx, const struct jm_gang_place *place, struct 
 	if (!h)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d ranks.", place->world);
 	h->place = *place;
-	code = jm_hosts_meet(place, fd, err);
+	code = jm_hosts_meet(ctx, place, fd, err);
 	for (int r = 0; r < place->world; r++)
 		h->link[r].fd = code ? -1 : fd[r];
 	jm_host_of_self(ctx, &h->link[0].of);

@@ -38,7 +38,8 @@ struct jm_hosts {
 /* Who this process is. */
 void jm_host_of_self(struct jm_ctx *ctx, struct jm_host_of *ret);
 /* Meets all ranks at the address. ret_fd: of the links, as of jm_meet. */
-int jm_hosts_meet(const struct jm_gang_place *place, int *ret_fd, struct jm_err *err);
+int jm_hosts_meet(
+	struct jm_ctx *ctx, const struct jm_gang_place *place, int *ret_fd, struct jm_err *err);
 
 /* Of rank 0: meets the agents. */
 int jm_hosts_open(struct jm_ctx *ctx, const struct jm_gang_place *place, struct jm_hosts **ret,
