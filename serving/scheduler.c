@@ -257,6 +257,38 @@ static void drop_preempted(struct jm_scheduler *s)
 	s->n_pieces = kept;
 }
 
+/* Takes rows away from the end of the pieces. */
+static void shorten(struct jm_scheduler *s, int rows)
+{
+	while (rows) {
+		struct jm_piece *p = &s->piece[s->n_pieces - 1];
+		int less = rows < p->n ? rows : p->n;
+
+		p->n -= less;
+		p->makes = false;
+		rows -= less;
+		if (p->n)
+			continue;
+		s->request[p->request].in_step = false;
+		s->n_pieces--;
+	}
+}
+
+/* Rows of prompts stand last. Shortens them to the size of a step, if that leaves at least half of them. */
+static void avoid_padding(struct jm_scheduler *s)
+{
+	int rows = 0, answers = 0, size = 0;
+
+	for (int i = 0; i < s->n_pieces; i++) {
+		rows += s->piece[i].n;
+		answers += s->piece[i].n == 1 && s->piece[i].makes;
+	}
+	for (int i = 0; i < s->limits.n_sizes && s->limits.sizes[i] <= rows; i++)
+		size = s->limits.sizes[i];
+	if (size && 2 * (size - answers) >= rows - answers)
+		shorten(s, rows - size);
+}
+
 int jm_scheduler_step(struct jm_scheduler *s, const struct jm_piece **ret)
 {
 	int used;
@@ -270,6 +302,7 @@ int jm_scheduler_step(struct jm_scheduler *s, const struct jm_piece **ret)
 	admit(s);
 	add_pieces(s, true, s->limits.tokens - used);
 	drop_preempted(s);
+	avoid_padding(s);
 	*ret = s->piece;
 	return s->n_pieces;
 }

@@ -7,6 +7,8 @@
  * each running request whose prompt is done, and fills the rest of its budget with pieces of prompts. A request is
  * admitted when the free pages hold its known tokens. When a running request needs a page and none is
  * free, the one that arrived last gives up its pages and waits again; all of its tokens are computed anew.
+ * Where steps have given sizes and the next smaller one takes at least half of the rows of prompts, the others wait for
+ * the next step in place of padding.
  */
 #ifndef JM_SCHEDULER_H
 #define JM_SCHEDULER_H
@@ -22,6 +24,8 @@ struct jm_scheduler_limits {
 	int pages;   /* of the cache */
 	int page_tokens;
 	int pages_each; /* of a request, at most */
+	const int *sizes; /* [n_sizes], ascending, outlive the scheduler: rows of a step without padding */
+	int n_sizes;	  /* 0: all numbers of rows */
 };
 
 enum jm_request_state {

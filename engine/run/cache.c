@@ -22,6 +22,19 @@ static bool take(struct jm_cache *c)
 	return c->ids && c->position && c->request && c->page && c->last && c->token;
 }
 
+/*
+ * The size after this one: from 256 rows on there is one more between two powers of two, because the time of a step grows
+ * with its rows there; below, it is that of reading the weights.
+ */
+static int next_size(int size)
+{
+	bool power = !(size & (size - 1));
+
+	if (!power)
+		return size / 3 * 4;
+	return size < 256 ? size * 2 : size / 2 * 3;
+}
+
 static int plan_one(struct jm_cache *c, const struct jm_training *t, struct jm_device *device,
 	struct jm_err *err)
 {
@@ -30,7 +43,7 @@ static int plan_one(struct jm_cache *c, const struct jm_training *t, struct jm_d
 	struct jm_graph *g;
 	int code;
 
-	shape.tokens = INT64_C(1) << c->n_programs;
+	shape.tokens = c->size[c->n_programs];
 	code = jm_model_step(t, &shape, &g, err);
 	if (code)
 		return code;
@@ -62,16 +75,17 @@ int jm_cache_shape(int step_tokens, int running, int64_t request_tokens, struct 
 int jm_cache_plan(const struct jm_training *t, const struct jm_step_shape *shape,
 	struct jm_device *device, struct jm_cache *ret, struct jm_err *err)
 {
-	int sizes = 1, code = 0;
+	int sizes = 0, size = 1, code = 0;
 
 	*ret = (struct jm_cache){.shape = *shape};
-	while (INT64_C(1) << (sizes - 1) < shape->tokens)
-		sizes++;
-	if (sizes > JM_CACHE_SIZES)
+	for (; sizes < JM_CACHE_SIZES && (!sizes || ret->size[sizes - 1] < shape->tokens);
+		size = next_size(size))
+		ret->size[sizes++] = size;
+	if (ret->size[sizes - 1] < shape->tokens)
 		return jm_err_set(err, JM_ERANGE,
 			"A step of %lld tokens is larger than the largest one, %d; give fewer.",
-			(long long)shape->tokens, 1 << (JM_CACHE_SIZES - 1));
-	ret->shape.tokens = INT64_C(1) << (sizes - 1);
+			(long long)shape->tokens, ret->size[sizes - 1]);
+	ret->shape.tokens = ret->size[sizes - 1];
 	if (!take(ret))
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the rows of a step.");
 	for (int i = 0; i < sizes && !code; i++)
@@ -121,6 +135,15 @@ int jm_cache_build(struct jm_cache *c, struct jm_err *err)
 	return code;
 }
 
+int jm_cache_program(const struct jm_cache *c, int64_t rows)
+{
+	int i = 0;
+
+	while (c->size[i] < rows)
+		i++;
+	return i;
+}
+
 int jm_cache_run(struct jm_cache *c, int64_t rows, struct jm_err *err)
 {
 	const struct {
@@ -129,13 +152,10 @@ int jm_cache_run(struct jm_cache *c, int64_t rows, struct jm_err *err)
 	} input[] = {{"ids", c->ids}, {"position", c->position}, {"request", c->request},
 		{"page", c->page}, {"last", c->last}, {"rule", c->rule}, {"draw", c->draw}};
 	size_t n = sizeof(input) / sizeof(*input) - (c->shape.samples ? 0 : 2);
-	struct jm_program *p;
-	int size = 0, code = 0;
+	int size = jm_cache_program(c, rows), code = 0;
+	struct jm_program *p = c->program[size];
 
-	while (INT64_C(1) << size < rows)
-		size++;
-	p = c->program[size];
-	for (int64_t i = rows; i < INT64_C(1) << size; i++) {
+	for (int64_t i = rows; i < c->size[size]; i++) {
 		c->ids[i] = c->request[i] = 0;
 		c->position[i] = -1;
 	}

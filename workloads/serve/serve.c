@@ -105,7 +105,7 @@ static const struct jm_option options[] = {
 		"pages of 16 tokens in the cache; without it as many as all running requests need, "
 		"or as the memory holds if that is less"),
 	NUMBER("profile-rows", profile, 8192, NULL,
-		"time each node of the steps of this many rows (a power of two): FLOP/s, bytes/s "
+		"time each node of the steps of this many rows (a size of a step: 1, 2, 4 ... 256, 384, 512, 768 ...): FLOP/s, bytes/s "
 		"and share of the roofline go into the record"),
 	NUMBER("threads", threads, 4096, NULL, "host threads; without it all that may be used"),
 	{0},
@@ -233,13 +233,13 @@ static int open_files(struct serve *s, struct jm_err *err)
 static int start_profile(struct serve *s, struct jm_err *err)
 {
 	for (int i = 0; i < s->cache.n_programs && s->profile; i++)
-		if (s->profile == 1 << i)
+		if (s->profile == s->cache.size[i])
 			s->profiled = s->cache.program[i];
 	if (s->profiled)
 		return jm_profile_start(s->profiled, err);
 	return s->profile ? jm_err_set(err, JM_EUSAGE,
 				    "There is no step of %d rows; give --profile-rows a power of "
-				    "two up to --step-tokens.",
+				    "two or, from 384 on, 1.5 times one, up to --step-tokens.",
 				    s->profile)
 			  : 0;
 }
@@ -270,8 +270,10 @@ static int prepare(struct serve *s, struct jm_err *err)
 	if (!code)
 		code = jm_serve_phase_fits(s, shape.pages_each, err);
 	if (!code)
-		code = jm_scheduler_new(&(struct jm_scheduler_limits){s->running, s->step_tokens,
-						s->pages, JM_PAGE_TOKENS, (int)shape.pages_each},
+		code = jm_scheduler_new(
+			&(struct jm_scheduler_limits){s->running, s->step_tokens, s->pages,
+				JM_PAGE_TOKENS, (int)shape.pages_each, s->cache.size,
+				s->cache.n_programs},
 			&s->scheduler, err);
 	if (!code)
 		code = jm_work_device_planned(s->work, jm_cache_build(&s->cache, err));

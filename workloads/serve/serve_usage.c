@@ -9,10 +9,8 @@ void jm_serve_note_step(struct serve *s, int64_t begin_ns, int pieces, int64_t r
 {
 	double seconds = (double)(jm_clock_now(s->work->sleeper->clock) - begin_ns) / 1e9;
 	int free_pages = jm_scheduler_free_pages(s->scheduler);
-	int64_t computed = 1; /* programs have powers of two of rows */
+	int64_t computed = s->cache.size[jm_cache_program(&s->cache, rows)];
 
-	while (computed < rows)
-		computed *= 2;
 	s->usage.seconds += seconds;
 	s->usage.running += seconds * pieces;
 	s->usage.pages += seconds * (s->pages - free_pages);

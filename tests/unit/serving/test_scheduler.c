@@ -84,6 +84,23 @@ static void compute(struct world *w, const struct jm_piece *p)
 	w->made[p->request] += p->makes;
 }
 
+static const int sizes[] = {1, 2, 4, 6, 8, 12, 16};
+
+/* A step is padded only where the next smaller size would leave less than half of the rows of prompts. */
+static void check_size(const struct jm_piece *piece, int n, int rows)
+{
+	int smaller = 0, answers = 0;
+
+	for (int i = 0; i < (int)(sizeof(sizes) / sizeof(*sizes)); i++) {
+		if (sizes[i] == rows)
+			return;
+		smaller = sizes[i] < rows ? sizes[i] : smaller;
+	}
+	for (int i = 0; i < n; i++)
+		answers += piece[i].n == 1 && piece[i].makes;
+	assert_true(smaller - answers < rows - smaller);
+}
+
 static void step(struct world *w)
 {
 	const struct jm_piece *piece;
@@ -98,6 +115,8 @@ static void step(struct world *w)
 		compute(w, &piece[i]);
 	}
 	assert_in_range(rows, 0, TOKENS);
+	if (rows)
+		check_size(piece, n, rows);
 	if (n && draw(w, 20) == 0) { /* while the step is computed */
 		jm_scheduler_cancel(w->s, piece[0].request);
 		w->cancelled++;
@@ -134,7 +153,9 @@ static const struct jm_scheduler_limits limits = {.running = RUNNING,
 	.tokens = TOKENS,
 	.pages = PAGES,
 	.page_tokens = SLOTS,
-	.pages_each = EACH};
+	.pages_each = EACH,
+	.sizes = sizes,
+	.n_sizes = sizeof(sizes) / sizeof(*sizes)};
 
 static void no_page_leaks_or_has_two_owners(void **unused)
 {
