@@ -334,11 +334,18 @@ struct cuda_rows {
 };
 void cuda_rows(const struct cuda_rows *p, cudaStream_t stream);
 
-/* The (first) largest of the first `classes` of logits[rows,width]. */
+/* ---- sample.cu -------------------------------------------------------------------------------------------- */
+
+/*
+ * token[row] of the first `classes` of logits[rows,width]: the first largest; with rule[rows,3] (temperature, share, count) and
+ * draw[rows,2] (a number of 64 bits, its low word first) one drawn from those that the rule keeps where the temperature is above 0.
+ */
 struct cuda_sample {
 	int64_t rows, width;
 	int classes;
 	struct cuda_vec logits;
+	const float *rule; /* NULL: the largest in all rows */
+	const uint32_t *draw;
 	int32_t *token;
 };
 void cuda_sample(const struct cuda_sample *p, cudaStream_t stream);

@@ -433,7 +433,7 @@ void cuda_attention_pages(
 	});
 }
 
-/* ---- rows by number, the next token ---------------------------------------------------------------------- */
+/* ---- rows by number --------------------------------------------------------------------------------------- */
 
 /* A block copies a row. */
 template <typename T> __global__ void rows_kernel(struct cuda_rows p)
@@ -450,49 +450,5 @@ void cuda_rows(const struct cuda_rows *p, cudaStream_t stream)
 	with_type(p->x, [&](auto t) {
 		rows_kernel<decltype(t)>
 			<<<(unsigned)p->rows, threads_for(p->width, THREADS), 0, stream>>>(*p);
-	});
-}
-
-/* The larger logit, of equal ones the first. */
-__device__ __forceinline__ void prefer(float x, int at, float &best, int &best_at)
-{
-	if (x > best || (x == best && at < best_at)) {
-		best = x;
-		best_at = at;
-	}
-}
-
-/* A block searches a row. */
-template <typename T> __global__ void sample_kernel(struct cuda_sample p)
-{
-	__shared__ float value[THREADS / WARP];
-	__shared__ int at[THREADS / WARP];
-	const T *x = as<const T>(p.logits) + blockIdx.x * p.width;
-	const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-	float best = -INFINITY;
-	int best_at = 0;
-
-	for (int i = threadIdx.x; i < p.classes; i += THREADS)
-		prefer((float)x[i], i, best, best_at);
-#pragma unroll
-	for (int i = WARP / 2; i; i /= 2)
-		prefer(__shfl_xor_sync(0xffffffffu, best, i),
-			__shfl_xor_sync(0xffffffffu, best_at, i), best, best_at);
-	if (lane == 0) {
-		value[warp] = best;
-		at[warp] = best_at;
-	}
-	__syncthreads();
-	if (threadIdx.x)
-		return;
-	for (int i = 1; i < THREADS / WARP; i++)
-		prefer(value[i], at[i], best, best_at);
-	p.token[blockIdx.x] = best_at;
-}
-
-void cuda_sample(const struct cuda_sample *p, cudaStream_t stream)
-{
-	with_type(p->logits, [&](auto t) {
-		sample_kernel<decltype(t)><<<(unsigned)p->rows, THREADS, 0, stream>>>(*p);
 	});
 }

@@ -155,22 +155,14 @@ static int run_rows(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	return 0;
 }
 
-static int takes_sample(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
-{
-	(void)dev;
-	return group->node[0]->in[1]
-		       ? jm_err_set(err, JM_ENOSUP,
-				 "Backend cuda draws no tokens yet, it takes the likeliest; "
-				 "omit --temperature.")
-		       : 0;
-}
-
 static int run_sample(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
 	struct cuda_sample p = {.rows = n->in[0]->dim[0],
 		.width = jm_tensor_width(n->in[0]),
 		.logits = cuda_vec(n->in[0]),
+		.rule = n->in[1] ? n->in[1]->data : NULL,
+		.draw = n->in[1] ? n->in[2]->data : NULL,
 		.token = n->out[0]->data};
 
 	(void)err;
@@ -222,6 +214,6 @@ const struct cuda_op cuda_ops_pages[] = {
 	{{JM_OP_ATTENTION_PAGES}, 1, takes_pages, NULL, scratch_attention, build_attention,
 		run_attention, drop_attention},
 	{{JM_OP_ROWS}, 1, takes_rows, NULL, NULL, NULL, run_rows, NULL},
-	{{JM_OP_SAMPLE}, 1, takes_sample, NULL, NULL, NULL, run_sample, NULL},
+	{{JM_OP_SAMPLE}, 1, NULL, NULL, NULL, NULL, run_sample, NULL},
 	{.n_nodes = 0},
 };
