@@ -245,6 +245,22 @@ static void conv_depthwise(struct kit *k, const struct types *t, const struct sh
 	conv_back(k, y, dy, dx, dw, NULL, false);
 }
 
+/* The window is the whole image, as where a VGG's images become vectors. */
+static void conv_whole(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int64_t x_dim[] = {d->b, d->c, 3, 1 + d->s % 5}, w_dim[] = {d->n, d->c, 3, x_dim[3]};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, x_dim);
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.1, 4, w_dim);
+	struct jm_tensor *bias = kit_normal(k, t->v, 0, 1, 1, DIMS(d->n));
+	struct jm_tensor *y = jm_graph_conv(k->graph, x, w, bias, &(struct jm_window){.stride = 1});
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
+
+	kit_read(k, y);
+	conv_back(k, y, dy, backend_result(k, t->c, add, 4, x_dim),
+		backend_gradient(k, t->a, add, 4, w_dim),
+		backend_result(k, t->v, add, 1, DIMS(d->n)), add);
+}
+
 /* A window of 1 x 7, padded along its width only; the flag: of 7 x 1. */
 static void conv_flat(struct kit *k, const struct types *t, const struct shape *d, bool tall)
 {
@@ -544,6 +560,7 @@ const struct backend_case backend_image_cases[] = {
 	{"conv, stem", conv_stem},
 	{"conv-wgrad, filter", conv_filter},
 	{"conv, flat", conv_flat},
+	{"conv, whole", conv_whole},
 	{"conv, depthwise", conv_depthwise},
 	{"cast, sum", cast_sum},
 	{"batchnorm", batchnorm},

@@ -349,12 +349,11 @@ own_attention() {
 		self_test --op attention-wide
 }
 
-# The gradients of filters by the own kernel, also where the self-test found cuDNN faster.
-own_filters() {
+# Convolutions in another way, also where the self-test found cuDNN faster.
+own_way() { # OPERATION WAY
 	export JM_PLANS=$work
-	"$build/joulemark" selftest --device cuda:0 --op "conv-wgrad, filter" --quiet &&
-		sed -i -E 's#(way/[^ ]*) dnn,#\1 filter,#' "$work/cuda.plans" &&
-		self_test --op "conv-wgrad, filter"
+	"$build/joulemark" selftest --device cuda:0 --op "$1" --quiet &&
+		sed -i -E "s#(way/[^ ]*) dnn,#\\1 $2,#" "$work/cuda.plans" && self_test --op "$1"
 }
 
 # The mangled names of the kernels of backends/cuda. synccheck reports kernels of cuDNN.
@@ -375,7 +374,7 @@ mkdir "$plugins" && ln -s "$build/backends/cuda.so" "$plugins/"
 for function in $(compgen -A function); do export -f "${function?}"; done
 
 side_by_side ${#cards[@]}
-step selftest 60 self_test
+step selftest 150 self_test
 step hold 30 record 'abs(watts - 400) < 20 and soft["busy_share"] < 1' "${large[@]}" --precision bf16 --hold-power 400W --seconds 6
 step share 30 record '0 < soft["units"] < soft["units_of"] and r["verified"]' "${product[@]}" --sm-share 50
 step clock 30 record 'aligned["error_ns"] < 20e3 and aligned["anchors"] == 3' "${product[@]}"
@@ -424,7 +423,9 @@ for precision in f32 bf16; do # the run fails if requests have other answers alo
 done
 step shim 60 through_shim "${product[@]}"
 step "selftest of own attention" 90 own_attention
-step "selftest of own filters" 90 own_filters
+step "selftest of own filters" 90 own_way "conv-wgrad, filter" filter
+step "selftest of filters of channels" 90 own_way "conv, depthwise" depthwise
+step "selftest of whole images" 90 own_way "conv, whole" product
 JM_CUDA_FAST=1 step "selftest of the fast mode" 240 self_test --op conv
 if command -v compute-sanitizer >/dev/null; then
 	for precision in bf16 fp8; do step "memcheck of training in $precision" 60 sanitize_steps $precision; done

@@ -56,22 +56,36 @@ void cuda_bias_grad(struct cuda_vec dy, float *dbias, int64_t rows, int64_t c, b
 	});
 }
 
-template <typename T>
+template <int N, typename T>
 __global__ void bias_kernel(T *y, const float *bias, int64_t n, int64_t c)
 {
-	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+	const int64_t i = N * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
+	float v[N], b[N];
 
-	if (i < n)
-		y[i] = (T)((float)y[i] + bias[i % c]);
+	if (i >= n)
+		return;
+	load(y + i, v);
+	load(bias + i % c, b);
+#pragma unroll
+	for (int k = 0; k < N; k++)
+		v[k] += b[k];
+	store(y + i, v);
+}
+
+template <int N, typename T>
+static void bias_add(T *y, const float *bias, int64_t n, int64_t c, cudaStream_t stream)
+{
+	bias_kernel<N><<<blocks_for(n / N, COLUMN_THREADS), COLUMN_THREADS, 0, stream>>>(
+		y, bias, n, c);
 }
 
 void cuda_bias_add(
 	struct cuda_vec y, const float *bias, int64_t rows, int64_t c, cudaStream_t stream)
 {
-	unsigned blocks = blocks_for(rows * c, COLUMN_THREADS);
-
 	with_type(y, [&](auto t) {
-		bias_kernel<<<blocks, COLUMN_THREADS, 0, stream>>>(
-			as<decltype(t)>(y), bias, rows * c, c);
+		using T = decltype(t);
+
+		c % PACK == 0 ? bias_add<PACK>(as<T>(y), bias, rows * c, c, stream)
+			      : bias_add<1>(as<T>(y), bias, rows * c, c, stream);
 	});
 }

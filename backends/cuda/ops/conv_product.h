@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions that are products of matrices: windows of one pixel. */
+/* Convolutions that are products of matrices: windows of one pixel, and of the whole image. */
 #ifndef JM_CUDA_CONV_PRODUCT_H
 #define JM_CUDA_CONV_PRODUCT_H
 
 #include "conv_operands.h"
 #include "gemm.h"
 
-/* True for conv, conv-dgrad and conv-wgrad with stride 1 and without bias. */
+/* True for conv, conv-dgrad and conv-wgrad with windows of one pixel and stride 1, or of the whole image; without their bias. */
 bool cuda_conv_is_product(const struct jm_node *n);
 /* True for a strided conv-dgrad that adds to dx, where cuDNN reads and writes all pixels though most
  * do not change: the product goes to compact memory and is then added to those that do. */

@@ -6,12 +6,13 @@
  * into scratch; a kernel then adds or copies it to the result. Images with few channels are folded
  * (conv_fold.h). In f16 and in the fast mode a convolution also writes the sums that the following
  * batch norm needs. Where there are two ways, the faster one is found by timing, once for each shape:
- * convolutions of single pixels are products as well, and a ResNet's first layer and its filter's
- * gradient have own kernels, and so has the gradient of a filter of 3 x 3 in tf32.
+ * convolutions of single pixels and of whole images are products as well, and a ResNet's first layer and its
+ * filter's gradient have own kernels, and so have the gradient of a filter of 3 x 3 in tf32 and filters for each channel.
  */
 #include <math.h>
 #include <stdlib.h>
 
+#include "conv_depthwise.h"
 #include "conv_filter.h"
 #include "conv_fold.h"
 #include "backends/cuda/choose/conv_plan.h"
@@ -156,6 +157,7 @@ static size_t most_scratch(
 	size_t other = cuda_conv_scatters(n)	     ? cuda_conv_compact(n)
 		       : cuda_conv_is_stem(n)	     ? cuda_conv_stem_scratch(dev, n)
 		       : cuda_conv_is_filter(dev, n) ? cuda_conv_filter_scratch(dev, n)
+		       : cuda_conv_is_depthwise(n)   ? cuda_conv_depthwise_scratch(dev, n)
 						     : 0;
 
 	return bytes > other ? bytes : other;
@@ -266,6 +268,7 @@ static int build_product(struct cuda_dev *dev, struct cuda_exec *exec, struct jm
 	exec->own = c;
 	if (!c)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
+	c->at = scratch_of(&exec->node[0], 1, 0); /* of which only the sums of a bias are used */
 	return cuda_product_new(dev, &g, &c->product, err);
 }
 
@@ -295,15 +298,34 @@ static int build_filter(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_
 	return build_kernel(exec, cuda_conv_filter_run, err);
 }
 
-static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+static int build_depthwise(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	(void)dev;
+	return build_kernel(exec, cuda_conv_depthwise_run, err);
+}
+
+/* The ways to run the convolution, of which cuDNN is the first; NULL = it is the only one. */
+static const struct cuda_way *ways_of(const struct cuda_dev *dev, const struct jm_node *n)
 {
 	static const struct cuda_way products[] = {{"dnn", build_dnn}, {"product", build_product}};
 	static const struct cuda_way stems[] = {{"dnn", build_dnn}, {"stem", build_stem}};
 	static const struct cuda_way filters[] = {{"dnn", build_dnn}, {"filter", build_filter}};
+	static const struct cuda_way channels[] = {
+		{"dnn", build_dnn}, {"depthwise", build_depthwise}};
+
+	if (cuda_conv_is_stem(n))
+		return stems;
+	if (cuda_conv_is_filter(dev, n))
+		return filters;
+	if (cuda_conv_is_depthwise(n))
+		return channels;
+	return cuda_conv_is_product(n) || cuda_conv_scatters(n) ? products : NULL;
+}
+
+static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
 	const struct jm_node *n = &exec->node[0];
-	const struct cuda_way *ways = cuda_conv_is_stem(n)	    ? stems
-				      : cuda_conv_is_filter(dev, n) ? filters
-								    : products;
+	const struct cuda_way *ways = exec->n_nodes == 1 ? ways_of(dev, n) : NULL;
 	struct cuda_conv_key key = key_of(n, exec->n_nodes);
 	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err);
 	char name[CUDA_PLAN_KEY];
@@ -311,10 +333,10 @@ static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 
 	if (!plan || cuda_conv_tune(dev, plan, err)) /* first, while memory is free */
 		return err->code;
+	if (!ways)
+		return build_dnn(dev, exec, err);
 	cuda_conv_key_text(dev, "way", &key, name);
-	if (exec->n_nodes == 1 &&
-		(ways != products || cuda_conv_is_product(n) || cuda_conv_scatters(n)))
-		best = cuda_way_choose(dev, exec, name, ways, 2);
+	best = cuda_way_choose(dev, exec, name, ways, 2);
 	return ways[best].build(dev, exec, err);
 }
 
@@ -431,10 +453,13 @@ static int run_wgrad(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 
 	fold_operands(dev, exec);
 	code = start(dev, exec, err);
-	if (code || c->product || c->kernel) /* these wrote dw itself, and there is no bias */
+	if (code)
 		return code;
-	p.y = (struct cuda_vec){(char *)exec->scratch + c->at.filter, cuda_type_of(dy->type)};
-	cuda_unfold(&p, dev->stream);
+	if (!c->product && !c->kernel) { /* these wrote dw itself */
+		p.y = (struct cuda_vec){
+			(char *)exec->scratch + c->at.filter, cuda_type_of(dy->type)};
+		cuda_unfold(&p, dev->stream);
+	}
 	if (dbias)
 		cuda_bias_grad(cuda_vec(dy), dbias->data, dy->dim[0] * dy->dim[2] * dy->dim[3],
 			dy->dim[1], jm_node_adds(n, 1), (char *)exec->scratch + c->at.bias,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions of single pixels as products by cuBLASLt: with channels last, x[B Y X, C] is a
- * matrix. In f32 this is the only way: cuDNN's engines without tensor cores first transpose such
- * images in memory and reach a third of the rate. In other types ops_conv.c times both.
+ * Convolutions as products by cuBLASLt: of single pixels, because with channels last x[B Y X, C] is a matrix, and those whose
+ * window is the whole image, because x[B, Y X C] is one. For single pixels in f32 this is the only way: cuDNN's engines without
+ * tensor cores first transpose such images in memory and reach a third of the rate. Otherwise ops_conv.c times both.
  */
 #include <math.h>
 
@@ -10,15 +10,30 @@
 #include "backends/cuda/device/layouts.h"
 #include "op_rows.h"
 
-/* x[pixels, channels] as the column-major matrix that cuBLASLt expects. */
-static struct cuda_matrix pixels(const struct jm_tensor *t, bool transposed)
+/* True if the window is the whole image. */
+static bool is_whole(const struct jm_node *n)
 {
+	struct cuda_operands o = cuda_operands_of(n);
+	bool whole = n->attr.conv.groups == 1 && o.x->dim[1] >= CUDA_FEW_CHANNELS;
+
+	for (int i = 0; i < 2; i++)
+		whole = whole && o.w->dim[2 + i] == o.x->dim[2 + i] && n->attr.conv.pad[i] == 0 &&
+			n->attr.conv.dilation[i] == 1;
+	return whole;
+}
+
+/* x[pixels, channels], or x[images, pixels channels], as the column-major matrix that cuBLASLt expects. */
+static struct cuda_matrix matrix(
+	const struct jm_node *n, const struct jm_tensor *t, bool transposed)
+{
+	int64_t pixels = t->dim[2] * t->dim[3], rows = t->dim[1] * (is_whole(n) ? pixels : 1);
+
 	return (struct cuda_matrix){
 		.data = t->data,
 		.type = t->type,
-		.rows = t->dim[1],
-		.columns = t->dim[0] * t->dim[2] * t->dim[3],
-		.stride = t->dim[1],
+		.rows = rows,
+		.columns = jm_tensor_count(t) / rows,
+		.stride = rows,
 		.transposed = transposed,
 	};
 }
@@ -28,10 +43,10 @@ struct cuda_gemm cuda_conv_product_of(const struct jm_node *n, void *compact)
 	struct cuda_operands o = cuda_operands_of(n);
 	bool weights = n->op == JM_OP_CONV_WGRAD, strided = cuda_conv_scatters(n);
 	struct cuda_gemm g = {
-		/* a filter w[K,C,1,1] has the layout of an image with K pixels */
-		.a = weights ? pixels(o.x, false) : pixels(o.w, n->op == JM_OP_CONV),
-		.b = n->op == JM_OP_CONV ? pixels(o.x, false) : pixels(o.y, weights),
-		.d = pixels(n->out[0], false),
+		/* a filter w[K,C,Y,X] has the layout of K images */
+		.a = weights ? matrix(n, o.x, false) : matrix(n, o.w, n->op == JM_OP_CONV),
+		.b = n->op == JM_OP_CONV ? matrix(n, o.x, false) : matrix(n, o.y, weights),
+		.d = matrix(n, n->out[0], false),
 		.accumulate = jm_node_adds(n, 0) && !strided,
 		.tf32 = n->math == JM_MATH_TF32,
 	};
@@ -49,7 +64,7 @@ struct cuda_gemm cuda_conv_product_of(const struct jm_node *n, void *compact)
 static bool is_single(const struct jm_node *n, bool strided)
 {
 	struct cuda_operands o = cuda_operands_of(n);
-	bool one = n->attr.conv.groups == 1 && o.x->dim[1] >= CUDA_FEW_CHANNELS && !o.bias;
+	bool one = n->attr.conv.groups == 1 && o.x->dim[1] >= CUDA_FEW_CHANNELS;
 
 	for (int i = 0; i < 2; i++)
 		one = one && o.w->dim[2 + i] == 1 && n->attr.conv.pad[i] == 0 &&
@@ -57,9 +72,13 @@ static bool is_single(const struct jm_node *n, bool strided)
 	return one;
 }
 
+/* Plain and channels last are the same order for windows of 1 x 1. */
 bool cuda_conv_is_product(const struct jm_node *n)
 {
-	return is_single(n, false);
+	const struct jm_tensor *w = cuda_operands_of(n).w;
+
+	return is_single(n, false) ||
+	       (is_whole(n) && jm_layout_equal(&w->layout, &cuda_layout_last));
 }
 
 bool cuda_conv_scatters(const struct jm_node *n)
@@ -85,7 +104,7 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 		     n->math == JM_MATH_F32;
 
 	(void)dev;
-	if (exact && cuda_conv_is_product(n))
+	if (exact && is_single(n, false) && !o.bias)
 		return 0;
 	return jm_err_set(
 		err, JM_ENOSUP, "Backend cuda has no product for this %s.", jm_op_name(n->op));

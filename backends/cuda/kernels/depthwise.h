@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Convolutions of 3 x 3 in which each channel has a filter of its own. */
+#ifndef JM_CUDA_DEPTHWISE_H
+#define JM_CUDA_DEPTHWISE_H
+
+#include "kernels.h"
+
+/*
+ * y[batch,in,channels] of x of the same shape and w[channels,3,3] with stride 1 and pad 1, and the gradient dw of the filter from x
+ * and y, which is dy then. The gradient of the image is y of dy with the filter turned by half a turn. All but dw have one type;
+ * channels is a multiple of 8.
+ */
+struct cuda_depthwise {
+	int batch, channels, processors;
+	int in[2];
+	bool turned, accumulate;
+	struct cuda_vec x, w, y;
+	float *dw;
+	float *partial; /* of dw: cuda_depthwise_scratch bytes */
+};
+size_t cuda_depthwise_scratch(const struct cuda_depthwise *p);
+void cuda_depthwise(const struct cuda_depthwise *p, cudaStream_t stream);
+void cuda_depthwise_grad(const struct cuda_depthwise *p, cudaStream_t stream);
+
+#endif
