@@ -5,6 +5,10 @@
 
 #include "kernels.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /*
  * y[batch,in,channels] of x of the same shape and w[channels,3,3] with stride 1 and pad 1, and the gradient dw of the filter from x
  * and y, which is dy then. The gradient of the image is y of dy with the filter turned by half a turn. All but dw have one type;
@@ -21,5 +25,9 @@ struct cuda_depthwise {
 size_t cuda_depthwise_scratch(const struct cuda_depthwise *p);
 void cuda_depthwise(const struct cuda_depthwise *p, cudaStream_t stream);
 void cuda_depthwise_grad(const struct cuda_depthwise *p, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
