@@ -25,7 +25,8 @@ class Row:
         self.limit, self.aim, self.key, self.joules, self.step, self.arrival = limit, aim, key, joules, step, arrival
 
     def command(self, joulemark, seconds, out):
-        warmup = 8 if self.arrival == "single" else self.produced + 2 * self.running * self.given // self.step
+        # the prompts of the first requests, and half of an answer: they have random parts of one left (docs/serving.md)
+        warmup = 8 if self.arrival == "single" else self.produced // 2 + self.running * self.given // self.step
         pages = -(-(self.given + self.produced) // 16) * self.running
         return [joulemark, "run", "serve", "--model", MODEL, "--device", "cuda:0", "--precision", "bf16", "--arrival", self.arrival,
                 "--running", str(self.running), "--input-tokens", str(self.given), "--output-tokens", str(self.produced),
@@ -33,20 +34,22 @@ class Row:
                 "--cache-pages", str(min(pages, 27600)), "--warmup", str(warmup), "--seconds", str(seconds), f"--json={out}"]
 
 
-def closed(running, limit, aim, joules, step=1024):
+def closed(running, step, limit, aim, joules):
     return Row(f"closed-{running}", 250, 395, running, limit, aim, joules=joules, step=step)
 
 
+# As many requests as the cache holds, and steps of a size that these fill: each token of an answer brings input/output rows of
+# prompts.
 ROWS = [
-    Row("128/128", 128, 128, 1024, 25500, 17900),
-    Row("128/2048", 128, 2048, 320, 15800, 11800, step=1024),
-    Row("500/2000", 500, 2000, 256, 12100, 9400, step=1024),
-    Row("1000/1000", 1000, 1000, 256, 12100, 8500),
-    Row("2048/128", 2048, 128, 192, 2950, 2170, step=4096),
-    Row("2048/2048", 2048, 2048, 128, 5920, 4810),
-    Row("5000/500", 5000, 500, 80, 3460, 1990, step=4096),
-    closed(8, 1550, 1340, 0.378, step=256), closed(64, 10200, 6450, 0.0985), closed(256, 25600, 11700, 0.0636),
-    closed(512, 30500, 13000, 0.0583),
+    Row("128/128", 128, 128, 1408, 25500, 17900, step=3072),
+    Row("128/2048", 128, 2048, 380, 15800, 11800, step=384),
+    Row("500/2000", 500, 2000, 300, 12100, 9400, step=384),
+    Row("1000/1000", 1000, 1000, 290, 12100, 8500, step=512),
+    Row("2048/128", 2048, 128, 200, 2950, 2170),
+    Row("2048/2048", 2048, 2048, 140, 5920, 4810, step=256),
+    Row("5000/500", 5000, 500, 83, 3460, 1990, step=1024),
+    closed(8, 64, 1550, 1340, 0.378), closed(64, 128, 10200, 6450, 0.0985), closed(256, 384, 25600, 11700, 0.0636),
+    closed(512, 768, 30500, 13000, 0.0583),
     Row("single", 256, 256, 1, 198, 182, step=256, arrival="single"),
     Row("ttft-1024", 1024, 2, 1, 0.0199, 0.023, key="ttft", step=1024, arrival="single"),
     Row("ttft-8192", 8190, 2, 1, 0.190, 0.215, key="ttft", step=8192, arrival="single"),
@@ -80,6 +83,7 @@ def measure(row, joulemark, seconds):
             "joules_per_token": joules / record["items"], "aim_joules_per_token": row.joules,
             "watts": joules / span, "seconds": span, "tokens": record["items"], "ttft_p50_s": serving["ttft"]["p50"],
             "tpot_p50_s": serving["tpot"] and serving["tpot"]["p50"], "preemptions": serving["preemptions"],
+            "padding": serving["padding"],
             "card": record["ran_on"]["name"].split(" GPU-")[0], "driver": record["provenance"]["drivers"].get("nvidia")}
 
 

@@ -71,6 +71,16 @@ struct stretch {
 	int64_t first, n;
 };
 
+static void set(enum jm_dtype type, void *data, int64_t i, float value)
+{
+	if (type == JM_F32)
+		((float *)data)[i] = value;
+	else if (type == JM_BF16)
+		((uint16_t *)data)[i] = jm_bf16_set(value);
+	else
+		jm_element_set(type, data, i, (double)value);
+}
+
 static void *fill_stretch(void *arg)
 {
 	const struct stretch *s = arg;
@@ -86,12 +96,9 @@ static void *fill_stretch(void *arg)
 			pair[0] *= s->scale;
 			pair[1] *= s->scale;
 		}
-		if (c->t.type == JM_F32)
-			((float *)s->data)[i] = pair[i & 1];
-		else
-			jm_element_set(c->t.type, s->data, i, (double)pair[i & 1]);
+		set(c->t.type, s->data, i, pair[i & 1]);
 		if (s->copy)
-			jm_element_set(c->copy->type, s->copy, i, (double)pair[i & 1]);
+			set(c->copy->type, s->copy, i, pair[i & 1]);
 	}
 	return NULL;
 }
@@ -137,9 +144,16 @@ static void fill(
 static int write_start(struct jm_program *p, struct jm_cell *c, uint64_t seed, struct jm_err *err)
 {
 	struct jm_tensor *copy = c->copy && c->copy->class == JM_CLASS_PARAM ? c->copy : NULL;
-	void *data = malloc(c->t.bytes), *rounded = copy ? malloc(copy->bytes) : NULL;
+	void *data, *rounded;
+	double std;
 	int code;
 
+	/* the device writes zeros itself: a cache of keys and values has tens of gigabytes of them */
+	if (c->t.class == JM_CLASS_STATE && c->init != JM_INIT_ONE && !draw_of(c->init, &std))
+		return jm_device_fill(
+			p->device, JM_QUEUE_COMPUTE, c->t.data, 0, c->t.bytes, err);
+	data = malloc(c->t.bytes);
+	rounded = copy ? malloc(copy->bytes) : NULL;
 	if (data && (rounded || !copy)) {
 		fill(p->graph, c, seed, data, rounded);
 		code = jm_program_write(p, &c->t, data, err);
