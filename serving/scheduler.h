@@ -24,8 +24,10 @@ struct jm_scheduler_limits {
 	int pages;   /* of the cache */
 	int page_tokens;
 	int pages_each; /* of a request, at most */
-	const int *sizes; /* [n_sizes], ascending, outlive the scheduler: rows of a step without padding */
-	int n_sizes;	  /* 0: all numbers of rows */
+	/* [n_sizes], ascending, outlive the scheduler: rows of a step whose padding would cost time; others are computed as
+	 * the next larger one */
+	const int *sizes;
+	int n_sizes; /* 0: any number of rows */
 };
 
 enum jm_request_state {

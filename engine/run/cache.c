@@ -22,17 +22,14 @@ static bool take(struct jm_cache *c)
 	return c->ids && c->position && c->request && c->page && c->last && c->token;
 }
 
-/*
- * The size after this one: from 256 rows on there is one more between two powers of two, because the time of a step grows
- * with its rows there; below, it is that of reading the weights.
- */
+/* The size after this one: where the time of a step grows with its rows, there is one more between two powers of two. */
 static int next_size(int size)
 {
 	bool power = !(size & (size - 1));
 
 	if (!power)
 		return size / 3 * 4;
-	return size < 256 ? size * 2 : size / 2 * 3;
+	return size < JM_CACHE_FEW ? size * 2 : size / 2 * 3;
 }
 
 static int plan_one(struct jm_cache *c, const struct jm_training *t, struct jm_device *device,

@@ -11,6 +11,8 @@
 #include "program.h"
 
 #define JM_CACHE_SIZES 19 /* up to 8192 rows */
+/* With fewer rows the time of a step is that of reading the weights; with more it grows with them. */
+#define JM_CACHE_FEW 256
 
 struct jm_cache {
 	struct jm_step_shape shape; /* of the largest program */

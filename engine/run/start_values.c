@@ -150,8 +150,7 @@ static int write_start(struct jm_program *p, struct jm_cell *c, uint64_t seed, s
 
 	/* the device writes zeros itself: a cache of keys and values has tens of gigabytes of them */
 	if (c->t.class == JM_CLASS_STATE && c->init != JM_INIT_ONE && !draw_of(c->init, &std))
-		return jm_device_fill(
-			p->device, JM_QUEUE_COMPUTE, c->t.data, 0, c->t.bytes, err);
+		return jm_device_fill(p->device, JM_QUEUE_COMPUTE, c->t.data, 0, c->t.bytes, err);
 	data = malloc(c->t.bytes);
 	rounded = copy ? malloc(copy->bytes) : NULL;
 	if (data && (rounded || !copy)) {

@@ -205,9 +205,6 @@ static int take_completion(struct serve *s, struct jm_asked *asked, struct jm_er
 	struct jm_ask ask = {.rule = s->rule};
 	int code = jm_ask_parse(asked->body, asked->n, s->vocab, &ask, &why);
 
-	if (!code && ask.rule.temperature > 0 && !s->cache.shape.samples)
-		code = jm_err_set(&why, JM_EUSAGE,
-			"This device takes the likeliest token; ask with temperature 0.");
 	jm_asked_drop_body(asked);
 	if (!code)
 		code = encode(s, &ask, &why);

@@ -105,7 +105,8 @@ static const struct jm_option options[] = {
 		"pages of 16 tokens in the cache; without it as many as all running requests need, "
 		"or as the memory holds if that is less"),
 	NUMBER("profile-rows", profile, 8192, NULL,
-		"time each node of the steps of this many rows (a size of a step: 1, 2, 4 ... 256, 384, 512, 768 ...): FLOP/s, bytes/s "
+		"time each node of the steps of this many rows (a size of a step: 1, 2, 4 ... 256, "
+		"384, 512, 768 ...): FLOP/s, bytes/s "
 		"and share of the roofline go into the record"),
 	NUMBER("threads", threads, 4096, NULL, "host threads; without it all that may be used"),
 	{0},
@@ -145,9 +146,7 @@ static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_er
 	if (code)
 		return code;
 	ret->pages = s->pages ? s->pages : ret->pages_each * s->running;
-	/* a client may ask for draws where the device has them */
-	ret->samples =
-		s->rule.temperature > 0 || (s->listen && strncmp(s->work->device, "cuda", 4) != 0);
+	ret->samples = s->rule.temperature > 0 || s->listen; /* a client may ask for draws */
 	return 0;
 }
 
@@ -244,6 +243,19 @@ static int start_profile(struct serve *s, struct jm_err *err)
 			  : 0;
 }
 
+/* Steps are padded where that costs no time, and else shortened to one of the sizes. */
+static int make_scheduler(struct serve *s, int pages_each, struct jm_err *err)
+{
+	struct jm_scheduler_limits limits = {s->running, s->step_tokens, s->pages, JM_PAGE_TOKENS,
+		pages_each, s->cache.size, s->cache.n_programs};
+
+	while (limits.n_sizes && limits.sizes[0] < JM_CACHE_FEW) {
+		limits.sizes++;
+		limits.n_sizes--;
+	}
+	return jm_scheduler_new(&limits, &s->scheduler, err);
+}
+
 static int prepare(struct serve *s, struct jm_err *err)
 {
 	struct jm_step_shape shape = {.pages = s->pages};
@@ -270,11 +282,7 @@ static int prepare(struct serve *s, struct jm_err *err)
 	if (!code)
 		code = jm_serve_phase_fits(s, shape.pages_each, err);
 	if (!code)
-		code = jm_scheduler_new(
-			&(struct jm_scheduler_limits){s->running, s->step_tokens, s->pages,
-				JM_PAGE_TOKENS, (int)shape.pages_each, s->cache.size,
-				s->cache.n_programs},
-			&s->scheduler, err);
+		code = make_scheduler(s, (int)shape.pages_each, err);
 	if (!code)
 		code = jm_work_device_planned(s->work, jm_cache_build(&s->cache, err));
 	if (!code)

@@ -43,7 +43,7 @@ static void on_log(void *arg, enum jm_level level, const char *text)
 
 static int begin(void **state)
 {
-	static const struct jm_scheduler_limits limits = {4, 64, 100000, 16, 10000};
+	static const struct jm_scheduler_limits limits = {4, 64, 100000, 16, 10000, NULL, 0};
 	struct world *w = calloc(1, sizeof(*w));
 	struct jm_err err = JM_ERR_INIT;
 
