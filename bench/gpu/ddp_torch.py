@@ -27,14 +27,14 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
-import resnet_torch
+import image_torch
 import train_torch
 
 
 class Classifier(nn.Module):
     def __init__(self):
         super().__init__()
-        self.net = resnet_torch.ResNet(resnet_torch.BLOCKS["resnet50"]).to(memory_format=torch.channels_last)
+        self.net = image_torch.ResNet(image_torch.BLOCKS["resnet50"]).to(memory_format=torch.channels_last)
 
     def forward(self, image, target):
         return nn.functional.cross_entropy(self.net(image), target)

@@ -14,7 +14,7 @@ import time
 
 import torch
 
-from resnet_torch import Energy
+from image_torch import Energy
 
 
 def windows(product, flops, seconds):

@@ -35,11 +35,11 @@ TORCH_8B = "layers=32 hidden=4096 heads=32 kv-heads=8 ffn=14336 vocab=128256 con
 TORCH_800M = "layers=16 hidden=2048 heads=8 ffn=8192 vocab=50304 context=2048 rotary=1"
 
 
-def resnet(name, precision, aim, batch=256, **more):
-    """Neither side clips the gradients of a ResNet."""
+def resnet(name, precision, aim, batch=256, own=None, **more):
+    """Neither side clips the gradients of a network for images."""
     return {"workload": name, "batch": str(batch), "precision": precision, "unit": "image", "aim": aim,
-            "own": f"train --model {name} --batch {batch} --clip 0",
-            "peer": f"resnet_torch.py --model {name} --batch {batch} --precision {precision} --seconds SECONDS", **more}
+            "own": f"train --model {own or name} --batch {batch} --clip 0",
+            "peer": f"image_torch.py --model {name} --batch {batch} --precision {precision} --seconds SECONDS", **more}
 
 
 def vit(name, aim, batch=128, **more):
@@ -57,6 +57,11 @@ ROWS = {
     "resnet50-bf16": resnet("resnet50", "bf16", 1.12),
     "resnet50-tf32": resnet("resnet50", "tf32", 1.2),
     "resnet152": resnet("resnet152", "bf16", 1.12),
+    "alexnet": resnet("alexnet", "bf16", 1.25, 1024),
+    "vgg16": resnet("vgg16", "bf16", 1.15),
+    "xception": resnet("xception", "bf16", 1.5, 128),
+    "inception3": resnet("inception3", "bf16", 1.35),
+    "resnet152-cifar": resnet("resnet152-cifar", "bf16", 1.3, 512, "resnet152 --classes 10 --stem cifar --image 32"),
     "vit-l16": vit("vit-l16", 1.15),
     "gpt-117m": text("gpt-117m", 32, 1024, "bf16", 1.15, "gpt-117m --batch 32", "gpt 32 1024 SECONDS attention=cudnn"),
     "gpt-800m": text("gpt-800m", 8, 2048, "bf16", 1.15, "gpt-800m --batch 8", f"gpt 8 2048 SECONDS attention=cudnn {TORCH_800M}"),
@@ -102,7 +107,7 @@ def row_of(name):
 def words_of(row, seconds, mode):
     script, *words = row["peer"].replace("SECONDS", str(seconds)).split()
     if mode != "default" and row.get("compiles", True):
-        words += ["--mode", mode] if script.startswith("resnet") else [f"mode={mode}"]
+        words += ["--mode", mode] if script.startswith("image") else [f"mode={mode}"]
     return [sys.executable, str(HERE / "compile_first.py"), str(HERE / script), *words]
 
 

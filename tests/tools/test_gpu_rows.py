@@ -79,7 +79,7 @@ def fixture_bench(tmp_path):
     for name in ("gpu/rows.py", "gpu/compile_first.py", "drawn_rows.py"):
         (tmp_path / name).write_text((SOURCE / "bench" / name).read_text(encoding="utf-8"))
     (gpu / "train_torch.py").write_text(textwrap.dedent(SCRIPT))
-    (gpu / "resnet_torch.py").write_text(textwrap.dedent(RESNET))
+    (gpu / "image_torch.py").write_text(textwrap.dedent(RESNET))
     (tmp_path / "joulemark").write_text(f"#!{sys.executable}\n" + textwrap.dedent(OWN))
     (tmp_path / "joulemark").chmod(0o755)
     return tmp_path

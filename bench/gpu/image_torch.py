@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains torchvision's ResNet in PyTorch, with the optimisations of its documentation, for comparison with joulemark.
+"""Trains a network for images in PyTorch, with the optimisations of its documentation, for comparison with joulemark.
 
 channels_last, torch.compile, autocast to bf16 or fp16 (or tf32, or f32), AdamW fused, images of random normal
 values that stay on the device. In fp16 the loss is scaled by GradScaler; the learning rate rises over the first
@@ -8,9 +8,9 @@ values that stay on the device. In fp16 the loss is scaled by GradScaler; the le
 power than numbers do. Prints one JSON object: the rate of each window of about a second, the
 median, joules by the driver's counter over those windows.
 
-    resnet_torch.py [--model resnet50] [--batch 256] [--precision bf16] [--seconds 10] [--no-compile] [--mode MODE]
+    image_torch.py [--model resnet50] [--batch 256] [--precision bf16] [--seconds 10] [--no-compile] [--mode MODE]
 
-MODE is that of torch.compile. The first steps, which choose algorithms by timing, are not counted.
+The networks are those of torchvision, xception that of timm, without dropout. MODE is that of torch.compile. The first steps, which choose algorithms by timing, are not counted.
 """
 import argparse
 import ctypes
@@ -46,23 +46,58 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    def __init__(self, blocks):
+    """small: with a first layer for images of 32 pixels."""
+
+    def __init__(self, blocks, classes=1000, small=False):
         super().__init__()
-        layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
-                  nn.MaxPool2d(3, 2, 1)]
+        layers = [nn.Conv2d(3, 64, 3, 1, 1, bias=False) if small else nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+                  nn.BatchNorm2d(64), nn.ReLU(inplace=True)] + ([] if small else [nn.MaxPool2d(3, 2, 1)])
         inside = 64
         for stage, n in enumerate(blocks):
             for i in range(n):
                 layers.append(Bottleneck(inside, 64 << stage, 2 if i == 0 and stage else 1))
                 inside = 4 * (64 << stage)
         self.body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-        self.head = nn.Linear(inside, 1000)
+        self.head = nn.Linear(inside, classes)
 
     def forward(self, x):
         return self.head(self.body(x))
 
 
 BLOCKS = {"resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3), "resnet152": (3, 8, 36, 3)}
+
+
+class Inception(nn.Module):
+    """Returns the logits of both classifiers."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = torchvision().inception_v3(aux_logits=True, init_weights=False, dropout=0.0)
+
+    def forward(self, x):
+        both = self.body(x)
+        return both.logits, both.AuxLogits
+
+
+def torchvision():
+    import torchvision.models  # pylint: disable=import-outside-toplevel
+    return torchvision.models
+
+
+def xception():
+    import timm  # pylint: disable=import-outside-toplevel
+    return timm.create_model("legacy_xception")
+
+
+# how it is made, pixels of an image, classes
+MODELS = {
+    "alexnet": (lambda: torchvision().alexnet(dropout=0.0), 224, 1000),
+    "vgg16": (lambda: torchvision().vgg16(dropout=0.0), 224, 1000),
+    "inception3": (Inception, 299, 1000),
+    "xception": (xception, 299, 1000),
+    "resnet152-cifar": (lambda: ResNet(BLOCKS["resnet152"], 10, small=True), 32, 10),
+    **{name: (lambda blocks=blocks: ResNet(blocks), 224, 1000) for name, blocks in BLOCKS.items()},
+}
 
 
 class Energy:
@@ -89,21 +124,27 @@ def steps_of(args):
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.precision == "tf32"
     torch.manual_seed(1)
-    model = ResNet(BLOCKS[args.model]).cuda().to(memory_format=torch.channels_last)
+    make, size, classes = MODELS[args.model]
+    model = make().cuda().to(memory_format=torch.channels_last)
     run = model if args.no_compile else torch.compile(model, **({"mode": args.mode} if args.mode else {}))
-    x = torch.randn(args.batch, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
-    target = torch.randint(1000, (args.batch,), device="cuda")
+    x = torch.randn(args.batch, 3, size, size, device="cuda").to(memory_format=torch.channels_last)
+    target = torch.randint(classes, (args.batch,), device="cuda")
     half = args.precision == "fp16"
     update = torch.optim.AdamW(model.parameters(), lr=3e-5 if half else 3e-4, weight_decay=0.1, fused=True)
     rate = torch.optim.lr_scheduler.LambdaLR(update, lambda i: min(1, (i + 1) / 20)) if half else None
     scaler = torch.amp.GradScaler("cuda", enabled=half)
-    loss_of = nn.CrossEntropyLoss()
+    entropy = nn.CrossEntropyLoss()
+
+    def loss_of(logits):
+        if isinstance(logits, tuple):
+            return entropy(logits[0], target) + 0.4 * entropy(logits[1], target)
+        return entropy(logits, target)
 
     def step():
         update.zero_grad(set_to_none=True)
         with torch.autocast("cuda", torch.float16 if half else torch.bfloat16,
                             enabled=args.precision in ("bf16", "fp16")):
-            loss = loss_of(run(x), target)
+            loss = loss_of(run(x))
         scaler.scale(loss).backward()
         scaler.step(update)
         scaler.update()
@@ -116,7 +157,7 @@ def steps_of(args):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("--model", default="resnet50", choices=BLOCKS)
+    p.add_argument("--model", default="resnet50", choices=MODELS)
     p.add_argument("--batch", type=int, default=256)
     p.add_argument("--precision", default="bf16", choices=["bf16", "fp16", "tf32", "f32"])
     p.add_argument("--seconds", type=float, default=10)
