@@ -45,20 +45,20 @@ static void attention_wide(struct kit *k, const struct types *t, const struct sh
 	attention_of(k, t, &s, s.c, causal);
 }
 
-/* Queries, keys and values in separate tensors; in queries heads precede positions. A backend may
- * refuse. */
+/* Queries, keys and values in separate tensors; in queries heads precede positions. There are two keys at least: the gradient of
+ * one is 0, of which no rounding is a share. A backend may refuse. */
 static void attention_apart(
 	struct kit *k, const struct types *t, const struct shape *d, bool causal)
 {
-	int64_t depth = d->c / d->heads / 2 * 2, groups = d->kv_heads;
-	const int64_t *q_dim = DIMS(d->b, d->heads, d->s, depth),
-		      *k_dim = DIMS(d->b, d->s, groups, depth);
+	int64_t depth = d->c / d->heads / 2 * 2, groups = d->kv_heads, seq = d->s > 1 ? d->s : 2;
+	const int64_t *q_dim = DIMS(d->b, d->heads, seq, depth),
+		      *k_dim = DIMS(d->b, seq, groups, depth);
 	struct jm_tensor *q = kit_normal(k, t->c, 0, 1, 4, q_dim);
 	struct jm_tensor *keys = kit_normal(k, t->c, 0, 1, 4, k_dim);
 	struct jm_tensor *v = kit_normal(k, t->c, 0, 1, 4, k_dim);
-	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, depth * d->heads));
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, seq, depth * d->heads));
 	struct jm_tensor *y = kit_out(k, t->c, 3, dy->dim, NULL);
-	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(d->b, d->heads, d->s), NULL);
+	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(d->b, d->heads, seq), NULL);
 	struct jm_node *fwd = backend_node(k, JM_OP_ATTENTION, OPS(q, keys, v), OPS(y, lse), 0),
 		       *bwd;
 
@@ -69,11 +69,11 @@ static void attention_apart(
 	fwd->attr.attention.heads = d->heads;
 	fwd->attr.attention.kv_heads = d->kv_heads;
 	fwd->attr.attention.depth = depth;
-	fwd->attr.attention.keys = d->s;
+	fwd->attr.attention.keys = seq;
 	fwd->attr.attention.causal = causal;
 	fwd->attr.attention.scale = 1 / sqrt((double)depth);
-	fwd->attr.attention.q = (struct jm_view){0, d->heads * d->s * depth, depth, d->s * depth};
-	fwd->attr.attention.k = (struct jm_view){0, d->s * groups * depth, groups * depth, depth};
+	fwd->attr.attention.q = (struct jm_view){0, d->heads * seq * depth, depth, seq * depth};
+	fwd->attr.attention.k = (struct jm_view){0, seq * groups * depth, groups * depth, depth};
 	fwd->attr.attention.v = fwd->attr.attention.k;
 	bwd->attr = fwd->attr;
 	bwd->fwd = fwd;

@@ -26,7 +26,9 @@ template <typename T>
 __device__ __forceinline__ struct place<T> place_of(
 	const struct cuda_depthwise &p, int image, int column, int channel)
 {
-	return {as<const T>(p.x) + (int64_t)image * p.in[0] * p.in[1] * p.channels + channel, column};
+	const int64_t pixels = (int64_t)p.in[0] * p.in[1];
+
+	return {as<const T>(p.x) + image * pixels * p.channels + channel, column};
 }
 
 /* Loads the row to the third of the window; outside of the image all is 0. */
@@ -103,7 +105,8 @@ __global__ void __launch_bounds__(THREADS) depthwise_kernel(struct cuda_depthwis
 			for (int t = 0; t < TAPS; t++)
 #pragma unroll
 				for (int k = 0; k < PACK; k++)
-					sum[k] += x.v[t / 3][i + t % 3].at(k) * filter[k * TAPS + t];
+					sum[k] += x.v[t / 3][i + t % 3].at(k) *
+						  filter[k * TAPS + t];
 			if (column + i < p.in[1])
 				store_sum(y + ((int64_t)row * p.in[1] + column + i) * p.channels,
 					sum, p.accumulate);
@@ -171,7 +174,8 @@ __global__ void __launch_bounds__(THREADS) depthwise_grad_kernel(struct cuda_dep
 	float sum[TAPS][PACK] = {};
 
 	if (channel < p.channels)
-		for (int i = blockIdx.y * slots + slot; i < p.batch * p.in[1]; i += gridDim.y * slots)
+		for (int i = blockIdx.y * slots + slot; i < p.batch * p.in[1];
+			i += gridDim.y * slots)
 			add_column<T>(p, i / p.in[1], i % p.in[1], channel, sum);
 #pragma unroll
 	for (int t = 0; t < TAPS; t++) {
@@ -180,7 +184,8 @@ __global__ void __launch_bounds__(THREADS) depthwise_grad_kernel(struct cuda_dep
 		for (int k = 0; k < PACK; k++)
 			share[threadIdx.x][k] = sum[t][k];
 		__syncthreads();
-		for (int j = threadIdx.x; j < lanes * PACK && first + j < p.channels; j += THREADS) {
+		for (int j = threadIdx.x; j < lanes * PACK && first + j < p.channels;
+			j += THREADS) {
 			float all = 0;
 
 			for (int s = 0; s < slots; s++)

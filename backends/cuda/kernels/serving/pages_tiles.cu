@@ -9,7 +9,7 @@
  */
 #include <string.h>
 
-#include "tiles.cuh"
+#include "backends/cuda/kernels/tiles.cuh"
 
 #define OWNERS 2  /* warp groups with a head each */
 #define PAGE   16 /* tokens */

@@ -5,7 +5,7 @@
  * summed over may be in any order, so a lane reads 16 bytes of w at a time, directly to registers, and the elements of x
  * that belong to them. A block reads the first of w before the kernel that makes x has ended.
  */
-#include "mma.cuh"
+#include "backends/cuda/kernels/mma.cuh"
 
 #define WARPS	8
 #define COLUMNS 16 /* of y, of a block */

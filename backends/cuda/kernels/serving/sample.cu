@@ -7,7 +7,7 @@
  * reaches a target, 3 bits at a time: a pass over the row adds up what is at or above each of 7 candidates. Weights are
  * whole numbers of 2^-40 of the largest, so that sums do not depend on their order and the result has the same bits every time.
  */
-#include "common.cuh"
+#include "backends/cuda/kernels/common.cuh"
 
 #define THREADS 512
 #define WARPS	(THREADS / WARP)

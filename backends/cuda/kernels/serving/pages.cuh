@@ -6,7 +6,7 @@
 #ifndef JM_CUDA_PAGES_CUH
 #define JM_CUDA_PAGES_CUH
 
-#include "mma.cuh"
+#include "backends/cuda/kernels/mma.cuh"
 
 #define ROWS 16 /* queries of a product on tensor cores, tokens of a page, most rows of a tile */
 
