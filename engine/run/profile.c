@@ -172,7 +172,7 @@ int jm_profile_kinds(const struct jm_program *p, struct jm_profile_line *ret, in
 {
 	int n = 0;
 
-	for (int i = 0; i < p->n_units; i++) {
+	for (int i = p->n_kept; i < p->n_units; i++) { /* kept copies are no part of a step */
 		struct jm_profile_line one;
 		int k = 0;
 

@@ -12,7 +12,7 @@ PAGES = sorted([SOURCE / "README.md", *(SOURCE / "docs").glob("*.md")])
 
 
 def options_of(*words):
-    return set(re.findall(r"^  --([a-z][a-z0-9-]*)", jm("help", *words).stdout, re.M))
+    return set(re.findall(r"^  --([a-z][a-z0-9-]*)", jm("help", *words, "--all").stdout, re.M))
 
 
 COMMANDS = {c: options_of(c) for c in re.findall(r"^  ([a-z]+) ", jm("--help").stdout, re.M)}

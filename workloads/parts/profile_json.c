@@ -43,7 +43,7 @@ json_t *jm_profile_json(const struct jm_program *p)
 		step_s += kind[i].seconds;
 	for (int i = 0; i < n; i++)
 		json_array_append_new(kinds, line_json(&kind[i], step_s));
-	for (int i = 0; i < p->n_units; i++) {
+	for (int i = p->n_kept; i < p->n_units; i++) {
 		jm_profile_unit(p, i, &one);
 		json_array_append_new(nodes, line_json(&one, step_s));
 	}
