@@ -12,7 +12,8 @@ bool cuda_conv_is_depthwise(const struct jm_node *n)
 
 	for (int i = 0; i < 2; i++)
 		fits = fits && o.w->dim[2 + i] == 3 && n->attr.conv.pad[i] == 1 &&
-		       n->attr.conv.stride[i] == 1 && n->attr.conv.dilation[i] == 1;
+		       n->attr.conv.more[i] == 0 && n->attr.conv.stride[i] == 1 &&
+		       n->attr.conv.dilation[i] == 1;
 	return fits;
 }
 

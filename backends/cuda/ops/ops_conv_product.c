@@ -18,7 +18,7 @@ static bool is_whole(const struct jm_node *n)
 
 	for (int i = 0; i < 2; i++)
 		whole = whole && o.w->dim[2 + i] == o.x->dim[2 + i] && n->attr.conv.pad[i] == 0 &&
-			n->attr.conv.dilation[i] == 1;
+			n->attr.conv.more[i] == 0 && n->attr.conv.dilation[i] == 1;
 	return whole;
 }
 

@@ -6,6 +6,7 @@
  * together have the share of the probability, and the drawn one are each found by a search for the key at which a sum
  * reaches a target, 3 bits at a time: a pass over the row adds up what is at or above each of 7 candidates. Weights are
  * whole numbers of 2^-40 of the largest, so that sums do not depend on their order and the result has the same bits every time.
+ * As soon as few tokens are left, they are listed in shared memory, and passes are over the list alone.
  */
 #include "backends/cuda/kernels/common.cuh"
 
@@ -14,15 +15,24 @@
 #define STEP	3 /* bits of a key that a pass finds */
 #define OTHERS	((1 << STEP) - 1)
 #define ONE	0x1p40f /* the weight of the largest */
+#define LISTED	2048	/* tokens at most */
+#define ALL	0xffffffffu
 
 typedef unsigned long long wide;
 
-/* A row and what of it counts: keys from `least` on. */
+/* A row and what of it counts: keys from `least` on, which are among the n tokens of the list. */
 template <typename T> struct row {
 	const T *x;
 	int classes, index_bits, logit_bits;
 	float largest, t;
 	wide least;
+	const int *list; /* NULL: all tokens */
+	int n;
+
+	__device__ __forceinline__ int token(int i) const
+	{
+		return list ? list[i] : i;
+	}
 
 	/* The order of logits as whole numbers. */
 	__device__ __forceinline__ unsigned order(float x) const
@@ -45,6 +55,8 @@ struct shared {
 	wide sum[WARPS][OTHERS];
 	float value[WARPS];
 	int at[WARPS];
+	int list[LISTED];
+	volatile unsigned listed;
 };
 
 /* Sums over the block, the same in all threads. */
@@ -56,7 +68,7 @@ template <int N> __device__ __forceinline__ void add_up(wide (&sum)[N], struct s
 	for (int k = 0; k < N; k++)
 #pragma unroll
 		for (int i = WARP / 2; i; i /= 2)
-			sum[k] += __shfl_xor_sync(0xffffffffu, sum[k], i);
+			sum[k] += __shfl_xor_sync(ALL, sum[k], i);
 	__syncthreads();
 	if (lane == 0)
 		for (int k = 0; k < N; k++)
@@ -70,13 +82,45 @@ template <int N> __device__ __forceinline__ void add_up(wide (&sum)[N], struct s
 	}
 }
 
+/* Lists the tokens from the key on, if there are not too many. */
+template <typename T>
+__device__ __forceinline__ void list_from(struct row<T> &r, wide least, struct shared *share)
+{
+	const int lane = threadIdx.x % WARP;
+
+	__syncthreads();
+	if (threadIdx.x == 0)
+		share->listed = 0;
+	__syncthreads();
+	for (int i = threadIdx.x; i - lane < r.classes; i += THREADS) {
+		const bool wanted = i < r.classes && r.key(i) >= least;
+		const unsigned all = __ballot_sync(ALL, wanted);
+		unsigned at = 0;
+
+		if (lane == 0)
+			at = all ? atomicAdd((unsigned *)&share->listed, __popc(all))
+				 : share->listed;
+		at = __shfl_sync(ALL, at, 0);
+		if (at > LISTED)
+			break;
+		at += __popc(all & ((1u << lane) - 1));
+		if (wanted && at < LISTED)
+			share->list[at] = i;
+	}
+	__syncthreads();
+	if (share->listed > LISTED)
+		return;
+	r.list = share->list;
+	r.n = (int)share->listed;
+}
+
 /*
  * The largest key of `bits` bits at or above which amounts sum to the target at least. key_of and amount_of: of a token;
- * amounts of all tokens sum to the target or more.
+ * amounts of all tokens sum to the target or more. narrow(key): called where the result is that key or a larger one.
  */
-template <typename K, typename A>
-__device__ __forceinline__ wide search(
-	int n, int bits, wide target, K key_of, A amount_of, struct shared *share)
+template <typename T, typename K, typename A, typename N>
+__device__ __forceinline__ wide search(const struct row<T> &r, int bits, wide target, K key_of,
+	A amount_of, N narrow, struct shared *share)
 {
 	wide found = 0;
 
@@ -84,9 +128,10 @@ __device__ __forceinline__ wide search(
 		wide sum[OTHERS] = {};
 		int digit = 0;
 
-		for (int i = threadIdx.x; i < n; i += THREADS) {
-			const wide key = key_of(i);
-			const wide amount = key >> at > found >> at ? amount_of(i) : 0;
+		for (int i = threadIdx.x; i < r.n; i += THREADS) {
+			const int token = r.token(i);
+			const wide key = key_of(token);
+			const wide amount = key >> at > found >> at ? amount_of(token) : 0;
 #pragma unroll
 			for (int k = 0; k < OTHERS; k++)
 				sum[k] += key >> at > (found >> at) + k ? amount : 0;
@@ -96,6 +141,7 @@ __device__ __forceinline__ wide search(
 		for (int k = 0; k < OTHERS; k++)
 			digit += sum[k] >= target;
 		found += (wide)digit << at;
+		narrow(found);
 	}
 	return found;
 }
@@ -121,8 +167,8 @@ __device__ __forceinline__ int find_largest(struct row<T> &r, struct shared *sha
 		prefer((float)r.x[i], i, best, best_at);
 #pragma unroll
 	for (int i = WARP / 2; i; i /= 2)
-		prefer(__shfl_xor_sync(0xffffffffu, best, i),
-			__shfl_xor_sync(0xffffffffu, best_at, i), best, best_at);
+		prefer(__shfl_xor_sync(ALL, best, i), __shfl_xor_sync(ALL, best_at, i), best,
+			best_at);
 	if (lane == 0) {
 		share->value[warp] = best;
 		share->at[warp] = best_at;
@@ -140,10 +186,24 @@ __device__ __forceinline__ wide sum_kept(const struct row<T> &r, struct shared *
 {
 	wide sum[1] = {};
 
-	for (int i = threadIdx.x; i < r.classes; i += THREADS)
-		sum[0] += r.key(i) >= r.least ? r.weight(i) : 0;
+	for (int i = threadIdx.x; i < r.n; i += THREADS)
+		sum[0] += r.key(r.token(i)) >= r.least ? r.weight(r.token(i)) : 0;
 	add_up(sum, share);
 	return sum[0];
+}
+
+/* The key at and above which amounts sum to the target. */
+template <typename T, typename A>
+__device__ __forceinline__ wide search_keys(
+	struct row<T> &r, wide target, A amount_of, struct shared *share)
+{
+	return search(
+		r, r.logit_bits + r.index_bits, target, [&](int i) { return r.key(i); }, amount_of,
+		[&](wide least) {
+			if (!r.list)
+				list_from(r, least, share);
+		},
+		share);
 }
 
 /* Keeps the first `count` tokens in order; 0: all. */
@@ -152,9 +212,7 @@ __device__ __forceinline__ void keep_first(struct row<T> &r, int count, struct s
 {
 	if (count <= 0 || count >= r.classes)
 		return;
-	r.least = search(
-		r.classes, r.logit_bits + r.index_bits, (wide)count,
-		[&](int i) { return r.key(i); }, [](int) { return (wide)1; }, share);
+	r.least = search_keys(r, (wide)count, [](int) { return (wide)1; }, share);
 }
 
 /* Keeps the first of these that together have the share of their weight, one at least. */
@@ -166,9 +224,8 @@ __device__ __forceinline__ void keep_share(struct row<T> &r, float part, struct 
 	if (part >= 1)
 		return;
 	target = (wide)ceil((double)part * (double)sum_kept(r, share));
-	r.least = search(
-		r.classes, r.logit_bits + r.index_bits, max(target, (wide)1),
-		[&](int i) { return r.key(i); },
+	r.least = search_keys(
+		r, max(target, (wide)1),
 		[&](int i) { return r.key(i) >= r.least ? r.weight(i) : 0; }, share);
 }
 
@@ -180,9 +237,9 @@ __device__ __forceinline__ int draw_one(const struct row<T> &r, wide drawn, stru
 
 	return r.classes - 1 -
 	       (int)search(
-		       r.classes, r.index_bits, target,
-		       [&](int i) { return (wide)(r.classes - 1 - i); },
-		       [&](int i) { return r.key(i) >= r.least ? r.weight(i) : 0; }, share);
+		       r, r.index_bits, target, [&](int i) { return (wide)(r.classes - 1 - i); },
+		       [&](int i) { return r.key(i) >= r.least ? r.weight(i) : 0; }, [](wide) {},
+		       share);
 }
 
 template <typename T> __global__ void __launch_bounds__(THREADS) sample_kernel(struct cuda_sample p)
@@ -194,7 +251,10 @@ template <typename T> __global__ void __launch_bounds__(THREADS) sample_kernel(s
 		.classes = p.classes,
 		.index_bits = 32 - __clz(p.classes),
 		.logit_bits = std::is_same<T, bf16>::value ? 16 : 32};
-	int token = find_largest(r, &share);
+	int token;
+
+	r.n = p.classes;
+	token = find_largest(r, &share);
 
 	if (p.rule && rule[0] > 0) {
 		r.t = rule[0];
