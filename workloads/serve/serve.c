@@ -442,13 +442,24 @@ static int repeat(struct serve *s, int number, int *ret_differ, struct jm_err *e
 	return code;
 }
 
-/* In 16 bits the order of sums, which differs with the rows of a step, decides between logits that are nearly equal. */
+/*
+ * In 16 bits the order of sums, which differs with the rows of a step, decides between logits that are nearly equal, and moves
+ * the bounds between drawn tokens. 1: this cannot be judged.
+ */
 static int judge(const struct serve *s, int differing, int tokens, struct jm_err *err)
 {
 	double most = s->training.precision == JM_F32 ? 0 : MAY_DIFFER;
 
 	if (differing <= most * tokens)
 		return 0;
+	if (most > 0 && s->rule.temperature > 0) {
+		jm_err_set(err, JM_ERANGE,
+			"%d of %d drawn tokens are others when their requests are served alone, "
+			"which rounding in 16 bits may cause; verify with --precision f32 or "
+			"--temperature 0.",
+			differing, tokens);
+		return 1;
+	}
 	return jm_err_set(err, JM_ERANGE,
 		"%d of %d tokens of answers are others when their requests are served alone.",
 		differing, tokens);

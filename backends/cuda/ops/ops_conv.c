@@ -123,6 +123,11 @@ static int takes_conv(struct cuda_dev *dev, const struct jm_group *group, struct
 	if (n->op == JM_OP_CONV_WGRAD && o.w->type != JM_F32)
 		return jm_err_set(
 			err, JM_ENOSUP, "Backend cuda writes gradients of filters in f32.");
+	if (n->op == JM_OP_CONV_WGRAD && o.x->type == JM_F32 &&
+		(n->attr.conv.more[0] || n->attr.conv.more[1]))
+		return jm_err_set(err, JM_ENOSUP,
+			"cuDNN's gradients of filters in f32 are wrong where images are padded "
+			"more on one side (seen with 9.19); use --precision bf16 or fp16.");
 	return cuda_conv_plan(dev, &key, err) ? 0 : err->code;
 }
 
