@@ -76,7 +76,7 @@ class Inception(nn.Module):
 
     def forward(self, x):
         both = self.body(x)
-        return both.logits, both.AuxLogits
+        return both.logits, both.aux_logits
 
 
 def torchvision():

@@ -25,8 +25,8 @@ class Row:
         self.limit, self.aim, self.key, self.joules, self.step, self.arrival = limit, aim, key, joules, step, arrival
 
     def command(self, joulemark, seconds, out):
-        # the prompts of the first requests, and half of an answer: they have random parts of one left (docs/serving.md)
-        warmup = 8 if self.arrival == "single" else self.produced // 2 + self.running * self.given // self.step
+        # the prompts of the first requests, and as many steps as an answer has tokens
+        warmup = 8 if self.arrival == "single" else self.produced + self.running * self.given // self.step
         pages = -(-(self.given + self.produced) // 16) * self.running
         return [joulemark, "run", "serve", "--model", MODEL, "--device", "cuda:0", "--precision", "bf16", "--arrival", self.arrival,
                 "--running", str(self.running), "--input-tokens", str(self.given), "--output-tokens", str(self.produced),
@@ -41,11 +41,11 @@ def closed(running, step, limit, aim, joules):
 # As many requests as the cache holds, and steps of a size that these fill: each token of an answer brings input/output rows of
 # prompts.
 ROWS = [
-    Row("128/128", 128, 128, 1408, 25500, 17900, step=3072),
+    Row("128/128", 128, 128, 1024, 25500, 17900),
     Row("128/2048", 128, 2048, 380, 15800, 11800, step=384),
     Row("500/2000", 500, 2000, 300, 12100, 9400, step=384),
     Row("1000/1000", 1000, 1000, 290, 12100, 8500, step=512),
-    Row("2048/128", 2048, 128, 200, 2950, 2170),
+    Row("2048/128", 2048, 128, 192, 2950, 2170, step=4096),
     Row("2048/2048", 2048, 2048, 140, 5920, 4810, step=256),
     Row("5000/500", 5000, 500, 83, 3460, 1990, step=1024),
     closed(8, 64, 1550, 1340, 0.378), closed(64, 128, 10200, 6450, 0.0985), closed(256, 384, 25600, 11700, 0.0636),
