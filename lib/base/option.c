@@ -204,6 +204,9 @@ static int parse(const struct jm_option *o, const char *text, double *number, st
 		}
 	}
 	rc = jm_parse_quantity(text, o->unit ? o->unit : "", false, number, &why);
+	if (rc && o->choices)
+		return jm_err_set(err, rc, "--%s: %s It may also be the word %s.", o->name,
+			why.text, o->choices[0]);
 	if (rc)
 		return jm_err_set(err, rc, "--%s: %s", o->name, why.text);
 	if (o->type == JM_INT && *number != floor(*number))

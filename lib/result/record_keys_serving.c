@@ -33,6 +33,15 @@ static const struct jm_key window_keys[] = {
 	{0},
 };
 
+static const struct jm_key search_keys[] = {
+	{POSITIVE("kept", 0), .unit = "1/s",
+		.meaning = "the highest rate of requests whose trial kept --ttft and --tpot"},
+	{POSITIVE("broken", JM_KEY_NULL), .unit = "1/s",
+		.meaning = "the lowest rate whose trial did not; null: each did"},
+	{COUNT("trials", 0), .meaning = "how many there were"},
+	{0},
+};
+
 static const struct jm_key failures_keys[] = {
 	{COUNT("connect", 0), .meaning = "there was no connection"},
 	{COUNT("broken", 0), .meaning = "the connection broke before the answer was complete"},
@@ -98,6 +107,8 @@ const struct jm_key jm__serving_keys[] = {
 		.meaning = "share of the cache's pages in use, weighted likewise"},
 	{OBJECT("window", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = window_keys,
 		.meaning = "the steady part, whose energy is that of the phase of the same name"},
+	{OBJECT("rate_search", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = search_keys,
+		.meaning = "of --rate max: what was found before the run, which has the rate kept"},
 	{OBJECT("failures", JM_KEY_OPTIONAL), .keys = failures_keys,
 		.meaning = "of serve-client: requests_failed by their reason"},
 	{OBJECT("server", JM_KEY_OPTIONAL), .keys = server_keys,

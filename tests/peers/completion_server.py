@@ -19,8 +19,11 @@ USAGE = {"huge": 5e9, "half": 2.5, "negative": -1, "text": "3"}  # numbers of to
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, port, log, ways, key=None, model="programmed"):
+    request_queue_size = 1000
+
+    def __init__(self, port, log, ways, key=None, model="programmed", alone_s=0):
         super().__init__(("127.0.0.1", port), Handler)
+        self.alone_s, self.alone = alone_s, threading.Lock()  # one request at a time has the server for so long
         self.model = model
         self.log, self.ways, self.key, self.lock, self.n = open(log, "a", encoding="utf-8"), ways, key, threading.Lock(), 0
 
@@ -99,6 +102,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.server.note(note)
 
     def answer(self, way, asked, times):
+        if self.server.alone_s:
+            with self.server.alone:
+                time.sleep(self.server.alone_s)
         if way == "error":
             self.event(json.dumps({"error": {"message": "no memory"}}))
         elif way != "empty" and not self.stream(way, asked, times):

@@ -341,16 +341,37 @@ static bool keeps(const struct jm_answers *a, double bound, double (*of)(const s
 	return ret;
 }
 
-/* null: there are no bounds, or no request ended in the span. */
-static json_t *p99_in_bounds(const struct jm_answers *a)
+int jm_answers_keep_bounds(const struct jm_answers *a)
 {
 	int ended = failures(a);
 
 	for (int i = 0; i < a->n; i++)
 		ended += is_covered(a, &a->answer[i]);
 	if (!has_bounds(a) || !ended)
-		return json_null();
-	return json_boolean(keeps(a, a->ttft, jm_answer_ttft) && keeps(a, a->tpot, jm_answer_tpot));
+		return -1;
+	return keeps(a, a->ttft, jm_answer_ttft) && keeps(a, a->tpot, jm_answer_tpot);
+}
+
+int jm_answers_late(const struct jm_answers *a, int64_t now_ns)
+{
+	int ttft = 0, tpot = 0;
+
+	for (int i = 0; i < a->n; i++) {
+		const struct jm_answer *one = &a->answer[i];
+		bool failed = one->state == JM_ANSWER_FAILED;
+		int64_t first = one->first ? one->first : now_ns;
+
+		ttft += failed || seconds(one->arrived, first) > a->ttft;
+		tpot += failed || (one->state == JM_ANSWER_DONE && jm_answer_tpot(one) > a->tpot);
+	}
+	return ttft > tpot ? ttft : tpot;
+}
+
+static json_t *p99_in_bounds(const struct jm_answers *a)
+{
+	int kept = jm_answers_keep_bounds(a);
+
+	return kept < 0 ? json_null() : json_boolean(kept);
 }
 
 static json_t *window_json(const struct jm_answers *a)

@@ -61,6 +61,11 @@ void jm_answers_find_window(struct jm_answers *a, int64_t steady_ns);
 json_t *jm_answers_json(const struct jm_answers *a);
 /* {"mean", "p50", "p90", "p99", "max"} of x, which it sorts; null if n is 0. Percentiles: linear between the two nearest. */
 json_t *jm_answers_spread(double *x, int n);
+/* Do the 99th percentiles of the span keep the bounds, if a failed request takes for ever? -1: there are no bounds, or no request
+ * ended in the span. */
+int jm_answers_keep_bounds(const struct jm_answers *a);
+/* How many requests break a bound by now; of --ttft and --tpot the larger number. */
+int jm_answers_late(const struct jm_answers *a, int64_t now_ns);
 /* A line for each request that was done. Errors: as jm_output_by. */
 int jm_answers_write_csv(const struct jm_answers *a, const char *path, struct jm_err *err);
 

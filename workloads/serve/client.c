@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 
 #include "base/printable.h"
+#include "rate_search.h"
 
 #define STEP_NS (JM_SECOND / 20)
 #define ASK_NS	(JM_SECOND / 5) /* between two questions whether the server answers */
@@ -165,28 +166,6 @@ static int connect_to(struct jm_client *c, struct jm_err *err)
 	return code;
 }
 
-static int client_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
-{
-	struct jm_client *c = calloc(1, sizeof(*c));
-	int code;
-
-	if (!c)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
-	JM_FILL(work->options, c);
-	c->work = work;
-	*ret_state = c;
-	allow_connections();
-	code = jm_load_open(&c->load, work, false, err);
-	if (!code)
-		code = connect_to(c, err);
-	if (code)
-		return code;
-	show_model(c);
-	snprintf(work->detail, sizeof(work->detail), "%s at %s", c->shown_model, c->url);
-	work->n_devices = 1;
-	return 0;
-}
-
 /* ---- a step --------------------------------------------------------------------------------------------- */
 
 /* Until the end of the step or the next arrival, whichever is first. */
@@ -222,6 +201,60 @@ static int client_step(void *state, struct jm_step *ret, struct jm_err *err)
 		.loss = NAN};
 	c->made -= ret->items;
 	return code;
+}
+
+/* Requests that are under way end first, so that the server begins the next trial without them. */
+static int restart(void *state, struct jm_err *err)
+{
+	struct jm_client *c = state;
+	int code = 0;
+
+	while (!code && c->under_way)
+		code = jm_http_client_poll(c->http, STEP_NS, err);
+	for (int i = 0; i < c->load.answers.n; i++)
+		jm_event_stream_close(&c->flow[i].stream);
+	memset(c->failed, 0, sizeof(c->failed));
+	c->failed_together = c->no_usage = c->no_done = c->other_prompt = c->other_length = 0;
+	c->made = c->merged = c->seconds = c->running = 0;
+	return code;
+}
+
+static int search_step(void *state, struct jm_err *err)
+{
+	struct jm_step step;
+
+	return client_step(state, &step, err);
+}
+
+static int unfinished(const void *state)
+{
+	return ((const struct jm_client *)state)->under_way;
+}
+
+static int client_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
+{
+	struct jm_client *c = calloc(1, sizeof(*c));
+	int code;
+
+	if (!c)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
+	JM_FILL(work->options, c);
+	c->work = work;
+	*ret_state = c;
+	allow_connections();
+	code = jm_load_open(&c->load, work, false, err);
+	if (!code)
+		code = connect_to(c, err);
+	if (!code && c->load.finds_rate)
+		code = jm_rate_search(&(struct jm_rate_server){c, &c->load, work->sleeper->clock,
+					      restart, search_step, unfinished},
+			err);
+	if (code)
+		return code;
+	show_model(c);
+	snprintf(work->detail, sizeof(work->detail), "%s at %s", c->shown_model, c->url);
+	work->n_devices = 1;
+	return 0;
 }
 
 /* Of all that ended. */

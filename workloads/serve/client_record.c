@@ -43,6 +43,7 @@ json_t *jm_client_json(const struct jm_client *c)
 	json_object_set_new(ret, "mean_running", jm_json_number(c->running / c->seconds));
 	json_object_set_new(ret, "padding", json_null());
 	json_object_set_new(ret, "cache_use", json_null());
+	json_object_set_new(ret, "rate_search", jm_load_search_json(&c->load));
 	json_object_set_new(ret, "failures", failures);
 	json_object_set_new(ret, "server",
 		json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:o}", "url", c->url, "model",
@@ -65,21 +66,23 @@ __attribute__((format(printf, 3, 4))) static void add(
 
 static void add_failures(const struct jm_client *c, char *out, size_t size)
 {
-	const char *between = "Requests failed: ";
+	const char *between = *out ? " Requests failed: " : "Requests failed: ";
+	bool some = false;
 
 	for (int i = 0; i < JM_CLIENT_FAILURE_KINDS; i++) {
 		if (!c->failed[i])
 			continue;
 		add(out, size, "%s%d %s", between, c->failed[i], words[i]);
 		between = ", ";
+		some = true;
 	}
-	if (*out)
+	if (some)
 		add(out, size, ".");
 }
 
 void jm_client_note(const struct jm_client *c, char *out, size_t size)
 {
-	*out = '\0';
+	jm_load_note(&c->load, out, size);
 	add_failures(c, out, size);
 	if (c->no_usage)
 		add(out, size, "%s%d answers have no usage: each event counts as a token.",

@@ -2,8 +2,10 @@
 #include "load.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/text/json.h"
 #include "engine/graph/rng.h"
 #include "workloads/parts/work_output.h"
 
@@ -12,6 +14,23 @@
 #define OF_REST	  UINT64_MAX
 
 const char *const jm_arrival_names[] = {"all", "single", "closed", "poisson", "file", NULL};
+const char *const jm_rate_words[] = {"max", NULL};
+
+/* --rate max: until it is found, the rate is any. */
+static int check_search(struct jm_load *l, const struct jm_work *work, struct jm_err *err)
+{
+	const char *text = jm_values_text(work->options, "rate");
+
+	l->finds_rate = text && !strcmp(text, "max");
+	if (!l->finds_rate)
+		return 0;
+	l->arrivals.rate = 1;
+	if (isnan(l->answers.ttft) && isnan(l->answers.tpot))
+		return jm_err_set(err, JM_EUSAGE,
+			"--rate max looks for the highest rate within bounds; give --ttft, --tpot "
+			"or both.");
+	return 0;
+}
 
 int jm_load_open(struct jm_load *l, const struct jm_work *work, bool text, struct jm_err *err)
 {
@@ -28,6 +47,8 @@ int jm_load_open(struct jm_load *l, const struct jm_work *work, bool text, struc
 			"--lengths and --text both say how long prompts are; omit one of them.");
 	if (!code && l->lengths)
 		code = jm_arrivals_read(a, l->lengths, err);
+	if (!code)
+		code = check_search(l, work, err);
 	if (!code)
 		code = jm_arrivals_check(a, err);
 	return code || !l->csv ? code : jm_work_output(work, l->csv, l->csv_name, err);
@@ -100,6 +121,8 @@ bool jm_load_next(struct jm_load *l, int64_t now_ns, int unfinished, struct jm_a
 		l->begin_ns = now_ns;
 		jm_arrivals_plan(&l->arrivals);
 	}
+	if (l->most && l->answers.n >= l->most)
+		return false;
 	if (jm_arrivals_timed(&l->arrivals))
 		return next_in_time(l, now_ns, ret);
 	if (l->arrivals.kind == ARRIVE_CLOSED)
@@ -111,6 +134,46 @@ bool jm_load_next(struct jm_load *l, int64_t now_ns, int unfinished, struct jm_a
 	l->together--;
 	*ret = request(l, now_ns);
 	return true;
+}
+
+void jm_load_restart(struct jm_load *l, double rate, int most)
+{
+	struct jm_answers *a = &l->answers;
+
+	jm_answers_close(a);
+	*a = (struct jm_answers){
+		.running = a->running, .timed = a->timed, .ttft = a->ttft, .tpot = a->tpot};
+	l->arrivals.rate = rate;
+	l->arrivals.next = 0;
+	l->arrivals.at_s = 0;
+	l->begin_ns = 0;
+	l->most = most;
+}
+
+json_t *jm_load_search_json(const struct jm_load *l)
+{
+	const struct jm_rate_found *f = &l->found;
+
+	if (!f->trials)
+		return json_null();
+	return json_pack("{s:f, s:o, s:i}", "kept", f->kept, "broken", jm_json_number(f->broken),
+		"trials", f->trials);
+}
+
+void jm_load_note(const struct jm_load *l, char *out, size_t size)
+{
+	const struct jm_rate_found *f = &l->found;
+
+	*out = '\0';
+	if (!f->trials)
+		return;
+	if (isinf(f->broken))
+		snprintf(out, size, "Each rate up to %.4g requests/s keeps the bounds.", f->kept);
+	else
+		snprintf(out, size,
+			"The highest rate within the bounds is %.4g requests/s (%d trials); %.4g "
+			"breaks them.",
+			f->kept, f->trials, f->broken);
 }
 
 int jm_load_finish(struct jm_load *l, struct jm_work *work, struct jm_err *err)

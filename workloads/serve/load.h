@@ -8,12 +8,23 @@
 #include "answers.h"
 #include "arrivals.h"
 
+/* Of --rate max: requests per second. */
+struct jm_rate_found {
+	double kept;   /* the highest that kept the bounds */
+	double broken; /* the lowest that did not; INFINITY = each did */
+	int trials;    /* 0 = no rate was looked for */
+};
+
 struct jm_load {
 	const char *input_text, *output_text, *lengths, *csv; /* of the options; NULL = not given */
 	char csv_name[PATH_MAX];			      /* of this run */
 	int requests;					      /* that arrive together */
 	bool own_prompts; /* prompts have lengths of their own */
 	int together;	  /* of these: still to arrive */
+	int most;	  /* requests that arrive in all; 0 = without end */
+	bool finds_rate;  /* --rate max */
+	int trial;	  /* requests of a trial, at least */
+	struct jm_rate_found found;
 	int64_t begin_ns; /* arrivals count from it; 0 = not yet */
 	struct jm_arrivals arrivals;
 	struct jm_answers answers;
@@ -39,7 +50,12 @@ struct jm_load {
 			.unit = "",                                                                \
 			.min = 1e-3,                                                               \
 			.max = 1e6,                                                                \
-			.help = "requests per second, on average, with --arrival poisson"},        \
+			.choices = jm_rate_words,                                                  \
+			.help = "requests per second, on average, with --arrival poisson; max: "   \
+				"the highest rate at which the 99th percentiles keep --ttft and "  \
+				"--tpot, looked for before the run"},                              \
+		JM_LOAD_COUNT("trial-requests", s, load.trial, 1e6, "200",                         \
+			"requests of each trial of --rate max, at least"),                         \
 		{.name = "lengths",                                                                \
 			JM_BIND(JM_TEXT, s, load.lengths),                                         \
 			.argument = "FILE",                                                        \
@@ -79,7 +95,7 @@ struct jm_load {
 			"of its own"                                                               \
 	}
 
-extern const char *const jm_arrival_names[];
+extern const char *const jm_arrival_names[], *const jm_rate_words[];
 
 /*
  * Reads --input-tokens, --output-tokens and --lengths, checks how requests arrive, and tries the file of --requests-csv.
@@ -87,6 +103,12 @@ extern const char *const jm_arrival_names[];
  */
 int jm_load_open(struct jm_load *l, const struct jm_work *work, bool text, struct jm_err *err);
 void jm_load_close(struct jm_load *l); /* takes a zeroed one */
+/* The requests begin anew, with that rate, `most` of them (0 = without end). Nothing is under way. */
+void jm_load_restart(struct jm_load *l, double rate, int most);
+/* "rate_search" of "serving"; null: no rate was looked for. */
+json_t *jm_load_search_json(const struct jm_load *l);
+/* The same as a sentence; "" if no rate was looked for. */
+void jm_load_note(const struct jm_load *l, char *out, size_t size);
 /* Does the option have its default? A case names each option, so whether the user gave it is not known. */
 bool jm_load_is_default(const struct jm_values *options, const char *name);
 /*

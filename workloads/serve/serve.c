@@ -14,6 +14,7 @@
 #include "engine/run/profile_start.h"
 #include "engine/run/start_values.h"
 #include "listen.h"
+#include "rate_search.h"
 #include "serve_phase.h"
 #include "serve_requests.h"
 #include "serve_results.h"
@@ -244,16 +245,16 @@ static int start_profile(struct serve *s, struct jm_err *err)
 }
 
 /* Steps are padded where that costs no time, and else shortened to one of the sizes. */
-static int make_scheduler(struct serve *s, int pages_each, struct jm_err *err)
+static struct jm_scheduler_limits limits_of(const struct serve *s, int64_t pages_each)
 {
 	struct jm_scheduler_limits limits = {s->running, s->step_tokens, s->pages, JM_PAGE_TOKENS,
-		pages_each, s->cache.size, s->cache.n_programs};
+		(int)pages_each, s->cache.size, s->cache.n_programs};
 
 	while (limits.n_sizes && limits.sizes[0] < JM_CACHE_FEW) {
 		limits.sizes++;
 		limits.n_sizes--;
 	}
-	return jm_scheduler_new(&limits, &s->scheduler, err);
+	return limits;
 }
 
 static int prepare(struct serve *s, struct jm_err *err)
@@ -279,10 +280,11 @@ static int prepare(struct serve *s, struct jm_err *err)
 	if (!code)
 		code = jm_work_device_planned(s->work, plan_cache(s, &shape, err));
 	s->pages = (int)shape.pages;
+	s->limits = limits_of(s, shape.pages_each);
 	if (!code)
-		code = jm_serve_phase_fits(s, shape.pages_each, err);
+		code = jm_serve_phase_fits(s, err);
 	if (!code)
-		code = make_scheduler(s, (int)shape.pages_each, err);
+		code = jm_scheduler_new(&s->limits, &s->scheduler, err);
 	if (!code)
 		code = jm_work_device_planned(s->work, jm_cache_build(&s->cache, err));
 	if (!code)
@@ -386,6 +388,38 @@ static int fill_cache(struct serve *s, struct jm_err *err)
 	return code;
 }
 
+static int restart(void *state, struct jm_err *err)
+{
+	struct serve *s = state;
+
+	jm_scheduler_free(s->scheduler);
+	s->scheduler = NULL;
+	return jm_scheduler_new(&s->limits, &s->scheduler, err);
+}
+
+static int search_step(void *state, struct jm_err *err)
+{
+	struct jm_step step;
+
+	return serve_step(state, &step, err);
+}
+
+static int unfinished(const void *state)
+{
+	return jm_scheduler_unfinished(((const struct serve *)state)->scheduler);
+}
+
+static int find_rate(struct serve *s, struct jm_err *err)
+{
+	const struct jm_rate_server server = {
+		s, &s->load, s->work->sleeper->clock, restart, search_step, unfinished};
+	int code = jm_rate_search(&server, err);
+
+	jm_load_note(&s->load, s->work->note, sizeof(s->work->note));
+	s->usage = (struct jm_serve_usage){0};
+	return code;
+}
+
 static int serve_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 {
 	struct serve *s = calloc(1, sizeof(*s));
@@ -398,7 +432,11 @@ static int serve_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 	s->running = s->load.answers.running;
 	*ret_state = s;
 	code = prepare(s, err);
-	return code || s->phase != JM_SERVE_DECODE ? code : fill_cache(s, err);
+	if (!code && s->phase == JM_SERVE_DECODE)
+		code = fill_cache(s, err);
+	if (!code && s->load.finds_rate)
+		code = find_rate(s, err);
+	return code;
 }
 
 /* Writes the rows of the request from position `at` on; they are alone in the step. */

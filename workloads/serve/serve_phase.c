@@ -25,14 +25,16 @@ int jm_serve_phase_check(struct serve *s, struct jm_err *err)
 	return 0;
 }
 
-int jm_serve_phase_fits(const struct serve *s, int64_t pages_each, struct jm_err *err)
+int jm_serve_phase_fits(const struct serve *s, struct jm_err *err)
 {
-	if (s->phase != JM_SERVE_DECODE || s->pages >= pages_each * s->running)
+	int64_t needed = (int64_t)s->limits.pages_each * s->running;
+
+	if (s->phase != JM_SERVE_DECODE || s->pages >= needed)
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,
 		"With --phase decode the cache must hold all requests that run, which need %lld "
 		"pages; it has %d. Give fewer --running, shorter requests or more --cache-pages.",
-		(long long)(pages_each * s->running), s->pages);
+		(long long)needed, s->pages);
 }
 
 bool jm_serve_phase_is_filled(const struct serve *s)

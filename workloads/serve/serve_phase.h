@@ -13,7 +13,7 @@
 /* After the options are read; before the cache is planned. JM_EUSAGE: others do not go with the phase. */
 int jm_serve_phase_check(struct serve *s, struct jm_err *err);
 /* decode: are there pages for all requests that run? JM_EUSAGE: no, so that prompts would have to be computed again. */
-int jm_serve_phase_fits(const struct serve *s, int64_t pages_each, struct jm_err *err);
+int jm_serve_phase_fits(const struct serve *s, struct jm_err *err);
 /* decode: are all prompts computed? */
 bool jm_serve_phase_is_filled(const struct serve *s);
 /* decode: the step makes the last token of the request; the next one with its prompt arrives. */

@@ -22,6 +22,7 @@ void jm_serve_record(struct serve *s)
 			jm_scheduler_request(s->scheduler, i)->preempted;
 	serving = jm_answers_json(&s->load.answers);
 	jm_serve_add_usage(s, serving);
+	json_object_set_new(serving, "rate_search", jm_load_search_json(&s->load));
 	json_object_set_new(s->work->more, "serving", serving);
 }
 

@@ -40,6 +40,7 @@ struct serve {
 	struct jm_device device;
 	struct jm_cache cache;
 	struct jm_rule rule; /* of tokens, unless a client has its own */
+	struct jm_scheduler_limits limits;
 	struct jm_scheduler *scheduler;
 	struct jm_listener *listener; /* of --listen (listen.h); NULL = requests are made here */
 	int64_t vocab;

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--rate max: the highest rate within bounds, compared with a queue of a known time per request that is computed here."""
+import contextlib
+import csv
+import math
+import random
+import re
+import threading
+
+import numpy
+import pytest
+
+from completion_server import Server
+from jm import jm
+from runs import one
+from serving import SERVE
+
+TIME, BOUND = 0.02, 0.15  # s for which a request has the server; of the time to the first token
+ALONE = ["run", "serve-client", "--source", "null", "--warmup", "0", "--input-tokens", "3", "--output-tokens", "1", "--seconds", "1"]
+MAX = ["--arrival", "poisson", "--rate", "max", "--trial-requests", "100"]
+
+
+@contextlib.contextmanager
+def server(tmp_path, **more):
+    one_server = Server(0, tmp_path / "log", more.pop("ways", []), **more)
+    threading.Thread(target=one_server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{one_server.server_address[1]}"
+    finally:
+        one_server.shutdown()
+        one_server.server_close()
+
+
+def p99_of_a_queue(rate, seed, n=20000):
+    """Of the time from arrival to the end, where one request after the other takes TIME (Lindley's recursion)."""
+    draw, wait, times = random.Random(seed), 0.0, []
+    for _ in range(n):
+        times.append(wait + TIME)
+        wait = max(0.0, wait + TIME - draw.expovariate(rate))
+    return numpy.percentile(times, 99)
+
+
+def test_the_rate_is_that_at_which_a_queue_reaches_the_bound(tmp_path):
+    with server(tmp_path, alone_s=TIME) as url:
+        r = one(*ALONE, "--url", url, *MAX, "--ttft", f"{BOUND}s")
+    found = r["serving"]["rate_search"]
+    assert 0 < found["kept"] < found["broken"] <= 1.05 * found["kept"] and 3 <= found["trials"] <= 24
+    assert found["kept"] < 1 / TIME  # no queue has an end beyond it
+    # trials are short, and a busy machine takes time of its own, which lowers the rate
+    assert p99_of_a_queue(found["kept"] / 1.5, 1) < BOUND
+    assert p99_of_a_queue(found["broken"] * 4, 1) > BOUND
+    assert f"{found['kept']:.4g} requests/s" in r["note"]
+
+
+def test_the_run_has_the_rate_that_was_found(tmp_path):
+    path = tmp_path / "requests.csv"
+    r = one(*SERVE, "--device", "ref", "--seconds", "2", "--input-tokens", "8", "--output-tokens", "4", "--ttft", "50ms", *MAX,
+            "--requests-csv", path)
+    rate, times = r["serving"]["rate_search"]["kept"], [float(row["arrival_s"]) for row in csv.DictReader(path.open())]
+    assert r["verified"] is True and len(times) > 50
+    # the mean of n exponential times lies within 5 standard errors of 1 / rate
+    mean = (times[-1] - times[0]) / (len(times) - 1)
+    assert abs(mean * rate - 1) < 5 / math.sqrt(len(times) - 1)
+    assert r["serving"]["requests_offered"] < 3 * rate  # those of the trials do not count
+
+
+def test_bounds_that_no_rate_keeps_are_said(tmp_path):
+    with server(tmp_path, alone_s=TIME) as url:
+        r = one(*ALONE, "--url", url, *MAX, "--ttft", "1ms", status=1)
+    assert "No rate keeps --ttft" in r["reason"] and float(re.search(r"first token after ([0-9.]+) s", r["reason"])[1]) >= TIME
+
+
+@pytest.mark.parametrize("options, word", [
+    (["--arrival", "poisson", "--rate", "max"], "--ttft"), (["--rate", "max", "--ttft", "1s"], "poisson"),
+    (["--arrival", "poisson", "--rate", "most", "--ttft", "1s"], "max")])
+def test_what_the_search_needs_is_said(options, word):
+    r = jm(*SERVE, "--device", "ref", "--steps", "2", *options)
+    assert r.returncode != 0 and word in r.stdout + r.stderr

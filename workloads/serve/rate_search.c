@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rate_search.h"
+
+#include <math.h>
+
+#define NEAR   1.05 /* the lowest rate that breaks the bounds by the highest that keeps them */
+#define TRIALS 24   /* at most */
+#define IDLE   0.02 /* requests under way on average: with fewer there is no queue */
+#define BOUNDS                                                                                     \
+	20 /* a trial lasts this many times --ttft at least: a queue that grows by 5 % of it exceeds the bound */
+#define ALLOWED 0.01 /* of the requests may be beyond a bound */
+
+/* So many more than the 99th percentile allows are late that the rest of a trial cannot change its end. */
+static bool is_lost(const struct jm_rate_server *s)
+{
+	const struct jm_load *l = s->load;
+
+	return jm_answers_late(&l->answers, jm_clock_now(s->clock)) > ALLOWED * l->most + 1;
+}
+
+/* Answers the first `most` requests of the load. */
+static int run(const struct jm_rate_server *s, double rate, int most, struct jm_err *err)
+{
+	int code = s->restart(s->arg, err);
+
+	if (code)
+		return code;
+	jm_load_restart(s->load, rate, most);
+	while (!code && !is_lost(s) && (s->load->answers.n < most || s->unfinished(s->arg)))
+		code = s->step(s->arg, err);
+	return code;
+}
+
+/* 1: it keeps the bounds. 0: it does not. */
+static int try_rate(const struct jm_rate_server *s, double rate, struct jm_err *err)
+{
+	double ttft = s->load->answers.ttft, least = isnan(ttft) ? 0 : ceil(BOUNDS * ttft * rate);
+	int most = least > s->load->trial ? (int)fmin(least, 1e6) : s->load->trial;
+	int code = run(s, rate, most, err);
+
+	if (code)
+		return code < 0 ? code : JM_EIO;
+	return !is_lost(s) && jm_answers_keep_bounds(&s->load->answers) == 1;
+}
+
+/* A request that is alone has the shortest times. */
+static int check_alone(const struct jm_answers *a, struct jm_err *err)
+{
+	const struct jm_answer *one = &a->answer[0];
+
+	if (one->state != JM_ANSWER_DONE)
+		return jm_err_set(err, JM_EIO, "The first request of --rate max failed.");
+	if (jm_answer_ttft(one) > a->ttft || jm_answer_tpot(one) > a->tpot)
+		return jm_err_set(err, JM_ERANGE,
+			"No rate keeps --ttft and --tpot: a request alone has its first token "
+			"after %.3g s and each further one after %.3g s; give larger bounds or "
+			"shorter requests.",
+			jm_answer_ttft(one), jm_answer_tpot(one));
+	return 0;
+}
+
+/* Requests per second if --running ones took no longer than one that is alone; ret_least: if nearly all were alone. */
+static int best_rate(
+	const struct jm_rate_server *s, double *ret, double *ret_least, struct jm_err *err)
+{
+	const struct jm_answers *a = &s->load->answers;
+	double ttft = a->ttft, tpot = a->tpot;
+	int code;
+
+	s->load->answers.ttft = s->load->answers.tpot = NAN; /* however long it takes */
+	code = run(s, 1e6, 1, err);
+	s->load->answers.ttft = ttft;
+	s->load->answers.tpot = tpot;
+	if (code)
+		return code;
+	code = check_alone(a, err);
+	*ret = a->running / jm_answer_latency(&a->answer[0]);
+	*ret_least = IDLE / jm_answer_latency(&a->answer[0]);
+	return code;
+}
+
+/* The next rate between one that keeps the bounds (0 = none yet) and one that breaks them (INFINITY = none yet). */
+static double next_rate(double kept, double broken)
+{
+	if (kept <= 0)
+		return broken / 2;
+	return isinf(broken) ? 2 * kept : sqrt(kept * broken);
+}
+
+int jm_rate_search(const struct jm_rate_server *s, struct jm_err *err)
+{
+	struct jm_rate_found *found = &s->load->found;
+	double rate = 0, least = 0;
+	int code = best_rate(s, &rate, &least, err);
+
+	*found = (struct jm_rate_found){.kept = 0, .broken = INFINITY};
+	while (!code && found->trials < TRIALS && rate >= least &&
+		!(found->broken <= NEAR * found->kept)) {
+		int kept = try_rate(s, rate, err);
+
+		if (kept < 0)
+			return kept;
+		*(kept ? &found->kept : &found->broken) = rate;
+		found->trials++;
+		rate = next_rate(found->kept, found->broken);
+	}
+	if (!code && found->kept <= 0)
+		code = jm_err_set(err, JM_ERANGE,
+			"No rate down to %g requests per second keeps --ttft and --tpot; give "
+			"larger bounds, shorter requests or fewer --running.",
+			found->broken);
+	if (!code)
+		code = s->restart(s->arg, err);
+	if (!code)
+		jm_load_restart(s->load, found->kept, 0);
+	return code;
+}
