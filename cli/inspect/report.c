@@ -400,7 +400,9 @@ static const struct jm_option options[] = {
 			"wh_per_gpu_hour, gpu_load_percent, joules_per_item, "
 			"wh_per_item, items_per_joule, items_per_wh, edp, ed2p, zeus_cost, "
 			"cost_per_million, carbon_g_per_million, mfu_percent, hfu_percent, "
-			"mfu_measured_percent, hfu_measured_percent, energy_gain_percent, "
+			"mfu_measured_percent, hfu_measured_percent, ttft_p50_s, ttft_p99_s, "
+			"tpot_p50_s, tpot_p99_s, latency_p99_s, goodput_per_s, "
+			"energy_gain_percent, "
 			"time_loss_percent, gain_minus_loss, and eds_kK for each K of --k"},
 	{.name = "phases",
 		.usual = true,

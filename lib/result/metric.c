@@ -233,6 +233,21 @@ static void measure_gpus(const json_t *record, struct jm_measured *m)
 	}
 }
 
+/* Of requests that were answered; unknown in records of other work. */
+static void measure_serving(const json_t *record, struct jm_measured *m)
+{
+	const json_t *serving = json_object_get(record, "serving");
+	const json_t *ttft = json_object_get(serving, "ttft"),
+		     *tpot = json_object_get(serving, "tpot");
+
+	m->value[JM_M_TTFT_P50] = jm_json_real_of(ttft, "p50");
+	m->value[JM_M_TTFT_P99] = jm_json_real_of(ttft, "p99");
+	m->value[JM_M_TPOT_P50] = jm_json_real_of(tpot, "p50");
+	m->value[JM_M_TPOT_P99] = jm_json_real_of(tpot, "p99");
+	m->value[JM_M_LATENCY_P99] = jm_json_real_of(json_object_get(serving, "latency"), "p99");
+	m->value[JM_M_GOODPUT] = jm_json_real_of(serving, "goodput");
+}
+
 bool jm_metric_failed(const json_t *record)
 {
 	const json_t *exit_status = json_object_get(record, "exit_status");
@@ -277,6 +292,7 @@ void jm_metric_measure(const json_t *record, double add_watts, struct jm_measure
 		measure_work(record, &m);
 		measure_energy(record, add_watts, &m);
 		measure_gpus(record, &m);
+		measure_serving(record, &m);
 	}
 	*ret = m;
 }

@@ -18,6 +18,7 @@
  *				Chowdhery et al., "PaLM" (arXiv 2204.02311), appendix B; Korthikanti et al. (arXiv
  *				2205.05198) for HFU
  *	GPU and hour	the mean power of the GPUs on which the work ran, for one hour
+ *	TTFT, TPOT	of requests that were answered, as the record's object "serving" has them (docs/serving.md)
  *	GPU load	mean of their utilisation: the share of the time in which a kernel ran on a GPU
  *	cost, carbon	e / 3.6e6 J/kWh, times PUE (ISO/IEC 30134-2), times price or carbon intensity, of 10^6 items
  *
@@ -62,6 +63,12 @@
 	X(HFU, "hfu_percent", "HFU", "%", 1, false)                                                \
 	X(MFU_MEASURED, "mfu_measured_percent", "MFU of the measured peak", "%", 1, false)         \
 	X(HFU_MEASURED, "hfu_measured_percent", "HFU of the measured peak", "%", 1, false)         \
+	X(TTFT_P50, "ttft_p50_s", "TTFT p50", "s", -1, false)                                      \
+	X(TTFT_P99, "ttft_p99_s", "TTFT p99", "s", -1, false)                                      \
+	X(TPOT_P50, "tpot_p50_s", "TPOT p50", "s", -1, false)                                      \
+	X(TPOT_P99, "tpot_p99_s", "TPOT p99", "s", -1, false)                                      \
+	X(LATENCY_P99, "latency_p99_s", "latency p99", "s", -1, false)                             \
+	X(GOODPUT, "goodput_per_s", "goodput", "1/s", 1, false)                                    \
 	X(GAIN, "energy_gain_percent", "energy saved", "%", 1, true)                               \
 	X(LOSS, "time_loss_percent", "slowdown", "%", -1, false)                                   \
 	X(GAIN_LOSS, "gain_minus_loss", "energy saved minus slowdown", "%", 1, true)
@@ -72,6 +79,12 @@ enum jm_metric {
 		JM_M_EDS, /* the first of up to JM_METRIC_MAX_K */
 	JM_M_ALL = JM_M_EDS + JM_METRIC_MAX_K,
 };
+
+/* Those of requests that were answered: other work has none of them. */
+static inline bool jm_metric_of_requests(int metric)
+{
+	return metric >= JM_M_TTFT_P50 && metric <= JM_M_GOODPUT;
+}
 
 struct jm_metric_row {
 	const char *name, *title, *unit;

@@ -238,7 +238,8 @@ static int choose_columns(const struct jm_grouping *g, const struct jm_group_ser
 		JM_M_WATTS_MEDIAN, JM_M_WATTS_P99, JM_M_WATTS_MAX, JM_M_GPU_LOAD, JM_M_WH_GPU_HOUR,
 		JM_M_HOURS, JM_M_KWH, JM_M_JOULES_ITEM, JM_M_WH_ITEM, JM_M_ITEMS_JOULE,
 		JM_M_ITEMS_WH, JM_M_EDP, JM_M_ED2P, JM_M_ZEUS, JM_M_COST, JM_M_CARBON, JM_M_MFU,
-		JM_M_HFU, JM_M_MFU_MEASURED, JM_M_HFU_MEASURED};
+		JM_M_HFU, JM_M_MFU_MEASURED, JM_M_HFU_MEASURED, JM_M_TTFT_P50, JM_M_TTFT_P99,
+		JM_M_TPOT_P50, JM_M_TPOT_P99, JM_M_LATENCY_P99, JM_M_GOODPUT};
 	int n = 0;
 
 	add_settings(g, s, columns, &n, ret_n_setting);

@@ -26,6 +26,14 @@ static const struct {
 	{JM_M_GPU_LOAD,
 		"utilisation: the share of the time in which a kernel ran on a GPU; mean over the "
 		"GPUs of the run"},
+	{JM_M_TTFT_P50, "median time from the arrival of a request to its first token"},
+	{JM_M_TTFT_P99,
+		"99th percentile of the time from the arrival of a request to its first token"},
+	{JM_M_TPOT_P50, "median time of each further token of a request"},
+	{JM_M_TPOT_P99, "99th percentile of the time of each further token of a request"},
+	{JM_M_LATENCY_P99,
+		"99th percentile of the time from the arrival of a request to its last token"},
+	{JM_M_GOODPUT, "requests per second that keep the bounds --ttft and --tpot"},
 	{JM_M_MFU, "model FLOPs utilisation: FLOP/s of the model, divided by the dense peak"},
 	{JM_M_HFU, "hardware FLOPs utilisation: executed FLOP/s, divided by the dense peak"},
 };

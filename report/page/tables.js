@@ -233,6 +233,7 @@
 		["Statistics of throughput", (s) => statistics(s, "throughput")],
 		["Statistics of energy per item", (s) => statistics(s, "joules_per_item")],
 		["Utilisation", (s) => metrics(s, ["mfu_percent", "hfu_percent", "mfu_measured_percent", "hfu_measured_percent"])],
+		["Latency of requests", (s) => metrics(s, ["ttft_p50_s", "ttft_p99_s", "tpot_p50_s", "tpot_p99_s", "latency_p99_s", "goodput_per_s"])],
 		["Cost and carbon", (s) => metrics(s, ["cost_per_million", "carbon_g_per_million", "zeus_cost"])],
 		["Nodes of a rack", (s) => rackColumns(s)],
 	];

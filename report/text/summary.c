@@ -30,6 +30,8 @@ static json_t *values_json(const struct jm_grouping *g, const double *value)
 	char name[64];
 
 	for (int m = 0; m < JM_M_EDS + g->options.n_k; m++) {
+		if (jm_metric_of_requests(m) && isnan(value[m]))
+			continue;
 		jm_group_metric_name(g, m, name, sizeof(name));
 		json_object_set_new(all, name, jm_json_number(value[m]));
 	}
@@ -58,6 +60,8 @@ static json_t *point_json(const struct jm_grouping *g, const struct jm_group_poi
 	char name[64];
 
 	for (int m = 0; m < JM_M_EDS + g->options.n_k; m++) {
+		if (jm_metric_of_requests(m) && !p->stat[m].n)
+			continue;
 		jm_group_metric_name(g, m, name, sizeof(name));
 		json_object_set_new(metrics, name, stat_json(&p->stat[m]));
 	}

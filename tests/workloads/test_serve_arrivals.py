@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """When requests of serve arrive, and the figures of them: each is computed anew from the lists of requests and tokens."""
 import csv
+import io
 import json
 import math
 
@@ -158,3 +159,15 @@ def test_a_bad_table_is_said(tmp_path, table, word):
 def test_arrivals_that_lack_something_are_said(options, word):
     r = jm(*SERVE, "--device", "ref", "--steps", "2", *options)
     assert r.returncode != 0 and word in r.stdout + r.stderr
+
+
+def test_latencies_and_goodput_are_columns_of_the_report(tmp_path):
+    file = tmp_path / "r.json"
+    jm(*SERVE, "--device", "ref", "--steps", "60", "--input-tokens", "1:20", "--output-tokens", "2:9", "--requests", "12", "--running", "4",
+       "--step-tokens", "16", "--ttft", "1s", "--json", file)
+    s = json.loads(file.read_text())["serving"]
+    (row,) = csv.DictReader(io.StringIO(jm("report", "--format", "csv", file).stdout))
+    for key, (part, figure) in {"ttft_p50_s": ("ttft", "p50"), "ttft_p99_s": ("ttft", "p99"), "tpot_p50_s": ("tpot", "p50"),
+                                "tpot_p99_s": ("tpot", "p99"), "latency_p99_s": ("latency", "p99")}.items():
+        assert float(row[f"{key}_mean"]) == pytest.approx(s[part][figure], rel=1e-6) and s[part][figure] > 0
+    assert float(row["goodput_per_s_mean"]) == pytest.approx(s["goodput"], rel=1e-6) and s["goodput"] > 0
