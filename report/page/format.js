@@ -16,6 +16,8 @@ JM.el = function (tag, attrs, ...children) {
 };
 
 const known = (JM.known = (v) => typeof v === "number" && isFinite(v));
+// What is unknown is null in the data, with which JavaScript computes as with 0.
+JM.number = (v) => (known(v) ? v : NaN);
 
 JM.decimals = function (value, digits) {
 	if (!known(value) || value === 0) return 0;

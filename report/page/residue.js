@@ -120,7 +120,7 @@
 		const rows = phasesOf(detail, tree).flatMap((p) =>
 			tree.whole.map((m) => {
 				const [joules, rest, error] = detail.parts[m.id][p.i] || [];
-				return { phase: p, meter: m, joules: joules, rest: rest, error: error };
+				return { phase: p, meter: m, joules: JM.number(joules), rest: JM.number(rest), error: JM.number(error) };
 			}),
 		);
 		const includes = (m) => [...new Set(tree.parts(m.id).map(tree.name))].join(", ");

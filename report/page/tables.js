@@ -385,7 +385,7 @@
 		const detail = JM.S.details[s.index],
 			list = detail.phases
 				.map(([name, start, end, items, joules, error, settings]) => ({
-					name: name, start: start, seconds: end - start, end: end, items: items, joules: joules, error: error,
+					name: name, start: start, seconds: end - start, end: end, items: items, joules: JM.number(joules), error: JM.number(error),
 					settings: settings,
 				}))
 				.sort((a, b) => a.start - b.start || b.end - a.end);

@@ -369,6 +369,20 @@ def test_names_of_phases_within_others_in_a_browser(tmp_path):
 
 
 @BROWSER
+def test_power_of_an_unknown_energy_is_no_zero_in_a_browser(tmp_path):
+    store, page = tmp_path / "a.db", tmp_path / "a.html"
+    assert jm("run", "null", "--step-time", "20ms", "--source", "null", "--steps", 5, "--warmup", 1, "--store", store).returncode == 0
+    report(store, "--html", page)
+    dom = browse(page, "--dump-dom", "--window-size=1400,2000")
+    table = re.search(r'<section[^>]*/phases".*?</section>', dom, re.S)[0]
+    rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S) for row in re.findall(r"<tr.*?</tr>", table, re.S)]
+    rows = [[re.sub(r"<[^>]*>", "", cell) for cell in row] for row in rows if re.sub(r"<[^>]*>", "", row[0]) in ("warmup", "steady")]
+    assert len(rows) == 2
+    for name, seconds, joules, watts, items, each in rows:
+        assert float(seconds) > 0 and float(items) > 0 and joules == watts == each == "\u2013", name
+
+
+@BROWSER
 def test_traces_that_are_left_out_are_told_in_a_browser(tmp_path):
     """A page has 100 at most, or it would be too large."""
     store, page = tmp_path / "a.db", tmp_path / "a.html"
