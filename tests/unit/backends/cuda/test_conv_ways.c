@@ -229,10 +229,44 @@ static void single_pixels_are_products(void **unused)
 	}
 }
 
+/* y[b,k] sums x[b,i] w[k,i] over pixels and channels. */
+static void whole_images_are_products(void **unused)
+{
+	static float weights[K * IMAGE * C], sums[BATCH * K], expected[BATCH * K];
+	struct jm_tensor all = {.data = weights,
+		.type = JM_F32,
+		.rank = 4,
+		.dim = {K, C, Y, X},
+		.layout = cuda_layout_last};
+	struct jm_tensor one = {.data = sums, .type = JM_F32, .rank = 4, .dim = {BATCH, K, 1, 1}};
+	struct jm_node n = conv_of(JM_OP_CONV);
+	struct jm_err err = JM_ERR_INIT;
+	struct cuda_product *p;
+	struct cuda_gemm g;
+
+	(void)unused;
+	n.in[1] = &all;
+	n.out[0] = &one;
+	fill(&x, 1);
+	fill(&all, 2);
+	for (int i = 0; i < BATCH * K; i++)
+		for (int j = 0; j < IMAGE * C; j++)
+			expected[i] +=
+				x_data[i / K * IMAGE * C + j] * weights[i % K * IMAGE * C + j];
+	assert_true(cuda_conv_is_product(&n));
+	g = cuda_conv_product_of(&n, NULL);
+	assert_int_equal(cuda_product_new(NULL, &g, &p, &err), 0);
+	cuda_product_run(NULL, p, &err);
+	cuda_product_free(NULL, p);
+	assert_memory_equal(sums, expected, sizeof(expected));
+	all.layout = (struct jm_layout){0}; /* channels do not stand together */
+	assert_false(cuda_conv_is_product(&n));
+}
+
 static void others_are_none(void **unused)
 {
 	struct jm_node n = conv_of(JM_OP_CONV);
-	struct jm_tensor wide = w, bias = {.rank = 1, .dim = {K}};
+	struct jm_tensor wide = w;
 
 	(void)unused;
 	n.attr.conv.stride[1] = 2;
@@ -244,7 +278,7 @@ static void others_are_none(void **unused)
 	n.attr.conv.groups = 2;
 	assert_false(cuda_conv_is_product(&n));
 	n = conv_of(JM_OP_CONV);
-	n.in[2] = &bias;
+	n.attr.conv.more[1] = 1;
 	assert_false(cuda_conv_is_product(&n));
 	n = conv_of(JM_OP_CONV);
 	wide.dim[2] = 3;
@@ -436,6 +470,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(single_pixels_are_products),
+		cmocka_unit_test(whole_images_are_products),
 		cmocka_unit_test(others_are_none),
 		cmocka_unit_test(strided_gradients_go_to_compact_memory),
 		cmocka_unit_test(tf32_is_asked_for),

@@ -135,7 +135,7 @@ static void guards_of_other_versions_are_told(void **state)
 		const char *said;
 	} rows[] = {
 		{"old", JM_EVERSION, "an older joulemark"},
-		{"later", JM_EVERSION, "The guard speaks version 2 of the guard's protocol"},
+		{"later", JM_EVERSION, "The guard speaks version 3 of the guard's protocol"},
 		{"long", JM_EFORMAT, "length"},
 		{"short", JM_EVERSION, "another program"},
 	};
@@ -222,13 +222,13 @@ static void a_client_without_versions_gets_a_reply_of_its_form(void **state)
 
 static void a_client_of_a_later_version_is_told_its_version(void **state)
 {
-	struct jm_wire_request later = {.magic = JM_WIRE_MAGIC, .version = 2};
+	struct jm_wire_request later = {.magic = JM_WIRE_MAGIC, .version = JM_WIRE_VERSION + 1};
 	struct jm_wire_reply r;
 
 	(void)state;
 	assert_true(tell(own.fd, &later, sizeof(later), &r) >= (ssize_t)sizeof(r));
 	assert_int_equal(r.rc, JM_EVERSION);
-	assert_non_null(strstr(r.text, "The client speaks version 2"));
+	assert_non_null(strstr(r.text, "The client speaks version 3"));
 }
 
 static void zeros_beyond_the_longest_message_are_of_another_version(void **state)
