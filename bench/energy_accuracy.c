@@ -6,6 +6,7 @@
  *	energy_accuracy [runs per row]
  */
 #include "../tests/kit/wave.h"
+#include "base/stat/stat.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -37,16 +38,9 @@ static void note(struct errors *e, double value, double truth, double bound)
 	e->n++;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double quantile(double *values, int n, double q)
 {
-	qsort(values, (size_t)n, sizeof(*values), by_value);
+	qsort(values, (size_t)n, sizeof(*values), jm_stat_by_value);
 	return n ? values[(int)fmin(n - 1, floor(q * n))] : NAN;
 }
 

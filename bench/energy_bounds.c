@@ -11,6 +11,7 @@
  * power alone, could be (see narrowest()).
  */
 #include "../tests/kit/wave.h"
+#include "base/stat/stat.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -82,16 +83,9 @@ static void note(struct cell *c, double error, double bound, double joules)
 	c->held += fabs(error) <= bound;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double quantile(double *values, int n, double q)
 {
-	qsort(values, (size_t)n, sizeof(*values), by_value);
+	qsort(values, (size_t)n, sizeof(*values), jm_stat_by_value);
 	return n ? values[(int)fmin(n - 1, floor(q * n))] : NAN;
 }
 
@@ -199,7 +193,7 @@ static void measure(const struct sensor *sensor, double shortest, double longest
 
 static int by_error(const void *a, const void *b)
 {
-	return by_value(&((const struct load *)a)->error, &((const struct load *)b)->error);
+	return jm_stat_by_value(&((const struct load *)a)->error, &((const struct load *)b)->error);
 }
 
 static double row_p95(const struct row *r)

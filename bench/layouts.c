@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "backends/cpu/kernels/kernels.h"
+#include "base/stat/stat.h"
 
 enum { ROUNDS = 3, BUFFERS = 5 };
 
@@ -133,13 +134,6 @@ static double seconds(const struct bench *b, enum what what)
 	return now() - start;
 }
 
-static int compare(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 static void measure(struct bench *b, enum what what)
 {
 	static const char *const name[WHATS] = {"bn", "bn-grad", "maxpool", "maxpool-grad"};
@@ -151,7 +145,7 @@ static void measure(struct bench *b, enum what what)
 			time[last][i] = seconds(b, what);
 		}
 	for (int last = 0; last < 2; last++)
-		qsort(time[last] + 1, ROUNDS, sizeof(double), compare);
+		qsort(time[last] + 1, ROUNDS, sizeof(double), jm_stat_by_value);
 	printf("%-4s %-13s nChw16c %6.1f ms (%.1f-%.1f)   nhwc %6.1f ms (%.1f-%.1f)   %.2f\n",
 		b->bf16 ? "bf16" : "f32", name[what], 1e3 * time[0][1 + ROUNDS / 2],
 		1e3 * time[0][1], 1e3 * time[0][ROUNDS], 1e3 * time[1][1 + ROUNDS / 2],

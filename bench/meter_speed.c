@@ -8,6 +8,7 @@
  *	3. a day of 48 signals at 100 Hz in a store, changes only (aims: below 1 GB; opened and summarised in 2 s)
  */
 #include "sampling.h"
+#include "base/stat/stat.h"
 
 #include "base/clock.h"
 #include "base/ctx.h"
@@ -153,13 +154,6 @@ static double sampled(double seconds)
 	return before / (double)rounds;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static void cost(void)
 {
 	double ratio[5], sum = 0, empty = 0, ours = 0;
@@ -171,7 +165,7 @@ static void cost(void)
 		ours += o;
 		ratio[i] = o / e;
 	}
-	qsort(ratio, 5, sizeof(ratio[0]), by_value);
+	qsort(ratio, 5, sizeof(ratio[0]), jm_stat_by_value);
 	printf("8 GPUs x 6 signals at 100 Hz, 20 us a call: %.3f ms of a processor each time; the "
 	       "calls alone %.3f ms; ratio %.3f (of five runs %.3f to %.3f)%s\n",
 		1e3 * ours / 5, 1e3 * empty / 5, ratio[2], ratio[0], ratio[4],

@@ -17,6 +17,7 @@
 #include <jpeglib.h>
 
 #include "joulemark.h"
+#include "base/stat/stat.h"
 #include "workloads/train/picture_loader.h"
 
 enum { OCTAVES = 7, SHAPES = 30, QUALITY = 92, BATCH = 16, ROUNDS_MOST = 1000 };
@@ -227,17 +228,10 @@ static double loaded(
 	return (cpu_now() - begun) / (double)before;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* ms per picture */
 static double print(const char *name, double *s, int n)
 {
-	qsort(s, (size_t)n, sizeof(*s), by_value);
+	qsort(s, (size_t)n, sizeof(*s), jm_stat_by_value);
 	printf("%-22s %7.3f %7.3f %7.3f %9.0f\n", name, 1e3 * s[0], 1e3 * s[n / 2], 1e3 * s[n - 1],
 		1 / s[n / 2]);
 	return s[n / 2];
@@ -267,7 +261,7 @@ static void compare(
 	printf("%-22s %7s %7s %7s %9s\n", "CPU ms per picture", "least", "median", "most", "1/s");
 	print("libjpeg-turbo alone", alone, b->rounds);
 	print(type, whole, b->rounds);
-	qsort(ratio, (size_t)b->rounds, sizeof(*ratio), by_value);
+	qsort(ratio, (size_t)b->rounds, sizeof(*ratio), jm_stat_by_value);
 	printf("rate of the loader / alone: %.3f (%.3f to %.3f)\n", ratio[b->rounds / 2], ratio[0],
 		ratio[b->rounds - 1]);
 	jpeg_destroy_decompress(&d);

@@ -12,6 +12,7 @@
  * With the argument "day" only the simulated day of part 2 runs.
  */
 #include "sampling.h"
+#include "base/stat/stat.h"
 
 #include "measure/view/live.h"
 #include "base/ctx.h"
@@ -296,13 +297,6 @@ static void one_measure(char *joulemark, double *ret_start, double *ret_return)
 	*ret_return = (double)(after - ended) * 1e-6;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static void latency(char *joulemark, const char *nvml)
 {
 	double start[20], back[20];
@@ -311,8 +305,8 @@ static void latency(char *joulemark, const char *nvml)
 	setenv("JM_FAKE_NVML", "gpus=8;wave=square;low=100;high=600;period=2;shift=0.25", 1);
 	for (int i = 0; i < 20; i++)
 		one_measure(joulemark, &start[i], &back[i]);
-	qsort(start, 20, sizeof(*start), by_value);
-	qsort(back, 20, sizeof(*back), by_value);
+	qsort(start, 20, sizeof(*start), jm_stat_by_value);
+	qsort(back, 20, sizeof(*back), jm_stat_by_value);
 	printf("measure with 8 fake GPUs: CMD begins after %.1f ms (median; worst %.1f), joulemark "
 	       "ends %.1f ms after it (median; worst %.1f)\n",
 		start[10], start[19], back[10], back[19]);

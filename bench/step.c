@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "engine/graph/model.h"
+#include "base/stat/stat.h"
 #include "engine/run/program.h"
 #include "engine/graph/tensor.h"
 #include "engine/run/start_values.h"
@@ -154,13 +155,6 @@ static void step(struct jm_program *p, int number)
 	printf("%.6f %.6f %zu\n", start, (double)loss, most_memory());
 }
 
-static int compare(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 static double alone(struct jm_program *p, const struct jm_unit *u)
 {
 	const struct jm_device *d = p->device;
@@ -172,7 +166,7 @@ static double alone(struct jm_program *p, const struct jm_unit *u)
 		check(d->backend->sync(d->dev, &err));
 		seconds[i] = now() - seconds[i];
 	}
-	qsort(seconds + 1, REPEATS, sizeof(*seconds), compare);
+	qsort(seconds + 1, REPEATS, sizeof(*seconds), jm_stat_by_value);
 	return seconds[1 + REPEATS / 2];
 }
 

@@ -177,15 +177,9 @@ bool jm_repeat_counts(const struct jm_measure_repeat *r, const struct jm_repeat_
 /* What the energy of a meter is computed from. */
 static int64_t refresh_of(const struct jm_meters *set, int meter)
 {
-	static const enum jm_quantity order[] = {JM_Q_ENERGY, JM_Q_POWER, JM_Q_POWER_AVERAGE};
+	int signal = jm_meter_energy_signal(set, meter);
 
-	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
-		int signal = jm_meter_signal(set, meter, order[i]);
-
-		if (signal >= 0)
-			return set->signal[signal].refresh_ns;
-	}
-	return 0;
+	return signal < 0 ? 0 : set->signal[signal].refresh_ns;
 }
 
 static int64_t slowest(const struct jm_meters *set)

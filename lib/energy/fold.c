@@ -239,13 +239,6 @@ static bool is_sure(const struct jm_fold *fold)
 	return true;
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Of the lengths of runs, or of the gaps between them; NAN = out of memory. */
 static double median(const struct jm_fold_runs *runs, bool gaps)
 {
@@ -256,7 +249,7 @@ static double median(const struct jm_fold_runs *runs, bool gaps)
 		all[i] = gaps ? (double)(runs->begin_ns[i + 1] - runs->end_ns[i])
 			      : (double)(runs->end_ns[i] - runs->begin_ns[i]);
 	if (all) {
-		qsort(all, (size_t)n, sizeof(*all), compare);
+		qsort(all, (size_t)n, sizeof(*all), jm_stat_by_value);
 		value = all[n / 2] * 1e-9;
 	}
 	free(all);

@@ -25,15 +25,9 @@ static bool counts(const struct jm_quality_facts *f, int i)
 
 static const struct jm_signal *best_signal(const struct jm_quality_facts *f, int meter)
 {
-	static const enum jm_quantity order[] = {JM_Q_ENERGY, JM_Q_POWER, JM_Q_POWER_AVERAGE};
+	int signal = jm_meter_energy_signal(f->set, meter);
 
-	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
-		int signal = jm_meter_signal(f->set, meter, order[i]);
-
-		if (signal >= 0)
-			return &f->set->signal[signal];
-	}
-	return NULL;
+	return signal < 0 ? NULL : &f->set->signal[signal];
 }
 
 static const char *label(const struct jm_quality_facts *f, int i)

@@ -292,13 +292,6 @@ static int take_changes(bool counter, const struct jm_reading *r, int n, struct 
 	return n > 2 ? n - 2 : 0;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* The gap between changes; one that is a multiple of the median holds several, since a value can come twice. */
 static struct jm_fitted refresh_of(const struct change *change, int n, double *sorted)
 {
@@ -307,7 +300,7 @@ static struct jm_fitted refresh_of(const struct change *change, int n, double *s
 
 	for (int i = 0; i < n; i++)
 		sorted[i] = change[i].gap;
-	qsort(sorted, (size_t)n, sizeof(*sorted), compare_doubles);
+	qsort(sorted, (size_t)n, sizeof(*sorted), jm_stat_by_value);
 	median = sorted[n / 2];
 	for (int g = 0; g < GROUPS; g++) {
 		double seconds = 0, count = 0;

@@ -86,23 +86,10 @@ static double quantile(const struct times *t, double share)
 	return NAN;
 }
 
-static int find_signal(const struct jm_meters *set, int meter)
-{
-	static const enum jm_quantity order[] = {JM_Q_POWER, JM_Q_POWER_AVERAGE, JM_Q_ENERGY};
-
-	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
-		int signal = jm_meter_signal(set, meter, order[i]);
-
-		if (signal >= 0)
-			return signal;
-	}
-	return -1;
-}
-
 int jm_watts_of(const struct jm_trace *trace, const struct jm_meters *set, int meter, int64_t t0_ns,
 	int64_t t1_ns, struct jm_watts *ret, struct jm_err *err)
 {
-	int signal = find_signal(set, meter), rc;
+	int signal = jm_meter_power_signal(set, meter), rc;
 	struct times *t;
 
 	if (signal < 0) {

@@ -285,6 +285,29 @@ int jm_meter_signal(const struct jm_meters *set, int meter, enum jm_quantity qua
 	return -1;
 }
 
+static int first_signal(const struct jm_meters *set, int meter, const enum jm_quantity order[3])
+{
+	int signal = -1;
+
+	for (int i = 0; i < 3 && signal < 0; i++)
+		signal = jm_meter_signal(set, meter, order[i]);
+	return signal;
+}
+
+int jm_meter_energy_signal(const struct jm_meters *set, int meter)
+{
+	static const enum jm_quantity order[] = {JM_Q_ENERGY, JM_Q_POWER, JM_Q_POWER_AVERAGE};
+
+	return first_signal(set, meter, order);
+}
+
+int jm_meter_power_signal(const struct jm_meters *set, int meter)
+{
+	static const enum jm_quantity order[] = {JM_Q_POWER, JM_Q_POWER_AVERAGE, JM_Q_ENERGY};
+
+	return first_signal(set, meter, order);
+}
+
 void jm_meters_cut(struct jm_meters *set, int n, int n_signals)
 {
 	for (int i = n; i < set->n; i++)

@@ -180,6 +180,10 @@ static inline bool jm_meter_counts(const struct jm_meters *set, int meter)
 }
 /* Index of the meter's signal of that quantity, or -1. */
 int jm_meter_signal(const struct jm_meters *set, int meter, enum jm_quantity quantity);
+/* What its energy is computed from, the best first: a counter, power, the average of power; -1 = it has none. */
+int jm_meter_energy_signal(const struct jm_meters *set, int meter);
+/* What shows its power over time, the best first: power, the average of power, a counter; -1 = it has none. */
+int jm_meter_power_signal(const struct jm_meters *set, int meter);
 /* Drops all meters and signals from these on. */
 void jm_meters_cut(struct jm_meters *set, int n, int n_signals);
 void jm_meters_done(struct jm_meters *set);

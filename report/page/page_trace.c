@@ -57,20 +57,16 @@ static bool is_nested(const struct jm_meters *set, int index)
 
 static void choose_signal(struct jm_page_trace *t, int index)
 {
-	static const enum jm_quantity order[] = {JM_Q_POWER, JM_Q_POWER_AVERAGE, JM_Q_ENERGY};
 	struct meter *m = &t->meter[index];
 
-	*m = (struct meter){.signal = -1,
+	*m = (struct meter){.signal = jm_meter_power_signal(t->set, index),
 		.last = {.value = NAN},
 		.held = {0, NAN},
 		.sums = is_nested(t->set, index),
 		.width_ns = FIRST_WIDTH};
-	for (size_t i = 0; i < 3 && m->signal < 0; i++) {
-		m->signal = jm_meter_signal(t->set, index, order[i]);
-		m->counter = order[i] == JM_Q_ENERGY;
-	}
 	if (m->signal < 0)
 		return;
+	m->counter = t->set->signal[m->signal].quantity == JM_Q_ENERGY;
 	m->wrap = t->set->signal[m->signal].wrap;
 	t->of[m->signal] = index;
 }

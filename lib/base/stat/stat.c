@@ -12,7 +12,7 @@
 #define DOF_LARGE	2000 /* from here on t differs from its limit by less than 1e-3 relative */
 #define MEDIAN_ON_STACK 64
 
-static int compare(const void *a, const void *b)
+int jm_stat_by_value(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 
@@ -24,7 +24,7 @@ static double median_of(double *values, int n)
 {
 	if (!n)
 		return NAN;
-	qsort(values, (size_t)n, sizeof(*values), compare);
+	qsort(values, (size_t)n, sizeof(*values), jm_stat_by_value);
 	return n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
 }
 

@@ -14,6 +14,9 @@ struct jm_stat {
 	double min, max;   /* NAN: n = 0 */
 };
 
+/* For qsort: doubles, the smallest first. */
+int jm_stat_by_value(const void *a, const void *b);
+
 /* NAN among the values means "unknown": it is left out of n. */
 void jm_stat_of(const double *values, int n, struct jm_stat *ret);
 

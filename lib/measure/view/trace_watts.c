@@ -164,14 +164,12 @@ static int put_windows(struct table *t, int64_t start_ns, FILE *f, struct jm_err
 
 static struct column column_of(const struct jm_meters *set, int meter)
 {
-	static const enum jm_quantity order[] = {JM_Q_POWER, JM_Q_POWER_AVERAGE, JM_Q_ENERGY};
-	struct column c = {.signal = -1, .watts = NAN};
+	struct column c = {.signal = jm_meter_power_signal(set, meter), .watts = NAN};
 
-	for (size_t i = 0; i < 3 && c.signal < 0; i++) {
-		c.signal = jm_meter_signal(set, meter, order[i]);
-		c.counter = order[i] == JM_Q_ENERGY;
-	}
-	c.wrap = c.signal < 0 ? 0 : set->signal[c.signal].wrap;
+	if (c.signal < 0)
+		return c;
+	c.counter = set->signal[c.signal].quantity == JM_Q_ENERGY;
+	c.wrap = set->signal[c.signal].wrap;
 	return c;
 }
 
