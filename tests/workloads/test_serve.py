@@ -81,7 +81,7 @@ def test_each_run_of_a_sweep_writes_a_list_of_its_own(tmp_path):
 
 
 def test_the_report_shows_latencies_goodput_and_joules(tmp_path):
-    served = ["--device", "ref", "--steps", "150", "--arrival", "closed", "--running", "2,3", "--input-tokens", "3",
+    served = ["--device", "ref", "--seconds", "3", "--arrival", "closed", "--running", "2,3", "--input-tokens", "3",
               "--output-tokens", "2:5", "--ttft", "1s"]
     done = one(*(x for x in SERVE if x not in ("--source", "null")), "--source", "estimate", *served)
     path = tmp_path / "records.json"

@@ -42,7 +42,7 @@ def p99_of_a_queue(rate, seed, n=20000):
 
 def test_the_rate_is_that_at_which_a_queue_reaches_the_bound(tmp_path):
     with server(tmp_path, alone_s=TIME) as url:
-        r = one(*ALONE, "--url", url, *MAX, "--ttft", f"{BOUND}s")
+        r = one(*ALONE, "--url", url, *MAX, "--ttft", f"{BOUND}s", timeout=600)
     found = r["serving"]["rate_search"]
     assert 0 < found["kept"] < found["broken"] <= 1.05 * found["kept"] and 3 <= found["trials"] <= 24
     assert found["kept"] < 1 / TIME  # no queue has an end beyond it
@@ -55,7 +55,7 @@ def test_the_rate_is_that_at_which_a_queue_reaches_the_bound(tmp_path):
 def test_the_run_has_the_rate_that_was_found(tmp_path):
     path = tmp_path / "requests.csv"
     r = one(*SERVE, "--device", "ref", "--seconds", "2", "--input-tokens", "8", "--output-tokens", "4", "--ttft", "50ms", *MAX,
-            "--requests-csv", path)
+            "--requests-csv", path, timeout=600)
     rate, times = r["serving"]["rate_search"]["kept"], [float(row["arrival_s"]) for row in csv.DictReader(path.open())]
     assert r["verified"] is True and len(times) > 50
     # the mean of n exponential times lies within 5 standard errors of 1 / rate
