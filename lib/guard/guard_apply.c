@@ -489,7 +489,8 @@ static int keep_one(struct jm_knob_holder *k, int i, struct jm_err *err)
 {
 	struct jm_journal *j = &k->journal[i];
 	struct jm_journal_state s = describe(k, i);
-	struct jm_knob_value base = j->now.kept ? j->now.base : j->now.found, now, enforced;
+	struct jm_knob_value base = j->now.kept ? j->now.base : j->now.found, enforced;
+	struct jm_knob_value now = jm_knob_value_of(NAN); /* unless it can be read */
 	bool home = !jm_knob_table_get(&k->table, i, &now, &enforced, NULL) &&
 		    jm_knob_value_same(&now, &base);
 	int rc;
