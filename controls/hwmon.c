@@ -33,10 +33,9 @@ struct state {
 /* A file beside the cap, ".../power1_cap" with "_min" or in place of "_cap". */
 static void file_beside(const char *cap, const char *end, char out[PATH_MAX])
 {
-	size_t n = strlen(cap) - strlen("_cap");
+	int n = (int)(strlen(cap) - strlen("_cap"));
 
-	memcpy(out, cap, n);
-	snprintf(out + n, PATH_MAX - n, "%s", end);
+	snprintf(out, PATH_MAX, "%.*s%s", n, cap, end);
 }
 
 static int read_watts(const char *path, double *ret, struct jm_err *err)

@@ -218,6 +218,7 @@ static int obey(rule_fn *rule, char *path, const char *text, size_t n)
 	return rc ? rc : put(path, line);
 }
 
+/* The names of glibc are reserved. NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
 __attribute__((visibility("default"))) ssize_t write(int fd, const void *text, size_t n)
 {
 	char path[PATH_MAX];
