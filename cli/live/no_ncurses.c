@@ -14,10 +14,21 @@ int jm_top_screen_width(void)
 	return 0;
 }
 
-void jm_top_screen_draw(const char *lines, int head)
+int jm_top_screen_height(void)
+{
+	return 1;
+}
+
+bool jm_top_screen_utf8(void)
+{
+	return false;
+}
+
+void jm_top_screen_draw(const char *lines, int first, const char *keys)
 {
 	(void)lines;
-	(void)head;
+	(void)first;
+	(void)keys;
 }
 
 enum jm_top_key jm_top_screen_key(void)

@@ -2,8 +2,10 @@
 /* newterm and not initscr, which ends the program where the terminal is unknown. Signals are caught before; ncurses then
  * leaves their handlers as they are and adds its own for the size and for stopping (Ctrl-Z). */
 #include "top_screen.h"
+#include "top_table.h"
 
 #include <curses.h>
+#include <langinfo.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,43 +42,73 @@ int jm_top_screen_width(void)
 	return COLS;
 }
 
-static void draw_line(int row, const char *line, int n, bool title)
+int jm_top_screen_height(void)
 {
-	if (title)
+	return LINES > 1 ? LINES - 1 : 1;
+}
+
+bool jm_top_screen_utf8(void)
+{
+	return !strcmp(nl_langinfo(CODESET), "UTF-8");
+}
+
+static void draw_line(int row, const char *line, int n, bool reverse)
+{
+	if (reverse)
 		attron(A_REVERSE);
 	mvaddnstr(row, 0, line, n);
-	if (title)
+	if (reverse)
 		attroff(A_REVERSE);
 }
 
-void jm_top_screen_draw(const char *lines, int head)
+void jm_top_screen_draw(const char *lines, int first, const char *keys)
 {
 	erase();
-	for (int row = 0; *lines && row < LINES; row++) {
+	for (int row = -first; *lines && row < jm_top_screen_height(); row++) {
+		bool title = *lines == JM_TOP_TITLE;
 		size_t n = strcspn(lines, "\n");
 
-		draw_line(row, lines, (int)n, row == head);
+		if (row >= 0)
+			draw_line(row, lines + title, (int)n - title, title);
 		lines += n + (lines[n] != '\0');
 	}
-	if (*lines && LINES > 0)
-		mvaddnstr(LINES - 1, 0, "... (more lines)", COLS);
+	if (LINES > 1) {
+		attron(A_BOLD);
+		mvaddnstr(LINES - 1, 0, keys, COLS);
+		attroff(A_BOLD);
+	}
 	refresh();
 }
 
 enum jm_top_key jm_top_screen_key(void)
 {
-	enum jm_top_key key = JM_TOP_NONE;
+	static const struct {
+		int c;
+		enum jm_top_key key;
+	} keys[] = {
+		{'q', JM_TOP_QUIT},
+		{'Q', JM_TOP_QUIT},
+		{'?', JM_TOP_HELP},
+		{'h', JM_TOP_HELP},
+		{'s', JM_TOP_SORT},
+		{'f', JM_TOP_FREEZE},
+		{KEY_UP, JM_TOP_UP},
+		{KEY_DOWN, JM_TOP_DOWN},
+		{KEY_PPAGE, JM_TOP_PAGE_UP},
+		{KEY_NPAGE, JM_TOP_PAGE_DOWN},
+		{KEY_RESIZE, JM_TOP_REDRAW},
+		{'\f', JM_TOP_REDRAW},
+	};
 	int c;
 
 	while ((c = getch()) != ERR) {
-		if (c == 'q' || c == 'Q')
-			return JM_TOP_QUIT;
-		if (c == KEY_RESIZE || c == '\f')
-			key = JM_TOP_REDRAW;
 		if (c == '\f')
 			clearok(stdscr, TRUE);
+		for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+			if (keys[i].c == c)
+				return keys[i].key;
 	}
-	return key;
+	return JM_TOP_NONE;
 }
 
 void jm_top_screen_close(void)

@@ -66,6 +66,7 @@ enum jm_scope {
 	X(CURRENT, "current", "A")                                                                 \
 	X(POWER_FACTOR, "power-factor", "1")                                                       \
 	X(FAN, "fan", "rpm")                                                                       \
+	X(MEMORY_USED, "memory-used", "B")                                                         \
 	/* shares of the time between two readings, and traffic in it */                           \
 	X(SM_ACTIVITY, "sm-activity", "1")                                                         \
 	X(TENSOR_ACTIVITY, "tensor-activity", "1")                                                 \

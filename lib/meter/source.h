@@ -77,6 +77,7 @@ struct jm_device_use {
 	const char *name; /* of the instance: "MIG-..."; valid during the call */
 	pid_t pid;	  /* in the first namespace of the machine; 0 = the instance as a whole */
 	double use;	  /* relative to other rows of the device; NAN = not known */
+	double bytes;	  /* of the device's memory that a process has; NAN = not known */
 };
 typedef void jm_use_fn(void *arg, const struct jm_device_use *use);
 

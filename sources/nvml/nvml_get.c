@@ -66,6 +66,15 @@ double jm_nvml_get_utilisation(const struct jm_nvml *nvml, jm_nvml_device device
 	return u.gpu / 100.0;
 }
 
+double jm_nvml_get_memory_used(const struct jm_nvml *nvml, jm_nvml_device device)
+{
+	struct jm_nvml_memory memory = {0};
+
+	if (!nvml->memory || nvml->memory(device, &memory) || memory.used > memory.total)
+		return NAN;
+	return (double)memory.used;
+}
+
 /* P0 to P15; the library answers 32 where it does not know. */
 double jm_nvml_get_power_state(const struct jm_nvml *nvml, jm_nvml_device device)
 {

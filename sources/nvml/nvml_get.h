@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One number of a GPU by a call of its own, in SI units; NAN where the driver has none. power: as nvidia-smi has it, the
- * mean of the last second from Ampere on, except GA100. utilisation: 0..1. power state: 0..15. throttle: enum jm_throttle. */
+ * mean of the last second from Ampere on, except GA100. utilisation: 0..1. power state: 0..15. throttle: enum jm_throttle.
+ * memory: bytes. */
 #ifndef JM_NVML_GET_H
 #define JM_NVML_GET_H
 
@@ -15,6 +16,7 @@ double jm_nvml_get_memory_clock(const struct jm_nvml *nvml, jm_nvml_device devic
 double jm_nvml_get_temperature(const struct jm_nvml *nvml, jm_nvml_device device);
 double jm_nvml_get_utilisation(const struct jm_nvml *nvml, jm_nvml_device device);
 double jm_nvml_get_power_state(const struct jm_nvml *nvml, jm_nvml_device device);
+double jm_nvml_get_memory_used(const struct jm_nvml *nvml, jm_nvml_device device);
 double jm_nvml_get_throttle(const struct jm_nvml *nvml, jm_nvml_device device);
 
 #endif

@@ -25,6 +25,7 @@ const struct jm_nvml_probe jm_nvml_gpu_probes[JM_NVML_GPU_PROBES] = {
 	{JM_Q_TEMPERATURE, 0, 0, true, 1, jm_nvml_get_temperature, 0, 0},
 	{JM_Q_UTILISATION, 0, 0, true, 1, jm_nvml_get_utilisation, 0, 0},
 	{JM_Q_POWER_STATE, 0, 0, true, 1, jm_nvml_get_power_state, 0, 0},
+	{JM_Q_MEMORY_USED, 0, 0, true, 1, jm_nvml_get_memory_used, 0, 0},
 	{JM_Q_THROTTLE, 0, 0, true, 1, jm_nvml_get_throttle, 0, 0},
 };
 

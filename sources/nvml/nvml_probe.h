@@ -28,7 +28,7 @@ struct jm_nvml_probe {
 	int from_driver, before_driver; /* major versions in which the field has that id; 0 = all */
 };
 /* In order of preference: the first row of a quantity that answers is taken. */
-#define JM_NVML_GPU_PROBES    16
+#define JM_NVML_GPU_PROBES    17
 #define JM_NVML_MEMORY_PROBES 2
 #define JM_NVML_MODULE_PROBES 2
 #define JM_NVML_TIME_PROBES   9

@@ -7,6 +7,7 @@
 #include "nvml_uses.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,26 +27,72 @@ static int lacks(const char *what, struct jm_err *err)
 
 /* ---- an undivided GPU ---- */
 
+/* The processes that have memory of a GPU, whether they ran kernels or not; none where the driver does not say. */
+struct owners {
+	unsigned int n;
+	struct jm_nvml_process row[MAX_ROWS]; /* pid 0: was given already */
+};
+
+static void read_owners(const struct jm_nvml *nvml, jm_nvml_device gpu, struct owners *ret)
+{
+	unsigned int n = MAX_ROWS;
+
+	if (nvml->processes && !nvml->processes(gpu, &n, ret->row))
+		ret->n = n < MAX_ROWS ? n : MAX_ROWS;
+}
+
+/* The library has all bits set where it does not know the memory. */
+static double bytes_of(const struct jm_nvml_process *p)
+{
+	return p->memory == UINT64_MAX ? NAN : (double)p->memory;
+}
+
+static double take_bytes(struct owners *owners, unsigned int pid)
+{
+	for (unsigned int i = 0; i < owners->n; i++)
+		if (owners->row[i].pid == pid) {
+			owners->row[i].pid = 0;
+			return bytes_of(&owners->row[i]);
+		}
+	return NAN;
+}
+
+/* Those that ran no kernel: nothing of the device's energy is theirs. */
+static void give_idle(const struct owners *owners, jm_use_fn *give, void *arg)
+{
+	for (unsigned int i = 0; i < owners->n; i++)
+		if (owners->row[i].pid)
+			give(arg, &(struct jm_device_use){.instance = -1,
+					  .name = "",
+					  .pid = (pid_t)owners->row[i].pid,
+					  .use = 0,
+					  .bytes = bytes_of(&owners->row[i])});
+}
+
 static int read_processes(const struct jm_nvml *nvml, jm_nvml_device gpu, long long since_us,
 	jm_use_fn *give, void *arg, struct jm_err *err)
 {
 	static const char what[] = "the use of the GPU by each process";
 	struct jm_nvml_process_sample row[MAX_ROWS];
 	unsigned int n = MAX_ROWS;
+	struct owners owners = {0};
 	int rc;
 
 	if (!nvml->process_use)
 		return lacks(what, err);
 	rc = nvml->process_use(gpu, row, &n, (unsigned long long)since_us);
 	if (rc == JM_NVML_NOT_FOUND) /* no process ran a kernel */
-		return 0;
-	if (rc)
+		n = 0;
+	else if (rc)
 		return fail(nvml, rc, what, err);
+	read_owners(nvml, gpu, &owners);
 	for (unsigned int i = 0; i < n && i < MAX_ROWS; i++)
 		give(arg, &(struct jm_device_use){.instance = -1,
 				  .name = "",
 				  .pid = (pid_t)row[i].pid,
-				  .use = row[i].sm > 100 ? NAN : row[i].sm / 100.0});
+				  .use = row[i].sm > 100 ? NAN : row[i].sm / 100.0,
+				  .bytes = take_bytes(&owners, row[i].pid)});
+	give_idle(&owners, give, arg);
 	return 0;
 }
 
@@ -181,7 +228,8 @@ static int give_processes(const struct jm_nvml *nvml, const struct jm_nvml_insta
 			give(arg, &(struct jm_device_use){.instance = (int)in->id,
 					  .name = in->name,
 					  .pid = (pid_t)row[i].pid,
-					  .use = NAN});
+					  .use = NAN,
+					  .bytes = bytes_of(&row[i])});
 	}
 	return 0;
 }
@@ -201,7 +249,8 @@ static int read_instance(struct jm_nvml_instance *in, bool first, const struct j
 	rc = first ? 0 : read_busy(nvml, in, &busy, err);
 	if (rc)
 		return rc;
-	give(arg, &(struct jm_device_use){.instance = (int)in->id, .name = in->name, .use = busy});
+	give(arg, &(struct jm_device_use){
+			  .instance = (int)in->id, .name = in->name, .use = busy, .bytes = NAN});
 	return give_processes(nvml, in, give, arg, err);
 }
 

@@ -365,7 +365,9 @@ API int nvmlDeviceGetMemoryBusWidth(jm_nvml_device d, unsigned int *bits)
 API int nvmlDeviceGetMemoryInfo(jm_nvml_device d, struct jm_nvml_memory *memory)
 {
 	ENTER(d);
-	*memory = (struct jm_nvml_memory){(unsigned long long)fake.memory_bytes, 0, 0};
+	*memory = (struct jm_nvml_memory){.total = (unsigned long long)fake.memory_bytes,
+		.available = (unsigned long long)(fake.memory_bytes - fake.memory_used),
+		.used = (unsigned long long)fake.memory_used};
 	return fake.memory_bytes > 0 ? JM_NVML_OK : JM_NVML_NOT_SUPPORTED;
 }
 

@@ -67,7 +67,7 @@ struct fake {
 	double min_w, max_w, default_w;
 	unsigned int nosupport[16], n_nosupport, persistence, power_state, cores, bus_bits, sm_mhz,
 		memory_mhz;
-	double memory_bytes;
+	double memory_bytes, memory_used;
 	long latency_us, set_latency_us, no_sets, cost_us, energy_cost_us;
 	char users_file[256];
 	double mig[MAX_GPUS]; /* number of instances; 0 = not divided */

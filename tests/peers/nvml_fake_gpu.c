@@ -149,6 +149,7 @@ static void configure_hardware(void)
 	fake.sm_mhz = (unsigned int)number("smmax", 1980);
 	fake.memory_mhz = (unsigned int)number("memmax", 2619);
 	fake.memory_bytes = number("bytes", 85520809984.0);
+	fake.memory_used = number("used", 8e9);
 	fake.clocks = number("clocks", 0) != 0;
 	fake.power_state = (unsigned int)number("pstate", 0);
 	fake.persistence = number("persistence", 1) != 0;

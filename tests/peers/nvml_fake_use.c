@@ -2,7 +2,8 @@
 /*
  * The users of the fake NVML's GPUs. usersfile=FILE is read at each call; a line is
  *
- *	GPU PID SM [INSTANCE]	the process has used SM percent of the GPU, or of its instance, since the last call
+ *	GPU PID SM [INSTANCE]	the process has used SM percent of the GPU, or of its instance, since the last call;
+ *				it has 1 MiB of memory per percent, or of an instance 1 MiB
  *
  * and mig=0:3 divides GPU 0 into 3 instances with the numbers 1, 2, 3 and 16, 32, 48
  * multiprocessors; then, as with a real driver, it has no samples of processes; with activity=1 it
@@ -136,7 +137,8 @@ API int nvmlDeviceGetAttributes_v2(jm_nvml_device mig, struct jm_nvml_attributes
 }
 
 struct processes {
-	unsigned int instance, n, room;
+	int instance; /* -1 = of an undivided GPU */
+	unsigned int n, room;
 	struct jm_nvml_process *row;
 };
 
@@ -144,12 +146,12 @@ static int add_process(void *arg, const struct user *u)
 {
 	struct processes *p = arg;
 
-	if ((unsigned int)u->instance != p->instance)
+	if (u->instance != p->instance)
 		return 0;
 	if (p->n < p->room)
 		p->row[p->n] = (struct jm_nvml_process){.pid = (unsigned int)u->pid,
-			.memory = 1 << 20,
-			.gpu_instance = p->instance};
+			.memory = (1ULL << 20) * (unsigned long long)(u->instance < 0 ? u->sm : 1),
+			.gpu_instance = (unsigned int)p->instance};
 	p->n++;
 	return 1;
 }
@@ -157,7 +159,8 @@ static int add_process(void *arg, const struct user *u)
 API int nvmlDeviceGetComputeRunningProcesses_v3(
 	jm_nvml_device d, unsigned int *n, struct jm_nvml_process *row)
 {
-	struct processes p = {.instance = instance_of(d), .room = *n, .row = row};
+	struct processes p = {
+		.instance = is_mig(d) ? (int)instance_of(d) : -1, .room = *n, .row = row};
 
 	each_user(gpu_of(d), add_process, &p);
 	*n = p.n;

@@ -28,8 +28,7 @@ double jm_machine_cpu_s(const struct jm_ctx *ctx)
 		      : NAN;
 }
 
-/* A package that is no part of another package's meter. */
-static bool is_processor(const struct jm_meters *set, int i)
+bool jm_is_processor(const struct jm_meters *set, int i)
 {
 	if (set->meter[i].scope != JM_SCOPE_PACKAGE)
 		return false;
@@ -49,7 +48,7 @@ int jm_processor_joules(
 	for (int i = 0; !rc && i < set->n; i++) {
 		struct jm_energy e = jm_energy_unknown;
 
-		if (!is_processor(set, i))
+		if (!jm_is_processor(set, i))
 			continue;
 		rc = jm_session_energy(s, i, phase, &e, err);
 		sum += e.joules;

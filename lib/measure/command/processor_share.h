@@ -7,6 +7,8 @@
 
 /* Processor time of everything that ran since the machine was started, in seconds; NAN = unknown. */
 double jm_machine_cpu_s(const struct jm_ctx *ctx);
+/* Is it the meter of a processor package, and no part of another package's meter? */
+bool jm_is_processor(const struct jm_meters *set, int meter);
 /* Energy of the topmost meters of processor packages in the phase; their ids are appended. NAN = there is none, or one
  * is unknown. After the session's stop. */
 int jm_processor_joules(

@@ -17,7 +17,7 @@ from fake_gpus import FakeGpus
 from jm import BIN, USAGE, jm, sentence
 
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
-TOKEN = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|\x1b[()][0-9A-Za-z]|\x1b[=>78]|\x1b\][^\x07]*\x07|(.)", re.S)
+TOKEN = re.compile(r"\x1b\[([?0-9;]*)([A-Za-z])|\x1b[()][0-9A-Za-z]|\x1b[=>78M]|\x1b\][^\x07]*\x07|(.)", re.S)
 
 pytestmark = pytest.mark.skipif("without the headers of" in jm("top").stderr, reason="built without ncurses")
 
@@ -27,6 +27,7 @@ class Screen:
 
     def __init__(self, rows, columns):
         self.rows, self.columns, self.at = rows, columns, (0, 0)
+        self.region = 0, rows
         self.cells = [[" "] * columns for _ in range(rows)]
 
     def put(self, c):
@@ -36,6 +37,13 @@ class Screen:
         assert y < self.rows, "scrolled"
         self.cells[y][x] = c
         self.at = y, x + 1
+
+    def scroll(self, first, n):
+        """The lines from there to the end of the region move down by n, or up by -n."""
+        last = self.region[1]
+        empty = [[" "] * self.columns for _ in range(min(abs(n), last - first))]
+        lines = self.cells[first:last]
+        self.cells[first:last] = empty + lines[:len(lines) - len(empty)] if n > 0 else lines[len(empty):] + empty
 
     def erase(self, y, first, last):
         self.cells[y][first:last] = [" "] * (min(last, self.columns) - first)
@@ -69,12 +77,17 @@ class Screen:
         elif final == "@":
             row = self.cells[y]
             self.cells[y] = (row[:x] + [" "] * max(n, 1) + row[x:])[:self.columns]
+        elif final in "TSLM":
+            self.scroll(y if final in "LM" else self.region[0], max(n, 1) if final in "TL" else -max(n, 1))
+        elif final == "r":
+            self.region = (n - 1, numbers[1]) if len(numbers) > 1 else (0, self.rows)
+            self.at = 0, 0
         elif final == "b":
             for _ in range(n):
                 self.put(self.cells[y][x - 1])
                 y, x = self.at
         else:
-            assert final in "mhlrt", (text, final)
+            assert final in "mhlt", (text, final)
 
     def take(self, text):
         for found in TOKEN.finditer(text):
@@ -82,8 +95,12 @@ class Screen:
                 self.control(found[1], found[2])
             elif found[3] == "\r":
                 self.at = self.at[0], 0
+            elif found[3] == "\n" and self.at[0] == self.region[1] - 1:
+                self.scroll(self.region[0], -1)
             elif found[3] == "\n":
                 self.at = self.at[0] + 1, self.at[1]
+            elif found[0] == "\x1bM":
+                self.scroll(self.region[0], 1)
             elif found[3] == "\b":
                 self.at = self.at[0], self.at[1] - 1
             elif found[3]:
@@ -164,34 +181,101 @@ def row_of(lines, label):
     return found[0].split()
 
 
+def processes_of(lines):
+    """The rows of the processes by process id."""
+    head = next(i for i, line in enumerate(lines) if " PID " in line)
+    titles = lines[head].replace("J est.", "joules").replace("mem GB", "memory").split()
+    rows = [dict(zip(titles, line.split(maxsplit=len(titles) - 1))) for line in lines[head + 1:-1] if line]
+    return {int(row["PID"]): row for row in rows if row["PID"].isdigit()}
+
+
 def test_shows_the_devices_at_80_columns(gpus):
     top = Top("--source", "nvml", "--interval", "200ms", env=gpus.env)
     lines = top.wait_for(r"^\d\d:\d\d:\d\d  420\.0 W measured$")
     top.type("q")
     assert top.ended() == 0
     titles = lines[1].split()
-    assert titles[:4] == ["device", "W", "origin", "MHz"] and titles[-1] == "throttled" and "C" in titles
+    assert titles[:4] == ["device", "W", "limit", "W"] and {"MHz", "C", "use", "mem", "throttled"} <= set(titles)
     for gpu in range(2):
-        row = row_of(lines, f"GPU {gpu} NVIDIA H100 80GB HBM3 ")
-        assert {"210.0", "measured", "700"} <= set(row) and row[-1] == "no"
-    assert any("No run or measurement of joulemark is under way." in line for line in lines)
+        row = row_of(lines, f"GPU {gpu} NVIDIA ")
+        assert {"210.0", "700", "8.0/86", "no"} <= set(row)
+    assert lines[-1].startswith("q quit  ? help  s sort (J)  f freeze")
+
+
+def test_a_wide_terminal_has_everything_and_bars(tmp_path):
+    gpus = FakeGpus(tmp_path, 1, "wave=const;power=350;mem=0")
+    top = Top("--source", "nvml", "--interval", "100ms", size=(30, 200), env=gpus.env | {"LC_ALL": "C.UTF-8"})
+    lines = top.wait_for("▄▄▄$")  # half of the limit of 700 W: four of eight steps
+    top.type("q")
+    assert top.ended() == 0
+    row = row_of(lines, "GPU 0 NVIDIA H100 80GB HBM3 ")
+    assert {"350.0", "measured", "700", "1980", "2619", "8.0/86", "98%", "no"} <= set(row)
+    assert set(row[-1]) == {"▄"}
+
+
+def test_bars_of_letters_where_the_terminal_has_no_others(tmp_path):
+    gpus = FakeGpus(tmp_path, 1, "wave=const;power=350;mem=0")
+    top = Top("--source", "nvml", "--interval", "100ms", env=gpus.env | {"LC_ALL": "C"})
+    top.wait_for("^GPU 0.*-{3}$")
+    top.type("q")
+    assert top.ended() == 0
+
+
+def test_processes_share_the_energy_of_a_gpu_by_its_use(tmp_path):
+    gpus = FakeGpus(tmp_path, 1, f"wave=const;power=500;mem=0;usersfile={tmp_path}/users")
+    with subprocess.Popen(["sleep", "60"]) as one, subprocess.Popen(["sleep", "61"]) as two:
+        (tmp_path / "users").write_text(f"0 {one.pid} 60\n0 {two.pid} 20\n")
+        top = Top("--source", "nvml", "--interval", "200ms", size=(40, 160), env=gpus.env)
+        lines = top.wait_for(r" [1-9]\d{3} +sleep 60$", seconds=60)  # 1000 J
+        top.type("s")
+        top.wait_for(r"s sort \(GPU\)")
+        top.type("q")
+        assert top.ended() == 0
+        one.kill(), two.kill()
+    found = processes_of(lines)
+    a, b = found[one.pid], found[two.pid]
+    if a["process"] == "(outside of this container)":
+        pytest.skip("process ids are not those of the machine")
+    assert float(a["joules"]) == pytest.approx(3 * float(b["joules"]), rel=0.01)
+    assert (a["GPU"], a["use"], a["memory"]) == ("0", "60%", "0.06") and (b["use"], b["memory"]) == ("20%", "0.02")
+    of_gpu = float(row_of(lines, "GPU 0")[-3])  # and why it is throttled, and bars
+    assert 1000 < float(a["joules"]) + float(b["joules"]) <= of_gpu + 1
+
+
+def test_help_and_freeze():
+    top = Top("--source", "sim:h100x2", "--interval", "200ms")
+    top.wait_for("^GPU 1 ")
+    top.type("?")
+    top.wait_for("^throttled: why the clocks are reduced")
+    top.type("?")
+    top.wait_for("^GPU 1 ")
+    top.type("f")
+    first = top.wait_for(r"f go on \(frozen\)")[0]
+    top.read(2.5)
+    assert top.screen()[0] == first and re.match(r"\d\d:\d\d:\d\d", first)
+    top.type("f")
+    top.wait_for("f freeze")
+    top.type("q")
+    assert top.ended() == 0
 
 
 def test_fits_20_columns(gpus):
     top = Top("--source", "nvml", "--interval", "200ms", size=(24, 20), env=gpus.env)
-    lines = top.wait_for(r"GPU 1 .*\+ +210\.0$")
+    lines = top.wait_for(r"^GPU 1 +210\.0 +41$")
     top.type("q")
     assert top.ended() == 0
-    assert lines[1].split() == ["device", "W"] and "No run or" in "\n".join(lines)
+    assert lines[1].split() == ["device", "W", "C"]
 
 
 def test_follows_the_size_of_the_terminal():
     top = Top("--source", "sim:h100x4", "--interval", "60s")
     top.wait_for(r"^GPU 3 ")
     top.resize(5, 40)
-    lines = top.wait_for(r"more lines")
+    lines = top.wait_for(r"^q quit")
     assert len(lines) == 5 and lines[2].startswith("GPU 0")
-    top.resize(24, 120)
+    top.type("\x1bOB\x1bOB")  # down
+    top.wait_for("^GPU 2 ")
+    top.resize(24, 160)
     lines = top.wait_for(r"mem MHz")
     top.type("q")
     assert top.ended() == 0
@@ -231,7 +315,9 @@ def test_shows_running_work(tmp_path):
         lines = top.wait_for("^measure sleep 60: .* W simulated")
         child.terminate()
         child.wait(timeout=20)
-        top.wait_for("No run or measurement")
+        top.wait_for("^ +PID")
+        while any("sleep 60:" in line for line in top.screen()):
+            top.read(0.2)
     top.type("q")
     assert top.ended() == 0
     assert f"process {child.pid}" in " ".join(lines)
@@ -247,8 +333,8 @@ def test_a_lost_gpu_is_unknown_and_the_screen_stays(tmp_path):
     top.type("q")
     assert top.ended() == 0
     assert "210.0" not in row_of(lines, "GPU 1") and "-" in row_of(lines, "GPU 1")
-    assert any("is lost: the driver" in line for line in lines)
-    assert row_of(lines, "GPU 0")[-1] != "-" and "210.0" in row_of(lines, "GPU 0") and " W measured" not in lines[0]
+    assert "is lost: the driver" in " ".join(lines)
+    assert "210.0" in row_of(lines, "GPU 0") and " W measured" not in lines[0]
 
 
 def test_the_limit_is_the_one_that_is_set(tmp_path):
@@ -265,7 +351,7 @@ def test_tells_that_the_power_limit_holds_clocks_back(tmp_path):
     """The fake NVML reports it where the power is above the limit."""
     gpus = FakeGpus(tmp_path, 1, "wave=const;power=710;mem=0")
     top = Top("--source", "nvml", "--interval", "200ms", env=gpus.env)
-    lines = top.wait_for(r"^GPU 0 .* cap$")
+    lines = top.wait_for(r"^GPU 0 .* cap ")
     top.type("q")
     assert top.ended() == 0 and "throttled" in lines[1]
 

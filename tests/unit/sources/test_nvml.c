@@ -64,6 +64,7 @@ static void test_other_signals_are_in_their_units(void **state)
 	assert_near(reading(f, 2, JM_Q_TEMPERATURE).value, 41, 1e-9);
 	assert_near(reading(f, 2, JM_Q_UTILISATION).value, 0.98, 1e-9);
 	assert_near(reading(f, 2, JM_Q_POWER_STATE).value, 0, 1e-9);
+	assert_near(reading(f, 2, JM_Q_MEMORY_USED).value, 8e9, 1e-9);
 	assert_near(reading(f, 2, JM_Q_THROTTLE).value, 0, 1e-9);
 }
 

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A row for each process that uses processors or GPUs, below their titles. */
+#ifndef JM_TOP_PROCESSES_H
+#define JM_TOP_PROCESSES_H
+
+#include "top_model.h"
+
+#include <stdio.h>
+
+/* Lines of at most `width` columns. */
+void jm_top_put_processes(const struct jm_top_view *view, int width, FILE *out);
+
+#endif
