@@ -32,6 +32,7 @@ struct watch {
 	struct jm_cli *cli;
 	const char *path;   /* of the output; NULL = standard output */
 	const char *device; /* NULL = not given */
+	const char *with;   /* likewise */
 	char *const *source_texts;
 	struct jm_source_list sources;
 	struct jm_session *session;
@@ -69,6 +70,10 @@ static const struct jm_option options[] = {
 		.help = "per interval one line of text, rows of CSV (one per meter), one row of "
 			"CSV with a column of watts for each meter (csv-wide), or one line of "
 			"JSON"},
+	{.name = "with",
+		JM_BIND(JM_TEXT, struct watch, with),
+		.argument = "LIST",
+		.help = JM_WATCH_EXTRA_HELP},
 	{.name = "output",
 		JM_BIND(JM_TEXT, struct watch, path),
 		.argument = "FILE",
@@ -213,6 +218,7 @@ static void set_show(struct watch *w)
 	show->repeat_head = isatty(w->out_fd);
 	show->set = jm_session_meters(w->session);
 	show->live = w->live;
+	show->session = w->session;
 	w->end_ns = w->for_ns ? show->start_ns + w->for_ns : JM_FOREVER - w->interval_ns;
 }
 
@@ -222,7 +228,8 @@ static int watch(struct jm_cli *cli)
 	int rc;
 
 	JM_FILL(&cli->values, &w);
-	rc = open_output(&w);
+	w.show.n_extra = jm_watch_extra_parse(w.with, w.show.extra, &cli->err);
+	rc = w.show.n_extra < 0 ? w.show.n_extra : open_output(&w);
 	if (!rc)
 		rc = jm_catch_interrupts(&cli->ctx, &w.wake_fd, &cli->err);
 	if (!rc)
@@ -256,8 +263,10 @@ const struct jm_command jm_command_watch = {
 		"alone, with a column for each meter. Unknown is '-' in text, empty in CSV and "
 		"null in JSON. The values of a meter are complete up to about one refresh of its "
 		"sensor before the present; a meter whose sensor changes less often than lines are "
-		"printed keeps its last value and its times.",
+		"printed keeps its last value and its times. --with adds the newest readings of "
+		"other signals of the same meters.",
 	.example = "joulemark watch\n"
+		   "joulemark watch --with memory,temperature,clock\n"
 		   "joulemark watch --source nvml --format csv --for 10min >watts.csv\n"
 		   "joulemark watch --format json --interval 500ms | jq .total.watts_measured",
 	.options = options,

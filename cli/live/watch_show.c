@@ -28,6 +28,7 @@ struct column {
 	char label[32];
 	enum jm_origin origin;
 	double value;
+	int decimals;
 };
 
 struct columns {
@@ -47,6 +48,7 @@ static void add_column(
 	snprintf(column->label, sizeof(column->label), "%s %s", label, unit);
 	column->origin = origin;
 	column->value = value;
+	column->decimals = value < 1e5 ? 1 : 0;
 	c->n++;
 }
 
@@ -80,6 +82,24 @@ static void add_totals(const struct jm_watch_show *show, struct columns *c)
 	}
 }
 
+/* Of those that this meter has. */
+static void add_extras(
+	const struct jm_watch_show *show, struct columns *c, int meter, const char *label)
+{
+	for (int k = 0; k < show->n_extra; k++) {
+		const struct jm_watch_extra *extra = show->extra[k];
+		int before = c->n;
+
+		if (jm_meter_signal(show->set, meter, extra->quantity) < 0)
+			continue;
+		add_column(c, strlen(extra->title) > 3 ? "" : label, extra->title,
+			show->set->meter[meter].origin,
+			jm_watch_extra_value(extra, show->session, meter) * extra->scale);
+		if (c->n > before)
+			c->column[before].decimals = extra->decimals;
+	}
+}
+
 static void make_columns(const struct jm_watch_show *show, struct columns *c)
 {
 	char label[LABEL + 1];
@@ -95,6 +115,7 @@ static void make_columns(const struct jm_watch_show *show, struct columns *c)
 			continue;
 		short_label(m->label, label);
 		add_column(c, label, "W", m->origin, jm_live_meter(show->live, i)->watts);
+		add_extras(show, c, i, label);
 	}
 }
 
@@ -130,7 +151,7 @@ static void put_text(struct jm_watch_show *show, FILE *out, int64_t wall_ns)
 		if (isnan(value))
 			fprintf(out, "%*s", COLUMN, "-");
 		else
-			fprintf(out, "%*.*f", COLUMN, value < 1e5 ? 1 : 0, value);
+			fprintf(out, "%*.*f", COLUMN, c.column[i].decimals, value);
 	}
 	fputc('\n', out);
 }
@@ -150,12 +171,25 @@ static void put_field(FILE *out, const char *text)
 	jm_csv_put_text(out, text);
 }
 
+static void put_csv_head(const struct jm_watch_show *show, FILE *out)
+{
+	fputs("time,meter,label,scope,covered_by,origin,from_s,until_s,watts_W,error_W,energy_J",
+		out);
+	for (int k = 0; k < show->n_extra; k++)
+		fprintf(out, ",%s", show->extra[k]->key);
+	fputs("\r\n", out);
+}
+
+static void put_extras(const struct jm_watch_show *show, FILE *out, int meter)
+{
+	for (int k = 0; k < show->n_extra; k++)
+		put_number(out, jm_watch_extra_value(show->extra[k], show->session, meter));
+}
+
 static void put_csv(const struct jm_watch_show *show, FILE *out, const char *time)
 {
 	if (!show->lines)
-		fputs("time,meter,label,scope,covered_by,origin,from_s,until_s,watts_W,"
-		      "error_W,energy_J\r\n",
-			out);
+		put_csv_head(show, out);
 	for (int i = 0; i < show->set->n; i++) {
 		const struct jm_meter *m = &show->set->meter[i];
 		const struct jm_live_meter *now = jm_live_meter(show->live, i);
@@ -173,23 +207,40 @@ static void put_csv(const struct jm_watch_show *show, FILE *out, const char *tim
 		put_number(out, now->watts);
 		put_number(out, now->error_watts);
 		put_number(out, now->t1_ns > now->t0_ns ? now->joules : NAN);
+		put_extras(show, out, i);
 		fputs("\r\n", out);
 	}
 }
 
+static void put_wide_head(const struct jm_watch_show *show, FILE *out)
+{
+	char name[JM_ID_MAX + 32];
+
+	fputs("time", out);
+	for (int i = 0; i < show->set->n; i++) {
+		const char *id = show->set->meter[i].id;
+
+		if (show->set->meter[i].scope == JM_SCOPE_CONTEXT)
+			continue;
+		put_field(out, id);
+		for (int k = 0; k < show->n_extra; k++) {
+			snprintf(name, sizeof(name), "%s %s", id, show->extra[k]->key);
+			put_field(out, name);
+		}
+	}
+	fputs("\r\n", out);
+}
+
 static void put_csv_wide(const struct jm_watch_show *show, FILE *out, const char *time)
 {
-	for (int i = -1; !show->lines && i < show->set->n; i++) {
-		if (i < 0)
-			fputs("time", out);
-		else if (show->set->meter[i].scope != JM_SCOPE_CONTEXT)
-			put_field(out, show->set->meter[i].id);
-	}
-	fputs(show->lines ? "" : "\r\n", out);
+	if (!show->lines)
+		put_wide_head(show, out);
 	fputs(time, out);
 	for (int i = 0; i < show->set->n; i++)
-		if (show->set->meter[i].scope != JM_SCOPE_CONTEXT)
+		if (show->set->meter[i].scope != JM_SCOPE_CONTEXT) {
 			put_number(out, jm_live_meter(show->live, i)->watts);
+			put_extras(show, out, i);
+		}
 	fputs("\r\n", out);
 }
 
@@ -200,14 +251,19 @@ static json_t *meter_json(const struct jm_watch_show *show, int i)
 	const struct jm_meter *m = &show->set->meter[i];
 	const struct jm_live_meter *now = jm_live_meter(show->live, i);
 	int above = m->covered_by;
+	json_t *json;
 
-	return json_pack("{s:s, s:s, s:s, s:s?, s:s, s:f, s:f, s:o, s:o, s:o}", "id", m->id,
+	json = json_pack("{s:s, s:s, s:s, s:s?, s:s, s:f, s:f, s:o, s:o, s:o}", "id", m->id,
 		"label", m->label, "scope", jm_scope_name(m->scope), "covered_by",
 		above < 0 ? NULL : show->set->meter[above].id, "origin", jm_origin_name(m->origin),
 		"from_s", seconds(now->t0_ns - show->start_ns), "until_s",
 		seconds(now->t1_ns - show->start_ns), "watts", jm_json_number(now->watts),
 		"error_watts", jm_json_number(now->error_watts), "joules",
 		jm_json_number(now->t1_ns > now->t0_ns ? now->joules : NAN));
+	for (int k = 0; k < show->n_extra; k++)
+		json_object_set_new(json, show->extra[k]->key,
+			jm_json_number(jm_watch_extra_value(show->extra[k], show->session, i)));
+	return json;
 }
 
 static json_t *total_json(const struct jm_watch_show *show)

@@ -4,6 +4,7 @@
 #define JM_WATCH_SHOW_H
 
 #include "measure/view/live.h"
+#include "watch_extra.h"
 
 #include <stdio.h>
 
@@ -15,6 +16,9 @@ struct jm_watch_show {
 	bool repeat_head; /* the head of the text again after some lines: it has left the screen */
 	const struct jm_meters *set;
 	const struct jm_live *live;
+	struct jm_session *session;
+	const struct jm_watch_extra *extra[JM_WATCH_EXTRAS];
+	int n_extra;
 	int64_t start_ns; /* the clock when it began */
 	long lines;	  /* written so far */
 };

@@ -173,3 +173,25 @@ def test_the_time_left_of_one_case_is_that_of_its_measured_phase():
     assert status == 0 and live, printed
     assert all(float(re.search(r"(\S+) s left", line)[1]) <= 2 for line in live), live
     assert any("J/wait" in line for line in live), live
+
+
+def test_shows_other_signals_on_demand(gpus):
+    """The fake has 8 GB in use, 40 and 41 degrees and 1980 MHz."""
+    more = ["watch", "--source", "nvml", "--interval", "200ms", "--for", "600ms", "--with", "temperature,memory,clock"]
+    done = jm(*more, "--width", "200", env=gpus.env)
+    titles, row = done.stdout.splitlines()[0], done.stdout.splitlines()[-1].split()
+    assert titles.split("GPU 0 W")[1].split()[:9] == "GPU 0 C GPU 0 GB GPU 0 MHz".split()
+    assert row[4:7] == ["40", "8.00", "1980"] and row[8:11] == ["41", "8.00", "1980"]
+    last = list(csv.DictReader(jm(*more, "--format", "csv", env=gpus.env).stdout.splitlines()))[-1]
+    assert (last["temperature_C"], last["memory_used_B"], last["clock_Hz"]) == ("41", "8e+09", "1.98e+09")
+    wide = jm(*more, "--format", "csv-wide", env=gpus.env).stdout.splitlines()
+    assert wide[0].endswith(" temperature_C,%s memory_used_B,%s clock_Hz" % ((last["meter"],) * 2))
+    assert wide[-1].endswith(",41,8e+09,1.98e+09")
+    meter = json.loads(jm(*more, "--format", "json", env=gpus.env).stdout.splitlines()[-1])["meters"][0]
+    assert (meter["temperature_C"], meter["memory_used_B"], meter["clock_Hz"]) == (40, 8e9, 1.98e9)
+
+
+def test_a_meter_without_the_signal_has_none():
+    line = json.loads(jm(*SIM, "--for", "300ms", "--format", "json", "--with", "memory").stdout.splitlines()[-1])
+    assert {meter["memory_used_B"] for meter in line["meters"]} == {None}
+    assert "memory, temperature" in sentence(jm(*SIM, "--with", "memory,heat"), USAGE)
