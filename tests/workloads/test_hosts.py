@@ -87,6 +87,16 @@ def test_a_sweep_goes_over_all_its_cases(hosts):
     assert [r["verified"] for r in json.loads(texts[0][0])] == [True] * 4
 
 
+@pytest.mark.parametrize("brackets", [False, True], ids=["", "brackets"])
+def test_ranks_meet_by_ipv6(hosts, brackets):
+    for i in range(2):
+        subprocess.run(["ip", "-n", hosts.names[i], "addr", "replace", f"fd77::{i + 1}/64", "dev", hosts.ends[i], "nodad"], check=True)
+    env = {"MASTER_ADDR": "[fd77::1]" if brackets else "fd77::1"}
+    record = run(hosts, "run", "allreduce", "--device", "ref", "--size", "0.0001", "--steps", "2", "--warmup", "0", "--source", "null",
+                 env=[env, env])
+    assert record["verified"] is True
+
+
 # ---- ends ----
 
 LONG = [*GPT, "--device", "ref", "--batch", "1", "--seconds", "60"]
@@ -95,7 +105,11 @@ LONG = [*GPT, "--device", "ref", "--batch", "1", "--seconds", "60"]
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_rank_ends_all_and_is_named_with_its_host(hosts, victim):
     gang = Gang(hosts, [*LONG, *STARTED], next(PORTS))
-    pid = [gang.worker(i) for i in range(2)][victim]
+    workers = [gang.worker(i) for i in range(2)]
+    for worker in workers:  # children do not have the secret
+        with open(f"/proc/{worker}/environ", "rb") as f:
+            assert b"JM_GANG_SECRET" not in f.read()
+    pid = workers[victim]
     time.sleep(0.5)
     os.kill(pid, signal.SIGKILL)
     began = time.monotonic()

@@ -17,7 +17,9 @@
 #include <unistd.h>
 
 #define RETRY_NS 50000000
-#define LOOK_MS	 200 /* between looks at interrupts */
+#define TRY_NS	 JM_SECOND /* of one try to connect; the next one begins with a look at interrupts */
+#define REST_NS	 (5 * JM_SECOND) /* for the rest of a message that has begun */
+#define LOOK_MS	 200		 /* between looks at interrupts */
 
 /* Where a rank has its door. */
 struct place {
@@ -49,14 +51,22 @@ static int refused(const struct jm_meet *m, int rank, uint32_t verdict, struct j
 		m->rank, m->world, rank);
 }
 
+/* So long from now, but not after the end of the meeting. */
+static int64_t within(const struct jm_meet *m, int64_t ns)
+{
+	int64_t t = jm_clock_now(jm_clock_real()) + ns;
+
+	return t < m->until_ns ? t : m->until_ns;
+}
+
 /* Waits for the next message: false after the end of the time, or an interrupt. */
-static bool hears(const struct jm_meet *m, int fd)
+static bool hear(const struct jm_meet *m, int fd, void *ret, size_t n)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
 	while (jm_clock_now(jm_clock_real()) < m->until_ns && !jm__meet_interrupted(m, NULL))
 		if (poll(&p, 1, LOOK_MS) > 0)
-			return true;
+			return jm_tcp_receive(fd, ret, n, within(m, REST_NS));
 	errno = ETIMEDOUT;
 	return false;
 }
@@ -69,8 +79,8 @@ static int introduce(
 	struct jm__reply reply;
 	uint32_t verdict;
 
-	if (!jm_tcp_send(fd, hello, sizeof(*hello), m->until_ns) || !hears(m, fd) ||
-		!jm_tcp_receive(fd, &reply, sizeof(reply), m->until_ns))
+	if (!jm_tcp_send(fd, hello, sizeof(*hello), within(m, REST_NS)) ||
+		!hear(m, fd, &reply, sizeof(reply)))
 		return 1;
 	jm__meet_prove(m, JM__DOOR, hello, reply.nonce, proof);
 	if (!jm_keys_equal(proof, reply.proof))
@@ -79,8 +89,8 @@ static int introduce(
 			"all ranks the same JM_GANG_SECRET, and a port that nobody else uses.",
 			rank);
 	jm__meet_prove(m, JM__VISITOR, hello, reply.nonce, proof);
-	if (!jm_tcp_send(fd, proof, sizeof(proof), m->until_ns) || !hears(m, fd) ||
-		!jm_tcp_receive(fd, &verdict, sizeof(verdict), m->until_ns))
+	if (!jm_tcp_send(fd, proof, sizeof(proof), within(m, REST_NS)) ||
+		!hear(m, fd, &verdict, sizeof(verdict)))
 		return 1;
 	return verdict == JM__WELCOME ? 0 : refused(m, rank, verdict, err);
 }
@@ -105,15 +115,34 @@ static int call(const struct jm_meet *m, int rank, int fd, int *door, struct jm_
 	return code ? code : introduce(m, rank, fd, &hello, err);
 }
 
-static int visit(const struct jm_meet *m, int rank, const struct place *place, int *door,
+/* Nobody sends anything on a connection before all have met. fd: -1 = there is none yet. */
+static bool has_ended(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+
+	return poll(&p, 1, 0) > 0;
+}
+
+/* Why a visit is not tried again: 0 = it is. first: the connection to rank 0. */
+static int give_up(const struct jm_meet *m, int first, struct jm_err *err)
+{
+	if (jm__meet_interrupted(m, err))
+		return JM_EINTR;
+	if (has_ended(first))
+		return jm_err_set(err, JM_EGONE, "Rank 0 ended before all ranks had joined.");
+	return 0;
+}
+
+/* first: the connection to rank 0, without which nobody waits for the others; -1 = it is visited. */
+static int visit(const struct jm_meet *m, int rank, const struct place *place, int *door, int first,
 	int *ret_fd, struct jm_err *err)
 {
 	const struct timespec nap = {.tv_nsec = RETRY_NS};
 	char why[160] = "";
-	int fd, code;
+	int fd, code, over;
 
 	do {
-		fd = jm_tcp_connect(place->host, place->port, m->until_ns);
+		fd = jm_tcp_connect(place->host, place->port, within(m, TRY_NS));
 		code = fd < 0 ? 1 : call(m, rank, fd, door, err);
 		if (!code) {
 			jm_tcp_tune(fd);
@@ -124,8 +153,8 @@ static int visit(const struct jm_meet *m, int rank, const struct place *place, i
 			errno ? strerror(errno) : "it closed the connection");
 		if (fd >= 0)
 			close(fd);
-		if (code > 0 && jm__meet_interrupted(m, err))
-			return err ? err->code : JM_EINTR;
+		if (code > 0 && (over = give_up(m, first, err)) != 0)
+			return over;
 		if (code > 0)
 			nanosleep(&nap, NULL);
 	} while (code > 0 && jm_clock_now(jm_clock_real()) < m->until_ns);
@@ -164,12 +193,13 @@ static int host_others(const struct jm_meet *m, int *fd, struct jm_err *err)
 
 static int hear_places(const struct jm_meet *m, int fd, struct place *place, struct jm_err *err)
 {
-	if (!hears(m, fd) && jm__meet_interrupted(m, err))
-		return JM_EINTR;
-	if (!jm_tcp_receive(fd, place, sizeof(*place) * (size_t)m->world, m->until_ns))
+	if (!hear(m, fd, place, sizeof(*place) * (size_t)m->world)) {
+		if (jm__meet_interrupted(m, err))
+			return JM_EINTR;
 		return jm_err_set(err, JM_EGONE,
 			"Rank 0 ended before all ranks had joined, or gave up waiting for another "
 			"rank.");
+	}
 	for (int r = 0; r < m->world; r++)
 		place[r].host[JM_HOST_SIZE - 1] = '\0';
 	return 0;
@@ -183,11 +213,11 @@ static int join_others(const struct jm_meet *m, int *fd, struct jm_err *err)
 
 	snprintf(place[0].host, sizeof(place[0].host), "%s", m->host);
 	place[0].port = (uint16_t)m->port;
-	code = visit(m, 0, &place[0], &door, &fd[0], err);
+	code = visit(m, 0, &place[0], &door, -1, &fd[0], err);
 	if (!code)
 		code = hear_places(m, fd[0], place, err);
 	for (int r = 1; r < m->rank && !code; r++)
-		code = visit(m, r, &place[r], NULL, &fd[r], err);
+		code = visit(m, r, &place[r], NULL, fd[0], &fd[r], err);
 	if (!code)
 		return jm__meet_admit(m, door, fd, port, err);
 	if (door >= 0)

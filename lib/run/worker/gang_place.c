@@ -80,7 +80,8 @@ static int take_address(struct jm_gang_place *ret, struct jm_err *err)
 		return jm_err_set(err, JM_EUSAGE,
 			"Set MASTER_ADDR to the address of the host of rank 0 and MASTER_PORT to a "
 			"free port there, the same for all ranks.");
-	snprintf(address, sizeof(address), strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+	snprintf(address, sizeof(address), strchr(host, ':') && *host != '[' ? "[%s]:%s" : "%s:%s",
+		host, port);
 	return jm_tcp_parse(address, ret->host, &ret->port, err);
 }
 
@@ -95,6 +96,7 @@ static int take_secret(struct jm_gang_place *ret, struct jm_err *err)
 			"may join.",
 			JM_SECRET_LEAST);
 	jm_key_of_text(secret, ret->key);
+	unsetenv("JM_GANG_SECRET");
 	return 0;
 }
 

@@ -18,7 +18,7 @@ struct jm_gang_place {
 
 /* How long the ranks of a gang wait for each other, s: JM_GANG_SECONDS, or 600. */
 double jm_gang_seconds(void);
-/* JM_EUSAGE: a variable is missing, wrong, or contradicts another. */
+/* The secret is removed from the environment, so that no child has it. JM_EUSAGE: a variable is missing, wrong, or contradicts another. */
 int jm_gang_place_read(struct jm_gang_place *ret, struct jm_err *err);
 
 #endif

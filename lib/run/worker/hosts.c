@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -113,13 +114,16 @@ int jm_hosts_first(const struct jm_hosts *h, int rank)
 
 /* ---- clocks ----------------------------------------------------------------------------------------------- */
 
+/* An answer that came later would be taken for another message, so the connection ends. */
 static bool ping(int fd, struct jm_clock_pair *ret)
 {
 	int64_t sent = jm_clock_now(jm_clock_real()), there, got;
 
 	if (jm_frame_write(fd, JM_FRAME_PING, NULL, 0, NULL, 0, NULL) ||
-		!jm_tcp_receive(fd, &there, sizeof(there), sent + ANSWER_NS))
+		!jm_tcp_receive(fd, &there, sizeof(there), sent + ANSWER_NS)) {
+		shutdown(fd, SHUT_RDWR);
 		return false;
+	}
 	got = jm_clock_now(jm_clock_real());
 	ret->doubt_ns = (got - sent) / 2;
 	ret->offset_ns = there - (sent + ret->doubt_ns);

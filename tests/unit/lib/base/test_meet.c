@@ -3,6 +3,7 @@
 #include "kit/test.h"
 
 #include <pthread.h>
+#include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -10,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/net/meet.h"
+#include "base/net/meet_door.h"
 #include "base/net/tcp.h"
 
 #define RANKS 3
@@ -251,6 +253,82 @@ static void a_rank_that_comes_twice_or_goes_is_named(void **unused)
 	assert_non_null(strstr(first.err.text, "Rank 1 ended before all ranks had joined"));
 }
 
+/* Joins rank 0 as rank 1 of three, with a door that nobody opens. */
+static int join_without_door(const struct jm_meet *m)
+{
+	struct jm__hello hello = {.magic = JM__MAGIC, .rank = 1, .world = 3, .port = 1};
+	unsigned char proof[JM_KEY_BYTES];
+	struct jm__reply reply;
+	uint32_t verdict;
+	int fd = knock(m);
+
+	assert_true(jm_tcp_send(fd, &hello, sizeof(hello), soon(1)));
+	assert_true(jm_tcp_receive(fd, &reply, sizeof(reply), soon(5)));
+	jm__meet_prove(m, JM__VISITOR, &hello, reply.nonce, proof);
+	assert_true(jm_tcp_send(fd, proof, sizeof(proof), soon(1)));
+	assert_true(jm_tcp_receive(fd, &verdict, sizeof(verdict), soon(5)));
+	assert_int_equal(verdict, JM__WELCOME);
+	return fd;
+}
+
+/* Rank 1 is gone when rank 2 visits it, and then so is rank 0: rank 2 does not go on trying. */
+static void nobody_waits_for_a_rank_after_the_first_has_gone(void **unused)
+{
+	struct rank first = {.meet = meeting(3), .err = JM_ERR_INIT}, last = first;
+	pthread_t thread[2];
+	int fd;
+
+	(void)unused;
+	last.meet.rank = 2;
+	assert_int_equal(pthread_create(&thread[0], NULL, be_rank, &first), 0);
+	fd = join_without_door(&first.meet);
+	assert_int_equal(pthread_create(&thread[1], NULL, be_rank, &last), 0);
+	pthread_join(thread[0], NULL);
+	assert_ok(first.code, first.err);
+	close_all(&first);
+	pthread_join(thread[1], NULL);
+	assert_sentence(&last.err, JM_EGONE);
+	assert_non_null(strstr(last.err.text, "Rank 0 ended before all ranks had joined"));
+	close(fd);
+}
+
+static void *interrupt(void *arg)
+{
+	usleep(300000);
+	*(volatile int *)arg = 1;
+	return NULL;
+}
+
+/* A host that answers no connection, as one that drops them: a listener whose queue is full. */
+static void a_try_to_connect_can_be_interrupted(void **unused)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	volatile int interrupts = 0;
+	struct jm_meet m = {.rank = 1, .world = 2, .host = "127.0.0.1", .door_fd = -1};
+	struct jm_err err = JM_ERR_INIT;
+	int door = socket(AF_INET, SOCK_STREAM, 0), full[3], fd[RANKS];
+	char host[JM_HOST_SIZE];
+	pthread_t thread;
+
+	(void)unused;
+	assert_int_equal(bind(door, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(door, 0), 0);
+	m.port = jm_tcp_own_end(door, host);
+	for (int i = 0; i < 3; i++)
+		full[i] = jm_tcp_connect(host, m.port, soon(0.2));
+	m.interrupts = &interrupts;
+	m.until_ns = soon(20);
+	assert_int_equal(
+		pthread_create(&thread, NULL, interrupt, (void *)(uintptr_t)&interrupts), 0);
+	assert_int_equal(jm_meet(&m, fd, &err), JM_EINTR);
+	assert_true(soon(10) < m.until_ns);
+	pthread_join(thread, NULL);
+	for (int i = 0; i < 3; i++)
+		if (full[i] >= 0)
+			close(full[i]);
+	close(door);
+}
+
 /* ---- parts ----------------------------------------------------------------------------------------------- */
 
 /* Test vectors of the authors: key 00 01 ... 0f, texts "", 00. */
@@ -301,6 +379,8 @@ int main(void)
 		cmocka_unit_test(strangers_hold_up_nobody),
 		cmocka_unit_test(ranks_that_contradict_are_refused),
 		cmocka_unit_test(a_rank_that_comes_twice_or_goes_is_named),
+		cmocka_unit_test(nobody_waits_for_a_rank_after_the_first_has_gone),
+		cmocka_unit_test(a_try_to_connect_can_be_interrupted),
 		cmocka_unit_test(hashes_are_siphash),
 		cmocka_unit_test(addresses_are_read_or_refused),
 	};
