@@ -8,6 +8,7 @@
 #include "report/report.h"
 #include "run/worker/agent.h"
 #include "run/worker/hosts.h"
+#include "run/worker/watchman.h"
 #include "run_end.h"
 #include "run_list.h"
 #include "run_log.h"
@@ -296,6 +297,8 @@ static int run_all(struct jm_run_call *r)
 
 	if (!rc && apart)
 		rc = jm_gang_place_read(&place, &r->cli->err);
+	if (!rc && apart)
+		rc = jm_watchman_start(r->given.sweep.program, &r->cli->err);
 	if (!rc && apart && place.rank)
 		return be_agent(r, &place);
 	if (!rc)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `worker` and `keeper`, hidden: the process of one case, and the one that cleans up after it; `run` starts both. */
+/* Hidden commands, which `run` starts: `worker`, the process of one case; `keeper`, which cleans up after it; `watchman`,
+ * which watches over a call. */
 #include "cli/frame/cli.h"
 #include "run/worker/case_keeper.h"
 #include "run/worker/launcher.h"
+#include "run/worker/watchman.h"
 #include "run/worker/worker.h"
 
 #include <stdio.h>
@@ -51,4 +53,18 @@ const struct jm_command jm_command_keeper = {
 	.description = "Started by 'joulemark run' itself.",
 	.hidden = true,
 	.run = keeper_run,
+};
+
+static int watchman_run(struct jm_cli *cli)
+{
+	return jm_watchman_serve(&cli->err) ? jm_cli_fail(cli) : 0;
+}
+
+const struct jm_command jm_command_watchman = {
+	.name = "watchman",
+	.summary = "end a 'run' over several hosts that is stopped",
+	.usage = "",
+	.description = "Started by 'joulemark run --launcher started' itself.",
+	.hidden = true,
+	.run = watchman_run,
 };

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """run --launcher started: ranks on two hosts, which are network namespaces. Skipped where none can be made."""
+import contextlib
 import json
 import os
 import random
@@ -151,9 +152,8 @@ def test_a_sweep_goes_on_after_a_killed_rank(hosts):
     assert [r["status"] for r in json.loads(texts[0][0])] == ["failed", "ok"], texts
 
 
-@pytest.mark.parametrize("victim", ["head", "agent"])
-def test_a_killed_call_ends_both_and_caps_are_back(hosts, victim, tmp_path):
-    """Each host has GPUs of its own, whose limits persist in the driver."""
+def capped(hosts, tmp_path):
+    """A gang at work whose hosts have a fake GPU each with a limit, which persists in the driver; and the limits before."""
     gpus = [FakeGpus(tmp_path / name, 1, "wave=square;response=1") for name in "ab"]
     for g in gpus:
         os.makedirs(os.path.dirname(g.state))
@@ -164,9 +164,14 @@ def test_a_killed_call_ends_both_and_caps_are_back(hosts, victim, tmp_path):
     assert wait_for(lambda: [g.limits() for g in gpus] == [[300.0], [300.0]] and gang.worker(0) and gang.worker(1), 40), \
         [g.limits() for g in gpus]
     time.sleep(0.3)
+    assert all(guard_of(call.pid) for call in gang.call)
+    return gpus, found, gang
+
+
+@pytest.mark.parametrize("victim", ["head", "agent"])
+def test_a_killed_call_ends_both_and_caps_are_back(hosts, victim, tmp_path):
+    gpus, found, gang = capped(hosts, tmp_path)
     killed = 0 if victim == "head" else 1
-    guards = [guard_of(call.pid) for call in gang.call]
-    assert all(guards)
     gang.call[killed].kill()
     began = time.monotonic()
     status, texts = gang.ended()
@@ -191,6 +196,80 @@ def test_a_cut_link_ends_both_and_names_the_host(hosts):
     assert time.monotonic() - began < 10 and 0 not in status, texts
     assert re.search(r"host-b\): .*does not answer any more|10\.77\.\d+\.2\) does not answer any more", texts[0][1]), texts
     assert gang.nothing_is_left()
+
+
+# ---- stops: a process that is stopped keeps its connections, and its kernel acknowledges what is sent ----
+
+BETWEEN = ["run", "allreduce", "--device", "ref", "--size", "0.0001", "--warmup", "0", "--source", "null"]
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_stopped_rank_ends_its_case_and_the_sweep_goes_on(hosts, victim):
+    gang = Gang(hosts, [*BETWEEN, "--seconds", "3", "--repeat", "2", *STARTED, "--json", "-"], next(PORTS))
+    pid = [gang.worker(i) for i in range(2)][victim]
+    time.sleep(0.3)
+    os.kill(pid, signal.SIGSTOP)
+    began = time.monotonic()
+    assert wait_for(lambda: not os.path.exists(f"/proc/{pid}"), 10)
+    status, texts = gang.ended()
+    assert status == [FAILED, 0] and time.monotonic() - began < 15 and gang.nothing_is_left()
+    first, second = json.loads(texts[0][0])
+    assert [first["status"], second["status"]] == ["failed", "ok"], texts
+    assert first["reason"] == (f"Rank {victim} of 2 (process {pid} on host-{'ab'[victim]}): It was stopped (SIGSTOP) for 4 s, "
+                               "during which the other ranks waited for it, and was killed."), first["reason"]
+
+
+def stop(pids):
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+
+
+@pytest.mark.parametrize("victim", ["head", "agent"])
+def test_a_stopped_call_ends_both_and_caps_are_back(hosts, victim, tmp_path):
+    gpus, found, gang = capped(hosts, tmp_path)
+    stopped = 0 if victim == "head" else 1
+    stop([gang.call[stopped].pid])
+    began = time.monotonic()
+    status, texts = gang.ended()
+    assert time.monotonic() - began < 10 and status[stopped] == -signal.SIGKILL and status[1 - stopped] != 0
+    assert gang.nothing_is_left()
+    assert wait_for(lambda: [g.limits() for g in gpus] == found, 5), ([g.limits() for g in gpus], found)
+    says = "The run of rank 0 has ended" if victim == "head" else "on host-b): The agent on this host has ended"
+    assert says in texts[1 - stopped][1], texts
+
+
+def below(pid):
+    """The process and all that it has started."""
+    return [pid, *(p for child in children(pid) for p in below(child))]
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_host_whose_processes_are_all_stopped_ends_the_others(hosts, victim, tmp_path):
+    """As by a scheduler that suspends a job: nothing there can end anything, until it goes on."""
+    gpus, found, gang = capped(hosts, tmp_path)
+    stopped = below(gang.call[victim].pid)
+    stop(stopped)
+    began = time.monotonic()
+    other = gang.call[1 - victim].communicate(timeout=60)
+    assert time.monotonic() - began < 10 and gang.call[1 - victim].returncode != 0
+    assert "does not answer any more" in other[1], other
+    assert wait_for(lambda: gpus[1 - victim].limits() == found[1 - victim], 5)
+    for pid in stopped:
+        with contextlib.suppress(ProcessLookupError):  # one before it has ended it
+            os.kill(pid, signal.SIGCONT)
+    gang.call[victim].communicate(timeout=20)
+    assert gang.call[victim].returncode != 0 and gang.nothing_is_left()
+    assert wait_for(lambda: [g.limits() for g in gpus] == found, 5)
+
+
+def test_a_short_stop_ends_nothing(hosts):
+    gang = Gang(hosts, [*BETWEEN, "--seconds", "3", *STARTED, "--json", "-"], next(PORTS))
+    for pid in gang.worker(0), gang.call[1].pid, gang.worker(1), gang.call[0].pid:
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.7)
+        os.kill(pid, signal.SIGCONT)
+    status, texts = gang.ended()
+    assert status == [0, 0] and json.loads(texts[0][0])["status"] == "ok", texts
 
 
 def test_ctrl_c_at_the_head_ends_both(hosts):

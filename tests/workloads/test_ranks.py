@@ -344,6 +344,27 @@ def test_a_failed_rank_that_never_closes_its_device_is_ended(two_devices):
     assert r["reason"].startswith("Rank 1 of 2") and "told to fail. It did not end in time afterwards" in r["reason"], r["reason"]
 
 
+@pytest.mark.parametrize("more", [[], ["--transport", "net"]], ids=["local", "net"])
+def test_a_stopped_rank_is_ended_and_named(more):
+    gang = Running(2, *more)
+    time.sleep(0.3)
+    os.kill(gang.ranks[1], signal.SIGSTOP)
+    status, err, took = gang.ended()
+    assert status == FAILED and 3 < took < 10
+    assert f"Rank 1 of 2 (process {gang.ranks[1]}): It was stopped (SIGSTOP) for 4 s" in err, err
+    assert gang.nothing_is_left()
+
+
+def test_ranks_outlive_a_parent_that_is_stopped_for_a_while():
+    """As by Ctrl-Z, after which it goes on."""
+    gang = Running(2, "--steps", "20")
+    os.kill(gang.process.pid, signal.SIGSTOP)
+    time.sleep(6)
+    os.kill(gang.process.pid, signal.SIGCONT)
+    status, err, _ = gang.ended()
+    assert status == 0, err
+
+
 def test_a_killed_parent_leaves_no_ranks():
     gang = Running(2)
     assert gang.is_at_work()

@@ -66,12 +66,19 @@ bool jm_process_runs(const struct jm_process *p)
 	return !gone && (!p->start || !now.start || p->start == now.start);
 }
 
-bool jm_process_stopped(pid_t pid)
+char jm_process_state(pid_t pid)
 {
 	char text[1024];
 	const char *s = stat_of(pid, text, sizeof(text));
 
-	return s && (*s == 'T' || *s == 't');
+	return s ? *s : 0;
+}
+
+bool jm_process_stopped(pid_t pid)
+{
+	char state = jm_process_state(pid);
+
+	return state == 'T' || state == 't';
 }
 
 void jm_process_command(pid_t pid, char *out, size_t size)

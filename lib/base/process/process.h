@@ -17,6 +17,8 @@ struct jm_process jm_process_of(pid_t pid);
 /* Does it still run? One that has ended but was not reaped does not. If the start is unknown, only the
  * id is compared. */
 bool jm_process_runs(const struct jm_process *p);
+/* As /proc has it: 'R' runs, 'T' stopped (SIGSTOP), 't' stopped by a debugger...; 0 = there is no such process. */
+char jm_process_state(pid_t pid);
 /* Is it stopped (SIGSTOP, a debugger)? */
 bool jm_process_stopped(pid_t pid);
 /* Its command line in printable characters, "" when it cannot be read. */

@@ -4,6 +4,7 @@
 #include "frame.h"
 #include "gang_meeting.h"
 #include "launcher.h"
+#include "pulse.h"
 #include "run/plan/case_settings.h"
 #include "run/plan/environment.h"
 #include "base/process/child_process.h"
@@ -21,6 +22,7 @@ struct agent {
 	struct jm_ctx *ctx;
 	const struct jm_agent_options *o;
 	int link;
+	struct jm_pulse *pulse;	       /* of the head */
 	struct jm_frame_reader orders; /* of the head */
 	struct jm_guard *guard;
 	json_t *found; /* as a plan's "found" */
@@ -199,6 +201,15 @@ static int check_guard(struct agent *a, struct jm_err *err)
 	return say_failure(a, &why, err);
 }
 
+static int check_stopped(struct agent *a, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+
+	if (!a->runs || !jm_rank_end_stopped(&a->worker, &why))
+		return 0;
+	return say_failure(a, &why, err);
+}
+
 /* ---- the head's orders ------------------------------------------------------------------------------------ */
 
 static int obey(struct agent *a, const struct jm_frame *f, struct jm_err *err)
@@ -266,6 +277,8 @@ static int take_turn(struct agent *a, struct jm_err *err)
 		pass_stderr(a);
 	if (!code && p[3].revents && a->runs)
 		code = pass_frames(a, err);
+	if (!code)
+		code = check_stopped(a, err);
 	return code ? code : check_guard(a, err);
 }
 
@@ -280,13 +293,15 @@ static int join(struct agent *a, struct jm_err *err)
 	if (code)
 		return code;
 	a->link = fd[0];
-	for (int r = 1; r < a->o->place->world; r++)
+	for (int r = 1; r < a->o->place->world; r++) {
 		if (fd[r] >= 0)
 			close(fd[r]);
+		fd[r] = -1;
+	}
 	jm_host_of_self(a->ctx, &of);
-	if (jm_tcp_send(a->link, &of, sizeof(of), jm_clock_now(jm_clock_real()) + JM_SECOND))
-		return 0;
-	return jm_err_set(err, JM_EGONE, "The run of rank 0 has ended.");
+	if (!jm_tcp_send(a->link, &of, sizeof(of), jm_clock_now(jm_clock_real()) + JM_SECOND))
+		return jm_err_set(err, JM_EGONE, "The run of rank 0 has ended.");
+	return jm_hosts_start_pulse(a->ctx, a->o->place, fd, &a->pulse, err);
 }
 
 static int leave(struct agent *a, int code, struct jm_err *err)
@@ -303,6 +318,7 @@ static int leave(struct agent *a, int code, struct jm_err *err)
 	if (jm_guard_stop(a->guard, &late) && !code)
 		code = jm_err_set(err, late.code, "%s", late.text);
 	json_decref(a->found);
+	jm_pulse_stop(a->pulse);
 	if (a->link >= 0)
 		close(a->link);
 	return code;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define ANSWER_NS (5 * JM_SECOND)
+#define AGAIN_S	  10.0
 #define PINGS	  5 /* of which the shortest counts */
 
 void jm_host_of_self(struct jm_ctx *ctx, struct jm_host_of *ret)
@@ -32,8 +33,8 @@ void jm_host_of_self(struct jm_ctx *ctx, struct jm_host_of *ret)
 	ret->machine[strcspn(ret->machine, "\n")] = '\0';
 }
 
-int jm_hosts_meet(
-	struct jm_ctx *ctx, const struct jm_gang_place *place, int *ret_fd, struct jm_err *err)
+static int meet(struct jm_ctx *ctx, const struct jm_gang_place *place, double join_s, int *ret_fd,
+	struct jm_err *err)
 {
 	struct jm_meet m = {.rank = place->rank,
 		.world = place->world,
@@ -41,7 +42,7 @@ int jm_hosts_meet(
 		.port = place->port,
 		.door_fd = -1,
 		.differs = "The version of joulemark",
-		.join_s = jm_gang_seconds(),
+		.join_s = join_s,
 		.interrupts = ctx->interrupts};
 	unsigned char version[JM_KEY_BYTES];
 
@@ -50,6 +51,27 @@ int jm_hosts_meet(
 	memcpy(m.key, place->key, sizeof(m.key));
 	m.until_ns = jm_clock_now(jm_clock_real()) + (int64_t)(m.join_s * 1e9);
 	return jm_meet(&m, ret_fd, err);
+}
+
+int jm_hosts_meet(
+	struct jm_ctx *ctx, const struct jm_gang_place *place, int *ret_fd, struct jm_err *err)
+{
+	return meet(ctx, place, jm_gang_seconds(), ret_fd, err);
+}
+
+int jm_hosts_start_pulse(struct jm_ctx *ctx, const struct jm_gang_place *place, const int *link,
+	struct jm_pulse **ret, struct jm_err *err)
+{
+	int fd[JM_MEET_MOST], code = meet(ctx, place, AGAIN_S, fd, err);
+
+	if (code)
+		return code;
+	for (int r = 0; r < place->world; r++)
+		if (fd[r] >= 0 && link[r] < 0) {
+			close(fd[r]);
+			fd[r] = -1;
+		}
+	return jm_pulse_start(place->world, fd, link, ret, err);
 }
 
 /* ---- the head --------------------------------------------------------------------------------------------- */
@@ -85,6 +107,8 @@ int jm_hosts_open(struct jm_ctx *ctx, const struct jm_gang_place *place, struct 
 	jm_host_of_self(ctx, &h->link[0].of);
 	if (!code)
 		code = introduce(h, err);
+	if (!code)
+		code = jm_hosts_start_pulse(ctx, place, fd, &h->pulse, err);
 	if (code)
 		jm_hosts_close(h);
 	else
@@ -94,12 +118,15 @@ int jm_hosts_open(struct jm_ctx *ctx, const struct jm_gang_place *place, struct 
 
 void jm_hosts_close(struct jm_hosts *h)
 {
-	for (int r = 1; h && r < h->place.world; r++) {
-		if (h->link[r].fd < 0)
-			continue;
-		jm_frame_write(h->link[r].fd, JM_FRAME_BYE, NULL, 0, NULL, 0, NULL);
-		close(h->link[r].fd);
-	}
+	if (!h)
+		return;
+	for (int r = 1; r < h->place.world; r++)
+		if (h->link[r].fd >= 0)
+			jm_frame_write(h->link[r].fd, JM_FRAME_BYE, NULL, 0, NULL, 0, NULL);
+	jm_pulse_stop(h->pulse);
+	for (int r = 1; r < h->place.world; r++)
+		if (h->link[r].fd >= 0)
+			close(h->link[r].fd);
 	free(h);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/ctx.h"
 #include "gang_place.h"
+#include "pulse.h"
 
 #define JM_HOST_NAME 65
 
@@ -32,6 +33,7 @@ struct jm_host_link {
 
 struct jm_hosts {
 	struct jm_gang_place place;
+	struct jm_pulse *pulse;			/* of the agents */
 	struct jm_host_link link[JM_MEET_MOST]; /* by rank */
 };
 
@@ -40,6 +42,9 @@ void jm_host_of_self(struct jm_ctx *ctx, struct jm_host_of *ret);
 /* Meets all ranks at the address. ret_fd: of the links, as of jm_meet. */
 int jm_hosts_meet(
 	struct jm_ctx *ctx, const struct jm_gang_place *place, int *ret_fd, struct jm_err *err);
+/* Ranks that have just met meet again, within 10 s, and from then on notice when one is stopped. link: of pulse.h. */
+int jm_hosts_start_pulse(struct jm_ctx *ctx, const struct jm_gang_place *place, const int *link,
+	struct jm_pulse **ret, struct jm_err *err);
 
 /* Of rank 0: meets the agents. */
 int jm_hosts_open(struct jm_ctx *ctx, const struct jm_gang_place *place, struct jm_hosts **ret,

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launcher `local`: each rank is a child process on this host, in a separate process group. */
 #include "launcher.h"
+#include "base/clock.h"
 #include "measure/command/launch.h"
+#include "watchman.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -180,6 +182,34 @@ static int local_wait(struct jm_rank *rank)
 		;
 	rank->pid = 0;
 	return status;
+}
+
+/* The kernel's own account, which a debugger does not change. */
+static bool is_stopped(const struct jm_rank *rank)
+{
+	siginfo_t info = {0};
+
+	return rank->pid > 0 &&
+	       !waitid(P_PID, (id_t)rank->pid, &info, WSTOPPED | WNOHANG | WNOWAIT) &&
+	       info.si_pid == rank->pid;
+}
+
+bool jm_rank_end_stopped(struct jm_rank *rank, struct jm_err *why)
+{
+	int64_t now = jm_clock_now(jm_clock_real());
+
+	if (!is_stopped(rank))
+		rank->stopped_ns = 0;
+	else if (!rank->stopped_ns)
+		rank->stopped_ns = now;
+	if (!rank->stopped_ns || now - rank->stopped_ns < JM_STOPPED_NS)
+		return false;
+	local_signal(rank, SIGKILL, true);
+	jm_err_set(why, JM_EGONE,
+		"It was stopped (SIGSTOP) for %d s, during which the other ranks waited for it, "
+		"and was killed.",
+		(int)(JM_STOPPED_NS / JM_SECOND));
+	return true;
 }
 
 static void end_all(struct jm_rank *rank, int n)

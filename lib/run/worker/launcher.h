@@ -39,6 +39,7 @@ struct jm_rank {
 	const struct jm_host_link *link;  /* to the agent that started it; NULL = it runs here */
 	bool exited;			  /* of such a rank: its status has come */
 	int status;
+	int64_t stopped_ns; /* since when it has been seen stopped; 0 = it is not */
 };
 
 struct jm_launcher {
@@ -68,6 +69,9 @@ int jm_rank_start(const struct jm_launch *what, const json_t *gang, int gang_fd,
 int jm_rank_high_fd(int fd);
 /* Is the host of a rank, or the way to it, down? */
 bool jm_rank_lost(const struct jm_rank *rank);
+/* Ends a rank that runs here and has been stopped (SIGSTOP) for 4 s, so that others wait for it in vain; *why says so. False:
+ * it was not. To be asked every second or so. One that computes for long is not stopped. */
+bool jm_rank_end_stopped(struct jm_rank *rank, struct jm_err *why);
 /* Closes what is open. */
 void jm_rank_close(struct jm_rank *rank);
 

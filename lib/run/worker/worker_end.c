@@ -43,6 +43,21 @@ void jm__keep_tail(struct jm__member *m, const char *bytes, size_t n)
 	m->tail[m->n_tail] = '\0';
 }
 
+static bool any_signaled(const struct jm__child *c)
+{
+	for (int r = 0; r < c->world; r++)
+		if (WIFSIGNALED(c->member[r].status))
+			return true;
+	return false;
+}
+
+enum jm_strays_end jm__end_of_strays(const struct jm__child *c)
+{
+	if (c->hurried)
+		return JM_STRAYS_KILL;
+	return c->stop != JM__RUNNING || any_signaled(c) ? JM_STRAYS_ASK : JM_STRAYS_LEAVE;
+}
+
 /* The end of its standard error on one line, or "". */
 static void last_words(const struct jm__member *m, char *out, size_t size)
 {
@@ -109,8 +124,9 @@ static void describe_death(
 	else if (m->error.code)
 		snprintf(out, size, "%s%s%s%s", c->world > 1 ? who : "", c->world > 1 ? ": " : "",
 			m->error.text,
-			WIFSIGNALED(status) ? " It did not end in time afterwards and was killed."
-					    : "");
+			WIFSIGNALED(status) && m->error.code != JM_EGONE
+				? " It did not end in time afterwards and was killed."
+				: "");
 	else if (killed_for_memory(c, m))
 		snprintf(out, size,
 			"%s was killed, most likely because memory ran out: the kernel killed a "

@@ -4,7 +4,6 @@
 #include "worker_parent.h"
 #include "base/clock.h"
 #include "base/process/child_process.h"
-#include "base/process/stray_processes.h"
 #include "base/printable.h"
 #include "measure/command/launch.h"
 #include "meter/meters_json.h"
@@ -380,6 +379,18 @@ static void check_deadlines(struct jm__child *c)
 		stop_workers(c, JM__TIMED_OUT);
 }
 
+/* Several ranks: the others wait for one that is stopped. */
+static void check_stopped(struct jm__child *c)
+{
+	for (int r = 0; r < c->world && c->world > 1; r++) {
+		struct jm__member *m = &c->member[r];
+
+		if (c->failed < 0 && c->stop == JM__RUNNING && !m->ended && !m->error.code &&
+			jm_rank_end_stopped(&m->rank, &m->error))
+			note_failure(c, m);
+	}
+}
+
 static int poll_time_ms(const struct jm__child *c)
 {
 	int64_t until = JM_FOREVER, ms;
@@ -447,6 +458,7 @@ static int serve(struct jm__child *c, struct jm_err *err)
 		}
 		rc = take_all(c, fds, err);
 		check_deadlines(c);
+		check_stopped(c);
 	}
 	return rc;
 }
@@ -479,21 +491,6 @@ static void release(struct jm__child *c)
 		close(c->watch_fd);
 }
 
-static bool any_signaled(const struct jm__child *c)
-{
-	for (int r = 0; r < c->world; r++)
-		if (WIFSIGNALED(c->member[r].status))
-			return true;
-	return false;
-}
-
-static enum jm_strays_end end_of_strays(const struct jm__child *c)
-{
-	if (c->hurried)
-		return JM_STRAYS_KILL;
-	return c->stop != JM__RUNNING || any_signaled(c) ? JM_STRAYS_ASK : JM_STRAYS_LEAVE;
-}
-
 static int run_child(struct jm__child *c, struct jm_err *err)
 {
 	struct jm_strays strays;
@@ -513,7 +510,7 @@ static int run_child(struct jm__child *c, struct jm_err *err)
 	finish(c);
 	if (c->o->hosts)
 		jm_hosts_compare_clocks(c->o->hosts, true);
-	jm_strays_end(&strays, end_of_strays(c), c->o->cancel_fd);
+	jm_strays_end(&strays, jm__end_of_strays(c), c->o->cancel_fd);
 	jm_case_keeper_stop(&c->keeper);
 	if (!rc && c->stop == JM__CANCELLED)
 		rc = jm_err_set(err, JM_EINTR, "Interrupted.");

@@ -4,6 +4,7 @@
 #define JM_WORKER_PARENT_H
 
 #include "base/ctx.h"
+#include "base/process/stray_processes.h"
 #include "case_keeper.h"
 #include "frame.h"
 #include "launcher.h"
@@ -48,6 +49,8 @@ struct jm__child {
 void jm__keep_tail(struct jm__member *m, const char *bytes, size_t n);
 /* How many processes the kernel has killed because memory ran out; -1 = unknown. */
 long jm__oom_kills(void);
+/* What happens to processes that the workers have left. */
+enum jm_strays_end jm__end_of_strays(const struct jm__child *c);
 /* Of a case whose workers have ended: makes the record of one that left none, or whose work failed. */
 int jm__complete_record(struct jm__child *c, struct jm_err *err);
 
