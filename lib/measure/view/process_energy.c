@@ -291,7 +291,7 @@ static void divide_devices(struct jm_process_energy *p)
 			if (!rc)
 				divide_device(p, meter, &uses);
 			else if (rc != JM_ENOENT && !*p->note)
-				snprintf(p->note, sizeof(p->note), "%s: %s",
+				snprintf(p->note, sizeof(p->note), "%s: %.200s",
 					set->meter[meter].label, err.text);
 		}
 	}
