@@ -21,7 +21,7 @@ import sys
 import rooms_svg
 
 # The rooms of lib in their order: each includes only those before it.
-LIB = ["base", "meter", "trace", "energy", "measure", "guard", "result", "store", "run"]
+LIB = ["base", "meter", "trace", "energy", "measure", "guard", "result", "tune", "store", "run"]
 
 # What a room outside of lib may include besides itself; "lib" is every room of lib, "*" everything.
 MAY = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Room store: one SQLite file of plans, records and traces.
- * May include: base, meter, trace, energy, measure, guard, result.
+ * May include: base, meter, trace, energy, measure, guard, result, tune.
  *
  * The store: one SQLite file that keeps plans, cases, records and traces. A kill at any moment loses at
  * most the last second of trace, never a finished record. A record is known by (case id, repeat).

@@ -2,7 +2,7 @@
 /*
  * Room run: from a request to records: plan (plan.h), blocks (sweep.h), workers (worker.h) and
  * their messages (frame.h); the contract of a workload (workload.h).
- * May include: base, meter, trace, energy, measure, guard, result, store.
+ * May include: base, meter, trace, energy, measure, guard, result, tune, store.
  *
  * Running a plan: block by block, each case with its settings in a worker, its record into the
  * store. Cases whose records are in the store are not run again, so the same call after any kill

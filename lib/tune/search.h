@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The search for the setting of one knob with the lowest objective, from visits that somebody else makes: no clock, no
+ * sensor, no knob.
+ *
+ *	jm_search_next	which setting to hold during the next visit
+ *	jm_search_add	what came of that visit
+ *
+ * First a coarse grid, there and back, so that a steady drift falls out of every difference: the setting found, both ends
+ * of the range, and two points between them in the golden ratio. Where nothing is better than the setting found by more
+ * than JM_TUNE_FLAT, the curve is flat, and the search ends. Otherwise a golden section goes on between the neighbours
+ * of the best point. Two settings are visited in turns until their interval (95 %) separates them, or is narrower than
+ * JM_TUNE_ALIKE, or JM_TUNE_VISITS is reached. In the end the best is compared with the setting found by visits of both
+ * made for it, from which the gain is known; the best is held if it is better, the setting found otherwise.
+ *
+ * While a setting is held, visits go on. Where energy or time per item have moved, both settings are compared again, and
+ * where the searches so far took less than JM_TUNE_SHARE of the time, the search begins anew.
+ *
+ * The objective should have one minimum over the knob; where it has several, one of them may be found, which is then
+ * still better than the setting found.
+ */
+#ifndef JM_SEARCH_H
+#define JM_SEARCH_H
+
+#include "objective.h"
+
+#define JM_TUNE_FLAT	 0.02 /* a curve of which no point saves so much of the objective is flat */
+#define JM_TUNE_ALIKE	 0.01 /* settings whose objectives differ by less than this share are alike */
+#define JM_TUNE_VISITS	 4    /* of each of two settings that are compared */
+#define JM_TUNE_DRIFT	 0.05 /* a change of energy or time per item by this share is a drift */
+#define JM_TUNE_SETTINGS 5
+#define JM_TUNE_SHARE	 0.10 /* of the time that searches after the first may take */
+
+enum jm_stage { JM_STAGE_COARSE, JM_STAGE_GOLDEN, JM_STAGE_CONFIRM, JM_STAGE_HOLD };
+extern const char *const jm_stage_names[]; /* "coarse", "golden", "confirm", "hold", NULL */
+
+struct jm_search_options {
+	struct jm_objective objective;
+	double min, max, step; /* of the knob, in its unit; step 0 = any */
+	double found;	       /* the value found; NAN = it is no number, and counts as max */
+	double limit_watts;    /* of the setting found, all devices together; for ZEUS */
+	double within_s; /* for a search; then the best so far is compared with the setting found */
+};
+
+/* found: the setting that was found, whatever its value is. */
+struct jm_tune_setting {
+	bool found;
+	double value; /* in the knob's unit */
+};
+
+struct jm_visit {
+	struct jm_tune_setting setting;
+	enum jm_stage stage;
+	double seconds, items, joules;
+	double error_joules; /* 95 %, of sampling alone: that of the sensor is the same for all settings */
+	double wall_s; /* `seconds` and the wait before them */
+};
+
+/* A difference of logarithms and half its 95 % interval; NAN = unknown. */
+struct jm_tune_gain {
+	double log, half;
+};
+
+enum jm_choice {
+	JM_CHOICE_OPEN,	   /* the search has not ended */
+	JM_CHOICE_BETTER,  /* than the setting found */
+	JM_CHOICE_FLAT,	   /* no setting differs by more than JM_TUNE_FLAT: the setting found */
+	JM_CHOICE_FOUND,   /* no other setting is better than the setting found */
+	JM_CHOICE_UNCLEAR, /* the best is not separated from the setting found, which is held */
+};
+extern const char *const jm_choice_names[]; /* "open", "better", "flat", "found", "unclear", NULL */
+
+struct jm_search_result {
+	enum jm_choice choice;
+	struct jm_tune_setting best; /* that is held, or the best so far */
+	/* of the held setting relative to the setting found, from the comparison at the end; NAN: there was none */
+	struct jm_tune_gain objective, energy, time;
+	int searches, drifts;
+	double search_s, hold_s;
+};
+
+struct jm_search;
+
+/* JM_ERANGE: the knob has no range, or less than JM_TUNE_SETTINGS values in it. */
+int jm_search_new(
+	const struct jm_search_options *options, struct jm_search **ret, struct jm_err *err);
+void jm_search_free(struct jm_search *s); /* takes NULL */
+struct jm_tune_setting jm_search_next(const struct jm_search *s);
+enum jm_stage jm_search_stage(const struct jm_search *s);
+/* A visit of jm_search_next. JM_ERANGE: it has no objective (items, seconds or joules are not positive numbers), and is
+ * ignored. */
+int jm_search_add(struct jm_search *s, const struct jm_visit *visit, struct jm_err *err);
+void jm_search_result(const struct jm_search *s, struct jm_search_result *ret);
+/* Those of searches; visits of the setting that is held are counted in the result alone. */
+int jm_search_visits(const struct jm_search *s);
+const struct jm_visit *jm_search_visit(const struct jm_search *s, int i);
+/* The objective of a visit relative to the visits of the setting found in the same search; NAN: there are none. */
+struct jm_tune_gain jm_search_visit_cost(const struct jm_search *s, int visit);
+
+#endif

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The visits of a search and what they say: means, their scatter, differences with intervals; and the watch over a
+ * setting that is held. Part of search.h.
+ */
+#ifndef JM_SEARCH_NOISE_H
+#define JM_SEARCH_NOISE_H
+
+#include "search.h"
+
+#define JM_SEEN_FOUND 0 /* the point of the setting that was found */
+
+struct jm_seen_visit {
+	struct jm_visit visit;
+	int point, search; /* search: its first visit */
+};
+
+struct jm_seen {
+	struct jm_objective objective;
+	double limit_watts;
+	struct jm_tune_setting *point;
+	int n_points;
+	struct jm_seen_visit *visit;
+	int n, since; /* since: the first visit of this search */
+};
+
+enum jm_seen_what { JM_SEEN_COST, JM_SEEN_ENERGY, JM_SEEN_TIME };
+
+/* found: its value, for the place on the curve. */
+int jm_seen_init(struct jm_seen *s, const struct jm_objective *objective, double limit_watts,
+	double found, struct jm_err *err);
+void jm_seen_done(struct jm_seen *s);
+/* A search begins: what was seen before counts no more. */
+void jm_seen_begin(struct jm_seen *s);
+/* The point of this value, or one that is at most `within` away; JM_ENOMEM. */
+int jm_seen_point(struct jm_seen *s, double value, double within, struct jm_err *err);
+int jm_seen_add(struct jm_seen *s, const struct jm_visit *visit, int point, struct jm_err *err);
+/* Visits of the point from the visit `first` on. */
+int jm_seen_count(const struct jm_seen *s, int point, int first);
+/*
+ * Mean logarithm of point a less that of point b, from the visit `first` on, and half its 95 % interval: Student's t with
+ * the scatter of all points of this search around their means; a visit counts as at least as uncertain as the sampling
+ * of its energy. half: infinite where nothing is known of the scatter. log: NAN where one was not visited.
+ */
+struct jm_tune_gain jm_seen_compare(
+	const struct jm_seen *s, int a, int b, int first, enum jm_seen_what what);
+/* The point of this search with the lowest objective; few visits count against a point. */
+int jm_seen_best(const struct jm_seen *s);
+struct jm_tune_gain jm_seen_cost(const struct jm_seen *s, int visit);
+
+/* Energy and time per item of the last visits of a held setting, against those of the first. */
+#define JM_HOLD_VISITS 3
+struct jm_hold_watch {
+	double first[2], last[JM_HOLD_VISITS][2]; /* logarithms of e, d */
+	int n;
+};
+void jm_hold_watch_begin(struct jm_hold_watch *w);
+/* True where one of them has moved by more than JM_TUNE_DRIFT, in all of the last visits. */
+bool jm_hold_watch_add(struct jm_hold_watch *w, const struct jm_visit *visit);
+
+#endif
