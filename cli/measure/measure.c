@@ -4,7 +4,7 @@
 #include "cli/frame/device_option.h"
 #include "cli/frame/interrupts.h"
 #include "live_line.h"
-#include "measure_options.h"
+#include "measure.h"
 #include "repeat_figures.h"
 #include "cli/frame/screen.h"
 #include "base/ctx.h"
@@ -17,6 +17,7 @@
 #include "report/format/text.h"
 #include "report/text/openmetrics.h"
 #include "report/text/trace_hdf5.h"
+#include "report/text/tuning.h"
 #include "result/provenance.h"
 #include "result/record.h"
 #include "result/record_keys.h"
@@ -115,6 +116,8 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 	if (m->repeats)
 		jm_record_set(
 			record, "repeats", jm_measure_repeat_json(&m->repeat, m->session, err));
+	if (m->tune)
+		jm_record_set(record, "tune", json_incref(m->tune->json));
 	jm_record_set(record, "clock", json_string("real"));
 	jm_record_set(record, "items", jm_json_number(o->items));
 	jm_record_set(record, "throughput", jm_json_number(o->throughput));
@@ -158,6 +161,7 @@ static void print_text_to(FILE *out, const struct measurement *m, const json_t *
 	t.bold = !cli->output && jm_screen_colour(STDERR_FILENO);
 	t.marked = m->outcome.marked != m->outcome.phase;
 	jm_measure_print(&t, record);
+	jm_tuning_print(json_object_get(record, "tune"), out, t.width);
 }
 
 /* Standard error, in one piece, so that the command's own output is left as it is; or the file of --output. */
@@ -194,6 +198,8 @@ static int launch(void *arg, const struct jm_repeat_once *what, struct jm_outcom
 		.before_exec_arg = &before,
 		.tick = jm_live_line_tick,
 		.arg = &line,
+		.progress = m->tune ? jm_tune_progress : NULL,
+		.progress_arg = m->tune,
 	};
 	int rc;
 
@@ -202,7 +208,9 @@ static int launch(void *arg, const struct jm_repeat_once *what, struct jm_outcom
 	line.draws = line.draws && !isatty(STDOUT_FILENO);
 	for (char *const *word = what->argv; *word; word++)
 		jm_text_append(line.work, sizeof(line.work), *line.work ? " " : "", *word);
-	jm_note_first_interrupt();
+	/* a tuner restores settings first, so that it counts them */
+	if (!m->tune)
+		jm_note_first_interrupt();
 	rc = jm_launch(&cli->ctx, m->session, &o, outcome, &cli->err);
 	jm_live_line_close(&line);
 
@@ -219,7 +227,11 @@ static int run_command(struct measurement *m)
 		int rc;
 
 		jm_own_share_begin(&m->own, m->session, &m->cli->ctx);
-		rc = launch(m, &what, &m->outcome);
+		rc = m->tune ? jm_tune_begin(m->tune, m->cli) : 0;
+		if (!rc)
+			rc = launch(m, &what, &m->outcome);
+		if (m->tune)
+			jm_tune_end(m->tune, m->cli);
 		jm_own_share_end(&m->own, &m->cli->ctx);
 		return rc;
 	}
@@ -234,8 +246,14 @@ static int run_work(struct measurement *m)
 	if (rc)
 		return rc;
 	m->started_wall = jm_clock_wall(cli->ctx.clock);
-	rc = m->attach.attach ? jm_measure_attach_run(&m->attach, cli, m->session, &m->outcome)
-			      : run_command(m);
+	if (m->tune)
+		rc = jm_tune_open(m->tune, cli, m->device, m->session);
+	if (!rc && m->attach.attach)
+		rc = jm_measure_attach_run(&m->attach, cli, m->session, &m->outcome);
+	else if (!rc)
+		rc = run_command(m);
+	if (m->tune && jm_tune_close(m->tune, rc ? NULL : &cli->err) && !rc)
+		m->lost = cli->err.code;
 	/* A trace that could not be stored is reported at the end; what is known is printed
 	 * nevertheless. */
 	if (jm_session_stop(m->session, rc ? NULL : &cli->err) && !rc)
@@ -359,6 +377,31 @@ static int status_of(struct measurement *m, int rc)
 	return m->outcome.status ? m->outcome.status : ours;
 }
 
+int jm_measure(struct measurement *m)
+{
+	int rc = take_options(m), status;
+
+	if (!rc)
+		rc = open_store(m);
+	if (!rc)
+		rc = open_session(m);
+	if (!rc)
+		rc = run_work(m);
+	if (!rc)
+		rc = write_results(m);
+	if (!rc && m->outcome.output_errno)
+		rc = jm_err_set(&m->cli->err, JM_EIO,
+			"Not all output of the command could be written to standard output: %s.",
+			strerror(m->outcome.output_errno));
+	if (!rc)
+		rc = m->lost;
+	jm_session_close(m->session);
+	jm_measure_store_close(&m->store);
+	status = status_of(m, rc);
+	jm_source_list_done(&m->sources);
+	return status;
+}
+
 static int measure(struct jm_cli *cli)
 {
 	struct measurement m = {.cli = cli, .command = cli->command};
@@ -368,28 +411,9 @@ static int measure(struct jm_cli *cli)
 	rc = jm_measure_attach_open(&m.attach, cli);
 	if (!rc)
 		rc = jm_measure_repeat_open(&m.repeat, cli, m.store_path, &m.repeats);
-	if (!rc)
-		rc = take_options(&m);
-	if (!rc)
-		rc = open_store(&m);
-	if (!rc)
-		rc = open_session(&m);
-	if (!rc)
-		rc = run_work(&m);
-	if (!rc)
-		rc = write_results(&m);
-	if (!rc && m.outcome.output_errno)
-		rc = jm_err_set(&cli->err, JM_EIO,
-			"Not all output of the command could be written to standard output: %s.",
-			strerror(m.outcome.output_errno));
-	if (!rc)
-		rc = m.lost;
-	jm_session_close(m.session);
-	jm_measure_store_close(&m.store);
-	status = status_of(&m, rc);
+	status = rc ? jm_cli_fail(cli) : jm_measure(&m);
 	jm_measure_attach_close(&m.attach);
 	jm_measure_repeat_close(&m.repeat);
-	jm_source_list_done(&m.sources);
 	return status;
 }
 

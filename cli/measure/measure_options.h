@@ -11,6 +11,7 @@
 #include "measure_show.h"
 #include "measure_store.h"
 #include "meter/source_list.h"
+#include "tune_run.h"
 
 struct measurement {
 	struct jm_cli *cli;
@@ -32,7 +33,8 @@ struct measurement {
 	struct jm_outcome outcome;
 	struct jm_own_share own; /* of a command that is run once */
 	int64_t started_wall;
-	int lost; /* the error that ended the trace */
+	int lost;		  /* the error that ended the trace */
+	struct jm_tune_run *tune; /* that tunes meanwhile; NULL = none */
 };
 
 /* Bound to a struct measurement. */

@@ -460,6 +460,9 @@ const struct jm_key jm_record_keys[] = {
 	{OBJECT("repeats", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__repeats_keys,
 		.meaning = "where the command was run several times: of one run. The meters, total "
 			   "and phases are those of all runs and the pauses between them"},
+	{OBJECT("tune", JM_KEY_OPTIONAL), .keys = jm__tune_keys,
+		.meaning = "where 'tune' moved a knob while the work ran: what was tried, chosen "
+			   "and saved"},
 	{WORD("clock", 0), .words = clock_words, .meaning = "of times and phases"},
 	{TEXT("phase", JM_KEY_NULL),
 		.meaning = "the phase that meters, total and quality describe"},

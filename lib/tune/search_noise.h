@@ -6,7 +6,7 @@
 #ifndef JM_SEARCH_NOISE_H
 #define JM_SEARCH_NOISE_H
 
-#include "search.h"
+#include "visit.h"
 
 #define JM_SEEN_FOUND 0 /* the point of the setting that was found */
 

@@ -5,6 +5,7 @@
 #include "base/ctx.h"
 #include "base/process/forward_signals.h"
 #include "end_watch.h"
+#include "found_items.h"
 #include "measure/session/progress.h"
 #include "output_items.h"
 
@@ -62,7 +63,7 @@ static void end_phase(struct launch *l, int64_t t_ns)
 static void name_phase(struct launch *l, const char *mark, char *out, size_t size)
 {
 	static const char *const ours[] = {"settle", "command", "marked", "repeat", "repeats",
-		"repeat.warmup", "repeat.prepare"};
+		"repeat.warmup", "repeat.prepare", "tune.search", "tune.hold"};
 	bool taken = false;
 
 	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
@@ -253,6 +254,14 @@ static double items_so_far(const struct launch *l)
 	return tally.items > 0 ? tally.items : NAN;
 }
 
+static void tell_progress(const struct launch *l, double before)
+{
+	const struct jm_tally tally = l->scan ? jm_item_sums_tally(&l->scanned) : l->tally;
+
+	if (l->o->progress && tally.items != before)
+		l->o->progress(l->o->progress_arg, tally.last_ns, items_so_far(l));
+}
+
 /* Calls tick when it is due; returns for how long to wait, -1 = for ever. */
 static int tick_ms(struct launch *l, int64_t *due_ns)
 {
@@ -306,84 +315,18 @@ static int attend(struct launch *l, struct jm_err *err)
 		/* lines come before a mark that does not know its byte, whichever of both ended the wait */
 		if (fds[3].revents || (fds[2].revents && l->proc.out_fd >= 0))
 			read_output(l);
-		if (fds[2].revents || fds[3].revents || jm_progress_has_pipes(l->progress))
+		if (fds[2].revents || fds[3].revents || jm_progress_has_pipes(l->progress)) {
+			double before = items_so_far(l);
+
 			take_marks(l, jm_ctx_now(l->ctx));
+			tell_progress(l, before);
+		}
 		if (l->o->extra && fds[4].revents & POLLIN)
 			l->o->extra(l->o->arg);
 		else
 			l->extra_closed = l->extra_closed || fds[4].revents;
 	}
 	return rc;
-}
-
-/* A misspelt key must not look like a command without items. */
-static void say_nothing_found(const struct launch *l)
-{
-	const char *regex = l->o->items_regex, *near = jm_scan_near(l->scan);
-
-	jm_log(l->ctx, JM_WARNING,
-		"--items-%s '%s' found no items in the output of '%s'%s%s%s items are unknown.",
-		regex ? "regex" : "json", regex ? regex : l->o->items_json, l->o->argv[0],
-		near ? "; did you mean '" : "", near ? near : "", near ? "'? Its" : ", so its");
-}
-
-/* Items that were left out make the sum too small. */
-static void say_unread(const struct launch *l)
-{
-	const char *first;
-	long n = jm_scan_unread(l->scan, &first);
-
-	if (n)
-		jm_log(l->ctx, JM_WARNING,
-			"--items-regex '%s' matched text that is not a number %ld times, first "
-			"'%s'; these matches were ignored.",
-			l->o->items_regex, n, first);
-}
-
-/* Items that are reported twice are counted once. */
-static void say_left_out(const struct launch *l)
-{
-	if (l->n_left_out)
-		jm_log(l->ctx, JM_WARNING,
-			"The items of %ld marks were ignored, because --items-%s counts items in "
-			"the output of '%s'. The marks only begin phases.",
-			l->n_left_out, l->o->items_regex ? "regex" : "json", l->o->argv[0]);
-}
-
-/* Which of the two the rule has taken, where a reader could take the other. */
-static void say_kind(const struct launch *l)
-{
-	const char *regex = l->o->items_regex;
-	const struct jm_item_rule *rule = &l->scanned.rule;
-	bool totals = jm_item_rule_kind(rule) == JM_ITEMS_TOTAL;
-	char begin[80] = "";
-
-	if (l->scanned.given || !jm_item_rule_doubtful(rule))
-		return;
-	for (int i = 0, n = 0; i < rule->n && i < 3; i++)
-		n += snprintf(begin + n, sizeof(begin) - (size_t)n, "%s%.10g", i ? ", " : "",
-			rule->begin[i]);
-	jm_log(l->ctx, JM_INFO,
-		"The numbers of --items-%s '%s' (%s%s) %s: %.10g items. If each is %s, give "
-		"--items-kind %s.",
-		regex ? "regex" : "json", regex ? regex : l->o->items_json, begin,
-		rule->n > 3 ? ", ..." : "",
-		totals ? "count up, so each is the total so far"
-		       : "do not count up evenly, so they were added up",
-		jm_item_sums_tally(&l->scanned).items,
-		totals ? "an amount to be added" : "the total so far", totals ? "amount" : "total");
-}
-
-/* A sum that may be incomplete is unknown. */
-static void say_limited(const struct launch *l)
-{
-	long n = jm_scan_limited(l->scan);
-
-	if (n)
-		jm_log(l->ctx, JM_WARNING,
-			"--items-regex '%s' could not be evaluated for %ld line%s of the output of "
-			"'%s', so its items are unknown; use a simpler expression.",
-			l->o->items_regex, n, n > 1 ? "s" : "", l->o->argv[0]);
 }
 
 static bool unknown_items(const struct launch *l)
@@ -400,20 +343,18 @@ static void credit_scanned(struct launch *l)
 /* What came while it ended. */
 static void take_the_rest(struct launch *l)
 {
+	struct jm_found_items found;
+
 	take_marks(l, l->proc.end_ns);
 	while (l->proc.out_fd >= 0 && read_output(l))
 		take_marks(l, l->proc.end_ns);
 	if (l->scan)
 		jm_scan_end(l->scan, l->proc.end_ns, on_scanned, l);
-	if (l->scan && !l->scanned.amount.marks && !jm_scan_limited(l->scan))
-		say_nothing_found(l);
 	if (l->scan) {
 		credit_scanned(l);
-		say_unread(l);
-		if (!unknown_items(l))
-			say_kind(l);
-		say_limited(l);
-		say_left_out(l);
+		found = (struct jm_found_items){l->ctx, l->o->argv[0], l->o->items_regex,
+			l->o->items_json, l->scan, &l->scanned, l->n_left_out};
+		jm_found_items_say(&found);
 	}
 	end_phase(l, l->proc.end_ns);
 	if (!l->o->shared_phase)

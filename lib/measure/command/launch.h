@@ -27,6 +27,9 @@ struct jm_launch_options {
 	/* Called when a mark has begun a phase of the session, with its name there; may be NULL. */
 	void (*phase)(void *arg, int phase, const char *name);
 	void *arg; /* of both, and of `extra` */
+	/* Called when the items so far have changed, with the time of the newest report (NAN = unknown); may be NULL. */
+	void (*progress)(void *arg, int64_t t_ns, double items);
+	void *progress_arg;
 	/* Called while there is something to read from extra_fd; NULL = never. */
 	void (*extra)(void *arg);
 	int extra_fd;

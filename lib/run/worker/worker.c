@@ -176,7 +176,10 @@ static int work(struct jm__worker *w, struct jm_err *err)
 		jm_session_began(w->session); /* changes and phases count from the same time */
 	if (json_object_get(w->parameters, "command"))
 		return jm__worker_command(w, err);
-	return jm__worker_native(w, err);
+	jm_outer_marks_open(&w->outer, w->ctx);
+	rc = jm__worker_native(w, err);
+	jm_outer_marks_close(&w->outer);
+	return rc;
 }
 
 /* Adds the report of the session to the record, also for a case that failed before its end. */

@@ -221,7 +221,7 @@ static void note_step(struct jm__worker *w, struct native *n, int phase, const s
 /* Adds the result of a finished step to the open phase. */
 static void count(struct jm__worker *w, struct native *n, int phase, const struct jm_step *step)
 {
-	jm_session_credit(w->session, phase, step->items);
+	jm__worker_credit(w, phase, step->items);
 	if (isnan(n->loss_first))
 		n->loss_first = step->loss;
 	n->loss_last = step->loss;

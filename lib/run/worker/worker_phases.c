@@ -14,7 +14,14 @@
 
 int jm__worker_begin(struct jm__worker *w, const char *phase, struct jm_err *err)
 {
+	jm_outer_marks_phase(&w->outer, phase);
 	return jm_session_begin(w->session, phase, jm_ctx_now(w->ctx), err);
+}
+
+void jm__worker_credit(struct jm__worker *w, int phase, double items)
+{
+	jm_session_credit(w->session, phase, items);
+	jm_outer_marks_credit(&w->outer, items);
 }
 
 void jm__worker_end(struct jm__worker *w, int phase)

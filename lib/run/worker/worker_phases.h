@@ -8,6 +8,8 @@
 /* Before the work is torn down, which may hang: the parent ends the other ranks, and in time this one. */
 void jm__worker_tell_failure(struct jm__worker *w, int code, const struct jm_err *why);
 int jm__worker_begin(struct jm__worker *w, const char *phase, struct jm_err *err);
+/* Items of native work, to the phase and to a joulemark outside. */
+void jm__worker_credit(struct jm__worker *w, int phase, double items);
 void jm__worker_end(struct jm__worker *w, int phase);
 /* items, seconds: of the steady phase; share: of the whole, NAN = unknown. Reports to the parent
  * at intervals. */

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "measure/view/live.h"
 #include "orders.h"
+#include "outer_marks.h"
 #include "result/record.h"
 #include "alignment.h"
 #include "pacer.h"
@@ -44,7 +45,8 @@ struct jm__worker {
 	int rank, world;      /* of the gang; 0 of 1: alone */
 	bool measures;	      /* for its host */
 	struct jm_orders orders;
-	bool stop; /* it was ordered to */
+	struct jm_outer_marks outer; /* of native work */
+	bool stop;		     /* it was ordered to */
 	/* worker_orders.c */
 	struct jm__span *span;
 	int n_spans, n_asked, n_answered;

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* joulemark tune: find the best setting of a knob while a command runs, and hold it. */
+#include "cli/frame/cli.h"
+#include "cli/frame/device_option.h"
+#include "cli/frame/json_option.h"
+#include "cli/settings/found_option.h"
+#include "cli/settings/hold.h"
+#include "measure.h"
+#include "tune_run.h"
+
+#include "base/process/child_process.h"
+#include "meter/source.h"
+
+#define LEAST_WINDOWS 10 /* in the time of a search */
+
+struct tune {
+	struct measurement m;
+	struct jm_tune_run run;
+};
+
+static const struct jm_option options[] = {
+	{.name = "objective",
+		.usual = true,
+		.heading = "Search",
+		JM_BIND(JM_TEXT, struct tune, run.objective),
+		.argument = "NAME",
+		.fallback = "edp",
+		.help = "what is minimized, with e = joules per item and d = seconds per item: "
+			"energy (e), edp (e d), ed2p (e d^2), eds:K, zeus:ETA, or slowdown:5%, the "
+			"least e at which d grows by at most 5 %"},
+	{.name = "knob",
+		.usual = true,
+		JM_BIND(JM_TEXT, struct tune, run.knob),
+		.argument = "KNOB",
+		.fallback = "gpu.power",
+		.help = "what is moved, on all devices of this job; gpu.power@0 on one device, "
+			"gpu.power=250:600+25W between these values"},
+	{.name = "within",
+		.usual = true,
+		JM_BIND(JM_DURATION, struct tune, run.within_s),
+		.unit = "s",
+		.min = 1,
+		.max = 86400,
+		.argument = "TIME",
+		.fallback = "60",
+		.help = "longest time of a search, such as 5min; noisy work needs more"},
+	{.name = "window",
+		JM_BIND(JM_DURATION, struct tune, run.window_s),
+		.unit = "s",
+		.min = 0.1,
+		.max = 3600,
+		.argument = "TIME",
+		.fallback = "2",
+		.help = "least time for which a setting is held to measure it; it begins and ends "
+			"with a report of items"},
+	{.name = "progress",
+		.usual = true,
+		JM_BIND(JM_CHOICE, struct tune, run.progress),
+		.choices = jm_tune_progress_names,
+		.fallback = "items",
+		.help = "what counts as work: items that the command reports, or gpu, the cycles "
+			"of the GPUs while they are busy, which is an estimate"},
+	{JM_FOUND_ROW, JM_BIND(JM_TEXT, struct tune, run.found)},
+	{JM_DEVICE_ROW, .usual = true, .heading = "Devices",
+		JM_BIND(JM_TEXT, struct tune, m.device)},
+	{.name = "control",
+		JM_BIND(JM_TEXT, struct tune, run.control),
+		.argument = "NAME",
+		.help = "controls to use, separated by commas: nvml, sim:h100x4, ...; without it "
+			"those of this machine, never a simulated one"},
+	JM_SOURCE_OPTION(struct tune, m.source_texts),
+	{.name = "interval",
+		JM_BIND(JM_DURATION, struct tune, m.interval_ns),
+		.unit = "s",
+		.min = 0.0001,
+		.max = 3600,
+		.argument = "TIME",
+		.help = "time between readings, such as 100ms; without it half the refresh period "
+			"of the sensors"},
+	{.name = "items-regex",
+		.usual = true,
+		.heading = "Items",
+		JM_BIND(JM_TEXT, struct tune, m.items_regex),
+		.argument = "REGEX",
+		.help = "count items in what the command prints: the number in the first group of "
+			"this regular expression (PCRE2), or 1 where it has no group"},
+	{.name = "items-json",
+		.usual = true,
+		JM_BIND(JM_TEXT, struct tune, m.items_json),
+		.argument = "KEY",
+		.help = "count items in JSON that the command prints: a key such as result.tokens"},
+	JM_ITEM_KIND_OPTION(struct tune, m.items_kind, 0),
+	JM_ITEM_UNIT_OPTION(struct tune, m.unit, 0),
+	{JM_JSON_ROW("write the record as JSON; without a file to standard output"), .usual = true,
+		.heading = "Files", JM_BIND(JM_TEXT, struct tune, m.json),
+		.takes_next = jm_hold_json_next},
+	{.name = "store",
+		JM_BIND(JM_TEXT, struct tune, m.store_path),
+		.argument = "FILE",
+		.help = "add the record and its trace to this SQLite file"},
+	{.name = "csv",
+		JM_BIND(JM_TEXT, struct tune, m.csv),
+		.argument = "DIR",
+		.help = "write every reading, and watts.csv with a column for each meter"},
+	{.name = "meters",
+		.heading = "Text",
+		JM_BIND(JM_FLAG, struct tune, m.text.meters),
+		.help = "print the phases of each meter"},
+	{0},
+};
+
+static int check(struct jm_cli *cli, const struct tune *t)
+{
+	struct jm_objective o;
+
+	if (!cli->command)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"There is no command to tune. Usage: 'joulemark tune [options] -- "
+			"CMD...'.");
+	if (t->run.within_s < LEAST_WINDOWS * t->run.window_s)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"A search of %g s has no time for %d windows of %g s; give a longer "
+			"--within or a shorter --window.",
+			t->run.within_s, LEAST_WINDOWS, t->run.window_s);
+	if (t->run.progress == JM_TUNE_GPU && (t->m.items_regex || t->m.items_json))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--progress gpu counts no items of the output; omit it, or --items-regex "
+			"and --items-json.");
+	return jm_objective_parse(t->run.objective, &o, &cli->err);
+}
+
+static int tune(struct jm_cli *cli)
+{
+	struct tune t = {.m = {.cli = cli, .command = cli->command}};
+	int status;
+
+	JM_FILL(&cli->values, &t);
+	t.m.tune = &t.run;
+	if (check(cli, &t))
+		return jm_cli_fail(cli);
+	if (jm_hold_check(cli->command, &cli->err)) {
+		jm_cli_fail(cli);
+		return jm_proc_status_of(cli->err.code);
+	}
+	status = jm_measure(&t.m);
+	json_decref(t.run.json);
+	return status;
+}
+
+static bool any_word(const struct jm_cli *cli, const char *word)
+{
+	(void)cli;
+	(void)word;
+	return true;
+}
+
+const struct jm_command jm_command_tune = {
+	.name = "tune",
+	.summary = "find the best setting of a knob while a command runs, and hold it",
+	.usage = "[options] [--] CMD...",
+	.description =
+		"Runs CMD as 'measure' does, and searches meanwhile for the value of a knob with "
+		"the lowest objective: a grid over its range, a golden section, then the best "
+		"against the setting found. Each value is held for a window whose energy and items "
+		"are measured; two values are visited in turns until their 95 % intervals "
+		"separate. The best is held until CMD ends, or the setting found if nothing is "
+		"better than that. Where energy or time per item move, it looks again.\n\n"
+		"CMD reports its items with marks ('joulemark mark'), or they are counted in what "
+		"it prints. Native work reports its steps: 'joulemark tune -- joulemark run "
+		"gpt-117m'.\n\n"
+		"The values found are restored when CMD has ended, even if joulemark is killed. "
+		"Visits, choice and savings are in the record. The exit status is that of CMD; "
+		"125 is a failure of joulemark itself.",
+	.example = "joulemark tune --objective slowdown:5% -- python train.py\n"
+		   "joulemark tune --objective energy --items-regex 'tokens: (\\d+)' -- ./serve\n"
+		   "joulemark tune --knob gpu.clock=900:1980+60MHz --found gpu.clock=unlocked -- "
+		   "./train\n"
+		   "joulemark tune --device sim:h100x4 -- joulemark run sim --device sim:h100x4 "
+		   "--clock real --seconds 60",
+	.options = options,
+	.max_args = 0,
+	.takes_command = true,
+	.begins_command = any_word,
+	.run = tune,
+};

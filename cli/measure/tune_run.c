@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tune_run.h"
+
+#include "cli/frame/device_option.h"
+#include "cli/frame/interrupts.h"
+#include "tune/tuner.h"
+
+#include <signal.h>
+#include <string.h>
+
+int jm_tune_open(
+	struct jm_tune_run *r, struct jm_cli *cli, const char *device, struct jm_session *session)
+{
+	struct jm_tuner_options o = {
+		.ctx = &cli->ctx,
+		.session = session,
+		.knob = r->knob,
+		.progress = r->progress,
+		.window_s = r->window_s,
+		.within_s = r->within_s,
+	};
+	const char *controls;
+	char text[400];
+	int rc = jm_objective_parse(r->objective, &o.objective, &cli->err);
+
+	jm_count_interrupts(&cli->ctx, -1);
+	if (!rc)
+		rc = jm_device_controls(
+			device, r->control, text, sizeof(text), &controls, &cli->err);
+	if (!rc)
+		rc = jm_guard_start(&cli->ctx, controls, &r->guard, &cli->err);
+	if (!rc)
+		rc = jm_guard_state(r->guard, r->found, &cli->err);
+	o.guard = r->guard;
+	if (!rc)
+		rc = jm_tuner_new(&o, &r->tuner, &cli->err);
+	if (!rc && jm_last_interrupt())
+		rc = jm_err_set(&cli->err, JM_EINTR, "Interrupted; the command was not started.");
+	return rc;
+}
+
+/* ---- the thread ---- */
+
+static bool is_ending(struct jm_tune_run *r)
+{
+	bool ending;
+
+	pthread_mutex_lock(&r->lock);
+	ending = r->ending;
+	pthread_mutex_unlock(&r->lock);
+	return ending;
+}
+
+static void *tune_main(void *arg)
+{
+	struct jm_tune_run *r = arg;
+
+	while (!is_ending(r))
+		jm_sleep_until(&r->sleeper, jm_tuner_step(r->tuner));
+	return NULL;
+}
+
+/* Signals are for the thread that passes them on to the command. */
+int jm_tune_begin(struct jm_tune_run *r, struct jm_cli *cli)
+{
+	sigset_t all, before;
+	int rc;
+
+	pthread_mutex_init(&r->lock, NULL);
+	jm_sleeper_init(&r->sleeper, cli->ctx.clock);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&r->thread, NULL, tune_main, r);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc)
+		return jm_err_set(&cli->err, JM_ENOMEM, "Cannot start the thread of the tuner: %s.",
+			strerror(rc));
+	r->running = true;
+	return 0;
+}
+
+void jm_tune_progress(void *run, int64_t t_ns, double items)
+{
+	struct jm_tune_run *r = run;
+
+	if (r->progress == JM_TUNE_ITEMS)
+		jm_tuner_progress(r->tuner, t_ns, items);
+}
+
+void jm_tune_end(struct jm_tune_run *r, struct jm_cli *cli)
+{
+	if (!r->running)
+		return;
+	pthread_mutex_lock(&r->lock);
+	r->ending = true;
+	pthread_mutex_unlock(&r->lock);
+	jm_sleeper_wake(&r->sleeper);
+	pthread_join(r->thread, NULL);
+	r->running = false;
+	jm_sleeper_done(&r->sleeper);
+	pthread_mutex_destroy(&r->lock);
+	jm_tuner_end(r->tuner);
+	r->json = jm_tuner_json(r->tuner);
+	if (!r->json)
+		jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the record of the tuner.");
+}
+
+int jm_tune_close(struct jm_tune_run *r, struct jm_err *err)
+{
+	int rc;
+
+	jm_tuner_free(r->tuner);
+	r->tuner = NULL;
+	rc = jm_guard_stop(r->guard, err);
+	r->guard = NULL;
+	return rc;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A tuner beside a command that `measure` runs: its guard, its thread, its part of the record. */
+#ifndef JM_TUNE_RUN_H
+#define JM_TUNE_RUN_H
+
+#include <pthread.h>
+
+#include "base/clock.h"
+#include "cli/frame/cli.h"
+#include "tune/tuner.h"
+
+struct jm_tune_run {
+	/* options */
+	const char *knob, *objective, *control;
+	char *const *found;
+	enum jm_tune_progress progress;
+	double window_s, within_s;
+	/* while it runs */
+	struct jm_guard *guard;
+	struct jm_tuner *tuner;
+	struct jm_sleeper sleeper;
+	pthread_t thread;
+	bool running, ending;
+	pthread_mutex_t lock; /* of ending */
+	json_t *json;	      /* the key "tune" of the record; NULL until the end */
+};
+
+/* Takes hold of the knob. device: of --device, NULL = this machine. */
+int jm_tune_open(
+	struct jm_tune_run *r, struct jm_cli *cli, const char *device, struct jm_session *session);
+/* From here to jm_tune_end a thread of its own measures and sets. */
+int jm_tune_begin(struct jm_tune_run *r, struct jm_cli *cli);
+void jm_tune_progress(void *run, int64_t t_ns, double items);
+void jm_tune_end(struct jm_tune_run *r, struct jm_cli *cli);
+/* Restores what was found. */
+int jm_tune_close(struct jm_tune_run *r, struct jm_err *err);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keys of a record, of work whose setting was tuned while it ran: "tune". See record_keys.c. */
+#include "result/record_keys_parts.h"
+
+#include "meter/meter.h"
+
+#include <limits.h>
+
+#define NAME(name, text) text,
+static const char *const origins[] = {JM_ORIGINS(NAME) NULL};
+static const char *const stages[] = {"coarse", "golden", "confirm", "hold", NULL};
+static const char *const choices[] = {"open", "better", "flat", "found", "unclear", NULL};
+static const char *const progress_words[] = {"items", "gpu", NULL};
+
+static const struct jm_key visit_keys[] = {
+	{NUMBER("start_s", 0), .unit = "s", .meaning = "since the session began"},
+	{WORD("stage", 0), .words = stages,
+		.meaning = "coarse: a grid over the range; golden: a golden section of a part of "
+			   "it; confirm: the best against the setting found"},
+	{FLAG("found", 0), .meaning = "the setting found was in force"},
+	{NUMBER("value", JM_KEY_NULL), .meaning = "of the knob; null = no number"},
+	{POSITIVE("seconds", 0), .unit = "s", .meaning = "from report to report of progress"},
+	{POSITIVE("items", 0), .meaning = "done in them"},
+	{POSITIVE("joules", 0), .unit = "J",
+		.meaning = "used in them: the sum over the topmost meters of `origin`"},
+	{POSITIVE("error_sampling_joules", JM_KEY_NULL), .unit = "J",
+		.meaning = "uncertainty (95 %) by sampling; that of the sensor itself is the same "
+			   "for all settings"},
+	{NUMBER("objective", JM_KEY_NULL),
+		.meaning = "by that of the setting found in the same search"},
+	{POSITIVE("objective_error", JM_KEY_NULL),
+		.meaning = "half its 95 % interval, by the scatter of all visits of the search"},
+	{0},
+};
+
+#define CHANGE(NAME, WHAT)                                                                         \
+	{NUMBER(NAME "_percent", JM_KEY_NULL), .unit = "%",                                        \
+		.meaning = "change of " WHAT                                                       \
+			   " from the setting found to the best other one, by the last "           \
+			   "comparison of both; null: there was none"},                            \
+	{                                                                                          \
+		POSITIVE(NAME "_error_percent", JM_KEY_NULL), .unit = "%",                         \
+							      .meaning = "half its 95 % interval"  \
+	}
+
+const struct jm_key jm__tune_keys[] = {
+	{TEXT("objective", 0), .meaning = "what is minimized, as --objective has it"},
+	{TEXT("knob", 0), .meaning = "that was moved"},
+	{TEXT("unit", 0), .meaning = "of its values"},
+	{TEXTS("devices", 0), .meaning = "that have the knob"},
+	{NUMBER("min", 0), .meaning = "the least value that was allowed"},
+	{NUMBER("max", 0), .meaning = "the greatest one"},
+	{POSITIVE("step", 0), .meaning = "between values; 0 = any"},
+	{NUMBER("found", JM_KEY_NULL),
+		.meaning = "the value before, the highest of the devices; null = no number"},
+	{WORD("progress", 0), .words = progress_words,
+		.meaning = "what counts as work: items that were reported, or a billion cycles of "
+			   "busy GPUs, which is an estimate"},
+	{WORD("origin", 0), .words = origins, .meaning = "of the meters whose energy counts"},
+	{POSITIVE("window_s", 0), .unit = "s", .meaning = "least length of a visit"},
+	{POSITIVE("within_s", 0), .unit = "s", .meaning = "longest search"},
+	{WORD("choice", 0), .words = choices,
+		.meaning =
+			"better: than the setting found; flat, found, unclear: the setting found "
+			"is held; open: there is no choice"},
+	{TEXT("why", 0), .meaning = "a sentence on that"},
+	{FLAG("chosen_found", 0), .meaning = "what is held is the setting found"},
+	{NUMBER("chosen", JM_KEY_NULL),
+		.meaning = "the value that is held; where there is no choice the best so far"},
+	{COUNT("searches", 0), .meaning = "begun"},
+	{COUNT("drifts", 0), .meaning = "times that energy or time per item moved while holding"},
+	{COUNT("lost", 0),
+		.meaning = "visits without an objective, or that another program spoilt by a "
+			   "setting of its own"},
+	{POSITIVE("search_s", 0), .unit = "s",
+		.meaning = "of visits of searches, with their waits"},
+	{POSITIVE("hold_s", 0), .unit = "s", .meaning = "of visits while holding"},
+	{TEXT("stopped", JM_KEY_NULL),
+		.meaning = "why tuning ended before the work; null: it did not"},
+	CHANGE("objective", "the objective"),
+	CHANGE("energy", "energy per item"),
+	CHANGE("time", "time per item"),
+	{NUMBER("saved_joules", JM_KEY_NULL), .unit = "J",
+		.meaning = "while a better setting was held, against the setting found: energy of "
+			   "the visits and energy_percent; null: none was held"},
+	{POSITIVE("saved_error_joules", JM_KEY_NULL), .unit = "J",
+		.meaning = "half its 95 % interval"},
+	{LIST("visits", 0), .keys = visit_keys, .meaning = "of searches, in their order"},
+	{0},
+};

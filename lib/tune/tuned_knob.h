@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The knob that a tuner moves, on all devices that it means, through the guard. Part of tuner.h. */
+#ifndef JM_TUNED_KNOB_H
+#define JM_TUNED_KNOB_H
+
+#include "guard/guard.h"
+#include "search.h"
+
+struct jm_tuned_knob {
+	struct jm_guard *guard;	    /* borrowed */
+	const struct jm_knob *knob; /* the first of them, of the guard's */
+	char name[32], selector[JM_ID_MAX];
+	double min, max, step; /* that every device takes */
+	double found;	       /* the highest of them; NAN = no number */
+	double found_sum;      /* over the devices; NAN = no number */
+	double settle_s;
+	int *index; /* among the guard's knobs */
+	int n;
+	struct jm_setting *of_found; /* one per device; value unknown where nobody knows it */
+	struct jm_applied *now;	     /* one per knob of the guard */
+	struct jm_knob_value set;    /* that was accepted last; unknown = nothing was set */
+	bool differs;		     /* the devices accepted different values */
+};
+
+/*
+ * text: "gpu.power", "gpu.power@0", or with the values between which is searched, "gpu.power=250:600+25W". JM_EUSAGE,
+ * JM_ERANGE; JM_ENOSUP: the knob has no numbers. Nothing is set.
+ */
+int jm_tuned_knob_open(
+	struct jm_tuned_knob *k, struct jm_guard *guard, const char *text, struct jm_err *err);
+void jm_tuned_knob_close(struct jm_tuned_knob *k);
+/* All devices or none, as jm_guard_set. */
+int jm_tuned_knob_set(struct jm_tuned_knob *k, struct jm_tune_setting setting, struct jm_err *err);
+/* Has another program changed what was set? JM_EGONE and others: it cannot be read. */
+int jm_tuned_knob_moved(struct jm_tuned_knob *k, bool *ret, struct jm_err *err);
+
+#endif

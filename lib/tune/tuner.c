@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuner.h"
+
+#include "base/clock.h"
+#include "tuner_private.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK	   (50 * JM_MILLISECOND)  /* between two steps */
+#define LEAST_WAIT (250 * JM_MILLISECOND) /* after a change: clocks and work follow a new setting */
+#define HELD	   5			  /* windows in a visit of the setting that is held */
+#define PATIENCE   (30 * JM_SECOND)	  /* without any item, until that is said */
+#define MOST_LOST  10			  /* visits in a row without an objective */
+#define MOST_MOVED 3			  /* times that another program changed the knob */
+
+const char *const jm_tune_progress_names[] = {"items", "gpu", NULL};
+
+static int64_t now_of(const struct jm_tuner *t)
+{
+	return jm_ctx_now(t->o.ctx);
+}
+
+/* ---- the session ---- */
+
+static bool counts(const struct jm_tuner *t, int meter)
+{
+	const struct jm_meters *set = jm_session_meters(t->o.session);
+
+	return jm_meter_counts(set, meter) && set->meter[meter].origin == t->origin;
+}
+
+/* The origin whose meters count: an estimate is none, as it follows from the load and knows nothing of the knob. */
+static int choose_meters(struct jm_tuner *t, struct jm_err *err)
+{
+	static const enum jm_origin order[] = {JM_MEASURED, JM_SIMULATED};
+	const struct jm_meters *set = jm_session_meters(t->o.session);
+	int n = 0;
+
+	for (size_t k = 0; !n && k < sizeof(order) / sizeof(order[0]); k++) {
+		t->origin = order[k];
+		for (int i = 0; i < set->n; i++) {
+			int signal = counts(t, i) ? jm_meter_energy_signal(set, i) : -1;
+
+			if (signal < 0)
+				continue;
+			n++;
+			t->refresh_ns = set->signal[signal].refresh_ns > t->refresh_ns
+						? set->signal[signal].refresh_ns
+						: t->refresh_ns;
+			if (set->signal[signal].window_ns > t->settle_ns)
+				t->settle_ns = set->signal[signal].window_ns;
+		}
+	}
+	if (n)
+		return 0;
+	return jm_err_set(err, JM_ENOENT,
+		"No meter measures energy here, and an estimate knows nothing of a setting, so "
+		"there is nothing to tune by; 'joulemark doctor' shows the reason.");
+}
+
+/* Sum over the meters; NAN: one of them is unknown. */
+static void energy_of(struct jm_tuner *t, struct jm_visit *visit)
+{
+	const struct jm_meters *set = jm_session_meters(t->o.session);
+
+	for (int i = 0; i < set->n; i++) {
+		struct jm_energy e = jm_energy_unknown;
+
+		if (!counts(t, i) || jm_meter_energy_signal(set, i) < 0)
+			continue;
+		jm_session_energy_now(t->o.session, i, t->window.t0_ns, t->window.t1_ns, &e, NULL);
+		visit->joules += e.joules;
+		visit->error_joules = hypot(visit->error_joules, e.error_sampling);
+	}
+}
+
+static void enter_phase(struct jm_tuner *t, bool holds)
+{
+	if (t->phase >= 0)
+		jm_session_end(t->o.session, t->phase, 0);
+	t->holds = holds;
+	t->phase = jm_session_begin(t->o.session, holds ? "tune.hold" : "tune.search", 0, NULL);
+}
+
+/* ---- giving up ---- */
+
+static void stop(struct jm_tuner *t, const char *why)
+{
+	struct jm_err err = JM_ERR_INIT;
+
+	snprintf(t->stopped, sizeof(t->stopped), "%s", why);
+	t->state = JM__STOPPED;
+	if (jm_guard_alive(t->o.guard) && jm_guard_restore(t->o.guard, &err))
+		jm_log(t->o.ctx, JM_WARNING, "%s", err.text);
+	t->setting = (struct jm_tune_setting){.found = true};
+	enter_phase(t, true);
+	jm_log(t->o.ctx, JM_WARNING, "Tuning has ended; the setting found is in force: %s", why);
+}
+
+/* ---- settings ---- */
+
+static void settle(struct jm_tuner *t, int64_t now)
+{
+	t->state = JM__SETTLING;
+	t->due_ns = now + t->settle_ns;
+}
+
+static bool same(struct jm_tune_setting a, struct jm_tune_setting b)
+{
+	return a.found == b.found && (a.found || a.value == b.value);
+}
+
+/* The setting of the next visit; false: it could not be made. */
+static void apply(struct jm_tuner *t)
+{
+	struct jm_tune_setting next = jm_search_next(t->search);
+	bool holds = jm_search_stage(t->search) == JM_STAGE_HOLD;
+	struct jm_err err = JM_ERR_INIT;
+
+	if (!same(next, t->setting) && jm_tuned_knob_set(&t->knob, next, &err)) {
+		stop(t, err.text);
+		return;
+	}
+	if (holds != t->holds || t->phase < 0)
+		enter_phase(t, holds);
+	if (same(next, t->setting)) {
+		/* nothing has changed: the next window begins where this one ended */
+		t->state = JM__WINDOW;
+		t->window.t0_ns = t->window.t1_ns;
+		t->window.items0 = t->window.items1;
+	} else {
+		settle(t, now_of(t));
+	}
+	t->setting = next;
+}
+
+/* ---- progress ---- */
+
+void jm_tuner_progress(struct jm_tuner *t, int64_t t_ns, double items)
+{
+	pthread_mutex_lock(&t->lock);
+	t->items_ns = t_ns;
+	t->items = items;
+	pthread_mutex_unlock(&t->lock);
+}
+
+struct report {
+	int64_t t_ns; /* 0 = there was none */
+	double items;
+};
+
+static struct report newest(struct jm_tuner *t)
+{
+	struct report r;
+
+	pthread_mutex_lock(&t->lock);
+	r = (struct report){t->items_ns, t->items};
+	pthread_mutex_unlock(&t->lock);
+	return r;
+}
+
+/* Is the meter of a device that the knob sets? */
+static bool is_tuned(const struct jm_tuner *t, const struct jm_meter *m)
+{
+	const struct jm_knobs *knobs = jm_guard_knobs(t->o.guard);
+
+	for (int i = 0; i < t->knob.n; i++)
+		if (!strcmp(knobs->knob[t->knob.index[i]].device, m->device))
+			return true;
+	return false;
+}
+
+/* Busy cycles per second of the GPUs that are tuned, 1e9/s; NAN = unknown. */
+static double cycles_per_s(struct jm_tuner *t)
+{
+	const struct jm_meters *set = jm_session_meters(t->o.session);
+	double sum = NAN;
+
+	for (int i = 0; i < set->n; i++) {
+		int use = jm_meter_signal(set, i, JM_Q_UTILISATION);
+		int clock = jm_meter_signal(set, i, JM_Q_CLOCK);
+		double rate;
+
+		if (use < 0 || clock < 0 || !is_tuned(t, &set->meter[i]))
+			continue;
+		rate = jm_session_newest(t->o.session, use).value *
+		       jm_session_newest(t->o.session, clock).value * 1e-9;
+		sum = isnan(sum) ? rate : sum + rate;
+	}
+	return sum;
+}
+
+static void count_cycles(struct jm_tuner *t, int64_t now)
+{
+	double rate = cycles_per_s(t);
+
+	if (t->looked_ns && rate > 0)
+		t->cycles += rate * (double)(now - t->looked_ns) * 1e-9;
+	t->looked_ns = now;
+	if (rate > 0)
+		jm_tuner_progress(t, now, t->cycles);
+}
+
+static int check_activity(struct jm_tuner *t, struct jm_err *err)
+{
+	const struct jm_meters *set = jm_session_meters(t->o.session);
+
+	for (int i = 0; t->o.progress == JM_TUNE_GPU && i < set->n; i++)
+		if (is_tuned(t, &set->meter[i]) && jm_meter_signal(set, i, JM_Q_UTILISATION) >= 0 &&
+			jm_meter_signal(set, i, JM_Q_CLOCK) >= 0)
+			return 0;
+	if (t->o.progress != JM_TUNE_GPU)
+		return 0;
+	return jm_err_set(err, JM_ENOSUP,
+		"No source reports utilisation and clock of the devices of %s, so --progress gpu "
+		"has nothing to count; let the command report its items ('joulemark mark', "
+		"--items-regex).",
+		t->knob.name);
+}
+
+/* ---- windows ---- */
+
+static double seconds(int64_t ns)
+{
+	return (double)ns * 1e-9;
+}
+
+static int64_t length_of(const struct jm_tuner *t)
+{
+	return llround(t->o.window_s * 1e9) * (t->holds ? HELD : 1);
+}
+
+static void lose(struct jm_tuner *t, int64_t now)
+{
+	t->lost++;
+	if (++t->lost_in_row < MOST_LOST) {
+		settle(t, now);
+		return;
+	}
+	stop(t, "The energy or the items of ten visits in a row are unknown.");
+}
+
+/* A visit that another program has spoilt, and what it set, count for nothing. */
+static bool was_moved(struct jm_tuner *t, int64_t now)
+{
+	struct jm_err err = JM_ERR_INIT;
+	bool moved = false;
+	char why[200];
+
+	if (jm_tuned_knob_moved(&t->knob, &moved, &err)) {
+		stop(t, err.text);
+		return true;
+	}
+	if (!moved)
+		return false;
+	t->lost++;
+	if (++t->moved >= MOST_MOVED) {
+		snprintf(why, sizeof(why), "Another program changes %s as well.", t->knob.name);
+		stop(t, why);
+	} else if (jm_tuned_knob_set(&t->knob, t->setting, &err)) {
+		stop(t, err.text);
+	} else {
+		settle(t, now);
+	}
+	return true;
+}
+
+static int note_start(struct jm_tuner *t)
+{
+	int64_t *grown = reallocarray(t->start_ns, (size_t)t->n_start + 1, sizeof(*grown));
+
+	if (!grown)
+		return JM_ENOMEM;
+	t->start_ns = grown;
+	grown[t->n_start++] = t->window.t0_ns;
+	return 0;
+}
+
+/* What a better setting saves: energy per item of the setting found less its own, for the items of this visit. */
+static void count_saved(struct jm_tuner *t, const struct jm_visit *v)
+{
+	struct jm_search_result r;
+
+	jm_search_result(t->search, &r);
+	if (!t->holds || r.best.found || isnan(r.energy.log))
+		return;
+	t->saved += v->joules * expm1(-r.energy.log);
+	t->saved_half += v->joules * exp(-r.energy.log) * r.energy.half;
+}
+
+static void finish_visit(struct jm_tuner *t, int64_t now)
+{
+	struct jm_visit v = {
+		.seconds = seconds(t->window.t1_ns - t->window.t0_ns),
+		.items = t->window.items1 - t->window.items0,
+		.wall_s = seconds(t->window.t1_ns - t->left_ns),
+	};
+	int before = jm_search_visits(t->search);
+
+	if (was_moved(t, now))
+		return;
+	energy_of(t, &v);
+	count_saved(t, &v);
+	if (jm_search_add(t->search, &v, NULL)) {
+		lose(t, now);
+		return;
+	}
+	t->lost_in_row = t->moved = 0;
+	t->left_ns = t->window.t1_ns;
+	if (jm_search_visits(t->search) > before && note_start(t))
+		stop(t, "Memory ran out.");
+	else
+		apply(t);
+}
+
+static void say_nothing_came(struct jm_tuner *t, int64_t now)
+{
+	if (t->waited || now - t->began_ns < PATIENCE)
+		return;
+	t->waited = true;
+	jm_log(t->o.ctx, JM_WARNING,
+		"The command has reported no items in %.0f s; the search begins with the first of "
+		"them. It reports them by 'joulemark mark' or by what it prints (--items-regex, "
+		"--items-json); --progress gpu takes the activity of the GPU for it.",
+		seconds(now - t->began_ns));
+}
+
+/* With a report that is newer than the last one. */
+static void in_window(struct jm_tuner *t, const struct report *r)
+{
+	struct jm__tuner_window *w = &t->window;
+
+	if (t->state == JM__STARTING || r->items < w->items0) {
+		/* a count that falls was another one before */
+		*w = (struct jm__tuner_window){.t0_ns = r->t_ns, .items0 = r->items};
+		t->state = JM__WINDOW;
+		if (!t->left_ns)
+			t->left_ns = r->t_ns;
+		return;
+	}
+	if (r->t_ns - w->t0_ns < length_of(t) || !(r->items > w->items0))
+		return;
+	w->t1_ns = r->t_ns;
+	w->items1 = r->items;
+	t->state = JM__READING;
+	t->due_ns = now_of(t) + t->refresh_ns + LOOK;
+	jm_session_edge(t->o.session);
+}
+
+int64_t jm_tuner_step(struct jm_tuner *t)
+{
+	int64_t now = now_of(t);
+	struct report r;
+
+	if (t->state == JM__STOPPED)
+		return now + JM_SECOND;
+	if (t->o.progress == JM_TUNE_GPU)
+		count_cycles(t, now);
+	r = newest(t);
+	if (!r.t_ns)
+		say_nothing_came(t, now);
+	if (t->state == JM__SETTLING && now >= t->due_ns)
+		t->state = JM__STARTING;
+	if (t->state == JM__STARTING && r.t_ns >= t->due_ns && !isnan(r.items))
+		in_window(t, &r);
+	else if (t->state == JM__WINDOW && r.t_ns > t->window.t0_ns && !isnan(r.items))
+		in_window(t, &r);
+	else if (t->state == JM__READING && now >= t->due_ns)
+		finish_visit(t, now);
+	return now + LOOK;
+}
+
+void jm_tuner_end(struct jm_tuner *t)
+{
+	if (t->phase >= 0)
+		jm_session_end(t->o.session, t->phase, 0);
+	t->phase = -1;
+}
+
+const char *jm_tuner_stopped(const struct jm_tuner *t)
+{
+	return *t->stopped ? t->stopped : NULL;
+}
+
+/* ---- beginning and end ---- */
+
+static int open_search(struct jm_tuner *t, struct jm_err *err)
+{
+	const struct jm_search_options o = {
+		.objective = t->o.objective,
+		.min = t->knob.min,
+		.max = t->knob.max,
+		.step = t->knob.step,
+		.found = t->knob.found,
+		.limit_watts = t->knob.found_sum,
+		.within_s = t->o.within_s,
+	};
+
+	if (o.objective.kind == JM_MIN_ZEUS && strcmp(t->knob.knob->unit, "W") != 0)
+		return jm_err_set(err, JM_EUSAGE,
+			"--objective zeus needs a power limit, and %s is none; take edp or eds.",
+			t->knob.name);
+	return jm_search_new(&o, &t->search, err);
+}
+
+int jm_tuner_new(const struct jm_tuner_options *options, struct jm_tuner **ret, struct jm_err *err)
+{
+	struct jm_tuner *t = calloc(1, sizeof(*t));
+	int rc;
+
+	if (!t)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a tuner.");
+	t->o = *options;
+	t->phase = -1;
+	t->settle_ns = LEAST_WAIT;
+	t->setting.found = true;
+	t->items = NAN;
+	pthread_mutex_init(&t->lock, NULL);
+	rc = jm_tuned_knob_open(&t->knob, options->guard, options->knob, err);
+	if (!rc)
+		rc = choose_meters(t, err);
+	if (!rc)
+		rc = check_activity(t, err);
+	if (!rc)
+		rc = open_search(t, err);
+	/* another holder, or missing rights, show before the work begins */
+	if (!rc)
+		rc = jm_tuned_knob_set(&t->knob, t->setting, err);
+	if (rc) {
+		jm_tuner_free(t);
+		return rc;
+	}
+	if (llround(t->knob.settle_s * 1e9) > t->settle_ns)
+		t->settle_ns = llround(t->knob.settle_s * 1e9);
+	t->began_ns = now_of(t);
+	settle(t, t->began_ns);
+	*ret = t;
+	return 0;
+}
+
+void jm_tuner_free(struct jm_tuner *t)
+{
+	if (!t)
+		return;
+	jm_search_free(t->search);
+	jm_tuned_knob_close(&t->knob);
+	pthread_mutex_destroy(&t->lock);
+	free(t->start_ns);
+	free(t);
+}

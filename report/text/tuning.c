@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tuning.h"
+
+#include "base/text/json.h"
+#include "report/format/text.h"
+
+#include <math.h>
+#include <string.h>
+
+#define COLUMN 11 /* of the text */
+
+static double number(const json_t *tune, const char *key)
+{
+	return jm_json_real(json_object_get(tune, key));
+}
+
+/* "395 W" */
+static void value_text(const json_t *tune, const char *key, char *out, size_t size)
+{
+	double value = number(tune, key);
+	const char *unit = jm_json_text(tune, "unit");
+
+	if (isnan(value))
+		snprintf(out, size, "no limit");
+	else
+		jm_text_quantity(value, NAN, unit, out, size);
+}
+
+/* ", energy -35 % ± 1 %" */
+static void add_change(
+	const json_t *tune, const char *what, const char *name, char *out, size_t size)
+{
+	char key[60], error[60], text[60];
+	double mean;
+
+	snprintf(key, sizeof(key), "%s_percent", what);
+	snprintf(error, sizeof(error), "%s_error_percent", what);
+	mean = number(tune, key);
+	if (isnan(mean))
+		return;
+	jm_text_estimate(mean, number(tune, error), text, sizeof(text));
+	jm_text_append(out, size, "; ", name);
+	jm_text_append(out, size, mean > 0 ? " +" : " ", text);
+	jm_text_append(out, size, " ", "%");
+}
+
+static void put(FILE *out, const char *label, const char *text, int width)
+{
+	fprintf(out, "  %-*s", COLUMN - 2, label);
+	jm_text_wrap_on(out, text, COLUMN, width < 40 ? 4 : COLUMN, width);
+}
+
+static void put_what(const json_t *tune, FILE *out, int width)
+{
+	bool gpu = !strcmp(jm_json_text(tune, "progress"), "gpu");
+	size_t n = json_array_size(json_object_get(tune, "devices"));
+	char text[300];
+
+	snprintf(text, sizeof(text), "%s of %zu %s for the least %s, by %s and %s energy",
+		jm_json_text(tune, "knob"), n, n == 1 ? "device" : "devices",
+		jm_json_text(tune, "objective"),
+		gpu ? "busy cycles of the GPU (an estimate)" : "items",
+		jm_json_text(tune, "origin"));
+	put(out, "Tuned", text, width);
+}
+
+static void put_choice(const json_t *tune, FILE *out, int width)
+{
+	bool open = !strcmp(jm_json_text(tune, "choice"), "open");
+	char chosen[60], found[60], text[500];
+
+	value_text(tune, "chosen", chosen, sizeof(chosen));
+	value_text(tune, "found", found, sizeof(found));
+	if (json_is_true(json_object_get(tune, "chosen_found")))
+		snprintf(text, sizeof(text), "the setting found, %s", found);
+	else
+		snprintf(text, sizeof(text), "%s (found: %s)", chosen, found);
+	add_change(tune, "objective", "objective", text, sizeof(text));
+	add_change(tune, "energy", "energy", text, sizeof(text));
+	add_change(tune, "time", "time", text, sizeof(text));
+	jm_text_append(text, sizeof(text), ". ", jm_json_text(tune, "why"));
+	put(out, open ? "so far" : "held", text, width);
+}
+
+static void put_saved(const json_t *tune, FILE *out, int width)
+{
+	double saved = number(tune, "saved_joules");
+	char joules[60], text[200];
+
+	if (isnan(saved))
+		return;
+	jm_text_quantity(
+		fabs(saved), number(tune, "saved_error_joules"), "J", joules, sizeof(joules));
+	snprintf(text, sizeof(text), "%s%s in %.0f s of holding", joules,
+		saved < 0 ? " more than with the setting found" : "", number(tune, "hold_s"));
+	put(out, saved < 0 ? "used" : "saved", text, width);
+}
+
+static void put_search(const json_t *tune, FILE *out, int width)
+{
+	int searches = (int)json_integer_value(json_object_get(tune, "searches"));
+	int drifts = (int)json_integer_value(json_object_get(tune, "drifts"));
+	int lost = (int)json_integer_value(json_object_get(tune, "lost"));
+	size_t visits = json_array_size(json_object_get(tune, "visits"));
+	char text[300], more[100];
+
+	snprintf(text, sizeof(text), "%zu %s in %.0f s, %d %s", visits,
+		visits == 1 ? "visit" : "visits", number(tune, "search_s"), searches,
+		searches == 1 ? "search" : "searches");
+	snprintf(more, sizeof(more), "%d %s", drifts, drifts == 1 ? "drift" : "drifts");
+	if (drifts)
+		jm_text_append(text, sizeof(text), ", ", more);
+	snprintf(more, sizeof(more), "%d lost", lost);
+	if (lost)
+		jm_text_append(text, sizeof(text), ", ", more);
+	put(out, "search", text, width);
+}
+
+void jm_tuning_print(const json_t *tune, FILE *out, int width)
+{
+	if (!tune)
+		return;
+	put_what(tune, out, width);
+	put_choice(tune, out, width);
+	put_saved(tune, out, width);
+	put_search(tune, out, width);
+}
