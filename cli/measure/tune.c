@@ -176,7 +176,7 @@ const struct jm_command jm_command_tune = {
 		   "joulemark tune --knob gpu.clock=900:1980+60MHz --found gpu.clock=unlocked -- "
 		   "./train\n"
 		   "joulemark tune --device sim:h100x4 -- joulemark run sim --device sim:h100x4 "
-		   "--clock real --seconds 60",
+		   "--real-time --seconds 60",
 	.options = options,
 	.max_args = 0,
 	.takes_command = true,

@@ -308,7 +308,7 @@ static void finish_visit(struct jm_tuner *t, int64_t now)
 		lose(t, now);
 		return;
 	}
-	t->lost_in_row = t->moved = 0;
+	t->lost_in_row = 0;
 	t->left_ns = t->window.t1_ns;
 	if (jm_search_visits(t->search) > before && note_start(t))
 		stop(t, "Memory ran out.");

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""joulemark tune: what it chooses, that nothing stays set after any kill, and what it says of work that it cannot tune."""
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from fake_gpus import FakeGpus, guard_of, kill, wait_for
+from jm import BIN, FAILURE, USAGE, jm, sentence
+
+FOUND = [700.0, 700.0]
+STEPS = "i=0; while [ $i -lt {n} ]; do i=$((i+1)); echo step $i; sleep 0.02; done"
+COUNTED = ["--items-regex", "step", "--window", "0.1s", "--within", "3s"]
+SIM = ["--device", "sim:h100x1", "--response", "llama3-8b-train"]
+
+
+@pytest.fixture
+def gpus(tmp_path):
+    gpus = FakeGpus(tmp_path, 2)
+    assert jm("get", env=gpus.env).returncode == 0
+    assert gpus.limits() == FOUND
+    return gpus
+
+
+def steps(n):
+    return ["sh", "-c", STEPS.format(n=n)]
+
+
+def tune(gpus, tmp_path, *args):
+    """Starts it; what it says is in the file tmp_path/said."""
+    with open(tmp_path / "said", "w", encoding="utf-8") as said:
+        return subprocess.Popen([BIN, "tune", *COUNTED, *args], env={**os.environ, **gpus.env},
+                                stdout=subprocess.DEVNULL, stderr=said)
+
+
+def said(tmp_path):
+    return " ".join((tmp_path / "said").read_text(encoding="utf-8").split())
+
+
+def moved(gpus):
+    return wait_for(lambda: gpus.limits() != FOUND)
+
+
+def restored(gpus):
+    return wait_for(lambda: gpus.limits() == FOUND) and wait_for(lambda: not gpus.journals())
+
+
+def tuned(path):
+    return json.loads(path.read_text())["tune"]
+
+
+def test_native_work_is_tuned_and_its_record_is_one(tmp_path):
+    """What it chooses is for the test of the tuner in simulated time: here the machine's load moves the clock."""
+    env = {"JM_STATE": str(tmp_path / "state")}
+    record, store = tmp_path / "tune.json", tmp_path / "tune.db"
+    done = jm("tune", "--device", "sim:h100x1", "--window", "0.2s", "--within", "4s", f"--json={record}", "--store", store,
+              "--", BIN, "run", "sim", *SIM, "--real-time", "--seconds", "14", "--warmup", "0", "--step-items", "512", env=env)
+    assert done.returncode == 0, done.stderr
+    assert "by items and simulated energy" in " ".join(done.stderr.split())
+    tune = tuned(record)
+    assert tune["choice"] != "open" and tune["stopped"] is None and tune["progress"] == "items"
+    assert tune["origin"] == "simulated" and tune["found"] == 700 and tune["unit"] == "W"
+    assert {v["stage"] for v in tune["visits"]} >= {"coarse"} and tune["hold_s"] > 0
+    # a busy GPU under a cap uses the cap, whatever the load of this machine is
+    assert all(abs(v["joules"] / v["seconds"] / v["value"] - 1) < 0.05 for v in tune["visits"])
+    assert {p["name"] for p in json.loads(record.read_text())["phases"]} >= {"tune.search", "tune.hold", "steady"}
+    caps = json.loads(jm("get", "--device", "sim:h100x1", "--json", env=env).stdout)
+    assert [k["accepted"] for k in caps] == [700]
+    assert jm("report", store, env=env).returncode == 0 and jm("report", record, env=env).returncode == 0
+
+
+@pytest.mark.parametrize("victims", ["tuner", "guard", "both", "job"])
+def test_a_kill_leaves_no_setting(gpus, tmp_path, victims):
+    child = tune(gpus, tmp_path, "--", *steps(500))
+    assert moved(gpus)
+    guard = guard_of(child.pid)
+    if victims in ("guard", "both"):
+        kill(guard)
+    if victims in ("tuner", "both"):
+        kill(child.pid)
+    if victims == "job":
+        with open(f"/proc/{child.pid}/task/{child.pid}/children", encoding="ascii") as f:
+            (job,) = {int(p) for p in f.read().split()} - {guard}
+        kill(job)
+    if victims == "guard":
+        # joulemark itself restores, and the command goes on
+        assert wait_for(lambda: "the setting found is in force" in said(tmp_path))
+        assert restored(gpus) and child.poll() is None
+        child.send_signal(signal.SIGTERM)
+    child.wait(timeout=30)
+    if victims == "both":
+        assert jm("status", env=gpus.env).returncode == 0  # the next command restores
+    assert restored(gpus)
+    if victims == "job":
+        assert child.returncode == 128 + signal.SIGKILL
+        assert "The work ended before the search did." in said(tmp_path)
+
+
+def test_a_command_without_items_is_not_tuned(gpus, tmp_path):
+    record = tmp_path / "tune.json"
+    done = jm("tune", f"--json={record}", "--", "sleep", "0.3", env=gpus.env)
+    assert done.returncode == 0
+    assert "reported no items" in " ".join(done.stderr.split())
+    tune = tuned(record)
+    assert tune["choice"] == "open" and tune["visits"] == [] and tune["objective_percent"] is None
+    assert gpus.limits() == FOUND
+
+
+def test_the_activity_of_a_gpu_stands_for_items_where_it_is_asked_for(tmp_path):
+    env = {"JM_STATE": str(tmp_path / "state")}
+    record = tmp_path / "tune.json"
+    done = jm("tune", "--device", "sim:h100x1", "--progress", "gpu", "--window", "0.2s", "--within", "2s",
+              f"--json={record}", "--", BIN, "run", "sim", *SIM, "--real-time", "--seconds", "3", "--warmup", "0",
+              env=env)
+    assert done.returncode == 0, done.stderr
+    assert "busy cycles of the GPU (an estimate)" in " ".join(done.stderr.split())
+    assert len(tuned(record)["visits"]) > 3
+
+
+def test_another_program_that_moves_the_cap_ends_it(gpus, tmp_path):
+    other = {**gpus.env, "JM_STATE": str(tmp_path / "other")}
+    child = tune(gpus, tmp_path, "--", *steps(1500))
+    assert moved(gpus)
+    while "Another program changes gpu.power as well" not in said(tmp_path):
+        assert child.poll() is None
+        assert jm("set", "gpu.power=433W", env=other).returncode == 0
+    child.send_signal(signal.SIGTERM)
+    child.wait(timeout=30)
+
+
+def test_two_tuners_of_one_gpu_are_one(gpus, tmp_path):
+    child = tune(gpus, tmp_path, "--", *steps(150))
+    assert moved(gpus)
+    text = sentence(jm("tune", *COUNTED, "--", "true", env=gpus.env), FAILURE)
+    assert str(child.pid) in text
+    assert child.wait(timeout=30) == 0 and gpus.limits() == FOUND
+
+
+@pytest.mark.parametrize("args, words", [
+    (["--"], "No command"),
+    (["--objective", "speed", "--", "true"], "no objective"),
+    (["--objective", "slowdown:5", "--", "true"], "slowdown"),
+    (["--window", "10s", "--within", "20s", "--", "true"], "no time for 10 windows"),
+    (["--progress", "gpu", "--items-regex", "x", "--", "true"], "omit it"),
+    (["--knob", "gpu.powre", "--", "true"], "did you mean"),
+    (["--knob", "gpu.power=300W,400W", "--", "true"], "at least 5"),
+])
+def test_bad_input_is_refused_before_the_command_runs(gpus, args, words):
+    text = sentence(jm("tune", *args, env=gpus.env), USAGE)
+    assert words in text
+    assert gpus.limits() == FOUND and not gpus.journals()
+
+
+def test_the_status_is_that_of_the_command(gpus):
+    assert jm("tune", "--", "sh", "-c", "exit 7", env=gpus.env).returncode == 7
+    assert jm("tune", "--", "/nowhere/nothing", env=gpus.env).returncode == 127
+    assert gpus.limits() == FOUND
