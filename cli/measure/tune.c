@@ -172,11 +172,10 @@ const struct jm_command jm_command_tune = {
 		"Visits, choice and savings are in the record. The exit status is that of CMD; "
 		"125 is a failure of joulemark itself.",
 	.example = "joulemark tune --objective slowdown:5% -- python train.py\n"
-		   "joulemark tune --objective energy --items-regex 'tokens: (\\d+)' -- ./serve\n"
-		   "joulemark tune --knob gpu.clock=900:1980+60MHz --found gpu.clock=unlocked -- "
-		   "./train\n"
-		   "joulemark tune --device sim:h100x4 -- joulemark run sim --device sim:h100x4 "
-		   "--real-time --seconds 60",
+		   "joulemark tune --items-regex 'tokens: (\\d+)' -- ./train\n"
+		   "joulemark tune --knob gpu.power=250:600+25W --within 5min -- ./train\n"
+		   "joulemark tune --device sim:h100x4 -- joulemark run sim \\\n"
+		   "  --device sim:h100x4 --real-time --seconds 60",
 	.options = options,
 	.max_args = 0,
 	.takes_command = true,
