@@ -177,6 +177,25 @@ bool jm_text_within(
 	return true;
 }
 
+void jm_text_within_answer(
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
+{
+	struct jm_verdict v;
+
+	if (jm_text_within(g, s, out, size))
+		return;
+	jm_verdict_within(g, s, &v);
+	jm_text_format(out, size, "No best setting: %s.", v.why);
+}
+
+const char *jm_text_within_title(const struct jm_grouping *g, char *out, size_t size)
+{
+	snprintf(out, size,
+		"Best setting: least energy while at most %g %% slower than the reference",
+		jm_verdict_slowdown(g));
+	return out;
+}
+
 void jm_text_verdict(const struct jm_grouping *g, const struct jm_group_series *s,
 	const struct jm_verdict *v, char *out, size_t size)
 {

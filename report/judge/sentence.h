@@ -26,6 +26,10 @@ void jm_text_percent(const struct jm_stat *stat, char *out, size_t size);
  * unless it is measured; false: no such setting. */
 bool jm_text_within(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
+/* The same as an answer: "No best setting: ..." where there is none; and the title above it, which is returned. */
+void jm_text_within_answer(
+	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
+const char *jm_text_within_title(const struct jm_grouping *g, char *out, size_t size);
 /* "energy per token" with its mean in a fitting unit: "16.1 mJ/token". */
 void jm_text_metric_value(const struct jm_grouping *g, const struct jm_group_series *s, int metric,
 	const struct jm_stat *stat, char *out, size_t size);

@@ -15,6 +15,7 @@
 		const has = (i) => known(x.mean[i]) && known(y.mean[i]);
 		const all = part.curve.concat(part.off, part.reference).filter(has);
 		const text = (i) => (s.points[i].state === "violated" ? "(" + s.points[i].label + ")" : s.points[i].label);
+		const nearAxis = (i) => x.mean[i] < 0.12 * Math.max(...x.mean.filter(known)); // where a label would lie on it
 		const ahead = (i, k, list) => k === list.length - 1 && list.every((j) => x.mean[j] <= x.mean[i]);
 		const item = (i, k, list) => ({
 			value: [x.mean[i], y.mean[i]],
@@ -22,7 +23,7 @@
 			label: {
 				show: !many || chosen.includes(i) || i === list[0],
 				formatter: text(i),
-				position: k === 0 ? "left" : ahead(i, k, list) ? "right" : "top",
+				position: k === 0 && !nearAxis(i) ? "left" : ahead(i, k, list) ? "right" : "top",
 			},
 			itemStyle: chosen.includes(i) ? { borderColor: c.best, borderWidth: 3 } : undefined,
 			symbolSize: chosen.includes(i) ? 12 : 8,
@@ -333,8 +334,10 @@
 	// ---- two axes: batch x devices -----------------------------------------------------------------------------
 
 	const NOT_WORK = /^(device|source|control|batch|ranks|devices|gpus|nodes)$/;
+	const SIZE = /^(m|n|k|size|bytes|elements|sequence|heads)$/; // of a kernel: each has a series of its own
 	const base_ = (s) => s.title.replace(/^.*? on /, "").replace(/,.*$/, "");
 	const family = (s) => JM.identity(s, ([path, name]) => !NOT_WORK.test(name) && !/^settings\//.test(path));
+	const anySize = (s) => JM.identity(s, ([path, name]) => !NOT_WORK.test(name) && !SIZE.test(name) && !/^settings\//.test(path));
 
 	// One cell for each point: what it is laid out by.
 	function attributes(s, p) {
@@ -356,16 +359,28 @@
 	const inOrder = (list) =>
 		[...new Set(list)].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
 
+	// Axes with the same value in each cell, as m, n and k of a square product, are one: "m = n = k".
+	function joinEqual(cells, names) {
+		const same = (a, b) => cells.every((x) => x.at[a] === x.at[b]);
+		const first = names.filter((n, i) => !names.slice(0, i).some((o) => same(o, n)));
+		return first.map(function (n) {
+			const joined = names.filter((o) => same(o, n)).join(" = ");
+			for (const x of cells) x.at[joined] = x.at[n];
+			return joined;
+		});
+	}
+
 	// Which two axes span a matrix for these points; null: they do not.
 	function axesOf(cells) {
 		const distinct = (name) => new Set(cells.map((x) => x.at[name])).size;
 		const names = [...new Set(cells.flatMap((x) => Object.keys(x.at)))].filter((n) => distinct(n) > 1);
 		const rank = (n) => ["batch", "devices", "gpus", "ranks", "system", "device"].indexOf(n);
 		names.sort((a, b) => (rank(a) < 0 ? 9 : rank(a)) - (rank(b) < 0 ? 9 : rank(b)));
-		const use = names.filter((n) => !(n === "device" && names.includes("system")));
+		const use = joinEqual(cells, names.filter((n) => !(n === "device" && names.includes("system"))));
 		const dims = JM.S.dimensions.map((d) => d.name);
+		const swept = (n) => n.split(" = ").every((part) => dims.includes(part) || SIZE.test(part));
 		if (use.includes("batch") && use.length >= 2) return use.slice(0, 2);
-		return use.length === 2 && use.every((n) => dims.includes(n)) ? use : null;
+		return use.length === 2 && use.every(swept) ? use : null;
 	}
 
 	function matrixOption(c, m) {
@@ -489,7 +504,7 @@
 
 	// Matrices of all families of works that have two axes.
 	JM.matrices = function () {
-		return JM.grouped(family)
+		return JM.grouped(anySize)
 			.map(function (series, i) {
 				const cells = series.flatMap((s) => s.points.map((p) => ({ s: s, p: p, at: attributes(s, p) })));
 				const names = axesOf(cells);

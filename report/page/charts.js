@@ -32,7 +32,7 @@
 		if (part.off.length) note += " Grey circles: caps that the device did not hold.";
 		const option = function (c) {
 			const best = bestOf(series, verdict),
-				ends = [Math.min(...s.x), Math.max(...s.x)];
+				ends = [Math.min(...s.x.filter(known)), Math.max(...s.x.filter(known))];
 			const has = (i) => known(col.mean[i]),
 				isBest = (i) => best.at.includes(i);
 			const item = (i) => ({
@@ -332,7 +332,7 @@
 		const metrics = ["throughput", "joules_per_item", "watts_mean"].filter((m) => JM.column(series, m).any);
 		let metric = metrics.includes("joules_per_item") ? "joules_per_item" : metrics[0];
 		const place = setting(series),
-			order = place.numeric ? series.points.slice().sort((a, b) => place.x[a.index] - place.x[b.index]) : series.points;
+			order = place.numeric ? place.shown.slice().sort((a, b) => place.x[a.index] - place.x[b.index]) : place.shown;
 		const option = function (c) {
 			const runs = deviations(series, metric, order),
 				out = base(c);
@@ -344,7 +344,7 @@
 				marked(list).map((d) => ({ value: [i, d.percent], index: order[i].index, run: d.run, off: JM.run("outlier", d.run) })),
 			);
 			const most = Math.max(0.01, ...dots.map((d) => Math.abs(d.value[1])));
-			out.xAxis = settingAxis(c, { numeric: false, labels: order.map((p) => place.labels[p.index]), name: place.name });
+			out.xAxis = settingAxis(c, { numeric: false, labels: order.map((p) => place.labels[place.shown.indexOf(p)]), name: place.name });
 			out.yAxis = valueAxis(c, "% from the median", { min: -1.15 * most, max: 1.15 * most,
 				axisLabel: { color: c.soft, showMinLabel: false, showMaxLabel: false, formatter: (v) => +v.toPrecision(2) } });
 			out.tooltip.formatter = (p) =>

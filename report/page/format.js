@@ -107,4 +107,7 @@ JM.download = function (name, type, text) {
 JM.origin = (origin) =>
 	JM.el("span", { class: "mark" + (origin === "measured" ? " measured" : "") }, origin || "no energy");
 
+// No line ends before a percent sign.
+JM.nbsp = (text) => text.replaceAll(" %", "\u00a0%");
+
 JM.text = (v) => (v === null || v === undefined || v === "" ? "\u2013" : String(v));

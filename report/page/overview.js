@@ -8,46 +8,38 @@
 
 	const labels = (s, list) => list.map((i) => s.points[i].label).join(", ");
 
-	const percent = (stat) => JM.estimateOf(stat) + "\u00a0% less";
-	const slower = (stat) =>
-		Math.abs(stat.mean) <= stat.half
-			? "no measurable difference in speed"
-			: JM.estimate(Math.abs(stat.mean), stat.half, stat.places) + "\u00a0% " + (stat.mean > 0 ? "slower" : "faster");
 	const watts = (stat) => JM.estimateOf(stat) + "\u00a0W";
 
-	function saving(s, i) {
+	// What the terminal's answer does not have.
+	function meanPower(s, i) {
 		const m = s.points[i].metrics,
 			ref = s.points[s.reference];
-		return [
-			el("b", {}, percent(m.energy_gain_percent) + " energy"),
-			" per " + s.item + ", " + slower(m.time_loss_percent),
-			known(m.watts_mean.mean) && known(ref.metrics.watts_mean.mean)
-				? (s.sum_of ? ", mean power of " + s.sum_of + " " : ", mean power ") + watts(m.watts_mean) + " instead of " + watts(ref.metrics.watts_mean)
-				: "",
-			"; the reference is " + ref.label + ".",
-		];
+		return (
+			"The reference is " + ref.label +
+			(known(m.watts_mean.mean) && known(ref.metrics.watts_mean.mean)
+				? "; mean power" + (s.sum_of ? " of " + s.sum_of : "") + ": " + watts(m.watts_mean) + " instead of " + watts(ref.metrics.watts_mean) + "."
+				: ".")
+		);
+	}
+
+	// The command as the terminal prints it, to be copied.
+	function nextStep(found) {
+		if (!found.next) return found.limit ? el("div", {}, found.limit) : null;
+		const copy = el("button", { class: "save", onclick: () => navigator.clipboard && navigator.clipboard.writeText(found.next) }, "copy");
+		return el("div", { class: "next" }, "Next: ", el("code", {}, found.next), " ", copy);
 	}
 
 	function answer(s, found) {
-		const title = JM.S.series.length > 1 ? el("a", { href: "#" + s.id }, s.title) : s.title;
-		if (found.kind === "none")
-			return [el("div", { class: "what" }, title), el("div", {}, "No best setting: " + found.why + ".")];
+		const title = JM.S.series.length > 1 ? el("a", { href: "#" + s.id }, s.title) : s.title,
+			what = el("div", { class: "what" }, title, " ", JM.origin(s.origin));
+		if (found.kind === "none") return [what, el("div", {}, found.answer), nextStep(found)];
 		return [
-			el("div", { class: "what" }, title, " ", JM.origin(s.origin)),
+			what,
 			el("div", { class: "answer" }, found.kind === "best" ? s.points[found.leading].label + (s.per ? " " + s.per : "") : "no clear best"),
-			el(
-				"div",
-				{},
-				found.kind === "best"
-					? null
-					: labels(s, found.at) +
-							": " +
-							found.why +
-							". " +
-							s.points[found.leading].label +
-							" has the largest mean saving: ",
-				saving(s, found.leading),
-			),
+			el("div", {}, JM.nbsp(found.answer)),
+			found.kind === "best" ? null : el("div", {}, found.why[0].toUpperCase() + found.why.slice(1) + ". " + s.points[found.leading].label + " has the largest mean saving."),
+			el("div", {}, meanPower(s, found.leading)),
+			nextStep(found),
 		];
 	}
 
@@ -71,39 +63,46 @@
 				{ class: "answer" },
 				some.length + " of " + rows.length + " systems save " + Math.round(gain(least).mean) + " to " + Math.round(gain(most).mean) + "\u00a0% energy",
 			),
-			el("div", {}, "Most: ", el("b", {}, rows[most].title + " at " + rows[most].points[found[most].leading].label), ", ", saving(rows[most], found[most].leading)),
+			el("div", {}, "Most: ", el("b", {}, rows[most].title), ": ", JM.nbsp(found[most].answer)),
 			el("p", {}, el("a", { href: "#systems" }, "Each system"), " is in the table below."),
 		];
 	}
 
-	// Without a reference there is no saving to show, but each work has a most efficient
-	// setting.
+	// Without a reference there is no saving to show. Each work has a system with the least energy per item, at the setting
+	// that leads in the verdict on it, or has the least mean where there is no verdict.
+	function leastEnergy(w) {
+		const list = w.series
+			.filter((s) => s.origin && !/estimated|mixed/.test(s.origin))
+			.map((s) => [s, (s.points.length > 1 && s.verdicts.find((v) => v.metric === "joules_per_item")) || null])
+			.map(([s, v]) => [s, v, v && v.kind !== "none" ? v.leading : bestPoint(s, "items_per_joule", 1)])
+			.filter((x) => x[2] !== null);
+		const value = ([s, , i]) => s.points[i].metrics.joules_per_item.mean;
+		return list.length ? list.reduce((a, b) => (value(b) < value(a) ? b : a)) : null;
+	}
+
 	function withoutReference(S) {
-		const named = (s, i) => {
+		const named = (s, text) => {
 			const dims = JM.dims(s);
-			return (dims.length === 1 && !dims[0].knob ? dims[0].name + " " : "") + s.points[i].label;
+			return (dims.length === 1 && !dims[0].knob ? dims[0].name + " " : "") + text;
 		};
-		const best = (w) => {
-			const list = w.series
-				.filter((s) => s.origin && !/estimated|mixed/.test(s.origin))
-				.map((s) => [s, bestPoint(s, "items_per_joule", 1)])
-				.filter((x) => x[1] !== null);
-			const value = ([s, i]) => s.points[i].metrics.items_per_joule.mean;
-			return list.length ? list.reduce((a, b) => (value(b) > value(a) ? b : a)) : null;
-		};
-		const found = JM.works.map(best).filter(Boolean).slice(0, FEW);
+		const found = JM.works.map(leastEnergy).filter(Boolean).slice(0, FEW);
 		if (!found.length || S.runs.n < 2) return null;
-		const one = ([s, i]) => [
-			el("div", { class: "what" }, s.work.title),
-			el("div", { class: "answer" }, S.series.length > 1 ? s.title + ": " : "", named(s, i)),
+		const one = ([s, v, i]) => [
+			el("div", { class: "what" }, s.work.title, " ", JM.origin(s.origin)),
+			v && v.kind !== "best"
+				? el("div", {}, v.kind === "none" ? "No best setting: " + v.why + "." : v.sentence[0].toUpperCase() + v.sentence.slice(1) + ".")
+				: null,
+			el("div", { class: v && v.kind !== "best" ? null : "answer" }, v && v.kind !== "best" ? "Least mean: " : "",
+				S.series.length > 1 ? s.title + ": " : "", named(s, s.points[i].label)),
 			el("div", {}, stat(s, i, "items_per_joule") + " " + s.metrics.items_per_joule.unit + ", " + stat(s, i, "throughput") + " " + s.metrics.throughput.unit + "."),
 		];
+		const many = found.some(([s]) => s.work.series.length > 1);
 		return el(
 			"section",
-			{ class: "leading card", id: "best", "aria-label": "Most efficient" },
-			el("h2", {}, "Most efficient"),
+			{ class: "leading card", id: "best", "aria-label": "Least energy" },
+			el("h2", {}, found.length === 1 ? "Least energy per " + found[0][0].item : "Least energy per item"),
 			el("div", { class: found.length > 1 ? "answers" : null }, found.map((x) => el("div", {}, one(x)))),
-			el("p", { class: "soft small" }, "By the means. No setting is a reference, so that no saving and no slowdown can be given" +
+			el("p", { class: "soft small" }, (many ? "Of several systems that with the least mean. " : "") + "No setting is a reference, so that no saving and no slowdown can be given" +
 				(JM.works.length > found.length ? "; of " + JM.works.length + " works the first " + found.length + ", all are in the table below." : ".")),
 		);
 	}
@@ -122,7 +121,7 @@
 		return el(
 			"section",
 			{ class: "leading card " + kind, id: "best", "aria-label": "Best setting" },
-			el("h2", {}, "Best setting: least energy while at most " + LIMIT + "\u00a0% slower than the reference" + ofWhat(S)),
+			el("h2", {}, JM.nbsp(S.within_title) + ofWhat(S)),
 			rows.length > FEW
 				? summary(rows, found)
 				: el(

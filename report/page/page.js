@@ -314,7 +314,7 @@
 		leading && ["best", "Summary"],
 		systems && ["efficiency", "Efficiency"],
 		comparison && ["comparison", "Systems compared"],
-		matrices.length && [matrices[0].node.id, "Batch and devices"],
+		matrices.length && [matrices[0].node.id, "Two axes"],
 		table && ["systems", "All systems"],
 		["system", S.series.length > 1 ? "One system" : "Charts"],
 		["runs", "Runs"],

@@ -15,13 +15,16 @@
  *	reference_is	of a series, what its reference is
  *	per, sum_of	of a series "per GPU" and "4 GPUs", or "": what the setting is of, and what power and energy are sums over
  *	within		of a series, best setting for at most slowdown_percent: {kind, leading, at, why}, indices of points;
- *			kind best, tie (those `at` cannot be told apart) or none (why)
+ *			kind best, tie (those `at` cannot be told apart) or none (why); the answer as the terminal has it,
+ *			the command that applies it, and the limit that would have one, or ""
+ *	within_title	the title above those answers
  */
 #include "page_data.h"
 #include "base/text/json.h"
 #include "parts.h"
 #include "report/format/text.h"
 #include "report/judge/meaning.h"
+#include "report/judge/next.h"
 #include "report/judge/sentence.h"
 #include "report/judge/verdict.h"
 #include "report/text/phases.h"
@@ -78,16 +81,21 @@ static void shorten_points(json_t *series)
 
 static json_t *within_json(const struct jm_grouping *g, const struct jm_group_series *s)
 {
+	char answer[400], next[400] = "", limit[200] = "";
 	json_t *at = json_array();
 	struct jm_verdict v;
 
 	jm_verdict_within(g, s, &v);
+	jm_text_within_answer(g, s, answer, sizeof(answer));
+	if (!jm_next_command(g, s, next, sizeof(next)))
+		jm_next_limit(g, s, limit, sizeof(limit));
 	for (int i = 0; i < s->n_points; i++)
 		if (jm_verdict_within_tied(g, &v, s->first_point + i))
 			json_array_append_new(at, json_integer(i));
-	return json_pack("{s:s, s:o, s:o, s:o}", "kind", jm_verdict_kind_name(v.kind), "leading",
+	return json_pack("{s:s, s:o, s:o, s:o, s:s, s:s, s:s}", "kind",
+		jm_verdict_kind_name(v.kind), "leading",
 		v.leading < 0 ? json_null() : json_integer(v.leading - s->first_point), "at", at,
-		"why", json_string(v.why));
+		"why", json_string(v.why), "answer", answer, "next", next, "limit", limit);
 }
 
 /* ---- what the words mean -------------------------------------------------------------------------------- */
@@ -535,6 +543,7 @@ static json_t *traces_json(const struct jm_grouping *g)
 json_t *jm_page_data(const struct jm_grouping *g)
 {
 	json_t *data = jm_report_summary(g, false), *series;
+	char title[120];
 	size_t i;
 
 	json_array_foreach(json_object_get(data, "series"), i, series)
@@ -546,6 +555,8 @@ json_t *jm_page_data(const struct jm_grouping *g)
 	put_capped(g, json_object_get(data, "series"));
 	if (data && put(data, "schema", json_string("joulemark.page/1")) &&
 		put(data, "meanings", meanings_json(g)) &&
+		put(data, "within_title",
+			json_string(jm_text_within_title(g, title, sizeof(title)))) &&
 		put(data, "slowdown_percent", json_real(jm_verdict_slowdown(g))) &&
 		put(data, "percent_least", json_real(JM_PERCENT_LEAST)) &&
 		put(data, "runs", runs_json(g)) && put(data, "details", details_json(g)) &&

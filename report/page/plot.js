@@ -314,40 +314,66 @@
 		return varied.length ? varied : all.slice(0, 1);
 	};
 
-	// What the points of a series are laid out by: numbers where all have one, else their labels.
+	// Sizes, such as batches, that span a factor of eight or more have an axis of their logarithms; knobs have not.
+	const WIDE = 8;
+	const isWide = (one, xs) => !one.knob && xs.length > 2 && Math.min(...xs) > 0 && Math.max(...xs) >= WIDE * Math.min(...xs);
+
+	// What the points of a series are laid out by: numbers where all have one, else their labels. Points without a
+	// successful run take no room: their place is NaN.
 	function setting(series) {
 		const dims = JM.dims(series),
-			one = dims.length === 1 ? dims[0] : null;
+			one = dims.length === 1 ? dims[0] : null,
+			good = series.points.filter((p) => p.runs_ok > 0),
+			shown = good.length ? good : series.points;
 		const value = (p) => p.settings[one.index].x;
-		const numeric = one !== null && series.points.every((p) => known(value(p)));
+		const numeric = one !== null && shown.every((p) => known(value(p)));
 		const hertz = one !== null && one.unit === "Hz";
 		const kept = (p) => (p.state === "violated" ? "(" + p.label + ")" : p.label);
+		const place = (p) => (numeric ? (hertz ? value(p) / 1e6 : value(p)) : shown.indexOf(p));
 		return {
 			numeric: numeric,
-			x: series.points.map((p, i) => (numeric ? (hertz ? value(p) / 1e6 : value(p)) : i)),
-			labels: series.points.map(kept),
+			log: numeric && isWide(one, shown.map(value)),
+			shown: shown,
+			x: series.points.map((p) => (shown.includes(p) ? place(p) : NaN)),
+			labels: shown.map(kept),
 			name:
 				dims.map((d) => d.name).join(", ") +
 				(one && one.unit ? " in " + (hertz ? "MHz" : one.unit) + (series.per ? " " + series.per : "") : ""),
 		};
 	}
 
-	function settingAxis(c, s) {
-		if (!s.numeric) return axis(c, s.name, { type: "category", data: s.labels, boundaryGap: true, nameGap: s.labels.length > 8 ? 60 : 30,
-				axisLabel: { color: c.soft, hideOverlap: true, rotate: s.labels.length > 8 ? 40 : 0, width: 90, overflow: "truncate" } });
-		const low = Math.min(...s.x),
-			high = Math.max(...s.x),
-			pad = (high - low || high || 1) * 0.05;
-		return axis(c, s.name, {
-			min: Math.max(0, low - pad),
-			max: high + pad,
-			axisLabel: {
-				color: c.soft,
-				hideOverlap: true,
-				showMinLabel: false,
-				showMaxLabel: false,
-			},
+	// Names of categories are turned where they have no room side by side; the axis' own name stands below them.
+	const SLOPE = 40; // degrees
+	function categoryAxis(c, name, labels) {
+		const longest = Math.min(90, 6.5 * Math.max(...labels.map((l) => l.length))),
+			turned = labels.length > 8 || labels.length * longest > 300;
+		return axis(c, name, {
+			type: "category",
+			data: labels,
+			boundaryGap: true,
+			nameGap: turned ? 18 + longest * Math.sin((SLOPE * Math.PI) / 180) : 30,
+			axisLabel: { color: c.soft, hideOverlap: true, rotate: turned ? SLOPE : 0, width: 90, overflow: "truncate" },
 		});
+	}
+
+	function settingAxis(c, s) {
+		if (!s.numeric) return categoryAxis(c, s.name, s.labels);
+		const xs = s.x.filter(known),
+			low = Math.min(...xs),
+			high = Math.max(...xs),
+			pad = (high - low || high || 1) * 0.05,
+			room = Math.pow(high / low, 0.05);
+		const edges = { color: c.soft, hideOverlap: true, showMinLabel: false, showMaxLabel: false };
+		const octaves = Math.log2((high * room * room) / low);
+		if (s.log)
+			return axis(c, s.name, {
+				type: "log",
+				logBase: octaves < 10 ? 2 : octaves < 20 ? 4 : 16, // a mark at each power of it
+				min: low / room,
+				max: high * room,
+				axisLabel: { ...edges, formatter: (v) => JM.apart(String(+v.toPrecision(4))) },
+			});
+		return axis(c, s.name, { min: Math.max(0, low - pad), max: high + pad, axisLabel: edges });
 	}
 
 	// Indexes of the points by their part: on the curve, off it (not held), the reference. The reference

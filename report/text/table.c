@@ -76,26 +76,6 @@ static void put_products(const struct jm_grouping *g, const struct jm_group_seri
 	jm_text_wrap(out, text, 2, 4, g->options.width);
 }
 
-static const char *within_title(const struct jm_grouping *g, char *out, size_t size)
-{
-	snprintf(out, size,
-		"Best setting: least energy while at most %g %% slower than the reference",
-		jm_verdict_slowdown(g));
-	return out;
-}
-
-/* The one answer that leads, or why there is none. */
-static void answer_within(
-	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
-{
-	struct jm_verdict v;
-
-	if (jm_text_within(g, s, out, size))
-		return;
-	jm_verdict_within(g, s, &v);
-	jm_text_format(out, size, "No best setting: %s.", v.why);
-}
-
 /* What to type next, on a line of its own to copy. */
 static void put_next(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
@@ -125,8 +105,8 @@ static void put_within(const struct jm_grouping *g, const struct jm_group_series
 
 	if (!has_conclusion(g, s))
 		return;
-	put_title(g, within_title(g, title, sizeof(title)), out);
-	answer_within(g, s, text, sizeof(text));
+	put_title(g, jm_text_within_title(g, title, sizeof(title)), out);
+	jm_text_within_answer(g, s, text, sizeof(text));
 	jm_text_wrap(out, text, 2, 4, g->options.width);
 	put_next(g, s, out);
 	fputc('\n', out);
@@ -469,9 +449,9 @@ static void put_family_within(const struct jm_grouping *g, const struct jm_famil
 		any = any || has_conclusion(g, &g->series[f->first + k]);
 	if (!any)
 		return;
-	put_title(g, within_title(g, title, sizeof(title)), out);
+	put_title(g, jm_text_within_title(g, title, sizeof(title)), out);
 	for (int k = 0; k < f->n; k++) {
-		answer_within(g, &g->series[f->first + k], text, sizeof(text));
+		jm_text_within_answer(g, &g->series[f->first + k], text, sizeof(text));
 		jm_family_name(g, f, k, name, sizeof(name));
 		jm_text_format(line, sizeof(line), "%s: %s", name, text);
 		jm_text_wrap(out, line, 2, 4, g->options.width);
