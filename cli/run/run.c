@@ -17,6 +17,7 @@
 #include "run_request.h"
 #include "run_show.h"
 #include "run_words.h"
+#include "srun.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -291,10 +292,14 @@ static int be_agent(struct jm_run_call *r, const struct jm_gang_place *place)
 
 static int run_all(struct jm_run_call *r)
 {
-	bool apart = r->given.launcher && !strcmp(r->given.launcher, "started");
+	bool apart = strcmp(r->given.launcher, "local") != 0 && !r->given.dry_run;
 	struct jm_gang_place place;
-	int rc = catch_signals(r);
+	int rc = 0;
 
+	if (apart && !strcmp(r->given.launcher, "srun"))
+		rc = jm_run_by_srun(&r->cli->err);
+	if (!rc)
+		rc = catch_signals(r);
 	if (!rc && apart)
 		rc = jm_gang_place_read(&place, &r->cli->err);
 	if (!rc && apart)

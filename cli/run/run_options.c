@@ -7,7 +7,7 @@
 #include "run_words.h"
 
 static const char *const orders[] = {"random", "given", NULL};
-static const char *const launchers[] = {"local", "started", NULL};
+static const char *const launchers[] = {"local", "srun", "started", NULL};
 
 const struct jm_option jm_run_options[] = {
 	{.name = "device",
@@ -229,6 +229,7 @@ const struct jm_option jm_run_options[] = {
 		.choices = launchers,
 		.fallback = "local",
 		.help = "what starts the ranks of --ranks: local = this call, on this host; "
+			"srun = Slurm, one for each task of the allocation in which this call is; "
 			"started = mpirun, srun, torchrun or a person starts this call once for "
 			"each rank, on one or more hosts (docs/hosts.md)"},
 	{.name = "resume",

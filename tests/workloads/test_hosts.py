@@ -272,13 +272,28 @@ def test_a_short_stop_ends_nothing(hosts):
     assert status == [0, 0] and json.loads(texts[0][0])["status"] == "ok", texts
 
 
-def test_ctrl_c_at_the_head_ends_both(hosts):
+@pytest.mark.parametrize("who", [[0], [1, 0]], ids=["head", "both"])
+def test_ctrl_c_at_the_head_ends_both(hosts, who):
+    """mpirun and srun pass it on to all ranks."""
     gang = Gang(hosts, [*LONG, *STARTED], next(PORTS))
     assert gang.worker(0) and gang.worker(1)
     time.sleep(0.5)
-    gang.call[0].send_signal(signal.SIGINT)
+    for i in who:
+        gang.call[i].send_signal(signal.SIGINT)
     status, texts = gang.ended()
     assert status == [130, 0] and "the result is kept" in texts[0][1], texts
+    assert gang.nothing_is_left()
+
+
+def test_ctrl_c_twice_at_an_agent_ends_both(hosts):
+    gang = Gang(hosts, [*LONG, *STARTED], next(PORTS))
+    assert gang.worker(0) and gang.worker(1)
+    gang.call[1].send_signal(signal.SIGINT)
+    time.sleep(1)
+    assert gang.call[1].poll() is None
+    gang.call[1].send_signal(signal.SIGINT)
+    status, texts = gang.ended()
+    assert status == [FAILED, 125] and "goes on until rank 0 ends" in texts[1][1], (status, texts)
     assert gang.nothing_is_left()
 
 

@@ -30,6 +30,7 @@ struct agent {
 	struct jm_rank worker;
 	struct jm_frame_reader told; /* by the worker */
 	bool runs, bye;
+	bool asked; /* to end, by Ctrl-C */
 };
 
 /* ---- to the head ------------------------------------------------------------------------------------------ */
@@ -257,6 +258,23 @@ static int take_orders(struct agent *a, struct jm_err *err)
 	return code;
 }
 
+/* mpirun and srun pass Ctrl-C on to all ranks: the head, which keeps the result, says when this one ends. The second time,
+ * and by any other signal, it ends at once. */
+static int take_cancel(struct agent *a, struct jm_err *err)
+{
+	char bytes[16];
+	ssize_t n = read(a->o->cancel_fd, bytes, sizeof(bytes));
+
+	if (n != 1 || bytes[0] != SIGINT || a->asked)
+		return jm_err_set(err, JM_EINTR, "Interrupted.");
+	a->asked = true;
+	jm_log(a->ctx, JM_WARNING,
+		"Rank %d goes on until rank 0 ends, which Ctrl-C there brings about; press Ctrl-C "
+		"again to end rank %d at once.",
+		a->o->place->rank, a->o->place->rank);
+	return 0;
+}
+
 static int take_turn(struct agent *a, struct jm_err *err)
 {
 	struct pollfd p[] = {{.fd = a->link, .events = POLLIN},
@@ -270,7 +288,9 @@ static int take_turn(struct agent *a, struct jm_err *err)
 				      : jm_err_set(err, JM_EIO, "Waiting for rank 0 failed: %s.",
 						strerror(errno));
 	if (p[1].revents)
-		return jm_err_set(err, JM_EINTR, "Interrupted.");
+		code = take_cancel(a, err);
+	if (code)
+		return code;
 	if (p[0].revents || jm_tcp_lost(a->link))
 		code = take_orders(a, err);
 	if (!code && p[2].revents && a->runs)

@@ -71,11 +71,49 @@ static int take_numbers(struct jm_gang_place *ret, struct jm_err *err)
 	return 0;
 }
 
+/* The first of a list of hosts of Slurm: n1 of "n[1-2,7],m3", r1n03 of "r[1-2]n[03-04]". False: there is none. */
+static bool first_host(const char *list, char ret[JM_HOST_SIZE])
+{
+	size_t n = 0;
+
+	for (const char *at = list; at && *at && *at != ',';) {
+		bool several = *at == '[';
+		size_t part = strcspn(at += several, several ? "-,]" : "[,");
+
+		if (n + part >= JM_HOST_SIZE)
+			return false;
+		memcpy(ret + n, at, part);
+		n += part;
+		at += several ? strcspn(at, "]") : part;
+		at += several && *at;
+	}
+	ret[n] = '\0';
+	return n;
+}
+
+/* Of a step of Slurm, without the variables that a user sets: rank 0 is on its first host. The port differs between steps that
+ * may run there at one time. */
+static bool take_step(char ret_host[JM_HOST_SIZE], char *ret_port, size_t size)
+{
+	const char *job = secure_getenv("SLURM_JOB_ID"), *step = secure_getenv("SLURM_STEP_ID");
+
+	if (!job || !step || !first_host(secure_getenv("SLURM_STEP_NODELIST"), ret_host))
+		return false;
+	snprintf(ret_port, size, "%lu",
+		15000 + (31 * strtoul(job, NULL, 10) + strtoul(step, NULL, 10)) % 15000);
+	return true;
+}
+
 static int take_address(struct jm_gang_place *ret, struct jm_err *err)
 {
 	const char *host = secure_getenv("MASTER_ADDR"), *port = secure_getenv("MASTER_PORT");
-	char address[JM_HOST_SIZE + 16];
+	char address[JM_HOST_SIZE + 16], step_host[JM_HOST_SIZE], step_port[8];
+	bool step = take_step(step_host, step_port, sizeof(step_port));
 
+	if (step && (!host || !*host))
+		host = step_host;
+	if (step && (!port || !*port))
+		port = step_port;
 	if (!host || !*host || !port || !*port)
 		return jm_err_set(err, JM_EUSAGE,
 			"Set MASTER_ADDR to the address of the host of rank 0 and MASTER_PORT to a "
