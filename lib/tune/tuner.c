@@ -113,7 +113,7 @@ static bool same(struct jm_tune_setting a, struct jm_tune_setting b)
 	return a.found == b.found && (a.found || a.value == b.value);
 }
 
-/* The setting of the next visit; false: it could not be made. */
+/* The setting of the next visit. */
 static void apply(struct jm_tuner *t)
 {
 	struct jm_tune_setting next = jm_search_next(t->search);
@@ -328,7 +328,15 @@ static void say_nothing_came(struct jm_tuner *t, int64_t now)
 		seconds(now - t->began_ns));
 }
 
-/* With a report that is newer than the last one. */
+/* Of use for the window: known, and after the knob has settled or the window has begun. */
+static bool is_new(const struct jm_tuner *t, const struct report *r)
+{
+	if (isnan(r->items))
+		return false;
+	return (t->state == JM__STARTING && r->t_ns >= t->due_ns) ||
+	       (t->state == JM__WINDOW && r->t_ns > t->window.t0_ns);
+}
+
 static void in_window(struct jm_tuner *t, const struct report *r)
 {
 	struct jm__tuner_window *w = &t->window;
@@ -364,9 +372,7 @@ int64_t jm_tuner_step(struct jm_tuner *t)
 		say_nothing_came(t, now);
 	if (t->state == JM__SETTLING && now >= t->due_ns)
 		t->state = JM__STARTING;
-	if (t->state == JM__STARTING && r.t_ns >= t->due_ns && !isnan(r.items))
-		in_window(t, &r);
-	else if (t->state == JM__WINDOW && r.t_ns > t->window.t0_ns && !isnan(r.items))
+	if (is_new(t, &r))
 		in_window(t, &r);
 	else if (t->state == JM__READING && now >= t->due_ns)
 		finish_visit(t, now);
