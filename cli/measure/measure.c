@@ -271,7 +271,8 @@ static int open_store(struct measurement *m)
 	for (int i = 0; !rc && i < n; i++)
 		rc = jm_measure_store_add(&m->store,
 			command_json(m->repeats ? m->repeat.command[i] : m->command),
-			jm_command_throughput(&m->cli->values), &m->cli->err);
+			jm_command_throughput(&m->cli->values), m->tune ? m->tune->objective : NULL,
+			&m->cli->err);
 	return rc;
 }
 

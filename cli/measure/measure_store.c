@@ -28,8 +28,8 @@ json_t *jm_command_throughput(const struct jm_values *values)
 	return throughput;
 }
 
-int jm_measure_store_add(
-	struct jm_measure_store *s, json_t *command, json_t *throughput, struct jm_err *err)
+int jm_measure_store_add(struct jm_measure_store *s, json_t *command, json_t *throughput,
+	const char *tuned, struct jm_err *err)
 {
 	json_t *what = json_pack("{s:o}", "command", command), *request;
 	int rc;
@@ -37,6 +37,8 @@ int jm_measure_store_add(
 	if (json_object_size(throughput))
 		json_object_set(what, "throughput", throughput);
 	json_decref(throughput);
+	if (tuned)
+		json_object_set_new(what, "options", json_pack("{s:[s]}", "tune", tuned));
 	request = json_pack("{s:o, s:[], s:{s:[], s:b}, s:i, s:i}", "what", what, "found", "how",
 		"sources", "real_time", 1, "repeat", 1, "seed", 1);
 	if (!request)

@@ -5,6 +5,7 @@
 #include "learnt.h"
 #include "phases.h"
 #include "served.h"
+#include "tuning.h"
 #include "report/format/text.h"
 #include "report/judge/capacity.h"
 #include "report/judge/legend.h"
@@ -325,6 +326,25 @@ static void put_learnt(const struct jm_grouping *g, const struct jm_group_case *
 	fputc('\n', out);
 }
 
+/* Of work whose setting was tuned while it ran: the choice, and the curve that was seen. */
+static void put_tuned(const struct jm_grouping *g, const struct jm_group_case *c, FILE *out)
+{
+	const json_t *tune = json_object_get(c->record, "tune");
+	struct jm_err none = JM_ERR_INIT;
+	struct jm_grid grid;
+
+	if (!tune)
+		return;
+	put_title(g, "Tuning", out);
+	jm_tuning_print(tune, out, g->options.width);
+	fputc('\n', out);
+	if (jm_tuning_curve(tune, &grid, &none))
+		return;
+	jm_grid_print(&grid, 0, g->options.width, out);
+	jm_grid_done(&grid);
+	fputc('\n', out);
+}
+
 /* Of a single run, and of each where they are asked for. */
 static void put_phases(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
@@ -334,6 +354,7 @@ static void put_phases(const struct jm_grouping *g, const struct jm_group_series
 		if (!g->c[i].ok || &g->series[g->c[i].series] != s)
 			continue;
 		put_learnt(g, &g->c[i], out);
+		put_tuned(g, &g->c[i], out);
 		put_phases_of(g, &g->c[i], out);
 	}
 }

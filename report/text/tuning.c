@@ -5,6 +5,7 @@
 #include "report/format/text.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define COLUMN 11 /* of the text */
@@ -124,4 +125,113 @@ void jm_tuning_print(const json_t *tune, FILE *out, int width)
 	put_choice(tune, out, width);
 	put_saved(tune, out, width);
 	put_search(tune, out, width);
+}
+
+/* ---- the curve ---- */
+
+/* The visits of one value together. */
+struct place {
+	double value;
+	bool found;
+	int visits;
+	double seconds, items, joules;
+	double objective; /* sum */
+};
+
+static int by_value(const void *a, const void *b)
+{
+	double x = ((const struct place *)a)->value, y = ((const struct place *)b)->value;
+
+	return (x > y) - (x < y);
+}
+
+static void add_visit(struct place *place, int *n, const json_t *visit)
+{
+	double value = number(visit, "value");
+	bool found = json_is_true(json_object_get(visit, "found"));
+	int i = 0;
+
+	while (i < *n && !(place[i].found == found && (found || place[i].value == value)))
+		i++;
+	if (i == *n)
+		place[(*n)++] = (struct place){.value = value, .found = found};
+	place[i].visits++;
+	place[i].seconds += number(visit, "seconds");
+	place[i].items += number(visit, "items");
+	place[i].joules += number(visit, "joules");
+	place[i].objective += number(visit, "objective");
+}
+
+/* Energy and time per item in place of sums. */
+static int put_place(struct jm_grid *g, int row, const struct place *p, const struct place *found,
+	const char *unit, struct jm_err *err)
+{
+	double energy = p->joules / p->items, time = p->seconds / p->items;
+	double energy_found = found->joules / found->items,
+	       time_found = found->seconds / found->items;
+	char value[60] = "no limit";
+	int rc;
+
+	if (!isnan(p->value))
+		jm_text_quantity(p->value, NAN, unit, value, sizeof(value));
+	rc = jm_grid_set(g, row, 0, err, "%s%s", value, p->found ? " (found)" : "");
+	if (!rc)
+		rc = jm_grid_set(g, row, 1, err, "%d", p->visits);
+	if (!rc)
+		rc = jm_grid_set(g, row, 2, err, "%.1f", p->seconds);
+	if (!rc)
+		rc = jm_grid_set(g, row, 3, err, "%.1f", p->joules / p->seconds);
+	if (!rc)
+		rc = jm_grid_set(g, row, 4, err, "%.5g", 1 / time);
+	if (!rc)
+		rc = jm_grid_set(g, row, 5, err, "%.3f", p->objective / p->visits);
+	if (!rc)
+		rc = jm_grid_set(g, row, 6, err, "%.3f", energy / energy_found);
+	return rc ? rc : jm_grid_set(g, row, 7, err, "%.3f", time / time_found);
+}
+
+static int put_places(
+	struct jm_grid *g, const struct place *place, int n, const char *unit, struct jm_err *err)
+{
+	static const char *const titles[] = {
+		"value", "visits", "s", "W", "items/s", "objective", "energy", "time"};
+	const struct place *found = place;
+	int rc = 0;
+
+	for (int c = 0; !rc && c < g->columns; c++)
+		rc = jm_grid_set(g, -1, c, err, "%s", titles[c]);
+	for (int i = 0; i < n; i++)
+		found = place[i].found ? &place[i] : found;
+	for (int i = 0; !rc && i < n; i++)
+		rc = put_place(g, i, &place[i], found, unit, err);
+	return rc;
+}
+
+int jm_tuning_curve(const json_t *tune, struct jm_grid *ret, struct jm_err *err)
+{
+	const json_t *visits = json_object_get(tune, "visits"), *visit;
+	struct place *place = calloc(json_array_size(visits) + 1, sizeof(*place));
+	struct jm_grid g;
+	int n = 0, rc;
+	size_t i;
+
+	if (!place)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the visits of a tuner.");
+	json_array_foreach(visits, i, visit)
+	{
+		add_visit(place, &n, visit);
+	}
+	qsort(place, (size_t)n, sizeof(*place), by_value);
+	rc = n ? jm_grid_new(&g, n, 8, err)
+	       : jm_err_set(err, JM_ENOENT, "The tuner made no visit.");
+	if (!rc) {
+		g.n_setting = 1;
+		rc = put_places(&g, place, n, jm_json_text(tune, "unit"), err);
+		if (rc)
+			jm_grid_done(&g);
+	}
+	if (!rc)
+		*ret = g;
+	free(place);
+	return rc;
 }

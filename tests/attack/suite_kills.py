@@ -36,6 +36,8 @@ class Suite:
             ["set", f"{setting}={rng.randrange(200, 701)}W", "--", "sleep", f"{rng.uniform(0, 0.3):.3f}"],
             ["run", "null", "--source", "null", "--step-time", "5ms", "--steps", "2", "--warmup", "0",
              "--set", f"{setting}={rng.randrange(200, 701)}W"],
+            ["tune", "--knob", setting, "--items-regex", "step", "--window", "0.1s", "--within", "2s", "--", "sh", "-c",
+             "for i in 1 2 3 4 5 6 7 8 9; do sleep 0.05; echo step; done"],
             ["restore"], ["status"], ["get"]))
         return subprocess.Popen([BIN, *words], env=environment(self.gpus), stdin=subprocess.DEVNULL,
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "measure/view/live.h"
 #include "orders.h"
-#include "outer_marks.h"
+#include "measure/session/outer_marks.h"
 #include "result/record.h"
 #include "alignment.h"
 #include "pacer.h"

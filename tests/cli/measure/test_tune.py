@@ -68,7 +68,11 @@ def test_native_work_is_tuned_and_its_record_is_one(tmp_path):
     assert {p["name"] for p in json.loads(record.read_text())["phases"]} >= {"tune.search", "tune.hold", "steady"}
     caps = json.loads(jm("get", "--device", "sim:h100x1", "--json", env=env).stdout)
     assert [k["accepted"] for k in caps] == [700]
-    assert jm("report", store, env=env).returncode == 0 and jm("report", record, env=env).returncode == 0
+    text = jm("report", record, env=env).stdout
+    assert "\nTuning\n" in text and "700.0 W (found)" in text
+    # in a store it is another case than the command alone
+    parameters = jm("query", "--format", "json", store, "SELECT parameters FROM cases", env=env).stdout
+    assert json.loads(json.loads(parameters)[0]["parameters"])["options"] == {"tune": "edp"}
 
 
 @pytest.mark.parametrize("victims", ["tuner", "guard", "both", "job"])

@@ -2,7 +2,7 @@
 #include "outer_marks.h"
 
 #include "base/clock.h"
-#include "measure/session/progress.h"
+#include "progress.h"
 
 #include <math.h>
 #include <stdio.h>
