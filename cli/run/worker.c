@@ -3,8 +3,8 @@
  * which watches over a call. */
 #include "cli/frame/cli.h"
 #include "run/worker/case_keeper.h"
-#include "run/worker/launcher.h"
-#include "run/worker/watchman.h"
+#include "run/gang/launcher.h"
+#include "run/gang/watchman.h"
 #include "run/worker/worker.h"
 
 #include <stdio.h>

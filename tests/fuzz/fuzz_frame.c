@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frames that a faulty worker may write to its parent. */
 #include "fuzz.h"
-#include "run/worker/frame.h"
+#include "run/gang/frame.h"
 
 #include <unistd.h>
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "engine/run/reduce.h"
-#include "run/worker/gang_place.h"
+#include "run/gang/gang_place.h"
 
 const char *const jm_gang_transports[] = {"auto", "nccl", "host", "net", NULL};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a case ended: the reason reported by the rank that failed first. */
 #include "worker_parent.h"
-#include "join_hosts.h"
+#include "run/gang/join_hosts.h"
 
 #include "result/record.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Native work in a worker: setup, warm-up, steady, verify, teardown, each a phase. */
 #include "worker_native.h"
-#include "gang_meeting.h"
-#include "launcher.h"
+#include "run/gang/gang_meeting.h"
+#include "run/gang/launcher.h"
 #include "run/workload.h"
 #include "step_series.h"
 #include "worker.h"

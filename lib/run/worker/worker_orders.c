@@ -5,7 +5,7 @@
  * goes on, so that the settings come into force a little after its mark.
  */
 #include "worker_orders.h"
-#include "frame.h"
+#include "run/gang/frame.h"
 #include "measure/session/session.h"
 #include "run/plan/case_settings.h"
 

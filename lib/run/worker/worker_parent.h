@@ -6,8 +6,8 @@
 #include "base/ctx.h"
 #include "base/process/stray_processes.h"
 #include "case_keeper.h"
-#include "frame.h"
-#include "launcher.h"
+#include "run/gang/frame.h"
+#include "run/gang/launcher.h"
 #include "worker.h"
 
 #define JM__TAIL_SIZE 4096 /* of its standard error, for the reason of a failure */

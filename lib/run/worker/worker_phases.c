@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Phases of the work in a worker, and how far it is. */
 #include "worker_phases.h"
-#include "frame.h"
+#include "run/gang/frame.h"
 #include "measure/session/session.h"
 #include "run/plan/case_settings.h"
 

@@ -4,7 +4,7 @@
 #include "kit/test.h"
 #include "base/ctx.h"
 
-#include "run/worker/frame.h"
+#include "run/gang/frame.h"
 #include "meter/meters_json.h"
 #include "result/provenance.h"
 #include "result/record.h"

@@ -9,8 +9,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "run/worker/frame.h"
-#include "run/worker/hosts.h"
+#include "run/gang/frame.h"
+#include "run/gang/hosts.h"
 
 #define LARGE (3u << 20) /* bytes of a message, more than a connection holds */
 

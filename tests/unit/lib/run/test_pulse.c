@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "run/worker/pulse.h"
+#include "run/gang/pulse.h"
 
 #define WORLD 3
 
