@@ -9,6 +9,7 @@
 #include "result/record_keys.h"
 #include "store/store.h"
 #include "report/page/page_trace.h"
+#include "report/judge/rule.h"
 #include "report/report.h"
 
 #include <errno.h>
@@ -39,7 +40,7 @@ static const char *const pools[] = {"devices", NULL};
 
 struct call {
 	struct jm_report_options report;
-	const char *html, *output, *k; /* NULL = not given */
+	const char *html, *output, *k, *objective; /* NULL = not given */
 	enum jm_report_format format;
 };
 
@@ -272,6 +273,10 @@ static int check_options(struct jm_cli *cli, const struct call *c)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--cases applies to the records as CSV: give --format csv, and omit "
 			"--published.");
+	if (c->objective && jm_cli_given(cli, "max-slowdown"))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--objective and --max-slowdown both say what the best setting is; give "
+			"one of them.");
 	if (!priced && (jm_cli_given(cli, "pue") || jm_cli_given(cli, "figures-from")))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--%s has no effect without --price or --carbon; give one of these, or "
@@ -299,6 +304,8 @@ static int report(struct jm_cli *cli, struct call *c, struct input *input)
 	o->pool_devices = jm_cli_given(cli, "pool");
 	if (!rc)
 		rc = parse_k(c->k, o, &cli->err);
+	if (!rc && c->objective)
+		rc = jm_rule_parse(c->objective, o, &cli->err);
 	for (int i = 0; i < cli->n_args && !rc; i++) {
 		if (!jm_store_is(cli->args[i]))
 			note_watts(input, 0);
@@ -432,7 +439,15 @@ static const struct jm_option options[] = {
 		.max = 1000,
 		.fallback = "5%",
 		.help = "the best setting has the least energy among those that are, with all of "
-			"their 95 % interval, at most so much slower than the reference"},
+			"their 95 % interval, at most so much slower than the reference; "
+			"--objective has other rules"},
+	{.name = "objective",
+		JM_BIND(JM_TEXT, struct call, objective),
+		.argument = "NAME",
+		.help = "the best setting is another one than that of --max-slowdown: that with "
+			"the least energy per item (energy), the least EDP (edp), ED2P (ed2p) or "
+			"EDS with that k (eds:2), or the highest throughput within a mean power "
+			"of the whole run (power:2000W); slowdown:10% is --max-slowdown 10%"},
 	{.name = "k",
 		JM_BIND(JM_TEXT, struct call, k),
 		.argument = "K,...",
@@ -531,6 +546,7 @@ const struct jm_command jm_command_report = {
 		"is omitted with a warning that names it, and the exit status is then 1.",
 	.example = "joulemark report sweep.db\n"
 		   "joulemark report --html sweep.html sweep.db\n"
+		   "joulemark report --objective power:2000W sweep.db\n"
 		   "joulemark report --format csv --cases a.json b.json\n"
 		   "joulemark report --format latex sweep.db >table.tex\n"
 		   "joulemark report --price 0.25 --currency EUR \\\n"

@@ -5,6 +5,7 @@
 #include "report/format/text.h"
 #include "report/model/dim.h"
 #include "result/case_id.h"
+#include "rule.h"
 #include "verdict.h"
 
 #include <math.h>
@@ -83,7 +84,7 @@ bool jm_next_limit(
 		least = limit;
 		nearest = p;
 	}
-	if (!nearest || least <= jm_verdict_slowdown(g))
+	if (g->options.rule != JM_RULE_SLOWDOWN || !nearest || least <= jm_rule_slowdown(g))
 		return false;
 	jm_text_format(out, size, "With --max-slowdown %.0f%%, %s is within the limit.",
 		ceil(least), nearest->label);

@@ -4,6 +4,7 @@
 #include "base/text/json.h"
 #include "meaning.h"
 #include "report/format/text.h"
+#include "rule.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -151,10 +152,34 @@ void jm_text_percent(const struct jm_stat *stat, char *out, size_t size)
 	jm_text_estimate_to(JM_PERCENT_PLACES, stat->mean, jm_text_percent_half(stat), out, size);
 }
 
+/* "11.29 ± 0.01 % less energy, 3.50 ± 0.01 % more time"; with another rule than that of slowdown after what it goes by,
+ * which is the mean power for a budget of it. */
+static void put_change(const struct jm_grouping *g, const struct jm_group_series *s,
+	const struct jm_group_point *best, char *out, size_t size)
+{
+	int metric = g->options.rule == JM_RULE_POWER ? JM_M_WATTS : jm_rule_metric(g);
+	char gain[64], loss[64], value[160];
+
+	*out = '\0';
+	if (g->options.rule != JM_RULE_SLOWDOWN) {
+		jm_text_metric_value(g, s, metric, &best->stat[metric], value, sizeof(value));
+		jm_text_append(out, size, metric >= JM_M_EDS ? "EDS " : "", value);
+	}
+	if (best == &g->point[s->reference < 0 ? 0 : s->reference] && s->reference >= 0) {
+		jm_text_append(out, size, ", ", "the reference");
+	} else if (s->reference >= 0) {
+		jm_text_percent(&best->stat[JM_M_GAIN], gain, sizeof(gain));
+		jm_text_percent(&best->stat[JM_M_LOSS], loss, sizeof(loss));
+		jm_text_format(
+			value, sizeof(value), "%s %% less energy, %s %% more time", gain, loss);
+		jm_text_append(out, size, ", ", value);
+	}
+}
+
 bool jm_text_within(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
 {
-	char gain[64], loss[64], others[200] = "", per[32];
+	char change[200], others[200] = "", per[32];
 	const char *origin = ""; /* named unless measured */
 	const struct jm_group_point *best;
 	struct jm_verdict v;
@@ -163,17 +188,16 @@ bool jm_text_within(
 	if (v.kind == JM_VERDICT_NONE)
 		return false;
 	best = &g->point[v.leading];
-	jm_text_percent(&best->stat[JM_M_GAIN], gain, sizeof(gain));
-	jm_text_percent(&best->stat[JM_M_LOSS], loss, sizeof(loss));
+	put_change(g, s, best, change, sizeof(change));
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
 		if (i != v.leading && jm_verdict_within_tied(g, &v, i))
 			jm_text_append(others, sizeof(others), ", ", g->point[i].label);
 	jm_text_per(g, s, per, sizeof(per));
 	if (s->mixed_origin || s->origin != JM_MEASURED)
 		origin = s->mixed_origin ? "of mixed origin" : jm_origin_name(s->origin);
-	jm_text_format(out, size, "%s%s%s%s%s%s (%s %% less energy, %s %% more time%s%s)",
-		*others ? "no clear best: " : "", best->label, *others ? ", " : "", others,
-		*per ? " " : "", per, gain, loss, *origin ? "; " : "", origin);
+	jm_text_format(out, size, "%s%s%s%s%s%s (%s%s%s)", *others ? "no clear best: " : "",
+		best->label, *others ? ", " : "", others, *per ? " " : "", per, change,
+		*origin ? "; " : "", origin);
 	return true;
 }
 
@@ -190,9 +214,10 @@ void jm_text_within_answer(
 
 const char *jm_text_within_title(const struct jm_grouping *g, char *out, size_t size)
 {
-	snprintf(out, size,
-		"Best setting: least energy while at most %g %% slower than the reference",
-		jm_verdict_slowdown(g));
+	char rule[120];
+
+	jm_rule_text(g, rule, sizeof(rule));
+	jm_text_format(out, size, "Best setting: %s", rule);
 	return out;
 }
 

@@ -4,6 +4,7 @@
  * excluded. */
 #include "verdict.h"
 #include "report/format/text.h"
+#include "rule.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,13 +18,6 @@ const char *jm_verdict_kind_name(enum jm_verdict_kind kind)
 	static const char *const names[] = {"best", "tie", "none"};
 
 	return names[kind];
-}
-
-#define SLOWDOWN 5 /* percent, where the user gives no limit */
-
-double jm_verdict_slowdown(const struct jm_grouping *g)
-{
-	return g->options.max_slowdown > 0 ? g->options.max_slowdown : SLOWDOWN;
 }
 
 static double half_width(const struct jm_stat *s)
@@ -119,7 +113,7 @@ static bool fast(const struct jm_grouping *g, const struct jm_group_series *s, i
 	const struct jm_stat *loss = &g->point[point].stat[JM_M_LOSS];
 
 	return point != s->reference && takes_part(&g->point[point], JM_M_LOSS) &&
-	       loss->mean + half_width(loss) <= jm_verdict_slowdown(g);
+	       loss->mean + half_width(loss) <= jm_rule_slowdown(g);
 }
 
 /* Of those within the limit, the one that clearly saves energy, and most by its mean; -1 = none. */
@@ -137,7 +131,7 @@ static int find_saving(const struct jm_grouping *g, const struct jm_group_series
 	return leading;
 }
 
-bool jm_verdict_within_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point)
+static bool saving_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point)
 {
 	const struct jm_group_series *s = &g->series[g->point[point].series];
 	const struct jm_stat *own = &g->point[point].stat[JM_M_GAIN], *best;
@@ -148,7 +142,25 @@ bool jm_verdict_within_tied(const struct jm_grouping *g, const struct jm_verdict
 	return own->mean + half_width(own) >= best->mean - half_width(best);
 }
 
-void jm_verdict_within(
+/* Is the mean power of the setting within the budget, with all of its interval? */
+static bool fits(const struct jm_grouping *g, int point)
+{
+	const struct jm_stat *watts = &g->point[point].stat[JM_M_WATTS];
+
+	return takes_part(&g->point[point], JM_M_THROUGHPUT) && watts->n > 0 &&
+	       watts->mean + half_width(watts) <= g->options.rule_number;
+}
+
+bool jm_verdict_within_tied(const struct jm_grouping *g, const struct jm_verdict *v, int point)
+{
+	if (g->options.rule == JM_RULE_SLOWDOWN)
+		return saving_tied(g, v, point);
+	if (v->kind == JM_VERDICT_NONE)
+		return false;
+	return jm_verdict_tied(g, v, point) && (g->options.rule != JM_RULE_POWER || fits(g, point));
+}
+
+static void within_slowdown(
 	const struct jm_grouping *g, const struct jm_group_series *s, struct jm_verdict *ret)
 {
 	struct jm_verdict v = {.metric = JM_M_GAIN, .kind = JM_VERDICT_NONE, .improvement = NAN};
@@ -160,7 +172,7 @@ void jm_verdict_within(
 	v.leading = why ? -1 : find_saving(g, s);
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++) {
 		n_fast += fast(g, s, i);
-		n_tied += jm_verdict_within_tied(g, &v, i);
+		n_tied += saving_tied(g, &v, i);
 	}
 	if (why)
 		snprintf(v.why, sizeof(v.why), "%s", why);
@@ -168,13 +180,44 @@ void jm_verdict_within(
 		snprintf(v.why, sizeof(v.why),
 			"each setting that the devices held is, or may be, more than %g %% "
 			"slower than the reference",
-			jm_verdict_slowdown(g));
+			jm_rule_slowdown(g));
 	else if (v.leading < 0)
 		jm_text_format(v.why, sizeof(v.why),
 			"no setting within the limit uses clearly less energy than the reference");
 	else
 		v.kind = n_tied > 1 ? JM_VERDICT_TIE : JM_VERDICT_BEST;
 	if (v.kind == JM_VERDICT_TIE)
+		snprintf(v.why, sizeof(v.why), OVERLAP);
+	*ret = v;
+}
+
+/* The energy must be known, as for any choice by it. */
+static void within_power(
+	const struct jm_grouping *g, const struct jm_group_series *s, struct jm_verdict *ret)
+{
+	struct jm_verdict v = {.metric = JM_M_JOULES_ITEM, .improvement = NAN};
+	const char *why;
+	int n_tied = 0;
+
+	v.leading = find_leading(g, s, v.metric);
+	why = obstacle(g, s, &v);
+	v.metric = JM_M_THROUGHPUT;
+	v.leading = -1;
+	for (int i = s->first_point; i < s->first_point + s->n_points && !why; i++)
+		if (fits(g, i) &&
+			(v.leading < 0 || g->point[i].stat[v.metric].mean >
+						  g->point[v.leading].stat[v.metric].mean))
+			v.leading = i;
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
+		n_tied += fits(g, i) && jm_verdict_tied(g, &v, i);
+	v.kind = v.leading < 0 ? JM_VERDICT_NONE : n_tied > 1 ? JM_VERDICT_TIE : JM_VERDICT_BEST;
+	if (why)
+		snprintf(v.why, sizeof(v.why), "%s", why);
+	else if (v.leading < 0)
+		snprintf(v.why, sizeof(v.why),
+			"the mean power of each setting is, or may be, above %g W",
+			g->options.rule_number);
+	else if (v.kind == JM_VERDICT_TIE)
 		snprintf(v.why, sizeof(v.why), OVERLAP);
 	*ret = v;
 }
@@ -244,6 +287,19 @@ static void judge(const struct jm_grouping *g, const struct jm_group_series *s, 
 	}
 	v->kind = JM_VERDICT_BEST;
 	snprintf(v->text, sizeof(v->text), "%s", g->point[v->leading].label);
+}
+
+void jm_verdict_within(
+	const struct jm_grouping *g, const struct jm_group_series *s, struct jm_verdict *ret)
+{
+	if (g->options.rule == JM_RULE_SLOWDOWN)
+		within_slowdown(g, s, ret);
+	else if (g->options.rule == JM_RULE_POWER)
+		within_power(g, s, ret);
+	else
+		judge(g, s, jm_rule_metric(g), ret);
+	if (ret->kind == JM_VERDICT_NONE)
+		ret->leading = -1;
 }
 
 int jm_verdicts(const struct jm_grouping *g, const struct jm_group_series *s,

@@ -10,11 +10,23 @@
 
 #define JM_REPORT_MAX_K 8
 
+/* What the best setting is; see report/judge/rule.h. */
+enum jm_report_rule {
+	JM_RULE_SLOWDOWN, /* least energy, at most max_slowdown slower */
+	JM_RULE_ENERGY,
+	JM_RULE_EDP,
+	JM_RULE_ED2P,
+	JM_RULE_EDS,   /* of k = rule_number, which is one of k */
+	JM_RULE_POWER, /* highest throughput with a mean power of at most rule_number W */
+};
+
 /* All zero is the default. */
 struct jm_report_options {
 	const char *title; /* of the page; NULL = made from the records */
 	double k[JM_REPORT_MAX_K];
-	int n_k;	     /* of EDS; 0 = 1.5 and 2.0 */
+	int n_k; /* of EDS; 0 = 1.5 and 2.0 */
+	enum jm_report_rule rule;
+	double rule_number;
 	double max_slowdown; /* percent, of the best setting; 0 = 5 */
 	double add_watts; /* assumed power of the rest of the node, added to every case; 0 = none */
 	int width;	  /* columns of the terminal; 0 = 80 */

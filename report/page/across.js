@@ -121,6 +121,24 @@
 		};
 	}
 
+	// Of a budget of power P: efficiency = throughput / P; the settings above this line are within it.
+	function budgetLine(c, most) {
+		const watts = JM.S.rule_watts,
+			x = Math.min(most.x, most.y * watts);
+		return {
+			type: "line",
+			silent: true,
+			symbol: "none",
+			z: 1,
+			data: [
+				[0, 0],
+				[x, x / watts],
+			],
+			lineStyle: { width: 1.2, type: "dotted", color: c.soft },
+			endLabel: { show: true, formatter: JM.plain(watts) + " W", color: c.soft, fontSize: 11, align: "right", offset: [-16, -10] },
+		};
+	}
+
 	// The settings of all systems that no other one beats: as fast and as efficient, and better in one of the two.
 	function paretoFront(group) {
 		const all = group.flatMap((s) => {
@@ -164,7 +182,8 @@
 		);
 		if (many) out.series.unshift(frontLine(c, paretoFront(group)));
 		const first = group.find((s) => s.reference !== null && known(s.points[s.reference].metrics.items_per_joule.mean));
-		if (!many && first) out.series.push(limitLine(c, first, extent(group, "items_per_joule")));
+		if (JM.S.rule_watts) out.series.push(budgetLine(c, most));
+		if (!many && first && JM.limited) out.series.push(limitLine(c, first, extent(group, "items_per_joule")));
 		if (iso && first) out.series.push(...isoLines(c, first, JM.S.eds_k, most));
 		return out;
 	}
@@ -175,11 +194,10 @@
 		"Up and to the right is better. Both axes start at 0" +
 		(hasInterval(work) ? "; bars are 95\u00a0% intervals." : ".") +
 		(hasReference(work)
-			? " Diamond: the reference; green ring: least energy while at most " +
-				JM.S.slowdown_percent +
-				"\u00a0% slower, or those that cannot be told apart." +
-				(work.series.length > 1 ? "" : " Dotted line: " + JM.limitName + " than the reference; the best setting is on it or to its right.")
+			? " Diamond: the reference; green ring: " + JM.nbsp(JM.S.rule_text) + ", or those that cannot be told apart." +
+				(work.series.length > 1 || !JM.limited ? "" : " Dotted line: " + JM.limitName + " than the reference; the best setting is on it or to its right.")
 			: "") +
+		(JM.S.rule_watts ? " Dotted line: a mean power of " + JM.plain(JM.S.rule_watts) + "\u00a0W; settings above it draw less." : "") +
 		(work.series.length > 1 ? " Pareto front: the settings that no other one beats in both." : "") +
 		(iso && hasReference(work)
 			? " Grey lines: as good as the reference" +
@@ -309,8 +327,8 @@
 		};
 		const chart = panel(
 			named(),
-			"Bars start at 0; lines are 95\u00a0% intervals. Reference: the setting with which the others of a system are compared, or the first one. Best: the setting with the least energy while at most " +
-				JM.S.slowdown_percent + "\u00a0% slower; of several that cannot be told apart that with the largest saving.",
+			"Bars start at 0; lines are 95\u00a0% intervals. Reference: the setting with which the others of a system are compared, or the first one. Best: the setting with the " +
+				JM.nbsp(JM.S.rule_text) + "; of several that cannot be told apart that with the best mean.",
 			(c) => barsOption(c, state.work, state.metric),
 			{
 				id: id,

@@ -28,7 +28,7 @@
 			col = JM.column(series, metric),
 			part = parts(series);
 		if (series.reference !== null)
-			note += " Dashed: the reference." + (metric === "throughput" ? " Dotted: " + JM.limitName + " than it." : "");
+			note += " Dashed: the reference." + (metric === "throughput" && JM.limited ? " Dotted: " + JM.limitName + " than it." : "");
 		if (part.off.length) note += " Grey circles: caps that the device did not hold.";
 		const option = function (c) {
 			const best = bestOf(series, verdict),
@@ -73,7 +73,7 @@
 				offPoints(c, part.off.filter(has).map(item)),
 				referencePoints(c, ref.map(item), {
 					markLine: ref.length
-						? dashed(c.ref, col.mean[ref[0]], metric === "throughput" ? [limitLine(c, col.mean[ref[0]])] : [])
+						? dashed(c.ref, col.mean[ref[0]], metric === "throughput" && JM.limited ? [limitLine(c, col.mean[ref[0]])] : [])
 						: undefined,
 				}),
 			];

@@ -3,7 +3,6 @@
 "use strict";
 (function () {
 	const { el, known } = JM;
-	const LIMIT = JM.S.slowdown_percent;
 	const FEW = 6; // systems that are answered in full
 
 	const labels = (s, list) => list.map((i) => s.points[i].label).join(", ");
@@ -12,6 +11,7 @@
 
 	// What the terminal's answer does not have.
 	function meanPower(s, i) {
+		if (s.reference === null) return "";
 		const m = s.points[i].metrics,
 			ref = s.points[s.reference];
 		return (
@@ -37,7 +37,7 @@
 			what,
 			el("div", { class: "answer" }, found.kind === "best" ? s.points[found.leading].label + (s.per ? " " + s.per : "") : "no clear best"),
 			el("div", {}, JM.nbsp(found.answer)),
-			found.kind === "best" ? null : el("div", {}, found.why[0].toUpperCase() + found.why.slice(1) + ". " + s.points[found.leading].label + " has the largest mean saving."),
+			found.kind === "best" ? null : el("div", {}, found.why[0].toUpperCase() + found.why.slice(1) + ". " + s.points[found.leading].label + (JM.limited ? " has the largest mean saving." : " has the best mean.")),
 			el("div", {}, meanPower(s, found.leading)),
 			nextStep(found),
 		];
@@ -52,7 +52,7 @@
 	// Of many systems: how many save, how much, and which saves most.
 	function summary(rows, found) {
 		const gain = (k) => rows[k].points[found[k].leading].metrics.energy_gain_percent;
-		const some = rows.map((_, k) => k).filter((k) => found[k].kind !== "none");
+		const some = rows.map((_, k) => k).filter((k) => found[k].kind !== "none" && known(gain(k).mean));
 		if (!some.length) return [el("div", {}, "None of the " + rows.length + " systems has a clear best setting. The table gives the reasons.")];
 		const order = some.slice().sort((a, b) => gain(b).mean - gain(a).mean),
 			most = order[0],
@@ -108,13 +108,14 @@
 	}
 
 	function referenceIs(rows) {
-		const kinds = [...new Set(rows.map((s) => s.reference_is))];
+		const kinds = [...new Set(rows.map((s) => s.reference_is).filter(Boolean))];
+		if (!kinds.length) return "";
 		return "Reference: " + kinds.join(" or ") + ". ";
 	}
 
 	// One card for all series that have settings to choose from.
 	JM.leading = function (S) {
-		const rows = S.series.filter((s) => s.points.length > 1 && s.reference !== null);
+		const rows = S.series.filter((s) => s.points.length > 1 && (s.reference !== null || !JM.limited));
 		if (!rows.length) return withoutReference(S);
 		const found = rows.map((s) => s.within);
 		const kind = found.some((f) => f.kind === "best") ? "best" : found[0].kind;
@@ -132,7 +133,8 @@
 			el(
 				"p",
 				{ class: "soft small" },
-				referenceIs(rows) + "Mean \u00b1 half of the 95\u00a0% interval over the repeats. The upper end of the interval of the slowdown is within the limit.",
+				referenceIs(rows) + "Mean \u00b1 half of the 95\u00a0% interval over the repeats." +
+					(JM.limited ? " The upper end of the interval of the slowdown is within the limit." : JM.S.rule_watts ? " The upper end of the interval of the power is within the budget." : ""),
 			),
 		);
 	};
@@ -182,7 +184,7 @@
 			{ title: "efficiency", unit: items ? "items/J" : S.series[0].item + "/J", of: (s) => stat(s, s.reference ?? 0, "items_per_joule") },
 			{
 				title: "best setting",
-				unit: "\u2264\u00a0" + LIMIT + "\u00a0% slower",
+				unit: JM.nbsp(JM.S.rule_brief),
 				left: true,
 				of: (s) => (found(s).kind === "none" ? "\u2013" : labels(s, found(s).at) + (s.per ? " " + s.per : "")),
 				hint: (s) => found(s).why,
@@ -204,7 +206,7 @@
 			"section",
 			{ class: "panel", id: "systems", "aria-label": "All systems" },
 			el("h3", {}, "All systems (" + S.series.length + ")"),
-			el("p", { class: "soft small" }, "Throughput, power and efficiency are those of the reference, to which the other settings are compared; without a reference, those of the first setting. Power is the sum over all devices. Best setting: the least energy while at most " + LIMIT + "\u00a0% slower than the reference; energy saved and slowdown are its own, per item, compared with the reference. Click a heading to sort, and a work to see its charts."),
+			el("p", { class: "soft small" }, "Throughput, power and efficiency are those of the reference, to which the other settings are compared; without a reference, those of the first setting. Power is the sum over all devices. " + JM.nbsp(JM.S.within_title) + "; energy saved and slowdown are its own, per item, compared with the reference. Click a heading to sort, and a work to see its charts."),
 			JM.table(columns, S.series, { filter: S.series.length > 12, limit: 12, csv: "systems" }),
 		);
 	};

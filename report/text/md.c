@@ -64,10 +64,9 @@ static void put_verdicts(const struct jm_grouping *g, const struct jm_group_seri
 	if (s->n_points < 2)
 		return;
 	if (jm_text_within(g, s, text, sizeof(text))) {
-		fprintf(out,
-			"\nBest setting, least energy while at most %g %% slower than the "
-			"reference: ",
-			jm_verdict_slowdown(g));
+		fputc('\n', out);
+		put(out, jm_text_within_title(g, title, sizeof(title)));
+		fputs(": ", out);
 		put(out, text);
 		fputc('\n', out);
 	}

@@ -3,12 +3,13 @@
 no effect."""
 import json
 import shlex
+from statistics import mean
 
 import page_data
 import pytest
 
 from jm import USAGE, jm, sentence
-from reports import FIXTURES, best_within, expected, interval, records, report, summary, write
+from reports import FIXTURES, best_within, costs, expected, interval, records, report, setting, summary, write
 
 
 @pytest.mark.parametrize("name", FIXTURES)
@@ -119,3 +120,47 @@ def test_a_recording_is_not_replaced(tmp_path):
     (tmp_path / "ran").unlink()
     assert "holds a recording" in sentence(jm(*words), USAGE)
     assert (tmp_path / "z/readings.csv").read_bytes() == first and not (tmp_path / "ran").exists()
+
+
+def by_objective(rows, objective):
+    """The setting with the best mean by another rule than a limit of slowdown, from the raw meters."""
+    cost = {}
+    for r in rows:
+        if r["status"] == "ok" and "violated" not in {s["state"] for s in r["settings"]}:
+            cost.setdefault((r["case"]["reference"], setting(r)), []).append(costs(r))
+    watts = {k: interval([e / d for d, e in v]) for k, v in cost.items()}
+    score = {
+        "energy": lambda v: mean(e for d, e in v),
+        "edp": lambda v: mean(e * d for d, e in v),
+        "ed2p": lambda v: mean(e * d * d for d, e in v),
+        "power": lambda v: -mean(1 / d for d, e in v),
+    }[objective.split(":")[0]]
+    fit = [k for k in cost if not objective.startswith("power:") or sum(watts[k]) <= float(objective[6:-1])]
+    return min(fit, key=lambda k: score(cost[k]), default=None)
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+@pytest.mark.parametrize("objective", ["energy", "edp", "ed2p", "power:2000W", "power:1W"])
+def test_other_rules(tmp_path, name, objective):
+    rows = records(name)
+    page, path = tmp_path / "page.html", write(tmp_path, rows)
+    best = by_objective(rows, objective)
+    text = report("--objective", objective, path)
+    report("--objective", objective, "--html", page, path)
+    data = page_data.of(page.read_text())
+    (series,) = data["series"]
+    assert data["rule"] == objective.split(":")[0] and data["within_title"] in text
+    if best is None:
+        assert series["within"]["leading"] is None and "No best setting: the mean power of each setting" in text
+        return
+    point = series["points"][series["within"]["leading"]]
+    assert point["reference"] == best[0] and best[1].replace("W", " W") in point["label"]
+    assert series["within"]["answer"].startswith(("no clear best: " if series["within"]["kind"] == "tie" else "") + point["label"])
+
+
+def test_a_rule_is_given_once(tmp_path):
+    path = write(tmp_path, records("h200x4"))
+    assert report("--objective", "slowdown:40%", path) == report("--max-slowdown", "40%", path)
+    for wrong in (["--objective", "zeus:0.5"], ["--objective", "power:12"], ["--objective", "eds:1"],
+                  ["--objective", "edp", "--max-slowdown", "10%"]):
+        assert "objective" in sentence(jm("report", *wrong, path), USAGE)
