@@ -72,6 +72,8 @@ const struct jm_key jm__tune_keys[] = {
 	{COUNT("lost", 0),
 		.meaning = "visits without an objective, or that another program spoilt by a "
 			   "setting of its own"},
+	{POSITIVE("warmup_s", 0), .unit = "s",
+		.meaning = "of windows under the setting found, before the work ran evenly"},
 	{POSITIVE("search_s", 0), .unit = "s",
 		.meaning = "of visits of searches, with their waits"},
 	{POSITIVE("hold_s", 0), .unit = "s", .meaning = "of visits while holding"},

@@ -13,8 +13,10 @@
 #define LEAST_WAIT (250 * JM_MILLISECOND) /* after a change: clocks and work follow a new setting */
 #define HELD	   5			  /* windows in a visit of the setting that is held */
 #define PATIENCE   (30 * JM_SECOND)	  /* without any item, until that is said */
-#define MOST_LOST  10			  /* visits in a row without an objective */
-#define MOST_MOVED 3			  /* times that another program changed the knob */
+#define EVEN	   0.025 /* windows of work that has warmed up differ by less than this share */
+#define MOST_WARM  0.5	 /* of the time of a search: then it begins anyway */
+#define MOST_LOST  10	 /* visits in a row without an objective */
+#define MOST_MOVED 3	 /* times that another program changed the knob */
 
 const char *const jm_tune_progress_names[] = {"items", "gpu", NULL};
 
@@ -291,6 +293,23 @@ static void count_saved(struct jm_tuner *t, const struct jm_visit *v)
 	t->saved_half += v->joules * exp(-r.energy.log) * r.energy.half;
 }
 
+/* The work has begun to run evenly: energy and time per item of two windows in a row agree. Until then, the setting found
+ * is in force and nothing is learnt, as while a program compiles or fills its caches. */
+static bool is_warm(struct jm_tuner *t, const struct jm_visit *v)
+{
+	double energy = v->joules / v->items, time = v->seconds / v->items;
+	bool even =
+		fabs(energy / t->warm_energy - 1) < EVEN && fabs(time / t->warm_time - 1) < EVEN;
+
+	if (t->warm)
+		return true;
+	t->warm_s += v->wall_s;
+	t->warm_energy = energy;
+	t->warm_time = time;
+	t->warm = even || t->warm_s >= MOST_WARM * t->o.within_s;
+	return false;
+}
+
 static void finish_visit(struct jm_tuner *t, int64_t now)
 {
 	struct jm_visit v = {
@@ -303,6 +322,11 @@ static void finish_visit(struct jm_tuner *t, int64_t now)
 	if (was_moved(t, now))
 		return;
 	energy_of(t, &v);
+	if (v.items > 0 && v.joules > 0 && !is_warm(t, &v)) {
+		t->left_ns = t->window.t1_ns;
+		apply(t);
+		return;
+	}
 	count_saved(t, &v);
 	if (jm_search_add(t->search, &v, NULL)) {
 		lose(t, now);

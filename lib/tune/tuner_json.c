@@ -129,11 +129,12 @@ json_t *jm_tuner_json(const struct jm_tuner *t)
 
 	jm_search_result(t->search, &r);
 	why_text(t, &r, why, sizeof(why));
-	more = json_pack("{s:s, s:s, s:b, s:o, s:i, s:i, s:i, s:f, s:f, s:o, s:o}", "choice",
+	more = json_pack("{s:s, s:s, s:b, s:o, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:o}", "choice",
 		jm_choice_names[r.choice], "why", why, "chosen_found", r.best.found, "chosen",
 		value_or_null(t, r.best), "searches", r.searches, "drifts", r.drifts, "lost",
-		t->lost, "search_s", r.search_s, "hold_s", r.hold_s, "stopped",
-		*t->stopped ? json_string(t->stopped) : json_null(), "visits", visits_json(t));
+		t->lost, "warmup_s", t->warm_s, "search_s", r.search_s, "hold_s", r.hold_s,
+		"stopped", *t->stopped ? json_string(t->stopped) : json_null(), "visits",
+		visits_json(t));
 	rc = json_object_update_new(tune, more);
 	rc |= json_object_update_new(tune, gains_json(t, &r));
 	if (!rc)

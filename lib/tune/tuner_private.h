@@ -37,8 +37,10 @@ struct jm_tuner {
 	int phase;			/* of the session: search or hold; -1 = none */
 	bool holds;
 	int lost, lost_in_row, moved;
-	bool waited;	   /* that there are no items was said */
-	int64_t *start_ns; /* of each visit of the search */
+	bool warm;			       /* the work runs evenly */
+	double warm_s, warm_energy, warm_time; /* of windows before; per item in the last of them */
+	bool waited;			       /* that there are no items was said */
+	int64_t *start_ns;		       /* of each visit of the search */
 	int n_start;
 	double saved, saved_half; /* J, while a better setting was held */
 	char stopped[400];	  /* "" = it did not */

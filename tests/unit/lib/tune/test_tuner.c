@@ -190,6 +190,33 @@ static void windows_are_of_one_setting(void **state)
 	bench_close(&b);
 }
 
+/* A program that compiles and fills its caches first: half the items per second, and more from window to window. */
+static void nothing_is_learnt_while_work_warms_up(void **state)
+{
+	struct bench b;
+	json_t *tune, *first;
+
+	(void)state;
+	bench_open(&b, "edp", JM_TUNE_ITEMS);
+	for (int i = 0; i < 20; i++) {
+		double before = b.items;
+
+		work(&b, 0.5, false);
+		b.items = before + (b.items - before) * (0.5 + i / 40.);
+		jm_tuner_progress(b.tuner, jm_ctx_now(&b.ctx), b.items);
+		jm_tuner_step(b.tuner);
+	}
+	assert_near(cap_now(&b), 700, 0);
+	work(&b, 90, true);
+	tune = jm_tuner_json(b.tuner);
+	first = json_array_get(json_object_get(tune, "visits"), 0);
+	assert_true(number(first, "start_s") >= 10);
+	assert_near(number(tune, "warmup_s"), number(first, "start_s"), 3);
+	assert_string_equal(json_string_value(json_object_get(tune, "choice")), "better");
+	json_decref(tune);
+	bench_close(&b);
+}
+
 static void nothing_is_set_without_items(void **state)
 {
 	struct bench b;
@@ -255,6 +282,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(holds_the_best_cap_and_says_what_it_saves),
 		cmocka_unit_test(windows_are_of_one_setting),
+		cmocka_unit_test(nothing_is_learnt_while_work_warms_up),
 		cmocka_unit_test(nothing_is_set_without_items),
 		cmocka_unit_test(cycles_stand_for_items),
 		cmocka_unit_test(a_killed_guard_ends_it),
