@@ -110,6 +110,15 @@ static int removed(const struct state *s, struct jm_err *err)
 	return jm_err_set(err, JM_EGONE, "The control group %s has been removed.", s->folder);
 }
 
+/* Only a folder that is not there has been removed; one that cannot be looked at may still have its quota. */
+static int not_found(const struct state *s, int number, struct jm_err *err)
+{
+	return number == ENOENT
+		       ? removed(s, err)
+		       : jm_err_set(err, JM_EIO, "Cannot look at the control group %s: %s.",
+				 s->folder, strerror(number));
+}
+
 /* ---- which group ---- */
 
 static bool has_file(const char *folder, const char *name)
@@ -210,7 +219,9 @@ static int find_named(
 	}
 	s->top = (size_t)snprintf(s->folder, sizeof(s->folder), "%s" CGROUPS, ctx->root);
 	snprintf(s->folder + s->top, sizeof(s->folder) - s->top, "/%.*s", (int)n, arg);
-	if (mark && (stat(s->folder, &st) || strtoull(mark + 1, NULL, 10) != st.st_ino))
+	if (mark && stat(s->folder, &st))
+		return not_found(s, errno, err);
+	if (mark && strtoull(mark + 1, NULL, 10) != st.st_ino)
 		return removed(s, err);
 	if (is_group(s->folder))
 		return 0;
@@ -229,8 +240,7 @@ static int find_path(
 
 	snprintf(all, sizeof(all), "%s" CGROUPS, ctx->root);
 	if (!realpath(all, above) || !realpath(s->folder, plain))
-		return jm_err_set(err, JM_EGONE, "The control group %s cannot be found: %s.",
-			s->folder, strerror(errno));
+		return not_found(s, errno, err);
 	n = strlen(above);
 	if (strncmp(plain, above, n) != 0 || plain[n] != '/')
 		return jm_err_set(
@@ -259,7 +269,7 @@ static int describe(
 	if (rc)
 		return rc;
 	if (stat(s->folder, &st))
-		return removed(s, err);
+		return not_found(s, errno, err);
 	s->inode = st.st_ino;
 	n = snprintf(knob.device, sizeof(knob.device), "%s#%llu", path, s->inode);
 	if (n >= (int)sizeof(knob.device))
@@ -306,9 +316,9 @@ static int check_same(const struct state *s, struct jm_err *err)
 {
 	struct stat st;
 
-	if (!stat(s->folder, &st) && st.st_ino == s->inode)
-		return 0;
-	return removed(s, err);
+	if (stat(s->folder, &st))
+		return not_found(s, errno, err);
+	return st.st_ino == s->inode ? 0 : removed(s, err);
 }
 
 /* The least quota of the group and of those above it. */
@@ -401,7 +411,10 @@ static void cgroup_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 	void *state = NULL;
 
 	if (cgroup_open(ctx, "", &set, &state, &err)) {
-		const struct jm_finding f = {.what = "cpu.quota", .why = err.text, .mend = ""};
+		const struct jm_finding f = {.what = "cpu.quota",
+			.why = err.text,
+			.mend = "",
+			.absent = err.code == JM_ENOSUP};
 
 		say(arg, &f);
 		jm_knobs_done(&set);
@@ -416,6 +429,7 @@ static void cgroup_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 const struct jm_control jm_control_cgroup = {
 	.name = "cgroup",
 	.summary = "processor quota of a control group, its own without PATH",
+	.knobs = "cpu.quota",
 	.argument = "PATH",
 	.origin = JM_MEASURED,
 	.device_is_argument = true,

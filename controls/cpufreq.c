@@ -7,7 +7,8 @@
  * A device is a group of policies of one package that have the same limits, for which one value is set: processors of two
  * kinds in a package are two devices. Where the policies of a group have different values there is no one value to restore,
  * so it is not set. The kernel brings a range into the limits of the hardware. Of the two ends the one is written first that
- * leaves no reversed range in between.
+ * leaves no reversed range in between. The governor decides which preferences the driver takes, so it is the earlier knob. The
+ * governor userspace has its speed in kHz behind it, "userspace_1200000", so that both are restored.
  */
 #include "guard/control.h"
 #include "base/ctx.h"
@@ -21,10 +22,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FOLDER	 "/sys/devices/system/cpu/cpufreq"
-#define KILO	 1e3
-#define MIN_FILE "scaling_min_freq"
-#define MAX_FILE "scaling_max_freq"
+#define FOLDER	   "/sys/devices/system/cpu/cpufreq"
+#define KILO	   1e3
+#define MIN_FILE   "scaling_min_freq"
+#define MAX_FILE   "scaling_max_freq"
+#define SPEED_FILE "scaling_setspeed"
+#define USERSPACE  "userspace" /* the governor that keeps a speed which somebody has set */
 
 struct policy {
 	int number;
@@ -77,6 +80,30 @@ static int read_khz(
 
 	file_of(s, policy, file, path);
 	return jm_sysfs_read_number(path, ret, err);
+}
+
+/* What one policy has. */
+static int get_policy(const struct state *s, enum what what, int policy, struct jm_knob_value *ret,
+	struct jm_err *err)
+{
+	char line[JM_SYSFS_LINE];
+	long long low, high;
+	int rc;
+
+	if (what != CLOCK) {
+		rc = read_line(s, policy, whats[what].file, line, err);
+		if (!rc && what == GOVERNOR && !strcmp(line, USERSPACE) &&
+			!read_khz(s, policy, SPEED_FILE, &low, NULL))
+			snprintf(line, sizeof(line), USERSPACE "_%lld", low);
+		*ret = jm_knob_value_word(rc ? "" : line);
+		return rc;
+	}
+	rc = read_khz(s, policy, MIN_FILE, &low, err);
+	if (!rc)
+		rc = read_khz(s, policy, MAX_FILE, &high, err);
+	if (!rc)
+		*ret = jm_knob_value_between((double)low * KILO, (double)high * KILO);
+	return rc;
 }
 
 /* ---- groups ---- */
@@ -134,13 +161,35 @@ static int read_policies(struct state *s, const struct jm_ctx *ctx, struct jm_er
 	return 0;
 }
 
+/* The words of the file beside; a userspace governor that was found is one more, with its speed. */
+static bool read_choices(const struct state *s, enum what what, int first, struct jm_knob *knob)
+{
+	struct jm_knob_value now;
+	char line[JM_SYSFS_LINE];
+	size_t n, most = sizeof(knob->choices) - sizeof(now.word) - 1;
+
+	if (read_line(s, first, whats[what].choices, line, NULL))
+		return false;
+	n = strlen(line);
+	while (n && line[n - 1] == ' ')
+		line[--n] = '\0';
+	if (!n || n >= most)
+		return false;
+	memcpy(knob->choices, line, n + 1);
+	if (!get_policy(s, what, first, &now, NULL) &&
+		!strncmp(now.word, USERSPACE "_", sizeof(USERSPACE)))
+		snprintf(knob->choices + n, sizeof(knob->choices) - n, " %s", now.word);
+	if (jm_knob_takes_word(knob, JM_DEFAULT))
+		knob->fallback = jm_knob_value_word(JM_DEFAULT);
+	return true;
+}
+
 /* False: the group has not got it. */
 static bool describe(const struct state *s, enum what what, int first, struct jm_knob *ret)
 {
 	const struct policy *p = &s->policy[first];
 	struct jm_knob knob = {.ends = JM_ENDS_REBOOT, .fallback = jm_knob_value_of(NAN)};
 	char line[JM_SYSFS_LINE];
-	size_t n;
 
 	if (read_line(s, first, whats[what].file, line, NULL))
 		return false;
@@ -156,14 +205,8 @@ static bool describe(const struct state *s, enum what what, int first, struct jm
 		knob.fallback = jm_knob_value_between(knob.min, knob.max);
 	} else {
 		knob.kind = JM_KNOB_CHOICE;
-		if (read_line(s, first, whats[what].choices, line, NULL))
+		if (!read_choices(s, what, first, &knob))
 			return false;
-		n = strlen(line);
-		while (n && line[n - 1] == ' ')
-			line[--n] = '\0';
-		if (!n || n >= sizeof(knob.choices))
-			return false;
-		memcpy(knob.choices, line, n + 1);
 	}
 	*ret = knob;
 	return true;
@@ -226,26 +269,6 @@ static int cpufreq_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *se
 
 /* ---- values ---- */
 
-static int get_policy(const struct state *s, enum what what, int policy, struct jm_knob_value *ret,
-	struct jm_err *err)
-{
-	char line[JM_SYSFS_LINE];
-	long long low, high;
-	int rc;
-
-	if (what != CLOCK) {
-		rc = read_line(s, policy, whats[what].file, line, err);
-		*ret = jm_knob_value_word(rc ? "" : line);
-		return rc;
-	}
-	rc = read_khz(s, policy, MIN_FILE, &low, err);
-	if (!rc)
-		rc = read_khz(s, policy, MAX_FILE, &high, err);
-	if (!rc)
-		*ret = jm_knob_value_between((double)low * KILO, (double)high * KILO);
-	return rc;
-}
-
 static int cpufreq_get(void *state, int i, struct jm_knob_value *ret_accepted,
 	struct jm_knob_value *ret_enforced, struct jm_err *err)
 {
@@ -278,18 +301,36 @@ static int write_khz(
 	return jm_sysfs_write(path, text, err);
 }
 
+static int write_word(
+	const struct state *s, int policy, const char *file, const char *word, struct jm_err *err)
+{
+	char path[PATH_MAX];
+
+	file_of(s, policy, file, path);
+	return jm_sysfs_write(path, word, err);
+}
+
+/* "performance", or "userspace_1200000". */
+static int set_governor(const struct state *s, int policy, const char *word, struct jm_err *err)
+{
+	const char *speed =
+		strncmp(word, USERSPACE "_", sizeof(USERSPACE)) ? NULL : word + sizeof(USERSPACE);
+	int rc = write_word(s, policy, whats[GOVERNOR].file, speed ? USERSPACE : word, err);
+
+	return rc || !speed ? rc : write_word(s, policy, SPEED_FILE, speed, err);
+}
+
 static int set_policy(const struct state *s, enum what what, int policy,
 	const struct jm_knob_value *value, struct jm_err *err)
 {
-	char path[PATH_MAX];
 	long long high;
 	bool rises;
 	int rc;
 
-	if (what != CLOCK) {
-		file_of(s, policy, whats[what].file, path);
-		return jm_sysfs_write(path, value->word, err);
-	}
+	if (what == GOVERNOR)
+		return set_governor(s, policy, value->word, err);
+	if (what == EPP)
+		return write_word(s, policy, whats[what].file, value->word, err);
 	rc = read_khz(s, policy, MAX_FILE, &high, err);
 	if (rc)
 		return rc;
@@ -308,7 +349,7 @@ static int cpufreq_set(void *state, int i, const struct jm_knob_value *value, st
 	const struct state *s = state;
 	const struct knob *k = &s->knob[i];
 	struct jm_knob_value before = jm_knob_value_of(NAN), enforced;
-	int rc = jm_knob_check(&k->knob, value, err), p = k->first;
+	int rc = jm_knob_check_kind(&k->knob, value, err), p = k->first;
 	bool known = !rc && !cpufreq_get(state, i, &before, &enforced, NULL);
 
 	for (; p < k->first + k->n && !rc; p++)
@@ -350,7 +391,10 @@ static void cpufreq_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 	const struct state *s;
 
 	if (cpufreq_open(ctx, "", &set, &state, &err)) {
-		const struct jm_finding f = {.what = "cpu.clock", .why = err.text, .mend = ""};
+		const struct jm_finding f = {.what = "cpu.clock",
+			.why = err.text,
+			.mend = "",
+			.absent = err.code == JM_ENOSUP};
 
 		say(arg, &f);
 		jm_knobs_done(&set);
@@ -366,6 +410,7 @@ static void cpufreq_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 const struct jm_control jm_control_cpufreq = {
 	.name = "cpufreq",
 	.summary = "frequency range, governor and energy preference of processors",
+	.knobs = "cpu.clock cpu.governor cpu.epp",
 	.origin = JM_MEASURED,
 	.open = cpufreq_open,
 	.get = cpufreq_get,

@@ -22,6 +22,7 @@
 #define FOLDER	 "/sys/class/hwmon"
 #define MICRO	 1e-6
 #define STEP	 1e-3 /* W */
+#define LONGEST	 1.0  /* s to wait for the mean; the warm-up is for longer ones */
 #define MOST_CAP 64
 
 struct state {
@@ -108,7 +109,7 @@ static int add_cap(struct state *s, const char *monitor, const char *cap, struct
 		return 0;
 	name_device(monitor, cap, &knob);
 	if (!jm_sysfs_read_number(interval, &ms, NULL) && ms > 0)
-		knob.settle_s = (double)ms * 1e-3;
+		knob.settle_s = fmin((double)ms * 1e-3, LONGEST);
 	rc = jm_knobs_add(set, &knob, err);
 	if (rc < 0)
 		return rc;
@@ -182,7 +183,7 @@ static int hwmon_set(void *state, int i, const struct jm_knob_value *value, stru
 {
 	const struct state *s = state;
 	char text[32];
-	int rc = jm_knob_check(&s->knob[i], value, err);
+	int rc = jm_knob_check_kind(&s->knob[i], value, err);
 
 	if (rc)
 		return rc;
@@ -220,7 +221,10 @@ static void hwmon_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 	const struct state *s;
 
 	if (hwmon_open(ctx, "", &set, &state, &err)) {
-		const struct jm_finding f = {.what = "module.power", .why = err.text, .mend = ""};
+		const struct jm_finding f = {.what = "module.power",
+			.why = err.text,
+			.mend = "",
+			.absent = err.code == JM_ENOSUP};
 
 		say(arg, &f);
 		jm_knobs_done(&set);
@@ -236,6 +240,7 @@ static void hwmon_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 const struct jm_control jm_control_hwmon = {
 	.name = "hwmon",
 	.summary = "power caps of NVIDIA Grace",
+	.knobs = "module.power grace.power cpu.power",
 	.origin = JM_MEASURED,
 	.open = hwmon_open,
 	.get = hwmon_get,

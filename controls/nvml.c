@@ -203,7 +203,7 @@ static int nvml_set(void *state, int i, const struct jm_knob_value *value, struc
 	const struct device *d = &s->device[i];
 	double watts = jm_knob_value_number(value);
 	char text[JM_KNOB_TEXT];
-	int rc = jm_knob_check(&d->knob, value, err);
+	int rc = jm_knob_check_kind(&d->knob, value, err);
 
 	if (rc)
 		return rc;
@@ -214,8 +214,9 @@ static int nvml_set(void *state, int i, const struct jm_knob_value *value, struc
 	if (!rc)
 		return 0;
 	jm_knob_value_text(value, d->knob.unit, text, sizeof(text));
-	return jm_err_set(err, jm_nvml_code(rc), "Cannot set %s of %s to %s: %s%s.", d->knob.name,
-		d->knob.label, text, jm_nvml_text(&s->nvml, rc),
+	return jm_err_set(err, rc == JM_NVML_INVALID_ARGUMENT ? JM_EIO : jm_nvml_code(rc),
+		"Cannot set %s of %s to %s: %s%s.", d->knob.name, d->knob.label, text,
+		jm_nvml_text(&s->nvml, rc),
 		rc == JM_NVML_NO_PERMISSION
 			? "; only root may set it, so use sudo or ask the operator"
 			: "");
@@ -298,6 +299,7 @@ static void nvml_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 const struct jm_control jm_control_nvml = {
 	.name = "nvml",
 	.summary = "power limits and locked clocks of NVIDIA GPUs",
+	.knobs = "gpu.power gpu.clock gpu.memory_clock",
 	.argument = "all",
 	.restore_argument = "all",
 	.origin = JM_MEASURED,

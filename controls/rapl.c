@@ -33,6 +33,7 @@ struct limit {
 struct state {
 	int n;
 	struct limit limit[MOST_CAP];
+	struct jm_knob knob[MOST_CAP];
 };
 
 /* constraint_0_power_limit_uw */
@@ -95,9 +96,11 @@ static int add_limit(struct state *s, const struct jm_ctx *ctx, const struct lim
 	snprintf(knob.device, sizeof(knob.device), "%.100s", l->folder + strlen(ctx->root));
 	snprintf(knob.label, sizeof(knob.label), "%.40s", package);
 	rc = jm_knobs_add(set, &knob, err);
-	if (rc >= 0)
-		s->limit[s->n++] = *l;
-	return rc < 0 ? rc : 0;
+	if (rc < 0)
+		return rc;
+	s->knob[s->n] = knob;
+	s->limit[s->n++] = *l;
+	return 0;
 }
 
 /* A zone is a package if its name says so: "package-0"; other zones have no limits of their own. */
@@ -170,16 +173,14 @@ static int rapl_get(void *state, int i, struct jm_knob_value *ret_accepted,
 
 static int rapl_set(void *state, int i, const struct jm_knob_value *value, struct jm_err *err)
 {
-	const struct limit *l = &((struct state *)state)->limit[i];
-	double watts = jm_knob_value_number(value);
+	const struct state *s = state;
 	char path[PATH_MAX], text[32];
+	int rc = jm_knob_check_kind(&s->knob[i], value, err);
 
-	file_of(l, "power_limit_uw", path);
-	if (!(watts > 0 && watts <= MOST))
-		return jm_err_set(err, JM_ERANGE,
-			"%s takes a limit above 0 W and up to %g W; %g W is outside.", path, MOST,
-			watts);
-	snprintf(text, sizeof(text), "%.0f", watts / MICRO);
+	if (rc)
+		return rc;
+	file_of(&s->limit[i], "power_limit_uw", path);
+	snprintf(text, sizeof(text), "%.0f", jm_knob_value_number(value) / MICRO);
 	return jm_sysfs_write(path, text, err);
 }
 
@@ -215,7 +216,10 @@ static void rapl_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 	void *state = NULL;
 
 	if (rapl_open(ctx, "", &set, &state, &err)) {
-		const struct jm_finding f = {.what = "package.power", .why = err.text, .mend = ""};
+		const struct jm_finding f = {.what = "package.power",
+			.why = err.text,
+			.mend = "",
+			.absent = err.code == JM_ENOSUP};
 
 		say(arg, &f);
 		jm_knobs_done(&set);
@@ -230,6 +234,7 @@ static void rapl_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 const struct jm_control jm_control_rapl = {
 	.name = "rapl",
 	.summary = "power limits of processor packages",
+	.knobs = "package.power package.peak_power",
 	.origin = JM_MEASURED,
 	.open = rapl_open,
 	.get = rapl_get,

@@ -81,6 +81,7 @@ static void sim_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 const struct jm_control jm_control_sim = {
 	.name = "sim",
 	.summary = "power limits of a simulated node",
+	.knobs = "gpu.power",
 	.argument = "NODE",
 	.origin = JM_SIMULATED,
 	.open = sim_open,

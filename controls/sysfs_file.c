@@ -11,8 +11,6 @@ static int code_of(int number)
 {
 	return number == ENOENT || number == ENODEV || number == ENXIO	? JM_EGONE
 	       : number == EACCES || number == EPERM || number == EROFS ? JM_EPERM
-	       : number == EINVAL || number == ERANGE			? JM_ERANGE
-	       : number == EBUSY || number == EAGAIN			? JM_EBUSY
 									: JM_EIO;
 }
 

@@ -25,13 +25,14 @@ int jm_knobs_add(struct jm_knobs *set, const struct jm_knob *knob, struct jm_err
 	return set->n++;
 }
 
-static bool is_choice(const char *choices, const char *word)
+/* Is the word one of a list that spaces separate? */
+static bool is_listed(const char *list, const char *word)
 {
 	size_t n = strlen(word), length;
 
-	for (; *choices; choices += length + (choices[length] == ' ')) {
-		length = strcspn(choices, " ");
-		if (length == n && !strncmp(choices, word, n))
+	for (; *list; list += length + (list[length] == ' ')) {
+		length = strcspn(list, " ");
+		if (length == n && !strncmp(list, word, n))
 			return true;
 	}
 	return false;
@@ -39,7 +40,15 @@ static bool is_choice(const char *choices, const char *word)
 
 bool jm_knob_takes_word(const struct jm_knob *knob, const char *word)
 {
-	return (knob->unlockable && !strcmp(word, JM_UNLOCKED)) || is_choice(knob->choices, word);
+	return (knob->unlockable && !strcmp(word, JM_UNLOCKED)) || is_listed(knob->choices, word);
+}
+
+const struct jm_control *jm_control_of_knob(const char *name)
+{
+	for (int i = 0; jm_controls[i]; i++)
+		if (jm_controls[i]->origin == JM_MEASURED && is_listed(jm_controls[i]->knobs, name))
+			return jm_controls[i];
+	return NULL;
 }
 
 /* "200W to 700W", "powersave performance", "0.01 to 2 or unlocked" */
@@ -82,7 +91,23 @@ int jm_knob_check(const struct jm_knob *knob, const struct jm_knob_value *value,
 		knob->label, knob->device, range, text);
 }
 
-int jm_knob_unknown(const struct jm_knob *knob, struct jm_err *err)
+int jm_knob_check_kind(
+	const struct jm_knob *knob, const struct jm_knob_value *value, struct jm_err *err)
+{
+	bool choice = knob->kind == JM_KNOB_CHOICE;
+	char text[JM_KNOB_TEXT];
+
+	if (*value->word ? choice || (knob->unlockable && jm_knob_value_is(value, JM_UNLOCKED))
+			 : !choice && value->low > 0 && isfinite(value->high) &&
+				   value->low <= value->high)
+		return 0;
+	jm_knob_value_text(value, knob->unit, text, sizeof(text));
+	return jm_err_set(err, JM_ERANGE, "%s on %s (%s) cannot be %s.", knob->name, knob->label,
+		knob->device, text);
+}
+
+/* The refusal to set a knob of which nobody knows what it has. */
+static int unknown(const struct jm_knob *knob, struct jm_err *err)
 {
 	if (!knob->unreadable)
 		return jm_err_set(err, JM_ENOSUP,
@@ -93,6 +118,33 @@ int jm_knob_unknown(const struct jm_knob *knob, struct jm_err *err)
 		"%s of %s cannot be read, so it could not be put back; nothing was changed. If you "
 		"know what it has, state it: --found %s=" JM_UNLOCKED ", or the range.",
 		knob->name, knob->label, knob->name);
+}
+
+/* Does it stay the same through a journal? */
+static bool can_be_journalled(const struct jm_knob_value *value)
+{
+	struct jm_knob_value again;
+	char text[JM_KNOB_TEXT];
+
+	jm_knob_value_write(value, text, sizeof(text));
+	return jm_knob_value_read(text, &again) && jm_knob_value_same(&again, value);
+}
+
+int jm_knob_check_found(
+	const struct jm_knob *knob, const struct jm_knob_value *found, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+	char text[JM_KNOB_TEXT];
+
+	if (!jm_knob_value_known(found))
+		return unknown(knob, err);
+	if (!jm_knob_check(knob, found, &why) && can_be_journalled(found))
+		return 0;
+	jm_knob_value_text(found, knob->unit, text, sizeof(text));
+	return jm_err_set(err, JM_ENOSUP,
+		"%s of %s is %s now, which could not be put back%s%s Nothing was changed; give it "
+		"another value with the tool that made this one, and start again.",
+		knob->name, knob->label, text, why.code ? ": " : ".", why.text);
 }
 
 void jm_knobs_done(struct jm_knobs *set)

@@ -38,14 +38,19 @@ struct jm_knob {
 	double settle_s;   /* until the device holds a new value */
 };
 
+#define JM_KNOBS_ABSENT 1500
+
 struct jm_knobs {
 	struct jm_knob *knob;
 	int n;
+	char absent
+		[JM_KNOBS_ABSENT]; /* of controls of this machine that did not open, "NAME: REASON" each; "" = none */
 };
 
 struct jm_control {
 	const char *name;
 	const char *summary;
+	const char *knobs;    /* the names of all it can have, separated by spaces */
 	const char *argument; /* what may follow "name:"; NULL = nothing */
 	enum jm_origin
 		origin; /* JM_MEASURED = acts on the machine, JM_SIMULATED = on the simulated node */
@@ -60,6 +65,8 @@ struct jm_control {
 	 * value that the device applies now, or unknown. JM_EGONE: the device has ended. */
 	int (*get)(void *state, int i, struct jm_knob_value *ret_accepted,
 		struct jm_knob_value *ret_enforced, struct jm_err *err);
+	/* One that a user asks for is in the range by then, one that is put back may not be: the device judges it. JM_EIO:
+	 * the device refuses it; JM_EPERM: this user may not set it. */
 	int (*set)(void *state, int i, const struct jm_knob_value *value, struct jm_err *err);
 	void (*close)(void *state);					   /* takes NULL */
 	void (*doctor)(struct jm_ctx *ctx, jm_finding_fn *say, void *arg); /* optional */
@@ -67,12 +74,18 @@ struct jm_control {
 
 extern const struct jm_control *const jm_controls[]; /* NULL-terminated, generated */
 
+/* The control that has knobs of this name on some machine and acts on the machine itself; NULL = none. */
+const struct jm_control *jm_control_of_knob(const char *name);
 const struct jm_control *jm_control_find(const char *name, struct jm_err *err);
 /* Does the knob take the value? JM_ERANGE, JM_EUSAGE: the sentence says what it takes. */
 int jm_knob_check(
 	const struct jm_knob *knob, const struct jm_knob_value *value, struct jm_err *err);
-/* The refusal to set a knob of which nobody knows what it has: JM_ENOSUP. */
-int jm_knob_unknown(const struct jm_knob *knob, struct jm_err *err);
+/* Is it a value of the knob's kind at all: a word, or numbers above 0? JM_ERANGE. For controls, which let the device judge. */
+int jm_knob_check_kind(
+	const struct jm_knob *knob, const struct jm_knob_value *value, struct jm_err *err);
+/* Can the value found be journalled and set again? JM_ENOSUP: it is not known, or the knob does not take it. */
+int jm_knob_check_found(
+	const struct jm_knob *knob, const struct jm_knob_value *found, struct jm_err *err);
 /* Is the word one of the knob's, or one that every knob of its kind takes? */
 bool jm_knob_takes_word(const struct jm_knob *knob, const char *word);
 int jm_knobs_add(struct jm_knobs *set, const struct jm_knob *knob, struct jm_err *err);

@@ -35,8 +35,7 @@ struct jm_guard {
 	int fd;
 	char *controls; /* as given; NULL = all of the machine */
 	pthread_t watcher, taker;
-	bool watched, has_taker;
-	bool left; /* the user has ended the wait for it */
+	bool watched, has_taker, left; /* left: the user has ended the wait for it */
 	struct jm_knobs knobs;
 	char message[JM_WIRE_MAX];
 
@@ -290,6 +289,7 @@ static int await_reply(struct jm_guard *g, const char *what, struct jm_err *err)
 
 static const char *const doing[] = {
 	[JM_WIRE_OPEN] = "is opening the drivers",
+	[JM_WIRE_ABSENT] = "is opening the drivers",
 	[JM_WIRE_GET] = "is reading the knobs",
 	[JM_WIRE_STATE] = "is told what knobs have",
 	[JM_WIRE_HOLD] = "is reading the settings that it will change",
@@ -335,16 +335,24 @@ static int reply_count(const struct jm_guard *g)
 	return (int)((const struct jm_wire_reply *)g->message)->n;
 }
 
+/* If the guard is killed from here on, there is nothing to restore. */
+static void forget_found(struct jm_guard *g)
+{
+	pthread_mutex_lock(&g->lock);
+	for (int i = 0; i < g->knobs.n; i++)
+		g->found[i] = jm_knob_value_of(NAN);
+	pthread_mutex_unlock(&g->lock);
+}
+
 static int open_controls(struct jm_guard *g, const char *controls, struct jm_err *err)
 {
 	size_t n = controls ? strlen(controls) : 0;
 	int rc;
 
-	if (n > JM_WIRE_SPECS)
-		return jm_err_set(err, JM_EUSAGE, "The list of controls is too long.");
-	if (controls && !n)
-		return jm_err_set(
-			err, JM_EUSAGE, "No control is named; 'joulemark list' shows them.");
+	if (n > JM_WIRE_SPECS || (controls && !n))
+		return jm_err_set(err, JM_EUSAGE,
+			"The list of controls is %s; 'joulemark list' shows them.",
+			n ? "too long" : "empty");
 	if (n)
 		memcpy(jm_wire_request_payload(g->message), controls, n);
 	rc = ask(g, JM_WIRE_OPEN, (int)n, err);
@@ -357,10 +365,12 @@ static int open_controls(struct jm_guard *g, const char *controls, struct jm_err
 		g->knobs.n = 0;
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the knobs.");
 	}
-	for (int i = 0; i < g->knobs.n; i++)
-		g->found[i] = jm_knob_value_of(NAN);
+	forget_found(g);
 	memcpy(g->knobs.knob, payload(g), (size_t)g->knobs.n * sizeof(struct jm_knob));
-	return 0;
+	rc = ask(g, JM_WIRE_ABSENT, 0, err);
+	if (!rc)
+		memcpy(g->knobs.absent, payload(g), (size_t)reply_count(g));
+	return rc;
 }
 
 static int start(
@@ -444,8 +454,7 @@ static int state_one(struct jm_guard *g, const char *text, struct jm_err *err)
 	if (axis.n != 1)
 		rc = jm_err_set(err, JM_EUSAGE,
 			"'%s' states %d values; a knob has one. Where devices differ, state each "
-			"as "
-			"KNOB@ID=VALUE.",
+			"as KNOB@ID=VALUE.",
 			text, axis.n);
 	jm_axis_done(&axis);
 	return rc ? rc : ask_about(g, JM_WIRE_STATE, &setting, 1, err);
@@ -501,15 +510,6 @@ int jm_guard_set(struct jm_guard *g, const struct jm_setting *settings, int n,
 int jm_guard_restore(struct jm_guard *g, struct jm_err *err)
 {
 	return ask(g, JM_WIRE_RESTORE, 0, err);
-}
-
-/* If the guard is killed from here on, there is nothing to restore. */
-static void forget_found(struct jm_guard *g)
-{
-	pthread_mutex_lock(&g->lock);
-	for (int i = 0; i < g->knobs.n; i++)
-		g->found[i] = jm_knob_value_of(NAN);
-	pthread_mutex_unlock(&g->lock);
 }
 
 int jm_guard_keep(struct jm_guard *g, struct jm_err *err)

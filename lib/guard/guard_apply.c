@@ -5,6 +5,7 @@
 
 #include "base/log_later.h"
 #include "guard/journal_each.h"
+#include "guard/put_back.h"
 
 #include <errno.h>
 #include <math.h>
@@ -26,9 +27,11 @@ int jm_knob_holder_open(struct jm_knob_holder *ret, struct jm_ctx *ctx, const ch
 	jm_process_boot(ctx->root, k.boot, sizeof(k.boot));
 	k.journal = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.journal));
 	k.known_by = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.known_by));
-	if (!k.journal || !k.known_by) {
+	k.back = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.back));
+	if (!k.journal || !k.known_by || !k.back) {
 		free(k.journal);
 		free(k.known_by);
+		free(k.back);
 		jm_knob_table_close(&k.table);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d knobs.", k.table.knobs.n);
 	}
@@ -44,6 +47,7 @@ void jm_knob_holder_close(struct jm_knob_holder *k)
 		jm_journal_close(&k->journal[i]);
 	free(k->journal);
 	free(k->known_by);
+	free(k->back);
 	jm_knob_table_close(&k->table);
 }
 
@@ -77,62 +81,14 @@ void jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out)
 	}
 }
 
-/* The accepted value of knob i, else the enforced one. */
-static int read_now(
-	const struct jm_knob_table *table, int i, struct jm_knob_value *ret, struct jm_err *err)
-{
-	struct jm_knob_value enforced;
-	int rc = jm_knob_table_get(table, i, ret, &enforced, err);
-
-	if (!rc && !jm_knob_value_known(ret))
-		*ret = enforced;
-	return rc;
-}
-
-static int read_back(const struct jm_knob_table *table, int i, const struct jm_knob_value *value,
-	struct jm_err *err)
-{
-	const struct jm_knob *knob = &table->knobs.knob[i];
-	char want[JM_KNOB_TEXT], is[JM_KNOB_TEXT];
-	struct jm_knob_value now;
-	int rc = read_now(table, i, &now, err);
-
-	if (rc || jm_knob_value_same(&now, value))
-		return rc;
-	jm_knob_value_text(value, knob->unit, want, sizeof(want));
-	jm_knob_value_text(&now, knob->unit, is, sizeof(is));
-	if (!jm_knob_value_known(&now))
-		return jm_err_set(err, JM_EIO, "%s of %s was set back to %s but cannot be read.",
-			knob->name, knob->label, want);
-	return jm_err_set(err, JM_EIO, "%s of %s was set back to %s but its value is %s.",
-		knob->name, knob->label, want, is);
-}
-
-int jm_put_back(const struct jm_knob_table *table, int i, const struct jm_knob_value *value,
-	struct jm_err *err)
-{
-	struct jm_err why = JM_ERR_INIT;
-	int rc;
-
-	/* of an unreadable one it is only known what was said of it */
-	if (!table->knobs.knob[i].unreadable && !read_back(table, i, value, NULL))
-		return 0;
-	rc = jm_knob_table_set(table, i, value, &why);
-	if (!rc)
-		rc = read_back(table, i, value, &why);
-	if (rc == JM_EGONE && table->knobs.knob[i].ends == JM_ENDS_PROCESS)
-		return 0;
-	return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
-}
-
 /* ---- taking hold ----------------------------------------------------------------------------------- */
 
-/* The journal's record of knob i. */
 bool jm_outlived(const struct jm_journal_state *s, const char *boot)
 {
 	return s->ends != JM_ENDS_NEVER && *s->boot && *boot && strcmp(s->boot, boot) != 0;
 }
 
+/* The journal's record of knob i. */
 static struct jm_journal_state describe(const struct jm_knob_holder *k, int i)
 {
 	const struct jm_knob *knob = &k->table.knobs.knob[i];
@@ -210,9 +166,9 @@ static int hold(struct jm_knob_holder *k, int i, struct jm_patience *patience, s
 	if (!rc)
 		rc = learn(k, i, err);
 	if (!rc)
-		rc = read_now(&k->table, i, &found, err);
-	if (!rc && !jm_knob_value_known(&found))
-		rc = jm_knob_unknown(knob, err);
+		rc = jm_knob_now(&k->table, i, &found, err);
+	if (!rc)
+		rc = jm_knob_check_found(knob, &found, err);
 	s.known_by = k->known_by[i];
 	if (!rc)
 		rc = jm_journal_write(&k->journal[i], &s, JM_JOURNAL_FOUND, &found, err);
@@ -326,15 +282,13 @@ int jm_knob_holder_state(
 	return rc;
 }
 
-/* Sets line p; before: the value requested until now. */
-static int apply_one(struct jm_knob_holder *k, const struct jm_applied *line,
-	struct jm_knob_value *ret_before, struct jm_err *err)
+/* Sets a line. Of an unreadable knob the value may be another one than was stated, so it is written always. */
+static int apply_one(struct jm_knob_holder *k, const struct jm_applied *line, struct jm_err *err)
 {
-	struct jm_knob_value enforced;
-	int rc = jm_knob_table_get(&k->table, line->knob, ret_before, &enforced, err);
+	struct jm_knob_value now, enforced;
+	int rc = jm_knob_table_get(&k->table, line->knob, &now, &enforced, err);
 
-	/* an unreadable one may have something else than was stated */
-	if (rc || (jm_knob_value_same(ret_before, &line->requested) &&
+	if (rc || (jm_knob_value_same(&now, &line->requested) &&
 			  !k->table.knobs.knob[line->knob].unreadable))
 		return rc;
 	return jm_knob_table_set(&k->table, line->knob, &line->requested, err);
@@ -356,33 +310,45 @@ static void settle(const struct jm_knob_holder *k, const struct jm_applied *plan
 		;
 }
 
-/* Restores lines 0..n-1 to their values before this call. */
+/* Restores the lines to their values before this call, the last one first. */
 static void roll_back(struct jm_knob_holder *k, const struct jm_applied *plan,
 	const struct jm_knob_value *before, int n)
 {
-	while (n--) {
-		struct jm_err err = JM_ERR_INIT;
-		const struct jm_knob_value *value = jm_knob_value_known(&before[n])
-							    ? &before[n]
-							    : &k->journal[plan[n].knob].now.found;
-
-		if (jm_put_back(&k->table, plan[n].knob, value, &err))
+	for (int p = 0; p < n; p++)
+		k->back[n - 1 - p] = (struct jm_back){.table = &k->table,
+			.i = plan[p].knob,
+			.value = jm_knob_value_known(&before[p])
+					 ? before[p]
+					 : k->journal[plan[p].knob].now.found};
+	jm_put_back_all(k->back, n);
+	for (int p = 0; p < n; p++)
+		if (k->back[p].rc)
 			jm_log(k->ctx, JM_WARNING, "While taking back a setting that failed: %s",
-				err.text);
-	}
+				k->back[p].why.text);
+}
+
+/* The value of every line before the first is set, as one knob may change another. */
+static int read_before(const struct jm_knob_holder *k, const struct jm_applied *plan,
+	struct jm_knob_value *before, int n, struct jm_err *err)
+{
+	struct jm_knob_value enforced;
+	int rc = 0;
+
+	for (int p = 0; p < n && !rc; p++)
+		rc = jm_knob_table_get(&k->table, plan[p].knob, &before[p], &enforced, err);
+	return rc;
 }
 
 static int apply_all(struct jm_knob_holder *k, struct jm_applied *plan, int n, struct jm_err *err)
 {
 	struct jm_knob_value *before = calloc((size_t)n + 1, sizeof(*before));
-	int done = 0, rc = 0;
+	int done = 0, rc;
 
 	if (!before)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d settings.", n);
-	for (; done < n && !rc; done++) {
-		before[done] = jm_knob_value_of(NAN);
-		rc = apply_one(k, &plan[done], &before[done], err);
-	}
+	rc = read_before(k, plan, before, n, err);
+	for (; done < n && !rc; done++)
+		rc = apply_one(k, &plan[done], err);
 	if (!rc)
 		settle(k, plan, before, n);
 	for (int p = 0; p < n && !rc; p++) {
@@ -394,6 +360,14 @@ static int apply_all(struct jm_knob_holder *k, struct jm_applied *plan, int n, s
 		roll_back(k, plan, before, done);
 	free(before);
 	return rc;
+}
+
+/* In the order of the knobs: a knob that decides what another one takes stands before it. */
+static int by_knob(const void *a, const void *b)
+{
+	const struct jm_applied *x = a, *y = b;
+
+	return x->knob - y->knob;
 }
 
 /* All lines of the settings, and their knobs held. The plan is the caller's to free, also after an error. */
@@ -408,6 +382,7 @@ static int plan_and_hold(struct jm_knob_holder *k, const struct jm_setting *sett
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d settings.", n);
 	for (int i = 0; i < n && !rc; i++)
 		rc = plan_one(k, &settings[i], *ret_plan, ret_n, err);
+	qsort(*ret_plan, (size_t)*ret_n, sizeof(**ret_plan), by_knob);
 	return rc ? rc : hold_all(k, *ret_plan, *ret_n, err);
 }
 
@@ -445,39 +420,38 @@ int jm_knob_holder_set(struct jm_knob_holder *k, const struct jm_setting *settin
 
 /* ---- restoring ----------------------------------------------------------------------------------------- */
 
-static int restore_one(
-	struct jm_knob_holder *k, int i, bool release, const struct jm_ctx *log, struct jm_err *err)
+static int conclude(struct jm_knob_holder *k, const struct jm_back *b, bool release,
+	const struct jm_ctx *log, struct jm_err *err)
 {
-	const struct jm_knob *knob = &k->table.knobs.knob[i];
-	struct jm_err why = JM_ERR_INIT;
+	const struct jm_knob *knob = &k->table.knobs.knob[b->i];
 	char found[JM_KNOB_TEXT];
-	int rc;
 
-	if (k->journal[i].lock < 0 || !k->journal[i].now.open)
+	if (!b->rc && release)
+		let_go(k, b->i);
+	if (!b->rc)
 		return 0;
-	rc = jm_put_back(&k->table, i, &k->journal[i].now.found, &why);
-	if (!rc) {
-		if (release)
-			let_go(k, i);
-		return 0;
-	}
-	jm_knob_value_text(&k->journal[i].now.found, knob->unit, found, sizeof(found));
+	jm_knob_value_text(&b->value, knob->unit, found, sizeof(found));
 	jm_log(log, JM_WARNING,
 		"%s of %s is NOT back at %s: %s It stays in the journal; 'joulemark restore' "
 		"tries again.",
-		knob->name, knob->label, found, why.text);
-	return jm_err_set(err, rc, "%s of %s is not back at %s: %s", knob->name, knob->label, found,
-		why.text);
+		knob->name, knob->label, found, b->why.text);
+	return jm_err_set(err, b->rc, "%s of %s is not back at %s: %s", knob->name, knob->label,
+		found, b->why.text);
 }
 
 int jm_knob_holder_restore(struct jm_knob_holder *k, bool release, struct jm_err *err)
 {
 	struct jm_log_later log;
-	int first = 0;
+	int first = 0, n = 0;
 
 	jm_log_later_init(&log, k->ctx);
-	for (int i = k->table.knobs.n - 1; i >= 0; i--) {
-		int rc = restore_one(k, i, release, &log.ctx, err);
+	for (int i = k->table.knobs.n - 1; i >= 0; i--)
+		if (k->journal[i].lock >= 0 && k->journal[i].now.open)
+			k->back[n++] = (struct jm_back){
+				.table = &k->table, .i = i, .value = k->journal[i].now.found};
+	jm_put_back_all(k->back, n);
+	for (int i = 0; i < n; i++) {
+		int rc = conclude(k, &k->back[i], release, &log.ctx, err);
 
 		first = first ? first : rc;
 	}

@@ -7,12 +7,14 @@
 #include "guard/knob_table.h"
 #include "guard/setting.h"
 #include "guard/journal.h"
+#include "guard/put_back.h"
 
 struct jm_knob_holder {
 	struct jm_ctx *ctx;
 	struct jm_knob_table table;
 	struct jm_journal *journal; /* one per knob; closed = not held */
 	enum jm_known_by *known_by; /* of each knob, the value that is restored */
+	struct jm_back *back;	    /* room for all knobs, so that a restore needs no memory */
 	struct jm_process client;   /* on whose behalf */
 	struct jm_process self;
 	char boot[40];
@@ -37,11 +39,6 @@ int jm_knob_holder_set(struct jm_knob_holder *k, const struct jm_setting *settin
 int jm_knob_holder_restore(struct jm_knob_holder *k, bool release, struct jm_err *err);
 /* Leaves all settings in place, journalled, and releases the locks. */
 int jm_knob_holder_keep(struct jm_knob_holder *k, struct jm_err *err);
-
-/* Sets knob i of the table to the value and reads it back; a value that cannot be read back is
- * an error. A device that has ended with its setting needs nothing. */
-int jm_put_back(const struct jm_knob_table *table, int i, const struct jm_knob_value *value,
-	struct jm_err *err);
 
 /* Has the machine rebooted since, which ends the setting? boot: the current id. */
 bool jm_outlived(const struct jm_journal_state *s, const char *boot);

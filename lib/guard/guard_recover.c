@@ -16,38 +16,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One pass over all journals. */
+#define BATCH 64 /* journals that are open at the same time */
+
+/* A locked journal, and what it says is put back. */
+struct entry {
+	struct jm_journal j;
+	struct jm_journal_state s;
+	struct jm_knob_value value, before;
+	bool last; /* nothing of the knob is journalled afterwards */
+	int back;  /* -1 = its device is not available, for this reason: */
+	int rc;
+	struct jm_err why;
+};
+
+/* One pass over all journals. One knob may decide what another takes, so they are put back together. */
 struct pass {
 	struct jm_ctx *ctx;
 	struct jm_log_later log; /* messages are passed on after the values have been restored */
 	struct jm_patience patience;
 	bool kept_too;
 	char boot[40];
-	struct jm_knob_table
-		table; /* of the previous journal; most often the next one has the same control */
-	char spec[JM_SPEC_MAX]; /* "" = none is open */
+	struct entry *entry;
+	struct jm_back *back;
+	int n;
+	struct jm_knob_table table[BATCH];
+	char spec[BATCH][JM_SPEC_MAX]; /* that opened it */
+	int n_tables;
 	int n_back;
 	int failed; /* code of the first failure */
 	struct jm_err *err;
 };
 
-static void close_table(struct pass *p)
-{
-	if (*p->spec)
-		jm_knob_table_close(&p->table);
-	*p->spec = '\0';
-}
-
 static const struct jm_knob_table *table_of(struct pass *p, const char *spec, struct jm_err *err)
 {
-	if (*p->spec && !strcmp(p->spec, spec))
-		return &p->table;
-	close_table(p);
-	if (jm_knob_table_open_one(&p->log.ctx, spec, &p->table, err))
+	struct jm_knob_table *table = &p->table[p->n_tables];
+
+	for (int i = 0; i < p->n_tables; i++)
+		if (!strcmp(p->spec[i], spec))
+			return &p->table[i];
+	if (jm_knob_table_open_one(&p->log.ctx, spec, table, err))
 		return NULL;
-	p->table.announce = p->ctx;
-	snprintf(p->spec, sizeof(p->spec), "%s", spec);
-	return &p->table;
+	table->announce = p->ctx;
+	snprintf(p->spec[p->n_tables++], sizeof(p->spec[0]), "%s", spec);
+	return table;
 }
 
 static void tell_back(struct pass *p, const struct jm_journal_state *s, const struct jm_knob *knob,
@@ -64,27 +75,6 @@ static void tell_back(struct pass *p, const struct jm_journal_state *s, const st
 		(int)s->client.pid, left);
 }
 
-/* Sets the knob of the journal. */
-static int put_back(struct pass *p, const struct jm_journal_state *s,
-	const struct jm_knob_value *value, struct jm_err *err)
-{
-	const struct jm_knob_table *table = table_of(p, s->control, err);
-	struct jm_knob_value now = jm_knob_value_of(NAN), enforced;
-	int i, rc;
-
-	if (!table)
-		return err->code;
-	i = jm_knob_table_find(table, s->knob, s->device);
-	if (i < 0)
-		return jm_err_set(
-			err, JM_EGONE, "%s with its %s is not available now.", s->device, s->knob);
-	jm_knob_table_get(table, i, &now, &enforced, NULL);
-	rc = jm_put_back(table, i, value, err);
-	if (!rc)
-		tell_back(p, s, &table->knobs.knob[i], value, &now);
-	return rc;
-}
-
 /* If the journal cannot be updated, the value stays restored, and the next start restores it
  * once more. */
 static void write_down(struct pass *p, struct jm_journal *j, const struct jm_journal_state *s,
@@ -95,25 +85,6 @@ static void write_down(struct pass *p, struct jm_journal *j, const struct jm_jou
 	if (jm_journal_write(j, s, verb, NULL, &why))
 		jm_log(&p->log.ctx, JM_WARNING, "%s of %s is as it should be, but: %s", s->knob,
 			s->device, why.text);
-}
-
-static int restore_values(struct pass *p, struct jm_journal *j, struct jm_err *err)
-{
-	struct jm_journal_state s = j->now;
-	int rc = 0;
-
-	if (s.open) {
-		rc = put_back(p, &s, &s.found, err);
-		if (!rc)
-			write_down(p, j, &s, JM_JOURNAL_BACK);
-	}
-	s.open = false;
-	if (!rc && s.kept && p->kept_too) {
-		rc = put_back(p, &s, &s.base, err);
-		if (!rc)
-			write_down(p, j, &s, JM_JOURNAL_GONE);
-	}
-	return rc;
 }
 
 /* Something else than a restore has ended the setting. */
@@ -127,26 +98,98 @@ static int close_ended(struct pass *p, struct jm_journal *j, const char *end, st
 	return jm_journal_write(j, &s, JM_JOURNAL_GONE, NULL, err);
 }
 
-/* The journal is locked and has a value to restore. */
-static int recover_knob(struct pass *p, struct jm_journal *j, struct jm_err *err)
-{
-	struct jm_err why = JM_ERR_INIT;
-	int rc;
-
-	if (*j->damage)
-		jm_log(&p->log.ctx, JM_WARNING, JM_JOURNAL_MENDED, j->path, j->damage);
-	if (jm_outlived(&j->now, p->boot))
-		return close_ended(p, j, "The machine has been restarted", err);
-	rc = restore_values(p, j, &why);
-	if (rc == JM_EGONE && j->now.ends == JM_ENDS_PROCESS)
-		return close_ended(p, j, "The device has been removed", err);
-	return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
-}
-
 static void note_failure(struct pass *p, int rc, const struct jm_err *why)
 {
 	jm_err_set(p->err, rc, "%s", why->text);
 	p->failed = p->failed ? p->failed : rc;
+}
+
+/* Finds the knob of an entry; what is not available now has a reason in the entry. */
+static void find_knob(struct pass *p, struct entry *e, int *n)
+{
+	const struct jm_knob_table *table = table_of(p, e->s.control, &e->why);
+	struct jm_knob_value enforced;
+	int i = table ? jm_knob_table_find(table, e->s.knob, e->s.device) : -1;
+
+	e->back = -1;
+	e->rc = e->why.code;
+	if (table && i < 0)
+		e->rc = jm_err_set(&e->why, JM_EGONE, "%s with its %s is not available now.",
+			e->s.device, e->s.knob);
+	if (e->rc)
+		return;
+	e->before = jm_knob_value_of(NAN);
+	jm_knob_table_get(table, i, &e->before, &enforced, NULL);
+	e->back = *n;
+	p->back[(*n)++] = (struct jm_back){.table = table, .i = i, .value = e->value};
+}
+
+static int conclude(struct pass *p, struct entry *e, struct jm_err *err)
+{
+	const struct jm_back *b = e->back < 0 ? NULL : &p->back[e->back];
+
+	if (b && !b->rc) {
+		tell_back(p, &e->s, &b->table->knobs.knob[b->i], &e->value, &e->before);
+		write_down(p, &e->j, &e->s, e->last ? JM_JOURNAL_GONE : JM_JOURNAL_BACK);
+		return 0;
+	}
+	if (!b && e->rc == JM_EGONE && e->s.ends == JM_ENDS_PROCESS)
+		return close_ended(p, &e->j, "The device has been removed", err);
+	return b ? jm_err_set(err, b->rc, "%s", b->why.text)
+		 : jm_err_set(err, e->rc, "%s", e->why.text);
+}
+
+static void say_failure(
+	struct pass *p, const struct jm_journal *j, int rc, const struct jm_err *why)
+{
+	jm_log(&p->log.ctx, JM_WARNING,
+		"%s of %s is NOT back: %s It stays in the journal %s; 'joulemark restore' "
+		"tries again.",
+		j->now.knob, j->now.device, why->text, j->path);
+	note_failure(p, rc, why);
+}
+
+/* Puts back what all entries say, and closes their journals. */
+static void finish_batch(struct pass *p)
+{
+	int n = 0;
+
+	for (int i = 0; i < p->n; i++)
+		find_knob(p, &p->entry[i], &n);
+	jm_put_back_all(p->back, n);
+	for (int i = 0; i < p->n; i++) {
+		struct jm_err why = JM_ERR_INIT;
+		int rc = conclude(p, &p->entry[i], &why);
+
+		if (rc)
+			say_failure(p, &p->entry[i].j, rc, &why);
+		jm_journal_close(&p->entry[i].j);
+	}
+	while (p->n_tables)
+		jm_knob_table_close(&p->table[--p->n_tables]);
+	p->n = 0;
+}
+
+/* The journal is locked; where it has a value to restore now, the pass takes it over. */
+static void take(struct pass *p, struct jm_journal *j)
+{
+	struct jm_err why = JM_ERR_INIT;
+	bool last = j->now.kept && p->kept_too;
+
+	if (*j->damage)
+		jm_log(&p->log.ctx, JM_WARNING, JM_JOURNAL_MENDED, j->path, j->damage);
+	if (jm_outlived(&j->now, p->boot)) {
+		if (close_ended(p, j, "The machine has been restarted", &why))
+			say_failure(p, j, why.code, &why);
+	} else if (j->now.open || last) {
+		p->entry[p->n++] = (struct entry){.j = *j,
+			.s = j->now,
+			.value = last ? j->now.base : j->now.found,
+			.last = last,
+			.why = JM_ERR_INIT};
+		return;
+	}
+	jm_journal_close(j);
 }
 
 /* Does the journal of another user show nothing that its owner's next start would have to restore? */
@@ -164,7 +207,6 @@ static int visit(void *arg, const struct jm_journal_view *view, struct jm_err *e
 	struct pass *p = arg;
 	struct jm_err why = JM_ERR_INIT;
 	struct jm_journal j;
-	struct jm_journal_state s;
 	int rc = jm_journal_open_name(p->ctx, view->name, &p->patience, &j, &why);
 
 	(void)err;
@@ -179,35 +221,51 @@ static int visit(void *arg, const struct jm_journal_view *view, struct jm_err *e
 		note_failure(p, rc, &why);
 		return 0;
 	}
-	s = j.now;
-	rc = recover_knob(p, &j, &why);
-	if (rc) {
-		jm_log(&p->log.ctx, JM_WARNING,
-			"%s of %s is NOT back: %s It stays in the journal %s; 'joulemark restore' "
-			"tries again.",
-			s.knob, s.device, why.text, j.path);
-		note_failure(p, rc, &why);
-	}
-	jm_journal_close(&j);
+	take(p, &j);
+	if (p->n == BATCH || j.stand_in)
+		finish_batch(p);
 	return 0;
+}
+
+static int run_with(
+	struct pass *p, struct jm_ctx *ctx, bool kept_too, int64_t limit_ns, struct jm_err *err)
+{
+	int rc;
+
+	p->ctx = ctx;
+	p->kept_too = kept_too;
+	p->err = err;
+	p->patience = (struct jm_patience){
+		.ctx = ctx, .limit_ns = limit_ns, .interrupts = ctx->interrupts};
+	jm_log_later_init(&p->log, ctx);
+	jm_process_boot(ctx->root, p->boot, sizeof(p->boot));
+	rc = jm_journal_each(ctx, visit, p, err);
+	finish_batch(p);
+	jm_log_later_done(&p->log);
+	return rc ? rc : p->failed;
 }
 
 static int run_pass(
 	struct jm_ctx *ctx, bool kept_too, int64_t limit_ns, int *ret_n, struct jm_err *err)
 {
-	struct pass p = {.ctx = ctx, .kept_too = kept_too, .err = err};
-	int rc;
+	struct pass *p = calloc(1, sizeof(*p));
+	int rc = JM_ENOMEM;
 
-	p.patience = (struct jm_patience){
-		.ctx = ctx, .limit_ns = limit_ns, .interrupts = ctx->interrupts};
-	jm_log_later_init(&p.log, ctx);
-	jm_process_boot(ctx->root, p.boot, sizeof(p.boot));
-	rc = jm_journal_each(ctx, visit, &p, err);
-	close_table(&p);
-	jm_log_later_done(&p.log);
-	if (!rc)
-		rc = p.failed;
-	*ret_n = p.n_back;
+	*ret_n = 0;
+	if (p) {
+		p->entry = calloc(BATCH, sizeof(*p->entry));
+		p->back = calloc(BATCH, sizeof(*p->back));
+	}
+	if (p && p->entry && p->back)
+		rc = run_with(p, ctx, kept_too, limit_ns, err);
+	else
+		jm_err_set(err, rc, "Out of memory for the journals.");
+	if (p) {
+		*ret_n = p->n_back;
+		free(p->entry);
+		free(p->back);
+	}
+	free(p);
 	return rc;
 }
 

@@ -49,8 +49,8 @@ static int open_holder(
 	memcpy(specs, jm_wire_request_payload(s->message), q->n);
 	specs[q->n] = '\0';
 	rc = jm_knob_holder_open(&s->holder, s->ctx, q->n ? specs : NULL, s->client, err);
-	if (rc) /* to the client JM_EGONE would mean that the guard has gone */
-		return rc == JM_EGONE ? JM_ENOENT : rc;
+	if (rc)
+		return rc;
 	s->opened = true;
 	bytes = (size_t)knobs->n * sizeof(struct jm_knob);
 	if (bytes > JM_WIRE_MAX - sizeof(struct jm_wire_reply))
@@ -94,6 +94,10 @@ static int answer(
 			       : jm_err_set(err, JM_EBUG,
 					 "The guard received a request before it was opened.");
 	switch ((enum jm_wire_op)q->op) {
+	case JM_WIRE_ABSENT:
+		*ret_n = strlen(s->holder.table.knobs.absent);
+		memcpy(jm_wire_reply_payload(s->message), s->holder.table.knobs.absent, *ret_n);
+		return 0;
 	case JM_WIRE_GET:
 		*ret_n = (size_t)s->holder.table.knobs.n;
 		jm_knob_holder_get(&s->holder, jm_wire_reply_payload(s->message));
@@ -133,6 +137,8 @@ static bool serve_one(struct server *s)
 	if (!rc) {
 		memcpy(&q, s->message, sizeof(q));
 		rc = answer(s, &q, &n, &err);
+		if (rc == JM_EGONE) /* to the client this would mean that the guard has gone */
+			rc = JM_EIO;
 	}
 	reply(s, rc ? jm_wire_put_refusal(s->message, rc, err.text)
 		    : jm_wire_put_reply(s->message, (enum jm_wire_op)q.op, n));

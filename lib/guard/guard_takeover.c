@@ -8,12 +8,25 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* A knob to put back, with its locked journal if it could be had. */
+struct entry {
+	const struct jm_knob *knob;
+	bool locked;
+	struct jm_journal j;
+	int rc; /* of locking it, and why not */
+	struct jm_err why;
+};
 
 struct pass {
 	const struct jm_takeover *t;
 	struct jm_knob_table table;
 	struct jm_patience patience;
+	struct entry *entry; /* each with its place in: */
+	struct jm_back *back;
+	int n;
 	char failed[400]; /* what was not restored, each with its reason */
 	int n_failed, code;
 };
@@ -39,19 +52,6 @@ static void close_session(struct jm_journal *j)
 		return; /* the next start restores the same value once more */
 }
 
-static int with_journal(struct pass *p, int i, struct jm_journal *j,
-	const struct jm_knob_value *found, struct jm_err *err)
-{
-	int rc;
-
-	if (is_settled(p, &j->now))
-		return 0;
-	rc = jm_put_back(&p->table, i, found, err);
-	if (!rc)
-		close_session(j);
-	return rc;
-}
-
 /* Sets the damaged journal aside: the value is known and has been restored. */
 static void set_aside(struct pass *p, const struct jm_knob *knob)
 {
@@ -64,50 +64,19 @@ static void set_aside(struct pass *p, const struct jm_knob *knob)
 	jm_journal_close(&j);
 }
 
-/* why: the reason why the journal was not available. */
-static int without_journal(struct pass *p, int i, int why, const struct jm_err *sentence,
-	const struct jm_knob_value *found, struct jm_err *err)
+/* The value is back; its journal was not to be had. */
+static void say_without(struct pass *p, const struct entry *e, const struct jm_knob_value *found)
 {
-	const struct jm_knob *knob = &p->table.knobs.knob[i];
-	struct jm_journal_state seen;
 	char text[JM_KNOB_TEXT];
-	int rc;
 
-	if (why == JM_EBUSY && !jm_journal_peek(p->t->ctx, knob->name, knob->device, &seen) &&
-		is_settled(p, &seen))
-		return 0;
-	rc = jm_put_back(&p->table, i, found, err);
-	if (rc || why == JM_ENOENT)
-		return rc;
-	if (why == JM_EFORMAT)
-		set_aside(p, knob);
-	jm_knob_value_text(found, knob->unit, text, sizeof(text));
+	if (e->rc == JM_ENOENT)
+		return;
+	if (e->rc == JM_EFORMAT)
+		set_aside(p, e->knob);
+	jm_knob_value_text(found, e->knob->unit, text, sizeof(text));
 	jm_log(p->t->ctx, JM_WARNING,
-		"%s of %s was put back to %s, as found, without its journal: %s", knob->name,
-		knob->label, text, sentence->text);
-	return 0;
-}
-
-static int take_back(struct pass *p, const struct jm_knob *knob, const struct jm_knob_value *found,
-	struct jm_err *err)
-{
-	int i = jm_knob_table_find(&p->table, knob->name, knob->device), rc;
-	struct jm_err why = JM_ERR_INIT;
-	char name[JM_JOURNAL_NAME];
-	struct jm_journal j;
-
-	if (i < 0 && knob->ends == JM_ENDS_PROCESS)
-		return 0; /* the next start closes its journal */
-	if (i < 0)
-		return jm_err_set(err, JM_EGONE, "%s with its %s is not available now.",
-			knob->label, knob->name);
-	jm_journal_name(knob->name, knob->device, name, sizeof(name));
-	rc = jm_journal_open_name(p->t->ctx, name, &p->patience, &j, &why);
-	if (rc)
-		return without_journal(p, i, rc, &why, found, err);
-	rc = with_journal(p, i, &j, found, err);
-	jm_journal_close(&j);
-	return rc;
+		"%s of %s was put back to %s, as found, without its journal: %s", e->knob->name,
+		e->knob->label, text, e->why.text);
 }
 
 static void note_failure(struct pass *p, const struct jm_knob *knob,
@@ -123,20 +92,65 @@ static void note_failure(struct pass *p, const struct jm_knob *knob,
 		n ? " " : "", knob->name, knob->label, text, why->text);
 }
 
+/* Locks the journal; false: another joulemark has put the value back. */
+static bool take(struct pass *p, struct entry *e)
+{
+	char name[JM_JOURNAL_NAME];
+	struct jm_journal_state seen;
+
+	jm_journal_name(e->knob->name, e->knob->device, name, sizeof(name));
+	e->rc = jm_journal_open_name(p->t->ctx, name, &p->patience, &e->j, &e->why);
+	e->locked = !e->rc;
+	if (e->rc)
+		return e->rc != JM_EBUSY ||
+		       jm_journal_peek(p->t->ctx, e->knob->name, e->knob->device, &seen) ||
+		       !is_settled(p, &seen);
+	if (!is_settled(p, &e->j.now))
+		return true;
+	jm_journal_close(&e->j);
+	return false;
+}
+
+static void take_knob(struct pass *p, const struct jm_knob *knob, const struct jm_knob_value *found)
+{
+	int i = jm_knob_table_find(&p->table, knob->name, knob->device);
+	struct jm_err gone = JM_ERR_INIT;
+
+	if (i < 0 && knob->ends == JM_ENDS_PROCESS)
+		return; /* the next start closes its journal */
+	if (i < 0) {
+		jm_err_set(&gone, JM_EGONE, "%s with its %s is not available now.", knob->label,
+			knob->name);
+		note_failure(p, knob, found, JM_EGONE, &gone);
+		return;
+	}
+	p->entry[p->n] = (struct entry){.knob = knob, .why = JM_ERR_INIT};
+	p->back[p->n] = (struct jm_back){.table = &p->table, .i = i, .value = *found};
+	p->n += take(p, &p->entry[p->n]);
+}
+
+static void conclude(struct pass *p, struct entry *e, const struct jm_back *b)
+{
+	if (b->rc)
+		note_failure(p, e->knob, &b->value, b->rc, &b->why);
+	else if (e->locked)
+		close_session(&e->j);
+	else
+		say_without(p, e, &b->value);
+	if (e->locked)
+		jm_journal_close(&e->j);
+}
+
 static void take_back_all(struct pass *p)
 {
 	const struct jm_takeover *t = p->t;
 
-	for (int i = t->knobs->n - 1; i >= 0; i--) {
-		struct jm_err why = JM_ERR_INIT;
-		int rc;
-
-		if (!jm_knob_value_known(&t->found[i]))
-			continue;
-		rc = take_back(p, &t->knobs->knob[i], &t->found[i], &why);
-		if (rc)
-			note_failure(p, &t->knobs->knob[i], &t->found[i], rc, &why);
-	}
+	for (int i = t->knobs->n - 1; i >= 0; i--)
+		if (jm_knob_value_known(&t->found[i]))
+			take_knob(p, &t->knobs->knob[i], &t->found[i]);
+	jm_put_back_all(p->back, p->n);
+	for (int i = 0; i < p->n; i++)
+		conclude(p, &p->entry[i], &p->back[i]);
 }
 
 int jm_take_over(const struct jm_takeover *t, struct jm_err *err)
@@ -146,7 +160,14 @@ int jm_take_over(const struct jm_takeover *t, struct jm_err *err)
 
 	if (rc)
 		return rc;
-	take_back_all(&p);
+	p.entry = calloc((size_t)t->knobs->n + 1, sizeof(*p.entry));
+	p.back = calloc((size_t)t->knobs->n + 1, sizeof(*p.back));
+	if (p.entry && p.back)
+		take_back_all(&p);
+	else
+		p.code = jm_err_set(err, JM_ENOMEM, "Out of memory to put settings back.");
+	free(p.entry);
+	free(p.back);
 	jm_knob_table_close(&p.table);
 	return p.code ? jm_err_set(err, p.code, "%s", p.failed) : 0;
 }

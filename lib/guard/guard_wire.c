@@ -18,7 +18,8 @@ static size_t request_each(uint32_t op)
 
 static size_t reply_each(uint32_t op)
 {
-	return op == JM_WIRE_OPEN ? sizeof(struct jm_knob)
+	return op == JM_WIRE_OPEN     ? sizeof(struct jm_knob)
+	       : op == JM_WIRE_ABSENT ? 1
 	       : op == JM_WIRE_GET || op == JM_WIRE_HOLD || op == JM_WIRE_SET
 		       ? sizeof(struct jm_applied)
 		       : 0;
@@ -202,6 +203,10 @@ static const char *payload_fault(const char *from, uint32_t op, uint32_t n, int 
 {
 	const char *fault = "";
 
+	if (op == JM_WIRE_ABSENT)
+		return n < JM_KNOBS_ABSENT && !memchr(from, '\0', n)
+			       ? ""
+			       : "its reasons are not text, or are too long";
 	if (op == JM_WIRE_GET && n != (uint32_t)n_knobs)
 		return "it does not report every knob";
 	if (op != JM_WIRE_OPEN && n > (uint32_t)n_knobs)

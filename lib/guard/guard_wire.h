@@ -10,7 +10,7 @@
 
 #include "guard/setting.h"
 
-#define JM_WIRE_VERSION 2	    /* counts up with every change of what follows */
+#define JM_WIRE_VERSION 3	    /* counts up with every change of what follows */
 #define JM_WIRE_MAGIC	0x57474d4a  /* "JMGW" */
 #define JM_WIRE_FD	3	    /* of the socket in the guard */
 #define JM_WIRE_MAX	(200 << 10) /* bytes of a message; some 450 knobs */
@@ -18,6 +18,7 @@
 
 enum jm_wire_op {
 	JM_WIRE_OPEN,
+	JM_WIRE_ABSENT,
 	JM_WIRE_GET,
 	JM_WIRE_STATE,
 	JM_WIRE_HOLD,
@@ -40,7 +41,7 @@ struct jm_wire_reply {
 	int32_t rc;
 	char text[512]; /* when rc is not 0 */
 	uint32_t n, bytes_each, zero;
-	/* OPEN: struct jm_knob; GET, HOLD, SET: struct jm_applied */
+	/* OPEN: struct jm_knob; ABSENT: text, of jm_knobs.absent; GET, HOLD, SET: struct jm_applied */
 };
 
 /* Checks a request that was received: `got` bytes at a message of JM_WIRE_MAX. JM_EVERSION: the sender

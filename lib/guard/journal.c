@@ -103,13 +103,13 @@ static bool is_in_place(const struct jm_journal *j)
 
 /* On a read-only file system without a lock no process can begin a change: the folder is locked
  * instead. */
-static int open_lock(struct jm_journal *j, bool *ret_stand_in, struct jm_err *err)
+static int open_lock(struct jm_journal *j, struct jm_err *err)
 {
 	struct jm_err why = JM_ERR_INIT;
 	char file[JM_JOURNAL_NAME + 16];
 	int rc;
 
-	*ret_stand_in = false;
+	j->stand_in = false;
 	jm__journal_file(j->name, JM__LOCK_END, file, sizeof(file));
 	rc = jm_private_open(j->folder, file, O_RDONLY, &j->lock, NULL);
 	if (rc)
@@ -117,7 +117,7 @@ static int open_lock(struct jm_journal *j, bool *ret_stand_in, struct jm_err *er
 	if (rc != JM_EPERM)
 		return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
 	j->lock = openat(j->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	*ret_stand_in = j->lock >= 0;
+	j->stand_in = j->lock >= 0;
 	return j->lock < 0 ? jm_err_set(err, rc, "%s", why.text) : 0;
 }
 
@@ -215,8 +215,7 @@ static void look(const struct jm_journal *j, struct jm_journal_state *ret)
 /* One try; JM_EBUSY with what the holder has written. */
 static int try_lock(struct jm_journal *j, struct jm_journal_state *ret_seen, struct jm_err *err)
 {
-	bool stand_in;
-	int rc = open_lock(j, &stand_in, err);
+	int rc = open_lock(j, err);
 
 	if (rc)
 		return rc;
@@ -224,7 +223,7 @@ static int try_lock(struct jm_journal *j, struct jm_journal_state *ret_seen, str
 		look(j, ret_seen);
 		return JM_EBUSY;
 	}
-	if (!stand_in && !is_in_place(j))
+	if (!j->stand_in && !is_in_place(j))
 		return JM_EGONE;
 	look(j, ret_seen);
 	return held_by_old(j, ret_seen) ? JM_EBUSY : 0;

@@ -49,8 +49,9 @@ struct jm_journal_state {
 };
 
 struct jm_journal {
-	int folder, copies;	    /* its folder */
-	int lock;		    /* -1 = closed */
+	int folder, copies; /* its folder */
+	int lock;	    /* -1 = closed */
+	bool stand_in;	    /* it locks the folder, so all journals, as no lock can be made */
 	char name[JM_JOURNAL_NAME]; /* without the end */
 	char path[JM_JOURNAL_PATH]; /* of the record, for sentences */
 	char damage[200];	    /* the damage, if the copy was used; "" = none */

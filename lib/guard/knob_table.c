@@ -3,6 +3,7 @@
 #include "guard/knob_table.h"
 
 #include "base/clock.h"
+#include "base/printable.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,26 +103,38 @@ static void open_rest(struct jm_knob_table *table, struct jm_ctx *ctx, const cha
 	}
 }
 
-/* Opens every control that acts on the machine; if none opens, the error has the reasons. */
+static int no_knobs(const char *absent, struct jm_err *err)
+{
+	char why[JM_KNOBS_ABSENT];
+
+	snprintf(why, sizeof(why), "%s", absent);
+	for (char *at = why; (at = strchr(at, '\n'));)
+		*at = ' ';
+	return jm_err_set(err, JM_ENOENT,
+		"No knob of this machine is available; %.380s%s A simulated one is --device "
+		"sim:h100x4.",
+		why, strlen(why) > 380 ? "... ('joulemark doctor --all' has the rest)." : "");
+}
+
+/* Opens every control that acts on the machine; the knobs have the reasons of those that did not open, and if none did, the
+ * error. */
 static int open_machine(struct jm_knob_table *table, struct jm_ctx *ctx, struct jm_err *err)
 {
-	char why[400] = "";
+	char *why = table->knobs.absent;
+	const size_t size = sizeof(table->knobs.absent);
 	size_t used = 0;
 
 	for (int i = 0; jm_controls[i]; i++) {
 		struct jm_err one = JM_ERR_INIT;
 
-		if (jm_controls[i]->origin != JM_MEASURED)
+		if (jm_controls[i]->origin != JM_MEASURED ||
+			!add_member(table, ctx, jm_controls[i], "", &one) || used >= size)
 			continue;
-		if (add_member(table, ctx, jm_controls[i], "", &one) && used < sizeof(why))
-			used += (size_t)snprintf(why + used, sizeof(why) - used, " %s: %s",
-				jm_controls[i]->name, one.text);
+		jm_text_tame(one.text);
+		used += (size_t)snprintf(why + used, size - used, "%s%s: %s", used ? "\n" : "",
+			jm_controls[i]->name, one.text);
 	}
-	if (table->knobs.n)
-		return 0;
-	return jm_err_set(err, JM_ENOENT,
-		"No knob of this machine is available;%s A simulated one is --device sim:h100x4.",
-		why);
+	return table->knobs.n ? 0 : no_knobs(why, err);
 }
 
 /* Hands the table over once its controls are open; rc: of opening them. */

@@ -57,18 +57,34 @@ static size_t knob_names(const struct jm_knobs *knobs, const char **names)
 	return n;
 }
 
+/* The knob is one of a control that offers none here; "" = no control has such a knob, or it is open. */
+static const char *why_absent(const struct parser *p)
+{
+	const struct jm_control *control = jm_control_of_knob(p->axis.knob);
+	size_t n = control ? strlen(control->name) : 0;
+	const char *at = n ? p->knobs->absent : "";
+
+	for (; *at; at += strcspn(at, "\n"), at += *at == '\n')
+		if (!strncmp(at, control->name, n) && at[n] == ':')
+			return at + n + 2;
+	return "";
+}
+
 static int unknown_knob(struct parser *p)
 {
-	const char *names[MAX_NAMES], *near;
+	const char *names[MAX_NAMES], *near, *why = why_absent(p);
 	size_t n = knob_names(p->knobs, names), used = 0;
 	char all[200] = "";
 
+	if (*why)
+		return jm_err_set(p->err, JM_ENOENT, "%s cannot be set here: %.*s", p->axis.knob,
+			(int)strcspn(why, "\n"), why);
 	if (!n)
 		return jm_err_set(p->err, JM_ENOENT,
 			"Nothing can be set here, so %s cannot either; 'joulemark doctor' shows "
 			"the reason.",
 			p->axis.knob);
-	near = jm_did_you_mean(p->axis.knob, names, n);
+	near = jm_control_of_knob(p->axis.knob) ? NULL : jm_did_you_mean(p->axis.knob, names, n);
 	if (near)
 		return jm_err_set(p->err, JM_EUSAGE, "There is no knob '%s'; did you mean '%s'?",
 			p->axis.knob, near);
@@ -76,7 +92,7 @@ static int unknown_knob(struct parser *p)
 		used += (size_t)snprintf(
 			all + used, sizeof(all) - used, "%s%s", i ? ", " : "", names[i]);
 	return jm_err_set(
-		p->err, JM_EUSAGE, "There is no knob '%s'; available: %s.", p->axis.knob, all);
+		p->err, JM_EUSAGE, "There is no knob '%s' here; available: %s.", p->axis.knob, all);
 }
 
 /* Reads "knob" or "knob@device" of n characters. */

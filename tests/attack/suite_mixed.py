@@ -13,11 +13,13 @@ LOCKED = [None, (345, 1500)]
 
 
 def values(rng):
-    """A setting of each kind of knob; none has the value that is found."""
+    """Settings of each kind of knob; none has the value that is found. Under the governor performance there is one
+    preference, which the governor sets, so that one program has both."""
     low = rng.randrange(900, 1400)
     return [f"gpu.power={rng.randrange(200, 500)}W", f"gpu.clock={low}:{low + 100}MHz", f"gpu.clock={low}MHz",
-            f"package.power={rng.randrange(50, 150)}W", f"cpu.clock={low}:{low + 500}MHz", "cpu.governor=performance",
-            f"cpu.epp={rng.choice(('performance', 'power'))}", f"module.power={rng.randrange(250, 800)}W"]
+            f"package.power={rng.randrange(50, 150)}W", f"cpu.clock={low}:{low + 500}MHz", 
+            rng.choice(("cpu.governor=performance", "cpu.epp=performance cpu.governor=performance", "cpu.epp=power")),
+            f"module.power={rng.randrange(250, 800)}W"]
 
 
 class Suite:
@@ -52,7 +54,7 @@ class Suite:
         settings = {word.split("=")[0]: word for word in rng.sample(values(rng), 6)}.values()
         split = rng.randrange(1, len(settings)) if who == "all" else len(settings)
         words = list(settings)
-        programs = [self.start(part, rng.uniform(0.05, 0.5)) for part in (words[:split], words[split:]) if part]
+        programs = [self.start(" ".join(part).split(), rng.uniform(0.05, 0.5)) for part in (words[:split], words[split:]) if part]
         if rng.random() < 0.8:
             wait_for(self.changed, 2)
         time.sleep(rng.uniform(0, 0.05))

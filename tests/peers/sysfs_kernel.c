@@ -9,14 +9,23 @@
  *	constraint_N_power_limit_uw	rounded down to 1/8 W (drivers/powercap/intel_rapl_common.c, set_power_limit)
  *	scaling_min_freq, scaling_max_freq	brought into the limits of the hardware; a range that is reversed is
  *				refused, as before Linux 5.3 (drivers/cpufreq/cpufreq.c, cpufreq_set_policy)
- *	scaling_governor, energy_performance_preference	one of those that the file beside lists
+ *	scaling_governor	one of those that the file beside lists; under `performance` the preference becomes
+ *				performance, and gets its old value with another governor unless it was changed
+ *				(drivers/cpufreq/intel_pstate.c, intel_pstate_hwp_set)
+ *	energy_performance_preference	one of those that the file beside lists, or 0 to 255; any other than performance is
+ *				refused as busy under the governor `performance`; default is shown as what it is (the same
+ *				file, store_energy_performance_preference)
+ *	scaling_setspeed	taken and shown under the governor userspace alone, which begins with the present clock
+ *				(drivers/cpufreq/cpufreq_userspace.c)
  *	power1_cap		to the nearest milliwatt, and refused outside power1_cap_min and _max
  *				(drivers/hwmon/acpi_power_meter.c, set_cap)
  *
  * JM_FAKE_KERNEL_REFUSES=END: a write to files whose path ends so fails as for a user without the right.
+ * JM_FAKE_KERNEL_BUSY=END=TEXT: this text is not taken now by files whose path ends so.
  */
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,16 +138,93 @@ static int one_of(const char *folder, const char *list, const char *word)
 	return EINVAL;
 }
 
+static int put(const char *path, const char *line);
+
+static void read_beside(const char *folder, const char *name, char out[LINE])
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	read_now(path, out);
+}
+
+static void put_beside(const char *folder, const char *name, const char *line)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	if (line)
+		put(path, line);
+	else
+		unlink(path);
+}
+
+#define EPP	  "energy_performance_preference"
+#define EPP_SAVED ".epp_powersave" /* of the driver's memory, not of sysfs */
+#define SPEED	  "scaling_setspeed"
+#define FASTEST	  "performance"
+
+/* A writer that is killed in the middle leaves a state from which the old governor brings the old preference. */
+static int change_governor(const char *folder, const char *line)
+{
+	char path[PATH_MAX], epp[LINE], saved[LINE];
+	bool fastest = !strcmp(line, FASTEST);
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/scaling_governor", folder);
+	read_beside(folder, EPP, epp);
+	read_beside(folder, EPP_SAVED, saved);
+	if (fastest && *epp)
+		put_beside(folder, EPP_SAVED, epp);
+	if (!fastest && *saved && !strcmp(epp, FASTEST))
+		put_beside(folder, EPP, saved);
+	if (!fastest)
+		put_beside(folder, EPP_SAVED, NULL);
+	rc = put(path, line);
+	if (fastest && *epp)
+		put_beside(folder, EPP, FASTEST);
+	return rc;
+}
+
 static int governor(const char *folder, const char *now, char line[LINE])
 {
-	(void)now;
-	return one_of(folder, "scaling_available_governors", line);
+	char speed[LINE], lowest[LINE];
+	int rc = one_of(folder, "scaling_available_governors", line);
+
+	if (rc || !strcmp(now, line))
+		return rc;
+	read_beside(folder, SPEED, speed);
+	read_beside(folder, "cpuinfo_min_freq", lowest);
+	if (*speed)
+		put_beside(folder, SPEED, strcmp(line, "userspace") ? "<unsupported>" : lowest);
+	return change_governor(folder, line);
 }
 
 static int preference(const char *folder, const char *now, char line[LINE])
 {
+	char *end, used[LINE];
+	long raw = strtol(line, &end, 10);
+
 	(void)now;
-	return one_of(folder, "energy_performance_available_preferences", line);
+	if ((end == line || *end || raw < 0 || raw > 255) &&
+		one_of(folder, "energy_performance_available_preferences", line))
+		return EINVAL;
+	read_beside(folder, "scaling_governor", used);
+	if (!strcmp(used, FASTEST) && strcmp(line, FASTEST) != 0 && strcmp(line, "0") != 0)
+		return EBUSY;
+	if (!strcmp(line, "default"))
+		snprintf(line, LINE, "balance_performance");
+	return 0;
+}
+
+static int set_speed(const char *folder, const char *now, char line[LINE])
+{
+	char used[LINE];
+
+	(void)now;
+	read_beside(folder, "scaling_governor", used);
+	snprintf(line, LINE, "%lld", within(folder, line));
+	return strcmp(used, "userspace") ? EINVAL : 0;
 }
 
 static int power_cap(const char *folder, const char *now, char line[LINE])
@@ -165,7 +251,8 @@ static const struct {
 	{"scaling_min_freq", min_freq},
 	{"scaling_max_freq", max_freq},
 	{"scaling_governor", governor},
-	{"energy_performance_preference", preference},
+	{EPP, preference},
+	{SPEED, set_speed},
 };
 
 /* The path of the open file, if it lies in the tree. */
@@ -197,14 +284,25 @@ static int put(const char *path, const char *line)
 	return fclose(file) || rename(other, path) ? errno : 0;
 }
 
+static bool ends_with(const char *path, const char *end, size_t n)
+{
+	return end && strlen(path) >= n && !strncmp(path + strlen(path) - n, end, n);
+}
+
+static bool is_busy(const char *path, const char *line)
+{
+	const char *busy = getenv("JM_FAKE_KERNEL_BUSY"), *text = busy ? strchr(busy, '=') : NULL;
+
+	return text && !strcmp(text + 1, line) && ends_with(path, busy, (size_t)(text - busy));
+}
+
 static int obey(rule_fn *rule, char *path, const char *text, size_t n)
 {
 	char now[LINE], line[LINE], *name = strrchr(path, '/') + 1;
 	const char *refused = getenv("JM_FAKE_KERNEL_REFUSES");
 	int rc;
 
-	if (refused && strlen(path) >= strlen(refused) &&
-		!strcmp(path + strlen(path) - strlen(refused), refused))
+	if (refused && ends_with(path, refused, strlen(refused)))
 		return EPERM;
 	if (n >= sizeof(line))
 		return EINVAL;
@@ -212,6 +310,8 @@ static int obey(rule_fn *rule, char *path, const char *text, size_t n)
 	memcpy(line, text, n);
 	line[n] = '\0';
 	line[strcspn(line, "\n")] = '\0';
+	if (is_busy(path, line))
+		return EBUSY;
 	name[-1] = '\0';
 	rc = rule(path, now, line);
 	name[-1] = '/';

@@ -54,6 +54,7 @@ class Machine(SysfsTree):
             self.put(f"{where}/power1_cap{end}", uw)
 
     def files(self, *ends):
-        """What they have. A writer that is killed inside the fake kernel may leave a file NAME.new, which is none of them."""
+        """What they have. A writer that is killed inside the fake kernel may leave a file NAME.new, which is none of them;
+        nor are .NAME, what the fake kernel remembers."""
         return {str(f.relative_to(self.root)): f.read_text(encoding="ascii").strip() for f in sorted(self.root.rglob("*"))
-                if f.is_file() and f.name.endswith(ends) and f.suffix != ".new"}
+                if f.is_file() and f.name.endswith(ends) and f.suffix != ".new" and f.name[0] != "."}

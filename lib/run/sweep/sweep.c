@@ -115,12 +115,6 @@ static void on_progress(void *arg, const struct jm_case_progress *progress)
 	tell(w->run, w->turn, JM_RUN_GOES_ON, progress, NULL);
 }
 
-/* A device that has disappeared fails the case; of a guard that was killed the case is run again. */
-static int device_error(const struct run *r, int rc)
-{
-	return rc == JM_EGONE && *r->guard && jm_guard_alive(*r->guard) ? JM_EIO : rc;
-}
-
 static int on_phase(void *arg, const char *phase, json_t **ret_rows, struct jm_err *err)
 {
 	const struct watcher *w = arg;
@@ -128,8 +122,8 @@ static int on_phase(void *arg, const char *phase, json_t **ret_rows, struct jm_e
 
 	if (!*r->guard || !jm_guard_alive(*r->guard))
 		return jm_err_set(err, JM_EGONE, "The guard process of the settings has ended.");
-	return device_error(r, jm_case_apply(*r->guard, json_object_get(r->plan->request, "found"),
-				       w->turn->c->parameters, phase, ret_rows, err));
+	return jm_case_apply(*r->guard, json_object_get(r->plan->request, "found"),
+		w->turn->c->parameters, phase, ret_rows, err);
 }
 
 /* Steals `settings`. */
@@ -224,7 +218,6 @@ static int try_once(struct run *r, const struct turn *t, json_t **ret_record, st
 	json_t *settings = NULL;
 	int rc = apply(r, t->c->parameters, &settings, &why);
 
-	rc = device_error(r, rc);
 	if (rc == JM_EIO)
 		return failed_before_work(r, t, why.text, ret_record, err);
 	if (rc)

@@ -61,9 +61,9 @@ int jm_run_found(struct jm_ctx *ctx, struct jm_guard *guard, const json_t *what,
 			continue;
 		value = value_found(knob, value, hold, n_hold);
 		json_array_append_new(found, jm_case_found(knob, value));
-		if (knob->unreadable && !jm_knob_value_known(value) &&
+		if ((knob->unreadable || jm_knob_value_known(value)) &&
 			spoken_of(what, knob->name, knob->device))
-			rc = jm_knob_unknown(knob, err);
+			rc = jm_knob_check_found(knob, value, err);
 	}
 	free(now);
 	free(hold);

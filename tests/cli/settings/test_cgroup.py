@@ -148,7 +148,7 @@ def test_outside_of_the_groups(groups):
 def test_the_group_at_the_top_has_none(groups):
     groups.put("/proc/self/cgroup", "4:cpu,cpuacct:/\n0::/")
     assert "is in no control group with a processor quota" in sentence(groups.run("get", "--control", "cgroup"), FAILURE)
-    assert "no cgroup: cpu.quota: joulemark is in no control group" in " ".join(groups.run("doctor").stdout.split())
+    assert "no cgroup: cpu.quota: joulemark is in no control group" in " ".join(groups.run("doctor", "--all").stdout.split())
 
 
 def test_doctor_says_what_is_there_and_writes_nothing(groups):
@@ -187,6 +187,18 @@ def test_a_group_that_was_removed_needs_nothing(groups):
     done = groups.run("restore")
     assert done.returncode == 0 and "has been removed" in done.stderr
     assert groups.quota() is None and not groups.journals()
+
+
+def test_a_group_that_cannot_be_looked_at_was_not_removed(groups):
+    above = str(groups.root) + f"{GROUPS}/{os.path.dirname(groups.own)}"
+    groups.kill_while_set(["cpu.quota=0.2"], lambda: groups.quota() == 20000, "both").wait()
+    os.rename(above, above + "-moved")
+    os.symlink(os.path.basename(above), above)  # a loop
+    done = groups.run("restore")
+    assert "Cannot look at the control group" in done.stderr and done.returncode == FAILURE and len(groups.journals()) == 1
+    os.unlink(above)
+    os.rename(above + "-moved", above)
+    assert groups.run("restore").returncode == 0 and groups.quota() == 160000 and not groups.journals()
 
 
 def test_a_group_removed_while_its_quota_is_held(groups):

@@ -27,6 +27,7 @@ class Knob:
     devices: int = 2
     rounded: tuple = ()  # a value, and how it is shown
     bad: dict = field(default_factory=dict)
+    follows: tuple = ()  # files that the kernel changes with it
 
 
 KNOBS = [
@@ -43,6 +44,7 @@ KNOBS = [
          bad={"1500:1200MHz": "reversed", "700MHz": "takes 800MHz to 3800MHz, not 700MHz", "1:2": "no unit",
               "3000:4000MHz": "takes 800MHz to 3800MHz", "unlocked": "number is"}),
     Knob("cpu.governor", ("scaling_governor",), "performance", "performance", ("performance",), "powersave", "choice",
+         follows=("energy_performance_preference",),
          bad={"schedutil": "no choice 'schedutil'; it has performance powersave", "1": "no choice '1'",
               "default": "default of cpu.governor"}),
     Knob("cpu.epp", ("energy_performance_preference",), "performance", "performance", ("performance",), "balance_power",
@@ -73,7 +75,7 @@ def test_set_read_back_and_restore(machine, knob):
     assert done.returncode == 0, done.stderr
     assert {r["accepted"] for r in json.loads(machine.run("get", "--json", knob.name).stdout)} == {knob.shown}
     changed = {f for f, v in machine.files("").items() if before.get(f) != v}
-    assert changed and all(f.endswith(knob.files) for f in changed) and is_held(machine, knob)
+    assert changed and all(f.endswith(knob.files + knob.follows) for f in changed) and is_held(machine, knob)
     done = machine.run("restore")
     assert done.returncode == 0, done.stderr
     assert machine.files("") == before and not machine.journals()

@@ -135,7 +135,7 @@ static void guards_of_other_versions_are_told(void **state)
 		const char *said;
 	} rows[] = {
 		{"old", JM_EVERSION, "an older joulemark"},
-		{"later", JM_EVERSION, "The guard speaks version 3 of the guard's protocol"},
+		{"later", JM_EVERSION, "The guard speaks version 4 of the guard's protocol"},
 		{"long", JM_EFORMAT, "length"},
 		{"short", JM_EVERSION, "another program"},
 	};
@@ -228,7 +228,7 @@ static void a_client_of_a_later_version_is_told_its_version(void **state)
 	(void)state;
 	assert_true(tell(own.fd, &later, sizeof(later), &r) >= (ssize_t)sizeof(r));
 	assert_int_equal(r.rc, JM_EVERSION);
-	assert_non_null(strstr(r.text, "The client speaks version 3"));
+	assert_non_null(strstr(r.text, "The client speaks version 4"));
 }
 
 static void zeros_beyond_the_longest_message_are_of_another_version(void **state)

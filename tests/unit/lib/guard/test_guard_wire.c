@@ -84,6 +84,22 @@ static void a_refusal_comes_back_as_it_was(void **state)
 		assert_reply(got, (enum jm_wire_op)op, JM_EBUSY, "The knob is held.");
 }
 
+static void reasons_are_text(void **state)
+{
+	char *text = jm_wire_reply_payload(message);
+	size_t got;
+
+	(void)state;
+	memset(text, 'x', JM_KNOBS_ABSENT);
+	got = jm_wire_put_reply(message, JM_WIRE_ABSENT, JM_KNOBS_ABSENT - 1);
+	assert_reply(got, JM_WIRE_ABSENT, 0, "");
+	text[7] = '\0';
+	assert_reply(got, JM_WIRE_ABSENT, JM_EFORMAT, "its reasons are not text");
+	text[7] = 'x';
+	assert_reply(jm_wire_put_reply(message, JM_WIRE_ABSENT, JM_KNOBS_ABSENT), JM_WIRE_ABSENT,
+		JM_EFORMAT, "too long");
+}
+
 /* A message that was cut off anywhere, or has a byte more, is not used. */
 static void every_other_length_is_refused(void **state)
 {
@@ -108,8 +124,8 @@ static void another_version_is_named(void **state)
 
 	(void)state;
 	q->version = JM_WIRE_VERSION + 1;
-	assert_request(got, JM_EVERSION, "The client speaks version 3 of the guard's protocol");
-	assert_request(8, JM_EVERSION, "version 3");
+	assert_request(got, JM_EVERSION, "The client speaks version 4 of the guard's protocol");
+	assert_request(8, JM_EVERSION, "version 4");
 	q->magic = 0; /* as before there were versions */
 	assert_request(got, JM_EVERSION, "an older joulemark");
 	got = reply(JM_WIRE_SET, 1);
@@ -227,6 +243,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(whole_messages_pass),
 		cmocka_unit_test(a_refusal_comes_back_as_it_was),
+		cmocka_unit_test(reasons_are_text),
 		cmocka_unit_test(every_other_length_is_refused),
 		cmocka_unit_test(another_version_is_named),
 		cmocka_unit_test(faults_of_requests),

@@ -26,7 +26,7 @@ static struct jm_knob knob[] = {
 	{KNOB("cpu.quota", "", "jobs/7", "group", 0.01, 2), .fallback = {NAN, NAN, JM_UNLOCKED},
 		.unlockable = true},
 };
-static const struct jm_knobs knobs = {knob, 6};
+static const struct jm_knobs knobs = {.knob = knob, .n = 6};
 
 static void takes(const char *text, int n, ...)
 {
