@@ -123,6 +123,17 @@ static void show_controls(struct list *l)
 	show_absent(l, jm_absent_controls);
 }
 
+/* The device at *at of a list, and on to the next; false at the end. */
+static bool next_device(const char **at, char *out, size_t size)
+{
+	if (!**at)
+		return false;
+	snprintf(out, size, "%.*s", (int)strcspn(*at, ","), *at);
+	*at += strcspn(*at, ",");
+	*at += **at == ',';
+	return true;
+}
+
 /* Does it run on every device that is named? */
 static bool runs(const struct list *l, const struct jm_workload *w)
 {
@@ -131,11 +142,22 @@ static bool runs(const struct list *l, const struct jm_workload *w)
 
 	if (!l->device || !w->check)
 		return !l->device || !jm_case_simulated(l->device);
-	for (const char *at = l->device; *at && all; at += strcspn(at, ","), at += *at == ',') {
-		snprintf(one, sizeof(one), "%.*s", (int)strcspn(at, ","), at);
+	for (const char *at = l->device; all && next_device(&at, one, sizeof(one));)
 		all = !w->check(one, w->no_precision ? NULL : "f32", NULL);
-	}
 	return all;
+}
+
+/* Is a device of the backend named, "cuda" or "cuda:1", or none at all? */
+static bool is_named(const struct list *l, const char *backend)
+{
+	const char *at = l->device;
+	size_t n = strlen(backend);
+	char one[64];
+
+	while (at && next_device(&at, one, sizeof(one)))
+		if (!strncmp(one, backend, n) && (!one[n] || one[n] == ':'))
+			return true;
+	return !at;
 }
 
 static void show_workloads(struct list *l)
@@ -168,7 +190,7 @@ static void show_backends(struct list *l)
 		struct jm_device d;
 		bool ok;
 
-		if (l->device && strncmp(l->device, name, strlen(name)) != 0)
+		if (!is_named(l, name))
 			continue;
 		ok = !jm_device_open(name, 1, &d, &err);
 		show(l, "backend", name, NULL, ok ? d.backend->summary : err.text);
@@ -238,6 +260,10 @@ static int list_published(struct jm_cli *cli)
 {
 	const struct jm_grouping none = {.options = {.width = cli->width, .bold = cli->colour}};
 
+	if (cli->n_args || jm_cli_given(cli, "device") || jm_cli_given(cli, "all"))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--published lists the figures of all papers; give it without %s.",
+			cli->n_args ? "a kind" : "--device and --all");
 	return jm_json_wanted(cli) ? jm_json_put(cli, jm_published_of(&none))
 				   : jm_published_write_table(&none, cli->out, &cli->err);
 }

@@ -11,7 +11,7 @@ import tempfile
 import pytest
 
 from fake_gpus import FakeGpus
-from jm import BIN, jm, needs_another_user
+from jm import BIN, USAGE, jm, needs_another_user
 
 
 def findings(env=None, member=None):
@@ -107,6 +107,8 @@ def test_what_is_absent_is_one_line(tmp_path):
     (absent,) = [line for line in measure if line.startswith("  not here: ")]
     (unnamed,) = [line for line in measure if line.startswith("  need an argument: ")]
     assert {"nvml", "rapl", "hwmon"} <= set(absent.split(": ")[1].split(", "))
+    (absent,) = [line for line in text.split("\nSet\n")[1].splitlines() if line.startswith("  not here: ")][:1]
+    assert {"nvml", "rapl", "hwmon", "cpufreq", "cgroup"} == set(absent.split(": ")[1].split(", "))
     assert {"modbus", "replay"} <= set(unnamed.split(": ")[1].split(", "))
     for f in findings(env):
         if f["section"] == "Measure" and f["member"] in ("nvml", "rapl", "modbus"):
@@ -166,6 +168,10 @@ def test_list_of_what_serves_a_device():
     rows = json.loads(jm("list", "--device", "cpu", "--json").stdout)
     assert {m["name"] for m in rows} >= {"rapl", "gemm", "gpt-117m"} and "sim" not in {m["name"] for m in rows}
     assert "did you mean 'models'" in jm("list", "modles").stderr
+    rows = json.loads(jm("list", "backends", "--device", "cpu,cuda:0", "--json").stdout)
+    assert {"cpu", "cuda"} <= {m["name"] for m in rows} <= {"cpu", "cuda", *(m["name"] for m in rows if "not built" in m["summary"])}
+    done = jm("list", "--published", "models")
+    assert done.returncode == USAGE and "give it without a kind" in done.stderr
 
 
 @needs_another_user
