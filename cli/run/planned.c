@@ -94,7 +94,28 @@ static int check_file_options(struct jm_run_call *r)
 	return 0;
 }
 
-int jm_planned_read(struct jm_run_call *r)
+/* key: "set" as the user wrote them, "settings" of a request that is complete */
+static bool any_sets(const struct jm_run_call *r, const char *key)
+{
+	for (int i = 0; i < r->n; i++)
+		if (jm_run_request_sets(r->planned[i].request, key))
+			return true;
+	return false;
+}
+
+static int check_stated(struct jm_run_call *r, const char *key)
+{
+	char *const *stated = r->given.sweep.stated;
+
+	if (!stated || !*stated || any_sets(r, key))
+		return 0;
+	return jm_err_set(&r->cli->err, JM_EUSAGE,
+		"--found %s states what a knob has that --set changes; give --set, or omit "
+		"--found.",
+		*stated);
+}
+
+static int read_requests(struct jm_run_call *r)
 {
 	json_t *request;
 	int rc;
@@ -106,6 +127,13 @@ int jm_planned_read(struct jm_run_call *r)
 		return rc;
 	request = jm_run_request(r->cli);
 	return request ? add_planned(r, NULL, 0, request) : r->cli->err.code;
+}
+
+int jm_planned_read(struct jm_run_call *r)
+{
+	int rc = read_requests(r);
+
+	return rc ? rc : check_stated(r, "set");
 }
 
 /* ---- the guard ---- */
@@ -305,14 +333,6 @@ static int make_plan(struct jm_run_call *r, struct jm_planned *p)
 		"%s", why.text);
 }
 
-static bool has_settings(const struct jm_run_call *r)
-{
-	for (int i = 0; i < r->n; i++)
-		if (jm_run_request_sets(r->planned[i].request, "settings"))
-			return true;
-	return false;
-}
-
 static int make_plans(struct jm_run_call *r)
 {
 	int rc = 0;
@@ -321,6 +341,8 @@ static int make_plans(struct jm_run_call *r)
 		rc = add_planned(r, NULL, 0, NULL);
 		if (!rc)
 			rc = request_from_store(r, &r->planned[0]);
+		if (!rc)
+			rc = check_stated(r, "settings");
 	}
 	for (int i = 0; i < r->n && !rc; i++)
 		rc = make_plan(r, &r->planned[i]);
@@ -337,7 +359,7 @@ int jm_planned_make(struct jm_run_call *r)
 			recovered);
 	jm_case_keeper_recover(&r->cli->ctx, true); /* two of a case must not run at once */
 	rc = make_plans(r);
-	if (!rc && lost_rc && has_settings(r)) /* else the warning is enough */
+	if (!rc && lost_rc && any_sets(r, "settings")) /* else the warning is enough */
 		rc = jm_err_set(&r->cli->err, lost_rc, "%s", lost.text);
 	return rc;
 }

@@ -285,6 +285,7 @@ static int be_agent(struct jm_run_call *r, const struct jm_gang_place *place)
 	const struct jm_agent_options o = {.place = place,
 		.program = r->given.sweep.program,
 		.controls = r->given.control,
+		.stated = r->given.sweep.stated,
 		.cancel_fd = r->cancel_fd};
 
 	return jm_agent_serve(&r->cli->ctx, &o, &r->cli->err) ? jm_cli_fail(r->cli) : 0;

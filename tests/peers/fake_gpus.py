@@ -74,6 +74,13 @@ class FakeGpus:
         ranges = [struct.unpack_from("<II", data, at + i * 12) for i in range(self.n)]
         return [r if r[1] else None for r in ranges]
 
+    def locks(self):
+        """How often the clock of each GPU's cores was locked or reset."""
+        with open(self.state, "rb") as f:
+            data = f.read()
+        at = 8 + MAX_GPUS * GPU_BYTES
+        return [struct.unpack_from("<I", data, at + i * 12 + 8)[0] for i in range(self.n)]
+
     def journals(self):
         folder = os.path.join(self.env["JM_STATE"], "knobs")
         return [f for f in os.listdir(folder) if f.endswith(".journal")] if os.path.isdir(folder) else []

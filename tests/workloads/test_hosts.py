@@ -98,6 +98,18 @@ def test_ranks_meet_by_ipv6(hosts, brackets):
     assert record["verified"] is True
 
 
+def test_what_is_stated_holds_on_every_host(hosts, tmp_path):
+    """A clock whose value cannot be read is set on both, and both drivers have it as stated at the end."""
+    gpus = [FakeGpus(tmp_path / name, 1, "clocks=1") for name in "ab"]
+    for g in gpus:
+        os.makedirs(os.path.dirname(g.state))
+    records = run(hosts, "run", "allreduce", "--device", "ref", "--size", "0.00001", "--steps", "2", "--warmup", "0", "--source",
+                  "null", "--control", "nvml", "--found", "gpu.clock=unlocked", "--set", "gpu.clock=1200MHz",
+                  env=[g.env for g in gpus])
+    assert [r["status"] for r in records] == ["ok", "ok"] and [g.locked() for g in gpus] == [[None], [None]]
+    assert all(g.locks()[0] > 1 for g in gpus)
+
+
 # ---- ends ----
 
 LONG = [*GPT, "--device", "ref", "--batch", "1", "--seconds", "60"]

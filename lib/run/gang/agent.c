@@ -69,6 +69,8 @@ static int start_guard(struct agent *a, struct jm_err *err)
 
 	if (!code)
 		code = jm_guard_start(a->ctx, a->o->controls, &a->guard, err);
+	if (!code)
+		code = jm_guard_state(a->guard, a->o->stated, err);
 	if (code)
 		return code;
 	knobs = jm_guard_knobs(a->guard);
@@ -86,6 +88,12 @@ static int start_guard(struct agent *a, struct jm_err *err)
 	return code;
 }
 
+static void stop_guard(struct agent *a)
+{
+	jm_guard_stop(a->guard, NULL);
+	a->guard = NULL;
+}
+
 static int make_settings(struct agent *a, json_t *job, struct jm_err *err)
 {
 	const json_t *parameters = json_object_get(job, "parameters");
@@ -95,12 +103,13 @@ static int make_settings(struct agent *a, json_t *job, struct jm_err *err)
 	if (!jm_case_sets(parameters) ||
 		!json_is_true(json_object_get(json_object_get(job, "gang"), "measures")))
 		return 0; /* or the first rank of this host makes them */
-	if (a->guard && !jm_guard_alive(a->guard)) {
-		jm_guard_stop(a->guard, NULL);
-		a->guard = NULL;
-	}
-	if (!a->guard)
+	if (a->guard && !jm_guard_alive(a->guard))
+		stop_guard(a);
+	if (!a->guard) {
 		code = start_guard(a, err);
+		if (code) /* a guard without what was stated, or found, is none */
+			stop_guard(a);
+	}
 	if (!code)
 		code = jm_case_apply(a->guard, a->found, parameters, NULL, &rows, err);
 	if (!code)
@@ -196,8 +205,7 @@ static int check_guard(struct agent *a, struct jm_err *err)
 	if (!a->runs || !a->guard || jm_guard_alive(a->guard))
 		return 0;
 	jm_launcher_local.signal(&a->worker, SIGKILL, true);
-	jm_guard_stop(a->guard, NULL);
-	a->guard = NULL;
+	stop_guard(a);
 	jm_err_set(&why, JM_EGONE, "The guard process of the settings has ended.");
 	return say_failure(a, &why, err);
 }

@@ -10,6 +10,7 @@ struct jm_agent_options {
 	const struct jm_gang_place *place;
 	const char *program;  /* of the worker; NULL = this one */
 	const char *controls; /* of the guard (guard/guard.h) */
+	char *const *stated;  /* of jm_guard_state; NULL = nothing */
 	int cancel_fd;	      /* readable = end at once */
 };
 

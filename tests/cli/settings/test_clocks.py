@@ -233,3 +233,8 @@ def test_a_guard_killed_in_a_sweep_is_told_again(gpus):
     assert wait_for(lambda: gpus.locked() == [(900, 900)] * 2)
     assert child.wait(timeout=60) == 0
     assert gpus.locked() == [None, None] and not gpus.journals()
+
+
+def test_what_is_stated_needs_a_setting(gpus):
+    done = run(gpus, "run", "--source", "null", "--found", "gpu.clock=unlocked", "--", "true")
+    assert "give --set" in sentence(done, USAGE)
