@@ -30,7 +30,8 @@ static int parse_condition(const char *text, struct jm_condition *ret, struct jm
 	return 0;
 wrong:
 	return jm_err_set(err, JM_EUSAGE,
-		"--fail-if takes time, power or energy, > or <, and a change of B against A in "
+		"--fail-if takes time, power, energy or cost, > or <, and a change of B against A "
+		"in "
 		"percent, such as 'energy>+2%%'; '%s' is not valid.",
 		text);
 }

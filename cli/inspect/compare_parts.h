@@ -42,7 +42,9 @@ struct jm_conditions {
 struct jm_compare_call {
 	struct jm_conditions conditions; /* of fail_if */
 	const char *fail_if, *json;	 /* NULL = not given */
-	bool systems, published;	 /* published includes systems */
+	const char *purchase;		 /* likewise; of costs */
+	struct jm_compare_costs costs;
+	bool systems, published; /* published includes systems */
 	enum jm_system_metric sort;
 };
 

@@ -128,7 +128,23 @@ static void note_host(struct side *s, const char *host)
 	s->several_hosts = s->several_hosts || strcmp(s->host, host) != 0;
 }
 
-static void add_value(struct side *s, const json_t *record)
+#define SECONDS_OF_YEAR (365.25 * 24 * 3600)
+#define JOULES_OF_KWH	3.6e6
+
+/* Of a million items; NAN where none is given, or a part is unknown. */
+static double cost_of(const struct jm_compare_costs *costs, int side, double seconds, double joules)
+{
+	double cost = costs->purchase[side] / (costs->years * SECONDS_OF_YEAR) * seconds;
+
+	if (!(costs->purchase[side] > 0))
+		return NAN;
+	if (costs->price > 0)
+		cost += joules / JOULES_OF_KWH * costs->price * costs->pue;
+	return 1e6 * cost;
+}
+
+static void add_value(
+	struct side *s, const json_t *record, const struct jm_compare_costs *costs, int which)
 {
 	const json_t *block = json_object_get(json_object_get(record, "case"), "block");
 	struct jm_measured m;
@@ -141,6 +157,8 @@ static void add_value(struct side *s, const json_t *record)
 	s->value[JM_COMPARED_TIME][s->n] = m.seconds_item;
 	s->value[JM_COMPARED_POWER][s->n] = m.value[JM_M_WATTS];
 	s->value[JM_COMPARED_ENERGY][s->n] = m.value[JM_M_JOULES_ITEM];
+	s->value[JM_COMPARED_COST][s->n] =
+		cost_of(costs, which, m.seconds_item, m.value[JM_M_JOULES_ITEM]);
 	note_host(s, jm_json_text(json_object_get(record, "provenance"), "host"));
 	s->block[s->n++] = json_is_integer(block) ? (int)json_integer_value(block) : -1;
 	if (jm_metric_simulated(record))
@@ -155,7 +173,8 @@ static void add_value(struct side *s, const json_t *record)
 	s->has_energy = true;
 }
 
-static int read_side(const json_t *records, struct side *ret)
+static int read_side(
+	const json_t *records, const struct jm_compare_costs *costs, int which, struct side *ret)
 {
 	size_t n = json_array_size(records) + 1, i;
 	struct side s = {.block = calloc(n, sizeof(int))};
@@ -166,7 +185,7 @@ static int read_side(const json_t *records, struct side *ret)
 		s.value[k] = calloc(n, sizeof(double));
 		good = good && s.value[k];
 	}
-	json_array_foreach(records, i, record) if (good) add_value(&s, record);
+	json_array_foreach(records, i, record) if (good) add_value(&s, record, costs, which);
 	*ret = s;
 	return good ? 0 : -1;
 }
@@ -244,14 +263,14 @@ static int compare_paired(
 }
 
 /* Why the numbers allow no conclusion; NULL = they may be one. */
-static const char *obstacle(
-	const struct side *a, const struct side *b, int metric, const struct jm_comparison *c)
+static const char *obstacle(const struct side *a, const struct side *b, int metric,
+	const struct jm_comparison *c, const struct jm_compare_costs *costs)
 {
 	if ((a->simulated && b->measured) || (a->measured && b->simulated))
 		return "one side is simulated, the other is not";
 	if (!a->n || !b->n)
 		return "one side has no run that succeeded";
-	if (needs_energy[metric]) {
+	if (needs_energy[metric] && (metric != JM_COMPARED_COST || costs->price > 0)) {
 		if (!a->has_energy || !b->has_energy)
 			return "one side has no meter";
 		if (a->mixed || b->mixed || a->origin != b->origin)
@@ -265,7 +284,7 @@ static const char *obstacle(
 }
 
 static int fill_line(const struct side *a, const struct side *b, int metric, bool same_file,
-	struct jm_compare_line *l)
+	const struct jm_compare_costs *costs, struct jm_compare_line *l)
 {
 	l->mean_a = geometric_mean(a->value[metric], a->block, a->n, -1);
 	l->mean_b = geometric_mean(b->value[metric], b->block, b->n, -1);
@@ -277,7 +296,7 @@ static int fill_line(const struct side *a, const struct side *b, int metric, boo
 		jm_stat_compare_welch(a->value[metric], a->n, b->value[metric], b->n, &l->c);
 		l->p_rank = jm_stat_mann_whitney(a->value[metric], a->n, b->value[metric], b->n);
 	}
-	l->why_not = obstacle(a, b, metric, &l->c);
+	l->why_not = obstacle(a, b, metric, &l->c, costs);
 	l->hard = l->why_not;
 	if (!l->why_not && isnan(l->c.low))
 		l->why_not = "there are too few repeats for an interval";
@@ -292,8 +311,8 @@ static void add_settings(
 
 	json_object_foreach((json_t *)settings, key, value)
 	{
-		if (is_ignored(key, ignore) || !json_is_string(value))
-			continue;
+		if (is_ignored(key, ignore) || !json_is_string(value) || !strchr(key, '.'))
+			continue; /* knobs have a dot: gpu.power */
 		jm_text_append(row->title, sizeof(row->title), ", ", key);
 		jm_text_append(row->title, sizeof(row->title), " ", json_string_value(value));
 	}
@@ -305,24 +324,26 @@ static void set_title(const json_t *record, const char *const *ignore, struct jm
 	const json_t *of_case = json_object_get(json_object_get(record, "case"), "parameters");
 
 	jm_group_work(record, true, row->title, sizeof(row->title));
-	if (!is_ignored("settings", ignore))
+	if (!is_ignored("settings", ignore)) {
 		add_settings(json_object_get(of_case, "settings"), ignore, row);
+		add_settings(of_case, ignore, row);
+	}
 	jm_text_format(row->item, sizeof(row->item), "%s",
 		*jm_json_text(record, "unit") ? jm_json_text(record, "unit") : "run");
 }
 
 static int fill_row(const json_t *a, const json_t *b, const char *const *ignore, bool same_file,
-	struct jm_compare_row *row)
+	const struct jm_compare_costs *costs, struct jm_compare_row *row)
 {
 	struct side x, y = {.n = 0};
-	int rc = read_side(a, &x);
+	int rc = read_side(a, costs, 0, &x);
 
 	if (!rc)
-		rc = read_side(b, &y);
+		rc = read_side(b, costs, 1, &y);
 	row->failed_a = x.n_failed;
 	row->failed_b = y.n_failed;
 	for (int i = 0; i < JM_COMPARED_COUNT && !rc; i++)
-		rc = fill_line(&x, &y, i, same_file, &row->line[i]);
+		rc = fill_line(&x, &y, i, same_file, costs, &row->line[i]);
 	row->simulated = x.simulated && y.simulated;
 	set_title(json_array_get(a, 0), ignore, row);
 	side_done(&x);
@@ -347,21 +368,21 @@ static int fill_rows(
 		if (!other)
 			c->only_a++;
 		else
-			rc = fill_row(list, other, ignore, same_file, &c->row[c->n++]);
+			rc = fill_row(list, other, ignore, same_file, &c->costs, &c->row[c->n++]);
 	}
 	c->only_b = (int)json_object_size(b) - c->n;
 	return rc;
 }
 
 static int try_match(const struct jm_compare_side side[2], const char *const *ignore,
-	bool with_device, struct jm_compare *c)
+	bool with_device, const struct jm_compare_costs *costs, struct jm_compare *c)
 {
 	json_t *a = by_work(side[0].records, ignore, with_device);
 	json_t *b = by_work(side[1].records, ignore, with_device);
 	int rc = -1;
 
 	if (a && b) {
-		*c = (struct jm_compare){
+		*c = (struct jm_compare){.costs = *costs,
 			.row = calloc(json_object_size(a) + 1, sizeof(struct jm_compare_row))};
 		rc = c->row ? fill_rows(a, b, ignore, !strcmp(side[0].file, side[1].file), c) : -1;
 	}
@@ -371,14 +392,14 @@ static int try_match(const struct jm_compare_side side[2], const char *const *ig
 }
 
 int jm_compare_make(const struct jm_compare_side side[2], const char *const *ignore,
-	struct jm_compare *ret, struct jm_err *err)
+	const struct jm_compare_costs *costs, struct jm_compare *ret, struct jm_err *err)
 {
 	struct jm_compare c = {.n = 0};
-	int rc = try_match(side, ignore, true, &c);
+	int rc = try_match(side, ignore, true, costs, &c);
 
 	if (!rc && !c.n) {
 		jm_compare_done(&c);
-		rc = try_match(side, ignore, false, &c);
+		rc = try_match(side, ignore, false, costs, &c);
 		c.note = "The devices differ, so that the uncertainty of their meters does not "
 			 "cancel; it is not in the intervals.";
 	}
@@ -395,6 +416,11 @@ int jm_compare_make(const struct jm_compare_side side[2], const char *const *ign
 	}
 	*ret = c;
 	return 0;
+}
+
+int jm_compared_count(const struct jm_compare *c)
+{
+	return c->costs.purchase[0] > 0 ? JM_COMPARED_COUNT : JM_COMPARED_COST;
 }
 
 void jm_compare_done(struct jm_compare *c)

@@ -16,7 +16,8 @@
 #define JM_COMPARED(X)                                                                             \
 	X(TIME, "time", "s/@", false)                                                              \
 	X(POWER, "power", "W", true)                                                               \
-	X(ENERGY, "energy", "J/@", true)
+	X(ENERGY, "energy", "J/@", true)                                                           \
+	X(COST, "cost", "1/1e6 @", true) /* of purchase and electricity, where they are given */
 enum jm_compared {
 #define X(name, text, unit, energy) JM_COMPARED_##name,
 	JM_COMPARED(X)
@@ -48,7 +49,18 @@ struct jm_compare_side {
 	const char *given; /* as the user named it */
 };
 
+/* What the machine of each side costs. The cost of an item is its share of the time until the machine is written off,
+ * and its energy. */
+struct jm_compare_costs {
+	double purchase[2]; /* 0 = no costs are compared */
+	double years;
+	double price, pue;    /* per kWh, 0 = not given; at least 1 */
+	const char *currency; /* NULL = not named */
+	const char *source;   /* of the figures */
+};
+
 struct jm_compare {
+	struct jm_compare_costs costs;
 	struct jm_compare_row *row;
 	int n;
 	int only_a, only_b; /* works that the other side does not have */
@@ -57,7 +69,9 @@ struct jm_compare {
 
 /* ignore: names of parameters that the sides differ in by choice, NULL-terminated; "settings" = all of these. */
 int jm_compare_make(const struct jm_compare_side side[2], const char *const *ignore,
-	struct jm_compare *ret, struct jm_err *err);
+	const struct jm_compare_costs *costs, struct jm_compare *ret, struct jm_err *err);
+/* How many of the metrics are compared: the cost is the last one, and is left out where none is given. */
+int jm_compared_count(const struct jm_compare *c);
 void jm_compare_done(struct jm_compare *c);
 /* "higher", "lower", "unclear", "no verdict" */
 const char *jm_compare_verdict(const struct jm_compare_line *l);

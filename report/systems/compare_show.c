@@ -2,6 +2,7 @@
 /* A comparison as a table and as JSON. */
 #include "compare_show.h"
 #include "base/text/json.h"
+#include "compare_draw.h"
 #include "report/format/cells.h"
 #include "report/format/text.h"
 
@@ -14,10 +15,16 @@ static const char *const units[] = {
 #undef X
 };
 
-/* "J/@": "J/token" */
-static void put_unit(int metric, const char *item, char *out, size_t size)
+/* "J/@": "J/token"; "EUR/1e6 token" */
+static void put_unit(
+	const struct jm_compare *c, int metric, const char *item, char *out, size_t size)
 {
 	const char *at = strchr(units[metric], '@');
+
+	if (metric == JM_COMPARED_COST) {
+		snprintf(out, size, "%s/1e6 %s", c->costs.currency ? c->costs.currency : "1", item);
+		return;
+	}
 
 	snprintf(out, size, "%.*s%s", (int)(at ? at - units[metric] : (long)strlen(units[metric])),
 		units[metric], at ? item : "");
@@ -58,6 +65,8 @@ static double prefix_of(const struct jm_compare_row *row, int metric, const char
 						      : row->line[metric].mean_a;
 
 	*ret_prefix = "";
+	if (metric == JM_COMPARED_COST)
+		return 1;
 	if (*units[metric] == 's')
 		return fabs(mean) < 1 ? jm_text_prefix("J", mean, ret_prefix) : 1;
 	return jm_text_prefix(units[metric], mean, ret_prefix);
@@ -76,8 +85,8 @@ static void put_chance(double p, char *out, size_t size)
 		snprintf(out, size, "%.*f", p < 0.001 ? 4 : p < 0.1 ? 3 : 2, p);
 }
 
-static void put_cell(
-	const struct jm_compare_row *row, int metric, enum column column, char *out, size_t size)
+static void put_cell(const struct jm_compare *of, const struct jm_compare_row *row, int metric,
+	enum column column, char *out, size_t size)
 {
 	const struct jm_compare_line *l = &row->line[metric];
 	const char *prefix;
@@ -86,7 +95,7 @@ static void put_cell(
 
 	switch (column) {
 	case WHAT:
-		put_unit(metric, row->item, unit, sizeof(unit));
+		put_unit(of, metric, row->item, unit, sizeof(unit));
 		snprintf(out, size, "%s %s%s", jm_compared_names[metric], prefix, unit);
 		return;
 	case CHANGE:
@@ -106,20 +115,22 @@ static void put_cell(
 	}
 }
 
-static int print_lines(const struct jm_compare_row *row, int width, FILE *f, struct jm_err *err)
+static int print_lines(const struct jm_compare *of, const struct jm_compare_names *names,
+	const struct jm_compare_row *row, int width, FILE *f, struct jm_err *err)
 {
-	static const char *const title[COLUMNS] = {" ", "A", "B", "B/A", "change %", "p", "B is"};
+	const char *const title[COLUMNS] = {
+		" ", names->head[0], names->head[1], "B/A", "change %", "p", "B is"};
 	struct jm_grid grid;
 	char text[80];
-	int rc = jm_grid_new(&grid, JM_COMPARED_COUNT, COLUMNS, err);
+	int n = jm_compared_count(of), rc = jm_grid_new(&grid, n, COLUMNS, err);
 
 	if (rc)
 		return rc;
 	grid.left[WHAT] = grid.left[RESULT] = true;
 	for (int c = 0; c < COLUMNS && !rc; c++)
 		rc = jm_grid_set(&grid, -1, c, err, "%s", title[c]);
-	for (int i = 0; i < JM_COMPARED_COUNT * COLUMNS && !rc; i++) {
-		put_cell(row, i / COLUMNS, (enum column)(i % COLUMNS), text, sizeof(text));
+	for (int i = 0; i < n * COLUMNS && !rc; i++) {
+		put_cell(of, row, i / COLUMNS, (enum column)(i % COLUMNS), text, sizeof(text));
 		rc = jm_grid_set(&grid, i / COLUMNS, i % COLUMNS, err, "%s", text);
 	}
 	if (!rc)
@@ -130,17 +141,17 @@ static int print_lines(const struct jm_compare_row *row, int width, FILE *f, str
 
 /* The test by ranks, which assumes no distribution, is shown in addition to Welch's and decides
  * nothing. */
-static void print_ranks(const struct jm_compare_row *row, int width, FILE *f)
+static void print_ranks(const struct jm_compare_row *row, int n, int width, FILE *f)
 {
-	char text[240], all[160] = "", one[60];
+	char text[240], all[160] = "", one[60], chance[24];
 
-	for (int i = 0; i < JM_COMPARED_COUNT; i++) {
+	for (int i = 0; i < n; i++) {
 		double p = row->line[i].p_rank;
 
 		if (isnan(p))
 			continue;
-		snprintf(one, sizeof(one), "%s %s%.4f", jm_compared_names[i], p < 1e-4 ? "<" : "",
-			fmax(p, 1e-4));
+		put_chance(p, chance, sizeof(chance));
+		snprintf(one, sizeof(one), "%s %s", jm_compared_names[i], chance);
 		jm_text_append(all, sizeof(all), ", ", one);
 	}
 	if (!*all)
@@ -150,11 +161,11 @@ static void print_ranks(const struct jm_compare_row *row, int width, FILE *f)
 }
 
 /* Each reason once, with the metrics that it holds for. */
-static void print_reasons(const struct jm_compare_row *row, int width, FILE *f)
+static void print_reasons(const struct jm_compare_row *row, int n, int width, FILE *f)
 {
 	char names[80], text[300];
 
-	for (int i = 0; i < JM_COMPARED_COUNT; i++) {
+	for (int i = 0; i < n; i++) {
 		const char *why = row->line[i].why_not;
 		bool is_first = why;
 
@@ -163,7 +174,7 @@ static void print_reasons(const struct jm_compare_row *row, int width, FILE *f)
 		if (!is_first)
 			continue;
 		*names = '\0';
-		for (int k = i; k < JM_COMPARED_COUNT; k++)
+		for (int k = i; k < n; k++)
 			if (row->line[k].why_not && !strcmp(row->line[k].why_not, why))
 				jm_text_append(names, sizeof(names), ", ", jm_compared_names[k]);
 		jm_text_format(text, sizeof(text), "no conclusion on %s: %s", names, why);
@@ -186,10 +197,11 @@ static void print_title(const struct jm_compare_row *row, int width, FILE *f)
 	jm_text_wrap(f, title, 0, 2, width);
 }
 
-static int print_row(const struct jm_compare_row *row, int width, FILE *f, struct jm_err *err)
+static int print_row(const struct jm_compare *c, const struct jm_compare_names *names,
+	const struct jm_compare_row *row, int width, FILE *f, struct jm_err *err)
 {
+	int n = jm_compared_count(c), rc;
 	char text[120];
-	int rc;
 
 	print_title(row, width, f);
 	if (row->failed_a + row->failed_b) {
@@ -197,22 +209,46 @@ static int print_row(const struct jm_compare_row *row, int width, FILE *f, struc
 			row->failed_a, row->failed_a == 1 ? "" : "s", row->failed_b);
 		jm_text_wrap(f, text, 2, 4, width);
 	}
-	rc = print_lines(row, width, f, err);
-	print_ranks(row, width, f);
-	print_reasons(row, width, f);
+	rc = print_lines(c, names, row, width, f, err);
+	print_ranks(row, n, width, f);
+	print_reasons(row, n, width, f);
+	jm_compare_draw(row, width, f);
 	return rc;
 }
 
-int jm_compare_print(const struct jm_compare *c, int width, FILE *f, struct jm_err *err)
+/* What the cost is made of. */
+static void print_costs(const struct jm_compare *c, int width, FILE *f)
+{
+	const char *currency = c->costs.currency ? c->costs.currency : "";
+	char text[400], price[100] = "";
+
+	if (!(c->costs.purchase[0] > 0))
+		return;
+	if (c->costs.price > 0)
+		snprintf(price, sizeof(price), ", and electricity at %.6g %s per kWh, PUE %.4g",
+			c->costs.price, currency, c->costs.pue);
+	jm_text_format(text, sizeof(text),
+		"Cost: purchase of A %.10g %s and of B %.10g %s, in use without a pause for %.4g "
+		"years%s; source: %s.",
+		c->costs.purchase[0], currency, c->costs.purchase[1], currency, c->costs.years,
+		price, c->costs.source);
+	fputc('\n', f);
+	jm_text_wrap(f, text, 0, 2, width);
+}
+
+int jm_compare_print(const struct jm_compare *c, const struct jm_compare_names *names, int width,
+	FILE *f, struct jm_err *err)
 {
 	char text[120];
 	int rc = 0;
 
+	for (int i = 0; i < 2; i++)
+		jm_text_wrap(f, names->whole[i], 0, 3, width);
 	for (int i = 0; i < c->n && !rc; i++) {
-		if (i)
-			fputc('\n', f);
-		rc = print_row(&c->row[i], width, f, err);
+		fputc('\n', f);
+		rc = print_row(c, names, &c->row[i], width, f, err);
 	}
+	print_costs(c, width, f);
 	if (c->only_a + c->only_b) {
 		snprintf(text, sizeof(text), "Not compared: %d case%s only in A, %d only in B.",
 			c->only_a, c->only_a == 1 ? "" : "s", c->only_b);
@@ -231,12 +267,12 @@ static json_t *optional_text(const char *text)
 	return text ? json_string(text) : json_null();
 }
 
-static json_t *line_json(const struct jm_compare_row *row, int metric)
+static json_t *line_json(const struct jm_compare *of, const struct jm_compare_row *row, int metric)
 {
 	const struct jm_compare_line *l = &row->line[metric];
 	char unit[48];
 
-	put_unit(metric, row->item, unit, sizeof(unit));
+	put_unit(of, metric, row->item, unit, sizeof(unit));
 	return json_pack("{s:o, s:s, s:s, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:s, s:s, s:o}",
 		"p_rank", jm_json_number(l->p_rank), "metric", jm_compared_names[metric], "unit",
 		unit, "a", jm_json_number(l->mean_a), "b", jm_json_number(l->mean_b), "n_a",
@@ -246,23 +282,24 @@ static json_t *line_json(const struct jm_compare_row *row, int metric)
 		jm_compare_verdict(l), "why", optional_text(l->why_not));
 }
 
-static json_t *row_json(const struct jm_compare_row *row)
+static json_t *row_json(const struct jm_compare *c, const struct jm_compare_row *row)
 {
 	json_t *lines = json_array();
 
-	for (int i = 0; i < JM_COMPARED_COUNT; i++)
-		json_array_append_new(lines, line_json(row, i));
+	for (int i = 0; i < jm_compared_count(c); i++)
+		json_array_append_new(lines, line_json(c, row, i));
 	return json_pack("{s:s, s:s, s:b, s:i, s:i, s:o}", "work", row->title, "item", row->item,
 		"simulated", row->simulated, "failed_a", row->failed_a, "failed_b", row->failed_b,
 		"metrics", lines);
 }
 
-json_t *jm_compare_json(const struct jm_compare *c)
+json_t *jm_compare_json(const struct jm_compare *c, const struct jm_compare_names *names)
 {
 	json_t *rows = json_array();
 
 	for (int i = 0; i < c->n; i++)
-		json_array_append_new(rows, row_json(&c->row[i]));
-	return json_pack("{s:s, s:o, s:i, s:i, s:o}", "schema", "joulemark.compare/1", "works",
-		rows, "only_a", c->only_a, "only_b", c->only_b, "note", optional_text(c->note));
+		json_array_append_new(rows, row_json(c, &c->row[i]));
+	return json_pack("{s:s, s:s, s:s, s:o, s:i, s:i, s:o}", "schema", "joulemark.compare/1",
+		"a", names->whole[0] + 3, "b", names->whole[1] + 3, "works", rows, "only_a",
+		c->only_a, "only_b", c->only_b, "note", optional_text(c->note));
 }

@@ -4,8 +4,11 @@
 #define JM_COMPARE_SHOW_H
 
 #include "compare.h"
+#include "compare_names.h"
 
-int jm_compare_print(const struct jm_compare *c, int width, FILE *f, struct jm_err *err);
-json_t *jm_compare_json(const struct jm_compare *c); /* NULL: no memory */
+int jm_compare_print(const struct jm_compare *c, const struct jm_compare_names *names, int width,
+	FILE *f, struct jm_err *err);
+/* NULL: no memory */
+json_t *jm_compare_json(const struct jm_compare *c, const struct jm_compare_names *names);
 
 #endif

@@ -245,3 +245,58 @@ def test_a_damaged_record_is_left_out_and_told_by_the_exit_status(tmp_path):
     rows[0]["meters"] = 3
     done = jm("compare", a, write(tmp_path, rows, "b.json"))
     assert done.returncode == 4 and "Omitted: " in done.stderr and "4 and 3 independent" in done.stdout
+
+
+COSTS = ["--purchase", "250000,310000", "--years", "4", "--price", "0.25", "--pue", "1.3", "--currency", "EUR"]
+
+
+def test_cost_of_purchase_and_electricity(tmp_path):
+    """Of each run: its share of four years of the purchase, and its kWh; then as the other metrics."""
+    a = write(tmp_path, runs(TIMES_A, JOULES_A), "a.json")
+    b = write(tmp_path, runs(TIMES_B, JOULES_B), "b.json")
+    x, y = ([(s * buy / (4 * 365.25 * 86400) + j / 3.6e6 * 0.25 * 1.3) / 10 * 1e6 for s, j in zip(times, joules)]
+            for times, joules, buy in ((TIMES_A, JOULES_A, 250000), (TIMES_B, JOULES_B, 310000)))
+    got = metrics(compare(a, b, *COSTS, "--figures-from", "offers"))["cost"]
+    assert [got["ratio"], got["low"], got["high"]] == pytest.approx(by_numpy(x, y, False)[:3], rel=1e-6)
+    assert got["a"] == pytest.approx(np.exp(np.mean(np.log(x)))) and got["unit"].startswith("EUR/1e6 ")
+    assert "cost" not in metrics(compare(a, b))
+    text = jm("compare", a, b, *COSTS, "--figures-from", "offers").stdout
+    assert "source: offers." in text and re.search(r"^  cost EUR/1e6 ", text, re.M)
+    assert jm("compare", a, b, *COSTS, "--figures-from", "x", "--fail-if", "cost>+1%").returncode == 1
+
+
+@pytest.mark.parametrize("words", [["--purchase", "1,2"], ["--purchase", "1", "--figures-from", "x"],
+                                   ["--purchase", "0,1", "--figures-from", "x"], ["--fail-if", "cost>1%"], ["--years", "3"]])
+def test_costs_that_say_nothing(tmp_path, words):
+    a = write(tmp_path, runs(TIMES_A, JOULES_A), "a.json")
+    assert "purchase" in sentence(jm("compare", a, a, *words), USAGE)
+
+
+def test_columns_are_named_by_what_differs(tmp_path):
+    rows = runs(TIMES_A, JOULES_A)
+    (tmp_path / "x").mkdir()
+    a, b = write(tmp_path, rows, "old.json"), write(tmp_path, rows, "new.json")
+    heads = [line.split() for line in jm("compare", a, b).stdout.splitlines() if "B/A" in line]
+    assert heads[0][:4] == ["A", "old.json", "B", "new.json"]
+    for r in rows:
+        r.update(device="cuda:0", clock="real", provenance=dict(r["provenance"] or {}, host="node1"))
+    a = write(tmp_path, rows, "old.json")
+    for r in rows:
+        r["provenance"] = dict(r["provenance"], host="node2")
+    b = write(tmp_path, rows, "new.json")
+    text = jm("compare", a, b).stdout
+    assert re.search(r"A node1 +B node2 +B/A", text) and text.startswith("A: node1, ")
+    assert compare(a, b)["b"].startswith("node2, ")
+
+
+def test_the_drawing_has_the_intervals_on_one_scale(tmp_path):
+    a = write(tmp_path, runs(TIMES_A, JOULES_A), "a.json")
+    b = write(tmp_path, runs(TIMES_B, JOULES_B), "b.json")
+    got, lines = metrics(compare(a, b)), jm("compare", a, b, "--width", "80").stdout.splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("  B - A"))
+    end = float(re.search(r"\+(\d+) %", lines[head]).group(1))
+    zero = lines[head].index(" 0 ") + 1
+    for line in lines[head + 1:head + 4]:
+        m = got[line.split()[0]]
+        for mark, value in (("├", m["low"]), ("●", m["ratio"]), ("┤", m["high"])):
+            assert line.index(mark) - zero == pytest.approx(100 * (value - 1) / end * (zero - 12), abs=0.51)
