@@ -117,7 +117,7 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 		jm_record_set(
 			record, "repeats", jm_measure_repeat_json(&m->repeat, m->session, err));
 	if (m->tune)
-		jm_record_set(record, "tune", json_incref(m->tune->json));
+		jm_record_set(record, jm_tune_key(m->tune), json_incref(m->tune->json));
 	jm_record_set(record, "clock", json_string("real"));
 	jm_record_set(record, "items", jm_json_number(o->items));
 	jm_record_set(record, "throughput", jm_json_number(o->throughput));
@@ -161,7 +161,7 @@ static void print_text_to(FILE *out, const struct measurement *m, const json_t *
 	t.bold = !cli->output && jm_screen_colour(STDERR_FILENO);
 	t.marked = m->outcome.marked != m->outcome.phase;
 	jm_measure_print(&t, record);
-	jm_tuning_print(json_object_get(record, "tune"), out, t.width);
+	jm_tuning_print(record, out, t.width);
 }
 
 /* Standard error, in one piece, so that the command's own output is left as it is; or the file of --output. */
@@ -271,8 +271,8 @@ static int open_store(struct measurement *m)
 	for (int i = 0; !rc && i < n; i++)
 		rc = jm_measure_store_add(&m->store,
 			command_json(m->repeats ? m->repeat.command[i] : m->command),
-			jm_command_throughput(&m->cli->values), m->tune ? m->tune->objective : NULL,
-			&m->cli->err);
+			jm_command_throughput(&m->cli->values),
+			m->tune ? jm_tune_what(m->tune) : NULL, &m->cli->err);
 	return rc;
 }
 

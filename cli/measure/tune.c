@@ -28,6 +28,23 @@ static const struct jm_option options[] = {
 		.help = "what is minimized, with e = joules per item and d = seconds per item: "
 			"energy (e), edp (e d), ed2p (e d^2), eds:K, zeus:ETA, or slowdown:5%, the "
 			"least e at which d grows by at most 5 %"},
+	{.name = "budget",
+		.usual = true,
+		JM_BIND(JM_REAL, struct tune, run.budget_watts),
+		.unit = "W",
+		.min = 1,
+		.max = 1e7,
+		.argument = "WATTS",
+		.help = "in place of an objective: share this power among the limits of the "
+			"devices, such as 2400W; what they enforce together is never above it"},
+	{.name = "share",
+		.usual = true,
+		JM_BIND(JM_CHOICE, struct tune, run.share),
+		.choices = jm_share_names,
+		.fallback = "marginal",
+		.needs = "budget",
+		.help = "of the budget: equal, proportional to the highest limit of each device, "
+			"or marginal: moved while the command runs to where it does most"},
 	{.name = "knob",
 		.usual = true,
 		JM_BIND(JM_TEXT, struct tune, run.knob),
@@ -126,6 +143,9 @@ static int check(struct jm_cli *cli, const struct tune *t)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--progress gpu counts no items of the output; omit it, or --items-regex "
 			"and --items-json.");
+	if (t->run.budget_watts > 0 && jm_cli_given(cli, "objective"))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"With --budget the rate of items is what counts; omit it, or --objective.");
 	return jm_objective_parse(t->run.objective, &o, &cli->err);
 }
 
@@ -165,6 +185,8 @@ const struct jm_command jm_command_tune = {
 		"are measured; two values are visited in turns until their 95 % intervals "
 		"separate. The best is held until CMD ends, or the setting found if nothing is "
 		"better than that. Where energy or time per item move, it looks again.\n\n"
+		"With --budget, the limits of several devices share a power instead, so that the "
+		"rate of items is as high as it allows.\n\n"
 		"CMD reports its items with marks ('joulemark mark'), or they are counted in what "
 		"it prints. Native work reports its steps: 'joulemark tune -- joulemark run "
 		"gpt-117m'.\n\n"
@@ -174,6 +196,7 @@ const struct jm_command jm_command_tune = {
 	.example = "joulemark tune --objective slowdown:5% -- python train.py\n"
 		   "joulemark tune --items-regex 'tokens: (\\d+)' -- ./train\n"
 		   "joulemark tune --knob gpu.power=250:600+25W --within 5min -- ./train\n"
+		   "joulemark tune --budget 1kW -- ./train\n"
 		   "joulemark tune --device sim:h100x4 -- joulemark run sim \\\n"
 		   "  --device sim:h100x4 --real-time --seconds 60",
 	.options = options,

@@ -6,6 +6,7 @@
 #include "tune/tuner.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 int jm_tune_open(
@@ -18,6 +19,8 @@ int jm_tune_open(
 		.progress = r->progress,
 		.window_s = r->window_s,
 		.within_s = r->within_s,
+		.budget_watts = r->budget_watts > 0 ? r->budget_watts : 0,
+		.share = r->share,
 	};
 	const char *controls;
 	char text[400];
@@ -100,9 +103,23 @@ void jm_tune_end(struct jm_tune_run *r, struct jm_cli *cli)
 	jm_sleeper_done(&r->sleeper);
 	pthread_mutex_destroy(&r->lock);
 	jm_tuner_end(r->tuner);
-	r->json = jm_tuner_json(r->tuner);
+	r->json = r->budget_watts > 0 ? jm_tuner_budget_json(r->tuner) : jm_tuner_json(r->tuner);
 	if (!r->json)
 		jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the record of the tuner.");
+}
+
+const char *jm_tune_what(struct jm_tune_run *r)
+{
+	if (!(r->budget_watts > 0))
+		return r->objective;
+	snprintf(r->what, sizeof(r->what), "budget %g W, %s", r->budget_watts,
+		jm_share_names[r->share]);
+	return r->what;
+}
+
+const char *jm_tune_key(const struct jm_tune_run *r)
+{
+	return r->budget_watts > 0 ? "budget" : "tune";
 }
 
 int jm_tune_close(struct jm_tune_run *r, struct jm_err *err)

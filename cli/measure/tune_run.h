@@ -15,6 +15,8 @@ struct jm_tune_run {
 	char *const *found;
 	enum jm_tune_progress progress;
 	double window_s, within_s;
+	double budget_watts; /* NAN = none */
+	enum jm_share share;
 	/* while it runs */
 	struct jm_guard *guard;
 	struct jm_tuner *tuner;
@@ -22,7 +24,8 @@ struct jm_tune_run {
 	pthread_t thread;
 	bool running, ending;
 	pthread_mutex_t lock; /* of ending */
-	json_t *json;	      /* the key "tune" of the record; NULL until the end */
+	char what[60];
+	json_t *json; /* the key of the record that jm_tune_key names; NULL until the end */
 };
 
 /* Takes hold of the knob. device: of --device, NULL = this machine. */
@@ -32,6 +35,10 @@ int jm_tune_open(
 int jm_tune_begin(struct jm_tune_run *r, struct jm_cli *cli);
 void jm_tune_progress(void *run, int64_t t_ns, double items);
 void jm_tune_end(struct jm_tune_run *r, struct jm_cli *cli);
+/* What a store has as the difference of this case: the objective, or "budget 2400 W, equal". */
+const char *jm_tune_what(struct jm_tune_run *r);
+/* "tune", or "budget" */
+const char *jm_tune_key(const struct jm_tune_run *r);
 /* Restores what was found. */
 int jm_tune_close(struct jm_tune_run *r, struct jm_err *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of a record, of work whose setting was tuned while it ran: "tune". See record_keys.c. */
+/* Keys of a record, of work whose setting was tuned while it ran: "tune", and "budget". See record_keys.c. */
 #include "result/record_keys_parts.h"
 
 #include "meter/meter.h"
@@ -11,6 +11,7 @@ static const char *const origins[] = {JM_ORIGINS(NAME) NULL};
 static const char *const stages[] = {"coarse", "golden", "confirm", "hold", NULL};
 static const char *const choices[] = {"open", "better", "flat", "found", "unclear", NULL};
 static const char *const progress_words[] = {"items", "gpu", NULL};
+static const char *const shares[] = {"equal", "proportional", "marginal", NULL};
 
 static const struct jm_key visit_keys[] = {
 	{NUMBER("start_s", 0), .unit = "s", .meaning = "since the session began"},
@@ -88,5 +89,38 @@ const struct jm_key jm__tune_keys[] = {
 	{POSITIVE("saved_error_joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "half its 95 % interval"},
 	{LIST("visits", 0), .keys = visit_keys, .meaning = "of searches, in their order"},
+	{0},
+};
+
+static const struct jm_key limit_keys[] = {
+	{TEXT("device", 0), .meaning = "that has the limit"},
+	{NUMBER("found", JM_KEY_NULL), .unit = "W", .meaning = "its limit before"},
+	{POSITIVE("limit", 0), .unit = "W", .meaning = "that is held, or the best so far"},
+	{POSITIVE("watts", JM_KEY_NULL), .unit = "W",
+		.meaning = "its mean power in the last visit"},
+	{0},
+};
+
+const struct jm_key jm__budget_keys[] = {
+	{POSITIVE("watts", 0), .unit = "W", .meaning = "of all devices together"},
+	{WORD("share", 0), .words = shares, .meaning = "how it was shared, as --share has it"},
+	{TEXT("knob", 0), .meaning = "the limits"},
+	{WORD("progress", 0), .words = progress_words, .meaning = "as of tune"},
+	{LIST("limits", 0), .keys = limit_keys, .meaning = "of the devices"},
+	{POSITIVE("enforced_most_watts", 0), .unit = "W",
+		.meaning =
+			"the highest sum of the limits that the devices said they enforce, after "
+			"each change"},
+	{FLAG("holds", 0), .meaning = "nothing was tried any more in the end"},
+	{POSITIVE("first_rate", JM_KEY_NULL), .meaning = "items/s under the first limits"},
+	{POSITIVE("rate", JM_KEY_NULL),
+		.meaning = "items/s under the last ones; null: not measured"},
+	{COUNT("visits", 0), .meaning = "with items"},
+	{COUNT("moves", 0), .meaning = "of power between devices, tried"},
+	{COUNT("moves_kept", 0), .meaning = "of them, those that did no harm"},
+	{COUNT("lost", 0), .meaning = "visits without items, or that another program spoilt"},
+	{POSITIVE("warmup_s", 0), .unit = "s", .meaning = "as of tune"},
+	{TEXT("stopped", JM_KEY_NULL),
+		.meaning = "why sharing ended before the work; null: it did not"},
 	{0},
 };

@@ -336,8 +336,9 @@ int jm_budget_new(
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a power budget.");
 	b->o = *options;
 	b->r.first_rate = b->r.rate = NAN;
-	for (int i = 0; i < b->o.n; i++)
-		weight[i] = b->o.share == JM_SHARE_PROPORTIONAL ? b->o.device[i].max : 1;
+	for (int i = 0; i < JM_BUDGET_MOST; i++)
+		weight[i] =
+			b->o.share == JM_SHARE_PROPORTIONAL && i < b->o.n ? b->o.device[i].max : 1;
 	fill(&b->o, weight, b->limit);
 	round_down(&b->o, b->limit);
 	b->share = 1;

@@ -21,7 +21,8 @@ static int pick(struct jm_tuned_knob *k, const struct jm_setting *target, struct
 	k->index = calloc((size_t)knobs->n + 1, sizeof(*k->index));
 	k->now = calloc((size_t)knobs->n + 1, sizeof(*k->now));
 	k->of_found = calloc((size_t)knobs->n + 1, sizeof(*k->of_found));
-	if (!k->index || !k->now || !k->of_found)
+	k->mine = calloc((size_t)knobs->n + 1, sizeof(*k->mine));
+	if (!k->index || !k->now || !k->of_found || !k->mine)
 		return no_memory(err);
 	k->min = -INFINITY;
 	k->max = INFINITY;
@@ -74,8 +75,8 @@ static int narrow(struct jm_tuned_knob *k, const char *text, struct jm_err *err)
 	jm_axis_done(&axis);
 	if (rc)
 		return rc;
-	k->min = min;
-	k->max = max;
+	k->min = k->low = min;
+	k->max = k->high = max;
 	k->step = step;
 	return 0;
 }
@@ -110,7 +111,7 @@ int jm_tuned_knob_open(
 	char name[sizeof(k->name) + JM_ID_MAX];
 	int rc;
 
-	*k = (struct jm_tuned_knob){.guard = guard, .set = jm_knob_value_of(NAN)};
+	*k = (struct jm_tuned_knob){.guard = guard, .low = -INFINITY, .high = INFINITY};
 	snprintf(name, sizeof(name), "%.*s", (int)n, text);
 	rc = jm_target_parse(name, jm_guard_knobs(guard), &target, err);
 	if (rc)
@@ -132,9 +133,11 @@ void jm_tuned_knob_close(struct jm_tuned_knob *k)
 	free(k->index);
 	free(k->now);
 	free(k->of_found);
+	free(k->mine);
 	k->index = NULL;
 	k->now = NULL;
 	k->of_found = NULL;
+	k->mine = NULL;
 }
 
 /* ---- setting ---- */
@@ -148,12 +151,16 @@ static bool found_is_known(const struct jm_tuned_knob *k)
 	return known;
 }
 
+/* What the devices accepted; of those that were not set nothing new is known. */
 static void note(struct jm_tuned_knob *k, int n_applied)
 {
-	k->differs = false;
-	k->set = n_applied ? k->now[0].accepted : jm_knob_value_of(NAN);
-	for (int i = 1; i < n_applied; i++)
-		k->differs = k->differs || !jm_knob_value_same(&k->now[i].accepted, &k->set);
+	for (int i = 0; i < k->n; i++) {
+		if (!n_applied)
+			k->mine[i] = jm_knob_value_of(NAN);
+		for (int a = 0; a < n_applied; a++)
+			if (k->now[a].knob == k->index[i])
+				k->mine[i] = k->now[a].accepted;
+	}
 }
 
 /* The knob stays in our hands, so that no other program takes it between two visits: found values are set again, and not
@@ -189,18 +196,81 @@ int jm_tuned_knob_set(struct jm_tuned_knob *k, struct jm_tune_setting setting, s
 	return rc;
 }
 
+/* What each device holds, by what it enforces where it says that. */
+static int read_each(struct jm_tuned_knob *k, double *ret, double *ret_sum, struct jm_err *err)
+{
+	int rc = jm_guard_get(k->guard, k->now, err);
+
+	*ret_sum = 0;
+	for (int i = 0; !rc && i < k->n; i++) {
+		const struct jm_applied *now = &k->now[k->index[i]];
+		double enforced = jm_knob_value_number(&now->enforced);
+
+		ret[i] = isnan(enforced) ? jm_knob_value_number(&now->accepted) : enforced;
+		*ret_sum += ret[i];
+	}
+	return rc;
+}
+
+/* Sets the devices whose number is to fall, or those whose number is to rise, by `less` less each. */
+static int set_some(struct jm_tuned_knob *k, const double *now, const double *number, bool falls,
+	double less, struct jm_err *err)
+{
+	struct jm_setting *some = calloc((size_t)k->n + 1, sizeof(*some));
+	int n = 0, n_applied = 0, rc = some ? 0 : no_memory(err);
+
+	for (int i = 0; !rc && i < k->n; i++) {
+		double to = number[i] > now[i] ? fmax(now[i], number[i] - less) : number[i];
+
+		if (falls ? !(to < now[i]) : !(to > now[i]))
+			continue;
+		some[n] = k->of_found[i];
+		some[n++].value = jm_knob_value_of(to);
+	}
+	if (!rc && n)
+		rc = jm_guard_set(k->guard, some, n, k->now, &n_applied, err);
+	if (!rc && n)
+		note(k, n_applied);
+	free(some);
+	return rc;
+}
+
+int jm_tuned_knob_set_each(struct jm_tuned_knob *k, const double *number, double most,
+	double *ret_sum, struct jm_err *err)
+{
+	double *now = calloc((size_t)k->n + 1, sizeof(*now)), over = 0, sum = 0;
+	int rc = now ? read_each(k, now, &sum, err) : no_memory(err);
+
+	if (!rc)
+		rc = set_some(k, now, number, true, 0, err);
+	if (!rc)
+		rc = read_each(k, now, &sum, err);
+	for (int i = 0; !rc && i < k->n; i++)
+		over += fmax(now[i], number[i]);
+	if (!rc)
+		rc = set_some(k, now, number, false, ceil(fmax(over - most, 0)), err);
+	if (!rc)
+		rc = read_each(k, now, &sum, err);
+	free(now);
+	if (!rc && sum > most + 1e-6 * most)
+		rc = jm_err_set(err, JM_ERANGE,
+			"The devices enforce %g %s together, which is more than %g.", sum,
+			k->knob->unit, most);
+	if (!rc)
+		*ret_sum = sum;
+	return rc;
+}
+
 int jm_tuned_knob_moved(struct jm_tuned_knob *k, bool *ret, struct jm_err *err)
 {
-	int rc;
+	int rc = jm_guard_get(k->guard, k->now, err);
 
 	*ret = false;
-	if (!jm_knob_value_known(&k->set) || k->differs)
-		return 0;
-	rc = jm_guard_get(k->guard, k->now, err);
 	for (int i = 0; !rc && i < k->n; i++) {
 		const struct jm_knob_value *now = &k->now[k->index[i]].accepted;
 
-		*ret = *ret || (jm_knob_value_known(now) && !jm_knob_value_same(now, &k->set));
+		*ret = *ret || (jm_knob_value_known(now) && jm_knob_value_known(&k->mine[i]) &&
+				       !jm_knob_value_same(now, &k->mine[i]));
 	}
 	return rc;
 }

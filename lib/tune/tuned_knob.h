@@ -10,6 +10,7 @@ struct jm_tuned_knob {
 	struct jm_guard *guard;	    /* borrowed */
 	const struct jm_knob *knob; /* the first of them, of the guard's */
 	char name[32], selector[JM_ID_MAX];
+	double low, high;      /* between which the user wants the values; infinite = not given */
 	double min, max, step; /* that every device takes */
 	double found;	       /* the highest of them; NAN = no number */
 	double found_sum;      /* over the devices; NAN = no number */
@@ -18,8 +19,8 @@ struct jm_tuned_knob {
 	int n;
 	struct jm_setting *of_found; /* one per device; value unknown where nobody knows it */
 	struct jm_applied *now;	     /* one per knob of the guard */
-	struct jm_knob_value set;    /* that was accepted last; unknown = nothing was set */
-	bool differs;		     /* the devices accepted different values */
+	struct jm_knob_value
+		*mine; /* one per device: that was accepted last; unknown = it is not known */
 };
 
 /*
@@ -31,6 +32,13 @@ int jm_tuned_knob_open(
 void jm_tuned_knob_close(struct jm_tuned_knob *k);
 /* All devices or none, as jm_guard_set. */
 int jm_tuned_knob_set(struct jm_tuned_knob *k, struct jm_tune_setting setting, struct jm_err *err);
+/*
+ * Each device its own number, whose sum is never above `most` on the way: first those that fall are set and read back,
+ * then those that rise, by as much less as a device enforces more than it was asked for. ret_sum: what they enforce
+ * together. JM_ERANGE: more than `most` all the same.
+ */
+int jm_tuned_knob_set_each(struct jm_tuned_knob *k, const double *number, double most,
+	double *ret_sum, struct jm_err *err);
 /* Has another program changed what was set? JM_EGONE and others: it cannot be read. */
 int jm_tuned_knob_moved(struct jm_tuned_knob *k, bool *ret, struct jm_err *err);
 

@@ -95,11 +95,15 @@ static void stop(struct jm_tuner *t, const char *why)
 
 	snprintf(t->stopped, sizeof(t->stopped), "%s", why);
 	t->state = JM__STOPPED;
-	if (jm_guard_alive(t->o.guard) && jm_guard_restore(t->o.guard, &err))
+	/* the setting found may be above the budget */
+	if (!t->budget.budget && jm_guard_alive(t->o.guard) && jm_guard_restore(t->o.guard, &err))
 		jm_log(t->o.ctx, JM_WARNING, "%s", err.text);
 	t->setting = (struct jm_tune_setting){.found = true};
 	enter_phase(t, true);
-	jm_log(t->o.ctx, JM_WARNING, "Tuning has ended; the setting found is in force: %s", why);
+	jm_log(t->o.ctx, JM_WARNING, "Tuning has ended; %s in force: %s",
+		t->budget.budget && jm_guard_alive(t->o.guard) ? "the last limits stay"
+							       : "the setting found is",
+		why);
 }
 
 /* ---- settings ---- */
@@ -115,20 +119,40 @@ static bool same(struct jm_tune_setting a, struct jm_tune_setting b)
 	return a.found == b.found && (a.found || a.value == b.value);
 }
 
+static int set_next(struct jm_tuner *t, bool *ret_changed, struct jm_err *err)
+{
+	struct jm_tune_setting next;
+	int rc = 0;
+
+	if (t->budget.budget)
+		return jm_tuned_budget_apply(&t->budget, &t->knob, ret_changed, err);
+	next = jm_search_next(t->search);
+	*ret_changed = !same(next, t->setting);
+	if (*ret_changed)
+		rc = jm_tuned_knob_set(&t->knob, next, err);
+	t->setting = next;
+	return rc;
+}
+
+static bool is_holding(const struct jm_tuner *t)
+{
+	return t->budget.budget ? jm_budget_holds(t->budget.budget)
+				: jm_search_stage(t->search) == JM_STAGE_HOLD;
+}
+
 /* The setting of the next visit. */
 static void apply(struct jm_tuner *t)
 {
-	struct jm_tune_setting next = jm_search_next(t->search);
-	bool holds = jm_search_stage(t->search) == JM_STAGE_HOLD;
 	struct jm_err err = JM_ERR_INIT;
+	bool changed = false;
 
-	if (!same(next, t->setting) && jm_tuned_knob_set(&t->knob, next, &err)) {
+	if (set_next(t, &changed, &err)) {
 		stop(t, err.text);
 		return;
 	}
-	if (holds != t->holds || t->phase < 0)
-		enter_phase(t, holds);
-	if (same(next, t->setting)) {
+	if (is_holding(t) != t->holds || t->phase < 0)
+		enter_phase(t, is_holding(t));
+	if (!changed) {
 		/* nothing has changed: the next window begins where this one ended */
 		t->state = JM__WINDOW;
 		t->window.t0_ns = t->window.t1_ns;
@@ -136,7 +160,6 @@ static void apply(struct jm_tuner *t)
 	} else {
 		settle(t, now_of(t));
 	}
-	t->setting = next;
 }
 
 /* ---- progress ---- */
@@ -245,6 +268,14 @@ static void lose(struct jm_tuner *t, int64_t now)
 	stop(t, "The energy or the items of ten visits in a row are unknown.");
 }
 
+static int set_again(struct jm_tuner *t, struct jm_err *err)
+{
+	if (t->budget.budget)
+		return jm_tuned_knob_set_each(
+			&t->knob, t->budget.limit, t->budget.most, &t->budget.sum, err);
+	return jm_tuned_knob_set(&t->knob, t->setting, err);
+}
+
 /* A visit that another program has spoilt, and what it set, count for nothing. */
 static bool was_moved(struct jm_tuner *t, int64_t now)
 {
@@ -262,7 +293,7 @@ static bool was_moved(struct jm_tuner *t, int64_t now)
 	if (++t->moved >= MOST_MOVED) {
 		snprintf(why, sizeof(why), "Another program changes %s as well.", t->knob.name);
 		stop(t, why);
-	} else if (jm_tuned_knob_set(&t->knob, t->setting, &err)) {
+	} else if (set_again(t, &err)) {
 		stop(t, err.text);
 	} else {
 		settle(t, now);
@@ -310,6 +341,22 @@ static bool is_warm(struct jm_tuner *t, const struct jm_visit *v)
 	return false;
 }
 
+/* What is learnt from it; an error: nothing is. */
+static int learn(struct jm_tuner *t, const struct jm_visit *v)
+{
+	int before, rc;
+
+	if (t->budget.budget)
+		return jm_tuned_budget_add(&t->budget, &t->knob, t->o.session, t->window.t0_ns,
+			t->window.t1_ns, v->items);
+	before = jm_search_visits(t->search);
+	count_saved(t, v);
+	rc = jm_search_add(t->search, v, NULL);
+	if (!rc && jm_search_visits(t->search) > before)
+		rc = note_start(t);
+	return rc;
+}
+
 static void finish_visit(struct jm_tuner *t, int64_t now)
 {
 	struct jm_visit v = {
@@ -317,7 +364,6 @@ static void finish_visit(struct jm_tuner *t, int64_t now)
 		.items = t->window.items1 - t->window.items0,
 		.wall_s = seconds(t->window.t1_ns - t->left_ns),
 	};
-	int before = jm_search_visits(t->search);
 
 	if (was_moved(t, now))
 		return;
@@ -327,17 +373,13 @@ static void finish_visit(struct jm_tuner *t, int64_t now)
 		apply(t);
 		return;
 	}
-	count_saved(t, &v);
-	if (jm_search_add(t->search, &v, NULL)) {
+	if (learn(t, &v)) {
 		lose(t, now);
 		return;
 	}
 	t->lost_in_row = 0;
 	t->left_ns = t->window.t1_ns;
-	if (jm_search_visits(t->search) > before && note_start(t))
-		stop(t, "Memory ran out.");
-	else
-		apply(t);
+	apply(t);
 }
 
 static void say_nothing_came(struct jm_tuner *t, int64_t now)
@@ -428,12 +470,14 @@ static int open_search(struct jm_tuner *t, struct jm_err *err)
 		.limit_watts = t->knob.found_sum,
 		.within_s = t->o.within_s,
 	};
+	int rc;
 
 	if (o.objective.kind == JM_MIN_ZEUS && strcmp(t->knob.knob->unit, "W") != 0)
 		return jm_err_set(err, JM_EUSAGE,
 			"--objective zeus needs a power limit, and %s is none; take edp or eds.",
 			t->knob.name);
-	return jm_search_new(&o, &t->search, err);
+	rc = jm_search_new(&o, &t->search, err);
+	return rc ? rc : jm_tuned_knob_set(&t->knob, t->setting, err);
 }
 
 int jm_tuner_new(const struct jm_tuner_options *options, struct jm_tuner **ret, struct jm_err *err)
@@ -454,11 +498,12 @@ int jm_tuner_new(const struct jm_tuner_options *options, struct jm_tuner **ret, 
 		rc = choose_meters(t, err);
 	if (!rc)
 		rc = check_activity(t, err);
-	if (!rc)
-		rc = open_search(t, err);
 	/* another holder, or missing rights, show before the work begins */
-	if (!rc)
-		rc = jm_tuned_knob_set(&t->knob, t->setting, err);
+	if (!rc && options->budget_watts > 0)
+		rc = jm_tuned_budget_open(
+			&t->budget, &t->knob, options->budget_watts, options->share, err);
+	else if (!rc)
+		rc = open_search(t, err);
 	if (rc) {
 		jm_tuner_free(t);
 		return rc;
@@ -476,6 +521,7 @@ void jm_tuner_free(struct jm_tuner *t)
 	if (!t)
 		return;
 	jm_search_free(t->search);
+	jm_tuned_budget_close(&t->budget);
 	jm_tuned_knob_close(&t->knob);
 	pthread_mutex_destroy(&t->lock);
 	free(t->start_ns);

@@ -7,7 +7,7 @@
  *	jm_tuner_progress	items so far, from any thread
  *	jm_tuner_step		does what is due; from one thread, until the work ends
  *	jm_tuner_end		the work has ended; the caller then stops the guard, which restores what was found
- *	jm_tuner_json		the key "tune" of a record, after the session has stopped
+ *	jm_tuner_json		the key "tune" of a record, or "budget" where there is one
  *
  * A window begins and ends with a report of progress, so that no part of an item is in it, after the knob and the sensors
  * have settled. Its energy is the sum over the topmost meters of one origin, the measured ones where there are any.
@@ -17,6 +17,7 @@
 
 #include <jansson.h>
 
+#include "budget.h"
 #include "guard/guard.h"
 #include "measure/session/session.h"
 #include "search.h"
@@ -34,6 +35,10 @@ struct jm_tuner_options {
 	 * work that waits for memory does less in them than it seems to. */
 	enum jm_tune_progress progress;
 	double window_s, within_s; /* of a visit at least; of a search */
+	/* W: the knob is a power limit, and the limits of its devices together are never above this; there is no objective
+	 * but the rate of items. 0 = no budget */
+	double budget_watts;
+	enum jm_share share; /* of the budget */
 };
 
 struct jm_tuner;
@@ -46,9 +51,10 @@ void jm_tuner_progress(struct jm_tuner *t, int64_t t_ns, double items);
 /* Returns when it wants to be called again, on the clock. */
 int64_t jm_tuner_step(struct jm_tuner *t);
 void jm_tuner_end(struct jm_tuner *t);
-/* Why it gave up; NULL = it did not. The setting found is in force then. */
+/* Why it gave up; NULL = it did not. The setting found is in force then, or the last limits of a budget. */
 const char *jm_tuner_stopped(const struct jm_tuner *t);
 /* The caller owns the value; NULL: no memory. */
 json_t *jm_tuner_json(const struct jm_tuner *t);
+json_t *jm_tuner_budget_json(const struct jm_tuner *t); /* the same, with a budget */
 
 #endif

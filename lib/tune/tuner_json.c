@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The key "tune" of a record: what was looked for, each visit, what was chosen and why, what that saved. */
+/* The key "tune" of a record: what was looked for, each visit, what was chosen and why, what that saved; and "budget". */
 #include "base/text/json.h"
 #include "tuner_private.h"
 
@@ -141,4 +141,37 @@ json_t *jm_tuner_json(const struct jm_tuner *t)
 		return tune;
 	json_decref(tune);
 	return NULL;
+}
+
+/* ---- a budget ---- */
+
+static json_t *limits_json(const struct jm_tuner *t, const struct jm_budget_result *r)
+{
+	const struct jm_knobs *knobs = jm_guard_knobs(t->o.guard);
+	json_t *limits = json_array();
+
+	for (int i = 0; i < t->knob.n; i++)
+		json_array_append_new(limits,
+			json_pack("{s:s, s:o, s:f, s:o}", "device",
+				knobs->knob[t->knob.index[i]].device, "found",
+				jm_json_number(jm_knob_value_number(&t->knob.of_found[i].value)),
+				"limit", r->limit[i], "watts",
+				jm_json_number(r->visits ? t->budget.watts[i] : NAN)));
+	return limits;
+}
+
+json_t *jm_tuner_budget_json(const struct jm_tuner *t)
+{
+	struct jm_budget_result r;
+
+	jm_budget_result(t->budget.budget, &r);
+	return json_pack(
+		"{s:f, s:s, s:s, s:s, s:o, s:f, s:b, s:o, s:o, s:i, s:i, s:i, s:i, s:f, s:o}",
+		"watts", t->budget.most, "share", jm_share_names[t->o.share], "knob", t->knob.name,
+		"progress", jm_tune_progress_names[t->o.progress], "limits", limits_json(t, &r),
+		"enforced_most_watts", t->budget.sum_most, "holds",
+		jm_budget_holds(t->budget.budget), "first_rate", jm_json_number(r.first_rate),
+		"rate", jm_json_number(r.rate), "visits", r.visits, "moves", r.tried, "moves_kept",
+		r.kept, "lost", t->lost, "warmup_s", t->warm_s, "stopped",
+		*t->stopped ? json_string(t->stopped) : json_null());
 }

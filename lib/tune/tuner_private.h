@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "tuned_budget.h"
 #include "tuned_knob.h"
 #include "tuner.h"
 
@@ -25,7 +26,8 @@ struct jm__tuner_window {
 struct jm_tuner {
 	struct jm_tuner_options o;
 	struct jm_tuned_knob knob;
-	struct jm_search *search;
+	struct jm_search *search; /* NULL = there is a budget */
+	struct jm_tuned_budget budget;
 	enum jm__tuner_state state;
 	enum jm_origin origin; /* of the meters whose energy counts */
 	int64_t refresh_ns;    /* the longest of them */

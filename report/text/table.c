@@ -335,10 +335,10 @@ static void put_tuned(const struct jm_grouping *g, const struct jm_group_case *c
 	struct jm_err none = JM_ERR_INIT;
 	struct jm_grid grid;
 
-	if (!tune)
+	if (!tune && !json_object_get(c->record, "budget"))
 		return;
 	put_title(g, "Tuning", out);
-	jm_tuning_print(tune, out, g->options.width);
+	jm_tuning_print(c->record, out, g->options.width);
 	fputc('\n', out);
 	if (jm_tuning_curve(tune, &grid, &none))
 		return;

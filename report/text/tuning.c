@@ -117,8 +117,57 @@ static void put_search(const json_t *tune, FILE *out, int width)
 	put(out, "search", text, width);
 }
 
-void jm_tuning_print(const json_t *tune, FILE *out, int width)
+/* "350 W (found 700 W, used 341 W), ..." */
+static void limits_text(const json_t *budget, char *out, size_t size)
 {
+	const json_t *limit;
+	size_t i;
+
+	*out = '\0';
+	json_array_foreach(json_object_get(budget, "limits"), i, limit)
+	{
+		double used = number(limit, "watts");
+		char text[80];
+
+		snprintf(text, sizeof(text), isnan(used) ? "%.0f W" : "%.0f W (used %.0f W)",
+			number(limit, "limit"), used);
+		jm_text_append(out, size, *out ? ", " : "", text);
+	}
+}
+
+static void put_budget(const json_t *budget, FILE *out, int width)
+{
+	double first = number(budget, "first_rate"), rate = number(budget, "rate");
+	const char *stopped = jm_json_text(budget, "stopped");
+	char text[400], limits[3000];
+
+	snprintf(text, sizeof(text), "%.0f W, %s, of %s; enforced together at most %.0f W",
+		number(budget, "watts"), jm_json_text(budget, "share"),
+		jm_json_text(budget, "knob"), number(budget, "enforced_most_watts"));
+	put(out, "Budget", text, width);
+	limits_text(budget, limits, sizeof(limits));
+	put(out, json_is_true(json_object_get(budget, "holds")) ? "held" : "so far", limits, width);
+	if (!isnan(first)) {
+		snprintf(text, sizeof(text),
+			"%.5g items/s, %+.1f %% against the first limits; %lld of %lld moves kept "
+			"in %lld visits",
+			rate, 100 * (rate / first - 1),
+			json_integer_value(json_object_get(budget, "moves_kept")),
+			json_integer_value(json_object_get(budget, "moves")),
+			json_integer_value(json_object_get(budget, "visits")));
+		put(out, "rate", text, width);
+	}
+	if (*stopped)
+		put(out, "ended", stopped, width);
+}
+
+void jm_tuning_print(const json_t *record, FILE *out, int width)
+{
+	const json_t *tune = json_object_get(record, "tune");
+	const json_t *budget = json_object_get(record, "budget");
+
+	if (budget)
+		put_budget(budget, out, width);
 	if (!tune)
 		return;
 	put_what(tune, out, width);

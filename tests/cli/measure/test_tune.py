@@ -142,8 +142,25 @@ def test_two_tuners_of_one_gpu_are_one(gpus, tmp_path):
     assert child.wait(timeout=30) == 0 and gpus.limits() == FOUND
 
 
+@pytest.mark.parametrize("share", ["equal", "marginal"])
+def test_limits_are_never_above_the_budget(gpus, tmp_path, share):
+    """Read from the driver at any moment, from the start of the command until it is ended."""
+    command = ["sh", "-c", f"touch {tmp_path}/begun; " + STEPS.format(n=1500)]
+    child = tune(gpus, tmp_path, "--budget", "901W", "--share", share, "--", *command)
+    assert wait_for((tmp_path / "begun").exists)
+    sums = set()
+    assert not wait_for(lambda: sums.add(sum(gpus.limits())) or max(sums) > 901, 5)
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(timeout=30) == 128 + signal.SIGTERM
+    assert restored(gpus)
+    assert sums == {901} if share == "equal" else len(sums) > 2
+    assert f"901 W, {share}, of gpu.power" in said(tmp_path)
+
+
 @pytest.mark.parametrize("args, words", [
     (["--"], "No command"),
+    (["--budget", "1000W", "--objective", "edp", "--", "true"], "rate of items"),
+    (["--share", "equal", "--", "true"], "without --budget"),
     (["--objective", "speed", "--", "true"], "no objective"),
     (["--objective", "slowdown:5", "--", "true"], "slowdown"),
     (["--window", "10s", "--within", "20s", "--", "true"], "no time for 10 windows"),
@@ -154,6 +171,11 @@ def test_two_tuners_of_one_gpu_are_one(gpus, tmp_path):
 def test_bad_input_is_refused_before_the_command_runs(gpus, args, words):
     text = sentence(jm("tune", *args, env=gpus.env), USAGE)
     assert words in text
+    assert gpus.limits() == FOUND and not gpus.journals()
+
+
+def test_a_budget_below_the_least_limits_is_refused(gpus):
+    assert "below the sum of the least limits" in sentence(jm("tune", "--budget", "300W", "--", "true", env=gpus.env), USAGE)
     assert gpus.limits() == FOUND and not gpus.journals()
 
 
