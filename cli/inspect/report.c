@@ -94,6 +94,9 @@ static int read_trace(struct jm_store *store, const struct jm_meters *set, const
 		stretches = STRETCHES;
 	trace = jm_page_trace_new(set, stretches < STRETCHES_LEAST ? STRETCHES_LEAST : stretches);
 	reader.arg = trace;
+	if (trace &&
+		json_array_size(json_object_get(record, "hosts"))) /* phases are of the first */
+		jm_page_trace_begin(trace, json_integer_value(json_object_get(record, "start_ns")));
 	rc = trace ? jm_store_chunks(store, json_string_value(json_object_get(of_case, "id")),
 			     (int)json_integer_value(json_object_get(of_case, "repeat")), &reader,
 			     err)

@@ -180,6 +180,16 @@ void jm_encode_header(const struct jm_encoder *e, uint8_t *out)
 	memcpy(out + 32, &e->step, 8);
 }
 
+void jm_shift_header(uint8_t *header, int64_t by_ns)
+{
+	int64_t t[2];
+
+	memcpy(t, header + 16, sizeof(t));
+	t[0] = add(t[0], by_ns);
+	t[1] = add(t[1], by_ns);
+	memcpy(header + 16, t, sizeof(t));
+}
+
 int jm_decoder_init(struct jm_decoder *d, const uint8_t *data, size_t bytes, size_t *ret_bytes,
 	struct jm_err *err)
 {

@@ -29,6 +29,9 @@ void jm_encoder_init(struct jm_encoder *e, double step);
 size_t jm_encode(struct jm_encoder *e, struct jm_reading r, uint8_t *out);
 void jm_encode_header(const struct jm_encoder *e, uint8_t *out);
 
+/* Only the header has times that are not differences. */
+void jm_shift_header(uint8_t *header, int64_t by_ns);
+
 struct jm_decoder {
 	const uint8_t *at, *end;
 	double step, inverse;

@@ -321,6 +321,11 @@ int jm_chunk_parse(
 	return 0;
 }
 
+void jm_chunk_shift(void *data, int64_t by_ns)
+{
+	jm_shift_header(data, by_ns);
+}
+
 int jm_chunk_each(const struct jm_chunk *chunk, int (*fn)(void *arg, struct jm_reading reading),
 	void *arg, struct jm_err *err)
 {

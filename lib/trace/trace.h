@@ -28,6 +28,9 @@ struct jm_chunk {
 int jm_chunk_parse(
 	int signal, const void *data, size_t bytes, struct jm_chunk *ret, struct jm_err *err);
 
+/* Moves all readings of the bytes of a whole chunk by so much time, as to the clock of another host. */
+void jm_chunk_shift(void *data, int64_t by_ns);
+
 /* Calls fn for each reading of the chunk in order; fn returns non-zero to stop. Damage: JM_EFORMAT. */
 int jm_chunk_each(const struct jm_chunk *chunk, int (*fn)(void *arg, struct jm_reading reading),
 	void *arg, struct jm_err *err);

@@ -41,9 +41,10 @@ struct meter {
 
 struct jm_page_trace {
 	const struct jm_meters *set;
-	int room;    /* stretches of a meter */
-	int *of;     /* [signals] the meter whose power it is; -1 = none */
-	bool failed; /* no memory */
+	int room;	  /* stretches of a meter */
+	int *of;	  /* [signals] the meter whose power it is; -1 = none */
+	bool failed;	  /* no memory */
+	int64_t begin_ns; /* INT64_MIN = the first reading */
 	struct meter meter[];
 };
 
@@ -79,6 +80,7 @@ struct jm_page_trace *jm_page_trace_new(const struct jm_meters *set, int stretch
 		return NULL;
 	t->set = set;
 	t->room = 2 * stretches;
+	t->begin_ns = INT64_MIN;
 	t->of = calloc((size_t)set->n_signals + 1, sizeof(*t->of));
 	if (!t->of) {
 		jm_page_trace_free(t);
@@ -147,6 +149,11 @@ static void begin_stretch(const struct jm_page_trace *t, struct meter *m, int64_
 	i = (t_ns - m->t0_ns) / m->width_ns;
 	m->last_stretch = &m->stretch[i];
 	m->end_ns = m->t0_ns + (i + 1) * m->width_ns;
+}
+
+void jm_page_trace_begin(struct jm_page_trace *t, int64_t t0_ns)
+{
+	t->begin_ns = t0_ns;
 }
 
 /* A power reading is valid until the next reading, which is in the last stretch. */
@@ -292,8 +299,10 @@ static void put_stretch(struct code *c, const struct stretch *s, int64_t t0_ns)
 	if (s->any && !isnan(s->low.watts) && s->high.t_ns != s->low.t_ns)
 		p[n++] = s->high;
 	qsort(p, n, sizeof(*p), compare);
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
+		p[i].t_ns = p[i].t_ns > t0_ns ? p[i].t_ns : t0_ns;
 		put_point(c, p[i], t0_ns);
+	}
 }
 
 static json_t *base64(const uint8_t *bytes, size_t n)
@@ -386,6 +395,8 @@ static void span(const struct jm_page_trace *t, int64_t *ret_t0, int64_t *ret_t1
 		*ret_t0 = m->t0_ns < *ret_t0 ? m->t0_ns : *ret_t0;
 		*ret_t1 = m->t1_ns > *ret_t1 ? m->t1_ns : *ret_t1;
 	}
+	if (t->begin_ns != INT64_MIN)
+		*ret_t0 = t->begin_ns;
 }
 
 json_t *jm_page_trace_json(const struct jm_page_trace *t, int record)

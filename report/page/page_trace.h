@@ -18,6 +18,8 @@ struct jm_page_trace;
 /* stretches: at least that many of each meter of a long run, at most twice as many. The set must outlive the
  * trace. NULL: no memory. */
 struct jm_page_trace *jm_page_trace_new(const struct jm_meters *set, int stretches);
+/* Seconds count from here in place of the first reading; what was read before stands at 0. */
+void jm_page_trace_begin(struct jm_page_trace *t, int64_t t0_ns);
 /* Is the signal the one that a meter's power is taken from? */
 bool jm_page_trace_wants(const struct jm_page_trace *t, int signal);
 /* Readings of a signal come in order of time; those of unwanted signals are ignored. */

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What two hosts measure becomes one record: meters, totals, one time axis. Hosts are network namespaces, each with a
 fake GPU of known power, a boot id of its own, and a clock of its own."""
+import contextlib
 import json
 import os
 import shutil
+import sqlite3
+import struct
 import subprocess
 
 import jsonschema
 import pytest
 
+import page_data
 from fake_gpus import FakeGpus
 from jm import BIN, SOURCE, jm
 from netns import two_hosts  # noqa: F401  the fixture "hosts"
@@ -129,8 +133,24 @@ def test_mpirun_starts_the_ranks(hosts, tmp_path):
     assert record["status"] == "ok" and [h["name"] for h in record["hosts"]] == ["host-a", "host-b"]
 
 
-def test_a_report_of_the_store_has_both(hosts, tmp_path):
+def test_the_store_has_the_traces_of_both_on_one_axis(hosts, tmp_path):
+    """The second clock is an hour ahead."""
     env = [{**gpu(tmp_path / letter, watts), **boot(tmp_path, f"boot-{letter}")} for letter, watts in zip("ab", WATTS)]
-    run(hosts, env, 29913, "--source", "nvml", "--store", tmp_path / "s.db")
+    record, _ = run(hosts, env, 29913, "--source", "nvml", "--store", tmp_path / "s.db", more=((), HOUR))
     text = " ".join(jm("report", tmp_path / "s.db").stdout.split())
     assert "hosts host-a, host-b" in text and "W, 2 GPUs" in text, text
+    with contextlib.closing(sqlite3.connect(tmp_path / "s.db")) as db:
+        meters = json.loads(db.execute("select meters from trace_t").fetchone()[0])
+        chunks = db.execute("select signal, t0_ns, t1_ns, data from chunk_t").fetchall()
+    assert sorted(m["id"] for m in meters) == sorted(m["id"] for m in record["meters"])
+    owner = [m["id"].startswith("host-b/") for m in meters for _ in m["signals"]]
+    assert {owner[c[0]] for c in chunks} == {False, True}
+    for signal, t0, t1, data in chunks:
+        assert struct.unpack_from("<qq", data, 16) == (t0, t1)
+        begin = (t0 - record["start_ns"]) / 1e9, record["hosts"][owner[signal]]["start_s"]
+        assert begin[1] - 0.5 < begin[0] <= (t1 - record["start_ns"]) / 1e9 < record["wall_s"] + 1, (signal, begin)
+    assert jm("report", tmp_path / "s.db", "--format", "html", "--output", tmp_path / "page.html").returncode == 0
+    trace, = page_data.of((tmp_path / "page.html").read_text())["traces"]
+    assert sorted(m["id"] for m in trace["meters"]) == sorted(m["id"] for m in meters) and trace["end_s"] < record["wall_s"] + 1
+    for m in trace["meters"]:
+        assert page_data.points(m)[-1] == (pytest.approx(trace["end_s"], abs=0.7), WATTS[m["id"].startswith("host-b/")])

@@ -182,7 +182,6 @@ static int end_case(struct agent *a, struct jm_err *err)
 	return say_exit(a, status, err);
 }
 
-/* Readings stay here: the record of this rank has what they amount to. */
 static int pass_frames(struct agent *a, struct jm_err *err)
 {
 	struct jm_frame f;
@@ -190,7 +189,7 @@ static int pass_frames(struct agent *a, struct jm_err *err)
 	int code = jm_frame_fill(&a->told, a->worker.frames_fd, &ended, err), got = 1;
 
 	while (!code && (got = jm_frame_next(&a->told, &f, err)) > 0)
-		if (f.type != JM_FRAME_CHUNK && f.type != JM_FRAME_PROGRESS)
+		if (f.type != JM_FRAME_PROGRESS)
 			code = say(a, f.type, f.data, f.size, err);
 	if (!code && got < 0)
 		code = got;

@@ -139,6 +139,11 @@ int jm_hosts_first(const struct jm_hosts *h, int rank)
 	return rank;
 }
 
+bool jm_hosts_measures(const struct jm_hosts *h, int rank)
+{
+	return !rank || (h && jm_hosts_first(h, rank) == rank);
+}
+
 /* ---- clocks ----------------------------------------------------------------------------------------------- */
 
 /* An answer that came later would be taken for another message, so the connection ends. */

@@ -89,10 +89,11 @@ static bool takes_trace(const struct jm__child *c)
 	return c->o->store && !c->o->no_trace->code;
 }
 
-static void on_chunk(struct jm__child *c, const struct jm_frame *f)
+static void on_chunk(struct jm__child *c, const struct jm__member *m, const struct jm_frame *f)
 {
 	struct jm_frame_chunk head;
 	struct jm_chunk chunk;
+	void *moved = NULL;
 
 	if (f->size < sizeof(head) || !takes_trace(c))
 		return;
@@ -103,7 +104,10 @@ static void on_chunk(struct jm__child *c, const struct jm_frame *f)
 		.n = head.n,
 		.data = f->data + sizeof(head),
 		.bytes = f->size - sizeof(head)};
-	note_store(c, jm_store_add_chunk(c->o->store, &chunk, c->o->no_trace));
+	if (!c->o->hosts ||
+		jm__host_traces_move(&c->traces, c->o->hosts, (int)(m - c->member), &chunk, &moved))
+		note_store(c, jm_store_add_chunk(c->o->store, &chunk, c->o->no_trace));
+	free(moved);
 }
 
 static void on_progress(struct jm__child *c, const struct jm_frame *f)
@@ -129,14 +133,17 @@ static void on_progress(struct jm__child *c, const struct jm_frame *f)
 	c->o->progress(c->o->arg, &told);
 }
 
-static int on_signals(struct jm__child *c, const json_t *json, struct jm_err *err)
+static int on_signals(
+	struct jm__child *c, const struct jm__member *m, const json_t *json, struct jm_err *err)
 {
 	struct jm_meters set;
 	int rc;
 
 	if (!takes_trace(c))
 		return 0;
-	rc = jm_meters_from_json(json, &set, err);
+	rc = c->o->hosts ? jm__host_traces_add(
+				   &c->traces, c->o->hosts, (int)(m - c->member), json, &set, err)
+			 : jm_meters_from_json(json, &set, err);
 	if (rc)
 		return rc;
 	note_store(c, jm_store_add_signals(c->o->store, &set, c->o->no_trace));
@@ -233,8 +240,8 @@ static int on_json(
 
 	if (!json)
 		return jm_err_set(err, JM_EFORMAT, "A worker sent JSON that cannot be read.");
-	if (f->type == JM_FRAME_SIGNALS && m == c->member)
-		rc = on_signals(c, json, err);
+	if (f->type == JM_FRAME_SIGNALS && jm_hosts_measures(c->o->hosts, (int)(m - c->member)))
+		rc = on_signals(c, m, json, err);
 	else if (f->type == JM_FRAME_ERROR)
 		on_error(m, json);
 	else if (f->type == JM_FRAME_LOG)
@@ -251,15 +258,13 @@ static int on_json(
 static int take_frame(
 	struct jm__child *c, struct jm__member *m, const struct jm_frame *f, struct jm_err *err)
 {
-	bool measures = m == c->member;
-
 	if (f->type >= JM_FRAME_STARTED)
 		return on_agent(m, f, err);
 	if (f->type != JM_FRAME_CHUNK && f->type != JM_FRAME_PROGRESS)
 		return on_json(c, m, f, err);
-	if (measures && f->type == JM_FRAME_CHUNK)
-		on_chunk(c, f);
-	else if (measures)
+	if (f->type == JM_FRAME_CHUNK && jm_hosts_measures(c->o->hosts, (int)(m - c->member)))
+		on_chunk(c, m, f);
+	else if (f->type == JM_FRAME_PROGRESS && m == c->member)
 		on_progress(c, f);
 	return 0;
 }
@@ -487,6 +492,7 @@ static void release(struct jm__child *c)
 		json_decref(c->member[r].record);
 	}
 	free(c->member);
+	jm__host_traces_done(&c->traces);
 	if (c->watch_fd >= 0)
 		close(c->watch_fd);
 }

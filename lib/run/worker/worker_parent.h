@@ -6,6 +6,7 @@
 #include "base/ctx.h"
 #include "base/process/stray_processes.h"
 #include "case_keeper.h"
+#include "host_traces.h"
 #include "run/gang/frame.h"
 #include "run/gang/launcher.h"
 #include "worker.h"
@@ -40,8 +41,9 @@ struct jm__child {
 	enum jm__stop stop;
 	struct jm_err refusal;
 	struct jm_case_keeper keeper;
-	bool asked;   /* to end after the step that is under way */
-	bool hurried; /* cancelled while it was being stopped */
+	struct jm__host_traces traces; /* of several hosts */
+	bool asked;		       /* to end after the step that is under way */
+	bool hurried;		       /* cancelled while it was being stopped */
 	long oom_before;
 };
 

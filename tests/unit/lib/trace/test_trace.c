@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The trace: readings are restored, with runs shortened; damaged bytes are refused. */
 #include "kit/test.h"
+#include "base/clock.h"
 #include "trace/codec.h"
 #include "trace/trace.h"
 #include "kit/wave.h"
@@ -302,6 +303,40 @@ static void out_of_order(void **state)
 	jm_meters_done(&set);
 }
 
+static int note_reading(void *arg, struct jm_reading r)
+{
+	struct jm_reading *found = arg;
+
+	found[r.value > 0.15] = r;
+	return 0;
+}
+
+static void a_chunk_moves_in_time(void **state)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_reading found[2];
+	struct chunks c = {0};
+	struct jm_chunk chunk;
+	struct jm_meters set;
+	struct jm_trace *t;
+
+	(void)state;
+	make_set(&set, 1e-3, 1);
+	t = jm_trace_new(&set, &err);
+	jm_trace_append(t, 0, (struct jm_reading){0.1, 100}, &err);
+	jm_trace_append(t, 0, (struct jm_reading){0.2, 250}, &err);
+	assert_ok(jm_trace_flush(t, take_chunk, &c, &err), err);
+	jm_chunk_shift(c.bytes, -3600 * JM_SECOND);
+	assert_ok(jm_chunk_parse(0, c.bytes, c.size, &chunk, &err), err);
+	assert_int_equal(chunk.t0_ns, 100 - 3600 * JM_SECOND);
+	assert_int_equal(chunk.t1_ns, 250 - 3600 * JM_SECOND);
+	assert_ok(jm_chunk_each(&chunk, note_reading, found, &err), err);
+	assert_int_equal(found[0].t_ns, 100 - 3600 * JM_SECOND);
+	assert_int_equal(found[1].t_ns, 250 - 3600 * JM_SECOND);
+	jm_trace_free(t);
+	jm_meters_done(&set);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -311,6 +346,7 @@ int main(void)
 		cmocka_unit_test(chunks),
 		cmocka_unit_test(damage),
 		cmocka_unit_test(out_of_order),
+		cmocka_unit_test(a_chunk_moves_in_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
