@@ -115,7 +115,7 @@ static int set_values(struct jm_cli *cli, struct jm_values *table, const struct 
 	return rc;
 }
 
-/* The rule of all commands: of two values one would be lost without a word. A flag has the same one again. */
+/* The rule of all commands: of two values one would be lost without a message. A flag has the same one again. */
 static int refuse_second(struct jm_cli *cli, const char *name, const struct jm_option *o)
 {
 	bool list = !o || (o->use & JM_OPTION_SWEPT);

@@ -142,8 +142,9 @@ static int add_meter(struct state *s, int package, struct jm_meters *set, struct
 
 	snprintf(meter.id, sizeof(meter.id), "estimate:cpu/%d", package);
 	snprintf(covers, sizeof(covers), "cpu/%d", package);
-	snprintf(meter.label, sizeof(meter.label), "CPU %d (%.3g W + %.3g W per busy core)",
-		package, idle_share(s, package), s->core_watts);
+	snprintf(meter.label, sizeof(meter.label), "CPU %d", package);
+	snprintf(meter.about, sizeof(meter.about), "%.3g W + %.3g W per busy core",
+		idle_share(s, package), s->core_watts);
 	rc = jm_meters_add(set, &meter, err);
 	if (rc >= 0)
 		rc = jm_meters_add_signal(set, &energy, err);

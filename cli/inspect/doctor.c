@@ -166,7 +166,8 @@ static void say_meter(struct report *r, const struct jm_meters *set, const struc
 		used += (size_t)snprintf(why + used, sizeof(why) - used, "%s%s", i ? ", " : "",
 			jm_quantity_name(set->signal[m->first_signal + i].quantity));
 	if (m->origin != JM_MEASURED && used < sizeof(why))
-		snprintf(why + used, sizeof(why) - used, " (%s)", jm_origin_name(m->origin));
+		snprintf(why + used, sizeof(why) - used, " (%s%s%s)", jm_origin_name(m->origin),
+			*m->about ? ": " : "", m->about);
 	say(r, &f);
 }
 

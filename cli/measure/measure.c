@@ -34,7 +34,7 @@
 
 /* ---- options ---- */
 
-/* A second recording would replace the first without a word. */
+/* A second recording would replace the first without a message. */
 static int check_folder(const char *path, struct jm_err *err)
 {
 	char meters[PATH_MAX];

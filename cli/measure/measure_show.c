@@ -386,6 +386,11 @@ static void put_meter_notes(const struct jm_measure_text *t, const json_t *recor
 	json_array_foreach(json_object_get(record, "meters"), i, meter)
 	{
 		sampling = sampling || sampling_only(meter);
+		if (*jm_json_text(meter, "about")) {
+			jm_text_format(text, sizeof(text), "%s: %s", jm_json_text(meter, "label"),
+				jm_json_text(meter, "about"));
+			jm_text_wrap(t->out, text, 2, 4, t->width);
+		}
 		if (!isnan(jm_json_real_of(meter, "joules")))
 			continue;
 		snprintf(text, sizeof(text), "%s: known for %.3g of %.3g s.",

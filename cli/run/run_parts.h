@@ -19,9 +19,11 @@ struct jm_run_show {
 	bool colour, quiet;
 	int width;	    /* columns of stderr */
 	const char *origin; /* of the energy on the line before; "" = measured */
-	int done, failed;   /* in this call */
-	int64_t start_ns;   /* machine's clock */
-	char note[256];	    /* of the records, printed already */
+	double largest;	    /* joules per item so far, of items with the unit largest_unit */
+	char largest_unit[40];
+	int done, failed; /* in this call */
+	int64_t start_ns; /* machine's clock */
+	char note[256];	  /* of the records, printed already */
 	/* for `joulemark status` in another terminal */
 	struct jm_work_writer *writer;
 	const char *store; /* NULL = none */

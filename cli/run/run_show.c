@@ -164,14 +164,34 @@ static const char *setting_state(const json_t *record)
 	return state;
 }
 
+/* Joules per item with the prefix that the table of the report will have: that of the largest figure so far. */
+static void joules_text(
+	const struct jm_run_show *show, double joules, const char *unit, char *out, size_t size)
+{
+	bool same = !strcmp(show->largest_unit, unit);
+	const char *prefix;
+	double factor =
+		jm_text_prefix("J/item", same ? fmax(show->largest, joules) : joules, &prefix);
+	char text[32];
+
+	jm_text_estimate(joules / factor, NAN, text, sizeof(text));
+	snprintf(out, size, "%s %sJ/%.32s", text, prefix, unit);
+}
+
+static void remember_largest(struct jm_run_show *show, double joules, const char *unit)
+{
+	bool same = !strcmp(show->largest_unit, unit);
+
+	show->largest = same ? fmax(show->largest, joules) : joules;
+	snprintf(show->largest_unit, sizeof(show->largest_unit), "%s", unit);
+}
+
 static void figures_of(struct jm_run_show *show, const json_t *record, char *out, size_t size)
 {
 	const char *unit = json_string_value(json_object_get(record, "unit")), *origin;
 	const char *state = setting_state(record);
 	double rate = number(record, "throughput"), items = items_of(record);
 	double joules = joules_of(record, &origin), wall = number(record, "wall_s");
-	const char *prefix;
-	double factor;
 	char part[96], text[32];
 
 	*out = '\0';
@@ -184,10 +204,9 @@ static void figures_of(struct jm_run_show *show, const json_t *record, char *out
 		snprintf(part, sizeof(part), "%.4g s", wall);
 	append(out, size, part, "", "");
 	if (isfinite(joules) && items > 0) {
-		factor = jm_text_prefix("J/item", joules / items, &prefix);
-		jm_text_estimate(joules / items / factor, NAN, text, sizeof(text));
-		snprintf(part, sizeof(part), " %s %sJ/%.32s", text, prefix, unit);
-		append(out, size, part, "", "");
+		remember_largest(show, joules / items, unit);
+		joules_text(show, joules / items, unit, part, sizeof(part));
+		append(out, size, " ", part, "");
 	} else if (isfinite(joules)) {
 		jm_text_quantity(joules, NAN, "J", text, sizeof(text));
 		append(out, size, "", " ", text);
@@ -318,8 +337,7 @@ static void append_figures(const struct jm_run_show *show, const struct jm_case_
 	append_figure(show, state, size, part, tail);
 	if (isnan(p->watts))
 		return;
-	jm_text_quantity(p->watts / rate, NAN, "J", text, sizeof(text));
-	snprintf(part, sizeof(part), "%s/%.32s", text, p->unit);
+	joules_text(show, p->watts / rate, p->unit, part, sizeof(part));
 	append_figure(show, state, size, part, tail);
 }
 

@@ -238,7 +238,7 @@ static void show_relu(struct jm_node *n)
 		n->in[6] = NULL;
 }
 
-/* For a result that the op has and nobody reads. */
+/* For a result that the op has and no other op reads. */
 static struct jm_tensor *unread(const struct walk *w, const struct jm_tensor *t)
 {
 	const struct jm_cell *c = jm_graph_cell(w->g, t);
@@ -252,7 +252,7 @@ static struct jm_tensor *unread(const struct walk *w, const struct jm_tensor *t)
 }
 
 /*
- * The first result is not optional: it is written even if nobody reads it. Neither are, for some ops, those of vectors, which
+ * The first result is not optional: it is written even if no op reads it. Neither are, for some ops, those of vectors, which
  * cost nothing: gains and biases that are frozen.
  */
 static void fill_unread(const struct walk *w, const struct rule *rule, struct jm_tensor **out)

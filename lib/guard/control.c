@@ -106,7 +106,7 @@ int jm_knob_check_kind(
 		knob->device, text);
 }
 
-/* The refusal to set a knob of which nobody knows what it has. */
+/* The refusal to set a knob whose present value is unknown. */
 static int unknown(const struct jm_knob *knob, struct jm_err *err)
 {
 	if (!knob->unreadable)

@@ -10,7 +10,7 @@
 /* What a single value of a knob may be, besides the words that it takes. */
 enum jm_knob_kind { JM_KNOB_NUMBER, JM_KNOB_RANGE, JM_KNOB_CHOICE };
 
-/* What ends a setting that nobody restores. Whatever has ended it leaves nothing to restore. */
+/* What ends a setting that is not restored. Whatever has ended it leaves nothing to restore. */
 enum jm_ends {
 	JM_ENDS_NEVER,	/* a management controller keeps it */
 	JM_ENDS_REBOOT, /* of the machine */

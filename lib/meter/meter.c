@@ -71,6 +71,7 @@ int jm_meters_add(struct jm_meters *set, const struct jm_meter *meter, struct jm
 	grown[set->n].covers = covers;
 	jm_text_tame(grown[set->n].id);
 	jm_text_tame(grown[set->n].label);
+	jm_text_tame(grown[set->n].about);
 	jm_text_tame(grown[set->n].device);
 	grown[set->n].first_signal = set->n_signals;
 	grown[set->n].n_signals = 0;

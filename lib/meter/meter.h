@@ -131,8 +131,10 @@ struct jm_signal {
  * "cpu/0", its core "cpu/0/core", its DRAM "dram/0"; a Grace-Hopper module "cpu/0 dram/0 gpu/<UUID>".
  */
 struct jm_meter {
-	char id[JM_ID_MAX];	     /* stable: "nvml:GPU-8f...", "rapl:/sys/...", never an index */
-	char label[64];		     /* for people: "GPU 0 NVIDIA H200" */
+	char id[JM_ID_MAX]; /* stable: "nvml:GPU-8f...", "rapl:/sys/...", never an index */
+	char label[64];	    /* for people, short: "GPU 0 NVIDIA H200", "CPU 0" */
+	char about
+		[96]; /* how it comes to its values, where its source does not say it: "1.5 W + 2.8 W per busy core" */
 	char device[JM_ID_MAX];	     /* the device it belongs to (GPU UUID); "" = none */
 	char bus[24];		     /* of that device: "00000000:1B:00.0"; "" = unknown or none */
 	char driver[48];	     /* version of the driver that reads it; "" = unknown */

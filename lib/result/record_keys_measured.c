@@ -80,7 +80,9 @@ static const struct jm_key signal_keys[] = {
 
 const struct jm_key jm__meter_keys[] = {
 	{TEXT("id", 0), .meaning = "stable identity: GPU UUID, sysfs path"},
-	{TEXT("label", 0), .meaning = "for people"},
+	{TEXT("label", 0), .meaning = "short name, for people"},
+	{TEXT("about", JM_KEY_OPTIONAL),
+		.meaning = "how it comes to its values, as an estimate does"},
 	{TEXT("device", JM_KEY_NULL),
 		.meaning = "that it belongs to, by its stable identity; null = none"},
 	{TEXT("source", JM_KEY_DETAIL), .meaning = "that reads it"},

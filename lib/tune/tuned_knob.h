@@ -17,7 +17,7 @@ struct jm_tuned_knob {
 	double settle_s;
 	int *index; /* among the guard's knobs */
 	int n;
-	struct jm_setting *of_found; /* one per device; value unknown where nobody knows it */
+	struct jm_setting *of_found; /* one per device; unknown where it cannot be read */
 	struct jm_applied *now;	     /* one per knob of the guard */
 	struct jm_knob_value
 		*mine; /* one per device: that was accepted last; unknown = it is not known */

@@ -173,7 +173,7 @@ _marker = None
 
 
 def _open_marker():
-    """The function that sends a mark: through a marker that stays, or one that finds that nobody receives. What was opened
+    """The function that sends a mark: through a marker that stays, or one that finds that there is no receiver. What was opened
     before is not freed, for another thread may be sending through it."""
     global _marker  # pylint: disable=global-statement
     lib, marker, err = load(), ctypes.c_void_p(), Err()

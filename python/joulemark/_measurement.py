@@ -328,7 +328,7 @@ def _newest():
 
 def region(name):
     """A region of whichever measurement runs, the one that was started last; nothing happens where none runs. So a
-    library can name its parts, and cost nothing where nobody measures."""
+    library can name its parts, and cost nothing where nothing is measured."""
     return Region(name)
 
 

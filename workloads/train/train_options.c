@@ -379,7 +379,7 @@ static int check_residual(struct train *s, struct jm_err *err)
 	return 0;
 }
 
-/* Moments are gathered by nobody; parameters are, before --save. */
+/* Moments are not gathered; parameters are, before --save. */
 static bool has_checkpoint(const struct jm_train_weights *w)
 {
 	return w->checkpoint || w->go_on;

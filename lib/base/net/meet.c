@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Rank 0 admits all others and tells them where each has a door; then each rank visits those below it, from the first,
- * and admits those above it. Rank 1 admits at once, so that nobody waits in a circle.
+ * and admits those above it. Rank 1 admits at once, so that no ranks wait for one another in a circle.
  */
 #include "meet.h"
 #include "base/clock.h"
@@ -86,7 +86,7 @@ static int introduce(
 	if (!jm_keys_equal(proof, reply.proof))
 		return jm_err_set(err, JM_EPERM,
 			"The program that answers where rank %d should be has another secret; give "
-			"all ranks the same JM_GANG_SECRET, and a port that nobody else uses.",
+			"all ranks the same JM_GANG_SECRET, and a port that no other program uses.",
 			rank);
 	jm__meet_prove(m, JM__VISITOR, hello, reply.nonce, proof);
 	if (!jm_tcp_send(fd, proof, sizeof(proof), within(m, REST_NS)) ||
@@ -115,7 +115,7 @@ static int call(const struct jm_meet *m, int rank, int fd, int *door, struct jm_
 	return code ? code : introduce(m, rank, fd, &hello, err);
 }
 
-/* Nobody sends anything on a connection before all have met. fd: -1 = there is none yet. */
+/* No rank sends anything on a connection before all have met. fd: -1 = there is none yet. */
 static bool has_ended(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLRDHUP};
@@ -133,7 +133,7 @@ static int give_up(const struct jm_meet *m, int first, struct jm_err *err)
 	return 0;
 }
 
-/* first: the connection to rank 0, without which nobody waits for the others; -1 = it is visited. */
+/* first: the connection to rank 0, without which no rank waits for the others; -1 = it is visited. */
 static int visit(const struct jm_meet *m, int rank, const struct place *place, int *door, int first,
 	int *ret_fd, struct jm_err *err)
 {

@@ -2,7 +2,7 @@
 /*
  * A door: whoever connects is a guest until it has proved that it knows the secret. Guests send a few bytes only, have a
  * few seconds, and the oldest makes room for the next where there are too many, so that strangers cost little and hold up
- * nobody: a rank that is sent away by their number tries again.
+ * no rank: one that is sent away by their number tries again.
  */
 #include "meet_door.h"
 #include "base/clock.h"

@@ -8,7 +8,7 @@
 
 struct jm_outer_marks {
 	struct jm_ctx *ctx;
-	struct jm_marker *marker; /* NULL = nobody listens */
+	struct jm_marker *marker; /* NULL = no process listens */
 	char phase[64];
 	double items; /* done since the last mark */
 	int64_t sent_ns;

@@ -23,7 +23,7 @@ ssize_t jm_output_page_read(struct jm_output_page *page, int fd, void *bytes, si
 
 /* NULL: there is no such file. */
 const struct jm_output_page *jm_output_page_find(const char *path);
-/* How many bytes this pipe has got so far; -1 = stdout of this process is not this pipe, or nobody can tell. */
+/* How many bytes this pipe has got so far; -1 = stdout of this process is not this pipe, or the kernel does not say it. */
 int64_t jm_output_page_at(const struct jm_output_page *page);
 
 void jm_output_page_done(const struct jm_output_page *page); /* takes NULL */

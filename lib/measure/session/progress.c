@@ -212,7 +212,7 @@ void jm_progress_close(struct jm_progress *p)
 		remove_in(p->folder, JM_MARK_OUTPUT);
 	if (*p->folder)
 		rmdir(p->folder);
-	if (p->place) /* the command has ended: a folder of many files delays nobody */
+	if (p->place) /* the command has ended: a folder of many files delays no command */
 		remove_abandoned(p->place);
 	free(p);
 }
@@ -375,7 +375,7 @@ static void take_bytes(
 	}
 }
 
-/* No more than a full pipe, so that a sender that never stops does not keep the receiver. False when nobody can write
+/* No more than a full pipe, so that a sender that never stops does not keep the receiver. False when no process can write
  * any more. */
 static bool receive_pipe(struct jm_progress *p, struct mark_pipe *pipe, int64_t now_ns)
 {

@@ -204,6 +204,8 @@ static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *ph
 		json_decref(meter);
 		return NULL;
 	}
+	if (*m->about)
+		rc |= json_object_set_new(meter, "about", json_string(m->about));
 	if (m->elsewhere)
 		rc |= json_object_set_new(meter, "elsewhere", json_true());
 	rc |= json_object_update_new(meter, energy_json(energy));

@@ -20,7 +20,7 @@ static const struct {
 /* A number of a variable, and who has told it. */
 struct told {
 	const char *name;
-	int value; /* -1 = nobody has */
+	int value; /* -1 = it is not told */
 };
 
 static int take(const char *name, struct told *t, struct jm_err *err)

@@ -73,7 +73,7 @@ def test_a_command_of_no_length():
     """Known energy is at least that of the processor at rest; unknown energy is null, never 0."""
     record = record_of("--source", "estimate", "--", "true")
     meter = record["meters"][0]
-    at_rest = float(re.search(r"\(([\d.]+) W \+", meter["label"]).group(1))
+    at_rest = float(re.match(r"([\d.]+) W \+", meter["about"]).group(1))
     assert at_rest > 0 and (meter["joules"] is None or meter["joules"] >= 0.99 * at_rest * meter["covered_s"] > 0)
 
 
