@@ -334,7 +334,8 @@ static int run_command(struct jm_cli *cli, int argc, char **argv)
 
 	if (!rc)
 		rc = open_output(cli, &text, &size);
-	if (!rc && !help && !cli->cmd->hidden && !cli->cmd->no_recovery)
+	if (!rc && !help && !cli->cmd->hidden && !cli->cmd->no_recovery &&
+		!jm_cli_given(cli, "dry-run"))
 		recover(cli);
 	if (rc)
 		rc = jm_cli_fail(cli);

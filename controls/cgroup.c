@@ -353,7 +353,8 @@ static int cgroup_get(void *state, int i, struct jm_knob_value *ret_accepted,
 	return 0;
 }
 
-static int cgroup_set(void *state, int i, const struct jm_knob_value *value, struct jm_err *err)
+static int cgroup_writes(void *state, int i, const struct jm_knob_value *value, jm_write_fn *fn,
+	void *arg, struct jm_err *err)
 {
 	const struct state *s = state;
 	bool unlocked = jm_knob_value_is(value, JM_UNLOCKED);
@@ -376,7 +377,12 @@ static int cgroup_set(void *state, int i, const struct jm_knob_value *value, str
 		snprintf(text, sizeof(text), "%s", s->version2 ? "max" : "-1");
 	else
 		snprintf(text, sizeof(text), "%.0f", processors * q.period_us);
-	return jm_sysfs_write(path, text, err);
+	return fn(arg, path, text, err);
+}
+
+static int cgroup_set(void *state, int i, const struct jm_knob_value *value, struct jm_err *err)
+{
+	return cgroup_writes(state, i, value, jm_sysfs_write, NULL, err);
 }
 
 static void cgroup_close(void *state)
@@ -436,6 +442,7 @@ const struct jm_control jm_control_cgroup = {
 	.open = cgroup_open,
 	.get = cgroup_get,
 	.set = cgroup_set,
+	.writes = cgroup_writes,
 	.close = cgroup_close,
 	.doctor = cgroup_doctor,
 };

@@ -291,71 +291,86 @@ static int cpufreq_get(void *state, int i, struct jm_knob_value *ret_accepted,
 	return rc;
 }
 
-static int write_khz(
-	const struct state *s, int policy, const char *file, double hz, struct jm_err *err)
-{
-	char path[PATH_MAX], text[32];
+/* Where writes go. */
+struct sink {
+	jm_write_fn *fn;
+	void *arg;
+};
 
-	file_of(s, policy, file, path);
-	snprintf(text, sizeof(text), "%.0f", hz / KILO);
-	return jm_sysfs_write(path, text, err);
-}
-
-static int write_word(
-	const struct state *s, int policy, const char *file, const char *word, struct jm_err *err)
+static int write_word(const struct state *s, int policy, const char *file, const char *word,
+	const struct sink *sink, struct jm_err *err)
 {
 	char path[PATH_MAX];
 
 	file_of(s, policy, file, path);
-	return jm_sysfs_write(path, word, err);
+	return sink->fn(sink->arg, path, word, err);
+}
+
+static int write_khz(const struct state *s, int policy, const char *file, double hz,
+	const struct sink *sink, struct jm_err *err)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.0f", hz / KILO);
+	return write_word(s, policy, file, text, sink, err);
 }
 
 /* "performance", or "userspace_1200000". */
-static int set_governor(const struct state *s, int policy, const char *word, struct jm_err *err)
+static int set_governor(const struct state *s, int policy, const char *word,
+	const struct sink *sink, struct jm_err *err)
 {
 	const char *speed =
 		strncmp(word, USERSPACE "_", sizeof(USERSPACE)) ? NULL : word + sizeof(USERSPACE);
-	int rc = write_word(s, policy, whats[GOVERNOR].file, speed ? USERSPACE : word, err);
+	int rc = write_word(s, policy, whats[GOVERNOR].file, speed ? USERSPACE : word, sink, err);
 
-	return rc || !speed ? rc : write_word(s, policy, SPEED_FILE, speed, err);
+	return rc || !speed ? rc : write_word(s, policy, SPEED_FILE, speed, sink, err);
 }
 
 static int set_policy(const struct state *s, enum what what, int policy,
-	const struct jm_knob_value *value, struct jm_err *err)
+	const struct jm_knob_value *value, const struct sink *sink, struct jm_err *err)
 {
 	long long high;
 	bool rises;
 	int rc;
 
 	if (what == GOVERNOR)
-		return set_governor(s, policy, value->word, err);
+		return set_governor(s, policy, value->word, sink, err);
 	if (what == EPP)
-		return write_word(s, policy, whats[what].file, value->word, err);
+		return write_word(s, policy, whats[what].file, value->word, sink, err);
 	rc = read_khz(s, policy, MAX_FILE, &high, err);
 	if (rc)
 		return rc;
 	rises = value->low > (double)high * KILO;
-	rc = write_khz(
-		s, policy, rises ? MAX_FILE : MIN_FILE, rises ? value->high : value->low, err);
+	rc = write_khz(s, policy, rises ? MAX_FILE : MIN_FILE, rises ? value->high : value->low,
+		sink, err);
 	if (rc)
 		return rc;
-	return write_khz(
-		s, policy, rises ? MIN_FILE : MAX_FILE, rises ? value->low : value->high, err);
+	return write_khz(s, policy, rises ? MIN_FILE : MAX_FILE, rises ? value->low : value->high,
+		sink, err);
+}
+
+static int cpufreq_writes(void *state, int i, const struct jm_knob_value *value, jm_write_fn *fn,
+	void *arg, struct jm_err *err)
+{
+	const struct state *s = state;
+	const struct knob *k = &s->knob[i];
+	const struct sink sink = {fn, arg};
+	int rc = jm_knob_check_kind(&k->knob, value, err);
+
+	for (int p = k->first; p < k->first + k->n && !rc; p++)
+		rc = set_policy(s, k->what, p, value, &sink, err);
+	return rc;
 }
 
 /* All policies of the group, or none. */
 static int cpufreq_set(void *state, int i, const struct jm_knob_value *value, struct jm_err *err)
 {
-	const struct state *s = state;
-	const struct knob *k = &s->knob[i];
-	struct jm_knob_value before = jm_knob_value_of(NAN), enforced;
-	int rc = jm_knob_check_kind(&k->knob, value, err), p = k->first;
-	bool known = !rc && !cpufreq_get(state, i, &before, &enforced, NULL);
+	struct jm_knob_value before, enforced;
+	bool known = !cpufreq_get(state, i, &before, &enforced, NULL);
+	int rc = cpufreq_writes(state, i, value, jm_sysfs_write, NULL, err);
 
-	for (; p < k->first + k->n && !rc; p++)
-		rc = set_policy(s, k->what, p, value, err);
-	while (rc && known && p-- > k->first)
-		set_policy(s, k->what, p, &before, NULL);
+	if (rc && known)
+		cpufreq_writes(state, i, &before, jm_sysfs_write, NULL, NULL);
 	return rc;
 }
 
@@ -415,6 +430,7 @@ const struct jm_control jm_control_cpufreq = {
 	.open = cpufreq_open,
 	.get = cpufreq_get,
 	.set = cpufreq_set,
+	.writes = cpufreq_writes,
 	.close = cpufreq_close,
 	.doctor = cpufreq_doctor,
 };

@@ -179,7 +179,8 @@ static int hwmon_get(void *state, int i, struct jm_knob_value *ret_accepted,
 	return rc;
 }
 
-static int hwmon_set(void *state, int i, const struct jm_knob_value *value, struct jm_err *err)
+static int hwmon_writes(void *state, int i, const struct jm_knob_value *value, jm_write_fn *fn,
+	void *arg, struct jm_err *err)
 {
 	const struct state *s = state;
 	char text[32];
@@ -188,7 +189,12 @@ static int hwmon_set(void *state, int i, const struct jm_knob_value *value, stru
 	if (rc)
 		return rc;
 	snprintf(text, sizeof(text), "%.0f", jm_knob_value_number(value) / MICRO);
-	return jm_sysfs_write(s->path[i], text, err);
+	return fn(arg, s->path[i], text, err);
+}
+
+static int hwmon_set(void *state, int i, const struct jm_knob_value *value, struct jm_err *err)
+{
+	return hwmon_writes(state, i, value, jm_sysfs_write, NULL, err);
 }
 
 static void hwmon_close(void *state)
@@ -245,6 +251,7 @@ const struct jm_control jm_control_hwmon = {
 	.open = hwmon_open,
 	.get = hwmon_get,
 	.set = hwmon_set,
+	.writes = hwmon_writes,
 	.close = hwmon_close,
 	.doctor = hwmon_doctor,
 };

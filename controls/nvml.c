@@ -222,6 +222,21 @@ static int nvml_set(void *state, int i, const struct jm_knob_value *value, struc
 			: "");
 }
 
+static int nvml_writes(void *state, int i, const struct jm_knob_value *value, jm_write_fn *fn,
+	void *arg, struct jm_err *err)
+{
+	const struct state *s = state;
+	const struct device *d = &s->device[i];
+	char call[200];
+
+	if (d->clock)
+		jm_nvml_clock_text(d->clock, d->knob.device, value, call, sizeof(call));
+	else
+		snprintf(call, sizeof(call), "nvmlDeviceSetPowerManagementLimit(%s, %ld)",
+			d->knob.device, lround(jm_knob_value_number(value) * 1000));
+	return fn(arg, call, NULL, err);
+}
+
 /* ---- doctor ------------------------------------------------------------------------------------------ */
 
 /* Without persistence mode the driver unloads and loses the limit when no process has the GPU
@@ -306,6 +321,7 @@ const struct jm_control jm_control_nvml = {
 	.open = nvml_open,
 	.get = nvml_get,
 	.set = nvml_set,
+	.writes = nvml_writes,
 	.close = nvml_close,
 	.doctor = nvml_doctor,
 };

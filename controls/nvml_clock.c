@@ -2,6 +2,7 @@
 #include "nvml_clock.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MOST 512 /* clocks of a GPU; an H100 has 110 */
@@ -68,4 +69,16 @@ int jm_nvml_clock_set(const struct jm_nvml *nvml, jm_nvml_device gpu, enum jm_nv
 	low = (unsigned int)lround(value->low / MHZ);
 	high = (unsigned int)lround(value->high / MHZ);
 	return memory ? nvml->lock_memory_clock(gpu, low, high) : nvml->lock_clock(gpu, low, high);
+}
+
+void jm_nvml_clock_text(enum jm_nvml_clock clock, const char *device,
+	const struct jm_knob_value *value, char *out, size_t size)
+{
+	const char *what = clock == JM_NVML_CLOCK_MEMORY ? "Memory" : "Gpu";
+
+	if (jm_knob_value_is(value, JM_UNLOCKED))
+		snprintf(out, size, "nvmlDeviceReset%sLockedClocks(%s)", what, device);
+	else
+		snprintf(out, size, "nvmlDeviceSet%sLockedClocks(%s, %ld, %ld)", what, device,
+			lround(value->low / MHZ), lround(value->high / MHZ));
 }

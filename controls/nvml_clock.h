@@ -13,4 +13,8 @@ bool jm_nvml_clock_describe(const struct jm_nvml *nvml, jm_nvml_device gpu,
 int jm_nvml_clock_set(const struct jm_nvml *nvml, jm_nvml_device gpu, enum jm_nvml_clock clock,
 	const struct jm_knob_value *value);
 
+/* The call that jm_nvml_clock_set makes, with its arguments, for people. */
+void jm_nvml_clock_text(enum jm_nvml_clock clock, const char *device,
+	const struct jm_knob_value *value, char *out, size_t size);
+
 #endif

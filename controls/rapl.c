@@ -171,7 +171,8 @@ static int rapl_get(void *state, int i, struct jm_knob_value *ret_accepted,
 	return 0;
 }
 
-static int rapl_set(void *state, int i, const struct jm_knob_value *value, struct jm_err *err)
+static int rapl_writes(void *state, int i, const struct jm_knob_value *value, jm_write_fn *fn,
+	void *arg, struct jm_err *err)
 {
 	const struct state *s = state;
 	char path[PATH_MAX], text[32];
@@ -181,7 +182,12 @@ static int rapl_set(void *state, int i, const struct jm_knob_value *value, struc
 		return rc;
 	file_of(&s->limit[i], "power_limit_uw", path);
 	snprintf(text, sizeof(text), "%.0f", jm_knob_value_number(value) / MICRO);
-	return jm_sysfs_write(path, text, err);
+	return fn(arg, path, text, err);
+}
+
+static int rapl_set(void *state, int i, const struct jm_knob_value *value, struct jm_err *err)
+{
+	return rapl_writes(state, i, value, jm_sysfs_write, NULL, err);
 }
 
 static void rapl_close(void *state)
@@ -239,6 +245,7 @@ const struct jm_control jm_control_rapl = {
 	.open = rapl_open,
 	.get = rapl_get,
 	.set = rapl_set,
+	.writes = rapl_writes,
 	.close = rapl_close,
 	.doctor = rapl_doctor,
 };

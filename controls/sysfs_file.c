@@ -50,12 +50,13 @@ int jm_sysfs_read_number(const char *path, long long *ret, struct jm_err *err)
 	return 0;
 }
 
-int jm_sysfs_write(const char *path, const char *text, struct jm_err *err)
+int jm_sysfs_write(void *unused, const char *path, const char *text, struct jm_err *err)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC), number = 0;
 	size_t n = strlen(text);
 	ssize_t put;
 
+	(void)unused;
 	if (fd < 0)
 		return jm_err_set(err, code_of(errno), "Cannot open %s for writing: %s%s.", path,
 			strerror(errno), code_of(errno) == JM_EPERM ? "; use sudo" : "");

@@ -6,6 +6,7 @@
 # prints: at most 5 % slower than the reference\n  600 W per GPU
 # prints: Next: joulemark set --device sim:h100x4 gpu.power=600W
 # prints: rack of 40,000 W at 600 W: by rated power \(4000 W\) 10
+# prints: gpu.power of GPU 3 simulated H100 94 GB \(sim:h100x4/gpu3\): 700W -> 600W
 # prints: sim:h100x4/gpu3: set by 'joulemark set'
 # prints: GPU 3 simulated H100 94 GB +700 W +700 W
 set -eu
@@ -18,6 +19,7 @@ export JM_STATE="$work" # the node's registers; leaves nothing behind
 	--store "$work/caps.db"
 "$jm" report "$work/caps.db" --rack-power 40kW --rated-power 4kW --add-watts 800 --columns joules_per_item
 "$jm" report "$work/caps.db" --html "$work/caps.html" # to read and to pass on
+"$jm" set --device sim:h100x4 --dry-run gpu.power=600W --width 200 # what would be written
 "$jm" set --device sim:h100x4 gpu.power=600W          # until 'joulemark restore'
 "$jm" status
 "$jm" restore

@@ -456,5 +456,6 @@ const struct jm_command jm_command_doctor = {
 	.example = "joulemark doctor\n"
 		   "joulemark doctor --all",
 	.options = options,
+	.no_recovery = true, /* it writes nothing at all */
 	.run = run_doctor,
 };

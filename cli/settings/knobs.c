@@ -11,6 +11,7 @@
 #include "found_option.h"
 #include "hold.h"
 #include "knob_show.h"
+#include "set_words.h"
 #include "base/process/child_process.h"
 #include "cli/frame/interrupts.h"
 #include "report/format/cells.h"
@@ -36,45 +37,32 @@
 	}
 
 static const struct jm_option control_options[] = {DEVICE_ROW, CONTROL_ROW, JM_JSON_OPTION, {0}};
-static const struct jm_option set_options[] = {
-	DEVICE_ROW, CONTROL_ROW, {JM_FOUND_ROW, .type = JM_TEXT}, {0}};
+static const struct jm_option set_options[] = {DEVICE_ROW, CONTROL_ROW,
+	{JM_FOUND_ROW, .type = JM_TEXT},
+	{.name = "dry-run",
+		.type = JM_FLAG,
+		.help = "list each write in its order, whether this user may do it, the range of "
+			"the knob and what restores it; write nothing"},
+	{0}};
 static const struct jm_option json_options[] = {JM_JSON_OPTION, {0}};
 
-/* The guard of the controls that --device or --control names. */
+/* What --device or --control names; out: room for its text. */
+static int find_controls(struct jm_cli *cli, char out[400], const char **ret)
+{
+	return jm_device_controls(jm_values_text(&cli->values, "device"),
+		jm_values_text(&cli->values, "control"), out, 400, ret, &cli->err);
+}
+
 static int start_guard(struct jm_cli *cli, struct jm_guard **ret)
 {
 	char text[400];
 	const char *controls;
-	int rc = jm_device_controls(jm_values_text(&cli->values, "device"),
-		jm_values_text(&cli->values, "control"), text, sizeof(text), &controls, &cli->err);
+	int rc = find_controls(cli, text, &controls);
 
 	return rc ? rc : jm_guard_start(&cli->ctx, controls, ret, &cli->err);
 }
 
 /* ---- set ----------------------------------------------------------------------------------------------- */
-
-/* The words of the command line as settings; a sweep is not for `set`. */
-static int parse_settings(
-	struct jm_cli *cli, const struct jm_knobs *knobs, struct jm_setting *settings)
-{
-	for (int i = 0; i < cli->n_args; i++) {
-		struct jm_axis axis;
-		int rc = jm_axis_parse(cli->args[i], knobs, &axis, &cli->err);
-
-		if (rc)
-			return rc;
-		if (axis.n != 1)
-			rc = jm_err_set(&cli->err, JM_EUSAGE,
-				"'%s' stands for %d values; 'set' takes one. 'joulemark run --set "
-				"%s' sweeps them.",
-				cli->args[i], axis.n, cli->args[i]);
-		settings[i] = jm_axis_setting(&axis, 0);
-		jm_axis_done(&axis);
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
 
 static void print_applied(
 	const struct jm_knobs *knobs, const struct jm_applied *a, const struct jm_applied *before)
@@ -106,7 +94,7 @@ static int apply(struct jm_cli *cli, struct jm_guard *guard)
 		rc = jm_err_set(
 			&cli->err, JM_ENOMEM, "Out of memory for %d settings.", cli->n_args);
 	if (!rc)
-		rc = parse_settings(cli, knobs, settings);
+		rc = jm_set_parse(cli, knobs, settings);
 	if (!rc)
 		rc = jm_guard_state(guard, jm_values_get(&cli->values, "found")->texts, &cli->err);
 	if (!rc)
@@ -137,12 +125,25 @@ static void say_what_stays(struct jm_cli *cli)
 	free(holds);
 }
 
+static int dry_run(struct jm_cli *cli)
+{
+	char text[400];
+	const char *controls;
+	int rc = find_controls(cli, text, &controls);
+
+	if (!rc)
+		rc = jm_set_dry_run(cli, controls);
+	return rc ? jm_cli_fail(cli) : 0;
+}
+
 static int run_set(struct jm_cli *cli)
 {
 	struct jm_guard *guard = NULL;
 	struct jm_err stop = JM_ERR_INIT;
 	int status = 0, rc;
 
+	if (cli->n_args && jm_cli_given(cli, "dry-run"))
+		return dry_run(cli);
 	if (jm_hold_check(cli->command, &cli->err)) {
 		jm_cli_fail(cli);
 		return jm_proc_status_of(cli->err.code);
@@ -185,7 +186,7 @@ const struct jm_command jm_command_set = {
 	.name = "set",
 	.heading = "Settings",
 	.summary = "set knobs, permanently or while a command runs",
-	.usage = "[--device DEVICE] [--found KNOB=VALUE] KNOB=VALUE... [[--] CMD...]",
+	.usage = "[--device DEVICE] [--found KNOB=VALUE] [--dry-run] KNOB=VALUE... [[--] CMD...]",
 	.description = "Sets each KNOB on all devices of this job that have it. KNOB@ID means the "
 		       "devices whose id begins with ID, KNOB@0 the first device. With a command, "
 		       "the values that were found are restored when the command has ended, even "

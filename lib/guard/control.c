@@ -52,7 +52,7 @@ const struct jm_control *jm_control_of_knob(const char *name)
 }
 
 /* "200W to 700W", "powersave performance", "0.01 to 2 or unlocked" */
-static void what_it_takes(const struct jm_knob *knob, char *out, size_t size)
+void jm_knob_takes_text(const struct jm_knob *knob, char *out, size_t size)
 {
 	const struct jm_knob_value min = jm_knob_value_of(knob->min),
 				   max = jm_knob_value_of(knob->max);
@@ -77,7 +77,7 @@ static bool takes(const struct jm_knob *knob, const struct jm_knob_value *v)
 
 int jm_knob_check(const struct jm_knob *knob, const struct jm_knob_value *value, struct jm_err *err)
 {
-	char text[JM_KNOB_TEXT], range[2 * JM_KNOB_TEXT + 40];
+	char text[JM_KNOB_TEXT], range[JM_KNOB_TAKES];
 
 	if (jm_knob_value_is(value, JM_DEFAULT) && !jm_knob_value_known(&knob->fallback))
 		return jm_err_set(err, JM_EUSAGE,
@@ -86,7 +86,7 @@ int jm_knob_check(const struct jm_knob *knob, const struct jm_knob_value *value,
 	if (jm_knob_value_is(value, JM_DEFAULT) || takes(knob, value))
 		return 0;
 	jm_knob_value_text(value, knob->unit, text, sizeof(text));
-	what_it_takes(knob, range, sizeof(range));
+	jm_knob_takes_text(knob, range, sizeof(range));
 	return jm_err_set(err, JM_ERANGE, "%s on %s (%s) takes %s, not %s.", knob->name,
 		knob->label, knob->device, range, text);
 }

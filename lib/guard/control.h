@@ -47,6 +47,9 @@ struct jm_knobs {
 		[JM_KNOBS_ABSENT]; /* of controls of this machine that did not open, "NAME: REASON" each; "" = none */
 };
 
+/* One write of a control: text into a file; text NULL: `to` is a call of a library with its arguments. */
+typedef int jm_write_fn(void *arg, const char *to, const char *text, struct jm_err *err);
+
 struct jm_control {
 	const char *name;
 	const char *summary;
@@ -68,6 +71,10 @@ struct jm_control {
 	/* One that a user asks for is in the range by then, one that is put back may not be: the device judges it. JM_EIO:
 	 * the device refuses it; JM_EPERM: this user may not set it. */
 	int (*set)(void *state, int i, const struct jm_knob_value *value, struct jm_err *err);
+	/* Calls fn for each write that set would make now, in their order, until one fails. NULL: it writes nothing outside
+	 * of joulemark. */
+	int (*writes)(void *state, int i, const struct jm_knob_value *value, jm_write_fn *fn,
+		void *arg, struct jm_err *err);
 	void (*close)(void *state);					   /* takes NULL */
 	void (*doctor)(struct jm_ctx *ctx, jm_finding_fn *say, void *arg); /* optional */
 };
@@ -80,6 +87,9 @@ const struct jm_control *jm_control_find(const char *name, struct jm_err *err);
 /* Does the knob take the value? JM_ERANGE, JM_EUSAGE: the sentence says what it takes. */
 int jm_knob_check(
 	const struct jm_knob *knob, const struct jm_knob_value *value, struct jm_err *err);
+#define JM_KNOB_TAKES (2 * JM_KNOB_TEXT + 40)
+/* What the knob takes: "200W to 700W", "one of powersave performance". */
+void jm_knob_takes_text(const struct jm_knob *knob, char *out, size_t size);
 /* Is it a value of the knob's kind at all: a word, or numbers above 0? JM_ERANGE. For controls, which let the device judge. */
 int jm_knob_check_kind(
 	const struct jm_knob *knob, const struct jm_knob_value *value, struct jm_err *err);

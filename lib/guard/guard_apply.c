@@ -370,8 +370,7 @@ static int by_knob(const void *a, const void *b)
 	return x->knob - y->knob;
 }
 
-/* All lines of the settings, and their knobs held. The plan is the caller's to free, also after an error. */
-static int plan_and_hold(struct jm_knob_holder *k, const struct jm_setting *settings, int n,
+int jm_knob_holder_plan(const struct jm_knob_holder *k, const struct jm_setting *settings, int n,
 	struct jm_applied **ret_plan, int *ret_n, struct jm_err *err)
 {
 	int rc = 0;
@@ -383,6 +382,14 @@ static int plan_and_hold(struct jm_knob_holder *k, const struct jm_setting *sett
 	for (int i = 0; i < n && !rc; i++)
 		rc = plan_one(k, &settings[i], *ret_plan, ret_n, err);
 	qsort(*ret_plan, (size_t)*ret_n, sizeof(**ret_plan), by_knob);
+	return rc;
+}
+
+static int plan_and_hold(struct jm_knob_holder *k, const struct jm_setting *settings, int n,
+	struct jm_applied **ret_plan, int *ret_n, struct jm_err *err)
+{
+	int rc = jm_knob_holder_plan(k, settings, n, ret_plan, ret_n, err);
+
 	return rc ? rc : hold_all(k, *ret_plan, *ret_n, err);
 }
 

@@ -21,6 +21,7 @@
  *				(drivers/hwmon/acpi_power_meter.c, set_cap)
  *
  * JM_FAKE_KERNEL_REFUSES=END: a write to files whose path ends so fails as for a user without the right.
+ * JM_FAKE_KERNEL_LOG=FILE: a line "TEXT PATH" for each write to a file with a rule, in their order.
  * JM_FAKE_KERNEL_BUSY=END=TEXT: this text is not taken now by files whose path ends so.
  */
 #include <errno.h>
@@ -296,6 +297,17 @@ static bool is_busy(const char *path, const char *line)
 	return text && !strcmp(text + 1, line) && ends_with(path, busy, (size_t)(text - busy));
 }
 
+static void note(const char *line, const char *path)
+{
+	const char *log = getenv("JM_FAKE_KERNEL_LOG");
+	FILE *file = log ? fopen(log, "ae") : NULL;
+
+	if (file) {
+		fprintf(file, "%s %s\n", line, path);
+		fclose(file);
+	}
+}
+
 static int obey(rule_fn *rule, char *path, const char *text, size_t n)
 {
 	char now[LINE], line[LINE], *name = strrchr(path, '/') + 1;
@@ -310,6 +322,7 @@ static int obey(rule_fn *rule, char *path, const char *text, size_t n)
 	memcpy(line, text, n);
 	line[n] = '\0';
 	line[strcspn(line, "\n")] = '\0';
+	note(line, path);
 	if (is_busy(path, line))
 		return EBUSY;
 	name[-1] = '\0';

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "set_words.h"
+#include "guard/dry_run.h"
+#include "report/format/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static int parse_one(const char *text, const char *option, const struct jm_knobs *knobs,
+	struct jm_setting *ret, struct jm_err *err)
+{
+	struct jm_axis axis;
+	int rc = jm_axis_parse(text, knobs, &axis, err);
+
+	if (rc)
+		return rc;
+	if (axis.n != 1)
+		rc = jm_err_set(err, JM_EUSAGE,
+			"'%s' stands for %d values; %s takes one. 'joulemark run --set %s' sweeps "
+			"them.",
+			text, axis.n, option, text);
+	*ret = jm_axis_setting(&axis, 0);
+	jm_axis_done(&axis);
+	return rc;
+}
+
+int jm_set_parse(struct jm_cli *cli, const struct jm_knobs *knobs, struct jm_setting *settings)
+{
+	int rc = 0;
+
+	for (int i = 0; i < cli->n_args && !rc; i++)
+		rc = parse_one(cli->args[i], "'set'", knobs, &settings[i], &cli->err);
+	return rc;
+}
+
+/* ---- the dry run ---- */
+
+enum part { JOURNALS, WRITES, RESTORE };
+
+struct print {
+	struct jm_cli *cli;
+	enum part part;
+	int n; /* steps so far */
+};
+
+/* A step with its number, or without one a line about a knob. */
+__attribute__((format(printf, 3, 4))) static void line(
+	struct print *p, bool step, const char *format, ...)
+{
+	char text[2000];
+	size_t n = 0;
+	va_list args;
+
+	if (step)
+		n = (size_t)snprintf(text, sizeof(text), "%d. ", ++p->n);
+	va_start(args, format);
+	vsnprintf(text + n, sizeof(text) - n, format, args);
+	va_end(args);
+	jm_text_wrap(p->cli->out, text, step ? 2 : 0, 5, p->cli->width);
+}
+
+static const char *const ends_words[] = {
+	[JM_ENDS_NEVER] = "nothing else ends the setting, not even a reboot",
+	[JM_ENDS_REBOOT] = "a reboot ends the setting as well",
+	[JM_ENDS_DRIVER] = "a reboot, or a driver that is unloaded, ends the setting as well",
+	[JM_ENDS_PROCESS] = "the setting ends with the device as well",
+};
+
+static void tell_knob(void *arg, const struct jm_dry_knob *d)
+{
+	struct print *p = arg;
+	const struct jm_knob *k = d->knob;
+	char found[JM_KNOB_TEXT], value[JM_KNOB_TEXT], takes[JM_KNOB_TAKES];
+	bool same = !k->unreadable && jm_knob_value_same(d->found, d->value);
+
+	jm_knob_value_text(p->part == RESTORE && !p->cli->command ? d->base : d->found, k->unit,
+		found, sizeof(found));
+	jm_knob_value_text(d->value, k->unit, value, sizeof(value));
+	jm_knob_takes_text(k, takes, sizeof(takes));
+	if (p->part == JOURNALS)
+		line(p, true, "write %s, and sync it: %s of %s is %s%s", d->journal, k->name,
+			k->label, found, d->known_by == JM_KNOWN_STATED ? ", as stated" : "");
+	else if (p->part == WRITES)
+		line(p, false, "%s of %s (%s): %s -> %s, takes %s%s", k->name, k->label, k->device,
+			found, value, takes, same ? "; it is so already: no write" : "");
+	else
+		line(p, false, "%s of %s: %s; %s", k->name, k->label, found, ends_words[k->ends]);
+	if (p->part == WRITES && d->holder)
+		line(p, false, "process %d holds it now, so that it would be refused", d->holder);
+}
+
+static void tell_write(void *arg, const struct jm_dry_write *w)
+{
+	struct print *p = arg;
+	const char *who = w->allowed ? "this user may" : "this user may not: use sudo";
+
+	if (p->part == WRITES && w->text)
+		line(p, true, "write %s to %s (%s)", w->text, w->to, who);
+	else if (p->part == WRITES)
+		line(p, true, "call %s (%s)", w->to, who);
+}
+
+static int print_parts(
+	struct jm_cli *cli, struct jm_dry_run *dry, const struct jm_setting *settings)
+{
+	struct print p = {.cli = cli};
+	const struct jm_dry_report report = {tell_knob, tell_write, &p};
+	int rc;
+
+	line(&p, false, "Nothing is done. 'joulemark set' would first journal the values found:");
+	rc = jm_dry_run(dry, settings, cli->n_args, &report, &cli->err);
+	p.part = WRITES;
+	if (!rc)
+		line(&p, false, "then set, and read back:");
+	if (!rc)
+		rc = jm_dry_run(dry, settings, cli->n_args, &report, &cli->err);
+	p.part = RESTORE;
+	if (!rc)
+		line(&p, false,
+			cli->command ? "and put back when the command ends, or is killed with "
+				       "joulemark:"
+				     : "and put back at 'joulemark restore':");
+	return rc ? rc : jm_dry_run(dry, settings, cli->n_args, &report, &cli->err);
+}
+
+static int state_all(struct jm_cli *cli, struct jm_dry_run *dry)
+{
+	char *const *texts = jm_values_get(&cli->values, "found")->texts;
+	struct jm_setting one;
+	int rc = 0;
+
+	for (; texts && *texts && !rc; texts++) {
+		rc = parse_one(*texts, "--found", jm_dry_run_knobs(dry), &one, &cli->err);
+		if (!rc)
+			rc = jm_dry_run_state(dry, &one, 1, &cli->err);
+	}
+	return rc;
+}
+
+int jm_set_dry_run(struct jm_cli *cli, const char *controls)
+{
+	struct jm_setting *settings = calloc((size_t)cli->n_args + 1, sizeof(*settings));
+	struct jm_dry_run *dry = NULL;
+	int rc = settings ? jm_dry_run_open(&cli->ctx, controls, &dry, &cli->err)
+			  : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for %d settings.",
+				    cli->n_args);
+
+	if (!rc)
+		rc = jm_set_parse(cli, jm_dry_run_knobs(dry), settings);
+	if (!rc)
+		rc = state_all(cli, dry);
+	if (!rc)
+		rc = print_parts(cli, dry, settings);
+	jm_dry_run_close(dry);
+	free(settings);
+	return rc;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The words of `set` as settings, and `set --dry-run`. */
+#ifndef JM_SET_WORDS_H
+#define JM_SET_WORDS_H
+
+#include "cli/frame/cli.h"
+#include "guard/setting.h"
+
+/* The words of the command line; a sweep is not for `set`. settings: room for each. */
+int jm_set_parse(struct jm_cli *cli, const struct jm_knobs *knobs, struct jm_setting *settings);
+/* Prints what `set` would write. controls: as of jm_guard_start. */
+int jm_set_dry_run(struct jm_cli *cli, const char *controls);
+
+#endif
