@@ -29,6 +29,10 @@ static const struct jm_key visit_keys[] = {
 			   "for all settings"},
 	{NUMBER("objective", JM_KEY_NULL),
 		.meaning = "by that of the setting found in the same search"},
+	{FLAG("aside", 0),
+		.meaning =
+			"it differs from others of its setting by more than 15 % in energy or "
+			"time per item, as where the work was interrupted, and counts for nothing"},
 	{POSITIVE("objective_error", JM_KEY_NULL),
 		.meaning = "half its 95 % interval, by the scatter of all visits of the search"},
 	{0},
@@ -73,6 +77,7 @@ const struct jm_key jm__tune_keys[] = {
 	{COUNT("lost", 0),
 		.meaning = "visits without an objective, or that another program spoilt by a "
 			   "setting of its own"},
+	{COUNT("outliers", 0), .meaning = "visits that were set aside, and made again"},
 	{POSITIVE("warmup_s", 0), .unit = "s",
 		.meaning = "of windows under the setting found, before the work ran evenly"},
 	{POSITIVE("search_s", 0), .unit = "s",

@@ -460,6 +460,7 @@ static void decide(struct jm_search *s, struct jm_err *err)
 int jm_search_add(struct jm_search *s, const struct jm_visit *visit, struct jm_err *err)
 {
 	struct jm_visit v = *visit;
+	bool again;
 
 	v.setting = jm_search_next(s);
 	v.stage = s->stage;
@@ -468,12 +469,13 @@ int jm_search_add(struct jm_search *s, const struct jm_visit *visit, struct jm_e
 		return jm_err_set(err, JM_ERANGE, "A visit without items, time or energy.");
 	if (s->stage == JM_STAGE_HOLD)
 		return held(s, &v, err);
-	if (jm_seen_add(&s->seen, &v, s->queue[s->at], err))
+	if (jm_seen_add(&s->seen, &v, s->queue[s->at], &again, err))
 		return JM_ENOMEM;
 	s->visit_s = v.wall_s;
 	s->r.search_s += v.wall_s;
 	s->stage_s += v.wall_s;
-	s->at++;
+	s->at += !again;
+	s->r.outliers += again;
 	if (s->at < s->n_queue)
 		return 0;
 	decide(s, err);
@@ -493,6 +495,11 @@ int jm_search_visits(const struct jm_search *s)
 const struct jm_visit *jm_search_visit(const struct jm_search *s, int i)
 {
 	return &s->seen.visit[i].visit;
+}
+
+bool jm_search_visit_aside(const struct jm_search *s, int i)
+{
+	return s->seen.visit[i].aside;
 }
 
 struct jm_tune_gain jm_search_visit_cost(const struct jm_search *s, int visit)

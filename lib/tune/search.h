@@ -46,7 +46,7 @@ struct jm_search_result {
 	struct jm_tune_setting best; /* that is held, or the best so far */
 	/* of the held setting relative to the setting found, from the comparison at the end; NAN: there was none */
 	struct jm_tune_gain objective, energy, time;
-	int searches, drifts;
+	int searches, drifts, outliers;
 	double search_s, hold_s;
 };
 
@@ -65,6 +65,8 @@ void jm_search_result(const struct jm_search *s, struct jm_search_result *ret);
 /* Those of searches; visits of the setting that is held are counted in the result alone. */
 int jm_search_visits(const struct jm_search *s);
 const struct jm_visit *jm_search_visit(const struct jm_search *s, int i);
+/* Does it differ so much from others of its setting that it counts for nothing? */
+bool jm_search_visit_aside(const struct jm_search *s, int i);
 /* The objective of a visit relative to the visits of the setting found in the same search; NAN: there are none. */
 struct jm_tune_gain jm_search_visit_cost(const struct jm_search *s, int visit);
 

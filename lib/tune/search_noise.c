@@ -53,15 +53,10 @@ int jm_seen_point(struct jm_seen *s, double value, double within, struct jm_err 
 	return add_point(s, value, false, err);
 }
 
-int jm_seen_add(struct jm_seen *s, const struct jm_visit *visit, int point, struct jm_err *err)
+/* Does visit i count for the point? */
+static bool is_of(const struct jm_seen *s, int i, int point)
 {
-	struct jm_seen_visit *grown = reallocarray(s->visit, (size_t)s->n + 1, sizeof(*grown));
-
-	if (!grown)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the visits of a search.");
-	s->visit = grown;
-	grown[s->n++] = (struct jm_seen_visit){*visit, point, s->since};
-	return 0;
+	return s->visit[i].point == point && !s->visit[i].aside;
 }
 
 int jm_seen_count(const struct jm_seen *s, int point, int first)
@@ -69,7 +64,7 @@ int jm_seen_count(const struct jm_seen *s, int point, int first)
 	int n = 0;
 
 	for (int i = first; i < s->n; i++)
-		n += s->visit[i].point == point;
+		n += is_of(s, i, point);
 	return n;
 }
 
@@ -97,7 +92,7 @@ static struct reference reference_of(const struct jm_seen *s, int search)
 	int n = 0;
 
 	for (int i = search; i < s->n && s->visit[i].search == search; i++) {
-		if (s->visit[i].point != JM_SEEN_FOUND)
+		if (!is_of(s, i, JM_SEEN_FOUND))
 			continue;
 		energy += log(energy_of(&s->visit[i].visit));
 		time += log(time_of(&s->visit[i].visit));
@@ -137,7 +132,7 @@ static double mean_of(const struct jm_seen *s, const struct reference *r, int po
 	int n = 0;
 
 	for (int i = first; i < s->n; i++) {
-		if (s->visit[i].point != point)
+		if (!is_of(s, i, point))
 			continue;
 		sum += value_of(s, r, i, what);
 		n++;
@@ -157,7 +152,7 @@ static struct scatter scatter_of(
 		double mean = mean_of(s, r, point, s->since, what);
 
 		for (int i = s->since; n > 1 && i < s->n; i++)
-			if (s->visit[i].point == point)
+			if (is_of(s, i, point))
 				squares += pow(value_of(s, r, i, what) - mean, 2);
 		dof += n > 1 ? n - 1 : 0;
 	}
@@ -180,7 +175,7 @@ static double variance_of_mean(const struct jm_seen *s, const struct scatter *sc
 	int n = 0;
 
 	for (int i = first; i < s->n; i++) {
-		if (s->visit[i].point != point)
+		if (!is_of(s, i, point))
 			continue;
 		sum += variance_of(&s->visit[i].visit, scatter, what != JM_SEEN_TIME);
 		n++;
@@ -240,6 +235,57 @@ struct jm_tune_gain jm_seen_cost(const struct jm_seen *s, int visit)
 		.half = quantile(&scatter) *
 			sqrt(variance_of(&s->visit[visit].visit, &scatter, true)),
 	};
+}
+
+/* ---- adding ---- */
+
+static bool differ(const struct jm_visit *a, const struct jm_visit *b)
+{
+	return fabs(log(energy_of(a) / energy_of(b))) > JM_TUNE_ODD ||
+	       fabs(log(time_of(a) / time_of(b))) > JM_TUNE_ODD;
+}
+
+/* Does it differ from all visits of the point in this search? False where there are none. */
+static bool is_odd(const struct jm_seen *s, const struct jm_visit *visit, int point)
+{
+	int n = 0;
+
+	for (int i = s->since; i < s->n; i++) {
+		if (!is_of(s, i, point))
+			continue;
+		if (!differ(&s->visit[i].visit, visit))
+			return false;
+		n++;
+	}
+	return n > 0;
+}
+
+/* The last visit was set aside, and this one of the same point is odd, too. */
+static void believe_both(struct jm_seen *s, int point)
+{
+	struct jm_seen_visit *last = &s->visit[s->n - 1];
+
+	if (jm_seen_count(s, point, s->since) == 1)
+		for (int i = s->since; i < s->n; i++)
+			s->visit[i].aside = s->visit[i].aside || is_of(s, i, point);
+	last->aside = false;
+}
+
+int jm_seen_add(struct jm_seen *s, const struct jm_visit *visit, int point, bool *ret_again,
+	struct jm_err *err)
+{
+	struct jm_seen_visit *grown = reallocarray(s->visit, (size_t)s->n + 1, sizeof(*grown));
+	bool odd = is_odd(s, visit, point), again;
+
+	if (!grown)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the visits of a search.");
+	s->visit = grown;
+	again = odd && s->n > s->since && grown[s->n - 1].aside && grown[s->n - 1].point == point;
+	if (again && !differ(&grown[s->n - 1].visit, visit))
+		believe_both(s, point);
+	*ret_again = odd && !again;
+	grown[s->n++] = (struct jm_seen_visit){*visit, point, s->since, *ret_again};
+	return 0;
 }
 
 /* ---- a setting that is held ---- */

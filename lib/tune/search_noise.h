@@ -13,6 +13,7 @@
 struct jm_seen_visit {
 	struct jm_visit visit;
 	int point, search; /* search: its first visit */
+	bool aside;	   /* it differs from the others of its point, and counts for nothing */
 };
 
 struct jm_seen {
@@ -34,7 +35,13 @@ void jm_seen_done(struct jm_seen *s);
 void jm_seen_begin(struct jm_seen *s);
 /* The point of this value, or one that is at most `within` away; JM_ENOMEM. */
 int jm_seen_point(struct jm_seen *s, double value, double within, struct jm_err *err);
-int jm_seen_add(struct jm_seen *s, const struct jm_visit *visit, int point, struct jm_err *err);
+/*
+ * ret_again: the visit differs from the earlier ones of its point by more than JM_TUNE_ODD, as where the work was
+ * interrupted: it is set aside, and to be made again. If that one differs, too, the two agree with each other: then they
+ * count, and the earlier one is set aside, if there is only one.
+ */
+int jm_seen_add(struct jm_seen *s, const struct jm_visit *visit, int point, bool *ret_again,
+	struct jm_err *err);
 /* Visits of the point from the visit `first` on. */
 int jm_seen_count(const struct jm_seen *s, int point, int first);
 /*

@@ -29,12 +29,13 @@ static json_t *visit_json(const struct jm_tuner *t, int i)
 	struct jm_tune_gain cost = jm_search_visit_cost(t->search, i);
 	int64_t start = t->start_ns[i] - jm_session_began(t->o.session);
 
-	return json_pack("{s:f, s:s, s:b, s:o, s:f, s:f, s:f, s:o, s:o, s:o}", "start_s",
+	return json_pack("{s:f, s:s, s:b, s:o, s:f, s:f, s:f, s:o, s:o, s:o, s:b}", "start_s",
 		(double)start * 1e-9, "stage", jm_stage_names[v->stage], "found", v->setting.found,
 		"value", value_or_null(t, v->setting), "seconds", v->seconds, "items", v->items,
 		"joules", v->joules, "error_sampling_joules", jm_json_number(v->error_joules),
 		"objective", jm_json_number(exp(cost.log)), "objective_error",
-		jm_json_number(exp(cost.log) * cost.half));
+		jm_json_number(exp(cost.log) * cost.half), "aside",
+		jm_search_visit_aside(t->search, i));
 }
 
 static json_t *visits_json(const struct jm_tuner *t)
@@ -129,12 +130,12 @@ json_t *jm_tuner_json(const struct jm_tuner *t)
 
 	jm_search_result(t->search, &r);
 	why_text(t, &r, why, sizeof(why));
-	more = json_pack("{s:s, s:s, s:b, s:o, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:o}", "choice",
-		jm_choice_names[r.choice], "why", why, "chosen_found", r.best.found, "chosen",
-		value_or_null(t, r.best), "searches", r.searches, "drifts", r.drifts, "lost",
-		t->lost, "warmup_s", t->warm_s, "search_s", r.search_s, "hold_s", r.hold_s,
-		"stopped", *t->stopped ? json_string(t->stopped) : json_null(), "visits",
-		visits_json(t));
+	more = json_pack("{s:s, s:s, s:b, s:o, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:o}",
+		"choice", jm_choice_names[r.choice], "why", why, "chosen_found", r.best.found,
+		"chosen", value_or_null(t, r.best), "searches", r.searches, "drifts", r.drifts,
+		"lost", t->lost, "outliers", r.outliers, "warmup_s", t->warm_s, "search_s",
+		r.search_s, "hold_s", r.hold_s, "stopped",
+		*t->stopped ? json_string(t->stopped) : json_null(), "visits", visits_json(t));
 	rc = json_object_update_new(tune, more);
 	rc |= json_object_update_new(tune, gains_json(t, &r));
 	if (!rc)

@@ -5,10 +5,12 @@
 
 #include "objective.h"
 
-#define JM_TUNE_FLAT	 0.02 /* a curve of which no point saves so much of the objective is flat */
-#define JM_TUNE_ALIKE	 0.01 /* settings whose objectives differ by less than this share are alike */
-#define JM_TUNE_VISITS	 4    /* of each of two settings that are compared */
-#define JM_TUNE_DRIFT	 0.05 /* a change of energy or time per item by this share is a drift */
+#define JM_TUNE_FLAT   0.02 /* a curve of which no point saves so much of the objective is flat */
+#define JM_TUNE_ALIKE  0.01 /* settings whose objectives differ by less than this share are alike */
+#define JM_TUNE_VISITS 4    /* of each of two settings that are compared */
+#define JM_TUNE_DRIFT  0.05 /* a change of energy or time per item by this share is a drift */
+/* a visit that differs from others of its setting by more than this share is an outlier */
+#define JM_TUNE_ODD	 0.15
 #define JM_TUNE_SETTINGS 5
 #define JM_TUNE_SHARE	 0.10 /* of the time that searches after the first may take */
 

@@ -102,6 +102,7 @@ static void put_search(const json_t *tune, FILE *out, int width)
 	int searches = (int)json_integer_value(json_object_get(tune, "searches"));
 	int drifts = (int)json_integer_value(json_object_get(tune, "drifts"));
 	int lost = (int)json_integer_value(json_object_get(tune, "lost"));
+	int outliers = (int)json_integer_value(json_object_get(tune, "outliers"));
 	size_t visits = json_array_size(json_object_get(tune, "visits"));
 	char text[300], more[100];
 
@@ -110,6 +111,9 @@ static void put_search(const json_t *tune, FILE *out, int width)
 		searches == 1 ? "search" : "searches");
 	snprintf(more, sizeof(more), "%d %s", drifts, drifts == 1 ? "drift" : "drifts");
 	if (drifts)
+		jm_text_append(text, sizeof(text), ", ", more);
+	snprintf(more, sizeof(more), "%d set aside", outliers);
+	if (outliers)
 		jm_text_append(text, sizeof(text), ", ", more);
 	snprintf(more, sizeof(more), "%d lost", lost);
 	if (lost)
@@ -268,7 +272,8 @@ int jm_tuning_curve(const json_t *tune, struct jm_grid *ret, struct jm_err *err)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the visits of a tuner.");
 	json_array_foreach(visits, i, visit)
 	{
-		add_visit(place, &n, visit);
+		if (!json_is_true(json_object_get(visit, "aside")))
+			add_visit(place, &n, visit);
 	}
 	qsort(place, (size_t)n, sizeof(*place), by_value);
 	rc = n ? jm_grid_new(&g, n, 8, err)
