@@ -252,7 +252,9 @@ const struct jm_command jm_command_export = {
 		       "to answer. The number of requests has no influence on how often the "
 		       "sensors are read, and memory does not grow with time.\n\n"
 		       "Energy is counted from the start of the exporter: by the energy counter of "
-		       "the meter if it has one, else by integrating its power.",
+		       "the meter if it has one, else by integrating its power.\n\n"
+		       "A dashboard for Grafana is installed as "
+		       "share/joulemark/grafana-dashboard.json.",
 	.example = "joulemark export --source nvml,rapl --port 9401",
 	.options = options,
 	.run = export,

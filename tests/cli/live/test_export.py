@@ -12,11 +12,12 @@ import socket
 import subprocess
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import pytest
 
-from jm import BIN, BUILD, FAILURE, USAGE, jm, sentence
+from jm import BIN, BUILD, FAILURE, SOURCE, USAGE, jm, sentence
 
 FAKE = BUILD / "tests" / "peers" / "libnvidia-ml-fake.so"
 OPEN = "application/openmetrics-text"
@@ -219,6 +220,7 @@ def test_prometheus_scrapes_it(tmp_path):
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             series = await_samples(port, "joulemark_energy_joules_total[1m]")
+            queries_have_answers(port)
         finally:
             server.kill()
             server.wait()
@@ -227,6 +229,47 @@ def test_prometheus_scrapes_it(tmp_path):
         assert one["metric"]["scope"] == "gpu" and one["metric"]["origin"] == "measured"
         (t0, v0), (t1, v1) = one["values"][0], one["values"][-1]
         assert (float(v1) - float(v0)) / (t1 - t0) == pytest.approx(300, abs=300 * 0.5 / (t1 - t0) + 1)
+
+
+DASHBOARD = json.loads((SOURCE / "examples/grafana-dashboard.json").read_text())
+# what Grafana puts in; the fake GPUs have no meters inside of others
+VARIABLES = {"$__rate_interval": "2s", "$__range": "10s", "$instance": ".*"}
+EMPTY = {"Parts of meters"}
+
+
+def targets():
+    return [(panel["title"], target["expr"]) for panel in DASHBOARD["panels"] for target in panel["targets"]]
+
+
+def queries_have_answers(port):
+    for title, query in targets():
+        for name, value in VARIABLES.items():
+            query = query.replace(name, value)
+        url = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": query})
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            found = json.load(answer)
+        assert found["status"] == "success" and bool(found["data"]["result"]) == (title not in EMPTY), (title, found)
+
+
+def test_the_dashboard_names_what_export_prints():
+    """Its metrics, its labels, and panels that lie beside one another in Grafana's grid of 24 columns."""
+    with Exporter("--source", "sim:h100x2") as exporter:  # whose memories are meters inside of others
+        while not {"joulemark_power_watts{", "joulemark_energy_joules_total{"} <= set(re.findall(r"\w+\{", text := exporter.get()[0])):
+            time.sleep(0.1)
+    metrics = set(re.findall(r"^(joulemark_\w+)\{", text, re.M))
+    labels = set(re.findall(r'[{,](\w+)="', text)) | {"instance", "job"}  # those of Prometheus itself
+    used = " ".join(query for _, query in targets()) + json.dumps(DASHBOARD["templating"])
+    assert set(re.findall(r"joulemark_\w+", used)) == metrics
+    matched = re.findall(r"(\w+)(?:=~|!=|=)\"", " ".join(query for _, query in targets()))
+    shown = re.findall(r"\{\{(\w+)\}\}", json.dumps(DASHBOARD)) + re.findall(r"by \((\w+)\)", used)
+    assert set(matched) | set(shown) <= labels and matched and shown
+    cells = [(x, y) for panel in DASHBOARD["panels"] for place in [panel["gridPos"]]
+             for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])]
+    assert len(cells) == len(set(cells)) and max(x for x, _ in cells) < 24
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+    for panel in DASHBOARD["panels"]:
+        assert {"type", "title", "gridPos", "fieldConfig", "options"} <= set(panel)
+        assert panel["datasource"]["uid"] == "${datasource}" and [t["refId"] for t in panel["targets"]] == ["A"]
 
 
 def await_samples(port, query, least=12, seconds=30):
