@@ -275,11 +275,12 @@ int jm_seen_add(struct jm_seen *s, const struct jm_visit *visit, int point, bool
 	struct jm_err *err)
 {
 	struct jm_seen_visit *grown = reallocarray(s->visit, (size_t)s->n + 1, sizeof(*grown));
-	bool odd = is_odd(s, visit, point), again;
+	bool odd, again;
 
 	if (!grown)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the visits of a search.");
 	s->visit = grown;
+	odd = is_odd(s, visit, point);
 	again = odd && s->n > s->since && grown[s->n - 1].aside && grown[s->n - 1].point == point;
 	if (again && !differ(&grown[s->n - 1].visit, visit))
 		believe_both(s, point);
