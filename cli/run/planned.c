@@ -349,16 +349,25 @@ static int make_plans(struct jm_run_call *r)
 	return rc;
 }
 
+/* What a call that was killed has left; a list of cases changes nothing. */
+static int recover(struct jm_run_call *r, struct jm_err *err)
+{
+	int n, rc;
+
+	if (r->given.dry_run)
+		return 0;
+	rc = jm_guard_recover(&r->cli->ctx, &n, err);
+	if (!rc && n)
+		jm_log(&r->cli->ctx, JM_INFO, "Restored %d settings of a run that was killed.", n);
+	jm_case_keeper_recover(&r->cli->ctx, true); /* two of a case must not run at once */
+	return rc;
+}
+
 int jm_planned_make(struct jm_run_call *r)
 {
 	struct jm_err lost = JM_ERR_INIT;
-	int recovered, lost_rc = jm_guard_recover(&r->cli->ctx, &recovered, &lost), rc;
+	int lost_rc = recover(r, &lost), rc = make_plans(r);
 
-	if (!lost_rc && recovered)
-		jm_log(&r->cli->ctx, JM_INFO, "Restored %d settings of a run that was killed.",
-			recovered);
-	jm_case_keeper_recover(&r->cli->ctx, true); /* two of a case must not run at once */
-	rc = make_plans(r);
 	if (!rc && lost_rc && any_sets(r, "settings")) /* else the warning is enough */
 		rc = jm_err_set(&r->cli->err, lost_rc, "%s", lost.text);
 	return rc;

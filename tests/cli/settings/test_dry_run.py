@@ -8,7 +8,7 @@ import pytest
 
 from fake_gpus import FakeGpus
 from jm import BIN, FAILURE, USAGE, jm, sentence
-from sysfs_machine import CPUFREQ, Machine
+from sysfs_machine import CPUFREQ, POWERCAP, Machine
 
 WIDE = {"COLUMNS": "400"}
 
@@ -58,6 +58,20 @@ def test_what_would_be_refused_is_refused(machine):
     done = machine.run("set", "--dry-run", "cpu.epp=power")
     assert "could not be put back" in done.stderr and done.returncode == FAILURE
     assert not machine.state.exists()
+
+
+def test_what_a_killed_joulemark_left_is_not_touched(machine):
+    """By commands that write nothing; the next one puts it back."""
+    before = machine.files("")
+    machine.kill_while_set(["package.power=120W"], lambda: machine.get(
+        f"{POWERCAP}/intel-rapl:1/constraint_0_power_limit_uw") == "120000000", "both").wait()
+    left, journals = machine.files(""), machine.journals()
+    assert left != before and len(journals) == 2
+    for words in (["doctor"], ["set", "--dry-run", "package.power=100W"],
+                  ["run", "--dry-run", "--set", "package.power=100W", "--", "true"]):
+        done = machine.run(*words)
+        assert done.returncode == 0 and machine.files("") == left and machine.journals() == journals, done.stderr
+    assert machine.run("get").returncode == 0 and machine.files("") == before and not machine.journals()
 
 
 def test_a_holder_is_named(machine):
