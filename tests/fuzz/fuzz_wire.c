@@ -37,6 +37,10 @@ static void use_reply(enum jm_wire_op op, int n_knobs)
 	const char *at = jm_wire_reply_payload(message);
 
 	memcpy(&r, message, sizeof(r));
+	if (op == JM_WIRE_ABSENT) {
+		assert(r.n < JM_KNOBS_ABSENT && !memchr(at, '\0', r.n));
+		return;
+	}
 	for (uint32_t i = 0; i < r.n && op == JM_WIRE_OPEN; i++) {
 		struct jm_knob k;
 
@@ -80,8 +84,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (repair && got >= sizeof(struct jm_wire_reply))
 		jm_wire_put_reply(message, op,
 			(got - sizeof(struct jm_wire_reply)) /
-				(op == JM_WIRE_OPEN ? sizeof(struct jm_knob)
-						    : sizeof(struct jm_applied)));
+				(op == JM_WIRE_OPEN	       ? sizeof(struct jm_knob)
+					: op == JM_WIRE_ABSENT ? 1
+							       : sizeof(struct jm_applied)));
 	rc = jm_wire_check_reply(message, got, op, n_knobs, &of_reply);
 	fuzz_check(rc, &of_reply);
 	if (!rc)
