@@ -32,7 +32,7 @@ os.environ.setdefault("CCACHE_NOHASHDIR", "1")
 NOT_ASAN = re.compile(r"^parity|^frozen$|^backend_avx2$|^suite_papers$|^tools$|^gpu_rows$|^table_gpu$")
 # gcc's and clang's OpenMP runtimes synchronise in ways that ThreadSanitizer cannot see, so what uses
 # them (the engine's cpu kernels) is not run under it; every test with threads of our own is.
-TSAN_TESTS = re.compile(r"^child_process$|^output_items$|clock|sampl|session|progress|trace|measure|energy|sim|guard|journal|stray|worker|^run(_store)?$|sweep|interrupt|log|host_load|answer_server|picture_loader|^comm$")
+TSAN_TESTS = re.compile(r"^child_process$|^output_items$|clock|sampl|session|progress|trace|measure|energy|sim|guard|journal|stray|worker|^run(_store)?$|sweep|interrupt|log|host_load|answer_server|picture_loader|^comm$|^tuner$")
 
 
 class Tally:

@@ -174,6 +174,19 @@ def test_bad_input_is_refused_before_the_command_runs(gpus, args, words):
     assert gpus.limits() == FOUND and not gpus.journals()
 
 
+def test_a_clock_is_tuned_where_its_value_is_stated(tmp_path):
+    gpus = FakeGpus(tmp_path, 1, "clocks=1")
+    args = ["--knob", "gpu.clock=900:1980+60MHz", *COUNTED]
+    refused = sentence(jm("tune", *args, "--", "touch", tmp_path / "ran", env=gpus.env), FAILURE)
+    assert "--found gpu.clock=unlocked" in refused and not (tmp_path / "ran").exists()
+    record = tmp_path / "tune.json"
+    done = jm("tune", *args, "--found", "gpu.clock=unlocked", f"--json={record}", "--", *steps(200), env=gpus.env)
+    assert done.returncode == 0, done.stderr
+    values = {(v["found"], v["value"]) for v in tuned(record)["visits"]}
+    assert (True, None) in values and (False, 1.56e9) in values
+    assert gpus.locked() == [None] and not gpus.journals()
+
+
 def test_a_budget_below_the_least_limits_is_refused(gpus):
     assert "below the sum of the least limits" in sentence(jm("tune", "--budget", "300W", "--", "true", env=gpus.env), USAGE)
     assert gpus.limits() == FOUND and not gpus.journals()
