@@ -188,6 +188,21 @@ static bool usable(const struct zone *zone)
 	return !zone->error && !zone->twin && !zone->dead;
 }
 
+/* "CPU 0", "CPU 0 core", "CPU 0 die 1", "DRAM 0": what it covers. */
+static void set_label(const struct zone *zone, char *out, size_t size)
+{
+	if (zone->scope == JM_SCOPE_PLATFORM)
+		snprintf(out, size, "platform");
+	else if (!strncmp(zone->covers, "cpu/", 4))
+		snprintf(out, size, "CPU %.40s", zone->covers + 4);
+	else if (!strncmp(zone->covers, "dram/", 5))
+		snprintf(out, size, "DRAM %.40s", zone->covers + 5);
+	else
+		snprintf(out, size, "%.40s", zone->covers);
+	for (char *c = strchr(out, '/'); c; c = strchr(c, '/'))
+		*c = ' ';
+}
+
 static int add_meter(struct zone *zone, struct jm_meters *set, struct jm_err *err)
 {
 	struct jm_meter meter = {
@@ -207,11 +222,7 @@ static int add_meter(struct zone *zone, struct jm_meters *set, struct jm_err *er
 	snprintf(meter.id, sizeof(meter.id), "rapl:" FOLDER "/%s", zone->folder);
 	snprintf(meter.device, sizeof(meter.device), FOLDER "/%s", zone->folder);
 	meter.covers = zone->covers;
-	if (zone->scope == JM_SCOPE_PLATFORM)
-		snprintf(meter.label, sizeof(meter.label), "platform (psys)");
-	else
-		snprintf(meter.label, sizeof(meter.label), "%.40s (%.10s)", zone->covers,
-			jm_scope_name(zone->scope));
+	set_label(zone, meter.label, sizeof(meter.label));
 	rc = jm_meters_add(set, &meter, err);
 	if (rc >= 0)
 		rc = jm_meters_add_signal(set, &energy, err);

@@ -165,6 +165,9 @@ static void domains_lie_inside_each_other(void **state)
 	assert_int_equal(s->set.meter[s->psys].covered_by, -1);
 	assert_int_equal(s->set.meter[s->package].covered_by, s->psys);
 	assert_int_equal(s->set.meter[s->core].covered_by, s->package);
+	assert_string_equal(s->set.meter[s->package].label, "CPU 0");
+	assert_string_equal(s->set.meter[s->dram].label, "DRAM 0");
+	assert_string_equal(s->set.meter[s->psys].label, "platform");
 	assert_int_equal(s->set.meter[s->dram].covered_by, s->psys);
 	assert_string_equal(s->set.meter[s->dram].covers, "dram/0");
 }
