@@ -267,7 +267,8 @@ static void say_bounds(const struct jm_jpwr *j)
 	}
 }
 
-/* The first sensor that failed, in the error; a warning each where they are ignored. */
+/* The first sensor whose energy is unknown, in the error; a warning each where that is allowed, and for intervals that only
+ * have no reading of their own: a busy machine delays readings. */
 int jm_jpwr_judge(struct jm_jpwr *j)
 {
 	int rc = 0;
@@ -275,18 +276,21 @@ int jm_jpwr_judge(struct jm_jpwr *j)
 	say_bounds(j);
 	for (int i = 0; i < j->n_columns; i++) {
 		const struct jm_jpwr_column *c = &j->column[i];
+		bool failed = isnan(c->energy.joules);
 		struct jm_err err = JM_ERR_INIT;
 
-		if (!c->missing && !isnan(c->energy.joules))
+		if (!c->missing && !failed)
 			continue;
 		jm_err_set(&err, JM_EIO,
 			"%s gave no reading in %d of %d intervals, and its energy is %s%s.",
 			c->name, c->missing, j->rows.n - 1,
-			isnan(c->energy.joules)	 ? "unknown"
+			failed			 ? "unknown"
 			: isnan(c->energy.error) ? "the sum of the others"
 						 : "known from its counter or its other readings",
-			j->ignore_errors ? "" : "; --ignore-measure-errors makes this a warning");
-		if (!j->ignore_errors && !rc)
+			failed && !j->ignore_errors
+				? "; --ignore-measure-errors makes this a warning"
+				: "");
+		if (failed && !j->ignore_errors && !rc)
 			rc = jm_err_set(&j->cli->err, err.code, "%s", err.text);
 		else
 			jm_log(&j->cli->ctx, JM_WARNING, "%s", err.text);

@@ -56,7 +56,7 @@ int jm_jpwr_choose_columns(struct jm_jpwr *j);
 int jm_jpwr_path(struct jm_jpwr *j, const char *table, char out[PATH_MAX]);
 /* After the command: prints the tables and writes the files. */
 int jm_jpwr_write_tables(struct jm_jpwr *j);
-/* Reports the bounds, and the sensors that failed: the first as an error, or all as warnings. */
+/* Reports the bounds, and what has no reading: JM_EIO for a sensor whose energy is unknown, else warnings. */
 int jm_jpwr_judge(struct jm_jpwr *j);
 
 #endif

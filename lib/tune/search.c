@@ -222,12 +222,13 @@ static bool divide(struct jm_search *s, int inner, struct jm_err *err)
 	if (width <= RESOLUTION * (s->o.max - s->o.min))
 		return false;
 	with = kept ? inner : point_at(s, s->low + GOLDEN * width, err);
+	if (with < 0)
+		return false;
 	other = point_at(s, s->low + s->high - x_of(s, with), err);
 	/* near the middle of the bracket its mirror is too near: the longer part is divided instead */
-	if (with >= 0 && fabs(x_of(s, other) - x_of(s, with)) < 0.1 * width)
+	if (other >= 0 && fabs(x_of(s, other) - x_of(s, with)) < 0.1 * width)
 		other = point_at(s, s->low + GOLDEN * width, err);
-	if (with < 0 || other < 0 || other == with || x_of(s, other) <= s->low ||
-		x_of(s, other) >= s->high)
+	if (other < 0 || other == with || x_of(s, other) <= s->low || x_of(s, other) >= s->high)
 		return false;
 	s->left = by_value(s, with, other) ? with : other;
 	s->right = s->left == with ? other : with;

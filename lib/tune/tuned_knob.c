@@ -21,8 +21,8 @@ static int pick(struct jm_tuned_knob *k, const struct jm_setting *target, struct
 	k->index = calloc((size_t)knobs->n + 1, sizeof(*k->index));
 	k->now = calloc((size_t)knobs->n + 1, sizeof(*k->now));
 	k->of_found = calloc((size_t)knobs->n + 1, sizeof(*k->of_found));
-	k->mine = calloc((size_t)knobs->n + 1, sizeof(*k->mine));
-	if (!k->index || !k->now || !k->of_found || !k->mine)
+	k->ordered = calloc((size_t)knobs->n + 1, sizeof(*k->ordered));
+	if (!k->index || !k->now || !k->of_found || !k->ordered)
 		return no_memory(err);
 	k->min = -INFINITY;
 	k->max = INFINITY;
@@ -133,11 +133,11 @@ void jm_tuned_knob_close(struct jm_tuned_knob *k)
 	free(k->index);
 	free(k->now);
 	free(k->of_found);
-	free(k->mine);
+	free(k->ordered);
 	k->index = NULL;
 	k->now = NULL;
 	k->of_found = NULL;
-	k->mine = NULL;
+	k->ordered = NULL;
 }
 
 /* ---- setting ---- */
@@ -156,10 +156,10 @@ static void note(struct jm_tuned_knob *k, int n_applied)
 {
 	for (int i = 0; i < k->n; i++) {
 		if (!n_applied)
-			k->mine[i] = jm_knob_value_of(NAN);
+			k->ordered[i] = jm_knob_value_of(NAN);
 		for (int a = 0; a < n_applied; a++)
 			if (k->now[a].knob == k->index[i])
-				k->mine[i] = k->now[a].accepted;
+				k->ordered[i] = k->now[a].accepted;
 	}
 }
 
@@ -269,8 +269,8 @@ int jm_tuned_knob_moved(struct jm_tuned_knob *k, bool *ret, struct jm_err *err)
 	for (int i = 0; !rc && i < k->n; i++) {
 		const struct jm_knob_value *now = &k->now[k->index[i]].accepted;
 
-		*ret = *ret || (jm_knob_value_known(now) && jm_knob_value_known(&k->mine[i]) &&
-				       !jm_knob_value_same(now, &k->mine[i]));
+		*ret = *ret || (jm_knob_value_known(now) && jm_knob_value_known(&k->ordered[i]) &&
+				       !jm_knob_value_same(now, &k->ordered[i]));
 	}
 	return rc;
 }

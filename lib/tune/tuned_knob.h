@@ -20,7 +20,7 @@ struct jm_tuned_knob {
 	struct jm_setting *of_found; /* one per device; unknown where it cannot be read */
 	struct jm_applied *now;	     /* one per knob of the guard */
 	struct jm_knob_value
-		*mine; /* one per device: that was accepted last; unknown = it is not known */
+		*ordered; /* one per device: that was accepted last; unknown = it is not known */
 };
 
 /*

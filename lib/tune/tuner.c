@@ -477,7 +477,7 @@ static int open_search(struct jm_tuner *t, struct jm_err *err)
 			"--objective zeus needs a power limit, and %s is none; take edp or eds.",
 			t->knob.name);
 	rc = jm_search_new(&o, &t->search, err);
-	/* a value that nobody knows cannot be set again: whether the knob can be set shows with another one */
+	/* a value that is not known cannot be set again: whether the knob can be set shows with another one */
 	if (!rc && isnan(t->knob.found))
 		rc = jm_tuned_knob_set(
 			&t->knob, (struct jm_tune_setting){.value = t->knob.max}, err);

@@ -230,6 +230,16 @@ def test_a_sensor_that_dies(tmp_path):
     assert done.returncode == 9
 
 
+def test_intervals_without_a_reading(tmp_path):
+    """A GPU that answers nothing for half a second: its counter has the energy of that time, too."""
+    done, out = csv_of(tmp_path, "--interval", "100", "--", "sleep", "2", strict=True,
+                       env=gpus("gpus=1;wave=const;power=300;fails=0@0.9"))
+    columns = table(out)
+    t, watts = columns["timestamps"], columns["pynvml:0"]
+    assert done.returncode == 0 and None in watts[1:] and "known from its counter" in done.stderr
+    assert energy(out)["pynvml:0"] == pytest.approx(300 * (t[-1] - t[0]) / 3600, rel=0.1)
+
+
 # ---- ranks
 
 
