@@ -270,7 +270,7 @@ const struct jm_command jm_command_compare = {
 	.example = "joulemark compare before.db after.db --fail-if 'energy>+2%,time>+1%'\n"
 		   "joulemark compare sweep.db:reference=yes sweep.db:gpu.power=300W\n"
 		   "joulemark compare all.db:host=node1 all.db:host=node2\n"
-		   "joulemark compare old.db new.db --purchase 250000,310000 \\\n"
+		   "joulemark compare node1.db node2.db --purchase 250000,310000 \\\n"
 		   "    --price 0.25 --currency EUR --figures-from 'offers, 2026-01'\n"
 		   "joulemark compare --published --sort efficiency node1.db node2.db",
 	.options = options,
