@@ -211,8 +211,8 @@ def test_tidy_reads_each_text_of_a_file_once(tmp_path, monkeypatch):
          "command": f"clang {options} -MD -MQ {i}.o -MF {i}.d -o {i}.o -c ../a.c"}
         for i, options in enumerate(["-fPIC", "-O2 -DUNUSED", "-DB"])]))
 
-    def keys():
-        found = check.tidy_database(tmp_path / "tidy")
+    def keys(arguments=""):
+        found = check.tidy_database(tmp_path / "tidy", arguments)
         assert list(found) == [str(tmp_path / "a.c")]
         assert len(json.loads((tmp_path / "tidy/compile_commands.json").read_text())) == 2
         return found
@@ -223,3 +223,4 @@ def test_tidy_reads_each_text_of_a_file_once(tmp_path, monkeypatch):
         (tmp_path / name).write_text(text)
         seen.append(keys())
         assert seen[-1] not in seen[:-1]
+    assert keys("--extra-arg=-DC") not in seen
