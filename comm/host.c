@@ -180,7 +180,7 @@ static int all_reduce(struct host *h, const struct jm_transfer *t, struct jm_err
 {
 	const struct travel travel = travel_of(t);
 	size_t each = (t->count / (size_t)h->world / ALIGN + 1) * ALIGN;
-	struct part part[MOST];
+	struct part part[MOST] = {0};
 	char *own;
 	int code;
 
@@ -210,7 +210,7 @@ static void equal_parts(const struct host *h, const struct jm_transfer *t, struc
 static int reduce_scatter(struct host *h, const struct jm_transfer *t, struct jm_err *err)
 {
 	const struct travel travel = travel_of(t);
-	struct part part[MOST];
+	struct part part[MOST] = {0};
 
 	equal_parts(h, t, part);
 	return sum_parts(h, part, t->from, t->to, &travel, err);
@@ -219,7 +219,7 @@ static int reduce_scatter(struct host *h, const struct jm_transfer *t, struct jm
 static int all_gather(struct host *h, const struct jm_transfer *t, struct jm_err *err)
 {
 	const struct travel travel = travel_of(t);
-	struct part part[MOST];
+	struct part part[MOST] = {0};
 	char *own;
 	int code;
 

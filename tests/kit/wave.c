@@ -452,6 +452,7 @@ int wave_measure(struct wave_run *run, double t0, double t1, double interval, st
 		run->phase = jm_session_begin(run->session, "command", ns(t0), err);
 		jm_sleep_until(&me, ns(t1));
 		jm_session_end(run->session, run->phase, ns(t1));
+		jm_session_announce_stop(run->session); /* before time can go on */
 	}
 	jm_sleeper_done(&me);
 	return rc ? rc : jm_session_stop(run->session, err);

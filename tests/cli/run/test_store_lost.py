@@ -177,7 +177,7 @@ def test_ctrl_c_ends_the_wait_and_loses_no_record(locked):
     assert child.returncode == FAILURE and f"The record is in {store}.1.json" in text
 
 
-@pytest.mark.parametrize("size", [0, 4096, 20_000, 50_000])
+@pytest.mark.parametrize("size", [0, 8192, 20_000, 50_000])
 @pytest.mark.parametrize("words", [["merge"], NULL, ["measure", *SOURCE]])
 def test_a_full_disk_leaves_no_half_store(tmp_path, words, size):
     """Neither an empty file nor SQLite's files alone; the record of a command is in JSON where that fits."""

@@ -91,6 +91,7 @@ static double measure(double *ret_joules, char *reason, struct jm_err *err)
 	}
 	jm_session_end(session, phase, ns(END));
 	jm_sleep_until(&me, ns(END + 1));
+	jm_session_announce_stop(session);
 	jm_sleeper_done(&me);
 	assert_ok(jm_session_stop(session, err), *err);
 	list = jm_device_share_json(d, phase, err);

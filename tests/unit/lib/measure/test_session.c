@@ -261,6 +261,7 @@ static void die_at_3_of_5_s(bool gives_first)
 	phase = jm_session_begin(s, "command", 0, &err);
 	jm_sleep_until(&me, 5 * JM_SECOND);
 	jm_session_end(s, phase, 0);
+	jm_session_announce_stop(s);
 	jm_sleeper_done(&me);
 	assert_ok(jm_session_stop(s, &err), err);
 	assert_ok(jm_session_energy(s, 0, phase, &e, &err), err);
@@ -436,6 +437,7 @@ static json_t *replayed(const char *folder, double seconds)
 	phase = jm_session_begin(s, "command", 0, &err);
 	jm_sleep_until(&me, JM_SECOND + (int64_t)((0.004 + seconds) * 1e9));
 	jm_session_end(s, phase, 0);
+	jm_session_announce_stop(s);
 	jm_sleeper_done(&me);
 	assert_ok(jm_session_stop(s, &err), err);
 	report = jm_session_report(s, phase, &err);
