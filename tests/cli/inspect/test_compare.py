@@ -300,3 +300,12 @@ def test_the_drawing_has_the_intervals_on_one_scale(tmp_path):
         m = got[line.split()[0]]
         for mark, value in (("├", m["low"]), ("●", m["ratio"]), ("┤", m["high"])):
             assert line.index(mark) - zero == pytest.approx(100 * (value - 1) / end * (zero - 12), abs=0.51)
+
+
+def test_a_change_that_rounds_to_nothing_has_no_minus(tmp_path):
+    """B takes 0.001 % less time, and so it says in every run."""
+    times = [1, 1.000001, 0.999999, 1.0000005]
+    a = write(tmp_path, runs(times, JOULES_A), "a.json")
+    b = write(tmp_path, runs([t * 0.99999 for t in times], JOULES_A), "b.json")
+    (time,) = [line for line in jm("compare", a, b).stdout.splitlines() if " time ms" in line]
+    assert "+0.00 to +0.00" in time, time
