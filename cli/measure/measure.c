@@ -114,8 +114,8 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 			jm_own_share_json(
 				&m->own, o->user_s + o->system_s, m->session, o->phase, err));
 	if (m->repeats)
-		jm_record_set(
-			record, "repeats", jm_measure_repeat_json(&m->repeat, m->session, err));
+		jm_record_set(record, "repeats",
+			jm_measure_repeat_json(&m->repeat, &m->cli->ctx, m->session, err));
 	if (m->tune)
 		jm_record_set(record, jm_tune_key(m->tune), json_incref(m->tune->json));
 	jm_record_set(record, "clock", json_string("real"));
@@ -219,9 +219,82 @@ static int launch(void *arg, const struct jm_repeat_once *what, struct jm_outcom
 	return rc;
 }
 
+static json_t *run_record(
+	const struct measurement *m, const struct jm_repeat_run *run, struct jm_err *err)
+{
+	int64_t after_ns = run->outcome.start_ns - jm_session_began(m->session);
+	struct measurement one = *m;
+
+	one.repeats = false;
+	one.of_run = true;
+	one.command = m->repeat.command[run->command];
+	one.started_wall += after_ns;
+	one.outcome = run->outcome;
+	one.outcome.phase = m->repeat.group[run->group].phase;
+	return make_record(&one, err);
+}
+
+/* Of the runs from `first` on, without those that were cut short. room: for all of them */
+static int make_stored(const struct measurement *m, int first, struct jm_stored_run *room, int *n,
+	struct jm_err *err)
+{
+	const struct jm_measure_repeat *r = &m->repeat;
+	int rc = 0;
+
+	for (int i = first; !rc && i < r->runs; i++) {
+		const struct jm_repeat_run *run = &r->run[i];
+
+		if (run->cut_short)
+			continue;
+		room[*n] = (struct jm_stored_run){
+			.command = run->command,
+			.block = r->n_commands > 1 ? run->block : 0,
+			.position = r->n_commands > 1 ? run->position : 0,
+			.t0_ns = run->outcome.start_ns,
+			.t1_ns = run->outcome.end_ns,
+			.record = run_record(m, run, err),
+		};
+		rc = room[*n].record ? 0 : err->code;
+		*n += !rc;
+	}
+	return rc;
+}
+
+/* A record of each run that has none yet. last: nothing comes afterwards, so that a busy store is waited for, and what it
+ * does not take is written beside it. */
+static int store_runs(
+	struct measurement *m, struct jm_session *session, bool last, struct jm_err *err)
+{
+	size_t left = (size_t)(m->repeat.runs - m->stored);
+	struct jm_stored_run *run = calloc(left + 1, sizeof(*run));
+	int n = 0, done = 0,
+	    rc = run ? make_stored(m, m->stored, run, &n, err)
+		     : jm_err_set(err, JM_ENOMEM, "Out of memory for the records.");
+
+	if (!rc && last)
+		rc = jm_measure_store_finish(&m->store, &m->cli->ctx, session, run, n, err);
+	else if (!rc)
+		rc = jm_measure_store_some(&m->store, session, run, n, &done, err);
+	m->stored += done;
+	while (n)
+		json_decref(run[--n].record);
+	free(run);
+	return rc;
+}
+
+/* What is not stored now is stored with a later run, or at the end, which reports why it was not. */
+static void store_ended(void *arg)
+{
+	struct measurement *m = arg;
+	struct jm_err err = JM_ERR_INIT;
+
+	store_runs(m, m->session, false, &err);
+}
+
 static int run_command(struct measurement *m)
 {
 	const struct jm_repeat_once what = {m->command, NULL, NULL, true};
+	const struct jm_repeat_calls calls = {launch, m->store.path ? store_ended : NULL, m};
 
 	if (!m->repeats) {
 		int rc;
@@ -235,7 +308,7 @@ static int run_command(struct measurement *m)
 		jm_own_share_end(&m->own, &m->cli->ctx);
 		return rc;
 	}
-	return jm_measure_repeat_run(&m->repeat, m->cli, m->session, launch, m, &m->outcome);
+	return jm_measure_repeat_run(&m->repeat, m->cli, m->session, &calls, &m->outcome);
 }
 
 static int run_work(struct measurement *m)
@@ -286,52 +359,6 @@ static int open_session(struct measurement *m)
 	return jm_session_open(&m->cli->ctx, &o, &m->session, &m->cli->err);
 }
 
-static json_t *run_record(
-	const struct measurement *m, const struct jm_repeat_run *run, struct jm_err *err)
-{
-	int64_t after_ns = run->outcome.start_ns - jm_session_began(m->session);
-	struct measurement one = *m;
-
-	one.repeats = false;
-	one.of_run = true;
-	one.command = m->repeat.command[run->command];
-	one.started_wall += after_ns;
-	one.outcome = run->outcome;
-	one.outcome.phase = m->repeat.group[run->group].phase;
-	return make_record(&one, err);
-}
-
-/* A record of each run. */
-static int store_runs(struct measurement *m, struct jm_session *session, struct jm_err *err)
-{
-	const struct jm_measure_repeat *r = &m->repeat;
-	struct jm_stored_run *stored = calloc((size_t)r->runs + 1, sizeof(*stored));
-	int n = 0, rc = stored ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for the records.");
-
-	for (int i = 0; !rc && i < r->runs; i++) {
-		const struct jm_repeat_run *run = &r->run[i];
-
-		if (run->cut_short)
-			continue;
-		stored[n] = (struct jm_stored_run){
-			.command = run->command,
-			.block = r->n_commands > 1 ? run->block : 0,
-			.position = r->n_commands > 1 ? run->position : 0,
-			.t0_ns = run->outcome.start_ns,
-			.t1_ns = run->outcome.end_ns,
-			.record = run_record(m, run, err),
-		};
-		rc = stored[n].record ? 0 : err->code;
-		n += !rc;
-	}
-	if (!rc)
-		rc = jm_measure_store_finish(&m->store, &m->cli->ctx, session, stored, n, err);
-	while (n)
-		json_decref(stored[--n].record);
-	free(stored);
-	return rc;
-}
-
 static int store_record(struct measurement *m, json_t *record, struct jm_err *err)
 {
 	struct jm_session *session = m->lost ? NULL : m->session;
@@ -340,7 +367,7 @@ static int store_record(struct measurement *m, json_t *record, struct jm_err *er
 	if (!m->store.path)
 		return 0;
 	if (m->repeats)
-		return store_runs(m, session, err);
+		return store_runs(m, session, true, err);
 	return jm_measure_store_finish(&m->store, &m->cli->ctx, session, &whole, 1, err);
 }
 

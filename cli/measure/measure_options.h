@@ -30,6 +30,7 @@ struct measurement {
 	struct jm_measure_repeat repeat;
 	bool repeats;
 	bool of_run; /* this is one of several runs, for a record of its own */
+	int stored;  /* of the runs, from the first on: their records are in the store */
 	struct jm_outcome outcome;
 	struct jm_own_share own; /* of a command that is run once */
 	int64_t started_wall;

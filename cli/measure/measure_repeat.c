@@ -263,8 +263,7 @@ struct runner {
 	struct jm_measure_repeat *r;
 	struct jm_cli *cli;
 	struct jm_session *session;
-	jm_repeat_once_fn *once;
-	void *arg;
+	const struct jm_repeat_calls *calls;
 	struct jm_outcome *whole;
 	bool failed; /* a run ended with another status than 0 */
 };
@@ -336,7 +335,7 @@ static int run_beside(
 	struct jm_outcome one = {0};
 	int phase = -1;
 	const struct jm_repeat_once what = {argv, name, &phase, false};
-	int rc = runner->once(runner->arg, &what, &one);
+	int rc = runner->calls->once(runner->calls->arg, &what, &one);
 
 	if (rc) {
 		runner->whole->status = one.status;
@@ -383,7 +382,7 @@ static int run_once(
 	struct jm_measure_repeat *r = runner->r;
 	const struct jm_repeat_once what = {r->command[of->command], "repeat", phase, true};
 	struct jm_repeat_run run = *of;
-	int rc = runner->once(runner->arg, &what, one);
+	int rc = runner->calls->once(runner->calls->arg, &what, one);
 
 	if (one->status && !(r->options.ignore_failure && !rc && !jm_last_interrupt())) {
 		runner->whole->status = one->status;
@@ -416,19 +415,26 @@ static int run_group(struct runner *runner, const struct jm_repeat_run *of)
 	} while (goes_on(runner) && group_goes_on(r, runs, one.end_ns - begin));
 	jm_session_end(runner->session, phase, one.end_ns);
 	r->seconds += (double)(one.end_ns - begin) * 1e-9;
-	return add_group(r, phase, of->command, runs, &runner->cli->err);
+	rc = add_group(r, phase, of->command, runs, &runner->cli->err);
+	if (!rc && runner->calls->ended) {
+		jm_session_await_edge(runner->session);
+		runner->calls->ended(runner->calls->arg);
+	}
+	return rc;
 }
 
-/* Energy of the runs before the newest, for --until-interval. */
+/* Energy for --until-interval, of each run once: of those whose last readings have come. */
 static void learn_joules(struct runner *runner)
 {
 	struct jm_measure_repeat *r = runner->r;
+	int64_t known = jm_ctx_now(&runner->cli->ctx) - r->refresh_ns - r->refresh_ns / 4;
 
-	for (int i = 0; r->share > 0 && i < r->runs; i++) {
-		struct jm_repeat_run *run = &r->run[i];
+	for (; r->share > 0 && r->asked < r->runs; r->asked++) {
+		struct jm_repeat_run *run = &r->run[r->asked];
 
-		if (isnan(run->joules) &&
-			run->outcome.end_ns - run->outcome.start_ns >= r->refresh_ns)
+		if (run->outcome.end_ns > known)
+			break;
+		if (run->outcome.end_ns - run->outcome.start_ns >= r->refresh_ns)
 			run->joules = jm_repeat_joules(
 				runner->session, run->outcome.start_ns, run->outcome.end_ns);
 	}
@@ -498,9 +504,9 @@ static int finish(struct runner *runner)
 }
 
 int jm_measure_repeat_run(struct jm_measure_repeat *r, struct jm_cli *cli, struct jm_session *s,
-	jm_repeat_once_fn *once, void *arg, struct jm_outcome *outcome)
+	const struct jm_repeat_calls *calls, struct jm_outcome *outcome)
 {
-	struct runner runner = {r, cli, s, once, arg, outcome, false};
+	struct runner runner = {r, cli, s, calls, outcome, false};
 	int rc;
 
 	r->refresh_ns = slowest(jm_session_meters(s));

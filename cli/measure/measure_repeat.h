@@ -45,6 +45,7 @@ struct jm_measure_repeat {
 	int64_t start_ns, end_ns;
 	struct jm_repeat_run *run;
 	int runs, blocks;  /* blocks: that are whole */
+	int asked;	   /* of the runs, from the first on: their joules were asked for */
 	double seconds;	   /* in groups */
 	int groups, phase; /* phase: of all of it */
 	struct jm_repeat_group {
@@ -61,15 +62,20 @@ struct jm_repeat_once {
 	int *phase;
 	bool counted;
 };
-typedef int jm_repeat_once_fn(
-	void *arg, const struct jm_repeat_once *what, struct jm_outcome *outcome);
+struct jm_repeat_calls {
+	/* Runs it once. */
+	int (*once)(void *arg, const struct jm_repeat_once *what, struct jm_outcome *outcome);
+	/* The newest run is over, and its last readings have come; NULL = nothing is to be done then. Each run is a group. */
+	void (*ended)(void *arg);
+	void *arg;
+};
 
 /* options: from the command line; stored: each run is one record. asked = false: the command runs once. */
 int jm_measure_repeat_open(
 	struct jm_measure_repeat *r, struct jm_cli *cli, bool stored, bool *ret_asked);
-/* Runs the commands by `once` until there is enough, or one run fails; *outcome is of the whole. */
+/* Runs the commands until there is enough, or one run fails; *outcome is of the whole. */
 int jm_measure_repeat_run(struct jm_measure_repeat *r, struct jm_cli *cli, struct jm_session *s,
-	jm_repeat_once_fn *once, void *arg, struct jm_outcome *outcome);
+	const struct jm_repeat_calls *calls, struct jm_outcome *outcome);
 void jm_measure_repeat_close(struct jm_measure_repeat *r);
 
 /*

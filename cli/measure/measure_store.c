@@ -52,6 +52,7 @@ int jm_measure_store_add(struct jm_measure_store *s, json_t *command, json_t *th
 int jm_measure_store_open(struct jm_measure_store *s, const char *path, struct jm_err *err)
 {
 	s->path = path;
+	s->before = -1;
 	s->file.fd = -1;
 	return jm_store_try(path, &s->file, err);
 }
@@ -114,41 +115,21 @@ static int add_chunk(void *arg, const struct jm_chunk *chunk, struct jm_err *err
 	return jm_store_add_chunk(arg, chunk, err);
 }
 
-struct part {
-	struct jm_trace *trace;
-	int signal;
-	struct jm_err *err;
-};
-
-static int add_reading(void *arg, struct jm_reading reading)
-{
-	struct part *part = arg;
-
-	return jm_trace_append(part->trace, part->signal, reading, part->err);
-}
-
 /* The readings of one run, and those next to it. */
 static int add_part(struct jm_store *store, struct jm_session *session,
 	const struct jm_stored_run *run, struct jm_err *err)
 {
-	const struct jm_meters *set = jm_session_meters(session);
-	struct part part = {jm_trace_new(set, err), 0, err};
-	int rc = part.trace ? 0 : err->code;
+	struct jm_trace *part = NULL;
+	int rc = jm_session_part(session, run->t0_ns, run->t1_ns, &part, err);
 
-	for (; !rc && part.signal < set->n_signals; part.signal++) {
-		rc = jm_trace_each(jm_session_trace(session), part.signal, run->t0_ns, run->t1_ns,
-			add_reading, &part, err);
-		if (!rc)
-			rc = err->code;
-	}
 	if (!rc)
-		rc = jm_trace_chunks(part.trace, add_chunk, store, err);
-	jm_trace_free(part.trace);
+		rc = jm_trace_chunks(part, add_chunk, store, err);
+	jm_trace_free(part);
 	return rc;
 }
 
 static int add_run(const struct jm_measure_store *s, struct jm_store *store,
-	struct jm_session *session, const struct jm_stored_run *run, int before, struct jm_err *err)
+	struct jm_session *session, const struct jm_stored_run *run, struct jm_err *err)
 {
 	const struct jm_plan_case *c = &s->plan[run->command].cases[0];
 	int repeat = 0, rc = jm_store_add_case(store, c->id, c->parameters, err);
@@ -163,36 +144,37 @@ static int add_run(const struct jm_measure_store *s, struct jm_store *store,
 		rc = jm_session_chunks(session, add_chunk, store, err);
 	if (rc)
 		return rc;
-	set_place(run, repeat, before);
+	set_place(run, repeat, s->before);
 	return jm_store_finish(store, run->record, err);
 }
 
 /* Blocks of this call come after all that are there. */
-static int blocks_before(
-	const struct jm_measure_store *s, struct jm_store *store, int *ret, struct jm_err *err)
+static int count_blocks_before(
+	struct jm_measure_store *s, struct jm_store *store, struct jm_err *err)
 {
-	int rc = 0, last = 0;
+	int rc = 0, last = 0, most = 0;
 
-	*ret = 0;
-	for (int i = 0; !rc && i < s->n; i++) {
+	for (int i = 0; !rc && s->before < 0 && i < s->n; i++) {
 		rc = jm_store_last_repeat(store, s->plan[i].cases[0].id, &last, err);
-		*ret = last > *ret ? last : *ret;
+		most = last > most ? last : most;
 	}
+	if (!rc && s->before < 0)
+		s->before = most;
 	return rc;
 }
 
 /* Each run whole or not at all; *done: how many. */
-static int store_once(const struct jm_measure_store *s, struct jm_session *session,
+static int store_once(struct jm_measure_store *s, struct jm_session *session,
 	const struct jm_stored_run *run, int n, int *done, struct jm_err *err)
 {
 	struct jm_store *store = NULL;
-	int rc = jm_store_open_again(s->path, &s->file, &store, err), closed, before = 0;
+	int rc = jm_store_open_again(s->path, &s->file, &store, err), closed;
 
 	if (rc)
 		return rc;
-	rc = blocks_before(s, store, &before, err);
+	rc = count_blocks_before(s, store, err);
 	while (!rc && *done < n) {
-		rc = add_run(s, store, session, &run[*done], before, err);
+		rc = add_run(s, store, session, &run[*done], err);
 		*done += !rc;
 	}
 	if (rc)
@@ -201,9 +183,8 @@ static int store_once(const struct jm_measure_store *s, struct jm_session *sessi
 	return rc ? rc : closed;
 }
 
-static int store_waiting(const struct jm_measure_store *s, struct jm_ctx *ctx,
-	struct jm_session *session, const struct jm_stored_run *run, int n, int *done,
-	struct jm_err *err)
+static int store_waiting(struct jm_measure_store *s, struct jm_ctx *ctx, struct jm_session *session,
+	const struct jm_stored_run *run, int n, int *done, struct jm_err *err)
 {
 	int64_t begin = jm_clock_now(jm_clock_real());
 	bool said = false;
@@ -243,17 +224,40 @@ static int write_beside(const struct jm_measure_store *s, const struct jm_stored
 		why->text, name, more);
 }
 
-int jm_measure_store_finish(struct jm_measure_store *s, struct jm_ctx *ctx,
-	struct jm_session *session, const struct jm_stored_run *run, int n, struct jm_err *err)
+static int frame_all(const struct jm_measure_store *s, const struct jm_stored_run *run, int n,
+	struct jm_err *err)
 {
-	struct jm_err why = JM_ERR_INIT;
-	int rc = 0, done = 0;
+	int rc = 0;
 
 	for (int i = 0; !rc && i < n; i++) {
 		rc = frame(s, &run[i], err);
 		if (!rc)
 			set_status(run[i].record);
 	}
+	return rc;
+}
+
+int jm_measure_store_some(struct jm_measure_store *s, struct jm_session *session,
+	const struct jm_stored_run *run, int n, int *ret_done, struct jm_err *err)
+{
+	int rc = frame_all(s, run, n, err);
+
+	*ret_done = 0;
+	if (!rc)
+		rc = store_once(s, session, run, n, ret_done, err);
+	if (rc)
+		return rc;
+	/* from now on it is this file: where another takes its place, what follows is written beside it */
+	jm_store_file_done(&s->file);
+	return jm_store_try(s->path, &s->file, err);
+}
+
+int jm_measure_store_finish(struct jm_measure_store *s, struct jm_ctx *ctx,
+	struct jm_session *session, const struct jm_stored_run *run, int n, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+	int done = 0, rc = frame_all(s, run, n, err);
+
 	if (rc || !n)
 		return rc;
 	rc = store_waiting(s, ctx, session, run, n, &done, &why);

@@ -15,7 +15,8 @@ struct jm_measure_store {
 	const char *path;	   /* NULL = none */
 	struct jm_store_file file; /* as it was before the command ran */
 	struct jm_plan plan[JM_STORED_COMMANDS];
-	int n; /* commands */
+	int n;	    /* commands */
+	int before; /* blocks of earlier calls; -1 = not known yet */
 };
 
 /* A run of one of the commands. */
@@ -57,6 +58,12 @@ int jm_measure_store_add(struct jm_measure_store *s, json_t *command, json_t *th
  */
 int jm_measure_store_finish(struct jm_measure_store *s, struct jm_ctx *ctx,
 	struct jm_session *session, const struct jm_stored_run *run, int n, struct jm_err *err);
+/*
+ * The same for those of n runs that the store takes at once, while the session goes on; *ret_done: how many, from the first
+ * on. The others are for a later call.
+ */
+int jm_measure_store_some(struct jm_measure_store *s, struct jm_session *session,
+	const struct jm_stored_run *run, int n, int *ret_done, struct jm_err *err);
 void jm_measure_store_close(struct jm_measure_store *s);
 
 #endif

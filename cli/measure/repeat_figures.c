@@ -13,7 +13,6 @@
 struct sums {
 	double joules, sampling, calibration;
 	long runs;
-	int meters;
 };
 
 /* Of one group and origin; unknown where a part is. */
@@ -35,7 +34,6 @@ static int sum_group(struct jm_session *s, int phase, enum jm_origin origin, str
 		ret->joules += set->meter[i].overlaps >= 0 ? NAN : e.joules;
 		ret->sampling = hypot(ret->sampling, e.error_sampling);
 		ret->calibration += e.error_calibration;
-		ret->meters++;
 	}
 	return 0;
 }
@@ -66,39 +64,57 @@ static bool group_counts(const struct jm_measure_repeat *r, int group, int comma
 	return true;
 }
 
-/* each: room for all groups. NULL: no meter of that origin, or an error */
-static json_t *energy_json(const struct jm_measure_repeat *r, int command, double *each,
-	struct jm_session *s, enum jm_origin origin, struct jm_err *err)
+static bool has_meter(const struct jm_meters *set, enum jm_origin origin)
+{
+	for (int i = 0; i < set->n; i++)
+		if (jm_meter_counts(set, i) && set->meter[i].origin == origin)
+			return true;
+	return false;
+}
+
+/* Of an origin that a meter has. each: room for all groups. *ret NULL: no run of the command counts */
+static int energy_json(const struct jm_measure_repeat *r, int command, double *each,
+	struct jm_session *s, enum jm_origin origin, json_t **ret, struct jm_err *err)
 {
 	struct sums all = {0}, one;
 	struct jm_stat spread;
-	int n = 0;
+	int n = 0, rc = 0;
 
 	for (int i = 0; i < r->groups; i++) {
 		if (!group_counts(r, i, command))
 			continue;
-		if (sum_group(s, r->group[i].phase, origin, &one, err))
-			return NULL;
+		rc = rc ? rc : sum_group(s, r->group[i].phase, origin, &one, err);
+		if (rc)
+			one = (struct sums){.joules = NAN, .sampling = NAN, .calibration = NAN};
 		all.joules += one.joules;
 		all.sampling += one.sampling; /* their edges may all err to the same side */
 		all.calibration += one.calibration;
-		all.meters = one.meters;
 		all.runs += r->group[i].runs;
 		each[n++] = one.joules / (double)r->group[i].runs;
 	}
 	jm_stat_of(each, n, &spread);
-	return all.meters && all.runs ? origin_json(origin, &all, &spread) : NULL;
+	*ret = all.runs ? origin_json(origin, &all, &spread) : NULL;
+	return rc;
 }
 
 static json_t *energies_json(
-	const struct jm_measure_repeat *r, int command, struct jm_session *s, struct jm_err *err)
+	const struct jm_measure_repeat *r, int command, struct jm_ctx *ctx, struct jm_session *s)
 {
 	double *each = calloc((size_t)r->groups + 1, sizeof(*each));
 	json_t *list = json_array();
 
 	for (int i = 0; each && i < JM_ORIGIN_COUNT; i++) {
-		json_t *one = energy_json(r, command, each, s, jm_origin_order[i], err);
+		enum jm_origin origin = jm_origin_order[i];
+		struct jm_err err = JM_ERR_INIT;
+		json_t *one = NULL;
 
+		if (!has_meter(jm_session_meters(s), origin))
+			continue;
+		if (energy_json(r, command, each, s, origin, &one, &err))
+			jm_log(ctx, JM_WARNING,
+				"The %s energy of one run is unknown, because it cannot be "
+				"computed: %s",
+				jm_origin_name(origin), err.text);
 		if (one)
 			json_array_append_new(list, one);
 	}
@@ -240,15 +256,15 @@ static void add_protocol(const struct jm_measure_repeat *r, json_t *json)
 		json_object_set_new(json, "until_interval", json_real(r->share));
 }
 
-static json_t *figures_json(const struct jm_measure_repeat *r, struct jm_session *s, double *values,
-	double *room, struct jm_err *err)
+static json_t *figures_json(const struct jm_measure_repeat *r, struct jm_ctx *ctx,
+	struct jm_session *s, double *values, double *room)
 {
 	json_t *commands = json_array(), *each = json_array(), *json;
 
 	fill_values(r, s, values);
 	for (int i = 0; i < r->n_commands; i++)
 		json_array_append_new(
-			commands, command_json(r, i, values, room, energies_json(r, i, s, err)));
+			commands, command_json(r, i, values, room, energies_json(r, i, ctx, s)));
 	for (int i = 0; i < r->runs; i++)
 		json_array_append_new(each, run_json(r, i, values, jm_session_began(s)));
 	json = json_pack("{s:i, s:i, s:f, s:f, s:O, s:o, s:o}", "runs", r->runs, "groups",
@@ -260,13 +276,13 @@ static json_t *figures_json(const struct jm_measure_repeat *r, struct jm_session
 	return json;
 }
 
-json_t *jm_measure_repeat_json(
-	const struct jm_measure_repeat *r, struct jm_session *s, struct jm_err *err)
+json_t *jm_measure_repeat_json(const struct jm_measure_repeat *r, struct jm_ctx *ctx,
+	struct jm_session *s, struct jm_err *err)
 {
 	size_t runs = (size_t)r->runs + 1;
 	double *values = calloc(FIGURES * runs, sizeof(*values));
 	double *room = calloc(2 * runs + 2 * (size_t)r->blocks, sizeof(*room));
-	json_t *json = values && room ? figures_json(r, s, values, room, err) : NULL;
+	json_t *json = values && room ? figures_json(r, ctx, s, values, room) : NULL;
 
 	free(values);
 	free(room);

@@ -4,6 +4,7 @@
 #include "base/text/locale.h"
 #include "base/ctx.h"
 
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -48,7 +49,8 @@ struct jm_reader {
 	struct jm_signal_reading *poll;
 	size_t n_poll, poll_room;
 
-	_Atomic int edges; /* edges requested so far */
+	_Atomic int edges;  /* edges requested so far */
+	_Atomic int passed; /* and how many of them are over; INT_MAX = all there will be */
 	_Atomic bool stop;
 	int edges_seen;
 	int64_t edge_until; /* 0 = not at an edge */
@@ -325,6 +327,7 @@ static bool watch_edges(struct jm_reader *reader, int64_t now, bool stop, int ed
 	}
 	if (reader->edge_until && edge_passed(reader, now)) {
 		reader->edge_until = 0;
+		atomic_store(&reader->passed, edges);
 		tell_source(reader, JM_EDGE_OVER);
 	}
 	return stop && !reader->edge_until;
@@ -387,6 +390,7 @@ static void tell_first(struct jm_reader *reader)
 /* After a permanent failure of a source its meters are unknown until the end. */
 static void rest(struct jm_reader *reader)
 {
+	atomic_store(&reader->passed, INT_MAX);
 	while (!atomic_load(&reader->stop))
 		jm_sleep_until(&reader->sleeper, JM_FOREVER);
 }
@@ -481,6 +485,11 @@ void jm_reader_edge(struct jm_reader *reader)
 {
 	atomic_fetch_add(&reader->edges, 1);
 	wake(reader);
+}
+
+bool jm_reader_edge_passed(const struct jm_reader *reader)
+{
+	return atomic_load(&reader->passed) >= atomic_load(&reader->edges);
 }
 
 /* The edge is asked for before the stop: a reader that sees the stop must see its edge too. */

@@ -33,6 +33,8 @@ int jm_reader_start(struct jm_reader *reader, struct jm_err *err);
 void jm_reader_await_first(struct jm_reader *reader, int64_t ns);
 /* Something changes now: poll fast for a moment. From any thread. */
 void jm_reader_edge(struct jm_reader *reader);
+/* Has the reader seen the last edge that was asked for, or does it read no more? From any thread. */
+bool jm_reader_edge_passed(const struct jm_reader *reader);
 /* The last edge: the reader ends when it has seen it. Then join. */
 void jm_reader_stop(struct jm_reader *reader);
 void jm_reader_join(struct jm_reader *reader);

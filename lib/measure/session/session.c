@@ -161,15 +161,13 @@ static int open_all(struct jm_session *s, struct jm_err *err)
 	return rc;
 }
 
-static int drain_all(struct jm_session *s);
-
 /* A reader's ring is full: its thread empties all rings itself. */
 static void empty_rings(void *arg)
 {
 	struct jm_session *s = arg;
 
 	pthread_mutex_lock(&s->lock);
-	drain_all(s);
+	jm__session_drain(s);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -279,7 +277,7 @@ static int keep(void *arg, struct jm_signal_reading *reading, size_t n, struct j
 }
 
 /* With the lock held. The first error is kept; later readings are taken and lost. */
-static int drain_all(struct jm_session *s)
+int jm__session_drain(struct jm_session *s)
 {
 	int rc = 0;
 
@@ -349,7 +347,7 @@ static void *writer_main(void *arg)
 	pthread_mutex_lock(&s->lock);
 	for (int i = 1; !s->finishing; i++) {
 		wait_for_finish(s);
-		drain_all(s);
+		jm__session_drain(s);
 		if (i % FLUSH_EVERY == 0)
 			flush(s);
 	}
@@ -517,7 +515,7 @@ int jm_session_stop(struct jm_session *s, struct jm_err *err)
 			s->phase[i].t1_ns = now;
 	stop_readers(s);
 	stop_writer(s);
-	drain_all(s);
+	jm__session_drain(s);
 	flush(s);
 	warn_of_dead_sources(s);
 	return s->rc ? jm_err_set(err, s->rc, "%s", s->err.text) : 0;
@@ -538,7 +536,7 @@ int jm_session_energy_now(struct jm_session *s, int meter, int64_t t0_ns, int64_
 	int rc;
 
 	pthread_mutex_lock(&s->lock);
-	drain_all(s);
+	jm__session_drain(s);
 	rc = s->rc ? jm_err_set(err, s->rc, "%s", s->err.text)
 		   : jm_energy_of(s->trace, &s->set, meter, t0_ns, t1_ns, ret, err);
 	pthread_mutex_unlock(&s->lock);
@@ -550,7 +548,7 @@ struct jm_reading jm_session_newest(struct jm_session *s, int signal)
 	struct jm_reading newest;
 
 	pthread_mutex_lock(&s->lock);
-	drain_all(s);
+	jm__session_drain(s);
 	newest = s->options.no_trace ? s->newest[signal] : jm_trace_newest(s->trace, signal);
 	pthread_mutex_unlock(&s->lock);
 	return newest;

@@ -91,6 +91,9 @@ void jm_session_forget_items(struct jm_session *s);
 /* Optional, before jm_session_stop: sampling ends by itself, one sensor refresh from now at the latest. */
 void jm_session_announce_stop(struct jm_session *s);
 int jm_session_stop(struct jm_session *s, struct jm_err *err);
+/* Waits until the readings of the last edge (begin, end, jm_session_edge) have come, as jm_session_stop does; at most
+ * about a second. */
+void jm_session_await_edge(struct jm_session *s);
 
 /* ---- while it runs, and after stop; from any thread ---- */
 
@@ -110,8 +113,12 @@ int jm_session_energy(
  * "quality": {...}, "phases": [...]}: meters, total and quality of the phase `main_phase`, phases of all,
  * their times in seconds since the session began. The caller owns the value. */
 json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *err);
-/* The same with the phases alone that lie within the main phase: of one run of several. */
+/* The same with the phases alone that lie within the main phase: of one run of several. Also while the session runs, once
+ * the phase has ended and its edge has passed (jm_session_await_edge); what reading took is then unknown. */
 json_t *jm_session_report_within(struct jm_session *s, int main_phase, struct jm_err *err);
+/* The readings from t0_ns to t1_ns, and those next to them, as a trace for the caller to free; also while it runs. */
+int jm_session_part(struct jm_session *s, int64_t t0_ns, int64_t t1_ns, struct jm_trace **ret,
+	struct jm_err *err);
 const struct jm_trace *jm_session_trace(const struct jm_session *s);
 /* Hands all of the trace to fn; may be called again. */
 int jm_session_chunks(struct jm_session *s,

@@ -46,6 +46,8 @@ struct jm_session {
 	int n_phases;
 };
 
+/* Takes what the readers have; with the lock held. */
+int jm__session_drain(struct jm_session *s);
 /* What a total adds up: the topmost meters of one origin. */
 bool jm__counts_in_total(const struct jm_meters *set, int meter, enum jm_origin origin);
 /* Two topmost meters of one origin that share a part have no sum. */

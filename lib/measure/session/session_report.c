@@ -483,14 +483,14 @@ static json_t *context_json(struct jm_session *s, const struct jm_phase *phase, 
 	return list;
 }
 
-/* Processor time that reading the sensors took, s; NAN in simulated time, where it has no meaning. */
+/* Processor time that reading the sensors took, s; NAN while it goes on, and in simulated time, where it has no meaning. */
 static double sampler_cpu(const struct jm_session *s)
 {
 	double sum = 0;
 
 	for (int i = 0; i < s->n_sources; i++)
 		sum += jm_reader_cpu(s->source[i].reader);
-	return jm_clock_simulated(s->ctx->clock) ? NAN : sum;
+	return jm_clock_simulated(s->ctx->clock) || !s->stopped ? NAN : sum;
 }
 
 static json_t *report_of(struct jm_session *s, int main_phase, bool within, struct jm_err *err)
@@ -499,10 +499,11 @@ static json_t *report_of(struct jm_session *s, int main_phase, bool within, stru
 	struct jm_energy *energy;
 	json_t *report = NULL;
 
-	if (!s->stopped || main_phase < 0 || main_phase >= s->n_phases) {
+	if (main_phase < 0 || main_phase >= s->n_phases || (!s->stopped && !within) ||
+		s->phase[main_phase].t1_ns == JM_FOREVER) {
 		jm_err_set(err, JM_EBUG,
-			"A report of phase %d was requested, but there are %d phases.", main_phase,
-			s->n_phases);
+			"A report of phase %d of %d was requested, which has not ended.",
+			main_phase, s->n_phases);
 		return NULL;
 	}
 	phase = &s->phase[main_phase];
@@ -530,7 +531,15 @@ json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *e
 
 json_t *jm_session_report_within(struct jm_session *s, int main_phase, struct jm_err *err)
 {
-	return report_of(s, main_phase, true, err);
+	json_t *report;
+
+	pthread_mutex_lock(&s->lock);
+	pthread_mutex_lock(&s->phase_lock);
+	jm__session_drain(s);
+	report = report_of(s, main_phase, true, err);
+	pthread_mutex_unlock(&s->phase_lock);
+	pthread_mutex_unlock(&s->lock);
+	return report;
 }
 
 int jm_session_chunks(struct jm_session *s,

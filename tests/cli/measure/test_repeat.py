@@ -179,6 +179,26 @@ def test_each_run_is_a_record_of_the_store(tmp_path):
     assert sorted(r["case"]["block"] for r in records) == [b for b in range(1, 6) for _ in "AB"]
 
 
+@pytest.mark.parametrize("compare", [False, True])
+def test_runs_that_ended_are_stored_when_joulemark_is_killed(tmp_path, compare):
+    """Run 4 kills joulemark: the three before it are in the store, with their energy and the readings of it."""
+    store, log = tmp_path / "r.db", tmp_path / "log"
+    script = f"echo x >>{log}; test $(wc -l <{log}) -lt 4 || kill -KILL $PPID; sleep 0.25"
+    done = jm("measure", "--source", "nvml", "--repeat", "9", "--store", store,
+              *(["--compare", f"sh -c '{script}'"] if compare else []), "--", "sh", "-c", script, env=CONSTANT)
+    assert done.returncode == -9, done.stderr
+    with sqlite3.connect(store) as db:
+        records = [json.loads(row[0]) for row in db.execute("SELECT record FROM records")]
+    assert len(records) == 3 and all(r["status"] == "ok" for r in records)
+    for r in records:
+        assert r["total"]["joules_measured"] == pytest.approx(300 * r["wall_s"], rel=0.02) and r["wall_s"] > 0.25
+        assert len(r["phases"]) == 1 and r["phases"][0]["end_s"] - r["phases"][0]["start_s"] == pytest.approx(r["wall_s"])
+    places = sorted((r["case"]["block"], r["case"]["position"]) for r in records)
+    assert places == ([(1, 1), (1, 2), (2, 1)] if compare else [(1, 1), (2, 1), (3, 1)])
+    with sqlite3.connect(store) as db:
+        assert db.execute("SELECT count(DISTINCT record_n) FROM chunk_t").fetchone() == (3,)
+
+
 @pytest.mark.parametrize("args", [
     ("--repeat", "3", "--until", "2s", "--", "true"), ("--repeat", "3", "--for", "1s"), ("--repeat", "1", "--", "true"),
     ("--warmup", "1", "--", "true"), ("--compare", "b", "--", "true"), ("--prepare", "b", "--", "true"),

@@ -4,10 +4,12 @@ in a JSON file beside it, which the message names, and nothing is written into w
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import sqlite3
 import subprocess
+import sys
 import time
 
 import pytest
@@ -72,6 +74,19 @@ def test_run_keeps_its_records_when_its_store_is(folder, harm):
     assert [(r["case"]["repeat"], r["status"]) for r in kept(done)] == [(1, "ok"), (2, "ok")]
     assert "report a/d.db " not in done.stderr and "--resume" not in done.stderr
     untouched(folder, harm)
+
+
+def test_repeated_runs_are_stored_later_where_the_store_is_locked_meanwhile(folder):
+    """By the second run, until the third begins: each run is stored once, in its order."""
+    lock = "import sqlite3, time; db = sqlite3.connect('a/d.db'); db.execute('BEGIN IMMEDIATE'); open('locked', 'w'); time.sleep(9)"
+    script = ("echo x >>ran; case $(wc -l <ran) in "
+              f"2) {shlex.quote(sys.executable)} -c {shlex.quote(lock)} >/dev/null 2>&1 & echo $! >pid; until test -e locked; do sleep 0.01; done;; "
+              "3) kill $(cat pid);; esac; sleep 0.3")
+    done = jm("measure", *SOURCE, "--repeat", "4", "--store", "a/d.db", "--", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    found = records(folder / "d.db")
+    assert [r["case"]["repeat"] for r in found] == [1, 2, 3, 4]
+    assert sorted(r["started"] for r in found) == [r["started"] for r in found] and len({r["started"] for r in found}) == 4
 
 
 # nothing of measure is open while the command runs: what is written into the file meanwhile is the store then
