@@ -3,7 +3,7 @@
 #include "commands.h"
 #include "cli/frame/screen.h"
 #include "cli/frame/work_options.h"
-#include "guard/guard.h"
+#include "guard/guard_recover.h"
 #include "report/format/text.h"
 #include "run/worker/case_keeper.h"
 

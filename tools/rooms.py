@@ -66,14 +66,6 @@ MOST_SOURCES = 25  # in one folder
 # Symbols only: the engine names the backend that is built in, which is a row of its table.
 NAMED = {("engine", "backends/ref")}
 
-# Files that still need each other, includes and symbols taken together, by folder; X.c, X.h and X_private.h are one. No
-# circle may come or grow, and one that is gone leaves the table.
-CIRCLES = {
-    "lib/guard": ["guard guard_recover", "journal journal_record"],
-    "lib/run/worker": ["worker_end worker_parent", "worker worker_command worker_device worker_native worker_orders "
-                       "worker_pace worker_phases"],
-}
-
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 PRODUCT = re.compile(r"^(?!tests/|bench/|examples/|tools/)")
@@ -260,17 +252,10 @@ def stem_of(file):
 
 
 def circles(tree, uses):
-    """What is wrong with the circles of files, compared with CIRCLES."""
+    """Files that need each other, includes and symbols taken together; X.c, X.h and X_private.h are one."""
     arrows = {(stem_of(a), stem_of(b)) for a, b in [*tree.edges, *uses] if PRODUCT.match(a) and PRODUCT.match(b)}
-    found = [set(loop) for loop in loops((a, b) for a, b in arrows if a != b)]
-    known = [{f"{folder}/{name}" for name in circle.split()} for folder, row in CIRCLES.items() for circle in row]
-    for circle in found:
-        if not any(circle <= k for k in known):
-            yield f"a circle of files: {', '.join(sorted(circle))}"
-    built = {stem_of(file) for file, _, output in tree.commands if output.exists()}
-    for circle in known:
-        if circle <= built and circle not in found:
-            yield f"no circle any more, take it out of CIRCLES in tools/rooms.py: {', '.join(sorted(circle))}"
+    for circle in loops((a, b) for a, b in arrows if a != b):
+        yield f"a circle of files: {', '.join(circle)}"
 
 
 def headers(tree):

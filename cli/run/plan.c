@@ -6,10 +6,10 @@
 #include "meter/source.h"
 #include "plan_schema.h"
 #include "report/format/text.h"
-#include "run/worker/worker.h"
 #include "run_list.h"
 #include "run_words.h"
 #include "planned.h"
+#include "run/workload.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -18,6 +18,7 @@
 #include "run_show.h"
 #include "run_words.h"
 #include "srun.h"
+#include "result/record.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -8,6 +8,7 @@
 #include "report/report.h"
 #include "run_options.h"
 #include "run_profile.h"
+#include "result/record.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -10,6 +10,7 @@
 #include "result/case_id.h"
 #include "result/metric.h"
 #include "run_status.h"
+#include "result/record.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,9 +3,9 @@
 #include "guard/guard.h"
 #include "guard/guard_wire.h"
 
-#include "base/ctx.h"
 #include "base/log_later.h"
 #include "guard/guard_program.h"
+#include "guard/guard_recover.h"
 #include "guard/guard_takeover.h"
 #include "guard/guard_wait.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Restores the settings of crashed holders and kept settings, and reports them. */
+#include "guard/guard_recover.h"
 #include "base/clock.h"
 #include "base/ctx.h"
 #include "base/log_later.h"
 #include "base/printable.h"
-#include "guard/guard.h"
 #include "guard/guard_apply.h"
 #include "guard/journal.h"
 #include "journal_each.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The guard's own process: carries out the requests of its client and restores everything when
  * the client has ended. */
+#include "guard/guard_serve.h"
 #include "base/ctx.h"
 #include "base/process/forward_signals.h"
-#include "guard/guard.h"
 #include "guard/guard_wire.h"
 #include "guard/guard_apply.h"
 

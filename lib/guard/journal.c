@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Journals of knobs: the lock, and writing. See journal.h. */
-#include "guard/journal_private.h"
+#include "guard/journal.h"
 
 #include "base/ctx.h"
 #include "base/clock.h"

@@ -22,31 +22,11 @@
 #define JM_JOURNAL_H
 
 #include "base/ctx.h"
-#include "base/process/process.h"
-#include "guard/knob_table.h"
+#include "guard/journal_record.h"
 
 #define JM_JOURNAL_FOLDER "knobs" /* in the state folder */
 #define JM_JOURNAL_COPIES "held"
-#define JM_JOURNAL_NAME	  160 /* of a file in it: knob, device, hash */
 #define JM_JOURNAL_PATH	  (900 + JM_JOURNAL_NAME)
-#define JM_JOURNAL_END	  ".journal"
-
-enum jm_journal_verb { JM_JOURNAL_FOUND, JM_JOURNAL_BACK, JM_JOURNAL_KEPT, JM_JOURNAL_GONE };
-
-/* The state that results from the lines. */
-struct jm_journal_state {
-	char knob[32], unit[8], device[JM_ID_MAX],
-		control[JM_SPEC_MAX]; /* control: opens it again */
-	char boot[40];		      /* of the machine's start; "" = unknown */
-	enum jm_ends ends;	      /* what ends its settings */
-	bool open; /* a session has changed it, or was about to; found is the value to put back */
-	struct jm_knob_value found;
-	bool kept; /* left by a session that ended well; base is the value from before the first */
-	struct jm_knob_value base, left; /* left: what it left in place; unknown before format 3 */
-	enum jm_known_by known_by;	 /* found and base */
-	struct jm_process client, guard; /* of the last session; guard.pid 0 = written by 0.1 */
-	int damaged;			 /* damaged lines; an empty file counts as one */
-};
 
 struct jm_journal {
 	int folder, copies; /* its folder */

@@ -4,7 +4,6 @@
 #include "base/ctx.h"
 #include "base/files/private_file.h"
 #include "base/files/state_folder.h"
-#include "guard/journal_private.h"
 
 #include <errno.h>
 #include <limits.h>

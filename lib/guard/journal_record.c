@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The text of a journal: lines with checksums, the resulting state, and the choice between
  * record and copy. */
-#include "guard/journal_private.h"
+#include "guard/journal_record.h"
 
 #include "base/files/private_file.h"
 

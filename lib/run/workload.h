@@ -7,6 +7,10 @@
 #include "base/clock.h"
 #include "base/option.h"
 
+/* The length of work whose parameters give neither epochs, steps nor seconds, or no warm-up. */
+#define JM_WORK_WARM_S	 1.0
+#define JM_WORK_STEADY_S 10.0
+
 /* What one step did. NAN = unknown. */
 struct jm_step {
 	double items;	       /* in the workload's unit, over all devices; FLOPs and bytes too */

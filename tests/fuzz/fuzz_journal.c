@@ -4,7 +4,7 @@
  * code after the check of the checksum is reached, too.
  */
 #include "fuzz.h"
-#include "guard/journal_private.h"
+#include "guard/journal_record.h"
 
 #include <stdio.h>
 #include <stdlib.h>

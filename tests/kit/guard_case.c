@@ -3,6 +3,7 @@
  * guard. */
 #include "guard_case.h"
 #include "base/ctx.h"
+#include "guard/guard_serve.h"
 
 #include "tests/peers/nvml_fake.h"
 

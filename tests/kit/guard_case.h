@@ -5,6 +5,7 @@
 
 #include "base/ctx.h"
 #include "guard/guard.h"
+#include "guard/guard_recover.h"
 #include "guard/guard_wire.h"
 #include "guard/journal.h"
 

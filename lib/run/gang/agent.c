@@ -2,6 +2,7 @@
 #include "agent.h"
 #include "base/clock.h"
 #include "frame.h"
+#include "guard/guard_recover.h"
 #include "gang_meeting.h"
 #include "launcher.h"
 #include "pulse.h"

@@ -5,6 +5,7 @@
 #include "base/ctx.h"
 #include "run/plan/case_settings.h"
 #include "run/plan/until.h"
+#include "result/record.h"
 #include "run/worker/worker_parent.h"
 
 #include <math.h>

@@ -13,7 +13,7 @@
 
 #include "guard/guard.h"
 #include "run/plan/plan.h"
-#include "run/worker/worker.h"
+#include "run/worker/case_options.h"
 
 enum jm_run_event_kind {
 	JM_RUN_STARTS, /* a case, after its settings were made */
@@ -35,7 +35,7 @@ struct jm_run_event {
 struct jm_run_options {
 	const struct jm_plan *plan;
 	struct jm_store *store; /* NULL = nothing is kept */
-	struct jm_hosts *hosts; /* see worker.h */
+	struct jm_hosts *hosts; /* see case_options.h */
 	json_t *unstored;	/* an array for records that the store did not take; with a store */
 	const char *controls;	/* of the guard (guard.h) */
 	char *const *stated;	/* what it is told of knobs that cannot be read; may be NULL */
@@ -46,7 +46,7 @@ struct jm_run_options {
 	int shard,
 		shards; /* only the blocks shard, shard + shards... of those numbered from 1; 0 = all */
 	const char *program; /* of the worker; NULL = this one */
-	int cancel_fd;	     /* see worker.h */
+	int cancel_fd;	     /* see case_options.h */
 	int out_fd;
 	bool echo;
 	int *ret_blocks; /* how many blocks there are when it ends; may be NULL */

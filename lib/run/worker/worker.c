@@ -14,7 +14,7 @@
 #include "worker_orders.h"
 #include "worker_pace.h"
 #include "worker_phases.h"
-#include "worker_private.h"
+#include "worker_state.h"
 
 #include <fcntl.h>
 #include <grp.h>

@@ -3,7 +3,7 @@
 #ifndef JM_WORKER_COMMAND_H
 #define JM_WORKER_COMMAND_H
 
-#include "worker_private.h"
+#include "worker_state.h"
 
 int jm__worker_command(struct jm__worker *w, struct jm_err *err);
 

@@ -3,7 +3,7 @@
 #ifndef JM_WORKER_DEVICE_H
 #define JM_WORKER_DEVICE_H
 
-#include "worker_private.h"
+#include "worker_state.h"
 
 /* After setup; at borders of phases, with nothing under way; instead of jm__worker_end, device_ns 0 =
  * unknown; when all is done */

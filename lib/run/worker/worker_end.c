@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a case ended: the reason reported by the rank that failed first. */
-#include "worker_parent.h"
+#include "worker_end.h"
 #include "run/gang/join_hosts.h"
 
 #include "result/record.h"

@@ -5,7 +5,6 @@
 #include "run/gang/launcher.h"
 #include "run/workload.h"
 #include "step_series.h"
-#include "worker.h"
 #include "worker_device.h"
 #include "worker_orders.h"
 #include "worker_pace.h"
@@ -16,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where no length is given: so many steps at least, and as long as worker.h says. */
+/* Where no length is given: so many steps at least, and as long as workload.h says. */
 #define DEFAULT_STEPS 3
 #define WARM_STEPS    2
 #define EPOCH_STEPS   50  /* where neither the user nor the data says how long an epoch is */

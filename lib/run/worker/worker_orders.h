@@ -3,7 +3,7 @@
 #ifndef JM_WORKER_ORDERS_H
 #define JM_WORKER_ORDERS_H
 
-#include "worker_private.h"
+#include "worker_state.h"
 
 /* Takes the orders that have come; w->stop says whether the work is to end. */
 void jm__worker_take_orders(struct jm__worker *w);

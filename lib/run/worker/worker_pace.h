@@ -3,7 +3,7 @@
 #ifndef JM_WORKER_PACE_H
 #define JM_WORKER_PACE_H
 
-#include "worker_private.h"
+#include "worker_state.h"
 
 void jm__pace_begin(struct jm__worker *w, struct jm__pace *p, double watts);
 void jm__pace_rest(struct jm__worker *w, struct jm__pace *p, double step_s);

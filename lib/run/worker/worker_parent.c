@@ -8,7 +8,9 @@
 #include "measure/command/launch.h"
 #include "meter/meters_json.h"
 #include "orders.h"
+#include "result/record.h"
 #include "run/plan/environment.h"
+#include "worker_end.h"
 
 #include <errno.h>
 #include <math.h>

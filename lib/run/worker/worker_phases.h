@@ -3,7 +3,7 @@
 #ifndef JM_WORKER_PHASES_H
 #define JM_WORKER_PHASES_H
 
-#include "worker_private.h"
+#include "worker_state.h"
 
 /* Before the work is torn down, which may hang: the parent ends the other ranks, and in time this one. */
 void jm__worker_tell_failure(struct jm__worker *w, int code, const struct jm_err *why);

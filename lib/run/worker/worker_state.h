@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of a worker share: worker.c (its life), worker_phases.c, worker_orders.c, worker_native.c and worker_command.c (its
- * work), worker_device.c and worker_pace.c (of native work: its device, its pauses). */
-#ifndef JM_WORKER_PRIVATE_H
-#define JM_WORKER_PRIVATE_H
+/*
+ * The state of a worker, which its parts share: worker.c (its life), worker_phases.c, worker_orders.c, worker_native.c
+ * and worker_command.c (its work), worker_device.c and worker_pace.c (of native work: its device, its pauses).
+ */
+#ifndef JM_WORKER_STATE_H
+#define JM_WORKER_STATE_H
 
 #include <pthread.h>
 

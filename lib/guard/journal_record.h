@@ -1,13 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of a journal share: journal_record.c (its text), journal.c (its lock), journal_each.c (a look). */
-#ifndef JM_JOURNAL_PRIVATE_H
-#define JM_JOURNAL_PRIVATE_H
+/* The state in a journal and its text: reads and writes its record and the copy. journal.h has the format. */
+#ifndef JM_JOURNAL_RECORD_H
+#define JM_JOURNAL_RECORD_H
 
-#include "guard/journal.h"
+#include "base/process/process.h"
+#include "guard/control.h"
+#include "guard/knob_table.h"
 
+#define JM_JOURNAL_NAME 160 /* of a file in its folder: knob, device, hash */
+#define JM_JOURNAL_END	".journal"
 #define JM__LOCK_END	".lock"
 #define JM__RECORD_SIZE 2048	   /* of the two lines */
 #define JM__MAX_BYTES	(64 << 20) /* those of 0.1 grew */
+
+enum jm_journal_verb { JM_JOURNAL_FOUND, JM_JOURNAL_BACK, JM_JOURNAL_KEPT, JM_JOURNAL_GONE };
+
+/* The state that results from the lines. */
+struct jm_journal_state {
+	char knob[32], unit[8], device[JM_ID_MAX],
+		control[JM_SPEC_MAX]; /* control: opens it again */
+	char boot[40];		      /* of the machine's start; "" = unknown */
+	enum jm_ends ends;	      /* what ends its settings */
+	bool open; /* a session has changed it, or was about to; found is the value to put back */
+	struct jm_knob_value found;
+	bool kept; /* left by a session that ended well; base is the value from before the first */
+	struct jm_knob_value base, left; /* left: what it left in place; unknown before format 3 */
+	enum jm_known_by known_by;	 /* found and base */
+	struct jm_process client, guard; /* of the last session; guard.pid 0 = written by 0.1 */
+	int damaged;			 /* damaged lines; an empty file counts as one */
+};
 
 /* Formats a state; returns the length, or -1 when it does not fit. */
 int jm__journal_format(const struct jm_journal_state *s, char *out, size_t size);
