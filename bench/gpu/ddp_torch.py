@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two GPUs by PyTorch's DistributedDataParallel, for comparison with joulemark's --ranks: each GPU alone, both at the
-same time and without communication, then together.
+"""GPUs of one host by PyTorch's DistributedDataParallel, for comparison with joulemark's --ranks: each GPU alone, all at
+the same time and without communication, then together.
 
 ddp_torch.py MODEL BATCH SEQ SECONDS [alone] [together]       MODEL: gpt (117 M parameters), resnet50
 
-BATCH is that of each GPU; without alone and together both are measured. GATE=FOLDER: before each measurement the program
+BATCH is that of each GPU; without alone and together both are measured. GPUS is their number (2). GATE=FOLDER: before each measurement the program
 makes FOLDER/MODEL.PHASE.ready.RANK and waits, with the GPU idle, for FOLDER/MODEL.PHASE.go, so that several programs can
 compile at the same time and measure one after the other.
 
 bf16 by autocast, torch.compile, fused AdamW, gradients clipped, cuDNN's attention, buckets as DistributedDataParallel has
-them. Prints one line of JSON: of each GPU, alone and together with the other, items/s (the median, the least and the most
+them. Prints one line of JSON: of each GPU, alone and together with the others, items/s (the median, the least and the most
 of windows of about 1 s) and joules per item by NVML's energy counter.
 """
 import json
@@ -119,9 +119,9 @@ def work(rank, port, world, name, batch, seq, seconds, phases):
         found[what] = everyone
         torch.cuda.empty_cache()
     if not rank:
-        alone, both = (sum(r[0] for r in found.get(what, [])) for what in ("alone", "together"))
+        alone, together = (sum(r[0] for r in found.get(what, [])) for what in ("alone", "together"))
         print(json.dumps({"program": "PyTorch " + torch.__version__, "model": name, "batch": batch, "seq": seq,
-                          "items_s": found, "ratio": both / alone if both and alone else None, "gpu": torch.cuda.get_device_name(0)}), flush=True)
+                          "items_s": found, "ratio": together / alone if together and alone else None, "gpu": torch.cuda.get_device_name(0)}), flush=True)
     dist.destroy_process_group()
 
 
@@ -132,4 +132,6 @@ def free_port():
 
 
 if __name__ == "__main__":
-    mp.spawn(work, args=(free_port(), 2, *sys.argv[1:2], *map(int, sys.argv[2:5]), sys.argv[5:] or ["alone", "together"]), nprocs=2)
+    gpus = int(os.environ.get("GPUS", "2"))
+    phases = sys.argv[5:] or ["alone", "together"]
+    mp.spawn(work, args=(free_port(), gpus, sys.argv[1], *map(int, sys.argv[2:5]), phases), nprocs=gpus)

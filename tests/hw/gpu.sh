@@ -310,32 +310,6 @@ two_sharded() { # LARGEST RELATIVE DIFFERENCE
 	END
 }
 
-# True once the run with this state measures steps; false if it ended before.
-measures_steps() { # PID STATE
-	local k
-	for ((k = 0; k < 250; k++)); do
-		JM_STATE=$2 "$build/joulemark" status --json | grep -q '"phase": "steady"' && return 0
-		kill -0 "$1" 2>/dev/null || return 1
-		sleep 0.1
-	done
-	return 1
-}
-
-# A rank that is killed during a step ends the other one.
-two_killed() { # TRANSPORT
-	local pid victim begin state=$work/killed
-	JM_STATE=$state "$build/joulemark" run gpt-117m --batch 8 --precision bf16 --seconds 60 --ranks 2 \
-		--transport "$1" --device cuda:0,cuda:1 --source nvml >"$work/out" 2>&1 &
-	pid=$!
-	measures_steps $pid "$state" || { kill $pid; tail -5 "$work/out"; return 1; }
-	read -r _ victim <"/proc/$pid/task/$pid/children"
-	begin=$SECONDS
-	kill -KILL "$victim"
-	wait $pid
-	echo "status $?, after $((SECONDS - begin)) s: $(grep -m 1 "Rank 1" "$work/out")"
-	[ $((SECONDS - begin)) -le 10 ] && grep -q "Rank 1 of 2 .* was killed by signal 9" "$work/out"
-}
-
 through_shim() { # RUN'S ARGUMENTS...
 	JM_NVML_LIB=$build/tests/peers/libnvidia-ml-shim.so JM_NVML_SHIM_FILE=$work/limits record \
 		'all(s["requested"] == s["enforced"] for s in r["settings"])' "$@" --set gpu.power@0=500W
@@ -452,7 +426,8 @@ if [ ${#cards[@]} -ge 2 ]; then
 		step "two allgather by $transport" 30 two "$both" allgather --size 0.512 --seconds 1 --transport $transport
 		step "two training by $transport" 40 two "$once and r['communication']['exposed_s_per_step'] > 0" gpt-117m \
 			--batch 16 --precision bf16 --warmup 1s --seconds 3 --transport $transport
-		step "two, one killed, by $transport" 40 two_killed $transport
+		step "two, one killed, by $transport" 60 "$tools/harm_rank.py" killed "$build" 2 gpt-117m --batch 8 \
+			--precision bf16 --seconds 60 --transport $transport --device cuda:0,cuda:1 --source nvml
 	done
 	step "two, sharded update" 40 two_sharded 1e-6
 	for way in to-peer both-peers; do
