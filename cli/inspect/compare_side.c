@@ -119,6 +119,8 @@ int jm_given_read(const char *text, struct jm_given *g, struct jm_err *err)
 		rc = jm_record_input_init(&g->in, false, err);
 	if (!rc)
 		rc = jm_record_input_add(&g->in, g->text, err);
+	if (!rc)
+		rc = jm_record_input_join(&g->in, NULL, err);
 	if (rc)
 		return rc;
 	jm_record_input_warn(&g->in, "4, or 1 where a condition is met");

@@ -4,11 +4,13 @@
 #include "base/text/json_texts.h"
 #include "base/files/store_file.h"
 #include "base/printable.h"
+#include "result/record_jobs.h"
 #include "result/record_keys.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define NO_JSON "%s is neither a store nor JSON: %s in line %d."
@@ -189,11 +191,36 @@ int jm_record_input_add(struct jm_record_input *in, const char *path, struct jm_
 	return jm_store_is(path) ? add_store(in, path, err) : add_file(in, path, err);
 }
 
+int jm_record_input_join(struct jm_record_input *in, size_t **ret_place, struct jm_err *err)
+{
+	struct jm_joined joined;
+	int rc = jm_record_join_jobs(in->records, &joined, err);
+
+	if (rc) {
+		json_decref(joined.records);
+	} else {
+		json_decref(in->records);
+		in->records = joined.records;
+		in->n_parts = joined.n_parts;
+		in->n_runs = joined.n_runs;
+	}
+	if (ret_place && !rc)
+		*ret_place = joined.place;
+	else
+		free(joined.place);
+	return rc;
+}
+
 void jm_record_input_warn(const struct jm_record_input *in, const char *status)
 {
 	if (in->n_twice)
 		fprintf(stderr, "joulemark: Ignored %d repeated record%s; each run counts once.\n",
 			in->n_twice, in->n_twice > 1 ? "s" : "");
+	if (in->n_parts)
+		fprintf(stderr,
+			"joulemark: %d records are parts of %d run%s of a job; each is shown as "
+			"one, with every meter of a machine once.\n",
+			in->n_parts, in->n_runs, in->n_runs > 1 ? "s" : "");
 	if (in->n_damaged)
 		fprintf(stderr, "joulemark: %d damaged record%s omitted; the exit status is %s.\n",
 			in->n_damaged, in->n_damaged > 1 ? "s were" : " was", status);

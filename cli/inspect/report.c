@@ -295,6 +295,37 @@ static int check_options(struct jm_cli *cli, const struct call *c)
 	return 0;
 }
 
+static bool is_sum(const json_t *record)
+{
+	return json_object_get(json_object_get(record, "job"), "parts") != NULL;
+}
+
+/* Traces and details follow their records; a sum of several has no details. */
+static int join_jobs(struct input *input, struct jm_err *err)
+{
+	json_t *trace, *details = input->details ? json_object() : NULL, *one;
+	size_t *place = NULL, i;
+	int rc = jm_record_input_join(&input->in, &place, err);
+	const char *key;
+	char text[24];
+
+	json_array_foreach(rc ? NULL : input->traces, i, trace) json_object_set_new(trace, "record",
+		json_integer(
+			(json_int_t)place[json_integer_value(json_object_get(trace, "record"))]));
+	json_object_foreach(rc ? NULL : input->details, key, one)
+	{
+		size_t now = place[strtoul(key, NULL, 10)];
+
+		snprintf(text, sizeof(text), "%zu", now);
+		if (!is_sum(json_array_get(input->in.records, now)))
+			json_object_set(details, text, one);
+	}
+	json_decref(input->details);
+	input->details = details;
+	free(place);
+	return rc;
+}
+
 static int report(struct jm_cli *cli, struct call *c, struct input *input)
 {
 	struct jm_record_input *in = &input->in;
@@ -314,6 +345,8 @@ static int report(struct jm_cli *cli, struct call *c, struct input *input)
 			note_watts(input, 0);
 		rc = jm_record_input_add(in, cli->args[i], &cli->err);
 	}
+	if (!rc)
+		rc = join_jobs(input, &cli->err);
 	o->add_watts = rc ? 0 : added_watts(c, input);
 	jm_record_input_warn(in, "1");
 	o->traces = input->traces;

@@ -20,6 +20,7 @@
 #include "report/text/tuning.h"
 #include "result/provenance.h"
 #include "result/record.h"
+#include "result/record_jobs.h"
 #include "result/record_keys.h"
 #include "meter/source.h"
 #include "base/text/json.h"
@@ -88,6 +89,14 @@ static json_t *command_json(char *const *command)
 	return words;
 }
 
+static void add_job(const struct measurement *m, json_t *record)
+{
+	json_t *job = jm_record_job(m->job);
+
+	if (job)
+		jm_record_set(record, "job", job);
+}
+
 static void fill_record(const struct measurement *m, json_t *record, struct jm_err *err)
 {
 	const struct jm_outcome *o = &m->outcome;
@@ -118,6 +127,8 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 			jm_measure_repeat_json(&m->repeat, &m->cli->ctx, m->session, err));
 	if (m->tune)
 		jm_record_set(record, jm_tune_key(m->tune), json_incref(m->tune->json));
+	if (!m->attach.attach && !m->repeats)
+		add_job(m, record);
 	jm_record_set(record, "clock", json_string("real"));
 	jm_record_set(record, "items", jm_json_number(o->items));
 	jm_record_set(record, "throughput", jm_json_number(o->throughput));

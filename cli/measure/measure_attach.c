@@ -23,7 +23,7 @@ static bool attaches(const struct jm_cli *cli)
 static int check(struct jm_cli *cli)
 {
 	static const char *const of_commands[] = {
-		"store", "items-regex", "items-json", "items-kind", "unit"};
+		"store", "items-regex", "items-json", "items-kind", "unit", "job"};
 
 	if (cli->command)
 		return jm_err_set(&cli->err, JM_EUSAGE,

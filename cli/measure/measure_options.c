@@ -129,6 +129,12 @@ const struct jm_option jm_measure_options[] = {
 		.argument = "FILE",
 		.help = "add the record and its trace to this SQLite file, as one more repeat of "
 			"the command; 'joulemark report' reads it"},
+	{.name = "job",
+		JM_BIND(JM_TEXT, struct measurement, job),
+		.argument = "NAME",
+		.help = "the job that the command is a part of: 'joulemark report' adds records of "
+			"one job that overlap in time up to one run; without it, the job and step "
+			"of Slurm in which joulemark runs"},
 	{.name = "csv",
 		.usual = true,
 		JM_BIND(JM_TEXT, struct measurement, csv),

@@ -18,6 +18,7 @@ struct measurement {
 	char *const *command; /* NULL = what is measured runs already */
 	const char *json, *csv, *metrics, *hdf5, *store_path; /* NULL = not written */
 	const char *unit;				      /* of an item; NULL = not named */
+	const char *job;				      /* NULL = by Slurm */
 	const char *items_regex, *items_json, *items_kind;    /* see launch.h */
 	struct jm_measure_text text;
 	int64_t interval_ns; /* 0 = by the sensors */

@@ -457,6 +457,9 @@ const struct jm_key jm_record_keys[] = {
 	{OBJECT("own_share", JM_KEY_OPTIONAL), .keys = jm__own_share_keys,
 		.meaning = "of a command that 'measure' ran once: its part of the processors, "
 			   "whose meters include what else ran"},
+	{OBJECT("job", JM_KEY_OPTIONAL), .keys = jm__job_keys,
+		.meaning = "to which a command that 'measure' ran belongs: a report adds records "
+			   "of one job that overlap in time up to one run"},
 	{OBJECT("repeats", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__repeats_keys,
 		.meaning = "where the command was run several times: of one run. The meters, total "
 			   "and phases are those of all runs and the pauses between them"},

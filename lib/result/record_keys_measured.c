@@ -66,6 +66,15 @@ static const struct jm_key signal_keys[] = {
 	{0},
 };
 
+const struct jm_key jm__job_keys[] = {
+	{TEXT("id", 0), .meaning = "of the job of Slurm, or the name that --job gives"},
+	{TEXT("step", JM_KEY_NULL), .meaning = "of the job of Slurm"},
+	{INTEGER("process", JM_KEY_NULL), .min = 1, .max = INT_MAX,
+		.meaning = "that measured; null: several, of which this record is the sum"},
+	{COUNT("parts", JM_KEY_OPTIONAL), .meaning = "how many records this one is the sum of"},
+	{0},
+};
+
 /* of a meter with parts */
 #define REST_KEYS                                                                                  \
 	{NUMBER("rest_joules", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",                        \

@@ -30,6 +30,18 @@ static bool is_axis(const struct jm_grouping *g, const struct jm_group_series *s
 	return false;
 }
 
+/* " (8 parts of job 4711)" */
+static void add_parts(const json_t *job, char *out, size_t size)
+{
+	int parts = (int)json_integer_value(json_object_get(job, "parts"));
+	char text[80];
+
+	if (!parts)
+		return;
+	snprintf(text, sizeof(text), "(%d parts of job %.40s)", parts, jm_json_text(job, "id"));
+	jm_text_append(out, size, " ", text);
+}
+
 void jm_group_work(const json_t *record, bool with_subject, char *out, size_t size)
 {
 	const json_t *command = jm_dim_command(record), *word;
@@ -45,6 +57,7 @@ void jm_group_work(const json_t *record, bool with_subject, char *out, size_t si
 	if (!*out)
 		json_array_foreach(command, i, word) jm_text_append(
 			out, size, " ", json_is_string(word) ? json_string_value(word) : "?");
+	add_parts(json_object_get(record, "job"), out, size);
 }
 
 void jm_group_title(const struct jm_grouping *g, struct jm_group_series *s)

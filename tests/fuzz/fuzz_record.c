@@ -7,6 +7,8 @@
 #include "fuzz.h"
 #include "fuzz_json.h"
 #include "report/report.h"
+#include "result/record_jobs.h"
+#include "result/record_keys.h"
 
 static const char base[] =
 	"[{\"schema\":\"joulemark.run/1\",\"id\":\"5d65f667\",\"started\":\"2025-01-01T00:00:00Z\","
@@ -27,7 +29,8 @@ static const char base[] =
 	"\"simulated\"]},\"phases\":[{\"name\":\"warmup\",\"start_s\":2,\"end_s\":10,\"items\":9},{"
 	"\"name\":\"steady\",\"start_s\":10,\"end_s\":40,\"items\":900}],\"provenance\":{\"host\":"
 	"\"h\","
-	"\"cores\":2,\"devices\":[{\"id\":\"d\",\"name\":\"n\"}]},\"workload\":\"gpt\",\"options\":"
+	"\"cores\":2,\"devices\":[{\"id\":\"d\",\"name\":\"n\"}]},\"start_ns\":5,"
+	"\"job\":{\"id\":\"j\",\"step\":null,\"process\":7},\"workload\":\"gpt\",\"options\":"
 	"{},"
 	"\"device\":\"sim:h100x1\",\"precision\":\"bf16\",\"unit\":\"token\",\"items\":900,"
 	"\"throughput\":"
@@ -56,6 +59,7 @@ static json_t *records(const uint8_t *data, size_t size)
 		       *p = json_object_get(case_, "parameters");
 
 		json_object_set_new(case_, "reference", json_false());
+		json_object_set_new(json_object_get(copy, "job"), "process", json_integer(7 + i));
 		json_object_set_new(copy, "id", json_string(i == 1 ? "aa" : "bb"));
 		json_object_set_new(case_, "id", json_string(i == 1 ? "aa" : "bb"));
 		json_object_set_new(p, "gpu.power", json_string(i == 1 ? "500W" : "300W"));
@@ -76,6 +80,26 @@ static bool whole_lines(const char *text)
 	return true;
 }
 
+/* Of checked records: what they are joined to is one that can be checked again. */
+static void join_jobs(const json_t *all)
+{
+	struct jm_joined joined;
+	struct jm_err err = JM_ERR_INIT;
+	const json_t *record;
+	size_t i;
+
+	json_array_foreach(all, i, record)
+	{
+		if (!json_is_object(record) || jm_record_check(record, "a record", &err))
+			return;
+	}
+	if (!jm_record_join_jobs(all, &joined, &err))
+		json_array_foreach(joined.records, i, record)
+			fuzz_check(jm_record_check(record, "a joined record", &err), &err);
+	json_decref(joined.records);
+	free(joined.place);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	json_t *all = records(data, size);
@@ -84,6 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		json_decref(all);
 		return 0;
 	}
+	join_jobs(all);
 	for (int format = JM_REPORT_TABLE; format <= JM_REPORT_OPENMETRICS; format++) {
 		struct jm_err err = JM_ERR_INIT;
 		char *text = NULL;
