@@ -27,10 +27,11 @@ static int open_file(const char *path, int *ret_fd, uint64_t *ret_bytes, struct 
 
 	if (fd < 0)
 		return jm_err_set(err, errno == ENOENT ? JM_ENOENT : JM_EPERM,
-			"Weights %s cannot be opened: %s.", path, strerror(errno));
+			"Weights %s cannot be opened: %s; check the path.", path, strerror(errno));
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
 		close(fd);
-		return jm_err_set(err, JM_EFORMAT, "Weights %s are not in a regular file.", path);
+		return jm_err_set(err, JM_EFORMAT,
+			"Weights %s are not in a regular file; name a .safetensors file.", path);
 	}
 	*ret_fd = fd;
 	*ret_bytes = (uint64_t)st.st_size;
@@ -84,12 +85,12 @@ static int read_length(const char *path, int fd, uint64_t bytes, uint64_t *ret, 
 	if (bytes < 8 + 2 || length < 2 || length > HEADER_MOST)
 		return jm_err_set(err, JM_EFORMAT,
 			"%s is no safetensors file: it does not begin with the length of a header "
-			"of "
-			"at most 100 MB.",
+			"of at most 100 MB; name a .safetensors file.",
 			path);
 	if (length > bytes - 8)
 		return jm_err_set(err, JM_EFORMAT,
-			"Weights %s are damaged: the file ends within its header.", path);
+			"Weights %s are damaged: the file ends within its header; copy it again.",
+			path);
 	*ret = length;
 	return 0;
 }

@@ -53,8 +53,9 @@ const char *jm_safetensor_shape(const struct jm_safetensor *t, char *ret, size_t
 static int broken(
 	const char *file, const struct jm_safetensor *t, struct jm_err *err, const char *what)
 {
-	return jm_err_set(err, JM_EFORMAT, "Weights %s are damaged: tensor '%.100s' %s.", file,
-		t->name, what);
+	return jm_err_set(err, JM_EFORMAT,
+		"Weights %s are damaged: tensor '%.100s' %s; copy the file again.", file, t->name,
+		what);
 }
 
 static int read_type(
@@ -159,8 +160,9 @@ static int check_places(const char *file, struct jm_safetensor *t, int n, uint64
 	}
 	if (end != file_bytes - data)
 		return jm_err_set(err, JM_EFORMAT,
-			"Weights %s are damaged: %llu bytes follow the last tensor.", file,
-			(unsigned long long)(file_bytes - data - end));
+			"Weights %s are damaged: %llu bytes follow the last tensor; copy the file "
+			"again.",
+			file, (unsigned long long)(file_bytes - data - end));
 	return 0;
 }
 
@@ -200,7 +202,8 @@ int jm_safetensors_header(const char *name, const char *json, size_t n, uint64_t
 
 	if (!json_is_object(header)) {
 		code = jm_err_set(err, JM_EFORMAT,
-			"Weights %s are damaged: their header is not an object of JSON (%.100s).",
+			"Weights %s are damaged: their header is not an object of JSON (%.100s); "
+			"copy the file again.",
 			name, header ? "it has another type" : why.text);
 		json_decref(header);
 		return code;

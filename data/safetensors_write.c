@@ -28,8 +28,10 @@ int jm_safetensors_put(
 {
 	errno = 0;
 	if (bytes && fwrite(from, bytes, 1, sink->f) != 1)
-		return jm_err_set(err, JM_EIO, "Cannot write %s: %s.", sink->path,
-			strerror(errno ? errno : EIO));
+		return jm_err_set(err, JM_EIO,
+			"Cannot write %s: %s; an older file stays as it was: make room, or name "
+			"another file.",
+			sink->path, strerror(errno ? errno : EIO));
 	sink->bytes += bytes;
 	return 0;
 }

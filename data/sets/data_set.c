@@ -26,7 +26,8 @@ bool jm_data_set_is(const char *path)
 static int not_found(const char *path, struct jm_err *err)
 {
 	if (access(path, F_OK))
-		return jm_err_set(err, JM_ENOENT, "Data set %s does not exist.", path);
+		return jm_err_set(
+			err, JM_ENOENT, "Data set %s does not exist; check the path.", path);
 	return jm_err_set(err, JM_EFORMAT,
 		"%s is no data set of pictures: it is neither a folder with one folder per class "
 		"nor files of CIFAR or IDX (MNIST)%s%s.",
@@ -46,7 +47,8 @@ int jm_data_set_open(
 	code = set.path ? set.format->open(&set, part, err)
 			: jm_err_set(err, JM_ENOMEM, "Out of memory for data set %s.", path);
 	if (!code && set.n < 1)
-		code = jm_err_set(err, JM_EFORMAT, "Data set %s has no pictures.", path);
+		code = jm_err_set(
+			err, JM_EFORMAT, "Data set %s has no pictures; name another folder.", path);
 	if (code) {
 		jm_data_set_close(&set);
 		return code;
@@ -79,7 +81,7 @@ int jm_data_set_same_classes(
 	if (a->classes != b->classes)
 		return jm_err_set(err, JM_EUSAGE,
 			"Data set %s has %d classes for training and %s has %d for evaluation; "
-			"both need the same classes.",
+			"both need the same classes: move or remove folders of classes.",
 			a->path, a->classes, b->path, b->classes);
 	if (a->format != b->format && (!a->class_name || !b->class_name))
 		return jm_err_set(err, JM_EUSAGE,
@@ -91,7 +93,7 @@ int jm_data_set_same_classes(
 		if (strcmp(a->class_name[i], b->class_name[i]) != 0)
 			return jm_err_set(err, JM_EUSAGE,
 				"Class %d is '%.60s' for training (%s) and '%.60s' for evaluation "
-				"(%s); both need the same classes.",
+				"(%s); both need the same classes: rename or move the folders.",
 				i, a->class_name[i], a->path, b->class_name[i], b->path);
 	return 0;
 }
@@ -110,7 +112,9 @@ int jm_data_set_labels(struct jm_data_set *set, int64_t n, struct jm_err *err)
 static int failed(const char *path, struct jm_err *err)
 {
 	return jm_err_set(err, errno == ENOENT ? JM_ENOENT : JM_EIO,
-		"File %s of the data set cannot be read: %s.", path, strerror(errno));
+		"File %s of the data set cannot be read: %s; check it, and do not change a data "
+		"set while it is read.",
+		path, strerror(errno));
 }
 
 static int read_all(int fd, const char *path, unsigned char *bytes, size_t n, struct jm_err *err)
@@ -123,8 +127,10 @@ static int read_all(int fd, const char *path, unsigned char *bytes, size_t n, st
 		if (now < 0)
 			return failed(path, err);
 		if (!now)
-			return jm_err_set(
-				err, JM_EFORMAT, "File %s became shorter while it was read.", path);
+			return jm_err_set(err, JM_EFORMAT,
+				"File %s became shorter while it was read; do not change a data "
+				"set while it is read.",
+				path);
 		done += (size_t)now;
 	}
 	return 0;

@@ -109,7 +109,9 @@ static int add_files(struct jm_data_set *set, const char *class, struct jm_err *
 	int n = scandir(class, &list, is_visible, by_bytes), code = 0;
 
 	if (n < 0)
-		return jm_err_set(err, JM_EIO, "Folder %s of a class cannot be read.", class);
+		return jm_err_set(err, JM_EIO,
+			"Folder %s of a class cannot be read; give yourself the right to read it.",
+			class);
 	for (int i = 0; i < n && !code; i++)
 		if (!is_folder_in(class, list[i]->d_name, path))
 			code = add_file(set, path, err);
@@ -142,7 +144,8 @@ static int add_classes(struct jm_data_set *set, struct jm_err *err)
 	int n = scandir(f->root, &list, is_visible, by_bytes), code = 0;
 
 	if (n < 0)
-		return jm_err_set(err, JM_EIO, "Folder %s cannot be read.", f->root);
+		return jm_err_set(err, JM_EIO,
+			"Folder %s cannot be read; give yourself the right to read it.", f->root);
 	set->class_name = calloc((size_t)n + 1, sizeof(*set->class_name));
 	if (!set->class_name)
 		code = out_of_memory(set, err);

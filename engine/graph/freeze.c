@@ -76,7 +76,8 @@ int jm_freeze_check(const struct jm_graph *g, const char *model, struct jm_err *
 	if (jm_freeze_parameters(g, &bytes) < jm_graph_parameters(g))
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,
-		"--freeze %.100s fits all parameters of %s, so nothing would be trained.",
+		"--freeze %.100s fits all parameters of %s, so nothing would be trained; "
+		"omit those of the last layer.",
 		g->freeze.patterns, model);
 }
 

@@ -194,7 +194,8 @@ static bool is_frozen_norm(
 
 	if (gamma && beta && first != second)
 		jm_err_set(&g->err, JM_EUSAGE,
-			"--freeze fits %s and not %s, but a batch norm is frozen as a whole.",
+			"--freeze fits %s and not %s, but a batch norm is frozen as a whole; "
+			"give a pattern that fits both.",
 			first ? gamma->name : beta->name, first ? beta->name : gamma->name);
 	return first && second;
 }

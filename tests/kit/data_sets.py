@@ -1,7 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading data sets as Megatron writes them, in plain Python."""
+"""Data sets for tests: pictures that are bad, and what Megatron writes, read in plain Python."""
+import io
+import os
 import pathlib
 import struct
+
+import numpy
+from PIL import Image
+
+# what can be wrong with a file of a folder of pictures, and what is said of it
+BAD_PICTURES = {
+    "truncated": "is damaged", "truncated PNG": "is damaged", "CMYK": "colours of print", "empty": "is empty",
+    "text": "is no picture", "30,000 pixels": "has 30000 x 1 pixels", "pipe": "is no regular file"}
+
+
+def noise(width, height, seed=0):
+    return Image.fromarray(numpy.random.default_rng(seed).integers(0, 256, (height, width, 3), numpy.uint8))
+
+
+def coded(picture, kind):
+    out = io.BytesIO()
+    picture.save(out, kind)
+    return out.getvalue()
+
+
+def bad_picture(path, kind):
+    """Writes a file of one of BAD_PICTURES."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_bytes({"truncated": coded(noise(20, 30), "JPEG")[:-400], "truncated PNG": coded(noise(20, 30), "PNG")[:-400],
+                          "CMYK": coded(noise(8, 8).convert("CMYK"), "JPEG"), "empty": b"", "text": b"no picture\n",
+                          "30,000 pixels": coded(Image.new("RGB", (30000, 1)), "JPEG")}[kind])
 
 
 def documents(stem):

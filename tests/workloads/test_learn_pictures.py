@@ -2,12 +2,14 @@
 """run --data: a folder of pictures is learnt and evaluated over all that are held out."""
 import json
 import os
+import subprocess
 
 import numpy
 import pytest
 from PIL import Image
 
-from jm import USAGE, jm
+from data_sets import BAD_PICTURES, bad_picture, noise
+from jm import BIN, USAGE, jm
 
 FAILED = 1
 NARROW = ("resnet", "--layers", 10, "--hidden", 8, "--image", 32, "--batch", 7, "--device", "cpu", "--source", "null",
@@ -85,16 +87,32 @@ def test_skips_and_counts_damaged_files(folders):
     assert "3 files of the data could not be read" in record["note"]
 
 
-def test_damaged_file_is_fatal_by_option(folders):
-    (folders / "train" / "red" / "x.jpg").write_text("no picture")
+def test_each_kind_of_bad_file_is_counted_once(folders):
+    for i, kind in enumerate(BAD_PICTURES):
+        bad_picture(folders / "train" / "red" / f"x{i}.jpg", kind)
+    record = run(folders, "--epochs", 2)
+    assert record["data"]["corrupt"] == len(BAD_PICTURES) and record["status"] == "ok"
+
+
+@pytest.mark.parametrize("kind", BAD_PICTURES)
+def test_damaged_file_is_fatal_by_option(folders, kind):
+    bad_picture(folders / "train" / "red" / "x.jpg", kind)
     record = run(folders, "--epochs", 2, "--strict-data", status=FAILED)
-    assert "x.jpg is no picture" in record["reason"]
+    assert "x.jpg" in record["reason"] and BAD_PICTURES[kind] in record["reason"]
+
+
+def test_a_picture_of_one_pixel_is_learnt(folders):
+    noise(1, 1).save(folders / "train" / "red" / "x.jpg")
+    noise(1, 1).save(folders / "val" / "red" / "x.png")
+    record = run(folders, "--eval-data", folders / "val", "--epochs", 2, "--strict-data")
+    assert record["data"]["corrupt"] == 0 and record["evaluations"][0]["samples"] == 21
 
 
 @pytest.mark.parametrize("change, sentence", [
     (lambda f: (f / "val" / "red").rename(f / "val" / "rot"), "Class 2 is 'red' for training"),
     (lambda f: (f / "val" / "more").mkdir() or colour(0, 1).save(f / "val" / "more" / "a.png"), "has 3 classes for training and"),
     (lambda f: (f / "val" / "more").mkdir(), "has no pictures"),
+    (lambda f: (f / "train" / "more").mkdir(), "has no pictures"),
 ])
 def test_refuses_other_classes_for_evaluation(folders, change, sentence):
     change(folders)
@@ -169,7 +187,18 @@ def test_refuses_classes_without_names_of_two_formats(tmp_path):
     assert done.returncode == FAILED and "nothing shows that they are the same" in " ".join(done.stderr.split())
 
 
-def test_a_file_may_vanish_during_the_run(folders):
-    """The folder was read when the run began; a link to nothing is what a file that vanished since looks like."""
-    (folders / "train" / "red" / "gone.jpg").symlink_to(folders / "nowhere")
-    assert run(folders, "--epochs", 2)["data"]["corrupt"] == 1
+def test_a_folder_may_change_during_the_run(folders):
+    """A file that is removed, one that is replaced by a text, and one that is new, which is not read."""
+    red = folders / "train" / "red"
+    words = ["--eval-data", folders / "val", "--epochs", 60, "--json", "-"]
+    child = subprocess.Popen([BIN, "run", *map(str, (*NARROW, "--data", folders / "train", *words))], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_WAIT_POLICY": "passive"})
+    before = next(line for line in child.stderr if "After step" in line)  # the first epoch is over
+    (red / "0.jpg").unlink()
+    (red / "1.jpg").write_text("no picture")
+    colour(0, 5).save(red / "new.jpg")
+    out, said = child.communicate(timeout=250)
+    record, = [json.loads(out)]
+    assert child.returncode == 0, before + said
+    assert record["data"]["corrupt"] == 2 and record["data"]["pictures"] == 30
+    assert "2 files of the data could not be read" in record["note"]

@@ -102,8 +102,7 @@ static int choose_names(struct load *l)
 		return code;
 	return jm_err_set(l->err, JM_EFORMAT,
 		"Weights %s are of another network than %s: none of its tensors is in them, such "
-		"as "
-		"'%.100s'.",
+		"as '%.100s'; name the model that they are of.",
 		l->s->path, l->network.model->name, l->part[0].name);
 }
 
@@ -156,13 +155,14 @@ static int check_part(struct load *l, const struct jm_weight_part *part)
 	if (!t)
 		return jm_err_set(l->err, JM_EFORMAT,
 			"Weights %s lack tensor '%.100s' of the network, and have %d of its %d; "
-			"they are of another network, or of other options.",
+			"they are of another network, or of other options: give those with which "
+			"they were trained.",
 			l->s->path, part->name + strlen(l->ret->prefix), count_found(l, l->ret),
 			l->n);
 	if (!is_number(t->type))
 		return jm_err_set(l->err, JM_EFORMAT,
 			"Tensor '%.100s' of weights %s is of type %s, and weights are F32, BF16, "
-			"F16 or F64.",
+			"F16 or F64; convert it.",
 			t->name, l->s->path, jm_safetensor_type_name(t->type));
 	l->used[t - l->s->tensor] = true;
 	if (has_shape(t, part))
@@ -240,7 +240,9 @@ static int check_rest(const struct load *l)
 		if (!l->used[i] && !is_ignored(l, l->s->tensor[i].name))
 			return jm_err_set(l->err, JM_EFORMAT,
 				"Weights %s have a tensor '%.100s', which the network does not "
-				"have; they are of another network, or of other options.",
+				"have; they are of another network, or of other options: give "
+				"those "
+				"with which they were trained.",
 				l->s->path, l->s->tensor[i].name);
 	return 0;
 }
@@ -292,7 +294,7 @@ static int read_part(const struct load *l, const struct jm_weight_part *part, vo
 		if (!code && !convert(part, jm_weights_dtype(t->type), chunk, i, (int64_t)n, data))
 			code = jm_err_set(l->err, JM_EFORMAT,
 				"Tensor '%.100s' of weights %s has a value that is not a number or "
-				"infinite.",
+				"infinite; give weights of an earlier step.",
 				t->name, l->s->path);
 	}
 	free(chunk);

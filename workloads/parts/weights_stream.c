@@ -120,7 +120,7 @@ static void *fill_share(void *arg)
 					s->to, s->target + (size_t)i * size))
 			s->code = jm_err_set(&s->err, JM_EFORMAT,
 				"Tensor '%.100s' of weights %s has a value that is not a number or "
-				"infinite.",
+				"infinite; give weights of an earlier step.",
 				s->from->name, s->file->path);
 	}
 	free(chunk);
