@@ -136,64 +136,6 @@ static const struct jm_key step_series_keys[] = {
 	{0},
 };
 
-static const struct jm_key weights_keys[] = {
-	{TEXT("from", JM_KEY_NULL), .meaning = "file or folder of the start values"},
-	{INTEGER("bytes", 0), .min = 0, .max = JM_KEY_HUGE, .unit = "B",
-		.meaning = "of these on the device"},
-	{POSITIVE("load_s", 0), .unit = "s",
-		.meaning = "that reading, converting and sending them took"},
-	{FLAG("new_top", 0),
-		.meaning =
-			"true: they have another number of classes, so the last layer began anew"},
-	{TEXT("continued", JM_KEY_NULL), .meaning = "checkpoint that the run goes on from"},
-	{COUNT("first_step", 0), .meaning = "steps that were done before this run"},
-	{0},
-};
-
-static const struct jm_key loss_scale_keys[] = {
-	{FLAG("dynamic", 0), .meaning = "true: it changes while training"},
-	{NUMBER("first", 0), .min = 1, .max = JM_KEY_HUGE,
-		.meaning = "what the loss is multiplied by in the first step"},
-	{POSITIVE("last", 0), .meaning = "and after the last one"},
-	{COUNT("steps_skipped", 0),
-		.meaning = "that moved no parameter, because a gradient was not finite; warm-up "
-			   "included"},
-	{0},
-};
-
-static const struct jm_key evaluation_keys[] = {
-	{COUNT("step", 0), .meaning = "after which it was, counted from the first of the warm-up"},
-	{POSITIVE("samples", 0), .meaning = "that were held out: sequences or images"},
-	{NUMBER("loss", JM_KEY_NULL), .min = -JM_KEY_HUGE, .max = JM_KEY_HUGE,
-		.meaning = "their mean; null = it was not finite"},
-	{POSITIVE("accuracy", JM_KEY_OPTIONAL), .meaning = "of images: the share of right answers"},
-	{COUNT("right", JM_KEY_OPTIONAL),
-		.meaning = "right answers of these samples, with --eval-data"},
-	{POSITIVE("seconds", 0), .unit = "s", .meaning = "on the device"},
-	{0},
-};
-
-static const struct jm_key data_keys[] = {
-	{TEXT("path", 0), .meaning = "of --data"},
-	{TEXT("format", 0), .meaning = "folder, CIFAR or IDX"},
-	{COUNT("pictures", 0), .meaning = "for training"},
-	{COUNT("classes", 0), .meaning = "of the pictures"},
-	{COUNT("epoch_steps", 0), .meaning = "steps for all pictures"},
-	{INTEGER("decoded", 0), .min = 0, .max = JM_KEY_HUGE,
-		.meaning = "pictures that were read, for evaluations as well, ahead of their use"},
-	{INTEGER("bytes", 0), .min = 0, .max = JM_KEY_HUGE, .unit = "B",
-		.meaning = "of their files"},
-	{COUNT("corrupt", 0), .meaning = "files that could not be read and were skipped"},
-	{POSITIVE("decode_s", 0), .unit = "s",
-		.meaning = "of reading, decoding and cropping, summed over threads"},
-	{POSITIVE("wait_s", 0), .unit = "s", .meaning = "that steps waited for pictures"},
-	{COUNT("threads", 0), .meaning = "that read pictures"},
-	{POSITIVE("load_per_s", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "1/s",
-		.meaning = "threads x decoded / decode_s: what they could load; null = nothing"},
-	{COUNT("depth", JM_KEY_OPTIONAL), .meaning = "batches that may be prepared ahead"},
-	{0},
-};
-
 static const struct jm_key energy_keys[] = {
 	{TEXT("model", 0), .meaning = "what is assumed"},
 	{WORD("origin", 0), .words = origins, .meaning = "of these joules"},
@@ -572,13 +514,16 @@ const struct jm_key jm_record_keys[] = {
 	{OBJECT("step_series", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),
 		.keys = step_series_keys, .meaning = "of native work: speed and loss of each step"},
 	{OBJECT("loss_scale", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),
-		.keys = loss_scale_keys, .meaning = "of a training whose loss is scaled"},
-	{OBJECT("weights", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = weights_keys,
+		.keys = jm__loss_scale_keys, .meaning = "of a training whose loss is scaled"},
+	{OBJECT("weights", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = jm__weights_keys,
 		.meaning = "of a training that starts from given weights or goes on from a "
 			   "checkpoint"},
 	{LIST("evaluations", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),
-		.keys = evaluation_keys, .meaning = "of a training with --eval-every"},
-	{OBJECT("data", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = data_keys,
+		.keys = jm__evaluation_keys, .meaning = "of a training with --eval-every"},
+	{OBJECT("until", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__until_keys,
+		.meaning = "of a training with --until: what it cost until an evaluation found the "
+			   "figure"},
+	{OBJECT("data", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = jm__data_keys,
 		.meaning = "of a training on pictures: what loading cost"},
 	{OBJECT("profile", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = profile_keys,
 		.meaning = "of a training with --profile: where the time of a step goes"},

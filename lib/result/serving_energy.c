@@ -2,24 +2,9 @@
 #include "result/serving_energy.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/text/json.h"
-#include "result/metric.h"
-
-static const json_t *window_phase(const json_t *record)
-{
-	const json_t *phase;
-	size_t i;
-
-	json_array_foreach(json_object_get(record, "phases"), i, phase)
-	{
-		if (!strcmp(jm_json_text(phase, "name"), "window"))
-			return phase;
-	}
-	return NULL;
-}
+#include "result/phase_energy.h"
 
 /* NAN where there is nothing to divide by. */
 static double each(double joules, double n)
@@ -30,15 +15,11 @@ static double each(double joules, double n)
 struct jm_serving_energy jm_serving_energy_of(const json_t *record, double add_watts)
 {
 	const json_t *w = json_object_get(json_object_get(record, "serving"), "window");
-	const json_t *total = json_object_get(window_phase(record), "total");
-	double out = jm_json_real_of(w, "tokens_out"), joules = NAN;
 	enum jm_origin origin = JM_ESTIMATED;
-	char key[40];
+	double out = jm_json_real_of(w, "tokens_out");
+	double joules = jm_phase_joules(record, "window", &origin) +
+			add_watts * jm_json_real_of(w, "seconds");
 
-	if (jm_metric_origin(record, &origin)) {
-		snprintf(key, sizeof(key), "joules_%s", jm_origin_name(origin));
-		joules = jm_json_real_of(total, key) + add_watts * jm_json_real_of(w, "seconds");
-	}
 	return (struct jm_serving_energy){.joules = joules,
 		.output_token = each(joules, out),
 		.token = each(joules, out + jm_json_real_of(w, "tokens_in")),

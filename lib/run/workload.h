@@ -40,8 +40,9 @@ struct jm_own {
 	int unusable; /* not 0: setup failed because of the device: absent, unsuitable, lost */
 };
 
-/* A part of the run that is measured as a phase "window" of its own; by the machine's clock. */
+/* A part of the run that is measured as a phase of its own; by the machine's clock. */
 struct jm_work_window {
+	const char *name;     /* of the phase; static */
 	int64_t t0_ns, t1_ns; /* t1 = 0: there is none */
 	double items;	      /* done in it */
 };
@@ -64,11 +65,14 @@ struct jm_work {
 	int gang_fd;	   /* of the file that its ranks share (comm/comm.h); -1 = none */
 	const struct jm_meet *
 		meet; /* where ranks of several hosts meet instead (base/net/meet.h); NULL = there is none */
+	/* filled while it runs: */
+	bool ended; /* no further step is needed; that of rank 0 decides */
 	/* filled by verify or before, after the measured steps: */
 	struct jm_work_window window;
 	/* filled by setup: */
 	int n_devices;	  /* it runs on; throughput per device = total / n_devices */
 	const char *unit; /* of an item where options decide it; NULL = the workload's; static */
+	bool may_end; /* it sets `ended` when its aim is reached: a length that is given is the most */
 	long epoch_steps; /* of the data that is learnt, for --epochs without --epoch-steps; 0 = unknown */
 	char detail[256];  /* one line for the record: "124.4 M parameters, peak 1.9 GB" */
 	char live[40];	   /* the latest news for the live line: "held-out loss 5.31"; "" = none */

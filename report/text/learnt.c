@@ -19,23 +19,56 @@ static void add_top1(const json_t *record, char *out, size_t size)
 		jm_json_real_of(last, "samples"), jm_json_real_of(last, "step"));
 }
 
-void jm_text_learnt(const json_t *record, char *out, size_t size)
+/* "A top1 of 0.98 was reached after 3 epochs (45 steps), 12.3 s and 345 J." */
+static void add_until(const json_t *record, char *out, size_t size)
+{
+	const json_t *until = json_object_get(record, "until");
+	double epochs = jm_json_real_of(until, "epochs"), joules = jm_json_real_of(until, "joules");
+	char text[200], passes[40] = "", energy[40] = "an unknown energy";
+
+	if (!json_is_object(until))
+		return;
+	if (isfinite(epochs))
+		jm_text_format(passes, sizeof(passes), "%.4g epochs, ", epochs);
+	if (isfinite(joules))
+		jm_text_format(energy, sizeof(energy), "%.4g J", joules);
+	if (json_is_true(json_object_get(until, "reached")))
+		jm_text_format(text, sizeof(text),
+			"A %s of %g was reached after %s%.0f steps, %.4g s and %s.",
+			jm_json_text(until, "figure"), jm_json_real_of(until, "target"), passes,
+			jm_json_real_of(until, "steps"), jm_json_real_of(until, "seconds"), energy);
+	else
+		jm_text_format(text, sizeof(text), "A %s of %g was not reached.",
+			jm_json_text(until, "figure"), jm_json_real_of(until, "target"));
+	jm_text_append(out, size, " ", text);
+}
+
+static void add_loading(const json_t *record, char *out, size_t size)
 {
 	const json_t *data = json_object_get(record, "data");
 	double per_s = jm_json_real_of(data, "load_per_s");
-	char text[280], rate[40] = "";
+	char text[280], number[40], rate[80] = "";
 
-	*out = '\0';
-	add_top1(record, out, size);
 	if (!data)
 		return;
-	if (!isnan(per_s))
-		jm_text_format(rate, sizeof(rate), " (%.0f/s by all of them)", per_s);
+	if (!isnan(per_s)) {
+		jm_text_format(number, sizeof(number), "%.0f", per_s);
+		jm_text_apart(number, sizeof(number));
+		jm_text_format(rate, sizeof(rate), " (%s/s by all of them)", number);
+	}
 	jm_text_format(text, sizeof(text),
-		"%s%.0f pictures were read in %.3g s of %.0f thread(s)%s, %.0f files could not be "
+		"%.0f pictures were read in %.3g s of %.0f thread(s)%s, %.0f files could not be "
 		"read; steps waited %.3g s for pictures.",
-		*out ? " " : "", jm_json_real_of(data, "decoded"),
-		jm_json_real_of(data, "decode_s"), jm_json_real_of(data, "threads"), rate,
-		jm_json_real_of(data, "corrupt"), jm_json_real_of(data, "wait_s"));
-	jm_text_append(out, size, "", text);
+		jm_json_real_of(data, "decoded"), jm_json_real_of(data, "decode_s"),
+		jm_json_real_of(data, "threads"), rate, jm_json_real_of(data, "corrupt"),
+		jm_json_real_of(data, "wait_s"));
+	jm_text_append(out, size, " ", text);
+}
+
+void jm_text_learnt(const json_t *record, char *out, size_t size)
+{
+	*out = '\0';
+	add_top1(record, out, size);
+	add_until(record, out, size);
+	add_loading(record, out, size);
 }

@@ -179,7 +179,7 @@ static double tokens_within(const struct jm_answers *a, const struct jm_work_win
 
 void jm_answers_find_window(struct jm_answers *a, int64_t steady_ns)
 {
-	struct jm_work_window w = {0};
+	struct jm_work_window w = {.name = "window"};
 
 	if (a->timed)
 		window_of_arrivals(a, &w);

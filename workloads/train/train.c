@@ -49,7 +49,7 @@ static int train_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the train workload.");
 	s->work = work;
-	s->loss_first = s->loss_last = NAN;
+	s->loss_first = s->loss_last = s->eval_best = NAN;
 	*ret_state = s;
 	return jm_train_prepare(s, err);
 }
@@ -233,19 +233,45 @@ static void tell_evaluation(struct train *s, const struct jm_evaluated *e)
 	json_array_append_new(all, one);
 }
 
+/* The aim of --until: the first evaluation that finds it ends the run. Each rank has to know when, for its meters. */
+static void judge_until(struct train *s, const struct jm_evaluated *e)
+{
+	struct jm_work *work = s->work;
+	char what[48];
+
+	if (!s->until.figure || work->ended)
+		return;
+	work->ended = jm_until_judge(&s->until, e, s->begun - s->first);
+	if (work->ended) {
+		work->window = (struct jm_work_window){.name = "until",
+			.t0_ns = s->until.begun_ns,
+			.t1_ns = jm_ctx_now(work->ctx),
+			.items = (double)(s->begun - s->first) * jm_work_world(work) *
+				 (double)(s->training.batch * s->training.seq) *
+				 jm_program_micro_steps(s->program)};
+		jm_log(work->ctx, JM_INFO, "A %s was reached after step %ld.",
+			jm_until_text(&s->until, what, sizeof(what)), s->begun);
+	}
+}
+
 static int evaluate(struct train *s, struct jm_err *err)
 {
-	struct jm_evaluated e;
+	struct jm_evaluated e = {.loss = NAN, .top1 = NAN};
 	int code;
 
 	if (!s->eval.every || s->begun % s->eval.every)
 		return 0;
 	code = s->graph->shard ? jm_reduce_gather(s->program, err) : 0;
-	if (code || s->work->rank)
-		return code; /* one rank evaluates for all: their parameters are the same */
-	code = jm_evaluation_run(&s->eval, &e, err);
+	if (!code && !s->work->rank) { /* for all: their parameters are the same */
+		code = jm_evaluation_run(&s->eval, &e, err);
+		if (!code)
+			tell_evaluation(s, &e);
+	}
+	if (!code && s->until.figure && s->work->world > 1)
+		code = jm_comm_from_first(&s->gang.control, &e, sizeof(e), err);
+	s->eval_best = fmin(s->eval_best, e.loss);
 	if (!code)
-		tell_evaluation(s, &e);
+		judge_until(s, &e);
 	return code;
 }
 
@@ -283,6 +309,8 @@ static int train_step(void *state, struct jm_step *ret, struct jm_err *err)
 	struct train *s = state;
 	int code;
 
+	if (!s->until.begun_ns)
+		s->until.begun_ns = jm_ctx_now(s->work->ctx);
 	code = run(s, s->begun, jm_program_micro_steps(s->program), err);
 	if (!code)
 		code = jm_program_update(s->program, err);
@@ -342,6 +370,26 @@ static void keep_reduction(struct train *s)
 			"exposed_s_per_step", number_or_null(cost.exposed)));
 }
 
+/* What is not reached is said, and has neither steps nor seconds. */
+static void keep_until(struct train *s)
+{
+	size_t n = strlen(s->work->note);
+	char what[48], best[48] = "there was no evaluation";
+
+	if (!s->until.figure)
+		return;
+	jm_until_text(&s->until, what, sizeof(what));
+	if (!isnan(s->until.best))
+		snprintf(best, sizeof(best), "the best was %.6g", s->until.best);
+	if (!s->work->ended)
+		snprintf(s->work->note + n, sizeof(s->work->note) - n,
+			"%sA %s was not reached in %ld steps: %s.", n ? " " : "", what,
+			s->steps - s->first, best);
+	if (s->work->more)
+		json_object_set_new(s->work->more, "until",
+			jm_until_json(&s->until, &s->work->window, s->work->epoch_steps));
+}
+
 #define CANNOT_TELL 1
 #define FEW_STEPS   20 /* steps: deep networks may rise before they fall */
 
@@ -393,6 +441,14 @@ static int not_fallen(const struct train *s, double again, struct jm_err *err)
 			s->loss_begin, again);
 		return CANNOT_TELL;
 	}
+	if (s->eval_best < s->loss_begin) {
+		jm_err_set(err, JM_ERANGE,
+			"The loss of the first batch was %g and is %g, although that of held-out "
+			"samples had fallen to %g: the training has diverged; give a smaller --lr "
+			"or a larger --batch.",
+			s->loss_begin, again, s->eval_best);
+		return CANNOT_TELL;
+	}
 	jm_err_set(err, JM_ERANGE,
 		"The loss of the first batch has not fallen in %ld steps: it was %g and is %g; "
 		"give more steps or a smaller --lr.",
@@ -414,6 +470,7 @@ static int train_verify(void *state, struct jm_err *err)
 	keep_scale(s);
 	keep_reduction(s);
 	jm_train_pictures_keep(s);
+	keep_until(s);
 	code = jm_train_weights_finish(s, err);
 	if (!code)
 		code = run_again(s, &again, err);

@@ -99,6 +99,15 @@ const struct jm_option jm_train_options[] = {
 			"of --text, which is then not used for training"},
 	OPTION_INT("eval-batches", eval.batches, 1, 1e6, "8",
 		"batches of an evaluation, which uses the same ones each time"),
+	{.name = "until",
+		JM_BIND(JM_TEXT, struct train, until.given),
+		.argument = "top1=X|loss=X",
+		.help = "end as soon as an evaluation finds a share of right answers of at least "
+			"X, "
+			"or a loss of at most X; --epochs, --steps or --seconds is the most. All "
+			"steps "
+			"are measured: without --warmup there is none. The record has the steps, "
+			"epochs, seconds and joules until then"},
 	OPTION_WORD("images", given.images, image_kinds, "once",
 		"random samples of models that learn from no text: made once and used in each "
 		"step, or fresh "
@@ -280,6 +289,26 @@ const struct jm_option jm_train_options[] = {
 	{0},
 };
 
+static int check_until(struct train *s, struct jm_err *err)
+{
+	int code = jm_until_parse(&s->until, err);
+
+	if (code || !s->until.given)
+		return code;
+	if (!s->eval.every)
+		return jm_err_set(err, JM_EUSAGE,
+			"--until %.40s is judged by evaluations, and there are none; give "
+			"--eval-data "
+			"DIR or --eval-every N.",
+			s->until.given);
+	if (s->until.figure == JM_UNTIL_TOP1 && !s->training.model->wants_top1)
+		return jm_err_set(err, JM_EUSAGE,
+			"Model %s does not classify, so it has no top1; give --until loss=X.",
+			s->training.model->name);
+	s->work->may_end = true;
+	return 0;
+}
+
 /* Options of evaluations have no effect without evaluations. */
 static int check_eval(const struct train *s, struct jm_err *err)
 {
@@ -441,6 +470,8 @@ static int choose_model(struct train *s, struct jm_err *err)
 	t->scaled = s->scaler.dynamic || s->scaler.scale != 1;
 	if (!code)
 		code = check_eval(s, err);
+	if (!code)
+		code = check_until(s, err);
 	if (!code)
 		code = check_kept(s, err);
 	if (!code)

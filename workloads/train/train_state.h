@@ -16,6 +16,7 @@
 #include "lr_schedule.h"
 #include "train_eval.h"
 #include "train_results.h"
+#include "train_until.h"
 
 /* What a user gives that is used once, or as it is; texts: NULL = not given. */
 struct train_given {
@@ -68,6 +69,8 @@ struct train {
 	struct jm_staging settings;    /* of each step: now, scale */
 	struct jm_results results;
 	struct jm_evaluation eval;
+	struct jm_until until;
+	double eval_best; /* the least loss of an evaluation; NAN = none */
 	struct jm_train_weights weights;
 	struct jm_train_pictures pictures;
 	struct jm_step taken[JM_STEPS_UNDER_WAY]; /* done, and not returned yet */

@@ -8,6 +8,7 @@
 #include "run/gang/launcher.h"
 #include "meter/meters_json.h"
 #include "result/provenance.h"
+#include "result/phase_energy.h"
 #include "result/serving_energy.h"
 #include "worker_command.h"
 #include "worker_native.h"
@@ -203,6 +204,7 @@ static int add_report(struct jm__worker *w, struct jm_err *err)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a record.");
 	jm_record_share_energy(w->record);
 	jm_record_serving_energy(w->record);
+	jm_record_until_energy(w->record);
 	jm__pace_record(w);
 	jm__worker_record_settings(w);
 	return jm_record_judge_settings(w->record, w->session, w->main_phase, err);

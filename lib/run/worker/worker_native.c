@@ -6,6 +6,7 @@
 #include "run/workload.h"
 #include "step_series.h"
 #include "worker_device.h"
+#include "worker_lengths.h"
 #include "worker_orders.h"
 #include "worker_pace.h"
 #include "worker_phases.h"
@@ -15,12 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where no length is given: so many steps at least, and as long as workload.h says. */
-#define DEFAULT_STEPS 3
-#define WARM_STEPS    2
-#define EPOCH_STEPS   50  /* where neither the user nor the data says how long an epoch is */
-#define UNUSABLE      125 /* exit status: the device cannot be used */
-#define SELFTEST_S    0.2
+#define UNUSABLE   125 /* exit status: the device cannot be used */
+#define SELFTEST_S 0.2
 
 struct native {
 	const struct jm_workload *workload;
@@ -28,9 +25,8 @@ struct native {
 	struct jm_values values;
 	void *state;
 	/* when to stop */
-	double warm_steps, warm_s, steps, seconds;
-	long epoch_steps; /* 0 = no epochs */
-	int epoch;	  /* the phase that is open; -1 = none */
+	struct jm__lengths length;
+	int epoch; /* the phase that is open; -1 = none */
 	/* what came of it; sums over the steady steps */
 	double items, flops_model, flops_executed, loss_first, loss_last;
 	double elapsed_s;
@@ -45,55 +41,6 @@ struct native {
 	struct jm_step_series *series;
 	int series_phase; /* that its last step belongs to; -1 = none */
 };
-
-static double parameter(const struct jm__worker *w, const char *name)
-{
-	return jm_json_real(json_object_get(w->parameters, name));
-}
-
-/* steps: of an epoch. The first one is the warm-up, unless it is the only one. */
-static void set_epochs(const struct jm__worker *w, struct native *n, double steps)
-{
-	double epochs = parameter(w, "epochs");
-
-	n->epoch_steps = (long)steps;
-	n->warm_steps = epochs > 1 ? steps : 0;
-	n->steps = epochs * steps - n->warm_steps;
-	n->seconds = NAN;
-}
-
-/* The data that is learnt has epochs of its own length. */
-static void take_epochs(const struct jm__worker *w, struct native *n)
-{
-	if (parameter(w, "epochs") > 0 && isnan(parameter(w, "epoch_steps")) && n->work.epoch_steps)
-		set_epochs(w, n, (double)n->work.epoch_steps);
-}
-
-static void read_lengths(const struct jm__worker *w, struct native *n, struct jm_err *err)
-{
-	const char *warm = json_string_value(json_object_get(w->parameters, "warmup"));
-
-	if (parameter(w, "epochs") > 0) {
-		double steps = parameter(w, "epoch_steps");
-
-		set_epochs(w, n, isnan(steps) ? EPOCH_STEPS : steps);
-		return;
-	}
-	n->steps = parameter(w, "steps");
-	n->seconds = parameter(w, "seconds");
-	if (isnan(n->steps) && isnan(n->seconds)) {
-		n->steps = DEFAULT_STEPS;
-		n->seconds = JM_WORK_STEADY_S;
-	}
-	n->warm_steps = warm ? 0 : WARM_STEPS;
-	n->warm_s = warm ? 0 : JM_WORK_WARM_S;
-	if (!warm)
-		return;
-	if (warm[strspn(warm, "0123456789")])
-		jm_parse_quantity(warm, "s", true, &n->warm_s, err);
-	else
-		n->warm_steps = strtod(warm, NULL);
-}
 
 /* Rows that an option adds must be known before the values, because values may belong to them. */
 static int add_chosen(struct native *n, const json_t *options, struct jm_err *err)
@@ -131,7 +78,7 @@ static int read_options(const struct jm__worker *w, struct native *n, struct jm_
 		if (rc)
 			return rc;
 	}
-	read_lengths(w, n, err);
+	jm__lengths_read(w->parameters, &n->length, err);
 	return err->code;
 }
 
@@ -293,8 +240,8 @@ static int paced_step(struct jm__worker *w, struct native *n, int phase, struct 
 
 static bool is_warm(struct jm__worker *w, struct native *n, int64_t t0)
 {
-	bool by_length = (double)(n->n_warm + n->under_way) >= n->warm_steps &&
-			 jm__worker_seconds_since(w, t0) >= n->warm_s;
+	bool by_length = (double)(n->n_warm + n->under_way) >= n->length.warm_steps &&
+			 jm__worker_seconds_since(w, t0) >= n->length.warm_s;
 	bool paced = jm__pace_ready(w, &n->pace);
 
 	return by_length && paced && jm__heat_done(w, &n->heat);
@@ -310,7 +257,7 @@ static int warm_up(struct jm__worker *w, struct native *n, struct jm_err *err)
 	n->heat.limit_s = jm_json_real(json_object_get(json_object_get(w->job, "how"), "steady_s"));
 	jm__pace_begin(w, &n->pace, w->rank ? 0 : jm_values_number(&n->values, "hold-power"));
 	while (!rc) {
-		bool more = !is_warm(w, n, t0);
+		bool more = !is_warm(w, n, t0) && !n->work.ended;
 
 		rc = agree(w, n, &more, err);
 		if (rc || !more)
@@ -328,8 +275,9 @@ static int warm_up(struct jm__worker *w, struct native *n, struct jm_err *err)
 /* Steps and seconds that are given must both be reached. */
 static double share_done(const struct native *n)
 {
-	double by_steps = isnan(n->steps) ? 1 : (double)(n->n_steady + n->under_way) / n->steps;
-	double by_time = isnan(n->seconds) ? 1 : n->elapsed_s / n->seconds;
+	double by_steps =
+		isnan(n->length.steps) ? 1 : (double)(n->n_steady + n->under_way) / n->length.steps;
+	double by_time = isnan(n->length.seconds) ? 1 : n->elapsed_s / n->length.seconds;
 
 	return by_steps < by_time ? by_steps : by_time;
 }
@@ -337,16 +285,16 @@ static double share_done(const struct native *n)
 /* Opens the phase of the epoch that begins with this step, counted from 1, which warms up if there are more. */
 static int turn_epoch(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
-	int first = n->warm_steps > 0 ? 2 : 1, rc;
+	int first = n->length.warm_steps > 0 ? 2 : 1, rc;
 	char name[32];
 
-	if (!n->epoch_steps || (n->n_steady + n->under_way) % n->epoch_steps)
+	if (!n->length.epoch_steps || (n->n_steady + n->under_way) % n->length.epoch_steps)
 		return 0;
 	rc = finish(w, n, w->main_phase, err);
 	if (rc)
 		return rc;
 	jm__worker_end_at(w, n->epoch, n->device_ns);
-	snprintf(name, sizeof(name), "epoch %ld", first + n->n_steady / n->epoch_steps);
+	snprintf(name, sizeof(name), "epoch %ld", first + n->n_steady / n->length.epoch_steps);
 	n->epoch = jm__worker_begin(w, name, err);
 	return n->epoch < 0 ? n->epoch : 0;
 }
@@ -400,7 +348,7 @@ static int steady(struct jm__worker *w, struct native *n, struct jm_err *err)
 	n->work.steady_ns = t0;
 	jm__pace_settle(w, &n->pace);
 	while (!rc) {
-		bool more = share_done(n) < 1;
+		bool more = share_done(n) < 1 && !n->work.ended;
 
 		rc = agree(w, n, &more, err);
 		if (rc || !more)
@@ -450,7 +398,7 @@ static int verify(struct jm__worker *w, struct native *n, struct jm_err *err)
 		err, rc, rc == JM_ERANGE ? "The result of the work is wrong: %s" : "%s", why.text);
 }
 
-/* The phase "window" of a workload that names one. */
+/* The phase that a workload names. */
 static int add_window(struct jm__worker *w, const struct native *n, struct jm_err *err)
 {
 	const struct jm_work_window *window = &n->work.window;
@@ -458,7 +406,7 @@ static int add_window(struct jm__worker *w, const struct native *n, struct jm_er
 
 	if (!window->t1_ns)
 		return 0;
-	phase = jm_session_begin(w->session, "window", window->t0_ns, err);
+	phase = jm_session_begin(w->session, window->name, window->t0_ns, err);
 	if (phase < 0)
 		return phase;
 	jm_session_end(w->session, phase, window->t1_ns);
@@ -565,7 +513,8 @@ int jm__worker_native(struct jm__worker *w, struct jm_err *err)
 			"The workload '%s' runs on one rank only; omit --ranks.", name);
 	if (!rc)
 		rc = setup(w, &n, err);
-	take_epochs(w, &n);
+	if (!rc)
+		rc = jm__lengths_fit(w->parameters, &n.work, &n.length, err);
 	if (!rc)
 		rc = jm__worker_enter(w, "warmup", &changed, err);
 	if (!rc)

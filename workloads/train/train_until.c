@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train_until.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text/json.h"
+
+static const char *const figure_names[] = {"", "top1", "loss"};
+
+static enum jm_until_figure find(const char *text, size_t n)
+{
+	for (int i = JM_UNTIL_TOP1; i <= JM_UNTIL_LOSS; i++)
+		if (strlen(figure_names[i]) == n && !strncmp(text, figure_names[i], n))
+			return (enum jm_until_figure)i;
+	return JM_UNTIL_NOTHING;
+}
+
+int jm_until_parse(struct jm_until *u, struct jm_err *err)
+{
+	const char *equals = u->given ? strchr(u->given, '=') : NULL;
+	struct jm_err why = JM_ERR_INIT;
+
+	u->best = NAN;
+	if (!u->given)
+		return 0;
+	u->figure = find(u->given, equals ? (size_t)(equals - u->given) : 0);
+	if (u->figure && !jm_parse_quantity(equals + 1, "", false, &u->target, &why) &&
+		u->target > 0 && (u->figure != JM_UNTIL_TOP1 || u->target <= 1))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"--until %.40s is no figure to reach; give top1=SHARE, such as top1=0.98 (above 0, "
+		"at "
+		"most 1), or loss=X.",
+		u->given);
+}
+
+const char *jm_until_text(const struct jm_until *u, char *out, size_t size)
+{
+	snprintf(out, size, "%s of %g", figure_names[u->figure], u->target);
+	return out;
+}
+
+bool jm_until_judge(struct jm_until *u, const struct jm_evaluated *e, long steps)
+{
+	bool top1 = u->figure == JM_UNTIL_TOP1;
+	double found = top1 ? e->top1 : e->loss;
+	bool enough = top1 ? found >= u->target : found <= u->target;
+
+	if (!u->figure || isnan(found))
+		return false;
+	u->best = top1 ? fmax(u->best, found) : fmin(u->best, found);
+	if (enough && !u->steps)
+		u->steps = steps;
+	return enough;
+}
+
+json_t *jm_until_json(
+	const struct jm_until *u, const struct jm_work_window *window, long epoch_steps)
+{
+	bool reached = u->steps > 0;
+	double seconds = reached ? 1e-9 * (double)(window->t1_ns - window->t0_ns) : (double)NAN;
+	double epochs =
+		reached && epoch_steps ? (double)u->steps / (double)epoch_steps : (double)NAN;
+
+	return json_pack("{s:s, s:f, s:b, s:o, s:o, s:o, s:o, s:n}", "figure",
+		figure_names[u->figure], "target", u->target, "reached", reached, "best",
+		jm_json_number(u->best), "steps", reached ? json_integer(u->steps) : json_null(),
+		"epochs", jm_json_number(epochs), "seconds", jm_json_number(seconds), "joules");
+}
