@@ -39,6 +39,7 @@ MAY = {
     "workloads": "include models engine serving comm data sim vendor lib/base lib/run",
     "report": "include vendor lib",
     "cli": "include report engine comm data vendor lib",
+    "daemon": "include lib/base lib/guard",
     "examples": "include",
     "bench": "*",
     "tests": "*",

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The client's side of the guard: starts it, sends requests, and restores in its place when it is killed. */
-#include "guard/guard.h"
-#include "guard/guard_wire.h"
+#include "guard/guard_private.h"
 
 #include "base/log_later.h"
 #include "guard/guard_program.h"
 #include "guard/guard_recover.h"
+#include "guard/guard_service.h"
 #include "guard/guard_takeover.h"
 #include "guard/guard_wait.h"
 
@@ -13,9 +13,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,33 +27,16 @@
 #define LINGER_FAILED 500
 #define STARTS	      3
 
-struct jm_guard {
-	struct jm_ctx *ctx;
-	struct jm_process self; /* the guard's process */
-	int fd;
-	char *controls; /* as given; NULL = all of the machine */
-	pthread_t watcher, taker;
-	bool watched, has_taker, left; /* left: the user has ended the wait for it */
-	struct jm_knobs knobs;
-	char message[JM_WIRE_MAX];
-
-	pthread_mutex_t lock; /* of what follows */
-	bool stopping, taking, taken;
-	bool asked; /* to hold something: there may be journals that we do not know of */
-	atomic_bool gone;
-	struct jm_knob_value *found; /* of each knob that the guard holds; unknown: not held */
-	bool recovered;		     /* something had to be restored in the guard's place */
-	int code;		     /* of that */
-	struct jm_err why;
-};
-
 /* ---- starting ------------------------------------------------------------------------------------------ */
 
 static int launch(struct jm_guard *g, struct jm_err *err)
 {
 	char program[PATH_MAX];
-	int rc = jm_guard_program(g->ctx, program, sizeof(program), err);
+	int rc;
 
+	if (g->service)
+		return jm_service_connect(g->ctx, &g->fd, err);
+	rc = jm_guard_program(g->ctx, program, sizeof(program), err);
 	if (!rc)
 		rc = jm_guard_launch(program, &g->self.pid, &g->fd, err);
 	if (!rc)
@@ -68,7 +49,7 @@ static int launch(struct jm_guard *g, struct jm_err *err)
 /* Its locks are released only when its process has ended. */
 static void reap(struct jm_guard *g)
 {
-	while (waitpid(g->self.pid, NULL, 0) < 0 && errno == EINTR)
+	while (!g->service && waitpid(g->self.pid, NULL, 0) < 0 && errno == EINTR)
 		;
 }
 
@@ -152,10 +133,10 @@ static void *take_over(void *arg)
 		return NULL;
 	reap(g);
 	g->gone = true;
-	found = copy_found(g);
+	found = g->service ? NULL : copy_found(g); /* joulemarkd puts back what it held */
 	if (found)
 		restore_in_its_place(g, found);
-	if (was_asked(g))
+	if (!g->service && was_asked(g))
 		clear_journals(g);
 	set_taken(g);
 	free(found);
@@ -267,6 +248,8 @@ static int gone(struct jm_guard *g, struct jm_err *err)
 		if (i % 10 == 9 && !jm_guard_wait_goes_on(&w))
 			return leave(g, what, err);
 	}
+	if (g->service)
+		return jm_service_lost(g->fd, err);
 	if (g->code) /* JM_EGONE says that everything is back */
 		return jm_err_set(err, g->code == JM_EGONE ? JM_EIO : g->code,
 			"The guard was killed, and: %s", g->why.text);
@@ -299,8 +282,7 @@ static const char *const doing[] = {
 	[JM_WIRE_STOP] = "is putting settings back",
 };
 
-/* Sends the request, whose payload of n elements is in the message; the reply takes its place. */
-static int ask(struct jm_guard *g, enum jm_wire_op op, int n, struct jm_err *err)
+int jm__guard_ask(struct jm_guard *g, enum jm_wire_op op, int n, struct jm_err *err)
 {
 	size_t bytes = jm_wire_put_request(g->message, op, (size_t)n);
 	ssize_t got;
@@ -316,27 +298,13 @@ static int ask(struct jm_guard *g, enum jm_wire_op op, int n, struct jm_err *err
 	rc = await_reply(g, doing[op], err);
 	if (rc)
 		return rc;
-	do
-		got = recv(g->fd, g->message, sizeof(g->message), MSG_TRUNC);
-	while (got < 0 && errno == EINTR);
+	got = jm_wire_receive(g->fd, g->message, g->service ? &g->self.pid : NULL);
 	if (got <= 0)
 		return gone(g, err);
 	return jm_wire_check_reply(g->message, (size_t)got, op, g->knobs.n, err);
 }
 
-/* Of a reply that was checked. */
-static const void *payload(struct jm_guard *g)
-{
-	return jm_wire_reply_payload(g->message);
-}
-
-static int reply_count(const struct jm_guard *g)
-{
-	return (int)((const struct jm_wire_reply *)g->message)->n;
-}
-
-/* If the guard is killed from here on, there is nothing to restore. */
-static void forget_found(struct jm_guard *g)
+void jm__guard_forget_found(struct jm_guard *g)
 {
 	pthread_mutex_lock(&g->lock);
 	for (int i = 0; i < g->knobs.n; i++)
@@ -355,26 +323,28 @@ static int open_controls(struct jm_guard *g, const char *controls, struct jm_err
 			n ? "too long" : "empty");
 	if (n)
 		memcpy(jm_wire_request_payload(g->message), controls, n);
-	rc = ask(g, JM_WIRE_OPEN, (int)n, err);
+	rc = jm__guard_ask(g, JM_WIRE_OPEN, (int)n, err);
 	if (rc)
 		return rc;
-	g->knobs.n = reply_count(g);
+	g->knobs.n = jm__guard_count(g);
 	g->knobs.knob = calloc((size_t)g->knobs.n + 1, sizeof(struct jm_knob));
 	g->found = calloc((size_t)g->knobs.n + 1, sizeof(*g->found));
 	if (!g->knobs.knob || !g->found) {
 		g->knobs.n = 0;
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the knobs.");
 	}
-	forget_found(g);
-	memcpy(g->knobs.knob, payload(g), (size_t)g->knobs.n * sizeof(struct jm_knob));
-	rc = ask(g, JM_WIRE_ABSENT, 0, err);
+	jm__guard_forget_found(g);
+	memcpy(g->knobs.knob, jm_wire_reply_payload(g->message),
+		(size_t)g->knobs.n * sizeof(struct jm_knob));
+	rc = jm__guard_ask(g, JM_WIRE_ABSENT, 0, err);
 	if (!rc)
-		memcpy(g->knobs.absent, payload(g), (size_t)reply_count(g));
+		memcpy(g->knobs.absent, jm_wire_reply_payload(g->message),
+			(size_t)jm__guard_count(g));
 	return rc;
 }
 
-static int start(
-	struct jm_ctx *ctx, const char *controls, struct jm_guard **ret, struct jm_err *err)
+int jm__guard_open(struct jm_ctx *ctx, const char *controls, bool service, struct jm_guard **ret,
+	struct jm_err *err)
 {
 	struct jm_guard *g = calloc(1, sizeof(*g));
 	int rc;
@@ -383,6 +353,7 @@ static int start(
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the guard.");
 	g->ctx = ctx;
 	g->fd = -1;
+	g->service = service;
 	pthread_mutex_init(&g->lock, NULL);
 	g->controls = controls ? strdup(controls) : NULL;
 	if (controls && !g->controls)
@@ -406,11 +377,11 @@ int jm_guard_start(
 {
 	char program[PATH_MAX];
 	struct jm_err why = JM_ERR_INIT;
-	int rc = start(ctx, controls, ret, &why);
+	int rc = jm__guard_open(ctx, controls, false, ret, &why);
 
 	for (int i = 1; i < STARTS && rc == JM_EGONE; i++) {
 		why = (struct jm_err)JM_ERR_INIT;
-		rc = start(ctx, controls, ret, &why);
+		rc = jm__guard_open(ctx, controls, false, ret, &why);
 	}
 	if (rc == JM_EGONE && !jm_guard_program(ctx, program, sizeof(program), NULL))
 		return jm_err_set(err, JM_ECHILD,
@@ -419,106 +390,6 @@ int jm_guard_start(
 			"version.",
 			program, STARTS, JM_VERSION);
 	return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
-}
-
-const struct jm_knobs *jm_guard_knobs(const struct jm_guard *g)
-{
-	return &g->knobs;
-}
-
-int jm_guard_get(struct jm_guard *g, struct jm_applied *out, struct jm_err *err)
-{
-	int rc = ask(g, JM_WIRE_GET, 0, err);
-
-	if (!rc)
-		memcpy(out, payload(g), (size_t)g->knobs.n * sizeof(*out));
-	return rc;
-}
-
-static int ask_about(struct jm_guard *g, enum jm_wire_op op, const struct jm_setting *settings,
-	int n, struct jm_err *err)
-{
-	memcpy(jm_wire_request_payload(g->message), settings, (size_t)n * sizeof(*settings));
-	return ask(g, op, n, err);
-}
-
-static int state_one(struct jm_guard *g, const char *text, struct jm_err *err)
-{
-	struct jm_axis axis;
-	struct jm_setting setting;
-	int rc = jm_axis_parse(text, &g->knobs, &axis, err);
-
-	if (rc)
-		return rc;
-	setting = jm_axis_setting(&axis, 0);
-	if (axis.n != 1)
-		rc = jm_err_set(err, JM_EUSAGE,
-			"'%s' states %d values; a knob has one. Where devices differ, state each "
-			"as KNOB@ID=VALUE.",
-			text, axis.n);
-	jm_axis_done(&axis);
-	return rc ? rc : ask_about(g, JM_WIRE_STATE, &setting, 1, err);
-}
-
-int jm_guard_state(struct jm_guard *g, char *const *texts, struct jm_err *err)
-{
-	int rc = 0;
-
-	while (texts && *texts && !rc)
-		rc = state_one(g, *texts++, err);
-	return rc;
-}
-
-/* Before anything is changed, the client learns the values that would have to be restored. */
-static int hold(struct jm_guard *g, const struct jm_setting *settings, int n, struct jm_err *err)
-{
-	const struct jm_applied *held = payload(g);
-	int rc;
-
-	pthread_mutex_lock(&g->lock);
-	g->asked = true;
-	pthread_mutex_unlock(&g->lock);
-	rc = ask_about(g, JM_WIRE_HOLD, settings, n, err);
-	pthread_mutex_lock(&g->lock);
-	for (int i = 0; !rc && i < reply_count(g); i++) {
-		struct jm_applied one;
-
-		memcpy(&one, &held[i], sizeof(one));
-		g->found[one.knob] = one.accepted;
-	}
-	pthread_mutex_unlock(&g->lock);
-	return rc;
-}
-
-int jm_guard_set(struct jm_guard *g, const struct jm_setting *settings, int n,
-	struct jm_applied *out, int *ret_n, struct jm_err *err)
-{
-	int rc;
-
-	if ((size_t)n > (JM_WIRE_MAX - sizeof(struct jm_wire_request)) / sizeof(*settings))
-		return jm_err_set(err, JM_EUSAGE, "%d settings at once are too many.", n);
-	rc = hold(g, settings, n, err);
-	if (!rc)
-		rc = ask_about(g, JM_WIRE_SET, settings, n, err);
-	if (rc)
-		return rc;
-	*ret_n = reply_count(g);
-	memcpy(out, payload(g), (size_t)*ret_n * sizeof(*out));
-	return 0;
-}
-
-int jm_guard_restore(struct jm_guard *g, struct jm_err *err)
-{
-	return ask(g, JM_WIRE_RESTORE, 0, err);
-}
-
-int jm_guard_keep(struct jm_guard *g, struct jm_err *err)
-{
-	int rc = ask(g, JM_WIRE_KEEP, 0, err);
-
-	if (!rc)
-		forget_found(g);
-	return rc;
 }
 
 /* ---- ending -------------------------------------------------------------------------------------------- */
@@ -532,8 +403,8 @@ static int say_stop(struct jm_guard *g, struct jm_err *err)
 	pthread_mutex_lock(&g->lock);
 	g->stopping = true;
 	pthread_mutex_unlock(&g->lock);
-	rc = ask(g, JM_WIRE_STOP, 0, &why);
-	if (rc == JM_EGONE && g->gone && !g->recovered)
+	rc = jm__guard_ask(g, JM_WIRE_STOP, 0, &why);
+	if (rc == JM_EGONE && g->gone && !g->recovered && !g->service)
 		return 0;
 	return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
 }
@@ -559,42 +430,67 @@ static void free_guard(struct jm_guard *g)
 	pthread_mutex_destroy(&g->lock);
 	jm_knobs_done(&g->knobs);
 	free(g->found);
+	free(g->stated);
 	free(g->controls);
 	free(g);
 }
 
-int jm_guard_stop(struct jm_guard *g, struct jm_err *err)
+/* False: a thread still needs its memory. */
+static bool end(struct jm_guard *g, int *ret_rc, struct jm_err *err)
 {
 	bool busy;
 	int rc = 0;
 
-	if (!g)
-		return 0;
-	if (g->self.pid > 0)
+	if (g->fd >= 0 && (g->self.pid > 0 || g->service))
 		rc = say_stop(g, err);
+	*ret_rc = rc;
 	if (g->fd >= 0)
 		shutdown(g->fd, SHUT_RDWR); /* this ends the watcher */
 	pthread_mutex_lock(&g->lock);
 	busy = g->left && g->taking && !g->taken;
 	pthread_mutex_unlock(&g->lock);
-	if (busy) /* with a driver call that does not return, and still needs this memory */
-		return rc;
+	if (busy) /* with a driver call that does not return */
+		return false;
 	if (g->watched)
 		pthread_join(g->watcher, NULL);
 	if (g->has_taker)
 		pthread_join(g->taker, NULL);
-	if (g->self.pid > 0 && !g->gone && !g->left)
+	if (g->self.pid > 0 && !g->service && !g->gone && !g->left)
 		let_it_end(g, rc ? LINGER_FAILED : LINGER);
-	free_guard(g);
+	return true;
+}
+
+int jm__guard_leave(struct jm_guard *g, struct jm_err *err)
+{
+	int rc;
+
+	if (!end(g, &rc, err))
+		return rc;
+	if (g->fd >= 0)
+		close(g->fd);
+	g->fd = -1;
+	g->watched = g->has_taker = false;
 	return rc;
+}
+
+int jm_guard_stop(struct jm_guard *g, struct jm_err *err)
+{
+	int rc = 0, moved_rc;
+
+	if (!g)
+		return 0;
+	moved_rc = jm_guard_stop(g->moved, err);
+	if (end(g, &rc, err))
+		free_guard(g);
+	return moved_rc ? moved_rc : rc;
 }
 
 bool jm_guard_alive(const struct jm_guard *g)
 {
-	return !g->gone;
+	return g->moved ? jm_guard_alive(g->moved) : !g->gone;
 }
 
 int jm_guard_pid(const struct jm_guard *g)
 {
-	return g->self.pid;
+	return g->moved ? g->moved->self.pid : g->self.pid;
 }

@@ -6,6 +6,7 @@
 #include "base/process/forward_signals.h"
 #include "guard/guard_wire.h"
 #include "guard/guard_apply.h"
+#include "guard/guard_lease.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,16 +25,21 @@ struct server {
 	int fd, pidfd;
 	struct jm_forward_signals signals;
 	int client;
+	struct jm_lease *lease; /* NULL = the client is its parent */
 	bool opened, done;
 	struct jm_knob_holder holder;
 	char message[JM_WIRE_MAX];
 };
 
-/* The message contains the data to send. */
-static void reply(struct server *s, size_t bytes)
+/* The message contains the data to send. False: the client does not take it. */
+static bool reply(struct server *s, size_t bytes)
 {
-	while (send(s->fd, s->message, bytes, MSG_NOSIGNAL) < 0 && errno == EINTR)
-		;
+	ssize_t sent;
+
+	do
+		sent = send(s->fd, s->message, bytes, MSG_NOSIGNAL);
+	while (sent < 0 && errno == EINTR);
+	return sent >= 0;
 }
 
 static int open_holder(
@@ -48,10 +54,15 @@ static int open_holder(
 		return jm_err_set(err, JM_EBUG, "The guard was asked to open twice.");
 	memcpy(specs, jm_wire_request_payload(s->message), q->n);
 	specs[q->n] = '\0';
+	if (s->lease && q->n)
+		return jm_err_set(err, JM_EPERM,
+			"joulemarkd chooses the controls; ask it for none of your own.");
 	rc = jm_knob_holder_open(&s->holder, s->ctx, q->n ? specs : NULL, s->client, err);
 	if (rc)
 		return rc;
 	s->opened = true;
+	if (s->lease)
+		jm_lease_state(s->lease, &s->holder);
 	bytes = (size_t)knobs->n * sizeof(struct jm_knob);
 	if (bytes > JM_WIRE_MAX - sizeof(struct jm_wire_reply))
 		return jm_err_set(
@@ -70,12 +81,19 @@ static int set(struct server *s, const struct jm_wire_request *q, size_t *ret_n,
 	if (!settings)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d settings.", n);
 	memcpy(settings, jm_wire_request_payload(s->message), (size_t)n * sizeof(*settings));
+	rc = s->lease ? jm_lease_check(s->lease, &s->holder, q->op, settings, n, err) : 0;
+	if (rc || (s->lease && q->op == JM_WIRE_STATE)) {
+		free(settings);
+		return rc;
+	}
 	if (q->op == JM_WIRE_STATE)
 		rc = jm_knob_holder_state(&s->holder, settings, n, err);
 	else if (q->op == JM_WIRE_HOLD)
 		rc = jm_knob_holder_hold(&s->holder, settings, n, out, &n_out, err);
 	else
 		rc = jm_knob_holder_set(&s->holder, settings, n, out, &n_out, err);
+	if (s->lease && !rc && q->op == JM_WIRE_SET)
+		jm_lease_tell_set(s->lease, &s->holder, out, n_out);
 	free(settings);
 	*ret_n = (size_t)n_out;
 	return rc;
@@ -109,6 +127,8 @@ static int answer(
 	case JM_WIRE_RESTORE:
 		return jm_knob_holder_restore(&s->holder, false, err);
 	case JM_WIRE_KEEP:
+		if (s->lease)
+			return jm_lease_refuse_keep(err);
 		return jm_knob_holder_keep(&s->holder, err);
 	case JM_WIRE_STOP:
 		return jm_knob_holder_restore(&s->holder, true, err);
@@ -123,26 +143,42 @@ static int answer(
 /* One request; false when the client has hung up. */
 static bool serve_one(struct server *s)
 {
-	ssize_t got = recv(s->fd, s->message, sizeof(s->message), MSG_TRUNC);
+	pid_t sender;
+	ssize_t got = jm_wire_receive(s->fd, s->message, &sender);
 	struct jm_wire_request q = {.op = JM_WIRE_OPS};
 	struct jm_err err = JM_ERR_INIT;
 	size_t n = 0;
+	bool sound, taken;
 	int rc;
 
-	if (got < 0 && errno == EINTR)
-		return true;
 	if (got <= 0)
 		return false;
 	rc = jm_wire_check_request(s->message, (size_t)got, &err);
+	if (!rc && s->lease)
+		rc = jm_lease_check_sender(s->lease, sender, &err);
+	sound = !rc;
 	if (!rc) {
 		memcpy(&q, s->message, sizeof(q));
 		rc = answer(s, &q, &n, &err);
 		if (rc == JM_EGONE) /* to the client this would mean that the guard has gone */
 			rc = JM_EIO;
 	}
-	reply(s, rc ? jm_wire_put_refusal(s->message, rc, err.text)
-		    : jm_wire_put_reply(s->message, (enum jm_wire_op)q.op, n));
-	return true;
+	taken = reply(s, rc ? jm_wire_put_refusal(s->message, rc, err.text)
+			    : jm_wire_put_reply(s->message, (enum jm_wire_op)q.op, n));
+	if (rc && s->lease)
+		jm_lease_tell_refused(s->lease, err.text);
+	return !s->lease || (sound && taken);
+}
+
+/* The client learns why, if it still asks. */
+static void over(struct server *s)
+{
+	char text[sizeof(((struct jm_wire_reply *)0)->text)];
+
+	memset(s->message, 0, sizeof(struct jm_wire_reply));
+	jm_lease_over_text(s->lease, text, sizeof(text));
+	send(s->fd, s->message, jm_wire_put_refusal(s->message, JM_EGONE, text),
+		MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* Until the client has ended or asks to stop, or a signal asks the guard to end. */
@@ -155,13 +191,19 @@ static void serve(struct server *s)
 	};
 
 	while (!s->done) {
-		if (poll(p, 3, -1) < 0) {
+		/* a lease that asks too fast has its next request read later */
+		p[0].fd = s->lease && jm_lease_pause_ms(s->lease) ? -1 : s->fd;
+		if (poll(p, 3, s->lease ? jm_lease_wait_ms(s->lease) : -1) < 0) {
 			if (errno == EINTR)
 				continue;
 			return;
 		}
 		if (p[1].revents || p[2].revents)
 			return;
+		if (s->lease && jm_lease_is_over(s->lease)) {
+			over(s);
+			return;
+		}
 		if (p[0].revents && !serve_one(s))
 			return;
 	}
@@ -207,12 +249,17 @@ static int watch(struct server *s, struct jm_err *err)
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
 
+	signal(SIGPIPE, SIG_IGN);
+	if (s->lease) {
+		s->client = s->lease->terms->client.pid;
+		s->pidfd = s->lease->terms->pidfd;
+		return jm_signals_catch(&s->signals, err);
+	}
 	if (getsockopt(s->fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
 		return jm_err_set(err, JM_EUSAGE,
 			"'guard' is joulemark's own helper; it is not for the command line.");
 	s->client = peer.pid;
 	s->pidfd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
-	signal(SIGPIPE, SIG_IGN);
 	return jm_signals_catch(&s->signals, err);
 }
 
@@ -229,7 +276,7 @@ static void ask_to_be_spared(void)
 	close(fd);
 }
 
-int jm_guard_serve(struct jm_ctx *ctx, int fd, struct jm_err *err)
+static int serve_on(struct jm_ctx *ctx, int fd, struct jm_lease *lease, struct jm_err *err)
 {
 	struct server *s = calloc(1, sizeof(*s));
 	int rc;
@@ -238,6 +285,7 @@ int jm_guard_serve(struct jm_ctx *ctx, int fd, struct jm_err *err)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the guard.");
 	s->ctx = ctx;
 	s->fd = fd;
+	s->lease = lease;
 	s->signals.fd = -1;
 	rc = watch(s, err);
 	if (!rc) {
@@ -256,5 +304,23 @@ int jm_guard_serve(struct jm_ctx *ctx, int fd, struct jm_err *err)
 		close(s->signals.fd);
 	close(fd);
 	free(s);
+	return rc;
+}
+
+int jm_guard_serve(struct jm_ctx *ctx, int fd, struct jm_err *err)
+{
+	return serve_on(ctx, fd, NULL, err);
+}
+
+int jm_guard_serve_lease(
+	struct jm_ctx *ctx, int fd, const struct jm_guard_terms *terms, struct jm_err *err)
+{
+	struct jm_lease lease;
+	int rc = jm_lease_begin(&lease, ctx, fd, terms, err);
+
+	if (!rc)
+		rc = serve_on(ctx, fd, &lease, err);
+	if (!rc)
+		jm_lease_tell_end(&lease);
 	return rc;
 }

@@ -2,8 +2,10 @@
 /* Messages of client and guard: what is put into their heads, and what is checked when they come. */
 #include "guard/guard_wire.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define SENTENCE 10 /* bytes at least, of what says why not */
 
@@ -79,6 +81,34 @@ size_t jm_wire_put_refusal(void *message, int rc, const char *text)
 	snprintf(r.text, sizeof(r.text), "%s", text);
 	memcpy(message, &r, sizeof(r));
 	return sizeof(r);
+}
+
+ssize_t jm_wire_receive(int fd, void *message, pid_t *ret_sender)
+{
+	/* room for this alone: descriptors that a sender passes are not taken */
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_LEN(sizeof(struct ucred))];
+	} control;
+	struct iovec to = {.iov_base = message, .iov_len = JM_WIRE_MAX};
+	struct msghdr m = {.msg_iov = &to,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control.bytes)};
+	struct ucred sender = {0};
+	const struct cmsghdr *c;
+	ssize_t got;
+
+	do
+		got = recvmsg(fd, &m, MSG_TRUNC | MSG_CMSG_CLOEXEC);
+	while (got < 0 && errno == EINTR);
+	c = got < 0 ? NULL : CMSG_FIRSTHDR(&m);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_CREDENTIALS &&
+		c->cmsg_len == CMSG_LEN(sizeof(sender)))
+		memcpy(&sender, CMSG_DATA(c), sizeof(sender));
+	if (ret_sender)
+		*ret_sender = sender.pid;
+	return got;
 }
 
 /* who: "client" or "guard", whose message it is. */

@@ -8,6 +8,8 @@
 #ifndef JM_GUARD_WIRE_H
 #define JM_GUARD_WIRE_H
 
+#include <sys/types.h>
+
 #include "guard/setting.h"
 
 #define JM_WIRE_VERSION 3	    /* counts up with every change of what follows */
@@ -57,6 +59,9 @@ size_t jm_wire_put_reply(void *message, enum jm_wire_op op, size_t n);
 /* Writes a refusal with its reason in place of the request. JM_EVERSION to a request
  * from before there were versions has the format of that time. */
 size_t jm_wire_put_refusal(void *message, int rc, const char *text);
+/* Receives one message into JM_WIRE_MAX bytes: as recv with MSG_TRUNC, tried again after a signal. ret_sender: the process
+ * that sent it as the kernel knows it, on a socket with SO_PASSCRED, 0 = unknown; may be NULL. */
+ssize_t jm_wire_receive(int fd, void *message, pid_t *ret_sender);
 /* The payload after the head of a request or of a reply. */
 void *jm_wire_request_payload(void *message);
 void *jm_wire_reply_payload(void *message);

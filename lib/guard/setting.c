@@ -23,8 +23,21 @@ struct parser {
 
 bool jm_setting_matches(const struct jm_setting *setting, const struct jm_knob *knob)
 {
-	return !strcmp(setting->knob, knob->name) &&
-	       !strncmp(setting->selector, knob->device, strlen(setting->selector));
+	size_t n = strlen(setting->selector);
+	bool exactly = n && setting->selector[n - 1] == '=';
+
+	n -= exactly;
+	return !strcmp(setting->knob, knob->name) && !strncmp(setting->selector, knob->device, n) &&
+	       (!exactly || !knob->device[n]);
+}
+
+void jm_setting_exactly(struct jm_setting *setting, const struct jm_knob *knob)
+{
+	size_t n = strlen(knob->device);
+
+	memcpy(setting->selector, knob->device, n + 1);
+	if (n + 1 < sizeof(setting->selector))
+		memcpy(setting->selector + n, "=", 2);
 }
 
 static struct jm_setting with_value(const struct jm_axis *axis, const struct jm_knob_value *value)

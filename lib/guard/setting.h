@@ -19,7 +19,7 @@
 /* One knob to one value, on all devices whose id begins with the selector. */
 struct jm_setting {
 	char knob[32];
-	char selector[JM_ID_MAX];   /* "" = all */
+	char selector[JM_ID_MAX];   /* "" = all; "ID=" is that id alone */
 	struct jm_knob_value value; /* in the knob's unit, or JM_DEFAULT */
 };
 
@@ -57,5 +57,7 @@ int jm_target_parse(
 
 /* Is the knob one that the setting means? */
 bool jm_setting_matches(const struct jm_setting *setting, const struct jm_knob *knob);
+/* Makes the setting mean this device alone, even where its id begins that of another. */
+void jm_setting_exactly(struct jm_setting *setting, const struct jm_knob *knob);
 
 #endif
