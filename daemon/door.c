@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/process/forward_signals.h"
 #include "base/rate.h"
-#include "guard/guard.h"
+#include "guard/guard_recover.h"
 #include "guard/guard_wire.h"
 #include "lease.h"
 #include "lease_list.h"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """joulemarkd: users without rights set knobs within root's policy, and everything finds its way back."""
+import json
 import os
 import signal
 
@@ -56,3 +57,83 @@ def test_refused_by_the_policy(service, user, words, why):
     assert why in sentence(done, FAILURE), done.stderr
     assert limits(service) == [FOUND] * 2 and not service.journals()
     assert why in service.log()
+
+
+def holding(service, user="anna", words=("package.power=120W",)):
+    """A client that holds a setting while it sleeps."""
+    child = service.popen(user, "set", *words, "--", "sleep", "300")
+    assert wait_for(lambda: limits(service)[1] == "120000000"), (child.poll(), service.log())
+    return child
+
+
+def end(child):
+    child.kill()
+    child.wait(timeout=20)
+
+
+@pytest.mark.parametrize("victim", ["client", "guard", "daemon", "daemon, client", "guard, daemon", "guard, client"])
+def test_back_after_sigkill(service, victim):
+    """In this order. The daemon is started again; a lease goes on without it."""
+    service.start()
+    child = holding(service)
+    pids = {"client": child.pid, "guard": service.guards()[0], "daemon": service.daemon()}
+    for name in victim.split(", "):
+        kill(pids[name])
+    if victim == "daemon":
+        assert wait_for(lambda: "1 leases go on" in service.log())
+        assert limits(service) == ["120000000"] * 2
+        end(child)
+    assert wait_for(lambda: limits(service) == [FOUND] * 2), service.log()
+    assert wait_for(lambda: not service.journals() and not service.leases()), service.log()
+    end(child)
+    done = service.run("anna", "set", "package.power=130W", "--", "true")
+    assert done.returncode == 0 and limits(service) == [FOUND] * 2, (done.stderr, service.log())
+
+
+def test_a_lease_that_has_ended_is_told(service):
+    """The guard is killed: joulemarkd restores, and the client says that its command ran without the setting."""
+    service.start()
+    child = holding(service)
+    kill(service.guards()[0])
+    assert wait_for(lambda: limits(service) == [FOUND] * 2)
+    os.kill(child.pid, signal.SIGTERM)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode and "joulemarkd has ended the lease" in err, err
+
+
+def test_the_policy_gives_time_and_number(service):
+    service.policy("user anna package.power=100:200W for 1s leases 1\n")
+    service.start()
+    child = holding(service)
+    done = service.run("anna", "set", "package.power=130W", "--", "true")
+    assert "has 1 of the 1 leases" in sentence(done, FAILURE)
+    assert wait_for(lambda: limits(service) == [FOUND] * 2)
+    assert child.poll() is None
+    os.kill(child.pid, signal.SIGTERM)
+    assert "the longest time that root's policy gives" in child.communicate(timeout=30)[1]
+
+
+def test_without_a_command_nothing_stays(service):
+    service.start()
+    done = service.run("anna", "set", "package.power=120W")
+    assert "give a command" in sentence(done, FAILURE) and limits(service) == [FOUND] * 2
+
+
+def test_run_uses_it(service):
+    """A case for each value of a sweep; the record has what the device held."""
+    service.start()
+    done = service.run("anna", "run", "--set", "package.power=110W,120W", "--json", "--", "cat",
+                       f"/sys/class/powercap/intel-rapl:0/{LIMIT}")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout[done.stdout.index("["):])
+    assert {s["accepted"] for row in rows for s in row["settings"]} >= {110, 120}, done.stdout
+    assert limits(service) == [FOUND] * 2 and "asked for 110W, accepted 110W" in service.log()
+
+
+def test_its_environment_is_ignored(service, tmp_path):
+    state = tmp_path / "elsewhere"
+    service.start(JM_ROOT="/nonexistent", JM_STATE=str(state), JM_GUARD="/bin/false", JM_NVML_LIB="/bin/false")
+    child = holding(service)
+    assert service.journals() and not state.exists()
+    end(child)
+    assert wait_for(lambda: limits(service) == [FOUND] * 2)
