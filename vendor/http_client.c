@@ -339,48 +339,66 @@ int jm_http_client_poll(struct jm_http_client *c, int64_t most_ns, struct jm_err
 
 /* ---- one answer ----------------------------------------------------------------------------------------- */
 
-static json_t *parse(const struct jm_http_client *c, const char *path, CURLcode rc, long status,
-	const struct jm_curl_answer *a, struct jm_err *err)
+/* JM_ENOENT: nothing answers; JM_EPERM: it wants a key. */
+static int judge(const struct jm_http_client *c, const char *path, CURLcode rc, long status,
+	struct jm_err *err)
 {
-	json_t *json = NULL;
-
 	if (rc)
-		jm_err_set(err, JM_ENOENT, "%s does not answer: %s.", c->url,
+		return jm_err_set(err, JM_ENOENT, "%s does not answer: %s.", c->url,
 			c->call.curl_easy_strerror(rc));
-	else if (status == 401 || status == 403)
-		jm_err_set(err, JM_EPERM, "%s answers %s with status %ld: %s.", c->url, path,
-			status,
+	if (status == 401 || status == 403)
+		return jm_err_set(err, JM_EPERM, "%s answers %s with status %ld: %s.", c->url,
+			*path ? path : "a GET", status,
 			c->o.key_file ? "it does not take the key of --key-file; give another one"
 				      : "it wants a key; give its file with --key-file");
-	else if (status != 200)
-		jm_err_set(err, JM_EIO, "%s answers %s with status %ld.", c->url, path, status);
-	else if (!(json = jm_curl_object(a)))
-		jm_err_set(err, JM_EFORMAT, "%s answers %s with what is no JSON object.", c->url,
-			path);
-	return json;
+	if (status != 200)
+		return jm_err_set(err, JM_EIO, "%s answers %s with status %ld.", c->url,
+			*path ? path : "a GET", status);
+	return 0;
 }
 
-json_t *jm_http_client_get_json(struct jm_http_client *c, const char *path, struct jm_err *err)
+/* A whole answer, which the caller frees. */
+static int get(
+	struct jm_http_client *c, const char *path, struct jm_curl_answer *ret, struct jm_err *err)
 {
 	CURL *easy = c->call.curl_easy_init();
-	struct jm_curl_answer a = {0};
-	json_t *json;
 	long status = 0;
 	CURLcode rc;
 
 	if (!easy || !set_common(c, easy, path)) {
 		if (easy)
 			c->call.curl_easy_cleanup(easy);
-		jm_err_set(err, JM_ENOMEM, "Out of memory for a request.");
-		return NULL;
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a request.");
 	}
 	c->call.curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, jm_curl_take);
-	c->call.curl_easy_setopt(easy, CURLOPT_WRITEDATA, &a);
+	c->call.curl_easy_setopt(easy, CURLOPT_WRITEDATA, ret);
 	c->call.curl_easy_setopt(easy, CURLOPT_TIMEOUT, (long)CONNECT_S);
 	rc = c->call.curl_easy_perform(easy);
 	c->call.curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-	json = parse(c, path, rc, status, &a, err);
 	c->call.curl_easy_cleanup(easy);
+	return judge(c, path, rc, status, err);
+}
+
+json_t *jm_http_client_get_json(struct jm_http_client *c, const char *path, struct jm_err *err)
+{
+	struct jm_curl_answer a = {0};
+	json_t *json = get(c, path, &a, err) ? NULL : jm_curl_object(&a);
+
+	if (!json && !err->code)
+		jm_err_set(err, JM_EFORMAT, "%s answers %s with what is no JSON object.", c->url,
+			path);
 	free(a.text);
 	return json;
+}
+
+char *jm_http_client_get_text(struct jm_http_client *c, const char *path, struct jm_err *err)
+{
+	struct jm_curl_answer a = {0};
+	int rc = get(c, path, &a, err);
+	char *text = rc ? NULL : strndup(a.text ? a.text : "", a.n);
+
+	if (!rc && !text)
+		jm_err_set(err, JM_ENOMEM, "Out of memory for an answer of %s.", c->url);
+	free(a.text);
+	return text;
 }

@@ -131,6 +131,10 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 		add_job(m, record);
 	jm_record_set(record, "clock", json_string("real"));
 	jm_record_set(record, "items", jm_json_number(o->items));
+	if (m->items_url.options.url)
+		jm_record_set(record, "items_from",
+			json_pack("{s:s, s:s}", "url", m->items_url.options.url, "metric",
+				m->items_url.options.metric));
 	jm_record_set(record, "throughput", jm_json_number(o->throughput));
 	if (o->items_kind)
 		jm_record_set(
@@ -322,6 +326,18 @@ static int run_command(struct measurement *m)
 	return jm_measure_repeat_run(&m->repeat, m->cli, m->session, &calls, &m->outcome);
 }
 
+/* In place of what marks say. */
+static void count_by_url(struct measurement *m)
+{
+	struct jm_outcome *o = &m->outcome;
+
+	o->items = jm_items_url_end(&m->items_url);
+	o->throughput = o->unseen_ns || !(o->wall_s > 0) ? NAN : o->items / o->wall_s;
+	o->marked = o->phase;
+	jm_session_forget_items(m->session);
+	jm_session_credit(m->session, o->phase, o->items);
+}
+
 static int run_work(struct measurement *m)
 {
 	struct jm_cli *cli = m->cli;
@@ -330,12 +346,15 @@ static int run_work(struct measurement *m)
 	if (rc)
 		return rc;
 	m->started_wall = jm_clock_wall(cli->ctx.clock);
-	if (m->tune)
+	rc = jm_items_url_begin(&m->items_url, &cli->err);
+	if (!rc && m->tune)
 		rc = jm_tune_open(m->tune, cli, m->device, m->session);
 	if (!rc && m->attach.attach)
 		rc = jm_measure_attach_run(&m->attach, cli, m->session, &m->outcome);
 	else if (!rc)
 		rc = run_command(m);
+	if (m->items_url.runs)
+		count_by_url(m);
 	if (m->tune && jm_tune_close(m->tune, rc ? NULL : &cli->err) && !rc)
 		m->lost = cli->err.code;
 	/* A trace that could not be stored is reported at the end; what is known is printed
@@ -436,6 +455,7 @@ int jm_measure(struct measurement *m)
 		rc = m->lost;
 	jm_session_close(m->session);
 	jm_measure_store_close(&m->store);
+	jm_items_url_close(&m->items_url);
 	status = status_of(m, rc);
 	jm_source_list_done(&m->sources);
 	return status;
@@ -447,7 +467,9 @@ static int measure(struct jm_cli *cli)
 	int rc, status;
 
 	JM_FILL(&cli->values, &m);
-	rc = jm_measure_attach_open(&m.attach, cli);
+	rc = jm_items_url_open(&m.items_url, cli);
+	if (!rc)
+		rc = jm_measure_attach_open(&m.attach, cli);
 	if (!rc)
 		rc = jm_measure_repeat_open(&m.repeat, cli, m.store_path, &m.repeats);
 	status = rc ? jm_cli_fail(cli) : jm_measure(&m);

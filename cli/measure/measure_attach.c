@@ -23,7 +23,7 @@ static bool attaches(const struct jm_cli *cli)
 static int check(struct jm_cli *cli)
 {
 	static const char *const of_commands[] = {
-		"store", "items-regex", "items-json", "items-kind", "unit", "job"};
+		"store", "items-regex", "items-json", "items-kind", "job"};
 
 	if (cli->command)
 		return jm_err_set(&cli->err, JM_EUSAGE,
@@ -36,6 +36,11 @@ static int check(struct jm_cli *cli)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"Give one of --all, --pid, --cgroup and --slurm-job; --for can be added to "
 			"each.");
+	if (jm_cli_given(cli, "unit") && !jm_cli_given(cli, "items-url"))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--unit names what --items-url counts where no command runs; give both, or "
+			"omit "
+			"--unit.");
 	for (size_t i = 0; i < sizeof(of_commands) / sizeof(of_commands[0]); i++)
 		if (jm_cli_given(cli, of_commands[i]))
 			return jm_err_set(&cli->err, JM_EUSAGE,

@@ -119,6 +119,18 @@ const struct jm_option jm_measure_options[] = {
 		.argument = "KEY",
 		.help = "count items in JSON that the command prints: a key such as result.tokens"},
 	JM_ITEM_KIND_OPTION(struct measurement, items_kind, 0),
+	{.name = "items-url",
+		JM_BIND(JM_TEXT, struct measurement, items_url.options.url),
+		.argument = "URL",
+		.help = "count items by a counter of a server, whose metrics are here in the text "
+			"format of Prometheus: http://127.0.0.1:8000/metrics; with a command or "
+			"without one"},
+	{.name = "items-metric",
+		JM_BIND(JM_TEXT, struct measurement, items_url.options.metric),
+		.argument = "NAME",
+		.help = "with --items-url: the counter, such as vllm:generation_tokens_total, as "
+			"the "
+			"sum of its series; NAME{label=\"value\"} selects some of them"},
 	JM_ITEM_UNIT_OPTION(struct measurement, unit, 0),
 	{JM_JSON_ROW("write the record as JSON; without a file to standard output"), .usual = true,
 		.heading = "Files", JM_BIND(JM_TEXT, struct measurement, json),

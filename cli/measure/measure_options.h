@@ -6,6 +6,7 @@
 #include "cli/frame/cli.h"
 #include "measure/command/launch.h"
 #include "measure/command/processor_share.h"
+#include "items_url.h"
 #include "measure_attach.h"
 #include "measure_repeat.h"
 #include "measure_show.h"
@@ -29,6 +30,7 @@ struct measurement {
 	struct jm_measure_store store;
 	struct jm_measure_attach attach;
 	struct jm_measure_repeat repeat;
+	struct jm_items_url items_url;
 	bool repeats;
 	bool of_run; /* this is one of several runs, for a record of its own */
 	int stored;  /* of the runs, from the first on: their records are in the store */

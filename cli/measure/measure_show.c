@@ -273,23 +273,50 @@ static void put_device_shares(const struct jm_measure_text *t, const json_t *rec
 	}
 }
 
+/* The best origin that a meter has. */
+static const char *best_origin(const json_t *record)
+{
+	const json_t *meters = json_object_get(record, "meters");
+
+	for (int i = 0; i < JM_ORIGIN_COUNT; i++)
+		if (any_of_origin(meters, jm_origin_name(jm_origin_order[i])))
+			return jm_origin_name(jm_origin_order[i]);
+	return "";
+}
+
+/* ", 0.391 J/token measured": of all items. */
+static void joules_per_item(const json_t *record, double items, char *out, size_t size)
+{
+	const char *origin = best_origin(record);
+	char key[40], number[40];
+	double joules;
+
+	snprintf(key, sizeof(key), "joules_%s", origin);
+	joules = jm_json_real_of(json_object_get(record, "total"), key);
+	if (isnan(joules) || !(items > 0))
+		return;
+	jm_text_quantity(joules / items, NAN, "J", number, sizeof(number));
+	snprintf(out, size, ", %s/%.32s %s", number, item_of(record), origin);
+}
+
 /* All items, and the rate of the stretch between marks. */
 static void put_items(const struct jm_measure_text *t, const json_t *record)
 {
 	double rate = jm_json_real_of(record, "throughput"),
 	       items = jm_json_real_of(record, "items");
 	const char *item = item_of(record);
-	char text[200], number[40], more[120] = "";
+	char text[300], number[40], more[120] = "", each[120] = "";
 
 	if (isnan(items))
 		return;
+	joules_per_item(record, items, each, sizeof(each));
 	jm_text_estimate(rate, NAN, number, sizeof(number));
 	if (!isnan(rate))
 		snprintf(more, sizeof(more), ", %s %.32ss/s%s", number, item,
 			t->marked ? " between the first mark and the last" : "");
 	snprintf(number, sizeof(number), "%.10g", items);
 	jm_text_apart(number, sizeof(number));
-	jm_text_format(text, sizeof(text), "%s %.32ss%s", number, item, more);
+	jm_text_format(text, sizeof(text), "%s %.32ss%s%s", number, item, more, each);
 	put_line(t, "Items", text);
 }
 
@@ -521,17 +548,6 @@ static void put_residue(const struct jm_measure_text *t, const json_t *record)
 	jm_grid_done(&g);
 	jm_text_wrap(t->out, "rest: energy of the meter less that of the meters that it includes",
 		2, 2, t->width);
-}
-
-/* The best origin that a meter has. */
-static const char *best_origin(const json_t *record)
-{
-	const json_t *meters = json_object_get(record, "meters");
-
-	for (int i = 0; i < JM_ORIGIN_COUNT; i++)
-		if (any_of_origin(meters, jm_origin_name(jm_origin_order[i])))
-			return jm_origin_name(jm_origin_order[i]);
-	return "";
 }
 
 /* One line; its reasons on request. */

@@ -425,6 +425,8 @@ const struct jm_key jm_record_keys[] = {
 		.meaning = "where the figures come from"},
 	{POSITIVE("items", JM_KEY_NULL | JM_KEY_OF_CASE), .meaning = "done in the phase",
 		.column = "items"},
+	{OBJECT("items_from", JM_KEY_OPTIONAL), .keys = jm__items_from_keys,
+		.meaning = "where a server counted them"},
 	{WORD("items_kind", JM_KEY_OPTIONAL), .words = jm_item_kind_names,
 		.meaning = "of a command whose output has numbers of items: each was taken as the "
 			   "amount since the one before, or as the total so far"},

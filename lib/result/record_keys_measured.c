@@ -66,6 +66,12 @@ static const struct jm_key signal_keys[] = {
 	{0},
 };
 
+const struct jm_key jm__items_from_keys[] = {
+	{TEXT("url", 0), .meaning = "of the server's metrics"},
+	{TEXT("metric", 0), .meaning = "whose increase the items are"},
+	{0},
+};
+
 const struct jm_key jm__job_keys[] = {
 	{TEXT("id", 0), .meaning = "of the job of Slurm, or the name that --job gives"},
 	{TEXT("step", JM_KEY_NULL), .meaning = "of the job of Slurm"},
