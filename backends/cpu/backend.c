@@ -161,6 +161,7 @@ static const struct {
 	[JM_OP_DROPOUT] = {1, 1, 2},
 	[JM_OP_CACHE_WRITE] = {0, 0, 14},
 	[JM_OP_ATTENTION_PAGES] = {0, 0, 14},
+	[JM_OP_MADE_IDS] = {0, 0, 3},
 	[JM_OP_SAMPLE] = {0, 0, 4},
 	[JM_OP_ROWS] = {0, 0, 2},
 	[JM_OP_QUANTIZE] = {1, 0, 0},
@@ -203,6 +204,12 @@ static bool may_be_f8(const struct jm_node *n, int in, int out)
 	return is_linear(n) && (in == 0 || in == 1) && cpu_is_f8(n->in[!in]);
 }
 
+/* Its result is i32. */
+static bool makes_ids(enum jm_op op)
+{
+	return op == JM_OP_SAMPLE || op == JM_OP_MADE_IDS;
+}
+
 static int check_node(const struct jm_node *node, struct jm_err *err)
 {
 	int ret = check_product(node, err);
@@ -214,8 +221,7 @@ static int check_node(const struct jm_node *node, struct jm_err *err)
 		ret = check_tensor(node, node->in[i], !(types[node->op].in >> i & 1), err);
 	}
 	for (int i = 0; !ret && i < node->n_out; i++)
-		if (node->op != JM_OP_SAMPLE && /* whose result is i32 */
-			(!cpu_is_f8(node->out[i]) || !may_be_f8(node, -1, i)))
+		if (!makes_ids(node->op) && (!cpu_is_f8(node->out[i]) || !may_be_f8(node, -1, i)))
 			ret = check_tensor(
 				node, node->out[i], !(types[node->op].out >> i & 1), err);
 	return ret;

@@ -135,6 +135,17 @@ void jm_ref_rows(const struct jm_node *n, double *const *in, double *const *out)
 				get(n->in[0], (int64_t)get(n->in[1], r) * width + i));
 }
 
+void jm_ref_made_ids(const struct jm_node *n, double *const *in, double *const *out)
+{
+	(void)in;
+	(void)out;
+	for (int64_t i = 0; i < jm_tensor_count(n->in[0]); i++) {
+		double id = get(n->in[0], i);
+
+		set(n->out[0], i, id < 0 ? get(n->in[1], -1 - (int64_t)id) : id);
+	}
+}
+
 /* Logits of a row, in order: the largest and of equal ones the first before others. */
 struct logits {
 	const struct jm_tensor *x;

@@ -101,6 +101,20 @@ static void rows(struct kit *k, const struct types *t, const struct shape *d, bo
 	backend_node(k, JM_OP_ROWS, OPS(x, at), &y, 0);
 }
 
+static void made_ids(struct kit *k, const struct types *t, const struct shape *d, bool flag)
+{
+	int slots = (int)d->n;
+	struct jm_tensor *ids = kit_whole(k, JM_I32, -slots, 50, 2, DIMS(d->b, d->s));
+	struct jm_tensor *token = kit_ids(k, 50, 1, DIMS(slots));
+	struct jm_tensor *y =
+		jm_graph_tensor(k->graph, JM_CLASS_SCALAR, JM_I32, 2, DIMS(d->b, d->s), "made");
+
+	(void)t;
+	(void)flag;
+	jm_graph_node(k->graph, JM_OP_MADE_IDS, OPS(ids, token), &y);
+	k->result[k->n_results++] = y; /* which the host reads as it is */
+}
+
 /* Widths for which backends have fast products of few rows, as steps of serving have them. */
 static void linear_few(struct kit *k, const struct types *t, const struct shape *d, bool several)
 {
@@ -145,6 +159,7 @@ const struct backend_case backend_pages_cases[] = {
 	{"attention-pages", attention_pages},
 	{"attention-pages fast", attention_fast},
 	{"rows", rows},
+	{"made-ids", made_ids},
 	{"linear, few rows", linear_few},
 	{"sample", sample},
 	{"sample, drawn", sample_drawn},

@@ -308,6 +308,8 @@ struct jm_tensor {
  *			values c[N,S,G,D]; out y c[..,H D]	attr pages.{heads,kv_heads,scale}
  *			as attention: row t sees the keys of its request at positions 0 to position[t]; padding: 0
  * rows			in  x c[..,C], at i32[R]; out y c[R,C]	y[r] = x[at[r]], 0 <= at < T holds
+ * made-ids		in  ids i32[..], token i32[R]; out y i32[..]	y = ids where that is 0 or more, else what the step
+ *			before made: token[-1 - ids]; ids >= -R holds
  * sample		in  logits c[R,V], rule? f32[R,3], draw? i32[R,2]; out token i32[R]	attr xent.classes
  *			Of the first `classes` (0: V) logits x of each row, the (first) largest; with a rule = {T, p, k} of
  *			T > 0 one is drawn. They are ordered, the largest and of equal ones the first before others; the first
@@ -381,6 +383,7 @@ struct jm_tensor {
 	X(CACHE_WRITE, "cache-write")                                                              \
 	X(ATTENTION_PAGES, "attention-pages")                                                      \
 	X(ROWS, "rows")                                                                            \
+	X(MADE_IDS, "made-ids")                                                                    \
 	X(SAMPLE, "sample")                                                                        \
 	X(ALL_REDUCE_START, "all-reduce-start")                                                    \
 	X(ALL_REDUCE_WAIT, "all-reduce-wait")                                                      \

@@ -151,6 +151,7 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_CACHE_WRITE] = {6, 3, -1, flops_none},
 	[JM_OP_ATTENTION_PAGES] = {6, 1, -1, flops_none},
 	[JM_OP_ROWS] = {2, 1, -1, flops_none},
+	[JM_OP_MADE_IDS] = {2, 1, -1, flops_none},
 	[JM_OP_SAMPLE] = {3, 1, -1, flops_none},
 	[JM_OP_ALL_REDUCE_START] = {1, 1, -1, flops_none},
 	[JM_OP_ALL_REDUCE_WAIT] = {1, 1, -1, flops_none},

@@ -6,13 +6,21 @@
 
 #include <math.h>
 
+#define TOKEN "token"
+
 struct jm_flat jm_graph_flat(struct jm_graph *g, const struct jm_step_shape *shape)
 {
 	int64_t tokens = shape->tokens, requests = shape->requests;
+	struct jm_tensor *given = jm_graph_input(g, "ids", JM_I32, 2, DIMS(1, tokens));
+	struct jm_tensor *token =
+		jm_graph_tensor(g, JM_CLASS_STATE, JM_I32, 1, DIMS(requests), TOKEN);
+	struct jm_tensor *ids =
+		jm_graph_tensor(g, JM_CLASS_ACT, JM_I32, 2, DIMS(1, tokens), "ids.made");
 
+	jm_graph_node(g, JM_OP_MADE_IDS, OPS(given, token), &ids);
 	return (struct jm_flat){
 		.shape = *shape,
-		.ids = jm_graph_input(g, "ids", JM_I32, 2, DIMS(1, tokens)),
+		.ids = ids,
 		.position = jm_graph_input(g, "position", JM_I32, 1, DIMS(tokens)),
 		.request = jm_graph_input(g, "request", JM_I32, 1, DIMS(tokens)),
 		.page = jm_graph_input(g, "page", JM_I32, 2, DIMS(requests, shape->pages_each)),
@@ -70,14 +78,13 @@ struct jm_tensor *jm_graph_rows(struct jm_graph *g, struct jm_tensor *x, struct 
 struct jm_tensor *jm_graph_sample(
 	struct jm_graph *g, struct jm_tensor *logits, int64_t classes, bool draws)
 {
-	struct jm_tensor *token, *rule = NULL, *draw = NULL;
+	struct jm_tensor *token = jm_graph_find(g, TOKEN), *rule = NULL, *draw = NULL;
 	int64_t rows;
 	struct jm_node *n;
 
 	if (g->err.code || !jm_layer_fits(g, logits->rank == 2, "sample", logits))
 		return NULL;
 	rows = logits->dim[0];
-	token = jm_graph_tensor(g, JM_CLASS_SCALAR, JM_I32, 1, DIMS(rows), "token");
 	if (draws) {
 		rule = jm_graph_input(g, "rule", JM_F32, 2, DIMS(rows, 3));
 		draw = jm_graph_input(g, "draw", JM_I32, 2, DIMS(rows, 2));

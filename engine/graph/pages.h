@@ -22,14 +22,17 @@ struct jm_step_shape {
 /* The operands that vary from step to step, which the host writes, and the shape. */
 struct jm_flat {
 	struct jm_step_shape shape;
-	struct jm_tensor *ids;		      /* i32[1,T] */
+	struct jm_tensor *ids;		      /* i32[1,T]: of what the host wrote or a step made */
 	struct jm_tensor *position, *request; /* i32[T]; position below 0: the row is padding */
 	struct jm_tensor *page;		      /* i32[R,pages_each] */
 	struct jm_tensor
 		*last; /* i32[R]: the row whose logits a request wants; any if it wants none */
 };
 
-/* Declares the inputs "ids", "position", "request", "page" and "last". */
+/*
+ * Declares the inputs "ids", "position", "request", "page" and "last", and the running state "token" i32[R], which a step
+ * makes. In the input, an id below 0 is the token that the step before made of request -1 - id.
+ */
 struct jm_flat jm_graph_flat(struct jm_graph *g, const struct jm_step_shape *shape);
 /*
  * qkv c[1,T,(H+2G)D] -> c[1,T,H D]: rotates queries and keys, stores keys and values in the running state "cache.keys"
@@ -40,8 +43,8 @@ struct jm_tensor *jm_graph_attention_pages(struct jm_graph *g, struct jm_tensor 
 /* x[..,C] -> y[R,C], the rows of x whose numbers `at` i32[R] has. */
 struct jm_tensor *jm_graph_rows(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *at);
 /*
- * logits[R,V] -> the scalar "token" i32[R]: the largest of the first `classes` (0: all), or, with draws, one by the inputs
- * "rule" f32[R,3] and "draw" i32[R,2] of op sample, which it declares.
+ * logits[R,V] -> the state "token" of jm_graph_flat: the largest of the first `classes` (0: all), or, with draws, one by the
+ * inputs "rule" f32[R,3] and "draw" i32[R,2] of op sample, which it declares.
  */
 struct jm_tensor *jm_graph_sample(
 	struct jm_graph *g, struct jm_tensor *logits, int64_t classes, bool draws);

@@ -1,30 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A served model: a cache of keys and values in pages, and a program for each size of a step (1, 2, 4 ... 256, 384, 512,
- * 768, 1024 ... rows), which share weights, cache and arena. The device outlives it. One step at a time; the host waits
- * for it.
+ * 768, 1024 ... rows), which share weights, cache and arena. The device outlives it. A step may be launched before the one
+ * before it is done, and may use the tokens which that makes.
  */
 #ifndef JM_CACHE_H
 #define JM_CACHE_H
 
 #include "engine/graph/model.h"
-#include "program.h"
+#include "staging.h"
 
 #define JM_CACHE_SIZES 19 /* up to 8192 rows */
 /* With fewer rows the time of a step is that of reading the weights; with more it grows with them. */
 #define JM_CACHE_FEW 256
+
+#define JM_CACHE_AHEAD 2 /* steps launched and not awaited, at most */
+
+/* A step that was launched. */
+struct jm_cache_flight {
+	int32_t *token; /* pinned, [requests] */
+	struct jm_event begun, done;
+};
 
 struct jm_cache {
 	struct jm_step_shape shape; /* of the largest program */
 	struct jm_program *program[JM_CACHE_SIZES];
 	int size[JM_CACHE_SIZES]; /* rows of each program, ascending */
 	int n_programs;
-	/* The next step, which the caller writes: [tokens], [tokens], [tokens], [requests][pages_each], [requests]. */
+	struct jm_staging staging[JM_CACHE_SIZES];
+	/* Of step n: [n % their number]; the last one that was awaited is among them. */
+	struct jm_cache_flight flight[JM_CACHE_AHEAD + 1];
+	int64_t launched, awaited;    /* steps so far */
+	const struct jm_tensor *made; /* "token", which all programs share */
+	/*
+	 * The next step, which the caller writes: [tokens], [tokens], [tokens], [requests][pages_each], [requests]. An id
+	 * below 0 is the token that the step launched before makes of request -1 - id.
+	 */
 	int32_t *ids, *position, *request, *page, *last;
 	/* If the shape samples, also the rule and the draw of op sample: [requests][3], [requests][2]. */
 	float *rule;
 	int32_t *draw;
-	int32_t *token; /* [requests]: what the latest step made of the rows in `last` */
+	int32_t *token; /* [requests]: what the step awaited last made of the rows in `last` */
+	double idle_s; /* from the end of the step before that one to its begin, on the device; NAN = it was the first */
 };
 
 /*
@@ -45,7 +62,14 @@ size_t jm_cache_page_bytes(const struct jm_cache *c);
 size_t jm_cache_peak(const struct jm_cache *c, size_t *ret_arena);
 /* Allocates memory; the weights, which the programs share, are then written to program[0]. */
 int jm_cache_build(struct jm_cache *c, struct jm_err *err);
-/* Runs the first `rows` rows in the smallest program that holds them; the rest of it is padding. rows: 1 to shape.tokens. */
+/*
+ * Launches the first `rows` rows in the smallest program that holds them; the rest of it is padding. rows: 1 to shape.tokens.
+ * JM_EBUG: JM_CACHE_AHEAD steps are to be awaited first.
+ */
+int jm_cache_launch(struct jm_cache *c, int64_t rows, struct jm_err *err);
+/* Waits for the first step that was launched and not awaited. JM_EBUG: there is none. */
+int jm_cache_await(struct jm_cache *c, struct jm_err *err);
+/* Launches a step and awaits it; no other one is to be awaited. */
 int jm_cache_run(struct jm_cache *c, int64_t rows, struct jm_err *err);
 /* The smallest program that holds so many rows. */
 int jm_cache_program(const struct jm_cache *c, int64_t rows);

@@ -105,6 +105,10 @@ const struct jm_key jm__serving_keys[] = {
 		.meaning = "share of computed rows that are of no request"},
 	{POSITIVE("cache_use", JM_KEY_NULL | JM_KEY_OPTIONAL),
 		.meaning = "share of the cache's pages in use, weighted likewise"},
+	{POSITIVE("device_idle", JM_KEY_NULL | JM_KEY_OPTIONAL),
+		.meaning = "share of the time of the steps in which the device had none to compute "
+			   "though "
+			   "requests were under way"},
 	{OBJECT("window", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = window_keys,
 		.meaning = "the steady part, whose energy is that of the phase of the same name"},
 	{OBJECT("rate_search", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = search_keys,

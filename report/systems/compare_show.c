@@ -33,10 +33,10 @@ static void put_unit(
 /* "+1.23", "-12.3", "+135": three digits; what rounds to 0 has no minus. */
 static void put_percent(double percent, char *out, size_t size)
 {
-	double digits = fabs(percent);
+	double size_of = fabs(percent);
+	int digits = size_of < 10 ? 2 : size_of < 100 ? 1 : 0;
 
-	snprintf(out, size, "%+.*f", digits < 10 ? 2 : digits < 100 ? 1 : 0,
-		digits < 0.005 ? 0 : percent);
+	snprintf(out, size, "%+.*f", digits, size_of < 0.005 ? 0 : percent);
 }
 
 static void put_change(const struct jm_comparison *c, char *out, size_t size)

@@ -43,6 +43,7 @@ json_t *jm_client_json(const struct jm_client *c)
 	json_object_set_new(ret, "mean_running", jm_json_number(c->running / c->seconds));
 	json_object_set_new(ret, "padding", json_null());
 	json_object_set_new(ret, "cache_use", json_null());
+	json_object_set_new(ret, "device_idle", json_null());
 	json_object_set_new(ret, "rate_search", jm_load_search_json(&c->load));
 	json_object_set_new(ret, "failures", failures);
 	json_object_set_new(ret, "server",

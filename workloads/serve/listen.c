@@ -9,6 +9,7 @@
 #include "answer_text.h"
 #include "ask.h"
 #include "base/grow.h"
+#include "serve_usage.h"
 #include "vendor/answer_server.h"
 
 #define WAIT_NS	       (JM_SECOND / 5)
@@ -268,7 +269,7 @@ static void drop_gone(struct serve *s)
 
 int jm_listen_arrivals(struct serve *s, struct jm_err *err)
 {
-	int64_t wait = jm_scheduler_unfinished(s->scheduler) ? 0 : WAIT_NS;
+	int64_t wait = jm_serve_under_way(s) ? 0 : WAIT_NS;
 	int64_t until = jm_clock_now(s->work->sleeper->clock) + wait;
 	struct jm_asked *asked;
 	size_t bytes = 0;

@@ -18,6 +18,7 @@
 #include "serve_phase.h"
 #include "serve_requests.h"
 #include "serve_results.h"
+#include "serve_step.h"
 #include "serve_usage.h"
 #include "workloads/parts/memory.h"
 #include "workloads/parts/profile_json.h"
@@ -105,6 +106,16 @@ static const struct jm_option options[] = {
 	NUMBER("cache-pages", pages, 1e8, NULL,
 		"pages of 16 tokens in the cache; without it as many as all running requests need, "
 		"or as the memory holds if that is less"),
+	{.name = "steps-ahead",
+		JM_BIND(JM_INT, struct serve, ahead),
+		.argument = "N",
+		.min = 0,
+		.max = JM_SERVE_FLIGHTS - 1,
+		.fallback = "0",
+		.help = "1: a step is launched before the tokens of the one before are known, so "
+			"that "
+			"the device does not wait for the host; requests join and leave a step "
+			"later"},
 	NUMBER("profile-rows", profile, 8192, NULL,
 		"time each node of the steps of this many rows (a size of a step: 1, 2, 4 ... 256, "
 		"384, 512, 768 ...): FLOP/s, bytes/s "
@@ -286,6 +297,8 @@ static int prepare(struct serve *s, struct jm_err *err)
 	if (!code)
 		code = jm_scheduler_new(&s->limits, &s->scheduler, err);
 	if (!code)
+		code = jm_serve_steps_open(s, err);
+	if (!code)
 		code = jm_work_device_planned(s->work, jm_cache_build(&s->cache, err));
 	if (!code)
 		code = load_weights(s, err);
@@ -298,92 +311,16 @@ static int prepare(struct serve *s, struct jm_err *err)
 	return code;
 }
 
-/* ---- a step --------------------------------------------------------------------------------------------- */
+/* ---- before the steps that count -------------------------------------------------------------------------- */
 
-/* Writes the rows of a step; returns their number. */
-static int64_t lay_out(struct serve *s, const struct jm_piece *piece, int n)
-{
-	struct jm_cache *c = &s->cache;
-	int64_t rows = 0;
-
-	for (int i = 0; i < n; i++) {
-		const struct jm_request *r = jm_scheduler_request(s->scheduler, piece[i].request);
-		int32_t *page = c->page + r->slot * c->shape.pages_each;
-
-		for (int k = 0; k < r->n_pages; k++)
-			page[k] = r->page[k];
-		for (int k = 0; k < piece[i].n; k++, rows++) {
-			c->ids[rows] = jm_serve_token(s, piece[i].request, piece[i].from + k);
-			c->position[rows] = piece[i].from + k;
-			c->request[rows] = r->slot;
-		}
-		c->last[r->slot] = (int32_t)(rows - 1);
-		jm_serve_rule(s, piece[i].request, piece[i].from + piece[i].n, r->slot);
-	}
-	return rows;
-}
-
-/* Takes the tokens that the step made. */
-static int take_tokens(
-	struct serve *s, const struct jm_piece *piece, int n, double *ret_made, struct jm_err *err)
-{
-	int64_t now = jm_clock_now(s->work->sleeper->clock);
-	int code = 0;
-
-	*ret_made = 0;
-	for (int i = 0; i < n && !code; i++) {
-		const struct jm_request *r = jm_scheduler_request(s->scheduler, piece[i].request);
-		struct jm_answer *a = &s->load.answers.answer[piece[i].request];
-
-		if (!piece[i].makes)
-			continue;
-		a->token[r->made] = s->cache.token[r->slot];
-		jm_answers_piece(&s->load.answers, piece[i].request, now);
-		if (s->listener)
-			jm_listen_tell(s, piece[i].request);
-		++*ret_made;
-		if (r->made + 1 < r->output)
-			continue;
-		a->state = JM_ANSWER_DONE;
-		if (s->phase == JM_SERVE_DECODE)
-			code = jm_serve_phase_follow(s, piece[i].request, now, err);
-	}
-	return code;
-}
-
-static int serve_step(void *state, struct jm_step *ret, struct jm_err *err)
-{
-	struct serve *s = state;
-	const struct jm_piece *piece;
-	int code = jm_serve_arrivals(s, err), n;
-	int64_t rows, begin = jm_clock_now(s->work->sleeper->clock);
-
-	*ret = (struct jm_step){
-		.flops_model = NAN, .flops_executed = NAN, .bytes = NAN, .loss = NAN};
-	if (code)
-		return code;
-	n = jm_scheduler_step(s->scheduler, &piece);
-	if (!n) /* none has arrived */
-		return 0;
-	memset(s->cache.last, 0, (size_t)s->cache.shape.requests * sizeof(*s->cache.last));
-	rows = lay_out(s, piece, n);
-	code = jm_cache_run(&s->cache, rows, err);
-	if (code)
-		return code;
-	code = take_tokens(s, piece, n, &ret->items, err);
-	jm_serve_note_step(s, begin, n, rows);
-	jm_scheduler_complete(s->scheduler);
-	return code;
-}
-
-/* Before the steps that count, all prompts are computed. */
+/* All prompts are computed. */
 static int fill_cache(struct serve *s, struct jm_err *err)
 {
 	struct jm_step step;
 	int code = 0;
 
 	while (!code && !jm_serve_phase_is_filled(s))
-		code = serve_step(s, &step, err);
+		code = jm_serve_step(s, &step, err);
 	s->usage = (struct jm_serve_usage){0};
 	return code;
 }
@@ -391,22 +328,23 @@ static int fill_cache(struct serve *s, struct jm_err *err)
 static int restart(void *state, struct jm_err *err)
 {
 	struct serve *s = state;
+	int code = jm_serve_give_up(s, err);
 
 	jm_scheduler_free(s->scheduler);
 	s->scheduler = NULL;
-	return jm_scheduler_new(&s->limits, &s->scheduler, err);
+	return code ? code : jm_scheduler_new(&s->limits, &s->scheduler, err);
 }
 
 static int search_step(void *state, struct jm_err *err)
 {
 	struct jm_step step;
 
-	return serve_step(state, &step, err);
+	return jm_serve_step(state, &step, err);
 }
 
 static int unfinished(const void *state)
 {
-	return jm_scheduler_unfinished(((const struct serve *)state)->scheduler);
+	return jm_serve_under_way(state);
 }
 
 static int find_rate(struct serve *s, struct jm_err *err)
@@ -527,8 +465,10 @@ static int repeat_some(struct serve *s, struct jm_err *err)
 static int serve_verify(void *state, struct jm_err *err)
 {
 	struct serve *s = state;
-	int code = jm_load_finish(&s->load, s->work, err);
+	int code = jm_serve_finish(s, err);
 
+	if (!code)
+		code = jm_load_finish(&s->load, s->work, err);
 	if (!code && s->answers_file)
 		code = jm_serve_write_answers(s, err);
 	if (s->work->more)
@@ -547,6 +487,7 @@ static void serve_teardown(void *state)
 	jm_listen_close(s);
 	jm_load_close(&s->load);
 	jm_scheduler_free(s->scheduler);
+	jm_serve_steps_close(s);
 	jm_cache_close(&s->cache);
 	jm_prompts_close(&s->prompts);
 	jm_safetensors_close(&s->from);
@@ -564,7 +505,7 @@ const struct jm_workload jm_workload_serve = {
 	.chooser = "model",
 	.chosen_options = jm_model_options,
 	.setup = serve_setup,
-	.step = serve_step,
+	.step = jm_serve_step,
 	.verify = serve_verify,
 	.teardown = serve_teardown,
 };

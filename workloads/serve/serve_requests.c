@@ -3,6 +3,7 @@
 
 #include "engine/graph/rng.h"
 #include "listen.h"
+#include "serve_usage.h"
 
 #define WAIT_NS (JM_SECOND / 5)
 #define OF_DRAW (UINT64_MAX - 1) /* a counter of a request's random numbers; see arrivals.c */
@@ -57,11 +58,10 @@ int jm_serve_arrivals(struct serve *s, struct jm_err *err)
 
 	if (s->listener)
 		return jm_listen_arrivals(s, err);
-	if (jm_arrivals_timed(&s->load.arrivals) && s->load.begin_ns &&
-		!jm_scheduler_unfinished(s->scheduler))
+	if (jm_arrivals_timed(&s->load.arrivals) && s->load.begin_ns && !jm_serve_under_way(s))
 		wait_for_next(s);
 	now = jm_clock_now(s->work->sleeper->clock);
-	while (!code && jm_load_next(&s->load, now, jm_scheduler_unfinished(s->scheduler), &a))
+	while (!code && jm_load_next(&s->load, now, jm_serve_under_way(s), &a))
 		code = arrive(s, &a, err);
 	return code;
 }

@@ -12,7 +12,7 @@
 int jm_serve_arrivals(struct serve *s, struct jm_err *err);
 /* The tokens of the prompt of a request, with --text. */
 const int32_t *jm_serve_prompt(const struct serve *s, int number, int *ret_n);
-/* A token of a request by its position; those of prompts without --text are random numbers of the request. */
+/* A token of a request by its position, which is known; those of prompts without --text are random numbers of the request. */
 int32_t jm_serve_token(const struct serve *s, int number, int position);
 /* Writes the rule and the draw of the token at that position into the step, for that slot. The draw depends on the seed, the
  * number of the request and the position alone. */

@@ -19,8 +19,24 @@ enum jm_serve_phase { JM_SERVE_BOTH, JM_SERVE_PREFILL, JM_SERVE_DECODE };
 /* Sums over the steps that had rows. */
 struct jm_serve_usage {
 	double seconds, running, pages; /* of steps; these by requests and by pages in use */
-	int64_t rows, computed;		/* computed: with those that are padding */
+	double idle; /* s that the device waited for a step while requests were under way */
+	int64_t rows, computed; /* computed: with those that are padding */
 };
+
+/* A token that a step makes: number `token` of the answer of `request`; request -1: the slot makes none. */
+struct jm_serve_made {
+	int request, token;
+};
+
+/* A step that was launched; its tokens are not known yet. */
+struct jm_serve_flight {
+	struct jm_serve_made *made; /* [running]: of each slot */
+	int64_t begin_ns, rows;
+	int pieces, pages; /* pages: in use */
+	int ends;	   /* requests whose last token it makes */
+	bool more;	   /* requests are unfinished after it */
+};
+#define JM_SERVE_FLIGHTS 2
 
 struct serve {
 	struct jm_work *work;
@@ -35,6 +51,11 @@ struct serve {
 	struct jm_program *profiled; /* NULL = none */
 	struct jm_load load;	     /* its answers: [requests of the scheduler] */
 	struct jm_serve_usage usage;
+	int ahead; /* steps that are launched before the tokens of the one before are known: 0 or 1 */
+	struct jm_serve_flight flight[JM_SERVE_FLIGHTS]; /* in the order of their launch */
+	int n_flights;
+	bool awaited_more; /* the step whose tokens were taken last left requests unfinished */
+	int64_t taken_ns;  /* when that was */
 	struct jm_values dims;
 	struct jm_training training;
 	struct jm_device device;

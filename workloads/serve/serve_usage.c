@@ -5,17 +5,28 @@
 
 #include "base/text/json.h"
 
-void jm_serve_note_step(struct serve *s, int64_t begin_ns, int pieces, int64_t rows)
+int jm_serve_under_way(const struct serve *s)
 {
-	double seconds = (double)(jm_clock_now(s->work->sleeper->clock) - begin_ns) / 1e9;
-	int free_pages = jm_scheduler_free_pages(s->scheduler);
-	int64_t computed = s->cache.size[jm_cache_program(&s->cache, rows)];
+	int n = jm_scheduler_unfinished(s->scheduler);
+
+	for (int i = 0; i < s->n_flights; i++)
+		n += s->flight[i].ends;
+	return n;
+}
+
+void jm_serve_note_step(struct serve *s, const struct jm_serve_flight *f, int64_t taken_ns)
+{
+	double seconds = (double)(taken_ns - (s->awaited_more ? s->taken_ns : f->begin_ns)) / 1e9;
 
 	s->usage.seconds += seconds;
-	s->usage.running += seconds * pieces;
-	s->usage.pages += seconds * (s->pages - free_pages);
-	s->usage.rows += rows;
-	s->usage.computed += computed;
+	s->usage.running += seconds * f->pieces;
+	s->usage.pages += seconds * f->pages;
+	s->usage.rows += f->rows;
+	s->usage.computed += s->cache.size[jm_cache_program(&s->cache, f->rows)];
+	if (s->awaited_more && s->cache.idle_s > 0)
+		s->usage.idle += s->cache.idle_s;
+	s->awaited_more = f->more;
+	s->taken_ns = taken_ns;
 }
 
 void jm_serve_add_usage(const struct serve *s, json_t *to)
@@ -26,4 +37,5 @@ void jm_serve_add_usage(const struct serve *s, json_t *to)
 	json_object_set_new(to, "padding",
 		jm_json_number((double)(u->computed - u->rows) / (double)u->computed));
 	json_object_set_new(to, "cache_use", jm_json_number(u->pages / u->seconds / s->pages));
+	json_object_set_new(to, "device_idle", jm_json_number(u->idle / u->seconds));
 }

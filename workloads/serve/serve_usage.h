@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How full the steps of serve were. */
+/* How much is under way, and how full the steps of serve were. */
 #ifndef JM_SERVE_USAGE_H
 #define JM_SERVE_USAGE_H
 
 #include "serve_state.h"
 
-/* Counts a step that began at begin_ns and is done, before the scheduler completes it. rows: without padding. */
-void jm_serve_note_step(struct serve *s, int64_t begin_ns, int pieces, int64_t rows);
-/* Adds "mean_running", "padding" and "cache_use" to an object. */
+/* Requests that have arrived and whose last token is not known. */
+int jm_serve_under_way(const struct serve *s);
+/* Counts a step whose tokens were taken at taken_ns, after those of the one before it. Its time is that from those if requests
+ * were under way, else from its launch. */
+void jm_serve_note_step(struct serve *s, const struct jm_serve_flight *f, int64_t taken_ns);
+/* Adds "mean_running", "padding", "cache_use" and "device_idle" to an object. */
 void jm_serve_add_usage(const struct serve *s, json_t *to);
 
 #endif

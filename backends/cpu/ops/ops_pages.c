@@ -105,6 +105,19 @@ static int run_rows(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 	return 0;
 }
 
+static int run_made_ids(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = exec->node;
+	const int32_t *id = n->in[0]->data, *token = n->in[1]->data;
+	int32_t *y = n->out[0]->data;
+
+	(void)dev;
+	(void)err;
+	for (int64_t i = 0; i < jm_tensor_count(n->in[0]); i++)
+		y[i] = id[i] < 0 ? token[-1 - id[i]] : id[i];
+	return 0;
+}
+
 static int32_t largest(const float *x, int64_t n)
 {
 	int64_t best = 0;
@@ -144,6 +157,7 @@ const struct cpu_op cpu_ops_pages[] = {
 	{{JM_OP_CACHE_WRITE}, 1, takes_f32, NULL, build_write, run_write, drop_write},
 	{{JM_OP_ATTENTION_PAGES}, 1, takes_f32, scratch_attention, NULL, run_attention, NULL},
 	{{JM_OP_ROWS}, 1, takes_f32, NULL, NULL, run_rows, NULL},
+	{{JM_OP_MADE_IDS}, 1, takes_f32, NULL, NULL, run_made_ids, NULL},
 	{{JM_OP_SAMPLE}, 1, takes_f32, NULL, NULL, run_sample, NULL},
 	{.n_nodes = 0},
 };

@@ -333,6 +333,9 @@ struct cuda_rows {
 	struct cuda_vec x, y;
 };
 void cuda_rows(const struct cuda_rows *p, cudaStream_t stream);
+/* y[i] = ids[i], or token[-1 - ids[i]] where that is below 0. */
+void cuda_made_ids(
+	int64_t n, const int32_t *ids, const int32_t *token, int32_t *y, cudaStream_t stream);
 
 /* ---- sample.cu -------------------------------------------------------------------------------------------- */
 

@@ -155,6 +155,16 @@ static int run_rows(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	return 0;
 }
 
+static int run_made_ids(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+
+	(void)err;
+	cuda_made_ids(jm_tensor_count(n->in[0]), n->in[0]->data, n->in[1]->data, n->out[0]->data,
+		dev->stream);
+	return 0;
+}
+
 static int run_sample(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
@@ -214,6 +224,7 @@ const struct cuda_op cuda_ops_pages[] = {
 	{{JM_OP_ATTENTION_PAGES}, 1, takes_pages, NULL, scratch_attention, build_attention,
 		run_attention, drop_attention},
 	{{JM_OP_ROWS}, 1, takes_rows, NULL, NULL, NULL, run_rows, NULL},
+	{{JM_OP_MADE_IDS}, 1, NULL, NULL, NULL, NULL, run_made_ids, NULL},
 	{{JM_OP_SAMPLE}, 1, NULL, NULL, NULL, NULL, run_sample, NULL},
 	{.n_nodes = 0},
 };

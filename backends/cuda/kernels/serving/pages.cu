@@ -452,3 +452,17 @@ void cuda_rows(const struct cuda_rows *p, cudaStream_t stream)
 			<<<(unsigned)p->rows, threads_for(p->width, THREADS), 0, stream>>>(*p);
 	});
 }
+
+__global__ void made_ids_kernel(int64_t n, const int32_t *ids, const int32_t *token, int32_t *y)
+{
+	const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+
+	if (i < n)
+		y[i] = ids[i] < 0 ? token[-1 - ids[i]] : ids[i];
+}
+
+void cuda_made_ids(
+	int64_t n, const int32_t *ids, const int32_t *token, int32_t *y, cudaStream_t stream)
+{
+	made_ids_kernel<<<blocks_for(n, THREADS), THREADS, 0, stream>>>(n, ids, token, y);
+}
