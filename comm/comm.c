@@ -2,6 +2,8 @@
 /* Communicators, independent of their transport. */
 #include "comm.h"
 
+#include <stdlib.h>
+
 #include "base/member.h"
 
 JM_DEFINE_FIND(transport)
@@ -9,7 +11,7 @@ JM_DEFINE_FIND(transport)
 int jm_comm_open(const char *transport, const struct jm_comm_place *place, struct jm_comm *ret,
 	struct jm_err *err)
 {
-	struct jm_comm c = {.rank = place->rank, .world = place->world};
+	struct jm_comm c = {.rank = place->rank, .world = place->world, .control = place->control};
 	int rc;
 
 	if (place->world < 1 || place->world > JM_RANKS_MOST || place->rank < 0 ||
@@ -51,18 +53,37 @@ static struct jm_comm_group find_group(const int *colours, int rank, int world)
 	return g;
 }
 
+/* Through which the ranks exchange what they have to know of each other. */
+static const struct jm_comm *control_of(const struct jm_comm *comm)
+{
+	return comm->transport->host_memory ? comm : comm->control;
+}
+
+static int split_control(
+	const struct jm_comm *comm, int colour, struct jm_comm *ret, struct jm_err *err)
+{
+	int code;
+
+	if (comm->transport->host_memory)
+		return 0;
+	ret->own_control = calloc(1, sizeof(*ret->own_control));
+	if (!ret->own_control)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a group of ranks.");
+	code = jm_comm_split(comm->control, colour, ret->own_control, err);
+	ret->control = ret->own_control;
+	return code;
+}
+
 /* All ranks know whether all have succeeded. */
-static int split_all(const struct jm_comm *comm, const struct jm_comm_group *g, void **ret_state,
+static int split_all(const struct jm_comm *comm, const struct jm_comm_group *g, struct jm_comm *ret,
 	struct jm_err *err)
 {
-	int code = comm->transport->split(comm->state, g, ret_state, err), rc;
+	int code = comm->transport->split(comm->state, g, ret->control, &ret->state, err), rc;
 	double failures = code != 0;
 
-	rc = jm_comm_sum(comm, &failures, 1, code ? NULL : err);
+	rc = jm_comm_sum(control_of(comm), &failures, 1, code ? NULL : err);
 	if (!code && !rc && failures > 0)
 		rc = jm_err_set(err, JM_EIO, "Another rank could not make its group of ranks.");
-	if (!code && rc)
-		comm->transport->close(*ret_state);
 	return code ? code : rc;
 }
 
@@ -76,17 +97,16 @@ int jm_comm_split(const struct jm_comm *comm, int colour, struct jm_comm *ret, s
 		.to = colours,
 		.count = sizeof(colour)};
 
-	if (!comm->transport->split)
-		return jm_err_set(err, JM_ENOSUP, "Transport %s has no groups of ranks.",
-			comm->transport->name);
-	code = jm_comm_run(comm, &t, err);
+	code = jm_comm_run(control_of(comm), &t, err);
 	if (code)
 		return code;
 	g = find_group(colours, comm->rank, comm->world);
 	*ret = (struct jm_comm){.transport = comm->transport, .rank = g.rank, .world = g.n};
-	code = split_all(comm, &g, &ret->state, err);
+	code = split_control(comm, colour, ret, err);
+	if (!code)
+		code = split_all(comm, &g, ret, err);
 	if (code)
-		*ret = (struct jm_comm){0};
+		jm_comm_close(ret);
 	return code;
 }
 
@@ -107,6 +127,9 @@ void jm_comm_close(struct jm_comm *comm)
 {
 	if (comm->transport)
 		comm->transport->close(comm->state);
+	if (comm->own_control)
+		jm_comm_close(comm->own_control);
+	free(comm->own_control);
 	*comm = (struct jm_comm){0};
 }
 

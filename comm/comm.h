@@ -110,9 +110,10 @@ struct jm_transport {
 	int (*check)(struct jm_err *err); /* 0 = the transport can be opened here; NULL = always */
 	/* Waits for all ranks. */
 	int (*open)(const struct jm_comm_place *place, void **ret_state, struct jm_err *err);
-	/* A communicator of a part of the ranks, which borrows what this one has; all ranks call it. NULL = there is none. */
-	int (*split)(void *state, const struct jm_comm_group *group, void **ret_state,
-		struct jm_err *err);
+	/* A communicator of a part of the ranks, which borrows what this one has; all ranks call it. control: of the group, where
+	 * transfers are in memory of the device; else NULL. */
+	int (*split)(void *state, const struct jm_comm_group *group, const struct jm_comm *control,
+		void **ret_state, struct jm_err *err);
 	/* All ranks have come: from now on waits for them have no limit of time. NULL = only open has one. */
 	void (*joined)(void *state);
 	int (*start)(void *state, const struct jm_transfer *t, struct jm_err *err);
@@ -138,6 +139,9 @@ struct jm_comm {
 	const struct jm_transport *transport;
 	void *state;
 	int rank, world;
+	const struct jm_comm
+		*control; /* in memory of the device: of the same ranks, in memory of the host */
+	struct jm_comm *own_control; /* a group's, which is closed with it; NULL = none */
 };
 
 int jm_comm_open(const char *transport, const struct jm_comm_place *place, struct jm_comm *ret,
@@ -145,7 +149,7 @@ int jm_comm_open(const char *transport, const struct jm_comm_place *place, struc
 /*
  * Splits the communicator: the ranks that give the same colour become a group, with ranks counted from 0 in their order.
  * All ranks call it. A group is closed before the communicator; ranks that belong to several communicators start transfers
- * of these in one order. JM_ENOSUP: the transport has no groups; nccl opens one over a group of its control communicator.
+ * of these in one order. The control communicator is split as well, so that it must be that of the whole gang.
  */
 int jm_comm_split(const struct jm_comm *comm, int colour, struct jm_comm *ret, struct jm_err *err);
 void jm_comm_joined(const struct jm_comm *comm);

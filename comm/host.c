@@ -7,7 +7,8 @@
  * numbers of pieces that the sender has posted and that the receiver has taken. A piece k is copied to slot k % SLOTS
  * when the receiver has taken piece k - SLOTS. The device waits for these numbers and writes them, so that the host only
  * queues the work. All ranks go through the pieces of a transfer in the same order, and each piece to all ranks before
- * the next, so that the first piece that is not complete never waits for a later one.
+ * the next, so that the first piece that is not complete never waits for a later one. A group uses the lanes and channels of
+ * the gang, whose pieces stay in order whatever communicator they belong to.
  */
 #include "host_pieces.h"
 #include "gang_file.h"
@@ -96,6 +97,9 @@ static int sum_parts(struct host *h, const struct part *part, const char *from, 
 	size_t n = most_pieces(h, part, travel);
 	int code = 0;
 
+	if (h->world == 1 && to != from && part->n) /* a group of one rank */
+		return h->lane->copy(h->lanes, JM_LANE_TRANSFER, to, from,
+			part->n * jm_comm_type_bytes(travel->type), err);
 	for (size_t i = 0; i < n + AHEAD && !code; i++) {
 		if (i < n)
 			code = send_parts(h, part, i, from, travel, err);
@@ -375,7 +379,7 @@ static void release(const struct host *h)
 
 static int host_poll(void *state, struct jm_err *err)
 {
-	struct host *h = state;
+	struct host *h = ((struct host *)state)->gang;
 	int64_t now = jm_clock_now(jm_clock_real());
 	int r = debtor(h);
 
@@ -397,31 +401,35 @@ static int host_poll(void *state, struct jm_err *err)
 		err, JM_EGONE, "Rank %d ended while rank %d was waiting for it.", r, h->rank);
 }
 
-/* Again and again, because a rank that goes on may still write smaller numbers. */
-static bool release_all(const struct host *h)
+/* Waits a while until the lanes are idle. Releases again and again, because a rank that goes on may still write smaller
+ * numbers. */
+static bool passes(const struct host *h, bool releases)
 {
 	const struct timespec nap = {.tv_nsec = 1000000};
 	int64_t until = jm_clock_now(jm_clock_real()) + LEAVE_NS;
-	bool passed;
 
-	release(h);
-	while (!(passed = h->lane->passed(h->lanes)) && jm_clock_now(jm_clock_real()) < until) {
+	for (;;) {
+		if (releases)
+			release(h);
+		if (h->lane->passed(h->lanes))
+			return true;
+		if (jm_clock_now(jm_clock_real()) >= until)
+			return false;
 		nanosleep(&nap, NULL);
-		release(h);
 	}
-	return passed;
 }
 
-/* Lanes that do not end keep their memory and that of the gang: the end of the process frees both. */
+/* Lanes that do not end keep their memory and that of the gang: the end of the process frees both. A rank that leaves a
+ * group stays in the gang if the transfers end by themselves. */
 static int host_leave(void *state, struct jm_err *err)
 {
-	struct host *h = state;
+	struct host *h = ((struct host *)state)->gang;
 	bool passed;
 
-	if (!h->lanes)
+	if (!h->lanes || (h != state && passes(h, false)))
 		return 0;
 	atomic_store(&h->head->left[h->rank], 1);
-	passed = release_all(h);
+	passed = passes(h, true);
 	if (passed)
 		h->lane->close(h->lanes);
 	else
@@ -444,7 +452,7 @@ static void host_close(void *state)
 	if (!h)
 		return;
 	host_leave(h, NULL);
-	if (h->head)
+	if (h->gang == h && h->head)
 		munmap(h->head, jm__host_bytes(h->world));
 	free(h);
 }
@@ -487,7 +495,10 @@ static int host_open(const struct jm_comm_place *place, void **ret_state, struct
 
 	if (!h)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a communicator.");
-	*h = (struct host){.rank = place->rank, .world = place->world, .lane = place->lanes};
+	*h = (struct host){
+		.rank = place->rank, .world = place->world, .lane = place->lanes, .gang = h};
+	for (int r = 0; r < MOST; r++)
+		h->member[r] = r;
 	if (place->world > MOST)
 		code = jm_err_set(err, JM_ENOSUP,
 			"Transport host connects at most %d ranks; use --transport nccl.", MOST);
@@ -513,11 +524,34 @@ static int host_open(const struct jm_comm_place *place, void **ret_state, struct
 	return code;
 }
 
+static int host_split(void *state, const struct jm_comm_group *group, const struct jm_comm *control,
+	void **ret_state, struct jm_err *err)
+{
+	const struct host *all = state;
+	struct host *h = calloc(1, sizeof(*h));
+
+	(void)control;
+	if (!h)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a group of ranks.");
+	*h = (struct host){.head = all->head,
+		.lane = all->lane,
+		.lanes = all->lanes,
+		.staging = all->staging,
+		.rank = group->rank,
+		.world = group->n,
+		.gang = all->gang};
+	for (int r = 0; r < group->n; r++)
+		h->member[r] = all->member[group->member[r]];
+	*ret_state = h;
+	return 0;
+}
+
 const struct jm_transport jm_transport_host = {
 	.name = "host",
 	.summary = "GPUs of one host, by copies through its memory",
 	.rounds = true,
 	.open = host_open,
+	.split = host_split,
 	.start = host_start,
 	.poll = host_poll,
 	.leave = host_leave,

@@ -9,7 +9,7 @@ size_t jm__host_bytes(int world)
 
 static char *slot(const struct host *h, int from, int to, uint32_t piece)
 {
-	int pair = from * (h->world - 1) + to - (to > from);
+	int pair = from * (h->gang->world - 1) + to - (to > from);
 
 	return (char *)h->head + HEAD_BYTES + ((size_t)pair * SLOTS + piece % SLOTS) * PIECE;
 }
@@ -18,13 +18,14 @@ static char *slot(const struct host *h, int from, int to, uint32_t piece)
 
 static int send(struct host *h, int to, const char *from, size_t bytes, struct jm_err *err)
 {
-	struct channel *c = &h->head->channel[h->rank][to];
-	uint32_t k = h->sent[to]++;
+	int own = h->gang->rank, other = h->member[to];
+	struct channel *c = &h->head->channel[own][other];
+	uint32_t k = h->gang->sent[other]++;
 	int code = h->lane->await(h->lanes, JM_LANE_SEND, &c->taken, k + 1 - SLOTS, err);
 
 	if (!code)
 		code = h->lane->copy(
-			h->lanes, JM_LANE_SEND, slot(h, h->rank, to, k), from, bytes, err);
+			h->lanes, JM_LANE_SEND, slot(h, own, other, k), from, bytes, err);
 	if (!code)
 		code = h->lane->post(h->lanes, JM_LANE_SEND, &c->posted, k + 1, err);
 	return code;
@@ -32,13 +33,14 @@ static int send(struct host *h, int to, const char *from, size_t bytes, struct j
 
 static int receive(struct host *h, int from, char *to, size_t bytes, struct jm_err *err)
 {
-	struct channel *c = &h->head->channel[from][h->rank];
-	uint32_t k = h->got[from]++;
+	int own = h->gang->rank, other = h->member[from];
+	struct channel *c = &h->head->channel[other][own];
+	uint32_t k = h->gang->got[other]++;
 	int code = h->lane->await(h->lanes, JM_LANE_RECEIVE, &c->posted, k + 1, err);
 
 	if (!code)
 		code = h->lane->copy(
-			h->lanes, JM_LANE_RECEIVE, to, slot(h, from, h->rank, k), bytes, err);
+			h->lanes, JM_LANE_RECEIVE, to, slot(h, other, own, k), bytes, err);
 	if (!code)
 		code = h->lane->post(h->lanes, JM_LANE_RECEIVE, &c->taken, k + 1, err);
 	return code;
@@ -64,7 +66,7 @@ int jm__host_send(struct host *h, int to, const char *from, size_t n, const stru
 
 	if (travel->way == travel->type)
 		return send(h, to, from, n * jm_comm_type_bytes(travel->type), err);
-	staging = next_stage(h, LEFT, &h->rounded, JM_LANE_TRANSFER, &stage, err);
+	staging = next_stage(h, LEFT, &h->gang->rounded, JM_LANE_TRANSFER, &stage, err);
 	if (!staging)
 		return err->code;
 	code = h->lane->cast(h->lanes, staging, travel->way, from, travel->type, n, err);
@@ -85,7 +87,7 @@ int jm__host_receive(struct host *h, int from, char *to, const char *own, size_t
 
 	if (!own && travel->way == travel->type)
 		return receive(h, from, to, n * jm_comm_type_bytes(travel->type), err);
-	staging = next_stage(h, FREED, &h->staged, JM_LANE_RECEIVE, &stage, err);
+	staging = next_stage(h, FREED, &h->gang->staged, JM_LANE_RECEIVE, &stage, err);
 	if (!staging)
 		return err->code;
 	code = receive(h, from, staging, n * jm_comm_type_bytes(travel->way), err);

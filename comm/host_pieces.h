@@ -44,6 +44,10 @@ struct host {
 	void *lanes;
 	char *staging; /* of the device: [STAGES][PIECE] received, [STAGES][PIECE] rounded, [PIECE] of the own part */
 	int rank, world;
+	int member[MOST]; /* the ranks in the gang */
+	struct host *
+		gang; /* the communicator of all ranks, whose lanes and channels its groups use; its own: itself */
+	/* of the gang */
 	uint32_t sent[MOST], got[MOST]; /* pieces whose wait may be queued, to and from each rank */
 	uint32_t staged, rounded;	/* pieces */
 	int64_t missing_since; /* a rank that left owes a piece since then; 0 = none does */

@@ -343,14 +343,15 @@ static int local_open(const struct jm_comm_place *place, void **ret_state, struc
 }
 
 /* The seats of all groups of a split lie behind those of the split before, and the pairs are those of the gang. */
-static int local_split(
-	void *state, const struct jm_comm_group *group, void **ret_state, struct jm_err *err)
+static int local_split(void *state, const struct jm_comm_group *group,
+	const struct jm_comm *control, void **ret_state, struct jm_err *err)
 {
 	struct local *all = state, *l = calloc(1, sizeof(*l));
 	size_t bytes = whole_pages((size_t)all->world * sizeof(struct seat));
 	size_t from = file_bytes(all->world) + (size_t)all->n_splits++ * bytes;
 	int rc = 0;
 
+	(void)control;
 	if (!l)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a group of ranks.");
 	*l = (struct local){.rank = group->rank,

@@ -221,6 +221,19 @@ static int nccl_open(const struct jm_comm_place *place, void **ret_state, struct
 	return code;
 }
 
+/* NCCL has groups of its own since 2.18; a communicator opened by the ranks of the group is the same in all versions. */
+static int nccl_split(void *state, const struct jm_comm_group *group, const struct jm_comm *control,
+	void **ret_state, struct jm_err *err)
+{
+	const struct nccl *all = state;
+	struct jm_comm_place place = all->place;
+
+	place.rank = group->rank;
+	place.world = group->n;
+	place.control = control;
+	return nccl_open(&place, ret_state, err);
+}
+
 /* One message to a rank and one from a rank, -1 = none; the calls of a group go on at the same time. */
 static int swap(const struct nccl *n, const struct jm_transfer *t, size_t part_bytes, int to_rank,
 	int from_rank)
@@ -323,6 +336,7 @@ const struct jm_transport jm_transport_nccl = {
 	.summary = "NVIDIA GPUs, by NCCL (NVLink, PCIe, network)",
 	.check = nccl_check,
 	.open = nccl_open,
+	.split = nccl_split,
 	.start = nccl_start,
 	.poll = nccl_poll,
 	.leave = nccl_leave,

@@ -336,12 +336,13 @@ static int net_open(const struct jm_comm_place *place, void **ret_state, struct 
 }
 
 /* The connections are those of the gang, whose messages stay in order whatever group they belong to. */
-static int net_split(
-	void *state, const struct jm_comm_group *group, void **ret_state, struct jm_err *err)
+static int net_split(void *state, const struct jm_comm_group *group, const struct jm_comm *control,
+	void **ret_state, struct jm_err *err)
 {
 	const struct jm__net *all = state;
 	struct jm__net *n = calloc(1, sizeof(*n));
 
+	(void)control;
 	if (n)
 		n->staging = malloc((size_t)group->n * PIECE);
 	if (!n || !n->staging) {

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The contract of transports in host memory, `local` and `net`: threads act as ranks, each with its own mapping or
- * connections; results are compared with sums computed here. */
+/* The contract of all transports: threads act as ranks, each with its own mapping, connections or device; results are
+ * compared with sums computed here. The devices are fake ones that work while the host goes on, with a fake NCCL. */
 #include "kit/test.h"
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/net/meet.h"
 #include "base/net/tcp.h"
 #include "comm/comm.h"
+#include "engine/device/device.h"
 #include "workloads/parts/gang.h"
 
 #define MOST_RANKS 5
@@ -53,6 +55,7 @@ static struct jm_comm_place place_of(const struct gang *g, int rank, int world)
 struct rank {
 	const char *transport;
 	struct jm_comm_place place;
+	const struct jm_device *device; /* NULL = the transport is of the host's memory */
 	size_t n;
 	int rc;
 	struct jm_err err;
@@ -66,33 +69,73 @@ static float value(int r, size_t i)
 	return (float)((i * 7 + (size_t)r * 13) % 1024) - 300.0f;
 }
 
-static int transfer(struct jm_comm *c, enum jm_transfer_kind kind, const float *from, float *to,
-	size_t n, struct jm_err *err)
+static bool is_of_all(enum jm_transfer_kind kind, bool to)
+{
+	return kind == JM_ALL_TO_ALL || kind == (to ? JM_ALL_GATHER : JM_REDUCE_SCATTER);
+}
+
+/* On the device, by a copy of `from` and, behind it, what `to` was. */
+static int transfer_there(const struct jm_device *d, const struct jm_comm *c, struct jm_transfer t,
+	size_t from_bytes, size_t to_bytes, struct jm_err *err)
+{
+	char *room = d->backend->alloc(d->dev, from_bytes + to_bytes + 1), *to = room + from_bytes;
+	void *result = t.to;
+	int code = d->backend->stream(d->dev, JM_QUEUE_COMM, &t.stream, err);
+
+	if (!code)
+		code = jm_device_copy(
+			d, JM_QUEUE_COMM, room, t.from, from_bytes, JM_TO_DEVICE, err);
+	if (!code)
+		code = jm_device_copy(d, JM_QUEUE_COMM, to, t.to, to_bytes, JM_TO_DEVICE, err);
+	t.to = t.from == t.to ? room : to;
+	t.from = room;
+	if (!code)
+		code = jm_comm_run(c, &t, err);
+	if (!code)
+		code = jm_device_copy(d, JM_QUEUE_COMM, result, t.to, to_bytes, JM_TO_HOST, err);
+	if (!code)
+		code = jm_device_sync(d, err);
+	d->backend->release(d->dev, room);
+	return code;
+}
+
+static int run(struct rank *r, const struct jm_comm *c, const struct jm_transfer *t)
+{
+	size_t bytes = t->count * sizeof(float), world = (size_t)c->world;
+
+	if (!r->device)
+		return jm_comm_run(c, t, &r->err);
+	return transfer_there(r->device, c, *t, bytes * (is_of_all(t->kind, false) ? world : 1),
+		bytes * (is_of_all(t->kind, true) ? world : 1), &r->err);
+}
+
+static int transfer(struct rank *r, const struct jm_comm *c, enum jm_transfer_kind kind,
+	const float *from, float *to)
 {
 	const struct jm_transfer t = {.kind = kind,
 		.type = JM_COMM_F32,
 		.from = from,
 		.to = to,
-		.count = n,
+		.count = r->n,
 		.root = c->world - 1};
 
-	return jm_comm_run(c, &t, err);
+	return run(r, c, &t);
 }
 
 /* To the rank after this one, from the one before it; with `chain` the last one sends nothing and the first gets nothing. */
 static int pass_on(
-	struct jm_comm *c, const float *from, float *to, size_t n, bool chain, struct jm_err *err)
+	struct rank *r, const struct jm_comm *c, const float *from, float *to, bool chain)
 {
 	int world = c->world, rank = c->rank;
 	const struct jm_transfer t = {.kind = JM_SEND_RECEIVE,
 		.type = JM_COMM_F32,
 		.from = from,
 		.to = to,
-		.count = n,
+		.count = r->n,
 		.to_rank = chain && rank == world - 1 ? -1 : (rank + 1) % world,
 		.from_rank = chain && !rank ? -1 : (rank + world - 1) % world};
 
-	return jm_comm_run(c, &t, err);
+	return run(r, c, &t);
 }
 
 static int transfer_all(struct rank *r, struct jm_comm *c)
@@ -104,19 +147,19 @@ static int transfer_all(struct rank *r, struct jm_comm *c)
 	for (size_t i = 0; i < n * (size_t)c->world; i++)
 		own[i] = value(c->rank, i);
 	memcpy(r->sum, own, n * sizeof(*own));
-	rc = transfer(c, JM_ALL_REDUCE, r->sum, r->sum, n, &r->err);
+	rc = transfer(r, c, JM_ALL_REDUCE, r->sum, r->sum);
 	if (!rc)
-		rc = transfer(c, JM_ALL_GATHER, own, r->all, n, &r->err);
+		rc = transfer(r, c, JM_ALL_GATHER, own, r->all);
 	if (!rc)
-		rc = transfer(c, JM_REDUCE_SCATTER, own, r->part, n, &r->err);
+		rc = transfer(r, c, JM_REDUCE_SCATTER, own, r->part);
 	if (!rc)
-		rc = transfer(c, JM_BROADCAST, own, r->told, n, &r->err);
+		rc = transfer(r, c, JM_BROADCAST, own, r->told);
 	if (!rc)
-		rc = transfer(c, JM_ALL_TO_ALL, own, r->swapped, n, &r->err);
+		rc = transfer(r, c, JM_ALL_TO_ALL, own, r->swapped);
 	if (!rc)
-		rc = pass_on(c, own, r->passed, n, false, &r->err);
+		rc = pass_on(r, c, own, r->passed, false);
 	if (!rc)
-		rc = pass_on(c, own, r->sent, n, true, &r->err);
+		rc = pass_on(r, c, own, r->sent, true);
 	free(own);
 	return rc;
 }
@@ -167,7 +210,7 @@ static void make_room(struct rank *r)
 /* Groups of ranks of one parity: all transfers, in one of the groups twice. */
 static int split_and_transfer(struct rank *r, const struct jm_comm *c)
 {
-	struct rank member = {.n = r->n};
+	struct rank member = {.n = r->n, .device = r->device};
 	struct jm_comm group = {0};
 	int code = jm_comm_split(c, c->rank % 2, &group, &r->err);
 
@@ -186,19 +229,62 @@ static int split_and_transfer(struct rank *r, const struct jm_comm *c)
 	return code;
 }
 
+static int meet_and_transfer(struct rank *r)
+{
+	struct jm_comm c = {0};
+	int code = jm_comm_open(r->transport, &r->place, &c, &r->err);
+
+	if (!code)
+		code = split_and_transfer(r, &c);
+	if (!code)
+		code = transfer_all(r, &c);
+	if (!code) /* the gang goes on beside its groups */
+		code = split_and_transfer(r, &c);
+	if (!code)
+		code = jm_comm_leave(&c, &r->err);
+	jm_comm_close(&c);
+	return code;
+}
+
+static int enter(void *arg, struct jm_err *err)
+{
+	(void)arg, (void)err;
+	return 0;
+}
+
+/* With a device of its own, and a communicator `local` beside that of the device. */
+static int be_rank_there(struct rank *r)
+{
+	struct jm_comm control = {0};
+	struct jm_device device;
+	char name[16];
+	int code;
+
+	snprintf(name, sizeof(name), "later:%d", r->place.rank);
+	code = jm_device_open(name, 1, &device, &r->err);
+	if (code)
+		return code;
+	r->device = &device;
+	r->place.control = &control;
+	r->place.device = device.dev;
+	r->place.lanes = device.backend->lanes;
+	r->place.enter = enter;
+	code = jm_comm_open("local", &r->place, &control, &r->err);
+	if (!code)
+		code = meet_and_transfer(r);
+	jm_comm_close(&control);
+	jm_device_close(&device);
+	return code;
+}
+
 static void *be_rank(void *arg)
 {
 	struct rank *r = arg;
-	struct jm_comm c = {0};
 
-	r->rc = jm_comm_open(r->transport, &r->place, &c, &r->err);
-	if (!r->rc)
-		r->rc = split_and_transfer(r, &c);
-	if (!r->rc)
-		r->rc = transfer_all(r, &c);
-	if (!r->rc) /* the gang goes on beside its groups */
-		r->rc = split_and_transfer(r, &c);
-	jm_comm_close(&c);
+	if (jm_transport_find(r->transport, &r->err)->host_memory)
+		r->rc = meet_and_transfer(r);
+	else
+		r->rc = be_rank_there(r);
 	return NULL;
 }
 
@@ -232,6 +318,17 @@ static void transfers_are_what_they_say(void **transport)
 	for (int world = 1; world <= MOST_RANKS; world++)
 		for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++)
 			run_gang(*transport, world, counts[i]);
+}
+
+/* A piece of transport host has 1048576 f32. */
+static void transfers_of_devices_are_what_they_say(void **transport)
+{
+	static const size_t counts[] = {0, 1, 9, 65537, 1048577};
+
+	for (int world = 1; world <= MOST_RANKS; world++)
+		for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++)
+			if (world > 1 || strcmp(*transport, "host") != 0)
+				run_gang(*transport, world, counts[i]);
 }
 
 static void *leave_early(void *arg)
@@ -414,10 +511,24 @@ static void alone_nothing_is_sent(void **unused)
 	}
 #define ON_BOTH(test) ON("local", test), ON("net", test)
 
+static void name_fakes(void)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/tests/peers", getenv("JM_BUILD"));
+	setenv("JM_BACKENDS", path, 1);
+	snprintf(path, sizeof(path), "%s/tests/peers/libnccl-fake.so", getenv("JM_BUILD"));
+	setenv("JM_NCCL_LIB", path, 1);
+	setenv("JM_FAKE_LATER_IDS", "GPU-0,GPU-1,GPU-2,GPU-3,GPU-4", 1);
+	setenv("JM_FAKE_LATER_US", "0", 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		ON_BOTH(transfers_are_what_they_say),
+		ON("host", transfers_of_devices_are_what_they_say),
+		ON("nccl", transfers_of_devices_are_what_they_say),
 		ON_BOTH(a_rank_that_left_is_named),
 		ON_BOTH(a_rank_that_never_comes_is_named),
 		ON_BOTH(ranks_that_have_come_may_take_their_time),
@@ -426,5 +537,6 @@ int main(void)
 		cmocka_unit_test(alone_nothing_is_sent),
 	};
 
+	name_fakes();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
