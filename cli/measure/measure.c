@@ -53,6 +53,9 @@ static int take_options(struct measurement *m)
 {
 	int rc = jm_device_sources(m->device, m->source_texts, &m->sources, &m->cli->err);
 
+	if (!rc && m->phase_at && !m->phase_regex)
+		rc = jm_err_set(&m->cli->err, JM_EUSAGE,
+			"--phase-at says where the lines of --phase-regex stand; give both.");
 	if (!rc && m->json)
 		rc = jm_output_try(m->json, &m->cli->err);
 	if (!rc && m->metrics)
@@ -206,6 +209,8 @@ static int launch(void *arg, const struct jm_repeat_once *what, struct jm_outcom
 		.items_regex = what->counted ? m->items_regex : NULL,
 		.items_json = what->counted ? m->items_json : NULL,
 		.items_kind = jm_item_kind_of(what->counted ? m->items_kind : NULL),
+		.phase_regex = what->counted ? m->phase_regex : NULL,
+		.phase_at_end = m->phase_at && !strcmp(m->phase_at, "end"),
 		.out_fd = 1,
 		.shared_phase = what->phase,
 		.phase_name = what->phase_name,
@@ -510,6 +515,7 @@ const struct jm_command jm_command_measure = {
 		"marked as estimated.",
 	.example = "joulemark measure python3 train.py --epochs 3\n"
 		   "joulemark measure --source nvml,rapl --json run.json -- ./train\n"
+		   "joulemark measure --phase-regex 'Epoch (\\d+)' -- ./train\n"
 		   "joulemark measure --until 5s -- ./short\n"
 		   "joulemark measure --for 60s\n"
 		   "joulemark measure --pid 1234 --json served.json",

@@ -22,8 +22,8 @@ static bool attaches(const struct jm_cli *cli)
 /* What needs a command, or another choice. */
 static int check(struct jm_cli *cli)
 {
-	static const char *const of_commands[] = {
-		"store", "items-regex", "items-json", "items-kind", "job"};
+	static const char *const of_commands[] = {"store", "items-regex", "items-json",
+		"items-kind", "job", "phase-regex", "phase-at"};
 
 	if (cli->command)
 		return jm_err_set(&cli->err, JM_EUSAGE,

@@ -5,6 +5,8 @@
 #include "cli/frame/json_option.h"
 #include "cli/settings/hold.h"
 
+static const char *const phase_ends[] = {"begin", "end", NULL};
+
 const struct jm_option jm_measure_options[] = {
 	{JM_DEVICE_ROW, .usual = true, .heading = "Sensors",
 		JM_BIND(JM_TEXT, struct measurement, device)},
@@ -132,6 +134,21 @@ const struct jm_option jm_measure_options[] = {
 			"the "
 			"sum of its series; NAME{label=\"value\"} selects some of them"},
 	JM_ITEM_UNIT_OPTION(struct measurement, unit, 0),
+	{.name = "phase-regex",
+		.heading = "Phases",
+		JM_BIND(JM_TEXT, struct measurement, phase_regex),
+		.argument = "REGEX",
+		.help = "make phases of what the command prints: a line that this regular "
+			"expression "
+			"(PCRE2) finds, such as 'Epoch (\\d+)', begins one; its name is the text "
+			"that "
+			"matches, up to the end of the first group"},
+	{.name = "phase-at",
+		JM_BIND(JM_CHOICE, struct measurement, phase_at),
+		.choices = phase_ends,
+		.help = "with --phase-regex: the line stands at the begin of its phase, or at its "
+			"end, "
+			"as where a program reports an epoch when it is over. Without it, begin"},
 	{JM_JSON_ROW("write the record as JSON; without a file to standard output"), .usual = true,
 		.heading = "Files", JM_BIND(JM_TEXT, struct measurement, json),
 		.takes_next = jm_hold_json_next},

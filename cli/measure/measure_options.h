@@ -21,6 +21,7 @@ struct measurement {
 	const char *unit;				      /* of an item; NULL = not named */
 	const char *job;				      /* NULL = by Slurm */
 	const char *items_regex, *items_json, *items_kind;    /* see launch.h */
+	const char *phase_regex, *phase_at;		      /* see launch.h; NULL = not given */
 	struct jm_measure_text text;
 	int64_t interval_ns; /* 0 = by the sensors */
 	const char *device;  /* NULL = not given */

@@ -472,6 +472,7 @@ static void put_phases(const struct jm_measure_text *t, const json_t *record)
 	fputc('\n', t->out);
 	jm_grid_print(&g, 2, t->width, t->out);
 	jm_grid_done(&g);
+	jm_phases_note(record, t->out, t->width);
 	if (!t->meters && origin && mixed(json_object_get(record, "meters")))
 		fprintf(t->out, "  energy of the %s meters\n", origin);
 }

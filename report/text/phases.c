@@ -258,3 +258,26 @@ int jm_phases_grid(const json_t *record, bool devices, const char *item, struct 
 	free(rows);
 	return rc;
 }
+
+static bool has_phase(const json_t *record, const char *name)
+{
+	const json_t *phase;
+	size_t i;
+
+	json_array_foreach(json_object_get(record, "phases"), i, phase)
+	{
+		if (!strcmp(jm_json_text(phase, "name"), name))
+			return true;
+	}
+	return false;
+}
+
+void jm_phases_note(const json_t *record, FILE *out, int width)
+{
+	if (has_phase(record, "command") && has_phase(record, "marked"))
+		jm_text_wrap(out,
+			"command: from its start to its end; marked: from the first mark to the "
+			"last, to "
+			"which the rate of items applies",
+			2, 4, width);
+}

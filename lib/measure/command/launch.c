@@ -8,6 +8,7 @@
 #include "found_items.h"
 #include "measure/session/progress.h"
 #include "output_items.h"
+#include "output_phases.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,6 +36,7 @@ struct launch {
 	int output_errno; /* see launch.h */
 	struct jm_tally tally;
 	struct jm_item_sums scanned;
+	struct jm_output_phases lines;
 	/* the phase that marks have opened */
 	int phase, n_phases;
 	long n_left_out; /* items of marks that were ignored, because an expression or key counts them */
@@ -125,7 +127,8 @@ static void on_scanned(void *arg, const struct jm_mark *given)
 	struct jm_mark mark = *given;
 
 	mark.t_ns = within(l, &l->scanned.amount, mark.t_ns);
-	jm_item_sums_add(&l->scanned, &mark, (const int[]){l->command, l->phase});
+	jm_item_sums_add(&l->scanned, &mark,
+		(const int[]){l->command, l->lines.phase >= 0 ? l->lines.phase : l->phase});
 }
 
 /* ---- output ---- */
@@ -179,16 +182,33 @@ static bool read_output(struct launch *l)
 	return false;
 }
 
-/* Searches what was read, up to this byte of all output. */
+/* With its end, where that is there: '\n', or '\r' of progress bars. */
+static size_t line_length(const char *text, size_t n)
+{
+	size_t k = 0;
+
+	while (k < n && text[k] != '\n' && text[k] != '\r')
+		k++;
+	return k + (k < n);
+}
+
+/* Searches what was read, up to this byte of all output: line by line, so that items are of the phase of their line. */
 static void search(struct launch *l, int64_t end)
 {
 	int64_t until = end < l->n_read ? end : l->n_read;
 
-	if (until <= l->n_searched)
-		return;
-	jm_scan_feed(l->scan, l->output + l->n_output - (l->n_read - l->n_searched),
-		(size_t)(until - l->n_searched), l->read_ns, on_scanned, l);
-	l->n_searched = until;
+	while (l->n_searched < until) {
+		const char *line = l->output + l->n_output - (l->n_read - l->n_searched);
+		size_t left = (size_t)(until - l->n_searched), n = line_length(line, left);
+
+		if (!l->lines.at_end)
+			jm_output_phases_feed(&l->lines, line, n, l->read_ns);
+		if (l->scan)
+			jm_scan_feed(l->scan, line, n, l->read_ns, on_scanned, l);
+		if (l->lines.at_end)
+			jm_output_phases_feed(&l->lines, line, n, l->read_ns);
+		l->n_searched += (int64_t)n;
+	}
 }
 
 /* ---- marks ---- */
@@ -350,6 +370,7 @@ static void take_the_rest(struct launch *l)
 		take_marks(l, l->proc.end_ns);
 	if (l->scan)
 		jm_scan_end(l->scan, l->proc.end_ns, on_scanned, l);
+	jm_output_phases_end(&l->lines, l->proc.end_ns, l->o->argv[0]);
 	if (l->scan) {
 		credit_scanned(l);
 		found = (struct jm_found_items){l->ctx, l->o->argv[0], l->o->items_regex,
@@ -396,8 +417,8 @@ static int start(struct launch *l, struct jm_err *err)
 	struct jm_proc_options o = {
 		.argv = l->o->argv,
 		.mask = &l->signals.before,
-		.capture = l->scan != NULL,
-		.captured = l->scan ? share_output : NULL,
+		.capture = l->scan || l->lines.scan,
+		.captured = l->scan || l->lines.scan ? share_output : NULL,
 		.captured_arg = l,
 		.before_exec = l->o->before_exec,
 		.before_exec_arg = l->o->before_exec_arg,
@@ -421,7 +442,10 @@ static int start(struct launch *l, struct jm_err *err)
 		return rc;
 	if (l->proc.out_fd >= 0)
 		fcntl(l->proc.out_fd, F_SETFL, O_NONBLOCK);
-	return begin_command(l, err);
+	rc = begin_command(l, err);
+	if (!rc)
+		jm_output_phases_begin(&l->lines, l->proc.start_ns);
+	return rc;
 }
 
 static int run(struct launch *l, struct jm_err *err)
@@ -519,8 +543,11 @@ int jm_launch(struct jm_ctx *ctx, struct jm_session *s, const struct jm_launch_o
 	};
 	int rc = 0;
 
+	l.lines = (struct jm_output_phases){
+		.ctx = ctx, .session = s, .at_end = o->phase_at_end, .regex = o->phase_regex};
+	rc = jm_output_phases_open(&l.lines, err);
 	jm_item_sums_init(&l.scanned, o->items_kind);
-	if (o->items_regex || o->items_json)
+	if (!rc && (o->items_regex || o->items_json))
 		rc = jm_scan_new(o->items_regex, o->items_json, &l.scan, err);
 	if (!rc && o->items_kind)
 		rc = jm_scan_check_numbers(l.scan, err);
@@ -536,6 +563,7 @@ int jm_launch(struct jm_ctx *ctx, struct jm_session *s, const struct jm_launch_o
 	jm_proc_done(&l.proc);
 	jm_progress_close(l.progress);
 	jm_scan_free(l.scan);
+	jm_output_phases_done(&l.lines);
 	jm_item_sums_done(&l.scanned);
 	return rc;
 }

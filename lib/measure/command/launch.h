@@ -14,7 +14,10 @@ struct jm_launch_options {
 	char *const *argv;
 	const char *items_regex, *items_json; /* see progress.h; NULL = marks only */
 	enum jm_item_kind items_kind;	      /* of their numbers */
-	int out_fd;			      /* where captured stdout goes on to; usually 1 */
+	const char *
+		phase_regex; /* lines that begin a phase, or end one (phase_at_end); NULL = none do */
+	bool phase_at_end;
+	int out_fd; /* where captured stdout goes on to; usually 1 */
 	/* Several runs in one phase, which the caller ends: -1 before the first of them, then its index.
 	 * NULL = a separate phase "command". */
 	int *shared_phase;

@@ -116,10 +116,12 @@ int jm_regex_next(
 		return 0;
 	if (found < 0)
 		return limited(r);
-	*ret = (struct jm_regex_match){.group = NULL};
+	*ret = (struct jm_regex_match){
+		.text = line + place[0], .n_text = place[1] > place[0] ? place[1] - place[0] : 0};
 	if (found > 1 && place[2] != PCRE2_UNSET && place[3] >= place[2]) {
 		ret->group = line + place[2];
 		ret->n_group = place[3] - place[2];
+		ret->n_text = place[3] > place[0] ? place[3] - place[0] : 0;
 	}
 	*at = place[1] > *at ? place[1] : next_character(line, n, *at);
 	return 1;

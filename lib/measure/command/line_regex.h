@@ -13,6 +13,8 @@ struct jm_regex_match {
 	const char *
 		group; /* first group, in the line; NULL = the expression has none, or it took no part */
 	size_t n_group;
+	const char *text; /* of the match, up to the end of the first group where it has one */
+	size_t n_text;
 };
 
 /* What is no expression, is nested deeper than 250, or is too large: a sentence with the place. */

@@ -23,6 +23,7 @@ struct text {
 struct jm_scan {
 	struct jm_regex *regex; /* NULL: key */
 	char *key;
+	bool names;
 	struct text line, whole;
 	char near[128], unread[64]; /* see jm_scan_near, jm_scan_unread */
 	long found, n_unread, n_limited;
@@ -81,6 +82,15 @@ static void credit(struct jm_scan *s, double items, int64_t t_ns, jm_mark_fn *fn
 	fn(arg, &mark);
 }
 
+int jm_scan_new_names(const char *regex, struct jm_scan **ret, struct jm_err *err)
+{
+	int rc = jm_scan_new(regex, NULL, ret, err);
+
+	if (!rc)
+		(*ret)->names = true;
+	return rc;
+}
+
 /* A matched group that is a number as a whole: "1,234" is not 1 item. */
 static void credit_group(
 	struct jm_scan *s, const char *group, size_t n, int64_t t_ns, jm_mark_fn *fn, void *arg)
@@ -99,6 +109,23 @@ static void credit_group(
 		memcpy(s->unread, text, sizeof(text));
 }
 
+/* Blanks around it are no part of a name. */
+static void credit_name(const struct jm_regex_match *match, int64_t t_ns, jm_mark_fn *fn, void *arg)
+{
+	struct jm_mark mark = {.t_ns = t_ns, .items = NAN, .byte = -1};
+	size_t blanks = 0, n;
+
+	while (blanks < match->n_text && strchr(" \t", match->text[blanks]))
+		blanks++;
+	n = match->n_text - blanks;
+	while (n && strchr(" \t", match->text[blanks + n - 1]))
+		n--;
+	snprintf(mark.name, sizeof(mark.name), "%.*s",
+		(int)(n < sizeof(mark.name) ? n : sizeof(mark.name)), match->text + blanks);
+	if (*mark.name)
+		fn(arg, &mark);
+}
+
 static void match_line(struct jm_scan *s, int64_t t_ns, jm_mark_fn *fn, void *arg)
 {
 	struct jm_regex_match match;
@@ -106,7 +133,9 @@ static void match_line(struct jm_scan *s, int64_t t_ns, jm_mark_fn *fn, void *ar
 	int rc;
 
 	while ((rc = jm_regex_next(s->regex, s->line.bytes, s->line.n, &at, &match)) > 0) {
-		if (!jm_regex_has_group(s->regex))
+		if (s->names)
+			credit_name(&match, t_ns, fn, arg);
+		else if (!jm_regex_has_group(s->regex))
 			credit(s, 1, t_ns, fn, arg);
 		else if (match.group)
 			credit_group(s, match.group, match.n_group, t_ns, fn, arg);

@@ -14,6 +14,8 @@ int jm_scan_new(const char *regex, const char *json_key, struct jm_scan **ret, s
 void jm_scan_feed(
 	struct jm_scan *s, const char *bytes, size_t n, int64_t t_ns, jm_mark_fn *fn, void *arg);
 void jm_scan_end(struct jm_scan *s, int64_t t_ns, jm_mark_fn *fn, void *arg);
+/* Matches are names instead: each is a mark with the text of the match, up to the end of its first group, and no items. */
+int jm_scan_new_names(const char *regex, struct jm_scan **ret, struct jm_err *err);
 /* Does it look for numbers? It does not where the expression has no group. */
 bool jm_scan_has_numbers(const struct jm_scan *s);
 /* JM_EUSAGE where it does not; s may be NULL. */

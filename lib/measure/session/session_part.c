@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A part of a session that is over while the session goes on: its last readings, and a copy of all. */
 #include "session_private.h"
+#include "base/printable.h"
+
+#include <stdio.h>
 
 #define LONGEST                                                                                    \
 	(1500 * JM_MILLISECOND) /* an edge of a slow sensor, and the reading that it waits for */
@@ -23,6 +26,16 @@ void jm_session_await_edge(struct jm_session *s)
 	for (int64_t now; !all_passed(s) && (now = jm_ctx_now(s->ctx)) < until;)
 		jm_sleep_until(&sleeper, now + STEP);
 	jm_sleeper_done(&sleeper);
+}
+
+void jm_session_rename(struct jm_session *s, int phase, const char *name)
+{
+	pthread_mutex_lock(&s->phase_lock);
+	if (phase >= 0 && phase < s->n_phases) {
+		snprintf(s->phase[phase].name, sizeof(s->phase[phase].name), "%s", name);
+		jm_text_tame(s->phase[phase].name);
+	}
+	pthread_mutex_unlock(&s->phase_lock);
 }
 
 struct copy {

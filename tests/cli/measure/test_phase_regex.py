@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""measure --phase-regex: phases of what a program prints, without a change of the program."""
+import json
+
+import pytest
+
+from jm import USAGE, jm, sentence
+from measured import check, fakes
+
+WATTS = 300
+ENV = fakes(f"gpus=1;wave=square;low={WATTS};high={WATTS};period=1")
+
+
+def phases_of(script, *options, status=0):
+    """(name, seconds, items) of each phase but the command; the energy of each is that of its time."""
+    done = jm("measure", "--source", "nvml", "--json=/dev/fd/1", *options, "--", "sh", "-c", script, env=ENV)
+    assert done.returncode == status, done.stderr
+    record = check(json.loads(done.stdout[done.stdout.index("{"):]))
+    for p in record["phases"]:
+        if p["end_s"] - p["start_s"] > 0.15:
+            assert p["total"]["joules_measured"] == pytest.approx(WATTS * (p["end_s"] - p["start_s"]), rel=0.1)
+    return [(p["name"], p["end_s"] - p["start_s"], p["items"]) for p in record["phases"] if p["name"] != "command"], done
+
+
+def test_lines_begin_phases():
+    found, done = phases_of("sleep 0.1; for e in 1 2 3; do echo \"Epoch $e/3: begins\"; sleep 0.$((e + 1)); done", "--phase-regex", r"Epoch (\d+)")
+    assert [name for name, _, _ in found] == ["Epoch 1", "Epoch 2", "Epoch 3"]
+    for (_, seconds, _), least in zip(found, (0.2, 0.3, 0.4)):
+        assert least <= seconds < least + 0.15
+    assert "Epoch 1/3: begins" in done.stdout and " Epoch 2 " in done.stderr and "buffer" not in done.stderr
+
+
+def test_lines_end_phases():
+    """What comes after the last line has no name of its own; the times are those before each line."""
+    found, _ = phases_of("for e in 1 2; do sleep 0.$((e + 1)); echo \"epoch $e loss 0.5\"; done; sleep 0.15", "--phase-regex", r"epoch (\d+) loss",
+                         "--phase-at", "end")
+    assert [name for name, _, _ in found] == ["epoch 1", "epoch 2", "rest"]
+    for (_, seconds, _), least in zip(found, (0.2, 0.3, 0.15)):
+        assert least <= seconds < least + 0.15
+
+
+@pytest.mark.parametrize("at, items", [("begin", {"Epoch 1": 20, "Epoch 2": 50}), ("end", {"Epoch 1": 10, "Epoch 2": 40})])
+def test_items_are_of_the_phase_of_their_line(at, items):
+    """Also where lines come together: 'Epoch 1' has 10 before its line and 20 after it; 'Epoch 2' 20 in its line and 30 after it."""
+    script = ("echo 10 images; sleep 0.2; echo Epoch 1; sleep 0.1; printf '20 images\\nEpoch 2: 20 images\\n'; sleep 0.2; echo 30 images")
+    found, _ = phases_of(script, "--phase-regex", r"Epoch (\d+)", "--phase-at", at, "--items-regex", r"(\d+) images", "--items-kind", "amount")
+    assert {name: count for name, _, count in found if name in items} == items
+
+
+def test_a_line_that_comes_again_is_the_same_phase():
+    bars = "for i in 1 2 3; do printf 'Epoch 1 %d%%\\r' $i; sleep 0.1; done; printf 'Epoch 2\\r'; sleep 0.1; echo"
+    found, _ = phases_of(bars, "--phase-regex", r"Epoch \d+")
+    assert [name for name, _, _ in found] == ["Epoch 1", "Epoch 2"] and found[0][1] >= 0.3
+
+
+def test_a_buffered_output_is_named():
+    _, done = phases_of("printf 'Epoch 1\\nEpoch 2\\n'; sleep 0.1", "--phase-regex", r"Epoch (\d+)")
+    assert "PYTHONUNBUFFERED" in done.stderr
+
+
+def test_what_matches_nothing_is_named():
+    found, done = phases_of("echo a", "--phase-regex", r"Epoch (\d+)")
+    assert found == [] and "matches nothing that 'sh' printed" in done.stderr
+
+
+def test_names_of_joulemark_are_not_taken():
+    found, _ = phases_of("echo command; sleep 0.1", "--phase-regex", "command")
+    assert [name for name, _, _ in found] == ["line.command"]
+
+
+def test_more_phases_than_are_kept():
+    found, done = phases_of("seq 1 5000", "--phase-regex", r"\d+")
+    assert len(found) == 4096 and "more than 4096" in done.stderr
+
+
+def test_marks_and_lines_are_phases_side_by_side(tmp_path):
+    from jm import BIN
+    found, done = phases_of(f"echo Epoch 1; '{BIN}' mark load; sleep 0.2; '{BIN}' mark train --items 5; sleep 0.1; '{BIN}' mark end; sleep 0.1",
+                            "--phase-regex", r"Epoch (\d+)")
+    names = [name for name, _, _ in found]
+    assert set(names) == {"Epoch 1", "load", "train", "end", "marked"} and "marked: from the first mark to the last" in done.stderr
+
+
+@pytest.mark.parametrize("args", [
+    ("--phase-at", "end", "--", "true"), ("--phase-regex", "(", "--", "true"), ("--phase-regex", "a", "--phase-at", "middle", "--", "true"),
+    ("--phase-regex", "a", "--for", "1s")])
+def test_what_does_not_go_together(args):
+    done = jm("measure", "--source", "null", *args)
+    assert done.returncode == USAGE and sentence(done)
