@@ -4,6 +4,8 @@
 # server's own counter of tokens is read while the machine is measured. The server here is a small script; of vLLM it is
 # --items-url http://HOST:8000/metrics --items-metric vllm:generation_tokens_total.
 # prints: ^joulemark: process [0-9]+
+# prints: ^  Cost     [0-9.e-]+ EUR, [0-9.]+ EUR per million tokens; 0.25 EUR/kWh
+# prints: ^  Carbon   [0-9.e-]+ gCO2e, [0-9.]+ gCO2e per million tokens
 # prints: ^  Items    [0-9,]+ tokens, [0-9.,]+ tokens/s, [0-9.]+ m?J/token simulated
 set -eu
 jm=${1:-joulemark}
@@ -30,4 +32,5 @@ trap 'kill $server; rm -rf "$work"' EXIT
 until [ -s "$work/port" ]; do sleep 0.1; done
 
 "$jm" measure --pid $server --for 2s --source sim:h100x1 --items-url "http://127.0.0.1:$(cat "$work/port")/metrics" \
-	--items-metric tokens_total --unit token --json="$work/served.json" 2>&1
+	--items-metric tokens_total --unit token --price 0.25 --currency EUR --carbon 380 --pue 1.2 \
+	--figures-from 'an example, of no year' --json="$work/served.json" 2>&1

@@ -104,6 +104,7 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 {
 	const struct jm_outcome *o = &m->outcome;
 	const char *unit = m->unit;
+	json_t *figures;
 
 	jm_record_set(record, "schema", json_string(JM_RECORD_SCHEMA));
 	jm_record_set(record, "started", started_json(m));
@@ -145,6 +146,9 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 	if (!unit && !isnan(o->items))
 		unit = "item";
 	jm_record_set(record, "unit", unit ? json_string(unit) : NULL);
+	figures = jm_measure_figures_json(&m->figures, record);
+	if (figures)
+		jm_record_set(record, "figures", figures);
 	jm_record_set(record, "provenance",
 		jm_provenance(&m->cli->ctx, jm_session_meters(m->session), err));
 }
@@ -472,7 +476,9 @@ static int measure(struct jm_cli *cli)
 	int rc, status;
 
 	JM_FILL(&cli->values, &m);
-	rc = jm_items_url_open(&m.items_url, cli);
+	rc = jm_measure_figures_check(&m.figures, cli);
+	if (!rc)
+		rc = jm_items_url_open(&m.items_url, cli);
 	if (!rc)
 		rc = jm_measure_attach_open(&m.attach, cli);
 	if (!rc)

@@ -8,6 +8,7 @@
 #include "measure/command/processor_share.h"
 #include "items_url.h"
 #include "measure_attach.h"
+#include "measure_figures.h"
 #include "measure_repeat.h"
 #include "measure_show.h"
 #include "measure_store.h"
@@ -32,6 +33,7 @@ struct measurement {
 	struct jm_measure_attach attach;
 	struct jm_measure_repeat repeat;
 	struct jm_items_url items_url;
+	struct jm_measure_figures figures;
 	bool repeats;
 	bool of_run; /* this is one of several runs, for a record of its own */
 	int stored;  /* of the runs, from the first on: their records are in the store */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The text of a measurement: headline, meters, phases, grade. */
 #include "measure_show.h"
+#include "measure_figures.h"
 #include "repeat_show.h"
 #include "cli/frame/screen.h"
 #include "base/text/json.h"
@@ -25,8 +26,7 @@ static const char *item_of(const json_t *record)
 	return *unit ? unit : "item";
 }
 
-/* "  Energy   1054 J ..." */
-static void put_line(const struct jm_measure_text *t, const char *label, const char *text)
+void jm_measure_line(const struct jm_measure_text *t, const char *label, const char *text)
 {
 	int label_width = t->width < 40 ? (int)strlen(label) + 1 : LABELS;
 
@@ -73,7 +73,7 @@ static void put_time(const struct jm_measure_text *t, const json_t *record)
 	else
 		snprintf(text, sizeof(text), "%s, killed by %s%s (signal %d, exit status %d)", wall,
 			name ? "SIG" : "a signal", name ? name : "", number, status);
-	put_line(t, "Time", text);
+	jm_measure_line(t, "Time", text);
 }
 
 static bool any_of_origin(const json_t *meters, const char *origin)
@@ -120,11 +120,11 @@ static void put_energy(const struct jm_measure_text *t, const json_t *record)
 		if (!any_of_origin(meters, jm_origin_name(jm_origin_order[i])))
 			continue;
 		total_text(record, jm_origin_name(jm_origin_order[i]), text, sizeof(text));
-		put_line(t, label, text);
+		jm_measure_line(t, label, text);
 		label = "";
 	}
 	if (*label)
-		put_line(t, label, "unknown: there is no meter");
+		jm_measure_line(t, label, "unknown: there is no meter");
 }
 
 /* "0.512 J ± 0.02 J, simulated; 40 runs in 5 groups" */
@@ -151,7 +151,7 @@ static void put_repeats(const struct jm_measure_text *t, const json_t *record)
 			groups, groups > 1 ? "groups with shifted starts" : "group",
 			floor(jm_json_real_of(repeats, "seconds") /
 				jm_json_real_of(repeats, "refresh_s")));
-		put_line(t, i ? "" : "One run", text);
+		jm_measure_line(t, i ? "" : "One run", text);
 	}
 }
 
@@ -178,7 +178,7 @@ static void put_context(const struct jm_measure_text *t, const json_t *record)
 				jm_json_text(signal, "quantity"));
 			jm_text_append(text, sizeof(text), " ", amount);
 		}
-		put_line(t, label, text);
+		jm_measure_line(t, label, text);
 		label = "";
 	}
 }
@@ -202,7 +202,7 @@ static void put_share(const struct jm_measure_text *t, const json_t *record)
 		snprintf(text, sizeof(text),
 			"%s of the processors, estimated: %.3g s, %.3g %% of all processor time",
 			joules, cpu_s, 100 * share);
-	put_line(t, "Share", text);
+	jm_measure_line(t, "Share", text);
 }
 
 /* A command's part of what the meters of the machine include, and what they measured before it. */
@@ -219,13 +219,13 @@ static void put_own_share(const struct jm_measure_text *t, const json_t *record)
 			"%s of the processors, estimated: %.3g %% of all processor time is the "
 			"command's; the meters include what else ran",
 			quantity, 100 * share);
-		put_line(t, "Share", text);
+		jm_measure_line(t, "Share", text);
 	}
 	if (isnan(before))
 		return;
 	jm_text_quantity(before, NAN, "W", quantity, sizeof(quantity));
 	snprintf(text, sizeof(text), "%s when the command began", quantity);
-	put_line(t, "Before", text);
+	jm_measure_line(t, "Before", text);
 }
 
 static const char *label_of(const json_t *record, const char *meter)
@@ -256,7 +256,7 @@ static void put_device_share(const struct jm_measure_text *t, const json_t *reco
 		snprintf(text, sizeof(text), "%s of %s, estimated: %.3g %% of its energy", joules,
 			what, 100 * jm_json_real_of(share, "share"));
 	}
-	put_line(t, label, text);
+	jm_measure_line(t, label, text);
 }
 
 static void put_device_shares(const struct jm_measure_text *t, const json_t *record)
@@ -317,7 +317,7 @@ static void put_items(const struct jm_measure_text *t, const json_t *record)
 	snprintf(number, sizeof(number), "%.10g", items);
 	jm_text_apart(number, sizeof(number));
 	jm_text_format(text, sizeof(text), "%s %.32ss%s%s", number, item, more, each);
-	put_line(t, "Items", text);
+	jm_measure_line(t, "Items", text);
 }
 
 /* ---- meters ---- */
@@ -563,7 +563,7 @@ static void put_quality(const struct jm_measure_text *t, const json_t *record)
 	snprintf(text, sizeof(text), "%s%s", grade,
 		json_array_size(reasons) && !t->why ? "; --why gives the reasons" : "");
 	fputc('\n', t->out);
-	put_line(t, "Quality", text);
+	jm_measure_line(t, "Quality", text);
 	json_array_foreach(reasons, i, reason)
 	{
 		if (!t->why)
@@ -584,6 +584,7 @@ void jm_measure_print(const struct jm_measure_text *t, const json_t *record)
 	put_device_shares(t, record);
 	put_context(t, record);
 	put_items(t, record);
+	jm_measure_figures_show(t, record);
 	jm_repeat_show(t->out, t->width, record);
 	put_meters(t, record);
 	put_phases(t, record);

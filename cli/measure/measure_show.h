@@ -20,4 +20,7 @@ struct jm_measure_text {
 
 void jm_measure_print(const struct jm_measure_text *t, const json_t *record);
 
+/* A line of the headline: "  Energy   1054 J ...". */
+void jm_measure_line(const struct jm_measure_text *t, const char *label, const char *text);
+
 #endif

@@ -436,6 +436,9 @@ const struct jm_key jm_record_keys[] = {
 		.column = "throughput_per_s"},
 	{POSITIVE("throughput_per_device", JM_KEY_NULL | JM_KEY_OF_CASE), .meaning = "items/s",
 		.column = "throughput_per_device_per_s"},
+	{OBJECT("figures", JM_KEY_OPTIONAL), .keys = jm__figures_keys,
+		.meaning = "price and carbon intensity, where 'measure' was given them, and what "
+			   "follows from them"},
 	{TEXT("workload", JM_KEY_NULL | JM_KEY_OF_CASE), .meaning = "null of a command",
 		.column = "workload"},
 	{OBJECT("options", JM_KEY_NULL | JM_KEY_OF_CASE),

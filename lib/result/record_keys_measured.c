@@ -72,6 +72,19 @@ const struct jm_key jm__items_from_keys[] = {
 	{0},
 };
 
+const struct jm_key jm__figures_keys[] = {
+	{TEXT("from", 0), .meaning = "their date and source, as the user gave them"},
+	{POSITIVE("price_per_kwh", JM_KEY_NULL), .meaning = "of the electricity"},
+	{TEXT("currency", JM_KEY_NULL), .meaning = "of the price"},
+	{POSITIVE("carbon_g_per_kwh", JM_KEY_NULL), .unit = "g",
+		.meaning = "CO2e of the electricity"},
+	{POSITIVE("pue", 0), .meaning = "energy of the facility divided by that of the machines"},
+	{NUMBER("cost", JM_KEY_NULL),
+		.meaning = "of the energy, times pue; of one run where a command was repeated"},
+	{NUMBER("carbon_g", JM_KEY_NULL), .unit = "g", .meaning = "the same as CO2e"},
+	{0},
+};
+
 const struct jm_key jm__job_keys[] = {
 	{TEXT("id", 0), .meaning = "of the job of Slurm, or the name that --job gives"},
 	{TEXT("step", JM_KEY_NULL), .meaning = "of the job of Slurm"},

@@ -21,7 +21,7 @@
 
 extern const struct jm_key jm__total_keys[], jm__meter_keys[], jm__context_keys[],
 	jm__quality_keys[], jm__phase_keys[], jm__attached_keys[], jm__own_share_keys[],
-	jm__repeats_keys[], jm__job_keys[], jm__items_from_keys[];
+	jm__repeats_keys[], jm__job_keys[], jm__items_from_keys[], jm__figures_keys[];
 extern const struct jm_key jm__weights_keys[], jm__loss_scale_keys[], jm__evaluation_keys[],
 	jm__data_keys[], jm__until_keys[];
 extern const struct jm_key jm__serving_keys[], jm__tune_keys[], jm__budget_keys[];

@@ -54,7 +54,8 @@ class _Name:
 class Measurement:
     """See measure()."""
 
-    def __init__(self, sources=None, interval=None):
+    def __init__(self, sources=None, interval=None, price=None, carbon=None, currency=None, pue=None, figures_from=None):
+        self.figures = _result.Figures(price, carbon, currency, pue, figures_from)
         if interval is not None and not interval > 0:
             raise ValueError(f"An interval is a number of seconds above 0, not {interval!r}.")
         self._sources = sources if sources is None or isinstance(sources, str) else ",".join(sources)
@@ -220,7 +221,7 @@ class Measurement:
                              }.get(self._state, "Results are known when the measurement has ended."
                                    if self._state != "stopped" else "The measurement failed, so it has no results."))
             phases, origin = self._report["phases"], self.origin
-            self._results = {name: _result.Result(name, [phases[i] for i in known.phases], origin, known.closed)
+            self._results = {name: _result.Result(name, [phases[i] for i in known.phases], origin, known.closed, self.figures)
                              for name, known in self._names.items()}
         return self._results
 
@@ -246,13 +247,15 @@ class Measurement:
     @property
     def whole(self):
         """The Result from start to stop."""
-        return _result.Result(WHOLE, self.report["phases"][:1], self.origin)
+        return _result.Result(WHOLE, self.report["phases"][:1], self.origin, True, self.figures)
 
     joules = property(lambda self: self.whole.joules)
     error = property(lambda self: self.whole.error)
     seconds = property(lambda self: self.whole.seconds)
     watts = property(lambda self: self.whole.watts)
     items = property(lambda self: self.whole.items)
+    cost = property(lambda self: self.whole.cost)
+    carbon_g = property(lambda self: self.whole.carbon_g)
 
     def __getitem__(self, name):
         results = self._find_results()
@@ -357,13 +360,15 @@ def _around(function, context):
 # ---- measuring
 
 
-def measure(sources=None, interval=None):
+def measure(sources=None, interval=None, **figures):
     """A measurement, for `with`.
 
     sources   as `joulemark measure --source`: "nvml,rapl" or a list; None = all that measure here
     interval  seconds between readings; None = by the sensors' refresh
+    figures   the user's own: price (of a kWh) and its currency, carbon (g CO2e of a kWh), pue (of the facility, 1 and
+              more), and figures_from, the date and source of price and carbon, without which they are refused
     """
-    return Measurement(sources, interval)
+    return Measurement(sources, interval, **figures)
 
 
 def _print_report(measurement):

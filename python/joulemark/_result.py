@@ -17,6 +17,24 @@ def _sum(values):
     return None if not values or None in values else sum(values)
 
 
+class Figures:
+    """The user's own price and carbon intensity of a kWh, and where they come from. None has a default."""
+
+    def __init__(self, price=None, carbon=None, currency=None, pue=None, source=None):
+        for name, value, least in (("price", price, 0), ("carbon", carbon, 0), ("pue", pue, 1)):
+            if value is not None and not least <= value < math.inf:
+                raise ValueError(f"{name} is a number of at least {least}, not {value!r}.")
+        if (price is not None or carbon is not None) and not source:
+            raise ValueError("price and carbon need figures_from with their date and source, such as 'contract of 2026-01'.")
+        if price is None and carbon is None and (pue is not None or source or currency):
+            raise ValueError("pue, currency and figures_from have no effect without price or carbon.")
+        self.price, self.carbon, self.currency, self.source = price, carbon, currency, source
+        self.pue = 1 if pue is None else pue
+
+    def of(self, joules, per_kwh):
+        return None if joules is None or per_kwh is None else joules / 3.6e6 * self.pue * per_kwh
+
+
 class Result:
     """Energy, time and items of a region: the sum of its stretches, or one of them.
 
@@ -27,13 +45,16 @@ class Result:
     seconds    time; what several threads spend in the region together counts once
     watts      joules / seconds
     items      what was credited, None when nothing was
+    cost       of the energy, in the currency of measure(price=...); None where no price was given
+    carbon_g   of the energy, in g CO2e, by measure(carbon=...)
     closed     False when it was still open as the measurement ended
     stretches  a Result for each time that the region was entered and left
     meters     {id: joules} of every meter; meters that contain each other are both there
     """
 
-    def __init__(self, name, phases, origin, closed=True):
+    def __init__(self, name, phases, origin, closed=True, figures=None):
         self.name, self.origin, self.closed = name, origin, closed
+        self.figures = figures or Figures()
         self._phases = phases
 
     def of_origin(self, origin):
@@ -78,13 +99,21 @@ class Result:
         return joules / items if joules is not None and items else None
 
     @property
+    def cost(self):
+        return self.figures.of(self.joules, self.figures.price)
+
+    @property
+    def carbon_g(self):
+        return self.figures.of(self.joules, self.figures.carbon)
+
+    @property
     def items_per_second(self):
         items, seconds = self.items, self.seconds
         return items / seconds if items is not None and seconds else None
 
     @property
     def stretches(self):
-        return [Result(self.name, [phase], self.origin, self.closed or phase is not self._phases[-1])
+        return [Result(self.name, [phase], self.origin, self.closed or phase is not self._phases[-1], self.figures)
                 for phase in self._phases]
 
     @property
@@ -155,11 +184,17 @@ def energy_text(result):
 
 def rows(results):
     """Texts of a table: a row of names, then one of each result."""
-    yield ("region", "energy", "time", "power", "items", "J/item")
+    results = list(results)
+    figures = results[0].figures if results else Figures()
+    more = [(name, key) for name, key, given in (
+        (f"cost {_tame(figures.currency)}" if figures.currency else "cost", "cost", figures.price),
+        ("g CO2e", "carbon_g", figures.carbon)) if given is not None]
+    yield ("region", "energy", "time", "power", "items", "J/item", *(name for name, _ in more))
     for r in results:
         yield (_tame(r.name) + ("" if r.closed else " (not closed)"), energy_text(r), _number(r.seconds, "s"),
                _number(r.watts, "W"), "-" if r.items is None else _grouped(r.items, 0) if r.items == int(r.items) else plain(r.items),
-               "-" if r.joules_per_item is None else plain(r.joules_per_item))
+               "-" if r.joules_per_item is None else plain(r.joules_per_item),
+               *("unknown" if getattr(r, key) is None else plain(getattr(r, key)) for _, key in more))
 
 
 def table(results):

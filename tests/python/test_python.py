@@ -499,3 +499,28 @@ def test_a_mark_outside_is_no_error_and_a_wrong_name_is():
         except joulemark.Error as error: assert "two words" in str(error)
         else: raise SystemExit(1)
     """)
+
+
+def test_cost_and_carbon_by_the_users_figures():
+    done = python("""
+    import json, time, joulemark
+    with joulemark.measure(sources="nvml", price=0.25, currency="EUR", carbon=380, pue=1.5, figures_from="contract of 2026-01") as m:
+        with m.region("a"):
+            time.sleep(0.3)
+    with joulemark.measure(sources="null", carbon=1, figures_from="x") as unknown:
+        pass
+    with joulemark.measure(sources="nvml") as plain:
+        pass
+    print(json.dumps([m["a"].joules, m["a"].cost, m["a"].carbon_g, m.joules, m.cost, unknown.carbon_g, plain.cost, str(m), str(plain)]))
+    for wrong in ({"price": 1}, {"carbon": 1}, {"pue": 2}, {"figures_from": "a"}, {"price": -1, "figures_from": "a"}, {"price": 1, "figures_from": "a", "pue": 0.5}):
+        try:
+            joulemark.measure(**wrong)
+        except ValueError as error:
+            assert str(error).endswith("."), error
+        else:
+            raise SystemExit(f"{wrong} is taken")
+    """)
+    joules, cost, carbon, whole, of_whole, unknown, plain, table, other = json.loads(done.stdout)
+    assert joules > 0 and cost == pytest.approx(joules / 3.6e6 * 1.5 * 0.25) and carbon == pytest.approx(joules / 3.6e6 * 1.5 * 380)
+    assert of_whole == pytest.approx(whole / 3.6e6 * 1.5 * 0.25) and unknown is None and plain is None
+    assert table.splitlines()[0].split()[-4:] == ["cost", "EUR", "g", "CO2e"] and "cost" not in other
