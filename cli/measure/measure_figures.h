@@ -4,7 +4,7 @@
 #define JM_MEASURE_FIGURES_H
 
 #include "cli/frame/cli.h"
-#include "measure_show.h"
+#include "measure_line.h"
 
 #include <jansson.h>
 

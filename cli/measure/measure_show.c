@@ -14,7 +14,6 @@
 #include <math.h>
 #include <string.h>
 
-#define LABELS	    9 /* columns of "Energy" with the blanks around it */
 #define WH	    3600.0
 #define LABEL_MAX   40
 #define LABEL_SHORT 28 /* where more columns follow */
@@ -24,14 +23,6 @@ static const char *item_of(const json_t *record)
 	const char *unit = jm_json_text(record, "unit");
 
 	return *unit ? unit : "item";
-}
-
-void jm_measure_line(const struct jm_measure_text *t, const char *label, const char *text)
-{
-	int label_width = t->width < 40 ? (int)strlen(label) + 1 : LABELS;
-
-	fprintf(t->out, "  %-*s", label_width, label);
-	jm_text_wrap_on(t->out, text, 2 + label_width, t->width < 40 ? 4 : 2 + LABELS, t->width);
 }
 
 /* ---- headline ---- */
