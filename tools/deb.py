@@ -29,7 +29,8 @@ measure what AI work costs: speed, power and energy
  .
  The package has the program, which also guards settings, the library
  libjoulemark with its header, a Python module, completion for bash, zsh and
- fish, the manual and plans that repeat published experiments."""
+ fish, the manual, plans that repeat published experiments, and joulemarkd,
+ which sets knobs for users within a policy; it is switched off."""
 COPYRIGHT = """\
 Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: joulemark
@@ -59,6 +60,16 @@ NO_MAINTAINER = """\
 # built without DEBEMAIL
 joulemark: bogus-mail-host
 joulemark: bogus-mail-host-in-debian-changelog
+"""
+PRERM = """\
+#!/bin/sh
+# the guards of joulemarkd restore what they hold; an upgrade leaves them
+set -e
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
+	systemctl stop joulemarkd.socket || true
+	systemctl kill joulemarkd.service || true
+	systemctl stop joulemarkd.service || true
+fi
 """
 COMPLETIONS = {"bash": "bash-completion/completions/joulemark", "zsh": "zsh/vendor-completions/_joulemark",
                "fish": "fish/vendor_completions.d/joulemark.fish"}
@@ -92,6 +103,8 @@ def install(build, tree):
         local.rmdir()
     for path in usr.rglob("pkgconfig/*.pc"):  # three folders below usr: true of every place to which it is moved
         put(path, re.sub(r"^prefix=.*$", "prefix=${pcfiledir}/../../..", path.read_text(), flags=re.M))
+    for path in usr.glob("lib/systemd/system/*.service"):
+        put(path, path.read_text().replace("/usr/local/", "/usr/"))
     if not (usr / "bin" / NAME).exists():
         sys.exit(f"deb: {build} was configured for another prefix than /usr or /usr/local; configure it for one of them.")
 
@@ -150,7 +163,7 @@ def add_control(tree, version, needs):
     files = sorted(p for p in tree.rglob("*") if p.is_file() and not p.is_symlink())
     sums = "".join(f"{hashlib.md5(p.read_bytes()).hexdigest()}  {p.relative_to(tree)}\n" for p in files)
     for name, text in {"control": control, "md5sums": sums, "shlibs": f"lib{NAME} 0 {NAME} (>= {version})\n",
-                       "triggers": "activate-noawait ldconfig\n"}.items():
+                       "triggers": "activate-noawait ldconfig\n", "prerm": PRERM}.items():
         put(tree / "DEBIAN" / name, text)
     return arch
 
@@ -159,7 +172,7 @@ def set_modes(tree):
     for path in [tree, *tree.rglob("*")]:
         if path.is_symlink():
             continue
-        runs = path.is_dir() or "bin" in path.parts or path.suffix == ".sh"
+        runs = path.is_dir() or {"bin", "libexec"} & set(path.parts) or path.suffix == ".sh" or path.name == "prerm"
         path.chmod(0o755 if runs else 0o644)
 
 

@@ -137,6 +137,18 @@ def test_the_package_names_what_it_needs(package):
     assert "root/root" in call("dpkg-deb", "--contents", made)
 
 
+def test_joulemarkd_is_there_and_switched_off(package):
+    made, root = package
+    service = (root / "usr/lib/systemd/system/joulemarkd.service").read_text()
+    program = next(line for line in service.splitlines() if line.startswith("ExecStart=")).removeprefix("ExecStart=")
+    assert program.startswith("/usr/lib") and "joulemarkd" in call(root / program[1:], "--version")
+    assert (root / "usr/lib/systemd/system/joulemarkd.socket").exists()
+    scripts = root.parent / "scripts"
+    call("dpkg-deb", "--control", made, scripts)
+    assert {p.name for p in scripts.iterdir()} == {"control", "md5sums", "shlibs", "triggers", "prerm"}  # no postinst
+    assert "enable" not in (scripts / "prerm").read_text() and not list(root.rglob("*.wants")) and not (root / "etc").exists()
+
+
 def test_lintian_finds_no_error(package):
     if not shutil.which("lintian"):
         pytest.skip("lintian is not installed")
