@@ -28,6 +28,7 @@ extern const struct jm_command jm_command_run;
 extern const struct jm_command jm_command_selftest;
 extern const struct jm_command jm_command_set;
 extern const struct jm_command jm_command_status;
+extern const struct jm_command jm_command_submit;
 extern const struct jm_command jm_command_top;
 extern const struct jm_command jm_command_tune;
 extern const struct jm_command jm_command_watch;
@@ -36,6 +37,7 @@ extern const struct jm_command jm_command_worker;
 const struct jm_command *const jm_commands[] = {
 	&jm_command_run,
 	&jm_command_plan,
+	&jm_command_submit,
 	&jm_command_measure,
 	&jm_command_tune,
 	&jm_command_watch,

@@ -123,7 +123,7 @@ def add_documents(tree, version):
     for path in [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/*.json"), *ROOT.glob("docs/*.svg"),
                  *ROOT.glob("docs/*.png")]:
         put(doc / path.relative_to(ROOT), path.read_bytes())
-    for path in [*ROOT.glob("examples/*"), *ROOT.glob("suites/**/*.yaml")]:
+    for path in [*(p for p in ROOT.glob("examples/**/*") if p.is_file()), *ROOT.glob("suites/**/*.yaml")]:
         put(doc / "examples" / path.relative_to(ROOT / "examples" if "examples" in path.parts else ROOT), path.read_bytes())
     put(doc / "echarts.LICENSE", (ROOT / "report/page/echarts.LICENSE").read_bytes())
     put(doc / "copyright", COPYRIGHT.replace("YEAR", time.strftime("%Y", time.gmtime(date()))))

@@ -51,7 +51,7 @@ MAY.update({f"lib/{room}": " ".join(["include"] + [f"lib/{r}" for r in LIB[:i]])
 INNER = {
     "lib/base": ". text stat process files net",
     "lib/measure": "session command view",
-    "lib/run": ". plan gang worker sweep",
+    "lib/run": ". plan gang worker sweep slurm",
     "sources": ". nvml",
     "engine": "graph device plan run check",
     "backends/cpu": "kernels device ops .",

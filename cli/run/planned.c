@@ -5,6 +5,7 @@
 #include "run/plan/plan_lookup.h"
 #include "run/plan/plan_text.h"
 #include "run/worker/case_keeper.h"
+#include "run_job.h"
 #include "run_request.h"
 #include "run_settings.h"
 #include "run_words.h"
@@ -121,6 +122,10 @@ static int read_requests(struct jm_run_call *r)
 	json_t *request;
 	int rc;
 
+	if (r->given.job) {
+		rc = jm_run_job_read(r->cli, r->given.job, &r->given.sweep, &request);
+		return rc ? rc : add_planned(r, NULL, 0, request);
+	}
 	if (r->cli->n_args && jm_plan_is_file(r->cli->args[0]) && !r->cli->command)
 		return read_file(r);
 	rc = check_file_options(r);

@@ -9,6 +9,7 @@
 #include "run_options.h"
 #include "run_profile.h"
 #include "result/record.h"
+#include "run_words.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -112,28 +113,6 @@ static void print_table(struct jm_run_call *r)
 	free(text);
 }
 
-/* Writes one word as a shell reads it. */
-static void quote(const char *word, char *out, size_t size)
-{
-	bool plain = *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyz"
-						 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./+:@%-")];
-	size_t n = 0;
-
-	if (plain) {
-		snprintf(out, size, "%s", word);
-		return;
-	}
-	for (out[n++] = '\''; *word && n + 12 < size; word++) {
-		unsigned char c = (unsigned char)*word;
-
-		if (c < ' ' || c == 0x7f) /* which a terminal would obey */
-			n += (size_t)snprintf(out + n, size - n, "'$'\\%03o''", (unsigned int)c);
-		else
-			n += (size_t)snprintf(out + n, size - n, c == '\'' ? "'\\''" : "%c", c);
-	}
-	snprintf(out + n, size - n, "'");
-}
-
 /* " plan.yaml"; "" if the store contains the plan. */
 static void what_to_type(const struct jm_run_call *r, char *out, size_t size)
 {
@@ -141,14 +120,14 @@ static void what_to_type(const struct jm_run_call *r, char *out, size_t size)
 	if (!r->file.n || size < 2)
 		return;
 	*out = ' ';
-	quote(r->cli->args[0], out + 1, size - 1);
+	jm_run_quote(r->cli->args[0], out + 1, size - 1);
 }
 
 static void print_next(const struct jm_run_call *r, int failed, bool whole)
 {
 	char store[PATH_MAX], kept[PATH_MAX], what[PATH_MAX + 1];
 
-	if (r->cli->quiet || (r->store_is_lost && !*r->kept))
+	if (r->cli->quiet || r->given.job || (r->store_is_lost && !*r->kept))
 		return;
 	if (!r->given.store) {
 		if (jm_planned_cases(r) > 1)
@@ -156,8 +135,8 @@ static void print_next(const struct jm_run_call *r, int failed, bool whole)
 				"\nThe records were not stored; --store FILE stores them.\n");
 		return;
 	}
-	quote(r->store_is_lost ? r->kept : r->given.store, store, sizeof(store));
-	quote(r->kept, kept, sizeof(kept));
+	jm_run_quote(r->store_is_lost ? r->kept : r->given.store, store, sizeof(store));
+	jm_run_quote(r->kept, kept, sizeof(kept));
 	fprintf(stderr, "\nNext:\n");
 	what_to_type(r, what, sizeof(what));
 	if (!whole && !r->store_is_lost)
@@ -180,7 +159,7 @@ static int own_cases(const struct jm_run_call *r)
 	int n = 0;
 
 	for (int i = 0; i < r->n; i++)
-		n += r->planned[i].plan.n *
+		n += jm_part_cases(&r->given.sweep, r->planned[i].plan.n) *
 		     jm_shard_blocks(&r->given.sweep, r->planned[i].plan.repeat);
 	return n;
 }

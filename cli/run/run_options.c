@@ -256,6 +256,12 @@ const struct jm_option jm_run_options[] = {
 		.help = "run only every Nth block of --repeat, from the Kth on: N runners, each "
 			"with a store of its own, share the repeats of a plan between them, and "
 			"'joulemark merge' joins their stores"},
+	{.name = "job",
+		.use = JM_OPTION_OF_CALL,
+		JM_BIND(JM_TEXT, struct jm_run_given, job),
+		.argument = "FILE:N",
+		.help = "run the Nth job, from 0, of a run that 'joulemark submit' wrote to FILE, "
+			"in place of a plan; so do the jobs of Slurm that it submits"},
 	{JM_JSON_ROW("write the record as JSON, or an array of several; without a file to standard "
 		     "output"),
 		.usual = true, .heading = "Output", .use = JM_OPTION_OF_CALL,

@@ -11,7 +11,7 @@
  * the values. */
 struct jm_run_given {
 	/* of the call */
-	const char *store, *json, *columns, *shard, *launcher;
+	const char *store, *json, *columns, *shard, *launcher, *job;
 	bool resume, dry_run, show_output;
 	struct jm_run_options sweep; /* retry, only_failed, rerun, fail_fast */
 	/* of the request */

@@ -12,4 +12,7 @@ bool jm_run_begins_command(const struct jm_cli *cli, const char *word);
 /* After --json: is the word the file to write, and not the work? */
 bool jm_run_json_next(const char *word);
 
+/* Writes one word as a shell reads it. */
+void jm_run_quote(const char *word, char *out, size_t size);
+
 #endif

@@ -40,6 +40,17 @@ int jm_shard_blocks(const struct jm_run_options *o, int blocks)
 	return o->shards < 2 ? blocks : (blocks - o->shard + o->shards) / o->shards;
 }
 
+/* The first place in the order of a block with n cases that belongs to the part. */
+static int part_begin(const struct jm_run_options *o, int part, int n)
+{
+	return (int)((int64_t)part * n / o->parts);
+}
+
+int jm_part_cases(const struct jm_run_options *o, int n)
+{
+	return o->parts < 2 ? n : part_begin(o, o->part + 1, n) - part_begin(o, o->part, n);
+}
+
 static json_t **slot(const struct run *r, const struct turn *t)
 {
 	return &r->slots[t->index * r->plan->repeat + t->block];
@@ -96,7 +107,7 @@ static void tell(struct run *r, const struct turn *t, enum jm_run_event_kind kin
 		.c = t->c,
 		.repeat = t->block + 1,
 		.number = r->number,
-		.total = r->plan->n * jm_shard_blocks(r->o, r->plan->repeat),
+		.total = jm_part_cases(r->o, r->plan->n) * jm_shard_blocks(r->o, r->plan->repeat),
 		.progress = progress,
 		.record = record};
 
@@ -353,11 +364,19 @@ static bool left_out(const struct run *r, const struct turn *t)
 	return !*slot(r, t) && (r->o->only_failed || r->o->rerun);
 }
 
+/* A store of a part has the cases of the part alone. */
+static int add_own_case(struct run *r, const struct jm_plan_case *c, struct jm_err *err)
+{
+	return r->o->parts < 2 || !r->o->store
+		       ? 0
+		       : jm_store_add_case(r->o->store, c->id, c->parameters, err);
+}
+
 static int run_block(struct run *r, int block, const int *order, struct jm_err *err)
 {
-	int rc = 0;
+	int first = r->o->parts < 2 ? 0 : part_begin(r->o, r->o->part, r->plan->n), rc = 0;
 
-	for (int i = 0; i < r->plan->n && !rc; i++) {
+	for (int i = first; i < first + jm_part_cases(r->o, r->plan->n) && !rc; i++) {
 		struct turn t = {.c = &r->plan->cases[order[i]],
 			.index = order[i],
 			.block = block,
@@ -372,7 +391,9 @@ static int run_block(struct run *r, int block, const int *order, struct jm_err *
 			tell(r, &t, JM_RUN_WAS_THERE, NULL, *slot(r, &t));
 			continue;
 		}
-		rc = run_turn(r, &t, err);
+		rc = add_own_case(r, t.c, err);
+		if (!rc)
+			rc = run_turn(r, &t, err);
 		if (!rc && r->o->fail_fast && !jm_record_is_ok(*slot(r, &t)))
 			rc = jm_err_set(err, JM_ECHILD,
 				"A case failed, and the remaining cases were skipped because of "
@@ -400,16 +421,19 @@ static int take_stored(void *arg, json_t *record, struct jm_err *err)
 	return 0;
 }
 
-/* The plan and its cases go in first: their places do not depend on what is run when. */
+/* The plan and its cases go in first: their places do not depend on what is run when. A part has neither: a plan of many
+ * cases has many parts. */
 static int prepare_store(struct run *r, struct jm_err *err)
 {
 	struct jm_store *s = r->o->store;
+	bool whole = r->o->parts < 2;
 	int rc = 0;
 
 	if (!s)
 		return 0;
-	rc = jm_store_add_plan(s, r->plan->key, r->plan->request, err);
-	for (int i = 0; i < r->plan->n && !rc; i++)
+	if (whole)
+		rc = jm_store_add_plan(s, r->plan->key, r->plan->request, err);
+	for (int i = 0; whole && i < r->plan->n && !rc; i++)
 		rc = jm_store_add_case(s, r->plan->cases[i].id, r->plan->cases[i].parameters, err);
 	if (!rc)
 		rc = jm_store_commit(s, err);

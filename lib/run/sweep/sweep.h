@@ -45,6 +45,7 @@ struct jm_run_options {
 	bool fail_fast;	   /* stop after the first failed case */
 	int shard,
 		shards; /* only the blocks shard, shard + shards... of those numbered from 1; 0 = all */
+	int part, parts;     /* only this part, from 0, of the order of each block; parts 0 = all */
 	const char *program; /* of the worker; NULL = this one */
 	int cancel_fd;	     /* see case_options.h */
 	int out_fd;
@@ -56,6 +57,8 @@ struct jm_run_options {
 
 /* How many of so many blocks are this runner's. */
 int jm_shard_blocks(const struct jm_run_options *o, int blocks);
+/* How many of the n cases of a block are. */
+int jm_part_cases(const struct jm_run_options *o, int n);
 
 /*
  * guard: started by the caller when the plan has settings, else it points to NULL; replaced when it is

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""submit: a plan as jobs of Slurm. Slurm is that of Debian, with two nodes that are this machine (kit/slurm.py)."""
+import collections
+import json
+import signal
+import subprocess
+
+import pytest
+
+from jm import BIN, USAGE, FAILURE, jm
+from runs import records
+from slurm import cluster_of_this_machine  # noqa: F401  the fixture `cluster`
+
+INCOMPLETE = 1
+
+
+def submit(cluster, folder, *words, plan="plan.yaml", timeout=200):
+    return subprocess.run([BIN, "submit", plan, "--store", "all.db", *map(str, words)], cwd=folder, text=True, capture_output=True,
+                          check=False, timeout=timeout, env={**cluster.env, "COLUMNS": "400"})
+
+
+def runs_of(store):
+    """How often each (case, repeat) is in the store."""
+    return collections.Counter((r["case"]["id"], r["case"]["repeat"]) for r in records(store))
+
+
+def began(folder):
+    """How often each command of PLAN was executed."""
+    return collections.Counter((folder / "began").read_text().split())
+
+
+# each execution of a case leaves a line in the file `began`
+PLAN = """
+source: "null"
+runs:
+  - name: "first; touch oops $(touch oops)"
+    command: [sh, -c, "echo {a} >>began; sleep 0.2"]
+    variables: {a: 1:4+1}
+    repeat: 2
+  - name: second
+    after: "first; touch oops $(touch oops)"
+    command: [sh, -c, "grep -c . began >>seen; test {b} != 2"]
+    variables: {b: [1, 2]}
+  - name: third
+    after: second
+    command: [touch, oops]
+"""
+
+
+def test_cases_are_those_of_run(cluster, tmp_path):
+    """Names have characters of a shell; a run waits for the one before; one after a failed run is omitted."""
+    folder = tmp_path / "a $(touch oops) 'b"
+    folder.mkdir()
+    (folder / "plan.yaml").write_text(PLAN)
+    done = submit(cluster, folder, "--wait", "--parts", "2")
+    assert done.returncode == INCOMPLETE, done.stderr
+    assert "4 cases x 2 repeats in 4 jobs: 4 done" in done.stdout
+    assert "second: 2 cases x 1 repeat in 2 jobs: 2 done, 1 of these with failed cases" in done.stdout
+    assert "omitted, because the run 'second', which it comes after, did not succeed" in done.stdout
+    assert not list(tmp_path.rglob("oops"))
+    assert began(folder) == {a: 2 for a in "1234"}
+    assert (folder / "seen").read_text().split() == ["8", "8"]  # all of the first run was over
+    there = runs_of(folder / "all.db")
+    (folder / "began").unlink()
+    assert jm("run", "plan.yaml", "--store", "by-hand.db", cwd=folder).returncode == 1
+    assert there == runs_of(folder / "by-hand.db") and set(there.values()) == {1}
+
+
+def test_two_submissions_run_each_case_once(cluster, tmp_path):
+    """The second finds the jobs of the first in the queue, and asks no more often than every 10 s."""
+    (tmp_path / "plan.yaml").write_text('command: [sh, -c, "echo {a} >>began; sleep 1"]\nvariables: {a: 1:6+1}\nsource: "null"\n')
+    first = submit(cluster, tmp_path, "--parts", "6")
+    assert first.returncode == 0 and "6 wait" in first.stdout, first.stderr
+    arrays = len(cluster.calls("sbatch"))
+    second = submit(cluster, tmp_path, "--wait")
+    assert second.returncode == 0 and "6 jobs: 6 done" in second.stdout, second.stdout + second.stderr
+    assert len(cluster.calls("sbatch")) == arrays
+    assert began(tmp_path) == {a: 1 for a in "123456"} and len(runs_of(tmp_path / "all.db")) == 6
+    calls = cluster.calls("squeue")
+    assert len(calls) >= 2 and min(b - a for a, b in zip(calls, calls[1:])) > 9.9
+
+
+def test_a_plan_that_changes_does_not_change_its_jobs(cluster, tmp_path):
+    plan = 'command: [sh, -c, "echo {a} >>began; until test -e go; do sleep 0.1; done"]\nvariables: {a: 1:4+1}\nsource: "null"\ntimeout: 40s\n'
+    (tmp_path / "plan.yaml").write_text(plan)
+    assert submit(cluster, tmp_path, "--parts", "4").returncode == 0
+    (tmp_path / "plan.yaml").write_text(plan.replace("40s", "1s"))
+    refused = submit(cluster, tmp_path)
+    assert refused.returncode == FAILURE and "has changed since it was submitted" in refused.stderr, refused.stderr
+    refused = submit(cluster, tmp_path, "--parts", "3")
+    assert refused.returncode == USAGE and "give --parts 4" in refused.stderr
+    (tmp_path / "plan.yaml").write_text(plan)
+    (tmp_path / "go").touch()
+    assert submit(cluster, tmp_path, "--wait").returncode == 0
+    assert began(tmp_path) == {a: 1 for a in "1234"}
+
+
+@pytest.mark.parametrize("break_it, reason", [
+    (["--program", "/nowhere/joulemark"], "there is no joulemark that can be executed at the path given by --program"),
+    (None, "was submitted by joulemark 0.0.1, and this host has"),
+])
+def test_a_node_without_this_joulemark_is_named(cluster, tmp_path, break_it, reason):
+    """Once it is there the same command runs what is missing."""
+    (tmp_path / "plan.yaml").write_text('command: [sh, -c, "echo {a} >>began"]\nvariables: {a: [1, 2]}\nsource: "null"\n')
+    if break_it is None:
+        program = tmp_path / "changed"
+        program.write_text(f'#!/bin/sh\nsed -i \'s/"joulemark": "[^"]*"/"joulemark": "0.0.1"/\' *.json\nexec {BIN} "$@"\n')
+        program.chmod(0o755)
+    done = submit(cluster, tmp_path, "--wait", *(break_it or ["--program", program]))
+    assert done.returncode == INCOMPLETE and reason in done.stdout, done.stdout + done.stderr
+    assert "1 not complete" in done.stdout and (" on n1: " in done.stdout or " on n2: " in done.stdout)
+    assert not (tmp_path / "began").exists()
+    done = submit(cluster, tmp_path, "--wait")
+    assert done.returncode == 0 and began(tmp_path) == {"1": 1, "2": 1}, done.stdout
+
+
+def test_nothing_is_lost_or_doubled_by_kills(cluster, tmp_path):
+    """Jobs are cancelled, the controller is restarted, a node killed; what was finished is not repeated."""
+    (tmp_path / "plan.yaml").write_text('command: [sh, -c, "sleep 0.5; echo {a} >>began"]\nvariables: {a: 1:24+1}\nsource: "null"\n')
+    assert submit(cluster, tmp_path, "--parts", "4").returncode == 0
+    cluster.until(lambda: (tmp_path / "began").exists(), 30)
+    cluster.stop("slurmctld")
+    asked = submit(cluster, tmp_path, "--status")
+    assert asked.returncode == FAILURE and "'squeue' of Slurm ended with status" in asked.stderr
+    cluster.start("slurmctld")
+    cluster.until(cluster.queue, 30)
+    cluster.stop("n1", signal.SIGKILL)
+    cluster.start("n1")
+    for number, state, _ in cluster.queue():
+        if state == "RUNNING":
+            cluster.call("scancel", number)
+    cancelled = submit(cluster, tmp_path, "--wait")
+    if cancelled.returncode:
+        assert "it was cancelled, reached its time limit, or was lost with its host" in cancelled.stdout, cancelled.stdout
+        done = submit(cluster, tmp_path, "--wait")
+        assert done.returncode == 0 and "4 jobs: 4 done" in done.stdout, done.stdout + done.stderr
+    there = runs_of(tmp_path / "all.db")
+    assert len(there) == 24 and set(there.values()) == {1}
+    # a case that was interrupted begins anew: at most one for each job that ran when it was cancelled
+    assert set(began(tmp_path)) == {str(a) for a in range(1, 25)} and sum(began(tmp_path).values()) <= 24 + 4
+
+
+def test_a_job_over_two_nodes_is_one_record(cluster, tmp_path):
+    (tmp_path / "plan.yaml").write_text('work: allreduce\ndevice: ref\nranks: 2\nsize: 0.0001\nsteps: 2\nwarmup: 0\nsource: "null"\n')
+    cluster.env["MASTER_ADDR"] = "127.0.0.1"  # n1 and n2 are no names of hosts
+    done = submit(cluster, tmp_path, "--wait", "--nodes", "2")
+    del cluster.env["MASTER_ADDR"]
+    assert done.returncode == 0, done.stdout + done.stderr
+    record, = records(tmp_path / "all.db")
+    assert record["gang"]["world"] == 2 and record["verified"] is True
+
+
+def test_cancel_ends_the_jobs_of_this_store(cluster, tmp_path):
+    (tmp_path / "plan.yaml").write_text('command: [sleep, "60"]\nrepeat: 3\nsource: "null"\n')
+    assert submit(cluster, tmp_path).returncode == 0
+    cluster.until(lambda: [job for job in cluster.queue() if job[1] == "RUNNING"], 30)
+    done = submit(cluster, tmp_path, "--cancel")
+    assert done.returncode == 0 and done.stdout == "3 jobs cancelled.\n", done.stderr
+    cluster.until(lambda: not cluster.queue(), 30)
+
+
+@pytest.mark.parametrize("words, plan, reason", [
+    (["--parts", "2"], "work: sim\ndevice: sim:h100x1\nset: {gpu.power: [300W, 400W]}\n", "compared with the reference of their block"),
+    ([], 'command: ["true"]\nuntil-interval: 1%\n', "repeats until its intervals are narrow"),
+    (["--wait", "--status"], 'command: ["true"]\n', "exclude each other"),
+])
+def test_what_cannot_be_submitted_is_refused(tmp_path, words, plan, reason):
+    (tmp_path / "plan.yaml").write_text(plan)
+    done = jm("submit", "plan.yaml", "--store", "all.db", *words, cwd=tmp_path)
+    assert done.returncode == USAGE and reason in done.stderr, done.stderr
+    assert not (tmp_path / "all.db.jobs").exists()
+
+
+def test_without_slurm_the_missing_command_is_named(tmp_path):
+    (tmp_path / "plan.yaml").write_text('command: ["true"]\n')
+    done = jm("submit", "plan.yaml", "--store", "all.db", cwd=tmp_path, env={"PATH": "/nowhere"})
+    assert done.returncode == FAILURE and "There is no command 'sbatch' here" in done.stderr
+
+
+def test_a_job_by_hand(tmp_path):
+    """What the script of a job calls can be called without Slurm."""
+    (tmp_path / "plan.yaml").write_text('command: ["true", "{a}"]\nvariables: {a: 1:5+1}\nrepeat: 2\nsource: "null"\n')
+    script = tmp_path / "sbatch"
+    script.write_text("#!/bin/sh\necho 7\n")
+    script.chmod(0o755)
+    assert jm("submit", "plan.yaml", "--store", "all.db", "--parts", "2", cwd=tmp_path, env={"PATH": str(tmp_path)}).returncode == 0
+    file, = (tmp_path / "all.db.jobs").glob("*.json")
+    ids = []
+    for job in range(4):
+        assert jm("run", "--job", f"{file}:{job}", "--store", tmp_path / f"{job}.db").returncode == 0
+        ids.append(set(runs_of(tmp_path / f"{job}.db")))
+    assert [len(one) for one in ids] == [2, 3, 2, 3] and len(set.union(*ids)) == 10
+    assert {repeat for _, repeat in ids[0] | ids[1]} == {1}
+    for words, reason in ((["--job", f"{file}:4"], "has the jobs 0 to 3"), (["--job", f"{file}"], "the number of a job"),
+                          (["--job", f"{file}:0", "--repeat", "2"], "including --repeat"),
+                          (["--job", f"{file}:0", "null"], "omit the plan")):
+        done = jm("run", *words)
+        assert done.returncode == USAGE and reason in done.stderr, done.stderr
+    file.write_text(json.dumps({"joulemark": "0.1.0", "folder": "/", "parts": 0, "request": {}}))
+    done = jm("run", "--job", f"{file}:0")
+    assert done.returncode == FAILURE and "submit the plan again" in done.stderr
