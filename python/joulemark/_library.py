@@ -5,11 +5,12 @@ import functools
 import math
 import os
 import pathlib
+import warnings
 
 __version__ = "0.1.0"
 
 FILE = "libjoulemark.so.0"
-ENOENT, EGONE = -2, -7  # JM_ENOENT, JM_EGONE
+EUSAGE, ENOENT, EGONE = -1, -2, -7  # JM_EUSAGE, JM_ENOENT, JM_EGONE
 
 
 class Error(Exception):
@@ -132,6 +133,16 @@ def load():
 def library():
     """(file, version) of the library that is used."""
     return load().path, load().version
+
+
+_warned = set()
+
+
+def warn_once(kind, text, stacklevel=3):
+    """What is wrong with a measurement does not end the program that is measured, and is told once for each kind."""
+    if kind not in _warned:
+        _warned.add(kind)
+        warnings.warn(text, JoulemarkWarning, stacklevel=stacklevel + 1)
 
 
 def check(code, err):

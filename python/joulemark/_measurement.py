@@ -13,9 +13,27 @@ import warnings
 import weakref
 
 from . import _html, _result
-from ._library import Err, Error, JoulemarkWarning, check, load
+from ._library import EUSAGE, Err, Error, JoulemarkWarning, check, load, warn_once
 
 WHOLE = "whole"
+
+
+def _nothing_known(why):
+    """The report of a measurement that failed: nothing is known, and the program goes on."""
+    return {"phases": [], "meters": [], "total": {f"{key}_{o}{end}": None for o in _result.ORIGINS for key, end in (
+        ("joules", ""), ("error", "_joules"))}, "quality": {"grade": "none", "reasons": [why]}}
+
+
+def _clean(name):
+    """A name that regions may have."""
+    if isinstance(name, str) and name:
+        return name
+    try:
+        text = str(name) or "unnamed"
+    except Exception:  # pylint: disable=broad-except
+        text = "unnamed"
+    warn_once("name", f"A region's name is a text that is not empty, not {type(name).__name__}; the region is named '{text}'.", 5)
+    return text
 
 _running = []  # measurements that were started and not stopped, in this process, the newest last
 _running_lock = threading.RLock()
@@ -70,7 +88,8 @@ class Measurement:
     def start(self):
         """Begins; returns the measurement. `with` does it."""
         if self._state != "new":
-            raise Error("A measurement is started once; make another one with joulemark.measure().")
+            warn_once("again", "A measurement is started once, so it is not started again; make another one with joulemark.measure().")
+            return self
         handle, err = _Handle(load()), Err()
         self._finalizer = weakref.finalize(self, handle.release)
         self._finalizer.atexit = False  # _stop_all does that
@@ -80,16 +99,25 @@ class Measurement:
                 handle.ctx, self._sources.encode() if self._sources is not None else None, self._interval_ns,
                 handle.measurement, err), err)
             check(handle.lib.jm_measurement_begin(handle.measurement, WHOLE.encode(), err), err)
-        except BaseException:
+        except BaseException as failed:
             self._finalizer()
-            raise
+            if not isinstance(failed, Error) or failed.code == EUSAGE:
+                raise
+            self._fail(failed)
+            return self
         self._handle, self._state = handle, "running"
         with _running_lock:
             _running.append(weakref.ref(self))
         return self
 
+    def _fail(self, error):
+        """Nothing is known, which a warning says; the program goes on."""
+        self._state, self._report = "failed", _nothing_known(str(error))
+        warnings.warn(f"The measurement failed, so its figures are unknown: {error}", JoulemarkWarning, stacklevel=4)
+
     def stop(self):
-        """Ends the measurement, and every region that is open; waits one refresh of the sensors at most."""
+        """Ends the measurement, and every region that is open; waits one refresh of the sensors at most. A failure is a
+        warning, and leaves all figures unknown."""
         with self._lock:
             if self._state != "running":
                 return
@@ -101,9 +129,14 @@ class Measurement:
             handle.lib.jm_measurement_end(handle.measurement, 0)
             check(handle.lib.jm_measurement_stop(handle.measurement, err), err)
             self._report = self._read_report()
+            failure = None
+        except Error as failed:
+            failure = failed
         finally:
             self._state = "stopped"
             self._finalizer()
+        if failure:
+            self._fail(failure)
         self._warn_of_unclosed()
 
     def _leave_running(self):
@@ -133,13 +166,7 @@ class Measurement:
         return self.start()
 
     def __exit__(self, kind, error, trace):
-        if kind is None:
-            self.stop()
-            return
-        try:
-            self.stop()
-        except Error as failed:  # what the program raised says more
-            warnings.warn(f"The measurement failed: {failed}", JoulemarkWarning, stacklevel=2)
+        self.stop()
 
     # ---- regions
 
@@ -149,30 +176,33 @@ class Measurement:
 
     def credit(self, items, name=None):
         """Items done: in the region that this thread entered last, or in the one that is named; else in the whole."""
-        items = float(items)  # of numpy and torch too
-        if not math.isfinite(items) or items < 0:
-            raise ValueError(f"Items are a number of at least 0, not {items!r}.")
+        try:
+            number = float(items)  # of numpy and torch too
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number) or number < 0:
+            warn_once("items", f"Items are a number of at least 0, not {items!r}; they are not counted.")
+            return
+        items = number
         if name is None:
             inside = getattr(self._local, "inside", None)
             name = inside[-1] if inside else None
         with self._lock:
-            if self._state == "running":
-                phase = self._phase_of(name) if name is not None else 0
+            if self._state != "running":
+                return
+            if name is None or name in self._names:
+                phase = self._names[name].phases[-1] if name is not None else 0
                 self._handle.lib.jm_measurement_credit(self._handle.measurement, phase, items)
-
-    def _phase_of(self, name):
-        if name not in self._names:
-            raise KeyError(f"No region '{name}' was entered yet, so no items can be credited to it.")
-        return self._names[name].phases[-1]
+                return
+        warn_once("credit", f"No region '{name}' was entered yet, so its items are not counted.")
 
     def _enter(self, name):
         with self._lock:
             if self._state != "running":
-                if self._state == "forked":
-                    return
-                raise Error(f"The region '{name}' cannot begin: the measurement " + {
-                    "new": "was not started; use it in a 'with' block.",
-                    "stopping": "has ended.", "stopped": "has ended."}[self._state])
+                if self._state not in ("forked", "failed"):
+                    warn_once("late", f"The region '{name}' is not measured: the measurement " + {
+                        "new": "was not started; use it in a 'with' block."}.get(self._state, "has ended."), 4)
+                return
             known = self._names.get(name)
             if known is None:
                 known = self._names[name] = _Name(name)
@@ -201,7 +231,9 @@ class Measurement:
         with self._lock:
             if self._state != "running":
                 return
-            known = self._names[name]
+            known = self._names.get(name)
+            if known is None or not known.inside:  # it was entered when nothing was measured, or left twice
+                return
             known.inside -= 1
             if not known.inside:
                 self._handle.lib.jm_measurement_end(self._handle.measurement, known.phases[-1])
@@ -221,7 +253,7 @@ class Measurement:
                              }.get(self._state, "Results are known when the measurement has ended."
                                    if self._state != "stopped" else "The measurement failed, so it has no results."))
             phases, origin = self._report["phases"], self.origin
-            self._results = {name: _result.Result(name, [phases[i] for i in known.phases], origin, known.closed, self.figures)
+            self._results = {name: _result.Result(name, [phases[i] for i in known.phases if i < len(phases)], origin, known.closed, self.figures)
                              for name, known in self._names.items()}
         return self._results
 
@@ -259,6 +291,8 @@ class Measurement:
 
     def __getitem__(self, name):
         results = self._find_results()
+        if name not in results and self._state == "failed":
+            return _result.Result(name, [], None, True, self.figures)
         if name not in results:
             raise KeyError(f"No region '{name}' was entered; there are: {', '.join(map(repr, results)) or 'none'}.")
         return results[name]
@@ -294,9 +328,7 @@ class Region:
     __slots__ = ("name", "_measurement", "_entered")
 
     def __init__(self, name, measurement=None):
-        if not isinstance(name, str) or not name:
-            raise TypeError(f"A region's name is a text, not {name!r}.")
-        self.name, self._measurement, self._entered = name, measurement, []
+        self.name, self._measurement, self._entered = _clean(name), measurement, []
 
     def __enter__(self):
         measurement = self._measurement or _newest()
@@ -306,7 +338,7 @@ class Region:
         return self
 
     def __exit__(self, *_):
-        measurement = self._entered.pop()
+        measurement = self._entered.pop() if self._entered else None  # left twice
         if measurement is not None:
             measurement._leave(self.name)
 
@@ -371,8 +403,26 @@ def measure(sources=None, interval=None, **figures):
     return Measurement(sources, interval, **figures)
 
 
-def _print_report(measurement):
-    print(measurement, file=sys.stderr)
+_functions = {}  # of @measured without a report: {options: (measurement, {name: calls})}
+_functions_lock = threading.Lock()
+
+
+def _counted_region(name, options):
+    """A region of the measurement that all functions with these options have in common, which counts its calls."""
+    key = repr(sorted(options.items()))
+    with _functions_lock:
+        if key not in _functions or _functions[key][0]._state == "forked":
+            _functions[key] = (Measurement(**options).start(), {})
+        measurement, calls = _functions[key]
+        calls[name] = calls.get(name, 0) + 1
+    return Region(name, measurement)
+
+
+def _print_functions():
+    """At the end of the program: one table of the functions that were measured."""
+    for measurement, calls in _functions.values():
+        if measurement._state in ("stopped", "failed"):
+            print(_result.functions_table(measurement.whole, [(measurement[name], n) for name, n in calls.items()]), file=sys.stderr)
 
 
 class _Reported:
@@ -390,11 +440,15 @@ class _Reported:
             self._report(self._measurement)
 
 
-def measured(function=None, *, report=_print_report, **options):
-    """Decorator: measures each call of the function and gives the measurement to `report`, which prints it on stderr
-    where nothing else is told. Options are those of measure()."""
+def measured(function=None, *, report=None, **options):
+    """Decorator: measures the calls of the function. At the end of the program one table on stderr has all functions: calls,
+    energy, power, share of the energy from the first call on. With a `report`, each call is a measurement of its own, which
+    is given to it. Options are those of measure()."""
     if function is None:
         return functools.partial(measured, report=report, **options)
+    if report is None:
+        name = getattr(function, "__qualname__", None) or repr(function)
+        return _around(function, lambda: _counted_region(name, options))
     return _around(function, lambda: _Reported(report, options))
 
 
@@ -410,12 +464,14 @@ def _stop_all():
                 measurement.stop()
             except (Error, JoulemarkWarning) as failed:  # a warning where warnings are errors
                 print(f"joulemark: {failed}", file=sys.stderr)
+    _print_functions()
 
 
 def _forget_in_child():
     """The child has neither the threads that read sensors nor anybody who would free the locks."""
-    global _running_lock  # pylint: disable=global-statement
-    _running_lock = threading.RLock()
+    global _running_lock, _functions_lock  # pylint: disable=global-statement
+    _running_lock, _functions_lock = threading.RLock(), threading.Lock()
+    _functions.clear()
     for ref in _running:
         measurement = ref()
         if measurement is not None:

@@ -81,7 +81,7 @@ class Result:
     @property
     def start(self):
         """Seconds from the beginning of the measurement."""
-        return self._phases[0]["start_s"]
+        return self._phases[0]["start_s"] if self._phases else None
 
     @property
     def watts(self):
@@ -118,7 +118,7 @@ class Result:
 
     @property
     def meters(self):
-        ids = [meter["id"] for meter in self._phases[0]["meters"]]
+        ids = [meter["id"] for meter in self._phases[0]["meters"]] if self._phases else []
         return {id: _sum(phase["meters"][i]["joules"] for phase in self._phases) for i, id in enumerate(ids)}
 
     def __repr__(self):
@@ -198,7 +198,20 @@ def rows(results):
 
 
 def table(results):
-    lines = list(rows(results))
+    return _columns(list(rows(results)))
+
+
+def _columns(lines):
     width = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
     return "\n".join("  ".join([line[0].ljust(width[0])] + [t.rjust(w) for t, w in zip(line[1:], width[1:])])
                      for line in lines)
+
+
+def functions_table(whole, functions):
+    """functions: [(result, calls)]. Shares of functions that call each other add up to more than all."""
+    lines = [("function", "calls", "energy", "power", "share")]
+    for r, calls in sorted(functions, key=lambda f: -(f[0].joules or 0)):
+        share = r.joules / whole.joules if r.joules is not None and whole.joules else None
+        lines.append((_tame(r.name), _grouped(calls, 0), energy_text(r), _number(r.watts, "W"),
+                      "unknown" if share is None else f"{100 * share:.3g} %"))
+    return _columns(lines)
