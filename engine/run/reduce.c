@@ -15,6 +15,7 @@ struct gap {
 	struct jm_event before, behind;
 	bool open;  /* recorded, but not read yet */
 	bool first; /* of its step */
+	int next;   /* of a first one: the first of the next step; -1 = none yet */
 };
 
 struct jm_reduction {
@@ -29,6 +30,10 @@ struct jm_reduction {
 	int now;	/* the gap of the next wait */
 	double seconds; /* of the waits read so far */
 	long steps;
+	int first;	     /* the first gap of the newest step; -1 = none */
+	int64_t first_ns;    /* in host memory: when the newest step waited; 0 = none did */
+	double step_seconds; /* between first waits of steps that follow each other */
+	long intervals;
 };
 
 const char *jm_reduce_transport(const struct jm_device *d)
@@ -74,6 +79,7 @@ int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, struct jm_e
 	if (!p->reduction)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
 	p->reduction->comm = comm;
+	p->reduction->first = -1;
 	if (make_room(p->reduction, p->graph->shard))
 		code = make_events(p->reduction, d, err);
 	else
@@ -108,6 +114,18 @@ void jm_reduce_close(struct jm_program *p)
 
 /* ---- a step ---------------------------------------------------------------------------------------------- */
 
+static int read_step(struct jm_reduction *r, const struct gap *first, struct jm_err *err)
+{
+	double seconds;
+	int code = jm_event_seconds(&first->before, &r->gap[first->next].before, &seconds, err);
+
+	if (code)
+		return code;
+	r->step_seconds += seconds;
+	r->intervals++;
+	return 0;
+}
+
 static int read_gap(struct jm_reduction *r, struct gap *gap, struct jm_err *err)
 {
 	double seconds;
@@ -121,7 +139,7 @@ static int read_gap(struct jm_reduction *r, struct gap *gap, struct jm_err *err)
 		return code;
 	r->seconds += seconds;
 	r->steps += gap->first;
-	return 0;
+	return gap->first && gap->next >= 0 ? read_step(r, gap, err) : 0;
 }
 
 /* Transfers in host memory, in this call, so it first waits for the device to finish what is sent. */
@@ -218,6 +236,10 @@ static int wait_on_device(
 	struct gap *gap = &r->gap[r->now];
 	int code = read_gap(r, gap, err);
 
+	if (first && r->first >= 0)
+		r->gap[r->first].next = r->now;
+	if (first)
+		r->first = r->now;
 	r->now = (r->now + 1) % r->n_gaps;
 	if (!code)
 		code = jm_event_record(&gap->before, JM_QUEUE_COMPUTE, err);
@@ -227,6 +249,7 @@ static int wait_on_device(
 		code = jm_event_record(&gap->behind, JM_QUEUE_COMPUTE, err);
 	gap->open = !code;
 	gap->first = first;
+	gap->next = -1;
 	return code;
 }
 
@@ -238,6 +261,19 @@ static int wait_for_all(struct jm_reduction *r, bool first, struct jm_err *err)
 	return code ? code : wait_on_device(r, &r->done, first, err);
 }
 
+/* In host memory, where the transfers of the step have ended. */
+static void note_step(struct jm_reduction *r)
+{
+	int64_t now = jm_clock_now(jm_clock_real());
+
+	r->steps++;
+	if (r->first_ns) {
+		r->step_seconds += 1e-9 * (double)(now - r->first_ns);
+		r->intervals++;
+	}
+	r->first_ns = now;
+}
+
 static int wait_for_transfers(struct jm_program *p, const struct jm_tensor *t, struct jm_err *err)
 {
 	struct jm_reduction *r = p->reduction;
@@ -245,7 +281,8 @@ static int wait_for_transfers(struct jm_program *p, const struct jm_tensor *t, s
 	bool first = t->class == JM_CLASS_GRAD;
 
 	if (r->comm->transport->host_memory) {
-		r->steps += first;
+		if (first)
+			note_step(r);
 		return 0;
 	}
 	if (segment < 0)
@@ -294,7 +331,7 @@ int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err)
 struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)
 {
 	struct jm_reduction *r = p->reduction;
-	struct jm_reduce_cost cost = {.exposed = NAN};
+	struct jm_reduce_cost cost = {.exposed = NAN, .step = NAN};
 
 	for (int i = 0; i < p->n_units; i++)
 		if (jm_reduce_is_start(p->unit[i])) {
@@ -309,6 +346,8 @@ struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)
 		read_gap(r, &r->gap[i], NULL);
 	if (r->steps)
 		cost.exposed = r->seconds / (double)r->steps;
+	if (r->intervals)
+		cost.step = r->step_seconds / (double)r->intervals;
 	return cost;
 }
 
@@ -322,4 +361,8 @@ void jm_reduce_reset(struct jm_program *p)
 		r->gap[i].open = false;
 	r->seconds = 0;
 	r->steps = 0;
+	r->first = -1;
+	r->first_ns = 0;
+	r->step_seconds = 0;
+	r->intervals = 0;
 }

@@ -18,8 +18,9 @@ struct jm_reduce_cost {
 	int buckets;
 	double bytes;	 /* bytes of gradients that are summed */
 	double gathered; /* bytes that each rank has after the gathers of a sharded update */
-	/* seconds that computation waits for sums, mean of the steps so far; NAN = unknown */
-	double exposed;
+	/* means of the steps so far; NAN = unknown */
+	double exposed; /* seconds that computation waits for transfers */
+	double step;	/* seconds of a step, from its first wait to that of the next step */
 };
 
 /* Sets the communicator before the first step of a program of several ranks; it must stay open as

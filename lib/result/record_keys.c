@@ -266,6 +266,18 @@ static const struct jm_key gang_keys[] = {
 	"local: memory of the host, by processors; host: the same, by copy engines of GPUs; "      \
 	"nccl: between GPUs"
 
+static const struct jm_key communication_rank_keys[] = {
+	{POSITIVE("step_s", JM_KEY_NULL), .unit = "s",
+		.meaning = "of a step, between the first waits of two steps; mean"},
+	{POSITIVE("compute_s", JM_KEY_NULL), .unit = "s",
+		.meaning = "of a step without exposed_s: computation, also beside transfers, and "
+			   "pauses"},
+	{POSITIVE("exposed_s", JM_KEY_NULL), .unit = "s",
+		.meaning = "of a step: the rank waited for transfers and did not compute; more "
+			   "than on the rank with the least of it: it waited for slower ranks"},
+	{0},
+};
+
 static const struct jm_key communication_keys[] = {
 	{TEXT("transport", 0), .meaning = TRANSPORTS},
 	{FLAG("rounded", JM_KEY_OPTIONAL), .meaning = "gradients travelled in bf16"},
@@ -283,6 +295,9 @@ static const struct jm_key communication_keys[] = {
 		.meaning = "time for which rank 0 waited for transfers and did not compute; mean "
 			   "of all "
 			   "steps but the first"},
+	{LIST("ranks", JM_KEY_OPTIONAL), .keys = communication_rank_keys,
+		.meaning = "where the time of a step went, by the clock of each rank's device; of "
+			   "all steps but the first"},
 	{0},
 };
 

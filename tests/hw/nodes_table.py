@@ -88,10 +88,10 @@ def training_row(record, alone):
     first = alone.get(network_of(record), [])[:ranks]
     own, whole = per_item(record)
     sums = record.get("communication") or {}
-    exposed = sums.get("exposed_s_per_step")
+    exposed = " ".join(show(rank["exposed_s"] and 1e3 * rank["exposed_s"], 2) or "?" for rank in sums.get("ranks", []))
     return [network_of(record), ranks, f"{show(rate)} {record['unit']}/s",
             show(rate / sum(first), 3) if len(first) == ranks else "", watts(record, False), watts(record, True),
-            show(own and 1e3 * own, 2), show(whole and 1e3 * whole, 2), show(exposed and 1e3 * exposed, 2),
+            show(own and 1e3 * own, 2), show(whole and 1e3 * whole, 2), exposed,
             sums.get("transport", "")]
 
 
@@ -108,7 +108,7 @@ def trainings(folder):
     rows = [training_row(r, alone) for r in sorted(records(folder / "train.db"), key=lambda r: (network_of(r), ranks_of(r)))]
     rows += [ddp_row(told) for told in map(last_line, sorted(folder.glob("ddp-*.json"))) if told]
     print_table("Trainings: rate, of the sum of the GPUs alone at the same time, watts of each GPU, mJ per item",
-                ["network", "GPUs", "rate", "of alone", "W", "W of idle ones", "mJ", "mJ with idle ones", "exposed, ms",
+                ["network", "GPUs", "rate", "of alone", "W", "W of idle ones", "mJ", "mJ with idle ones", "exposed on each rank, ms",
                  "by"], rows)
 
 

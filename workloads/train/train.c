@@ -355,19 +355,50 @@ static void keep_scale(struct train *s)
 				"last", c->scale, "steps_skipped", (json_int_t)c->skipped));
 }
 
-static void keep_reduction(struct train *s)
-{
-	struct jm_reduce_cost cost;
+/* Of each rank, in a step. */
+struct rank_time {
+	double step, exposed;
+};
 
-	if (s->work->world < 2 || !s->work->more)
-		return;
+static json_t *rank_times_json(const struct rank_time *time, int world)
+{
+	json_t *list = json_array();
+
+	for (int r = 0; r < world; r++)
+		json_array_append_new(
+			list, json_pack("{s:o, s:o, s:o}", "step_s", number_or_null(time[r].step),
+				      "compute_s", number_or_null(time[r].step - time[r].exposed),
+				      "exposed_s", number_or_null(time[r].exposed)));
+	return list;
+}
+
+/* All ranks call it. */
+static int keep_reduction(struct train *s, struct jm_err *err)
+{
+	struct rank_time times[JM_RANKS_MOST], own;
+	const struct jm_transfer t = {.kind = JM_ALL_GATHER,
+		.type = JM_COMM_BYTE,
+		.from = &own,
+		.to = times,
+		.count = sizeof(own)};
+	struct jm_reduce_cost cost;
+	int code;
+
+	if (s->work->world < 2)
+		return 0;
 	cost = jm_reduce_cost(s->program);
+	own = (struct rank_time){.step = cost.step, .exposed = cost.exposed};
+	code = jm_comm_run(&s->gang.control, &t, err);
+	if (code || !s->work->more)
+		return code;
 	json_object_set_new(s->work->more, "communication",
-		json_pack("{s:s, s:b, s:b, s:i, s:f, s:f, s:o}", "transport",
+		json_pack("{s:s, s:b, s:b, s:i, s:f, s:f, s:o, s:o}", "transport",
 			jm_gang_comm(&s->gang)->transport->name, "rounded", s->graph->rounds_sums,
 			"shard_update", !!s->graph->shard, "buckets", cost.buckets,
 			"bytes_per_step", cost.bytes, "gathered_bytes_per_step", cost.gathered,
-			"exposed_s_per_step", number_or_null(cost.exposed)));
+			"exposed_s_per_step", number_or_null(cost.exposed), "ranks",
+			rank_times_json(times, s->work->world)));
+	return 0;
 }
 
 /* What is not reached is said, and has neither steps nor seconds. */
@@ -468,10 +499,11 @@ static int train_verify(void *state, struct jm_err *err)
 			err, JM_EUSAGE, "No step was run, so the training could not be verified.");
 	keep_profile(s);
 	keep_scale(s);
-	keep_reduction(s);
 	jm_train_pictures_keep(s);
 	keep_until(s);
-	code = jm_train_weights_finish(s, err);
+	code = keep_reduction(s, err);
+	if (!code)
+		code = jm_train_weights_finish(s, err);
 	if (!code)
 		code = run_again(s, &again, err);
 	if (!code && !jm_train_weights_given(&s->weights))
