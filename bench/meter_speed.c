@@ -8,12 +8,15 @@
  *	3. a day of 48 signals at 100 Hz in a store, changes only (aims: below 1 GB; opened and summarised in 2 s)
  */
 #include "sampling.h"
+#include "measure/session/session_report.h"
 #include "base/stat/stat.h"
 
 #include "base/clock.h"
 #include "base/ctx.h"
 #include "result/record.h"
 #include "store/store.h"
+#include "store/store_run.h"
+#include "store/store_trace.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark: finds the command, parses its options, runs it. */
 #include "commands.h"
+#include "cli/frame/common_options.h"
+#include "cli/frame/help.h"
 #include "cli/frame/screen.h"
 #include "cli/frame/work_options.h"
 #include "guard/guard_recover.h"

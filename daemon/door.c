@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "door.h"
+#include "daemon/policy_file.h"
 
 #include "base/clock.h"
 #include "base/process/forward_signals.h"

@@ -2,6 +2,7 @@
 #include "lease.h"
 
 #include "base/clock.h"
+#include "guard/guard_serve.h"
 #include "guard/guard_terms.h"
 
 #include <math.h>

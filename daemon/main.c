@@ -9,6 +9,7 @@
 #include "guard/guard_service.h"
 #include "lease_list.h"
 #include "policy.h"
+#include "policy_file.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -56,12 +56,6 @@ struct jm_caller {
 
 /* Parses the text; JM_EFORMAT: the sentence has the line. Names without a user or group are no error. */
 int jm_policy_parse(const char *text, size_t n, struct jm_policy *ret, struct jm_err *err);
-/*
- * Reads the file again if it is another one than *policy was read from. JM_EPERM: it, or its folder, is not root's alone to
- * write, or it is a link; JM_EFORMAT: too large, changed while it was read, or malformed; JM_ENOENT. On an error *policy is
- * without rules.
- */
-int jm_policy_load(const char *path, struct jm_policy *policy, struct jm_err *err);
 void jm_policy_done(struct jm_policy *policy);
 
 /* Leases at once that the caller may have; 0 = there is no rule for it. */

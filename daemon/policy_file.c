@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The policy's file: nobody but root may have written it. */
+#include "policy_file.h"
 #include "policy.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/tokenize.h"
+#include "data/tokenizer/tokenizer_cut.h"
 
 #include <errno.h>
 #include <jansson.h>

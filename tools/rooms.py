@@ -67,6 +67,12 @@ MOST_SOURCES = 25  # in one folder
 # Symbols only: the engine names the backend that is built in, which is a row of its table.
 NAMED = {("engine", "backends/ref")}
 
+# Headers whose functions several files define: contracts, tables of rows, what one of several files may implement.
+CONTRACTS = {
+    "backend.h", "commands.h", "cpu.h", "data_frame.h", "joulemark.h", "kernels.h", "launcher.h", "op_case.h", "op_rows.h",
+    "ref_kernels.h", "store_db.h", "tensor_map.h", "top_screen.h",
+}
+
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.M)
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 PRODUCT = re.compile(r"^(?!tests/|bench/|examples/|tools/)")
@@ -201,26 +207,31 @@ class Tree:
                 self.follow(file, self.usual_folders(file), set(reached))
 
     def symbols(self):
-        """{(file, other file): [symbols of the other that it takes]}, from the objects of the build."""
-        objects = {str(o): f for f, _, o in self.commands if f in self.text and PRODUCT.match(f) and o.exists()}
+        """({symbol: its file of the product}, {symbol: files that take it from others}), from the objects of the build."""
+        objects = {str(o): f for f, _, o in self.commands if o.exists()}
+        home, wanted = {}, collections.defaultdict(set)
         if not objects:
-            return {}
+            return home, wanted
         listed = subprocess.run(["nm", "-A", "-P", "-g", *objects], check=False, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-        home, wanted = {}, collections.defaultdict(set)
         for line in listed.splitlines():
             where, name, kind = line.split()[:3]
             file = objects[where.rstrip(":")]
             if kind == "U":
                 wanted[name].add(file)
-            elif name not in home:
+            elif name not in home and file in self.text and PRODUCT.match(file):
                 home[name] = file
-        uses = collections.defaultdict(list)
-        for name, files in wanted.items():
-            for file in files:
-                if home.get(name, file) != file:
-                    uses[file, home[name]].append(name)
-        return uses
+        return home, wanted
+
+
+def uses_of(tree, home, wanted):
+    """{(file, other file): [symbols of the other that it takes]} of the product."""
+    uses = collections.defaultdict(list)
+    for name, files in wanted.items():
+        for file in files:
+            if file in tree.text and PRODUCT.match(file) and home.get(name, file) != file:
+                uses[file, home[name]].append(name)
+    return uses
 
 
 def loops(edges):
@@ -259,6 +270,27 @@ def circles(tree, uses):
         yield f"a circle of files: {', '.join(circle)}"
 
 
+def declarations(tree, home, wanted):
+    """What other files use is declared in the header of its file; the rest is static."""
+    words, mentions = collections.defaultdict(set), collections.Counter()
+    for file, text in tree.text.items():
+        found = set(re.findall(r"\b\w+", text))
+        if file.endswith((".h", ".cuh")):
+            for name in found if PRODUCT.match(file) else ():
+                words[name].add(file)
+        else:
+            mentions.update(found)
+    for name, file in home.items():
+        own = [h for h in words[name] if stem_of(h) == stem_of(file)]
+        places = {os.path.basename(h) for h in words[name]
+                  if re.search(rf"\b{name}\b[^;{{}}]*;", tree.text[h])}  # not where a macro calls it
+        private = any(stem_of(p).endswith("_parts") or p.endswith("_private.h") for p in places)
+        if wanted[name] - {file} and words[name] and not own and not private and not places & CONTRACTS:
+            yield f"{file}: {name} is declared in {min(words[name])}, not in a header of this name"
+        elif mentions[name] == 1 and not wanted[name] - {file} and own:
+            yield f"{file}: {name} is used by no other file; make it static"
+
+
 def headers(tree):
     """What is wrong with the comments on top of the rooms of lib: one header says what lives there."""
     for i, room in enumerate(LIB):
@@ -285,7 +317,8 @@ def check(tree):
     include_loops = loops(tree.edges)
     for loop in include_loops:
         yield f"a loop of includes: {', '.join(loop)}"
-    uses = tree.symbols()
+    home, wanted = tree.symbols()
+    uses = uses_of(tree, home, wanted)
     for (file, other), names in uses.items():
         a, b = room_of(file), room_of(other)
         if a != b and b not in reachable(a) and (a, b) not in NAMED:
@@ -297,6 +330,7 @@ def check(tree):
         yield f"a loop of uses: {', '.join(loop)}"
     if not include_loops and not use_loops:  # each would be told again
         yield from circles(tree, uses)
+    yield from declarations(tree, home, wanted)
     for room in MAY:
         if room in reachable(room):
             yield f"'{room}' may include itself through others: the table in tools/rooms.py has a loop"

@@ -10,7 +10,9 @@
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 
-#include "backends/cpu/ops/eight_bits.h"
+#include "backends/cpu/device/peak.h"
+#include "backends/cpu/ops/ops.h"
+#include "backends/cpu/ops/ops_quantize.h"
 #include "backends/cpu/ops/layout.h"
 #include "backends/cpu/ops/choices.h"
 

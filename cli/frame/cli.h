@@ -65,23 +65,9 @@ struct jm_command {
 	int (*run)(struct jm_cli *cli); /* returns the exit status */
 };
 
-/* Options of every command; a command's own option of the same name takes precedence. */
-extern const struct jm_option jm_common_options[];
-
 /* Is this option of the command given, and not its default? */
 bool jm_cli_given(const struct jm_cli *cli, const char *name);
 /* Prints cli->err and gives the exit status that fits it: 2 for wrong usage, else 125. */
 int jm_cli_fail(const struct jm_cli *cli);
-/* cli/frame/help.c: lines of at most `width` columns on out */
-int jm_help_program(const struct jm_command *const *commands, FILE *out, int width);
-/* all: with every option, not only the usual ones */
-int jm_help_command(const struct jm_command *cmd, bool all, FILE *out, int width);
-/* The options that 'run NAME' takes besides its own, NAME the first argument; false when it is no workload and
- * no model. */
-bool jm_help_workload(const struct jm_cli *cli);
-/* The help of the command with the options of the model or preset that is its first argument; false when there
- * is no such model. */
-bool jm_help_model(const struct jm_cli *cli);
-int jm_help_man(const struct jm_command *const *commands, FILE *out);
 
 #endif

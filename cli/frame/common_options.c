@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options of every command. */
+#include "common_options.h"
 #include "cli.h"
 #include "screen.h"
 

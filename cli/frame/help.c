@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Help and man page, from the rows of commands and options. */
+#include "help.h"
 #include "cli.h"
+#include "common_options.h"
 #include "shell_completion.h"
 #include "help_record.h"
 #include "option_values.h"
@@ -366,7 +368,7 @@ static void print_environment(FILE *out)
 		".PP\nAll of them are ignored when the program runs with raised privileges.\n");
 }
 
-int jm_help_man(const struct jm_command *const *commands, FILE *out)
+static int print_man(const struct jm_command *const *commands, FILE *out)
 {
 	fprintf(out, ".TH JOULEMARK 1 \"\" \"joulemark %s\" \"User Commands\"\n", JM_VERSION);
 	fprintf(out, ".SH NAME\njoulemark \\- %s\n", TAGLINE);
@@ -450,7 +452,7 @@ static int help_run(struct jm_cli *cli)
 		return 0;
 	}
 	if (jm_values_number(&cli->values, "man") > 0)
-		return jm_help_man(cli->commands, cli->out);
+		return print_man(cli->commands, cli->out);
 	if (jm_values_number(&cli->values, "schema") > 0)
 		return jm_help_schema(cli->out);
 	if (jm_values_number(&cli->values, "keys") > 0)

@@ -9,6 +9,7 @@
 #include "meter/source.h"
 #include "report/judge/grid.h"
 #include "store/store.h"
+#include "store/store_run.h"
 #include "vendor/nvml_gpus.h"
 
 #include <jansson.h>

@@ -5,6 +5,7 @@
  * measured command begins are completed as the shell completes commands.
  */
 #include "shell_completion.h"
+#include "cli/frame/common_options.h"
 #include "engine/graph/model.h"
 #include "run/workload.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark data: from texts to the tokens that a training reads, and a look at them. */
 #include "cli/frame/cli.h"
+#include "data/tokenizer/tokenizer_json.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 /* joulemark describe: what training a model takes, without allocating or running anything. */
 #include "base/files/output.h"
 #include "cli/frame/cli.h"
+#include "cli/frame/help.h"
 #include "cli/frame/json_option.h"
 #include "cli/frame/work_options.h"
 #include "describe_graph.h"

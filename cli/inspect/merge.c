@@ -3,6 +3,8 @@
 #include "cli/frame/cli.h"
 #include "base/files/store_file.h"
 #include "store/store.h"
+#include "store/store_merge.h"
+#include "store/store_run.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 #include "base/text/csv.h"
 #include "report/format/cells.h"
 #include "store/store.h"
+#include "store/store_query.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record_input.h"
+#include "store/store_run.h"
 
 #include "base/text/json_texts.h"
 #include "base/files/store_file.h"

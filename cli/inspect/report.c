@@ -8,6 +8,8 @@
 #include "base/printable.h"
 #include "result/record_keys.h"
 #include "store/store.h"
+#include "store/store_run.h"
+#include "store/store_trace.h"
 #include "report/page/page_trace.h"
 #include "report/judge/rule.h"
 #include "report/report.h"

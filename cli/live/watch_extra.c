@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-const struct jm_watch_extra jm_watch_extras[JM_WATCH_EXTRAS] = {
+static const struct jm_watch_extra watch_extras[JM_WATCH_EXTRAS] = {
 	{"memory", "memory_used_B", "GB", JM_Q_MEMORY_USED, 1e-9, 2},
 	{"temperature", "temperature_C", "C", JM_Q_TEMPERATURE, 1, 0},
 	{"clock", "clock_Hz", "MHz", JM_Q_CLOCK, 1e-6, 0},
@@ -16,9 +16,8 @@ const struct jm_watch_extra jm_watch_extras[JM_WATCH_EXTRAS] = {
 static const struct jm_watch_extra *find(const char *name, size_t n)
 {
 	for (int i = 0; i < JM_WATCH_EXTRAS; i++)
-		if (strlen(jm_watch_extras[i].name) == n &&
-			!strncmp(jm_watch_extras[i].name, name, n))
-			return &jm_watch_extras[i];
+		if (strlen(watch_extras[i].name) == n && !strncmp(watch_extras[i].name, name, n))
+			return &watch_extras[i];
 	return NULL;
 }
 

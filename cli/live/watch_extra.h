@@ -15,7 +15,6 @@ struct jm_watch_extra {
 };
 
 #define JM_WATCH_EXTRAS 6
-extern const struct jm_watch_extra jm_watch_extras[JM_WATCH_EXTRAS];
 #define JM_WATCH_EXTRA_HELP                                                                        \
 	"show the newest reading of these beside the watts, separated by commas: memory (of the "  \
 	"device, used), temperature, clock, memory-clock, utilisation, limit (of the power)"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark measure: measure the energy of any command. */
 #include "cli/frame/cli.h"
+#include "measure/session/session_report.h"
 #include "cli/frame/device_option.h"
 #include "cli/frame/interrupts.h"
 #include "live_line.h"

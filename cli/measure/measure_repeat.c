@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "measure_repeat.h"
+#include "measure/session/session_part.h"
 #include "cli/frame/interrupts.h"
 
 #include "base/clock.h"

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "measure_store.h"
+#include "measure/session/session_report.h"
+#include "measure/session/session_part.h"
+#include "store/store_run.h"
+#include "store/store_trace.h"
 #include "cli/frame/interrupts.h"
 
 #include "base/clock.h"

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tune_run.h"
+#include "guard/guard_requests.h"
 
 #include "cli/frame/device_option.h"
 #include "cli/frame/interrupts.h"
 #include "tune/tuner.h"
+#include "tune/tuner_json.h"
 
 #include <signal.h>
 #include <stdio.h>

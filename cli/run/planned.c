@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the command line, a plan file or a store to the plans that a call of `run` works off. */
 #include "planned.h"
+#include "guard/guard_requests.h"
+#include "run/sweep/sweep_found.h"
+#include "store/store_run.h"
 #include "guard/guard_recover.h"
 #include "run/plan/plan_lookup.h"
 #include "run/plan/plan_text.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `run`: a workload or a command, once or as a sweep, measured, kept and reported. */
 #include "base/files/output.h"
+#include "cli/frame/help.h"
 #include "cli/frame/interrupts.h"
 #include "cli/frame/screen.h"
 #include "cli/settings/hold.h"

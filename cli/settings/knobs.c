@@ -7,6 +7,7 @@
 #include "cli/frame/json_option.h"
 #include "base/process/process.h"
 #include "guard/guard.h"
+#include "guard/guard_requests.h"
 #include "guard/guard_recover.h"
 #include "guard/guard_serve.h"
 #include "guard/guard_wire.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Normal form C (Unicode Standard Annex 15): decompose, sort marks by their class, compose. */
+#include "data/tokenizer/nfc.h"
 #include "data/tokenizer/unicode.h"
 
 #include <stdlib.h>

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "data/tokenizer/unicode.h"
+#include "data/tokenizer/nfc.h"
 #include "data/tokenizer/utf8.h"
 
 /* ---- replacing ------------------------------------------------------------------------------------------ */

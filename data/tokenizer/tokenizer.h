@@ -18,12 +18,6 @@
 
 struct jm_tokenizer;
 
-/* JM_ENOENT, JM_EPERM: no such file, or no access; JM_EFORMAT: not a tokenizer; JM_ENOSUP: a kind that is not
- * supported here. The sentence names the file and the part of it. */
-int jm_tokenizer_open(const char *path, struct jm_tokenizer **ret, struct jm_err *err);
-/* The same from n bytes of JSON; name: for errors. */
-int jm_tokenizer_read(const char *name, const char *json, size_t n, struct jm_tokenizer **ret,
-	struct jm_err *err);
 void jm_tokenizer_close(struct jm_tokenizer *t); /* takes NULL */
 
 /* The largest id and 1, with those of added tokens. */
@@ -47,12 +41,6 @@ enum {
  */
 int jm_tokenizer_encode(struct jm_tokenizer *t, const char *text, size_t n, unsigned int how,
 	struct jm_ids *ids, struct jm_err *err);
-
-/*
- * Where a text of n bytes, which continues beyond them, may be cut: the tokens of the text are those of the
- * first part and then those of the rest (with JM_TOKENIZER_CONTINUES). The last such place; 0 = there is none.
- */
-size_t jm_tokenizer_cut(const struct jm_tokenizer *t, const char *text, size_t n);
 
 /* Appends the text of n ids. special: with special tokens. JM_ERANGE: no token has this id. */
 int jm_tokenizer_decode(const struct jm_tokenizer *t, const int32_t *ids, size_t n, bool special,

@@ -4,6 +4,7 @@
  * and behind the end of a line between two printable characters. Whether a tokenizer allows this is found out once:
  * no merge and no added token may reach over such a place, and texts that were cut there must give the same tokens.
  */
+#include "data/tokenizer/tokenizer_cut.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_parts.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The file tokenizer.json: its parts are read in the order in which they need one another. */
+#include "data/tokenizer/tokenizer_json.h"
 #include "data/tokenizer/tokenizer.h"
 
 #include <errno.h>

@@ -13,7 +13,6 @@ bool jm__starts_with_word(const char *text, size_t n);
 bool jm__ends_with_word(const char *text, size_t n);
 /* Append the text in lower case, each character by itself, or in normal form C (canonical composition). */
 bool jm__lower(const char *text, size_t n, struct jm_bytes *ret);
-bool jm__nfc(const char *text, size_t n, struct jm_bytes *ret);
 
 /* Made by unicode_tables.py; sorted by the first member. */
 struct jm__lower_row {

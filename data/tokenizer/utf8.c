@@ -12,7 +12,8 @@ static bool second_fits(unsigned char first, unsigned char second)
 	return second >= least && second <= most;
 }
 
-size_t jm__utf8_length(const char *text, size_t n, size_t *ret_bad)
+/* Bytes of the character that begins there, 1 to 4; 0 = none does, and *ret_bad bytes (1 to 3) are one mistake. */
+static size_t length_of(const char *text, size_t n, size_t *ret_bad)
 {
 	const unsigned char *at = (const unsigned char *)text;
 	size_t length = jm__utf8_bytes(at[0]), i = 1;
@@ -42,7 +43,7 @@ size_t jm__utf8_valid(const char *text, size_t n)
 		}
 		if (at == n)
 			break;
-		length = jm__utf8_length(text + at, n - at, &bad);
+		length = length_of(text + at, n - at, &bad);
 		if (!length)
 			return at;
 		at += length;
@@ -62,7 +63,7 @@ bool jm__utf8_repair(struct jm_bytes *ret, const char *text, size_t n)
 		at += good;
 		if (at == n)
 			break;
-		jm__utf8_length(text + at, n - at, &bad);
+		length_of(text + at, n - at, &bad);
 		if (!jm__bytes_add(ret, JM__REPLACEMENT, 3))
 			return false;
 		at += bad;

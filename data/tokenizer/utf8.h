@@ -7,8 +7,6 @@
 
 #define JM__REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 
-/* Bytes of the character that begins there, 1 to 4; 0 = none does, and *ret_bad bytes (1 to 3) are one mistake. */
-size_t jm__utf8_length(const char *text, size_t n, size_t *ret_bad);
 /* The number of bytes at the begin that are UTF-8. */
 size_t jm__utf8_valid(const char *text, size_t n);
 /* Appends the text with U+FFFD for each mistake. */

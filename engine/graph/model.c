@@ -37,15 +37,6 @@ static const struct jm_preset *preset_of(const struct jm_model *model, const cha
 	return NULL;
 }
 
-const struct jm_preset *jm_model_find_preset(const char *name)
-{
-	const struct jm_preset *preset = NULL;
-
-	for (int i = 0; jm_models[i] && !preset; i++)
-		preset = preset_of(jm_models[i], name);
-	return preset;
-}
-
 static int unknown(const char *name, struct jm_err *err)
 {
 	const char *names[NAMES_MAX], *near;

@@ -117,8 +117,6 @@ const char *jm_model_workload(const struct jm_preset *preset);
 /* The option rows of a model, or of the model of a preset. */
 int jm_model_options(const char *name, const struct jm_option **ret, struct jm_err *err);
 
-/* NULL = there is no preset of this name. */
-const struct jm_preset *jm_model_find_preset(const char *name);
 /* Finds a preset or a model by name; *ret_preset is NULL for a model. An unknown name is an error
  * that suggests a similar one. */
 int jm_model_find(const char *name, const struct jm_model **ret,

@@ -293,7 +293,8 @@ static int wait_for_transfers(struct jm_program *p, const struct jm_tensor *t, s
 	return wait_on_device(r, &r->gathered[segment], false, err);
 }
 
-int jm_reduce_run(struct jm_program *p, const struct jm_unit *u, struct jm_err *err)
+/* A unit for which jm_reduce_is_node holds. */
+static int run_node(struct jm_program *p, const struct jm_unit *u, struct jm_err *err)
 {
 	const struct jm_node *n = u->group.node[0];
 
@@ -322,7 +323,7 @@ int jm_reduce_gather(struct jm_program *p, struct jm_err *err)
 int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err)
 {
 	if (jm_reduce_is_node(p->unit[unit]))
-		return jm_reduce_run(p, p->unit[unit], err);
+		return run_node(p, p->unit[unit], err);
 	return jm_device_run(p->device, p->unit[unit]->exec, err);
 }
 

@@ -29,8 +29,6 @@ int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, struct jm_e
 void jm_reduce_close(struct jm_program *p); /* a program without a reduction is allowed */
 /* Runs one unit. */
 int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err);
-/* A unit for which jm_reduce_is_node holds. */
-int jm_reduce_run(struct jm_program *p, const struct jm_unit *u, struct jm_err *err);
 /* Brings all parameters up to date after a sharded update, of which each rank updates a share; all ranks call this
  * between two steps. Waits for the device. */
 int jm_reduce_gather(struct jm_program *p, struct jm_err *err);

@@ -32,25 +32,6 @@ struct jm_guard;
  */
 int jm_guard_start(
 	struct jm_ctx *ctx, const char *controls, struct jm_guard **ret, struct jm_err *err);
-const struct jm_knobs *jm_guard_knobs(const struct jm_guard *g);
-/* Every knob as it is; out: one per knob, with a reason where the device does not answer. Changes nothing, needs no
- * lock. */
-int jm_guard_get(struct jm_guard *g, struct jm_applied *out, struct jm_err *err);
-/* What knobs have that cannot be read, "gpu.clock=unlocked", as the user knows: without it such a knob is not set.
- * texts: ends with NULL; NULL = none. JM_EUSAGE: a knob that can be read, or no value of it. */
-int jm_guard_state(struct jm_guard *g, char *const *texts, struct jm_err *err);
-/*
- * Applies all settings or none: on a failure the values from before the call are restored. out: one
- * per device and setting, room for as many as there are knobs; ret_n: how many. JM_EBUSY: held by
- * another process, which the sentence names. JM_EGONE: the guard was killed; every value found was
- * restored and read back.
- */
-int jm_guard_set(struct jm_guard *g, const struct jm_setting *settings, int n,
-	struct jm_applied *out, int *ret_n, struct jm_err *err);
-/* Restores every value found; the guard continues. */
-int jm_guard_restore(struct jm_guard *g, struct jm_err *err);
-/* Leaves the settings in place, journalled as kept: only jm_guard_release restores them. */
-int jm_guard_keep(struct jm_guard *g, struct jm_err *err);
 /* Restores what was found (unless kept), ends the process, frees. The error names what was not
  * restored; JM_EGONE: the guard was killed, and everything was restored and read back. */
 int jm_guard_stop(struct jm_guard *g, struct jm_err *err); /* takes NULL */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a client asks of its guard, or of the lease of joulemarkd that takes its place where this user lacks rights. */
+#include "guard/guard_requests.h"
 #include "guard/guard_private.h"
 
 #include <stdio.h>

@@ -20,11 +20,4 @@ struct jm_guard_terms {
 	void *arg;
 };
 
-/*
- * As jm_guard_serve (guard.h) under terms: every client's message has to come from the client's own process; one that is
- * malformed ends the lease; nothing stays in place after it. What is done is logged. Returns after all was put back.
- */
-int jm_guard_serve_lease(
-	struct jm_ctx *ctx, int fd, const struct jm_guard_terms *terms, struct jm_err *err);
-
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records of one store into another, with their traces. */
+#include "store/store_merge.h"
 #include "store/store.h"
+#include "store/store_trace.h"
 #include "store/store_db.h"
 #include "store/store_sql.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queries by the user: one SELECT on the documented views; whatever would write, attach or load is refused. */
+#include "store/store_query.h"
 #include "store/store.h"
 #include "store/store_db.h"
 #include "store/store_schema.h"

@@ -2,6 +2,7 @@
 /* Plans, cases and records in the store. */
 #include "result/record_keys.h"
 #include "base/text/keys_read.h"
+#include "store/store_run.h"
 #include "store/store.h"
 #include "store/store_db.h"
 #include "store/store_sql.h"

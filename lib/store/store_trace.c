@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Traces in the store: what the signals are, and chunks of their readings. */
+#include "store/store_trace.h"
 #include "store/store.h"
 #include "store/store_db.h"
 #include "store/store_sql.h"

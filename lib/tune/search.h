@@ -24,6 +24,9 @@
 
 #include "visit.h"
 
+extern const char
+	*const jm_stage_names[]; /* "coarse", "golden", "confirm", "hold", NULL: of enum jm_stage */
+
 struct jm_search_options {
 	struct jm_objective objective;
 	double min, max, step; /* of the knob, in its unit; step 0 = any */

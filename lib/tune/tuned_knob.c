@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuned_knob.h"
+#include "guard/guard_requests.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tuner.h"
+#include "guard/guard_requests.h"
 
 #include "base/clock.h"
 #include "tuner_private.h"
@@ -450,11 +451,6 @@ void jm_tuner_end(struct jm_tuner *t)
 	if (t->phase >= 0)
 		jm_session_end(t->o.session, t->phase, 0);
 	t->phase = -1;
-}
-
-const char *jm_tuner_stopped(const struct jm_tuner *t)
-{
-	return *t->stopped ? t->stopped : NULL;
 }
 
 /* ---- beginning and end ---- */

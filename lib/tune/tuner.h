@@ -51,10 +51,5 @@ void jm_tuner_progress(struct jm_tuner *t, int64_t t_ns, double items);
 /* Returns when it wants to be called again, on the clock. */
 int64_t jm_tuner_step(struct jm_tuner *t);
 void jm_tuner_end(struct jm_tuner *t);
-/* Why it gave up; NULL = it did not. The setting found is in force then, or the last limits of a budget. */
-const char *jm_tuner_stopped(const struct jm_tuner *t);
-/* The caller owns the value; NULL: no memory. */
-json_t *jm_tuner_json(const struct jm_tuner *t);
-json_t *jm_tuner_budget_json(const struct jm_tuner *t); /* the same, with a budget */
 
 #endif

@@ -15,7 +15,6 @@
 #define JM_TUNE_SHARE	 0.10 /* of the time that searches after the first may take */
 
 enum jm_stage { JM_STAGE_COARSE, JM_STAGE_GOLDEN, JM_STAGE_CONFIRM, JM_STAGE_HOLD };
-extern const char *const jm_stage_names[]; /* "coarse", "golden", "confirm", "hold", NULL */
 
 /* found: the setting that was found, whatever its value is. */
 struct jm_tune_setting {

@@ -36,7 +36,8 @@ static bool compatible(const struct jm_group_series *a, const struct jm_group_se
 	       !strcmp(a->grade, b->grade);
 }
 
-int jm_family_length(const struct jm_grouping *g, int first)
+/* How many series from `first` on share a table; 1 = it has its own. */
+static int length_from(const struct jm_grouping *g, int first)
 {
 	int n = 1;
 
@@ -94,7 +95,7 @@ static void add_parameters(
 	}
 }
 
-bool jm_family_has(const struct jm_family *f, const char *name)
+static bool has(const struct jm_family *f, const char *name)
 {
 	for (int i = 0; i < f->n_axes; i++)
 		if (!strcmp(f->axis[i], name))
@@ -104,28 +105,28 @@ bool jm_family_has(const struct jm_family *f, const char *name)
 
 static void put_title(struct jm_family *f, const struct jm_group_series *s)
 {
-	const char *subject = jm_family_has(f, "model") ? "" : "model";
+	const char *subject = has(f, "model") ? "" : "model";
 	char text[JM_AXIS_TEXT];
 
 	jm_text_format(
 		f->all.title, sizeof(f->all.title), "%s", jm_json_text(s->record, "workload"));
 	if (*subject && !jm_dim_parameter(s->record, subject))
-		subject = jm_family_has(f, "response") ? "" : "response";
+		subject = has(f, "response") ? "" : "response";
 	if (*subject && jm_dim_parameter(s->record, subject)) {
 		jm_family_axis(s, subject, text, sizeof(text));
 		jm_text_append(f->all.title, sizeof(f->all.title), " ", text);
 	}
-	if (!jm_family_has(f, "device"))
+	if (!has(f, "device"))
 		jm_text_append(f->all.title, sizeof(f->all.title), " on ",
 			jm_json_text(s->record, "device"));
-	if (!jm_family_has(f, "precision"))
+	if (!has(f, "precision"))
 		jm_text_append(f->all.title, sizeof(f->all.title), ", ",
 			jm_json_text(s->record, "precision"));
 }
 
 void jm_family_of(const struct jm_grouping *g, int first, struct jm_family *ret)
 {
-	struct jm_family f = {.first = first, .n = jm_family_length(g, first)};
+	struct jm_family f = {.first = first, .n = length_from(g, first)};
 
 	f.all = g->series[first];
 	for (int i = 1; i < f.n; i++) {

@@ -18,10 +18,7 @@ struct jm_family {
 /* Numbers the series of the cases anew: those of one workload and unit become neighbours, in the order in which
  * they appear. -1: no memory. */
 int jm_family_gather(struct jm_grouping *g);
-/* How many series from `first` on share a table; 1 = it has its own. */
-int jm_family_length(const struct jm_grouping *g, int first);
 void jm_family_of(const struct jm_grouping *g, int first, struct jm_family *ret);
-bool jm_family_has(const struct jm_family *f, const char *name);
 /* "8", "bf16"; "-" = the series has none. */
 void jm_family_axis(const struct jm_group_series *s, const char *name, char *out, size_t size);
 /* "batch 8, device cpu" of one member. */

@@ -5,6 +5,8 @@
 #include "fuzz_folder.h"
 #include "run/plan/plan.h"
 #include "store/store.h"
+#include "store/store_run.h"
+#include "store/store_trace.h"
 
 #include <stdio.h>
 #include <unistd.h>

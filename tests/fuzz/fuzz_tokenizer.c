@@ -5,6 +5,8 @@
  */
 #include "fuzz.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/tokenizer_cut.h"
 
 static const char fixed[] =
 	"{\"added_tokens\": [{\"id\": 9, \"content\": \"<s>\", \"lstrip\": true, \"special\": "

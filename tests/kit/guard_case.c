@@ -2,6 +2,7 @@
 /* Functions that the tests of guard and journals share. This program is executed again as the
  * guard. */
 #include "guard_case.h"
+#include "guard/guard_requests.h"
 #include "base/ctx.h"
 #include "guard/guard_serve.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions that the tests of the store share. */
 #include "store_case.h"
+#include "store/store_run.h"
 
 #include <sqlite3.h>
 #include <stdio.h>

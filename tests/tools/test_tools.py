@@ -63,7 +63,7 @@ def test_rooms_as_they_are(tree):
     ("backends/ref/ref.c", '#include "../cpu/device/cpu.h"', "backends/ref may not include backends/cpu"),
     ("engine/plan/cost.c", '#include "engine/run/program.h"', "engine: plan may not use run (engine/run/program.h)"),
     ("lib/base/ctx.c", '#include "base/stat/stat.h"', "lib/base: . may not use stat"),
-    ("cli/frame/fail.c", '#include "cli/commands.h"', "cli: frame may not use ."),
+    ("cli/frame/cli.c", '#include "cli/commands.h"', "cli: frame may not use ."),
     ("lib/base/clock.h", '#include "base/option.h"\n#include "base/clock.h"', "a loop of includes: lib/base/clock.h"),
     ("lib/base/stat/stat.c", '#include "base/nothing.h"', '"base/nothing.h" is in no include folder'),
 ])
@@ -107,8 +107,28 @@ def test_files_that_need_each_other(tree, name, said):
     (tree / f"lib/base/{name}.h").write_text("int jm_y(void);\n")
     (tree / "lib/base/plant.c").write_text(f'#include "base/{name}.h"\nint jm_x(void);int jm_x(void) {{ return 1; }}\n')
     (tree / f"lib/base/{name}.c").write_text("int jm_x(void);int jm_y(void);int jm_y(void) { return jm_x(); }\n")
+    (tree / "lib/base/user.c").write_text(f'#include "base/{name}.h"\nstatic int f(void) {{ return jm_y(); }}\n')
     rows = []
     for file in ("plant", name):
+        subprocess.run(["cc", "-c", f"-I{tree}/lib", "-o", build / f"{file}.o", tree / f"lib/base/{file}.c"], check=True, timeout=60)
+        rows.append({"directory": str(build), "file": f"../lib/base/{file}.c", "output": f"{file}.o", "command": "cc -I../lib"})
+    (build / "compile_commands.json").write_text(json.dumps(rows))
+    assert rooms(tree, build="objects").stdout == said
+
+
+@pytest.mark.parametrize("header, user, said", [
+    ("plant.h", "jm_x", ""),
+    ("other.h", "jm_x", "lib/base/plant.c: jm_x is declared in lib/base/other.h, not in a header of this name\n"),
+    ("plant.h", "jm_z", "lib/base/plant.c: jm_x is used by no other file; make it static\n")])
+def test_functions_are_declared_in_the_header_of_their_file(tree, header, user, said):
+    build = tree / "objects"
+    build.mkdir()
+    (tree / f"lib/base/{header}").write_text("int jm_x(void);\n")
+    (tree / "lib/base/plant.c").write_text(f'#include "base/{header}"\nint jm_x(void) {{ return 1; }}\n')
+    (tree / "lib/base/user.c").write_text(f"int {user}(void);static int (*f)(void) = {user};int *g(void);"
+                                          "int *g(void) { return (int *)f; }\n")
+    rows = []
+    for file in ("plant", "user"):
         subprocess.run(["cc", "-c", f"-I{tree}/lib", "-o", build / f"{file}.o", tree / f"lib/base/{file}.c"], check=True, timeout=60)
         rows.append({"directory": str(build), "file": f"../lib/base/{file}.c", "output": f"{file}.o", "command": "cc -I../lib"})
     (build / "compile_commands.json").write_text(json.dumps(rows))

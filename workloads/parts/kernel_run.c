@@ -145,7 +145,8 @@ int jm_kernel_ready(struct jm_kernel *k, struct jm_err *err)
 	return 0;
 }
 
-void jm_kernel_close(struct jm_kernel *k)
+/* One that is zeroed, too. */
+static void close_kernel(struct jm_kernel *k)
 {
 	if (k->program)
 		jm_device_sync(&k->device, NULL); /* steps may be under way */
@@ -160,7 +161,7 @@ void jm_kernel_close(struct jm_kernel *k)
 void jm_kernel_teardown(void *state)
 {
 	if (state)
-		jm_kernel_close(state);
+		close_kernel(state);
 	free(state);
 }
 

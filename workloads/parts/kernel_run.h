@@ -43,7 +43,6 @@ int jm_kernel_setup(struct jm_work *work, size_t size,
 /* With the option JM_KERNEL_THREADS. */
 int jm_kernel_open(struct jm_kernel *k, struct jm_work *work, struct jm_err *err);
 int jm_kernel_ready(struct jm_kernel *k, struct jm_err *err);
-void jm_kernel_close(struct jm_kernel *k); /* one that is zeroed, too */
 /* A workload's own step, finish and, where it has nothing else, teardown. state: begins with a jm_kernel. */
 int jm_kernel_step(void *state, struct jm_step *ret, struct jm_err *err);
 int jm_kernel_finish(void *state, struct jm_step *ret, struct jm_err *err);

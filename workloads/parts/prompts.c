@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "prompts.h"
+#include "data/tokenizer/tokenizer_json.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -56,9 +56,6 @@ extern const struct cpu_op cpu_ops_act[], cpu_ops_concat[], cpu_ops_image[], cpu
 	cpu_ops_quantize[], cpu_ops_tokens[], cpu_ops_update[], cpu_ops_embed[],
 	cpu_ops_attention[], cpu_ops_loss[], cpu_ops_pages[];
 
-/* The row for these nodes; NULL = the backend has none. */
-const struct cpu_op *cpu_op_find(const struct jm_node *const *node, int n);
-
 /* An operand as the kernels take it; t may be NULL (an absent optional one). */
 static inline struct cpu_vec cpu_vec(const struct jm_tensor *t)
 {
@@ -75,13 +72,5 @@ static inline double cpu_scale(const struct jm_tensor *t, int i)
 {
 	return t ? (double)((const float *)t->data)[i] : 1;
 }
-
-/* The rate of bf16 dot products of one core in FLOP/s; 0 = the processor has no such
- * instructions. */
-double cpu_peak_bf16(void);
-/* True if the processor has matrix tiles, with which oneDNN's bf16 is the fastest choice. */
-bool cpu_has_tiles(void);
-/* The name that the processor reports, or "CPU". */
-void cpu_brand(char *ret, size_t size);
 
 #endif

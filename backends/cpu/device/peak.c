@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The processor's name, and the speed of those bf16 instructions that oneDNN uses. */
 #include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cpu.h"
+#include "peak.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

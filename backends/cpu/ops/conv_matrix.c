@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "layout.h"
+#include "backends/cpu/device/peak.h"
 #include "conv_matrix.h"
 #include "seconds.h"
 

@@ -11,7 +11,7 @@
  */
 #include <stdlib.h>
 
-#include "eight_bits.h"
+#include "ops_quantize.h"
 
 struct product {
 	struct cpu_gemm gemm;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the row of the tables of ops that runs a group of nodes. */
-#include "backends/cpu/device/cpu.h"
+#include "backends/cpu/ops/ops.h"
 
 static const struct cpu_op *const by_onednn[] = {&cpu_op_linear, &cpu_op_linear_dgrad,
 	&cpu_op_linear_wgrad, &cpu_op_conv, &cpu_op_conv_dgrad, &cpu_op_conv_wgrad, &cpu_op_cast};

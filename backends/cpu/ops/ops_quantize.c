@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* quantize and rescale, and the conversions between f32 and the types of 8 bits. */
-#include "eight_bits.h"
+#include "ops_quantize.h"
 
 #include <math.h>
 
@@ -35,7 +35,8 @@ static uint8_t magnitude(const struct format *f, float x)
 	return (uint8_t)(((bits + half) >> cut) - ((127U - (uint32_t)f->bias) << f->mantissa));
 }
 
-uint8_t cpu_f8_of(enum jm_dtype type, float x)
+/* The nearest code, or the even one of two; a value that is too large becomes the largest number; keeps NaN. */
+static uint8_t f8_of(enum jm_dtype type, float x)
 {
 	struct format f = format_of(type);
 
@@ -91,7 +92,7 @@ static void narrow(const struct jm_node *n, float scale, int threads)
 
 #pragma omp parallel for num_threads(threads)
 	for (int64_t i = 0; i < count; i++)
-		to[i] = cpu_f8_of(y->type, scale * element(x, i));
+		to[i] = f8_of(y->type, scale * element(x, i));
 }
 
 static int run_quantize(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)

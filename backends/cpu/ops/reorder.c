@@ -2,7 +2,7 @@
 /* cast: an own kernel if both layouts are equal, else a reorder of oneDNN. */
 #include <stdlib.h>
 
-#include "eight_bits.h"
+#include "ops_quantize.h"
 #include "layout.h"
 
 struct reorder {

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "layout.h"
+#include "backends/cpu/device/peak.h"
 #include "seconds.h"
 
 /* Bytes per second and thread that batch norm reached on two cores of a Sapphire Rapids. */

@@ -289,12 +289,3 @@ void *cuda_workspace(struct cuda_dev *dev, size_t bytes)
 	}
 	return dev->workspace->data;
 }
-
-size_t cuda_kept(const struct cuda_dev *dev)
-{
-	size_t sum = 0;
-
-	for (const struct cuda_block *b = dev->blocks; b; b = b->next)
-		sum += b->bytes;
-	return sum;
-}

@@ -23,8 +23,6 @@ void *cuda_keep(struct cuda_dev *dev, size_t bytes);
 /* Memory that all groups share, one after the other; kept until the device is closed. NULL = out of
  * memory. */
 void *cuda_workspace(struct cuda_dev *dev, size_t bytes);
-/* The bytes that cuda_keep and cuda_workspace hold. */
-size_t cuda_kept(const struct cuda_dev *dev);
 
 /* Peak operations of products in 16 bits divided by peak bytes of memory; NAN = unknown. */
 double cuda_flops_per_byte(const struct cuda_dev *dev);

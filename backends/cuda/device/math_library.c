@@ -75,6 +75,19 @@ int cuda_dnn_load(struct cuda_dnn *dnn, struct jm_err *err)
 	return 0;
 }
 
+static int dnn_check(
+	const struct cuda_dev *dev, cudnnStatus_t rc, const char *what, struct jm_err *err)
+{
+	char more[200] = "";
+
+	if (rc == CUDNN_STATUS_SUCCESS)
+		return 0;
+	dev->dnn.call.cudnnGetLastErrorString(more, sizeof more);
+	return jm_err_set(err, rc / 1000 == 3 ? JM_ENOSUP : JM_EIO,
+		"%s of cuDNN failed on cuda:%d: %s (%s).", what, dev->index,
+		dev->dnn.call.cudnnGetErrorString(rc), more);
+}
+
 int cuda_dnn_open(struct cuda_dev *dev, struct jm_err *err)
 {
 	struct cuda_dnn *dnn = &dev->dnn;
@@ -85,9 +98,9 @@ int cuda_dnn_open(struct cuda_dev *dev, struct jm_err *err)
 	ret = cuda_dnn_load(dnn, err);
 	if (ret)
 		return ret;
-	ret = cuda_dnn_check(dev, dnn->call.cudnnCreate(&dnn->handle), "cudnnCreate", err);
+	ret = dnn_check(dev, dnn->call.cudnnCreate(&dnn->handle), "cudnnCreate", err);
 	if (!ret)
-		ret = cuda_dnn_check(dev, dnn->call.cudnnSetStream(dnn->handle, dev->stream),
+		ret = dnn_check(dev, dnn->call.cudnnSetStream(dnn->handle, dev->stream),
 			"cudnnSetStream", err);
 	return ret;
 }
@@ -109,17 +122,4 @@ int cuda_lt_check(
 	return jm_err_set(err, rc == CUBLAS_STATUS_ALLOC_FAILED ? JM_ENOMEM : JM_EIO,
 		"%s of cuBLASLt failed on cuda:%d: %s.", what, dev->index,
 		dev->lt.call.cublasLtGetStatusString(rc));
-}
-
-int cuda_dnn_check(
-	const struct cuda_dev *dev, cudnnStatus_t rc, const char *what, struct jm_err *err)
-{
-	char more[200] = "";
-
-	if (rc == CUDNN_STATUS_SUCCESS)
-		return 0;
-	dev->dnn.call.cudnnGetLastErrorString(more, sizeof more);
-	return jm_err_set(err, rc / 1000 == 3 ? JM_ENOSUP : JM_EIO,
-		"%s of cuDNN failed on cuda:%d: %s (%s).", what, dev->index,
-		dev->dnn.call.cudnnGetErrorString(rc), more);
 }

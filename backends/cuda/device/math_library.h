@@ -20,7 +20,5 @@ void cuda_libraries_close(struct cuda_dev *dev);
 /* Turns a status into an error; 0 = success. The error includes cuDNN's last message. */
 int cuda_lt_check(
 	const struct cuda_dev *dev, cublasStatus_t rc, const char *what, struct jm_err *err);
-int cuda_dnn_check(
-	const struct cuda_dev *dev, cudnnStatus_t rc, const char *what, struct jm_err *err);
 
 #endif

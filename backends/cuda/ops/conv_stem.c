@@ -25,15 +25,7 @@ bool cuda_conv_is_stem(const struct jm_node *n)
 	       (o.x->type != JM_F32 || n->math == JM_MATH_TF32);
 }
 
-size_t cuda_conv_stem_scratch(const struct cuda_dev *dev, const struct jm_node *n)
-{
-	struct cuda_stem p = cuda_conv_stem_of(dev, n, NULL);
-
-	return n->op == JM_OP_CONV_WGRAD ? cuda_stem_scratch(&p) : 0;
-}
-
-struct cuda_stem cuda_conv_stem_of(
-	const struct cuda_dev *dev, const struct jm_node *n, void *scratch)
+static struct cuda_stem stem_of(const struct cuda_dev *dev, const struct jm_node *n, void *scratch)
 {
 	struct cuda_operands o = cuda_operands_of(n);
 	struct cuda_stem p = {
@@ -58,9 +50,16 @@ struct cuda_stem cuda_conv_stem_of(
 	return p;
 }
 
+size_t cuda_conv_stem_scratch(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	struct cuda_stem p = stem_of(dev, n, NULL);
+
+	return n->op == JM_OP_CONV_WGRAD ? cuda_stem_scratch(&p) : 0;
+}
+
 cudaError_t cuda_conv_stem_run(const struct cuda_dev *dev, const struct jm_node *n, void *scratch)
 {
-	struct cuda_stem p = cuda_conv_stem_of(dev, n, scratch);
+	struct cuda_stem p = stem_of(dev, n, scratch);
 
 	return n->op == JM_OP_CONV ? cuda_stem(&p, dev->stream) : cuda_stem_grad(&p, dev->stream);
 }

@@ -12,8 +12,6 @@
 bool cuda_conv_is_stem(const struct jm_node *n);
 /* The bytes of the gradient's partial sums. */
 size_t cuda_conv_stem_scratch(const struct cuda_dev *dev, const struct jm_node *n);
-struct cuda_stem cuda_conv_stem_of(
-	const struct cuda_dev *dev, const struct jm_node *n, void *scratch);
 cudaError_t cuda_conv_stem_run(const struct cuda_dev *dev, const struct jm_node *n, void *scratch);
 
 #endif

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "conv_product.h"
-#include "image_operands.h"
+#include "ops_conv_product.h"
+#include "ops_image.h"
 #include "backends/cuda/choose/plan_cache.h"
 #include "backends/cuda/choose/timed_choice.h"
 #include "op_rows.h"

@@ -6,7 +6,7 @@
  */
 #include <math.h>
 
-#include "conv_product.h"
+#include "ops_conv_product.h"
 #include "backends/cuda/device/layouts.h"
 #include "op_rows.h"
 

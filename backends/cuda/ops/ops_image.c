@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "backends/cuda/device/cuda.h"
-#include "image_operands.h"
+#include "ops_image.h"
 #include "backends/cuda/device/layouts.h"
 #include "op_rows.h"
 

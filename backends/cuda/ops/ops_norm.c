@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "backends/cuda/device/cuda.h"
-#include "image_operands.h"
+#include "ops_image.h"
 #include "ops_linear.h"
 #include "op_rows.h"
 

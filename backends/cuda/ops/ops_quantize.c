@@ -20,7 +20,7 @@ void cuda_turned_layout(const struct jm_tensor *t, struct jm_layout *ret)
 		ret->order[i] = (int16_t)(i - 1);
 }
 
-bool cuda_is_turned(const struct jm_tensor *t)
+static bool is_turned(const struct jm_tensor *t)
 {
 	struct jm_layout turned;
 
@@ -127,7 +127,7 @@ static int takes_copy(struct cuda_dev *dev, const struct jm_group *group, struct
 	const struct jm_node *n = group->node[0];
 	const struct jm_tensor *x = n->in[0], *y = n->out[0];
 	bool plain = !x->layout.rank && !y->layout.rank;
-	bool turned = !x->layout.rank && cuda_is_turned(y) && jm_tensor_width(x) % 4 == 0 &&
+	bool turned = !x->layout.rank && is_turned(y) && jm_tensor_width(x) % 4 == 0 &&
 		      jm_tensor_rows(x) % 4 == 0;
 
 	(void)dev;
@@ -152,7 +152,7 @@ static int run_copy(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 {
 	const struct jm_tensor *x = exec->node[0].in[0], *y = exec->node[0].out[0];
 
-	if (!cuda_is_turned(y))
+	if (!is_turned(y))
 		return cuda_check(dev,
 			cudaMemcpyAsync(
 				y->data, x->data, y->bytes, cudaMemcpyDeviceToDevice, dev->stream),

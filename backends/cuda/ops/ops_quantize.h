@@ -9,6 +9,5 @@ bool cuda_is_f8(const struct jm_tensor *t); /* false for NULL */
 /* The layout whose slowest dim is the last one, which transposes the matrix; products in 8 bits
  * read it. */
 void cuda_turned_layout(const struct jm_tensor *t, struct jm_layout *ret);
-bool cuda_is_turned(const struct jm_tensor *t);
 
 #endif

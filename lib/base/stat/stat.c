@@ -141,8 +141,3 @@ double jm_stat_t_quantile(double p, int dof)
 	}
 	return copysign(0.5 * (low + high), p - 0.5);
 }
-
-double jm_stat_ratio_sd(double a, double sd_a, double b, double sd_b)
-{
-	return fabs(a / b) * hypot(sd_a / a, sd_b / b);
-}

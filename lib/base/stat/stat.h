@@ -31,10 +31,4 @@ int jm_stat_outliers(const double *values, int n, bool *ret_flags);
 double jm_stat_t_cdf(double t, int dof);
 double jm_stat_t_quantile(double p, int dof);
 
-/*
- * Standard deviation of a/b from those of independent a and b, first order:
- * |a/b| sqrt((sd_a/a)^2 + (sd_b/b)^2) (JCGM 100:2008, 5.1.6).
- */
-double jm_stat_ratio_sd(double a, double sd_a, double b, double sd_b);
-
 #endif

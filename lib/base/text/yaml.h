@@ -15,6 +15,5 @@
 /* file: names the text in sentences. JM_EFORMAT: no YAML, or what is refused. */
 int jm_yaml_parse(const char *text, size_t n, const char *file, struct jm_yaml_document **ret,
 	struct jm_err *err);
-int jm_yaml_load(const char *path, struct jm_yaml_document **ret, struct jm_err *err);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* YAML from a file. */
+#include "yaml_file.h"
 #include "yaml.h"
 
 #include <errno.h>

@@ -112,7 +112,7 @@ static void fall(struct jm_item_rule *r, double number)
 	begin_run(r, number);
 }
 
-void jm_item_rule_add(struct jm_item_rule *r, double number)
+static void rule_add(struct jm_item_rule *r, double number)
 {
 	double rise = number - r->last;
 
@@ -148,7 +148,8 @@ enum jm_item_kind jm_item_rule_kind(const struct jm_item_rule *r)
 	return counts ? JM_ITEMS_TOTAL : JM_ITEMS_AMOUNT;
 }
 
-double jm_item_rule_before(const struct jm_item_rule *r)
+/* What the first number has too much, where an earlier run began the count. */
+static double rule_before(const struct jm_item_rule *r)
 {
 	return !r->falls && is_elsewhere(&r->run) && !is_paced(&r->run) ? r->run.first - r->run.step
 									: 0;
@@ -211,7 +212,7 @@ void jm_item_sums_add(struct jm_item_sums *s, const struct jm_mark *mark, const 
 	}
 	jm_tally_add(&s->amount, mark);
 	jm_tally_add(&s->total, &rise);
-	jm_item_rule_add(&s->rule, mark->items);
+	rule_add(&s->rule, mark->items);
 }
 
 enum jm_item_kind jm_item_sums_kind(const struct jm_item_sums *s)
@@ -222,7 +223,7 @@ enum jm_item_kind jm_item_sums_kind(const struct jm_item_sums *s)
 /* Who says that the numbers are totals says that they count from the start of the command. */
 static double before(const struct jm_item_sums *s)
 {
-	return s->given ? 0 : jm_item_rule_before(&s->rule);
+	return s->given ? 0 : rule_before(&s->rule);
 }
 
 struct jm_tally jm_item_sums_tally(const struct jm_item_sums *s)

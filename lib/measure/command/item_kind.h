@@ -43,11 +43,8 @@ struct jm_item_rule {
 	bool no_count; /* a run that ended was no count */
 };
 
-void jm_item_rule_add(struct jm_item_rule *r, double number);
 /* AMOUNT or TOTAL, by the numbers so far. */
 enum jm_item_kind jm_item_rule_kind(const struct jm_item_rule *r);
-/* What the first number has too much, where an earlier run began the count. */
-double jm_item_rule_before(const struct jm_item_rule *r);
 /* Could a reader take them for either? They never fall and rise at least once. */
 bool jm_item_rule_doubtful(const struct jm_item_rule *r);
 

@@ -5,6 +5,7 @@
 #include "meter/source_list.h"
 #include "progress.h"
 #include "session.h"
+#include "session_report.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,7 +13,7 @@
  *	jm_session_start   sampling runs; returns when every source was read once (5 ms at most)
  *	jm_session_begin / jm_session_end    phases; may nest and overlap
  *	jm_session_stop    waits at most one sensor refresh for the last edge, then joins the threads
- *	jm_session_report  meters, total and quality of a phase as JSON
+ *	jm_session_report  meters, total and quality of a phase as JSON (session_report.h)
  *
  * In simulated time: the working thread joins the clock (jm_sleeper_init) before jm_session_start, or
  * time runs ahead of it, and leaves it (jm_sleeper_done) before jm_session_stop, or the simulated
@@ -67,14 +67,6 @@ struct jm_moment {
 int jm_session_open(struct jm_ctx *ctx, const struct jm_session_options *options,
 	struct jm_session **ret, struct jm_err *err);
 const struct jm_meters *jm_session_meters(const struct jm_session *s);
-/*
- * The work runs on this GPU and on no other (jm_meters_own): what other GPUs draw stays in the report and counts
- * in no total. When no meter reads that GPU, totals are unknown. Before jm_session_report, in the thread that
- * looks at the session; as returned by jm_meters_own.
- */
-int jm_session_own(struct jm_session *s, const char *uuid, const char *bus, bool *ret_slice);
-/* It runs on this one too; as returned by jm_meters_own_too. */
-int jm_session_own_too(struct jm_session *s, const char *uuid, const char *bus);
 int jm_session_start(struct jm_session *s, struct jm_err *err);
 /* The clock at jm_session_start, from which the times of a report are counted. */
 int64_t jm_session_began(const struct jm_session *s);
@@ -93,9 +85,6 @@ void jm_session_forget_items(struct jm_session *s);
 /* Optional, before jm_session_stop: sampling ends by itself, one sensor refresh from now at the latest. */
 void jm_session_announce_stop(struct jm_session *s);
 int jm_session_stop(struct jm_session *s, struct jm_err *err);
-/* Waits until the readings of the last edge (begin, end, jm_session_edge) have come, as jm_session_stop does; at most
- * about a second. */
-void jm_session_await_edge(struct jm_session *s);
 
 /* ---- while it runs, and after stop; from any thread ---- */
 
@@ -111,21 +100,7 @@ struct jm_reading jm_session_newest(struct jm_session *s, int signal);
 /* Energy of one meter in one phase; see energy.h. */
 int jm_session_energy(
 	struct jm_session *s, int meter, int phase, struct jm_energy *ret, struct jm_err *err);
-/* {"phase": name, "sampler_cpu_s": processor time of reading, "start_ns": the clock when the session began, "meters": [...], "total": {...},
- * "quality": {...}, "phases": [...]}: meters, total and quality of the phase `main_phase`, phases of all,
- * their times in seconds since the session began. The caller owns the value. */
-json_t *jm_session_report(struct jm_session *s, int main_phase, struct jm_err *err);
-/* The same with the phases alone that lie within the main phase: of one run of several. Also while the session runs, once
- * the phase has ended and its edge has passed (jm_session_await_edge); what reading took is then unknown. */
-json_t *jm_session_report_within(struct jm_session *s, int main_phase, struct jm_err *err);
-/* The readings from t0_ns to t1_ns, and those next to them, as a trace for the caller to free; also while it runs. */
-int jm_session_part(struct jm_session *s, int64_t t0_ns, int64_t t1_ns, struct jm_trace **ret,
-	struct jm_err *err);
 const struct jm_trace *jm_session_trace(const struct jm_session *s);
-/* Hands all of the trace to fn; may be called again. */
-int jm_session_chunks(struct jm_session *s,
-	int (*fn)(void *arg, const struct jm_chunk *chunk, struct jm_err *err), void *arg,
-	struct jm_err *err);
 const struct jm_phase *jm_session_phases(const struct jm_session *s, int *ret_n);
 void jm_session_close(struct jm_session *s); /* takes NULL */
 

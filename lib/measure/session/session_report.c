@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a session found, as JSON: meters, totals, quality, phases. Unknown is null. */
+#include "measure/session/session_report.h"
 #include "energy/quality.h"
 #include "energy/residue.h"
 #include "session_private.h"

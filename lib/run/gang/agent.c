@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent.h"
+#include "guard/guard_requests.h"
 #include "base/clock.h"
 #include "frame.h"
 #include "guard/guard_recover.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the texts of a case's settings to numbers for the guard. */
 #include "case_settings.h"
+#include "guard/guard_requests.h"
 #include "plan.h"
 
 #include <stdio.h>

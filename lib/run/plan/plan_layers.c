@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files of a plan: what includes what, and the platform. */
 #include "plan_layers.h"
+#include "base/text/yaml_file.h"
 #include "plan_lookup.h"
 
 #include <limits.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop over a plan: settings, worker, record, again after what was killed. */
 #include "sweep.h"
+#include "guard/guard_requests.h"
+#include "store/store_run.h"
 #include "base/clock.h"
 #include "base/ctx.h"
 #include "run/plan/case_settings.h"

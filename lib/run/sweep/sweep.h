@@ -69,9 +69,4 @@ int jm_part_cases(const struct jm_run_options *o, int n);
 int jm_run_plan(struct jm_ctx *ctx, const struct jm_run_options *options, struct jm_guard **guard,
 	json_t *records, struct jm_err *err);
 
-/* [{knob, device, unit, value: "300W"}] of all knobs that the settings of `what` name, as they are
- * now, or will be when a killed run's guard is done: a plan's "found". */
-int jm_run_found(struct jm_ctx *ctx, struct jm_guard *guard, const json_t *what, json_t **ret_found,
-	struct jm_err *err);
-
 #endif

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The knobs of a plan as they were found. */
+#include "sweep_found.h"
+#include "guard/guard_requests.h"
 #include "sweep.h"
 #include "guard/guard_recover.h"
 #include "run/plan/case_settings.h"

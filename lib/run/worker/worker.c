@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The child: sources opened, rights dropped, work done phase by phase, record sent. */
 #include "worker.h"
+#include "measure/session/session_report.h"
 #include "result/profile_energy.h"
 #include "base/ctx.h"
 #include "base/files/state_folder.h"

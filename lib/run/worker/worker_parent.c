@@ -2,6 +2,7 @@
 /* The parent: starts the workers of a case, receives their messages, and makes a record of the
  * case, whatever its result. */
 #include "worker_parent.h"
+#include "store/store_trace.h"
 #include "base/clock.h"
 #include "base/process/child_process.h"
 #include "base/printable.h"

@@ -7,6 +7,8 @@
 #include <stdio.h>
 
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/tokenizer_cut.h"
 
 static const char *const kinds[] = {"gpt2", "gpt2-prefix", "llama3", "starcoder", "qwen", "llama2",
 	"llama2-newer", "metaspace", "gemma", "clip"};

@@ -430,6 +430,8 @@ static void check_preset(
 static void presets_as_published(void **unused)
 {
 	struct jm_err err = JM_ERR_INIT;
+	const struct jm_model *model;
+	const struct jm_preset *preset;
 	struct jm_device d;
 	int n = 0;
 
@@ -437,11 +439,13 @@ static void presets_as_published(void **unused)
 	assert_ok(jm_device_open("ref", 0, &d, &err), err);
 	for (int i = 0; jm_models[i]; i++)
 		for (const struct jm_preset *p = jm_models[i]->presets; p && p->name; p++, n++) {
-			assert_ptr_equal(jm_model_find_preset(p->name), p);
+			assert_ok(jm_model_find(p->name, &model, &preset, &err), err);
+			assert_ptr_equal(model, jm_models[i]);
+			assert_ptr_equal(preset, p);
 			check_preset(&d, jm_models[i], p);
 		}
 	assert_true(n >= 4);
-	assert_null(jm_model_find_preset("gpt-9000"));
+	assert_int_equal(jm_model_find("gpt-9000", &model, &preset, &err), JM_EUSAGE);
 	jm_device_close(&d);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The guard on the fake NVML: set, partial failure, restore, keep, locks, kills. */
 #include "kit/guard_case.h"
+#include "guard/guard_requests.h"
 
 static void test_set_and_stop(void **state)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Journals from a crash, a faulty disk, another version or another user. */
 #include "kit/guard_case.h"
+#include "guard/guard_requests.h"
 #include "guard/journal_each.h"
 
 #include <xxhash.h>

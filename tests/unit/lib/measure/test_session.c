@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sessions: sources by rule, phases, items, chunks, failing sources, a recording and its replay. */
 #include "kit/test.h"
+#include "measure/session/session_report.h"
 #include "base/ctx.h"
 #include "base/clock.h"
 #include "measure/view/trace_csv.h"

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/ctx.h"
 #include "measure/session/session.h"
+#include "measure/session/session_report.h"
 
 #include <stdio.h>
 #include <stdlib.h>

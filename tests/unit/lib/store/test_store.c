@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The store: round trip, order, its state after a kill, and every kind of invalid file. */
 #include "kit/store_case.h"
+#include "store/store_run.h"
 
 #include <fcntl.h>
 #include <signal.h>

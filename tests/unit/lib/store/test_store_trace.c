@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Traces in the store: what goes in as readings comes out as the same readings of the same signals. */
 #include "kit/store_case.h"
+#include "store/store_run.h"
+#include "store/store_trace.h"
 #include "base/clock.h"
 
 static bool same_reading(struct jm_reading a, struct jm_reading b)

@@ -4,10 +4,12 @@
  * it says that this saves, is compared with the published curve.
  */
 #include "kit/guard_case.h"
+#include "guard/guard_requests.h"
 #include "kit/test.h"
 #include "run/workload.h"
 #include "sim/registers.h"
 #include "tune/tuner.h"
+#include "tune/tuner_json.h"
 
 extern const struct jm_workload jm_workload_sim;
 
@@ -261,14 +263,19 @@ static void cycles_stand_for_items(void **state)
 static void a_killed_guard_ends_it(void **state)
 {
 	struct bench b;
+	json_t *before, *after;
 
 	(void)state;
 	bench_open(&b, "edp", JM_TUNE_ITEMS);
 	work(&b, 8, true);
-	assert_null(jm_tuner_stopped(b.tuner));
+	before = jm_tuner_json(b.tuner);
+	assert_true(json_is_null(json_object_get(before, "stopped")));
+	json_decref(before);
 	kill(jm_guard_pid(b.guard), SIGKILL);
 	work(&b, 10, true);
-	assert_non_null(jm_tuner_stopped(b.tuner));
+	after = jm_tuner_json(b.tuner);
+	assert_true(json_is_string(json_object_get(after, "stopped")));
+	json_decref(after);
 	jm_tuner_free(b.tuner);
 	b.tuner = NULL;
 	jm_guard_stop(b.guard, NULL);

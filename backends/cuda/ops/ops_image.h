@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes on images as arguments of image.h. */
-#ifndef JM_CUDA_IMAGE_OPERANDS_H
-#define JM_CUDA_IMAGE_OPERANDS_H
+#ifndef JM_CUDA_OPS_IMAGE_H
+#define JM_CUDA_OPS_IMAGE_H
 
 #include "backends/cuda/device/cuda.h"
 #include "backends/cuda/kernels/image.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions that are products of matrices: windows of one pixel, and of the whole image. */
-#ifndef JM_CUDA_CONV_PRODUCT_H
-#define JM_CUDA_CONV_PRODUCT_H
+#ifndef JM_CUDA_OPS_CONV_PRODUCT_H
+#define JM_CUDA_OPS_CONV_PRODUCT_H
 
 #include "conv_operands.h"
 #include "gemm.h"
