@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "output_phases.h"
+#include "measure/session/session_part.h"
 
 #include "base/ctx.h"
 

@@ -74,8 +74,6 @@ int64_t jm_session_began(const struct jm_session *s);
  * command, or the user's own. begin returns the phase's index or an error code. */
 int jm_session_begin(struct jm_session *s, const char *name, int64_t t_ns, struct jm_err *err);
 void jm_session_end(struct jm_session *s, int phase, int64_t t_ns);
-/* Another name for a phase, as where it is known at its end only. */
-void jm_session_rename(struct jm_session *s, int phase, const char *name);
 /* Energy until now is going to be asked for, as where a phase begins or ends: counters are read around here. */
 void jm_session_edge(struct jm_session *s);
 /* Items done in a phase, when they are done; from any thread. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stretches of the trace of a session. */
+/* Stretches of the trace of a session, and names of its phases. */
 #ifndef JM_SESSION_PART_H
 #define JM_SESSION_PART_H
 
@@ -11,5 +11,7 @@ int jm_session_part(struct jm_session *s, int64_t t0_ns, int64_t t1_ns, struct j
 /* Waits until the readings of the last edge (begin, end, jm_session_edge) have come, as jm_session_stop does; at most
  * about a second. */
 void jm_session_await_edge(struct jm_session *s);
+/* Another name for a phase, as where it is known at its end only. */
+void jm_session_rename(struct jm_session *s, int phase, const char *name);
 
 #endif
