@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "submit_jobs.h"
+#include "store/store_merge.h"
 #include "base/files/output.h"
 #include "base/printable.h"
 #include "run_settings.h"
