@@ -59,7 +59,7 @@ const struct jm_option jm_run_options[] = {
 		.max = 1e6,
 		.help = "run this many epochs of --epoch-steps steps; the first is the warm-up, "
 			"each of the others is a measured phase. A single one is measured without "
-			"a warm-up"},
+			"a warm-up, and with --warmup 0 all are"},
 	{.name = "epoch-steps",
 		.use = JM_OPTION_OF_WORK,
 		JM_BIND(JM_INT, struct jm_run_given, epoch_steps),

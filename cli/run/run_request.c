@@ -400,13 +400,17 @@ static void add_number(json_t *object, const char *key, double number)
 		json_object_set_new(object, key, json_real(number));
 }
 
-/* The first epoch is the warm-up, the others are the measured phase; a single one is that phase. */
+/* The first epoch is the warm-up, the others are the measured phase; a single one is that phase, and with --warmup 0 all are. */
 static int add_epochs(struct jm_cli *cli, const struct jm_run_given *g, json_t *what)
 {
-	if (g->warmup || g->steps || !isnan(g->seconds))
+	bool none = g->warmup && !strcmp(g->warmup, "0");
+
+	if ((g->warmup && !none) || g->steps || !isnan(g->seconds))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--epochs sets the length of the run, and so do --steps, --seconds and "
-			"--warmup; give either --epochs or the others.");
+			"--warmup, but for --warmup 0; give either --epochs or the others.");
+	if (none)
+		json_object_set_new(what, "warmup", json_string(g->warmup));
 	json_object_set_new(what, "epochs", json_integer(g->epochs));
 	if (jm_cli_given(cli, "epoch-steps"))
 		json_object_set_new(what, "epoch_steps", json_integer(g->epoch_steps));

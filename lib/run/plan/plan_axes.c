@@ -27,12 +27,24 @@ static int no_memory(struct jm_err *err)
 
 /* ---- axes ---- */
 
+/* Is a comma part of a value of the option? */
+static bool has_commas(const char *name)
+{
+	for (const struct jm_workload *const *w = jm_workloads; *w; w++) {
+		const struct jm_option *row = jm_option_find((*w)->options, name);
+
+		if (row && row->use & JM_OPTION_COMMAS)
+			return true;
+	}
+	return false;
+}
+
 static int add_value(void *arg, const char *text, struct jm_err *err)
 {
 	struct maker *m = arg;
 	struct jm_plan_axis *a = m->axis;
 
-	if (m->key->kind == JM_PLAN_OPTION && strchr(text, ','))
+	if (m->key->kind == JM_PLAN_OPTION && strchr(text, ',') && !has_commas(m->key->name))
 		return jm_err_set(err, JM_EUSAGE,
 			"A value of the option '%s' cannot hold a comma, which separates values.",
 			m->key->name);
@@ -77,17 +89,6 @@ static int add_values(struct maker *m, const struct jm_yaml *node, bool commas)
 		rc = add_value(m, text, &why);
 	}
 	return placed(node, rc, &why, m->err);
-}
-
-static bool has_commas(const char *name)
-{
-	for (const struct jm_workload *const *w = jm_workloads; *w; w++) {
-		const struct jm_option *row = jm_option_find((*w)->options, name);
-
-		if (row && row->use & JM_OPTION_COMMAS)
-			return true;
-	}
-	return false;
 }
 
 /* Is a list of this key swept, and may a text be several values? */
@@ -371,7 +372,8 @@ static bool is_free(const struct jm_plan_run *run, const struct jm_plan_key *key
 {
 	const struct jm_plan_axis *a = &run->axis[key->axis];
 
-	if (a->dial >= 0 || key->kind != JM_PLAN_OPTION || !strcmp(key->name, "work"))
+	if (a->dial >= 0 || key->kind != JM_PLAN_OPTION || !strcmp(key->name, "work") ||
+		(a->n > 1 && has_commas(key->name))) /* free values are joined by commas */
 		return false;
 	for (int i = 0; i < run->n_excludes; i++)
 		if (run->exclude[i].mask[key->axis] || run->exclude[i].n_derived)

@@ -62,6 +62,12 @@ def test_a_plan_and_its_command_line_are_the_same_cases(tmp_path):
     assert done.returncode == 0 and query(store, "SELECT case_id, repeat, attempt FROM records") == before
 
 
+def test_commas_may_be_part_of_a_value_of_freeze(tmp_path):
+    path = plan(tmp_path, "work: resnet\nlayers: 10\nhidden: 8\nimage: 32\nclasses: 3\ndevice: ref\nbatch: 2\n"
+                          "freeze: ['conv1*,bn1*', 'layer*']\nwarmup: 0\nsteps: 1\nsource: 'null'\n")
+    assert options(cases(path), "freeze") == [("conv1*,bn1*",), ("layer*",)]
+
+
 def test_a_list_and_a_range_are_their_product(tmp_path):
     path = plan(tmp_path, QUOTED.replace("1ms", "[1ms, 2ms, 4ms]") + "seed: 3\n")
     assert options(cases(path), "step-time") == [("0.001s",), ("0.002s",), ("0.004s",)]

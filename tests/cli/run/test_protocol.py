@@ -60,6 +60,12 @@ def test_fixed_minutes(tmp_path, text):
     assert phases["warmup"]["end_s"] - phases["warmup"]["start_s"] >= 0.3
 
 
+def test_no_epoch_is_a_warm_up_on_request(tmp_path, text):
+    r = run(tmp_path, *GPT_OF_ANY_BATCH, *text, "--batch", 8, "--epochs", 3, "--epoch-steps", 5, "--warmup", 0)
+    names = [p["name"] for p in r["phases"] if p["name"].startswith("epoch")]
+    assert (r["steps"], r["warmup_steps"]) == (15, 0) and names == ["epoch 1", "epoch 2", "epoch 3"]
+
+
 def test_epochs_without_the_first(tmp_path, text):
     r = run(tmp_path, *GPT_OF_ANY_BATCH, *text, "--batch", 8, "--epochs", 4, "--epoch-steps", 20)
     phases = check(r, 20, 128)

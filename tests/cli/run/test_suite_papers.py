@@ -4,13 +4,17 @@ memory that its suite names, and what differs is said."""
 import functools
 import json
 import os
+import pathlib
 import re
 import tempfile
 
+import numpy
 import pytest
 import yaml
 
+from data_sets import coded, noise
 from jm import BUILD, SOURCE, jm
+from weights_files import tensor, write
 
 PAPERS = yaml.safe_load((SOURCE / "tests/data/papers.yaml").read_text())
 FAKES = BUILD / "tests/peers"
@@ -48,14 +52,68 @@ def seconds(text):
     return float(text.removesuffix("ms")) / 1000 if text.endswith("ms") else float(text.removesuffix("s"))
 
 
+def put_pictures(root, classes):
+    """A folder of two parts with one picture in each class."""
+    picture = coded(noise(8, 8), "JPEG")
+    for part in ("train", "val"):
+        for i in range(classes):
+            os.makedirs(f"{root}/{part}/{i}")
+            with open(f"{root}/{part}/{i}/a.jpg", "wb") as f:
+                f.write(picture)
+
+
+def put_cifar(root):
+    os.makedirs(root)
+    for name in [*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]:
+        with open(f"{root}/{name}.bin", "wb") as f:
+            f.write(bytes(3073) * 2)
+
+
+def put_text(path):
+    """A Megatron data set of one document."""
+    done = jm("data", "tokenize", "--tokenizer", SOURCE / "tests/data/tokenizers/gpt2.json", "/usr/share/common-licenses/GPL-3",
+              path)
+    assert done.returncode == 0, done.stderr
+
+
+def put_llama(folder):
+    """Llama 3 8B as Hugging Face describes it; weights are not read before the memory is known to suffice."""
+    write_weights(f"{folder}/model.safetensors")
+    with open(f"{folder}/config.json", "w", encoding="utf-8") as f:
+        json.dump({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "hidden_size": 4096,
+                   "intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+                   "vocab_size": 128256, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "max_position_embeddings": 8192,
+                   "tie_word_embeddings": False}, f)
+
+
+def write_weights(path):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    write(pathlib.Path(path), {"a": tensor(numpy.zeros(1, "<f4"))})
+
+
+MADE = {"birds": lambda path: put_pictures(path, 69), "cifar-10-batches-bin": put_cifar, "Meta-Llama-3-8B": put_llama,
+        "xception.safetensors": write_weights, "text.bin": put_text}
+
+
+def with_files(run, folder):
+    """The run with small files in place of those that its suite names."""
+    made = {}
+    for key in ("data", "eval-data", "from", "text"):
+        if key in run:
+            made[key] = f"{folder}/{run[key]}"
+            if not os.path.exists(made[key]):
+                MADE[run[key]](made[key])
+    return run | made
+
+
 @functools.cache
 def failed_cases(suite):
     """Each training of the suite as its record has it: on a fake node of eight GPUs, where it fails for its memory."""
     plan = yaml.safe_load(text_of(suite))
     plan |= {"platform": str(SOURCE / "suites" / plan["platform"]), "repeat": 1, "memory": 0.001, "source": "null"}
     plan.pop("set", None)
-    plan["runs"] = [{k: v for k, v in run.items() if k != "set"} for run in plan["runs"] if "work" in run]
     with tempfile.TemporaryDirectory() as folder:
+        plan["runs"] = [with_files({k: v for k, v in run.items() if k != "set"}, folder) for run in plan["runs"] if "work" in run]
         os.symlink(FAKES / "cuda-plans.so", f"{folder}/cuda.so")
         with open(f"{folder}/plan.yaml", "w", encoding="utf-8") as f:
             yaml.safe_dump(plan, f)
@@ -73,17 +131,29 @@ def case_facts(record):
     options = case["options"]
     ranks = int(options.get("ranks", 1))
     facts = {name.replace("-", "_"): value for name, value in options.items()}
-    facts |= {"devices": ranks, "precision": case["precision"], "measured_epochs": case.get("epochs", 0) - 1,
-              "epoch_steps": case.get("epoch_steps"), "steps": case.get("steps")}
+    facts |= {name: os.path.basename(facts[name]) for name in ("data", "from") if name in facts}
+    facts |= {"devices": ranks, "precision": case["precision"], "steps": case.get("steps"),
+              "epoch_steps": case.get("epoch_steps"), "measured_epochs": case.get("epochs", 0) - (case.get("warmup") != "0")}
     if options["batch"] != "max":
         facts["global_batch"] = ranks * int(options["batch"]) * int(options["accumulate"])
         if "seq" in options and case.get("steps"):
             facts["tokens"] = (case["steps"] + int(case["warmup"])) * facts["global_batch"] * int(options["seq"])
-        if case.get("epoch_steps"):
-            facts["schedule_epochs"] = int(options["lr-steps"]) / case["epoch_steps"]
-            images = facts["global_batch"] * case["epoch_steps"]
-            facts["epoch_range"] = images - facts["global_batch"], images
+        facts |= passes(options, case, facts["global_batch"])
     return facts
+
+
+def passes(options, case, batch):
+    """Over the images of an epoch, as numbers of steps say them: each in the range in which its last step is filled up."""
+    steps, falls = case.get("steps"), int(options["lr-steps"])
+    if options["schedule"] == "cosine" and case.get("epochs"):
+        return {"schedule_images": (falls / case["epochs"] - 1) * batch + 1, "schedule_images_most": falls / case["epochs"] * batch}
+    if options["schedule"] == "step":
+        held_out = int(options["eval-batches"]) * int(options["batch"])
+        return {"measured_epochs": steps / int(options["eval-every"]), "warmup_epochs": int(case["warmup"]) / int(options["eval-every"]),
+                "epochs_to_a_tenth": falls / int(options["eval-every"]), "epoch_range": (
+                    (int(options["eval-every"]) - 1) * batch, int(options["eval-every"]) * batch),
+                "held_out_range": (held_out - int(options["batch"]), held_out)}
+    return {}
 
 
 def run_facts(suite, run):
@@ -126,8 +196,14 @@ ROWS = [(suite, run, row) for suite, paper in PAPERS.items() for row in paper["f
 @pytest.mark.parametrize("suite, run, row", ROWS, ids=lambda x: x["fact"] if isinstance(x, dict) else x)
 def test_number_is_that_of_the_paper(suite, run, row):
     facts = run_facts(suite, run)
-    if row["fact"] == "epoch_images":  # the last step of an epoch is filled up
-        assert all(least < row["value"] <= most for least, most in facts["epoch_range"]), row
+    if row["fact"] in ("epoch_images", "held_out_images"):  # the last step is filled up
+        ranges = facts["epoch_range" if row["fact"] == "epoch_images" else "held_out_range"]
+        assert all(least < row["value"] <= most for least, most in ranges), row
+    elif row["fact"] == "scheduled_images":
+        for least, most in zip(facts["schedule_images"], facts["schedule_images_most"]):
+            assert least <= row["value"] <= most, row
+    elif row["fact"] == "pictures":  # of data that the user has
+        assert all(f"{n:,}" in head_of(suite) for n in row["value"]), row
     else:
         assert facts[row["fact"]] == row["value"], row
 
@@ -164,5 +240,5 @@ def test_the_gpu_of_the_capping_paper_is_refused(tmp_path):
     (tmp_path / "cuda.so").symlink_to(FAKES / "cuda-plans.so")
     done = jm("describe", "resnet50", "--device", "cuda:0", env={"JM_BACKENDS": str(tmp_path), "JM_FAKE_CUDA": "cc=75@0"})
     assert done.returncode and "7.5" in done.stderr and "needs 8.0" in done.stderr
-    needs = head_of("capping").split("stand-in")[1]
+    needs = head_of("capping").split("'transfer' and 'until' need")[1]
     assert "compute capability 8.0" in needs and "is of 7.5" in head_of("capping")
