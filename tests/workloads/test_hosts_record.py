@@ -117,6 +117,20 @@ def test_sensors_of_one_machine_count_once(hosts, tmp_path):
     assert record["total"]["joules_measured"] == pytest.approx(record["meters"][0]["joules"])
 
 
+def test_the_energy_until_a_figure_is_that_of_both(hosts, tmp_path):
+    (tmp_path / "text").write_bytes(b"The quick brown fox jumps over the lazy dog. " * 40)
+    env = [{**gpu(tmp_path / letter, watts), **boot(tmp_path, f"boot-{letter}")} for letter, watts in zip("ab", WATTS)]
+    words = ["run", "gpt", "--layers", 1, "--hidden", 16, "--heads", 2, "--vocab", 256, "--context", 64, "--seq", 64, "--batch", 16,
+             "--device", "ref", "--text", tmp_path / "text", "--lr", "0.001", "--eval-every", 100, "--steps", 1000, "--until", "loss=6",
+             "--ranks", 2, "--launcher", "started", "--json", "-", "--source", "nvml"]
+    calls = [hosts.start(i, words, hosts.environment(i, port=29914, **env[i]), ()) for i in range(2)]
+    texts = [call.communicate(timeout=90) for call in calls]
+    assert [call.returncode for call in calls] == [0, 0], texts
+    until = json.loads(texts[0][0])["until"]
+    assert until["reached"] and until["steps"] == 100
+    assert until["joules"] == pytest.approx(sum(WATTS) * until["seconds"], rel=0.05)
+
+
 @pytest.mark.skipif(not shutil.which("mpirun"), reason="mpirun (openmpi-bin) is not installed")
 def test_mpirun_starts_the_ranks(hosts, tmp_path):
     """Open MPI says which rank each is; its agent script takes the place of ssh."""
