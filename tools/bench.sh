@@ -25,6 +25,7 @@ wanted=$*
 bench energy_accuracy "$build/bench/energy_accuracy"
 bench energy_nvml /usr/bin/python3 "$here/bench/energy_nvml.py" "$build/joulemark" \
 	"$build/tests/peers/libnvidia-ml-fake.so"
+bench leases /usr/bin/python3 "$here/bench/leases.py" "$build"
 bench python_region /usr/bin/python3 "$here/bench/python_region.py" --build "$build"
 bench ranks /usr/bin/python3 "$here/bench/ranks.py" --program "$build/joulemark"
 bench sampler_cost "$build/bench/sampler_cost"
@@ -33,7 +34,7 @@ bench sim_day "$build/bench/sim_day"
 [ ! -x "$build/bench/layouts" ] || bench layouts "$build/bench/layouts"
 bench step /usr/bin/python3 "$here/bench/step.py"
 [ -n "$ran" ] || {
-	echo "bench: there is no '$wanted'; there are energy_accuracy energy_nvml python_region ranks sampler_cost sim_day layouts step" >&2
+	echo "bench: there is no '$wanted'; there are energy_accuracy energy_nvml leases python_region ranks sampler_cost sim_day layouts step" >&2
 	exit 2
 }
 exit $status

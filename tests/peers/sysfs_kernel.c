@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel behind the files of a tree at JM_ROOT, loaded before the C library: what is written to a file whose name has
- * a rule is rounded, clamped or refused as Linux does it, and read back as Linux shows it. Every other write passes.
+ * The kernel behind the files of a tree at JM_ROOT, or without it at /sys of a mount namespace, loaded before the C
+ * library: what is written to a file whose name has a rule is rounded, clamped or refused as Linux does it, and read back as
+ * Linux shows it. Every other write passes.
  *
  *	cpu.max			"max" or a quota of 1 ms at least, with or without the period, which otherwise stays
  *				(kernel/sched/core.c, cpu_max_write and tg_set_cfs_bandwidth)
@@ -31,9 +32,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
-#define LINE   256
+#define LINE 256
+#ifndef SYSFS_MAGIC
+#define SYSFS_MAGIC 0x62656572
+#endif
 #define LEAST  1000   /* us */
 #define MILLI  1000   /* of a watt, uW */
 #define EIGHTH 125000 /* of a watt, uW */
@@ -261,12 +266,15 @@ static const char *path_in_tree(int fd, char out[PATH_MAX])
 {
 	const char *root = getenv("JM_ROOT");
 	char link[40], plain[PATH_MAX];
+	struct statfs fs;
 	ssize_t n;
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	n = readlink(link, out, PATH_MAX - 1);
-	if (n <= 0 || !root || !realpath(root, plain))
+	if (n <= 0 || !realpath(root ? root : "/sys", plain))
 		return NULL;
+	if (!root && (statfs(plain, &fs) || fs.f_type == SYSFS_MAGIC))
+		return NULL; /* the kernel itself is there */
 	out[n] = '\0';
 	return strncmp(out, plain, strlen(plain)) ? NULL : out;
 }

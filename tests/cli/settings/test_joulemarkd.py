@@ -45,6 +45,17 @@ def test_a_user_sets_within_the_policy_and_all_is_back(service):
     assert "set package.power of" in service.log() and "all put back" in service.log()
 
 
+def test_what_the_kernel_rounds_and_refuses(service):
+    """The kernel behind the files takes eighths of a watt, and no preference under the governor performance."""
+    service.start()
+    done = service.run("anna", "set", "package.power=119.99W", "--", "true")
+    assert "119.875 W (was 150.125 W), asked for 119.99 W" in done.stderr and "asked for 119.99W, accepted 119.875W" in service.log()
+    before = service.machine.files("")
+    done = service.run("anna", "set", "cpu.governor=performance", "--", "cat",
+                       "/sys/devices/system/cpu/cpufreq/policy1/energy_performance_preference")
+    assert done.stdout == "performance\n" and service.machine.files("") == before, done.stderr
+
+
 @pytest.mark.parametrize("user, words, why", [
     ("anna", ["package.power=99W"], "lets user 2001 set package.power of package-0 to 100:200W, not to 99W"),
     ("carla", ["package.power=120W"], "lets user 2003 set no knob"),
