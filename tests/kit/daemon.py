@@ -72,7 +72,7 @@ class Service:
         with open(self.log_path, "ab") as log:
             self.activator = subprocess.Popen(
                 self.inside(sys.executable, SOURCE / "tests/peers/activator.py", SOCKET, PROGRAM), stderr=log,
-                stdout=subprocess.PIPE, text=True, env={**os.environ, "LD_PRELOAD": self.machine.env["LD_PRELOAD"],
+                stdout=subprocess.PIPE, text=True, env={**os.environ, "PRELOAD": self.machine.env["LD_PRELOAD"],
                                                         "ASAN_OPTIONS": self.machine.env["ASAN_OPTIONS"], **env})
         assert wait_for(lambda: "serves;" in self.log()), self.log()
 

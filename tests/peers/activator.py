@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """activator.py SOCKET PROGRAM...: listens as systemd does for ListenSequentialPacket=, hands the socket to the program as
-descriptor 3 (sd_listen_fds(3)), and starts it again when it was killed (Restart=on-failure). Its own end ends the program."""
+descriptor 3 (sd_listen_fds(3)), and starts it again when it was killed (Restart=on-failure). Its own end ends the program,
+which alone gets what PRELOAD names as LD_PRELOAD."""
 import os
 import signal
 import socket
@@ -27,7 +28,8 @@ while True:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.dup2(listener.fileno(), 3)
         os.set_inheritable(3, True)
-        os.execve(program[0], program, {**os.environ, "LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1"})
+        os.execve(program[0], program, {**os.environ, "LD_PRELOAD": os.environ["PRELOAD"], "LISTEN_PID": str(os.getpid()),
+                                        "LISTEN_FDS": "1"})
     print(f"activator: {child}", file=sys.stderr, flush=True)
     _, status = os.waitpid(child, 0)
     child = 0

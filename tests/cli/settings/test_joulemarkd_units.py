@@ -56,8 +56,9 @@ def test_activated_by_systemd(tmp_path):
     s = Service(tmp_path)
     s.policy(POLICY)
     with open(s.log_path, "wb") as log:
-        activator = subprocess.Popen(s.inside("systemd-socket-activate", "--seqpacket", "-l", SOCKET, "-E", "LD_PRELOAD", PROGRAM),
-                                     stderr=log, env={**os.environ, "LD_PRELOAD": s.machine.env["LD_PRELOAD"]})
+        activator = subprocess.Popen(s.inside("systemd-socket-activate", "--seqpacket", "-l", SOCKET, "-E",
+                                              f"LD_PRELOAD={s.machine.env['LD_PRELOAD']}", "-E",
+                                              f"ASAN_OPTIONS={s.machine.env['ASAN_OPTIONS']}", PROGRAM), stderr=log)
     try:
         assert wait_for(lambda: subprocess.run(s.inside("chmod", "666", SOCKET), check=False, capture_output=True).returncode == 0)
         file = "/sys/class/powercap/intel-rapl:1/constraint_0_power_limit_uw"
