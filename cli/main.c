@@ -383,6 +383,7 @@ static void on_file_limit(int number)
 int main(int argc, char **argv)
 {
 	struct jm_cli cli = {.commands = jm_commands, .out = stdout, .width = JM_WIDTH_DEFAULT};
+	int status;
 
 	if (signal(SIGXFSZ, on_file_limit) == SIG_IGN)
 		signal(SIGXFSZ, SIG_IGN);
@@ -407,5 +408,8 @@ int main(int argc, char **argv)
 	cli.cmd = find_command(argv[1], &cli.err);
 	if (!cli.cmd)
 		return jm_cli_fail(&cli);
-	return flush_stdout(run_command(&cli, argc - 2, argv + 2));
+	status = flush_stdout(run_command(&cli, argc - 2, argv + 2));
+	if (cli.ctx.n_left)
+		_exit(status);
+	return status;
 }

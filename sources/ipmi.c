@@ -229,6 +229,7 @@ const struct jm_source jm_source_ipmi = {
 	.summary = "the node's power from its management controller (IPMI DCMI, /dev/ipmi0)",
 	.options = options,
 	.origin = JM_MEASURED,
+	.keeps_time = true,
 	.on_request =
 		true, /* a question costs the controller and, on a KCS interface, a processor */
 	.open = ipmi_open,

@@ -371,6 +371,7 @@ const struct jm_source jm_source_modbus = {
 	.summary = "power meters and PDUs over Modbus/TCP (Yokogawa WT310, Xerus, any registers)",
 	.options = options,
 	.origin = JM_MEASURED,
+	.keeps_time = true,
 	.on_request = true,
 	.open = modbus_open,
 	.read = modbus_read,

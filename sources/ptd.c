@@ -345,6 +345,7 @@ const struct jm_source jm_source_ptd = {
 	.summary = "power analysers behind SPEC's PTDaemon",
 	.options = options,
 	.origin = JM_MEASURED,
+	.keeps_time = true,
 	.on_request = true,
 	.open = ptd_open,
 	.read = ptd_read,

@@ -399,6 +399,7 @@ const struct jm_source jm_source_redfish = {
 	.summary = "the node's power from its management controller, over Redfish",
 	.options = options,
 	.origin = JM_MEASURED,
+	.keeps_time = true,
 	.on_request = true,
 	.open = redfish_open,
 	.read = redfish_read,

@@ -302,6 +302,7 @@ const struct jm_source jm_source_scpi = {
 	.summary = "Yokogawa WT power meters over TCP, serial or USB, by their own commands",
 	.options = options,
 	.origin = JM_MEASURED,
+	.keeps_time = true,
 	.on_request = true,
 	.open = scpi_open,
 	.read = scpi_read,

@@ -374,6 +374,7 @@ const struct jm_source jm_source_snmp = {
 	.summary = "PDUs over SNMP: APC, Raritan, Server Technology, Geist, any object",
 	.options = options,
 	.origin = JM_MEASURED,
+	.keeps_time = true,
 	.on_request = true,
 	.open = snmp_open_source,
 	.read = snmp_read_source,

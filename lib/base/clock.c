@@ -81,6 +81,17 @@ int64_t jm_clock_thread(void)
 	return ts.tv_sec * JM_SECOND + ts.tv_nsec;
 }
 
+struct timespec jm_clock_from_now(int64_t ns)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += ns % JM_SECOND;
+	until.tv_sec += ns / JM_SECOND + until.tv_nsec / JM_SECOND;
+	until.tv_nsec %= JM_SECOND;
+	return until;
+}
+
 void jm_sleeper_init(struct jm_sleeper *s, struct jm_clock *clock)
 {
 	pthread_condattr_t attr;

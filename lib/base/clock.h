@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #define JM_SECOND      INT64_C(1000000000) /* ns */
 #define JM_MILLISECOND INT64_C(1000000)	   /* ns */
@@ -33,6 +34,8 @@ int64_t jm_clock_now(struct jm_clock *clock);  /* monotonic, ns */
 int64_t jm_clock_wall(struct jm_clock *clock); /* ns since 1970 */
 
 int64_t jm_clock_thread(void); /* processor time of this thread, ns */
+/* CLOCK_MONOTONIC so many ns from now, for waits in real time. */
+struct timespec jm_clock_from_now(int64_t ns);
 
 struct jm_sleeper {
 	struct jm_clock *clock;

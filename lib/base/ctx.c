@@ -48,7 +48,8 @@ int jm_ctx_new(struct jm_ctx **ret, struct jm_err *err)
 
 void jm_ctx_free(struct jm_ctx *ctx)
 {
-	free(ctx);
+	if (ctx && !ctx->n_left)
+		free(ctx);
 }
 
 void jm_ctx_set_log(struct jm_ctx *ctx,

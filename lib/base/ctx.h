@@ -18,6 +18,9 @@ struct jm_ctx {
 	const volatile int *interrupts;
 	/* By which a program says that it is joulemark itself, and can be the guard; NULL = it is another one. */
 	const char *guard_program;
+	/* Calls of drivers that were given up and may still use this context, which then stays. A program ends by _exit:
+	 * what its libraries do at the end may wait for such a call. */
+	int n_left;
 };
 
 #endif

@@ -7,8 +7,8 @@
 #ifndef JM_KNOB_TABLE_H
 #define JM_KNOB_TABLE_H
 
+#include "base/process/driver_call.h"
 #include "guard/control.h"
-#include "driver_call.h"
 
 #define JM_SPEC_MAX (JM_ID_MAX + 32) /* "sim:h100x4", "nvml:all", "cgroup:/jobs/7#4711" */
 
@@ -18,8 +18,6 @@ struct jm_knob_member {
 	char argument[JM_SPEC_MAX]; /* as it was opened */
 	int first, n;		    /* its knobs in the table */
 };
-
-#define JM_DRIVER_LIMIT_NS INT64_C(10000000000)
 
 struct jm_knob_table {
 	struct jm_knobs knobs;

@@ -309,6 +309,24 @@ int jm_meter_power_signal(const struct jm_meters *set, int meter)
 	return first_signal(set, meter, order);
 }
 
+int jm_meters_copy(const struct jm_meters *set, struct jm_meters *ret, struct jm_err *err)
+{
+	struct jm_meters copy = {0};
+	int rc = 0;
+
+	for (int i = 0; rc >= 0 && i < set->n; i++) {
+		const struct jm_meter *m = &set->meter[i];
+
+		rc = jm_meters_add_whole(
+			&copy, m, &set->signal[m->first_signal], m->n_signals, err);
+	}
+	if (rc < 0)
+		jm_meters_done(&copy);
+	else
+		*ret = copy;
+	return rc < 0 ? rc : 0;
+}
+
 void jm_meters_cut(struct jm_meters *set, int n, int n_signals)
 {
 	for (int i = n; i < set->n; i++)

@@ -187,6 +187,8 @@ int jm_meter_signal(const struct jm_meters *set, int meter, enum jm_quantity qua
 int jm_meter_energy_signal(const struct jm_meters *set, int meter);
 /* What shows its power over time, the best first: power, the average of power, a counter; -1 = it has none. */
 int jm_meter_power_signal(const struct jm_meters *set, int meter);
+/* Without what jm_meters_derive fills. *ret needs jm_meters_done. */
+int jm_meters_copy(const struct jm_meters *set, struct jm_meters *ret, struct jm_err *err);
 /* Drops all meters and signals from these on. */
 void jm_meters_cut(struct jm_meters *set, int n, int n_signals);
 void jm_meters_done(struct jm_meters *set);

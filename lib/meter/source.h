@@ -88,6 +88,9 @@ struct jm_source {
 	const struct jm_option *options;
 	enum jm_origin origin;
 	bool on_request; /* opened only when the user names it: it needs an address */
+	/* Each call ends by a deadline of its own, as that of a meter on a network. Others call drivers, which may never
+	 * return: a session then gives the source up (JM_DRIVER_LIMIT_NS). */
+	bool keeps_time;
 	/*
 	 * Finds the sensors and adds their meters and signals to the set. The options' texts are valid
 	 * during the call. Nothing to measure is an error (JM_ENOENT, JM_EPERM...) that says what

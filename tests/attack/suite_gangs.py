@@ -6,7 +6,7 @@ import re
 import signal
 import time
 
-from gangs import GPT, Running, devices, losses
+from gangs import GPT, Running, devices, losses, shared_memory
 from jm import jm
 from runs import FAILED
 
@@ -53,7 +53,7 @@ class Suite:
 
     def __init__(self, folder):
         self.folder = folder
-        self.shared = set(os.listdir("/dev/shm"))
+        self.shared = shared_memory()
         self.right = {(kind, ranks): self.unharmed(kind, ranks) for kind in KINDS for ranks in (2, 3)}
 
     def unharmed(self, kind, ranks):
@@ -148,7 +148,8 @@ class Suite:
         finally:
             for one in filter(None, (gang, other)):
                 one.end()
-        assert set(os.listdir("/dev/shm")) <= self.shared, "shared memory is left"
+        left = shared_memory() - self.shared
+        assert not left, f"shared memory is left: {left}"
         return [f"{kind}: {what}, {done}"]
 
     def close(self):

@@ -42,6 +42,8 @@
  *	latency=US setlatency=US	each call, each set, takes that long
  *	lostlimit=1		calls for GPU 1's limit say that it is lost, others do not
  *	setlag=2:1e9 getlag=2:0.5	a set of, a reading of GPU 2's limit takes so many seconds more
+ *	readlag=1:1e9		a call that reads fields of GPU 1 takes so many seconds more
+ *	initlag=1e9 uselag=1:1e9	so does nvmlInit; a call for the processes that used GPU 1
  *	lagfile=FILE		and only while this file is there: removed, the driver returns
  *	cost=US energycost=US	each call, each reading of the energy counter, computes for that long
  *	init=9			nvmlInit returns this
@@ -76,14 +78,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static void wait_us(long us)
-{
-	struct timespec ts = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
-
-	if (us > 0)
-		nanosleep(&ts, NULL);
-}
-
 /* As a driver does that computes: processor time, not sleep. */
 static void burn_us(long us)
 {
@@ -96,15 +90,6 @@ static void burn_us(long us)
 	end = (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec + 1e-6 * (double)us;
 	while ((double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec < end)
 		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-}
-
-/* A driver that is stuck: its caller sleeps in it. */
-static void lag(double seconds)
-{
-	double end = fake_now() + seconds;
-
-	while (fake_now() < end && (!*fake.lag_file || !access(fake.lag_file, F_OK)))
-		wait_us(seconds < 0.01 ? (long)(seconds * 1e6) : 5000);
 }
 
 static double age(void)
@@ -124,7 +109,7 @@ int fake_enter(const struct nvml_device *d)
 		return 1; /* uninitialised */
 	if (!d)
 		return JM_NVML_INVALID_ARGUMENT;
-	wait_us(fake.latency_us);
+	fake_wait_us(fake.latency_us);
 	burn_us(fake.cost_us);
 	if (is_lost(d->index) && !fake.lost_by_field)
 		return JM_NVML_GPU_IS_LOST;
@@ -134,6 +119,7 @@ int fake_enter(const struct nvml_device *d)
 API int nvmlInit_v2(void)
 {
 	fake_configure();
+	fake_lag(fake.init_lag);
 	if (fake.init_rc)
 		return fake.init_rc;
 	if (!fake.state && fake_open_state())
@@ -254,7 +240,7 @@ API int nvmlDeviceGetPowerManagementDefaultLimit(jm_nvml_device d, unsigned int 
 API int nvmlDeviceGetPowerManagementLimit(jm_nvml_device d, unsigned int *mw)
 {
 	ENTER(d);
-	lag(fake.get_lag[d->index]);
+	fake_lag(fake.get_lag[d->index]);
 	if (fake.lost_limit[d->index] != 0)
 		return JM_NVML_GPU_IS_LOST;
 	*mw = fake.state->gpu[d->index].requested_mw;
@@ -273,8 +259,8 @@ API int nvmlDeviceSetPowerManagementLimit(jm_nvml_device d, unsigned int mw)
 	int rc = 0;
 
 	ENTER(d);
-	wait_us(fake.set_latency_us);
-	lag(fake.set_lag[d->index]);
+	fake_wait_us(fake.set_latency_us);
+	fake_lag(fake.set_lag[d->index]);
 	if (fake.lost_limit[d->index] != 0)
 		return JM_NVML_GPU_IS_LOST;
 	if (fake_is_denied(d->index))
@@ -575,6 +561,7 @@ API int nvmlDeviceGetFieldValues(jm_nvml_device d, int n, struct jm_nvml_value *
 	double t;
 
 	ENTER(d);
+	fake_lag(fake.read_lag[d->index]);
 	for (int i = 0; i < n; i++)
 		if (values[i].field == JM_NVML_ENERGY && !values[i].scope)
 			burn_us(fake.energy_cost_us);
@@ -582,7 +569,7 @@ API int nvmlDeviceGetFieldValues(jm_nvml_device d, int n, struct jm_nvml_value *
 		return JM_NVML_UNKNOWN;
 	for (int i = 0; i < n; i++)
 		if (values[i].field == JM_NVML_LIMIT_REQUESTED)
-			lag(fake.get_lag[d->index]);
+			fake_lag(fake.get_lag[d->index]);
 	t = fake_now();
 	fake_lock();
 	for (int i = 0; i < n; i++) {

@@ -53,8 +53,10 @@ struct fake {
 	double jump_joules;
 	double lacks[MAX_GPUS]; /* a field that this GPU does not support; 0 = none */
 	/* of the limit */
-	double lost_limit[MAX_GPUS];		     /* 1 = its limit alone is lost */
-	double set_lag[MAX_GPUS], get_lag[MAX_GPUS]; /* seconds; 0 = none */
+	double lost_limit[MAX_GPUS]; /* 1 = its limit alone is lost */
+	/* seconds; 0 = none */
+	double set_lag[MAX_GPUS], get_lag[MAX_GPUS], read_lag[MAX_GPUS], use_lag[MAX_GPUS],
+		init_lag;
 	char lag_file[256], deny_file[256]; /* lags, refusals are while it is there; "" = always */
 	int n_steps;
 	double watts[MAX_STEPS], seconds[MAX_STEPS], period;
@@ -89,6 +91,8 @@ struct nvml_gpm_sample {
 
 /* Every call on a device begins here. */
 int fake_enter(const struct nvml_device *d);
+void fake_wait_us(long us);
+void fake_lag(double seconds); /* a driver that is stuck: its caller sleeps in it */
 #define ENTER(d)                                                                                   \
 	do {                                                                                       \
 		int entered = fake_enter(d);                                                       \

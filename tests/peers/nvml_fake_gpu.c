@@ -172,6 +172,9 @@ static void configure_faults(void)
 	configure_each("lostlimit", fake.lost_limit);
 	configure_each("setlag", fake.set_lag);
 	configure_each("getlag", fake.get_lag);
+	configure_each("readlag", fake.read_lag);
+	configure_each("uselag", fake.use_lag);
+	fake.init_lag = number("initlag", 0);
 	fake.deny_all = lookup("deny", text, sizeof(text)) && !strcmp(text, "all");
 	configure_each("deny", denied);
 	for (int i = 0; i < MAX_GPUS; i++)
@@ -259,6 +262,22 @@ static double seconds_of(clockid_t id)
 double fake_now(void)
 {
 	return seconds_of(CLOCK_MONOTONIC);
+}
+
+void fake_wait_us(long us)
+{
+	struct timespec ts = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+
+	if (us > 0)
+		nanosleep(&ts, NULL);
+}
+
+void fake_lag(double seconds)
+{
+	double end = fake_now() + seconds;
+
+	while (fake_now() < end && (!*fake.lag_file || !access(fake.lag_file, F_OK)))
+		fake_wait_us(seconds < 0.01 ? (long)(seconds * 1e6) : 5000);
 }
 
 static double cut(double watts, double limit)

@@ -84,6 +84,7 @@ API int nvmlDeviceGetProcessUtilization(jm_nvml_device d, struct jm_nvml_process
 	struct samples s = {row, 0, *n};
 
 	(void)since_us;
+	fake_lag(fake.use_lag[d->index]);
 	if (!*fake.users_file || fake.mig[d->index] > 0)
 		return JM_NVML_NOT_SUPPORTED;
 	each_user(d->index, add_sample, &s);

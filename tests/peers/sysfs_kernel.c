@@ -24,6 +24,7 @@
  * JM_FAKE_KERNEL_REFUSES=END: a write to files whose path ends so fails as for a user without the right.
  * JM_FAKE_KERNEL_LOG=FILE: a line "TEXT PATH" for each write to a file with a rule, in their order.
  * JM_FAKE_KERNEL_BUSY=END=TEXT: this text is not taken now by files whose path ends so.
+ * JM_FAKE_KERNEL_HANGS=END=FILE: no read and no write of files whose path ends so returns while FILE is there.
  */
 #include <errno.h>
 #include <limits.h>
@@ -279,6 +280,21 @@ static const char *path_in_tree(int fd, char out[PATH_MAX])
 	return strncmp(out, plain, strlen(plain)) ? NULL : out;
 }
 
+static bool ends_with(const char *path, const char *end, size_t n)
+{
+	return end && strlen(path) >= n && !strncmp(path + strlen(path) - n, end, n);
+}
+
+/* As in a driver that waits for its device. */
+static void hang(const char *path)
+{
+	const char *hangs = getenv("JM_FAKE_KERNEL_HANGS"),
+		   *file = hangs ? strchr(hangs, '=') : NULL;
+
+	while (file && ends_with(path, hangs, (size_t)(file - hangs)) && !access(file + 1, F_OK))
+		usleep(5000);
+}
+
 /* In one step, so that no reader sees half a line. */
 static int put(const char *path, const char *line)
 {
@@ -291,11 +307,6 @@ static int put(const char *path, const char *line)
 		return errno;
 	fprintf(file, "%s\n", line);
 	return fclose(file) || rename(other, path) ? errno : 0;
-}
-
-static bool ends_with(const char *path, const char *end, size_t n)
-{
-	return end && strlen(path) >= n && !strncmp(path + strlen(path) - n, end, n);
 }
 
 static bool is_busy(const char *path, const char *line)
@@ -345,10 +356,32 @@ __attribute__((visibility("default"))) ssize_t write(int fd, const void *text, s
 	char path[PATH_MAX];
 	const char *in_tree = path_in_tree(fd, path), *name = in_tree ? strrchr(path, '/') : NULL;
 
+	if (in_tree)
+		hang(path);
 	for (size_t i = 0; name && i < sizeof(rules) / sizeof(rules[0]); i++)
 		if (!strcmp(rules[i].name, name + 1)) {
 			errno = obey(rules[i].rule, path, text, n);
 			return errno ? -1 : (ssize_t)n;
 		}
 	return syscall(SYS_write, fd, text, n);
+}
+
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
+__attribute__((visibility("default"))) ssize_t pread(int fd, void *text, size_t n, off_t at)
+{
+	char path[PATH_MAX];
+
+	if (getenv("JM_FAKE_KERNEL_HANGS") && path_in_tree(fd, path))
+		hang(path);
+	return syscall(SYS_pread64, fd, text, n, at);
+}
+
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
+__attribute__((visibility("default"))) ssize_t read(int fd, void *text, size_t n)
+{
+	char path[PATH_MAX];
+
+	if (getenv("JM_FAKE_KERNEL_HANGS") && path_in_tree(fd, path))
+		hang(path);
+	return syscall(SYS_read, fd, text, n);
 }

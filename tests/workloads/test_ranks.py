@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from gangs import GPT, Running, devices, losses
+from gangs import GPT, Running, devices, losses, shared_memory
 from jm import BUILD, USAGE, jm, sentence
 from runs import FAILED, one, records
 
@@ -295,7 +295,7 @@ KILLS = int(os.environ.get("JM_TEST_KILLS", "6"))
 def test_one_killed_rank_ends_all(seed, transport):
     """At a random moment of setup, steps or between; the reason names the rank, and nothing stays behind."""
     draw = random.Random(seed)
-    before = set(os.listdir("/dev/shm"))
+    before = shared_memory()
     gang = Running(draw.choice([2, 3]), "--transport", transport)
     time.sleep(draw.choice([0, 0.02, 0.1, 0.5]) * draw.random())
     victim = draw.randrange(len(gang.ranks))
@@ -306,7 +306,7 @@ def test_one_killed_rank_ends_all(seed, transport):
     assert re.search(rf"Rank {victim} of \d \(process {gang.ranks[victim]}\) was killed by signal {int(number)} "
                      rf"\({re.escape(signal.strsignal(number))}\)", err), err
     assert gang.nothing_is_left()
-    assert set(os.listdir("/dev/shm")) <= before
+    assert shared_memory() <= before
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -363,8 +363,10 @@ def test_a_failed_rank_whose_device_never_ends_a_copy_tells_its_reason(two_devic
 
 def test_a_failed_rank_that_never_closes_its_device_is_ended(two_devices):
     env = {**two_devices, "JM_FAKE_LANES_FAIL": "1/40", "JM_FAKE_LATER_HANGS": "close/1"}
+    began = time.monotonic()
     r = one(*HANGING, "--transport", "host", env=env, status=FAILED)
-    assert r["reason"].startswith("Rank 1 of 2") and "told to fail. It did not end in time afterwards" in r["reason"], r["reason"]
+    assert time.monotonic() - began < 40
+    assert r["reason"].startswith("Rank 1 of 2") and "told to fail" in r["reason"], r["reason"]
 
 
 @pytest.mark.parametrize("more", [[], ["--transport", "net"]], ids=["local", "net"])

@@ -30,7 +30,7 @@ struct stretch {
 
 struct device {
 	int meter;
-	const struct jm_open_source *source;
+	struct jm_open_source *source;
 	bool divided;
 	double use, own,
 		unknown; /* in the current stretch: of all, of the measured, of unknown processes */
@@ -217,7 +217,8 @@ static void look_at(struct jm_device_share *s, struct device *d, int64_t now)
 	forget_look(d);
 	if (*d->reason && isnan(d->joules))
 		return;
-	if (d->source->source->uses(d->source->state, d->meter, take, &call, &err)) {
+	if (jm__source_uses(d->source->source, d->source->state, &d->source->uses_left, d->meter,
+		    take, &call, &err)) {
 		drop(d, err.text);
 		return;
 	}
@@ -247,15 +248,14 @@ static void add_device(struct jm_device_share *s, int meter)
 	struct device *d = &s->device[s->n];
 
 	for (int i = 0; i < s->session->n_sources; i++) {
-		const struct jm_open_source *open = &s->session->source[i];
+		struct jm_open_source *open = &s->session->source[i];
 		struct jm_err err = JM_ERR_INIT;
 		struct call call = {s, d};
 		int rc;
 
-		if (!open->source->uses)
-			continue;
 		*d = (struct device){.meter = meter, .source = open};
-		rc = open->source->uses(open->state, meter, take, &call, &err);
+		rc = jm__source_uses(
+			open->source, open->state, &open->uses_left, meter, take, &call, &err);
 		if (rc == JM_ENOENT)
 			continue;
 		if (rc)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sampler's readers: threads, rings, edges. */
 #include "sampler.h"
+#include "sampler_pace.h"
 #include "base/text/locale.h"
 #include "base/ctx.h"
 
@@ -15,16 +16,9 @@
 
 #define RING_POLLS 1024 /* of one reading per signal */
 #define RING_BYTES (1 << 20)
-#define RING_MIN   16			  /* polls */
-#define EDGE_POLLS 22			  /* within one refresh and its slack */
-#define EDGE_FAST  (1 * JM_MILLISECOND)	  /* shortest time between polls at an edge */
-#define EDGE_LONG  (1 * JM_SECOND)	  /* the longest wait for a slow sensor */
-#define EDGE_BLIND (100 * JM_MILLISECOND) /* of a sensor whose refresh is unknown */
-#define SOONEST	   (JM_MILLISECOND / 5)	  /* least time until a source is read again */
-#define EDGE_SLACK 10			  /* a refresh may be late by 1/10 of itself */
-#define BLIND_MIN  (1 * JM_SECOND)	  /* without a reading: the least time that makes a gap */
-#define BLIND	   4			  /* and in intervals, or refreshes */
-#define WRAP_WATTS 4000			  /* W: no device with a counter that wraps draws more */
+#define RING_MIN   16			/* polls */
+#define SOONEST	   (JM_MILLISECOND / 5) /* least time until a source is read again */
+#define LOOK	   (JM_SECOND / 20)	/* between looks at the user's interrupts */
 
 struct reader_signal {
 	bool awaited; /* an edge waits until it has changed */
@@ -36,7 +30,7 @@ struct jm_reader {
 	pthread_t thread;
 	struct jm_sleeper sleeper;
 	bool started;
-	int64_t interval, fast, patience, blind;
+	struct jm_reader_pace pace;
 	int64_t read_ns; /* when the last reading had come; 0 = none yet */
 	bool silent;	 /* the last poll gave no value */
 
@@ -57,68 +51,16 @@ struct jm_reader {
 	struct reader_signal *signal;
 	double *last; /* value of the newest reading of each signal */
 
-	pthread_mutex_t lock; /* of `first` and `ended` */
+	pthread_mutex_t lock; /* of these */
 	pthread_cond_t changed;
 	bool first, ended;
+	int64_t call_ns; /* since when the source is being read; 0 = it is not */
+	bool left;	 /* given up while it was */
+
 	double cpu_s; /* set when the thread has ended */
 	int rc;
 	struct jm_err err;
 };
-
-static bool speaks_of_energy(const struct jm_signal *signal)
-{
-	return signal->quantity == JM_Q_ENERGY || signal->quantity == JM_Q_POWER;
-}
-
-/* The slowest of the source's energy and power sensors; 0 = unknown. */
-static int64_t slowest_refresh(const struct jm_reader_options *o)
-{
-	int64_t slowest = 0;
-
-	for (int i = 0; i < o->n_signals; i++) {
-		const struct jm_signal *signal = &o->set->signal[o->first_signal + i];
-
-		if (speaks_of_energy(signal) && signal->refresh_ns > slowest)
-			slowest = signal->refresh_ns;
-	}
-	return slowest;
-}
-
-static int64_t clamp(int64_t v, int64_t low, int64_t high)
-{
-	return v < low ? low : v > high ? high : v;
-}
-
-/* A counter must not go round unseen, however seldom it is to be read. */
-static int64_t longest_interval(const struct jm_reader_options *o)
-{
-	double longest = 1e9; /* s */
-
-	for (int i = 0; i < o->n_signals; i++) {
-		const struct jm_signal *signal = &o->set->signal[o->first_signal + i];
-
-		if (signal->quantity == JM_Q_ENERGY && signal->wrap > 0)
-			longest = fmin(longest, signal->wrap / WRAP_WATTS);
-	}
-	return (int64_t)(longest * 1e9);
-}
-
-static void set_pace(struct jm_reader *reader)
-{
-	int64_t refresh = slowest_refresh(&reader->o);
-	int64_t wait = refresh ? refresh + refresh / EDGE_SLACK : EDGE_BLIND;
-
-	reader->patience = clamp(wait, 2 * EDGE_FAST, EDGE_LONG);
-	reader->fast = clamp(reader->patience / EDGE_POLLS, EDGE_FAST, EDGE_LONG);
-	reader->interval = reader->o.interval_ns;
-	if (!reader->interval)
-		reader->interval =
-			refresh ? clamp(refresh / 2, 20 * JM_MILLISECOND, 100 * JM_MILLISECOND)
-				: 100 * JM_MILLISECOND;
-	reader->interval = clamp(reader->interval, 1, longest_interval(&reader->o));
-	reader->blind = clamp(BLIND * (reader->interval > refresh ? reader->interval : refresh),
-		BLIND_MIN, INT64_MAX);
-}
 
 /* What an edge waits for: of each meter its counter, unless the source watches that itself, or else its
  * power. */
@@ -173,7 +115,7 @@ int jm_reader_new(const struct jm_reader_options *o, struct jm_reader **ret, str
 	}
 	pthread_mutex_init(&reader->lock, NULL);
 	pthread_cond_init(&reader->changed, NULL);
-	set_pace(reader);
+	reader->pace = jm__reader_pace(o->set, o->first_signal, o->n_signals, o->interval_ns);
 	choose_awaited(reader);
 	*ret = reader;
 	return 0;
@@ -295,7 +237,7 @@ static bool tell_source(struct jm_reader *reader, enum jm_edge edge)
 
 static void begin_edge(struct jm_reader *reader, int64_t now)
 {
-	reader->edge_until = now + reader->patience;
+	reader->edge_until = now + reader->pace.patience;
 	for (int i = 0; i < reader->o.n_signals; i++)
 		reader->signal[i].seen = reader->last[i];
 }
@@ -333,27 +275,49 @@ static bool watch_edges(struct jm_reader *reader, int64_t now, bool stop, int ed
 	return stop && !reader->edge_until;
 }
 
-static int read_source(struct jm_reader *reader)
+/* call_ns: see struct jm_reader. True if the reader has been given up meanwhile. */
+static bool note_call(struct jm_reader *reader, int64_t call_ns)
 {
+	bool left;
+
+	pthread_mutex_lock(&reader->lock);
+	reader->call_ns = call_ns;
+	left = reader->left;
+	pthread_mutex_unlock(&reader->lock);
+	return left;
+}
+
+/* *ret_left: the reader has been given up meanwhile. */
+static int read_source(struct jm_reader *reader, bool *ret_left)
+{
+	int rc;
+
 	begin_poll(reader);
-	return reader->o.source->read(reader->o.state, &reader->sink, &reader->err);
+	note_call(reader, jm_clock_now(jm_clock_real()));
+	rc = reader->o.source->read(reader->o.state, &reader->sink, &reader->err);
+	*ret_left = note_call(reader, 0);
+	return rc;
 }
 
 /* A gap is stamped after the last reading that is valid: the trace drops what is not later than that. */
-static int read_reader(struct jm_reader *reader)
+static int read_reader(struct jm_reader *reader, bool *ret_left)
 {
 	int64_t before = reader->read_ns;
-	int rc = read_source(reader);
+	int rc = read_source(reader, ret_left);
 	bool known = knows_something(reader);
 
+	if (*ret_left)
+		return 0;
 	reader->read_ns = jm_ctx_now(reader->o.ctx);
 	reader->silent = !known;
-	if (before && reader->read_ns - before > reader->blind) {
+	if (before && reader->read_ns - before > reader->pace.blind) {
 		/* the values since the last reading are not known: a reading of NAN, then a new one
 		 * unless the source has none */
 		put_nothing(reader, before + 1);
 		if (!rc && known)
-			rc = read_source(reader);
+			rc = read_source(reader, ret_left);
+		if (*ret_left)
+			return 0;
 	}
 	put_poll(reader);
 	if (rc)
@@ -364,18 +328,22 @@ static int read_reader(struct jm_reader *reader)
 /* At the stop: a source that took longer than an edge would wait, and then had no value, is not awaited again. */
 static bool gave_up(const struct jm_reader *reader, int64_t begin)
 {
-	return reader->silent && reader->read_ns - begin > reader->patience &&
+	return reader->silent && reader->read_ns - begin > reader->pace.patience &&
 	       atomic_load(&reader->stop);
 }
 
-static bool poll_once(struct jm_reader *reader, int64_t now)
+/* True: this was the last poll. */
+static bool poll_once(struct jm_reader *reader, int64_t now, bool *ret_left)
 {
 	bool stop = atomic_load(&reader->stop);
-	int edges = atomic_load(&reader->edges);
+	int edges = atomic_load(&reader->edges), rc;
 
 	if (edges != reader->edges_seen)
 		tell_source(reader, JM_EDGE_BEGINS);
-	reader->rc = read_reader(reader);
+	rc = read_reader(reader, ret_left);
+	if (*ret_left)
+		return true;
+	reader->rc = rc;
 	return watch_edges(reader, now, stop, edges) || gave_up(reader, now);
 }
 
@@ -401,8 +369,8 @@ static int64_t next_poll(const struct jm_reader *reader, int64_t now, int64_t du
 	int64_t wanted =
 		reader->o.source->due ? reader->o.source->due(reader->o.state) : JM_FOREVER;
 
-	if (reader->edge_until && now + reader->fast < due)
-		due = now + reader->fast;
+	if (reader->edge_until && now + reader->pace.fast < due)
+		due = now + reader->pace.fast;
 	if (wanted < now + SOONEST)
 		wanted = now + SOONEST;
 	return wanted < due ? wanted : due;
@@ -416,8 +384,10 @@ static void *reader_main(void *arg)
 	jm_locale_enter();
 	for (;;) {
 		int64_t now = jm_ctx_now(reader->o.ctx);
-		bool last = poll_once(reader, now);
+		bool left = false, last = poll_once(reader, now, &left);
 
+		if (left)
+			return NULL;
 		if (!reader->first)
 			tell_first(reader);
 		if (reader->rc)
@@ -425,12 +395,13 @@ static void *reader_main(void *arg)
 		if (last || reader->rc)
 			break;
 		if (due <= now) /* a missed deadline is left out, not made up for */
-			due += ((now - due) / reader->interval + 1) * reader->interval;
+			due += ((now - due) / reader->pace.interval + 1) * reader->pace.interval;
 		jm_sleep_until(&reader->sleeper, next_poll(reader, now, due));
 	}
 	reader->cpu_s = (double)jm_clock_thread() * 1e-9;
 	pthread_mutex_lock(&reader->lock);
 	reader->ended = true;
+	pthread_cond_broadcast(&reader->changed);
 	pthread_mutex_unlock(&reader->lock);
 	jm_sleeper_done(&reader->sleeper);
 	return NULL;
@@ -460,12 +431,8 @@ int jm_reader_start(struct jm_reader *reader, struct jm_err *err)
 
 void jm_reader_await_first(struct jm_reader *reader, int64_t ns)
 {
-	struct timespec until;
+	struct timespec until = jm_clock_from_now(ns);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	ns += until.tv_nsec;
-	until.tv_sec += ns / JM_SECOND;
-	until.tv_nsec = ns % JM_SECOND;
 	pthread_mutex_lock(&reader->lock);
 	while (!reader->first &&
 		!pthread_cond_clockwait(&reader->changed, &reader->lock, CLOCK_MONOTONIC, &until))
@@ -500,12 +467,48 @@ void jm_reader_stop(struct jm_reader *reader)
 	wake(reader);
 }
 
-void jm_reader_join(struct jm_reader *reader)
+static bool is_late(const struct jm_reader *reader, int64_t until_ns)
 {
+	const volatile int *interrupts = reader->o.ctx->interrupts;
+
+	return (interrupts && *interrupts > 1) || jm_clock_now(jm_clock_real()) >= until_ns;
+}
+
+/* Until it has ended, or is given up: only while the source is being read, which is all that may last. */
+static bool await_end(struct jm_reader *reader, int64_t until_ns)
+{
+	pthread_mutex_lock(&reader->lock);
+	while (!reader->ended && !reader->left) {
+		struct timespec until = jm_clock_from_now(LOOK);
+
+		pthread_cond_clockwait(&reader->changed, &reader->lock, CLOCK_MONOTONIC, &until);
+		reader->left = !reader->ended && reader->call_ns && is_late(reader, until_ns);
+	}
+	pthread_mutex_unlock(&reader->lock);
+	return !reader->left;
+}
+
+bool jm_reader_join(struct jm_reader *reader, int64_t until_ns)
+{
+	clockid_t of_thread;
+	struct timespec spent;
+
 	if (!reader->started)
-		return;
-	pthread_join(reader->thread, NULL);
+		return !reader->left;
 	reader->started = false;
+	if (await_end(reader, until_ns)) {
+		pthread_join(reader->thread, NULL);
+		return true;
+	}
+	if (!pthread_getcpuclockid(reader->thread, &of_thread) && !clock_gettime(of_thread, &spent))
+		reader->cpu_s = (double)spent.tv_sec + (double)spent.tv_nsec * 1e-9;
+	pthread_detach(reader->thread);
+	return false;
+}
+
+int64_t jm_reader_last(const struct jm_reader *reader)
+{
+	return reader->read_ns;
 }
 
 int jm_reader_drain(struct jm_reader *reader,
@@ -526,6 +529,11 @@ int jm_reader_drain(struct jm_reader *reader,
 
 int jm_reader_result(const struct jm_reader *reader, struct jm_err *err)
 {
+	if (reader->left)
+		return jm_err_set(err, JM_EIO,
+			"The driver does not return from a reading that began %.1f s ago; see the "
+			"kernel's log. What its meters have used since then is unknown.",
+			(double)(jm_clock_now(jm_clock_real()) - reader->call_ns) * 1e-9);
 	return reader->rc ? jm_err_set(err, reader->rc, "%s", reader->err.text) : 0;
 }
 
@@ -536,7 +544,7 @@ double jm_reader_cpu(const struct jm_reader *reader)
 
 void jm_reader_free(struct jm_reader *reader)
 {
-	if (!reader)
+	if (!reader || reader->left)
 		return;
 	free(reader->ring);
 	free(reader->poll);

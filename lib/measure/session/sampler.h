@@ -37,16 +37,24 @@ void jm_reader_edge(struct jm_reader *reader);
 bool jm_reader_edge_passed(const struct jm_reader *reader);
 /* The last edge: the reader ends when it has seen it. Then join. */
 void jm_reader_stop(struct jm_reader *reader);
-void jm_reader_join(struct jm_reader *reader);
+/*
+ * Waits for its end. False: its source has not returned from a reading until this time of the machine's clock, or the
+ * user has interrupted twice. The reader is then given up: its thread touches nothing but the source and the reader
+ * when that returns after all, so both must stay, and the source is not to be called any more.
+ */
+bool jm_reader_join(struct jm_reader *reader, int64_t until_ns);
+/* When the last readings had come, on the context's clock; 0 = none yet. After join. */
+int64_t jm_reader_last(const struct jm_reader *reader);
 /* Takes what is in the ring and passes it on in order, many at a time; fn may change them. Not from two threads
  * at once. An error of fn is returned, and what is left in the ring is lost. */
 int jm_reader_drain(struct jm_reader *reader,
 	int (*fn)(void *arg, struct jm_signal_reading *reading, size_t n, struct jm_err *err),
 	void *arg, struct jm_err *err);
-/* After join: 0, or the error after which the source gave nothing more. */
+/* After join: 0, or the error after which the source gave nothing more, also of one that was given up. */
 int jm_reader_result(const struct jm_reader *reader, struct jm_err *err);
 /* After join: seconds of a processor that reading took. */
 double jm_reader_cpu(const struct jm_reader *reader);
-void jm_reader_free(struct jm_reader *reader); /* takes NULL; joined before */
+/* Takes NULL; joined before. One that was given up stays. */
+void jm_reader_free(struct jm_reader *reader);
 
 #endif

@@ -4,6 +4,7 @@
 #include "sensors_file.h"
 #include "base/text/locale.h"
 #include "base/ctx.h"
+#include "source_calls.h"
 #include "base/printable.h"
 
 #include <math.h>
@@ -21,63 +22,40 @@
 
 /* ---- opening ---- */
 
-/* A record distinguishes meters by their ids. */
-static int check_ids(const struct jm_meters *set, int first, const char *source, struct jm_err *err)
-{
-	for (int i = first; i < set->n; i++)
-		for (int k = 0; k < i; k++)
-			if (!strcmp(set->meter[i].id, set->meter[k].id))
-				return jm_err_set(err, JM_EUSAGE,
-					"The meter %s is opened twice, the second time by '%s'; "
-					"omit one of the two sources.",
-					set->meter[i].id, source);
-	return 0;
-}
-
 static int open_source(struct jm_session *s, const struct jm_source *source, const char *options,
 	struct jm_err *err)
 {
 	struct jm_open_source *grown =
 		reallocarray(s->source, (size_t)s->n_sources + 1, sizeof(*grown));
 	struct jm_open_source opened = {.source = source, .first_signal = s->set.n_signals};
-	int n = s->set.n, rc;
+	int rc;
 
 	if (!grown)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory to open %s.", source->name);
 	s->source = grown;
-	rc = jm_source_open(source, s->ctx, options, &s->set, &opened.state, err);
-	if (!rc) {
-		rc = check_ids(&s->set, n, source->name, err);
-		if (rc)
-			source->close(opened.state);
-	}
-	if (rc) {
-		jm_meters_cut(&s->set, n, opened.first_signal);
+	rc = jm__source_open(s->ctx, source, options, &s->set, &opened.state, err);
+	if (rc)
 		return rc;
-	}
 	opened.n_signals = s->set.n_signals - opened.first_signal;
 	s->source[s->n_sources++] = opened;
 	return 0;
+}
+
+/* A source that is still in a call stays, with the context that it uses. */
+static void close_source(struct jm_session *s, struct jm_open_source *open)
+{
+	if (open->left || jm__source_waits(&open->uses_left))
+		s->ctx->n_left++;
+	else
+		open->source->close(open->state);
 }
 
 static void close_last(struct jm_session *s, int n_meters)
 {
 	struct jm_open_source *last = &s->source[--s->n_sources];
 
-	last->source->close(last->state);
+	close_source(s, last);
 	jm_meters_cut(&s->set, n_meters, last->first_signal);
-}
-
-static const struct jm_source *find_source(
-	const struct jm_session *s, const char *name, struct jm_err *err)
-{
-	if (!s->options.table)
-		return jm_source_find(name, err);
-	for (int i = 0; s->options.table[i]; i++)
-		if (!strcmp(s->options.table[i]->name, name))
-			return s->options.table[i];
-	jm_err_set(err, JM_EUSAGE, "There is no source '%s' in this table.", name);
-	return NULL;
 }
 
 /* "name" or "name:options" */
@@ -90,7 +68,7 @@ static int open_named(struct jm_session *s, const char *text, struct jm_err *err
 	if (colon - text >= (ptrdiff_t)sizeof(name))
 		return jm_err_set(err, JM_EUSAGE, "'%s' is not the name of a source.", text);
 	snprintf(name, sizeof(name), "%.*s", (int)(colon - text), text);
-	source = find_source(s, name, err);
+	source = jm__source_find(s->options.table, name, err);
 	if (!source)
 		return err ? err->code : JM_EUSAGE;
 	return open_source(s, source, *colon ? colon + 1 : "", err);
@@ -328,12 +306,8 @@ static void flush(struct jm_session *s)
  * wall clock may be set meanwhile. */
 static void wait_for_finish(struct jm_session *s)
 {
-	struct timespec until;
+	struct timespec until = jm_clock_from_now(WRITE_EVERY);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += WRITE_EVERY;
-	until.tv_sec += until.tv_nsec / JM_SECOND;
-	until.tv_nsec %= JM_SECOND;
 	while (!s->finishing &&
 		!pthread_cond_clockwait(&s->finish, &s->lock, CLOCK_MONOTONIC, &until))
 		;
@@ -391,10 +365,34 @@ static void announce(struct jm_session *s)
 
 static void stop_readers(struct jm_session *s)
 {
+	int64_t until;
+
 	announce(s);
-	for (int i = 0; i < s->n_sources; i++)
-		if (s->source[i].reader)
-			jm_reader_join(s->source[i].reader);
+	until = jm_clock_now(jm_clock_real()) + JM_DRIVER_LIMIT_NS;
+	for (int i = 0; i < s->n_sources; i++) {
+		struct jm_open_source *open = &s->source[i];
+
+		if (open->reader)
+			open->left = !jm_reader_join(
+				open->reader, open->source->keeps_time ? JM_FOREVER : until);
+	}
+}
+
+/* Of sources that were given up: their readings end in a gap. After stop_writer. */
+static void end_in_gaps(struct jm_session *s)
+{
+	for (int i = 0; i < s->n_sources && !s->rc; i++) {
+		const struct jm_open_source *open = &s->source[i];
+		int64_t last_ns = open->left ? jm_reader_last(open->reader) : 0;
+
+		for (int k = 0; open->left && k < open->n_signals; k++) {
+			struct jm_signal_reading gap = {
+				open->first_signal + k, {NAN, last_ns ? last_ns + 1 : s->start_ns}};
+
+			if (keep(s, &gap, 1, &s->err))
+				s->rc = s->err.code;
+		}
+	}
 }
 
 int jm_session_start(struct jm_session *s, struct jm_err *err)
@@ -516,6 +514,7 @@ int jm_session_stop(struct jm_session *s, struct jm_err *err)
 	stop_readers(s);
 	stop_writer(s);
 	jm__session_drain(s);
+	end_in_gaps(s);
 	flush(s);
 	warn_of_dead_sources(s);
 	return s->rc ? jm_err_set(err, s->rc, "%s", s->err.text) : 0;
@@ -575,7 +574,7 @@ void jm_session_close(struct jm_session *s)
 	}
 	for (int i = 0; i < s->n_sources; i++) {
 		jm_reader_free(s->source[i].reader);
-		s->source[i].source->close(s->source[i].state);
+		close_source(s, &s->source[i]);
 	}
 	jm_trace_free(s->trace);
 	jm_meters_done(&s->set);

@@ -9,12 +9,15 @@
 #include "base/clock.h"
 #include "sampler.h"
 #include "session.h"
+#include "source_calls.h"
 
 struct jm_open_source {
 	const struct jm_source *source;
 	void *state;
 	int first_signal, n_signals;
 	struct jm_reader *reader;
+	bool left; /* its reader was given up: the source is in a call that does not return */
+	struct jm_driver_call *uses_left; /* such a call of `uses`; NULL = none */
 };
 
 struct jm_session {

@@ -279,7 +279,7 @@ static void divide_devices(struct jm_process_energy *p)
 	const struct jm_meters *set = jm_session_meters(p->session);
 
 	for (int i = 0; i < p->session->n_sources; i++) {
-		const struct jm_open_source *open = &p->session->source[i];
+		struct jm_open_source *open = &p->session->source[i];
 
 		for (int meter = 0; open->source->uses && meter < set->n; meter++) {
 			struct jm_err err = JM_ERR_INIT;
@@ -287,7 +287,8 @@ static void divide_devices(struct jm_process_energy *p)
 			int rc = JM_ENOENT;
 
 			if (set->meter[meter].scope == JM_SCOPE_GPU)
-				rc = open->source->uses(open->state, meter, take, &uses, &err);
+				rc = jm__source_uses(open->source, open->state, &open->uses_left,
+					meter, take, &uses, &err);
 			if (!rc)
 				divide_device(p, meter, &uses);
 			else if (rc != JM_ENOENT && !*p->note)

@@ -2,6 +2,7 @@
 /* Launcher `local`: each rank is a child process on this host, in a separate process group. */
 #include "launcher.h"
 #include "base/clock.h"
+#include "base/process/driver_call.h"
 #include "measure/command/launch.h"
 #include "watchman.h"
 
@@ -13,7 +14,10 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+#define LOOK_NS JM_MILLISECOND /* between looks whether a rank has ended */
 
 /* The child's ends of what a rank is given. */
 struct ends {
@@ -168,16 +172,34 @@ static void local_signal(const struct jm_rank *rank, int number, bool with_child
 		kill(with_children ? -rank->pid : rank->pid, number);
 }
 
+/* Waits until it can be reaped, for at most `ns`. */
+static bool await_end(pid_t pid, int64_t ns)
+{
+	int64_t until = jm_clock_now(jm_clock_real()) + ns;
+	siginfo_t info = {0};
+
+	while (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | WNOHANG) < 0 ? errno == EINTR
+										: !info.si_pid) {
+		if (jm_clock_now(jm_clock_real()) >= until)
+			return false;
+		nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+	}
+	return true;
+}
+
 static int local_wait(struct jm_rank *rank)
 {
-	siginfo_t info;
+	bool ended;
 	int status = 0;
 
 	if (rank->pid <= 0)
 		return 0;
-	while (waitid(P_PID, (id_t)rank->pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR)
-		;
+	ended = await_end(rank->pid, JM_DRIVER_LIMIT_NS);
 	kill(-rank->pid, SIGKILL); /* processes that it may have left; its id is still reserved */
+	if (!ended && !await_end(rank->pid, JM_SECOND)) {
+		rank->pid = 0;
+		return -1;
+	}
 	while (waitpid(rank->pid, &status, 0) < 0 && errno == EINTR)
 		;
 	rank->pid = 0;

@@ -49,8 +49,8 @@ struct jm_launcher {
 	int (*start)(const struct jm_launch *what, struct jm_rank *rank, struct jm_err *err);
 	/* Signals a rank alone, or also all processes that it has started. */
 	void (*signal)(const struct jm_rank *rank, int number, bool with_children);
-	/* Waits for the end of the rank and kills the rest of its process group: the status as
-	 * of waitpid. */
+	/* Waits for the end of the rank and kills the rest of its process group: the status as of waitpid. One that does
+	 * not end within JM_DRIVER_LIMIT_NS is killed; -1 = and does not end then either, as while it is in a driver. */
 	int (*wait)(struct jm_rank *rank);
 };
 

@@ -297,6 +297,7 @@ int jm_worker_run(struct jm_ctx *ctx, const json_t *job, struct jm_err *err)
 		jm__worker_tell_failure(&w, rc, err);
 	else if (send_json(&w, JM_FRAME_RECORD, json_incref(w.record), err))
 		rc = err->code;
+	jm__worker_native_end(&w);
 	json_decref(w.record);
 	jm_live_free(w.live);
 	jm_session_close(w.session);

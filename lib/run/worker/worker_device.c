@@ -105,3 +105,24 @@ double jm__worker_align(struct jm__worker *w)
 			"noticed_late_ns", jm_json_number(1e9 * late)));
 	return late;
 }
+
+json_t *jm__worker_gang(const struct jm__worker *w, const struct jm_work *work)
+{
+	const char *devices = json_string_value(json_object_get(w->parameters, "device"));
+	json_t *ranks = json_array();
+	char device[64];
+
+	for (int r = 0; r < w->world; r++) {
+		const struct jm_own *own = work->gang ? &work->gang[r] : NULL;
+
+		json_array_append_new(
+			ranks, json_pack("{s:i, s:s?, s:s?, s:s?, s:s*}", "rank", r, "device",
+				       jm__device_of_rank(devices, r, device, sizeof(device)),
+				       "uuid", own && *own->uuid ? own->uuid : NULL, "name",
+				       own ? own->name : NULL, "host",
+				       own && *own->host ? own->host : NULL));
+	}
+	return json_pack("{s:i, s:i, s:o?, s:o}", "world", w->world, "rank", w->rank, "launcher",
+		json_incref(json_object_get(json_object_get(w->job, "gang"), "launcher")), "ranks",
+		ranks);
+}

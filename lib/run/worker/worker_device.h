@@ -14,5 +14,7 @@ double jm__worker_align(struct jm__worker *w);
 
 /* "cuda:0,cuda:1": rank r runs on the r-th of as many as there are ranks; else all run on the one named. NULL = `list`. */
 const char *jm__device_of_rank(const char *list, int rank, char *out, size_t size);
+/* The ranks and what they ran on. */
+json_t *jm__worker_gang(const struct jm__worker *w, const struct jm_work *work);
 
 #endif

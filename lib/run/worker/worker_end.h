@@ -26,7 +26,9 @@ struct jm__member {
 	char tail[JM__TAIL_SIZE + 1];
 	size_t n_tail;
 	bool ended; /* it sends nothing any more */
-	int status; /* as of waitpid, when all have ended */
+	int64_t closing_ns; /* until when it may close its device, once its result is there; 0 = it is not */
+	bool overdue; /* it was killed because it did not end in time */
+	int status;   /* as of waitpid, when all have ended */
 };
 
 struct jm__child {
@@ -37,7 +39,8 @@ struct jm__child {
 	int world;
 	int failed; /* the rank that failed first; -1 = none */
 	int watch_fd;
-	int64_t start_ns, kill_ns, commit_ns; /* on the machine's clock */
+	/* on the machine's clock; heard, silence: of what rank 0 tells; asked: to end */
+	int64_t start_ns, kill_ns, commit_ns, heard_ns, silence_ns, asked_ns;
 	enum jm__stop stop;
 	struct jm_err refusal;
 	struct jm_case_keeper keeper;

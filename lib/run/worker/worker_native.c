@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Native work in a worker: setup, warm-up, steady, verify, teardown, each a phase. */
+/* Native work in a worker: setup, warm-up, steady, verify, each a phase; then its teardown. */
 #include "worker_native.h"
 #include "run/gang/gang_meeting.h"
 #include "run/gang/launcher.h"
@@ -419,49 +419,6 @@ static json_t *text_or_null(const char *text)
 	return *text ? json_string(text) : NULL;
 }
 
-/* The ranks and what they ran on. */
-static json_t *gang_json(const struct jm__worker *w, const struct native *n)
-{
-	const char *devices = json_string_value(json_object_get(w->parameters, "device"));
-	json_t *ranks = json_array();
-	char device[64];
-
-	for (int r = 0; r < w->world; r++) {
-		const struct jm_own *own = n->work.gang ? &n->work.gang[r] : NULL;
-
-		json_array_append_new(
-			ranks, json_pack("{s:i, s:s?, s:s?, s:s?, s:s*}", "rank", r, "device",
-				       jm__device_of_rank(devices, r, device, sizeof(device)),
-				       "uuid", own && *own->uuid ? own->uuid : NULL, "name",
-				       own ? own->name : NULL, "host",
-				       own && *own->host ? own->host : NULL));
-	}
-	return json_pack("{s:i, s:i, s:o?, s:o}", "world", w->world, "rank", w->rank, "launcher",
-		json_incref(json_object_get(json_object_get(w->job, "gang"), "launcher")), "ranks",
-		ranks);
-}
-
-/* Soft control: not a limit that a driver enforces, and no rights are needed. */
-static void record_soft(struct jm__worker *w, const struct native *n)
-{
-	const struct jm_pacer *p = &n->pace.pacer;
-	double all = p->work_s + p->pause_s;
-	json_t *soft = json_object();
-
-	if (n->work.own.units) {
-		json_object_set_new(soft, "units", json_integer(n->work.own.units));
-		json_object_set_new(soft, "units_of", json_integer(n->work.own.of));
-	}
-	if (n->pace.holds) {
-		json_object_set_new(soft, "hold_watts", json_real(p->watts));
-		json_object_set_new(
-			soft, "busy_share", jm_json_number(all > 0 ? p->work_s / all : NAN));
-	}
-	if (json_object_size(soft))
-		json_object_set(w->record, "soft", soft);
-	json_decref(soft);
-}
-
 static void record_native(struct jm__worker *w, const struct native *n)
 {
 	json_t *r = w->record;
@@ -471,7 +428,7 @@ static void record_native(struct jm__worker *w, const struct native *n)
 	jm_record_set(r, "unit", json_string(w->unit));
 	jm_record_set(r, "devices", json_integer(n->work.n_devices));
 	if (w->world > 1)
-		jm_record_set(r, "gang", gang_json(w, n));
+		jm_record_set(r, "gang", jm__worker_gang(w, &n->work));
 	jm_record_set(r, "steps", json_integer(n->n_steady));
 	jm_record_set(r, "warmup_steps", json_integer(n->n_warm));
 	jm_record_set(r, "items", some ? jm_json_number(n->items) : NULL);
@@ -491,58 +448,91 @@ static void record_native(struct jm__worker *w, const struct native *n)
 		json_object_update_missing(r, n->work.more);
 }
 
-int jm__worker_native(struct jm__worker *w, struct jm_err *err)
+static struct native *new_native(struct jm__worker *w, struct jm_err *err)
 {
-	struct jm_step_series series = {0};
-	struct native n = {.epoch = -1,
+	struct native *n = calloc(1, sizeof(*n));
+	struct jm_step_series *series = calloc(1, sizeof(*series));
+
+	if (!n || !series) {
+		free(n);
+		free(series);
+		jm_err_set(err, JM_ENOMEM, "Out of memory for the work of a case.");
+		return NULL;
+	}
+	*n = (struct native){.epoch = -1,
 		.loss_first = NAN,
 		.loss_last = NAN,
-		.series = &series,
+		.series = series,
 		.series_phase = -1};
-	const char *name = json_string_value(json_object_get(w->parameters, "workload"));
-	bool changed;
-	int rc;
+	w->native = n;
+	return n;
+}
 
-	n.workload = jm_workload_find(name, err);
-	if (!n.workload)
-		return err->code;
-	w->unit = n.workload->unit;
-	rc = read_options(w, &n, err);
-	if (!rc && w->world > 1 && !n.workload->agree)
-		rc = jm_err_set(err, JM_ENOSUP,
-			"The workload '%s' runs on one rank only; omit --ranks.", name);
+static int run_phases(struct jm__worker *w, struct native *n, struct jm_err *err)
+{
+	bool changed;
+	int rc = setup(w, n, err);
+
 	if (!rc)
-		rc = setup(w, &n, err);
-	if (!rc)
-		rc = jm__lengths_fit(w->parameters, &n.work, &n.length, err);
+		rc = jm__lengths_fit(w->parameters, &n->work, &n->length, err);
 	if (!rc)
 		rc = jm__worker_enter(w, "warmup", &changed, err);
 	if (!rc)
 		rc = jm__worker_settle(w, err);
 	if (!rc)
-		rc = jm__worker_anchor(w, &n.work, err);
+		rc = jm__worker_anchor(w, &n->work, err);
 	if (!rc)
-		rc = warm_up(w, &n, err);
+		rc = warm_up(w, n, err);
 	if (!rc)
-		rc = steady(w, &n, err);
+		rc = steady(w, n, err);
 	if (!rc)
-		rc = verify(w, &n, err);
+		rc = verify(w, n, err);
+	return rc ? rc : add_window(w, n, err);
+}
+
+int jm__worker_native(struct jm__worker *w, struct jm_err *err)
+{
+	const char *name = json_string_value(json_object_get(w->parameters, "workload"));
+	const struct jm_workload *workload = jm_workload_find(name, err);
+	struct native *n = workload ? new_native(w, err) : NULL;
+	int rc;
+
+	if (!n)
+		return err->code;
+	n->workload = workload;
+	w->unit = workload->unit;
+	rc = read_options(w, n, err);
+	if (!rc && w->world > 1 && !workload->agree)
+		rc = jm_err_set(err, JM_ENOSUP,
+			"The workload '%s' runs on one rank only; omit --ranks.", name);
 	if (!rc)
-		rc = add_window(w, &n, err);
+		rc = run_phases(w, n, err);
 	if (rc)
 		jm__worker_tell_failure(w, rc, err);
-	n.elapsed_s -= jm__worker_align(w);
-	record_native(w, &n);
-	record_soft(w, &n);
-	if (n.work.own.unusable || rc == JM_EGONE) { /* the fault is the device's, not the work's */
+	n->elapsed_s -= jm__worker_align(w);
+	record_native(w, n);
+	jm__pace_record_soft(w, &n->pace, &n->work.own);
+	if (n->work.own.unusable ||
+		rc == JM_EGONE) { /* the fault is the device's, not the work's */
 		jm_record_set(w->record, "exit_status", json_integer(UNUSABLE));
 		jm_record_set_failure(w->record, JM_FAILURE_DEVICE);
 	} else {
 		jm_record_set(w->record, "exit_status", rc ? NULL : json_integer(0));
 	}
-	if (n.state)
-		n.workload->teardown(n.state);
-	json_decref(n.work.more);
-	jm_values_done(&n.values);
 	return rc;
+}
+
+void jm__worker_native_end(struct jm__worker *w)
+{
+	struct native *n = w->native;
+
+	w->native = NULL;
+	if (!n)
+		return;
+	if (n->state)
+		n->workload->teardown(n->state);
+	json_decref(n->work.more);
+	jm_values_done(&n->values);
+	free(n->series);
+	free(n);
 }

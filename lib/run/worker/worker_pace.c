@@ -220,3 +220,24 @@ void jm__heat_record(struct jm__worker *w, const struct jm__heat *h)
 			"temperature changed by %.2g K and the power by %.2g %%.",
 			h->limit_s, JM_STEADY_WINDOW_S, kelvin, 100 * watts);
 }
+
+void jm__pace_record_soft(
+	struct jm__worker *w, const struct jm__pace *pace, const struct jm_own *own)
+{
+	const struct jm_pacer *p = &pace->pacer;
+	double all = p->work_s + p->pause_s;
+	json_t *soft = json_object();
+
+	if (own->units) {
+		json_object_set_new(soft, "units", json_integer(own->units));
+		json_object_set_new(soft, "units_of", json_integer(own->of));
+	}
+	if (pace->holds) {
+		json_object_set_new(soft, "hold_watts", json_real(p->watts));
+		json_object_set_new(
+			soft, "busy_share", jm_json_number(all > 0 ? p->work_s / all : NAN));
+	}
+	if (json_object_size(soft))
+		json_object_set(w->record, "soft", soft);
+	json_decref(soft);
+}

@@ -11,6 +11,9 @@ bool jm__pace_ready(const struct jm__worker *w, const struct jm__pace *p);
 void jm__pace_settle(struct jm__worker *w, struct jm__pace *p); /* the measured phase begins */
 /* After the end of the session: whether the power was held, in the record. */
 void jm__pace_record(struct jm__worker *w);
+/* Soft control: not a limit that a driver enforces, and no rights are needed. */
+void jm__pace_record_soft(
+	struct jm__worker *w, const struct jm__pace *pace, const struct jm_own *own);
 bool jm__heat_done(struct jm__worker *w, struct jm__heat *h);
 void jm__heat_record(struct jm__worker *w, const struct jm__heat *h);
 

@@ -3,6 +3,7 @@
  * case, whatever its result. */
 #include "worker_parent.h"
 #include "store/store_trace.h"
+#include "worker_watch.h"
 #include "base/clock.h"
 #include "base/process/child_process.h"
 #include "base/printable.h"
@@ -24,10 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define GRACE_NS      (5 * JM_SECOND)  /* between SIGTERM and SIGKILL */
-#define CLOSING_NS    (10 * JM_SECOND) /* from an error of a rank until its end */
-#define COMMIT_NS     JM_SECOND
-#define POLL_LIMIT_MS 1000
+#define COMMIT_NS JM_SECOND
 
 static int64_t real_now(void)
 {
@@ -195,8 +193,6 @@ static int on_agent(struct jm__member *m, const struct jm_frame *f, struct jm_er
 	return 0;
 }
 
-static void stop_workers(struct jm__child *c, enum jm__stop why);
-
 /* Sends the rows of jm_case_apply, and then the order which says that the settings are in force. */
 static int tell_settings(
 	struct jm__child *c, const char *phase, const json_t *rows, struct jm_err *err)
@@ -232,7 +228,7 @@ static void on_phase(struct jm__child *c, const json_t *json)
 		return;
 	jm_err_set(&c->refusal, rc, "The settings of the phase '%s' could not be made: %s", phase,
 		why.text);
-	stop_workers(c, rc == JM_EGONE ? JM__WATCHED_GONE : JM__REFUSED);
+	jm__stop_workers(c, rc == JM_EGONE ? JM__WATCHED_GONE : JM__REFUSED);
 }
 
 static int on_json(
@@ -263,6 +259,8 @@ static int take_frame(
 {
 	if (f->type >= JM_FRAME_STARTED)
 		return on_agent(m, f, err);
+	if (f->type != JM_FRAME_CHUNK && m == c->member)
+		jm__note_heard(c);
 	if (f->type != JM_FRAME_CHUNK && f->type != JM_FRAME_PROGRESS)
 		return on_json(c, m, f, err);
 	if (f->type == JM_FRAME_CHUNK && jm_hosts_measures(c->o->hosts, (int)(m - c->member)))
@@ -270,27 +268,6 @@ static int take_frame(
 	else if (f->type == JM_FRAME_PROGRESS && m == c->member)
 		on_progress(c, f);
 	return 0;
-}
-
-static void signal_all(const struct jm__child *c, int number, bool with_children)
-{
-	for (int r = 0; r < c->world; r++)
-		c->launcher->signal(&c->member[r].rank, number, with_children);
-}
-
-/* Notes the first rank that failed: the other ranks of the gang would wait for it forever. */
-static void note_failure(struct jm__child *c, const struct jm__member *m)
-{
-	bool over = m->ended || m->record || m->error.code;
-
-	if (c->failed >= 0 || c->stop != JM__RUNNING || !over || jm_record_is_ok(m->record) ||
-		jm_record_is_interrupted(m->record))
-		return;
-	c->failed = (int)(m - c->member);
-	c->kill_ns = real_now() + (m->ended || m->record ? GRACE_NS : CLOSING_NS);
-	for (int r = 0; r < c->world; r++)
-		if (r != c->failed)
-			c->launcher->signal(&c->member[r].rank, SIGKILL, true);
 }
 
 static int take_frames(struct jm__child *c, struct jm__member *m, struct jm_err *err)
@@ -310,7 +287,7 @@ static int take_frames(struct jm__child *c, struct jm__member *m, struct jm_err 
 		note_store(c, jm_store_commit(c->o->store, c->o->no_trace));
 		c->commit_ns = real_now();
 	}
-	note_failure(c, m);
+	jm__note_failure(c, m);
 	return rc;
 }
 
@@ -332,20 +309,6 @@ static void take_stderr(const struct jm__child *c, struct jm__member *m)
 
 /* ---- stopping ---- */
 
-static void stop_workers(struct jm__child *c, enum jm__stop why)
-{
-	if (c->stop == JM__RUNNING) {
-		c->kill_ns = real_now() + GRACE_NS;
-		signal_all(c, SIGTERM, false);
-	} else {
-		c->hurried = c->hurried || why == JM__CANCELLED;
-		signal_all(c, SIGKILL, true);
-	}
-	/* a signal that ends the run is handled even while a case is being stopped */
-	if (c->stop == JM__RUNNING || why == JM__CANCELLED)
-		c->stop = why;
-}
-
 /* Ctrl-C: native work ends after the current step; the second time, and by any other signal,
  * immediately. */
 static bool ask_to_stop(struct jm__child *c, const char *bytes, ssize_t n)
@@ -358,6 +321,7 @@ static bool ask_to_stop(struct jm__child *c, const char *bytes, ssize_t n)
 	c->asked = !jm_order_send(c->member[0].rank.orders_fd, JM_ORDER_NOTE,
 			   "Interrupted by Ctrl-C (SIGINT).", NULL) &&
 		   !jm_order_send(c->member[0].rank.orders_fd, JM_ORDER_STOP, "", NULL);
+	c->asked_ns = real_now();
 	if (c->asked)
 		jm_log(c->ctx, JM_WARNING,
 			"Interrupted: the step that is under way is finished, and the result is "
@@ -373,44 +337,7 @@ static void take_cancel(struct jm__child *c)
 	if (n > 0 && c->o->asked)
 		*c->o->asked = true;
 	if (n > 0 && !ask_to_stop(c, bytes, n))
-		stop_workers(c, JM__CANCELLED);
-}
-
-static void check_deadlines(struct jm__child *c)
-{
-	int64_t now = real_now();
-
-	if ((c->stop != JM__RUNNING || c->failed >= 0) && now > c->kill_ns)
-		signal_all(c, SIGKILL, true);
-	else if (c->stop == JM__RUNNING && c->o->timeout_s > 0 &&
-		 now > c->start_ns + (int64_t)(c->o->timeout_s * 1e9))
-		stop_workers(c, JM__TIMED_OUT);
-}
-
-/* Several ranks: the others wait for one that is stopped. */
-static void check_stopped(struct jm__child *c)
-{
-	for (int r = 0; r < c->world && c->world > 1; r++) {
-		struct jm__member *m = &c->member[r];
-
-		if (c->failed < 0 && c->stop == JM__RUNNING && !m->ended && !m->error.code &&
-			jm_rank_end_stopped(&m->rank, &m->error))
-			note_failure(c, m);
-	}
-}
-
-static int poll_time_ms(const struct jm__child *c)
-{
-	int64_t until = JM_FOREVER, ms;
-
-	if (c->stop != JM__RUNNING || c->failed >= 0)
-		until = c->kill_ns;
-	else if (c->o->timeout_s > 0)
-		until = c->start_ns + (int64_t)(c->o->timeout_s * 1e9);
-	if (until == JM_FOREVER)
-		return POLL_LIMIT_MS;
-	ms = (until - real_now()) / JM_MILLISECOND + 1;
-	return ms < 0 ? 0 : ms < POLL_LIMIT_MS ? (int)ms : POLL_LIMIT_MS;
+		jm__stop_workers(c, JM__CANCELLED);
 }
 
 static bool all_ended(const struct jm__child *c)
@@ -433,7 +360,7 @@ static int take_all(struct jm__child *c, const struct pollfd *fds, struct jm_err
 	if (fds[0].revents)
 		take_cancel(c);
 	if (fds[1].revents)
-		stop_workers(c, JM__WATCHED_GONE);
+		jm__stop_workers(c, JM__WATCHED_GONE);
 	for (int r = 0; r < c->world && !rc; r++)
 		if (fds[OWN_FDS + 2 * r + 1].revents ||
 			(!c->member[r].ended && jm_rank_lost(&c->member[r].rank)))
@@ -458,15 +385,14 @@ static int serve(struct jm__child *c, struct jm_err *err)
 			fds[OWN_FDS + 2 * r + 1] = (struct pollfd){
 				.fd = m->ended ? -1 : m->rank.frames_fd, .events = POLLIN};
 		}
-		if (poll(fds, (nfds_t)(OWN_FDS + 2 * c->world), poll_time_ms(c)) < 0) {
+		if (poll(fds, (nfds_t)(OWN_FDS + 2 * c->world), jm__watch_ms(c)) < 0) {
 			if (errno != EINTR)
 				return jm_err_set(err, JM_EIO, "Waiting for a worker failed: %s.",
 					strerror(errno));
 			continue;
 		}
 		rc = take_all(c, fds, err);
-		check_deadlines(c);
-		check_stopped(c);
+		jm__watch(c);
 	}
 	return rc;
 }
@@ -476,12 +402,13 @@ static int serve(struct jm__child *c, struct jm_err *err)
 static void finish(struct jm__child *c)
 {
 	for (int r = 0; r < c->world; r++)
-		if (!c->member[r].ended)
+		if (!c->member[r].ended || c->member[r].overdue)
 			c->launcher->signal(&c->member[r].rank, SIGKILL, true);
 	for (int r = 0; r < c->world; r++) {
 		struct jm__member *m = &c->member[r];
 
 		m->status = c->launcher->wait(&m->rank);
+		jm__note_end(c, m);
 		if (m->rank.err_fd >= 0)
 			take_stderr(c, m);
 	}
@@ -579,6 +506,7 @@ int jm_case_run(struct jm_ctx *ctx, const struct jm_case_options *options, json_
 		.failed = -1,
 		.watch_fd = -1,
 		.start_ns = real_now(),
+		.heard_ns = real_now(),
 		.commit_ns = real_now(),
 		.oom_before = jm__oom_kills()};
 	int rc = make_members(&c, err);

@@ -55,6 +55,7 @@ struct jm__worker {
 	/* the settings of the last requested phase replace those of the case */
 	bool other_settings;
 	/* of native work */
+	struct native *native; /* worker_native.c; NULL = none, or torn down */
 	int own_meter; /* that of the device that computes; -1 = the device has no name, or no meter */
 	struct jm_alignment alignment;
 	struct jm__end *end;

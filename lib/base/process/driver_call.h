@@ -9,6 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* How long a driver is awaited, ns. */
+#define JM_DRIVER_LIMIT_NS INT64_C(10000000000)
+
 struct jm_driver_call;
 
 /*

@@ -3,6 +3,7 @@
 #include "driver_call.h"
 
 #include "base/clock.h"
+#include "base/text/locale.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -23,6 +24,7 @@ static void *run(void *arg)
 {
 	struct jm_driver_call *c = arg;
 
+	jm_locale_enter();
 	c->fn(c->arg);
 	pthread_mutex_lock(&c->lock);
 	c->done = true;
@@ -70,13 +72,9 @@ static void free_call(struct jm_driver_call *c)
 
 static bool wait_until(struct jm_driver_call *c, int64_t limit_ns)
 {
-	struct timespec until;
+	struct timespec until = jm_clock_from_now(limit_ns);
 	bool done;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += limit_ns % JM_SECOND;
-	until.tv_sec += limit_ns / JM_SECOND + until.tv_nsec / JM_SECOND;
-	until.tv_nsec %= JM_SECOND;
 	pthread_mutex_lock(&c->lock);
 	while (!c->done && pthread_cond_timedwait(&c->ended, &c->lock, &until) != ETIMEDOUT)
 		;
