@@ -72,7 +72,7 @@ def test_refused_by_the_policy(service, user, words, why):
 
 def holding(service, user="anna", words=("package.power=120W",)):
     """A client that holds a setting while it sleeps."""
-    child = service.popen(user, "set", *words, "--", "sleep", "300")
+    child = service.popen(user, "set", *words, "--", "sleep", "60")
     assert wait_for(lambda: limits(service)[1] == "120000000"), (child.poll(), service.log())
     return child
 
