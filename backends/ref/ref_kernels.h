@@ -35,7 +35,9 @@ jm_ref_kernel jm_ref_bn_stats, jm_ref_bn_apply, jm_ref_bn_grad;	  /* batchnorm.c
 jm_ref_kernel jm_ref_bn_finalize;				  /* batchnorm.c, direct */
 jm_ref_kernel jm_ref_concat, jm_ref_split;			  /* concat.c */
 jm_ref_kernel jm_ref_groupnorm, jm_ref_groupnorm_grad;		  /* groupnorm.c */
-jm_ref_kernel jm_ref_upsample, jm_ref_upsample_grad;		  /* pool.c */
+jm_ref_kernel jm_ref_dft, jm_ref_idft, jm_ref_mix_modes, jm_ref_mix_modes_dgrad,
+	jm_ref_mix_modes_wgrad, jm_ref_relative_l2;  /* spectral.c */
+jm_ref_kernel jm_ref_upsample, jm_ref_upsample_grad; /* pool.c */
 jm_ref_kernel jm_ref_maxpool, jm_ref_maxpool_grad, jm_ref_avgpool, jm_ref_avgpool_grad, jm_ref_gap,
 	jm_ref_gap_grad, jm_ref_tokens, jm_ref_tokens_grad, jm_ref_first,
 	jm_ref_first_grad; /* pool.c */

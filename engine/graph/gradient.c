@@ -57,6 +57,11 @@ static const struct rule rules[JM_OP_COUNT][RULES_MAX] = {
 	[JM_OP_ADD] = {{JM_OP_ADD, true, {DY(0)}, {DX(0)}}, {JM_OP_ADD, true, {DY(0)}, {DX(1)}}},
 	[JM_OP_SOFTMAX_XENT] = {{JM_OP_SOFTMAX_XENT, true, {Y(1)}, {DX(0)}}},
 	[JM_OP_MSE] = {{JM_OP_MSE, true, {Y(1)}, {DX(0)}}},
+	[JM_OP_RELATIVE_L2] = {{JM_OP_RELATIVE_L2, true, {Y(1)}, {DX(0)}}},
+	[JM_OP_DFT] = {{JM_OP_IDFT, false, {DY(0)}, {DX(0)}}},
+	[JM_OP_IDFT] = {{JM_OP_DFT, false, {DY(0)}, {DX(0)}}},
+	[JM_OP_MIX_MODES] = {{JM_OP_MIX_MODES_WGRAD, false, {DY(0), X(0)}, {DX(1)}},
+		{JM_OP_MIX_MODES_DGRAD, false, {DY(0), X(1)}, {DX(0)}}},
 	[JM_OP_CAST] = {{JM_OP_CAST, false, {DY(0)}, {DX(0)}}},
 	[JM_OP_CONV] = {{JM_OP_CONV_WGRAD, false, {DY(0), X(0)}, {DX(1), DX(2)}},
 		{JM_OP_CONV_DGRAD, false, {DY(0), X(1)}, {DX(0)}}},
@@ -414,7 +419,7 @@ int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err
 
 	if (!g->err.code && !makes_loss(jm_graph_cell(g, loss)->producer))
 		jm_err_set(&g->err, JM_EBUG,
-			"A gradient can only start at a softmax-xent or mse loss.");
+			"A gradient can only start at a softmax-xent, mse or relative-l2 loss.");
 	if (!w.grad || !w.next) {
 		jm_err_set(&g->err, JM_ENOMEM, "Out of memory for gradients.");
 	} else {

@@ -24,6 +24,7 @@ enum jm_init {
 	JM_INIT_LECUN_NORMAL,	/* variance 1 / fan-in */
 	JM_INIT_TRUNC_NORMAL,	/* normal, cut at two standard deviations */
 	JM_INIT_XAVIER_UNIFORM, /* variance 2 / (fan-in + fan-out) */
+	JM_INIT_UNIFORM,	/* from 0 to 1 */
 	JM_INIT_COUNT
 };
 

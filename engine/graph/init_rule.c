@@ -20,6 +20,7 @@ static const struct {
 	[JM_INIT_LECUN_NORMAL] = {"lecun-normal", "LeCun et al. 1998, by fan-in"},
 	[JM_INIT_TRUNC_NORMAL] = {"trunc-normal", "Touvron et al., arXiv 2012.12877"},
 	[JM_INIT_XAVIER_UNIFORM] = {"xavier-uniform", "Glorot and Bengio 2010"},
+	[JM_INIT_UNIFORM] = {"uniform", "from 0 to 1"},
 };
 
 const char *const jm_init_names[] = {"model", "gpt2", "he-normal", "lecun-normal", "normal",
@@ -80,6 +81,8 @@ double jm_init_std(const struct jm_graph *g, const struct jm_cell *c)
 		return sqrt(1 / fan(&c->t, 1));
 	case JM_INIT_XAVIER_UNIFORM:
 		return sqrt(2 / (fan(&c->t, 0) + fan(&c->t, 1)));
+	case JM_INIT_UNIFORM:
+		return sqrt(1.0 / 12);
 	case JM_INIT_OWN:
 	case JM_INIT_ZERO:
 	case JM_INIT_ONE:

@@ -268,6 +268,24 @@ struct jm_tensor {
  *			out loss f32[1], dy? c[..]	attr xent.{scale,weight}
  *			loss = weight mean over all elements of (y - target)^2, not scaled; dy = 2 weight scale S / n
  *			(y - target), S and the sum as of softmax-xent
+ * dft			in  x c[B,N..,C], 1 to 3 axes of N points		attr dft
+ *			out y c[B,2,K,C]	part of the discrete Fourier transform: [.,0] real, [.,1] imaginary parts. Of
+ *			each axis a but the last the frequencies f = 0 to modes[a] - 1 and N - modes[a] to N - 1 are
+ *			kept, of the last 0 to modes[a] - 1; K are all combinations, row-major. With t = 2 pi times the
+ *			sum over axes of f n/N and s = 1/sqrt(all points): y[b,0,k] = s sum over n of x[b,n] cos t,
+ *			y[b,1,k] = -s sum of x[b,n] sin t; with dft.twice both times 2, but where the last f is 0 or N/2
+ * idft			in  y c[B,2,K,C]; out x c[B,N..,C]	attr dft
+ *			x[b,n] = s sum over k of (y[b,0,k] cos t - y[b,1,k] sin t), terms times 2 as of dft: with
+ *			dft.twice the inverse transform to real x, all other frequencies being 0. With the same
+ *			dft.twice each of dft and idft is the gradient of the other.
+ * mix-modes		in  x c[B,2,K,I], w c[2,K,I,O]; out y c[B,2,K,O]	y[b,.,k] = x[b,.,k] w[.,k], complex products
+ * mix-modes-dgrad	in  dy c[B,2,K,O], w c[2,K,I,O]; out dx c[B,2,K,I]	dx = dy w^T, w conjugate
+ * mix-modes-wgrad	in  dy c[B,2,K,O], x c[B,2,K,I]; out dw f32[2,K,I,O]	dw = sum over b of x^T dy, x conjugate
+ * relative-l2		in  y c[B,N..,C], target c|f32[B,N..,C], scale? f32[2] = {S, 1/S}
+ *			out loss f32[1], dy? c[B,N..,C]	attr xent.{scale,weight,axes}
+ *			Norms are over the last `axes` of N; M = B C times the points of the other axes. loss = weight
+ *			mean over M of |y - target| / |target|, not scaled; dy = weight scale S / M (y - target) /
+ *			(|y - target| |target|), 0 where y = target; S and the sums as of softmax-xent
  * top1			in  logits c[..,V], target i32[..]
  *			out share f32[1]	share of the rows whose (first) largest logit is logits[target]; none of those
  *			whose target is below 0
@@ -385,6 +403,12 @@ struct jm_tensor {
 	X(ROWS, "rows")                                                                            \
 	X(MADE_IDS, "made-ids")                                                                    \
 	X(SAMPLE, "sample")                                                                        \
+	X(DFT, "dft")                                                                              \
+	X(IDFT, "idft")                                                                            \
+	X(MIX_MODES, "mix-modes")                                                                  \
+	X(MIX_MODES_DGRAD, "mix-modes-dgrad")                                                      \
+	X(MIX_MODES_WGRAD, "mix-modes-wgrad")                                                      \
+	X(RELATIVE_L2, "relative-l2")                                                              \
 	X(ALL_REDUCE_START, "all-reduce-start")                                                    \
 	X(ALL_REDUCE_WAIT, "all-reduce-wait")                                                      \
 	X(REDUCE_SCATTER_START, "reduce-scatter-start")                                            \
@@ -403,6 +427,7 @@ struct jm_view {
 };
 
 #define JM_PARTS 4 /* at most, of concat and split */
+#define JM_AXES	 3 /* at most, of dft and idft */
 
 union jm_attr {
 	struct {
@@ -458,7 +483,13 @@ union jm_attr {
 		double weight;	 /* of this loss in a sum of losses; 1 if it is the only one */
 		int64_t classes; /* softmax-xent: of V; 0 = all */
 		bool ignores;	 /* softmax-xent: targets may be below 0 */
-	} xent;			 /* softmax-xent, mse, sample */
+		int axes;	 /* relative-l2: of a norm */
+	} xent;			 /* softmax-xent, mse, relative-l2, sample */
+	struct {
+		int64_t modes
+			[JM_AXES]; /* frequencies of each axis; each but the last has as many negative ones */
+		bool twice;
+	} dft; /* and idft */
 	struct {
 		int64_t used; /* columns of N that the model has; the others are padding. 0 = all */
 	} linear;	      /* and its gradients; a hint for FLOPs */

@@ -88,6 +88,31 @@ static void flops_conv_wgrad(const struct jm_node *n, double *ret_model, double 
 	*ret_model = *ret_executed * (n->attr.conv.stem ? 2 : 1);
 }
 
+/* Products along one axis after the other, the last one first, which is real. */
+static void flops_dft(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	const struct jm_tensor *x = n->op == JM_OP_DFT ? n->in[0] : n->out[0];
+	int last = x->rank - 3;
+	double left = (double)jm_tensor_count(x), sum = 0;
+
+	for (int a = last; a >= 0; a--) {
+		double kept = (double)n->attr.dft.modes[a] * (a < last ? 2 : 1);
+
+		sum += left * kept * (a < last ? 8 : 4);
+		left *= kept / (double)x->dim[1 + a];
+	}
+	*ret_model = *ret_executed = sum;
+}
+
+/* The same for the gradients: each term of two widths is a complex multiply-add. */
+static void flops_mix(const struct jm_node *n, double *ret_model, double *ret_executed)
+{
+	const struct jm_tensor *other = n->op == JM_OP_MIX_MODES_WGRAD ? n->in[1] : n->out[0];
+
+	*ret_model = *ret_executed =
+		4 * (double)jm_tensor_count(n->in[0]) * (double)jm_tensor_width(other);
+}
+
 static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_EMBED] = {3, 1, -1, flops_none},
 	[JM_OP_EMBED_GRAD] = {2, 2, -1, flops_none},
@@ -147,6 +172,12 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_RESCALE] = {1, 1, -1, flops_none},
 	[JM_OP_TOP1] = {2, 1, -1, flops_none},
 	[JM_OP_MSE] = {3, 2, -1, flops_none},
+	[JM_OP_DFT] = {1, 1, -1, flops_dft},
+	[JM_OP_IDFT] = {1, 1, -1, flops_dft},
+	[JM_OP_MIX_MODES] = {2, 1, -1, flops_mix},
+	[JM_OP_MIX_MODES_DGRAD] = {2, 1, -1, flops_mix},
+	[JM_OP_MIX_MODES_WGRAD] = {2, 1, -1, flops_mix},
+	[JM_OP_RELATIVE_L2] = {3, 2, -1, flops_none},
 	/* products of attention depend on lengths, which are known during the run only */
 	[JM_OP_CACHE_WRITE] = {6, 3, -1, flops_none},
 	[JM_OP_ATTENTION_PAGES] = {6, 1, -1, flops_none},
@@ -166,7 +197,8 @@ const struct jm_op_row *jm_op_row(enum jm_op op)
 
 bool jm_node_narrows(const struct jm_node *n)
 {
-	bool weights = n->op == JM_OP_LINEAR_WGRAD || n->op == JM_OP_CONV_WGRAD;
+	bool weights = n->op == JM_OP_LINEAR_WGRAD || n->op == JM_OP_CONV_WGRAD ||
+		       n->op == JM_OP_MIX_MODES_WGRAD;
 
 	return weights && n->out[0]->type == JM_F32 &&
 	       (n->in[0]->type == JM_BF16 || n->in[0]->type == JM_F16);

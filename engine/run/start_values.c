@@ -22,6 +22,15 @@ static void uniform_pair(uint64_t seed, uint64_t counter, float *ret)
 	ret[1] = (float)(((double)(bits & 0xffffff) + 0.5) * 0x1p-23 - 1);
 }
 
+/* The same in [0, 1): multiples of 2^-24. */
+static void positive_pair(uint64_t seed, uint64_t counter, float *ret)
+{
+	uint64_t bits = jm_rng(seed, counter);
+
+	ret[0] = (float)(bits >> 40) * 0x1p-24F;
+	ret[1] = (float)(bits & 0xffffff) * 0x1p-24F;
+}
+
 /* Two normal values within two standard deviations; others are drawn again with distant
  * counters. */
 static void cut_pair(uint64_t seed, uint64_t counter, float *ret)
@@ -51,6 +60,9 @@ static draw_fn *draw_of(enum jm_init rule, double *ret_std)
 	case JM_INIT_XAVIER_UNIFORM:
 		*ret_std = sqrt(1.0 / 3);
 		return uniform_pair;
+	case JM_INIT_UNIFORM:
+		*ret_std = sqrt(1.0 / 12);
+		return positive_pair;
 	case JM_INIT_OWN:
 	case JM_INIT_ZERO:
 	case JM_INIT_ONE:

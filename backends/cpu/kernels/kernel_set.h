@@ -241,6 +241,52 @@ struct cpu_sequences {
 	void (*first_grad)(const struct cpu_first *p, int threads);
 };
 
+/* y[outer,rows,width] = m[rows,n] x[outer,n,width], of which m is constant and packed: CPU_PANEL rows side by side, the
+ * last panel padded with zeros. */
+#define CPU_PANEL 8
+struct cpu_fixed_product {
+	int64_t outer, rows, n, width;
+	const float *m;
+	struct cpu_vec x, y;
+	bool accumulate;
+	float *scratch;
+};
+
+/* Complex matrices, one for each frequency: element (k, row, column) is at k each + row row_step + column column_step, its
+ * imaginary part, negated if it is a conjugate, at `imaginary` behind the real one. */
+struct cpu_complex {
+	struct cpu_vec data;
+	int64_t each, row, column, imaginary;
+	bool conjugate;
+};
+
+/* y[k] = a[k] b[k], a: [rows, n], b: [n, columns]. */
+struct cpu_complex_product {
+	int64_t frequencies, rows, n, columns;
+	struct cpu_complex a, b, y;
+	bool accumulate;
+	float *scratch;
+};
+
+/* y and target [outer,points,channels], norms over points */
+struct cpu_relative {
+	int64_t outer, points, channels;
+	struct cpu_vec y, target, dy;
+	double scale, weight; /* of each norm: of its gradient, of the loss */
+	unsigned accumulate;
+	float *loss;
+	double *scratch;
+};
+
+struct cpu_spectrals {
+	size_t (*fixed_scratch)(const struct cpu_fixed_product *p, int threads); /* bytes */
+	void (*fixed)(const struct cpu_fixed_product *p, int threads);
+	size_t (*complex_scratch)(const struct cpu_complex_product *p, int threads);
+	void (*complex)(const struct cpu_complex_product *p, int threads);
+	size_t (*relative_scratch)(const struct cpu_relative *p, int threads);
+	void (*relative)(const struct cpu_relative *p, int threads);
+};
+
 struct cpu_kernels {
 	const char *target; /* "avx512" */
 	bool wide;	    /* AVX2 or better: preferred to oneDNN where oneDNN is slow */
@@ -257,6 +303,7 @@ struct cpu_kernels {
 	const struct cpu_groupnorms *groupnorms;
 	const struct cpu_sequences *sequences;
 	const struct cpu_pages *pages;
+	const struct cpu_spectrals *spectrals;
 };
 
 #endif

@@ -9,6 +9,7 @@
 #include "engine/graph/gradient.h"
 #include "engine/graph/image.h"
 #include "engine/graph/layer.h"
+#include "engine/graph/spectral.h"
 #include "engine/run/start_values.h"
 
 #include "engine/graph/rng.h"
@@ -91,9 +92,12 @@ static struct jm_tensor *linear(struct kit *k)
 	return loss_of(k, jm_graph_linear(k->graph, x, w, kit_param(k, 1, DIMS(4))));
 }
 
-static struct jm_tensor *gelu(struct kit *k)
+static struct jm_tensor *activations(struct kit *k)
 {
-	return loss_of(k, jm_graph_gelu(k->graph, kit_param(k, 2, DIMS(4, 9))));
+	struct jm_tensor *x = jm_graph_silu(k->graph, kit_param(k, 2, DIMS(4, 9)));
+
+	x = jm_graph_gelu(k->graph, jm_graph_gelu_erf(k->graph, x));
+	return loss_of(k, jm_graph_relu(k->graph, x));
 }
 
 static struct jm_tensor *layernorm(struct kit *k)
@@ -217,14 +221,8 @@ static struct jm_tensor *batchnorm(struct kit *k)
 {
 	struct jm_tensor *x = kit_param(k, 4, DIMS(3, 2, 2, 3));
 
-	return loss_of(k, jm_graph_batchnorm(k->graph, x, NULL, false, 1e-5, "bn"));
-}
-
-static struct jm_tensor *batchnorm_relu(struct kit *k)
-{
-	struct jm_tensor *x = kit_param(k, 4, DIMS(3, 2, 2, 3));
-
-	return loss_of(k, jm_graph_batchnorm(k->graph, x, NULL, true, 1e-2, "bn"));
+	x = jm_graph_batchnorm(k->graph, x, NULL, true, 1e-2, "bn1");
+	return loss_of(k, jm_graph_batchnorm(k->graph, x, NULL, false, 1e-5, "bn2"));
 }
 
 /* A residual block: its input's gradient comes from two sides. */
@@ -263,21 +261,6 @@ static struct jm_tensor *avgpool(struct kit *k)
 static struct jm_tensor *gap(struct kit *k)
 {
 	return loss_of(k, jm_graph_gap(k->graph, kit_param(k, 4, DIMS(2, 5, 2, 3))));
-}
-
-static struct jm_tensor *relu(struct kit *k)
-{
-	return loss_of(k, jm_graph_relu(k->graph, kit_param(k, 2, DIMS(4, 9))));
-}
-
-static struct jm_tensor *gelu_erf(struct kit *k)
-{
-	return loss_of(k, jm_graph_gelu_erf(k->graph, kit_param(k, 2, DIMS(4, 9))));
-}
-
-static struct jm_tensor *silu(struct kit *k)
-{
-	return loss_of(k, jm_graph_silu(k->graph, kit_param(k, 2, DIMS(4, 9))));
 }
 
 static struct jm_tensor *swiglu(struct kit *k)
@@ -343,6 +326,27 @@ static struct jm_tensor *upsample_groupnorm(struct kit *k)
 
 	x = jm_graph_groupnorm(k->graph, x, 3, true, 1e-2, "a");
 	return loss_of(k, jm_graph_groupnorm(k->graph, x, 2, false, 1e-5, "b"));
+}
+
+/* Fields on a grid, with the relative loss over two axes at most. */
+static struct jm_tensor *fields(struct kit *k, int rank, const int64_t *dim, const int64_t *modes)
+{
+	struct jm_tensor *x = jm_graph_gelu(k->graph, kit_param(k, rank, dim));
+
+	x = jm_graph_spectral_conv(k->graph, x, "w", dim[rank - 1], modes);
+	return jm_graph_relative_l2(
+		k->graph, x, kit_normal(k, JM_F64, 0, 1, rank, dim), rank > 3 ? 2 : 1);
+}
+
+static struct jm_tensor *fields_1d(struct kit *k)
+{
+	return fields(k, 3, DIMS(2, 7, 2), DIMS(4));
+}
+
+/* With the frequency N/2 of the last axis. */
+static struct jm_tensor *fields_3d(struct kit *k)
+{
+	return fields(k, 5, DIMS(2, 3, 2, 4, 1), DIMS(1, 1, 3));
 }
 
 static struct jm_tensor *dropout(struct kit *k)
@@ -538,7 +542,7 @@ static const struct {
 	{"embed", embed},
 	{"embed without positions", embed_alone},
 	{"linear", linear},
-	{"gelu", gelu},
+	{"silu, gelu-erf, gelu and relu", activations},
 	{"layernorm", layernorm},
 	{"layernorm without beta", layernorm_alone},
 	{"attention", attention},
@@ -549,22 +553,20 @@ static const struct {
 	{"conv, grouped and dilated", conv_grouped},
 	{"conv, flat", conv_flat},
 	{"conv, depthwise", conv_depthwise},
-	{"batchnorm", batchnorm},
-	{"batchnorm + relu", batchnorm_relu},
+	{"batchnorm, with and without relu", batchnorm},
 	{"batchnorm + add + relu", batchnorm_add},
 	{"rmsnorm", rmsnorm},
 	{"maxpool", maxpool},
 	{"avgpool", avgpool},
 	{"gap", gap},
-	{"relu", relu},
-	{"gelu-erf", gelu_erf},
-	{"silu", silu},
 	{"swiglu", swiglu},
 	{"tokens", tokens},
 	{"tokens alone", tokens_alone},
 	{"first", first},
 	{"concat", concat},
 	{"upsample + groupnorm", upsample_groupnorm},
+	{"spectral convolution, one axis", fields_1d},
+	{"spectral convolution, three axes", fields_3d},
 	{"dropout", dropout},
 	{"add", add},
 	{"x + x", doubled},
