@@ -119,7 +119,7 @@ static void feed_normal(struct jm_program *p, const char *name)
 static void feed(struct jm_program *p, const struct jm_training *t)
 {
 	for (const struct jm_input *row = t->model->inputs; row->name; row++)
-		if (row->fill == JM_FILL_NORMAL)
+		if (row->fill == JM_FILL_NORMAL || row->fill == JM_FILL_HEAT)
 			feed_normal(p, row->name);
 		else
 			feed_ids(p, row->name, row->below ? jm_dim(t->dims, row->below) : t->batch);

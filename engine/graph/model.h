@@ -32,6 +32,7 @@ enum jm_fill {
 	JM_FILL_NORMAL, /* [batch,..], the compute type of the precision: random normal values */
 	JM_FILL_CLASS,	/* i32[batch]: a random class for each sample */
 	JM_FILL_ROW,	/* i32[batch]: the index of each sample in its batch, from 0 */
+	JM_FILL_HEAT, /* [batch,N..,C], the compute type: C fields of heat on a periodic grid (heat.h) */
 };
 
 /* An input that `build` declares. With dropout "random.now" is filled, too. */
@@ -39,7 +40,8 @@ struct jm_input {
 	const char *name;
 	enum jm_fill fill;
 	const char *below; /* TEXT, CLASS: the option that holds the number of tokens or classes */
-	int shift;	   /* TEXT: the window begins this many tokens later; 1 for targets */
+	/* TEXT: the window begins this many tokens later; HEAT: the time is this many steps later. 1 for targets */
+	int shift;
 };
 
 #define JM_INPUTS_MAX 8
@@ -75,7 +77,7 @@ struct jm_model {
 	int (*default_seq)(const struct jm_values *dims, int64_t *ret, struct jm_err *err);
 	/*
 	 * Declares the network for `batch` samples of `seq` items, with its inputs, and returns its
-	 * loss: the scalar of jm_graph_softmax_xent or jm_graph_mse, or a sum of such scalars.
+	 * loss: the scalar of jm_graph_softmax_xent, jm_graph_mse or jm_graph_relative_l2, or a sum of such scalars.
 	 * Errors: JM_EUSAGE or JM_ERANGE for dimensions that do not match.
 	 */
 	int (*build)(struct jm_graph *g, const struct jm_values *dims, int64_t batch, int64_t seq,

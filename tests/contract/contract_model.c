@@ -11,14 +11,15 @@ static void check_input(const struct jm_graph *g, const struct jm_model *m,
 {
 	const struct jm_tensor *in = jm_graph_find(g, row->name);
 	bool counts = row->fill == JM_FILL_TEXT || row->fill == JM_FILL_CLASS;
+	bool values = row->fill == JM_FILL_NORMAL || row->fill == JM_FILL_HEAT;
 
 	if (!in || in->class != JM_CLASS_INPUT)
 		fail_msg("%s: input %s is not there", m->name, row->name);
-	assert_int_equal(in->type, row->fill == JM_FILL_NORMAL ? t->precision : JM_I32);
+	assert_int_equal(in->type, values ? t->precision : JM_I32);
 	assert_int_equal(in->dim[0], t->batch);
 	if (row->fill == JM_FILL_TEXT)
 		assert_int_equal(jm_tensor_count(in), t->batch * t->seq);
-	else if (row->fill != JM_FILL_NORMAL)
+	else if (!values)
 		assert_int_equal(jm_tensor_count(in), t->batch);
 	if (counts != (row->below && jm_option_find(m->options, row->below)))
 		fail_msg("%s: the limit of input %s is no option", m->name, row->name);

@@ -129,7 +129,7 @@ static void feed_step(struct jm_program *p, const struct jm_training *t, const v
 
 		if (row->fill == JM_FILL_TEXT) {
 			feed_text(p, input, text + row->shift);
-		} else if (row->fill == JM_FILL_NORMAL) {
+		} else if (row->fill == JM_FILL_NORMAL || row->fill == JM_FILL_HEAT) {
 			at = feed_values(p, input, at);
 		} else if (row->fill == JM_FILL_CLASS) {
 			check(jm_program_write(p, input, at, &err));

@@ -6,6 +6,7 @@
 
 #include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
+#include "heat.h"
 
 void jm_batch_feed_choose(
 	struct jm_batch_feed *s, const struct jm_model *model, const struct jm_values *dims)
@@ -179,6 +180,19 @@ static int make_rows(const struct jm_batch_feed *s, const struct jm_feed_input *
 	return 0;
 }
 
+/* Both ends of a time step, which are two inputs, belong to the same fields. */
+static int make_heat(const struct jm_batch_feed *s, const struct jm_feed_input *input,
+	int64_t number, void *room, struct jm_err *err)
+{
+	int64_t batch = input->t->dim[0];
+	int code = 0;
+
+	for (int64_t b = 0; b < batch && !code; b++)
+		code = jm_heat_fill(input->t, b, jm_rng(s->seed, (uint64_t)(number * batch + b)),
+			input->row->shift, room, err);
+	return code;
+}
+
 /* ---- all ----------------------------------------------------------------------------------------------- */
 
 typedef int make_fn(const struct jm_batch_feed *s, const struct jm_feed_input *input,
@@ -189,6 +203,7 @@ static make_fn *const makers[] = {
 	[JM_FILL_NORMAL] = make_normal,
 	[JM_FILL_CLASS] = make_classes,
 	[JM_FILL_ROW] = make_rows,
+	[JM_FILL_HEAT] = make_heat,
 };
 
 /* Of the micro-steps of all ranks. */
