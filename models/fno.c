@@ -35,8 +35,8 @@ static const struct jm_option options[] = {
 
 static const struct jm_preset presets[] = {
 	{"fno-rbc2d", "Fourier neural operator, Rayleigh-Benard convection in two dimensions",
-		"fields=4 hidden=16 layers=2 points-x=256 points-y=64 modes-x=12 modes-y=12", 296884,
-		CARAML, "train"},
+		"fields=4 hidden=16 layers=2 points-x=256 points-y=64 modes-x=12 modes-y=12",
+		296884, CARAML, "train"},
 	{"fno-rbc3d", "Fourier neural operator, Rayleigh-Benard convection in three dimensions",
 		"fields=5 hidden=25 layers=2 points-x=64 points-y=64 points-z=32 modes-x=12 "
 		"modes-y=12 modes-z=6",

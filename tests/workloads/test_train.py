@@ -104,6 +104,9 @@ def test_refusals(tmp_path, text, status, options, hint):
     (("resnet18", "--image", 32, "--batch", 2, "--dropout", 0.1), "has no dropout"),
     (("mlp", "--layers", 1, "--hidden", 8, "--seq", 2), "takes no sequences, but samples"),
     (("mlp", "--hidden", 8), "needs --layers"),
+    (("fno-rbc2d", "--modes-x", 129), "256 points along x have at most 128 frequencies of either sign"),
+    (("fno-rbc3d", "--points-z", 8), "larger --points-z"),
+    (("fno-rbc2d", "--modes-z", 2), "--points-z"),
     (("towers", "--layers", 1, "--hidden", 8, "--batch", 1), "--batch 2 or more"),
 ])
 def test_shapes_that_do_not_fit(tmp_path, words, hint):

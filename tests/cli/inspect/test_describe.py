@@ -162,6 +162,15 @@ def test_bytes_of_each_precision(optimizer, states):
         assert several["persistent_bytes"] == d["persistent_bytes"] + own
 
 
+@pytest.mark.parametrize("model, parameters, complex_ones", [
+    ("fno-rbc2d", 296_884, 2 * 16 * 16 * 24 * 12), ("fno-rbc3d", 8_644_555, 2 * 25 * 25 * 24 * 24 * 6)])
+def test_fourier_operators_are_those_of_caraml(model, parameters, complex_ones):
+    d = describe(model, "--device", "ref")
+    assert d["parameters"] == parameters
+    assert {"rule": "uniform", "parameters": 2 * complex_ones}.items() <= next(
+        s for s in d["start_values"] if s["rule"] == "uniform").items()
+
+
 def test_start_values():
     def of(words):
         return {s["rule"]: (s["tensors"], s["parameters"]) for s in describe(*words)["start_values"]}
