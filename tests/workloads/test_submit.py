@@ -2,12 +2,14 @@
 """submit: a plan as jobs of Slurm. Slurm is that of Debian, with two nodes that are this machine (kit/slurm.py)."""
 import collections
 import json
+import os
 import signal
 import subprocess
 
 import pytest
 
-from jm import BIN, USAGE, FAILURE, jm
+from fake_gpus import FakeGpus
+from jm import BIN, FAILURE, SOURCE, USAGE, jm
 from runs import records
 from slurm import cluster_of_this_machine  # noqa: F401  the fixture `cluster`
 
@@ -157,6 +159,22 @@ def test_cancel_ends_the_jobs_of_this_store(cluster, tmp_path):
     done = submit(cluster, tmp_path, "--cancel")
     assert done.returncode == 0 and done.stdout == "3 jobs cancelled.\n", done.stderr
     cluster.until(lambda: not cluster.queue(), 30)
+    again = submit(cluster, tmp_path)  # the answer of before, with the cancelled jobs, is not used again
+    assert again.returncode == 0 and "3 jobs: 3 wait" in again.stdout and len(cluster.queue()) == 3, again.stdout
+    assert submit(cluster, tmp_path, "--cancel").returncode == 0
+    cluster.until(lambda: not cluster.queue(), 30)
+
+
+def test_the_epilog_puts_settings_back(tmp_path):
+    """And fails where that is not possible, so that Slurm drains the node."""
+    gpus = FakeGpus(tmp_path, 2)
+    assert jm("set", "gpu.power=300W", env=gpus.env).returncode == 0 and gpus.limits() == [300, 300]
+    env = {**os.environ, **gpus.env, "JOULEMARK": BIN}
+    epilog = [SOURCE / "examples/slurm/epilog"]
+    done = subprocess.run(epilog, env={**env, "JOULEMARK": "/nowhere"}, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1 and gpus.limits() == [300, 300]
+    done = subprocess.run(epilog, env=env, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0 and gpus.limits() == [700, 700], done.stderr
 
 
 @pytest.mark.parametrize("words, plan, reason", [

@@ -257,12 +257,31 @@ static long number_of(const char *text)
 	return 0;
 }
 
+/* A command that changes the queue, after which the last answer must not be used again. */
+static int call_change(
+	const struct jm_ctx *ctx, char *const *argv, char **ret_text, struct jm_err *err)
+{
+	char *file = NULL;
+	const char *lines;
+	int folder, lock, rc = open_folder(ctx, &folder, &lock, err);
+
+	*ret_text = NULL;
+	if (rc)
+		return rc;
+	rc = keep_answer(folder, last_answer(folder, &file, &lines), false, "", err);
+	if (!rc)
+		rc = call(ctx, argv, ret_text, err);
+	free(file);
+	close(lock);
+	close(folder);
+	return rc;
+}
+
 int jm_slurm_submit(
 	const struct jm_ctx *ctx, char *const *words, long *ret_array, struct jm_err *err)
 {
-	char **argv, *text = NULL, *file = NULL;
-	const char *lines;
-	int n = 0, folder, lock, rc;
+	char **argv, *text;
+	int n = 0, rc;
 
 	while (words[n])
 		n++;
@@ -272,16 +291,8 @@ int jm_slurm_submit(
 	argv[0] = (char *)(uintptr_t) "sbatch";
 	argv[1] = (char *)(uintptr_t) "--parsable";
 	memcpy(argv + 2, words, (size_t)n * sizeof(*words));
-	rc = open_folder(ctx, &folder, &lock, err);
-	if (!rc) { /* the answer of before does not have these jobs */
-		rc = keep_answer(folder, last_answer(folder, &file, &lines), false, "", err);
-		if (!rc)
-			rc = call(ctx, argv, &text, err);
-		close(lock);
-		close(folder);
-	}
+	rc = call_change(ctx, argv, &text, err);
 	free(argv);
-	free(file);
 	if (rc)
 		return rc;
 	*ret_array = number_of(text);
@@ -323,7 +334,7 @@ int jm_slurm_cancel(const struct jm_ctx *ctx, const struct jm_slurm_queue *q, co
 	}
 	if (!rc && n) {
 		argv[0] = (char *)(uintptr_t) "scancel";
-		rc = call(ctx, argv, &text, err);
+		rc = call_change(ctx, argv, &text, err);
 	}
 	free(text);
 	free(number);

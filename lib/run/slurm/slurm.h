@@ -28,7 +28,7 @@ struct jm_slurm_queue {
 
 /*
  * Our jobs that wait or run. All processes of the user together ask Slurm at most once in JM_SLURM_PERIOD seconds: an
- * answer that is younger, and no older than the last sbatch, is used again; otherwise the call waits for its turn.
+ * answer that is younger, and no older than the last sbatch or scancel, is used again; otherwise the call waits for its turn.
  */
 int jm_slurm_queue_read(const struct jm_ctx *ctx, struct jm_slurm_queue *ret, struct jm_err *err);
 /* The same from what squeue printed; lines that are not of our jobs are skipped. */

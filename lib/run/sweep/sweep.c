@@ -17,7 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_TRIES 100 /* of a case whose guard is killed again and again */
+#define SAME_SIGNAL_MS 100 /* within which it reaches all processes */
+#define MAX_TRIES      100 /* of a case whose guard is killed again and again */
 
 struct run {
 	struct jm_ctx *ctx;
@@ -313,6 +314,15 @@ static int keep(struct run *r, json_t *record, struct jm_err *err)
 	return rc;
 }
 
+/* A signal to all processes of a batch job may end the work before it reaches this one: such a case did not fail. */
+static bool ended_with_run(const struct run *r, const json_t *record)
+{
+	struct pollfd p = {.fd = r->o->cancel_fd, .events = POLLIN};
+
+	return p.fd >= 0 && !r->asked && !jm_record_is_ok(record) &&
+	       poll(&p, 1, SAME_SIGNAL_MS) > 0;
+}
+
 static int run_turn(struct run *r, const struct turn *t, struct jm_err *err)
 {
 	int tried[JM_FAILURE_KINDS] = {0}, rc;
@@ -326,6 +336,8 @@ static int run_turn(struct run *r, const struct turn *t, struct jm_err *err)
 		json_decref(record);
 		record = NULL;
 		rc = run_tried(r, t, &record, err);
+		if (!rc && ended_with_run(r, record))
+			rc = jm_err_set(err, JM_EINTR, "Interrupted.");
 	} while (!rc && try_again(r, record, tried));
 	if (rc) {
 		json_decref(record);
