@@ -84,7 +84,8 @@ def test_only_overlapping_records_of_a_job_and_step_are_parts(tmp_path, change, 
 
 
 def test_what_one_part_does_not_know_is_unknown(tmp_path):
-    records = measured(tmp_path, offsets=(0, 0), seconds=0.4)
+    """The second ends last, so that the first does not know its time either."""
+    records = measured(tmp_path, offsets=(0, 0.2), seconds=0.4)
     records[0]["items"] = records[0]["throughput"] = None
     (values,), _ = reported(tmp_path, records)
     assert values["joules_per_item"] is None and values["watts_mean"] == pytest.approx(2 * WATTS, rel=0.1)
