@@ -20,6 +20,8 @@ static struct grid grid_of(const struct jm_node *n, const struct jm_tensor *x)
 		.batch = x->dim[0],
 		.channels = jm_tensor_width(x)};
 
+	for (int a = 0; a < JM_AXES; a++)
+		g.size[a] = g.kept[a] = 1;
 	for (int a = 0; a < g.axes; a++) {
 		g.size[a] = x->dim[1 + a];
 		g.kept[a] = n->attr.dft.modes[a] * (a < g.axes - 1 ? 2 : 1);

@@ -23,7 +23,7 @@ struct jm_items_url {
 	pthread_mutex_t lock; /* of `over` */
 	pthread_cond_t changed;
 	bool over, runs; /* runs: the thread does */
-	char why[400];	 /* it could not be read */
+	char why[512];	 /* it could not be read */
 };
 
 /* Before anything is measured: the metric is there. */

@@ -60,11 +60,11 @@ static bool fits(const struct jm_tensor *x, int axes, const int64_t *modes)
 struct jm_tensor *jm_graph_spectral_conv(
 	struct jm_graph *g, struct jm_tensor *x, const char *name, int64_t to, const int64_t *modes)
 {
-	int axes = x ? x->rank - 2 : 0;
+	int axes = x ? x->rank - 2 : 0; /* NULL after an error */
 	int64_t n = 1, from, dim[JM_DIMS];
 	struct jm_tensor *w, *spectrum, *mixed, *y;
 
-	if (g->err.code || !jm_layer_fits(g, fits(x, axes, modes), "spectral-conv", x))
+	if (!x || g->err.code || !jm_layer_fits(g, fits(x, axes, modes), "spectral-conv", x))
 		return NULL;
 	for (int a = 0; a < axes; a++)
 		n *= modes[a] * (a < axes - 1 ? 2 : 1);

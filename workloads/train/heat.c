@@ -32,6 +32,8 @@ struct heat {
 static void describe(const struct jm_tensor *t, struct heat *ret)
 {
 	*ret = (struct heat){.axes = t->rank - 2, .waves = 1, .points = 1};
+	for (int a = 0; a < JM_AXES; a++)
+		ret->axis[a] = (struct axis){1, 1, 0};
 	for (int a = 0; a < ret->axes; a++) {
 		int64_t n = t->dim[1 + a];
 		int64_t most = (n - 1) / 2 < JM_HEAT_WAVES ? (n - 1) / 2 : JM_HEAT_WAVES;

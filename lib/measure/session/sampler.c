@@ -92,6 +92,16 @@ static size_t ring_room(int n_signals)
 	return room;
 }
 
+static void release(struct jm_reader *reader)
+{
+	free(reader->ring);
+	free(reader->poll);
+	free(reader->signal);
+	free(reader->last);
+	free(reader->sink.row);
+	free(reader);
+}
+
 int jm_reader_new(const struct jm_reader_options *o, struct jm_reader **ret, struct jm_err *err)
 {
 	struct jm_reader *reader = calloc(1, sizeof(*reader));
@@ -110,7 +120,7 @@ int jm_reader_new(const struct jm_reader_options *o, struct jm_reader **ret, str
 	reader->last = calloc((size_t)o->n_signals + 1, sizeof(*reader->last));
 	if (!reader->ring || !reader->poll || !reader->sink.row || !reader->signal ||
 		!reader->last) {
-		jm_reader_free(reader);
+		release(reader);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory to sample %s.", o->source->name);
 	}
 	pthread_mutex_init(&reader->lock, NULL);
@@ -546,12 +556,7 @@ void jm_reader_free(struct jm_reader *reader)
 {
 	if (!reader || reader->left)
 		return;
-	free(reader->ring);
-	free(reader->poll);
-	free(reader->signal);
-	free(reader->last);
-	free(reader->sink.row);
 	pthread_mutex_destroy(&reader->lock);
 	pthread_cond_destroy(&reader->changed);
-	free(reader);
+	release(reader);
 }

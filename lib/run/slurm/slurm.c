@@ -135,7 +135,7 @@ static int call(const struct jm_ctx *ctx, char *const *argv, char **ret_text, st
 	fail(argv[0], status, *ret_text, err);
 	free(*ret_text);
 	*ret_text = NULL;
-	return err->code;
+	return err->code ? err->code : JM_EBUG;
 }
 
 static int64_t now_ns(void)
