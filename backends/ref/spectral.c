@@ -14,13 +14,13 @@ struct grid {
 
 static struct grid grid_of(const struct jm_node *n, const struct jm_tensor *x)
 {
-	struct grid g = {.axes = x->rank - 2,
+	struct grid g = {.axes = x->rank > 3 ? x->rank - 2 : 1,
 		.points = 1,
 		.n = 1,
 		.batch = x->dim[0],
 		.channels = jm_tensor_width(x)};
 
-	for (int a = 0; a < JM_AXES; a++)
+	for (int a = 0; a < JM_AXES; a++) /* those that there are not have one point */
 		g.size[a] = g.kept[a] = 1;
 	for (int a = 0; a < g.axes; a++) {
 		g.size[a] = x->dim[1 + a];
@@ -42,7 +42,7 @@ static double angle(const struct grid *g, int64_t k, int64_t p)
 {
 	double turns = 0;
 
-	for (int a = g->axes - 1; a >= 0; a--) {
+	for (int a = JM_AXES - 1; a >= 0; a--) {
 		int64_t f = frequency(g, a, k % g->kept[a]), at = p % g->size[a];
 
 		turns += (double)(f * at % g->size[a]) / (double)g->size[a];

@@ -31,8 +31,8 @@ struct heat {
 
 static void describe(const struct jm_tensor *t, struct heat *ret)
 {
-	*ret = (struct heat){.axes = t->rank - 2, .waves = 1, .points = 1};
-	for (int a = 0; a < JM_AXES; a++)
+	*ret = (struct heat){.axes = t->rank > 3 ? t->rank - 2 : 1, .waves = 1, .points = 1};
+	for (int a = 0; a < JM_AXES; a++) /* those that there are not have one point and no wave */
 		ret->axis[a] = (struct axis){1, 1, 0};
 	for (int a = 0; a < ret->axes; a++) {
 		int64_t n = t->dim[1 + a];
@@ -55,7 +55,7 @@ static void draw(const struct heat *h, uint64_t seed, double time)
 		int64_t rest = i;
 		float pair[2];
 
-		for (int a = h->axes - 1; a >= 0; a--) {
+		for (int a = JM_AXES - 1; a >= 0; a--) {
 			double f = (double)(rest % h->axis[a].waves + h->axis[a].least);
 
 			square += f * f;
@@ -122,7 +122,7 @@ int jm_heat_fill(const struct jm_tensor *t, int64_t b, uint64_t seed, int steps,
 	struct complex *memory;
 
 	describe(t, &h);
-	memory = malloc((size_t)(2 * h.points + h.most) * sizeof(*memory));
+	memory = calloc((size_t)(2 * h.points + h.most), sizeof(*memory));
 	if (!memory)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a sample of heat.");
 	h.from = memory;
