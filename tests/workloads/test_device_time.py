@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Phases end when the device has finished: a fake device whose clock is 40e-6 fast, a host that wakes up late, and the
-true times in a file."""
+true times in a file. Its events tell each rank where the time of a step went."""
 import json
 import os
 import pathlib
 
 import pytest
 
+from gangs import GPT, devices
 from jm import jm
+from runs import one
 
 BUILD = pathlib.Path(os.environ["JM_BUILD"])
 LATE_S = 0.030
@@ -78,3 +80,28 @@ def test_epochs_end_by_it(env):
 def test_a_device_without_a_clock_has_no_alignment():
     done = jm("run", *GEMM, "--device", "ref", "--steps", 2, "--warmup", 1, "--source", "sim:h100x1", "--json", "-")
     assert done.returncode == 0 and "alignment" not in json.loads(done.stdout)
+
+
+def accounted(record):
+    """Mean seconds of a step by the clock of the host; what each rank says about a step."""
+    end, ranks = record["step_series"]["end_s"], record["communication"]["ranks"]
+    for rank in ranks:
+        assert rank["compute_s"] > 0 and rank["compute_s"] + rank["exposed_s"] == pytest.approx(rank["step_s"])
+    assert ranks[0]["exposed_s"] == record["communication"]["exposed_s_per_step"]
+    return (end[-1] - end[0]) / (len(end) - 1), ranks
+
+
+def test_each_rank_says_where_the_time_of_a_step_went():
+    step, ranks = accounted(one("run", "resnet18", "--image", "32", "--classes", "10", "--warmup", "0", "--source", "null",
+                                "--device", "cpu", "--ranks", "2", "--batch", "8", "--steps", "8"))
+    assert [rank["step_s"] for rank in ranks] == pytest.approx([step, step], rel=0.3)
+
+
+def test_events_of_devices_tell_how_long_transfers_were_waited_for():
+    """Each transfer takes 20 ms longer, of which a step of a millisecond hides next to nothing."""
+    step, ranks = accounted(one(*GPT, "--device", "later:0,later:1", "--ranks", "2", "--batch", "1", "--steps", "12",
+                                "--transport", "nccl", "--shard-update", "off",
+                                env={**devices(2), "JM_FAKE_LATER_US": "0", "JM_FAKE_NCCL_US": "20000"}))
+    for rank in ranks:
+        assert rank["step_s"] == pytest.approx(step, rel=0.3)
+        assert rank["exposed_s"] > 0.015

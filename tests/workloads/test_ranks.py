@@ -16,9 +16,9 @@ from runs import FAILED, one, records
 RESNET = ["run", "resnet18", "--image", "32", "--classes", "10", "--warmup", "0", "--source", "null"]
 
 
-def train(work, ranks, batch, *more, device="ref", steps=5, **kwargs):
+def train(work, ranks, batch, *more, device="ref", steps=5):
     wanted = ["--ranks", ranks] if ranks > 1 else []
-    return one(*work, "--device", device, "--batch", batch // ranks, "--steps", steps, *wanted, *more, **kwargs)
+    return one(*work, "--device", device, "--batch", batch // ranks, "--steps", steps, *wanted, *more)
 
 
 @pytest.mark.parametrize("device", ["ref", "cpu"])
@@ -97,29 +97,6 @@ def test_a_record_has_the_bytes_and_the_time_of_the_sums(two_ranks):
     sums = two_ranks["communication"]
     assert sums["transport"] == "local" and sums["buckets"] >= 1 and sums["exposed_s_per_step"] > 0
     assert sums["bytes_per_step"] == pytest.approx(4 * two_ranks["plan"]["parameters"], rel=0.01)
-
-
-def accounted(record):
-    """Mean seconds of a step by the clock of the host; what each rank says about a step."""
-    end, ranks = record["step_series"]["end_s"], record["communication"]["ranks"]
-    for rank in ranks:
-        assert rank["compute_s"] > 0 and rank["compute_s"] + rank["exposed_s"] == pytest.approx(rank["step_s"])
-    assert ranks[0]["exposed_s"] == record["communication"]["exposed_s_per_step"]
-    return (end[-1] - end[0]) / (len(end) - 1), ranks
-
-
-def test_each_rank_says_where_the_time_of_a_step_went():
-    step, ranks = accounted(train(RESNET, 2, 16, device="cpu", steps=8))
-    assert [rank["step_s"] for rank in ranks] == pytest.approx([step, step], rel=0.3)
-
-
-def test_events_of_devices_tell_how_long_transfers_were_waited_for():
-    """Each transfer takes 20 ms longer, of which a step of a millisecond hides next to nothing."""
-    step, ranks = accounted(train(GPT, 2, 2, "--transport", "nccl", "--shard-update", "off", device="later:0,later:1", steps=12,
-                                  env={**devices(2), "JM_FAKE_LATER_US": "0", "JM_FAKE_NCCL_US": "20000"}))
-    for rank in ranks:
-        assert rank["step_s"] == pytest.approx(step, rel=0.3)
-        assert rank["exposed_s"] > 0.015
 
 
 def test_a_profile_gives_exchanges_a_time_alone():
