@@ -7,7 +7,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <time.h>
 
 /* Of one user, by the policy as it was when the lease began. */
 struct terms {
@@ -70,7 +69,6 @@ int jm_lease_serve(
 		.found = found,
 		.arg = &t};
 	struct jm_err why = JM_ERR_INIT;
-	struct timespec now;
 	char command[80];
 
 	jm_process_command(peer->process.pid, command, sizeof(command));
@@ -78,8 +76,7 @@ int jm_lease_serve(
 		(unsigned int)peer->uid, (int)peer->process.pid);
 	own.log = log_named;
 	own.log_arg = &log;
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	t.begin_ns = now.tv_sec * JM_SECOND + now.tv_nsec;
+	t.begin_ns = jm_clock_boot();
 	t.seconds = jm_policy_seconds(policy, &t.caller);
 	jm_log(&own, JM_INFO, "begins (%s), for at most %.10g s", command, t.seconds);
 	if (!jm_guard_serve_lease(&own, fd, &terms, &why))

@@ -66,10 +66,7 @@ struct state {
 /* CLOCK_BOOTTIME minus our clock, now. */
 static int64_t boot_offset(const struct state *s)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	return (int64_t)t.tv_sec * JM_SECOND + t.tv_nsec - jm_ctx_now(s->ctx);
+	return jm_clock_boot() - jm_ctx_now(s->ctx);
 }
 
 /* An equal stamp is the same reading. */

@@ -2,11 +2,11 @@
 #include "items_url.h"
 
 #include "base/clock.h"
+#include "base/process/quiet_thread.h"
 #include "base/text/metric_text.h"
 #include "vendor/http_client.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +109,6 @@ static void *watch(void *arg)
 
 int jm_items_url_begin(struct jm_items_url *u, struct jm_err *err)
 {
-	sigset_t all, before;
 	int rc;
 
 	if (!u->client)
@@ -121,10 +120,7 @@ int jm_items_url_begin(struct jm_items_url *u, struct jm_err *err)
 	u->seen_ns = jm_ctx_now(u->ctx);
 	pthread_mutex_init(&u->lock, NULL);
 	pthread_cond_init(&u->changed, NULL);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&u->thread, NULL, watch, u);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	rc = jm_quiet_thread(&u->thread, watch, u);
 	u->runs = !rc;
 	return rc ? jm_err_set(err, JM_ENOMEM, "Cannot start the thread that reads %s: %s.",
 			    u->options.url, strerror(rc))

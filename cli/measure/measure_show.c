@@ -221,12 +221,9 @@ static void put_own_share(const struct jm_measure_text *t, const json_t *record)
 
 static const char *label_of(const json_t *record, const char *meter)
 {
-	const json_t *one;
-	size_t i;
+	const json_t *one = jm_json_find(json_object_get(record, "meters"), "id", meter);
 
-	json_array_foreach(json_object_get(record, "meters"), i,
-		one) if (!strcmp(jm_json_text(one, "id"), meter)) return jm_json_text(one, "label");
-	return meter;
+	return one ? jm_json_text(one, "label") : meter;
 }
 
 /* "12.3 J of GPU 0 NVIDIA H100, estimated: 25.0 % by process utilisation" */

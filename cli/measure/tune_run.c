@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tune_run.h"
 #include "guard/guard_requests.h"
+#include "base/process/quiet_thread.h"
 
 #include "cli/frame/device_option.h"
 #include "cli/frame/interrupts.h"
 #include "tune/tuner.h"
 #include "tune/tuner_json.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,15 +68,11 @@ static void *tune_main(void *arg)
 /* Signals are for the thread that passes them on to the command. */
 int jm_tune_begin(struct jm_tune_run *r, struct jm_cli *cli)
 {
-	sigset_t all, before;
 	int rc;
 
 	pthread_mutex_init(&r->lock, NULL);
 	jm_sleeper_init(&r->sleeper, cli->ctx.clock);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&r->thread, NULL, tune_main, r);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	rc = jm_quiet_thread(&r->thread, tune_main, r);
 	if (rc)
 		return jm_err_set(&cli->err, JM_ENOMEM, "Cannot start the thread of the tuner: %s.",
 			strerror(rc));

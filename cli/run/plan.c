@@ -4,6 +4,7 @@
 #include "engine/device/backend_find.h"
 #include "engine/device/device.h"
 #include "meter/source.h"
+#include "plan_file_options.h"
 #include "plan_schema.h"
 #include "report/format/text.h"
 #include "run_list.h"
@@ -318,16 +319,7 @@ static int run_plan_command(struct jm_cli *cli)
 }
 
 static const struct jm_option options[] = {
-	{.name = "platform",
-		.use = JM_OPTION_OF_CALL,
-		.type = JM_TEXT,
-		.argument = "FILE",
-		.help = "the platform file, in place of the one that the plan names"},
-	{.name = "tag",
-		.use = JM_OPTION_OF_CALL,
-		.type = JM_TEXT,
-		.argument = "TAG,...",
-		.help = "only the runs that have one of these tags"},
+	JM_PLAN_FILE_OPTIONS(NULL, ""),
 	{.name = "cases",
 		.use = JM_OPTION_OF_CALL,
 		.type = JM_FLAG,

@@ -8,7 +8,7 @@
 
 #define JM_PLAN_CASES_MOST 100000
 
-/* With what the command line gives in place of the plan's values; cli: of `run` or `plan`. */
+/* With what the command line gives in place of the plan's values; cli: of a command that has these options. */
 int jm_plan_request_load(struct jm_cli *cli, const char *path, struct jm_plan_file *ret);
 /* Is the run one of those that --tag selects? */
 bool jm_plan_request_selected(const struct jm_cli *cli, const struct jm_plan_run *run);

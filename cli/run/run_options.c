@@ -4,6 +4,7 @@
 #include "cli/frame/json_option.h"
 #include "cli/measure/measure_store.h"
 #include "cli/settings/found_option.h"
+#include "plan_file_options.h"
 #include "run_words.h"
 
 static const char *const orders[] = {"random", "given", NULL};
@@ -285,17 +286,6 @@ const struct jm_option jm_run_options[] = {
 		.use = JM_OPTION_OF_CALL,
 		JM_BIND(JM_FLAG, struct jm_run_given, sweep.fail_fast),
 		.help = "stop after the first failed case"},
-	{.name = "platform",
-		.heading = "Plan files",
-		.use = JM_OPTION_OF_CALL,
-		.type = JM_TEXT,
-		.argument = "FILE",
-		.help = "with a plan file: the platform file, in place of the one that the plan "
-			"names"},
-	{.name = "tag",
-		.use = JM_OPTION_OF_CALL,
-		.type = JM_TEXT,
-		.argument = "TAG,...",
-		.help = "with a plan file: only the runs that have one of these tags"},
+	JM_PLAN_FILE_OPTIONS("Plan files", "with a plan file: "),
 	{0},
 };

@@ -2,6 +2,7 @@
 /* submit: the cases of a plan as jobs of Slurm. */
 #include "base/files/output.h"
 #include "cli/frame/cli.h"
+#include "plan_file_options.h"
 #include "report/format/text.h"
 #include "run_words.h"
 #include "submit_jobs.h"
@@ -454,16 +455,7 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_TEXT, struct jm_submit_given, program),
 		.argument = "PATH",
 		.help = "joulemark on the nodes, of this version; without it the path of this one"},
-	{.name = "platform",
-		.use = JM_OPTION_OF_CALL,
-		.type = JM_TEXT,
-		.argument = "FILE",
-		.help = "the platform file, in place of the one that the plan names"},
-	{.name = "tag",
-		.use = JM_OPTION_OF_CALL,
-		.type = JM_TEXT,
-		.argument = "TAG,...",
-		.help = "only the runs that have one of these tags"},
+	JM_PLAN_FILE_OPTIONS(NULL, ""),
 	{.name = "wait",
 		.usual = true,
 		.use = JM_OPTION_OF_CALL,

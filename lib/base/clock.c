@@ -75,10 +75,12 @@ int64_t jm_clock_wall(struct jm_clock *clock)
 
 int64_t jm_clock_thread(void)
 {
-	struct timespec ts;
+	return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
 
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return ts.tv_sec * JM_SECOND + ts.tv_nsec;
+int64_t jm_clock_boot(void)
+{
+	return read_clock(CLOCK_BOOTTIME);
 }
 
 struct timespec jm_clock_from_now(int64_t ns)

@@ -34,6 +34,8 @@ int64_t jm_clock_now(struct jm_clock *clock);  /* monotonic, ns */
 int64_t jm_clock_wall(struct jm_clock *clock); /* ns since 1970 */
 
 int64_t jm_clock_thread(void); /* processor time of this thread, ns */
+/* ns since the machine started: no step of the wall clock counts, and the time in which the machine sleeps does. */
+int64_t jm_clock_boot(void);
 /* CLOCK_MONOTONIC so many ns from now, for waits in real time. */
 struct timespec jm_clock_from_now(int64_t ns);
 

@@ -3,6 +3,7 @@
 #include "guard/guard_private.h"
 
 #include "base/log_later.h"
+#include "base/process/quiet_thread.h"
 #include "guard/guard_program.h"
 #include "guard/guard_recover.h"
 #include "guard/guard_service.h"
@@ -166,19 +167,6 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-/* Signals are for the program's own threads. */
-static bool start_thread(struct jm_guard *g, void *(*fn)(void *arg), pthread_t *ret)
-{
-	sigset_t all, old;
-	int rc;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(ret, NULL, fn, g);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return !rc;
-}
-
 /* ---- waiting ---------------------------------------------------------------------------------------------- */
 
 /* "gpu.power of GPU 1 ... (700W)", the first few of them. */
@@ -239,7 +227,7 @@ static int gone(struct jm_guard *g, struct jm_err *err)
 	const struct timespec look = {.tv_nsec = JM_GUARD_LOOK_MS * 1000000L / 10};
 
 	if ((!g->watched || is_stopping(g)) && !g->has_taker) {
-		g->has_taker = start_thread(g, take_over, &g->taker);
+		g->has_taker = !jm_quiet_thread(&g->taker, take_over, g);
 		if (!g->has_taker)
 			take_over(g);
 	}
@@ -366,7 +354,7 @@ int jm__guard_open(struct jm_ctx *ctx, const char *controls, bool service, struc
 		jm_guard_stop(g, NULL);
 		return rc;
 	}
-	g->watched = start_thread(g, watch, &g->watcher);
+	g->watched = !jm_quiet_thread(&g->watcher, watch, g);
 	*ret = g;
 	return 0;
 }

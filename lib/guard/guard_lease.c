@@ -18,15 +18,6 @@
 #define SEND_LIMIT_S   5 /* a client that does not read its replies */
 #define LONG_MS	       3600000
 
-/* No step of the wall clock counts, and the time in which the machine sleeps does. */
-static int64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	return t.tv_sec * JM_SECOND + t.tv_nsec;
-}
-
 int jm_lease_begin(struct jm_lease *ret, const struct jm_ctx *ctx, int fd,
 	const struct jm_guard_terms *terms, struct jm_err *err)
 {
@@ -37,7 +28,7 @@ int jm_lease_begin(struct jm_lease *ret, const struct jm_ctx *ctx, int fd,
 		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)))
 		return jm_err_set(
 			err, JM_EIO, "Cannot watch a client's socket: %s.", strerror(errno));
-	*ret = (struct jm_lease){.terms = terms, .ctx = ctx, .begin_ns = now_ns()};
+	*ret = (struct jm_lease){.terms = terms, .ctx = ctx, .begin_ns = jm_clock_boot()};
 	ret->requests = jm_rate_of(REQUESTS_PER_S, AT_ONCE, ret->begin_ns);
 	ret->refusals = jm_rate_of(REFUSALS_PER_S, AT_ONCE, ret->begin_ns);
 	return 0;
@@ -109,7 +100,7 @@ int jm_lease_check(const struct jm_lease *l, const struct jm_knob_holder *k, uin
 
 int jm_lease_check_sender(struct jm_lease *l, pid_t sender, struct jm_err *err)
 {
-	jm_rate_take(&l->requests, now_ns());
+	jm_rate_take(&l->requests, jm_clock_boot());
 	if (!l->n_requests++ || sender == l->terms->client.pid)
 		return 0;
 	return jm_err_set(err, JM_EPERM,
@@ -135,20 +126,20 @@ static int to_ms(int64_t ns)
 
 int jm_lease_pause_ms(struct jm_lease *l)
 {
-	return to_ms(jm_rate_wait(&l->requests, now_ns()));
+	return to_ms(jm_rate_wait(&l->requests, jm_clock_boot()));
 }
 
 int jm_lease_wait_ms(struct jm_lease *l)
 {
 	int pause = jm_lease_pause_ms(l);
-	int end = to_ms(l->terms->end_ns(l->terms->arg) - now_ns());
+	int end = to_ms(l->terms->end_ns(l->terms->arg) - jm_clock_boot());
 
 	return pause && pause < end ? pause : end;
 }
 
 bool jm_lease_is_over(const struct jm_lease *l)
 {
-	return now_ns() >= l->terms->end_ns(l->terms->arg);
+	return jm_clock_boot() >= l->terms->end_ns(l->terms->arg);
 }
 
 void jm_lease_over_text(const struct jm_lease *l, char *out, size_t size)
@@ -156,7 +147,7 @@ void jm_lease_over_text(const struct jm_lease *l, char *out, size_t size)
 	snprintf(out, size,
 		"The lease of joulemarkd has ended after %.4g s, the longest time that root's "
 		"policy gives; what it held is being put back.",
-		(double)(now_ns() - l->begin_ns) / 1e9);
+		(double)(jm_clock_boot() - l->begin_ns) / 1e9);
 }
 
 /* ---- the journal of the system ------------------------------------------------------------------------- */
@@ -179,7 +170,7 @@ void jm_lease_tell_set(const struct jm_lease *l, const struct jm_knob_holder *k,
 
 void jm_lease_tell_refused(struct jm_lease *l, const char *why)
 {
-	if (!jm_rate_take(&l->refusals, now_ns())) {
+	if (!jm_rate_take(&l->refusals, jm_clock_boot())) {
 		l->n_untold++;
 		return;
 	}
@@ -193,5 +184,5 @@ void jm_lease_tell_end(const struct jm_lease *l)
 	if (l->n_untold)
 		snprintf(untold, sizeof(untold), "; %d more refusals", l->n_untold);
 	jm_log(l->ctx, JM_INFO, "ended after %.3f s and %d requests, all put back%s",
-		(double)(now_ns() - l->begin_ns) / 1e9, l->n_requests, untold);
+		(double)(jm_clock_boot() - l->begin_ns) / 1e9, l->n_requests, untold);
 }

@@ -69,15 +69,10 @@ static void choose_origin(const json_t *record, struct jm_measured *m)
 static bool shares(const json_t *record, const json_t *meter, enum jm_origin origin)
 {
 	const char *id = jm_json_text(meter, "overlaps");
-	const json_t *other;
-	size_t i;
+	const json_t *other =
+		*id ? jm_json_find(json_object_get(record, "meters"), "id", id) : NULL;
 
-	json_array_foreach(json_object_get(record, "meters"), i, other)
-	{
-		if (*id && !strcmp(jm_json_text(other, "id"), id))
-			return topmost_of(other, origin);
-	}
-	return false;
+	return other && topmost_of(other, origin);
 }
 
 /* Sum of a field over the topmost meters of the chosen origin; NAN as soon as one is unknown, or when two
@@ -133,13 +128,8 @@ double jm_metric_joules(const json_t *record, enum jm_origin *ret_origin)
 
 static const json_t *main_phase(const json_t *record)
 {
-	const json_t *phase;
-	size_t i;
-
-	json_array_foreach(json_object_get(record, "phases"), i,
-		phase) if (!strcmp(jm_json_text(phase, "name"),
-				   jm_json_text(record, "phase"))) return phase;
-	return NULL;
+	return jm_json_find(
+		json_object_get(record, "phases"), "name", jm_json_text(record, "phase"));
 }
 
 /* Items, seconds and seconds per item of the phase that the energy applies to. In a record of `measure` this
@@ -198,15 +188,9 @@ static void measure_energy(const json_t *record, double add_watts, struct jm_mea
 
 static double mean_utilisation(const json_t *meter)
 {
-	const json_t *signal;
-	size_t i;
-
-	json_array_foreach(json_object_get(meter, "signals"), i,
-		signal) if (!strcmp(jm_json_text(signal, "quantity"),
-				    jm_quantity_name(
-					    JM_Q_UTILISATION))) return jm_json_real_of(signal,
+	return jm_json_real_of(jm_json_find(json_object_get(meter, "signals"), "quantity",
+				       jm_quantity_name(JM_Q_UTILISATION)),
 		"mean");
-	return NAN;
 }
 
 /* Of the GPUs on which the work ran; unknown as soon as it is of one of them. */

@@ -3,27 +3,14 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/text/json.h"
 #include "result/metric.h"
 
-static const json_t *find_phase(const json_t *record, const char *name)
-{
-	const json_t *phase;
-	size_t i;
-
-	json_array_foreach(json_object_get(record, "phases"), i, phase)
-	{
-		if (!strcmp(jm_json_text(phase, "name"), name))
-			return phase;
-	}
-	return NULL;
-}
-
 double jm_phase_joules(const json_t *record, const char *name, enum jm_origin *ret_origin)
 {
-	const json_t *total = json_object_get(find_phase(record, name), "total");
+	const json_t *phase = jm_json_find(json_object_get(record, "phases"), "name", name);
+	const json_t *total = json_object_get(phase, "total");
 	char key[40];
 
 	if (!jm_metric_origin(record, ret_origin))

@@ -55,16 +55,11 @@ static bool is_node(const json_t *meter)
 static const json_t *signal_of(const json_t *meter)
 {
 	static const char *const order[] = {"energy", "power", "power-average"};
-	const json_t *signal;
-	size_t i;
+	const json_t *signal = NULL;
 
-	for (size_t k = 0; k < sizeof(order) / sizeof(order[0]); k++)
-		json_array_foreach(json_object_get(meter, "signals"), i, signal)
-		{
-			if (!strcmp(jm_json_text(signal, "quantity"), order[k]))
-				return signal;
-		}
-	return NULL;
+	for (size_t k = 0; k < sizeof(order) / sizeof(order[0]) && !signal; k++)
+		signal = jm_json_find(json_object_get(meter, "signals"), "quantity", order[k]);
+	return signal;
 }
 
 static double length_of(const json_t *phases, const char *name)
@@ -269,15 +264,7 @@ static bool ten(const struct facts *f, char *out, size_t size)
 
 static double joules_in(const json_t *phase, const char *id)
 {
-	const json_t *meter;
-	size_t i;
-
-	json_array_foreach(json_object_get(phase, "meters"), i, meter)
-	{
-		if (!strcmp(jm_json_text(meter, "id"), id))
-			return jm_json_real_of(meter, "joules");
-	}
-	return NAN;
+	return jm_json_real_of(jm_json_find(json_object_get(phase, "meters"), "id", id), "joules");
 }
 
 /* All phases together are the whole run, from its setup to its end. */

@@ -36,16 +36,8 @@ static double wall_of(const char *text)
 
 static const json_t *main_phase(const json_t *record)
 {
-	const char *name = jm_json_text(record, "phase");
-	const json_t *phase;
-	size_t i;
-
-	json_array_foreach(json_object_get(record, "phases"), i, phase)
-	{
-		if (!strcmp(jm_json_text(phase, "name"), name))
-			return phase;
-	}
-	return NULL;
+	return jm_json_find(
+		json_object_get(record, "phases"), "name", jm_json_text(record, "phase"));
 }
 
 /* False: it belongs to no job, or its time is not known. */

@@ -12,15 +12,7 @@
 
 static const json_t *meter_of(const json_t *record, const char *id)
 {
-	const json_t *meter;
-	size_t i;
-
-	json_array_foreach(json_object_get(record, "meters"), i, meter)
-	{
-		if (!strcmp(jm_json_text(meter, "id"), id))
-			return meter;
-	}
-	return NULL;
+	return jm_json_find(json_object_get(record, "meters"), "id", id);
 }
 
 struct sum {

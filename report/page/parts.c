@@ -37,18 +37,15 @@ static bool is_nested(const json_t *meters, const json_t *meter)
 /* Of a meter in each phase. */
 static json_t *part_phases(const json_t *record, const char *id)
 {
-	const json_t *phase, *meter;
+	const json_t *phase;
 	json_t *out = json_array();
-	size_t i, k;
+	size_t i;
 
 	json_array_foreach(json_object_get(record, "phases"), i, phase)
 	{
-		json_t *one = NULL;
+		const json_t *meter = jm_json_find(json_object_get(phase, "meters"), "id", id);
 
-		json_array_foreach(json_object_get(phase, "meters"), k,
-			meter) if (!one && !strcmp(jm_json_text(meter, "id"), id)) one =
-			part_json(meter);
-		json_array_append_new(out, one ? one : json_null());
+		json_array_append_new(out, meter ? part_json(meter) : json_null());
 	}
 	return out;
 }

@@ -29,15 +29,7 @@ bool jm_phases_several(const json_t *record)
 
 const json_t *jm_phases_meter(const json_t *record, const char *id)
 {
-	const json_t *meter;
-	size_t i;
-
-	json_array_foreach(json_object_get(record, "meters"), i, meter)
-	{
-		if (!strcmp(jm_json_text(meter, "id"), id))
-			return meter;
-	}
-	return NULL;
+	return jm_json_find(json_object_get(record, "meters"), "id", id);
 }
 
 void jm_phases_settings(const json_t *phase, char *out, size_t size)
@@ -261,15 +253,7 @@ int jm_phases_grid(const json_t *record, bool devices, const char *item, struct 
 
 static bool has_phase(const json_t *record, const char *name)
 {
-	const json_t *phase;
-	size_t i;
-
-	json_array_foreach(json_object_get(record, "phases"), i, phase)
-	{
-		if (!strcmp(jm_json_text(phase, "name"), name))
-			return true;
-	}
-	return false;
+	return jm_json_find(json_object_get(record, "phases"), "name", name);
 }
 
 void jm_phases_note(const json_t *record, FILE *out, int width)

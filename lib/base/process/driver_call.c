@@ -3,11 +3,11 @@
 #include "driver_call.h"
 
 #include "base/clock.h"
+#include "base/process/quiet_thread.h"
 #include "base/text/locale.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -31,19 +31,6 @@ static void *run(void *arg)
 	pthread_cond_signal(&c->ended);
 	pthread_mutex_unlock(&c->lock);
 	return NULL;
-}
-
-/* Signals are for the program's own threads. */
-static int start(struct jm_driver_call *c)
-{
-	sigset_t all, before;
-	int rc;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&c->thread, NULL, run, c);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return rc;
 }
 
 static struct jm_driver_call *new_call(void (*fn)(void *arg), void *arg)
@@ -89,7 +76,7 @@ bool jm_driver_call(
 	struct jm_driver_call *c = new_call(fn, arg);
 
 	/* without a thread the call is made directly, without a limit */
-	if (!c || start(c)) {
+	if (!c || jm_quiet_thread(&c->thread, run, c)) {
 		if (c)
 			free_call(c);
 		fn(arg);

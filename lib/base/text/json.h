@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <string.h>
 
 /* null for NAN and infinities. */
 static inline json_t *jm_json_number(double value)
@@ -29,6 +30,20 @@ static inline const char *jm_json_text(const json_t *object, const char *key)
 	const char *value = json_string_value(json_object_get(object, key));
 
 	return value ? value : "";
+}
+
+/* The first object of a list whose key has this text; NULL = there is none. */
+static inline json_t *jm_json_find(const json_t *list, const char *key, const char *text)
+{
+	json_t *one;
+	size_t i;
+
+	json_array_foreach(list, i, one)
+	{
+		if (!strcmp(jm_json_text(one, key), text))
+			return one;
+	}
+	return NULL;
 }
 
 #endif

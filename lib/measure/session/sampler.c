@@ -3,11 +3,11 @@
 #include "sampler.h"
 #include "sampler_pace.h"
 #include "base/text/locale.h"
+#include "base/process/quiet_thread.h"
 #include "base/ctx.h"
 
 #include <limits.h>
 #include <math.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -421,15 +421,11 @@ static void *reader_main(void *arg)
 
 int jm_reader_start(struct jm_reader *reader, struct jm_err *err)
 {
-	sigset_t all, before;
 	int rc;
 
 	jm_sleeper_init(&reader->sleeper, reader->o.ctx->clock);
 	atomic_store(&reader->edges, 1); /* the start is one */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&reader->thread, NULL, reader_main, reader);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	rc = jm_quiet_thread(&reader->thread, reader_main, reader);
 	if (rc) {
 		jm_sleeper_done(&reader->sleeper);
 		return jm_err_set(err, JM_ENOMEM, "Cannot start the thread that samples %s: %s.",

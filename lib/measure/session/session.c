@@ -3,12 +3,12 @@
 #include "session_private.h"
 #include "sensors_file.h"
 #include "base/text/locale.h"
+#include "base/process/quiet_thread.h"
 #include "base/ctx.h"
 #include "source_calls.h"
 #include "base/printable.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -331,13 +331,8 @@ static void *writer_main(void *arg)
 
 static int start_writer(struct jm_session *s, struct jm_err *err)
 {
-	sigset_t all, before;
-	int rc;
+	int rc = jm_quiet_thread(&s->writer, writer_main, s);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&s->writer, NULL, writer_main, s);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc)
 		return jm_err_set(err, JM_ENOMEM,
 			"Cannot start the thread that stores readings: %s.", strerror(rc));

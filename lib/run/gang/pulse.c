@@ -2,6 +2,7 @@
 #include "pulse.h"
 #include "base/clock.h"
 #include "base/net/meeting.h"
+#include "base/process/quiet_thread.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -64,16 +65,10 @@ static void *beat(void *arg)
 	return NULL;
 }
 
-/* Signals go to the threads of the caller. */
 static int start_thread(struct jm_pulse *p, struct jm_err *err)
 {
-	sigset_t all, before;
-	int rc;
+	int rc = jm_quiet_thread(&p->thread, beat, p);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&p->thread, NULL, beat, p);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return rc ? jm_err_set(err, JM_EIO, "A thread could not be started: %s.", strerror(rc)) : 0;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "slurm.h"
+#include "base/clock.h"
 #include "base/files/private_file.h"
 #include "base/files/state_folder.h"
 #include "base/grow.h"
@@ -140,10 +141,7 @@ static int call(const struct jm_ctx *ctx, char *const *argv, char **ret_text, st
 
 static int64_t now_ns(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_REALTIME, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+	return jm_clock_wall(jm_clock_real());
 }
 
 /* The folder where the answer is kept, locked until it is closed. */
@@ -202,7 +200,7 @@ static int query(
 {
 	static char *const argv[] = {(char *)"squeue", (char *)"--noheader", (char *)"--array",
 		(char *)"--me", (char *)"--format=" FORMAT, NULL};
-	int64_t age = now_ns() - last_ns, period = JM_SLURM_PERIOD * (int64_t)1000000000;
+	int64_t age = now_ns() - last_ns, period = JM_SLURM_PERIOD * JM_SECOND;
 	struct timespec wait = {0};
 	int rc;
 
@@ -230,7 +228,7 @@ int jm_slurm_queue_read(const struct jm_ctx *ctx, struct jm_slurm_queue *ret, st
 		return rc;
 	last_ns = last_answer(folder, &file, &lines);
 	age = now_ns() - last_ns;
-	if (!lines || age < 0 || age >= JM_SLURM_PERIOD * (int64_t)1000000000) {
+	if (!lines || age < 0 || age >= JM_SLURM_PERIOD * JM_SECOND) {
 		rc = query(ctx, folder, last_ns, &text, err);
 		if (!rc)
 			rc = keep_answer(folder, now_ns(), true, text, err);
