@@ -33,6 +33,7 @@ size_t jm_curl_take(char *bytes, size_t size, size_t n, void *answer)
 	a->text = grown;
 	memcpy(a->text + a->n, bytes, size * n);
 	a->n += size * n;
+	a->text[a->n] = '\0';
 	return size * n;
 }
 

@@ -22,7 +22,7 @@
 /* As jm_library_open, with these symbols. */
 int jm_curl_open(const struct jm_symbol *symbols, size_t n, void *calls, struct jm_err *err);
 
-/* Zeroed at first; the owner frees `text`. */
+/* Zeroed at first; the owner frees `text`, which ends with a 0 byte behind its n bytes. */
 struct jm_curl_answer {
 	char *text;
 	size_t n;

@@ -394,11 +394,14 @@ json_t *jm_http_client_get_json(struct jm_http_client *c, const char *path, stru
 char *jm_http_client_get_text(struct jm_http_client *c, const char *path, struct jm_err *err)
 {
 	struct jm_curl_answer a = {0};
-	int rc = get(c, path, &a, err);
-	char *text = rc ? NULL : strndup(a.text ? a.text : "", a.n);
 
-	if (!rc && !text)
+	if (get(c, path, &a, err)) {
+		free(a.text);
+		return NULL;
+	}
+	if (!a.text)
+		a.text = calloc(1, 1);
+	if (!a.text)
 		jm_err_set(err, JM_ENOMEM, "Out of memory for an answer of %s.", c->url);
-	free(a.text);
-	return text;
+	return a.text;
 }
