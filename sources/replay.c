@@ -5,7 +5,7 @@
  */
 #include "base/ctx.h"
 #include "base/clock.h"
-#include "base/text/csv.h"
+#include "base/text/csv_fields.h"
 #include "base/text/number.h"
 #include "meter/source.h"
 

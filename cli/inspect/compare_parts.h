@@ -5,7 +5,7 @@
 
 #include "cli/frame/cli.h"
 #include "record_input.h"
-#include "report/systems/compare.h"
+#include "report/systems/comparison.h"
 #include "report/systems/systems.h"
 
 #define JM_FILTERS_MAX	  16

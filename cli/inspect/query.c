@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark query: run SQL on the views of a store. */
 #include "cli/frame/cli.h"
-#include "base/text/csv.h"
+#include "base/text/csv_fields.h"
 #include "report/format/cells.h"
 #include "store/store.h"
 #include "store/store_query.h"

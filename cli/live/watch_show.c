@@ -4,7 +4,7 @@
 #include "cli/frame/screen.h"
 
 #include "base/clock.h"
-#include "base/text/csv.h"
+#include "base/text/csv_fields.h"
 #include "base/text/json.h"
 #include "result/record.h"
 

@@ -12,8 +12,8 @@
 #include "measure/session/sensors_file.h"
 #include "report/format/text.h"
 #include "result/case_id.h"
-#include "run/calibrate.h"
-#include "run/calibrate_fit.h"
+#include "run/calibration.h"
+#include "run/calibration_fit.h"
 
 #include <errno.h>
 #include <math.h>

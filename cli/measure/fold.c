@@ -7,7 +7,7 @@
 #include "base/text/json.h"
 #include "base/files/output.h"
 #include "base/printable.h"
-#include "energy/fold.h"
+#include "energy/folded_power.h"
 #include "energy/sensor_fit.h"
 #include "measure/session/recording.h"
 

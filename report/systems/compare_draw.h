@@ -3,7 +3,7 @@
 #ifndef JM_COMPARE_DRAW_H
 #define JM_COMPARE_DRAW_H
 
-#include "compare.h"
+#include "comparison.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
 #ifndef JM_COMPARE_NAMES_H
 #define JM_COMPARE_NAMES_H
 
-#include "compare.h"
+#include "comparison.h"
 
 struct jm_compare_names {
 	char head

@@ -3,7 +3,7 @@
 #ifndef JM_COMPARE_SHOW_H
 #define JM_COMPARE_SHOW_H
 
-#include "compare.h"
+#include "comparison.h"
 #include "compare_names.h"
 
 int jm_compare_print(const struct jm_compare *c, const struct jm_compare_names *names, int width,

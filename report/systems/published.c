@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What papers report, chosen by what the records did. */
 #include "published.h"
-#include "base/text/csv.h"
+#include "base/text/csv_fields.h"
 #include "base/text/json.h"
 #include "report/format/cells.h"
 #include "report/format/text.h"

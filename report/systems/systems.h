@@ -6,7 +6,7 @@
 #ifndef JM_SYSTEMS_H
 #define JM_SYSTEMS_H
 
-#include "compare.h"
+#include "comparison.h"
 #include "report/model/grouping.h"
 
 /* name, unit (@ = the item), +1: more is better, the metric of a record and of a published row, [enum jm_compared],

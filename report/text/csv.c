@@ -4,7 +4,7 @@
  * case. SI units, no prefixes; unknown is an empty field.
  */
 #include "csv.h"
-#include "base/text/csv.h"
+#include "base/text/csv_fields.h"
 #include "base/text/json.h"
 #include "report/format/text.h"
 #include "result/record_keys.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Columns as CSV and as text. */
 #include "data_frame.h"
-#include "base/text/csv.h"
+#include "base/text/csv_fields.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * finite or null. */
 #include "fuzz.h"
 
-#include "run/calibrate.h"
-#include "run/calibrate_fit.h"
+#include "run/calibration.h"
+#include "run/calibration_fit.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text/csv.h"
+#include "base/text/csv_fields.h"
 #include "engine/graph/rng.h"
 
 #define COLUMNS	    3

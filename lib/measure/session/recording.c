@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "recording.h"
 
-#include "base/text/csv.h"
+#include "base/text/csv_fields.h"
 #include "base/text/number.h"
 #include "base/printable.h"
 

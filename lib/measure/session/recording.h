@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `measure --csv` wrote, read back: readings of power, and the runs of one phase, as fold.h takes them. */
+/* What `measure --csv` wrote, read back: readings of power, and the runs of one phase, as folded_power.h takes them. */
 #ifndef JM_RECORDING_H
 #define JM_RECORDING_H
 
-#include "energy/fold.h"
+#include "energy/folded_power.h"
 
 struct jm_recorded_signal {
 	char meter[JM_ID_MAX], label[64];

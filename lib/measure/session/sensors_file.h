@@ -17,7 +17,7 @@
  * damaged one is reported as a warning and not used.
  */
 void jm_sensors_apply(struct jm_ctx *ctx, struct jm_meters *set, int64_t *ret_delay_ns);
-/* Adds or replaces the entries of what was observed and fitted (run/calibrate.h), where the signal followed the load. Returns how
+/* Adds or replaces the entries of what was observed and fitted (run/calibration.h), where the signal followed the load. Returns how
  * many, or an error code. */
 int jm_sensors_keep(struct jm_ctx *ctx, const json_t *observed, struct jm_err *err);
 /* Removes all entries. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trace_csv.h"
 #include "trace_watts.h"
-#include "base/text/csv.h"
+#include "base/text/csv_fields.h"
 #include "measure/session/session_private.h"
 
 #include <errno.h>

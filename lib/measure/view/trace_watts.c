@@ -4,7 +4,7 @@
  * of its changes, from the first of these on. Points are collected for a window of time at once, which bounds memory.
  */
 #include "trace_watts.h"
-#include "base/text/csv.h"
+#include "base/text/csv_fields.h"
 #include "base/clock.h"
 #include "measure/session/session_private.h"
 

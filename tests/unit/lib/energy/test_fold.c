@@ -4,7 +4,7 @@
 #include "kit/test.h"
 
 #include "base/clock.h"
-#include "energy/fold.h"
+#include "energy/folded_power.h"
 
 #include <stdio.h>
 

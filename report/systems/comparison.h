@@ -4,8 +4,8 @@
  * its 95 % interval and a test, and whether that allows a conclusion. Paired by block where the two ran in the same
  * blocks of one sweep, else by Welch's test.
  */
-#ifndef JM_COMPARE_H
-#define JM_COMPARE_H
+#ifndef JM_COMPARISON_H
+#define JM_COMPARISON_H
 
 #include <jansson.h>
 

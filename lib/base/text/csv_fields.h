@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables as text (RFC 4180). */
-#ifndef JM_CSV_H
-#define JM_CSV_H
+#ifndef JM_CSV_FIELDS_H
+#define JM_CSV_FIELDS_H
 
 #include <stdint.h>
 #include <stdio.h>

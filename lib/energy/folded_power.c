@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "energy/fold.h"
+#include "energy/folded_power.h"
 #include "base/stat/stat.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 /*
  * One op, its loss and all gradients, for comparison with other programs.
  *
- *	ops CASE DEVICE PRECISION FILE
+ *	one_op CASE DEVICE PRECISION FILE
  *
  * Writes f64 values to FILE: of each tensor that the case is given, in the order of its declaration; of its parameters
  * and the gradients of these, each behind its values; of the loss. tests/parity/test_parity_ops.py has the shapes.

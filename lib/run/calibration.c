@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a load that begins and ends at known times, and reads the sensors meanwhile. */
-#include "run/calibrate.h"
+#include "run/calibration.h"
 
 #include "base/ctx.h"
 #include "base/text/json.h"

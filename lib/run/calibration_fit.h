@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The properties of sensors that fit their readings under a known load. */
-#ifndef JM_CALIBRATE_FIT_H
-#define JM_CALIBRATE_FIT_H
+#ifndef JM_CALIBRATION_FIT_H
+#define JM_CALIBRATION_FIT_H
 
 #include <jansson.h>
 

@@ -13,8 +13,8 @@
  * and base and q are fitted by least squares. Runs that follow each other within W are refused:
  * their windows all hold whole runs, so they show the mean only.
  */
-#ifndef JM_FOLD_H
-#define JM_FOLD_H
+#ifndef JM_FOLDED_POWER_H
+#define JM_FOLDED_POWER_H
 
 #include "meter/meter.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Records of two sides by work, their values by block, and what may be concluded. */
-#include "compare.h"
+#include "comparison.h"
 #include "base/stat/stat_ranks.h"
 #include "base/text/json.h"
 #include "report/format/text.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fits the properties of the sensors to the readings. */
-#include "run/calibrate_fit.h"
+#include "run/calibration_fit.h"
 
 #include "base/text/json.h"
 #include "energy/sensor_fit.h"

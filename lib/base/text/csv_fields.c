@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "csv.h"
+#include "csv_fields.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -11,8 +11,8 @@
  *
  * See energy/sensor_fit.h for the model. Times are seconds since the observation began.
  */
-#ifndef JM_CALIBRATE_H
-#define JM_CALIBRATE_H
+#ifndef JM_CALIBRATION_H
+#define JM_CALIBRATION_H
 
 #include <jansson.h>
 

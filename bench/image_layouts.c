@@ -3,7 +3,7 @@
  * Measures how the layout of images changes the time of kernels after convolutions: batch norm and
  * max pooling of a ResNet-50, with channels last and with blocks of 16 channels, alternately.
  *
- *	layouts [BATCH [THREADS]]
+ *	image_layouts [BATCH [THREADS]]
  */
 #include <stdio.h>
 #include <stdlib.h>

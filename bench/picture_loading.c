@@ -4,7 +4,7 @@
  * that of a bare loop of libjpeg-turbo over the same files, which are in memory there and decoded as a whole. One thread each, in
  * turns; the pictures are made before.
  *
- *	picture_loader [PICTURES [ROUNDS [WIDTH HEIGHT [SIZE]]]]
+ *	picture_loading [PICTURES [ROUNDS [WIDTH HEIGHT [SIZE]]]]
  */
 #include <math.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ static double cpu_now(void)
 
 _Noreturn static void fail(const char *what)
 {
-	fprintf(stderr, "picture_loader: %s.\n", what);
+	fprintf(stderr, "picture_loading: %s.\n", what);
 	exit(1);
 }
 
@@ -297,7 +297,7 @@ int main(int argc, char **argv)
 		.width = argc > 4 ? atoi(argv[3]) : 500,
 		.height = argc > 4 ? atoi(argv[4]) : 375,
 		.size = argc > 5 ? atoi(argv[5]) : 224,
-		.dir = "/tmp/picture_loader.XXXXXX"};
+		.dir = "/tmp/picture_loading.XXXXXX"};
 
 	if (b.pictures < BATCH || b.rounds < 1 || b.rounds > ROUNDS_MOST || b.width < 8 ||
 		b.height < 8 || b.size < 1)
