@@ -7,7 +7,7 @@
  * AlexNet those of PyTorch's layers.
  */
 #include "images.h"
-#include "engine/graph/image.h"
+#include "engine/graph/layer_image.h"
 #include "engine/graph/layer.h"
 
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include "engine/graph/model.h"
 #include "transformer.h"
 #include "engine/graph/layer.h"
-#include "engine/graph/spectral.h"
+#include "engine/graph/layer_spectral.h"
 
 #include <stdio.h>
 

@@ -5,7 +5,7 @@
  * training. Start values: normal, 0.1, cut at two standard deviations as in the authors' code; torchvision cuts at 2.
  */
 #include "images.h"
-#include "engine/graph/image.h"
+#include "engine/graph/layer_image.h"
 #include "engine/graph/layer.h"
 
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include "llama_config.h"
 #include "transformer.h"
 #include "engine/graph/layer.h"
-#include "engine/graph/pages.h"
+#include "engine/graph/layer_pages.h"
 
 static const char *const yes_no[] = {"yes", "no", NULL};
 

@@ -5,7 +5,7 @@
  * Start values too: He et al., arXiv 1502.01852, by fan-out.
  */
 #include "images.h"
-#include "engine/graph/image.h"
+#include "engine/graph/layer_image.h"
 #include "engine/graph/layer.h"
 
 #include <stdio.h>

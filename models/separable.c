@@ -4,7 +4,7 @@
  * in residual blocks. Names of parameters are timm's. Start values: He et al., arXiv 1502.01852, by fan-out.
  */
 #include "images.h"
-#include "engine/graph/image.h"
+#include "engine/graph/layer_image.h"
 #include "engine/graph/layer.h"
 
 #include <stdio.h>

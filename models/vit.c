@@ -8,7 +8,7 @@
 #include "engine/graph/model.h"
 #include "images.h"
 #include "transformer.h"
-#include "engine/graph/image.h"
+#include "engine/graph/layer_image.h"
 #include "engine/graph/layer.h"
 
 #define EPS 1e-6

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops on images, for the comparison of backends with ref. */
-#include "engine/graph/image.h"
+#include "engine/graph/layer_image.h"
 #include "op_case.h"
 
 struct jm_tensor *backend_result(

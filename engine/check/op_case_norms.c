@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batch norms that are added, and one that is pooled, for the comparison of backends with ref. */
-#include "engine/graph/image.h"
+#include "engine/graph/layer_image.h"
 #include "op_case.h"
 
 /* What a norm of a pair has: its statistics, parameters and their gradients. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops of serving: keys and values in pages, rows by number, the next token. */
 #include "op_case.h"
-#include "engine/graph/pages.h"
+#include "engine/graph/layer_pages.h"
 
 #include <math.h>
 

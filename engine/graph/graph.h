@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The canonical graph: tensors, and nodes in an order in which they may run. Models build it with
- * the functions of layer.h and image.h; passes (gradient, optimizer, select) append to it.
+ * the functions of layer.h and layer_*.h; passes (gradient, optimizer, select) append to it.
  *
  * The first error is kept in graph->err; from then on every function returns NULL and does nothing,
  * so a model declares its layers without checks and the caller checks graph->err once. An absent

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions that layer.c and image.c share. */
+/* Functions that layer.c and layer_image.c share. */
 #ifndef JM_LAYER_PRIVATE_H
 #define JM_LAYER_PRIVATE_H
 

@@ -9,7 +9,7 @@
 #include "graph.h"
 #include "base/option.h"
 #include "optimizer.h"
-#include "pages.h"
+#include "layer_pages.h"
 #include "rematerialize.h"
 #include "weight_part.h"
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 The plans of backend cuda for an H100, with all of its ops on a fake CUDA runtime: memory is saved where it costs little
-time. Peaks of the chip as in backends/cuda/device/device.c: 989.4 TFLOP/s in 16 bits, 3.35 TB/s.
+time. Peaks of the chip as in backends/cuda/device/gpu.c: 989.4 TFLOP/s in 16 bits, 3.35 TB/s.
 """
 import collections
 import json

@@ -13,7 +13,7 @@
 
 #include "engine/check/op_kit.h"
 #include "engine/graph/gradient.h"
-#include "engine/graph/image.h"
+#include "engine/graph/layer_image.h"
 #include "engine/graph/layer.h"
 
 static struct jm_err err;

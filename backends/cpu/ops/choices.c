@@ -8,7 +8,7 @@
 
 #include "layout.h"
 #include "choices.h"
-#include "conv_plan.h"
+#include "dnnl_conv.h"
 #include "seconds.h"
 
 /* From FOLLOW on: operands share a layout. DENSE_IMAGE: without blocks. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions and their gradients by oneDNN, by the plan of conv_plan.c. Where the processor's
+ * Convolutions and their gradients by oneDNN, by the plan of dnnl_conv.c. Where the processor's
  * bf16 arithmetic is slower than f32, bf16 images are widened into scratch a few at a time,
  * convolved in f32 and rounded again, so that the pieces stay in the cache.
  */
 #include <stdlib.h>
 
-#include "conv_plan.h"
+#include "dnnl_conv.h"
 
 /* ---- build ---------------------------------------------------------------------------------------------- */
 

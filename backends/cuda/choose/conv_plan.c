@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the plans of convolutions, times them and keeps the results. */
 #include "conv_plan.h"
-#include "backends/cuda/kernels/image.h"
+#include "backends/cuda/kernels/image_kernels.h"
 #include "plan_cache.h"
 #include "timed_choice.h"
-#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/gpu.h"
 #include "backends/cuda/device/math_library.h"
 #include "backends/cuda/dnn/dnn_plan.h"
 

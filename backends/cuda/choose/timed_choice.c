@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backends/cuda/kernels/image.h"
+#include "backends/cuda/kernels/image_kernels.h"
 #include "plan_cache.h"
 #include "timed_choice.h"
-#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/gpu.h"
 
 #define ROUNDS	7 /* timed runs, of which the median is used */
 #define FLUSH	((size_t)128 << 20)

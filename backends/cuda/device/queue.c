@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "queue.h"
-#include "device.h"
+#include "gpu.h"
 
 static cudaStream_t stream_of(const struct cuda_dev *dev, enum jm_queue queue)
 {

@@ -3,7 +3,7 @@
 #ifndef JM_CUDA_BATCHNORM_CUH
 #define JM_CUDA_BATCHNORM_CUH
 
-#include "image.h"
+#include "image_kernels.h"
 #include "rows.cuh"
 
 /*

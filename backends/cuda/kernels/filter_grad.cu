@@ -16,7 +16,7 @@
 
 #include "tensor_map.h"
 #include "hopper.cuh"
-#include "image.h"
+#include "image_kernels.h"
 #include "mma.cuh"
 
 #define SIDE	64 /* channels and filters of a block */

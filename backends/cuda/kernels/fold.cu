@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rearranges squares of pixels of images with few channels into channels, and gradients of filters
  * back; adds images to every n-th pixel of others. */
-#include "image.h"
+#include "image_kernels.h"
 #include "common.cuh"
 
 #define THREADS 256

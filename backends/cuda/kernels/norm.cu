@@ -7,7 +7,7 @@
  *
  * Group norm of x[batch,pixels,c], also with SiLU, and its gradient.
  */
-#include "image.h"
+#include "image_kernels.h"
 #include "common.cuh"
 
 #define MOST_THREADS 512

@@ -3,7 +3,7 @@
 #ifndef JM_CUDA_POOL_CUH
 #define JM_CUDA_POOL_CUH
 
-#include "image.h"
+#include "image_kernels.h"
 #include "common.cuh"
 
 struct place {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random data on which plans are timed. */
-#include "image.h"
+#include "image_kernels.h"
 #include "common.cuh"
 
 #define JM_RNG_INLINE static __device__ __forceinline__

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "image.h"
+#include "image_kernels.h"
 #include "mma.cuh"
 
 #define CHANNELS CUDA_STEM_CHANNELS

@@ -5,7 +5,7 @@
 
 #include "conv_operands.h"
 #include "backends/cuda/device/cuda.h"
-#include "backends/cuda/kernels/image.h"
+#include "backends/cuda/kernels/image_kernels.h"
 
 /* True for conv-wgrad in tf32 with pad 1 and without bias that the kernel knows, on compute capability 9.0. */
 bool cuda_conv_is_filter(const struct cuda_dev *dev, const struct jm_node *n);

@@ -9,7 +9,7 @@
 #include "conv_operands.h"
 #include "backends/cuda/device/cuda.h"
 #include "backends/cuda/dnn/dnn_conv.h"
-#include "backends/cuda/kernels/image.h"
+#include "backends/cuda/kernels/image_kernels.h"
 
 bool cuda_conv_folds(const struct jm_node *n);
 /* What rearranges the image x or the filter w. */

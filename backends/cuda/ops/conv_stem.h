@@ -5,7 +5,7 @@
 
 #include "conv_operands.h"
 #include "backends/cuda/device/cuda.h"
-#include "backends/cuda/kernels/image.h"
+#include "backends/cuda/kernels/image_kernels.h"
 
 /* True for conv and conv-wgrad of 7 x 7 windows of 3 channels with stride 2 on tensor cores, without
  * bias. */

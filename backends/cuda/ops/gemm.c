@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "gemm.h"
-#include "backends/cuda/kernels/image.h"
+#include "backends/cuda/kernels/image_kernels.h"
 #include "backends/cuda/choose/plan_cache.h"
-#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/gpu.h"
 #include "backends/cuda/device/math_library.h"
 
 #define WORKSPACE  ((size_t)32 << 20) /* as NVIDIA advises for Hopper */

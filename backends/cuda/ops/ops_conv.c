@@ -20,7 +20,7 @@
 #include "conv_stem.h"
 #include "ops_image.h"
 #include "backends/cuda/choose/timed_choice.h"
-#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/gpu.h"
 #include "backends/cuda/dnn/dnn_plan.h"
 #include "backends/cuda/device/layouts.h"
 #include "op_rows.h"

@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "attention_tiles.h"
-#include "backends/cuda/kernels/image.h"
+#include "backends/cuda/kernels/image_kernels.h"
 #include "backends/cuda/choose/plan_cache.h"
 #include "backends/cuda/choose/timed_choice.h"
-#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/gpu.h"
 #include "backends/cuda/device/math_library.h"
 #include "backends/cuda/dnn/dnn_plan.h"
 #include "ops_dnn_attention.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "backends/cuda/device/cuda.h"
-#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/gpu.h"
 #include "backends/cuda/device/layouts.h"
 #include "op_rows.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batch norm and pooling: turns nodes into the arguments of image.h. Images have their channels
+/* Batch norm and pooling: turns nodes into the arguments of image_kernels.h. Images have their channels
  * last. */
 #include <limits.h>
 #include <math.h>

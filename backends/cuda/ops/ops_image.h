@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes on images as arguments of image.h. */
+/* Nodes on images as arguments of image_kernels.h. */
 #ifndef JM_CUDA_OPS_IMAGE_H
 #define JM_CUDA_OPS_IMAGE_H
 
 #include "backends/cuda/device/cuda.h"
-#include "backends/cuda/kernels/image.h"
+#include "backends/cuda/kernels/image_kernels.h"
 
 static inline int64_t cuda_pixels_of(const struct jm_tensor *t)
 {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "gemm.h"
-#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/gpu.h"
 #include "backends/cuda/device/layouts.h"
 #include "ops_linear.h"
 #include "ops_quantize.h"

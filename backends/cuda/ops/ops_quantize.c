@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "backends/cuda/device/cuda.h"
-#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/gpu.h"
 #include "ops_quantize.h"
 #include "op_rows.h"
 

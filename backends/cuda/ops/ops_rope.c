@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "backends/cuda/device/cuda.h"
-#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/gpu.h"
 #include "ops_rope.h"
 #include "op_rows.h"
 

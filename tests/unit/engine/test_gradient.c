@@ -7,9 +7,9 @@
 #include "engine/graph/model.h"
 #include "kit/test.h"
 #include "engine/graph/gradient.h"
-#include "engine/graph/image.h"
+#include "engine/graph/layer_image.h"
 #include "engine/graph/layer.h"
-#include "engine/graph/spectral.h"
+#include "engine/graph/layer_spectral.h"
 #include "engine/run/start_values.h"
 
 #include "engine/graph/rng.h"

@@ -7,7 +7,7 @@
 #include "engine/graph/model.h"
 #include "engine/graph/rng.h"
 #include "kit/test.h"
-#include "engine/graph/image.h"
+#include "engine/graph/layer_image.h"
 #include "engine/graph/layer.h"
 #include "engine/run/start_values.h"
 

@@ -11,7 +11,7 @@
 #include "engine/run/profile.h"
 #include "kit/test.h"
 #include "engine/device/backend_find.h"
-#include "engine/graph/image.h"
+#include "engine/graph/layer_image.h"
 #include "engine/graph/layer.h"
 #include "engine/run/find_nonfinite.h"
 #include "engine/run/start_values.h"

@@ -5,12 +5,12 @@
  * their arguments.
  */
 #include "backends/cuda/ops/attention_tiles.h"
-#include "backends/cuda/kernels/image.h"
+#include "backends/cuda/kernels/image_kernels.h"
 #include "backends/cuda/choose/plan_cache.h"
 #include "backends/cuda/choose/timed_choice.h"
 #include "engine/graph/tensor.h"
 #include "kit/test.h"
-#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/gpu.h"
 #include "backends/cuda/ops/op_rows.h"
 #include "backends/cuda/ops/ops_dnn_attention.h"
 #include "backends/cuda/ops/ops_rope.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The gradient of a filter of 3 x 3 in backend cuda, without a GPU: which gradients its kernel computes, and that the
- * arguments describe them. The gradient is repeated here by what image.h says.
+ * arguments describe them. The gradient is repeated here by what image_kernels.h says.
  */
 #include "backends/cuda/ops/conv_filter.h"
 #include "kit/test.h"

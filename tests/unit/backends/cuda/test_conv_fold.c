@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The first layer of backend cuda: the filter's gradient of a folded image is that of the image. The
- * rearrangement is repeated here by its definition (image.h).
+ * rearrangement is repeated here by its definition (image_kernels.h).
  */
 #include "backends/cuda/ops/conv_fold.h"
 #include "kit/test.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The first layer of a ResNet in backend cuda, without a GPU: which convolutions its kernels compute, and that their
- * arguments describe the convolution and its filter's gradient. Both are repeated here by what image.h says.
+ * arguments describe the convolution and its filter's gradient. Both are repeated here by what image_kernels.h says.
  */
 #include "backends/cuda/ops/conv_stem.h"
 #include "kit/test.h"

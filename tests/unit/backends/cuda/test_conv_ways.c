@@ -5,11 +5,11 @@
  * loops, and a way takes the time that the test gives.
  */
 #include "backends/cuda/ops/ops_conv_product.h"
-#include "backends/cuda/kernels/image.h"
+#include "backends/cuda/kernels/image_kernels.h"
 #include "backends/cuda/choose/plan_cache.h"
 #include "backends/cuda/choose/timed_choice.h"
 #include "kit/test.h"
-#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/gpu.h"
 #include "backends/cuda/device/layouts.h"
 
 /* ---- fakes ---------------------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 /* What backend cuda makes of the errors of the CUDA runtime. */
 #include "backends/cuda/device/cuda.h"
 #include "kit/test.h"
-#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/gpu.h"
 
 static const struct {
 	int rc; /* by number, as driver_types.h has them */

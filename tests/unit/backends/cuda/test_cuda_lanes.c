@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lanes between GPUs (backends/cuda/device/lanes.c) without a GPU: what they take of CUDA is given back, also where any step of
+ * Lanes between GPUs (backends/cuda/device/gpu_lanes.c) without a GPU: what they take of CUDA is given back, also where any step of
  * opening fails, and what is written to and awaited in shared memory has the device's address. The functions of CUDA that they
  * call are below.
  */
@@ -12,8 +12,8 @@
 #include "comm/lanes.h"
 #include "kit/test.h"
 #include "vendor/library.h"
-#include "backends/cuda/device/device.h"
-#include "backends/cuda/device/lanes.h"
+#include "backends/cuda/device/gpu.h"
+#include "backends/cuda/device/gpu_lanes.h"
 
 #define MARKS 3
 #define STEPS                                                                                      \
@@ -171,7 +171,7 @@ int cuda_stream(void *arg, enum jm_queue queue, void **ret, struct jm_err *err)
 	return fails() ? jm_err_set(err, JM_EIO, "There is no queue.") : 0;
 }
 
-/* As that of device.c for one number: 700, an address that the device may not use. */
+/* As that of gpu.c for one number: 700, an address that the device may not use. */
 int cuda_check(const struct cuda_dev *dev, cudaError_t rc, const char *what, struct jm_err *err)
 {
 	(void)dev;

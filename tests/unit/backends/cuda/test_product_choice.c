@@ -4,11 +4,11 @@
  * functions of CUDA and cuBLASLt that the product calls are below.
  */
 #include "backends/cuda/ops/gemm.h"
-#include "backends/cuda/kernels/image.h"
+#include "backends/cuda/kernels/image_kernels.h"
 #include "backends/cuda/choose/plan_cache.h"
 #include "backends/cuda/device/math_library.h"
 #include "kit/test.h"
-#include "backends/cuda/device/device.h"
+#include "backends/cuda/device/gpu.h"
 
 #define FOUND 3 /* algorithms, of which the second is the fastest */
 

@@ -6,8 +6,8 @@
 #include <time.h>
 
 #include "queue.h"
-#include "clock.h"
-#include "device.h"
+#include "gpu_clock.h"
+#include "gpu.h"
 
 #define ROUNDS		200
 #define ANSWER_LIMIT_NS 100000000 /* how long the host waits for one answer */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pages.h"
+#include "layer_pages.h"
 #include "layer.h"
 #include "layer_private.h"
 #include "tensor.h"

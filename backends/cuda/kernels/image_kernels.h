@@ -3,8 +3,8 @@
  * Kernels on images with channels last: x[B,Y,X,C], or x[rows,C] where positions do not matter.
  * Like those of kernels.h they are started on a stream and sum in the same order every time.
  */
-#ifndef JM_CUDA_IMAGE_H
-#define JM_CUDA_IMAGE_H
+#ifndef JM_CUDA_IMAGE_KERNELS_H
+#define JM_CUDA_IMAGE_KERNELS_H
 
 #include "kernels.h"
 

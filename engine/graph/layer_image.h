@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layers of images, for models; as layer.h. */
-#ifndef JM_IMAGE_H
-#define JM_IMAGE_H
+#ifndef JM_LAYER_IMAGE_H
+#define JM_LAYER_IMAGE_H
 
 #include "graph.h"
 

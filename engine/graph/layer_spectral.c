@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions by which models declare ops on fields [B, N.., C]. */
-#include "spectral.h"
+#include "layer_spectral.h"
 #include "freeze.h"
 #include "layer_private.h"
 #include "op.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The properties of a GPU, and the memory that stays allocated until it is closed. */
-#ifndef JM_BACKENDS_DEVICE_H
-#define JM_BACKENDS_DEVICE_H
+#ifndef JM_BACKENDS_GPU_H
+#define JM_BACKENDS_GPU_H
 
 #include "cuda.h"
 

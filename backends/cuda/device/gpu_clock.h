@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares the GPU's clock with the host's: a kernel answers the host through pinned memory, many times, and the exchange with the shortest round trip is used. */
-#ifndef JM_BACKENDS_CLOCK_H
-#define JM_BACKENDS_CLOCK_H
+#ifndef JM_BACKENDS_GPU_CLOCK_H
+#define JM_BACKENDS_GPU_CLOCK_H
 
 #include "engine/device/backend_clock.h"
 #include "queue.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "cuda.h"
-#include "device.h"
+#include "gpu.h"
 #include "math_library.h"
 
 /* Bytes of free memory that are left for what loads later: kernels, cuBLASLt and cuDNN. */

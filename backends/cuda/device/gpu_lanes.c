@@ -8,8 +8,8 @@
 #include "backends/cuda/kernels/kernels.h"
 #include "queue.h"
 #include "vendor/library.h"
-#include "device.h"
-#include "lanes.h"
+#include "gpu.h"
+#include "gpu_lanes.h"
 
 /* Their names with a version are those that cuda.h maps the plain names to. */
 #define SYMBOLS(X)                                                                                 \

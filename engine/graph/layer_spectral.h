@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layers of fields [B, N.., C] on regular grids of 1 to 3 axes, channels last, for models; as layer.h. */
-#ifndef JM_SPECTRAL_H
-#define JM_SPECTRAL_H
+#ifndef JM_LAYER_SPECTRAL_H
+#define JM_LAYER_SPECTRAL_H
 
 #include "graph.h"
 

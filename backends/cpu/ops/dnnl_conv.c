@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "conv_matrix.h"
-#include "conv_plan.h"
+#include "dnnl_conv.h"
 #include "seconds.h"
 
 /* Bytes of images that are widened at a time: for results, and for sums over images, each of which

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions by which models declare ops on images [B, C, Y, X]. */
-#include "image.h"
+#include "layer_image.h"
 #include "freeze.h"
 #include "layer.h"
 #include "layer_private.h"

@@ -3,8 +3,8 @@
  * Layers of serving: a step over T rows, flat, of up to R requests whose keys and values are in pages. Inference only.
  * Errors: as graph.h says.
  */
-#ifndef JM_PAGES_H
-#define JM_PAGES_H
+#ifndef JM_LAYER_PAGES_H
+#define JM_LAYER_PAGES_H
 
 #include "graph.h"
 
