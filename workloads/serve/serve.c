@@ -38,6 +38,8 @@
 
 static const char *const phase_names[] = {"both", "prefill", "decode", NULL};
 
+static const char *const by_device[] = {"auto", NULL};
+
 static const struct jm_option options[] = {
 	{.name = "model",
 		JM_BIND(JM_TEXT, struct serve, model_name),
@@ -107,15 +109,15 @@ static const struct jm_option options[] = {
 		"pages of 16 tokens in the cache; without it as many as all running requests need, "
 		"or as the memory holds if that is less"),
 	{.name = "steps-ahead",
-		JM_BIND(JM_INT, struct serve, ahead),
+		JM_BIND(JM_INT, struct serve, ahead_wanted),
 		.argument = "N",
 		.min = 0,
 		.max = JM_SERVE_FLIGHTS - 1,
-		.fallback = "0",
+		.choices = by_device,
+		.fallback = "auto",
 		.help = "1: a step is launched before the tokens of the one before are known, so "
-			"that "
-			"the device does not wait for the host; requests join and leave a step "
-			"later"},
+			"that the device does not wait for the host; requests join and leave a "
+			"step later. auto: 1 on GPUs, 0 where the host itself computes"},
 	NUMBER("profile-rows", profile, 8192, NULL,
 		"time each node of the steps of this many rows (a size of a step: 1, 2, 4 ... 256, "
 		"384, 512, 768 ...): FLOP/s, bytes/s "

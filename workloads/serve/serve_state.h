@@ -51,6 +51,7 @@ struct serve {
 	struct jm_program *profiled; /* NULL = none */
 	struct jm_load load;	     /* its answers: [requests of the scheduler] */
 	struct jm_serve_usage usage;
+	double ahead_wanted; /* of the option; NAN = by the device */
 	int ahead; /* steps that are launched before the tokens of the one before are known: 0 or 1 */
 	struct jm_serve_flight flight[JM_SERVE_FLIGHTS]; /* in the order of their launch */
 	int n_flights;

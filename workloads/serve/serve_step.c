@@ -12,6 +12,7 @@
 
 int jm_serve_steps_open(struct serve *s, struct jm_err *err)
 {
+	s->ahead = isnan(s->ahead_wanted) ? jm_device_is_async(&s->device) : (int)s->ahead_wanted;
 	for (int i = 0; i < JM_SERVE_FLIGHTS; i++) {
 		s->flight[i].made = calloc((size_t)s->running, sizeof(*s->flight[i].made));
 		if (!s->flight[i].made)
