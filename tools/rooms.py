@@ -99,6 +99,19 @@ def inner_wrong(file, other):
     return None if order.index(b) < order.index(a) else f"{room_of(file)}: {a} may not use {b}"
 
 
+def twins(tree):
+    """Files of one name. A member has the name of its contract's table, and a file of a backend may have that of another's."""
+    places = collections.defaultdict(set)
+    for file in tree.files:
+        name = os.path.basename(file)
+        table = rf"const struct jm_(source|control|workload|command) jm_\1_{os.path.splitext(name)[0]}\b"
+        if not re.search(table, tree.text[file]):
+            places[name].add(file)
+    for name, files in places.items():
+        if len(files) > 1 and len({room_of(f) for f in files if f.startswith("backends/")}) < len(files):
+            yield f"{name} is the name of several files: {', '.join(sorted(files))}"
+
+
 def folders(tree):
     """What is wrong with the folders: one without a row, or with more sources than a reader overlooks."""
     sources = collections.Counter(os.path.dirname(f) for f in tree.files if PRODUCT.match(f) and f.endswith((".c", ".cu")))
@@ -306,6 +319,7 @@ def check(tree):
     """Sentences on what is wrong."""
     yield from headers(tree)
     yield from folders(tree)
+    yield from twins(tree)
     for (file, name), line in tree.missing.items():
         yield f'{file}:{line}: "{name}" is in no include folder of the build'
     for (file, other), line in tree.edges.items():

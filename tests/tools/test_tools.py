@@ -161,13 +161,24 @@ def test_room_with_too_many_sources(tree):
     assert done.returncode == 1 and re.search(r"^comm: \d+ sources, more than 25;", done.stdout, re.M)
 
 
+def test_members_alone_share_names(tree):
+    for file, text in (
+            ("comm/energy.c", ""), ("backends/ref/journal.c", ""), ("tests/unit/lib/base/record.h", ""),
+            ("workloads/trace.c", "const struct jm_workload jm_workload_traces = {"),  # not the name of its table
+            ("backends/cpu/device/attention.c", ""),  # two in one backend
+            ("workloads/clock.c", "const struct jm_workload jm_workload_clock = {"), ("backends/cuda/ops/pool.c", "")):
+        (tree / file).write_text(text + "\n")
+    said = re.findall(r"^(\S+) is the name of several files: ", rooms(tree).stdout, re.M)
+    assert sorted(said) == ["attention.c", "energy.c", "journal.c", "record.h", "trace.c"]
+
+
 def test_wrong_use_without_an_include(tree):
     """A declaration by hand needs no include; the objects tell."""
     build, rows = tree / "objects", []
     build.mkdir()
     planted = {
         "lib/base/plant.c": "int jm_x(void);int jm_y(void);int jm_y(void) { return jm_x(); }",
-        "lib/store/plant.c": "int jm_z(void);int jm_x(void);int jm_x(void) { return jm_z(); }",
+        "lib/store/ivy.c": "int jm_z(void);int jm_x(void);int jm_x(void) { return jm_z(); }",
         "lib/store/other.c": "int jm_z(void);int jm_x(void);int jm_z(void) { return jm_x(); }",
     }
     for i, (file, text) in enumerate(planted.items()):
@@ -177,8 +188,8 @@ def test_wrong_use_without_an_include(tree):
     (build / "compile_commands.json").write_text(json.dumps(rows))
     done = rooms(tree, build="objects")
     assert done.returncode == 1 and done.stdout.splitlines() == [
-        "lib/base/plant.c: lib/base may not use lib/store (jm_x of lib/store/plant.c)",
-        "a loop of uses: lib/store/other.c, lib/store/plant.c"]
+        "lib/base/plant.c: lib/base may not use lib/store (jm_x of lib/store/ivy.c)",
+        "a loop of uses: lib/store/ivy.c, lib/store/other.c"]
 
 
 def test_picture_of_the_rooms(tree):
