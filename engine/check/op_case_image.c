@@ -322,8 +322,8 @@ static void declare_norms(struct kit *k, const struct types *t, struct norms *n)
 	n->rstd = kit_out(k, t->v, 1, c, NULL);
 	n->rmean = jm_graph_tensor(k->graph, JM_CLASS_STATE, t->v, 1, c, "rmean");
 	n->rvar = jm_graph_tensor(k->graph, JM_CLASS_STATE, t->v, 1, c, "rvar");
-	n->dgamma = backend_result(k, t->v, n->add_grad & 2, 1, c);
-	n->dbeta = backend_result(k, t->v, n->add_grad & 4, 1, c);
+	n->dgamma = backend_result(k, t->v, n->add_grad & JM_ADD_NORM_DGAMMA, 1, c);
+	n->dbeta = backend_result(k, t->v, n->add_grad & JM_ADD_NORM_DBETA, 1, c);
 	node[0] = jm_graph_node(k->graph, JM_OP_BN_STATS, OPS(n->x), OPS(n->mean, n->var));
 	node[1] = jm_graph_node(
 		k->graph, JM_OP_BN_FINALIZE, OPS(n->mean, n->var), OPS(n->rstd, n->rmean, n->rvar));
@@ -365,7 +365,7 @@ static void batchnorm_of(
 		.dwith = d->b % 2 ? kit_out(k, t->c, 4, dim, NULL) : NULL,
 		.relu = !plain,
 		.by_y = d->s % 2,
-		.add_grad = plain ? 6 : 0};
+		.add_grad = plain ? JM_ADD_NORM_DGAMMA | JM_ADD_NORM_DBETA : 0};
 
 	declare_norms(k, t, &n);
 }
@@ -387,8 +387,10 @@ static void batchnorm_last(struct kit *k, const struct types *t, const struct sh
 	bool wide = d->c == 256;
 	const int64_t dim[] = {d->b, wide ? 773 : d->c, 7 + d->s % 5, wide ? 11 : 5 + d->s};
 	bool sum = d->b % 2;
-	struct norms n = {
-		.relu = d->c % 2 || !add, .by_y = d->s % 2, .add = add, .add_grad = add ? 15 : 0};
+	struct norms n = {.relu = d->c % 2 || !add,
+		.by_y = d->s % 2,
+		.add = add,
+		.add_grad = add ? JM_ADD_NORM_GRAD : 0};
 	struct jm_tensor **before[] = {&n.y, &n.dx, sum ? &n.dwith : NULL};
 
 	n.x = channels_last(k, kit_normal(k, t->c, 5, 2, 4, dim));

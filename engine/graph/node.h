@@ -6,6 +6,7 @@
 #ifndef JM_NODE_H
 #define JM_NODE_H
 
+#include "accumulate.h"
 #include "joulemark.h"
 #include "rotary.h"
 
@@ -519,7 +520,7 @@ struct jm_node {
 	struct jm_tensor *in[JM_NODE_IN], *out[JM_NODE_OUT];
 	union jm_attr attr;
 	enum jm_math math;
-	unsigned accumulate; /* bit i: out[i] += */
+	unsigned accumulate; /* bit i: out[i] += (accumulate.h) */
 	bool again;	     /* recomputes the result of an earlier node of the step */
 	bool beside; /* again, directly after the gradient of that node: both may be one kernel */
 	const struct jm_node *fwd; /* gradient ops: the forward node, as a hint; else NULL */

@@ -9,6 +9,10 @@
 #include "engine/graph/tensor.h"
 #include "backends/cpu/kernels/kernels.h"
 
+/* Operands or results of a node, as bits. */
+#define FIRST(n) ((1U << (n)) - 1)
+#define NTH(i)	 (1U << (i)) /* from 0 */
+
 struct cpu_dev {
 	int threads;
 	const struct cpu_kernels *kernels;

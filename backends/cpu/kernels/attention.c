@@ -282,8 +282,8 @@ static void store_rows(
 		for (int64_t d = 0; d < a->head; d += JM_VL * 64) {
 			size_t n = (size_t)min64(JM_VL * 64, a->head - d);
 			memcpy(row, x + s * dp + d, n * sizeof *row);
-			jm_emit(to.data, to.bf16, a->accumulate & 1, (size_t)(at + s * ld + d), n,
-				row);
+			jm_emit(to.data, to.bf16, a->accumulate & JM_ADD_OUT,
+				(size_t)(at + s * ld + d), n, row);
 		}
 	}
 }

@@ -132,7 +132,7 @@ JM_INLINE void apply_run(const struct cpu_bn *p, bool bf16, const struct run *r,
 			y += jm_lanes_load(p->add.data, bf16, at, width);
 		if (p->relu)
 			y = jm_lanes_pick(y < zero, zero, y);
-		jm_lanes_emit(p->y.data, bf16, p->accumulate & 1, at, width, y);
+		jm_lanes_emit(p->y.data, bf16, p->accumulate & JM_ADD_OUT, at, width, y);
 	}
 }
 
@@ -224,8 +224,9 @@ JM_INLINE void grad_run(const struct cpu_bn_grad *p, bool bf16, const struct run
 		jm_l16 e = passed(p, bf16, n, d, at, width);
 
 		if (p->dadd.data)
-			jm_lanes_emit(p->dadd.data, bf16, p->accumulate & 8, at, width, e);
-		jm_lanes_emit(p->dx.data, bf16, p->accumulate & 1, at, width,
+			jm_lanes_emit(
+				p->dadd.data, bf16, p->accumulate & JM_ADD_NORM_DADD, at, width, e);
+		jm_lanes_emit(p->dx.data, bf16, p->accumulate & JM_ADD_OUT, at, width,
 			n->scale * (e - middle - d * slope));
 	}
 }

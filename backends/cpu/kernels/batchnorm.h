@@ -41,8 +41,8 @@ static inline void jm_bn_grad_finish(
 {
 	float dgamma = (float)(product * (double)p->rstd[c]), dbeta = (float)sum;
 
-	p->dgamma[c] = dgamma + (p->accumulate & 2 ? p->dgamma[c] : 0);
-	p->dbeta[c] = dbeta + (p->accumulate & 4 ? p->dbeta[c] : 0);
+	p->dgamma[c] = dgamma + (p->accumulate & JM_ADD_NORM_DGAMMA ? p->dgamma[c] : 0);
+	p->dbeta[c] = dbeta + (p->accumulate & JM_ADD_NORM_DBETA ? p->dbeta[c] : 0);
 }
 
 #endif

@@ -210,7 +210,7 @@ JM_INLINE void forward_vector(const struct plane *m, bool bf16, int64_t at, int6
 	if (p->add.data)
 		y += jm_lanes_load(p->add.data, bf16, at, width);
 	y = jm_lanes_pick(y < floor, floor, y);
-	jm_lanes_emit(p->y.data, bf16, p->accumulate & 1, at, width, y);
+	jm_lanes_emit(p->y.data, bf16, p->accumulate & JM_ADD_OUT, at, width, y);
 }
 
 /* dx = scale (e - middle - (x - mean) slope) */
@@ -223,8 +223,8 @@ JM_INLINE void backward_vector(
 	jm_l16 rest = e - coefs(m, MIDDLE, c);
 
 	if (p->dadd.data)
-		jm_lanes_emit(p->dadd.data, bf16, p->accumulate & 8, at, width, e);
-	jm_lanes_emit(p->dx.data, bf16, p->accumulate & 1, at, width,
+		jm_lanes_emit(p->dadd.data, bf16, p->accumulate & JM_ADD_NORM_DADD, at, width, e);
+	jm_lanes_emit(p->dx.data, bf16, p->accumulate & JM_ADD_OUT, at, width,
 		coefs(m, SCALE, c) * (rest - d * coefs(m, SLOPE, c)));
 }
 

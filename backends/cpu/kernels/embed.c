@@ -21,7 +21,8 @@ static void embed(const struct cpu_embed *p, int threads)
 				v = jm_view(p->pos.data, p->pos.bf16, pos + c, m, q);
 			for (size_t i = 0; p->pos.data && i < m; i++)
 				x[i] += v[i];
-			jm_emit(p->y.data, p->y.bf16, p->accumulate & 1, (size_t)t * n + c, m, x);
+			jm_emit(p->y.data, p->y.bf16, p->accumulate & JM_ADD_OUT, (size_t)t * n + c,
+				m, x);
 		}
 	}
 }
@@ -49,9 +50,9 @@ static void embed_grad(const struct cpu_embed_grad *p, int threads)
 {
 	size_t n = (size_t)p->width;
 
-	if (!(p->accumulate & 1))
+	if (!(p->accumulate & JM_ADD_OUT))
 		zero(p->dtable, p->rows * p->width, threads);
-	if (p->dpos && !(p->accumulate & 2))
+	if (p->dpos && !(p->accumulate & JM_ADD_EMBED_DPOS))
 		zero(p->dpos, p->positions * p->width, threads);
 #pragma omp parallel for schedule(static) num_threads(threads)
 	for (int64_t c = 0; c < p->width; c += STRIPE) {
@@ -79,8 +80,8 @@ static void turn(const struct cpu_rope *p, size_t at, const float *cosine, const
 			y[i] = x[i] * cosine[d + i] - x[m + i] * s;
 			y[m + i] = x[m + i] * cosine[d + i] + x[i] * s;
 		}
-		jm_emit(p->y.data, p->y.bf16, p->accumulate & 1, at + d, m, y);
-		jm_emit(p->y.data, p->y.bf16, p->accumulate & 1, at + half + d, m, y + m);
+		jm_emit(p->y.data, p->y.bf16, p->accumulate & JM_ADD_OUT, at + d, m, y);
+		jm_emit(p->y.data, p->y.bf16, p->accumulate & JM_ADD_OUT, at + half + d, m, y + m);
 	}
 }
 
@@ -90,7 +91,7 @@ static void keep(const struct cpu_rope *p, size_t at)
 		float x[STRIPE];
 		size_t m = n - d < STRIPE ? n - d : STRIPE;
 		jm_load(p->x.data, p->x.bf16, at + d, m, x);
-		jm_emit(p->y.data, p->y.bf16, p->accumulate & 1, at + d, m, x);
+		jm_emit(p->y.data, p->y.bf16, p->accumulate & JM_ADD_OUT, at + d, m, x);
 	}
 }
 

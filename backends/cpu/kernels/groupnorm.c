@@ -98,7 +98,8 @@ static void normalise(const struct cpu_groups *p, const struct piece *piece, voi
 #pragma omp simd
 	for (int i = 0; i < (p->silu ? piece->n : 0); i++)
 		y[i] *= jm_sigmoid(y[i], NULL);
-	jm_emit(p->y.data, p->y.bf16, p->accumulate & 1, (size_t)piece->at, (size_t)piece->n, y);
+	jm_emit(p->y.data, p->y.bf16, p->accumulate & JM_ADD_OUT, (size_t)piece->at,
+		(size_t)piece->n, y);
 }
 
 static void norm(const struct cpu_groups *p, int threads)
@@ -174,7 +175,8 @@ static void store_slopes(const struct cpu_groups *p, const struct piece *piece, 
 #pragma omp simd
 	for (int i = 0; i < piece->n; i++)
 		e[i] = s->rstd * (e[i] * gamma[i * piece->step] - sum - h[i] * product);
-	jm_emit(p->dx.data, p->dx.bf16, p->accumulate & 1, (size_t)piece->at, (size_t)piece->n, e);
+	jm_emit(p->dx.data, p->dx.bf16, p->accumulate & JM_ADD_OUT, (size_t)piece->at,
+		(size_t)piece->n, e);
 }
 
 /* The sums of all images, in their order. */
@@ -208,8 +210,8 @@ static void grad(const struct cpu_groups *p, int threads)
 		s.product /= size;
 		over(p, &r, store_slopes, &s);
 	}
-	add_images(p, p->scratch, p->dgamma, p->accumulate & 2);
-	add_images(p, p->scratch + p->x.c, p->dbeta, p->accumulate & 4);
+	add_images(p, p->scratch, p->dgamma, p->accumulate & JM_ADD_NORM_DGAMMA);
+	add_images(p, p->scratch + p->x.c, p->dbeta, p->accumulate & JM_ADD_NORM_DBETA);
 }
 
 const struct cpu_groupnorms JM_CPU(cpu_groupnorms) = {norm, grad};

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/graph/accumulate.h"
+
 struct cpu_image {
 	void *data; /* NULL = absent */
 	bool bf16;

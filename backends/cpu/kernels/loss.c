@@ -86,7 +86,7 @@ static double log_sum_exp(const struct cpu_xent *p, size_t at, size_t n, const s
 static void gradient_piece(
 	const struct cpu_xent *p, size_t at, size_t n, size_t right, double share, float *e)
 {
-	bool direct = !p->dlogits.bf16 && !(p->accumulate & 2);
+	bool direct = !p->dlogits.bf16 && !(p->accumulate & JM_ADD_LOSS_DX);
 	float *y = direct ? (float *)p->dlogits.data + at : e;
 	float factor = (float)(p->scale * share);
 
@@ -96,7 +96,7 @@ static void gradient_piece(
 	if (right < n)
 		y[right] -= (float)p->scale;
 	if (!direct)
-		jm_emit(p->dlogits.data, p->dlogits.bf16, p->accumulate & 2, at, n, e);
+		jm_emit(p->dlogits.data, p->dlogits.bf16, p->accumulate & JM_ADD_LOSS_DX, at, n, e);
 }
 
 /* right: index of the target class in the row. */
@@ -121,7 +121,7 @@ static double xent_row(const struct cpu_xent *p, int64_t r, const struct row *ro
 	float right;
 
 	if (p->targets[r] < 0) {
-		if (p->dlogits.data && !(p->accumulate & 2))
+		if (p->dlogits.data && !(p->accumulate & JM_ADD_LOSS_DX))
 			memset((char *)p->dlogits.data + at * size, 0, stride * size);
 		return 0;
 	}
@@ -129,7 +129,7 @@ static double xent_row(const struct cpu_xent *p, int64_t r, const struct row *ro
 	lse = log_sum_exp(p, at, n, row);
 	if (p->dlogits.data)
 		gradient(p, at, n, lse, target, row);
-	if (p->dlogits.data && stride > n && !(p->accumulate & 2))
+	if (p->dlogits.data && stride > n && !(p->accumulate & JM_ADD_LOSS_DX))
 		memset((char *)p->dlogits.data + (at + n) * size, 0, (stride - n) * size);
 	return lse - (double)right;
 }
@@ -151,7 +151,7 @@ static void xent(const struct cpu_xent *p, int threads)
 	}
 	for (int64_t r = 0; r < p->rows; r++)
 		sum += losses[r];
-	*p->loss = (float)(p->each * sum) + (p->accumulate & 1 ? *p->loss : 0);
+	*p->loss = (float)(p->each * sum) + (p->accumulate & JM_ADD_OUT ? *p->loss : 0);
 }
 
 const struct cpu_losses JM_CPU(cpu_losses) = {xent_scratch, xent};

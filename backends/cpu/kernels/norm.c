@@ -56,7 +56,7 @@ JM_INLINE void norm_row(const struct cpu_norm *p, int64_t row, float *a, float *
 		b[i] = (x[i] - mean) * rstd * p->gamma[i];
 	for (size_t i = 0; p->beta && i < n; i++)
 		b[i] += p->beta[i];
-	jm_emit(p->y.data, p->y.bf16, p->accumulate & 1, at, n, b);
+	jm_emit(p->y.data, p->y.bf16, p->accumulate & JM_ADD_OUT, at, n, b);
 	p->rstd[row] = rstd;
 	if (centred)
 		p->mean[row] = mean;
@@ -108,7 +108,7 @@ JM_INLINE void grad_row(const struct cpu_norm_grad *p, int64_t row, float *buf, 
 		dx[i] = rstd * (g - sum_g - h * sum_gh);
 	}
 	if (p->dx.data)
-		jm_emit(p->dx.data, p->dx.bf16, p->accumulate & 1, at, n, dx);
+		jm_emit(p->dx.data, p->dx.bf16, p->accumulate & JM_ADD_OUT, at, n, dx);
 	if (p->copy.data)
 		jm_store(p->copy.data, p->copy.bf16, at, n, dx);
 }
@@ -143,8 +143,8 @@ static void grad(const struct cpu_norm_grad *p, int threads)
 				grad_row(p, row, buf, false);
 		}
 	}
-	collect(p, 3 * pad, p->dgamma, p->accumulate & 2, threads);
-	collect(p, 4 * pad, p->dbeta, p->accumulate & 4, threads);
+	collect(p, 3 * pad, p->dgamma, p->accumulate & JM_ADD_NORM_DGAMMA, threads);
+	collect(p, 4 * pad, p->dbeta, p->accumulate & JM_ADD_NORM_DBETA, threads);
 }
 
 const struct cpu_norms JM_CPU(cpu_norms) = {scratch, norm, grad};

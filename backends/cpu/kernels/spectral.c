@@ -285,7 +285,7 @@ static void store_gradient(const struct cpu_relative *p, const struct run *r, in
 #pragma omp simd
 		for (size_t k = 0; k < n; k++)
 			r->some_off[k] = (y[k] - target[k]) * r->factor[k];
-		jm_emit(p->dy.data, p->dy.bf16, p->accumulate & 2, at, n, r->some_off);
+		jm_emit(p->dy.data, p->dy.bf16, p->accumulate & JM_ADD_LOSS_DX, at, n, r->some_off);
 	}
 }
 
@@ -307,7 +307,7 @@ static void relative(const struct cpu_relative *p, int threads)
 	}
 	for (int64_t k = 0; k < p->outer; k++)
 		all += each[k];
-	*p->loss = (float)(p->weight * all + (p->accumulate & 1 ? (double)*p->loss : 0));
+	*p->loss = (float)(p->weight * all + (p->accumulate & JM_ADD_OUT ? (double)*p->loss : 0));
 }
 
 static size_t relative_scratch(const struct cpu_relative *p, int threads)

@@ -43,7 +43,7 @@ static void tokens(const struct cpu_tokens *p, int threads)
 				row_from(&p->x, n, s - lead, row);
 			for (int64_t c = 0; p->pos && c < width; c++)
 				row[c] += p->pos[s * width + c];
-			jm_emit(p->y.data, p->y.bf16, p->accumulate & 1,
+			jm_emit(p->y.data, p->y.bf16, p->accumulate & JM_ADD_OUT,
 				(size_t)((n * seq + s) * width), (size_t)width, row);
 		}
 }
@@ -75,13 +75,13 @@ static void tokens_grad(const struct cpu_tokens *p, int threads)
 
 			jm_load(p->y.data, p->y.bf16, (size_t)((n * seq + s) * width),
 				(size_t)width, row);
-			row_to(&p->x, n, s - lead, p->accumulate & 1, row);
+			row_to(&p->x, n, s - lead, p->accumulate & JM_ADD_OUT, row);
 		}
 	if (p->dfirst)
-		sum_position(p, seq, 0, p->accumulate & 2, p->dfirst);
+		sum_position(p, seq, 0, p->accumulate & JM_ADD_TOKENS_DFIRST, p->dfirst);
 #pragma omp parallel for schedule(static) num_threads(threads)
 	for (int64_t s = 0; s < (p->dpos ? seq : 0); s++)
-		sum_position(p, seq, s, p->accumulate & 4, p->dpos + s * width);
+		sum_position(p, seq, s, p->accumulate & JM_ADD_TOKENS_DPOS, p->dpos + s * width);
 }
 
 /* y[n] = x[n,0]; for the gradient dx[n,0] = dy[n] and all other elements are 0 */

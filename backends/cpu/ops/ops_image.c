@@ -284,7 +284,7 @@ static struct cpu_groups groups_of(const struct jm_node *n, const struct jm_tens
 /* Statistics are written as a whole. */
 static int takes_groups(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
 {
-	if (n->accumulate & 6)
+	if (n->accumulate & JM_ADD_NORM_STATS)
 		return jm_err_set(err, JM_ENOSUP, "%s of backend cpu cannot add to statistics.",
 			jm_op_name(n->op));
 	return takes_images(dev, n, err);

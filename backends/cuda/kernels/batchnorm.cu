@@ -268,9 +268,9 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 #pragma unroll
 			for (int k = 0; k < N; k++)
 				v[k] = c.scale[k] * (e[k] - first[k] - v[k] * second[k]);
-			store_sum((T *)p.dx.data + i, v, p.accumulate & 1);
+			store_sum((T *)p.dx.data + i, v, p.accumulate & JM_ADD_OUT);
 			if (M != MASK_KEPT && p.dadd.data)
-				store_sum((T *)p.dadd.data + i, e, p.accumulate & 8);
+				store_sum((T *)p.dadd.data + i, e, p.accumulate & JM_ADD_NORM_DADD);
 		});
 }
 
@@ -290,7 +290,7 @@ static void grad_masked(const struct cuda_bn_grad *p, cudaStream_t stream)
 template <int N, typename T, enum mask M>
 static void grad_kept(const struct cuda_bn_grad *p, cudaStream_t stream)
 {
-	if (p->dadd.data && !(p->accumulate & 8))
+	if (p->dadd.data && !(p->accumulate & JM_ADD_NORM_DADD))
 		grad_masked<N, T, M, true>(p, stream);
 	else
 		grad_masked<N, T, M, false>(p, stream);

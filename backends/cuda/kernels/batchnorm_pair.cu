@@ -181,10 +181,10 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 			widen_masked<M>(t, e);
 			load(t.x.v, v);
 			gradient_of(e, a, first, v);
-			store_sum(as<T>(p.dx) + i, v, p.accumulate & 1);
+			store_sum(as<T>(p.dx) + i, v, p.accumulate & JM_ADD_OUT);
 			load(t.add.v, v);
 			gradient_of(e, b, first, v);
-			store_sum(as<T>(other.dx) + i, v, other.accumulate & 1);
+			store_sum(as<T>(other.dx) + i, v, other.accumulate & JM_ADD_OUT);
 		});
 }
 

@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS, GRAD_RESIDENT)
 #pragma unroll
 			for (int k = 0; k < PACK; k++)
 				v[k] = c.scale[k] * (e[k] - first[k] - v[k] * second[k]);
-			store_sum(as<T>(p.dx) + i, v, p.accumulate & 1);
+			store_sum(as<T>(p.dx) + i, v, p.accumulate & JM_ADD_OUT);
 		});
 }
 

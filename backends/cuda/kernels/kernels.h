@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/graph/accumulate.h"
 #include "tensor_map.h"
 
 #ifdef __cplusplus

@@ -477,7 +477,7 @@ template <typename T> __global__ void groups_kernel(struct cuda_groups p)
 		float t = ((float)x[i] - mean) * rstd * p.gamma[c] + p.beta[c];
 
 		t *= p.silu ? sigmoid<T>(t) : 1;
-		y[i] = (T)(t + (p.accumulate & 1 ? (float)y[i] : 0));
+		y[i] = (T)(t + (p.accumulate & JM_ADD_OUT ? (float)y[i] : 0));
 	});
 	if (threadIdx.x == 0) {
 		p.mean[blockIdx.x] = mean;
@@ -519,7 +519,7 @@ template <typename T> __global__ void groups_grad_kernel(struct cuda_groups p)
 		const group_slope s = slope_of<T>(p, i, c, mean, rstd);
 		const float v = rstd * (s.e * p.gamma[c] - sum - s.h * product);
 
-		dx[i] = (T)(v + (p.accumulate & 1 ? (float)dx[i] : 0));
+		dx[i] = (T)(v + (p.accumulate & JM_ADD_OUT ? (float)dx[i] : 0));
 	});
 }
 
@@ -547,8 +547,8 @@ template <typename T> __global__ void groups_sums_kernel(struct cuda_groups p)
 		gamma += gammas[k][threadIdx.x];
 		beta += betas[k][threadIdx.x];
 	}
-	p.dgamma[c] = gamma + (p.accumulate & 2 ? p.dgamma[c] : 0);
-	p.dbeta[c] = beta + (p.accumulate & 4 ? p.dbeta[c] : 0);
+	p.dgamma[c] = gamma + (p.accumulate & JM_ADD_NORM_DGAMMA ? p.dgamma[c] : 0);
+	p.dbeta[c] = beta + (p.accumulate & JM_ADD_NORM_DBETA ? p.dbeta[c] : 0);
 }
 
 void cuda_groupnorm(const struct cuda_groups *p, cudaStream_t stream)

@@ -185,7 +185,7 @@ static int takes_groups(struct cuda_dev *dev, const struct jm_group *group, stru
 
 	(void)dev;
 	if (n->in[0]->type == n->out[0]->type && (!grad || n->in[1]->type == n->in[0]->type) &&
-		(grad || !(n->accumulate & 6)))
+		(grad || !(n->accumulate & JM_ADD_NORM_STATS)))
 		return 0;
 	return cuda_no_types(n, err);
 }
