@@ -52,6 +52,13 @@ def text(name, batch, seq, precision, aim, own, peer, **more):
             "own": f"train --model {own} --seq {seq}", "peer": peer and f"train_torch.py {peer}", **more}
 
 
+def fields(name, batch, aim, eager=False):
+    """Beside torch.compile, or plain PyTorch."""
+    return {"workload": name, "batch": str(batch), "precision": "f32", "unit": "sample", "aim": aim, "compiles": not eager,
+            "own": f"train --model {name} --batch {batch} --optimizer adam --lr 1e-4 --weight-decay 1e-5 --clip 0",
+            "peer": f"fno_torch.py {name} {batch} SECONDS{' eager' * eager}", **({"short": "eager"} if eager else {})}
+
+
 ROWS = {
     "resnet50-fp16": resnet("resnet50", "fp16", 1.25),
     "resnet50-bf16": resnet("resnet50", "bf16", 1.12),
@@ -66,6 +73,10 @@ ROWS = {
     "gpt-117m": text("gpt-117m", 32, 1024, "bf16", 1.15, "gpt-117m --batch 32", "gpt 32 1024 SECONDS attention=cudnn"),
     "gpt-800m": text("gpt-800m", 8, 2048, "bf16", 1.15, "gpt-800m --batch 8", f"gpt 8 2048 SECONDS attention=cudnn {TORCH_800M}"),
     "llama": text("llama", 8, 2048, "bf16", 1.12, f"llama {LLAMA} --batch 8", f"llama 8 2048 SECONDS attention=cudnn {TORCH_LLAMA}"),
+    "fno-rbc2d": fields("fno-rbc2d", 20, 1.5),
+    "fno-rbc2d-eager": fields("fno-rbc2d", 20, 3, eager=True),
+    "fno-rbc3d": fields("fno-rbc3d", 4, 1.5),
+    "fno-rbc3d-eager": fields("fno-rbc3d", 4, 3, eager=True),
     "gpt-800m-fp8": text("gpt-800m", 8, 2048, "fp8", None, "gpt-800m --batch 8", ""),
     "llama-fp8": text("llama", 8, 2048, "fp8", None, f"llama {LLAMA} --batch 8", ""),
     "gemm": {"workload": "gemm", "batch": "8192 x 8192 x 8192", "precision": "bf16", "unit": "product", "aim": 1.0,

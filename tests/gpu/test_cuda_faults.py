@@ -210,6 +210,17 @@ def test_a_kernel_of_a_resnet_that_fails_is_named(env, tmp_path):
     assert status == 125 and kind(r) == ("failed", 125, "device") and "outside its buffers" in r["reason"]
 
 
+@pytest.mark.parametrize("name", ["fno-rbc2d", "fno-rbc3d"])
+def test_a_fourier_operator_is_built_and_run(env, tmp_path, name):
+    """The kernels compute nothing, which its loss shows."""
+    words = [name, "--batch", 1, "--steps", 2, "--warmup", 0, "--source", "null", "--selftest", 0, "--device", "cuda:0"]
+    status, (r,) = on_all_ops({**env, **ALGORITHMS}, tmp_path, "graphs=1", *words)
+    assert status == 0 and r["steps"] == 2 and r["throughput"] > 0
+    assert r["loss_first"] == r["loss_last"] == 0
+    status, (r,) = on_all_ops({**env, **ALGORITHMS}, tmp_path, "graphs=1;kernels=700@30", *words)
+    assert status == 125 and kind(r) == ("failed", 125, "device") and "outside its buffers" in r["reason"]
+
+
 def test_taken_in_exclusive_mode(env):
     assert "compute mode" in refusal(env, "open=46@0")
 

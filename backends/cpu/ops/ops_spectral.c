@@ -3,82 +3,17 @@
  * Transforms of fields, products of their frequencies and the relative loss: turns nodes into the kernels' arguments. A
  * transform is one product with a constant matrix for each axis, from the last to the first and back.
  */
-#include <math.h>
 #include <stdlib.h>
 
 #include "backends/cpu/device/cpu.h"
+#include "engine/graph/dft_step.h"
 
 /* ---- transforms -------------------------------------------------------------------------------------------- */
 
-/*
- * x[B,N..,C] becomes [B,N..,2,K,C] by its last axis, and [B,..,N,2,W] becomes [B,..,2,K,W] by each further one: W are the
- * frequencies of the axes before and the channels.
- */
-struct axis {
-	int64_t points, kept, modes;
-	int64_t outer, width;
-	bool last;
-};
-
-static struct axis axis_of(const struct jm_node *n, int a)
+static struct cpu_fixed_product product_of(const struct jm_dft_step *s)
 {
-	const struct jm_tensor *x = n->op == JM_OP_DFT ? n->in[0] : n->out[0];
-	struct axis axis = {.points = x->dim[1 + a],
-		.modes = n->attr.dft.modes[a],
-		.outer = x->dim[0],
-		.width = jm_tensor_width(x),
-		.last = a == x->rank - 3};
-
-	axis.kept = axis.modes * (axis.last ? 1 : 2);
-	for (int i = 0; i < a; i++)
-		axis.outer *= x->dim[1 + i];
-	for (int i = a + 1; i < x->rank - 2; i++)
-		axis.width *= n->attr.dft.modes[i] * (i < x->rank - 3 ? 2 : 1);
-	return axis;
-}
-
-static int n_axes(const struct jm_node *n)
-{
-	return (n->op == JM_OP_DFT ? n->in[0] : n->out[0])->rank - 2;
-}
-
-/* Rows of a point: a real one, or a real and an imaginary one. */
-static int64_t parts(const struct axis *a)
-{
-	return a->last ? 1 : 2;
-}
-
-static struct cpu_fixed_product product_of(const struct jm_node *n, const struct axis *a)
-{
-	int64_t points = a->points * parts(a), kept = 2 * a->kept;
-	bool back = n->op == JM_OP_IDFT;
-
-	return (struct cpu_fixed_product){.outer = a->outer,
-		.rows = back ? points : kept,
-		.n = back ? kept : points,
-		.width = a->width};
-}
-
-/* The product that runs as number i, and the axis it is of. */
-static struct axis axis_at(const struct jm_node *n, int i)
-{
-	return axis_of(n, n->op == JM_OP_IDFT ? i : n_axes(n) - 1 - i);
-}
-
-/* The element of row (part, frequency) and column (point, part) of a transform; those of its inverse are transposed. */
-static double element(const struct axis *a, bool twice, int64_t row, int64_t column)
-{
-	int64_t k = row % a->kept, point = column / parts(a);
-	bool im_row = row >= a->kept, im_column = column % parts(a);
-	int64_t f = !a->last && k >= a->modes ? a->points - a->kept + k : k;
-	double t = 2 * M_PI * (double)(f * point % a->points) / (double)a->points;
-	double s = 1 / sqrt((double)a->points);
-
-	if (twice && a->last && f && 2 * f != a->points)
-		s *= 2;
-	if (im_row == im_column)
-		return s * cos(t);
-	return im_row ? -s * sin(t) : s * sin(t);
+	return (struct cpu_fixed_product){
+		.outer = s->outer, .rows = s->rows, .n = s->n, .width = s->width};
 }
 
 /* The matrices of all products, one behind the other, each in panels. */
@@ -92,16 +27,12 @@ static size_t panels(const struct cpu_fixed_product *p)
 	return (size_t)((p->rows + CPU_PANEL - 1) / CPU_PANEL * CPU_PANEL * p->n);
 }
 
-static void fill(const struct jm_node *n, const struct axis *a, float *m)
+static void fill(const struct jm_dft_step *s, float *m)
 {
-	struct cpu_fixed_product p = product_of(n, a);
-	bool back = n->op == JM_OP_IDFT, twice = n->attr.dft.twice;
-
-	for (int64_t row = 0; row < p.rows; row++)
-		for (int64_t i = 0; i < p.n; i++)
-			m[row / CPU_PANEL * CPU_PANEL * p.n + i * CPU_PANEL + row % CPU_PANEL] =
-				(float)(back ? element(a, twice, i, row)
-					     : element(a, twice, row, i));
+	for (int64_t row = 0; row < s->rows; row++)
+		for (int64_t i = 0; i < s->n; i++)
+			m[row / CPU_PANEL * CPU_PANEL * s->n + i * CPU_PANEL + row % CPU_PANEL] =
+				(float)jm_dft_element(s, row, i);
 }
 
 static int build_transform(const struct cpu_dev *dev, struct cpu_exec *exec, struct jm_err *err)
@@ -111,20 +42,20 @@ static int build_transform(const struct cpu_dev *dev, struct cpu_exec *exec, str
 	struct matrices *all;
 
 	(void)dev;
-	for (int i = 0; i < n_axes(n); i++) {
-		struct axis a = axis_at(n, i);
-		struct cpu_fixed_product p = product_of(n, &a);
+	for (int i = 0; i < jm_dft_steps(n); i++) {
+		struct jm_dft_step s = jm_dft_step(n, i);
+		struct cpu_fixed_product p = product_of(&s);
 
 		at[i + 1] = at[i] + panels(&p);
 	}
-	all = calloc(1, sizeof(*all) + at[n_axes(n)] * sizeof(float));
+	all = calloc(1, sizeof(*all) + at[jm_dft_steps(n)] * sizeof(float));
 	if (!all)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the matrices of a transform.");
-	for (int i = 0; i < n_axes(n); i++) {
-		struct axis a = axis_at(n, i);
+	for (int i = 0; i < jm_dft_steps(n); i++) {
+		struct jm_dft_step s = jm_dft_step(n, i);
 
 		all->m[i] = all->data + at[i];
-		fill(n, &a, all->m[i]);
+		fill(&s, all->m[i]);
 	}
 	exec->own = all;
 	return 0;
@@ -145,9 +76,9 @@ static size_t between(const struct jm_node *n)
 {
 	size_t most = 0;
 
-	for (int i = 0; i < n_axes(n) - 1; i++) {
-		struct axis a = axis_at(n, i);
-		struct cpu_fixed_product p = product_of(n, &a);
+	for (int i = 0; i < jm_dft_steps(n) - 1; i++) {
+		struct jm_dft_step s = jm_dft_step(n, i);
+		struct cpu_fixed_product p = product_of(&s);
 		size_t each = in_floats((size_t)(p.outer * p.rows * p.width) * sizeof(float));
 
 		most = each > most ? each : most;
@@ -159,9 +90,9 @@ static size_t scratch_transform(const struct cpu_dev *dev, const struct jm_node 
 {
 	size_t most = 0;
 
-	for (int i = 0; i < n_axes(n); i++) {
-		struct axis a = axis_at(n, i);
-		struct cpu_fixed_product p = product_of(n, &a);
+	for (int i = 0; i < jm_dft_steps(n); i++) {
+		struct jm_dft_step s = jm_dft_step(n, i);
+		struct cpu_fixed_product p = product_of(&s);
 		size_t each = dev->kernels->spectrals->fixed_scratch(&p, dev->threads);
 
 		most = each > most ? each : most;
@@ -178,10 +109,10 @@ static int run_transform(const struct cpu_dev *dev, const struct cpu_exec *exec,
 	struct cpu_vec x = cpu_vec(n->in[0]);
 
 	(void)err;
-	for (int i = 0; i < n_axes(n); i++) {
-		struct axis a = axis_at(n, i);
-		struct cpu_fixed_product p = product_of(n, &a);
-		bool end = i == n_axes(n) - 1;
+	for (int i = 0; i < jm_dft_steps(n); i++) {
+		struct jm_dft_step s = jm_dft_step(n, i);
+		struct cpu_fixed_product p = product_of(&s);
+		bool end = i == jm_dft_steps(n) - 1;
 
 		p.m = all->m[i];
 		p.x = x;

@@ -22,6 +22,7 @@ static const struct cuda_op *const tables[] = {
 	cuda_ops_concat,
 	cuda_ops_quantize,
 	cuda_ops_rope,
+	cuda_ops_spectral,
 	cuda_ops_tokens,
 	cuda_ops_update,
 };
