@@ -20,6 +20,7 @@ export JM_STATE="$work" # the node's registers; leaves nothing behind
 "$jm" report "$work/caps.db" --rack-power 40kW --rated-power 4kW --add-watts 800 --columns joules_per_item
 "$jm" report "$work/caps.db" --html "$work/caps.html" # to read and to pass on
 "$jm" set --device sim:h100x4 --dry-run gpu.power=600W --width 200 # what would be written
+"$jm" set --device sim:h100x4 --dry-run --json gpu.power=600W # the same for programs
 "$jm" set --device sim:h100x4 gpu.power=600W          # until 'joulemark restore'
 "$jm" status
 "$jm" restore

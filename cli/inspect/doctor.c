@@ -3,6 +3,7 @@
 #include "cli/frame/cli.h"
 #include "cli/frame/json_option.h"
 #include "cli/frame/screen.h"
+#include "doctor_ask.h"
 #include "doctor_verdict.h"
 #include "base/member.h"
 #include "meter/source.h"
@@ -32,6 +33,7 @@ struct report {
 	bool all;			/* also what is absent, with the reason */
 	bool broken;			/* a sensor that is here cannot be used */
 	char absent[400], unnamed[200]; /* members of the section */
+	char stuck[200];		/* members whose driver does not return */
 	json_t *array;
 };
 
@@ -66,10 +68,7 @@ static const char *answer(const struct jm_finding *f)
 /* A member is named once, whatever several findings say of it. */
 static void fold(char *names, size_t size, const char *member)
 {
-	size_t n = strlen(member);
-	const char *at = strstr(names, member);
-
-	if (!at || (at[n] && at[n] != ','))
+	if (!jm_doctor_names(names, member))
 		jm_text_append(names, size, ", ", member);
 }
 
@@ -154,9 +153,29 @@ static void begin(struct report *r, const char *section)
 	r->shown = false;
 }
 
+/* A member whose driver does not return is not asked again, as the control of the same driver. */
+static void ask(struct report *r, struct jm_ctx *ctx, const char *name, const char *summary,
+	jm_doctor_fn *fn, const void *member)
+{
+	struct jm_finding f = {.what = summary,
+		.why = "its driver has not returned from a call for 10 s",
+		.mend = "see the kernel's log ('dmesg'); the device may need a reset, or the "
+			"machine a "
+			"new start"};
+
+	r->member = name;
+	if (!jm_doctor_names(r->stuck, name)) {
+		if (jm_doctor_ask(ctx, fn, member, say, r))
+			return;
+		jm_text_append(r->stuck, sizeof(r->stuck), ", ", name);
+	}
+	say(r, &f);
+}
+
 /* ---- sources ------------------------------------------------------------------------------------------- */
 
-static void say_meter(struct report *r, const struct jm_meters *set, const struct jm_meter *m)
+static void say_meter(
+	const struct jm_meters *set, const struct jm_meter *m, jm_finding_fn *give, void *arg)
 {
 	char why[256] = "";
 	struct jm_finding f = {.ok = true, .what = m->label, .why = why, .mend = ""};
@@ -168,26 +187,31 @@ static void say_meter(struct report *r, const struct jm_meters *set, const struc
 	if (m->origin != JM_MEASURED && used < sizeof(why))
 		snprintf(why + used, sizeof(why) - used, " (%s%s%s)", jm_origin_name(m->origin),
 			*m->about ? ": " : "", m->about);
-	say(r, &f);
+	give(arg, &f);
 }
 
-/* A source without a doctor function: the meters that it opens. */
-static void ask_source(struct report *r, struct jm_ctx *ctx, const struct jm_source *source)
+/* Without a doctor function: the meters that it opens. */
+static void ask_source(struct jm_ctx *ctx, const void *member, jm_finding_fn *give, void *arg)
 {
+	const struct jm_source *source = member;
 	struct jm_meters set = {0};
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_finding f = {.what = source->summary, .mend = ""};
 	void *state = NULL;
 
+	if (source->doctor) {
+		source->doctor(ctx, give, arg);
+		return;
+	}
 	if (!jm_source_open(source, ctx, "", &set, &state, &err)) {
 		for (int i = 0; i < set.n; i++)
-			say_meter(r, &set, &set.meter[i]);
+			say_meter(&set, &set.meter[i], give, arg);
 		source->close(state);
 	} else {
 		f.needs_argument = source->options && err.code == JM_EUSAGE;
 		f.absent = err.code == JM_ENOENT || err.code == JM_ENOSUP;
 		f.why = err.text;
-		say(r, &f);
+		give(arg, &f);
 	}
 	jm_meters_done(&set);
 }
@@ -198,23 +222,25 @@ static void ask_sources(struct report *r, struct jm_ctx *ctx)
 	for (int i = 0; jm_sources[i]; i++) {
 		if (!strcmp(jm_sources[i]->name, "null"))
 			continue;
-		r->member = jm_sources[i]->name;
-		if (jm_sources[i]->doctor)
-			jm_sources[i]->doctor(ctx, say, r);
-		else
-			ask_source(r, ctx, jm_sources[i]);
+		ask(r, ctx, jm_sources[i]->name, jm_sources[i]->summary, ask_source, jm_sources[i]);
 	}
 }
 
 /* ---- controls ------------------------------------------------------------------------------------------ */
 
-static void ask_control(struct report *r, struct jm_ctx *ctx, const struct jm_control *control)
+/* Without a doctor function: the knobs that it opens. */
+static void ask_control(struct jm_ctx *ctx, const void *member, jm_finding_fn *give, void *arg)
 {
+	const struct jm_control *control = member;
 	struct jm_knobs set = {0};
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_finding f = {.what = control->summary, .mend = ""};
 	void *state = NULL;
 
+	if (control->doctor) {
+		control->doctor(ctx, give, arg);
+		return;
+	}
 	if (!control->open(ctx, "", &set, &state, &err)) {
 		control->close(state);
 		f.ok = true;
@@ -224,10 +250,10 @@ static void ask_control(struct report *r, struct jm_ctx *ctx, const struct jm_co
 	for (int i = 0; i < set.n; i++) {
 		f.what = set.knob[i].label;
 		f.why = set.knob[i].name;
-		say(r, &f);
+		give(arg, &f);
 	}
 	if (!set.n)
-		say(r, &f);
+		give(arg, &f);
 	jm_knobs_done(&set);
 }
 
@@ -242,12 +268,10 @@ static void ask_controls(struct report *r, struct jm_ctx *ctx)
 		r->member = c->name;
 		snprintf(why, sizeof(why), "--control %s%s%s", c->name, c->argument ? ":" : "",
 			c->argument ? c->argument : "");
-		if (c->doctor)
-			c->doctor(ctx, say, r);
-		else if (c->origin == JM_SIMULATED)
+		if (!c->doctor && c->origin == JM_SIMULATED)
 			say(r, &f);
 		else
-			ask_control(r, ctx, c);
+			ask(r, ctx, c->name, c->summary, ask_control, c);
 	}
 }
 
@@ -268,7 +292,7 @@ static void list_types(const struct jm_device *d, char *ret, size_t size)
 	}
 }
 
-static void say_device(struct report *r, const char *what, const struct jm_device *d)
+static void say_device(const char *what, const struct jm_device *d, jm_finding_fn *give, void *arg)
 {
 	char why[1000], memory[40] = "", types[80], versions[700];
 	struct jm_finding f = {.ok = true, .what = what, .why = why, .mend = ""};
@@ -281,15 +305,16 @@ static void say_device(struct report *r, const char *what, const struct jm_devic
 	snprintf(why, sizeof(why), "%s%s; computes in %s%s%s%s", d->props.name, memory, types,
 		d->props.native[JM_BF16] ? "" : "; bf16 is emulated and slow",
 		*versions ? "; " : "", versions);
-	say(r, &f);
+	give(arg, &f);
 }
 
 #define MOST_DEVICES 64
 
 /* Every device of the backend: its indices are tried until one is not there. A device that cannot
  * be used does not end the search. */
-static void ask_backend(struct report *r, const char *name)
+static void ask_backend(struct jm_ctx *ctx, const void *member, jm_finding_fn *give, void *arg)
 {
+	const char *name = member;
 	const char *mend = strcmp(name, "cpu")
 				   ? "otherwise use --device cpu, or ref, which is always "
 				     "available but slow"
@@ -297,7 +322,7 @@ static void ask_backend(struct report *r, const char *name)
 	struct jm_device d;
 	char device[48], what[24];
 
-	r->member = name;
+	(void)ctx;
 	for (int i = 0; i < MOST_DEVICES; i++) {
 		struct jm_err err = JM_ERR_INIT;
 		struct jm_finding f = {.what = what, .why = err.text, .mend = i ? "" : mend};
@@ -310,9 +335,9 @@ static void ask_backend(struct report *r, const char *name)
 			return;
 		f.absent = code == JM_ENOENT;
 		if (code) {
-			say(r, &f);
+			give(arg, &f);
 		} else {
-			say_device(r, what, &d);
+			say_device(what, &d, give, arg);
 			jm_device_close(&d);
 		}
 		if (!strcmp(name, "ref") || code == JM_ENOENT || code == JM_EVERSION)
@@ -425,7 +450,7 @@ static int run_doctor(struct jm_cli *cli)
 	ask_controls(&r, &cli->ctx);
 	begin(&r, "Compute");
 	for (size_t i = 0; jm_backend_name(i); i++)
-		ask_backend(&r, jm_backend_name(i));
+		ask(&r, &cli->ctx, jm_backend_name(i), "devices", ask_backend, jm_backend_name(i));
 	ask_transports(&r);
 	ask_state(&r, &cli->ctx);
 	ask_outputs(&r);
@@ -438,7 +463,7 @@ static int run_doctor(struct jm_cli *cli)
 	if (r.array)
 		return jm_json_put(cli, r.array) ? jm_cli_fail(cli) : 0;
 	begin(&r, NULL);
-	jm_doctor_verdict(cli, r.broken);
+	jm_doctor_verdict(cli, r.broken, r.stuck);
 	return 0;
 }
 

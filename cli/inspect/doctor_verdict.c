@@ -15,12 +15,21 @@ struct found {
 	bool node; /* a meter measures the whole machine */
 };
 
+bool jm_doctor_names(const char *names, const char *name)
+{
+	size_t n = strlen(name), length;
+
+	for (; *names; names += length + strspn(names + length, ", ")) {
+		length = strcspn(names, ",");
+		if (length == n && !memcmp(names, name, n))
+			return true;
+	}
+	return false;
+}
+
 static void add_name(char *names, size_t size, const char *name)
 {
-	size_t n = strlen(name);
-	const char *at = strstr(names, name);
-
-	if (!at || (at[n] && at[n] != ','))
+	if (!jm_doctor_names(names, name))
 		jm_text_append(names, size, ", ", name);
 }
 
@@ -36,7 +45,7 @@ static void add_meter(struct found *f, const struct jm_source *source, const str
 	}
 }
 
-static void try_sources(struct jm_ctx *ctx, struct found *f)
+static void try_sources(struct jm_ctx *ctx, const char *stuck, struct found *f)
 {
 	for (int i = 0; jm_sources[i]; i++) {
 		const struct jm_source *source = jm_sources[i];
@@ -45,7 +54,7 @@ static void try_sources(struct jm_ctx *ctx, struct found *f)
 		void *state;
 
 		if (source->on_request || source->origin == JM_SIMULATED ||
-			!strcmp(source->name, "null"))
+			!strcmp(source->name, "null") || jm_doctor_names(stuck, source->name))
 			continue;
 		if (!jm_source_open(source, ctx, "", &set, &state, &err)) {
 			for (int k = 0; k < set.n; k++)
@@ -56,7 +65,7 @@ static void try_sources(struct jm_ctx *ctx, struct found *f)
 	}
 }
 
-static void try_controls(struct jm_ctx *ctx, struct found *f)
+static void try_controls(struct jm_ctx *ctx, const char *stuck, struct found *f)
 {
 	for (int i = 0; jm_controls[i]; i++) {
 		const struct jm_control *control = jm_controls[i];
@@ -64,7 +73,7 @@ static void try_controls(struct jm_ctx *ctx, struct found *f)
 		struct jm_err err = JM_ERR_INIT;
 		void *state;
 
-		if (control->origin == JM_SIMULATED)
+		if (control->origin == JM_SIMULATED || jm_doctor_names(stuck, control->name))
 			continue;
 		if (!control->open(ctx, "", &set, &state, &err)) {
 			for (int k = 0; k < set.n; k++)
@@ -113,12 +122,12 @@ static void print_settings(struct jm_cli *cli, const struct found *f)
 	jm_text_wrap(cli->out, text, 2, 2, cli->width);
 }
 
-void jm_doctor_verdict(struct jm_cli *cli, bool broken)
+void jm_doctor_verdict(struct jm_cli *cli, bool broken, const char *stuck)
 {
 	struct found f = {0};
 
-	try_sources(&cli->ctx, &f);
-	try_controls(&cli->ctx, &f);
+	try_sources(&cli->ctx, stuck, &f);
+	try_controls(&cli->ctx, stuck, &f);
 	fprintf(cli->out, "%sVerdict%s\n", jm_screen_code(cli->colour, JM_BOLD),
 		jm_screen_code(cli->colour, JM_PLAIN));
 	print_power(cli, &f, broken);

@@ -260,14 +260,14 @@ static json_t *run_record(
 }
 
 /* Of the runs from `first` on, without those that were cut short. room: for all of them */
-static int make_stored(const struct measurement *m, int first, struct jm_stored_run *room, int *n,
-	struct jm_err *err)
+static int make_stored(
+	struct measurement *m, int first, struct jm_stored_run *room, int *n, struct jm_err *err)
 {
-	const struct jm_measure_repeat *r = &m->repeat;
+	struct jm_measure_repeat *r = &m->repeat;
 	int rc = 0;
 
 	for (int i = first; !rc && i < r->runs; i++) {
-		const struct jm_repeat_run *run = &r->run[i];
+		struct jm_repeat_run *run = &r->run[i];
 
 		if (run->cut_short)
 			continue;
@@ -280,6 +280,8 @@ static int make_stored(const struct measurement *m, int first, struct jm_stored_
 			.record = run_record(m, run, err),
 		};
 		rc = room[*n].record ? 0 : err->code;
+		if (!rc)
+			jm_repeat_take_joules(r, run, m->session, room[*n].record);
 		*n += !rc;
 	}
 	return rc;

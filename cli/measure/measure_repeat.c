@@ -6,10 +6,13 @@
 #include "base/clock.h"
 #include "base/ctx.h"
 #include "base/process/shell_words.h"
+#include "base/text/json.h"
 #include "run/plan/plan.h"
 #include "run/plan/until.h"
 
+#include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -136,7 +139,7 @@ static bool first_origin(const struct jm_meters *set, enum jm_origin *ret)
 	return false;
 }
 
-double jm_repeat_joules(struct jm_session *s, int64_t t0_ns, int64_t t1_ns)
+static double joules_between(struct jm_session *s, int64_t t0_ns, int64_t t1_ns)
 {
 	const struct jm_meters *set = jm_session_meters(s);
 	enum jm_origin origin;
@@ -156,6 +159,33 @@ double jm_repeat_joules(struct jm_session *s, int64_t t0_ns, int64_t t1_ns)
 		sum += e.joules;
 	}
 	return sum;
+}
+
+static bool is_short(const struct jm_measure_repeat *r, const struct jm_repeat_run *run)
+{
+	return run->outcome.end_ns - run->outcome.start_ns < r->refresh_ns;
+}
+
+double jm_repeat_joules(
+	const struct jm_measure_repeat *r, struct jm_repeat_run *run, struct jm_session *s)
+{
+	if (!run->asked && !is_short(r, run))
+		run->joules = joules_between(s, run->outcome.start_ns, run->outcome.end_ns);
+	run->asked = true;
+	return run->joules;
+}
+
+void jm_repeat_take_joules(const struct jm_measure_repeat *r, struct jm_repeat_run *run,
+	const struct jm_session *s, const json_t *record)
+{
+	enum jm_origin origin;
+	char key[40];
+
+	if (run->asked || is_short(r, run) || !first_origin(jm_session_meters(s), &origin))
+		return;
+	snprintf(key, sizeof(key), "joules_%s", jm_origin_name(origin));
+	run->joules = jm_json_real_of(json_object_get(record, "total"), key);
+	run->asked = true;
 }
 
 static bool any_succeeded(const struct jm_measure_repeat *r, int command)
@@ -435,9 +465,7 @@ static void learn_joules(struct runner *runner)
 
 		if (run->outcome.end_ns > known)
 			break;
-		if (run->outcome.end_ns - run->outcome.start_ns >= r->refresh_ns)
-			run->joules = jm_repeat_joules(
-				runner->session, run->outcome.start_ns, run->outcome.end_ns);
+		jm_repeat_joules(r, run, runner->session);
 	}
 }
 

@@ -20,7 +20,8 @@ struct jm_repeat_run {
 	int block, position; /* from 1 */
 	struct jm_outcome outcome;
 	bool cut_short; /* by a signal to joulemark: it is in no figure */
-	double joules;	/* of the first origin that is known, while it runs; NAN = unknown */
+	bool asked; /* for its energy, once: for a stored record, --until-interval, or the figures */
+	double joules; /* if asked: of the first origin that is known; NAN = unknown, or shorter than a refresh */
 };
 
 struct jm_repeat_options {
@@ -44,8 +45,8 @@ struct jm_measure_repeat {
 	int64_t refresh_ns; /* of the slowest sensor that counts */
 	int64_t start_ns, end_ns;
 	struct jm_repeat_run *run;
-	int runs, blocks;  /* blocks: that are whole */
-	int asked;	   /* of the runs, from the first on: their joules were asked for */
+	int runs, blocks; /* blocks: that are whole */
+	int asked; /* of the runs, from the first on: --until-interval asked for their joules */
 	double seconds;	   /* in groups */
 	int groups, phase; /* phase: of all of it */
 	struct jm_repeat_group {
@@ -79,10 +80,14 @@ int jm_measure_repeat_run(struct jm_measure_repeat *r, struct jm_cli *cli, struc
 void jm_measure_repeat_close(struct jm_measure_repeat *r);
 
 /*
- * Joules of the topmost meters of the first of jm_origin_order that the session has, from t0_ns to t1_ns; NAN =
- * unknown. Also while it runs.
+ * Joules of a run: of the topmost meters of the first of jm_origin_order that the session has. They are computed at the
+ * first call, also while the session runs.
  */
-double jm_repeat_joules(struct jm_session *s, int64_t t0_ns, int64_t t1_ns);
+double jm_repeat_joules(
+	const struct jm_measure_repeat *r, struct jm_repeat_run *run, struct jm_session *s);
+/* The same from the run's record, which was made first. */
+void jm_repeat_take_joules(const struct jm_measure_repeat *r, struct jm_repeat_run *run,
+	const struct jm_session *s, const struct json_t *record);
 /* Whether a run is in mean and spread: it succeeded, or none did, or failures are ignored. */
 bool jm_repeat_counts(const struct jm_measure_repeat *r, const struct jm_repeat_run *run);
 

@@ -180,15 +180,22 @@ static void put_share(const struct jm_measure_text *t, const json_t *record)
 	const json_t *attached = json_object_get(record, "attached");
 	double cpu_s = jm_json_real_of(attached, "cpu_s");
 	double share = jm_json_real_of(attached, "share");
-	char text[300], joules[80] = "an unknown energy";
+	double joules_known = jm_json_real_of(attached, "joules_estimated");
+	char text[300], joules[80];
 
 	if (isnan(cpu_s))
 		return;
-	if (!isnan(jm_json_real_of(attached, "joules_estimated")))
-		jm_text_quantity(jm_json_real_of(attached, "joules_estimated"), NAN, "J", joules,
-			sizeof(joules));
+	jm_text_quantity(joules_known, NAN, "J", joules, sizeof(joules));
 	if (isnan(share))
 		snprintf(text, sizeof(text), "unknown: no processor time was used");
+	else if (isnan(joules_known))
+		snprintf(text, sizeof(text),
+			"%.3g s, %.3g %% of all processor time; its energy is unknown: %s", cpu_s,
+			100 * share,
+			json_array_size(json_object_get(attached, "meters"))
+				? "that of the processors is (see Quality)"
+				: "no meter of the processors is read; add --source rapl, or "
+				  "--source estimate");
 	else
 		snprintf(text, sizeof(text),
 			"%s of the processors, estimated: %.3g s, %.3g %% of all processor time",

@@ -132,12 +132,9 @@ static const char *const figure_names[FIGURES] = {
 static void fill_values(const struct jm_measure_repeat *r, struct jm_session *s, double *values)
 {
 	for (int i = 0; i < r->runs; i++) {
-		const struct jm_repeat_run *run = &r->run[i];
+		struct jm_repeat_run *run = &r->run[i];
 		double seconds = (double)(run->outcome.end_ns - run->outcome.start_ns) * 1e-9;
-		double joules =
-			run->outcome.end_ns - run->outcome.start_ns < r->refresh_ns
-				? NAN
-				: jm_repeat_joules(s, run->outcome.start_ns, run->outcome.end_ns);
+		double joules = jm_repeat_joules(r, run, s);
 		const double of_run[FIGURES] = {seconds, joules, joules / seconds,
 			run->outcome.user_s, run->outcome.system_s};
 

@@ -66,11 +66,16 @@ static json_t *words_json(const struct jm_knob *k)
 	return words;
 }
 
+const char *jm_knob_ends(const struct jm_knob *k)
+{
+	return ends_words[k->ends];
+}
+
 json_t *jm_knob_json(const struct jm_knob *k, const struct jm_applied *a)
 {
 	return json_pack("{ss ss ss ss ss ss so so so so so so ss*}", "knob", k->name, "device",
 		k->device, "label", k->label, "unit", k->unit, "kind", kind_words[k->kind], "ends",
-		ends_words[k->ends], "words", words_json(k), "accepted",
+		jm_knob_ends(k), "words", words_json(k), "accepted",
 		jm_knob_show_json(&a->accepted, k->unit), "enforced",
 		jm_knob_show_json(&a->enforced, k->unit), "min", jm_json_number(k->min), "max",
 		jm_json_number(k->max), "default", jm_knob_show_json(&k->fallback, k->unit),

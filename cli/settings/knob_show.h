@@ -14,6 +14,8 @@ void jm_knob_show(const struct jm_knob_value *value, const char *unit, char *out
 void jm_knob_show_number(double number, const char *unit, char *out, size_t size);
 /* A number where it is one, else the text that a setting takes, or null. */
 json_t *jm_knob_show_json(const struct jm_knob_value *value, const char *unit);
+/* What ends a setting of it: "reboot" */
+const char *jm_knob_ends(const struct jm_knob *k);
 /* What `get --json` prints of one knob. */
 json_t *jm_knob_json(const struct jm_knob *k, const struct jm_applied *a);
 

@@ -46,6 +46,8 @@ static const struct jm_option set_options[] = {DEVICE_ROW, CONTROL_ROW,
 		.type = JM_FLAG,
 		.help = "list each write in its order, whether this user may do it, the range of "
 			"the knob and what restores it; write nothing"},
+	{JM_JSON_ROW("with --dry-run: print it as JSON, or write it to this file"), .type = JM_TEXT,
+		.needs = "dry-run"},
 	{0}};
 static const struct jm_option json_options[] = {JM_JSON_OPTION, {0}};
 

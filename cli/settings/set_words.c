@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "set_words.h"
 #include "guard/dry_run.h"
+#include "cli/frame/json_option.h"
+#include "knob_show.h"
 #include "report/format/text.h"
 
 #include <stdarg.h>
@@ -124,6 +126,50 @@ static int print_parts(
 	return rc ? rc : jm_dry_run(dry, settings, cli->n_args, &report, &cli->err);
 }
 
+/* ---- the same as JSON ---- */
+
+struct listing {
+	const struct jm_cli *cli;
+	json_t *knobs, *writes; /* writes: of the last of the knobs */
+};
+
+static void list_knob(void *arg, const struct jm_dry_knob *d)
+{
+	static const char *const known_words[] = {JM_KNOWN_WORDS};
+	struct listing *l = arg;
+	const struct jm_knob *k = d->knob;
+
+	l->writes = json_array();
+	json_array_append_new(l->knobs,
+		json_pack("{ss ss ss ss so ss so so ss ss so so}", "knob", k->name, "device",
+			k->device, "label", k->label, "unit", k->unit, "found",
+			jm_knob_show_json(d->found, k->unit), "found_by", known_words[d->known_by],
+			"value", jm_knob_show_json(d->value, k->unit), "restored",
+			jm_knob_show_json(l->cli->command ? d->found : d->base, k->unit), "ends",
+			jm_knob_ends(k), "journal", d->journal, "holder_pid",
+			d->holder ? json_integer(d->holder) : json_null(), "writes", l->writes));
+}
+
+static void list_write(void *arg, const struct jm_dry_write *w)
+{
+	const struct listing *l = arg;
+
+	json_array_append_new(l->writes,
+		json_pack("{ss ss? sb}", "to", w->to, "text", w->text, "allowed", w->allowed));
+}
+
+static int list_parts(struct jm_cli *cli, struct jm_dry_run *dry, const struct jm_setting *settings)
+{
+	struct listing l = {.cli = cli, .knobs = json_array()};
+	const struct jm_dry_report report = {list_knob, list_write, &l};
+	int rc = jm_dry_run(dry, settings, cli->n_args, &report, &cli->err);
+
+	if (!rc)
+		return jm_json_put(cli, l.knobs);
+	json_decref(l.knobs);
+	return rc;
+}
+
 static int state_all(struct jm_cli *cli, struct jm_dry_run *dry)
 {
 	char *const *texts = jm_values_get(&cli->values, "found")->texts;
@@ -151,7 +197,8 @@ int jm_set_dry_run(struct jm_cli *cli, const char *controls)
 	if (!rc)
 		rc = state_all(cli, dry);
 	if (!rc)
-		rc = print_parts(cli, dry, settings);
+		rc = jm_json_wanted(cli) ? list_parts(cli, dry, settings)
+					 : print_parts(cli, dry, settings);
 	jm_dry_run_close(dry);
 	free(settings);
 	return rc;

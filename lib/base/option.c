@@ -187,7 +187,9 @@ static int parse(const struct jm_option *o, const char *text, double *number, st
 
 	switch (o->type) {
 	case JM_TEXT:
-		return *text ? 0 : jm_err_set(err, JM_EUSAGE, "--%s needs a value.", o->name);
+		if (!*text)
+			return jm_err_set(err, JM_EUSAGE, "--%s needs a value.", o->name);
+		return o->check ? o->check(text, err) : 0;
 	case JM_FLAG:
 		return parse_flag(o, text, number, err);
 	case JM_CHOICE:

@@ -38,6 +38,8 @@ struct jm_option {
 		heading; /* for the help: of this row and those that follow; NULL = that of the row before */
 	bool usual;  /* the short help describes it; it names the others */
 	bool repeat; /* may be given several times (TEXT only) */
+	/* TEXT: may the value be this one? An error says what to give. NULL = any text */
+	int (*check)(const char *text, struct jm_err *err);
 	/* repeat: does this word, which follows the value, belong to the option too, as in --option A B? */
 	bool (*takes_word)(const char *word);
 	/* another option of the same rows, without which this one has no effect; NULL = none */

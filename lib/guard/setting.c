@@ -21,14 +21,32 @@ struct parser {
 	struct jm_err *err;
 };
 
+/* Do the n characters end within the number of a word, as "policy1" in "policy10"? A hexadecimal id has no such words. */
+static bool cuts_number(const char *id, size_t n)
+{
+	if (!n || !isdigit((unsigned char)id[n]))
+		return false;
+	while (n && isdigit((unsigned char)id[n - 1]))
+		n--;
+	for (; n && isalpha((unsigned char)id[n - 1]); n--)
+		if (!isxdigit((unsigned char)id[n - 1]))
+			return true;
+	return false;
+}
+
+bool jm_selector_means(const char *selector, const char *device)
+{
+	size_t n = strlen(selector);
+
+	if (n && selector[n - 1] == '=')
+		return strlen(device) == n - 1 && !strncmp(selector, device, n - 1);
+	return !strncmp(selector, device, n) && !cuts_number(device, n);
+}
+
 bool jm_setting_matches(const struct jm_setting *setting, const struct jm_knob *knob)
 {
-	size_t n = strlen(setting->selector);
-	bool exactly = n && setting->selector[n - 1] == '=';
-
-	n -= exactly;
-	return !strcmp(setting->knob, knob->name) && !strncmp(setting->selector, knob->device, n) &&
-	       (!exactly || !knob->device[n]);
+	return !strcmp(setting->knob, knob->name) &&
+	       jm_selector_means(setting->selector, knob->device);
 }
 
 void jm_setting_exactly(struct jm_setting *setting, const struct jm_knob *knob)

@@ -55,6 +55,8 @@ void jm_axis_done(struct jm_axis *axis);
 int jm_target_parse(
 	const char *text, const struct jm_knobs *knobs, struct jm_setting *ret, struct jm_err *err);
 
+/* Does the device's id begin with the selector? A number behind a word counts whole: "policy1" is not "policy10". */
+bool jm_selector_means(const char *selector, const char *device);
 /* Is the knob one that the setting means? */
 bool jm_setting_matches(const struct jm_setting *setting, const struct jm_knob *knob);
 /* Makes the setting mean this device alone, even where its id begins that of another. */

@@ -4,7 +4,7 @@ import os
 import random
 import shutil
 
-from hangs import SCENES
+from hangs import SCENES, play
 
 AT_ONCE = 3  # each waits most of its time
 
@@ -26,7 +26,7 @@ class Suite:
         folder = os.path.join(self.folder, scene.__name__)
         os.mkdir(folder)
         try:
-            scene(folder, rng)
+            play(scene, folder, rng)
         except AssertionError as problem:
             raise AssertionError(f"{scene.__name__}: {problem}") from None
         finally:

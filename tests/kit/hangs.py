@@ -9,7 +9,7 @@ import subprocess
 import time
 
 from fake_gpus import FakeGpus, child_of, wait_for
-from gangs import devices
+from gangs import children, devices
 from hwmon_tree import grace
 from jm import BIN, BUILD, FAILURE
 from runs import records
@@ -25,6 +25,7 @@ GPT = ["run", "gpt", "--layers", "1", "--hidden", "32", "--heads", "2", "--vocab
 
 class Program:
     """joulemark beside a driver or a device that is stuck while `stuck` exists."""
+    of = {}  # folder: the programs of the scene in it
 
     def __init__(self, folder, env, *words):
         self.stuck, self.json = os.path.join(folder, "stuck"), os.path.join(folder, "r.json")
@@ -32,6 +33,7 @@ class Program:
         self.env = {**os.environ, "COLUMNS": "400", "JM_STATE": os.path.join(folder, "state"),
                     **{key: value.replace("STUCK", self.stuck) for key, value in env.items()}}
         self.process = self.began = None
+        self.of.setdefault(folder, []).append(self)
 
     def start(self, **more):
         self.began = time.monotonic()
@@ -50,15 +52,29 @@ class Program:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{self.words[1:]} does not end") from None
         finally:
-            if os.path.exists(self.stuck):
-                os.remove(self.stuck)
-            if self.process.poll() is None:
-                self.process.kill()
-                self.process.communicate()
+            self.stop()
+
+    def stop(self):
+        """With what it has started, wherever the scene stands."""
+        if os.path.exists(self.stuck):
+            os.remove(self.stuck)
+        if self.process and self.process.poll() is None:
+            for pid in [*children(self.process.pid), self.process.pid]:
+                os.kill(pid, signal.SIGKILL)
+            self.process.communicate()
 
     def record(self):
         with open(self.json, encoding="utf-8") as file:
             return json.load(file)
+
+
+def play(scene, folder, rng):
+    """A scene that fails leaves no program running."""
+    try:
+        scene(folder, rng)
+    finally:
+        for program in Program.of.pop(folder, []):
+            program.stop()
 
 
 def gpus_of(folder, config):
@@ -159,6 +175,18 @@ def opening_of_one(folder, _):
     assert meter["joules"] > 300, meter
 
 
+def asked(folder, _):
+    """doctor names the source whose driver does not answer, asks the control of the same driver no more, and goes on."""
+    program = Program(folder, gpus_of(folder, "initlag=1e9").env, "doctor", "--json")
+    program.hang()
+    status, out, err = program.start().end(LIMIT_S)
+    assert status == 0, err
+    found = [f for f in json.loads(out) if f["member"] == "nvml"]
+    assert [f["section"] for f in found] == ["Measure", "Set"] and not any(f["ok"] for f in found), found
+    assert all("has not returned" in f["why"] and "dmesg" in f["mend"] for f in found), found
+    assert any(f["member"] == "state" for f in json.loads(out))
+
+
 def attached(folder, rng):
     """A call for the users of a GPU that does not return: the GPU's energy is known, its share is not."""
     users = os.path.join(folder, "users")
@@ -218,5 +246,5 @@ def device_closing(folder, _):
     assert program.record()["status"] == "ok" and program.record()["steps"] == 5
 
 
-SCENES = (reading, reading_of_a_file, interrupted, setting, opening, opening_of_one, attached, watched, step,
-          device_opening, device_closing)
+SCENES = (reading, reading_of_a_file, interrupted, setting, opening, opening_of_one, asked, attached, watched,
+          step, device_opening, device_closing)

@@ -101,6 +101,7 @@ const struct jm_option jm_train_options[] = {
 		"batches of an evaluation, which uses the same ones each time"),
 	{.name = "until",
 		JM_BIND(JM_TEXT, struct train, until.given),
+		.check = jm_until_check,
 		.argument = "top1=X|loss=X",
 		.help = "end as soon as an evaluation finds a share of right answers of at least "
 			"X, "

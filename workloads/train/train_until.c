@@ -37,6 +37,13 @@ int jm_until_parse(struct jm_until *u, struct jm_err *err)
 		u->given);
 }
 
+int jm_until_check(const char *text, struct jm_err *err)
+{
+	struct jm_until u = {.given = text};
+
+	return jm_until_parse(&u, err);
+}
+
 const char *jm_until_text(const struct jm_until *u, char *out, size_t size)
 {
 	snprintf(out, size, "%s of %g", figure_names[u->figure], u->target);

@@ -17,8 +17,10 @@ struct jm_until {
 	long steps;	  /* of this run until it was reached; 0 = it was not */
 };
 
-/* Reads what is given; JM_EUSAGE: it is no figure with its target. */
+/* Reads what is given, if anything; JM_EUSAGE: it is no figure with its target. */
 int jm_until_parse(struct jm_until *u, struct jm_err *err);
+/* The same of a text alone, for the row of the option. */
+int jm_until_check(const char *text, struct jm_err *err);
 /* "top1 of 0.98" */
 const char *jm_until_text(const struct jm_until *u, char *out, size_t size);
 /* An evaluation behind so many steps of this run. True: what it found is enough. */

@@ -147,7 +147,7 @@ static int add_as_found(struct list *l, const char *name, struct jm_err *err)
 		struct jm_setting setting;
 
 		if (rc || !value || strlen(knob) != n || strncmp(knob, name, n) != 0 ||
-			strncmp(device, selector, strlen(selector)) != 0 ||
+			!jm_selector_means(selector, device) ||
 			jm_plan_other_node(l->parameters, device))
 			continue;
 		snprintf(full, sizeof(full), "%s@%s", knob, device);

@@ -3,6 +3,7 @@
 #include "plan.h"
 
 #include "base/text/keys.h"
+#include "guard/setting.h"
 #include "measure/command/item_kind.h"
 #include "meter/meter.h"
 #include "result/record.h"
@@ -55,7 +56,7 @@ static bool is_as_found(
 
 		if (strcmp(json_string_value(json_object_get(one, "knob")), knob) != 0)
 			continue;
-		if ((selector && strncmp(device, selector, strlen(selector)) != 0) ||
+		if ((selector && !jm_selector_means(selector, device)) ||
 			jm_plan_other_node(parameters, device))
 			continue;
 		if (!was || strcmp(was, value) != 0)

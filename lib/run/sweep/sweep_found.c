@@ -4,6 +4,7 @@
 #include "guard/guard_requests.h"
 #include "sweep.h"
 #include "guard/guard_recover.h"
+#include "guard/setting.h"
 #include "run/plan/case_settings.h"
 
 #include <stdio.h>
@@ -22,7 +23,7 @@ static bool spoken_of(const json_t *what, const char *knob, const char *device)
 			const char *selector = jm_json_text(axis, "selector");
 
 			if (!strcmp(jm_json_text(axis, "knob"), knob) &&
-				(!device || !strncmp(device, selector, strlen(selector))))
+				(!device || jm_selector_means(selector, device)))
 				return true;
 		}
 	return false;

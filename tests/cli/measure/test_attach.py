@@ -89,6 +89,16 @@ def test_the_share_is_that_of_the_processor_time(what):
     assert re.search(r"Share .*estimated.*25", re.sub(r"2[3-7]\.\d", "25", done.stderr)), done.stderr
 
 
+def test_a_share_without_a_meter_of_the_processors_says_what_to_add(tmp_path):
+    gpus = FakeGpus(tmp_path, 1)
+    with subprocess.Popen(["sh", "-c", "while :; do :; done"]) as child:
+        done = jm("measure", "--source", "nvml", "--pid", child.pid, "--for", "1s", env=gpus.env)
+        child.kill()
+    share = re.search(r"Share +(.*)", done.stderr)[1]
+    assert re.fullmatch(r"[0-9.]+ s, [0-9.]+ % of all processor time; its energy is unknown: no meter of the processors is "
+                        "read; add --source rapl, or --source estimate", share), done.stderr
+
+
 @pytest.mark.parametrize("group, file, scale", [
     ("system.slice/slurmstepd.scope/job_4711", "cpu.stat", 1e6),
     ("system.slice/n7_slurmstepd.scope/job_4711", "cpu.stat", 1e6),

@@ -169,8 +169,7 @@ def test_each_run_is_a_record_of_the_store(tmp_path):
         record = stored[run["block"], run["position"]]
         assert record["command"] == found["commands"][run["command"]]["command"]
         assert record["wall_s"] == pytest.approx(run["seconds"], abs=1e-6)
-        # of the same readings, but of those that came later on a busy machine, too
-        assert record["total"]["joules_measured"] == pytest.approx(run["joules"], rel=0.01)
+        assert record["total"]["joules_measured"] == pytest.approx(run["joules"], rel=1e-6)
         assert record["user_s"] == pytest.approx(run["user_s"])
     shown = jm("report", store).stdout
     assert shown.count("over 3 runs") == 2 and "sleep 0.2" in shown and "sleep 0.3" in shown
@@ -192,7 +191,9 @@ def test_runs_that_ended_are_stored_when_joulemark_is_killed(tmp_path, compare):
         records = [json.loads(row[0]) for row in db.execute("SELECT record FROM records")]
     assert len(records) == 3 and all(r["status"] == "ok" for r in records)
     for r in records:
-        assert r["total"]["joules_measured"] == pytest.approx(300 * r["wall_s"], rel=0.02) and r["wall_s"] > 0.25
+        total = r["total"]  # a busy machine reads later, and the bound says so
+        assert total["joules_measured"] == pytest.approx(300 * r["wall_s"], abs=total["error_measured_joules"])
+        assert r["wall_s"] > 0.25
         assert len(r["phases"]) == 1 and r["phases"][0]["end_s"] - r["phases"][0]["start_s"] == pytest.approx(r["wall_s"])
     places = sorted((r["case"]["block"], r["case"]["position"]) for r in records)
     assert places == ([(1, 1), (1, 2), (2, 1)] if compare else [(1, 1), (2, 1), (3, 1)])

@@ -6,7 +6,7 @@ import numpy
 import pytest
 from PIL import Image
 
-from jm import jm
+from jm import USAGE, jm, sentence
 from training import train
 
 FAILED = 1
@@ -127,15 +127,19 @@ def test_a_text_is_learnt_until_its_loss(tmp_path):
 
 @pytest.mark.parametrize("words, data, reason", [
     (["--until", "top1=0.9"], True, "Nothing ends the run if --until is not reached"),
-    (["--until", "top1=98", "--epochs", 2], True, "--until top1=98 is no figure to reach"),
-    (["--until", "top5=0.9", "--epochs", 2], True, "is no figure to reach; give top1=SHARE"),
-    (["--until", "top1", "--epochs", 2], True, "is no figure to reach"),
-    (["--until", "loss=0", "--epochs", 2], True, "is no figure to reach"),
-    (["--until", "loss=x", "--epochs", 2], True, "is no figure to reach"),
     (["--until", "top1=0.9", "--steps", 2], False, "give --eval-data DIR or --eval-every N"),
 ])
 def test_what_cannot_be_meant_is_refused(pictures, words, data, reason):
     assert reason in run(pictures, *words, "--source", "null", status=FAILED, data=data)["reason"]
+
+
+@pytest.mark.parametrize("figure", ["top1=98", "top5=0.9", "top1", "loss=0", "loss=x"])
+def test_a_figure_that_is_none_is_refused_before_anything_runs(tmp_path, figure):
+    """By run, and by plan, which only looks."""
+    says = f"--until {figure} is no figure to reach; give top1=SHARE"
+    assert says in sentence(jm("run", "resnet18", "--epochs", 2, "--until", figure), USAGE)
+    (tmp_path / "p.yaml").write_text(f"runs:\n  - {{name: a, work: resnet18, epochs: 2, until: [top1=0.3, {figure}]}}\n")
+    assert says in sentence(jm("plan", tmp_path / "p.yaml"), USAGE)
 
 
 def test_a_text_has_no_top1(tmp_path):

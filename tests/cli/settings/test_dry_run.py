@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """set --dry-run: what it lists is what the kernel behind the files then gets, in the same order; it writes nothing itself."""
+import json
 import os
 import re
 import subprocess
@@ -39,6 +40,22 @@ def test_what_is_listed_is_what_is_written(machine, words, tmp_path):
     assert writes and log.read_text(encoding="utf-8").splitlines() == writes
     journals = set(re.findall(r"write \S+/([^/ ]+\.journal), and sync it", dry.stdout))
     assert set(machine.journals()) <= journals  # one of a value that was so already ends with the session
+
+
+def test_json_has_what_the_text_says(machine):
+    words = ["cpu.governor@policy2=performance", "package.power=120W", "--", "true"]
+    text = machine.run("set", "--dry-run", *words).stdout
+    knobs = json.loads(machine.run("set", "--dry-run", "--json", *words).stdout)
+    assert [f"{w['text']} {os.path.realpath(w['to'])}" for k in knobs for w in k["writes"]] == listed(text) != []
+    assert all(w["allowed"] == ("this user may)" in text) for k in knobs for w in k["writes"])
+    power = [k for k in knobs if k["knob"] == "package.power"]
+    assert [(k["label"], k["found"], k["value"], k["restored"], k["unit"], k["ends"], k["holder_pid"]) for k in power] == [
+        (f"package-{n}", 150.125, 120, 150.125, "W", "reboot", None) for n in (0, 1)]
+    assert all(f"write {k['journal']}, and sync it: {k['knob']} of {k['label']}" in text for k in knobs)
+    assert machine.run("set", "package.power=130W").returncode == 0
+    kept = json.loads(machine.run("set", "--dry-run", "--json", "package.power=120W").stdout)
+    assert [(k["found"], k["restored"]) for k in kept] == [(130, 150.125)] * 2
+    assert sentence(machine.run("set", "--json", "package.power=120W"), USAGE)
 
 
 def test_range_rights_and_what_restores_it(machine):

@@ -146,6 +146,31 @@ static void test_units(void **state)
 	refuses("gpu.share=0.5W", JM_EUSAGE, "number has no unit");
 }
 
+static void a_number_behind_a_word_is_not_cut(void **state)
+{
+	static const struct {
+		const char *selector, *device;
+		bool means;
+	} rows[] = {
+		{"policy1", "policy1", true},
+		{"policy1", "policy10", false},
+		{"policy1=", "policy10", false},
+		{"policy10=", "policy10", true},
+		{"pol", "policy10", true},
+		{"sim:h100x16/gpu1", "sim:h100x16/gpu12", false},
+		{"sim:h100x16/", "sim:h100x16/gpu12", true},
+		{"GPU-1", "GPU-10000001-ab", true},
+		{"GPU-a1", "GPU-a1200000-ab", true},
+		{"GPU-a1", "GPU-a2", false},
+		{"", "policy10", true},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (jm_selector_means(rows[i].selector, rows[i].device) != rows[i].means)
+			fail_msg("'%s' of %s", rows[i].selector, rows[i].device);
+}
+
 static void test_limits(void **state)
 {
 	(void)state;
@@ -209,6 +234,7 @@ int main(void)
 		cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_units),
 		cmocka_unit_test(test_limits),
+		cmocka_unit_test(a_number_behind_a_word_is_not_cut),
 		cmocka_unit_test(test_grammar),
 		cmocka_unit_test(test_no_knobs),
 		cmocka_unit_test(test_text),
