@@ -8,14 +8,20 @@ static double scale(const double *a, const double *b)
 	return (a ? *a : 1) * (b ? *b : 1);
 }
 
+/* Factor i of a scale that may be one number for all. */
+static double factor(const struct jm_tensor *t, const double *scale, int64_t i)
+{
+	return scale ? scale[jm_tensor_count(t) > 1 ? i : 0] : 1;
+}
+
 void jm_ref_linear(const struct jm_node *n, double *const *in, double *const *out)
 {
 	int64_t rows = jm_tensor_rows(n->in[0]), width = n->in[1]->dim[0], depth = n->in[1]->dim[1];
-	double both = scale(in[3], in[4]);
 
 	for (int64_t r = 0; r < rows; r++)
 		for (int64_t j = 0; j < width; j++) {
 			const double *x = in[0] + r * depth, *w = in[1] + j * depth;
+			double both = factor(n->in[3], in[3], r) * factor(n->in[4], in[4], j);
 			double sum = 0;
 
 			for (int64_t k = 0; k < depth; k++)

@@ -6,11 +6,12 @@
 
 #define MOST_SCALE 0x1p100F /* the inverse is still a normal number */
 
-static double largest(const struct jm_tensor *x)
+/* Of elements i to i + n - 1. */
+static double largest(const struct jm_tensor *x, int64_t i, int64_t n)
 {
 	double most = 0;
 
-	for (int64_t i = 0; i < jm_tensor_count(x); i++)
+	for (int64_t end = i + n; i < end; i++)
 		most = fmax(most, fabs(jm_element_get(x->type, x->data, i)));
 	return most;
 }
@@ -43,21 +44,33 @@ static void sum_rows(const struct jm_node *n)
 	}
 }
 
-void jm_ref_quantize(const struct jm_node *n, double *const *in, double *const *out)
+/* Part k of the parts of equal length, each with an inverse of its own. */
+static void quantize_part(const struct jm_node *n, int64_t k, float limit)
 {
-	const struct jm_tensor *x = n->in[0], *y = n->out[0];
-	const float *before = row_of(n, n->in[1]);
-	float *row = row_of(n, n->out[2]), most = (float)largest(x);
-	float limit = before && before[0] > 0 ? before[0] : most, scale = scale_of(y->type, limit);
+	const struct jm_tensor *x = n->in[0], *y = n->out[0], *inverse = n->out[1];
+	int64_t length = jm_tensor_count(x) / jm_tensor_count(inverse);
+	float scale = scale_of(y->type, limit);
 
-	(void)in;
-	(void)out;
-	for (int64_t i = 0; i < jm_tensor_count(x); i++) {
+	for (int64_t i = k * length; i < (k + 1) * length; i++) {
 		float value = scale * (float)jm_element_get(x->type, x->data, i);
 
 		jm_element_set(y->type, y->data, i, (double)value);
 	}
-	jm_element_set(n->out[1]->type, n->out[1]->data, 0, (double)(1 / scale));
+	jm_element_set(inverse->type, inverse->data, k, (double)(1 / scale));
+}
+
+void jm_ref_quantize(const struct jm_node *n, double *const *in, double *const *out)
+{
+	const struct jm_tensor *x = n->in[0];
+	const float *before = row_of(n, n->in[1]);
+	int64_t parts = jm_tensor_count(n->out[1]), length = jm_tensor_count(x) / parts;
+	float *row = row_of(n, n->out[2]), most = (float)largest(x, 0, jm_tensor_count(x));
+	float limit = before && before[0] > 0 ? before[0] : most;
+
+	(void)in;
+	(void)out;
+	for (int64_t k = 0; k < parts; k++)
+		quantize_part(n, k, parts > 1 ? (float)largest(x, k * length, length) : limit);
 	if (row) {
 		row[0] = limit;
 		row[1] = fmaxf(row[1], most);

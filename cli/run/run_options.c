@@ -30,7 +30,8 @@ const struct jm_option jm_run_options[] = {
 		.help = "precision of the arithmetic: f32, tf32, f64, bf16 and fp16 (both with f32 "
 			"parameters), bf16-true (also matrices and their moments, with stochastic "
 			"rounding), fp8 and fp8-true (as bf16 and bf16-true, with the products "
-			"inside blocks in 8 bits); 'joulemark doctor' lists those of each device"},
+			"inside blocks in 8 bits, which serve keeps its weights in); 'joulemark "
+			"doctor' lists those of each device"},
 	{.name = "seconds",
 		.usual = true,
 		.use = JM_OPTION_OF_WORK,

@@ -106,6 +106,38 @@ static void linear_wgrad(
 	linear_wgrad_of(k, t, d, NORMAL, accumulate);
 }
 
+/* In e4m3, with an inverse of each row. */
+static struct jm_tensor *factor_rows(struct kit *k, const struct types *t, int rank,
+	const int64_t *dim, struct jm_tensor **ret_inverse)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, rank, dim);
+	struct jm_tensor *y = kit_out(k, JM_F8E4M3, rank, dim, NULL);
+
+	*ret_inverse = kit_out(k, JM_F32, 1, DIMS(jm_tensor_rows(y)), NULL);
+	jm_graph_node(k->graph, JM_OP_QUANTIZE, OPS(x), OPS(y, *ret_inverse));
+	return y;
+}
+
+static void quantize_rows(struct kit *k, const struct types *t, const struct shape *d, bool several)
+{
+	const int64_t *dim = DIMS(d->b, several ? d->s : 1, d->c);
+	struct jm_tensor *inverse, *y = factor_rows(k, t, 3, dim, &inverse);
+
+	kit_read(k, y);
+	kit_read(k, inverse);
+}
+
+/* As in serving: a product of few rows, or of more than kernels for few rows take. */
+static void linear_rows(struct kit *k, const struct types *t, const struct shape *d, bool more)
+{
+	int64_t rows = more ? 17 + d->n : 1 + d->n % 16, from = 64 * (1 + d->c % 8);
+	struct jm_tensor *xs, *ws, *y = kit_out(k, t->c, 2, DIMS(rows, 16 * d->s), NULL);
+	struct jm_tensor *x = factor_rows(k, t, 2, DIMS(rows, from), &xs);
+	struct jm_tensor *w = factor_rows(k, t, 2, DIMS(16 * d->s, from), &ws);
+
+	backend_node(k, JM_OP_LINEAR, OPS(x, w, NULL, xs, ws), &y, 0);
+}
+
 /* All three, exact but for the rounding of the result: the tolerance is that of its type alone. */
 static void linear_whole(
 	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
@@ -140,6 +172,8 @@ const struct backend_case backend_fp8_cases[] = {
 	{"rescale", rescale},
 	{"quantize + linear", linear},
 	{"quantize + linear, whole", linear_whole},
+	{"quantize, rows", quantize_rows},
+	{"quantize + linear, rows", linear_rows},
 	{"quantize + linear-dgrad", linear_dgrad},
 	{"quantize + linear-wgrad", linear_wgrad},
 	{"quantize + linear + gelu", linear_gelu},

@@ -37,7 +37,7 @@ struct jm_backend_events;
 struct jm_backend_peer;
 
 /* Increased with any change of this file's structs, enums or their meaning. */
-#define JM_BACKEND_ABI 28
+#define JM_BACKEND_ABI 29
 
 /* ---- choices --------------------------------------------------------------------------------- */
 

@@ -6,6 +6,9 @@
  * steps, no margin); in the first step its own maximum gives the scale. The classifier, embeddings,
  * norms and attention do not change. For the gradient of the weights the input of a layer is kept
  * in 8 bits only.
+ *
+ * Serving (by rows): the weights do not change, so their parameters are in 8 bits, with a factor for each row; rows of x
+ * belong to different requests, so each has a scale of its own maximum.
  */
 #include "fp8.h"
 #include "op.h"
@@ -33,10 +36,11 @@ struct layer {
 
 struct lowering {
 	struct jm_graph *g;
-	struct jm_tensor *ranges;
-	struct layer *layer;	 /* [node]: of the linear, before the pass */
-	struct jm_node **before; /* [old node] in the order before the pass */
-	struct jm_node **order;	 /* the order after the pass */
+	bool by_rows;
+	struct jm_tensor *ranges; /* NULL: by rows */
+	struct layer *layer;	  /* [node]: of the linear, before the pass */
+	struct jm_node **before;  /* [old node] in the order before the pass */
+	struct jm_node **order;	  /* the order after the pass */
 	int n_before, n;
 	int *readers; /* [cell]: readers of a copy that the pass does not change */
 };
@@ -61,12 +65,12 @@ static bool is_inner(const struct jm_graph *g, const struct jm_node *n)
 
 /* ---- quantize ----------------------------------------------------------------------------------------- */
 
+/* elements: of a vector; 0 = the dims of `like` */
 static struct jm_tensor *tensor(struct lowering *l, const struct jm_tensor *like,
-	enum jm_class class, enum jm_dtype type, bool number, const char *what)
+	enum jm_class class, enum jm_dtype type, int64_t elements, const char *what)
 {
-	const int64_t one = 1;
 	struct jm_tensor *t = jm_graph_tensor(
-		l->g, class, type, number ? 1 : like->rank, number ? &one : like->dim, "");
+		l->g, class, type, elements ? 1 : like->rank, elements ? &elements : like->dim, "");
 
 	if (!t)
 		return NULL;
@@ -86,8 +90,9 @@ static void put(struct lowering *l, struct jm_node *n)
 static struct jm_tensor *quantize(struct lowering *l, struct jm_tensor *x, enum jm_class class,
 	enum jm_dtype type, int64_t row, struct jm_tensor **ret_inverse, struct jm_tensor *sums)
 {
-	struct jm_tensor *y = tensor(l, x, class, type, false, "f8");
-	struct jm_tensor *inverse = tensor(l, x, class, JM_F32, true, "f8.inverse");
+	struct jm_tensor *y = tensor(l, x, class, type, 0, "f8");
+	struct jm_tensor *inverse =
+		tensor(l, x, class, JM_F32, l->by_rows ? jm_tensor_rows(x) : 1, "f8.inverse");
 	struct jm_tensor *kept = l->g->evaluate ? NULL : l->ranges;
 	struct jm_node *n =
 		jm_graph_node(l->g, JM_OP_QUANTIZE, OPS(x, l->ranges), OPS(y, inverse, kept, sums));
@@ -101,13 +106,35 @@ static struct jm_tensor *quantize(struct lowering *l, struct jm_tensor *x, enum 
 
 /* ---- the three products -------------------------------------------------------------------------------- */
 
+/* The parameter itself is in 8 bits from now on; returns the factors of its rows. */
+static struct jm_tensor *narrow_param(struct lowering *l, struct jm_tensor *w)
+{
+	struct jm_cell *c = jm_graph_cell(l->g, w);
+
+	if (c->scale)
+		return c->scale;
+	c->scale = tensor(l, w, JM_CLASS_PARAM, JM_F32, w->dim[0], "scale");
+	if (!c->scale)
+		return NULL;
+	jm_graph_cell(l->g, c->scale)->origin = w;
+	w->type = JM_F8E4M3;
+	w->bytes = jm_layout_bytes(w, &w->layout);
+	return c->scale;
+}
+
 static void lower_linear(struct lowering *l, struct jm_node *n, struct layer *layer)
 {
 	struct jm_tensor *w = master_of(l->g, n->in[1]);
 
 	layer->x = quantize(
 		l, n->in[0], JM_CLASS_ACT, JM_F8E4M3, layer->row + ROW_X, &layer->xs, NULL);
-	layer->w = quantize(l, w, JM_CLASS_COPY, JM_F8E4M3, layer->row + ROW_W, &layer->ws, NULL);
+	if (l->by_rows) {
+		layer->w = w;
+		layer->ws = narrow_param(l, w);
+	} else {
+		layer->w = quantize(
+			l, w, JM_CLASS_COPY, JM_F8E4M3, layer->row + ROW_W, &layer->ws, NULL);
+	}
 	n->in[0] = layer->x;
 	n->in[1] = layer->w;
 	n->in[3] = layer->xs;
@@ -197,7 +224,7 @@ static int64_t find_layers(struct lowering *l)
 
 		if (!is_inner(l->g, linear))
 			continue;
-		if (jm_tensor_rows(linear->in[0]) % MULTIPLE)
+		if (!l->by_rows && jm_tensor_rows(linear->in[0]) % MULTIPLE)
 			return jm_err_set(&l->g->err, JM_EUSAGE,
 				"Products in fp8 need a multiple of %d rows, and %s has %lld; "
 				"change "
@@ -244,17 +271,19 @@ static void lower(struct lowering *l)
 	layers = find_layers(l);
 	if (layers < 0)
 		return;
-	l->ranges = jm_graph_tensor(
-		g, JM_CLASS_STATE, JM_F32, 2, (const int64_t[]){ROWS * layers, 2 + HISTORY}, NAME);
+	if (!l->by_rows)
+		l->ranges = jm_graph_tensor(g, JM_CLASS_STATE, JM_F32, 2,
+			(const int64_t[]){ROWS * layers, 2 + HISTORY}, NAME);
 	count_readers(l);
-	if (l->ranges)
+	if (!g->err.code)
 		reorder(l, g->n_forward);
 }
 
-int jm_graph_fp8(struct jm_graph *g, struct jm_err *err)
+static int lower_all(struct jm_graph *g, bool by_rows, struct jm_err *err)
 {
 	size_t nodes = (size_t)g->n_nodes + 1, cells = (size_t)g->n_cells + 1;
 	struct lowering l = {.g = g,
+		.by_rows = by_rows,
 		.n_before = g->n_nodes,
 		.layer = calloc(nodes, sizeof(struct layer)),
 		.before = calloc(nodes, sizeof(struct jm_node *)),
@@ -270,6 +299,16 @@ int jm_graph_fp8(struct jm_graph *g, struct jm_err *err)
 	free(l.order);
 	free(l.readers);
 	return g->err.code ? jm_err_set(err, g->err.code, "%s", g->err.text) : 0;
+}
+
+int jm_graph_fp8(struct jm_graph *g, struct jm_err *err)
+{
+	return lower_all(g, false, err);
+}
+
+int jm_graph_fp8_rows(struct jm_graph *g, struct jm_err *err)
+{
+	return lower_all(g, true, err);
 }
 
 int jm_graph_rescale(struct jm_graph *g, struct jm_err *err)

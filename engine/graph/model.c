@@ -392,6 +392,8 @@ int jm_model_step(const struct jm_training *t, const struct jm_step_shape *shape
 	g->evaluate = true;
 	code = declare_step(t, shape, g, err);
 	g->n_forward = g->n_nodes;
+	if (!code && t->fp8)
+		code = jm_graph_fp8_rows(g, err);
 	if (code)
 		jm_graph_free(g);
 	else

@@ -129,20 +129,20 @@ struct jm_tensor {
  * embed-grad		in  ids i32[B,S], dy a[B,S,C]
  *			out dtable f32[V,C], dpos? f32[P,C]	dtable[v] = sum of dy over ids == v;
  *			dpos[s] = sum over b of dy[b,s]; other rows are 0. The bits are the same every time.
- * linear		in  x c|8[..,K], w c|8[N,K], bias? f32[N], xs? f32[1], ws? f32[1]
+ * linear		in  x c|8[..,K], w c|8[N,K], bias? f32[N], xs? f32[1] or [T], ws? f32[1] or [N]
  *			out y c[..,N]		y = xs ws x w^T + bias. 8 = f8e4m3 or f8e5m2; xs and ws are
- *			the factors of the elements of x and w (1 if absent)
+ *			the factors of the elements of x and w (1 if absent), or of each of their rows
  * linear-dgrad		in  dy c|8[..,N], w c|8[N,K], dys? f32[1], ws? f32[1]
  *			out dx c[..,K]		dx = dys ws dy w
  * linear-wgrad		in  dy c|8[..,N], x c|8[..,K], dys? f32[1], xs? f32[1]
  *			out dw f32[N,K], dbias? f32[N]	dw = dys xs dy^T x; dbias = dys sum of dy over rows
  * quantize		in  x f32|bf16|f16[..], ranges? f32[R,2+H]	attr quantize.row
- *			out y 8[..], inverse f32[1], ranges? (in[1], updated), sums? f32[width]
+ *			out y 8[..], inverse f32[1] or [T], ranges? (in[1], updated), sums? f32[width]
  *			r = row `row` of ranges; m = max |x| without NaN. limit = r[0]; m if r[0] is 0 or
  *			absent; 1 if m is 0, too. s = min(top / limit, 2^100), top = 448 (e4m3) or 57344 (e5m2);
  *			y = s x; inverse = 1/s: all are rounded to f32 first, so that every backend gives the
  *			same bits. ranges as a result: r[0] = limit (0 if m is 0, too), r[1] = max(r[1], m).
- *			sums: over the rows of x
+ *			sums: over the rows of x. inverse of T: each row of x has its own m; without ranges and sums
  * rescale		in  ranges f32[R,2+H]; out ranges, the same tensor: updated
  *			In each row whose r[1] is finite and above 0 the last H maxima, r[2] and on, move up by one,
  *			the oldest is dropped, and r[2] = r[1]. In all rows r[1] = 0, r[0] = max of r[2] and on

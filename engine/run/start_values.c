@@ -2,6 +2,7 @@
 /* Start values of parameters: random numbers from counters, so that they depend only on seed and
  * position. */
 #include "start_values.h"
+#include "write_values.h"
 #include "engine/graph/init_rule.h"
 #include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
@@ -76,8 +77,9 @@ static draw_fn *draw_of(enum jm_init rule, double *ret_std)
 struct stretch {
 	const struct jm_cell *cell;
 	uint64_t seed;
-	draw_fn *draw; /* NULL = a constant */
-	float scale;   /* factor of drawn values */
+	draw_fn *draw;	    /* NULL = a constant */
+	float scale;	    /* factor of drawn values */
+	enum jm_dtype type; /* of data */
 	void *data;
 	void *copy; /* the same values rounded to the type of the copy; NULL = there is none */
 	int64_t first, n;
@@ -108,7 +110,7 @@ static void *fill_stretch(void *arg)
 			pair[0] *= s->scale;
 			pair[1] *= s->scale;
 		}
-		set(c->t.type, s->data, i, pair[i & 1]);
+		set(s->type, s->data, i, pair[i & 1]);
 		if (s->copy)
 			set(c->copy->type, s->copy, i, pair[i & 1]);
 	}
@@ -118,7 +120,7 @@ static void *fill_stretch(void *arg)
 /* Uses a thread per processor for large tensors; the values do not depend on the number of
  * threads. */
 static void fill(
-	const struct jm_graph *g, const struct jm_cell *c, uint64_t seed, void *data, void *copy)
+	const struct jm_program *p, const struct jm_cell *c, uint64_t seed, void *data, void *copy)
 {
 	enum { MOST = 64, LEAST = 1 << 18 };
 	int64_t count = jm_tensor_count(&c->t), cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -128,13 +130,14 @@ static void fill(
 	struct stretch all = {.cell = c,
 			       .seed = seed,
 			       .draw = draw_of(c->init, &std),
+			       .type = jm_program_value_type(p, &c->t),
 			       .data = data,
 			       .copy = copy},
 		       part[MOST];
 	pthread_t thread[MOST];
 	bool started[MOST] = {false};
 
-	all.scale = (float)(jm_init_std(g, c) / std);
+	all.scale = (float)(jm_init_std(p->graph, c) / std);
 	for (int64_t i = 1; i < threads; i++) {
 		int64_t first = MIN(i * each, count);
 
@@ -163,11 +166,12 @@ static int write_start(struct jm_program *p, struct jm_cell *c, uint64_t seed, s
 	/* the device writes zeros itself: a cache of keys and values has tens of gigabytes of them */
 	if (c->t.class == JM_CLASS_STATE && c->init != JM_INIT_ONE && !draw_of(c->init, &std))
 		return jm_device_fill(p->device, JM_QUEUE_COMPUTE, c->t.data, 0, c->t.bytes, err);
-	data = malloc(c->t.bytes);
+	data = malloc(
+		(size_t)jm_tensor_count(&c->t) * jm_dtype_bytes(jm_program_value_type(p, &c->t)));
 	rounded = copy ? malloc(copy->bytes) : NULL;
 	if (data && (rounded || !copy)) {
-		fill(p->graph, c, seed, data, rounded);
-		code = jm_program_write(p, &c->t, data, err);
+		fill(p, c, seed, data, rounded);
+		code = jm_program_write_values(p, &c->t, data, err);
 		if (!code && copy)
 			code = jm_program_write(p, copy, rounded, err);
 	} else {

@@ -102,18 +102,12 @@ static int check_memory(const struct jm_kernel *k, struct jm_err *err)
 static void describe(struct jm_kernel *k)
 {
 	struct jm_work *work = k->work;
-	const struct jm_device_props *props = &k->device.props;
-	enum jm_dtype type = k->factor;
 	size_t n = strlen(work->detail);
 
 	work->n_devices = 1;
 	snprintf(work->detail + n, sizeof work->detail - n, "; peak %.3g GB, on %.70s",
-		(double)k->program->peak_bytes / 1e9, props->name);
-	if (!props->native[type])
-		snprintf(work->note, sizeof work->note,
-			"This device (%s) has no instructions for %s: the arithmetic is emulated, "
-			"and its speed is not that of a device that has them.",
-			props->name, jm_dtype_name(type));
+		(double)k->program->peak_bytes / 1e9, k->device.props.name);
+	jm_work_device_note(work, &k->device, k->factor);
 }
 
 int jm_kernel_ready(struct jm_kernel *k, struct jm_err *err)

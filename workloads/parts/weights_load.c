@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "engine/graph/tensor.h"
 #include "engine/run/start_values.h"
+#include "engine/run/write_values.h"
 #include "weights_stream.h"
 
 #define CHUNK ((size_t)1 << 20) /* bytes that are read and converted at once */
@@ -260,9 +261,8 @@ static int64_t first_of(const struct jm_weight_part *part, int64_t *ret_width)
 
 /* Elements i .. i + n - 1 of the part to where they are in the tensor; false: one is not finite. */
 static bool convert(const struct jm_weight_part *part, enum jm_dtype from, const void *chunk,
-	int64_t i, int64_t n, void *data)
+	int64_t i, int64_t n, enum jm_dtype to, void *data)
 {
-	enum jm_dtype to = part->tensor->type;
 	size_t size = jm_dtype_bytes(to), width = jm_dtype_bytes(from);
 	int64_t row, first = first_of(part, &row);
 	bool good = true;
@@ -291,7 +291,8 @@ static int read_part(const struct load *l, const struct jm_weight_part *part, vo
 		size_t n = (size_t)(count - i) < most ? (size_t)(count - i) : most;
 
 		code = jm_safetensors_read(l->s, t, (uint64_t)i * width, chunk, n * width, l->err);
-		if (!code && !convert(part, jm_weights_dtype(t->type), chunk, i, (int64_t)n, data))
+		if (!code && !convert(part, jm_weights_dtype(t->type), chunk, i, (int64_t)n,
+				     jm_program_value_type(l->p, part->tensor), data))
 			code = jm_err_set(l->err, JM_EFORMAT,
 				"Tensor '%.100s' of weights %s has a value that is not a number or "
 				"infinite; give weights of an earlier step.",
@@ -307,7 +308,7 @@ static int write_tensor(const struct load *l, struct jm_tensor *t, const void *d
 	struct jm_tensor *copy = jm_graph_cell(l->p->graph, t)->copy;
 	int64_t n = jm_tensor_count(t);
 	void *rounded;
-	int code = jm_program_write(l->p, t, data, l->err);
+	int code = jm_program_write_values(l->p, t, data, l->err);
 
 	if (code || !copy || copy->class != JM_CLASS_PARAM)
 		return code;
@@ -328,7 +329,7 @@ static int load_whole(struct load *l, const struct jm_weight_part *part, int n)
 	void *data;
 	int code = 0;
 
-	data = calloc((size_t)jm_tensor_count(t), jm_dtype_bytes(t->type));
+	data = calloc((size_t)jm_tensor_count(t), jm_dtype_bytes(jm_program_value_type(l->p, t)));
 	if (!data)
 		return jm_err_set(l->err, JM_ENOMEM, "Out of memory for weights.");
 	for (int k = 0; k < n && !code; k++)
@@ -341,13 +342,13 @@ static int load_whole(struct load *l, const struct jm_weight_part *part, int n)
 
 static bool is_streamed(const struct load *l, const struct jm_weight_part *part, int n)
 {
-	const struct jm_tensor *copy = jm_graph_cell(l->p->graph, part->tensor)->copy;
+	const struct jm_cell *c = jm_graph_cell(l->p->graph, part->tensor);
 	bool turned = false;
 
 	for (int k = 0; k < n; k++)
 		turned = turned || part[k].transposed;
-	return !turned && jm_weights_stream_takes(part->tensor) &&
-	       (!copy || copy->class != JM_CLASS_PARAM);
+	return !turned && !c->scale && jm_weights_stream_takes(&c->t) &&
+	       (!c->copy || c->copy->class != JM_CLASS_PARAM);
 }
 
 static int load_streamed(struct load *l, const struct jm_weight_part *part, int n)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/check/selftest.h"
+#include "engine/graph/tensor.h"
 
 static int clock_of(const void *arg, struct jm_work_time *ret, struct jm_err *err)
 {
@@ -43,6 +44,18 @@ static int take_share(struct jm_work *work, const struct jm_device *d, struct jm
 	if (!(percent < 100))
 		return 0;
 	return jm_device_restrict(d, percent / 100, &work->own.units, &work->own.of, err);
+}
+
+void jm_work_device_note(struct jm_work *work, const struct jm_device *d, enum jm_dtype type)
+{
+	size_t used = strlen(work->note);
+
+	if (!d->props.native[type])
+		snprintf(work->note + used, sizeof(work->note) - used,
+			"%sThis device (%s) has no instructions for %s: the arithmetic is "
+			"emulated, "
+			"and its speed is not that of a device that has them.",
+			used ? " " : "", d->props.name, jm_dtype_name(type));
 }
 
 int jm_work_device_open(

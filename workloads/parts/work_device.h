@@ -21,6 +21,9 @@ int jm_work_device_open_peer(struct jm_work *work, const struct jm_device *own,
  * the memory (JM_EBUSY). */
 int jm_work_device_planned(struct jm_work *work, int code);
 
+/* Adds to the note that the device computes with this type without instructions for it, if that is so. */
+void jm_work_device_note(struct jm_work *work, const struct jm_device *d, enum jm_dtype type);
+
 /*
  * The first thing that runs on it, unless it is the reference: a few ops of the planned graph on small random shapes
  * against ref (selftest.h); into the record. An error: one is wrong.

@@ -376,6 +376,9 @@ static int serve_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 		code = fill_cache(s, err);
 	if (!code && s->load.finds_rate)
 		code = find_rate(s, err);
+	if (!code)
+		jm_work_device_note(
+			work, &s->device, s->training.fp8 ? JM_F8E4M3 : s->training.precision);
 	return code;
 }
 

@@ -438,7 +438,7 @@ static void describe(const struct train *s)
 {
 	enum jm_dtype type = s->training.fp8 ? JM_F8E4M3 : s->training.precision;
 	struct jm_work *work = s->work;
-	size_t n = strlen(work->detail), used = strlen(work->note);
+	size_t n = strlen(work->detail);
 	char ranks[32] = "";
 
 	if (work->world > 1)
@@ -449,12 +449,7 @@ static void describe(const struct train *s)
 		"; %.2f M parameters, batch %lld%s, peak %.3g GB, on %.70s",
 		(double)jm_graph_parameters(s->graph) / 1e6, (long long)s->training.batch, ranks,
 		(double)s->program->peak_bytes / 1e9, s->device.props.name);
-	if (!s->device.props.native[type])
-		snprintf(work->note + used, sizeof(work->note) - used,
-			"%sThis device (%s) has no instructions for %s: the arithmetic is "
-			"emulated, "
-			"and its speed is not that of a device that has them.",
-			used ? " " : "", s->device.props.name, jm_dtype_name(type));
+	jm_work_device_note(work, &s->device, type);
 }
 
 int jm_train_prepare(struct train *s, struct jm_err *err)

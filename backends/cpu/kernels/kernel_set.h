@@ -136,15 +136,17 @@ struct cpu_rows {
 	void (*sum)(struct cpu_vec x, float *y, int64_t rows, int64_t width, bool add, int threads);
 };
 
-/* Rows of requests whose keys and values are in pages; shapes as of cache-write and attention-pages (node.h). */
+/* Rows of requests whose keys and values are in pages; shapes as of cache-write and attention-pages (node.h). x, keys, values
+ * and y are f32, or all bf16. */
 struct cpu_paged {
+	bool bf16;
 	int64_t tokens, pages_each, slots, heads, groups, head;
 	const double *speed; /* of cache-write [head/2], radians a position */
 	double scale;
 	const int32_t *position, *request, *page;
-	const float *x; /* of cache-write [tokens, (heads + 2 groups) head]; queries of attention */
-	float *keys, *values, *y; /* y: queries of cache-write */
-	float *scores;		  /* [threads, pages_each slots], attention only */
+	const void *x; /* of cache-write [tokens, (heads + 2 groups) head]; queries of attention */
+	void *keys, *values, *y; /* y: queries of cache-write */
+	float *scores;		 /* [threads, pages_each slots + head], attention only */
 };
 
 struct cpu_pages {

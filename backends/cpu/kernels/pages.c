@@ -17,40 +17,55 @@ static int64_t slot_of(const struct cpu_paged *p, int64_t row, int64_t position)
 	return (page[position / p->slots] * p->slots + position % p->slots) * p->groups * p->head;
 }
 
-/* Rotates the same pair of each head. */
-static void turn(const float *x, int64_t heads, int64_t head, float c, float s, float *y)
+JM_INLINE float get(const void *x, bool bf16, int64_t i)
 {
-	int64_t half = head / 2;
+	return bf16 ? jm_from_bf16(((const uint16_t *)x)[i]) : ((const float *)x)[i];
+}
 
-	for (int64_t h = 0; h < heads; h++) {
-		float a = x[h * head], b = x[h * head + half];
+JM_INLINE void set(void *y, bool bf16, int64_t i, float value)
+{
+	if (bf16)
+		((uint16_t *)y)[i] = jm_to_bf16(value);
+	else
+		((float *)y)[i] = value;
+}
 
-		y[h * head] = a * c - b * s;
-		y[h * head + half] = b * c + a * s;
+/* Rotates the same pair of each of so many heads, from element `from` of x to element `to` of y. */
+static void turn(const struct cpu_paged *p, int64_t heads, const float angle[2], int64_t from,
+	void *y, int64_t to)
+{
+	int64_t half = p->head / 2;
+
+	for (int64_t h = 0; h < heads * p->head; h += p->head) {
+		float a = get(p->x, p->bf16, from + h), b = get(p->x, p->bf16, from + h + half);
+
+		set(y, p->bf16, to + h, a * angle[0] - b * angle[1]);
+		set(y, p->bf16, to + h + half, b * angle[0] + a * angle[1]);
 	}
 }
 
 static void write_row(const struct cpu_paged *p, int64_t row, int64_t position)
 {
-	const float *q = p->x + row * (p->heads + 2 * p->groups) * p->head;
-	const float *k = q + p->heads * p->head, *v = k + p->groups * p->head;
-	int64_t slot = slot_of(p, row, position);
+	int64_t q = row * (p->heads + 2 * p->groups) * p->head, k = q + p->heads * p->head;
+	int64_t v = k + p->groups * p->head, slot = slot_of(p, row, position);
+	size_t each = p->bf16 ? sizeof(uint16_t) : sizeof(float);
 
 	for (int64_t i = 0; i < p->head / 2; i++) {
-		double angle = (double)position * p->speed[i];
-		float c = (float)cos(angle), s = (float)sin(angle);
+		double radians = (double)position * p->speed[i];
+		float angle[] = {(float)cos(radians), (float)sin(radians)};
 
-		turn(q + i, p->heads, p->head, c, s, p->y + row * p->heads * p->head + i);
-		turn(k + i, p->groups, p->head, c, s, p->keys + slot + i);
+		turn(p, p->heads, angle, q + i, p->y, row * p->heads * p->head + i);
+		turn(p, p->groups, angle, k + i, p->keys, slot + i);
 	}
-	memcpy(p->values + slot, v, (size_t)(p->groups * p->head) * sizeof *v);
+	memcpy((char *)p->values + (size_t)slot * each, (const char *)p->x + (size_t)v * each,
+		(size_t)(p->groups * p->head) * each);
 }
 
 static void clear_row(const struct cpu_paged *p, int64_t row)
 {
-	size_t width = (size_t)(p->heads * p->head);
+	size_t width = (size_t)(p->heads * p->head) * (p->bf16 ? sizeof(uint16_t) : sizeof(float));
 
-	memset(p->y + (size_t)row * width, 0, width * sizeof *p->y);
+	memset((char *)p->y + (size_t)row * width, 0, width);
 }
 
 static void write(const struct cpu_paged *p, int threads)
@@ -65,24 +80,25 @@ static void write(const struct cpu_paged *p, int threads)
 }
 
 /* The sum has a fixed order: it is the same for every batch. */
-static float dot(const float *a, const float *b, int64_t n)
+JM_INLINE float dot(const void *a, int64_t i, const void *b, int64_t j, int64_t n, bool bf16)
 {
 	float sum = 0;
 
 #pragma omp simd reduction(+ : sum)
-	for (int64_t i = 0; i < n; i++)
-		sum += a[i] * b[i];
+	for (int64_t k = 0; k < n; k++)
+		sum += get(a, bf16, i + k) * get(b, bf16, j + k);
 	return sum;
 }
 
-/* z[t] = exp(scores - largest); returns their sum. */
-static float weigh(
-	const struct cpu_paged *p, int64_t row, const float *q, int64_t key, int64_t n, float *z)
+/* z[t] = exp(scores - largest); returns their sum. q: the element of x where the query begins. */
+JM_INLINE float weigh(const struct cpu_paged *p, int64_t row, int64_t q, int64_t key, int64_t n,
+	bool bf16, float *z)
 {
 	float most = -INFINITY, sum = 0;
 
 	for (int64_t t = 0; t < n; t++) {
-		z[t] = (float)p->scale * dot(q, p->keys + slot_of(p, row, t) + key, p->head);
+		z[t] = (float)p->scale *
+		       dot(p->x, q, p->keys, slot_of(p, row, t) + key, p->head, bf16);
 		most = z[t] > most ? z[t] : most;
 	}
 	for (int64_t t = 0; t < n; t++) {
@@ -92,20 +108,22 @@ static float weigh(
 	return sum;
 }
 
-static void attend(const struct cpu_paged *p, int64_t row, int64_t h, float *z)
+/* z: as many as keys, then y[head] before it is rounded. */
+JM_INLINE void attend(const struct cpu_paged *p, int64_t row, int64_t h, bool bf16, float *z)
 {
 	int64_t n = p->position[row] + 1, key = h / (p->heads / p->groups) * p->head;
-	float *y = p->y + (row * p->heads + h) * p->head;
-	float sum = weigh(p, row, p->x + (row * p->heads + h) * p->head, key, n, z);
+	int64_t q = (row * p->heads + h) * p->head;
+	float sum = weigh(p, row, q, key, n, bf16, z), *y = z + p->pages_each * p->slots;
 
 	memset(y, 0, (size_t)p->head * sizeof *y);
 	for (int64_t t = 0; t < n; t++) {
-		const float *v = p->values + slot_of(p, row, t) + key;
+		int64_t v = slot_of(p, row, t) + key;
 		float share = z[t] / sum;
 
 		for (int64_t i = 0; i < p->head; i++)
-			y[i] += share * v[i];
+			y[i] += share * get(p->values, bf16, v + i);
 	}
+	jm_store(p->y, bf16, (size_t)q, (size_t)p->head, y);
 }
 
 static void attention(const struct cpu_paged *p, int threads)
@@ -113,10 +131,12 @@ static void attention(const struct cpu_paged *p, int threads)
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
 	for (int64_t i = 0; i < p->tokens * p->heads; i++) {
 		int64_t row = i / p->heads;
-		float *z = p->scores + omp_get_thread_num() * p->pages_each * p->slots;
+		float *z = p->scores + omp_get_thread_num() * (p->pages_each * p->slots + p->head);
 
-		if (p->position[row] >= 0)
-			attend(p, row, i % p->heads, z);
+		if (p->position[row] >= 0 && p->bf16)
+			attend(p, row, i % p->heads, true, z);
+		else if (p->position[row] >= 0)
+			attend(p, row, i % p->heads, false, z);
 		else if (i % p->heads == 0)
 			clear_row(p, row);
 	}

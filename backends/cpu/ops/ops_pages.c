@@ -1,19 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ops of serving, in f32: keys and values in pages, rows by number, the next token. */
+/* Ops of serving: keys and values in pages, rows by number, the next token. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/cpu/device/cpu.h"
 #include "draw.h"
 
-static int takes_f32(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
+/* All operands that are no numbers of rows have one type. */
+static int takes(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
 {
+	int last = n->op == JM_OP_CACHE_WRITE || n->op == JM_OP_ATTENTION_PAGES ? 5 : 0;
+
 	(void)dev;
-	for (int i = 0; i < n->n_in; i++)
-		if (n->in[i] && n->in[i]->type != JM_F32 && n->in[i]->type != JM_I32)
-			return jm_err_set(err, JM_ENOSUP,
-				"Backend cpu has %s in f32 only, not in %s.", jm_op_name(n->op),
+	for (int i = 1; i <= last; i++)
+		if (n->in[i]->type != n->in[0]->type && n->in[i]->type != JM_I32)
+			return jm_err_set(err, JM_ENOSUP, "Backend cpu has no %s of %s with %s.",
+				jm_op_name(n->op), jm_dtype_name(n->in[0]->type),
 				jm_dtype_name(n->in[i]->type));
+	if (n->out[0]->type != n->in[0]->type && n->out[0]->type != JM_I32)
+		return jm_err_set(err, JM_ENOSUP, "Backend cpu has no %s of %s into %s.",
+			jm_op_name(n->op), jm_dtype_name(n->in[0]->type),
+			jm_dtype_name(n->out[0]->type));
 	if (n->accumulate)
 		return jm_err_set(err, JM_ENOSUP, "%s of backend cpu cannot add to its result.",
 			jm_op_name(n->op));
@@ -25,6 +32,7 @@ static struct cpu_paged paged_of(const struct jm_node *n)
 	const struct jm_tensor *page = n->in[3], *keys = n->in[4];
 
 	return (struct cpu_paged){
+		.bf16 = n->in[0]->type == JM_BF16,
 		.tokens = jm_tensor_rows(n->in[0]),
 		.pages_each = page->dim[1],
 		.slots = keys->dim[1],
@@ -77,7 +85,7 @@ static size_t scratch_attention(const struct cpu_dev *dev, const struct jm_node 
 {
 	struct cpu_paged p = paged_of(n);
 
-	return (size_t)(dev->threads * p.pages_each * p.slots) * sizeof(float);
+	return (size_t)(dev->threads * (p.pages_each * p.slots + p.head)) * sizeof(float);
 }
 
 static int run_attention(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
@@ -93,15 +101,15 @@ static int run_attention(const struct cpu_dev *dev, const struct cpu_exec *exec,
 static int run_rows(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = exec->node;
-	size_t width = (size_t)jm_tensor_width(n->out[0]);
+	size_t width = (size_t)jm_tensor_width(n->out[0]) * jm_dtype_bytes(n->out[0]->type);
 	const int32_t *at = n->in[1]->data;
-	const float *x = n->in[0]->data;
-	float *y = n->out[0]->data;
+	const char *x = n->in[0]->data;
+	char *y = n->out[0]->data;
 
 	(void)dev;
 	(void)err;
 	for (size_t r = 0; r < (size_t)n->out[0]->dim[0]; r++)
-		memcpy(y + r * width, x + (size_t)at[r] * width, width * sizeof(*y));
+		memcpy(y + r * width, x + (size_t)at[r] * width, width);
 	return 0;
 }
 
@@ -137,27 +145,47 @@ static int32_t one_of(const struct jm_node *n, int64_t row, const float *x, int6
 	return cpu_draw(x, classes, rule, (uint32_t)draw[0] | (uint64_t)(uint32_t)draw[1] << 32);
 }
 
+static size_t scratch_sample(const struct cpu_dev *dev, const struct jm_node *n)
+{
+	(void)dev;
+	return n->in[0]->type == JM_BF16 ? (size_t)jm_tensor_width(n->in[0]) * sizeof(float) : 0;
+}
+
+/* A row of logits in f32. */
+static const float *logits_of(const struct cpu_exec *exec, int64_t row)
+{
+	const struct jm_tensor *x = exec->node->in[0];
+	int64_t width = jm_tensor_width(x);
+	const uint16_t *from = (const uint16_t *)x->data + row * width;
+	float *to = exec->scratch;
+
+	if (x->type == JM_F32)
+		return (const float *)x->data + row * width;
+	for (int64_t i = 0; i < width; i++)
+		to[i] = jm_bf16_get(from[i]);
+	return to;
+}
+
 static int run_sample(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = exec->node;
 	int64_t width = jm_tensor_width(n->in[0]), classes = n->attr.xent.classes;
-	const float *x = n->in[0]->data;
 	int32_t *token = n->out[0]->data;
 
 	(void)dev;
 	(void)err;
 	for (int64_t r = 0; r < n->in[0]->dim[0]; r++)
-		token[r] = one_of(n, r, x + r * width, classes ? classes : width);
+		token[r] = one_of(n, r, logits_of(exec, r), classes ? classes : width);
 	return 0;
 }
 
 /* ---- the table -------------------------------------------------------------------------------------------- */
 
 const struct cpu_op cpu_ops_pages[] = {
-	{{JM_OP_CACHE_WRITE}, 1, takes_f32, NULL, build_write, run_write, drop_write},
-	{{JM_OP_ATTENTION_PAGES}, 1, takes_f32, scratch_attention, NULL, run_attention, NULL},
-	{{JM_OP_ROWS}, 1, takes_f32, NULL, NULL, run_rows, NULL},
-	{{JM_OP_MADE_IDS}, 1, takes_f32, NULL, NULL, run_made_ids, NULL},
-	{{JM_OP_SAMPLE}, 1, takes_f32, NULL, NULL, run_sample, NULL},
+	{{JM_OP_CACHE_WRITE}, 1, takes, NULL, build_write, run_write, drop_write},
+	{{JM_OP_ATTENTION_PAGES}, 1, takes, scratch_attention, NULL, run_attention, NULL},
+	{{JM_OP_ROWS}, 1, takes, NULL, NULL, run_rows, NULL},
+	{{JM_OP_MADE_IDS}, 1, takes, NULL, NULL, run_made_ids, NULL},
+	{{JM_OP_SAMPLE}, 1, takes, scratch_sample, NULL, run_sample, NULL},
 	{.n_nodes = 0},
 };

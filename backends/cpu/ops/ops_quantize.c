@@ -45,18 +45,20 @@ static uint8_t f8_of(enum jm_dtype type, float x)
 
 void cpu_f8_widen(const struct jm_tensor *x, const struct jm_tensor *scale, float *y, int threads)
 {
-	float table[CODES], factor = scale ? *(const float *)scale->data : 1;
+	float table[CODES];
+	const float one = 1, *factor = scale ? scale->data : &one;
 	const uint8_t *from = x->data;
-	int64_t n = jm_tensor_count(x);
+	int64_t parts = scale ? jm_tensor_count(scale) : 1, n = jm_tensor_count(x) / parts;
 
 	for (int code = 0; code < CODES; code++) {
 		uint8_t byte = (uint8_t)code;
 
-		table[code] = factor * (float)jm_element_get(x->type, &byte, 0);
+		table[code] = (float)jm_element_get(x->type, &byte, 0);
 	}
-#pragma omp parallel for num_threads(threads)
-	for (int64_t i = 0; i < n; i++)
-		y[i] = table[from[i]];
+#pragma omp parallel for num_threads(threads) collapse(2)
+	for (int64_t k = 0; k < parts; k++)
+		for (int64_t i = 0; i < n; i++)
+			y[k * n + i] = factor[k] * table[from[k * n + i]];
 }
 
 /* ---- quantize ------------------------------------------------------------------------------------------ */
@@ -67,13 +69,13 @@ static float element(const struct jm_tensor *t, int64_t i)
 				  : ((const float *)t->data)[i];
 }
 
-static float largest(const struct jm_tensor *x, int threads)
+/* Of elements first to first + n - 1. */
+static float largest(const struct jm_tensor *x, int64_t first, int64_t n, int threads)
 {
-	int64_t n = jm_tensor_count(x);
 	float most = 0;
 
 #pragma omp parallel for num_threads(threads) reduction(max : most)
-	for (int64_t i = 0; i < n; i++)
+	for (int64_t i = first; i < first + n; i++)
 		most = fmaxf(most, fabsf(element(x, i)));
 	return most;
 }
@@ -84,15 +86,28 @@ static float *row_of(const struct jm_node *n, const struct jm_tensor *ranges)
 		      : NULL;
 }
 
-static void narrow(const struct jm_node *n, float scale, int threads)
+/* Part k of the parts of equal length, each with an inverse of its own. */
+static void narrow(const struct jm_node *n, int64_t k, float limit, int threads)
 {
 	const struct jm_tensor *x = n->in[0], *y = n->out[0];
-	int64_t count = jm_tensor_count(x);
+	int64_t length = jm_tensor_count(x) / jm_tensor_count(n->out[1]);
+	float scale = fminf(format_of(y->type).top / (limit > 0 ? limit : 1), MOST_SCALE);
 	uint8_t *to = y->data;
 
 #pragma omp parallel for num_threads(threads)
-	for (int64_t i = 0; i < count; i++)
+	for (int64_t i = k * length; i < (k + 1) * length; i++)
 		to[i] = f8_of(y->type, scale * element(x, i));
+	((float *)n->out[1]->data)[k] = 1 / scale;
+}
+
+/* Each row by its own maximum. */
+static void narrow_rows(const struct jm_node *n, int threads)
+{
+	int64_t parts = jm_tensor_count(n->out[1]), length = jm_tensor_count(n->in[0]) / parts;
+
+#pragma omp parallel for num_threads(threads)
+	for (int64_t k = 0; k < parts; k++)
+		narrow(n, k, largest(n->in[0], k * length, length, 1), 1);
 }
 
 static int run_quantize(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
@@ -100,13 +115,16 @@ static int run_quantize(const struct cpu_dev *dev, const struct cpu_exec *exec, 
 	const struct jm_node *n = &exec->node[0];
 	const struct jm_tensor *x = n->in[0];
 	const float *before = row_of(n, n->in[1]);
-	float *row = row_of(n, n->out[2]), most = largest(x, dev->threads);
-	float limit = before && before[0] > 0 ? before[0] : most;
-	float scale = fminf(format_of(n->out[0]->type).top / (limit > 0 ? limit : 1), MOST_SCALE);
+	float *row = row_of(n, n->out[2]), most, limit;
 
 	(void)err;
-	narrow(n, scale, dev->threads);
-	*(float *)n->out[1]->data = 1 / scale;
+	if (jm_tensor_count(n->out[1]) > 1) {
+		narrow_rows(n, dev->threads);
+		return 0;
+	}
+	most = largest(x, 0, jm_tensor_count(x), dev->threads);
+	limit = before && before[0] > 0 ? before[0] : most;
+	narrow(n, 0, limit, dev->threads);
 	if (row) {
 		row[0] = limit;
 		row[1] = fmaxf(row[1], most);

@@ -59,7 +59,8 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	const struct jm_node *n = group->node[0];
 
 	(void)dev;
-	if (cuda_is_f8(n->out[0]) && !cuda_is_f8(n->in[0]) && !(n->accumulate & JM_ADD_QUANTIZED))
+	if (cuda_is_f8(n->out[0]) && !cuda_is_f8(n->in[0]) && !(n->accumulate & JM_ADD_QUANTIZED) &&
+		jm_tensor_count(n->out[1]) == 1)
 		return 0;
 	return jm_err_set(err, JM_ENOSUP, "Backend cuda has no quantize of %s to %s.",
 		jm_dtype_name(n->in[0]->type), jm_dtype_name(n->out[0]->type));
