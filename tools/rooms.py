@@ -10,6 +10,7 @@ rooms.py --root DIR ...          the same for another tree
 """
 import argparse
 import collections
+import functools
 import json
 import os
 import pathlib
@@ -154,6 +155,8 @@ class Tree:
         self.meson = {os.path.dirname(f) or "." for f in names if os.path.basename(f) == "meson.build"}
         self.raw = {f: (root / f).read_text(encoding="utf-8") for f in self.files}
         self.text = {f: COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), t) for f, t in self.raw.items()}
+        self.includes = {f: self.find_includes(f) for f in self.files}
+        self.inc = self.main_folders()
         self.edges = {}  # (file, included file): line
         self.missing = {}  # (file, name): line
         self.commands = self.read_commands()
@@ -178,17 +181,26 @@ class Tree:
             found.append((within(row["file"]), folders, base / row["output"]))
         return found
 
+    def find_includes(self, file):
+        """[(name in quotes, name in angle brackets, line)]"""
+        text = self.text[file]
+        return [(m[1], m[2], text.count("\n", 0, m.start()) + 1) for m in INCLUDE.finditer(text)]
+
+    def main_folders(self):
+        main = (self.root / "meson.build").read_text()
+        return re.findall(r"'([^']*)'", re.search(r"^inc = include_directories\((.*)\)", main, re.M)[1])
+
     def usual_folders(self, file):
         """As Meson gives them to a file that is not of this build, such as a member that is absent here."""
-        main = (self.root / "meson.build").read_text()
-        inc = re.findall(r"'([^']*)'", re.search(r"^inc = include_directories\((.*)\)", main, re.M)[1])
         above = [str(p) for p in pathlib.PurePath(file).parents]
-        return [p for p in above if p in self.meson] + inc
+        return tuple(p for p in above if p in self.meson) + tuple(self.inc)
 
-    def resolve(self, file, quoted, angled, folders):
-        """The file of the tree that is meant; "" when it is not of the tree or generated; None when not found."""
+    @functools.lru_cache(None)
+    def resolve(self, folder, quoted, angled, folders):
+        """The file of the tree that is meant in a file of this folder; "" when it is not of the tree or generated; None when
+        not found."""
         name = quoted or angled
-        places = ([os.path.dirname(file)] if quoted else []) + folders
+        places = ((folder,) if quoted else ()) + folders
         for place in places:
             path = os.path.normpath(os.path.join(place, name))
             if path in self.text:
@@ -199,11 +211,10 @@ class Tree:
 
     def follow(self, file, folders, seen):
         seen.add(file)
-        for m in INCLUDE.finditer(self.text[file]):
-            line = self.text[file].count("\n", 0, m.start()) + 1
-            path = self.resolve(file, m[1], m[2], folders)
+        for quoted, angled, line in self.includes[file]:
+            path = self.resolve(os.path.dirname(file), quoted, angled, folders)
             if path is None:
-                self.missing[file, m[1]] = line
+                self.missing[file, quoted] = line
             elif path:
                 self.edges[file, path] = line
                 if path not in seen:
@@ -213,7 +224,7 @@ class Tree:
         seen = {}
         for file, folders, _ in self.commands:
             if file in self.text:
-                self.follow(file, folders, seen.setdefault(tuple(folders), set()))
+                self.follow(file, tuple(folders), seen.setdefault(tuple(folders), set()))
         reached = {f for files in seen.values() for f in files}
         for file in self.files:
             if file not in reached:
@@ -285,6 +296,8 @@ def circles(tree, uses):
 
 def declarations(tree, home, wanted):
     """What other files use is declared in the header of its file; the rest is static."""
+    if not home:
+        return
     words, mentions = collections.defaultdict(set), collections.Counter()
     for file, text in tree.text.items():
         found = set(re.findall(r"\b\w+", text))
