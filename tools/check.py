@@ -221,7 +221,7 @@ ANALYZER_NODES = "50000"
 
 def tidy(log, *arguments):
     """clang-tidy over the C files that changed since they last passed with these arguments, or all. Clang's own warnings
-    are errors here, too, because the compilations have -Werror; nothing is compiled, as no header is generated."""
+    are errors here, too (clang-diagnostic-* of .clang-tidy); nothing is compiled, as no header is generated."""
     if build(log, "build-clang", "clang", targets=None).failed:
         return Tally(0, 1, note="Meson cannot configure build-clang")
     folder = LOGS / "tidy"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/: wrong arguments are reported immediately, not after minutes."""
+import io
 import json
 import os
 import pathlib
@@ -251,3 +252,25 @@ def test_tidy_reads_each_text_of_a_file_once(tmp_path, monkeypatch):
         seen.append(keys())
         assert seen[-1] not in seen[:-1]
     assert keys("--extra-arg=-DC") not in seen
+
+
+def test_tidy_reports_warnings_of_clang(tmp_path, monkeypatch):
+    """No step compiles with clang for these alone."""
+    if not shutil.which("clang-tidy") or not shutil.which("clang"):
+        pytest.skip("no clang-tidy")
+    monkeypatch.syspath_prepend(str(SOURCE / "tools"))
+    import check
+    for name, value in (("ROOT", tmp_path), ("LOGS", tmp_path), ("IDLE", ["env"]), ("build", lambda *_, **__: check.Tally(1))):
+        monkeypatch.setattr(check, name, value)
+    shutil.copy(SOURCE / ".clang-tidy", tmp_path)
+    (tmp_path / "build-clang").mkdir()
+    rows = []
+    for name, text in (("good.c", "int a;"), ("bad.c", "short f(int a);short f(int a) { return a; }")):
+        (tmp_path / name).write_text(text + "\n")
+        rows.append({"directory": str(tmp_path / "build-clang"), "file": f"../{name}", "output": f"{name}.o",
+                     "command": f"clang -Wconversion -Werror -MD -MQ {name}.o -MF {name}.d -o {name}.o -c ../{name}"})
+    (tmp_path / "build-clang/compile_commands.json").write_text(json.dumps(rows))
+    log = io.StringIO()
+    found = check.tidy(log)
+    assert (found.passed, found.failed, found.note) == (1, 1, "bad.c"), log.getvalue()
+    assert "clang-diagnostic-implicit-int-conversion" in log.getvalue()
