@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packages from PyPI that tests compare with, in a folder of the build; not a test."""
 import fcntl
+import json
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -28,11 +30,49 @@ def packages(purpose):
     return folder
 
 
+def environment(purpose):
+    return {"PYTHONPATH": str(packages(purpose)), "HF_HUB_OFFLINE": "1", "PATH": "/usr/bin:/bin", "OMP_WAIT_POLICY": "passive"}
+
+
 def python(purpose, script, *args, timeout=250):
     """What the script prints, run with these packages and Debian's."""
     done = subprocess.run([sys.executable, "-c", script, *map(str, args)], check=False, text=True, timeout=timeout,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          env={"PYTHONPATH": str(packages(purpose)), "HF_HUB_OFFLINE": "1", "PATH": "/usr/bin:/bin",
-                               "OMP_WAIT_POLICY": "passive"})
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(purpose))
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+class Interpreter:
+    """A process with these packages that calls functions of a script: packages that take seconds to import are imported
+    once for all calls."""
+    CALLS = """
+import json, sys
+answers, sys.stdout = sys.stdout, sys.stderr
+for line in sys.stdin:
+    name, *args = json.loads(line)
+    print(json.dumps(globals()[name](*args)), file=answers, flush=True)
+"""
+
+    def __init__(self, purpose, script):
+        self.messages = tempfile.TemporaryFile("w+")  # pylint: disable=consider-using-with  # closed with the process
+        self.process = subprocess.Popen([sys.executable, "-c", script + self.CALLS], text=True, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=self.messages, env=environment(purpose))
+
+    def call(self, name, *args):
+        """What the function returns."""
+        try:
+            self.process.stdin.write(json.dumps([name, *args], default=str) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        answer = self.process.stdout.readline()
+        if not answer:
+            self.messages.seek(0)
+            raise AssertionError(self.messages.read())
+        return json.loads(answer)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(30)
+        self.process.stdout.close()
+        self.messages.close()

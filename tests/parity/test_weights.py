@@ -8,13 +8,12 @@ import numpy
 import pytest
 
 from jm import BUILD
-from packages import python
+from packages import Interpreter
 
 # what each package calls the network whose options joulemark gets; two blocks and odd sizes
 NETWORKS = """
-import sys, torch, numpy
-from safetensors.torch import load_model, save_file, save_model
-torch.manual_seed(11)
+import os, torch, numpy
+from safetensors.torch import load_model, save_file
 torch.set_num_threads(1)
 
 def resnet(layers):
@@ -70,6 +69,7 @@ def llama3_2():
         "high_freq_factor": 4.0, "original_max_position_embeddings": 16}))
 
 def network(kind):
+    torch.manual_seed(11)
     net = resnet(kind[6:]) if kind.startswith("resnet") else globals()[kind]()
     with torch.no_grad():
         for name, p in [*net.named_parameters(), *net.named_buffers()]:
@@ -90,34 +90,30 @@ def loss(net, data, batch, seq):
         pixels = torch.tensor(numpy.fromfile(data, "<f4", batch * 3 * side ** 2).reshape(batch, 3, side, side)).double()
         target = torch.tensor(numpy.fromfile(data, "<i4", batch, offset=4 * pixels.numel()).astype(numpy.int64))
         return torch.nn.functional.cross_entropy(net(pixels), target).item()
-"""
-# kind folder data batch seq: saves theirs, prints its loss
-SAVE = NETWORKS + """
-kind, folder, data, batch, seq = sys.argv[1:4] + [int(x) for x in sys.argv[4:6]]
-net = network(kind)
-if hasattr(net, "save_pretrained"):
-    net.save_pretrained(folder, max_shard_size="60KB")
-else:
-    import os
-    os.mkdir(folder)
-    save_file(net.state_dict(), folder + "/model.safetensors")
-print(loss(net, data, batch, seq))
-"""
-# kind file data batch seq: prints the loss of ours, and its counters of batches
-LOAD = NETWORKS + """
-kind, file, data, batch, seq = sys.argv[1:4] + [int(x) for x in sys.argv[4:6]]
-net = network(kind)
-load_model(net, file, strict=True)
-print(loss(net, data, batch, seq), *{b.item() for name, b in net.named_buffers() if name.endswith("num_batches_tracked")})
-"""
-# kind folder data batch seq: prints the loss of ours, which gives the configuration too
-LOAD_FOLDER = NETWORKS + """
-from transformers import LlamaForCausalLM
-kind, folder, data, batch, seq = sys.argv[1:4] + [int(x) for x in sys.argv[4:6]]
-net, info = LlamaForCausalLM.from_pretrained(folder, torch_dtype="auto", output_loading_info=True)
-assert not any(info.values()), info
-assert net.dtype == torch.float32
-print(loss(net, data, batch, seq))
+
+def save(kind, folder, *data):
+    "Saves theirs; its loss."
+    net = network(kind)
+    if hasattr(net, "save_pretrained"):
+        net.save_pretrained(folder, max_shard_size="60KB")
+    else:
+        os.mkdir(folder)
+        save_file(net.state_dict(), folder + "/model.safetensors")
+    return loss(net, *data)
+
+def load(kind, file, *data):
+    "The loss of ours, and its counters of batches."
+    net = network(kind)
+    load_model(net, file, strict=True)
+    return loss(net, *data), [*{b.item() for name, b in net.named_buffers() if name.endswith("num_batches_tracked")}]
+
+def load_folder(folder, *data):
+    "The loss of ours, which gives the configuration too."
+    from transformers import LlamaForCausalLM
+    net, info = LlamaForCausalLM.from_pretrained(folder, torch_dtype="auto", output_loading_info=True)
+    assert not any(info.values()), info
+    assert net.dtype == torch.float32
+    return loss(net, *data)
 """
 VIT = ("vit", {"layers": 2, "hidden": 48, "heads": 3, "ffn": 96, "image": 32, "patch": 8, "classes": 5}, 4, 1)
 KINDS = {
@@ -137,6 +133,13 @@ KINDS = {
                            "tied": "yes", "rope-factor": 8, "rope-low": 1, "rope-high": 4, "rope-context": 16}, 2, 32),
 }
 STEPS = 2
+
+
+@pytest.fixture(name="theirs", scope="module")
+def their_packages():
+    theirs = Interpreter("networks", NETWORKS)
+    yield theirs
+    theirs.close()
 
 
 def make_data(path, kind):
@@ -164,29 +167,29 @@ def losses(kind, data, folder, steps, **env):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_their_weights_give_their_loss(kind, tmp_path):
+def test_their_weights_give_their_loss(kind, theirs, tmp_path):
     _, _, batch, seq = KINDS[kind]
     data = make_data(tmp_path / "data", kind)
-    expected = float(python("networks", SAVE, kind, tmp_path / "theirs", data, batch, seq))
+    expected = theirs.call("save", kind, tmp_path / "theirs", data, batch, seq)
     found = losses(kind, data, tmp_path, 0, JM_TEST_FROM=tmp_path / "theirs")
     assert found == pytest.approx(expected, rel=3e-5)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "torchvision_vit"])
-def test_our_weights_load_with_strict_and_give_our_loss(kind, tmp_path):
+def test_our_weights_load_with_strict_and_give_our_loss(kind, theirs, tmp_path):
     _, _, batch, seq = KINDS[kind]
     data = make_data(tmp_path / "data", kind)
     expected = losses(kind, data, tmp_path, STEPS, JM_TEST_SAVE=tmp_path / "ours.safetensors")
-    loss, *counters = python("networks", LOAD, kind, tmp_path / "ours.safetensors", data, batch, seq).split()
-    assert float(loss) == pytest.approx(expected, rel=3e-5)
-    assert counters == (["2"] if kind.startswith(("resnet", "xception", "inception")) else [])
+    loss, counters = theirs.call("load", kind, tmp_path / "ours.safetensors", data, batch, seq)
+    assert loss == pytest.approx(expected, rel=3e-5)
+    assert counters == ([2] if kind.startswith(("resnet", "xception", "inception")) else [])
 
 
 @pytest.mark.parametrize("kind", ["llama", "llama3_2"])
-def test_our_folder_is_a_pretrained_network(kind, tmp_path):
+def test_our_folder_is_a_pretrained_network(kind, theirs, tmp_path):
     """config.json, shards and index, without a word from us."""
     _, _, batch, seq = KINDS[kind]
     data = make_data(tmp_path / "data", kind)
     expected = losses(kind, data, tmp_path, STEPS, JM_TEST_SAVE=f"{tmp_path / 'ours'}/")
     assert len(list((tmp_path / "ours").glob("model-*.safetensors"))) > 2
-    assert float(python("networks", LOAD_FOLDER, kind, tmp_path / "ours", data, batch, seq)) == pytest.approx(expected, rel=3e-5)
+    assert theirs.call("load_folder", tmp_path / "ours", data, batch, seq) == pytest.approx(expected, rel=3e-5)
