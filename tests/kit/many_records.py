@@ -42,9 +42,10 @@ def make(store, n, caps=100):
     db = sqlite3.connect(store)
     for table in ("chunk_t", "trace_t", "record_t", "case_t", "plan_t"):
         db.execute(f"DELETE FROM {table}")
+    text = json.dumps(first)
     for i in range(n):
         cap, repeat = 200 + i % caps, i // caps + 1
-        record = json.loads(json.dumps(first))
+        record = json.loads(text)
         case_id = f"{cap:032x}"
         if repeat == 1:
             db.execute("INSERT INTO case_t(n, id, parameters) VALUES (?, ?, '{}')", (cap, case_id))

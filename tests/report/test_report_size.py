@@ -24,11 +24,16 @@ def cost(store):
     return usage.ru_utime, usage.ru_maxrss / 1e3
 
 
-def test_cost_grows_with_the_number_of_records(tmp_path):
-    costs = {}
-    for n in (500, 4000):
-        many_records.make(tmp_path / f"{n}.db", n, caps=n // 10)
-        costs[n] = cost(tmp_path / f"{n}.db")
+@pytest.fixture(name="large", scope="module")
+def store_of_4000_records(tmp_path_factory):
+    store = tmp_path_factory.mktemp("large") / "4000.db"
+    many_records.make(store, 4000, caps=400)
+    return store
+
+
+def test_cost_grows_with_the_number_of_records(large, tmp_path):
+    many_records.make(tmp_path / "500.db", 500, caps=50)
+    costs = {500: cost(tmp_path / "500.db"), 4000: cost(large)}
     # unless malloc is a sanitizer's: 10,000 records must fit into 300 MB
     per_record = (costs[4000][1] - costs[500][1]) / 3500
     assert per_record < 0.030 or "asan" in os.environ.get("JM_BUILD", ""), costs
@@ -36,10 +41,9 @@ def test_cost_grows_with_the_number_of_records(tmp_path):
 
 
 @pytest.mark.skipif("asan" in os.environ.get("JM_BUILD", ""), reason="a sanitizer's malloc takes most of the time")
-def test_a_table_takes_little_longer_than_parsing_the_records(tmp_path):
+def test_a_table_takes_little_longer_than_parsing_the_records(large):
     """What records have in common and their details are not parsed; Python's parser is written in C."""
-    many_records.make(tmp_path / "a.db", 4000, caps=400)
-    db = sqlite3.connect(tmp_path / "a.db")
+    db = sqlite3.connect(large)
     texts = [row[0] for row in db.execute("SELECT record FROM record_t")]
     pairs = []
     for _ in range(5):  # in turns, because other tests load the machine
@@ -47,7 +51,7 @@ def test_a_table_takes_little_longer_than_parsing_the_records(tmp_path):
         for text in texts:
             json.loads(text)
         parsing = time.process_time() - began
-        pairs.append((cost(tmp_path / "a.db")[0], parsing))
+        pairs.append((cost(large)[0], parsing))
     assert min(report / parsing for report, parsing in pairs) < 1.5, pairs
 
 

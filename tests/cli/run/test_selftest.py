@@ -21,6 +21,7 @@ def rows(*words, status=0, **kwargs):
 
 
 @needs_cpu
+@pytest.mark.skipif("asan" in os.environ["JM_BUILD"], reason="the unit test `backend` computes the same cases under the sanitizer")
 def test_cpu_agrees_with_ref_in_every_op():
     found = rows()
     assert len(found) > 60 and {"linear", "attention", "conv", "adamw", "softmax-xent"} <= set(found)
