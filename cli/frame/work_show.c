@@ -155,17 +155,27 @@ static json_t *count_or_null(const struct jm_work_status *w, int count)
 
 static json_t *one_json(const struct jm_work_status *w)
 {
-	return json_pack(
-		"{s:s, s:s, s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, "
-		"s:o, s:o}",
-		"command", w->command, "work", w->work, "pid", w->pid, "host", w->host, "case",
-		count_or_null(w, w->number), "cases", count_or_null(w, w->total), "failed",
-		count_or_null(w, w->failed), "phase", text_or_null(w->phase), "share",
-		jm_json_number(w->share), "items_per_s", jm_json_number(w->items_per_s), "unit",
-		text_or_null(w->unit), "watts", jm_json_number(w->watts), "joules",
-		jm_json_number(w->joules), "origin", jm_origin_name(w->origin), "left_s",
-		jm_json_number(w->left_s), "store", text_or_null(w->store), "started",
-		time_json(w->started_ns), "written", time_json(w->written_ns));
+	json_t *json = json_object();
+
+	jm_json_set_text(&json, "command", w->command);
+	jm_json_set_text(&json, "work", w->work);
+	jm_json_set_int(&json, "pid", w->pid);
+	jm_json_set_text(&json, "host", w->host);
+	jm_json_set(&json, "case", count_or_null(w, w->number));
+	jm_json_set(&json, "cases", count_or_null(w, w->total));
+	jm_json_set(&json, "failed", count_or_null(w, w->failed));
+	jm_json_set(&json, "phase", text_or_null(w->phase));
+	jm_json_set_number(&json, "share", w->share);
+	jm_json_set_number(&json, "items_per_s", w->items_per_s);
+	jm_json_set(&json, "unit", text_or_null(w->unit));
+	jm_json_set_number(&json, "watts", w->watts);
+	jm_json_set_number(&json, "joules", w->joules);
+	jm_json_set_text(&json, "origin", jm_origin_name(w->origin));
+	jm_json_set_number(&json, "left_s", w->left_s);
+	jm_json_set(&json, "store", text_or_null(w->store));
+	jm_json_set(&json, "started", time_json(w->started_ns));
+	jm_json_set(&json, "written", time_json(w->written_ns));
+	return json;
 }
 
 json_t *jm_work_json(const struct jm_work_list *list)

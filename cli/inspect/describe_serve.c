@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "describe_serve.h"
 
+#include "base/text/json.h"
 #include "describe_several.h"
 #include "engine/run/cache.h"
 #include "report/format/text.h"
@@ -118,15 +119,23 @@ void describe_serve_print(const struct describe_plan *plan, FILE *out)
 json_t *describe_serve_json(const struct describe_plan *plan)
 {
 	const struct describe_serve *s = &plan->serve;
+	json_t *json = json_object();
 
-	return json_pack(
-		"{s:s, s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-		"schema", "joulemark.describe-serve/1", "model", plan->name, "precision",
-		plan->precision, "device", plan->device.backend->name, "running", s->running,
-		"step_tokens", s->step_tokens, "request_tokens", (json_int_t)s->request_tokens,
-		"parameters", (json_int_t)s->parameters, "memory_bytes", (json_int_t)s->budget,
-		"parameter_bytes", (json_int_t)s->weight_bytes, "arena_bytes",
-		(json_int_t)s->arena_bytes, "peak_bytes", (json_int_t)s->peak_bytes, "page_bytes",
-		(json_int_t)s->page_bytes, "cache_pages", (json_int_t)s->pages, "cache_tokens",
-		(json_int_t)s->pages * JM_PAGE_TOKENS, "requests", (json_int_t)requests(s));
+	jm_json_set_text(&json, "schema", "joulemark.describe-serve/1");
+	jm_json_set_text(&json, "model", plan->name);
+	jm_json_set_text(&json, "precision", plan->precision);
+	jm_json_set_text(&json, "device", plan->device.backend->name);
+	jm_json_set_int(&json, "running", s->running);
+	jm_json_set_int(&json, "step_tokens", s->step_tokens);
+	jm_json_set_int(&json, "request_tokens", s->request_tokens);
+	jm_json_set_int(&json, "parameters", s->parameters);
+	jm_json_set_int(&json, "memory_bytes", s->budget);
+	jm_json_set_int(&json, "parameter_bytes", s->weight_bytes);
+	jm_json_set_int(&json, "arena_bytes", s->arena_bytes);
+	jm_json_set_int(&json, "peak_bytes", s->peak_bytes);
+	jm_json_set_int(&json, "page_bytes", s->page_bytes);
+	jm_json_set_int(&json, "cache_pages", s->pages);
+	jm_json_set_int(&json, "cache_tokens", s->pages * JM_PAGE_TOKENS);
+	jm_json_set_int(&json, "requests", requests(s));
+	return json;
 }

@@ -113,18 +113,26 @@ static int fold_signal(const struct call *c, const struct jm_recording *r,
 static json_t *fold_json(const struct jm_recorded_signal *s, const struct jm_fold *f)
 {
 	json_t *watts = json_array(), *error = json_array();
+	json_t *json = json_object();
 
 	for (int k = 0; k < f->bins; k++) {
 		json_array_append_new(watts, jm_json_number(f->watts[k]));
 		json_array_append_new(error, jm_json_number(f->error[k]));
 	}
-	return json_pack("{s:s, s:s, s:f, s:f, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-		"meter", s->meter, "label", s->label, "duration_s", f->duration_s, "resolution_s",
-		f->duration_s / f->bins, "readings", f->readings, "inside", f->inside, "base_watts",
-		jm_json_number(f->base_watts), "base_error_watts", jm_json_number(f->base_error),
-		"watts", watts, "error_watts", error, "joules", jm_json_number(f->joules),
-		"error_joules", jm_json_number(f->joules_error), "rms_watts",
-		jm_json_number(f->rms_watts));
+	jm_json_set_text(&json, "meter", s->meter);
+	jm_json_set_text(&json, "label", s->label);
+	jm_json_set_number(&json, "duration_s", f->duration_s);
+	jm_json_set_number(&json, "resolution_s", f->duration_s / f->bins);
+	jm_json_set_int(&json, "readings", f->readings);
+	jm_json_set_int(&json, "inside", f->inside);
+	jm_json_set_number(&json, "base_watts", f->base_watts);
+	jm_json_set_number(&json, "base_error_watts", f->base_error);
+	jm_json_set(&json, "watts", watts);
+	jm_json_set(&json, "error_watts", error);
+	jm_json_set_number(&json, "joules", f->joules);
+	jm_json_set_number(&json, "error_joules", f->joules_error);
+	jm_json_set_number(&json, "rms_watts", f->rms_watts);
+	return json;
 }
 
 static void put_fold(const struct jm_cli *cli, const struct jm_recording *r, const char *phase,

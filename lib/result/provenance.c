@@ -5,6 +5,7 @@
  * process: no vendor is named here.
  */
 #include "result/provenance.h"
+#include "base/text/json.h"
 #include "base/ctx.h"
 
 #include <dirent.h>
@@ -199,13 +200,18 @@ json_t *jm_provenance(const struct jm_ctx *ctx, const struct jm_meters *meters, 
 	json_t *p;
 
 	uname(&name);
-	p = json_pack("{s:s, s:s, s:s, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "joulemark",
-		JM_VERSION, "host", name.nodename, "kernel", name.release, "cpu",
-		keyed_text(ctx, "/proc/cpuinfo", "model name"), "cores",
-		(int)sysconf(_SC_NPROCESSORS_ONLN), "memory_bytes", memory_bytes(ctx), "os",
-		keyed_text(ctx, "/etc/os-release", "PRETTY_NAME"), "boot_id",
-		one_line(ctx, "/proc/sys/kernel/random/boot_id"), "devices", devices(meters),
-		"drivers", drivers(ctx), "libraries", libraries());
+	p = json_object();
+	jm_json_set_text(&p, "joulemark", JM_VERSION);
+	jm_json_set_text(&p, "host", name.nodename);
+	jm_json_set_text(&p, "kernel", name.release);
+	jm_json_set(&p, "cpu", keyed_text(ctx, "/proc/cpuinfo", "model name"));
+	jm_json_set_int(&p, "cores", sysconf(_SC_NPROCESSORS_ONLN));
+	jm_json_set(&p, "memory_bytes", memory_bytes(ctx));
+	jm_json_set(&p, "os", keyed_text(ctx, "/etc/os-release", "PRETTY_NAME"));
+	jm_json_set(&p, "boot_id", one_line(ctx, "/proc/sys/kernel/random/boot_id"));
+	jm_json_set(&p, "devices", devices(meters));
+	jm_json_set(&p, "drivers", drivers(ctx));
+	jm_json_set(&p, "libraries", libraries());
 	if (!p)
 		jm_err_set(err, JM_ENOMEM, "Out of memory for the provenance of a record.");
 	return p;

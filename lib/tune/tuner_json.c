@@ -30,14 +30,20 @@ static json_t *visit_json(const struct jm_tuner *t, int i)
 	const struct jm_visit *v = jm_search_visit(t->search, i);
 	struct jm_tune_gain cost = jm_search_visit_cost(t->search, i);
 	int64_t start = t->start_ns[i] - jm_session_began(t->o.session);
+	json_t *json = json_object();
 
-	return json_pack("{s:f, s:s, s:b, s:o, s:f, s:f, s:f, s:o, s:o, s:o, s:b}", "start_s",
-		(double)start * 1e-9, "stage", jm_stage_names[v->stage], "found", v->setting.found,
-		"value", value_or_null(t, v->setting), "seconds", v->seconds, "items", v->items,
-		"joules", v->joules, "error_sampling_joules", jm_json_number(v->error_joules),
-		"objective", jm_json_number(exp(cost.log)), "objective_error",
-		jm_json_number(exp(cost.log) * cost.half), "aside",
-		jm_search_visit_aside(t->search, i));
+	jm_json_set_number(&json, "start_s", (double)start * 1e-9);
+	jm_json_set_text(&json, "stage", jm_stage_names[v->stage]);
+	jm_json_set_bool(&json, "found", v->setting.found);
+	jm_json_set(&json, "value", value_or_null(t, v->setting));
+	jm_json_set_number(&json, "seconds", v->seconds);
+	jm_json_set_number(&json, "items", v->items);
+	jm_json_set_number(&json, "joules", v->joules);
+	jm_json_set_number(&json, "error_sampling_joules", v->error_joules);
+	jm_json_set_number(&json, "objective", exp(cost.log));
+	jm_json_set_number(&json, "objective_error", exp(cost.log) * cost.half);
+	jm_json_set_bool(&json, "aside", jm_search_visit_aside(t->search, i));
+	return json;
 }
 
 static json_t *visits_json(const struct jm_tuner *t)
@@ -100,14 +106,22 @@ static json_t *devices_json(const struct jm_tuner *t)
 static json_t *what_json(const struct jm_tuner *t)
 {
 	char objective[40];
+	json_t *json = json_object();
 
 	jm_objective_text(&t->o.objective, objective, sizeof(objective));
-	return json_pack("{s:s, s:s, s:s, s:o, s:f, s:f, s:f, s:o, s:s, s:s, s:f, s:f}",
-		"objective", objective, "knob", t->knob.name, "unit", t->knob.knob->unit, "devices",
-		devices_json(t), "min", t->knob.min, "max", t->knob.max, "step", t->knob.step,
-		"found", jm_json_number(t->knob.found), "progress",
-		jm_tune_progress_names[t->o.progress], "origin", jm_origin_name(t->origin),
-		"window_s", t->o.window_s, "within_s", t->o.within_s);
+	jm_json_set_text(&json, "objective", objective);
+	jm_json_set_text(&json, "knob", t->knob.name);
+	jm_json_set_text(&json, "unit", t->knob.knob->unit);
+	jm_json_set(&json, "devices", devices_json(t));
+	jm_json_set_number(&json, "min", t->knob.min);
+	jm_json_set_number(&json, "max", t->knob.max);
+	jm_json_set_number(&json, "step", t->knob.step);
+	jm_json_set_number(&json, "found", t->knob.found);
+	jm_json_set_text(&json, "progress", jm_tune_progress_names[t->o.progress]);
+	jm_json_set_text(&json, "origin", jm_origin_name(t->origin));
+	jm_json_set_number(&json, "window_s", t->o.window_s);
+	jm_json_set_number(&json, "within_s", t->o.within_s);
+	return json;
 }
 
 static json_t *gains_json(const struct jm_tuner *t, const struct jm_search_result *r)
@@ -132,12 +146,20 @@ json_t *jm_tuner_json(const struct jm_tuner *t)
 
 	jm_search_result(t->search, &r);
 	why_text(t, &r, why, sizeof(why));
-	more = json_pack("{s:s, s:s, s:b, s:o, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:o, s:o}",
-		"choice", jm_choice_names[r.choice], "why", why, "chosen_found", r.best.found,
-		"chosen", value_or_null(t, r.best), "searches", r.searches, "drifts", r.drifts,
-		"lost", t->lost, "outliers", r.outliers, "warmup_s", t->warm_s, "search_s",
-		r.search_s, "hold_s", r.hold_s, "stopped",
-		*t->stopped ? json_string(t->stopped) : json_null(), "visits", visits_json(t));
+	more = json_object();
+	jm_json_set_text(&more, "choice", jm_choice_names[r.choice]);
+	jm_json_set_text(&more, "why", why);
+	jm_json_set_bool(&more, "chosen_found", r.best.found);
+	jm_json_set(&more, "chosen", value_or_null(t, r.best));
+	jm_json_set_int(&more, "searches", r.searches);
+	jm_json_set_int(&more, "drifts", r.drifts);
+	jm_json_set_int(&more, "lost", t->lost);
+	jm_json_set_int(&more, "outliers", r.outliers);
+	jm_json_set_number(&more, "warmup_s", t->warm_s);
+	jm_json_set_number(&more, "search_s", r.search_s);
+	jm_json_set_number(&more, "hold_s", r.hold_s);
+	jm_json_set(&more, "stopped", *t->stopped ? json_string(t->stopped) : json_null());
+	jm_json_set(&more, "visits", visits_json(t));
 	rc = json_object_update_new(tune, more);
 	rc |= json_object_update_new(tune, gains_json(t, &r));
 	if (!rc)
@@ -166,15 +188,23 @@ static json_t *limits_json(const struct jm_tuner *t, const struct jm_budget_resu
 json_t *jm_tuner_budget_json(const struct jm_tuner *t)
 {
 	struct jm_budget_result r;
+	json_t *json = json_object();
 
 	jm_budget_result(t->budget.budget, &r);
-	return json_pack(
-		"{s:f, s:s, s:s, s:s, s:o, s:f, s:b, s:o, s:o, s:i, s:i, s:i, s:i, s:f, s:o}",
-		"watts", t->budget.most, "share", jm_share_names[t->o.share], "knob", t->knob.name,
-		"progress", jm_tune_progress_names[t->o.progress], "limits", limits_json(t, &r),
-		"enforced_most_watts", t->budget.sum_most, "holds",
-		jm_budget_holds(t->budget.budget), "first_rate", jm_json_number(r.first_rate),
-		"rate", jm_json_number(r.rate), "visits", r.visits, "moves", r.tried, "moves_kept",
-		r.kept, "lost", t->lost, "warmup_s", t->warm_s, "stopped",
-		*t->stopped ? json_string(t->stopped) : json_null());
+	jm_json_set_number(&json, "watts", t->budget.most);
+	jm_json_set_text(&json, "share", jm_share_names[t->o.share]);
+	jm_json_set_text(&json, "knob", t->knob.name);
+	jm_json_set_text(&json, "progress", jm_tune_progress_names[t->o.progress]);
+	jm_json_set(&json, "limits", limits_json(t, &r));
+	jm_json_set_number(&json, "enforced_most_watts", t->budget.sum_most);
+	jm_json_set_bool(&json, "holds", jm_budget_holds(t->budget.budget));
+	jm_json_set_number(&json, "first_rate", r.first_rate);
+	jm_json_set_number(&json, "rate", r.rate);
+	jm_json_set_int(&json, "visits", r.visits);
+	jm_json_set_int(&json, "moves", r.tried);
+	jm_json_set_int(&json, "moves_kept", r.kept);
+	jm_json_set_int(&json, "lost", t->lost);
+	jm_json_set_number(&json, "warmup_s", t->warm_s);
+	jm_json_set(&json, "stopped", *t->stopped ? json_string(t->stopped) : json_null());
+	return json;
 }

@@ -272,15 +272,24 @@ static json_t *line_json(const struct jm_compare *of, const struct jm_compare_ro
 {
 	const struct jm_compare_line *l = &row->line[metric];
 	char unit[48];
+	json_t *json = json_object();
 
 	put_unit(of, metric, row->item, unit, sizeof(unit));
-	return json_pack("{s:o, s:s, s:s, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:o, s:s, s:s, s:o}",
-		"p_rank", jm_json_number(l->p_rank), "metric", jm_compared_names[metric], "unit",
-		unit, "a", jm_json_number(l->mean_a), "b", jm_json_number(l->mean_b), "n_a",
-		l->c.n_a, "n_b", l->c.n_b, "ratio", jm_json_number(l->c.ratio), "low",
-		jm_json_number(l->c.low), "high", jm_json_number(l->c.high), "p",
-		jm_json_number(l->c.p), "test", l->paired ? "paired" : "welch", "verdict",
-		jm_compare_verdict(l), "why", optional_text(l->why_not));
+	jm_json_set_number(&json, "p_rank", l->p_rank);
+	jm_json_set_text(&json, "metric", jm_compared_names[metric]);
+	jm_json_set_text(&json, "unit", unit);
+	jm_json_set_number(&json, "a", l->mean_a);
+	jm_json_set_number(&json, "b", l->mean_b);
+	jm_json_set_int(&json, "n_a", l->c.n_a);
+	jm_json_set_int(&json, "n_b", l->c.n_b);
+	jm_json_set_number(&json, "ratio", l->c.ratio);
+	jm_json_set_number(&json, "low", l->c.low);
+	jm_json_set_number(&json, "high", l->c.high);
+	jm_json_set_number(&json, "p", l->c.p);
+	jm_json_set_text(&json, "test", l->paired ? "paired" : "welch");
+	jm_json_set_text(&json, "verdict", jm_compare_verdict(l));
+	jm_json_set(&json, "why", optional_text(l->why_not));
+	return json;
 }
 
 static json_t *row_json(const struct jm_compare *c, const struct jm_compare_row *row)

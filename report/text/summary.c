@@ -58,6 +58,7 @@ static json_t *point_json(const struct jm_grouping *g, const struct jm_group_poi
 {
 	json_t *metrics = json_object();
 	char name[64];
+	json_t *json = json_object();
 
 	for (int m = 0; m < JM_M_EDS + g->options.n_k; m++) {
 		if (jm_metric_of_requests(m) && !p->stat[m].n)
@@ -65,12 +66,20 @@ static json_t *point_json(const struct jm_grouping *g, const struct jm_group_poi
 		jm_group_metric_name(g, m, name, sizeof(name));
 		json_object_set_new(metrics, name, stat_json(&p->stat[m]));
 	}
-	return json_pack("{s:b, s:o, s:o, s:o, s:o, s:b, s:s, s:i, s:i, s:i, s:b, s:s, s:o}",
-		"pareto", p->pareto, "capacity", jm_capacity(g, p), "label", json_string(p->label),
-		"x", jm_json_number(p->x), "settings", settings_json(g, p), "reference",
-		p->reference, "state", jm_group_state_name(p->state), "runs_ok", p->n_ok,
-		"runs_failed", p->n_failed, "outliers", p->n_outliers, "eligible", p->eligible,
-		"why_not", p->why_not, "metrics", metrics);
+	jm_json_set_bool(&json, "pareto", p->pareto);
+	jm_json_set(&json, "capacity", jm_capacity(g, p));
+	jm_json_set_text(&json, "label", p->label);
+	jm_json_set_number(&json, "x", p->x);
+	jm_json_set(&json, "settings", settings_json(g, p));
+	jm_json_set_bool(&json, "reference", p->reference);
+	jm_json_set_text(&json, "state", jm_group_state_name(p->state));
+	jm_json_set_int(&json, "runs_ok", p->n_ok);
+	jm_json_set_int(&json, "runs_failed", p->n_failed);
+	jm_json_set_int(&json, "outliers", p->n_outliers);
+	jm_json_set_bool(&json, "eligible", p->eligible);
+	jm_json_set_text(&json, "why_not", p->why_not);
+	jm_json_set(&json, "metrics", metrics);
+	return json;
 }
 
 /* repeats: a verdict that says the same, or NULL. */
@@ -79,6 +88,7 @@ static json_t *verdict_json(const struct jm_grouping *g, const struct jm_group_s
 {
 	char name[64], title[80], value[160] = "", sentence[400], other[64] = "";
 	json_t *tied = json_array();
+	json_t *json = json_object();
 
 	jm_group_metric_name(g, v->metric, name, sizeof(name));
 	jm_text_question(g, s, v->metric, title, sizeof(title));
@@ -92,13 +102,19 @@ static json_t *verdict_json(const struct jm_grouping *g, const struct jm_group_s
 		jm_text_metric_value(g, s, v->metric, &g->point[v->leading].stat[v->metric], value,
 			sizeof(value));
 	jm_text_together(value);
-	return json_pack("{s:s, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "metric", name,
-		"repeats", repeats ? json_string(other) : json_null(), "title", json_string(title),
-		"kind", jm_verdict_kind_name(v->kind), "leading",
-		v->leading < 0 ? json_null() : json_integer(v->leading - s->first_point), "tied",
-		tied, "text", json_string(v->text), "value", json_string(value),
-		"improvement_percent", jm_json_number(v->improvement), "why", v->why, "sentence",
-		json_string(sentence));
+	jm_json_set_text(&json, "metric", name);
+	jm_json_set(&json, "repeats", repeats ? json_string(other) : json_null());
+	jm_json_set_text(&json, "title", title);
+	jm_json_set_text(&json, "kind", jm_verdict_kind_name(v->kind));
+	jm_json_set(&json, "leading",
+		v->leading < 0 ? json_null() : json_integer(v->leading - s->first_point));
+	jm_json_set(&json, "tied", tied);
+	jm_json_set_text(&json, "text", v->text);
+	jm_json_set_text(&json, "value", value);
+	jm_json_set_number(&json, "improvement_percent", v->improvement);
+	jm_json_set_text(&json, "why", v->why);
+	jm_json_set_text(&json, "sentence", sentence);
+	return json;
 }
 
 static json_t *metrics_json(const struct jm_grouping *g, const struct jm_group_series *s)
@@ -133,6 +149,7 @@ static json_t *series_json(const struct jm_grouping *g, const struct jm_group_se
 	json_t *points = json_array(), *verdicts = json_array();
 	char energy[200], machine[900];
 	int n = jm_verdicts(g, s, v);
+	json_t *json = json_object();
 
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
 		json_array_append_new(points, point_json(g, &g->point[i]));
@@ -144,20 +161,29 @@ static json_t *series_json(const struct jm_grouping *g, const struct jm_group_se
 	}
 	jm_text_energy(g, s, energy, sizeof(energy));
 	jm_text_machine(g, s, machine, sizeof(machine));
-	return json_pack(
-		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:s, s:o, s:i, "
-		"s:i, s:o, s:o}",
-		"warnings", jm_warnings(g, s), "soft", jm_soft_json(g, s), "devices",
-		jm_json_number(jm_json_real_of(s->record, "devices")), "title",
-		json_string(s->title), "item", json_string(s->item), "origin",
+	jm_json_set(&json, "warnings", jm_warnings(g, s));
+	jm_json_set(&json, "soft", jm_soft_json(g, s));
+	jm_json_set_number(&json, "devices", jm_json_real_of(s->record, "devices"));
+	jm_json_set_text(&json, "title", s->title);
+	jm_json_set_text(&json, "item", s->item);
+	jm_json_set(&json, "origin",
 		s->has_energy ? json_string(s->mixed_origin ? "mixed" : jm_origin_name(s->origin))
-			      : json_null(),
-		"energy", json_string(energy), "machine", json_string(machine), "machines",
-		s->n_machines, "meters", s->n_meters, "reference",
-		s->reference < 0 ? json_null() : json_integer(s->reference - s->first_point),
-		"parameters", parameters_json(s->record), "metrics", metrics_json(g, s), "grade",
-		s->grade, "grade_reasons", jm_text_reasons(g, s), "runs_ok", s->n_ok, "runs_failed",
-		s->n_failed, "points", points, "verdicts", verdicts);
+			      : json_null());
+	jm_json_set_text(&json, "energy", energy);
+	jm_json_set_text(&json, "machine", machine);
+	jm_json_set_int(&json, "machines", s->n_machines);
+	jm_json_set_int(&json, "meters", s->n_meters);
+	jm_json_set(&json, "reference",
+		s->reference < 0 ? json_null() : json_integer(s->reference - s->first_point));
+	jm_json_set(&json, "parameters", parameters_json(s->record));
+	jm_json_set(&json, "metrics", metrics_json(g, s));
+	jm_json_set_text(&json, "grade", s->grade);
+	jm_json_set(&json, "grade_reasons", jm_text_reasons(g, s));
+	jm_json_set_int(&json, "runs_ok", s->n_ok);
+	jm_json_set_int(&json, "runs_failed", s->n_failed);
+	jm_json_set(&json, "points", points);
+	jm_json_set(&json, "verdicts", verdicts);
+	return json;
 }
 
 static json_t *case_json(const struct jm_grouping *g, const struct jm_group_case *c)
@@ -187,13 +213,18 @@ static json_t *case_json(const struct jm_grouping *g, const struct jm_group_case
 static json_t *figures_json(const struct jm_report_options *o)
 {
 	const struct jm_figures *f = &o->figures;
+	json_t *json = json_object();
 
-	return json_pack("{s:o, s:s?, s:o, s:s?, s:f, s:o, s:f, s:o, s:o}", "price_per_kwh",
-		jm_json_number(f->price), "currency", o->currency, "carbon_g_per_kwh",
-		jm_json_number(f->carbon), "from", o->figures_from, "pue", f->pue,
-		"peak_flops_per_device", jm_json_number(f->peak_flops), "zeus_eta", f->zeus_eta,
-		"rack_watts", jm_json_number(o->rack_watts > 0 ? o->rack_watts : NAN),
-		"rated_watts", jm_json_number(o->rated_watts > 0 ? o->rated_watts : NAN));
+	jm_json_set_number(&json, "price_per_kwh", f->price);
+	jm_json_set_text(&json, "currency", o->currency);
+	jm_json_set_number(&json, "carbon_g_per_kwh", f->carbon);
+	jm_json_set_text(&json, "from", o->figures_from);
+	jm_json_set_number(&json, "pue", f->pue);
+	jm_json_set_number(&json, "peak_flops_per_device", f->peak_flops);
+	jm_json_set_number(&json, "zeus_eta", f->zeus_eta);
+	jm_json_set_number(&json, "rack_watts", o->rack_watts > 0 ? o->rack_watts : NAN);
+	jm_json_set_number(&json, "rated_watts", o->rated_watts > 0 ? o->rated_watts : NAN);
+	return json;
 }
 
 json_t *jm_report_summary(const struct jm_grouping *g, bool with_cases)
@@ -203,6 +234,7 @@ json_t *jm_report_summary(const struct jm_grouping *g, bool with_cases)
 	json_t *published = g->options.published ? jm_published_of(g) : json_array();
 	bool none = g->options.published && !json_array_size(published);
 	char origins[80];
+	json_t *json = json_object();
 
 	for (int i = 0; i < g->n_dims; i++)
 		json_array_append_new(
@@ -215,9 +247,16 @@ json_t *jm_report_summary(const struct jm_grouping *g, bool with_cases)
 	for (int i = 0; i < g->options.n_k; i++)
 		json_array_append_new(k, json_real(g->options.k[i]));
 	jm_text_origins(g, origins, sizeof(origins));
-	return json_pack("{s:o, s:s, s:s, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:s?}", "figures",
-		figures_json(&g->options), "schema", "joulemark.report/1", "joulemark", JM_VERSION,
-		"eds_k", k, "added_watts", g->options.add_watts, "not_measured",
-		json_string(origins), "dimensions", dims, "series", series, "cases", cases,
-		"published", published, "published_note", none ? JM_PUBLISHED_NONE : NULL);
+	jm_json_set(&json, "figures", figures_json(&g->options));
+	jm_json_set_text(&json, "schema", "joulemark.report/1");
+	jm_json_set_text(&json, "joulemark", JM_VERSION);
+	jm_json_set(&json, "eds_k", k);
+	jm_json_set_number(&json, "added_watts", g->options.add_watts);
+	jm_json_set_text(&json, "not_measured", origins);
+	jm_json_set(&json, "dimensions", dims);
+	jm_json_set(&json, "series", series);
+	jm_json_set(&json, "cases", cases);
+	jm_json_set(&json, "published", published);
+	jm_json_set_text(&json, "published_note", none ? JM_PUBLISHED_NONE : NULL);
+	return json;
 }

@@ -216,6 +216,7 @@ void jm_train_pictures_keep(struct train *s)
 	struct jm_train_pictures *p = &s->pictures;
 	struct jm_loader_cost c;
 	int threads = threads_of(s);
+	json_t *data;
 	double rate;
 
 	if (!p->loader)
@@ -225,14 +226,21 @@ void jm_train_pictures_keep(struct train *s)
 	note_corrupt(s, c.corrupt);
 	if (!s->work->more)
 		return;
-	json_object_set_new(s->work->more, "data",
-		json_pack("{s:s, s:s, s:I, s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:i, s:o, s:i}",
-			"path", p->set.path, "format", p->set.format->name, "pictures",
-			(json_int_t)p->set.n, "classes", p->set.classes, "epoch_steps",
-			(json_int_t)s->work->epoch_steps, "decoded", (json_int_t)c.pictures,
-			"bytes", (json_int_t)c.bytes, "corrupt", (json_int_t)c.corrupt, "decode_s",
-			c.decode_s, "wait_s", c.wait_s, "threads", threads, "load_per_s",
-			jm_json_number(rate), "depth", c.depth));
+	data = json_object();
+	jm_json_set_text(&data, "path", p->set.path);
+	jm_json_set_text(&data, "format", p->set.format->name);
+	jm_json_set_int(&data, "pictures", p->set.n);
+	jm_json_set_int(&data, "classes", p->set.classes);
+	jm_json_set_int(&data, "epoch_steps", s->work->epoch_steps);
+	jm_json_set_int(&data, "decoded", c.pictures);
+	jm_json_set_int(&data, "bytes", c.bytes);
+	jm_json_set_int(&data, "corrupt", c.corrupt);
+	jm_json_set_number(&data, "decode_s", c.decode_s);
+	jm_json_set_number(&data, "wait_s", c.wait_s);
+	jm_json_set_int(&data, "threads", threads);
+	jm_json_set_number(&data, "load_per_s", rate);
+	jm_json_set_int(&data, "depth", c.depth);
+	json_object_set_new(s->work->more, "data", data);
 }
 
 void jm_train_pictures_close(struct jm_train_pictures *p)

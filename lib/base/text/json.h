@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 /* null for NAN and infinities. */
@@ -30,6 +31,37 @@ static inline const char *jm_json_text(const json_t *object, const char *key)
 	const char *value = json_string_value(json_object_get(object, key));
 
 	return value ? value : "";
+}
+
+/* Each sets a key of an object that is whole or NULL: when memory runs out, or a value is NULL, it frees the object and makes
+ * it NULL, and the following calls only free their value. */
+static inline void jm_json_set(json_t **object, const char *key, json_t *value)
+{
+	if (!json_object_set_new(*object, key, value))
+		return;
+	json_decref(*object);
+	*object = NULL;
+}
+
+/* text: NULL = null */
+static inline void jm_json_set_text(json_t **object, const char *key, const char *text)
+{
+	jm_json_set(object, key, text ? json_string(text) : json_null());
+}
+
+static inline void jm_json_set_int(json_t **object, const char *key, json_int_t value)
+{
+	jm_json_set(object, key, json_integer(value));
+}
+
+static inline void jm_json_set_number(json_t **object, const char *key, double value)
+{
+	jm_json_set(object, key, jm_json_number(value));
+}
+
+static inline void jm_json_set_bool(json_t **object, const char *key, bool value)
+{
+	jm_json_set(object, key, json_boolean(value));
 }
 
 /* The first object of a list whose key has this text; NULL = there is none. */

@@ -156,18 +156,30 @@ static json_t *text_json(const char *text)
 
 static json_t *status_json(const struct jm_work_writer *w, const struct jm_work_status *s)
 {
-	return json_pack("{s:s, s:s, s:I, s:i, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:i, s:i, s:i, "
-			 "s:o, s:o, s:o, s:o, s:o, s:s, s:o}",
-		"host", w->place.host, "boot", w->place.boot, "pid_space",
-		(json_int_t)w->place.pid_space, "pid", (int)w->process.pid, "start",
-		(json_int_t)w->process.start, "started_ns", (json_int_t)w->started_ns, "written_ns",
-		(json_int_t)wall_now(), "command", text_json(s->command), "work",
-		text_json(s->work), "phase", text_json(s->phase), "store", text_json(s->store),
-		"number", s->number, "total", s->total, "failed", s->failed, "share",
-		jm_json_number(s->share), "items_per_s", jm_json_number(s->items_per_s), "watts",
-		jm_json_number(s->watts), "joules", jm_json_number(s->joules), "left_s",
-		jm_json_number(s->left_s), "origin", jm_origin_name(s->origin), "unit",
-		text_json(s->unit));
+	json_t *json = json_object();
+
+	jm_json_set_text(&json, "host", w->place.host);
+	jm_json_set_text(&json, "boot", w->place.boot);
+	jm_json_set_int(&json, "pid_space", w->place.pid_space);
+	jm_json_set_int(&json, "pid", w->process.pid);
+	jm_json_set_int(&json, "start", w->process.start);
+	jm_json_set_int(&json, "started_ns", w->started_ns);
+	jm_json_set_int(&json, "written_ns", wall_now());
+	jm_json_set(&json, "command", text_json(s->command));
+	jm_json_set(&json, "work", text_json(s->work));
+	jm_json_set(&json, "phase", text_json(s->phase));
+	jm_json_set(&json, "store", text_json(s->store));
+	jm_json_set_int(&json, "number", s->number);
+	jm_json_set_int(&json, "total", s->total);
+	jm_json_set_int(&json, "failed", s->failed);
+	jm_json_set_number(&json, "share", s->share);
+	jm_json_set_number(&json, "items_per_s", s->items_per_s);
+	jm_json_set_number(&json, "watts", s->watts);
+	jm_json_set_number(&json, "joules", s->joules);
+	jm_json_set_number(&json, "left_s", s->left_s);
+	jm_json_set_text(&json, "origin", jm_origin_name(s->origin));
+	jm_json_set(&json, "unit", text_json(s->unit));
+	return json;
 }
 
 void jm_work_writer_put(struct jm_work_writer *w, const struct jm_work_status *status)

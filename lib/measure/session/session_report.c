@@ -109,19 +109,25 @@ static json_t *signal_json(
 	const struct jm_signal *signal = &s->set.signal[i];
 	bool counter = jm_quantity_is_counter(signal->quantity);
 	struct figures f;
+	json_t *json = json_object();
 
 	if (figures_of(s, i, phase, &f, err))
 		return NULL;
-	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}", "quantity",
-		jm_quantity_name(signal->quantity), "unit", jm_quantity_unit(signal->quantity),
-		"step", jm_json_number(signal->step > 0 ? signal->step : NAN), "refresh_s",
-		jm_json_number(signal->refresh_ns > 0 ? seconds(signal->refresh_ns) : NAN),
-		"window_s",
-		jm_json_number(signal->window_ns >= 0 ? seconds(signal->window_ns) : NAN),
-		"calibrated", json_boolean(signal->calibrated), "mean",
-		jm_json_number(counter || f.time <= 0 ? NAN : f.sum / f.time), "min",
-		jm_json_number(f.min), "max", jm_json_number(f.max), "last", jm_json_number(f.last),
-		"increase", jm_json_number(increase(signal, &f)), "samples", (json_int_t)f.samples);
+	jm_json_set_text(&json, "quantity", jm_quantity_name(signal->quantity));
+	jm_json_set_text(&json, "unit", jm_quantity_unit(signal->quantity));
+	jm_json_set_number(&json, "step", signal->step > 0 ? signal->step : NAN);
+	jm_json_set_number(
+		&json, "refresh_s", signal->refresh_ns > 0 ? seconds(signal->refresh_ns) : NAN);
+	jm_json_set_number(
+		&json, "window_s", signal->window_ns >= 0 ? seconds(signal->window_ns) : NAN);
+	jm_json_set(&json, "calibrated", json_boolean(signal->calibrated));
+	jm_json_set_number(&json, "mean", counter || f.time <= 0 ? NAN : f.sum / f.time);
+	jm_json_set_number(&json, "min", f.min);
+	jm_json_set_number(&json, "max", f.max);
+	jm_json_set_number(&json, "last", f.last);
+	jm_json_set_number(&json, "increase", increase(signal, &f));
+	jm_json_set_int(&json, "samples", f.samples);
+	return json;
 }
 
 /* NULL: an error */
@@ -153,21 +159,22 @@ static const char *id_or_null(const struct jm_meters *set, int i)
 
 static json_t *energy_json(const struct jm_energy *e)
 {
-	json_t *energy = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I}",
-		"joules", jm_json_number(e->joules), "joules_counter",
-		jm_json_number(e->joules_counter), "joules_integrated",
-		jm_json_number(e->joules_integrated), "error_joules", jm_json_number(e->error),
-		"error_sampling_joules", jm_json_number(e->error_sampling),
-		"error_calibration_joules", jm_json_number(e->error_calibration), "covered_s",
-		jm_json_number(e->covered_s), "watts_mean", jm_json_number(e->watts_mean),
-		"watts_max", jm_json_number(e->watts_max), "samples", (json_int_t)e->samples,
-		"gaps", (json_int_t)e->gaps);
+	json_t *energy = json_object();
 
-	if (!energy || isnan(e->error_locked) ||
-		!json_object_set_new(energy, "error_locked_joules", json_real(e->error_locked)))
-		return energy;
-	json_decref(energy);
-	return NULL;
+	jm_json_set_number(&energy, "joules", e->joules);
+	jm_json_set_number(&energy, "joules_counter", e->joules_counter);
+	jm_json_set_number(&energy, "joules_integrated", e->joules_integrated);
+	jm_json_set_number(&energy, "error_joules", e->error);
+	jm_json_set_number(&energy, "error_sampling_joules", e->error_sampling);
+	jm_json_set_number(&energy, "error_calibration_joules", e->error_calibration);
+	jm_json_set_number(&energy, "covered_s", e->covered_s);
+	jm_json_set_number(&energy, "watts_mean", e->watts_mean);
+	jm_json_set_number(&energy, "watts_max", e->watts_max);
+	jm_json_set_int(&energy, "samples", e->samples);
+	jm_json_set_int(&energy, "gaps", e->gaps);
+	if (!isnan(e->error_locked))
+		jm_json_set_number(&energy, "error_locked_joules", e->error_locked);
+	return energy;
 }
 
 /* Keys of a meter that has parts; -1: no memory. */
