@@ -13,7 +13,7 @@ import pytest
 from jm import BUILD, SOURCE, jm
 from weights_files import tensor, write
 
-SERVED = BUILD / "tests" / "parity" / "served"
+SERVED = BUILD / "tests" / "parity" / "served_logits"
 HIDDEN, HEADS, GROUPS, FFN, LAYERS, VOCAB, EPS, THETA = 64, 4, 2, 96, 2, 256, 1e-5, 10000.0
 DEPTH = HIDDEN // HEADS
 CONFIG = {"model_type": "llama", "hidden_size": HIDDEN, "intermediate_size": FFN, "num_hidden_layers": LAYERS,

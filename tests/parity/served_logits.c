@@ -2,7 +2,7 @@
 /*
  * Serves one request of bytes in a single step and writes the logits of all its positions; for comparison with other programs.
  *
- *	served DEVICE PRECISION FROM TEXT LOGITS
+ *	served_logits DEVICE PRECISION FROM TEXT LOGITS
  *
  * FROM: a folder with config.json and safetensors of a LLaMA. Each byte of TEXT is a token. LOGITS: raw f64, a row for each.
  */
