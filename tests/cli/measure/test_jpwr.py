@@ -53,10 +53,8 @@ def rectangles(columns, name):
     return sum(p * (b - a) for a, b, p in zip(t, t[1:], watts[1:])) / 3600
 
 
-def csv_of(tmp_path, *args, strict=False, **more):
-    """Without strict an interval that a busy machine left without a reading is a warning."""
-    errors = [] if strict else ["--ignore-measure-errors"]
-    done = jpwr("--df-out", tmp_path / "out", "--df-filetype", "csv", *errors, *args, **more)
+def csv_of(tmp_path, *args, **more):
+    done = jpwr("--df-out", tmp_path / "out", "--df-filetype", "csv", *args, **more)
     return done, tmp_path / "out"
 
 
@@ -214,25 +212,25 @@ def test_text_around_a_variable_is_kept(tmp_path):
 def test_a_sensor_that_dies(tmp_path):
     """A GPU that is lost in the middle: the other's energy is right, the command's status is kept, nothing waits."""
     env = gpus("gpus=2;wave=const;power=300;lost=1@0.6")
-    done, out = csv_of(tmp_path, "--", "sleep", "1.5", env=env, strict=True)
+    done, out = csv_of(tmp_path, "--", "sleep", "1.5", env=env)
     assert "pynvml:1" in sentence(done, FAILURE)
     columns, used = table(out), energy(out)
     t = columns["timestamps"]
     assert None not in columns["pynvml:0"] and columns["pynvml:1"][-1] is None and used["pynvml:1"] is None
     assert used["pynvml:0"] == pytest.approx(300 * (t[-1] - t[0]) / 3600, rel=0.1)
-    done, out = csv_of(tmp_path / "ignored", "--", "sleep", "1.5", env=env)
+    done, out = csv_of(tmp_path / "ignored", "--ignore-measure-errors", "--", "sleep", "1.5", env=env)
     assert done.returncode == 0 and "pynvml:1" in done.stderr
     columns, used = table(out), energy(out)
     known = [row for row in range(len(columns["timestamps"])) if columns["pynvml:1"][row] is not None]
     seconds = columns["timestamps"][known[-1]] - columns["timestamps"][0]
     assert used["pynvml:1"] == pytest.approx(300 * seconds / 3600, rel=0.01) and 0 < seconds < 1.5
-    done, _ = csv_of(tmp_path / "status", "--", "sh", "-c", "sleep 1.5; exit 9", env=env, strict=True)
+    done, _ = csv_of(tmp_path / "status", "--", "sh", "-c", "sleep 1.5; exit 9", env=env)
     assert done.returncode == 9
 
 
 def test_intervals_without_a_reading(tmp_path):
     """A GPU that answers nothing for half a second: its counter has the energy of that time, too."""
-    done, out = csv_of(tmp_path, "--interval", "100", "--", "sleep", "2", strict=True,
+    done, out = csv_of(tmp_path, "--interval", "100", "--", "sleep", "2",
                        env=gpus("gpus=1;wave=const;power=300;fails=0@0.9"))
     columns = table(out)
     t, watts = columns["timestamps"], columns["pynvml:0"]

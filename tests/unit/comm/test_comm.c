@@ -253,23 +253,31 @@ static int enter(void *arg, struct jm_err *err)
 }
 
 /* With a device of its own, and a communicator `local` beside that of the device. */
-static int be_rank_there(struct rank *r)
+static int go_there(struct rank *r, struct jm_device *device, struct jm_comm *control)
 {
-	struct jm_comm control = {0};
-	struct jm_device device;
 	char name[16];
 	int code;
 
 	snprintf(name, sizeof(name), "later:%d", r->place.rank);
-	code = jm_device_open(name, 1, &device, &r->err);
+	code = jm_device_open(name, 1, device, &r->err);
 	if (code)
 		return code;
-	r->device = &device;
-	r->place.control = &control;
-	r->place.device = device.dev;
-	r->place.lanes = device.backend->lanes;
+	r->device = device;
+	r->place.control = control;
+	r->place.device = device->dev;
+	r->place.lanes = device->backend->lanes;
 	r->place.enter = enter;
-	code = jm_comm_open("local", &r->place, &control, &r->err);
+	return jm_comm_open("local", &r->place, control, &r->err);
+}
+
+static int be_rank_there(struct rank *r)
+{
+	struct jm_comm control = {0};
+	struct jm_device device = {0};
+	int code = go_there(r, &device, &control);
+
+	if (!r->device)
+		return code;
 	if (!code)
 		code = meet_and_transfer(r);
 	jm_comm_close(&control);
@@ -357,6 +365,55 @@ static void a_rank_that_left_is_named(void **transport)
 	assert_non_null(strstr(stays.err.text, "Rank 1"));
 	pthread_join(thread, NULL);
 	jm_comm_close(&c);
+	gang_done(&g);
+}
+
+/* Begins a sum and leaves. A rank whose copy does not end keeps its device. */
+static void *begin_and_leave(void *arg)
+{
+	struct rank *r = arg;
+	struct jm_comm control = {0}, c = {0};
+	struct jm_device device = {0};
+	struct jm_transfer t = {.kind = JM_ALL_REDUCE, .type = JM_COMM_F32, .count = r->n};
+	int code = go_there(r, &device, &control);
+
+	if (!code)
+		code = jm_comm_open("host", &r->place, &c, &r->err);
+	if (!code)
+		code = device.backend->stream(device.dev, JM_QUEUE_COMM, &t.stream, &r->err);
+	t.from = t.to = code ? NULL : device.backend->alloc(device.dev, r->n * sizeof(float));
+	if (!code)
+		code = jm_comm_run(&c, &t, &r->err);
+	r->rc = code ? code : jm_comm_leave(&c, &r->err);
+	jm_comm_close(&c);
+	jm_comm_close(&control);
+	if (!r->rc) {
+		device.backend->release(device.dev, t.to);
+		jm_device_close(&device);
+	}
+	return NULL;
+}
+
+static void a_transfer_that_does_not_end_is_reported_by_leaving(void **unused)
+{
+	struct gang g = gang_new("host");
+	struct rank rank[2];
+	pthread_t thread[2];
+
+	(void)unused;
+	alarm(100); /* of a rank that never leaves */
+	setenv("JM_FAKE_LANES_HANG", "1/1", 1);
+	for (int i = 0; i < 2; i++) {
+		rank[i] = (struct rank){.place = place_of(&g, i, 2), .n = 9};
+		assert_int_equal(pthread_create(&thread[i], NULL, begin_and_leave, &rank[i]), 0);
+	}
+	for (int i = 0; i < 2; i++)
+		pthread_join(thread[i], NULL);
+	unsetenv("JM_FAKE_LANES_HANG");
+	alarm(0);
+	assert_ok(rank[0].rc, rank[0].err);
+	assert_int_equal(rank[1].rc, JM_EGONE);
+	assert_non_null(strstr(rank[1].err.text, "have not ended 2 s after they were given up"));
 	gang_done(&g);
 }
 
@@ -533,6 +590,7 @@ int main(void)
 		ON_BOTH(a_rank_that_never_comes_is_named),
 		ON_BOTH(ranks_that_have_come_may_take_their_time),
 		cmocka_unit_test(a_rank_that_differs_is_named),
+		cmocka_unit_test(a_transfer_that_does_not_end_is_reported_by_leaving),
 		cmocka_unit_test(wrong_places_are_refused),
 		cmocka_unit_test(alone_nothing_is_sent),
 	};
