@@ -64,9 +64,9 @@ static void print(const char *name, struct errors *e)
 }
 
 /*
- * jpwr's method as its source describes it: samples in pairs (its sleep is computed from the end of the
- * loop before), right-hand rectangles over what it sampled, first sample dropped; the driver's mean over
- * one second, as nvmlDeviceGetPowerUsage gives it on a Hopper.
+ * jpwr's method as its source describes it: samples in pairs (its sleep is computed from the end of
+ * the loop before), right-hand rectangles over what it sampled, first sample dropped; the driver's
+ * mean over one second, as nvmlDeviceGetPowerUsage gives it on a Hopper.
  */
 static double jpwr_joules(const struct wave *w, double t0, double t1)
 {

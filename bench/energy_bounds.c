@@ -5,7 +5,8 @@
  * H100's (refresh 100 ms, power over 25 ms, counter in steps of 100 ms), in simulated time.
  *
  *	energy_bounds [runs per cell [kind or "all" [limit in W, 0 = none]]]
- *	energy_bounds near [rounds [seed]]	power alone, periods near multiples and fractions of the refresh
+ *	energy_bounds near [rounds [seed]]	power alone, periods near multiples and fractions of
+ *						the refresh
  *
  * After the tables it prints how narrow the bounds of a counter alone, and those of few readings of
  * power alone, could be (see narrowest()).
@@ -210,7 +211,8 @@ static double alike_share(const struct row *r)
 	return (double)alike / r->n;
 }
 
-/* J: the narrowest bound of the row's other readings, if this is that of readings that are alike. */
+/* J: the narrowest bound of the row's other readings, if this is that of readings that are
+ * alike. */
 static double narrowest_of_row(const struct row *r, double alike)
 {
 	double may_miss = MAY_MISS * r->n;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Measures the cost of many meters:
- *	1. processor time of a sampler of 8 GPUs x 6 signals at 100 Hz whose calls compute for 20 us each, against a
+ *	1. processor time of a sampler of 8 GPUs x 6 signals at 100 Hz whose calls compute for 20 us
+ *	each, against a
  *	   loop that makes the same calls and nothing else (aim: at most 1.2 times)
  *	2. a source that hangs for 10 s while another one is read every 10 ms (aim: the readings of
  *	   the other have no longer gaps than the machine alone causes)
- *	3. a day of 48 signals at 100 Hz in a store, changes only (aims: below 1 GB; opened and summarised in 2 s)
+ *	3. a day of 48 signals at 100 Hz in a store, changes only (aims: below 1 GB; opened and
+ *	summarised in 2 s)
  */
 #include "sampling.h"
 #include "measure/session/session_report.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processor time per picture of the loader (reading, decoding, random crop, resizing, mirroring, values of the device's type) beside
- * that of a bare loop of libjpeg-turbo over the same files, which are in memory there and decoded as a whole. One thread each, in
- * turns; the pictures are made before.
+ * Processor time per picture of the loader (reading, decoding, random crop, resizing, mirroring,
+ * values of the device's type) beside that of a bare loop of libjpeg-turbo over the same files,
+ * which are in memory there and decoded as a whole. One thread each, in turns; the pictures are
+ * made before.
  *
  *	picture_loading [PICTURES [ROUNDS [WIDTH HEIGHT [SIZE]]]]
  */
@@ -48,7 +49,9 @@ static double uniform(void)
 	return rand() / (RAND_MAX + 1.0);
 }
 
-/* ---- pictures with detail of all sizes, as photographs have: amplitude like 1 / frequency, edges, noise of a sensor --- */
+/* ---- pictures ---- */
+
+/* Detail of all sizes, as photographs have: amplitude like 1 / frequency, edges, noise of a sensor. */
 
 /* Adds one octave: random values on a grid of `step` pixels, bilinear between them. */
 static void add_octave(const struct bench *b, int step, double amplitude, float *to)
@@ -180,7 +183,7 @@ static void remove_files(const struct bench *b)
 	rmdir(b->dir);
 }
 
-/* ---- both sides -------------------------------------------------------------------------------------------------- */
+/* ---- both sides ------------------------------------------------------------------------------ */
 
 /* CPU seconds per picture of libjpeg-turbo alone. */
 static double bare(const struct bench *b, struct jpeg_decompress_struct *d, unsigned char *rgb)
@@ -212,7 +215,8 @@ static int64_t wait_idle(struct jm_picture_loader *l, int64_t taken)
 	}
 }
 
-/* CPU seconds per picture of the loader's thread and the one that takes; batches go on at *number. */
+/* CPU seconds per picture of the loader's thread and the one that takes; batches go on at
+ * *number. */
 static double loaded(
 	const struct bench *b, struct jm_picture_loader *l, int64_t *number, void *pixels)
 {

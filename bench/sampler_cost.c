@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Measures the cost of sampling:
- *	1. processor time of 8 fake GPUs sampled at 1 kHz, against an empty loop at 1 kHz (aim: twice)
+ *	1. processor time of 8 fake GPUs sampled at 1 kHz, against an empty loop at 1 kHz (aim:
+ *	twice)
  *	   and a live view that reads ten times a second (aim: below 1 % of a core)
  *	2. a simulated day of 8 GPUs at 100 Hz: seconds and peak memory (aim: 64 MiB)
  *	   and of 1 and 8 fake NVIDIA GPUs whose counter costs the driver 3 ms of a core per
- *	   reading, like an H200's: read at every interval ("raw"), and with the budget of read_budget.h (aims: one
+ *	   reading, like an H200's: read at every interval ("raw"), and with the budget of
+ *	read_budget.h (aims: one
  *	   GPU at 1 ms below 10 % of a core, at the default interval below 3 %)
- *	3. `measure`: from its start to CMD's (aim: 10 ms), from CMD's end to its own (aim: one refresh
+ *	3. `measure`: from its start to CMD's (aim: 10 ms), from CMD's end to its own (aim: one
+ *	refresh
  *	   + 20 ms)
  * With the argument "day" only the simulated day of part 2 runs.
  */

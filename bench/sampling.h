@@ -30,7 +30,8 @@ static inline void sleep_s(double s)
 		;
 }
 
-/* Waits until the next moment of a grid of that many ns, less than a second; *ts: the moment before. */
+/* Waits until the next moment of a grid of that many ns, less than a second; *ts: the moment
+ * before. */
 static inline void sleep_step(struct timespec *ts, long step_ns)
 {
 	ts->tv_nsec += step_ns;

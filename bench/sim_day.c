@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A day of a simulated node at work: 100 readings a second of 8 GPUs with 11 signals each, through the
- * source's own interface in simulated time, without a sampler or a trace around it.
+ * A day of a simulated node at work: 100 readings a second of 8 GPUs with 11 signals each, through
+ * the source's own interface in simulated time, without a sampler or a trace around it.
  */
 #include <stdio.h>
 #include <stdlib.h>

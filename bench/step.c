@@ -91,7 +91,8 @@ static void feed_ids(struct jm_program *p, const char *name, int64_t below)
 	free(ids);
 }
 
-/* About normal, of variance 1: the four quarters of a hash (splitmix64, Steele et al. 2014) as a sum. */
+/* About normal, of variance 1: the four quarters of a hash (splitmix64, Steele et al. 2014) as a
+ * sum. */
 static double about_normal(uint64_t i)
 {
 	uint64_t x = i * 0x9e3779b97f4a7c15u;

@@ -117,7 +117,8 @@ static int set_values(struct jm_cli *cli, struct jm_values *table, const struct 
 	return rc;
 }
 
-/* The rule of all commands: of two values one would be lost without a message. A flag has the same one again. */
+/* The rule of all commands: of two values one would be lost without a message. A flag has the same
+ * one again. */
 static int refuse_second(struct jm_cli *cli, const char *name, const struct jm_option *o)
 {
 	bool list = !o || (o->use & JM_OPTION_SWEPT);
@@ -138,7 +139,8 @@ static bool is_second(
 	return first && (text || strcmp(first, "1") != 0);
 }
 
-/* The value of an option that may stand alone: the next word (NULL = none), if it is meant for it. */
+/* The value of an option that may stand alone: the next word (NULL = none), if it is meant for
+ * it. */
 static const char *next_or_bare(const struct jm_option *row, const char *next, int *i)
 {
 	if (!next || !row->takes_next || !row->takes_next(next))
@@ -227,8 +229,8 @@ static bool begins_command(const struct jm_cli *cli, const char *word)
 	return cli->cmd->begins_command && cli->cmd->begins_command(cli, word);
 }
 
-/* Positional words are moved to the front of argv, where cli->args points. What follows --help is not
- * examined, except that the next word may name what help is for. */
+/* Positional words are moved to the front of argv, where cli->args points. What follows --help is
+ * not examined, except that the next word may name what help is for. */
 static int parse_words(struct jm_cli *cli, int argc, char **argv, bool *ret_help)
 {
 	int rc = 0;
@@ -266,7 +268,7 @@ static int parse(struct jm_cli *cli, int argc, char **argv, bool *ret_help)
 	return rc || *ret_help ? rc : check_arguments(cli);
 }
 
-/* ---- where results go -------------------------------------------------------------------------------- */
+/* ---- where results go ------------------------------------------------------------------------ */
 
 static const char *common_text(const struct jm_cli *cli, const char *name)
 {
@@ -307,8 +309,8 @@ static int close_output(struct jm_cli *cli, char **text, int status)
 	return status ? status : rc;
 }
 
-/* What a joulemark that was killed has left set is put back first, by whatever comes next. What cannot
- * be is logged and does not stop the command: it may be the one that helps. */
+/* What a joulemark that was killed has left set is put back first, by whatever comes next. What
+ * cannot be is logged and does not stop the command: it may be the one that helps. */
 static void recover(struct jm_cli *cli)
 {
 	/* a closed pipe must not end the restoring half-way */
@@ -361,8 +363,8 @@ static int flush_stdout(int status)
 	return status ? status : JM_EXIT_FAILURE;
 }
 
-/* In place of a closed standard descriptor the next file opened would take what is printed: the store. It
- * stays as useless as a closed one. */
+/* In place of a closed standard descriptor the next file opened would take what is printed: the
+ * store. It stays as useless as a closed one. */
 static int hold_standard_descriptors(void)
 {
 	int fd;
@@ -373,8 +375,8 @@ static int hold_standard_descriptors(void)
 	return fd < 0 ? -1 : close(fd);
 }
 
-/* A write beyond the limit of a file's size fails with EFBIG, as on a full disk; a command that is run gets the
- * default back. */
+/* A write beyond the limit of a file's size fails with EFBIG, as on a full disk; a command that is
+ * run gets the default back. */
 static void on_file_limit(int number)
 {
 	(void)number;

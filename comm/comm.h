@@ -5,11 +5,11 @@
  * May include: lib/base, vendor.
  *
  * A gang of `world` ranks opens a communicator together. From then on each rank starts the same
- * transfers in the same order, with the same kind, type and count. Only send-receive is exempt: a rank starts it where it
- * sends or receives, and the messages of two ranks are matched in their order. `start` may return before the
- * transfer is done; until then the caller must not touch its memory. A transfer in host memory is
- * done when `wait` returns; one in device memory is queued on a stream of the device and is done
- * when the stream has passed it.
+ * transfers in the same order, with the same kind, type and count. Only send-receive is exempt: a
+ * rank starts it where it sends or receives, and the messages of two ranks are matched in their
+ * order. `start` may return before the transfer is done; until then the caller must not touch its
+ * memory. A transfer in host memory is done when `wait` returns; one in device memory is queued on
+ * a stream of the device and is done when the stream has passed it.
  *
  * A communicator is used by one thread. After an error it cannot be used again, and all ranks have
  * to end.
@@ -37,13 +37,16 @@ static inline size_t jm_comm_type_bytes(enum jm_comm_type type)
 
 /*
  * n = count, W = world, elements of `type`:
- *	all-reduce	from [n], to [n]: the sum over the ranks, the same bits on each. from == to is allowed
+ *	all-reduce	from [n], to [n]: the sum over the ranks, the same bits on each. from == to
+ *			is allowed
  *	all-gather	from [n], to [W n]: the data of all ranks in rank order
  *	reduce-scatter	from [W n], to [n]: this rank's part of the sum over the ranks
  *	broadcast	from [n] of rank `root`, to [n] of all; from == to is allowed
  *	all-to-all	from [W n], to [W n]: part r of `from` becomes part `rank` of `to` of rank r
- *	send-receive	from [n] to rank to_rank, and to [n] from rank from_rank, at the same time; -1 = not
- * Sums are of f32, f64 (not host) and (device memory only) bf16. `local` and `net` add in the order of the ranks.
+ *	send-receive	from [n] to rank to_rank, and to [n] from rank from_rank, at the same time;
+ *			-1 = not
+ * Sums are of f32, f64 (not host) and (device memory only) bf16. `local` and `net` add in the order
+ * of the ranks.
  */
 enum jm_transfer_kind {
 	JM_ALL_REDUCE,
@@ -57,8 +60,9 @@ enum jm_transfer_kind {
 struct jm_transfer {
 	enum jm_transfer_kind kind;
 	enum jm_comm_type type;
-	/* f32 is rounded to bf16 for the way between ranks, and added in f32. For transports that round. The result of an
-	 * all-reduce or all-gather is rounded on all ranks, that of a reduce-scatter is own data + rounded data of others. */
+	/* f32 is rounded to bf16 for the way between ranks, and added in f32. For transports that
+	 * round. The result of an all-reduce or all-gather is rounded on all ranks, that of a
+	 * reduce-scatter is own data + rounded data of others. */
 	bool rounds;
 	const void *from;
 	void *to;
@@ -75,7 +79,9 @@ struct jm_meet;
 /* What a rank needs to open a communicator. */
 struct jm_comm_place {
 	int rank, world;
-	double join_s; /* seconds that a rank waits for others until all have come (jm_comm_joined); 0 = without limit */
+	/* seconds that a rank waits for others until all have come (jm_comm_joined); 0 = without
+	 * limit */
+	double join_s;
 	int fd; /* local, host: the file that the launcher made for the gang */
 	const struct jm_meet *
 		meet; /* net: where ranks of several hosts meet (base/net/meet.h); NULL = over `control` */
@@ -98,7 +104,8 @@ static inline int64_t jm_comm_join_until(const struct jm_comm_place *place)
 /* The ranks of a communicator that have one colour, in their order. */
 struct jm_comm_group {
 	int n, rank; /* how many, and which of them this one is */
-	int before; /* ranks of groups whose first rank is lower: no two groups share a place in memory */
+	/* ranks of groups whose first rank is lower: no two groups share a place in memory */
+	int before;
 	int member[JM_RANKS_MOST]; /* their ranks in the communicator */
 };
 
@@ -110,22 +117,25 @@ struct jm_transport {
 	int (*check)(struct jm_err *err); /* 0 = the transport can be opened here; NULL = always */
 	/* Waits for all ranks. */
 	int (*open)(const struct jm_comm_place *place, void **ret_state, struct jm_err *err);
-	/* A communicator of a part of the ranks, which borrows what this one has; all ranks call it. control: of the group, where
-	 * transfers are in memory of the device; else NULL. */
+	/* A communicator of a part of the ranks, which borrows what this one has; all ranks call
+	 * it. control: of the group, where transfers are in memory of the device; else NULL. */
 	int (*split)(void *state, const struct jm_comm_group *group, const struct jm_comm *control,
 		void **ret_state, struct jm_err *err);
-	/* All ranks have come: from now on waits for them have no limit of time. NULL = only open has one. */
+	/* All ranks have come: from now on waits for them have no limit of time. NULL = only open
+	 * has one. */
 	void (*joined)(void *state);
 	int (*start)(void *state, const struct jm_transfer *t, struct jm_err *err);
 	/* Waits for all transfers that were started; NULL = start waits. */
 	int (*wait)(void *state, struct jm_err *err);
 	/*
-	 * 0 = no transfer that was started has failed so far; takes microseconds. On failure the transfers end
-	 * without a result, so that their stream is passed. NULL = start and wait report every failure.
+	 * 0 = no transfer that was started has failed so far; takes microseconds. On failure the
+	 * transfers end without a result, so that their stream is passed. NULL = start and wait
+	 * report every failure.
 	 */
 	int (*poll)(void *state, struct jm_err *err);
-	/* Ends all transfers, with a result or without, so that the memory they read and write may be freed; only close
-	 * follows. An error: they have not ended, and their memory must stay. NULL = a transfer ends where it starts. */
+	/* Ends all transfers, with a result or without, so that the memory they read and write may
+	 * be freed; only close follows. An error: they have not ended, and their memory must stay.
+	 * NULL = a transfer ends where it starts. */
 	int (*leave)(void *state, struct jm_err *err);
 	void (*close)(void *state); /* takes NULL */
 };
@@ -147,14 +157,15 @@ struct jm_comm {
 int jm_comm_open(const char *transport, const struct jm_comm_place *place, struct jm_comm *ret,
 	struct jm_err *err);
 /*
- * Splits the communicator: the ranks that give the same colour become a group, with ranks counted from 0 in their order.
- * All ranks call it. A group is closed before the communicator; ranks that belong to several communicators start transfers
- * of these in one order. The control communicator is split as well, so that it must be that of the whole gang.
+ * Splits the communicator: the ranks that give the same colour become a group, with ranks counted
+ * from 0 in their order. All ranks call it. A group is closed before the communicator; ranks that
+ * belong to several communicators start transfers of these in one order. The control communicator
+ * is split as well, so that it must be that of the whole gang.
  */
 int jm_comm_split(const struct jm_comm *comm, int colour, struct jm_comm *ret, struct jm_err *err);
 void jm_comm_joined(const struct jm_comm *comm);
-/* Ends all transfers before the memory of some is freed; only jm_comm_close may follow. A zeroed one is allowed. An
- * error: they have not ended, and the memory must stay. */
+/* Ends all transfers before the memory of some is freed; only jm_comm_close may follow. A zeroed
+ * one is allowed. An error: they have not ended, and the memory must stay. */
 int jm_comm_leave(struct jm_comm *comm, struct jm_err *err);
 void jm_comm_close(struct jm_comm *comm); /* a zeroed one is allowed */
 /* Starts the transfer and waits for it. */

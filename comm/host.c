@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transport `host`: devices of one host, by copies through its memory. Copy engines move the data, so that a transfer
- * takes no multiprocessor but for its sums, and links between the devices may sleep.
+ * Transport `host`: devices of one host, by copies through its memory. Copy engines move the data,
+ * so that a transfer takes no multiprocessor but for its sums, and links between the devices may
+ * sleep.
  *
- * The ranks map the gang's file behind the part of `local`. Each ordered pair of ranks has a channel there: slots, and the
- * numbers of pieces that the sender has posted and that the receiver has taken. A piece k is copied to slot k % SLOTS
- * when the receiver has taken piece k - SLOTS. The device waits for these numbers and writes them, so that the host only
- * queues the work. All ranks go through the pieces of a transfer in the same order, and each piece to all ranks before
- * the next, so that the first piece that is not complete never waits for a later one. A group uses the lanes and channels of
- * the gang, whose pieces stay in order whatever communicator they belong to.
+ * The ranks map the gang's file behind the part of `local`. Each ordered pair of ranks has a
+ * channel there: slots, and the numbers of pieces that the sender has posted and that the receiver
+ * has taken. A piece k is copied to slot k % SLOTS when the receiver has taken piece k - SLOTS. The
+ * device waits for these numbers and writes them, so that the host only queues the work. All ranks
+ * go through the pieces of a transfer in the same order, and each piece to all ranks before the
+ * next, so that the first piece that is not complete never waits for a later one. A group uses the
+ * lanes and channels of the gang, whose pieces stay in order whatever communicator they belong to.
  */
 #include "host_pieces.h"
 #include "gang_file.h"
@@ -26,7 +28,7 @@
 #define PATIENCE_NS                                                                                \
 	(5 * JM_SECOND) /* longer, so that the reason of the rank that left comes first */
 
-/* ---- transfers --------------------------------------------------------------------------------------------- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 /* Elements [from, from + n) of a transfer that rank r sums, or that it has to give. */
 struct part {
@@ -71,7 +73,8 @@ static int send_parts(struct host *h, const struct part *part, size_t i, const c
 	return code;
 }
 
-/* Receives piece i of the own part from each other rank, in their order; to = the sum with the own data of `from`. */
+/* Receives piece i of the own part from each other rank, in their order; to = the sum with the own
+ * data of `from`. */
 static int sum_piece(struct host *h, const struct part *part, size_t i, const char *from, char *to,
 	const struct travel *travel, struct jm_err *err)
 {
@@ -89,8 +92,8 @@ static int sum_piece(struct host *h, const struct part *part, size_t i, const ch
 	return code;
 }
 
-/* Each rank gets the sum of its part of `from` over the ranks in `to`. Pieces are sent some ahead of sums, because both
- * the rounding of a piece and its sum run in the order of the stream. */
+/* Each rank gets the sum of its part of `from` over the ranks in `to`. Pieces are sent some ahead
+ * of sums, because both the rounding of a piece and its sum run in the order of the stream. */
 static int sum_parts(struct host *h, const struct part *part, const char *from, char *to,
 	const struct travel *travel, struct jm_err *err)
 {
@@ -135,7 +138,8 @@ static int take_piece(struct host *h, const struct part *part, size_t i, char *t
 	return code;
 }
 
-/* Each rank gives its part, which is at `own`, to all others, which write it to its place in `to`. */
+/* Each rank gives its part, which is at `own`, to all others, which write it to its place in
+ * `to`. */
 static int give_parts(struct host *h, const struct part *part, const char *own, char *to,
 	const struct travel *travel, struct jm_err *err)
 {
@@ -341,7 +345,7 @@ static int host_start(void *state, const struct jm_transfer *t, struct jm_err *e
 	return code ? code : end(h, err);
 }
 
-/* ---- ranks that leave ------------------------------------------------------------------------------------------ */
+/* ---- ranks that leave ------------------------------------------------------------------------ */
 
 static bool is_behind(_Atomic uint32_t *flag, uint32_t value)
 {
@@ -401,8 +405,8 @@ static int host_poll(void *state, struct jm_err *err)
 		err, JM_EGONE, "Rank %d ended while rank %d was waiting for it.", r, h->rank);
 }
 
-/* Waits a while until the lanes are idle. Releases again and again, because a rank that goes on may still write smaller
- * numbers. */
+/* Waits a while until the lanes are idle. Releases again and again, because a rank that goes on may
+ * still write smaller numbers. */
 static bool passes(const struct host *h, bool releases)
 {
 	const struct timespec nap = {.tv_nsec = 1000000};
@@ -419,8 +423,8 @@ static bool passes(const struct host *h, bool releases)
 	}
 }
 
-/* Lanes that do not end keep their memory and that of the gang: the end of the process frees both. A rank that leaves a
- * group stays in the gang if the transfers end by themselves. */
+/* Lanes that do not end keep their memory and that of the gang: the end of the process frees both.
+ * A rank that leaves a group stays in the gang if the transfers end by themselves. */
 static int host_leave(void *state, struct jm_err *err)
 {
 	struct host *h = ((struct host *)state)->gang;
@@ -443,7 +447,7 @@ static int host_leave(void *state, struct jm_err *err)
 				(int)(LEAVE_NS / JM_SECOND));
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static void host_close(void *state)
 {

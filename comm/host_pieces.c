@@ -14,7 +14,7 @@ static char *slot(const struct host *h, int from, int to, uint32_t piece)
 	return (char *)h->head + HEAD_BYTES + ((size_t)pair * SLOTS + piece % SLOTS) * PIECE;
 }
 
-/* ---- pieces ------------------------------------------------------------------------------------------------ */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 static int send(struct host *h, int to, const char *from, size_t bytes, struct jm_err *err)
 {

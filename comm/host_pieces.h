@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What host.c and host_pieces.c share: the memory of the ranks, and pieces that travel through it. */
+/* What host.c and host_pieces.c share: the memory of the ranks, and pieces that travel through
+ * it. */
 #ifndef JM_COMM_HOST_PIECES_H
 #define JM_COMM_HOST_PIECES_H
 
@@ -42,7 +43,9 @@ struct host {
 	struct head *head; /* shared, with the slots behind it */
 	const struct jm_lanes *lane;
 	void *lanes;
-	char *staging; /* of the device: [STAGES][PIECE] received, [STAGES][PIECE] rounded, [PIECE] of the own part */
+	/* of the device: [STAGES][PIECE] received, [STAGES][PIECE] rounded, [PIECE] of the own
+	 * part */
+	char *staging;
 	int rank, world;
 	int member[MOST]; /* the ranks in the gang */
 	struct host *

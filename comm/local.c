@@ -3,11 +3,12 @@
  * Transport `local`: processes of one host share an unnamed file that they all map, so that no file
  * remains after they end.
  *
- * The file holds the slots of pairs (local_pairs.c) behind a seat for each rank: two slots and the number of pieces that it has posted. A
- * transfer is made in pieces: a rank copies its part into one slot, posts it, waits until all ranks
- * have posted the same number of pieces, and reads the slots of the others. The next piece uses the
- * other slot. A rank that writes slot k % 2 again has seen all ranks post piece k - 1, which they
- * do after reading piece k - 2, so one wait per piece is enough.
+ * The file holds the slots of pairs (local_pairs.c) behind a seat for each rank: two slots and the
+ * number of pieces that it has posted. A transfer is made in pieces: a rank copies its part into
+ * one slot, posts it, waits until all ranks have posted the same number of pieces, and reads the
+ * slots of the others. The next piece uses the other slot. A rank that writes slot k % 2 again has
+ * seen all ranks post piece k - 1, which they do after reading piece k - 2, so one wait per piece
+ * is enough.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,8 +31,8 @@
 #define PAGE	   ((size_t)4096)
 #define SPINS	   2000
 #define POLL_NS	   100000000 /* interval of the check whether a rank has ended */
-/* The error of a rank that waits must not reach the parent before that of the rank it waits for, which closes before it
- * sends its own; the parent then ends all others. */
+/* The error of a rank that waits must not reach the parent before that of the rank it waits for,
+ * which closes before it sends its own; the parent then ends all others. */
 #define LEFT_POLLS 20
 
 struct seat {
@@ -54,7 +55,7 @@ struct local {
 	struct jm__pairs pairs;
 };
 
-/* ---- posting and waiting ------------------------------------------------------------------------------- */
+/* ---- posting and waiting --------------------------------------------------------------------- */
 
 static void post(struct local *l)
 {
@@ -230,7 +231,8 @@ static bool has_left(void *arg, int rank)
 	return atomic_load(&l->seat[rank].left);
 }
 
-/* With each rank in turn: the one that is k after this rank gets, while the one k before it gives. */
+/* With each rank in turn: the one that is k after this rank gets, while the one k before it
+ * gives. */
 static int all_to_all(struct local *l, const struct jm_transfer *t, struct jm_err *err)
 {
 	size_t each = t->count * jm_comm_type_bytes(t->type);
@@ -264,7 +266,7 @@ static int local_start(void *state, const struct jm_transfer *t, struct jm_err *
 	return rc;
 }
 
-/* ---- the gang's file --------------------------------------------------------------------------------------- */
+/* ---- the gang's file ------------------------------------------------------------------------- */
 
 static size_t whole_pages(size_t bytes)
 {
@@ -277,7 +279,8 @@ static size_t file_bytes(int world)
 	return whole_pages((size_t)world * sizeof(struct seat) + jm__pairs_bytes(world));
 }
 
-/* Maps a part of the file, which grows where it is smaller; all ranks ask for the same parts in the same order. */
+/* Maps a part of the file, which grows where it is smaller; all ranks ask for the same parts in the
+ * same order. */
 static int map(struct local *l, int fd, size_t from, size_t bytes, struct jm_err *err)
 {
 	struct stat st;
@@ -342,7 +345,8 @@ static int local_open(const struct jm_comm_place *place, void **ret_state, struc
 	return rc;
 }
 
-/* The seats of all groups of a split lie behind those of the split before, and the pairs are those of the gang. */
+/* The seats of all groups of a split lie behind those of the split before, and the pairs are those
+ * of the gang. */
 static int local_split(void *state, const struct jm_comm_group *group,
 	const struct jm_comm *control, void **ret_state, struct jm_err *err)
 {

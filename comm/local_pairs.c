@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pair has two slots, and the numbers of pieces that the sender has posted and the receiver has taken. Pieces go both
- * ways in turns, so that ranks that send to each other in a circle do not wait for one another.
+ * A pair has two slots, and the numbers of pieces that the sender has posted and the receiver has
+ * taken. Pieces go both ways in turns, so that ranks that send to each other in a circle do not
+ * wait for one another.
  */
 #include "local_pairs.h"
 
@@ -13,7 +14,8 @@
 #define SLOTS	   2
 #define SPINS	   2000
 #define NAP_NS	   20000 /* between looks after so many spins */
-/* so long for a rank that has left, in naps: its own error must reach the parent first, as in local.c */
+/* so long for a rank that has left, in naps: its own error must reach the parent first, as in
+ * local.c */
 #define LEFT_NAPS 100000
 
 struct jm__pair {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transfers of transport `local` between two ranks, beside those of all: each ordered pair has slots of its own. */
+/* Transfers of transport `local` between two ranks, beside those of all: each ordered pair has
+ * slots of its own. */
 #ifndef JM_COMM_LOCAL_PAIRS_H
 #define JM_COMM_LOCAL_PAIRS_H
 

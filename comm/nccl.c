@@ -105,8 +105,8 @@ static int open_library(struct calls *ret, struct jm_err *err)
 	int version = 0, code;
 
 	/*
-	 * NVLink multicast needs a service of the host that containers may lack; a value set by the user
-	 * has precedence.
+	 * NVLink multicast needs a service of the host that containers may lack; a value set by the
+	 * user has precedence.
 	 */
 	setenv("NCCL_NVLS_ENABLE", "0", 0);
 	/* NCCL writes what NCCL_DEBUG asks for to standard output, which only rank 0 may have. */
@@ -169,9 +169,10 @@ static bool is_connected_by(struct nccl *n, int64_t until_ns)
 }
 
 /*
- * ncclCommInitRank returns when all ranks have come, which one that hangs never does: it is called in a thread. A
- * communicator that does not block could be aborted instead, but it would start a thread for each transfer. On failure n is
- * freed, or belongs to the thread as long as the process lives.
+ * ncclCommInitRank returns when all ranks have come, which one that hangs never does: it is called
+ * in a thread. A communicator that does not block could be aborted instead, but it would start a
+ * thread for each transfer. On failure n is freed, or belongs to the thread as long as the process
+ * lives.
  */
 static int connect_in_time(struct nccl *n, struct jm_err *err)
 {
@@ -221,7 +222,8 @@ static int nccl_open(const struct jm_comm_place *place, void **ret_state, struct
 	return code;
 }
 
-/* NCCL has groups of its own since 2.18; a communicator opened by the ranks of the group is the same in all versions. */
+/* NCCL has groups of its own since 2.18; a communicator opened by the ranks of the group is the
+ * same in all versions. */
 static int nccl_split(void *state, const struct jm_comm_group *group, const struct jm_comm *control,
 	void **ret_state, struct jm_err *err)
 {
@@ -234,7 +236,8 @@ static int nccl_split(void *state, const struct jm_comm_group *group, const stru
 	return nccl_open(&place, ret_state, err);
 }
 
-/* One message to a rank and one from a rank, -1 = none; the calls of a group go on at the same time. */
+/* One message to a rank and one from a rank, -1 = none; the calls of a group go on at the same
+ * time. */
 static int swap(const struct nccl *n, const struct jm_transfer *t, size_t part_bytes, int to_rank,
 	int from_rank)
 {
@@ -292,7 +295,8 @@ static int nccl_start(void *state, const struct jm_transfer *t, struct jm_err *e
 	return check(n, rc, "A transfer", err);
 }
 
-/* Faults of links and of other ranks do not end a transfer: its kernel waits until the communicator is aborted. */
+/* Faults of links and of other ranks do not end a transfer: its kernel waits until the communicator
+ * is aborted. */
 static int nccl_poll(void *state, struct jm_err *err)
 {
 	struct nccl *n = state;

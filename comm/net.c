@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transport `net`: memory of hosts, by TCP between each two ranks. It connects ranks of several hosts, which meet at an
- * address with a secret (base/net/meet.h), or those of one host, which agree on an address over `control`.
+ * Transport `net`: memory of hosts, by TCP between each two ranks. It connects ranks of several
+ * hosts, which meet at an address with a secret (base/net/meet.h), or those of one host, which
+ * agree on an address over `control`.
  *
- * Each rank adds one part of a sum, in the order of the ranks as `local` does, so that the result has the same bits; small
- * sums are added by all ranks. A rank waits for one that has ended no longer than the network takes to say so.
+ * Each rank adds one part of a sum, in the order of the ranks as `local` does, so that the result
+ * has the same bits; small sums are added by all ranks. A rank waits for one that has ended no
+ * longer than the network takes to say so.
  */
 #include "net_flow.h"
 
@@ -25,7 +27,7 @@ struct part {
 	size_t from, n;
 };
 
-/* ---- transfers --------------------------------------------------------------------------------------------- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 /* The sum of what each rank has at `own`, from the others' in staging. */
 static void add_staged(const struct jm__net *n, const struct jm_transfer *t, const char *own,
@@ -86,7 +88,8 @@ static int sum_parts(struct jm__net *n, const struct jm_transfer *t, const struc
 	return code;
 }
 
-/* Each rank gives its part, which is at `own`, to all others, which write it to its place in t->to. */
+/* Each rank gives its part, which is at `own`, to all others, which write it to its place in
+ * t->to. */
 static int give_parts(struct jm__net *n, const struct jm_transfer *t, const struct part *part,
 	const char *own, struct jm_err *err)
 {
@@ -225,7 +228,7 @@ static int net_start(void *state, const struct jm_transfer *t, struct jm_err *er
 	return code ? code : transfers[t->kind](state, t, err);
 }
 
-/* ---- opening ----------------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /* What rank 0 tells the others of the same host. */
 struct invitation {
@@ -335,7 +338,8 @@ static int net_open(const struct jm_comm_place *place, void **ret_state, struct 
 	return code;
 }
 
-/* The connections are those of the gang, whose messages stay in order whatever group they belong to. */
+/* The connections are those of the gang, whose messages stay in order whatever group they belong
+ * to. */
 static int net_split(void *state, const struct jm_comm_group *group, const struct jm_comm *control,
 	void **ret_state, struct jm_err *err)
 {

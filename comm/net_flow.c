@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages of transport `net`: all that one exchange sends and receives is under way at the same time. */
+/* Messages of transport `net`: all that one exchange sends and receives is under way at the same
+ * time. */
 #include "net_flow.h"
 
 #include <errno.h>
@@ -12,8 +13,8 @@
 #include "base/net/tcp.h"
 
 #define LOOK_MS 500 /* between looks at deadlines and at peers that may be lost */
-/* The error of a rank that misses another must not reach the parent before that of the missing one, which closes before it
- * sends its own; the parent then ends all others. */
+/* The error of a rank that misses another must not reach the parent before that of the missing one,
+ * which closes before it sends its own; the parent then ends all others. */
 #define PATIENCE_S 2
 
 void jm__net_give(struct jm__net *n, int rank, const char *data, size_t bytes)
@@ -27,7 +28,7 @@ void jm__net_take(struct jm__net *n, int rank, char *data, size_t bytes)
 	n->in[rank] = (struct jm__net_way){.open = true, .data = data, .bytes = bytes};
 }
 
-/* ---- errors ------------------------------------------------------------------------------------------------ */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static int ended(const struct jm__net *n, int rank, int why, struct jm_err *err)
 {
@@ -72,7 +73,7 @@ static int check_times(const struct jm__net *n, struct jm_err *err)
 	return 0;
 }
 
-/* ---- one way of one connection ----------------------------------------------------------------------------- */
+/* ---- one way of one connection --------------------------------------------------------------- */
 
 /* What is left of head and data. */
 static struct msghdr rest_of(struct jm__net_way *w, struct iovec part[2])
@@ -122,7 +123,7 @@ static int pull(struct jm__net *n, int r, const struct jm__net_head *expected, s
 	return 0;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static int wait_for_any(struct jm__net *n, struct jm_err *err)
 {

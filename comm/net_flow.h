@@ -42,7 +42,8 @@ struct jm__net {
 /* What the next exchange sends to a rank, and receives from it. */
 void jm__net_give(struct jm__net *n, int rank, const char *data, size_t bytes);
 void jm__net_take(struct jm__net *n, int rank, char *data, size_t bytes);
-/* Sends and receives all of it. A rank that has ended is named, as is one that started another transfer. */
+/* Sends and receives all of it. A rank that has ended is named, as is one that started another
+ * transfer. */
 int jm__net_exchange(struct jm__net *n, const struct jm_transfer *t, struct jm_err *err);
 
 #endif

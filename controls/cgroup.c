@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The share of processor time that a control group may use: cpu.quota in processors, 1.5 = one and a half.
+ * The share of processor time that a control group may use: cpu.quota in processors, 1.5 = one and
+ * a half.
  *
- * Version 2 has it in cpu.max, "QUOTA PERIOD" or "max PERIOD"; version 1 in cpu.cfs_quota_us, where -1 is no limit, with
- * cpu.cfs_period_us; both in microseconds (Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst of the
- * kernel). The period stays as it is. The quota holds for all processes of the group, joulemark's own included, and also
- * for groups below it; the group at the top of a hierarchy has none.
+ * Version 2 has it in cpu.max, "QUOTA PERIOD" or "max PERIOD"; version 1 in cpu.cfs_quota_us, where
+ * -1 is no limit, with cpu.cfs_period_us; both in microseconds
+ * (Documentation/admin-guide/cgroup-v2.rst and scheduler/sched-bwc.rst of the kernel). The period
+ * stays as it is. The quota holds for all processes of the group, joulemark's own included, and
+ * also for groups below it; the group at the top of a hierarchy has none.
  *
- * The device is the group's folder below /sys/fs/cgroup with the number of its inode, "cpu/jobs/7#4711": a group that is
- * removed takes its quota with it, and another one of the same name is another device.
+ * The device is the group's folder below /sys/fs/cgroup with the number of its inode,
+ * "cpu/jobs/7#4711": a group that is removed takes its quota with it, and another one of the same
+ * name is another device.
  */
 #include "guard/control.h"
 #include "base/ctx.h"
@@ -110,7 +113,8 @@ static int removed(const struct state *s, struct jm_err *err)
 	return jm_err_set(err, JM_EGONE, "The control group %s has been removed.", s->folder);
 }
 
-/* Only a folder that is not there has been removed; one that cannot be looked at may still have its quota. */
+/* Only a folder that is not there has been removed; one that cannot be looked at may still have its
+ * quota. */
 static int not_found(const struct state *s, int number, struct jm_err *err)
 {
 	return number == ENOENT
@@ -129,15 +133,16 @@ static bool has_file(const char *folder, const char *name)
 	return !access(path, F_OK);
 }
 
-/* Is the folder a group with a quota? The group at the top of version 1 has the files, but takes no quota; it is the only
- * one with a release agent. */
+/* Is the folder a group with a quota? The group at the top of version 1 has the files, but takes no
+ * quota; it is the only one with a release agent. */
 static bool is_group(const char *folder)
 {
 	return has_file(folder, "cpu.max") ||
 	       (has_file(folder, "cpu.cfs_quota_us") && !has_file(folder, "release_agent"));
 }
 
-/* The folder of a group below one at the top, "/cpu,cpuacct" or ""; false: that is none with a quota. */
+/* The folder of a group below one at the top, "/cpu,cpuacct" or ""; false: that is none with a
+ * quota. */
 static bool take_folder(
 	const struct jm_ctx *ctx, const char *top, const char *group, struct state *s)
 {
@@ -231,7 +236,8 @@ static int find_named(
 		s->folder);
 }
 
-/* One spelling of each group, so that it has one journal: its path below the folder of all groups. */
+/* One spelling of each group, so that it has one journal: its path below the folder of all
+ * groups. */
 static int find_path(
 	const struct jm_ctx *ctx, struct state *s, char out[PATH_MAX], struct jm_err *err)
 {

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The frequencies of processors through Linux's cpufreq files (Documentation/admin-guide/pm/cpufreq.rst, intel_pstate.rst):
- * cpu.clock is the range scaling_min_freq to scaling_max_freq, cpu.governor the scaling governor, cpu.epp the preference
+ * The frequencies of processors through Linux's cpufreq files
+ * (Documentation/admin-guide/pm/cpufreq.rst, intel_pstate.rst): cpu.clock is the range
+ * scaling_min_freq to scaling_max_freq, cpu.governor the scaling governor, cpu.epp the preference
  * of energy against performance that some drivers pass to the processor.
  *
- * A device is a group of policies of one package that have the same limits, for which one value is set: processors of two
- * kinds in a package are two devices. Where the policies of a group have different values there is no one value to restore,
- * so it is not set. The kernel brings a range into the limits of the hardware. Of the two ends the one is written first that
- * leaves no reversed range in between. The governor decides which preferences the driver takes, so it is the earlier knob. The
- * governor userspace has its speed in kHz behind it, "userspace_1200000", so that both are restored.
+ * A device is a group of policies of one package that have the same limits, for which one value is
+ * set: processors of two kinds in a package are two devices. Where the policies of a group have
+ * different values there is no one value to restore, so it is not set. The kernel brings a range
+ * into the limits of the hardware. Of the two ends the one is written first that leaves no reversed
+ * range in between. The governor decides which preferences the driver takes, so it is the earlier
+ * knob. The governor userspace has its speed in kHz behind it, "userspace_1200000", so that both
+ * are restored.
  */
 #include "guard/control.h"
 #include "base/ctx.h"

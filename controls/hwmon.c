@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Power caps of NVIDIA Grace through the ACPI power meters of Linux's hardware monitors (Documentation/hwmon/
- * acpi_power_meter.rst; NVIDIA Grace performance tuning guide): module.power, grace.power and cpu.power of a socket, as the
- * meter's label says, where its firmware takes a cap. The kernel rounds a cap to milliwatts and refuses one outside the limits
- * that the firmware names. The attributes lie in the monitor's folder or in device/ below it, depending on the kernel.
+ * Power caps of NVIDIA Grace through the ACPI power meters of Linux's hardware monitors
+ * (Documentation/hwmon/ acpi_power_meter.rst; NVIDIA Grace performance tuning guide): module.power,
+ * grace.power and cpu.power of a socket, as the meter's label says, where its firmware takes a cap.
+ * The kernel rounds a cap to milliwatts and refuses one outside the limits that the firmware names.
+ * The attributes lie in the monitor's folder or in device/ below it, depending on the kernel.
  *
- * A device is the monitor's own name with that of its ACPI device, since hwmon's numbers change between starts.
+ * A device is the monitor's own name with that of its ACPI device, since hwmon's numbers change
+ * between starts.
  */
 #include "guard/control.h"
 #include "base/ctx.h"

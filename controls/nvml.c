@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The power limit of NVIDIA GPUs, gpu.power in watts, and their locked clocks, gpu.clock and gpu.memory_clock (nvml_clock.h),
- * per GPU of this job. Setting them needs root.
+ * The power limit of NVIDIA GPUs, gpu.power in watts, and their locked clocks, gpu.clock and
+ * gpu.memory_clock (nvml_clock.h), per GPU of this job. Setting them needs root.
  */
 #include "nvml_clock.h"
 #include "vendor/nvml_gpus.h"
@@ -237,7 +237,7 @@ static int nvml_writes(void *state, int i, const struct jm_knob_value *value, jm
 	return fn(arg, call, NULL, err);
 }
 
-/* ---- doctor ------------------------------------------------------------------------------------------ */
+/* ---- doctor ---------------------------------------------------------------------------------- */
 
 /* Without persistence mode the driver unloads and loses the limit when no process has the GPU
  * open. */

@@ -8,7 +8,8 @@
 #define MOST 512 /* clocks of a GPU; an H100 has 110 */
 #define MHZ  1e6
 
-/* The supported clocks in MHz, as the driver lists them: of memory, and of the cores at the highest memory clock. */
+/* The supported clocks in MHz, as the driver lists them: of memory, and of the cores at the highest
+ * memory clock. */
 static unsigned int list_clocks(const struct jm_nvml *nvml, jm_nvml_device gpu,
 	enum jm_nvml_clock clock, unsigned int mhz[MOST])
 {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Locked clocks of NVIDIA GPUs: gpu.clock and gpu.memory_clock, of which the driver does not report what is locked. */
+/* Locked clocks of NVIDIA GPUs: gpu.clock and gpu.memory_clock, of which the driver does not report
+ * what is locked. */
 #ifndef JM_NVML_CLOCK_H
 #define JM_NVML_CLOCK_H
 
 #include "guard/control.h"
 #include "vendor/nvml.h"
 
-/* The knob of a GPU's clock of that kind; false: the driver cannot lock it. Device and label are the caller's. */
+/* The knob of a GPU's clock of that kind; false: the driver cannot lock it. Device and label are
+ * the caller's. */
 bool jm_nvml_clock_describe(const struct jm_nvml *nvml, jm_nvml_device gpu,
 	enum jm_nvml_clock clock, struct jm_knob *ret);
 /* Locks the clock to a range in Hz, or unlocks it; the code of the library. */

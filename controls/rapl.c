@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Power limits of processor packages through Linux's powercap files (Documentation/power/powercap/powercap.rst):
- * package.power is the limit of the mean over the long window, package.peak_power that over the short one, which the
- * processor may draw for moments. The window stays as it is; a new limit holds once it has passed. The kernel rounds a limit
- * down to the processor's unit of power, 1/8 W on most (drivers/powercap/intel_rapl_common.c).
+ * Power limits of processor packages through Linux's powercap files
+ * (Documentation/power/powercap/powercap.rst): package.power is the limit of the mean over the long
+ * window, package.peak_power that over the short one, which the processor may draw for moments. The
+ * window stays as it is; a new limit holds once it has passed. The kernel rounds a limit down to
+ * the processor's unit of power, 1/8 W on most (drivers/powercap/intel_rapl_common.c).
  */
 #include "guard/control.h"
 #include "base/ctx.h"

@@ -51,7 +51,7 @@ struct door {
 	int recovery_fd;
 };
 
-/* ---- recovery ----------------------------------------------------------------------------------------- */
+/* ---- recovery -------------------------------------------------------------------------------- */
 
 /* A new process; in it nothing of the door is open but what is in keep. */
 static pid_t new_process(struct door *d)
@@ -111,7 +111,7 @@ static int recover_in_ms(const struct door *d)
 	return ns <= 0 ? 0 : (int)(ns / JM_MILLISECOND) + 1;
 }
 
-/* ---- who comes in ------------------------------------------------------------------------------------- */
+/* ---- who comes in ---------------------------------------------------------------------------- */
 
 static bool may_come(struct door *d, uid_t uid)
 {
@@ -246,7 +246,7 @@ static void accept_some(struct door *d)
 	}
 }
 
-/* ---- the loop ------------------------------------------------------------------------------------------ */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 static void look_at_guards(struct door *d, const struct pollfd *p, int n)
 {

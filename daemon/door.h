@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * joulemarkd's own process: it accepts connections, looks up who connected and what root's policy gives them, and starts one
- * guard for each. It opens no driver and waits for no client. A guard that was killed is followed by a recovery in a process
- * of its own, again and again until all is back.
+ * joulemarkd's own process: it accepts connections, looks up who connected and what root's policy
+ * gives them, and starts one guard for each. It opens no driver and waits for no client. A guard
+ * that was killed is followed by a recovery in a process of its own, again and again until all is
+ * back.
  */
 #ifndef JM_DOOR_H
 #define JM_DOOR_H

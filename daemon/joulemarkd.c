@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * joulemarkd: sets knobs for users without rights, within root's policy. Started by systemd, or whatever else hands it a
- * listening socket as sd_listen_fds(3) describes. It believes nothing of its environment but that.
+ * joulemarkd: sets knobs for users without rights, within root's policy. Started by systemd, or
+ * whatever else hands it a listening socket as sd_listen_fds(3) describes. It believes nothing of
+ * its environment but that.
  */
 #include "base/ctx.h"
 #include "base/text/number.h"
@@ -20,7 +21,8 @@
 
 #define LISTENER 3 /* SD_LISTEN_FDS_START */
 
-/* "<4>": syslog's priority, as sd-daemon(3) has it; one write, so that lines of several processes stay whole. */
+/* "<4>": syslog's priority, as sd-daemon(3) has it; one write, so that lines of several processes
+ * stay whole. */
 static void log_line(void *arg, enum jm_level level, const char *line)
 {
 	const int priority = level == JM_WARNING ? 4 : level == JM_INFO ? 6 : 7;

@@ -263,7 +263,7 @@ void jm_policy_done(struct jm_policy *policy)
 	*policy = (struct jm_policy){0};
 }
 
-/* ---- what it says --------------------------------------------------------------------------------------- */
+/* ---- what it says ---------------------------------------------------------------------------- */
 
 static bool is_for(const struct jm_rule *r, const struct jm_caller *caller)
 {

@@ -2,12 +2,13 @@
 /*
  * Room daemon: joulemarkd, which serves guards to users without rights (door.h). May include: lib.
  *
- * Root's policy: who may set which knob to what, for how long, with how many leases at once. One rule a line:
+ * Root's policy: who may set which knob to what, for how long, with how many leases at once. One
+ * rule a line:
  *
  *	user alice     gpu.power=200:700W                     for 4h leases 2
  *	group ml       cpu.clock@policy0=1.2:3.5GHz           # devices whose id begins with policy0
  *	everyone       cpu.governor=powersave,performance
- *	everyone       gpu.clock=900:1800MHz found unlocked   # what an unreadable knob has without a lease
+ *	everyone gpu.clock=900:1800MHz found unlocked # what an unreadable knob has without a lease
  *
  * A value is allowed where one rule of the user allows it; who has no rule gets no lease.
  */
@@ -54,13 +55,15 @@ struct jm_caller {
 	int n_groups;
 };
 
-/* Parses the text; JM_EFORMAT: the sentence has the line. Names without a user or group are no error. */
+/* Parses the text; JM_EFORMAT: the sentence has the line. Names without a user or group are no
+ * error. */
 int jm_policy_parse(const char *text, size_t n, struct jm_policy *ret, struct jm_err *err);
 void jm_policy_done(struct jm_policy *policy);
 
 /* Leases at once that the caller may have; 0 = there is no rule for it. */
 int jm_policy_leases(const struct jm_policy *policy, const struct jm_caller *caller);
-/* ret_seconds: how long a lease may last that sets this. JM_EPERM: the sentence says what is allowed. */
+/* ret_seconds: how long a lease may last that sets this. JM_EPERM: the sentence says what is
+ * allowed. */
 int jm_policy_allow(const struct jm_policy *policy, const struct jm_caller *caller,
 	const struct jm_knob *knob, const struct jm_knob_value *value, double *ret_seconds,
 	struct jm_err *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Texts. Megatron's index (Megatron-LM, indexed_dataset.py), little-endian: "MMIDIDX\0\0", u64 version 1,
- * u8 type, u64 sequences, u64 documents; then i32 lengths in tokens and i64 places in bytes, one of each
- * per sequence, and i64 first sequences, one per document.
+ * Texts. Megatron's index (Megatron-LM, indexed_dataset.py), little-endian: "MMIDIDX\0\0", u64
+ * version 1, u8 type, u64 sequences, u64 documents; then i32 lengths in tokens and i64 places in
+ * bytes, one of each per sequence, and i64 first sequences, one per document.
  */
 #include "data/corpus.h"
 
@@ -31,7 +31,7 @@ static const struct {
 
 #define N_TYPES (sizeof(types) / sizeof(*types))
 
-/* ---- the index --------------------------------------------------------------------------------------- */
+/* ---- the index ------------------------------------------------------------------------------- */
 
 static uint64_t get_u64(const unsigned char *at)
 {
@@ -133,7 +133,7 @@ int jm_corpus_index(const char *name, const void *index, size_t size, size_t bin
 	return 0;
 }
 
-/* ---- files --------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static int open_file(const char *path, int *ret_fd, size_t *ret_size, struct jm_err *err)
 {
@@ -156,7 +156,8 @@ static int open_file(const char *path, int *ret_fd, size_t *ret_size, struct jm_
 	return 0;
 }
 
-/* Files are read, not mapped: access beyond the end of one that became shorter would kill the process. */
+/* Files are read, not mapped: access beyond the end of one that became shorter would kill the
+ * process. */
 static int read_at(int fd, const char *name, size_t at, void *room, size_t size, struct jm_err *err)
 {
 	for (size_t done = 0; done < size;) {
@@ -226,7 +227,8 @@ static int open_text(const char *path, const char *idx, struct jm_corpus *ret, s
 	return 0;
 }
 
-/* The length of NAME when path is NAME.bin or NAME.idx, or NAME is no file but NAME.idx is; else 0. */
+/* The length of NAME when path is NAME.bin or NAME.idx, or NAME is no file but NAME.idx is; else
+ * 0. */
 static size_t stem_of(const char *path)
 {
 	size_t n = strlen(path), stem = n;
@@ -283,7 +285,7 @@ int jm_corpus_digest(const struct jm_corpus *c, size_t n, uint64_t *ret, struct 
 	return code;
 }
 
-/* ---- tokens -------------------------------------------------------------------------------------------- */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 static int32_t token_of(const struct jm_corpus *c, const unsigned char *bytes)
 {

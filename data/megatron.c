@@ -39,7 +39,7 @@ static int cannot(const char *path, struct jm_err *err)
 	return jm_err_set(err, JM_EIO, "Cannot write %s: %s.", path, strerror(errno ? errno : EIO));
 }
 
-/* ---- tokens ----------------------------------------------------------------------------------------------------- */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 static int end_sequence(struct jm_megatron *m, struct jm_err *err)
 {
@@ -103,7 +103,7 @@ int jm_megatron_end(struct jm_megatron *m, struct jm_err *err)
 	return code;
 }
 
-/* ---- the index (corpus.c has its form) -------------------------------------------------------------------------- */
+/* ---- the index (corpus.c has its form) ------------------------------------------------------- */
 
 /* What is written for a sequence, from its length and the state; 0 bytes = nothing. */
 typedef size_t row_fn(const struct jm_megatron *m, uint32_t length, uint64_t *state, void *ret);
@@ -160,7 +160,7 @@ static bool put_index(const void *what, FILE *f)
 	       fwrite(&m->sequences, 8, 1, f) == 1;
 }
 
-/* ---- files -------------------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* An unnamed file in the folder of the set, or where temporary files go. */
 static FILE *open_lengths(const char *name)

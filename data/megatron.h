@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes a data set as Megatron reads it (corpus.h): NAME.bin has the tokens, NAME.idx where each document begins.
- * Both come to be at once when all of them is on the disk; until then there is nothing, also after a kill. The
- * memory does not depend on the number of tokens or documents.
+ * Writes a data set as Megatron reads it (corpus.h): NAME.bin has the tokens, NAME.idx where each
+ * document begins. Both come to be at once when all of them is on the disk; until then there is
+ * nothing, also after a kill. The memory does not depend on the number of tokens or documents.
  */
 #ifndef JM_MEGATRON_H
 #define JM_MEGATRON_H
@@ -23,8 +23,8 @@ struct jm_megatron_size {
 /* Gives all documents to the set. Returns 0 or an error, with which nothing is written. */
 typedef int jm_megatron_fn(void *arg, struct jm_megatron *m, struct jm_err *err);
 /*
- * Writes NAME.bin and NAME.idx, in place of those that are there. tokens: ids are below it; two bytes each if it is
- * below 65,500, as in Megatron, else four. JM_ERANGE: there were no tokens.
+ * Writes NAME.bin and NAME.idx, in place of those that are there. tokens: ids are below it; two
+ * bytes each if it is below 65,500, as in Megatron, else four. JM_ERANGE: there were no tokens.
  */
 int jm_megatron_write(const char *name, int32_t tokens, jm_megatron_fn *give, void *arg,
 	struct jm_megatron_size *ret, struct jm_err *err);

@@ -17,7 +17,7 @@
 #define SINGLE	    "model.safetensors"
 #define INDEX	    "model.safetensors.index.json"
 
-/* ---- files --------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static int open_file(const char *path, int *ret_fd, uint64_t *ret_bytes, struct jm_err *err)
 {
@@ -38,7 +38,8 @@ static int open_file(const char *path, int *ret_fd, uint64_t *ret_bytes, struct 
 	return 0;
 }
 
-/* Files are read, not mapped: access beyond the end of one that became shorter would kill the process. */
+/* Files are read, not mapped: access beyond the end of one that became shorter would kill the
+ * process. */
 static int read_at(const char *path, int fd, uint64_t at, void *to, size_t n, struct jm_err *err)
 {
 	for (size_t done = 0; done < n;) {
@@ -135,7 +136,7 @@ static int add_file(const char *path, struct jm_safetensors *s, struct jm_err *e
 	return 0;
 }
 
-/* ---- names ----------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b)
 {
@@ -164,7 +165,7 @@ const struct jm_safetensor *jm_safetensors_find(const struct jm_safetensors *s, 
 	return s->n ? bsearch(&key, s->tensor, (size_t)s->n, sizeof(key), by_name) : NULL;
 }
 
-/* ---- folders --------------------------------------------------------------------------------------------- */
+/* ---- folders --------------------------------------------------------------------------------- */
 
 static int wrong_index(const char *index, const char *name, struct jm_err *err, const char *what)
 {
@@ -192,7 +193,8 @@ static int shard_of(const char *index, const char *name, const json_t *value,
 	return add_file(path, s, err);
 }
 
-/* A tensor of a shard that the index does not name is no part of the weights, but it would be an unlikely one. */
+/* A tensor of a shard that the index does not name is no part of the weights, but it would be an
+ * unlikely one. */
 static int check_index(
 	const char *index, const json_t *map, const struct jm_safetensors *s, struct jm_err *err)
 {

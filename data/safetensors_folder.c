@@ -111,7 +111,8 @@ static int write_index(const struct folder *f, const char *path, struct jm_err *
 	return code;
 }
 
-/* An index of older shards is removed before a shard may replace one of them, but after a file that needs none. */
+/* An index of older shards is removed before a shard may replace one of them, but after a file that
+ * needs none. */
 static int drop_index(const char *path, struct jm_err *err)
 {
 	if (!unlink(path) || errno == ENOENT)

@@ -48,7 +48,7 @@ const char *jm_safetensor_shape(const struct jm_safetensor *t, char *ret, size_t
 	return ret;
 }
 
-/* ---- one tensor -------------------------------------------------------------------------------------- */
+/* ---- one tensor ------------------------------------------------------------------------------ */
 
 static int broken(
 	const char *file, const struct jm_safetensor *t, struct jm_err *err, const char *what)
@@ -129,7 +129,7 @@ static int read_tensor(const char *file, const char *name, const json_t *row,
 	return code ? code : read_place(file, row, t, err);
 }
 
-/* ---- all of them ----------------------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static int by_place(const void *a, const void *b)
 {

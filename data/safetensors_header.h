@@ -69,7 +69,8 @@ int64_t jm_safetensor_count(const struct jm_safetensor *t);
 const char *jm_safetensor_shape(const struct jm_safetensor *t, char *ret, size_t size);
 
 /*
- * The header of a file of file_bytes: n bytes after the length. Appends its tensors, whose names live as long as
+ * The header of a file of file_bytes: n bytes after the length. Appends its tensors, whose names
+ * live as long as
  * *ret_header. name: for the error.
  */
 int jm_safetensors_header(const char *name, const char *json, size_t n, uint64_t file_bytes,

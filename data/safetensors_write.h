@@ -15,9 +15,10 @@ int jm_safetensors_put(
 typedef int jm_safetensors_fn(
 	void *arg, int i, struct jm_safetensors_sink *sink, struct jm_err *err);
 /*
- * Writes n tensors, of which name, type and dims are read here. They are given in the order of the widths of their types,
- * so that each is aligned to its type. notes: an object of texts for "__metadata__", or NULL. The file gets its name at
- * once when all of it is on the disk; until then an old one stays. JM_EUSAGE: a name is given twice, or a type is unknown.
+ * Writes n tensors, of which name, type and dims are read here. They are given in the order of the
+ * widths of their types, so that each is aligned to its type. notes: an object of texts for
+ * "__metadata__", or NULL. The file gets its name at once when all of it is on the disk; until then
+ * an old one stays. JM_EUSAGE: a name is given twice, or a type is unknown.
  */
 int jm_safetensors_write(const char *path, const struct jm_safetensor *tensor, int n,
 	const json_t *notes, jm_safetensors_fn *give, void *arg, struct jm_err *err);

@@ -19,7 +19,7 @@ struct work {
 	struct jm_err *err;
 };
 
-/* ---- documents --------------------------------------------------------------------------------------------------- */
+/* ---- documents ------------------------------------------------------------------------------- */
 
 static int add(struct work *w, const char *text, size_t n, unsigned int how)
 {
@@ -56,7 +56,7 @@ static int no_memory(struct work *w)
 	return jm_err_set(w->err, JM_ENOMEM, "Out of memory for text %s.", w->name);
 }
 
-/* ---- a file as one document -------------------------------------------------------------------------------------- */
+/* ---- a file as one document ------------------------------------------------------------------ */
 
 struct part {
 	char *at;
@@ -123,7 +123,7 @@ static int whole_file(struct work *w)
 	return code || !p.any ? code : end(w);
 }
 
-/* ---- lines ----------------------------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static int json_line(struct work *w, const char *line, size_t n, int64_t number)
 {
@@ -167,7 +167,7 @@ static int each_line(struct work *w)
 	return code;
 }
 
-/* ---- files ------------------------------------------------------------------------------------------------------------ */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static int one_file(struct work *w, const char *name)
 {

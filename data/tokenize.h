@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts to a data set of tokens. A text is read in parts of about a megabyte, so it may be larger than memory. */
+/* Texts to a data set of tokens. A text is read in parts of about a megabyte, so it may be larger
+ * than memory. */
 #ifndef JM_TOKENIZE_H
 #define JM_TOKENIZE_H
 
@@ -19,7 +20,8 @@ struct jm_tokenize {
 	struct jm_megatron_size size;
 };
 
-/* Writes OUT.bin and OUT.idx; a document without bytes is left out. The error names the file, and the line. */
+/* Writes OUT.bin and OUT.idx; a document without bytes is left out. The error names the file, and
+ * the line. */
 int jm_tokenize(struct jm_tokenize *job, const char *out, struct jm_err *err);
 
 #endif

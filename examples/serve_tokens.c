@@ -5,8 +5,8 @@
  *	cc serve_tokens.c $(pkg-config --cflags --libs joulemark) -o serve_tokens
  *	joulemark measure --unit token -- ./serve_tokens [REQUESTS]
  *
- * Outside of `joulemark measure` and `joulemark run` a mark does nothing. A loop with more than some thousand requests
- * per second keeps a struct jm_marker open instead.
+ * Outside of `joulemark measure` and `joulemark run` a mark does nothing. A loop with more than
+ * some thousand requests per second keeps a struct jm_marker open instead.
  */
 #include <joulemark.h>
 

@@ -3,9 +3,11 @@
  * joulemark - what AI work costs: speed, power and energy of a machine.
  *
  * The one installed header. Conventions that hold everywhere:
- *  - A function that can fail returns 0 or a negative JM_E* code and writes one full sentence (what, on
+ *  - A function that can fail returns 0 or a negative JM_E* code and writes one full sentence
+ *    (what, on
  *    what, why, what to do next) into the caller's struct jm_err. The first error wins.
- *  - The library never prints, exits or aborts. Results come last, named ret_*, untouched on failure.
+ *  - The library never prints, exits or aborts. Results come last, named ret_*, untouched on
+ *    failure.
  *  - SI units; names carry the unit where a bare number crosses an interface (t_ns, joules, watts).
  *  - NAN means "no reading". It is never 0 and never the old value.
  */
@@ -26,7 +28,7 @@ extern "C" {
 /* JM_VERSION of the library that is loaded, which may be another one than that of this header. */
 JM_API const char *jm_version(void);
 
-/* ---- errors ------------------------------------------------------------------------------------ */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 #define JM_ERRORS(X)                                                                               \
 	X(USAGE, "wrong usage")                                                                    \
@@ -72,7 +74,7 @@ JM_API int jm_err_set(struct jm_err *err, int code, const char *fmt, ...)
 /* "no permission" for JM_EPERM and so on; never NULL. */
 JM_API const char *jm_err_name(int code);
 
-/* ---- context: where things are and what time it is ------------------------------------------------ */
+/* ---- context: where things are and what time it is ------------------------------------------- */
 
 enum jm_level { JM_DEBUG, JM_INFO, JM_WARNING };
 
@@ -82,11 +84,12 @@ struct jm_ctx;
 /* Reads JM_ROOT (ignored when privileges are raised) and takes the real clock. */
 JM_API int jm_ctx_new(struct jm_ctx **ret, struct jm_err *err);
 JM_API void jm_ctx_free(struct jm_ctx *ctx); /* takes NULL */
-/* The same in memory of the caller: jm_ctx_bytes() bytes, aligned as by malloc. There is nothing to free. */
+/* The same in memory of the caller: jm_ctx_bytes() bytes, aligned as by malloc. There is nothing to
+ * free. */
 JM_API size_t jm_ctx_bytes(void);
 JM_API int jm_ctx_init(struct jm_ctx *ctx, struct jm_err *err);
-/* `log` gets each line of the log, from any thread; NULL, the initial value, discards them. To be set while nothing
- * is open with the context. */
+/* `log` gets each line of the log, from any thread; NULL, the initial value, discards them. To be
+ * set while nothing is open with the context. */
 JM_API void jm_ctx_set_log(struct jm_ctx *ctx,
 	void (*log)(void *arg, enum jm_level level, const char *line), void *arg);
 /* Monotonic time of the context's clock, ns. */
@@ -94,7 +97,7 @@ JM_API int64_t jm_ctx_now(const struct jm_ctx *ctx);
 JM_API void jm_log(const struct jm_ctx *ctx, enum jm_level level, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* ---- measuring phases of one's own program ------------------------------------------------------------ */
+/* ---- measuring phases of one's own program --------------------------------------------------- */
 
 /*
  *	jm_ctx_new(&ctx, &err);
@@ -121,21 +124,23 @@ JM_API void jm_measurement_end(struct jm_measurement *m, int phase);
 JM_API void jm_measurement_credit(struct jm_measurement *m, int phase, double items);
 /* Waits at most one refresh of the sensors, for a reading after the end of the last phase. */
 JM_API int jm_measurement_stop(struct jm_measurement *m, struct jm_err *err);
-/* After stop. Meters, total and quality of the phase, and all phases, as in docs/record.schema.json.
- * The text is the caller's to free(). */
+/* After stop. Meters, total and quality of the phase, and all phases, as in
+ * docs/record.schema.json. The text is the caller's to free(). */
 JM_API int jm_measurement_json(
 	struct jm_measurement *m, int phase, char **ret_text, struct jm_err *err);
 JM_API void jm_measurement_free(struct jm_measurement *m); /* takes NULL */
 
 /*
- * For a program that runs under `joulemark measure` or `joulemark run`: the phase `name` begins now; `items`
- * (NAN = unknown) were done since the previous mark. JM_ENOENT when the program runs outside of both.
+ * For a program that runs under `joulemark measure` or `joulemark run`: the phase `name` begins
+ * now; `items` (NAN = unknown) were done since the previous mark. JM_ENOENT when the program runs
+ * outside of both.
  */
 JM_API int jm_mark(const char *name, double items, struct jm_err *err);
 
 /*
- * The same for many marks: the connection to that joulemark is opened once. Marks may be sent from any thread,
- * and from a child of fork. JM_EGONE: the program has closed the descriptor; free the marker and open another.
+ * The same for many marks: the connection to that joulemark is opened once. Marks may be sent from
+ * any thread, and from a child of fork. JM_EGONE: the program has closed the descriptor; free the
+ * marker and open another.
  */
 struct jm_marker;
 JM_API int jm_marker_new(struct jm_marker **ret, struct jm_err *err);

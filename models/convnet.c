@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions in a row without norms, then three linear layers: AlexNet (Krizhevsky, arXiv 1404.5997) and VGG (Simonyan
- * and Zisserman, arXiv 1409.1556) as torchvision has them, with its names of parameters. The first linear layer is a
- * convolution whose window is the whole image, which has the same products and the same order of weights.
- * Start values: He et al., arXiv 1502.01852, by fan-out; linear layers normal, 0.01. torchvision's VGG has these, too, its
- * AlexNet those of PyTorch's layers.
+ * Convolutions in a row without norms, then three linear layers: AlexNet (Krizhevsky, arXiv
+ * 1404.5997) and VGG (Simonyan and Zisserman, arXiv 1409.1556) as torchvision has them, with its
+ * names of parameters. The first linear layer is a convolution whose window is the whole image,
+ * which has the same products and the same order of weights. Start values: He et al., arXiv
+ * 1502.01852, by fan-out; linear layers normal, 0.01. torchvision's VGG has these, too, its AlexNet
+ * those of PyTorch's layers.
  */
 #include "images.h"
 #include "engine/graph/layer_image.h"
@@ -37,7 +38,8 @@ static const struct jm_preset presets[] = {
 	{0},
 };
 
-/* A digit is a convolution with so many times `hidden` channels, P a maximum over windows with stride 2. */
+/* A digit is a convolution with so many times `hidden` channels, P a maximum over windows with
+ * stride 2. */
 static const struct depth {
 	int64_t layers;
 	const char *parts;
@@ -192,7 +194,8 @@ static struct jm_tensor *first_linear(
 	return x ? jm_graph_gap(g, x) : NULL;
 }
 
-/* VGG's dropouts are behind the first two linear layers, AlexNet's in front of them; torchvision numbers them, too. */
+/* VGG's dropouts are behind the first two linear layers, AlexNet's in front of them; torchvision
+ * numbers them, too. */
 static struct jm_tensor *classify(
 	struct jm_graph *g, const struct depth *d, const struct jm_values *v, struct jm_tensor *x)
 {

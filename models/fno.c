@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fourier neural operator (Li et al., arXiv 2010.08895) for fields on a periodic grid, as CARAML trains it
- * (FZJ-JSC/CARAML operator_benchmark, problems RBC2D and RBC3D): a linear layer lifts the fields to `hidden` channels;
- * each layer adds a convolution over the whole grid and a linear one and applies gelu; two linear layers with gelu between
- * make the fields again. All linear layers have biases, the complex matrices of the frequencies none. The loss is the
- * mean of |y - target| / |target|, with norms over the last two axes of the grid.
+ * Fourier neural operator (Li et al., arXiv 2010.08895) for fields on a periodic grid, as CARAML
+ * trains it (FZJ-JSC/CARAML operator_benchmark, problems RBC2D and RBC3D): a linear layer lifts the
+ * fields to `hidden` channels; each layer adds a convolution over the whole grid and a linear one
+ * and applies gelu; two linear layers with gelu between make the fields again. All linear layers
+ * have biases, the complex matrices of the frequencies none. The loss is the mean of |y - target| /
+ * |target|, with norms over the last two axes of the grid.
  *
- * Start values: complex matrices as in CARAML, uniform in 0 to 1; the others Glorot and Bengio 2010.
+ * Start values: complex matrices as in CARAML, uniform in 0 to 1; the others Glorot and Bengio
+ * 2010.
  */
 #include "engine/graph/model.h"
 #include "transformer.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A decoder-only transformer as GPT-2 (Radford et al. 2019) and Megatron-LM (arXiv 1909.08053) have it:
- * layer norm before each part, biases everywhere, tanh GELU, embedding and output share one table. Start
- * values as in GPT-2.
+ * A decoder-only transformer as GPT-2 (Radford et al. 2019) and Megatron-LM (arXiv 1909.08053) have
+ * it: layer norm before each part, biases everywhere, tanh GELU, embedding and output share one
+ * table. Start values as in GPT-2.
  */
 #include "engine/graph/model.h"
 #include "transformer.h"

@@ -15,8 +15,9 @@ struct jm_images_dim {
 };
 /* Sets those that the user did not give. Errors: as jm_dim_default. */
 int jm_images_complete(struct jm_values *v, const struct jm_images_dim *dims, struct jm_err *err);
-/* x [batch, C] -> the loss of the linear layer "fc", which has `classes` outputs, for the classes of "target". x NULL: NULL.
- * Start values: normal, 0.01 (Goyal et al., arXiv 1706.02677); torchvision leaves them to nn.Linear. */
+/* x [batch, C] -> the loss of the linear layer "fc", which has `classes` outputs, for the classes
+ * of "target". x NULL: NULL. Start values: normal, 0.01 (Goyal et al., arXiv 1706.02677);
+ * torchvision leaves them to nn.Linear. */
 struct jm_tensor *jm_images_classify(
 	struct jm_graph *g, struct jm_tensor *x, int64_t classes, struct jm_tensor *target);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inception v3 (Szegedy et al., arXiv 1512.00567) as torchvision has it, with its names of parameters: blocks of branches
- * whose results are put side by side, and a second classifier in the middle of the network, whose loss is added in
- * training. Start values: normal, 0.1, cut at two standard deviations as in the authors' code; torchvision cuts at 2.
+ * Inception v3 (Szegedy et al., arXiv 1512.00567) as torchvision has it, with its names of
+ * parameters: blocks of branches whose results are put side by side, and a second classifier in the
+ * middle of the network, whose loss is added in training. Start values: normal, 0.1, cut at two
+ * standard deviations as in the authors' code; torchvision cuts at 2.
  */
 #include "images.h"
 #include "engine/graph/layer_image.h"
@@ -37,7 +38,8 @@ static const struct jm_preset presets[] = {
 	{0},
 };
 
-/* SAME: the result has the size of the image. INSIDE: windows lie inside the image. HALVES: so, with stride 2. */
+/* SAME: the result has the size of the image. INSIDE: windows lie inside the image. HALVES: so,
+ * with stride 2. */
 enum fit { SAME, INSIDE, HALVES };
 
 /* A convolution with a norm and ReLU. */
@@ -48,7 +50,8 @@ struct layer {
 	enum fit fit;
 };
 
-/* A pooling, then layers. fork: the last two read the same image, and their results are put side by side. */
+/* A pooling, then layers. fork: the last two read the same image, and their results are put side by
+ * side. */
 struct branch {
 	enum { NO_POOL, MEAN, MOST } pool;
 	bool fork;

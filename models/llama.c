@@ -97,7 +97,8 @@ static struct dims dims_of(const struct jm_values *v)
 	return d;
 }
 
-/* The feed-forward width that has the parameters of 4 hidden without a gate, up to a multiple of 64. */
+/* The feed-forward width that has the parameters of 4 hidden without a gate, up to a multiple of
+ * 64. */
 static int64_t usual_ffn(int64_t hidden)
 {
 	return (8 * hidden / 3 + 63) / 64 * 64;

@@ -47,7 +47,7 @@ static int take(const struct reader *r, const json_t *from, const char *key, con
 		r->file, key);
 }
 
-/* ---- what must be as this model has it ---------------------------------------------------------------- */
+/* ---- what must be as this model has it ------------------------------------------------------- */
 
 static int refuse(const struct reader *r, const char *key, const char *value, const char *known)
 {
@@ -88,7 +88,7 @@ static int check_kind(const struct reader *r, const json_t *config)
 	return code;
 }
 
-/* ---- rotary positions --------------------------------------------------------------------------------- */
+/* ---- rotary positions ------------------------------------------------------------------------ */
 
 static int take_scaling(const struct reader *r, const json_t *scaling)
 {
@@ -151,7 +151,7 @@ int jm_llama_config(
 	return code ? code : jm_values_set(ret, "tied", tied ? "yes" : "no", err);
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------ */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static json_int_t whole(const struct jm_values *v, const char *option)
 {

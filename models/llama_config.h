@@ -8,8 +8,9 @@
 #include "base/option.h"
 
 /*
- * Writes all options of model llama from the keys of transformers.LlamaConfig, with its defaults. file: for errors.
- * JM_EFORMAT: a key is missing, or has no such value. JM_ENOSUP: the file describes what this model does not compute.
+ * Writes all options of model llama from the keys of transformers.LlamaConfig, with its defaults.
+ * file: for errors. JM_EFORMAT: a key is missing, or has no such value. JM_ENOSUP: the file
+ * describes what this model does not compute.
  */
 int jm_llama_config(
 	const char *file, const json_t *config, struct jm_values *ret, struct jm_err *err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A multilayer perceptron that learns numbers from numbers; its loss is the mean of squared differences. */
+/* A multilayer perceptron that learns numbers from numbers; its loss is the mean of squared
+ * differences. */
 #include "perceptron.h"
 #include "engine/graph/layer.h"
 

@@ -11,7 +11,8 @@ struct jm_perceptron {
 };
 
 /* x[B,from] -> [B,to]: linear layers with biases, GELU after each hidden one. Parameters are named
- * "NAMEh0.linear.weight", "NAMEh0.linear.bias"..., "NAMEout.weight". Glorot and Bengio's start values. */
+ * "NAMEh0.linear.weight", "NAMEh0.linear.bias"..., "NAMEout.weight". Glorot and Bengio's start
+ * values. */
 struct jm_tensor *jm_perceptron(
 	struct jm_graph *g, struct jm_tensor *x, const struct jm_perceptron *p, const char *name);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Residual networks (He et al., arXiv 1512.03385) as torchvision has them: "v1.5", where the stride of a
- * bottleneck is in its 3 x 3 convolution. Names of parameters are torchvision's.
+ * Residual networks (He et al., arXiv 1512.03385) as torchvision has them: "v1.5", where the stride
+ * of a bottleneck is in its 3 x 3 convolution. Names of parameters are torchvision's.
  * Start values too: He et al., arXiv 1502.01852, by fan-out.
  */
 #include "images.h"

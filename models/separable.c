@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Xception (Chollet, arXiv 1610.02357) as timm has it: convolutions of each channel alone, each followed by one of 1 x 1,
- * in residual blocks. Names of parameters are timm's. Start values: He et al., arXiv 1502.01852, by fan-out.
+ * Xception (Chollet, arXiv 1610.02357) as timm has it: convolutions of each channel alone, each
+ * followed by one of 1 x 1, in residual blocks. Names of parameters are timm's. Start values: He et
+ * al., arXiv 1502.01852, by fan-out.
  */
 #include "images.h"
 #include "engine/graph/layer_image.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two towers that learn which things belong together (Yi et al., Sampling-bias-corrected neural modeling for
- * large corpus item recommendations, RecSys 2019): a perceptron for each side of a pair, and the similarity of
- * each left side with each right side of the batch. The loss is contrastive and symmetric (Radford et al.,
- * arXiv 2103.00020): the cross-entropy of the right sides for each left side plus that of the left sides for
- * each right side; the sum of both, not their mean. RMS norms, whose gains are learned, keep the similarities
- * in range.
+ * Two towers that learn which things belong together (Yi et al., Sampling-bias-corrected neural
+ * modeling for large corpus item recommendations, RecSys 2019): a perceptron for each side of a
+ * pair, and the similarity of each left side with each right side of the batch. The loss is
+ * contrastive and symmetric (Radford et al., arXiv 2103.00020): the cross-entropy of the right
+ * sides for each left side plus that of the left sides for each right side; the sum of both, not
+ * their mean. RMS norms, whose gains are learned, keep the similarities in range.
  */
 #include "perceptron.h"
 #include "engine/graph/layer.h"

@@ -19,7 +19,8 @@ struct jm_transformer {
 	struct jm_tensor *(*activation)(struct jm_graph *g, struct jm_tensor *x);
 };
 
-/* JM_ERANGE: the heads do not divide the width, or not into the pairs that rotary positions turn. */
+/* JM_ERANGE: the heads do not divide the width, or not into the pairs that rotary positions
+ * turn. */
 int jm_transformer_check(int64_t hidden, int64_t heads, bool rotary, struct jm_err *err);
 /* x[B,S,hidden] -> the same. Parameters are named "h0.ln_1.weight", "h0.attn.qkv.bias"... */
 struct jm_tensor *jm_transformer_blocks(

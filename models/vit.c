@@ -2,8 +2,8 @@
 /*
  * Vision transformer (Dosovitskiy et al., arXiv 2010.11929) as torchvision has it: patches by a
  * convolution, a class token in front, learned positions, layer norm before each part, exact GELU.
- * Start values: LeCun et al. for the patches, Glorot and Bengio for the rest, as torchvision but for the
- * head, which is zero there: here every gradient is alive from the first step on.
+ * Start values: LeCun et al. for the patches, Glorot and Bengio for the rest, as torchvision but
+ * for the head, which is zero there: here every gradient is alive from the first step on.
  */
 #include "engine/graph/model.h"
 #include "images.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Monotone piecewise cubic interpolation: F. N. Fritsch and J. Butland, SIAM J. Sci. Stat. Comput. 5 (1984). */
+/* Monotone piecewise cubic interpolation: F. N. Fritsch and J. Butland, SIAM J. Sci. Stat. Comput.
+ * 5 (1984). */
 #include "curve.h"
 
 #include <math.h>
@@ -13,7 +14,8 @@ static double inner_slope(double h, double k, double d, double e)
 	return 3 * (h + k) / ((2 * k + h) / d + (k + 2 * h) / e);
 }
 
-/* The slope at an end: the parabola through three points, held back to what keeps the piece monotone. */
+/* The slope at an end: the parabola through three points, held back to what keeps the piece
+ * monotone. */
 static double end_slope(double h, double k, double d, double e)
 {
 	double slope = ((2 * h + k) * d - h * e) / (h + k);

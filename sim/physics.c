@@ -13,7 +13,8 @@ struct jm_sim_state jm_sim_steady(const struct jm_sim_gpu *gpu, double watts)
 }
 
 /*
- * With p, q the distances of P and T from where they tend to, a = 1/lag_P, b = 1/lag_T, k = leakage:
+ * With p, q the distances of P and T from where they tend to, a = 1/lag_P, b = 1/lag_T, k =
+ * leakage:
  *	p' = -a p + a k q	q' = b R p - b q
  * The eigenvalues are real because both couplings are >= 0; (l + b, b R) is the eigenvector of l.
  */

@@ -2,11 +2,12 @@
 /*
  * Power, temperature and energy of one GPU while its inputs stay the same, in closed form:
  *
- *	lag_P  dP/dt = target - P		the cap's control loop; target rises with T by leakage
+ *	lag_P  dP/dt = target - P		the cap's control loop; target rises with T by
+ *						leakage
  *	lag_T  dT/dt = ambient + R P - T	one thermal mass
  *
- * Both are linear, so the state at any later time comes straight from the segment's start: it does not
- * matter how often anybody looks.
+ * Both are linear, so the state at any later time comes straight from the segment's start: it does
+ * not matter how often anybody looks.
  */
 #ifndef JM_SIM_PHYSICS_H
 #define JM_SIM_PHYSICS_H
@@ -30,8 +31,8 @@ struct jm_sim_segment {
 /* The state that lasts for ever at that power. */
 struct jm_sim_state jm_sim_steady(const struct jm_sim_gpu *gpu, double watts);
 /*
- * From state `from` at t0_ns towards `watts` (in thermal steady state). regulated: a cap holds the power
- * there, leakage costs clock; otherwise leakage costs power.
+ * From state `from` at t0_ns towards `watts` (in thermal steady state). regulated: a cap holds the
+ * power there, leakage costs clock; otherwise leakage costs power.
  */
 void jm_sim_segment_init(struct jm_sim_segment *ret, const struct jm_sim_gpu *gpu, int64_t t0_ns,
 	const struct jm_sim_state *from, double watts, bool regulated);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The register file. Writers take a lock on its byte 0; readers take none: every word is atomic, and an
- * event counts from the moment `next` has passed it. A load's owner holds a lock on its slot's byte, so
- * that its death, however it comes, is seen by all. Locks are of open file descriptions: several handles
- * in one process exclude each other like those of several processes.
+ * The register file. Writers take a lock on its byte 0; readers take none: every word is atomic,
+ * and an event counts from the moment `next` has passed it. A load's owner holds a lock on its
+ * slot's byte, so that its death, however it comes, is seen by all. Locks are of open file
+ * descriptions: several handles in one process exclude each other like those of several processes.
  */
 #include "registers.h"
 #include "base/ctx.h"
@@ -104,7 +104,7 @@ static uint64_t domain_of(const struct jm_ctx *ctx)
 	return jm_sim_hash(execution, (uint64_t)getpid(), (uintptr_t)ctx->clock) | 2;
 }
 
-/* ---- locks ------------------------------------------------------------------------------------------ */
+/* ---- locks ----------------------------------------------------------------------------------- */
 
 static int lock_byte(const struct jm_sim_registers *r, int command, short type, int byte)
 {
@@ -146,7 +146,7 @@ static int loaded_slot(const struct jm_sim_registers *r)
 	return -1;
 }
 
-/* ---- the file --------------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static void fill_page(struct page *page, const struct jm_sim_name *name)
 {
@@ -315,7 +315,7 @@ const struct jm_sim_name *jm_sim_registers_name(const struct jm_sim_registers *r
 	return &r->name;
 }
 
-/* ---- writing ---------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* With the writer's lock held. The event counts when `next` has passed it. */
 static void publish(
@@ -408,7 +408,7 @@ void jm_sim_registers_unload(struct jm_sim_registers *r)
 	unlock_writer(r);
 }
 
-/* ---- observing -------------------------------------------------------------------------------------- */
+/* ---- observing ------------------------------------------------------------------------------- */
 
 /* What stands in the file is another process's word: never an index out of bounds, never a NAN. */
 static struct jm_sim_load checked_load(

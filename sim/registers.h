@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The registers of a simulated node: its caps and its load, in a small mapped file that every process
- * which looks at the node shares (<state>/sim/<node>.knobs). Who changes something also leaves an event
- * with its time, so that an observer computes the same whenever it looks.
+ * The registers of a simulated node: its caps and its load, in a small mapped file that every
+ * process which looks at the node shares (<state>/sim/<node>.knobs). Who changes something also
+ * leaves an event with its time, so that an observer computes the same whenever it looks.
  *
- * Time is a clock's, and simulated clocks of different processes have nothing to do with each other:
- * each event names its time domain. Loads are seen inside their domain only; caps by all.
+ * Time is a clock's, and simulated clocks of different processes have nothing to do with each
+ * other: each event names its time domain. Loads are seen inside their domain only; caps by all.
  */
 #ifndef JM_SIM_REGISTERS_H
 #define JM_SIM_REGISTERS_H
@@ -26,14 +26,16 @@ struct jm_sim_inputs {
 };
 
 struct jm_sim_event {
-	int64_t t_ns; /* on the observer's clock; JM_SIM_NOW = of another domain: when it is noticed */
+	/* on the observer's clock; JM_SIM_NOW = of another domain: when it is noticed */
+	int64_t t_ns;
 	struct jm_sim_inputs after;
 };
 #define JM_SIM_NOW INT64_MIN
 
 struct jm_sim_registers;
 
-/* Made with the vendor's default caps where it is not there. JM_EFORMAT, JM_EVERSION: not such a file. */
+/* Made with the vendor's default caps where it is not there. JM_EFORMAT, JM_EVERSION: not such a
+ * file. */
 int jm_sim_registers_open(
 	struct jm_ctx *ctx, const char *node, struct jm_sim_registers **ret, struct jm_err *err);
 void jm_sim_registers_close(struct jm_sim_registers *r); /* takes NULL; ends its load */
@@ -54,7 +56,8 @@ struct jm_sim_cursor {
 	struct jm_sim_inputs inputs;
 };
 void jm_sim_cursor_init(struct jm_sim_cursor *cursor, struct jm_sim_registers *r);
-/* The next change that concerns this clock; false when there is none. Cheap when nothing happened. */
+/* The next change that concerns this clock; false when there is none. Cheap when nothing
+ * happened. */
 bool jm_sim_cursor_next(struct jm_sim_cursor *cursor, struct jm_sim_registers *r, int64_t now_ns,
 	struct jm_sim_event *ret);
 

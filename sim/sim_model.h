@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a simulated GPU is: the figures of its data file (data/GPU.json, compiled in) and the few rules
- * that turn a cap and a response into power and throughput. No state; docs/simulation.md explains it.
+ * What a simulated GPU is: the figures of its data file (data/GPU.json, compiled in) and the few
+ * rules that turn a cap and a response into power and throughput. No state; docs/simulation.md
+ * explains it.
  */
 #ifndef JM_SIM_MODEL_H
 #define JM_SIM_MODEL_H
@@ -74,7 +75,8 @@ double jm_sim_common_rate(const struct jm_sim_gpu *gpu, const struct jm_sim_resp
 
 /* A random number that depends on its arguments only. */
 uint64_t jm_sim_hash(uint64_t seed, uint64_t stream, uint64_t index);
-/* The same as a number of mean 0 and standard deviation 1 (sum of four uniforms: never beyond 3.5). */
+/* The same as a number of mean 0 and standard deviation 1 (sum of four uniforms: never beyond
+ * 3.5). */
 double jm_sim_noise(uint64_t seed, uint64_t stream, uint64_t index);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each GPU keeps its latest stretches of constant inputs. A sensor value belongs to a refresh and is
- * computed from the stretches that began before it: the order in which threads of one simulated moment
- * run does not show.
+ * Each GPU keeps its latest stretches of constant inputs. A sensor value belongs to a refresh and
+ * is computed from the stretches that began before it: the order in which threads of one simulated
+ * moment run does not show.
  */
 #include "sim_node.h"
 #include "base/ctx.h"
@@ -42,7 +42,7 @@ struct jm_sim_node {
 	struct gpu gpu[JM_SIM_GPUS_MAX];
 };
 
-/* ---- inputs to stretches ---------------------------------------------------------------------------- */
+/* ---- inputs to stretches --------------------------------------------------------------------- */
 
 static const struct jm_sim_response *response_of(
 	struct jm_sim_node *node, const struct jm_sim_inputs *in)
@@ -58,7 +58,8 @@ static const struct jm_sim_response *response_of(
 	return response;
 }
 
-/* What GPU i tends to. One that is faster than the slowest waits for it and draws less meanwhile. */
+/* What GPU i tends to. One that is faster than the slowest waits for it and draws less
+ * meanwhile. */
 static struct stretch stretch_of(struct jm_sim_node *node, const struct jm_sim_inputs *in, int i)
 {
 	const struct jm_sim_gpu *kind = node->name.gpu;
@@ -110,7 +111,7 @@ static void apply(struct jm_sim_node *node, const struct jm_sim_event *event)
 	}
 }
 
-/* ---- what the sensor sees --------------------------------------------------------------------------- */
+/* ---- what the sensor sees -------------------------------------------------------------------- */
 
 /* The stretch that was in force just before t_ns; the oldest one kept when t_ns lies before all. */
 static const struct stretch *stretch_before(const struct gpu *g, int64_t t_ns)
@@ -222,7 +223,7 @@ struct jm_sim_state jm_sim_node_truth(const struct jm_sim_node *node, int gpu, i
 	return jm_sim_segment_at(&stretch_before(&node->gpu[gpu], t_ns)->segment, t_ns);
 }
 
-/* ---- opening ---------------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int64_t to_ns(double seconds)
 {

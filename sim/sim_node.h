@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A simulated node as its sensors show it: the registers, the physics of each GPU, the sensor's habits. */
+/* A simulated node as its sensors show it: the registers, the physics of each GPU, the sensor's
+ * habits. */
 #ifndef JM_SIM_NODE_H
 #define JM_SIM_NODE_H
 

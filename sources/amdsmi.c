@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * AMD GPUs: one meter per board, known by its UUID, through libamd_smi or librocm_smi64. The energy accumulator has a
- * resolution that the library reports (15.3 uJ) and the driver's time stamp, which counts since boot like
- * CLOCK_BOOTTIME; power is the present one on MI300 and later, a mean on MI200 and earlier. A board with two dies
- * (MI250, MI250X) shows two GPUs: the first one counts the whole board, the second one nothing, so its meter covers
- * both. The GPU of an MI300A reports the power of the whole socket, with its CPU and memory, and covers what the meter
- * of hsmp covers. Not verified on hardware: that the NUMA node of an MI300A's GPU has the number of its socket, how
- * often the counter and power change, the time of the mean, and the reasons of throttling. All GPUs that the driver shows
- * are measured.
+ * AMD GPUs: one meter per board, known by its UUID, through libamd_smi or librocm_smi64. The energy
+ * accumulator has a resolution that the library reports (15.3 uJ) and the driver's time stamp,
+ * which counts since boot like CLOCK_BOOTTIME; power is the present one on MI300 and later, a mean
+ * on MI200 and earlier. A board with two dies (MI250, MI250X) shows two GPUs: the first one counts
+ * the whole board, the second one nothing, so its meter covers both. The GPU of an MI300A reports
+ * the power of the whole socket, with its CPU and memory, and covers what the meter of hsmp covers.
+ * Not verified on hardware: that the NUMA node of an MI300A's GPU has the number of its socket, how
+ * often the counter and power change, the time of the mean, and the reasons of throttling. All GPUs
+ * that the driver shows are measured.
  */
 #include "base/ctx.h"
 #include "base/clock.h"

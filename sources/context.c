@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The circumstances of a node: its inlet temperature and fans from Linux's hardware monitors
- * (Documentation/hwmon/sysfs-interface.rst: millidegrees, revolutions per minute), how busy its AMD GPUs are
- * (gpu_busy_percent of amdgpu), and what cools it, which only the user knows. A temperature is the inlet's if its
- * label says so, or if the user names its channel. NVIDIA's utilisation is a signal of the source nvml.
+ * (Documentation/hwmon/sysfs-interface.rst: millidegrees, revolutions per minute), how busy its AMD
+ * GPUs are (gpu_busy_percent of amdgpu), and what cools it, which only the user knows. A
+ * temperature is the inlet's if its label says so, or if the user names its channel. NVIDIA's
+ * utilisation is a signal of the source nvml.
  */
 #include "base/ctx.h"
 #include "base/clock.h"
@@ -48,7 +49,8 @@ struct state {
 
 /* ---- finding ---- */
 
-/* Of one file: "/sys/class/hwmon/hwmon3/temp1_input" of a chip "nct6798" on a device "nct6775.656". */
+/* Of one file: "/sys/class/hwmon/hwmon3/temp1_input" of a chip "nct6798" on a device
+ * "nct6775.656". */
 struct name {
 	char folder[400], chip[40], device[40], channel[24], label[64];
 };

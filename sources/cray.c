@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Node, processors, memory and accelerators of HPE Cray nodes, from the counters that the blade's
- * controller writes into /sys/cray/pm_counters ("User Access to Compute Node Power Data", HPE Cray EX
- * system software). Each file holds a whole number, its unit and the controller's time in microseconds
- * since 1970; "freshness" counts the updates, so two equal readings of it enclose values of one update;
- * "startup" changes when the counters were started again; "raw_scan_hz" is the rate of the sensors. The
- * node's figures include those of its parts. The files do not say which GPU an accelerator is: its meter
- * and the GPU's own are separate, both of them inside the node. Not verified: that the controller's
- * clock agrees with the node's (a stamp more than five seconds away is not used), and the time over
- * which power is a mean.
+ * controller writes into /sys/cray/pm_counters ("User Access to Compute Node Power Data", HPE Cray
+ * EX system software). Each file holds a whole number, its unit and the controller's time in
+ * microseconds since 1970; "freshness" counts the updates, so two equal readings of it enclose
+ * values of one update; "startup" changes when the counters were started again; "raw_scan_hz" is
+ * the rate of the sensors. The node's figures include those of its parts. The files do not say
+ * which GPU an accelerator is: its meter and the GPU's own are separate, both of them inside the
+ * node. Not verified: that the controller's clock agrees with the node's (a stamp more than five
+ * seconds away is not used), and the time over which power is a mean.
  */
 #include "base/ctx.h"
 #include "base/clock.h"

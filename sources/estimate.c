@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An estimate of processor power where nothing measures it: watts at rest plus watts for each busy logical
- * processor, from the times in /proc/stat. "estimate:core=WATTS,idle=WATTS" gives the two numbers; the
- * defaults are 2.76 W for a busy one and 0.74 W at rest for each, the means over server processors in the
- * SPECpower results that Cloud Carbon Footprint's methodology lists (0.74 to 3.5 W each). A real machine
- * may be off by a factor of two or more: such a figure is always marked, and never decides anything.
+ * An estimate of processor power where nothing measures it: watts at rest plus watts for each busy
+ * logical processor, from the times in /proc/stat. "estimate:core=WATTS,idle=WATTS" gives the two
+ * numbers; the defaults are 2.76 W for a busy one and 0.74 W at rest for each, the means over
+ * server processors in the SPECpower results that Cloud Carbon Footprint's methodology lists (0.74
+ * to 3.5 W each). A real machine may be off by a factor of two or more: such a figure is always
+ * marked, and never decides anything.
  */
 #include "base/ctx.h"
 #include "base/clock.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graphcore IPUs by the vendor's gcipuinfo library. Its interface is C++ without a stable binary form, so a child process
- * asks its Python binding and writes one line of text a period: for each device the serial number of its board, "ipu
- * power" and "total board power", with '|' between devices (attribute names: "Device attributes" of the command line
- * tools). A value that is 'N/A' leaves the others in their places. Boards of one kind report each IPU, others the whole
- * board, which is one meter for all its IPUs. Not verified on hardware: how often the values change.
+ * Graphcore IPUs by the vendor's gcipuinfo library. Its interface is C++ without a stable binary
+ * form, so a child process asks its Python binding and writes one line of text a period: for each
+ * device the serial number of its board, "ipu power" and "total board power", with '|' between
+ * devices (attribute names: "Device attributes" of the command line tools). A value that is 'N/A'
+ * leaves the others in their places. Boards of one kind report each IPU, others the whole board,
+ * which is one meter for all its IPUs. Not verified on hardware: how often the values change.
  */
 #include "base/ctx.h"
 #include "base/process/child_process.h"

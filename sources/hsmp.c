@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Energy of AMD MI300A sockets and of their parts, from the metrics table of HSMP (protocol version 6) that Linux'
- * driver amd_hsmp puts into metrics_bin of each socket (Documentation/arch/x86/amd_hsmp.rst; layout: struct
- * hsmp_metric_table of the driver's UAPI header). Reading the file makes the firmware fill the table. Its accumulators
- * count 2^-16 J in 64 bits: the socket, its CPU dies (CCD), its compute dies of the GPU (XCD), its I/O dies (AID) and
- * its HBM; the socket is their sum. Its time stamp counts the firmware's 10 ns and has no relation to the node's
- * clocks, so it only tells whether the table is new. Not verified on hardware: how often the accumulators change, and
- * whether a reset of the firmware puts them back.
+ * Energy of AMD MI300A sockets and of their parts, from the metrics table of HSMP (protocol version
+ * 6) that Linux' driver amd_hsmp puts into metrics_bin of each socket
+ * (Documentation/arch/x86/amd_hsmp.rst; layout: struct hsmp_metric_table of the driver's UAPI
+ * header). Reading the file makes the firmware fill the table. Its accumulators count 2^-16 J in 64
+ * bits: the socket, its CPU dies (CCD), its compute dies of the GPU (XCD), its I/O dies (AID) and
+ * its HBM; the socket is their sum. Its time stamp counts the firmware's 10 ns and has no relation
+ * to the node's clocks, so it only tells whether the table is new. Not verified on hardware: how
+ * often the accumulators change, and whether a reset of the firmware puts them back.
  */
 #include "base/ctx.h"
 #include "base/clock.h"
@@ -92,7 +93,8 @@ static void find_sockets(struct state *s)
 	}
 }
 
-/* Of the driver by ACPI (Linux 6.11 and later): one device a socket, in the order of their names. */
+/* Of the driver by ACPI (Linux 6.11 and later): one device a socket, in the order of their
+ * names. */
 static void find_devices(struct state *s)
 {
 	char pattern[400];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Power and energy channels of Linux's hardware monitors (Documentation/hwmon/sysfs-interface.rst: microwatts
- * and microjoules). Those of NVIDIA Grace (ACPI power meters; NVIDIA Grace performance tuning guide) are known
- * by their labels: module, Grace (CPU, its DRAM and SysIO), CPU and SysIO of each socket. Any other channel is
- * read when the user names it and says what it covers. Kernels differ in whether the attributes of a monitor
- * lie in its folder or in device/ below it, so both are searched.
+ * Power and energy channels of Linux's hardware monitors (Documentation/hwmon/sysfs-interface.rst:
+ * microwatts and microjoules). Those of NVIDIA Grace (ACPI power meters; NVIDIA Grace performance
+ * tuning guide) are known by their labels: module, Grace (CPU, its DRAM and SysIO), CPU and SysIO
+ * of each socket. Any other channel is read when the user names it and says what it covers. Kernels
+ * differ in whether the attributes of a monitor lie in its folder or in device/ below it, so both
+ * are searched.
  */
 #include "base/ctx.h"
 #include "base/clock.h"

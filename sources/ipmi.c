@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Power of the node from its management controller by IPMI: DCMI's Get Power Reading (DCMI 1.5, 6.6.1: network
- * function 2Ch, command 02h, group dch) through Linux' /dev/ipmi0 (Documentation/driver-api/ipmi.rst). The controller
- * gives whole watts. How often they change and over which time they are a mean is the vendor's choice and is not
- * reported; the mean that the message also holds is over the controller's own period and is not used.
+ * Power of the node from its management controller by IPMI: DCMI's Get Power Reading (DCMI 1.5,
+ * 6.6.1: network function 2Ch, command 02h, group dch) through Linux' /dev/ipmi0
+ * (Documentation/driver-api/ipmi.rst). The controller gives whole watts. How often they change and
+ * over which time they are a mean is the vendor's choice and is not reported; the mean that the
+ * message also holds is over the controller's own period and is not used.
  */
 #include "base/ctx.h"
 #include "base/clock.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Power meters and PDUs over Modbus/TCP, by libmodbus (opened when it is needed). Register maps: Yokogawa
- * WT310 (IM WT310-17EN, chapter 9: the numeric items as float32 from input register 2000 on, high word first;
- * item 1 U, 2 I, 3 P, 6 the power factor unless the items were changed) and the inlet of PDUs with Xerus
- * firmware (Raritan, Server Technology, Legrand: holding registers, float32, high word first). Any other map:
- * the address of the power, and its type and scale.
+ * Power meters and PDUs over Modbus/TCP, by libmodbus (opened when it is needed). Register maps:
+ * Yokogawa WT310 (IM WT310-17EN, chapter 9: the numeric items as float32 from input register 2000
+ * on, high word first; item 1 U, 2 I, 3 P, 6 the power factor unless the items were changed) and
+ * the inlet of PDUs with Xerus firmware (Raritan, Server Technology, Legrand: holding registers,
+ * float32, high word first). Any other map: the address of the power, and its type and scale.
  */
 #include "base/ctx.h"
 #include "base/clock.h"
@@ -143,7 +143,8 @@ static bool read_block(struct state *s, uint16_t *block)
 		      ? s->call.modbus_read_input_registers(
 				s->line, s->map.first, s->map.words, block)
 		      : s->call.modbus_read_registers(s->line, s->map.first, s->map.words, block);
-	/* An exception is an answer; after anything else what comes next may be the rest of this one. */
+	/* An exception is an answer; after anything else what comes next may be the rest of this
+	 * one. */
 	if (got < 0 && (errno <= MODBUS_ENOBASE || errno > EMBXGTAR)) {
 		s->call.modbus_close(s->line);
 		s->connected = false;

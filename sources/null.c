@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A source with one meter that never has a reading: the skeleton of a source, and a test of the rest. */
+/* A source with one meter that never has a reading: the skeleton of a source, and a test of the
+ * rest. */
 #include "meter/source.h"
 
 #include <math.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pressure: for how long tasks of this machine waited for a processor, for memory, for input and output
- * (Documentation/accounting/psi.rst of Linux). The files hold "some avg10=0.00 avg60=0.00 avg300=0.00 total=0" and
- * the same for "full"; total is microseconds since the machine started, in which some, or all, of its tasks waited.
+ * Pressure: for how long tasks of this machine waited for a processor, for memory, for input and
+ * output (Documentation/accounting/psi.rst of Linux). The files hold "some avg10=0.00 avg60=0.00
+ * avg300=0.00 total=0" and the same for "full"; total is microseconds since the machine started, in
+ * which some, or all, of its tasks waited.
  */
 #include "base/ctx.h"
 #include "base/clock.h"

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Power analysers behind SPEC's PTDaemon, over its TCP text protocol: Hello, RR and SR (ranges), Go (begins a
- * measurement of samples without end), RL (the samples not read yet), Stop. The protocol is known from the programs that
- * use it (MLPerf's power-dev, SPEC's Chauffeur); the daemon itself was not at hand. For MLPerf a run is made twice: once
- * with ranges found by the analyser (volts=auto,amps=auto), once with fixed ranges above the highest values of the first;
- * the ranges that were set before are put back. Samples carry the time of the daemon's machine. It is mapped to this
- * machine's by the shortest delay that was seen from a sample to its arrival, so that it is late by that delay at most.
+ * Power analysers behind SPEC's PTDaemon, over its TCP text protocol: Hello, RR and SR (ranges), Go
+ * (begins a measurement of samples without end), RL (the samples not read yet), Stop. The protocol
+ * is known from the programs that use it (MLPerf's power-dev, SPEC's Chauffeur); the daemon itself
+ * was not at hand. For MLPerf a run is made twice: once with ranges found by the analyser
+ * (volts=auto,amps=auto), once with fixed ranges above the highest values of the first; the ranges
+ * that were set before are put back. Samples carry the time of the daemon's machine. It is mapped
+ * to this machine's by the shortest delay that was seen from a sample to its arrival, so that it is
+ * late by that delay at most.
  */
 #include "base/ctx.h"
 #include "base/clock.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * RAPL through Linux's powercap files: energy counters of processor packages, their cores and uncore,
- * DRAM and the platform, of Intel and AMD processors. Layout: Documentation/power/powercap of Linux.
- * Since CVE-2020-8694 (Linux 5.10) only root may read energy_uj unless its mode was changed.
+ * RAPL through Linux's powercap files: energy counters of processor packages, their cores and
+ * uncore, DRAM and the platform, of Intel and AMD processors. Layout: Documentation/power/powercap
+ * of Linux. Since CVE-2020-8694 (Linux 5.10) only root may read energy_uj unless its mode was
+ * changed.
  */
 #include "base/ctx.h"
 #include "base/clock.h"

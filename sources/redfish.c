@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The node's power as its management controller reports it over Redfish (DMTF DSP0268):
- * EnvironmentMetrics (PowerWatts, EnergykWh), else PowerControl of Power, else the sum of what the supplies of
- * PowerSubsystem take in (InputPowerWatts of their metrics), of the chassis named or of the first that has one. By
- * libcurl, opened when it is needed. The controller's certificate is always verified; the password comes from a file.
+ * EnvironmentMetrics (PowerWatts, EnergykWh), else PowerControl of Power, else the sum of what the
+ * supplies of PowerSubsystem take in (InputPowerWatts of their metrics), of the chassis named or of
+ * the first that has one. By libcurl, opened when it is needed. The controller's certificate is
+ * always verified; the password comes from a file.
  */
 #include "base/ctx.h"
 #include "base/clock.h"
@@ -140,7 +141,8 @@ static bool is_place(const json_t *supply)
 	return state ? !strcmp(state, "Absent") : !link_of(supply, "Metrics");
 }
 
-/* What the supply takes in; 0 = there is none, NAN = unknown: a sum without it would be too small. */
+/* What the supply takes in; 0 = there is none, NAN = unknown: a sum without it would be too
+ * small. */
 static double try_supply(struct state *s, const char *path)
 {
 	struct jm_err none = JM_ERR_INIT;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A recorded trace as a source: "replay:DIR", where DIR is what `measure --csv DIR` wrote. Time begins
- * when the source is first read; its readings keep their distances. After the last one there is nothing.
+ * A recorded trace as a source: "replay:DIR", where DIR is what `measure --csv DIR` wrote. Time
+ * begins when the source is first read; its readings keep their distances. After the last one there
+ * is nothing.
  */
 #include "base/ctx.h"
 #include "base/clock.h"
@@ -306,8 +307,9 @@ static int replay_open(struct jm_ctx *ctx, const struct jm_values *options, stru
 	return 0;
 }
 
-/* Gives the reading that was given last, unless it was the recording's end, and all that followed up to time `at_ns` of
- * the recording, so that a late call loses none. Before the first reading and after the last there is nothing. */
+/* Gives the reading that was given last, unless it was the recording's end, and all that followed
+ * up to time `at_ns` of the recording, so that a late call loses none. Before the first reading and
+ * after the last there is nothing. */
 static void give_due(struct state *s, int signal, int64_t at_ns, struct jm_sink *sink)
 {
 	struct track *t = &s->track[signal];

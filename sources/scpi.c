@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Yokogawa WT310, WT310E and WT33x power meters by their own commands (SCPI style), over TCP, a serial port (9600 baud,
- * 8N1) or /dev/usbtmcN. Commands after the instruments' communication manual as public drivers use them; the meter's
- * numeric items 1 to 5 are set to P, U, I, lambda and WH of one element. Not verified on an instrument: that its TCP
- * port takes these commands without a VXI-11 or Modbus layer (the source modbus reads its documented registers), the
- * name of the command for the rate, and 'sync', which waits for the end of an update by the status filter.
+ * Yokogawa WT310, WT310E and WT33x power meters by their own commands (SCPI style), over TCP, a
+ * serial port (9600 baud, 8N1) or /dev/usbtmcN. Commands after the instruments' communication
+ * manual as public drivers use them; the meter's numeric items 1 to 5 are set to P, U, I, lambda
+ * and WH of one element. Not verified on an instrument: that its TCP port takes these commands
+ * without a VXI-11 or Modbus layer (the source modbus reads its documented registers), the name of
+ * the command for the rate, and 'sync', which waits for the end of an update by the status filter.
  */
 #include "base/ctx.h"
 #include "base/clock.h"
@@ -81,7 +82,8 @@ static bool start_integration(struct state *s)
 	       jm_text_line_send(&s->line, ":INTEGrate:STARt");
 }
 
-/* Its name, which must be the one it had before: another instrument at this address measures something else. */
+/* Its name, which must be the one it had before: another instrument at this address measures
+ * something else. */
 static bool identify(struct state *s)
 {
 	char name[sizeof(s->name)];

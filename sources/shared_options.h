@@ -11,7 +11,8 @@
 		.name = "port", JM_BIND(JM_INT, STRUCT, FIELD), .min = 1, .max = 65535,            \
 		.fallback = VALUE, .argument = "N", .help = PROTOCOL " port"                       \
 	}
-/* FIELD: double in seconds, or int64_t in nanoseconds. MOST: seconds; VALUE: "2s"; MORE: the end of the help */
+/* FIELD: double in seconds, or int64_t in nanoseconds. MOST: seconds; VALUE: "2s"; MORE: the end of
+ * the help */
 #define JM_TIMEOUT_OPTION(STRUCT, FIELD, MOST, VALUE, MORE)                                        \
 	{                                                                                          \
 		.name = "timeout", JM_BIND(JM_DURATION, STRUCT, FIELD), .unit = "s", .min = 0.01,  \

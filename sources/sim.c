@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The sensors of a simulated node: per GPU what NVML reports for a Hopper GPU (energy counter, short and
- * long mean of power, clocks...), and its memory as a component of its own, without a counter.
+ * The sensors of a simulated node: per GPU what NVML reports for a Hopper GPU (energy counter,
+ * short and long mean of power, clocks...), and its memory as a component of its own, without a
+ * counter.
  */
 #include "meter/source.h"
 #include "sim/sim_node.h"
@@ -90,7 +91,8 @@ static int add_memory(
 		g->sensor_accuracy, err);
 }
 
-/* The node, and the readings of each GPU's newest sample: it is read more often than the sensor refreshes. */
+/* The node, and the readings of each GPU's newest sample: it is read more often than the sensor
+ * refreshes. */
 struct sim {
 	struct jm_sim_node *node;
 	struct jm_reading reading[JM_SIM_GPUS_MAX][SIGNALS];

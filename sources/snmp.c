@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Outlets and inlets of PDUs over SNMP, by net-snmp (opened when it is needed). What the vendors' tables are is in
- * `kinds` below, from PowerNet-MIB (APC rPDU2), PDU2-MIB (Raritan, Legrand), Sentry4-MIB (Server Technology) and
- * GEIST-V5-MIB (Vertiv). Several outlets feed one node: they are added to a meter of the node. MIB files and
- * net-snmp's configuration are not read; passwords come from files.
+ * Outlets and inlets of PDUs over SNMP, by net-snmp (opened when it is needed). What the vendors'
+ * tables are is in `kinds` below, from PowerNet-MIB (APC rPDU2), PDU2-MIB (Raritan, Legrand),
+ * Sentry4-MIB (Server Technology) and GEIST-V5-MIB (Vertiv). Several outlets feed one node: they
+ * are added to a meter of the node. MIB files and net-snmp's configuration are not read; passwords
+ * come from files.
  */
 #include "base/ctx.h"
 #include "base/clock.h"
@@ -22,8 +23,9 @@
 #define KWH	    3.6e6 /* J */
 
 /*
- * A kind of outlet: columns whose rows are named by an index. tail: what comes behind the index. scale: SI units
- * of one step; digits: a column that tells how many of the value's digits are decimals (then scale is 1).
+ * A kind of outlet: columns whose rows are named by an index. tail: what comes behind the index.
+ * scale: SI units of one step; digits: a column that tells how many of the value's digits are
+ * decimals (then scale is 1).
  */
 struct kind {
 	const char *name, *index; /* index: where there is only one */

@@ -12,8 +12,8 @@ struct jm_ctx;
 bool jm_sysfs_line(const char *folder, const char *file, char *out, size_t size);
 /* A whole number, or the first of a list as "72-143,145"; -1 = there is none. */
 long jm_sysfs_number(const char *folder, const char *file);
-/* The socket of a PCI device ("0009:01:00.0", of either case and width of the domain), by the processors of its
- * NUMA node; -1 = unknown. */
+/* The socket of a PCI device ("0009:01:00.0", of either case and width of the domain), by the
+ * processors of its NUMA node; -1 = unknown. */
 long jm_sysfs_socket(const struct jm_ctx *ctx, const char *pci);
 
 #endif

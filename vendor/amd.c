@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layouts after amdsmi.h of ROCm 6.0 to 7.1 and rocm_smi.h of ROCm 5 and 6. Figures that come by pointer (energy,
- * temperature) are the same in all of them. amdsmi_power_info_t changed: version 23.4 to 24 has 32-bit words, the
- * current power first; 25 (ROCm 6.4) and 26 (ROCm 7) have a 64-bit socket power before it. The caps and the first word of
- * a clock are the same in all versions that were seen. So is the beginning of amdsmi_gpu_metrics_t, up to the reasons of
- * throttling, which the driver translates to bits that are the same for all GPUs (amdgpu_smu.h of Linux). MI300 and later
- * have no such bits, and report UINT64_MAX.
+ * Layouts after amdsmi.h of ROCm 6.0 to 7.1 and rocm_smi.h of ROCm 5 and 6. Figures that come by
+ * pointer (energy, temperature) are the same in all of them. amdsmi_power_info_t changed: version
+ * 23.4 to 24 has 32-bit words, the current power first; 25 (ROCm 6.4) and 26 (ROCm 7) have a 64-bit
+ * socket power before it. The caps and the first word of a clock are the same in all versions that
+ * were seen. So is the beginning of amdsmi_gpu_metrics_t, up to the reasons of throttling, which
+ * the driver translates to bits that are the same for all GPUs (amdgpu_smu.h of Linux). MI300 and
+ * later have no such bits, and report UINT64_MAX.
  */
 #include "amd.h"
 
@@ -240,7 +241,8 @@ int jm_amd_open(struct jm_amd *amd, struct jm_err *err)
 		return jm_err_set(
 			err, JM_ENOENT, "%s finds no GPU of AMD on this machine.", amd->library);
 	}
-	/* what is wrong with the library that is there says more than that the other one is missing */
+	/* what is wrong with the library that is there says more than that the other one is
+	 * missing */
 	if (err->code == JM_ENOSUP && second.code != JM_ENOSUP)
 		*err = second;
 	return err->code;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * AMD's management libraries: libamd_smi, or the older librocm_smi64 where that one is missing or lacks a function. Both
- * are opened at run time. Values come in SI units; NAN = the library or the GPU does not have it.
+ * AMD's management libraries: libamd_smi, or the older librocm_smi64 where that one is missing or
+ * lacks a function. Both are opened at run time. Values come in SI units; NAN = the library or the
+ * GPU does not have it.
  */
 #ifndef JM_VENDOR_AMD_H
 #define JM_VENDOR_AMD_H
@@ -51,7 +52,8 @@ double jm_amd_temperature(const struct jm_amd *amd, int i);	   /* degC, of the h
 double jm_amd_busy(const struct jm_amd *amd, int i);		   /* 0..1 */
 /* Why clocks are held back now: bits of enum jm_amd_throttle. */
 double jm_amd_throttle(const struct jm_amd *amd, int i);
-/* Whether power is known by this version: the layout of its struct is checked against the versions that are known. */
+/* Whether power is known by this version: the layout of its struct is checked against the versions
+ * that are known. */
 bool jm_amd_power_known(const struct jm_amd *amd);
 
 #endif

@@ -7,7 +7,7 @@
 
 #define BLOCK ((size_t)16384) /* of an answer */
 
-/* ---- exchanges ------------------------------------------------------------------------------------------ */
+/* ---- exchanges ------------------------------------------------------------------------------- */
 
 /* All with the lock held. */
 
@@ -68,7 +68,7 @@ static void put_under_way(
 		}
 }
 
-/* ---- libmicrohttpd's thread ----------------------------------------------------------------------------- */
+/* ---- libmicrohttpd's thread ------------------------------------------------------------------ */
 
 static int fd_of(const struct jm_answer_server *s, struct MHD_Connection *client)
 {
@@ -256,8 +256,8 @@ static struct jm__exchange *new_exchange(struct jm_answer_server *s, struct MHD_
 	return NULL;
 }
 
-/* Called when the body has come, and once more when the caller has begun the answer. libmicrohttpd locks a response while it
- * reads from it, so none is made with the lock held. */
+/* Called when the body has come, and once more when the caller has begun the answer. libmicrohttpd
+ * locks a response while it reads from it, so none is made with the lock held. */
 static enum MHD_Result body_is_complete(struct jm_answer_server *s, struct jm__exchange *e)
 {
 	bool begins, is_over;

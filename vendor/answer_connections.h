@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections of an answer server (answer_server.h). Two threads: libmicrohttpd's (answer_connections.c) and the caller's
- * (answer_server.c). A question whose body is complete is suspended until the caller has begun its answer, and again whenever
- * the answer has no bytes to send. All of it is guarded by the server's lock.
+ * Connections of an answer server (answer_server.h). Two threads: libmicrohttpd's
+ * (answer_connections.c) and the caller's (answer_server.c). A question whose body is complete is
+ * suspended until the caller has begun its answer, and again whenever the answer has no bytes to
+ * send. All of it is guarded by the server's lock.
  */
 #ifndef JM_VENDOR_ANSWER_CONNECTIONS_H
 #define JM_VENDOR_ANSWER_CONNECTIONS_H

@@ -23,9 +23,10 @@ static const struct jm_symbol symbols[] = {
 
 #define N_SYMBOLS (sizeof(symbols) / sizeof(symbols[0]))
 
-/* ---- the caller's thread -------------------------------------------------------------------------------- */
+/* ---- the caller's thread --------------------------------------------------------------------- */
 
-/* libmicrohttpd's own limit is for silence: a client that sends a byte now and then would keep its place. */
+/* libmicrohttpd's own limit is for silence: a client that sends a byte now and then would keep its
+ * place. */
 static void drop_slow(struct jm_answer_server *s)
 {
 	int64_t since = jm__answer_now_ns() - JM_ANSWER_SECONDS * JM_SECOND;
@@ -35,8 +36,8 @@ static void drop_slow(struct jm_answer_server *s)
 			shutdown(s->client[i].fd, SHUT_RDWR);
 }
 
-/* libmicrohttpd does not look at connections that are suspended. With the lock held, under which no fd of an exchange that is
- * under way is closed. */
+/* libmicrohttpd does not look at connections that are suspended. With the lock held, under which no
+ * fd of an exchange that is under way is closed. */
 static void find_left(struct jm_answer_server *s)
 {
 	struct pollfd look[JM_ANSWER_CLIENTS];
@@ -144,7 +145,7 @@ void jm_asked_end(struct jm_asked *asked)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* ---- start and stop ------------------------------------------------------------------------------------- */
+/* ---- start and stop -------------------------------------------------------------------------- */
 
 /* The other half of the files is for what this process does besides: sensors, the record. */
 static unsigned int most_connections(void)

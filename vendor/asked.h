@@ -15,7 +15,8 @@
 #define JM_ANSWER_SECONDS                                                                          \
 	60 /* for a whole question; a client that takes longer loses its connection */
 
-/* A question that came whole: method, path, body (n bytes and a NUL), and when its last byte came, by the real clock. */
+/* A question that came whole: method, path, body (n bytes and a NUL), and when its last byte came,
+ * by the real clock. */
 struct jm_asked {
 	const char *method, *path, *body;
 	size_t n;

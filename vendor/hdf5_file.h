@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of HDF5, by libhdf5, which is opened when it is needed. A file is made in memory and written at once.
- * The first failure is kept and later calls do nothing, so that only jm_hdf5_write is to be checked.
+ * Files of HDF5, by libhdf5, which is opened when it is needed. A file is made in memory and
+ * written at once. The first failure is kept and later calls do nothing, so that only jm_hdf5_write
+ * is to be checked.
  */
 #ifndef JM_VENDOR_HDF5_FILE_H
 #define JM_VENDOR_HDF5_FILE_H

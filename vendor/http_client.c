@@ -66,7 +66,7 @@ static int64_t now_ns(void)
 	return jm_clock_now(jm_clock_real());
 }
 
-/* ---- the peer ------------------------------------------------------------------------------------------- */
+/* ---- the peer -------------------------------------------------------------------------------- */
 
 /* What is behind http://, or NULL. */
 static const char *plain_host(const char *url)
@@ -167,7 +167,7 @@ int jm_http_client_new(
 	return code;
 }
 
-/* ---- requests ------------------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static void drop(struct exchange *e)
 {
@@ -337,7 +337,7 @@ int jm_http_client_poll(struct jm_http_client *c, int64_t most_ns, struct jm_err
 		  : 0;
 }
 
-/* ---- one answer ----------------------------------------------------------------------------------------- */
+/* ---- one answer ------------------------------------------------------------------------------ */
 
 /* JM_ENOENT: nothing answers; JM_EPERM: it wants a key. */
 static int judge(const struct jm_http_client *c, const char *path, CURLcode rc, long status,

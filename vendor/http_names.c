@@ -18,7 +18,8 @@ static void add(struct jm_http_names *names, const char *name, size_t n)
 		snprintf(names->name[names->n++], JM_HTTP_NAME_SIZE, "%.*s", (int)n, name);
 }
 
-/* As this machine calls itself, that without its domain, and the whole name that the resolver gives it. */
+/* As this machine calls itself, that without its domain, and the whole name that the resolver gives
+ * it. */
 static void add_own(struct jm_http_names *names)
 {
 	struct addrinfo hints = {.ai_flags = AI_CANONNAME}, *found = NULL;
@@ -46,7 +47,8 @@ void jm_http_names_init(struct jm_http_names *names, const char *more, bool is_a
 		add_own(names);
 }
 
-/* An address without its port and brackets, or a name without its port and last dot. False: too long. */
+/* An address without its port and brackets, or a name without its port and last dot. False: too
+ * long. */
 static bool without_port(const char *host, char *out, size_t size)
 {
 	const char *colon = strchr(host, ':');

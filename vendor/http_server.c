@@ -69,7 +69,8 @@ static time_t seconds_now(void)
 	return now.tv_sec;
 }
 
-/* The client with that fd (-1: a free place) is fd's from now on; libmicrohttpd closes a socket only after the call with -1. */
+/* The client with that fd (-1: a free place) is fd's from now on; libmicrohttpd closes a socket
+ * only after the call with -1. */
 static void set_client(struct jm_http_server *s, int old, int fd)
 {
 	pthread_mutex_lock(&s->lock);
@@ -112,7 +113,8 @@ static void on_completed(void *arg, struct MHD_Connection *client, void **state,
 		set_client(arg, fd, fd);
 }
 
-/* libmicrohttpd's own limit is for silence: a client that sends a byte now and then would keep its place. */
+/* libmicrohttpd's own limit is for silence: a client that sends a byte now and then would keep its
+ * place. */
 static void *watch(void *arg)
 {
 	struct jm_http_server *s = arg;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small HTTP server for pages that are made when they are asked for, by libmicrohttpd, opened when it is needed. */
+/* A small HTTP server for pages that are made when they are asked for, by libmicrohttpd, opened
+ * when it is needed. */
 #ifndef JM_VENDOR_HTTP_SERVER_H
 #define JM_VENDOR_HTTP_SERVER_H
 
@@ -15,14 +16,16 @@ struct jm_http_page {
 	const char *type; /* of its content; static */
 };
 
-/* From a thread of the server, one call at a time. accept: the formats that the client takes; "" = any. */
+/* From a thread of the server, one call at a time. accept: the formats that the client takes; "" =
+ * any. */
 typedef struct jm_http_page jm_http_page_fn(void *arg, const char *path, const char *accept);
 
 /* Is there a libmicrohttpd? */
 int jm_http_server_try(struct jm_err *err);
 /*
- * address: an IPv4 or IPv6 address of this machine. port 0 = a free one, which *ret_port then is. hosts: further names that
- * requests may give this server (http_names.h), with commas between them, or NULL.
+ * address: an IPv4 or IPv6 address of this machine. port 0 = a free one, which *ret_port then is.
+ * hosts: further names that requests may give this server (http_names.h), with commas between them,
+ * or NULL.
  */
 int jm_http_server_start(const char *address, int port, const char *hosts, jm_http_page_fn *page,
 	void *arg, struct jm_http_server **ret, int *ret_port, struct jm_err *err);

@@ -34,7 +34,8 @@ int jm_https_open(struct jm_https *https, const struct jm_https_peer *peer, stru
 void jm_https_close(struct jm_https *https); /* takes a zeroed one */
 /* One time limit, the timeout from now on, for all questions until the next jm_https_limit. */
 void jm_https_limit(struct jm_https *https);
-/* The object at that path; the caller owns it. NULL = none, with the reason. The connection is kept. */
+/* The object at that path; the caller owns it. NULL = none, with the reason. The connection is
+ * kept. */
 json_t *jm_https_get_json(struct jm_https *https, const char *path, struct jm_err *err);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In place of answer_server.c where the headers of libmicrohttpd were missing: there is no server, so no question. */
+/* In place of answer_server.c where the headers of libmicrohttpd were missing: there is no server,
+ * so no question. */
 #include "answer_server.h"
 
 int jm_answer_server_start(const char *address, int port, struct jm_answer_server **ret,

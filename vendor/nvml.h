@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVIDIA's management library, opened at run time. The types and prototypes below are declared by hand
- * from its published reference (NVML API 12 and 13); nothing of the vendor's header is needed to build.
+ * NVIDIA's management library, opened at run time. The types and prototypes below are declared by
+ * hand from its published reference (NVML API 12 and 13); nothing of the vendor's header is needed
+ * to build.
  */
 #ifndef JM_NVML_H
 #define JM_NVML_H
@@ -28,10 +29,11 @@ enum jm_nvml_code {
 };
 
 /*
- * Fields of GetFieldValues; power in mW, energy in mJ, times in ns since the driver was loaded. The ids of two
- * of the times depend on the driver: 252 and 253 in the header of CUDA 12.9 (driver 575), 270 and 271 in that of CUDA
- * 13.0 beside driver 580.159.04, which answers them, and in later ones; another header of CUDA 13.0 has 252 and 253.
- * Otherwise 252 and 253 are power smoothing, in 32 bits.
+ * Fields of GetFieldValues; power in mW, energy in mJ, times in ns since the driver was loaded. The
+ * ids of two of the times depend on the driver: 252 and 253 in the header of CUDA 12.9 (driver
+ * 575), 270 and 271 in that of CUDA 13.0 beside driver 580.159.04, which answers them, and in later
+ * ones; another header of CUDA 13.0 has 252 and 253. Otherwise 252 and 253 are power smoothing, in
+ * 32 bits.
  */
 enum jm_nvml_field_id {
 	JM_NVML_TIME_POWER_CAP = 74,

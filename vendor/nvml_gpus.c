@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which GPUs there are and which of them belong to this job: CUDA_VISIBLE_DEVICES, else Slurm's list,
- * else a container's. A device cgroup needs no word here: the driver does not show what it closes.
+ * Which GPUs there are and which of them belong to this job: CUDA_VISIBLE_DEVICES, else Slurm's
+ * list, else a container's. A device cgroup needs no word here: the driver does not show what it
+ * closes.
  */
 #include "nvml.h"
 #include "nvml_gpus.h"

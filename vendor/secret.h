@@ -8,9 +8,9 @@
 #define JM_SECRET_MAX 256 /* bytes */
 
 /*
- * The first line of a file. From then on the kernel writes no core file of this process, because the library that
- * gets the secret keeps it in its memory; programs that this process executes are not affected. The caller clears out
- * with explicit_bzero.
+ * The first line of a file. From then on the kernel writes no core file of this process, because
+ * the library that gets the secret keeps it in its memory; programs that this process executes are
+ * not affected. The caller clears out with explicit_bzero.
  */
 int jm_secret_read(const char *path, char out[JM_SECRET_MAX], struct jm_err *err);
 

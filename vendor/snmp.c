@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session of net-snmp without its MIBs, configuration and files of its own; secrets come from files. */
+/* A session of net-snmp without its MIBs, configuration and files of its own; secrets come from
+ * files. */
 #include "snmp.h"
 #include "secret.h"
 #include "base/clock.h"
@@ -125,8 +126,8 @@ static int64_t now_ns(void)
 	return jm_clock_now(jm_clock_real());
 }
 
-/* Waits once for a message. The library repeats and gives up questions in snmp_sess_timeout, which is called even when
- * there is always a message. */
+/* Waits once for a message. The library repeats and gives up questions in snmp_sess_timeout, which
+ * is called even when there is always a message. */
 static void wait_once(struct jm_snmp *s, int64_t left_ns)
 {
 	struct timeval patience = {0}, most = {.tv_sec = left_ns / 1000000000,

@@ -73,8 +73,8 @@ int jm_snmp_open(struct jm_snmp *snmp, const struct jm_snmp_peer *peer, struct j
 void jm_snmp_close(struct jm_snmp *snmp);
 /* "1.3.6.1.4.1.318"; false for anything else. */
 bool jm_snmp_parse(const char *text, struct jm_snmp_value *out);
-/* Numbers of n objects in one question, without their scale. NAN: no number, or one below 0, by which PDUs say that
- * they cannot tell. False = no answer. */
+/* Numbers of n objects in one question, without their scale. NAN: no number, or one below 0, by
+ * which PDUs say that they cannot tell. False = no answer. */
 bool jm_snmp_ask(
 	struct jm_snmp *snmp, const struct jm_snmp_value *const *value, int n, double *out);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lines of text to and from an instrument: over TCP, a serial port, or Linux' /dev/usbtmcN. After an answer that did not
- * come in time the line is closed, so that it cannot be taken for the answer to the next question.
+ * Lines of text to and from an instrument: over TCP, a serial port, or Linux' /dev/usbtmcN. After
+ * an answer that did not come in time the line is closed, so that it cannot be taken for the answer
+ * to the next question.
  */
 #ifndef JM_VENDOR_TEXT_LINE_H
 #define JM_VENDOR_TEXT_LINE_H

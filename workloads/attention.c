@@ -58,7 +58,7 @@ static const struct jm_option options[] = {
 	{0},
 };
 
-/* ---- setup ---------------------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 static int choose(struct attention *s, struct jm_err *err)
 {
@@ -173,7 +173,7 @@ static int attention_setup(struct jm_work *work, void **ret_state, struct jm_err
 		work, sizeof(struct attention), prepare, jm_kernel_teardown, ret_state, err);
 }
 
-/* ---- verification: rows of y and of the queries' gradient in f64 -------------------------------------- */
+/* ---- verification: rows of y and of the queries' gradient in f64 ----------------------------- */
 
 /* Row `token` of query head h of sequence b, and the number of keys that it attends to. */
 struct row {
@@ -256,7 +256,8 @@ static int compare_y(
 	return 0;
 }
 
-/* dq = scale sum of p (dp - delta) k, with dp = dy v and delta = sum of p dp; here p becomes p (dp - delta). */
+/* dq = scale sum of p (dp - delta) k, with dp = dy v and delta = sum of p dp; here p becomes p (dp
+ * - delta). */
 static double turn(const struct attention *s, struct row *r)
 {
 	double *dp = calloc((size_t)r->seen, sizeof *dp), delta = 0, size = 0;

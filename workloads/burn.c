@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products without pause, each of which is checked. All sets of operands hold the same values, so all
- * products are to be the same to the last bit. What is compared of y[n,n] is y^T p with eight random
- * columns p, in f32: a changed element changes the sums it is part of. The first sums are compared with f64.
+ * Products without pause, each of which is checked. All sets of operands hold the same values, so
+ * all products are to be the same to the last bit. What is compared of y[n,n] is y^T p with eight
+ * random columns p, in f32: a changed element changes the sums it is part of. The first sums are
+ * compared with f64.
  */
 #include <math.h>
 #include <stdio.h>
@@ -65,7 +66,7 @@ static const struct jm_option options[] = {
 	{0},
 };
 
-/* ---- setup ---------------------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 static double matrix_bytes(const struct burn *s)
 {
@@ -219,7 +220,7 @@ static uint32_t bits_of(float x)
 	return bits;
 }
 
-/* ---- steps: all sums of a step are compared with the first product's ------------------------------------- */
+/* ---- steps: all sums of a step are compared with the first product's ------------------------- */
 
 static int compare_product(struct burn *s, int i, struct jm_err *err)
 {
@@ -256,7 +257,7 @@ static int burn_step(void *state, struct jm_step *ret, struct jm_err *err)
 	return code ? code : jm_host_load_check(s->host, err);
 }
 
-/* ---- verification of the first product by f64 ------------------------------------------------------------ */
+/* ---- verification of the first product by f64 ------------------------------------------------ */
 
 /* ret[k,COLUMNS] = sum over m of a[m,k] b[m,.] */
 static void project(const struct burn *s, const struct jm_operand *a, bool by_rows, const double *b,

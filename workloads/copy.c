@@ -55,7 +55,7 @@ static const struct jm_option options[] = {
 	{0},
 };
 
-/* ---- setup ---------------------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 static void release_part(struct part *p)
 {
@@ -203,7 +203,7 @@ static int copy_setup(struct jm_work *work, void **ret_state, struct jm_err *err
 	return jm_kernel_setup(work, sizeof(struct copy), prepare, copy_teardown, ret_state, err);
 }
 
-/* ---- steps ---------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* From this device to the other one. */
 static int queue_to_peer(struct copy *s, int from, struct jm_err *err)

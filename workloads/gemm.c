@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products of two matrices, y[m,n] = x[m,k] w[n,k]^T, on any device. What the operands hold is an option:
- * power depends on it.
+ * Products of two matrices, y[m,n] = x[m,k] w[n,k]^T, on any device. What the operands hold is an
+ * option: power depends on it.
  */
 #include <math.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ static const struct jm_option options[] = {
 	{0},
 };
 
-/* ---- setup ---------------------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 static struct jm_tensor *matrix(
 	struct gemm *s, enum jm_class class, int64_t rows, int64_t width, const char *name)
@@ -120,7 +120,7 @@ static int gemm_setup(struct jm_work *work, void **ret_state, struct jm_err *err
 		work, sizeof(struct gemm), prepare, jm_kernel_teardown, ret_state, err);
 }
 
-/* ---- verification -------------------------------------------------------------------------------------- */
+/* ---- verification ---------------------------------------------------------------------------- */
 
 /* Entry (i, j) in f64, and the sum of its terms' sizes. */
 static double entry(const struct gemm *s, int64_t i, int64_t j, double *ret_size)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A workload that only waits: the skeleton of a workload, and a way to measure a machine at rest. */
+/* A workload that only waits: the skeleton of a workload, and a way to measure a machine at
+ * rest. */
 #include "run/workload.h"
 
 #include <math.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Work of a simulated node: steps that take the time which published throughputs say, under the caps
- * that the node's GPUs have now. All GPUs work on each step together; the slowest sets the pace.
+ * Work of a simulated node: steps that take the time which published throughputs say, under the
+ * caps that the node's GPUs have now. All GPUs work on each step together; the slowest sets the
+ * pace.
  */
 #include "run/workload.h"
 #include "sim/registers.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads and writes large operands with a chosen number of operations per byte: y = a + b where that is 0,
- * else y[rows,w] = x[rows,w] W[w,w]^T, which does w / 2 operations per byte with operands of 2 bytes. A
- * sweep over it draws a device's roofline.
+ * Reads and writes large operands with a chosen number of operations per byte: y = a + b where that
+ * is 0, else y[rows,w] = x[rows,w] W[w,w]^T, which does w / 2 operations per byte with operands of
+ * 2 bytes. A sweep over it draws a device's roofline.
  */
 #include <math.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ static const struct jm_option options[] = {
 	{0},
 };
 
-/* ---- setup ---------------------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 static struct jm_tensor *matrix(
 	struct stream *s, enum jm_class class, int64_t rows, const char *name)
@@ -128,7 +128,7 @@ static int stream_setup(struct jm_work *work, void **ret_state, struct jm_err *e
 		work, sizeof(struct stream), prepare, jm_kernel_teardown, ret_state, err);
 }
 
-/* ---- verification -------------------------------------------------------------------------------------- */
+/* ---- verification ---------------------------------------------------------------------------- */
 
 static double element(const struct stream *s, int64_t row, int64_t column, double *ret_size)
 {

@@ -20,7 +20,7 @@
 /* Layers of equal shape share a primitive; a network has few different shapes. */
 #define CACHED_PRIMITIVES 64
 
-/* ---- the device -------------------------------------------------------------------------------------- */
+/* ---- the device ------------------------------------------------------------------------------ */
 
 static void measure(struct cpu_dev *dev)
 {
@@ -259,7 +259,7 @@ static int cpu_select(
 	return cpu_choices(dev, group, op, choice, err);
 }
 
-/* ---- build and run --------------------------------------------------------------------------------------- */
+/* ---- build and run --------------------------------------------------------------------------- */
 
 static void cpu_drop(void *dev, void *arg)
 {
@@ -310,7 +310,7 @@ static int cpu_run(void *arg_dev, void *arg, struct jm_err *err)
 	return exec->op->run(dev, exec, err);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* New pages are zero. Huge pages avoid most misses of the address translation cache (TLB). */
 static void *cpu_alloc(void *dev, size_t bytes)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer norm, and RMS norm (Zhang and Sennrich, arXiv 1910.07467), which has no mean, over the last dim. */
+/* Layer norm, and RMS norm (Zhang and Sennrich, arXiv 1910.07467), which has no mean, over the last
+ * dim. */
 #include "ref_kernels.h"
 
 #include <math.h>

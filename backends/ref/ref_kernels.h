@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reference backend defines every op in plain loops. All arithmetic is in f64; operands are widened
- * before and results rounded once after, so that the same loops serve f32, bf16 and f64.
+ * The reference backend defines every op in plain loops. All arithmetic is in f64; operands are
+ * widened before and results rounded once after, so that the same loops serve f32, bf16 and f64.
  */
 #ifndef JM_REF_KERNELS_H
 #define JM_REF_KERNELS_H

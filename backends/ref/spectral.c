@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transforms between fields [B,N..,C] and their lowest frequencies [B,2,K,C], products of these, and the relative loss. */
+/* Transforms between fields [B,N..,C] and their lowest frequencies [B,2,K,C], products of these,
+ * and the relative loss. */
 #include "ref_kernels.h"
 
 #include <math.h>
 
-/* ---- transforms ------------------------------------------------------------------------------------------- */
+/* ---- transforms ------------------------------------------------------------------------------ */
 
 struct grid {
 	int axes;
@@ -31,7 +32,8 @@ static struct grid grid_of(const struct jm_node *n, const struct jm_tensor *x)
 	return g;
 }
 
-/* The frequency number i of an axis: the second half of those of all axes but the last is negative. */
+/* The frequency number i of an axis: the second half of those of all axes but the last is
+ * negative. */
 static int64_t frequency(const struct grid *g, int axis, int64_t i)
 {
 	return axis < g->axes - 1 && i >= g->kept[axis] / 2 ? g->size[axis] - g->kept[axis] + i : i;
@@ -97,9 +99,10 @@ void jm_ref_idft(const struct jm_node *n, double *const *in, double *const *out)
 		}
 }
 
-/* ---- products of each frequency ---------------------------------------------------------------------------- */
+/* ---- products of each frequency -------------------------------------------------------------- */
 
-/* Elements of x[B,2,K,I], w[2,K,I,O] and y[B,2,K,O], of one b, k, i and o: their real parts, and how far the others are. */
+/* Elements of x[B,2,K,I], w[2,K,I,O] and y[B,2,K,O], of one b, k, i and o: their real parts, and
+ * how far the others are. */
 struct term {
 	int64_t x, w, y, x_im, w_im, y_im;
 };
@@ -166,7 +169,7 @@ void jm_ref_mix_modes_wgrad(const struct jm_node *n, double *const *in, double *
 	each_term(n->out[0], n->in[0]->dim[0], to_w, in, out);
 }
 
-/* ---- the relative loss ------------------------------------------------------------------------------------- */
+/* ---- the relative loss ----------------------------------------------------------------------- */
 
 void jm_ref_relative_l2(const struct jm_node *n, double *const *in, double *const *out)
 {

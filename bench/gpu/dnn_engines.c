@@ -81,7 +81,7 @@ static void find_shapes(const char *name, int64_t batch)
 	jm_values_done(&dims);
 }
 
-/* ---- the table --------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 struct row {
 	int built, compiled, plans;

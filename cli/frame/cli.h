@@ -11,7 +11,8 @@
 #define JM_EXIT_USAGE	2
 #define JM_EXIT_FAILURE 125 /* our own failure */
 
-/* An option that the command's own table does not have, kept for the table of a workload or a model. */
+/* An option that the command's own table does not have, kept for the table of a workload or a
+ * model. */
 struct jm_extra {
 	const char *name, *text;
 };
@@ -32,7 +33,8 @@ struct jm_cli {
 	char **command; /* words of the command to run, NULL-terminated; NULL = none */
 	struct jm_extra *extra;
 	int n_extra;
-	/* What the machine lacks is appended to this object, {"device cuda": sentence}, in place of an error;
+	/* What the machine lacks is appended to this object, {"device cuda": sentence}, in place of
+	 * an error;
 	 * NULL = it is an error. */
 	struct json_t *lacks;
 	struct jm_err err;
@@ -55,10 +57,12 @@ struct jm_command {
 	const struct jm_former *former;	 /* terminated by name NULL; may be NULL */
 	int min_args, max_args;		 /* positional; max_args -1 = any number */
 	bool takes_command;		 /* "-- CMD..." is allowed */
-	/* Does the command to run begin with this word, though no "--" stands before it? NULL = never. */
+	/* Does the command to run begin with this word, though no "--" stands before it? NULL =
+	 * never. */
 	bool (*begins_command)(const struct jm_cli *cli, const char *word);
 	bool takes_extra; /* unknown options are collected in cli->extra */
-	/* Prints what its first argument takes; false: that is not known. NULL = the command's help is all there is. */
+	/* Prints what its first argument takes; false: that is not known. NULL = the command's help
+	 * is all there is. */
 	bool (*help_of)(const struct jm_cli *cli);
 	bool hidden;			/* not in the help */
 	bool no_recovery;		/* what a killed joulemark left set is not put back first */

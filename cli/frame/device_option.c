@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A device is written as `run` has it. What reads a device and what sets it have the same name, so that one text
- * serves both: "sim:h100x4" for a simulated node, "nvml:0" for the GPU cuda:0.
+ * A device is written as `run` has it. What reads a device and what sets it have the same name, so
+ * that one text serves both: "sim:h100x4" for a simulated node, "nvml:0" for the GPU cuda:0.
  */
 #include "device_option.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --device of the commands that read sensors or change settings: it chooses the sources and the controls. */
+/* --device of the commands that read sensors or change settings: it chooses the sources and the
+ * controls. */
 #ifndef JM_DEVICE_OPTION_H
 #define JM_DEVICE_OPTION_H
 
@@ -17,7 +18,8 @@
 /* Adds the sources of --device (NULL = not given), or those of --source (texts; NULL = none). */
 int jm_device_sources(
 	const char *device, char *const *texts, struct jm_source_list *ret, struct jm_err *err);
-/* The controls of --device, or of --control; *ret NULL: those of this machine. Its text is `control` or in out. */
+/* The controls of --device, or of --control; *ret NULL: those of this machine. Its text is
+ * `control` or in out. */
 int jm_device_controls(const char *device, const char *control, char *out, size_t size,
 	const char **ret, struct jm_err *err);
 

@@ -268,7 +268,8 @@ int jm_help_program(const struct jm_command *const *commands, FILE *out, int wid
 	return 0;
 }
 
-/* Text for roff: no line may start with a dot or a quote, and backslashes and dashes are escaped. */
+/* Text for roff: no line may start with a dot or a quote, and backslashes and dashes are
+ * escaped. */
 static void print_roff(const char *text, FILE *out)
 {
 	bool line_start = true;

@@ -17,7 +17,8 @@ bool jm_screen_colour(int fd);
 /* Of the terminal at standard error; the cursor is at its beginning then. */
 void jm_screen_clear_line(void);
 
-/* A message on standard error: "joulemark: ", the two texts. On a terminal no word of it is broken between lines. */
+/* A message on standard error: "joulemark: ", the two texts. On a terminal no word of it is broken
+ * between lines. */
 void jm_screen_say(const char *kind, const char *text);
 
 enum jm_colour { JM_PLAIN, JM_BOLD, JM_RED, JM_GREEN };

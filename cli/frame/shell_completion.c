@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Completion scripts. bash and zsh get one table of words per command: its options, and for 'run' and
- * 'describe' the workloads and models. fish gets one line per word, with its description. Words with which a
- * measured command begins are completed as the shell completes commands.
+ * Completion scripts. bash and zsh get one table of words per command: its options, and for 'run'
+ * and 'describe' the workloads and models. fish gets one line per word, with its description. Words
+ * with which a measured command begins are completed as the shell completes commands.
  */
 #include "shell_completion.h"
 #include "cli/frame/common_options.h"
@@ -103,8 +103,8 @@ static void print_case(const struct jm_command *cmd, FILE *out)
 }
 
 /*
- * $1 the program, $2 the word at the cursor, $3 the word before it, $4 the command. The program itself gives the values,
- * since they are those of this machine; false: it has none.
+ * $1 the program, $2 the word at the cursor, $3 the word before it, $4 the command. The program
+ * itself gives the values, since they are those of this machine; false: it has none.
  */
 static const char bash_values[] =
 	"_joulemark_values() {\n"

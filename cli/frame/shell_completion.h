@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Completion of the command line for bash, zsh and fish, made from the tables of commands and options. */
+/* Completion of the command line for bash, zsh and fish, made from the tables of commands and
+ * options. */
 #ifndef JM_SHELL_COMPLETION_H
 #define JM_SHELL_COMPLETION_H
 

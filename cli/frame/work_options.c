@@ -116,7 +116,7 @@ int jm_work_options_check(struct jm_cli *cli, const struct jm_work_options *o)
 	return rc;
 }
 
-/* ---- into a request ------------------------------------------------------------------------------------ */
+/* ---- into a request -------------------------------------------------------------------------- */
 
 static int no_memory(struct jm_cli *cli)
 {
@@ -201,7 +201,8 @@ static int add_options(struct jm_cli *cli, const struct jm_option *rows, json_t 
 	return rc;
 }
 
-/* Of what was chosen: each value is checked by the row of every choice. What is not given is left to each. */
+/* Of what was chosen: each value is checked by the row of every choice. What is not given is left
+ * to each. */
 static int add_chosen(struct jm_cli *cli, const struct jm_work_options *o, json_t *options)
 {
 	int rc = 0;

@@ -32,7 +32,7 @@ static void list_ignored(const struct jm_given *g, const char **ret)
 	ret[n] = NULL;
 }
 
-/* ---- the command ----------------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static int show(struct jm_cli *cli, const char *path, const struct jm_compare *c,
 	const struct jm_compare_names *names)

@@ -57,7 +57,8 @@ static int judge(const struct jm_condition *c, const struct jm_compare_line *l, 
 
 	if (by_estimate)
 		edge = l->c.ratio;
-	/* by the estimate one run is enough, but nothing else that hinders a conclusion is waived */
+	/* by the estimate one run is enough, but nothing else that hinders a conclusion is
+	 * waived */
 	if (isnan(edge) || l->hard)
 		return -1;
 	return c->above ? edge > c->ratio : edge < c->ratio;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of `compare` share: a side of the command line, and conditions with an exit status. */
+/* What the parts of `compare` share: a side of the command line, and conditions with an exit
+ * status. */
 #ifndef JM_CLI_COMPARE_PARTS_H
 #define JM_CLI_COMPARE_PARTS_H
 
@@ -48,8 +49,8 @@ struct jm_compare_call {
 	enum jm_system_metric sort;
 };
 
-/* Exit statuses, and the status of one row ([JM_COMPARED_COUNT] lines), 0 or one of them; what is met or
- * cannot be decided is named on stderr. */
+/* Exit statuses, and the status of one row ([JM_COMPARED_COUNT] lines), 0 or one of them; what is
+ * met or cannot be decided is named on stderr. */
 #define JM_COMPARE_MET	     1
 #define JM_COMPARE_UNDECIDED 3
 #define JM_COMPARE_DAMAGED   4

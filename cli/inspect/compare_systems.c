@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* joulemark compare --systems and --published: the records of all files in one table for each work. */
+/* joulemark compare --systems and --published: the records of all files in one table for each
+ * work. */
 #include "compare_systems.h"
 #include "base/files/output.h"
 #include "base/text/json.h"

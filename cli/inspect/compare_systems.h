@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* joulemark compare --systems and --published: the records of all files in one table for each work. */
+/* joulemark compare --systems and --published: the records of all files in one table for each
+ * work. */
 #ifndef JM_COMPARE_SYSTEMS_H
 #define JM_COMPARE_SYSTEMS_H
 

@@ -38,7 +38,7 @@ static int open_tokenizer(struct jm_cli *cli, struct jm_tokenizer **ret)
 	return jm_tokenizer_open(path, ret, &cli->err);
 }
 
-/* ---- tokenize ------------------------------------------------------------------------------------------------------- */
+/* ---- tokenize -------------------------------------------------------------------------------- */
 
 /* NAME of NAME, NAME.bin and NAME.idx; for the caller to free. */
 static char *stem_of(const char *out)
@@ -120,7 +120,7 @@ static int tokenize(struct jm_cli *cli)
 	return code;
 }
 
-/* ---- show ------------------------------------------------------------------------------------------------------------ */
+/* ---- show ------------------------------------------------------------------------------------ */
 
 static void print_ids(struct jm_cli *cli, const int32_t *ids, size_t n)
 {
@@ -204,7 +204,7 @@ static int show(struct jm_cli *cli)
 	return code;
 }
 
-/* ---- the command ----------------------------------------------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------------------- */
 
 static int run(struct jm_cli *cli)
 {

@@ -269,7 +269,7 @@ static int make_plans(struct jm_cli *cli, struct describe_plan *plan)
 	return code;
 }
 
-/* ---- start values -------------------------------------------------------------------------------------- */
+/* ---- start values ---------------------------------------------------------------------------- */
 
 /* Of all parameters that start by this rule; false: none does. */
 static bool count_starts(const struct describe_plan *plan, enum jm_init rule, int64_t *ret_tensors,
@@ -319,7 +319,7 @@ static json_t *starts_json(const struct describe_plan *plan)
 	return list;
 }
 
-/* ---- text ---------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void print_class(
 	FILE *out, const struct jm_program *p, enum jm_class class, const char *what)
@@ -373,7 +373,7 @@ static void print_plan(const struct describe_plan *plan, int width, FILE *out)
 	print_starts(plan, width, out);
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static json_t *whole(double value)
 {

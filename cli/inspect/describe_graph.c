@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The groups of a program in the order of running: operands with their layouts and places, FLOPs, bytes. */
+/* The groups of a program in the order of running: operands with their layouts and places, FLOPs,
+ * bytes. */
 #include "describe_graph.h"
 #include "engine/graph/op.h"
 #include "engine/graph/tensor.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- text ---------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void print_tensor(const struct jm_program *p, const struct jm_tensor *t, FILE *f)
 {
@@ -161,7 +162,7 @@ void describe_graph_print(const struct jm_program *p, FILE *f)
 		print_unit(p, p->unit[i], f);
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static json_t *tensor_json(const struct jm_program *p, const struct jm_tensor *t)
 {

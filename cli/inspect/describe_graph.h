@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The groups of a program in the order of running: operands with their layouts and places, FLOPs, bytes. */
+/* The groups of a program in the order of running: operands with their layouts and places, FLOPs,
+ * bytes. */
 #ifndef JM_DESCRIBE_GRAPH_H
 #define JM_DESCRIBE_GRAPH_H
 

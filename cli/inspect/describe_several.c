@@ -35,7 +35,7 @@ void describe_print(FILE *out, const char *what, double value, const char *unit)
 	fprintf(out, "  %-28s %8.4g %s\n", what, value, suffix);
 }
 
-/* ---- figures --------------------------------------------------------------------------------------------- */
+/* ---- figures --------------------------------------------------------------------------------- */
 
 typedef double figure_fn(const struct describe_plan *plan);
 
@@ -116,7 +116,7 @@ static const struct {
 };
 #define N_ROWS ((int)(sizeof(rows) / sizeof(rows[0])))
 
-/* ---- the table ------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 /* The first rows say what the item is, and of text how long a sequence. */
 #define ITEM_ROWS 2

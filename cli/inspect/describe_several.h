@@ -10,7 +10,8 @@ int describe_several(
 	const struct describe_plan *plan, int n, int width, FILE *out, struct jm_err *err);
 /* Items of a step. */
 double describe_items(const struct describe_plan *plan);
-/* A line: "parameters  25.56 M", "model FLOPs  24.5 GFLOP"; a number without a unit has B for billions. */
+/* A line: "parameters 25.56 M", "model FLOPs 24.5 GFLOP"; a number without a unit has B for
+ * billions. */
 void describe_print(FILE *out, const char *what, double value, const char *unit);
 
 #endif

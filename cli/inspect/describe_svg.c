@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plan as a drawing: one row per group, from top to bottom as they run. On the left, arcs from the
- * row that makes a tensor to the rows that read it; then the group and its FLOPs; on the right the arena
- * over time: every tensor a box, from its first row to its last, at its address.
+ * The plan as a drawing: one row per group, from top to bottom as they run. On the left, arcs from
+ * the row that makes a tensor to the rows that read it; then the group and its FLOPs; on the right
+ * the arena over time: every tensor a box, from its first row to its last, at its address.
  */
 #include "describe_svg.h"
 #include "engine/graph/tensor.h"

@@ -172,7 +172,7 @@ static void ask(struct report *r, struct jm_ctx *ctx, const char *name, const ch
 	say(r, &f);
 }
 
-/* ---- sources ------------------------------------------------------------------------------------------- */
+/* ---- sources --------------------------------------------------------------------------------- */
 
 static void say_meter(
 	const struct jm_meters *set, const struct jm_meter *m, jm_finding_fn *give, void *arg)
@@ -226,7 +226,7 @@ static void ask_sources(struct report *r, struct jm_ctx *ctx)
 	}
 }
 
-/* ---- controls ------------------------------------------------------------------------------------------ */
+/* ---- controls -------------------------------------------------------------------------------- */
 
 /* Without a doctor function: the knobs that it opens. */
 static void ask_control(struct jm_ctx *ctx, const void *member, jm_finding_fn *give, void *arg)
@@ -275,7 +275,7 @@ static void ask_controls(struct report *r, struct jm_ctx *ctx)
 	}
 }
 
-/* ---- backends ------------------------------------------------------------------------------------------ */
+/* ---- backends -------------------------------------------------------------------------------- */
 
 /* "f32, tf32, bf16": what it has instructions for. */
 static void list_types(const struct jm_device *d, char *ret, size_t size)
@@ -345,7 +345,7 @@ static void ask_backend(struct jm_ctx *ctx, const void *member, jm_finding_fn *g
 	}
 }
 
-/* ---- the rest ------------------------------------------------------------------------------------------ */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 /* The folder that does not exist yet can be made when one of its parents can be written. */
 static bool can_write(char *path)

@@ -9,8 +9,8 @@
 typedef void jm_doctor_fn(struct jm_ctx *ctx, const void *member, jm_finding_fn *say, void *arg);
 
 /*
- * Calls fn in a thread, and reports its findings when it has returned. False: it has not within JM_DRIVER_LIMIT_NS, and
- * nothing was reported; the thread keeps the context.
+ * Calls fn in a thread, and reports its findings when it has returned. False: it has not within
+ * JM_DRIVER_LIMIT_NS, and nothing was reported; the thread keeps the context.
  */
 bool jm_doctor_ask(
 	struct jm_ctx *ctx, jm_doctor_fn *fn, const void *member, jm_finding_fn *say, void *arg);

@@ -7,8 +7,8 @@
 
 /* Is the name one of those in "a, b, c"? */
 bool jm_doctor_names(const char *names, const char *name);
-/* broken: a sensor that is here cannot be used, and the remedy is printed above. stuck: members that are not asked, because
- * their driver did not return. */
+/* broken: a sensor that is here cannot be used, and the remedy is printed above. stuck: members
+ * that are not asked, because their driver did not return. */
 void jm_doctor_verdict(struct jm_cli *cli, bool broken, const char *stuck);
 
 #endif

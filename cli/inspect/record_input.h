@@ -16,7 +16,8 @@ struct jm_record_input {
 	int n_parts, n_runs; /* records that are parts of jobs, and the runs that they are now */
 	int n_damaged;	     /* left out, each with a warning on stderr that names it */
 	bool full;	     /* records are read with their details */
-	/* called for each store after its records, of which the first has index `first`; NULL = nothing */
+	/* called for each store after its records, of which the first has index `first`; NULL =
+	 * nothing */
 	int (*with_store)(void *arg, struct jm_store *store, size_t first, struct jm_err *err);
 	void *arg;
 };
@@ -24,8 +25,8 @@ struct jm_record_input {
 int jm_record_input_init(struct jm_record_input *in, bool full, struct jm_err *err);
 /* path: a store, a file of records, "-" */
 int jm_record_input_add(struct jm_record_input *in, const char *path, struct jm_err *err);
-/* After the last of them: the parts of a job become one record. *ret_place, to be freed: of each index among the records the
- * new one; NULL = not wanted. */
+/* After the last of them: the parts of a job become one record. *ret_place, to be freed: of each
+ * index among the records the new one; NULL = not wanted. */
 int jm_record_input_join(struct jm_record_input *in, size_t **ret_place, struct jm_err *err);
 /* Says on stderr what was left out; status: the exit status that a damaged record leads to. */
 void jm_record_input_warn(const struct jm_record_input *in, const char *status);

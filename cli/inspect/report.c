@@ -61,7 +61,8 @@ struct trace_place {
 	int n_traces;
 };
 
-/* Is this the first successful run of its case? Its trace represents the others. seen: ids of cases with one. */
+/* Is this the first successful run of its case? Its trace represents the others. seen: ids of cases
+ * with one. */
 static bool stands_for_case(const json_t *record, json_t *seen)
 {
 	const char *status = json_string_value(json_object_get(record, "status"));
@@ -362,8 +363,8 @@ static int report(struct jm_cli *cli, struct call *c, struct input *input)
 	return rc;
 }
 
-/* Of all files. The records of one call are read either with details or without, so that equal ones are
- * recognised. */
+/* Of all files. The records of one call are read either with details or without, so that equal ones
+ * are recognised. */
 static off_t input_size(const struct jm_cli *cli)
 {
 	struct stat st;

@@ -129,7 +129,8 @@ static bool is_shown(const struct jm_meters *set, int i)
 	return m->covered_by < 0 || m->scope == JM_SCOPE_GPU || m->scope == JM_SCOPE_PACKAGE;
 }
 
-/* With one origin for all, which the sums above name, the column of origins waits until all others have room. */
+/* With one origin for all, which the sums above name, the column of origins waits until all others
+ * have room. */
 static void adapt(const struct jm_meters *set, struct jm_top_column *column)
 {
 	int origins = 0;

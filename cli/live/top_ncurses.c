@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* newterm and not initscr, which ends the program where the terminal is unknown. Signals are caught before; ncurses then
- * leaves their handlers as they are and adds its own for the size and for stopping (Ctrl-Z). */
+/* newterm and not initscr, which ends the program where the terminal is unknown. Signals are caught
+ * before; ncurses then leaves their handlers as they are and adds its own for the size and for
+ * stopping (Ctrl-Z). */
 #include "top_screen.h"
 #include "top_table.h"
 

@@ -25,8 +25,8 @@ int jm_top_screen_width(void);
 int jm_top_screen_height(void);
 /* The terminal shows characters beyond ASCII. */
 bool jm_top_screen_utf8(void);
-/* Lines ended by newlines, from line `first` on, those that fit; lines that begin with JM_TOP_TITLE are titles. The last
- * line of the terminal has the keys. */
+/* Lines ended by newlines, from line `first` on, those that fit; lines that begin with JM_TOP_TITLE
+ * are titles. The last line of the terminal has the keys. */
 void jm_top_screen_draw(const char *lines, int first, const char *keys);
 /* What was pressed next, or that the size has changed; waits for nothing. */
 enum jm_top_key jm_top_screen_key(void);

@@ -108,8 +108,8 @@ static int timeout_ms(const struct watch *w, int64_t until_ns)
 	return left > INT_MAX ? INT_MAX : (int)left;
 }
 
-/* Until the time has come, the output takes bytes (events = POLLOUT), it has lost its reader, or a signal came. True
- * when the output takes bytes. */
+/* Until the time has come, the output takes bytes (events = POLLOUT), it has lost its reader, or a
+ * signal came. True when the output takes bytes. */
 static bool wait_until(struct watch *w, int64_t until_ns, short events)
 {
 	struct pollfd fds[] = {

@@ -19,7 +19,8 @@ struct jm_watch_extra {
 	"show the newest reading of these beside the watts, separated by commas: memory (of the "  \
 	"device, used), temperature, clock, memory-clock, utilisation, limit (of the power)"
 
-/* The rows that a list names, in its order; JM_EUSAGE for another name. Returns how many, or an error code. */
+/* The rows that a list names, in its order; JM_EUSAGE for another name. Returns how many, or an
+ * error code. */
 int jm_watch_extra_parse(
 	const char *list, const struct jm_watch_extra *ret[JM_WATCH_EXTRAS], struct jm_err *err);
 /* In SI units; NAN = the meter has no such signal, or nothing was read. */

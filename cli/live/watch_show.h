@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One line, or one set of rows, of `watch`: text, CSV, CSV with a column for each meter, or JSON. */
+/* One line, or one set of rows, of `watch`: text, CSV, CSV with a column for each meter, or
+ * JSON. */
 #ifndef JM_WATCH_SHOW_H
 #define JM_WATCH_SHOW_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hidden commands, which `run` starts: `worker`, the process of one case; `keeper`, which cleans up after it; `watchman`,
- * which watches over a call. */
+/* Hidden commands, which `run` starts: `worker`, the process of one case; `keeper`, which cleans up
+ * after it; `watchman`, which watches over a call. */
 #include "cli/frame/cli.h"
 #include "run/worker/case_keeper.h"
 #include "run/gang/launcher.h"

@@ -4,7 +4,8 @@
 
 #include "base/option.h"
 
-/* The rows of options that change what a plan file says; title, or NULL, stands above them in the help, prefix in each. */
+/* The rows of options that change what a plan file says; title, or NULL, stands above them in the
+ * help, prefix in each. */
 #define JM_PLAN_FILE_OPTIONS(title, prefix)                                                        \
 	{.name = "platform",                                                                       \
 		.heading = title,                                                                  \

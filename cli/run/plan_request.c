@@ -26,7 +26,8 @@ static int no_memory(struct jm_cli *cli)
 
 /* ---- which options there are ---- */
 
-/* A workload that chooses a model takes the options of any model, which its own check narrows down. */
+/* A workload that chooses a model takes the options of any model, which its own check narrows
+ * down. */
 static bool has_option(void *arg, const char *work, const char *option)
 {
 	const struct jm_model *model;

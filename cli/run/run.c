@@ -198,7 +198,8 @@ static int run_plan(struct jm_run_call *r, struct jm_planned *p)
 	return rc;
 }
 
-/* The run of the file that this one follows and that failed, or was left out for the same reason; NULL = none. */
+/* The run of the file that this one follows and that failed, or was left out for the same reason;
+ * NULL = none. */
 static const struct jm_planned *failed_before(
 	const struct jm_run_call *r, const struct jm_planned *p)
 {
@@ -264,8 +265,8 @@ static int run_plans(struct jm_run_call *r)
 	return rc;
 }
 
-/* Each case must read the same, so that a command's standard input is empty; who gave some expects it to
- * arrive. */
+/* Each case must read the same, so that a command's standard input is empty; who gave some expects
+ * it to arrive. */
 static void say_input(const struct jm_run_call *r)
 {
 	struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -341,7 +342,8 @@ static int run_all(struct jm_run_call *r)
 	return jm_run_finish(r, run_plans(r));
 }
 
-/* A guard that was killed after the last case spoilt nothing: a case whose guard is killed is run again. */
+/* A guard that was killed after the last case spoilt nothing: a case whose guard is killed is run
+ * again. */
 static int stop_guard(struct jm_guard *guard, int status)
 {
 	struct jm_err err = JM_ERR_INIT;

@@ -182,7 +182,8 @@ static int own_records(const struct jm_run_call *r)
 	return n;
 }
 
-/* How many blocks a plan has that ends when its intervals are narrow is unknown in a call that repeats single cases. */
+/* How many blocks a plan has that ends when its intervals are narrow is unknown in a call that
+ * repeats single cases. */
 static bool is_length_unknown(const struct jm_run_call *r)
 {
 	bool adaptive = false;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The log of `run`: each line is printed once, however many cases log it, and not into the live line. */
+/* The log of `run`: each line is printed once, however many cases log it, and not into the live
+ * line. */
 #include "run_log.h"
 
 #include "base/ctx.h"

@@ -17,7 +17,8 @@ struct jm_run_log {
 	int n_told;
 };
 
-/* Takes over the context's log until jm_run_log_end. No guard may be there at either, because its thread logs. */
+/* Takes over the context's log until jm_run_log_end. No guard may be there at either, because its
+ * thread logs. */
 void jm_run_log_begin(struct jm_run_log *l, struct jm_ctx *ctx, bool quiet);
 void jm_run_log_end(struct jm_run_log *l);
 

@@ -7,8 +7,8 @@
 
 /* ---- run_options.c ---- */
 
-/* What the command line of `run`, or a point of a plan file, gives: NULL, NAN or 0 is not given. The texts are those of
- * the values. */
+/* What the command line of `run`, or a point of a plan file, gives: NULL, NAN or 0 is not given.
+ * The texts are those of the values. */
 struct jm_run_given {
 	/* of the call */
 	const char *store, *json, *columns, *shard, *launcher, *job;

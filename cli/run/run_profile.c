@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The profile of a run as a table: time of each kind of node, and its share of what the roofline allows. */
+/* The profile of a run as a table: time of each kind of node, and its share of what the roofline
+ * allows. */
 #include "run_profile.h"
 #include "base/text/json.h"
 #include "report/format/cells.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The profile of a run as a table: time of each kind of node, and its share of what the roofline allows. */
+/* The profile of a run as a table: time of each kind of node, and its share of what the roofline
+ * allows. */
 #ifndef JM_RUN_PROFILE_H
 #define JM_RUN_PROFILE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How often, in which order and with which pauses a plan is run: the part of a request's "how" that is its protocol. */
+/* How often, in which order and with which pauses a plan is run: the part of a request's "how" that
+ * is its protocol. */
 #ifndef JM_RUN_PROTOCOL_H
 #define JM_RUN_PROTOCOL_H
 

@@ -194,8 +194,8 @@ static int join_own_devices(
 }
 
 /*
- * With --ranks the devices are those of the ranks, in their order: no axis, but one value. One device is that of
- * all ranks.
+ * With --ranks the devices are those of the ranks, in their order: no axis, but one value. One
+ * device is that of all ranks.
  */
 static int join_devices(struct jm_cli *cli, const struct jm_run_given *g, json_t *what)
 {
@@ -400,7 +400,8 @@ static void add_number(json_t *object, const char *key, double number)
 		json_object_set_new(object, key, json_real(number));
 }
 
-/* The first epoch is the warm-up, the others are the measured phase; a single one is that phase, and with --warmup 0 all are. */
+/* The first epoch is the warm-up, the others are the measured phase; a single one is that phase,
+ * and with --warmup 0 all are. */
 static int add_epochs(struct jm_cli *cli, const struct jm_run_given *g, json_t *what)
 {
 	bool none = g->warmup && !strcmp(g->warmup, "0");

@@ -45,7 +45,8 @@ static int check_twice(
 	return 0;
 }
 
-/* The knobs of simulated nodes are those of the case's node; the machine's are the same for all devices. */
+/* The knobs of simulated nodes are those of the case's node; the machine's are the same for all
+ * devices. */
 static int check_devices(struct jm_cli *cli, const json_t *devices)
 {
 	const json_t *device;
@@ -69,7 +70,8 @@ static bool is_one_of(const char *word, const char *const *words)
 	return *words;
 }
 
-/* "decode" of decode/gpu.power=300W; "" = none. A workload has its phases, a command those that it marks. */
+/* "decode" of decode/gpu.power=300W; "" = none. A workload has its phases, a command those that it
+ * marks. */
 static int read_phase(
 	struct jm_cli *cli, const json_t *what, const char *text, char *out, size_t size)
 {

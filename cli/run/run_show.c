@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `run` shows on standard error: a line per run of a case; on a terminal a bar with the time left. */
+/* What `run` shows on standard error: a line per run of a case; on a terminal a bar with the time
+ * left. */
 #include "run_show.h"
 #include "base/clock.h"
 #include "base/ctx.h"
@@ -165,7 +166,8 @@ static const char *setting_state(const json_t *record)
 	return state;
 }
 
-/* Joules per item with the prefix that the table of the report will have: that of the largest figure so far. */
+/* Joules per item with the prefix that the table of the report will have: that of the largest
+ * figure so far. */
 static void joules_text(
 	const struct jm_run_show *show, double joules, const char *unit, char *out, size_t size)
 {
@@ -282,7 +284,8 @@ static double share_of(const struct jm_run_event *e)
 	return e->progress && isfinite(e->progress->share) ? e->progress->share : 0;
 }
 
-/* Of a first case: its measured phase goes on at its rate; each further case takes as long, and as long to start. */
+/* Of a first case: its measured phase goes on at its rate; each further case takes as long, and as
+ * long to start. */
 static double seconds_left_at_first(const struct jm_run_event *e, double elapsed)
 {
 	double phase_s = e->progress->seconds / share_of(e),
@@ -342,8 +345,8 @@ static void append_figures(const struct jm_run_show *show, const struct jm_case_
 	append_figure(show, state, size, part, tail);
 }
 
-/* One line that leaves the last column free, or the next redraw would begin on a new one. What does not fit is
- * left out: the bar first, then the end of the text. */
+/* One line that leaves the last column free, or the next redraw would begin on a new one. What does
+ * not fit is left out: the bar first, then the end of the text. */
 static void put_live_line(
 	const struct jm_run_show *show, const char *head, double share, const char *tail)
 {

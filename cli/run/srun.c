@@ -29,7 +29,8 @@ static char *own_words(size_t *ret_n)
 	return n ? text : NULL;
 }
 
-/* "srun --kill-on-bad-exit=1 PROGRAM ..." with the words of this call behind the first; NULL: out of memory. */
+/* "srun --kill-on-bad-exit=1 PROGRAM ..." with the words of this call behind the first; NULL: out
+ * of memory. */
 static char **words_of_srun(char *program, char *words, size_t n)
 {
 	char **argv = calloc(n + 4, sizeof(*argv));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `run --launcher srun`: Slurm's srun starts this call once for each task of its step, with a secret that they share. */
+/* `run --launcher srun`: Slurm's srun starts this call once for each task of its step, with a
+ * secret that they share. */
 #ifndef JM_CLI_SRUN_H
 #define JM_CLI_SRUN_H
 

@@ -20,7 +20,8 @@
 
 /* ---- the folder ---- */
 
-/* An absolute name of the folder, also where it is not there yet: its id and that of a link to it are the same. */
+/* An absolute name of the folder, also where it is not there yet: its id and that of a link to it
+ * are the same. */
 static int name_folder(struct jm_submit_call *c)
 {
 	const char *store = c->given.store, *slash = strrchr(store, '/');

@@ -17,8 +17,9 @@
 #define MOST_JOBS 1000000
 #define WORDS	  24 /* for sbatch, besides those of --sbatch */
 
-/* $1 program, $2 key of the run, $3 group; the rest are options of `run`. Slurm starts it in the folder. A caught signal
- * ends the shell after the program, an ignored one would be ignored by the program too. */
+/* $1 program, $2 key of the run, $3 group; the rest are options of `run`. Slurm starts it in the
+ * folder. A caught signal ends the shell after the program, an ignored one would be ignored by the
+ * program too. */
 static const char script[] =
 	"#!/bin/sh\n"
 	"# one job of a plan that 'joulemark submit' has submitted\n"
@@ -291,7 +292,8 @@ static void add_arrays(const struct jm_submitted *s, FILE *out)
 	}
 }
 
-/* "--dependency=afterok:17:18" of what the run comes after; "" = nothing of it is left. For the caller to free. */
+/* "--dependency=afterok:17:18" of what the run comes after; "" = nothing of it is left. For the
+ * caller to free. */
 static int dependency(struct jm_submit_call *c, const struct jm_submitted *s, char **ret)
 {
 	size_t size;

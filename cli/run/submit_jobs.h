@@ -36,7 +36,8 @@ struct jm_submit_call {
 	int n_arrays;		  /* that this call has submitted */
 };
 
-/* From the requests of r.planned, which must not be completed yet: their settings depend on the node. */
+/* From the requests of r.planned, which must not be completed yet: their settings depend on the
+ * node. */
 int jm_submit_init(struct jm_submit_call *c);
 void jm_submit_done(struct jm_submit_call *c);
 /* Has a run of the plan been submitted to this folder before? */

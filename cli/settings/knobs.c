@@ -67,7 +67,7 @@ static int start_guard(struct jm_cli *cli, struct jm_guard **ret)
 	return rc ? rc : jm_guard_start(&cli->ctx, controls, ret, &cli->err);
 }
 
-/* ---- set ----------------------------------------------------------------------------------------------- */
+/* ---- set ------------------------------------------------------------------------------------- */
 
 static void print_applied(
 	const struct jm_knobs *knobs, const struct jm_applied *a, const struct jm_applied *before)
@@ -209,7 +209,7 @@ const struct jm_command jm_command_set = {
 	.run = run_set,
 };
 
-/* ---- get ----------------------------------------------------------------------------------------------- */
+/* ---- get ------------------------------------------------------------------------------------- */
 
 /* All are wanted when none is named. */
 static bool wanted(const struct jm_setting *words, int n, const struct jm_knob *knob)
@@ -361,7 +361,7 @@ const struct jm_command jm_command_get = {
 	.run = run_get,
 };
 
-/* ---- status, restore ------------------------------------------------------------------------------------- */
+/* ---- status, restore ------------------------------------------------------------------------- */
 
 static const char *held_text(enum jm_held held)
 {
@@ -449,7 +449,8 @@ static void print_status_json(
 	jm_json_put(cli, json_pack("{s:o, s:o}", "settings", array, "running", jm_work_json(list)));
 }
 
-/* A damaged journal fails the command, when all rows are out; a damaged status file is a warning. */
+/* A damaged journal fails the command, when all rows are out; a damaged status file is a
+ * warning. */
 static int print_status(
 	struct jm_cli *cli, const struct jm_hold *holds, int n, const struct jm_work_list *list)
 {
@@ -547,7 +548,7 @@ const struct jm_command jm_command_restore = {
 	.run = run_restore,
 };
 
-/* ---- the guard's process ------------------------------------------------------------------------------- */
+/* ---- the guard's process --------------------------------------------------------------------- */
 
 static int run_guard(struct jm_cli *cli)
 {

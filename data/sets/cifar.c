@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CIFAR's binary version (https://www.cs.toronto.edu/~kriz/cifar.html): records of a label, or with 100 classes a coarse and a fine
- * one, and 3072 bytes: planes [3][32][32] of red, green and blue.
+ * CIFAR's binary version (https://www.cs.toronto.edu/~kriz/cifar.html): records of a label, or with
+ * 100 classes a coarse and a fine one, and 3072 bytes: planes [3][32][32] of red, green and blue.
  */
 #include "data/sets/cifar.h"
 

@@ -107,7 +107,7 @@ int jm_data_set_labels(struct jm_data_set *set, int64_t n, struct jm_err *err)
 	return 0;
 }
 
-/* ---- files -------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static int failed(const char *path, struct jm_err *err)
 {

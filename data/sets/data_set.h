@@ -24,12 +24,13 @@ struct jm_data_format {
 	/* Is this path, or the folder that it names, such a data set? Reads names only. */
 	bool (*fits)(const char *path);
 	/*
-	 * Fills a zeroed set, but for path and format. A folder may hold both parts. After an error jm_data_set_close is called
-	 * as well. JM_EFORMAT: damaged. JM_ENOENT: the part is absent.
+	 * Fills a zeroed set, but for path and format. A folder may hold both parts. After an error
+	 * jm_data_set_close is called as well. JM_EFORMAT: damaged. JM_ENOENT: the part is absent.
 	 */
 	int (*open)(struct jm_data_set *set, enum jm_part part, struct jm_err *err);
-	/* Picture i. Called by several threads at once, each with a decoder of its own. *ret_bytes: read from its file.
-	 * JM_EFORMAT, JM_ENOENT: this picture is damaged or absent, and others may be read. */
+	/* Picture i. Called by several threads at once, each with a decoder of its own. *ret_bytes:
+	 * read from its file. JM_EFORMAT, JM_ENOENT: this picture is damaged or absent, and others
+	 * may be read. */
 	int (*read)(const struct jm_data_set *set, int64_t i, struct jm_picture_decoder *d,
 		struct jm_picture *ret, int64_t *ret_bytes, struct jm_err *err);
 	void (*close)(struct jm_data_set *set); /* frees `state`, which may be NULL */
@@ -38,24 +39,26 @@ struct jm_data_format {
 extern const struct jm_data_format *const jm_data_formats[]; /* NULL-terminated, generated */
 
 /*
- * Opens the data set at a path: its training part, or what is held out from it. JM_ENOENT: there is nothing; JM_EFORMAT: it is
- * no data set, or a damaged one. ret: to be closed by jm_data_set_close.
+ * Opens the data set at a path: its training part, or what is held out from it. JM_ENOENT: there is
+ * nothing; JM_EFORMAT: it is no data set, or a damaged one. ret: to be closed by jm_data_set_close.
  */
 int jm_data_set_open(
 	const char *path, enum jm_part part, struct jm_data_set *ret, struct jm_err *err);
 /* True if jm_data_set_open would try to open the path. */
 bool jm_data_set_is(const char *path);
-/* Picture i, or the part of it that the decoder chooses; its pixels are the decoder's until the next one. */
+/* Picture i, or the part of it that the decoder chooses; its pixels are the decoder's until the
+ * next one. */
 int jm_data_set_read(const struct jm_data_set *set, int64_t i, struct jm_picture_decoder *d,
 	struct jm_picture *ret, int64_t *ret_bytes, struct jm_err *err);
 void jm_data_set_close(struct jm_data_set *set); /* a zeroed one is allowed */
 
-/* JM_EUSAGE: the classes of two sets are not the same, by number and name, or cannot be compared: two formats, one without
- * names. */
+/* JM_EUSAGE: the classes of two sets are not the same, by number and name, or cannot be compared:
+ * two formats, one without names. */
 int jm_data_set_same_classes(
 	const struct jm_data_set *a, const struct jm_data_set *b, struct jm_err *err);
 
-/* For formats: the bytes of a regular file, to be freed. JM_EIO, JM_ENOENT; JM_EFORMAT: larger than `most`. */
+/* For formats: the bytes of a regular file, to be freed. JM_EIO, JM_ENOENT; JM_EFORMAT: larger than
+ * `most`. */
 int jm_data_file_read(
 	const char *path, size_t most, unsigned char **ret, size_t *ret_size, struct jm_err *err);
 /* For formats: the same into memory that is kept. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A folder with one folder of pictures per class, in ImageNet's layout: classes and pictures are in the order of their names' bytes.
- * If it holds folders train and val (or test), these are its parts.
+ * A folder with one folder of pictures per class, in ImageNet's layout: classes and pictures are in
+ * the order of their names' bytes. If it holds folders train and val (or test), these are its
+ * parts.
  */
 #include "data/sets/data_set.h"
 

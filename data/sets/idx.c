@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * IDX, the format of MNIST (http://yann.lecun.com/exdb/mnist/): two bytes 0, a type (8: u8), the number of dimensions, these as
- * big-endian u32, then the values. Files may be compressed by gzip.
+ * IDX, the format of MNIST (http://yann.lecun.com/exdb/mnist/): two bytes 0, a type (8: u8), the
+ * number of dimensions, these as big-endian u32, then the values. Files may be compressed by gzip.
  */
 #include "data/sets/idx.h"
 
@@ -91,7 +91,7 @@ int jm_idx_parse(struct jm_data_set *set, unsigned char *pictures, size_t n_pict
 	return take_labels(set, labels, err);
 }
 
-/* ---- files -------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 /* DIR/STEM-KIND, with or without .gz. False: there is none. */
 static bool find_file(const char *dir, enum jm_part part, const char *kind, char *ret)

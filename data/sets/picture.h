@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contract of a picture format: one file = one format, which turns the bytes of a file into pixels. */
+/* Contract of a picture format: one file = one format, which turns the bytes of a file into
+ * pixels. */
 #ifndef JM_PICTURE_H
 #define JM_PICTURE_H
 
@@ -12,7 +13,8 @@
 #define JM_PICTURE_PIXELS_MOST	((int64_t)1 << 27)
 #define JM_PICTURE_FORMATS_MOST 4
 
-/* Pixels of a picture, u8 [height][width][3]: red, green, blue. They are of one part, which may have been made smaller. */
+/* Pixels of a picture, u8 [height][width][3]: red, green, blue. They are of one part, which may
+ * have been made smaller. */
 struct jm_picture {
 	int width, height;
 	unsigned char *rgb; /* of the decoder, until its next picture */
@@ -20,7 +22,8 @@ struct jm_picture {
 	int shrink;	    /* pixels of the file in one of these, per side: 1, 2, 4 or 8 */
 };
 
-/* What is wanted of a picture, in its own pixels; a format may give more of it, and a smaller shrink. */
+/* What is wanted of a picture, in its own pixels; a format may give more of it, and a smaller
+ * shrink. */
 struct jm_picture_part {
 	int left, top, width, height;
 	int shrink; /* 1, 2, 4 or 8 */
@@ -34,7 +37,8 @@ struct jm_picture_room {
 
 /* What one thread keeps from picture to picture. Zeroed: it decodes whole pictures. */
 struct jm_picture_decoder {
-	/* Chooses the part, within the picture, once its size is known; *ret holds the whole. NULL = the whole. */
+	/* Chooses the part, within the picture, once its size is known; *ret holds the whole. NULL
+	 * = the whole. */
 	void (*choose)(void *arg, int width, int height, struct jm_picture_part *ret);
 	void *arg;
 	struct jm_picture_room file, pixels;
@@ -46,8 +50,10 @@ struct jm_picture_format {
 	const char *magic;
 	size_t n_magic; /* the bytes that every file of the format begins with */
 	/*
-	 * The pixels of a file's bytes; grey becomes three equal channels, alpha is dropped. JM_EFORMAT: it ends early, is
-	 * damaged where it was read (all of it for the whole picture), or is not supported; `name` is the file's. Its size has passed jm_picture_size before its pixels are read.
+	 * The pixels of a file's bytes; grey becomes three equal channels, alpha is dropped.
+	 * JM_EFORMAT: it ends early, is damaged where it was read (all of it for the whole
+	 * picture), or is not supported; `name` is the file's. Its size has passed jm_picture_size
+	 * before its pixels are read.
 	 * *state: NULL at first, kept by the decoder.
 	 */
 	int (*decode)(const char *name, const unsigned char *bytes, size_t n,
@@ -58,13 +64,14 @@ struct jm_picture_format {
 
 extern const struct jm_picture_format *const jm_picture_formats[]; /* NULL-terminated, generated */
 
-/* Decodes a file that is in memory, by what it begins with. ret: its pixels stay the decoder's. JM_EFORMAT: empty, damaged,
- * too large or of no format of this build. */
+/* Decodes a file that is in memory, by what it begins with. ret: its pixels stay the decoder's.
+ * JM_EFORMAT: empty, damaged, too large or of no format of this build. */
 int jm_picture_decode(struct jm_picture_decoder *d, const char *name, const void *bytes, size_t n,
 	struct jm_picture *ret, struct jm_err *err);
 void jm_picture_decoder_done(struct jm_picture_decoder *d);
 
-/* For formats: asks what is wanted of a picture of this size. JM_EFORMAT: a side is not positive, or above the limits. */
+/* For formats: asks what is wanted of a picture of this size. JM_EFORMAT: a side is not positive,
+ * or above the limits. */
 int jm_picture_size(struct jm_picture_decoder *d, const char *name, int64_t width, int64_t height,
 	struct jm_picture_part *ret, struct jm_err *err);
 /* For formats: room for so many pixels, as a whole picture that is not made smaller. */

@@ -19,7 +19,8 @@ void jm_raw_pictures_close(struct jm_data_set *set);
 
 /* True if DIR/NAME exists, or `dir` itself ends with NAME and exists. */
 bool jm_raw_pictures_has(const char *dir, const char *name);
-/* Names of classes, a line each, from DIR/NAME if there are as many lines as classes; else the set keeps none. */
+/* Names of classes, a line each, from DIR/NAME if there are as many lines as classes; else the set
+ * keeps none. */
 void jm_raw_pictures_name(struct jm_data_set *set, const char *dir, const char *name);
 
 #endif

@@ -8,7 +8,7 @@
 #include "data/tokenizer/byte_level.h"
 #include "data/tokenizer/utf8.h"
 
-/* ---- characters ------------------------------------------------------------------------------------------ */
+/* ---- characters ------------------------------------------------------------------------------ */
 
 static int32_t find(struct jm__bpe *b, const char *text, size_t n, const char *suffix)
 {
@@ -109,7 +109,7 @@ static bool add_chars(struct jm__bpe *b, const char *word, size_t n)
 	return flush(b, &u);
 }
 
-/* ---- words ----------------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 /* The token that is the word; -1 = there is none. */
 static int32_t whole(struct jm__bpe *b, const char *word, size_t n)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The merges of one word: a short one by looking at all pairs each time, a long one with a queue of pairs. */
+/* The merges of one word: a short one by looking at all pairs each time, a long one with a queue of
+ * pairs. */
 #include "data/tokenizer/bpe_merge.h"
 
 #include <stdlib.h>
@@ -17,7 +18,7 @@ struct jm__pair {
 	int32_t at, id;
 };
 
-/* ---- short words ------------------------------------------------------------------------------------------- */
+/* ---- short words ----------------------------------------------------------------------------- */
 
 static void merge_short(struct jm__bpe_word *w)
 {
@@ -49,7 +50,7 @@ static void merge_short(struct jm__bpe_word *w)
 	w->ids.n = n;
 }
 
-/* ---- long words: a binary heap ------------------------------------------------------------------------------ */
+/* ---- long words: a binary heap --------------------------------------------------------------- */
 
 static bool is_before(const struct jm__pair *a, const struct jm__pair *b)
 {

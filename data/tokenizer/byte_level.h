@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The printable character that stands for each byte in byte-level vocabularies: a printable byte of Latin-1
- * for itself, the others from U+0100 on, in their order.
+ * The printable character that stands for each byte in byte-level vocabularies: a printable byte of
+ * Latin-1 for itself, the others from U+0100 on, in their order.
  */
 #ifndef JM_BYTE_LEVEL_H
 #define JM_BYTE_LEVEL_H

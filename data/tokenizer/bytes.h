@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Growing lists of bytes and ids. Each function is false when memory ran out; the list is then as before. */
+/* Growing lists of bytes and ids. Each function is false when memory ran out; the list is then as
+ * before. */
 #ifndef JM_DATA_BYTES_H
 #define JM_DATA_BYTES_H
 

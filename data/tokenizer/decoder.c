@@ -8,7 +8,7 @@
 #include "data/tokenizer/byte_level.h"
 #include "data/tokenizer/utf8.h"
 
-/* ---- pieces -------------------------------------------------------------------------------------------------- */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 /* Ends the last piece where the bytes end. */
 static bool end_piece(struct jm__pieces *p)
@@ -46,7 +46,7 @@ static const char *piece(const struct jm__pieces *p, size_t i, size_t *ret_n)
 	return p->bytes.at + start;
 }
 
-/* ---- steps that change each piece by itself ----------------------------------------------------------------- */
+/* ---- steps that change each piece by itself -------------------------------------------------- */
 
 static bool replace(const struct jm_bytes *find, const struct jm_bytes *with, const char *at,
 	size_t n, struct jm_bytes *to)
@@ -115,9 +115,10 @@ static bool each(const struct jm__decode *s, const struct jm__pieces *p, struct 
 	return ok;
 }
 
-/* ---- steps over all pieces ---------------------------------------------------------------------------------- */
+/* ---- steps over all pieces ------------------------------------------------------------------- */
 
-/* The bytes that the characters of a token stand for; a token with another character stands for itself. */
+/* The bytes that the characters of a token stand for; a token with another character stands for
+ * itself. */
 static bool add_bytes_of(const char *at, size_t n, struct jm_bytes *to)
 {
 	size_t before = to->n;

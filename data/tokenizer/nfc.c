@@ -20,7 +20,7 @@
 #define T_N    28U
 #define S_N    (L_N * V_N * T_N)
 
-/* ---- tables ------------------------------------------------------------------------------------------------ */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static uint32_t class_of(uint32_t c)
 {
@@ -84,7 +84,7 @@ static uint32_t compose(uint32_t first, uint32_t second)
 	return compose_hangul(first, second);
 }
 
-/* ---- a text as code points ----------------------------------------------------------------------------- */
+/* ---- a text as code points ------------------------------------------------------------------- */
 
 struct codes {
 	uint32_t *at;
@@ -109,8 +109,8 @@ static void decompose(struct codes *all, uint32_t c)
 		all->at[all->n++] = c;
 }
 
-/* Marks by rising class, those of the same class in their order. A run of thousands of marks is sorted, too, in
- * n log n steps. */
+/* Marks by rising class, those of the same class in their order. A run of thousands of marks is
+ * sorted, too, in n log n steps. */
 static void merge_sort(uint32_t *at, uint32_t *room, size_t n)
 {
 	size_t half = n / 2, a = 0, b = half;
@@ -161,7 +161,7 @@ static void compose_all(struct codes *all)
 	all->n = n;
 }
 
-/* ---- texts -------------------------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 static bool put_all(const struct codes *all, struct jm_bytes *ret)
 {
@@ -196,8 +196,8 @@ static bool is_below_marks(char byte)
 	return (unsigned char)byte < 0xcc; /* the first byte of U+0300 */
 }
 
-/* Where the characters begin that no later one can change: all are below the marks, but the last is left out when a
- * mark may follow it. */
+/* Where the characters begin that no later one can change: all are below the marks, but the last is
+ * left out when a mark may follow it. */
 static size_t calm_length(const char *text, size_t n)
 {
 	size_t at = 0;
@@ -211,7 +211,8 @@ static size_t calm_length(const char *text, size_t n)
 	return at;
 }
 
-/* The length of what stands before two characters below the marks; the first of them may still change. */
+/* The length of what stands before two characters below the marks; the first of them may still
+ * change. */
 static size_t moved_length(const char *text, size_t n)
 {
 	bool calm = false;

@@ -9,7 +9,7 @@
 #include "data/tokenizer/nfc.h"
 #include "data/tokenizer/utf8.h"
 
-/* ---- replacing ------------------------------------------------------------------------------------------ */
+/* ---- replacing ------------------------------------------------------------------------------- */
 
 /* The next match; its length is not 0. */
 static int next_match(const struct jm__normal *s, const char *text, size_t n, size_t at,
@@ -51,7 +51,7 @@ static int replace(const struct jm__normal *s, const char *text, size_t n, struc
 	return jm__bytes_add(to, text + at, n - at) ? 0 : JM_ENOMEM;
 }
 
-/* ---- steps ----------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static int prepend(
 	const struct jm__normal *s, const char *text, size_t n, bool first, struct jm_bytes *to)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Splits a text into words: each step splits what the one before gave, and the words of the last one become tokens. */
+/* Splits a text into words: each step splits what the one before gave, and the words of the last
+ * one become tokens. */
 #include "data/tokenizer/tokenizer_parts.h"
 
 #include <string.h>
@@ -22,7 +23,7 @@ static int no_memory(const struct way *w)
 		w->err, JM_ENOMEM, "Out of memory for a text of tokenizer %s.", w->t->name);
 }
 
-/* ---- words ----------------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 static int encode_word(struct way *w, const char *word, size_t n)
 {
@@ -74,7 +75,7 @@ static int encode_words(struct way *w, const char *text, size_t n)
 	return code;
 }
 
-/* ---- splitting ------------------------------------------------------------------------------------------- */
+/* ---- splitting ------------------------------------------------------------------------------- */
 
 /* Parts of a text, of which neighbours are joined as the step demands. */
 struct parts {
@@ -181,7 +182,7 @@ static int split(struct way *w, int number, const char *text, size_t n, bool beg
 	return code ? code : give_part(&p);
 }
 
-/* ---- steps ----------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 /* The text with a space before it. */
 static int prefix(struct way *w, struct jm__split *s, const char **text, size_t *n)

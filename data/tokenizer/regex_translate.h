@@ -6,7 +6,8 @@
 #include "joulemark.h"
 #include "data/tokenizer/bytes.h"
 
-/* The pattern as PCRE2 gets it. 0, or JM_ENOSUP or JM_ENOMEM with *ret_what: what is not supported. */
+/* The pattern as PCRE2 gets it. 0, or JM_ENOSUP or JM_ENOMEM with *ret_what: what is not
+ * supported. */
 int jm__regex_translate(const char *pattern, size_t n, struct jm_bytes *ret, const char **ret_what);
 
 #endif

@@ -29,7 +29,7 @@ void jm_tokenizer_close(struct jm_tokenizer *t)
 	free(t);
 }
 
-/* ---- tokens ------------------------------------------------------------------------------------------------- */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 int32_t jm_tokenizer_size(const struct jm_tokenizer *t)
 {
@@ -52,7 +52,7 @@ const char *jm_tokenizer_token(const struct jm_tokenizer *t, int32_t id, size_t 
 	return text ? text : jm__vocabulary_text(&t->bpe.vocabulary, id, ret_n);
 }
 
-/* ---- encoding ----------------------------------------------------------------------------------------------- */
+/* ---- encoding -------------------------------------------------------------------------------- */
 
 struct encoding {
 	struct jm_tokenizer *t;
@@ -143,7 +143,7 @@ int jm_tokenizer_encode(struct jm_tokenizer *t, const char *text, size_t n, unsi
 	return code;
 }
 
-/* ---- decoding ----------------------------------------------------------------------------------------------- */
+/* ---- decoding -------------------------------------------------------------------------------- */
 
 static bool is_special(const struct jm_tokenizer *t, int32_t id)
 {

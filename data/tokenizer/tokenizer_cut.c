@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a text may be cut so that its parts give the tokens of the whole: before a space between two ASCII letters,
- * and behind the end of a line between two printable characters. Whether a tokenizer allows this is found out once:
- * no merge and no added token may reach over such a place, and texts that were cut there must give the same tokens.
+ * Where a text may be cut so that its parts give the tokens of the whole: before a space between
+ * two ASCII letters, and behind the end of a line between two printable characters. Whether a
+ * tokenizer allows this is found out once: no merge and no added token may reach over such a place,
+ * and texts that were cut there must give the same tokens.
  */
 #include "data/tokenizer/tokenizer_cut.h"
 #include "data/tokenizer/tokenizer.h"
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- places ------------------------------------------------------------------------------------------------- */
+/* ---- places ---------------------------------------------------------------------------------- */
 
 static bool is_space_place(const char *text, size_t n, size_t at)
 {
@@ -20,8 +21,8 @@ static bool is_space_place(const char *text, size_t n, size_t at)
 	       isalpha((unsigned char)text[at + 1]);
 }
 
-/* A byte beyond ASCII may belong to a space, so only that of an ASCII character may be before or behind; or to a
- * letter of Greek to Arabic or CJK, where it is none. */
+/* A byte beyond ASCII may belong to a space, so only that of an ASCII character may be before or
+ * behind; or to a letter of Greek to Arabic or CJK, where it is none. */
 static bool is_printable(unsigned char byte)
 {
 	return (byte > ' ' && byte < 0x7f) || (byte >= 0xce && byte <= 0xdd) ||
@@ -51,7 +52,7 @@ size_t jm_tokenizer_cut(const struct jm_tokenizer *t, const char *text, size_t n
 	return 0;
 }
 
-/* ---- what a tokenizer allows ------------------------------------------------------------------------------ */
+/* ---- what a tokenizer allows ----------------------------------------------------------------- */
 
 static bool reaches_over(const char *text, size_t n, const char *what, size_t n_what)
 {

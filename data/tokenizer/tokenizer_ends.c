@@ -7,7 +7,7 @@
 
 #include "data/tokenizer/tokenizer.h"
 
-/* ---- added tokens ---------------------------------------------------------------------------------------------- */
+/* ---- added tokens ---------------------------------------------------------------------------- */
 
 static int read_flags(struct jm__reader *r, const json_t *token, struct jm__added *one)
 {
@@ -103,7 +103,7 @@ int jm__read_added(struct jm__reader *r)
 	return code;
 }
 
-/* ---- post_processor -------------------------------------------------------------------------------------------- */
+/* ---- post_processor -------------------------------------------------------------------------- */
 
 static int add_id(struct jm__reader *r, struct jm_ids *to, const json_t *id)
 {
@@ -190,7 +190,7 @@ int jm__read_post_processor(struct jm__reader *r)
 	return jm__each_step(r, "post_processor", "processors", take_processor);
 }
 
-/* ---- decoder ---------------------------------------------------------------------------------------------------- */
+/* ---- decoder --------------------------------------------------------------------------------- */
 
 static int replace(struct jm__reader *r, const json_t *step, struct jm__decode *s)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The added tokens, the post_processor and the decoder of tokenizer.json; after its model. Each call sets a sentence that names file and part. */
+/* The added tokens, the post_processor and the decoder of tokenizer.json; after its model. Each
+ * call sets a sentence that names file and part. */
 #ifndef JM_TOKENIZER_ENDS_H
 #define JM_TOKENIZER_ENDS_H
 

@@ -16,9 +16,10 @@
 
 #define FILE_MOST ((off_t)1 << 28) /* bytes; the largest one that is known has 34 million */
 
-/* ---- the whole ----------------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
-/* "\u0000" may stand in a key, where the JSON library takes none: it becomes a noncharacter that the text has not. */
+/* "\u0000" may stand in a key, where the JSON library takes none: it becomes a noncharacter that
+ * the text has not. */
 static const char *hide_nul(char *json, size_t n)
 {
 	static const struct {
@@ -103,7 +104,7 @@ int jm_tokenizer_read(
 	return 0;
 }
 
-/* ---- the file -------------------------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static int open_file(const char *path, size_t *ret_n, struct jm_err *err)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- vocabulary --------------------------------------------------------------------------------------------- */
+/* ---- vocabulary ------------------------------------------------------------------------------ */
 
 static int add_token(struct jm__reader *r, const char *key, const json_t *id, struct jm_bytes *text)
 {
@@ -46,7 +46,7 @@ static int read_vocabulary(struct jm__reader *r, json_t *model)
 	return code;
 }
 
-/* ---- merges --------------------------------------------------------------------------------------------------- */
+/* ---- merges ---------------------------------------------------------------------------------- */
 
 /* Of "a b" or ["a", "b"]. */
 static int halves_of(
@@ -125,7 +125,7 @@ static int read_merges(struct jm__reader *r, const json_t *model)
 	return code;
 }
 
-/* ---- options ---------------------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static int read_flags(struct jm__reader *r, const json_t *model)
 {

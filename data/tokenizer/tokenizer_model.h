@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model of tokenizer.json: vocabulary and merges. Each call sets a sentence that names file and part. */
+/* The model of tokenizer.json: vocabulary and merges. Each call sets a sentence that names file and
+ * part. */
 #ifndef JM_TOKENIZER_MODEL_H
 #define JM_TOKENIZER_MODEL_H
 

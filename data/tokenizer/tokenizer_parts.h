@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a tokenizer consists of, in the order in which a text passes through it: added tokens are found, the text
- * between them is normalized, added tokens are found in what came out, the rest is split into words, the words
- * become tokens. Decoding has steps of its own.
+ * What a tokenizer consists of, in the order in which a text passes through it: added tokens are
+ * found, the text between them is normalized, added tokens are found in what came out, the rest is
+ * split into words, the words become tokens. Decoding has steps of its own.
  */
 #ifndef JM_TOKENIZER_PARTS_H
 #define JM_TOKENIZER_PARTS_H
@@ -15,7 +15,7 @@
 #define JM__STEPS_MOST 16
 #define JM__SPACE_MARK "\xe2\x96\x81" /* U+2581, which stands for a space in tokens */
 
-/* ---- normalizer.c ---------------------------------------------------------------------------------------- */
+/* ---- normalizer.c ---------------------------------------------------------------------------- */
 
 enum jm__normal_kind { JM__PREPEND, JM__REPLACE, JM__LOWERCASE, JM__NFC, JM__STRIP_TEXT };
 
@@ -32,13 +32,13 @@ struct jm__normalizer {
 	struct jm_bytes room[2];
 };
 
-/* The text after all steps, valid until the next call. first: no text was before it that it continues.
- * JM_ENOMEM, JM_EFORMAT: a pattern took too many steps. Sets no sentence. */
+/* The text after all steps, valid until the next call. first: no text was before it that it
+ * continues. JM_ENOMEM, JM_EFORMAT: a pattern took too many steps. Sets no sentence. */
 int jm__normalize(struct jm__normalizer *z, const char *text, size_t n, bool first,
 	const char **ret, size_t *ret_n);
 void jm__normalizer_done(struct jm__normalizer *z);
 
-/* ---- added_tokens.c -------------------------------------------------------------------------------------- */
+/* ---- added_tokens.c -------------------------------------------------------------------------- */
 
 struct jm__added {
 	int32_t id;
@@ -61,14 +61,14 @@ bool jm__added_append(struct jm__added_tokens *a, const struct jm__added *one);
 /* To be called when all are there. */
 void jm__added_prepare(struct jm__added_tokens *a);
 /*
- * The first token at or behind `from`, whose place is what it takes of the text; NULL = none. taken: where the text
- * that is not yet part of a token begins.
+ * The first token at or behind `from`, whose place is what it takes of the text; NULL = none.
+ * taken: where the text that is not yet part of a token begins.
  */
 const struct jm__added *jm__added_find(const struct jm__added_tokens *a, bool normalized,
 	const char *text, size_t n, size_t taken, size_t *ret_start, size_t *ret_end);
 void jm__added_done(struct jm__added_tokens *a);
 
-/* ---- pre_tokenizer.c ------------------------------------------------------------------------------------- */
+/* ---- pre_tokenizer.c ------------------------------------------------------------------------- */
 
 enum jm__split_kind { JM__SPLIT, JM__BYTE_LEVEL, JM__METASPACE };
 enum jm__behavior { JM__ISOLATED, JM__REMOVED, JM__CONTIGUOUS, JM__WITH_PREVIOUS, JM__WITH_NEXT };
@@ -91,7 +91,7 @@ struct jm__pre_tokenizer {
 	int n;
 };
 
-/* ---- decoder.c -------------------------------------------------------------------------------------------- */
+/* ---- decoder.c ------------------------------------------------------------------------------- */
 
 enum jm__decode_kind {
 	JM__DECODE_BYTE_LEVEL,
@@ -115,7 +115,7 @@ struct jm__decoder {
 	int n;
 };
 
-/* ---- the whole ----------------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 struct jm_tokenizer {
 	char *name; /* of the file */
@@ -127,14 +127,16 @@ struct jm_tokenizer {
 	struct jm_ids before, after; /* the template */
 	struct jm__word_cache cache;
 	struct jm_bytes repaired;
-	bool splits_at_marks; /* no merge joins a mark of a space with what is before it, so words end there */
+	/* no merge joins a mark of a space with what is before it, so words end there */
+	bool splits_at_marks;
 	bool cuts_at_spaces, cuts_at_lines;
 	bool counts_words; /* while cuts are sought: the ids are the lengths of words */
 };
 
 /* tokenizer_cut.c: where texts may be cut, for a tokenizer that is complete. JM_ENOMEM. */
 int jm__tokenizer_find_cuts(struct jm_tokenizer *t, struct jm_err *err);
-/* pre_tokenizer.c: appends the ids of a normalized text without added tokens. first: as of jm__normalize */
+/* pre_tokenizer.c: appends the ids of a normalized text without added tokens. first: as of
+ * jm__normalize */
 int jm__tokenizer_words(struct jm_tokenizer *t, const char *text, size_t n, bool first, bool begins,
 	struct jm_ids *ids, struct jm_err *err);
 

@@ -8,7 +8,7 @@
 
 #include "base/printable.h"
 
-/* ---- errors -------------------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 int jm__refuse(const struct jm__reader *r, int code, const char *fmt, ...)
 {
@@ -27,7 +27,7 @@ int jm__reader_no_memory(const struct jm__reader *r)
 	return jm_err_set(r->err, JM_ENOMEM, "Out of memory for tokenizer %s.", r->t->name);
 }
 
-/* ---- values -------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 int jm__take_text(const struct jm__reader *r, const char *text, struct jm_bytes *to)
 {
@@ -92,7 +92,7 @@ int jm__take_pattern(const struct jm__reader *r, const json_t *object, const cha
 	return code ? jm__refuse(r, code, "in its '%s' %s", part, why) : 0;
 }
 
-/* ---- lists of steps -------------------------------------------------------------------------------------------- */
+/* ---- lists of steps -------------------------------------------------------------------------- */
 
 static int each(struct jm__reader *r, const json_t *value, const char *part, const char *key,
 	int depth, jm__step_fn *take)

@@ -4,12 +4,12 @@
 
 #include <string.h>
 
-/* The words of GPT-2 (Radford et al. 2019, its encoder): endings, letters, digits, others, each with a space before it,
- * and white space. */
+/* The words of GPT-2 (Radford et al. 2019, its encoder): endings, letters, digits, others, each
+ * with a space before it, and white space. */
 #define GPT2_WORDS                                                                                 \
 	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
-/* ---- normalizer ------------------------------------------------------------------------------------------------ */
+/* ---- normalizer ------------------------------------------------------------------------------ */
 
 static int strip_text(struct jm__reader *r, const json_t *step, struct jm__normal *s)
 {
@@ -68,7 +68,7 @@ int jm__read_normalizer(struct jm__reader *r)
 	return jm__each_step(r, "normalizer", "normalizers", take_normal);
 }
 
-/* ---- pre_tokenizer ---------------------------------------------------------------------------------------------- */
+/* ---- pre_tokenizer --------------------------------------------------------------------------- */
 
 static int index_of(const char *word, const char *const *words)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The normalizer and the pre_tokenizer of tokenizer.json. Each call sets a sentence that names file and part. */
+/* The normalizer and the pre_tokenizer of tokenizer.json. Each call sets a sentence that names file
+ * and part. */
 #ifndef JM_TOKENIZER_STEPS_H
 #define JM_TOKENIZER_STEPS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Properties of characters, from the tables that unicode_tables.py makes. All texts are valid UTF-8. */
+/* Properties of characters, from the tables that unicode_tables.py makes. All texts are valid
+ * UTF-8. */
 #ifndef JM_UNICODE_H
 #define JM_UNICODE_H
 
@@ -8,10 +9,12 @@
 /* White_Space: bytes of it at either end of a text. */
 size_t jm__spaces_at_start(const char *text, size_t n);
 size_t jm__spaces_at_end(const char *text, size_t n);
-/* Is the first or last character a letter, a mark, a digit or a connector? An empty text has none. */
+/* Is the first or last character a letter, a mark, a digit or a connector? An empty text has
+ * none. */
 bool jm__starts_with_word(const char *text, size_t n);
 bool jm__ends_with_word(const char *text, size_t n);
-/* Append the text in lower case, each character by itself, or in normal form C (canonical composition). */
+/* Append the text in lower case, each character by itself, or in normal form C (canonical
+ * composition). */
 bool jm__lower(const char *text, size_t n, struct jm_bytes *ret);
 
 /* Made by unicode_tables.py; sorted by the first member. */

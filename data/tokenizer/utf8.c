@@ -12,7 +12,8 @@ static bool second_fits(unsigned char first, unsigned char second)
 	return second >= least && second <= most;
 }
 
-/* Bytes of the character that begins there, 1 to 4; 0 = none does, and *ret_bad bytes (1 to 3) are one mistake. */
+/* Bytes of the character that begins there, 1 to 4; 0 = none does, and *ret_bad bytes (1 to 3) are
+ * one mistake. */
 static size_t length_of(const char *text, size_t n, size_t *ret_bad)
 {
 	const unsigned char *at = (const unsigned char *)text;

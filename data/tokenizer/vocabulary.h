@@ -23,7 +23,8 @@ struct jm__vocabulary {
 	size_t n_slots, used;
 };
 
-/* JM_EFORMAT: the text or the id is there already, or the id is too large; JM_ENOMEM. Sets no sentence. */
+/* JM_EFORMAT: the text or the id is there already, or the id is too large; JM_ENOMEM. Sets no
+ * sentence. */
 int jm__vocabulary_add(struct jm__vocabulary *v, const char *text, size_t n, int64_t id);
 int32_t jm__vocabulary_find(const struct jm__vocabulary *v, const char *text, size_t n);
 /* NULL = no token has this id. */

@@ -38,7 +38,9 @@ extern const struct types backend_types[];
 
 /* How far a result is from the reference's. */
 struct backend_off {
-	double worst; /* in units of the difference that is allowed (selftest.c); NaN: one is NaN or cannot be read */
+	/* in units of the difference that is allowed (selftest.c); NaN: one is NaN or cannot be
+	 * read */
+	double worst;
 	double value, expected; /* of the element that is off most */
 	int64_t at, n;		/* its index, and how many elements are compared */
 	int64_t n_beyond;	/* elements that differ by more than is allowed */
@@ -53,12 +55,14 @@ double backend_worse(double a, double b);
 /* A result of that type, which holds values if it is to be added to. */
 struct jm_tensor *backend_result(
 	struct kit *k, enum jm_dtype type, bool add, int rank, const int64_t *dim);
-/* One number that is not negative; what it is added to is about 2, so that the sum does not cancel to its rounding. */
+/* One number that is not negative; what it is added to is about 2, so that the sum does not cancel
+ * to its rounding. */
 struct jm_tensor *backend_total(struct kit *k, enum jm_dtype type, bool add);
 /* As backend_result, of a parameter's gradient. */
 struct jm_tensor *backend_gradient(
 	struct kit *k, enum jm_dtype type, bool add, int rank, const int64_t *dim);
-/* Operands of a norm's gradient, whose statistics are any numbers; returns the op. centred: of a layer norm. */
+/* Operands of a norm's gradient, whose statistics are any numbers; returns the op. centred: of a
+ * layer norm. */
 enum jm_op backend_norm_grad(struct kit *k, const struct types *t, const struct shape *d,
 	bool centred, struct jm_tensor **ret_in);
 /* A node whose results are to be compared. */

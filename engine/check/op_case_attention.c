@@ -30,8 +30,8 @@ static void attention(struct kit *k, const struct types *t, const struct shape *
 	attention_of(k, t, d, d->c / d->heads / 2 * 2, causal);
 }
 
-/* Widths for which backends have own kernels in 16 bits, which work in tiles: sequences are longer than
- * one. There are few shapes, because backends compile kernels for each. */
+/* Widths for which backends have own kernels in 16 bits, which work in tiles: sequences are longer
+ * than one. There are few shapes, because backends compile kernels for each. */
 static void attention_wide(struct kit *k, const struct types *t, const struct shape *d, bool causal)
 {
 	static const struct shape shapes[] = {
@@ -45,8 +45,9 @@ static void attention_wide(struct kit *k, const struct types *t, const struct sh
 	attention_of(k, t, &s, s.c, causal);
 }
 
-/* Queries, keys and values in separate tensors; in queries heads precede positions. There are two keys at least: the gradient of
- * one is 0, of which no rounding is a share. A backend may refuse. */
+/* Queries, keys and values in separate tensors; in queries heads precede positions. There are two
+ * keys at least: the gradient of one is 0, of which no rounding is a share. A backend may
+ * refuse. */
 static void attention_apart(
 	struct kit *k, const struct types *t, const struct shape *d, bool causal)
 {

@@ -83,7 +83,8 @@ static void classifier(struct kit *k, const struct types *t, const struct shape 
 	classifier_of(k, t, d, keep, 101);
 }
 
-/* Rows of logits that a backend may divide among blocks of threads; few rows, because each is long. */
+/* Rows of logits that a backend may divide among blocks of threads; few rows, because each is
+ * long. */
 static void large_classifier(struct kit *k, const struct types *t, const struct shape *d, bool keep)
 {
 	const struct shape few = {1, 2, 8, d->n, d->heads, d->kv_heads};
@@ -104,7 +105,8 @@ static void dgrad_gelu_grad(struct kit *k, const struct types *t, const struct s
 	pair(k, jm_graph_node(k->graph, JM_OP_GELU_GRAD, OPS(between, x), &dx), between, dx, keep);
 }
 
-/* The gradient of a linear whose result has the gradient dy, after the nodes that make dy; add: to the results. */
+/* The gradient of a linear whose result has the gradient dy, after the nodes that make dy; add: to
+ * the results. */
 static void wgrad(
 	struct kit *k, const struct types *t, const struct shape *d, struct jm_tensor *dy, bool add)
 {
@@ -115,7 +117,8 @@ static void wgrad(
 	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dy, x), OPS(dw, dbias), add ? 3 : 0);
 }
 
-/* Widths as those of attention-wide (op_case_attention.c), and one for which kernels in tiles are rare. */
+/* Widths as those of attention-wide (op_case_attention.c), and one for which kernels in tiles are
+ * rare. */
 static void attention_grad_rope_grad(
 	struct kit *k, const struct types *t, const struct shape *d, bool keep)
 {
@@ -233,8 +236,8 @@ static void rmsnorm_grad_cast(
 	grad_cast(k, t, d, keep, false);
 }
 
-/* x and dx are in the compute type. The flag: all results are accumulated; without it dx may replace dy, which a node
- * computes. */
+/* x and dx are in the compute type. The flag: all results are accumulated; without it dx may
+ * replace dy, which a node computes. */
 static void layernorm_grad_wgrad(
 	struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
@@ -254,8 +257,8 @@ static void layernorm_grad_wgrad(
 	wgrad(k, t, d, dx, add);
 }
 
-/* The gradient of an activation, and itself again for a later reader, which may replace dy, which a node computes. add: to
- * the gradient. */
+/* The gradient of an activation, and itself again for a later reader, which may replace dy, which a
+ * node computes. add: to the gradient. */
 static void act_again(
 	struct kit *k, const struct types *t, const struct shape *d, bool add, enum jm_op op)
 {

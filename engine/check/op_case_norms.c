@@ -24,9 +24,9 @@ static void declare_half(struct kit *k, const struct types *t, struct half *h, b
 }
 
 /*
- * The sum of two norms with a ReLU, and its gradients, of which the second is that of what was added; the flag adds to
- * all gradients. The first norm is of zeros and ones and the second one small, so that rounding does not decide what
- * the ReLU lets through.
+ * The sum of two norms with a ReLU, and its gradients, of which the second is that of what was
+ * added; the flag adds to all gradients. The first norm is of zeros and ones and the second one
+ * small, so that rounding does not decide what the ReLU lets through.
  */
 static void batchnorm_pair(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
@@ -60,8 +60,9 @@ static void batchnorm_pair(struct kit *k, const struct types *t, const struct sh
 		kit_read(k, bwd->out[i]);
 }
 
-/* A norm with ReLU whose result is pooled, and its gradient through the pooling; the flag adds to all gradients. The
- * image has whole numbers: rounding does not decide which of them is the largest of a window. */
+/* A norm with ReLU whose result is pooled, and its gradient through the pooling; the flag adds to
+ * all gradients. The image has whole numbers: rounding does not decide which of them is the largest
+ * of a window. */
 static void batchnorm_pooled(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
 	const int64_t dim[] = {

@@ -66,8 +66,8 @@ static void attention_pages(
 		->attr = p.attr;
 }
 
-/* Widths and pages for which backends have fast kernels. together: all rows are of one request, so that they follow each
- * other; else rows of all requests are mixed. */
+/* Widths and pages for which backends have fast kernels. together: all rows are of one request, so
+ * that they follow each other; else rows of all requests are mixed. */
 static void attention_fast(
 	struct kit *k, const struct types *t, const struct shape *d, bool together)
 {
@@ -139,7 +139,8 @@ static void sample(struct kit *k, const struct types *t, const struct shape *d, 
 	k->result[k->n_results++] = token; /* which the host reads as it is */
 }
 
-/* Each row has a rule of its own: mostly a share p alone, or mostly one of the first k. Equal logits occur. */
+/* Each row has a rule of its own: mostly a share p alone, or mostly one of the first k. Equal
+ * logits occur. */
 static void sample_drawn(struct kit *k, const struct types *t, const struct shape *d, bool some)
 {
 	struct jm_tensor *x = kit_whole(k, t->c, 0, 20, 2, DIMS(d->b, d->n));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors of several parts, images that grow, norms of groups; for the comparison of backends with ref. */
+/* Tensors of several parts, images that grow, norms of groups; for the comparison of backends with
+ * ref. */
 #include "engine/graph/layer_image.h"
 #include "engine/graph/layer.h"
 #include "op_case.h"
@@ -11,7 +12,8 @@ static void set_parts(struct jm_node *n, int axis, struct jm_tensor *const *part
 		n->attr.concat.size[i] = part[i]->dim[axis];
 }
 
-/* Two to four parts along any axis, and the gradients of the odd ones; the flag adds to all results. */
+/* Two to four parts along any axis, and the gradients of the odd ones; the flag adds to all
+ * results. */
 static void concat(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
 	const int axis = (int)d->s % 4, n = 2 + (int)d->s / 4 % 3, unit = d->c % 8 ? 1 : 8;
@@ -33,7 +35,8 @@ static void concat(struct kit *k, const struct types *t, const struct shape *d, 
 	set_parts(backend_node(k, JM_OP_SPLIT, &dy, back, add ? 10 : 0), axis, part);
 }
 
-/* Results of two convolutions and of a pooling, in the layout that the backend has for these, and back. */
+/* Results of two convolutions and of a pooling, in the layout that the backend has for these, and
+ * back. */
 static void concat_branches(struct kit *k, const struct types *t, const struct shape *d, bool wide)
 {
 	const int64_t from = wide ? 16 : d->c, to = wide ? 32 : d->n;
@@ -67,8 +70,8 @@ static void concat_branches(struct kit *k, const struct types *t, const struct s
 	kit_read(k, back[2]);
 }
 
-/* Windows that leave the image below and to the right alone, as those of autoencoders, or there further than on the other
- * sides. */
+/* Windows that leave the image below and to the right alone, as those of autoencoders, or there
+ * further than on the other sides. */
 static void conv_lopsided(struct kit *k, const struct types *t, const struct shape *d, bool further)
 {
 	const int64_t dim[] = {d->b, d->c, 6 + d->s % 5, 5 + d->s % 4},
@@ -113,7 +116,8 @@ static void upsample(struct kit *k, const struct types *t, const struct shape *d
 			n[i]->attr.pool.kernel[axis] = n[i]->attr.pool.stride[axis] = times;
 }
 
-/* One to four groups; odd sizes apply SiLU. The flag: results are added to, but for the statistics. */
+/* One to four groups; odd sizes apply SiLU. The flag: results are added to, but for the
+ * statistics. */
 static void groupnorm(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
 	const int groups = 1 + (int)(d->s + d->b) % 4;

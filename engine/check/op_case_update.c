@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The norm of all gradients and the optimizers' updates, for the comparison of backends with ref. */
+/* The norm of all gradients and the optimizers' updates, for the comparison of backends with
+ * ref. */
 #include "op_case.h"
 
 /* Large: the squares overflow f32. */
@@ -44,8 +45,8 @@ static void adams(
 	u->attr.adamw.n_decay = n / 2 + 1;
 }
 
-/* A part of the parameters is copied, whose end is no multiple of 8; in f32 nothing is. Gradients of a bf16 copy may be in
- * bf16 as well. */
+/* A part of the parameters is copied, whose end is no multiple of 8; in f32 nothing is. Gradients
+ * of a bf16 copy may be in bf16 as well. */
 static void adamw_copy(struct kit *k, const struct types *t, const struct shape *d, bool alone)
 {
 	int64_t n = 96 + d->s * d->c * 3;

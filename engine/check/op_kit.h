@@ -42,7 +42,8 @@ void kit_done(struct kit *k);
 struct jm_tensor *kit_normal(struct kit *k, enum jm_dtype type, double mean, double spread,
 	int rank, const int64_t *dim);
 struct jm_tensor *kit_ids(struct kit *k, int64_t below, int rank, const int64_t *dim);
-/* Whole numbers from `least` to `most`: sums of their products are exact in types that hold the largest sum. */
+/* Whole numbers from `least` to `most`: sums of their products are exact in types that hold the
+ * largest sum. */
 struct jm_tensor *kit_whole(
 	struct kit *k, enum jm_dtype type, int least, int most, int rank, const int64_t *dim);
 /* i32: first, first + 1, ... */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ops of a device against ref: the tolerances, shapes from random numbers, the round of all cases. */
+/* Ops of a device against ref: the tolerances, shapes from random numbers, the round of all
+ * cases. */
 #include "selftest.h"
 #include "base/clock.h"
 #include "engine/graph/rng.h"
@@ -10,8 +11,8 @@
 #include <stdlib.h>
 
 /*
- * An element may differ from ref's by this share of its size plus the mean size of the results: f32 leaves
- * room for sums in another order, bf16 and f16 for one rounding more on the way.
+ * An element may differ from ref's by this share of its size plus the mean size of the results: f32
+ * leaves room for sums in another order, bf16 and f16 for one rounding more on the way.
  */
 #define TOLERANCE_F32  2e-5
 #define TOLERANCE_BF16 1.6e-2
@@ -24,9 +25,10 @@
 #define TOLERANCE_SWIGLU 2
 
 /*
- * Matrix units of Hopper add products of 8 bits with 13 bits behind the point of the largest term and cut off what
- * is below (tests/hw/f8_sums.py); cuBLASLt brings such sums into f32 after every 128 products at best. Sums of at most 192
- * products of normal values are off by up to 1.2e-3, and gelu halves the mean size. Sums of whole numbers are exact.
+ * Matrix units of Hopper add products of 8 bits with 13 bits behind the point of the largest term
+ * and cut off what is below (tests/hw/f8_sums.py); cuBLASLt brings such sums into f32 after every
+ * 128 products at best. Sums of at most 192 products of normal values are off by up to 1.2e-3, and
+ * gelu halves the mean size. Sums of whole numbers are exact.
  */
 #define TOLERANCE_F8_SUMS 3e-3
 
@@ -99,7 +101,7 @@ struct backend_off backend_compare(
 	return off;
 }
 
-/* ---- one case ------------------------------------------------------------------------------------------- */
+/* ---- one case -------------------------------------------------------------------------------- */
 
 struct asked {
 	const char *device;

@@ -25,9 +25,9 @@ struct jm_selftest_request {
 };
 
 /*
- * Tests the ops that are asked for and calls back with each row. Shapes and operands of a row depend
- * only on seed and name. Returns 0 also if results are wrong, and an error if a case cannot be run or
- * no op has the name.
+ * Tests the ops that are asked for and calls back with each row. Shapes and operands of a row
+ * depend only on seed and name. Returns 0 also if results are wrong, and an error if a case cannot
+ * be run or no op has the name.
  */
 int jm_selftest(const struct jm_selftest_request *request, jm_selftest_tell *tell, void *arg,
 	struct jm_err *err);

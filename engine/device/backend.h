@@ -2,12 +2,13 @@
 /*
  * Contract of a backend: runs the nodes of a program on one kind of device.
  *
- * `ref` is built in and defines every op; the others are plug-ins: a shared object "<name>.so" that exports
- * `jm_backend_entry`. node.h has tensors, ops and nodes. The engine calls in this order:
+ * `ref` is built in and defines every op; the others are plug-ins: a shared object "<name>.so" that
+ * exports `jm_backend_entry`. node.h has tensors, ops and nodes. The engine calls in this order:
  *
  *	open     once
  *	select   per group, before any memory exists: in which layouts and with how much scratch the
- *	         backend can run it, or 0 = refused. A refused group of several nodes is split and its
+ *	         backend can run it, or 0 = refused. A refused group of several nodes is split and
+ *		its
  *	         nodes are offered one by one; a refused single node ends the build with its reason.
  *	alloc	   the whole arena, whose size follows from the choices of select
  *	build    per group: shapes, layouts and ADDRESSES are final until drop. Slow work (code
@@ -17,14 +18,15 @@
  *	sync     the host waits until all queued work is done
  *	drop, release, close
  *
- * A device works asynchronously. run, copy and fill put work on a queue and may return before it is done; the work
- * of one queue is done in order. There are two queues: the compute queue, which runs all work of `run`, and the
- * copy queue, whose copies may overlap with computing. If a device has `stream`, a third queue carries transfers
- * between ranks (comm/comm.h). An event marks a point in a queue; another queue or the host can wait for it. A
- * backend that finishes all work before it returns has in effect one queue and no events.
+ * A device works asynchronously. run, copy and fill put work on a queue and may return before it is
+ * done; the work of one queue is done in order. There are two queues: the compute queue, which runs
+ * all work of `run`, and the copy queue, whose copies may overlap with computing. If a device has
+ * `stream`, a third queue carries transfers between ranks (comm/comm.h). An event marks a point in
+ * a queue; another queue or the host can wait for it. A backend that finishes all work before it
+ * returns has in effect one queue and no events.
  *
- * One device is used by one thread at a time. Backends never print or exit and keep no global mutable state. Errors
- * are whole sentences in `err` (include/joulemark.h).
+ * One device is used by one thread at a time. Backends never print or exit and keep no global
+ * mutable state. Errors are whole sentences in `err` (include/joulemark.h).
  */
 #ifndef JM_BACKEND_H
 #define JM_BACKEND_H
@@ -52,7 +54,7 @@ struct jm_choice {
 };
 #define JM_CHOICE_MAX 4
 
-/* ---- the backend ----------------------------------------------------------------------------------- */
+/* ---- the backend ----------------------------------------------------------------------------- */
 
 struct jm_device_props {
 	char name[96]; /* "Intel(R) Xeon(R) Processor, 2 threads" */
@@ -71,8 +73,8 @@ enum jm_copy { JM_TO_DEVICE, JM_TO_HOST, JM_ON_DEVICE };
 enum jm_queue { JM_QUEUE_COMPUTE, JM_QUEUE_COPY, JM_QUEUE_COMM, JM_QUEUE_COUNT };
 
 /*
- * dev: the pointer that open returned. The functions under "optional" may be NULL; the engine calls the
- * functions of engine/device/device.h, which have defaults for them.
+ * dev: the pointer that open returned. The functions under "optional" may be NULL; the engine calls
+ * the functions of engine/device/device.h, which have defaults for them.
  */
 struct jm_backend {
 	uint32_t
@@ -83,9 +85,10 @@ struct jm_backend {
 	int (*open)(int index, int threads, void **ret_dev, struct jm_err *err);
 	void (*props)(void *dev, struct jm_device_props *ret);
 	/*
-	 * Fills at most JM_CHOICE_MAX choices (zeroed by the caller), best first, and returns how many. 0 =
-	 * refused; err holds the reason. Tensors hold the layouts that are decided already: a choice that
-	 * keeps them needs no reorder. The call must be fast, without code generation.
+	 * Fills at most JM_CHOICE_MAX choices (zeroed by the caller), best first, and returns how
+	 * many. 0 = refused; err holds the reason. Tensors hold the layouts that are decided
+	 * already: a choice that keeps them needs no reorder. The call must be fast, without code
+	 * generation.
 	 */
 	int (*select)(void *dev, const struct jm_group *group, struct jm_choice *choice,
 		struct jm_err *err);
@@ -106,33 +109,34 @@ struct jm_backend {
 
 	/* ---- optional ---- */
 	/*
-	 * Joins several built groups into one exec: all that run before the micro-steps, in each micro-step,
-	 * or in the update. The groups outlive it. The groups run in the given order on one queue, and a later
-	 * group may reuse the memory of an earlier one. Two groups may overlap in time only if neither touches
-	 * a byte that the other writes (results, scratch, saved); addresses are final. *ret_exec = NULL: the
-	 * engine runs the groups one by one.
+	 * Joins several built groups into one exec: all that run before the micro-steps, in each
+	 * micro-step, or in the update. The groups outlive it. The groups run in the given order on
+	 * one queue, and a later group may reuse the memory of an earlier one. Two groups may
+	 * overlap in time only if neither touches a byte that the other writes (results, scratch,
+	 * saved); addresses are final. *ret_exec = NULL: the engine runs the groups one by one.
 	 */
 	int (*capture)(void *dev, void *const *exec, int n, void **ret_exec, struct jm_err *err);
 	/* Sets every byte of device memory to `value`. Default: copies. */
 	int (*fill)(void *dev, enum jm_queue queue, void *to, unsigned char value, size_t bytes,
 		struct jm_err *err);
-	/* Page-locked host memory, aligned to 64 bytes; NULL = out of memory. Default: ordinary memory. */
+	/* Page-locked host memory, aligned to 64 bytes; NULL = out of memory. Default: ordinary
+	 * memory. */
 	void *(*pinned_alloc)(void *dev, size_t bytes);
 	void (*pinned_release)(void *dev, void *memory); /* takes NULL */
 	/* The bytes that alloc can give now. Default: unknown. */
 	int (*memory_free)(void *dev, size_t *ret, struct jm_err *err);
 	/*
-	 * The vendor's handle of a queue, for transports; makes the device current in the calling thread.
-	 * Default: there is no third queue, and ranks exchange host memory.
+	 * The vendor's handle of a queue, for transports; makes the device current in the calling
+	 * thread. Default: there is no third queue, and ranks exchange host memory.
 	 */
 	int (*stream)(void *dev, enum jm_queue queue, void **ret, struct jm_err *err);
 	/* A text for users: names and versions of driver and libraries; missing parts and the
 	 * reason. Default: empty. */
 	void (*versions)(void *dev, char *ret, size_t size);
 	/*
-	 * Restricts `run` to about this share of the device's units (multiprocessors of a GPU); needs no
-	 * privileges. Called at most once, directly after open. Returns the units in use and in total.
-	 * Default: not supported.
+	 * Restricts `run` to about this share of the device's units (multiprocessors of a GPU);
+	 * needs no privileges. Called at most once, directly after open. Returns the units in use
+	 * and in total. Default: not supported.
 	 */
 	int (*restrict_units)(
 		void *dev, double share, int *ret_units, int *ret_of, struct jm_err *err);
@@ -142,8 +146,9 @@ struct jm_backend {
 	const struct jm_backend_peer *peer;	/* copies to another device (backend_peer.h) */
 	const struct jm_lanes *lanes;		/* for transport host (comm/lanes.h) */
 	/*
-	 * While on, select measures nothing: what it would choose by timing, and does not know yet, asks for the most
-	 * scratch that it may need. For plans that are made only to learn their size.
+	 * While on, select measures nothing: what it would choose by timing, and does not know yet,
+	 * asks for the most scratch that it may need. For plans that are made only to learn their
+	 * size.
 	 */
 	void (*plan_roughly)(void *dev, bool on);
 };

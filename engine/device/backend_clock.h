@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The optional part of a backend (backend.h) for the device's own clock, in ns with any zero. It needs pinned memory. */
+/* The optional part of a backend (backend.h) for the device's own clock, in ns with any zero. It
+ * needs pinned memory. */
 #ifndef JM_BACKEND_CLOCK_H
 #define JM_BACKEND_CLOCK_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The optional part of a backend (backend.h) for events: points in the queues of a device that works asynchronously. */
+/* The optional part of a backend (backend.h) for events: points in the queues of a device that
+ * works asynchronously. */
 #ifndef JM_BACKEND_EVENTS_H
 #define JM_BACKEND_EVENTS_H
 

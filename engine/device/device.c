@@ -44,7 +44,7 @@ void jm_device_close(struct jm_device *d)
 	*d = (struct jm_device){0};
 }
 
-/* ---- what is checked while the host waits ------------------------------------------------------------------ */
+/* ---- what is checked while the host waits ---------------------------------------------------- */
 
 #define CHECK_NS  100000000
 #define END_NS	  (5 * JM_SECOND) /* for each queue that a failed check has to end */
@@ -86,7 +86,8 @@ static int wait_and_watch(
 	return reached < 0 ? reached : code ? code : w->check(w->arg, err);
 }
 
-/* After a failure of the check, which ends what the queue waits for, again and again; false = it still waits. */
+/* After a failure of the check, which ends what the queue waits for, again and again; false = it
+ * still waits. */
 static bool ends(struct jm_device_watch *w, enum jm_queue queue)
 {
 	int64_t start = jm_clock_now(jm_clock_real()), now = start;
@@ -144,7 +145,7 @@ int jm_device_watch(struct jm_device *d, jm_device_check_fn *check, void *arg, s
 	return code;
 }
 
-/* ---- work ---------------------------------------------------------------------------------------------- */
+/* ---- work ------------------------------------------------------------------------------------ */
 
 int jm_device_run(const struct jm_device *d, void *exec, struct jm_err *err)
 {
@@ -248,7 +249,7 @@ int jm_device_clock(const struct jm_device *d, struct jm_device_time *ret, struc
 	return d->backend->clock->read(d->dev, ret, err);
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 #define ALIGN ((size_t)64)
 
@@ -323,7 +324,7 @@ int jm_room_refuse(struct jm_room room, double needs, struct jm_err *err, const 
 	return jm_err_set(err, code, "%s%s", text, others);
 }
 
-/* ---- plans --------------------------------------------------------------------------------------------- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 double jm_device_peak(const struct jm_device *d, enum jm_dtype type, enum jm_math math)
 {
@@ -348,7 +349,7 @@ bool jm_device_plan_roughly(const struct jm_device *d, bool on)
 	return d->backend->plan_roughly;
 }
 
-/* ---- events -------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 bool jm_device_is_async(const struct jm_device *d)
 {

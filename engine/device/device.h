@@ -51,8 +51,9 @@ struct jm_room {
 };
 struct jm_room jm_device_room(const struct jm_device *d);
 double jm_room_held(struct jm_room room); /* bytes that other processes hold, at least */
-/* Sets and returns the error of `needs` bytes that do not fit: the sentence, then one about other processes if they hold
- * memory of the device. JM_EBUSY: it would fit without them; else JM_ENOMEM. */
+/* Sets and returns the error of `needs` bytes that do not fit: the sentence, then one about other
+ * processes if they hold memory of the device. JM_EBUSY: it would fit without them; else
+ * JM_ENOMEM. */
 int jm_room_refuse(struct jm_room room, double needs, struct jm_err *err, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 /* Sets the limit of recomputation to that share of a step's time, by the device's peaks; false: the
@@ -95,9 +96,9 @@ int jm_event_seconds(
 void jm_event_drop(struct jm_event *e); /* a zeroed event is allowed */
 
 /*
- * While the host waits for an asynchronous device, it calls check(arg) ten times per second; an error
- * ends the wait, and the caller gets it. To be called after the device is open, and with check NULL
- * before it is closed.
+ * While the host waits for an asynchronous device, it calls check(arg) ten times per second; an
+ * error ends the wait, and the caller gets it. To be called after the device is open, and with
+ * check NULL before it is closed.
  */
 typedef int jm_device_check_fn(void *arg, struct jm_err *err);
 int jm_device_watch(struct jm_device *d, jm_device_check_fn *check, void *arg, struct jm_err *err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bits of a node's `accumulate`, by its results in their order (node.h): which ones are added to what they hold. */
+/* Bits of a node's `accumulate`, by its results in their order (node.h): which ones are added to
+ * what they hold. */
 #ifndef JM_ACCUMULATE_H
 #define JM_ACCUMULATE_H
 

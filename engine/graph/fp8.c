@@ -7,8 +7,8 @@
  * norms and attention do not change. For the gradient of the weights the input of a layer is kept
  * in 8 bits only.
  *
- * Serving (by rows): the weights do not change, so their parameters are in 8 bits, with a factor for each row; rows of x
- * belong to different requests, so each has a scale of its own maximum.
+ * Serving (by rows): the weights do not change, so their parameters are in 8 bits, with a factor
+ * for each row; rows of x belong to different requests, so each has a scale of its own maximum.
  */
 #include "fp8.h"
 #include "op.h"
@@ -63,7 +63,7 @@ static bool is_inner(const struct jm_graph *g, const struct jm_node *n)
 	       w->dim[0] % MULTIPLE == 0 && w->dim[1] % MULTIPLE == 0;
 }
 
-/* ---- quantize ----------------------------------------------------------------------------------------- */
+/* ---- quantize -------------------------------------------------------------------------------- */
 
 /* elements: of a vector; 0 = the dims of `like` */
 static struct jm_tensor *tensor(struct lowering *l, const struct jm_tensor *like,
@@ -104,7 +104,7 @@ static struct jm_tensor *quantize(struct lowering *l, struct jm_tensor *x, enum 
 	return y;
 }
 
-/* ---- the three products -------------------------------------------------------------------------------- */
+/* ---- the three products ---------------------------------------------------------------------- */
 
 /* The parameter itself is in 8 bits from now on; returns the factors of its rows. */
 static struct jm_tensor *narrow_param(struct lowering *l, struct jm_tensor *w)
@@ -212,7 +212,7 @@ static void count_readers(struct lowering *l)
 	}
 }
 
-/* ---- the graph ------------------------------------------------------------------------------------------ */
+/* ---- the graph ------------------------------------------------------------------------------- */
 
 /* Returns the number of layers. */
 static int64_t find_layers(struct lowering *l)

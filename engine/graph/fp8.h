@@ -14,9 +14,10 @@
 int jm_graph_fp8(struct jm_graph *g, struct jm_err *err);
 int jm_graph_rescale(struct jm_graph *g, struct jm_err *err);
 /*
- * The same for a graph without gradients whose weights stay as they are: each row of x and of the weights has a scale of its
- * own, from its maximum, so that rows do not depend on their neighbours. The parameters are then in 8 bits, with the tensor
- * jm_cell.scale beside them. To be called before all other passes. JM_EUSAGE: no layer has suitable widths.
+ * The same for a graph without gradients whose weights stay as they are: each row of x and of the
+ * weights has a scale of its own, from its maximum, so that rows do not depend on their neighbours.
+ * The parameters are then in 8 bits, with the tensor jm_cell.scale beside them. To be called before
+ * all other passes. JM_EUSAGE: no layer has suitable widths.
  */
 int jm_graph_fp8_rows(struct jm_graph *g, struct jm_err *err);
 

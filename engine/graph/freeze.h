@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frozen parameters: they keep their values, have no gradient, master or moment, and matrices are in the compute type only. A
- * batch norm whose weight and bias are frozen uses its running statistics and does not change them.
+ * Frozen parameters: they keep their values, have no gradient, master or moment, and matrices are
+ * in the compute type only. A batch norm whose weight and bias are frozen uses its running
+ * statistics and does not change them.
  */
 #ifndef JM_FREEZE_H
 #define JM_FREEZE_H

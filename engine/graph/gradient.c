@@ -221,7 +221,8 @@ static struct jm_tensor *target(const struct walk *w, struct operand o)
 	return t && jm_graph_cell(w->g, t)->needs_grad ? owner(w, t) : NULL;
 }
 
-/* The first result that is the gradient of the same tensor as result i: views of one tensor share it. */
+/* The first result that is the gradient of the same tensor as result i: views of one tensor share
+ * it. */
 static int same_target(const struct walk *w, const struct rule *rule, int i)
 {
 	int j = 0;
@@ -257,8 +258,8 @@ static struct jm_tensor *unread(const struct walk *w, const struct jm_tensor *t)
 }
 
 /*
- * The first result is not optional: it is written even if no op reads it. Neither are, for some ops, those of vectors, which
- * cost nothing: gains and biases that are frozen.
+ * The first result is not optional: it is written even if no op reads it. Neither are, for some
+ * ops, those of vectors, which cost nothing: gains and biases that are frozen.
  */
 static void fill_unread(const struct walk *w, const struct rule *rule, struct jm_tensor **out)
 {
@@ -305,7 +306,8 @@ static void emit(struct walk *w, const struct rule *rule)
 	jm_node_cost(n);
 }
 
-/* A frozen norm multiplies by constants, gamma rstd, so its gradient is the norm again, without mean and beta. */
+/* A frozen norm multiplies by constants, gamma rstd, so its gradient is the norm again, without
+ * mean and beta. */
 static struct jm_tensor *zeros(struct jm_graph *g, const struct jm_tensor *gamma)
 {
 	struct jm_tensor *t = jm_graph_tensor(g, JM_CLASS_STATE, gamma->type, 1, gamma->dim, "");

@@ -61,7 +61,8 @@ struct jm_cell {
 	size_t offset;		 /* in the program's memory, bytes */
 };
 
-/* An interval of the slabs whose gradients are summed at once; each rank updates an equal share of it. */
+/* An interval of the slabs whose gradients are summed at once; each rank updates an equal share of
+ * it. */
 struct jm_segment {
 	int64_t from, n;	     /* elements of the slabs, of all ranks */
 	struct jm_tensor *grads;     /* all of the interval */
@@ -72,7 +73,8 @@ struct jm_segment {
 	const struct jm_node *last;	    /* of the update; completes `updated` */
 	int reader;   /* the first unit that reads `whole`, before transfers are placed */
 	bool vectors; /* it has no matrices */
-	bool is_whole; /* every rank updates all of it: its summed gradients are gathered instead of parameters */
+	/* every rank updates all of it: its summed gradients are gathered instead of parameters */
+	bool is_whole;
 };
 
 /* A sharded update: the ranks divide it among themselves. */
@@ -91,10 +93,12 @@ struct jm_freeze {
 	const struct jm_weight_names *names;
 };
 
-/* The padding of vocabularies in 16 bits, which products read without a copy: tensor cores are fastest on whole blocks. */
+/* The padding of vocabularies in 16 bits, which products read without a copy: tensor cores are
+ * fastest on whole blocks. */
 #define JM_ROW_MULTIPLE 64
 
-/* The smallest sum of gradients over ranks, by default as large as that of torch.nn.parallel.DistributedDataParallel. */
+/* The smallest sum of gradients over ranks, by default as large as that of
+ * torch.nn.parallel.DistributedDataParallel. */
 #define JM_BUCKET_BYTES ((size_t)25 << 20)
 
 struct jm_graph {
@@ -107,7 +111,8 @@ struct jm_graph {
 	enum jm_dtype vector;	/* of parameters that are vectors, their gradients, statistics */
 	enum jm_dtype matrix;	/* of other parameters and their moments: vector or compute */
 	enum jm_dtype gradient; /* of the gradients of these: vector or compute */
-	int64_t row_multiple; /* rows of vocabularies are padded to a multiple of this; 0 = no padding */
+	/* rows of vocabularies are padded to a multiple of this; 0 = no padding */
+	int64_t row_multiple;
 	enum jm_math math; /* of products of f32 */
 	/* without gradients: no dropout, and batch norms use running statistics */
 	bool evaluate;
@@ -145,7 +150,7 @@ void jm_graph_free(struct jm_graph *g);			/* takes NULL */
 /* A name that is not empty also begins a new block, which is the unit of recomputation. */
 void jm_graph_scope(struct jm_graph *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* ---- for passes ------------------------------------------------------------------------------------- */
+/* ---- for passes ------------------------------------------------------------------------------ */
 
 struct jm_tensor *jm_graph_tensor(struct jm_graph *g, enum jm_class class, enum jm_dtype type,
 	int rank, const int64_t *dim, const char *name);

@@ -5,7 +5,8 @@
 
 #include "graph.h"
 
-/* Who names each tensor, when the graph had n_nodes nodes: the number of operands, and the last node. By id. */
+/* Who names each tensor, when the graph had n_nodes nodes: the number of operands, and the last
+ * node. By id. */
 struct jm_uses {
 	int n_nodes, *count, *last;
 };
@@ -18,10 +19,11 @@ int jm_group_cover(struct jm_graph *g, int i, int end, const struct jm_uses *use
 void jm_group_uncover(struct jm_graph *g, int i, int n);
 /* The result of the group that may replace the first operand of its first node; NULL = none. */
 struct jm_tensor *jm_group_replaces(const struct jm_group *group);
-/* The bytes of all operands of the group's nodes; those of an operand that they share count once. */
+/* The bytes of all operands of the group's nodes; those of an operand that they share count
+ * once. */
 double jm_group_bytes(const struct jm_group *group);
-/* The linear-wgrad that may join the group that begins with node i, to compute the gradient of its bias; NULL = there is
- * none. */
+/* The linear-wgrad that may join the group that begins with node i, to compute the gradient of its
+ * bias; NULL = there is none. */
 const struct jm_node *jm_group_wgrad(const struct jm_graph *g, int i);
 
 /* The op of the gradient of an activation, for activations that a backend may recompute in

@@ -76,7 +76,8 @@ struct jm_tensor *jm_graph_table(struct jm_graph *g, const char *name, int64_t r
 	return t;
 }
 
-/* A frozen one in 16 bits is multiplied as it is; others are copied, into padded rows where the device needs them. */
+/* A frozen one in 16 bits is multiplied as it is; others are copied, into padded rows where the
+ * device needs them. */
 static int64_t row_unit(const struct jm_graph *g, const char *name)
 {
 	char full[sizeof(((struct jm_tensor *)0)->name)];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layers, for models: dims are outermost first; names are prefixed by the graph's scope. Errors: as graph.h says.
+ * Layers, for models: dims are outermost first; names are prefixed by the graph's scope. Errors: as
+ * graph.h says.
  */
 #ifndef JM_LAYER_H
 #define JM_LAYER_H
@@ -63,8 +64,8 @@ struct jm_tensor *jm_graph_softmax_xent(
 struct jm_tensor *jm_graph_softmax_xent_add(struct jm_graph *g, struct jm_tensor *loss,
 	double weight, struct jm_tensor *logits, struct jm_tensor *target);
 
-/* For a loss of softmax-xent whose targets may be below 0 (PyTorch's ignore_index is -100): such rows do not count in it, nor in
- * its gradient. Returns it. */
+/* For a loss of softmax-xent whose targets may be below 0 (PyTorch's ignore_index is -100): such
+ * rows do not count in it, nor in its gradient. Returns it. */
 struct jm_tensor *jm_graph_ignore_targets(struct jm_graph *g, struct jm_tensor *loss);
 
 /* The mean of the squared differences of all elements, in training with a tensor for its

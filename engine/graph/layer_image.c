@@ -25,7 +25,8 @@ struct jm_tensor *jm_graph_filter(struct jm_graph *g, const char *name, enum jm_
 	return t;
 }
 
-/* The number of window positions along one axis with `pad` on both sides together; below 1 = the image is too small. */
+/* The number of window positions along one axis with `pad` on both sides together; below 1 = the
+ * image is too small. */
 static int64_t places(int64_t size, int64_t window, int stride, int pad, int dilation)
 {
 	int64_t room = size + pad - dilation * (window - 1) - 1;

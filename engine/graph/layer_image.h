@@ -10,7 +10,8 @@
 struct jm_window {
 	int stride, pad, dilation, groups;
 	int more; /* rows of padding below the image and columns to its right, in addition to pad */
-	bool same; /* in place of pad: what keeps the size of an image with stride 1 and odd windows */
+	/* in place of pad: what keeps the size of an image with stride 1 and odd windows */
+	bool same;
 };
 struct jm_tensor *jm_graph_filter(struct jm_graph *g, const char *name, enum jm_init init,
 	int64_t to, int64_t from, int64_t rows, int64_t columns);
@@ -29,8 +30,8 @@ struct jm_tensor *jm_graph_avgpool(
 	struct jm_graph *g, struct jm_tensor *x, int kernel, int stride, int pad, bool count_pad);
 /* Each pixel becomes times x times equal ones: nearest neighbours. */
 struct jm_tensor *jm_graph_upsample(struct jm_graph *g, struct jm_tensor *x, int times);
-/* Normalises each group of channels of an image (Wu and He, arXiv 1803.08494), then applies SiLU if requested. Makes the
- * parameters NAME.weight and .bias. */
+/* Normalises each group of channels of an image (Wu and He, arXiv 1803.08494), then applies SiLU if
+ * requested. Makes the parameters NAME.weight and .bias. */
 struct jm_tensor *jm_graph_groupnorm(struct jm_graph *g, struct jm_tensor *x, int groups, bool silu,
 	double eps, const char *name);
 struct jm_tensor *jm_graph_gap(struct jm_graph *g, struct jm_tensor *x); /* [B, C] */

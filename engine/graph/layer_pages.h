@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layers of serving: a step over T rows, flat, of up to R requests whose keys and values are in pages. Inference only.
- * Errors: as graph.h says.
+ * Layers of serving: a step over T rows, flat, of up to R requests whose keys and values are in
+ * pages. Inference only. Errors: as graph.h says.
  */
 #ifndef JM_LAYER_PAGES_H
 #define JM_LAYER_PAGES_H
@@ -30,21 +30,24 @@ struct jm_flat {
 };
 
 /*
- * Declares the inputs "ids", "position", "request", "page" and "last", and the running state "token" i32[R], which a step
- * makes. In the input, an id below 0 is the token that the step before made of request -1 - id.
+ * Declares the inputs "ids", "position", "request", "page" and "last", and the running state
+ * "token" i32[R], which a step makes. In the input, an id below 0 is the token that the step before
+ * made of request -1 - id.
  */
 struct jm_flat jm_graph_flat(struct jm_graph *g, const struct jm_step_shape *shape);
 /*
- * qkv c[1,T,(H+2G)D] -> c[1,T,H D]: rotates queries and keys, stores keys and values in the running state "cache.keys"
- * and "cache.values" (in the graph's scope), and attends causally to all that is stored of the row's request.
+ * qkv c[1,T,(H+2G)D] -> c[1,T,H D]: rotates queries and keys, stores keys and values in the running
+ * state "cache.keys" and "cache.values" (in the graph's scope), and attends causally to all that is
+ * stored of the row's request.
  */
 struct jm_tensor *jm_graph_attention_pages(struct jm_graph *g, struct jm_tensor *qkv,
 	const struct jm_flat *flat, int heads, int kv_heads, struct jm_rotary rotary);
 /* x[..,C] -> y[R,C], the rows of x whose numbers `at` i32[R] has. */
 struct jm_tensor *jm_graph_rows(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *at);
 /*
- * logits[R,V] -> the state "token" of jm_graph_flat: the largest of the first `classes` (0: all), or, with draws, one by the
- * inputs "rule" f32[R,3] and "draw" i32[R,2] of op sample, which it declares.
+ * logits[R,V] -> the state "token" of jm_graph_flat: the largest of the first `classes` (0: all),
+ * or, with draws, one by the inputs "rule" f32[R,3] and "draw" i32[R,2] of op sample, which it
+ * declares.
  */
 struct jm_tensor *jm_graph_sample(
 	struct jm_graph *g, struct jm_tensor *logits, int64_t classes, bool draws);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contract of a model: one file = one network, built only of engine ops (engine/graph/graph.h). A preset
- * is a named set of dimensions: "gpt-117m" is a preset of "gpt".
+ * Contract of a model: one file = one network, built only of engine ops (engine/graph/graph.h). A
+ * preset is a named set of dimensions: "gpt-117m" is a preset of "gpt".
  */
 #ifndef JM_MODEL_H
 #define JM_MODEL_H
@@ -32,7 +32,8 @@ enum jm_fill {
 	JM_FILL_NORMAL, /* [batch,..], the compute type of the precision: random normal values */
 	JM_FILL_CLASS,	/* i32[batch]: a random class for each sample */
 	JM_FILL_ROW,	/* i32[batch]: the index of each sample in its batch, from 0 */
-	JM_FILL_HEAT, /* [batch,N..,C], the compute type: C fields of heat on a periodic grid (heat.h) */
+	/* [batch,N..,C], the compute type: C fields of heat on a periodic grid (heat.h) */
+	JM_FILL_HEAT,
 };
 
 /* An input that `build` declares. With dropout "random.now" is filled, too. */
@@ -40,7 +41,8 @@ struct jm_input {
 	const char *name;
 	enum jm_fill fill;
 	const char *below; /* TEXT, CLASS: the option that holds the number of tokens or classes */
-	/* TEXT: the window begins this many tokens later; HEAT: the time is this many steps later. 1 for targets */
+	/* TEXT: the window begins this many tokens later; HEAT: the time is this many steps later.
+	 * 1 for targets */
 	int shift;
 };
 
@@ -59,11 +61,12 @@ struct jm_model {
 	const struct jm_preset *presets; /* terminated by name NULL */
 	/* Names in weights files, terminated by `of` NULL; optional: those of the graph. */
 	const struct jm_weight_names *weights;
-	/* Optional: the dimensions that the config.json of a folder of Hugging Face has. file: for errors. ret: values of
-	 * the options, unset. */
+	/* Optional: the dimensions that the config.json of a folder of Hugging Face has. file: for
+	 * errors. ret: values of the options, unset. */
 	int (*config)(const char *file, const struct json_t *config, struct jm_values *ret,
 		struct jm_err *err);
-	/* Optional: a new config.json of this network, but for the type of its weights; NULL = out of memory. */
+	/* Optional: a new config.json of this network, but for the type of its weights; NULL = out
+	 * of memory. */
 	struct json_t *(*make_config)(const struct jm_values *dims);
 	/* Optional, a pattern of fnmatch: the parameters whose rows are the classes. */
 	const char *top;
@@ -77,15 +80,15 @@ struct jm_model {
 	int (*default_seq)(const struct jm_values *dims, int64_t *ret, struct jm_err *err);
 	/*
 	 * Declares the network for `batch` samples of `seq` items, with its inputs, and returns its
-	 * loss: the scalar of jm_graph_softmax_xent, jm_graph_mse or jm_graph_relative_l2, or a sum of such scalars.
-	 * Errors: JM_EUSAGE or JM_ERANGE for dimensions that do not match.
+	 * loss: the scalar of jm_graph_softmax_xent, jm_graph_mse or jm_graph_relative_l2, or a sum
+	 * of such scalars. Errors: JM_EUSAGE or JM_ERANGE for dimensions that do not match.
 	 */
 	int (*build)(struct jm_graph *g, const struct jm_values *dims, int64_t batch, int64_t seq,
 		struct jm_tensor **ret_loss, struct jm_err *err);
 	/*
-	 * Optional: declares the network as a step of serving, with the inputs of jm_graph_flat, and returns the logits
-	 * c[R,V] of each request's row in "last". Prefill, decode and steps that mix them are this one graph.
-	 * Parameters have the names that `build` gives them.
+	 * Optional: declares the network as a step of serving, with the inputs of jm_graph_flat,
+	 * and returns the logits c[R,V] of each request's row in "last". Prefill, decode and steps
+	 * that mix them are this one graph. Parameters have the names that `build` gives them.
 	 */
 	int (*step)(struct jm_graph *g, const struct jm_values *dims,
 		const struct jm_step_shape *shape, struct jm_tensor **ret_logits,
@@ -132,9 +135,10 @@ int jm_model_dims(const struct jm_model *model, const struct jm_preset *preset,
 	const struct jm_values *given, struct jm_values *ret, struct jm_err *err);
 
 /*
- * Is a tensor in the compute type, although the masters are in f32? AUTO: in bf16 and fp8 on a device with memory of its own,
- * where it saves time; gradients only where it loses nothing beside PyTorch's autocast, which rounds those of matrices, too:
- * not if they are summed over micro-steps or ranks, nor with filters of convolutions, whose gradients are written in f32.
+ * Is a tensor in the compute type, although the masters are in f32? AUTO: in bf16 and fp8 on a
+ * device with memory of its own, where it saves time; gradients only where it loses nothing beside
+ * PyTorch's autocast, which rounds those of matrices, too: not if they are summed over micro-steps
+ * or ranks, nor with filters of convolutions, whose gradients are written in f32.
  */
 enum jm_narrow { JM_NARROW_AUTO, JM_NARROW_NO, JM_NARROW_YES };
 /* Of "auto", "f32" or "bf16". */
@@ -157,7 +161,8 @@ struct jm_training {
 	size_t bucket_bytes;
 	bool by_host;	  /* ranks exchange data through the memory of the host (transport host) */
 	bool rounds_sums; /* gradients travel between ranks in bf16 */
-	bool shards_update; /* with several ranks each updates a share of the parameters; not with `pure` */
+	/* with several ranks each updates a share of the parameters; not with `pure` */
+	bool shards_update;
 	bool pure; /* no f32 masters: matrices, their gradients and moments, and the residual stream are in the
 		    * compute type */
 	bool fp8;		  /* linear layers inside blocks multiply in 8 bits: fp8.c */
@@ -177,20 +182,23 @@ struct jm_training {
 	enum jm_init init; /* of the layers' weights; OWN = the model's */
 	bool zero_gamma;   /* the last batch norm of each residual block starts at 0 */
 };
-/* f32, tf32 (f32 with products in tf32), bf16 and fp16 (masters in f32), bf16-true (no masters), fp8 and fp8-true
- * (as bf16 and bf16-true, with products in 8 bits), f64: sets t->precision, t->math, t->pure and t->fp8. */
+/* f32, tf32 (f32 with products in tf32), bf16 and fp16 (masters in f32), bf16-true (no masters),
+ * fp8 and fp8-true (as bf16 and bf16-true, with products in 8 bits), f64: sets t->precision,
+ * t->math, t->pure and t->fp8. */
 extern const char *const jm_precision_names[]; /* NULL-terminated */
 int jm_precision_set(struct jm_training *t, const char *name, struct jm_err *err);
 /* The network without gradients, on the same parameters: the scalar "loss" and, if the model wants
  * it, "top1", the share of correct answers. */
 int jm_model_evaluate(const struct jm_training *t, struct jm_graph **ret, struct jm_err *err);
 /*
- * A step of serving, with the scalar "token" i32[R] (greedy) and, if wanted, "logits" c[R,V]; of t are used model, dims, precision
- * and what a graph without gradients needs. JM_ENOSUP: the model declares no such step.
+ * A step of serving, with the scalar "token" i32[R] (greedy) and, if wanted, "logits" c[R,V]; of t
+ * are used model, dims, precision and what a graph without gradients needs. JM_ENOSUP: the model
+ * declares no such step.
  */
 int jm_model_step(const struct jm_training *t, const struct jm_step_shape *shape,
 	struct jm_graph **ret, struct jm_err *err);
-/* Network, gradients and update as one graph, with input "adamw.now" and scalars "loss", "grad.norm". */
+/* Network, gradients and update as one graph, with input "adamw.now" and scalars "loss",
+ * "grad.norm". */
 int jm_model_train(struct jm_training *t, struct jm_graph **ret, struct jm_err *err);
 
 #endif

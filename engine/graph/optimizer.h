@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The update of parameters, and what that of one rank and the sharded one of several have in common. */
+/* The update of parameters, and what that of one rank and the sharded one of several have in
+ * common. */
 #ifndef JM_OPTIMIZER_H
 #define JM_OPTIMIZER_H
 
@@ -33,7 +34,8 @@ struct jm_tensor *jm_update_flat(
 /* A flat tensor "adamw.WHAT" (or adam, sgd). */
 struct jm_tensor *jm_update_state(struct jm_graph *g, enum jm_class class, enum jm_dtype type,
 	enum jm_update kind, const char *what, int64_t n);
-/* Appends the node of the update; weight decay applies to the first n_decay elements. v: NULL for SGD. */
+/* Appends the node of the update; weight decay applies to the first n_decay elements. v: NULL for
+ * SGD. */
 struct jm_node *jm_update_node(struct jm_graph *g, const struct jm_adamw *how,
 	struct jm_tensor *const in[4], struct jm_tensor *const out[4], int64_t n_decay);
 

@@ -131,7 +131,8 @@ static struct jm_node *duplicate(struct remake *l, const struct jm_node *n)
 	return jm_duplicate_node(l->g, n, out);
 }
 
-/* The cheap node whose result n quantizes, if no gradient reads that result: both are computed again.
+/* The cheap node whose result n quantizes, if no gradient reads that result: both are computed
+ * again.
  * NULL = n is not such a node. */
 static const struct jm_node *first_of_two(const struct remake *l, const struct jm_node *n)
 {

@@ -6,9 +6,10 @@
 #include "graph.h"
 
 /* A device's peaks per second (flops_f8: products in 8 bits), and the share of a step's time,
- * computed from them, that may be spent on recomputation; share 0: no limit, NAN: jm_remake_usual. positions: max pooling
- * saves positions (backend.h, saved), so nothing is recomputed for its gradient. copies: the update
- * keeps copies of parameters (keep_copies.c), so they are not recomputed. */
+ * computed from them, that may be spent on recomputation; share 0: no limit, NAN: jm_remake_usual.
+ * positions: max pooling saves positions (backend.h, saved), so nothing is recomputed for its
+ * gradient. copies: the update keeps copies of parameters (keep_copies.c), so they are not
+ * recomputed. */
 struct jm_remake {
 	double flops, flops_f8, bytes, share;
 	bool positions, copies;
@@ -17,7 +18,8 @@ struct jm_remake {
 	 * counts as spent on them */
 	bool beside;
 };
-/* The share that is worth its time where memory suffices: 1/16 % for transformers, 1 % for others. */
+/* The share that is worth its time where memory suffices: 1/16 % for transformers, 1 % for
+ * others. */
 double jm_remake_usual(const struct jm_graph *g);
 /*
  * Recomputes norms, activations and compute copies for gradients instead of

@@ -27,7 +27,8 @@ JM_RNG_INLINE uint64_t jm_rng_stream(uint64_t seed)
 	return jm_rng_mix(seed + JM_RNG_STEP);
 }
 
-/* The values of successive counters are jm_rng_mix(stream ^ at) of an `at` that grows by JM_RNG_STEP. */
+/* The values of successive counters are jm_rng_mix(stream ^ at) of an `at` that grows by
+ * JM_RNG_STEP. */
 JM_RNG_INLINE uint64_t jm_rng_of(uint64_t stream, uint64_t counter)
 {
 	return jm_rng_mix(stream ^ (counter + 1) * JM_RNG_STEP);
@@ -39,9 +40,9 @@ JM_RNG_INLINE uint64_t jm_rng(uint64_t seed, uint64_t counter)
 }
 
 /*
- * The 16 random bits by which an update rounds its result `which` (0, 1 or 2) of element i, from `bits` of the counter
- * i / 2, whose halves belong to two elements. The third result gets the exclusive or of the others' bits, so that any
- * two of the three are independent.
+ * The 16 random bits by which an update rounds its result `which` (0, 1 or 2) of element i, from
+ * `bits` of the counter i / 2, whose halves belong to two elements. The third result gets the
+ * exclusive or of the others' bits, so that any two of the three are independent.
  */
 JM_RNG_INLINE uint32_t jm_rng_rounding(uint64_t bits, uint64_t i, int which)
 {

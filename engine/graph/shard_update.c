@@ -4,14 +4,16 @@
  * moments of this share only (Rajbhandari et al., arXiv 1910.02054, stage 1).
  *
  * The slabs are divided into segments; of segment [from, from + n) rank r of W owns the r-th of W
- * equal parts. Tensors that hold own shares only (moments, sums of gradients) begin at element from / W. A
- * segment may begin and end inside a parameter. bucket.c inserts the transfers: the gradients of a
- * segment are reduce-scattered, the norms of the shares are gathered, then what the update wrote is gathered. A matrix
- * that only products read, as a copy in the compute type, is gathered in this type: its copy persists, and the
- * master of another rank's share is out of date until jm_reduce_gather.
+ * equal parts. Tensors that hold own shares only (moments, sums of gradients) begin at element from
+ * / W. A segment may begin and end inside a parameter. bucket.c inserts the transfers: the
+ * gradients of a segment are reduce-scattered, the norms of the shares are gathered, then what the
+ * update wrote is gathered. A matrix that only products read, as a copy in the compute type, is
+ * gathered in this type: its copy persists, and the master of another rank's share is out of date
+ * until jm_reduce_gather.
  *
- * A step begins with the tables of tokens, so that it would wait for them to be gathered. Where this takes long (by_host),
- * every rank updates these tables as a whole: their summed gradients are gathered before the update.
+ * A step begins with the tables of tokens, so that it would wait for them to be gathered. Where
+ * this takes long (by_host), every rank updates these tables as a whole: their summed gradients are
+ * gathered before the update.
  */
 #include "shard_update.h"
 #include "tensor.h"
@@ -20,8 +22,9 @@
 
 #define OPS(...) ((struct jm_tensor *const[]){__VA_ARGS__})
 
-/* Order in the slabs: matrices and tables that are gathered as they are, vectors, matrices that are gathered as
- * copies. The first transfers after an update then serve the first nodes of the next step. */
+/* Order in the slabs: matrices and tables that are gathered as they are, vectors, matrices that are
+ * gathered as copies. The first transfers after an update then serve the first nodes of the next
+ * step. */
 enum region { MATRICES, VECTORS, COPIED, REGIONS };
 
 struct plan {
@@ -56,7 +59,7 @@ static bool makes_copy(const struct jm_node *n)
 	return n->op == JM_OP_CAST && n->out[0]->class == JM_CLASS_COPY;
 }
 
-/* ---- which parameters are read as copies only -------------------------------------------------------------- */
+/* ---- which parameters are read as copies only ------------------------------------------------ */
 
 static void find_copied(struct plan *p)
 {
@@ -94,7 +97,8 @@ static bool has_tables(const struct plan *p)
 	return copies && tables;
 }
 
-/* The copy that stands for this one: the first copy of a parameter that is gathered as such; else t itself. */
+/* The copy that stands for this one: the first copy of a parameter that is gathered as such; else t
+ * itself. */
 static struct jm_tensor *lasting(const struct plan *p, struct jm_tensor *t)
 {
 	const struct jm_cell *c = t ? jm_graph_cell(p->g, t) : NULL;
@@ -127,7 +131,7 @@ static void drop_casts(struct plan *p)
 	g->n_forward = forward;
 }
 
-/* ---- slabs ------------------------------------------------------------------------------------------------- */
+/* ---- slabs ----------------------------------------------------------------------------------- */
 
 static bool is_in(const struct plan *p, const struct jm_cell *c, enum region region)
 {
@@ -229,7 +233,7 @@ static struct jm_tensor *view(
 	return t;
 }
 
-/* ---- segments ------------------------------------------------------------------------------------------------ */
+/* ---- segments -------------------------------------------------------------------------------- */
 
 static void add_segment(struct plan *p, int64_t from, int64_t to, bool vectors)
 {
@@ -248,7 +252,8 @@ static void add_segment(struct plan *p, int64_t from, int64_t to, bool vectors)
 	s->segment[s->n++] = (struct jm_segment){.from = from, .n = to - from, .vectors = vectors};
 }
 
-/* True if the rest of the region, n elements, joins the segment before it. before: the segments of the regions before. */
+/* True if the rest of the region, n elements, joins the segment before it. before: the segments of
+ * the regions before. */
 static bool joins(const struct plan *p, enum region region, int before, int64_t n)
 {
 	size_t given = p->g->bucket_bytes, least = given ? given : JM_BUCKET_BYTES;
@@ -262,11 +267,12 @@ static bool joins(const struct plan *p, enum region region, int before, int64_t 
 }
 
 /*
- * Divides a region: a segment ends after the first parameter with which it has enough bytes, or up to a unit before
- * that; a small rest joins the segment before it. Vectors have a segment of their own, because the backward pass
- * completes them last, unless all matrices before them are few. Unless the size is given, each segment has twice the
- * bytes of the one before: there are few transfers, and the first segments, whose gradients are complete last and
- * whose parameters are read first, are small.
+ * Divides a region: a segment ends after the first parameter with which it has enough bytes, or up
+ * to a unit before that; a small rest joins the segment before it. Vectors have a segment of their
+ * own, because the backward pass completes them last, unless all matrices before them are few.
+ * Unless the size is given, each segment has twice the bytes of the one before: there are few
+ * transfers, and the first segments, whose gradients are complete last and whose parameters are
+ * read first, are small.
  */
 static void divide(struct plan *p, enum region region)
 {
@@ -295,7 +301,7 @@ static void divide(struct plan *p, enum region region)
 		add_segment(p, from, to, region == VECTORS);
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 /* Elements of the share [from, from + n) that decay: matrices, not vectors. */
 static int64_t decaying(const struct plan *p, int64_t from, int64_t n)

@@ -213,7 +213,7 @@ int64_t jm_layout_offset(
 	return offset;
 }
 
-/* ---- elements ------------------------------------------------------------------------------------------ */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 /*
  * A type with a sign, `exponent` bits and `mantissa` bits. infinite: the largest exponent means

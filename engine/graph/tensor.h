@@ -26,8 +26,8 @@ int64_t jm_tensor_count(const struct jm_tensor *t);
 int64_t jm_tensor_rows(const struct jm_tensor *t);
 /* The last dim. */
 int64_t jm_tensor_width(const struct jm_tensor *t);
-/* The product of the dims that are slower in memory than this one: in each of so many pieces of memory, all of the dim
- * is together. Only this dim may have blocks. */
+/* The product of the dims that are slower in memory than this one: in each of so many pieces of
+ * memory, all of the dim is together. Only this dim may have blocks. */
 int64_t jm_tensor_pieces(const struct jm_tensor *t, int dim);
 /* The bytes of the tensor in this layout, including padding. */
 size_t jm_layout_bytes(const struct jm_tensor *t, const struct jm_layout *layout);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tensors of a network are called, and how they lie, in the weights files of other programs: a table of each model,
- * and the list of parts that it gives for a graph. A matrix here may be several tensors there (queries, keys, values).
+ * What the tensors of a network are called, and how they lie, in the weights files of other
+ * programs: a table of each model, and the list of parts that it gives for a graph. A matrix here
+ * may be several tensors there (queries, keys, values).
  */
 #ifndef JM_WEIGHT_PART_H
 #define JM_WEIGHT_PART_H
@@ -10,9 +11,10 @@
 #include "base/option.h"
 
 /*
- * A row: `own` is a name of the graph in which each '*' stands for one or more characters, `file` the name in the file,
- * where they follow in the same order. Rows of the same `own`, one after the other, name the parts of one tensor, from its
- * first row on. A tensor without a row has the same name in both.
+ * A row: `own` is a name of the graph in which each '*' stands for one or more characters, `file`
+ * the name in the file, where they follow in the same order. Rows of the same `own`, one after the
+ * other, name the parts of one tensor, from its first row on. A tensor without a row has the same
+ * name in both.
  */
 struct jm_weight_name {
 	const char *own, *file;
@@ -21,8 +23,8 @@ struct jm_weight_name {
 	bool flat;	 /* a filter is a matrix of as many rows in the file */
 	const char *
 		share; /* the option whose value is in proportion to the part's rows; NULL = equal parts */
-	/* a second name that a file may have for the same values (an output that shares the table of the tokens); not written, and
-	 * not used where the network has a tensor of this name */
+	/* a second name that a file may have for the same values (an output that shares the table
+	 * of the tokens); not written, and not used where the network has a tensor of this name */
 	const char *tied;
 };
 
@@ -31,7 +33,8 @@ struct jm_weight_names {
 	const char *of;			   /* "torchvision" */
 	const struct jm_weight_name *name; /* terminated by own NULL */
 	const char *prefix; /* of all names in the file, which some files omit; NULL = none */
-	/* patterns of fnmatch for what is no weight (masks, tables of angles); NULL, or terminated by NULL */
+	/* patterns of fnmatch for what is no weight (masks, tables of angles); NULL, or terminated
+	 * by NULL */
 	const char *const *ignored;
 };
 
@@ -49,15 +52,17 @@ struct jm_weight_part {
 	bool transposed;
 };
 
-/* Does the pattern of fnmatch fit a name that the tensor of the graph has in a file? names: terminated by `of` NULL, or NULL. */
+/* Does the pattern of fnmatch fit a name that the tensor of the graph has in a file? names:
+ * terminated by `of` NULL, or NULL. */
 bool jm_weight_name_fits(const struct jm_weight_names *names, const char *own, const char *pattern);
 
 /* Is it one that a weights file holds: a parameter, or a running mean or variance of a norm? */
 bool jm_weight_is_kept(const struct jm_cell *c);
 
 /*
- * The parts of all such tensors of the graph, in its order; to be freed by free(). names: NULL = they have the names of the
- * graph. dims: the options of the model. JM_EBUG: a name is too long, or a table does not fit its network.
+ * The parts of all such tensors of the graph, in its order; to be freed by free(). names: NULL =
+ * they have the names of the graph. dims: the options of the model. JM_EBUG: a name is too long, or
+ * a table does not fit its network.
  */
 int jm_weight_parts(const struct jm_graph *g, const struct jm_weight_names *names,
 	const struct jm_values *dims, struct jm_weight_part **ret, int *ret_n, struct jm_err *err);

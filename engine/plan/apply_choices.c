@@ -101,7 +101,7 @@ static int push(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
 	return 0;
 }
 
-/* ---- choices ------------------------------------------------------------------------------------------ */
+/* ---- choices --------------------------------------------------------------------------------- */
 
 static const struct jm_choice *cheapest(
 	const struct jm_program *p, const struct jm_unit *u, const struct jm_choice *choice, int n)
@@ -152,7 +152,7 @@ static void take_memory(struct jm_program *p, struct jm_unit *u)
 	u->saved = extra(p, JM_CLASS_SAVED, u->choice.saved, "saved");
 }
 
-/* ---- layouts ------------------------------------------------------------------------------------------ */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 /* The copies of a tensor that does not change in a step, by layout; else NULL. */
 static struct jm_tensor *find_copy(
@@ -219,8 +219,8 @@ static int bring(struct jm_program *p, struct jm_node *n, int i, const struct jm
 		return 0;
 	if (jm_choice_is_open(p, t) && remake(p, t, layout))
 		return 0;
-	/* with one micro-step a node that is computed again gets its own copy, so that the first copy
-	 * need not be kept */
+	/* with one micro-step a node that is computed again gets its own copy, so that the first
+	 * copy need not be kept */
 	if (!n->again || jm_program_micro_steps(p) > 1)
 		to = find_copy(p, t, layout);
 	if (!to)
@@ -233,9 +233,10 @@ static int bring(struct jm_program *p, struct jm_node *n, int i, const struct jm
 	return 0;
 }
 
-/* ---- units of nodes ------------------------------------------------------------------------------------ */
+/* ---- units of nodes -------------------------------------------------------------------------- */
 
-/* Puts the choice into effect: converts operands, sets the layouts of results, requests extra memory. */
+/* Puts the choice into effect: converts operands, sets the layouts of results, requests extra
+ * memory. */
 static int adopt(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
 {
 	int code = 0;
@@ -386,7 +387,7 @@ static int settle(struct jm_program *p, struct jm_node *const *node, int n,
 	return push(p, u, err);
 }
 
-/* ---- all groups ---------------------------------------------------------------------------------------- */
+/* ---- all groups ------------------------------------------------------------------------------ */
 
 static void count_use(struct jm_uses *uses, const struct jm_tensor *t, int node)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places the transfers between ranks: each sum starts after the unit that completes a bucket; with a sharded update
- * each gather starts after the unit that updates a segment. */
+/* Places the transfers between ranks: each sum starts after the unit that completes a bucket; with
+ * a sharded update each gather starts after the unit that updates a segment. */
 #include "bucket.h"
 #include "arena.h"
 #include "engine/graph/optimizer.h"
@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Estimates for what hides behind what: bytes/s of an exchange in each direction, by NCCL over links and by transport host
- * (docs/gpu.md, Two GPUs), and the share of the peak at which products run. */
+/* Estimates for what hides behind what: bytes/s of an exchange in each direction, by NCCL over
+ * links and by transport host (docs/gpu.md, Two GPUs), and the share of the peak at which products
+ * run. */
 #define LINK_RATE 150e9
 #define HOST_RATE 30e9
 #define PRODUCTS  0.6
@@ -170,7 +171,7 @@ static int last_write(const struct buckets *b)
 	return last;
 }
 
-/* ---- a sharded update -------------------------------------------------------------------------------------- */
+/* ---- a sharded update ------------------------------------------------------------------------ */
 
 /* The last unit that writes a gradient of the segment. */
 static int completed_by(const struct buckets *b, const struct jm_segment *s)
@@ -202,7 +203,8 @@ static int add_scatters(struct buckets *b, int at, struct jm_err *err)
 	return code;
 }
 
-/* The segment with matrices that is completed last of those which are complete before unit `end`; NULL = none. */
+/* The segment with matrices that is completed last of those which are complete before unit `end`;
+ * NULL = none. */
 static const struct jm_segment *last_before(const struct buckets *b, int end)
 {
 	const struct jm_shard *s = b->p->graph->shard;
@@ -224,7 +226,8 @@ static bool lies_in(const struct buckets *b, const struct jm_tensor *t, const st
 	       from < c->slab_offset + c->t.bytes;
 }
 
-/* True if the unit is a single node that writes only gradients of parameters, among them one of `s`. */
+/* True if the unit is a single node that writes only gradients of parameters, among them one of
+ * `s`. */
 static bool completes_part(
 	const struct buckets *b, const struct jm_unit *u, const struct jm_segment *s)
 {
@@ -249,7 +252,8 @@ static bool may_swap(const struct jm_unit *u, const struct jm_node *n)
 	return true;
 }
 
-/* Moves unit `at` behind unit `to`; false: one of the units up to `to` writes what it uses, or reads what it writes. */
+/* Moves unit `at` behind unit `to`; false: one of the units up to `to` writes what it uses, or
+ * reads what it writes. */
 static bool put_behind(struct jm_program *p, int at, int to)
 {
 	struct jm_unit *u = p->unit[at];
@@ -303,8 +307,8 @@ bool jm_reduce_fits_host(const struct jm_graph *g, const struct jm_device *d)
 	return d->backend->lanes && isfinite(products) && 4 * exchange <= products;
 }
 
-/* Puts the units before *to that compute the segment's gradients behind it; returns the time that they take. A unit that
- * completes parts of two segments may be there already. */
+/* Puts the units before *to that compute the segment's gradients behind it; returns the time that
+ * they take. A unit that completes parts of two segments may be there already. */
 static double put_behind_all(const struct buckets *b, const struct jm_segment *s, int *to)
 {
 	struct jm_program *p = b->p;
@@ -322,10 +326,11 @@ static double put_behind_all(const struct buckets *b, const struct jm_segment *s
 }
 
 /*
- * If the segment that is completed last is larger than those completed before it (that of a table of tokens), units that
- * compute gradients of smaller ones change places with what completes the larger one: those of the smallest, and of
- * further ones until they take as long as the exchange of all these gradients. It is then hidden behind them, and only
- * the smallest exchange begins after the backward pass.
+ * If the segment that is completed last is larger than those completed before it (that of a table
+ * of tokens), units that compute gradients of smaller ones change places with what completes the
+ * larger one: those of the smallest, and of further ones until they take as long as the exchange of
+ * all these gradients. It is then hidden behind them, and only the smallest exchange begins after
+ * the backward pass.
  */
 static void put_off(struct buckets *b)
 {
@@ -416,7 +421,7 @@ static int add_gathers(struct buckets *b, const struct jm_unit *u, struct jm_err
 	return code;
 }
 
-/* ---- the new order ------------------------------------------------------------------------------------------- */
+/* ---- the new order --------------------------------------------------------------------------- */
 
 /* The transfers after unit `at`; last: the last unit that writes a gradient. */
 static int add_after(struct buckets *b, int at, int n_micro, int last, struct jm_err *err)
@@ -502,7 +507,7 @@ int jm_program_add_reduction(struct jm_program *p, struct jm_err *err)
 	return code;
 }
 
-/* ---- what ranks have in common ------------------------------------------------------------------------------ */
+/* ---- what ranks have in common --------------------------------------------------------------- */
 
 static uint64_t add_cell(uint64_t digest, const struct jm_cell *c)
 {

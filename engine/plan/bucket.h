@@ -12,13 +12,14 @@ bool jm_reduce_is_node(const struct jm_unit *u);
 int jm_program_add_reduction(struct jm_program *p, struct jm_err *err);
 
 /*
- * Describes what all ranks must have in common, although each makes its own plan: order and places of the sums,
- * places and layouts of the parameters. 0 = nothing is summed.
+ * Describes what all ranks must have in common, although each makes its own plan: order and places
+ * of the sums, places and layouts of the parameters. 0 = nothing is summed.
  */
 uint64_t jm_reduce_digest(const struct jm_program *p);
 
-/* True if the exchanges of a step through the memory of the host are estimated to take at most a fourth of its products
- * with parameters. g: with a sharded update, by_host, and rounds_sums as they would be. */
+/* True if the exchanges of a step through the memory of the host are estimated to take at most a
+ * fourth of its products with parameters. g: with a sharded update, by_host, and rounds_sums as
+ * they would be. */
 bool jm_reduce_fits_host(const struct jm_graph *g, const struct jm_device *d);
 
 #endif

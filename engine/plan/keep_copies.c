@@ -72,7 +72,8 @@ static bool can_write_copies(const struct jm_unit *u)
 	return adam && u->group.n_nodes == 1 && n->out[0]->type == JM_F32;
 }
 
-/* The update whose parameters have copies: of matrices and vectors apart, that of the matrices; NULL = there is none. */
+/* The update whose parameters have copies: of matrices and vectors apart, that of the matrices;
+ * NULL = there is none. */
 static struct jm_unit *find_update(const struct jm_program *p, struct span *ret)
 {
 	for (int i = p->n_micro; i < p->n_units; i++) {

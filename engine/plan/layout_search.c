@@ -56,7 +56,7 @@ struct search {
 	struct step *steps;
 };
 
-/* ---- the tensors a group names ------------------------------------------------------------------------- */
+/* ---- the tensors a group names --------------------------------------------------------------- */
 
 static void name(struct search *s, struct jm_tensor *const *t, int n)
 {
@@ -147,11 +147,11 @@ static int number_of(struct search *s, const struct jm_layout *layout)
 	return s->n_layouts++;
 }
 
-/* ---- from the ways before a group to those after it ---------------------------------------------------- */
+/* ---- from the ways before a group to those after it ------------------------------------------ */
 
-/* choice NULL: the backend refused the group, and apply_choices.c has to handle it. apart: as bits, the
- * results of a single node that separate nodes transfer to their destinations, since the backend cannot
- * add there or (narrow) cannot write the first in its type. */
+/* choice NULL: the backend refused the group, and apply_choices.c has to handle it. apart: as bits,
+ * the results of a single node that separate nodes transfer to their destinations, since the
+ * backend cannot add there or (narrow) cannot write the first in its type. */
 struct move {
 	const struct jm_choice *choice;
 	unsigned apart;
@@ -318,7 +318,7 @@ static int extend(struct search *s, int at, int way, struct jm_err *err)
 	return moves < 0 ? moves : 0;
 }
 
-/* ---- the search ---------------------------------------------------------------------------------------- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 /* Makes the first way, with the layouts of the graph. */
 static int start(struct search *s, struct jm_err *err)

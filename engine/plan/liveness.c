@@ -18,7 +18,8 @@ static void touch(const struct jm_program *p, const struct jm_tensor *t, int at)
 	c->last = at;
 }
 
-/* The gradient of a max pooling names x, and does not read it if the backend saved where the maxima are. */
+/* The gradient of a max pooling names x, and does not read it if the backend saved where the maxima
+ * are. */
 static bool is_read(const struct jm_node *n, int operand, const struct jm_unit *fwd)
 {
 	return n->op != JM_OP_MAXPOOL_GRAD || operand != 1 || !fwd || !fwd->saved;

@@ -3,8 +3,9 @@
  * The layouts of parameters: a filter gets the layout in which the backend writes its gradient, if
  * this saves reorders in every step. A parameter and its gradient always have the same dense layout
  * at their place in the slabs, so that code that processes slabs element by element (norm,
- * optimizer, sums over ranks) does not depend on it. A filter without a gradient, because it is frozen, gets the layout in which
- * convolutions read it. The host writes and reads them plain (program.c).
+ * optimizer, sums over ranks) does not depend on it. A filter without a gradient, because it is
+ * frozen, gets the layout in which convolutions read it. The host writes and reads them plain
+ * (program.c).
  */
 #include "param_layout.h"
 #include "cost.h"
@@ -157,7 +158,7 @@ static void choose(const struct jm_program *p, struct jm_cell *c, struct jm_node
 	lay(c->grad, &best);
 }
 
-/* ---- filters without a gradient -------------------------------------------------------------------------- */
+/* ---- filters without a gradient -------------------------------------------------------------- */
 
 static bool is_read_by_convs(const struct jm_graph *g, const struct jm_tensor *t)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plan of a program: groups of nodes with their choices, in the order of execution, and their places in memory. The
- * passes of this room make it, each a file with its header; nothing is allocated.
+ * The plan of a program: groups of nodes with their choices, in the order of execution, and their
+ * places in memory. The passes of this room make it, each a file with its header; nothing is
+ * allocated.
  */
 #ifndef JM_PROGRAM_PLAN_H
 #define JM_PROGRAM_PLAN_H

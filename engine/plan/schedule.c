@@ -13,7 +13,7 @@
 
 #define WINDOW 12 /* parts that may be exchanged */
 
-/* ---- nodes: a recomputed value comes directly before its first reader, or the group of that --- */
+/* ---- nodes: a recomputed value comes directly before its first reader or that one's group --- */
 
 struct order {
 	struct jm_graph *g;

@@ -42,7 +42,8 @@ static bool take(struct jm_cache *c)
 	return c->ids && c->position && c->request && c->page && c->last && c->token;
 }
 
-/* The size after this one: where the time of a step grows with its rows, there is one more between two powers of two. */
+/* The size after this one: where the time of a step grows with its rows, there is one more between
+ * two powers of two. */
 static int next_size(int size)
 {
 	bool power = !(size & (size - 1));
@@ -193,7 +194,7 @@ int jm_cache_program(const struct jm_cache *c, int64_t rows)
 	return i;
 }
 
-/* ---- a step --------------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 /* Sends what the caller wrote to the program; rows after those are padding. */
 static int send_inputs(struct jm_cache *c, int size, int64_t rows, struct jm_err *err)

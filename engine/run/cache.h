@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A served model: a cache of keys and values in pages, and a program for each size of a step (1, 2, 4 ... 256, 384, 512,
- * 768, 1024 ... rows), which share weights, cache and arena. The device outlives it. A step may be launched before the one
- * before it is done, and may use the tokens which that makes.
+ * A served model: a cache of keys and values in pages, and a program for each size of a step (1, 2,
+ * 4 ... 256, 384, 512, 768, 1024 ... rows), which share weights, cache and arena. The device
+ * outlives it. A step may be launched before the one before it is done, and may use the tokens
+ * which that makes.
  */
 #ifndef JM_CACHE_H
 #define JM_CACHE_H
@@ -11,7 +12,8 @@
 #include "staging.h"
 
 #define JM_CACHE_SIZES 19 /* up to 8192 rows */
-/* With fewer rows the time of a step is that of reading the weights; with more it grows with them. */
+/* With fewer rows the time of a step is that of reading the weights; with more it grows with
+ * them. */
 #define JM_CACHE_FEW 256
 
 #define JM_CACHE_AHEAD 2 /* steps launched and not awaited, at most */
@@ -33,26 +35,31 @@ struct jm_cache {
 	int64_t launched, awaited;    /* steps so far */
 	const struct jm_tensor *made; /* "token", which all programs share */
 	/*
-	 * The next step, which the caller writes: [tokens], [tokens], [tokens], [requests][pages_each], [requests]. An id
-	 * below 0 is the token that the step launched before makes of request -1 - id.
+	 * The next step, which the caller writes: [tokens], [tokens], [tokens],
+	 * [requests][pages_each], [requests]. An id below 0 is the token that the step launched
+	 * before makes of request -1 - id.
 	 */
 	int32_t *ids, *position, *request, *page, *last;
-	/* If the shape samples, also the rule and the draw of op sample: [requests][3], [requests][2]. */
+	/* If the shape samples, also the rule and the draw of op sample: [requests][3],
+	 * [requests][2]. */
 	float *rule;
 	int32_t *draw;
 	int32_t *token; /* [requests]: what the step awaited last made of the rows in `last` */
-	double idle_s; /* from the end of the step before that one to its begin, on the device; NAN = it was the first */
+	/* from the end of the step before that one to its begin, on the device; NAN = it was the
+	 * first */
+	double idle_s;
 };
 
 /*
- * The shape of steps of step_tokens rows for `running` requests of at most request_tokens tokens, prompt and answer; its
- * `pages` stay 0. JM_EUSAGE: a step has fewer rows than requests.
+ * The shape of steps of step_tokens rows for `running` requests of at most request_tokens tokens,
+ * prompt and answer; its `pages` stay 0. JM_EUSAGE: a step has fewer rows than requests.
  */
 int jm_cache_shape(int step_tokens, int running, int64_t request_tokens, struct jm_step_shape *ret,
 	struct jm_err *err);
 /*
- * Plans the programs; of `t` are used model, dims and precision (jm_model_step). shape.tokens: the largest step, rounded
- * up to such a size. *ret is closed by jm_cache_close also after an error. JM_ERANGE: more than 8192 rows.
+ * Plans the programs; of `t` are used model, dims and precision (jm_model_step). shape.tokens: the
+ * largest step, rounded up to such a size. *ret is closed by jm_cache_close also after an error.
+ * JM_ERANGE: more than 8192 rows.
  */
 int jm_cache_plan(const struct jm_training *t, const struct jm_step_shape *shape,
 	struct jm_device *device, struct jm_cache *ret, struct jm_err *err);
@@ -63,8 +70,8 @@ size_t jm_cache_peak(const struct jm_cache *c, size_t *ret_arena);
 /* Allocates memory; the weights, which the programs share, are then written to program[0]. */
 int jm_cache_build(struct jm_cache *c, struct jm_err *err);
 /*
- * Launches the first `rows` rows in the smallest program that holds them; the rest of it is padding. rows: 1 to shape.tokens.
- * JM_EBUG: JM_CACHE_AHEAD steps are to be awaited first.
+ * Launches the first `rows` rows in the smallest program that holds them; the rest of it is
+ * padding. rows: 1 to shape.tokens. JM_EBUG: JM_CACHE_AHEAD steps are to be awaited first.
  */
 int jm_cache_launch(struct jm_cache *c, int64_t rows, struct jm_err *err);
 /* Waits for the first step that was launched and not awaited. JM_EBUG: there is none. */

@@ -144,7 +144,8 @@ void jm_profile_unit(const struct jm_program *p, int unit, struct jm_profile_lin
 	if (p->profile && p->profile->runs[unit])
 		line.seconds = n * p->profile->seconds[unit] / (double)p->profile->runs[unit];
 	line.roofline_s = roofline(p, group->node[0], line.flops, line.bytes);
-	/* an exchange goes on while other nodes run; what is read of a cache depends on the requests */
+	/* an exchange goes on while other nodes run; what is read of a cache depends on the
+	 * requests */
 	if (jm_reduce_is_node(p->unit[unit]) || group->node[0]->op == JM_OP_ATTENTION_PAGES)
 		line.bytes = line.roofline_s = NAN;
 	*ret = line;

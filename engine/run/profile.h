@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Measures the time of each unit of a program: each unit runs between two events, and the host
- * waits for the device after each span. Every second step runs as it does without a profile (on a GPU
- * as recorded graphs), with events around its spans only, so that both times are known. The
+ * waits for the device after each span. Every second step runs as it does without a profile (on a
+ * GPU as recorded graphs), with events around its spans only, so that both times are known. The
  * shortest possible time of a unit is the larger of its executed FLOPs divided by the device's peak
  * and its bytes divided by the memory bandwidth (the roofline; Williams et al. 2009).
  */
@@ -29,7 +29,8 @@ struct jm_profile_line {
 	char what[JM_NAME_BYTES]; /* for a unit: the name of its result, "h0.gelu.7" */
 	double calls;		  /* per step */
 	double seconds, flops,
-		bytes; /* per step; bytes: NAN for exchanges between ranks, and attention over pages */
+		/* per step; bytes: NAN for exchanges between ranks, and attention over pages */
+		bytes;
 	double roofline_s; /* the shortest possible time; NAN = peaks are unknown, or an exchange */
 };
 /* Discards the times so far; called after warm-up. */

@@ -377,7 +377,7 @@ void jm_program_free(struct jm_program *p)
 	free(p);
 }
 
-/* ---- reading and writing -------------------------------------------------------------------------------- */
+/* ---- reading and writing --------------------------------------------------------------------- */
 
 /* Advances to the next index in row-major order. */
 static void step_index(const struct jm_tensor *t, int64_t *index)

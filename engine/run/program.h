@@ -2,7 +2,7 @@
 /*
  * A program: a graph made ready for one device.
  *
- *	jm_program_plan     groups, choices, lifetimes, places: the peak is known, nothing is allocated
+ *	jm_program_plan groups, choices, lifetimes, places: the peak is known, nothing is allocated
  *	jm_program_build    memory and executables
  *	jm_program_run      one step
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the transfers between ranks: asynchronously on the third queue of the device, or synchronously in
- * host memory. */
+/* Runs the transfers between ranks: asynchronously on the third queue of the device, or
+ * synchronously in host memory. */
 #include "reduce.h"
 #include "base/clock.h"
 #include "engine/plan/bucket.h"
@@ -112,7 +112,7 @@ void jm_reduce_close(struct jm_program *p)
 	p->reduction = NULL;
 }
 
-/* ---- a step ---------------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 static int read_step(struct jm_reduction *r, const struct gap *first, struct jm_err *err)
 {
@@ -142,7 +142,8 @@ static int read_gap(struct jm_reduction *r, struct gap *gap, struct jm_err *err)
 	return gap->first && gap->next >= 0 ? read_step(r, gap, err) : 0;
 }
 
-/* Transfers in host memory, in this call, so it first waits for the device to finish what is sent. */
+/* Transfers in host memory, in this call, so it first waits for the device to finish what is
+ * sent. */
 static int start_on_host(struct jm_reduction *r, const struct jm_transfer *t, struct jm_err *err)
 {
 	int code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
@@ -228,8 +229,8 @@ static int run_gather(struct jm_program *p, const struct jm_node *n, struct jm_e
 	return jm_event_record(&r->gathered[segment], JM_QUEUE_COMM, err);
 }
 
-/* Makes the compute queue wait for the event, between two events that measure the wait. first: it is the first wait
- * of its step. */
+/* Makes the compute queue wait for the event, between two events that measure the wait. first: it
+ * is the first wait of its step. */
 static int wait_on_device(
 	struct jm_reduction *r, const struct jm_event *e, bool first, struct jm_err *err)
 {

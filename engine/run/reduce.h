@@ -4,8 +4,8 @@
  *
  * The backward pass finishes gradients one after the other. After the unit that completes a bucket
  * (enough adjacent gradients of a slab) a node starts the sum of this interval, while the backward
- * pass continues; a node at the start of the update waits for all. With a sharded update (shard_update.c) each
- * rank receives a share of the sum, and what it updates is gathered.
+ * pass continues; a node at the start of the update waits for all. With a sharded update
+ * (shard_update.c) each rank receives a share of the sum, and what it updates is gathered.
  */
 #ifndef JM_REDUCE_H
 #define JM_REDUCE_H
@@ -29,8 +29,8 @@ int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, struct jm_e
 void jm_reduce_close(struct jm_program *p); /* a program without a reduction is allowed */
 /* Runs one unit. */
 int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err);
-/* Brings all parameters up to date after a sharded update, of which each rank updates a share; all ranks call this
- * between two steps. Waits for the device. */
+/* Brings all parameters up to date after a sharded update, of which each rank updates a share; all
+ * ranks call this between two steps. Waits for the device. */
 int jm_reduce_gather(struct jm_program *p, struct jm_err *err);
 /* The cost so far; waits for the device. */
 struct jm_reduce_cost jm_reduce_cost(struct jm_program *p);

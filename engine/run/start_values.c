@@ -155,7 +155,8 @@ static void fill(
 			pthread_join(thread[i], NULL);
 }
 
-/* A copy of the parameter that persists (shard_update.c) begins with the parameter's values, rounded. */
+/* A copy of the parameter that persists (shard_update.c) begins with the parameter's values,
+ * rounded. */
 static int write_start(struct jm_program *p, struct jm_cell *c, uint64_t seed, struct jm_err *err)
 {
 	struct jm_tensor *copy = c->copy && c->copy->class == JM_CLASS_PARAM ? c->copy : NULL;
@@ -163,7 +164,8 @@ static int write_start(struct jm_program *p, struct jm_cell *c, uint64_t seed, s
 	double std;
 	int code;
 
-	/* the device writes zeros itself: a cache of keys and values has tens of gigabytes of them */
+	/* the device writes zeros itself: a cache of keys and values has tens of gigabytes of
+	 * them */
 	if (c->t.class == JM_CLASS_STATE && c->init != JM_INIT_ONE && !draw_of(c->init, &std))
 		return jm_device_fill(p->device, JM_QUEUE_COMPUTE, c->t.data, 0, c->t.bytes, err);
 	data = malloc(

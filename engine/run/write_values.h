@@ -5,11 +5,12 @@
 
 #include "program.h"
 
-/* The type in which jm_program_write_values takes the values of t: its own, or the compute type where t is in 8 bits. */
+/* The type in which jm_program_write_values takes the values of t: its own, or the compute type
+ * where t is in 8 bits. */
 enum jm_dtype jm_program_value_type(const struct jm_program *p, const struct jm_tensor *t);
 /*
- * As jm_program_write, with values of that type. To 8 bits each row is rounded as op quantize does it, and the factors of the
- * rows are written, too; several threads share the rows.
+ * As jm_program_write, with values of that type. To 8 bits each row is rounded as op quantize does
+ * it, and the factors of the rows are written, too; several threads share the rows.
  */
 int jm_program_write_values(
 	struct jm_program *p, struct jm_tensor *t, const void *from, struct jm_err *err);

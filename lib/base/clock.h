@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Room base: what every other room needs: errors, context, clock, text, JSON and tables of its keys, options,
- * statistics, files, child processes and signals.
+ * Room base: what every other room needs: errors, context, clock, text, JSON and tables of its
+ * keys, options, statistics, files, child processes and signals.
  * May include: none.
  *
  * Time as a parameter: the same code runs under the machine's clock and under a simulated one.
  *
  * A thread that sleeps on a clock does so through its own sleeper. Simulated time stands still
- * while any sleeper is awake and jumps to the earliest deadline when all sleep; so a thread that waits
- * for anything else (a lock held for long, a join) must first finish its sleeper.
+ * while any sleeper is awake and jumps to the earliest deadline when all sleep; so a thread that
+ * waits for anything else (a lock held for long, a join) must first finish its sleeper.
  */
 #ifndef JM_CLOCK_H
 #define JM_CLOCK_H
@@ -34,7 +34,8 @@ int64_t jm_clock_now(struct jm_clock *clock);  /* monotonic, ns */
 int64_t jm_clock_wall(struct jm_clock *clock); /* ns since 1970 */
 
 int64_t jm_clock_thread(void); /* processor time of this thread, ns */
-/* ns since the machine started: no step of the wall clock counts, and the time in which the machine sleeps does. */
+/* ns since the machine started: no step of the wall clock counts, and the time in which the machine
+ * sleeps does. */
 int64_t jm_clock_boot(void);
 /* CLOCK_MONOTONIC so many ns from now, for waits in real time. */
 struct timespec jm_clock_from_now(int64_t ns);
@@ -47,7 +48,8 @@ struct jm_sleeper {
 	struct jm_sleeper *next;
 };
 
-/* Joins the clock. Of a new thread's sleeper, do this before the thread starts, or time may run on. */
+/* Joins the clock. Of a new thread's sleeper, do this before the thread starts, or time may run
+ * on. */
 void jm_sleeper_init(struct jm_sleeper *s, struct jm_clock *clock);
 void jm_sleeper_done(struct jm_sleeper *s);
 /* Sleeps until t_ns (in the past: returns at once). True when jm_sleeper_wake ended it early. */

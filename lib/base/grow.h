@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Moves a list of elements of `each` bytes to where there is room for twice as many, 64 at first. NULL = memory ran out; the
- * list and *cap stay as they were. */
+/* Moves a list of elements of `each` bytes to where there is room for twice as many, 64 at first.
+ * NULL = memory ran out; the list and *cap stay as they were. */
 static inline void *jm_grow(void *list, int *cap, size_t each)
 {
 	int more = *cap ? 2 * *cap : 64;

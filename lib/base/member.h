@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Members: sources, controls, workloads, models and transports, each a const struct with a name in a generated,
- * NULL-terminated table (see meson.build), and those that were not built in, with the reason.
+ * Members: sources, controls, workloads, models and transports, each a const struct with a name in
+ * a generated, NULL-terminated table (see meson.build), and those that were not built in, with the
+ * reason.
  */
 #ifndef JM_MEMBER_H
 #define JM_MEMBER_H

@@ -92,8 +92,8 @@ static bool same_letter(char a, char b)
 }
 
 /*
- * Edit distance in which two swapped neighbours are one mistake (optimal string alignment); words over
- * 63 letters are never near. row[i % 3][j]: distance of the first i letters of a and j of b.
+ * Edit distance in which two swapped neighbours are one mistake (optimal string alignment); words
+ * over 63 letters are never near. row[i % 3][j]: distance of the first i letters of a and j of b.
  */
 static size_t distance(const char *a, const char *b)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One option row feeds the command line, the plan, the sweep axis, the help, the man page and the
- * result column. Values are checked against their row where they are parsed. A row may be bound to a field of a struct,
- * which jm_values_fill writes; the code then reads the field.
+ * result column. Values are checked against their row where they are parsed. A row may be bound to
+ * a field of a struct, which jm_values_fill writes; the code then reads the field.
  */
 #ifndef JM_OPTION_H
 #define JM_OPTION_H
@@ -30,7 +30,8 @@ struct jm_option {
 	const char *unit;     /* "" = none; a value may carry it: 100ms, 300W */
 	double min, max;      /* of INT, REAL and DURATION; min > max = no limits */
 	const char *fallback; /* text of the default; NULL = none (unset) */
-	/* CHOICE: NULL-terminated; INT, REAL: words that may stand for the number, which is NAN then */
+	/* CHOICE: NULL-terminated; INT, REAL: words that may stand for the number, which is NAN
+	 * then */
 	const char *const *choices;
 	const char *argument; /* for the help: "FILE", "N"; NULL = made from the type */
 	const char *help;
@@ -40,11 +41,13 @@ struct jm_option {
 	bool repeat; /* may be given several times (TEXT only) */
 	/* TEXT: may the value be this one? An error says what to give. NULL = any text */
 	int (*check)(const char *text, struct jm_err *err);
-	/* repeat: does this word, which follows the value, belong to the option too, as in --option A B? */
+	/* repeat: does this word, which follows the value, belong to the option too, as in --option
+	 * A B? */
 	bool (*takes_word)(const char *word);
 	/* another option of the same rows, without which this one has no effect; NULL = none */
 	const char *needs;
-	/* TEXT: the value of the option given alone; a value then follows "=". NULL = it needs a value */
+	/* TEXT: the value of the option given alone; a value then follows "=". NULL = it needs a
+	 * value */
 	const char *bare;
 	/* bare: may this next word be the value, too? NULL = never */
 	bool (*takes_next)(const char *word);
@@ -55,11 +58,13 @@ struct jm_option {
 };
 
 /*
- * In place of .type: the type of a row, and the field of a struct that jm_values_fill writes. A field whose type does
- * not fit the option's is an error of the compiler.
+ * In place of .type: the type of a row, and the field of a struct that jm_values_fill writes. A
+ * field whose type does not fit the option's is an error of the compiler.
  *
- *	TEXT		const char *; char *const *: all values of a row that repeats, NULL-terminated, NULL = none
- *	CHOICE		const char *; int or an enum: the index in .choices, which must be in the order of the enum
+ *	TEXT		const char *; char *const *: all values of a row that repeats,
+ *			NULL-terminated, NULL = none
+ *	CHOICE		const char *; int or an enum: the index in .choices, which must be in the
+ *			order of the enum
  *	FLAG		bool
  *	INT		int, long (int64_t), unsigned or not; double, in which a word is NAN
  *	REAL		double, in .unit
@@ -121,9 +126,11 @@ const struct jm_value *jm_values_get(const struct jm_values *v, const char *name
 double jm_values_number(const struct jm_values *v, const char *name);
 const char *jm_values_text(const struct jm_values *v, const char *name); /* NULL = unset */
 bool jm_values_given(const struct jm_values *v, const char *name);
-/* Writes the values of the rows of jm_values_init to the fields that they are bound to. Texts belong to v. */
+/* Writes the values of the rows of jm_values_init to the fields that they are bound to. Texts
+ * belong to v. */
 #define JM_FILL(v, ret) jm_values_fill(v, ret, sizeof(*(ret)))
-/* size: of *ret; another one than that of the struct of the rows is a defect, and nothing is written. */
+/* size: of *ret; another one than that of the struct of the rows is a defect, and nothing is
+ * written. */
 void jm_values_fill(const struct jm_values *v, void *ret, size_t size);
 void jm_values_done(struct jm_values *v);
 

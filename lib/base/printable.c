@@ -14,8 +14,8 @@ static size_t character(const unsigned char *s)
 	for (size_t i = 1; i < n; i++)
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
-	/* control characters of ISO 6429, which terminals obey as well (U+009B is CSI); longer than needed,
-	 * surrogates, beyond the last code point */
+	/* control characters of ISO 6429, which terminals obey as well (U+009B is CSI); longer than
+	 * needed, surrogates, beyond the last code point */
 	if ((s[0] == 0xc2 && s[1] < 0xa0) || (s[0] == 0xe0 && s[1] < 0xa0) ||
 		(s[0] == 0xed && s[1] >= 0xa0) || (s[0] == 0xf0 && s[1] < 0x90) ||
 		(s[0] == 0xf4 && s[1] >= 0x90))

@@ -55,7 +55,8 @@ static void leave_out_coarse(const struct jm_trace_interval *s, int counter, str
 	p->counter.resets = resets;
 }
 
-/* Both are plausible; if they differ by more than their bounds, it is not known which one is right. */
+/* Both are plausible; if they differ by more than their bounds, it is not known which one is
+ * right. */
 static void compare(struct parts *p, double length)
 {
 	double apart = fabs(p->counter.joules - p->power.joules);
@@ -70,7 +71,8 @@ static void compare(struct parts *p, double length)
 	p->counter.variance += apart * apart / (Z95 * Z95);
 }
 
-/* The larger of the two bounds, not their sum: what power allows at the end may be the same difference. */
+/* The larger of the two bounds, not their sum: what power allows at the end may be the same
+ * difference. */
 static void widen(struct jm_part *counter)
 {
 	counter->variance =
@@ -176,7 +178,8 @@ static double mean_of(const struct jm_part *part)
 	return part->covered_s > 0 ? part->known / part->covered_s : NAN;
 }
 
-/* The readings may lie beside the highest power of a short interval, but its mean is no higher than its maximum. */
+/* The readings may lie beside the highest power of a short interval, but its mean is no higher than
+ * its maximum. */
 static double max_of(const struct parts *p, const struct jm_part *best)
 {
 	double max = isnan(p->power.watts_max) ? p->counter.watts_max : p->power.watts_max;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Room energy: from readings to joules with bounds, by counter and by power; the median of power (watts.h); how far a
- * measurement can be trusted (quality.h).
+ * Room energy: from readings to joules with bounds, by counter and by power; the median of power
+ * (watts.h); how far a measurement can be trusted (quality.h).
  * May include: base, meter, trace.
  *
- * Energy of a meter in a stretch of time, from its trace: by counter and by integration, with bounds.
+ * Energy of a meter in a stretch of time, from its trace: by counter and by integration, with
+ * bounds.
  */
 #ifndef JM_ENERGY_H
 #define JM_ENERGY_H
@@ -20,22 +21,22 @@ struct jm_energy {
 	double error;		  /* J, 95 %: both of these combined, see jm_energy_error */
 	double error_sampling;	  /* J, 95 %: edges, steps, windows; NAN = unknown */
 	double error_calibration; /* J: the sensor's own accuracy; NAN = unknown */
-	/* J: the largest error of energy by power if the load is locked to the sensor: if its period is the refresh
-	 * or a whole part of it, so that all readings show one moment of it. What the sensor does not see may then
-	 * be anything from 0 W to the device's limit. NAN = it sees all the time, there is a counter, or the limit
-	 * is unknown. */
+	/* J: the largest error of energy by power if the load is locked to the sensor: if its
+	 * period is the refresh or a whole part of it, so that all readings show one moment of it.
+	 * What the sensor does not see may then be anything from 0 W to the device's limit. NAN =
+	 * it sees all the time, there is a counter, or the limit is unknown. */
 	double error_locked;
-	/* Energy by power whose readings are too few and too alike to exclude such a load: error_sampling is
-	 * error_locked. */
+	/* Energy by power whose readings are too few and too alike to exclude such a load:
+	 * error_sampling is error_locked. */
 	bool may_be_locked;
-	/* Energy by power whose readings are too few to tell such a load from others: error_sampling holds for
-	 * loads of any other period. */
+	/* Energy by power whose readings are too few to tell such a load from others:
+	 * error_sampling holds for loads of any other period. */
 	bool few_readings;
 	double covered_s;	      /* seconds of the interval that readings cover */
 	double watts_mean, watts_max; /* over the covered part; NAN = unknown */
 	long samples, gaps;
-	/* Where power is integrated: how many moments of its load the sensor saw, over and over, because the
-	 * load repeats in step with it. 0 = it does not, or there is a counter. */
+	/* Where power is integrated: how many moments of its load the sensor saw, over and over,
+	 * because the load repeats in step with it. 0 = it does not, or there is a counter. */
 	int places;
 	int resets; /* that the counter went through; its energy is unknown then */
 	struct jm_fault fault;
@@ -45,8 +46,9 @@ struct jm_energy {
 extern const struct jm_energy jm_energy_unknown;
 
 /*
- * The combined bound of an energy. What sampling misses and how far the sensor is off have nothing to do
- * with each other, so that their squares add: sqrt(sampling^2 + calibration^2). NAN where one is unknown.
+ * The combined bound of an energy. What sampling misses and how far the sensor is off have nothing
+ * to do with each other, so that their squares add: sqrt(sampling^2 + calibration^2). NAN where one
+ * is unknown.
  */
 double jm_energy_error(double sampling, double calibration);
 

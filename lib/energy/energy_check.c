@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Can the readings of a meter be true? Counter and power of one meter check each other, and both are held
- * against what is physically possible:
+ * Can the readings of a meter be true? Counter and power of one meter check each other, and both
+ * are held against what is physically possible:
  *
  *	a counter that does not change for some refreshes and does not later include the energy that
  *	power readings show for this time;
  *	the counter of a package or GPU that does not change for a second: a device that is on uses
  *	energy;
  *	a counter that rises, over a second or more, by more than the device can draw;
- *	a counter outside what power readings allow: those of their windows, and from rest to peak between;
- *	a power sensor that reports 0 W for a package or GPU during a second.
+ *	a counter outside what power readings allow: those of their windows, and from rest to peak
+ *	between; a power sensor that reports 0 W for a package or GPU during a second.
  */
 #include "energy/energy_parts.h"
 #include "energy/fault.h"
@@ -60,7 +60,8 @@ struct check {
 	bool any;
 	int64_t alive; /* the last moment at which the counter is known to count; ns */
 	struct rising window_open, whole;
-	int64_t caught_up; /* ns, the longest time without a step after which the counter caught up */
+	/* ns, the longest time without a step after which the counter caught up */
+	int64_t caught_up;
 	struct jm_fault fault;
 	struct jm_err *err;
 	int rc;
@@ -183,7 +184,8 @@ static void look_at_long_rest(
 		blame(c, JM_FAULT_COUNTER_STUCK, length, rise / seconds(length), watts);
 }
 
-/* The counter had no step for some time and then rose by `rise` at the next step (NULL: there was none). */
+/* The counter had no step for some time and then rose by `rise` at the next step (NULL: there was
+ * none). */
 static inline void look_at_rest(
 	struct check *c, const struct still *still, const struct jm_plateau *next, double rise)
 {
@@ -267,7 +269,8 @@ static double gone_round(const struct check *c, const struct jm_plateau *run, do
 	return rise > c->peak * (seconds(run->first - c->last.first) + 1) ? -1 : rise;
 }
 
-/* A step may include the energy of one resolution from before the value was first read, and no more than that. */
+/* A step may include the energy of one resolution from before the value was first read, and no more
+ * than that. */
 static void look_at_step(struct check *c, const struct jm_plateau *run, double rise)
 {
 	double length = seconds(run->first - c->last.first);
@@ -310,8 +313,8 @@ static void look_at_end(struct check *c, const struct rising *r)
 		look_at_rising(c, r);
 }
 
-/* Checks the rest of the last window, the whole stretch, and whether the counter has no steps at its
- * end. */
+/* Checks the rest of the last window, the whole stretch, and whether the counter has no steps at
+ * its end. */
 static void finish(struct check *c)
 {
 	if (!c->any)
@@ -325,8 +328,8 @@ static void finish(struct check *c)
 
 /*
  * The last value of a counter may be old: it rose since a reading, but until when it counted is not
- * known if it was not seen to step again. From that reading on the energy is between the counter's value
- * and what power readings allow.
+ * known if it was not seen to step again. From that reading on the energy is between the counter's
+ * value and what power readings allow.
  */
 static int look_at_tail(const struct check *c, struct jm_part *counter)
 {

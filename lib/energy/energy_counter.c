@@ -65,7 +65,8 @@ static int look_around(const struct jm_trace_interval *s, int signal, int64_t t,
 	return rc;
 }
 
-/* Joules between two readings of a counter; NAN when it was reset. rate: watts before, NAN unknown. */
+/* Joules between two readings of a counter; NAN when it was reset. rate: watts before, NAN
+ * unknown. */
 static inline double rise(
 	const struct jm_signal *counter, double a, double b, double seconds, double rate)
 {
@@ -169,7 +170,8 @@ static double rate(const struct jm_signal *counter, const struct near *near, int
 	return rise(counter, near->run[a].value, near->run[b].value, length, NAN) / length;
 }
 
-/* When the energy of the step from a to b begins to flow: a counter that stood still used nothing. */
+/* When the energy of the step from a to b begins to flow: a counter that stood still used
+ * nothing. */
 static int64_t flow_begins(
 	const struct jm_signal *counter, const struct jm_plateau *a, const struct jm_plateau *b)
 {
@@ -268,7 +270,8 @@ static void drop_silence(struct near *near, int64_t *ret_silent_at, int64_t t)
 	near->n = kept;
 }
 
-/* A counter seen at a value reached it less than a refresh before, unless it did not change for longer. */
+/* A counter seen at a value reached it less than a refresh before, unless it did not change for
+ * longer. */
 static void tighten(const struct jm_signal *counter, struct near *near)
 {
 	for (int i = 0; counter->refresh_ns && i < near->n; i++) {
@@ -446,8 +449,8 @@ static int sum_readings(const struct jm_trace_interval *s, int signal, const str
 }
 
 /*
- * A counter without steps at an end of the stretch: its last value is as old as its last step, not as its
- * last reading, so the energy up to that reading has an edge there too.
+ * A counter without steps at an end of the stretch: its last value is as old as its last step, not
+ * as its last reading, so the energy up to that reading has an edge there too.
  */
 static int retreat(const struct jm_trace_interval *s, int signal, int power, const struct middle *m,
 	struct known *k, struct jm_err *err)

@@ -24,10 +24,14 @@ struct jm_part {
 	double watts_max;
 	long samples, gaps;
 	int resets; /* counter */
-	/* counter: J, 95 %, that the device may have used beyond it: it was not seen to step at the end; 0 = none */
+	/* counter: J, 95 %, that the device may have used beyond it: it was not seen to step at the
+	 * end; 0 = none */
 	double hidden;
-	double unseen; /* power: share of the time between the sensor's windows; 0 = none, or unknown */
-	bool alike; /* power: the readings are few and alike, so that they may all show one moment of the load */
+	/* power: share of the time between the sensor's windows; 0 = none, or unknown */
+	double unseen;
+	/* power: the readings are few and alike, so that they may all show one moment of the
+	 * load */
+	bool alike;
 	bool few;   /* power: the readings are too few to tell that they do not */
 	int places; /* power: as in struct jm_energy */
 };
@@ -71,18 +75,19 @@ struct jm_watch {
 	void *arg;
 };
 
-/* energy_counter.c: signal is a counter; power: the meter's power signal for the shape, or -1; watch:
- * also gets the readings of the counter, at least those of its own interval; NULL = none */
+/* energy_counter.c: signal is a counter; power: the meter's power signal for the shape, or -1;
+ * watch: also gets the readings of the counter, at least those of its own interval; NULL = none */
 int jm_energy_by_counter(const struct jm_trace_interval *s, int signal, int power,
 	const struct jm_watch *watch, struct jm_part *ret, struct jm_err *err);
 
-/* The signals of a meter; -1 = it has none. shape: the power that shows what happens within a counter's
- * step. */
+/* The signals of a meter; -1 = it has none. shape: the power that shows what happens within a
+ * counter's step. */
 struct jm_meter_signals {
 	int meter, counter, power, shape;
 	double limit; /* W: the highest limit of the device in the interval; 0 = not known */
 };
-/* energy_power.c: of m's power; *slots are filled from a while before the interval to a while after */
+/* energy_power.c: of m's power; *slots are filled from a while before the interval to a while
+ * after */
 int jm_energy_by_power(const struct jm_trace_interval *s, const struct jm_meter_signals *m,
 	struct jm_power_slots *slots, struct jm_part *ret, struct jm_err *err);
 /* energy_check.c: the energy by counter, and can the readings be true? slots: of the power. */
@@ -116,21 +121,21 @@ struct jm_pattern {
 /* A value that stays for n refreshes. */
 void jm_pattern_add(struct jm_pattern *p, double watts, long n);
 double jm_pattern_mean(const struct jm_pattern *p); /* W */
-/* By how much a load that repeats makes the variance of the energy grow, or shrink if many readings show it at
- * different places; 1 = it does not repeat. */
+/* By how much a load that repeats makes the variance of the energy grow, or shrink if many readings
+ * show it at different places; 1 = it does not repeat. */
 double jm_pattern_repeats(const struct jm_pattern *p);
-/* Variance of readings by half the mean square of their changes, at most 1: readings that swing from high to
- * low and back change by more than what is missed between them. */
+/* Variance of readings by half the mean square of their changes, at most 1: readings that swing
+ * from high to low and back change by more than what is missed between them. */
 double jm_pattern_swing(const struct jm_pattern *p);
 /* How many moments of its load the sensor saw, over and over, if they are few; else 0. */
 int jm_pattern_places(const struct jm_pattern *p);
-/* W, 95 %: how far the mean may be off because a slow wave of readings may be an alias of a fast load; 0 =
- * the readings show no such wave. limit: W, of the device; 0 = not known. */
+/* W, 95 %: how far the mean may be off because a slow wave of readings may be an alias of a fast
+ * load; 0 = the readings show no such wave. limit: W, of the device; 0 = not known. */
 double jm_pattern_alias(const struct jm_pattern *p, double seen_share, double limit);
 
 /*
- * How power went around an edge: levels, and gaps between readings in which it went from one to the next
- * at a moment that is not known. Where in the gaps it did is one number, share, from 0 to 1.
+ * How power went around an edge: levels, and gaps between readings in which it went from one to the
+ * next at a moment that is not known. Where in the gaps it did is one number, share, from 0 to 1.
  */
 #define JM_SHAPE_GAPS 40
 struct jm_shape {

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A load that repeats in step with the sensor, or nearly so, shows it the same few moments over and over.
- * What is missed between them then adds up instead of averaging out: readings that are `lag` refreshes
- * apart are alike again after nearer ones were not.
+ * A load that repeats in step with the sensor, or nearly so, shows it the same few moments over and
+ * over. What is missed between them then adds up instead of averaging out: readings that are `lag`
+ * refreshes apart are alike again after nearer ones were not.
  *
- * A load whose period is nearly the refresh, or a whole part of it, is seen as a slow wave, its alias. When
- * the stretch is not a whole number of such waves, the mean of the readings is not the load's. The mean over
- * a window smoothes an alias: a jump of the load takes the readings as many refreshes as they need to go
- * through the window, while a jump of a load that is slow itself takes one. A small jump may also be the jitter
- * of an alias of which a part was seen, unless readings are steady on both sides of it. A wave without such jumps
- * may be an alias; what it misses is a part of its range, and the less the more often it turned: went from near
- * one end of its range to near the other. Few readings show only a part of the wave, so that its range is larger
- * than theirs, up to what the device's limit allows. So do more readings of a wave that did not turn.
+ * A load whose period is nearly the refresh, or a whole part of it, is seen as a slow wave, its
+ * alias. When the stretch is not a whole number of such waves, the mean of the readings is not the
+ * load's. The mean over a window smoothes an alias: a jump of the load takes the readings as many
+ * refreshes as they need to go through the window, while a jump of a load that is slow itself takes
+ * one. A small jump may also be the jitter of an alias of which a part was seen, unless readings
+ * are steady on both sides of it. A wave without such jumps may be an alias; what it misses is a
+ * part of its range, and the less the more often it turned: went from near one end of its range to
+ * near the other. Few readings show only a part of the wave, so that its range is larger than
+ * theirs, up to what the device's limit allows. So do more readings of a wave that did not turn.
  *
- * Only such ways count as samples of the wave. Where the load's period is not constant, its place in the sensor's
- * refresh is a random walk, and that returns to where it was, and crosses the mean of its places, many times
- * before it has been everywhere (W. Feller, An Introduction to Probability Theory and Its Applications, vol. 1,
- * chapter III: some sqrt(n) times in n steps).
+ * Only such ways count as samples of the wave. Where the load's period is not constant, its place
+ * in the sensor's refresh is a random walk, and that returns to where it was, and crosses the mean
+ * of its places, many times before it has been everywhere (W. Feller, An Introduction to
+ * Probability Theory and Its Applications, vol. 1, chapter III: some sqrt(n) times in n steps).
  *
  * A load of nearly k refreshes is seen as k such waves in turn: tracks, of every k-th reading each.
  */
@@ -198,8 +199,8 @@ static double alias_misses(const struct jm_pattern *p, double limit)
 	return fmax(seen, fmin(seen * (1 + FEW_OF_WAVE / (double)p->n), MOST_OF_WAVE * limit));
 }
 
-/* How often the wave of the readings at this lag went from one end of their range to the other. The first way may be
- * a part of one between ends that are farther apart. */
+/* How often the wave of the readings at this lag went from one end of their range to the other. The
+ * first way may be a part of one between ends that are farther apart. */
 static double ways(const struct jm_pattern *p, int lag, double range)
 {
 	double more = p->path[lag - 1] / (lag * range);
@@ -209,7 +210,8 @@ static double ways(const struct jm_pattern *p, int lag, double range)
 	return fmax(0, fmin(more, (double)p->turns) - 1);
 }
 
-/* W: the same for a wave at this lag of which only a part was seen: its range may be all that the limit allows. */
+/* W: the same for a wave at this lag of which only a part was seen: its range may be all that the
+ * limit allows. */
 static double part_misses(const struct jm_pattern *p, int lag, double limit)
 {
 	double range = p->most - p->least, more;
@@ -287,9 +289,10 @@ static long best_lag(const struct jm_pattern *p, double *ret_alike)
 }
 
 /*
- * The share of what is missed in the readings of one repetition that adds up over the repetitions. Many readings
- * at different places of a load go evenly through its period, so that what they miss cancels out but for that of a
- * few of them. Readings that seldom change miss something in few places only.
+ * The share of what is missed in the readings of one repetition that adds up over the repetitions.
+ * Many readings at different places of a load go evenly through its period, so that what they miss
+ * cancels out but for that of a few of them. Readings that seldom change miss something in few
+ * places only.
  */
 static double uneven(const struct jm_pattern *p, long lag, double alike)
 {

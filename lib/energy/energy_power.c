@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Energy from power readings. A reading is the mean of the window that ends when the sensor refreshed;
- * between it and the next window power is assumed to change linearly.
+ * Energy from power readings. A reading is the mean of the window that ends when the sensor
+ * refreshed; between it and the next window power is assumed to change linearly.
  *
  * Error: a change of power by dP that happened somewhere in a gap of length g is off by at most
  * dP g / 2, with variance (dP g)^2 / 12. Where power changes faster than the sensor looks, more is
  * missed between readings: for a signal with correlation time tau and x = g / tau the variance is
  * (coth(x/2) - 2/x) / (2 (1 - exp(-x))) of (dP g)^2, which goes from 1/12 (slow) to 1/2 (fast). The
  * correlation of readings one and two refreshes apart gives x. A load that repeats in step with the
- * sensor shows it the same moments again and again, so that what is missed adds up; one that nearly does
- * is seen as a slow wave (energy_pattern.c). Few readings may be alike whatever happens between them: then the
- * bound follows from what the device can draw, hidden() below; docs/energy.md has the figures.
+ * sensor shows it the same moments again and again, so that what is missed adds up; one that nearly
+ * does is seen as a slow wave (energy_pattern.c). Few readings may be alike whatever happens
+ * between them: then the bound follows from what the device can draw, hidden() below;
+ * docs/energy.md has the figures.
  */
 #include "energy/energy_parts.h"
 #include "trace/plateaus.h"
@@ -33,7 +34,8 @@
 #define BRIDGE_REFRESHES 3
 #define BRIDGE_MIN	 INT64_C(250000000) /* ns without readings that may be interpolated */
 
-/* A value from when the sensor came to it, by the best guess, until it was seen last; for the middle of its window. */
+/* A value from when the sensor came to it, by the best guess, until it was seen last; for the
+ * middle of its window. */
 struct level {
 	double value;
 	int64_t start, seen;
@@ -273,8 +275,8 @@ static double unseen_share(const struct sum *s)
 }
 
 /*
- * J, standard deviation: how far the mean is off where the readings may be the alias of a fast load. Without
- * gaps between the windows nothing has an alias.
+ * J, standard deviation: how far the mean is off where the readings may be the alias of a fast
+ * load. Without gaps between the windows nothing has an alias.
  */
 static double alias(const struct sum *s)
 {
@@ -408,7 +410,8 @@ int jm_energy_by_power(const struct jm_trace_interval *stretch, const struct jm_
 	double length = seconds(s.t1 - s.t0);
 	int rc;
 
-	/* A long window's mean belongs to its middle; a short one is known to end at the refresh. */
+	/* A long window's mean belongs to its middle; a short one is known to end at the
+	 * refresh. */
 	if (power->window_ns > 2 * power->refresh_ns)
 		s.shift = power->window_ns / 2;
 	else if (power->window_ns > 0)

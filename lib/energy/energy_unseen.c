@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What power does inside one step of a counter, where the counter does not look. A power reading is the
- * mean of a window w, shorter than the counter's refresh T: the difference of these means from the
- * counter's mean over the same time shows how much the load changes inside a step. For a load that
- * changes at random and faster than T, the energy leaves the straight line through a step of length
- * L by V w L u (1 - u) / (1 - w / T) (J^2, variance) at the share u of the step, where V (W^2) is
- * the mean square of that distance. A periodic load leaves it less. Without a power signal V comes
- * from the means of steps that follow each other, with w = T / 2.
+ * What power does inside one step of a counter, where the counter does not look. A power reading is
+ * the mean of a window w, shorter than the counter's refresh T: the difference of these means from
+ * the counter's mean over the same time shows how much the load changes inside a step. For a load
+ * that changes at random and faster than T, the energy leaves the straight line through a step of
+ * length L by V w L u (1 - u) / (1 - w / T) (J^2, variance) at the share u of the step, where V
+ * (W^2) is the mean square of that distance. A periodic load leaves it less. Without a power signal
+ * V comes from the means of steps that follow each other, with w = T / 2.
  *
  * A jump of a slow load a second away from the edge gives no information about the step at the
  * edge. So where the means agree in all readings next to the edge, V comes from these readings
@@ -41,7 +41,8 @@ static double square(double x)
 	return x * x;
 }
 
-/* The counter at t, in a straight line between two steps that are near each other; NAN elsewhere. */
+/* The counter at t, in a straight line between two steps that are near each other; NAN
+ * elsewhere. */
 static double line_at(const struct jm_runs *counter, int64_t t)
 {
 	int64_t refresh = counter->signal->refresh_ns;

@@ -3,7 +3,8 @@
 #ifndef JM_FAULT_H
 #define JM_FAULT_H
 
-/* What is wrong with a meter's readings, and the words for it in a record. energy_check.c finds it. */
+/* What is wrong with a meter's readings, and the words for it in a record. energy_check.c finds
+ * it. */
 #define JM_FAULTS(X)                                                                               \
 	X(NONE, "none")                                                                            \
 	X(COUNTER_STUCK, "counter-stuck") /* it had no steps; not used */                          \

@@ -24,7 +24,8 @@ struct fit {
 	int used, inside;
 };
 
-/* Integral from 0 to t of the response to a step at 0: what a sensor that follows with this lag has seen. */
+/* Integral from 0 to t of the response to a step at 0: what a sensor that follows with this lag has
+ * seen. */
 static double seen_of_step(double t, double lag_s)
 {
 	if (t <= 0)
@@ -59,7 +60,8 @@ static int64_t to_ns(double s)
 	return (int64_t)(s * 1e9);
 }
 
-/* What the window of a reading holds of 1 W in each bin, over its length; false = hardly anything of a run. */
+/* What the window of a reading holds of 1 W in each bin, over its length; false = hardly anything
+ * of a run. */
 static bool shares_of(const struct fit *f, int reading, double *ret)
 {
 	double window = f->sensor.window_s, lag = f->sensor.lag_s, bin = f->duration_s / f->bins;
@@ -279,7 +281,8 @@ static int check(struct fit *f, struct jm_err *err)
 	return 0;
 }
 
-/* Readings in which the runs are not found fit any model badly, and would be given as a power that nothing drew. */
+/* Readings in which the runs are not found fit any model badly, and would be given as a power that
+ * nothing drew. */
 static int is_found(const struct jm_fold *fold, struct jm_err *err)
 {
 	if (fold->joules > fold->joules_error)

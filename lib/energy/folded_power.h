@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Power inside work that is far shorter than its sensor's period, from many runs of it that begin at other points of that
- * period each (after FinGraV, arXiv 2412.12426). A reading is the mean of power over the window W that ends at its
- * time t, so one whose window holds a part of a run depends on that part alone. With q(x) the power at x seconds after the
- * begin of a run, less the power between runs,
+ * Power inside work that is far shorter than its sensor's period, from many runs of it that begin
+ * at other points of that period each (after FinGraV, arXiv 2412.12426). A reading is the mean of
+ * power over the window W that ends at its time t, so one whose window holds a part of a run
+ * depends on that part alone. With q(x) the power at x seconds after the begin of a run, less the
+ * power between runs,
  *
  *	y(t) = base + 1/W integral of q(u - begin) du over the part of (t - W, t] that is in a run
  *
@@ -38,7 +39,8 @@ struct jm_fold {
 	double duration_s; /* of a run, median */
 	int bins;	   /* of equal length */
 	int readings,
-		inside; /* readings that were used, and how many of their windows hold part of a run */
+		/* readings that were used, and how many of their windows hold part of a run */
+		inside;
 	double base_watts, base_error; /* between runs; errors are of 95 % and of sampling only */
 	double watts[JM_FOLD_BINS], error[JM_FOLD_BINS];
 	double joules, joules_error; /* of a run, base included */
@@ -46,10 +48,10 @@ struct jm_fold {
 };
 
 /*
- * readings: values and the times at which they held, in order (jm_sensor_changes). bins: 0 = as many as JM_FOLD_SURE and
- * least_s allow, at least one.
- * JM_ERANGE: too few runs or readings, runs too near each other, starts in step with the sensor, or readings in which the
- * runs are not found.
+ * readings: values and the times at which they held, in order (jm_sensor_changes). bins: 0 = as
+ * many as JM_FOLD_SURE and least_s allow, at least one.
+ * JM_ERANGE: too few runs or readings, runs too near each other, starts in step with the sensor, or
+ * readings in which the runs are not found.
  */
 int jm_fold(const struct jm_reading *readings, int n, const struct jm_fold_runs *runs,
 	const struct jm_fold_sensor *sensor, int bins, struct jm_fold *ret, struct jm_err *err);

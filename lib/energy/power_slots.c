@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Power by its readings, each of which holds until the next one, summed up in slots of time during
- * another calculation's pass over the trace. An interval is then the sum of the slots within, and of the
- * readings in the two slots at its ends, and only the readings of these two are read again.
+ * another calculation's pass over the trace. An interval is then the sum of the slots within, and
+ * of the readings in the two slots at its ends, and only the readings of these two are read again.
  */
 #include "energy_parts.h"
 #include "trace/held.h"
@@ -124,7 +124,8 @@ static int read_both(void *arg, struct jm_reading r)
 	return read_held(&part[1], r);
 }
 
-/* Splits the slot that contains t: an interval that ends at t may be followed by one that begins there. */
+/* Splits the slot that contains t: an interval that ends at t may be followed by one that begins
+ * there. */
 static int split(struct jm_power_slots *c, const struct jm_trace *trace, int signal, int64_t t,
 	struct jm_err *err)
 {

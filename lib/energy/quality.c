@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The grade of a measurement: each rule that applies caps it and gives its reason. A needs a measured
- * whole node, by counters, without gaps, long enough for the sensors, with a small bound.
+ * The grade of a measurement: each rule that applies caps it and gives its reason. A needs a
+ * measured whole node, by counters, without gaps, long enough for the sensors, with a small bound.
  */
 #include "energy/quality.h"
 
@@ -97,7 +97,8 @@ static bool is_simulated(const struct jm_quality_facts *f, int i, struct reason 
 	return true;
 }
 
-/* An estimated meter does not count in the measured total, which then does not cover the whole node. */
+/* An estimated meter does not count in the measured total, which then does not cover the whole
+ * node. */
 static bool is_estimated(const struct jm_quality_facts *f, int i, struct reason *r)
 {
 	if (f->set->meter[i].origin != JM_ESTIMATED || nothing_measured(f, r))

@@ -17,8 +17,8 @@ struct jm_quality_facts {
 	bool own_unread;	      /* no meter reads the device that computes */
 };
 
-/* "A", "B", "C", "D" or "none"; the reasons, sentences, are appended to the array. NULL: no memory for
- * one of them. */
+/* "A", "B", "C", "D" or "none"; the reasons, sentences, are appended to the array. NULL: no memory
+ * for one of them. */
 const char *jm_quality_judge(const struct jm_quality_facts *facts, json_t *reasons);
 
 #endif

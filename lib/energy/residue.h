@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the parts of a meter do not account for: a GPU less its memory, a board less its components, a node less its
- * boards, an outlet less the node that it supplies.
+ * What the parts of a meter do not account for: a GPU less its memory, a board less its components,
+ * a node less its boards, an outlet less the node that it supplies.
  */
 #ifndef JM_RESIDUE_H
 #define JM_RESIDUE_H
@@ -10,10 +10,12 @@
 
 struct jm_residue {
 	int parts; /* meters of the same origin that it includes directly */
-	double joules; /* of the meter less those of its parts; NAN = one of them is unknown, or two parts overlap */
+	/* of the meter less those of its parts; NAN = one of them is unknown, or two parts
+	 * overlap */
+	double joules;
 	/*
-	 * 95 %. Sampling errors are independent of each other; calibration errors are added, for nothing is known
-	 * of how those of different sensors go together.
+	 * 95 %. Sampling errors are independent of each other; calibration errors are added, for
+	 * nothing is known of how those of different sensors go together.
 	 */
 	double error;
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Least squares over window, delay and rise; low, high and their drift follow from these by linear least squares. */
+/* Least squares over window, delay and rise; low, high and their drift follow from these by linear
+ * least squares. */
 #include "energy/sensor_fit.h"
 
 #include "base/stat/stat.h"
@@ -14,7 +15,8 @@
 #define LONGEST_S     2.5
 #define PARTS	      4	  /* of a shape */
 #define MOST_STEPS    300 /* of a search; real readings take a tenth of it */
-/* High less low must stand out of what the model leaves by this factor, and be this share of high. */
+/* High less low must stand out of what the model leaves by this factor, and be this share of
+ * high. */
 #define CONTRAST 3
 #define SHARE	 0.05
 
@@ -39,7 +41,7 @@ struct fit {
 	double linear[LINEAR];
 };
 
-/* ---- the load as power shows it -------------------------------------------------------------------------- */
+/* ---- the load as power shows it -------------------------------------------------------------- */
 
 static double level_after(double level, double target, double seconds, double lag)
 {
@@ -86,9 +88,10 @@ static double sum_at(const struct fit *f, double t, const struct shape *s, int *
 	       sum_after(f->level[*i], load_before(*i + 1), t - f->edge[*i], lag_before(s, *i + 1));
 }
 
-/* ---- linear least squares -------------------------------------------------------------------------------- */
+/* ---- linear least squares -------------------------------------------------------------------- */
 
-/* Solves a x = b for a symmetric positive matrix, by elimination; a and b are used up. False: singular. */
+/* Solves a x = b for a symmetric positive matrix, by elimination; a and b are used up. False:
+ * singular. */
 static bool solve(double a[LINEAR][LINEAR], double b[LINEAR], double x[LINEAR])
 {
 	for (int i = 0; i < LINEAR; i++) {
@@ -157,7 +160,7 @@ static double misfit(struct fit *f, const struct shape *s)
 	return left > 0 ? left / m.n : 0;
 }
 
-/* ---- the search ------------------------------------------------------------------------------------------ */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 static struct shape coarse(struct fit *f, bool counter)
 {
@@ -212,7 +215,8 @@ static struct shape refine(struct fit *f, struct shape s, double step)
 		for (int k = isnan(s.window); k < PARTS; k++)
 			for (int sign = -1; sign <= 1; sign += 2)
 				moved |= better(f, &s, part[k], sign * step * scale[k], &least);
-		/* window, delay and rise trade off against each other: the middle of the window stays */
+		/* window, delay and rise trade off against each other: the middle of the window
+		 * stays */
 		for (int sign = -1; sign <= 1 && !isnan(s.window); sign += 2) {
 			struct shape moved_by = s;
 			double d = sign * step * scale[0], left;
@@ -279,7 +283,8 @@ int jm_sensor_changes(const struct jm_signal *signal, const struct jm_reading *r
 	return changes;
 }
 
-/* The gap before the first change, which is the first reading, and before the second is not whole. */
+/* The gap before the first change, which is the first reading, and before the second is not
+ * whole. */
 static int take_changes(bool counter, const struct jm_reading *r, int n, struct change *change)
 {
 	for (int i = 2; i < n; i++) {
@@ -292,7 +297,8 @@ static int take_changes(bool counter, const struct jm_reading *r, int n, struct 
 	return n > 2 ? n - 2 : 0;
 }
 
-/* The gap between changes; one that is a multiple of the median holds several, since a value can come twice. */
+/* The gap between changes; one that is a multiple of the median holds several, since a value can
+ * come twice. */
 static struct jm_fitted refresh_of(const struct change *change, int n, double *sorted)
 {
 	double median, group[GROUPS];
@@ -320,7 +326,7 @@ static struct jm_fitted refresh_of(const struct change *change, int n, double *s
 	return (struct jm_fitted){stat.mean, stat.half_width};
 }
 
-/* ---- together ---------------------------------------------------------------------------------------------- */
+/* ---- together -------------------------------------------------------------------------------- */
 
 static int judge(const struct fit *f, struct jm_sensor_fit *ret, struct jm_err *err)
 {

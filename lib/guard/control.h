@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contract of a control: one file = one kind of knob (power limit, clock...). Only the guard writes. */
+/* Contract of a control: one file = one kind of knob (power limit, clock...). Only the guard
+ * writes. */
 #ifndef JM_CONTROL_H
 #define JM_CONTROL_H
 
@@ -15,7 +16,8 @@ enum jm_ends {
 	JM_ENDS_NEVER,	/* a management controller keeps it */
 	JM_ENDS_REBOOT, /* of the machine */
 	JM_ENDS_DRIVER, /* when the driver is unloaded, so also a reboot */
-	JM_ENDS_PROCESS, /* with the processes that it applies to: a device that is gone does not come back */
+	/* with the processes that it applies to: a device that is gone does not come back */
+	JM_ENDS_PROCESS,
 };
 
 /* How the value found is known. */
@@ -47,7 +49,8 @@ struct jm_knobs {
 		[JM_KNOBS_ABSENT]; /* of controls of this machine that did not open, "NAME: REASON" each; "" = none */
 };
 
-/* One write of a control: text into a file; text NULL: `to` is a call of a library with its arguments. */
+/* One write of a control: text into a file; text NULL: `to` is a call of a library with its
+ * arguments. */
 typedef int jm_write_fn(void *arg, const char *to, const char *text, struct jm_err *err);
 
 struct jm_control {
@@ -68,11 +71,11 @@ struct jm_control {
 	 * value that the device applies now, or unknown. JM_EGONE: the device has ended. */
 	int (*get)(void *state, int i, struct jm_knob_value *ret_accepted,
 		struct jm_knob_value *ret_enforced, struct jm_err *err);
-	/* One that a user asks for is in the range by then, one that is put back may not be: the device judges it. JM_EIO:
-	 * the device refuses it; JM_EPERM: this user may not set it. */
+	/* One that a user asks for is in the range by then, one that is put back may not be: the
+	 * device judges it. JM_EIO: the device refuses it; JM_EPERM: this user may not set it. */
 	int (*set)(void *state, int i, const struct jm_knob_value *value, struct jm_err *err);
-	/* Calls fn for each write that set would make now, in their order, until one fails. NULL: it writes nothing outside
-	 * of joulemark. */
+	/* Calls fn for each write that set would make now, in their order, until one fails. NULL:
+	 * it writes nothing outside of joulemark. */
 	int (*writes)(void *state, int i, const struct jm_knob_value *value, jm_write_fn *fn,
 		void *arg, struct jm_err *err);
 	void (*close)(void *state);					   /* takes NULL */
@@ -81,7 +84,8 @@ struct jm_control {
 
 extern const struct jm_control *const jm_controls[]; /* NULL-terminated, generated */
 
-/* The control that has knobs of this name on some machine and acts on the machine itself; NULL = none. */
+/* The control that has knobs of this name on some machine and acts on the machine itself; NULL =
+ * none. */
 const struct jm_control *jm_control_of_knob(const char *name);
 const struct jm_control *jm_control_find(const char *name, struct jm_err *err);
 /* Does the knob take the value? JM_ERANGE, JM_EUSAGE: the sentence says what it takes. */
@@ -90,10 +94,12 @@ int jm_knob_check(
 #define JM_KNOB_TAKES (2 * JM_KNOB_TEXT + 40)
 /* What the knob takes: "200W to 700W", "one of powersave performance". */
 void jm_knob_takes_text(const struct jm_knob *knob, char *out, size_t size);
-/* Is it a value of the knob's kind at all: a word, or numbers above 0? JM_ERANGE. For controls, which let the device judge. */
+/* Is it a value of the knob's kind at all: a word, or numbers above 0? JM_ERANGE. For controls,
+ * which let the device judge. */
 int jm_knob_check_kind(
 	const struct jm_knob *knob, const struct jm_knob_value *value, struct jm_err *err);
-/* Can the value found be journalled and set again? JM_ENOSUP: it is not known, or the knob does not take it. */
+/* Can the value found be journalled and set again? JM_ENOSUP: it is not known, or the knob does not
+ * take it. */
 int jm_knob_check_found(
 	const struct jm_knob *knob, const struct jm_knob_value *found, struct jm_err *err);
 /* Is the word one of the knob's, or one that every knob of its kind takes? */

@@ -58,7 +58,8 @@ static int tell_write(void *arg, const char *to, const char *text, struct jm_err
 	return 0;
 }
 
-/* What its journal says: the living process that holds the knob, and the value from before an earlier session. */
+/* What its journal says: the living process that holds the knob, and the value from before an
+ * earlier session. */
 static void look_at_journal(
 	const struct jm_ctx *ctx, struct jm_dry_knob *told, struct jm_knob_value *base)
 {

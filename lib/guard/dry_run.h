@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the guard would write for settings: told, and not done. Reads the devices; no lock, no journal, no process. */
+/* What the guard would write for settings: told, and not done. Reads the devices; no lock, no
+ * journal, no process. */
 #ifndef JM_DRY_RUN_H
 #define JM_DRY_RUN_H
 

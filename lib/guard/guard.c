@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client's side of the guard: starts it, sends requests, and restores in its place when it is killed. */
+/* The client's side of the guard: starts it, sends requests, and restores in its place when it is
+ * killed. */
 #include "guard/guard_private.h"
 
 #include "base/log_later.h"
@@ -28,7 +29,7 @@
 #define LINGER_FAILED 500
 #define STARTS	      3
 
-/* ---- starting ------------------------------------------------------------------------------------------ */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 static int launch(struct jm_guard *g, struct jm_err *err)
 {
@@ -45,7 +46,7 @@ static int launch(struct jm_guard *g, struct jm_err *err)
 	return rc;
 }
 
-/* ---- when it is killed ------------------------------------------------------------------------------- */
+/* ---- when it is killed ----------------------------------------------------------------------- */
 
 /* Its locks are released only when its process has ended. */
 static void reap(struct jm_guard *g)
@@ -167,7 +168,7 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-/* ---- waiting ---------------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 /* "gpu.power of GPU 1 ... (700W)", the first few of them. */
 static void list_held(const struct jm_guard *g, char *out, size_t size)
@@ -208,7 +209,7 @@ static int leave(struct jm_guard *g, const char *what, struct jm_err *err)
 		(int)g->self.pid, what, held);
 }
 
-/* ---- asking -------------------------------------------------------------------------------------------- */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 static bool is_taken(struct jm_guard *g)
 {
@@ -380,7 +381,7 @@ int jm_guard_start(
 	return rc ? jm_err_set(err, rc, "%s", why.text) : 0;
 }
 
-/* ---- ending -------------------------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 /* A guard that was killed before it changed anything needs no message. */
 static int say_stop(struct jm_guard *g, struct jm_err *err)

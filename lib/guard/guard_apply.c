@@ -81,7 +81,7 @@ void jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out)
 	}
 }
 
-/* ---- taking hold ----------------------------------------------------------------------------------- */
+/* ---- taking hold ----------------------------------------------------------------------------- */
 
 bool jm_outlived(const struct jm_journal_state *s, const char *boot)
 {
@@ -214,7 +214,7 @@ static int hold_all(
 	return rc;
 }
 
-/* ---- setting ----------------------------------------------------------------------------------------- */
+/* ---- setting --------------------------------------------------------------------------------- */
 
 /* One setting becomes one line per device; two settings for one device are an error. */
 static int plan_one(const struct jm_knob_holder *k, const struct jm_setting *s,
@@ -282,7 +282,8 @@ int jm_knob_holder_state(
 	return rc;
 }
 
-/* Sets a line. Of an unreadable knob the value may be another one than was stated, so it is written always. */
+/* Sets a line. Of an unreadable knob the value may be another one than was stated, so it is written
+ * always. */
 static int apply_one(struct jm_knob_holder *k, const struct jm_applied *line, struct jm_err *err)
 {
 	struct jm_knob_value now, enforced;
@@ -425,7 +426,7 @@ int jm_knob_holder_set(struct jm_knob_holder *k, const struct jm_setting *settin
 	return rc;
 }
 
-/* ---- restoring ----------------------------------------------------------------------------------------- */
+/* ---- restoring ------------------------------------------------------------------------------- */
 
 static int conclude(struct jm_knob_holder *k, const struct jm_back *b, bool release,
 	const struct jm_ctx *log, struct jm_err *err)

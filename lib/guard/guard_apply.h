@@ -28,8 +28,8 @@ void jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out);
 /* As jm_guard_state. */
 int jm_knob_holder_state(
 	struct jm_knob_holder *k, const struct jm_setting *settings, int n, struct jm_err *err);
-/* One line for each knob that the settings mean, in the order in which they are set. The plan is the caller's to free, also
- * after an error. */
+/* One line for each knob that the settings mean, in the order in which they are set. The plan is
+ * the caller's to free, also after an error. */
 int jm_knob_holder_plan(const struct jm_knob_holder *k, const struct jm_setting *settings, int n,
 	struct jm_applied **ret_plan, int *ret_n, struct jm_err *err);
 /* Locks the knobs of the settings and journals the values found; out: accepted is the value

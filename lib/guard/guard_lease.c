@@ -34,7 +34,7 @@ int jm_lease_begin(struct jm_lease *ret, const struct jm_ctx *ctx, int fd,
 	return 0;
 }
 
-/* ---- what the client may do ---------------------------------------------------------------------------- */
+/* ---- what the client may do ------------------------------------------------------------------ */
 
 void jm_lease_state(const struct jm_lease *l, struct jm_knob_holder *k)
 {
@@ -115,7 +115,7 @@ int jm_lease_refuse_keep(struct jm_err *err)
 		"command after the setting.");
 }
 
-/* ---- time ---------------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static int to_ms(int64_t ns)
 {
@@ -150,7 +150,7 @@ void jm_lease_over_text(const struct jm_lease *l, char *out, size_t size)
 		(double)(jm_clock_boot() - l->begin_ns) / 1e9);
 }
 
-/* ---- the journal of the system ------------------------------------------------------------------------- */
+/* ---- the journal of the system --------------------------------------------------------------- */
 
 void jm_lease_tell_set(const struct jm_lease *l, const struct jm_knob_holder *k,
 	const struct jm_applied *rows, int n)

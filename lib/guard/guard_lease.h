@@ -23,7 +23,8 @@ void jm_lease_state(const struct jm_lease *l, struct jm_knob_holder *k);
 /* May the client hold, set or state this? What it states has to be what the terms state. */
 int jm_lease_check(const struct jm_lease *l, const struct jm_knob_holder *k, uint32_t op,
 	const struct jm_setting *settings, int n, struct jm_err *err);
-/* Is the message the client's own? The first is, as it may have been sent before the socket was watched. */
+/* Is the message the client's own? The first is, as it may have been sent before the socket was
+ * watched. */
 int jm_lease_check_sender(struct jm_lease *l, pid_t sender, struct jm_err *err);
 int jm_lease_refuse_keep(struct jm_err *err);
 

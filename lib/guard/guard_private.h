@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client's side of a guard: its process, and one request after the other. Used inside the room guard only. */
+/* The client's side of a guard: its process, and one request after the other. Used inside the room
+ * guard only. */
 #ifndef JM_GUARD_PRIVATE_H
 #define JM_GUARD_PRIVATE_H
 

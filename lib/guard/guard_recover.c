@@ -29,7 +29,8 @@ struct entry {
 	struct jm_err why;
 };
 
-/* One pass over all journals. One knob may decide what another takes, so they are put back together. */
+/* One pass over all journals. One knob may decide what another takes, so they are put back
+ * together. */
 struct pass {
 	struct jm_ctx *ctx;
 	struct jm_log_later log; /* messages are passed on after the values have been restored */
@@ -192,7 +193,8 @@ static void take(struct pass *p, struct jm_journal *j)
 	jm_journal_close(j);
 }
 
-/* Does the journal of another user show nothing that its owner's next start would have to restore? */
+/* Does the journal of another user show nothing that its owner's next start would have to
+ * restore? */
 static bool is_in_order(const struct jm_journal_view *view)
 {
 	const struct jm_journal_state *s = &view->state;
@@ -284,7 +286,7 @@ int jm_guard_release(struct jm_ctx *ctx, int *ret_n, struct jm_err *err)
 	return run_pass(ctx, true, JM_LOCK_LIMIT_NS, ret_n, err);
 }
 
-/* ---- the vendor's default, where nothing else is known ----------------------------------------------------- */
+/* ---- the vendor's default, where nothing else is known --------------------------------------- */
 
 /* Under the lock of its journal. */
 static int set_default(struct jm_ctx *ctx, const struct jm_knob_table *table, int i,
@@ -337,7 +339,7 @@ int jm_guard_default(struct jm_ctx *ctx, const char *controls, int *ret_n, struc
 	return rc;
 }
 
-/* ---- reports ------------------------------------------------------------------------------------------- */
+/* ---- reports --------------------------------------------------------------------------------- */
 
 struct holds {
 	struct jm_hold *hold;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a client asks of its guard, or of the lease of joulemarkd that takes its place where this user lacks rights. */
+/* What a client asks of its guard, or of the lease of joulemarkd that takes its place where this
+ * user lacks rights. */
 #include "guard/guard_requests.h"
 #include "guard/guard_private.h"
 
@@ -19,9 +20,10 @@ static int ask_about(struct jm_guard *g, enum jm_wire_op op, const struct jm_set
 	return jm__guard_ask(g, op, n, err);
 }
 
-/* ---- a lease of joulemarkd in the place of this guard -------------------------------------------------- */
+/* ---- a lease of joulemarkd in the place of this guard ---------------------------------------- */
 
-/* Each setting for each device that it means here, by the whole id: joulemarkd has devices of other jobs, too. */
+/* Each setting for each device that it means here, by the whole id: joulemarkd has devices of other
+ * jobs, too. */
 static int name_devices(const struct jm_guard *g, const struct jm_setting *settings, int n,
 	struct jm_setting **ret, int *ret_n, struct jm_err *err)
 {
@@ -70,8 +72,8 @@ static bool holds_some(struct jm_guard *g)
 	return some;
 }
 
-/* This guard holds nothing: it has put back what it tried. denied: why this user may not set it. JM_EPERM with the same
- * reason where no joulemarkd serves. */
+/* This guard holds nothing: it has put back what it tried. denied: why this user may not set it.
+ * JM_EPERM with the same reason where no joulemarkd serves. */
 static int move(struct jm_guard *g, const struct jm_err *denied, struct jm_err *err)
 {
 	struct jm_guard *lease;

@@ -6,11 +6,12 @@
 #include "guard/guard.h"
 
 const struct jm_knobs *jm_guard_knobs(const struct jm_guard *g);
-/* Every knob as it is; out: one per knob, with a reason where the device does not answer. Changes nothing, needs no
- * lock. */
+/* Every knob as it is; out: one per knob, with a reason where the device does not answer. Changes
+ * nothing, needs no lock. */
 int jm_guard_get(struct jm_guard *g, struct jm_applied *out, struct jm_err *err);
-/* What knobs have that cannot be read, "gpu.clock=unlocked", as the user knows: without it such a knob is not set.
- * texts: ends with NULL; NULL = none. JM_EUSAGE: a knob that can be read, or no value of it. */
+/* What knobs have that cannot be read, "gpu.clock=unlocked", as the user knows: without it such a
+ * knob is not set. texts: ends with NULL; NULL = none. JM_EUSAGE: a knob that can be read, or no
+ * value of it. */
 int jm_guard_state(struct jm_guard *g, char *const *texts, struct jm_err *err);
 /*
  * Applies all settings or none: on a failure the values from before the call are restored. out: one

@@ -19,7 +19,8 @@ struct jm_guard_wait {
 };
 
 struct jm_guard_wait jm_guard_wait_begin(const struct jm_ctx *ctx, pid_t guard, const char *what);
-/* After JM_GUARD_LOOK_MS more. False: the user has asked for the second time, or once more since it began. */
+/* After JM_GUARD_LOOK_MS more. False: the user has asked for the second time, or once more since it
+ * began. */
 bool jm_guard_wait_goes_on(struct jm_guard_wait *w);
 
 #endif

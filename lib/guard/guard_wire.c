@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages of client and guard: what is put into their heads, and what is checked when they come. */
+/* Messages of client and guard: what is put into their heads, and what is checked when they
+ * come. */
 #include "guard/guard_wire.h"
 
 #include <errno.h>

@@ -36,7 +36,7 @@ void jm_journal_name(const char *knob, const char *device, char *out, size_t siz
 		(unsigned int)XXH3_64bits(device, strlen(device)));
 }
 
-/* ---- folders ----------------------------------------------------------------------------------------- */
+/* ---- folders --------------------------------------------------------------------------------- */
 
 static int open_folder(const struct jm_ctx *ctx, const char *sub, mode_t mode, bool make,
 	int *ret_fd, struct jm_err *err)
@@ -88,9 +88,10 @@ int jm_journal_sync_folder(const struct jm_ctx *ctx, struct jm_err *err)
 	return 0;
 }
 
-/* ---- the lock ------------------------------------------------------------------------------------------ */
+/* ---- the lock -------------------------------------------------------------------------------- */
 
-/* Is the lock still the file with its name in the folder with its name? A user may have removed them. */
+/* Is the lock still the file with its name in the folder with its name? A user may have removed
+ * them. */
 static bool is_in_place(const struct jm_journal *j)
 {
 	char file[JM_JOURNAL_NAME + 16];
@@ -121,8 +122,9 @@ static int open_lock(struct jm_journal *j, struct jm_err *err)
 	return j->lock < 0 ? jm_err_set(err, rc, "%s", why.text) : 0;
 }
 
-/* A process of joulemark 0.1 locks the record itself. Any user can lock a file that was once readable to
- * all, so the lock alone proves nothing: the client in the record has to be running, too. */
+/* A process of joulemark 0.1 locks the record itself. Any user can lock a file that was once
+ * readable to all, so the lock alone proves nothing: the client in the record has to be running,
+ * too. */
 static bool held_by_old(const struct jm_journal *j, const struct jm_journal_state *s)
 {
 	char file[JM_JOURNAL_NAME + 16];
@@ -236,7 +238,8 @@ static void drop(struct jm_journal *j)
 	j->lock = -1;
 }
 
-/* Opens folders and lock until the lock is ours; the files may be removed at any time in between. */
+/* Opens folders and lock until the lock is ours; the files may be removed at any time in
+ * between. */
 static int lock_name(const struct jm_ctx *ctx, bool make, struct jm_patience *p,
 	struct jm_journal *j, struct jm_err *err)
 {
@@ -268,7 +271,7 @@ static int lock_name(const struct jm_ctx *ctx, bool make, struct jm_patience *p,
 	}
 }
 
-/* ---- opening, writing, closing ------------------------------------------------------------------------ */
+/* ---- opening, writing, closing --------------------------------------------------------------- */
 
 /* "NAME.journal.damaged", or with a number when there is one already. */
 static int set_aside(struct jm_journal *j, char *ret, size_t size, struct jm_err *err)

@@ -3,8 +3,10 @@
  * The journal of one knob of one device: the value to restore, and the client that changed it.
  *
  *	knobs/NAME.journal	the record; for its owner alone
- *	knobs/NAME.lock		the holder of its lock (flock) may change the knob; never renamed or removed
- *	held/NAME.journal	a copy that every user may read: for `status`, and for a damaged record
+ *	knobs/NAME.lock		the holder of its lock (flock) may change the knob; never renamed or
+ *				removed
+ *	held/NAME.journal	a copy that every user may read: for `status`, and for a damaged
+ *				record
  *
  * A record is a line or two, each with a checksum:
  *
@@ -60,7 +62,8 @@ int jm_journal_open(const struct jm_ctx *ctx, const char *knob, const char *devi
 /* The same by name (without its end); JM_ENOENT when there is none, also no copy from then on. */
 int jm_journal_open_name(const struct jm_ctx *ctx, const char *name, struct jm_patience *patience,
 	struct jm_journal *ret, struct jm_err *err);
-/* Locks a damaged one, for jm_journal_set_aside: under its lock another value may be chosen for it. */
+/* Locks a damaged one, for jm_journal_set_aside: under its lock another value may be chosen for
+ * it. */
 int jm_journal_open_damaged(const struct jm_ctx *ctx, const char *knob, const char *device,
 	struct jm_patience *patience, struct jm_journal *ret, struct jm_err *err);
 /* Renames a damaged file; it is not used for restoring any more. ret: its new name. */

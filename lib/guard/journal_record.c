@@ -37,7 +37,7 @@ static unsigned long long checksum(const char *line, size_t n)
 	return XXH3_64bits(line, n);
 }
 
-/* ---- lines ------------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static int format_line(char *out, size_t size, const struct jm_journal_state *s,
 	enum jm_journal_verb verb, const struct jm_knob_value *value)
@@ -69,7 +69,8 @@ int jm__journal_format(const struct jm_journal_state *s, char *out, size_t size)
 	return n < 0 || more < 0 ? -1 : n + more;
 }
 
-/* Splits a line of n characters (without its end) into its fields; their number, 0 when it is damaged. */
+/* Splits a line of n characters (without its end) into its fields; their number, 0 when it is
+ * damaged. */
 static int split_line(char *line, size_t n, char **field)
 {
 	static const int n_fields[] = {FIELDS_1, FIELDS_2, FIELDS_3};
@@ -120,7 +121,8 @@ static bool find_word(const char *word, const char *const *words, int n, int *re
 	return false;
 }
 
-/* What format 3 has after the guard. Before it there were the limits of NVIDIA's driver, and simulated ones. */
+/* What format 3 has after the guard. Before it there were the limits of NVIDIA's driver, and
+ * simulated ones. */
 static bool take_rest(struct jm_journal_state *s, char *const *field, int n)
 {
 	struct jm_knob_value left = jm_knob_value_of(NAN);
@@ -194,7 +196,7 @@ void jm__journal_parse(char *text, size_t n, struct jm_journal_state *ret)
 	}
 }
 
-/* ---- record and copy --------------------------------------------------------------------------------- */
+/* ---- record and copy ------------------------------------------------------------------------- */
 
 void jm__journal_file(const char *name, const char *end, char *out, size_t size)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state in a journal and its text: reads and writes its record and the copy. journal.h has the format. */
+/* The state in a journal and its text: reads and writes its record and the copy. journal.h has the
+ * format. */
 #ifndef JM_JOURNAL_RECORD_H
 #define JM_JOURNAL_RECORD_H
 
@@ -45,9 +46,9 @@ static inline bool jm__journal_says(const struct jm_journal_state *s)
 /* "NAME.journal" */
 void jm__journal_file(const char *name, const char *end, char *out, size_t size);
 /*
- * Reads record and copy and chooses one of them. folder -1: it belongs to another user, so only the copy
- * counts; copies -1: there are none. ret_damage: what was wrong with the record when the copy was used
- * instead, else "". JM_ENOENT: there is no record; JM_EFORMAT: neither is valid.
+ * Reads record and copy and chooses one of them. folder -1: it belongs to another user, so only the
+ * copy counts; copies -1: there are none. ret_damage: what was wrong with the record when the copy
+ * was used instead, else "". JM_ENOENT: there is no record; JM_EFORMAT: neither is valid.
  */
 int jm__journal_read(int folder, int copies, const char *name, struct jm_journal_state *ret,
 	char *ret_damage, size_t size, struct jm_err *err);

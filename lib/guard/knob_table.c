@@ -116,8 +116,8 @@ static int no_knobs(const char *absent, struct jm_err *err)
 		why, strlen(why) > 380 ? "... ('joulemark doctor --all' has the rest)." : "");
 }
 
-/* Opens every control that acts on the machine; the knobs have the reasons of those that did not open, and if none did, the
- * error. */
+/* Opens every control that acts on the machine; the knobs have the reasons of those that did not
+ * open, and if none did, the error. */
 static int open_machine(struct jm_knob_table *table, struct jm_ctx *ctx, struct jm_err *err)
 {
 	char *why = table->knobs.absent;
@@ -235,7 +235,7 @@ const struct jm_knob_member *jm_knob_table_member(const struct jm_knob_table *ta
 	return m;
 }
 
-/* ---- calls of drivers, which may not return ----------------------------------------------------------- */
+/* ---- calls of drivers, which may not return -------------------------------------------------- */
 
 struct call {
 	const struct jm_control *control;

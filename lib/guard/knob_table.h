@@ -37,10 +37,12 @@ void jm_knob_table_close(struct jm_knob_table *table);
 /* Exactly one control; the argument in its spec may have commas. */
 int jm_knob_table_open_one(
 	struct jm_ctx *ctx, const char *spec, struct jm_knob_table *ret, struct jm_err *err);
-/* As jm_knob_table_open, without those that do not open, which is logged of those that specs names. */
+/* As jm_knob_table_open, without those that do not open, which is logged of those that specs
+ * names. */
 int jm_knob_table_open_rest(
 	struct jm_ctx *ctx, const char *specs, struct jm_knob_table *ret, struct jm_err *err);
-/* Knob i of the table; accepted and enforced as in jm_control.get; of an unreadable knob accepted is what it was told. */
+/* Knob i of the table; accepted and enforced as in jm_control.get; of an unreadable knob accepted
+ * is what it was told. */
 int jm_knob_table_get(const struct jm_knob_table *table, int i, struct jm_knob_value *ret_accepted,
 	struct jm_knob_value *ret_enforced, struct jm_err *err);
 int jm_knob_table_set(const struct jm_knob_table *table, int i, const struct jm_knob_value *value,

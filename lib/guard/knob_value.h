@@ -43,8 +43,8 @@ static inline bool jm_knob_value_known(const struct jm_knob_value *v)
 	return *v->word || !isnan(v->high);
 }
 bool jm_knob_value_is(const struct jm_knob_value *v, const char *word);
-/* Do both mean the same? Numbers may differ by a millionth: drivers count in milliwatts and the like. An unknown value
- * is the same as no other. */
+/* Do both mean the same? Numbers may differ by a millionth: drivers count in milliwatts and the
+ * like. An unknown value is the same as no other. */
 bool jm_knob_value_same(const struct jm_knob_value *a, const struct jm_knob_value *b);
 /* What a limit is judged by: the number, of a range its upper end; NAN = unknown, or a word. */
 static inline double jm_knob_value_number(const struct jm_knob_value *v)
@@ -54,11 +54,13 @@ static inline double jm_knob_value_number(const struct jm_knob_value *v)
 
 /* "300W", "1200:1500MHz", "unlocked": what a setting reads as the same value; "unknown". */
 void jm_knob_value_text(const struct jm_knob_value *v, const char *unit, char *out, size_t size);
-/* Exactly, in the base unit and without it, as journals have it: "300", "1200000000:1500000000", "unlocked". */
+/* Exactly, in the base unit and without it, as journals have it: "300", "1200000000:1500000000",
+ * "unlocked". */
 void jm_knob_value_write(const struct jm_knob_value *v, char *out, size_t size);
 /* Reads what jm_knob_value_write wrote; false: it is neither finite nor a word. */
 bool jm_knob_value_read(const char *text, struct jm_knob_value *ret);
-/* Could this value, from another process, be one? Its word ends, and its numbers are finite and in order, or unknown. */
+/* Could this value, from another process, be one? Its word ends, and its numbers are finite and in
+ * order, or unknown. */
 bool jm_knob_value_sound(const struct jm_knob_value *v);
 
 #endif

@@ -42,7 +42,8 @@ static int write_value(const struct jm_back *b, struct jm_err *err)
 	return rc == JM_EGONE && b->table->knobs.knob[b->i].ends == JM_ENDS_PROCESS ? 0 : rc;
 }
 
-/* True: the knob was written. Of an unreadable one it is only known what was said of it, so the first pass writes it. */
+/* True: the knob was written. Of an unreadable one it is only known what was said of it, so the
+ * first pass writes it. */
 static bool put_one(struct jm_back *b, bool first)
 {
 	bool unreadable = b->table->knobs.knob[b->i].unreadable;

@@ -14,9 +14,10 @@ struct jm_back {
 };
 
 /*
- * Puts all back in the order given, and reads each back; a value that cannot be read back is an error. One knob may forbid
- * the value of another, or change it: under the governor `performance` intel_pstate refuses any other preference, and a
- * change of the governor changes the preference. So this is repeated until a pass writes nothing.
+ * Puts all back in the order given, and reads each back; a value that cannot be read back is an
+ * error. One knob may forbid the value of another, or change it: under the governor `performance`
+ * intel_pstate refuses any other preference, and a change of the governor changes the preference.
+ * So this is repeated until a pass writes nothing.
  */
 void jm_put_back_all(struct jm_back *back, int n);
 /* One alone. A device that has ended with its setting needs nothing. */

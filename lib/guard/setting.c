@@ -21,7 +21,8 @@ struct parser {
 	struct jm_err *err;
 };
 
-/* Do the n characters end within the number of a word, as "policy1" in "policy10"? A hexadecimal id has no such words. */
+/* Do the n characters end within the number of a word, as "policy1" in "policy10"? A hexadecimal id
+ * has no such words. */
 static bool cuts_number(const char *id, size_t n)
 {
 	if (!n || !isdigit((unsigned char)id[n]))
@@ -88,7 +89,8 @@ static size_t knob_names(const struct jm_knobs *knobs, const char **names)
 	return n;
 }
 
-/* The knob is one of a control that offers none here; "" = no control has such a knob, or it is open. */
+/* The knob is one of a control that offers none here; "" = no control has such a knob, or it is
+ * open. */
 static const char *why_absent(const struct parser *p)
 {
 	const struct jm_control *control = jm_control_of_knob(p->axis.knob);
@@ -151,8 +153,8 @@ static void take_knob(struct parser *p, const struct jm_knob *k)
 	memcpy(p->axis.unit, k->unit, sizeof(k->unit));
 }
 
-/* "gpu.power@0": the device of that number among those with the knob, which the selector then names by its
- * id, since numbers change. False when there is none. */
+/* "gpu.power@0": the device of that number among those with the knob, which the selector then names
+ * by its id, since numbers change. False when there is none. */
 static bool find_by_number(struct parser *p)
 {
 	const char *text = p->axis.selector;
@@ -341,7 +343,8 @@ static int check_colons(struct parser *p, const char *s)
 		p->text, part[0], part[1], part[2], p->k->unit, part[0], part[1], part[2]);
 }
 
-/* "200:700" and "200W:700W" of a knob that takes one number: the whole form, with a fifth of the range as the step. */
+/* "200:700" and "200W:700W" of a knob that takes one number: the whole form, with a fifth of the
+ * range as the step. */
 static int check_step(struct parser *p, const char *s)
 {
 	size_t unit, n = number_length(s, &unit), second;

@@ -44,8 +44,9 @@ struct jm_axis {
 };
 
 /*
- * Checks every value against the range of every device it is meant for. A bare number is refused where
- * the unit has several spellings (W, kW). JM_EUSAGE: grammar or unknown knob; JM_ERANGE: outside.
+ * Checks every value against the range of every device it is meant for. A bare number is refused
+ * where the unit has several spellings (W, kW). JM_EUSAGE: grammar or unknown knob; JM_ERANGE:
+ * outside.
  */
 int jm_axis_parse(
 	const char *text, const struct jm_knobs *knobs, struct jm_axis *ret, struct jm_err *err);
@@ -55,7 +56,8 @@ void jm_axis_done(struct jm_axis *axis);
 int jm_target_parse(
 	const char *text, const struct jm_knobs *knobs, struct jm_setting *ret, struct jm_err *err);
 
-/* Does the device's id begin with the selector? A number behind a word counts whole: "policy1" is not "policy10". */
+/* Does the device's id begin with the selector? A number behind a word counts whole: "policy1" is
+ * not "policy10". */
 bool jm_selector_means(const char *selector, const char *device);
 /* Is the knob one that the setting means? */
 bool jm_setting_matches(const struct jm_setting *setting, const struct jm_knob *knob);

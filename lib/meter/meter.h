@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Room meter: meters, their signals and readings; the contract of a source (source.h) and the budget of
- * costly readings (read_budget.h).
+ * Room meter: meters, their signals and readings; the contract of a source (source.h) and the
+ * budget of costly readings (read_budget.h).
  * May include: base.
  *
  * Meters and their signals: what is measured, known by stable identity.
@@ -117,18 +117,21 @@ struct jm_signal {
 	double step;	    /* resolution in the quantity's unit; 0 = unknown */
 	double wrap;	    /* a counter starts again at 0 after this many joules; 0 = never */
 	int64_t refresh_ns; /* how often the sensor changes; 0 = unknown */
-	int64_t window_ns; /* averaging window that ends at the reading's time; 0 = instantaneous, -1 unknown */
+	/* averaging window that ends at the reading's time; 0 = instantaneous, -1 unknown */
+	int64_t window_ns;
 	double accuracy; /* relative, of the sensor itself; NAN = unknown */
-	/* Readings carry the sensor's own stamp: the value holds for exactly t_ns. False: t_ns is when it
-	 * was read, and the value came at the sensor's last refresh before that. */
+	/* Readings carry the sensor's own stamp: the value holds for exactly t_ns. False: t_ns is
+	 * when it was read, and the value came at the sensor's last refresh before that. */
 	bool stamped;
-	bool calibrated; /* refresh and window were found by `joulemark calibrate` on this machine */
+	/* refresh and window were found by `joulemark calibrate` on this machine */
+	bool calibrated;
 };
 
 /*
- * covers: the components whose power this meter includes, as space-separated paths. "cpu/0" includes
- * "cpu/0/core"; "/" is the whole node. GPU: "gpu/<UUID>", its memory "gpu/<UUID>/memory"; a RAPL package
- * "cpu/0", its core "cpu/0/core", its DRAM "dram/0"; a Grace-Hopper module "cpu/0 dram/0 gpu/<UUID>".
+ * covers: the components whose power this meter includes, as space-separated paths. "cpu/0"
+ * includes "cpu/0/core"; "/" is the whole node. GPU: "gpu/<UUID>", its memory "gpu/<UUID>/memory";
+ * a RAPL package "cpu/0", its core "cpu/0/core", its DRAM "dram/0"; a Grace-Hopper module "cpu/0
+ * dram/0 gpu/<UUID>".
  */
 struct jm_meter {
 	char id[JM_ID_MAX]; /* stable: "nvml:GPU-8f...", "rapl:/sys/...", never an index */
@@ -158,7 +161,8 @@ struct jm_meters {
 	int n_signals;
 };
 
-/* Adds a copy, its texts tamed; first_signal and n_signals are set here. Returns its index or an error code. */
+/* Adds a copy, its texts tamed; first_signal and n_signals are set here. Returns its index or an
+ * error code. */
 int jm_meters_add(struct jm_meters *set, const struct jm_meter *meter, struct jm_err *err);
 /* Adds a signal to the meter added last. Returns its index or an error code. */
 int jm_meters_add_signal(struct jm_meters *set, const struct jm_signal *signal, struct jm_err *err);
@@ -168,9 +172,10 @@ int jm_meters_add_whole(struct jm_meters *set, const struct jm_meter *meter,
 /* Fills covered_by and overlaps. An estimated meter never covers a measured one. */
 void jm_meters_derive(struct jm_meters *set);
 /*
- * The work runs on one GPU, whose UUID or bus address ("0000:1b:00.0") is given: meters of other GPUs alone are
- * marked. Returns the meter of that GPU as a whole; -1 = none reads it. *ret_slice: the addresses agree and the
- * UUIDs do not, as of a part of a GPU (MIG), whose meters then read the whole.
+ * The work runs on one GPU, whose UUID or bus address ("0000:1b:00.0") is given: meters of other
+ * GPUs alone are marked. Returns the meter of that GPU as a whole; -1 = none reads it. *ret_slice:
+ * the addresses agree and the UUIDs do not, as of a part of a GPU (MIG), whose meters then read the
+ * whole.
  */
 int jm_meters_own(struct jm_meters *set, const char *uuid, const char *bus, bool *ret_slice);
 /* The same for each further GPU on which the work runs. */
@@ -183,9 +188,11 @@ static inline bool jm_meter_counts(const struct jm_meters *set, int meter)
 }
 /* Index of the meter's signal of that quantity, or -1. */
 int jm_meter_signal(const struct jm_meters *set, int meter, enum jm_quantity quantity);
-/* What its energy is computed from, the best first: a counter, power, the average of power; -1 = it has none. */
+/* What its energy is computed from, the best first: a counter, power, the average of power; -1 = it
+ * has none. */
 int jm_meter_energy_signal(const struct jm_meters *set, int meter);
-/* What shows its power over time, the best first: power, the average of power, a counter; -1 = it has none. */
+/* What shows its power over time, the best first: power, the average of power, a counter; -1 = it
+ * has none. */
 int jm_meter_power_signal(const struct jm_meters *set, int meter);
 /* Without what jm_meters_derive fills. *ret needs jm_meters_done. */
 int jm_meters_copy(const struct jm_meters *set, struct jm_meters *ret, struct jm_err *err);
@@ -196,7 +203,8 @@ void jm_meters_done(struct jm_meters *set);
 /* A value carries its own validity and the time it is valid for. */
 struct jm_reading {
 	double value; /* NAN = no reading */
-	int64_t t_ns; /* on the context's clock: the sensor's own stamp where it has one, else when read */
+	/* on the context's clock: the sensor's own stamp where it has one, else when read */
+	int64_t t_ns;
 };
 
 struct jm_signal_reading {

@@ -73,8 +73,8 @@ static void await(struct jm_read_pace *p)
 		p->due = p->from + (p->to - p->from) / 2;
 }
 
-/* Extrapolates from the last known step to the first one that is not over at `now`. False: the last step
- * is too long ago. */
+/* Extrapolates from the last known step to the first one that is not over at `now`. False: the last
+ * step is too long ago. */
 static bool predict(struct jm_read_pace *p, int64_t now)
 {
 	int64_t n = (now - p->hi) / p->refresh + 1, drift;
@@ -102,8 +102,8 @@ static void aim(struct jm_read_pace *p, int64_t now)
 	p->due = early(p);
 }
 
-/* If a step may come at any moment, the reading at the edge is the one before it; otherwise there is
- * time for another. */
+/* If a step may come at any moment, the reading at the edge is the one before it; otherwise there
+ * is time for another. */
 static void face_edge(struct jm_read_pace *p, int64_t now)
 {
 	if (!p->refresh || !p->hi || !predict(p, now) || now < early(p))
@@ -178,8 +178,8 @@ static void pay(
 		budget->free_ns = now + DEBT_NS;
 }
 
-/* A step came after a and not after b. The expected time is more exact, but only if readings agree with
- * it. */
+/* A step came after a and not after b. The expected time is more exact, but only if readings agree
+ * with it. */
 static void learn(struct jm_read_pace *p, int64_t a, int64_t b)
 {
 	bool awaited = p->state == JM_READ_PACE_AFTER && b - a < p->refresh / 2;

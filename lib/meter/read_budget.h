@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When to read a counter. Some drivers spend milliseconds of processor time on a reading, and the counter
- * steps ten times a second. Such a counter is read just before and just after one of its steps, so that
- * the step's time is known, and then left alone for long enough: all counters that share a budget spend a
- * fiftieth of a core together. A cheap counter is read whenever it can be.
+ * When to read a counter. Some drivers spend milliseconds of processor time on a reading, and the
+ * counter steps ten times a second. Such a counter is read just before and just after one of its
+ * steps, so that the step's time is known, and then left alone for long enough: all counters that
+ * share a budget spend a fiftieth of a core together. A cheap counter is read whenever it can be.
  *
  * At an edge (see sampler.h) a counter is read around its next step, whatever the budget says.
  */

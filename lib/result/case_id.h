@@ -20,11 +20,12 @@ int jm_json_hash(const json_t *json, char ret_id[JM_CASE_ID], struct jm_err *err
 
 #define JM_PHASE_NAME 64 /* bytes of a phase's name that a setting may have, with the end */
 
-/* "gpu.power" of a setting "decode/gpu.power=300W", and into ret_phase "decode", or "" where it has none; ret_phase
- * may be NULL. A phase that is too long is cut. */
+/* "gpu.power" of a setting "decode/gpu.power=300W", and into ret_phase "decode", or "" where it has
+ * none; ret_phase may be NULL. A phase that is too long is cut. */
 const char *jm_case_knob(const char *setting, char *ret_phase, size_t size);
 
-/* Is the device of a case, or a part of it, that of a simulated node: "sim:h100x4"? NULL is none. */
+/* Is the device of a case, or a part of it, that of a simulated node: "sim:h100x4"? NULL is
+ * none. */
 bool jm_case_simulated(const char *device);
 
 #endif

@@ -75,8 +75,8 @@ static bool shares(const json_t *record, const json_t *meter, enum jm_origin ori
 	return other && topmost_of(other, origin);
 }
 
-/* Sum of a field over the topmost meters of the chosen origin; NAN as soon as one is unknown, or when two
- * share a part. */
+/* Sum of a field over the topmost meters of the chosen origin; NAN as soon as one is unknown, or
+ * when two share a part. */
 static double sum_meters(const json_t *record, const struct jm_measured *m, const char *key)
 {
 	const json_t *meter;
@@ -132,8 +132,9 @@ static const json_t *main_phase(const json_t *record)
 		json_object_get(record, "phases"), "name", jm_json_text(record, "phase"));
 }
 
-/* Items, seconds and seconds per item of the phase that the energy applies to. In a record of `measure` this
- * is the whole command, while the throughput may be that of the marked stretch within it. */
+/* Items, seconds and seconds per item of the phase that the energy applies to. In a record of
+ * `measure` this is the whole command, while the throughput may be that of the marked stretch
+ * within it. */
 static void measure_work(const json_t *record, struct jm_measured *m)
 {
 	const json_t *phase = main_phase(record);
@@ -241,7 +242,8 @@ bool jm_metric_failed(const json_t *record)
 	return json_is_number(exit_status) && json_number_value(exit_status) != 0;
 }
 
-/* Does the fault mean that readings were impossible? Missing readings only make the energy unknown. */
+/* Does the fault mean that readings were impossible? Missing readings only make the energy
+ * unknown. */
 static bool tells_impossible(const char *fault)
 {
 	static const enum jm_fault_kind harmless[] = {
@@ -286,13 +288,15 @@ double jm_metric_eds(double k, double energy_ratio, double time_ratio)
 	return (k - 1) / k * energy_ratio + time_ratio / k;
 }
 
-/* EDS_k = 1 - ((k-1) dE - dT) / k with dE = 1 - e/e_ref and dT = d/d_ref - 1, so k = 2 gives dE - dT. */
+/* EDS_k = 1 - ((k-1) dE - dT) / k with dE = 1 - e/e_ref and dT = d/d_ref - 1, so k = 2 gives dE -
+ * dT. */
 double jm_metric_gain_minus_loss(double energy_ratio, double time_ratio)
 {
 	return 200 * (1 - jm_metric_eds(2, energy_ratio, time_ratio));
 }
 
-/* 1 where they differ by the last digits of a double only: that is rounding, no gain of 1.85e-15 %. */
+/* 1 where they differ by the last digits of a double only: that is rounding, no gain of 1.85e-15
+ * %. */
 static double ratio(double a, double b)
 {
 	return fabs(a - b) <= ROUNDING * fabs(b) ? 1 : a / b;

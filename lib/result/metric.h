@@ -6,28 +6,36 @@
  * length compare. An outside command without items counts as one item, a "run".
  *
  *	EDP	e d
- *	EDS_k	(k-1)/k e/e_ref + 1/k d/d_ref	the reference has 1, lower is better, k is how many times
- *						slower a run may be that needs no energy at all
+ *	EDS_k	(k-1)/k e/e_ref + 1/k d/d_ref	the reference has 1, lower is better, k is how many
+ *						times slower a run may be that needs no energy at
+ *						all
  *	gain	100 (e_ref - e) / e_ref		loss	100 (d - d_ref) / d_ref
  *
- *	ED2P	e d^2		energy with twice the weight on time: Martin, Nystrom, Penzes, "ET2: a metric for time
- *				and energy efficiency of computation" (Power Aware Computing, 2002)
- *	ZeusCost	eta e + (1 - eta) P_max d	P_max is the power limit of the reference: You, Chung,
+ *	ED2P	e d^2		energy with twice the weight on time: Martin, Nystrom, Penzes, "ET2:
+ *				a metric for time and energy efficiency of computation" (Power Aware
+ *				Computing, 2002)
+ *	ZeusCost	eta e + (1 - eta) P_max d	P_max is the power limit of the reference:
+ *			You, Chung,
  *				Chowdhury, "Zeus" (NSDI 2023), eq. 2
- *	MFU, HFU	FLOPs that the mathematics needs, or that were executed, per second and device, by the peak:
- *				Chowdhery et al., "PaLM" (arXiv 2204.02311), appendix B; Korthikanti et al. (arXiv
- *				2205.05198) for HFU
+ *	MFU, HFU	FLOPs that the mathematics needs, or that were executed, per second and
+ *			device, by the peak:
+ *				Chowdhery et al., "PaLM" (arXiv 2204.02311), appendix B; Korthikanti
+ *				et al. (arXiv 2205.05198) for HFU
  *	GPU and hour	the mean power of the GPUs on which the work ran, for one hour
- *	TTFT, TPOT	of requests that were answered, as the record's object "serving" has them (docs/serving.md)
- *	GPU load	mean of their utilisation: the share of the time in which a kernel ran on a GPU
- *	cost, carbon	e / 3.6e6 J/kWh, times PUE (ISO/IEC 30134-2), times price or carbon intensity, of 10^6 items
+ *	TTFT, TPOT	of requests that were answered, as the record's object "serving" has them
+ *			(docs/serving.md)
+ *	GPU load	mean of their utilisation: the share of the time in which a kernel ran on a
+ *			GPU
+ *	cost, carbon	e / 3.6e6 J/kWh, times PUE (ISO/IEC 30134-2), times price or carbon
+ *			intensity, of 10^6 items
  *
- * Median, 99th percentile and maximum power of several meters are the sums of the meters' own: the maxima need not fall
- * together, so that their sum bounds the total's maximum from above.
+ * Median, 99th percentile and maximum power of several meters are the sums of the meters' own: the
+ * maxima need not fall together, so that their sum bounds the total's maximum from above.
  *
- * Energy Delay Sum: Roberts, Wright, Fahmy, Jarvis, "Metrics for energy-aware software optimisation"
- * (ISC 2017); with this alpha, beta and k: Krzywaniak, Czarnul, Proficz, "DEPO", Software: Practice and
- * Experience 52(12), 2022, doi 10.1002/spe.3139, as used in doi 10.1007/978-3-031-48803-0_1.
+ * Energy Delay Sum: Roberts, Wright, Fahmy, Jarvis, "Metrics for energy-aware software
+ * optimisation" (ISC 2017); with this alpha, beta and k: Krzywaniak, Czarnul, Proficz, "DEPO",
+ * Software: Practice and Experience 52(12), 2022, doi 10.1002/spe.3139, as used in doi
+ * 10.1007/978-3-031-48803-0_1.
  */
 #ifndef JM_METRIC_H
 #define JM_METRIC_H
@@ -106,9 +114,9 @@ struct jm_measured {
 /* Did it work in simulated time, or on a simulated device? */
 bool jm_metric_simulated(const json_t *record);
 /*
- * The origin whose meters give the energy of the run, never a mixture: simulated where the work ran in
- * simulated time or on a simulated device, else the first of jm_origin_order that a topmost meter has;
- * false: there is no meter.
+ * The origin whose meters give the energy of the run, never a mixture: simulated where the work ran
+ * in simulated time or on a simulated device, else the first of jm_origin_order that a topmost
+ * meter has; false: there is no meter.
  */
 bool jm_metric_origin(const json_t *record, enum jm_origin *ret);
 /* Joules of the phase by these meters; NAN = unknown. */
@@ -118,8 +126,8 @@ bool jm_metric_faulty(const json_t *record);
 /* By its status, or else by the exit status of its command. */
 bool jm_metric_failed(const json_t *record);
 /*
- * From a record; a failed one gives NAN throughout. Energy is the total over the topmost meters of ONE
- * origin (jm_metric_origin). add_watts is added over the
+ * From a record; a failed one gives NAN throughout. Energy is the total over the topmost meters of
+ * ONE origin (jm_metric_origin). add_watts is added over the
  * whole phase (the rest of the node, which no meter saw; arXiv 2603.16164 takes 100 W).
  */
 void jm_metric_measure(const json_t *record, double add_watts, struct jm_measured *ret);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a record means with figures that it does not hold: prices, carbon, peaks; formulas in metric.h. */
+/* What a record means with figures that it does not hold: prices, carbon, peaks; formulas in
+ * metric.h. */
 #include "result/metric_figures.h"
 #include "base/text/json.h"
 #include "result/record.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a record means with figures that it does not hold: prices, carbon, peaks; formulas in metric.h. */
+/* What a record means with figures that it does not hold: prices, carbon, peaks; formulas in
+ * metric.h. */
 #ifndef JM_METRIC_FIGURES_H
 #define JM_METRIC_FIGURES_H
 

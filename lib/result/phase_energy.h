@@ -7,7 +7,8 @@
 
 #include "meter/meter.h"
 
-/* J of the topmost meters of one origin (jm_metric_origin), which is left as it is if none is known; NAN = unknown. */
+/* J of the topmost meters of one origin (jm_metric_origin), which is left as it is if none is
+ * known; NAN = unknown. */
 double jm_phase_joules(const json_t *record, const char *name, enum jm_origin *ret_origin);
 /* Adds until.joules, those of the phase "until", where the record has such a key. */
 void jm_record_until_energy(json_t *record);

@@ -37,7 +37,8 @@ static char *read_line(const struct jm_ctx *ctx, const char *path)
 	return line;
 }
 
-/* What follows "key" and its separator in a file of such lines: 'model name<tab>: X', 'PRETTY_NAME="X"'. */
+/* What follows "key" and its separator in a file of such lines: 'model name<tab>: X',
+ * 'PRETTY_NAME="X"'. */
 static json_t *keyed_text(const struct jm_ctx *ctx, const char *path, const char *key)
 {
 	char full[PATH_MAX], *line = NULL;

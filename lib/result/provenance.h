@@ -9,8 +9,8 @@
 
 /*
  * {joulemark, host, kernel, cpu, cores, memory_bytes, os, boot_id, devices[] {id, name, source},
- * drivers{module: version}, libraries{file: version}}; unknown is null. meters: whose devices are listed;
- * may be NULL. Call it while the libraries are loaded. The caller owns the value.
+ * drivers{module: version}, libraries{file: version}}; unknown is null. meters: whose devices are
+ * listed; may be NULL. Call it while the libraries are loaded. The caller owns the value.
  */
 json_t *jm_provenance(const struct jm_ctx *ctx, const struct jm_meters *meters, struct jm_err *err);
 

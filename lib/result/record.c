@@ -117,7 +117,8 @@ const char *jm_setting_state(double requested, double enforced, double mean, dou
 	return "not reached";
 }
 
-/* Mean of a signal of the meter, or the share of time in which bits of the mask were set. NAN = unknown. */
+/* Mean of a signal of the meter, or the share of time in which bits of the mask were set. NAN =
+ * unknown. */
 static double mean_of(struct jm_session *s, int meter, enum jm_quantity quantity, int mask,
 	const struct jm_phase *phase)
 {
@@ -149,7 +150,8 @@ struct means {
 	double mean, capped, seconds;
 };
 
-/* Of what the setting limits: power, or the clock of a GPU's cores; of other knobs the device shows nothing. */
+/* Of what the setting limits: power, or the clock of a GPU's cores; of other knobs the device shows
+ * nothing. */
 static void add_means(struct jm_session *s, int meter, const json_t *setting, int64_t t0,
 	int64_t t1, struct means *m)
 {

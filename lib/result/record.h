@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Room result: what is known of one run: the identity of its case (case_id.h), the record and the table of its keys
- * (record_keys.h), where it comes from (provenance.h), what it means (metric.h).
+ * Room result: what is known of one run: the identity of its case (case_id.h), the record and the
+ * table of its keys (record_keys.h), where it comes from (provenance.h), what it means (metric.h).
  * May include: base, meter, trace, energy, measure, guard.
  *
- * The record of one run of a case (schema joulemark.run/1, docs/record.schema.json), begun from the job
- * that the parent hands to the worker:
+ * The record of one run of a case (schema joulemark.run/1, docs/record.schema.json), begun from the
+ * job that the parent hands to the worker:
  *	{parameters{}, case{id, parameters, repeat, block, position, reference, seed}, settings[],
  *	 how{sources[], interval_s, real_time, ...}, parent}
  */
@@ -31,10 +31,11 @@ void jm_record_interrupted(json_t *record);
 bool jm_record_is_interrupted(const json_t *record);
 
 /*
- * What became of a setting that limits something: "violated" when the mean went above what was requested
- * by more than 2 % and 1 unit (the sensor's uncertainty), "binding" when it came within 3 % of what was enforced
- * or the device reported for most of the time that the cap held it back, else "not reached"; "unknown" without
- * a mean. capped: share of time held back by the cap, NAN = not reported.
+ * What became of a setting that limits something: "violated" when the mean went above what was
+ * requested by more than 2 % and 1 unit (the sensor's uncertainty), "binding" when it came within 3
+ * % of what was enforced or the device reported for most of the time that the cap held it back,
+ * else "not reached"; "unknown" without a mean. capped: share of time held back by the cap, NAN =
+ * not reported.
  */
 const char *jm_setting_state(double requested, double enforced, double mean, double capped);
 /* Has the phase of that name its own setting of the knob and device of this one? */

@@ -52,7 +52,7 @@ static void find_twin(const struct jm_host_part *part, int i, const json_t *mete
 		}
 }
 
-/* ---- meters ----------------------------------------------------------------------------------------------- */
+/* ---- meters ---------------------------------------------------------------------------------- */
 
 static void prefix(json_t *object, const char *key, const struct jm_host_part *part, int i)
 {
@@ -81,7 +81,7 @@ static int add_meter(json_t *meters, const struct jm_host_part *part, int i, con
 	return json_array_append_new(meters, meter);
 }
 
-/* ---- totals ----------------------------------------------------------------------------------------------- */
+/* ---- totals ---------------------------------------------------------------------------------- */
 
 static bool counts(const json_t *meter, enum jm_origin origin)
 {
@@ -107,8 +107,9 @@ static bool has_origin(const json_t *meters, size_t n, enum jm_origin origin)
 }
 
 /*
- * Adds the energy of the meters from number `from` on, which `values` have, maybe of one phase. What is unknown, or shared
- * by two meters, makes the sum unknown. Uncertainties of hosts are added.
+ * Adds the energy of the meters from number `from` on, which `values` have, maybe of one phase.
+ * What is unknown, or shared by two meters, makes the sum unknown. Uncertainties of hosts are
+ * added.
  */
 static void add_total(json_t *total, const json_t *meters, size_t from, const json_t *values)
 {
@@ -142,7 +143,7 @@ static void forget_totals(json_t *total)
 	json_object_foreach(total, key, value) json_object_set_new(total, key, json_null());
 }
 
-/* ---- phases ----------------------------------------------------------------------------------------------- */
+/* ---- phases ---------------------------------------------------------------------------------- */
 
 /* The phase of that name, after as many others of the same name. */
 static const json_t *same_phase(const json_t *phases, const json_t *all, size_t which)
@@ -181,7 +182,7 @@ static void add_phase(json_t *phase, const json_t *other, const json_t *meters, 
 	add_total(json_object_get(phase, "total"), meters, from, values);
 }
 
-/* ---- one part --------------------------------------------------------------------------------------------- */
+/* ---- one part -------------------------------------------------------------------------------- */
 
 /* The grade of all is that of the worst: "A" is the best, "none" the worst. */
 static void add_quality(json_t *quality, const json_t *other, const char *host)

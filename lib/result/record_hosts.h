@@ -14,14 +14,16 @@ struct jm_host_part {
 	const json_t *
 		record; /* of its first rank; NULL = it left none, so that the totals are unknown */
 	json_t *ranks;	/* [its ranks], stolen */
-	/* When its session began, in seconds after that of part 0, and the doubt of that; NAN = unknown. */
+	/* When its session began, in seconds after that of part 0, and the doubt of that; NAN =
+	 * unknown. */
 	double start_s, doubt_s;
 };
 
 /*
- * Adds the parts of the other hosts to the record, which is part 0's: their meters with the name of the host before their
- * ids, their energy to the totals of the record and of its phases. A meter of a machine that an earlier part has as well
- * counts once: two names of one machine see the same sensors.
+ * Adds the parts of the other hosts to the record, which is part 0's: their meters with the name of
+ * the host before their ids, their energy to the totals of the record and of its phases. A meter of
+ * a machine that an earlier part has as well counts once: two names of one machine see the same
+ * sensors.
  */
 int jm_record_join(json_t *record, struct jm_host_part *part, int n, struct jm_err *err);
 

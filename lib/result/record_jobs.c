@@ -22,7 +22,7 @@ json_t *jm_record_job(const char *name)
 	return json_pack("{s:s, s:s?, s:i}", "id", id, "step", step, "process", (int)getpid());
 }
 
-/* ---- parts ------------------------------------------------------------------------------------------------ */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 /* Seconds since 1970 of "2026-01-31T12:00:00.123Z"; NAN = no such time. */
 static double wall_of(const char *text)
@@ -73,7 +73,7 @@ static int by_job_and_time(const void *pa, const void *pb)
 	return order ? order : (a->at > b->at) - (a->at < b->at);
 }
 
-/* ---- groups ----------------------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 /* Of one run; open ones are in an array. */
 struct group {
@@ -106,7 +106,8 @@ static int keep_open(
 	return kept;
 }
 
-/* Parts are in order of job and time; each goes into the group with which it has most time in common. open: room for n */
+/* Parts are in order of job and time; each goes into the group with which it has most time in
+ * common. open: room for n */
 static void find_groups(struct jm_part *part, int n, struct group *open)
 {
 	int groups = 0, n_open = 0;
@@ -131,7 +132,7 @@ static void find_groups(struct jm_part *part, int n, struct group *open)
 	}
 }
 
-/* ---- one run ---------------------------------------------------------------------------------------------- */
+/* ---- one run --------------------------------------------------------------------------------- */
 
 /* Of all parts; NAN = one does not know it. */
 static double sum_of(const struct jm_part *part, int n, const char *key)
@@ -255,7 +256,7 @@ static json_t *join(const struct jm_part *part, int n, struct jm_err *err)
 	return joined;
 }
 
-/* ---- all records ------------------------------------------------------------------------------------------ */
+/* ---- all records ----------------------------------------------------------------------------- */
 
 static int by_group(const void *pa, const void *pb)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The keys of a record (joulemark.run/1): types, ranges, units, meaning. What is read from a file or a store
- * is checked by this table, and these are made from it: what a record has before anything is known, the
- * columns of the store's view `results`, docs/record.schema.json and docs/record_keys.md.
+ * The keys of a record (joulemark.run/1): types, ranges, units, meaning. What is read from a file
+ * or a store is checked by this table, and these are made from it: what a record has before
+ * anything is known, the columns of the store's view `results`, docs/record.schema.json and
+ * docs/record_keys.md.
  */
 #include "result/record_keys.h"
 #include "result/failure.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of a record, of runs that serve or ask a language model: "serving". See record_keys.c. Optional ones are not in the
- * first records of that workload. */
+/* Keys of a record, of runs that serve or ask a language model: "serving". See record_keys.c.
+ * Optional ones are not in the first records of that workload. */
 #include "result/record_keys_parts.h"
 
 #include <limits.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of a record, of work whose setting was tuned while it ran: "tune", and "budget". See record_keys.c. */
+/* Keys of a record, of work whose setting was tuned while it ran: "tune", and "budget". See
+ * record_keys.c. */
 #include "result/record_keys_parts.h"
 
 #include "meter/meter.h"

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- one meter of a machine, over the time of all parts ----------------------------------------------------- */
+/* ---- one meter of a machine, over the time of all parts -------------------------------------- */
 
 static const json_t *meter_of(const json_t *record, const char *id)
 {
@@ -20,7 +20,8 @@ struct sum {
 	int pieces;
 };
 
-/* The energy of a meter from t0 to t1, of which it measured a longer time: by its mean, within what its largest power allows. */
+/* The energy of a meter from t0 to t1, of which it measured a longer time: by its mean, within what
+ * its largest power allows. */
 static void add_piece(
 	const json_t *meter, const struct jm_part *p, double t0, double t1, struct sum *s)
 {
@@ -46,7 +47,8 @@ static const json_t *meter_in(const struct jm_part *p, const char *machine, cons
 	return strcmp(p->machine, machine) != 0 ? NULL : meter_of(p->record, id);
 }
 
-/* The part that begins by `at` and ends last, after `at`; where there is none, the one that begins next. -1 = none */
+/* The part that begins by `at` and ends last, after `at`; where there is none, the one that begins
+ * next. -1 = none */
 static int next_part(
 	const struct jm_part *part, int n, const char *machine, const char *id, double at)
 {
@@ -113,7 +115,7 @@ static void set_sum(json_t *meter, const struct sum *s)
 			json_object_set_new(meter, of_one[i], json_null());
 }
 
-/* ---- one machine ------------------------------------------------------------------------------------------ */
+/* ---- one machine ----------------------------------------------------------------------------- */
 
 static bool counts(const json_t *meter, const char *origin)
 {

@@ -18,8 +18,8 @@ struct jm_part {
 	int before;	     /* index of the part that came into its group before it; -1 = none */
 };
 
-/* Of the machine of part `first`: the record of that part, with the energy of all parts on that machine. span: s, of the
- * whole run. */
+/* Of the machine of part `first`: the record of that part, with the energy of all parts on that
+ * machine. span: s, of the whole run. */
 json_t *jm__machine_record(const struct jm_part *part, int n, int first, double span);
 
 #endif

@@ -18,7 +18,8 @@ struct jm_serving_energy {
 
 /* add_watts: of the node, which no meter saw, as in jm_metric_measure. */
 struct jm_serving_energy jm_serving_energy_of(const json_t *record, double add_watts);
-/* Adds joules_per_output_token, joules_per_token and joules_per_request to serving.window, which may be missing. */
+/* Adds joules_per_output_token, joules_per_token and joules_per_request to serving.window, which
+ * may be missing. */
 void jm_record_serving_energy(json_t *record);
 
 #endif

@@ -44,7 +44,7 @@ struct bench {
 	int64_t start_ns;
 };
 
-/* ---- readings -------------------------------------------------------------------------------------------- */
+/* ---- readings -------------------------------------------------------------------------------- */
 
 static bool wanted(const struct jm_signal *s)
 {
@@ -73,7 +73,7 @@ static void on_reading(void *arg, int signal, struct jm_reading reading)
 	k->reading[k->n++] = reading;
 }
 
-/* ---- the load -------------------------------------------------------------------------------------------- */
+/* ---- the load -------------------------------------------------------------------------------- */
 
 static int add_edge(struct bench *b, struct jm_err *err)
 {
@@ -170,7 +170,7 @@ static int set_up(struct bench *b, struct jm_err *err)
 	return b->workload->setup(&b->work, &b->state, err);
 }
 
-/* ---- the observation --------------------------------------------------------------------------------------- */
+/* ---- the observation ------------------------------------------------------------------------- */
 
 static double seconds_of(const struct bench *b, int64_t t_ns)
 {

@@ -6,8 +6,9 @@
  *	{version, at, device, workload, edges_s: [when the load begins, ends, begins again...],
  *	 signals: [{meter, label, driver, quantity, origin, declared: {refresh_s, window_s},
  *		changes: [[s, value], ...],
- *		fit: {refresh_s, window_s, delay_s, rise_s, fall_s, each with ..._error_s, low_watts, high_watts, rms_watts, changes},
- *		why: what could not be determined, or null}]}
+ *		fit: {refresh_s, window_s, delay_s, rise_s, fall_s, each with ..._error_s,
+ *		low_watts, high_watts, rms_watts, changes}, why: what could not be determined, or
+ *		null}]}
  *
  * See energy/sensor_fit.h for the model. Times are seconds since the observation began.
  */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contract of a workload: one file = one kind of work. See workloads/null.c for the smallest one. */
+/* Contract of a workload: one file = one kind of work. See workloads/null.c for the smallest
+ * one. */
 #ifndef JM_WORKLOAD_H
 #define JM_WORKLOAD_H
 
@@ -60,7 +61,8 @@ struct jm_work {
 	char run[48]; /* case and repeat, "1a2b3c4d-2", for names of files; "" = the call has one run */
 	int rank, world; /* of the gang that runs the case; 0 of 0 or of 1: alone */
 	int local;	 /* ranks of the gang on this host, which share its processors; 0 = all */
-	double selftest_s; /* of operations against the reference before the first step, at most; 0 = none */
+	/* of operations against the reference before the first step, at most; 0 = none */
+	double selftest_s;
 	int64_t steady_ns; /* when the measured steps began; 0 = not yet */
 	int gang_fd;	   /* of the file that its ranks share (comm/comm.h); -1 = none */
 	const struct jm_meet *
@@ -72,15 +74,18 @@ struct jm_work {
 	/* filled by setup: */
 	int n_devices;	  /* it runs on; throughput per device = total / n_devices */
 	const char *unit; /* of an item where options decide it; NULL = the workload's; static */
-	bool may_end; /* it sets `ended` when its aim is reached: a length that is given is the most */
-	long epoch_steps; /* of the data that is learnt, for --epochs without --epoch-steps; 0 = unknown */
+	/* it sets `ended` when its aim is reached: a length that is given is the most */
+	bool may_end;
+	/* of the data that is learnt, for --epochs without --epoch-steps; 0 = unknown */
+	long epoch_steps;
 	char detail[256];  /* one line for the record: "124.4 M parameters, peak 1.9 GB" */
 	char live[40];	   /* the latest news for the live line: "held-out loss 5.31"; "" = none */
 	char note[256];	   /* something the user must know, such as a fallback; "" = nothing */
 	struct jm_own own; /* of this rank */
 	const struct jm_own *gang; /* [world], of all ranks; NULL = one rank */
 	struct jm_own own_peer;	   /* of `peer`, if it is used */
-	/* A JSON object whose members join the record, filled until verify is over; NULL = not wanted. */
+	/* A JSON object whose members join the record, filled until verify is over; NULL = not
+	 * wanted. */
 	struct json_t *more;
 };
 
@@ -96,15 +101,16 @@ struct jm_workload {
 	const char *unit;		 /* of an item: "token", "image" */
 	const struct jm_option *options; /* terminated by name NULL; may be NULL */
 	/*
-	 * Optional: the option among its own whose value brings in further rows ("model": those of the model
-	 * that is named), and these rows; JM_EUSAGE: there is no such value. They have other names than its own, and are
-	 * static.
+	 * Optional: the option among its own whose value brings in further rows ("model": those of
+	 * the model that is named), and these rows; JM_EUSAGE: there is no such value. They have
+	 * other names than its own, and are static.
 	 */
 	const char *chooser;
 	int (*chosen_options)(
 		const char *choice, const struct jm_option **ret_rows, struct jm_err *err);
 	bool no_precision; /* has none to choose: none is passed on or kept */
-	/* Optional: how many devices one case of one process uses if the option has the value; 1 otherwise. */
+	/* Optional: how many devices one case of one process uses if the option has the value; 1
+	 * otherwise. */
 	int (*devices_of)(const char *option, const char *value);
 	/* Optional, before anything runs: can such a device and precision exist? Opens nothing. */
 	int (*check)(const char *device, const char *precision, struct jm_err *err);
@@ -127,9 +133,9 @@ struct jm_workload {
 	 * steps.
 	 */
 	int (*agree)(void *state, void *value, size_t bytes, struct jm_err *err);
-	/* Was the result correct? 0: yes. JM_ERANGE: no, and err states what was wrong. Another error:
-	 * the case failed before this was known. Above 0: it cannot be verified, and err has the
-	 * reason. Called when no step is running. */
+	/* Was the result correct? 0: yes. JM_ERANGE: no, and err states what was wrong. Another
+	 * error: the case failed before this was known. Above 0: it cannot be verified, and err has
+	 * the reason. Called when no step is running. */
 	int (*verify)(void *state, struct jm_err *err);
 	void (*teardown)(void *state); /* takes NULL */
 };

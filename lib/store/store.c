@@ -37,8 +37,9 @@ void jm_store_rollback(struct jm_store *s)
 	s->in_transaction = false;
 }
 
-/* Moves what is committed from the log to the file: between two commits the log is then empty, and whoever replaces
- * or copies the file finds nothing of us beside it. Readers are not waited for, the next commit does it then. */
+/* Moves what is committed from the log to the file: between two commits the log is then empty, and
+ * whoever replaces or copies the file finds nothing of us beside it. Readers are not waited for,
+ * the next commit does it then. */
 static int empty_log(struct jm_store *s, struct jm_err *err)
 {
 	int rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The store's place: opening and locking its file, noticing that the file was removed, replaced or overwritten
- * under a writer, and leaving nothing behind there that would harm what lies there now.
+ * The store's place: opening and locking its file, noticing that the file was removed, replaced or
+ * overwritten under a writer, and leaving nothing behind there that would harm what lies there now.
  */
 #include "store/store_place.h"
 #include "base/files/store_file.h"
@@ -100,8 +100,8 @@ static bool is_in_place(const struct jm_store *s)
 	return !fstat(s->lock_fd, &own) && !stat(s->path, &there) && same_file(&own, &there);
 }
 
-/* The lock lives as long as the descriptor; of an open file description, so that a close elsewhere in
- * this process does not drop it. */
+/* The lock lives as long as the descriptor; of an open file description, so that a close elsewhere
+ * in this process does not drop it. */
 static int take_lock(struct jm_store *s, struct jm_err *err)
 {
 	struct flock lock = {
@@ -158,7 +158,8 @@ static int open_file(struct jm_store *s, struct jm_err *err)
 	return 0;
 }
 
-/* A file that nothing was stored in is removed by who made it, maybe while this process waits for the lock. */
+/* A file that nothing was stored in is removed by who made it, maybe while this process waits for
+ * the lock. */
 static int open_locked(struct jm_store *s, struct jm_err *err)
 {
 	int rc = JM_EBUSY;
@@ -266,7 +267,8 @@ static bool is_unchanged(const struct stat *a, const struct stat *b)
 	       a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* Only this process writes the file, in checkpoints, so that anything else that was written there is not a store's. */
+/* Only this process writes the file, in checkpoints, so that anything else that was written there
+ * is not a store's. */
 static bool was_overwritten(const struct jm_store *s)
 {
 	struct stat now;
@@ -322,8 +324,8 @@ static void remove_own(const struct jm_store *s, const char *suffix, const struc
 		unlink(name);
 }
 
-/* What took the store's place may be open elsewhere, and then shares our log. Holds the locks of its users until
- * the descriptor in *ret_fd (-1 = none) is closed. */
+/* What took the store's place may be open elsewhere, and then shares our log. Holds the locks of
+ * its users until the descriptor in *ret_fd (-1 = none) is closed. */
 static bool log_is_unused(const struct jm_store *s, int *ret_fd)
 {
 	struct flock lock = {.l_type = F_WRLCK,
@@ -337,8 +339,8 @@ static bool log_is_unused(const struct jm_store *s, int *ret_fd)
 	return *ret_fd < 0 || !fcntl(*ret_fd, F_SETLK, &lock);
 }
 
-/* A log of ours that readers of the old file still need is not empty, and must not stay beside the new one; they
- * have it open. */
+/* A log of ours that readers of the old file still need is not empty, and must not stay beside the
+ * new one; they have it open. */
 static bool log_is_full(const struct jm_store *s)
 {
 	struct stat log;

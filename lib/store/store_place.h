@@ -5,7 +5,8 @@
 
 #include "store/store_db.h"
 
-/* Opens the file of a writer, made if it is not there, and takes the lock; checks that of a reader. */
+/* Opens the file of a writer, made if it is not there, and takes the lock; checks that of a
+ * reader. */
 int jm__store_place_open(struct jm_store *s, enum jm_store_mode mode, struct jm_err *err);
 /* What is there, for a later writer; *ret_empty: nothing, or an empty file. */
 int jm__store_place_try(
@@ -14,10 +15,11 @@ int jm__store_place_try(
 bool jm__store_on_network(const struct jm_store *s);
 /* After the file was written: remembers how it is. */
 void jm__store_place_note(struct jm_store *s);
-/* JM_EIO: the path leads to another file now, or to none, or another program has written the file. */
+/* JM_EIO: the path leads to another file now, or to none, or another program has written the
+ * file. */
 int jm__store_place_check(struct jm_store *s, struct jm_err *err);
-/* When the database is closed: drops the lock; removes our log beside what took the store's place, and a file that
- * was made for nothing. */
+/* When the database is closed: drops the lock; removes our log beside what took the store's place,
+ * and a file that was made for nothing. */
 void jm__store_place_leave(struct jm_store *s);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queries by the user: one SELECT on the documented views; whatever would write, attach or load is refused. */
+/* Queries by the user: one SELECT on the documented views; whatever would write, attach or load is
+ * refused. */
 #include "store/store_query.h"
 #include "store/store.h"
 #include "store/store_db.h"
@@ -13,7 +14,8 @@ struct watch {
 	char refused[160]; /* "" = nothing was */
 };
 
-/* Something that lies in the file; a function of SQLite that makes a table of JSON counts as in it, too. */
+/* Something that lies in the file; a function of SQLite that makes a table of JSON counts as in it,
+ * too. */
 static bool is_of_file(const char *name, const char *database)
 {
 	return database && !strcmp(database, "main") && strcmp(name, "json_each") != 0 &&

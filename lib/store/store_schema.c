@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The tables and the documented views. Tables are named *_t and may change with the schema version
- * (PRAGMA user_version); the views stay. The views of a file are for other programs: joulemark itself makes its own
- * for a query, so that those of a file of unknown origin, or of an older joulemark, do not matter.
+ * (PRAGMA user_version); the views stay. The views of a file are for other programs: joulemark
+ * itself makes its own for a query, so that those of a file of unknown origin, or of an older
+ * joulemark, do not matter.
  */
 #include "store/store_schema.h"
 #include "store/store_sql.h"
@@ -39,7 +40,8 @@ static const char tables[] =
 	"CREATE INDEX record_started ON record_t(started);"
 	"CREATE INDEX record_workload ON record_t(workload);"
 
-	/* what the signals of a record's trace are: meters as JSON, signals inside, in their order */
+	/* what the signals of a record's trace are: meters as JSON, signals inside, in their
+	 * order */
 	"CREATE TABLE trace_t ("
 	"  record_n INTEGER PRIMARY KEY REFERENCES record_t(n),"
 	"  meters TEXT NOT NULL);"
@@ -64,8 +66,8 @@ static const char two_views[] =
 	"  FROM record_t r JOIN case_t c ON c.n = r.case_n"
 	"  WHERE r.status <> 'running' ORDER BY c.n, r.repeat;";
 
-/* The view `results`: what the view `records` has, three sums over lists, and each key of a record that is a
- * column. */
+/* The view `results`: what the view `records` has, three sums over lists, and each key of a record
+ * that is a column. */
 static const char results_head[] =
 	"CREATE %sVIEW results AS SELECT case_id, repeat, status, started,"
 	"  (SELECT group_concat(key || '=' || value, ' ')"
@@ -169,7 +171,8 @@ static bool is_one_of(sqlite3_stmt *own, const char *name)
 	return found;
 }
 
-/* A trigger, or an index of our tables, that this program does not make would act when it writes. */
+/* A trigger, or an index of our tables, that this program does not make would act when it
+ * writes. */
 static int check_others(struct jm_store *s, sqlite3_stmt *own, struct jm_err *err)
 {
 	sqlite3_stmt *row;

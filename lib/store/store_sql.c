@@ -4,7 +4,8 @@
 
 #include <stdarg.h>
 
-/* A write that failed half way: a full disk, a quota, a limit on files; SQLite keeps the errno of some only. */
+/* A write that failed half way: a full disk, a quota, a limit on files; SQLite keeps the errno of
+ * some only. */
 static bool write_failed(struct jm_store *s, int rc)
 {
 	int extended = s->db ? sqlite3_extended_errcode(s->db) : rc;

@@ -6,8 +6,9 @@
 #include "store/store.h"
 #include "trace/trace.h"
 
-/* Trace of a record; the phases are in the record. JM_ENOENT when none is kept. The caller frees both:
- * jm_trace_free, then jm_meters_done. The trace points into *ret_meters, which must stay in place. */
+/* Trace of a record; the phases are in the record. JM_ENOENT when none is kept. The caller frees
+ * both: jm_trace_free, then jm_meters_done. The trace points into *ret_meters, which must stay in
+ * place. */
 int jm_store_trace(struct jm_store *s, const char *case_id, int repeat,
 	struct jm_meters *ret_meters, struct jm_trace **ret_trace, struct jm_err *err);
 /* The signals of that trace alone, and its chunks one by one in order of time per signal, as they

@@ -249,7 +249,8 @@ static inline bool get_value(struct jm_decoder *d, uint64_t token, bool first, d
 	return isfinite(*ret);
 }
 
-/* A reading, but for its being counted. first: of the chunk; roomy: as many bytes as any two varints have are there. */
+/* A reading, but for its being counted. first: of the chunk; roomy: as many bytes as any two
+ * varints have are there. */
 static inline __attribute__((always_inline)) bool decode(
 	struct jm_decoder *d, bool first, bool roomy, struct jm_reading *ret)
 {

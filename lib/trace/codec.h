@@ -4,7 +4,8 @@
  *
  *	header: "jmT1", u32 records, u32 bytes of records, u32 readings that went in,
  *		i64 t of the first, i64 t of the last, f64 step
- *	record: varint zigzag(dt - previous dt), varint (payload << 3 | kind), then 8 bytes if kind is RAW
+ *	record: varint zigzag(dt - previous dt), varint (payload << 3 | kind), then 8 bytes if kind
+ *	is RAW
  *
  * A value is kept exactly: as a multiple of the step where that gives the same double, else raw.
  */
@@ -45,8 +46,8 @@ int jm_decoder_init(struct jm_decoder *d, const uint8_t *data, size_t bytes, siz
 	struct jm_err *err);
 /* 1 and a reading, 0 at the end, JM_EFORMAT for damaged bytes. */
 int jm_decode(struct jm_decoder *d, struct jm_reading *ret);
-/* Up to `room` readings at once; how many, fewer only at the end. JM_EFORMAT for damaged bytes, even where
- * readings before them are whole. */
+/* Up to `room` readings at once; how many, fewer only at the end. JM_EFORMAT for damaged bytes,
+ * even where readings before them are whole. */
 int jm_decode_some(struct jm_decoder *d, struct jm_reading *ret, int room);
 
 #endif

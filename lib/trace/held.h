@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums over time: a reading holds from its time until the next one, and no reading holds as unknown. */
+/* Sums over time: a reading holds from its time until the next one, and no reading holds as
+ * unknown. */
 #ifndef JM_HELD_H
 #define JM_HELD_H
 
@@ -12,7 +13,8 @@ struct jm_held {
 	double value; /* that holds from there on; NAN = unknown */
 };
 
-/* The seconds within [t0, t1] for which the value has held when the next reading comes at t_ns; 0 for NAN. */
+/* The seconds within [t0, t1] for which the value has held when the next reading comes at t_ns; 0
+ * for NAN. */
 static inline double jm_held_until(struct jm_held *h, int64_t t_ns)
 {
 	int64_t from = h->at, to = t_ns < h->t1 ? t_ns : h->t1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From readings to what the sensor did: a run is a value, when the sensor came to it and until when it
- * was seen. Where the sensor's refresh is known, polls that fall together narrow down when it steps.
+ * From readings to what the sensor did: a run is a value, when the sensor came to it and until when
+ * it was seen. Where the sensor's refresh is known, polls that fall together narrow down when it
+ * steps.
  */
 #ifndef JM_PLATEAUS_H
 #define JM_PLATEAUS_H
@@ -33,7 +34,8 @@ struct jm_plateaus {
 
 void jm_plateaus_init(
 	struct jm_plateaus *s, const struct jm_signal *signal, jm_plateau_fn *fn, void *arg);
-/* A jm_trace_each callback whose arg is the jm_plateaus: fn gets each run when the next has begun. */
+/* A jm_trace_each callback whose arg is the jm_plateaus: fn gets each run when the next has
+ * begun. */
 int jm_plateaus_feed(void *steps, struct jm_reading reading);
 /* The same for jm_trace_each_some. */
 int jm_plateaus_feed_all(void *steps, const struct jm_reading *reading, int n);

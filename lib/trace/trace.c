@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The trace. Each signal has a block that fills with chunks (codec.h); a full block goes to an unlinked
- * temporary file and leaves an index entry, so that memory hardly grows with the run.
+ * The trace. Each signal has a block that fills with chunks (codec.h); a full block goes to an
+ * unlinked temporary file and leaves an index entry, so that memory hardly grows with the run.
  */
 #include "trace/trace.h"
 #include "trace/codec.h"
@@ -84,8 +84,8 @@ void jm_trace_free(struct jm_trace *t)
 	free(t);
 }
 
-/* A file without a name. Network file systems, and overlayfs before Linux 6.3 (containers), know none
- * from the start: there one with a name loses it at once. */
+/* A file without a name. Network file systems, and overlayfs before Linux 6.3 (containers), know
+ * none from the start: there one with a name loses it at once. */
 static int nameless_file(const char *folder)
 {
 	char path[PATH_MAX];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Room trace: readings over time: kept (trace.h), coded (codec.h), as plateaus of a sensor (plateaus.h), summed up
- * over time (held.h).
+ * Room trace: readings over time: kept (trace.h), coded (codec.h), as plateaus of a sensor
+ * (plateaus.h), summed up over time (held.h).
  * May include: base, meter.
  *
- * A trace: the readings of all signals, changes only, in chunks. Memory is bounded: full chunks go to an
- * unlinked temporary file. One writer; readers after the writer is done.
+ * A trace: the readings of all signals, changes only, in chunks. Memory is bounded: full chunks go
+ * to an unlinked temporary file. One writer; readers after the writer is done.
  */
 #ifndef JM_TRACE_H
 #define JM_TRACE_H
@@ -23,15 +23,17 @@ struct jm_chunk {
 	size_t bytes;
 };
 
-/* Checks the bytes of a chunk from a store or file and fills the rest from them. Hostile bytes are an
- * error (JM_EFORMAT, JM_EVERSION), never a crash. data stays the caller's. */
+/* Checks the bytes of a chunk from a store or file and fills the rest from them. Hostile bytes are
+ * an error (JM_EFORMAT, JM_EVERSION), never a crash. data stays the caller's. */
 int jm_chunk_parse(
 	int signal, const void *data, size_t bytes, struct jm_chunk *ret, struct jm_err *err);
 
-/* Moves all readings of the bytes of a whole chunk by so much time, as to the clock of another host. */
+/* Moves all readings of the bytes of a whole chunk by so much time, as to the clock of another
+ * host. */
 void jm_chunk_shift(void *data, int64_t by_ns);
 
-/* Calls fn for each reading of the chunk in order; fn returns non-zero to stop. Damage: JM_EFORMAT. */
+/* Calls fn for each reading of the chunk in order; fn returns non-zero to stop. Damage:
+ * JM_EFORMAT. */
 int jm_chunk_each(const struct jm_chunk *chunk, int (*fn)(void *arg, struct jm_reading reading),
 	void *arg, struct jm_err *err);
 
@@ -46,7 +48,8 @@ struct jm_reading jm_trace_newest(const struct jm_trace *t, int signal);
 /* Closes the open chunks and hands each new chunk since the last flush to fn (may be NULL). */
 int jm_trace_flush(struct jm_trace *t, int (*fn)(void *, const struct jm_chunk *, struct jm_err *),
 	void *arg, struct jm_err *err);
-/* Closes the open chunks and hands all chunks to fn, also those that an earlier call has handed out. */
+/* Closes the open chunks and hands all chunks to fn, also those that an earlier call has handed
+ * out. */
 int jm_trace_chunks(struct jm_trace *t, int (*fn)(void *, const struct jm_chunk *, struct jm_err *),
 	void *arg, struct jm_err *err);
 /* Adds a chunk made elsewhere, in order of time; damaged bytes are an error, never a crash. */

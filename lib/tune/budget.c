@@ -143,7 +143,8 @@ static void hold(struct jm_budget *b)
 	b->held = (struct jm_hold_rate){.rate = NAN};
 }
 
-/* From devices that draw less than their limit to those that draw all of it; false: there is nothing to move. */
+/* From devices that draw less than their limit to those that draw all of it; false: there is
+ * nothing to move. */
 static bool move_slack(struct jm_budget *b)
 {
 	double slack[JM_BUDGET_MOST], all = 0;
@@ -233,7 +234,8 @@ static void decide(struct jm_budget *b)
 		next_move(b);
 		return;
 	case SLACK:
-		/* what does not help is kept, but moves less and less, or two devices would give each other the same watts */
+		/* what does not help is kept, but moves less and less, or two devices would give
+		 * each other the same watts */
 		if (gain < tolerance(b))
 			b->share *= 0.7;
 		if (gain > -tolerance(b))

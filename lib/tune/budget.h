@@ -5,11 +5,12 @@
  *	jm_budget_next	the limits of the next visit, which together are never above the budget
  *	jm_budget_add	what came of that visit
  *
- * EQUAL and PROPORTIONAL (to the highest limit of each device) are known at once. MARGINAL begins with equal limits and
- * moves power to where it does more, by visits: first away from devices that draw less than their limit, as those do that
- * wait for a slower one, until the rate of items would fall; then along the slope of the rate, found by giving each
- * device in turn some watts of all others. A move is kept if the rate has not fallen (of unused watts), or has risen.
- * While the last limits are held, visits go on; where rate or power move by JM_TUNE_DRIFT, it looks again.
+ * EQUAL and PROPORTIONAL (to the highest limit of each device) are known at once. MARGINAL begins
+ * with equal limits and moves power to where it does more, by visits: first away from devices that
+ * draw less than their limit, as those do that wait for a slower one, until the rate of items would
+ * fall; then along the slope of the rate, found by giving each device in turn some watts of all
+ * others. A move is kept if the rate has not fallen (of unused watts), or has risen. While the last
+ * limits are held, visits go on; where rate or power move by JM_TUNE_DRIFT, it looks again.
  */
 #ifndef JM_BUDGET_H
 #define JM_BUDGET_H

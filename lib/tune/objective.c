@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A percent above the limit of a slowdown counts as so many percent of energy, the less the further above it is: what is
- * ten times as slow would otherwise scatter so much that nothing else is told apart. */
+/* A percent above the limit of a slowdown counts as so many percent of energy, the less the further
+ * above it is: what is ten times as slow would otherwise scatter so much that nothing else is told
+ * apart. */
 #define STEEP 8.0
 #define FAR   0.1
 

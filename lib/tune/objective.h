@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Room tune: the search for the best setting of a knob while the work runs: what is minimized (objective.h), the search
- * itself, which knows neither sensors nor knobs (search.h), and the tuner, which measures and sets for it (tuner.h).
+ * Room tune: the search for the best setting of a knob while the work runs: what is minimized
+ * (objective.h), the search itself, which knows neither sensors nor knobs (search.h), and the
+ * tuner, which measures and sets for it (tuner.h).
  * May include: base, meter, trace, energy, measure, guard, result.
  *
- * What a tuner minimizes, from e = joules per item and d = seconds per item (result/metric.h has the formulas).
+ * What a tuner minimizes, from e = joules per item and d = seconds per item (result/metric.h has
+ * the formulas).
  */
 #ifndef JM_OBJECTIVE_H
 #define JM_OBJECTIVE_H
@@ -31,9 +33,9 @@ int jm_objective_parse(const char *text, struct jm_objective *ret, struct jm_err
 void jm_objective_text(const struct jm_objective *o, char *out, size_t size);
 
 /*
- * The logarithm of the objective relative to the setting found, which has 0. energy, time: e and d relative to it;
- * limit: its power limit by its mean power (of ZEUS). Above the limit of SLOWDOWN it rises steeply, so that a search
- * turns back there. NAN where a ratio is not a positive number.
+ * The logarithm of the objective relative to the setting found, which has 0. energy, time: e and d
+ * relative to it; limit: its power limit by its mean power (of ZEUS). Above the limit of SLOWDOWN
+ * it rises steeply, so that a search turns back there. NAN where a ratio is not a positive number.
  */
 double jm_objective_cost(const struct jm_objective *o, double energy, double time, double limit);
 

@@ -175,7 +175,8 @@ static void confirm(struct jm_search *s, int best)
 	visit_pair(s, best, JM_SEEN_FOUND);
 }
 
-/* The gain by which the choice is made: of a limit to the slowdown that of energy, where the limit is not surpassed. */
+/* The gain by which the choice is made: of a limit to the slowdown that of energy, where the limit
+ * is not surpassed. */
 static struct jm_tune_gain deciding(const struct jm_search *s)
 {
 	double limit = s->o.objective.number;
@@ -211,8 +212,8 @@ static void confirmed(struct jm_search *s)
 
 /* ---- golden section ---- */
 
-/* Makes the two points that divide the bracket, of which `inner` is one if it is inside (-1 = none), and lets them be
- * visited; false: the bracket is not divided further. */
+/* Makes the two points that divide the bracket, of which `inner` is one if it is inside (-1 =
+ * none), and lets them be visited; false: the bracket is not divided further. */
 static bool divide(struct jm_search *s, int inner, struct jm_err *err)
 {
 	double width = s->high - s->low;
@@ -225,7 +226,8 @@ static bool divide(struct jm_search *s, int inner, struct jm_err *err)
 	if (with < 0)
 		return false;
 	other = point_at(s, s->low + s->high - x_of(s, with), err);
-	/* near the middle of the bracket its mirror is too near: the longer part is divided instead */
+	/* near the middle of the bracket its mirror is too near: the longer part is divided
+	 * instead */
 	if (other >= 0 && fabs(x_of(s, other) - x_of(s, with)) < 0.1 * width)
 		other = point_at(s, s->low + GOLDEN * width, err);
 	if (other < 0 || other == with || x_of(s, other) <= s->low || x_of(s, other) >= s->high)
@@ -238,8 +240,8 @@ static bool divide(struct jm_search *s, int inner, struct jm_err *err)
 	return true;
 }
 
-/* The setting at which time per item is just allowed, by a line between the two points on either side of it; -1 = there
- * is none on one side. */
+/* The setting at which time per item is just allowed, by a line between the two points on either
+ * side of it; -1 = there is none on one side. */
 static int at_limit(struct jm_search *s, struct jm_err *err)
 {
 	double limit = log1p(s->o.objective.number), above = NAN, below = NAN;

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The search for the setting of one knob with the lowest objective, from visits that somebody else makes: no clock, no
- * sensor, no knob.
+ * The search for the setting of one knob with the lowest objective, from visits that somebody else
+ * makes: no clock, no sensor, no knob.
  *
  *	jm_search_next	which setting to hold during the next visit
  *	jm_search_add	what came of that visit
  *
- * First a coarse grid, there and back, so that a steady drift falls out of every difference: the setting found, both ends
- * of the range, and two points between them in the golden ratio. Where nothing is better than the setting found by more
- * than JM_TUNE_FLAT, the curve is flat, and the search ends. Otherwise a golden section goes on between the neighbours
- * of the best point. Two settings are visited in turns until their interval (95 %) separates them, or is narrower than
- * JM_TUNE_ALIKE, or JM_TUNE_VISITS is reached. In the end the best is compared with the setting found by visits of both
- * made for it, from which the gain is known; the best is held if it is better, the setting found otherwise.
+ * First a coarse grid, there and back, so that a steady drift falls out of every difference: the
+ * setting found, both ends of the range, and two points between them in the golden ratio. Where
+ * nothing is better than the setting found by more than JM_TUNE_FLAT, the curve is flat, and the
+ * search ends. Otherwise a golden section goes on between the neighbours of the best point. Two
+ * settings are visited in turns until their interval (95 %) separates them, or is narrower than
+ * JM_TUNE_ALIKE, or JM_TUNE_VISITS is reached. In the end the best is compared with the setting
+ * found by visits of both made for it, from which the gain is known; the best is held if it is
+ * better, the setting found otherwise.
  *
- * While a setting is held, visits go on. Where energy or time per item have moved, both settings are compared again, and
- * where the searches so far took less than JM_TUNE_SHARE of the time, the search begins anew.
+ * While a setting is held, visits go on. Where energy or time per item have moved, both settings
+ * are compared again, and where the searches so far took less than JM_TUNE_SHARE of the time, the
+ * search begins anew.
  *
- * The objective should have one minimum over the knob; where it has several, one of them may be found, which is then
- * still better than the setting found.
+ * The objective should have one minimum over the knob; where it has several, one of them may be
+ * found, which is then still better than the setting found.
  */
 #ifndef JM_SEARCH_H
 #define JM_SEARCH_H
@@ -47,7 +50,8 @@ extern const char *const jm_choice_names[]; /* "open", "better", "flat", "found"
 struct jm_search_result {
 	enum jm_choice choice;
 	struct jm_tune_setting best; /* that is held, or the best so far */
-	/* of the held setting relative to the setting found, from the comparison at the end; NAN: there was none */
+	/* of the held setting relative to the setting found, from the comparison at the end; NAN:
+	 * there was none */
 	struct jm_tune_gain objective, energy, time;
 	int searches, drifts, outliers;
 	double search_s, hold_s;
@@ -61,8 +65,8 @@ int jm_search_new(
 void jm_search_free(struct jm_search *s); /* takes NULL */
 struct jm_tune_setting jm_search_next(const struct jm_search *s);
 enum jm_stage jm_search_stage(const struct jm_search *s);
-/* A visit of jm_search_next. JM_ERANGE: it has no objective (items, seconds or joules are not positive numbers), and is
- * ignored. */
+/* A visit of jm_search_next. JM_ERANGE: it has no objective (items, seconds or joules are not
+ * positive numbers), and is ignored. */
 int jm_search_add(struct jm_search *s, const struct jm_visit *visit, struct jm_err *err);
 void jm_search_result(const struct jm_search *s, struct jm_search_result *ret);
 /* Those of searches; visits of the setting that is held are counted in the result alone. */
@@ -70,7 +74,8 @@ int jm_search_visits(const struct jm_search *s);
 const struct jm_visit *jm_search_visit(const struct jm_search *s, int i);
 /* Does it differ so much from others of its setting that it counts for nothing? */
 bool jm_search_visit_aside(const struct jm_search *s, int i);
-/* The objective of a visit relative to the visits of the setting found in the same search; NAN: there are none. */
+/* The objective of a visit relative to the visits of the setting found in the same search; NAN:
+ * there are none. */
 struct jm_tune_gain jm_search_visit_cost(const struct jm_search *s, int visit);
 
 #endif

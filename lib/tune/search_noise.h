@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The visits of a search and what they say: means, their scatter, differences with intervals; and the watch over a
- * setting that is held. Part of search.h.
+ * The visits of a search and what they say: means, their scatter, differences with intervals; and
+ * the watch over a setting that is held. Part of search.h.
  */
 #ifndef JM_SEARCH_NOISE_H
 #define JM_SEARCH_NOISE_H
@@ -36,18 +36,20 @@ void jm_seen_begin(struct jm_seen *s);
 /* The point of this value, or one that is at most `within` away; JM_ENOMEM. */
 int jm_seen_point(struct jm_seen *s, double value, double within, struct jm_err *err);
 /*
- * ret_again: the visit differs from the earlier ones of its point by more than JM_TUNE_ODD, as where the work was
- * interrupted: it is set aside, and to be made again. If that one differs, too, the two agree with each other: then they
- * count, and the earlier one is set aside, if there is only one.
+ * ret_again: the visit differs from the earlier ones of its point by more than JM_TUNE_ODD, as
+ * where the work was interrupted: it is set aside, and to be made again. If that one differs, too,
+ * the two agree with each other: then they count, and the earlier one is set aside, if there is
+ * only one.
  */
 int jm_seen_add(struct jm_seen *s, const struct jm_visit *visit, int point, bool *ret_again,
 	struct jm_err *err);
 /* Visits of the point from the visit `first` on. */
 int jm_seen_count(const struct jm_seen *s, int point, int first);
 /*
- * Mean logarithm of point a less that of point b, from the visit `first` on, and half its 95 % interval: Student's t with
- * the scatter of all points of this search around their means; a visit counts as at least as uncertain as the sampling
- * of its energy. half: infinite where nothing is known of the scatter. log: NAN where one was not visited.
+ * Mean logarithm of point a less that of point b, from the visit `first` on, and half its 95 %
+ * interval: Student's t with the scatter of all points of this search around their means; a visit
+ * counts as at least as uncertain as the sampling of its energy. half: infinite where nothing is
+ * known of the scatter. log: NAN where one was not visited.
  */
 struct jm_tune_gain jm_seen_compare(
 	const struct jm_seen *s, int a, int b, int first, enum jm_seen_what what);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A budget (budget.h) on real limits: sets them in an order in which their sum never surpasses it. Part of tuner.h. */
+/* A budget (budget.h) on real limits: sets them in an order in which their sum never surpasses it.
+ * Part of tuner.h. */
 #ifndef JM_TUNED_BUDGET_H
 #define JM_TUNED_BUDGET_H
 

@@ -47,7 +47,8 @@ static int pick(struct jm_tuned_knob *k, const struct jm_setting *target, struct
 	return 0;
 }
 
-/* Values between which is searched: they bound the range, and an even distance between them is the step. */
+/* Values between which is searched: they bound the range, and an even distance between them is the
+ * step. */
 static int narrow(struct jm_tuned_knob *k, const char *text, struct jm_err *err)
 {
 	struct jm_axis axis;
@@ -164,8 +165,8 @@ static void note(struct jm_tuned_knob *k, int n_applied)
 	}
 }
 
-/* The knob stays in our hands, so that no other program takes it between two visits: found values are set again, and not
- * given back, wherever they are known. */
+/* The knob stays in our hands, so that no other program takes it between two visits: found values
+ * are set again, and not given back, wherever they are known. */
 static int set_found(struct jm_tuned_knob *k, struct jm_err *err)
 {
 	int n = 0, rc;
@@ -213,7 +214,8 @@ static int read_each(struct jm_tuned_knob *k, double *ret, double *ret_sum, stru
 	return rc;
 }
 
-/* Sets the devices whose number is to fall, or those whose number is to rise, by `less` less each. */
+/* Sets the devices whose number is to fall, or those whose number is to rise, by `less` less
+ * each. */
 static int set_some(struct jm_tuned_knob *k, const double *now, const double *number, bool falls,
 	double less, struct jm_err *err)
 {

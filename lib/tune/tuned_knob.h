@@ -24,8 +24,9 @@ struct jm_tuned_knob {
 };
 
 /*
- * text: "gpu.power", "gpu.power@0", or with the values between which is searched, "gpu.power=250:600+25W". JM_EUSAGE,
- * JM_ERANGE; JM_ENOSUP: the knob has no numbers. Nothing is set.
+ * text: "gpu.power", "gpu.power@0", or with the values between which is searched,
+ * "gpu.power=250:600+25W". JM_EUSAGE, JM_ERANGE; JM_ENOSUP: the knob has no numbers. Nothing is
+ * set.
  */
 int jm_tuned_knob_open(
 	struct jm_tuned_knob *k, struct jm_guard *guard, const char *text, struct jm_err *err);
@@ -33,9 +34,9 @@ void jm_tuned_knob_close(struct jm_tuned_knob *k);
 /* All devices or none, as jm_guard_set. */
 int jm_tuned_knob_set(struct jm_tuned_knob *k, struct jm_tune_setting setting, struct jm_err *err);
 /*
- * Each device its own number, whose sum is never above `most` on the way: first those that fall are set and read back,
- * then those that rise, by as much less as a device enforces more than it was asked for. ret_sum: what they enforce
- * together. JM_ERANGE: more than `most` all the same.
+ * Each device its own number, whose sum is never above `most` on the way: first those that fall are
+ * set and read back, then those that rise, by as much less as a device enforces more than it was
+ * asked for. ret_sum: what they enforce together. JM_ERANGE: more than `most` all the same.
  */
 int jm_tuned_knob_set_each(struct jm_tuned_knob *k, const double *number, double most,
 	double *ret_sum, struct jm_err *err);

@@ -35,7 +35,8 @@ static bool counts(const struct jm_tuner *t, int meter)
 	return jm_meter_counts(set, meter) && set->meter[meter].origin == t->origin;
 }
 
-/* The origin whose meters count: an estimate is none, as it follows from the load and knows nothing of the knob. */
+/* The origin whose meters count: an estimate is none, as it follows from the load and knows nothing
+ * of the knob. */
 static int choose_meters(struct jm_tuner *t, struct jm_err *err)
 {
 	static const enum jm_origin order[] = {JM_MEASURED, JM_SIMULATED};
@@ -313,7 +314,8 @@ static int note_start(struct jm_tuner *t)
 	return 0;
 }
 
-/* What a better setting saves: energy per item of the setting found less its own, for the items of this visit. */
+/* What a better setting saves: energy per item of the setting found less its own, for the items of
+ * this visit. */
 static void count_saved(struct jm_tuner *t, const struct jm_visit *v)
 {
 	struct jm_search_result r;
@@ -325,8 +327,9 @@ static void count_saved(struct jm_tuner *t, const struct jm_visit *v)
 	t->saved_half += v->joules * exp(-r.energy.log) * r.energy.half;
 }
 
-/* The work has begun to run evenly: energy and time per item of two windows in a row agree. Until then, the setting found
- * is in force and nothing is learnt, as while a program compiles or fills its caches. */
+/* The work has begun to run evenly: energy and time per item of two windows in a row agree. Until
+ * then, the setting found is in force and nothing is learnt, as while a program compiles or fills
+ * its caches. */
 static bool is_warm(struct jm_tuner *t, const struct jm_visit *v)
 {
 	double energy = v->joules / v->items, time = v->seconds / v->items;
@@ -473,7 +476,8 @@ static int open_search(struct jm_tuner *t, struct jm_err *err)
 			"--objective zeus needs a power limit, and %s is none; take edp or eds.",
 			t->knob.name);
 	rc = jm_search_new(&o, &t->search, err);
-	/* a value that is not known cannot be set again: whether the knob can be set shows with another one */
+	/* a value that is not known cannot be set again: whether the knob can be set shows with
+	 * another one */
 	if (!rc && isnan(t->knob.found))
 		rc = jm_tuned_knob_set(
 			&t->knob, (struct jm_tune_setting){.value = t->knob.max}, err);

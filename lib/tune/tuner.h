@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tunes a knob while work runs: holds each setting of a search (search.h) for a window, with energy from a session and
- * items from whoever sees them, and the best one afterwards.
+ * Tunes a knob while work runs: holds each setting of a search (search.h) for a window, with energy
+ * from a session and items from whoever sees them, and the best one afterwards.
  *
- *	jm_tuner_new		takes hold of the knob: another holder is an error before the work begins
+ *	jm_tuner_new		takes hold of the knob: another holder is an error before the work
+ *				begins
  *	jm_tuner_progress	items so far, from any thread
  *	jm_tuner_step		does what is due; from one thread, until the work ends
- *	jm_tuner_end		the work has ended; the caller then stops the guard, which restores what was found
+ *	jm_tuner_end		the work has ended; the caller then stops the guard, which restores
+ *				what was found
  *	jm_tuner_json		the key "tune" of a record, or "budget" where there is one
  *
- * A window begins and ends with a report of progress, so that no part of an item is in it, after the knob and the sensors
- * have settled. Its energy is the sum over the topmost meters of one origin, the measured ones where there are any.
+ * A window begins and ends with a report of progress, so that no part of an item is in it, after
+ * the knob and the sensors have settled. Its energy is the sum over the topmost meters of one
+ * origin, the measured ones where there are any.
  */
 #ifndef JM_TUNER_H
 #define JM_TUNER_H
@@ -31,12 +34,12 @@ struct jm_tuner_options {
 	struct jm_guard *guard;
 	const char *knob; /* as jm_tuned_knob_open reads it */
 	struct jm_objective objective;
-	/* JM_TUNE_GPU: there are no reports of items; a billion cycles of busy GPUs stand for them, which is an estimate:
-	 * work that waits for memory does less in them than it seems to. */
+	/* JM_TUNE_GPU: there are no reports of items; a billion cycles of busy GPUs stand for them,
+	 * which is an estimate: work that waits for memory does less in them than it seems to. */
 	enum jm_tune_progress progress;
 	double window_s, within_s; /* of a visit at least; of a search */
-	/* W: the knob is a power limit, and the limits of its devices together are never above this; there is no objective
-	 * but the rate of items. 0 = no budget */
+	/* W: the knob is a power limit, and the limits of its devices together are never above
+	 * this; there is no objective but the rate of items. 0 = no budget */
 	double budget_watts;
 	enum jm_share share; /* of the budget */
 };

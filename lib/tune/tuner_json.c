@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The key "tune" of a record: what was looked for, each visit, what was chosen and why, what that saved; and "budget". */
+/* The key "tune" of a record: what was looked for, each visit, what was chosen and why, what that
+ * saved; and "budget". */
 #include "tune/tuner_json.h"
 #include "guard/guard_requests.h"
 #include "base/text/json.h"

@@ -26,7 +26,8 @@ struct jm_visit {
 	struct jm_tune_setting setting;
 	enum jm_stage stage;
 	double seconds, items, joules;
-	double error_joules; /* 95 %, of sampling alone: that of the sensor is the same for all settings */
+	/* 95 %, of sampling alone: that of the sensor is the same for all settings */
+	double error_joules;
 	double wall_s; /* `seconds` and the wait before them */
 };
 

@@ -174,7 +174,8 @@ static struct doubts doubts_of(const struct jm_grid *t, int column)
 	return d;
 }
 
-/* A number alone ends where the others have their "±"; one with it gets blanks before a shorter doubt. */
+/* A number alone ends where the others have their "±"; one with it gets blanks before a shorter
+ * doubt. */
 static void align_cell(char **cell, struct doubts d)
 {
 	const char *doubt = doubt_of(*cell), *after = d.closed && !is_closed(*cell) ? " " : "";

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table of text cells. The terminal prints it in blocks that fit its width, Markdown in one piece. */
+/* A table of text cells. The terminal prints it in blocks that fit its width, Markdown in one
+ * piece. */
 #ifndef JM_REPORT_CELLS_H
 #define JM_REPORT_CELLS_H
 
@@ -23,8 +24,8 @@ int jm_grid_set(struct jm_grid *grid, int row, int column, struct jm_err *err, c
 	...) __attribute__((format(printf, 5, 6)));
 /* Groups the thousands from 1,000 on in columns of numbers with some from 10,000 on. */
 void jm_grid_apart(struct jm_grid *t);
-/* Calls jm_grid_apart, then prints blocks of whole columns after `indent` blanks; each block repeats
- * the first n_setting columns. */
+/* Calls jm_grid_apart, then prints blocks of whole columns after `indent` blanks; each block
+ * repeats the first n_setting columns. */
 void jm_grid_print(struct jm_grid *t, int indent, int width, FILE *out);
 /* Do all columns fit into one block? */
 bool jm_grid_fits(const struct jm_grid *t, int width);

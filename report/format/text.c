@@ -118,7 +118,8 @@ static void wrap(FILE *out, const char *text, int column, int hang, int width)
 	fputc('\n', out);
 }
 
-/* In one write where memory is there for it: stderr has no buffer, and would be written word by word. */
+/* In one write where memory is there for it: stderr has no buffer, and would be written word by
+ * word. */
 void jm_text_wrap_on(FILE *out, const char *text, int column, int hang, int width)
 {
 	char *lines = NULL;
@@ -170,7 +171,8 @@ static int decimals_for(double value, int digits)
 	return places < 0 ? 0 : places;
 }
 
-/* Decimals of the half width's last digit that counts, negative for tens: two digits below 35, else one. */
+/* Decimals of the half width's last digit that counts, negative for tens: two digits below 35, else
+ * one. */
 static int last_place(double half_width)
 {
 	int exponent = (int)floor(log10(half_width));
@@ -186,7 +188,8 @@ static double round_to(double value, int places)
 	return round(value / unit) * unit;
 }
 
-/* The digits at `c`, part of a longer text from `from` on: how many of an integer part, 0 of decimals and names ("H100"). */
+/* The digits at `c`, part of a longer text from `from` on: how many of an integer part, 0 of
+ * decimals and names ("H100"). */
 static size_t integer_digits(const char *from, const char *c)
 {
 	if (c > from && (c[-1] == '.' || isalnum((unsigned char)c[-1])))

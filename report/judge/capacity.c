@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many nodes a rack can feed at each setting, by the node's rated power and by what was measured. */
+/* How many nodes a rack can feed at each setting, by the node's rated power and by what was
+ * measured. */
 #include "capacity.h"
 #include "base/text/json.h"
 #include "grid.h"

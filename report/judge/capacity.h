@@ -5,7 +5,8 @@
 
 #include "report/model/grouping.h"
 
-/* "Nodes in a rack of 40,000 W at 400 W: by rated power (10,200 W) 3, by the 99th percentile ..." */
+/* "Nodes in a rack of 40,000 W at 400 W: by rated power (10,200 W) 3, by the 99th percentile
+ * ..." */
 void jm_text_capacity(
 	const struct jm_grouping *g, const struct jm_group_point *p, char *out, size_t size);
 

@@ -23,7 +23,8 @@ struct column {
 	enum column_kind kind;
 	int index; /* of the dimension or metric */
 	double factor;
-	int places; /* decimals of a metric, by the smallest half width of the column; JM_NO_PLACES: none */
+	/* decimals of a metric, by the smallest half width of the column; JM_NO_PLACES: none */
+	int places;
 	char title[80];
 };
 
@@ -109,7 +110,7 @@ static void add_metric(const struct jm_grouping *g, const struct jm_group_series
 	columns[*n - 1].factor = factor;
 }
 
-/* ---- which columns ------------------------------------------------------------------------------------- */
+/* ---- which columns --------------------------------------------------------------------------- */
 
 /* Names of columns that are no metrics, for --columns. */
 static const char *const plain_names[] = {"accepted", "enforced", "state", "n", "origin"};
@@ -165,7 +166,8 @@ static bool wants(const struct jm_grouping *g, const struct jm_group_series *s, 
 	return !strcmp(name, "n") && runs_matter(g, s);
 }
 
-/* The few that matter: with a reference what a setting saves and costs, else the absolute figures. */
+/* The few that matter: with a reference what a setting saves and costs, else the absolute
+ * figures. */
 static bool wants_metric(const struct jm_grouping *g, const struct jm_group_series *s, int metric)
 {
 	char name[64];
@@ -292,7 +294,7 @@ int jm_grid_check_columns(const struct jm_grouping *g, struct jm_err *err)
 	return 0;
 }
 
-/* ---- cells --------------------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static void print_enforced(const struct jm_grouping *g, const struct jm_group_point *p, int dim,
 	char *out, size_t size)
@@ -379,7 +381,8 @@ static const char *state_mark(const struct jm_group_point *p)
 	return p->state == JM_STATE_NOT_REACHED ? " °" : p->state == JM_STATE_UNKNOWN ? " ?" : "";
 }
 
-/* "700 W *": the note below the table explains the star, so that the words before the value are not repeated. */
+/* "700 W *": the note below the table explains the star, so that the words before the value are not
+ * repeated. */
 static void print_setting(const struct jm_grouping *g, const struct jm_group_point *p, int dim,
 	char *out, size_t size)
 {

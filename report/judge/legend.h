@@ -5,7 +5,8 @@
 
 #include "report/model/grouping.h"
 
-/* "; mean ± half of the 95 % interval over 3 runs", what follows it in a caption; "" where no run succeeded. */
+/* "; mean ± half of the 95 % interval over 3 runs", what follows it in a caption; "" where no run
+ * succeeded. */
 void jm_text_spread(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 /* A sign beside settings or figures of a table, and its meaning. */
@@ -13,7 +14,8 @@ struct jm_text_sign {
 	const char *sign, *meaning;
 };
 #define JM_TEXT_SIGNS 5
-/* Writes those that the table of the series has to ret[JM_TEXT_SIGNS], and NULL after them; returns ret. */
+/* Writes those that the table of the series has to ret[JM_TEXT_SIGNS], and NULL after them; returns
+ * ret. */
 const struct jm_text_sign *jm_text_signs(
 	const struct jm_grouping *g, const struct jm_group_series *s, struct jm_text_sign *ret);
 

@@ -171,7 +171,8 @@ const char *jm_text_reference(const struct jm_grouping *g, const struct jm_group
 		       : "the default setting of the device";
 }
 
-/* The setting with the largest slowdown, where the work takes more than twice the time; NULL = none. */
+/* The setting with the largest slowdown, where the work takes more than twice the time; NULL =
+ * none. */
 static const struct jm_group_point *slowest(
 	const struct jm_grouping *g, const struct jm_group_series *s)
 {

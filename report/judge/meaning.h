@@ -5,7 +5,8 @@
 
 #include "report/model/grouping.h"
 
-/* "EDP: energy times time per token; lower is better": of a metric whose name does not say it; "" of the others. */
+/* "EDP: energy times time per token; lower is better": of a metric whose name does not say it; ""
+ * of the others. */
 void jm_text_meaning(
 	const struct jm_grouping *g, const char *item, int metric, char *out, size_t size);
 /* "least energy per token": what the best setting by a metric is. */
@@ -23,10 +24,12 @@ bool jm_text_sums(
 void jm_text_products(const struct jm_group_series *s, char *out, size_t size);
 /* "unchanged, the value that the devices had before the run"; the series has a reference. */
 const char *jm_text_reference(const struct jm_grouping *g, const struct jm_group_series *s);
-/* What the columns saved and slower are; a slowdown of more than 100 % is also given as a multiple of the time. */
+/* What the columns saved and slower are; a slowdown of more than 100 % is also given as a multiple
+ * of the time. */
 void jm_text_relative(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
-/* Why the intervals of those columns can be narrower than those they are made of; false: they are not paired. */
+/* Why the intervals of those columns can be narrower than those they are made of; false: they are
+ * not paired. */
 bool jm_text_paired(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 

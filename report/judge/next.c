@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* " gpu.power=600W" of each knob; false: one of them is set in a phase only, or to several values. */
+/* " gpu.power=600W" of each knob; false: one of them is set in a phase only, or to several
+ * values. */
 static bool list_settings(
 	const struct jm_grouping *g, const struct jm_group_point *p, char *out, size_t size)
 {

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the best setting of a report is: least energy within a limit of slowdown, or what --objective names instead. */
+/* What the best setting of a report is: least energy within a limit of slowdown, or what
+ * --objective names instead. */
 #ifndef JM_REPORT_RULE_H
 #define JM_REPORT_RULE_H
 
 #include "report/model/grouping.h"
 
 /*
- * "slowdown:5%", "energy", "edp", "ed2p", "eds:1.5" as `tune` has them, and "power:2000W", the highest throughput within
- * a mean power. k of eds is added to the options' where it is missing. JM_EUSAGE
+ * "slowdown:5%", "energy", "edp", "ed2p", "eds:1.5" as `tune` has them, and "power:2000W", the
+ * highest throughput within a mean power. k of eds is added to the options' where it is missing.
+ * JM_EUSAGE
  */
 int jm_rule_parse(const char *text, struct jm_report_options *o, struct jm_err *err);
 /* Percent: by default the best setting loses at most so much time. */

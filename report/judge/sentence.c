@@ -52,7 +52,8 @@ void jm_text_energy(
 	}
 }
 
-/* "machine node1, 2 x NVIDIA H100 (GPU-8f000000, GPU-9a000000), nvidia 550.54"; "hosts node1, node2" of ranks on both */
+/* "machine node1, 2 x NVIDIA H100 (GPU-8f000000, GPU-9a000000), nvidia 550.54"; "hosts node1,
+ * node2" of ranks on both */
 static void put_machine(const struct jm_machine *m, char *out, size_t size)
 {
 	char devices[400] = "", host[200] = "";
@@ -152,8 +153,8 @@ void jm_text_percent(const struct jm_stat *stat, char *out, size_t size)
 	jm_text_estimate_to(JM_PERCENT_PLACES, stat->mean, jm_text_percent_half(stat), out, size);
 }
 
-/* "11.29 ± 0.01 % less energy, 3.50 ± 0.01 % more time"; with another rule than that of slowdown after what it goes by,
- * which is the mean power for a budget of it. */
+/* "11.29 ± 0.01 % less energy, 3.50 ± 0.01 % more time"; with another rule than that of slowdown
+ * after what it goes by, which is the mean power for a budget of it. */
 static void put_change(const struct jm_grouping *g, const struct jm_group_series *s,
 	const struct jm_group_point *best, char *out, size_t size)
 {

@@ -5,13 +5,15 @@
 
 #include "verdict.h"
 
-/* "simulated", "estimated, simulated"... of all series: what a table must be marked with; "" = measured. */
+/* "simulated", "estimated, simulated"... of all series: what a table must be marked with; "" =
+ * measured. */
 void jm_text_origins(const struct jm_grouping *g, char *out, size_t size);
-/* "energy: sum over 4 GPUs, each counted once, simulated; 100 W assumed for the rest of the node". */
+/* "energy: sum over 4 GPUs, each counted once, simulated; 100 W assumed for the rest of the
+ * node". */
 void jm_text_energy(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
-/* "node1, 2 x NVIDIA H100 (GPU-8f000000, GPU-9a000000), nvidia 550.54", or which were pooled and how; "" of a
- * simulated run. */
+/* "node1, 2 x NVIDIA H100 (GPU-8f000000, GPU-9a000000), nvidia 550.54", or which were pooled and
+ * how; "" of a simulated run. */
 void jm_text_machine(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 /* "0.25 EUR per kWh, 380 gCO2e per kWh, PUE 1.2; source: ..."; "" = the user gave no figures. */
@@ -22,11 +24,12 @@ void jm_text_figures(const struct jm_grouping *g, char *out, size_t size);
 /* "11.29 ± 0.01": a saving or a slowdown in percent; a half width is JM_PERCENT_LEAST at least. */
 double jm_text_percent_half(const struct jm_stat *stat); /* as it is shown */
 void jm_text_percent(const struct jm_stat *stat, char *out, size_t size);
-/* "600 W per GPU (11.29 ± 0.01 % less energy, 3.50 ± 0.01 % more time; simulated)" by jm_verdict_within, with the origin
- * unless it is measured; false: no such setting. */
+/* "600 W per GPU (11.29 ± 0.01 % less energy, 3.50 ± 0.01 % more time; simulated)" by
+ * jm_verdict_within, with the origin unless it is measured; false: no such setting. */
 bool jm_text_within(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
-/* The same as an answer: "No best setting: ..." where there is none; and the title above it, which is returned. */
+/* The same as an answer: "No best setting: ..." where there is none; and the title above it, which
+ * is returned. */
 void jm_text_within_answer(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 const char *jm_text_within_title(const struct jm_grouping *g, char *out, size_t size);
@@ -39,8 +42,8 @@ void jm_text_verdict(const struct jm_grouping *g, const struct jm_group_series *
 /* "300 W, repeat 2 (a3f2c1d0): the worker died": a failed case. */
 void jm_text_failure(
 	const struct jm_grouping *g, const struct jm_group_case *c, char *out, size_t size);
-/* Why the grade of the runs is not better; of reasons that differ only in numbers, those of the first
- * run. */
+/* Why the grade of the runs is not better; of reasons that differ only in numbers, those of the
+ * first run. */
 json_t *jm_text_reasons(const struct jm_grouping *g, const struct jm_group_series *s);
 /* The same as one text. */
 void jm_text_quality(

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a report says about soft controls, without which a reader would take it for work at full speed, or under a cap. */
+/* What a report says about soft controls, without which a reader would take it for work at full
+ * speed, or under a cap. */
 #include "soft.h"
 #include "base/text/json.h"
 #include "grid.h"
@@ -90,7 +91,8 @@ static struct hold *find_holds(
 	return hold;
 }
 
-/* "300 W held", "50 W missed by +41 % (70.5 W)", "400 W held in 8 and not reached in 2 of 10 runs". */
+/* "300 W held", "50 W missed by +41 % (70.5 W)", "400 W held in 8 and not reached in 2 of 10
+ * runs". */
 static size_t write_hold(const struct hold *h, char *out, size_t size)
 {
 	size_t used = (size_t)snprintf(out, size, "%.4g W", h->wanted);

@@ -5,7 +5,8 @@
 
 #include "report/model/grouping.h"
 
-/* "--hold-power: ... 300 W held": how runs of the series held the power by pauses; false: none was to hold one. */
+/* "--hold-power: ... 300 W held": how runs of the series held the power by pauses; false: none was
+ * to hold one. */
 bool jm_text_held(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size);
 /* "--sm-share: ...": runs had a part of the multiprocessors; NULL: none. */

@@ -20,16 +20,18 @@ struct jm_verdict {
 int jm_verdicts(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_verdict ret[JM_VERDICT_MAX]);
 /*
- * The number of the verdict whose question is the same as that of number i, with the same answer: the energy saved
- * ranks settings as the energy per item does, energy saved minus slowdown as EDS 2; -1 = none.
+ * The number of the verdict whose question is the same as that of number i, with the same answer:
+ * the energy saved ranks settings as the energy per item does, energy saved minus slowdown as EDS
+ * 2; -1 = none.
  */
 int jm_verdict_repeats(
 	const struct jm_grouping *g, const struct jm_verdict v[JM_VERDICT_MAX], int n, int i);
 /*
- * The setting that saves most energy by its mean, and clearly saves some, among those whose slowdown, upper end of
- * its 95 % interval, is at most jm_rule_slowdown. A tie: there are others within the limit whose saving cannot be
- * distinguished from it. With another rule (rule.h) the best setting by that; with a budget of power that with the
- * highest throughput among those whose mean power, upper end of its interval, is within it. Without text.
+ * The setting that saves most energy by its mean, and clearly saves some, among those whose
+ * slowdown, upper end of its 95 % interval, is at most jm_rule_slowdown. A tie: there are others
+ * within the limit whose saving cannot be distinguished from it. With another rule (rule.h) the
+ * best setting by that; with a budget of power that with the highest throughput among those whose
+ * mean power, upper end of its interval, is within it. Without text.
  */
 void jm_verdict_within(
 	const struct jm_grouping *g, const struct jm_group_series *s, struct jm_verdict *ret);

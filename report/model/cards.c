@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Series of several machines of one kind: the card, which is the set of devices of a host, is a factor. Its
- * effect is taken out of the means, and the interval is that of the rest. */
+/* Series of several machines of one kind: the card, which is the set of devices of a host, is a
+ * factor. Its effect is taken out of the means, and the interval is that of the rest. */
 #include "cards.h"
 #include "base/stat/stat_blocks.h"
 

@@ -40,7 +40,8 @@ static const json_t *find_leaf(const json_t *object, const char *name)
 	return NULL;
 }
 
-/* All leaves of that name as "GPU-8f 300W, GPU-9a 400W"; long ids cut unless whole. Counts on from n. */
+/* All leaves of that name as "GPU-8f 300W, GPU-9a 400W"; long ids cut unless whole. Counts on from
+ * n. */
 static int list_leaves(const json_t *object, const char *name, bool whole, int n, FILE *out)
 {
 	const json_t *value;
@@ -260,8 +261,8 @@ static char *read_leaves(const struct jm_group_dim *dim, const json_t *record, b
 	return NULL;
 }
 
-/* What the plan says: a number in the unit ("300W", 300), or words ("default"), which the caller owns; "" =
- * none, NULL: no memory. */
+/* What the plan says: a number in the unit ("300W", 300), or words ("default"), which the caller
+ * owns; "" = none, NULL: no memory. */
 static char *read_parameter(
 	const struct jm_group_dim *dim, const json_t *record, double *ret_number)
 {

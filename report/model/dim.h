@@ -14,7 +14,8 @@ bool jm_dim_is(const struct jm_grouping *g, const char *key);
 /* 300 and "W": "300 W"; clocks in MHz. */
 void jm_dim_quantity(double value, const char *unit, char *out, size_t size);
 const json_t *jm_dim_parameters(const json_t *record); /* NULL = none */
-/* The words of a command, with {names} where the cases of its run have other words; NULL = it is none. */
+/* The words of a command, with {names} where the cases of its run have other words; NULL = it is
+ * none. */
 const json_t *jm_dim_command(const json_t *record);
 /* A leaf of the record's case.parameters by the last part of its path; NULL = not there. */
 const json_t *jm_dim_parameter(const json_t *record, const char *name);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Adjacent series of one workload on one machine that were swept by the same knobs: model, device, precision and
- * options in which they differ are axes, which is to say columns of one table, in place of a title each.
+ * Adjacent series of one workload on one machine that were swept by the same knobs: model, device,
+ * precision and options in which they differ are axes, which is to say columns of one table, in
+ * place of a title each.
  */
 #include "family.h"
 #include "base/text/json.h"

@@ -15,8 +15,8 @@ struct jm_family {
 	int n_axes;
 };
 
-/* Numbers the series of the cases anew: those of one workload and unit become neighbours, in the order in which
- * they appear. -1: no memory. */
+/* Numbers the series of the cases anew: those of one workload and unit become neighbours, in the
+ * order in which they appear. -1: no memory. */
 int jm_family_gather(struct jm_grouping *g);
 void jm_family_of(const struct jm_grouping *g, int first, struct jm_family *ret);
 /* "8", "bf16"; "-" = the series has none. */

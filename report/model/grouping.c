@@ -103,7 +103,8 @@ static int find_machine(
 	return c->series_key ? 0 : -1;
 }
 
-/* What matrix products reach on the same device in the same precision is the peak of other work there. */
+/* What matrix products reach on the same device in the same precision is the peak of other work
+ * there. */
 static const char *peak_key(const json_t *record, char *out, size_t size)
 {
 	const json_t *host = json_object_get(json_object_get(record, "provenance"), "host");

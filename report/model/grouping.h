@@ -5,7 +5,8 @@
 
 #include "series.h"
 
-/* The options (NULL: none) with their defaults, of a grouping whose other parts are not there yet. */
+/* The options (NULL: none) with their defaults, of a grouping whose other parts are not there
+ * yet. */
 void jm_group_take_options(struct jm_grouping *g, const struct jm_report_options *options);
 /* The records must outlive the group. */
 int jm_group_init(struct jm_grouping *g, const json_t *records,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * On which machine a record was made: host, set of devices, drivers. Records of different machines are no
- * repeats of one another. A simulated run has no machine: it is the same wherever it is made.
+ * On which machine a record was made: host, set of devices, drivers. Records of different machines
+ * are no repeats of one another. A simulated run has no machine: it is the same wherever it is
+ * made.
  */
 #ifndef JM_MACHINE_H
 #define JM_MACHINE_H
@@ -22,8 +23,8 @@ struct jm_machine {
 /* Owned by the caller, jm_machine_done; -1: no memory. All "" for a simulated run. */
 int jm_machine_of(const json_t *record, struct jm_machine *ret);
 void jm_machine_done(struct jm_machine *machine);
-/* The same text for the same machine; with `models`, for machines with the same models of devices and of
- * processor under the same drivers. The caller frees it; NULL: no memory. */
+/* The same text for the same machine; with `models`, for machines with the same models of devices
+ * and of processor under the same drivers. The caller frees it; NULL: no memory. */
 char *jm_machine_key(const struct jm_machine *machine, bool models);
 
 #endif

@@ -38,14 +38,16 @@ struct jm_report_options {
 	const char *figures_from;	/* date and source of price and carbon intensity */
 	double rack_watts, rated_watts; /* of a rack, and of a node by its plate; 0 = not given */
 	const char
-		*columns;  /* of the table: names with commas, "all"; NULL = the few that matter */
-	bool phases;	   /* table: the phases of each run */
-	bool cases;	   /* CSV: one row per case instead of one per setting */
-	bool pool_devices; /* joins machines with the same models of devices; the card is a factor */
-	bool published;	   /* also what papers report, apart; CSV: that alone */
+		*columns; /* of the table: names with commas, "all"; NULL = the few that matter */
+	bool phases;	  /* table: the phases of each run */
+	bool cases;	  /* CSV: one row per case instead of one per setting */
+	/* joins machines with the same models of devices; the card is a factor */
+	bool pool_devices;
+	bool published; /* also what papers report, apart; CSV: that alone */
 	/* HTML: array of what jm_page_trace_json makes; NULL = none */
 	const json_t *traces;
-	/* HTML: by the index of a record (as text) the same with its details, where it lacks them; or NULL */
+	/* HTML: by the index of a record (as text) the same with its details, where it lacks them;
+	 * or NULL */
 	const json_t *details;
 };
 

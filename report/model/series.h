@@ -67,7 +67,8 @@ struct jm_group_point {
 	double accepted[JM_GROUP_MAX_DIMS]; /* over all its cases and devices; NAN = unknown */
 	double enforced_min[JM_GROUP_MAX_DIMS], enforced_max[JM_GROUP_MAX_DIMS];
 	bool eligible; /* as best setting */
-	bool pareto; /* eligible, and no other is as good in speed and efficiency and better in one */
+	/* eligible, and no other is as good in speed and efficiency and better in one */
+	bool pareto;
 	char why_not[96]; /* when it is not */
 	struct jm_stat stat[JM_M_ALL];
 };

@@ -77,8 +77,8 @@ void jm_group_title(const struct jm_grouping *g, struct jm_group_series *s)
 		*jm_json_text(s->record, "unit") ? jm_json_text(s->record, "unit") : "run");
 }
 
-/* Of the series of a name, by parameter: [first value, how many have it]; the last is null where they
- * differ. A parameter that some of them lack differs too, for fewer have it. */
+/* Of the series of a name, by parameter: [first value, how many have it]; the last is null where
+ * they differ. A parameter that some of them lack differs too, for fewer have it. */
 static void note_parameters(const struct jm_grouping *g, const json_t *parameters, json_t *by_name)
 {
 	const json_t *value;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Effects of the order of the runs, and the settings that no other one beats. All runs of a series are taken together,
- * each as its change from the mean of its setting, so that few repeats of many settings are enough.
+ * Effects of the order of the runs, and the settings that no other one beats. All runs of a series
+ * are taken together, each as its change from the mean of its setting, so that few repeats of many
+ * settings are enough.
  */
 #include "warnings.h"
 #include "base/stat/stat.h"
@@ -16,7 +17,7 @@
 #define DRIFT_MATTERS  0.2 /* percent from the first repeat to the last */
 #define FIRST_MATTERS  0.5 /* percent */
 
-/* ---- Pareto front -------------------------------------------------------------------------------------- */
+/* ---- Pareto front ---------------------------------------------------------------------------- */
 
 static bool beats(const struct jm_group_point *a, const struct jm_group_point *b)
 {
@@ -38,10 +39,11 @@ void jm_pareto_mark(struct jm_grouping *g, const struct jm_group_series *s)
 	}
 }
 
-/* ---- order of the runs --------------------------------------------------------------------------------- */
+/* ---- order of the runs ----------------------------------------------------------------------- */
 
-/* Runs of all settings that have several: values by the mean of their setting, less 1, and the place among its
- * repeats, less the mean place. first, others: of each setting the first repeat, and the mean of the others. */
+/* Runs of all settings that have several: values by the mean of their setting, less 1, and the
+ * place among its repeats, less the mean place. first, others: of each setting the first repeat,
+ * and the mean of the others. */
 struct runs {
 	double *change, *place, *first, *others;
 	int n, n_settings, last;
@@ -106,8 +108,8 @@ static void collect(
 	}
 }
 
-/* Least squares within the settings: the change in percent from the first repeat to the last, and the half width
- * of its 95 % interval. */
+/* Least squares within the settings: the change in percent from the first repeat to the last, and
+ * the half width of its 95 % interval. */
 static double drift_of(const struct runs *r, double *ret_half)
 {
 	double xx = 0, xy = 0, rest = 0, slope;

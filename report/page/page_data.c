@@ -3,22 +3,29 @@
  * The compact data of the page: joulemark.page/1. It is the summary (joulemark.report/1) with other
  * forms of its large parts:
  *
- *	statistics	[n, mean, half width, median, sd, min, max] in place of an object; [1, value] of one run
+ *	statistics	[n, mean, half width, median, sd, min, max] in place of an object; [1,
+ *			value] of one run
  *	runs		in place of `cases`: one array per property, in one order
- *	details		phases and meters of one run of each series; parts: of meters that include others or are included,
- *			{id: [[joules, rest, error of the rest] of each phase]}
+ *	details		phases and meters of one run of each series; parts: of meters that include
+ *			others or are included, {id: [[joules, rest, error of the rest] of each
+ *			phase]}
  *	machines	the different provenances
- *	traces		see page_trace.h; with the phases of their runs; rated: [rated power of a device, W], each value once
+ *	traces		see page_trace.h; with the phases of their runs; rated: [rated power of a
+ *			device, W], each value once
  *	steps		speed and loss of the steps of one run of each setting: steps.c
- *	percent_least	half width that savings and losses are shown with at least, in percentage points
- *	meanings	of a series the sentences on the columns saved and slower; of the page what each metric means, @ is the item
+ *	percent_least	half width that savings and losses are shown with at least, in percentage
+ *			points
+ *	meanings	of a series the sentences on the columns saved and slower; of the page what
+ *			each metric means, @ is the item
  *	reference_is	of a series, what its reference is
- *	per, sum_of	of a series "per GPU" and "4 GPUs", or "": what the setting is of, and what power and energy are sums over
- *	within		of a series, best setting for at most slowdown_percent: {kind, leading, at, why}, indices of points;
- *			kind best, tie (those `at` cannot be told apart) or none (why); the answer as the terminal has it,
- *			the command that applies it, and the limit that would have one, or ""
- *	within_title	the title above those answers; rule, rule_text and rule_brief: what they are by (report/judge/rule.h);
- *			rule_watts: a budget of power, or null
+ *	per, sum_of	of a series "per GPU" and "4 GPUs", or "": what the setting is of, and what
+ *			power and energy are sums over
+ *	within		of a series, best setting for at most slowdown_percent: {kind, leading, at,
+ *			why}, indices of points; kind best, tie (those `at` cannot be told apart) or
+ *			none (why); the answer as the terminal has it, the command that applies it,
+ *			and the limit that would have one, or ""
+ *	within_title	the title above those answers; rule, rule_text and rule_brief: what they are
+ *			by (report/judge/rule.h); rule_watts: a budget of power, or null
  */
 #include "page_data.h"
 #include "base/text/json.h"
@@ -47,7 +54,7 @@ static bool put(json_t *object, const char *key, json_t *value)
 	return !json_object_set_new(object, key, value);
 }
 
-/* ---- statistics ---------------------------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 /* An object of the summary as an array, without what is unknown at its end. */
 static json_t *short_stat(const json_t *stat)
@@ -79,7 +86,7 @@ static void shorten_points(json_t *series)
 	}
 }
 
-/* ---- best setting within the limit of slowdown --------------------------------------------------------- */
+/* ---- best setting within the limit of slowdown ----------------------------------------------- */
 
 static json_t *within_json(const struct jm_grouping *g, const struct jm_group_series *s)
 {
@@ -100,7 +107,7 @@ static json_t *within_json(const struct jm_grouping *g, const struct jm_group_se
 		"why", json_string(v.why), "answer", answer, "next", next, "limit", limit);
 }
 
-/* ---- what the words mean -------------------------------------------------------------------------------- */
+/* ---- what the words mean --------------------------------------------------------------------- */
 
 static json_t *meanings_json(const struct jm_grouping *g)
 {
@@ -135,7 +142,7 @@ static void put_meanings(const struct jm_grouping *g, const struct jm_group_seri
 	json_object_set_new(out, "meanings", list);
 }
 
-/* ---- capped power -------------------------------------------------------------------------------------- */
+/* ---- capped power ---------------------------------------------------------------------------- */
 
 struct mean {
 	double sum;
@@ -204,7 +211,7 @@ static void put_capped(const struct jm_grouping *g, json_t *all_series)
 	free(mean);
 }
 
-/* ---- runs ---------------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 /* What the record says of a case that no metric is made of; NAN = unknown. */
 struct telemetry {
@@ -355,7 +362,7 @@ static json_t *runs_json(const struct jm_grouping *g)
 	return to.runs;
 }
 
-/* ---- details ------------------------------------------------------------------------------------------- */
+/* ---- details --------------------------------------------------------------------------------- */
 
 static json_t *phase_json(const json_t *phase, const char *origin)
 {
@@ -445,7 +452,7 @@ static json_t *details_json(const struct jm_grouping *g)
 	return out;
 }
 
-/* ---- machines and traces ------------------------------------------------------------------------------- */
+/* ---- machines and traces --------------------------------------------------------------------- */
 
 static json_t *machines_json(const struct jm_grouping *g)
 {

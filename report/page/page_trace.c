@@ -248,7 +248,7 @@ int jm_page_trace_chunk(struct jm_page_trace *t, const struct jm_chunk *chunk, s
 	return jm_chunk_each(chunk, take, &c, err);
 }
 
-/* ---- as JSON ------------------------------------------------------------------------------------------- */
+/* ---- as JSON --------------------------------------------------------------------------------- */
 
 struct code {
 	uint8_t *at;	     /* where the next byte goes */
@@ -341,7 +341,8 @@ static void spread(const struct stretch *s, double from, double to, struct stret
 	}
 }
 
-/* Mean power in each of BINS equal parts of the time; null where it is known for less than half of it. */
+/* Mean power in each of BINS equal parts of the time; null where it is known for less than half of
+ * it. */
 static json_t *means_json(
 	const struct jm_page_trace *t, const struct meter *m, int64_t t0, int64_t t1)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of a record for the page: its details; the meters that include others or are included, in each phase. */
+/* Parts of a record for the page: its details; the meters that include others or are included, in
+ * each phase. */
 #include "parts.h"
 #include "base/text/json.h"
 

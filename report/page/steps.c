@@ -21,8 +21,8 @@ static json_t *mean_rate(const json_t *rates, size_t first, size_t n)
 	return jm_json_number((double)n / seconds);
 }
 
-/* {run, every, steps, warmup, end_s, throughput, loss}, of whose lists `join` elements are one here; the last one may
- * stand for fewer steps. */
+/* {run, every, steps, warmup, end_s, throughput, loss}, of whose lists `join` elements are one
+ * here; the last one may stand for fewer steps. */
 static json_t *thinned(const json_t *record, int run, size_t join)
 {
 	const json_t *series = json_object_get(record, "step_series");

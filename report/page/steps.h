@@ -5,7 +5,8 @@
 
 #include "report/model/grouping.h"
 
-/* Of one good run of each setting: [{run, every, steps, warmup, end_s, throughput, loss}]. For the caller to decref. */
+/* Of one good run of each setting: [{run, every, steps, warmup, end_s, throughput, loss}]. For the
+ * caller to decref. */
 json_t *jm_page_steps(const struct jm_grouping *g);
 
 #endif

@@ -24,7 +24,8 @@ static bool is_drawn(const struct jm_compare_line *l)
 	return !l->hard && isfinite(l->c.low) && isfinite(l->c.high);
 }
 
-/* The end of a scale that has 0 in the middle: 1, 2 or 5 times a power of ten; 0 = nothing is drawn. */
+/* The end of a scale that has 0 in the middle: 1, 2 or 5 times a power of ten; 0 = nothing is
+ * drawn. */
 static double end_of_scale(const struct jm_compare_row *row)
 {
 	static const double steps[] = {1, 2, 5, 10};

@@ -59,7 +59,8 @@ static void put_number(double value, char *out, size_t size)
 	}
 }
 
-/* The prefix of the unit that both means of a line have, "µ" of 8.27 µs/token; watts and long times have none. */
+/* The prefix of the unit that both means of a line have, "µ" of 8.27 µs/token; watts and long times
+ * have none. */
 static double prefix_of(const struct jm_compare_row *row, int metric, const char **ret_prefix)
 {
 	double mean = isnan(row->line[metric].mean_a) ? row->line[metric].mean_b

@@ -27,7 +27,7 @@ static const bool needs_energy[] = {
 #undef X
 };
 
-/* ---- the work of a record -------------------------------------------------------------------------------- */
+/* ---- the work of a record -------------------------------------------------------------------- */
 
 static bool is_ignored(const char *name, const char *const *ignore)
 {
@@ -54,7 +54,8 @@ static void copy_parameters(const json_t *from, const char *const *ignore, json_
 	}
 }
 
-/* The same text for the same work; for the caller to free. with_device: on the same kind of device only. */
+/* The same text for the same work; for the caller to free. with_device: on the same kind of device
+ * only. */
 static char *key_of(const json_t *record, const char *const *ignore, bool with_device)
 {
 	static const char *const also[] = {"workload", "precision", "unit", "command", "device"};
@@ -100,7 +101,7 @@ static json_t *by_work(const json_t *records, const char *const *ignore, bool wi
 	return works;
 }
 
-/* ---- values ---------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* The values of one side for a work. */
 struct side {
@@ -191,7 +192,8 @@ static int read_side(
 	return good ? 0 : -1;
 }
 
-/* Mean of the logarithms' exponential over one block, or with -1 over all; NAN: nothing is known. */
+/* Mean of the logarithms' exponential over one block, or with -1 over all; NAN: nothing is
+ * known. */
 static double geometric_mean(const double *value, const int *block, int n, int of)
 {
 	double sum = 0;
@@ -206,7 +208,7 @@ static double geometric_mean(const double *value, const int *block, int n, int o
 	return known ? exp(sum / known) : NAN;
 }
 
-/* ---- the comparison -------------------------------------------------------------------------------------- */
+/* ---- the comparison -------------------------------------------------------------------------- */
 
 static bool has_block(const struct side *s, int block)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two sets of records side by side: of each work that both have, the ratio in time, power and energy with
- * its 95 % interval and a test, and whether that allows a conclusion. Paired by block where the two ran in the same
- * blocks of one sweep, else by Welch's test.
+ * Two sets of records side by side: of each work that both have, the ratio in time, power and
+ * energy with its 95 % interval and a test, and whether that allows a conclusion. Paired by block
+ * where the two ran in the same blocks of one sweep, else by Welch's test.
  */
 #ifndef JM_COMPARISON_H
 #define JM_COMPARISON_H
@@ -49,8 +49,8 @@ struct jm_compare_side {
 	const char *given; /* as the user named it */
 };
 
-/* What the machine of each side costs. The cost of an item is its share of the time until the machine is written off,
- * and its energy. */
+/* What the machine of each side costs. The cost of an item is its share of the time until the
+ * machine is written off, and its energy. */
 struct jm_compare_costs {
 	double purchase[2]; /* 0 = no costs are compared */
 	double years;
@@ -67,10 +67,12 @@ struct jm_compare {
 	const char *note;   /* NULL = none */
 };
 
-/* ignore: names of parameters that the sides differ in by choice, NULL-terminated; "settings" = all of these. */
+/* ignore: names of parameters that the sides differ in by choice, NULL-terminated; "settings" = all
+ * of these. */
 int jm_compare_make(const struct jm_compare_side side[2], const char *const *ignore,
 	const struct jm_compare_costs *costs, struct jm_compare *ret, struct jm_err *err);
-/* How many of the metrics are compared: the cost is the last one, and is left out where none is given. */
+/* How many of the metrics are compared: the cost is the last one, and is left out where none is
+ * given. */
 int jm_compared_count(const struct jm_compare *c);
 void jm_compare_done(struct jm_compare *c);
 /* "higher", "lower", "unclear", "no verdict" */

@@ -84,7 +84,8 @@ bool jm_published_is(const json_t *record, const json_t *work)
 	return same_model(record, work) && same_size(record, work);
 }
 
-/* Did a run do that work in the papers' size? ret_other: the first run of another size; NULL = none. */
+/* Did a run do that work in the papers' size? ret_other: the first run of another size; NULL =
+ * none. */
 static bool was_done(const struct jm_grouping *g, const json_t *work, const json_t **ret_other)
 {
 	*ret_other = NULL;

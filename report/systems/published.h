@@ -9,19 +9,20 @@
 #include "report/judge/grid.h"
 
 /*
- * Made by published.py from published.json and sim/data: [{model, task ("training"), workload of a record that
- * does it, response of the simulated node made from it, unit, shape, size {option: number} of that shape,
- * flops_model_per_item, origin ("published"), notes[], rows[] {device, devices that worked together, cap_watts,
- * cap_kept (null: no cap), batch of all of them, precision, items_per_s, watts, watts_max, items_per_joule, hours,
- * kwh of all of them, gpu_load_percent, metric of which gain_percent is the gain, source}}]; rates and watts per
+ * Made by published.py from published.json and sim/data: [{model, task ("training"), workload of a
+ * record that does it, response of the simulated node made from it, unit, shape, size {option:
+ * number} of that shape, flops_model_per_item, origin ("published"), notes[], rows[] {device,
+ * devices that worked together, cap_watts, cap_kept (null: no cap), batch of all of them,
+ * precision, items_per_s, watts, watts_max, items_per_joule, hours, kwh of all of them,
+ * gpu_load_percent, metric of which gain_percent is the gain, source}}]; rates and watts per
  * device, unknown is null.
  */
 extern const char jm_published_json[];
 
 /*
- * Of the works that the records did or simulated, in that form, and of all works where there is no record; where the
- * papers' work is of another size, rows is empty and why_not a sentence, else "". The caller owns it; NULL: no
- * memory.
+ * Of the works that the records did or simulated, in that form, and of all works where there is no
+ * record; where the papers' work is of another size, rows is empty and why_not a sentence, else "".
+ * The caller owns it; NULL: no memory.
  */
 json_t *jm_published_of(const struct jm_grouping *g);
 /* Did the run do that work in the papers' size? */

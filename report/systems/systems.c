@@ -31,7 +31,7 @@ static const struct {
 #undef X
 };
 
-/* ---- one system ------------------------------------------------------------------------------------------ */
+/* ---- one system ------------------------------------------------------------------------------ */
 
 static struct jm_estimate estimate_of(const struct jm_stat *stat, double divisor)
 {
@@ -136,7 +136,7 @@ static void add_system(struct jm_systems *s, int point)
 	fill_name(&s->g, one);
 }
 
-/* ---- the order ------------------------------------------------------------------------------------------- */
+/* ---- the order ------------------------------------------------------------------------------- */
 
 /* The better one first; what is unknown comes last. */
 static int order_of(double a, double b, int better)
@@ -169,7 +169,7 @@ static void sort_systems(struct jm_systems *s)
 	}
 }
 
-/* ---- published rows -------------------------------------------------------------------------------------- */
+/* ---- published rows -------------------------------------------------------------------------- */
 
 void jm_systems_row_name(const json_t *row, char *out, size_t size)
 {
@@ -189,7 +189,9 @@ void jm_systems_row_name(const json_t *row, char *out, size_t size)
 struct fit {
 	bool same;  /* cap or batch */
 	bool alike; /* both have a cap, or neither */
-	double value; /* the cap, W, or without one the throughput, items/s; rows alike have the same of the two */
+	/* the cap, W, or without one the throughput, items/s; rows alike have the same of the
+	 * two */
+	double value;
 };
 
 static struct fit fit_of(const json_t *row, const struct jm_system *s)
@@ -238,7 +240,8 @@ bool jm_systems_is_best_row(const json_t *rows, size_t i, const struct jm_system
 	return true;
 }
 
-/* Why the ratio allows no conclusion, for JM_SYSTEM_THROUGHPUT or others, which need energy; NULL = it may be one. */
+/* Why the ratio allows no conclusion, for JM_SYSTEM_THROUGHPUT or others, which need energy; NULL =
+ * it may be one. */
 static const char *obstacle(const struct jm_system *s, int metric)
 {
 	if (s->simulated)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All systems that did one work, as rows of a table: a machine or simulated node, device and options, at each of its
- * settings, per device. Also the ratios of the figures that papers report of the same network.
+ * All systems that did one work, as rows of a table: a machine or simulated node, device and
+ * options, at each of its settings, per device. Also the ratios of the figures that papers report
+ * of the same network.
  */
 #ifndef JM_SYSTEMS_H
 #define JM_SYSTEMS_H
@@ -9,8 +10,8 @@
 #include "comparison.h"
 #include "report/model/grouping.h"
 
-/* name, unit (@ = the item), +1: more is better, the metric of a record and of a published row, [enum jm_compared],
- * whose ratio is the reciprocal where `inverse` */
+/* name, unit (@ = the item), +1: more is better, the metric of a record and of a published row,
+ * [enum jm_compared], whose ratio is the reciprocal where `inverse` */
 #define JM_SYSTEM_METRICS(X)                                                                       \
 	X(THROUGHPUT, "throughput", "@/s", 1, "items_per_s", JM_COMPARED_TIME, true)               \
 	X(POWER, "power", "W", -1, "watts", JM_COMPARED_POWER, false)                              \

@@ -47,7 +47,7 @@ static const char *origin_of(const struct jm_system *s)
 					 : jm_origin_name(s->series->origin);
 }
 
-/* ---- the table of systems -------------------------------------------------------------------------------- */
+/* ---- the table of systems -------------------------------------------------------------------- */
 
 enum column {
 	NUMBER,
@@ -60,7 +60,8 @@ enum column {
 	COLUMNS
 };
 
-/* Have all systems of the work the same origin of energy, or number of runs? The caption then names it once. */
+/* Have all systems of the work the same origin of energy, or number of runs? The caption then names
+ * it once. */
 static bool same_for_all(
 	const struct jm_systems *s, const struct jm_systems_work *w, enum column column)
 {
@@ -176,7 +177,7 @@ static int print_systems(const struct jm_systems *s, const struct jm_systems_wor
 	return rc;
 }
 
-/* ---- the table of ratios --------------------------------------------------------------------------------- */
+/* ---- the table of ratios --------------------------------------------------------------------- */
 
 static struct jm_estimate ratio_of(const struct jm_system_pair *p, int metric)
 {
@@ -293,7 +294,7 @@ int jm_systems_print(const struct jm_systems *s, int width, FILE *f, struct jm_e
 	return rc;
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------------ */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static json_t *estimate_json(struct jm_estimate e)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The report as CSV (RFC 4180): one row per setting with the statistics of its repeats, or one row per
- * case. SI units, no prefixes; unknown is an empty field.
+ * The report as CSV (RFC 4180): one row per setting with the statistics of its repeats, or one row
+ * per case. SI units, no prefixes; unknown is an empty field.
  */
 #include "csv.h"
 #include "base/text/csv_fields.h"
@@ -12,7 +12,8 @@
 #include <math.h>
 #include <string.h>
 
-/* What others wrote must not be a formula to a spreadsheet: it gets an apostrophe, which marks text there. */
+/* What others wrote must not be a formula to a spreadsheet: it gets an apostrophe, which marks text
+ * there. */
 static void put_text(FILE *out, const char *text, bool first)
 {
 	char tame[2048];

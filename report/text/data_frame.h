@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Named columns of numbers as pandas writes and prints a DataFrame, and named numbers as it does a Series. */
+/* Named columns of numbers as pandas writes and prints a DataFrame, and named numbers as it does a
+ * Series. */
 #ifndef JM_DATA_FRAME_H
 #define JM_DATA_FRAME_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Columns as HDF5 in the "fixed" format of pandas, as python3-tables writes it. A DataFrame is a group with
+ * Columns as HDF5 in the "fixed" format of pandas, as python3-tables writes it. A DataFrame is a
+ * group with
  *	axis0		names of the columns	axis1		the index, whole numbers from 0
  *	block0_items	names again		block0_values	[rows][columns], f64
  * and a Series one with "index" (names) and "values".

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tables as LaTeX: one `table` with `tabular` per series, for \\input in a paper. Needs no package: rules are
- * \\hline, units and symbols are in math mode. Whatever came from outside is escaped.
+ * The tables as LaTeX: one `table` with `tabular` per series, for \\input in a paper. Needs no
+ * package: rules are \\hline, units and symbols are in math mode. Whatever came from outside is
+ * escaped.
  */
 #include "latex.h"
 #include "report/format/cells.h"

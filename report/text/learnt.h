@@ -6,7 +6,8 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/* "Top-1 86.40 % (8640 of 10000) ..." of a record of a run; "" = it has no evaluation of pictures and no data. */
+/* "Top-1 86.40 % (8640 of 10000) ..." of a record of a run; "" = it has no evaluation of pictures
+ * and no data. */
 void jm_text_learnt(const json_t *record, char *out, size_t size);
 
 #endif

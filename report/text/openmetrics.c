@@ -137,7 +137,8 @@ static void put_meters(struct jm_openmetrics *o, const struct family *f, const j
 	}
 }
 
-/* A phase that occurs several times in a record, as marks make it, has a number from its second time on. */
+/* A phase that occurs several times in a record, as marks make it, has a number from its second
+ * time on. */
 static int nth(const json_t *phases, size_t index)
 {
 	const char *name = jm_json_text(json_array_get(phases, index), "name");

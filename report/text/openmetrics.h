@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Metrics for Prometheus: OpenMetrics 1.0, or the older text format 0.0.4, which the textfile collector of its
- * node exporter reads. A value that is unknown is left out.
+ * Metrics for Prometheus: OpenMetrics 1.0, or the older text format 0.0.4, which the textfile
+ * collector of its node exporter reads. A value that is unknown is left out.
  */
 #ifndef JM_OPENMETRICS_H
 #define JM_OPENMETRICS_H
@@ -34,7 +34,8 @@ void jm_openmetrics_sample(
 	struct jm_openmetrics *o, const struct jm_metric_label *label, int n, double value);
 void jm_openmetrics_end(struct jm_openmetrics *o);
 
-/* Joules, their uncertainty, mean watts, items and seconds per phase and meter of an array of records. */
+/* Joules, their uncertainty, mean watts, items and seconds per phase and meter of an array of
+ * records. */
 void jm_openmetrics_records(struct jm_openmetrics *o, const json_t *records);
 /* Of one record, to a file; "-" is stdout. A name that ends in ".prom" gets the older format. */
 int jm_openmetrics_write(const char *path, const json_t *record, struct jm_err *err);

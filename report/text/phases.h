@@ -15,13 +15,14 @@ bool jm_phases_several(const json_t *record);
 /* What the record has about a meter besides its phases; NULL = nothing. */
 const json_t *jm_phases_meter(const json_t *record, const char *id);
 /*
- * One row per phase, in order of time; with `devices` a row per phase and meter. item: what the items are
- * called, "token"; "" = item. The caller owns *ret.
+ * One row per phase, in order of time; with `devices` a row per phase and meter. item: what the
+ * items are called, "token"; "" = item. The caller owns *ret.
  */
 int jm_phases_grid(const json_t *record, bool devices, const char *item, struct jm_grid *ret,
 	struct jm_err *err);
 
-/* "gpu.power=300W": what was in force in a phase of a case whose settings change with it; "" = it has none. */
+/* "gpu.power=300W": what was in force in a phase of a case whose settings change with it; "" = it
+ * has none. */
 void jm_phases_settings(const json_t *phase, char *out, size_t size);
 /* Says what "command" and "marked" are, where a record has both. */
 void jm_phases_note(const json_t *record, FILE *out, int width);

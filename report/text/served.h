@@ -11,7 +11,8 @@ int jm_served_runs(const struct jm_grouping *g, const struct jm_group_series *s)
 /* TTFT, TPOT, time between tokens and of a whole answer, in ms: mean, p50, p99 of each run. */
 int jm_served_latencies(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_grid *ret, struct jm_err *err);
-/* Requests, goodput and joules of each run; whether the 99th percentiles keep the bounds --ttft and --tpot (p99_in_bounds). */
+/* Requests, goodput and joules of each run; whether the 99th percentiles keep the bounds --ttft and
+ * --tpot (p99_in_bounds). */
 int jm_served_costs(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_grid *ret, struct jm_err *err);
 /* What the tables cover, in a sentence. */

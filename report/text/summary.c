@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The summary, joulemark.report/1: series, points with statistics, verdicts, cases. Unknown is null. */
+/* The summary, joulemark.report/1: series, points with statistics, verdicts, cases. Unknown is
+ * null. */
 #include "summary.h"
 #include "base/text/json.h"
 #include "report/format/text.h"

@@ -246,7 +246,8 @@ static void put_lines(const struct jm_grouping *g, const struct jm_group_series 
 	put_warnings(g, s, out);
 }
 
-/* What the table's signs and columns mean, the grade, the warnings; and an empty line if there is any of these. */
+/* What the table's signs and columns mean, the grade, the warnings; and an empty line if there is
+ * any of these. */
 static void put_notes(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	char *text = NULL;
@@ -389,8 +390,8 @@ static void put_served(const struct jm_grouping *g, const struct jm_group_series
 
 #define WHY_NOT 700
 
-/* Why no member has a best setting by metric number i: the reason that all share, or each with its own; false: one
- * has one. */
+/* Why no member has a best setting by metric number i: the reason that all share, or each with its
+ * own; false: one has one. */
 static bool why_no_member(
 	const struct jm_grouping *g, const struct jm_family *f, int i, char *out, size_t size)
 {
@@ -414,7 +415,8 @@ static bool why_no_member(
 	return true;
 }
 
-/* Metrics by which no member has a best setting, those of one reason together. why: [n], "" where one has. */
+/* Metrics by which no member has a best setting, those of one reason together. why: [n], "" where
+ * one has. */
 static void put_family_none(const struct jm_grouping *g, const struct jm_family *f,
 	const struct jm_verdict *v, char why[][WHY_NOT], int n, FILE *out)
 {

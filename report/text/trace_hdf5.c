@@ -2,8 +2,8 @@
 /*
  * /	schema, started, joulemark (attributes); "record": the record as JSON
  * /phases	"name", "start_s", "end_s", "items"
- * /s0, /s1...	a signal: meter, label, device, scope, origin, quantity, unit, refresh_s, window_s (attributes);
- *		"t_s", "value"
+ * /s0, /s1...	a signal: meter, label, device, scope, origin, quantity, unit, refresh_s, window_s
+ *		(attributes); "t_s", "value"
  * Times are seconds since the measurement began; unknown is NAN. A value holds until the next one.
  */
 #include "trace_hdf5.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A measurement as one HDF5 file: every reading, the phases and the record. docs/measuring.md has the layout. */
+/* A measurement as one HDF5 file: every reading, the phases and the record. docs/measuring.md has
+ * the layout. */
 #ifndef JM_TRACE_HDF5_H
 #define JM_TRACE_HDF5_H
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVIDIA GPUs: one meter per GPU of this job, known by its UUID, its memory where the driver tells, and the
- * module of a Grace board.
- * What changes slowly is asked for ten times a second at most, and the energy counter when read_budget.h says:
- * an H200's driver computes for 2 to 6 ms to tell it. In between they repeat their reading, with its old
- * time. All power of a GPU comes in one call to the driver, of microseconds. The times for which clocks were
- * held back are read so seldom that this costs at most a thousandth of a processor, and activity, which is read only
- * on request, a hundredth: an H200's driver computes for 2 ms to tell it.
+ * NVIDIA GPUs: one meter per GPU of this job, known by its UUID, its memory where the driver tells,
+ * and the module of a Grace board.
+ * What changes slowly is asked for ten times a second at most, and the energy counter when
+ * read_budget.h says: an H200's driver computes for 2 to 6 ms to tell it. In between they repeat
+ * their reading, with its old time. All power of a GPU comes in one call to the driver, of
+ * microseconds. The times for which clocks were held back are read so seldom that this costs at
+ * most a thousandth of a processor, and activity, which is read only on request, a hundredth: an
+ * H200's driver computes for 2 ms to tell it.
  */
 #include "base/clock.h"
 #include "base/ctx.h"
@@ -28,11 +29,11 @@
 /* A time stamp further off than this is not believed. */
 #define STAMP_SLACK_NS (5 * JM_SECOND)
 
-/* ---- reading ---------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 /*
- * The driver's stamp as time of our clock. offset: wall minus monotonic time, now. A stamp that stands
- * still with its value is the same reading and keeps its time to the nanosecond.
+ * The driver's stamp as time of our clock. offset: wall minus monotonic time, now. A stamp that
+ * stands still with its value is the same reading and keeps its time to the nanosecond.
  */
 static int64_t time_of(struct jm_nvml_slot *slot, const struct jm_nvml_value *v, double value,
 	int64_t offset, int64_t now)
@@ -296,7 +297,7 @@ static int nvml_uses(void *state, int meter, jm_use_fn *give, void *arg, struct 
 	return jm_err_set(err, JM_ENOENT, "The meter %d is not a GPU of the source nvml.", meter);
 }
 
-/* ---- doctor ------------------------------------------------------------------------------------------ */
+/* ---- doctor ---------------------------------------------------------------------------------- */
 
 static void say_gpu(const struct jm_nvml *nvml, const struct jm_nvml_gpus *gpus, int i,
 	jm_finding_fn *say, void *arg)

@@ -12,8 +12,8 @@ bool jm_nvml_sampler_open(
 	const struct jm_nvml *nvml, jm_nvml_device device, struct jm_nvml_sampler *ret);
 void jm_nvml_sampler_close(const struct jm_nvml *nvml, struct jm_nvml_sampler *s);
 /*
- * Takes a sample at `now`; ret[JM_NVML_ACTIVITIES] is what holds since the one before, NAN = unknown. The
- * library's code.
+ * Takes a sample at `now`; ret[JM_NVML_ACTIVITIES] is what holds since the one before, NAN =
+ * unknown. The library's code.
  */
 int jm_nvml_sampler_read(const struct jm_nvml *nvml, jm_nvml_device device,
 	struct jm_nvml_sampler *s, int64_t now, double *ret);

@@ -85,8 +85,9 @@ double jm_nvml_get_power_state(const struct jm_nvml *nvml, jm_nvml_device device
 	return state;
 }
 
-/* NVML's reasons as enum jm_throttle: 4 software power cap; 0x20, 0x40 heat; 0x80 brake; 0x10 sync boost; 8 a
- * hardware slowdown, which is of its own kind only when neither heat nor brake is named. */
+/* NVML's reasons as enum jm_throttle: 4 software power cap; 0x20, 0x40 heat; 0x80 brake; 0x10 sync
+ * boost; 8 a hardware slowdown, which is of its own kind only when neither heat nor brake is
+ * named. */
 double jm_nvml_get_throttle(const struct jm_nvml *nvml, jm_nvml_device device)
 {
 	unsigned long long reasons = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One number of a GPU by a call of its own, in SI units; NAN where the driver has none. power: as nvidia-smi has it, the
- * mean of the last second from Ampere on, except GA100. utilisation: 0..1. power state: 0..15. throttle: enum jm_throttle.
- * memory: bytes. */
+/* One number of a GPU by a call of its own, in SI units; NAN where the driver has none. power: as
+ * nvidia-smi has it, the mean of the last second from Ampere on, except GA100. utilisation: 0..1.
+ * power state: 0..15. throttle: enum jm_throttle. memory: bytes. */
 #ifndef JM_NVML_GET_H
 #define JM_NVML_GET_H
 

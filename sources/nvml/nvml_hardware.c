@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is fixed of an NVIDIA GPU: what its driver tells, and the peaks that follow from its compute capability. */
+/* What is fixed of an NVIDIA GPU: what its driver tells, and the peaks that follow from its compute
+ * capability. */
 #include "nvml_hardware.h"
 
 #include <math.h>
@@ -7,11 +8,12 @@
 #include <string.h>
 
 /*
- * Per clock and multiprocessor: cores in f32, and dense operations by type (a multiply-add is two); 0 = it has none.
- * Cores, f64 and f32: CUDA C++ Programming Guide, "Arithmetic Instructions". Tensor cores, with sums in f32: NVIDIA's
- * architecture papers Volta GV100 (2017), Turing TU102/104 (2018), A100 (2020), GA102 (2020), Ada (2022), H100 (2022),
- * RTX Blackwell (2025), and for 10.0 the data sheet of HGX B200 (2025). On boards named GeForce, sums in f32
- * run at half the rate (the same papers).
+ * Per clock and multiprocessor: cores in f32, and dense operations by type (a multiply-add is two);
+ * 0 = it has none. Cores, f64 and f32: CUDA C++ Programming Guide, "Arithmetic Instructions".
+ * Tensor cores, with sums in f32: NVIDIA's architecture papers Volta GV100 (2017), Turing TU102/104
+ * (2018), A100 (2020), GA102 (2020), Ada (2022), H100 (2022), RTX Blackwell (2025), and for 10.0
+ * the data sheet of HGX B200 (2025). On boards named GeForce, sums in f32 run at half the rate (the
+ * same papers).
  */
 static const struct chip {
 	int capability;

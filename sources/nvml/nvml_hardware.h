@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is fixed of an NVIDIA GPU: what its driver tells, and the peaks that follow from its compute capability. */
+/* What is fixed of an NVIDIA GPU: what its driver tells, and the peaks that follow from its compute
+ * capability. */
 #ifndef JM_NVML_HARDWARE_H
 #define JM_NVML_HARDWARE_H
 

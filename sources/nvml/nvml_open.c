@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVIDIA GPUs: which of them are this job's, their meters, and the signals that each of them reports. */
+/* NVIDIA GPUs: which of them are this job's, their meters, and the signals that each of them
+ * reports. */
 #include "nvml_open.h"
 #include "base/clock.h"
 #include "base/ctx.h"
@@ -135,8 +136,8 @@ static int add_memory(struct jm_nvml_state *s, struct jm_nvml_board *g,
 }
 
 /*
- * The module of a Grace board is its processor with its memory, and all GPUs of that socket. False: nothing is known
- * of the socket, and the board may carry more than this GPU.
+ * The module of a Grace board is its processor with its memory, and all GPUs of that socket. False:
+ * nothing is known of the socket, and the board may carry more than this GPU.
  */
 static bool module_covers(struct jm_nvml_state *s, const struct jm_nvml_gpus *gpus,
 	const struct jm_nvml_gpu *info, char *out, size_t size)
@@ -358,8 +359,8 @@ static void mark_stamped(const struct jm_nvml_state *s, struct jm_meters *set, i
 }
 
 /*
- * Does the driver stamp a field when it is asked, or when its sensor changed? A stamp that stays the
- * same from one call to the next, a moment later, is the sensor's. One GPU is tried for all.
+ * Does the driver stamp a field when it is asked, or when its sensor changed? A stamp that stays
+ * the same from one call to the next, a moment later, is the sensor's. One GPU is tried for all.
  */
 static void learn_stamps(struct jm_nvml_state *s, struct jm_meters *set, int first_signal)
 {

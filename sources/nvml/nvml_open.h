@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVIDIA GPUs: which of them are this job's, their meters, and the signals that each of them reports. */
+/* NVIDIA GPUs: which of them are this job's, their meters, and the signals that each of them
+ * reports. */
 #ifndef JM_NVML_OPEN_H
 #define JM_NVML_OPEN_H
 

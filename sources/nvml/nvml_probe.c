@@ -105,7 +105,8 @@ bool jm_nvml_answers(
 	/* of another type it is another field, whatever the version says */
 	if (is_time(p) && v.type != JM_NVML_U64)
 		return false;
-	/* boards without a sensor for it answer 0 for their memory; for the GPU it is a passing zero */
+	/* boards without a sensor for it answer 0 for their memory; for the GPU it is a passing
+	 * zero */
 	if (p->scope == JM_NVML_SCOPE_MEMORY || p->scope == JM_NVML_SCOPE_MODULE)
 		return jm_nvml_number(&v) > 0;
 	return !isnan(jm_nvml_number(&v));

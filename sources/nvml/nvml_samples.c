@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Power out of the driver's own buffer: a sample each 20 ms on Hopper (an H200 keeps 119 of them), with the time at which it was
- * taken. A polled reading is up to 20 ms old when it comes, by an unknown time. One call takes 1.3 ms on an H200.
+ * Power out of the driver's own buffer: a sample each 20 ms on Hopper (an H200 keeps 119 of them),
+ * with the time at which it was taken. A polled reading is up to 20 ms old when it comes, by an
+ * unknown time. One call takes 1.3 ms on an H200.
  */
 #include "nvml_samples.h"
 #include "base/clock.h"

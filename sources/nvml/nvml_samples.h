@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Power out of the driver's own buffer: a sample each 20 ms on Hopper (an H200 keeps 119 of them), with the time at which it was taken. */
+/* Power out of the driver's own buffer: a sample each 20 ms on Hopper (an H200 keeps 119 of them),
+ * with the time at which it was taken. */
 #ifndef JM_NVML_SAMPLES_H
 #define JM_NVML_SAMPLES_H
 

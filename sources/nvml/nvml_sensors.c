@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Timing of NVIDIA's power sensors, by chip. Refresh, window and the 5 % between boards: Yang et al.,
- * SC'24, arXiv 2312.02741, and its table of results; the counter's 100 ms: the ml.energy blog.
+ * Timing of NVIDIA's power sensors, by chip. Refresh, window and the 5 % between boards: Yang et
+ * al., SC'24, arXiv 2312.02741, and its table of results; the counter's 100 ms: the ml.energy blog.
  *
- * H200: own measurement, driver 580.159.04, one GPU, read every 3 ms under matrix products that start and
- * stop (square waves of 0.2, 1 and 3.3 s). The counter steps every 100.01 ms. The driver keeps a power
- * reading for 100 ms and then takes a new one when next asked. Average: a plain mean of the counter over
- * 1.00 to 1.02 s is within 5 W of it everywhere. Window of instant power: of 101 readings in the wave of
- * 0.2 s (an edge every 100 ms) and those around 28 lone edges, 14 lie between 5 and 80 % of the way from
- * low to high; a window of W ms gives 0.96 W of them, so W is 14.5 (95 %: 8 to 24); the driver's own
- * buffer of power samples has one every 20 ms, so 20 is taken.
- * A sample of that buffer is a mean over 2.5 ms or less, but follows power with a time constant of 15 ms (docs/calibrating.md,
- * folded products of 1 ms), which acts like such a window; `calibrate` on another H200 found 31 (25 to 37), with the
- * jumps of the window's end. The 5 % between boards is assumed.
+ * H200: own measurement, driver 580.159.04, one GPU, read every 3 ms under matrix products that
+ * start and stop (square waves of 0.2, 1 and 3.3 s). The counter steps every 100.01 ms. The driver
+ * keeps a power reading for 100 ms and then takes a new one when next asked. Average: a plain mean
+ * of the counter over 1.00 to 1.02 s is within 5 W of it everywhere. Window of instant power: of
+ * 101 readings in the wave of 0.2 s (an edge every 100 ms) and those around 28 lone edges, 14 lie
+ * between 5 and 80 % of the way from low to high; a window of W ms gives 0.96 W of them, so W is
+ * 14.5 (95 %: 8 to 24); the driver's own buffer of power samples has one every 20 ms, so 20 is
+ * taken. A sample of that buffer is a mean over 2.5 ms or less, but follows power with a time
+ * constant of 15 ms (docs/calibrating.md, folded products of 1 ms), which acts like such a window;
+ * `calibrate` on another H200 found 31 (25 to 37), with the jumps of the window's end. The 5 %
+ * between boards is assumed.
  */
 #include "nvml_sensors.h"
 

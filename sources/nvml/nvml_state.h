@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The source nvml between its files: opening finds the GPUs and their signals, reading queries them. */
+/* The source nvml between its files: opening finds the GPUs and their signals, reading queries
+ * them. */
 #ifndef JM_NVML_STATE_H
 #define JM_NVML_STATE_H
 

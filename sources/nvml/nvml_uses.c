@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who uses an NVIDIA GPU. Undivided: the driver keeps a sample of each process that ran kernels in its last sampling
- * period, between 1/6 s and 1 s. Divided (MIG): it has no such samples; from Hopper on, its activity samples (GPM) tell
- * how busy the multiprocessors of each instance were, and each instance lists its processes.
+ * Who uses an NVIDIA GPU. Undivided: the driver keeps a sample of each process that ran kernels in
+ * its last sampling period, between 1/6 s and 1 s. Divided (MIG): it has no such samples; from
+ * Hopper on, its activity samples (GPM) tell how busy the multiprocessors of each instance were,
+ * and each instance lists its processes.
  */
 #include "nvml_uses.h"
 
@@ -27,7 +28,8 @@ static int lacks(const char *what, struct jm_err *err)
 
 /* ---- an undivided GPU ---- */
 
-/* The processes that have memory of a GPU, whether they ran kernels or not; none where the driver does not say. */
+/* The processes that have memory of a GPU, whether they ran kernels or not; none where the driver
+ * does not say. */
 struct owners {
 	unsigned int n;
 	struct jm_nvml_process row[MAX_ROWS]; /* pid 0: was given already */

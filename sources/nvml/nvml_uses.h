@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who uses an NVIDIA GPU: processes by the driver's samples, instances (MIG) by its performance monitoring. */
+/* Who uses an NVIDIA GPU: processes by the driver's samples, instances (MIG) by its performance
+ * monitoring. */
 #ifndef JM_NVML_USES_H
 #define JM_NVML_USES_H
 

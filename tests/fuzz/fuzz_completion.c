@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Server-sent events of a server's answer, in pieces of any size: the same events as in one piece. */
+/* Server-sent events of a server's answer, in pieces of any size: the same events as in one
+ * piece. */
 #include "fuzz.h"
 #include "base/text/event_stream.h"
 #include "workloads/serve/completion.h"

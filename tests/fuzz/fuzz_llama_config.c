@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A config.json: one that is accepted gives every dimension, and the file that is written of them gives the same. */
+/* A config.json: one that is accepted gives every dimension, and the file that is written of them
+ * gives the same. */
 #include "fuzz.h"
 #include "engine/graph/model.h"
 #include "models/llama_config.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a parent of another version, or another program, may write to a worker: orders, whole or in pieces. */
+/* What a parent of another version, or another program, may write to a worker: orders, whole or in
+ * pieces. */
 #include "fuzz.h"
 #include "run/worker/orders.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pictures of any bytes: the first byte chooses the decoder of files, CIFAR or IDX, and each pixel can be read. */
+/* Pictures of any bytes: the first byte chooses the decoder of files, CIFAR or IDX, and each pixel
+ * can be read. */
 #include "fuzz.h"
 #include "data/sets/cifar.h"
 #include "data/sets/idx.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Root's policy of joulemarkd: a rule that is accepted is whole, and allows nothing that is no value or outside its range. */
+/* Root's policy of joulemarkd: a rule that is accepted is whole, and allows nothing that is no
+ * value or outside its range. */
 #include "fuzz.h"
 #include "daemon/policy.h"
 

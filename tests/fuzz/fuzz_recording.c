@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A recorded trace whose runs are folded: meters.csv, readings.csv and phases.csv, with a NUL between them. */
+/* A recorded trace whose runs are folded: meters.csv, readings.csv and phases.csv, with a NUL
+ * between them. */
 #include "fuzz.h"
 #include "fuzz_folder.h"
 #include "energy/sensor_fit.h"

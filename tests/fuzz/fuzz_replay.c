@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A recorded trace as a folder of CSV: the first half is meters.csv, what follows a NUL readings.csv. */
+/* A recorded trace as a folder of CSV: the first half is meters.csv, what follows a NUL
+ * readings.csv. */
 #include "fuzz.h"
 #include "fuzz_folder.h"
 #include "base/ctx.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The header of a safetensors file: of one that is accepted the tensors fill the rest of the file. */
+/* The header of a safetensors file: of one that is accepted the tensors fill the rest of the
+ * file. */
 #include "fuzz.h"
 #include "data/safetensors.h"
 

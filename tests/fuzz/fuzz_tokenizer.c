@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tokenizer.json, and a text behind its first NUL: what is accepted encodes and decodes every text, and a text that is cut where
- * the tokenizer allows it gives the same tokens. Without a NUL a fixed tokenizer gets all bytes as its text.
+ * A tokenizer.json, and a text behind its first NUL: what is accepted encodes and decodes every
+ * text, and a text that is cut where the tokenizer allows it gives the same tokens. Without a NUL a
+ * fixed tokenizer gets all bytes as its text.
  */
 #include "fuzz.h"
 #include "data/tokenizer/tokenizer.h"

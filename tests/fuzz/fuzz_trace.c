@@ -34,7 +34,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!t)
 		abort();
 	for (size_t at = 0; at < size;) {
-		/* the first byte says how long a piece is, so that several chunks follow each other */
+		/* the first byte says how long a piece is, so that several chunks follow each
+		 * other */
 		size_t n = data[at] ? (size_t)data[at] * 4 : size;
 		struct jm_err refusal = JM_ERR_INIT;
 		struct jm_chunk chunk;

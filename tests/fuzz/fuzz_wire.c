@@ -61,7 +61,8 @@ static void use_reply(enum jm_wire_op op, int n_knobs)
 	}
 }
 
-/* The first byte chooses what is asked; the second repairs the head, so that the payload is reached. */
+/* The first byte chooses what is asked; the second repairs the head, so that the payload is
+ * reached. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	enum jm_wire_op op = size ? (enum jm_wire_op)(data[0] % JM_WIRE_OPS) : JM_WIRE_OPEN;

@@ -5,9 +5,10 @@
  *	nvcc -arch=sm_90a -o race_probe tests/hw/race_probe.cu
  *	for k in 0 1 2 3 4 5 6; do compute-sanitizer --tool racecheck ./race_probe $k; done
  *
- * One warp fills a slot in shared memory, another one reads it, and so on in turns, with mbarriers between them as in
- * backends/cuda/kernels/attention_keys.cuh. In the first five kernels these order all accesses, so a report there is wrong; the
- * last two have a race. Sums of what was read are checked. docs/gpu.md, Correctness, has the results.
+ * One warp fills a slot in shared memory, another one reads it, and so on in turns, with mbarriers
+ * between them as in backends/cuda/kernels/attention_keys.cuh. In the first five kernels these
+ * order all accesses, so a report there is wrong; the last two have a race. Sums of what was read
+ * are checked. docs/gpu.md, Correctness, has the results.
  */
 #include <cstdint>
 #include <cstdio>

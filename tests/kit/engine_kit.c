@@ -58,7 +58,7 @@ void kit_plan_free(struct jm_program *p)
 	jm_graph_free(g);
 }
 
-/* ---- groups as execs of ref ------------------------------------------------------------------------------------ */
+/* ---- groups as execs of ref ------------------------------------------------------------------ */
 
 extern const struct jm_backend jm_backend_ref;
 

@@ -12,12 +12,13 @@ void kit_init(struct kit *k, const char *device, enum jm_dtype precision);
 /* A model's dims, to be freed. words: its name or a preset's, then "option=value", then NULL. */
 void kit_model(
 	const char *const *words, const struct jm_model **ret_model, struct jm_values *ret_dims);
-/* A training step of that model, planned; how: all but model and dims. To be freed with its graph. */
+/* A training step of that model, planned; how: all but model and dims. To be freed with its
+ * graph. */
 struct jm_program *kit_plan(
 	const char *const *words, const struct jm_training *how, struct jm_device *device);
 void kit_plan_free(struct jm_program *p);
 
-/* ---- for backends that are made from ref: a group of one or two nodes as execs of ref, one of each node ---- */
+/* ---- for backends made from ref: a group of one or two nodes as execs of ref, one of each ---- */
 
 struct kit_parts {
 	struct jm_group one[2];

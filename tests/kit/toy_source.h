@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small sources that do what a test asks for, and sessions of them. To be included by one file of a program. */
+/* Small sources that do what a test asks for, and sessions of them. To be included by one file of a
+ * program. */
 #ifndef JM_TEST_TOY_SOURCE_H
 #define JM_TEST_TOY_SOURCE_H
 
@@ -123,7 +124,8 @@ TOY(guess, JM_ESTIMATED, open_guess);
 TOY(broken, JM_MEASURED, open_broken);
 TOY(pretend, JM_SIMULATED, open_toy);
 
-/* One that minds its edges: how many began, are over, and how often it was asked whether one still is. */
+/* One that minds its edges: how many began, are over, and how often it was asked whether one still
+ * is. */
 static struct {
 	int begun, over, asked;
 } edges;

@@ -32,8 +32,8 @@ void wave_telegraph(
 void wave_levels(struct wave *w, double low, double high, double dwell, double end, uint64_t *seed);
 void wave_ramps(struct wave *w, double low, double high, double dwell, double end, uint64_t *seed);
 
-/* Loads of one period, phase and shape by chance. Random: the mean of both dwells is the period. After WAVE_KINDS:
- * loads whose period is not constant, or not one. */
+/* Loads of one period, phase and shape by chance. Random: the mean of both dwells is the period.
+ * After WAVE_KINDS: loads whose period is not constant, or not one. */
 enum wave_kind {
 	WAVE_SQUARE,
 	WAVE_SAW,
@@ -85,7 +85,8 @@ struct wave_setup {
 	bool no_counter, no_power, average_only, stamped;
 	bool refresh_unknown;
 	double dead_from[WAVE_GPUS], dead_until[WAVE_GPUS]; /* s; both 0 = never */
-	/* s: the counters are not read then, and never more from the last on; their last reading stays. 0 = never */
+	/* s: the counters are not read then, and never more from the last on; their last reading
+	 * stays. 0 = never */
 	double unread_from, unread_until, unread_for_good;
 	double power_dead_from;		      /* s, for good; 0 = never */
 	struct jm_reading counter[WAVE_GPUS]; /* the last ones */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy_weights FROM TO: all tensors of a safetensors file or folder, as one new file. Run by tests/parity/test_safetensors.py. */
+/* copy_weights FROM TO: all tensors of a safetensors file or folder, as one new file. Run by
+ * tests/parity/test_safetensors.py. */
 #include "data/safetensors.h"
 #include "data/safetensors_write.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crop WIDTH HEIGHT SIZE <rgb >values: what an evaluation makes of a picture, f32 [3][SIZE][SIZE]. */
+/* crop WIDTH HEIGHT SIZE <rgb >values: what an evaluation makes of a picture, f32
+ * [3][SIZE][SIZE]. */
 #include "workloads/train/picture_crop.h"
 
 #include <stdio.h>

@@ -10,10 +10,10 @@
  * text of bytes; step s takes sequence b from byte (s * BATCH + b) * SEQ. Of other models, for each
  * step the inputs in the order of their table: random values as f32, classes as i32. AdamW with lr
  * 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 0.1 of all but vectors, clip 1. In fp16 the loss is
- * scaled by 1024, and so are the reported gradients and their norm. JM_TEST_GRADIENTS=bf16 or f32: the type in which gradients
- * of matrices wait for the update, as --gradients; JM_TEST_RESIDUAL=bf16 or f32: that of the residual stream in bf16 and fp8,
- * as --residual. Unset: as auto. JM_TEST_FROM, JM_TEST_SAVE,
- * JM_TEST_FREEZE: as --from, --save and --freeze.
+ * scaled by 1024, and so are the reported gradients and their norm. JM_TEST_GRADIENTS=bf16 or f32:
+ * the type in which gradients of matrices wait for the update, as --gradients;
+ * JM_TEST_RESIDUAL=bf16 or f32: that of the residual stream in bf16 and fp8, as --residual. Unset:
+ * as auto. JM_TEST_FROM, JM_TEST_SAVE, JM_TEST_FREEZE: as --from, --save and --freeze.
  */
 #include <math.h>
 #include <stdio.h>
@@ -216,7 +216,8 @@ static void run(struct jm_program *p, const struct jm_training *t, int steps, co
 	}
 }
 
-/* Loss and right answers (0 where nobody counts them) of the first batch, on the weights as they are now. */
+/* Loss and right answers (0 where nobody counts them) of the first batch, on the weights as they
+ * are now. */
 static void evaluate(
 	struct jm_program *p, const struct jm_training *t, const void *data, const char *weights)
 {

@@ -4,8 +4,9 @@
  *
  *	one_op CASE DEVICE PRECISION FILE
  *
- * Writes f64 values to FILE: of each tensor that the case is given, in the order of its declaration; of its parameters
- * and the gradients of these, each behind its values; of the loss. tests/parity/test_parity_ops.py has the shapes.
+ * Writes f64 values to FILE: of each tensor that the case is given, in the order of its
+ * declaration; of its parameters and the gradients of these, each behind its values; of the loss.
+ * tests/parity/test_parity_ops.py has the shapes.
  */
 #include <stdio.h>
 #include <stdlib.h>

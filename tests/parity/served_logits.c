@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Serves one request of bytes in a single step and writes the logits of all its positions; for comparison with other programs.
+ * Serves one request of bytes in a single step and writes the logits of all its positions; for
+ * comparison with other programs.
  *
  *	served_logits DEVICE PRECISION FROM TEXT LOGITS
  *
- * FROM: a folder with config.json and safetensors of a LLaMA. Each byte of TEXT is a token. LOGITS: raw f64, a row for each.
+ * FROM: a folder with config.json and safetensors of a LLaMA. Each byte of TEXT is a token. LOGITS:
+ * raw f64, a row for each.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +67,8 @@ static void write_logits(struct jm_program *p, const char *path)
 	free(data);
 }
 
-/* A step of n rows, of which each is the last of a request that has no other rows but for the first one. */
+/* A step of n rows, of which each is the last of a request that has no other rows but for the first
+ * one. */
 static struct jm_program *plan(const struct jm_training *t, int64_t n, struct jm_device *device)
 {
 	const struct jm_step_shape shape = {.tokens = n,

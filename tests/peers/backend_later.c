@@ -7,11 +7,13 @@
  *
  *	JM_FAKE_LATER_US	microseconds that each job waits before it begins
  *	JM_FAKE_LATER_IDS	"UUID,UUID/BUS,...": of its devices by index
- *	JM_FAKE_LATER_PEAKS	"FLOP/s,FLOP/s/FLOP/s,...": of its devices by index, in every type; the second one of a
- *				device in those of 8 bits
+ *	JM_FAKE_LATER_PEAKS	"FLOP/s,FLOP/s/FLOP/s,...": of its devices by index, in every type;
+ *				the second one of a device in those of 8 bits
  *	JM_FAKE_LATER_LOG	a file that gets the true time of each time stamp, ns
- *	JM_FAKE_LATER_SELECTS	a file that gets the index of the device for each time that it is asked what it could do
- *	JM_FAKE_LATER_BUILDS	a file that gets the index of the device for each group that is built
+ *	JM_FAKE_LATER_SELECTS	a file that gets the index of the device for each time that it is
+ *				asked what it could do
+ *	JM_FAKE_LATER_BUILDS	a file that gets the index of the device for each group that is
+ *				built
  *	JM_FAKE_LATER_HANGS	open/INDEX or close/INDEX: the device that never does this
  *	JM_FAKE_LATER_NOTICE_US	microseconds by which the host wakes up after an event
  */
@@ -84,7 +86,7 @@ long jm_fake_later_waits(void)
 	return waits;
 }
 
-/* ---- the device's side ---------------------------------------------------------------------------------- */
+/* ---- the device's side ----------------------------------------------------------------------- */
 
 static void wait_for(struct later *d, const struct event *e, unsigned long count)
 {
@@ -186,7 +188,7 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/* ---- the host's side ------------------------------------------------------------------------------------ */
+/* ---- the host's side ------------------------------------------------------------------------- */
 
 static int put(struct later *d, enum jm_queue queue, struct job job)
 {

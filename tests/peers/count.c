@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A model and a workload that only the program of tests/workloads/test_members.py has: `run sums-small` means the workload
- * that the preset names, which is not training. It counts the parameters of the model.
+ * A model and a workload that only the program of tests/workloads/test_members.py has: `run
+ * sums-small` means the workload that the preset names, which is not training. It counts the
+ * parameters of the model.
  */
 #include "run/workload.h"
 #include "engine/graph/layer.h"
@@ -11,7 +12,7 @@
 
 #include "engine/graph/model.h"
 
-/* ---- the model: y = w x, squared differences ------------------------------------------------------------- */
+/* ---- the model: y = w x, squared differences ------------------------------------------------- */
 
 static const struct jm_option sums_options[] = {
 	JM_MODEL_INT("numbers", 1000, "that a sample consists of"),
@@ -54,7 +55,7 @@ const struct jm_model jm_model_sums = {
 	.build = sums_build,
 };
 
-/* ---- the workload ---------------------------------------------------------------------------------------- */
+/* ---- the workload ---------------------------------------------------------------------------- */
 
 static const struct jm_option count_options[] = {
 	{.name = "model", .type = JM_TEXT, .fallback = "sums", .help = "whose parameters count"},

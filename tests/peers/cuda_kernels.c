@@ -10,7 +10,8 @@
 
 #include "cuda_fake.h"
 
-/* The names are the compiler's. NOLINTBEGIN(readability-inconsistent-declaration-parameter-name,bugprone-reserved-identifier) */
+/* The names are the compiler's.
+ * NOLINTBEGIN(readability-inconsistent-declaration-parameter-name,bugprone-reserved-identifier) */
 void **__cudaRegisterFatBinary(void *binary);
 void __cudaRegisterFatBinaryEnd(void **handle);
 void __cudaUnregisterFatBinary(void **handle);

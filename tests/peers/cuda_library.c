@@ -3,7 +3,8 @@
  * A fake cuBLASLt (JM_CUBLASLT_LIB) or, with -DDNN, cuDNN (JM_CUDNN_LIB): it has every function
  * that backend cuda looks up, but they do nothing. JM_FAKE_LT_VERSION, JM_FAKE_DNN_VERSION: the
  * version that it reports, such as 130100. JM_FAKE_DNN_WORKSPACE: a graph has one plan, which needs
- * that many bytes; without it a graph has none. JM_FAKE_LT_ALGORITHMS: how many algorithms a product has (0).
+ * that many bytes; without it a graph has none. JM_FAKE_LT_ALGORITHMS: how many algorithms a
+ * product has (0).
  */
 #include <stddef.h>
 #include <stdint.h>

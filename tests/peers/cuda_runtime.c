@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A fake CUDA runtime for the backend's C code: it uses host memory, makes copies at once or as late
- * as allowed (cuda_streams.c), computes nothing, and produces faults that a real GPU does not have on
- * demand. Configured by JM_FAKE_CUDA="gpus=4;cc=75@1;...":
+ * A fake CUDA runtime for the backend's C code: it uses host memory, makes copies at once or as
+ * late as allowed (cuda_streams.c), computes nothing, and produces faults that a real GPU does not
+ * have on demand. Configured by JM_FAKE_CUDA="gpus=4;cc=75@1;...":
  *
  *	gpus=N			(1)
- *	order=2031		GPU i has the UUID and bus address of the fake NVML's GPU of the i-th digit
+ *	order=2031		GPU i has the UUID and bus address of the fake NVML's GPU of the
+ *				i-th digit
  *	mig=1			each GPU is an instance of one, with a UUID of its own
  *	cc=75@1			GPU 1 is of compute capability 7.5 (else 9.0)
  *	shared=KB		a block may have that much shared memory (227)
- *	count=CODE		cudaGetDeviceCount returns that error: 35 driver too old (of CUDA 11.4), 100 no device...
+ *	count=CODE		cudaGetDeviceCount returns that error: 35 driver too old (of CUDA
+ *				11.4), 100 no device...
  *	driver=V		version that the driver reports (13000); 0 = no driver
- *	open=CODE@1		the first stream on GPU 1 returns that error: 2 memory held, 46 exclusive mode
+ *	open=CODE@1		the first stream on GPU 1 returns that error: 2 memory held, 46
+ *				exclusive mode
  *	held=MB			another process holds that many MB of the 80 GiB on each GPU
  *	late=1			queued work is done when the host waits for it, and no sooner
  *	copies=CODE@N		the N-th copy returns that error, and so does every call after it
- *	kernels=CODE@N		likewise for the N-th kernel of cuda_kernels.c, whose error comes when the host waits
+ *	kernels=CODE@N		likewise for the N-th kernel of cuda_kernels.c, whose error comes
+ *				when the host waits
  *	graphs=1		work can be recorded; the recorded graph does nothing
- *	peers=CODE		access between GPUs returns that error when it is enabled; 0 = it is not possible at all
+ *	peers=CODE		access between GPUs returns that error when it is enabled; 0 = it is
+ *				not possible at all
  *	lost=N			copies from another GPU to GPU N lose their last byte
  */
 #include <cuda_runtime_api.h>
@@ -74,7 +79,7 @@ static int number_in_nvml(int gpu)
 	return order ? order[6 + gpu] - '0' : gpu;
 }
 
-/* ---- devices ----------------------------------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 cudaError_t cudaDriverGetVersion(int *version)
 {
@@ -178,7 +183,7 @@ const char *cudaGetErrorString(cudaError_t rc)
 						 : "some error";
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Before each piece of memory stands the number of the GPU that it is on; -1 = the host. */
 #define BEFORE 256
@@ -252,7 +257,7 @@ cudaError_t cudaMemset(void *memory, int value, size_t bytes)
 }
 
 #ifndef WITH_KERNELS /* cuda_kernels.c */
-/* ---- kernels: none ---------------------------------------------------------------------------------------------------- */
+/* ---- kernels: none --------------------------------------------------------------------------- */
 
 const struct cuda_op *cuda_op_find(
 	struct cuda_dev *dev, const struct jm_group *group, uint32_t *ret_row, struct jm_err *err)
@@ -292,7 +297,7 @@ void cuda_pointwise(const struct cuda_pointwise *p, cudaStream_t stream)
 }
 #endif
 
-/* ---- in place of clock.cu ------------------------------------------------------------------------------------------ */
+/* ---- in place of clock.cu -------------------------------------------------------------------- */
 
 /* As the GPU's clock: the host's. */
 static uint64_t device_now(void)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Streams and events of the fake CUDA runtime. A stream keeps its work in order; it is done when a call returns or, with
- * late=1, when the host waits for that stream or for an event behind it: memory that is written or read too early then
- * holds other values. An event that a stream waits for brings the work before it with it.
+ * Streams and events of the fake CUDA runtime. A stream keeps its work in order; it is done when a
+ * call returns or, with late=1, when the host waits for that stream or for an event behind it:
+ * memory that is written or read too early then holds other values. An event that a stream waits
+ * for brings the work before it with it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +88,7 @@ static cudaError_t put(cudaStream_t stream, struct work work)
 	return cudaSuccess;
 }
 
-/* ---- work -------------------------------------------------------------------------------------------------------- */
+/* ---- work ------------------------------------------------------------------------------------ */
 
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)
 {
@@ -119,7 +120,7 @@ cudaError_t cudaMemcpyPeerAsync(
 	return put(stream, (struct work){.kind = COPY, .to = to, .from = from, .bytes = bytes});
 }
 
-/* ---- streams ----------------------------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------- */
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
 {
@@ -236,7 +237,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 	return cudaSuccess;
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------ */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 cudaError_t cudaEventCreate(cudaEvent_t *event)
 {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lanes (comm/lanes.h) of the fake device of backend_later.c: two threads, and a queue of the device. Copies are between
- * memory of the device and memory that ranks share; others end the process.
+ * The lanes (comm/lanes.h) of the fake device of backend_later.c: two threads, and a queue of the
+ * device. Copies are between memory of the device and memory that ranks share; others end the
+ * process.
  *
  *	JM_FAKE_LANES_US	microseconds that each copy waits before it begins
- *	JM_FAKE_LANES_FAIL	index of a device that cannot open its lanes; INDEX/N: whose copy N is refused
+ *	JM_FAKE_LANES_FAIL	index of a device that cannot open its lanes; INDEX/N: whose copy N
+ *				is refused
  *	JM_FAKE_LANES_HANG	INDEX/N: the device whose copy N never ends
  */
 #include <pthread.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A power meter that answers over Modbus/TCP, by libmodbus' own server: modbus_meter PORT FILE. FILE holds lines
- * "input|holding ADDRESS VALUE" with 16-bit values; it is read again before each answer, so that a test may change
- * it. "sleep MS" delays the answers, "drip MS" sends their bytes that far apart, "refuse" answers with an
- * exception, "hang-up" ends the connection.
+ * A power meter that answers over Modbus/TCP, by libmodbus' own server: modbus_meter PORT FILE.
+ * FILE holds lines "input|holding ADDRESS VALUE" with 16-bit values; it is read again before each
+ * answer, so that a test may change it. "sleep MS" delays the answers, "drip MS" sends their bytes
+ * that far apart, "refuse" answers with an exception, "hang-up" ends the connection.
  */
 #include <errno.h>
 #include <modbus.h>
@@ -45,7 +45,8 @@ static void load(struct meter *m, const char *path)
 		fclose(f);
 }
 
-/* The answer to a question for registers, all 0; false = the other side has closed the connection. */
+/* The answer to a question for registers, all 0; false = the other side has closed the
+ * connection. */
 static bool drip(int fd, const uint8_t *query, int ms)
 {
 	uint8_t bytes = (uint8_t)(2 * query[11]);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A fake NCCL for the fake device of backend_later.c: its transfers run in a stream of that device, by transport local
- * over an unnamed file that rank 0 makes; the others find it by the identity. Arguments are checked: memory
- * of the device, and the same transfer on all ranks, where NCCL would hang or compute nonsense.
- * JM_FAKE_NCCL_US: microseconds that each transfer waits before it begins.
- * JM_FAKE_NCCL_FAILS=N: the N-th transfer is refused. JM_FAKE_NCCL_HANGS=N: the N-th transfer waits until the
- * communicator is aborted, and ncclCommGetAsyncError tells a fault, as when a link fails. JM_FAKE_NCCL_INIT_HANGS=RANK:
- * the rank that never opens its communicator, so that the others wait for it.
+ * A fake NCCL for the fake device of backend_later.c: its transfers run in a stream of that device,
+ * by transport local over an unnamed file that rank 0 makes; the others find it by the identity.
+ * Arguments are checked: memory of the device, and the same transfer on all ranks, where NCCL would
+ * hang or compute nonsense. JM_FAKE_NCCL_US: microseconds that each transfer waits before it
+ * begins. JM_FAKE_NCCL_FAILS=N: the N-th transfer is refused. JM_FAKE_NCCL_HANGS=N: the N-th
+ * transfer waits until the communicator is aborted, and ncclCommGetAsyncError tells a fault, as
+ * when a link fails. JM_FAKE_NCCL_INIT_HANGS=RANK: the rank that never opens its communicator, so
+ * that the others wait for it.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,7 +11,8 @@
  *	wave=steps  steps=W*S/W*S/...			repeated for ever
  *	wave=saw    low=W high=W period=S		in 64 steps
  *	wave=spikes low=W high=W period=S duty=0.1	high comes first
- *	wave=random low=W high=W period=S seed=N	400 levels by chance, S/2 long on average; repeated
+ *	wave=random low=W high=W period=S seed=N	400 levels by chance, S/2 long on average;
+ *			repeated
  *	phase=S shift=S		GPU i sees the wave phase + i * shift seconds ahead
  *	response=1		the limit reduces the power (default 0: it has no effect)
  *	refresh=0.1 window=0.025 average=1 step=0.1	the sensor, seconds
@@ -20,18 +21,19 @@
  *	module=1.5		module power as a multiple of the GPU's; 0 = not supported
  *	driver=TEXT		its version
  *	samples=1		the driver keeps samples of its power, one each 20 ms
- *	times=252|270|0		ids of the times of heat and power brake in hardware; where they are not, power
- *				smoothing answers with a number of 32 bits
+ *	times=252|270|0		ids of the times of heat and power brake in hardware; where they are
+ *				not, power smoothing answers with a number of 32 bits
  *	heat=0.25 brake=0.125	shares of the time in which these held clocks back
- *	activity=1		GPM is supported; nvlink=MIB: received per second, half of it is sent
+ *	activity=1		GPM is supported; nvlink=MIB: received per second, half of it is
+ *				sent
  *	min=200 max=700 default=700	limits, W
  *	nosupport=83,186	fields that answer "not supported"
  *	lacks=0:186		GPU 0 answers so to field 186
  *	lost=1@2.5		GPU 1 is lost 2.5 s after init (in each process)
  *	lostfield=1		of a lost GPU each field says so, not the call
  *	fails=1@2.5		GPU 1's fields fail for 0.5 s from then on
- *	freeze=1@2.5 thaw=1@4	GPU 1's counter stands still from 2.5 s after init on, and until 4 s; what
- *				was used meanwhile is not counted
+ *	freeze=1@2.5 thaw=1@4	GPU 1's counter stands still from 2.5 s after init on, and until 4
+ *				s; what was used meanwhile is not counted
  *	jump=1@2.5 jumpj=1e6	GPU 1's counter jumps by so many joules
  *	reset=1@2.5		GPU 1's counter begins again at 0
  *	ahead=S aheadat=S	the clock of the stamps, from some time after init on
@@ -41,32 +43,36 @@
  *	enforce=1:250		GPU 1 takes any limit but enforces 250 W
  *	latency=US setlatency=US	each call, each set, takes that long
  *	lostlimit=1		calls for GPU 1's limit say that it is lost, others do not
- *	setlag=2:1e9 getlag=2:0.5	a set of, a reading of GPU 2's limit takes so many seconds more
+ *	setlag=2:1e9 getlag=2:0.5	a set of, a reading of GPU 2's limit takes so many seconds
+ *					more
  *	readlag=1:1e9		a call that reads fields of GPU 1 takes so many seconds more
  *	initlag=1e9 uselag=1:1e9	so does nvmlInit; a call for the processes that used GPU 1
  *	lagfile=FILE		and only while this file is there: removed, the driver returns
- *	cost=US energycost=US	each call, each reading of the energy counter, computes for that long
+ *	cost=US energycost=US	each call, each reading of the energy counter, computes for that
+ *				long
  *	init=9			nvmlInit returns this
  *	pstate=8		the power state is P8; 32 = unknown
  *	bytes=N bus=BITS cores=N smmax=MHZ memmax=MHZ	the hardware; 0 = not supported
  *	persistence=0		persistence mode is off
- *	clocks=1		clocks can be locked: of the cores 345 MHz to smmax in steps of 15 (smmax is one of
- *				them), of the memory 1593 MHz and memmax; deny and nosets hold for them, too. The
- *				clock that is read is 1980 and 2619, or the highest that is locked
+ *	clocks=1		clocks can be locked: of the cores 345 MHz to smmax in steps of 15
+ *				(smmax is one of them), of the memory 1593 MHz and memmax; deny and
+ *				nosets hold for them, too. The clock that is read is 1980 and 2619,
+ *				or the highest that is locked
  *	usersfile=FILE mig=0:3	who uses the GPUs: see nvml_fake_use.c
  * and JM_FAKE_NVML_STATE=FILE, which holds the limits (without it they live in the process).
  *
  * The truth. t is CLOCK_MONOTONIC in seconds. GPU i draws P_i(t) = level of the wave at (t + phase
  * + i * shift) modulo the period, cut to the enforced limit when response=1, and has used E_i(t) =
  * integral of P_i from 0 to t. With frac(x) = x - floor(x):
- *	power reading   (E_i(s) - E_i(s - window)) / window,  s = the last n * refresh + p_i * refresh <= t,
- *	average         likewise with the window `average`,
- *	counter         E_i(s) at the last s = n * step + c_i * step <= t, rounded down to a millijoule,
+ *	power reading (E_i(s) - E_i(s - window)) / window, s = the last n * refresh + p_i * refresh
+ *	<= t, average         likewise with the window `average`,
+ *	counter E_i(s) at the last s = n * step + c_i * step <= t, rounded down to a millijoule,
  *	                p_i = frac(0.618034 * (i + 1)), c_i = frac(0.754878 * (i + 1)).
  *	(before freeze, jump and reset; jm_fake_joules(i, t) gives E_i(t) to a test).
  *	power-cap time  the seconds in which P_i was above the limit, as if it had held from 0 on,
  *	thermal, hardware thermal and brake time: heat * t, heat * t / 2, brake * t; others 0,
- *	activity        mean power between the two samples / the highest limit; of tensor cores half of it, of
+ *	activity mean power between the two samples / the highest limit; of tensor cores half of it,
+ *	of
  *			memory a third. Samples less than 0.1 s apart are refused.
  * When the limit was changed the integral is continued piece by piece (the last 256 changes).
  */
@@ -132,7 +138,8 @@ API int nvmlInit_v2(void)
 	return 0;
 }
 
-/* For tests: the joules that GPU i has used at t seconds of CLOCK_MONOTONIC, whatever its counter tells. */
+/* For tests: the joules that GPU i has used at t seconds of CLOCK_MONOTONIC, whatever its counter
+ * tells. */
 API double jm_fake_joules(int gpu, double t);
 API double jm_fake_joules(int gpu, double t)
 {
@@ -515,7 +522,8 @@ static double read_field(int gpu, struct jm_nvml_value *v, double t)
 	}
 }
 
-/* Wall time of a monotonic time, us. The distance of the clocks is taken once: a stamp stands still. */
+/* Wall time of a monotonic time, us. The distance of the clocks is taken once: a stamp stands
+ * still. */
 static long long stamp_of(double t)
 {
 	static double distance;
@@ -532,7 +540,8 @@ static bool fails_now(int gpu)
 	       age() < fake.fails_at[gpu] + 0.5;
 }
 
-/* As on an H200: one each 20 ms, the newest 119. The value is the power at that time. samples=0: none. */
+/* As on an H200: one each 20 ms, the newest 119. The value is the power at that time. samples=0:
+ * none. */
 API int nvmlDeviceGetSamples(jm_nvml_device d, int what, unsigned long long since_us, int *ret_type,
 	unsigned int *n, struct jm_nvml_power_sample *rows)
 {

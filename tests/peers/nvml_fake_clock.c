@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Locked clocks of the fake NVML: kept in the state of the driver, and, as in the real one, not reported by any call. */
+/* Locked clocks of the fake NVML: kept in the state of the driver, and, as in the real one, not
+ * reported by any call. */
 #include "nvml_fake.h"
 
 #define LOWEST	   345 /* MHz, as of an H100 */

@@ -22,7 +22,7 @@ struct fake fake = {.state_fd = -1};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* ---- configuration ------------------------------------------------------------------------------- */
+/* ---- configuration --------------------------------------------------------------------------- */
 
 /* Copies the value of key from the configuration; false when it is not there. */
 static bool lookup(const char *key, char *out, size_t size)
@@ -249,7 +249,7 @@ unsigned int fake_clock(int gpu, bool memory)
 	return range->max && range->max < free_mhz ? range->max : free_mhz;
 }
 
-/* ---- time, power, energy ------------------------------------------------------------------------- */
+/* ---- time, power, energy --------------------------------------------------------------------- */
 
 static double seconds_of(clockid_t id)
 {
@@ -388,7 +388,7 @@ double fake_mean_watts(int gpu, double end, double window)
 	return (fake_joules(gpu, end) - fake_joules(gpu, end - window)) / window;
 }
 
-/* ---- the limits, which outlive the process ---------------------------------------------------- */
+/* ---- the limits, which outlive the process --------------------------------------------------- */
 
 static void first_state(struct state *s)
 {

@@ -2,8 +2,9 @@
 /*
  * The users of the fake NVML's GPUs. usersfile=FILE is read at each call; a line is
  *
- *	GPU PID SM [INSTANCE]	the process has used SM percent of the GPU, or of its instance, since the last call;
- *				it has 1 MiB of memory per percent, or of an instance 1 MiB
+ *	GPU PID SM [INSTANCE]	the process has used SM percent of the GPU, or of its instance,
+ *				since the last call; it has 1 MiB of memory per percent, or of an
+ *				instance 1 MiB
  *
  * and mig=0:3 divides GPU 0 into 3 instances with the numbers 1, 2, 3 and 16, 32, 48
  * multiprocessors; then, as with a real driver, it has no samples of processes; with activity=1 it

@@ -4,9 +4,11 @@
  * kept in a file. `--set` then runs from end to end on a GPU whose own limit never changes, and
  * does not reduce its power. By hand and in tests:
  *
- *	JM_NVML_LIB=build/tests/peers/libnvidia-ml-shim.so	this library in place of the driver's
+ *	JM_NVML_LIB=build/tests/peers/libnvidia-ml-shim.so	this library in place of the
+ *			driver's
  *	JM_NVML_SHIM_REAL=FILE	the library behind it; libnvidia-ml.so.1 when not set
- *	JM_NVML_SHIM_FILE=FILE	lines "UUID milliwatts", one per GPU whose limit was set; required for a set
+ *	JM_NVML_SHIM_FILE=FILE	lines "UUID milliwatts", one per GPU whose limit was set; required
+ *				for a set
  *
  * No function that sets a value is looked up in the real library, and only that of the power limit
  * is exported. The versions that it reports end in "+shim".
@@ -131,7 +133,7 @@ API int nvmlInit_v2(void)
 	return call ? call() : JM_NVML_DRIVER_NOT_LOADED;
 }
 
-/* ---- the limits ---------------------------------------------------------------------------------------- */
+/* ---- the limits ------------------------------------------------------------------------------ */
 
 struct entry {
 	char uuid[JM_NVML_UUID];

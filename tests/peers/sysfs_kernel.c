@@ -1,30 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel behind the files of a tree at JM_ROOT, or without it at /sys of a mount namespace, loaded before the C
- * library: what is written to a file whose name has a rule is rounded, clamped or refused as Linux does it, and read back as
- * Linux shows it. Every other write passes.
+ * The kernel behind the files of a tree at JM_ROOT, or without it at /sys of a mount namespace,
+ * loaded before the C library: what is written to a file whose name has a rule is rounded, clamped
+ * or refused as Linux does it, and read back as Linux shows it. Every other write passes.
  *
- *	cpu.max			"max" or a quota of 1 ms at least, with or without the period, which otherwise stays
- *				(kernel/sched/core.c, cpu_max_write and tg_set_cfs_bandwidth)
- *	cpu.cfs_quota_us	below 0 is no limit, else 1 ms at least (the same file, cpu_cfs_quota_write_s64)
- *	constraint_N_power_limit_uw	rounded down to 1/8 W (drivers/powercap/intel_rapl_common.c, set_power_limit)
- *	scaling_min_freq, scaling_max_freq	brought into the limits of the hardware; a range that is reversed is
- *				refused, as before Linux 5.3 (drivers/cpufreq/cpufreq.c, cpufreq_set_policy)
- *	scaling_governor	one of those that the file beside lists; under `performance` the preference becomes
- *				performance, and gets its old value with another governor unless it was changed
- *				(drivers/cpufreq/intel_pstate.c, intel_pstate_hwp_set)
- *	energy_performance_preference	one of those that the file beside lists, or 0 to 255; any other than performance is
- *				refused as busy under the governor `performance`; default is shown as what it is (the same
- *				file, store_energy_performance_preference)
- *	scaling_setspeed	taken and shown under the governor userspace alone, which begins with the present clock
- *				(drivers/cpufreq/cpufreq_userspace.c)
- *	power1_cap		to the nearest milliwatt, and refused outside power1_cap_min and _max
- *				(drivers/hwmon/acpi_power_meter.c, set_cap)
+ *	cpu.max			"max" or a quota of 1 ms at least, with or without the period, which
+ *				otherwise stays (kernel/sched/core.c, cpu_max_write and
+ *				tg_set_cfs_bandwidth)
+ *	cpu.cfs_quota_us	below 0 is no limit, else 1 ms at least (the same file,
+ *				cpu_cfs_quota_write_s64)
+ *	constraint_N_power_limit_uw	rounded down to 1/8 W (drivers/powercap/intel_rapl_common.c,
+ *					set_power_limit)
+ *	scaling_min_freq, scaling_max_freq	brought into the limits of the hardware; a range
+ *						that is reversed is
+ *				refused, as before Linux 5.3 (drivers/cpufreq/cpufreq.c,
+ *				cpufreq_set_policy)
+ *	scaling_governor	one of those that the file beside lists; under `performance` the
+ *				preference becomes performance, and gets its old value with another
+ *				governor unless it was changed (drivers/cpufreq/intel_pstate.c,
+ *				intel_pstate_hwp_set)
+ *	energy_performance_preference	one of those that the file beside lists, or 0 to 255; any
+ *					other than performance is
+ *				refused as busy under the governor `performance`; default is shown
+ *				as what it is (the same file, store_energy_performance_preference)
+ *	scaling_setspeed	taken and shown under the governor userspace alone, which begins
+ *				with the present clock (drivers/cpufreq/cpufreq_userspace.c)
+ *	power1_cap		to the nearest milliwatt, and refused outside power1_cap_min and
+ *				_max (drivers/hwmon/acpi_power_meter.c, set_cap)
  *
- * JM_FAKE_KERNEL_REFUSES=END: a write to files whose path ends so fails as for a user without the right.
- * JM_FAKE_KERNEL_LOG=FILE: a line "TEXT PATH" for each write to a file with a rule, in their order.
- * JM_FAKE_KERNEL_BUSY=END=TEXT: this text is not taken now by files whose path ends so.
- * JM_FAKE_KERNEL_HANGS=END=FILE: no read and no write of files whose path ends so returns while FILE is there.
+ * JM_FAKE_KERNEL_REFUSES=END: a write to files whose path ends so fails as for a user without the
+ * right. JM_FAKE_KERNEL_LOG=FILE: a line "TEXT PATH" for each write to a file with a rule, in their
+ * order. JM_FAKE_KERNEL_BUSY=END=TEXT: this text is not taken now by files whose path ends so.
+ * JM_FAKE_KERNEL_HANGS=END=FILE: no read and no write of files whose path ends so returns while
+ * FILE is there.
  */
 #include <errno.h>
 #include <limits.h>
@@ -44,7 +52,8 @@
 #define MILLI  1000   /* of a watt, uW */
 #define EIGHTH 125000 /* of a watt, uW */
 
-/* Turns the line that was written into the one that is shown; folder: of the file, for its neighbours. 0 or an errno. */
+/* Turns the line that was written into the one that is shown; folder: of the file, for its
+ * neighbours. 0 or an errno. */
 typedef int rule_fn(const char *folder, const char *now, char line[LINE]);
 
 static void read_now(const char *path, char out[LINE])
@@ -171,7 +180,8 @@ static void put_beside(const char *folder, const char *name, const char *line)
 #define SPEED	  "scaling_setspeed"
 #define FASTEST	  "performance"
 
-/* A writer that is killed in the middle leaves a state from which the old governor brings the old preference. */
+/* A writer that is killed in the middle leaves a state from which the old governor brings the old
+ * preference. */
 static int change_governor(const char *folder, const char *line)
 {
 	char path[PATH_MAX], epp[LINE], saved[LINE];
@@ -350,7 +360,8 @@ static int obey(rule_fn *rule, char *path, const char *text, size_t n)
 	return rc ? rc : put(path, line);
 }
 
-/* The names of glibc are reserved. NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
+/* The names of glibc are reserved.
+ * NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
 __attribute__((visibility("default"))) ssize_t write(int fd, const void *text, size_t n)
 {
 	char path[PATH_MAX];

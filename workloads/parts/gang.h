@@ -7,7 +7,8 @@
 #include "engine/device/device.h"
 #include "run/workload.h"
 
-/* The option --transport of a workload with ranks. more: what `host` does besides; by_itself: what `auto` is. */
+/* The option --transport of a workload with ranks. more: what `host` does besides; by_itself: what
+ * `auto` is. */
 extern const char *const jm_gang_transports[];
 #define JM_GANG_TRANSPORT(STRUCT, FIELD, more, by_itself)                                          \
 	{                                                                                          \
@@ -35,12 +36,13 @@ struct jm_gang {
 	struct jm_device *watched; /* the device whose waits poll `device`; NULL = none */
 };
 
-/* Opens the communicators for work->world ranks, and stores the devices of all ranks in work->gang. d: the
- * device of work, open; waits of the host for it end when a transfer fails. */
+/* Opens the communicators for work->world ranks, and stores the devices of all ranks in work->gang.
+ * d: the device of work, open; waits of the host for it end when a transfer fails. */
 int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
 	const struct jm_gang_way *way, struct jm_err *err);
-/* Ends all transfers of the device, so that the memory they read and write may be freed; only jm_gang_close may follow.
- * false: they have not ended, and their memory, the device and the gang must stay until the process ends. */
+/* Ends all transfers of the device, so that the memory they read and write may be freed; only
+ * jm_gang_close may follow. false: they have not ended, and their memory, the device and the gang
+ * must stay until the process ends. */
 bool jm_gang_leave(struct jm_gang *g);
 void jm_gang_close(struct jm_gang *g); /* one that is zeroed, too */
 /* Waits until the devices of all ranks have finished their work. */

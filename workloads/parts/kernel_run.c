@@ -19,7 +19,7 @@
 
 const char *const jm_values_kinds[] = {"random", "zeros", "ones", "sparse", NULL};
 
-/* ---- device, graph, program ---------------------------------------------------------------------------- */
+/* ---- device, graph, program ------------------------------------------------------------------ */
 
 int jm_kernel_check_products(const char *device, const char *precision, struct jm_err *err)
 {
@@ -159,7 +159,7 @@ void jm_kernel_teardown(void *state)
 	free(state);
 }
 
-/* ---- steps ---------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 int jm_kernel_finish(void *state, struct jm_step *ret, struct jm_err *err)
 {
@@ -216,7 +216,7 @@ int jm_kernel_repeat(const struct jm_kernel *k, double flops, double bytes)
 	return (int)fmin(MOST_REPEATS, ceil(JM_KERNEL_SECONDS / seconds));
 }
 
-/* ---- operands -------------------------------------------------------------------------------------------- */
+/* ---- operands -------------------------------------------------------------------------------- */
 
 /* Four uniform values of 16 bits added up: normal enough, and cheap. */
 static double random_value(uint64_t bits)
@@ -285,7 +285,7 @@ void *jm_kernel_read(struct jm_kernel *k, const struct jm_tensor *t, struct jm_e
 	return NULL;
 }
 
-/* ---- verification -------------------------------------------------------------------------------------------- */
+/* ---- verification ---------------------------------------------------------------------------- */
 
 /* Half a unit in the last place of 1. */
 static double rounding_of(enum jm_dtype type)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What workloads of a few nodes share: a device and a graph that runs as often as it is asked, operands
- * of known values, steps that follow each other without a gap on devices that work by themselves.
+ * What workloads of a few nodes share: a device and a graph that runs as often as it is asked,
+ * operands of known values, steps that follow each other without a gap on devices that work by
+ * themselves.
  *
  *	open     the device, an empty graph of the case's precision
  *	         ...the workload declares its nodes...
@@ -32,18 +33,20 @@ struct jm_kernel {
 	long steps; /* that are done */
 };
 
-/* For a workload's check: the device and the precision's name; bf16-true has no meaning without masters, and fp8
- * only for products. */
+/* For a workload's check: the device and the precision's name; bf16-true has no meaning without
+ * masters, and fp8 only for products. */
 int jm_kernel_check(const char *device, const char *precision, struct jm_err *err);
 int jm_kernel_check_products(const char *device, const char *precision, struct jm_err *err);
-/* As a workload's setup: zeroed state of that size, which begins with its struct jm_kernel; options are filled in. */
+/* As a workload's setup: zeroed state of that size, which begins with its struct jm_kernel; options
+ * are filled in. */
 int jm_kernel_setup(struct jm_work *work, size_t size,
 	int (*prepare)(void *state, struct jm_work *work, struct jm_err *err),
 	void (*teardown)(void *state), void **ret_state, struct jm_err *err);
 /* With the option JM_KERNEL_THREADS. */
 int jm_kernel_open(struct jm_kernel *k, struct jm_work *work, struct jm_err *err);
 int jm_kernel_ready(struct jm_kernel *k, struct jm_err *err);
-/* A workload's own step, finish and, where it has nothing else, teardown. state: begins with a jm_kernel. */
+/* A workload's own step, finish and, where it has nothing else, teardown. state: begins with a
+ * jm_kernel. */
 int jm_kernel_step(void *state, struct jm_step *ret, struct jm_err *err);
 int jm_kernel_finish(void *state, struct jm_step *ret, struct jm_err *err);
 void jm_kernel_teardown(void *state); /* takes NULL */
@@ -58,18 +61,19 @@ void jm_kernel_teardown(void *state); /* takes NULL */
 
 #define JM_KERNEL_SECONDS 0.02
 /*
- * How often nodes of `flops` and `bytes` should stand in a step that is to take JM_KERNEL_SECONDS at the device's peak,
- * so that the host's part does not count; 1 to 256, and 1 where the peak is not known.
+ * How often nodes of `flops` and `bytes` should stand in a step that is to take JM_KERNEL_SECONDS
+ * at the device's peak, so that the host's part does not count; 1 to 256, and 1 where the peak is
+ * not known.
  */
 int jm_kernel_repeat(const struct jm_kernel *k, double flops, double bytes);
 
-/* ---- operands ---------------------------------------------------------------------------------------- */
+/* ---- operands -------------------------------------------------------------------------------- */
 
 enum jm_values_kind { JM_VALUES_RANDOM, JM_VALUES_ZEROS, JM_VALUES_ONES, JM_VALUES_SPARSE };
 extern const char *const jm_values_kinds[]; /* "random"..., NULL-terminated */
 
-/* Random: normal with deviation 1, rounded to the type. Sparse: a share of them is zero. They repeat
- * after a prime number of elements, about 16.8 million. */
+/* Random: normal with deviation 1, rounded to the type. Sparse: a share of them is zero. They
+ * repeat after a prime number of elements, about 16.8 million. */
 struct jm_operand {
 	enum jm_values_kind kind;
 	double share; /* sparse: of zeros */
@@ -82,10 +86,10 @@ int jm_operand_write(
 /* What a tensor holds when at least one step is done, to be freed; NULL and a reason. */
 void *jm_kernel_read(struct jm_kernel *k, const struct jm_tensor *t, struct jm_err *err);
 
-/* ---- verification -------------------------------------------------------------------------------------- */
+/* ---- verification ---------------------------------------------------------------------------- */
 
-/* By how much a sum of products may be off that is `value` by f64 and whose terms' sizes add up to `size`:
- * the rounding of the result, and that of operands and sums by type and math. */
+/* By how much a sum of products may be off that is `value` by f64 and whose terms' sizes add up to
+ * `size`: the rounding of the result, and that of operands and sums by type and math. */
 double jm_product_tolerance(const struct jm_kernel *k, double value, double size);
 
 #endif

@@ -57,9 +57,9 @@ static double left_by(const struct jm_ctx *ctx, const struct version *v, const c
 }
 
 /*
- * The memory left in a group ("/a/b") and in all groups around it: "/a" and "". Inside a container its
- * path may be that of the machine outside, which is not visible there; the container's own limit is at
- * the top.
+ * The memory left in a group ("/a/b") and in all groups around it: "/a" and "". Inside a container
+ * its path may be that of the machine outside, which is not visible there; the container's own
+ * limit is at the top.
  */
 static double left_from(const struct jm_ctx *ctx, const struct version *v, const char *group)
 {

@@ -25,8 +25,9 @@ struct jm_prompts_source {
 };
 
 /*
- * Reads all prompts, each with the tokens that the tokenizer puts before and behind a text. JM_ENOENT, JM_EFORMAT, JM_EUSAGE:
- * names the file and what is wrong. *ret is closed by jm_prompts_close also after an error.
+ * Reads all prompts, each with the tokens that the tokenizer puts before and behind a text.
+ * JM_ENOENT, JM_EFORMAT, JM_EUSAGE: names the file and what is wrong. *ret is closed by
+ * jm_prompts_close also after an error.
  */
 int jm_prompts_open(
 	const struct jm_prompts_source *source, struct jm_prompts *ret, struct jm_err *err);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transfers of f32 between the devices of ranks. As nccl-tests (NVIDIA, doc/PERFORMANCE.md) count: the size is that of the
- * larger of the arrays that a rank sends and receives, and the bus bandwidth is size / time times what a ring has to move
- * for each byte (`shapes`), so that it can be compared with the speed of the links.
+ * Transfers of f32 between the devices of ranks. As nccl-tests (NVIDIA, doc/PERFORMANCE.md) count:
+ * the size is that of the larger of the arrays that a rank sends and receives, and the bus
+ * bandwidth is size / time times what a ring has to move for each byte (`shapes`), so that it can
+ * be compared with the speed of the links.
  */
 #include "transfer_run.h"
 #include "engine/device/backend_find.h"
@@ -21,8 +22,8 @@
 #define PIECE	  ((size_t)1 << 20) /* values of a rank repeat after so many */
 #define LOOKED_AT ((size_t)1 << 16) /* results are compared at both ends, so many each */
 
-/* How many parts of n elements a rank sends and receives: 1, or one for each rank; and what a link has to move for each
- * byte of the larger array, in (W - 1)/W or, without `of_others`, in 1. */
+/* How many parts of n elements a rank sends and receives: 1, or one for each rank; and what a link
+ * has to move for each byte of the larger array, in (W - 1)/W or, without `of_others`, in 1. */
 static const struct shape {
 	bool from_all, to_all;
 	double moves;
@@ -76,7 +77,7 @@ int jm_transfer_check(const char *device, const char *precision, struct jm_err *
 	return jm_device_check(device, err);
 }
 
-/* ---- values: whole sixty-fourths below 8, so that sums over ranks are exact --------------------------------- */
+/* ---- values: whole sixty-fourths below 8, so that sums over ranks are exact ------------------ */
 
 static float value(const struct transfer *s, int rank, size_t i)
 {
@@ -106,7 +107,7 @@ static float expected(const struct transfer *s, size_t i)
 	return sum;
 }
 
-/* ---- setup ---------------------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 void jm_transfer_teardown(void *state)
 {
@@ -214,7 +215,7 @@ int jm_transfer_setup(
 	return prepare(s, err);
 }
 
-/* ---- steps ---------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static int transfer_all(struct transfer *s, void *stream, struct jm_err *err)
 {

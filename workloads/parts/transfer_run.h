@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What workloads share that exchange memory of devices between ranks, and nothing else: allreduce, allgather and so on. */
+/* What workloads share that exchange memory of devices between ranks, and nothing else: allreduce,
+ * allgather and so on. */
 #ifndef JM_TRANSFER_RUN_H
 #define JM_TRANSFER_RUN_H
 

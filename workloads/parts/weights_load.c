@@ -29,7 +29,7 @@ struct load {
 	size_t bytes;
 };
 
-/* ---- names --------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 const struct jm_safetensor *jm_weights_part_in(const struct jm_safetensors *s,
 	const struct jm_weights_loaded *found, const struct jm_weight_part *part)
@@ -107,7 +107,7 @@ static int choose_names(struct load *l)
 		l->s->path, l->network.model->name, l->part[0].name);
 }
 
-/* ---- checks -------------------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static bool is_top(const struct load *l, const struct jm_weight_part *part)
 {
@@ -248,7 +248,7 @@ static int check_rest(const struct load *l)
 	return 0;
 }
 
-/* ---- values -------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 /* The first element of the part in the tensor, and elements of a row. */
 static int64_t first_of(const struct jm_weight_part *part, int64_t *ret_width)
@@ -363,7 +363,8 @@ static int load_streamed(struct load *l, const struct jm_weight_part *part, int 
 	return code;
 }
 
-/* The tensor of part i, and of the parts behind it that are of the same one; ret_n: how many they are. */
+/* The tensor of part i, and of the parts behind it that are of the same one; ret_n: how many they
+ * are. */
 static int load_tensor(struct load *l, int i, int *ret_n)
 {
 	const struct jm_weight_part *part = &l->part[i];

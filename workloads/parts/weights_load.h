@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parameters and running statistics of a program from a weights file of any of the layouts that its model knows. */
+/* The parameters and running statistics of a program from a weights file of any of the layouts that
+ * its model knows. */
 #ifndef JM_WEIGHTS_LOAD_H
 #define JM_WEIGHTS_LOAD_H
 
@@ -19,14 +20,16 @@ struct jm_weights_loaded {
 	int64_t batches;    /* the largest num_batches_tracked; 0 = none */
 	size_t bytes;	    /* on the device */
 	double seconds;	    /* that reading and converting took */
-	/* "12 tensors of torchvision, 46.8 MB in 0.02 s"; and, where the number of classes differs, what begins anew; else "" */
+	/* "12 tensors of torchvision, 46.8 MB in 0.02 s"; and, where the number of classes differs,
+	 * what begins anew; else "" */
 	char what[96], anew[112];
 };
 
 /*
- * Writes all tensors of the built program that weights files hold; the file's types are converted. The file must have each of
- * them, of the same shape, without NaN or infinity, and nothing else; only the classes may differ, and then the top gets
- * start values of this seed. JM_EFORMAT: names the file and the tensor.
+ * Writes all tensors of the built program that weights files hold; the file's types are converted.
+ * The file must have each of them, of the same shape, without NaN or infinity, and nothing else;
+ * only the classes may differ, and then the top gets start values of this seed. JM_EFORMAT: names
+ * the file and the tensor.
  */
 int jm_weights_load(struct jm_program *p, struct jm_network network, const struct jm_safetensors *s,
 	uint64_t seed, struct jm_weights_loaded *ret, struct jm_err *err);

@@ -49,7 +49,7 @@ static enum jm_safetensor_type type_of(enum jm_dtype type)
 				 : JM_SAFETENSOR_F64;
 }
 
-/* ---- the list ------------------------------------------------------------------------------------------ */
+/* ---- the list -------------------------------------------------------------------------------- */
 
 static void list_part(struct save *s, const struct jm_weight_part *part)
 {
@@ -112,7 +112,7 @@ static int list_all(struct save *s, struct jm_network network, struct jm_err *er
 	return list_counters(s, err);
 }
 
-/* ---- values -------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static int copy_origin(const struct save *s, const struct jm_safetensor *t,
 	struct jm_safetensors_sink *sink, struct jm_err *err)
@@ -190,7 +190,7 @@ static int give(void *arg, int i, struct jm_safetensors_sink *sink, struct jm_er
 	return origin ? copy_origin(s, origin, sink, err) : put_part(s, &s->part[i], sink, err);
 }
 
-/* ---- folders ------------------------------------------------------------------------------------------- */
+/* ---- folders --------------------------------------------------------------------------------- */
 
 static bool is_folder(const char *path)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parameters and running statistics of a program to a weights file, in the first layout that its model knows. */
+/* The parameters and running statistics of a program to a weights file, in the first layout that
+ * its model knows. */
 #ifndef JM_WEIGHTS_SAVE_H
 #define JM_WEIGHTS_SAVE_H
 
@@ -8,15 +9,17 @@
 struct jm_weights_source {
 	int64_t batches;      /* num_batches_tracked of each norm that is trained */
 	uint64_t shard_bytes; /* of each file of a folder, at most */
-	/* the file that frozen tensors are copied from, and how they are called in it; NULL = there is none */
+	/* the file that frozen tensors are copied from, and how they are called in it; NULL = there
+	 * is none */
 	const struct jm_safetensors *from;
 	const struct jm_weights_loaded *found;
 };
 
 /*
- * Writes the tensors in the types of the masters, f32 unless the precision has none; those that are frozen as they are in
- * `from`. The file gets its name when all of it is on the disk. A path that ends in '/', or is a folder, becomes a folder as Hugging
- * Face lays it out (jm_safetensors_write_folder), with a config.json if the model writes one. Waits for the device.
+ * Writes the tensors in the types of the masters, f32 unless the precision has none; those that are
+ * frozen as they are in `from`. The file gets its name when all of it is on the disk. A path that
+ * ends in '/', or is a folder, becomes a folder as Hugging Face lays it out
+ * (jm_safetensors_write_folder), with a config.json if the model writes one. Waits for the device.
  */
 int jm_weights_save(struct jm_program *p, struct jm_network network,
 	const struct jm_weights_source *source, const char *path, struct jm_err *err);

@@ -22,7 +22,7 @@ enum jm_dtype jm_weights_dtype(enum jm_safetensor_type type)
 					    : JM_F64;
 }
 
-/* ---- conversion ---------------------------------------------------------------------------------------- */
+/* ---- conversion ------------------------------------------------------------------------------ */
 
 static bool copy_f32(const uint32_t *from, int64_t n, uint32_t *to)
 {
@@ -90,7 +90,7 @@ bool jm_weights_convert(
 	return good;
 }
 
-/* ---- pieces -------------------------------------------------------------------------------------------- */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 /* Elements of a piece that one thread reads. */
 struct share {

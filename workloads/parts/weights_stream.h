@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values from a safetensors file to the memory of a device: threads read and convert a piece into pinned memory while the device
- * takes the piece before it. A device that uses the host's memory gets its values without such pieces.
+ * Values from a safetensors file to the memory of a device: threads read and convert a piece into
+ * pinned memory while the device takes the piece before it. A device that uses the host's memory
+ * gets its values without such pieces.
  */
 #ifndef JM_WEIGHTS_STREAM_H
 #define JM_WEIGHTS_STREAM_H
@@ -25,7 +26,8 @@ struct jm_weights_stream {
 int jm_weights_stream_open(struct jm_weights_stream *s, struct jm_program *p, struct jm_err *err);
 /* Can the tensor be written in pieces? Only if its layout is plain. */
 bool jm_weights_stream_takes(const struct jm_tensor *t);
-/* Writes all elements of `from` to those of t from `first` on. JM_EFORMAT: one is not a number or infinite. */
+/* Writes all elements of `from` to those of t from `first` on. JM_EFORMAT: one is not a number or
+ * infinite. */
 int jm_weights_stream_send(struct jm_weights_stream *s, const struct jm_safetensors *file,
 	const struct jm_safetensor *from, struct jm_tensor *t, int64_t first, struct jm_err *err);
 /* Waits until the device has everything. */

@@ -11,8 +11,8 @@
 int jm_work_device_open(
 	struct jm_work *work, int threads, struct jm_device *ret, struct jm_err *err);
 
-/* Opens work->peer as well, for copies between both devices; *ret_direct as in engine/device/backend_peer.h. The caller
- * closes *ret also after an error. */
+/* Opens work->peer as well, for copies between both devices; *ret_direct as in
+ * engine/device/backend_peer.h. The caller closes *ret also after an error. */
 int jm_work_device_open_peer(struct jm_work *work, const struct jm_device *own,
 	struct jm_device *ret, bool *ret_direct, struct jm_err *err);
 
@@ -21,12 +21,13 @@ int jm_work_device_open_peer(struct jm_work *work, const struct jm_device *own,
  * the memory (JM_EBUSY). */
 int jm_work_device_planned(struct jm_work *work, int code);
 
-/* Adds to the note that the device computes with this type without instructions for it, if that is so. */
+/* Adds to the note that the device computes with this type without instructions for it, if that is
+ * so. */
 void jm_work_device_note(struct jm_work *work, const struct jm_device *d, enum jm_dtype type);
 
 /*
- * The first thing that runs on it, unless it is the reference: a few ops of the planned graph on small random shapes
- * against ref (selftest.h); into the record. An error: one is wrong.
+ * The first thing that runs on it, unless it is the reference: a few ops of the planned graph on
+ * small random shapes against ref (selftest.h); into the record. An error: one is wrong.
  */
 int jm_work_device_test(struct jm_work *work, const struct jm_device *d, const struct jm_graph *g,
 	struct jm_err *err);

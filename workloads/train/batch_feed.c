@@ -90,7 +90,7 @@ void jm_batch_feed_close(struct jm_batch_feed *s)
 	jm_staging_close(&s->staging);
 }
 
-/* ---- text ---------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 /* Checks n tokens of the text from place `at` on. */
 static int check_tokens(const struct jm_feed_input *input, const int32_t *token, int64_t n,
@@ -127,7 +127,7 @@ static int make_text(const struct jm_batch_feed *s, const struct jm_feed_input *
 	return code;
 }
 
-/* ---- random values ------------------------------------------------------------------------------------- */
+/* ---- random values --------------------------------------------------------------------------- */
 
 static void fill_normal(const struct jm_tensor *t, void *room, int64_t at, int64_t n, uint64_t seed)
 {
@@ -193,7 +193,7 @@ static int make_heat(const struct jm_batch_feed *s, const struct jm_feed_input *
 	return code;
 }
 
-/* ---- all ----------------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------------------------- */
 
 typedef int make_fn(const struct jm_batch_feed *s, const struct jm_feed_input *input,
 	int64_t number, void *room, struct jm_err *err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model is fed with, micro-step by micro-step, as the rows of its inputs say: windows of a text, random values, pictures. */
+/* What a model is fed with, micro-step by micro-step, as the rows of its inputs say: windows of a
+ * text, random values, pictures. */
 #ifndef JM_BATCH_FEED_H
 #define JM_BATCH_FEED_H
 
@@ -33,15 +34,16 @@ void jm_batch_feed_choose(
 	struct jm_batch_feed *s, const struct jm_model *model, const struct jm_values *dims);
 /* Tokens in the vocabulary that texts are read with; 0 = no input is text. */
 int64_t jm_batch_feed_vocabulary(const struct jm_batch_feed *s);
-/* Bytes of device memory for inputs on their way, in addition to the plan of the program: of all but those that are
- * sent only once. They are chosen; fresh is set. */
+/* Bytes of device memory for inputs on their way, in addition to the plan of the program: of all
+ * but those that are sent only once. They are chosen; fresh is set. */
 size_t jm_batch_feed_bytes(const struct jm_batch_feed *s, const struct jm_program *program);
-/* Finds the inputs in the program, which must be built. They are chosen; fresh, corpus and seed are set. */
+/* Finds the inputs in the program, which must be built. They are chosen; fresh, corpus and seed are
+ * set. */
 int jm_batch_feed_open(struct jm_batch_feed *s, struct jm_program *program, struct jm_err *err);
 void jm_batch_feed_close(struct jm_batch_feed *s);
 
-/* Sends the inputs of micro-step `number` (0...) to the device: the same number always means the same
- * values. A sample does not depend on the batch it comes in. */
+/* Sends the inputs of micro-step `number` (0...) to the device: the same number always means the
+ * same values. A sample does not depend on the batch it comes in. */
 int jm_batch_feed_write(struct jm_batch_feed *s, int64_t number, struct jm_err *err);
 
 #endif

@@ -15,7 +15,7 @@
 #define VERSION "1"
 #define NAME	(JM_NAME_BYTES + 48) /* of a tensor behind that of a slab */
 
-/* ---- the tensors --------------------------------------------------------------------------------------- */
+/* ---- the tensors ----------------------------------------------------------------------------- */
 
 /* Tensors that are written, and moments as tensors of the shape and layout of their parameter. */
 struct state {
@@ -113,7 +113,7 @@ static size_t plain_bytes(const struct jm_tensor *t)
 	return (size_t)jm_tensor_count(t) * jm_dtype_bytes(t->type);
 }
 
-/* ---- counters ------------------------------------------------------------------------------------------- */
+/* ---- counters -------------------------------------------------------------------------------- */
 
 static json_t *number(int64_t x)
 {
@@ -163,7 +163,7 @@ static bool get_counters(const struct jm_safetensors *s, struct jm_checkpoint *c
 	return c->scaler.scale >= 1 && c->scaler.scale <= JM_SCALER_MOST && updates <= step;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static int give(void *arg, int i, struct jm_safetensors_sink *sink, struct jm_err *err)
 {
@@ -215,7 +215,7 @@ int jm_checkpoint_write(struct jm_program *p, const struct jm_training *t,
 	return code;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static int other(const char *path, const char *what, const char *theirs, const char *ours,
 	const char *hint, struct jm_err *err)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A checkpoint: all that the next step of a training depends on, as a safetensors file. Tensors have the names of the graph:
- * masters and frozen parameters, the state of the network (running statistics), and the moments of each trained parameter
- * ("adamw.m/NAME"). Counters are texts of its "__metadata__".
+ * A checkpoint: all that the next step of a training depends on, as a safetensors file. Tensors
+ * have the names of the graph: masters and frozen parameters, the state of the network (running
+ * statistics), and the moments of each trained parameter ("adamw.m/NAME"). Counters are texts of
+ * its "__metadata__".
  */
 #ifndef JM_CHECKPOINT_H
 #define JM_CHECKPOINT_H
@@ -22,14 +23,16 @@ struct jm_checkpoint {
 	int64_t samples; /* of a step, of all ranks */
 };
 
-/* Writes the checkpoint; the file gets its name when all of it is on the disk. Waits for the device. */
+/* Writes the checkpoint; the file gets its name when all of it is on the disk. Waits for the
+ * device. */
 int jm_checkpoint_write(struct jm_program *p, const struct jm_training *t,
 	const struct jm_checkpoint *c, const char *path, struct jm_err *err);
 /* Is this file a checkpoint, of any version? */
 bool jm_checkpoint_is(const struct jm_safetensors *file);
 /*
- * Writes the tensors of the file to the built program and returns the counters. now: seed and samples of this run, and its
- * loss scale. JM_EFORMAT, JM_EUSAGE: it is no checkpoint, or one of another network, precision, optimizer, seed or batch.
+ * Writes the tensors of the file to the built program and returns the counters. now: seed and
+ * samples of this run, and its loss scale. JM_EFORMAT, JM_EUSAGE: it is no checkpoint, or one of
+ * another network, precision, optimizer, seed or batch.
  */
 int jm_checkpoint_read(struct jm_program *p, const struct jm_training *t,
 	const struct jm_checkpoint *now, const char *path, struct jm_checkpoint *ret,

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Logits are sums over the K features x of a sample, with weights of standard deviation s: their variance is
- * v = s^2 sum(x^2), which is s^2 K behind a norm. The loss is log(sum(exp(logits))), of which the mean is at most
- * ln(classes) + v/2, less the logit of the target, whose mean over n independent targets has the spread sqrt(v/n).
- * A weighted sum of losses lies between the sums of their bounds.
+ * Logits are sums over the K features x of a sample, with weights of standard deviation s: their
+ * variance is
+ * v = s^2 sum(x^2), which is s^2 K behind a norm. The loss is log(sum(exp(logits))), of which the
+ * mean is at most ln(classes) + v/2, less the logit of the target, whose mean over n independent
+ * targets has the spread sqrt(v/n). A weighted sum of losses lies between the sums of their bounds.
  */
 #include "first_loss.h"
 
@@ -15,8 +16,8 @@
 
 #define SPREADS 5   /* by chance: once in more than a million */
 #define ROUNDED 0.1 /* what rounding in 8 and 16 bits may add */
-/* Mean square of features that no norm has made, at most: those of ResNets are sums of up to four norms' results, of which
- * ReLU leaves half, averaged over the image. */
+/* Mean square of features that no norm has made, at most: those of ResNets are sums of up to four
+ * norms' results, of which ReLU leaves half, averaged over the image. */
 #define NO_NORM 4
 
 static const struct jm_node *maker_of(const struct jm_graph *g, const struct jm_tensor *t)
@@ -38,7 +39,8 @@ static const struct jm_cell *parameter_of(const struct jm_graph *g, const struct
 	return c->t.class == JM_CLASS_PARAM ? c : NULL;
 }
 
-/* Of the logits; NAN = unknown. ret_alike: the largest logit of a feature vector that is a row of the weights itself. */
+/* Of the logits; NAN = unknown. ret_alike: the largest logit of a feature vector that is a row of
+ * the weights itself. */
 static double variance(const struct jm_graph *g, const struct jm_node *logits, double *ret_alike)
 {
 	const struct jm_cell *w = parameter_of(g, logits->in[1]);
@@ -70,7 +72,8 @@ static bool add_bounds(const struct jm_graph *g, const struct jm_node *loss, int
 	guess = log((double)sum->classes);
 	chance = SPREADS * sqrt(v / (double)targets) + ROUNDED;
 	sum->guess += weight * guess;
-	/* where the table of the embedding is that of the logits, the token that is read seems to follow */
+	/* where the table of the embedding is that of the logits, the token that is read seems to
+	 * follow */
 	sum->least += weight * (guess - alike - chance);
 	sum->most += weight * (fmax(guess + v / 2, alike) + chance);
 	return true;

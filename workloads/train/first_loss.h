@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loss that a network with its start values must have: that of guessing, within what the spread of its logits allows. */
+/* The loss that a network with its start values must have: that of guessing, within what the spread
+ * of its logits allows. */
 #ifndef JM_FIRST_LOSS_H
 #define JM_FIRST_LOSS_H
 
@@ -10,8 +11,8 @@ struct jm_first_loss {
 	double guess, least, most;
 };
 
-/* targets: how many classes of the batch were drawn independently, at least 1. false: unknown, as the loss has no classes,
- * or its logits are not products with start values. */
+/* targets: how many classes of the batch were drawn independently, at least 1. false: unknown, as
+ * the loss has no classes, or its logits are not products with start values. */
 bool jm_first_loss(const struct jm_graph *g, int64_t targets, struct jm_first_loss *ret);
 
 #endif

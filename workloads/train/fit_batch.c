@@ -4,7 +4,7 @@
 
 #define MOST_BATCH 1000000
 
-/* ---- the search ------------------------------------------------------------------------------------------ */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 struct search {
 	struct jm_training *t;
@@ -117,7 +117,8 @@ static int find_largest(struct search *s, struct jm_err *err)
 	return code;
 }
 
-/* First by rough plans, where a device makes them faster; they need no less memory than exact ones. */
+/* First by rough plans, where a device makes them faster; they need no less memory than exact
+ * ones. */
 static int search(struct search *s, struct jm_err *err)
 {
 	bool rough = jm_device_plan_roughly(s->device, true);

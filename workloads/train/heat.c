@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * u(x, t) is the real part of the sum over waves f of a_f exp(i f x - |f|^2 t), with normal a_f that fall with 1 + |f|^2. The sum
- * is made axis by axis, the first one first: waves of an axis become its points.
+ * u(x, t) is the real part of the sum over waves f of a_f exp(i f x - |f|^2 t), with normal a_f
+ * that fall with 1 + |f|^2. The sum is made axis by axis, the first one first: waves of an axis
+ * become its points.
  */
 #include "heat.h"
 #include "engine/graph/rng.h"

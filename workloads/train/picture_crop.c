@@ -11,7 +11,7 @@
 #define MIDDLE	    0.875
 #define SHRINK_MOST 8
 
-/* ---- which part ------------------------------------------------------------------------------------------- */
+/* ---- which part ------------------------------------------------------------------------------ */
 
 /* 0 <= x < 1 */
 static double uniform(uint64_t seed, uint64_t *at)
@@ -86,7 +86,7 @@ void jm_crop_choose(const struct jm_crop *c, uint64_t seed, int width, int heigh
 	}
 }
 
-/* ---- its values ------------------------------------------------------------------------------------------- */
+/* ---- its values ------------------------------------------------------------------------------ */
 
 /* In pixels of what was decoded. */
 static struct jm_picture_box box_in(const struct jm_picture_box *box, const struct jm_picture *p)

@@ -7,11 +7,13 @@
 #include "picture_resize.h"
 
 enum jm_crop_kind {
-	/* a random part (8 to 100 % of the area, sides 3:4 to 4:3) resized: Szegedy et al., arXiv 1409.4842 */
+	/* a random part (8 to 100 % of the area, sides 3:4 to 4:3) resized: Szegedy et al., arXiv
+	 * 1409.4842 */
 	JM_CROP_RANDOM,
 	/* 7/8 of the shorter side from the middle, resized: 224 of 256 */
 	JM_CROP_CENTRE,
-	/* a window that is moved by up to 4 pixels over black: He et al., arXiv 1512.03385, section 4.2 */
+	/* a window that is moved by up to 4 pixels over black: He et al., arXiv 1512.03385, section
+	 * 4.2 */
 	JM_CROP_MOVED,
 	/* a window in the middle, over black */
 	JM_CROP_PADDED,
@@ -32,15 +34,16 @@ struct jm_crop_taken {
 };
 
 /*
- * What is taken of a picture of this size. The seed decides all that is random. ret_part: the pixels that it needs; they may be
- * decoded 2, 4 or 8 times smaller where the part is at least as many times as large as the result.
+ * What is taken of a picture of this size. The seed decides all that is random. ret_part: the
+ * pixels that it needs; they may be decoded 2, 4 or 8 times smaller where the part is at least as
+ * many times as large as the result.
  */
 void jm_crop_choose(const struct jm_crop *c, uint64_t seed, int width, int height,
 	struct jm_crop_taken *ret, struct jm_picture_part *ret_part);
 
 /*
- * Writes [3][size][size] in the type: (value / 255 - mean) / deviation of each channel, with ImageNet's mean and deviation. The
- * picture has the part that was chosen. JM_ENOMEM.
+ * Writes [3][size][size] in the type: (value / 255 - mean) / deviation of each channel, with
+ * ImageNet's mean and deviation. The picture has the part that was chosen. JM_ENOMEM.
  */
 int jm_crop_apply(const struct jm_crop *c, const struct jm_crop_taken *taken,
 	const struct jm_picture *p, struct jm_resize_room *room, void *ret, struct jm_err *err);

@@ -48,7 +48,7 @@ struct jm_picture_loader {
 	int64_t first;	   /* evaluation: the first picture that can be read */
 };
 
-/* ---- which picture -------------------------------------------------------------------------------------- */
+/* ---- which picture --------------------------------------------------------------------------- */
 
 /* A network of Feistel over the next even number of bits; values beyond n go through it again. */
 int64_t jm_loader_order(uint64_t seed, int64_t epoch, int64_t i, int64_t n)
@@ -83,13 +83,14 @@ static int64_t number_of(const struct jm_picture_loader *l, int64_t k)
 	return l->way.evaluates ? number % jm_loader_batches(l->way.set, l->way.batch) : number;
 }
 
-/* ---- a sample ------------------------------------------------------------------------------------------- */
+/* ---- a sample -------------------------------------------------------------------------------- */
 
 struct done {
 	int64_t pictures, bytes, corrupt, fillers, ns;
 };
 
-/* Reads picture i. 1: it is damaged and was counted. It is read again the next time: the part that is wanted then may be whole. */
+/* Reads picture i. 1: it is damaged and was counted. It is read again the next time: the part that
+ * is wanted then may be whole. */
 static int read_one(struct jm_picture_loader *l, int64_t i, struct jm_picture_decoder *d,
 	struct jm_picture *ret, struct done *done, struct jm_err *err)
 {
@@ -172,7 +173,7 @@ static int make(struct jm_picture_loader *l, int64_t sample, struct maker *m, ch
 	return 0;
 }
 
-/* ---- threads -------------------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 static bool has_work(const struct jm_picture_loader *l)
 {
@@ -275,7 +276,7 @@ static bool deepen(struct jm_picture_loader *l)
 	return true;
 }
 
-/* ---- the taker ------------------------------------------------------------------------------------------ */
+/* ---- the taker ------------------------------------------------------------------------------- */
 
 /* Discards what was prepared. Called with the lock. */
 static void restart(struct jm_picture_loader *l, int64_t number)
@@ -302,8 +303,8 @@ static bool is_ready(const struct jm_picture_loader *l)
 }
 
 /*
- * Waits for the next batch. Threads that had been idle are fast enough on average; if it waits nevertheless, more is to be ready
- * the next time.
+ * Waits for the next batch. Threads that had been idle are fast enough on average; if it waits
+ * nevertheless, more is to be ready the next time.
  */
 static void wait_for(struct jm_picture_loader *l)
 {
@@ -365,7 +366,7 @@ struct jm_loader_cost jm_picture_loader_cost(struct jm_picture_loader *l)
 	return cost;
 }
 
-/* ---- open and close --------------------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 /* An evaluation needs a picture that can be read before it begins. */
 static int find_first(struct jm_picture_loader *l, struct jm_err *err)

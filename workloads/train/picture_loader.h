@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that read, decode, crop and normalise pictures ahead of the steps. Sample i of epoch e depends on the seed alone: neither
- * on the number of threads or ranks, nor on where a run goes on.
+ * Threads that read, decode, crop and normalise pictures ahead of the steps. Sample i of epoch e
+ * depends on the seed alone: neither on the number of threads or ranks, nor on where a run goes on.
  */
 #ifndef JM_PICTURE_LOADER_H
 #define JM_PICTURE_LOADER_H
@@ -18,11 +18,13 @@ struct jm_loader_way {
 	int threads;   /* at least 1 */
 	size_t memory; /* bytes that batches ahead may take; 2 are made at least */
 	int world;     /* batches number, number + world... are taken; at least 1 */
-	bool strict; /* a damaged file is an error; else another picture takes its place, and it is counted */
+	/* a damaged file is an error; else another picture takes its place, and it is counted */
+	bool strict;
 	/*
-	 * Training: each epoch is a new random order of all pictures, and batches go on over its end. Evaluation: pictures in
-	 * their order, ceil(n / batch) batches, then one more; places of damaged pictures, those behind the last one, and the
-	 * whole of the last batch hold the first picture that can be read.
+	 * Training: each epoch is a new random order of all pictures, and batches go on over its
+	 * end. Evaluation: pictures in their order, ceil(n / batch) batches, then one more; places
+	 * of damaged pictures, those behind the last one, and the whole of the last batch hold the
+	 * first picture that can be read.
 	 */
 	bool evaluates;
 };
@@ -46,10 +48,10 @@ int jm_picture_loader_open(
 void jm_picture_loader_close(struct jm_picture_loader *l); /* takes NULL */
 
 /*
- * The batch of micro-step `number`, counted over all ranks: pixels [batch][3][size][size] in the crop's type, targets [batch].
- * Those that follow are being prepared, more of them once it had to wait although the threads had stood idle; another one than the
- * next is prepared anew. JM_EFORMAT, JM_ENOENT: strict, and a file is damaged or
- * vanished.
+ * The batch of micro-step `number`, counted over all ranks: pixels [batch][3][size][size] in the
+ * crop's type, targets [batch]. Those that follow are being prepared, more of them once it had to
+ * wait although the threads had stood idle; another one than the next is prepared anew. JM_EFORMAT,
+ * JM_ENOENT: strict, and a file is damaged or vanished.
  */
 int jm_picture_loader_take(struct jm_picture_loader *l, int64_t number, void *pixels,
 	int32_t *target, struct jm_err *err);

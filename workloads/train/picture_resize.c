@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Each row of the result is first mixed from rows of the picture, then each of its pixels from neighbours in that row. Vectors have a
- * fixed order of sums, so that all processors give the same values.
+ * Each row of the result is first mixed from rows of the picture, then each of its pixels from
+ * neighbours in that row. Vectors have a fixed order of sums, so that all processors give the same
+ * values.
  */
 #include "picture_resize.h"
 
@@ -24,7 +25,8 @@ typedef float pixel __attribute__((vector_size(16)));
 _Static_assert(
 	__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first half of a word is its lower one");
 
-/* ImageNet's mean (0.485, 0.456, 0.406) and deviation (0.229, 0.224, 0.225): a value is pixel x factor + shift */
+/* ImageNet's mean (0.485, 0.456, 0.406) and deviation (0.229, 0.224, 0.225): a value is pixel x
+ * factor + shift */
 static const float factor[3] = {1 / (255 * 0.229f), 1 / (255 * 0.224f), 1 / (255 * 0.225f)};
 static const float shift[3] = {-0.485f / 0.229f, -0.456f / 0.224f, -0.406f / 0.225f};
 
@@ -33,7 +35,7 @@ static int round_up(int n)
 	return (n + GROUP - 1) / GROUP * GROUP;
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static int make_room(struct jm_resize_room *room, size_t n, struct jm_err *err)
 {
@@ -52,9 +54,10 @@ void jm_resize_room_done(struct jm_resize_room *room)
 	*room = (struct jm_resize_room){0};
 }
 
-/* ---- weights ---------------------------------------------------------------------------------------------- */
+/* ---- weights --------------------------------------------------------------------------------- */
 
-/* One side of the resizing: from `n` values of the picture, of which `length` from `from` on count, to `size`. */
+/* One side of the resizing: from `n` values of the picture, of which `length` from `from` on count,
+ * to `size`. */
 struct side {
 	double from, length;
 	int n, size;
@@ -81,7 +84,8 @@ static void weigh_one(const struct side *s, int i, int k)
 	s->begin[k] = begin;
 }
 
-/* Of `places` results, in their order or from the last one on; places behind the last result repeat it. */
+/* Of `places` results, in their order or from the last one on; places behind the last result repeat
+ * it. */
 static void weigh(const struct side *s, bool flips, int places)
 {
 	for (int k = 0; k < places; k++) {
@@ -91,7 +95,7 @@ static void weigh(const struct side *s, bool flips, int places)
 	}
 }
 
-/* ---- passes ----------------------------------------------------------------------------------------------- */
+/* ---- passes ---------------------------------------------------------------------------------- */
 
 static inline void store_four(halves h, float *to)
 {
@@ -158,7 +162,8 @@ __attribute__((noinline)) static void mix_rows(
 	}
 }
 
-/* The pixel that is made from `taps` ones from `from` on; weight[taps][GROUP]: each is there for all lanes. */
+/* The pixel that is made from `taps` ones from `from` on; weight[taps][GROUP]: each is there for
+ * all lanes. */
 static inline pixel mix_pixels(const float *from, const float *weight, int taps)
 {
 	pixel sum = {0};
@@ -215,7 +220,7 @@ __attribute__((noinline)) static void mix_row_by_taps(
 	}
 }
 
-/* ---- results ---------------------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 /* As jm_bf16_set of numbers, but in the upper half. */
 static inline words round_upper(const float *from)
@@ -258,7 +263,7 @@ static void store_row(const struct jm_resize_to *to, int y, const float *from)
 	}
 }
 
-/* ---- both ------------------------------------------------------------------------------------------------- */
+/* ---- both ------------------------------------------------------------------------------------ */
 
 /* Both sides of a resizing, and rows. */
 struct tables {
@@ -366,7 +371,7 @@ int jm_picture_resize(const struct jm_picture *p, const struct jm_picture_box *b
 	return 0;
 }
 
-/* ---- placing ---------------------------------------------------------------------------------------------- */
+/* ---- placing --------------------------------------------------------------------------------- */
 
 /* Row y of the picture, from `left` of the result on, normalised: ret[3][plane] */
 static void place_row(

@@ -15,7 +15,8 @@ struct jm_resize_to {
 	int size;   /* pixels of both sides */
 	bool flips; /* left becomes right */
 	enum jm_dtype type;
-	void *values; /* [3][size][size]: (pixel / 255 - mean) / deviation of each channel, as of ImageNet */
+	/* [3][size][size]: (pixel / 255 - mean) / deviation of each channel, as of ImageNet */
+	void *values;
 };
 
 /* What one thread keeps from picture to picture; zeroed at first. */
@@ -25,12 +26,13 @@ struct jm_resize_room {
 };
 
 /*
- * Resizes a part, bilinear with the triangle as wide as the step where it shrinks (as Pillow does with `box`): pixels around the
- * part weigh in at its edges. JM_ENOMEM.
+ * Resizes a part, bilinear with the triangle as wide as the step where it shrinks (as Pillow does
+ * with `box`): pixels around the part weigh in at its edges. JM_ENOMEM.
  */
 int jm_picture_resize(const struct jm_picture *p, const struct jm_picture_box *box,
 	const struct jm_resize_to *to, struct jm_resize_room *room, struct jm_err *err);
-/* The pixels as they are, the first one at (left, top) of the result; black around them. JM_ENOMEM. */
+/* The pixels as they are, the first one at (left, top) of the result; black around them.
+ * JM_ENOMEM. */
 int jm_picture_place(const struct jm_picture *p, int left, int top, const struct jm_resize_to *to,
 	struct jm_resize_room *room, struct jm_err *err);
 void jm_resize_room_done(struct jm_resize_room *room);

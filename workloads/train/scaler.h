@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the loss is multiplied by before its gradients, so that small ones do not vanish in a narrow type
- * (Micikevicius et al., arXiv 1710.03740): fixed, or found by trying. The constants are PyTorch's.
+ * What the loss is multiplied by before its gradients, so that small ones do not vanish in a narrow
+ * type (Micikevicius et al., arXiv 1710.03740): fixed, or found by trying. The constants are
+ * PyTorch's.
  */
 #ifndef JM_SCALER_H
 #define JM_SCALER_H
@@ -23,11 +24,12 @@ struct jm_scaler {
 
 /* "512", "dynamic" or "dynamic:512". */
 int jm_scaler_parse(const char *text, struct jm_scaler *ret, struct jm_err *err);
-/* Called when the outcome of a step is known. finite: its gradient was finite; used: the scale that it
- * ran with. A step that was already under way when an earlier one failed does not halve the scale again. */
+/* Called when the outcome of a step is known. finite: its gradient was finite; used: the scale that
+ * it ran with. A step that was already under way when an earlier one failed does not halve the
+ * scale again. */
 void jm_scaler_step(struct jm_scaler *s, double used, bool finite);
-/* Called before jm_scaler_step for a gradient that is not finite: may the scale be the reason, so that
- * the step is skipped? */
+/* Called before jm_scaler_step for a gradient that is not finite: may the scale be the reason, so
+ * that the step is skipped? */
 bool jm_scaler_forgives(const struct jm_scaler *s);
 
 #endif

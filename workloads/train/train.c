@@ -54,7 +54,7 @@ static int train_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 	return jm_train_prepare(s, err);
 }
 
-/* ---- steps ---------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 #define FEW 4 /* numbers, at most, in an input that the host writes in each step */
 
@@ -66,8 +66,8 @@ static void set_few(struct train *s, const struct jm_tensor *t, const double *va
 }
 
 /*
- * The learning rate and the bias corrections of Adam at update t = 1, 2..., and the loss scale. A step that
- * is under way counts as an update: whether it was skipped is known one step later.
+ * The learning rate and the bias corrections of Adam at update t = 1, 2..., and the loss scale. A
+ * step that is under way counts as an update: whether it was skipped is known one step later.
  */
 static int feed_settings(struct train *s, struct jm_err *err)
 {
@@ -149,9 +149,9 @@ static int judge(struct train *s, const struct jm_result *r, struct jm_err *err)
 }
 
 /*
- * The loss of a step is the mean over the ranks. They have to ask for it at the same places, so none looks whether
- * its own device is done already. A dynamic loss scale follows from results at fixed places as well; otherwise the
- * bits would depend on the speed of the host.
+ * The loss of a step is the mean over the ranks. They have to ask for it at the same places, so
+ * none looks whether its own device is done already. A dynamic loss scale follows from results at
+ * fixed places as well; otherwise the bits would depend on the speed of the host.
  */
 static int take_result(struct train *s, bool wait, struct jm_result *ret, struct jm_err *err)
 {
@@ -233,7 +233,8 @@ static void tell_evaluation(struct train *s, const struct jm_evaluated *e)
 	json_array_append_new(all, one);
 }
 
-/* The aim of --until: the first evaluation that finds it ends the run. Each rank has to know when, for its meters. */
+/* The aim of --until: the first evaluation that finds it ends the run. Each rank has to know when,
+ * for its meters. */
 static void judge_until(struct train *s, const struct jm_evaluated *e)
 {
 	struct jm_work *work = s->work;
@@ -459,7 +460,8 @@ static int check_first(const struct train *s, struct jm_err *err)
 		s->loss_first, (long long)first.classes, first.guess, first.least, first.most);
 }
 
-/* The loss of the first batch, run again, is not lower than it was: an error, or nothing is known. */
+/* The loss of the first batch, run again, is not lower than it was: an error, or nothing is
+ * known. */
 static int not_fallen(const struct train *s, double again, struct jm_err *err)
 {
 	long steps = s->steps - s->first;
@@ -487,7 +489,8 @@ static int not_fallen(const struct train *s, double again, struct jm_err *err)
 	return steps < FEW_STEPS && isfinite(again) ? CANNOT_TELL : JM_ERANGE;
 }
 
-/* The first batch again: its loss must have fallen. Of random samples that are new each time nothing can be learned. */
+/* The first batch again: its loss must have fallen. Of random samples that are new each time
+ * nothing can be learned. */
 static int train_verify(void *state, struct jm_err *err)
 {
 	struct train *s = state;

@@ -98,8 +98,8 @@ static double mean(const struct jm_evaluation *e, const struct jm_tensor *t, int
 }
 
 /*
- * Over all pictures, each once: the places that others fill (jm_loader_way.evaluates) hold the picture of the last batch, whose means
- * are its loss and answer.
+ * Over all pictures, each once: the places that others fill (jm_loader_way.evaluates) hold the
+ * picture of the last batch, whose means are its loss and answer.
  */
 static void count_pictures(struct jm_evaluation *e, int64_t fillers, struct jm_evaluated *ret)
 {

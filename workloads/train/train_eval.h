@@ -29,8 +29,8 @@ int jm_evaluation_plan(struct jm_evaluation *e, const struct jm_training *t,
 	const struct jm_program *training, struct jm_err *err);
 /* Discards what was planned. */
 void jm_evaluation_drop(struct jm_evaluation *e);
-/* Bytes of device memory that the training and, if it is planned, its evaluation take together, with inputs on
- * their way; `feed` is that of the training. */
+/* Bytes of device memory that the training and, if it is planned, its evaluation take together,
+ * with inputs on their way; `feed` is that of the training. */
 size_t jm_evaluation_peak(const struct jm_evaluation *e, const struct jm_program *training,
 	const struct jm_batch_feed *feed);
 /* Builds the program of the evaluation after that of the training. e->feed: seed, inputs, corpus

@@ -13,7 +13,7 @@
 
 #define MEMORY_SHARE 8 /* of free memory, for batches that are prepared: one of so many parts */
 
-/* ---- data sets ------------------------------------------------------------------------------------------ */
+/* ---- data sets ------------------------------------------------------------------------------- */
 
 static bool has_fill(const struct jm_model *model, enum jm_fill fill)
 {
@@ -98,7 +98,7 @@ int jm_train_pictures_open(struct train *s, struct jm_err *err)
 	return code ? code : set_classes(s, err);
 }
 
-/* ---- loaders -------------------------------------------------------------------------------------------- */
+/* ---- loaders --------------------------------------------------------------------------------- */
 
 static int threads_of(const struct train *s)
 {

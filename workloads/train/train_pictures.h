@@ -6,8 +6,9 @@
 #include "train_state.h"
 
 /*
- * Opens --data and --eval-data, and sets the number of classes to theirs; does nothing without them. JM_EUSAGE: the model learns
- * from no pictures, --classes is another number, the sets have not the same classes, or nothing is held out.
+ * Opens --data and --eval-data, and sets the number of classes to theirs; does nothing without
+ * them. JM_EUSAGE: the model learns from no pictures, --classes is another number, the sets have
+ * not the same classes, or nothing is held out.
  */
 int jm_train_pictures_open(struct train *s, struct jm_err *err);
 /* Starts the loaders for the planned program, and sets when and on what evaluations are. */

@@ -25,7 +25,8 @@ struct jm_results {
 	const struct jm_tensor *loss, *norm;
 	int n_losses; /* of a step */
 	struct jm_result_slot {
-		char *host; /* pinned: the losses, then the norm, then the device's clock, 8 bytes each */
+		/* pinned: the losses, then the norm, then the device's clock, 8 bytes each */
+		char *host;
 		struct jm_event done;
 		struct jm_result result;
 	} slot[JM_STEPS_UNDER_WAY];

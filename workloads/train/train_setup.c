@@ -29,7 +29,8 @@ static double seconds_since(int64_t start)
 	return 1e-9 * (double)(jm_clock_now(jm_clock_real()) - start);
 }
 
-/* A device's context is created here; of a GPU that takes longer than all else that does not depend on the model. */
+/* A device's context is created here; of a GPU that takes longer than all else that does not depend
+ * on the model. */
 static int open_device(struct train *s, struct jm_err *err)
 {
 	int64_t start = jm_clock_now(jm_clock_real());
@@ -45,14 +46,15 @@ static bool is_narrow(const struct jm_training *t)
 	return t->precision == JM_BF16 && !t->pure;
 }
 
-/* On the way through the memory of the host gradients are rounded, unless --gradients f32 forbids it. */
+/* On the way through the memory of the host gradients are rounded, unless --gradients f32 forbids
+ * it. */
 static bool rounds_by_host(const struct train *s)
 {
 	return is_narrow(&s->training) && strcmp(s->given.gradients, "f32") != 0;
 }
 
-/* True for two ranks with tokens in bf16 or fp8 whose exchanges through the memory of the host hide behind products: links
- * between GPUs then sleep. */
+/* True for two ranks with tokens in bf16 or fp8 whose exchanges through the memory of the host hide
+ * behind products: links between GPUs then sleep. */
 static bool prefers_host(const struct train *s)
 {
 	struct jm_training t = s->training;
@@ -72,7 +74,8 @@ static bool prefers_host(const struct train *s)
 	return fits;
 }
 
-/* Through the memory of the host if --transport says so or, where it is auto, all ranks prefer it. */
+/* Through the memory of the host if --transport says so or, where it is auto, all ranks prefer
+ * it. */
 static int open_gang(struct train *s, struct jm_err *err)
 {
 	struct jm_gang_way way = {.transport = s->given.transport};
@@ -97,9 +100,10 @@ static int choose_rounding(struct train *s, struct jm_err *err)
 	return 0;
 }
 
-/* ---- the plan ------------------------------------------------------------------------------------------ */
+/* ---- the plan -------------------------------------------------------------------------------- */
 
-/* What is free is shared by the ranks of a host; all go by what rank 0 found before any of them took some. */
+/* What is free is shared by the ranks of a host; all go by what rank 0 found before any of them
+ * took some. */
 static int find_memory(struct train *s, struct jm_err *err)
 {
 	double gb = s->given.memory;
@@ -135,8 +139,8 @@ static void drop_plan(struct train *s)
 	s->graph = NULL;
 }
 
-/* Shares of a step's time by the roofline that go into values made again, where the plan of the usual one does not
- * fit: twice that, up to 1 %, then a quarter more each, up to 10 %. */
+/* Shares of a step's time by the roofline that go into values made again, where the plan of the
+ * usual one does not fit: twice that, up to 1 %, then a quarter more each, up to 10 %. */
 #define REMADE_TWICE 2
 #define REMADE_UP_TO 0.01
 #define REMADE_NEXT  1.25

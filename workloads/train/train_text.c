@@ -26,7 +26,8 @@ static int describe_text(
 	return code;
 }
 
-/* The text that the user names, else the first one that exists on this machine; NULL = there is none. */
+/* The text that the user names, else the first one that exists on this machine; NULL = there is
+ * none. */
 static const char *text_path(const struct train *s)
 {
 	const char *path = s->given.text;

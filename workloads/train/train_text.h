@@ -9,8 +9,9 @@
 int jm_train_text_check(const struct train *s, struct jm_err *err);
 
 /*
- * Opens the text of --text, or one of this machine, for the feed of the training, and holds samples out for evaluations;
- * the record's line says which text it is. JM_ENOENT: there is none. JM_ERANGE: it is too short, or the vocabulary too small.
+ * Opens the text of --text, or one of this machine, for the feed of the training, and holds samples
+ * out for evaluations; the record's line says which text it is. JM_ENOENT: there is none.
+ * JM_ERANGE: it is too short, or the vocabulary too small.
  */
 int jm_train_text_open(struct train *s, struct jm_err *err);
 

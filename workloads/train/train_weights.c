@@ -114,7 +114,7 @@ int jm_train_weights_start(struct train *s, struct jm_err *err)
 	return code;
 }
 
-/* ---- files --------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static int save(struct train *s, struct jm_err *err)
 {

@@ -13,7 +13,8 @@ static inline bool jm_train_weights_given(const struct jm_train_weights *w)
 
 /* Opens --from and tries --save, before any device is. */
 int jm_train_weights_open(struct train *s, struct jm_err *err);
-/* Writes the start values of the built program: random ones, then those of --from and --continue. */
+/* Writes the start values of the built program: random ones, then those of --from and
+ * --continue. */
 int jm_train_weights_start(struct train *s, struct jm_err *err);
 /* Is a checkpoint to be written after the step that was begun last? */
 bool jm_train_weights_due(const struct train *s);

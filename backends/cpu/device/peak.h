@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The rate of bf16 dot products of one core in FLOP/s; 0 = the processor has no such instructions. */
+/* The rate of bf16 dot products of one core in FLOP/s; 0 = the processor has no such
+ * instructions. */
 double cpu_peak_bf16(void);
 /* True if the processor has matrix tiles, with which oneDNN's bf16 is the fastest choice. */
 bool cpu_has_tiles(void);

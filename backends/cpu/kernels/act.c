@@ -14,7 +14,7 @@ static size_t piece(int64_t n, int64_t i)
 	return (size_t)(n - i < PIECE ? n - i : PIECE);
 }
 
-/* ---- elementwise ---------------------------------------------------------------------------------------- */
+/* ---- elementwise ----------------------------------------------------------------------------- */
 
 /* Inlined with a constant `act`, without which the compiler does not vectorise the loops. */
 JM_INLINE void act_as(
@@ -78,7 +78,7 @@ static void act_grad(enum cpu_act kind, struct cpu_vec dy, struct cpu_vec x, str
 	}
 }
 
-/* ---- swiglu (arXiv 2002.05202): a row is gates, then values ------------------------------------------------ */
+/* ---- swiglu (arXiv 2002.05202): a row is gates, then values ---------------------------------- */
 
 static void swiglu_piece(const struct cpu_swiglu *p, int64_t row, int64_t i)
 {
@@ -130,7 +130,7 @@ static void swiglu_grad(const struct cpu_swiglu *p, int threads)
 		swiglu_grad_piece(p, i / pieces, i % pieces * PIECE);
 }
 
-/* ---- dropout (jmlr v15, Srivastava 2014): a pair of elements shares 64 bits ------------------------------- */
+/* ---- dropout (jmlr v15, Srivastava 2014): a pair of elements shares 64 bits ------------------ */
 
 static void dropout(
 	struct cpu_vec x, struct cpu_vec y, int64_t n, const struct cpu_dropout *how, int threads)

@@ -30,7 +30,7 @@ static int64_t place(const struct cpu_view *v, int64_t b, int64_t s, int64_t h)
 	return v->offset + b * v->batch + s * v->row + h * v->head;
 }
 
-/* ---- tiles ---------------------------------------------------------------------------------------- */
+/* ---- tiles ----------------------------------------------------------------------------------- */
 
 /* c[rows,cols] (+)= a b; rows a multiple of JM_ROWS, cols of WIDE. a(i, k) = a[i * ai + k * ak]. */
 JM_INLINE void product(int64_t rows, int64_t cols, int64_t nk, const float *a, int64_t ai,
@@ -126,7 +126,7 @@ static int64_t seen(const struct cpu_attention *a, int64_t s0, int64_t n, int64_
 	return min64(KEYS, end - t0);
 }
 
-/* ---- forward --------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 /* Replaces a query's scores x[n] of a tile by exp(x scale - max), and rescales the output so
  * far. */
@@ -226,7 +226,7 @@ static void attention(const struct cpu_attention *a, int threads)
 	}
 }
 
-/* ---- backward -------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /*
  * p = exp(scores scale - lse); dp is replaced by the gradient of the scores, p (dp - delta) scale,

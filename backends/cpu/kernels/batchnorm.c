@@ -57,7 +57,7 @@ static void add_lanes(double *sum, const jm_l16 *part, int n)
 			sum[l] += (double)part[i][l];
 }
 
-/* ---- statistics --------------------------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 enum { CHAINS = 4 };
 
@@ -116,7 +116,7 @@ static void moments(const struct cpu_bn *p, int64_t k)
 		jm_bn_finish(p, k * x->lanes + l, n, (double)first[l], s[l], q[l]);
 }
 
-/* ---- apply -------------------------------------------------------------------------------------------- */
+/* ---- apply ----------------------------------------------------------------------------------- */
 
 JM_INLINE void apply_run(const struct cpu_bn *p, bool bf16, const struct run *r, jm_l16 mean,
 	jm_l16 scale, jm_l16 beta)
@@ -165,7 +165,7 @@ static void bn(const struct cpu_bn *p, int threads)
 	}
 }
 
-/* ---- backward ----------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* The coefficients of a chunk's channels: the norm without its ReLU is (x - mean) scale + beta. */
 struct norm {

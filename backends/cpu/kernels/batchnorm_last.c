@@ -107,7 +107,7 @@ static struct part part_at(const struct plane *m, int64_t row, int64_t end, int6
 			what(m, BACKWARD_NORM, false, part);                                       \
 	} while (0)
 
-/* ---- sums ---------------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 /* dy of channels from c on where the ReLU passed its input, else 0; d: x - mean */
 JM_INLINE jm_l16 passed(const struct plane *m, enum kind kind, bool bf16, int64_t at, int64_t c,
@@ -197,7 +197,7 @@ static void join(const struct plane *m, int64_t c, double *ret_sum, double *ret_
 	*ret_product = product;
 }
 
-/* ---- results ------------------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 /* y = (x - mean) scale + beta + add, and its ReLU */
 JM_INLINE void forward_vector(const struct plane *m, bool bf16, int64_t at, int64_t c, int width)
@@ -264,7 +264,7 @@ static void write_share(const struct plane *m)
 			BY_KIND(write_part, m, part_at(m, from + i * BLOCK, to, at));
 }
 
-/* ---- batch norm ---------------------------------------------------------------------------------------- */
+/* ---- batch norm ------------------------------------------------------------------------------ */
 
 /* Computes the coefficients of channel c from its sums, if sums were made. */
 static void finish(const struct plane *m, int64_t c)

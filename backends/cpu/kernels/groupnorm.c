@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Group norm, also with SiLU. A group of an image is one thread's: runs of adjacent elements, which are a channel's pixels
- * in plain images and a pixel's channels where the channels are last.
+ * Group norm, also with SiLU. A group of an image is one thread's: runs of adjacent elements, which
+ * are a channel's pixels in plain images and a pixel's channels where the channels are last.
  */
 #include "kernel_set.h"
 #include "simd.h"
@@ -54,7 +54,7 @@ JM_INLINE void over(const struct cpu_groups *p, const struct runs *r, each_fn *e
 		}
 }
 
-/* ---- forward -------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 struct moments {
 	double sum, squares; /* squares: of the differences to mean */
@@ -121,7 +121,7 @@ static void norm(const struct cpu_groups *p, int threads)
 	}
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 struct slopes {
 	float mean, rstd;

@@ -84,11 +84,13 @@ struct cpu_pool {
 	struct cpu_image x, y, dx;
 	int kernel[2], stride[2], pad[2];
 	bool count_pad, accumulate;
-	bool sums;	/* in place of the mean of a window its sum */
-	float *scratch; /* maxpool-grad, avgpool-grad: 16 lanes of x's rows and columns per thread */
+	bool sums; /* in place of the mean of a window its sum */
+	/* maxpool-grad, avgpool-grad: 16 lanes of x's rows and columns per thread */
+	float *scratch;
 };
 
-/* Group norm; images plain or with their channels last. In the gradient y is dy, and dx, dgamma and dbeta are written. */
+/* Group norm; images plain or with their channels last. In the gradient y is dy, and dx, dgamma and
+ * dbeta are written. */
 struct cpu_groups {
 	struct cpu_image x, y, dx;
 	int groups;

@@ -34,8 +34,8 @@ static size_t xent_scratch(int64_t rows, int64_t classes, int threads)
 	       row_floats(classes) * (size_t)threads * sizeof(float);
 }
 
-/* e = exp(x - max), where *max first becomes the largest value so far; *sum is scaled to it and grows by
- * e. */
+/* e = exp(x - max), where *max first becomes the largest value so far; *sum is scaled to it and
+ * grows by e. */
 static void take_piece(const float *x, size_t n, float *restrict e, float *max, double *sum)
 {
 	float top = *max, part = 0;

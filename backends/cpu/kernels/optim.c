@@ -16,7 +16,7 @@ static int64_t block_end(int64_t from, int64_t n)
 	return n - from < BLOCK ? n : from + BLOCK;
 }
 
-/* ---- the norm ------------------------------------------------------------------------------------------- */
+/* ---- the norm -------------------------------------------------------------------------------- */
 
 static size_t norm_scratch(int64_t n)
 {
@@ -83,7 +83,7 @@ static double squares(const float *x, int64_t n, bool bf16, double *scratch, int
 	return total;
 }
 
-/* ---- the rules, for n elements of f32 ------------------------------------------------------------------- */
+/* ---- the rules, for n elements of f32 -------------------------------------------------------- */
 
 /* A piece of the slabs; clip: factor of the gradients; decay: weight decay, or 0. */
 struct piece {
@@ -148,7 +148,7 @@ static void apply(const struct cpu_update *u, const struct piece *x)
 	}
 }
 
-/* ---- a pass over the slabs ------------------------------------------------------------------------------ */
+/* ---- a pass over the slabs ------------------------------------------------------------------- */
 
 /* Widens pieces of bf16 slabs, updates them as f32 and rounds them stochastically. */
 static void apply_bf16(

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keys and values in pages: storing those of a step's rows [T,(H+2G)D], and attention of the T rows to the
- * pages of their requests. One thread computes one head of one row, so a row's bits do not depend on other rows.
+ * Keys and values in pages: storing those of a step's rows [T,(H+2G)D], and attention of the T rows
+ * to the pages of their requests. One thread computes one head of one row, so a row's bits do not
+ * depend on other rows.
  */
 #include "kernel_set.h"
 #include "simd.h"

@@ -172,7 +172,7 @@ static void mean_grad(const struct cpu_pool *p, int threads)
 	over_planes_grad(p, false, threads);
 }
 
-/* ---- over the whole image ------------------------------------------------------------------------------ */
+/* ---- over the whole image -------------------------------------------------------------------- */
 
 static void global_one(const struct cpu_image *x, int64_t n, int64_t k, void *y, bool add)
 {

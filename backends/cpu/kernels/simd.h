@@ -120,9 +120,9 @@ JM_INLINE void jm_emit(void *y, bool bf16, bool add, size_t first, size_t n, flo
 }
 
 /*
- * e^x for x <= 87, relative error under 2e-7 (checked in tests/unit/backends/cpu/test_cpu.c); 0 below -87. This
- * suffices for softmax and the gates below. x = k ln 2 + r, |r| <= ln 2 / 2; the polynomial of
- * degree 6 for e^r has the smallest relative error (3e-9).
+ * e^x for x <= 87, relative error under 2e-7 (checked in tests/unit/backends/cpu/test_cpu.c); 0
+ * below -87. This suffices for softmax and the gates below. x = k ln 2 + r, |r| <= ln 2 / 2; the
+ * polynomial of degree 6 for e^r has the smallest relative error (3e-9).
  */
 JM_INLINE float jm_exp(float x)
 {

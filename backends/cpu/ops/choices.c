@@ -107,7 +107,7 @@ static void fill(
 	}
 }
 
-/* ---- cost ------------------------------------------------------------------------------------------------ */
+/* ---- cost ------------------------------------------------------------------------------------ */
 
 /* Where channels are not adjacent, windows are processed one lane at a time, which limits their
  * speed. */

@@ -8,7 +8,7 @@
 
 #include "dnnl_conv.h"
 
-/* ---- build ---------------------------------------------------------------------------------------------- */
+/* ---- build ----------------------------------------------------------------------------------- */
 
 static dnnl_status_t add_arg(const struct cpu_dev *dev, struct cpu_conv *c,
 	const dnnl_memory_desc_t *md, int arg, void *data)
@@ -129,7 +129,7 @@ static int build(const struct cpu_dev *dev, struct cpu_exec *exec, struct jm_err
 	return s ? cpu_conv_fail(err, &exec->node[0], s) : 0;
 }
 
-/* ---- run ------------------------------------------------------------------------------------------------ */
+/* ---- run ------------------------------------------------------------------------------------- */
 
 static int64_t elements(const dnnl_memory_desc_t *md)
 {

@@ -79,7 +79,7 @@ static struct jm_node linear_node(const struct jm_node *n, struct jm_tensor *t)
 	return l;
 }
 
-/* ---- select --------------------------------------------------------------------------------------------- */
+/* ---- select ---------------------------------------------------------------------------------- */
 
 static bool is_faster(const struct cpu_dev *dev, const struct jm_node *n)
 {
@@ -128,7 +128,7 @@ int cpu_conv_matrix_offer(
 	return 1;
 }
 
-/* ---- build and run -------------------------------------------------------------------------------------- */
+/* ---- build and run --------------------------------------------------------------------------- */
 
 static int run(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {

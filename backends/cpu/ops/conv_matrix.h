@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A convolution with a window of one pixel over images with their channels last is a linear layer over all pixels: y[pixels, K] = x[pixels, C] w[K, C]^T, and so are its gradients. */
+/* A convolution with a window of one pixel over images with their channels last is a linear layer
+ * over all pixels: y[pixels, K] = x[pixels, C] w[K, C]^T, and so are its gradients. */
 #ifndef JM_CONV_MATRIX_H
 #define JM_CONV_MATRIX_H
 

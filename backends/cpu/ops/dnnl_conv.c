@@ -20,7 +20,7 @@ int cpu_conv_fail(struct jm_err *err, const struct jm_node *node, dnnl_status_t 
 		"oneDNN cannot run this %s (its status %d).", jm_op_name(node->op), (int)status);
 }
 
-/* ---- from node to shapes -------------------------------------------------------------------------------- */
+/* ---- from node to shapes --------------------------------------------------------------------- */
 
 static void set_tensors(struct cpu_conv *c, const struct jm_node *n)
 {
@@ -131,7 +131,7 @@ static void wanted_desc(const struct cpu_conv *c, enum role role, const struct j
 		dnnl_memory_desc_init_by_tag(ret, ret->ndims, ret->dims, type, dnnl_format_tag_any);
 }
 
-/* ---- the primitive descriptor --------------------------------------------------------------------------- */
+/* ---- the primitive descriptor ---------------------------------------------------------------- */
 
 static dnnl_status_t forward_desc(const struct cpu_conv *c, const dnnl_memory_desc_t *md,
 	const dnnl_memory_desc_t *bias, dnnl_convolution_desc_t *ret)
@@ -265,7 +265,7 @@ dnnl_status_t cpu_conv_plan(const struct cpu_dev *dev, const struct jm_node *nod
 	return plan(dev, fixed, ret);
 }
 
-/* ---- select --------------------------------------------------------------------------------------------- */
+/* ---- select ---------------------------------------------------------------------------------- */
 
 static void set_choice(const struct jm_node *n, const struct jm_layout *l, struct jm_choice *ret)
 {

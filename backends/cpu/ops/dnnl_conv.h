@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan of a convolution, or of a gradient of one, in oneDNN: the layouts, which oneDNN chooses, scratch, and images per call. */
+/* The plan of a convolution, or of a gradient of one, in oneDNN: the layouts, which oneDNN chooses,
+ * scratch, and images per call. */
 #ifndef JM_DNNL_CONV_H
 #define JM_DNNL_CONV_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What stays of the logits is found without sorting: their bits, as numbers in the same order, are narrowed down byte by byte to
- * the last one that stays (radix selection).
+ * What stays of the logits is found without sorting: their bits, as numbers in the same order, are
+ * narrowed down byte by byte to the last one that stays (radix selection).
  */
 #include "draw.h"
 
@@ -9,7 +9,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* The last logit that stays: those with a larger key, and the first `equals` of those with the same. */
+/* The last logit that stays: those with a larger key, and the first `equals` of those with the
+ * same. */
 struct cut {
 	uint32_t key;
 	int64_t equals;
@@ -54,7 +55,8 @@ static double sum_of(const struct logits *l, const struct cut *cut)
 	return sum;
 }
 
-/* Amounts of those that stay by one byte of their keys, whose higher bytes are those of `prefix`. */
+/* Amounts of those that stay by one byte of their keys, whose higher bytes are those of
+ * `prefix`. */
 static void tally(const struct logits *l, const struct cut *within, bool by_weight, uint32_t prefix,
 	int shift, double *amount)
 {
@@ -70,7 +72,8 @@ static void tally(const struct logits *l, const struct cut *within, bool by_weig
 	}
 }
 
-/* The first ones in order, within a cut, whose amount (their number, or their weights) reaches `wanted`. */
+/* The first ones in order, within a cut, whose amount (their number, or their weights) reaches
+ * `wanted`. */
 static struct cut narrow(
 	const struct logits *l, const struct cut *within, bool by_weight, double wanted)
 {

@@ -96,7 +96,7 @@ static int run_dropout(const struct cpu_dev *dev, const struct cpu_exec *exec, s
 	return 0;
 }
 
-/* ---- the table -------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 const struct cpu_op cpu_ops_act[] = {
 	{{JM_OP_GELU}, 1, NULL, NULL, NULL, run_act, NULL},

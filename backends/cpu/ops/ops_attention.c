@@ -108,7 +108,7 @@ static int run_attention_grad(
 	return 0;
 }
 
-/* ---- the table -------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 const struct cpu_op cpu_ops_attention[] = {
 	{{JM_OP_ATTENTION}, 1, takes_attention, scratch_attention, NULL, run_attention, NULL},

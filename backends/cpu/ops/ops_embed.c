@@ -116,7 +116,7 @@ static int takes_rope(const struct cpu_dev *dev, const struct jm_node *n, struct
 	return 0;
 }
 
-/* ---- the table -------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 const struct cpu_op cpu_ops_embed[] = {
 	{{JM_OP_EMBED}, 1, NULL, NULL, NULL, run_embed, NULL},

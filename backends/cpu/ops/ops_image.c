@@ -22,7 +22,7 @@ static int takes_images(const struct cpu_dev *dev, const struct jm_node *n, stru
 	return 0;
 }
 
-/* ---- batch norm ------------------------------------------------------------------------------------------ */
+/* ---- batch norm ------------------------------------------------------------------------------ */
 
 static float *floats(const struct jm_tensor *t)
 {
@@ -180,7 +180,7 @@ static int run_bn_grad(const struct cpu_dev *dev, const struct cpu_exec *exec, s
 	return 0;
 }
 
-/* ---- pooling --------------------------------------------------------------------------------------------- */
+/* ---- pooling --------------------------------------------------------------------------------- */
 
 /* upsample is the gradient of windows that do not overlap, of which sums are taken. */
 static struct cpu_pool pool_of(const struct jm_node *n, void *scratch)
@@ -262,7 +262,7 @@ static int run_gap(const struct cpu_dev *dev, const struct cpu_exec *exec, struc
 	return 0;
 }
 
-/* ---- group norm ------------------------------------------------------------------------------------------ */
+/* ---- group norm ------------------------------------------------------------------------------ */
 
 static size_t scratch_groups(const struct cpu_dev *dev, const struct jm_node *n)
 {
@@ -325,7 +325,7 @@ static int run_groupnorm_grad(
 	return 0;
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 const struct cpu_op cpu_ops_image[] = {
 	{{JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}, 3, takes_bn, scratch_bn, NULL, run_bn,

@@ -44,7 +44,7 @@ static int run_xent(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 	return 0;
 }
 
-/* ---- the table -------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 const struct cpu_op cpu_ops_loss[] = {
 	{{JM_OP_SOFTMAX_XENT}, 1, NULL, scratch_xent, NULL, run_xent, NULL},

@@ -179,7 +179,7 @@ static int run_sample(const struct cpu_dev *dev, const struct cpu_exec *exec, st
 	return 0;
 }
 
-/* ---- the table -------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 const struct cpu_op cpu_ops_pages[] = {
 	{{JM_OP_CACHE_WRITE}, 1, takes, NULL, build_write, run_write, drop_write},

@@ -35,7 +35,8 @@ static uint8_t magnitude(const struct format *f, float x)
 	return (uint8_t)(((bits + half) >> cut) - ((127U - (uint32_t)f->bias) << f->mantissa));
 }
 
-/* The nearest code, or the even one of two; a value that is too large becomes the largest number; keeps NaN. */
+/* The nearest code, or the even one of two; a value that is too large becomes the largest number;
+ * keeps NaN. */
 static uint8_t f8_of(enum jm_dtype type, float x)
 {
 	struct format f = format_of(type);
@@ -61,7 +62,7 @@ void cpu_f8_widen(const struct jm_tensor *x, const struct jm_tensor *scale, floa
 			y[k * n + i] = factor[k] * table[from[k * n + i]];
 }
 
-/* ---- quantize ------------------------------------------------------------------------------------------ */
+/* ---- quantize -------------------------------------------------------------------------------- */
 
 static float element(const struct jm_tensor *t, int64_t i)
 {
@@ -135,7 +136,7 @@ static int run_quantize(const struct cpu_dev *dev, const struct cpu_exec *exec, 
 	return 0;
 }
 
-/* ---- rescale ------------------------------------------------------------------------------------------- */
+/* ---- rescale --------------------------------------------------------------------------------- */
 
 static void push(float *row, int64_t length)
 {

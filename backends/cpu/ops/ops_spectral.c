@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transforms of fields, products of their frequencies and the relative loss: turns nodes into the kernels' arguments. A
- * transform is one product with a constant matrix for each axis, from the last to the first and back.
+ * Transforms of fields, products of their frequencies and the relative loss: turns nodes into the
+ * kernels' arguments. A transform is one product with a constant matrix for each axis, from the
+ * last to the first and back.
  */
 #include <stdlib.h>
 
 #include "backends/cpu/device/cpu.h"
 #include "engine/graph/dft_step.h"
 
-/* ---- transforms -------------------------------------------------------------------------------------------- */
+/* ---- transforms ------------------------------------------------------------------------------ */
 
 static struct cpu_fixed_product product_of(const struct jm_dft_step *s)
 {
@@ -125,7 +126,7 @@ static int run_transform(const struct cpu_dev *dev, const struct cpu_exec *exec,
 	return 0;
 }
 
-/* ---- products of each frequency ----------------------------------------------------------------------------- */
+/* ---- products of each frequency -------------------------------------------------------------- */
 
 /* Of [B,2,K,width]: rows are batches; turned: columns are. */
 static struct cpu_complex spectrum(const struct jm_tensor *t, bool turned)
@@ -195,7 +196,7 @@ static int run_mix(const struct cpu_dev *dev, const struct cpu_exec *exec, struc
 	return 0;
 }
 
-/* ---- the relative loss -------------------------------------------------------------------------------------- */
+/* ---- the relative loss ----------------------------------------------------------------------- */
 
 static struct cpu_relative relative_of(const struct jm_node *n)
 {

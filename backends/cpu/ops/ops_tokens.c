@@ -101,7 +101,7 @@ static int run_top1(const struct cpu_dev *dev, const struct cpu_exec *exec, stru
 	return 0;
 }
 
-/* ---- squared differences -------------------------------------------------------------------------------- */
+/* ---- squared differences --------------------------------------------------------------------- */
 
 /* Scratch holds a sum for each row, so that the order is the same for any number of threads. */
 static size_t scratch_mse(const struct cpu_dev *dev, const struct jm_node *n)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JPEG, by libjpeg-turbo: the pixels are those of djpeg with its default settings. Of a part only its pixels are computed, and what
- * is below it is parsed only in files that do not end as a JPEG does: those that end early are damaged, whichever part is wanted.
+ * JPEG, by libjpeg-turbo: the pixels are those of djpeg with its default settings. Of a part only
+ * its pixels are computed, and what is below it is parsed only in files that do not end as a JPEG
+ * does: those that end early are damaged, whichever part is wanted.
  */
 #include "data/sets/picture.h"
 
@@ -21,7 +22,7 @@ struct jpeg {
 	char why[JMSG_LENGTH_MAX];
 };
 
-/* ---- what the library reports ----------------------------------------------------------------------------- */
+/* ---- what the library reports ---------------------------------------------------------------- */
 
 static void on_error(j_common_ptr c)
 {
@@ -47,7 +48,7 @@ static int damaged(const struct jpeg *j, const char *name, struct jm_err *err)
 		name, j->why);
 }
 
-/* ---- decoding --------------------------------------------------------------------------------------------- */
+/* ---- decoding -------------------------------------------------------------------------------- */
 
 static int read_header(
 	struct jpeg *j, const char *name, const unsigned char *bytes, size_t n, struct jm_err *err)
@@ -62,7 +63,8 @@ static int read_header(
 	return 0;
 }
 
-/* From `from` on, of `length` values, as values of which one is `shrink` of them; `most` there are. */
+/* From `from` on, of `length` values, as values of which one is `shrink` of them; `most` there
+ * are. */
 static void scale(int from, int length, int shrink, JDIMENSION most, int *ret_from, int *ret_length)
 {
 	int end = (from + length + shrink - 1) / shrink + EDGE;
@@ -83,7 +85,8 @@ static void read_rows(struct jpeg *j, struct jm_picture *p)
 	}
 }
 
-/* Parses what is below the part. The last row is computed, because the library skips the end without a look at it. */
+/* Parses what is below the part. The last row is computed, because the library skips the end
+ * without a look at it. */
 static void read_rest(struct jpeg *j, struct jm_picture_decoder *d)
 {
 	JSAMPROW row[] = {d->pixels.bytes + d->pixels.size - 3 * (size_t)j->d.output_width};

@@ -37,7 +37,8 @@ static int our_fd(const struct stat *st)
 	return -1;
 }
 
-/* A device, a pipe and our own output are written in place; anything else is replaced by a new file. */
+/* A device, a pipe and our own output are written in place; anything else is replaced by a new
+ * file. */
 static bool in_place(const char *path)
 {
 	struct stat st;
@@ -60,8 +61,8 @@ struct beside {
 	char temporary[PATH_MAX];
 };
 
-/* Opens a file without a name, which it gets later through /proc; -1: the file system or /proc does not
- * support this. */
+/* Opens a file without a name, which it gets later through /proc; -1: the file system or /proc does
+ * not support this. */
 static int open_unnamed(const char *real)
 {
 	char folder[PATH_MAX];

@@ -13,12 +13,13 @@
 int jm_output_try(const char *path, struct jm_err *err);
 /* Writes; false when it failed. */
 typedef bool jm_output_fn(const void *what, FILE *f);
-/* By that function; a regular file is replaced at once when all of it is on the disk. "-" is stdout. */
+/* By that function; a regular file is replaced at once when all of it is on the disk. "-" is
+ * stdout. */
 int jm_output_by(const char *path, jm_output_fn *put, const void *what, struct jm_err *err);
 /* The value, indented. */
 int jm_output_json(const char *path, const json_t *value, struct jm_err *err);
-/* To a new file beside `path`, PATH.1.json or the next number that is free; where its folder takes none, in the
- * current folder, in that of TMPDIR or in /tmp. ret_name: room for PATH_MAX bytes. */
+/* To a new file beside `path`, PATH.1.json or the next number that is free; where its folder takes
+ * none, in the current folder, in that of TMPDIR or in /tmp. ret_name: room for PATH_MAX bytes. */
 int jm_output_json_beside(
 	const char *path, const json_t *value, char *ret_name, struct jm_err *err);
 /* The text, unchanged. */

@@ -55,7 +55,8 @@ int jm_private_folder(const char *path, mode_t mode, int *ret_fd, struct jm_err 
 	if (fd < 0)
 		return failed("open the folder", path, err);
 	rc = fstat(fd, &st) ? failed("look at", path, err) : check_owner(path, &st, geteuid(), err);
-	/* on a read-only file system the mode stays as it is, and what is known can still be read */
+	/* on a read-only file system the mode stays as it is, and what is known can still be
+	 * read */
 	if (!rc && (st.st_mode & 0777) != mode && fchmod(fd, mode) && errno != EROFS)
 		rc = failed("set the permissions of", path, err);
 	if (rc)

@@ -13,14 +13,16 @@
 
 #include "joulemark.h"
 
-/* Opens the folder for the calls below; a folder of ours is closed to other users first. mode: 0700, or
- * 0755 for a folder that all may read. JM_ENOENT: not there; JM_EPERM: no access, or not ours. */
+/* Opens the folder for the calls below; a folder of ours is closed to other users first. mode:
+ * 0700, or 0755 for a folder that all may read. JM_ENOENT: not there; JM_EPERM: no access, or not
+ * ours. */
 int jm_private_folder(const char *path, mode_t mode, int *ret_fd, struct jm_err *err);
 /* Opens a folder that another user may have made, to read what its owner has put there. */
 int jm_public_folder(const char *path, int *ret_fd, struct jm_err *err);
 /* Lists the folder, for closedir; the folder stays open. NULL: errno. */
 DIR *jm_private_list(int folder);
-/* flags: O_RDONLY, O_RDWR, O_CREAT. JM_ENOENT: not there; JM_EPERM; JM_EFORMAT: no plain file of ours. */
+/* flags: O_RDONLY, O_RDWR, O_CREAT. JM_ENOENT: not there; JM_EPERM; JM_EFORMAT: no plain file of
+ * ours. */
 int jm_private_open(int folder, const char *name, int flags, int *ret_fd, struct jm_err *err);
 /* The whole file, terminated by 0, for the caller to free. JM_EFORMAT: larger than max. */
 int jm_private_read(
@@ -29,8 +31,8 @@ int jm_private_read(
  * complete. */
 int jm_private_replace(
 	int folder, const char *name, const char *text, size_t n, mode_t mode, struct jm_err *err);
-/* The same without the sync, for files that need not survive a crash of the machine: readers see the old
- * or the new file. */
+/* The same without the sync, for files that need not survive a crash of the machine: readers see
+ * the old or the new file. */
 int jm_private_publish(
 	int folder, const char *name, const char *text, size_t n, mode_t mode, struct jm_err *err);
 

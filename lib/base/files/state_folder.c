@@ -54,7 +54,8 @@ static int make_folders(char *path)
 	return 0;
 }
 
-/* Journals name what root sets again: whoever writes in this folder could set it. One that is not there is no danger. */
+/* Journals name what root sets again: whoever writes in this folder could set it. One that is not
+ * there is no danger. */
 static int refuse_foreign(const char *base, struct jm_err *err)
 {
 	struct stat st;

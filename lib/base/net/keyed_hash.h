@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A hash that only holders of a key can compute: proves that a peer knows a secret without sending it. SipHash-2-4 with a
- * result of 128 bits (Aumasson, Bernstein: "SipHash: a fast short-input PRF", 2012).
+ * A hash that only holders of a key can compute: proves that a peer knows a secret without sending
+ * it. SipHash-2-4 with a result of 128 bits (Aumasson, Bernstein: "SipHash: a fast short-input
+ * PRF", 2012).
  */
 #ifndef JM_KEYED_HASH_H
 #define JM_KEYED_HASH_H

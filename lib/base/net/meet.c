@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rank 0 admits all others and tells them where each has a door; then each rank visits those below it, from the first,
- * and admits those above it. Rank 1 admits at once, so that no ranks wait for one another in a circle.
+ * Rank 0 admits all others and tells them where each has a door; then each rank visits those below
+ * it, from the first, and admits those above it. Rank 1 admits at once, so that no ranks wait for
+ * one another in a circle.
  */
 #include "meet.h"
 #include "base/clock.h"
@@ -32,7 +33,7 @@ int jm_key_new(unsigned char ret[JM_KEY_BYTES], struct jm_err *err)
 	return jm__meet_random(ret, JM_KEY_BYTES, err);
 }
 
-/* ---- a visit --------------------------------------------------------------------------------------------- */
+/* ---- a visit --------------------------------------------------------------------------------- */
 
 static int refused(const struct jm_meet *m, int rank, uint32_t verdict, struct jm_err *err)
 {
@@ -133,7 +134,8 @@ static int give_up(const struct jm_meet *m, int first, struct jm_err *err)
 	return 0;
 }
 
-/* first: the connection to rank 0, without which no rank waits for the others; -1 = it is visited. */
+/* first: the connection to rank 0, without which no rank waits for the others; -1 = it is
+ * visited. */
 static int visit(const struct jm_meet *m, int rank, const struct place *place, int *door, int first,
 	int *ret_fd, struct jm_err *err)
 {
@@ -161,7 +163,7 @@ static int visit(const struct jm_meet *m, int rank, const struct place *place, i
 	return code < 0 ? code : jm__meet_missing(m, rank, why, err);
 }
 
-/* ---- rank 0, and the others ------------------------------------------------------------------------------ */
+/* ---- rank 0, and the others ------------------------------------------------------------------ */
 
 static int tell_places(
 	const struct jm_meet *m, const int *fd, const uint16_t *port, struct jm_err *err)

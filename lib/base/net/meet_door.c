@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A door: whoever connects is a guest until it has proved that it knows the secret. Guests send a few bytes only, have a
- * few seconds, and the oldest makes room for the next where there are too many, so that strangers cost little and hold up
- * no rank: one that is sent away by their number tries again.
+ * A door: whoever connects is a guest until it has proved that it knows the secret. Guests send a
+ * few bytes only, have a few seconds, and the oldest makes room for the next where there are too
+ * many, so that strangers cost little and hold up no rank: one that is sent away by their number
+ * tries again.
  */
 #include "meet_door.h"
 #include "base/clock.h"
@@ -39,7 +40,7 @@ struct door {
 	int n;
 };
 
-/* ---- proofs ---------------------------------------------------------------------------------------------- */
+/* ---- proofs ---------------------------------------------------------------------------------- */
 
 void jm__meet_prove(const struct jm_meet *m, enum jm__side side, const struct jm__hello *hello,
 	const unsigned char nonce[JM_KEY_BYTES], unsigned char ret[JM_KEY_BYTES])
@@ -59,7 +60,7 @@ int jm__meet_random(void *to, size_t n, struct jm_err *err)
 	return jm_err_set(err, JM_EIO, "The kernel gives no random numbers: %s.", strerror(errno));
 }
 
-/* ---- guests ---------------------------------------------------------------------------------------------- */
+/* ---- guests ---------------------------------------------------------------------------------- */
 
 static void send_away(struct door *d, int i)
 {
@@ -109,7 +110,8 @@ static enum jm__verdict judge(const struct door *d, const struct jm__hello *h)
 	return d->fd[h->rank] >= 0 ? JM__TWICE : JM__WELCOME;
 }
 
-/* A guest that has proved that it knows the secret becomes a rank, or is told why not. False: it is to go. */
+/* A guest that has proved that it knows the secret becomes a rank, or is told why not. False: it is
+ * to go. */
 static bool receive(struct door *d, int i)
 {
 	struct guest *g = &d->guest[i];
@@ -147,7 +149,7 @@ static bool listen_to(struct door *d, int i)
 	return g->got < hello + JM_KEY_BYTES || receive(d, i);
 }
 
-/* ---- waiting --------------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 static int missing(const struct door *d)
 {

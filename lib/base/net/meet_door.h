@@ -37,8 +37,8 @@ int jm__meet_random(void *to, size_t n, struct jm_err *err);
 
 /* The error of a rank that was asked to end while it waited, or 0. */
 int jm__meet_interrupted(const struct jm_meet *m, struct jm_err *err);
-/* Admits all ranks above the own one and closes the door. fd: as of jm_meet, with connections to the ranks below; port:
- * of each admitted rank's own door. */
+/* Admits all ranks above the own one and closes the door. fd: as of jm_meet, with connections to
+ * the ranks below; port: of each admitted rank's own door. */
 int jm__meet_admit(const struct jm_meet *m, int door, int *fd, uint16_t *port, struct jm_err *err);
 /* The error of a rank that has not come in time; why: "" or ": Connection refused". */
 int jm__meet_missing(const struct jm_meet *m, int rank, const char *why, struct jm_err *err);

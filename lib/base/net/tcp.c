@@ -16,7 +16,7 @@
 #define SILENT_MS  6000 /* without an acknowledgement of what was sent */
 #define UNANSWERED 3	/* questions whether there is room */
 
-/* ---- addresses ----------------------------------------------------------------------------------------- */
+/* ---- addresses ------------------------------------------------------------------------------- */
 
 static int wrong_address(const char *address, struct jm_err *err)
 {
@@ -86,7 +86,7 @@ int jm_tcp_other_end(int fd, char ret_host[JM_HOST_SIZE])
 	return end_of(fd, getpeername, ret_host);
 }
 
-/* ---- connections --------------------------------------------------------------------------------------- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 static int socket_for(const struct addrinfo *a)
 {
@@ -186,8 +186,8 @@ void jm_tcp_tune(int fd)
 			sizeof(options[i].value));
 }
 
-/* TCP_USER_TIMEOUT would also end a connection to a peer that lives but reads nothing for a while: such a peer answers
- * when it is asked whether it has room again. */
+/* TCP_USER_TIMEOUT would also end a connection to a peer that lives but reads nothing for a while:
+ * such a peer answers when it is asked whether it has room again. */
 bool jm_tcp_lost(int fd)
 {
 	struct tcp_info info = {0};
@@ -199,7 +199,7 @@ bool jm_tcp_lost(int fd)
 	       ((info.tcpi_unacked && info.tcpi_retransmits) || info.tcpi_probes >= UNANSWERED);
 }
 
-/* ---- messages -------------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static bool may_wait(ssize_t n)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A child process by vfork and exec, its end by pidfd. A fork would copy the page tables, and each page that a sampling
- * thread writes afterwards: a third of what starting a command costs.
+ * A child process by vfork and exec, its end by pidfd. A fork would copy the page tables, and each
+ * page that a sampling thread writes afterwards: a third of what starting a command costs.
  */
 #include "child_process.h"
 #include "base/clock.h"
@@ -88,7 +88,8 @@ static void tell(int fd, const struct word *word)
 		_exit(125);
 }
 
-/* In the child, which shares the parent's memory: the parent's handlers must not run here. exec does the same. */
+/* In the child, which shares the parent's memory: the parent's handlers must not run here. exec
+ * does the same. */
 static void forget_handlers(void)
 {
 	struct sigaction action;

@@ -16,8 +16,9 @@ struct jm_proc_options {
 	/* Called with the reading end of its stdout before it is started. NULL = none. */
 	void (*captured)(void *arg, int fd);
 	void *captured_arg;
-	/* In the child, which shares the memory of the caller until exec: async-signal-safe calls only, and no writing to
-	 * memory. Non-zero from it: the child ends with 126. NULL = none. */
+	/* In the child, which shares the memory of the caller until exec: async-signal-safe calls
+	 * only, and no writing to memory. Non-zero from it: the child ends with 126. NULL =
+	 * none. */
 	int (*before_exec)(void *arg);
 	void *before_exec_arg;
 };
@@ -34,8 +35,8 @@ struct jm_proc {
 	bool ended;
 };
 
-/* environ with these ("NAME=value", NULL-terminated; NULL = none) in place of those of the same names; NULL = memory
- * ran out. The caller frees the array alone. */
+/* environ with these ("NAME=value", NULL-terminated; NULL = none) in place of those of the same
+ * names; NULL = memory ran out. The caller frees the array alone. */
 char **jm_proc_environment(const char *const *add);
 /* Returns when exec has happened. JM_ENOENT: no such command; JM_EPERM: not executable. */
 int jm_proc_start(struct jm_proc *p, const struct jm_ctx *ctx, const struct jm_proc_options *o,
@@ -43,7 +44,8 @@ int jm_proc_start(struct jm_proc *p, const struct jm_ctx *ctx, const struct jm_p
 /* Takes the end of a child whose pidfd is readable (or waits for it). */
 int jm_proc_reap(struct jm_proc *p, const struct jm_ctx *ctx, struct jm_err *err);
 void jm_proc_done(struct jm_proc *p); /* closes what is open; kills a child that still runs */
-/* The exit status a shell gives for a command that jm_proc_start could not start: 127, 126 or 125. */
+/* The exit status a shell gives for a command that jm_proc_start could not start: 127, 126 or
+ * 125. */
 int jm_proc_status_of(int code);
 
 #endif

@@ -15,12 +15,14 @@
 struct jm_driver_call;
 
 /*
- * Calls fn(arg) and waits at most limit_ns. True: it has returned, and arg is the caller's again. False: it has not;
+ * Calls fn(arg) and waits at most limit_ns. True: it has returned, and arg is the caller's again.
+ * False: it has not;
  * *ret_left is the call, and arg, which must be from the heap, is freed with it.
  */
 bool jm_driver_call(
 	void (*fn)(void *arg), void *arg, int64_t limit_ns, struct jm_driver_call **ret_left);
-/* Waits for a call that was left for at most limit_ns more; when it has returned it is freed, and arg is the caller's. */
+/* Waits for a call that was left for at most limit_ns more; when it has returned it is freed, and
+ * arg is the caller's. */
 bool jm_driver_call_again(struct jm_driver_call *call, int64_t limit_ns);
 /* True if a call that was left has returned by now; it is then freed with its argument. */
 bool jm_driver_call_returned(struct jm_driver_call *call);

@@ -15,8 +15,8 @@ struct jm_forward_signals {
 
 /* From now on SIGINT, SIGTERM, SIGHUP and SIGQUIT come by the descriptor alone. */
 int jm_signals_catch(struct jm_forward_signals *s, struct jm_err *err);
-/* Handles one signal that has come. A signal of the terminal went to the whole process group, and so to
- * the child; one that was sent to us alone is passed on. */
+/* Handles one signal that has come. A signal of the terminal went to the whole process group, and
+ * so to the child; one that was sent to us alone is passed on. */
 void jm_signals_pass_on(const struct jm_forward_signals *s, pid_t child);
 void jm_signals_release(struct jm_forward_signals *s);
 

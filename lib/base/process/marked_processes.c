@@ -61,7 +61,7 @@ bool jm_mark_is_ours(const char *mark)
 	return own && has_mark(own, mark);
 }
 
-/* ---- looking ----------------------------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 /* The environment of a process, terminated by 0; NULL = this process may not read it. */
 static char *read_environment(pid_t pid, size_t *ret_n)
@@ -119,7 +119,7 @@ static bool is_marked(pid_t pid, const struct jm_marked *m, struct jm_process *r
 	return ret->start && ret->start >= m->since && jm_process_runs(ret) && !jm_is_guard(pid);
 }
 
-/* ---- ending ------------------------------------------------------------------------------------------ */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 struct round {
 	const struct jm_marked *m;

@@ -27,9 +27,9 @@ void jm_mark_text(const char *mark, char *out, size_t size);
 bool jm_mark_is_ours(const char *mark);
 
 /*
- * Asks all of them to end (SIGTERM), kills them two seconds later, and looks again until there is none. Never a
- * joulemark guard, which ends by itself when it has put settings back. Returns how many there were; ret_names: the
- * first of them, for a sentence.
+ * Asks all of them to end (SIGTERM), kills them two seconds later, and looks again until there is
+ * none. Never a joulemark guard, which ends by itself when it has put settings back. Returns how
+ * many there were; ret_names: the first of them, for a sentence.
  */
 int jm_marked_end(const struct jm_marked *m, char *ret_names, size_t size);
 

@@ -44,8 +44,8 @@ static void each_child(struct jm_strays *o, child_fn *fn)
 		closedir(tasks);
 }
 
-/* Another thread that waits for a child that is reaped here gets ECHILD, which also means that the child
- * has ended. */
+/* Another thread that waits for a child that is reaped here gets ECHILD, which also means that the
+ * child has ended. */
 static bool reaped(pid_t pid)
 {
 	return waitpid(pid, NULL, WNOHANG) == pid;
@@ -66,8 +66,8 @@ static void know(struct jm_strays *o, pid_t pid)
 	o->n_known++;
 }
 
-/* Did it exist before, or is it in the session of a child that did, as a daemon's child whose parent has
- * ended? */
+/* Did it exist before, or is it in the session of a child that did, as a daemon's child whose
+ * parent has ended? */
 static bool is_known(const struct jm_strays *o, pid_t pid)
 {
 	pid_t session = getsid(pid);
@@ -133,8 +133,8 @@ static void end_child(struct jm_strays *o, pid_t pid)
 		o->wait |= jm_is_guard(pid) || !kill(pid, SIGKILL);
 }
 
-/* Repeats until no process is left to wait for and none has ended meanwhile, until the limit, or until
- * hurry_fd is readable. */
+/* Repeats until no process is left to wait for and none has ended meanwhile, until the limit, or
+ * until hurry_fd is readable. */
 static void each_orphan(struct jm_strays *o, child_fn *fn, int64_t limit_ns, int hurry_fd)
 {
 	struct pollfd hurry = {.fd = hurry_fd, .events = POLLIN};

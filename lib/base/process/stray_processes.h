@@ -23,7 +23,8 @@ struct jm_strays {
 	/* adopted processes that were asked to end */
 	pid_t asked[JM_STRAYS_KNOWN];
 	int n_asked;
-	/* of one round: how many are left, whether waiting for one is worth while, whether to look again */
+	/* of one round: how many are left, whether waiting for one is worth while, whether to look
+	 * again */
 	int n_left;
 	pid_t first_left;
 	bool wait, again;
@@ -34,11 +35,11 @@ void jm_strays_begin(struct jm_strays *o, const struct jm_ctx *ctx);
 enum jm_strays_end { JM_STRAYS_LEAVE, JM_STRAYS_ASK, JM_STRAYS_KILL };
 
 /*
- * Ends adopting. The processes adopted meanwhile, and their children, are left alone; or asked to end
- * (SIGTERM) and killed two seconds later, or as soon as hurry_fd (-1 = none) is readable, from which
- * nothing is read; or killed at once. A joulemark guard, which is restoring settings, is never ended,
- * and neither is a process in the session of an earlier child. Takes three seconds at most; the
- * processes that are left then are logged.
+ * Ends adopting. The processes adopted meanwhile, and their children, are left alone; or asked to
+ * end (SIGTERM) and killed two seconds later, or as soon as hurry_fd (-1 = none) is readable, from
+ * which nothing is read; or killed at once. A joulemark guard, which is restoring settings, is
+ * never ended, and neither is a process in the session of an earlier child. Takes three seconds at
+ * most; the processes that are left then are logged.
  */
 void jm_strays_end(struct jm_strays *o, enum jm_strays_end how, int hurry_fd);
 

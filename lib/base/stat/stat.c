@@ -28,7 +28,8 @@ static double median_of(double *values, int n)
 	return n % 2 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
 }
 
-/* The known values. Returns a copy in `stack` or, if there are many, on the heap; NULL: no memory. */
+/* The known values. Returns a copy in `stack` or, if there are many, on the heap; NULL: no
+ * memory. */
 static double *copy_known(const double *values, int n, double *stack, int *ret_n)
 {
 	double *copy = n > MEDIAN_ON_STACK ? malloc((size_t)n * sizeof(*copy)) : stack;
@@ -103,8 +104,8 @@ int jm_stat_outliers(const double *values, int n, bool *ret_flags)
 }
 
 /*
- * The probability of |T| < t as a finite sum in the angle atan(t / sqrt(dof)): Abramowitz and Stegun,
- * Handbook of Mathematical Functions, 26.7.3 (odd) and 26.7.4 (even).
+ * The probability of |T| < t as a finite sum in the angle atan(t / sqrt(dof)): Abramowitz and
+ * Stegun, Handbook of Mathematical Functions, 26.7.3 (odd) and 26.7.4 (even).
  */
 static double t_within(double t, int dof)
 {

@@ -21,13 +21,15 @@ int jm_stat_by_value(const void *a, const void *b);
 void jm_stat_of(const double *values, int n, struct jm_stat *ret);
 
 /*
- * Flags values far from the median: |x - median| > 10 * 1.4826 * MAD, the modified Z score of Iglewicz
- * and Hoaglin, "How to Detect and Handle Outliers" (1993), with a wide threshold, for repeats are few.
- * Returns how many are flagged; fewer than 4 known values, or a MAD of 0, flag none.
+ * Flags values far from the median: |x - median| > 10 * 1.4826 * MAD, the modified Z score of
+ * Iglewicz and Hoaglin, "How to Detect and Handle Outliers" (1993), with a wide threshold, for
+ * repeats are few. Returns how many are flagged; fewer than 4 known values, or a MAD of 0, flag
+ * none.
  */
 int jm_stat_outliers(const double *values, int n, bool *ret_flags);
 
-/* Distribution function of Student's t and the value it reaches with probability p; dof >= 1, 0 < p < 1. */
+/* Distribution function of Student's t and the value it reaches with probability p; dof >= 1, 0 < p
+ * < 1. */
 double jm_stat_t_cdf(double t, int dof);
 double jm_stat_t_quantile(double p, int dof);
 

@@ -59,8 +59,8 @@ static void fill_equations(
 			a[i * n + k] += w[i] * w[k];
 }
 
-/* In place, by Gauss and Jordan; positive definite, so no pivot is looked for. False: it is singular, which
- * is so when no card links two groups of settings. */
+/* In place, by Gauss and Jordan; positive definite, so no pivot is looked for. False: it is
+ * singular, which is so when no card links two groups of settings. */
 static bool invert(double *a, int n)
 {
 	for (int p = 0; p < n; p++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The test of Mann and Whitney, by the exact distribution of the sum of ranks where there are few values. */
+/* The test of Mann and Whitney, by the exact distribution of the sum of ranks where there are few
+ * values. */
 #include "stat_ranks.h"
 #include "stat_compare.h"
 

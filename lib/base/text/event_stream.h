@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Server-sent events as they come over a line (WHATWG HTML, "Server-sent events", interpreting an event stream): the data
- * of each event; names, ids and comments are skipped.
+ * Server-sent events as they come over a line (WHATWG HTML, "Server-sent events", interpreting an
+ * event stream): the data of each event; names, ids and comments are skipped.
  */
 #ifndef JM_EVENT_STREAM_H
 #define JM_EVENT_STREAM_H
@@ -23,8 +23,8 @@ struct jm_event_stream {
 typedef void jm_event_fn(void *arg, const char *text, size_t n);
 
 /*
- * Takes the next bytes and calls `event` for each event that they complete. JM_EFORMAT: an event is longer than
- * JM_EVENT_MOST. JM_ENOMEM.
+ * Takes the next bytes and calls `event` for each event that they complete. JM_EFORMAT: an event is
+ * longer than JM_EVENT_MOST. JM_ENOMEM.
  */
 int jm_event_stream_take(struct jm_event_stream *s, const char *bytes, size_t n, jm_event_fn *event,
 	void *arg, struct jm_err *err);

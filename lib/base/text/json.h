@@ -33,8 +33,8 @@ static inline const char *jm_json_text(const json_t *object, const char *key)
 	return value ? value : "";
 }
 
-/* Each sets a key of an object that is whole or NULL: when memory runs out, or a value is NULL, it frees the object and makes
- * it NULL, and the following calls only free their value. */
+/* Each sets a key of an object that is whole or NULL: when memory runs out, or a value is NULL, it
+ * frees the object and makes it NULL, and the following calls only free their value. */
 static inline void jm_json_set(json_t **object, const char *key, json_t *value)
 {
 	if (!json_object_set_new(*object, key, value))

@@ -8,7 +8,8 @@
 
 #define PIECE ((size_t)1 << 20) /* bytes that are read at a time */
 
-/* Reads more behind what is there, and moves what was not given to the start. false: the file has ended. */
+/* Reads more behind what is there, and moves what was not given to the start. false: the file has
+ * ended. */
 static bool fill(struct jm_json_texts *t)
 {
 	size_t got, need = t->n_read - t->from + PIECE + 1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The texts of the values in a JSON file, one at a time: a list in it is given element by element. A file of any size takes
- * the memory of its longest value. Brackets are counted; whether a text is JSON its reader finds out.
+ * The texts of the values in a JSON file, one at a time: a list in it is given element by element.
+ * A file of any size takes the memory of its longest value. Brackets are counted; whether a text is
+ * JSON its reader finds out.
  */
 #ifndef JM_JSON_TEXTS_H
 #define JM_JSON_TEXTS_H
@@ -27,7 +28,8 @@ struct jm_json_texts {
 };
 
 void jm_json_texts_init(struct jm_json_texts *t, FILE *f);
-/* 1 = a value; 0 = there are no more; JM_EFORMAT or JM_ENOMEM: t->why. A file without a value is wrong. */
+/* 1 = a value; 0 = there are no more; JM_EFORMAT or JM_ENOMEM: t->why. A file without a value is
+ * wrong. */
 int jm_json_texts_next(struct jm_json_texts *t);
 void jm_json_texts_done(struct jm_json_texts *t);
 

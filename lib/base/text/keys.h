@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables of the keys that a JSON object has, one table per kind of object, nested as the objects are.
- * What is read back from a file or a store is checked against its table before any of it is used.
+ * Tables of the keys that a JSON object has, one table per kind of object, nested as the objects
+ * are. What is read back from a file or a store is checked against its table before any of it is
+ * used.
  */
 #ifndef JM_KEYS_H
 #define JM_KEYS_H
@@ -17,7 +18,8 @@ enum jm_key_type {
 	JM_KEY_INTEGER, /* min to max; both 0: any */
 	JM_KEY_NUMBER,	/* the same */
 	JM_KEY_FLAG,	/* true or false */
-	JM_KEY_OBJECT, /* keys: of it; NULL = any keys, whose values are single values or objects of them */
+	/* keys: of it; NULL = any keys, whose values are single values or objects of them */
+	JM_KEY_OBJECT,
 	JM_KEY_TEXTS,	/* a list of texts, max: elements; 0 = JM_KEY_LIST_MAX */
 	JM_KEY_NUMBERS, /* a list of numbers, max: elements; 0 = JM_KEY_LIST_MAX */
 	JM_KEY_LIST,	/* a list of objects with these keys, max: elements; 0 = JM_KEY_LIST_MAX */
@@ -54,23 +56,25 @@ struct jm_key {
 };
 
 /*
- * Is every key of the table of its type, in its range and of its length? Keys that are not in the table are
- * let pass. what: names the object in the sentence ("record 3"): "... of record 3: meters[0].joules is text,
- * but a number or null belongs there." JM_EFORMAT.
+ * Is every key of the table of its type, in its range and of its length? Keys that are not in the
+ * table are let pass. what: names the object in the sentence ("record 3"): "... of record 3:
+ * meters[0].joules is text, but a number or null belongs there." JM_EFORMAT.
  */
 int jm_keys_check(
 	const struct jm_key *keys, const json_t *object, const char *what, struct jm_err *err);
 /* Deletes what is marked as detail, at any depth. */
 void jm_keys_drop_details(const struct jm_key *keys, json_t *object);
 
-/* An object with all keys of the table that are always written, and those that have one of the flags: null
- * where that may be, empty lists, objects alike; the other types are left for the writer to set. */
+/* An object with all keys of the table that are always written, and those that have one of the
+ * flags: null where that may be, empty lists, objects alike; the other types are left for the
+ * writer to set. */
 json_t *jm_keys_blank(const struct jm_key *keys, unsigned int flags);
 
 typedef void jm_keys_fn(void *arg, const char *path, const struct jm_key *key);
 /* Calls fn for each key at any depth, in the table's order; path: "meters[].joules". */
 void jm_keys_each(const struct jm_key *keys, jm_keys_fn *fn, void *arg);
-/* The same for each key that is a column, which one of an object within a list is not; path: "total.joules_measured". */
+/* The same for each key that is a column, which one of an object within a list is not; path:
+ * "total.joules_measured". */
 void jm_keys_columns(const struct jm_key *keys, jm_keys_fn *fn, void *arg);
 /* The value of the object that is that column; NULL = it has none. */
 const json_t *jm_keys_column(const struct jm_key *keys, const json_t *object, const char *column);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * JSON of many objects alike, by their table of keys. Only what is kept is parsed, and a part whose text equals
- * that of the object before, at the same place, is the same value. What is not plain, such as an escape in a
- * name or a number of 20 digits, is left to the library's parser, which also has the last word on bad text.
+ * JSON of many objects alike, by their table of keys. Only what is kept is parsed, and a part whose
+ * text equals that of the object before, at the same place, is the same value. What is not plain,
+ * such as an escape in a name or a number of 20 digits, is left to the library's parser, which also
+ * has the last word on bad text.
  */
 #include "keys_read.h"
 

@@ -6,9 +6,10 @@
 #include "keys.h"
 
 /*
- * Reads objects alike from text that ends in NUL, several times as fast as the library's parser. brief: without
- * what is marked as detail, in which damage is not noticed. Parts that objects have in common may be one value
- * in all of them: they must not be changed. The caller frees the reader, and each object by json_decref.
+ * Reads objects alike from text that ends in NUL, several times as fast as the library's parser.
+ * brief: without what is marked as detail, in which damage is not noticed. Parts that objects have
+ * in common may be one value in all of them: they must not be changed. The caller frees the reader,
+ * and each object by json_decref.
  */
 struct jm_keys_reader;
 struct jm_keys_reader *jm_keys_reader_new(

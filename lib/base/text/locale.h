@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program that uses the library may have set a locale whose numbers have a comma. What the library reads and writes
- * has a point: each of its threads, and each public function that reads or writes numbers, has the locale "C".
+ * A program that uses the library may have set a locale whose numbers have a comma. What the
+ * library reads and writes has a point: each of its threads, and each public function that reads or
+ * writes numbers, has the locale "C".
  */
 #ifndef JM_LOCALE_H
 #define JM_LOCALE_H

@@ -30,7 +30,8 @@ static size_t name_length(const char *text)
 	return strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:.");
 }
 
-/* The text from a quote to the next one that no backslash precedes, without both; false: there is none in this line. */
+/* The text from a quote to the next one that no backslash precedes, without both; false: there is
+ * none in this line. */
 static bool take_quoted(const char **at, struct word *ret)
 {
 	const char *from = *at + 1, *to = from;
@@ -46,7 +47,8 @@ static bool take_quoted(const char **at, struct word *ret)
 	return true;
 }
 
-/* label="value" and what separates it from the next one; *at: then at the next label, or at the closing brace. */
+/* label="value" and what separates it from the next one; *at: then at the next label, or at the
+ * closing brace. */
 static bool take_label(const char **at, struct word *name, struct word *value)
 {
 	const char *p = *at + strspn(*at, " \t");

@@ -5,9 +5,11 @@
 
 #include "joulemark.h"
 
-/* NAME, or NAME{label="value",...}: the samples of that name that have all these labels. JM_EUSAGE */
+/* NAME, or NAME{label="value",...}: the samples of that name that have all these labels.
+ * JM_EUSAGE */
 int jm_metric_selector_check(const char *selector, struct jm_err *err);
-/* How many samples of the text the selector matches; *ret_sum: of their values, NAN where one is not finite. */
+/* How many samples of the text the selector matches; *ret_sum: of their values, NAN where one is
+ * not finite. */
 int jm_metric_text_sum(const char *text, const char *selector, double *ret_sum);
 /* Names of counters ("..._total") in the text, as "a_total, b_total"; as many as fit. */
 void jm_metric_text_counters(const char *text, char *out, size_t size);

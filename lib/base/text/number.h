@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers in text, and nothing else: the C library's parsers take spaces, signs, hexadecimals and words too. */
+/* Numbers in text, and nothing else: the C library's parsers take spaces, signs, hexadecimals and
+ * words too. */
 #ifndef JM_NUMBER_H
 #define JM_NUMBER_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A decimal number, all of the text: "12", "-1.5e3", "+2". Not " 1", "0x10", "inf", "1e999", "1 J". */
+/* A decimal number, all of the text: "12", "-1.5e3", "+2". Not " 1", "0x10", "inf", "1e999", "1
+ * J". */
 bool jm_number_real(const char *text, double *ret);
-/* A whole number of decimal digits, all of the text, of at most `most`. Not "-1", "+1", " 1", "1\n". */
+/* A whole number of decimal digits, all of the text, of at most `most`. Not "-1", "+1", " 1",
+ * "1\n". */
 bool jm_number_whole(const char *text, uint64_t most, uint64_t *ret);
 
 #endif

@@ -2,8 +2,9 @@
 /*
  * YAML files as trees of nodes.
  *
- * One document per file. Anchors, aliases and merge keys (<<) are followed; a key that is given twice, a tag and
- * an alias inside its own anchor are refused. Built without libyaml, every call says so (JM_ENOSUP).
+ * One document per file. Anchors, aliases and merge keys (<<) are followed; a key that is given
+ * twice, a tag and an alias inside its own anchor are refused. Built without libyaml, every call
+ * says so (JM_ENOSUP).
  */
 #ifndef JM_YAML_H
 #define JM_YAML_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The nodes of a YAML document, each of which knows its line. Every scalar is text: what reads it decides by its own
- * table whether it is a number, so that `no`, `1e3` and `012` are what was written.
+ * The nodes of a YAML document, each of which knows its line. Every scalar is text: what reads it
+ * decides by its own table whether it is a number, so that `no`, `1e3` and `012` are what was
+ * written.
  */
 #ifndef JM_YAML_NODE_H
 #define JM_YAML_NODE_H

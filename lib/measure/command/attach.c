@@ -38,7 +38,8 @@ struct jm_attach {
 
 /* ---- processor times ---- */
 
-/* utime and stime of proc(5): fields 14 and 15; the name in field 2 may hold blanks and brackets. */
+/* utime and stime of proc(5): fields 14 and 15; the name in field 2 may hold blanks and
+ * brackets. */
 static double process_cpu(const struct jm_attach *a)
 {
 	unsigned long long user, system;
@@ -94,7 +95,8 @@ static double own_cpu(const struct jm_attach *a)
 	return *a->cgroup ? cgroup_cpu(a) : NAN;
 }
 
-/* Reads both processor times at one moment. A process or group that has ended keeps its last time. */
+/* Reads both processor times at one moment. A process or group that has ended keeps its last
+ * time. */
 static void look(struct jm_attach *a)
 {
 	double own = own_cpu(a);

@@ -118,8 +118,9 @@ static double share_of(double part, double all)
 }
 
 /*
- * Of an instance only the processes that exist at a look are known, so those of both ends of the stretch count. 1: only
- * measured ones used it; 0: only others; NAN: the instance cannot be divided.
+ * Of an instance only the processes that exist at a look are known, so those of both ends of the
+ * stretch count. 1: only measured ones used it; 0: only others; NAN: the instance cannot be
+ * divided.
  */
 static double own_of_instance(struct device *d, const struct instance *in)
 {

@@ -31,8 +31,9 @@ int jm_device_share_new(struct jm_session *s, const struct jm_device_share_optio
 /* Ends the current interval and begins the next one; the last call ends the measurement. */
 void jm_device_share_look(struct jm_device_share *s);
 /*
- * After the session's stop: one object per GPU, of a phase that the looks span: {"meter", "method", "share",
- * "joules_estimated", "reason", "instances": [{"name", "share", "joules_estimated"}]}. Unknown is null; reason says why.
+ * After the session's stop: one object per GPU, of a phase that the looks span: {"meter", "method",
+ * "share", "joules_estimated", "reason", "instances": [{"name", "share", "joules_estimated"}]}.
+ * Unknown is null; reason says why.
  */
 json_t *jm_device_share_json(struct jm_device_share *s, int phase, struct jm_err *err);
 void jm_device_share_free(struct jm_device_share *s); /* takes NULL */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How well the end of a process is known to a loop that looks at it. A loop that stood still (SIGSTOP, a debugger, a
- * slow reader of its output) sees the end late: the process ended between two looks. A suspended machine needs no
- * such bounds: process and clock stand still with it.
+ * How well the end of a process is known to a loop that looks at it. A loop that stood still
+ * (SIGSTOP, a debugger, a slow reader of its output) sees the end late: the process ended between
+ * two looks. A suspended machine needs no such bounds: process and clock stand still with it.
  */
 #ifndef JM_END_WATCH_H
 #define JM_END_WATCH_H
@@ -21,8 +21,8 @@ struct jm_end_watch {
 void jm_end_watch_begin(struct jm_end_watch *w, int64_t start_ns);
 /* Before each look; the one before it found that the process runs. */
 void jm_end_watch_look(struct jm_end_watch *w, int64_t now_ns);
-/* Found to have ended: for how long before end_ns it may have ended already, which a warning then says; 0 = the end was
- * seen when it came. */
+/* Found to have ended: for how long before end_ns it may have ended already, which a warning then
+ * says; 0 = the end was seen when it came. */
 int64_t jm_end_watch_unseen(
 	const struct jm_end_watch *w, const struct jm_ctx *ctx, const char *what, int64_t end_ns);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a reader should know of the items that were found in the output of a command: none, too few, of which kind. */
+/* What a reader should know of the items that were found in the output of a command: none, too few,
+ * of which kind. */
 #ifndef JM_FOUND_ITEMS_H
 #define JM_FOUND_ITEMS_H
 

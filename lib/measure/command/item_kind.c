@@ -61,7 +61,8 @@ static void begin_run(struct jm_item_rule *r, double number)
 		.n = 1, .first = number, .octave = number, .even = true, .paced = true};
 }
 
-/* After a smaller step, or a number that is printed again, a count may only repeat its last number. */
+/* After a smaller step, or a number that is printed again, a count may only repeat its last
+ * number. */
 static void take_end(struct jm_item_run *run, double rise)
 {
 	run->even = run->even && run->steps >= LEAST_STEPS && rise < run->step &&

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Numbers of items that a command prints: is each the amount since the one before, or the total so far?
+ * Numbers of items that a command prints: is each the amount since the one before, or the total so
+ * far?
  *
- * The rule takes numbers for totals where they count up. They do where a run of them, which ends where a number is
- * smaller than the one before,
- * - rises by equal steps from 0 or from that step: 1, 2, 3 or 0, 1, 2 or 100, 200, 300. After three steps the last one may
- *   be smaller or be printed again (32, 64, 96, 100, 100); where the step is 1, each number may be printed again;
- * - rises by equal steps from elsewhere, in five numbers or more, and no number is smaller than the one before: the count of
+ * The rule takes numbers for totals where they count up. They do where a run of them, which ends
+ * where a number is smaller than the one before,
+ * - rises by equal steps from 0 or from that step: 1, 2, 3 or 0, 1, 2 or 100, 200, 300. After three
+ *   steps the last one may
+ *   be smaller or be printed again (32, 64, 96, 100, 100); where the step is 1, each number may be
+ *   printed again;
+ * - rises by equal steps from elsewhere, in five numbers or more, and no number is smaller than the
+ *   one before: the count of
  *   an earlier run goes on, and its first number stands for one step (5001 ... 5005 are 5 items);
- * - has eight numbers or more, which only rise, at a steady pace from 0: the 2nd, 4th, 8th, 16th ... number is at least 1 / 0.7
+ * - has eight numbers or more, which only rise, at a steady pace from 0: the 2nd, 4th, 8th, 16th
+ *   ... number is at least 1 / 0.7
  *   of the 1st, 2nd, 4th, 8th ..., and from the 8th on at most 1 / 0.3.
- * A count that begins again counts from 0; each of its runs but the last has three numbers or more. All other numbers
- * are amounts: 40, 20 and 64, 64, 64 and 100, 101, 105.
+ * A count that begins again counts from 0; each of its runs but the last has three numbers or more.
+ * All other numbers are amounts: 40, 20 and 64, 64, 64 and 100, 101, 105.
  */
 #ifndef JM_ITEM_KIND_H
 #define JM_ITEM_KIND_H
@@ -48,7 +53,8 @@ enum jm_item_kind jm_item_rule_kind(const struct jm_item_rule *r);
 /* Could a reader take them for either? They never fall and rise at least once. */
 bool jm_item_rule_doubtful(const struct jm_item_rule *r);
 
-/* Both sums of the numbers, of the command and of each phase of its session, until the kind is known. */
+/* Both sums of the numbers, of the command and of each phase of its session, until the kind is
+ * known. */
 struct jm_item_sum {
 	double amount, total; /* NAN = none was credited */
 };

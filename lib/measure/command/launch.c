@@ -39,12 +39,14 @@ struct launch {
 	struct jm_output_phases lines;
 	/* the phase that marks have opened */
 	int phase, n_phases;
-	long n_left_out; /* items of marks that were ignored, because an expression or key counts them */
+	/* items of marks that were ignored, because an expression or key counts them */
+	long n_left_out;
 	char name[64];
 	int64_t credited_ns; /* time of the last mark of the same name with items; 0 = never */
 	bool renamed;	     /* a mark was renamed, and that was logged */
 	bool extra_closed;   /* nothing more comes from extra_fd */
-	/* of the output: bytes read, and those of them that were searched; the difference is the end of `output` */
+	/* of the output: bytes read, and those of them that were searched; the difference is the
+	 * end of `output` */
 	int64_t n_read, n_searched, read_ns;
 	char output[16384];
 	size_t n_output;
@@ -61,7 +63,8 @@ static void end_phase(struct launch *l, int64_t t_ns)
 	l->credited_ns = 0;
 }
 
-/* A phase of the user must not have the name of one of joulemark's: a record names its main phase. */
+/* A phase of the user must not have the name of one of joulemark's: a record names its main
+ * phase. */
 static void name_phase(struct launch *l, const char *mark, char *out, size_t size)
 {
 	static const char *const ours[] = {"settle", "command", "marked", "repeat", "repeats",
@@ -119,8 +122,8 @@ static void credit(struct launch *l, double items)
 		jm_session_credit(l->session, l->phase, items);
 }
 
-/* Of the command and of the phase of the marks. Where the output is searched for items, those of the marks are not
- * added: they would count the same work again. */
+/* Of the command and of the phase of the marks. Where the output is searched for items, those of
+ * the marks are not added: they would count the same work again. */
 static void on_scanned(void *arg, const struct jm_mark *given)
 {
 	struct launch *l = arg;
@@ -163,8 +166,8 @@ static void pass_on(struct launch *l, const char *bytes, size_t n)
 	}
 }
 
-/* Reads what the command has printed; false when there is no more for now. Everything that was read before has been
- * searched. */
+/* Reads what the command has printed; false when there is no more for now. Everything that was read
+ * before has been searched. */
 static bool read_output(struct launch *l)
 {
 	ssize_t n = jm_progress_read(l->progress, l->proc.out_fd, l->output, sizeof(l->output));
@@ -192,7 +195,8 @@ static size_t line_length(const char *text, size_t n)
 	return k + (k < n);
 }
 
-/* Searches what was read, up to this byte of all output: line by line, so that items are of the phase of their line. */
+/* Searches what was read, up to this byte of all output: line by line, so that items are of the
+ * phase of their line. */
 static void search(struct launch *l, int64_t end)
 {
 	int64_t until = end < l->n_read ? end : l->n_read;
@@ -213,14 +217,16 @@ static void search(struct launch *l, int64_t end)
 
 /* ---- marks ---- */
 
-/* Searches what was printed before a mark that was sent at this byte of the output, and nothing that was printed after
- * it. -1: the sender does not know it; what was read before the mark is then taken for what was printed before it. */
+/* Searches what was printed before a mark that was sent at this byte of the output, and nothing
+ * that was printed after it. -1: the sender does not know it; what was read before the mark is then
+ * taken for what was printed before it. */
 static void search_until(struct launch *l, int64_t byte)
 {
 	int64_t end = l->n_read;
 	int waiting;
 
-	/* the byte is at most the last one in the pipe, so that no sender keeps this process reading */
+	/* the byte is at most the last one in the pipe, so that no sender keeps this process
+	 * reading */
 	if (byte >= 0 && l->proc.out_fd >= 0 && !ioctl(l->proc.out_fd, FIONREAD, &waiting))
 		end = byte < end + waiting ? byte : end + waiting;
 	search(l, end);
@@ -251,8 +257,8 @@ static void on_mark(void *arg, const struct jm_mark *given)
 	begin_phase(l, &mark);
 }
 
-/* A mark that was sent before a line was printed has arrived when the line has been read; marks that came while one of
- * them made this process read on are looked for as well. */
+/* A mark that was sent before a line was printed has arrived when the line has been read; marks
+ * that came while one of them made this process read on are looked for as well. */
 static void take_marks(struct launch *l, int64_t now_ns)
 {
 	int64_t n_read;
@@ -332,7 +338,8 @@ static int attend(struct launch *l, struct jm_err *err)
 			rc = jm_proc_reap(&l->proc, l->ctx, err);
 		if (fds[1].revents && !l->proc.ended)
 			jm_signals_pass_on(&l->signals, l->proc.pid);
-		/* lines come before a mark that does not know its byte, whichever of both ended the wait */
+		/* lines come before a mark that does not know its byte, whichever of both ended the
+		 * wait */
 		if (fds[3].revents || (fds[2].revents && l->proc.out_fd >= 0))
 			read_output(l);
 		if (fds[2].revents || fds[3].revents || jm_progress_has_pipes(l->progress)) {
@@ -494,7 +501,8 @@ static struct jm_tally tally_of(const struct launch *l)
 	return l->scanned.amount.marks ? jm_item_sums_tally(&l->scanned) : l->tally;
 }
 
-/* Whether the stretch may have ended before t1_ns, as the command was not seen to end. A mark bears its sender's time. */
+/* Whether the stretch may have ended before t1_ns, as the command was not seen to end. A mark bears
+ * its sender's time. */
 static bool ends_unseen(const struct launch *l, const struct jm_tally *tally, int64_t t1_ns)
 {
 	bool by_mark = !tally->late && tally->marks > 1 && t1_ns == tally->last_ns;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs an outside command under a session that has started: phase "command" from exec to exit, its marks
- * as phases with their items, SIGINT, SIGTERM, SIGHUP and SIGQUIT passed on. For `measure` and `run`.
+ * Runs an outside command under a session that has started: phase "command" from exec to exit, its
+ * marks as phases with their items, SIGINT, SIGTERM, SIGHUP and SIGQUIT passed on. For `measure`
+ * and `run`.
  */
 #ifndef JM_LAUNCH_H
 #define JM_LAUNCH_H
@@ -18,19 +19,22 @@ struct jm_launch_options {
 		phase_regex; /* lines that begin a phase, or end one (phase_at_end); NULL = none do */
 	bool phase_at_end;
 	int out_fd; /* where captured stdout goes on to; usually 1 */
-	/* Several runs in one phase, which the caller ends: -1 before the first of them, then its index.
+	/* Several runs in one phase, which the caller ends: -1 before the first of them, then its
+	 * index.
 	 * NULL = a separate phase "command". */
 	int *shared_phase;
 	const char *phase_name;	       /* of the shared one */
 	const char *const *env;	       /* "NAME=value" to add, NULL-terminated; NULL = none */
 	int (*before_exec)(void *arg); /* see child_process.h */
 	void *before_exec_arg;
-	/* Called once a second while the command runs, with the items so far (NAN = unknown); may be NULL. */
+	/* Called once a second while the command runs, with the items so far (NAN = unknown); may
+	 * be NULL. */
 	void (*tick)(void *arg, double items, double seconds);
 	/* Called when a mark has begun a phase of the session, with its name there; may be NULL. */
 	void (*phase)(void *arg, int phase, const char *name);
 	void *arg; /* of both, and of `extra` */
-	/* Called when the items so far have changed, with the time of the newest report (NAN = unknown); may be NULL. */
+	/* Called when the items so far have changed, with the time of the newest report (NAN =
+	 * unknown); may be NULL. */
 	void (*progress)(void *arg, int64_t t_ns, double items);
 	void *progress_arg;
 	/* Called while there is something to read from extra_fd; NULL = never. */
@@ -41,11 +45,13 @@ struct jm_launch_options {
 struct jm_outcome {
 	int status, signal; /* as in child_process.h */
 	int phase;	    /* index of the phase "command" */
-	int marked; /* of the phase that throughput applies to: `phase`, or the interval of the marks */
+	/* of the phase that throughput applies to: `phase`, or the interval of the marks */
+	int marked;
 	int64_t start_ns, end_ns;
 	double wall_s;
 	double user_s, system_s; /* as in child_process.h */
-	int64_t unseen_ns; /* it may have ended so long before end_ns, see end_watch.h; 0 = the end was seen */
+	/* it may have ended so long before end_ns, see end_watch.h; 0 = the end was seen */
+	int64_t unseen_ns;
 	double items, throughput; /* NAN = unknown */
 	/* as which the numbers in its output were taken; BY_RULE: there were none */
 	enum jm_item_kind items_kind;

@@ -8,13 +8,14 @@
 /* ---- numbers in what a command prints ---- */
 struct jm_scan;
 /* Give one of the two. regex (PCRE2): its first group is a number, each match is
- * a mark with it; without a group a match is one item. json_key: "tokens" or "result.tokens" of each line that
- * is a JSON object, or else of the whole output. */
+ * a mark with it; without a group a match is one item. json_key: "tokens" or "result.tokens" of
+ * each line that is a JSON object, or else of the whole output. */
 int jm_scan_new(const char *regex, const char *json_key, struct jm_scan **ret, struct jm_err *err);
 void jm_scan_feed(
 	struct jm_scan *s, const char *bytes, size_t n, int64_t t_ns, jm_mark_fn *fn, void *arg);
 void jm_scan_end(struct jm_scan *s, int64_t t_ns, jm_mark_fn *fn, void *arg);
-/* Matches are names instead: each is a mark with the text of the match, up to the end of its first group, and no items. */
+/* Matches are names instead: each is a mark with the text of the match, up to the end of its first
+ * group, and no items. */
 int jm_scan_new_names(const char *regex, struct jm_scan **ret, struct jm_err *err);
 /* Does it look for numbers? It does not where the expression has no group. */
 bool jm_scan_has_numbers(const struct jm_scan *s);

@@ -41,8 +41,8 @@ static void free_name(const char *name, char *out, size_t size)
 	snprintf(out, size, "%s%s", taken ? "line." : "", name);
 }
 
-/* A line that names the phase once more, as progress bars do, changes nothing where it begins it, and prolongs it where it
- * ends it. */
+/* A line that names the phase once more, as progress bars do, changes nothing where it begins it,
+ * and prolongs it where it ends it. */
 static void on_line(void *arg, const struct jm_mark *line)
 {
 	struct jm_output_phases *p = arg;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Phases from what a command prints: a line that a regular expression finds begins one, or ends one. */
+/* Phases from what a command prints: a line that a regular expression finds begins one, or ends
+ * one. */
 #ifndef JM_OUTPUT_PHASES_H
 #define JM_OUTPUT_PHASES_H
 

@@ -25,7 +25,8 @@ static bool is_inside(const char *path, const char *group)
 }
 
 /*
- * A line of /proc/PID/cgroup: "0::/a/b" of version 2, "4:cpu,cpuacct:/a/b" of version 1, whose folder below
+ * A line of /proc/PID/cgroup: "0::/a/b" of version 2, "4:cpu,cpuacct:/a/b" of version 1, whose
+ * folder below
  * /sys/fs/cgroup is the controllers' names, or one of them as a link.
  */
 static bool line_inside(char *line, const char *group)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is a process that a driver names the one that is measured, or a member of the control group that is measured? */
+/* Is a process that a driver names the one that is measured, or a member of the control group that
+ * is measured? */
 #ifndef JM_OWN_PROCESS_H
 #define JM_OWN_PROCESS_H
 
@@ -20,7 +21,8 @@ struct jm_own_process {
 	} seen[JM_OWN_PROCESSES];
 };
 
-/* arg: a struct jm_own_process. 1 = yes, 0 = no, -1 = not known, as of a process that ended before the first question. */
+/* arg: a struct jm_own_process. 1 = yes, 0 = no, -1 = not known, as of a process that ended before
+ * the first question. */
 int jm_own_process(void *arg, pid_t pid);
 /* True if our process ids are those of the machine, which drivers report. Those of a container
  * usually are not. */

@@ -103,7 +103,8 @@ void jm_own_share_end(struct jm_own_share *o, const struct jm_ctx *ctx)
 json_t *jm_own_share_json(const struct jm_own_share *o, double cpu_s, struct jm_session *s,
 	int phase, struct jm_err *err)
 {
-	/* the machine's time has ticks of 10 ms: a short command has no share, and none is above 1 */
+	/* the machine's time has ticks of 10 ms: a short command has no share, and none is above
+	 * 1 */
 	double share = o->machine_s >= 0.1 ? fmin(cpu_s / o->machine_s, 1) : NAN, joules = NAN;
 	json_t *ids = json_array(), *json = NULL;
 

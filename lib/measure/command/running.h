@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The present power and the energy so far of each meter, in constant memory: for programs that watch
- * without end. The energy of a stretch, with its uncertainty, is in energy/energy.h.
+ * The present power and the energy so far of each meter, in constant memory: for programs that
+ * watch without end. The energy of a stretch, with its uncertainty, is in energy/energy.h.
  */
 #ifndef JM_RUNNING_H
 #define JM_RUNNING_H
@@ -11,7 +11,8 @@
 struct jm_running;
 
 struct jm_running_meter {
-	double watts; /* the last reading; of a meter with only a counter, its rate; NAN = none now */
+	/* the last reading; of a meter with only a counter, its rate; NAN = none now */
+	double watts;
 	double joules; /* since the first reading; NAN = there was none */
 	bool counter;  /* joules come from a counter; else power is summed up */
 	long resets;   /* of the counter: what it had counted since the reading before is missing */

@@ -8,8 +8,8 @@
 
 #define CGROUPS "/sys/fs/cgroup/"
 
-/* Of Slurm's plug-ins cgroup/v2 and cgroup/v1; a node with several slurmd has its name before the scope or the folder. The
- * job's number follows. */
+/* Of Slurm's plug-ins cgroup/v2 and cgroup/v1; a node with several slurmd has its name before the
+ * scope or the folder. The job's number follows. */
 static const char *const beginnings[] = {
 	"system.slice/slurmstepd.scope/job_",
 	"system.slice/*_slurmstepd.scope/job_",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file's name is HOST-BOOT-PIDSPACE-PID-START.json, so that removing what a killed process left never hits the file of a later
- * process with the same id. */
+/* The file's name is HOST-BOOT-PIDSPACE-PID-START.json, so that removing what a killed process left
+ * never hits the file of a later process with the same id. */
 #include "work_status.h"
 
 #include "base/clock.h"
@@ -378,9 +378,9 @@ static int take_folder(struct jm_work_list *list, int folder, const struct place
 	return rc;
 }
 
-/* Decides by the name alone, so that a damaged file is removed, too. An earlier boot of this host is
- * over; of another host, or of a container with its own process ids, nothing is known. own: as in
- * names of files. */
+/* Decides by the name alone, so that a damaged file is removed, too. An earlier boot of this host
+ * is over; of another host, or of a container with its own process ids, nothing is known. own: as
+ * in names of files. */
 static bool is_leftover(const struct name *name, const struct place *own)
 {
 	if (!name->process.pid || strcmp(name->host, own->host) != 0 || !*own->boot)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What each running `run` and `measure` does now, for other processes to read: a small JSON file per process in the
- * folder "running" of the state folder, written anew at most once a second and removed at the end. The file of a
- * process that was killed is recognised by process id, start time and boot of the machine, and removed by the next one
- * that looks. What cannot be written is left out: no measurement depends on these files.
+ * What each running `run` and `measure` does now, for other processes to read: a small JSON file
+ * per process in the folder "running" of the state folder, written anew at most once a second and
+ * removed at the end. The file of a process that was killed is recognised by process id, start time
+ * and boot of the machine, and removed by the next one that looks. What cannot be written is left
+ * out: no measurement depends on these files.
  */
 #ifndef JM_WORK_STATUS_H
 #define JM_WORK_STATUS_H
@@ -30,7 +31,8 @@ struct jm_work_status {
 
 struct jm_work_writer;
 
-/* Makes the folder and removes what killed processes have left in it. NULL where it cannot be written. */
+/* Makes the folder and removes what killed processes have left in it. NULL where it cannot be
+ * written. */
 struct jm_work_writer *jm_work_writer_new(const struct jm_ctx *ctx);
 /* True if a write is due, so that figures are collected only then. False for NULL. */
 bool jm_work_writer_due(const struct jm_work_writer *w);
@@ -45,8 +47,8 @@ struct jm_work_list {
 	char why[300]; /* of the first that is unreadable */
 };
 
-/* This user's and root's. Texts are tamed. Programs on other hosts that share the folder are listed for a minute after
- * their last write. */
+/* This user's and root's. Texts are tamed. Programs on other hosts that share the folder are listed
+ * for a minute after their last write. */
 int jm_work_list_read(const struct jm_ctx *ctx, struct jm_work_list *ret, struct jm_err *err);
 void jm_work_list_done(struct jm_work_list *list);
 

@@ -70,7 +70,8 @@ struct identity {
 };
 
 struct jm_marker {
-	int fd, pipe; /* pipe: both ends in one, so that writing never signals a broken pipe; -1 = none */
+	/* pipe: both ends in one, so that writing never signals a broken pipe; -1 = none */
+	int fd, pipe;
 	_Atomic bool stuck; /* a mark was lost because no process read; the next ones do not wait */
 	_Atomic bool taken; /* the receiver has taken the pipe */
 	struct identity fd_is, pipe_is;
@@ -110,8 +111,8 @@ static int send_fd(int to, int fd, const char *text)
 	return sendmsg(to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0;
 }
 
-/* Offers a pipe to the receiver; without one all marks are datagrams. It has one page until it is taken: where pages have
- * 16 KiB, a new pipe has JM_MARK_PIPE bytes. */
+/* Offers a pipe to the receiver; without one all marks are datagrams. It has one page until it is
+ * taken: where pages have 16 KiB, a new pipe has JM_MARK_PIPE bytes. */
 static void offer_pipe(struct jm_marker *m)
 {
 	const char *handover = m->output ? JM_MARK_ORDERED : JM_MARK_HANDOVER;
@@ -176,7 +177,8 @@ int jm_marker_new(struct jm_marker **ret, struct jm_err *err)
 	return open_marker(ret, true, err);
 }
 
-/* Each returns the end of the text. A mark is sent in the middle of a program's work: printf would take a tenth of it. */
+/* Each returns the end of the text. A mark is sent in the middle of a program's work: printf would
+ * take a tenth of it. */
 static char *put_text(char *at, const char *text, size_t n)
 {
 	memcpy(at, text, n);

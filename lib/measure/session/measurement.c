@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public interface of a session: phases of the caller's own program, and their energy as JSON. */
+/* The public interface of a session: phases of the caller's own program, and their energy as
+ * JSON. */
 #include "base/text/locale.h"
 #include "marker.h"
 #include "meter/source_list.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps of native work as marks for a joulemark that this one runs under: `joulemark tune -- joulemark run gpt-117m`.
- * In real time alone; without such a joulemark nothing is sent. */
+/* Steps of native work as marks for a joulemark that this one runs under: `joulemark tune --
+ * joulemark run gpt-117m`. In real time alone; without such a joulemark nothing is sent. */
 #ifndef JM_OUTER_MARKS_H
 #define JM_OUTER_MARKS_H
 

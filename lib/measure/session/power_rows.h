@@ -6,9 +6,9 @@
 #include "trace/trace.h"
 
 /*
- * Row 0 is the beginning of the stretch and the last row its end, so that no edge is missing. Each other row
- * has the mean of the time since the row before it: the sum of value * (time since the row before) over the
- * rows is the integral of the readings.
+ * Row 0 is the beginning of the stretch and the last row its end, so that no edge is missing. Each
+ * other row has the mean of the time since the row before it: the sum of value * (time since the
+ * row before) over the rows is the integral of the readings.
  */
 struct jm_power_rows {
 	int n, columns;

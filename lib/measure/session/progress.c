@@ -53,7 +53,8 @@ static const char *path_of(const struct jm_progress *p)
 	return p->env + sizeof(JM_MARK_VARIABLE);
 }
 
-/* Has the process that owned the socket ended? Connecting to a socket without an owner is refused. */
+/* Has the process that owned the socket ended? Connecting to a socket without an owner is
+ * refused. */
 static bool is_abandoned(const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -78,8 +79,8 @@ static void remove_in(const char *folder, const char *name)
 	unlink(path);
 }
 
-/* Removes the folders that killed processes of this user left in this place: folders of that name that
- * contain nothing but such a socket and the file of the output. */
+/* Removes the folders that killed processes of this user left in this place: folders of that name
+ * that contain nothing but such a socket and the file of the output. */
 static void remove_abandoned(const char *place)
 {
 	DIR *dir = opendir(place);
@@ -277,7 +278,8 @@ static void take_mark(struct jm_progress *p, const char *text, int64_t now_ns)
 	p->n_received++;
 }
 
-/* A reading end whose flags are of this process alone, so that no sender can make it wait; -1: there is none. */
+/* A reading end whose flags are of this process alone, so that no sender can make it wait; -1:
+ * there is none. */
 static int reopen(int fd)
 {
 	char path[40];
@@ -296,7 +298,8 @@ static bool is_empty(int fd)
 	return read(fd, &byte, 1) < 0 && errno == EAGAIN;
 }
 
-/* Takes an empty pipe; its new size tells that to the sender. given: -1 = none came with the datagram. */
+/* Takes an empty pipe; its new size tells that to the sender. given: -1 = none came with the
+ * datagram. */
 static void take_pipe(struct jm_progress *p, int given, const char *handover)
 {
 	bool late = p->output && strcmp(handover, JM_MARK_ORDERED) != 0;
@@ -375,8 +378,8 @@ static void take_bytes(
 	}
 }
 
-/* No more than a full pipe, so that a sender that never stops does not keep the receiver. False when no process can write
- * any more. */
+/* No more than a full pipe, so that a sender that never stops does not keep the receiver. False
+ * when no process can write any more. */
 static bool receive_pipe(struct jm_progress *p, struct mark_pipe *pipe, int64_t now_ns)
 {
 	size_t taken = 0;

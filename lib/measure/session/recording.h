@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `measure --csv` wrote, read back: readings of power, and the runs of one phase, as folded_power.h takes them. */
+/* What `measure --csv` wrote, read back: readings of power, and the runs of one phase, as
+ * folded_power.h takes them. */
 #ifndef JM_RECORDING_H
 #define JM_RECORDING_H
 
@@ -23,7 +24,8 @@ struct jm_recording {
 	int room;
 };
 
-/* Times are nanoseconds since the recorded session began; names are made printable (jm_text_tame). folder and err are kept until jm_recording_done. */
+/* Times are nanoseconds since the recorded session began; names are made printable (jm_text_tame).
+ * folder and err are kept until jm_recording_done. */
 int jm_recording_read(struct jm_recording *ret, const char *folder, struct jm_err *err);
 /* The name of the phase that occurs most often. */
 int jm_recording_phase(struct jm_recording *r, char *out, size_t size);

@@ -62,8 +62,8 @@ struct jm_reader {
 	struct jm_err err;
 };
 
-/* What an edge waits for: of each meter its counter, unless the source watches that itself, or else its
- * power. */
+/* What an edge waits for: of each meter its counter, unless the source watches that itself, or else
+ * its power. */
 static void choose_awaited(struct jm_reader *reader)
 {
 	const struct jm_meters *set = reader->o.set;
@@ -150,8 +150,8 @@ static bool make_room(struct jm_reader *reader, size_t n)
 	return true;
 }
 
-/* Keeps the readings that do not fit into the sink's row. When memory runs out they are lost, and their
- * signal has a gap. */
+/* Keeps the readings that do not fit into the sink's row. When memory runs out they are lost, and
+ * their signal has a gap. */
 static void collect(struct jm_sink *sink, int first, int n, const struct jm_reading *reading)
 {
 	struct jm_reader *reader =
@@ -169,8 +169,8 @@ static void begin_poll(struct jm_reader *reader)
 	reader->sink.next = 0;
 }
 
-/* Copies n readings of the poll, from index `from` on: first come those of the sink's row, then those
- * that did not fit there. */
+/* Copies n readings of the poll, from index `from` on: first come those of the sink's row, then
+ * those that did not fit there. */
 static void take(struct jm_reader *reader, size_t from, size_t n, struct jm_signal_reading *to)
 {
 	size_t row = (size_t)reader->sink.next, i = 0;
@@ -179,7 +179,8 @@ static void take(struct jm_reader *reader, size_t from, size_t n, struct jm_sign
 	for (; i < n && from + i < row; i++) {
 		const struct jm_reading *reading = &reader->sink.row[from + i];
 
-		/* one by one, as they were just written: a copy of both at once would wait for that */
+		/* one by one, as they were just written: a copy of both at once would wait for
+		 * that */
 		to[i].reading.value = reading->value;
 		to[i].reading.t_ns = reading->t_ns;
 		to[i].signal = first + (int)(from + i);
@@ -268,8 +269,8 @@ static bool edge_passed(struct jm_reader *reader, int64_t now)
 	return true;
 }
 
-/* stop, edges: what had been requested before the poll, so that an edge begins with a reading after the
- * request. True: this was the last poll, because the edge of the stop has passed. */
+/* stop, edges: what had been requested before the poll, so that an edge begins with a reading after
+ * the request. True: this was the last poll, because the edge of the stop has passed. */
 static bool watch_edges(struct jm_reader *reader, int64_t now, bool stop, int edges)
 {
 	if (edges != reader->edges_seen) {
@@ -309,7 +310,8 @@ static int read_source(struct jm_reader *reader, bool *ret_left)
 	return rc;
 }
 
-/* A gap is stamped after the last reading that is valid: the trace drops what is not later than that. */
+/* A gap is stamped after the last reading that is valid: the trace drops what is not later than
+ * that. */
 static int read_reader(struct jm_reader *reader, bool *ret_left)
 {
 	int64_t before = reader->read_ns;
@@ -335,7 +337,8 @@ static int read_reader(struct jm_reader *reader, bool *ret_left)
 	return rc;
 }
 
-/* At the stop: a source that took longer than an edge would wait, and then had no value, is not awaited again. */
+/* At the stop: a source that took longer than an edge would wait, and then had no value, is not
+ * awaited again. */
 static bool gave_up(const struct jm_reader *reader, int64_t begin)
 {
 	return reader->silent && reader->read_ns - begin > reader->pace.patience &&
@@ -480,7 +483,8 @@ static bool is_late(const struct jm_reader *reader, int64_t until_ns)
 	return (interrupts && *interrupts > 1) || jm_clock_now(jm_clock_real()) >= until_ns;
 }
 
-/* Until it has ended, or is given up: only while the source is being read, which is all that may last. */
+/* Until it has ended, or is given up: only while the source is being read, which is all that may
+ * last. */
 static bool await_end(struct jm_reader *reader, int64_t until_ns)
 {
 	pthread_mutex_lock(&reader->lock);

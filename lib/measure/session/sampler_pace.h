@@ -5,7 +5,8 @@
 
 #include "meter/meter.h"
 
-/* ns. Between readings; between those at an edge, which is awaited for `patience`; without a reading, what makes a gap. */
+/* ns. Between readings; between those at an edge, which is awaited for `patience`; without a
+ * reading, what makes a gap. */
 struct jm_reader_pace {
 	int64_t interval, fast, patience, blind;
 };

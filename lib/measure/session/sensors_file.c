@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sensors.json: {"version": 1, "sensors": [{meter, driver, quantity, at, refresh_s, window_s, delay_s, ...}]} */
+/* sensors.json: {"version": 1, "sensors": [{meter, driver, quantity, at, refresh_s, window_s,
+ * delay_s, ...}]} */
 #include "sensors_file.h"
 
 #include "base/clock.h"

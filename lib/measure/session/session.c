@@ -302,8 +302,8 @@ static void flush(struct jm_session *s)
 	s->rc = jm_trace_flush(s->trace, hand_out, s, &s->err);
 }
 
-/* Waits in real time, also where the clock is simulated: rings fill at the machine's pace. The machine's
- * wall clock may be set meanwhile. */
+/* Waits in real time, also where the clock is simulated: rings fill at the machine's pace. The
+ * machine's wall clock may be set meanwhile. */
 static void wait_for_finish(struct jm_session *s)
 {
 	struct timespec until = jm_clock_from_now(WRITE_EVERY);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A part of a session that is over while the session goes on: its last readings, and a copy of all. */
+/* A part of a session that is over while the session goes on: its last readings, and a copy of
+ * all. */
 #include "measure/session/session_part.h"
 #include "session_private.h"
 #include "base/printable.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of a session share: session.c (opening, threads, phases) and session_report.c (the report). */
+/* What the parts of a session share: session.c (opening, threads, phases) and session_report.c (the
+ * report). */
 #ifndef JM_SESSION_PRIVATE_H
 #define JM_SESSION_PRIVATE_H
 

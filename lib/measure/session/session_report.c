@@ -252,9 +252,9 @@ struct total {
 	double error; /* combined; NAN = unknown */
 };
 
-/* Topmost meters of one origin; unknown when there is none, when one is unknown, or when two of them
- * share a part. Sampling errors of several meters are independent of each other. Their calibration errors
- * may all have the same sign, for the sensors are of one kind. */
+/* Topmost meters of one origin; unknown when there is none, when one is unknown, or when two of
+ * them share a part. Sampling errors of several meters are independent of each other. Their
+ * calibration errors may all have the same sign, for the sensors are of one kind. */
 static struct total total_of(
 	const struct jm_meters *set, const struct jm_energy *energy, enum jm_origin origin)
 {
@@ -470,7 +470,8 @@ static json_t *meters_json(struct jm_session *s, const struct jm_phase *phase,
 	return meters;
 }
 
-/* Meters of circumstances, which measure no power; an empty list where there are none, NULL: no memory. */
+/* Meters of circumstances, which measure no power; an empty list where there are none, NULL: no
+ * memory. */
 static json_t *context_json(struct jm_session *s, const struct jm_phase *phase, struct jm_err *err)
 {
 	json_t *list = json_array();
@@ -491,7 +492,8 @@ static json_t *context_json(struct jm_session *s, const struct jm_phase *phase, 
 	return list;
 }
 
-/* Processor time that reading the sensors took, s; NAN while it goes on, and in simulated time, where it has no meaning. */
+/* Processor time that reading the sensors took, s; NAN while it goes on, and in simulated time,
+ * where it has no meaning. */
 static double sampler_cpu(const struct jm_session *s)
 {
 	double sum = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sources are found and opened; calls of them that may never return are made in threads of their own. */
+/* Sources are found and opened; calls of them that may never return are made in threads of their
+ * own. */
 #include "base/clock.h"
 #include "base/ctx.h"
 #include "base/process/driver_call.h"
@@ -35,7 +36,8 @@ static int check_ids(const struct jm_meters *set, int first, const char *source,
 	return 0;
 }
 
-/* What opening a source fills, in a thread that may never return: meters of its own until it has. */
+/* What opening a source fills, in a thread that may never return: meters of its own until it
+ * has. */
 struct opening {
 	const struct jm_source *source;
 	struct jm_ctx *ctx;

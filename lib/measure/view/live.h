@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A view of a session while it runs: watts now and joules so far of each meter, from the session's own trace and by
- * the same rules as its report. Any thread may hold a view; the sampler goes on meanwhile. One view
- * belongs to one thread at a time, and ends before its session is closed.
+ * A view of a session while it runs: watts now and joules so far of each meter, from the session's
+ * own trace and by the same rules as its report. Any thread may hold a view; the sampler goes on
+ * meanwhile. One view belongs to one thread at a time, and ends before its session is closed.
  *
  *	jm_live_new	from a moment on: when the session had started, or a phase begins
  *	jm_live_step	updates what jm_live_meter and jm_live_total return
  *
- * A sensor reports the latest moments only at its next refresh, so that each meter is known up to one refresh before
- * now. A step within one refresh of the last one changes nothing. The report at the end is more exact.
+ * A sensor reports the latest moments only at its next refresh, so that each meter is known up to
+ * one refresh before now. A step within one refresh of the last one changes nothing. The report at
+ * the end is more exact.
  */
 #ifndef JM_LIVE_H
 #define JM_LIVE_H

@@ -67,7 +67,8 @@ static struct process *add(struct list *list, pid_t pid)
 	return &list->process[list->n++];
 }
 
-/* Fields 2, 14, 15 and 22 of proc(5): name, user and system time, and the start; false = it has ended. */
+/* Fields 2, 14, 15 and 22 of proc(5): name, user and system time, and the start; false = it has
+ * ended. */
 static bool read_stat(const char *root, pid_t pid, struct process *ret)
 {
 	unsigned long long user, system;
@@ -171,7 +172,8 @@ static double processor_joules(struct jm_process_energy *p, bool *ret_any)
 	return joules;
 }
 
-/* A process that was not there at the look before has begun since then, with all of its processor time. */
+/* A process that was not there at the look before has begun since then, with all of its processor
+ * time. */
 static void divide_processors(struct jm_process_energy *p, double seconds)
 {
 	bool any;
@@ -203,7 +205,8 @@ static void take(void *arg, const struct jm_device_use *use)
 		uses->row[uses->n++] = *use;
 }
 
-/* Of an instance (MIG) only the whole use is known, so that of its process is where there is one. */
+/* Of an instance (MIG) only the whole use is known, so that of its process is where there is
+ * one. */
 static double use_of(const struct uses *uses, const struct jm_device_use *row)
 {
 	double whole = NAN;
@@ -228,7 +231,8 @@ static double add_known(double sum, double value)
 	return isnan(sum) ? value : isnan(value) ? sum : sum + value;
 }
 
-/* The process of a row; NULL without memory or where it has ended. An id of another namespace is not looked up in ours. */
+/* The process of a row; NULL without memory or where it has ended. An id of another namespace is
+ * not looked up in ours. */
 static struct process *user_of(struct jm_process_energy *p, pid_t pid)
 {
 	struct process *user = find(&p->now, pid, !p->own_ids);

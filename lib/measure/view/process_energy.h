@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The energy of processors and GPUs divided among the processes that run now, from look to look: that of processors by
- * processor time, that of a GPU by its use as its driver reports it. An estimate: every second of processor time, and
- * every use of a GPU, is assumed to draw the same power at one moment. A process that has ended leaves the list.
+ * The energy of processors and GPUs divided among the processes that run now, from look to look:
+ * that of processors by processor time, that of a GPU by its use as its driver reports it. An
+ * estimate: every second of processor time, and every use of a GPU, is assumed to draw the same
+ * power at one moment. A process that has ended leaves the list.
  */
 #ifndef JM_PROCESS_ENERGY_H
 #define JM_PROCESS_ENERGY_H
@@ -27,7 +28,8 @@ struct jm_process_row {
 /* Both must outlive it. The session has started. */
 int jm_process_energy_new(struct jm_ctx *ctx, struct jm_session *s, struct jm_running *running,
 	struct jm_process_energy **ret, struct jm_err *err);
-/* Reads all processes and asks the drivers; within a second of the look before it does nothing. JM_ENOMEM alone. */
+/* Reads all processes and asks the drivers; within a second of the look before it does nothing.
+ * JM_ENOMEM alone. */
 int jm_process_energy_look(struct jm_process_energy *p, struct jm_err *err);
 /* By process id; valid until the next look. */
 const struct jm_process_row *jm_process_energy_rows(const struct jm_process_energy *p, int *ret_n);

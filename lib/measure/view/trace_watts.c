@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The watts of all meters side by side. A meter without a power sensor has those of its counter: the joules between two
- * of its changes, from the first of these on. Points are collected for a window of time at once, which bounds memory.
+ * The watts of all meters side by side. A meter without a power sensor has those of its counter:
+ * the joules between two of its changes, from the first of these on. Points are collected for a
+ * window of time at once, which bounds memory.
  */
 #include "trace_watts.h"
 #include "base/text/csv_fields.h"
@@ -55,8 +56,8 @@ static void add_point(struct table *t, int64_t t_ns, double watts)
 	t->point[t->n++] = (struct point){t_ns, watts, t->at};
 }
 
-/* A change of a counter gives the power since its last change. After the last one, and at a reset, the
- * power is unknown. */
+/* A change of a counter gives the power since its last change. After the last one, and at a reset,
+ * the power is unknown. */
 static void add_count(struct table *t, struct column *c, struct jm_reading r)
 {
 	double joules = r.value - c->last.value;

@@ -35,7 +35,7 @@ struct agent {
 	bool asked; /* to end, by Ctrl-C */
 };
 
-/* ---- to the head ------------------------------------------------------------------------------------------ */
+/* ---- to the head ----------------------------------------------------------------------------- */
 
 static int say(const struct agent *a, enum jm_frame_type type, const void *data, size_t n,
 	struct jm_err *err)
@@ -60,7 +60,7 @@ static int say_exit(const struct agent *a, int status, struct jm_err *err)
 	return say(a, JM_FRAME_EXIT, &word, sizeof(word), err);
 }
 
-/* ---- a case ----------------------------------------------------------------------------------------------- */
+/* ---- a case ---------------------------------------------------------------------------------- */
 
 /* The guard, and every knob of this host as it was found. */
 static int start_guard(struct agent *a, struct jm_err *err)
@@ -220,7 +220,7 @@ static int check_stopped(struct agent *a, struct jm_err *err)
 	return say_failure(a, &why, err);
 }
 
-/* ---- the head's orders ------------------------------------------------------------------------------------ */
+/* ---- the head's orders ----------------------------------------------------------------------- */
 
 static int obey(struct agent *a, const struct jm_frame *f, struct jm_err *err)
 {
@@ -267,8 +267,8 @@ static int take_orders(struct agent *a, struct jm_err *err)
 	return code;
 }
 
-/* mpirun and srun pass Ctrl-C on to all ranks: the head, which keeps the result, says when this one ends. The second time,
- * and by any other signal, it ends at once. */
+/* mpirun and srun pass Ctrl-C on to all ranks: the head, which keeps the result, says when this one
+ * ends. The second time, and by any other signal, it ends at once. */
 static int take_cancel(struct agent *a, struct jm_err *err)
 {
 	char bytes[16];
@@ -311,7 +311,7 @@ static int take_turn(struct agent *a, struct jm_err *err)
 	return code ? code : check_guard(a, err);
 }
 
-/* ---- from the meeting to the goodbye ---------------------------------------------------------------------- */
+/* ---- from the meeting to the goodbye --------------------------------------------------------- */
 
 static int join(struct agent *a, struct jm_err *err)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent of a rank that is not the first (hosts.h): runs what the head sends, until the head says goodbye or is gone. */
+/* The agent of a rank that is not the first (hosts.h): runs what the head sends, until the head
+ * says goodbye or is gone. */
 #ifndef JM_AGENT_H
 #define JM_AGENT_H
 
@@ -14,8 +15,8 @@ struct jm_agent_options {
 	int cancel_fd;	      /* readable = end at once */
 };
 
-/* Its worker has ended and the settings of this host are restored when this returns. JM_EGONE: the head ended without a
- * goodbye; JM_EINTR: cancelled. */
+/* Its worker has ended and the settings of this host are restored when this returns. JM_EGONE: the
+ * head ended without a goodbye; JM_EINTR: cancelled. */
 int jm_agent_serve(struct jm_ctx *ctx, const struct jm_agent_options *o, struct jm_err *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages from a worker to its parent over a pipe, and between an agent and its head (hosts.h) over a connection. Both ends
- * are the same program, on machines of one byte order. */
+/* Messages from a worker to its parent over a pipe, and between an agent and its head (hosts.h)
+ * over a connection. Both ends are the same program, on machines of one byte order. */
 #ifndef JM_FRAME_H
 #define JM_FRAME_H
 
@@ -14,13 +14,15 @@ enum jm_frame_type {
 	JM_FRAME_CHUNK,	   /* struct jm_frame_chunk, then the data */
 	JM_FRAME_PROGRESS, /* struct jm_frame_progress */
 	JM_FRAME_RECORD,   /* JSON: the record; the last frame of a worker that survived */
-	JM_FRAME_ERROR, /* JSON {code, text}: the case has failed, or could not be run; a record may follow */
+	/* JSON {code, text}: the case has failed, or could not be run; a record may follow */
+	JM_FRAME_ERROR,
 	JM_FRAME_LOG,	/* JSON {level, line} */
 	JM_FRAME_PHASE, /* JSON {phase}: its settings are to be made; orders answer (orders.h) */
 	/* from an agent, beside those of its worker */
 	JM_FRAME_STARTED, /* int32_t: the process of its worker */
 	JM_FRAME_STDERR,  /* what its worker wrote there */
-	JM_FRAME_EXIT, /* int32_t: the status of its worker, as of waitpid; the last frame of a case */
+	/* int32_t: the status of its worker, as of waitpid; the last frame of a case */
+	JM_FRAME_EXIT,
 	/* to an agent */
 	JM_FRAME_JOB,	 /* JSON: the job of its worker */
 	JM_FRAME_SIGNAL, /* struct jm_frame_signal: for its worker */
@@ -48,7 +50,8 @@ struct jm_frame_signal {
 	int32_t number, with_children;
 };
 
-/* Writes head and body as one frame; an error when the parent has ended, or its host has read nothing for 8 s. */
+/* Writes head and body as one frame; an error when the parent has ended, or its host has read
+ * nothing for 8 s. */
 int jm_frame_write(int fd, enum jm_frame_type type, const void *head, size_t n_head,
 	const void *body, size_t n_body, struct jm_err *err);
 int jm_frame_write_json(int fd, enum jm_frame_type type, const json_t *json, struct jm_err *err);

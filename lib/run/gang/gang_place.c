@@ -71,7 +71,8 @@ static int take_numbers(struct jm_gang_place *ret, struct jm_err *err)
 	return 0;
 }
 
-/* The first of a list of hosts of Slurm: n1 of "n[1-2,7],m3", r1n03 of "r[1-2]n[03-04]". False: there is none. */
+/* The first of a list of hosts of Slurm: n1 of "n[1-2,7],m3", r1n03 of "r[1-2]n[03-04]". False:
+ * there is none. */
 static bool first_host(const char *list, char ret[JM_HOST_SIZE])
 {
 	size_t n = 0;
@@ -91,8 +92,8 @@ static bool first_host(const char *list, char ret[JM_HOST_SIZE])
 	return n;
 }
 
-/* Of a step of Slurm, without the variables that a user sets: rank 0 is on its first host. The port differs between steps that
- * may run there at one time. */
+/* Of a step of Slurm, without the variables that a user sets: rank 0 is on its first host. The port
+ * differs between steps that may run there at one time. */
 static bool take_step(char ret_host[JM_HOST_SIZE], char *ret_port, size_t size)
 {
 	const char *job = secure_getenv("SLURM_JOB_ID"), *step = secure_getenv("SLURM_STEP_ID");

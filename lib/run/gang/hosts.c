@@ -74,7 +74,7 @@ int jm_hosts_start_pulse(struct jm_ctx *ctx, const struct jm_gang_place *place, 
 	return jm_pulse_start(place->world, fd, link, ret, err);
 }
 
-/* ---- the head --------------------------------------------------------------------------------------------- */
+/* ---- the head -------------------------------------------------------------------------------- */
 
 static int introduce(struct jm_hosts *h, struct jm_err *err)
 {
@@ -144,7 +144,7 @@ bool jm_hosts_measures(const struct jm_hosts *h, int rank)
 	return !rank || (h && jm_hosts_first(h, rank) == rank);
 }
 
-/* ---- clocks ----------------------------------------------------------------------------------------------- */
+/* ---- clocks ---------------------------------------------------------------------------------- */
 
 /* An answer that came later would be taken for another message, so the connection ends. */
 static bool ping(int fd, struct jm_clock_pair *ret)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that were started apart (gang_place.h), for all cases of a run. Rank 0 is the head: it plans, and has a link to an
- * agent at each other rank (agent.h), which starts that rank's worker, makes the settings of its host, and passes on the
- * worker's messages. The ranks of a host are those that have its name; the first of them measures for the host.
+ * Ranks that were started apart (gang_place.h), for all cases of a run. Rank 0 is the head: it
+ * plans, and has a link to an agent at each other rank (agent.h), which starts that rank's worker,
+ * makes the settings of its host, and passes on the worker's messages. The ranks of a host are
+ * those that have its name; the first of them measures for the host.
  */
 #ifndef JM_HOSTS_H
 #define JM_HOSTS_H
@@ -42,7 +43,8 @@ void jm_host_of_self(struct jm_ctx *ctx, struct jm_host_of *ret);
 /* Meets all ranks at the address. ret_fd: of the links, as of jm_meet. */
 int jm_hosts_meet(
 	struct jm_ctx *ctx, const struct jm_gang_place *place, int *ret_fd, struct jm_err *err);
-/* Ranks that have just met meet again, within 10 s, and from then on notice when one is stopped. link: of pulse.h. */
+/* Ranks that have just met meet again, within 10 s, and from then on notice when one is stopped.
+ * link: of pulse.h. */
 int jm_hosts_start_pulse(struct jm_ctx *ctx, const struct jm_gang_place *place, const int *link,
 	struct jm_pulse **ret, struct jm_err *err);
 
@@ -55,8 +57,8 @@ void jm_hosts_close(struct jm_hosts *h);
 int jm_hosts_first(const struct jm_hosts *h, int rank);
 /* Does the rank read the sensors of its host? h: NULL = all ranks run on this one. */
 bool jm_hosts_measures(const struct jm_hosts *h, int rank);
-/* Compares the clocks of all hosts with the head's; no case is under way. A host that does not answer is noticed when
- * its rank is to start. */
+/* Compares the clocks of all hosts with the head's; no case is under way. A host that does not
+ * answer is noticed when its rank is to start. */
 void jm_hosts_compare_clocks(struct jm_hosts *h, bool after);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record of a case on several hosts: the parts that their first ranks have sent, on one time axis. */
+/* The record of a case on several hosts: the parts that their first ranks have sent, on one time
+ * axis. */
 #ifndef JM_JOIN_HOSTS_H
 #define JM_JOIN_HOSTS_H
 
@@ -7,7 +8,8 @@
 
 #include "hosts.h"
 
-/* record: of each rank, NULL where it has sent none; that of rank 0 gets what the other hosts have measured. */
+/* record: of each rank, NULL where it has sent none; that of rank 0 gets what the other hosts have
+ * measured. */
 int jm_join_hosts(const struct jm_hosts *h, json_t *const *record, struct jm_err *err);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launcher `started`: rank 0 is a child of this process, and each other rank that of an agent, which gets its job. */
+/* Launcher `started`: rank 0 is a child of this process, and each other rank that of an agent,
+ * which gets its job. */
 #include "frame.h"
 #include "gang_meeting.h"
 #include "launcher.h"
@@ -14,7 +15,7 @@ static int no_memory(struct jm_err *err)
 	return jm_err_set(err, JM_ENOMEM, "Out of memory for the job of a worker.");
 }
 
-/* ---- starting --------------------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 static json_t *gang_of(const struct jm_hosts *h, int r, json_t *meet)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contract of a launcher: one file = one way to start the workers (the gang) that run a case. `local` starts them
- * as children on this host; others (mpirun, srun) start one program that starts the ranks, and pass
- * on the messages of each rank.
+ * Contract of a launcher: one file = one way to start the workers (the gang) that run a case.
+ * `local` starts them as children on this host; others (mpirun, srun) start one program that starts
+ * the ranks, and pass on the messages of each rank.
  *
  * A worker reads its job from standard input and has the descriptors below.
  */
@@ -19,7 +19,9 @@
 enum jm_worker_fd {
 	JM_WORKER_FRAMES = 3, /* it writes messages, frame.h */
 	JM_WORKER_ORDERS,     /* it reads orders, orders.h */
-	JM_WORKER_GANG, /* the file that the ranks of a gang share, or the socket at which rank 0 awaits the others */
+	/* the file that the ranks of a gang share, or the socket at which rank 0 awaits the
+	 * others */
+	JM_WORKER_GANG,
 };
 
 /* What is to be started. */
@@ -49,8 +51,9 @@ struct jm_launcher {
 	int (*start)(const struct jm_launch *what, struct jm_rank *rank, struct jm_err *err);
 	/* Signals a rank alone, or also all processes that it has started. */
 	void (*signal)(const struct jm_rank *rank, int number, bool with_children);
-	/* Waits for the end of the rank and kills the rest of its process group: the status as of waitpid. One that does
-	 * not end within JM_DRIVER_LIMIT_NS is killed; -1 = and does not end then either, as while it is in a driver. */
+	/* Waits for the end of the rank and kills the rest of its process group: the status as of
+	 * waitpid. One that does not end within JM_DRIVER_LIMIT_NS is killed; -1 = and does not end
+	 * then either, as while it is in a driver. */
 	int (*wait)(struct jm_rank *rank);
 };
 
@@ -59,9 +62,10 @@ extern const struct jm_launcher
 	jm_launcher_started; /* ranks on one or more hosts, each by a command of its own */
 
 /*
- * Starts a rank on this host. gang: its place in the gang, {rank, world, launcher}, and of ranks on several hosts {host,
- * measures, local, meet{host, port, key}}: whether it measures for its host, how many ranks run there, and where all meet.
- * gang_fd: for JM_WORKER_GANG, at 16 or above; -1 = none.
+ * Starts a rank on this host. gang: its place in the gang, {rank, world, launcher}, and of ranks on
+ * several hosts {host, measures, local, meet{host, port, key}}: whether it measures for its host,
+ * how many ranks run there, and where all meet. gang_fd: for JM_WORKER_GANG, at 16 or above; -1 =
+ * none.
  */
 int jm_rank_start(const struct jm_launch *what, const json_t *gang, int gang_fd,
 	struct jm_rank *rank, struct jm_err *err);
@@ -69,8 +73,9 @@ int jm_rank_start(const struct jm_launch *what, const json_t *gang, int gang_fd,
 int jm_rank_high_fd(int fd);
 /* Is the host of a rank, or the way to it, down? */
 bool jm_rank_lost(const struct jm_rank *rank);
-/* Ends a rank that runs here and has been stopped (SIGSTOP) for 4 s, so that others wait for it in vain; *why says so. False:
- * it was not. To be asked every second or so. One that computes for long is not stopped. */
+/* Ends a rank that runs here and has been stopped (SIGSTOP) for 4 s, so that others wait for it in
+ * vain; *why says so. False: it was not. To be asked every second or so. One that computes for long
+ * is not stopped. */
 bool jm_rank_end_stopped(struct jm_rank *rank, struct jm_err *why);
 /* Closes what is open. */
 void jm_rank_close(struct jm_rank *rank);

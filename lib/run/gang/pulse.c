@@ -31,7 +31,8 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-/* A rank that has closed its connection has ended, or is about to say goodbye: its link tells which. */
+/* A rank that has closed its connection has ended, or is about to say goodbye: its link tells
+ * which. */
 static void listen_to(struct jm_pulse *p, int r)
 {
 	char bytes[64];

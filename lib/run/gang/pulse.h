@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that were started apart tell each other every second that they run, by connections of their own and from a thread,
- * so that a process which computes or waits for a device is alive, and one that is stopped is not, though its kernel still
- * acknowledges what it is sent.
+ * Ranks that were started apart tell each other every second that they run, by connections of their
+ * own and from a thread, so that a process which computes or waits for a device is alive, and one
+ * that is stopped is not, though its kernel still acknowledges what it is sent.
  */
 #ifndef JM_PULSE_H
 #define JM_PULSE_H
@@ -12,9 +12,9 @@
 struct jm_pulse;
 
 /*
- * fd: [world] connections by rank, on which the same is sent from the other end; stolen, also after an error; -1 = none. link:
- * [world] others to the same ranks: one is shut down when its rank has said nothing for 6 s, and must stay open until
- * jm_pulse_stop.
+ * fd: [world] connections by rank, on which the same is sent from the other end; stolen, also after
+ * an error; -1 = none. link: [world] others to the same ranks: one is shut down when its rank has
+ * said nothing for 6 s, and must stay open until jm_pulse_stop.
  */
 int jm_pulse_start(
 	int world, const int *fd, const int *link, struct jm_pulse **ret, struct jm_err *err);

@@ -14,7 +14,7 @@
 
 #define LOOK_MS 500
 
-/* ---- the call's side ------------------------------------------------------------------------------------- */
+/* ---- the call's side ------------------------------------------------------------------------- */
 
 /* A session of its own, so that it is not stopped with the call. */
 static int spawn(const char *program, int pidfd)
@@ -53,7 +53,7 @@ int jm_watchman_start(const char *program, struct jm_err *err)
 		"A process that watches over this one could not be started: %s.", strerror(rc));
 }
 
-/* ---- its own process ------------------------------------------------------------------------------------- */
+/* ---- its own process ------------------------------------------------------------------------- */
 
 int jm_watchman_serve(struct jm_err *err)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A process that watches a call whose ranks run on several hosts. When the call is stopped (SIGSTOP, Ctrl-Z), it can neither
- * end its ranks nor have settings put back, and the others wait for it; so it is killed, and the rest follows from that.
+ * A process that watches a call whose ranks run on several hosts. When the call is stopped
+ * (SIGSTOP, Ctrl-Z), it can neither end its ranks nor have settings put back, and the others wait
+ * for it; so it is killed, and the rest follows from that.
  */
 #ifndef JM_WATCHMAN_H
 #define JM_WATCHMAN_H

@@ -158,7 +158,8 @@ static int add_as_found(struct list *l, const char *name, struct jm_err *err)
 	return rc;
 }
 
-/* A setting for all devices means those of the case's node, where the guard holds several simulated nodes. */
+/* A setting for all devices means those of the case's node, where the guard holds several simulated
+ * nodes. */
 static void keep_to_node(const struct list *l, struct jm_setting *setting)
 {
 	const char *node = json_string_value(json_object_get(l->parameters, "device"));

@@ -8,17 +8,18 @@
  *		options{name: [text...]}, settings[{knob, selector, phase, unit, values[text...]}],
  *		exclude[{settings: {knob: [text...]}}], warmup, steps, seconds
  *		or parts[what...]: the cases of all of them together
- *	found	[{knob, device, unit, value}]: the knobs of the settings as they were before the first run
+ *	found	[{knob, device, unit, value}]: the knobs of the settings as they were before the
+ *		first run
  *	how	sources[], control, interval_s, timeout_s, real_time: how it is measured;
  *		until_interval, max_repeat, cooldown_s, retries{class: times}, order
- *	run	{run, tags[], template[]}: of a plan file, for the records; template: the command with its {names},
- *		where its cases have other words in their place
+ *	run	{run, tags[], template[]}: of a plan file, for the records; template: the command
+ *		with its {names}, where its cases have other words in their place
  *	repeat, seed
  *
- * Cases come in complete blocks, one block per repeat. Each holds every combination of device, precision,
- * options and settings once, in an order drawn from the seed and the block. Where settings are swept each
- * combination of the rest has a reference: the point that equals the values found, otherwise an
- * additional case that leaves the knobs as they were found.
+ * Cases come in complete blocks, one block per repeat. Each holds every combination of device,
+ * precision, options and settings once, in an order drawn from the seed and the block. Where
+ * settings are swept each combination of the rest has a reference: the point that equals the values
+ * found, otherwise an additional case that leaves the knobs as they were found.
  */
 #ifndef JM_PLAN_H
 #define JM_PLAN_H
@@ -49,7 +50,8 @@ struct jm_plan {
 int jm_plan_check(const json_t *request, const char *what, struct jm_err *err);
 /* Do these parameters of a case name a simulated node, and is the device part of another one? */
 bool jm_plan_other_node(const json_t *parameters, const char *device);
-/* The i-th part of a request's "what": of one without parts it is the only one. NULL: there are no more. */
+/* The i-th part of a request's "what": of one without parts it is the only one. NULL: there are no
+ * more. */
 json_t *jm_plan_part(const json_t *what, size_t i);
 int jm_plan_new(const json_t *request, struct jm_plan *ret, struct jm_err *err);
 void jm_plan_done(struct jm_plan *plan);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The axes of a run: which lists are swept, which advance together, which combinations are omitted. */
+/* The axes of a run: which lists are swept, which advance together, which combinations are
+ * omitted. */
 #ifndef JM_PLAN_AXES_H
 #define JM_PLAN_AXES_H
 

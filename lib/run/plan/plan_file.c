@@ -208,7 +208,8 @@ static int check_words(
 	return 0;
 }
 
-/* Neither 'work' nor 'command': the first key that is known of no run is more likely a mistake than a missing line. */
+/* Neither 'work' nor 'command': the first key that is known of no run is more likely a mistake than
+ * a missing line. */
 static int no_work(struct jm__plan_loader *l, const struct jm_yaml *map)
 {
 	static const char *const either[] = {"work", "command"};

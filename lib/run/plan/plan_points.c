@@ -92,8 +92,8 @@ static bool turn(
 	return false;
 }
 
-/* The dials that decide about exclusion advance slowest, so that all points of an excluded position are
- * skipped at once. */
+/* The dials that decide about exclusion advance slowest, so that all points of an excluded position
+ * are skipped at once. */
 bool jm_plan_next(const struct jm_plan_run *run, struct jm_plan_point *point)
 {
 	bool wanted[JM_PLAN_AXES] = {false};

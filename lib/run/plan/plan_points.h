@@ -5,8 +5,8 @@
 
 #include "plan_runs.h"
 
-/* Points without those excluded by axes, times the values of the free axes and of settings. ret_exact: false = they
- * were too many to look for those excluded. */
+/* Points without those excluded by axes, times the values of the free axes and of settings.
+ * ret_exact: false = they were too many to look for those excluded. */
 double jm_plan_count(const struct jm_plan_run *run, bool *ret_exact);
 /* "batch (1000) x seq (100)" */
 void jm_plan_axes_text(const struct jm_plan_run *run, char *out, size_t size);

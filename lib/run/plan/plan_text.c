@@ -185,7 +185,9 @@ static int filled(struct resolver *r, const struct jm_yaml *where, const char *t
 	return rc;
 }
 
-/* ---- expressions: sum = product {+ product}, product = atom {* atom}, atom = number, {name}, -atom, (sum) ---- */
+/* ---- expressions ---- */
+
+/* sum = product {+ product}, product = atom {* atom}, atom = number, {name}, -atom, (sum) */
 
 struct expression {
 	struct resolver *r;
@@ -502,8 +504,8 @@ static int add_word(
 	return rc;
 }
 
-/* The next word of a line, with quotes as in a shell but without its other syntax; false: a quote is not
- * closed. */
+/* The next word of a line, with quotes as in a shell but without its other syntax; false: a quote
+ * is not closed. */
 static bool next_word(const char **s, char *out, bool *ret_any)
 {
 	*s += strspn(*s, " \t\n");

@@ -17,15 +17,15 @@
 #define JM_UNTIL_LEAST 3 /* repeats */
 
 /*
- * The relative half width of the interval of n values at that level; NAN where fewer than two are known, or their mean
- * is 0.
+ * The relative half width of the interval of n values at that level; NAN where fewer than two are
+ * known, or their mean is 0.
  */
 double jm_until_half_width(const double *values, int n, double level);
 /* The level of each of so many looks. */
 double jm_until_level(int looks);
 
-/* records[i * stride + r]: of case i and repeat r, NULL = none; cases without any figure are not waited for.
- * ret_worst: the widest relative half width of all; NAN = none is known. */
+/* records[i * stride + r]: of case i and repeat r, NULL = none; cases without any figure are not
+ * waited for. ret_worst: the widest relative half width of all; NAN = none is known. */
 bool jm_until_reached(json_t *const *records, int n_cases, int stride, int blocks, double width,
 	double level, double *ret_worst);
 

@@ -22,7 +22,8 @@
 
 /* ---- the answer of squeue ---- */
 
-/* Copies up to the next '|' or the end of the line, as printable text, and returns what follows the '|'. */
+/* Copies up to the next '|' or the end of the line, as printable text, and returns what follows the
+ * '|'. */
 static const char *take_field(const char *at, char *out, size_t size)
 {
 	size_t n = strcspn(at, "|\n");
@@ -179,7 +180,8 @@ static int keep_answer(
 	return rc;
 }
 
-/* The last query: when it was, and its answer, NULL if it must not be used again. The caller frees *ret_file. */
+/* The last query: when it was, and its answer, NULL if it must not be used again. The caller frees
+ * *ret_file. */
 static int64_t last_answer(int folder, char **ret_file, const char **ret_lines)
 {
 	long long time_ns = 0;

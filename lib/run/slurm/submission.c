@@ -137,7 +137,8 @@ static void take_sent(const char *line, int group, struct jm_job *jobs, int n)
 		}
 }
 
-/* What one file of the folder says of a job of this run; its name is that of the key and this rest. */
+/* What one file of the folder says of a job of this run; its name is that of the key and this
+ * rest. */
 static void take_file(const char *folder, const char *name, const char *rest, struct jm_job *jobs,
 	int n, bool *stored)
 {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A run of a plan as it was submitted, and how far it is. Its jobs are the parts of its blocks: job j runs part
- * j % parts of block j / parts. All of it is in one folder, which the nodes share:
+ * A run of a plan as it was submitted, and how far it is. Its jobs are the parts of its blocks: job
+ * j runs part j % parts of block j / parts. All of it is in one folder, which the nodes share:
  *
  *	job.sh			the script of all jobs
- *	KEY.json		the run: its request (run/plan/plan.h) as the plan was when it was submitted
- *	KEY.GROUP.sent		"ARRAY N", written after sbatch: the array with those of the jobs 0 to N - 1 that it needed
+ *	KEY.json		the run: its request (run/plan/plan.h) as the plan was when it was
+ *				submitted
+ *	KEY.GROUP.sent		"ARRAY N", written after sbatch: the array with those of the jobs 0
+ *				to N - 1 that it needed
  *	KEY.GROUP.INDEX.db	the store of one job, GROUP * JM_SLURM_GROUP + INDEX
  *	KEY.GROUP.INDEX.log	what the job and Slurm printed
  *	KEY.GROUP.INDEX.start	"HOST JOB", written when it begins
@@ -52,7 +54,8 @@ struct jm_job {
 	long array;    /* of the queue; 0 = it is not in it */
 };
 
-/* Of a run with n jobs; the queue is that of jm_slurm_queue_read, folder_id as in the comments of jobs. */
+/* Of a run with n jobs; the queue is that of jm_slurm_queue_read, folder_id as in the comments of
+ * jobs. */
 int jm_jobs_read(const char *folder, const char *folder_id, const char *key,
 	const struct jm_slurm_queue *q, struct jm_job *jobs, int n, struct jm_err *err);
 /* To be called after sbatch. */

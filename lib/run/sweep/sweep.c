@@ -79,7 +79,8 @@ static int restart_guard(struct run *r, struct jm_err *err)
 	return rc ? rc : jm_guard_state(*r->guard, r->o->stated, err);
 }
 
-/* Sets, and reads back. A guard that was killed has put everything back; another one begins anew. */
+/* Sets, and reads back. A guard that was killed has put everything back; another one begins
+ * anew. */
 static int apply(struct run *r, const json_t *parameters, json_t **ret_rows, struct jm_err *err)
 {
 	int rc = 0;
@@ -276,7 +277,8 @@ static bool try_again(const struct run *r, const json_t *record, int *tried)
 	return true;
 }
 
-/* Simulated devices need no pause: their time begins anew with each case, and they are at rest then. */
+/* Simulated devices need no pause: their time begins anew with each case, and they are at rest
+ * then. */
 static bool needs_pause(const struct run *r, const struct turn *t)
 {
 	const char *device = json_string_value(json_object_get(t->c->parameters, "device"));
@@ -314,7 +316,8 @@ static int keep(struct run *r, json_t *record, struct jm_err *err)
 	return rc;
 }
 
-/* A signal to all processes of a batch job may end the work before it reaches this one: such a case did not fail. */
+/* A signal to all processes of a batch job may end the work before it reaches this one: such a case
+ * did not fail. */
 static bool ended_with_run(const struct run *r, const json_t *record)
 {
 	struct pollfd p = {.fd = r->o->cancel_fd, .events = POLLIN};
@@ -435,8 +438,8 @@ static int take_stored(void *arg, json_t *record, struct jm_err *err)
 	return 0;
 }
 
-/* The plan and its cases go in first: their places do not depend on what is run when. A part has neither: a plan of many
- * cases has many parts. */
+/* The plan and its cases go in first: their places do not depend on what is run when. A part has
+ * neither: a plan of many cases has many parts. */
 static int prepare_store(struct run *r, struct jm_err *err)
 {
 	struct jm_store *s = r->o->store;

@@ -44,7 +44,8 @@ struct jm_run_options {
 	const char *rerun; /* cases whose id begins so are run again, and no others; NULL = none */
 	bool fail_fast;	   /* stop after the first failed case */
 	int shard,
-		shards; /* only the blocks shard, shard + shards... of those numbered from 1; 0 = all */
+		/* only the blocks shard, shard + shards... of those numbered from 1; 0 = all */
+		shards;
 	int part, parts;     /* only this part, from 0, of the order of each block; parts 0 = all */
 	const char *program; /* of the worker; NULL = this one */
 	int cancel_fd;	     /* see case_options.h */
@@ -61,10 +62,11 @@ int jm_shard_blocks(const struct jm_run_options *o, int blocks);
 int jm_part_cases(const struct jm_run_options *o, int n);
 
 /*
- * guard: started by the caller when the plan has settings, else it points to NULL; replaced when it is
- * killed; for the caller to stop. records: an array that the plan's records, old and new, are appended to in
- * the order of the plan, also when the run stops early. A failed case is no error of the run. JM_EINTR:
- * cancelled. When the store fails, the case that is under way ends before the run does.
+ * guard: started by the caller when the plan has settings, else it points to NULL; replaced when it
+ * is killed; for the caller to stop. records: an array that the plan's records, old and new, are
+ * appended to in the order of the plan, also when the run stops early. A failed case is no error of
+ * the run. JM_EINTR: cancelled. When the store fails, the case that is under way ends before the
+ * run does.
  */
 int jm_run_plan(struct jm_ctx *ctx, const struct jm_run_options *options, struct jm_guard **guard,
 	json_t *records, struct jm_err *err);

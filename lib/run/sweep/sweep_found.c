@@ -29,8 +29,8 @@ static bool spoken_of(const json_t *what, const char *knob, const char *device)
 	return false;
 }
 
-/* The value that a guard which is at work, or was killed, will restore counts, and not the value that it
- * has set. */
+/* The value that a guard which is at work, or was killed, will restore counts, and not the value
+ * that it has set. */
 static const struct jm_knob_value *value_found(const struct jm_knob *knob,
 	const struct jm_knob_value *now, const struct jm_hold *hold, int n)
 {

@@ -45,7 +45,7 @@ static bool parse(const char *text, struct jm_marked *ret)
 	return true;
 }
 
-/* ---- the run's side ---------------------------------------------------------------------------------- */
+/* ---- the run's side -------------------------------------------------------------------------- */
 
 /* A locked record that the keeper will hold; without a place for one it is /dev/null. */
 static int make_record(struct jm_ctx *ctx, struct jm_case_keeper *k)
@@ -144,7 +144,9 @@ void jm_case_keeper_stop(struct jm_case_keeper *k)
 		unlink(k->record);
 	if (write(k->fd, END, sizeof(END) - 1) < 0)
 		kill(k->pid,
-			SIGKILL); /* otherwise the keeper would take the closed pipe for the death of the run */
+			/* otherwise the keeper would take the closed pipe for the death of the
+			 * run */
+			SIGKILL);
 	close(k->fd);
 	close(k->lock);
 	while (waitpid(k->pid, NULL, 0) < 0 && errno == EINTR)
@@ -152,7 +154,7 @@ void jm_case_keeper_stop(struct jm_case_keeper *k)
 	*k = (struct jm_case_keeper){.fd = -1, .lock = -1};
 }
 
-/* ---- the keeper's own process -------------------------------------------------------------------------- */
+/* ---- the keeper's own process ---------------------------------------------------------------- */
 
 /* Everything that arrives until the other end closes. */
 static void listen(char *out, size_t size)
@@ -210,7 +212,7 @@ int jm_case_keeper_serve(struct jm_ctx *ctx, struct jm_err *err)
 	return 0;
 }
 
-/* ---- the next start ---------------------------------------------------------------------------------------- */
+/* ---- the next start -------------------------------------------------------------------------- */
 
 /* The content of a record without a holder. The descriptor keeps the lock. */
 static int take_record(int folder, const char *name, bool wait, struct jm_marked *ret)

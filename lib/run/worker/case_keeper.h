@@ -5,8 +5,8 @@
  * had locked in the state folder (cases/MARK).
  *
  * The processes of a case are identified by a mark in their environment, their user and their start
- * time (base/process/marked_processes.h); a process that a command started with another environment is not
- * found.
+ * time (base/process/marked_processes.h); a process that a command started with another environment
+ * is not found.
  */
 #ifndef JM_CASE_KEEPER_H
 #define JM_CASE_KEEPER_H
@@ -20,7 +20,8 @@
 struct jm_case_keeper {
 	pid_t pid; /* 0 = there is none */
 	int fd;	   /* our end of the pipe */
-	int lock; /* of the record, held by us too: a killed keeper does not make the case a stray */
+	/* of the record, held by us too: a killed keeper does not make the case a stray */
+	int lock;
 	struct jm_marked marked;
 	char variable[512]; /* for the environment of the case */
 	char record[1000];  /* path; "" = none */

@@ -25,11 +25,14 @@ struct jm_case_options {
 	const json_t *job;
 	double timeout_s; /* on the machine's clock; 0 = none */
 	/*
-	 * A signalfd or pipe: readable = stop the case, readable again = at once; -1 = none. A single byte that is
-	 * SIGINT asks native work to end after its step, with a record that says "interrupted".
+	 * A signalfd or pipe: readable = stop the case, readable again = at once; -1 = none. A
+	 * single byte that is SIGINT asks native work to end after its step, with a record that
+	 * says "interrupted".
 	 */
 	int cancel_fd;
-	bool *asked; /* becomes true when cancel_fd was read, also if the case was already complete; NULL = not wanted */
+	/* becomes true when cancel_fd was read, also if the case was already complete; NULL = not
+	 * wanted */
+	bool *asked;
 	int watch_pid; /* the case fails when this process ends; 0 = none */
 	struct jm_hosts *
 		hosts; /* ranks that were started apart (hosts.h); NULL = all are children of this process */
@@ -38,8 +41,9 @@ struct jm_case_options {
 	int out_fd;		 /* where its standard output goes; -1 = nowhere */
 	bool echo;		 /* its standard error is passed on as it comes */
 	void (*progress)(void *arg, const struct jm_case_progress *progress);
-	/* A phase whose settings differ from those before it begins: makes them, and fills *ret_rows as of
-	 * jm_case_apply. An error fails the case; JM_EGONE: the watched process has ended. */
+	/* A phase whose settings differ from those before it begins: makes them, and fills
+	 * *ret_rows as of jm_case_apply. An error fails the case; JM_EGONE: the watched process has
+	 * ended. */
 	int (*phase)(void *arg, const char *phase, json_t **ret_rows, struct jm_err *err);
 	void *arg; /* of both */
 };

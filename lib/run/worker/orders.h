@@ -3,8 +3,10 @@
  * Messages from a parent to its worker: lines of text, each
  *
  *	joulemark-orders/1 stop			the work ends after the current step
- *	joulemark-orders/1 applied TEXT		a setting of a phase, as case_settings.h has it, in JSON
- *	joulemark-orders/1 setting TEXT		the settings of this phase, for which the worker asked, are in force
+ *	joulemark-orders/1 applied TEXT		a setting of a phase, as case_settings.h has it, in
+ *						JSON
+ *	joulemark-orders/1 setting TEXT		the settings of this phase, for which the worker
+ *						asked, are in force
  *	joulemark-orders/1 note TEXT		goes into the record
  *
  * A line of another version, or with another word, is reported and has no effect.

@@ -5,7 +5,8 @@
  * cannot hold a power above that of uninterrupted work or below that of an idle device.
  *
  *	jm_pacer_pause	after a step: the length of the pause
- *	jm_pacer_see	at intervals: the power read over whole cycles of work and pause since the last call
+ *	jm_pacer_see	at intervals: the power read over whole cycles of work and pause since the
+ *			last call
  */
 #ifndef JM_PACER_H
 #define JM_PACER_H

@@ -4,8 +4,8 @@
  * several ranks runs in several workers (a gang): rank 0 measures, counts and sends the record; the
  * first rank that fails ends all, with its reason.
  *
- * This is the child (hidden command `worker`); worker_parent.h is its parent. The child reads the job
- * (record.h) from its standard input and sends frames (frame.h) to a descriptor.
+ * This is the child (hidden command `worker`); worker_parent.h is its parent. The child reads the
+ * job (record.h) from its standard input and sends frames (frame.h) to a descriptor.
  */
 #ifndef JM_WORKER_H
 #define JM_WORKER_H

@@ -51,7 +51,7 @@ const char *jm__device_of_rank(const char *list, int rank, char *out, size_t siz
 	return at ? out : NULL;
 }
 
-/* ---- time ---------------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 /* Simulated time is independent of a device's clock. */
 int jm__worker_anchor(struct jm__worker *w, const struct jm_work *work, struct jm_err *err)
@@ -79,7 +79,8 @@ void jm__worker_end_at(struct jm__worker *w, int phase, int64_t device_ns)
 		grown[w->n_ends++] = (struct jm__end){phase, device_ns};
 }
 
-/* Phases end when the device had finished, not when the host noticed. Returns by how much the main one ended earlier. */
+/* Phases end when the device had finished, not when the host noticed. Returns by how much the main
+ * one ended earlier. */
 double jm__worker_align(struct jm__worker *w)
 {
 	const struct jm_alignment *a = &w->alignment;

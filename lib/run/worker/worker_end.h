@@ -26,7 +26,8 @@ struct jm__member {
 	char tail[JM__TAIL_SIZE + 1];
 	size_t n_tail;
 	bool ended; /* it sends nothing any more */
-	int64_t closing_ns; /* until when it may close its device, once its result is there; 0 = it is not */
+	/* until when it may close its device, once its result is there; 0 = it is not */
+	int64_t closing_ns;
 	bool overdue; /* it was killed because it did not end in time */
 	int status;   /* as of waitpid, when all have ended */
 };
@@ -56,7 +57,8 @@ void jm__keep_tail(struct jm__member *m, const char *bytes, size_t n);
 long jm__oom_kills(void);
 /* What happens to processes that the workers have left. */
 enum jm_strays_end jm__end_of_strays(const struct jm__child *c);
-/* Of a case whose workers have ended: makes the record of one that left none, or whose work failed. */
+/* Of a case whose workers have ended: makes the record of one that left none, or whose work
+ * failed. */
 int jm__complete_record(struct jm__child *c, struct jm_err *err);
 
 #endif

@@ -17,7 +17,8 @@ static double parameter(const json_t *parameters, const char *name)
 	return jm_json_real(json_object_get(parameters, name));
 }
 
-/* steps: of an epoch. The first one is the warm-up, unless it is the only one or a warm-up (of 0 steps) is given. */
+/* steps: of an epoch. The first one is the warm-up, unless it is the only one or a warm-up (of 0
+ * steps) is given. */
 static void set_epochs(const json_t *parameters, struct jm__lengths *l, double steps)
 {
 	double epochs = parameter(parameters, "epochs");

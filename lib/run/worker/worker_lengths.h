@@ -15,7 +15,8 @@ struct jm__lengths {
 
 /* What the parameters of a case say. */
 void jm__lengths_read(const json_t *parameters, struct jm__lengths *l, struct jm_err *err);
-/* Behind setup: epochs of the data that is learnt; work that ends by itself has no warm-up unless one is given. */
+/* Behind setup: epochs of the data that is learnt; work that ends by itself has no warm-up unless
+ * one is given. */
 int jm__lengths_fit(const json_t *parameters, const struct jm_work *work, struct jm__lengths *l,
 	struct jm_err *err);
 

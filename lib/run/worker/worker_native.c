@@ -282,7 +282,8 @@ static double share_done(const struct native *n)
 	return by_steps < by_time ? by_steps : by_time;
 }
 
-/* Opens the phase of the epoch that begins with this step, counted from 1, which warms up if there are more. */
+/* Opens the phase of the epoch that begins with this step, counted from 1, which warms up if there
+ * are more. */
 static int turn_epoch(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
 	int first = n->length.warm_steps > 0 ? 2 : 1, rc;
@@ -307,8 +308,8 @@ static void tell(struct jm__worker *w, const struct native *n)
 	jm__worker_progress(w, phase, n->items, n->elapsed_s, share_done(n));
 }
 
-/* Runs steps until no reading includes the time before the settings; steps, so that the device stays
- * warm. */
+/* Runs steps until no reading includes the time before the settings; steps, so that the device
+ * stays warm. */
 static int settle_at_work(struct jm__worker *w, struct native *n, struct jm_err *err)
 {
 	int phase = jm__worker_begin(w, "settle", err), rc = phase < 0 ? phase : 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Orders of the parent, and settings of single phases, for which a worker asks when a phase begins and which orders
- * answer; what they say is kept for the record. Native work waits for the answer before the phase begins; a command
- * goes on, so that the settings come into force a little after its mark.
+ * Orders of the parent, and settings of single phases, for which a worker asks when a phase begins
+ * and which orders answer; what they say is kept for the record. Native work waits for the answer
+ * before the phase begins; a command goes on, so that the settings come into force a little after
+ * its mark.
  */
 #include "worker_orders.h"
 #include "run/gang/frame.h"

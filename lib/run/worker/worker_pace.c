@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pauses between steps that hold a mean power, and the wait for thermal steady state: both by what meters read. */
+/* Pauses between steps that hold a mean power, and the wait for thermal steady state: both by what
+ * meters read. */
 #include "worker_pace.h"
 #include "run/workload.h"
 #include "worker_phases.h"
@@ -10,7 +11,7 @@
 #define STRETCH_NS JM_SECOND
 #define LAG_NS	   (JM_SECOND / 4) /* until the readings around an edge have arrived */
 
-/* ---- what the meters of the work read ---------------------------------------------------------------------- */
+/* ---- what the meters of the work read -------------------------------------------------------- */
 
 /* The meter of the computing device; without one, all meters that count, of the most significant
  * origin. */
@@ -65,7 +66,7 @@ static double newest(struct jm__worker *w, enum jm_quantity quantity, bool mean)
 	return n ? sum / (mean ? n : 1) : NAN;
 }
 
-/* ---- pauses ---------------------------------------------------------------------------------------------- */
+/* ---- pauses ---------------------------------------------------------------------------------- */
 
 void jm__pace_begin(struct jm__worker *w, struct jm__pace *p, double watts)
 {
@@ -182,7 +183,7 @@ void jm__pace_record(struct jm__worker *w)
 				       : "Pauses cannot raise the power of work that draws less");
 }
 
-/* ---- thermal steady state -------------------------------------------------------------------------------- */
+/* ---- thermal steady state -------------------------------------------------------------------- */
 
 /* Steady state is reached, or its time limit. */
 bool jm__heat_done(struct jm__worker *w, struct jm__heat *h)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pauses between steps that hold a mean power, and the wait for thermal steady state: both by what meters read. */
+/* Pauses between steps that hold a mean power, and the wait for thermal steady state: both by what
+ * meters read. */
 #ifndef JM_WORKER_PACE_H
 #define JM_WORKER_PACE_H
 

@@ -34,8 +34,9 @@ static int64_t real_now(void)
 
 /* ---- starting ---- */
 
-/* The environment of a worker. A command gets its variables from the worker, but libraries of native
- * work read theirs when they are loaded. *ret_env = NULL: the parent's environment; own: the texts that
+/* The environment of a worker. A command gets its variables from the worker, but libraries of
+ * native work read theirs when they are loaded. *ret_env = NULL: the parent's environment; own: the
+ * texts that
  * *ret_env points to. */
 static int environment(const struct jm__child *c, char **own, char ***ret_env, struct jm_err *err)
 {
@@ -455,7 +456,8 @@ static int run_child(struct jm__child *c, struct jm_err *err)
 	return rc ? rc : jm__complete_record(c, err);
 }
 
-/* How many ranks the case has: an option of workloads that can run on several. 0 = too many, or none. */
+/* How many ranks the case has: an option of workloads that can run on several. 0 = too many, or
+ * none. */
 static int world_of(const json_t *job)
 {
 	const json_t *parameters = json_object_get(job, "parameters");

@@ -9,7 +9,8 @@
 /*
  * Runs one case and makes its record, which also describes a failure of the case (status "failed",
  * reason). An error is one of joulemark: JM_EINTR: cancelled; JM_EGONE: the watched process is
- * gone. A store that fails does not end the case: what is wrong is reported, and the rest of the trace omitted.
+ * gone. A store that fails does not end the case: what is wrong is reported, and the rest of the
+ * trace omitted.
  */
 int jm_case_run(struct jm_ctx *ctx, const struct jm_case_options *options, json_t **ret_record,
 	struct jm_err *err);

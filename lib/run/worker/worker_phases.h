@@ -5,7 +5,8 @@
 
 #include "worker_state.h"
 
-/* Before the work is torn down, which may hang: the parent ends the other ranks, and in time this one. */
+/* Before the work is torn down, which may hang: the parent ends the other ranks, and in time this
+ * one. */
 void jm__worker_tell_failure(struct jm__worker *w, int code, const struct jm_err *why);
 int jm__worker_begin(struct jm__worker *w, const char *phase, struct jm_err *err);
 /* Items of native work, to the phase and to a joulemark outside. */

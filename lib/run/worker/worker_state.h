@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of a worker, which its parts share: worker.c (its life), worker_phases.c, worker_orders.c, worker_native.c
- * and worker_command.c (its work), worker_device.c and worker_pace.c (of native work: its device, its pauses).
+ * The state of a worker, which its parts share: worker.c (its life), worker_phases.c,
+ * worker_orders.c, worker_native.c and worker_command.c (its work), worker_device.c and
+ * worker_pace.c (of native work: its device, its pauses).
  */
 #ifndef JM_WORKER_STATE_H
 #define JM_WORKER_STATE_H
@@ -56,7 +57,8 @@ struct jm__worker {
 	bool other_settings;
 	/* of native work */
 	struct native *native; /* worker_native.c; NULL = none, or torn down */
-	int own_meter; /* that of the device that computes; -1 = the device has no name, or no meter */
+	/* that of the device that computes; -1 = the device has no name, or no meter */
+	int own_meter;
 	struct jm_alignment alignment;
 	struct jm__end *end;
 	int n_ends;

@@ -65,7 +65,8 @@ void jm__note_heard(struct jm__child *c)
 	c->heard_ns = now;
 }
 
-/* Ctrl-C awaits the end of the step that is under way, unless that takes much longer than any did. */
+/* Ctrl-C awaits the end of the step that is under way, unless that takes much longer than any
+ * did. */
 static void check_step(struct jm__child *c, int64_t now)
 {
 	int64_t since = c->asked_ns > c->heard_ns ? c->asked_ns : c->heard_ns;

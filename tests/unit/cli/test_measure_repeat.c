@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Repeated runs whose energy stays unknown, or cannot be computed: how often it is asked for, and what the record has. */
+/* Repeated runs whose energy stays unknown, or cannot be computed: how often it is asked for, and
+ * what the record has. */
 #include "kit/test.h"
 #include "kit/toy_source.h"
 #include "cli/measure/measure_repeat.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pixels of JPEG files that cjpeg wrote, whole, in part and made smaller, are those that djpeg reads from them. */
+/* Pixels of JPEG files that cjpeg wrote, whole, in part and made smaller, are those that djpeg
+ * reads from them. */
 #include "data/sets/data_set.h"
 #include "kit/test.h"
 

@@ -137,7 +137,7 @@ static void takes_empty_tensors_and_single_numbers(void **state)
 	jm_safetensors_close(&s);
 }
 
-/* ---- shards -------------------------------------------------------------------------------------------- */
+/* ---- shards ---------------------------------------------------------------------------------- */
 
 static void put_text(const char *name, const char *text)
 {
@@ -224,7 +224,7 @@ static void refuses_a_tensor_that_is_in_two_shards_or_not_in_the_index(void **st
 	refused(folder, "'b'", "is missing", JM_EFORMAT);
 }
 
-/* ---- reading and writing ----------------------------------------------------------------------------------- */
+/* ---- reading and writing --------------------------------------------------------------------- */
 
 static void a_file_that_shrinks_ends_the_reading_with_the_reason(void **state)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokenizers give the ids and texts that the package `tokenizers` gave (tests/data/tokenizers), refuse what is not right, and
- * may cut a text where they say so. */
+/* Tokenizers give the ids and texts that the package `tokenizers` gave (tests/data/tokenizers),
+ * refuse what is not right, and may cut a text where they say so. */
 #include "kit/test.h"
 
 #include <jansson.h>
@@ -44,7 +44,7 @@ static json_t *load(const char *name)
 	return all;
 }
 
-/* ---- ids and texts ------------------------------------------------------------------------------------------------- */
+/* ---- ids and texts --------------------------------------------------------------------------- */
 
 static void check_text(
 	struct jm_tokenizer *t, const json_t *text, const json_t *ids, const json_t *decoded)
@@ -158,7 +158,7 @@ static void template_stands_around_the_text(void **state)
 	jm_tokenizer_close(t);
 }
 
-/* ---- cuts -------------------------------------------------------------------------------------------------------------- */
+/* ---- cuts ------------------------------------------------------------------------------------ */
 
 static void append(char *to, size_t *n, size_t room, const json_t *text)
 {
@@ -224,7 +224,7 @@ static void parts_of_a_text_give_the_tokens_of_the_whole(void **state)
 	json_decref(all);
 }
 
-/* ---- what is refused ----------------------------------------------------------------------------------------------- */
+/* ---- what is refused ------------------------------------------------------------------------- */
 
 #define MODEL(more)                                                                                \
 	"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": " \
@@ -345,7 +345,7 @@ static void files_that_cannot_be_read_are_named(void **state)
 	assert_sentence(&folder, JM_EFORMAT);
 }
 
-/* ---- parts ---------------------------------------------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 static struct jm_tokenizer *read_text(const char *json)
 {
@@ -372,7 +372,8 @@ static void token_may_have_a_nul(void **state)
 	jm_tokenizer_close(t);
 }
 
-/* A word beyond the limit of the simple search takes the queue: both merge the pair of the lowest rank, the left one first. */
+/* A word beyond the limit of the simple search takes the queue: both merge the pair of the lowest
+ * rank, the left one first. */
 static void long_words_merge_as_short_ones(void **state)
 {
 	struct jm_tokenizer *t = read_text(VOCAB(

@@ -24,7 +24,7 @@
 #define LOOPS 0
 #endif
 
-/* ---- malloc, counted ------------------------------------------------------------------------------------ */
+/* ---- malloc, counted ------------------------------------------------------------------------- */
 
 static struct {
 	atomic_bool on;
@@ -90,7 +90,7 @@ static void start_counting(void)
 	counted.on = true;
 }
 
-/* ---- steps ---------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static bool may_be_of_onednn(enum jm_op op)
 {
@@ -144,7 +144,8 @@ static size_t in_use(void)
 	return m.uordblks + m.hblkhd;
 }
 
-/* What a thread gave back may wait in its cache and counts as in use: that settles within a few steps. */
+/* What a thread gave back may wait in its cache and counts as in use: that settles within a few
+ * steps. */
 static bool keeps_memory(struct jm_program *p)
 {
 	struct jm_err err = JM_ERR_INIT;

@@ -13,7 +13,7 @@
 
 extern const struct jm_backend jm_backend_ref;
 
-/* ---- a small GPT, trained for a few steps -------------------------------------------------------------- */
+/* ---- a small GPT, trained for a few steps ---------------------------------------------------- */
 
 static const char *const small[] = {"gpt", "layers=2", "hidden=12", "heads=2", "ffn=20", "vocab=19",
 	"context=10", "positions=rotary", NULL};
@@ -181,7 +181,8 @@ static void compare_with_fussy(enum jm_dtype precision)
 	a = plan_gpt(&ref, precision, 1, false);
 	b = plan_gpt(&fussy, precision, 1, false);
 	assert_true(count_units(b, JM_OP_ADD) > count_units(a, JM_OP_ADD));
-	/* In f32 weights are brought into the layout by casts; in bf16 the copies are made so at once. */
+	/* In f32 weights are brought into the layout by casts; in bf16 the copies are made so at
+	 * once. */
 	if (precision == JM_BF16)
 		assert_int_equal(count_units(b, JM_OP_CAST), count_units(a, JM_OP_CAST));
 	else
@@ -204,7 +205,7 @@ static void odd_layouts_and_no_sums(void **unused)
 	compare_with_fussy(JM_BF16);
 }
 
-/* ---- a backend that wants memory ----------------------------------------------------------------------- */
+/* ---- a backend that wants memory ------------------------------------------------------------- */
 
 #define SCRATCH 1000 /* bytes, and what ref asks for */
 #define SAVED	100
@@ -315,7 +316,7 @@ static void memory_is_kept(void **unused)
 	jm_device_close(&ref);
 }
 
-/* ---- a backend that records: ref, each part of a step as one exec --------------------------------------- */
+/* ---- a backend that records: ref, each part of a step as one exec ---------------------------- */
 
 struct tape {
 	int n;
@@ -428,7 +429,7 @@ static void parts_are_recorded(void **unused)
 	jm_device_close(&ref);
 }
 
-/* ---- a backend that writes gradients in the type of the operands -------------------------------------------- */
+/* ---- a backend that writes gradients in the type of the operands ----------------------------- */
 
 static int narrow_select(
 	void *dev, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
@@ -480,7 +481,7 @@ static void narrow_gradients_are_widened(void **unused)
 	jm_device_close(&ref);
 }
 
-/* ---- a backend that takes the end of the network as one ------------------------------------------------------ */
+/* ---- a backend that takes the end of the network as one -------------------------------------- */
 
 enum { HEAD = 4 };
 
@@ -540,7 +541,8 @@ static int head_run(void *dev, void *exec, struct jm_err *err)
 	return code;
 }
 
-/* Logits and their gradient then need no memory, with parameters kept in bf16 or copied, and no bit changes. */
+/* Logits and their gradient then need no memory, with parameters kept in bf16 or copied, and no bit
+ * changes. */
 static void logits_need_no_memory(void **unused)
 {
 	struct jm_backend backend = jm_backend_ref;

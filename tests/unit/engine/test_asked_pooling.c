@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A backend that saves what the gradient of a max pooling needs, made from ref: the operand is then not kept. */
+/* A backend that saves what the gradient of a max pooling needs, made from ref: the operand is then
+ * not kept. */
 #include <stdlib.h>
 
 #include "kit/engine_kit.h"
@@ -124,7 +125,8 @@ static void run_resnet(struct jm_program *p, double *ret_loss)
 	}
 }
 
-/* Where a backend saves for max pooling, x is not kept for its gradient, and losses are the same bits. */
+/* Where a backend saves for max pooling, x is not kept for its gradient, and losses are the same
+ * bits. */
 static void pooling_does_not_keep_its_operand(void **unused)
 {
 	const struct jm_remake less = {.positions = true};

@@ -11,7 +11,8 @@
 #include "engine/check/op_case.h"
 #include "kit/test.h"
 
-/* JM_TEST_TYPES: only types whose name begins so ("bf16"); a slow device then takes several runs. */
+/* JM_TEST_TYPES: only types whose name begins so ("bf16"); a slow device then takes several
+ * runs. */
 static bool is_wanted(const struct types *t)
 {
 	const char *begin = getenv("JM_TEST_TYPES");
@@ -26,7 +27,8 @@ static const struct shape shapes[] = {
 	{1, 130, 256, 32, 1, 1}, /* one wide head */
 };
 
-/* What op_case_image.c gives with channels last is read so by all but casts; weights are second operands. */
+/* What op_case_image.c gives with channels last is read so by all but casts; weights are second
+ * operands. */
 static void check_last(const struct jm_program *p)
 {
 	static const struct jm_layout last = {.rank = 4, .order = {0, 2, 3, 1}};
@@ -129,7 +131,7 @@ static bool check_list(const char *name, const struct backend_case *c)
 	return good;
 }
 
-/* ---- repeats ------------------------------------------------------------------------------------------- */
+/* ---- repeats --------------------------------------------------------------------------------- */
 
 /* The same bits; NaNs may be equal too. */
 static bool same_bits(struct kit *one, struct kit *two)
@@ -147,7 +149,8 @@ static bool same_bits(struct kit *one, struct kit *two)
 	return same;
 }
 
-/* Twice with two threads: the same bits. With one: within rounding. The larger shapes alone are shared out. */
+/* Twice with two threads: the same bits. With one: within rounding. The larger shapes alone are
+ * shared out. */
 static bool repeat_case(const char *device, const struct backend_case *c, const struct types *t)
 {
 	struct jm_err err = JM_ERR_INIT;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A backend, made from ref, that takes the gradient of a convolution's image together with that of the norm before it:
- * the gradient between both is not stored, and what the norm saved is found. Losses are those of ref.
+ * A backend, made from ref, that takes the gradient of a convolution's image together with that of
+ * the norm before it: the gradient between both is not stored, and what the norm saved is found.
+ * Losses are those of ref.
  */
 #include <stdlib.h>
 
@@ -153,7 +154,8 @@ static void the_gradient_between_is_not_read_again(void **unused)
 	assert_memory_equal(loss, expected, sizeof(loss));
 	assert_true(loss[0] > 0 && loss[STEPS - 1] != loss[0]);
 	assert_int_equal(seen.inner, 8); /* one in each block */
-	/* the inputs of blocks, except that of the first and of those whose norm is one of a pair */
+	/* the inputs of blocks, except that of the first and of those whose norm is one of a
+	 * pair */
 	assert_int_equal(seen.last, 7 - 3);
 	jm_device_close(&ref);
 }

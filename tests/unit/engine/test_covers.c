@@ -71,7 +71,8 @@ static void every_convolution_meets_the_sums_of_its_norm(void **unused)
 	assert_int_equal(inside, 0); /* the norm and the gradients read it */
 }
 
-/* Those of the four blocks that change the width: neither the norm of the shortcut nor its gradient is stored. */
+/* Those of the four blocks that change the width: neither the norm of the shortcut nor its gradient
+ * is stored. */
 static void norms_that_are_added_meet(void **unused)
 {
 	const struct cover norms = {2, {JM_OP_BN_APPLY, JM_OP_BN_APPLY}, 0};

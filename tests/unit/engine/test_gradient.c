@@ -287,8 +287,8 @@ static struct jm_tensor *first(struct kit *k)
 	return loss_of(k, jm_graph_first(k->graph, x));
 }
 
-/* Four images of different widths along an axis, of which the second one has another reader, and the third one needs no
- * gradient. */
+/* Four images of different widths along an axis, of which the second one has another reader, and
+ * the third one needs no gradient. */
 static struct jm_tensor *concat_along(struct kit *k, int axis)
 {
 	struct jm_tensor *part[JM_PARTS], *y;
@@ -494,8 +494,8 @@ static void check_case(const char *name, build_fn *build)
 	kit_done(&k);
 }
 
-/* The same graph with gradients that add up: of three micro-steps on the same operands they are three times
- * those of one, whoever writes them. */
+/* The same graph with gradients that add up: of three micro-steps on the same operands they are
+ * three times those of one, whoever writes them. */
 static void check_sums(const char *name, build_fn *build)
 {
 	double *one[KIT_MAX] = {0};

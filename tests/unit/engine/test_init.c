@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Start values: moments and bounds of large tensors against the papers' formulas; which layers get which. */
+/* Start values: moments and bounds of large tensors against the papers' formulas; which layers get
+ * which. */
 #include <stdio.h>
 
 #include "engine/graph/init_rule.h"
@@ -14,7 +15,8 @@
 #define TO   384
 #define FROM 640
 
-/* A rule with the variance and shape it shall have by its paper: of [to, from] and [to, from, 3, 3]. */
+/* A rule with the variance and shape it shall have by its paper: of [to, from] and [to, from, 3,
+ * 3]. */
 struct rule {
 	enum jm_init rule;
 	double variance[2];
@@ -103,7 +105,8 @@ static void test_moments(void **state)
 		try_rule(&rules[i]);
 }
 
-/* Where the bound is one half (6 / (12 + 12) is its square): odd multiples of 2^-25, none at the bound. */
+/* Where the bound is one half (6 / (12 + 12) is its square): odd multiples of 2^-25, none at the
+ * bound. */
 static void test_uniform_grid(void **state)
 {
 	enum { SIDE = 12 };
@@ -165,7 +168,7 @@ static void test_names(void **state)
 	assert_int_equal(jm_init_find("model"), JM_INIT_OWN);
 }
 
-/* ---- which layers get which ---------------------------------------------------------------------------- */
+/* ---- which layers get which ------------------------------------------------------------------ */
 
 static struct jm_graph *graph_of(const char *name, struct jm_training t)
 {

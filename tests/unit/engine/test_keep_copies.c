@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies of parameters that the update writes (engine/plan/keep_copies.c), on a device that has memory of
- * its own (tests/peers/backend_later.c): the losses are those of a device that makes the copies in
- * each step, and the copies follow every change of a parameter.
+ * Copies of parameters that the update writes (engine/plan/keep_copies.c), on a device that has
+ * memory of its own (tests/peers/backend_later.c): the losses are those of a device that makes the
+ * copies in each step, and the copies follow every change of a parameter.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -22,8 +22,8 @@ extern const struct jm_backend jm_backend_ref;
 /* A layout each: plain, and columns first. A reorder between them takes one second. */
 static const struct jm_layout layouts[2] = {{0}, {.rank = 2, .order = {1, 0}}};
 
-/* Node i reads the result of node from[i][0] - 1 (0: the input), and of from[i][1] - 1 where that is not
- * negative. A follower leaves its result as its first operand comes, and takes no other. */
+/* Node i reads the result of node from[i][0] - 1 (0: the input), and of from[i][1] - 1 where that
+ * is not negative. A follower leaves its result as its first operand comes, and takes no other. */
 struct world {
 	int from[NODES][2];
 	bool follows[NODES];
@@ -55,7 +55,7 @@ static void make_world(struct world *w, int seed, bool side_paths)
 	}
 }
 
-/* ---- the truth ------------------------------------------------------------------------------------------ */
+/* ---- the truth ------------------------------------------------------------------------------- */
 
 /* The cost of a node with these layouts of operands and result. lies: layouts of the input and of
  * the results so far. */
@@ -94,7 +94,7 @@ static double least_cost(const struct world *w, int *lies, int i, bool greedy)
 	return i < NODES ? best : 0;
 }
 
-/* ---- the backend ---------------------------------------------------------------------------------------- */
+/* ---- the backend ----------------------------------------------------------------------------- */
 
 struct fake {
 	const struct world *world;
@@ -237,7 +237,7 @@ static void least_with_side_paths(void **unused)
 	assert_true(compare(true) > ROUNDS / 4);
 }
 
-/* ---- offers from a table ------------------------------------------------------------------------------- */
+/* ---- offers from a table --------------------------------------------------------------------- */
 
 /* Layouts by number. A table ends where nothing takes time. */
 struct offer {
@@ -359,8 +359,8 @@ static void given_layouts_stay(void **unused)
 	table_close(&c);
 }
 
-/* The first reader of a parameter's copy has it made as it likes, for nothing. Who reads the parameter
- * itself gets another. */
+/* The first reader of a parameter's copy has it made as it likes, for nothing. Who reads the
+ * parameter itself gets another. */
 static void copies_are_open(void **unused)
 {
 	struct offer offers[] = {OFFER(LINEAR, 1, 0.5), OFFER(LINEAR, 1, 0.1, .weight = 1),

@@ -24,7 +24,7 @@ static struct jm_program *plan_gpt(struct jm_device *device, enum jm_dtype preci
 	return kit_plan(gpt, &(struct jm_training){.batch = 2, .precision = precision}, device);
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static const struct jm_cell *owner(const struct jm_program *p, const struct jm_cell *c)
 {
@@ -214,7 +214,8 @@ static void gradients_start_at_zero(void **unused)
 	jm_device_close(&d);
 }
 
-/* Two rows of three ids: a table of four rows is touched once at most, of a hundred rows six are. */
+/* Two rows of three ids: a table of four rows is touched once at most, of a hundred rows six
+ * are. */
 static void bytes_of_gradients_of_tables(void **unused)
 {
 	struct jm_tensor ids = {.type = JM_I32, .rank = 2, .dim = {2, 3}, .bytes = 24};
@@ -269,7 +270,7 @@ static void too_large_is_said(void **unused)
 	jm_device_close(&d);
 }
 
-/* ---- devices ------------------------------------------------------------------------------------------- */
+/* ---- devices --------------------------------------------------------------------------------- */
 
 static void expect(const char *device, int code, const char *word)
 {
@@ -338,7 +339,7 @@ static void plug_ins_that_do_not_fit(void **unused)
 	free(kept);
 }
 
-/* ---- the table of ops ----------------------------------------------------------------------------------- */
+/* ---- the table of ops ------------------------------------------------------------------------ */
 
 /* What the contract says of an op: from its name to the next one's; NULL = nothing. */
 static char *told_of(const char *contract, enum jm_op op)
@@ -355,7 +356,8 @@ static char *told_of(const char *contract, enum jm_op op)
 	return strndup(at, end ? (size_t)(end - at) : strlen(at));
 }
 
-/* Results are laid over operands for the ops of which engine/graph/node.h says so, and for no others. */
+/* Results are laid over operands for the ops of which engine/graph/node.h says so, and for no
+ * others. */
 static void places_as_the_contract_has_them(void **unused)
 {
 	static char contract[100000];
@@ -386,9 +388,10 @@ static void places_as_the_contract_has_them(void **unused)
 	assert_true(in_place > 5);
 }
 
-/* ---- presets -------------------------------------------------------------------------------------------- */
+/* ---- presets --------------------------------------------------------------------------------- */
 
-/* 6 FLOPs per weight and token, and attention's two products of S x C per layer, half masked, 3 times. */
+/* 6 FLOPs per weight and token, and attention's two products of S x C per layer, half masked, 3
+ * times. */
 static double flops_per_token(double layers, double hidden, double ffn, double vocab, double seq)
 {
 	double weights = layers * (4 * hidden * hidden + 2 * hidden * ffn) + vocab * hidden;

@@ -15,7 +15,7 @@
 #include "engine/plan/arena.h"
 #include "engine/plan/schedule.h"
 
-/* ---- is it the same program? ---------------------------------------------------------------------------- */
+/* ---- is it the same program? ----------------------------------------------------------------- */
 
 /* Units as declared: nodes of a graph that select adds nothing to are numbered so. */
 static int by_node(const void *a, const void *b)
@@ -70,7 +70,7 @@ static size_t compare_with_declared(struct jm_program *p)
 	return p->peak_bytes - peak;
 }
 
-/* ---- random networks ------------------------------------------------------------------------------------ */
+/* ---- random networks ------------------------------------------------------------------------- */
 
 #define NODES 40
 
@@ -157,7 +157,7 @@ static void models(void **unused)
 	jm_device_close(&d);
 }
 
-/* ---- branches ------------------------------------------------------------------------------------------- */
+/* ---- branches -------------------------------------------------------------------------------- */
 
 #define BRANCHES 5
 #define ROWS	 64
@@ -208,11 +208,12 @@ static void one_branch_after_the_other(void **unused)
 	free(b);
 }
 
-/* ---- a linear-wgrad that waits for the gradient of the activation it reads -------------------------------- */
+/* ---- a linear-wgrad that waits for the gradient of the activation it reads ------------------- */
 
 enum between { NOTHING, WRITES_DY, READS_DW, ADDS_TO_DW, WRITES_U, OTHERS };
 
-/* dw = dy^T gelu(u), where gelu(u) is recomputed; then another node; then du = gelu'(u) da. True if dw is computed after du. */
+/* dw = dy^T gelu(u), where gelu(u) is recomputed; then another node; then du = gelu'(u) da. True if
+ * dw is computed after du. */
 static bool waits(enum between between)
 {
 	struct jm_graph *g = jm_graph_new(JM_F32);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The shares of an update that several ranks divide: they cover every parameter once, for any number of ranks and any
- * size of a bucket; each has the same size on all ranks; and weight decay applies to matrices only. The largest sum of
- * gradients does not come last.
+ * The shares of an update that several ranks divide: they cover every parameter once, for any
+ * number of ranks and any size of a bucket; each has the same size on all ranks; and weight decay
+ * applies to matrices only. The largest sum of gradients does not come last.
  */
 #include <stdlib.h>
 
@@ -47,7 +47,8 @@ static int64_t elements(const struct jm_tensor *t)
 	return t->dim[0];
 }
 
-/* Adds 1 to each element of the slab of parameters that the rank updates; decays: 2 more where it decays. */
+/* Adds 1 to each element of the slab of parameters that the rank updates; decays: 2 more where it
+ * decays. */
 static void mark(const struct jm_graph *g, unsigned char *slab)
 {
 	for (int k = 0; k < g->n_nodes; k++) {
@@ -131,7 +132,8 @@ static void shares_cover_every_parameter_once(void **state)
 	check("resnet18", "f32", 64, (size_t)1 << 40);
 }
 
-/* A matrix that only products read has a copy that persists; the node that made it in each step is gone. */
+/* A matrix that only products read has a copy that persists; the node that made it in each step is
+ * gone. */
 static void only_products_read_copies(void **state)
 {
 	struct jm_graph *g = train("gpt-117m", "bf16", 2, 1, 0);
@@ -152,7 +154,8 @@ static const struct jm_node *first_node(const struct jm_program *p, int unit)
 	return p->unit[unit]->group.node[0];
 }
 
-/* The table's gradient is the largest and needs the whole backward pass; its sum begins before the last products. */
+/* The table's gradient is the largest and needs the whole backward pass; its sum begins before the
+ * last products. */
 static void the_largest_sum_is_not_the_last(void **state)
 {
 	struct jm_graph *g = train("gpt-117m", "bf16", 2, 0, 0);
@@ -182,8 +185,9 @@ static void the_largest_sum_is_not_the_last(void **state)
 	jm_graph_free(g);
 }
 
-/* Where products are too fast to hide an exchange, those of all segments run after the table's gradient. With five ranks a segment ends inside
- * a matrix, whose gradient then belongs to two segments. */
+/* Where products are too fast to hide an exchange, those of all segments run after the table's
+ * gradient. With five ranks a segment ends inside a matrix, whose gradient then belongs to two
+ * segments. */
 static void products_of_two_segments_move_once(void **state)
 {
 	struct jm_graph *g = train("gpt-117m", "bf16", 5, 0, 0);
@@ -210,7 +214,8 @@ static void products_of_two_segments_move_once(void **state)
 	jm_graph_free(g);
 }
 
-/* Over the host every rank updates the tables, whose summed gradients are gathered in the backward pass. */
+/* Over the host every rank updates the tables, whose summed gradients are gathered in the backward
+ * pass. */
 static void tables_are_updated_as_a_whole(void **state)
 {
 	const struct jm_training how = {.ranks = 2, .rank = 1, .by_host = true};
@@ -235,7 +240,8 @@ static void tables_are_updated_as_a_whole(void **state)
 	jm_graph_free(g);
 }
 
-/* Tokens of a rank and update from which on the exchanges hide, on a device with the peaks of an H100. */
+/* Tokens of a rank and update from which on the exchanges hide, on a device with the peaks of an
+ * H100. */
 static int least_tokens(const char *name, const char *precision, bool rounds)
 {
 	const struct jm_training how = {

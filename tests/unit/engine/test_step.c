@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A step of serving against the forward pass of training: the same logits for any way to cut prompts into steps, any
- * neighbours and any order of pages.
+ * A step of serving against the forward pass of training: the same logits for any way to cut
+ * prompts into steps, any neighbours and any order of pages.
  */
 #include <math.h>
 #include <stdio.h>
@@ -147,7 +147,8 @@ static void served_close(struct served *s)
 		kit_plan_free(s->program[i]);
 }
 
-/* A step of n[r] rows of each request, after those that are done, in the order of their numbers or reversed. */
+/* A step of n[r] rows of each request, after those that are done, in the order of their numbers or
+ * reversed. */
 static void step(struct served *s, const int n[BATCH], bool reversed)
 {
 	struct jm_err err = JM_ERR_INIT;

@@ -110,7 +110,8 @@ static void tf32_keeps_ten_bits(void **unused)
 	assert_true(isnan(jm_tf32_round(NAN)) && isinf(jm_tf32_round(INFINITY)));
 }
 
-/* All 256 codes by the definitions of arXiv 2209.05433, section 3: sign, exponent with its bias, mantissa. */
+/* All 256 codes by the definitions of arXiv 2209.05433, section 3: sign, exponent with its bias,
+ * mantissa. */
 static double decode(enum jm_dtype type, unsigned code)
 {
 	unsigned bits = type == JM_F8E4M3 ? 3 : 2, bias = type == JM_F8E4M3 ? 7 : 15;
@@ -139,7 +140,7 @@ static void codes_are_those_of_the_definition(void **unused)
 		}
 }
 
-/* ---- ops ------------------------------------------------------------------------------------------------ */
+/* ---- ops ------------------------------------------------------------------------------------- */
 
 #define ROWS  3
 #define WIDTH 4
@@ -159,7 +160,8 @@ static bool is_there(const char *name)
 	return true;
 }
 
-/* Numbers, the middles between neighbours and what is next to these, numbers too large and not numbers. */
+/* Numbers, the middles between neighbours and what is next to these, numbers too large and not
+ * numbers. */
 static int edges(enum jm_dtype type, float *ret)
 {
 	int n = 0;
@@ -246,7 +248,8 @@ static void rounding_is_exact(void **unused)
 			check_edges(devices[d], t);
 }
 
-/* One step: x is `value` everywhere; then ranges are brought forward. Returns the number that y stands for. */
+/* One step: x is `value` everywhere; then ranges are brought forward. Returns the number that y
+ * stands for. */
 static double scale_step(struct kit *k, struct jm_tensor *x, float value)
 {
 	float given[DEPTH];
@@ -264,7 +267,8 @@ static double scale_step(struct kit *k, struct jm_tensor *x, float value)
 	return stands;
 }
 
-/* The first step goes by its own maximum, the others by the largest of the last ones, until it is forgotten. */
+/* The first step goes by its own maximum, the others by the largest of the last ones, until it is
+ * forgotten. */
 static void check_history(const char *device)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -391,7 +395,7 @@ static void products_in_tf32(void **unused)
 	kit_done(&k);
 }
 
-/* ---- attention over a cache ----------------------------------------------------------------------------- */
+/* ---- attention over a cache ------------------------------------------------------------------ */
 
 #define BATCH	2
 #define QUERIES 2
@@ -425,8 +429,8 @@ static void attend(const double *q, const double *cache, int64_t b, int64_t leng
 	}
 }
 
-/* Two queries of each sequence see the keys that are in the cache, not all of them; and turned by positions that
- * are given, a row is what it is when it is counted there. */
+/* Two queries of each sequence see the keys that are in the cache, not all of them; and turned by
+ * positions that are given, a row is what it is when it is counted there. */
 static void attention_over_a_cache(void **unused)
 {
 	struct kit k;
@@ -508,7 +512,8 @@ static void positions_are_an_operand(void **unused)
 	kit_done(&k);
 }
 
-/* Long ones keep all of it, differ in their last character, and pass it on to copies and gradients. */
+/* Long ones keep all of it, differ in their last character, and pass it on to copies and
+ * gradients. */
 static void names_have_up_to_127_characters(void **unused)
 {
 	char scope[JM_NAME_MOST - 10 + 1], name[JM_NAME_BYTES];

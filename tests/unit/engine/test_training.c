@@ -20,7 +20,8 @@
 #define STEPS 3
 #define SEQ   8
 
-/* What is kept for the gradients: everything, what is not cheap to make again, what blocks hand on. */
+/* What is kept for the gradients: everything, what is not cheap to make again, what blocks hand
+ * on. */
 enum keep { ALL, LEAN, BLOCKS };
 
 struct trainer {
@@ -89,7 +90,8 @@ static void tear_down(struct trainer *x)
 	jm_values_done(&x->dims);
 }
 
-/* Samples `first` and on of the whole run, whatever the batch. Whole numbers are below 10 for images. */
+/* Samples `first` and on of the whole run, whatever the batch. Whole numbers are below 10 for
+ * images. */
 static void feed(struct trainer *x, const char *name, int first, int shift)
 {
 	struct jm_tensor *t = jm_graph_find(x->graph, name);
@@ -201,7 +203,7 @@ static void test_accumulation_exact(void **state)
 	tear_down(&parts);
 }
 
-/* ---- vocabularies that fill whole blocks of rows -------------------------------------------------------------- */
+/* ---- vocabularies that fill whole blocks of rows --------------------------------------------- */
 
 /* Tokens are below 61. */
 static const char *const odd_gpt[] = {"gpt", "layers=2", "hidden=32", "heads=2", "ffn=64",
@@ -209,7 +211,8 @@ static const char *const odd_gpt[] = {"gpt", "layers=2", "hidden=32", "heads=2",
 static const char *const odd_llama[] = {"llama", "layers=2", "hidden=32", "heads=4", "kv-heads=2",
 	"ffn=64", "vocab=61", "context=8", "theta=10000", NULL};
 
-/* How far two steps are apart at most, with rows as they are and with rows up to a multiple of 64. */
+/* How far two steps are apart at most, with rows as they are and with rows up to a multiple of
+ * 64. */
 static double padding_matters(const char *const *model, const char *device, enum jm_dtype precision)
 {
 	struct trainer odd, whole;
@@ -357,7 +360,8 @@ static void same_bits(
 		assert_true(scalar(&kept, "grad.norm") == scalar(&again, "grad.norm"));
 	}
 	same_state(&kept, &again);
-	/* of images this small, padding to blocks of channels is most of what oneDNN's plan holds */
+	/* of images this small, padding to blocks of channels is most of what oneDNN's plan
+	 * holds */
 	if (!(model == resnet && !strcmp(device, "cpu")) &&
 		again.program->arena_bytes >= kept.program->arena_bytes)
 		fail_msg("%s on %s: %zu bytes with all kept, %zu with recompute", model[0], device,

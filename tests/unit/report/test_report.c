@@ -87,7 +87,8 @@ static json_t *points_of(const json_t *trace, size_t meter)
 	return out;
 }
 
-/* A saw of 100..199 W at 1 kHz with one spike and one gap; 150 W by a counter that wraps at 1000 J. */
+/* A saw of 100..199 W at 1 kHz with one spike and one gap; 150 W by a counter that wraps at 1000
+ * J. */
 static json_t *make_trace(const struct jm_meters *set, int record)
 {
 	struct jm_page_trace *t = jm_page_trace_new(set, 700);
@@ -213,8 +214,8 @@ static void nothing_to_report_is_an_error(void **state)
 	}
 }
 
-/* Every format of a record that has nothing, which is unknown and never 0, and of those with members of
- * every wrong type, which are refused. */
+/* Every format of a record that has nothing, which is unknown and never 0, and of those with
+ * members of every wrong type, which are refused. */
 static void garbage_is_unknown_or_refused(void **state)
 {
 	static const char *const texts[] = {
@@ -289,7 +290,8 @@ static void add_row(json_t *rows, double cap, double rate)
 					    json_null(), "items_per_s", rate));
 }
 
-/* Watts and items/s are never compared: of a capped run the capped rows count, of another one the others. */
+/* Watts and items/s are never compared: of a capped run the capped rows count, of another one the
+ * others. */
 static void published_rows_with_and_without_cap(void **state)
 {
 	json_t *rows = json_array(), *record = json_object();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scheduler under random arrivals, cancels and preemptions. The test keeps a cache of its own: for each slot of each
- * page which token of which request it holds. Whatever the scheduler decides, a row must find all earlier tokens of its
- * request there, and no other.
+ * The scheduler under random arrivals, cancels and preemptions. The test keeps a cache of its own:
+ * for each slot of each page which token of which request it holds. Whatever the scheduler decides,
+ * a row must find all earlier tokens of its request there, and no other.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +86,8 @@ static void compute(struct world *w, const struct jm_piece *p)
 
 static const int sizes[] = {1, 2, 4, 6, 8, 12, 16};
 
-/* A step is padded only where the next smaller size would leave less than half of the rows of prompts. */
+/* A step is padded only where the next smaller size would leave less than half of the rows of
+ * prompts. */
 static void check_size(const struct jm_piece *piece, int n, int rows)
 {
 	int smaller = 0, answers = 0;

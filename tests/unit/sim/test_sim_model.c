@@ -56,7 +56,8 @@ static void the_slowest_sets_the_pace(void **state)
 			jm_sim_curve_at(&curve, jm_sim_busy_watts(g, r, 300)), 0);
 }
 
-/* scipy.interpolate.PchipInterpolator([200, 300, 400, 500, 600, 700], H100 ViT-L/16) of SciPy 1.10 */
+/* scipy.interpolate.PchipInterpolator([200, 300, 400, 500, 600, 700], H100 ViT-L/16) of SciPy
+ * 1.10 */
 static void curves_are_pchip(void **state)
 {
 	static const double x[] = {210, 250, 333, 450, 555, 640, 690};
@@ -157,7 +158,7 @@ static void noise_is_standard_and_repeats(void **state)
 	assert_true(jm_sim_noise(3, 1, 5) != jm_sim_noise(3, 2, 5));
 }
 
-/* ---- physics: the closed form against plain small steps ------------------------------------------------ */
+/* ---- physics: the closed form against plain small steps -------------------------------------- */
 
 static void closed_form_equals_small_steps(
 	const struct jm_sim_gpu *g, double from_watts, double watts, bool regulated, double seconds)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The registers of a simulated node: several observers and processes, and a file that may be damaged. */
+/* The registers of a simulated node: several observers and processes, and a file that may be
+ * damaged. */
 #include "kit/sim_bench.h"
 #include "base/ctx.h"
 
@@ -29,7 +30,7 @@ static void caps_outside_the_range_are_refused(void **state)
 	bench_close(&b);
 }
 
-/* ---- several observers and processes ------------------------------------------------------------------ */
+/* ---- several observers and processes --------------------------------------------------------- */
 
 static void many_events_between_two_looks(void **state)
 {
@@ -153,7 +154,7 @@ static void real_time_is_shared_and_a_dead_owner_ends_its_load(void **state)
 	bench_close(&b);
 }
 
-/* ---- the file --------------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static const char *file_of(const char *node)
 {
@@ -206,7 +207,8 @@ static void damaged_files_are_refused(void **state)
 	unlink(file_of("h200x8"));
 }
 
-/* While a node is open somebody scribbles over its event log: it goes on with what the caps say now. */
+/* While a node is open somebody scribbles over its event log: it goes on with what the caps say
+ * now. */
 static void a_damaged_log_does_not_hang(void **state)
 {
 	unsigned char junk[4096];

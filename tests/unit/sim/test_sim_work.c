@@ -233,7 +233,7 @@ static void other_devices_are_refused(void **state)
 	bench_close(&b);
 }
 
-/* ---- sampled from another thread ----------------------------------------------------------------------- */
+/* ---- sampled from another thread ------------------------------------------------------------- */
 
 enum { READS = 400 };
 
@@ -298,7 +298,7 @@ static void threads_do_not_show(void **state)
 	free(again);
 }
 
-/* ---- efficiency ------------------------------------------------------------------------------------- */
+/* ---- efficiency ------------------------------------------------------------------------------ */
 
 /* The counters of all GPUs, J. */
 static double joules(void *source, const struct jm_meters *set)
@@ -381,9 +381,9 @@ static void efficiency_peaks_are_where_the_paper_says(void **state)
 }
 
 /*
- * The one peak that the paper's text and its own table disagree on: the text says 400 W. From 300 W to
- * 400 W the table gains 20.5 % of throughput; with caps used up the node's power rises by 30.8 %. The
- * text would need GPUs that draw less than 367 W under a cap of 400 W.
+ * The one peak that the paper's text and its own table disagree on: the text says 400 W. From 300 W
+ * to 400 W the table gains 20.5 % of throughput; with caps used up the node's power rises by 30.8
+ * %. The text would need GPUs that draw less than 367 W under a cap of 400 W.
  */
 static void vit_on_h100_peaks_at_300_by_the_table(void **state)
 {

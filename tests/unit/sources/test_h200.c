@@ -112,8 +112,8 @@ static void test_energy_is_what_the_load_saw(void **state)
 }
 
 /*
- * The integral of power is within the bound it would have if there were no counter; power and counter
- * are two sensors, or two ways from one, and need not be alike by more than a percent.
+ * The integral of power is within the bound it would have if there were no counter; power and
+ * counter are two sensors, or two ways from one, and need not be alike by more than a percent.
  */
 static void test_integral_agrees_with_the_counter(void **state)
 {

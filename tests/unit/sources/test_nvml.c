@@ -252,7 +252,8 @@ static void test_none_allocated(void **state)
 	assert_non_null(strstr(err.text, "CUDA_VISIBLE_DEVICES=-1"));
 }
 
-/* The GPUs that are ours, as digits, when the variable says so; what was said where there are none. */
+/* The GPUs that are ours, as digits, when the variable says so; what was said where there are
+ * none. */
 static void check_list(struct fixture *f, const char *variable, const char *list, const char *ours)
 {
 	struct jm_err err = JM_ERR_INIT;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory, limits, clocks and peaks of GPUs, compared with what their data sheets say at the clocks that these take. */
+/* Memory, limits, clocks and peaks of GPUs, compared with what their data sheets say at the clocks
+ * that these take. */
 #include "base/ctx.h"
 #include "kit/nvml_case.h"
 
@@ -58,7 +59,8 @@ static const struct {
 		{0.556, 35.6, 35.6, 71, 71, 0, 284}},
 	{"name=NVIDIA GeForce RTX 4090;cc=89;cores=16384;smmax=2520",
 		{1.29, 82.6, 82.6, 165.2, 165.2, 330.3, 660.6}},
-	/* the data sheets of H100 take 1980 MHz for f32, 1830 MHz for tensor cores in 16 and 8 bits */
+	/* the data sheets of H100 take 1980 MHz for f32, 1830 MHz for tensor cores in 16 and 8
+	 * bits */
 	{"name=NVIDIA H100 80GB HBM3;cc=90;cores=16896;smmax=1830",
 		{0, 0, 494.7, 989.4, 989.4, 1978.9, 1978.9}},
 	{"name=NVIDIA H100 80GB HBM3;cc=90;cores=16896;smmax=1980", {66.9, 66.9, 0, 0, 0, 0, 0}},

@@ -11,7 +11,8 @@ static double counted(struct fixture *f, int meter, enum jm_quantity quantity)
 	return reading(f, meter, quantity).value;
 }
 
-/* Seconds since t = 0 of the monotonic clock in which each reason held: 500 W is over the limit of 400. */
+/* Seconds since t = 0 of the monotonic clock in which each reason held: 500 W is over the limit of
+ * 400. */
 static void test_times_of_throttling(void **state)
 {
 	static const struct {

@@ -29,7 +29,8 @@ static void put(const char *zone, const char *file, const char *text)
 	fclose(f);
 }
 
-/* Text of the same length, in one write: a reader in between sees the old or the new one, never an empty file. */
+/* Text of the same length, in one write: a reader in between sees the old or the new one, never an
+ * empty file. */
 static void change(const char *zone, const char *file, const char *text)
 {
 	char path[256];

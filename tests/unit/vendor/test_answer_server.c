@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients ask at once, over sockets of their own; each gets its answer, whole, while the server's thread and ours run. */
+/* Clients ask at once, over sockets of their own; each gets its answer, whole, while the server's
+ * thread and ours run. */
 #include "kit/test.h"
 #include "base/clock.h"
 #include "vendor/answer_server.h"
@@ -58,7 +59,8 @@ static void read_all(int fd, char *out, size_t size)
 	close(fd);
 }
 
-/* Each answer holds the question's characters, each in a chunk of its own or with others, in order. */
+/* Each answer holds the question's characters, each in a chunk of its own or with others, in
+ * order. */
 static bool has_in_order(const char *answer, const char *what)
 {
 	const char *at = strstr(answer, "\r\n\r\n");
@@ -281,7 +283,8 @@ static void leaves_half_of_the_files_to_this_process(void **state)
 	assert_int_equal(n, 10);
 }
 
-/* One question that nobody takes, one that is taken and not answered, one that is half answered, one not complete. */
+/* One question that nobody takes, one that is taken and not answered, one that is half answered,
+ * one not complete. */
 static void stops_with_questions_under_way(void **state)
 {
 	struct jm_answer_server *s = start();

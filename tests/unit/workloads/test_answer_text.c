@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pieces of text of random tokens and of texts with characters of several tokens: joined they are what all tokens together are,
- * by the tokenizer itself, and no piece ends within a character. */
+/* Pieces of text of random tokens and of texts with characters of several tokens: joined they are
+ * what all tokens together are, by the tokenizer itself, and no piece ends within a character. */
 #include "kit/test.h"
 #include "data/tokenizer/tokenizer_json.h"
 #include "workloads/serve/answer_text.h"

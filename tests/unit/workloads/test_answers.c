@@ -5,7 +5,8 @@
 
 #define MS INT64_C(1000000)
 
-/* A request that arrives at 1 s and ends so many ms later; its first token comes at half the time. */
+/* A request that arrives at 1 s and ends so many ms later; its first token comes at half the
+ * time. */
 static void add(struct jm_answers *a, int output, int ms, enum jm_answer_state state)
 {
 	struct jm_answer one = {.input = 1, .output = output, .arrived = JM_SECOND};
@@ -46,7 +47,8 @@ static void keeps_each_piece_also_beyond_those_asked_for(void **state)
 	jm_answers_close(&a);
 }
 
-/* Of 101 requests the 99th percentile is the last but one, whatever the last one is; of 100 it lies between both. */
+/* Of 101 requests the 99th percentile is the last but one, whatever the last one is; of 100 it lies
+ * between both. */
 static void failed_requests_are_the_slowest(void **state)
 {
 	struct jm_answers a = bounded(1, NAN);
@@ -106,7 +108,8 @@ static void what_is_unknown_is_null_and_what_is_none_is_0(void **state)
 	jm_answers_close(&free);
 }
 
-/* 100 arrive from 1 s to 1.99 s and are answered 5 s later, so none is done from the 10th to the 90th percentile of arrivals. */
+/* 100 arrive from 1 s to 1.99 s and are answered 5 s later, so none is done from the 10th to the
+ * 90th percentile of arrivals. */
 static void a_window_without_a_request_has_no_percentiles(void **state)
 {
 	struct jm_answers a = bounded(10, NAN);

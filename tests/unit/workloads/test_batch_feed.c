@@ -13,7 +13,7 @@
 #include "workloads/train/batch_feed.h"
 #include "engine/plan/bucket.h"
 
-/* ---- Megatron ----------------------------------------------------------------------------------------- */
+/* ---- Megatron -------------------------------------------------------------------------------- */
 
 /* Three sequences of u16 tokens, the last two swapped in the file. */
 struct index {
@@ -196,7 +196,7 @@ static void test_files(void **state)
 	unlink(names[2]);
 }
 
-/* ---- learning rates ----------------------------------------------------------------------------------- */
+/* ---- learning rates -------------------------------------------------------------------------- */
 
 static const struct jm_lr_schedule schedule = {
 	.lr = 1, .lr_min = 0.1, .factor = 0.5, .warmup = 4, .length = 24};
@@ -250,7 +250,7 @@ static void steps_multiply_the_rate(void **state)
 	assert_near(jm_lr_at(&s, 34), 0.125, 0);
 }
 
-/* ---- the largest batch -------------------------------------------------------------------------------- */
+/* ---- the largest batch ----------------------------------------------------------------------- */
 
 static size_t peak(struct jm_training t, struct jm_device *d, int64_t batch)
 {
@@ -413,7 +413,7 @@ static void inputs_sent_once_need_no_staging(void **state)
 	jm_values_done(&dims);
 }
 
-/* ---- what ranks have in common -------------------------------------------------------------------------- */
+/* ---- what ranks have in common --------------------------------------------------------------- */
 
 static uint64_t digest(struct jm_training t, struct jm_device *d, int ranks, int64_t batch)
 {

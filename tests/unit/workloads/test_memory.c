@@ -98,7 +98,8 @@ static void test_second_version(void **state)
 	assert_int_equal(jm_memory_free(&ctx), 1);
 }
 
-/* The container's group is at the top; the path is that of the machine outside, and is not there. */
+/* The container's group is at the top; the path is that of the machine outside, and is not
+ * there. */
 static void test_container(void **state)
 {
 	struct jm_ctx ctx = machine();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches of pictures depend on the seed alone, each epoch has each picture once, and crops are what their words say. */
+/* Batches of pictures depend on the seed alone, each epoch has each picture once, and crops are
+ * what their words say. */
 #include "data/sets/cifar.h"
 #include "kit/test.h"
 #include "workloads/train/picture_loader.h"
@@ -377,7 +378,8 @@ static void load(const char *path, struct view *v, float *ret)
 	jm_resize_room_done(&room);
 }
 
-/* Decoding a large picture smaller changes values of strong waves by 3 of 255 on average, and none by more than 12. */
+/* Decoding a large picture smaller changes values of strong waves by 3 of 255 on average, and none
+ * by more than 12. */
 static void test_smaller_decoding_is_near(void **state)
 {
 	static const int size[] = {100, 50, 24}, shrink[] = {2, 4, 8};

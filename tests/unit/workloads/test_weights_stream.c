@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values reach an asynchronous device (tests/peers/backend_later.c) whole, whatever the pieces, and converted. */
+/* Values reach an asynchronous device (tests/peers/backend_later.c) whole, whatever the pieces, and
+ * converted. */
 #include "kit/test.h"
 #include "data/safetensors_write.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cpu backend's kernels for every instruction set that this machine has, at sizes that cross their
- * tiles, against plain loops in f64. (test_backend compares whole ops with ref at small sizes.)
+ * The cpu backend's kernels for every instruction set that this machine has, at sizes that cross
+ * their tiles, against plain loops in f64. (test_backend compares whole ops with ref at small
+ * sizes.)
  */
 #include <stdlib.h>
 
@@ -52,7 +53,7 @@ static void near(double got, double want, double tolerance)
 	assert_true(fabs(got - want) <= tolerance);
 }
 
-/* ---- exp, gelu, bf16 --------------------------------------------------------------------------------- */
+/* ---- exp, gelu, bf16 ------------------------------------------------------------------------- */
 
 static void exp_and_gelu(void **unused)
 {
@@ -78,7 +79,7 @@ static void exp_and_gelu(void **unused)
 	assert_int_equal(jm_to_bf16(-1 - 0x3p-8f + 0x1p-20f), 0xbf81);
 }
 
-/* ---- products ---------------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 struct product {
 	int64_t m, n, k;
@@ -158,7 +159,7 @@ static void products(void **unused)
 	}
 }
 
-/* ---- attention --------------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 /* One query of one head in f64: its probabilities, output and log of the sum. */
 static double one_query(const struct cpu_attention *a, const float *qkv, int64_t h, int64_t s,
@@ -278,7 +279,7 @@ static void attention(void **unused)
 	}
 }
 
-/* ---- the others: every set against the portable one ----------------------------------------------------- */
+/* ---- the others: every set against the portable one ------------------------------------------ */
 
 static const struct cpu_kernels *portable(void)
 {
@@ -341,7 +342,8 @@ static void norms(void **unused)
 
 enum { LOSS_ROWS = 7, CLASSES = 5003, LOGITS = LOSS_ROWS * CLASSES };
 
-/* One row of logits in f64: its loss, and the gradient of the mean loss, which is compared with dx. */
+/* One row of logits in f64: its loss, and the gradient of the mean loss, which is compared with
+ * dx. */
 static double check_row(const float *x, int right, const struct cpu_vec *dx, size_t at)
 {
 	double sum = 0;
@@ -357,7 +359,8 @@ static double check_row(const float *x, int right, const struct cpu_vec *dx, siz
 	return 100 + log(sum) - (double)x[right];
 }
 
-/* Logits as large as training ever makes them, more classes than one piece holds, right ones at its ends. */
+/* Logits as large as training ever makes them, more classes than one piece holds, right ones at its
+ * ends. */
 static void losses(void **unused)
 {
 	int32_t targets[LOSS_ROWS] = {0, 1023, 1024, 5002, 7, 2047, 2048};
@@ -383,11 +386,11 @@ static void losses(void **unused)
 	free(x), free(dx);
 }
 
-/* ---- sums over rows ------------------------------------------------------------------------------------ */
+/* ---- sums over rows -------------------------------------------------------------------------- */
 
 /*
- * As many rows as a large batch has tokens, plus a few. PyTorch 1.13 sums them with a root mean square error
- * of 1.4e-7 of theirs; one row after the other in f32 it is 1.2e-6 here.
+ * As many rows as a large batch has tokens, plus a few. PyTorch 1.13 sums them with a root mean
+ * square error of 1.4e-7 of theirs; one row after the other in f32 it is 1.2e-6 here.
  */
 static void sums_of_rows(void **unused)
 {
@@ -413,7 +416,7 @@ static void sums_of_rows(void **unused)
 	free(x), free(want);
 }
 
-/* ---- the norm of all gradients ----------------------------------------------------------------------------- */
+/* ---- the norm of all gradients --------------------------------------------------------------- */
 
 static double norm_of(const struct cpu_optims *set, const float *x, int64_t n)
 {
@@ -424,7 +427,8 @@ static double norm_of(const struct cpu_optims *set, const float *x, int64_t n)
 	return y;
 }
 
-/* A few hundred in the middle are so large that f32 cannot hold their squares, or are none at all. */
+/* A few hundred in the middle are so large that f32 cannot hold their squares, or are none at
+ * all. */
 static void gradient_norm(void **unused)
 {
 	enum { N = 200003, AT = 70001, LARGE = 700 };
@@ -452,11 +456,12 @@ static void gradient_norm(void **unused)
 	free(x);
 }
 
-/* ---- updates of bf16 slabs ----------------------------------------------------------------------------- */
+/* ---- updates of bf16 slabs ------------------------------------------------------------------- */
 
 enum { SLAB = 3001, DECAYED = 1501 };
 
-/* What AdamW makes of element i by its definition, {p, m, v}; now = {lr, 1 - beta1^t, 1 - beta2^t, t}. */
+/* What AdamW makes of element i by its definition, {p, m, v}; now = {lr, 1 - beta1^t, 1 - beta2^t,
+ * t}. */
 static void adamw_by_hand(const struct cpu_update *u, double g, double p, double m, double v,
 	bool decays, double *ret)
 {

@@ -33,7 +33,7 @@ static int64_t count(struct shape s)
 	return s.n * s.c * s.rows * s.cols;
 }
 
-/* ---- images ------------------------------------------------------------------------------------------------ */
+/* ---- images ---------------------------------------------------------------------------------- */
 
 static int64_t block(const struct way *w)
 {
@@ -182,7 +182,7 @@ static void each_way(void (*check_way)(const struct way *w))
 			}
 }
 
-/* ---- batch norm -------------------------------------------------------------------------------------------- */
+/* ---- batch norm ------------------------------------------------------------------------------ */
 
 static int64_t channel(struct shape s, int64_t i)
 {
@@ -255,7 +255,8 @@ static void statistics_free(struct statistics *t)
 	free(t->want_mean), free(t->want_var);
 }
 
-/* A mean of 40 in f32: the squares about 0 would drown what spread there is. A sum joins odd shapes. */
+/* A mean of 40 in f32: the squares about 0 would drown what spread there is. A sum joins odd
+ * shapes. */
 static void norm_way(const struct way *w)
 {
 	int64_t n = count(w->s);
@@ -295,7 +296,8 @@ static void norm_way(const struct way *w)
 	free(x), free(add), free(y), free(before);
 }
 
-/* From x, e (dy where the ReLU let it through) and x's statistics: dx, and the sums [c] of e and of e h. */
+/* From x, e (dy where the ReLU let it through) and x's statistics: dx, and the sums [c] of e and of
+ * e h. */
 static void norm_grad(struct shape s, const double *e, const double *x, const float *gamma,
 	const struct statistics *t, double *dx, double *sum, double *product)
 {
@@ -388,7 +390,7 @@ static void batchnorm_grad(void **unused)
 	each_way(norm_grad_way);
 }
 
-/* ---- pooling ----------------------------------------------------------------------------------------------- */
+/* ---- pooling --------------------------------------------------------------------------------- */
 
 static const struct window {
 	int kernel[2], stride[2], pad[2];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ways to compute the gradient of attention in backend cuda, without a GPU: between which ones a shape may choose,
- * what each of them is given, and that memory is planned for the chosen one. The plans of cuDNN and the kernels are below: they keep
- * their arguments.
+ * The ways to compute the gradient of attention in backend cuda, without a GPU: between which ones
+ * a shape may choose, what each of them is given, and that memory is planned for the chosen one.
+ * The plans of cuDNN and the kernels are below: they keep their arguments.
  */
 #include "backends/cuda/ops/attention_tiles.h"
 #include "backends/cuda/kernels/image_kernels.h"
@@ -24,7 +24,7 @@
 #define HEADS	      4
 #define TURNED	      (&cuda_ops_dnn_attention[2]) /* the row of a gradient with rope-grad */
 
-/* ---- fakes ---------------------------------------------------------------------------------------------- */
+/* ---- fakes ----------------------------------------------------------------------------------- */
 
 static struct fake {
 	bool no_tiles; /* the device has no own kernels */
@@ -223,7 +223,7 @@ cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t 
 }
 /* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
 
-/* ---- a node --------------------------------------------------------------------------------------------- */
+/* ---- a node ---------------------------------------------------------------------------------- */
 
 static char memory[8], scratch[8192];
 static struct jm_tensor dy, qkv, y, lse, dqkv, turned;
@@ -309,7 +309,7 @@ static int takes_turned(void)
 	return code;
 }
 
-/* ---- tests ---------------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 /* The first way is taken where none can be timed. */
 static void the_first_way_needs_the_least_scratch(void **unused)

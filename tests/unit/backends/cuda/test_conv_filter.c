@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gradient of a filter of 3 x 3 in backend cuda, without a GPU: which gradients its kernel computes, and that the
- * arguments describe them. The gradient is repeated here by what image_kernels.h says.
+ * The gradient of a filter of 3 x 3 in backend cuda, without a GPU: which gradients its kernel
+ * computes, and that the arguments describe them. The gradient is repeated here by what
+ * image_kernels.h says.
  */
 #include "backends/cuda/ops/conv_filter.h"
 #include "kit/test.h"
@@ -19,7 +20,7 @@ static struct jm_tensor x, y, w;
 static struct cuda_dev dev = {.prop = {.multiProcessorCount = 7, .major = 9}};
 static bool known;
 
-/* ---- the kernel --------------------------------------------------------------------------------------------- */
+/* ---- the kernel ------------------------------------------------------------------------------ */
 
 bool cuda_filter_knows(const struct cuda_filter_grad *p)
 {
@@ -60,7 +61,7 @@ cudaError_t cuda_filter_grad(const struct cuda_filter_grad *p, cudaStream_t stre
 	return cudaSuccess;
 }
 
-/* ---- the definition ----------------------------------------------------------------------------------------- */
+/* ---- the definition -------------------------------------------------------------------------- */
 
 static float *element(const struct jm_tensor *t, int64_t b, int64_t c, int64_t i, int64_t j)
 {
@@ -88,7 +89,7 @@ static void define(const struct jm_node *n, float *ret)
 	}
 }
 
-/* ---- cases -------------------------------------------------------------------------------------------------- */
+/* ---- cases ----------------------------------------------------------------------------------- */
 
 static struct jm_tensor tensor(float *data, const int64_t dim[4], bool last)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first layer of backend cuda: the filter's gradient of a folded image is that of the image. The
- * rearrangement is repeated here by its definition (image_kernels.h).
+ * The first layer of backend cuda: the filter's gradient of a folded image is that of the image.
+ * The rearrangement is repeated here by its definition (image_kernels.h).
  */
 #include "backends/cuda/ops/conv_fold.h"
 #include "kit/test.h"
@@ -86,7 +86,8 @@ static void filter_gradient(
 				}
 }
 
-/* The element of the image or filter that element `e` of the rearranged one stands for; -1 = none. */
+/* The element of the image or filter that element `e` of the rearranged one stands for; -1 =
+ * none. */
 static int64_t source(const struct cuda_fold *p, int64_t e)
 {
 	int64_t channel = e % p->wide, j = e / p->wide % p->out[1],

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions of single pixels together with a batch norm in backend cuda, without a GPU: which groups are accepted,
- * and which memory each way reads and writes. The kernels and the other rows of the backend are below: they keep their
- * arguments.
+ * Convolutions of single pixels together with a batch norm in backend cuda, without a GPU: which
+ * groups are accepted, and which memory each way reads and writes. The kernels and the other rows
+ * of the backend are below: they keep their arguments.
  */
 #include "backends/cuda/ops/ops_conv_product.h"
 #include "backends/cuda/ops/ops_image.h"
@@ -15,7 +15,7 @@
 #define CONV_SCRATCH  1000
 #define PIXEL_SCRATCH 4096
 
-/* ---- fakes ---------------------------------------------------------------------------------------------- */
+/* ---- fakes ----------------------------------------------------------------------------------- */
 
 static struct fake {
 	bool strided, unknown; /* what the convolution is not, and the kernel does not know */
@@ -144,7 +144,7 @@ int cuda_way_choose(struct cuda_dev *dev, const struct cuda_exec *exec, const ch
 	return fake.way;
 }
 
-/* ---- a group ------------------------------------------------------------------------------------------------ */
+/* ---- a group --------------------------------------------------------------------------------- */
 
 #define C 64
 
@@ -210,7 +210,8 @@ static void set_grad(void **unused)
 	set_group(2);
 }
 
-/* A residual was added to the norm: y is read for the ReLU, and the other branch's gradient was written before. */
+/* A residual was added to the norm: y is read for the ReLU, and the other branch's gradient was
+ * written before. */
 static void set_residual(void **unused)
 {
 	set_grad(unused);
@@ -257,7 +258,7 @@ static bool runs(void)
 	return built;
 }
 
-/* ---- tests ---------------------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void other_convolutions_are_left_to_other_rows(void **unused)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first layer of a ResNet in backend cuda, without a GPU: which convolutions its kernels compute, and that their
- * arguments describe the convolution and its filter's gradient. Both are repeated here by what image_kernels.h says.
+ * The first layer of a ResNet in backend cuda, without a GPU: which convolutions its kernels
+ * compute, and that their arguments describe the convolution and its filter's gradient. Both are
+ * repeated here by what image_kernels.h says.
  */
 #include "backends/cuda/ops/conv_stem.h"
 #include "kit/test.h"
@@ -19,9 +20,10 @@ static float x_data[B * 3 * IN * IN], w_data[K * 3 * SIZE], y_data[B * K * OUT *
 static struct jm_tensor x, w, y;
 static struct cuda_dev dev = {.prop.multiProcessorCount = 7};
 
-/* ---- the kernels -------------------------------------------------------------------------------------------- */
+/* ---- the kernels ----------------------------------------------------------------------------- */
 
-/* Calls use(pixel of x, element of the filter, element of y) for all products; NULL pixels are outside. */
+/* Calls use(pixel of x, element of the filter, element of y) for all products; NULL pixels are
+ * outside. */
 static void products(const struct cuda_stem *p, void (*use)(float *, float *, float *))
 {
 	float *px = p->x.data, *pw = p->dw ? p->dw : p->w.data, *py = p->dy.data;
@@ -75,7 +77,7 @@ size_t cuda_stem_scratch(const struct cuda_stem *p)
 	return 1000 * (size_t)p->processors + (size_t)p->filters;
 }
 
-/* ---- the definition ------------------------------------------------------------------------------------------ */
+/* ---- the definition -------------------------------------------------------------------------- */
 
 /* Element (b, c, i, j) of a tensor, which is plain or has its channels last. */
 static float *element(const struct jm_tensor *t, int b, int c, int i, int j)

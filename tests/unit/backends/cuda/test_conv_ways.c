@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions of single pixels as products in backend cuda, and the faster of two ways to run a group, without a GPU.
- * The functions of CUDA and cuBLASLt that these parts call are below: memory is that of the host, a product is three
- * loops, and a way takes the time that the test gives.
+ * Convolutions of single pixels as products in backend cuda, and the faster of two ways to run a
+ * group, without a GPU. The functions of CUDA and cuBLASLt that these parts call are below: memory
+ * is that of the host, a product is three loops, and a way takes the time that the test gives.
  */
 #include "backends/cuda/ops/ops_conv_product.h"
 #include "backends/cuda/kernels/image_kernels.h"
@@ -12,7 +12,7 @@
 #include "backends/cuda/device/gpu.h"
 #include "backends/cuda/device/layouts.h"
 
-/* ---- fakes ---------------------------------------------------------------------------------------------- */
+/* ---- fakes ----------------------------------------------------------------------------------- */
 
 static struct fake {
 	int allocated, fails_at; /* fails_at: the number of the allocation that fails; 0 = none */
@@ -143,7 +143,7 @@ void cuda_product_free(struct cuda_dev *dev, struct cuda_product *p)
 	free(p);
 }
 
-/* ---- products ----------------------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 #define BATCH 2
 #define C     8
@@ -170,7 +170,8 @@ static struct jm_node conv_of(enum jm_op op)
 	return n;
 }
 
-/* The definition: sums over channels, over filters, or over batch and pixels; to is zero or the old result. */
+/* The definition: sums over channels, over filters, or over batch and pixels; to is zero or the old
+ * result. */
 static void by_definition(
 	enum jm_op op, const float *px, const float *pw, const float *py, float *to)
 {
@@ -328,7 +329,7 @@ static void tf32_is_asked_for(void **unused)
 	assert_true(cuda_conv_product_of(&n, NULL).tf32);
 }
 
-/* ---- ways --------------------------------------------------------------------------------------------------- */
+/* ---- ways ------------------------------------------------------------------------------------ */
 
 static struct {
 	double seconds[2];

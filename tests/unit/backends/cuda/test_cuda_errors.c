@@ -9,7 +9,8 @@ static const struct {
 	int code;
 	const char *says;
 } errors[] = {
-	/* "leaves the process in an inconsistent state and any further CUDA work will return the same error" */
+	/* "leaves the process in an inconsistent state and any further CUDA work will return the
+	 * same error" */
 	{226, JM_EGONE, "ECC"},
 	{700, JM_EGONE, "outside its buffers"},
 	{702, JM_EGONE, "took longer"},

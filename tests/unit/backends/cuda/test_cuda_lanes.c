@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lanes between GPUs (backends/cuda/device/gpu_lanes.c) without a GPU: what they take of CUDA is given back, also where any step of
- * opening fails, and what is written to and awaited in shared memory has the device's address. The functions of CUDA that they
- * call are below.
+ * Lanes between GPUs (backends/cuda/device/gpu_lanes.c) without a GPU: what they take of CUDA is
+ * given back, also where any step of opening fails, and what is written to and awaited in shared
+ * memory has the device's address. The functions of CUDA that they call are below.
  */
 #include <cuda.h>
 #include <string.h>
@@ -20,7 +20,7 @@
 	(1 + 1 + 2 + MARKS + 2 +                                                                   \
 		1) /* library, three streams, marks, pages and their address, staging */
 
-/* ---- fakes ---------------------------------------------------------------------------------------------- */
+/* ---- fakes ----------------------------------------------------------------------------------- */
 
 static struct fake {
 	int step, fails_at;			 /* calls that take something; 0 = none fails */
@@ -201,7 +201,7 @@ int jm_library_open(const struct jm_library *library, void *calls, struct jm_err
 	return 0;
 }
 
-/* ---- tests ---------------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static struct cuda_dev dev = {.index = 1};
 

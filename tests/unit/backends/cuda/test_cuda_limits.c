@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What backend cuda asks of a GPU, on a fake runtime: each device by its own GPU, and no more shared memory than a block may have. */
+/* What backend cuda asks of a GPU, on a fake runtime: each device by its own GPU, and no more
+ * shared memory than a block may have. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inputs on their way through backend cuda, on a fake runtime that does queued work as late as it may
- * (tests/peers/cuda_streams.c): a slot of pinned memory, or its copy on the device, that is written before its last reader
- * had it gives a step the values of another batch.
+ * Inputs on their way through backend cuda, on a fake runtime that does queued work as late as it
+ * may (tests/peers/cuda_streams.c): a slot of pinned memory, or its copy on the device, that is
+ * written before its last reader had it gives a step the values of another batch.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,7 +120,8 @@ static void each_step_reads_its_own_batch(void **state)
 			assert_true(f->seen[batch][i] == value(batch, i));
 }
 
-/* A slot is waited for until its copy has left, which is sooner than the step that reads the copy. */
+/* A slot is waited for until its copy has left, which is sooner than the step that reads the
+ * copy. */
 static void host_waits_for_copies_and_not_for_steps(void **state)
 {
 	struct jm_err err = JM_ERR_INIT;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What backend cuda fuses only where results may differ in their last bits (JM_CUDA_FAST), on a fake runtime. */
+/* What backend cuda fuses only where results may differ in their last bits (JM_CUDA_FAST), on a
+ * fake runtime. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

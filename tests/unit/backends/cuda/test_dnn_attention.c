@@ -26,7 +26,8 @@ static void need_cudnn(void)
 
 	if (dnn.device)
 		return;
-	/* engines that are compiled at run time ask for the driver's library; a stub of it will do */
+	/* engines that are compiled at run time ask for the driver's library; a stub of it will
+	 * do */
 	if (!dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) &&
 		!dlopen("/usr/local/cuda/lib64/stubs/libcuda.so", RTLD_NOW | RTLD_GLOBAL)) {
 		print_message("no library of the driver and no stub of it: %s\n", dlerror());

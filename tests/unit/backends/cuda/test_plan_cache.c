@@ -130,7 +130,8 @@ static void later_choice_wins(void **unused)
 	done(dev);
 }
 
-/* Half a line, a line without blanks, one that is too long, zero bytes: what is whole is still found. */
+/* Half a line, a line without blanks, one that is too long, zero bytes: what is whole is still
+ * found. */
 static void broken_lines_are_passed_over(void **unused)
 {
 	struct cuda_dev *dev;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which algorithm of cuBLASLt a product of backend cuda takes, and which choices are kept for other processes, without a GPU: the
- * functions of CUDA and cuBLASLt that the product calls are below.
+ * Which algorithm of cuBLASLt a product of backend cuda takes, and which choices are kept for other
+ * processes, without a GPU: the functions of CUDA and cuBLASLt that the product calls are below.
  */
 #include "backends/cuda/ops/gemm.h"
 #include "backends/cuda/kernels/image_kernels.h"
@@ -12,7 +12,7 @@
 
 #define FOUND 3 /* algorithms, of which the second is the fastest */
 
-/* ---- fakes ---------------------------------------------------------------------------------------------- */
+/* ---- fakes ----------------------------------------------------------------------------------- */
 
 static struct fake {
 	bool no_memory, no_timing;
@@ -206,7 +206,7 @@ void cuda_plan_keep(struct cuda_dev *dev, const char *key, const char *value)
 	snprintf(fake.value, sizeof fake.value, "%s", value);
 }
 
-/* ---- tests ---------------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 /* The algorithm that a product runs by. */
 static uint64_t algorithm(void)

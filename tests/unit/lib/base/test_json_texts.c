@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The texts of values in a JSON file: joined, they are what the library's parser reads from the whole. */
+/* The texts of values in a JSON file: joined, they are what the library's parser reads from the
+ * whole. */
 #include "kit/test.h"
 
 #include <jansson.h>

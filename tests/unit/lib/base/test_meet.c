@@ -96,7 +96,7 @@ static void meet_all(struct jm_meet m)
 		close_all(&rank[i]);
 }
 
-/* ---- strangers ------------------------------------------------------------------------------------------- */
+/* ---- strangers ------------------------------------------------------------------------------- */
 
 struct stranger {
 	struct jm_meet meet;
@@ -190,9 +190,10 @@ static void strangers_hold_up_nobody(void **unused)
 	meet_beside(crowd);
 }
 
-/* ---- ranks that do not belong together ------------------------------------------------------------------- */
+/* ---- ranks that do not belong together ------------------------------------------------------- */
 
-/* Rank 0 of two, and one that is not its rank 1: it gets this error, and then the right one joins. */
+/* Rank 0 of two, and one that is not its rank 1: it gets this error, and then the right one
+ * joins. */
 static void refuse(struct jm_meet m, struct jm_meet wrong, int code, const char *says)
 {
 	struct rank first = {.meet = m, .err = JM_ERR_INIT},
@@ -329,7 +330,7 @@ static void a_try_to_connect_can_be_interrupted(void **unused)
 	close(door);
 }
 
-/* ---- parts ----------------------------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 /* Test vectors of the authors: key 00 01 ... 0f, texts "", 00. */
 static void hashes_are_siphash(void **unused)

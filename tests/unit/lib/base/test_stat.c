@@ -4,7 +4,8 @@
 
 #include "base/stat/stat.h"
 
-/* NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2: upper critical values of Student's t. */
+/* NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2: upper critical values of Student's
+ * t. */
 static void quantiles_are_those_of_the_tables(void **state)
 {
 	static const struct {
@@ -33,7 +34,8 @@ static void quantiles_are_those_of_the_tables(void **state)
 	assert_near(jm_stat_t_quantile(0.975, 1000000), 1.959964, 1e-5);
 }
 
-/* Closed forms: one degree of freedom is Cauchy's, two have t = (2p - 1) sqrt(2 / (4 p (1 - p))). */
+/* Closed forms: one degree of freedom is Cauchy's, two have t = (2p - 1) sqrt(2 / (4 p (1 -
+ * p))). */
 static void quantiles_agree_with_closed_forms(void **state)
 {
 	(void)state;

@@ -181,7 +181,8 @@ static struct row power_alone(double shortest, double longest, double stretch)
 	return row_of(true, false, shortest, longest, stretch);
 }
 
-/* The power's window is about one period of these loads: its mean is nearly the counter's, whatever they do. */
+/* The power's window is about one period of these loads: its mean is nearly the counter's, whatever
+ * they do. */
 static void holds_with_a_window_of_one_period(void **state)
 {
 	(void)state;
@@ -307,8 +308,9 @@ static void holds_near_multiples_of_the_refresh(void **state)
 	}
 }
 
-/* Where the period changes, its place in the refresh is a random walk, which returns to where it was many times
- * before it has been everywhere. Of two tones one may stay where it is while the other one turns. */
+/* Where the period changes, its place in the refresh is a random walk, which returns to where it
+ * was many times before it has been everywhere. Of two tones one may stay where it is while the
+ * other one turns. */
 static const struct {
 	double of; /* refreshes */
 	int kind;
@@ -394,7 +396,8 @@ struct few {
 };
 
 static const struct few few_rows[] = {
-	/* near the refresh: readings show a small part of an alias, or the same part again and again */
+	/* near the refresh: readings show a small part of an alias, or the same part again and
+	 * again */
 	{0.07, 0.15, 0.2, 0.955, 1.4},
 	{0.07, 0.15, 0.5, 0.95, 0.96},
 	{0.07, 0.15, 1, 0.954, 0.95},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampling bound of one load of a known form: few readings, readings that are alike, loads in step with the sensor. */
+/* The sampling bound of one load of a known form: few readings, readings that are alike, loads in
+ * step with the sensor. */
 #include "kit/test.h"
 #include "kit/wave.h"
 
@@ -73,8 +74,9 @@ static void limit_of_the_device_is_the_scale_of_what_few_readings_hide(void **st
 	assert_true(fabs(high / low - 1) < 0.02);
 }
 
-/* In 0.2 s at most 150 ms are not measured: 52 J on either side of half the limit. A ramp may be an alias in
- * addition. Readings that differ by a few watts give nearly the same bound as equal ones. */
+/* In 0.2 s at most 150 ms are not measured: 52 J on either side of half the limit. A ramp may be an
+ * alias in addition. Readings that differ by a few watts give nearly the same bound as equal
+ * ones. */
 static void bound_of_few_readings_is_possible(void **state)
 {
 	static const double slope[] = {0, 50, 200, 500}, most[] = {16, 30, 70, 70}; /* W/s, J */
@@ -153,7 +155,8 @@ static void names_a_load_in_step_with_the_sensor(void **state)
 	assert_true(e.error_sampling < 0.01 * truth);
 }
 
-/* All readings are alike: the bound of many does not hold, but what the sensor does not see is known, and the limit. */
+/* All readings are alike: the bound of many does not hold, but what the sensor does not see is
+ * known, and the limit. */
 static void error_of_a_locked_load_is_told(void **state)
 {
 	static const double period[] = {0.1, 0.05, 0.02};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Energy against the truth of programmed waveforms, through a sensor like an H100's, in simulated time. */
+/* Energy against the truth of programmed waveforms, through a sensor like an H100's, in simulated
+ * time. */
 #include "kit/test.h"
 #include "trace/plateaus.h"
 #include "kit/wave.h"
@@ -244,7 +245,8 @@ static void a_reset_is_no_round(void **state)
 	assert_near(close_by_hand(&h, 1000, 9000).joules, 800, 1);
 }
 
-/* Readings that begin after the stretch, or end before it does, leave a gap though none of them is one. */
+/* Readings that begin after the stretch, or end before it does, leave a gap though none of them is
+ * one. */
 static void readings_of_a_part(void **state)
 {
 	(void)state;
@@ -477,8 +479,8 @@ static void never_there(void **state)
 	wave_close(&run);
 }
 
-/* What is known of a GPU that is lost, or comes late, at any moment between two steps: its mean is that of
- * the seconds it is said to be known for. */
+/* What is known of a GPU that is lost, or comes late, at any moment between two steps: its mean is
+ * that of the seconds it is said to be known for. */
 static void lost_between_steps(void **state)
 {
 	struct wave_run run;
@@ -491,7 +493,8 @@ static void lost_between_steps(void **state)
 			wave_setup.no_power = k == 2;
 			for (int i = 0; i < 8; i++) {
 				wave_add(&wave_setup.wave[i], 0, 300, 0);
-				/* a step in level long before: the mean is not the same everywhere */
+				/* a step in level long before: the mean is not the same
+				 * everywhere */
 				wave_add(&wave_setup.wave[i], 1.5, k == 1 ? 500 : 300, 0);
 				wave_setup.dead_from[i] = late ? 0 : 2.505 + 0.0131 * i;
 				wave_setup.dead_until[i] = late ? 2.005 + 0.0131 * i : 1e9;
@@ -515,8 +518,8 @@ static void lost_between_steps(void **state)
 	}
 }
 
-/* Readings are rounded to a milliwatt: where nothing else is unknown, the bound has that. A window as long
- * as the refresh sees all of the load. */
+/* Readings are rounded to a milliwatt: where nothing else is unknown, the bound has that. A window
+ * as long as the refresh sees all of the load. */
 static void rounded_readings(void **state)
 {
 	(void)state;

@@ -230,7 +230,8 @@ static void names_a_jump_in_half_a_second(void **state)
 	expect_power(measure(T0, T0 + 0.5), JM_FAULT_COUNTER_FAST, T0, T0 + 0.5);
 }
 
-/* A jump that is physically possible: which of the two is right is not known, so that the bound has both. */
+/* A jump that is physically possible: which of the two is right is not known, so that the bound has
+ * both. */
 static void covers_a_small_jump(void **state)
 {
 	struct jm_energy e;
@@ -377,7 +378,8 @@ static void a_gpu_that_is_on_does_not_rest_at_zero(void **state)
 
 /* ---- what is true is believed ---- */
 
-/* Square products draw 790 to 930 W at a limit of 700 W, and a load may switch as fast as it likes. */
+/* Square products draw 790 to 930 W at a limit of 700 W, and a load may switch as fast as it
+ * likes. */
 static void believes_true_readings(void **state)
 {
 	uint64_t seed = 7;

@@ -25,7 +25,8 @@ static double uniform(void)
 	return (double)rand_r(&seed) / ((double)RAND_MAX + 1);
 }
 
-/* Joules above the base from the begin of a run to x seconds later: 700 W for 0.4 ms, then 300 W. */
+/* Joules above the base from the begin of a run to x seconds later: 700 W for 0.4 ms, then 300
+ * W. */
 static double inside(double x)
 {
 	double first = x < 0.0004 ? x : 0.0004, rest = x < LENGTH ? x - first : LENGTH - first;
@@ -49,7 +50,8 @@ static double joules(int64_t t)
 	return low ? used[low - 1] + inside((double)(t - begins[low - 1]) * 1e-9) : 0;
 }
 
-/* Runs with pauses of `least` to `most` seconds; a reading each 0.1 s with a noise of so many watts. */
+/* Runs with pauses of `least` to `most` seconds; a reading each 0.1 s with a noise of so many
+ * watts. */
 static int make(double least, double most, double noise)
 {
 	int64_t t = 2 * JM_SECOND, window = (int64_t)(WINDOW * 1e9);
@@ -107,7 +109,8 @@ static void shows_the_power_inside(void **state)
 		assert_true(fold.joules_error < 0.05 * joule);
 		seed = first + 1;
 	}
-	/* an interval of 95 %: of 100 at least 88, of 20 at least 16, with a probability of 0.997 and more */
+	/* an interval of 95 %: of 100 at least 88, of 20 at least 16, with a probability of 0.997
+	 * and more */
 	assert_true(hits >= 88);
 	assert_true(energy_hits >= 16);
 	assert_int_equal(of, 100);
@@ -180,7 +183,8 @@ static int make_lagged(double lag_s, double noise)
 		for (; last < begin + 10; last++) {
 			double power = last < begin ? BASE : last < begin + 4 ? 700 : 300;
 
-			/* the mean of the level in a step in which it goes to power exponentially */
+			/* the mean of the level in a step in which it goes to power
+			 * exponentially */
 			whole += power + (level - power) * (1 - follow) * lag_s / step_s;
 			level = power + (level - power) * follow;
 			sum[last] = whole;

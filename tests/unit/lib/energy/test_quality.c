@@ -32,7 +32,8 @@ static void add(struct bench *b, enum jm_scope scope, const char *covers)
 	b->drift[i] = NAN;
 }
 
-/* A node's meter over a GPU's, for ten seconds: the measurement that each test spoils in one way. */
+/* A node's meter over a GPU's, for ten seconds: the measurement that each test spoils in one
+ * way. */
 static int perfect(void **state)
 {
 	static struct bench bench;

@@ -100,7 +100,7 @@ static void without_a_name_it_is_looked_for(void **state)
 	assert_string_equal(path, "/proc/self/exe");
 }
 
-/* ---- other versions ------------------------------------------------------------------------------------ */
+/* ---- other versions -------------------------------------------------------------------------- */
 
 /* The reply of joulemark before the protocol had versions, and of one to come. */
 static int be_another_guard(const char *which)

@@ -195,7 +195,8 @@ static void test_torn_line(void **state)
 	assert_int_equal(journals(f), 0);
 }
 
-/* An old journal cut at every byte: either the whole line counts or none of it; what is empty is damaged. */
+/* An old journal cut at every byte: either the whole line counts or none of it; what is empty is
+ * damaged. */
 static void test_every_cut(void **state)
 {
 	struct fixture *f = *state;
@@ -234,7 +235,8 @@ static void test_every_cut_is_mended(void **state)
 	}
 }
 
-/* Every byte of record and copy, changed: what is put back is right, or nothing is and the file stays. */
+/* Every byte of record and copy, changed: what is put back is right, or nothing is and the file
+ * stays. */
 static void test_every_byte_changed(void **state)
 {
 	struct fixture *f = *state;
@@ -410,7 +412,8 @@ static void leave_behind(struct fixture *f, struct jm_journal_state *s, double f
 	jm_journal_close(&j);
 }
 
-/* A management controller keeps its limit over a restart, so the value found is restored after it. */
+/* A management controller keeps its limit over a restart, so the value found is restored after
+ * it. */
 static void test_other_boot_of_a_knob_that_keeps_its_value(void **state)
 {
 	struct fixture *f = *state;

@@ -50,7 +50,8 @@ static void takes(const char *text, int n, ...)
 	jm_axis_done(&axis);
 }
 
-/* The values as texts, each followed by a space; and each text is a setting that has the same value. */
+/* The values as texts, each followed by a space; and each text is a setting that has the same
+ * value. */
 static void takes_words(const char *text, const char *want)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -112,7 +113,8 @@ static void test_ranges(void **state)
 	takes("gpu.power=2e2:4e+2+1e2W", 3, 200., 300., 400.);
 }
 
-/* Two numbers are one value of a knob that takes ranges; with a step they are several values of any knob. */
+/* Two numbers are one value of a knob that takes ranges; with a step they are several values of any
+ * knob. */
 static void test_kinds(void **state)
 {
 	(void)state;

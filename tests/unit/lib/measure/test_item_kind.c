@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which numbers in a command's output are amounts and which count up, and their sums. The expected sums were added by
- * hand: of amounts all numbers, of a count the last number of each of its runs. */
+/* Which numbers in a command's output are amounts and which count up, and their sums. The expected
+ * sums were added by hand: of amounts all numbers, of a count the last number of each of its
+ * runs. */
 #include "kit/test.h"
 #include "measure/command/item_kind.h"
 

@@ -59,7 +59,8 @@ static void close_sight(struct sight *v, struct jm_err *err)
 	wave_reset();
 }
 
-/* Each step's watts within its own bound (95 %: of 60 steps, 6 may be outside), the sum within 1 %. */
+/* Each step's watts within its own bound (95 %: of 60 steps, 6 may be outside), the sum within 1
+ * %. */
 static void tells_what_the_wave_used(void **state)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -181,8 +182,8 @@ static void *read_on(void *arg)
 	return NULL;
 }
 
-/* 200 s of simulated time, in which chunks are closed and blocks leave memory, with a view that looks all the time.
- * The trace afterwards is what it would be without it. */
+/* 200 s of simulated time, in which chunks are closed and blocks leave memory, with a view that
+ * looks all the time. The trace afterwards is what it would be without it. */
 static void a_reader_leaves_the_trace_alone(void **state)
 {
 	struct jm_err err = JM_ERR_INIT;

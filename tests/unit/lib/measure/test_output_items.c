@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers in the output of a command: what an expression or a key finds, and expressions that would not end. */
+/* Numbers in the output of a command: what an expression or a key finds, and expressions that would
+ * not end. */
 #include "kit/test.h"
 #include "kit/got_marks.h"
 #include "measure/command/output_items.h"

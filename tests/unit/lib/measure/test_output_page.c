@@ -10,7 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* At which byte of this output a child that writes to it sends a mark: one whose stdout it is, or is not. */
+/* At which byte of this output a child that writes to it sends a mark: one whose stdout it is, or
+ * is not. */
 static int64_t byte_from_child(struct jm_progress *p, int out)
 {
 	struct got got = {.n = 0};
@@ -174,7 +175,8 @@ static void marks_with_their_byte_go_through_a_pipe(void **state)
 	jm_progress_close(p);
 }
 
-/* A sender of the version before states no byte, so its marks stay datagrams, which are read at once. */
+/* A sender of the version before states no byte, so its marks stay datagrams, which are read at
+ * once. */
 static void pipes_without_bytes_are_not_taken_beside_an_output(void **state)
 {
 	struct jm_err err = JM_ERR_INIT;

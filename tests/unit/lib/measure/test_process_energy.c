@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Energy divided among processes: a /proc of files, counters and uses that are given, and the products by hand. */
+/* Energy divided among processes: a /proc of files, counters and uses that are given, and the
+ * products by hand. */
 #include "kit/test.h"
 #include "base/clock.h"
 #include "base/ctx.h"

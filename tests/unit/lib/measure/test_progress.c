@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marks through the socket: what arrives, what is refused, what a hostile sender can do; rates of items. */
+/* Marks through the socket: what arrives, what is refused, what a hostile sender can do; rates of
+ * items. */
 #include "kit/test.h"
 #include "base/clock.h"
 #include "kit/got_marks.h"
@@ -143,7 +144,8 @@ static void a_marker_sends_any_number_of_marks(void **state)
 	close_receiver(p);
 }
 
-/* A program that closes all descriptors closes the marker's as well; the number may then be that of another file. */
+/* A program that closes all descriptors closes the marker's as well; the number may then be that of
+ * another file. */
 static void a_marker_writes_to_no_descriptor_that_took_its_number(void **state)
 {
 	struct jm_progress *p = open_receiver();
@@ -186,7 +188,8 @@ static void ignore_mark(void *arg, const struct jm_mark *mark)
 	(void)mark;
 }
 
-/* A receiver that does not read costs a program two seconds once, not for each mark; later marks arrive again. */
+/* A receiver that does not read costs a program two seconds once, not for each mark; later marks
+ * arrive again. */
 static void a_reader_that_never_reads_delays_once(void **state)
 {
 	struct jm_err err = JM_ERR_INIT;

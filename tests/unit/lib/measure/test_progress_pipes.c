@@ -184,7 +184,8 @@ static void marks_of_a_sender_that_has_gone_arrive_and_its_pipe_is_closed(void *
 	close_receiver(p);
 }
 
-/* A mark that does not fit in the pipe goes by datagram, so none is lost; and a receiver that has gone is no signal. */
+/* A mark that does not fit in the pipe goes by datagram, so none is lost; and a receiver that has
+ * gone is no signal. */
 static void a_full_pipe_is_not_the_end(void **state)
 {
 	struct jm_err err = JM_ERR_INIT;

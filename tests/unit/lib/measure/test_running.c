@@ -56,7 +56,8 @@ static void sums_power_up_without_its_gaps(void **state)
 	jm_meters_done(&set);
 }
 
-/* A counter of 1000 J: over its end it goes on, set back it is counted as a reset, and a gap loses nothing. */
+/* A counter of 1000 J: over its end it goes on, set back it is counted as a reset, and a gap loses
+ * nothing. */
 static void follows_a_counter(void **state)
 {
 	static const double readings[][2] = {
@@ -104,7 +105,8 @@ static void takes_the_better_signal(void **state)
 	jm_meters_done(&set);
 }
 
-/* Rows at 0, 1, 2 and 2.5 s: means of what held since the row before, and their sum is the integral. */
+/* Rows at 0, 1, 2 and 2.5 s: means of what held since the row before, and their sum is the
+ * integral. */
 static void rows_are_means_of_their_interval(void **state)
 {
 	static const double readings[][2] = {
@@ -139,7 +141,8 @@ static void rows_are_means_of_their_interval(void **state)
 	jm_meters_done(&set);
 }
 
-/* An interval without a reading is unknown, one with some is the mean of these; an end on the grid is no row twice. */
+/* An interval without a reading is unknown, one with some is the mean of these; an end on the grid
+ * is no row twice. */
 static void rows_without_a_reading_are_unknown(void **state)
 {
 	static const double readings[][2] = {{0.5, 100}, {1.5, NAN}, {3.5, 60}};

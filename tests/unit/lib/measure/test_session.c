@@ -101,7 +101,8 @@ static double real(const json_t *o, const char *key)
 	return json_number_value(json_object_get(o, key));
 }
 
-/* Ten seconds of simulated time: phase `all` from second 1 and still open at the end, `part` from 2 to 6. */
+/* Ten seconds of simulated time: phase `all` from second 1 and still open at the end, `part` from 2
+ * to 6. */
 struct two_phases {
 	struct jm_ctx ctx;
 	struct jm_session *s;

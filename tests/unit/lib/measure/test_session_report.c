@@ -72,7 +72,8 @@ static void *scarce(size_t n)
 	return until_it_fails-- ? malloc(n) : NULL;
 }
 
-/* A report made while one allocation failed is the whole report or an error, never one with a part left out. */
+/* A report made while one allocation failed is the whole report or an error, never one with a part
+ * left out. */
 static void a_report_is_whole_or_an_error(void **state)
 {
 	static const char *const names[] = {"circumstances", NULL};

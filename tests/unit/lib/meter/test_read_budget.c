@@ -221,7 +221,8 @@ static void test_hiccups(void **state)
 		assert_true(w.reads[i] > 250);
 }
 
-/* What is known of a step holds, with a clock of the sensor's that is slow, and seconds between readings. */
+/* What is known of a step holds, with a clock of the sensor's that is slow, and seconds between
+ * readings. */
 static void test_steps_known_are_true(void **state)
 {
 	struct world w;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of keys: each kind of refusal, details dropped, and the record's table against its JSON Schema. */
+/* Tables of keys: each kind of refusal, details dropped, and the record's table against its JSON
+ * Schema. */
 #include "kit/test.h"
 #include "base/text/keys_read.h"
 
@@ -213,7 +214,8 @@ static void reads_damage_as_the_library_does(void **state)
 	jm_keys_reader_free(reader);
 }
 
-/* Equal text at the same place is one value; a table's details stay out of it where the table is another. */
+/* Equal text at the same place is one value; a table's details stay out of it where the table is
+ * another. */
 static void equal_parts_are_one_value(void **state)
 {
 	static const char *const rows[] = {"{'free': {'log': 1}, 'text': 'a'}",

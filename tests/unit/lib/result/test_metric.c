@@ -56,7 +56,8 @@ static json_t *gpu(const char *id, double watts, double load, bool elsewhere)
 		1e9, "quantity", "utilisation", "mean", load);
 }
 
-/* Ten seconds; 1000 J of meters that are no GPU; two GPUs of 300 and 500 W, and one on which no work ran. */
+/* Ten seconds; 1000 J of meters that are no GPU; two GPUs of 300 and 500 W, and one on which no
+ * work ran. */
 static void figures_of_a_run_and_its_gpus(void **state)
 {
 	json_t *r = record(), *meters = json_object_get(r, "meters");
@@ -80,7 +81,8 @@ static void figures_of_a_run_and_its_gpus(void **state)
 	json_decref(r);
 }
 
-/* A module and a rail that feeds a part of it: neither their joules nor their watts may be added. */
+/* A module and a rail that feeds a part of it: neither their joules nor their watts may be
+ * added. */
 static void meters_that_share_a_part_have_no_sum(void **state)
 {
 	json_t *r = record(), *meters = json_object_get(r, "meters");
@@ -231,7 +233,8 @@ static void a_measured_command_is_one_stretch(void **state)
 	json_decref(r);
 }
 
-/* EDS_k = 1 - ((k-1) dE - dT) / k and gain - loss = 200 (1 - EDS_2), dE and dT worked out directly. */
+/* EDS_k = 1 - ((k-1) dE - dT) / k and gain - loss = 200 (1 - EDS_2), dE and dT worked out
+ * directly. */
 static void eds_and_gain_minus_loss_are_one(void **state)
 {
 	(void)state;
@@ -254,8 +257,9 @@ static void eds_and_gain_minus_loss_are_one(void **state)
 }
 
 /*
- * Table 1 and Fig. 7 of doi 10.1007/978-3-031-48803-0_1, 8 GPUs at 170 W: 93.6 s against 85.6 s; EDP
- * 17.32 % better, which gives the energy; then EDS (k = 2) is 7.52 % and gain - loss 15.03 % better.
+ * Table 1 and Fig. 7 of doi 10.1007/978-3-031-48803-0_1, 8 GPUs at 170 W: 93.6 s against 85.6 s;
+ * EDP 17.32 % better, which gives the energy; then EDS (k = 2) is 7.52 % and gain - loss 15.03 %
+ * better.
  */
 static void the_papers_table_comes_out(void **state)
 {

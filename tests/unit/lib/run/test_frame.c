@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages between processes arrive whole, in whatever pieces they come; who does not answer loses its connection. */
+/* Messages between processes arrive whole, in whatever pieces they come; who does not answer loses
+ * its connection. */
 #include "kit/test.h"
 
 #include <pthread.h>
@@ -26,7 +27,7 @@ static void fill(unsigned char *bytes, size_t n)
 		bytes[i] = (unsigned char)(i * 31 + i / 251);
 }
 
-/* ---- in pieces ------------------------------------------------------------------------------------------- */
+/* ---- in pieces ------------------------------------------------------------------------------- */
 
 /* Each size around those of the buffers, twice in a row. */
 static void messages_of_all_sizes_arrive(void **unused)
@@ -139,7 +140,7 @@ static void other_data_is_refused(void **unused)
 	}
 }
 
-/* ---- clocks ---------------------------------------------------------------------------------------------- */
+/* ---- clocks ---------------------------------------------------------------------------------- */
 
 /* What it would say later is no answer any more, and would be taken for the next message. */
 static void who_does_not_tell_its_clock_is_disconnected(void **unused)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans: what a request expands to, which case is the reference, order of the blocks, stable ids. */
+/* Plans: what a request expands to, which case is the reference, order of the blocks, stable
+ * ids. */
 #include "kit/test.h"
 
 #include "run/plan/plan.h"
@@ -159,7 +160,8 @@ static void test_blocks(void **state)
 	jm_plan_done(&plan);
 }
 
-/* More repeats leave the first blocks and the key as they were; another seed draws another order. */
+/* More repeats leave the first blocks and the key as they were; another seed draws another
+ * order. */
 static void test_growth(void **state)
 {
 	const char *form =
@@ -189,7 +191,8 @@ static void test_growth(void **state)
 	jm_plan_done(&other);
 }
 
-/* The hash of {"a":1,"b":"x"} and of null was taken with `xxhsum -H2` 0.8.1, as text without a newline. */
+/* The hash of {"a":1,"b":"x"} and of null was taken with `xxhsum -H2` 0.8.1, as text without a
+ * newline. */
 static void test_hash(void **state)
 {
 	json_t *one = json_loads("{\"b\": \"x\", \"a\": 1}", 0, NULL), *nothing = json_null();

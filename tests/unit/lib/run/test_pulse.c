@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank that says nothing loses its connection within seconds; one that has nothing to say keeps it. */
+/* A rank that says nothing loses its connection within seconds; one that has nothing to say keeps
+ * it. */
 #include "kit/test.h"
 
 #include <errno.h>

@@ -98,7 +98,7 @@ static void out_of_reach_is_no_pause(void **state)
 	assert_near(pacer.duty, 1, 0);
 }
 
-/* ---- alignment ------------------------------------------------------------------------------------------------ */
+/* ---- alignment ------------------------------------------------------------------------------- */
 
 #define FAST 40e-6 /* the device's clock */
 
@@ -147,7 +147,7 @@ static void a_clock_that_jumps_shows_in_the_error(void **state)
 	assert_true(jm_alignment_error(&a) > 49000);
 }
 
-/* ---- steady state ----------------------------------------------------------------------------------------------- */
+/* ---- steady state ---------------------------------------------------------------------------- */
 
 /* Seconds until the rule holds; each half second a reading of whole degrees, as GPUs report. NAN:
  * never in 10 min. */
@@ -172,7 +172,8 @@ static void steady_when_the_law_says_so(void **state)
 
 	(void)state;
 	assert_near(warms_up(30, 0, 0), 10, 0.5); /* the window must be full */
-	/* the slope is below 1 K in 10 s from tau ln(rise 10 / tau) on: 30 ln 10 = 69 s, in the window's middle */
+	/* the slope is below 1 K in 10 s from tau ln(rise 10 / tau) on: 30 ln 10 = 69 s, in the
+	 * window's middle */
 	at = warms_up(30, 30, 0);
 	assert_true(at > 60 && at < 90);
 	/* power alone: 5 % leakage, 1 % in 10 s: 30 ln(0.05 10 / 30 / 0.01) = 15 s */

@@ -15,7 +15,8 @@ static double at(const json_t *json, const char *key, size_t i)
 	return json_number_value(json_array_get(json_object_get(json, key), i));
 }
 
-/* Step i takes 1 + i % 3 ms and has 10 + i % 7 items; every 100th begins a phase after a gap of one second. */
+/* Step i takes 1 + i % 3 ms and has 10 + i % 7 items; every 100th begins a phase after a gap of one
+ * second. */
 static json_t *series_of(long steps, double *ret_seconds, double *ret_items)
 {
 	int64_t now = 5000 * MS;

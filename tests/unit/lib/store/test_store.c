@@ -102,7 +102,8 @@ static void test_kill(void **unused)
 	store_closed(s);
 }
 
-/* After the last commit too: what took the place is not touched, and no log of ours stays beside it. */
+/* After the last commit too: what took the place is not touched, and no log of ours stays beside
+ * it. */
 static void test_replaced_before_close(void **unused)
 {
 	struct jm_store *s = store_opened(JM_STORE_WRITE);
@@ -129,7 +130,8 @@ static void test_replaced_before_close(void **unused)
 	assert_int_equal(access(log, F_OK), -1);
 }
 
-/* A file that was made, and in which nothing was stored, is gone; another writer may wait for its lock. */
+/* A file that was made, and in which nothing was stored, is gone; another writer may wait for its
+ * lock. */
 static void test_made_for_nothing(void **unused)
 {
 	struct jm_store *s = store_opened(JM_STORE_WRITE);

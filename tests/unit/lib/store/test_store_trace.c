@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces in the store: what goes in as readings comes out as the same readings of the same signals. */
+/* Traces in the store: what goes in as readings comes out as the same readings of the same
+ * signals. */
 #include "kit/store_case.h"
 #include "store/store_run.h"
 #include "store/store_trace.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sharing a budget among eight unlike GPUs, of which the truth is known: the rate is compared with that of the best static
- * split, computed another way, and the sum of the limits is looked at before each visit.
+ * Sharing a budget among eight unlike GPUs, of which the truth is known: the rate is compared with
+ * that of the best static split, computed another way, and the sum of the limits is looked at
+ * before each visit.
  */
 #include "kit/test.h"
 #include "sim/sim_model.h"
@@ -15,7 +16,8 @@
 #define IDLE   75.
 
 struct node {
-	bool together; /* each step waits for the slowest; else each GPU works alone, and rates add up */
+	/* each step waits for the slowest; else each GPU works alone, and rates add up */
+	bool together;
 	double speed[GPUS], hunger[GPUS]; /* items/s at full power; W of that */
 	double noise;
 	uint64_t seed, visits;
@@ -72,7 +74,8 @@ static struct jm_budget_visit visit(struct node *n, const double *limit)
 	return v;
 }
 
-/* Together: the pace at which all limits add up to the budget. Alone: watt by watt to where it does most. */
+/* Together: the pace at which all limits add up to the budget. Alone: watt by watt to where it does
+ * most. */
 static double best_rate(const struct node *n, double watts)
 {
 	double limit[GPUS], low = 0, high = 200;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The search on curves of which the truth is known: after a job of ten minutes the setting that is held is compared with
- * the best one of a full sweep over the curve itself, and with the setting found, for 100 seeds of the noise.
+ * The search on curves of which the truth is known: after a job of ten minutes the setting that is
+ * held is compared with the best one of a full sweep over the curve itself, and with the setting
+ * found, for 100 seeds of the noise.
  */
 #include "kit/test.h"
 #include "sim/sim_model.h"
@@ -19,11 +20,13 @@
 /* One GPU under work: power and rate over the cap, and over time. */
 struct world {
 	const char *name, *gpu, *response;
-	double noise; /* relative standard deviation of the rate of a window; half as much of its power */
+	/* relative standard deviation of the rate of a window; half as much of its power */
+	double noise;
 	double drift;	    /* of the rate and the power until the end of the job */
 	double demand;	    /* W; 0 = by the response */
 	double bound_watts; /* from here on more power gives no more rate; 0 = by the response */
-	double stalls; /* share of the windows in which the work stands still for half of the time */
+	/* share of the windows in which the work stands still for half of the time */
+	double stalls;
 	double change_s; /* until then the demand holds, after it the response; 0 = always */
 };
 
@@ -213,7 +216,8 @@ static void every_curve_is_tuned(void **state)
 			all_seeds(&worlds[i], texts[k], 98);
 }
 
-/* The noise of the third power of time is three times that of the energy, and the best setting saves 8 %. */
+/* The noise of the third power of time is three times that of the energy, and the best setting
+ * saves 8 %. */
 static void delays_squared_are_tuned_where_noise_allows(void **state)
 {
 	(void)state;
@@ -248,7 +252,8 @@ static void flat_curves_end_early(void **state)
 	assert_true(flat >= 95 && early >= 95);
 }
 
-/* From the fifth minute on the work needs all its power: what was the best setting is now one of the worst. */
+/* From the fifth minute on the work needs all its power: what was the best setting is now one of
+ * the worst. */
 static void changed_work_is_looked_at_again(void **state)
 {
 	const struct jm_objective o = objective_of("edp");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The tuner on a simulated GPU in simulated time: sensors, guard and knob are those of a real run. What it holds, and what
- * it says that this saves, is compared with the published curve.
+ * The tuner on a simulated GPU in simulated time: sensors, guard and knob are those of a real run.
+ * What it holds, and what it says that this saves, is compared with the published curve.
  */
 #include "kit/guard_case.h"
 #include "guard/guard_requests.h"
@@ -159,7 +159,8 @@ static void holds_the_best_cap_and_says_what_it_saves(void **state)
 		least = fmin(least, edp_at(at));
 	assert_true(edp_at(cap) <= 1.03 * least);
 	gain = 100 * (edp_at(cap) / edp_at(700) - 1);
-	/* one run differs from the published curve by the noise that all of it shares, which falls out, and by its steps' */
+	/* one run differs from the published curve by the noise that all of it shares, which falls
+	 * out, and by its steps' */
 	assert_near(number(tune, "objective_percent"), gain,
 		2 * number(tune, "objective_error_percent") + 0.5);
 	assert_true(number(tune, "search_s") <= 60 && number(tune, "hold_s") > 90);
@@ -192,7 +193,8 @@ static void windows_are_of_one_setting(void **state)
 	bench_close(&b);
 }
 
-/* A program that compiles and fills its caches first: half the items per second, and more from window to window. */
+/* A program that compiles and fills its caches first: half the items per second, and more from
+ * window to window. */
 static void nothing_is_learnt_while_work_warms_up(void **state)
 {
 	struct bench b;
@@ -243,7 +245,8 @@ static void nothing_is_set_without_items(void **state)
 	bench_close(&b);
 }
 
-/* The clock of the simulated GPU follows the cube root of power, the published work does not: an estimate, and said so. */
+/* The clock of the simulated GPU follows the cube root of power, the published work does not: an
+ * estimate, and said so. */
 static void cycles_stand_for_items(void **state)
 {
 	struct bench b;
