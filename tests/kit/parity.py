@@ -4,6 +4,7 @@ Functions that the comparisons with other implementations share; not a test.
 
 JM_PARITY_DEVICE=cuda:0 moves both sides to that GPU: more precisions, and networks of the widths that GPUs compute.
 """
+import hashlib
 import json
 import os
 import subprocess
@@ -36,7 +37,7 @@ def weights_file(model, device, precision, data, seed):
 def evaluated(*case):
     """(loss, share of right answers) of the first batch on the weights that `ours` of this case ended with."""
     file = weights_file(*case)
-    return map(float, file.with_name(file.name + ".eval").read_text().split())
+    return [float(word) for word in file.with_name(file.name + ".eval").read_text().split()]
 
 
 def ours(model, dims, device, precision, batch, seq, data, seed, steps=STEPS):
@@ -123,6 +124,19 @@ def largest_ratios(own, pytorch, count=5):
                    for name in names[:-count - 1:-1])
 
 
+TRUTHS = {}  # of the network that was compared last: (its name, hash of the start values): losses and gradients in f64
+
+
+def truth_of(name, weights, theirs):
+    """The same for all precisions of a network, as far as they begin with the same values."""
+    start = hashlib.sha256(b"".join(weights[tensor].tobytes() for tensor in sorted(weights))).digest()
+    if (name, start) not in TRUTHS:
+        for key in [key for key in TRUTHS if key[0] != name]:
+            del TRUTHS[key]
+        TRUTHS[name, start] = theirs(weights, "f64")
+    return TRUTHS[name, start]
+
+
 def compare(record_property, case, seeds, run, theirs, smooth=False):
     """case: (name, precision); smooth: the network has no ReLU and no maximum. run(precision, seed): our losses, start
     values, gradients; theirs(weights, precision): losses and gradients. The distances from f64 of the former may be at
@@ -131,7 +145,7 @@ def compare(record_property, case, seeds, run, theirs, smooth=False):
     own, pytorch = Errors(), Errors()
     for seed in seeds:
         losses, weights, gradients = run(precision, seed)
-        truth = theirs(weights, "f64")
+        truth = truth_of(name, weights, theirs)
         own.add(losses, gradients, truth)
         pytorch.add(*theirs(weights, precision), truth)
     a, b = (side.typical(precision, smooth) for side in (own, pytorch))

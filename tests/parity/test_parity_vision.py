@@ -183,29 +183,28 @@ def case_of(models, name, folder):
     return model, dims, batch, make_data(folder.mktemp(name) / "data", dims, batch, STEPS)
 
 
-@pytest.fixture(scope="module", params=MODELS)
-def case(request, tmp_path_factory):
-    return case_of(MODELS, request.param, tmp_path_factory)
-
-
-def test_f64_is_the_same_mathematics(case):
-    model, dims, batch, file = case
+@pytest.fixture(scope="module", params=MODELS, name="both")
+def both_sides(request, tmp_path_factory):
+    """The same training in f64 here and there: losses, first gradients, and the evaluation on the weights at its end."""
+    case = model, dims, batch, file = case_of(MODELS, request.param, tmp_path_factory)
     steps = 4 if dims["image"] > 200 else STEPS
     losses, weights, gradients = parity.ours(model, dims, "ref", "f64", batch, 1, file, 1, steps=steps)
-    expected, first = theirs(case, weights, "f64", steps=steps)
+    evaluated = []
+    expected, first = theirs(case, weights, "f64", steps=steps, evaluated=evaluated)
+    return (losses, gradients, parity.evaluated(model, "ref", "f64", file, 1)), (expected, first, evaluated)
+
+
+def test_f64_is_the_same_mathematics(both):
+    (losses, gradients, _), (expected, first, _) = both
     assert gradient_errors(gradients, first)[1] < 1e-10
     assert numpy.abs(losses[:3] - expected[:3]).max() < 1e-10
     assert numpy.abs(losses - expected).max() < 1e-7  # small batches multiply what rounding begins
 
 
-def test_evaluation_on_the_same_weights(case):
-    """With running statistics in place of the batch's, behind three steps of training."""
-    model, dims, batch, file = case
-    _, weights, _ = parity.ours(model, dims, "ref", "f64", batch, 1, file, 2, steps=3)
-    expected = []
-    theirs(case, weights, "f64", steps=3, evaluated=expected)
-    loss, right = parity.evaluated(model, "ref", "f64", file, 2)
-    assert abs(loss - expected[0]) < 1e-9 and right == pytest.approx(expected[1])
+def test_evaluation_on_the_same_weights(both):
+    """With running statistics in place of the batch's."""
+    (_, _, (loss, right)), (_, _, expected) = both
+    assert abs(loss - expected[0]) < 1e-7 and right == pytest.approx(expected[1])
 
 
 @pytest.mark.parametrize("precision", parity.PRECISIONS)
