@@ -51,7 +51,7 @@ static double uniform(void)
 
 /* ---- pictures ---- */
 
-/* Detail of all sizes, as photographs have: amplitude like 1 / frequency, edges, noise of a sensor. */
+/* Detail of all sizes, as in photographs: amplitude like 1 / frequency, edges, noise. */
 
 /* Adds one octave: random values on a grid of `step` pixels, bilinear between them. */
 static void add_octave(const struct bench *b, int step, double amplitude, float *to)

@@ -161,7 +161,7 @@ void jm_scheduler_cancel(struct jm_scheduler *s, int number)
 		end(s, r, JM_REQUEST_CANCELLED);
 }
 
-/* ---- a step ------------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 /* The running request that arrived last; -1 = none runs. */
 static int youngest(const struct jm_scheduler *s)
@@ -173,8 +173,8 @@ static int youngest(const struct jm_scheduler *s)
 	return found;
 }
 
-/* Pages for the first `tokens` tokens, which younger requests give up if there is no other way. False: the request
- * itself was the youngest and waits again. */
+/* Pages for the first `tokens` tokens, which younger requests give up if there is no other way.
+ * False: the request itself was the youngest and waits again. */
 static bool reserve(struct jm_scheduler *s, struct jm_request *r, int tokens)
 {
 	while (r->n_pages < pages_of(s, tokens)) {
@@ -274,7 +274,8 @@ static void shorten(struct jm_scheduler *s, int rows)
 	}
 }
 
-/* Rows of prompts stand last. Shortens them to the size of a step, if that leaves at least half of them. */
+/* Rows of prompts stand last. Shortens them to the size of a step, if that leaves at least half of
+ * them. */
 static void avoid_padding(struct jm_scheduler *s)
 {
 	int rows = 0, answers = 0, size = 0;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scheduler of serving: which rows of which requests a step computes, and which pages of the cache hold their keys
- * and values. It knows no device and no clock. The room includes lib/base only.
+ * The scheduler of serving: which rows of which requests a step computes, and which pages of the
+ * cache hold their keys and values. It knows no device and no clock. The room includes lib/base
+ * only.
  *
- * Continuous batching (Yu et al., "Orca", OSDI 2022) over pages (Kwon et al., arXiv 2309.06180): a step has one row of
- * each running request whose prompt is done, and fills the rest of its budget with pieces of prompts. A request is
- * admitted when the free pages hold its known tokens. When a running request needs a page and none is
- * free, the one that arrived last gives up its pages and waits again; all of its tokens are computed anew.
- * Where steps have given sizes and the next smaller one takes at least half of the rows of prompts, the others wait for
- * the next step in place of padding.
+ * Continuous batching (Yu et al., "Orca", OSDI 2022) over pages (Kwon et al., arXiv 2309.06180): a
+ * step has one row of each running request whose prompt is done, and fills the rest of its budget
+ * with pieces of prompts. A request is admitted when the free pages hold its known tokens. When a
+ * running request needs a page and none is free, the one that arrived last gives up its pages and
+ * waits again; all of its tokens are computed anew. Where steps have given sizes and the next
+ * smaller one takes at least half of the rows of prompts, the others wait for the next step in
+ * place of padding.
  */
 #ifndef JM_SCHEDULER_H
 #define JM_SCHEDULER_H
@@ -24,8 +26,8 @@ struct jm_scheduler_limits {
 	int pages;   /* of the cache */
 	int page_tokens;
 	int pages_each; /* of a request, at most */
-	/* [n_sizes], ascending, outlive the scheduler: rows of a step whose padding would cost time; others are computed as
-	 * the next larger one */
+	/* [n_sizes], ascending, outlive the scheduler: rows of a step whose padding would cost
+	 * time; others are computed as the next larger one */
 	const int *sizes;
 	int n_sizes; /* 0: any number of rows */
 };
@@ -63,25 +65,28 @@ int jm_scheduler_new(
 	const struct jm_scheduler_limits *limits, struct jm_scheduler **ret, struct jm_err *err);
 void jm_scheduler_free(struct jm_scheduler *s); /* takes NULL */
 /*
- * A request arrives; its number counts from 0. input and output are at least 1. JM_ERANGE: it can never fit into the
- * cache, whatever else runs; nothing is changed then.
+ * A request arrives; its number counts from 0. input and output are at least 1. JM_ERANGE: it can
+ * never fit into the cache, whatever else runs; nothing is changed then.
  */
 int jm_scheduler_add(
 	struct jm_scheduler *s, int input, int output, int *ret_number, struct jm_err *err);
 /*
- * A request that has the prompt of `number`, whose last token is made by the step that is under way. When the step is complete
- * it takes over place and pages of the prompt, and computes only the prompt's last token again. Errors: as jm_scheduler_add.
+ * A request that has the prompt of `number`, whose last token is made by the step that is under
+ * way. When the step is complete it takes over place and pages of the prompt, and computes only the
+ * prompt's last token again. Errors: as jm_scheduler_add.
  */
 int jm_scheduler_add_after(
 	struct jm_scheduler *s, int number, int output, int *ret_number, struct jm_err *err);
-/* Ends a request that waits or runs; between a step and its completion the step still has its rows. */
+/* Ends a request that waits or runs; between a step and its completion the step still has its
+ * rows. */
 void jm_scheduler_cancel(struct jm_scheduler *s, int number);
 /*
- * The next step: pieces in *ret (owned by the scheduler, valid until the next call), one for each of some running
- * requests. Returns their number; 0 = there is nothing to do.
+ * The next step: pieces in *ret (owned by the scheduler, valid until the next call), one for each
+ * of some running requests. Returns their number; 0 = there is nothing to do.
  */
 int jm_scheduler_step(struct jm_scheduler *s, const struct jm_piece **ret);
-/* The step was computed: requests advance, and those that made their last token end and free their pages. */
+/* The step was computed: requests advance, and those that made their last token end and free their
+ * pages. */
 void jm_scheduler_complete(struct jm_scheduler *s);
 /* Valid until the next jm_scheduler_add. */
 const struct jm_request *jm_scheduler_request(const struct jm_scheduler *s, int number);

@@ -23,7 +23,7 @@
 
 #define OLDEST_MAJOR 8
 
-/* ---- the device -------------------------------------------------------------------------------------- */
+/* ---- the device ------------------------------------------------------------------------------ */
 
 static void cuda_close(void *arg)
 {
@@ -156,7 +156,7 @@ static int cuda_open(int index, int threads, void **ret_dev, struct jm_err *err)
 	return code;
 }
 
-/* ---- select and build --------------------------------------------------------------------------------- */
+/* ---- select and build ------------------------------------------------------------------------ */
 
 static int cuda_select(
 	void *arg, const struct jm_group *group, struct jm_choice *choice, struct jm_err *err)
@@ -231,7 +231,7 @@ static int cuda_build(void *arg, const struct jm_group *group, const struct jm_c
 	return code;
 }
 
-/* ---- run ----------------------------------------------------------------------------------------------- */
+/* ---- run ------------------------------------------------------------------------------------- */
 
 static int cuda_run(void *arg_dev, void *arg, struct jm_err *err)
 {
@@ -297,7 +297,7 @@ static int cuda_capture(void *arg, void *const *units, int n, void **ret_exec, s
 	return code;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static void *cuda_alloc(void *arg, size_t bytes)
 {

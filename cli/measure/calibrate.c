@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* calibrate: how the power sensors of this machine behave, by a load whose beginnings and ends are known. */
+/* calibrate: how the power sensors of this machine behave, by a load whose beginnings and ends are
+ * known. */
 #include "cli/frame/cli.h"
 #include "cli/frame/json_option.h"
 #include "cli/frame/interrupts.h"

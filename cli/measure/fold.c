@@ -155,7 +155,8 @@ static void put_fold(const struct jm_cli *cli, const struct jm_recording *r, con
 		f->joules_error);
 }
 
-/* One meter whose sensor or readings do not allow it is left out, with the reason; the others are folded. */
+/* One meter whose sensor or readings do not allow it is left out, with the reason; the others are
+ * folded. */
 static int leave_out(struct jm_cli *cli, const struct jm_recorded_signal *s,
 	const struct jm_err *why, json_t *left_out)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `measure --items-url`: items that a server counts itself, in a metric that Prometheus could read. */
+/* `measure --items-url`: items that a server counts itself, in a metric that Prometheus could
+ * read. */
 #ifndef JM_ITEMS_URL_H
 #define JM_ITEMS_URL_H
 
@@ -30,7 +31,8 @@ struct jm_items_url {
 int jm_items_url_open(struct jm_items_url *u, struct jm_cli *cli);
 /* Reads the counter where the measurement begins, and from then on once a second. */
 int jm_items_url_begin(struct jm_items_url *u, struct jm_err *err);
-/* Reads it where the measurement ends. Items since the begin; NAN = unknown, with a warning that says why. */
+/* Reads it where the measurement ends. Items since the begin; NAN = unknown, with a warning that
+ * says why. */
 double jm_items_url_end(struct jm_items_url *u);
 void jm_items_url_close(struct jm_items_url *u);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* joulemark jpwr: the command line, files and output of jpwr, over a session. docs/jpwr.md says what differs. */
+/* joulemark jpwr: the command line, files and output of jpwr, over a session. docs/jpwr.md says
+ * what differs. */
 #include "jpwr_tables.h"
 #include "cli/frame/interrupts.h"
 #include "jpwr_job.h"

@@ -68,7 +68,8 @@ static bool append(char *out, size_t size, const char *text, size_t n)
 	return true;
 }
 
-/* The value of the variable in "%q{NAME}", which is n bytes long; as in jpwr "None" when it is not set. */
+/* The value of the variable in "%q{NAME}", which is n bytes long; as in jpwr "None" when it is not
+ * set. */
 static const char *value_of(struct jm_ctx *ctx, const char *text, size_t n)
 {
 	char name[256];

@@ -21,8 +21,8 @@ const struct jm_jpwr_method jm_jpwr_methods[JM_JPWR_METHODS] = {
 
 /* ---- columns ---- */
 
-/* jpwr calls a GPU by its index on the node, which is the first number of its label, and a sensor of Grace by
- * its label. */
+/* jpwr calls a GPU by its index on the node, which is the first number of its label, and a sensor
+ * of Grace by its label. */
 static void name_column(
 	struct jm_jpwr_column *c, const struct jm_jpwr_method *m, const struct jm_meter *meter)
 {
@@ -113,7 +113,8 @@ static double *cell(struct jm_jpwr *j, int row, int column)
 	return &j->rows.value[row * j->n_columns + column];
 }
 
-/* The sum that jpwr makes, with intervals that have no reading taken as the reading after them. NAN = none. */
+/* The sum that jpwr makes, with intervals that have no reading taken as the reading after them. NAN
+ * = none. */
 static double joules_of_rows(struct jm_jpwr *j, int column)
 {
 	double sum = 0, last = NAN;
@@ -267,8 +268,8 @@ static void say_bounds(const struct jm_jpwr *j)
 	}
 }
 
-/* The first sensor whose energy is unknown, in the error; a warning each where that is allowed, and for intervals that only
- * have no reading of their own: a busy machine delays readings. */
+/* The first sensor whose energy is unknown, in the error; a warning each where that is allowed, and
+ * for intervals that only have no reading of their own: a busy machine delays readings. */
 int jm_jpwr_judge(struct jm_jpwr *j)
 {
 	int rc = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of `joulemark jpwr`: sensors become columns, the trace becomes rows, both become files. */
+/* The tables of `joulemark jpwr`: sensors become columns, the trace becomes rows, both become
+ * files. */
 #ifndef JM_JPWR_TABLES_H
 #define JM_JPWR_TABLES_H
 
@@ -56,7 +57,8 @@ int jm_jpwr_choose_columns(struct jm_jpwr *j);
 int jm_jpwr_path(struct jm_jpwr *j, const char *table, char out[PATH_MAX]);
 /* After the command: prints the tables and writes the files. */
 int jm_jpwr_write_tables(struct jm_jpwr *j);
-/* Reports the bounds, and what has no reading: JM_EIO for a sensor whose energy is unknown, else warnings. */
+/* Reports the bounds, and what has no reading: JM_EIO for a sensor whose energy is unknown, else
+ * warnings. */
 int jm_jpwr_judge(struct jm_jpwr *j);
 
 #endif

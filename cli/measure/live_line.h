@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `measure` shows while it measures: a line on the terminal that is drawn again (time, watts, joules so far, items
- * a second, joules of an item, time left of --for), and the figures that `joulemark status` shows in another terminal. */
+/* What `measure` shows while it measures: a line on the terminal that is drawn again (time, watts,
+ * joules so far, items a second, joules of an item, time left of --for), and the figures that
+ * `joulemark status` shows in another terminal. */
 #ifndef JM_LIVE_LINE_H
 #define JM_LIVE_LINE_H
 
@@ -23,7 +24,8 @@ struct jm_live_line {
 	int width;
 };
 
-/* Of a session that has started; what is measured is to be put into `work`. Costs nothing before the first tick. */
+/* Of a session that has started; what is measured is to be put into `work`. Costs nothing before
+ * the first tick. */
 void jm_live_line_open(struct jm_live_line *line, struct jm_cli *cli, struct jm_session *s);
 /* Draws it; arg: the line. */
 void jm_live_line_draw(void *arg);

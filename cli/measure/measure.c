@@ -187,7 +187,8 @@ static void print_text_to(FILE *out, const struct measurement *m, const json_t *
 	jm_tuning_print(record, out, t.width);
 }
 
-/* Standard error, in one piece, so that the command's own output is left as it is; or the file of --output. */
+/* Standard error, in one piece, so that the command's own output is left as it is; or the file of
+ * --output. */
 static void print_text(const struct measurement *m, const json_t *record)
 {
 	char *text = NULL;
@@ -229,7 +230,8 @@ static int launch(void *arg, const struct jm_repeat_once *what, struct jm_outcom
 	int rc;
 
 	jm_live_line_open(&line, cli, m->session);
-	/* where the command prints to the terminal, the line would stand in the middle of its output */
+	/* where the command prints to the terminal, the line would stand in the middle of its
+	 * output */
 	line.draws = line.draws && !isatty(STDOUT_FILENO);
 	for (char *const *word = what->argv; *word; word++)
 		jm_text_append(line.work, sizeof(line.work), *line.work ? " " : "", *word);
@@ -287,8 +289,8 @@ static int make_stored(
 	return rc;
 }
 
-/* A record of each run that has none yet. last: nothing comes afterwards, so that a busy store is waited for, and what it
- * does not take is written beside it. */
+/* A record of each run that has none yet. last: nothing comes afterwards, so that a busy store is
+ * waited for, and what it does not take is written beside it. */
 static int store_runs(
 	struct measurement *m, struct jm_session *session, bool last, struct jm_err *err)
 {
@@ -309,7 +311,8 @@ static int store_runs(
 	return rc;
 }
 
-/* What is not stored now is stored with a later run, or at the end, which reports why it was not. */
+/* What is not stored now is stored with a later run, or at the end, which reports why it was
+ * not. */
 static void store_ended(void *arg)
 {
 	struct measurement *m = arg;

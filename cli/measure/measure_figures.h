@@ -16,8 +16,8 @@ struct jm_measure_figures {
 
 /* None of them goes without what it needs: JM_EUSAGE. */
 int jm_measure_figures_check(const struct jm_measure_figures *f, struct jm_cli *cli);
-/* The record's `figures`: what was given, and what the energy costs by it; of one run where a command was repeated. NULL =
- * nothing was given. */
+/* The record's `figures`: what was given, and what the energy costs by it; of one run where a
+ * command was repeated. NULL = nothing was given. */
 json_t *jm_measure_figures_json(const struct jm_measure_figures *f, const json_t *record);
 /* Lines "Cost" and "Carbon", where the record has them. */
 void jm_measure_figures_show(const struct jm_measure_text *t, const json_t *record);

@@ -14,7 +14,8 @@ struct jm_measure_text {
 	bool meters;  /* phases per meter */
 	bool why;     /* the reasons of the grade */
 	bool residue; /* what parts leave of the meters that include them */
-	bool marked; /* the rate of items is of the stretch between marks, not of the whole command */
+	/* the rate of items is of the stretch between marks, not of the whole command */
+	bool marked;
 };
 
 /* "  Energy   1054 J ..." */

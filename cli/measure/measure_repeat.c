@@ -359,7 +359,8 @@ static void add_to_whole(struct runner *runner, const struct jm_outcome *one)
 		whole->output_errno = one->output_errno;
 }
 
-/* What comes before a run, or instead of one, told as `what_it_is`: its status ends all of it unless it is 0. */
+/* What comes before a run, or instead of one, told as `what_it_is`: its status ends all of it
+ * unless it is 0. */
 static int run_beside(
 	struct runner *runner, char *const *argv, const char *name, const char *what_it_is)
 {

@@ -2,10 +2,11 @@
 /*
  * `measure --repeat`, `--until` and `--until-interval`: a command, or several, run again and again.
  *
- * One command that is neither prepared nor stored run by run: runs follow each other in groups of ten refreshes or more;
- * before each group there is a pause of another part of a refresh, so that no group begins at the same point of the
- * sensor's period (Yang et al., SC'24). Else each run is a group of its own. Several commands run in blocks, each block
- * with every command once, in an order drawn from the seed and the block.
+ * One command that is neither prepared nor stored run by run: runs follow each other in groups of
+ * ten refreshes or more; before each group there is a pause of another part of a refresh, so that
+ * no group begins at the same point of the sensor's period (Yang et al., SC'24). Else each run is a
+ * group of its own. Several commands run in blocks, each block with every command once, in an order
+ * drawn from the seed and the block.
  */
 #ifndef JM_MEASURE_REPEAT_H
 #define JM_MEASURE_REPEAT_H
@@ -20,8 +21,10 @@ struct jm_repeat_run {
 	int block, position; /* from 1 */
 	struct jm_outcome outcome;
 	bool cut_short; /* by a signal to joulemark: it is in no figure */
-	bool asked; /* for its energy, once: for a stored record, --until-interval, or the figures */
-	double joules; /* if asked: of the first origin that is known; NAN = unknown, or shorter than a refresh */
+	/* for its energy, once: for a stored record, --until-interval, or the figures */
+	bool asked;
+	/* if asked: of the first origin that is known; NAN = unknown, or shorter than a refresh */
+	double joules;
 };
 
 struct jm_repeat_options {
@@ -56,7 +59,8 @@ struct jm_measure_repeat {
 	} * group;
 };
 
-/* What is to run: an argv, in a phase of that name (see launch.h). counted: its items are looked for. */
+/* What is to run: an argv, in a phase of that name (see launch.h). counted: its items are looked
+ * for. */
 struct jm_repeat_once {
 	char *const *argv;
 	const char *phase_name;
@@ -66,12 +70,14 @@ struct jm_repeat_once {
 struct jm_repeat_calls {
 	/* Runs it once. */
 	int (*once)(void *arg, const struct jm_repeat_once *what, struct jm_outcome *outcome);
-	/* The newest run is over, and its last readings have come; NULL = nothing is to be done then. Each run is a group. */
+	/* The newest run is over, and its last readings have come; NULL = nothing is to be done
+	 * then. Each run is a group. */
 	void (*ended)(void *arg);
 	void *arg;
 };
 
-/* options: from the command line; stored: each run is one record. asked = false: the command runs once. */
+/* options: from the command line; stored: each run is one record. asked = false: the command runs
+ * once. */
 int jm_measure_repeat_open(
 	struct jm_measure_repeat *r, struct jm_cli *cli, bool stored, bool *ret_asked);
 /* Runs the commands until there is enough, or one run fails; *outcome is of the whole. */
@@ -80,8 +86,8 @@ int jm_measure_repeat_run(struct jm_measure_repeat *r, struct jm_cli *cli, struc
 void jm_measure_repeat_close(struct jm_measure_repeat *r);
 
 /*
- * Joules of a run: of the topmost meters of the first of jm_origin_order that the session has. They are computed at the
- * first call, also while the session runs.
+ * Joules of a run: of the topmost meters of the first of jm_origin_order that the session has. They
+ * are computed at the first call, also while the session runs.
  */
 double jm_repeat_joules(
 	const struct jm_measure_repeat *r, struct jm_repeat_run *run, struct jm_session *s);

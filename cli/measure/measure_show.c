@@ -174,7 +174,8 @@ static void put_context(const struct jm_measure_text *t, const json_t *record)
 	}
 }
 
-/* Of a process or a control group: "12.3 J of the processors, estimated: 25.0 % of their 8.4 s of CPU time". */
+/* Of a process or a control group: "12.3 J of the processors, estimated: 25.0 % of their 8.4 s of
+ * CPU time". */
 static void put_share(const struct jm_measure_text *t, const json_t *record)
 {
 	const json_t *attached = json_object_get(record, "attached");

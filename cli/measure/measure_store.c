@@ -251,7 +251,8 @@ int jm_measure_store_some(struct jm_measure_store *s, struct jm_session *session
 		rc = store_once(s, session, run, n, ret_done, err);
 	if (rc)
 		return rc;
-	/* from now on it is this file: where another takes its place, what follows is written beside it */
+	/* from now on it is this file: where another takes its place, what follows is written
+	 * beside it */
 	jm_store_file_done(&s->file);
 	return jm_store_try(s->path, &s->file, err);
 }

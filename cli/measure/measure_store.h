@@ -27,7 +27,8 @@ struct jm_stored_run {
 	json_t *record;	      /* borrowed, and completed */
 };
 
-/* How items are found in a command's output (regex, json, kind, unit), as in the request of a plan. */
+/* How items are found in a command's output (regex, json, kind, unit), as in the request of a
+ * plan. */
 json_t *jm_command_throughput(const struct jm_values *values);
 /* Rows of options of `measure` and `run`, bound to a const char *. USE: of jm_option.use */
 #define JM_ITEM_KIND_OPTION(STRUCT, FIELD, USE)                                                    \
@@ -44,23 +45,23 @@ json_t *jm_command_throughput(const struct jm_values *values);
 		.help = "what an item of the command is, such as token or image"                   \
 	}
 
-/* Nothing is made or locked: a store that cannot be written is an error before the command has run, one that is locked
- * is not. */
+/* Nothing is made or locked: a store that cannot be written is an error before the command has run,
+ * one that is locked is not. */
 int jm_measure_store_open(struct jm_measure_store *s, const char *path, struct jm_err *err);
-/* The next command; command, throughput: as in the request of a plan. Takes both. tuned: what its settings were tuned for
- * ("edp"), which makes it another case; NULL = they were not. */
+/* The next command; command, throughput: as in the request of a plan. Takes both. tuned: what its
+ * settings were tuned for ("edp"), which makes it another case; NULL = they were not. */
 int jm_measure_store_add(struct jm_measure_store *s, json_t *command, json_t *throughput,
 	const char *tuned, struct jm_err *err);
 /*
- * Makes the records some of cases, and stores them with their traces; session: after its end, NULL = without a trace.
- * Waits for another writer, at most about 10 s. A record that the store does not take is written to a file beside
- * it, which the error then names.
+ * Makes the records some of cases, and stores them with their traces; session: after its end, NULL
+ * = without a trace. Waits for another writer, at most about 10 s. A record that the store does not
+ * take is written to a file beside it, which the error then names.
  */
 int jm_measure_store_finish(struct jm_measure_store *s, struct jm_ctx *ctx,
 	struct jm_session *session, const struct jm_stored_run *run, int n, struct jm_err *err);
 /*
- * The same for those of n runs that the store takes at once, while the session goes on; *ret_done: how many, from the first
- * on. The others are for a later call.
+ * The same for those of n runs that the store takes at once, while the session goes on; *ret_done:
+ * how many, from the first on. The others are for a later call.
  */
 int jm_measure_store_some(struct jm_measure_store *s, struct jm_session *session,
 	const struct jm_stored_run *run, int n, int *ret_done, struct jm_err *err);

@@ -72,7 +72,8 @@ static bool has_meter(const struct jm_meters *set, enum jm_origin origin)
 	return false;
 }
 
-/* Of an origin that a meter has. each: room for all groups. *ret NULL: no run of the command counts */
+/* Of an origin that a meter has. each: room for all groups. *ret NULL: no run of the command
+ * counts */
 static int energy_json(const struct jm_measure_repeat *r, int command, double *each,
 	struct jm_session *s, enum jm_origin origin, json_t **ret, struct jm_err *err)
 {
@@ -143,7 +144,8 @@ static void fill_values(const struct jm_measure_repeat *r, struct jm_session *s,
 	}
 }
 
-/* The counted runs of a command; into [runs]. By block: place b - 1 holds that of block b, NAN = none. */
+/* The counted runs of a command; into [runs]. By block: place b - 1 holds that of block b, NAN =
+ * none. */
 static int pick(const struct jm_measure_repeat *r, int command, const double *of_runs,
 	bool by_block, double *ret)
 {

@@ -7,8 +7,8 @@
 
 #include <jansson.h>
 
-/* After the session's stop: the record's `repeats`. An energy that cannot be computed is null, with a warning. NULL: an
- * error. */
+/* After the session's stop: the record's `repeats`. An energy that cannot be computed is null, with
+ * a warning. NULL: an error. */
 json_t *jm_measure_repeat_json(const struct jm_measure_repeat *r, struct jm_ctx *ctx,
 	struct jm_session *s, struct jm_err *err);
 

@@ -26,7 +26,8 @@ static bool is_open(const struct jm_bytes *text, const struct jm_tokenizer *toke
 	       is_byte(tokenizer, last);
 }
 
-/* Tokens that are kept for long are decoded again when there are twice as many, so that their number does not count squared. */
+/* Tokens that are kept for long are decoded again when there are twice as many, so that their
+ * number does not count squared. */
 static bool is_due(int kept)
 {
 	return kept <= EACH || !(kept & (kept - 1));

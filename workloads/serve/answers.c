@@ -29,7 +29,7 @@ double jm_answer_latency(const struct jm_answer *a)
 	return seconds(a->arrived, a->end);
 }
 
-/* ---- requests ------------------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static bool grow(struct jm_answers *a)
 {
@@ -84,7 +84,7 @@ bool jm_answers_piece(struct jm_answers *a, int number, int64_t now_ns)
 	return true;
 }
 
-/* ---- the window ----------------------------------------------------------------------------------------- */
+/* ---- the window ------------------------------------------------------------------------------ */
 
 static int by_time(const void *a, const void *b)
 {
@@ -193,7 +193,7 @@ void jm_answers_find_window(struct jm_answers *a, int64_t steady_ns)
 	a->window = w;
 }
 
-/* ---- figures -------------------------------------------------------------------------------------------- */
+/* ---- figures --------------------------------------------------------------------------------- */
 
 static bool has_window(const struct jm_answers *a)
 {
@@ -295,8 +295,8 @@ static bool has_bounds(const struct jm_answers *a)
 	return !isnan(a->ttft) || !isnan(a->tpot);
 }
 
-/* Requests per second that keep the bounds: of the window, or else from the first arrival to the last end; NAN without
- * bounds, or where no request ended. */
+/* Requests per second that keep the bounds: of the window, or else from the first arrival to the
+ * last end; NAN without bounds, or where no request ended. */
 static double goodput(const struct jm_answers *a)
 {
 	int64_t last = 0;
@@ -418,7 +418,7 @@ json_t *jm_answers_json(const struct jm_answers *a)
 		window_json(a));
 }
 
-/* ---- the list of requests ------------------------------------------------------------------------------- */
+/* ---- the list of requests -------------------------------------------------------------------- */
 
 static bool put_requests(const void *what, FILE *f)
 {

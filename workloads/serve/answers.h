@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What became of requests, and the figures of them: the same for a model that is served here and for a server that is
- * asked. It knows neither.
+ * What became of requests, and the figures of them: the same for a model that is served here and
+ * for a server that is asked. It knows neither.
  */
 #ifndef JM_ANSWERS_H
 #define JM_ANSWERS_H
@@ -22,7 +22,8 @@ struct jm_answer {
 	int n_when;    /* pieces so far; each is one token, unless a server sent several together */
 	int room;      /* of `when` */
 	int preempted; /* how often it gave up its pages */
-	int back; /* it has the prompt of the request with a number less by this; 0 = one of its own */
+	/* it has the prompt of the request with a number less by this; 0 = one of its own */
+	int back;
 };
 
 /* In the order of their arrival. */
@@ -36,13 +37,14 @@ struct jm_answers {
 };
 
 /*
- * One more, with room for `output` pieces and, if has_tokens, as many tokens. JM_ENOMEM: nothing is changed. All is freed by
- * jm_answers_close.
+ * One more, with room for `output` pieces and, if has_tokens, as many tokens. JM_ENOMEM: nothing is
+ * changed. All is freed by jm_answers_close.
  */
 int jm_answers_add(
 	struct jm_answers *a, const struct jm_answer *answer, bool has_tokens, struct jm_err *err);
 void jm_answers_close(struct jm_answers *a); /* takes a zeroed one */
-/* A piece of the answer came. False: it is beyond those that were asked for, and memory ran out; nothing is changed. */
+/* A piece of the answer came. False: it is beyond those that were asked for, and memory ran out;
+ * nothing is changed. */
 bool jm_answers_piece(struct jm_answers *a, int number, int64_t now_ns);
 
 /* s, of one that is done. */
@@ -51,18 +53,20 @@ double jm_answer_tpot(const struct jm_answer *a); /* NAN for an answer of one to
 double jm_answer_latency(const struct jm_answer *a);
 
 /*
- * The steady part. Without times of their own: from the time when `running` requests have had their first token, to the time
- * when all but `running` + 1 of those that arrived are done or have failed (ML.ENERGY,
- * mlenergy/benchmark/llm/benchmark.py), or the last token of all if that never was. Others: the arrivals from the 10th to the
- * 90th percentile. What is before steady_ns is cut off.
+ * The steady part. Without times of their own: from the time when `running` requests have had their
+ * first token, to the time when all but `running` + 1 of those that arrived are done or have failed
+ * (ML.ENERGY, mlenergy/benchmark/llm/benchmark.py), or the last token of all if that never was.
+ * Others: the arrivals from the 10th to the 90th percentile. What is before steady_ns is cut off.
  */
 void jm_answers_find_window(struct jm_answers *a, int64_t steady_ns);
-/* "serving" of a record: counts of all requests, and the figures of those that were done in the window; of all without one. */
+/* "serving" of a record: counts of all requests, and the figures of those that were done in the
+ * window; of all without one. */
 json_t *jm_answers_json(const struct jm_answers *a);
-/* {"mean", "p50", "p90", "p99", "max"} of x, which it sorts; null if n is 0. Percentiles: linear between the two nearest. */
+/* {"mean", "p50", "p90", "p99", "max"} of x, which it sorts; null if n is 0. Percentiles: linear
+ * between the two nearest. */
 json_t *jm_answers_spread(double *x, int n);
-/* Do the 99th percentiles of the span keep the bounds, if a failed request takes for ever? -1: there are no bounds, or no request
- * ended in the span. */
+/* Do the 99th percentiles of the span keep the bounds, if a failed request takes for ever? -1:
+ * there are no bounds, or no request ended in the span. */
 int jm_answers_keep_bounds(const struct jm_answers *a);
 /* How many requests break a bound by now; of --ttft and --tpot the larger number. */
 int jm_answers_late(const struct jm_answers *a, int64_t now_ns);

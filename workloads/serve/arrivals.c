@@ -31,7 +31,7 @@ int jm_arrivals_range(const char *text, const char *name, struct range *ret, str
 		name, text);
 }
 
-/* ---- a file of lengths ---------------------------------------------------------------------------------- */
+/* ---- a file of lengths ----------------------------------------------------------------------- */
 
 /* The whole text as a number; NAN if it is none. */
 static double number_of(const char *text)
@@ -159,7 +159,7 @@ void jm_arrivals_close(struct jm_arrivals *a)
 	free(a->row);
 }
 
-/* ---- requests ------------------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 int jm_arrivals_check(const struct jm_arrivals *a, struct jm_err *err)
 {

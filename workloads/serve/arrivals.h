@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When requests arrive, and how long they are: from ranges, a rate and a seed, or from a file. It knows neither what
- * serves them nor a clock.
+ * When requests arrive, and how long they are: from ranges, a rate and a seed, or from a file. It
+ * knows neither what serves them nor a clock.
  */
 #ifndef JM_ARRIVALS_H
 #define JM_ARRIVALS_H
@@ -38,8 +38,8 @@ struct jm_arrivals {
 /* "N" or "N:M", at least 1. name: of the option, for errors. JM_EUSAGE: it is neither. */
 int jm_arrivals_range(const char *text, const char *name, struct range *ret, struct jm_err *err);
 /*
- * Reads a table with the columns input,output[,arrival_s], in which arrivals never decrease and end above 0. JM_EFORMAT
- * names its line. What it allocates, jm_arrivals_close frees.
+ * Reads a table with the columns input,output[,arrival_s], in which arrivals never decrease and end
+ * above 0. JM_EFORMAT names its line. What it allocates, jm_arrivals_close frees.
  */
 int jm_arrivals_read(struct jm_arrivals *a, const char *path, struct jm_err *err);
 void jm_arrivals_close(struct jm_arrivals *a); /* takes a zeroed one */
@@ -50,8 +50,9 @@ void jm_arrivals_length(const struct jm_arrivals *a, int number, int *ret_input,
 /* Do requests arrive at times of their own, whatever was answered? */
 bool jm_arrivals_timed(const struct jm_arrivals *a);
 /*
- * at_s becomes that of request `next`. poisson: the time since the one before is exponential (inverse of its distribution).
- * file: the time of its row; when all rows have arrived, they arrive again, counted from the last.
+ * at_s becomes that of request `next`. poisson: the time since the one before is exponential
+ * (inverse of its distribution). file: the time of its row; when all rows have arrived, they arrive
+ * again, counted from the last.
  */
 void jm_arrivals_plan(struct jm_arrivals *a);
 

@@ -50,7 +50,8 @@ static int take_prompt(const json_t *prompt, int64_t vocab, struct jm_ask *ret, 
 	return ret->text ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for a prompt.");
 }
 
-/* Fields that would change the answer and are not served, with the number that changes nothing; NAN = each does. */
+/* Fields that would change the answer and are not served, with the number that changes nothing; NAN
+ * = each does. */
 static const struct {
 	const char *name;
 	double idle;

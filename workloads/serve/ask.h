@@ -30,10 +30,11 @@ struct jm_ask {
 };
 
 /*
- * From the body of a request: a JSON object with `prompt`, a text or a list of tokens below vocab, `max_tokens` (16 if it is
- * missing), `stream`, `stream_options.include_usage`, `temperature`, `top_p`, `top_k` and `seed`; ret->rule holds what is not
- * said. JM_EUSAGE: it is no such object, or has a field that would change the answer and is not served here, such as `stop`; the
- * sentence names it. Other fields are ignored.
+ * From the body of a request: a JSON object with `prompt`, a text or a list of tokens below vocab,
+ * `max_tokens` (16 if it is missing), `stream`, `stream_options.include_usage`, `temperature`,
+ * `top_p`, `top_k` and `seed`; ret->rule holds what is not said. JM_EUSAGE: it is no such object,
+ * or has a field that would change the answer and is not served here, such as `stop`; the sentence
+ * names it. Other fields are ignored.
  */
 int jm_ask_parse(const char *body, size_t n, int64_t vocab, struct jm_ask *ret, struct jm_err *err);
 void jm_ask_close(struct jm_ask *ask); /* takes a zeroed one */

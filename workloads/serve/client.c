@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client of a server that speaks OpenAI's /v1/completions: the requests of serve, sent to it, and the same figures of the
- * answers. A step is a part of the time in which answers are taken.
+ * A client of a server that speaks OpenAI's /v1/completions: the requests of serve, sent to it, and
+ * the same figures of the answers. A step is a part of the time in which answers are taken.
  */
 #include "client_answers.h"
 #include "client_record.h"
@@ -58,7 +58,7 @@ static const struct jm_option options[] = {
 	{0},
 };
 
-/* ---- setup ---------------------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 /* Each request under way has a connection. */
 static void allow_connections(void)
@@ -143,7 +143,8 @@ static void show_model(struct jm_client *c)
 	jm_text_tame(c->shown_model);
 }
 
-/* Opens the connection, starts the server if asked, waits until it answers, and learns the name of the model. */
+/* Opens the connection, starts the server if asked, waits until it answers, and learns the name of
+ * the model. */
 static int connect_to(struct jm_client *c, struct jm_err *err)
 {
 	const struct jm_http_client_options o = {.url = c->url,
@@ -166,7 +167,7 @@ static int connect_to(struct jm_client *c, struct jm_err *err)
 	return code;
 }
 
-/* ---- a step --------------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 /* Until the end of the step or the next arrival, whichever is first. */
 static int take_answers(struct jm_client *c, int64_t end, struct jm_err *err)

@@ -18,7 +18,7 @@ static int64_t now(const struct jm_client *c)
 	return jm_clock_now(c->work->sleeper->clock);
 }
 
-/* ---- requests ------------------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static bool grow(struct jm_client *c)
 {
@@ -89,7 +89,7 @@ __attribute__((format(printf, 2, 3))) static void keep_reason(
 	jm_text_tame(c->failure);
 }
 
-/* ---- answers -------------------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static void take_piece(struct jm_client *c, int number, int64_t now_ns)
 {
@@ -156,7 +156,8 @@ static void fail(struct jm_client *c, int number, enum jm_client_failure why)
 	c->failed_together++;
 }
 
-/* Whether and how the answer, whose end has come, has failed; JM_CLIENT_FAILURE_KINDS: it has not. */
+/* Whether and how the answer, whose end has come, has failed; JM_CLIENT_FAILURE_KINDS: it has
+ * not. */
 static enum jm_client_failure failure_of(
 	const struct jm_client *c, int number, enum jm_http_end end, long status)
 {

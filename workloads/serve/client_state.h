@@ -30,7 +30,8 @@ struct jm_flow {
 	struct jm_event_stream stream;
 	double input, output; /* tokens as the server counts them; NAN = not said */
 	int64_t sent_ns;
-	int64_t tail_ns; /* when an empty last piece came; 0 = none. It may be a token without text. */
+	/* when an empty last piece came; 0 = none. It may be a token without text. */
+	int64_t tail_ns;
 	bool is_last, is_done, is_malformed;
 };
 

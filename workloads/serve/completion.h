@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /v1/completions of a server that speaks OpenAI's interface: what is asked, and the events of a streamed answer. */
+/* /v1/completions of a server that speaks OpenAI's interface: what is asked, and the events of a
+ * streamed answer. */
 #ifndef JM_COMPLETION_H
 #define JM_COMPLETION_H
 
@@ -10,7 +11,8 @@
 /* What one event says; NAN = nothing. */
 struct jm_completion {
 	bool is_done; /* "[DONE]": no more events come */
-	bool is_error; /* the server reports an error, the event is no JSON object, or its usage no counts */
+	/* the server reports an error, the event is no JSON object, or its usage no counts */
+	bool is_error;
 	bool has_choice;      /* a piece of the answer */
 	bool is_empty;	      /* its text is "" */
 	bool is_last;	      /* it has a reason why the answer ended */

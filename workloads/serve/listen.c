@@ -35,7 +35,7 @@ struct jm_listener {
 	int n_open, cap_open;
 };
 
-/* ---- answers -------------------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static void reply(struct jm_asked *asked, int status, json_t *value)
 {
@@ -140,7 +140,7 @@ void jm_listen_tell(struct serve *s, int number)
 		tell_whole(s, number, h);
 }
 
-/* ---- questions ------------------------------------------------------------------------------------------ */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 /* A prompt that is a text becomes tokens. */
 static int encode(struct serve *s, struct jm_ask *ask, struct jm_err *err)
@@ -182,7 +182,8 @@ static int make_room(struct jm_listener *l, struct jm_err *err)
 	return more && open ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for the requests.");
 }
 
-/* The request joins the others. JM_EUSAGE, JM_ERANGE: it cannot be served, which its client is told. */
+/* The request joins the others. JM_EUSAGE, JM_ERANGE: it cannot be served, which its client is
+ * told. */
 static int add(struct serve *s, const struct jm_ask *ask, int64_t arrived, struct jm_err *err)
 {
 	struct jm_answer a = {.input = ask->n, .output = ask->output, .arrived = arrived};
@@ -292,7 +293,7 @@ const struct jm_ask *jm_listen_ask(const struct serve *s, int number)
 	return &s->listener->heard[number].ask;
 }
 
-/* ---- open and close ------------------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 /* "127.0.0.1:8000", "[::1]:8000" */
 static int split(const char *text, char *address, size_t size, int *ret_port, struct jm_err *err)

@@ -5,10 +5,11 @@
 
 #include "serve_state.h"
 
-/* Listens at --listen, "ADDRESS:PORT"; prints the address by the log. JM_EUSAGE, or as jm_answer_server_start. */
+/* Listens at --listen, "ADDRESS:PORT"; prints the address by the log. JM_EUSAGE, or as
+ * jm_answer_server_start. */
 int jm_listen_open(struct serve *s, struct jm_err *err);
-/* Adds the requests that have come, as many as may hold up a step, and cancels those whose client is gone. Waits for one while
- * none is under way, a fifth of a second at most. */
+/* Adds the requests that have come, as many as may hold up a step, and cancels those whose client
+ * is gone. Waits for one while none is under way, a fifth of a second at most. */
 int jm_listen_arrivals(struct serve *s, struct jm_err *err);
 /* What the client of a request asked for; its prompt is tokens. */
 const struct jm_ask *jm_listen_ask(const struct serve *s, int number);

@@ -68,8 +68,8 @@ void jm_load_close(struct jm_load *l)
 	jm_answers_close(&l->answers);
 }
 
-/* The first requests of closed arrivals are as if each had been under way for a while, so that answers of one length do not
- * end together. */
+/* The first requests of closed arrivals are as if each had been under way for a while, so that
+ * answers of one length do not end together. */
 static bool is_under_way(const struct jm_load *l, int number)
 {
 	return l->arrivals.kind == ARRIVE_CLOSED && number < l->answers.running &&

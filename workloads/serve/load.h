@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The requests of a run: when the next one arrives, how long it is, what became of it. It does not know who answers. */
+/* The requests of a run: when the next one arrives, how long it is, what became of it. It does not
+ * know who answers. */
 #ifndef JM_LOAD_H
 #define JM_LOAD_H
 
@@ -36,7 +37,8 @@ struct jm_load {
 		.help = what                                                                       \
 	}
 
-/* The rows of options of a workload whose state is struct s and has a jm_load in the field `load`. */
+/* The rows of options of a workload whose state is struct s and has a jm_load in the field
+ * `load`. */
 #define JM_LOAD_OPTIONS(s)                                                                         \
 	{.name = "arrival",                                                                        \
 		JM_BIND(JM_CHOICE, s, load.arrivals.kind),                                         \
@@ -98,29 +100,33 @@ struct jm_load {
 extern const char *const jm_arrival_names[], *const jm_rate_words[];
 
 /*
- * Reads --input-tokens, --output-tokens and --lengths, checks how requests arrive, and tries the file of --requests-csv.
- * text: prompts are given (own_prompts). JM_EUSAGE, or as jm_arrivals_read and jm_output_try. Closed by jm_load_close.
+ * Reads --input-tokens, --output-tokens and --lengths, checks how requests arrive, and tries the
+ * file of --requests-csv. text: prompts are given (own_prompts). JM_EUSAGE, or as jm_arrivals_read
+ * and jm_output_try. Closed by jm_load_close.
  */
 int jm_load_open(struct jm_load *l, const struct jm_work *work, bool text, struct jm_err *err);
 void jm_load_close(struct jm_load *l); /* takes a zeroed one */
-/* The requests begin anew, with that rate, `most` of them (0 = without end). Nothing is under way. */
+/* The requests begin anew, with that rate, `most` of them (0 = without end). Nothing is under
+ * way. */
 void jm_load_restart(struct jm_load *l, double rate, int most);
 /* "rate_search" of "serving"; null: no rate was looked for. */
 json_t *jm_load_search_json(const struct jm_load *l);
 /* The same as a sentence; "" if no rate was looked for. */
 void jm_load_note(const struct jm_load *l, char *out, size_t size);
-/* Does the option have its default? A case names each option, so whether the user gave it is not known. */
+/* Does the option have its default? A case names each option, so whether the user gave it is not
+ * known. */
 bool jm_load_is_default(const struct jm_values *options, const char *name);
 /*
- * Has another request arrived by now? Its tokens and its intended arrival are in *ret; the caller adds it to the answers
- * before the next call. unfinished: requests under way.
+ * Has another request arrived by now? Its tokens and its intended arrival are in *ret; the caller
+ * adds it to the answers before the next call. unfinished: requests under way.
  */
 bool jm_load_next(struct jm_load *l, int64_t now_ns, int unfinished, struct jm_answer *ret);
 /* The token at a position of a request's random prompt. */
 int32_t jm_load_token(const struct jm_load *l, int number, int position, int64_t vocab);
 /* When the next request arrives by itself; INT64_MAX: it depends on what is done. */
 int64_t jm_load_next_ns(const struct jm_load *l);
-/* After the last step: the window, also that of the work, and the file of --requests-csv. Errors: as jm_output_by. */
+/* After the last step: the window, also that of the work, and the file of --requests-csv. Errors:
+ * as jm_output_by. */
 int jm_load_finish(struct jm_load *l, struct jm_work *work, struct jm_err *err);
 
 #endif

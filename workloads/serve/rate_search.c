@@ -10,7 +10,8 @@
 	20 /* a trial lasts this many times --ttft at least: a queue that grows by 5 % of it exceeds the bound */
 #define ALLOWED 0.01 /* of the requests may be beyond a bound */
 
-/* So many more than the 99th percentile allows are late that the rest of a trial cannot change its end. */
+/* So many more than the 99th percentile allows are late that the rest of a trial cannot change its
+ * end. */
 static bool is_lost(const struct jm_rate_server *s)
 {
 	const struct jm_load *l = s->load;
@@ -63,7 +64,8 @@ static int check_alone(const struct jm_answers *a, struct jm_err *err)
 	return 0;
 }
 
-/* Requests per second if --running ones took no longer than one that is alone; ret_least: if nearly all were alone. */
+/* Requests per second if --running ones took no longer than one that is alone; ret_least: if nearly
+ * all were alone. */
 static int best_rate(
 	const struct jm_rate_server *s, double *ret, double *ret_least, struct jm_err *err)
 {
@@ -84,7 +86,8 @@ static int best_rate(
 	return code;
 }
 
-/* The next rate between one that keeps the bounds (0 = none yet) and one that breaks them (INFINITY = none yet). */
+/* The next rate between one that keeps the bounds (0 = none yet) and one that breaks them (INFINITY
+ * = none yet). */
 static double next_rate(double kept, double broken)
 {
 	if (kept <= 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * --rate max: the highest rate of arrivals (poisson) at which the 99th percentiles keep --ttft and --tpot, by trials of requests of
- * the run's own lengths. It does not know who answers them.
+ * --rate max: the highest rate of arrivals (poisson) at which the 99th percentiles keep --ttft and
+ * --tpot, by trials of requests of the run's own lengths. It does not know who answers them.
  */
 #ifndef JM_RATE_SEARCH_H
 #define JM_RATE_SEARCH_H
@@ -16,15 +16,17 @@ struct jm_rate_server {
 	struct jm_clock *clock;
 	/* Gives up what is under way, so that the requests of `load` may begin anew. */
 	int (*restart)(void *arg, struct jm_err *err);
-	/* Takes requests of `load` that have arrived, and does some of the work; waits if there is none. */
+	/* Takes requests of `load` that have arrived, and does some of the work; waits if there is
+	 * none. */
 	int (*step)(void *arg, struct jm_err *err);
 	int (*unfinished)(const void *arg); /* requests under way */
 };
 
 /*
- * Begins near what the server would do if its --running requests took no longer than one alone, halves the rate until a trial
- * keeps the bounds, and narrows the gap to 5 %. Then the load is as before its first request, and has the rate that was found.
- * JM_ERANGE: the server keeps the bounds at no rate that was tried.
+ * Begins near what the server would do if its --running requests took no longer than one alone,
+ * halves the rate until a trial keeps the bounds, and narrows the gap to 5 %. Then the load is as
+ * before its first request, and has the rate that was found. JM_ERANGE: the server keeps the bounds
+ * at no rate that was tried.
  */
 int jm_rate_search(const struct jm_rate_server *s, struct jm_err *err);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Serving: requests of random tokens or of a text, answered by a model whose keys and values are in pages. A step is one
- * pass over the rows that the scheduler chose. The host waits for each step, because its tokens are the next one's input.
+ * Serving: requests of random tokens or of a text, answered by a model whose keys and values are in
+ * pages. A step is one pass over the rows that the scheduler chose. The host waits for each step,
+ * because its tokens are the next one's input.
  */
 #include "serve_state.h"
 
@@ -126,7 +127,7 @@ static const struct jm_option options[] = {
 	{0},
 };
 
-/* ---- setup ---------------------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 static int choose_model(struct serve *s, struct jm_err *err)
 {
@@ -164,7 +165,8 @@ static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_er
 	return 0;
 }
 
-/* Plans with the pages of the shape. If the user gives none and the memory does not hold them, with as many as it does. */
+/* Plans with the pages of the shape. If the user gives none and the memory does not hold them, with
+ * as many as it does. */
 static int plan_cache(struct serve *s, struct jm_step_shape *shape, struct jm_err *err)
 {
 	int code = jm_cache_plan(&s->training, shape, &s->device, &s->cache, err);
@@ -313,7 +315,7 @@ static int prepare(struct serve *s, struct jm_err *err)
 	return code;
 }
 
-/* ---- before the steps that count -------------------------------------------------------------------------- */
+/* ---- before the steps that count ------------------------------------------------------------- */
 
 /* All prompts are computed. */
 static int fill_cache(struct serve *s, struct jm_err *err)
@@ -399,8 +401,9 @@ static void lay_out_alone(struct serve *s, int number, int at, int n)
 }
 
 /*
- * Computes the request again, alone, and counts how many tokens of its answer differ from what follows the tokens before
- * them: those of the answer, so that one difference does not change what comes after it.
+ * Computes the request again, alone, and counts how many tokens of its answer differ from what
+ * follows the tokens before them: those of the answer, so that one difference does not change what
+ * comes after it.
  */
 static int repeat(struct serve *s, int number, int *ret_differ, struct jm_err *err)
 {
@@ -424,8 +427,8 @@ static int repeat(struct serve *s, int number, int *ret_differ, struct jm_err *e
 }
 
 /*
- * In 16 bits the order of sums, which differs with the rows of a step, decides between logits that are nearly equal, and moves
- * the bounds between drawn tokens. 1: this cannot be judged.
+ * In 16 bits the order of sums, which differs with the rows of a step, decides between logits that
+ * are nearly equal, and moves the bounds between drawn tokens. 1: this cannot be judged.
  */
 static int judge(const struct serve *s, int differing, int tokens, struct jm_err *err)
 {

@@ -6,16 +6,17 @@
 #include "serve_state.h"
 
 /*
- * Adds the requests that have arrived. If none is under way, it waits for the next one, a fifth of a second at most, so
- * that the caller can look after its orders.
+ * Adds the requests that have arrived. If none is under way, it waits for the next one, a fifth of
+ * a second at most, so that the caller can look after its orders.
  */
 int jm_serve_arrivals(struct serve *s, struct jm_err *err);
 /* The tokens of the prompt of a request, with --text. */
 const int32_t *jm_serve_prompt(const struct serve *s, int number, int *ret_n);
-/* A token of a request by its position, which is known; those of prompts without --text are random numbers of the request. */
+/* A token of a request by its position, which is known; those of prompts without --text are random
+ * numbers of the request. */
 int32_t jm_serve_token(const struct serve *s, int number, int position);
-/* Writes the rule and the draw of the token at that position into the step, for that slot. The draw depends on the seed, the
- * number of the request and the position alone. */
+/* Writes the rule and the draw of the token at that position into the step, for that slot. The draw
+ * depends on the seed, the number of the request and the position alone. */
 void jm_serve_rule(struct serve *s, int number, int position, int slot);
 bool jm_serve_is_done(const struct serve *s, int number);
 

@@ -23,7 +23,8 @@ struct jm_serve_usage {
 	int64_t rows, computed; /* computed: with those that are padding */
 };
 
-/* A token that a step makes: number `token` of the answer of `request`; request -1: the slot makes none. */
+/* A token that a step makes: number `token` of the answer of `request`; request -1: the slot makes
+ * none. */
 struct jm_serve_made {
 	int request, token;
 };
@@ -52,7 +53,8 @@ struct serve {
 	struct jm_load load;	     /* its answers: [requests of the scheduler] */
 	struct jm_serve_usage usage;
 	double ahead_wanted; /* of the option; NAN = by the device */
-	int ahead; /* steps that are launched before the tokens of the one before are known: 0 or 1 */
+	/* steps that are launched before the tokens of the one before are known: 0 or 1 */
+	int ahead;
 	struct jm_serve_flight flight[JM_SERVE_FLIGHTS]; /* in the order of their launch */
 	int n_flights;
 	bool awaited_more; /* the step whose tokens were taken last left requests unfinished */

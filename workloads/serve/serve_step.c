@@ -28,10 +28,10 @@ void jm_serve_steps_close(struct serve *s)
 		free(s->flight[i].made);
 }
 
-/* ---- launch --------------------------------------------------------------------------------------------- */
+/* ---- launch ---------------------------------------------------------------------------------- */
 
-/* For input "ids" of a step: a token that is known, or where the step before makes it. A request that gave up its pages has
- * no rows in the next step, so that its slot is the same there. */
+/* For input "ids" of a step: a token that is known, or where the step before makes it. A request
+ * that gave up its pages has no rows in the next step, so that its slot is the same there. */
 static int32_t id_of(const struct serve *s, int number, int position)
 {
 	const struct jm_request *r = jm_scheduler_request(s->scheduler, number);
@@ -109,7 +109,7 @@ static int launch(struct serve *s, const struct jm_piece *piece, int n, struct j
 	return 0;
 }
 
-/* ---- tokens --------------------------------------------------------------------------------------------- */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 /* A request that was cancelled since gets none. */
 static int give_tokens(struct serve *s, const struct jm_serve_flight *f, int64_t now)

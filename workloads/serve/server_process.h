@@ -11,8 +11,8 @@ struct jm_server_process {
 };
 
 /*
- * Starts `sh -c command` in a process group of its own, without input and output: the command redirects what is to be
- * kept. It ends with this process. Errors: as jm_proc_start.
+ * Starts `sh -c command` in a process group of its own, without input and output: the command
+ * redirects what is to be kept. It ends with this process. Errors: as jm_proc_start.
  */
 int jm_server_start(struct jm_server_process *s, const struct jm_ctx *ctx, const char *command,
 	struct jm_err *err);

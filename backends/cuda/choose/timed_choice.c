@@ -21,7 +21,7 @@ struct trial {
 	void *flush; /* memory that is written before each run, so that caches hold no operands */
 };
 
-/* ---- memory ------------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static bool is_float(enum jm_dtype type)
 {
@@ -100,7 +100,7 @@ static bool open_trial(struct cuda_dev *dev, const struct cuda_exec *exec, struc
 	return fine;
 }
 
-/* ---- time -------------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static int by_size(const void *a, const void *b)
 {
@@ -163,7 +163,7 @@ static double time_way(struct cuda_dev *dev, struct trial *trial, const struct c
 	return seconds;
 }
 
-/* ---- choice ------------------------------------------------------------------------------------------ */
+/* ---- choice ---------------------------------------------------------------------------------- */
 
 /* The value in the plan cache: the name of the chosen way, then the seconds of each. */
 static void keep(

@@ -15,8 +15,8 @@ struct cuda_way {
 
 /* The number of the way that the plan cache has; -1 = it has none. */
 int cuda_way_known(struct cuda_dev *dev, const char *key, const struct cuda_way *way, int n);
-/* The number of the fastest way, from the plan cache or by timing. 0 where none can be timed, as without
- * memory for the copies: the first way must need no more than the group has. */
+/* The number of the fastest way, from the plan cache or by timing. 0 where none can be timed, as
+ * without memory for the copies: the first way must need no more than the group has. */
 int cuda_way_choose(struct cuda_dev *dev, const struct cuda_exec *exec, const char *key,
 	const struct cuda_way *way, int n);
 

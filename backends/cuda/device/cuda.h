@@ -63,10 +63,12 @@ struct cuda_exec {
 /*
  * How a cover of a few nodes runs. All members but run may be NULL.
  *	takes	 0, or a reason in err, for what the general check of types cannot see
- *	choices	 as jm_backend.select, only with tag below 2^32; NULL: one choice, all operands plain
+ *	choices	 as jm_backend.select, only with tag below 2^32; NULL: one choice, all operands
+ *		plain
  *	scratch	 bytes of scratch where choices is NULL
  *	build	 addresses are final; may time things on the device and allocate
- *	run	 starts work on dev->stream and returns; may be under capture: no allocation, no waiting
+ *	run	 starts work on dev->stream and returns; may be under capture: no allocation, no
+ *		waiting
  */
 struct cuda_op {
 	enum jm_op cover[CUDA_NODES];

@@ -12,8 +12,8 @@
 #define RESERVE ((size_t)768 << 20)
 
 /*
- * More than what the context of this process takes, so that memory which is in use beyond it is that
- * of other processes. On an H100 the process took 0.5 to 0.6 GB beside its plan.
+ * More than what the context of this process takes, so that memory which is in use beyond it is
+ * that of other processes. On an H100 the process took 0.5 to 0.6 GB beside its plan.
  */
 #define CONTEXT ((size_t)1 << 30)
 
@@ -215,7 +215,7 @@ int cuda_waited(const struct cuda_dev *dev, cudaError_t rc, struct jm_err *err)
 	return cuda_check(dev, rc, what, err);
 }
 
-/* ---- time ------------------------------------------------------------------------------------------ */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 bool cuda_stopwatch_open(struct cuda_stopwatch *w)
 {
@@ -251,7 +251,7 @@ void cuda_stopwatch_close(const struct cuda_stopwatch *w)
 		cudaEventDestroy(w->to);
 }
 
-/* ---- memory that stays --------------------------------------------------------------------------- */
+/* ---- memory that stays ----------------------------------------------------------------------- */
 
 static struct cuda_block *keep(struct cuda_dev *dev, size_t bytes)
 {

@@ -16,7 +16,8 @@ int cuda_check(const struct cuda_dev *dev, cudaError_t rc, const char *what, str
 int cuda_started(const struct cuda_dev *dev, enum jm_op op, struct jm_err *err);
 /* Work was queued; what: the beginning of a sentence, which stays valid. */
 void cuda_queued(struct cuda_dev *dev, const char *what);
-/* As cuda_check, of a call that waits for queued work: names the work where only one piece is queued, else the latest. */
+/* As cuda_check, of a call that waits for queued work: names the work where only one piece is
+ * queued, else the latest. */
 int cuda_waited(const struct cuda_dev *dev, cudaError_t rc, struct jm_err *err);
 /* Zeroed device memory that is kept until the device is closed; NULL = out of memory. */
 void *cuda_keep(struct cuda_dev *dev, size_t bytes);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares the GPU's clock with the host's: a kernel answers the host through pinned memory, many times, and the exchange with the shortest round trip is used. */
+/* Compares the GPU's clock with the host's: a kernel answers the host through pinned memory, many
+ * times, and the exchange with the shortest round trip is used. */
 #ifndef JM_BACKENDS_GPU_CLOCK_H
 #define JM_BACKENDS_GPU_CLOCK_H
 

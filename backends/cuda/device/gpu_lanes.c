@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lanes between GPUs through memory of the host that processes share (comm/lanes.h): streams that wait for words in that
- * memory and write them, by functions of the driver. */
+/* Lanes between GPUs through memory of the host that processes share (comm/lanes.h): streams that
+ * wait for words in that memory and write them, by functions of the driver. */
 #include <cuda.h>
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuBLASLt and cuDNN: names of the files, a table of symbols for each, version checks and error messages. */
+/* cuBLASLt and cuDNN: names of the files, a table of symbols for each, version checks and error
+ * messages. */
 #include <stddef.h>
 
 #include "math_library.h"

@@ -121,7 +121,7 @@ struct dnn_graph *dnn_attention_forward(const struct cuda_dnn *dnn,
 	return d.g;
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* The transposed scores in 16 bits: rows are keys. */
 static int64_t transposed(const struct scores_graph *d, int64_t x)

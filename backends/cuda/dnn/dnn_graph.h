@@ -63,7 +63,7 @@ void dnn_matmul(struct dnn_graph *g, int64_t a, int64_t b, int64_t c);
 void dnn_reduce(struct dnn_graph *g, cudnnReduceTensorOp_t op, int64_t x, int64_t y);
 void dnn_reshape(struct dnn_graph *g, int64_t x, int64_t y);
 
-/* ---- plans ------------------------------------------------------------------------------------- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 struct dnn_want {
 	bool exact;	  /* f32 operands are multiplied as f32, not as tf32 */

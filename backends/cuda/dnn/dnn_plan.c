@@ -37,7 +37,7 @@ static void drop(const struct cuda_dnn *d, descriptor old)
 		d->call.cudnnBackendDestroyDescriptor(old);
 }
 
-/* ---- the whole graph and its configurations ------------------------------------------------------------- */
+/* ---- the whole graph and its configurations -------------------------------------------------- */
 
 static void finish_graph(struct dnn_graph *g)
 {
@@ -160,7 +160,7 @@ static bool fits(const struct traits *t, const struct dnn_want *want)
 	       !(want->ready && t->compiled) && (!want->name || strcmp(want->name, t->name) == 0);
 }
 
-/* ---- plans ------------------------------------------------------------------------------------------------- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 static bool finish_plan(
 	const struct cuda_dnn *d, descriptor config, size_t limit, struct dnn_plan *ret)
@@ -248,7 +248,7 @@ void dnn_plan_drop(const struct cuda_dnn *d, struct dnn_plan *plan)
 	*plan = (struct dnn_plan){0};
 }
 
-/* ---- runs ------------------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 int dnn_bind(const struct cuda_dnn *d, const struct dnn_plan *plan, int n, const int64_t *id,
 	void *const *data, void *workspace, struct dnn_run *ret, struct jm_err *err)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans of a cuDNN graph: its heuristics list configurations, which are made into plans on demand. */
+/* Plans of a cuDNN graph: its heuristics list configurations, which are made into plans on
+ * demand. */
 #ifndef JM_DNN_PLAN_H
 #define JM_DNN_PLAN_H
 

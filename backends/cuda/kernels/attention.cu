@@ -267,7 +267,7 @@ __global__ void __launch_bounds__(WARPS *WARP) dkv_kernel(struct cuda_attention 
 	emit(part<T>(p.dqkv, p, b, 2, g), mine, p.seq, p.depth, dv, one, p.accumulate);
 }
 
-/* ---- starting -------------------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 template <typename K> static void start(
 	K kernel, const struct cuda_attention *p, int heads, int tiles, cudaStream_t stream)

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gradient of attention over qkv[B,S,(H+2G)D] in bf16, by the matrix units of compute capability
- * 9.0. As in FlashAttention, scores are computed again in tiles and never written to memory. Two kernels
- * compute them, so that no sum is split over blocks and each has one order:
+ * The gradient of attention over qkv[B,S,(H+2G)D] in bf16, by the matrix units of compute
+ * capability 9.0. As in FlashAttention, scores are computed again in tiles and never written to
+ * memory. Two kernels compute them, so that no sum is split over blocks and each has one order:
  *
  *	dq	 a block owns queries and loops over tiles of keys: dq += ds k
- *	dkv	 a block owns keys and loops over tiles of queries of all heads of the group: dv += p dy, dk += ds q
- *	with p = exp(scale q k - lse), ds = p (dy v - delta), delta = sum over D of dy y; the scale of ds is
- *	applied to the sums
+ *	dkv	 a block owns keys and loops over tiles of queries of all heads of the group: dv +=
+ *		p dy, dk += ds q
+ *	with p = exp(scale q k - lse), ds = p (dy v - delta), delta = sum over D of dy y; the scale
+ *	of ds is applied to the sums
  *
  * One thread of a block copies tiles to shared memory; warp groups of four warps own 64 rows each
  * and multiply. The accumulators of one product have the layout of the left operand of the next, so
- * that p and ds stay in registers: a thread holds rows lane / 4 and lane / 4 + 8 of its warp's 16, and
- * of each 8 columns those at lane % 4 * 2 and the next. Where D = 256 the sums of keys and values do
- * not fit into one warp group: the first computes p and dv, and gives p to the second, which computes
- * ds and dk (pair_kernel).
+ * that p and ds stay in registers: a thread holds rows lane / 4 and lane / 4 + 8 of its warp's 16,
+ * and of each 8 columns those at lane % 4 * 2 and the next. Where D = 256 the sums of keys and
+ * values do not fit into one warp group: the first computes p and dv, and gives p to the second,
+ * which computes ds and dk (pair_kernel).
  */
 #include <string.h>
 
@@ -22,7 +23,7 @@
 
 #define OWNERS 2 /* warp groups of a block that own queries */
 
-/* ---- queries: scores have queries as rows, keys as columns -------------------------------------------------------- */
+/* ---- queries: scores have queries as rows, keys as columns ----------------------------------- */
 
 /* A block's queries, and the number of tiles of keys over which it loops. */
 struct queries_place {
@@ -201,7 +202,7 @@ __global__ void __launch_bounds__((OWNERS + 1) * GROUP, 1)
 		pitch_of(t, D), p.row0 + group * TILE, t.seq, t.scale);
 }
 
-/* ---- delta, and lse in the unit that the kernels above take ----------------------------------------------------------- */
+/* ---- delta, and lse in the unit that the kernels above take ---------------------------------- */
 
 struct rows_of {
 	int batch, seq, heads, padded;
@@ -242,7 +243,7 @@ template <int D> __global__ void rows_kernel(struct rows_of p)
 	}
 }
 
-/* ---- starting ----------------------------------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 template <class M, class K>
 static void start(K kernel, const struct cuda_attention_tiles *p, const struct tiles &t, int heads,

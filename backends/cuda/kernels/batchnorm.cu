@@ -10,7 +10,7 @@ size_t cuda_bn_scratch(int64_t c)
 	return sizeof(float) * (size_t)c * (2 + 2 * (COLUMN_BLOCKS + 1));
 }
 
-/* ---- statistics ------------------------------------------------------------------------------------------ */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 template <int N, typename T>
 __global__ void __launch_bounds__(COLUMN_THREADS, COLUMN_RESIDENT(T))
@@ -130,7 +130,7 @@ void cuda_bn_finalize(const struct cuda_bn *p, cudaStream_t stream)
 	finalize_kernel<<<blocks_for(p->c, COLUMN_THREADS), COLUMN_THREADS, 0, stream>>>(*p);
 }
 
-/* ---- apply ----------------------------------------------------------------------------------------------- */
+/* ---- apply ----------------------------------------------------------------------------------- */
 
 /*
  * Rows are handled from the last to the first, because the last rows of the previous pass may still
@@ -197,7 +197,7 @@ void cuda_bn_apply(const struct cuda_bn *p, cudaStream_t stream)
 	});
 }
 
-/* ---- gradient --------------------------------------------------------------------------------------------- */
+/* ---- gradient -------------------------------------------------------------------------------- */
 
 template <enum mask M, int N, typename T>
 __device__ __forceinline__ void fetch_both(const struct cuda_bn_grad &p, int64_t i, packs<N, T> &t)

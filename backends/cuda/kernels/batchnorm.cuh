@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kernels of batch norm share: its scratch memory, the norm itself, and the ReLU's mask in its gradient. */
+/* What kernels of batch norm share: its scratch memory, the norm itself, and the ReLU's mask in its
+ * gradient. */
 #ifndef JM_CUDA_BATCHNORM_CUH
 #define JM_CUDA_BATCHNORM_CUH
 
@@ -7,9 +8,10 @@
 #include "rows.cuh"
 
 /*
- * The scratch memory, of cuda_bn_scratch bytes: two values for each channel, and parts of sums over rows.
- * dx = scale (e - first - (x - mean) second): scale = rstd gamma, first = dbeta / n, second = rstd^2 sum(e
- * (x - mean)) / n.
+ * The scratch memory, of cuda_bn_scratch bytes: two values for each channel, and parts of sums over
+ * rows.
+ * dx = scale (e - first - (x - mean) second): scale = rstd gamma, first = dbeta / n, second =
+ * rstd^2 sum(e (x - mean)) / n.
  */
 struct sums {
 	float *parts, *first, *second;
@@ -116,8 +118,8 @@ __device__ __forceinline__ void widen_both(
 }
 
 /*
- * Rows that a thread loads before it uses the first, and blocks of a multiprocessor: with 3 blocks the constants of
- * the channels do not fit in the registers.
+ * Rows that a thread loads before it uses the first, and blocks of a multiprocessor: with 3 blocks
+ * the constants of the channels do not fit in the registers.
  */
 #define GRAD_AHEAD(T) (sizeof(T) == 2 ? 4 : 2)
 #define GRAD_RESIDENT 2

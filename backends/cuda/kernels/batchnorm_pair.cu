@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two norms of x[rows,c] whose sum goes through a ReLU, those at the end of a residual block with a convolution in both
- * branches. The result of the second norm and the gradient that both share are not stored. In f32 all values are those of
- * batchnorm.cu, bit by bit; in 16 bits the result of the second norm is not rounded.
+ * Two norms of x[rows,c] whose sum goes through a ReLU, those at the end of a residual block with a
+ * convolution in both branches. The result of the second norm and the gradient that both share are
+ * not stored. In f32 all values are those of batchnorm.cu, bit by bit; in 16 bits the result of the
+ * second norm is not rounded.
  */
 #include "batchnorm.cuh"
 
-/* Rows that a thread of pair_kernel loads before it uses the first. In packs, add is x of the other norm. */
+/* Rows that a thread of pair_kernel loads before it uses the first. In packs, add is x of the other
+ * norm. */
 #define GRAD_PAIR_AHEAD 2
 
-/* ---- apply ----------------------------------------------------------------------------------------------- */
+/* ---- apply ----------------------------------------------------------------------------------- */
 
 template <int N>
 __device__ __forceinline__ void load_norm(const struct cuda_bn &p, int64_t at, channels<N> &ret)
@@ -69,7 +71,7 @@ void cuda_bn_apply_pair(const struct cuda_bn *p, const struct cuda_bn *other, cu
 	});
 }
 
-/* ---- gradient --------------------------------------------------------------------------------------------- */
+/* ---- gradient -------------------------------------------------------------------------------- */
 
 template <enum mask M, int N, typename T>
 __device__ __forceinline__ void fetch_pair(

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gradient of a norm with ReLU whose result x[B,Y,X,C] is max-pooled with windows of 3 x 3, stride 2 and pad 1:
- * both passes compute the gradient of the pooling from dy and the saved positions, so that it is not stored. A thread
- * handles four pixels, which lie in four windows, and one pack of channels.
+ * The gradient of a norm with ReLU whose result x[B,Y,X,C] is max-pooled with windows of 3 x 3,
+ * stride 2 and pad 1: both passes compute the gradient of the pooling from dy and the saved
+ * positions, so that it is not stored. A thread handles four pixels, which lie in four windows, and
+ * one pack of channels.
  */
 #include "batchnorm.cuh"
 #include "pool.cuh"
 
-/* Calls use(element, e, x - mean) for all packs of the thread's channels; e is the gradient before the ReLU. last: from
- * the last pixels to the first, which may still be in the cache. */
+/* Calls use(element, e, x - mean) for all packs of the thread's channels; e is the gradient before
+ * the ReLU. last: from the last pixels to the first, which may still be in the cache. */
 template <typename T, class USE>
 __device__ __forceinline__ void over_quads(
 	const struct cuda_bn_grad &p, const struct cuda_pool &q, int64_t at, bool last, USE use)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sums over the rows of x[rows,width], whose rows are `stride` elements apart: each block sums a part of
- * the rows for 32 packs of columns into partial[parts,width], which a second kernel sums in order.
+ * Sums over the rows of x[rows,width], whose rows are `stride` elements apart: each block sums a
+ * part of the rows for 32 packs of columns into partial[parts,width], which a second kernel sums in
+ * order.
  */
 #include "common.cuh"
 

@@ -208,7 +208,7 @@ __device__ __forceinline__ unsigned shared_at(const void *p)
 	return (unsigned)__cvta_generic_to_shared(p);
 }
 
-/* ---- functions with a relative error of about 2^-22, for results in 16 bits ---------------------- */
+/* ---- functions with a relative error of about 2^-22, for results in 16 bits ------------------ */
 
 #define LOG2_E 1.4426950408889634f
 
@@ -294,8 +294,8 @@ __device__ __forceinline__ float block_max(float x, float *share)
 }
 
 /*
- * The sum of a column of partial[parts,columns] in order, the same in all threads of a warp: that of column
- * blockIdx.x WARP + threadIdx.y. Blocks are WARP x WARP.
+ * The sum of a column of partial[parts,columns] in order, the same in all threads of a warp: that
+ * of column blockIdx.x WARP + threadIdx.y. Blocks are WARP x WARP.
  */
 __device__ __forceinline__ float part_sum(const float *partial, int parts, int columns)
 {
@@ -310,12 +310,12 @@ __device__ __forceinline__ float part_sum(const float *partial, int parts, int c
 	return warp_sum(share[threadIdx.x][threadIdx.y]);
 }
 
-/* ---- kernels that overlap ------------------------------------------------------------------------ */
+/* ---- kernels that overlap -------------------------------------------------------------------- */
 
 /*
- * A kernel of start_overlapping begins when all blocks of the one before it have called start_next or ended. Before
- * wait_for_previous it reads only what that one does not write, and writes nothing. From compute capability 9.0 on; before,
- * kernels follow each other.
+ * A kernel of start_overlapping begins when all blocks of the one before it have called start_next
+ * or ended. Before wait_for_previous it reads only what that one does not write, and writes
+ * nothing. From compute capability 9.0 on; before, kernels follow each other.
  */
 __device__ __forceinline__ void start_next()
 {

@@ -21,7 +21,7 @@
 #define STAGES	     3
 #define RESIDENT     3 /* blocks of a multiprocessor, as far as shared memory suffices */
 
-/* ---- instructions ------------------------------------------------------------------------------------------- */
+/* ---- instructions ---------------------------------------------------------------------------- */
 
 __device__ __forceinline__ void copies_commit()
 {
@@ -34,8 +34,8 @@ template <int LEFT> __device__ __forceinline__ void copies_wait()
 }
 
 /*
- * tf32 ignores the last 13 bits of f32; with half of their range added it rounds to nearest. NaN stays
- * as it is: the sum may carry into its sign.
+ * tf32 ignores the last 13 bits of f32; with half of their range added it rounds to nearest. NaN
+ * stays as it is: the sum may carry into its sign.
  */
 template <typename T> __device__ __forceinline__ unsigned rounded(unsigned bits)
 {
@@ -44,7 +44,7 @@ template <typename T> __device__ __forceinline__ unsigned rounded(unsigned bits)
 	return whole ? bits : bits + 0x1000;
 }
 
-/* ---- tiles ------------------------------------------------------------------------------------------------------ */
+/* ---- tiles ----------------------------------------------------------------------------------- */
 
 template <int COLUMNS> struct tile {
 	static constexpr int across = COLUMNS / WARP_COLUMNS, down = WARPS / across;
@@ -183,7 +183,7 @@ __device__ __forceinline__ void put_rows(const fragments &d, int half, float *re
 					d[half * 2 + i / 2][j][i % 2 * 2 + 1]);
 }
 
-/* ---- what is done with the results -------------------------------------------------------------------------- */
+/* ---- what is done with the results ----------------------------------------------------------- */
 
 /* Sums y, and its squares, less the first row of the block. */
 template <typename T> struct take_stats {
@@ -237,8 +237,8 @@ template <typename T> struct take_stats {
 };
 
 /*
- * The sums of a norm's gradient, whose result y is: e is y plus the gradient of another branch (ADD)
- * where the ReLU's mask is open, and is written in place of y.
+ * The sums of a norm's gradient, whose result y is: e is y plus the gradient of another branch
+ * (ADD) where the ReLU's mask is open, and is written in place of y.
  */
 template <typename T, enum mask M, bool ADD> struct take_grad {
 	using operands = packs<PACK, T>;
@@ -388,7 +388,7 @@ __global__ void __launch_bounds__(THREADS, RESIDENT)
 	take.leave(parts, p.n, rows_of_block<COLUMNS>(p.rows), results);
 }
 
-/* ---- starting --------------------------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 /* Rows of parts: one of each block of a column of blocks. */
 static int parts_of(const struct cuda_pixels *p)

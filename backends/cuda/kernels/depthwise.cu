@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions of 3 x 3 in which each channel has a filter of its own, for images with channels last. The time is that of
- * reading and writing the images. A thread has a pack of channels and walks down rows, of which it keeps three.
+ * Convolutions of 3 x 3 in which each channel has a filter of its own, for images with channels
+ * last. The time is that of reading and writing the images. A thread has a pack of channels and
+ * walks down rows, of which it keeps three.
  */
 #include "depthwise.h"
 #include "common.cuh"

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gradient dw[K,C,3,3] of a filter from x[B,Y,X,C] and dy[B,Y',X',K] in tf32, with channels last, pad 1
- * and stride 1 or 2: for each tap (r, s) the product x^T dy over all pixels of dy, with x at the pixels that
- * the tap sees.
+ * The gradient dw[K,C,3,3] of a filter from x[B,Y,X,C] and dy[B,Y',X',K] in tf32, with channels
+ * last, pad 1 and stride 1 or 2: for each tap (r, s) the product x^T dy over all pixels of dy, with
+ * x at the pixels that the tap sees.
  *
- * A block computes 64 channels x 64 filters x 9 taps for a range of chunks of 56 pixels of dy: whole rows,
- * padded to 7, 14, 28 or 56 pixels. Three warp groups compute the taps of one row of the filter each; a fourth
- * one brings x and dy to shared memory. x lies there as in memory, in a ring of rows with a frame of zeros. A
- * thread of a product sums over 14 neighbouring pixels of a chunk, so that an element of x that it has in a
- * register serves the taps of a row. dy is transposed on the way, because wgmma needs tf32 contiguous along the
- * dimension that is summed over; the pixels of a chunk lie in the order in which the threads use them. A second
- * kernel adds the sums of all ranges in their order.
+ * A block computes 64 channels x 64 filters x 9 taps for a range of chunks of 56 pixels of dy:
+ * whole rows, padded to 7, 14, 28 or 56 pixels. Three warp groups compute the taps of one row of
+ * the filter each; a fourth one brings x and dy to shared memory. x lies there as in memory, in a
+ * ring of rows with a frame of zeros. A thread of a product sums over 14 neighbouring pixels of a
+ * chunk, so that an element of x that it has in a register serves the taps of a row. dy is
+ * transposed on the way, because wgmma needs tf32 contiguous along the dimension that is summed
+ * over; the pixels of a chunk lie in the order in which the threads use them. A second kernel adds
+ * the sums of all ranges in their order.
  */
 #include <string.h>
 
@@ -41,7 +42,8 @@ struct chunks {
 	int splits;
 };
 
-/* The rows of x of all images one after the other, with a row of zeros before each image and after the last. */
+/* The rows of x of all images one after the other, with a row of zeros before each image and after
+ * the last. */
 __host__ __device__ __forceinline__ int row_of(const struct cuda_filter_grad &p, int row, int r)
 {
 	return row / p.out[0] * (p.in[0] + 1) + row % p.out[0] * p.stride + r;
@@ -74,16 +76,17 @@ struct shared_memory {
 	uint32_t slots, stages, ring, full, empty, staged, read;
 };
 
-/* ---- the warp group that loads ------------------------------------------------------------------------ */
+/* ---- the warp group that loads --------------------------------------------------------------- */
 
-/* Starts to copy the rows of x that the chunk reads and the chunk before it did not. A warp copies half of the
- * channels of every second row. */
+/* Starts to copy the rows of x that the chunk reads and the chunk before it did not. A warp copies
+ * half of the channels of every second row. */
 __device__ __forceinline__ void load_x(const CUtensorMap *boxes, const struct cuda_filter_grad &p,
 	const struct chunks &g, const struct shared_memory &m, int chunk, bool first, uint32_t full)
 {
 	int warp = threadIdx.x / WARP % 4;
 
-	/* hides the values, so that the compiler keeps nothing made from them in registers between chunks */
+	/* hides the values, so that the compiler keeps nothing made from them in registers between
+	 * chunks */
 	asm volatile("" : "+r"(warp), "+r"(chunk));
 	const int half = warp % 2, bytes = g.pitch * CHUNK_ROW;
 	const int last = row_of(p, (chunk + 1) * g.rows - 1, 2);
@@ -97,8 +100,8 @@ __device__ __forceinline__ void load_x(const CUtensorMap *boxes, const struct cu
 			row / (p.in[0] + 1), full);
 }
 
-/* Starts to copy dy of the chunk to its stage; n: number of the chunk in this block. Two warps copy half of the
- * filters each. */
+/* Starts to copy dy of the chunk to its stage; n: number of the chunk in this block. Two warps copy
+ * half of the filters each. */
 __device__ __forceinline__ void load_dy(const CUtensorMap *boxes, const struct chunks &g,
 	const struct shared_memory &m, int chunk, int n)
 {
@@ -112,8 +115,8 @@ __device__ __forceinline__ void load_dy(const CUtensorMap *boxes, const struct c
 		blockIdx.y * SIDE + half * HALF, 0, chunk * g.rows, bar);
 }
 
-/* Thread (n, l) of 8 x 16 brings filters 4 l .. 4 l + 3 of pixels n and n + 8 of the 14 of each thread of a product
- * to its slot. */
+/* Thread (n, l) of 8 x 16 brings filters 4 l .. 4 l + 3 of pixels n and n + 8 of the 14 of each
+ * thread of a product to its slot. */
 struct pixels {
 	float4 v[2][4];
 };
@@ -205,7 +208,7 @@ __device__ __forceinline__ void load_chunks(const CUtensorMap *x_boxes, const CU
 	}
 }
 
-/* ---- the warp groups that multiply -------------------------------------------------------------------- */
+/* ---- the warp groups that multiply ----------------------------------------------------------- */
 
 /* Where a thread's pixels of a run are: the row of dy in its image and the row of x in the ring. */
 struct run {
@@ -389,7 +392,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 	multiply_chunks<STEP, RUN>(p, g, m, begin, end);
 }
 
-/* ---- the sum over the splits --------------------------------------------------------------------------- */
+/* ---- the sum over the splits ----------------------------------------------------------------- */
 
 #define SEGMENTS 8
 
@@ -426,9 +429,10 @@ __global__ void filter_sums_kernel(const struct cuda_filter_grad p, int splits)
 	}
 }
 
-/* ---- start ------------------------------------------------------------------------------------------------ */
+/* ---- start ----------------------------------------------------------------------------------- */
 
-/* The pixels between rows of x that let four threads read different banks where the shape allows it. */
+/* The pixels between rows of x that let four threads read different banks where the shape allows
+ * it. */
 static int pitch_of(const struct cuda_filter_grad *p, int wide)
 {
 	const int columns = p->stride * (wide - 1) + 3;

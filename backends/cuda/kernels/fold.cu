@@ -6,7 +6,8 @@
 
 #define THREADS 256
 
-/* Channels [at, at + PACK) of pixel (i, j) of the folded image: (row in the square, column, channel). */
+/* Channels [at, at + PACK) of pixel (i, j) of the folded image: (row in the square, column,
+ * channel). */
 template <int C, int STEP, typename X>
 __device__ __forceinline__ void gather(
 	const struct cuda_fold &p, const X *x, int i, int j, int at, float (&v)[PACK])
@@ -105,7 +106,7 @@ void cuda_unfold(const struct cuda_fold *p, cudaStream_t stream)
 	});
 }
 
-/* ---- pixels of a strided image ------------------------------------------------------------------------------- */
+/* ---- pixels of a strided image --------------------------------------------------------------- */
 
 /* A thread adds one pack of channels. */
 template <typename T> __global__ void scatter_kernel(struct cuda_scatter p, unsigned n)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Instructions of compute capability 9.0 as functions: barriers in shared memory, copies of boxes of a
- * tensor to shared memory (TMA), and products of four warps together (wgmma).
+ * Instructions of compute capability 9.0 as functions: barriers in shared memory, copies of boxes
+ * of a tensor to shared memory (TMA), and products of four warps together (wgmma).
  *
  * A box in shared memory is made of chunks of 64 columns of 2 bytes; a chunk has its rows one after
- * the other, 128 bytes each, swizzled in groups of 8 rows (1024 bytes, to which chunks are aligned).
+ * the other, 128 bytes each, swizzled in groups of 8 rows (1024 bytes, to which chunks are
+ * aligned).
  */
 #ifndef JM_CUDA_HOPPER_CUH
 #define JM_CUDA_HOPPER_CUH
@@ -15,7 +16,7 @@
 
 #define CHUNK_ROW 128 /* bytes */
 
-/* ---- barriers: 8 bytes each ------------------------------------------------------------------- */
+/* ---- barriers: 8 bytes each ------------------------------------------------------------------ */
 
 __device__ __forceinline__ void barrier_init(uint32_t bar, int arrivals)
 {
@@ -54,9 +55,10 @@ __device__ __forceinline__ void barrier_wait(uint32_t bar, int parity)
 		     : "memory");
 }
 
-/* ---- copies that end at a barrier --------------------------------------------------------------- */
+/* ---- copies that end at a barrier ------------------------------------------------------------ */
 
-/* The box of 64 rows and columns from (column, row, batch) on; what lies outside of the tensor is 0. */
+/* The box of 64 rows and columns from (column, row, batch) on; what lies outside of the tensor is
+ * 0. */
 __device__ __forceinline__ void copy_box(
 	uint32_t to, const CUtensorMap *map, int column, int row, int batch, uint32_t bar)
 {
@@ -87,7 +89,7 @@ template <int N> __device__ __forceinline__ void fewer_registers()
 	asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/* ---- products of a warp group ------------------------------------------------------------------ */
+/* ---- products of a warp group ---------------------------------------------------------------- */
 
 __device__ __forceinline__ void product_fence()
 {
@@ -114,8 +116,8 @@ template <int N> __device__ __forceinline__ void results_from_here(float (&d)[N]
 		asm volatile("" : "+f"(d[i])::"memory");
 }
 
-/* Describes a matrix in shared memory at `at`; beyond: bytes from a chunk to the next, where columns
- * are not those that are summed over. */
+/* Describes a matrix in shared memory at `at`; beyond: bytes from a chunk to the next, where
+ * columns are not those that are summed over. */
 __device__ __forceinline__ uint64_t matrix_at(uint32_t at, uint32_t beyond)
 {
 	return (uint64_t)((at & 0x3ffff) >> 4) | (uint64_t)(beyond >> 4) << 16 |

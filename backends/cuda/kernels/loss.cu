@@ -8,7 +8,8 @@
 #include "common.cuh"
 
 #define THREADS 1024
-/* of a row kept in shared memory, where the GPU allows as much: two blocks fit a Hopper multiprocessor */
+/* of a row kept in shared memory, where the GPU allows as much: two blocks fit a Hopper
+ * multiprocessor */
 #define ROW_BYTES (110 << 10)
 #define OWN_BYTES (1 << 10) /* of a block's shared memory, for what it adds up */
 #define SUMMERS 1024
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(THREADS, 2) xent_kernel(struct cuda_xent p)
 	}
 }
 
-/* ---- long rows of 2-byte logits: CL blocks have a row, which stays in their shared memory ---------- */
+/* ---- long rows of 2-byte logits: CL blocks have a row, which stays in their shared memory ---- */
 
 #define ROW_THREADS 512
 #define ROW_CLUSTER 4
@@ -384,7 +385,7 @@ template <typename T> static bool xent_long(const struct cuda_xent *p, cudaStrea
 	return false;
 }
 
-/* ---- starting ------------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 /* weight times the mean of the losses of all calls, summed in f64 in the same order every time. */
 __global__ void mean_kernel(struct cuda_xent p)
@@ -475,7 +476,7 @@ void cuda_top1(struct cuda_vec logits, const int32_t *targets, int64_t rows, int
 	});
 }
 
-/* ---- squared differences --------------------------------------------------------------------------------- */
+/* ---- squared differences --------------------------------------------------------------------- */
 
 /* dy may overwrite y: a thread reads its elements before it writes them. */
 template <typename T, typename U> __global__ void mse_kernel(struct cuda_mse p)

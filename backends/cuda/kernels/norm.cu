@@ -3,7 +3,8 @@
  * Layer norm and RMS norm of x[rows,width], optionally after an add, and their gradients. A block
  * handles one row at a time. For the gradients of gamma and beta each block sums its rows in
  * registers and writes partial[blocks,2,width], which a second kernel sums in order; RMS norm has
- * one vector less. Layer norm with the gradient of a bias, which is the sum of the result, has three.
+ * one vector less. Layer norm with the gradient of a bias, which is the sum of the result, has
+ * three.
  *
  * Group norm of x[batch,pixels,c], also with SiLU, and its gradient.
  */
@@ -27,9 +28,10 @@ template <int N, int R, class F> __device__ __forceinline__ void over_packs(int6
 	}
 }
 
-/* ---- forward ------------------------------------------------------------------------------------------ */
+/* ---- forward --------------------------------------------------------------------------------- */
 
-/* A block has a row. The row is kept in shared memory as f32; each thread reads only what it wrote itself. */
+/* A block has a row. The row is kept in shared memory as f32; each thread reads only what it wrote
+ * itself. */
 template <int N, typename X, typename B, typename Y> __global__ void norm_kernel(struct cuda_norm p)
 {
 	extern __shared__ float4 memory[];
@@ -123,7 +125,7 @@ void cuda_norm(const struct cuda_norm *p, cudaStream_t stream)
 	p->width % PACK == 0 ? norm_typed<PACK>(p, stream) : norm_typed<1>(p, stream);
 }
 
-/* ---- backward ----------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 /* As warp_sum, of two values; the first is 0 in RMS norm. */
 template <bool CENTRED> __device__ __forceinline__ float2 warp_sums(float2 x)
@@ -131,7 +133,8 @@ template <bool CENTRED> __device__ __forceinline__ float2 warp_sums(float2 x)
 	return make_float2(CENTRED ? warp_sum(x.x) : 0, warp_sum(x.y));
 }
 
-/* As block_sum, of two values, with one barrier: `share` may be reused after the barrier of another call. */
+/* As block_sum, of two values, with one barrier: `share` may be reused after the barrier of another
+ * call. */
 template <bool CENTRED> __device__ __forceinline__ float2 block_sums(float2 x, float2 *share)
 {
 	int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
@@ -163,7 +166,8 @@ template <int N, int R, typename C, typename A> struct row_part {
 	elements<A> x[R], dx[R]; /* dx: what the result is added to */
 	float mean, rstd;
 
-	/* Wide rows leave no registers for the next row, the widest none for values that are used late. */
+	/* Wide rows leave no registers for the next row, the widest none for values that are used
+	 * late. */
 	static constexpr bool ahead = N * R <= PACK, narrow = N * R <= 2 * PACK;
 };
 
@@ -172,7 +176,8 @@ template <int N, int R> struct column_sums {
 	float dgamma[R][N], dbeta[R][N], dx[R][N];
 };
 
-/* Threads of the gradient that fit a multiprocessor, limited by registers: x: bytes of an element of x. */
+/* Threads of the gradient that fit a multiprocessor, limited by registers: x: bytes of an element
+ * of x. */
 static constexpr int grad_per_sm(bool centred, int packs, int x)
 {
 	return centred || packs > 1 || x > 2 ? 512 : 1024;
@@ -213,7 +218,8 @@ template <int N, int R> struct factors {
 	}
 };
 
-/* Adds the row to dgamma and dbeta; returns the thread's share of the sums of dy gamma and dy gamma x_hat. */
+/* Adds the row to dgamma and dbeta; returns the thread's share of the sums of dy gamma and dy gamma
+ * x_hat. */
 template <bool CENTRED, int N, int R, typename C, typename A>
 __device__ __forceinline__ float2 add_products(const struct cuda_norm_grad &p,
 	const struct row_part<N, R, C, A> &row, const struct factors<N, R> &factors,
@@ -241,7 +247,8 @@ __device__ __forceinline__ float2 add_products(const struct cuda_norm_grad &p,
 	return ret;
 }
 
-/* Writes dx. mean_g, mean_gx: the means over the row of dy gamma (0 in RMS norm) and of dy gamma x_hat. */
+/* Writes dx. mean_g, mean_gx: the means over the row of dy gamma (0 in RMS norm) and of dy gamma
+ * x_hat. */
 template <int N, int R, bool SUMS, typename C, typename A>
 __device__ __forceinline__ void write_row(const struct cuda_norm_grad &p, int64_t at,
 	const struct row_part<N, R, C, A> &row, const struct factors<N, R> &factors, float mean_g,
@@ -293,8 +300,8 @@ __device__ __forceinline__ void leave_sums(
 	});
 }
 
-/* Each thread handles R packs of every gridDim.x-th row, and loads those of the next row before it waits
- * for the others. */
+/* Each thread handles R packs of every gridDim.x-th row, and loads those of the next row before it
+ * waits for the others. */
 template <int N, int R, bool CENTRED, bool SUMS, int MOST, typename C, typename A>
 __global__ void __launch_bounds__(MOST, grad_per_sm(CENTRED, R, sizeof(A)) / MOST)
 	norm_grad_kernel(struct cuda_norm_grad p)
@@ -431,7 +438,7 @@ void cuda_norm_grad(const struct cuda_norm_grad *p, cudaStream_t stream)
 		*p, columns);
 }
 
-/* ---- groups of channels: a block has a group of an image, a thread one element at a time ----------- */
+/* ---- groups of channels: a block has a group of an image, a thread one element at a time ----- */
 
 #define GROUP_THREADS 512
 #define GROUP_ROWS    8
@@ -523,7 +530,8 @@ template <typename T> __global__ void groups_grad_kernel(struct cuda_groups p)
 	});
 }
 
-/* dgamma and dbeta: a block has 32 channels, and GROUP_ROWS of its rows of threads share the pixels of all images. */
+/* dgamma and dbeta: a block has 32 channels, and GROUP_ROWS of its rows of threads share the pixels
+ * of all images. */
 template <typename T> __global__ void groups_sums_kernel(struct cuda_groups p)
 {
 	__shared__ float gammas[GROUP_ROWS][WARP], betas[GROUP_ROWS][WARP];

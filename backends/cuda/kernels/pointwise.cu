@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Elementwise ops over n elements: activations and their gradients, add, cast, dropout; swiglu over
- * x[rows,2 width]; copies between dense layouts, and between a tensor and its parts. A thread handles one pack of 8.
+ * x[rows,2 width]; copies between dense layouts, and between a tensor and its parts. A thread
+ * handles one pack of 8.
  */
 #include "common.cuh"
 
@@ -10,7 +11,7 @@
 
 #define THREADS 256
 
-/* ---- functions ---------------------------------------------------------------------------------------- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 /* T: the type of operands and results, which are computed in f32. */
 
@@ -107,7 +108,7 @@ template <typename T> struct same {
 	}
 };
 
-/* ---- maps ------------------------------------------------------------------------------------------------ */
+/* ---- maps ------------------------------------------------------------------------------------ */
 
 template <class F, bool TWO, typename A, typename B, typename Y>
 __global__ void map_kernel(const A *a, const B *b, Y *y, int64_t n, bool add)
@@ -235,7 +236,7 @@ void cuda_pointwise(const struct cuda_pointwise *p, cudaStream_t stream)
 	}
 }
 
-/* ---- swiglu: x[row] = gate[width], up[width]. A thread handles N elements of a row -------------- */
+/* ---- swiglu: x[row] = gate[width], up[width]. A thread handles N elements of a row ----------- */
 
 /* The row of a block and the thread's first element in it; `parts` blocks have a row. */
 template <int N> __device__ __forceinline__ int64_t element_of_row(unsigned parts, int64_t *ret_row)
@@ -331,7 +332,7 @@ void cuda_swiglu(const struct cuda_swiglu *p, cudaStream_t stream)
 	});
 }
 
-/* ---- dropout -------------------------------------------------------------------------------------------- */
+/* ---- dropout --------------------------------------------------------------------------------- */
 
 /* Element i is kept by the lower (i even) or upper half of the random bits of i / 2. */
 template <typename T>
@@ -397,7 +398,9 @@ void cuda_reorder(const struct cuda_reorder *p, cudaStream_t stream)
 	});
 }
 
-/* ---- between a tensor and its parts: blockIdx.y is the part, a thread handles N elements of one of its rows ---- */
+/* ---- between a tensor and its parts ---- */
+
+/* blockIdx.y is the part; a thread handles N elements of one of its rows. */
 
 template <int N, typename T> __global__ void concat_kernel(struct cuda_concat p)
 {

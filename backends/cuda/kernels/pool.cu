@@ -7,7 +7,7 @@
 
 #define THREADS 256
 
-/* ---- windows ----------------------------------------------------------------------------------- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 /* Positions [first, end) of x in window i along one axis. */
 struct span {
@@ -284,7 +284,7 @@ void cuda_maxpool_grad(const struct cuda_pool *p, cudaStream_t stream)
 		maxpool_again(p, stream);
 }
 
-/* ---- over the whole image ---------------------------------------------------------------------------------- */
+/* ---- over the whole image -------------------------------------------------------------------- */
 
 #define GAP_ROWS 8
 

@@ -32,8 +32,9 @@ __device__ __forceinline__ int64_t offset(const int *size, int channels, int b, 
 }
 
 /*
- * The gradient of max pooling with windows of 3 x 3, stride 2 and pad 1 by the saved positions, for the
- * pixels (2y, 2x) to (2y + 1, 2x + 1) of an image, which lie in four windows: each window is read once.
+ * The gradient of max pooling with windows of 3 x 3, stride 2 and pad 1 by the saved positions, for
+ * the pixels (2y, 2x) to (2y + 1, 2x + 1) of an image, which lie in four windows: each window is
+ * read once.
  */
 template <typename T>
 __device__ __forceinline__ void four_gradients(

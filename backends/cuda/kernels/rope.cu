@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rotary positions of x[B,S,heads,D] and their gradient. A thread turns the same N pairs (i, i + D/2) of
- * several heads, so that it reads the angles of these pairs once.
+ * Rotary positions of x[B,S,heads,D] and their gradient. A thread turns the same N pairs (i, i +
+ * D/2) of several heads, so that it reads the angles of these pairs once.
  */
 #include "common.cuh"
 
@@ -40,8 +40,8 @@ __device__ __forceinline__ void apply(const struct rotation<N> &turn, float (&a)
 	}
 }
 
-/* The heads from p.turned on are copied. Thread h of a pack of pairs handles the heads h, h + apart...
- * < heads. */
+/* The heads from p.turned on are copied. Thread h of a pack of pairs handles the heads h, h +
+ * apart... < heads. */
 template <int N, typename T>
 __global__ void __launch_bounds__(THREADS, BLOCKS)
 	rope_kernel(struct cuda_rope p, unsigned heads, unsigned apart)

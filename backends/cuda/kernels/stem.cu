@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first layer of a ResNet: y[B,Y',X',filters] from x and w (stem.cuh). A block holds 64 filters in shared memory and
- * computes a range of tiles, each up to TILE pixels of one row of y.
+ * The first layer of a ResNet: y[B,Y',X',filters] from x and w (stem.cuh). A block holds 64 filters
+ * in shared memory and computes a range of tiles, each up to TILE pixels of one row of y.
  */
 #include "stem.cuh"
 
 /*
- * y[pixels,filters] = patches times the filter: four warps share a tile, each computes 32 filters of TILE / 2 pixels.
- * The filter lies in shared memory as the instructions read it: [STEPS][4][32 threads][4 registers]. A pixel of the
- * ring has four channels, the last of them zero, so that a step of the stride is DEPTH or DEPTH / 2 columns.
+ * y[pixels,filters] = patches times the filter: four warps share a tile, each computes 32 filters
+ * of TILE / 2 pixels. The filter lies in shared memory as the instructions read it: [STEPS][4][32
+ * threads][4 registers]. A pixel of the ring has four channels, the last of them zero, so that a
+ * step of the stride is DEPTH or DEPTH / 2 columns.
  */
 template <typename T> struct forward {
 	static constexpr int DEPTH = sizeof(T) == 4 ? 8 : 16, PIXEL = 4, THREADS = 4 * WARP,
@@ -34,7 +35,8 @@ __device__ __forceinline__ float weight(const struct cuda_stem &p, int filter, i
 				 x * p.w_stride[3]];
 }
 
-/* Register i of a thread for step s: filters 4 g + 2 m + half of 32, columns that its B operand has. */
+/* Register i of a thread for step s: filters 4 g + 2 m + half of 32, columns that its B operand
+ * has. */
 template <typename T>
 __device__ __forceinline__ unsigned weights(
 	const struct cuda_stem &p, int s, int m, int lane, int i)
@@ -61,7 +63,8 @@ __device__ __forceinline__ void load_weights(const struct cuda_stem &p, uint4 *t
 	}
 }
 
-/* Columns [32 columns of a row of the filter] of 8 pixels: b[step][register]. row: the warp's first pixel. */
+/* Columns [32 columns of a row of the filter] of 8 pixels: b[step][register]. row: the warp's first
+ * pixel. */
 __device__ __forceinline__ void load_patches(const float *row, int pixel, unsigned (&b)[4][2])
 {
 	int g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;

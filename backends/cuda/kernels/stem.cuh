@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernels of a ResNet's first layer share: a convolution of x[B,3,Y,X] with w[filters,3,7,7] and stride 2, on
- * tensor cores. Patches are not copied: rows of x lie in a ring in shared memory, in which element (pixel k, column j)
- * of the patches has the address 2 k + j in pixels.
+ * What the kernels of a ResNet's first layer share: a convolution of x[B,3,Y,X] with
+ * w[filters,3,7,7] and stride 2, on tensor cores. Patches are not copied: rows of x lie in a ring
+ * in shared memory, in which element (pixel k, column j) of the patches has the address 2 k + j in
+ * pixels.
  */
 #ifndef JM_CUDA_STEM_CUH
 #define JM_CUDA_STEM_CUH
@@ -26,7 +27,7 @@ __device__ __forceinline__ void wait_for_copies()
 	asm volatile("cp.async.commit_group;\n\tcp.async.wait_group 0;" ::: "memory");
 }
 
-/* ---- tiles ---------------------------------------------------------------------------------------------- */
+/* ---- tiles ----------------------------------------------------------------------------------- */
 
 struct tile {
 	int image, row, column; /* of dy */
@@ -39,7 +40,8 @@ __device__ __forceinline__ struct tile tile_of(const struct cuda_stem &p, int i)
 	return {strip / columns, i % p.out[0], strip % columns * TILE};
 }
 
-/* Two or fewer rows of x, on their way to the ring: by cp.async in f32, through registers in 16 bits. */
+/* Two or fewer rows of x, on their way to the ring: by cp.async in f32, through registers in 16
+ * bits. */
 template <typename S, typename T> struct rows {
 	static constexpr int MOST = (2 * S::PIXELS + S::THREADS - 1) / S::THREADS;
 	uint2 v[sizeof(T) == 4 ? 1 : MOST];
@@ -118,7 +120,8 @@ __device__ __forceinline__ void fill_ring(
 	}
 }
 
-/* Starts to load what tile `t` reads and the tile before it did not; at: the window of the latter, then that of t. */
+/* Starts to load what tile `t` reads and the tile before it did not; at: the window of the latter,
+ * then that of t. */
 template <typename S, typename T>
 __device__ __forceinline__ void advance(
 	const struct cuda_stem &p, const struct tile &t, int *at, T *ring, struct rows<S, T> &r)

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gradient dw[filters,3,7,7] of the filter of a ResNet's first layer from x and dy[B,Y',X',filters] (stem.cuh): the
- * product dy^T times the patches of x, which sums over all pixels. A block computes 64 filters for a range of tiles,
- * each up to TILE pixels of one row of dy, and writes its sums; a second kernel adds those of all blocks in their order.
+ * The gradient dw[filters,3,7,7] of the filter of a ResNet's first layer from x and
+ * dy[B,Y',X',filters] (stem.cuh): the product dy^T times the patches of x, which sums over all
+ * pixels. A block computes 64 filters for a range of tiles, each up to TILE pixels of one row of
+ * dy, and writes its sums; a second kernel adds those of all blocks in their order.
  */
 #include "stem.cuh"
 
 /*
- * The sizes for one type. DEPTH: pixels that an instruction multiplies. SPLIT: warps that share the 64 filters; in f32
- * two are faster, because their sums leave registers for operands of the next step (0.67 ms with two, 0.91 with one for
- * ResNet-50 with batch 256 on an H100), in 16 bits one. PIXEL: elements from one pixel of the ring to the next; in 16
- * bits there are four, so that ldmatrix can read two pixels at a time. GROUPS x 8: columns of a row of the filter that
- * are computed. BLOCKS: of a multiprocessor. PITCH: from one pixel of dy to the next, so that no two threads read one
- * bank.
+ * The sizes for one type. DEPTH: pixels that an instruction multiplies. SPLIT: warps that share the
+ * 64 filters; in f32 two are faster, because their sums leave registers for operands of the next
+ * step (0.67 ms with two, 0.91 with one for ResNet-50 with batch 256 on an H100), in 16 bits one.
+ * PIXEL: elements from one pixel of the ring to the next; in 16 bits there are four, so that
+ * ldmatrix can read two pixels at a time. GROUPS x 8: columns of a row of the filter that are
+ * computed. BLOCKS: of a multiprocessor. PITCH: from one pixel of dy to the next, so that no two
+ * threads read one bank.
  */
 template <typename T> struct form {
 	static constexpr int DEPTH = 16, SPLIT = 1, PIXEL = 4, GROUPS = 4, BLOCKS = 3;
@@ -51,15 +53,15 @@ __device__ __forceinline__ void load_dy(const struct cuda_stem &p, const struct 
 	}
 }
 
-/* ---- products ------------------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 /* What a warp computes: the columns and the filters. */
 struct part {
 	int group, split;
 };
 
-/* sum[m][row of the filter]: 16 filters x 8 columns. In f32 thread (g, t) of a warp has filters 4 g .. 4 g + 3 of
- * each half of the 64, so that it loads vectors. */
+/* sum[m][row of the filter]: 16 filters x 8 columns. In f32 thread (g, t) of a warp has filters 4 g
+ * .. 4 g + 3 of each half of the 64, so that it loads vectors. */
 template <int TILES>
 __device__ __forceinline__ void multiply_tile(const float *dy, const float *ring, int at,
 	const struct part &w, float (&sum)[TILES][SIZE][4])
@@ -128,7 +130,7 @@ __device__ __forceinline__ void multiply_tile(
 	}
 }
 
-/* ---- sums ----------------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 /* The sums of a block: [FILTERS,SIZE,WIDTH]. */
 template <typename T> __device__ __forceinline__ int filter_of(int m, int half, int g)

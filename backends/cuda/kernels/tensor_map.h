@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver's descriptions of tensors, from which the device copies boxes to shared memory (hopper.cuh). */
+/* The driver's descriptions of tensors, from which the device copies boxes to shared memory
+ * (hopper.cuh). */
 #ifndef JM_CUDA_TENSOR_MAP_H
 #define JM_CUDA_TENSOR_MAP_H
 

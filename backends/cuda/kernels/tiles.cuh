@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernels of attention_tiles.cu and attention_keys.cuh share: tiles, products of tiles and their
- * operands in registers.
+ * What the kernels of attention_tiles.cu and attention_keys.cuh share: tiles, products of tiles and
+ * their operands in registers.
  */
 #ifndef JM_CUDA_TILES_CUH
 #define JM_CUDA_TILES_CUH
@@ -139,8 +139,8 @@ __device__ __forceinline__ void turn_back(const struct tiles &t, float (&sum)[D 
 	}
 }
 
-/* Writes factor times the sums as rows from row0 on. Two lanes exchange halves, so that each writes 8
- * bytes. */
+/* Writes factor times the sums as rows from row0 on. Two lanes exchange halves, so that each writes
+ * 8 bytes. */
 template <int D>
 __device__ __forceinline__ void emit(
 	const float (&sum)[D / 2], bf16 *to, int64_t pitch, int row0, int rows, float factor)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Embedding: y[B,S,C] = rows of table[V,C] by ids[B,S], plus pos[P,C]; and its gradient, which
- * first ranks all tokens by id and position by counting. A block then sums the rows of a fixed number of
- * ranks, id by id, and another kernel adds the parts of ids with more ranks, always in the same order, so
- * that the bits are the same every time.
+ * first ranks all tokens by id and position by counting. A block then sums the rows of a fixed
+ * number of ranks, id by id, and another kernel adds the parts of ids with more ranks, always in
+ * the same order, so that the bits are the same every time.
  *
  * Copies between images x[B,C,P,Q], in any order of channels and pixels, and sequences y[B,S,C]
  * that may begin with a class token; also the first token of a sequence and its gradient. A block
@@ -14,7 +14,7 @@
 #define THREADS 256
 #define TILE	1024 /* ids in shared memory */
 
-/* ---- embed -------------------------------------------------------------------------------------------- */
+/* ---- embed ----------------------------------------------------------------------------------- */
 
 template <int N, typename W, typename Y> __global__ void embed_kernel(struct cuda_embed p)
 {
@@ -52,7 +52,7 @@ void cuda_embed(const struct cuda_embed *p, cudaStream_t stream)
 	p->width % PACK == 0 ? embed_of<PACK>(p, stream) : embed_of<1>(p, stream);
 }
 
-/* ---- its gradient -------------------------------------------------------------------------------------- */
+/* ---- its gradient ---------------------------------------------------------------------------- */
 
 /* order[r] = the token with rank r: tokens with a smaller id come first, then those before it. */
 __global__ void rank_kernel(const int32_t *ids, int32_t *order, int n)
@@ -84,7 +84,8 @@ __global__ void rank_kernel(const int32_t *ids, int32_t *order, int n)
 		order[rank] = t;
 }
 
-/* The ranks of a block, with the id of the rank before and of the rank behind; -1 = there is none. */
+/* The ranks of a block, with the id of the rank before and of the rank behind; -1 = there is
+ * none. */
 struct ranks {
 	int32_t token[CUDA_EMBED_RANKS], id[CUDA_EMBED_RANKS + 2];
 };
@@ -109,14 +110,15 @@ __device__ __forceinline__ void load_ranks(
 	__syncthreads();
 }
 
-/* Each block has two rows of parts: of an id that begins at its first rank or before, and of one that begins later and
- * goes on in the next block. */
+/* Each block has two rows of parts: of an id that begins at its first rank or before, and of one
+ * that begins later and goes on in the next block. */
 __device__ __forceinline__ float *part_of(const struct cuda_embed_grad &p, int block, bool later)
 {
 	return p.parts + (2 * (int64_t)block + later) * p.width;
 }
 
-/* Sums the rows of each id among the ranks of a block: into the table where the block has all of them. */
+/* Sums the rows of each id among the ranks of a block: into the table where the block has all of
+ * them. */
 template <int N, typename Y, typename W>
 __global__ void embed_ranks_kernel(struct cuda_embed_grad p)
 {
@@ -259,7 +261,7 @@ void cuda_embed_grad(const struct cuda_embed_grad *p, cudaStream_t stream)
 	});
 }
 
-/* ---- images and sequences --------------------------------------------------------------------- */
+/* ---- images and sequences -------------------------------------------------------------------- */
 
 /* Loads N channels of an image, which are `channel` elements apart; one load where they are
  * adjacent. */

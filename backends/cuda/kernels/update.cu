@@ -11,7 +11,7 @@
 #define THREADS	    256
 #define BLOCKS_BF16 6 /* of the update in bf16 that fit a multiprocessor: at most 40 registers */
 
-/* ---- norm --------------------------------------------------------------------------------------------- */
+/* ---- norm ------------------------------------------------------------------------------------ */
 
 /* The square of an f32 is exact in f64. */
 template <typename T> __global__ void squares_kernel(const T *x, int64_t n, double *partial)
@@ -64,7 +64,7 @@ void cuda_norm_all(const struct cuda_norm_all *p, cudaStream_t stream)
 	root_kernel<<<1, THREADS, 0, stream>>>(p->partial, parts, p->y, p->accumulate);
 }
 
-/* ---- updates ------------------------------------------------------------------------------------------- */
+/* ---- updates --------------------------------------------------------------------------------- */
 
 /* The factor of the gradient; NaN: the norm is not finite, and the update is skipped. */
 __device__ __forceinline__ float clip_factor(const struct cuda_update &p)
@@ -87,7 +87,8 @@ __device__ __forceinline__ void store_result(
 	store_some(p + i, v, left, false);
 }
 
-/* Returns the bits of x plus 16 random bits; the upper half is the bf16. Not finite values are kept. */
+/* Returns the bits of x plus 16 random bits; the upper half is the bf16. Not finite values are
+ * kept. */
 __device__ __forceinline__ unsigned raise_by(float x, unsigned random)
 {
 	const unsigned bits = __float_as_uint(x), infinite = 0x7f800000u;
@@ -243,7 +244,7 @@ template <typename T> __global__ void sgd_kernel(struct cuda_update p)
 	store_result(as<T>(p.m), i, m, left, random, 1);
 }
 
-/* ---- adam of parameters, moments and gradients in bf16 --------------------------------------------------- */
+/* ---- adam of parameters, moments and gradients in bf16 --------------------------------------- */
 
 /* What all elements of a step have in common. */
 struct adam_step {
@@ -284,8 +285,8 @@ __device__ __forceinline__ void adam(const struct cuda_update &p, const struct a
 	w = fmaf(s.step, m * fast_inverse(fast_root(v * s.inverse_bias2) + p.eps), w);
 }
 
-/* Two elements after stochastic rounding by the random bits of each, which are 0 where an element may be NaN; infinity
- * plus less than 2^16 keeps its upper half. */
+/* Two elements after stochastic rounding by the random bits of each, which are 0 where an element
+ * may be NaN; infinity plus less than 2^16 keeps its upper half. */
 __device__ __forceinline__ unsigned round_two(
 	float a, float b, unsigned bits_a, unsigned bits_b, int which)
 {
@@ -349,7 +350,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_BF16)
 	*pack_at(p.v, i) = v;
 }
 
-/* ---- starting -------------------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
 /* Elements [from, to) of any types. */
 template <typename T, bool COUPLED>
@@ -373,7 +374,8 @@ static void adam_packs(
 			<<<blocks_for(to - from, PACK * THREADS), THREADS, 0, stream>>>(p, from);
 }
 
-/* A pack of which some elements decay, and elements behind the last whole pack, are updated by themselves. */
+/* A pack of which some elements decay, and elements behind the last whole pack, are updated by
+ * themselves. */
 template <typename T, bool COUPLED>
 static void adam_of(const struct cuda_update *p, cudaStream_t stream)
 {

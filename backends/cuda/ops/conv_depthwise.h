@@ -6,7 +6,8 @@
 #include "conv_operands.h"
 #include "backends/cuda/device/cuda.h"
 
-/* True for conv, conv-dgrad and conv-wgrad of 3 x 3 windows with stride 1 and pad 1, without bias. */
+/* True for conv, conv-dgrad and conv-wgrad of 3 x 3 windows with stride 1 and pad 1, without
+ * bias. */
 bool cuda_conv_is_depthwise(const struct jm_node *n);
 /* The bytes of the partial sums of a filter's gradient. */
 size_t cuda_conv_depthwise_scratch(const struct cuda_dev *dev, const struct jm_node *n);

@@ -7,7 +7,8 @@
 #include "backends/cuda/device/cuda.h"
 #include "backends/cuda/kernels/image_kernels.h"
 
-/* True for conv-wgrad in tf32 with pad 1 and without bias that the kernel knows, on compute capability 9.0. */
+/* True for conv-wgrad in tf32 with pad 1 and without bias that the kernel knows, on compute
+ * capability 9.0. */
 bool cuda_conv_is_filter(const struct cuda_dev *dev, const struct jm_node *n);
 /* The bytes of its partial sums. */
 size_t cuda_conv_filter_scratch(const struct cuda_dev *dev, const struct jm_node *n);

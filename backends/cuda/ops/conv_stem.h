@@ -7,8 +7,8 @@
 #include "backends/cuda/device/cuda.h"
 #include "backends/cuda/kernels/image_kernels.h"
 
-/* True for conv and conv-wgrad of 7 x 7 windows of 3 channels with stride 2 on tensor cores, without
- * bias. */
+/* True for conv and conv-wgrad of 7 x 7 windows of 3 channels with stride 2 on tensor cores,
+ * without bias. */
 bool cuda_conv_is_stem(const struct jm_node *n);
 /* The bytes of the gradient's partial sums. */
 size_t cuda_conv_stem_scratch(const struct cuda_dev *dev, const struct jm_node *n);

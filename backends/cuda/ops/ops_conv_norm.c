@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions of single pixels together with the batch norm that reads their result: the statistics
- * of the result, or the gradient of the norm whose result's gradient it is. One way is the convolution
- * alone, then the kernels of the norm; the others are kernels of conv_norm.cu that also compute the
- * norm's sums, with tiles of 64 or 128 columns. The fastest is found by timing, once for each shape.
+ * Convolutions of single pixels together with the batch norm that reads their result: the
+ * statistics of the result, or the gradient of the norm whose result's gradient it is. One way is
+ * the convolution alone, then the kernels of the norm; the others are kernels of conv_norm.cu that
+ * also compute the norm's sums, with tiles of 64 or 128 columns. The fastest is found by timing,
+ * once for each shape.
  */
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@ struct conv_norm {
 	bool fused;
 };
 
-/* ---- operands ------------------------------------------------------------------------------------------------ */
+/* ---- operands -------------------------------------------------------------------------------- */
 
 static struct cuda_pixels pixels_node(
 	const struct cuda_dev *dev, const struct jm_node *n, int columns)
@@ -119,9 +120,10 @@ static int takes_grad(struct cuda_dev *dev, const struct jm_group *group, struct
 	return takes_alone(dev, group, err);
 }
 
-/* ---- choices ---------------------------------------------------------------------------------------------------- */
+/* ---- choices --------------------------------------------------------------------------------- */
 
-/* The scratch of a group: that of its kernels, one after the other; then vectors that are not stored. */
+/* The scratch of a group: that of its kernels, one after the other; then vectors that are not
+ * stored. */
 static size_t common_scratch(const struct cuda_dev *dev, const struct jm_node *n)
 {
 	size_t most = 0;
@@ -156,7 +158,7 @@ static int choices(struct cuda_dev *dev, const struct jm_group *group, struct jm
 	return 1;
 }
 
-/* ---- build and run ----------------------------------------------------------------------------------------- */
+/* ---- build and run --------------------------------------------------------------------------- */
 
 static void drop(struct cuda_dev *dev, struct cuda_exec *exec)
 {
@@ -233,8 +235,8 @@ static int build_128(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err
 	return build_fused(dev, exec, 128, err);
 }
 
-/* The key in the plan cache: which operands there are, and which plans cuDNN may use, decide about the
- * time, too. */
+/* The key in the plan cache: which operands there are, and which plans cuDNN may use, decide about
+ * the time, too. */
 static void key_text(
 	const struct cuda_dev *dev, const struct cuda_exec *exec, char ret[CUDA_PLAN_KEY])
 {

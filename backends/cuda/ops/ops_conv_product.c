@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions as products by cuBLASLt: of single pixels, because with channels last x[B Y X, C] is a matrix, and those whose
- * window is the whole image, because x[B, Y X C] is one. For single pixels in f32 this is the only way: cuDNN's engines without
- * tensor cores first transpose such images in memory and reach a third of the rate. Otherwise ops_conv.c times both.
+ * Convolutions as products by cuBLASLt: of single pixels, because with channels last x[B Y X, C] is
+ * a matrix, and those whose window is the whole image, because x[B, Y X C] is one. For single
+ * pixels in f32 this is the only way: cuDNN's engines without tensor cores first transpose such
+ * images in memory and reach a third of the rate. Otherwise ops_conv.c times both.
  */
 #include <math.h>
 
@@ -22,7 +23,8 @@ static bool is_whole(const struct jm_node *n)
 	return whole;
 }
 
-/* x[pixels, channels], or x[images, pixels channels], as the column-major matrix that cuBLASLt expects. */
+/* x[pixels, channels], or x[images, pixels channels], as the column-major matrix that cuBLASLt
+ * expects. */
 static struct cuda_matrix matrix(
 	const struct jm_node *n, const struct jm_tensor *t, bool transposed)
 {
@@ -94,7 +96,7 @@ size_t cuda_conv_compact(const struct jm_node *n)
 	return (size_t)(dy->dim[0] * n->out[0]->dim[1] * dy->dim[2] * dy->dim[3]) * sizeof(float);
 }
 
-/* ---- select --------------------------------------------------------------------------------------------- */
+/* ---- select ---------------------------------------------------------------------------------- */
 
 static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
@@ -132,7 +134,7 @@ static int choices(struct cuda_dev *dev, const struct jm_group *group, struct jm
 	return 1;
 }
 
-/* ---- build and run --------------------------------------------------------------------------------------- */
+/* ---- build and run --------------------------------------------------------------------------- */
 
 static int build(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {

@@ -6,10 +6,11 @@
 #include "conv_operands.h"
 #include "gemm.h"
 
-/* True for conv, conv-dgrad and conv-wgrad with windows of one pixel and stride 1, or of the whole image; without their bias. */
+/* True for conv, conv-dgrad and conv-wgrad with windows of one pixel and stride 1, or of the whole
+ * image; without their bias. */
 bool cuda_conv_is_product(const struct jm_node *n);
-/* True for a strided conv-dgrad that adds to dx, where cuDNN reads and writes all pixels though most
- * do not change: the product goes to compact memory and is then added to those that do. */
+/* True for a strided conv-dgrad that adds to dx, where cuDNN reads and writes all pixels though
+ * most do not change: the product goes to compact memory and is then added to those that do. */
 bool cuda_conv_scatters(const struct jm_node *n);
 /* The bytes of that memory: the pixels of dy with the channels of dx, in f32. */
 size_t cuda_conv_compact(const struct jm_node *n);

@@ -54,7 +54,8 @@ static const struct jm_tensor *qkv_of(const struct jm_node *n)
 	return n->in[n->op == JM_OP_ATTENTION_GRAD];
 }
 
-/* The gradient of the packed projection, or, of a group with rope-grad, of what was turned into it. */
+/* The gradient of the packed projection, or, of a group with rope-grad, of what was turned into
+ * it. */
 static struct jm_tensor *dqkv_of(const struct cuda_exec *exec)
 {
 	return exec->node[exec->n_nodes - 1].out[0];
@@ -77,7 +78,7 @@ static struct dnn_attention_shape shape_of(const struct cuda_dev *dev, const str
 	};
 }
 
-/* ---- plans ------------------------------------------------------------------------------------------------- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 static bool same_shape(const struct dnn_attention_shape *a, const struct dnn_attention_shape *b)
 {
@@ -176,7 +177,7 @@ static bool has_own(const struct cuda_dev *dev, const struct cuda_attention_plan
 	return p->backward && cuda_tiles_take(dev, &p->shape);
 }
 
-/* ---- select ------------------------------------------------------------------------------------------------ */
+/* ---- select ---------------------------------------------------------------------------------- */
 
 static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
@@ -234,7 +235,7 @@ static size_t dnn_scratch(const struct cuda_attention_plan *p)
 	return delta_bytes(p) + sum_bytes(p) + rounded(p->workspace);
 }
 
-/* ---- build and run ---------------------------------------------------------------------------------------- */
+/* ---- build and run --------------------------------------------------------------------------- */
 
 struct operands {
 	int n;

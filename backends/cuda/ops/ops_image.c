@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batch norm and pooling: turns nodes into the arguments of image_kernels.h. Images have their channels
- * last. */
+/* Batch norm and pooling: turns nodes into the arguments of image_kernels.h. Images have their
+ * channels last. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -112,7 +112,7 @@ static int takes_gap(struct cuda_dev *dev, const struct jm_group *group, struct 
 	return jm_err_set(err, JM_ENOSUP, "%s of backend cuda keeps the type.", jm_op_name(n->op));
 }
 
-/* ---- layouts and scratch -------------------------------------------------------------------------------- */
+/* ---- layouts and scratch --------------------------------------------------------------------- */
 
 static size_t scratch_bn(const struct jm_group *group)
 {
@@ -168,7 +168,7 @@ static int choices_bn(struct cuda_dev *dev, const struct jm_group *group, struct
 	return choices_image(dev, group, choice, err);
 }
 
-/* ---- batch norm -------------------------------------------------------------------------------------------- */
+/* ---- batch norm ------------------------------------------------------------------------------ */
 
 static void set_stats(struct cuda_bn *p, const struct jm_node *n, void *scratch)
 {
@@ -342,7 +342,7 @@ static int run_grad_pair(struct cuda_dev *dev, const struct cuda_exec *exec, str
 	return 0;
 }
 
-/* ---- pooling ------------------------------------------------------------------------------------------------ */
+/* ---- pooling --------------------------------------------------------------------------------- */
 
 /* upsample is the gradient of windows that do not overlap, of which sums are taken. */
 static struct cuda_pool pool_of(
@@ -448,7 +448,7 @@ static int run_gap(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 	return 0;
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------------ */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 const struct cuda_op cuda_ops_image[] = {
 	{{JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}, 3, takes_bn, choices_bn, NULL, NULL,

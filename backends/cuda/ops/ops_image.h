@@ -13,7 +13,8 @@ static inline int64_t cuda_pixels_of(const struct jm_tensor *t)
 
 /* All images of the nodes from this one on have their channels last. */
 void cuda_image_layouts(const struct jm_group *group, int from, struct jm_choice *choice);
-/* bn-stats and bn-finalize of one image. own: [2,c], mean and variance where the tensors have no memory. */
+/* bn-stats and bn-finalize of one image. own: [2,c], mean and variance where the tensors have no
+ * memory. */
 struct cuda_bn cuda_bn_stats_of(
 	const struct jm_node *stats, const struct jm_node *last, float *own, void *scratch);
 /* bn-grad, with the mask that the forward group of exec saved. */

@@ -6,8 +6,8 @@
 #include "backends/cuda/device/cuda.h"
 
 /*
- * ops_linear.c: a linear-wgrad at the end of a group whose other nodes compute the gradient of the bias. takes:
- * 0 if dy, which the node reads, is in memory and neither operand needs padded rows.
+ * ops_linear.c: a linear-wgrad at the end of a group whose other nodes compute the gradient of the
+ * bias. takes: 0 if dy, which the node reads, is in memory and neither operand needs padded rows.
  */
 int cuda_wgrad_takes(struct cuda_dev *dev, const struct jm_node *n, const struct jm_tensor *dy,
 	struct jm_err *err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer norm and RMS norm, also with an add before, or a product after: turns nodes into arguments of norm.cu. */
+/* Layer norm and RMS norm, also with an add before, or a product after: turns nodes into arguments
+ * of norm.cu. */
 #include <math.h>
 
 #include "backends/cuda/device/cuda.h"
@@ -23,7 +24,7 @@ static int not_known(const struct jm_node *n, struct jm_err *err)
 		jm_dtype_name(n->in[0]->type), jm_dtype_name(n->out[0]->type));
 }
 
-/* ---- forward -------------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static struct cuda_norm norm_of(const struct jm_node *n)
 {
@@ -95,7 +96,7 @@ static int run_norm(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	return 0;
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 static struct cuda_norm_grad grad_of(const struct jm_node *n)
 {
@@ -175,7 +176,7 @@ static void drop_wgrad(struct cuda_dev *dev, struct cuda_exec *exec)
 	cuda_wgrad_free(dev, exec->own);
 }
 
-/* ---- groups of channels ------------------------------------------------------------------------------------ */
+/* ---- groups of channels ---------------------------------------------------------------------- */
 
 /* One type, and statistics that are written as a whole. */
 static int takes_groups(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)

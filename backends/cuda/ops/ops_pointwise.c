@@ -83,7 +83,7 @@ static int run_map(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 	return 0;
 }
 
-/* ---- cast ------------------------------------------------------------------------------------------------ */
+/* ---- cast ------------------------------------------------------------------------------------ */
 
 static bool strides_known(const struct jm_tensor *t)
 {
@@ -185,7 +185,7 @@ static int run_cast(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	return 0;
 }
 
-/* ---- swiglu, dropout ----------------------------------------------------------------------------------- */
+/* ---- swiglu, dropout ------------------------------------------------------------------------- */
 
 static int takes_alike(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {

@@ -8,7 +8,7 @@
 #include "ops_rope.h"
 #include "op_rows.h"
 
-/* ---- angles ---------------------------------------------------------------------------------------------- */
+/* ---- angles ---------------------------------------------------------------------------------- */
 
 /* The angles that the device keeps for each sequence length, width of a head and kind of angles. */
 struct cuda_angles {
@@ -86,7 +86,7 @@ void cuda_angles_free(struct cuda_dev *dev)
 	}
 }
 
-/* ---- the op and its gradient ------------------------------------------------------------------------------ */
+/* ---- the op and its gradient ----------------------------------------------------------------- */
 
 static int heads_of(const struct jm_node *n)
 {

@@ -7,7 +7,7 @@
 #include "backends/cuda/device/layouts.h"
 #include "op_rows.h"
 
-/* ---- loss ------------------------------------------------------------------------------------------------ */
+/* ---- loss ------------------------------------------------------------------------------------ */
 
 static int takes_xent(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
@@ -122,7 +122,7 @@ static int run_mse(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 	return 0;
 }
 
-/* ---- norm ------------------------------------------------------------------------------------------------ */
+/* ---- norm ------------------------------------------------------------------------------------ */
 
 static int run_norm(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
@@ -142,7 +142,7 @@ static int run_norm(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	return 0;
 }
 
-/* ---- optimizers ------------------------------------------------------------------------------------------ */
+/* ---- optimizers ------------------------------------------------------------------------------ */
 
 /* The slab of copies; NULL = none. */
 static const struct jm_tensor *copy_of(const struct jm_node *n)

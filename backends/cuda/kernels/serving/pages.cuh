@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernels of attention over pages (pages.cu) do on tensor cores: tiles of rows, 16 queries as fragments, pages
- * in shared memory, and their products.
+ * What the kernels of attention over pages (pages.cu) do on tensor cores: tiles of rows, 16 queries
+ * as fragments, pages in shared memory, and their products.
  */
 #ifndef JM_CUDA_PAGES_CUH
 #define JM_CUDA_PAGES_CUH
@@ -38,7 +38,8 @@ __device__ __forceinline__ struct tile tile_at(const struct cuda_pages &p, int r
 	return t;
 }
 
-/* 16 queries and what they have seen of the keys, as fragments: a lane has the rows lane / 4 and lane / 4 + 8. */
+/* 16 queries and what they have seen of the keys, as fragments: a lane has the rows lane / 4 and
+ * lane / 4 + 8. */
 template <int D> struct queries {
 	unsigned q[D / 16][4];
 	float y[D / 8][4];
@@ -86,15 +87,15 @@ __device__ __forceinline__ void take_queries(
 			s.y[i][k] = 0;
 }
 
-/* A page in shared memory has rows of D elements, in chunks of 16 bytes, whose order differs from row to row so that
- * eight rows of one chunk are in different banks. */
+/* A page in shared memory has rows of D elements, in chunks of 16 bytes, whose order differs from
+ * row to row so that eight rows of one chunk are in different banks. */
 template <int D> __device__ __forceinline__ unsigned chunk_at(unsigned base, int row, int chunk)
 {
 	return base + (unsigned)(row * D * 2 + (chunk ^ (row & 7)) * 16);
 }
 
-/* Copies the keys or values of a page, by `threads` threads; slots behind the last key become 0, because they may hold
- * anything and 0 x NaN is NaN. */
+/* Copies the keys or values of a page, by `threads` threads; slots behind the last key become 0,
+ * because they may hold anything and 0 x NaN is NaN. */
 template <typename T, int D>
 __device__ __forceinline__ void copy_page(
 	unsigned to, const T *from, int64_t apart, int slots, int thread, int threads)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention of rows whose keys and values are in pages (pages.cu), for runs of many rows: bf16, compute capability 9.0.
+ * Attention of rows whose keys and values are in pages (pages.cu), for runs of many rows: bf16,
+ * compute capability 9.0.
  *
- * A block has two warp groups, each of which owns one head of up to 64 rows, and one thread that copies keys and values,
- * 64 at a time, a box for each page. It takes the runs that begin within 64 rows of the step. While the products of one
- * tile of values run, a warp group computes the softmax of the next tile of keys (Shah et al., FlashAttention-3, arXiv
- * 2407.08608). All heads of a group have the same keys, so that these come from L2.
+ * A block has two warp groups, each of which owns one head of up to 64 rows, and one thread that
+ * copies keys and values, 64 at a time, a box for each page. It takes the runs that begin within 64
+ * rows of the step. While the products of one tile of values run, a warp group computes the softmax
+ * of the next tile of keys (Shah et al., FlashAttention-3, arXiv 2407.08608). All heads of a group
+ * have the same keys, so that these come from L2.
  */
 #include <string.h>
 
@@ -64,7 +66,8 @@ __device__ __forceinline__ struct follows follows_of(const struct cuda_pages &p,
 		goes_on(p, row + 64) | (uint64_t)goes_on(p, row + 96) << 32};
 }
 
-/* The first run of more than `few` rows that begins at bit `from` or later; n = 0: there is none. */
+/* The first run of more than `few` rows that begins at bit `from` or later; n = 0: there is
+ * none. */
 __device__ __forceinline__ struct run next_run(
 	const struct cuda_pages &p, const struct follows &f, int row, int from, int few)
 {
@@ -83,7 +86,7 @@ __device__ __forceinline__ struct run next_run(
 	return {0, 0, 0};
 }
 
-/* ---- copies ------------------------------------------------------------------------------------------------- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 template <int D>
 __device__ __forceinline__ void copy_pages(uint32_t to, const CUtensorMap *map, int column,
@@ -129,7 +132,7 @@ __device__ __forceinline__ int copy_run(const struct cuda_pages &p, const struct
 	return at;
 }
 
-/* ---- sums ----------------------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 /* Of the two rows of a thread. */
 struct softmax {
@@ -167,8 +170,8 @@ __device__ __forceinline__ void soften(
 		m.sum[r] = m.sum[r] * m.shrink[r] + sum[r];
 }
 
-/* Makes the values behind the last key 0: those slots may hold anything, and 0 x NaN is NaN. Each warp group does so
- * before its own product. */
+/* Makes the values behind the last key 0: those slots may hold anything, and 0 x NaN is NaN. Each
+ * warp group does so before its own product. */
 template <int D> __device__ __forceinline__ void clear_behind(uint32_t values, int keys)
 {
 	for (int i = threadIdx.x % GROUP; i < (TILE - keys) * D / 8; i += GROUP) {
