@@ -28,10 +28,13 @@ struct jm_dft_step jm_dft_step(const struct jm_node *n, int i)
 		.modes = n->attr.dft.modes[a],
 		.outer = x->dim[0],
 		.width = jm_tensor_width(x),
+		.scale = 1,
 		.last = a == last,
 		.back = n->op == JM_OP_IDFT,
 		.twice = n->attr.dft.twice};
 
+	for (int b = 0; b <= last && i == last; b++)
+		s.scale /= sqrt((double)x->dim[1 + b]);
 	s.kept = s.modes * (s.last ? 1 : 2);
 	for (int b = 0; b < a; b++)
 		s.outer *= x->dim[1 + b];
@@ -49,7 +52,7 @@ static double element(const struct jm_dft_step *a, int64_t row, int64_t column)
 	bool im_row = row >= a->kept, im_column = column % parts(a);
 	int64_t f = !a->last && k >= a->modes ? a->points - a->kept + k : k;
 	double t = 2 * M_PI * (double)(f * point % a->points) / (double)a->points;
-	double s = 1 / sqrt((double)a->points);
+	double s = a->scale;
 
 	if (a->twice && a->last && f && 2 * f != a->points)
 		s *= 2;

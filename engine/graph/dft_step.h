@@ -13,7 +13,8 @@
 struct jm_dft_step {
 	int64_t outer, rows, n, width;
 	int64_t points, kept, modes; /* of the axis; kept: frequencies of both signs */
-	bool last;		     /* axis: its points are real */
+	double scale; /* 1, and of the last step that of all, so that it is rounded once */
+	bool last;    /* axis: its points are real */
 	bool back, twice;
 };
 

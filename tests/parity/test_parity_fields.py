@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="python3-torch is not installed: no 
 peer = pytest.importorskip("torch_peer")
 
 BATCH, FIELDS, LAYERS, SEEDS = 3, 2, 2, (1, 2, 3, 4)
-GRIDS = {"even": ((8, 6), (3, 4)), "odd": ((6, 9), (3, 5)), "three": ((6, 4, 8), (2, 2, 3))}  # points, modes
+GRIDS = {"even": ((8, 6), (3, 4)), "odd": ((6, 9), (3, 5)), "three": ((6, 4, 8), (2, 2, 3)), "many": ((12, 10), (3, 4))}  # points, modes
 
 
 def dims(points, modes):

@@ -2,7 +2,7 @@
 /*
  * c[m,n] (+)= a[m,k] b[k,n]: operands in f32 or bf16, row-major or transposed; arithmetic in f32.
  *
- * Used where oneDNN has no fast kernel: bf16 on processors whose bf16 dot product is slower than
+ * gemm is used where oneDNN has no fast kernel: bf16 on processors whose bf16 dot product is slower than
  * their f32 multiply-add (Sapphire Rapids without tiles does half as many), and f32 rows whose
  * stride is a multiple of 4 KiB. Operands are widened to f32 while they are packed, so that bf16
  * needs no separate pass.
@@ -262,6 +262,115 @@ static void gemm(const struct cpu_gemm *g)
 	}
 }
 
+/* ---- long sums of few elements --------------------------------------------------------------------- */
+
+enum { RUN = 64 }; /* rows of a and b whose products are added in f32 */
+
+/* A share of the runs, and its memory; a and b: a run in rows without an edge, where m or n are no whole tiles. */
+struct share {
+	int64_t m, n; /* of whole tiles and vectors */
+	double *sum;  /* [m,n] */
+	float *a, *b; /* [RUN,m], [RUN,n] */
+	size_t bytes; /* of all three */
+};
+
+static int64_t doubles_of(const struct share *s)
+{
+	return up(s->m * s->n, 8);
+}
+
+/* Of share i, or with memory NULL of all shares alike. */
+static struct share share_of(const struct cpu_gemm *g, void *memory, int64_t i)
+{
+	struct share s = {.m = up(g->m, RK), .n = up(g->n, JM_VL)};
+
+	s.bytes = (size_t)doubles_of(&s) * sizeof(double) +
+		  (size_t)up(RUN * (s.m + s.n), 16) * sizeof(float);
+	if (!memory)
+		return s;
+	s.sum = (double *)(void *)((char *)memory + (size_t)i * s.bytes);
+	s.a = (float *)(s.sum + doubles_of(&s));
+	s.b = s.a + RUN * s.m;
+	return s;
+}
+
+static size_t long_scratch(const struct cpu_gemm *g)
+{
+	return (size_t)g->threads * share_of(g, NULL, 0).bytes;
+}
+
+/* Rows of x with `width` elements, as they lie or copied behind each other with zeros up to `whole` elements. */
+static const float *whole_rows(const struct cpu_matrix *x, int64_t first, int64_t rows,
+	int64_t width, int64_t whole, float *room, int64_t *ret_step)
+{
+	const float *from = (const float *)x->data + first * x->ld;
+
+	*ret_step = width == whole ? x->ld : whole;
+	if (width == whole)
+		return from;
+	for (int64_t i = 0; i < rows; i++)
+		for (int64_t j = 0; j < whole; j++)
+			room[i * whole + j] = j < width ? from[i * x->ld + j] : 0;
+	return room;
+}
+
+JM_INLINE void add_tile(const int nv, int64_t rows, const float *a, int64_t a_step, const float *b,
+	int64_t b_step, double *sum, int64_t n)
+{
+	float out[RK][NR] __attribute__((aligned(64)));
+
+	jm_micro(nv, rows, a, 1, a_step, b, b_step, out[0], NR, false);
+	for (int i = 0; i < RK; i++)
+		for (int j = 0; j < nv * JM_VL; j++)
+			sum[i * n + j] += (double)out[i][j];
+}
+
+static void add_run(const struct cpu_gemm *g, const struct share *s, int64_t first)
+{
+	int64_t rows = min64(RUN, g->k - first), a_step, b_step;
+	const float *a = whole_rows(&g->a, first, rows, g->m, s->m, s->a, &a_step);
+	const float *b = whole_rows(&g->b, first, rows, g->n, s->n, s->b, &b_step);
+
+	for (int64_t i = 0; i < s->m; i += RK)
+		for (int64_t j = 0; j < s->n; j += NR) {
+			double *sum = s->sum + i * s->n + j;
+
+			if (s->n - j >= NR)
+				add_tile(NV, rows, a + i, a_step, b + j, b_step, sum, s->n);
+			else if (s->n - j > JM_VL)
+				add_tile(2, rows, a + i, a_step, b + j, b_step, sum, s->n);
+			else
+				add_tile(1, rows, a + i, a_step, b + j, b_step, sum, s->n);
+		}
+}
+
+/* Shares are the same for any number of threads that run. */
+static void long_gemm(const struct cpu_gemm *g)
+{
+	int64_t runs = (g->k + RUN - 1) / RUN;
+	float *c = g->c;
+
+#pragma omp parallel for schedule(static) num_threads(g->threads)
+	for (int i = 0; i < g->threads; i++) {
+		struct share s = share_of(g, g->scratch, i);
+
+		memset(s.sum, 0, (size_t)(s.m * s.n) * sizeof(*s.sum));
+		for (int64_t r = i * runs / g->threads; r < (i + 1) * runs / g->threads; r++)
+			add_run(g, &s, r * RUN);
+	}
+	for (int64_t i = 0; i < g->m; i++)
+		for (int64_t j = 0; j < g->n; j++) {
+			double sum = g->accumulate ? (double)c[i * g->ldc + j] : 0;
+
+			for (int k = 0; k < g->threads; k++) {
+				struct share s = share_of(g, g->scratch, k);
+
+				sum += s.sum[i * s.n + j];
+			}
+			c[i * g->ldc + j] = (float)sum;
+		}
+}
+
 /* Measures the FLOP/s of one core by independent multiply-adds: 12 chains hide the latency of two
  * units. */
 static double peak(void)
@@ -286,4 +395,4 @@ static double peak(void)
 	return x[0][0] == 0 ? best : 0;
 }
 
-const struct cpu_gemms JM_CPU(cpu_gemms) = {gemm_scratch, gemm, peak};
+const struct cpu_gemms JM_CPU(cpu_gemms) = {gemm_scratch, gemm, long_scratch, long_gemm, peak};

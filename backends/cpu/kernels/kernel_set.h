@@ -43,6 +43,9 @@ struct cpu_gemm {
 struct cpu_gemms {
 	size_t (*scratch)(const struct cpu_gemm *g);
 	void (*gemm)(const struct cpu_gemm *g);
+	/* The same for few elements of c, all f32, a transposed, b not, without bias: k is long, and is summed in f64. */
+	size_t (*long_scratch)(const struct cpu_gemm *g);
+	void (*long_gemm)(const struct cpu_gemm *g);
 	double (*peak)(void); /* FLOP/s of one core, f32 */
 };
 

@@ -203,7 +203,8 @@ enum { RUN = 64, RUNS = 64 };
 struct run {
 	int64_t n;	    /* elements */
 	double *off, *size; /* [channels], squared */
-	float *some_off, *some_size, *factor, *y, *target;
+	double *factor; /* of the gradient: rounded to f32, all points would be off by the same share */
+	float *some_off, *some_size, *y, *target;
 };
 
 static int64_t run_length(const struct cpu_relative *p)
@@ -215,17 +216,17 @@ static int64_t run_length(const struct cpu_relative *p)
 /* Doubles of a thread. */
 static int64_t run_room(const struct cpu_relative *p)
 {
-	return up(2 * p->channels + (5 * run_length(p) + 1) / 2, 8);
+	return up(2 * p->channels + 3 * run_length(p), 8);
 }
 
 static struct run run_of(const struct cpu_relative *p, double *room)
 {
 	struct run r = {.n = run_length(p), .off = room, .size = room + p->channels};
 
-	r.some_off = (float *)(room + 2 * p->channels);
+	r.factor = r.size + p->channels;
+	r.some_off = (float *)(r.factor + r.n);
 	r.some_size = r.some_off + r.n;
-	r.factor = r.some_size + r.n;
-	r.y = r.factor + r.n;
+	r.y = r.some_size + r.n;
 	r.target = r.y + r.n;
 	return r;
 }
@@ -275,7 +276,7 @@ static void store_gradient(const struct cpu_relative *p, const struct run *r, in
 	for (int64_t i = 0; i < r->n; i++) {
 		double both = sqrt(r->off[i % p->channels]) * sqrt(r->size[i % p->channels]);
 
-		r->factor[i] = r->off[i % p->channels] > 0 ? (float)(p->scale / both) : 0;
+		r->factor[i] = r->off[i % p->channels] > 0 ? p->scale / both : 0;
 	}
 	for (int64_t i = 0; i < all; i += r->n) {
 		size_t at = (size_t)(first + i), n = (size_t)min64(r->n, all - i);
@@ -284,7 +285,7 @@ static void store_gradient(const struct cpu_relative *p, const struct run *r, in
 
 #pragma omp simd
 		for (size_t k = 0; k < n; k++)
-			r->some_off[k] = (y[k] - target[k]) * r->factor[k];
+			r->some_off[k] = (float)((double)(y[k] - target[k]) * r->factor[k]);
 		jm_emit(p->dy.data, p->dy.bf16, p->accumulate & JM_ADD_LOSS_DX, at, n, r->some_off);
 	}
 }

@@ -301,7 +301,7 @@ __global__ void __launch_bounds__(ENDERS) relative_end_kernel(struct cuda_relati
 			off += from[0];
 			size += from[1];
 		}
-		p.factor[m] = off > 0 ? (float)(scale / (sqrt(off) * sqrt(size))) : 0;
+		p.factor[m] = off > 0 ? scale / (sqrt(off) * sqrt(size)) : 0;
 		sum += sqrt(off) / sqrt(size);
 	}
 	sum = block_sum(sum, share);
@@ -317,7 +317,7 @@ template <typename T, typename U> __global__ void relative_grad_kernel(struct cu
 	if (i >= p.outer * each)
 		return;
 	const float d = (float)as<const T>(p.y)[i] - (float)as<const U>(p.target)[i];
-	const float dy = d * p.factor[i / each * p.channels + i % p.channels];
+	const float dy = (float)((double)d * p.factor[i / each * p.channels + i % p.channels]);
 	T *to = as<T>(p.dy) + i;
 
 	*to = (T)(dy + (p.add_dy ? (float)*to : 0));

@@ -46,7 +46,7 @@ struct cuda_relative {
 	float *loss;
 	bool add_loss, add_dy;
 	double *partial; /* [outer,cuda_relative_parts,channels,2]: scratch */
-	float *factor;	 /* [outer,channels]: scratch */
+	double *factor; /* [outer,channels]: scratch; f32 would make all points wrong by the same share */
 };
 int cuda_relative_parts(int64_t points);
 void cuda_relative(const struct cuda_relative *p, cudaStream_t stream);

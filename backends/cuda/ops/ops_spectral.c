@@ -254,7 +254,7 @@ static size_t scratch_relative(struct cuda_dev *dev, const struct jm_group *grou
 	const struct cuda_relative p = relative_of(group->node[0]);
 
 	(void)dev;
-	return bytes_of_partial(&p) + (size_t)(p.outer * p.channels) * sizeof(float);
+	return bytes_of_partial(&p) + (size_t)(p.outer * p.channels) * sizeof(double);
 }
 
 static int run_relative(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
@@ -263,7 +263,7 @@ static int run_relative(struct cuda_dev *dev, const struct cuda_exec *exec, stru
 
 	(void)err;
 	p.partial = exec->scratch;
-	p.factor = (float *)(void *)((char *)exec->scratch + bytes_of_partial(&p));
+	p.factor = (double *)(void *)((char *)exec->scratch + bytes_of_partial(&p));
 	cuda_relative(&p, dev->stream);
 	return 0;
 }
