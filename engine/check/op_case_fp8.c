@@ -130,7 +130,7 @@ static void quantize_rows(struct kit *k, const struct types *t, const struct sha
 /* As in serving: a product of few rows, or of more than kernels for few rows take. */
 static void linear_rows(struct kit *k, const struct types *t, const struct shape *d, bool more)
 {
-	int64_t rows = more ? 17 + d->n : 1 + d->n % 16, from = 64 * (1 + d->c % 8);
+	int64_t rows = more ? 16 * (2 + d->n % 4) : 1 + d->n % 16, from = 64 * (1 + d->c % 8);
 	struct jm_tensor *xs, *ws, *y = kit_out(k, t->c, 2, DIMS(rows, 16 * d->s), NULL);
 	struct jm_tensor *x = factor_rows(k, t, 2, DIMS(rows, from), &xs);
 	struct jm_tensor *w = factor_rows(k, t, 2, DIMS(16 * d->s, from), &ws);

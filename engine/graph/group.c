@@ -28,6 +28,8 @@ static const struct cover {
 } covers[] = {
 	/* the logits and their gradient */
 	{4, {JM_OP_LINEAR, JM_OP_SOFTMAX_XENT, JM_OP_LINEAR_WGRAD, JM_OP_LINEAR_DGRAD}, 0},
+	/* the normalized row; the sum, unless another node reads it */
+	{3, {JM_OP_ADD, JM_OP_RMSNORM, JM_OP_QUANTIZE}, 0},
 	/* batch norms; mean and rstd, unless a gradient reads them */
 	{4, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}, 0},
 	{3, {JM_OP_BN_STATS, JM_OP_BN_FINALIZE, JM_OP_BN_APPLY}, 0},
@@ -58,6 +60,9 @@ static const struct cover {
 	/* the sum */
 	{2, {JM_OP_ADD, JM_OP_LAYERNORM}, 0},
 	{2, {JM_OP_ADD, JM_OP_RMSNORM}, 0},
+	/* what is quantized */
+	{2, {JM_OP_RMSNORM, JM_OP_QUANTIZE}, 0},
+	{2, {JM_OP_SWIGLU, JM_OP_QUANTIZE}, 0},
 	/* the norm of the gradients and the update */
 	{2, {JM_OP_NORM, JM_OP_ADAMW}, 0},
 	{2, {JM_OP_NORM, JM_OP_ADAM}, 0},

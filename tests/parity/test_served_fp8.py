@@ -157,7 +157,7 @@ def test_a_trained_network_loses_less_than_1_percent(tmp_path, cpu):
     folder = tmp_path / "net"
     done = jm("run", "train", "--model", "llama", "--layers", 2, "--hidden", 64, "--heads", 4, "--kv-heads", 2, "--ffn", 96,
               "--vocab", 256, "--context", 256, "--seq", 64, "--batch", 8, "--lr", 0.003, "--device", "cpu", "--precision", "f32",
-              "--text", SOURCE / "docs" / "training.md", "--warmup", 0, "--steps", 150, "--source", "null", "--save", f"{folder}/")
+              "--text", SOURCE / "docs" / "training.md", "--warmup", 0, "--steps", 150, "--source", "null", "--save", f"{folder}/", timeout=200)
     assert done.returncode == 0, done.stderr
     text, found = TEXT[:256], {}
     for precision in ("bf16", "fp8"):

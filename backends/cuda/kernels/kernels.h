@@ -277,11 +277,12 @@ void cuda_attention_grad(const struct cuda_attention *p, cudaStream_t stream);
 
 #define CUDA_FEW_ROWS 16 /* at most */
 
-/* y[rows,to] = x[rows,from] w[to,from]^T; all of one type of 16 bits. */
+/* y[rows,to] = x[rows,from] w[to,from]^T; all of one type of 16 bits, or, with xs and ws, x and w in e4m3. */
 struct cuda_few_rows {
 	int rows, from, to;
 	struct cuda_vec x, w, y;
-	bool w_stays; /* the kernel before does not write w */
+	const float *xs, *ws; /* factors of the rows of x and w; NULL = they are of y's type */
+	bool w_stays;	      /* the kernel before does not write w */
 };
 bool cuda_few_rows_knows(const struct cuda_few_rows *p);
 void cuda_few_rows(const struct cuda_few_rows *p, cudaStream_t stream);
@@ -408,6 +409,20 @@ struct cuda_quantize {
 };
 int cuda_quantize_blocks(int processors, int64_t n);
 void cuda_quantize(const struct cuda_quantize *p, cudaStream_t stream);
+/* Rows of width elements, each scaled by its own maximum, in e4m3. */
+struct cuda_quantize_rows {
+	int64_t rows, width;
+	struct cuda_vec x; /* [rows,width], or [rows,2 width] where gated */
+	bool gated;	   /* the result of swiglu is quantized */
+	const float *
+		gamma; /* the RMS norm of x, or of the sum of x and b, is quantized; NULL = no norm */
+	float eps, *rstd;
+	struct cuda_vec b, sum; /* of x's type; sum: x + b, written where it is given */
+	uint8_t *y;
+	float *inverse; /* [rows] */
+};
+bool cuda_quantize_rows_knows(const struct cuda_quantize_rows *p);
+void cuda_quantize_rows(const struct cuda_quantize_rows *p, cudaStream_t stream);
 /* ranges[rows,2+length] */
 void cuda_rescale(float *ranges, int64_t rows, int64_t length, cudaStream_t stream);
 /* y[columns,rows] = the transpose of x[rows,columns], in bytes; rows and columns are multiples of

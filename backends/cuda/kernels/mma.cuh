@@ -71,4 +71,17 @@ __device__ __forceinline__ void multiply(
 	MMA("m16n8k16", "f16.f16");
 }
 
+/* An element in e4m3; compute capability 8.9 and later multiply it. */
+struct e4m3 {
+	unsigned char code;
+};
+
+__device__ __forceinline__ void multiply(
+	e4m3, float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
+{
+#if __CUDA_ARCH__ >= 890
+	MMA("m16n8k32", "e4m3.e4m3");
+#endif
+}
+
 #endif

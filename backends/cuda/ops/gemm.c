@@ -82,6 +82,25 @@ static int describe_epilogue(struct cuda_dev *dev, struct cuda_product *p, struc
 	return code;
 }
 
+/* As in headers from CUDA 12.9 on. */
+#define A_SCALE_MODE ((cublasLtMatmulDescAttributes_t)31)
+#define B_SCALE_MODE ((cublasLtMatmulDescAttributes_t)32)
+#define OUTER_VECTOR 3
+
+static int describe_row_scales(struct cuda_dev *dev, struct cuda_product *p, struct jm_err *err)
+{
+	const int32_t mode = OUTER_VECTOR;
+	struct jm_err why = JM_ERR_INIT;
+
+	if (!set(dev, p, A_SCALE_MODE, &mode, sizeof mode, &why) &&
+		!set(dev, p, B_SCALE_MODE, &mode, sizeof mode, &why))
+		return 0;
+	return jm_err_set(err, JM_ENOSUP,
+		"cuBLASLt has no scales for each row, which products of --precision fp8 need in "
+		"serving; use that of CUDA 12.9 or newer, or --precision bf16. (%s)",
+		why.text);
+}
+
 /* The attributes that only products in 8 bits have. */
 static int describe_f8(struct cuda_dev *dev, struct cuda_product *p, struct jm_err *err)
 {
@@ -95,6 +114,8 @@ static int describe_f8(struct cuda_dev *dev, struct cuda_product *p, struct jm_e
 	if (!code && g->b_scale)
 		code = set(dev, p, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &g->b_scale,
 			sizeof g->b_scale, err);
+	if (!code && g->scales_rows)
+		code = describe_row_scales(dev, p, err);
 	if (!code && fast)
 		code = set(dev, p, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast, err);
 	return code;
@@ -279,10 +300,10 @@ static void write_key(const struct cuda_gemm *g, char *ret, size_t size)
 		n += snprintf(ret + n, size - (size_t)n, "/%lldx%lld:%lld%s%s",
 			(long long)m[i]->rows, (long long)m[i]->columns, (long long)m[i]->stride,
 			jm_dtype_name(m[i]->type), m[i]->transposed ? "t" : "");
-	snprintf(ret + n, size - (size_t)n, "/%d%s%s%s%s%s", epilogue_of(g),
+	snprintf(ret + n, size - (size_t)n, "/%d%s%s%s%s%s%s", epilogue_of(g),
 		alignment_of(g->a.data) < 64 || alignment_of(g->b.data) < 64 ? "a" : "",
 		g->accumulate ? "+" : "", g->tf32 ? "tf32" : "", g->bias && g->bias_as_d ? "b" : "",
-		g->fast_sums ? "f" : "");
+		g->fast_sums ? "f" : "", g->scales_rows ? "r" : "");
 }
 
 /* The value in the plan cache is "seconds,algorithm in hex". */

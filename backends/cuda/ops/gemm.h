@@ -22,6 +22,7 @@ struct cuda_gemm {
 	/* For 8 bits, where a is transposed and b is not: the factors of their elements, on the
 	 * device (NULL = 1), and whether sums may have fewer bits than f32. */
 	const float *a_scale, *b_scale;
+	bool scales_rows; /* each column of a and b in memory, a row of d's factors, has a scale of its own */
 	bool fast_sums;
 	/* GEMM_GELU: aux = product, d = gelu(aux); GEMM_GELU_GRAD: d = product gelu'(aux); tanh
 	 * form */

@@ -84,6 +84,7 @@ static struct cuda_gemm product_of_f8(const struct jm_node *n)
 		.accumulate = jm_node_adds(n, 0),
 		.a_scale = cuda_data(n->in[scales + 1]),
 		.b_scale = cuda_data(n->in[scales]),
+		.scales_rows = cuda_scales_rows(n),
 		.fast_sums = forward,
 		.bias = forward ? cuda_data(n->in[2]) : NULL,
 	};
@@ -149,14 +150,20 @@ static int takes_f8(struct cuda_dev *dev, const struct jm_node *n, struct jm_err
 {
 	bool bias = n->op == JM_OP_LINEAR && n->in[2],
 	     sums = n->op == JM_OP_LINEAR_WGRAD && n->out[1];
-	bool by_rows = n->op == JM_OP_LINEAR && n->in[4] && jm_tensor_count(n->in[4]) > 1;
+	bool by_rows = cuda_scales_rows(n);
 
 	if (!cuda_has_f8(dev))
 		return jm_err_set(err, JM_ENOSUP,
 			"cuda:%d (%s, compute capability %d.%d) has no products in 8 bits, which "
 			"need 8.9 (Ada), 9.0 (Hopper) or newer; use --precision bf16.",
 			dev->index, dev->prop.name, dev->prop.major, dev->prop.minor);
-	if (!cuda_is_f8(n->in[1]) || sums || by_rows || (bias && n->out[0]->type == JM_F32) ||
+	if (by_rows && (dev->prop.major != 9 || n->out[0]->type != JM_BF16))
+		return jm_err_set(err, JM_ENOSUP,
+			"cuda:%d (%s, compute capability %d.%d) has products in 8 bits with a "
+			"scale "
+			"for each row into bf16 on 9.0 (Hopper) alone; use --precision bf16.",
+			dev->index, dev->prop.name, dev->prop.major, dev->prop.minor);
+	if (!cuda_is_f8(n->in[1]) || sums || (bias && n->out[0]->type == JM_F32) ||
 		(n->in[0]->type == JM_F8E5M2 && n->in[1]->type == JM_F8E5M2) ||
 		cuda_is_f8(n->out[0]))
 		return jm_err_set(err, JM_ENOSUP, "Backend cuda has no %s of %s and %s into %s%s.",

@@ -2,7 +2,8 @@
 /* Ops of serving: turns nodes into arguments of pages.cu and few_rows.cu. */
 #include <stdlib.h>
 
-#include "backends/cuda/device/cuda.h"
+#include "backends/cuda/device/gpu.h"
+#include "ops_quantize.h"
 #include "op_rows.h"
 #include "ops_rope.h"
 
@@ -191,6 +192,8 @@ static struct cuda_few_rows few_rows_of(const struct jm_node *n)
 		.x = cuda_vec(n->in[0]),
 		.w = cuda_vec(n->in[1]),
 		.y = cuda_vec(n->out[0]),
+		.xs = cuda_data(n->in[3]),
+		.ws = cuda_data(n->in[4]),
 		/* a step writes parameters after all that reads them; copies of them are made before */
 		.w_stays = n->in[1]->class == JM_CLASS_PARAM};
 }
@@ -198,12 +201,14 @@ static struct cuda_few_rows few_rows_of(const struct jm_node *n)
 static int takes_few_rows(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
-	enum jm_dtype type = n->in[0]->type;
+	enum jm_dtype type = n->in[0]->type, made = n->out[0]->type;
 	struct cuda_few_rows p = few_rows_of(n);
+	float factors;
+	bool scaled = cuda_scales_rows(n) && type == JM_F8E4M3 && cuda_has_f8(dev);
 
-	(void)dev;
-	if ((type != JM_BF16 && type != JM_F16) || n->in[1]->type != type ||
-		n->out[0]->type != type || n->in[2] || jm_node_adds(n, 0) ||
+	p.ws = scaled ? &factors : NULL; /* not NULL: present; the address is not used */
+	if ((made != JM_BF16 && made != JM_F16) || n->in[1]->type != type ||
+		(made != type && !scaled) || n->in[2] || jm_node_adds(n, 0) ||
 		!cuda_few_rows_knows(&p))
 		return cuda_no_types(n, err);
 	return 0;

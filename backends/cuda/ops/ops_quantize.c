@@ -13,6 +13,15 @@ bool cuda_is_f8(const struct jm_tensor *t)
 	return t && (t->type == JM_F8E4M3 || t->type == JM_F8E5M2);
 }
 
+bool cuda_scales_rows(const struct jm_node *n)
+{
+	const struct jm_tensor *xs = n->in[3], *ws = n->in[4];
+
+	return n->op == JM_OP_LINEAR && xs && ws && jm_tensor_count(ws) > 1 &&
+	       jm_tensor_count(ws) == n->in[1]->dim[0] &&
+	       jm_tensor_count(xs) == jm_tensor_rows(n->in[0]);
+}
+
 void cuda_turned_layout(const struct jm_tensor *t, struct jm_layout *ret)
 {
 	*ret = (struct jm_layout){.rank = (int16_t)t->rank, .order = {(int16_t)(t->rank - 1)}};
@@ -121,6 +130,68 @@ static int run_rescale(struct cuda_dev *dev, const struct cuda_exec *exec, struc
 	return 0;
 }
 
+/* ---- quantize by rows, also what is quantized ----------------------------------------------------------- */
+
+/* Of a quantize, after the op that makes what it quantizes and the add before this, if the group has them. */
+static struct cuda_quantize_rows rows_of(const struct jm_node *const *node, int n)
+{
+	const struct jm_node *q = node[n - 1], *made = n > 1 ? node[n - 2] : NULL;
+	bool norm = made && made->op == JM_OP_RMSNORM;
+
+	return (struct cuda_quantize_rows){
+		.rows = jm_tensor_rows(q->in[0]),
+		.width = jm_tensor_width(q->in[0]),
+		.x = cuda_vec(node[0]->in[0]),
+		.gated = made && !norm,
+		.gamma = norm ? cuda_data(made->in[1]) : NULL,
+		.eps = norm ? (float)made->attr.norm.eps : 0,
+		.rstd = norm ? cuda_data(made->out[1]) : NULL,
+		.b = cuda_vec(n > 2 ? node[0]->in[1] : NULL),
+		.sum = cuda_vec(n > 2 && !node[0]->out[0]->is_virtual ? node[0]->out[0] : NULL),
+		.y = q->out[0]->data,
+		.inverse = q->out[1]->data,
+	};
+}
+
+static bool scales_rows(const struct jm_node *q)
+{
+	return q->out[0]->type == JM_F8E4M3 && !cuda_is_f8(q->in[0]) && !q->in[1] && !q->out[2] &&
+	       !q->out[3] && !q->accumulate &&
+	       jm_tensor_count(q->out[1]) == jm_tensor_rows(q->in[0]);
+}
+
+/* The result of `made` is read by the next node alone, or it is an add, whose result may have more readers. */
+static bool leads_to(const struct jm_node *made, const struct jm_node *next)
+{
+	return made->out[0] == next->in[0] && !made->accumulate &&
+	       (made->op == JM_OP_ADD || made->out[0]->is_virtual) &&
+	       made->in[0]->type == made->out[0]->type;
+}
+
+static int takes_rows(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *q = group->node[group->n_nodes - 1];
+	struct cuda_quantize_rows p = rows_of(group->node, group->n_nodes);
+	bool good = scales_rows(q) && cuda_quantize_rows_knows(&p);
+
+	(void)dev;
+	for (int i = 0; i + 1 < group->n_nodes; i++)
+		good = good && leads_to(group->node[i], group->node[i + 1]);
+	if (good && group->n_nodes > 2)
+		good = group->node[0]->in[1]->type == group->node[0]->in[0]->type;
+	return good ? 0 : cuda_no_types(q, err);
+}
+
+static int run_rows(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *node[] = {&exec->node[0], &exec->node[1], &exec->node[2]};
+	struct cuda_quantize_rows p = rows_of(node, exec->n_nodes);
+
+	(void)err;
+	cuda_quantize_rows(&p, dev->stream);
+	return 0;
+}
+
 /* ---- copies -------------------------------------------------------------------------------------------- */
 
 static int takes_copy(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
@@ -163,6 +234,11 @@ static int run_copy(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 }
 
 const struct cuda_op cuda_ops_quantize[] = {
+	{{JM_OP_ADD, JM_OP_RMSNORM, JM_OP_QUANTIZE}, 3, takes_rows, NULL, NULL, NULL, run_rows,
+		NULL},
+	{{JM_OP_RMSNORM, JM_OP_QUANTIZE}, 2, takes_rows, NULL, NULL, NULL, run_rows, NULL},
+	{{JM_OP_SWIGLU, JM_OP_QUANTIZE}, 2, takes_rows, NULL, NULL, NULL, run_rows, NULL},
+	{{JM_OP_QUANTIZE}, 1, takes_rows, NULL, NULL, NULL, run_rows, NULL},
 	{{JM_OP_QUANTIZE}, 1, takes, NULL, scratch, NULL, run, NULL},
 	{{JM_OP_RESCALE}, 1, NULL, NULL, NULL, NULL, run_rescale, NULL},
 	{{JM_OP_CAST}, 1, takes_copy, choices_copy, NULL, NULL, run_copy, NULL},

@@ -10,4 +10,7 @@ bool cuda_is_f8(const struct jm_tensor *t); /* false for NULL */
  * read it. */
 void cuda_turned_layout(const struct jm_tensor *t, struct jm_layout *ret);
 
+/* True if each row of both factors of a linear has a scale of its own. */
+bool cuda_scales_rows(const struct jm_node *n);
+
 #endif
