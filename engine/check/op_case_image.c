@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops on images, for the comparison of backends with ref. */
+#include "engine/graph/layer.h"
 #include "engine/graph/layer_image.h"
 #include "op_case.h"
 
@@ -243,6 +244,34 @@ static void conv_depthwise(struct kit *k, const struct types *t, const struct sh
 
 	kit_read(k, y);
 	conv_back(k, y, dy, dx, dw, NULL, false);
+}
+
+/*
+ * A convolution with bias and ReLU, then the gradients of a ReLU, of the filter and of the bias. The result of another ReLU opens that
+ * one: which elements are 0 depends on roundings.
+ */
+static void conv_relu(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int64_t *x_dim = IMAGE(d), w_dim[] = {d->n, d->c, 3, 3};
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, x_dim);
+	struct jm_tensor *w = kit_normal(k, t->c, 0, 0.2, 4, w_dim);
+	struct jm_tensor *bias = kit_normal(k, t->v, 0, 1, 1, DIMS(d->n));
+	struct jm_tensor *sums =
+		jm_graph_conv(k->graph, x, w, bias, &(struct jm_window){.stride = 1, .pad = 1});
+	struct jm_node *fwd = jm_graph_cell(k->graph, sums)->producer, *bwd;
+	struct jm_tensor *y = jm_graph_relu(k->graph, sums);
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
+	struct jm_tensor *other = kit_normal(k, t->c, 0, 1, 4, y->dim);
+	struct jm_tensor *e = kit_out(k, t->c, 4, y->dim, NULL);
+
+	kit_read(k, y);
+	jm_graph_node(k->graph, JM_OP_RELU_GRAD, OPS(dy, other), &e);
+	bwd = backend_node(k, JM_OP_CONV_WGRAD, OPS(e, x),
+		OPS(backend_gradient(k, t->a, add, 4, w_dim),
+			backend_result(k, t->v, add, 1, DIMS(d->n))),
+		add ? 3 : 0);
+	bwd->attr = fwd->attr;
+	bwd->fwd = fwd;
 }
 
 /* The window is the whole image, as where a VGG's images become vectors. */
@@ -563,6 +592,7 @@ const struct backend_case backend_image_cases[] = {
 	{"conv-wgrad, filter", conv_filter},
 	{"conv, flat", conv_flat},
 	{"conv, whole", conv_whole},
+	{"conv + relu", conv_relu},
 	{"conv, depthwise", conv_depthwise},
 	{"cast, sum", cast_sum},
 	{"batchnorm", batchnorm},

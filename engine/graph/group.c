@@ -36,6 +36,7 @@ static const struct cover {
 	{3, {JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 0},
 	/* the bias of the layer has the sum of the first node's rows as its gradient */
 	{2, {JM_OP_LAYERNORM_GRAD, JM_OP_LINEAR_WGRAD}, FIRST_ENDS},
+	{2, {JM_OP_RELU_GRAD, JM_OP_CONV_WGRAD}, FIRST_ENDS},
 	/* the gradient between them */
 	{2, {JM_OP_ATTENTION_GRAD, JM_OP_ROPE_GRAD}, 0},
 	/* the linear's output */

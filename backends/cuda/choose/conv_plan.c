@@ -127,6 +127,19 @@ struct cuda_conv_plan *cuda_conv_plan(
 	return p;
 }
 
+int cuda_conv_ids(const struct cuda_conv_plan *plan, int64_t ret[CUDA_CONV_OPERANDS])
+{
+	const struct dnn_conv_ids *of = &plan->ids;
+	const int64_t ids[] = {of->x, of->w, of->y, of->bias ? of->bias : of->sum, of->squares};
+	int n = 0;
+
+	while (n < CUDA_CONV_OPERANDS && ids[n]) {
+		ret[n] = ids[n];
+		n++;
+	}
+	return n;
+}
+
 void cuda_conv_drop(struct cuda_dev *dev)
 {
 	while (dev->conv_plans) {
@@ -139,9 +152,9 @@ void cuda_conv_drop(struct cuda_dev *dev)
 
 /* ---- timing -------------------------------------------------------------------------------------------------- */
 
-/* Memory of one plan: the three operands, the two sums of a channel, and the workspace. */
+/* Memory of one plan: the three operands, the bias or the two sums of a channel, and the workspace. */
 struct bench {
-	void *data[5], *workspace;
+	void *data[CUDA_CONV_OPERANDS], *workspace;
 	struct cuda_stopwatch watch;
 };
 
@@ -159,7 +172,7 @@ static enum cuda_type vec_type(cudnnDataType_t type)
 
 static void close_bench(struct bench *b)
 {
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < CUDA_CONV_OPERANDS; i++)
 		cudaFree(b->data[i]);
 	cudaFree(b->workspace);
 	cuda_stopwatch_close(&b->watch);
@@ -185,8 +198,12 @@ static bool open_bench(struct cuda_dev *dev, const struct cuda_conv_plan *p, str
 				(int64_t)(bytes / (s->type == CUDNN_DATA_FLOAT ? 4 : 2)), 17 + i,
 				dev->stream);
 	}
-	for (int i = 3; i < 5 && fine; i++)
-		fine = !cudaMalloc(&b->data[i], (size_t)s->y[1] * sizeof(float));
+	for (int i = 3; i < CUDA_CONV_OPERANDS && fine; i++) {
+		size_t bytes = (size_t)s->y[1] * sizeof(float);
+
+		fine = !cudaMalloc(&b->data[i], bytes) &&
+		       !cudaMemsetAsync(b->data[i], 0, bytes, dev->stream);
+	}
 	fine = fine && (!p->workspace || !cudaMalloc(&b->workspace, p->workspace));
 	if (!fine)
 		close_bench(b);
@@ -229,9 +246,9 @@ static double time_plan(
 	struct jm_err err = JM_ERR_INIT;
 	struct dnn_run run;
 	double seconds;
-	const int64_t id[] = {p->ids.x, p->ids.w, p->ids.y, p->ids.sum, p->ids.squares};
+	int64_t id[CUDA_CONV_OPERANDS];
 
-	if (dnn_bind(&dev->dnn, &p->plan[i], p->ids.sum ? 5 : 3, id, b->data, b->workspace, &run,
+	if (dnn_bind(&dev->dnn, &p->plan[i], cuda_conv_ids(p, id), id, b->data, b->workspace, &run,
 		    &err))
 		return NAN;
 	seconds = time_rounds(dev, &run, b, p->seconds);

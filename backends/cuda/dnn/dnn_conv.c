@@ -53,6 +53,23 @@ static void forward(struct dnn_graph *g, enum dnn_pattern pattern, const struct 
 		statistics(g, s, ids);
 }
 
+/* The sums have no memory of their own, and are rounded once, behind the ReLU. */
+static void forward_relu(struct dnn_graph *g, enum dnn_pattern pattern,
+	const struct dnn_conv_shape *s, struct dnn_conv_ids *ids)
+{
+	int64_t sums = dnn_image(g, DNN_VIRTUAL, F32, s->y);
+	int64_t moved = dnn_image(g, DNN_VIRTUAL, F32, s->y);
+
+	(void)pattern;
+	ids->x = dnn_image(g, DNN_REAL, s->type, s->x);
+	ids->w = dnn_image(g, DNN_REAL, s->type, s->w);
+	ids->y = dnn_image(g, DNN_REAL, s->type, s->y);
+	ids->bias = dnn_channels(g, DNN_REAL, s->type, s->y[1]);
+	dnn_conv(g, DNN_CONV, &s->window, false, ids->x, ids->w, sums);
+	dnn_pointwise(g, CUDNN_POINTWISE_ADD, F32, -1, sums, ids->bias, 0, moved);
+	dnn_pointwise(g, CUDNN_POINTWISE_RELU_FWD, F32, -1, moved, 0, 0, ids->y);
+}
+
 /* The result of the norm before the convolution, recomputed from its input:
  * (image - mean) rstd gamma + beta. */
 static int64_t normed(struct dnn_graph *g, const struct dnn_conv_shape *s, struct dnn_conv_ids *ids)
@@ -130,6 +147,7 @@ static void (*const makers[])(struct dnn_graph *, enum dnn_pattern, const struct
 	[DNN_PATTERN_WGRAD] = filter_gradient,
 	[DNN_PATTERN_WGRAD_F32] = filter_gradient,
 	[DNN_PATTERN_NORM_WGRAD] = filter_gradient,
+	[DNN_PATTERN_CONV_RELU] = forward_relu,
 };
 
 struct dnn_graph *dnn_conv_graph(const struct cuda_dnn *d, enum dnn_pattern pattern,

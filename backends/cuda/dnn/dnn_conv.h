@@ -36,7 +36,8 @@ static inline bool dnn_conv_shape_equal(
 	X(DGRAD_NORM, "conv-dgrad + ReLU gradient + batch norm gradient")                          \
 	X(WGRAD, "conv-wgrad")                                                                     \
 	X(WGRAD_F32, "conv-wgrad, result in f32")                                                  \
-	X(NORM_WGRAD, "scale, shift, ReLU + conv-wgrad")
+	X(NORM_WGRAD, "scale, shift, ReLU + conv-wgrad")                                           \
+	X(CONV_RELU, "conv + bias, ReLU")
 enum dnn_pattern {
 #define X(name, text) DNN_PATTERN_##name,
 	DNN_PATTERNS(X)
@@ -50,6 +51,7 @@ struct dnn_conv_ids {
 	int64_t x, w, y;      /* of the convolution */
 	int64_t scale, shift; /* per channel of x, before the ReLU; in the images' type */
 	int64_t sum, squares; /* per channel of y, f32 */
+	int64_t bias;	      /* per channel of y, in the images' type: no engine takes it in f32 */
 	int64_t image;	      /* the operand that the gradients of the ReLU and of the norm read */
 	int64_t beta;	      /* of that norm; f32, like all vectors per channel of the gradients */
 	struct dnn_norm_grad

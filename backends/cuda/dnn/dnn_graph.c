@@ -261,6 +261,9 @@ void dnn_pointwise(struct dnn_graph *g, cudnnPointwiseMode_t mode, cudnnDataType
 	set_type(g, how, ATTR(POINTWISE_MATH_PREC), math);
 	if (axis >= 0)
 		set_int(g, how, ATTR(POINTWISE_AXIS), axis);
+	if (mode == CUDNN_POINTWISE_RELU_FWD) /* a NaN may not become 0 */
+		dnn_set(g, how, ATTR(POINTWISE_NAN_PROPAGATION), CUDNN_TYPE_NAN_PROPOGATION, 1,
+			&(cudnnNanPropagation_t){CUDNN_PROPAGATE_NAN});
 	dnn_finish(g, how, "pointwise mode");
 	d = dnn_make(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
 	set_one(g, d, ATTR(OPERATION_POINTWISE_PW_DESCRIPTOR), how);

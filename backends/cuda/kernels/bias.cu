@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bias of a convolution, y[rows,c] += bias[c], and its gradient, the sum of dy[rows,c] over
- * rows. */
+/* The bias of a convolution, y[rows,c] += bias[c], with a ReLU behind it, and the gradients of both. */
 #include "batchnorm.cuh"
 
 __global__ void bias_finish(float *dbias, const float *parts, int n, int64_t c, bool add)
@@ -13,8 +12,9 @@ __global__ void bias_finish(float *dbias, const float *parts, int n, int64_t c, 
 		dbias[at] = (float)s.first + (add ? dbias[at] : 0);
 }
 
-template <int N, typename T>
-__global__ void bias_sums(const T *dy, float *parts, int64_t rows, int64_t c)
+/* RELU: dy is first cut where y is not above 0, and left in dx. */
+template <int N, bool RELU, typename T>
+__global__ void bias_sums(const T *dy, const T *y, T *dx, float *parts, int64_t rows, int64_t c)
 {
 	__shared__ float share[COLUMN_THREADS * N];
 	float sum[N] = {}, none[N] = {};
@@ -25,6 +25,15 @@ __global__ void bias_sums(const T *dy, float *parts, int64_t rows, int64_t c)
 			float v[N];
 
 			load(dy + r * c + at, v);
+			if (RELU) {
+				float open[N];
+
+				load(y + r * c + at, open);
+#pragma unroll
+				for (int i = 0; i < N; i++)
+					v[i] = open[i] > 0 ? v[i] : 0;
+				store(dx + r * c + at, v);
+			}
 #pragma unroll
 			for (int i = 0; i < N; i++)
 				sum[i] += v[i];
@@ -32,31 +41,40 @@ __global__ void bias_sums(const T *dy, float *parts, int64_t rows, int64_t c)
 	leave_parts(sum, none, parts, c, share);
 }
 
-template <typename T>
-static void bias_grad(const T *dy, float *dbias, int64_t rows, int64_t c, bool add, void *scratch,
-	cudaStream_t stream)
+template <int N, typename T>
+static void bias_parts(
+	const struct cuda_bias_grad *p, float *parts, struct columns shape, cudaStream_t stream)
 {
-	bool packs = c % PACK == 0;
-	struct columns shape = columns_of(rows, c, packs ? PACK : 1, COLUMN_RESIDENT(T));
-	float *parts = sums_of(scratch, c).parts;
+	const T *dy = as<const T>(p->dy), *y = as<const T>(p->y);
+	T *dx = as<T>(p->dx);
 
-	if (packs)
-		bias_sums<PACK><<<shape.grid, shape.block, 0, stream>>>(dy, parts, rows, c);
+	if (p->y.data)
+		bias_sums<N, true>
+			<<<shape.grid, shape.block, 0, stream>>>(dy, y, dx, parts, p->rows, p->c);
 	else
-		bias_sums<1><<<shape.grid, shape.block, 0, stream>>>(dy, parts, rows, c);
-	bias_finish<<<blocks_for(c, WARP), dim3(WARP, WARP), 0, stream>>>(
-		dbias, parts, (int)shape.grid.y, c, add);
+		bias_sums<N, false>
+			<<<shape.grid, shape.block, 0, stream>>>(dy, y, dx, parts, p->rows, p->c);
 }
 
-void cuda_bias_grad(struct cuda_vec dy, float *dbias, int64_t rows, int64_t c, bool accumulate,
-	void *scratch, cudaStream_t stream)
+void cuda_bias_grad(const struct cuda_bias_grad *p, cudaStream_t stream)
 {
-	with_type(dy, [&](auto t) {
-		bias_grad(as<const decltype(t)>(dy), dbias, rows, c, accumulate, scratch, stream);
+	with_type(p->dy, [&](auto t) {
+		using T = decltype(t);
+		bool packs = p->c % PACK == 0;
+		struct columns shape =
+			columns_of(p->rows, p->c, packs ? PACK : 1, COLUMN_RESIDENT(T));
+		float *parts = sums_of(p->scratch, p->c).parts;
+
+		if (packs)
+			bias_parts<PACK, T>(p, parts, shape, stream);
+		else
+			bias_parts<1, T>(p, parts, shape, stream);
+		bias_finish<<<blocks_for(p->c, WARP), dim3(WARP, WARP), 0, stream>>>(
+			p->dbias, parts, (int)shape.grid.y, p->c, p->accumulate);
 	});
 }
 
-template <int N, typename T>
+template <int N, bool RELU, typename T>
 __global__ void bias_kernel(T *y, const float *bias, int64_t n, int64_t c)
 {
 	const int64_t i = N * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x);
@@ -67,25 +85,32 @@ __global__ void bias_kernel(T *y, const float *bias, int64_t n, int64_t c)
 	load(y + i, v);
 	load(bias + i % c, b);
 #pragma unroll
-	for (int k = 0; k < N; k++)
+	for (int k = 0; k < N; k++) {
 		v[k] += b[k];
+		if (RELU && v[k] < 0)
+			v[k] = 0;
+	}
 	store(y + i, v);
 }
 
 template <int N, typename T>
-static void bias_add(T *y, const float *bias, int64_t n, int64_t c, cudaStream_t stream)
+static void bias_add(T *y, const float *bias, int64_t n, int64_t c, bool relu, cudaStream_t stream)
 {
-	bias_kernel<N><<<blocks_for(n / N, COLUMN_THREADS), COLUMN_THREADS, 0, stream>>>(
-		y, bias, n, c);
+	unsigned blocks = blocks_for(n / N, COLUMN_THREADS);
+
+	if (relu)
+		bias_kernel<N, true><<<blocks, COLUMN_THREADS, 0, stream>>>(y, bias, n, c);
+	else
+		bias_kernel<N, false><<<blocks, COLUMN_THREADS, 0, stream>>>(y, bias, n, c);
 }
 
-void cuda_bias_add(
-	struct cuda_vec y, const float *bias, int64_t rows, int64_t c, cudaStream_t stream)
+void cuda_bias_add(struct cuda_vec y, const float *bias, int64_t rows, int64_t c, bool relu,
+	cudaStream_t stream)
 {
 	with_type(y, [&](auto t) {
 		using T = decltype(t);
 
-		c % PACK == 0 ? bias_add<PACK>(as<T>(y), bias, rows * c, c, stream)
-			      : bias_add<1>(as<T>(y), bias, rows * c, c, stream);
+		c % PACK == 0 ? bias_add<PACK>(as<T>(y), bias, rows * c, c, relu, stream)
+			      : bias_add<1>(as<T>(y), bias, rows * c, c, relu, stream);
 	});
 }

@@ -139,12 +139,18 @@ void cuda_groupnorm_grad(const struct cuda_groups *p, cudaStream_t stream);
 
 /* ---- bias.cu ---------------------------------------------------------------------------------------- */
 
-/* y[rows,c] += bias[c]. */
-void cuda_bias_add(
-	struct cuda_vec y, const float *bias, int64_t rows, int64_t c, cudaStream_t stream);
-/* dbias[c] = or += the sum of dy[rows,c]; scratch: cuda_bn_scratch bytes. */
-void cuda_bias_grad(struct cuda_vec dy, float *dbias, int64_t rows, int64_t c, bool accumulate,
-	void *scratch, cudaStream_t stream);
+/* y[rows,c] += bias[c]; relu: then y = max(0, y), which keeps NaN. */
+void cuda_bias_add(struct cuda_vec y, const float *bias, int64_t rows, int64_t c, bool relu,
+	cudaStream_t stream);
+/* dbias[c] = or += the sum of dx[rows,c]: dy where y > 0, else 0; without y it is dy, and is not written. */
+struct cuda_bias_grad {
+	int64_t rows, c;
+	struct cuda_vec dy, y, dx; /* of one type; dx may be dy */
+	float *dbias;
+	bool accumulate;
+	void *scratch; /* cuda_bn_scratch bytes */
+};
+void cuda_bias_grad(const struct cuda_bias_grad *p, cudaStream_t stream);
 
 /* ---- fold.cu: images of few channels ---------------------------------------------------------------- */
 

@@ -27,8 +27,8 @@
 
 /*
  * The scratch of a group holds, in this order: cuDNN's workspace; the folded image and filter, or
- * the filter's gradient; the sums of the bias gradient, or those of a batch norm and its mean and
- * variance.
+ * the filter's gradient; the sums of the bias gradient, or the bias in the images' type, or the sums of a
+ * batch norm and its mean and variance.
  */
 #define SUMS 4 /* of each channel: x, its squares, mean, variance */
 struct conv_scratch {
@@ -40,9 +40,14 @@ static size_t aligned(size_t bytes)
 	return (bytes + 255) / 256 * 256;
 }
 
-static enum dnn_pattern pattern_of(enum jm_op op)
+/* Nodes of the groups that begin with a convolution. */
+enum { WITH_RELU = 2, WITH_STATS = 3 };
+
+static enum dnn_pattern pattern_of(enum jm_op op, int nodes)
 {
-	return op == JM_OP_CONV		? DNN_PATTERN_CONV
+	return nodes == WITH_STATS	? DNN_PATTERN_CONV_STATS
+	       : nodes == WITH_RELU	? DNN_PATTERN_CONV_RELU
+	       : op == JM_OP_CONV	? DNN_PATTERN_CONV
 	       : op == JM_OP_CONV_DGRAD ? DNN_PATTERN_DGRAD
 					: DNN_PATTERN_WGRAD;
 }
@@ -51,9 +56,8 @@ static enum dnn_pattern pattern_of(enum jm_op op)
 static struct cuda_conv_key key_of(const struct jm_node *n, int nodes)
 {
 	struct cuda_operands o = cuda_operands_of(n);
-	struct cuda_conv_key key = {0};
+	struct cuda_conv_key key = {.pattern = pattern_of(n->op, nodes)};
 
-	key.pattern = nodes > 1 ? DNN_PATTERN_CONV_STATS : pattern_of(n->op);
 	memcpy(key.shape.x, o.x->dim, sizeof key.shape.x);
 	memcpy(key.shape.w, o.w->dim, sizeof key.shape.w);
 	memcpy(key.shape.y, o.y->dim, sizeof key.shape.y);
@@ -103,7 +107,9 @@ static struct conv_scratch scratch_of(const struct jm_node *n, int nodes, size_t
 	s.sums = s.bytes = s.bias;
 	if (n->op == JM_OP_CONV_WGRAD && o.bias)
 		s.bytes += cuda_bn_scratch(o.bias->dim[0]);
-	if (nodes > 1)
+	if (nodes == WITH_RELU)
+		s.bytes += (size_t)o.bias->dim[0] * jm_dtype_bytes(o.x->type);
+	if (nodes == WITH_STATS)
 		s.bytes += SUMS * sizeof(float) * (size_t)sums_stride(o.y);
 	return s;
 }
@@ -149,6 +155,28 @@ static int takes_conv_stats(struct cuda_dev *dev, const struct jm_group *group, 
 	return takes_conv(dev, group, err);
 }
 
+static bool has_own_way(const struct cuda_dev *dev, const struct jm_node *n)
+{
+	return cuda_conv_is_stem(n) || cuda_conv_is_filter(dev, n) || cuda_conv_is_depthwise(n) ||
+	       cuda_conv_is_product(n) || cuda_conv_scatters(n);
+}
+
+/*
+ * A bias and a ReLU, which cuDNN applies before the sums are rounded, or an own kernel to its result in one pass. The other ways of a
+ * convolution have no such end.
+ */
+static int takes_conv_relu(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0], *relu = group->node[1];
+
+	if (!n->in[2] || n->in[0]->type == JM_F32 || n->accumulate || relu->accumulate ||
+		relu->in[0] != n->out[0] || !n->out[0]->is_virtual ||
+		relu->out[0]->type != n->out[0]->type || has_own_way(dev, n))
+		return jm_err_set(
+			err, JM_ENOSUP, "Backend cuda cannot fuse this convolution with its ReLU.");
+	return takes_conv(dev, group, err);
+}
+
 static bool lies_last(const struct jm_tensor *t)
 {
 	return jm_layout_equal(&t->layout, &cuda_layout_last);
@@ -173,12 +201,18 @@ static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
 {
 	const struct jm_node *n = group->node[0];
 	struct cuda_conv_key key = key_of(n, group->n_nodes);
-	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err);
+	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err), *alone = plan;
 
-	if (!plan)
+	if (plan && group->n_nodes == WITH_RELU) {
+		key.pattern = DNN_PATTERN_CONV;
+		alone = cuda_conv_plan(dev, &key, err);
+	}
+	if (!plan || !alone)
 		return 0;
 	if (group->n_nodes > 1)
 		choice->in[1][0] = cuda_layout_last;
+	if (group->n_nodes == WITH_RELU)
+		choice->out[1][0] = cuda_layout_last;
 	for (int i = 0; i < 2; i++)
 		choice->in[0][i] = cuda_layout_last;
 	if (cuda_conv_folds(n)) /* keeps its layout, because folding copies it anyway */
@@ -188,7 +222,8 @@ static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
 	if (n->op != JM_OP_CONV_WGRAD || n->out[0]->class == JM_CLASS_ACT ||
 		jm_layout_equal(&n->out[0]->layout, &cuda_layout_last))
 		choice->out[0][0] = cuda_layout_last;
-	choice->scratch = most_scratch(dev, n, group->n_nodes, plan->workspace);
+	choice->scratch = most_scratch(dev, n, group->n_nodes,
+		plan->workspace > alone->workspace ? plan->workspace : alone->workspace);
 	choice->seconds = choice->flops_executed = NAN;
 	return 1;
 }
@@ -201,6 +236,7 @@ struct conv {
 	/* an own kernel that runs in its place; NULL = none */
 	cudaError_t (*kernel)(const struct cuda_dev *dev, const struct jm_node *n, void *scratch);
 	struct conv_scratch at;
+	bool ends; /* cuDNN's plan applies bias and ReLU, too */
 };
 
 static void drop_conv(struct cuda_dev *dev, struct cuda_exec *exec)
@@ -234,16 +270,27 @@ static float *sums_at(const struct cuda_exec *exec)
 	return (float *)(void *)((char *)exec->scratch + c->at.sums);
 }
 
-static int build_dnn(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+/* What the group leaves in the place of the convolution's result. */
+static const struct jm_tensor *result_of(const struct cuda_exec *exec)
+{
+	return exec->n_nodes == WITH_RELU ? exec->node[1].out[0]
+					  : cuda_operands_of(&exec->node[0]).y;
+}
+
+static int build_pattern(
+	struct cuda_dev *dev, struct cuda_exec *exec, enum dnn_pattern pattern, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
 	struct cuda_operands o = cuda_operands_of(n);
 	struct cuda_conv_key key = key_of(n, exec->n_nodes);
-	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err);
+	struct cuda_conv_plan *plan;
+	int64_t ids[CUDA_CONV_OPERANDS];
 	struct conv *c;
 	float *sums;
 	int code;
 
+	key.pattern = pattern;
+	plan = cuda_conv_plan(dev, &key, err);
 	if (!plan)
 		return err->code;
 	code = cuda_conv_tune(dev, plan, err);
@@ -253,14 +300,26 @@ static int build_dnn(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err
 	if (!c)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
 	c->at = scratch_of(n, exec->n_nodes, plan->workspace);
+	c->ends = pattern == DNN_PATTERN_CONV_RELU;
 	sums = sums_at(exec);
-	return dnn_bind(&dev->dnn, &plan->plan[plan->best], exec->n_nodes > 1 ? 5 : 3,
-		(const int64_t[]){
-			plan->ids.x, plan->ids.w, plan->ids.y, plan->ids.sum, plan->ids.squares},
+	return dnn_bind(&dev->dnn, &plan->plan[plan->best], cuda_conv_ids(plan, ids), ids,
 		(void *const[]){stands_for(n, o.x, exec->scratch, &c->at),
-			stands_for(n, o.w, exec->scratch, &c->at), o.y->data, sums,
+			stands_for(n, o.w, exec->scratch, &c->at), result_of(exec)->data,
+			c->ends ? (char *)exec->scratch + c->at.bias : (void *)sums,
 			sums + sums_stride(o.y)},
 		exec->scratch, &c->run, err);
+}
+
+static int build_dnn(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	int nodes = exec->n_nodes == WITH_RELU ? 1 : exec->n_nodes;
+
+	return build_pattern(dev, exec, pattern_of(exec->node[0].op, nodes), err);
+}
+
+static int build_joined(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	return build_pattern(dev, exec, DNN_PATTERN_CONV_RELU, err);
 }
 
 /* The product of a strided convolution writes to scratch, from where its result is added to every
@@ -310,14 +369,18 @@ static int build_depthwise(struct cuda_dev *dev, struct cuda_exec *exec, struct 
 }
 
 /* The ways to run the convolution, of which cuDNN is the first; NULL = it is the only one. */
-static const struct cuda_way *ways_of(const struct cuda_dev *dev, const struct jm_node *n)
+static const struct cuda_way *ways_of(const struct cuda_dev *dev, const struct cuda_exec *exec)
 {
 	static const struct cuda_way products[] = {{"dnn", build_dnn}, {"product", build_product}};
 	static const struct cuda_way stems[] = {{"dnn", build_dnn}, {"stem", build_stem}};
 	static const struct cuda_way filters[] = {{"dnn", build_dnn}, {"filter", build_filter}};
 	static const struct cuda_way channels[] = {
 		{"dnn", build_dnn}, {"depthwise", build_depthwise}};
+	static const struct cuda_way ends[] = {{"joined", build_joined}, {"dnn", build_dnn}};
+	const struct jm_node *n = &exec->node[0];
 
+	if (exec->n_nodes > 1)
+		return exec->n_nodes == WITH_RELU ? ends : NULL;
 	if (cuda_conv_is_stem(n))
 		return stems;
 	if (cuda_conv_is_filter(dev, n))
@@ -330,7 +393,7 @@ static const struct cuda_way *ways_of(const struct cuda_dev *dev, const struct j
 static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
-	const struct cuda_way *ways = exec->n_nodes == 1 ? ways_of(dev, n) : NULL;
+	const struct cuda_way *ways = ways_of(dev, exec);
 	struct cuda_conv_key key = key_of(n, exec->n_nodes);
 	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err);
 	char name[CUDA_PLAN_KEY];
@@ -401,16 +464,31 @@ static void fold_operands(struct cuda_dev *dev, const struct cuda_exec *exec)
 		fold(dev, exec, o.w, c->at.filter);
 }
 
+static void cast_bias(struct cuda_dev *dev, const struct cuda_exec *exec)
+{
+	const struct conv *c = exec->own;
+	const struct jm_tensor *bias = exec->node[0].in[2];
+	struct cuda_pointwise p = {.map = CUDA_CAST,
+		.n = bias->dim[0],
+		.a = cuda_vec(bias),
+		.y = {(char *)exec->scratch + c->at.bias, cuda_vec(result_of(exec)).type}};
+
+	cuda_pointwise(&p, dev->stream);
+}
+
 static int run_conv(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
-	const struct jm_tensor *y = exec->node[0].out[0], *bias = exec->node[0].in[2];
+	const struct jm_tensor *y = result_of(exec), *bias = exec->node[0].in[2];
+	const struct conv *c = exec->own;
 	int code;
 
+	if (c->ends)
+		cast_bias(dev, exec);
 	fold_operands(dev, exec);
 	code = start(dev, exec, err);
-	if (!code && exec->node[0].op == JM_OP_CONV && bias)
+	if (!code && exec->node[0].op == JM_OP_CONV && bias && !c->ends)
 		cuda_bias_add(cuda_vec(y), bias->data, y->dim[0] * y->dim[2] * y->dim[3], y->dim[1],
-			dev->stream);
+			exec->n_nodes == WITH_RELU, dev->stream);
 	return code;
 }
 
@@ -448,6 +526,18 @@ static struct cuda_fold unfold_of(const struct jm_node *n)
 	return p;
 }
 
+static struct cuda_bias_grad bias_grad_of(const struct jm_node *n, void *scratch)
+{
+	const struct jm_tensor *dy = n->in[0];
+
+	return (struct cuda_bias_grad){.rows = dy->dim[0] * dy->dim[2] * dy->dim[3],
+		.c = dy->dim[1],
+		.dy = cuda_vec(dy),
+		.dbias = n->out[1]->data,
+		.accumulate = jm_node_adds(n, 1),
+		.scratch = scratch};
+}
+
 static int run_wgrad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
@@ -465,17 +555,87 @@ static int run_wgrad(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 			(char *)exec->scratch + c->at.filter, cuda_type_of(dy->type)};
 		cuda_unfold(&p, dev->stream);
 	}
-	if (dbias)
-		cuda_bias_grad(cuda_vec(dy), dbias->data, dy->dim[0] * dy->dim[2] * dy->dim[3],
-			dy->dim[1], jm_node_adds(n, 1), (char *)exec->scratch + c->at.bias,
-			dev->stream);
+	if (dbias) {
+		struct cuda_bias_grad sum = bias_grad_of(n, (char *)exec->scratch + c->at.bias);
+
+		cuda_bias_grad(&sum, dev->stream);
+	}
 	return 0;
+}
+
+/* ---- the gradient of a ReLU, which also adds up that of the bias -------------------------------------- */
+
+static int takes_relu_grad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *relu = group->node[0], *n = group->node[1];
+	const struct jm_group conv = {.n_nodes = 1, .node = {n}};
+	enum jm_dtype type = relu->out[0]->type;
+
+	if (!n->out[1] || relu->accumulate || n->in[0] != relu->out[0] ||
+		relu->out[0]->is_virtual || relu->in[0]->type != type || relu->in[1]->type != type)
+		return jm_err_set(err, JM_ENOSUP,
+			"Backend cuda does not compute this gradient of a bias before %s.",
+			jm_op_name(n->op));
+	return takes_conv(dev, &conv, err);
+}
+
+static int choices_relu_grad(struct cuda_dev *dev, const struct jm_group *group,
+	struct jm_choice *choice, struct jm_err *err)
+{
+	const struct jm_group conv = {.n_nodes = 1, .node = {group->node[1]}};
+	int found = choices_conv(dev, &conv, choice, err);
+
+	memcpy(choice->in[1], choice->in[0], sizeof choice->in[1]);
+	memcpy(choice->out[1], choice->out[0], sizeof choice->out[1]);
+	memset(choice->out[0], 0, sizeof choice->out[0]);
+	choice->in[0][0] = choice->in[0][1] = choice->out[0][0] = cuda_layout_last;
+	return found;
+}
+
+/* The convolution of the group by itself, whose bias the other node adds up. */
+static struct cuda_exec wgrad_of(const struct cuda_exec *exec)
+{
+	static const struct cuda_op alone = {
+		{JM_OP_CONV_WGRAD}, 1, NULL, NULL, NULL, NULL, run_wgrad, drop_conv};
+	struct cuda_exec own = *exec;
+
+	own.op = &alone;
+	own.n_nodes = 1;
+	own.node[0] = exec->node[1];
+	own.node[0].out[1] = NULL;
+	return own;
+}
+
+static int build_relu_grad(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
+{
+	struct cuda_exec conv = wgrad_of(exec);
+	int code = build_conv(dev, &conv, err);
+
+	exec->own = conv.own;
+	return code;
+}
+
+static int run_relu_grad(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *relu = &exec->node[0];
+	const struct cuda_exec conv = wgrad_of(exec);
+	struct cuda_bias_grad sum = bias_grad_of(&exec->node[1], exec->scratch);
+
+	sum.dy = cuda_vec(relu->in[0]);
+	sum.y = cuda_vec(relu->in[1]);
+	sum.dx = cuda_vec(relu->out[0]);
+	cuda_bias_grad(&sum, dev->stream);
+	return run_wgrad(dev, &conv, err);
 }
 
 const struct cuda_op cuda_ops_conv[] = {
 	{{JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 3, takes_conv_stats, choices_conv, NULL,
 		build_conv, run_conv_stats, drop_conv},
+	{{JM_OP_CONV, JM_OP_RELU}, 2, takes_conv_relu, choices_conv, NULL, build_conv, run_conv,
+		drop_conv},
 	{{JM_OP_CONV}, 1, takes_conv, choices_conv, NULL, build_conv, run_conv, drop_conv},
+	{{JM_OP_RELU_GRAD, JM_OP_CONV_WGRAD}, 2, takes_relu_grad, choices_relu_grad, NULL,
+		build_relu_grad, run_relu_grad, drop_conv},
 	{{JM_OP_CONV_DGRAD}, 1, takes_conv, choices_conv, NULL, build_conv, run_conv, drop_conv},
 	{{JM_OP_CONV_WGRAD}, 1, takes_conv, choices_conv, NULL, build_conv, run_wgrad, drop_conv},
 	{.n_nodes = 0},
