@@ -18,6 +18,9 @@ struct shape {
 	int heads, kv_heads;
 };
 
+/* An image of d->c channels, somewhat taller than wide. */
+#define IMAGE(d) DIMS((d)->b, (d)->c, 7 + (d)->s % 5, 5 + (d)->s % 3)
+
 /* A case declares operands, nodes and results. accumulate: results are added to what they hold. */
 typedef void case_fn(struct kit *k, const struct types *t, const struct shape *d, bool accumulate);
 

@@ -301,6 +301,33 @@ static void head(struct kit *k, const struct types *t, const struct shape *d, bo
 	kit_read(k, dx);
 }
 
+static void tokens(struct kit *k, const struct types *t, const struct shape *d, bool alone)
+{
+	const int64_t *dim = IMAGE(d), seq = dim[2] * dim[3] + !alone;
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, dim);
+	struct jm_tensor *first = alone ? NULL : kit_normal(k, t->v, 0, 1, 1, DIMS(d->c));
+	struct jm_tensor *pos = alone ? NULL : kit_normal(k, t->v, 0, 1, 2, DIMS(seq, d->c));
+	struct jm_tensor *dy = kit_normal(k, t->a, 0, 1, 3, DIMS(d->b, seq, d->c));
+	struct jm_tensor *y = kit_out(k, t->a, 3, dy->dim, NULL);
+	struct jm_tensor *dx = kit_out(k, t->c, 4, dim, NULL);
+	struct jm_tensor *dfirst = alone ? NULL : kit_out(k, t->v, 1, DIMS(d->c), NULL);
+	struct jm_tensor *dpos = alone ? NULL : backend_result(k, t->v, true, 2, pos->dim);
+
+	backend_node(k, JM_OP_TOKENS, OPS(x, first, pos), &y, 0);
+	backend_node(k, JM_OP_TOKENS_GRAD, &dy, OPS(dx, dfirst, dpos), alone ? 0 : 4);
+}
+
+static void first(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct jm_tensor *x = kit_normal(k, t->a, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *dy = kit_normal(k, t->a, 0, 1, 2, DIMS(d->b, d->c));
+	struct jm_tensor *y = backend_result(k, t->a, accumulate, 2, dy->dim);
+	struct jm_tensor *dx = backend_result(k, t->a, accumulate, 3, x->dim);
+
+	backend_node(k, JM_OP_FIRST, &x, &y, accumulate);
+	backend_node(k, JM_OP_FIRST_GRAD, &dy, &dx, accumulate);
+}
+
 const struct backend_case backend_row_cases[] = {
 	{"rmsnorm", rmsnorm},
 	{"relu", relu},
@@ -325,5 +352,7 @@ const struct backend_case backend_row_cases[] = {
 	{"top1", top1},
 	{"mse", mse},
 	{"cast", cast},
+	{"tokens", tokens},
+	{"first", first},
 	{0},
 };

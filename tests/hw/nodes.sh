@@ -69,7 +69,7 @@ else
 	sizes=0.001,0.008,0.064,0.512,2 warmup=1s peers=()
 	burn=(burn --fill 0.85)
 	# threads that multiply beside the GPUs, and GB of each of three operands in the host's memory
-	loads=($(($(nproc) / 2 + 1)) "$(awk '/MemAvailable/ {gb = $2 / 1e6 / 6; print gb < 20 ? gb : 20}' /proc/meminfo)")
+	loads=($(($(nproc) / 2 + 1)) "$(awk '/MemAvailable/ {gb = $2 / 1e6 / 6; print gb < 4 ? gb : 4}' /proc/meminfo)")
 fi
 
 is_wanted() { # NAME

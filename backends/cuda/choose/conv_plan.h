@@ -28,7 +28,8 @@ struct cuda_conv_plan {
  * reason. */
 struct cuda_conv_plan *cuda_conv_plan(
 	struct cuda_dev *dev, const struct cuda_conv_key *key, struct jm_err *err);
-/* The ids of the plan's operands, in the order image, filter, result, then its bias, or sums and squares. Returns their number. */
+/* The ids of the plan's operands: image, filter, result, then its bias, or sums and squares.
+ * Returns their number. */
 #define CUDA_CONV_OPERANDS 5
 int cuda_conv_ids(const struct cuda_conv_plan *plan, int64_t ret[CUDA_CONV_OPERANDS]);
 /* Times the plans once, on random data in separate memory; if that memory is not available, chooses

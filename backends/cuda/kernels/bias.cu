@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bias of a convolution, y[rows,c] += bias[c], with a ReLU behind it, and the gradients of both. */
+/* The bias of a convolution, y[rows,c] += bias[c], a ReLU behind it, and the gradients of both. */
 #include "batchnorm.cuh"
 
 __global__ void bias_finish(float *dbias, const float *parts, int n, int64_t c, bool add)

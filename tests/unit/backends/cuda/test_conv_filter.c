@@ -4,7 +4,7 @@
  * computes, and that the arguments describe them. The gradient is repeated here by what
  * image_kernels.h says.
  */
-#include "backends/cuda/ops/conv_filter.h"
+#include "backends/cuda/ops/conv/conv_filter.h"
 #include "kit/test.h"
 #include "backends/cuda/device/layouts.h"
 

@@ -3,7 +3,7 @@
  * The first layer of backend cuda: the filter's gradient of a folded image is that of the image.
  * The rearrangement is repeated here by its definition (image_kernels.h).
  */
-#include "backends/cuda/ops/conv_fold.h"
+#include "backends/cuda/ops/conv/conv_fold.h"
 #include "kit/test.h"
 #include "backends/cuda/device/layouts.h"
 

@@ -4,7 +4,7 @@
  * groups are accepted, and which memory each way reads and writes. The kernels and the other rows
  * of the backend are below: they keep their arguments.
  */
-#include "backends/cuda/ops/ops_conv_product.h"
+#include "backends/cuda/ops/conv/ops_conv_product.h"
 #include "backends/cuda/ops/ops_image.h"
 #include "backends/cuda/choose/plan_cache.h"
 #include "backends/cuda/choose/timed_choice.h"

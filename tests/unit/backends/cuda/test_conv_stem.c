@@ -4,7 +4,7 @@
  * compute, and that their arguments describe the convolution and its filter's gradient. Both are
  * repeated here by what image_kernels.h says.
  */
-#include "backends/cuda/ops/conv_stem.h"
+#include "backends/cuda/ops/conv/conv_stem.h"
 #include "kit/test.h"
 #include "backends/cuda/device/layouts.h"
 

@@ -4,7 +4,7 @@
  * group, without a GPU. The functions of CUDA and cuBLASLt that these parts call are below: memory
  * is that of the host, a product is three loops, and a way takes the time that the test gives.
  */
-#include "backends/cuda/ops/ops_conv_product.h"
+#include "backends/cuda/ops/conv/ops_conv_product.h"
 #include "backends/cuda/kernels/image_kernels.h"
 #include "backends/cuda/choose/plan_cache.h"
 #include "backends/cuda/choose/timed_choice.h"

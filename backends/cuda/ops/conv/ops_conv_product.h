@@ -4,7 +4,7 @@
 #define JM_CUDA_OPS_CONV_PRODUCT_H
 
 #include "conv_operands.h"
-#include "gemm.h"
+#include "backends/cuda/ops/gemm.h"
 
 /* True for conv, conv-dgrad and conv-wgrad with windows of one pixel and stride 1, or of the whole
  * image; without their bias. */

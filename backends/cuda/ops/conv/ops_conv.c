@@ -5,9 +5,11 @@
  * shape is built. cuDNN writes a filter's gradient in the type of the images with channels last
  * into scratch; a kernel then adds or copies it to the result. Images with few channels are folded
  * (conv_fold.h). In f16 and in the fast mode a convolution also writes the sums that the following
- * batch norm needs. Where there are two ways, the faster one is found by timing, once for each shape:
- * convolutions of single pixels and of whole images are products as well, and a ResNet's first layer and its
- * filter's gradient have own kernels, and so have the gradient of a filter of 3 x 3 in tf32 and filters for each channel.
+ * batch norm needs. Where there are two ways, the faster one is found by timing, once for each
+ * shape: convolutions of single pixels and of whole images are products as well, and a ResNet's
+ * first layer and its filter's gradient have own kernels, and so have the gradient of a filter of
+ * 3 x 3 in tf32 and filters for each channel; cuDNN or one pass
+ * applies bias and ReLU.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,227 +17,22 @@
 #include "conv_depthwise.h"
 #include "conv_filter.h"
 #include "conv_fold.h"
-#include "backends/cuda/choose/conv_plan.h"
+#include "conv_select.h"
 #include "ops_conv_product.h"
 #include "conv_stem.h"
-#include "ops_image.h"
+#include "backends/cuda/ops/ops_image.h"
 #include "backends/cuda/choose/timed_choice.h"
 #include "backends/cuda/device/gpu.h"
 #include "backends/cuda/dnn/dnn_plan.h"
 #include "backends/cuda/device/layouts.h"
-#include "op_rows.h"
-
-/*
- * The scratch of a group holds, in this order: cuDNN's workspace; the folded image and filter, or
- * the filter's gradient; the sums of the bias gradient, or the bias in the images' type, or the sums of a
- * batch norm and its mean and variance.
- */
-#define SUMS 4 /* of each channel: x, its squares, mean, variance */
-struct conv_scratch {
-	size_t image, filter, bias, sums, bytes;
-};
-
-static size_t aligned(size_t bytes)
-{
-	return (bytes + 255) / 256 * 256;
-}
-
-/* Nodes of the groups that begin with a convolution. */
-enum { WITH_RELU = 2, WITH_STATS = 3 };
-
-static enum dnn_pattern pattern_of(enum jm_op op, int nodes)
-{
-	return nodes == WITH_STATS	? DNN_PATTERN_CONV_STATS
-	       : nodes == WITH_RELU	? DNN_PATTERN_CONV_RELU
-	       : op == JM_OP_CONV	? DNN_PATTERN_CONV
-	       : op == JM_OP_CONV_DGRAD ? DNN_PATTERN_DGRAD
-					: DNN_PATTERN_WGRAD;
-}
-
-/* nodes: the number of nodes in the group, whose first one is the convolution. */
-static struct cuda_conv_key key_of(const struct jm_node *n, int nodes)
-{
-	struct cuda_operands o = cuda_operands_of(n);
-	struct cuda_conv_key key = {.pattern = pattern_of(n->op, nodes)};
-
-	memcpy(key.shape.x, o.x->dim, sizeof key.shape.x);
-	memcpy(key.shape.w, o.w->dim, sizeof key.shape.w);
-	memcpy(key.shape.y, o.y->dim, sizeof key.shape.y);
-	for (int i = 0; i < 2; i++) {
-		key.shape.window.stride[i] = n->attr.conv.stride[i];
-		key.shape.window.pad[i] = n->attr.conv.pad[i];
-		key.shape.window.more[i] = n->attr.conv.more[i];
-		key.shape.window.dilation[i] = n->attr.conv.dilation[i];
-	}
-	if (cuda_conv_folds(n))
-		cuda_conv_fold_shape(n, &key.shape);
-	key.shape.type = cuda_dnn_type(o.x->type);
-	key.shape.add = n->op != JM_OP_CONV_WGRAD && jm_node_adds(n, 0);
-	key.exact = o.x->type == JM_F32 && n->math != JM_MATH_TF32;
-	return key;
-}
-
-static size_t folded_bytes(const struct cuda_fold *p, enum jm_dtype type)
-{
-	return (size_t)p->batch * (size_t)p->out[0] * (size_t)p->out[1] * (size_t)p->wide *
-	       jm_dtype_bytes(type);
-}
-
-/* From the sums of x to those of squares, and so on: each begins at 16 bytes, as dnn_graph.c tells cuDNN of all tensors. */
-static int64_t sums_stride(const struct jm_tensor *y)
-{
-	return (y->dim[1] + 3) / 4 * 4;
-}
-
-static struct conv_scratch scratch_of(const struct jm_node *n, int nodes, size_t workspace)
-{
-	struct cuda_operands o = cuda_operands_of(n);
-	struct conv_scratch s = {.image = aligned(workspace)};
-	size_t image = 0, filter = 0;
-
-	if (cuda_conv_folds(n)) {
-		struct cuda_fold x = cuda_conv_fold(n, o.x);
-		struct cuda_fold w = cuda_conv_fold(n, o.w);
-
-		image = folded_bytes(&x, o.x->type);
-		filter = folded_bytes(&w, o.x->type);
-	} else if (n->op == JM_OP_CONV_WGRAD) {
-		filter = (size_t)jm_tensor_count(o.w) * jm_dtype_bytes(o.x->type);
-	}
-	s.filter = s.image + aligned(image);
-	s.bias = s.filter + aligned(filter);
-	s.sums = s.bytes = s.bias;
-	if (n->op == JM_OP_CONV_WGRAD && o.bias)
-		s.bytes += cuda_bn_scratch(o.bias->dim[0]);
-	if (nodes == WITH_RELU)
-		s.bytes += (size_t)o.bias->dim[0] * jm_dtype_bytes(o.x->type);
-	if (nodes == WITH_STATS)
-		s.bytes += SUMS * sizeof(float) * (size_t)sums_stride(o.y);
-	return s;
-}
-
-/* ---- select ------------------------------------------------------------------------------------------------- */
-
-static int takes_conv(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
-{
-	const struct jm_node *n = group->node[0];
-	struct cuda_operands o = cuda_operands_of(n);
-	struct cuda_conv_key key = key_of(n, group->n_nodes);
-
-	if (o.x->type != o.y->type || (n->op != JM_OP_CONV_WGRAD && o.w->type != o.x->type))
-		return jm_err_set(err, JM_ENOSUP,
-			"%s of backend cuda needs images and filter in one type.",
-			jm_op_name(n->op));
-	if (n->op == JM_OP_CONV_WGRAD && o.w->type != JM_F32)
-		return jm_err_set(
-			err, JM_ENOSUP, "Backend cuda writes gradients of filters in f32.");
-	if (n->op == JM_OP_CONV_WGRAD && o.x->type == JM_F32 &&
-		(n->attr.conv.more[0] || n->attr.conv.more[1]))
-		return jm_err_set(err, JM_ENOSUP,
-			"cuDNN's gradients of filters in f32 are wrong where images are padded "
-			"more on one side (seen with 9.19); use --precision bf16 or fp16.");
-	return cuda_conv_plan(dev, &key, err) ? 0 : err->code;
-}
-
-/* A convolution followed by the statistics of its result; cuDNN has engines for both in f16, whose sums differ in their
- * last bits from run to run, although cuDNN does not say so. */
-static int takes_conv_stats(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
-{
-	const struct jm_node *n = group->node[0], *stats = group->node[1], *last = group->node[2];
-
-	if (!dev->fast)
-		return jm_err_set(err, JM_ENOSUP,
-			"cuDNN's sums of the results of a convolution differ in their last bits "
-			"from run to run; --fast allows them.");
-	if (n->in[0]->type != JM_F16 || n->in[2] || cuda_conv_folds(n) || n->accumulate ||
-		stats->accumulate || last->accumulate || stats->in[0] != n->out[0] ||
-		last->in[0] != stats->out[0] || last->in[1] != stats->out[1])
-		return jm_err_set(err, JM_ENOSUP,
-			"Backend cuda cannot fuse this convolution with its statistics.");
-	return takes_conv(dev, group, err);
-}
-
-static bool has_own_way(const struct cuda_dev *dev, const struct jm_node *n)
-{
-	return cuda_conv_is_stem(n) || cuda_conv_is_filter(dev, n) || cuda_conv_is_depthwise(n) ||
-	       cuda_conv_is_product(n) || cuda_conv_scatters(n);
-}
-
-/*
- * A bias and a ReLU, which cuDNN applies before the sums are rounded, or an own kernel to its result in one pass. The other ways of a
- * convolution have no such end.
- */
-static int takes_conv_relu(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
-{
-	const struct jm_node *n = group->node[0], *relu = group->node[1];
-
-	if (!n->in[2] || n->in[0]->type == JM_F32 || n->accumulate || relu->accumulate ||
-		relu->in[0] != n->out[0] || !n->out[0]->is_virtual ||
-		relu->out[0]->type != n->out[0]->type || has_own_way(dev, n))
-		return jm_err_set(
-			err, JM_ENOSUP, "Backend cuda cannot fuse this convolution with its ReLU.");
-	return takes_conv(dev, group, err);
-}
-
-static bool lies_last(const struct jm_tensor *t)
-{
-	return jm_layout_equal(&t->layout, &cuda_layout_last);
-}
-
-/* The bytes that suffice for each way to run the group. */
-static size_t most_scratch(
-	const struct cuda_dev *dev, const struct jm_node *n, int nodes, size_t workspace)
-{
-	size_t bytes = scratch_of(n, nodes, workspace).bytes;
-	size_t other = cuda_conv_scatters(n)	     ? cuda_conv_compact(n)
-		       : cuda_conv_is_stem(n)	     ? cuda_conv_stem_scratch(dev, n)
-		       : cuda_conv_is_filter(dev, n) ? cuda_conv_filter_scratch(dev, n)
-		       : cuda_conv_is_depthwise(n)   ? cuda_conv_depthwise_scratch(dev, n)
-						     : 0;
-
-	return bytes > other ? bytes : other;
-}
-
-static int choices_conv(struct cuda_dev *dev, const struct jm_group *group,
-	struct jm_choice *choice, struct jm_err *err)
-{
-	const struct jm_node *n = group->node[0];
-	struct cuda_conv_key key = key_of(n, group->n_nodes);
-	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err), *alone = plan;
-
-	if (plan && group->n_nodes == WITH_RELU) {
-		key.pattern = DNN_PATTERN_CONV;
-		alone = cuda_conv_plan(dev, &key, err);
-	}
-	if (!plan || !alone)
-		return 0;
-	if (group->n_nodes > 1)
-		choice->in[1][0] = cuda_layout_last;
-	if (group->n_nodes == WITH_RELU)
-		choice->out[1][0] = cuda_layout_last;
-	for (int i = 0; i < 2; i++)
-		choice->in[0][i] = cuda_layout_last;
-	if (cuda_conv_folds(n)) /* keeps its layout, because folding copies it anyway */
-		choice->in[0][n->op == JM_OP_CONV_WGRAD] =
-			lies_last(cuda_operands_of(n).x) ? cuda_layout_last : (struct jm_layout){0};
-	/* a gradient has the layout of its parameter; channels last needs no copy */
-	if (n->op != JM_OP_CONV_WGRAD || n->out[0]->class == JM_CLASS_ACT ||
-		jm_layout_equal(&n->out[0]->layout, &cuda_layout_last))
-		choice->out[0][0] = cuda_layout_last;
-	choice->scratch = most_scratch(dev, n, group->n_nodes,
-		plan->workspace > alone->workspace ? plan->workspace : alone->workspace);
-	choice->seconds = choice->flops_executed = NAN;
-	return 1;
-}
-
-/* ---- build and run ----------------------------------------------------------------------------------------------- */
+#include "backends/cuda/ops/op_rows.h"
 
 struct conv {
 	struct dnn_run run;
 	struct cuda_product *product; /* runs in place of cuDNN's plan; NULL = there is none */
 	/* an own kernel that runs in its place; NULL = none */
 	cudaError_t (*kernel)(const struct cuda_dev *dev, const struct jm_node *n, void *scratch);
-	struct conv_scratch at;
+	struct cuda_conv_scratch at;
 	bool ends; /* cuDNN's plan applies bias and ReLU, too */
 };
 
@@ -252,7 +49,7 @@ static void drop_conv(struct cuda_dev *dev, struct cuda_exec *exec)
 
 /* The memory that cuDNN reads or writes in place of an operand. */
 static void *stands_for(const struct jm_node *n, const struct jm_tensor *t, char *scratch,
-	const struct conv_scratch *at)
+	const struct cuda_conv_scratch *at)
 {
 	struct cuda_operands o = cuda_operands_of(n);
 
@@ -273,8 +70,8 @@ static float *sums_at(const struct cuda_exec *exec)
 /* What the group leaves in the place of the convolution's result. */
 static const struct jm_tensor *result_of(const struct cuda_exec *exec)
 {
-	return exec->n_nodes == WITH_RELU ? exec->node[1].out[0]
-					  : cuda_operands_of(&exec->node[0]).y;
+	return exec->n_nodes == CUDA_CONV_RELU ? exec->node[1].out[0]
+					       : cuda_operands_of(&exec->node[0]).y;
 }
 
 static int build_pattern(
@@ -282,7 +79,7 @@ static int build_pattern(
 {
 	const struct jm_node *n = &exec->node[0];
 	struct cuda_operands o = cuda_operands_of(n);
-	struct cuda_conv_key key = key_of(n, exec->n_nodes);
+	struct cuda_conv_key key = cuda_conv_key_of(n, exec->n_nodes);
 	struct cuda_conv_plan *plan;
 	int64_t ids[CUDA_CONV_OPERANDS];
 	struct conv *c;
@@ -299,22 +96,22 @@ static int build_pattern(
 	exec->own = c = calloc(1, sizeof *c);
 	if (!c)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
-	c->at = scratch_of(n, exec->n_nodes, plan->workspace);
+	c->at = cuda_conv_scratch_of(n, exec->n_nodes, plan->workspace);
 	c->ends = pattern == DNN_PATTERN_CONV_RELU;
 	sums = sums_at(exec);
 	return dnn_bind(&dev->dnn, &plan->plan[plan->best], cuda_conv_ids(plan, ids), ids,
 		(void *const[]){stands_for(n, o.x, exec->scratch, &c->at),
 			stands_for(n, o.w, exec->scratch, &c->at), result_of(exec)->data,
 			c->ends ? (char *)exec->scratch + c->at.bias : (void *)sums,
-			sums + sums_stride(o.y)},
+			sums + cuda_conv_sums_stride(o.y)},
 		exec->scratch, &c->run, err);
 }
 
 static int build_dnn(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
-	int nodes = exec->n_nodes == WITH_RELU ? 1 : exec->n_nodes;
+	int nodes = exec->n_nodes == CUDA_CONV_RELU ? 1 : exec->n_nodes;
 
-	return build_pattern(dev, exec, pattern_of(exec->node[0].op, nodes), err);
+	return build_pattern(dev, exec, cuda_conv_pattern_of(exec->node[0].op, nodes), err);
 }
 
 static int build_joined(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
@@ -332,7 +129,8 @@ static int build_product(struct cuda_dev *dev, struct cuda_exec *exec, struct jm
 	exec->own = c;
 	if (!c)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
-	c->at = scratch_of(&exec->node[0], 1, 0); /* of which only the sums of a bias are used */
+	c->at = cuda_conv_scratch_of(
+		&exec->node[0], 1, 0); /* of which only the sums of a bias are used */
 	return cuda_product_new(dev, &g, &c->product, err);
 }
 
@@ -380,7 +178,7 @@ static const struct cuda_way *ways_of(const struct cuda_dev *dev, const struct c
 	const struct jm_node *n = &exec->node[0];
 
 	if (exec->n_nodes > 1)
-		return exec->n_nodes == WITH_RELU ? ends : NULL;
+		return exec->n_nodes == CUDA_CONV_RELU ? ends : NULL;
 	if (cuda_conv_is_stem(n))
 		return stems;
 	if (cuda_conv_is_filter(dev, n))
@@ -394,7 +192,7 @@ static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_er
 {
 	const struct jm_node *n = &exec->node[0];
 	const struct cuda_way *ways = ways_of(dev, exec);
-	struct cuda_conv_key key = key_of(n, exec->n_nodes);
+	struct cuda_conv_key key = cuda_conv_key_of(n, exec->n_nodes);
 	struct cuda_conv_plan *plan = cuda_conv_plan(dev, &key, err);
 	char name[CUDA_PLAN_KEY];
 	int best = 0;
@@ -488,7 +286,7 @@ static int run_conv(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	code = start(dev, exec, err);
 	if (!code && exec->node[0].op == JM_OP_CONV && bias && !c->ends)
 		cuda_bias_add(cuda_vec(y), bias->data, y->dim[0] * y->dim[2] * y->dim[3], y->dim[1],
-			exec->n_nodes == WITH_RELU, dev->stream);
+			exec->n_nodes == CUDA_CONV_RELU, dev->stream);
 	return code;
 }
 
@@ -496,7 +294,7 @@ static int run_conv(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 static int run_conv_stats(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	float *sums = sums_at(exec);
-	int64_t stride = sums_stride(exec->node[0].out[0]);
+	int64_t stride = cuda_conv_sums_stride(exec->node[0].out[0]);
 	struct cuda_bn p =
 		cuda_bn_stats_of(&exec->node[1], &exec->node[2], sums + 2 * stride, NULL);
 	int code = run_conv(dev, exec, err);
@@ -563,34 +361,7 @@ static int run_wgrad(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 	return 0;
 }
 
-/* ---- the gradient of a ReLU, which also adds up that of the bias -------------------------------------- */
-
-static int takes_relu_grad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
-{
-	const struct jm_node *relu = group->node[0], *n = group->node[1];
-	const struct jm_group conv = {.n_nodes = 1, .node = {n}};
-	enum jm_dtype type = relu->out[0]->type;
-
-	if (!n->out[1] || relu->accumulate || n->in[0] != relu->out[0] ||
-		relu->out[0]->is_virtual || relu->in[0]->type != type || relu->in[1]->type != type)
-		return jm_err_set(err, JM_ENOSUP,
-			"Backend cuda does not compute this gradient of a bias before %s.",
-			jm_op_name(n->op));
-	return takes_conv(dev, &conv, err);
-}
-
-static int choices_relu_grad(struct cuda_dev *dev, const struct jm_group *group,
-	struct jm_choice *choice, struct jm_err *err)
-{
-	const struct jm_group conv = {.n_nodes = 1, .node = {group->node[1]}};
-	int found = choices_conv(dev, &conv, choice, err);
-
-	memcpy(choice->in[1], choice->in[0], sizeof choice->in[1]);
-	memcpy(choice->out[1], choice->out[0], sizeof choice->out[1]);
-	memset(choice->out[0], 0, sizeof choice->out[0]);
-	choice->in[0][0] = choice->in[0][1] = choice->out[0][0] = cuda_layout_last;
-	return found;
-}
+/* ---- the gradient of a ReLU, which also adds up that of the bias ------------------------- */
 
 /* The convolution of the group by itself, whose bias the other node adds up. */
 static struct cuda_exec wgrad_of(const struct cuda_exec *exec)
@@ -629,14 +400,17 @@ static int run_relu_grad(struct cuda_dev *dev, const struct cuda_exec *exec, str
 }
 
 const struct cuda_op cuda_ops_conv[] = {
-	{{JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 3, takes_conv_stats, choices_conv, NULL,
-		build_conv, run_conv_stats, drop_conv},
-	{{JM_OP_CONV, JM_OP_RELU}, 2, takes_conv_relu, choices_conv, NULL, build_conv, run_conv,
+	{{JM_OP_CONV, JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 3, cuda_takes_conv_stats,
+		cuda_choices_conv, NULL, build_conv, run_conv_stats, drop_conv},
+	{{JM_OP_CONV, JM_OP_RELU}, 2, cuda_takes_conv_relu, cuda_choices_conv, NULL, build_conv,
+		run_conv, drop_conv},
+	{{JM_OP_CONV}, 1, cuda_takes_conv, cuda_choices_conv, NULL, build_conv, run_conv,
 		drop_conv},
-	{{JM_OP_CONV}, 1, takes_conv, choices_conv, NULL, build_conv, run_conv, drop_conv},
-	{{JM_OP_RELU_GRAD, JM_OP_CONV_WGRAD}, 2, takes_relu_grad, choices_relu_grad, NULL,
+	{{JM_OP_RELU_GRAD, JM_OP_CONV_WGRAD}, 2, cuda_takes_relu_grad, cuda_choices_relu_grad, NULL,
 		build_relu_grad, run_relu_grad, drop_conv},
-	{{JM_OP_CONV_DGRAD}, 1, takes_conv, choices_conv, NULL, build_conv, run_conv, drop_conv},
-	{{JM_OP_CONV_WGRAD}, 1, takes_conv, choices_conv, NULL, build_conv, run_wgrad, drop_conv},
+	{{JM_OP_CONV_DGRAD}, 1, cuda_takes_conv, cuda_choices_conv, NULL, build_conv, run_conv,
+		drop_conv},
+	{{JM_OP_CONV_WGRAD}, 1, cuda_takes_conv, cuda_choices_conv, NULL, build_conv, run_wgrad,
+		drop_conv},
 	{.n_nodes = 0},
 };

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 
 #include "ops_conv_product.h"
-#include "ops_image.h"
+#include "backends/cuda/ops/ops_image.h"
 #include "backends/cuda/choose/plan_cache.h"
 #include "backends/cuda/choose/timed_choice.h"
-#include "op_rows.h"
+#include "backends/cuda/ops/op_rows.h"
 
 struct conv_norm {
 	struct cuda_exec conv;	 /* the convolution alone */

@@ -9,7 +9,7 @@
 
 #include "ops_conv_product.h"
 #include "backends/cuda/device/layouts.h"
-#include "op_rows.h"
+#include "backends/cuda/ops/op_rows.h"
 
 /* True if the window is the whole image. */
 static bool is_whole(const struct jm_node *n)

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which groups around a convolution this backend takes, with their layouts and scratch: select. */
+#ifndef JM_CUDA_CONV_SELECT_H
+#define JM_CUDA_CONV_SELECT_H
+
+#include "conv_operands.h"
+#include "backends/cuda/choose/conv_plan.h"
+
+/* Nodes of the groups that begin with a convolution and go on. */
+enum { CUDA_CONV_RELU = 2, CUDA_CONV_STATS = 3 };
+
+/*
+ * The scratch of a group holds, in this order: cuDNN's workspace; the folded image and filter, or
+ * the filter's gradient; the sums of the bias gradient, or the bias in the images' type, or the
+ * sums of a batch norm and its mean and variance.
+ */
+struct cuda_conv_scratch {
+	size_t image, filter, bias, sums, bytes;
+};
+
+enum dnn_pattern cuda_conv_pattern_of(enum jm_op op, int nodes);
+/* nodes: the number of nodes in the group, whose first one is the convolution. */
+struct cuda_conv_key cuda_conv_key_of(const struct jm_node *n, int nodes);
+/* workspace: bytes of cuDNN's plan. */
+struct cuda_conv_scratch cuda_conv_scratch_of(const struct jm_node *n, int nodes, size_t workspace);
+/* From the sums of x to those of squares, and so on: each begins at 16 bytes, as dnn_graph.c tells
+ * cuDNN of all tensors. */
+int64_t cuda_conv_sums_stride(const struct jm_tensor *y);
+
+/* As `takes` and `choices` of cuda_op. */
+int cuda_takes_conv(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err);
+int cuda_takes_conv_stats(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err);
+int cuda_takes_conv_relu(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err);
+int cuda_choices_conv(struct cuda_dev *dev, const struct jm_group *group, struct jm_choice *choice,
+	struct jm_err *err);
+int cuda_takes_relu_grad(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err);
+int cuda_choices_relu_grad(struct cuda_dev *dev, const struct jm_group *group,
+	struct jm_choice *choice, struct jm_err *err);
+
+#endif
