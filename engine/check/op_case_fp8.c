@@ -106,16 +106,21 @@ static void linear_wgrad(
 	linear_wgrad_of(k, t, d, NORMAL, accumulate);
 }
 
-/* In e4m3, with an inverse of each row. */
-static struct jm_tensor *factor_rows(struct kit *k, const struct types *t, int rank,
-	const int64_t *dim, struct jm_tensor **ret_inverse)
+/* x in e4m3, with an inverse of each row. */
+static struct jm_tensor *in_8_bits(
+	struct kit *k, struct jm_tensor *x, struct jm_tensor **ret_inverse)
 {
-	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, rank, dim);
-	struct jm_tensor *y = kit_out(k, JM_F8E4M3, rank, dim, NULL);
+	struct jm_tensor *y = kit_out(k, JM_F8E4M3, x->rank, x->dim, NULL);
 
 	*ret_inverse = kit_out(k, JM_F32, 1, DIMS(jm_tensor_rows(y)), NULL);
 	jm_graph_node(k->graph, JM_OP_QUANTIZE, OPS(x), OPS(y, *ret_inverse));
 	return y;
+}
+
+static struct jm_tensor *factor_rows(struct kit *k, const struct types *t, int rank,
+	const int64_t *dim, struct jm_tensor **ret_inverse)
+{
+	return in_8_bits(k, kit_normal(k, t->c, 0, 1, rank, dim), ret_inverse);
 }
 
 static void quantize_rows(struct kit *k, const struct types *t, const struct shape *d, bool several)
@@ -136,6 +141,46 @@ static void linear_rows(struct kit *k, const struct types *t, const struct shape
 	struct jm_tensor *w = factor_rows(k, t, 2, DIMS(16 * d->s, from), &ws);
 
 	backend_node(k, JM_OP_LINEAR, OPS(x, w, NULL, xs, ws), &y, 0);
+}
+
+/* The product of what is made by a node that backends run with the quantizing behind it. */
+static void linear_of_made(
+	struct kit *k, const struct types *t, const struct shape *d, struct jm_tensor *made)
+{
+	struct jm_tensor *xs, *ws;
+	const int64_t *dim = DIMS(16 * d->s, jm_tensor_width(made));
+	struct jm_tensor *y = kit_out(k, t->c, 2, DIMS(made->dim[0], dim[0]), NULL);
+	struct jm_tensor *x = in_8_bits(k, made, &xs), *w = factor_rows(k, t, 2, dim, &ws);
+
+	backend_node(k, JM_OP_LINEAR, OPS(x, w, NULL, xs, ws), &y, 0);
+}
+
+/* kept: the sum has another reader. */
+static void linear_normed(struct kit *k, const struct types *t, const struct shape *d, bool kept)
+{
+	const int64_t *dim = DIMS(1 + d->n % 16, 64 * (1 + d->c % 8));
+	struct jm_tensor *a = kit_normal(k, t->c, 0, 2, 2, dim);
+	struct jm_tensor *b = kit_normal(k, t->c, 0, 1, 2, dim);
+	struct jm_tensor *gamma = kit_normal(k, t->v, 1, 0.2, 1, DIMS(dim[1]));
+	struct jm_tensor *sum = kit_out(k, t->c, 2, dim, NULL), *y = kit_out(k, t->c, 2, dim, NULL);
+	struct jm_tensor *rstd = kit_out(k, t->v, 1, dim, NULL);
+
+	jm_graph_node(k->graph, JM_OP_ADD, OPS(a, b), &sum);
+	jm_graph_node(k->graph, JM_OP_RMSNORM, OPS(d->b % 2 ? sum : a, gamma), OPS(y, rstd))
+		->attr.norm.eps = 1e-5;
+	linear_of_made(k, t, d, y);
+	if (kept)
+		kit_read(k, sum);
+}
+
+static void linear_gated(struct kit *k, const struct types *t, const struct shape *d, bool more)
+{
+	int64_t rows = more ? 32 : 1 + d->n % 16, width = 64 * (1 + d->c % 8);
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 2, DIMS(rows, 2 * width));
+	struct jm_tensor *y = kit_out(k, t->c, 2, DIMS(rows, width), NULL);
+
+	jm_graph_node(k->graph, JM_OP_SWIGLU, &x, &y);
+	linear_of_made(k, t, d, y);
 }
 
 /* All three, exact but for the rounding of the result: the tolerance is that of its type alone. */
@@ -174,6 +219,8 @@ const struct backend_case backend_fp8_cases[] = {
 	{"quantize + linear, whole", linear_whole},
 	{"quantize, rows", quantize_rows},
 	{"quantize + linear, rows", linear_rows},
+	{"quantize + linear, norm", linear_normed},
+	{"quantize + linear, gated", linear_gated},
 	{"quantize + linear-dgrad", linear_dgrad},
 	{"quantize + linear-wgrad", linear_wgrad},
 	{"quantize + linear + gelu", linear_gelu},
