@@ -7,7 +7,8 @@ static int64_t up(int64_t n)
 	return (n + 15) / 16 * 16;
 }
 
-/* Which operands: -1, 0 and 1 keep every sum of their products within the 14 bits that matrix units add, so that it is exact. */
+/* Which operands: -1, 0 and 1 keep every sum of their products within the 14 bits that matrix units
+ * add, so that it is exact. */
 enum values { NORMAL, WHOLE };
 
 /* In 8 bits by their own maximum, times an inverse that is no power of two. */

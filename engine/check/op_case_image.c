@@ -115,8 +115,8 @@ static void conv_pixel(struct kit *k, const struct types *t, const struct shape 
 	conv_back(k, y, dy, dx, dw, db, add);
 }
 
-/* Windows of one pixel that skip pixels or include padding. With a stride the gradients are added to
- * what is there. */
+/* Windows of one pixel that skip pixels or include padding. With a stride the gradients are added
+ * to what is there. */
 static void conv_step(struct kit *k, const struct types *t, const struct shape *d, bool pad)
 {
 	const int64_t w_dim[] = {d->n, d->c, 1, 1};
@@ -207,8 +207,8 @@ static void conv_stem(struct kit *k, const struct types *t, const struct shape *
 	bwd->fwd = fwd;
 }
 
-/* The gradient of a filter of 3 x 3 with as many channels as fast kernels need, or two tiles of them; the flag: wide images
- * with strides, and adds to what is there. */
+/* The gradient of a filter of 3 x 3 with as many channels as fast kernels need, or two tiles of
+ * them; the flag: wide images with strides, and adds to what is there. */
 static void conv_filter(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
 	const int64_t channels = add ? 64 : 128, width = 4 + d->s % (add ? 53 : 21);
@@ -244,8 +244,8 @@ static void conv_depthwise(struct kit *k, const struct types *t, const struct sh
 }
 
 /*
- * A convolution with bias and ReLU, then the gradients of a ReLU, of the filter and of the bias. The result of another ReLU opens that
- * one: which elements are 0 depends on roundings.
+ * A convolution with bias and ReLU, then the gradients of a ReLU, of the filter and of the bias.
+ * The result of another ReLU opens that one: which elements are 0 depends on roundings.
  */
 static void conv_relu(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {
@@ -446,9 +446,9 @@ static void batchnorm_other(struct kit *k, const struct types *t, const struct s
 }
 
 /*
- * The norm after a convolution of 1 x 1 or 3 x 3 pixels, whose result has another reader. Operands are whole numbers,
- * which every type adds exactly: the rounding of a sum in another order would decide for some elements whether the
- * ReLU lets their gradient through.
+ * The norm after a convolution of 1 x 1 or 3 x 3 pixels, whose result has another reader. Operands
+ * are whole numbers, which every type adds exactly: the rounding of a sum in another order would
+ * decide for some elements whether the ReLU lets their gradient through.
  */
 static void conv_batchnorm(struct kit *k, const struct types *t, const struct shape *d, bool wide)
 {
@@ -474,8 +474,9 @@ static void conv_batchnorm(struct kit *k, const struct types *t, const struct sh
 }
 
 /*
- * A norm between two convolutions of single pixels with channels in multiples of 64, and its gradient; odd batches add
- * to the norm. The flag adds the gradient of another branch. Whole numbers as above.
+ * A norm between two convolutions of single pixels with channels in multiples of 64, and its
+ * gradient; odd batches add to the norm. The flag adds the gradient of another branch. Whole
+ * numbers as above.
  */
 static void pixels_batchnorm(struct kit *k, const struct types *t, const struct shape *d, bool add)
 {

@@ -45,7 +45,8 @@ struct jm_dft_step jm_dft_step(const struct jm_node *n, int i)
 	return s;
 }
 
-/* The element of row (part, frequency) and column (point, part) of dft; those of idft are transposed. */
+/* The element of row (part, frequency) and column (point, part) of dft; those of idft are
+ * transposed. */
 static double element(const struct jm_dft_step *a, int64_t row, int64_t column)
 {
 	int64_t k = row % a->kept, point = column / parts(a);

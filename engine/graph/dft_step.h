@@ -6,9 +6,10 @@
 #include "node.h"
 
 /*
- * y[outer,rows,width] = m[rows,n] x[outer,n,width]. From the last axis to the first, x[B,N..,C] becomes [B,N..,2,K,C]
- * by the last one, and [B,..,N,2,W] becomes [B,..,2,K,W] by each further one: W are the frequencies of the axes before
- * and the channels. idft takes the same steps in the opposite order.
+ * y[outer,rows,width] = m[rows,n] x[outer,n,width]. From the last axis to the first, x[B,N..,C]
+ * becomes [B,N..,2,K,C] by the last one, and [B,..,N,2,W] becomes [B,..,2,K,W] by each further one:
+ * W are the frequencies of the axes before and the channels. idft takes the same steps in the
+ * opposite order.
  */
 struct jm_dft_step {
 	int64_t outer, rows, n, width;

@@ -9,17 +9,18 @@
 
 /* What is true of a cover: */
 enum {
-	/* the other nodes begin when the first has ended, so that its result may be laid over its operand */
+	/* the other nodes begin when the first has ended, so that its result may be laid over its
+	 * operand */
 	FIRST_ENDS = 1,
-	/* the gradient of an activation, and that activation, recomputed from the same operand: both
-	 * work elementwise, so that its result may replace the gradient of it */
+	/* the gradient of an activation, and that activation, recomputed from the same operand:
+	 * both work elementwise, so that its result may replace the gradient of it */
 	SHARED = 2,
 };
 
 /*
- * Covers: sequences of ops, each of which reads a result of an earlier one or (SHARED) an operand of the one before.
- * Larger covers come first. A result between two nodes of a cover is virtual unless another node reads it: it has no
- * memory. The comments name it.
+ * Covers: sequences of ops, each of which reads a result of an earlier one or (SHARED) an operand
+ * of the one before. Larger covers come first. A result between two nodes of a cover is virtual
+ * unless another node reads it: it has no memory. The comments name it.
  */
 static const struct cover {
 	int n;
@@ -52,7 +53,8 @@ static const struct cover {
 	/* the convolution's output */
 	{2, {JM_OP_CONV, JM_OP_RELU}, 0},
 	{2, {JM_OP_BN_STATS, JM_OP_BN_FINALIZE}, 0},
-	/* the first result, which is added to the second norm; its gradient; that of the pooled image */
+	/* the first result, which is added to the second norm; its gradient; that of the pooled
+	 * image */
 	{2, {JM_OP_BN_APPLY, JM_OP_BN_APPLY}, 0},
 	{2, {JM_OP_BN_GRAD, JM_OP_BN_GRAD}, 0},
 	{2, {JM_OP_MAXPOOL_GRAD, JM_OP_BN_GRAD}, 0},
@@ -98,7 +100,8 @@ static int uses_inside(const struct jm_graph *g, int i, int n, const struct jm_t
 	return uses;
 }
 
-/* Does a node from `first` on name t? Nodes that were added since the uses were counted are at the end. */
+/* Does a node from `first` on name t? Nodes that were added since the uses were counted are at the
+ * end. */
 static bool is_used_from(
 	const struct jm_graph *g, int first, const struct jm_tensor *t, const struct jm_uses *uses)
 {
@@ -140,9 +143,9 @@ static bool shares(const struct jm_node *grad, const struct jm_node *n)
 }
 
 /*
- * True if nodes k and k + 1 run as one, rather than the first of them with the node before it: gradients of two norms that
- * were added, or the gradient of an activation and that activation, which is then recomputed as cheaply as
- * rematerialize.c assumes.
+ * True if nodes k and k + 1 run as one, rather than the first of them with the node before it:
+ * gradients of two norms that were added, or the gradient of an activation and that activation,
+ * which is then recomputed as cheaply as rematerialize.c assumes.
  */
 static bool begins_pair(const struct jm_graph *g, int k)
 {

@@ -2,8 +2,8 @@
 /*
  * c[m,n] (+)= a[m,k] b[k,n]: operands in f32 or bf16, row-major or transposed; arithmetic in f32.
  *
- * gemm is used where oneDNN has no fast kernel: bf16 on processors whose bf16 dot product is slower than
- * their f32 multiply-add (Sapphire Rapids without tiles does half as many), and f32 rows whose
+ * gemm is used where oneDNN has no fast kernel: bf16 on processors whose bf16 dot product is slower
+ * than their f32 multiply-add (Sapphire Rapids without tiles does half as many), and f32 rows whose
  * stride is a multiple of 4 KiB. Operands are widened to f32 while they are packed, so that bf16
  * needs no separate pass.
  *
@@ -77,7 +77,7 @@ static size_t gemm_scratch(const struct cpu_gemm *g)
 	return (size_a(g) + size_b(g) + sum) * sizeof(float);
 }
 
-/* ---- packing: panel[k][w], w < width, from elements (w, k) ---------------------------------------- */
+/* ---- packing: panel[k][w], w < width, from elements (w, k) ----------------------------------- */
 
 /* The offset of element (w, 0) in the panels of a chunk of length nk. */
 static int64_t place(int64_t w, int64_t width, int64_t nk)
@@ -167,7 +167,7 @@ static void pack(const struct cpu_gemm *g, const struct chunk *c, bool with_a, b
 	}
 }
 
-/* ---- the product ---------------------------------------------------------------------------------- */
+/* ---- the product ----------------------------------------------------------------------------- */
 
 JM_INLINE void add_row(float *restrict x, const void *y, bool bf16, size_t at, size_t n)
 {
@@ -262,11 +262,12 @@ static void gemm(const struct cpu_gemm *g)
 	}
 }
 
-/* ---- long sums of few elements --------------------------------------------------------------------- */
+/* ---- long sums of few elements --------------------------------------------------------------- */
 
 enum { RUN = 64 }; /* rows of a and b whose products are added in f32 */
 
-/* A share of the runs, and its memory; a and b: a run in rows without an edge, where m or n are no whole tiles. */
+/* A share of the runs, and its memory; a and b: a run in rows without an edge, where m or n are no
+ * whole tiles. */
 struct share {
 	int64_t m, n; /* of whole tiles and vectors */
 	double *sum;  /* [m,n] */
@@ -299,7 +300,8 @@ static size_t long_scratch(const struct cpu_gemm *g)
 	return (size_t)g->threads * share_of(g, NULL, 0).bytes;
 }
 
-/* Rows of x with `width` elements, as they lie or copied behind each other with zeros up to `whole` elements. */
+/* Rows of x with `width` elements, as they lie or copied behind each other with zeros up to `whole`
+ * elements. */
 static const float *whole_rows(const struct cpu_matrix *x, int64_t first, int64_t rows,
 	int64_t width, int64_t whole, float *room, int64_t *ret_step)
 {

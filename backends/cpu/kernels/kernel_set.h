@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Own kernels of the cpu backend: plain functions on raw pointers, row-major, f32 or bf16 storage,
- * f32 arithmetic. One set per target (portable, AVX2, AVX-512), see kernels.h. Kernels start their own threads (OpenMP, the pool that oneDNN
- * uses, too) and never allocate: they use `scratch`, aligned to 64 bytes, of the size that the
- * *_scratch function returns. Bit i of `accumulate`: the kernel adds to the op's output i.
+ * f32 arithmetic. One set per target (portable, AVX2, AVX-512), see kernels.h. Kernels start their
+ * own threads (OpenMP, the pool that oneDNN uses, too) and never allocate: they use `scratch`,
+ * aligned to 64 bytes, of the size that the *_scratch function returns. Bit i of `accumulate`: the
+ * kernel adds to the op's output i.
  */
 #ifndef JM_CPU_KERNEL_SET_H
 #define JM_CPU_KERNEL_SET_H
@@ -43,7 +44,8 @@ struct cpu_gemm {
 struct cpu_gemms {
 	size_t (*scratch)(const struct cpu_gemm *g);
 	void (*gemm)(const struct cpu_gemm *g);
-	/* The same for few elements of c, all f32, a transposed, b not, without bias: k is long, and is summed in f64. */
+	/* The same for few elements of c, all f32, a transposed, b not, without bias: k is long,
+	 * and is summed in f64. */
 	size_t (*long_scratch)(const struct cpu_gemm *g);
 	void (*long_gemm)(const struct cpu_gemm *g);
 	double (*peak)(void); /* FLOP/s of one core, f32 */
@@ -139,8 +141,8 @@ struct cpu_rows {
 	void (*sum)(struct cpu_vec x, float *y, int64_t rows, int64_t width, bool add, int threads);
 };
 
-/* Rows of requests whose keys and values are in pages; shapes as of cache-write and attention-pages (node.h). x, keys, values
- * and y are f32, or all bf16. */
+/* Rows of requests whose keys and values are in pages; shapes as of cache-write and attention-pages
+ * (node.h). x, keys, values and y are f32, or all bf16. */
 struct cpu_paged {
 	bool bf16;
 	int64_t tokens, pages_each, slots, heads, groups, head;
@@ -221,7 +223,8 @@ struct cpu_acts {
 		const struct cpu_dropout *how, int threads);
 };
 
-/* x [n,c,rows,cols] to y [n,seq,c]; backward x is dx and y is dy. seq: pixels, and one more with first */
+/* x [n,c,rows,cols] to y [n,seq,c]; backward x is dx and y is dy. seq: pixels, and one more with
+ * first */
 struct cpu_tokens {
 	struct cpu_image x;
 	int64_t seq; /* backward only */
@@ -246,8 +249,8 @@ struct cpu_sequences {
 	void (*first_grad)(const struct cpu_first *p, int threads);
 };
 
-/* y[outer,rows,width] = m[rows,n] x[outer,n,width], of which m is constant and packed: CPU_PANEL rows side by side, the
- * last panel padded with zeros. */
+/* y[outer,rows,width] = m[rows,n] x[outer,n,width], of which m is constant and packed: CPU_PANEL
+ * rows side by side, the last panel padded with zeros. */
 #define CPU_PANEL 8
 struct cpu_fixed_product {
 	int64_t outer, rows, n, width;
@@ -257,8 +260,11 @@ struct cpu_fixed_product {
 	float *scratch;
 };
 
-/* Complex matrices, one for each frequency: element (k, row, column) is at k each + row row_step + column column_step, its
- * imaginary part, negated if it is a conjugate, at `imaginary` behind the real one. */
+/*
+ * Complex matrices, one for each frequency: element (k, row, column) is at k each + row row_step +
+ * column column_step, its imaginary part, negated if it is a conjugate, at `imaginary` behind the
+ * real one.
+ */
 struct cpu_complex {
 	struct cpu_vec data;
 	int64_t each, row, column, imaginary;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fields on grids: products with constant matrices, of which truncated transforms consist; complex products of each
- * frequency; the relative loss. Operands are widened to f32, sums are in f32, those of the loss in pieces that are added
- * in f64.
+ * Fields on grids: products with constant matrices, of which truncated transforms consist; complex
+ * products of each frequency; the relative loss. Operands are widened to f32, sums are in f32,
+ * those of the loss in pieces that are added in f64.
  */
 #include "kernel_set.h"
 #include "panel.h"
@@ -20,11 +20,12 @@ static int64_t up(int64_t n, int64_t unit)
 	return (n + unit - 1) / unit * unit;
 }
 
-/* ---- products with a constant matrix ----------------------------------------------------------------------- */
+/* ---- products with a constant matrix --------------------------------------------------------- */
 
 enum { VECTORS = 3, COLUMNS = VECTORS * JM_VL };
 
-/* Up to COLUMNS columns of x[n,width] of one `outer`, as they lie or, if they are no whole vectors of f32, copied. */
+/* Up to COLUMNS columns of x[n,width] of one `outer`, as they lie or, if they are no whole vectors
+ * of f32, copied. */
 struct columns {
 	const float *x;
 	int64_t step; /* from one row to the next */
@@ -98,7 +99,7 @@ static size_t fixed_scratch(const struct cpu_fixed_product *p, int threads)
 	return (size_t)(threads * p->n * COLUMNS) * sizeof(float);
 }
 
-/* ---- complex products of each frequency --------------------------------------------------------------------- */
+/* ---- complex products of each frequency ------------------------------------------------------ */
 
 enum { TILE = 4 }; /* rows whose sums, real and imaginary, fit into registers */
 
@@ -128,7 +129,8 @@ static void pack(
 	}
 }
 
-/* TILE rows and JM_VL columns of the sums over n. a: packed rows, of which those behind the last one are the last one. */
+/* TILE rows and JM_VL columns of the sums over n. a: packed rows, of which those behind the last
+ * one are the last one. */
 JM_INLINE void complex_tile(int64_t n, const float *const a[TILE], int64_t a_width, const float *b,
 	int64_t b_width, float ret[TILE][2][JM_VL])
 {
@@ -194,12 +196,13 @@ static size_t complex_scratch(const struct cpu_complex_product *p, int threads)
 	return (size_t)(threads * complex_room(p)) * sizeof(float);
 }
 
-/* ---- the relative loss -------------------------------------------------------------------------------------- */
+/* ---- the relative loss ----------------------------------------------------------------------- */
 
 /* Runs are added in f32, so often before their sums are added to those in f64. */
 enum { RUN = 64, RUNS = 64 };
 
-/* A run: several points, so that it is long enough for vectors. All but the sums: one element for each of the run. */
+/* A run: several points, so that it is long enough for vectors. All but the sums: one element for
+ * each of the run. */
 struct run {
 	int64_t n;	    /* elements */
 	double *off, *size; /* [channels], squared */

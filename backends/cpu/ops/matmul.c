@@ -20,7 +20,7 @@ struct product {
 	int n_args;
 };
 
-/* ---- the three products ----------------------------------------------------------------------------- */
+/* ---- the three products ---------------------------------------------------------------------- */
 
 static struct cpu_matrix matrix(const struct jm_tensor *t, bool transposed)
 {
@@ -69,10 +69,10 @@ static bool has_bias(const struct jm_node *node)
 }
 
 /*
- * Measured on two cores of a Sapphire Rapids without tiles, GFLOP/s of 354 (f32 multiply-adds): own gemm
- * about 300 for either type; oneDNN 300 to 340 in f32, but 170 in bf16 (its dot product instruction takes
- * two cycles there), 140 in f32 where rows of b are a multiple of 4 KiB apart (one cache set), and 245 to
- * 290 with a vocabulary of 50257.
+ * Measured on two cores of a Sapphire Rapids without tiles, GFLOP/s of 354 (f32 multiply-adds): own
+ * gemm about 300 for either type; oneDNN 300 to 340 in f32, but 170 in bf16 (its dot product
+ * instruction takes two cycles there), 140 in f32 where rows of b are a multiple of 4 KiB apart
+ * (one cache set), and 245 to 290 with a vocabulary of 50257.
  */
 static bool own_is_faster(const struct cpu_dev *dev, const struct cpu_gemm *g)
 {
@@ -85,7 +85,7 @@ static bool own_is_faster(const struct cpu_dev *dev, const struct cpu_gemm *g)
 	return dev->kernels->wide && ((!g->b.transposed && g->b.ld % 1024 == 0) || flops > 5e10);
 }
 
-/* ---- oneDNN ----------------------------------------------------------------------------------------- */
+/* ---- oneDNN ---------------------------------------------------------------------------------- */
 
 static int fail(struct jm_err *err, dnnl_status_t status)
 {
@@ -198,8 +198,8 @@ static dnnl_status_t build_primitive(const struct cpu_dev *dev, struct product *
 #define LONG_ELEMENTS 8192 /* of a result, at most */
 
 /*
- * A small gradient of weights from many rows, whose sums are in f64 then: with oneDNN, which adds up to 384 rows in f32,
- * its error was 2.7 times that of PyTorch 1.13 at 360 rows.
+ * A small gradient of weights from many rows, whose sums are in f64 then: with oneDNN, which adds
+ * up to 384 rows in f32, its error was 2.7 times that of PyTorch 1.13 at 360 rows.
  */
 static bool is_long(const struct cpu_gemm *g)
 {
@@ -228,7 +228,7 @@ static bool use_own(
 	return false;
 }
 
-/* ---- the ops ---------------------------------------------------------------------------------------- */
+/* ---- the ops --------------------------------------------------------------------------------- */
 
 /* The bytes of operand i widened to f32; 0 unless it has 8 bits. */
 static size_t widened(const struct jm_node *node, int i)

@@ -23,7 +23,7 @@
 #define SLOW_WARM_UP   10 /* times the best so far */
 #define SLOW_WARM_UP_S 0.05
 
-/* ---- finding --------------------------------------------------------------------------------------------- */
+/* ---- finding --------------------------------------------------------------------------------- */
 
 static struct dnn_want want_of(const struct cuda_dev *dev, const struct cuda_conv_key *key)
 {
@@ -150,9 +150,10 @@ void cuda_conv_drop(struct cuda_dev *dev)
 	}
 }
 
-/* ---- timing -------------------------------------------------------------------------------------------------- */
+/* ---- timing ---------------------------------------------------------------------------------- */
 
-/* Memory of one plan: the three operands, the bias or the two sums of a channel, and the workspace. */
+/* Memory of one plan: the three operands, the bias or the two sums of a channel, and the
+ * workspace. */
 struct bench {
 	void *data[CUDA_CONV_OPERANDS], *workspace;
 	struct cuda_stopwatch watch;

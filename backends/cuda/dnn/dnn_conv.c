@@ -12,7 +12,7 @@ const char *const dnn_pattern_names[] = {
 #undef X
 };
 
-/* ---- parts ----------------------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 /* max(0, scale x + shift) for each channel, between x and the convolution. */
 static int64_t prologue(
@@ -134,7 +134,7 @@ static void filter_gradient(struct dnn_graph *g, enum dnn_pattern pattern,
 	dnn_conv(g, DNN_WGRAD, &s->window, false, x, ids->w, ids->y);
 }
 
-/* ---- the table ----------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static void (*const makers[])(struct dnn_graph *, enum dnn_pattern, const struct dnn_conv_shape *,
 	struct dnn_conv_ids *) = {

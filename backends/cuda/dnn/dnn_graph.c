@@ -12,7 +12,7 @@ typedef cudnnBackendDescriptor_t descriptor;
 /* The alignment of every tensor in bytes. */
 #define ALIGNMENT 16
 
-/* ---- errors, and a GPU that is only described ------------------------------------------------------- */
+/* ---- errors, and a GPU that is only described ------------------------------------------------ */
 
 int dnn_fail(const struct cuda_dnn *d, cudnnStatus_t status, const char *what, struct jm_err *err)
 {
@@ -46,7 +46,7 @@ void dnn_forget(struct cuda_dnn *d)
 	d->device = NULL;
 }
 
-/* ---- descriptors --------------------------------------------------------------------------------- */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 struct dnn_graph *dnn_graph_new(const struct cuda_dnn *d)
 {
@@ -146,7 +146,7 @@ static void add_op(struct dnn_graph *g, descriptor d, const char *what)
 		g->op[g->n_ops++] = d;
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 int64_t dnn_tensor(struct dnn_graph *g, enum dnn_kind kind, cudnnDataType_t type, int rank,
 	const int64_t *dim, const int64_t *stride)
@@ -189,7 +189,7 @@ int64_t dnn_scalar(struct dnn_graph *g, enum dnn_kind kind, cudnnDataType_t type
 	return dnn_channels(g, kind, type, 1);
 }
 
-/* ---- convolutions ----------------------------------------------------------------------------------- */
+/* ---- convolutions ---------------------------------------------------------------------------- */
 
 static const struct {
 	cudnnBackendDescriptorType_t type;
@@ -245,7 +245,7 @@ void dnn_conv(struct dnn_graph *g, enum dnn_conv which, const struct dnn_window 
 	add_op(g, d, "convolution");
 }
 
-/* ---- the other operations ----------------------------------------------------------------------------- */
+/* ---- the other operations -------------------------------------------------------------------- */
 
 static bool is_gradient(cudnnPointwiseMode_t mode)
 {

@@ -5,9 +5,10 @@
 
 #include "tiles.cuh"
 
-/* ---- keys and values: scores have keys as rows, queries as columns --------------------------------------------- */
+/* ---- keys and values: scores have keys as rows, queries as columns --------------------------- */
 
-/* A block's keys, and the tiles of queries over which it loops: `count` of each head, from `first` on. */
+/* A block's keys, and the tiles of queries over which it loops: `count` of each head, from `first`
+ * on. */
 struct keys_place {
 	int batch, group, row0, per_group, first, count, total;
 };
@@ -49,7 +50,8 @@ __device__ __forceinline__ void keys_probabilities(
 			s[j] = 0;
 }
 
-/* The shared memory of a block of GROUPS warp groups: keys, values, and stages of queries and dy. */
+/* The shared memory of a block of GROUPS warp groups: keys, values, and stages of queries and
+ * dy. */
 template <int D, int GROUPS, int STAGES> struct keys_memory {
 	static constexpr int rows = GROUPS * TILE, own = rows * D * 2, tile = TILE * D * 2;
 	static constexpr int k = 0, v = own, q = 2 * own, dy = q + STAGES * tile,
@@ -208,7 +210,7 @@ __global__ void __launch_bounds__(3 * GROUP, 1) dkv_kernel(const __grid_constant
 	emit<D>(dv, to + t.groups * D, pitch_of(t, D), p.row0 + group * TILE, t.seq, 1);
 }
 
-/* ---- the same for wide heads, where one warp group sums dv and another dk of the same keys -------------------- */
+/* ---- the same for wide heads, where one warp group sums dv and another dk of the same keys --- */
 
 template <class M, int D, int STAGES>
 __device__ __forceinline__ void pair_values(const struct tiles &t, const keys_place &at,

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* ---- batchnorm.cu ------------------------------------------------------------------------------------- */
+/* ---- batchnorm.cu ---------------------------------------------------------------------------- */
 
 /* The statistics of x[rows,c], the norm and its gradient. A pointer that is NULL is not used. */
 struct cuda_bn {
@@ -50,12 +50,12 @@ void cuda_bn_finalize(const struct cuda_bn *p, cudaStream_t stream);
 /* Computes y from x, mean, rstd, gamma, beta and add. */
 void cuda_bn_apply(const struct cuda_bn *p, cudaStream_t stream);
 void cuda_bn_grad(const struct cuda_bn_grad *p, cudaStream_t stream);
-/* The same from e, the gradient before the ReLU, which may lie in dx, and from n parts of its sums in the scratch
- * memory; c is a multiple of 8. */
+/* The same from e, the gradient before the ReLU, which may lie in dx, and from n parts of its sums
+ * in the scratch memory; c is a multiple of 8. */
 void cuda_bn_grad_of_parts(
 	const struct cuda_bn_grad *p, struct cuda_vec e, int n, cudaStream_t stream);
 
-/* ---- conv_norm.cu -------------------------------------------------------------------------------------- */
+/* ---- conv_norm.cu ---------------------------------------------------------------------------- */
 
 /* A convolution of single pixels, y[rows,n] = x[rows,k] w; all operands are of one type. */
 struct cuda_pixels {
@@ -72,21 +72,21 @@ bool cuda_pixels_knows(const struct cuda_pixels *p);
 size_t cuda_pixels_scratch(const struct cuda_pixels *p);
 /* Computes y, and from it what cuda_bn_stats computes; bn->scratch: cuda_pixels_scratch bytes. */
 void cuda_pixels_stats(const struct cuda_pixels *p, const struct cuda_bn *bn, cudaStream_t stream);
-/* Computes e from y, the gradient of a norm's result, and writes it in place of y; then dx, dgamma and dbeta of the
- * norm. */
+/* Computes e from y, the gradient of a norm's result, and writes it in place of y; then dx, dgamma
+ * and dbeta of the norm. */
 void cuda_pixels_grad(
 	const struct cuda_pixels *p, const struct cuda_bn_grad *g, cudaStream_t stream);
 
-/* ---- batchnorm_pair.cu --------------------------------------------------------------------------------- */
+/* ---- batchnorm_pair.cu ----------------------------------------------------------------------- */
 
-/* The same for two norms of images of one shape whose sum goes through a ReLU; c is a multiple of 8.
- * y = norm of p->x + norm of other->x. */
+/* The same for two norms of images of one shape whose sum goes through a ReLU; c is a multiple of
+ * 8. y = norm of p->x + norm of other->x. */
 void cuda_bn_apply_pair(const struct cuda_bn *p, const struct cuda_bn *other, cudaStream_t stream);
 /* p has y or mask, and no dadd, which is dy of the other. Each has its own scratch. */
 void cuda_bn_grad_pair(
 	const struct cuda_bn_grad *p, const struct cuda_bn_grad *other, cudaStream_t stream);
 
-/* ---- pool.cu ------------------------------------------------------------------------------------------- */
+/* ---- pool.cu --------------------------------------------------------------------------------- */
 
 struct cuda_pool {
 	int batch, c;
@@ -104,8 +104,8 @@ void cuda_maxpool(const struct cuda_pool *p, cudaStream_t stream);
 void cuda_maxpool_grad(const struct cuda_pool *p, cudaStream_t stream);
 /* Windows of 3 x 3 with stride 2 and pad 1, c a multiple of 8. */
 bool cuda_maxpool_is_four(const struct cuda_pool *p);
-/* batchnorm_pool.cu: cuda_maxpool_grad of q, whose dx is not written, then cuda_bn_grad of p, whose dy it is. q is_four
- * and has places; p has beta. */
+/* batchnorm_pool.cu: cuda_maxpool_grad of q, whose dx is not written, then cuda_bn_grad of p, whose
+ * dy it is. q is_four and has places; p has beta. */
 void cuda_bn_grad_pooled(
 	const struct cuda_bn_grad *p, const struct cuda_pool *q, cudaStream_t stream);
 void cuda_avgpool(const struct cuda_pool *p, cudaStream_t stream);
@@ -120,9 +120,10 @@ struct cuda_gap {
 void cuda_gap(const struct cuda_gap *p, cudaStream_t stream);
 void cuda_gap_grad(const struct cuda_gap *p, cudaStream_t stream);
 
-/* ---- norm.cu ------------------------------------------------------------------------------------------- */
+/* ---- norm.cu --------------------------------------------------------------------------------- */
 
-/* Group norm of x[batch,pixels,c]. In the gradient y is dy, and dx, dgamma and dbeta are written. */
+/* Group norm of x[batch,pixels,c]. In the gradient y is dy, and dx, dgamma and dbeta are
+ * written. */
 struct cuda_groups {
 	int batch, c, groups;
 	int64_t pixels;
@@ -137,12 +138,13 @@ struct cuda_groups {
 void cuda_groupnorm(const struct cuda_groups *p, cudaStream_t stream);
 void cuda_groupnorm_grad(const struct cuda_groups *p, cudaStream_t stream);
 
-/* ---- bias.cu ---------------------------------------------------------------------------------------- */
+/* ---- bias.cu --------------------------------------------------------------------------------- */
 
 /* y[rows,c] += bias[c]; relu: then y = max(0, y), which keeps NaN. */
 void cuda_bias_add(struct cuda_vec y, const float *bias, int64_t rows, int64_t c, bool relu,
 	cudaStream_t stream);
-/* dbias[c] = or += the sum of dx[rows,c]: dy where y > 0, else 0; without y it is dy, and is not written. */
+/* dbias[c] = or += the sum of dx[rows,c]: dy where y > 0, else 0; without y it is dy, and is not
+ * written. */
 struct cuda_bias_grad {
 	int64_t rows, c;
 	struct cuda_vec dy, y, dx; /* of one type; dx may be dy */
@@ -152,7 +154,7 @@ struct cuda_bias_grad {
 };
 void cuda_bias_grad(const struct cuda_bias_grad *p, cudaStream_t stream);
 
-/* ---- fold.cu: images of few channels ---------------------------------------------------------------- */
+/* ---- fold.cu: images of few channels --------------------------------------------------------- */
 
 /*
  * Rearranges x[batch,c,in], in any dense order, so that squares of step[0] x step[1] pixels become
@@ -183,15 +185,18 @@ struct cuda_scatter {
 };
 void cuda_scatter_add(const struct cuda_scatter *p, cudaStream_t stream);
 
-/* ---- stem.cu, stem_grad.cu: the first layer of a ResNet -------------------------------------------- */
+/* ---- stem.cu, stem_grad.cu: the first layer of a ResNet -------------------------------------- */
 
 #define CUDA_STEM_CHANNELS 3
 #define CUDA_STEM_SIZE	   7
 #define CUDA_STEM_STEP	   2
 
-/* A convolution with stride 2 of x[batch,3,in] and w[filters,3,7,7], which writes y[batch,out,filters],
- * and the gradient dw of the filter from x and dy, on tensor cores: f32 is rounded to tf32. All but dw
- * have one type. x and the filter are plain or have their channels last; filters is a multiple of 8. */
+/*
+ * A convolution with stride 2 of x[batch,3,in] and w[filters,3,7,7], which writes
+ * y[batch,out,filters], and the gradient dw of the filter from x and dy, on tensor cores: f32 is
+ * rounded to tf32. All but dw have one type. x and the filter are plain or have their channels
+ * last; filters is a multiple of 8.
+ */
 struct cuda_stem {
 	int batch, filters, processors;
 	int in[2], out[2], pad[2];
@@ -207,11 +212,13 @@ size_t cuda_stem_scratch(const struct cuda_stem *p);
 cudaError_t cuda_stem(const struct cuda_stem *p, cudaStream_t stream);
 cudaError_t cuda_stem_grad(const struct cuda_stem *p, cudaStream_t stream);
 
-/* ---- filter_grad.cu: filters of 3 x 3 in tf32 ------------------------------------------------------ */
+/* ---- filter_grad.cu: filters of 3 x 3 in tf32 ------------------------------------------------ */
 
-/* The gradient dw[filters,channels,3,3] of the filter of a convolution with pad 1 and the same stride in both
- * directions from x[batch,in,channels] and dy[batch,out,filters], in f32 that is rounded to tf32. For compute
- * capability 9.0. */
+/*
+ * The gradient dw[filters,channels,3,3] of the filter of a convolution with pad 1 and the same
+ * stride in both directions from x[batch,in,channels] and dy[batch,out,filters], in f32 that is
+ * rounded to tf32. For compute capability 9.0.
+ */
 struct cuda_filter_grad {
 	int batch, channels, filters, processors, stride;
 	int in[2], out[2];
@@ -221,12 +228,13 @@ struct cuda_filter_grad {
 	bool accumulate;
 	float *partial; /* cuda_filter_scratch bytes */
 };
-/* True for stride 1 or 2, channels and filters that are multiples of 64, and rows of dy that are not too long. */
+/* True for stride 1 or 2, channels and filters that are multiples of 64, and rows of dy that are
+ * not too long. */
 bool cuda_filter_knows(const struct cuda_filter_grad *p);
 size_t cuda_filter_scratch(const struct cuda_filter_grad *p);
 cudaError_t cuda_filter_grad(const struct cuda_filter_grad *p, cudaStream_t stream);
 
-/* ---- random.cu -------------------------------------------------------------------------------------- */
+/* ---- random.cu ------------------------------------------------------------------------------- */
 
 /* Writes random numbers that are approximately normal. */
 void cuda_random(struct cuda_vec x, int64_t n, uint64_t seed, cudaStream_t stream);

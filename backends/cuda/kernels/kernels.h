@@ -29,7 +29,7 @@ struct cuda_vec {
 	enum cuda_type type;
 };
 
-/* ---- pointwise.cu ------------------------------------------------------------------------------------- */
+/* ---- pointwise.cu ---------------------------------------------------------------------------- */
 
 enum cuda_map {
 	CUDA_GELU,
@@ -86,8 +86,8 @@ struct cuda_reorder {
 };
 void cuda_reorder(const struct cuda_reorder *p, cudaStream_t stream);
 
-/* Parts[pieces,width] that lie side by side in the rows of whole[pieces,sum of widths]; all are of one type. A part
- * without data is left out. */
+/* Parts[pieces,width] that lie side by side in the rows of whole[pieces,sum of widths]; all are of
+ * one type. A part without data is left out. */
 struct cuda_concat {
 	int64_t pieces, row; /* row: elements of the whole tensor from one piece to the next */
 	int n;
@@ -98,7 +98,7 @@ struct cuda_concat {
 };
 void cuda_concat(const struct cuda_concat *p, cudaStream_t stream);
 
-/* ---- norm.cu ------------------------------------------------------------------------------------------- */
+/* ---- norm.cu --------------------------------------------------------------------------------- */
 
 #define CUDA_NORM_WIDEST 24576 /* elements of a row that fit shared memory as f32 */
 
@@ -132,7 +132,7 @@ int cuda_norm_grad_blocks(int processors, const struct cuda_norm_grad *p);
 bool cuda_norm_grad_knows(const struct cuda_norm_grad *p);
 void cuda_norm_grad(const struct cuda_norm_grad *p, cudaStream_t stream);
 
-/* ---- rope.cu ------------------------------------------------------------------------------------------- */
+/* ---- rope.cu --------------------------------------------------------------------------------- */
 
 /* angles: cosines, then sines, [seq,depth/2] each. x and y have one type and may be the same
  * memory. */
@@ -145,7 +145,7 @@ struct cuda_rope {
 };
 void cuda_rope(const struct cuda_rope *p, cudaStream_t stream);
 
-/* ---- loss.cu ------------------------------------------------------------------------------------------- */
+/* ---- loss.cu --------------------------------------------------------------------------------- */
 
 /* logits and dlogits of one type, rows `stride` elements apart; dlogits absent: loss only. */
 struct cuda_xent {
@@ -173,7 +173,7 @@ void cuda_count_targets(const int32_t *targets, int64_t rows, int *ret, cudaStre
 void cuda_top1(struct cuda_vec logits, const int32_t *targets, int64_t rows, int64_t classes,
 	float *share, bool add, cudaStream_t stream);
 
-/* ---- update.cu ----------------------------------------------------------------------------------------- */
+/* ---- update.cu ------------------------------------------------------------------------------- */
 
 #define CUDA_NORM_PARTS                                                                            \
 	1056 /* blocks of the first step, the same on every device, so that the bits are equal */
@@ -206,7 +206,7 @@ struct cuda_update {
 };
 void cuda_update(const struct cuda_update *p, cudaStream_t stream);
 
-/* ---- tokens.cu ----------------------------------------------------------------------------------------- */
+/* ---- tokens.cu ------------------------------------------------------------------------------- */
 
 struct cuda_embed {
 	int64_t tokens, seq, width;
@@ -256,7 +256,7 @@ struct cuda_first {
 };
 void cuda_first(const struct cuda_first *p, cudaStream_t stream);
 
-/* ---- attention.cu -------------------------------------------------------------------------------------- */
+/* ---- attention.cu ---------------------------------------------------------------------------- */
 
 #define CUDA_ATTENTION_WIDEST 256 /* elements of a head */
 
@@ -273,11 +273,12 @@ struct cuda_attention {
 void cuda_attention(const struct cuda_attention *p, cudaStream_t stream);
 void cuda_attention_grad(const struct cuda_attention *p, cudaStream_t stream);
 
-/* ---- few_rows.cu --------------------------------------------------------------------------------------- */
+/* ---- few_rows.cu ----------------------------------------------------------------------------- */
 
 #define CUDA_FEW_ROWS 16 /* at most */
 
-/* y[rows,to] = x[rows,from] w[to,from]^T; all of one type of 16 bits, or, with xs and ws, x and w in e4m3. */
+/* y[rows,to] = x[rows,from] w[to,from]^T; all of one type of 16 bits, or, with xs and ws, x and w
+ * in e4m3. */
 struct cuda_few_rows {
 	int rows, from, to;
 	struct cuda_vec x, w, y;
@@ -287,7 +288,7 @@ struct cuda_few_rows {
 bool cuda_few_rows_knows(const struct cuda_few_rows *p);
 void cuda_few_rows(const struct cuda_few_rows *p, cudaStream_t stream);
 
-/* ---- pages.cu ------------------------------------------------------------------------------------------ */
+/* ---- pages.cu -------------------------------------------------------------------------------- */
 
 #define CUDA_PAGES_GROUP 8 /* heads that share keys and values, at most, on tensor cores */
 
@@ -316,11 +317,12 @@ struct cuda_page_boxes;
 void cuda_attention_pages(
 	const struct cuda_pages *p, const struct cuda_page_boxes *boxes, cudaStream_t stream);
 
-/* ---- pages_tiles.cu ------------------------------------------------------------------------------------- */
+/* ---- pages_tiles.cu -------------------------------------------------------------------------- */
 
 #define CUDA_PAGES_RUN 64 /* positions */
 
-/* q[rows,heads depth] in boxes of 64 rows, keys and values[pages slots,groups depth] of 16; all of 64 columns. */
+/* q[rows,heads depth] in boxes of 64 rows, keys and values[pages slots,groups depth] of 16; all of
+ * 64 columns. */
 struct cuda_page_boxes {
 	struct cuda_tensor_map q, keys, values;
 };
@@ -339,11 +341,12 @@ void cuda_rows(const struct cuda_rows *p, cudaStream_t stream);
 void cuda_made_ids(
 	int64_t n, const int32_t *ids, const int32_t *token, int32_t *y, cudaStream_t stream);
 
-/* ---- sample.cu -------------------------------------------------------------------------------------------- */
+/* ---- sample.cu ------------------------------------------------------------------------------- */
 
 /*
- * token[row] of the first `classes` of logits[rows,width]: the first largest; with rule[rows,3] (temperature, share, count) and
- * draw[rows,2] (a number of 64 bits, its low word first) one drawn from those that the rule keeps where the temperature is above 0.
+ * token[row] of the first `classes` of logits[rows,width]: the first largest; with rule[rows,3]
+ * (temperature, share, count) and draw[rows,2] (a number of 64 bits, its low word first) one drawn
+ * from those that the rule keeps where the temperature is above 0.
  */
 struct cuda_sample {
 	int64_t rows, width;
@@ -355,10 +358,13 @@ struct cuda_sample {
 };
 void cuda_sample(const struct cuda_sample *p, cudaStream_t stream);
 
-/* ---- attention_tiles.cu -------------------------------------------------------------------------------- */
+/* ---- attention_tiles.cu ---------------------------------------------------------------------- */
 
-/* The gradient of attention in bf16 on compute capability 9.0; depth is 64, 128 or 256. Same results
- * in every run. angles, as of cuda_rope: dqkv is that of queries and keys before they were turned by them. */
+/*
+ * The gradient of attention in bf16 on compute capability 9.0; depth is 64, 128 or 256. Same
+ * results in every run. angles, as of cuda_rope: dqkv is that of queries and keys before they were
+ * turned by them.
+ */
 struct cuda_attention_tiles {
 	int batch, seq, heads, groups, depth;
 	float scale;
@@ -392,10 +398,10 @@ struct cuda_mse {
 };
 void cuda_mse(const struct cuda_mse *p, cudaStream_t stream);
 
-/* ---- quantize.cu --------------------------------------------------------------------------------------- */
+/* ---- quantize.cu ----------------------------------------------------------------------------- */
 
-/* As engine/graph/node.h defines the op. before: the row of ranges that is read; row: the one that is
- * written; either may be NULL. */
+/* As engine/graph/node.h defines the op. before: the row of ranges that is read; row: the one that
+ * is written; either may be NULL. */
 struct cuda_quantize {
 	int64_t n;
 	struct cuda_vec x;
@@ -430,7 +436,7 @@ void cuda_rescale(float *ranges, int64_t rows, int64_t length, cudaStream_t stre
 void cuda_transpose_bytes(
 	const void *x, void *y, int64_t rows, int64_t columns, cudaStream_t stream);
 
-/* ---- columns.cu ---------------------------------------------------------------------------------------- */
+/* ---- columns.cu ------------------------------------------------------------------------------ */
 
 /* y[width] = the sums over the rows of x[rows,width], which are `stride` elements apart. */
 struct cuda_columns {
@@ -444,7 +450,7 @@ struct cuda_columns {
 int cuda_column_parts(int processors, int64_t rows, int64_t width);
 void cuda_columns(const struct cuda_columns *p, cudaStream_t stream);
 
-/* ---- clock.cu ------------------------------------------------------------------------------------------ */
+/* ---- clock.cu -------------------------------------------------------------------------------- */
 
 /* Host memory that the device can access; the host's requests and the device's answers are in
  * separate cache lines. */

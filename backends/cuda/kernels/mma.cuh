@@ -45,8 +45,8 @@ __device__ __forceinline__ void load_turned(unsigned (&to)[4], unsigned at)
 		     : "r"(at));
 }
 
-/* d[16,8] += a b, with a and b of 32 bytes along the dimension that is summed over. The first argument
- * gives the type of a and b; f32 is used as tf32. */
+/* d[16,8] += a b, with a and b of 32 bytes along the dimension that is summed over. The first
+ * argument gives the type of a and b; f32 is used as tf32. */
 #define MMA(shape, types)                                                                          \
 	asm("mma.sync.aligned." shape ".row.col.f32." types ".f32 "                                \
 	    "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                                \

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fields on grids: products with constant matrices, y[outer,rows,width] = m[rows,n] x[outer,n,width], of which truncated
- * transforms consist; complex products of each frequency; the relative loss. All sums are in f32 or f64.
+ * Fields on grids: products with constant matrices, y[outer,rows,width] = m[rows,n]
+ * x[outer,n,width], of which truncated transforms consist; complex products of each frequency; the
+ * relative loss. All sums are in f32 or f64.
  */
 #include <cuda_pipeline.h>
 
 #include "common.cuh"
 #include "spectral.h"
 
-/* ---- products with a constant matrix ----------------------------------------------------------------- */
+/* ---- products with a constant matrix --------------------------------------------------------- */
 
 #define DEEP  8	 /* rows of x that are in shared memory at a time, twice */
 #define WARPS 8	 /* of a block, at most; each computes CUDA_FIXED_ROWS rows of y */
@@ -31,7 +32,8 @@ __device__ __forceinline__ void fixed_copy(float *to, const X *from, bool is_the
 		*to = is_there ? (float)*from : 0;
 }
 
-/* Rows k0 to k0 + DEEP - 1 of x and of the transposed m. at: of the thread's columns in x; below 0 = none. */
+/* Rows k0 to k0 + DEEP - 1 of x and of the transposed m. at: of the thread's columns in x; below 0
+ * = none. */
 template <int N, typename X>
 __device__ __forceinline__ void fixed_load(const struct cuda_fixed_product &p,
 	struct fixed_tiles<N> &tiles, const int64_t (&at)[N], int64_t k0)
@@ -158,7 +160,7 @@ void cuda_fixed_product(const struct cuda_fixed_product *p, int processors, cuda
 		fixed_start<1>(p, stream);
 }
 
-/* ---- complex products of each frequency --------------------------------------------------------------- */
+/* ---- complex products of each frequency ------------------------------------------------------ */
 
 #define SIDE  32 /* of the tiles of a, b and y */
 #define LINES 8	 /* threads are SIDE x LINES */
@@ -234,7 +236,7 @@ void cuda_complex_product(const struct cuda_complex_product *p, cudaStream_t str
 	});
 }
 
-/* ---- the relative loss --------------------------------------------------------------------------------- */
+/* ---- the relative loss ----------------------------------------------------------------------- */
 
 #define SUMMERS 256  /* threads of a block that adds, and its most channels */
 #define SHARE	2048 /* points that a block adds */

@@ -28,7 +28,8 @@ struct cuda_complex {
 	bool conjugate;
 };
 
-/* y[rows,columns] = a[rows,n] b[n,columns] of each frequency; a and b have one type, y has that or f32. */
+/* y[rows,columns] = a[rows,n] b[n,columns] of each frequency; a and b have one type, y has that or
+ * f32. */
 struct cuda_complex_product {
 	int64_t frequencies, rows, n, columns;
 	struct cuda_complex a, b, y;
@@ -36,7 +37,8 @@ struct cuda_complex_product {
 };
 void cuda_complex_product(const struct cuda_complex_product *p, cudaStream_t stream);
 
-/* The mean of |y - target| / |target| over the norms of [outer,points,channels] along the points, and its gradient. */
+/* The mean of |y - target| / |target| over the norms of [outer,points,channels] along the points,
+ * and its gradient. */
 struct cuda_relative {
 	int64_t outer, points, channels;
 	struct cuda_vec y, target,

@@ -38,7 +38,7 @@ static cudaDataType_t type_of(enum jm_dtype type)
 	}
 }
 
-/* ---- descriptors ------------------------------------------------------------------------------------ */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 static int set(struct cuda_dev *dev, struct cuda_product *p, cublasLtMatmulDescAttributes_t what,
 	const void *value, size_t size, struct jm_err *err)
@@ -157,7 +157,7 @@ static int describe(struct cuda_dev *dev, struct cuda_product *p, struct jm_err 
 	return code;
 }
 
-/* ---- candidates ---------------------------------------------------------------------------------------- */
+/* ---- candidates ------------------------------------------------------------------------------ */
 
 static uint32_t alignment_of(const void *data)
 {
@@ -219,7 +219,7 @@ static cublasStatus_t launch(struct cuda_dev *dev, const struct cuda_product *p,
 		dev->workspace->data, WORKSPACE, dev->stream);
 }
 
-/* ---- timing ------------------------------------------------------------------------------------------- */
+/* ---- timing ---------------------------------------------------------------------------------- */
 
 static size_t bytes_of(const struct cuda_matrix *m)
 {
@@ -289,7 +289,7 @@ static int choose(struct cuda_dev *dev, struct cuda_product *p,
 	return best;
 }
 
-/* ---- the cache of plans ---------------------------------------------------------------------------------- */
+/* ---- the cache of plans ---------------------------------------------------------------------- */
 
 static void write_key(const struct cuda_gemm *g, char *ret, size_t size)
 {
@@ -341,7 +341,7 @@ static bool recall(struct cuda_dev *dev, struct cuda_product *p, const char *key
 	       result.workspaceSize <= WORKSPACE;
 }
 
-/* ---- the product ----------------------------------------------------------------------------------------- */
+/* ---- the product ----------------------------------------------------------------------------- */
 
 static int take_algorithm(struct cuda_dev *dev, struct cuda_product *p, struct jm_err *err)
 {

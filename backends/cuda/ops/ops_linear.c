@@ -187,7 +187,8 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	return 0;
 }
 
-/* In f32, gelu is a separate op: a perceptron with cuBLASLt's had gradients 14 times as far from f64 as PyTorch's. */
+/* In f32, gelu is a separate op: a perceptron with cuBLASLt's had gradients 14 times as far from
+ * f64 as PyTorch's. */
 static int takes_gelu(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0], *act = group->node[1];
@@ -220,7 +221,7 @@ static int takes_gelu_grad(struct cuda_dev *dev, const struct jm_group *group, s
 	return takes(dev, group, err);
 }
 
-/* ---- select ------------------------------------------------------------------------------------------------ */
+/* ---- select ---------------------------------------------------------------------------------- */
 
 /* Only activations may have padded rows; all other tensors are plain or are copied to plain
  * ones. */
@@ -280,7 +281,7 @@ static int choices(struct cuda_dev *dev, const struct jm_group *group, struct jm
 	return 1;
 }
 
-/* ---- build -------------------------------------------------------------------------------------------------- */
+/* ---- build ----------------------------------------------------------------------------------- */
 
 /* Builds the product with a bias in f32 where cuBLASLt supports it, else with one in the type of
  * the result. */
@@ -420,7 +421,7 @@ static void drop(struct cuda_dev *dev, struct cuda_exec *exec)
 	free(l);
 }
 
-/* ---- run ---------------------------------------------------------------------------------------------------- */
+/* ---- run ------------------------------------------------------------------------------------- */
 
 static void sum_rows(struct cuda_dev *dev, const struct cuda_exec *exec)
 {
@@ -515,7 +516,7 @@ static int run_gelu_grad(struct cuda_dev *dev, const struct cuda_exec *exec, str
 	return code;
 }
 
-/* ---- linear-wgrad at the end of a group ------------------------------------------------------- */
+/* ---- linear-wgrad at the end of a group ------------------------------------------------------ */
 
 int cuda_wgrad_takes(struct cuda_dev *dev, const struct jm_node *n, const struct jm_tensor *dy,
 	struct jm_err *err)

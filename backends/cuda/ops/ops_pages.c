@@ -7,7 +7,7 @@
 #include "op_rows.h"
 #include "ops_rope.h"
 
-/* ---- keys and values in pages --------------------------------------------------------------------------- */
+/* ---- keys and values in pages ---------------------------------------------------------------- */
 
 static struct cuda_pages pages_of(const struct jm_node *n)
 {
@@ -132,7 +132,7 @@ static void drop_attention(struct cuda_dev *dev, struct cuda_exec *exec)
 	free(exec->own);
 }
 
-/* ---- rows by number, the next token ---------------------------------------------------------------------- */
+/* ---- rows by number, the next token ---------------------------------------------------------- */
 
 static int takes_rows(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
@@ -182,7 +182,7 @@ static int run_sample(struct cuda_dev *dev, const struct cuda_exec *exec, struct
 	return 0;
 }
 
-/* ---- products of few rows ------------------------------------------------------------------------------- */
+/* ---- products of few rows -------------------------------------------------------------------- */
 
 static struct cuda_few_rows few_rows_of(const struct jm_node *n)
 {
@@ -194,7 +194,8 @@ static struct cuda_few_rows few_rows_of(const struct jm_node *n)
 		.y = cuda_vec(n->out[0]),
 		.xs = cuda_data(n->in[3]),
 		.ws = cuda_data(n->in[4]),
-		/* a step writes parameters after all that reads them; copies of them are made before */
+		/* a step writes parameters after all that reads them; copies of them are made
+		 * before */
 		.w_stays = n->in[1]->class == JM_CLASS_PARAM};
 }
 

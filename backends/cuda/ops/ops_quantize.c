@@ -37,7 +37,7 @@ static bool is_turned(const struct jm_tensor *t)
 	return t->rank > 1 && jm_layout_equal(&t->layout, &turned);
 }
 
-/* ---- quantize ------------------------------------------------------------------------------------------ */
+/* ---- quantize -------------------------------------------------------------------------------- */
 
 static int blocks_of(const struct cuda_dev *dev, const struct jm_node *n)
 {
@@ -130,9 +130,10 @@ static int run_rescale(struct cuda_dev *dev, const struct cuda_exec *exec, struc
 	return 0;
 }
 
-/* ---- quantize by rows, also what is quantized ----------------------------------------------------------- */
+/* ---- quantize by rows, also what is quantized ------------------------------------------------ */
 
-/* Of a quantize, after the op that makes what it quantizes and the add before this, if the group has them. */
+/* Of a quantize, after the op that makes what it quantizes and the add before this, if the group
+ * has them. */
 static struct cuda_quantize_rows rows_of(const struct jm_node *const *node, int n)
 {
 	const struct jm_node *q = node[n - 1], *made = n > 1 ? node[n - 2] : NULL;
@@ -160,7 +161,8 @@ static bool scales_rows(const struct jm_node *q)
 	       jm_tensor_count(q->out[1]) == jm_tensor_rows(q->in[0]);
 }
 
-/* The result of `made` is read by the next node alone, or it is an add, whose result may have more readers. */
+/* The result of `made` is read by the next node alone, or it is an add, whose result may have more
+ * readers. */
 static bool leads_to(const struct jm_node *made, const struct jm_node *next)
 {
 	return made->out[0] == next->in[0] && !made->accumulate &&
@@ -192,7 +194,7 @@ static int run_rows(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	return 0;
 }
 
-/* ---- copies -------------------------------------------------------------------------------------------- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 static int takes_copy(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {

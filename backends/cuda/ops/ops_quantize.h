@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors in 8 bits: quantizing, the update of scales, and copies into the layout that products read. */
+/* Tensors in 8 bits: quantizing, the update of scales, and copies into the layout that products
+ * read. */
 #ifndef JM_OPS_QUANTIZE_H
 #define JM_OPS_QUANTIZE_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transforms of fields, products of their frequencies and the relative loss: turns nodes into the arguments of
- * spectral.cu. A transform is one product with a constant matrix for each axis (engine/graph/dft_step.h). Products are in
- * f32 also where tf32 is permitted.
+ * Transforms of fields, products of their frequencies and the relative loss: turns nodes into the
+ * arguments of spectral.cu. A transform is one product with a constant matrix for each axis
+ * (engine/graph/dft_step.h). Products are in f32 also where tf32 is permitted.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "engine/graph/dft_step.h"
 #include "op_rows.h"
 
-/* ---- transforms --------------------------------------------------------------------------------------- */
+/* ---- transforms ------------------------------------------------------------------------------ */
 
 /* On the device: the matrices of all steps, one behind the other. */
 struct matrices {
@@ -140,7 +140,7 @@ static int run_transform(struct cuda_dev *dev, const struct cuda_exec *exec, str
 	return 0;
 }
 
-/* ---- products of each frequency ----------------------------------------------------------------------- */
+/* ---- products of each frequency -------------------------------------------------------------- */
 
 /* Of [B,2,K,width]: rows are batches; turned: columns are, and imaginary parts are negative. */
 static struct cuda_complex spectrum(const struct jm_tensor *t, bool turned)
@@ -208,7 +208,7 @@ static int run_mix(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 	return 0;
 }
 
-/* ---- the relative loss ---------------------------------------------------------------------------------- */
+/* ---- the relative loss ----------------------------------------------------------------------- */
 
 static int takes_relative(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {

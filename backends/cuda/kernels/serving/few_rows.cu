@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * y[T,N] = x[T,K] w[N,K]^T for few rows T, as serving has them: the time is that of reading w once. A block computes 16
- * columns of y; its warps share K. Rows of w are the rows of products on tensor cores, rows of x their columns. What is
- * summed over may be in any order, so a lane reads 16 bytes of w at a time, directly to registers, and the elements of x
- * that belong to them. A block reads the first of w before the kernel that makes x has ended.
+ * y[T,N] = x[T,K] w[N,K]^T for few rows T, as serving has them: the time is that of reading w once.
+ * A block computes 16 columns of y; its warps share K. Rows of w are the rows of products on tensor
+ * cores, rows of x their columns. What is summed over may be in any order, so a lane reads 16 bytes
+ * of w at a time, directly to registers, and the elements of x that belong to them. A block reads
+ * the first of w before the kernel that makes x has ended.
  */
 #include "backends/cuda/kernels/mma.cuh"
 

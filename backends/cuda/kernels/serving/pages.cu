@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows of requests whose keys and values are in pages: cache-write, attention, rows by number, the next token.
+ * Rows of requests whose keys and values are in pages: cache-write, attention, rows by number, the
+ * next token.
  *
- * Attention has two ways. In the first, for any type and width of a head, a block computes one head of one row. In the
- * second, on tensor cores, rows are in tiles: rows of one request at positions that follow each other, of one page (for
- * the blocks of pages_tiles.cu, 64 positions). A block is started for each row, or for a few, and ends at once where no
- * tile begins. The heads of a group share their keys, so that a tile of n rows has n x group queries: a block with few
- * of them divides the keys among its warps, as decoding needs it; one with many has a warp for each head, which share
- * the keys in shared memory. Sums are in f32, softmax is taken in one pass (Milakov and Gimelshein, arXiv 1805.02867).
+ * Attention has two ways. In the first, for any type and width of a head, a block computes one head
+ * of one row. In the second, on tensor cores, rows are in tiles: rows of one request at positions
+ * that follow each other, of one page (for the blocks of pages_tiles.cu, 64 positions). A block is
+ * started for each row, or for a few, and ends at once where no tile begins. The heads of a group
+ * share their keys, so that a tile of n rows has n x group queries: a block with few of them
+ * divides the keys among its warps, as decoding needs it; one with many has a warp for each head,
+ * which share the keys in shared memory. Sums are in f32, softmax is taken in one pass (Milakov and
+ * Gimelshein, arXiv 1805.02867).
  */
 #include "pages.cuh"
 
@@ -26,7 +29,7 @@ __device__ __forceinline__ int64_t slot_of(const struct cuda_pages &p, int reque
 	return (page * p.slots + position % p.slots) * p.groups * p.depth;
 }
 
-/* ---- cache-write ------------------------------------------------------------------------------ */
+/* ---- cache-write ----------------------------------------------------------------------------- */
 
 /* A block writes HEADS heads of a row. */
 template <typename T> __global__ void cache_write_kernel(struct cuda_pages p)
@@ -71,7 +74,7 @@ void cuda_cache_write(const struct cuda_pages *p, cudaStream_t stream)
 	});
 }
 
-/* ---- attention of any type and width ------------------------------------------------------------------ */
+/* ---- attention of any type and width --------------------------------------------------------- */
 
 #define ANY_WARPS 4
 #define ANY_EACH  (CUDA_ATTENTION_WIDEST / WARP) /* elements of a head that a lane has at most */
@@ -146,7 +149,7 @@ template <typename T> __global__ void attention_any_kernel(struct cuda_pages p)
 	}
 }
 
-/* ---- attention on tensor cores ------------------------------------------------------------------------ */
+/* ---- attention on tensor cores --------------------------------------------------------------- */
 
 /* Where the parts of a query are, after its keys were divided: y[D], then maximum and sum. */
 template <int D>
@@ -241,7 +244,8 @@ __device__ __forceinline__ void merge_warps(
 	}
 }
 
-/* A tile of at most 16 queries: the warps of all its blocks (p.splits along z) take its pages in turn. */
+/* A tile of at most 16 queries: the warps of all its blocks (p.splits along z) take its pages in
+ * turn. */
 template <typename T, int D>
 __device__ __forceinline__ void attend_few(
 	const struct cuda_pages &p, const struct tile &t, char *share)
@@ -350,7 +354,7 @@ template <typename T, int D> __global__ void merge_kernel(struct cuda_pages p)
 	as<T>(p.y)[query * D + i] = (T)(y / sum);
 }
 
-/* ---- starting attention ----------------------------------------------------------------------------------- */
+/* ---- starting attention ---------------------------------------------------------------------- */
 
 static bool on_tensor_cores(const struct cuda_pages *p)
 {
@@ -375,7 +379,8 @@ size_t cuda_pages_parts(const struct cuda_pages *p)
 	return p->splits > 1 ? queries * (size_t)(p->splits * (p->depth + 2)) * sizeof(float) : 0;
 }
 
-/* Rows that a block looks at: most begin no tile in steps of many rows, and a block costs as much as an idle one. */
+/* Rows that a block looks at: most begin no tile in steps of many rows, and a block costs as much
+ * as an idle one. */
 static unsigned blocks_of_rows(int64_t rows)
 {
 	return rows < MANY_ROWS ? (unsigned)rows : blocks_for(rows, 8);
@@ -433,7 +438,7 @@ void cuda_attention_pages(
 	});
 }
 
-/* ---- rows by number --------------------------------------------------------------------------------------- */
+/* ---- rows by number -------------------------------------------------------------------------- */
 
 /* A block copies a row. */
 template <typename T> __global__ void rows_kernel(struct cuda_rows p)

@@ -2,11 +2,13 @@
 /*
  * The next token of each row of logits[rows,width]. A block of threads has a row.
  *
- * Tokens are in order by a key: the larger logit first, of equal ones the first token. The `count` first ones, those that
- * together have the share of the probability, and the drawn one are each found by a search for the key at which a sum
- * reaches a target, 3 bits at a time: a pass over the row adds up what is at or above each of 7 candidates. Weights are
- * whole numbers of 2^-40 of the largest, so that sums do not depend on their order and the result has the same bits every time.
- * As soon as few tokens are left, they are listed in shared memory, and passes are over the list alone.
+ * Tokens are in order by a key: the larger logit first, of equal ones the first token. The `count`
+ * first ones, those that together have the share of the probability, and the drawn one are each
+ * found by a search for the key at which a sum reaches a target, 3 bits at a time: a pass over the
+ * row adds up what is at or above each of 7 candidates. Weights are whole numbers of 2^-40 of the
+ * largest, so that sums do not depend on their order and the result has the same bits every time.
+ * As soon as few tokens are left, they are listed in shared memory, and passes are over the list
+ * alone.
  */
 #include "backends/cuda/kernels/common.cuh"
 
@@ -115,8 +117,9 @@ __device__ __forceinline__ void list_from(struct row<T> &r, wide least, struct s
 }
 
 /*
- * The largest key of `bits` bits at or above which amounts sum to the target at least. key_of and amount_of: of a token;
- * amounts of all tokens sum to the target or more. narrow(key): called where the result is that key or a larger one.
+ * The largest key of `bits` bits at or above which amounts sum to the target at least. key_of and
+ * amount_of: of a token; amounts of all tokens sum to the target or more. narrow(key): called where
+ * the result is that key or a larger one.
  */
 template <typename T, typename K, typename A, typename N>
 __device__ __forceinline__ wide search(const struct row<T> &r, int bits, wide target, K key_of,
@@ -229,7 +232,8 @@ __device__ __forceinline__ void keep_share(struct row<T> &r, float part, struct 
 		[&](int i) { return r.key(i) >= r.least ? r.weight(i) : 0; }, share);
 }
 
-/* The token at which the sum of kept weights, in the order of tokens, exceeds the drawn share of it. */
+/* The token at which the sum of kept weights, in the order of tokens, exceeds the drawn share of
+ * it. */
 template <typename T>
 __device__ __forceinline__ int draw_one(const struct row<T> &r, wide drawn, struct shared *share)
 {

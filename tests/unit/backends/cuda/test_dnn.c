@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuDNN's plans for the convolutions of ResNet-50 on an H100 that is only described: no GPU is needed,
- * but cuDNN is.
+ * cuDNN's plans for the convolutions of ResNet-50 on an H100 that is only described: no GPU is
+ * needed, but cuDNN is.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,8 +159,8 @@ static void plans_exist_for_every_convolution_of_resnet50(void **unused)
 	}
 }
 
-/* What the backend asks for beyond the shapes of the network: sums into what is there, and the first layer with
- * the squares of its stride as channels. */
+/* What the backend asks for beyond the shapes of the network: sums into what is there, and the
+ * first layer with the squares of its stride as channels. */
 static void plans_exist_for_sums_and_the_folded_first_layer(void **unused)
 {
 	struct dnn_conv_shape first = {.x = {BATCH, 16, 115, 115},
@@ -212,7 +212,8 @@ static void bias_and_relu_join_convolutions_in_16_bits(void **unused)
 	assert_int_equal(count(DNN_PATTERN_CONV_RELU, CUDNN_DATA_HALF, &any), n_shapes);
 }
 
-/* Without tensor cores cuDNN names few engines first, and most of them turn images around in a workspace. */
+/* Without tensor cores cuDNN names few engines first, and most of them turn images around in a
+ * workspace. */
 static void exact_plans_are_several_where_the_workspace_is_large(void **unused)
 {
 	const struct dnn_want few = {
