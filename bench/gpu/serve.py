@@ -6,10 +6,12 @@
 
 Random weights and tokens; rows that --out has are not measured again without --again. `limit` is what an H100 80GB (700 W)
 cannot exceed: the larger of bytes / 3.0 TB/s and FLOPs / 740 TFLOP/s (attention 500), with 15.0 GB of weights for a step and
-128 KiB of keys and values for a token. `aim`: for tokens per second 1.1 times the best published figure (NVIDIA TensorRT-LLM
+128 KiB of keys and values for a token; in fp8 1,400 TFLOP/s (attention 700), 8.0 GB and 64 KiB, so these limits are those of a cache
+in 8 bits, which joulemark does not have. `aim`: for tokens per second 1.1 times the best published figure (NVIDIA TensorRT-LLM
 0.15, perf-overview.md; ML.ENERGY leaderboard, Llama 3.1 8B, vLLM; gpt-fast), for joules per token 0.83 times.
 """
 import argparse
+import copy
 import json
 import os
 import subprocess
@@ -20,15 +22,16 @@ MODEL = "llama3-8b"
 
 
 class Row:
-    def __init__(self, name, given, produced, running, limit, aim, key="throughput", joules=None, step=2048, arrival="closed"):
-        self.name, self.given, self.produced, self.running = name, given, produced, running
+    def __init__(self, name, given, produced, running, limit, aim, key="throughput", joules=None, step=2048, arrival="closed",
+                 precision="bf16"):
+        self.name, self.given, self.produced, self.running, self.precision = name, given, produced, running, precision
         self.limit, self.aim, self.key, self.joules, self.step, self.arrival = limit, aim, key, joules, step, arrival
 
     def command(self, joulemark, seconds, out):
         # the prompts of the first requests, and as many steps as an answer has tokens
         warmup = 8 if self.arrival == "single" else self.produced + self.running * self.given // self.step
         pages = -(-(self.given + self.produced) // 16) * self.running
-        return [joulemark, "run", "serve", "--model", MODEL, "--device", "cuda:0", "--precision", "bf16", "--arrival", self.arrival,
+        return [joulemark, "run", "serve", "--model", MODEL, "--device", "cuda:0", "--precision", self.precision, "--arrival", self.arrival,
                 "--running", str(self.running), "--input-tokens", str(self.given), "--output-tokens", str(self.produced),
                 "--context", str(-(-(self.given + self.produced) // 1024) * 1024), "--step-tokens", str(self.step),
                 "--cache-pages", str(min(pages, 27600)), "--warmup", str(warmup), "--seconds", str(seconds), f"--json={out}"]
@@ -36,6 +39,13 @@ class Row:
 
 def closed(running, step, limit, aim, joules):
     return Row(f"closed-{running}", 250, 395, running, limit, aim, joules=joules, step=step)
+
+
+def fp8(name, limit, aim):
+    """The row of that name in fp8, where its limit and aim are known."""
+    row = copy.copy(next(row for row in ROWS if row.name == name))
+    row.name, row.limit, row.aim, row.joules, row.precision = f"{name}-fp8", limit, aim, None, "fp8"
+    return row
 
 
 # As many requests as the cache holds, and steps of a size that these fill: each token of an answer brings input/output rows of
@@ -53,6 +63,11 @@ ROWS = [
     Row("single", 256, 256, 1, 198, 182, step=256, arrival="single"),
     Row("ttft-1024", 1024, 2, 1, 0.0199, 0.023, key="ttft", step=1024, arrival="single"),
     Row("ttft-8192", 8190, 2, 1, 0.190, 0.215, key="ttft", step=8192, arrival="single"),
+]
+ROWS += [
+    fp8("128/128", 46700, 31200), fp8("128/2048", 35400, 25000), fp8("500/2000", 27200, 19500), fp8("1000/1000", 27200, 16800),
+    fp8("2048/128", 5460, 3850), fp8("2048/2048", 13300, 10300), fp8("5000/500", 7460, 3830), fp8("single", 372, 300),
+    fp8("ttft-1024", 0.0106, 0.014),
 ]
 
 
@@ -78,7 +93,7 @@ def measure(row, joulemark, seconds):
     figure = record["throughput"] if row.key == "throughput" else serving["ttft"]["p50"]
     reached = figure >= row.aim if row.key == "throughput" else figure <= row.aim
     return {"row": row.name, "input_tokens": row.given, "output_tokens": row.produced, "running": row.running,
-            "step_tokens": row.step, "arrival": row.arrival, "precision": "bf16", "unit": "s" if row.key == "ttft" else "tokens/s",
+            "step_tokens": row.step, "arrival": row.arrival, "precision": row.precision, "unit": "s" if row.key == "ttft" else "tokens/s",
             "limit": row.limit, "aim": row.aim, "figure": figure, "reached": reached,
             "joules_per_token": joules / record["items"], "aim_joules_per_token": row.joules,
             "watts": joules / span, "seconds": span, "tokens": record["items"], "ttft_p50_s": serving["ttft"]["p50"],
