@@ -205,6 +205,15 @@ def test_a_resnet_is_built_and_run(env, tmp_path, precision):
     assert "way/91900," in (tmp_path / "cuda.plans").read_text()
 
 
+def test_convolutions_that_end_with_bias_and_relu(env, tmp_path):
+    """vgg11 in bf16: each convolution runs with its ReLU, and the gradient of each but the last adds up that of a bias."""
+    words = "vgg11 --hidden 16 --ffn 32 --image 224 --batch 1 --steps 2 --warmup 0 --source null --selftest 0 --device cuda:0 --precision bf16 --profile"
+    _, (r,) = on_all_ops({**env, **ALGORITHMS}, tmp_path, "graphs=1", *words.split())
+    assert r["steps"] == 2 and r["throughput"] > 0
+    calls = {kind["name"]: kind["calls"] for kind in r["profile"]["kinds"]}
+    assert calls["conv + relu"] >= 8 and calls["relu-grad + conv-wgrad"] >= 7, calls
+
+
 def test_a_kernel_of_a_resnet_that_fails_is_named(env, tmp_path):
     status, (r,) = on_all_ops({**env, **ALGORITHMS}, tmp_path, "graphs=1;kernels=700@100", *RESNET, "--precision", "bf16")
     assert status == 125 and kind(r) == ("failed", 125, "device") and "outside its buffers" in r["reason"]
