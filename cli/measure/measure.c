@@ -470,7 +470,6 @@ int jm_measure(struct measurement *m)
 		rc = m->lost;
 	jm_session_close(m->session);
 	jm_measure_store_close(&m->store);
-	jm_items_url_close(&m->items_url);
 	status = status_of(m, rc);
 	jm_source_list_done(&m->sources);
 	return status;
@@ -492,6 +491,7 @@ static int measure(struct jm_cli *cli)
 	status = rc ? jm_cli_fail(cli) : jm_measure(&m);
 	jm_measure_attach_close(&m.attach);
 	jm_measure_repeat_close(&m.repeat);
+	jm_items_url_close(&m.items_url);
 	return status;
 }
 
