@@ -25,7 +25,7 @@ PRINTED = {
 
 def test_tables_3_and_4_come_out_as_printed(tmp_path):
     store = tmp_path / "s.db"
-    done = jm("run", SOURCE / "suites/power-aware-simulated.yaml", "--store", store)
+    done = jm("run", SOURCE / "suites/power-aware-simulated.yaml", "--store", store, timeout=300)
     assert done.returncode == 0, done.stderr
     found = {}
     for r in records(store):
