@@ -280,16 +280,21 @@ static int64_t doubles_of(const struct share *s)
 	return up(s->m * s->n, 8);
 }
 
-/* Of share i, or with memory NULL of all shares alike. */
-static struct share share_of(const struct cpu_gemm *g, void *memory, int64_t i)
+/* Of all shares alike, without memory. */
+static struct share share_shape(const struct cpu_gemm *g)
 {
 	struct share s = {.m = up(g->m, RK), .n = up(g->n, JM_VL)};
 
 	s.bytes = (size_t)doubles_of(&s) * sizeof(double) +
 		  (size_t)up(RUN * (s.m + s.n), 16) * sizeof(float);
-	if (!memory)
-		return s;
-	s.sum = (double *)(void *)((char *)memory + (size_t)i * s.bytes);
+	return s;
+}
+
+static struct share share_of(const struct cpu_gemm *g, int64_t i)
+{
+	struct share s = share_shape(g);
+
+	s.sum = (double *)(void *)((char *)g->scratch + (size_t)i * s.bytes);
 	s.a = (float *)(s.sum + doubles_of(&s));
 	s.b = s.a + RUN * s.m;
 	return s;
@@ -297,7 +302,7 @@ static struct share share_of(const struct cpu_gemm *g, void *memory, int64_t i)
 
 static size_t long_scratch(const struct cpu_gemm *g)
 {
-	return (size_t)g->threads * share_of(g, NULL, 0).bytes;
+	return (size_t)g->threads * share_shape(g).bytes;
 }
 
 /* Rows of x with `width` elements, as they lie or copied behind each other with zeros up to `whole`
@@ -354,7 +359,7 @@ static void long_gemm(const struct cpu_gemm *g)
 
 #pragma omp parallel for schedule(static) num_threads(g->threads)
 	for (int i = 0; i < g->threads; i++) {
-		struct share s = share_of(g, g->scratch, i);
+		struct share s = share_of(g, i);
 
 		memset(s.sum, 0, (size_t)(s.m * s.n) * sizeof(*s.sum));
 		for (int64_t r = i * runs / g->threads; r < (i + 1) * runs / g->threads; r++)
@@ -365,7 +370,7 @@ static void long_gemm(const struct cpu_gemm *g)
 			double sum = g->accumulate ? (double)c[i * g->ldc + j] : 0;
 
 			for (int k = 0; k < g->threads; k++) {
-				struct share s = share_of(g, g->scratch, k);
+				struct share s = share_of(g, k);
 
 				sum += s.sum[i * s.n + j];
 			}
