@@ -6,12 +6,10 @@
 #include "engine/graph/init_rule.h"
 #include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
+#include "base/process/shares.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <sys/param.h>
-#include <unistd.h>
 
 /* Two uniform values in (-1, 1) from one counter: odd multiples of 2^-24, which are exact in
  * f32. */
@@ -73,8 +71,8 @@ static draw_fn *draw_of(enum jm_init rule, double *ret_std)
 	return NULL;
 }
 
-/* An interval of a tensor for one thread; first and n are even except at the tensor's end. */
-struct stretch {
+/* Of a whole tensor. */
+struct values {
 	const struct jm_cell *cell;
 	uint64_t seed;
 	draw_fn *draw;	    /* NULL = a constant */
@@ -82,7 +80,6 @@ struct stretch {
 	enum jm_dtype type; /* of data */
 	void *data;
 	void *copy; /* the same values rounded to the type of the copy; NULL = there is none */
-	int64_t first, n;
 };
 
 static void set(enum jm_dtype type, void *data, int64_t i, float value)
@@ -95,16 +92,17 @@ static void set(enum jm_dtype type, void *data, int64_t i, float value)
 		jm_element_set(type, data, i, (double)value);
 }
 
-static void *fill_stretch(void *arg)
+static void fill_stretch(void *arg, int share, int64_t first, int64_t n)
 {
-	const struct stretch *s = arg;
+	const struct values *s = arg;
 	const struct jm_cell *c = s->cell;
 	draw_fn *draw = s->draw;
 	float pair[2] = {0, 0};
 
+	(void)share;
 	if (c->init == JM_INIT_ONE)
 		pair[0] = pair[1] = 1;
-	for (int64_t i = s->first; i < s->first + s->n; i++) {
+	for (int64_t i = first; i < first + n; i++) {
 		if (draw && !(i & 1)) {
 			draw(s->seed, (uint64_t)i / 2, pair);
 			pair[0] *= s->scale;
@@ -114,45 +112,27 @@ static void *fill_stretch(void *arg)
 		if (s->copy)
 			set(c->copy->type, s->copy, i, pair[i & 1]);
 	}
-	return NULL;
 }
 
-/* Uses a thread per processor for large tensors; the values do not depend on the number of
- * threads. */
+/* The values do not depend on the number of threads. */
 static void fill(
 	const struct jm_program *p, const struct jm_cell *c, uint64_t seed, void *data, void *copy)
 {
-	enum { MOST = 64, LEAST = 1 << 18 };
-	int64_t count = jm_tensor_count(&c->t), cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	int64_t threads = MIN(MIN(MAX(cpus, 1), MOST), count / LEAST + 1);
-	int64_t each = (count / threads + 2) & ~INT64_C(1);
 	double std;
-	struct stretch all = {.cell = c,
-			       .seed = seed,
-			       .draw = draw_of(c->init, &std),
-			       .type = jm_program_value_type(p, &c->t),
-			       .data = data,
-			       .copy = copy},
-		       part[MOST];
-	pthread_t thread[MOST];
-	bool started[MOST] = {false};
+	struct values all = {.cell = c,
+		.seed = seed,
+		.draw = draw_of(c->init, &std),
+		.type = jm_program_value_type(p, &c->t),
+		.data = data,
+		.copy = copy};
 
 	all.scale = (float)(jm_init_std(p->graph, c) / std);
-	for (int64_t i = 1; i < threads; i++) {
-		int64_t first = MIN(i * each, count);
-
-		part[i] = all;
-		part[i].first = first;
-		part[i].n = MIN(each, count - first);
-		started[i] = !pthread_create(&thread[i], NULL, fill_stretch, &part[i]);
-		if (!started[i])
-			fill_stretch(&part[i]);
-	}
-	all.n = MIN(each, count);
-	fill_stretch(&all);
-	for (int64_t i = 1; i < threads; i++)
-		if (started[i])
-			pthread_join(thread[i], NULL);
+	jm_shares_run(&(struct jm_shares){.count = jm_tensor_count(&c->t),
+		.weight = 1,
+		.unit = 2, /* values are drawn in pairs */
+		.most = JM_SHARES_MOST,
+		.fn = fill_stretch,
+		.arg = &all});
 }
 
 /* A copy of the parameter that persists (shard_update.c) begins with the parameter's values,

@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "write_values.h"
 #include "engine/graph/tensor.h"
+#include "base/process/shares.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <sys/param.h>
-#include <unistd.h>
 
-#define MOST_SCALE 0x1p100F /* the inverse is still a normal number */
-
-/* Rows of a matrix for one thread. */
+/* A matrix whose rows become codes of 8 bits. */
 struct rows {
 	enum jm_dtype type;
 	const void *from;
-	int64_t first, n, width;
+	int64_t n, width;
 	uint8_t *codes;
 	float *inverse;
 };
@@ -32,43 +28,27 @@ static void quantize_row(const struct rows *r, int64_t row)
 
 	for (int64_t i = first; i < first + r->width; i++)
 		most = fmaxf(most, fabsf(value(r, i)));
-	scale = fminf(448 / (most > 0 ? most : 1), MOST_SCALE);
+	scale = jm_f8_scale(JM_F8E4M3, most);
 	for (int64_t i = first; i < first + r->width; i++)
 		r->codes[i] = jm_f8e4m3_set(scale * value(r, i));
 	r->inverse[row] = 1 / scale;
 }
 
-static void *quantize_rows(void *arg)
+static void quantize_rows(void *arg, int share, int64_t first, int64_t n)
 {
-	const struct rows *r = arg;
-
-	for (int64_t i = 0; i < r->n; i++)
-		quantize_row(r, r->first + i);
-	return NULL;
+	(void)share;
+	for (int64_t i = first; i < first + n; i++)
+		quantize_row(arg, i);
 }
 
-static void quantize(const struct rows *all)
+static void quantize(struct rows *all)
 {
-	enum { MOST = 64, LEAST = 1 << 18 };
-	int64_t cpus = sysconf(_SC_NPROCESSORS_ONLN), each;
-	int64_t threads = MIN(MIN(MAX(cpus, 1), MOST), all->n * all->width / LEAST + 1);
-	struct rows part[MOST];
-	pthread_t thread[MOST];
-	bool started[MOST] = {false};
-
-	each = (all->n + threads - 1) / threads;
-	for (int64_t i = 0; i < threads; i++) {
-		part[i] = *all;
-		part[i].first = MIN(i * each, all->n);
-		part[i].n = MIN(each, all->n - part[i].first);
-		started[i] = i + 1 < threads &&
-			     !pthread_create(&thread[i], NULL, quantize_rows, &part[i]);
-		if (!started[i])
-			quantize_rows(&part[i]);
-	}
-	for (int64_t i = 0; i < threads; i++)
-		if (started[i])
-			pthread_join(thread[i], NULL);
+	jm_shares_run(&(struct jm_shares){.count = all->n,
+		.weight = all->width,
+		.unit = 1,
+		.most = JM_SHARES_MOST,
+		.fn = quantize_rows,
+		.arg = all});
 }
 
 enum jm_dtype jm_program_value_type(const struct jm_program *p, const struct jm_tensor *t)

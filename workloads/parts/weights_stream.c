@@ -2,12 +2,11 @@
 #include "weights_stream.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/param.h>
-#include <unistd.h>
 
+#include "base/process/shares.h"
 #include "engine/graph/tensor.h"
 
 #define PIECE	     ((size_t)64 << 20) /* bytes in the type of the tensor */
@@ -92,68 +91,56 @@ bool jm_weights_convert(
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-/* Elements of a piece that one thread reads. */
-struct share {
+/* Elements of a tensor from the file to `target`. */
+struct range {
 	const struct jm_safetensors *file;
 	const struct jm_safetensor *from;
 	enum jm_dtype to;
 	int64_t first, n;
 	char *target;
-	int code;
-	struct jm_err err;
+	struct jm_err err[THREADS_MOST]; /* of each share */
 };
 
-static void *fill_share(void *arg)
+static void fill_share(void *arg, int share, int64_t first, int64_t count)
 {
-	struct share *s = arg;
-	size_t width = jm_safetensor_type_bytes(s->from->type), size = jm_dtype_bytes(s->to);
+	struct range *r = arg;
+	size_t width = jm_safetensor_type_bytes(r->from->type), size = jm_dtype_bytes(r->to);
 	int64_t most = (int64_t)(CHUNK / width);
+	struct jm_err *err = &r->err[share];
 	void *chunk = malloc(CHUNK);
 
-	if (!chunk)
-		s->code = jm_err_set(&s->err, JM_ENOMEM, "Out of memory for weights.");
-	for (int64_t i = 0, n; i < s->n && !s->code; i += n) {
-		n = MIN(s->n - i, most);
-		s->code = jm_safetensors_read(s->file, s->from, (uint64_t)(s->first + i) * width,
-			chunk, (size_t)n * width, &s->err);
-		if (!s->code && !jm_weights_convert(jm_weights_dtype(s->from->type), chunk, n,
-					s->to, s->target + (size_t)i * size))
-			s->code = jm_err_set(&s->err, JM_EFORMAT,
+	*err = (struct jm_err)JM_ERR_INIT;
+	if (!chunk) {
+		jm_err_set(err, JM_ENOMEM, "Out of memory for weights.");
+		return;
+	}
+	for (int64_t i = first, n; i < first + count && !err->code; i += n) {
+		n = MIN(first + count - i, most);
+		if (!jm_safetensors_read(r->file, r->from, (uint64_t)(r->first + i) * width, chunk,
+			    (size_t)n * width, err) &&
+			!jm_weights_convert(jm_weights_dtype(r->from->type), chunk, n, r->to,
+				r->target + (size_t)i * size))
+			jm_err_set(err, JM_EFORMAT,
 				"Tensor '%.100s' of weights %s has a value that is not a number or "
 				"infinite; give weights of an earlier step.",
-				s->from->name, s->file->path);
+				r->from->name, r->file->path);
 	}
 	free(chunk);
-	return NULL;
 }
 
-/* Elements of `all` to its target, by several threads if they are many. */
-static int fill(int threads, const struct share *all, struct jm_err *err)
+static int fill(struct range *r, struct jm_err *err)
 {
-	struct share part[THREADS_MOST];
-	pthread_t thread[THREADS_MOST];
-	bool started[THREADS_MOST] = {false};
-	int64_t n = MIN(threads, all->n / (1 << 18) + 1), each = (all->n + n - 1) / n;
-	int code = 0;
+	int n = jm_shares_run(&(struct jm_shares){.count = r->n,
+		.weight = 1,
+		.unit = 1,
+		.most = THREADS_MOST,
+		.fn = fill_share,
+		.arg = r});
 
-	for (int64_t i = 0; i < n; i++) {
-		int64_t first = MIN(i * each, all->n);
-
-		part[i] = *all;
-		part[i].first = all->first + first;
-		part[i].n = MIN(each, all->n - first);
-		part[i].target = all->target + (size_t)first * jm_dtype_bytes(all->to);
-		started[i] = i + 1 < n && !pthread_create(&thread[i], NULL, fill_share, &part[i]);
-		if (!started[i])
-			fill_share(&part[i]);
-	}
-	for (int64_t i = 0; i < n; i++) {
-		if (started[i])
-			pthread_join(thread[i], NULL);
-		if (part[i].code && !code)
-			code = jm_err_set(err, part[i].code, "%s", part[i].err.text);
-	}
-	return code;
+	for (int i = 0; i < n; i++)
+		if (r->err[i].code)
+			return jm_err_set(err, r->err[i].code, "%s", r->err[i].text);
+	return 0;
 }
 
 /* The next piece that the device no longer reads. */
@@ -170,7 +157,7 @@ static int next_piece(
 	return jm_event_wait(&piece->taken, err);
 }
 
-static int send_piece(struct jm_weights_stream *s, struct share *all, char *to, struct jm_err *err)
+static int send_piece(struct jm_weights_stream *s, struct range *all, char *to, struct jm_err *err)
 {
 	struct jm_weights_piece *piece = NULL;
 	int code = next_piece(s, &piece, err);
@@ -178,7 +165,7 @@ static int send_piece(struct jm_weights_stream *s, struct share *all, char *to, 
 	if (code)
 		return code;
 	all->target = piece->host;
-	code = fill(s->threads, all, err);
+	code = fill(all, err);
 	if (!code)
 		code = jm_device_copy(s->p->device, JM_QUEUE_COPY, to, piece->host,
 			(size_t)all->n * jm_dtype_bytes(all->to), JM_TO_DEVICE, err);
@@ -189,9 +176,7 @@ int jm_weights_stream_open(struct jm_weights_stream *s, struct jm_program *p, st
 {
 	int code;
 
-	*s = (struct jm_weights_stream){.p = p,
-		.piece_bytes = PIECE,
-		.threads = (int)MIN(MAX(sysconf(_SC_NPROCESSORS_ONLN), 1), THREADS_MOST)};
+	*s = (struct jm_weights_stream){.p = p, .piece_bytes = PIECE};
 	code = jm_event_new(p->device, &s->piece[0].taken, err);
 	return code ? code : jm_event_new(p->device, &s->piece[1].taken, err);
 }
@@ -207,12 +192,12 @@ int jm_weights_stream_send(struct jm_weights_stream *s, const struct jm_safetens
 	size_t size = jm_dtype_bytes(t->type);
 	int64_t count = jm_safetensor_count(from), most = (int64_t)(s->piece_bytes / size);
 	char *to = (char *)t->data + (size_t)first * size;
-	struct share all = {.file = file, .from = from, .to = t->type, .n = count, .target = to};
+	struct range all = {.file = file, .from = from, .to = t->type, .n = count, .target = to};
 	int code = 0;
 
 	s->p->weights->written += t->class == JM_CLASS_PARAM;
 	if (s->p->device->props.host_memory && !jm_device_is_async(s->p->device))
-		return fill(s->threads, &all, err);
+		return fill(&all, err);
 	for (int64_t i = 0; i < count && !code; i += all.n) {
 		all.first = i;
 		all.n = MIN(count - i, most);

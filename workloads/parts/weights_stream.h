@@ -19,7 +19,6 @@ struct jm_weights_stream {
 	struct jm_program *p;
 	struct jm_weights_piece piece[2];
 	int now;
-	int threads;
 	size_t piece_bytes; /* 64 MiB; another value only before the first tensor */
 };
 
