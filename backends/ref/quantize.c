@@ -4,8 +4,6 @@
 
 #include <math.h>
 
-#define MOST_SCALE 0x1p100F /* the inverse is still a normal number */
-
 /* Of elements i to i + n - 1. */
 static double largest(const struct jm_tensor *x, int64_t i, int64_t n)
 {
@@ -21,13 +19,6 @@ static float *row_of(const struct jm_node *n, struct jm_tensor *ranges)
 {
 	return ranges ? (float *)ranges->data + n->attr.quantize.row * jm_tensor_width(ranges)
 		      : NULL;
-}
-
-static float scale_of(enum jm_dtype type, float limit)
-{
-	float top = type == JM_F8E4M3 ? 448.0F : 57344.0F;
-
-	return fminf(top / (limit > 0 ? limit : 1), MOST_SCALE);
 }
 
 static void sum_rows(const struct jm_node *n)
@@ -49,7 +40,7 @@ static void quantize_part(const struct jm_node *n, int64_t k, float limit)
 {
 	const struct jm_tensor *x = n->in[0], *y = n->out[0], *inverse = n->out[1];
 	int64_t length = jm_tensor_count(x) / jm_tensor_count(inverse);
-	float scale = scale_of(y->type, limit);
+	float scale = jm_f8_scale(y->type, limit);
 
 	for (int64_t i = k * length; i < (k + 1) * length; i++) {
 		float value = scale * (float)jm_element_get(x->type, x->data, i);

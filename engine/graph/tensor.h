@@ -81,6 +81,15 @@ static inline uint8_t jm_f8e4m3_set(float f)
 	return (uint8_t)(sign | (bits & 0xf));
 }
 
+/* The factor that maps values of up to `most` (0 = all are 0) to those of a type of 8 bits (node.h,
+ * quantize); its inverse is a normal number. */
+static inline float jm_f8_scale(enum jm_dtype type, float most)
+{
+	float scale = (type == JM_F8E4M3 ? 448.0F : 57344.0F) / (most > 0 ? most : 1);
+
+	return scale < 0x1p100F ? scale : 0x1p100F;
+}
+
 /* Rounds to 10 bits of mantissa, to nearest even; keeps NaN. */
 static inline float jm_tf32_round(float f)
 {

@@ -4,8 +4,7 @@
 
 #include <math.h>
 
-#define MOST_SCALE 0x1p100F
-#define CODES	   256
+#define CODES 256
 
 struct format {
 	int bias, mantissa;
@@ -92,7 +91,7 @@ static void narrow(const struct jm_node *n, int64_t k, float limit, int threads)
 {
 	const struct jm_tensor *x = n->in[0], *y = n->out[0];
 	int64_t length = jm_tensor_count(x) / jm_tensor_count(n->out[1]);
-	float scale = fminf(format_of(y->type).top / (limit > 0 ? limit : 1), MOST_SCALE);
+	float scale = jm_f8_scale(y->type, limit);
 	uint8_t *to = y->data;
 
 #pragma omp parallel for num_threads(threads)

@@ -420,8 +420,8 @@ struct cuda_quantize_rows {
 	int64_t rows, width;
 	struct cuda_vec x; /* [rows,width], or [rows,2 width] where gated */
 	bool gated;	   /* the result of swiglu is quantized */
-	const float *
-		gamma; /* the RMS norm of x, or of the sum of x and b, is quantized; NULL = no norm */
+	/* the RMS norm of x, or of the sum of x and b, is quantized; NULL = no norm */
+	const float *gamma;
 	float eps, *rstd;
 	struct cuda_vec b, sum; /* of x's type; sum: x + b, written where it is given */
 	uint8_t *y;

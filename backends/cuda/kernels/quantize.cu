@@ -4,12 +4,9 @@
  * the next limits from ranges[rows,2+H]; transposes bytes x[rows,columns]. The result of a maximum
  * does not depend on the order.
  */
-#include <cuda_fp8.h>
+#include "f8.cuh"
 
-#include "common.cuh"
-
-#define THREADS	   256
-#define MOST_SCALE 0x1p100f
+#define THREADS 256
 
 /* ---- quantize -------------------------------------------------------------------------------- */
 
@@ -42,11 +39,6 @@ __device__ __forceinline__ bool has_limit(const struct cuda_quantize &p)
 	return p.before && p.before[0] > 0;
 }
 
-__device__ __forceinline__ float scale_of(float limit, float top)
-{
-	return fminf(__fdiv_rn(top, limit > 0 ? limit : 1), MOST_SCALE);
-}
-
 /* Writes maxima of x to partial[blocks]; runs when no earlier limit is given. */
 template <typename X> __global__ void maxima_kernel(struct cuda_quantize p)
 {
@@ -64,26 +56,6 @@ template <typename X> __global__ void maxima_kernel(struct cuda_quantize p)
 	most = block_max(most, share);
 	if (threadIdx.x == 0)
 		p.partial[blockIdx.x] = most;
-}
-
-template <__nv_fp8_interpretation_t TYPE>
-__device__ __forceinline__ void store_codes(uint8_t *y, const float (&v)[PACK], int64_t left)
-{
-	uint16_t two[PACK / 2];
-
-#pragma unroll
-	for (int k = 0; k < PACK / 2; k++)
-		two[k] = __nv_cvt_float2_to_fp8x2(
-			make_float2(v[2 * k], v[2 * k + 1]), __NV_SATFINITE, TYPE);
-	if (left >= PACK) {
-		*reinterpret_cast<uint2 *>(y) = make_uint2(
-			two[0] | (unsigned)two[1] << 16, two[2] | (unsigned)two[3] << 16);
-		return;
-	}
-#pragma unroll
-	for (int k = 0; k < PACK; k++)
-		if (k < left)
-			y[k] = (uint8_t)(two[k / 2] >> (k & 1 ? 8 : 0));
 }
 
 /* Quantizes, and writes the maxima of x to the second row of partial. */

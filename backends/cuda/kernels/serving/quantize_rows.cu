@@ -4,13 +4,10 @@
  * RMS norm (also after an add), or of swiglu. A block has a row, which it keeps in shared memory in
  * the type that the unfused op would write.
  */
-#include <cuda_fp8.h>
-
-#include "backends/cuda/kernels/common.cuh"
+#include "backends/cuda/kernels/f8.cuh"
 
 #define MOST_THREADS 512
-#define MOST_SCALE   0x1p100f
-#define TOP	     448
+#define TOP	     448 /* of e4m3 */
 
 enum source { PLAIN, NORM, SWIGLU };
 
@@ -73,18 +70,6 @@ __device__ __forceinline__ void read_gated(
 		v[k] = v[k] * sigmoid<T>(v[k]) * up[k];
 }
 
-__device__ __forceinline__ void store_codes(uint8_t *y, const float (&v)[PACK], float scale)
-{
-	unsigned two[PACK / 2];
-
-#pragma unroll
-	for (int k = 0; k < PACK / 2; k++)
-		two[k] = __nv_cvt_float2_to_fp8x2(
-			make_float2(__fmul_rn(v[2 * k], scale), __fmul_rn(v[2 * k + 1], scale)),
-			__NV_SATFINITE, __NV_E4M3);
-	*reinterpret_cast<uint2 *>(y) = make_uint2(two[0] | two[1] << 16, two[2] | two[3] << 16);
-}
-
 template <enum source SOURCE, typename T>
 __global__ void quantize_rows_kernel(struct cuda_quantize_rows p)
 {
@@ -117,11 +102,14 @@ __global__ void quantize_rows_kernel(struct cuda_quantize_rows p)
 			most = fmaxf(most, fabsf(v[k]));
 	}
 	most = block_max(most, share[1]);
-	const float scale = fminf(__fdiv_rn(TOP, most > 0 ? most : 1), MOST_SCALE);
+	const float scale = scale_of(most, TOP);
 
 	for (int i = first; i < p.width; i += step) {
 		load(row + i, v);
-		store_codes(p.y + blockIdx.x * p.width + i, v, scale);
+#pragma unroll
+		for (int k = 0; k < PACK; k++)
+			v[k] = __fmul_rn(v[k], scale);
+		store_codes<__NV_E4M3>(p.y + blockIdx.x * p.width + i, v, PACK);
 	}
 	if (threadIdx.x == 0)
 		p.inverse[blockIdx.x] = __fdiv_rn(1, scale);
