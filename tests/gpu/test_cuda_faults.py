@@ -211,7 +211,7 @@ def test_convolutions_that_end_with_bias_and_relu(env, tmp_path):
     _, (r,) = on_all_ops({**env, **ALGORITHMS}, tmp_path, "graphs=1", *words.split())
     assert r["steps"] == 2 and r["throughput"] > 0
     calls = {kind["name"]: kind["calls"] for kind in r["profile"]["kinds"]}
-    assert calls["conv + relu"] >= 8 and calls["relu-grad + conv-wgrad"] >= 7, calls
+    assert calls["conv + relu"] == 8 and calls["relu-grad + conv-wgrad"] >= 7, calls  # the 9th is a product, which has no such end
 
 
 def test_a_kernel_of_a_resnet_that_fails_is_named(env, tmp_path):

@@ -441,15 +441,22 @@ static void sum_rows(struct cuda_dev *dev, const struct cuda_exec *exec)
 	cuda_columns(&p, dev->stream);
 }
 
-static void cast_bias(struct cuda_dev *dev, const struct cuda_exec *exec)
+void cuda_cast_bias(
+	const struct cuda_dev *dev, const struct jm_tensor *bias, void *to, enum jm_dtype type)
 {
-	const struct jm_tensor *bias = exec->node[0].in[2];
 	struct cuda_pointwise p = {.map = CUDA_CAST,
 		.n = jm_tensor_count(bias),
 		.a = cuda_vec(bias),
-		.y = {exec->scratch, cuda_type_of(exec->node[0].out[0]->type)}};
+		.y = {to, cuda_type_of(type)}};
 
 	cuda_pointwise(&p, dev->stream);
+}
+
+static void cast_bias(const struct cuda_dev *dev, const struct cuda_exec *exec)
+{
+	const struct jm_node *n = &exec->node[0];
+
+	cuda_cast_bias(dev, n->in[2], exec->scratch, n->out[0]->type);
 }
 
 /* The padding of rows must be 0. */

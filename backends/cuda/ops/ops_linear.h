@@ -5,6 +5,10 @@
 
 #include "backends/cuda/device/cuda.h"
 
+/* Starts a copy of the vector to memory in that type. */
+void cuda_cast_bias(
+	const struct cuda_dev *dev, const struct jm_tensor *bias, void *to, enum jm_dtype type);
+
 /*
  * ops_linear.c: a linear-wgrad at the end of a group whose other nodes compute the gradient of the
  * bias. takes: 0 if dy, which the node reads, is in memory and neither operand needs padded rows.

@@ -129,10 +129,15 @@ int cuda_takes_conv_stats(struct cuda_dev *dev, const struct jm_group *group, st
 	return cuda_takes_conv(dev, group, err);
 }
 
-static bool has_own_way(const struct cuda_dev *dev, const struct jm_node *n)
+enum cuda_conv_way cuda_conv_way(const struct cuda_dev *dev, const struct jm_node *n)
 {
-	return cuda_conv_is_stem(n) || cuda_conv_is_filter(dev, n) || cuda_conv_is_depthwise(n) ||
-	       cuda_conv_is_product(n) || cuda_conv_scatters(n);
+	if (cuda_conv_is_stem(n))
+		return CUDA_CONV_STEM;
+	if (cuda_conv_is_filter(dev, n))
+		return CUDA_CONV_FILTER;
+	if (cuda_conv_is_depthwise(n))
+		return CUDA_CONV_DEPTHWISE;
+	return cuda_conv_is_product(n) || cuda_conv_scatters(n) ? CUDA_CONV_PRODUCT : CUDA_CONV_DNN;
 }
 
 /*
@@ -145,7 +150,8 @@ int cuda_takes_conv_relu(struct cuda_dev *dev, const struct jm_group *group, str
 
 	if (!n->in[2] || n->in[0]->type == JM_F32 || n->accumulate || relu->accumulate ||
 		relu->in[0] != n->out[0] || !n->out[0]->is_virtual ||
-		relu->out[0]->type != n->out[0]->type || has_own_way(dev, n))
+		relu->out[0]->type != n->out[0]->type || cuda_conv_is_whole(n) ||
+		cuda_conv_way(dev, n) != CUDA_CONV_DNN)
 		return jm_err_set(
 			err, JM_ENOSUP, "Backend cuda cannot fuse this convolution with its ReLU.");
 	return cuda_takes_conv(dev, group, err);
@@ -161,12 +167,24 @@ static size_t most_scratch(
 	const struct cuda_dev *dev, const struct jm_node *n, int nodes, size_t workspace)
 {
 	size_t bytes = cuda_conv_scratch_of(n, nodes, workspace).bytes;
-	size_t other = cuda_conv_scatters(n)	     ? cuda_conv_compact(n)
-		       : cuda_conv_is_stem(n)	     ? cuda_conv_stem_scratch(dev, n)
-		       : cuda_conv_is_filter(dev, n) ? cuda_conv_filter_scratch(dev, n)
-		       : cuda_conv_is_depthwise(n)   ? cuda_conv_depthwise_scratch(dev, n)
-						     : 0;
+	size_t other = 0;
 
+	switch (cuda_conv_way(dev, n)) {
+	case CUDA_CONV_STEM:
+		other = cuda_conv_stem_scratch(dev, n);
+		break;
+	case CUDA_CONV_FILTER:
+		other = cuda_conv_filter_scratch(dev, n);
+		break;
+	case CUDA_CONV_DEPTHWISE:
+		other = cuda_conv_depthwise_scratch(dev, n);
+		break;
+	case CUDA_CONV_PRODUCT:
+		other = cuda_conv_scatters(n) ? cuda_conv_compact(n) : 0;
+		break;
+	case CUDA_CONV_DNN:
+		break;
+	}
 	return bytes > other ? bytes : other;
 }
 

@@ -18,6 +18,16 @@ struct cuda_conv_scratch {
 	size_t image, filter, bias, sums, bytes;
 };
 
+/* What a convolution is timed with beside cuDNN's engines, or DNN alone. */
+enum cuda_conv_way {
+	CUDA_CONV_DNN,
+	CUDA_CONV_PRODUCT,
+	CUDA_CONV_STEM,
+	CUDA_CONV_FILTER,
+	CUDA_CONV_DEPTHWISE
+};
+enum cuda_conv_way cuda_conv_way(const struct cuda_dev *dev, const struct jm_node *n);
+
 enum dnn_pattern cuda_conv_pattern_of(enum jm_op op, int nodes);
 /* nodes: the number of nodes in the group, whose first one is the convolution. */
 struct cuda_conv_key cuda_conv_key_of(const struct jm_node *n, int nodes);

@@ -21,6 +21,7 @@
 #include "ops_conv_product.h"
 #include "conv_stem.h"
 #include "backends/cuda/ops/ops_image.h"
+#include "backends/cuda/ops/ops_linear.h"
 #include "backends/cuda/choose/timed_choice.h"
 #include "backends/cuda/device/gpu.h"
 #include "backends/cuda/dnn/dnn_plan.h"
@@ -175,17 +176,22 @@ static const struct cuda_way *ways_of(const struct cuda_dev *dev, const struct c
 	static const struct cuda_way channels[] = {
 		{"dnn", build_dnn}, {"depthwise", build_depthwise}};
 	static const struct cuda_way ends[] = {{"joined", build_joined}, {"dnn", build_dnn}};
-	const struct jm_node *n = &exec->node[0];
 
 	if (exec->n_nodes > 1)
 		return exec->n_nodes == CUDA_CONV_RELU ? ends : NULL;
-	if (cuda_conv_is_stem(n))
+	switch (cuda_conv_way(dev, &exec->node[0])) {
+	case CUDA_CONV_STEM:
 		return stems;
-	if (cuda_conv_is_filter(dev, n))
+	case CUDA_CONV_FILTER:
 		return filters;
-	if (cuda_conv_is_depthwise(n))
+	case CUDA_CONV_DEPTHWISE:
 		return channels;
-	return cuda_conv_is_product(n) || cuda_conv_scatters(n) ? products : NULL;
+	case CUDA_CONV_PRODUCT:
+		return products;
+	case CUDA_CONV_DNN:
+		break;
+	}
+	return NULL;
 }
 
 static int build_conv(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
@@ -262,18 +268,6 @@ static void fold_operands(struct cuda_dev *dev, const struct cuda_exec *exec)
 		fold(dev, exec, o.w, c->at.filter);
 }
 
-static void cast_bias(struct cuda_dev *dev, const struct cuda_exec *exec)
-{
-	const struct conv *c = exec->own;
-	const struct jm_tensor *bias = exec->node[0].in[2];
-	struct cuda_pointwise p = {.map = CUDA_CAST,
-		.n = bias->dim[0],
-		.a = cuda_vec(bias),
-		.y = {(char *)exec->scratch + c->at.bias, cuda_vec(result_of(exec)).type}};
-
-	cuda_pointwise(&p, dev->stream);
-}
-
 static int run_conv(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_tensor *y = result_of(exec), *bias = exec->node[0].in[2];
@@ -281,7 +275,7 @@ static int run_conv(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	int code;
 
 	if (c->ends)
-		cast_bias(dev, exec);
+		cuda_cast_bias(dev, bias, (char *)exec->scratch + c->at.bias, y->type);
 	fold_operands(dev, exec);
 	code = start(dev, exec, err);
 	if (!code && exec->node[0].op == JM_OP_CONV && bias && !c->ends)

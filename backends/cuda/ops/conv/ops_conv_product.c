@@ -11,8 +11,7 @@
 #include "backends/cuda/device/layouts.h"
 #include "backends/cuda/ops/op_rows.h"
 
-/* True if the window is the whole image. */
-static bool is_whole(const struct jm_node *n)
+bool cuda_conv_is_whole(const struct jm_node *n)
 {
 	struct cuda_operands o = cuda_operands_of(n);
 	bool whole = n->attr.conv.groups == 1 && o.x->dim[1] >= CUDA_FEW_CHANNELS;
@@ -28,7 +27,8 @@ static bool is_whole(const struct jm_node *n)
 static struct cuda_matrix matrix(
 	const struct jm_node *n, const struct jm_tensor *t, bool transposed)
 {
-	int64_t pixels = t->dim[2] * t->dim[3], rows = t->dim[1] * (is_whole(n) ? pixels : 1);
+	int64_t pixels = t->dim[2] * t->dim[3],
+		rows = t->dim[1] * (cuda_conv_is_whole(n) ? pixels : 1);
 
 	return (struct cuda_matrix){
 		.data = t->data,
@@ -80,7 +80,7 @@ bool cuda_conv_is_product(const struct jm_node *n)
 	const struct jm_tensor *w = cuda_operands_of(n).w;
 
 	return is_single(n, false) ||
-	       (is_whole(n) && jm_layout_equal(&w->layout, &cuda_layout_last));
+	       (cuda_conv_is_whole(n) && jm_layout_equal(&w->layout, &cuda_layout_last));
 }
 
 bool cuda_conv_scatters(const struct jm_node *n)

@@ -9,6 +9,8 @@
 /* True for conv, conv-dgrad and conv-wgrad with windows of one pixel and stride 1, or of the whole
  * image; without their bias. */
 bool cuda_conv_is_product(const struct jm_node *n);
+/* True if the window is the whole image: a product as soon as the filter has channels last. */
+bool cuda_conv_is_whole(const struct jm_node *n);
 /* True for a strided conv-dgrad that adds to dx, where cuDNN reads and writes all pixels though
  * most do not change: the product goes to compact memory and is then added to those that do. */
 bool cuda_conv_scatters(const struct jm_node *n);
