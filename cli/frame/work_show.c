@@ -143,11 +143,6 @@ static json_t *time_json(int64_t wall_ns)
 	return jm_json_number(wall_ns > 0 ? (double)wall_ns * 1e-9 : NAN);
 }
 
-static json_t *text_or_null(const char *text)
-{
-	return *text ? json_string(text) : json_null();
-}
-
 static json_t *count_or_null(const struct jm_work_status *w, int count)
 {
 	return w->total ? json_integer(count) : json_null();
@@ -164,15 +159,15 @@ static json_t *one_json(const struct jm_work_status *w)
 	jm_json_set(&json, "case", count_or_null(w, w->number));
 	jm_json_set(&json, "cases", count_or_null(w, w->total));
 	jm_json_set(&json, "failed", count_or_null(w, w->failed));
-	jm_json_set(&json, "phase", text_or_null(w->phase));
+	jm_json_set(&json, "phase", jm_json_said(w->phase));
 	jm_json_set_number(&json, "share", w->share);
 	jm_json_set_number(&json, "items_per_s", w->items_per_s);
-	jm_json_set(&json, "unit", text_or_null(w->unit));
+	jm_json_set(&json, "unit", jm_json_said(w->unit));
 	jm_json_set_number(&json, "watts", w->watts);
 	jm_json_set_number(&json, "joules", w->joules);
 	jm_json_set_text(&json, "origin", jm_origin_name(w->origin));
 	jm_json_set_number(&json, "left_s", w->left_s);
-	jm_json_set(&json, "store", text_or_null(w->store));
+	jm_json_set(&json, "store", jm_json_said(w->store));
 	jm_json_set(&json, "started", time_json(w->started_ns));
 	jm_json_set(&json, "written", time_json(w->written_ns));
 	return json;

@@ -159,7 +159,7 @@ json_t *jm_tuner_json(const struct jm_tuner *t)
 	jm_json_set_number(&more, "warmup_s", t->warm_s);
 	jm_json_set_number(&more, "search_s", r.search_s);
 	jm_json_set_number(&more, "hold_s", r.hold_s);
-	jm_json_set(&more, "stopped", *t->stopped ? json_string(t->stopped) : json_null());
+	jm_json_set(&more, "stopped", jm_json_said(t->stopped));
 	jm_json_set(&more, "visits", visits_json(t));
 	rc = json_object_update_new(tune, more);
 	rc |= json_object_update_new(tune, gains_json(t, &r));
@@ -206,6 +206,6 @@ json_t *jm_tuner_budget_json(const struct jm_tuner *t)
 	jm_json_set_int(&json, "moves_kept", r.kept);
 	jm_json_set_int(&json, "lost", t->lost);
 	jm_json_set_number(&json, "warmup_s", t->warm_s);
-	jm_json_set(&json, "stopped", *t->stopped ? json_string(t->stopped) : json_null());
+	jm_json_set(&json, "stopped", jm_json_said(t->stopped));
 	return json;
 }

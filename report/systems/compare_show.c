@@ -289,7 +289,7 @@ static json_t *line_json(const struct jm_compare *of, const struct jm_compare_ro
 	jm_json_set_number(&json, "p", l->c.p);
 	jm_json_set_text(&json, "test", l->paired ? "paired" : "welch");
 	jm_json_set_text(&json, "verdict", jm_compare_verdict(l));
-	jm_json_set(&json, "why", optional_text(l->why_not));
+	jm_json_set_text(&json, "why", l->why_not);
 	return json;
 }
 

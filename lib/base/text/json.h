@@ -49,6 +49,12 @@ static inline void jm_json_set_text(json_t **object, const char *key, const char
 	jm_json_set(object, key, text ? json_string(text) : json_null());
 }
 
+/* Text that is said; null where it is NULL or empty. */
+static inline json_t *jm_json_said(const char *text)
+{
+	return text && *text ? json_string(text) : json_null();
+}
+
 static inline void jm_json_set_int(json_t **object, const char *key, json_int_t value)
 {
 	jm_json_set(object, key, json_integer(value));

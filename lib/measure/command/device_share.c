@@ -324,8 +324,7 @@ static json_t *device_json(
 	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "meter", id, "method",
 		d->divided ? "instance-utilisation" : "process-utilisation", "share",
 		jm_json_number(share), "joules_estimated", jm_json_number(share * e.joules),
-		"reason", *d->reason ? json_string(d->reason) : json_null(), "instances",
-		instances_json(d, e.joules));
+		"reason", jm_json_said(d->reason), "instances", instances_json(d, e.joules));
 }
 
 json_t *jm_device_share_json(struct jm_device_share *s, int phase, struct jm_err *err)

@@ -14,11 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *text_or_null(const char *text)
-{
-	return text && *text ? json_string(text) : json_null();
-}
-
 static double seconds(int64_t ns)
 {
 	return (double)ns * 1e-9;
@@ -109,10 +104,11 @@ static json_t *signal_json(
 	const struct jm_signal *signal = &s->set.signal[i];
 	bool counter = jm_quantity_is_counter(signal->quantity);
 	struct figures f;
-	json_t *json = json_object();
+	json_t *json;
 
 	if (figures_of(s, i, phase, &f, err))
 		return NULL;
+	json = json_object();
 	jm_json_set_text(&json, "quantity", jm_quantity_name(signal->quantity));
 	jm_json_set_text(&json, "unit", jm_quantity_unit(signal->quantity));
 	jm_json_set_number(&json, "step", signal->step > 0 ? signal->step : NAN);
@@ -120,7 +116,7 @@ static json_t *signal_json(
 		&json, "refresh_s", signal->refresh_ns > 0 ? seconds(signal->refresh_ns) : NAN);
 	jm_json_set_number(
 		&json, "window_s", signal->window_ns >= 0 ? seconds(signal->window_ns) : NAN);
-	jm_json_set(&json, "calibrated", json_boolean(signal->calibrated));
+	jm_json_set_bool(&json, "calibrated", signal->calibrated);
 	jm_json_set_number(&json, "mean", counter || f.time <= 0 ? NAN : f.sum / f.time);
 	jm_json_set_number(&json, "min", f.min);
 	jm_json_set_number(&json, "max", f.max);
@@ -200,10 +196,10 @@ static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *ph
 	const struct jm_energy *energy = &energies[i];
 	const struct jm_meter *m = &s->set.meter[i];
 	json_t *meter = json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:s}", "id", m->id, "label",
-		m->label, "device", text_or_null(m->device), "source", m->source, "scope",
+		m->label, "device", jm_json_said(m->device), "source", m->source, "scope",
 		jm_scope_name(m->scope), "covered_by",
-		text_or_null(id_or_null(&s->set, m->covered_by)), "overlaps",
-		text_or_null(id_or_null(&s->set, m->overlaps)), "origin",
+		jm_json_said(id_or_null(&s->set, m->covered_by)), "overlaps",
+		jm_json_said(id_or_null(&s->set, m->overlaps)), "origin",
 		jm_origin_name(m->origin));
 	struct jm_watts watts;
 	int rc = 0;
