@@ -174,8 +174,8 @@ static const struct {
 	[JM_OP_ROWS] = {FIRST(1), FIRST(1), NTH(1)},
 	[JM_OP_QUANTIZE] = {FIRST(1), 0, 0},
 	[JM_OP_NORM] = {FIRST(1), 0, 0},
-	[JM_OP_ADAMW] = {FIRST(1), FIRST(4),
-		0}, /* p, m and v, or none of them; the gradient only with them */
+	/* p, m and v, or none of them; the gradient only with them */
+	[JM_OP_ADAMW] = {FIRST(1), FIRST(4), 0},
 	[JM_OP_ADAM] = {FIRST(1), FIRST(4), 0},
 	[JM_OP_SGD] = {FIRST(1), FIRST(2), 0},
 };

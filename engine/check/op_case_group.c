@@ -114,7 +114,8 @@ static void wgrad(
 	struct jm_tensor *dw = backend_gradient(k, t->a, add, 2, DIMS(d->c, d->n));
 	struct jm_tensor *dbias = backend_result(k, t->v, add, 1, DIMS(d->c));
 
-	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dy, x), OPS(dw, dbias), add ? 3 : 0);
+	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dy, x), OPS(dw, dbias),
+		add ? JM_ADD_OUT | JM_ADD_WGRAD_DBIAS : 0);
 }
 
 /* Widths as those of attention-wide (op_case_attention.c), and one for which kernels in tiles are

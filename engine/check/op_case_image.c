@@ -67,8 +67,8 @@ static void conv_back(struct kit *k, struct jm_tensor *y, struct jm_tensor *dy,
 	struct jm_node *fwd = jm_graph_cell(k->graph, y)->producer, *bwd[2];
 
 	bwd[0] = backend_node(k, JM_OP_CONV_DGRAD, OPS(dy, fwd->in[1]), &dx, add);
-	bwd[1] = backend_node(
-		k, JM_OP_CONV_WGRAD, OPS(dy, fwd->in[0]), OPS(dw, db), add ? 1 + 2 * !!db : 0);
+	bwd[1] = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, fwd->in[0]), OPS(dw, db),
+		add ? JM_ADD_OUT | (db ? JM_ADD_WGRAD_DBIAS : 0) : 0);
 	for (int i = 0; i < 2; i++) {
 		bwd[i]->attr = fwd->attr;
 		bwd[i]->fwd = fwd;
@@ -201,8 +201,8 @@ static void conv_stem(struct kit *k, const struct types *t, const struct shape *
 	struct jm_node *fwd = jm_graph_cell(k->graph, y)->producer, *bwd;
 
 	kit_read(k, y);
-	bwd = backend_node(
-		k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, db), accumulate ? 1 + 2 * !!db : 0);
+	bwd = backend_node(k, JM_OP_CONV_WGRAD, OPS(dy, x), OPS(dw, db),
+		accumulate ? JM_ADD_OUT | (db ? JM_ADD_WGRAD_DBIAS : 0) : 0);
 	bwd->attr = fwd->attr;
 	bwd->fwd = fwd;
 }
@@ -266,7 +266,7 @@ static void conv_relu(struct kit *k, const struct types *t, const struct shape *
 	bwd = backend_node(k, JM_OP_CONV_WGRAD, OPS(e, x),
 		OPS(backend_gradient(k, t->a, add, 4, w_dim),
 			backend_result(k, t->v, add, 1, DIMS(d->n))),
-		add ? 3 : 0);
+		add ? JM_ADD_OUT | JM_ADD_WGRAD_DBIAS : 0);
 	bwd->attr = fwd->attr;
 	bwd->fwd = fwd;
 }

@@ -15,6 +15,8 @@ enum jm_add {
 
 	JM_ADD_QUANTIZED = 1 | 2 | 4, /* all but the sums */
 
+	JM_ADD_WGRAD_DBIAS = 2, /* beside dw */
+
 	JM_ADD_LOSS_DX = 2, /* beside the loss */
 	JM_ADD_EMBED_DPOS = 2,
 	JM_ADD_TOKENS_DFIRST = 2,

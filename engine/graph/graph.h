@@ -41,13 +41,12 @@ struct jm_cell {
 	/* for a gradient: the tensor that it was made for, and the last tensor that shares it
 	 * unchanged */
 	struct jm_tensor *made_for, *passed_to;
-	struct jm_tensor *copy; /* PARAM: first of its copies; COPY: the next one */
-	struct jm_tensor
-		*origin;	 /* COPY, and the factors of a parameter in 8 bits: the parameter */
-	struct jm_tensor *scale; /* PARAM in 8 bits: the factors of its rows, f32[rows] */
-	struct jm_tensor *slab;	 /* PARAM, GRAD: the flat tensor it is a view of */
-	size_t slab_offset;	 /* bytes */
-	bool own_life;		 /* GRAD: it is in the arena and begins with its first unit */
+	struct jm_tensor *copy;	  /* PARAM: first of its copies; COPY: the next one */
+	struct jm_tensor *origin; /* COPY, factors of a parameter in 8 bits: the parameter */
+	struct jm_tensor *scale;  /* PARAM in 8 bits: the factors of its rows, f32[rows] */
+	struct jm_tensor *slab;	  /* PARAM, GRAD: the flat tensor it is a view of */
+	size_t slab_offset;	  /* bytes */
+	bool own_life;		  /* GRAD: it is in the arena and begins with its first unit */
 	struct jm_node *producer; /* the node that writes it first; NULL = the host */
 	bool needs_grad;	  /* a parameter that is trained, or computed from one */
 	bool frozen;		  /* PARAM, STATE: it keeps its value (freeze.h) */

@@ -30,8 +30,8 @@
 #define VERIFIED 4 /* requests that are repeated alone */
 /* Shares of an answer's tokens; with the keys of another request nearly all differ. */
 #define MAY_DIFFER 0.25 /* in 16 bits */
-#define MUST_DIFFER_8                                                                              \
-	0.95 /* rows that were rounded to 8 bits: from here on the answers are wrong */
+/* where rows were rounded to 8 bits: from here on the answers are wrong */
+#define MUST_DIFFER_8 0.95
 
 #define NUMBER(text, field, most, value, what)                                                     \
 	{                                                                                          \
