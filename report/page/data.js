@@ -53,6 +53,13 @@
 	JM.runsOf = (s, point) => ofPoint[s.index][point];
 	JM.allRuns = Array.from({ length: S.runs.n }, (_, i) => i);
 
+	// "300 W (reference), repeat 2"
+	JM.runName = function (s, i) {
+		const p = s.points[at("point", i)],
+			repeat = at("repeat", i);
+		return p.label + (p.reference ? " (reference)" : "") + (known(repeat) ? ", repeat " + repeat : "");
+	};
+
 	JM.mean = (list) => {
 		const some = list.filter(known);
 		return some.length ? some.reduce((a, b) => a + b, 0) / some.length : NaN;

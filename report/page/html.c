@@ -110,6 +110,7 @@ static const char *find_part(const struct parts *p, const char *name, size_t len
 		{"across", jm_page_across_js},
 		{"timeline", jm_page_timeline_js},
 		{"steps", jm_page_steps_js},
+		{"visits", jm_page_visits_js},
 		{"hardware", jm_page_hardware_js},
 		{"residue", jm_page_residue_js},
 		{"tables", jm_page_tables_js},

@@ -188,6 +188,8 @@
 		}
 		const steps = S.steps.filter((r) => JM.run("series", r.run) === s.index);
 		if (steps.length) out.push(JM.chartSteps(s, steps, firstShown(s, steps)));
+		const tunes = S.visits.filter((t) => JM.run("series", t.run) === s.index);
+		if (tunes.length) out.push(...JM.chartVisits(s, tunes));
 		if (runs > 1) out.push(JM.chartSpread(s));
 		return out;
 	}
@@ -203,8 +205,7 @@
 		const list = S.traces
 			.filter((t) => JM.run("series", t.run) === s.index)
 			.map((t) => {
-				const p = s.points[JM.run("point", t.run)],
-					repeat = JM.run("repeat", t.run);
+				const p = s.points[JM.run("point", t.run)];
 				t.meters.sort((a, b) => inside.has(a.id) - inside.has(b.id));
 				return Object.assign(t, {
 					hidden: Object.fromEntries(t.meters.filter((m) => inside.has(m.id)).map((m) => [m.label, false])),
@@ -214,7 +215,7 @@
 					caps: p.settings
 						.filter((x, k) => S.dimensions[k].unit === "W")
 						.flatMap((x) => [x.enforced_min, x.enforced_max]),
-					label: p.label + (p.reference ? " (reference)" : "") + (known(repeat) ? ", repeat " + repeat : ""),
+					label: JM.runName(s, t.run),
 				});
 			});
 		if (!list.length) return null;

@@ -80,11 +80,7 @@
 	// runs: those of the series, of which the one at index `start` is shown first.
 	JM.chartSteps = function (series, runs, start) {
 		let shown = runs[start];
-		const label = (run) => {
-			const p = series.points[JM.run("point", run.run)],
-				repeat = JM.run("repeat", run.run);
-			return p.label + (p.reference ? " (reference)" : "") + (known(repeat) ? ", repeat " + repeat : "");
-		};
+		const label = (run) => JM.runName(series, run.run);
 		const note = (run) =>
 			"One run (" + label(run) + "), all devices together. Shaded: the warm-up, which is in no mean." +
 			(run.every > 1 ? " A point stands for " + JM.apart(String(run.every)) + " steps: their speed, and the loss of the last one." : "");

@@ -50,7 +50,7 @@ def test_page_holds_the_figures_of_each_good_record(nasty):
 
 def test_texts_of_records_are_no_markup(nasty):
     page = Page(nasty[1])
-    assert len(page.scripts) == 14 and not set("<>&") & set(page.scripts[0])
+    assert len(page.scripts) == 15 and not set("<>&") & set(page.scripts[0])
     assert page.title.startswith(NASTY)
 
 
