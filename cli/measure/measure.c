@@ -7,6 +7,7 @@
 #include "live_line.h"
 #include "measure.h"
 #include "repeat_figures.h"
+#include "cli/settings/hold.h"
 #include "cli/frame/screen.h"
 #include "base/ctx.h"
 #include "base/clock.h"
@@ -101,6 +102,16 @@ static void add_job(const struct measurement *m, json_t *record)
 		jm_record_set(record, "job", job);
 }
 
+/* Each run of repeats has rows of its own, as the state differs. */
+static void add_settings(const struct measurement *m, json_t *record, struct jm_err *err)
+{
+	jm_record_set(record, "settings", json_deep_copy(m->settings.rows));
+	if (jm_measure_settings_broken(&m->settings))
+		jm_record_failed(record, "%s", m->settings.lost.text);
+	else
+		jm_record_judge_settings(record, m->session, m->outcome.phase, err);
+}
+
 static void fill_record(const struct measurement *m, json_t *record, struct jm_err *err)
 {
 	const struct jm_outcome *o = &m->outcome;
@@ -147,6 +158,8 @@ static void fill_record(const struct measurement *m, json_t *record, struct jm_e
 	if (!unit && !isnan(o->items))
 		unit = "item";
 	jm_record_set(record, "unit", unit ? json_string(unit) : NULL);
+	if (m->settings.rows)
+		add_settings(m, record, err);
 	figures = jm_measure_figures_json(&m->figures, record);
 	if (figures)
 		jm_record_set(record, "figures", figures);
@@ -204,7 +217,7 @@ static void print_text(const struct measurement *m, const json_t *record)
 /* ---- the run ---- */
 
 /* The reader of our output may have closed the pipe (| head); the record is still written. */
-static int launch(void *arg, const struct jm_repeat_once *what, struct jm_outcome *outcome)
+static int start_command(void *arg, const struct jm_repeat_once *what, struct jm_outcome *outcome)
 {
 	struct measurement *m = arg;
 	struct jm_cli *cli = m->cli;
@@ -235,8 +248,8 @@ static int launch(void *arg, const struct jm_repeat_once *what, struct jm_outcom
 	line.draws = line.draws && !isatty(STDOUT_FILENO);
 	for (char *const *word = what->argv; *word; word++)
 		jm_text_append(line.work, sizeof(line.work), *line.work ? " " : "", *word);
-	/* a tuner restores settings first, so that it counts them */
-	if (!m->tune)
+	/* where there are settings they are restored first, so that signals are counted */
+	if (!m->tune && !m->settings.guard)
 		jm_note_first_interrupt();
 	rc = jm_launch(&cli->ctx, m->session, &o, outcome, &cli->err);
 	jm_live_line_close(&line);
@@ -244,6 +257,16 @@ static int launch(void *arg, const struct jm_repeat_once *what, struct jm_outcom
 	if (rc == JM_ENOENT || rc == JM_EPERM)
 		outcome->status = jm_proc_status_of(rc);
 	return rc;
+}
+
+static int launch(void *arg, const struct jm_repeat_once *what, struct jm_outcome *outcome)
+{
+	struct measurement *m = arg;
+
+	if (!m->settings.guard || !jm_last_interrupt())
+		return start_command(m, what, outcome);
+	outcome->status = 128 + jm_last_interrupt();
+	return jm_err_set(&m->cli->err, JM_EINTR, "Interrupted; the command was not started.");
 }
 
 static json_t *run_record(
@@ -390,7 +413,7 @@ static int open_store(struct measurement *m)
 		rc = jm_measure_store_add(&m->store,
 			command_json(m->repeats ? m->repeat.command[i] : m->command),
 			jm_command_throughput(&m->cli->values),
-			m->tune ? jm_tune_what(m->tune) : NULL, &m->cli->err);
+			m->tune ? jm_tune_what(m->tune) : NULL, m->settings.axes, &m->cli->err);
 	return rc;
 }
 
@@ -459,7 +482,10 @@ int jm_measure(struct measurement *m)
 	if (!rc)
 		rc = open_session(m);
 	if (!rc)
+		rc = jm_measure_settings_make(&m->settings, &m->cli->err);
+	if (!rc)
 		rc = run_work(m);
+	jm_measure_settings_end(&m->settings);
 	if (!rc)
 		rc = write_results(m);
 	if (!rc && m->outcome.output_errno)
@@ -468,6 +494,10 @@ int jm_measure(struct measurement *m)
 			strerror(m->outcome.output_errno));
 	if (!rc)
 		rc = m->lost;
+	if (m->settings.lost.code) { /* what is not restored counts for more */
+		m->cli->err = m->settings.lost;
+		rc = m->settings.lost.code;
+	}
 	jm_session_close(m->session);
 	jm_measure_store_close(&m->store);
 	status = status_of(m, rc);
@@ -486,12 +516,19 @@ static int measure(struct jm_cli *cli)
 		rc = jm_items_url_open(&m.items_url, cli);
 	if (!rc)
 		rc = jm_measure_attach_open(&m.attach, cli);
+	if (!rc && m.settings.set && jm_hold_check(cli->command, &cli->err)) {
+		jm_cli_fail(cli);
+		return jm_proc_status_of(cli->err.code);
+	}
+	if (!rc)
+		rc = jm_measure_settings_open(&m.settings, cli, m.device);
 	if (!rc)
 		rc = jm_measure_repeat_open(&m.repeat, cli, m.store_path, &m.repeats);
 	status = rc ? jm_cli_fail(cli) : jm_measure(&m);
 	jm_measure_attach_close(&m.attach);
 	jm_measure_repeat_close(&m.repeat);
 	jm_items_url_close(&m.items_url);
+	jm_measure_settings_close(&m.settings);
 	return status;
 }
 
@@ -515,6 +552,9 @@ const struct jm_command jm_command_measure = {
 		"joulemark itself.\n\n"
 		"CMD begins with the first word that is not an option; '--' may precede it.\n\n"
 		"Marks from inside CMD ('joulemark mark') become phases with their items.\n\n"
+		"With --set, knobs have these values while CMD runs, as with 'joulemark set'; what "
+		"was found is restored before the record is written, even if joulemark is killed. "
+		"The record says what the devices accepted and enforced.\n\n"
 		"With --until or --repeat, a command that is too short for the sensors is run "
 		"several times, in groups of runs without pauses between them. Before each group "
 		"there is a pause of a different part of the sensor's period. The energy of one "
@@ -529,6 +569,7 @@ const struct jm_command jm_command_measure = {
 		   "joulemark measure --source nvml,rapl --json run.json -- ./train\n"
 		   "joulemark measure --phase-regex 'Epoch (\\d+)' -- ./train\n"
 		   "joulemark measure --until 5s -- ./short\n"
+		   "joulemark measure --set gpu.power=300W -- ./train\n"
 		   "joulemark measure --for 60s\n"
 		   "joulemark measure --pid 1234 --json served.json",
 	.options = jm_measure_options,

@@ -3,6 +3,7 @@
 
 #include "cli/frame/device_option.h"
 #include "cli/frame/json_option.h"
+#include "cli/settings/found_option.h"
 #include "cli/settings/hold.h"
 
 static const char *const phase_ends[] = {"begin", "end", NULL};
@@ -20,6 +21,21 @@ const struct jm_option jm_measure_options[] = {
 		.argument = "TIME",
 		.help = "time between readings, such as 100ms; without it half the refresh period "
 			"of the sensors"},
+	{.name = "set",
+		.usual = true,
+		.heading = "Settings",
+		JM_BIND(JM_TEXT, struct measurement, settings.set),
+		.repeat = true,
+		.argument = "KNOB=VALUE",
+		.help = "while the command runs: set this knob, as in gpu.power=300W, and restore "
+			"what was found; may be given for several knobs"},
+	{JM_FOUND_ROW, JM_BIND(JM_TEXT, struct measurement, settings.found), .needs = "set"},
+	{.name = "control",
+		JM_BIND(JM_TEXT, struct measurement, settings.control),
+		.needs = "set",
+		.argument = "NAME",
+		.help = "controls to use, separated by commas: nvml, sim:h100x4, ...; without it "
+			"those of this machine, never a simulated one"},
 	{.name = "for",
 		.usual = true,
 		.heading = "Without a command",

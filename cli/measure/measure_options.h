@@ -10,6 +10,7 @@
 #include "measure_attach.h"
 #include "measure_figures.h"
 #include "measure_repeat.h"
+#include "measure_settings.h"
 #include "measure_show.h"
 #include "measure_store.h"
 #include "meter/source_list.h"
@@ -33,6 +34,7 @@ struct measurement {
 	struct jm_measure_attach attach;
 	struct jm_measure_repeat repeat;
 	struct jm_items_url items_url;
+	struct jm_measure_settings settings;
 	struct jm_measure_figures figures;
 	bool repeats;
 	bool of_run; /* this is one of several runs, for a record of its own */

@@ -2,6 +2,7 @@
 /* The text of a measurement: headline, meters, phases, grade. */
 #include "measure_show.h"
 #include "measure_figures.h"
+#include "measure_settings.h"
 #include "repeat_show.h"
 #include "cli/frame/screen.h"
 #include "base/text/json.h"
@@ -579,6 +580,7 @@ void jm_measure_print(const struct jm_measure_text *t, const json_t *record)
 	put_own_share(t, record);
 	put_device_shares(t, record);
 	put_context(t, record);
+	jm_measure_settings_print(t, record);
 	put_items(t, record);
 	jm_measure_figures_show(t, record);
 	jm_repeat_show(t->out, t->width, record);

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/files/output.h"
+#include "base/text/json.h"
 #include "result/record.h"
 
 #include <limits.h>
@@ -33,7 +34,7 @@ json_t *jm_command_throughput(const struct jm_values *values)
 }
 
 int jm_measure_store_add(struct jm_measure_store *s, json_t *command, json_t *throughput,
-	const char *tuned, struct jm_err *err)
+	const char *tuned, json_t *settings, struct jm_err *err)
 {
 	json_t *what = json_pack("{s:o}", "command", command), *request;
 	int rc;
@@ -41,6 +42,8 @@ int jm_measure_store_add(struct jm_measure_store *s, json_t *command, json_t *th
 	if (json_object_size(throughput))
 		json_object_set(what, "throughput", throughput);
 	json_decref(throughput);
+	if (settings)
+		json_object_set(what, "settings", settings);
 	if (tuned)
 		json_object_set_new(what, "options", json_pack("{s:[s]}", "tune", tuned));
 	request = json_pack("{s:o, s:[], s:{s:[], s:b}, s:i, s:i}", "what", what, "found", "how",
@@ -101,6 +104,9 @@ static void set_status(json_t *record)
 	int status = (int)json_integer_value(json_object_get(record, "exit_status"));
 	const char *name = number ? sigabbrev_np(number) : NULL;
 
+	/* for a reason that is no fault of the command */
+	if (!strcmp(jm_json_text(record, "status"), "failed") && *jm_json_text(record, "reason"))
+		return;
 	if (!number && !status) {
 		jm_record_set(record, "status", json_string("ok"));
 		jm_record_set(record, "reason", NULL);

@@ -49,9 +49,10 @@ json_t *jm_command_throughput(const struct jm_values *values);
  * one that is locked is not. */
 int jm_measure_store_open(struct jm_measure_store *s, const char *path, struct jm_err *err);
 /* The next command; command, throughput: as in the request of a plan. Takes both. tuned: what its
- * settings were tuned for ("edp"), which makes it another case; NULL = they were not. */
+ * settings were tuned for ("edp"), which makes it another case, as settings[{knob, selector, unit,
+ * values}] do; NULL = none. */
 int jm_measure_store_add(struct jm_measure_store *s, json_t *command, json_t *throughput,
-	const char *tuned, struct jm_err *err);
+	const char *tuned, json_t *settings, struct jm_err *err);
 /*
  * Makes the records some of cases, and stores them with their traces; session: after its end, NULL
  * = without a trace. Waits for another writer, at most about 10 s. A record that the store does not

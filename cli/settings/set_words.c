@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int parse_one(const char *text, const char *option, const struct jm_knobs *knobs,
+int jm_set_parse_one(const char *text, const char *by, const struct jm_knobs *knobs,
 	struct jm_setting *ret, struct jm_err *err)
 {
 	struct jm_axis axis;
@@ -21,7 +21,7 @@ static int parse_one(const char *text, const char *option, const struct jm_knobs
 		rc = jm_err_set(err, JM_EUSAGE,
 			"'%s' stands for %d values; %s takes one. 'joulemark run --set %s' sweeps "
 			"them.",
-			text, axis.n, option, text);
+			text, axis.n, by, text);
 	*ret = jm_axis_setting(&axis, 0);
 	jm_axis_done(&axis);
 	return rc;
@@ -32,7 +32,7 @@ int jm_set_parse(struct jm_cli *cli, const struct jm_knobs *knobs, struct jm_set
 	int rc = 0;
 
 	for (int i = 0; i < cli->n_args && !rc; i++)
-		rc = parse_one(cli->args[i], "'set'", knobs, &settings[i], &cli->err);
+		rc = jm_set_parse_one(cli->args[i], "'set'", knobs, &settings[i], &cli->err);
 	return rc;
 }
 
@@ -177,7 +177,7 @@ static int state_all(struct jm_cli *cli, struct jm_dry_run *dry)
 	int rc = 0;
 
 	for (; texts && *texts && !rc; texts++) {
-		rc = parse_one(*texts, "--found", jm_dry_run_knobs(dry), &one, &cli->err);
+		rc = jm_set_parse_one(*texts, "--found", jm_dry_run_knobs(dry), &one, &cli->err);
 		if (!rc)
 			rc = jm_dry_run_state(dry, &one, 1, &cli->err);
 	}

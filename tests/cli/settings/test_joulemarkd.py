@@ -141,6 +141,21 @@ def test_run_uses_it(service):
     assert limits(service) == [FOUND] * 2 and "asked for 110W, accepted 110W" in service.log()
 
 
+def test_measure_uses_it(service):
+    """The record has what the kernel accepted, and a lease that is over fails the measurement."""
+    service.start()
+    done = service.run("anna", "measure", "--set", "package.power=119.99W", "--json", "--", "true")
+    assert done.returncode == 0, done.stderr
+    settings = json.loads(done.stdout)["settings"]
+    assert [(s["requested"], s["accepted"]) for s in settings] == [(119.99, 119.875)] * 2 and limits(service) == [FOUND] * 2
+    done = service.run("anna", "measure", "--set", "package.power=99W", "--", "true")
+    assert "lets user 2001 set package.power of package-0 to 100:200W, not to 99W" in sentence(done, FAILURE)
+    service.policy("user anna package.power=100:200W for 1s leases 1\n")
+    done = service.run("anna", "measure", "--set", "package.power=120W", "--json", "--", "sleep", "2")
+    assert done.returncode == FAILURE and "the longest time that root's policy gives" in done.stderr, done.stderr
+    assert json.loads(done.stdout)["settings"][0]["accepted"] is None and limits(service) == [FOUND] * 2
+
+
 def test_its_environment_is_ignored(service, tmp_path):
     state = tmp_path / "elsewhere"
     service.start(JM_ROOT="/nonexistent", JM_STATE=str(state), JM_GUARD="/bin/false", JM_NVML_LIB="/bin/false")
