@@ -333,25 +333,3 @@ int jm_store_record(struct jm_store *s, const char *case_id, int repeat, json_t 
 	sqlite3_finalize(stmt);
 	return rc;
 }
-
-static int append_record(void *arg, json_t *record, struct jm_err *err)
-{
-	if (json_array_append(arg, record))
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the records of the store.");
-	return 0;
-}
-
-int jm_store_records_array(struct jm_store *s, json_t **ret_records, struct jm_err *err)
-{
-	json_t *records = json_array();
-	int rc;
-
-	if (!records)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the records of the store.");
-	rc = jm_store_records(s, false, append_record, records, err);
-	if (rc)
-		json_decref(records);
-	else
-		*ret_records = records;
-	return rc;
-}

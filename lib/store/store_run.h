@@ -18,8 +18,6 @@ int jm_store_records(struct jm_store *s, bool brief,
  * out, in place of ending jm_store_records with JM_EFORMAT. */
 void jm_store_skip_damaged(
 	struct jm_store *s, void (*fn)(void *arg, struct jm_err *damage), void *arg);
-/* All of them as an array, for the caller to decref. */
-int jm_store_records_array(struct jm_store *s, json_t **ret_records, struct jm_err *err);
 /* One record whole; NULL in *ret_record: there is none, or it is damaged. */
 int jm_store_record(struct jm_store *s, const char *case_id, int repeat, json_t **ret_record,
 	struct jm_err *err);

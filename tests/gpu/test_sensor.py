@@ -22,7 +22,7 @@ def test_finds_refresh_and_stamps(tmp_path, stamp):
                                  f"window=0.025;stamp={stamp}")
     done = subprocess.run([sys.executable, SCRIPT, os.environ["JM_BIN"], "--seconds", "4", "--interval", "2ms",
                            "--keep", tmp_path / "kept"], env={**os.environ, **gpus.env}, capture_output=True,
-                          text=True, timeout=60)
+                          text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     energy = [s for s in found["signals"] if s["quantity"] == "energy"]

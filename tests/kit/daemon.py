@@ -113,7 +113,7 @@ class Service:
 
     def run(self, user, *args, **env):
         return subprocess.run(self.as_user(user, BIN, *args), env={**self.env(user), **env}, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=60, check=False)
+                              capture_output=True, text=True, timeout=240, check=False)
 
     def popen(self, user, *args):
         return subprocess.Popen(self.as_user(user, BIN, *args), env=self.env(user), stdin=subprocess.DEVNULL,
@@ -124,7 +124,7 @@ class Service:
         for process in (self.activator, self.holder):
             if process:
                 process.terminate()
-                process.wait(timeout=20)
+                process.wait(timeout=240)
         for guard in guards:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(guard, signal.SIGTERM)

@@ -6,7 +6,7 @@ import random
 import subprocess
 import time
 
-from jm import BIN, BUILD
+from jm import BIN, BUILD, HANGS_S
 
 GPT = ["run", "gpt", "--layers", "2", "--hidden", "64", "--heads", "2", "--vocab", "256", "--context", "32",
        "--seq", "32", "--warmup", "0", "--source", "null"]
@@ -70,7 +70,7 @@ class Running:
         self.ranks = self.wait_for_ranks(ranks)
 
     def wait_for_ranks(self, n):
-        end = time.monotonic() + 20
+        end = time.monotonic() + HANGS_S
         while time.monotonic() < end:
             found = children(self.process.pid)
             if len(found) == n:
@@ -79,7 +79,7 @@ class Running:
         raise AssertionError("the gang did not start")
 
     def is_at_work(self):
-        end = time.monotonic() + 20
+        end = time.monotonic() + HANGS_S
         while time.monotonic() < end:
             with open(f"/proc/{self.ranks[0]}/maps", encoding="utf-8", errors="replace") as f:
                 if "memfd:gang" in f.read():
@@ -90,7 +90,7 @@ class Running:
     def ended(self):
         """Its status, its messages, and seconds that it took to end."""
         began = time.monotonic()
-        err = self.process.communicate(timeout=20)[1]
+        err = self.process.communicate(timeout=HANGS_S)[1]
         return self.process.returncode, err, time.monotonic() - began
 
     def nothing_is_left(self):

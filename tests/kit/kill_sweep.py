@@ -96,7 +96,7 @@ class Sweep:
 
     def finish(self, child):
         """It ends by itself, well."""
-        stderr = child.communicate(timeout=120)[1]
+        stderr = child.communicate(timeout=240)[1]
         assert child.returncode == 0, f"{child.returncode}: {stderr}"
         assert self.gpus.limits() == FOUND
         self.check_whole()

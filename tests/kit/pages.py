@@ -49,7 +49,7 @@ def browse(page, *args, fragment=""):
         [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
          "--enable-logging=stderr", "--host-resolver-rules=MAP * ~NOTFOUND",
          "--virtual-time-budget=4000", *args, page.as_uri() + fragment],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=240, check=False,
         stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
     console = [line for line in done.stderr.splitlines()  # of the page, not of the browser's own ones

@@ -89,7 +89,7 @@ class Cluster:
         return [float(line) for line in file.read_text().split()] if file.exists() else []
 
     def start_daemon(self, *words):
-        subprocess.run(words, env=self.env, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=30)
+        subprocess.run(words, env=self.env, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=240)
 
     def start(self, name):
         self.start_daemon(*(["slurmctld"] if name == "slurmctld" else ["slurmd", "-N", name]))
@@ -104,7 +104,7 @@ class Cluster:
 
     def call(self, *words):
         done = subprocess.run([shutil.which(words[0], path="/usr/bin:/usr/sbin"), *words[1:]], env=self.env, text=True,
-                              capture_output=True, timeout=60, check=False)
+                              capture_output=True, timeout=240, check=False)
         return done.stdout
 
     def queue(self):

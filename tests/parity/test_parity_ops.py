@@ -29,7 +29,7 @@ CASES = {
 def ours(case, device, precision, file):
     """What is given, (values, gradient) of each parameter, and the loss."""
     given, params, _ = CASES[case]
-    subprocess.run([BUILD / "tests/parity/one_op", case, device, precision, file], check=True, timeout=60)
+    subprocess.run([BUILD / "tests/parity/one_op", case, device, precision, file], check=True, timeout=240)
     values, at = numpy.fromfile(file), 0
     found = []
     for shape in given + [shape for shape in params for _ in range(2)]:

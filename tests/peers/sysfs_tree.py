@@ -29,7 +29,7 @@ class SysfsTree:
 
     def run(self, *args, **env):
         return subprocess.run([BIN, *map(str, args)], env={**os.environ, "COLUMNS": "400", **self.env, **env},
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, check=False)
 
     def start(self, *args):
         return subprocess.Popen([BIN, *map(str, args)], env={**os.environ, **self.env}, stderr=subprocess.DEVNULL,
@@ -53,7 +53,7 @@ class SysfsTree:
         """With its command, which outlives a joulemark that was killed."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGTERM)
-        child.wait(timeout=30)
+        child.wait(timeout=240)
 
     def journals(self):
         folder = self.state / "knobs"

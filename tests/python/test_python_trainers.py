@@ -150,7 +150,7 @@ def test_the_example_trains_on_text_and_its_energy_is_the_truth(tmp_path):
     out = tmp_path / "report.json"
     wave = "gpus=2;wave=square;low=100;high=600;period=0.5;shift=0.1"
     done = subprocess.run([sys.executable, SOURCE / "examples/train_energy.py", "--source", "nvml", "--epochs", "2", "--steps", "60",
-                           "--json", out, SOURCE / "LICENSE"], capture_output=True, text=True, check=False, timeout=120,
+                           "--json", out, SOURCE / "LICENSE"], capture_output=True, text=True, check=False, timeout=240,
                           env={**os.environ, "JM_LIBRARY": str(LIBRARY), "JM_NVML_LIB": str(FAKE), "JM_FAKE_NVML": wave})
     assert done.returncode == 0, done.stderr
     losses = [float(x) for x in re.findall(r"loss (\S+)", done.stdout)]

@@ -25,7 +25,7 @@ def gpus(tmp_path):
 
 def run(gpus, *command, **more):
     done = subprocess.run([*map(str, command)], env={**os.environ, **gpus.env, **more}, capture_output=True, text=True,
-                          check=False, timeout=60)
+                          check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     return done
 

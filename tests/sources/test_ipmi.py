@@ -63,6 +63,6 @@ def test_a_controller_that_is_gone_is_a_gap(controller):
         controller.file.unlink()
         time.sleep(1.3)
         controller.answers(message(200))
-        out, _ = run.communicate(timeout=30)
+        out, _ = run.communicate(timeout=240)
     (meter,) = json.loads(out)["meters"]
     assert meter["joules"] is None and meter["gaps"] >= 1 and meter["watts_mean"] == pytest.approx(200)

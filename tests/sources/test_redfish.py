@@ -145,7 +145,7 @@ def test_the_password_is_nowhere(bmc, tmp_path):
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as run:
         time.sleep(0.5)
         shown = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-        _, err = run.communicate(timeout=30)
+        _, err = run.communicate(timeout=240)
     assert "open sesame" not in shown + err + store.read_text(encoding="utf-8")
     (tmp_path / "wrong").write_text("shut\n", encoding="utf-8")
     wrong = bmc.source().replace(f"{bmc.folder}/password", f"{tmp_path}/wrong")

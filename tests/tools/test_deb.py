@@ -22,7 +22,7 @@ pytestmark = [
 
 def call(*words, status=0, **more):
     more["env"] = {k: v for k, v in os.environ.items() if not k.startswith("JM_")} | more.get("env", {})
-    done = subprocess.run([str(w) for w in words], text=True, check=False, capture_output=True, timeout=120, **more)
+    done = subprocess.run([str(w) for w in words], text=True, check=False, capture_output=True, timeout=240, **more)
     assert done.returncode == status, (words, done.stdout, done.stderr)
     return done.stdout
 

@@ -86,7 +86,7 @@ def fixture_bench(tmp_path):
 
 
 def run(bench, *words, modes="default"):
-    done = subprocess.run([sys.executable, bench / "gpu" / "rows.py", bench / "out", "--modes", modes, *words], text=True, capture_output=True, timeout=60,
+    done = subprocess.run([sys.executable, bench / "gpu" / "rows.py", bench / "out", "--modes", modes, *words], text=True, capture_output=True, timeout=240,
                           check=False, env={**os.environ, "LOG": str(bench / "log"), "PYTHONPATH": str(bench / "site"),
                                             "JM_BIN": str(bench / "joulemark")})
     return done, (bench / "log").read_text().splitlines() if (bench / "log").exists() else []

@@ -21,7 +21,7 @@ from jm import BIN, BUILD, SOURCE
     ("setup.sh", ["nosuch"], "build|demo|check"),
 ])
 def test_wrong_words(tmp_path, program, words, said):
-    done = subprocess.run([SOURCE / "tools" / program, *words], cwd=tmp_path, text=True, timeout=20, check=False,
+    done = subprocess.run([SOURCE / "tools" / program, *words], cwd=tmp_path, text=True, timeout=240, check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           env={k: v for k, v in os.environ.items() if k != "LOAD"})
     assert done.returncode == 2 and said in done.stderr, done.stderr
@@ -45,21 +45,21 @@ def tree_of_c_files(tmp_path_factory):
 @pytest.fixture(name="tree")
 def copied_tree(whole_tree, tmp_path):
     """One to spoil."""
-    subprocess.run(["cp", "-r", whole_tree, tmp_path / "tree"], check=True, timeout=60)
+    subprocess.run(["cp", "-r", whole_tree, tmp_path / "tree"], check=True, timeout=240)
     yield tmp_path / "tree"
     shutil.rmtree(tmp_path / "tree")
 
 
 def rooms(tree, *words, build="none"):
     return subprocess.run(["/usr/bin/python3", SOURCE / "tools" / "rooms.py", "--root", tree, "--build", tree / build,
-                           *words], text=True, timeout=60, check=False, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                           *words], text=True, timeout=240, check=False, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def test_rooms_as_they_are(tree):
     done = rooms(tree)
     assert (done.returncode, done.stdout) == (0, "")
     # with the build: its include folders and its objects
-    done = subprocess.run(["/usr/bin/python3", SOURCE / "tools" / "rooms.py", "--build", BUILD], text=True, timeout=60,
+    done = subprocess.run(["/usr/bin/python3", SOURCE / "tools" / "rooms.py", "--build", BUILD], text=True, timeout=240,
                           check=False, stdout=subprocess.PIPE)
     assert (done.returncode, done.stdout) == (0, "")
 
@@ -122,7 +122,7 @@ def test_files_that_need_each_other(tree, name, said):
     (tree / "lib/base/user.c").write_text(f'#include "base/{name}.h"\nstatic int f(void) {{ return jm_y(); }}\n')
     rows = []
     for file in ("plant", name):
-        subprocess.run(["cc", "-c", f"-I{tree}/lib", "-o", build / f"{file}.o", tree / f"lib/base/{file}.c"], check=True, timeout=60)
+        subprocess.run(["cc", "-c", f"-I{tree}/lib", "-o", build / f"{file}.o", tree / f"lib/base/{file}.c"], check=True, timeout=240)
         rows.append({"directory": str(build), "file": f"../lib/base/{file}.c", "output": f"{file}.o", "command": "cc -I../lib"})
     (build / "compile_commands.json").write_text(json.dumps(rows))
     assert rooms(tree, build="objects").stdout == said
@@ -141,7 +141,7 @@ def test_functions_are_declared_in_the_header_of_their_file(tree, header, user, 
                                           "int *g(void) { return (int *)f; }\n")
     rows = []
     for file in ("plant", "user"):
-        subprocess.run(["cc", "-c", f"-I{tree}/lib", "-o", build / f"{file}.o", tree / f"lib/base/{file}.c"], check=True, timeout=60)
+        subprocess.run(["cc", "-c", f"-I{tree}/lib", "-o", build / f"{file}.o", tree / f"lib/base/{file}.c"], check=True, timeout=240)
         rows.append({"directory": str(build), "file": f"../lib/base/{file}.c", "output": f"{file}.o", "command": "cc -I../lib"})
     (build / "compile_commands.json").write_text(json.dumps(rows))
     assert rooms(tree, build="objects").stdout == said
@@ -195,7 +195,7 @@ def test_wrong_use_without_an_include(tree):
     }
     for i, (file, text) in enumerate(planted.items()):
         (tree / file).write_text(text + "\n")
-        subprocess.run(["cc", "-c", "-o", build / f"{i}.o", tree / file], check=True, timeout=60)
+        subprocess.run(["cc", "-c", "-o", build / f"{i}.o", tree / file], check=True, timeout=240)
         rows.append({"directory": str(build), "file": f"../{file}", "output": f"{i}.o", "command": "cc -I../lib"})
     (build / "compile_commands.json").write_text(json.dumps(rows))
     done = rooms(tree, build="objects")
@@ -274,3 +274,53 @@ def test_tidy_reports_warnings_of_clang(tmp_path, monkeypatch):
     found = check.tidy(log)
     assert (found.passed, found.failed, found.note) == (1, 1, "bad.c"), log.getvalue()
     assert "clang-diagnostic-implicit-int-conversion" in log.getvalue()
+
+
+def tests_of(monkeypatch, tmp_path, *rounds):
+    """The module, whose programs say what stands in the rounds, in turn; and the names of each round."""
+    monkeypatch.syspath_prepend(str(SOURCE / "tools"))
+    import check
+    asked, answers = [], iter(rounds)
+
+    def said(_log, _folder, _jobs, names, _env):
+        asked.append(names)
+        return next(answers)
+    for name, value in (("ROOT", tmp_path), ("sh", lambda *_, **__: (0, "cli / slow\ncli / wrong\n")), ("meson_tests", said)):
+        monkeypatch.setattr(check, name, value)
+    return check, asked
+
+
+def program(name, word, out):
+    return {"name": f"joulemark:cli / {name}", "result": word, "stdout": out}
+
+
+SLOW = program("slow", "FAIL", "FAILED t.py::test_a - assert 9 < 8\n1 failed, 4 passed\n")
+WRONG = program("wrong", "FAIL", "[  FAILED  ] test_b\n[  PASSED  ] 3 test(s).\n[  FAILED  ] 1 test(s)\n")
+
+
+def test_what_fails_under_a_sanitizer_must_hold_alone(monkeypatch, tmp_path):
+    (tmp_path / "b").mkdir()
+    check, asked = tests_of(monkeypatch, tmp_path, {"slow": SLOW, "wrong": WRONG},
+                            {"slow": program("slow", "OK", "5 passed\n"), "wrong": WRONG})
+    found = check.sanitized_tests(io.StringIO(), "b", lambda name: True)
+    assert asked == [["slow", "wrong"], ["slow", "wrong"]] and (found.passed, found.failed) == (8, 1)
+    assert found.cases == ["passed alone, not at first: slow: t.py::test_a - assert 9 < 8", "wrong: test_b"]
+
+
+def test_a_plain_failure_gets_no_second_chance(monkeypatch, tmp_path):
+    check, asked = tests_of(monkeypatch, tmp_path, {"slow": SLOW, "wrong": program("wrong", "TIMEOUT", "")})
+    found = check.run_tests(io.StringIO(), "b")
+    assert len(asked) == 1 and found.failed == 2
+    assert found.cases == ["slow: t.py::test_a - assert 9 < 8", "wrong: TIMEOUT after 0 s"]
+
+
+def test_a_report_of_a_sanitizer_fails_whatever_its_test_said(monkeypatch, tmp_path):
+    (tmp_path / "b").mkdir()
+    check, _ = tests_of(monkeypatch, tmp_path)
+
+    def said(*_):
+        (tmp_path / "b/reports/report.7").write_text("==7==ERROR: AddressSanitizer: heap-use-after-free\n")
+        return {name: program(name, "OK", "2 passed\n") for name in ("slow", "wrong")}
+    monkeypatch.setattr(check, "meson_tests", said)
+    found = check.sanitized_tests(io.StringIO(), "b", lambda name: True)
+    assert (found.passed, found.failed, found.cases) == (4, 1, ["==7==ERROR: AddressSanitizer: heap-use-after-free"])

@@ -39,7 +39,7 @@ def gpu(folder, watts):
 
 def run(hosts, env, port, *words, more=((), ())):
     calls = [hosts.start(i, [*WORK, *words], hosts.environment(i, port=port, **env[i]), more[i]) for i in range(2)]
-    texts = [call.communicate(timeout=60) for call in calls]
+    texts = [call.communicate(timeout=240) for call in calls]
     assert [call.returncode for call in calls] == [0, 0], texts
     return json.loads(texts[0][0]), texts[0][1]
 

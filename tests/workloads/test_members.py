@@ -15,7 +15,7 @@ MEMBERS = BUILD / "tests" / "peers" / "joulemark_members"
 
 
 def members(*words):
-    return subprocess.run([MEMBERS, *map(str, words)], capture_output=True, text=True, timeout=60,
+    return subprocess.run([MEMBERS, *map(str, words)], capture_output=True, text=True, timeout=240,
                           stdin=subprocess.DEVNULL, env=dict(os.environ))
 
 

@@ -28,7 +28,7 @@ def listening(tmp_path, *options, base=LISTEN):
 
     def end():
         run.send_signal(signal.SIGINT)
-        run.communicate(timeout=120)
+        run.communicate(timeout=240)
         return json.loads(record.read_text())
 
     try:
@@ -46,7 +46,7 @@ REFUSED = [("n", 2), ("n", 2.0), ("n", "2"), ("best_of", 3), ("logprobs", 1), ("
 
 
 def ask(port, body, path="/v1/completions"):
-    line = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    line = http.client.HTTPConnection("127.0.0.1", port, timeout=240)
     line.request("POST", path, body if isinstance(body, (bytes, str)) else json.dumps(body))
     answer = line.getresponse()
     return answer.status, answer.read().decode()

@@ -43,7 +43,7 @@ def srun_of_this_machine(tmp_path):
 def test_srun_starts_the_ranks(srun):
     """Where they meet follows from the step, and how they know each other from this call."""
     env, log = srun
-    done = subprocess.run([BIN, *WORK, "--json", "-"], env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([BIN, *WORK, "--json", "-"], env=env, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
     assert record["verified"] is True and record["gang"]["world"] == 2
@@ -53,7 +53,7 @@ def test_srun_starts_the_ranks(srun):
 
 def test_only_the_first_rank_writes_a_store(srun, tmp_path):
     env, _ = srun
-    done = subprocess.run([BIN, *WORK, "--store", tmp_path / "s.db"], env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([BIN, *WORK, "--store", tmp_path / "s.db"], env=env, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     record, = records(tmp_path / "s.db")
     assert record["status"] == "ok"
@@ -61,7 +61,7 @@ def test_only_the_first_rank_writes_a_store(srun, tmp_path):
 
 def test_a_list_of_cases_starts_nothing(srun):
     env, log = srun
-    done = subprocess.run([BIN, *WORK, "--dry-run"], env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([BIN, *WORK, "--dry-run"], env=env, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0 and not log.exists(), done.stderr
 
 

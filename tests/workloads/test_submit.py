@@ -171,9 +171,9 @@ def test_the_epilog_puts_settings_back(tmp_path):
     assert jm("set", "gpu.power=300W", env=gpus.env).returncode == 0 and gpus.limits() == [300, 300]
     env = {**os.environ, **gpus.env, "JOULEMARK": BIN}
     epilog = [SOURCE / "examples/slurm/epilog"]
-    done = subprocess.run(epilog, env={**env, "JOULEMARK": "/nowhere"}, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(epilog, env={**env, "JOULEMARK": "/nowhere"}, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 1 and gpus.limits() == [300, 300]
-    done = subprocess.run(epilog, env=env, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(epilog, env=env, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0 and gpus.limits() == [700, 700], done.stderr
 
 

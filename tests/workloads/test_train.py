@@ -550,7 +550,7 @@ def test_text_that_becomes_shorter_ends_the_run_with_the_reason(tmp_path):
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         time.sleep(3)
         os.truncate(text, 100)
-        child.communicate(timeout=60)
+        child.communicate(timeout=240)
     found = json.loads(record.read_text())
     found = found[0] if isinstance(found, list) else found
     assert found["status"] == "failed" and f"{text} became shorter while it was read" in found["reason"], found["reason"]

@@ -52,7 +52,7 @@ def end(child):
     """What runs until Ctrl-C has shown by now that it was not refused."""
     os.killpg(child.pid, signal.SIGTERM)
     try:
-        return child.communicate(timeout=20)[1]
+        return child.communicate(timeout=240)[1]
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         return child.communicate()[1]

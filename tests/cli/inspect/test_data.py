@@ -166,6 +166,6 @@ def test_killed_run_leaves_nothing(tmp_path, number):
     child.stdin.flush()
     time.sleep(0.2)
     child.send_signal(number)
-    assert child.wait(timeout=20) != 0
+    assert child.wait(timeout=240) != 0
     child.stdin.close()
     assert not os.listdir(tmp_path)

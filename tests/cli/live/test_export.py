@@ -42,12 +42,12 @@ class Exporter:
 
     def __exit__(self, *why):
         self.child.send_signal(signal.SIGTERM)
-        assert self.child.wait(timeout=20) == 0
+        assert self.child.wait(timeout=240) == 0
         self.child.stdout.close()
 
     def get(self, accept="", path=""):
         request = urllib.request.Request(self.url + path, headers={"Accept": accept} if accept else {})
-        with urllib.request.urlopen(request, timeout=20) as page:
+        with urllib.request.urlopen(request, timeout=240) as page:
             return page.read().decode(), page.headers["Content-Type"]
 
     def memory(self):
@@ -101,7 +101,7 @@ def test_formats_follow_the_client():
             exporter.get(path="/nothing")
         assert nothing.value.code == 404
         with pytest.raises(urllib.error.HTTPError) as posted:
-            urllib.request.urlopen(exporter.url, data=b"x" * 100000, timeout=20)
+            urllib.request.urlopen(exporter.url, data=b"x" * 100000, timeout=240)
         assert posted.value.code == 405
     promtool(classic)
 
@@ -126,7 +126,7 @@ def test_many_requests_do_not_grow_it():
 
 def raw(port, request):
     """The status of the answer to these bytes; 0 = the server closed the connection before it could be read."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=240) as client:
         try:
             client.sendall(request)
             return int(client.recv(1000).split()[1])
@@ -139,7 +139,7 @@ def test_slow_clients_of_one_address_shut_out_no_other():
     with Exporter() as exporter, contextlib.ExitStack() as slow:
         port = int(exporter.url.split(":")[2].split("/")[0])
         for _ in range(64):
-            one = slow.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+            one = slow.enter_context(socket.create_connection(("127.0.0.1", port), timeout=240))
             with contextlib.suppress(ConnectionError):  # refused
                 one.sendall(b"GET /metrics HTTP/1.1\r\n")
         other = http.client.HTTPConnection("127.0.0.1", port, timeout=5, source_address=("127.0.0.2", 0))
@@ -153,7 +153,7 @@ def test_slow_clients_lose_their_connection():
     """A client that sends a byte now and then is not silent, but its request has a deadline of 20 s."""
     with Exporter() as exporter, contextlib.ExitStack() as slow:
         port = int(exporter.url.split(":")[2].split("/")[0])
-        clients = [slow.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(32)]
+        clients = [slow.enter_context(socket.create_connection(("127.0.0.1", port), timeout=240)) for _ in range(32)]
         open_until = time.monotonic() + 120
         while clients and time.monotonic() < open_until:
             for one in clients.copy():
@@ -183,7 +183,7 @@ def test_only_own_names_are_answered(address, options, known, foreign):
         port = int(exporter.url.split(":")[2].split("/")[0])
 
         def status(host):
-            with socket.create_connection((address.replace("0.0.0.0", "127.0.0.1"), port), timeout=20) as client:
+            with socket.create_connection((address.replace("0.0.0.0", "127.0.0.1"), port), timeout=240) as client:
                 name = host.replace("{own}", socket.gethostname())
                 client.sendall(f"GET /metrics HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode())
                 return int(client.recv(1000).split()[1])

@@ -303,7 +303,7 @@ def test_ends_with_its_terminal():
     top = Top("--source", "sim:h100x2")
     top.wait_for("^GPU 1 ")
     os.close(top.leader)
-    assert top.child.wait(timeout=20) == 0
+    assert top.child.wait(timeout=240) == 0
     os.close(top.follower)
 
 
@@ -314,7 +314,7 @@ def test_shows_running_work(tmp_path):
         top = Top("--source", "sim:h100x2", "--interval", "200ms", env=env)
         lines = top.wait_for("^measure sleep 60: .* W simulated")
         child.terminate()
-        child.wait(timeout=20)
+        child.wait(timeout=240)
         top.wait_for("^ +PID")
         while any("sleep 60:" in line for line in top.screen()):
             top.read(0.2)

@@ -46,7 +46,7 @@ def test_an_interrupt_is_heard_while_lines_are_searched(tmp_path):
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         time.sleep(1)
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=30)
+        _, stderr = process.communicate(timeout=240)
     assert process.returncode == 3 and "could not be evaluated" in stderr
 
 

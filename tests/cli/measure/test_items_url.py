@@ -117,7 +117,7 @@ def test_a_server_that_is_gone_at_the_end_leaves_the_items_unknown(server):
             time.sleep(0.01)
         server.close()
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     assert json.loads(out)["items"] is None and "does not answer" in err and "there were 20 items" in err
     server.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)

@@ -140,7 +140,7 @@ def test_scanned_items_lie_within_the_command(tmp_path):
     while os.read(out, 4096):
         time.sleep(0.02)
     os.close(out)
-    assert child.wait(timeout=20) == 0
+    assert child.wait(timeout=240) == 0
     record = check(json.loads(path.read_text()))
     phases = {p["name"]: p for p in record["phases"]}
     command, marked = phases["command"], phases["marked"]

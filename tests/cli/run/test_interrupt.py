@@ -21,7 +21,7 @@ def test_interrupt(tmp_path):
     assert "[ 1/50]" in line, line
     os.kill(child.pid, signal.SIGINT)
     began = time.monotonic()
-    rest = child.communicate(timeout=20)[1]
+    rest = child.communicate(timeout=240)[1]
     assert child.returncode == 130 and time.monotonic() - began < 3
     assert "--resume" in rest
     assert 1 <= len(records(store)) < 10
@@ -45,7 +45,7 @@ def test_nohup(tmp_path):
                              preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     time.sleep(0.7)
     os.kill(child.pid, signal.SIGHUP)
-    assert child.wait(timeout=20) == 0
+    assert child.wait(timeout=240) == 0
 
 
 @pytest.mark.parametrize("script, pause", [
@@ -68,7 +68,7 @@ def test_second_interrupt_does_not_wait(tmp_path, script, pause):
     assert child.poll() is None
     os.kill(child.pid, signal.SIGINT)
     began = time.monotonic()
-    assert child.wait(timeout=20) == 130 and time.monotonic() - began < 1.2
+    assert child.wait(timeout=240) == 130 and time.monotonic() - began < 1.2
 
 
 def test_interrupt_restores_the_knobs(tmp_path):
@@ -82,7 +82,7 @@ def test_interrupt_restores_the_knobs(tmp_path):
         time.sleep(0.02)
     assert jm("get", "--control", "sim:h100x4").stdout != before
     os.kill(child.pid, signal.SIGTERM)
-    assert child.wait(timeout=20) == 143
+    assert child.wait(timeout=240) == 143
     assert jm("get", "--control", "sim:h100x4").stdout == before
 
 
@@ -93,7 +93,7 @@ def interrupted(*args, pause=0.8):
     child = subprocess.Popen([BIN, *WORK, *args], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     time.sleep(pause)
     os.kill(child.pid, signal.SIGINT)
-    err = child.communicate(timeout=20)[1]
+    err = child.communicate(timeout=240)[1]
     return child.returncode, err
 
 
@@ -141,7 +141,7 @@ def test_ctrl_c_after_the_last_step_of_a_case_ends_the_sweep():
         assert "[   1/1000]" in child.stderr.readline()
         time.sleep(0.003 * tenth)
         os.kill(child.pid, signal.SIGINT)
-        assert "[1000/1000]" not in child.communicate(timeout=60)[1] and child.returncode == 130
+        assert "[1000/1000]" not in child.communicate(timeout=240)[1] and child.returncode == 130
 
 
 def test_sigterm_ends_work_at_once(tmp_path):

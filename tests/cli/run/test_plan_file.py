@@ -518,7 +518,7 @@ def test_two_runners_of_one_plan(tmp_path):
         assert "Another joulemark" in sentence(jm("run", path, "--store", store), FAILURE)
     finally:
         first.terminate()
-        first.wait(timeout=20)
+        first.wait(timeout=240)
     assert query(store, "SELECT count(*) FROM record_t") == [(1,)]
 
 

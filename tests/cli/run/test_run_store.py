@@ -68,7 +68,7 @@ def test_closed_descriptors(tmp_path):
     store = tmp_path / "s.db"
     script = f'exec "{BIN}" "$@" --store "{store}" <&- >&- 2>&-'
     done = subprocess.run(["sh", "-c", script, "sh", "run", "null", "--source", "null", "--steps", "1",
-                           "--step-time", "1ms", "--warmup", "0", "--repeat", "100"], timeout=60, check=False)
+                           "--step-time", "1ms", "--warmup", "0", "--repeat", "100"], timeout=240, check=False)
     assert done.returncode == FAILURE  # for the table could not be printed
     assert len(records(store)) == 100 and query(store, "PRAGMA integrity_check") == [("ok",)]
 
@@ -85,7 +85,7 @@ def test_one_writer(tmp_path):
         assert "Another joulemark" in sentence(jm(*NULL, "--store", store), FAILURE)
     finally:
         os.kill(child.pid, signal.SIGINT)
-        child.wait(timeout=20)
+        child.wait(timeout=240)
 
 
 def make_newer(path):

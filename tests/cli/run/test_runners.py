@@ -36,7 +36,7 @@ def test_runners_share_the_repeats(tmp_path):
     shares = [subprocess.Popen([BIN, "run", path, "--shard", f"{k}/2", "--store", tmp_path / f"{k}.db"],
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for k in (1, 2)]
     for child in shares:
-        said = child.communicate(timeout=60)[1]
+        said = child.communicate(timeout=240)[1]
         assert child.returncode == 0, said
         assert "# the rest" not in said
     a, b = taken(tmp_path / "1.db"), taken(tmp_path / "2.db")

@@ -59,7 +59,7 @@ def shown(env, what, number, *args):
             return seen(env, child, what), jm("status", env=env).stdout, child.pid
         finally:
             child.send_signal(number)
-            child.wait(timeout=60)
+            child.wait(timeout=240)
 
 
 @pytest.fixture(name="measurement", scope="module")
@@ -140,7 +140,7 @@ def test_names_the_model_that_is_trained(env):
             row = seen(env, child)
         finally:
             child.send_signal(signal.SIGINT)
-            child.wait(timeout=60)
+            child.wait(timeout=240)
     assert row["work"] == "train gpt"
 
 
@@ -152,7 +152,7 @@ def test_shows_the_items_and_the_watts_of_a_command(env):
             row = seen(env, child, lambda row: row["items_per_s"])
         finally:
             child.send_signal(signal.SIGINT)
-            child.wait(timeout=60)
+            child.wait(timeout=240)
     assert row["phase"] == "command" and row["work"].startswith("sh -c while") and 0 < row["items_per_s"] <= 50
     assert row["watts"] == pytest.approx(150, rel=0.1) and row["origin"] == "simulated"
 
@@ -163,7 +163,7 @@ def test_what_runs_already_is_named(env):
             row = seen(env, child)
         finally:
             child.send_signal(signal.SIGINT)
-            assert child.wait(timeout=20) == 0
+            assert child.wait(timeout=240) == 0
     assert row["work"].startswith(f"process {os.getpid()} (") and files(env) == []
 
 
@@ -264,7 +264,7 @@ def test_a_hostile_file_neither_confuses_the_terminal_nor_ends_status(env, damag
         finally:
             child.send_signal(signal.SIGCONT)
             child.send_signal(signal.SIGTERM)
-            child.wait(timeout=20)
+            child.wait(timeout=240)
     assert done.returncode == 0 and code == 0 and as_json.returncode == 0
     assert not [c for c in done.stdout + done.stderr + printed if ord(c) < 32 and c != "\n" or 0x7f <= ord(c) < 0xa0]
     json.loads(as_json.stdout)
@@ -283,7 +283,7 @@ def test_a_pipe_or_a_link_in_the_folder_is_not_followed(env, tmp_path):
         os.rename(path, tmp_path / "moved")
         for make in (lambda: os.mkfifo(path), lambda: os.symlink(tmp_path / "moved", path)):
             make()
-            done = jm("status", "--json", env=env, timeout=20)
+            done = jm("status", "--json", env=env, timeout=240)
             assert done.returncode == 0 and json.loads(done.stdout)["running"] == [] and "cannot be read" in done.stderr
             os.unlink(path)
         child.send_signal(signal.SIGCONT)
@@ -318,7 +318,7 @@ def live_of(tmp_path, *options, script="echo first; sleep 2.5; echo last"):
                     text += more
             except OSError:
                 pass
-            assert child.wait(timeout=20) == 0
+            assert child.wait(timeout=240) == 0
         os.close(leader)
     return text.decode(), out.read_text()
 
@@ -370,5 +370,5 @@ def test_writes_at_most_once_a_second(env):
                 time.sleep(0.01)
         finally:
             child.send_signal(signal.SIGINT)
-            child.wait(timeout=60)
+            child.wait(timeout=240)
     assert 1 <= len(inodes) <= 5

@@ -130,7 +130,7 @@ def test_nothing_of_us_lies_beside_an_idle_store(folder):
         time.sleep(0.05)
     sizes = [(folder / "d.db-wal").stat().st_size for _ in range(20) if not time.sleep(0.01)]
     os.kill(child.pid, signal.SIGKILL)
-    child.wait(timeout=20)
+    child.wait(timeout=240)
     go_on.touch()
     assert sorted(sizes)[10] == 0  # a commit may be under way in some
 
@@ -168,7 +168,7 @@ def test_a_lock_delays_no_command(locked, tmp_path):
     assert "Waiting for the store" in said and (tmp_path / "ran").exists()
     before = len(records(store))
     db.execute("COMMIT")
-    assert child.wait(timeout=60) == 0
+    assert child.wait(timeout=240) == 0
     child.stderr.close()
     assert len(records(store)) == before + 1
 
@@ -188,7 +188,7 @@ def test_ctrl_c_ends_the_wait_and_loses_no_record(locked):
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert "Waiting" in child.stderr.readline()
     child.send_signal(signal.SIGINT)
-    text = child.communicate(timeout=60)[1]
+    text = child.communicate(timeout=240)[1]
     assert child.returncode == FAILURE and f"The record is in {store}.1.json" in text
 
 
@@ -276,5 +276,5 @@ def test_a_record_beside_replaces_no_other(locked, tmp_path):
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     child.stderr.readline()
     child.send_signal(signal.SIGINT)
-    assert f"{store}.2.json" in child.communicate(timeout=60)[1]
+    assert f"{store}.2.json" in child.communicate(timeout=240)[1]
     assert (tmp_path / "t.db.1.json").read_text() == "mine"

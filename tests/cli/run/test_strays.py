@@ -51,7 +51,7 @@ def test_nothing_outlives_a_killed_run(family):
     run, left = family
     run.kill()
     assert wait_for(lambda: not any(map(runs, left)), 10), [pid for pid in left if runs(pid)]
-    assert "left behind" in run.communicate(timeout=20)[1]
+    assert "left behind" in run.communicate(timeout=240)[1]
     assert not os.listdir(os.path.join(os.environ["JM_STATE"], "cases"))
 
 
@@ -66,7 +66,7 @@ def test_next_start_ends_what_is_left_and_nothing_else(family):
         kill(keeper, signal.SIGSTOP)
         run.kill()
         kill(keeper)
-        run.communicate(timeout=20)
+        run.communicate(timeout=240)
         time.sleep(0.3)
         assert any(map(runs, left[1:])), "nothing was left to be found"
         done = jm("list")

@@ -274,7 +274,7 @@ def test_a_load_gets_its_share(real):
     folder, file = real
     before = file.read_text(encoding="ascii")
     done = subprocess.run([BIN, "set", "cpu.quota=0.1", "--", "python3", "-c", LOAD, "5"], capture_output=True, text=True,
-                          timeout=60, check=False, preexec_fn=in_group(folder))
+                          timeout=240, check=False, preexec_fn=in_group(folder))
     assert done.returncode == 0, done.stderr
     # one of 50 periods may be cut
     assert 0.097 * throttled_periods(folder) <= float(done.stdout) <= 0.103, throttled_periods(folder)

@@ -101,7 +101,7 @@ def test_calls_of_a_driver(tmp_path):
 
     def dry(*words):
         return subprocess.run([BIN, "set", "--dry-run", *words], env={**os.environ, **WIDE, **gpus.env}, capture_output=True,
-                              text=True, timeout=60, check=False)
+                              text=True, timeout=240, check=False)
 
     assert "cannot be read" in sentence(dry("gpu.clock=1200MHz"), FAILURE)
     done = dry("--found", "gpu.clock=unlocked", "gpu.clock=1200:1500MHz", "gpu.memory_clock=unlocked", "--found",

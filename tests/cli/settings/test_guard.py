@@ -29,7 +29,7 @@ def gpus(tmp_path):
 
 def run(gpus, *args, **kwargs):
     env = dict(os.environ, **gpus.env)
-    return subprocess.run([BIN, *args], env=env, capture_output=True, text=True, timeout=60, **kwargs)
+    return subprocess.run([BIN, *args], env=env, capture_output=True, text=True, timeout=240, **kwargs)
 
 
 def start(gpus, *args):
@@ -75,7 +75,7 @@ def test_the_guard_of_a_killed_command_may_finish(gpus):
     child.send_signal(signal.SIGINT)
     time.sleep(0.3)
     child.send_signal(signal.SIGINT)
-    assert child.wait(timeout=30) == 130
+    assert child.wait(timeout=240) == 130
     assert wait_for(lambda: gpus.limits() == FOUND)
 
 
@@ -217,7 +217,7 @@ def test_restore_talks_into_a_closed_pipe(gpus):
     reader, writer = os.pipe()
     os.close(reader)
     subprocess.run([BIN, "restore"], env=dict(os.environ, **gpus.env), stdout=writer, stderr=writer,
-                   timeout=60, check=False)
+                   timeout=240, check=False)
     os.close(writer)
     assert gpus.limits() == FOUND
 

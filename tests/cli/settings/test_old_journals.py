@@ -31,7 +31,7 @@ def gpus(tmp_path):
 
 def run(gpus, *args):
     env = dict(os.environ, **gpus.env)
-    return subprocess.run([BIN, *args], env=env, capture_output=True, text=True, timeout=60)
+    return subprocess.run([BIN, *args], env=env, capture_output=True, text=True, timeout=240)
 
 
 def test_the_killed_one_is_restored_by_any_command_and_the_kept_one_by_restore(gpus):

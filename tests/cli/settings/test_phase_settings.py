@@ -59,7 +59,7 @@ def environment(gpus):
 
 
 def run(gpus, *args):
-    return subprocess.run([BIN, *map(str, args)], env=environment(gpus), capture_output=True, text=True, timeout=60,
+    return subprocess.run([BIN, *map(str, args)], env=environment(gpus), capture_output=True, text=True, timeout=240,
                           check=False)
 
 
@@ -150,7 +150,7 @@ def watch(gpus, child):
 
     thread = threading.Thread(target=look)
     thread.start()
-    child.wait(timeout=60)
+    child.wait(timeout=240)
     thread.join()
     return seen
 
@@ -216,7 +216,7 @@ def test_a_guard_killed_in_a_phase_costs_the_case_only(gpus):
                   gpus.script, "prefill=700,650", "decode=300,300", "end=700,650")
     assert wait_for(lambda: gpus.limits() == [300, 300])
     kill(guard_of(child.pid), signal.SIGKILL)
-    child.wait(timeout=60)
+    child.wait(timeout=240)
     r = of_settings(json.loads(out.read_text()), **{"decode/gpu.power": "300W"})
     assert r["status"] == "ok", r["reason"]
     assert [c["requested"] for c in r["changes"]] == [300, 300, 700, 650] and gpus.limits() == FOUND

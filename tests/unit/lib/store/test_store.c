@@ -22,12 +22,18 @@ static void refused(enum jm_store_mode mode, int code)
 	assert_sentence(&err, code);
 }
 
+static int append_record(void *arg, json_t *record, struct jm_err *err)
+{
+	(void)err;
+	return json_array_append(arg, record);
+}
+
 static void test_round_trip(void **unused)
 {
 	struct jm_store *s = store_opened(JM_STORE_WRITE);
 	struct jm_err err = JM_ERR_INIT;
 	char order[256] = "";
-	json_t *records;
+	json_t *records = json_array();
 
 	(void)unused;
 	store_add_case(s, "bb");
@@ -40,7 +46,7 @@ static void test_round_trip(void **unused)
 	s = store_opened(JM_STORE_READ);
 	assert_int_equal(jm_store_records(s, false, store_write_order, order, &err), 0);
 	assert_string_equal(order, "bb1 aa1 aa2 ");
-	assert_int_equal(jm_store_records_array(s, &records, &err), 0);
+	assert_int_equal(jm_store_records(s, false, append_record, records, &err), 0);
 	assert_near(json_real_value(json_object_get(json_array_get(records, 1), "throughput")),
 		1.0 / 3, 1e-15);
 	json_decref(records);
@@ -297,7 +303,7 @@ static int fill_disk(void)
 static void test_full_disk(void **unused)
 {
 	struct jm_store *s;
-	json_t *records;
+	json_t *records = json_array();
 	struct jm_err err = JM_ERR_INIT;
 	pid_t child;
 	int status;
@@ -310,7 +316,7 @@ static void test_full_disk(void **unused)
 	waitpid(child, &status, 0);
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	s = store_opened(JM_STORE_WRITE);
-	assert_int_equal(jm_store_records_array(s, &records, &err), 0);
+	assert_int_equal(jm_store_records(s, false, append_record, records, &err), 0);
 	assert_int_equal(json_array_size(records), 5);
 	json_decref(records);
 	store_add_case(s, "new");
