@@ -100,7 +100,7 @@ def meson_tests(log, folder, jobs, names, env):
     """What each of the tests said, by its name."""
     results = ROOT / folder / "meson-logs" / "testlog.json"
     results.unlink(missing_ok=True)
-    sh(log, "meson", "test", "-C", folder, "--no-rebuild", "--num-processes", jobs, "--timeout-multiplier", "4",
+    sh(log, "meson", "test", "-C", folder, "--no-rebuild", "--num-processes", jobs, "--timeout-multiplier", "10",
        "--print-errorlogs", *names, env=env)
     lines = results.read_text().splitlines() if results.exists() else []
     return {result["name"].split(" / ")[-1]: result for result in map(json.loads, lines)}

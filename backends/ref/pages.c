@@ -83,28 +83,51 @@ static double score(const struct jm_node *n, int64_t q, int64_t k)
 	return n->attr.pages.scale * sum;
 }
 
-/* One head of one row. */
+/* One head of one row: elements of its query and, in each slot, of its key and value; last: the
+ * last position that it sees. */
+struct row_head {
+	int64_t row, query, key, last;
+	double most, sum; /* of scores; of their exponentials, each less the most */
+};
+
+static double score_at(const struct jm_node *n, const struct row_head *h, int64_t t)
+{
+	return score(n, h->query, slot_of(n, h->row, t) + h->key);
+}
+
+enum { AT_ONCE = 64 }; /* elements of a result, for which the scores are computed once */
+
+/* `width` elements of the result. */
+static void weigh(const struct jm_node *n, const struct row_head *h, int64_t from, int64_t width)
+{
+	double y[AT_ONCE] = {0};
+
+	for (int64_t t = 0; t <= h->last; t++) {
+		double p = exp(score_at(n, h, t) - h->most) / h->sum;
+		int64_t value = slot_of(n, h->row, t) + h->key + from;
+
+		for (int64_t i = 0; i < width; i++)
+			y[i] += p * get(n->in[5], value + i);
+	}
+	for (int64_t i = 0; i < width; i++)
+		set(n->out[0], h->query + from + i, y[i]);
+}
+
 static void attend(const struct jm_node *n, int64_t row, int64_t head, int64_t last)
 {
 	int64_t heads = n->attr.pages.heads, depth = n->in[4]->dim[3];
-	int64_t q = (row * heads + head) * depth;
-	int64_t key = head / (heads / n->attr.pages.kv_heads) * depth;
-	double most = -INFINITY, sum = 0;
+	struct row_head h = {.row = row,
+		.query = (row * heads + head) * depth,
+		.key = head / (heads / n->attr.pages.kv_heads) * depth,
+		.last = last,
+		.most = -INFINITY};
 
 	for (int64_t t = 0; t <= last; t++)
-		most = fmax(most, score(n, q, slot_of(n, row, t) + key));
+		h.most = fmax(h.most, score_at(n, &h, t));
 	for (int64_t t = 0; t <= last; t++)
-		sum += exp(score(n, q, slot_of(n, row, t) + key) - most);
-	for (int64_t i = 0; i < depth; i++) {
-		double y = 0;
-
-		for (int64_t t = 0; t <= last; t++) {
-			int64_t at = slot_of(n, row, t) + key;
-
-			y += exp(score(n, q, at) - most) / sum * get(n->in[5], at + i);
-		}
-		set(n->out[0], q + i, y);
-	}
+		h.sum += exp(score_at(n, &h, t) - h.most);
+	for (int64_t i = 0; i < depth; i += AT_ONCE)
+		weigh(n, &h, i, depth - i < AT_ONCE ? depth - i : AT_ONCE);
 }
 
 void jm_ref_attention_pages(const struct jm_node *n, double *const *in, double *const *out)
