@@ -177,12 +177,13 @@ void jm_ref_add(const struct jm_node *n, double *const *in, double *const *out)
 void jm_ref_cast(const struct jm_node *n, double *const *in, double *const *out)
 {
 	const struct jm_tensor *x = n->in[0], *y = n->out[0];
+	int64_t count = jm_tensor_count(y);
 
 	(void)in;
 	(void)out;
 	if (y->layout.rank && !jm_node_adds(n, 0))
 		memset(y->data, 0, y->bytes);
-	for (int64_t i = 0; i < jm_tensor_count(y); i++) {
+	for (int64_t i = 0; i < count; i++) {
 		int64_t index[JM_DIMS], left = i;
 
 		for (int d = y->rank - 1; d >= 0; d--) {

@@ -174,12 +174,13 @@ static bool in_tf32(const struct jm_node *n, int i)
 static double *widen(const struct jm_tensor *t, bool tf32, double **room)
 {
 	double *wide = *room;
+	int64_t count = jm_tensor_count(t);
 
-	for (int64_t i = 0; i < jm_tensor_count(t); i++)
+	for (int64_t i = 0; i < count; i++)
 		wide[i] = jm_element_get(t->type, t->data, i);
-	for (int64_t i = 0; tf32 && i < jm_tensor_count(t); i++)
+	for (int64_t i = 0; tf32 && i < count; i++)
 		wide[i] = (double)jm_tf32_round((float)wide[i]);
-	*room += jm_tensor_count(t);
+	*room += count;
 	return wide;
 }
 
@@ -194,7 +195,9 @@ static double *zeros(const struct jm_tensor *t, double **room)
 
 static void narrow(const struct jm_tensor *t, const double *wide, bool add)
 {
-	for (int64_t i = 0; i < jm_tensor_count(t); i++)
+	int64_t count = jm_tensor_count(t);
+
+	for (int64_t i = 0; i < count; i++)
 		jm_element_set(t->type, t->data, i,
 			wide[i] + (add ? jm_element_get(t->type, t->data, i) : 0));
 }

@@ -126,11 +126,12 @@ static int write_given(struct kit *k, int g, struct jm_err *err)
 	struct jm_tensor *t = k->given[g];
 	void *data = malloc(t->bytes);
 	uint64_t seed = jm_rng(k->seed, (uint64_t)g);
+	int64_t count = jm_tensor_count(t);
 	int code;
 
 	if (!data)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the operands of a case.");
-	for (int64_t i = 0; i < jm_tensor_count(t); i++) {
+	for (int64_t i = 0; i < count; i++) {
 		double value = k->mean[g] + k->spread[g] * normal(seed, (uint64_t)i);
 
 		if (k->below[g])
@@ -173,7 +174,8 @@ int kit_run(struct kit *k, struct jm_err *err)
 double *kit_values(struct kit *k, const struct jm_tensor *t)
 {
 	struct jm_err err = JM_ERR_INIT;
-	double *value = malloc((size_t)jm_tensor_count(t) * sizeof(*value));
+	int64_t count = jm_tensor_count(t);
+	double *value = malloc((size_t)count * sizeof(*value));
 	void *data = malloc(t->bytes);
 
 	if (!value || !data || jm_program_read(k->program, t, data, &err)) {
@@ -181,7 +183,7 @@ double *kit_values(struct kit *k, const struct jm_tensor *t)
 		free(data);
 		return NULL;
 	}
-	for (int64_t i = 0; i < jm_tensor_count(t); i++)
+	for (int64_t i = 0; i < count; i++)
 		value[i] = jm_element_get(t->type, data, i);
 	free(data);
 	return value;
