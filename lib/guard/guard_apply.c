@@ -27,10 +27,12 @@ int jm_knob_holder_open(struct jm_knob_holder *ret, struct jm_ctx *ctx, const ch
 	jm_process_boot(ctx->root, k.boot, sizeof(k.boot));
 	k.journal = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.journal));
 	k.known_by = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.known_by));
+	k.written = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.written));
 	k.back = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.back));
-	if (!k.journal || !k.known_by || !k.back) {
+	if (!k.journal || !k.known_by || !k.written || !k.back) {
 		free(k.journal);
 		free(k.known_by);
+		free(k.written);
 		free(k.back);
 		jm_knob_table_close(&k.table);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d knobs.", k.table.knobs.n);
@@ -47,6 +49,7 @@ void jm_knob_holder_close(struct jm_knob_holder *k)
 		jm_journal_close(&k->journal[i]);
 	free(k->journal);
 	free(k->known_by);
+	free(k->written);
 	free(k->back);
 	jm_knob_table_close(&k->table);
 }
@@ -170,6 +173,7 @@ static int hold(struct jm_knob_holder *k, int i, struct jm_patience *patience, s
 	if (!rc)
 		rc = jm_knob_check_found(knob, &found, err);
 	s.known_by = k->known_by[i];
+	k->written[i] = false;
 	if (!rc)
 		rc = jm_journal_write(&k->journal[i], &s, JM_JOURNAL_FOUND, &found, err);
 	if (rc)
@@ -287,12 +291,17 @@ int jm_knob_holder_state(
 static int apply_one(struct jm_knob_holder *k, const struct jm_applied *line, struct jm_err *err)
 {
 	struct jm_knob_value now, enforced;
+	bool before = k->written[line->knob];
 	int rc = jm_knob_table_get(&k->table, line->knob, &now, &enforced, err);
 
 	if (rc || (jm_knob_value_same(&now, &line->requested) &&
 			  !k->table.knobs.knob[line->knob].unreadable))
 		return rc;
-	return jm_knob_table_set(&k->table, line->knob, &line->requested, err);
+	k->written[line->knob] = true;
+	rc = jm_knob_table_set(&k->table, line->knob, &line->requested, err);
+	if (rc == JM_EPERM)
+		k->written[line->knob] = before;
+	return rc;
 }
 
 /* Until all devices hold what they were set to. */
@@ -318,6 +327,7 @@ static void roll_back(struct jm_knob_holder *k, const struct jm_applied *plan,
 	for (int p = 0; p < n; p++)
 		k->back[n - 1 - p] = (struct jm_back){.table = &k->table,
 			.i = plan[p].knob,
+			.untouched = !k->written[plan[p].knob],
 			.value = jm_knob_value_known(&before[p])
 					 ? before[p]
 					 : k->journal[plan[p].knob].now.found};
@@ -455,8 +465,10 @@ int jm_knob_holder_restore(struct jm_knob_holder *k, bool release, struct jm_err
 	jm_log_later_init(&log, k->ctx);
 	for (int i = k->table.knobs.n - 1; i >= 0; i--)
 		if (k->journal[i].lock >= 0 && k->journal[i].now.open)
-			k->back[n++] = (struct jm_back){
-				.table = &k->table, .i = i, .value = k->journal[i].now.found};
+			k->back[n++] = (struct jm_back){.table = &k->table,
+				.i = i,
+				.untouched = !k->written[i],
+				.value = k->journal[i].now.found};
 	jm_put_back_all(k->back, n);
 	for (int i = 0; i < n; i++) {
 		int rc = conclude(k, &k->back[i], release, &log.ctx, err);

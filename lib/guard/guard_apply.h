@@ -14,6 +14,7 @@ struct jm_knob_holder {
 	struct jm_knob_table table;
 	struct jm_journal *journal; /* one per knob; closed = not held */
 	enum jm_known_by *known_by; /* of each knob, the value that is restored */
+	bool *written;		    /* since it is held; not by a set that was not permitted */
 	struct jm_back *back;	    /* room for all knobs, so that a restore needs no memory */
 	struct jm_process client;   /* on whose behalf */
 	struct jm_process self;

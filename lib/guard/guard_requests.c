@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const struct jm_knobs *jm_guard_knobs(const struct jm_guard *g)
 {
@@ -253,7 +254,8 @@ int jm_guard_set(struct jm_guard *g, const struct jm_setting *settings, int n,
 	bool held = holds_some(g);
 	int rc = g->moved ? 0 : set_here(g, settings, n, out, ret_n, &why);
 
-	if (rc == JM_EPERM && !g->service && !held)
+	/* what an unreadable knob has, root's policy may state to those who cannot set it */
+	if ((rc == JM_EPERM || (rc == JM_ENOSUP && geteuid() != 0)) && !g->service && !held)
 		rc = move(g, &why, err);
 	else if (rc)
 		return jm_err_set(err, rc, "%s", why.text);

@@ -49,7 +49,8 @@ static bool put_one(struct jm_back *b, bool first)
 	bool unreadable = b->table->knobs.knob[b->i].unreadable;
 	struct jm_err why = JM_ERR_INIT;
 
-	if (unreadable ? !first && !b->rc : !read_back(b->table, b->i, &b->value, NULL)) {
+	if (unreadable ? b->untouched || (!first && !b->rc)
+		       : !read_back(b->table, b->i, &b->value, NULL)) {
 		b->rc = 0;
 		return false;
 	}

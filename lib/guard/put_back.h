@@ -9,6 +9,7 @@ struct jm_back {
 	const struct jm_knob_table *table;
 	int i; /* of the knob in the table */
 	struct jm_knob_value value;
+	bool untouched;	   /* nobody has written it, so that an unreadable knob has the value */
 	int rc;		   /* 0 = it has the value */
 	struct jm_err why; /* if not */
 };

@@ -36,7 +36,8 @@ needs_a_namespace = pytest.mark.skipif(not can_unshare() or not is_open_to_all(B
 class Service:
     """The machine, the namespace and the daemon."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, gpus=""):
+        """gpus: configuration of a fake NVML (nvml_fake.c), which the loader then finds as the driver's; "" = none."""
         self.folder = Path(folder)
         for path in [self.folder, *self.folder.parents[:2]]:  # pytest's own folders keep other users out
             path.chmod(0o755)
@@ -49,13 +50,25 @@ class Service:
             f"{name}:x:{uid}:{uid}::/:/bin/sh\n" for name, uid in USERS.items()), encoding="ascii")
         (self.etc / "group").write_text("root:x:0:\nml:x:3000:anna\n", encoding="ascii")
         shutil.copy("/etc/ld.so.cache", self.etc)
+        load = self.add_driver(gpus) if gpus else "true"
         self.log_path = self.folder / "log"
         mounts = (f"mount --bind {self.machine.root}/sys /sys && mount --bind {self.etc} /etc && mount -t tmpfs none /run && "
-                  "mount -t tmpfs none /var/lib && mkdir /run/joulemark && echo ready && exec sleep 1000")
+                  f"mount -t tmpfs none /var/lib && mkdir /run/joulemark && {load} && echo ready && exec sleep 1000")
         self.holder = subprocess.Popen(["unshare", "-m", "--propagation", "private", "sh", "-c", mounts],
                                        stdout=subprocess.PIPE, text=True)
         assert self.holder.stdout.readline() == "ready\n"
         self.activator = None
+
+    def add_driver(self, config):
+        """The fake NVML in a folder of its own, of which ld.so.conf and the loader's cache tell; returns what makes the cache."""
+        self.driver = self.folder / "driver"
+        self.driver.mkdir()
+        shutil.copy(BUILD / "tests/peers/libnvidia-ml-fake.so", self.driver / "libnvidia-ml.so.1")
+        (self.driver / "nvml-fake.conf").write_text(config, encoding="ascii")
+        (self.driver / "nvml-fake.state").touch()
+        shutil.copytree("/etc/ld.so.conf.d", self.etc / "ld.so.conf.d")
+        (self.etc / "ld.so.conf").write_text(f"{self.driver}\ninclude /etc/ld.so.conf.d/*.conf\n", encoding="ascii")
+        return "ldconfig -i -X"
 
     # ---- root's side
 

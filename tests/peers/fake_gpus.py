@@ -46,19 +46,10 @@ def kill(pid, sig=signal.SIGKILL):
         pass
 
 
-class FakeGpus:
-    def __init__(self, folder, n=4, config="", old=False):
-        name = "libnvidia-ml-fake-old.so" if old else "libnvidia-ml-fake.so"
-        self.n, self.state = n, os.path.join(str(folder), "driver")
-        self.env = {
-            "JM_NVML_LIB": os.path.join(os.environ["JM_BUILD"], "tests", "peers", name),
-            "JM_FAKE_NVML_STATE": self.state,
-            "JM_STATE": os.path.join(str(folder), "state"),
-            "JM_FAKE_NVML": f"gpus={n};{config}",
-        }
-
-    def config(self, text):
-        self.env["JM_FAKE_NVML"] = f"gpus={self.n};{text}"
+class DriverState:
+    """What the driver of n GPUs holds, by its file."""
+    def __init__(self, n, state):
+        self.n, self.state = n, str(state)
 
     def limits(self):
         """Requested limits in watts, as the driver keeps them."""
@@ -80,6 +71,21 @@ class FakeGpus:
             data = f.read()
         at = 8 + MAX_GPUS * GPU_BYTES
         return [struct.unpack_from("<I", data, at + i * 12 + 8)[0] for i in range(self.n)]
+
+
+class FakeGpus(DriverState):
+    def __init__(self, folder, n=4, config="", old=False):
+        name = "libnvidia-ml-fake-old.so" if old else "libnvidia-ml-fake.so"
+        super().__init__(n, os.path.join(str(folder), "driver"))
+        self.env = {
+            "JM_NVML_LIB": os.path.join(os.environ["JM_BUILD"], "tests", "peers", name),
+            "JM_FAKE_NVML_STATE": self.state,
+            "JM_STATE": os.path.join(str(folder), "state"),
+            "JM_FAKE_NVML": f"gpus={n};{config}",
+        }
+
+    def config(self, text):
+        self.env["JM_FAKE_NVML"] = f"gpus={self.n};{text}"
 
     def journals(self):
         folder = os.path.join(self.env["JM_STATE"], "knobs")

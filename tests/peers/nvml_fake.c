@@ -37,7 +37,8 @@
  *	jump=1@2.5 jumpj=1e6	GPU 1's counter jumps by so many joules
  *	reset=1@2.5		GPU 1's counter begins again at 0
  *	ahead=S aheadat=S	the clock of the stamps, from some time after init on
- *	deny=2 | deny=all	setting a limit is not permitted on GPU 2, on all
+ *	deny=2 | deny=all	setting a limit is not permitted on GPU 2, on all; deny=users: as by
+ *				the real driver, to nobody but root
  *	denyfile=FILE		and only while this file is there
  *	nosets=3		after 3 successful sets (of all GPUs) every further one fails
  *	enforce=1:250		GPU 1 takes any limit but enforces 250 W
@@ -60,6 +61,8 @@
  *				or the highest that is locked
  *	usersfile=FILE mig=0:3	who uses the GPUs: see nvml_fake_use.c
  * and JM_FAKE_NVML_STATE=FILE, which holds the limits (without it they live in the process).
+ * Without both, as for joulemarkd, the configuration is the first line of nvml-fake.conf in the
+ * library's own folder, and the state nvml-fake.state there, if it is.
  *
  * The truth. t is CLOCK_MONOTONIC in seconds. GPU i draws P_i(t) = level of the wave at (t + phase
  * + i * shift) modulo the period, cut to the enforced limit when response=1, and has used E_i(t) =

@@ -41,7 +41,7 @@ struct fake {
 	bool ready;
 	int gpus, arch, cc, init_rc;
 	char name[64];
-	bool mixed, response, stamp_sensor, deny_all;
+	bool mixed, response, stamp_sensor, deny_all, deny_users;
 	bool deny[MAX_GPUS];
 	double enforce_w[MAX_GPUS]; /* 0 = what was asked for */
 	double lost_at[MAX_GPUS];   /* seconds after init; 0 = never */

@@ -3,6 +3,7 @@
  * a process. */
 #include "nvml_fake.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -24,10 +25,38 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- configuration --------------------------------------------------------------------------- */
 
+/* A file in the folder of this library, for programs that have no such environment; "" = none. */
+static void beside_library(const char *name, char *out, size_t size)
+{
+	Dl_info info = {0};
+	const char *end = dladdr(&fake, &info) ? strrchr(info.dli_fname, '/') : NULL;
+
+	*out = '\0';
+	if (end)
+		snprintf(out, size, "%.*s/%s", (int)(end - info.dli_fname), info.dli_fname, name);
+}
+
+static const char *configuration(void)
+{
+	static char text[1024];
+	const char *given = getenv("JM_FAKE_NVML");
+	char path[512];
+	FILE *f;
+
+	beside_library("nvml-fake.conf", path, sizeof(path));
+	f = given || !*path ? NULL : fopen(path, "re");
+	if (!f)
+		return given;
+	if (!fgets(text, sizeof(text), f))
+		*text = '\0';
+	fclose(f);
+	return text;
+}
+
 /* Copies the value of key from the configuration; false when it is not there. */
 static bool lookup(const char *key, char *out, size_t size)
 {
-	const char *s = getenv("JM_FAKE_NVML");
+	const char *s = configuration();
 	size_t n = strlen(key);
 
 	while (s && *s) {
@@ -157,7 +186,7 @@ static void configure_hardware(void)
 
 static void configure_faults(void)
 {
-	char text[256];
+	char text[256] = "";
 	double denied[MAX_GPUS];
 
 	configure_each("lost", fake.lost_at);
@@ -176,9 +205,10 @@ static void configure_faults(void)
 	configure_each("uselag", fake.use_lag);
 	fake.init_lag = number("initlag", 0);
 	fake.deny_all = lookup("deny", text, sizeof(text)) && !strcmp(text, "all");
+	fake.deny_users = *text && !strcmp(text, "users");
 	configure_each("deny", denied);
 	for (int i = 0; i < MAX_GPUS; i++)
-		fake.deny[i] = !fake.deny_all && denied[i] != 0;
+		fake.deny[i] = !fake.deny_all && !fake.deny_users && denied[i] != 0;
 	fake.n_nosupport = 0;
 	if (lookup("nosupport", text, sizeof(text)))
 		for (char *save = NULL, *w = strtok_r(text, ",", &save); w && fake.n_nosupport < 16;
@@ -236,7 +266,7 @@ void fake_configure(void)
 
 bool fake_is_denied(int gpu)
 {
-	return (fake.deny_all || fake.deny[gpu]) &&
+	return (fake.deny_all || fake.deny[gpu] || (fake.deny_users && geteuid() != 0)) &&
 	       (!*fake.deny_file || !access(fake.deny_file, F_OK));
 }
 
@@ -418,23 +448,32 @@ void fake_unlock(void)
 
 int fake_open_state(void)
 {
+	char beside[512] = "";
 	const char *path = getenv("JM_FAKE_NVML_STATE");
+	bool writes = true;
 	void *map;
 
+	if (!path && !getenv("JM_FAKE_NVML"))
+		beside_library("nvml-fake.state", beside, sizeof(beside));
+	if (*beside && !access(beside, F_OK))
+		path = beside;
 	if (path) {
 		fake.state_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+		writes = fake.state_fd >= 0;
+		if (!writes)
+			fake.state_fd = open(path, O_RDONLY | O_CLOEXEC);
 		if (fake.state_fd < 0)
 			return -1;
 	}
 	fake_lock();
-	if (path && ftruncate(fake.state_fd, sizeof(struct state)))
+	if (path && writes && ftruncate(fake.state_fd, sizeof(struct state)))
 		map = MAP_FAILED;
 	else
-		map = mmap(NULL, sizeof(struct state), PROT_READ | PROT_WRITE,
+		map = mmap(NULL, sizeof(struct state), PROT_READ | (writes ? PROT_WRITE : 0),
 			path ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fake.state_fd, 0);
 	if (map != MAP_FAILED) {
 		fake.state = map;
-		if (fake.state->magic != MAGIC)
+		if (writes && fake.state->magic != MAGIC)
 			first_state(fake.state);
 	}
 	fake_unlock();

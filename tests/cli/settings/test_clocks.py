@@ -64,6 +64,14 @@ def test_refused_without_a_statement(gpus):
     assert gpus.locked() == [None, None] and not gpus.journals()
 
 
+def test_what_the_driver_did_not_permit_is_not_put_back(gpus):
+    """Nothing was written, so that the stated value need not be."""
+    gpus.config("clocks=1;deny=all")
+    done = run(gpus, "set", "--found", "gpu.clock=900:1000MHz", "gpu.clock=1200MHz", "--", "true")
+    assert "only root may set it" in sentence(done, FAILURE) and "NOT back" not in done.stderr, done.stderr
+    assert gpus.locks() == [0, 0] and not gpus.journals()
+
+
 def test_unlocked_is_reset(gpus):
     done = run(gpus, "set", *UNLOCKED, "gpu.clock=1200:1500MHz", "--", BIN, "status")
     assert done.returncode == 0 and done.stdout.count("which will restore unlocked, as stated.") == 2, done.stdout
