@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 NAME = "joulemark"
 # opened at run time: no linker knows them; the second name is Ubuntu's and of later Debians
 RECOMMENDS = ("libmodbus5", "libsnmp40 | libsnmp40t64", "libcurl4 | libcurl4t64", "libhdf5-103-1 | libhdf5-103-1t64",
-              "libmicrohttpd12 | libmicrohttpd12t64")
+              "libmicrohttpd12 | libmicrohttpd12t64", "libhwloc15")
 DESCRIPTION = """\
 measure what AI work costs: speed, power and energy
  joulemark measures the energy of any command with its uncertainty, repeats a

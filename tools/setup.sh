@@ -6,7 +6,8 @@ set -eu
 # a C compiler, the build, and the libraries joulemark links
 build="gcc libc6-dev make meson ninja-build pkgconf python3-minimal
 	libjansson-dev libpcre2-dev libsqlite3-dev libxxhash-dev libdnnl-dev libmodbus-dev libsnmp-dev
-	libcurl4-openssl-dev libjpeg-dev libpng-dev zlib1g-dev libhdf5-dev libmicrohttpd-dev libyaml-dev libncurses-dev"
+	libcurl4-openssl-dev libjpeg-dev libpng-dev zlib1g-dev libhdf5-dev libmicrohttpd-dev libyaml-dev libncurses-dev
+	libhwloc-dev"
 # the text that the demo's network learns
 demo="fortunes-min"
 # a cache, so that CUDA kernels are compiled once for all builds; the second compiler, its sanitizers and linters; test

@@ -345,6 +345,7 @@ static void print_environment(FILE *out)
 			"settings; without it the program that was installed with the library"},
 		{"JM_HDF5_LIB", "the HDF5 library to open"},
 		{"JM_MICROHTTPD_LIB", "the libmicrohttpd library to open"},
+		{"JM_HWLOC_LIB", "the hwloc library to open"},
 		{"JM_MODBUS_LIB", "the libmodbus library to open"},
 		{"JM_NCCL_LIB", "the NCCL library to open"},
 		{"JM_NVML_LIB", "the NVML library to open"},

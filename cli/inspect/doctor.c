@@ -15,6 +15,7 @@
 #include "report/text/data_frame.h"
 #include "report/format/text.h"
 #include "vendor/http_server.h"
+#include "vendor/near_cores.h"
 #include "engine/device/backend_find.h"
 
 #include <jansson.h>
@@ -428,6 +429,19 @@ static void ask_transports(struct report *r)
 	}
 }
 
+/* By what ranks get the cores next to their GPUs. */
+static void ask_affinity(struct report *r)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_finding f = {
+		.ok = !jm_near_cores_try(&err), .what = "hwloc", .mend = "install libhwloc15"};
+
+	begin(r, "Bind");
+	f.why = f.ok ? "ranks get the cores next to their GPUs" : err.text;
+	r->member = "affinity";
+	say(r, &f);
+}
+
 static void say_absent(struct report *r, const struct jm_absent *absent)
 {
 	for (; absent->name; absent++) {
@@ -452,6 +466,7 @@ static int run_doctor(struct jm_cli *cli)
 	for (size_t i = 0; jm_backend_name(i); i++)
 		ask(&r, &cli->ctx, jm_backend_name(i), "devices", ask_backend, jm_backend_name(i));
 	ask_transports(&r);
+	ask_affinity(&r);
 	ask_state(&r, &cli->ctx);
 	ask_outputs(&r);
 	begin(&r, "Not built in");

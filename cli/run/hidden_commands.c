@@ -6,6 +6,7 @@
 #include "run/gang/launcher.h"
 #include "run/gang/watchman.h"
 #include "run/worker/worker.h"
+#include "run_affinity.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -26,7 +27,7 @@ static int worker_run(struct jm_cli *cli)
 		dup2(null, STDIN_FILENO);
 	if (null > STDIN_FILENO)
 		close(null);
-	rc = jm_worker_run(&cli->ctx, job, &cli->err);
+	rc = jm_worker_run(&cli->ctx, job, jm_run_affinity, &cli->err);
 	json_decref(job);
 	return rc ? JM_EXIT_FAILURE : 0;
 }

@@ -3,8 +3,10 @@
 #include "run_list.h"
 #include "report/format/text.h"
 #include "run_show.h"
+#include "run_affinity.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void print_case(const struct jm_run_call *r, const struct jm_plan *plan,
 	const json_t *varying, const struct jm_plan_case *c)
@@ -36,7 +38,7 @@ static int print_plan(const struct jm_run_call *r, const struct jm_planned *p)
 		print_case(r, &p->plan, varying, &p->plan.cases[order[i]]);
 	json_decref(varying);
 	free(order);
-	return 0;
+	return strcmp(r->given.launcher, "local") ? 0 : jm_run_affinity_show(r->cli, &p->plan);
 }
 
 int jm_run_list_cases(struct jm_run_call *r)

@@ -10,6 +10,7 @@
 #include "result/case_id.h"
 #include "run_options.h"
 #include "run_protocol.h"
+#include "run_affinity.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -251,13 +252,16 @@ static int check_work(struct jm_cli *cli, const struct jm_workload *w, const jso
 /* Soft control is for every workload, and swept as its options are. */
 static int add_soft(struct jm_cli *cli, json_t *what)
 {
-	json_t *options = json_object_get(what, "options");
+	json_t *options = json_object_get(what, "options"), *one;
+	size_t i;
 	int rc = 0;
 
 	for (const struct jm_option *row = jm_soft_options; row->name && !rc; row++)
 		if (jm_cli_given(cli, row->name))
 			rc = jm_work_options_add(
 				cli, row, jm_values_text(&cli->values, row->name), options);
+	json_array_foreach(json_object_get(options, "affinity"), i, one) if (!rc) rc =
+		jm_run_affinity_check(json_string_value(one), &cli->err);
 	return rc;
 }
 

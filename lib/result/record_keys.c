@@ -255,6 +255,29 @@ static const struct jm_key host_keys[] = {
 	{0},
 };
 
+static const struct jm_key affinity_rank_keys[] = {
+	{COUNT("rank", 0), .meaning = "of the gang"},
+	{TEXT("device", 0), .meaning = "that it computes on"},
+	{TEXT("gpu", JM_KEY_NULL), .meaning = "its address on the PCI bus"},
+	{TEXT("cpus", 0), .meaning = "processors (hardware threads) as the kernel numbers them"},
+	{TEXT("nodes", JM_KEY_NULL),
+		.meaning = "NUMA nodes of these, where the kernel places the rank's memory"},
+	{0},
+};
+
+static const char *const affinity_words[] = {"near", "given", "none", NULL};
+
+static const struct jm_key affinity_keys[] = {
+	{WORD("by", 0), .words = affinity_words,
+		.meaning = "near: next to the GPUs, given: listed by --affinity, none: nothing was "
+			   "bound"},
+	{LIST("ranks", 0), .keys = affinity_rank_keys, .meaning = "of the host that measured"},
+	{TEXT("sampler", JM_KEY_NULL),
+		.meaning = "processors of the threads that read sensors; null: not bound"},
+	{TEXT("reason", JM_KEY_NULL), .meaning = "why nothing was bound"},
+	{0},
+};
+
 static const struct jm_key gang_keys[] = {
 	{INTEGER("world", 0), .min = 1, .max = INT_MAX, .meaning = "how many ranks there were"},
 	{COUNT("rank", 0), .meaning = "the rank that wrote this record, which describes all ranks"},
@@ -501,6 +524,8 @@ const struct jm_key jm_record_keys[] = {
 			"of copies between two GPUs: the second one, whose energy counts as well"},
 	{OBJECT("gang", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = gang_keys,
 		.meaning = "of a case of several ranks: their hosts and devices"},
+	{OBJECT("affinity", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = affinity_keys,
+		.meaning = "processors that ranks were bound to (--affinity)"},
 	{LIST("hosts", JM_KEY_OPTIONAL), .keys = host_keys,
 		.meaning =
 			"of ranks that were started apart (--launcher started): their hosts. The "

@@ -23,5 +23,10 @@ const struct jm_option jm_soft_options[] = {
 		.help = "soft control, which needs no special rights: pause between steps so that "
 			"the mean power of the computing devices has this value; it limits no "
 			"power within a step"},
+	{.name = "affinity",
+		.type = JM_TEXT,
+		.argument = "near|none|CPUS,...",
+		.help = "processors of each rank: next to its GPU, as they are, or lists such as "
+			"0-11+96-107/12-23+108-119"},
 	{0},
 };

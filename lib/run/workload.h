@@ -27,7 +27,7 @@ struct jm_work_time {
 	int64_t device_ns, before_ns, after_ns;
 };
 
-/* Options that apply to every workload: --sm-share, --hold-power. */
+/* Options that apply to every workload: --sm-share, --hold-power, --affinity. */
 extern const struct jm_option jm_soft_options[];
 
 /* A device that computes, by names that its meters may also have; "" = it has none. */

@@ -19,13 +19,16 @@ static int no_memory(struct jm_err *err)
 
 static json_t *gang_of(const struct jm_hosts *h, int r, json_t *meet)
 {
-	int first = jm_hosts_first(h, r), local = 0;
+	int first = jm_hosts_first(h, r);
+	json_t *here = json_array();
 
 	for (int k = 0; k < h->place.world; k++)
-		local += jm_hosts_first(h, k) == first;
-	return json_pack("{s:i, s:i, s:s, s:s, s:b, s:i, s:O}", "rank", r, "world", h->place.world,
-		"launcher", jm_launcher_started.name, "host", h->link[r].of.name, "measures",
-		first == r, "local", local, "meet", meet);
+		if (jm_hosts_first(h, k) == first)
+			json_array_append_new(here, json_integer(k));
+	return json_pack("{s:i, s:i, s:s, s:s, s:b, s:i, s:o, s:O}", "rank", r, "world",
+		h->place.world, "launcher", jm_launcher_started.name, "host", h->link[r].of.name,
+		"measures", first == r, "local", (int)json_array_size(here), "here", here, "meet",
+		meet);
 }
 
 static int start_here(const struct jm_launch *what, json_t *meet, int door, struct jm_rank *rank,

@@ -63,9 +63,9 @@ extern const struct jm_launcher
 
 /*
  * Starts a rank on this host. gang: its place in the gang, {rank, world, launcher}, and of ranks on
- * several hosts {host, measures, local, meet{host, port, key}}: whether it measures for its host,
- * how many ranks run there, and where all meet. gang_fd: for JM_WORKER_GANG, at 16 or above; -1 =
- * none.
+ * several hosts {host, measures, local, here, meet{host, port, key}}: whether it measures for its
+ * host, how many ranks run there and which, and where all meet. gang_fd: for JM_WORKER_GANG, at 16
+ * or above; -1 = none.
  */
 int jm_rank_start(const struct jm_launch *what, const json_t *gang, int gang_fd,
 	struct jm_rank *rank, struct jm_err *err);

@@ -11,6 +11,7 @@
 #include "result/provenance.h"
 #include "result/phase_energy.h"
 #include "result/serving_energy.h"
+#include "worker_affinity.h"
 #include "worker_command.h"
 #include "worker_native.h"
 #include "worker_orders.h"
@@ -172,6 +173,8 @@ static int work(struct jm__worker *w, struct jm_err *err)
 
 	jm_sleeper_init(&w->sleeper, w->ctx->clock);
 	rc = jm_session_start(w->session, err);
+	if (!rc)
+		rc = jm__worker_bind_work(w, err);
 	if (rc)
 		return rc;
 	w->start_ns =
@@ -238,6 +241,8 @@ static int run_job(struct jm__worker *w, struct jm_err *err)
 	int rc = choose_clock(w, err);
 
 	if (!rc)
+		rc = jm__worker_bind_sampler(w, err);
+	if (!rc)
 		rc = open_session(w, err);
 	if (!rc)
 		rc = drop_rights(err);
@@ -274,10 +279,12 @@ static void take_place(struct jm__worker *w)
 		&w->orders, fcntl(JM_WORKER_ORDERS, F_SETFD, FD_CLOEXEC) ? -1 : JM_WORKER_ORDERS);
 }
 
-int jm_worker_run(struct jm_ctx *ctx, const json_t *job, struct jm_err *err)
+int jm_worker_run(
+	struct jm_ctx *ctx, const json_t *job, jm_affinity_fn *affinity, struct jm_err *err)
 {
 	struct jm__worker w = {.ctx = ctx,
 		.job = job,
+		.find_affinity = affinity,
 		.parameters = json_object_get(job, "parameters"),
 		.fd = JM_WORKER_FRAMES,
 		.main_phase = -1,
@@ -301,6 +308,7 @@ int jm_worker_run(struct jm_ctx *ctx, const json_t *job, struct jm_err *err)
 	json_decref(w.record);
 	jm_live_free(w.live);
 	jm_session_close(w.session);
+	json_decref(w.affinity);
 	free(w.sources);
 	free(w.end);
 	free(w.span);

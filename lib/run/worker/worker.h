@@ -10,11 +10,14 @@
 #ifndef JM_WORKER_H
 #define JM_WORKER_H
 
+#include "affinity.h"
 #include "base/ctx.h"
 
 #include <jansson.h>
 
-/* Runs the job and sends its record; an error has been sent too. Descriptors: as in launcher.h. */
-int jm_worker_run(struct jm_ctx *ctx, const json_t *job, struct jm_err *err);
+/* Runs the job and sends its record; an error has been sent too. Descriptors: as in launcher.h.
+ * affinity: NULL = nothing is bound. */
+int jm_worker_run(
+	struct jm_ctx *ctx, const json_t *job, jm_affinity_fn *affinity, struct jm_err *err);
 
 #endif

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The state of a worker, which its parts share: worker.c (its life), worker_phases.c,
- * worker_orders.c, worker_native.c and worker_command.c (its work), worker_device.c and
- * worker_pace.c (of native work: its device, its pauses).
+ * worker_affinity.c, worker_orders.c, worker_native.c and worker_command.c (its work),
+ * worker_device.c and worker_pace.c (of native work: its device, its pauses).
  */
 #ifndef JM_WORKER_STATE_H
 #define JM_WORKER_STATE_H
 
 #include <pthread.h>
+#include <sched.h>
 
 #include "base/ctx.h"
 #include "base/clock.h"
@@ -15,6 +16,7 @@
 #include "orders.h"
 #include "measure/session/outer_marks.h"
 #include "result/record.h"
+#include "affinity.h"
 #include "alignment.h"
 #include "pacer.h"
 #include "steady_state.h"
@@ -43,10 +45,13 @@ struct jm__worker {
 	const char **sources; /* NULL-terminated; NULL = all that open */
 	int main_phase;
 	int64_t last_progress, start_ns;
-	struct jm_live *live; /* for the progress; NULL = none yet */
-	const char *unit;     /* of an item, for the progress; NULL = "item" */
-	int rank, world;      /* of the gang; 0 of 1: alone */
-	bool measures;	      /* for its host */
+	struct jm_live *live;	       /* for the progress; NULL = none yet */
+	const char *unit;	       /* of an item, for the progress; NULL = "item" */
+	int rank, world;	       /* of the gang; 0 of 1: alone */
+	bool measures;		       /* for its host */
+	jm_affinity_fn *find_affinity; /* NULL = nothing is bound */
+	json_t *affinity;	       /* what it answered */
+	cpu_set_t found_cpus;	       /* what this thread could use before */
 	struct jm_orders orders;
 	struct jm_outer_marks outer; /* of native work */
 	bool stop;		     /* it was ordered to */

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads inherit the processors of the one that starts them: those of the sampler are started
+ * while this one is bound to the sampler's, those of the work while it is bound to the rank's. */
+#include "worker_affinity.h"
+#include "base/process/cpu_list.h"
+
+#include <string.h>
+
+/* What somebody has chosen fails the case; a default that is not possible is only recorded. */
+static int refuse(struct jm__worker *w, struct jm_err *why, struct jm_err *err)
+{
+	if (!strcmp(jm_json_text(w->affinity, "by"), "given"))
+		return jm_err_set(err, why->code,
+			"%s Give --affinity other CPUs, or none to bind nothing.", why->text);
+	sched_setaffinity(0, sizeof(w->found_cpus), &w->found_cpus);
+	if (!w->measures) /* the record is another rank's */
+		jm_log(w->ctx, JM_WARNING, "Rank %d is not bound: %s", w->rank, why->text);
+	json_object_set_new(w->affinity, "by", json_string("none"));
+	json_object_set_new(w->affinity, "reason", json_string(why->text));
+	json_array_clear(json_object_get(w->affinity, "ranks"));
+	json_object_set_new(w->affinity, "sampler", json_null());
+	return 0;
+}
+
+static int bind_to(struct jm__worker *w, const char *cpus, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+
+	return *cpus && jm_cpu_list_bind(cpus, &why) ? refuse(w, &why, err) : 0;
+}
+
+int jm__worker_bind_sampler(struct jm__worker *w, struct jm_err *err)
+{
+	if (!w->find_affinity || json_object_get(w->parameters, "command"))
+		return 0;
+	if (sched_getaffinity(0, sizeof(w->found_cpus), &w->found_cpus))
+		return 0; /* more than 1024 processors */
+	w->affinity = w->find_affinity(w->parameters, json_object_get(w->job, "gang"), err);
+	if (err->code)
+		return err->code;
+	if (w->measures)
+		jm_record_set(w->record, "affinity", json_incref(w->affinity));
+	return w->measures ? bind_to(w, jm_json_text(w->affinity, "sampler"), err) : 0;
+}
+
+int jm__worker_bind_work(struct jm__worker *w, struct jm_err *err)
+{
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach(json_object_get(w->affinity, "ranks"), i,
+		row) if (json_integer_value(json_object_get(row, "rank")) ==
+			 w->rank) return bind_to(w, jm_json_text(row, "cpus"), err);
+	return 0;
+}
