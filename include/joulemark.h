@@ -128,6 +128,12 @@ JM_API int jm_measurement_stop(struct jm_measurement *m, struct jm_err *err);
  * docs/record.schema.json. The text is the caller's to free(). */
 JM_API int jm_measurement_json(
 	struct jm_measurement *m, int phase, char **ret_text, struct jm_err *err);
+/* After stop. Power of a meter in the phase as rows of a table: row 0 is the beginning of the
+ * phase, row i is i * interval_ns later, the last row is the end. Row 0 has the power that was read
+ * there, each other row the mean since the row before; NAN = no reading. `meter` is its id in the
+ * JSON; JM_ENOENT: it does not report power. The watts are the caller's to free(). */
+JM_API int jm_measurement_power(struct jm_measurement *m, int phase, const char *meter,
+	int64_t interval_ns, double **ret_watts, int *ret_rows, struct jm_err *err);
 JM_API void jm_measurement_free(struct jm_measurement *m); /* takes NULL */
 
 /*

@@ -46,9 +46,7 @@ static void add_columns(struct jm_jpwr *j, const struct jm_jpwr_method *m)
 		if (strcmp(meter->source, m->source) || (!m->any_scope && meter->scope != m->scope))
 			continue;
 		*c = (struct jm_jpwr_column){
-			.meter = i, .signal = jm_meter_signal(set, i, JM_Q_POWER), .method = m};
-		if (c->signal < 0)
-			c->signal = jm_meter_signal(set, i, JM_Q_POWER_AVERAGE);
+			.meter = i, .signal = jm_power_rows_signal(set, i), .method = m};
 		if (c->signal < 0) {
 			jm_log(&j->cli->ctx, JM_WARNING,
 				"%s does not report power and has no column; 'joulemark measure' "

@@ -10,9 +10,10 @@
 
 It calls the installed library libjoulemark.so.0 by ctypes; docs/python.md describes all of it.
 """
+from ._jpwr import get_power
 from ._library import Error, LibraryError, JoulemarkWarning, __version__, library, mark
 from ._measurement import Measurement, measure, measured, region
 from ._result import Result
 
-__all__ = ["Error", "JoulemarkWarning", "LibraryError", "Measurement", "Result", "__version__", "library", "mark", "measure",
-           "measured", "region"]
+__all__ = ["Error", "JoulemarkWarning", "LibraryError", "Measurement", "Result", "__version__", "get_power", "library", "mark",
+           "measure", "measured", "region"]

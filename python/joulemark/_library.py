@@ -99,6 +99,8 @@ def _declare(lib):
             "jm_measurement_begin": [pointer, text, err],
             "jm_measurement_stop": [pointer, err],
             "jm_measurement_json": [pointer, ctypes.c_int, out, err],
+            "jm_measurement_power": [pointer, ctypes.c_int, text, ctypes.c_int64, ctypes.POINTER(ctypes.POINTER(ctypes.c_double)),
+                                     ctypes.POINTER(ctypes.c_int), err],
             "jm_mark": [text, ctypes.c_double, err],
             "jm_marker_new": [out, err],
             "jm_marker_mark": [pointer, text, ctypes.c_double, err]}.items():

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The public interface of a session: phases of the caller's own program, and their energy as
  * JSON. */
+#include "base/clock.h"
 #include "base/text/locale.h"
 #include "marker.h"
 #include "meter/source_list.h"
+#include "power_rows.h"
 #include "progress.h"
 #include "session.h"
 #include "session_report.h"
@@ -99,6 +101,45 @@ int jm_measurement_json(struct jm_measurement *m, int phase, char **ret_text, st
 
 	jm_locale_leave(before);
 	return rc;
+}
+
+/* The index of a meter by its id; -1 = there is none. */
+static int meter_of(const struct jm_meters *set, const char *id)
+{
+	for (int i = 0; i < set->n; i++)
+		if (!strcmp(set->meter[i].id, id))
+			return i;
+	return -1;
+}
+
+int jm_measurement_power(struct jm_measurement *m, int phase, const char *meter,
+	int64_t interval_ns, double **ret_watts, int *ret_rows, struct jm_err *err)
+{
+	const struct jm_meters *set = jm_session_meters(m->session);
+	int n, i = meter_of(set, meter), signal = i < 0 ? -1 : jm_power_rows_signal(set, i), rc;
+	const struct jm_phase *phases = jm_session_phases(m->session, &n);
+	struct jm_power_rows rows;
+
+	if (phase < 0 || phase >= n || phases[phase].t1_ns == JM_FOREVER)
+		return jm_err_set(
+			err, JM_EUSAGE, "Phase %d does not exist or has not ended.", phase);
+	if (interval_ns <= 0)
+		return jm_err_set(
+			err, JM_EUSAGE, "The interval between rows of power must be above 0.");
+	if (signal < 0)
+		return jm_err_set(err, JM_ENOENT, "%s '%s'%s.",
+			i < 0 ? "There is no meter" : "The meter", meter,
+			i < 0 ? ""
+			      : " does not report power; its energy may be known all the same");
+	rc = jm_power_rows_of(jm_session_trace(m->session), &signal, 1, phases[phase].t0_ns,
+		phases[phase].t1_ns, interval_ns, &rows, err);
+	if (rc)
+		return rc;
+	*ret_rows = rows.n;
+	*ret_watts = rows.value;
+	rows.value = NULL;
+	jm_power_rows_done(&rows);
+	return 0;
 }
 
 void jm_measurement_free(struct jm_measurement *m)

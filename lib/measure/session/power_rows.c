@@ -76,8 +76,8 @@ static int make(
 
 	if (inner > INT_MAX / 2)
 		return jm_err_set(err, JM_EUSAGE,
-			"The command took so long that its power has too many rows; use a longer "
-			"--interval.");
+			"The measurement took so long that its power has too many rows; use a "
+			"longer interval.");
 	rows->n = (int)inner + 2;
 	rows->t_ns = calloc((size_t)rows->n, sizeof(*rows->t_ns));
 	rows->value = calloc((size_t)rows->n * (size_t)rows->columns + 1, sizeof(*rows->value));
@@ -87,6 +87,13 @@ static int make(
 		rows->t_ns[i] = t0 + i * interval;
 	rows->t_ns[rows->n - 1] = t1;
 	return 0;
+}
+
+int jm_power_rows_signal(const struct jm_meters *set, int meter)
+{
+	int signal = jm_meter_signal(set, meter, JM_Q_POWER);
+
+	return signal < 0 ? jm_meter_signal(set, meter, JM_Q_POWER_AVERAGE) : signal;
 }
 
 int jm_power_rows_of(const struct jm_trace *trace, const int *signal, int columns, int64_t t0_ns,

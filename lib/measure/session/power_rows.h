@@ -3,6 +3,7 @@
 #ifndef JM_POWER_ROWS_H
 #define JM_POWER_ROWS_H
 
+#include "meter/meter.h"
 #include "trace/trace.h"
 
 /*
@@ -16,6 +17,8 @@ struct jm_power_rows {
 	double *value; /* n rows of `columns`; NAN = no reading in this interval */
 };
 
+/* The signal of a meter that becomes a column: its power of the shorter window; -1 = none. */
+int jm_power_rows_signal(const struct jm_meters *set, int meter);
 /* signal: the power signals that become columns. t0_ns < t1_ns, interval_ns > 0. */
 int jm_power_rows_of(const struct jm_trace *trace, const int *signal, int columns, int64_t t0_ns,
 	int64_t t1_ns, int64_t interval_ns, struct jm_power_rows *ret, struct jm_err *err);
