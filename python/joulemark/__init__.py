@@ -17,3 +17,9 @@ from ._result import Result
 
 __all__ = ["Error", "JoulemarkWarning", "LibraryError", "Measurement", "Result", "__version__", "get_power", "library", "mark",
            "measure", "measured", "region"]
+
+
+def load_ipython_extension(shell):
+    """%load_ext joulemark"""
+    from ._notebook import register  # pylint: disable=import-outside-toplevel
+    register(shell)
