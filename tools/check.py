@@ -38,6 +38,10 @@ NOT_ASAN = re.compile(r"^parity|^frozen$|^learn_heat$|^backend_avx2$|^suite_pape
 TSAN_TESTS = re.compile(r"^child_process$|^output_items$|clock|sampl|session|progress|trace|measure|energy|sim|guard|journal|stray|worker|^run(_store)?$|sweep|interrupt|log|host_load|answer_server|picture_loader|^comm$|^tuner$")
 
 
+# Install hundreds of MB from PyPI the first time: step `long`.
+LONG_TESTS = re.compile(r"^real_keras$|^real_peers$")
+
+
 class Tally:
     """What a step found: how many passed, failed, were skipped, and the words for it."""
 
@@ -176,7 +180,14 @@ def sanitized_tests(log, folder, keep):
 def step_tests(log):
     found = build(log, "build", "gcc")
     # more tests than processors: a thread that waits for others at a barrier leaves the processor to them
-    return found if found.failed else run_tests(log, "build", env={"OMP_WAIT_POLICY": "passive"})
+    return found if found.failed else run_tests(log, "build", lambda name: not LONG_TESTS.search(name),
+                                                {"OMP_WAIT_POLICY": "passive"})
+
+
+def step_long(log):
+    """Tests with large packages from PyPI: skipped, with the reason, where it cannot be reached."""
+    found = build(log, "build", "gcc")
+    return found if found.failed else run_tests(log, "build", LONG_TESTS.search)
 
 
 def step_asan(log):
@@ -397,7 +408,7 @@ def step_demo(log):
 
 
 STEPS = {name[5:]: function for name, function in globals().items() if name.startswith("step_")}
-LONG = {"analyze"}  # run when they are named
+LONG = {"analyze", "long"}  # run when they are named
 
 
 def find(name):

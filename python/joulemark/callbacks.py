@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Callbacks for the trainers of Lightning and of Hugging Face: training and validation as regions.
+"""Callbacks for the trainers of Lightning, of Hugging Face and of Keras: training and validation as regions.
 
     from joulemark.callbacks import LightningCallback
     energy = LightningCallback(items=lambda batch: len(batch[0]))
     lightning.Trainer(callbacks=[energy]).fit(model)
     print(energy.measurement)
 
-Neither package is imported here. Where one is imported already, the callback is an instance of its base class, which it
+None of these packages is imported here. Where one is imported already, the callback is an instance of its base class, which it
 asks for. Of several processes of one machine the first one measures, as meters see the whole machine.
 """
 import sys
@@ -21,7 +21,7 @@ def _nothing(*_, **__):
 
 
 class _Callback:
-    """What both have: the measurement and the region that is open."""
+    """What all have: the measurement and the region that is open."""
     _bases = ()  # (module, class) of the trainer's own base class, the first that is imported
 
     def __new__(cls, *_, **__):
@@ -34,6 +34,7 @@ class _Callback:
     def __init__(self, items=None, report=None, **options):
         """items: what a step does, as a number or a function (see the class); None = not counted.
         report: called with the measurement at the end. options: those of joulemark.measure()."""
+        super().__init__()
         self.measurement = None
         self._items, self._report, self._options = items, report, options
         self._region = None
@@ -148,4 +149,31 @@ class TrainerCallback(_Callback):
         self._switch(None)
 
     def on_train_end(self, args, state, control, **_):
+        self._stop()
+
+
+class KerasCallback(_Callback):
+    """For model.fit(callbacks=[...]). Regions: "train" (an epoch is a stretch) and "validate". items(batch, logs) counts a
+    training step, of which Keras gives the index and the metrics; a number is the size of a batch."""
+    _bases = (("keras.callbacks", "Callback"), ("keras.src.callbacks", "Callback"))
+
+    def on_train_begin(self, logs=None):
+        self._start(True)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._switch("train")
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._credit(batch, logs)
+
+    def on_test_begin(self, logs=None):
+        self._switch("validate")
+
+    def on_test_end(self, logs=None):
+        self._switch(None)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._switch(None)
+
+    def on_train_end(self, logs=None):
         self._stop()

@@ -2,21 +2,15 @@
 """The callbacks in the trainers themselves: PyTorch Lightning and transformers train a small network on the processor, while the
 power of two false GPUs is constant, so that the energy of any time is known."""
 import importlib.util
-import json
-import os
-import subprocess
-import sys
-import textwrap
 
 import pytest
 
-from jm import SOURCE
-from measured import FAKE
-from packages import packages
-from python_package import LIBRARY, no_sanitizers  # noqa: F401  pylint: disable=unused-import
+from python_package import no_sanitizers  # noqa: F401  pylint: disable=unused-import
+from real_trainers import trained
 
-WATTS = 2 * 300
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="python3-torch is not installed")
+
+PURPOSES = "trainers", "networks"
 
 NETWORK = """
     import json, time, warnings, torch
@@ -67,41 +61,20 @@ HUGGING_FACE = NETWORK + """
     assert seen == [m]
 """
 
-RESULT = """
-    print("RESULT " + json.dumps({n: [m[n].seconds, m[n].items, len(m[n].stretches), m[n].joules, m[n].error] for n in m}))
-"""
-
-
-def trained(script, *args):
-    """What each region had, from a run with the packages from PyPI and joulemark's."""
-    paths = [packages("trainers"), packages("networks"), SOURCE / "python"]
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(script + RESULT), *map(str, args)], check=False,
-                          text=True, timeout=250, capture_output=True,
-                          env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "JM_LIBRARY": str(LIBRARY),
-                               "JM_NVML_LIB": str(FAKE), "JM_FAKE_NVML": "gpus=2;wave=square;low=300;high=300;period=1",
-                               "HF_HUB_OFFLINE": "1", "OMP_WAIT_POLICY": "passive", "CUDA_VISIBLE_DEVICES": "0,1"})
-    assert done.returncode == 0, done.stdout + done.stderr
-    line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))
-    found = json.loads(line.removeprefix("RESULT "))
-    for name, (seconds, _, _, joules, error) in found.items():
-        assert joules == pytest.approx(WATTS * seconds, abs=max(error, 1)), name
-    return found
-
-
 def test_lightning_itself():
-    found = trained(LIGHTNING.replace("FAILS", "False"))
+    found = trained(PURPOSES, LIGHTNING.replace("FAILS", "False"))
     assert list(found) == ["sanity check", "train", "validate"]
     assert [found[n][1] for n in found] == [None, 64, None] and found["validate"][2] == 2 and found["train"][2] >= 2
     assert found["train"][0] >= 0.32 and found["validate"][0] >= 0.3  # of its loader alone
 
 
 def test_lightning_that_fails():
-    found = trained(LIGHTNING.replace("FAILS", "True"))
+    found = trained(PURPOSES, LIGHTNING.replace("FAILS", "True"))
     assert found["train"][1] == 32
 
 
 def test_hugging_face_itself(tmp_path):
-    found = trained(HUGGING_FACE, tmp_path)
+    found = trained(PURPOSES, HUGGING_FACE, tmp_path)
     assert list(found) == ["train", "evaluate"]
     assert found["train"][1] == 64 and found["evaluate"][1] is None and found["evaluate"][2] == 2
     assert found["train"][0] >= 0.32
