@@ -23,6 +23,7 @@ static void print_case(const struct jm_run_call *r, const struct jm_plan *plan,
 static int print_plan(const struct jm_run_call *r, const struct jm_planned *p)
 {
 	int *order = calloc((size_t)p->plan.n + 1, sizeof(*order));
+	const char *launcher = r->given.launcher; /* NULL: the command 'plan' */
 	char name[JM_PLAN_NAME + 1];
 	json_t *varying;
 
@@ -38,7 +39,9 @@ static int print_plan(const struct jm_run_call *r, const struct jm_planned *p)
 		print_case(r, &p->plan, varying, &p->plan.cases[order[i]]);
 	json_decref(varying);
 	free(order);
-	return strcmp(r->given.launcher, "local") ? 0 : jm_run_affinity_show(r->cli, &p->plan);
+	if (launcher && strcmp(launcher, "local") != 0)
+		return 0; /* each host decides */
+	return jm_run_affinity_show(r->cli, &p->plan);
 }
 
 int jm_run_list_cases(struct jm_run_call *r)
