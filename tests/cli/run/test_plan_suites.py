@@ -145,3 +145,15 @@ def test_every_suite_fits_the_schema_and_can_be_planned(path):
         done = jm("plan", path)
         assert done.returncode in (0, 1), done.stderr
         assert "measurements in all" in done.stdout
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "suites/platforms").glob("*.yaml")), ids=lambda p: p.stem)
+def test_a_plan_on_a_platform_needs_what_its_file_names(path, tmp_path):
+    what = yaml.safe_load(path.read_text())
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("runs: [{work: gemm, m: 8, n: 8, k: 8}]" if "device" in what else "runs: [{command: [sleep, 1]}]")
+    done = jm("plan", plan, "--platform", path, "--cases", "--width", 1000)
+    assert done.returncode in (0, 1), done.stderr
+    named = {key: value if isinstance(value, list) else [value] for key, value in what.items()}
+    assert re.findall(r"^  source (\S+)", done.stdout, re.M) == named["source"]
+    assert set(re.findall(r"^  device (\S+)", done.stdout, re.M)) == set(named.get("device", []))
