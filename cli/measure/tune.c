@@ -12,6 +12,7 @@
 #include "meter/source.h"
 
 #define LEAST_WINDOWS 10 /* in the time of a search */
+#define LEAST_OF_TWO  25 /* of one over two knobs */
 
 struct tune {
 	struct measurement m;
@@ -47,11 +48,12 @@ static const struct jm_option options[] = {
 			"or marginal: moved while the command runs to where it does most"},
 	{.name = "knob",
 		.usual = true,
-		JM_BIND(JM_TEXT, struct tune, run.knob),
+		JM_BIND(JM_TEXT, struct tune, run.knobs),
 		.argument = "KNOB",
-		.fallback = "gpu.power",
+		.repeat = true,
 		.help = "what is moved, on all devices of this job; gpu.power@0 on one device, "
-			"gpu.power=250:600+25W between these values"},
+			"gpu.power=250:600+25W between these values; without it gpu.power. Given "
+			"twice, both are moved: --knob gpu.power --knob gpu.clock"},
 	{.name = "within",
 		.usual = true,
 		JM_BIND(JM_DURATION, struct tune, run.within_s),
@@ -59,8 +61,8 @@ static const struct jm_option options[] = {
 		.min = 1,
 		.max = 86400,
 		.argument = "TIME",
-		.fallback = "60",
-		.help = "longest time of a search, such as 5min; noisy work needs more"},
+		.help = "longest time of a search, such as 5min; noisy work needs more; without it "
+			"1min, of two knobs 3min"},
 	{.name = "window",
 		JM_BIND(JM_DURATION, struct tune, run.window_s),
 		.unit = "s",
@@ -126,6 +128,34 @@ static const struct jm_option options[] = {
 	{0},
 };
 
+static int n_knobs(const struct tune *t)
+{
+	int n = 0;
+
+	while (t->run.knobs && t->run.knobs[n])
+		n++;
+	return n;
+}
+
+static int check_search(struct jm_cli *cli, const struct tune *t)
+{
+	int n = n_knobs(t), least = n > 1 ? LEAST_OF_TWO : LEAST_WINDOWS;
+
+	if (n > JM_TUNE_KNOBS)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--knob is given %d times; one search moves at most %d knobs.", n,
+			JM_TUNE_KNOBS);
+	if (n > 1 && t->run.budget_watts > 0)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--budget shares a power among the limits of one knob; give one --knob.");
+	if (t->run.within_s < least * t->run.window_s)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"A search of %g s has no time for %d windows of %g s; give a longer "
+			"--within or a shorter --window.",
+			t->run.within_s, least, t->run.window_s);
+	return 0;
+}
+
 static int check(struct jm_cli *cli, const struct tune *t)
 {
 	struct jm_objective o;
@@ -134,11 +164,8 @@ static int check(struct jm_cli *cli, const struct tune *t)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"There is no command to tune. Usage: 'joulemark tune [options] -- "
 			"CMD...'.");
-	if (t->run.within_s < LEAST_WINDOWS * t->run.window_s)
-		return jm_err_set(&cli->err, JM_EUSAGE,
-			"A search of %g s has no time for %d windows of %g s; give a longer "
-			"--within or a shorter --window.",
-			t->run.within_s, LEAST_WINDOWS, t->run.window_s);
+	if (check_search(cli, t))
+		return cli->err.code;
 	if (t->run.progress == JM_TUNE_GPU && (t->m.items_regex || t->m.items_json))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--progress gpu counts no items of the output; omit it, or --items-regex "
@@ -156,6 +183,8 @@ static int tune(struct jm_cli *cli)
 
 	JM_FILL(&cli->values, &t);
 	t.m.tune = &t.run;
+	if (!jm_cli_given(cli, "within"))
+		t.run.within_s = n_knobs(&t) > 1 ? 180 : 60;
 	if (check(cli, &t))
 		return jm_cli_fail(cli);
 	if (jm_hold_check(cli->command, &cli->err)) {
@@ -196,6 +225,7 @@ const struct jm_command jm_command_tune = {
 	.example = "joulemark tune --objective slowdown:5% -- python train.py\n"
 		   "joulemark tune --items-regex 'tokens: (\\d+)' -- ./train\n"
 		   "joulemark tune --knob gpu.power=250:600+25W --within 5min -- ./train\n"
+		   "joulemark tune --knob gpu.power --knob gpu.clock -- ./train\n"
 		   "joulemark tune --budget 1kW -- ./train\n"
 		   "joulemark tune --device sim:h100x4 -- joulemark run sim \\\n"
 		   "  --device sim:h100x4 --real-time --seconds 60",

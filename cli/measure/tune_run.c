@@ -17,7 +17,6 @@ int jm_tune_open(
 	struct jm_tuner_options o = {
 		.ctx = &cli->ctx,
 		.session = session,
-		.knob = r->knob,
 		.progress = r->progress,
 		.window_s = r->window_s,
 		.within_s = r->within_s,
@@ -27,6 +26,10 @@ int jm_tune_open(
 	const char *controls;
 	char text[400];
 	int rc = jm_objective_parse(r->objective, &o.objective, &cli->err);
+
+	o.knob[0] = "gpu.power";
+	for (int k = 0; k < JM_TUNE_KNOBS && r->knobs && r->knobs[k]; k++)
+		o.knob[k] = r->knobs[k];
 
 	jm_count_interrupts(&cli->ctx, -1);
 	if (!rc)

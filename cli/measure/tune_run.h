@@ -11,7 +11,8 @@
 
 struct jm_tune_run {
 	/* options */
-	const char *knob, *objective, *control;
+	char *const *knobs; /* NULL-terminated; NULL = gpu.power */
+	const char *objective, *control;
 	char *const *found;
 	enum jm_tune_progress progress;
 	double window_s, within_s;
@@ -28,7 +29,7 @@ struct jm_tune_run {
 	json_t *json; /* the key of the record that jm_tune_key names; NULL until the end */
 };
 
-/* Takes hold of the knob. device: of --device, NULL = this machine. */
+/* Takes hold of the knobs. device: of --device, NULL = this machine. */
 int jm_tune_open(
 	struct jm_tune_run *r, struct jm_cli *cli, const char *device, struct jm_session *session);
 /* From here to jm_tune_end a thread of its own measures and sets. */

@@ -21,6 +21,7 @@ static const struct jm_key visit_keys[] = {
 			   "it; confirm: the best against the setting found"},
 	{FLAG("found", 0), .meaning = "the setting found was in force"},
 	{NUMBER("value", JM_KEY_NULL), .meaning = "of the knob; null = no number"},
+	{NUMBER("second", JM_KEY_NULL | JM_KEY_OPTIONAL), .meaning = "of the second knob"},
 	{POSITIVE("seconds", 0), .unit = "s", .meaning = "from report to report of progress"},
 	{POSITIVE("items", 0), .meaning = "done in them"},
 	{POSITIVE("joules", 0), .unit = "J",
@@ -49,6 +50,18 @@ static const struct jm_key visit_keys[] = {
 							      .meaning = "half its 95 % interval"  \
 	}
 
+static const struct jm_key second_keys[] = {
+	{TEXT("knob", 0), .meaning = "that was moved"},
+	{TEXT("unit", 0), .meaning = "of its values"},
+	{TEXTS("devices", 0), .meaning = "that have the knob"},
+	{NUMBER("min", 0), .meaning = "the least value that was allowed"},
+	{NUMBER("max", 0), .meaning = "the greatest one"},
+	{POSITIVE("step", 0), .meaning = "between values; 0 = any"},
+	{NUMBER("found", JM_KEY_NULL), .meaning = "the value before; null = no number"},
+	{NUMBER("chosen", JM_KEY_NULL), .meaning = "as that of the first knob"},
+	{0},
+};
+
 const struct jm_key jm__tune_keys[] = {
 	{TEXT("objective", 0), .meaning = "what is minimized, as --objective has it"},
 	{TEXT("knob", 0), .meaning = "that was moved"},
@@ -73,6 +86,8 @@ const struct jm_key jm__tune_keys[] = {
 	{FLAG("chosen_found", 0), .meaning = "what is held is the setting found"},
 	{NUMBER("chosen", JM_KEY_NULL),
 		.meaning = "the value that is held; where there is no choice the best so far"},
+	{OBJECT("second", JM_KEY_OPTIONAL), .keys = second_keys,
+		.meaning = "where two knobs were moved: the second one"},
 	{COUNT("searches", 0), .meaning = "begun"},
 	{COUNT("drifts", 0), .meaning = "times that energy or time per item moved while holding"},
 	{COUNT("lost", 0),

@@ -7,14 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GOLDEN	   0.381966011250105 /* 1 - 1/phi */
-#define RESOLUTION 0.08		     /* of the range: a narrower bracket is not divided */
+#define RESOLUTION 0.08 /* of the range: a narrower bracket is not divided */
 #define NEAR	   0.05 /* of the range: points of the grid this near to another are left out */
-#define MOST_GRID  5
-#define MOST_QUEUE 16
-#define LATE	   0.7 /* of the time of a search: the rest is for the comparison at its end */
-#define RECENT	   8   /* visits */
-#define ROUNDS	   3   /* over the grid, there and back */
+#define MOST_GRID  (JM_RANGE_GRID + 1)
+#define MOST_QUEUE 20
+#define MOST_LINES 4	/* of a search over two knobs */
+#define AROUND	   0.25 /* of the range, to either side: of the second line along a knob */
+#define LATE	   0.7	/* of the time of a search: the rest is for the comparison at its end */
+#define RECENT	   8	/* visits */
+#define ROUNDS	   3	/* over the grid, there and back */
 #define REST                                                                                       \
 	9 /* a comparison while holding is followed by this many times its length without one */
 
@@ -27,7 +28,9 @@ struct jm_search {
 	int queue[MOST_QUEUE], n_queue, at; /* points to visit next */
 	enum jm_stage stage;
 	int grid[MOST_GRID], n_grid, rounds; /* by value */
-	double low, high;		     /* the bracket, in the knob's unit */
+	int axis;			     /* the knob that is moved now */
+	int line, lines;		     /* the point where this line began; how many have */
+	double low, high;		     /* the bracket, in the unit of that knob */
 	int left, right;		     /* the two points in it that are compared */
 	int best;			     /* that is compared with the setting found */
 	int first;			     /* visit of this comparison */
@@ -40,24 +43,45 @@ struct jm_search {
 
 /* ---- points ---- */
 
-static double rounded(const struct jm_search *s, double x)
+static double range_of(const struct jm_search *s, int knob)
 {
-	double step = s->o.step;
-
-	if (step > 0)
-		x = s->o.min + step * round((x - s->o.min) / step);
-	return fmin(fmax(x, s->o.min), s->o.max);
+	return s->o.knob[knob].max - s->o.knob[knob].min;
 }
 
-/* The point nearest to x that the knob can take; JM_ENOMEM. */
+/* The point nearest to these values that the knobs can take; JM_ENOMEM. */
+static int point_of(struct jm_search *s, const double *x, struct jm_err *err)
+{
+	double value[JM_TUNE_KNOBS] = {0}, within[JM_TUNE_KNOBS] = {0};
+
+	for (int k = 0; k < s->o.n; k++) {
+		value[k] = jm_range_rounded(&s->o.knob[k], x[k]);
+		within[k] = s->o.knob[k].step / 2;
+	}
+	return jm_seen_point(&s->seen, value, within, err);
+}
+
+/* The point at x on this line. */
 static int point_at(struct jm_search *s, double x, struct jm_err *err)
 {
-	return jm_seen_point(&s->seen, rounded(s, x), s->o.step > 0 ? s->o.step / 2 : 0, err);
+	double value[JM_TUNE_KNOBS];
+
+	memcpy(value, s->seen.point[s->line].value, sizeof(value));
+	value[s->axis] = x;
+	return point_of(s, value, err);
 }
 
 static double x_of(const struct jm_search *s, int point)
 {
-	return s->seen.point[point].value;
+	return s->seen.point[point].value[s->axis];
+}
+
+/* Is the point on this line? */
+static bool is_on_line(const struct jm_search *s, int point)
+{
+	int other = 1 - s->axis;
+
+	return fabs(s->seen.point[point].value[other] - s->seen.point[s->line].value[other]) <=
+	       s->o.knob[other].step / 2;
 }
 
 /* ---- which are visited next ---- */
@@ -101,13 +125,23 @@ static int by_value(const struct jm_search *s, int a, int b)
 	return x_of(s, a) < x_of(s, b);
 }
 
+/* Are two points of the grid too near to each other for both? */
+static bool are_near(const struct jm_search *s, int a, int b)
+{
+	const double *x = s->seen.point[a].value, *y = s->seen.point[b].value;
+	bool near = true;
+
+	for (int k = 0; k < s->o.n; k++)
+		near = near && fabs(x[k] - y[k]) < NEAR * range_of(s, k);
+	return a == b || near;
+}
+
 static void add_to_grid(struct jm_search *s, int point)
 {
 	int i = s->n_grid;
 
 	for (int k = 0; k < s->n_grid; k++)
-		if (s->grid[k] == point ||
-			fabs(x_of(s, s->grid[k]) - x_of(s, point)) < NEAR * (s->o.max - s->o.min))
+		if (are_near(s, s->grid[k], point))
 			return;
 	while (i > 0 && by_value(s, point, s->grid[i - 1])) {
 		s->grid[i] = s->grid[i - 1];
@@ -119,20 +153,21 @@ static void add_to_grid(struct jm_search *s, int point)
 
 static int begin(struct jm_search *s, struct jm_err *err)
 {
-	double range = s->o.max - s->o.min;
-	const double x[] = {
-		s->o.min, s->o.max, s->o.min + GOLDEN * range, s->o.max - GOLDEN * range};
+	double x[JM_RANGE_GRID][JM_TUNE_KNOBS] = {{0}};
+	int n = jm_range_grid(s->o.knob, s->o.n, x);
 
 	enter(s, JM_STAGE_COARSE);
 	jm_seen_begin(&s->seen);
 	s->n_grid = s->rounds = 0;
+	s->axis = s->lines = 0;
+	s->line = JM_SEEN_FOUND;
 	s->stage_s = 0;
 	s->pending = false;
 	s->r.choice = JM_CHOICE_OPEN;
 	s->r.searches++;
 	add_to_grid(s, JM_SEEN_FOUND);
-	for (size_t i = 0; i < sizeof(x) / sizeof(x[0]); i++) {
-		int point = point_at(s, x[i], err);
+	for (int i = 0; i < n; i++) {
+		int point = point_of(s, x[i], err);
 
 		if (point < 0)
 			return point;
@@ -212,6 +247,12 @@ static void confirmed(struct jm_search *s)
 
 /* ---- golden section ---- */
 
+/* The first line along each of two knobs: it needs no more than the place of the second one. */
+static bool is_rough(const struct jm_search *s)
+{
+	return s->o.n > 1 && s->lines <= s->o.n;
+}
+
 /* Makes the two points that divide the bracket, of which `inner` is one if it is inside (-1 =
  * none), and lets them be visited; false: the bracket is not divided further. */
 static bool divide(struct jm_search *s, int inner, struct jm_err *err)
@@ -220,16 +261,16 @@ static bool divide(struct jm_search *s, int inner, struct jm_err *err)
 	bool kept = inner >= 0 && x_of(s, inner) > s->low && x_of(s, inner) < s->high;
 	int other, with;
 
-	if (width <= RESOLUTION * (s->o.max - s->o.min))
+	if (width <= (is_rough(s) ? 2 : 1) * RESOLUTION * range_of(s, s->axis))
 		return false;
-	with = kept ? inner : point_at(s, s->low + GOLDEN * width, err);
+	with = kept ? inner : point_at(s, s->low + JM_TUNE_GOLDEN * width, err);
 	if (with < 0)
 		return false;
 	other = point_at(s, s->low + s->high - x_of(s, with), err);
 	/* near the middle of the bracket its mirror is too near: the longer part is divided
 	 * instead */
 	if (other >= 0 && fabs(x_of(s, other) - x_of(s, with)) < 0.1 * width)
-		other = point_at(s, s->low + GOLDEN * width, err);
+		other = point_at(s, s->low + JM_TUNE_GOLDEN * width, err);
 	if (other < 0 || other == with || x_of(s, other) <= s->low || x_of(s, other) >= s->high)
 		return false;
 	s->left = by_value(s, with, other) ? with : other;
@@ -240,7 +281,7 @@ static bool divide(struct jm_search *s, int inner, struct jm_err *err)
 	return true;
 }
 
-/* The setting at which time per item is just allowed, by a line between the two points on either
+/* The setting at which time per item is just allowed, between the two points of this line on either
  * side of it; -1 = there is none on one side. */
 static int at_limit(struct jm_search *s, struct jm_err *err)
 {
@@ -251,6 +292,8 @@ static int at_limit(struct jm_search *s, struct jm_err *err)
 		double t = jm_seen_compare(&s->seen, i, JM_SEEN_FOUND, s->seen.since, JM_SEEN_TIME)
 				   .log;
 
+		if (!is_on_line(s, i))
+			continue;
 		if (t > limit && (slow < 0 || t < above)) {
 			slow = i;
 			above = t;
@@ -273,21 +316,46 @@ static void finish(struct jm_search *s, struct jm_err *err)
 	if (s->o.objective.kind == JM_MIN_SLOWDOWN)
 		limit = at_limit(s, err);
 	/* beyond the limit lies what is too slow: the minimum is there, or before it */
-	if (limit >= 0 && fabs(x_of(s, limit) - x_of(s, best)) <= s->high - s->low)
+	if (limit >= 0 && is_on_line(s, best) &&
+		fabs(x_of(s, limit) - x_of(s, best)) <= s->high - s->low)
 		best = limit;
 	confirm(s, best);
+}
+
+/* Another line, through the best point so far; false: there is none to follow. */
+static bool next_line(struct jm_search *s, struct jm_err *err)
+{
+	while (s->lines < MOST_LINES) {
+		int best = jm_seen_best(&s->seen), axis = s->lines % s->o.n;
+		const struct jm_search_range *r = &s->o.knob[axis];
+		double around = (s->lines < s->o.n ? 1 : AROUND) * range_of(s, axis);
+
+		if (s->lines >= s->o.n && best == s->line)
+			return false;
+		s->axis = axis;
+		s->line = best;
+		s->lines++;
+		s->low = fmax(x_of(s, best) - around, r->min);
+		s->high = fmin(x_of(s, best) + around, jm_range_rounded(r, r->max));
+		if (divide(s, best, err))
+			return true;
+	}
+	return false;
 }
 
 static void narrow(struct jm_search *s, struct jm_err *err)
 {
 	struct jm_tune_gain d =
 		jm_seen_compare(&s->seen, s->left, s->right, s->first, JM_SEEN_COST);
-	bool separated = fabs(d.log) > d.half;
+	/* over two knobs one is often bounded by the other: then the noise of many visits must not
+	 * lead along a plateau */
+	bool separated = fabs(d.log) > fmax(d.half, s->o.n > 1 ? JM_TUNE_ALIKE : 0);
 	int inner, fewest = jm_seen_count(&s->seen, s->left, s->first),
 		   others = jm_seen_count(&s->seen, s->right, s->first);
 
 	fewest = others < fewest ? others : fewest;
-	if (!separated && d.half > JM_TUNE_ALIKE && fewest < JM_TUNE_VISITS) {
+	if (!separated && d.half > JM_TUNE_ALIKE &&
+		fewest < JM_TUNE_VISITS / (is_rough(s) ? 2 : 1)) {
 		visit_pair(s, fewest % 2 ? s->left : s->right, fewest % 2 ? s->right : s->left);
 		return;
 	}
@@ -297,8 +365,9 @@ static void narrow(struct jm_search *s, struct jm_err *err)
 		s->high = x_of(s, s->right);
 	else
 		s->low = x_of(s, s->left);
-	if (!divide(s, inner, err))
-		finish(s, err);
+	if (divide(s, inner, err) || (s->o.n > 1 && next_line(s, err)))
+		return;
+	finish(s, err);
 }
 
 /* ---- the grid ---- */
@@ -350,9 +419,14 @@ static void bracket(struct jm_search *s, struct jm_err *err)
 		hold(s, JM_CHOICE_FLAT, JM_SEEN_FOUND);
 		return;
 	}
+	s->stage = JM_STAGE_GOLDEN;
+	if (s->o.n > 1) {
+		if (!next_line(s, err))
+			finish(s, err);
+		return;
+	}
 	s->low = x_of(s, s->grid[middle > 0 ? middle - 1 : 0]);
 	s->high = x_of(s, s->grid[middle < s->n_grid - 1 ? middle + 1 : middle]);
-	s->stage = JM_STAGE_GOLDEN;
 	if (!divide(s, s->grid[middle], err))
 		finish(s, err);
 }
@@ -387,35 +461,30 @@ static int held(struct jm_search *s, const struct jm_visit *v, struct jm_err *er
 
 /* ---- what others call ---- */
 
-static bool has_range(const struct jm_search_options *o)
-{
-	double range = o->max - o->min;
-
-	return isfinite(range) && range > 0 && o->step >= 0 &&
-	       !(o->step > 0 && range / o->step < JM_TUNE_SETTINGS - 1);
-}
-
 int jm_search_new(
 	const struct jm_search_options *options, struct jm_search **ret, struct jm_err *err)
 {
 	const struct jm_tune_gain unknown = {NAN, NAN};
+	double place[JM_TUNE_KNOBS] = {0};
 	struct jm_search *s;
-	int rc;
+	int rc = 0;
 
-	if (!has_range(options))
-		return jm_err_set(err, JM_ERANGE,
-			"From %g to %g in steps of %g there are less than %d settings; give the "
-			"knob a wider range, or smaller steps.",
-			options->min, options->max, options->step, JM_TUNE_SETTINGS);
+	for (int k = 0; !rc && k < options->n; k++) {
+		const struct jm_search_range *r = &options->knob[k];
+
+		rc = jm_range_check(r, err);
+		place[k] = isnan(r->found) ? r->max : r->found;
+	}
+	if (rc)
+		return rc;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a search.");
 	s->o = *options;
 	s->r = (struct jm_search_result){
 		.objective = unknown, .energy = unknown, .time = unknown, .best.found = true};
-	s->r.best.value = options->found;
-	rc = jm_seen_init(&s->seen, &options->objective, options->limit_watts,
-		isnan(options->found) ? options->max : options->found, err);
+	memcpy(s->r.best.value, place, sizeof(place));
+	rc = jm_seen_init(&s->seen, &options->objective, options->limit_watts, place, err);
 	if (!rc)
 		rc = begin(s, err);
 	if (rc) {

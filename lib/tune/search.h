@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The search for the setting of one knob with the lowest objective, from visits that somebody else
- * makes: no clock, no sensor, no knob.
+ * The search for the setting of one knob, or of two, with the lowest objective, from visits that
+ * somebody else makes: no clock, no sensor, no knob.
  *
  *	jm_search_next	which setting to hold during the next visit
  *	jm_search_add	what came of that visit
@@ -15,6 +15,10 @@
  * found by visits of both made for it, from which the gain is known; the best is held if it is
  * better, the setting found otherwise.
  *
+ * With two knobs the grid has both ends and the middle of each, and the setting found. From its
+ * best point on, a golden section follows one knob while the other stands still, then the other,
+ * and both again within a quarter of the range, until a line brings no other best point.
+ *
  * While a setting is held, visits go on. Where energy or time per item have moved, both settings
  * are compared again, and where the searches so far took less than JM_TUNE_SHARE of the time, the
  * search begins anew.
@@ -25,16 +29,16 @@
 #ifndef JM_SEARCH_H
 #define JM_SEARCH_H
 
-#include "visit.h"
+#include "search_range.h"
 
 extern const char
 	*const jm_stage_names[]; /* "coarse", "golden", "confirm", "hold", NULL: of enum jm_stage */
 
 struct jm_search_options {
 	struct jm_objective objective;
-	double min, max, step; /* of the knob, in its unit; step 0 = any */
-	double found;	       /* the value found; NAN = it is no number, and counts as max */
-	double limit_watts;    /* of the setting found, all devices together; for ZEUS */
+	struct jm_search_range knob[JM_TUNE_KNOBS];
+	int n;		    /* knobs */
+	double limit_watts; /* of the setting found, all devices together; for ZEUS */
 	double within_s; /* for a search; then the best so far is compared with the setting found */
 };
 

@@ -11,7 +11,8 @@
 
 /* ---- points and visits ---- */
 
-static int add_point(struct jm_seen *s, double value, bool found, struct jm_err *err)
+static int add_point(
+	struct jm_seen *s, const double value[JM_TUNE_KNOBS], bool found, struct jm_err *err)
 {
 	struct jm_tune_setting *grown =
 		reallocarray(s->point, (size_t)s->n_points + 1, sizeof(*grown));
@@ -19,12 +20,13 @@ static int add_point(struct jm_seen *s, double value, bool found, struct jm_err 
 	if (!grown)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the settings of a search.");
 	s->point = grown;
-	grown[s->n_points] = (struct jm_tune_setting){found, value};
+	grown[s->n_points].found = found;
+	memcpy(grown[s->n_points].value, value, sizeof(grown->value));
 	return s->n_points++;
 }
 
 int jm_seen_init(struct jm_seen *s, const struct jm_objective *objective, double limit_watts,
-	double found, struct jm_err *err)
+	const double found[JM_TUNE_KNOBS], struct jm_err *err)
 {
 	int point;
 
@@ -45,10 +47,20 @@ void jm_seen_begin(struct jm_seen *s)
 	s->since = s->n;
 }
 
-int jm_seen_point(struct jm_seen *s, double value, double within, struct jm_err *err)
+static bool is_near(const struct jm_tune_setting *a, const double *value, const double *within)
+{
+	bool near = true;
+
+	for (int k = 0; k < JM_TUNE_KNOBS; k++)
+		near = near && fabs(a->value[k] - value[k]) <= within[k];
+	return near;
+}
+
+int jm_seen_point(struct jm_seen *s, const double value[JM_TUNE_KNOBS],
+	const double within[JM_TUNE_KNOBS], struct jm_err *err)
 {
 	for (int i = 0; i < s->n_points; i++)
-		if (fabs(s->point[i].value - value) <= within)
+		if (is_near(&s->point[i], value, within))
 			return i;
 	return add_point(s, value, false, err);
 }

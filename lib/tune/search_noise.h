@@ -27,14 +27,15 @@ struct jm_seen {
 
 enum jm_seen_what { JM_SEEN_COST, JM_SEEN_ENERGY, JM_SEEN_TIME };
 
-/* found: its value, for the place on the curve. */
+/* found: its values, for the place on the curve. */
 int jm_seen_init(struct jm_seen *s, const struct jm_objective *objective, double limit_watts,
-	double found, struct jm_err *err);
+	const double found[JM_TUNE_KNOBS], struct jm_err *err);
 void jm_seen_done(struct jm_seen *s);
 /* A search begins: what was seen before counts no more. */
 void jm_seen_begin(struct jm_seen *s);
-/* The point of this value, or one that is at most `within` away; JM_ENOMEM. */
-int jm_seen_point(struct jm_seen *s, double value, double within, struct jm_err *err);
+/* The point of these values, or one that is at most `within` of each away; JM_ENOMEM. */
+int jm_seen_point(struct jm_seen *s, const double value[JM_TUNE_KNOBS],
+	const double within[JM_TUNE_KNOBS], struct jm_err *err);
 /*
  * ret_again: the visit differs from the earlier ones of its point by more than JM_TUNE_ODD, as
  * where the work was interrupted: it is set aside, and to be made again. If that one differs, too,

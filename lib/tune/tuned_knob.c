@@ -165,9 +165,7 @@ static void note(struct jm_tuned_knob *k, int n_applied)
 	}
 }
 
-/* The knob stays in our hands, so that no other program takes it between two visits: found values
- * are set again, and not given back, wherever they are known. */
-static int set_found(struct jm_tuned_knob *k, struct jm_err *err)
+int jm_tuned_knob_set_found(struct jm_tuned_knob *k, struct jm_err *err)
 {
 	int n = 0, rc;
 
@@ -181,15 +179,13 @@ static int set_found(struct jm_tuned_knob *k, struct jm_err *err)
 	return rc;
 }
 
-int jm_tuned_knob_set(struct jm_tuned_knob *k, struct jm_tune_setting setting, struct jm_err *err)
+int jm_tuned_knob_set(struct jm_tuned_knob *k, double value, struct jm_err *err)
 {
 	struct jm_setting s = {.value = k->knob->kind == JM_KNOB_RANGE
-						? jm_knob_value_between(k->knob->min, setting.value)
-						: jm_knob_value_of(setting.value)};
+						? jm_knob_value_between(k->knob->min, value)
+						: jm_knob_value_of(value)};
 	int n = 0, rc;
 
-	if (setting.found)
-		return set_found(k, err);
 	memcpy(s.knob, k->name, sizeof(s.knob));
 	memcpy(s.selector, k->selector, sizeof(s.selector));
 	rc = jm_guard_set(k->guard, &s, 1, k->now, &n, err);

@@ -32,7 +32,10 @@ int jm_tuned_knob_open(
 	struct jm_tuned_knob *k, struct jm_guard *guard, const char *text, struct jm_err *err);
 void jm_tuned_knob_close(struct jm_tuned_knob *k);
 /* All devices or none, as jm_guard_set. */
-int jm_tuned_knob_set(struct jm_tuned_knob *k, struct jm_tune_setting setting, struct jm_err *err);
+int jm_tuned_knob_set(struct jm_tuned_knob *k, double value, struct jm_err *err);
+/* The values found. The knob stays in our hands, so that no other program takes it between two
+ * visits, wherever they are known. */
+int jm_tuned_knob_set_found(struct jm_tuned_knob *k, struct jm_err *err);
 /*
  * Each device its own number, whose sum is never above `most` on the way: first those that fall are
  * set and read back, then those that rise, by as much less as a device enforces more than it was

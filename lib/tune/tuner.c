@@ -118,7 +118,21 @@ static void settle(struct jm_tuner *t, int64_t now)
 
 static bool same(struct jm_tune_setting a, struct jm_tune_setting b)
 {
-	return a.found == b.found && (a.found || a.value == b.value);
+	bool alike = true;
+
+	for (int k = 0; k < JM_TUNE_KNOBS; k++)
+		alike = alike && a.value[k] == b.value[k];
+	return a.found == b.found && (a.found || alike);
+}
+
+static int set_knobs(struct jm_tuner *t, struct jm_tune_setting setting, struct jm_err *err)
+{
+	int rc = 0;
+
+	for (int k = 0; !rc && k < t->n_knobs; k++)
+		rc = setting.found ? jm_tuned_knob_set_found(&t->knob[k], err)
+				   : jm_tuned_knob_set(&t->knob[k], setting.value[k], err);
+	return rc;
 }
 
 static int set_next(struct jm_tuner *t, bool *ret_changed, struct jm_err *err)
@@ -127,11 +141,11 @@ static int set_next(struct jm_tuner *t, bool *ret_changed, struct jm_err *err)
 	int rc = 0;
 
 	if (t->budget.budget)
-		return jm_tuned_budget_apply(&t->budget, &t->knob, ret_changed, err);
+		return jm_tuned_budget_apply(&t->budget, t->knob, ret_changed, err);
 	next = jm_search_next(t->search);
 	*ret_changed = !same(next, t->setting);
 	if (*ret_changed)
-		rc = jm_tuned_knob_set(&t->knob, next, err);
+		rc = set_knobs(t, next, err);
 	t->setting = next;
 	return rc;
 }
@@ -189,14 +203,15 @@ static struct report newest(struct jm_tuner *t)
 	return r;
 }
 
-/* Is the meter of a device that the knob sets? */
+/* Is the meter of a device that a knob sets? */
 static bool is_tuned(const struct jm_tuner *t, const struct jm_meter *m)
 {
 	const struct jm_knobs *knobs = jm_guard_knobs(t->o.guard);
 
-	for (int i = 0; i < t->knob.n; i++)
-		if (!strcmp(knobs->knob[t->knob.index[i]].device, m->device))
-			return true;
+	for (int k = 0; k < t->n_knobs; k++)
+		for (int i = 0; i < t->knob[k].n; i++)
+			if (!strcmp(knobs->knob[t->knob[k].index[i]].device, m->device))
+				return true;
 	return false;
 }
 
@@ -245,7 +260,7 @@ static int check_activity(struct jm_tuner *t, struct jm_err *err)
 		"No source reports utilisation and clock of the devices of %s, so --progress gpu "
 		"has nothing to count; let the command report its items ('joulemark mark', "
 		"--items-regex).",
-		t->knob.name);
+		t->knob[0].name);
 }
 
 /* ---- windows ---- */
@@ -274,8 +289,22 @@ static int set_again(struct jm_tuner *t, struct jm_err *err)
 {
 	if (t->budget.budget)
 		return jm_tuned_knob_set_each(
-			&t->knob, t->budget.limit, t->budget.most, &t->budget.sum, err);
-	return jm_tuned_knob_set(&t->knob, t->setting, err);
+			t->knob, t->budget.limit, t->budget.most, &t->budget.sum, err);
+	return set_knobs(t, t->setting, err);
+}
+
+/* Has another program moved one of the knobs? ret_knob: which one. */
+static int any_moved(struct jm_tuner *t, bool *ret, int *ret_knob, struct jm_err *err)
+{
+	int rc = 0;
+
+	*ret = false;
+	*ret_knob = 0;
+	for (int k = 0; !rc && !*ret && k < t->n_knobs; k++) {
+		rc = jm_tuned_knob_moved(&t->knob[k], ret, err);
+		*ret_knob = k;
+	}
+	return rc;
 }
 
 /* A visit that another program has spoilt, and what it set, count for nothing. */
@@ -284,8 +313,9 @@ static bool was_moved(struct jm_tuner *t, int64_t now)
 	struct jm_err err = JM_ERR_INIT;
 	bool moved = false;
 	char why[200];
+	int k;
 
-	if (jm_tuned_knob_moved(&t->knob, &moved, &err)) {
+	if (any_moved(t, &moved, &k, &err)) {
 		stop(t, err.text);
 		return true;
 	}
@@ -293,7 +323,7 @@ static bool was_moved(struct jm_tuner *t, int64_t now)
 		return false;
 	t->lost++;
 	if (++t->moved >= MOST_MOVED) {
-		snprintf(why, sizeof(why), "Another program changes %s as well.", t->knob.name);
+		snprintf(why, sizeof(why), "Another program changes %s as well.", t->knob[k].name);
 		stop(t, why);
 	} else if (set_again(t, &err)) {
 		stop(t, err.text);
@@ -351,7 +381,7 @@ static int learn(struct jm_tuner *t, const struct jm_visit *v)
 	int before, rc;
 
 	if (t->budget.budget)
-		return jm_tuned_budget_add(&t->budget, &t->knob, t->o.session, t->window.t0_ns,
+		return jm_tuned_budget_add(&t->budget, t->knob, t->o.session, t->window.t0_ns,
 			t->window.t1_ns, v->items);
 	before = jm_search_visits(t->search);
 	count_saved(t, v);
@@ -460,28 +490,62 @@ void jm_tuner_end(struct jm_tuner *t)
 
 static int open_search(struct jm_tuner *t, struct jm_err *err)
 {
-	const struct jm_search_options o = {
+	struct jm_search_options o = {
 		.objective = t->o.objective,
-		.min = t->knob.min,
-		.max = t->knob.max,
-		.step = t->knob.step,
-		.found = t->knob.found,
-		.limit_watts = t->knob.found_sum,
+		.n = t->n_knobs,
+		.limit_watts = t->knob[0].found_sum,
 		.within_s = t->o.within_s,
 	};
+	struct jm_tune_setting highest = {.found = false};
+	bool all_known = true;
 	int rc;
 
-	if (o.objective.kind == JM_MIN_ZEUS && strcmp(t->knob.knob->unit, "W") != 0)
+	for (int k = 0; k < t->n_knobs; k++) {
+		const struct jm_tuned_knob *knob = &t->knob[k];
+
+		o.knob[k] = (struct jm_search_range){knob->min, knob->max, knob->step, knob->found};
+		highest.value[k] = knob->max;
+		all_known = all_known && !isnan(knob->found);
+	}
+	if (o.objective.kind == JM_MIN_ZEUS && strcmp(t->knob[0].knob->unit, "W") != 0)
 		return jm_err_set(err, JM_EUSAGE,
-			"--objective zeus needs a power limit, and %s is none; take edp or eds.",
-			t->knob.name);
+			"--objective zeus needs a power limit as the first knob, and %s is none; "
+			"take edp or eds.",
+			t->knob[0].name);
 	rc = jm_search_new(&o, &t->search, err);
 	/* a value that is not known cannot be set again: whether the knob can be set shows with
 	 * another one */
-	if (!rc && isnan(t->knob.found))
-		rc = jm_tuned_knob_set(
-			&t->knob, (struct jm_tune_setting){.value = t->knob.max}, err);
-	return rc ? rc : jm_tuned_knob_set(&t->knob, t->setting, err);
+	if (!rc && !all_known)
+		rc = set_knobs(t, highest, err);
+	return rc ? rc : set_knobs(t, t->setting, err);
+}
+
+/* Does a device have both knobs, which are one and the same? */
+static bool are_one(const struct jm_tuned_knob *a, const struct jm_tuned_knob *b)
+{
+	for (int i = 0; i < a->n; i++)
+		for (int k = 0; k < b->n; k++)
+			if (a->index[i] == b->index[k])
+				return true;
+	return false;
+}
+
+static int open_knobs(struct jm_tuner *t, struct jm_err *err)
+{
+	for (; t->n_knobs < JM_TUNE_KNOBS && t->o.knob[t->n_knobs]; t->n_knobs++) {
+		struct jm_tuned_knob *k = &t->knob[t->n_knobs];
+		int rc = jm_tuned_knob_open(k, t->o.guard, t->o.knob[t->n_knobs], err);
+
+		if (rc)
+			return rc;
+		if (llround(k->settle_s * 1e9) > t->settle_ns)
+			t->settle_ns = llround(k->settle_s * 1e9);
+	}
+	if (t->n_knobs < 2 || !are_one(&t->knob[0], &t->knob[1]))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"--knob %s is given twice for one device; give two knobs, or different devices.",
+		t->knob[1].name);
 }
 
 int jm_tuner_new(const struct jm_tuner_options *options, struct jm_tuner **ret, struct jm_err *err)
@@ -497,7 +561,7 @@ int jm_tuner_new(const struct jm_tuner_options *options, struct jm_tuner **ret, 
 	t->setting.found = true;
 	t->items = NAN;
 	pthread_mutex_init(&t->lock, NULL);
-	rc = jm_tuned_knob_open(&t->knob, options->guard, options->knob, err);
+	rc = open_knobs(t, err);
 	if (!rc)
 		rc = choose_meters(t, err);
 	if (!rc)
@@ -505,15 +569,13 @@ int jm_tuner_new(const struct jm_tuner_options *options, struct jm_tuner **ret, 
 	/* another holder, or missing rights, show before the work begins */
 	if (!rc && options->budget_watts > 0)
 		rc = jm_tuned_budget_open(
-			&t->budget, &t->knob, options->budget_watts, options->share, err);
+			&t->budget, t->knob, options->budget_watts, options->share, err);
 	else if (!rc)
 		rc = open_search(t, err);
 	if (rc) {
 		jm_tuner_free(t);
 		return rc;
 	}
-	if (llround(t->knob.settle_s * 1e9) > t->settle_ns)
-		t->settle_ns = llround(t->knob.settle_s * 1e9);
 	t->began_ns = now_of(t);
 	settle(t, t->began_ns);
 	*ret = t;
@@ -526,7 +588,8 @@ void jm_tuner_free(struct jm_tuner *t)
 		return;
 	jm_search_free(t->search);
 	jm_tuned_budget_close(&t->budget);
-	jm_tuned_knob_close(&t->knob);
+	for (int k = 0; k < JM_TUNE_KNOBS; k++)
+		jm_tuned_knob_close(&t->knob[k]);
 	pthread_mutex_destroy(&t->lock);
 	free(t->start_ns);
 	free(t);

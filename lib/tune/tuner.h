@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tunes a knob while work runs: holds each setting of a search (search.h) for a window, with energy
- * from a session and items from whoever sees them, and the best one afterwards.
+ * Tunes a knob, or two, while work runs: holds each setting of a search (search.h) for a window,
+ * with energy from a session and items from whoever sees them, and the best one afterwards.
  *
  *	jm_tuner_new		takes hold of the knob: another holder is an error before the work
  *				begins
@@ -32,7 +32,8 @@ struct jm_tuner_options {
 	struct jm_ctx *ctx;
 	struct jm_session *session;
 	struct jm_guard *guard;
-	const char *knob; /* as jm_tuned_knob_open reads it */
+	/* as jm_tuned_knob_open reads them; NULL after the last */
+	const char *knob[JM_TUNE_KNOBS + 1];
 	struct jm_objective objective;
 	/* JM_TUNE_GPU: there are no reports of items; a billion cycles of busy GPUs stand for them,
 	 * which is an estimate: work that waits for memory does less in them than it seems to. */

@@ -21,9 +21,10 @@ static json_t *percent_half(const struct jm_tune_gain *g)
 	return jm_json_number(100 * exp(g->log) * g->half);
 }
 
-static json_t *value_or_null(const struct jm_tuner *t, struct jm_tune_setting s)
+/* Of the knob k. */
+static json_t *value_or_null(const struct jm_tuner *t, struct jm_tune_setting s, int k)
 {
-	return jm_json_number(s.found ? t->knob.found : s.value);
+	return jm_json_number(s.found ? t->knob[k].found : s.value[k]);
 }
 
 static json_t *visit_json(const struct jm_tuner *t, int i)
@@ -36,7 +37,9 @@ static json_t *visit_json(const struct jm_tuner *t, int i)
 	jm_json_set_number(&json, "start_s", (double)start * 1e-9);
 	jm_json_set_text(&json, "stage", jm_stage_names[v->stage]);
 	jm_json_set_bool(&json, "found", v->setting.found);
-	jm_json_set(&json, "value", value_or_null(t, v->setting));
+	jm_json_set(&json, "value", value_or_null(t, v->setting, 0));
+	if (t->n_knobs > 1)
+		jm_json_set(&json, "second", value_or_null(t, v->setting, 1));
 	jm_json_set_number(&json, "seconds", v->seconds);
 	jm_json_set_number(&json, "items", v->items);
 	jm_json_set_number(&json, "joules", v->joules);
@@ -94,14 +97,34 @@ static void why_text(
 		snprintf(out, size, "The work ended before the search did.");
 }
 
-static json_t *devices_json(const struct jm_tuner *t)
+static json_t *devices_json(const struct jm_tuner *t, const struct jm_tuned_knob *knob)
 {
 	const struct jm_knobs *knobs = jm_guard_knobs(t->o.guard);
 	json_t *devices = json_array();
 
-	for (int i = 0; i < t->knob.n; i++)
-		json_array_append_new(devices, json_string(knobs->knob[t->knob.index[i]].device));
+	for (int i = 0; i < knob->n; i++)
+		json_array_append_new(devices, json_string(knobs->knob[knob->index[i]].device));
 	return devices;
+}
+
+static void set_knob(json_t **json, const struct jm_tuner *t, const struct jm_tuned_knob *knob)
+{
+	jm_json_set_text(json, "knob", knob->name);
+	jm_json_set_text(json, "unit", knob->knob->unit);
+	jm_json_set(json, "devices", devices_json(t, knob));
+	jm_json_set_number(json, "min", knob->min);
+	jm_json_set_number(json, "max", knob->max);
+	jm_json_set_number(json, "step", knob->step);
+	jm_json_set_number(json, "found", knob->found);
+}
+
+static json_t *second_json(const struct jm_tuner *t, struct jm_tune_setting chosen)
+{
+	json_t *json = json_object();
+
+	set_knob(&json, t, &t->knob[1]);
+	jm_json_set(&json, "chosen", value_or_null(t, chosen, 1));
+	return json;
 }
 
 static json_t *what_json(const struct jm_tuner *t)
@@ -111,13 +134,7 @@ static json_t *what_json(const struct jm_tuner *t)
 
 	jm_objective_text(&t->o.objective, objective, sizeof(objective));
 	jm_json_set_text(&json, "objective", objective);
-	jm_json_set_text(&json, "knob", t->knob.name);
-	jm_json_set_text(&json, "unit", t->knob.knob->unit);
-	jm_json_set(&json, "devices", devices_json(t));
-	jm_json_set_number(&json, "min", t->knob.min);
-	jm_json_set_number(&json, "max", t->knob.max);
-	jm_json_set_number(&json, "step", t->knob.step);
-	jm_json_set_number(&json, "found", t->knob.found);
+	set_knob(&json, t, &t->knob[0]);
 	jm_json_set_text(&json, "progress", jm_tune_progress_names[t->o.progress]);
 	jm_json_set_text(&json, "origin", jm_origin_name(t->origin));
 	jm_json_set_number(&json, "window_s", t->o.window_s);
@@ -151,7 +168,9 @@ json_t *jm_tuner_json(const struct jm_tuner *t)
 	jm_json_set_text(&more, "choice", jm_choice_names[r.choice]);
 	jm_json_set_text(&more, "why", why);
 	jm_json_set_bool(&more, "chosen_found", r.best.found);
-	jm_json_set(&more, "chosen", value_or_null(t, r.best));
+	jm_json_set(&more, "chosen", value_or_null(t, r.best, 0));
+	if (t->n_knobs > 1)
+		jm_json_set(&more, "second", second_json(t, r.best));
 	jm_json_set_int(&more, "searches", r.searches);
 	jm_json_set_int(&more, "drifts", r.drifts);
 	jm_json_set_int(&more, "lost", t->lost);
@@ -174,13 +193,14 @@ json_t *jm_tuner_json(const struct jm_tuner *t)
 static json_t *limits_json(const struct jm_tuner *t, const struct jm_budget_result *r)
 {
 	const struct jm_knobs *knobs = jm_guard_knobs(t->o.guard);
+	const struct jm_tuned_knob *knob = &t->knob[0];
 	json_t *limits = json_array();
 
-	for (int i = 0; i < t->knob.n; i++)
+	for (int i = 0; i < knob->n; i++)
 		json_array_append_new(limits,
 			json_pack("{s:s, s:o, s:f, s:o}", "device",
-				knobs->knob[t->knob.index[i]].device, "found",
-				jm_json_number(jm_knob_value_number(&t->knob.of_found[i].value)),
+				knobs->knob[knob->index[i]].device, "found",
+				jm_json_number(jm_knob_value_number(&knob->of_found[i].value)),
 				"limit", r->limit[i], "watts",
 				jm_json_number(r->visits ? t->budget.watts[i] : NAN)));
 	return limits;
@@ -194,7 +214,7 @@ json_t *jm_tuner_budget_json(const struct jm_tuner *t)
 	jm_budget_result(t->budget.budget, &r);
 	jm_json_set_number(&json, "watts", t->budget.most);
 	jm_json_set_text(&json, "share", jm_share_names[t->o.share]);
-	jm_json_set_text(&json, "knob", t->knob.name);
+	jm_json_set_text(&json, "knob", t->knob[0].name);
 	jm_json_set_text(&json, "progress", jm_tune_progress_names[t->o.progress]);
 	jm_json_set(&json, "limits", limits_json(t, &r));
 	jm_json_set_number(&json, "enforced_most_watts", t->budget.sum_most);

@@ -25,7 +25,8 @@ struct jm__tuner_window {
 
 struct jm_tuner {
 	struct jm_tuner_options o;
-	struct jm_tuned_knob knob;
+	struct jm_tuned_knob knob[JM_TUNE_KNOBS];
+	int n_knobs;
 	struct jm_search *search; /* NULL = there is a budget */
 	struct jm_tuned_budget budget;
 	enum jm__tuner_state state;

@@ -16,10 +16,13 @@
 
 enum jm_stage { JM_STAGE_COARSE, JM_STAGE_GOLDEN, JM_STAGE_CONFIRM, JM_STAGE_HOLD };
 
-/* found: the setting that was found, whatever its value is. */
+#define JM_TUNE_GOLDEN 0.381966011250105 /* 1 - 1/phi */
+#define JM_TUNE_KNOBS  2		 /* that one search moves, at most */
+
+/* found: the setting that was found, whatever its values are. */
 struct jm_tune_setting {
 	bool found;
-	double value; /* in the knob's unit */
+	double value[JM_TUNE_KNOBS]; /* in the unit of each knob; 0 of those that there are not */
 };
 
 struct jm_visit {

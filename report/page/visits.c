@@ -11,17 +11,19 @@
 /* The last `most` visits by key: {"start_s": [...], ...}. */
 static json_t *by_key(const json_t *visits, size_t most)
 {
-	static const char *const keys[] = {"start_s", "stage", "found", "value", "objective",
-		"objective_error", "aside", NULL};
+	static const char *const keys[] = {"start_s", "stage", "found", "value", "second",
+		"objective", "objective_error", "aside", NULL};
 	size_t n = json_array_size(visits), first = n > most ? n - most : 0;
 	json_t *out = json_object();
 
 	for (int k = 0; keys[k]; k++) {
 		json_t *list = json_array();
 
-		for (size_t i = first; i < n; i++)
-			json_array_append(
-				list, json_object_get(json_array_get(visits, i), keys[k]));
+		for (size_t i = first; i < n; i++) {
+			json_t *value = json_object_get(json_array_get(visits, i), keys[k]);
+
+			json_array_append(list, value ? value : json_null());
+		}
 		json_object_set_new(out, keys[k], list);
 	}
 	return out;

@@ -15,16 +15,25 @@ static double number(const json_t *tune, const char *key)
 	return jm_json_real(json_object_get(tune, key));
 }
 
-/* "395 W" */
+/* ", 395 W" */
+static void add_value(double value, const char *unit, char *out, size_t size)
+{
+	char text[60] = "no limit";
+
+	if (!isnan(value))
+		jm_text_quantity(value, NAN, unit, text, sizeof(text));
+	jm_text_append(out, size, *out ? ", " : "", text);
+}
+
+/* "395 W", or "395 W, 1200 MHz" of two knobs */
 static void value_text(const json_t *tune, const char *key, char *out, size_t size)
 {
-	double value = number(tune, key);
-	const char *unit = jm_json_text(tune, "unit");
+	const json_t *second = json_object_get(tune, "second");
 
-	if (isnan(value))
-		snprintf(out, size, "no limit");
-	else
-		jm_text_quantity(value, NAN, unit, out, size);
+	*out = '\0';
+	add_value(number(tune, key), jm_json_text(tune, "unit"), out, size);
+	if (second)
+		add_value(number(second, key), jm_json_text(second, "unit"), out, size);
 }
 
 /* ", energy -35 % ± 1 %" */
@@ -54,11 +63,13 @@ static void put(FILE *out, const char *label, const char *text, int width)
 static void put_what(const json_t *tune, FILE *out, int width)
 {
 	bool gpu = !strcmp(jm_json_text(tune, "progress"), "gpu");
+	const json_t *second = json_object_get(tune, "second");
 	size_t n = json_array_size(json_object_get(tune, "devices"));
 	char text[300];
 
-	snprintf(text, sizeof(text), "%s of %zu %s for the least %s, by %s and %s energy",
-		jm_json_text(tune, "knob"), n, n == 1 ? "device" : "devices",
+	snprintf(text, sizeof(text), "%s%s%s of %zu %s for the least %s, by %s and %s energy",
+		jm_json_text(tune, "knob"), second ? " and " : "",
+		second ? jm_json_text(second, "knob") : "", n, n == 1 ? "device" : "devices",
 		jm_json_text(tune, "objective"),
 		gpu ? "busy cycles of the GPU (an estimate)" : "items",
 		jm_json_text(tune, "origin"));
@@ -68,7 +79,7 @@ static void put_what(const json_t *tune, FILE *out, int width)
 static void put_choice(const json_t *tune, FILE *out, int width)
 {
 	bool open = !strcmp(jm_json_text(tune, "choice"), "open");
-	char chosen[60], found[60], text[500];
+	char chosen[100], found[100], text[600];
 
 	value_text(tune, "chosen", chosen, sizeof(chosen));
 	value_text(tune, "found", found, sizeof(found));
@@ -182,9 +193,9 @@ void jm_tuning_print(const json_t *record, FILE *out, int width)
 
 /* ---- the curve ---- */
 
-/* The visits of one value together. */
+/* The visits of one setting together. */
 struct place {
-	double value;
+	double value, second; /* NAN = no number, or no second knob */
 	bool found;
 	int visits;
 	double seconds, items, joules;
@@ -193,21 +204,27 @@ struct place {
 
 static int by_value(const void *a, const void *b)
 {
-	double x = ((const struct place *)a)->value, y = ((const struct place *)b)->value;
+	const struct place *p = a, *q = b;
+	int first = (p->value > q->value) - (p->value < q->value);
 
-	return (x > y) - (x < y);
+	return first ? first : (p->second > q->second) - (p->second < q->second);
+}
+
+static bool is_at(const struct place *p, double value, double second)
+{
+	return p->value == value && (p->second == second || (isnan(p->second) && isnan(second)));
 }
 
 static void add_visit(struct place *place, int *n, const json_t *visit)
 {
-	double value = number(visit, "value");
+	double value = number(visit, "value"), second = number(visit, "second");
 	bool found = json_is_true(json_object_get(visit, "found"));
 	int i = 0;
 
-	while (i < *n && !(place[i].found == found && (found || place[i].value == value)))
+	while (i < *n && !(place[i].found == found && (found || is_at(&place[i], value, second))))
 		i++;
 	if (i == *n)
-		place[(*n)++] = (struct place){.value = value, .found = found};
+		place[(*n)++] = (struct place){.value = value, .second = second, .found = found};
 	place[i].visits++;
 	place[i].seconds += number(visit, "seconds");
 	place[i].items += number(visit, "items");
@@ -217,16 +234,18 @@ static void add_visit(struct place *place, int *n, const json_t *visit)
 
 /* Energy and time per item in place of sums. */
 static int put_place(struct jm_grid *g, int row, const struct place *p, const struct place *found,
-	const char *unit, struct jm_err *err)
+	const json_t *tune, struct jm_err *err)
 {
+	const json_t *second = json_object_get(tune, "second");
 	double energy = p->joules / p->items, time = p->seconds / p->items;
 	double energy_found = found->joules / found->items,
 	       time_found = found->seconds / found->items;
-	char value[60] = "no limit";
+	char value[100] = "";
 	int rc;
 
-	if (!isnan(p->value))
-		jm_text_quantity(p->value, NAN, unit, value, sizeof(value));
+	add_value(p->value, jm_json_text(tune, "unit"), value, sizeof(value));
+	if (second)
+		add_value(p->second, jm_json_text(second, "unit"), value, sizeof(value));
 	rc = jm_grid_set(g, row, 0, err, "%s%s", value, p->found ? " (found)" : "");
 	if (!rc)
 		rc = jm_grid_set(g, row, 1, err, "%d", p->visits);
@@ -244,7 +263,7 @@ static int put_place(struct jm_grid *g, int row, const struct place *p, const st
 }
 
 static int put_places(
-	struct jm_grid *g, const struct place *place, int n, const char *unit, struct jm_err *err)
+	struct jm_grid *g, const struct place *place, int n, const json_t *tune, struct jm_err *err)
 {
 	static const char *const titles[] = {
 		"value", "visits", "s", "W", "items/s", "objective", "energy", "time"};
@@ -256,7 +275,7 @@ static int put_places(
 	for (int i = 0; i < n; i++)
 		found = place[i].found ? &place[i] : found;
 	for (int i = 0; !rc && i < n; i++)
-		rc = put_place(g, i, &place[i], found, unit, err);
+		rc = put_place(g, i, &place[i], found, tune, err);
 	return rc;
 }
 
@@ -280,7 +299,7 @@ int jm_tuning_curve(const json_t *tune, struct jm_grid *ret, struct jm_err *err)
 	       : jm_err_set(err, JM_ENOENT, "The tuner made no visit.");
 	if (!rc) {
 		g.n_setting = 1;
-		rc = put_places(&g, place, n, jm_json_text(tune, "unit"), err);
+		rc = put_places(&g, place, n, tune, err);
 		if (rc)
 			jm_grid_done(&g);
 	}

@@ -11,10 +11,11 @@ from pages import CHROMIUM, browse, make_page
 from reports import records
 
 BROWSER = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
-KEYS = ["start_s", "stage", "found", "value", "objective", "objective_error", "aside"]
+KEYS = ["start_s", "stage", "found", "value", "second", "objective", "objective_error", "aside"]
 #         W     objective of each visit; the first value is the setting found
 SEEN = {700: [1.01, 0.99], 400: [0.78, 0.82, 0.80], 300: [0.9]}
 HALF = 0.03
+SHOW = "<script>document.querySelectorAll('details.behind').forEach((d) => (d.open = true));</script></body>"
 
 
 def visit(i, value, objective, **more):
@@ -47,7 +48,7 @@ def test_page_has_the_visits_of_each_tuned_run(tuned):
     record = [page_data.runs(data)[t["run"]]["record"] for t in data["visits"]]
     assert sorted(record) == [1, 2]
     for t, of in zip(data["visits"], record):
-        assert t["visits"] == {key: [v[key] for v in rows[of]["tune"]["visits"]] for key in KEYS}
+        assert t["visits"] == {key: [v.get(key) for v in rows[of]["tune"]["visits"]] for key in KEYS}
         assert t["chosen"] == rows[of]["tune"]["chosen"]
 
 
@@ -60,8 +61,7 @@ def cells(table):
 @BROWSER
 def test_charts_say_what_the_visits_say(tuned):
     page = tuned[1]
-    show = "<script>document.querySelectorAll('details.behind').forEach((d) => (d.open = true));</script></body>"
-    page.write_text(page.read_text().replace("</body>", show))
+    page.write_text(page.read_text().replace("</body>", SHOW))
     dom = browse(page, "--dump-dom", "--window-size=1280,5000")
     search = dom.split("<h3>Search of gpu.power")[1].split("</section>")[0]
     text = search.replace("\u00a0", " ").replace("&nbsp;", " ")
@@ -75,6 +75,23 @@ def test_charts_say_what_the_visits_say(tuned):
     visits = dom.split("<h3>Visits of the search")[1].split("</section>")[0]
     assert len(cells(visits)) == 7 and [row[-1] for row in cells(visits)].count("yes") == 1
     assert [w for w in ("coarse", "golden", "confirm") if f">{w}</text>" in visits] == ["coarse", "confirm"]
+
+
+@BROWSER
+def test_two_knobs_are_a_map(tmp_path):
+    """A setting is a pair: one cap under two clocks is two of them."""
+    row, t = records("h100x4")[0], tune(400)
+    for i, v in enumerate(t["visits"]):
+        v["second"] = None if v["found"] else (1.5e9 if i % 2 else 1.2e9)
+    t["second"] = {"knob": "gpu.clock", "unit": "Hz", "devices": ["gpu0"], "min": 0.9e9, "max": 1.98e9, "step": 0.0,
+                   "found": None, "chosen": 1.2e9}
+    page = make_page(tmp_path, [row | {"tune": t}])
+    page.write_text(page.read_text().replace("</body>", SHOW))
+    search = browse(page, "--dump-dom", "--window-size=1280,5000").split("<h3>Search of gpu.power and gpu.clock")[1].split("</section>")[0]
+    assert ">held</text>" in search and "gpu.clock in MHz</text>" in search
+    pairs = {(v["value"], v["second"]) for v in t["visits"] if not v["aside"]}
+    text = {f"{x:.0f} W, " + (f"{y / 1e6:.0f} MHz" if y else "no limit (found)") for x, y in pairs}
+    assert {row[0] for row in cells(search)} == text and len(text) == 4
 
 
 @BROWSER

@@ -167,6 +167,10 @@ def test_limits_are_never_above_the_budget(gpus, tmp_path, share):
     (["--progress", "gpu", "--items-regex", "x", "--", "true"], "omit it"),
     (["--knob", "gpu.powre", "--", "true"], "did you mean"),
     (["--knob", "gpu.power=300W,400W", "--", "true"], "at least 5"),
+    (["--knob", "gpu.power@0", "--knob", "gpu.power", "--", "true"], "given twice for one device"),
+    (["--knob", "gpu.power@0", "--knob", "gpu.power@1", "--knob", "gpu.clock", "--", "true"], "at most 2 knobs"),
+    (["--budget", "1000W", "--knob", "gpu.power@0", "--knob", "gpu.power@1", "--", "true"], "give one --knob"),
+    (["--knob", "gpu.power@0", "--knob", "gpu.power@1", "--window", "3s", "--within", "60s", "--", "true"], "for 25 windows"),
 ])
 def test_bad_input_is_refused_before_the_command_runs(gpus, args, words):
     text = sentence(jm("tune", *args, env=gpus.env), USAGE)
@@ -185,6 +189,24 @@ def test_a_clock_is_tuned_where_its_value_is_stated(tmp_path):
     values = {(v["found"], v["value"]) for v in tuned(record)["visits"]}
     assert (True, None) in values and (False, 1.56e9) in values
     assert gpus.locked() == [None] and not gpus.journals()
+
+
+def test_two_knobs_are_moved_together_and_restored(tmp_path):
+    gpus = FakeGpus(tmp_path, 1, "clocks=1")
+    record = tmp_path / "tune.json"
+    done = jm("tune", *COUNTED, "--knob", "gpu.power=200:700+100W", "--knob", "gpu.clock=900:1980+60MHz",
+              "--found", "gpu.clock=unlocked", f"--json={record}", "--", *steps(300), env=gpus.env)
+    assert done.returncode == 0, done.stderr
+    assert "gpu.power and gpu.clock of 1 device" in " ".join(done.stderr.split())
+    tune = tuned(record)
+    seen = {(v["value"], v["second"]) for v in tune["visits"] if not v["found"]}
+    # the grid from its end: the cap at its highest value, with clocks at the middle and at the lowest
+    assert {(700, 1.44e9), (700, 0.9e9)} <= seen and len({cap for cap, _ in seen}) > 1
+    assert all(v["second"] is None for v in tune["visits"] if v["found"])
+    second = tune["second"]
+    assert (second["knob"], second["unit"], second["min"], second["max"], second["found"]) == ("gpu.clock", "Hz", 0.9e9, 1.98e9, None)
+    assert gpus.limits() == FOUND[:1] and gpus.locked() == [None] and not gpus.journals()
+    assert "no limit" in jm("report", record, env=gpus.env).stdout
 
 
 def test_a_budget_below_the_least_limits_is_refused(gpus):

@@ -112,7 +112,7 @@ static double least_cost(const struct world *w, const struct jm_objective *o, do
 static struct jm_visit visit_of(const struct world *w, struct jm_tune_setting setting, double *t,
 	double window, uint64_t seed)
 {
-	double cap = setting.found ? gpu_of(w)->cap_default_watts : setting.value;
+	double cap = setting.found ? gpu_of(w)->cap_default_watts : setting.value[0];
 	double middle = *t + SETTLE + window / 2;
 	uint64_t at = (uint64_t)llround(*t * 1000);
 	double noise = w->noise * jm_sim_noise(seed, 1, at),
@@ -144,10 +144,8 @@ static struct outcome tune(
 	const struct jm_sim_gpu *gpu = gpu_of(w);
 	const struct jm_search_options options = {
 		.objective = *o,
-		.min = gpu->cap_min_watts,
-		.max = gpu->cap_max_watts,
-		.step = 5,
-		.found = gpu->cap_default_watts,
+		.knob[0] = {gpu->cap_min_watts, gpu->cap_max_watts, 5, gpu->cap_default_watts},
+		.n = 1,
 		.limit_watts = gpu->cap_default_watts,
 		.within_s = WITHIN,
 	};
@@ -166,7 +164,7 @@ static struct outcome tune(
 		assert_ok(jm_search_add(s, &v, &err), err);
 	}
 	jm_search_result(s, &out.result);
-	cap = out.result.best.found ? gpu->cap_default_watts : out.result.best.value;
+	cap = out.result.best.found ? gpu->cap_default_watts : out.result.best.value[0];
 	out.to_default = cost(w, o, cap, t);
 	out.to_best = out.to_default / least_cost(w, o, t);
 	jm_search_free(s);
@@ -346,8 +344,8 @@ static void nothing_is_learnt_from_a_visit_without_items(void **state)
 		{.seconds = 1, .items = 1, .joules = NAN}, {.seconds = 0, .items = 1, .joules = 1},
 		{.seconds = 1, .items = 1, .joules = -1},
 		{.seconds = 1, .items = INFINITY, .joules = 1}};
-	const struct jm_search_options narrow = {.min = 1, .max = 3, .step = 1, .found = 3};
-	const struct jm_search_options o = {.min = 1, .max = 9, .found = 9};
+	const struct jm_search_options narrow = {.knob[0] = {1, 3, 1, 3}, .n = 1};
+	const struct jm_search_options o = {.knob[0] = {1, 9, 0, 9}, .n = 1};
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_search *s = NULL;
 

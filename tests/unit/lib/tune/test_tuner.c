@@ -47,7 +47,7 @@ static void bench_open(struct bench *b, const char *objective, enum jm_tune_prog
 	static const char *const sources[] = {"sim:" NODE, NULL};
 	const struct jm_session_options session = {.sources = sources};
 	struct jm_tuner_options o = {.ctx = &b->ctx,
-		.knob = "gpu.power=200:700+5W",
+		.knob = {"gpu.power=200:700+5W"},
 		.progress = progress,
 		.window_s = 2,
 		.within_s = 60};
