@@ -5,6 +5,7 @@
 #include "cli/frame/json_option.h"
 #include "cli/settings/found_option.h"
 #include "cli/settings/hold.h"
+#include "cli/settings/probe.h"
 
 static const char *const phase_ends[] = {"begin", "end", NULL};
 
@@ -30,6 +31,7 @@ const struct jm_option jm_measure_options[] = {
 		.help = "while the command runs: set this knob, as in gpu.power=300W, and restore "
 			"what was found; may be given for several knobs"},
 	{JM_FOUND_ROW, JM_BIND(JM_TEXT, struct measurement, settings.found), .needs = "set"},
+	{JM_PROBE_LOAD_ROW, .type = JM_TEXT},
 	{.name = "control",
 		JM_BIND(JM_TEXT, struct measurement, settings.control),
 		.needs = "set",

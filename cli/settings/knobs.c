@@ -14,6 +14,7 @@
 #include "found_option.h"
 #include "hold.h"
 #include "knob_show.h"
+#include "probe.h"
 #include "set_words.h"
 #include "base/process/child_process.h"
 #include "cli/frame/interrupts.h"
@@ -41,7 +42,7 @@
 
 static const struct jm_option control_options[] = {DEVICE_ROW, CONTROL_ROW, JM_JSON_OPTION, {0}};
 static const struct jm_option set_options[] = {DEVICE_ROW, CONTROL_ROW,
-	{JM_FOUND_ROW, .type = JM_TEXT},
+	{JM_FOUND_ROW, .type = JM_TEXT}, {JM_PROBE_LOAD_ROW, .type = JM_TEXT},
 	{.name = "dry-run",
 		.type = JM_FLAG,
 		.help = "list each write in its order, whether this user may do it, the range of "
@@ -101,7 +102,8 @@ static int apply(struct jm_cli *cli, struct jm_guard *guard)
 	if (!rc)
 		rc = jm_set_parse(cli, knobs, settings);
 	if (!rc)
-		rc = jm_guard_state(guard, jm_values_get(&cli->values, "found")->texts, &cli->err);
+		rc = jm_probe_state(
+			cli, guard, jm_values_get(&cli->values, "found")->texts, &cli->err);
 	if (!rc)
 		rc = jm_guard_get(guard, before, &cli->err);
 	if (!rc && jm_last_interrupt())

@@ -19,7 +19,7 @@
 #define NAME(name, text) text,
 static const char *const origins[] = {JM_ORIGINS(NAME) NULL};
 static const char *const clock_words[] = {"real", "simulated", NULL};
-static const char *const found_words[] = {"stated", NULL};
+static const char *const found_words[] = {"stated", "probed", NULL};
 static const char *const state_words[] = {"binding", "not reached", "violated", "unknown", NULL};
 static const char *const status_words[] = {"ok", "failed", NULL};
 

@@ -59,6 +59,7 @@
  *				(smmax is one of them), of the memory 1593 MHz and memmax; deny and
  *				nosets hold for them, too. The clock that is read is 1980 and 2619,
  *				or the highest that is locked
+ *	busyfile=FILE		the clock is the lowest (that is locked), unless this file is there
  *	usersfile=FILE mig=0:3	who uses the GPUs: see nvml_fake_use.c
  * and JM_FAKE_NVML_STATE=FILE, which holds the limits (without it they live in the process).
  * Without both, as for joulemarkd, the configuration is the first line of nvml-fake.conf in the

@@ -9,6 +9,8 @@
 #define MAX_GPUS   64
 #define MAX_STEPS  512
 #define MAX_PIECES 256
+#define LOWEST	   345 /* MHz, clocks of an H100 */
+#define LOW_MEMORY 1593
 
 /* From `start` on the limit was `limit_w`; `joules` had been used until then. */
 struct piece {
@@ -71,7 +73,7 @@ struct fake {
 		memory_mhz;
 	double memory_bytes, memory_used;
 	long latency_us, set_latency_us, no_sets, cost_us, energy_cost_us;
-	char users_file[256];
+	char users_file[256], busy_file[256];
 	double mig[MAX_GPUS]; /* number of instances; 0 = not divided */
 	double init_time;
 	struct nvml_device device[MAX_GPUS];

@@ -3,9 +3,7 @@
  * reported by any call. */
 #include "nvml_fake.h"
 
-#define LOWEST	   345 /* MHz, as of an H100 */
-#define STEP	   15
-#define LOW_MEMORY 1593
+#define STEP 15
 
 /* As the driver does: *n is the room, and then how many there are. */
 static int give(unsigned int wanted, unsigned int *n, unsigned int *mhz, const unsigned int *from)

@@ -166,6 +166,8 @@ static void configure_files(void)
 	lookup("lagfile", fake.lag_file, sizeof(fake.lag_file));
 	fake.deny_file[0] = '\0';
 	lookup("denyfile", fake.deny_file, sizeof(fake.deny_file));
+	fake.busy_file[0] = '\0';
+	lookup("busyfile", fake.busy_file, sizeof(fake.busy_file));
 	fake.users_file[0] = '\0';
 	lookup("usersfile", fake.users_file, sizeof(fake.users_file));
 }
@@ -276,6 +278,8 @@ unsigned int fake_clock(int gpu, bool memory)
 		memory ? &fake.state->memory_clock[gpu] : &fake.state->clock[gpu];
 	unsigned int free_mhz = memory ? 2619 : 1980;
 
+	if (*fake.busy_file && access(fake.busy_file, F_OK))
+		return range->min ? range->min : memory ? LOW_MEMORY : LOWEST;
 	return range->max && range->max < free_mhz ? range->max : free_mhz;
 }
 
