@@ -130,7 +130,7 @@ class Service:
 
     def popen(self, user, *args):
         return subprocess.Popen(self.as_user(user, BIN, *args), env=self.env(user), stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
     def close(self):
         guards = self.guards()
