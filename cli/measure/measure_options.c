@@ -23,7 +23,6 @@ const struct jm_option jm_measure_options[] = {
 		.help = "time between readings, such as 100ms; without it half the refresh period "
 			"of the sensors"},
 	{.name = "set",
-		.usual = true,
 		.heading = "Settings",
 		JM_BIND(JM_TEXT, struct measurement, settings.set),
 		.repeat = true,
