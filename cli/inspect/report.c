@@ -286,15 +286,13 @@ static int check_options(struct jm_cli *cli, const struct call *c)
 	if (!priced && (jm_cli_given(cli, "pue") || jm_cli_given(cli, "figures-from")))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--%s has no effect without --price or --carbon; give one of these, or "
-			"omit "
-			"--%s.",
+			"omit --%s.",
 			jm_cli_given(cli, "pue") ? "pue" : "figures-from",
 			jm_cli_given(cli, "pue") ? "pue" : "figures-from");
 	if (priced && !jm_cli_given(cli, "figures-from"))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--price and --carbon need --figures-from with their date and source, such "
-			"as "
-			"'contract of 2026-01' or 'grid operator, mean of 2025'.");
+			"as 'contract of 2026-01' or 'grid operator, mean of 2025'.");
 	return 0;
 }
 
@@ -418,15 +416,13 @@ static const struct jm_option options[] = {
 		.choices = formats,
 		.fallback = "table",
 		.help = "format of the output; html is one page that needs no network, openmetrics "
-			"the "
-			"energy of each phase and meter for Prometheus"},
+			"the energy of each phase and meter for Prometheus"},
 	{.name = "output",
 		.usual = true,
 		JM_BIND(JM_TEXT, struct call, output),
 		.argument = "FILE",
 		.help = "file to write; - is standard output, which is also the default, except "
-			"for "
-			"html, where it is report.html"},
+			"for html, where it is report.html"},
 	{.name = "why",
 		JM_BIND(JM_FLAG, struct call, report.why),
 		.help = "also print the reasons of the quality grade in the table"},
@@ -523,8 +519,7 @@ static const struct jm_option options[] = {
 		.max = 1e5,
 		.fallback = "0",
 		.help = "carbon intensity of the electricity in gCO2e per kWh: adds the carbon of "
-			"a "
-			"million items; 0 = none"},
+			"a million items; 0 = none"},
 	{.name = "figures-from",
 		.usual = true,
 		JM_BIND(JM_TEXT, struct call, report.figures_from),
@@ -551,9 +546,16 @@ static const struct jm_option options[] = {
 		.min = 0,
 		.max = 1e8,
 		.fallback = "0",
-		.help = "power of a rack: adds how many nodes it feeds at each setting, by rated, "
-			"99th "
-			"percentile and mean power; 0 = none"},
+		.help = "power of a rack: adds how many nodes it feeds at each setting, and their "
+			"throughput, by rated, maximum, 99th percentile and mean power; 0 = none"},
+	{.name = "rack-reserve",
+		JM_BIND(JM_REAL, struct call, report.rack_reserve),
+		.needs = "rack-power",
+		.unit = "%",
+		.min = 0,
+		.max = 99,
+		.fallback = "0",
+		.help = "part of the power of the rack that stays unused, such as 27%"},
 	{.name = "rated-power",
 		JM_BIND(JM_REAL, struct call, report.rated_watts),
 		.needs = "rack-power",
@@ -572,17 +574,16 @@ const struct jm_command jm_command_report = {
 	.usage = "[options] STORE|RECORD.json...",
 	.description =
 		"Summarises the records of stores and JSON files (- is standard input): "
-		"throughput, power, energy per item, EDP, EDS, energy saved and slowdown against "
-		"the reference, with mean and 95 % interval over repeats; the setting with the "
-		"least energy among those that are at most 5 % slower (--max-slowdown); and the "
-		"best setting by "
-		"each metric alone, where the intervals tell settings apart.\n\nEnergy is the sum "
-		"of the "
-		"meters of one origin that no other meter includes; estimated energy does not "
-		"tell settings apart. Figures of settings that the device violated are in "
-		"parentheses and are "
-		"not eligible as best. Failed cases are listed with their reason. A damaged record "
-		"is omitted with a warning that names it, and the exit status is then 1.",
+		"throughput, power, energy per item, EDP, EDS, energy saved and slowdown "
+		"against the reference, with mean and 95 % interval over repeats; the setting "
+		"with the least energy among those that are at most 5 % slower "
+		"(--max-slowdown); and the best setting by each metric alone, where the "
+		"intervals tell settings apart.\n\n"
+		"Energy is the sum of the meters of one origin that no other meter includes; "
+		"estimated energy does not tell settings apart. Figures of settings that the "
+		"device violated are in parentheses and are not eligible as best. Failed cases "
+		"are listed with their reason. A damaged record is omitted with a warning that "
+		"names it, and the exit status is then 1.",
 	.example = "joulemark report sweep.db\n"
 		   "joulemark report --html sweep.html sweep.db\n"
 		   "joulemark report --objective power:2000W sweep.db\n"

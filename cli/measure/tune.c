@@ -225,7 +225,7 @@ const struct jm_command jm_command_tune = {
 	.example = "joulemark tune --objective slowdown:5% -- python train.py\n"
 		   "joulemark tune --items-regex 'tokens: (\\d+)' -- ./train\n"
 		   "joulemark tune --knob gpu.power=250:600+25W --within 5min -- ./train\n"
-		   "joulemark tune --knob gpu.power --knob gpu.clock -- ./train\n"
+		   "joulemark tune --knob gpu.power@0 --knob gpu.power@1 -- ./train\n"
 		   "joulemark tune --budget 1kW -- ./train\n"
 		   "joulemark tune --device sim:h100x4 -- joulemark run sim \\\n"
 		   "  --device sim:h100x4 --real-time --seconds 60",

@@ -8,49 +8,92 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
-/* Whole nodes within the power of the rack; null: unknown. */
-static json_t *nodes(double rack_watts, double watts)
+/* What the power of a node is taken to be. */
+struct basis {
+	const char *key, *name;
+	double watts;
+};
+
+enum { BASES = 4 };
+
+static void bases(const struct jm_grouping *g, const struct jm_group_point *p, struct basis *ret)
 {
-	return watts > 0 ? json_integer((json_int_t)floor(rack_watts / watts)) : json_null();
+	ret[0] = (struct basis){"rated", "by rated power", g->options.rated_watts};
+	ret[1] = (struct basis){"max", "by the maximum", p->stat[JM_M_WATTS_MAX].max};
+	ret[2] = (struct basis){"p99", "by the 99th percentile", p->stat[JM_M_WATTS_P99].max};
+	ret[3] = (struct basis){"mean", "by mean power", p->stat[JM_M_WATTS].mean};
+}
+
+/* Of the rack's power, without the reserve. */
+static double usable(const struct jm_grouping *g)
+{
+	return g->options.rack_watts * (1 - g->options.rack_reserve / 100);
+}
+
+/* NAN: unknown. A quotient that is whole but for rounding is whole. */
+static double nodes(double watts, const struct basis *b)
+{
+	return b->watts > 0 ? floor(watts / b->watts + 1e-9) : NAN;
 }
 
 json_t *jm_capacity(const struct jm_grouping *g, const struct jm_group_point *p)
 {
-	double rack = g->options.rack_watts, p99 = p->stat[JM_M_WATTS_P99].max;
 	double rate = p->stat[JM_M_THROUGHPUT].mean;
+	struct basis basis[BASES];
+	json_t *json;
 
-	if (!(rack > 0))
+	if (!(g->options.rack_watts > 0))
 		return json_null();
-	return json_pack("{s:o, s:o, s:o, s:o, s:o}", "nodes_rated",
-		nodes(rack, g->options.rated_watts), "nodes_p99", nodes(rack, p99), "nodes_mean",
-		nodes(rack, p->stat[JM_M_WATTS].mean), "p99_watts", jm_json_number(p99),
-		"throughput_p99", jm_json_number(p99 > 0 ? floor(rack / p99) * rate : NAN));
+	json = json_object();
+	bases(g, p, basis);
+	jm_json_set_number(&json, "usable_watts", usable(g));
+	for (int i = 0; i < BASES; i++) {
+		double n = nodes(usable(g), &basis[i]);
+		char key[40];
+
+		snprintf(key, sizeof(key), "nodes_%s", basis[i].key);
+		jm_json_set(&json, key, isnan(n) ? json_null() : json_integer((json_int_t)n));
+		snprintf(key, sizeof(key), "%s_watts", basis[i].key);
+		jm_json_set_number(&json, key, basis[i].watts > 0 ? basis[i].watts : NAN);
+		snprintf(key, sizeof(key), "throughput_%s", basis[i].key);
+		jm_json_set_number(&json, key, n * rate);
+	}
+	return json;
 }
 
-static void put_nodes(char *out, size_t size, const char *what, double rack, double watts)
+static void put_nodes(
+	char *out, size_t size, const struct basis *b, double watts, double rate, const char *item)
 {
-	char part[80];
+	char part[120];
+	double n = nodes(watts, b);
 
-	if (!(watts > 0))
+	if (isnan(n))
 		return;
-	snprintf(part, sizeof(part), "%s (%.0f W) %.0f", what, watts, floor(rack / watts));
+	snprintf(part, sizeof(part), "%s (%.0f W) %.0f", b->name, b->watts, n);
+	if (rate > 0)
+		snprintf(part + strlen(part), sizeof(part) - strlen(part),
+			n * rate < 1000 ? " with %.4g %s/s" : " with %.0f %s/s", n * rate, item);
 	jm_text_apart(part, sizeof(part));
-	jm_text_append(out, size, ", ", part);
+	jm_text_append(out, size, *out ? ", " : "", part);
 }
 
 void jm_text_capacity(
 	const struct jm_grouping *g, const struct jm_group_point *p, char *out, size_t size)
 {
-	double rack = g->options.rack_watts;
-	char nodes[200] = "", watts[40];
+	char list[600] = "", watts[40], reserve[60] = "";
+	struct basis basis[BASES];
 
-	put_nodes(nodes, sizeof(nodes), "by rated power", rack, g->options.rated_watts);
-	put_nodes(
-		nodes, sizeof(nodes), "by the 99th percentile", rack, p->stat[JM_M_WATTS_P99].max);
-	put_nodes(nodes, sizeof(nodes), "by mean power", rack, p->stat[JM_M_WATTS].mean);
-	snprintf(watts, sizeof(watts), "%.6g", rack);
+	bases(g, p, basis);
+	for (int i = 0; i < BASES; i++)
+		put_nodes(list, sizeof(list), &basis[i], usable(g), p->stat[JM_M_THROUGHPUT].mean,
+			g->series[p->series].item);
+	if (g->options.rack_reserve > 0)
+		snprintf(reserve, sizeof(reserve), " with a reserve of %.4g %%",
+			g->options.rack_reserve);
+	snprintf(watts, sizeof(watts), "%.6g", g->options.rack_watts);
 	jm_text_apart(watts, sizeof(watts));
-	snprintf(out, size, "Nodes in a rack of %s W at %s: %s", watts, p->label,
-		*nodes ? nodes : "unknown, because no power was measured");
+	snprintf(out, size, "Nodes in a rack of %s W%s at %s: %s", watts, reserve, p->label,
+		*list ? list : "unknown, because no power was measured");
 }

@@ -5,13 +5,13 @@
 
 #include "report/model/grouping.h"
 
-/* "Nodes in a rack of 40,000 W at 400 W: by rated power (10,200 W) 3, by the 99th percentile
- * ..." */
+/* "Nodes in a rack of 70,000 W with a reserve of 27 % at 400 W: by rated power (10,200 W) 5 with
+ * 2,500 token/s, by the maximum ..." */
 void jm_text_capacity(
 	const struct jm_grouping *g, const struct jm_group_point *p, char *out, size_t size);
 
-/* Nodes of a rack by rated, 99th percentile and mean power, and the rack's throughput; null
- * without --rack-power. The highest p99 of the runs counts. */
+/* Of a rack: {usable_watts, and for each of rated, max, p99, mean: nodes_*, *_watts of a node,
+ * throughput_*}; null without --rack-power. The highest maximum and p99 of the runs count. */
 json_t *jm_capacity(const struct jm_grouping *g, const struct jm_group_point *p);
 
 #endif

@@ -240,13 +240,12 @@
 	function rackColumns(s) {
 		if (!s.points.some((p) => p.capacity)) return [];
 		const of = (key) => (p) => text((p.capacity || {})[key]);
-		return [
-			{ title: "nodes by rated power", of: of("nodes_rated") },
-			{ title: "nodes by the 99th percentile", of: of("nodes_p99") },
-			{ title: "nodes by mean power", of: of("nodes_mean") },
-			{ title: "99th percentile of a node", unit: "W", of: (p) => JM.plain((p.capacity || {}).p99_watts) },
-			{ title: "throughput of the rack", unit: s.item + "/s", of: (p) => JM.plain((p.capacity || {}).throughput_p99) },
-		];
+		const by = [["rated", "rated power"], ["max", "maximum"], ["p99", "99th percentile"], ["mean", "mean power"]];
+		return by.flatMap(([key, name]) => [
+			{ title: "nodes by " + name, of: of("nodes_" + key) },
+			{ title: name + " of a node", unit: "W", of: (p) => JM.plain((p.capacity || {})[key + "_watts"]) },
+			{ title: "throughput of the rack", unit: s.item + "/s", of: (p) => JM.plain((p.capacity || {})["throughput_" + key]) },
+		]);
 	}
 	// The user's figures from which cost and carbon are computed, with their source.
 	function figures() {
@@ -257,7 +256,7 @@
 			f.pue > 1 && "PUE " + f.pue,
 			f.from && "source: " + f.from,
 			known(f.peak_flops_per_device) && "peak of a device " + f.peak_flops_per_device.toExponential(3) + " FLOP/s",
-			known(f.rack_watts) && "rack of " + JM.plain(f.rack_watts) + " W",
+			known(f.rack_watts) && "rack of " + JM.plain(f.rack_watts) + " W" + (f.rack_reserve_percent > 0 ? " with a reserve of " + JM.plain(f.rack_reserve_percent) + "\u00a0%" : ""),
 		].filter(Boolean);
 		return list.length ? " Given by the user: " + list.join(", ") + "." : "";
 	}

@@ -74,7 +74,7 @@ def test_the_smallest_limit_with_an_answer(tmp_path):
 
 
 SOMETHING = [(["--pue", "1.4"], "--price or --carbon"), (["--figures-from", "x"], "--price or --carbon"),
-             (["--currency", "EUR"], "--price"), (["--rated-power", "900"], "--rack-power")]
+             (["--currency", "EUR"], "--price"), (["--rated-power", "900"], "--rack-power"), (["--rack-reserve", "27%"], "--rack-power")]
 
 
 @pytest.mark.parametrize("words, needs", SOMETHING, ids=lambda words: words[0] if isinstance(words, list) else "")

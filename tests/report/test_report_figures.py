@@ -102,20 +102,31 @@ def test_nodes_of_a_rack():
     for r in rows:
         for i, m in enumerate(r["meters"]):
             m["watts_p99"] = 500.0 + i + r["case"]["repeat"]
+            m["watts_max"] = 600.0 + i + r["case"]["repeat"]
     text = json.dumps(rows)
-    done = jm("report", "--format", "json", "--rack-power", "40kW", "--rated-power", "10.2kW", "-", input=text, stdin=None)
+    done = jm("report", "--format", "json", "--rack-power", "70kW", "--rack-reserve", "27%", "--rated-power", "10.2kW", "-",
+              input=text, stdin=None)
     data = json.loads(done.stdout)
     (series,) = data["series"]
     for i, p in enumerate(series["points"]):
         runs = [r for c, r in ((c, rows[c["record"]]) for c in data["cases"]) if c["point"] == i and c["ok"]]
         if not runs:
             continue
-        p99 = max(sum(m["watts_p99"] for m in r["meters"] if m["covered_by"] is None) for r in runs)
+        of_node = {what: max(sum(m[f"watts_{what}"] for m in r["meters"] if m["covered_by"] is None) for r in runs)
+                   for what in ("p99", "max")}
+        of_node |= {"rated": 10.2e3, "mean": p["metrics"]["watts_mean"]["mean"]}
         got = p["capacity"]
-        assert got["nodes_rated"] == 3 and got["nodes_p99"] == int(40e3 // p99)
-        assert got["p99_watts"] == pytest.approx(p99)
-        assert got["nodes_mean"] == int(40e3 // p["metrics"]["watts_mean"]["mean"])
-        assert got["throughput_p99"] == pytest.approx(got["nodes_p99"] * p["metrics"]["throughput"]["mean"])
+        assert got["usable_watts"] == pytest.approx(51.1e3) and got["nodes_rated"] == 5  # as the paper's rack has
+        for what, watts in of_node.items():
+            assert got[f"{what}_watts"] == pytest.approx(watts)
+            assert got[f"nodes_{what}"] == int(51.1e3 / watts)
+            assert got[f"throughput_{what}"] == pytest.approx(got[f"nodes_{what}"] * p["metrics"]["throughput"]["mean"])
+    words = " ".join(jm("report", "--rack-power", "70kW", "--rack-reserve", "27%", "--rated-power", "10.2kW", "-", input=text,
+                        stdin=None).stdout.split())
+    assert "rack of 70,000 W with a reserve of 27 % at" in words and "by rated power (10,200 W) 5 with" in words
+    (best,) = [p for p in data["series"][0]["points"] if p["label"] == "400 W" and not p["reference"]]
+    assert f"by the maximum ({best['capacity']['max_watts']:,.0f} W) {best['capacity']['nodes_max']} with".replace(",", "") \
+        in words.replace(",", "")
 
 
 def sweep(change):
