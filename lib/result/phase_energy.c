@@ -3,20 +3,25 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/text/json.h"
 #include "result/metric.h"
 
-double jm_phase_joules(const json_t *record, const char *name, enum jm_origin *ret_origin)
+static double joules_of(const json_t *phase, enum jm_origin origin)
 {
-	const json_t *phase = jm_json_find(json_object_get(record, "phases"), "name", name);
-	const json_t *total = json_object_get(phase, "total");
 	char key[40];
 
+	snprintf(key, sizeof(key), "joules_%s", jm_origin_name(origin));
+	return jm_json_real_of(json_object_get(phase, "total"), key);
+}
+
+double jm_phase_joules(const json_t *record, const char *name, enum jm_origin *ret_origin)
+{
 	if (!jm_metric_origin(record, ret_origin))
 		return NAN;
-	snprintf(key, sizeof(key), "joules_%s", jm_origin_name(*ret_origin));
-	return jm_json_real_of(total, key);
+	return joules_of(
+		jm_json_find(json_object_get(record, "phases"), "name", name), *ret_origin);
 }
 
 void jm_record_until_energy(json_t *record)
@@ -27,4 +32,38 @@ void jm_record_until_energy(json_t *record)
 	if (json_is_object(until))
 		json_object_set_new(
 			until, "joules", jm_json_number(jm_phase_joules(record, "until", &origin)));
+}
+
+/* Of all phases of that name; NAN where one is unknown. */
+static void add_energy(
+	json_t *part, const json_t *phases, const char *name, bool known, enum jm_origin origin)
+{
+	double joules = known ? 0 : NAN, seconds = 0, items = 0;
+	const json_t *phase;
+	size_t i;
+
+	json_array_foreach(phases, i, phase)
+	{
+		if (strcmp(jm_json_text(phase, "name"), name) != 0)
+			continue;
+		joules += joules_of(phase, origin);
+		seconds += jm_json_real_of(phase, "end_s") - jm_json_real_of(phase, "start_s");
+		items += jm_json_real_of(phase, "items");
+	}
+	json_object_set_new(part, "watts", jm_json_number(seconds > 0 ? joules / seconds : NAN));
+	json_object_set_new(part, "joules", jm_json_number(items > 0 ? joules / items : NAN));
+}
+
+void jm_record_overlap_energy(json_t *record)
+{
+	json_t *overlap = json_object_get(record, "overlap"), *part;
+	enum jm_origin origin = JM_ESTIMATED;
+	bool known = jm_metric_origin(record, &origin);
+	const char *name;
+
+	json_object_foreach(overlap, name, part)
+	{
+		if (json_is_object(part))
+			add_energy(part, json_object_get(record, "phases"), name, known, origin);
+	}
 }

@@ -12,5 +12,8 @@
 double jm_phase_joules(const json_t *record, const char *name, enum jm_origin *ret_origin);
 /* Adds until.joules, those of the phase "until", where the record has such a key. */
 void jm_record_until_energy(json_t *record);
+/* Adds watts and joules to the parts of `overlap`, by the phases with their names, where the record
+ * has such a key. */
+void jm_record_overlap_energy(json_t *record);
 
 #endif

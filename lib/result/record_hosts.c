@@ -268,6 +268,7 @@ int jm_record_join(json_t *record, struct jm_host_part *part, int n, struct jm_e
 	for (int i = 1; i < n; i++)
 		join(record, part, i);
 	jm_record_until_energy(record);
+	jm_record_overlap_energy(record);
 	if (json_array_size(hosts) == (size_t)n && !json_object_set_new(record, "hosts", hosts))
 		return 0;
 	json_decref(hosts);

@@ -286,61 +286,6 @@ static const struct jm_key gang_keys[] = {
 	{0},
 };
 
-#define TRANSPORTS                                                                                 \
-	"local: memory of the host, by processors; host: the same, by copy engines of GPUs; "      \
-	"nccl: between GPUs"
-
-static const struct jm_key communication_rank_keys[] = {
-	{POSITIVE("step_s", JM_KEY_NULL), .unit = "s",
-		.meaning = "of a step, between the first waits of two steps; mean"},
-	{POSITIVE("compute_s", JM_KEY_NULL), .unit = "s",
-		.meaning = "of a step without exposed_s: computation, also beside transfers, and "
-			   "pauses"},
-	{POSITIVE("exposed_s", JM_KEY_NULL), .unit = "s",
-		.meaning = "of a step: the rank waited for transfers and did not compute; more "
-			   "than on the rank with the least of it: it waited for slower ranks"},
-	{0},
-};
-
-static const struct jm_key communication_keys[] = {
-	{TEXT("transport", 0), .meaning = TRANSPORTS},
-	{FLAG("rounded", JM_KEY_OPTIONAL), .meaning = "gradients travelled in bf16"},
-	{FLAG("shard_update", JM_KEY_OPTIONAL),
-		.meaning = "true: each rank updates a share of the parameters, false: all of them"},
-	{COUNT("buckets", 0),
-		.meaning = "sums per step, each over a contiguous part of the gradients"},
-	{POSITIVE("bytes_per_step", 0), .unit = "B",
-		.meaning = "gradients that each rank contributes"},
-	{POSITIVE("gathered_bytes_per_step", JM_KEY_OPTIONAL), .unit = "B",
-		.meaning = "data that each rank has after the gathers of a sharded update: "
-			   "parameters, norms and, by transport host, sums of the gradients "
-			   "of tables; 0 = every rank updates all parameters"},
-	{POSITIVE("exposed_s_per_step", JM_KEY_NULL), .unit = "s",
-		.meaning = "time for which rank 0 waited for transfers and did not compute; mean "
-			   "of all "
-			   "steps but the first"},
-	{LIST("ranks", JM_KEY_OPTIONAL), .keys = communication_rank_keys,
-		.meaning = "where the time of a step went, by the clock of each rank's device; of "
-			   "all steps but the first"},
-	{0},
-};
-
-static const struct jm_key transfer_keys[] = {
-	{TEXT("transport", 0), .meaning = TRANSPORTS},
-	{POSITIVE("bytes", 0), .unit = "B",
-		.meaning = "of the array that each rank sends or receives, whichever is larger"},
-	{POSITIVE("seconds", 0), .unit = "s",
-		.meaning = "mean time of one transfer on the device of rank 0, without the first "
-			   "step"},
-	{POSITIVE("bytes_per_s", 0), .unit = "B/s", .meaning = "bytes / seconds"},
-	{POSITIVE("bus_bytes_per_s", 0), .unit = "B/s",
-		.meaning =
-			"bytes_per_s times the bytes that a ring of W ranks moves per byte: 2 "
-			"(W - 1)/W in an all-reduce, (W - 1)/W in an all-gather, a reduce-scatter "
-			"and an all-to-all, 1 in a broadcast and from rank to rank"},
-	{0},
-};
-
 static const struct jm_key order_keys[] = {
 	{NUMBER("at_s", 0), .unit = "s", .meaning = "since the session began"},
 	{TEXT("order", 0), .meaning = "stop, setting or note"},
@@ -530,14 +475,19 @@ const struct jm_key jm_record_keys[] = {
 		.meaning =
 			"of ranks that were started apart (--launcher started): their hosts. The "
 			"meters, totals and phases of the record are those of all of them"},
-	{OBJECT("communication", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = communication_keys,
+	{OBJECT("communication", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__communication_keys,
 		.meaning = "of a training of several ranks: the sums of gradients over them, and "
 			   "what a "
 			   "sharded update gathers"},
-	{OBJECT("transfer", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = transfer_keys,
+	{OBJECT("transfer", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__transfer_keys,
 		.meaning = "of allreduce, allgather, reducescatter, broadcast, alltoall and p2p: "
 			   "the mean of the "
 			   "transfers"},
+	{OBJECT("overlap", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__overlap_keys,
+		.meaning = "of the workload overlap: products and transfers of a pair, each alone "
+			   "and both at once. Times are means of the steady steps on the device of "
+			   "rank 0; energy is that of the phases product, collective and both of "
+			   "the first 32 steps"},
 	{FLAG("interrupted", JM_KEY_OPTIONAL),
 		.meaning = "true: the run ended early on request; the figures are those of the "
 			   "completed steps"},

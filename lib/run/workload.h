@@ -41,10 +41,11 @@ struct jm_own {
 	int unusable; /* not 0: setup failed because of the device: absent, unsuitable, lost */
 };
 
+#define JM_WORK_WINDOWS 96
 /* A part of the run that is measured as a phase of its own; by the machine's clock. */
 struct jm_work_window {
 	const char *name;     /* of the phase; static */
-	int64_t t0_ns, t1_ns; /* t1 = 0: there is none */
+	int64_t t0_ns, t1_ns; /* t1 = 0: there is none, and none follows */
 	double items;	      /* done in it */
 };
 
@@ -70,7 +71,7 @@ struct jm_work {
 	/* filled while it runs: */
 	bool ended; /* no further step is needed; that of rank 0 decides */
 	/* filled by verify or before, after the measured steps: */
-	struct jm_work_window window;
+	struct jm_work_window window[JM_WORK_WINDOWS];
 	/* filled by setup: */
 	int n_devices;	  /* it runs on; throughput per device = total / n_devices */
 	const char *unit; /* of an item where options decide it; NULL = the workload's; static */

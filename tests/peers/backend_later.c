@@ -2,8 +2,7 @@
 /*
  * An asynchronous device: the reference loops behind three queues, each with a thread that delays
  * its jobs. If a caller reads, overwrites or frees memory without waiting, results are wrong. The
- * table counts the waits of the host (jm_fake_later_waits). Its clock runs 40e-6 faster than
- * CLOCK_MONOTONIC, with another zero.
+ * table counts the waits of the host (jm_fake_later_waits). Its clock is in later_clock.h.
  *
  *	JM_FAKE_LATER_US	microseconds that each job waits before it begins
  *	JM_FAKE_LATER_IDS	"UUID,UUID/BUS,...": of its devices by index
@@ -16,6 +15,8 @@
  *				built
  *	JM_FAKE_LATER_HANGS	open/INDEX or close/INDEX: the device that never does this
  *	JM_FAKE_LATER_NOTICE_US	microseconds by which the host wakes up after an event
+ *	JM_FAKE_LATER_EXACT	events tell the time that JM_FAKE_LATER_US and JM_FAKE_NCCL_US add
+ *				up to, as if the host, jobs and threads took none
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@
 
 #include "engine/graph/tensor.h"
 #include "fake_stream.h"
+#include "later_clock.h"
 #include "engine/device/backend_clock.h"
 #include "engine/device/backend_events.h"
 
@@ -36,6 +38,7 @@ enum kind { RUN, COPY, FILL, RECORD, FOLLOW, STAMP, CALL };
 struct event {
 	unsigned long asked, reached; /* counts of records */
 	struct timespec at;
+	int64_t exact_us;
 };
 
 struct job {
@@ -45,6 +48,7 @@ struct job {
 	size_t bytes;
 	unsigned char value;
 	unsigned long count; /* of the event */
+	int64_t from_us;     /* when the host queued it */
 	void (*work)(void *arg);
 	struct job *next;
 };
@@ -54,6 +58,7 @@ struct queue {
 	pthread_t thread;
 	struct job *first, **last;
 	bool busy;
+	int64_t us; /* exact time of its last job */
 };
 
 struct block {
@@ -76,7 +81,9 @@ struct later {
 	unsigned notice_us;
 	int code; /* of the first job that failed */
 	struct jm_err err;
-	unsigned delay_us;
+	unsigned delay_us, call_us;
+	bool exact;
+	int64_t host_us; /* exact time of the host */
 };
 
 static _Atomic long waits;
@@ -88,36 +95,23 @@ long jm_fake_later_waits(void)
 
 /* ---- the device's side ----------------------------------------------------------------------- */
 
-static void wait_for(struct later *d, const struct event *e, unsigned long count)
+/* *us: of the host or a queue, which waits. */
+static void wait_for(struct later *d, const struct event *e, unsigned long count, int64_t *us)
 {
 	pthread_mutex_lock(&d->lock);
 	while (e->reached < count)
 		pthread_cond_wait(&d->changed, &d->lock);
+	*us = *us > e->exact_us ? *us : e->exact_us;
 	pthread_mutex_unlock(&d->lock);
 }
 
-static void reach(struct later *d, struct event *e, unsigned long count)
+static void reach(struct later *d, struct event *e, unsigned long count, int64_t us)
 {
 	pthread_mutex_lock(&d->lock);
+	e->exact_us = us;
 	clock_gettime(CLOCK_MONOTONIC, &e->at);
 	e->reached = count;
 	pthread_mutex_unlock(&d->lock);
-}
-
-#define FASTER	 40e-6
-#define OF_CLOCK INT64_C(1790000000000000000)
-
-static int64_t host_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static int64_t own_time(int64_t host)
-{
-	return OF_CLOCK + host + (int64_t)(FASTER * (double)host);
 }
 
 static void stamp(const struct later *d, uint64_t *to)
@@ -133,13 +127,17 @@ static void stamp(const struct later *d, uint64_t *to)
 
 #define COPIES_ARE_SLOWER 30 /* times, on the queue that only copies */
 
-static void work(struct later *d, bool copies, const struct job *j)
+static void work(struct later *d, struct queue *q, const struct job *j)
 {
+	unsigned slower = q == &d->queue[JM_QUEUE_COPY] ? COPIES_ARE_SLOWER : 1;
+	unsigned delay_us = j->kind <= FILL ? d->delay_us * slower : 0;
 	struct jm_err err = JM_ERR_INIT;
 	int code = 0;
 
-	if (j->kind <= FILL && d->delay_us)
-		usleep(d->delay_us * (copies ? COPIES_ARE_SLOWER : 1));
+	if (delay_us)
+		usleep(delay_us);
+	q->us = (q->us > j->from_us ? q->us : j->from_us) +
+		(j->kind == CALL ? d->call_us : delay_us);
 	if (j->kind == RUN)
 		code = jm_backend_ref.run(d->ref, j->to, &err);
 	else if (j->kind == COPY)
@@ -149,11 +147,11 @@ static void work(struct later *d, bool copies, const struct job *j)
 	else if (j->kind == STAMP)
 		stamp(d, j->to);
 	else if (j->kind == RECORD)
-		reach(d, j->to, j->count);
+		reach(d, j->to, j->count, q->us);
 	else if (j->kind == CALL)
 		j->work(j->to);
 	else
-		wait_for(d, j->to, j->count);
+		wait_for(d, j->to, j->count, &q->us);
 	if (code && !d->code) {
 		d->code = code;
 		d->err = err;
@@ -178,7 +176,7 @@ static void *serve(void *arg)
 			q->last = &q->first;
 		q->busy = true;
 		pthread_mutex_unlock(&d->lock);
-		work(d, q == &d->queue[JM_QUEUE_COPY], j);
+		work(d, q, j);
 		free(j);
 		pthread_mutex_lock(&d->lock);
 		q->busy = false;
@@ -198,6 +196,7 @@ static int put(struct later *d, enum jm_queue queue, struct job job)
 	if (!j)
 		return JM_ENOMEM;
 	*j = job;
+	j->from_us = d->host_us;
 	pthread_mutex_lock(&d->lock);
 	*q->last = j;
 	q->last = &j->next;
@@ -256,7 +255,7 @@ static void read_ids(struct later *d, int index)
 static int later_open(int index, int threads, void **ret_dev, struct jm_err *err)
 {
 	const char *delay = getenv("JM_FAKE_LATER_US"), *log = getenv("JM_FAKE_LATER_LOG");
-	const char *notice = getenv("JM_FAKE_LATER_NOTICE_US");
+	const char *notice = getenv("JM_FAKE_LATER_NOTICE_US"), *call = getenv("JM_FAKE_NCCL_US");
 	const char *selects = getenv("JM_FAKE_LATER_SELECTS"),
 		   *builds = getenv("JM_FAKE_LATER_BUILDS");
 	struct later *d = calloc(1, sizeof(*d));
@@ -272,6 +271,8 @@ static int later_open(int index, int threads, void **ret_dev, struct jm_err *err
 	d->selects = selects ? fopen(selects, "ae") : NULL;
 	d->builds = builds ? fopen(builds, "ae") : NULL;
 	d->log = log ? fopen(log, "ae") : NULL;
+	d->exact = getenv("JM_FAKE_LATER_EXACT");
+	d->call_us = call ? (unsigned)atoi(call) : 0;
 	d->notice_us = notice ? (unsigned)atoi(notice) : 0;
 	d->delay_us = delay ? (unsigned)atoi(delay) : 100;
 	pthread_mutex_init(&d->lock, NULL);
@@ -409,6 +410,8 @@ static int later_sync(void *dev, struct jm_err *err)
 	for (int i = 0; i < JM_QUEUE_COUNT; i++)
 		while (d->queue[i].first || d->queue[i].busy)
 			pthread_cond_wait(&d->changed, &d->lock);
+	for (int i = 0; i < JM_QUEUE_COUNT; i++)
+		d->host_us = d->queue[i].us > d->host_us ? d->queue[i].us : d->host_us;
 	pthread_mutex_unlock(&d->lock);
 	return d->code ? jm_err_set(err, d->code, "%s", d->err.text) : 0;
 }
@@ -475,11 +478,12 @@ static int event_follow(void *dev, void *event, enum jm_queue queue, struct jm_e
 static int event_wait(void *dev, void *event, struct jm_err *err)
 {
 	struct event *e = event;
+	struct later *d = dev;
 
 	(void)err;
-	wait_for(dev, e, e->asked);
-	if (((struct later *)dev)->notice_us)
-		usleep(((struct later *)dev)->notice_us);
+	wait_for(d, e, e->asked, &d->host_us);
+	if (d->notice_us)
+		usleep(d->notice_us);
 	return 0;
 }
 
@@ -499,11 +503,14 @@ static int event_query(void *dev, void *event, struct jm_err *err)
 static int event_seconds(void *dev, void *from, void *to, double *ret, struct jm_err *err)
 {
 	const struct event *a = from, *b = to;
+	const struct later *d = dev;
 
-	(void)dev;
 	(void)err;
-	*ret = (double)(b->at.tv_sec - a->at.tv_sec) +
-	       1e-9 * (double)(b->at.tv_nsec - a->at.tv_nsec);
+	if (d->exact)
+		*ret = 1e-6 * (double)(b->exact_us - a->exact_us);
+	else
+		*ret = (double)(b->at.tv_sec - a->at.tv_sec) +
+		       1e-9 * (double)(b->at.tv_nsec - a->at.tv_nsec);
 	return 0;
 }
 

@@ -3,6 +3,7 @@
 #include "gang.h"
 #include "engine/plan/bucket.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -204,6 +205,20 @@ int jm_gang_same(const struct jm_gang *g, uint64_t value, const char *what, stru
 		what, g->work->rank, g->work->own.name, g->own[0].name);
 }
 
+int jm_gang_in_turn(const struct jm_gang *g, int (*act)(void *arg, struct jm_err *err), void *arg,
+	struct jm_err *err)
+{
+	double nothing = 0;
+	int rank = g->work ? g->work->rank : 0;
+	int code = rank ? jm_comm_sum(&g->control, &nothing, 1, err) : 0;
+
+	if (!code)
+		code = act(arg, err);
+	if (!code && !rank)
+		code = jm_comm_sum(&g->control, &nothing, 1, err);
+	return code;
+}
+
 const struct jm_comm *jm_gang_comm(const struct jm_gang *g)
 {
 	return g->device.transport ? &g->device : &g->control;
@@ -230,4 +245,20 @@ int jm_gang_devices(const struct jm_work *work)
 	for (int r = 0; work->gang && r < work->world; r++)
 		n += is_new(work->gang, r);
 	return n ? n : 1;
+}
+
+int jm_gang_cores(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) ? 0 : CPU_COUNT(&set);
+}
+
+int jm_gang_threads(const struct jm_work *work, int wanted)
+{
+	int each = jm_gang_cores() / (work->local ? work->local : jm_work_world(work));
+
+	if (wanted || jm_work_world(work) < 2)
+		return wanted;
+	return each > 0 ? each : 1;
 }

@@ -49,11 +49,21 @@ void jm_gang_close(struct jm_gang *g); /* one that is zeroed, too */
 int jm_gang_meet(const struct jm_gang *g, const struct jm_device *d, struct jm_err *err);
 /* The error of a rank whose value is not that of rank 0: `what` differs. */
 int jm_gang_same(const struct jm_gang *g, uint64_t value, const char *what, struct jm_err *err);
+/* Does act(arg), rank 0 before the others. A backend may choose by timing, and every rank must
+ * choose the same in every run: the others find the choices of rank 0 where the backend keeps
+ * them. */
+int jm_gang_in_turn(const struct jm_gang *g, int (*act)(void *arg, struct jm_err *err), void *arg,
+	struct jm_err *err);
 /* The communicator for data on the device: `device` or, where there is none, `control`. */
 const struct jm_comm *jm_gang_comm(const struct jm_gang *g);
 /* True if data on the device travels by transport host. */
 bool jm_gang_by_host(const struct jm_gang *g);
 /* The number of different devices that the ranks use: several ranks may share one. */
 int jm_gang_devices(const struct jm_work *work);
+/* Cores that this process may use; 0 = more than the set can hold. */
+int jm_gang_cores(void);
+/* Threads of a rank on the host's processors, if `wanted` were given: 0 = all that may be used, of
+ * which a rank has its share. */
+int jm_gang_threads(const struct jm_work *work, int wanted);
 
 #endif

@@ -2,6 +2,7 @@
 /* A few nodes, run again and again. */
 #include "kernel_run.h"
 #include "engine/device/backend_find.h"
+#include "gang.h"
 #include "memory.h"
 
 #include <math.h>
@@ -76,7 +77,8 @@ int jm_kernel_open(struct jm_kernel *k, struct jm_work *work, struct jm_err *err
 
 	k->work = work;
 	if (!code)
-		code = jm_work_device_open(work, k->threads, &k->device, err);
+		code = jm_work_device_open(
+			work, jm_gang_threads(work, k->threads), &k->device, err);
 	if (code)
 		return code;
 	k->graph = jm_graph_new(t.precision);
@@ -179,16 +181,21 @@ int jm_kernel_finish(void *state, struct jm_step *ret, struct jm_err *err)
 	return 0;
 }
 
-int jm_kernel_step(void *state, struct jm_step *ret, struct jm_err *err)
+int jm_kernel_queue(struct jm_kernel *k, struct jm_err *err)
 {
-	struct jm_kernel *k = state;
-	int slot = (k->first + k->under_way) % JM_KERNEL_UNDER_WAY;
 	int code = jm_program_begin(k->program, err);
 
 	if (!code)
 		code = jm_program_micro(k->program, err);
-	if (!code)
-		code = jm_program_update(k->program, err);
+	return code ? code : jm_program_update(k->program, err);
+}
+
+int jm_kernel_step(void *state, struct jm_step *ret, struct jm_err *err)
+{
+	struct jm_kernel *k = state;
+	int slot = (k->first + k->under_way) % JM_KERNEL_UNDER_WAY;
+	int code = jm_kernel_queue(k, err);
+
 	if (!code && k->stamp)
 		code = jm_device_stamp(&k->device, &k->stamp[slot], err);
 	if (!code)

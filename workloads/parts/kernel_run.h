@@ -45,6 +45,9 @@ int jm_kernel_setup(struct jm_work *work, size_t size,
 /* With the option JM_KERNEL_THREADS. */
 int jm_kernel_open(struct jm_kernel *k, struct jm_work *work, struct jm_err *err);
 int jm_kernel_ready(struct jm_kernel *k, struct jm_err *err);
+/* Queues the nodes once on the compute queue, for a workload that counts its steps in k->steps
+ * itself. */
+int jm_kernel_queue(struct jm_kernel *k, struct jm_err *err);
 /* A workload's own step, finish and, where it has nothing else, teardown. state: begins with a
  * jm_kernel. */
 int jm_kernel_step(void *state, struct jm_step *ret, struct jm_err *err);

@@ -179,6 +179,6 @@ void jm_load_note(const struct jm_load *l, char *out, size_t size)
 int jm_load_finish(struct jm_load *l, struct jm_work *work, struct jm_err *err)
 {
 	jm_answers_find_window(&l->answers, work->steady_ns);
-	work->window = l->answers.window;
+	work->window[0] = l->answers.window;
 	return l->csv ? jm_answers_write_csv(&l->answers, l->csv_name, err) : 0;
 }

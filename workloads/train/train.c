@@ -244,7 +244,7 @@ static void judge_until(struct train *s, const struct jm_evaluated *e)
 		return;
 	work->ended = jm_until_judge(&s->until, e, s->begun - s->first);
 	if (work->ended) {
-		work->window = (struct jm_work_window){.name = "until",
+		work->window[0] = (struct jm_work_window){.name = "until",
 			.t0_ns = s->until.begun_ns,
 			.t1_ns = jm_ctx_now(work->ctx),
 			.items = (double)(s->begun - s->first) * jm_work_world(work) *
@@ -419,7 +419,7 @@ static void keep_until(struct train *s)
 			s->steps - s->first, best);
 	if (s->work->more)
 		json_object_set_new(s->work->more, "until",
-			jm_until_json(&s->until, &s->work->window, s->work->epoch_steps));
+			jm_until_json(&s->until, s->work->window, s->work->epoch_steps));
 }
 
 #define CANNOT_TELL 1

@@ -10,7 +10,6 @@
 #include "workloads/parts/weights_config.h"
 
 #include <math.h>
-#include <sched.h>
 #include <string.h>
 
 static const char *const batch_words[] = {"max", NULL};
@@ -335,27 +334,14 @@ static int check_update(const struct train *s, struct jm_err *err)
 	return 0;
 }
 
-/* Cores that this process may use; 0 = more than the set can hold. */
-static int count_cores(void)
-{
-	cpu_set_t set;
-
-	return sched_getaffinity(0, sizeof(set), &set) ? 0 : CPU_COUNT(&set);
-}
-
 int jm_train_threads(const struct train *s)
 {
-	int wanted = s->given.threads, world = jm_work_world(s->work);
-	int each = count_cores() / (s->work->local ? s->work->local : world);
-
-	if (wanted || world < 2)
-		return wanted;
-	return each > 0 ? each : 1;
+	return jm_gang_threads(s->work, s->given.threads);
 }
 
 static int check_threads(const struct train *s, struct jm_err *err)
 {
-	int wanted = s->given.threads, have = count_cores();
+	int wanted = s->given.threads, have = jm_gang_cores();
 
 	if (wanted <= have || !have)
 		return 0;

@@ -242,8 +242,9 @@ static int check_stream(const struct train *s, struct jm_err *err)
 		s->training.model->name);
 }
 
-static int plan_both(struct train *s, struct jm_err *err)
+static int plan_both(void *state, struct jm_err *err)
 {
+	struct train *s = state;
 	struct jm_training *t = &s->training;
 	int code;
 
@@ -258,23 +259,6 @@ static int plan_both(struct train *s, struct jm_err *err)
 	return code ? code : check_stream(s, err);
 }
 
-/*
- * A backend may choose by timing, and every rank must choose the same, in every run: rank 0 goes
- * before the others, which find its choices where the backend keeps them.
- */
-static int in_turn(
-	struct train *s, int (*act)(struct train *s, struct jm_err *err), struct jm_err *err)
-{
-	double nothing = 0;
-	int code = s->work->rank ? jm_comm_sum(&s->gang.control, &nothing, 1, err) : 0;
-
-	if (!code)
-		code = act(s, err);
-	if (!code && !s->work->rank)
-		code = jm_comm_sum(&s->gang.control, &nothing, 1, err);
-	return code;
-}
-
 /* The program on paper: nothing is allocated for it yet. */
 static int plan(struct train *s, struct jm_err *err)
 {
@@ -282,7 +266,7 @@ static int plan(struct train *s, struct jm_err *err)
 	int code = find_memory(s, err);
 
 	if (!code)
-		code = in_turn(s, plan_both, err);
+		code = jm_gang_in_turn(&s->gang, plan_both, s, err);
 	if (!code)
 		code = jm_gang_same(&s->gang, jm_reduce_digest(s->program),
 			"Offsets or layouts of the gradients", err);
@@ -354,13 +338,15 @@ static int check_memory(const struct train *s, struct jm_err *err)
 		(double)s->memory / 1e9);
 }
 
-static int build_program(struct train *s, struct jm_err *err)
+static int build_program(void *state, struct jm_err *err)
 {
+	struct train *s = state;
 	return jm_program_build(s->program, err);
 }
 
-static int build_evaluation(struct train *s, struct jm_err *err)
+static int build_evaluation(void *state, struct jm_err *err)
 {
+	struct train *s = state;
 	return jm_evaluation_build(&s->eval, err);
 }
 
@@ -368,7 +354,7 @@ static int make_program(struct train *s, struct jm_err *err)
 {
 	const char *update = jm_update_names[s->training.adamw.kind];
 	char now[32];
-	int code = in_turn(s, build_program, err);
+	int code = jm_gang_in_turn(&s->gang, build_program, s, err);
 
 	if (!code && s->work->world > 1)
 		code = jm_reduce_open(s->program, jm_gang_comm(&s->gang), err);
@@ -386,7 +372,7 @@ static int make_program(struct train *s, struct jm_err *err)
 		code = jm_results_open(&s->results, s->program, err);
 	if (!code)
 		code = jm_batch_feed_open(&s->feed, s->program, err);
-	return code || !s->eval.every ? code : in_turn(s, build_evaluation, err);
+	return code || !s->eval.every ? code : jm_gang_in_turn(&s->gang, build_evaluation, s, err);
 }
 
 /* Calls make_program and logs before and after it: the first time on a machine it takes seconds to

@@ -209,6 +209,7 @@ static int add_report(struct jm__worker *w, struct jm_err *err)
 	jm_record_share_energy(w->record);
 	jm_record_serving_energy(w->record);
 	jm_record_until_energy(w->record);
+	jm_record_overlap_energy(w->record);
 	jm__pace_record(w);
 	jm__worker_record_settings(w);
 	return jm_record_judge_settings(w->record, w->session, w->main_phase, err);

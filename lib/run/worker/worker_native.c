@@ -399,19 +399,19 @@ static int verify(struct jm__worker *w, struct native *n, struct jm_err *err)
 		err, rc, rc == JM_ERANGE ? "The result of the work is wrong: %s" : "%s", why.text);
 }
 
-/* The phase that a workload names. */
-static int add_window(struct jm__worker *w, const struct native *n, struct jm_err *err)
+/* The phases that a workload names. */
+static int add_windows(struct jm__worker *w, const struct native *n, struct jm_err *err)
 {
-	const struct jm_work_window *window = &n->work.window;
-	int phase;
+	const struct jm_work_window *window = n->work.window;
 
-	if (!window->t1_ns)
-		return 0;
-	phase = jm_session_begin(w->session, window->name, window->t0_ns, err);
-	if (phase < 0)
-		return phase;
-	jm_session_end(w->session, phase, window->t1_ns);
-	jm_session_credit(w->session, phase, window->items);
+	for (int i = 0; i < JM_WORK_WINDOWS && window[i].t1_ns; i++) {
+		int phase = jm_session_begin(w->session, window[i].name, window[i].t0_ns, err);
+
+		if (phase < 0)
+			return phase;
+		jm_session_end(w->session, phase, window[i].t1_ns);
+		jm_session_credit(w->session, phase, window[i].items);
+	}
 	return 0;
 }
 
@@ -488,7 +488,7 @@ static int run_phases(struct jm__worker *w, struct native *n, struct jm_err *err
 		rc = steady(w, n, err);
 	if (!rc)
 		rc = verify(w, n, err);
-	return rc ? rc : add_window(w, n, err);
+	return rc ? rc : add_windows(w, n, err);
 }
 
 int jm__worker_native(struct jm__worker *w, struct jm_err *err)

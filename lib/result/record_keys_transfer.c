@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The keys of a record on transfers between ranks. */
+#include "result/record_keys_parts.h"
+
+#include <limits.h>
+
+#define TRANSPORTS                                                                                 \
+	"local: memory of the host, by processors; host: the same, by copy engines of GPUs; "      \
+	"nccl: between GPUs"
+
+static const struct jm_key communication_rank_keys[] = {
+	{POSITIVE("step_s", JM_KEY_NULL), .unit = "s",
+		.meaning = "of a step, between the first waits of two steps; mean"},
+	{POSITIVE("compute_s", JM_KEY_NULL), .unit = "s",
+		.meaning = "of a step without exposed_s: computation, also beside transfers, and "
+			   "pauses"},
+	{POSITIVE("exposed_s", JM_KEY_NULL), .unit = "s",
+		.meaning = "of a step: the rank waited for transfers and did not compute; more "
+			   "than on the rank with the least of it: it waited for slower ranks"},
+	{0},
+};
+
+const struct jm_key jm__communication_keys[] = {
+	{TEXT("transport", 0), .meaning = TRANSPORTS},
+	{FLAG("rounded", JM_KEY_OPTIONAL), .meaning = "gradients travelled in bf16"},
+	{FLAG("shard_update", JM_KEY_OPTIONAL),
+		.meaning = "true: each rank updates a share of the parameters, false: all of them"},
+	{COUNT("buckets", 0),
+		.meaning = "sums per step, each over a contiguous part of the gradients"},
+	{POSITIVE("bytes_per_step", 0), .unit = "B",
+		.meaning = "gradients that each rank contributes"},
+	{POSITIVE("gathered_bytes_per_step", JM_KEY_OPTIONAL), .unit = "B",
+		.meaning = "data that each rank has after the gathers of a sharded update: "
+			   "parameters, norms and, by transport host, sums of the gradients "
+			   "of tables; 0 = every rank updates all parameters"},
+	{POSITIVE("exposed_s_per_step", JM_KEY_NULL), .unit = "s",
+		.meaning = "time for which rank 0 waited for transfers and did not compute; mean "
+			   "of all "
+			   "steps but the first"},
+	{LIST("ranks", JM_KEY_OPTIONAL), .keys = communication_rank_keys,
+		.meaning = "where the time of a step went, by the clock of each rank's device; of "
+			   "all steps but the first"},
+	{0},
+};
+
+const struct jm_key jm__transfer_keys[] = {
+	{TEXT("transport", 0), .meaning = TRANSPORTS},
+	{POSITIVE("bytes", 0), .unit = "B",
+		.meaning = "of the array that each rank sends or receives, whichever is larger"},
+	{POSITIVE("seconds", 0), .unit = "s",
+		.meaning = "mean time of one transfer on the device of rank 0, without the first "
+			   "step"},
+	{POSITIVE("bytes_per_s", 0), .unit = "B/s", .meaning = "bytes / seconds"},
+	{POSITIVE("bus_bytes_per_s", 0), .unit = "B/s",
+		.meaning =
+			"bytes_per_s times the bytes that a ring of W ranks moves per byte: 2 "
+			"(W - 1)/W in an all-reduce, (W - 1)/W in an all-gather, a reduce-scatter "
+			"and an all-to-all, 1 in a broadcast and from rank to rank"},
+	{0},
+};
+
+#define ENERGY(of)                                                                                 \
+	{POSITIVE("watts", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "W",                            \
+		.meaning = "mean of the phases, of all devices that the record's total counts",    \
+		.column = "overlap_" of "_W"},                                                     \
+	{                                                                                          \
+		POSITIVE("joules", JM_KEY_NULL | JM_KEY_OPTIONAL),                                 \
+			.unit = "J", .meaning = "of a pair of one rank",                           \
+			.column = "overlap_" of "_J"                                               \
+	}
+#define SIDE(of, other)                                                                            \
+	{POSITIVE("seconds", 0), .unit = "s", .meaning = "of a pair, alone",                       \
+		.column = "overlap_" of "_s"},                                                     \
+		{POSITIVE("beside_s", 0), .unit = "s", .meaning = "of a pair, beside the " other,  \
+			.column = "overlap_" of "_beside_s"},                                      \
+	{                                                                                          \
+		POSITIVE("slowdown", 0), .meaning = "beside_s / seconds",                          \
+					 .column = "overlap_" of "_slowdown"                       \
+	}
+
+static const struct jm_key product_keys[] = {
+	SIDE("product", "transfers"),
+	{POSITIVE("per_s", 0), .unit = "1/s", .meaning = "products of one rank, alone"},
+	{POSITIVE("beside_per_s", 0), .unit = "1/s",
+		.meaning = "products of one rank, beside the transfers"},
+	ENERGY("product"),
+	{0},
+};
+
+static const struct jm_key collective_keys[] = {
+	SIDE("collective", "products"),
+	{POSITIVE("bytes_per_s", 0), .unit = "B/s", .meaning = "bytes / time of a transfer, alone"},
+	{POSITIVE("beside_bytes_per_s", 0), .unit = "B/s",
+		.meaning = "the same beside the products"},
+	ENERGY("collective"),
+	{0},
+};
+
+static const struct jm_key both_keys[] = {
+	{POSITIVE("seconds", 0), .unit = "s",
+		.meaning = "of a pair, from the begin of the first of the two to the end of the "
+			   "last",
+		.column = "overlap_both_s"},
+	{NUMBER("exposed_s", 0), .unit = "s", .min = -JM_KEY_HUGE, .max = JM_KEY_HUGE,
+		.meaning = "both.seconds - product.seconds: what the transfers add to the products",
+		.column = "overlap_exposed_s"},
+	{NUMBER("overlapped_s", 0), .unit = "s", .min = -JM_KEY_HUGE, .max = JM_KEY_HUGE,
+		.meaning = "product.seconds + collective.seconds - both.seconds: what is saved by "
+			   "running both at once",
+		.column = "overlap_overlapped_s"},
+	{POSITIVE("of_longer", 0),
+		.meaning = "both.seconds / the longer of product.seconds and collective.seconds: 1 "
+			   "= the shorter one is hidden",
+		.column = "overlap_of_longer"},
+	ENERGY("both"),
+	{0},
+};
+
+const struct jm_key jm__overlap_keys[] = {
+	{TEXT("kind", 0), .meaning = "of the transfers: allgather..."},
+	{TEXT("transport", 0), .meaning = TRANSPORTS},
+	{POSITIVE("bytes", 0), .unit = "B",
+		.meaning = "of the array that each rank sends or receives in a transfer, whichever "
+			   "is larger"},
+	{COUNT("products", 0), .meaning = "of a pair"},
+	{COUNT("transfers", 0), .meaning = "of a pair"},
+	{COUNT("pairs", 0), .meaning = "measured of each of the three"},
+	{OBJECT("product", 0), .keys = product_keys, .meaning = "the products of a pair"},
+	{OBJECT("collective", 0), .keys = collective_keys, .meaning = "the transfers of a pair"},
+	{OBJECT("both", 0), .keys = both_keys, .meaning = "products and transfers at once"},
+	{0},
+};

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The workload overlap: products and transfers, each alone and both at once."""
+import os
+
+import pytest
+
+from fake_gpus import FakeGpus
+from gangs import devices
+from jm import jm, sentence
+from runs import FAILED, one, records
+
+STEPS = ["--warmup", 1, "--steps", 2, "--selftest", 0]
+SHAPE = ["--m", 24, "--n", 40, "--k", 16]
+RANKS = ["--ranks", 2]
+WORK = ["run", "overlap", *SHAPE, *RANKS, *STEPS]
+SMALL = ["--precision", "f32", "--size", "0.00001"]
+
+
+@pytest.fixture(name="exact")
+def exact_devices():
+    """Two fake devices whose events tell the time that is programmed, by microseconds of a product and a transfer."""
+    return lambda product, transfer: {**devices(2), "JM_FAKE_LATER_EXACT": "1", "JM_FAKE_LATER_US": str(product),
+                                      "JM_FAKE_NCCL_US": str(transfer)}
+
+
+def parts(record):
+    o = record["overlap"]
+    return o["product"], o["collective"], o["both"]
+
+
+# products of a pair, us of each; transfers of a pair, us of each
+@pytest.mark.parametrize("products, product, transfers, transfer", [(3, 400, 1, 500), (1, 700, 4, 900), (2, 300, 2, 300)])
+def test_times_are_those_of_the_device(exact, products, product, transfers, transfer):
+    """Its queues do not slow each other down: the shorter work is hidden behind the longer one."""
+    r = one(*WORK, *SMALL, "--device", "later:0,later:1", "--transport", "nccl", "--source", "null", "--products", products,
+            "--transfers", transfers, "--pairs", 2, env=exact(product, transfer))
+    p, c = products * product * 1e-6, transfers * transfer * 1e-6
+    of_product, of_collective, both = parts(r)
+    assert r["verified"] is True and r["overlap"]["pairs"] == 4
+    assert [of_product["seconds"], of_product["beside_s"], of_product["slowdown"]] == pytest.approx([p, p, 1])
+    assert [of_collective["seconds"], of_collective["beside_s"], of_collective["slowdown"]] == pytest.approx([c, c, 1])
+    assert [both["seconds"], both["exposed_s"], both["overlapped_s"]] == pytest.approx([max(p, c), max(0, c - p), min(p, c)])
+    assert both["of_longer"] == pytest.approx(1)
+    assert [of_product["per_s"], of_collective["bytes_per_s"]] == pytest.approx([products / p, transfers * r["overlap"]["bytes"] / c])
+
+
+@pytest.mark.parametrize("kind", ["allgather", "allreduce", "alltoall", "reducescatter", "broadcast"])
+def test_all_collectives_are_verified(kind, tmp_path):
+    store = tmp_path / "s.db"
+    done = jm(*WORK, "--device", "ref", "--precision", "f32", "--collective", kind, "--size", "0.00001,0.001", "--products", 2, "--pairs", 1,
+              "--source", "null", "--store", store)
+    assert done.returncode == 0, done.stderr
+    for r in records(store):
+        o = r["overlap"]
+        assert r["verified"] is True and (o["kind"], o["transport"], o["pairs"]) == (kind, "local", 2)
+        assert o["bytes"] == pytest.approx(float(r["options"]["size"]) * 1e9, abs=8)
+        # a step: on each rank, a pair one after the other, and one at once
+        assert (r["unit"], r["items"]) == ("pair", 2 * 2 * 2)
+        assert r["flops_model_per_item"] == 2 * 2 * 24 * 40 * 16
+
+
+def test_sides_on_processors_are_seen_by_one_clock():
+    """Both at once take at least as long as either of them does then, and no longer than one after the other did."""
+    of_product, of_collective, both = parts(one(*WORK, *SMALL, "--device", "ref", "--pairs", 3, "--products", 4, "--source", "null"))
+    assert both["seconds"] >= max(of_product["beside_s"], of_collective["beside_s"]) * (1 - 1e-9)
+    assert both["exposed_s"] == pytest.approx(both["seconds"] - of_product["seconds"])
+    assert both["overlapped_s"] == pytest.approx(of_product["seconds"] + of_collective["seconds"] - both["seconds"])
+    assert of_product["slowdown"] == pytest.approx(of_product["beside_s"] / of_product["seconds"])
+
+
+def test_energy_of_each_part_is_that_of_its_phases(tmp_path):
+    gpus = FakeGpus(tmp_path, 1, "wave=square;low=100;high=100;response=1")
+    os.makedirs(os.path.dirname(gpus.state), exist_ok=True)
+    r = one(*WORK, *SMALL, "--device", "ref", "--turn", "200ms", "--source", "nvml", env=gpus.env)
+    for name, part in zip(["product", "collective", "both"], parts(r)):
+        phases = [p for p in r["phases"] if p["name"] == name]
+        seconds, pairs = sum(p["end_s"] - p["start_s"] for p in phases), r["overlap"]["pairs"]
+        assert len(phases) == 2 and sum(p["items"] for p in phases) == 2 * pairs  # of both ranks
+        assert part["watts"] == pytest.approx(100, rel=0.05)
+        assert part["joules"] == pytest.approx(100 * seconds / pairs / 2, rel=0.05)
+
+
+def test_a_single_rank_is_refused():
+    r = one("run", "overlap", *SHAPE, *SMALL, *STEPS, "--device", "ref", "--source", "null", status=FAILED)
+    assert "--ranks 2 or more" in r["reason"]
+
+
+def test_f64_needs_the_reference():
+    done = jm(*WORK, "--precision", "f64", "--device", "cpu", "--source", "null")
+    assert done.returncode == 2 and sentence(done) and "--device ref" in done.stderr
