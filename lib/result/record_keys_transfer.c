@@ -71,8 +71,7 @@ const struct jm_key jm__transfer_keys[] = {
 #define SIDE(of, other)                                                                            \
 	{POSITIVE("seconds", 0), .unit = "s", .meaning = "of a pair, alone",                       \
 		.column = "overlap_" of "_s"},                                                     \
-		{POSITIVE("beside_s", 0), .unit = "s", .meaning = "of a pair, beside the " other,  \
-			.column = "overlap_" of "_beside_s"},                                      \
+		{POSITIVE("beside_s", 0), .unit = "s", .meaning = "of a pair, beside the " other}, \
 	{                                                                                          \
 		POSITIVE("slowdown", 0), .meaning = "beside_s / seconds",                          \
 					 .column = "overlap_" of "_slowdown"                       \
@@ -110,8 +109,7 @@ static const struct jm_key both_keys[] = {
 		.column = "overlap_overlapped_s"},
 	{POSITIVE("of_longer", 0),
 		.meaning = "both.seconds / the longer of product.seconds and collective.seconds: 1 "
-			   "= the shorter one is hidden",
-		.column = "overlap_of_longer"},
+			   "= the shorter one is hidden"},
 	ENERGY("both"),
 	{0},
 };
