@@ -65,16 +65,17 @@ void jm_ref_gelu_erf(const struct jm_node *n, double *const *in, double *const *
 	}
 }
 
+static double gelu_erf_slope(double x)
+{
+	return normal_below(x) + x * exp(-0.5 * x * x) * M_SQRT1_2 * M_2_SQRTPI / 2;
+}
+
 void jm_ref_gelu_erf_grad(const struct jm_node *n, double *const *in, double *const *out)
 {
 	(void)in;
 	(void)out;
-	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++) {
-		double x = get(n->in[1], i);
-		double density = exp(-0.5 * x * x) * M_SQRT1_2 * M_2_SQRTPI / 2;
-
-		put(n, i, get(n->in[0], i) * (normal_below(x) + x * density));
-	}
+	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++)
+		put(n, i, get(n->in[0], i) * gelu_erf_slope(get(n->in[1], i)));
 }
 
 void jm_ref_relu(const struct jm_node *n, double *const *in, double *const *out)
@@ -147,6 +148,31 @@ void jm_ref_swiglu_grad(const struct jm_node *n, double *const *in, double *cons
 
 		out[0][at] = dy * up * silu_slope(gate);
 		out[0][at + width] = dy * gate * sigmoid(gate);
+	}
+}
+
+/* Shazeer, arXiv 2002.05202, with values before gates; not direct. */
+void jm_ref_geglu(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t width = jm_tensor_width(n->out[0]);
+
+	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++) {
+		const double *x = in[0] + i / width * 2 * width + i % width;
+
+		out[0][i] = x[0] * x[width] * normal_below(x[width]);
+	}
+}
+
+void jm_ref_geglu_grad(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t width = jm_tensor_width(n->in[0]);
+
+	for (int64_t i = 0; i < jm_tensor_count(n->in[0]); i++) {
+		int64_t at = i / width * 2 * width + i % width;
+		double value = in[1][at], gate = in[1][at + width], dy = in[0][i];
+
+		out[0][at] = dy * gate * normal_below(gate);
+		out[0][at + width] = dy * value * gelu_erf_slope(gate);
 	}
 }
 

@@ -259,7 +259,7 @@ static int run_row(const char *device, const struct jm_device *open, const struc
 static const struct backend_case *const lists[] = {backend_row_cases, backend_attention_cases,
 	backend_image_cases, backend_group_cases, backend_sums_cases, backend_update_cases,
 	backend_fp8_cases, backend_norms_cases, backend_pages_cases, backend_parts_cases,
-	backend_spectral_cases};
+	backend_spectral_cases, backend_noise_cases};
 #define N_LISTS (sizeof(lists) / sizeof(*lists))
 
 static bool is_asked_for(const struct jm_selftest_request *r, const char *name)

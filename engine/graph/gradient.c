@@ -78,7 +78,9 @@ static const struct rule rules[JM_OP_COUNT][RULES_MAX] = {
 	[JM_OP_GELU_ERF] = {{JM_OP_GELU_ERF_GRAD, false, {DY(0), X(0)}, {DX(0)}}},
 	[JM_OP_SILU] = {{JM_OP_SILU_GRAD, false, {DY(0), X(0)}, {DX(0)}}},
 	[JM_OP_SWIGLU] = {{JM_OP_SWIGLU_GRAD, false, {DY(0), X(0)}, {DX(0)}}},
+	[JM_OP_GEGLU] = {{JM_OP_GEGLU_GRAD, false, {DY(0), X(0)}, {DX(0)}}},
 	[JM_OP_TOKENS] = {{JM_OP_TOKENS_GRAD, false, {DY(0)}, {DX(0), DX(1), DX(2)}}},
+	[JM_OP_TOKENS_GRAD] = {{JM_OP_TOKENS, false, {DY(0)}, {DX(0)}}},
 	[JM_OP_FIRST] = {{JM_OP_FIRST_GRAD, false, {DY(0)}, {DX(0)}}},
 	[JM_OP_CONCAT] = {{JM_OP_SPLIT, false, {DY(0)}, {DX(0), DX(1), DX(2), DX(3)}}},
 	[JM_OP_DROPOUT] = {{JM_OP_DROPOUT, false, {DY(0), X(1)}, {DX(0)}}},
@@ -259,7 +261,8 @@ static struct jm_tensor *unread(const struct walk *w, const struct jm_tensor *t)
 
 /*
  * The first result is not optional: it is written even if no op reads it. Neither are, for some
- * ops, those of vectors, which cost nothing: gains and biases that are frozen.
+ * ops, those of vectors, which cost nothing: gains and biases that are frozen; nor those of
+ * attention.
  */
 static void fill_unread(const struct walk *w, const struct rule *rule, struct jm_tensor **out)
 {
@@ -267,7 +270,7 @@ static void fill_unread(const struct walk *w, const struct rule *rule, struct jm
 		const struct jm_tensor *t =
 			rule->out[i].role == GRAD_IN ? w->node->in[rule->out[i].index] : NULL;
 
-		if (t && !out[i] && (!i || t->rank == 1))
+		if (t && !out[i] && (!i || t->rank == 1 || rule->op == JM_OP_ATTENTION_GRAD))
 			out[i] = unread(w, t);
 	}
 }

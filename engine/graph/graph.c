@@ -24,7 +24,8 @@ struct jm_graph *jm_graph_new(enum jm_dtype precision)
 const struct jm_tensor *jm_graph_residual(const struct jm_graph *g)
 {
 	for (int i = 0; i < g->n_nodes; i++)
-		if (g->node[i]->op == JM_OP_EMBED || g->node[i]->op == JM_OP_TOKENS)
+		if (g->node[i]->op == JM_OP_EMBED ||
+			(g->node[i]->op == JM_OP_TOKENS && g->node[i]->in[2]))
 			return g->node[i]->out[0];
 	return NULL;
 }

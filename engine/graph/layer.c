@@ -206,15 +206,26 @@ struct jm_tensor *jm_graph_silu(struct jm_graph *g, struct jm_tensor *x)
 	return pointwise(g, JM_OP_SILU, x, "silu");
 }
 
-struct jm_tensor *jm_graph_swiglu(struct jm_graph *g, struct jm_tensor *x)
+static struct jm_tensor *gated(
+	struct jm_graph *g, enum jm_op op, struct jm_tensor *x, const char *name)
 {
 	struct jm_tensor *y;
 
-	if (g->err.code || !jm_layer_fits(g, jm_tensor_width(x) % 2 == 0, "swiglu", x))
+	if (g->err.code || !jm_layer_fits(g, jm_tensor_width(x) % 2 == 0, name, x))
 		return NULL;
-	y = like_operand(g, x->type, x, jm_tensor_width(x) / 2, "swiglu");
-	jm_graph_node(g, JM_OP_SWIGLU, OPS(x), OPS(y));
+	y = like_operand(g, x->type, x, jm_tensor_width(x) / 2, name);
+	jm_graph_node(g, op, OPS(x), OPS(y));
 	return y;
+}
+
+struct jm_tensor *jm_graph_swiglu(struct jm_graph *g, struct jm_tensor *x)
+{
+	return gated(g, JM_OP_SWIGLU, x, "swiglu");
+}
+
+struct jm_tensor *jm_graph_geglu(struct jm_graph *g, struct jm_tensor *x)
+{
+	return gated(g, JM_OP_GEGLU, x, "geglu");
 }
 
 /* The input with the step number, for all nodes that use random numbers. */
@@ -333,6 +344,41 @@ struct jm_tensor *jm_graph_attention(
 	n->attr.attention.causal = causal;
 	n->attr.attention.scale = 1 / sqrt((double)head);
 	jm_node_cost(n); /* again, because the mask halves the FLOPs */
+	return y;
+}
+
+/* Of [B,S,heads depth]. */
+static struct jm_view view_of_heads(const struct jm_tensor *t, int64_t depth)
+{
+	return (struct jm_view){0, t->dim[1] * t->dim[2], t->dim[2], depth};
+}
+
+struct jm_tensor *jm_graph_attention_apart(struct jm_graph *g, struct jm_tensor *q,
+	struct jm_tensor *k, struct jm_tensor *v, int heads)
+{
+	int64_t depth;
+	struct jm_tensor *y, *lse;
+	struct jm_node *n;
+
+	if (g->err.code || !jm_layer_fits(g, q->rank == 3 && q->dim[2] % heads == 0, "attention", q) ||
+		!jm_layer_fits(g, k->rank == 3 && k->dim[0] == q->dim[0] && k->dim[2] == q->dim[2],
+			"attention", k) ||
+		!jm_layer_fits(g, v->rank == 3 && jm_tensor_count(v) == jm_tensor_count(k) &&
+			v->dim[1] == k->dim[1], "attention", v))
+		return NULL;
+	depth = q->dim[2] / heads;
+	y = like_operand(g, q->type, q, q->dim[2], "attention");
+	lse = jm_graph_tensor(g, JM_CLASS_ACT, g->vector, 3, DIMS(q->dim[0], heads, q->dim[1]), "lse");
+	n = jm_graph_node(g, JM_OP_ATTENTION, OPS(q, k, v), OPS(y, lse));
+	if (!n)
+		return NULL;
+	n->attr.attention.heads = n->attr.attention.kv_heads = heads;
+	n->attr.attention.depth = depth;
+	n->attr.attention.keys = k->dim[1];
+	n->attr.attention.scale = 1 / sqrt((double)depth);
+	n->attr.attention.q = view_of_heads(q, depth);
+	n->attr.attention.k = n->attr.attention.v = view_of_heads(k, depth);
+	jm_node_cost(n); /* again, because the number of keys is known only now */
 	return y;
 }
 

@@ -41,6 +41,8 @@ struct jm_tensor *jm_graph_relu(struct jm_graph *g, struct jm_tensor *x);
 struct jm_tensor *jm_graph_silu(struct jm_graph *g, struct jm_tensor *x);
 /* x: gate and up side by side; the result has half its width */
 struct jm_tensor *jm_graph_swiglu(struct jm_graph *g, struct jm_tensor *x);
+/* x: values and gates side by side; the result has half its width */
+struct jm_tensor *jm_graph_geglu(struct jm_graph *g, struct jm_tensor *x);
 /* p = 0 returns x. The first dropout adds the input "random.now". */
 struct jm_tensor *jm_graph_dropout(struct jm_graph *g, struct jm_tensor *x, double p);
 struct jm_tensor *jm_graph_layernorm(struct jm_graph *g, struct jm_tensor *x,
@@ -51,6 +53,9 @@ struct jm_tensor *jm_graph_rope(struct jm_graph *g, struct jm_tensor *qkv, int h
 	struct jm_rotary rotary);
 struct jm_tensor *jm_graph_attention(
 	struct jm_graph *g, struct jm_tensor *qkv, int heads, int kv_heads, bool causal);
+/* q [B,S,width] sees k and v [B,T,width], each of `heads` heads. */
+struct jm_tensor *jm_graph_attention_apart(struct jm_graph *g, struct jm_tensor *q,
+	struct jm_tensor *k, struct jm_tensor *v, int heads);
 struct jm_tensor *jm_graph_add(struct jm_graph *g, struct jm_tensor *a, struct jm_tensor *b);
 /* n different tensors, 2 to JM_PARTS, side by side along this dim; one that is NULL: NULL. */
 struct jm_tensor *jm_graph_concat(

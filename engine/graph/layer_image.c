@@ -361,6 +361,33 @@ struct jm_tensor *jm_graph_tokens(struct jm_graph *g, struct jm_tensor *x, struc
 	return y;
 }
 
+struct jm_tensor *jm_graph_rows_of_image(struct jm_graph *g, struct jm_tensor *x)
+{
+	struct jm_tensor *y;
+	char name[32];
+
+	if (g->err.code || !jm_layer_fits(g, x->rank == 4, "rows-of-image", x))
+		return NULL;
+	snprintf(name, sizeof(name), "rows.%d", g->n_nodes);
+	y = jm_graph_tensor(g, JM_CLASS_ACT, g->compute, 3,
+		DIMS(x->dim[0], x->dim[2] * x->dim[3], x->dim[1]), name);
+	jm_graph_node(g, JM_OP_TOKENS, OPS(x, NULL, NULL), OPS(y));
+	return y;
+}
+
+struct jm_tensor *jm_graph_image_of_rows(
+	struct jm_graph *g, struct jm_tensor *x, int64_t rows, int64_t columns)
+{
+	struct jm_tensor *y;
+
+	if (g->err.code || !jm_layer_fits(g, x->rank == 3 && x->dim[1] == rows * columns,
+				   "image-of-rows", x))
+		return NULL;
+	y = windowed(g, x, x->dim[2], rows, columns, "image");
+	jm_graph_node(g, JM_OP_TOKENS_GRAD, OPS(x), OPS(y, NULL, NULL));
+	return y;
+}
+
 struct jm_tensor *jm_graph_first(struct jm_graph *g, struct jm_tensor *x)
 {
 	struct jm_tensor *y;

@@ -239,10 +239,12 @@ struct jm_tensor {
  * silu-grad		in  dy c[..], x c[..]; out dx c[..]					in place
  * swiglu		in  x c[..,2N]; out y c[..,N]		y[i] = silu(x[i]) x[N + i]
  * swiglu-grad		in  dy c[..,N], x c[..,2N]; out dx c[..,2N]
+ * geglu		in  x c[..,2N]; out y c[..,N]		y[i] = x[i] gelu-erf(x[N + i])
+ * geglu-grad		in  dy c[..,N], x c[..,2N]; out dx c[..,2N]
  * tokens		in  x c[B,C,P,Q], first? f32[C], pos? f32[S,C]
- *			out y a[B,S,C]		S = P Q, plus 1 with first: y[b,0] = first + pos[0];
+ *			out y a|c[B,S,C]		S = P Q, plus 1 with first: y[b,0] = first + pos[0];
  *			then y[b,.,c] = x[b,c,p,q] + pos[.] row by row
- * tokens-grad		in  dy a[B,S,C]
+ * tokens-grad		in  dy a|c[B,S,C]
  *			out dx c[B,C,P,Q], dfirst? f32[C], dpos? f32[S,C]
  * first		in  x a[B,S,C]; out y a[B,C]		y[b] = x[b,0]
  * first-grad		in  dy a[B,C]; out dx a[B,S,C]		dx[b,0] = dy[b], else 0
@@ -269,6 +271,13 @@ struct jm_tensor {
  *			out loss f32[1], dy? c[..]	attr xent.{scale,weight}
  *			loss = weight mean over all elements of (y - target)^2, not scaled; dy = 2 weight scale S / n
  *			(y - target), S and the sum as of softmax-xent
+ * add-noise		in  x c[B,..], e c[B,..], t i32[B]	attr noise
+ *			out y c[B,..], target? f32[B,..]
+ *			k = product of 1 - beta_j over j = 0 to t[b], where sqrt(beta_j) goes from sqrt(noise.first) in
+ *			equal steps to sqrt(noise.last) at j = steps - 1; 0 <= t < steps holds. y = sqrt(k) x +
+ *			sqrt(1 - k) e; target = e, with noise.velocity sqrt(k) e - sqrt(1 - k) x
+ * step-waves		in  t i32[B]; out y c[B,C,1,1]	C even: with w_i = 10000^(-i / (C/2)), i < C/2,
+ *			y[b,i] = cos(t[b] w_i), y[b,C/2 + i] = sin(t[b] w_i)
  * dft			in  x c[B,N..,C], 1 to 3 axes of N points		attr dft
  *			out y c[B,2,K,C]	part of the discrete Fourier transform: [.,0] real, [.,1] imaginary parts. Of
  *			each axis a but the last the frequencies f = 0 to modes[a] - 1 and N - modes[a] to N - 1 are
@@ -386,6 +395,8 @@ struct jm_tensor {
 	X(SILU_GRAD, "silu-grad")                                                                  \
 	X(SWIGLU, "swiglu")                                                                        \
 	X(SWIGLU_GRAD, "swiglu-grad")                                                              \
+	X(GEGLU, "geglu")                                                                          \
+	X(GEGLU_GRAD, "geglu-grad")                                                                \
 	X(TOKENS, "tokens")                                                                        \
 	X(TOKENS_GRAD, "tokens-grad")                                                              \
 	X(FIRST, "first")                                                                          \
@@ -404,6 +415,8 @@ struct jm_tensor {
 	X(ROWS, "rows")                                                                            \
 	X(MADE_IDS, "made-ids")                                                                    \
 	X(SAMPLE, "sample")                                                                        \
+	X(ADD_NOISE, "add-noise")                                                                  \
+	X(STEP_WAVES, "step-waves")                                                                \
 	X(DFT, "dft")                                                                              \
 	X(IDFT, "idft")                                                                            \
 	X(MIX_MODES, "mix-modes")                                                                  \
@@ -455,6 +468,11 @@ union jm_attr {
 		double eps;
 		bool silu;
 	} group; /* groupnorm and its gradient */
+	struct {
+		int64_t steps;
+		double first, last; /* beta of the first and of the last step */
+		bool velocity;
+	} noise; /* add-noise */
 	struct {
 		int axis;
 		int64_t size[JM_PARTS]; /* of each part along the axis; 0 = there is none */

@@ -78,56 +78,69 @@ static void act_grad(enum cpu_act kind, struct cpu_vec dy, struct cpu_vec x, str
 	}
 }
 
-/* ---- swiglu (arXiv 2002.05202): a row is gates, then values ---------------------------------- */
+/* ---- gated units (arXiv 2002.05202): of a row of swiglu the gates come first, of geglu the values */
 
-static void swiglu_piece(const struct cpu_swiglu *p, int64_t row, int64_t i)
+JM_INLINE size_t gates_at(enum cpu_act kind, const struct cpu_gated *p)
+{
+	return kind == CPU_SILU ? 0 : (size_t)p->width;
+}
+
+JM_INLINE void gated_as(enum cpu_act kind, const struct cpu_gated *p, int64_t row, int64_t i)
 {
 	float a[PIECE], b[PIECE], c[PIECE];
 	size_t m = piece(p->width, i), at = (size_t)(2 * row * p->width + i);
-	const float *g = jm_view(p->x.data, p->x.bf16, at, m, a);
-	const float *v = jm_view(p->x.data, p->x.bf16, at + (size_t)p->width, m, b);
+	size_t gates = gates_at(kind, p), values = (size_t)p->width - gates;
+	const float *g = jm_view(p->x.data, p->x.bf16, at + gates, m, a);
+	const float *v = jm_view(p->x.data, p->x.bf16, at + values, m, b);
 
 #pragma omp simd
 	for (size_t j = 0; j < m; j++)
-		c[j] = g[j] * jm_sigmoid(g[j], NULL) * v[j];
+		c[j] = jm_act(kind, g[j]) * v[j];
 	jm_emit(p->y.data, p->y.bf16, p->accumulate, (size_t)(row * p->width + i), m, c);
 }
 
-static void swiglu_grad_piece(const struct cpu_swiglu *p, int64_t row, int64_t i)
+JM_INLINE void gated_grad_as(enum cpu_act kind, const struct cpu_gated *p, int64_t row, int64_t i)
 {
 	float a[PIECE], b[PIECE], c[PIECE], dg[PIECE], dv[PIECE];
 	size_t m = piece(p->width, i), at = (size_t)(2 * row * p->width + i);
-	const float *g = jm_view(p->x.data, p->x.bf16, at, m, a);
-	const float *v = jm_view(p->x.data, p->x.bf16, at + (size_t)p->width, m, b);
+	size_t gates = gates_at(kind, p), values = (size_t)p->width - gates;
+	const float *g = jm_view(p->x.data, p->x.bf16, at + gates, m, a);
+	const float *v = jm_view(p->x.data, p->x.bf16, at + values, m, b);
 	const float *dy = jm_view(p->y.data, p->y.bf16, (size_t)(row * p->width + i), m, c);
 
 #pragma omp simd
 	for (size_t j = 0; j < m; j++) {
-		float s = jm_sigmoid(g[j], NULL);
-
-		dg[j] = dy[j] * v[j] * s * (1.f + g[j] * (1.f - s));
-		dv[j] = dy[j] * g[j] * s;
+		dg[j] = dy[j] * v[j] * jm_act_slope(kind, g[j]);
+		dv[j] = dy[j] * jm_act(kind, g[j]);
 	}
-	jm_emit(p->dx.data, p->dx.bf16, p->accumulate, at, m, dg);
-	jm_emit(p->dx.data, p->dx.bf16, p->accumulate, at + (size_t)p->width, m, dv);
+	jm_emit(p->dx.data, p->dx.bf16, p->accumulate, at + gates, m, dg);
+	jm_emit(p->dx.data, p->dx.bf16, p->accumulate, at + values, m, dv);
 }
 
-static void swiglu(const struct cpu_swiglu *p, int threads)
+static void gated(enum cpu_act kind, const struct cpu_gated *p, int threads)
 {
 	int64_t pieces = (p->width + PIECE - 1) / PIECE;
 
 #pragma omp parallel for schedule(static) num_threads(threads)
-	for (int64_t i = 0; i < p->rows * pieces; i++)
-		swiglu_piece(p, i / pieces, i % pieces * PIECE);
+	for (int64_t i = 0; i < p->rows * pieces; i++) {
+		if (kind == CPU_SILU)
+			gated_as(CPU_SILU, p, i / pieces, i % pieces * PIECE);
+		else
+			gated_as(CPU_GELU_ERF, p, i / pieces, i % pieces * PIECE);
+	}
 }
 
-static void swiglu_grad(const struct cpu_swiglu *p, int threads)
+static void gated_grad(enum cpu_act kind, const struct cpu_gated *p, int threads)
 {
 	int64_t pieces = (p->width + PIECE - 1) / PIECE;
 
 #pragma omp parallel for schedule(static) num_threads(threads)
-	for (int64_t i = 0; i < p->rows * pieces; i++)
-		swiglu_grad_piece(p, i / pieces, i % pieces * PIECE);
+	for (int64_t i = 0; i < p->rows * pieces; i++) {
+		if (kind == CPU_SILU)
+			gated_grad_as(CPU_SILU, p, i / pieces, i % pieces * PIECE);
+		else
+			gated_grad_as(CPU_GELU_ERF, p, i / pieces, i % pieces * PIECE);
+	}
 }
 
 /* ---- dropout (jmlr v15, Srivastava 2014): a pair of elements shares 64 bits ------------------ */
@@ -152,4 +165,4 @@ static void dropout(
 	}
 }
 
-const struct cpu_acts JM_CPU(cpu_acts) = {act, act_grad, swiglu, swiglu_grad, dropout};
+const struct cpu_acts JM_CPU(cpu_acts) = {act, act_grad, gated, gated_grad, dropout};

@@ -80,20 +80,21 @@ struct tiles {
 	float *dy;	     /* [ROWS][dp] */
 	float *p, *dp;	     /* [ROWS][PITCH]: probabilities, their gradient */
 	float *max, *sum;    /* [KEYS] */
-	float *dq, *dk, *dv; /* [S][dp], backward only */
+	float *dq, *dk, *dv; /* [S][dp], [T][dp], [T][dp], backward only */
 };
 
 /* Divides base into tiles and returns the number of floats; base NULL: only counts. */
 static size_t cut(const struct cpu_attention *a, bool grad, float *base, struct tiles *t)
 {
-	size_t dp = (size_t)up(a->head, WIDE), all = (size_t)up(a->seq, KEYS) * dp, at = 0;
+	size_t dp = (size_t)up(a->head, WIDE), at = 0;
+	size_t queries = (size_t)up(a->seq, KEYS) * dp, keys = (size_t)up(a->keys, KEYS) * dp;
 	struct {
 		float **to;
 		size_t n;
 	} part[] = {{&t->k, KEYS * dp}, {&t->v, KEYS * dp}, {&t->kt, PITCH * dp},
 		{&t->vt, PITCH * dp}, {&t->q, KEYS * dp}, {&t->dy, ROWS * dp}, {&t->y, KEYS * dp},
 		{&t->p, ROWS * PITCH}, {&t->dp, ROWS * PITCH}, {&t->max, KEYS}, {&t->sum, KEYS},
-		{&t->dq, all}, {&t->dk, all}, {&t->dv, all}};
+		{&t->dq, queries}, {&t->dk, keys}, {&t->dv, keys}};
 
 	for (size_t i = 0; i < sizeof part / sizeof *part - (grad ? 0 : 3); i++) {
 		*part[i].to = base ? base + at : NULL;
@@ -121,7 +122,7 @@ static struct tiles tiles_of_thread(const struct cpu_attention *a, bool grad)
 /* The number of keys in the tile from t0 on that any of the n queries from s0 on sees. */
 static int64_t seen(const struct cpu_attention *a, int64_t s0, int64_t n, int64_t t0)
 {
-	int64_t end = a->causal ? min64(a->seq, s0 + n) : a->seq;
+	int64_t end = a->causal ? min64(a->keys, s0 + n) : a->keys;
 
 	return min64(KEYS, end - t0);
 }
@@ -189,7 +190,7 @@ static void forward_queries(
 	const struct cpu_attention *a, const struct tiles *t, int64_t b, int64_t h, int64_t s0)
 {
 	int64_t n = min64(KEYS, a->seq - s0), d = a->head, dp = up(d, WIDE);
-	int64_t g = h / (a->heads / a->groups), end = a->causal ? s0 + n : a->seq;
+	int64_t g = h / (a->heads / a->groups), end = a->causal ? s0 + n : a->keys;
 
 	load_rows(a->q, place(&a->q_view, b, s0, h), a->q_view.row, n, d, dp, t->q);
 	memset(t->y, 0, (size_t)(KEYS * dp) * sizeof(float));
@@ -272,12 +273,12 @@ static void backward_tile(const struct cpu_attention *a, const struct tiles *t, 
 	product(up(keys, JM_ROWS), dp, n, t->p, 1, PITCH, t->dy, dp, t->dv + t0 * dp, dp, true);
 }
 
-static void store_rows(
-	const struct cpu_attention *a, const float *x, struct cpu_vec to, int64_t at, int64_t ld)
+static void store_rows(const struct cpu_attention *a, const float *x, int64_t rows,
+	struct cpu_vec to, int64_t at, int64_t ld)
 {
 	int64_t dp = up(a->head, WIDE);
 
-	for (int64_t s = 0; s < a->seq; s++) {
+	for (int64_t s = 0; s < rows; s++) {
 		float row[JM_VL * 64];
 		for (int64_t d = 0; d < a->head; d += JM_VL * 64) {
 			size_t n = (size_t)min64(JM_VL * 64, a->head - d);
@@ -293,7 +294,7 @@ static void backward_keys(
 	const struct cpu_attention *a, const struct tiles *t, int64_t b, int64_t h, int64_t t0)
 {
 	int64_t d = a->head, dp = up(d, WIDE), g = h / (a->heads / a->groups),
-		keys = min64(KEYS, a->seq - t0);
+		keys = min64(KEYS, a->keys - t0);
 
 	load_rows(a->k, place(&a->k_view, b, t0, g), a->k_view.row, keys, d, dp, t->k);
 	load_rows(a->v, place(&a->v_view, b, t0, g), a->v_view.row, keys, d, dp, t->v);
@@ -314,19 +315,20 @@ static void backward_keys(
 static void backward_group(
 	const struct cpu_attention *a, const struct tiles *t, int64_t b, int64_t g)
 {
-	size_t all = (size_t)(up(a->seq, KEYS) * up(a->head, WIDE)) * sizeof(float);
+	size_t each = (size_t)up(a->head, WIDE) * sizeof(float);
+	size_t queries = (size_t)up(a->seq, KEYS) * each, keys = (size_t)up(a->keys, KEYS) * each;
 
-	memset(t->dk, 0, all);
-	memset(t->dv, 0, all);
-	for (int64_t i = 0, each = a->heads / a->groups; i < each; i++) {
-		int64_t h = g * each + i;
-		memset(t->dq, 0, all);
-		for (int64_t t0 = 0; t0 < a->seq; t0 += KEYS)
+	memset(t->dk, 0, keys);
+	memset(t->dv, 0, keys);
+	for (int64_t i = 0, n = a->heads / a->groups; i < n; i++) {
+		int64_t h = g * n + i;
+		memset(t->dq, 0, queries);
+		for (int64_t t0 = 0; t0 < a->keys; t0 += KEYS)
 			backward_keys(a, t, b, h, t0);
-		store_rows(a, t->dq, a->dq, place(&a->q_view, b, 0, h), a->q_view.row);
+		store_rows(a, t->dq, a->seq, a->dq, place(&a->q_view, b, 0, h), a->q_view.row);
 	}
-	store_rows(a, t->dk, a->dk, place(&a->k_view, b, 0, g), a->k_view.row);
-	store_rows(a, t->dv, a->dv, place(&a->v_view, b, 0, g), a->v_view.row);
+	store_rows(a, t->dk, a->keys, a->dk, place(&a->k_view, b, 0, g), a->k_view.row);
+	store_rows(a, t->dv, a->keys, a->dv, place(&a->v_view, b, 0, g), a->v_view.row);
 }
 
 static void attention_grad(const struct cpu_attention *a, int threads)

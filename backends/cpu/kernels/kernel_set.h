@@ -59,7 +59,7 @@ struct cpu_view {
 /* q, k, v and their gradients [batch,seq,heads or groups,head], each through its view; y, dy
  * [batch,seq,heads head]; lse [batch,heads,seq] */
 struct cpu_attention {
-	int64_t batch, seq, heads, groups, head;
+	int64_t batch, seq, keys, heads, groups, head; /* with a causal mask keys = seq */
 	double scale;
 	bool causal;
 	struct cpu_vec q, k, v, y, dy, dq, dk, dv;
@@ -198,7 +198,7 @@ struct cpu_optims {
 };
 
 /* x, dx [rows, 2 width]; y, or dy, [rows, width] */
-struct cpu_swiglu {
+struct cpu_gated {
 	int64_t rows, width;
 	struct cpu_vec x, y, dx;
 	bool accumulate;
@@ -217,8 +217,9 @@ struct cpu_acts {
 	/* x: the input of the activation; for relu its output */
 	void (*grad)(enum cpu_act act, struct cpu_vec dy, struct cpu_vec x, struct cpu_vec dx,
 		int64_t n, bool add, int threads);
-	void (*swiglu)(const struct cpu_swiglu *p, int threads);
-	void (*swiglu_grad)(const struct cpu_swiglu *p, int threads);
+	/* of gates: CPU_SILU (swiglu) or CPU_GELU_ERF (geglu) */
+	void (*gated)(enum cpu_act act, const struct cpu_gated *p, int threads);
+	void (*gated_grad)(enum cpu_act act, const struct cpu_gated *p, int threads);
 	void (*dropout)(struct cpu_vec x, struct cpu_vec y, int64_t n,
 		const struct cpu_dropout *how, int threads);
 };

@@ -29,7 +29,7 @@ const struct cpu_op *cpu_op_find(const struct jm_node *const *node, int n)
 {
 	const struct cpu_op *const tables[] = {cpu_ops_image, cpu_ops_act, cpu_ops_norm,
 		cpu_ops_quantize, cpu_ops_tokens, cpu_ops_update, cpu_ops_embed, cpu_ops_attention,
-		cpu_ops_loss, cpu_ops_pages, cpu_ops_concat, cpu_ops_spectral};
+		cpu_ops_loss, cpu_ops_pages, cpu_ops_concat, cpu_ops_spectral, cpu_ops_noise};
 	const struct cpu_op *found = NULL;
 
 	for (size_t i = 0; i < sizeof by_onednn / sizeof *by_onednn; i++) {

@@ -7,7 +7,7 @@
 
 /* ---- elementwise: any layout, including its padding (f(0) = 0) ------------------------------- */
 
-/* The kind of an activation or of its gradient. */
+/* The kind of an activation, of gates, or of the gradient of either. */
 static enum cpu_act act_of(enum jm_op op)
 {
 	switch (op) {
@@ -16,6 +16,8 @@ static enum cpu_act act_of(enum jm_op op)
 		return CPU_RELU;
 	case JM_OP_SILU:
 	case JM_OP_SILU_GRAD:
+	case JM_OP_SWIGLU:
+	case JM_OP_SWIGLU_GRAD:
 		return CPU_SILU;
 	case JM_OP_GELU:
 	case JM_OP_GELU_GRAD:
@@ -56,12 +58,13 @@ static int run_add(const struct cpu_dev *dev, const struct cpu_exec *exec, struc
 	return 0;
 }
 
-static int run_swiglu(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+static int run_gated(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = exec->node;
-	bool back = n->op == JM_OP_SWIGLU_GRAD;
+	bool back = n->op == JM_OP_SWIGLU_GRAD || n->op == JM_OP_GEGLU_GRAD;
+	enum cpu_act act = act_of(n->op);
 	const struct jm_tensor *y = back ? n->in[0] : n->out[0];
-	struct cpu_swiglu p = {
+	struct cpu_gated p = {
 		.rows = jm_tensor_rows(y),
 		.width = jm_tensor_width(y),
 		.x = cpu_vec(back ? n->in[1] : n->in[0]),
@@ -72,9 +75,9 @@ static int run_swiglu(const struct cpu_dev *dev, const struct cpu_exec *exec, st
 
 	(void)err;
 	if (back)
-		dev->kernels->acts->swiglu_grad(&p, dev->threads);
+		dev->kernels->acts->gated_grad(act, &p, dev->threads);
 	else
-		dev->kernels->acts->swiglu(&p, dev->threads);
+		dev->kernels->acts->gated(act, &p, dev->threads);
 	return 0;
 }
 
@@ -108,8 +111,10 @@ const struct cpu_op cpu_ops_act[] = {
 	{{JM_OP_RELU_GRAD}, 1, NULL, NULL, NULL, run_act_grad, NULL},
 	{{JM_OP_SILU_GRAD}, 1, NULL, NULL, NULL, run_act_grad, NULL},
 	{{JM_OP_GELU_ERF_GRAD}, 1, NULL, NULL, NULL, run_act_grad, NULL},
-	{{JM_OP_SWIGLU}, 1, NULL, NULL, NULL, run_swiglu, NULL},
-	{{JM_OP_SWIGLU_GRAD}, 1, NULL, NULL, NULL, run_swiglu, NULL},
+	{{JM_OP_SWIGLU}, 1, NULL, NULL, NULL, run_gated, NULL},
+	{{JM_OP_SWIGLU_GRAD}, 1, NULL, NULL, NULL, run_gated, NULL},
+	{{JM_OP_GEGLU}, 1, NULL, NULL, NULL, run_gated, NULL},
+	{{JM_OP_GEGLU_GRAD}, 1, NULL, NULL, NULL, run_gated, NULL},
 	{{JM_OP_DROPOUT}, 1, NULL, NULL, NULL, run_dropout, NULL},
 	{.n_nodes = 0},
 };

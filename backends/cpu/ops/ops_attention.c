@@ -16,6 +16,7 @@ static struct cpu_attention attention_of(const struct jm_node *n)
 	return (struct cpu_attention){
 		.batch = y->dim[0],
 		.seq = y->dim[1],
+		.keys = n->attr.attention.keys,
 		.heads = n->attr.attention.heads,
 		.groups = n->attr.attention.kv_heads,
 		.head = n->attr.attention.depth,
@@ -37,7 +38,7 @@ static bool gradients_whole(const struct jm_node *n)
 {
 	int64_t rows = jm_tensor_rows(n->in[0]), depth = n->attr.attention.depth;
 	int64_t q = rows * n->attr.attention.heads * depth,
-		k = rows * n->attr.attention.kv_heads * depth;
+		k = n->in[0]->dim[0] * n->attr.attention.keys * n->attr.attention.kv_heads * depth;
 
 	if (!n->out[0] || !n->out[1] || !n->out[2])
 		return false;
@@ -64,9 +65,11 @@ static int takes_attention(const struct cpu_dev *dev, const struct jm_node *n, s
 			"attention-grad of backend cpu makes all three gradients, packed or each "
 			"in a "
 			"tensor without gaps.");
-	if (n->in[grad ? 6 : 3] || n->attr.attention.keys != y->dim[1])
+	if (n->in[grad ? 6 : 3] ||
+		(n->attr.attention.causal && n->attr.attention.keys != y->dim[1]))
 		return jm_err_set(err, JM_ENOSUP,
-			"Attention of backend cpu needs as many keys as queries, and no lengths.");
+			"Attention of backend cpu needs as many keys as queries if it is causal, "
+			"and no lengths.");
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention over qkv[B,S,(H+2G)D] in plain f32 arithmetic, for what cuDNN does not support, mainly
+ * Attention over views of q, k and v in plain f32 arithmetic, for what cuDNN does not support, mainly
  * f32. A block handles TILE rows ("own") of one head, a warp ROWS of them, and loops over the tiles
  * of the other operand ("other"). Lane t computes products with other row t, and sums of rows in
  * columns t, t + 32... Scores stay in the block; sums run in the same order every time.
@@ -21,15 +21,11 @@ template <typename T> struct head_view {
 	int64_t row; /* elements from one position to the next */
 };
 
-/* The address of query head h (which = 0), key head h (1) or value head h (2) of sequence b. */
+/* The address of head h of sequence b. */
 template <typename T>
-__device__ __forceinline__ head_view<T> part(
-	const struct cuda_vec &v, const struct cuda_attention &p, int64_t b, int which, int h)
+__device__ __forceinline__ head_view<T> part(const struct cuda_heads &v, int64_t b, int h)
 {
-	const int64_t width = (int64_t)(p.heads + 2 * p.groups) * p.depth;
-	const int head = which == 0 ? h : p.heads + (which - 1) * p.groups + h;
-
-	return {as<T>(v) + b * p.seq * width + (int64_t)head * p.depth, width};
+	return {as<T>(v.data) + b * v.batch + h * v.head, v.row};
 }
 
 template <typename T>
@@ -120,26 +116,26 @@ attention_kernel(struct cuda_attention p)
 	const int64_t b = blockIdx.z, first = (int64_t)blockIdx.x * TILE,
 		      mine = first + warp * ROWS;
 	float *q = memory, *k = q + TILE * pitch, *v = k + WARP * pitch;
-	const int64_t end = p.causal && first + TILE < p.seq ? first + TILE : p.seq;
+	const int64_t end = p.causal && first + TILE < p.keys ? first + TILE : p.keys;
 	float most[ROWS], total[ROWS], sum[ROWS][C] = {};
 
 	for (int r = 0; r < ROWS; r++) {
 		most[r] = -INFINITY;
 		total[r] = 0;
 	}
-	fetch(q, part<const T>(p.qkv, p, b, 0, h), first, TILE, p.seq, p.depth, pitch);
+	fetch(q, part<const T>(p.q, b, h), first, TILE, p.seq, p.depth, pitch);
 	for (int64_t from = 0; from < end; from += WARP) {
 		float s[ROWS];
 
 		__syncthreads();
-		fetch(k, part<const T>(p.qkv, p, b, 1, g), from, WARP, p.seq, p.depth, pitch);
-		fetch(v, part<const T>(p.qkv, p, b, 2, g), from, WARP, p.seq, p.depth, pitch);
+		fetch(k, part<const T>(p.k, b, g), from, WARP, p.keys, p.depth, pitch);
+		fetch(v, part<const T>(p.v, b, g), from, WARP, p.keys, p.depth, pitch);
 		__syncthreads();
 		products(q + warp * ROWS * pitch, k, p.depth, pitch, s);
 #pragma unroll
 		for (int r = 0; r < ROWS; r++) {
 			const bool seen =
-				from + lane < p.seq && (!p.causal || from + lane <= mine + r);
+				from + lane < p.keys && (!p.causal || from + lane <= mine + r);
 			const float x = seen ? s[r] * p.scale : -INFINITY;
 			const float top = fmaxf(most[r], warp_max(x));
 			const float rescale = top == -INFINITY ? 1 : expf(most[r] - top);
@@ -188,25 +184,25 @@ __global__ void __launch_bounds__(WARPS *WARP) dq_kernel(struct cuda_attention p
 	const int64_t b = blockIdx.z, first = (int64_t)blockIdx.x * TILE,
 		      mine = first + warp * ROWS;
 	float *q = memory, *dy = q + TILE * pitch, *k = dy + TILE * pitch, *v = k + WARP * pitch;
-	const int64_t end = p.causal && first + TILE < p.seq ? first + TILE : p.seq;
+	const int64_t end = p.causal && first + TILE < p.keys ? first + TILE : p.keys;
 	const float *lse = p.lse + (b * p.heads + h) * p.seq,
 		    *delta = p.delta + (b * p.heads + h) * p.seq;
 	float sum[ROWS][C] = {}, one[ROWS];
 
-	fetch(q, part<const T>(p.qkv, p, b, 0, h), first, TILE, p.seq, p.depth, pitch);
+	fetch(q, part<const T>(p.q, b, h), first, TILE, p.seq, p.depth, pitch);
 	fetch(dy, whole<const T>(p.dy, p, b, h), first, TILE, p.seq, p.depth, pitch);
 	for (int64_t from = 0; from < end; from += WARP) {
 		float s[ROWS], d[ROWS];
 
 		__syncthreads();
-		fetch(k, part<const T>(p.qkv, p, b, 1, g), from, WARP, p.seq, p.depth, pitch);
-		fetch(v, part<const T>(p.qkv, p, b, 2, g), from, WARP, p.seq, p.depth, pitch);
+		fetch(k, part<const T>(p.k, b, g), from, WARP, p.keys, p.depth, pitch);
+		fetch(v, part<const T>(p.v, b, g), from, WARP, p.keys, p.depth, pitch);
 		__syncthreads();
 		products(q + warp * ROWS * pitch, k, p.depth, pitch, s);
 		products(dy + warp * ROWS * pitch, v, p.depth, pitch, d);
 #pragma unroll
 		for (int r = 0; r < ROWS; r++) {
-			const bool seen = mine + r < p.seq && from + lane < p.seq &&
+			const bool seen = mine + r < p.seq && from + lane < p.keys &&
 					  (!p.causal || from + lane <= mine + r);
 
 			s[r] = seen ? p.scale * expf(p.scale * s[r] - lse[mine + r]) *
@@ -217,7 +213,7 @@ __global__ void __launch_bounds__(WARPS *WARP) dq_kernel(struct cuda_attention p
 	}
 	for (int r = 0; r < ROWS; r++)
 		one[r] = 1;
-	emit(part<T>(p.dqkv, p, b, 0, h), mine, p.seq, p.depth, sum, one, p.accumulate);
+	emit(part<T>(p.dq, b, h), mine, p.seq, p.depth, sum, one, p.accumulate);
 }
 
 template <int C, typename T>
@@ -231,8 +227,8 @@ __global__ void __launch_bounds__(WARPS *WARP) dkv_kernel(struct cuda_attention 
 	float *k = memory, *v = k + TILE * pitch, *q = v + TILE * pitch, *dy = q + WARP * pitch;
 	float dk[ROWS][C] = {}, dv[ROWS][C] = {}, one[ROWS];
 
-	fetch(k, part<const T>(p.qkv, p, b, 1, g), first, TILE, p.seq, p.depth, pitch);
-	fetch(v, part<const T>(p.qkv, p, b, 2, g), first, TILE, p.seq, p.depth, pitch);
+	fetch(k, part<const T>(p.k, b, g), first, TILE, p.keys, p.depth, pitch);
+	fetch(v, part<const T>(p.v, b, g), first, TILE, p.keys, p.depth, pitch);
 	for (int h = g * per_group; h < (g + 1) * per_group; h++) {
 		const float *lse = p.lse + (b * p.heads + h) * p.seq;
 		const float *delta = p.delta + (b * p.heads + h) * p.seq;
@@ -243,7 +239,7 @@ __global__ void __launch_bounds__(WARPS *WARP) dkv_kernel(struct cuda_attention 
 			const int64_t at = from + lane;
 
 			__syncthreads();
-			fetch(q, part<const T>(p.qkv, p, b, 0, h), from, WARP, p.seq, p.depth,
+			fetch(q, part<const T>(p.q, b, h), from, WARP, p.seq, p.depth,
 				pitch);
 			fetch(dy, whole<const T>(p.dy, p, b, h), from, WARP, p.seq, p.depth, pitch);
 			__syncthreads();
@@ -251,7 +247,7 @@ __global__ void __launch_bounds__(WARPS *WARP) dkv_kernel(struct cuda_attention 
 			products(v + warp * ROWS * pitch, dy, p.depth, pitch, d);
 #pragma unroll
 			for (int r = 0; r < ROWS; r++) {
-				const bool seen = mine + r < p.seq && at < p.seq &&
+				const bool seen = mine + r < p.keys && at < p.seq &&
 						  (!p.causal || mine + r <= at);
 
 				s[r] = seen ? expf(p.scale * s[r] - lse[at]) : 0;
@@ -263,16 +259,17 @@ __global__ void __launch_bounds__(WARPS *WARP) dkv_kernel(struct cuda_attention 
 	}
 	for (int r = 0; r < ROWS; r++)
 		one[r] = 1;
-	emit(part<T>(p.dqkv, p, b, 1, g), mine, p.seq, p.depth, dk, one, p.accumulate);
-	emit(part<T>(p.dqkv, p, b, 2, g), mine, p.seq, p.depth, dv, one, p.accumulate);
+	emit(part<T>(p.dk, b, g), mine, p.keys, p.depth, dk, one, p.accumulate);
+	emit(part<T>(p.dv, b, g), mine, p.keys, p.depth, dv, one, p.accumulate);
 }
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
 template <typename K> static void start(
-	K kernel, const struct cuda_attention *p, int heads, int tiles, cudaStream_t stream)
+	K kernel, const struct cuda_attention *p, int64_t own, int heads, int tiles,
+	cudaStream_t stream)
 {
-	dim3 grid(blocks_for(p->seq, TILE), (unsigned)heads, (unsigned)p->batch);
+	dim3 grid(blocks_for(own, TILE), (unsigned)heads, (unsigned)p->batch);
 	int bytes = (tiles * TILE + 2 * WARP) * (p->depth + 1) * (int)sizeof(float);
 
 	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -282,14 +279,14 @@ template <typename K> static void start(
 template <int C, typename T>
 static void forward(const struct cuda_attention *p, cudaStream_t stream)
 {
-	start(attention_kernel<C, T>, p, p->heads, 1, stream);
+	start(attention_kernel<C, T>, p, p->seq, p->heads, 1, stream);
 }
 
 template <int C, typename T>
 static void backward(const struct cuda_attention *p, cudaStream_t stream)
 {
-	start(dq_kernel<C, T>, p, p->heads, 2, stream);
-	start(dkv_kernel<C, T>, p, p->groups, 2, stream);
+	start(dq_kernel<C, T>, p, p->seq, p->heads, 2, stream);
+	start(dkv_kernel<C, T>, p, p->keys, p->groups, 2, stream);
 }
 
 template <typename T> static void forward_of(const struct cuda_attention *p, cudaStream_t stream)
@@ -317,10 +314,10 @@ template <typename T> static void backward_of(const struct cuda_attention *p, cu
 
 void cuda_attention(const struct cuda_attention *p, cudaStream_t stream)
 {
-	with_type(p->qkv, [&](auto t) { forward_of<decltype(t)>(p, stream); });
+	with_type(p->q.data, [&](auto t) { forward_of<decltype(t)>(p, stream); });
 }
 
 void cuda_attention_grad(const struct cuda_attention *p, cudaStream_t stream)
 {
-	with_type(p->qkv, [&](auto t) { backward_of<decltype(t)>(p, stream); });
+	with_type(p->q.data, [&](auto t) { backward_of<decltype(t)>(p, stream); });
 }

@@ -59,12 +59,13 @@ bool cuda_pointwise_knows(const struct cuda_pointwise *p);
 void cuda_pointwise(const struct cuda_pointwise *p, cudaStream_t stream);
 
 /* The gradient writes dx and, if it is given, y as well, which may replace dy; the op itself y. */
-struct cuda_swiglu {
+struct cuda_gated {
 	int64_t rows, width;
 	struct cuda_vec x, dy, y, dx;
+	bool gelu; /* geglu; else swiglu */
 	bool accumulate;
 };
-void cuda_swiglu(const struct cuda_swiglu *p, cudaStream_t stream);
+void cuda_gated(const struct cuda_gated *p, cudaStream_t stream);
 
 /* All operands are plain. */
 struct cuda_dropout {
@@ -260,13 +261,20 @@ void cuda_first(const struct cuda_first *p, cudaStream_t stream);
 
 #define CUDA_ATTENTION_WIDEST 256 /* elements of a head */
 
+/* As struct jm_view: head h of position s of sequence b begins at data + b batch + s row + h head. */
+struct cuda_heads {
+	struct cuda_vec data;
+	int64_t batch, row, head;
+};
+
 /* All vectors have one type; y and lse are results of attention and operands of its gradient. */
 struct cuda_attention {
-	int64_t batch, seq;
+	int64_t batch, seq, keys; /* causal: keys = seq */
 	int heads, groups, depth;
 	float scale;
-	bool causal, accumulate; /* dqkv is added to */
-	struct cuda_vec qkv, y, dy, dqkv;
+	bool causal, accumulate; /* dq, dk and dv are added to */
+	struct cuda_heads q, k, v, dq, dk, dv;
+	struct cuda_vec y, dy;
 	float *lse;
 	float *delta; /* [batch,heads,seq]: scratch of the gradient */
 };

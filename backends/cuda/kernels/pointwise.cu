@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Elementwise ops over n elements: activations and their gradients, add, cast, dropout; swiglu over
- * x[rows,2 width]; copies between dense layouts, and between a tensor and its parts. A thread
+ * Elementwise ops over n elements: activations and their gradients, add, cast, dropout; gated
+ * units over x[rows,2 width]; copies between dense layouts, and between a tensor and its parts. A thread
  * handles one pack of 8.
  */
 #include "common.cuh"
@@ -236,7 +236,8 @@ void cuda_pointwise(const struct cuda_pointwise *p, cudaStream_t stream)
 	}
 }
 
-/* ---- swiglu: x[row] = gate[width], up[width]. A thread handles N elements of a row ----------- */
+/* ---- gated units: x[row] = gate[width], up[width], of geglu up first. A thread handles N elements
+ * of a row */
 
 /* The row of a block and the thread's first element in it; `parts` blocks have a row. */
 template <int N> __device__ __forceinline__ int64_t element_of_row(unsigned parts, int64_t *ret_row)
@@ -245,90 +246,105 @@ template <int N> __device__ __forceinline__ int64_t element_of_row(unsigned part
 	return N * ((int64_t)(blockIdx.x % parts) * blockDim.x + threadIdx.x);
 }
 
-template <int N, typename T>
-__global__ void swiglu_kernel(const T *x, T *y, int64_t width, unsigned parts, bool add)
+/* The activation of a gate and its slope. */
+template <bool GELU, typename T> __device__ __forceinline__ float2 gate_of(float x)
+{
+	const float s = GELU ? normal_below(x) : sigmoid<T>(x), y = x * s;
+	const float bend = GELU ? x * 0.3989422804014327f * expf(-0.5f * x * x) : y * (1 - s);
+
+	return make_float2(y, s + bend);
+}
+
+template <int N, bool GELU, typename T>
+__global__ void gated_kernel(const T *x, T *y, int64_t width, unsigned parts, bool add)
 {
 	int64_t row, i = element_of_row<N>(parts, &row);
-	const T *gate = x + row * 2 * width + i;
+	const T *left = x + row * 2 * width + i;
 	float g[N], u[N];
 
 	start_next();
 	if (i >= width)
 		return;
-	load(gate, g);
-	load(gate + width, u);
+	load(left + (GELU ? width : 0), g);
+	load(left + (GELU ? 0 : width), u);
 #pragma unroll
 	for (int k = 0; k < N; k++)
-		g[k] = silu<T>()(g[k], 0) * u[k];
+		g[k] = gate_of<GELU, T>(g[k]).x * u[k];
 	store_sum(y + row * width + i, g, add);
 }
 
 #define GRAD_BLOCKS 4 /* on a multiprocessor; with 8 of them a call took 4 % longer on an H100 */
 
 /* AGAIN: y, the result of the op, is written as well. */
-template <int N, typename T, bool AGAIN>
-__global__ void __launch_bounds__(THREADS, GRAD_BLOCKS) swiglu_grad_kernel(
+template <int N, bool GELU, typename T, bool AGAIN>
+__global__ void __launch_bounds__(THREADS, GRAD_BLOCKS) gated_grad_kernel(
 	const T *dy, const T *x, T *dx, T *y, int64_t width, unsigned parts, bool add)
 {
 	int64_t row, i = element_of_row<N>(parts, &row);
-	const T *gate = x + row * 2 * width + i;
-	T *dgate = dx + row * 2 * width + i;
+	const int64_t gate = row * 2 * width + i + (GELU ? width : 0),
+		      up = row * 2 * width + i + (GELU ? 0 : width);
 	packed<N, T> gates, ups, dys;
 	float g[N], u[N], d[N];
 
 	if (i >= width)
 		return;
-	fetch(gate, gates);
-	fetch(gate + width, ups);
+	fetch(x + gate, gates);
+	fetch(x + up, ups);
 	fetch(dy + row * width + i, dys);
 	spread(gates, g);
 	spread(ups, u);
 	spread(dys, d);
 #pragma unroll
 	for (int k = 0; k < N; k++) {
-		const float s = sigmoid<T>(g[k]), silu = g[k] * s;
+		const float2 a = gate_of<GELU, T>(g[k]);
 
-		g[k] = d[k] * u[k] * (s + silu * (1 - s));
-		d[k] *= silu;
-		u[k] *= silu;
+		g[k] = d[k] * u[k] * a.y;
+		d[k] *= a.x;
+		u[k] *= a.x;
 	}
-	store_sum(dgate, g, add);
-	store_sum(dgate + width, d, add);
+	store_sum(dx + gate, g, add);
+	store_sum(dx + up, d, add);
 	if constexpr (AGAIN)
 		store(y + row * width + i, u);
 }
 
-template <int N, typename T, bool AGAIN>
-static void swiglu_grad_of(
-	const struct cuda_swiglu *p, unsigned parts, int threads, cudaStream_t stream)
+template <int N, bool GELU, typename T, bool AGAIN>
+static void gated_grad_of(
+	const struct cuda_gated *p, unsigned parts, int threads, cudaStream_t stream)
 {
-	swiglu_grad_kernel<N, T, AGAIN><<<(unsigned)p->rows * parts, threads, 0, stream>>>(
+	gated_grad_kernel<N, GELU, T, AGAIN><<<(unsigned)p->rows * parts, threads, 0, stream>>>(
 		as<const T>(p->dy), as<const T>(p->x), as<T>(p->dx), as<T>(p->y), p->width, parts,
 		p->accumulate);
 }
 
-template <int N, typename T> static void swiglu_of(const struct cuda_swiglu *p, cudaStream_t stream)
+template <int N, bool GELU, typename T>
+static void gated_of(const struct cuda_gated *p, cudaStream_t stream)
 {
 	const int threads = threads_for((p->width + N - 1) / N, THREADS);
 	const unsigned parts = blocks_for(p->width, N * threads);
 
 	if (!p->dx.data)
-		swiglu_kernel<N><<<(unsigned)p->rows * parts, threads, 0, stream>>>(
+		gated_kernel<N, GELU><<<(unsigned)p->rows * parts, threads, 0, stream>>>(
 			as<const T>(p->x), as<T>(p->y), p->width, parts, p->accumulate);
 	else if (p->y.data)
-		swiglu_grad_of<N, T, true>(p, parts, threads, stream);
+		gated_grad_of<N, GELU, T, true>(p, parts, threads, stream);
 	else
-		swiglu_grad_of<N, T, false>(p, parts, threads, stream);
+		gated_grad_of<N, GELU, T, false>(p, parts, threads, stream);
 }
 
-void cuda_swiglu(const struct cuda_swiglu *p, cudaStream_t stream)
+template <int N, typename T> static void gated_by(const struct cuda_gated *p, cudaStream_t stream)
+{
+	p->gelu ? gated_of<N, true, T>(p, stream) : gated_of<N, false, T>(p, stream);
+}
+
+void cuda_gated(const struct cuda_gated *p, cudaStream_t stream)
 {
 	bool packs = p->width % PACK == 0;
 
 	with_type(p->x, [&](auto t) {
 		using T = decltype(t);
 
-		packs ? swiglu_of<PACK, T>(p, stream) : swiglu_of<1, T>(p, stream);
+		packs ? gated_by<PACK, T>(p, stream) : gated_by<1, T>(p, stream);
 	});
 }
 

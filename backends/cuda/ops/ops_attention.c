@@ -3,23 +3,51 @@
 #include "backends/cuda/device/cuda.h"
 #include "op_rows.h"
 
-/* qkv, which packs the three views, is input 0 of the op and input 1 of its gradient. */
+static struct cuda_heads heads_of(const struct jm_tensor *t, const struct jm_view *v)
+{
+	struct cuda_heads h = {cuda_vec(t), v->batch, v->row, v->head};
+
+	if (h.data.data)
+		h.data.data = (char *)h.data.data + (size_t)v->offset * jm_dtype_bytes(t->type);
+	return h;
+}
+
+/* q, k and v are the first inputs of the op; in its gradient they follow dy. */
 static struct cuda_attention attention_of(const struct jm_node *n)
 {
-	const struct jm_tensor *qkv = n->in[n->op == JM_OP_ATTENTION_GRAD];
-	int heads = n->attr.attention.heads, groups = n->attr.attention.kv_heads;
+	bool grad = n->op == JM_OP_ATTENTION_GRAD;
+	const struct jm_tensor *y = grad ? n->in[0] : n->out[0];
 
 	return (struct cuda_attention){
-		.batch = qkv->dim[0],
-		.seq = qkv->dim[1],
-		.heads = heads,
-		.groups = groups,
-		.depth = (int)(jm_tensor_width(qkv) / (heads + 2 * (int64_t)groups)),
+		.batch = y->dim[0],
+		.seq = y->dim[1],
+		.keys = n->attr.attention.keys,
+		.heads = n->attr.attention.heads,
+		.groups = n->attr.attention.kv_heads,
+		.depth = (int)n->attr.attention.depth,
 		.scale = (float)n->attr.attention.scale,
 		.causal = n->attr.attention.causal,
 		.accumulate = jm_node_adds(n, 0),
-		.qkv = cuda_vec(qkv),
+		.q = heads_of(n->in[grad], &n->attr.attention.q),
+		.k = heads_of(n->in[grad + 1], &n->attr.attention.k),
+		.v = heads_of(n->in[grad + 2], &n->attr.attention.v),
 	};
+}
+
+/* True if every element of the gradients is written: they are packed, or separate tensors without
+ * gaps. */
+static bool gradients_whole(const struct jm_node *n)
+{
+	int64_t depth = n->attr.attention.depth, groups = n->attr.attention.kv_heads;
+	int64_t q = jm_tensor_count(n->in[0]);
+	int64_t k = n->in[0]->dim[0] * n->attr.attention.keys * groups * depth;
+
+	if (!n->out[0] || !n->out[1] || !n->out[2])
+		return false;
+	return jm_attention_is_packed(n) ||
+	       (n->out[0] != n->out[1] && n->out[0] != n->out[2] && n->out[1] != n->out[2] &&
+		       jm_tensor_count(n->out[0]) == q && jm_tensor_count(n->out[1]) == k &&
+		       jm_tensor_count(n->out[2]) == k);
 }
 
 static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
@@ -28,10 +56,14 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	struct cuda_attention p = attention_of(n);
 
 	(void)dev;
-	if (!jm_attention_is_packed(n))
+	if (n->in[n->op == JM_OP_ATTENTION_GRAD ? 6 : 3] || (p.causal && p.keys != p.seq))
 		return jm_err_set(err, JM_ENOSUP,
-			"Attention of backend cuda needs queries, keys and values packed in one "
-			"tensor.");
+			"Attention of backend cuda needs as many keys as queries if it is causal, "
+			"and no lengths.");
+	if (n->op == JM_OP_ATTENTION_GRAD && !gradients_whole(n))
+		return jm_err_set(err, JM_ENOSUP,
+			"attention-grad of backend cuda makes all three gradients, packed or each in "
+			"a tensor without gaps.");
 	if (n->op == JM_OP_ATTENTION && n->accumulate)
 		return jm_err_set(
 			err, JM_ENOSUP, "Attention of backend cuda cannot add to its results.");
@@ -75,7 +107,9 @@ static int run_backward(struct cuda_dev *dev, const struct cuda_exec *exec, stru
 	p.dy = cuda_vec(n->in[0]);
 	p.y = cuda_vec(n->in[4]);
 	p.lse = n->in[5]->data;
-	p.dqkv = cuda_vec(n->out[0]);
+	p.dq = heads_of(n->out[0], &n->attr.attention.q);
+	p.dk = heads_of(n->out[1], &n->attr.attention.k);
+	p.dv = heads_of(n->out[2], &n->attr.attention.v);
 	p.delta = exec->scratch;
 	cuda_attention_grad(&p, dev->stream);
 	return 0;

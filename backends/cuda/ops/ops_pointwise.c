@@ -185,12 +185,12 @@ static int run_cast(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	return 0;
 }
 
-/* ---- swiglu, dropout ------------------------------------------------------------------------- */
+/* ---- gated units, dropout ------------------------------------------------------------------------- */
 
 static int takes_alike(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
-	bool two = n->op == JM_OP_SWIGLU_GRAD;
+	bool two = n->op == JM_OP_SWIGLU_GRAD || n->op == JM_OP_GEGLU_GRAD;
 
 	(void)dev;
 	if (n->in[0]->type == n->out[0]->type && (!two || n->in[1]->type == n->in[0]->type))
@@ -198,11 +198,12 @@ static int takes_alike(struct cuda_dev *dev, const struct jm_group *group, struc
 	return mixed(n, err);
 }
 
-static int run_swiglu(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+static int run_gated(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
-	bool grad = n->op == JM_OP_SWIGLU_GRAD;
-	struct cuda_swiglu p = {
+	bool grad = n->op == JM_OP_SWIGLU_GRAD || n->op == JM_OP_GEGLU_GRAD;
+	struct cuda_gated p = {
+		.gelu = n->op == JM_OP_GEGLU || n->op == JM_OP_GEGLU_GRAD,
 		.rows = jm_tensor_rows(n->in[0]),
 		.width = jm_tensor_width(n->in[grad]) / 2,
 		.x = cuda_vec(n->in[grad]),
@@ -216,7 +217,7 @@ static int run_swiglu(struct cuda_dev *dev, const struct cuda_exec *exec, struct
 	} else {
 		p.y = cuda_vec(n->out[0]);
 	}
-	cuda_swiglu(&p, dev->stream);
+	cuda_gated(&p, dev->stream);
 	return 0;
 }
 
@@ -246,7 +247,7 @@ static int run_again(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 static int run_swiglu_again(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *grad = &exec->node[0];
-	struct cuda_swiglu p = {
+	struct cuda_gated p = {
 		.rows = jm_tensor_rows(grad->in[0]),
 		.width = jm_tensor_width(grad->in[0]),
 		.x = cuda_vec(grad->in[1]),
@@ -257,7 +258,7 @@ static int run_swiglu_again(struct cuda_dev *dev, const struct cuda_exec *exec, 
 	};
 
 	(void)err;
-	cuda_swiglu(&p, dev->stream);
+	cuda_gated(&p, dev->stream);
 	return 0;
 }
 
@@ -302,8 +303,10 @@ const struct cuda_op cuda_ops_pointwise[] = {
 	MAP(JM_OP_RELU_GRAD),
 	MAP(JM_OP_ADD),
 	{{JM_OP_CAST}, 1, takes_cast, choices_cast, NULL, NULL, run_cast, NULL},
-	{{JM_OP_SWIGLU}, 1, takes_alike, NULL, NULL, NULL, run_swiglu, NULL},
-	{{JM_OP_SWIGLU_GRAD}, 1, takes_alike, NULL, NULL, NULL, run_swiglu, NULL},
+	{{JM_OP_SWIGLU}, 1, takes_alike, NULL, NULL, NULL, run_gated, NULL},
+	{{JM_OP_SWIGLU_GRAD}, 1, takes_alike, NULL, NULL, NULL, run_gated, NULL},
+	{{JM_OP_GEGLU}, 1, takes_alike, NULL, NULL, NULL, run_gated, NULL},
+	{{JM_OP_GEGLU_GRAD}, 1, takes_alike, NULL, NULL, NULL, run_gated, NULL},
 	AGAIN(JM_OP_GELU_ERF_GRAD, JM_OP_GELU_ERF, run_again),
 	AGAIN(JM_OP_SWIGLU_GRAD, JM_OP_SWIGLU, run_swiglu_again),
 	{{JM_OP_DROPOUT}, 1, takes_alike, NULL, NULL, NULL, run_dropout, NULL},

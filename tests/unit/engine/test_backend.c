@@ -231,6 +231,7 @@ static void each_backend(bool (*check)(const char *name, const struct backend_ca
 		good = check(name, backend_norms_cases) && good;
 		good = check(name, backend_parts_cases) && good;
 		good = check(name, backend_spectral_cases) && good;
+		good = check(name, backend_noise_cases) && good;
 		good = check(name, backend_pages_cases) && good;
 		good = check(name, backend_group_cases) && good;
 		good = check(name, backend_sums_cases) && good;

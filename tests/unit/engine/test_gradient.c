@@ -268,6 +268,28 @@ static struct jm_tensor *swiglu(struct kit *k)
 	return loss_of(k, jm_graph_swiglu(k->graph, kit_param(k, 2, DIMS(4, 10))));
 }
 
+static struct jm_tensor *geglu(struct kit *k)
+{
+	return loss_of(k, jm_graph_geglu(k->graph, kit_param(k, 2, DIMS(4, 10))));
+}
+
+/* Fewer keys than queries. */
+static struct jm_tensor *attention_cross(struct kit *k)
+{
+	struct jm_tensor *q = kit_param(k, 3, DIMS(2, 5, 8)), *keys = kit_param(k, 3, DIMS(2, 3, 8));
+
+	return loss_of(k, jm_graph_attention_apart(
+				  k->graph, q, keys, kit_param(k, 3, DIMS(2, 3, 8)), 2));
+}
+
+/* An image as rows and as an image again. */
+static struct jm_tensor *rows_of_image(struct kit *k)
+{
+	struct jm_tensor *x = jm_graph_rows_of_image(k->graph, kit_param(k, 4, DIMS(2, 5, 2, 3)));
+
+	return loss_of(k, jm_graph_image_of_rows(k->graph, jm_graph_gelu(k->graph, x), 2, 3));
+}
+
 static struct jm_tensor *tokens(struct kit *k)
 {
 	struct jm_tensor *x = kit_param(k, 4, DIMS(2, 5, 2, 3)), *first = kit_param(k, 1, DIMS(5));
@@ -560,6 +582,9 @@ static const struct {
 	{"avgpool", avgpool},
 	{"gap", gap},
 	{"swiglu", swiglu},
+	{"geglu", geglu},
+	{"attention, other keys", attention_cross},
+	{"rows of an image", rows_of_image},
 	{"tokens", tokens},
 	{"tokens alone", tokens_alone},
 	{"first", first},

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Noise of a step: y[b,i] = own[t[b]] x[b,i] + other[t[b]] e[b,i], and what the network should make
+ * of it; the number of a step as waves. A thread has an element.
+ */
+#include "noise.h"
+
+#include "common.cuh"
+
+#define THREADS 256
+
+template <typename T> __global__ void noise_kernel(struct cuda_noise p)
+{
+	const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+
+	if (i >= p.batch * p.each)
+		return;
+	const float2 part = reinterpret_cast<const float2 *>(p.parts)[p.t[i / p.each]];
+	const float x = (float)as<const T>(p.x)[i], e = (float)as<const T>(p.e)[i];
+	const float y = part.x * x + part.y * e, goal = p.velocity ? part.x * e - part.y * x : e;
+	T *to = as<T>(p.y) + i;
+
+	*to = (T)(y + (p.add_y ? (float)*to : 0));
+	if (p.target)
+		p.target[i] = goal + (p.add_target ? p.target[i] : 0);
+}
+
+void cuda_noise(const struct cuda_noise *p, cudaStream_t stream)
+{
+	with_type(p->x, [&](auto t) {
+		noise_kernel<decltype(t)>
+			<<<blocks_for(p->batch * p->each, THREADS), THREADS, 0, stream>>>(*p);
+	});
+}
+
+/* Angles reach hundreds of turns, so they are computed and reduced in f64. */
+template <typename T> __global__ void waves_kernel(struct cuda_waves p)
+{
+	const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, half = p.width / 2;
+
+	if (i >= p.batch * half)
+		return;
+	const int64_t b = i / half, k = i % half;
+	const double angle = p.t[b] * pow(10000.0, -(double)k / (double)half);
+	T *to = as<T>(p.y) + b * p.width + k;
+
+	*to = (T)(float)(cos(angle) + (p.accumulate ? (double)(float)*to : 0));
+	to += half;
+	*to = (T)(float)(sin(angle) + (p.accumulate ? (double)(float)*to : 0));
+}
+
+void cuda_waves(const struct cuda_waves *p, cudaStream_t stream)
+{
+	with_type(p->y, [&](auto t) {
+		waves_kernel<decltype(t)>
+			<<<blocks_for(p->batch * p->width / 2, THREADS), THREADS, 0, stream>>>(*p);
+	});
+}

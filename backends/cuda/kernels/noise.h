@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels of noise.cu; all tensors are plain. */
+#ifndef JM_CUDA_NOISE_H
+#define JM_CUDA_NOISE_H
+
+#include "kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* y and the target, which may be absent, of x and e [batch,each] */
+struct cuda_noise {
+	int64_t batch, each;
+	struct cuda_vec x, e, y; /* of one type */
+	float *target;
+	const int32_t *t;   /* [batch] */
+	const float *parts; /* [steps,2]: the factors of x and e */
+	bool velocity, add_y, add_target;
+};
+void cuda_noise(const struct cuda_noise *p, cudaStream_t stream);
+
+/* y [batch,width] of t [batch]: cosines, then sines */
+struct cuda_waves {
+	int64_t batch, width;
+	const int32_t *t;
+	struct cuda_vec y;
+	bool accumulate;
+};
+void cuda_waves(const struct cuda_waves *p, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

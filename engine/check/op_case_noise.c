@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What networks that remove noise need: noise of a step, its waves, gates of gelu, attention to
+ * other keys than the own ones; for the comparison of backends with ref. */
+#include "engine/graph/layer.h"
+#include "op_case.h"
+
+#include <math.h>
+
+/* Even sizes learn the noise, odd ones v. */
+static void add_noise(struct kit *k, const struct types *t, const struct shape *d, bool alone)
+{
+	const int64_t dim[] = {d->b, d->c, 3, 2 + d->s % 5}, steps = 40;
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, dim);
+	struct jm_tensor *e = kit_normal(k, t->c, 0, 1, 4, dim);
+	struct jm_tensor *at = kit_ids(k, steps, 1, dim);
+	struct jm_tensor *y = backend_result(k, t->c, false, 4, dim);
+	struct jm_tensor *target = alone ? NULL : backend_result(k, t->v, false, 4, dim);
+	struct jm_node *n = backend_node(k, JM_OP_ADD_NOISE, OPS(x, e, at), OPS(y, target), 0);
+
+	n->attr.noise.steps = steps;
+	n->attr.noise.first = 0.00085;
+	n->attr.noise.last = 0.3;
+	n->attr.noise.velocity = d->s % 2;
+}
+
+static void step_waves(struct kit *k, const struct types *t, const struct shape *d, bool near)
+{
+	struct jm_tensor *at = kit_ids(k, near ? 3 : 1000, 1, DIMS(d->b));
+	struct jm_tensor *y = backend_result(k, t->c, false, 4, DIMS(d->b, d->c / 2 * 2 + 2, 1, 1));
+
+	backend_node(k, JM_OP_STEP_WAVES, OPS(at), &y, 0);
+}
+
+static void geglu(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, 2 * d->c));
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
+	struct jm_tensor *y = backend_result(k, t->c, accumulate, 3, dy->dim);
+	struct jm_tensor *dx = backend_result(k, t->c, accumulate, 3, x->dim);
+
+	backend_node(k, JM_OP_GEGLU, &x, &y, accumulate);
+	backend_node(k, JM_OP_GEGLU_GRAD, OPS(dy, x), &dx, accumulate);
+}
+
+static struct jm_view view_of(const struct jm_tensor *t, int64_t depth)
+{
+	return (struct jm_view){0, t->dim[1] * t->dim[2], t->dim[2], depth};
+}
+
+/* More or fewer keys than queries, and more than a tile of both; the flag adds to the gradients. */
+static void attention_cross(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	int64_t depth = d->c / d->heads / 2 * 2, width = depth * d->heads;
+	int64_t seq = d->s % 3 ? d->s : 70, keys = d->s % 2 ? 77 : 2 + d->b;
+	const int64_t *q_dim = DIMS(d->b, seq, width), *k_dim = DIMS(d->b, keys, width);
+	struct jm_tensor *q = kit_normal(k, t->c, 0, 1, 3, q_dim);
+	struct jm_tensor *key = kit_normal(k, t->c, 0, 1, 3, k_dim);
+	struct jm_tensor *v = kit_normal(k, t->c, 0, 1, 3, k_dim);
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, q_dim);
+	struct jm_tensor *y = kit_out(k, t->c, 3, q_dim, NULL);
+	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(d->b, d->heads, seq), NULL);
+	struct jm_node *fwd = backend_node(k, JM_OP_ATTENTION, OPS(q, key, v), OPS(y, lse), 0), *bwd;
+
+	bwd = backend_node(k, JM_OP_ATTENTION_GRAD, OPS(dy, q, key, v, y, lse),
+		OPS(backend_result(k, t->c, add, 3, q_dim), backend_result(k, t->c, add, 3, k_dim),
+			backend_result(k, t->c, add, 3, k_dim)),
+		add ? 7 : 0);
+	fwd->attr.attention.heads = fwd->attr.attention.kv_heads = d->heads;
+	fwd->attr.attention.depth = depth;
+	fwd->attr.attention.keys = keys;
+	fwd->attr.attention.scale = 1 / sqrt((double)depth);
+	fwd->attr.attention.q = view_of(q, depth);
+	fwd->attr.attention.k = fwd->attr.attention.v = view_of(key, depth);
+	bwd->attr = fwd->attr;
+	bwd->fwd = fwd;
+}
+
+const struct backend_case backend_noise_cases[] = {
+	{"add-noise", add_noise},
+	{"step-waves", step_waves},
+	{"geglu", geglu},
+	{"attention-cross", attention_cross},
+	{0},
+};
