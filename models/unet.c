@@ -28,7 +28,8 @@
 #define BETA_LAST    0.012
 #define INIT	     JM_INIT_LECUN_NORMAL
 #define SD2                                                                                        \
-	"arXiv 2112.10752, Stability-AI/stablediffusion configs/stable-diffusion/v2-inference.yaml"
+	"arXiv 2112.10752, Stability-AI/stablediffusion "                                          \
+	"configs/stable-diffusion/v2-inference.yaml"
 
 static const int times[LEVELS] = {1, 2, 4, 4};
 
@@ -82,7 +83,7 @@ static int unet_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 	for (size_t i = 0; i < sizeof(dims) / sizeof(*dims) && !code; i++)
 		code = jm_dim_default(v, dims[i].name, dims[i].value, err);
 	return code || jm_values_text(v, "predict") ? code
-						     : jm_values_set(v, "predict", goals[0], err);
+						    : jm_values_set(v, "predict", goals[0], err);
 }
 
 static int unet_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
@@ -98,7 +99,8 @@ static int unet_default_seq(const struct jm_values *v, int64_t *ret, struct jm_e
 			(long long)hidden, (long long)head, (long long)groups);
 	if (latent % unit)
 		return jm_err_set(err, JM_ERANGE,
-			"A latent of %lld x %lld cannot be halved %d times; give a --latent that is "
+			"A latent of %lld x %lld cannot be halved %d times; give a --latent that "
+			"is "
 			"a multiple of %lld.",
 			(long long)latent, (long long)latent, LEVELS - 1, (long long)unit);
 	*ret = 1;
@@ -287,7 +289,8 @@ static struct jm_tensor *network(struct unet *u, struct jm_tensor *x, struct jm_
 	u->wave = embed(u, at);
 	x = up(u, middle(u, down(u, x)));
 	jm_graph_scope(u->g, "%s", "");
-	return conv(u, norm(u, x, true, EPS, "conv_norm_out"), u->latent_channels, 3, 1, "conv_out");
+	return conv(
+		u, norm(u, x, true, EPS, "conv_norm_out"), u->latent_channels, 3, 1, "conv_out");
 }
 
 static int unet_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
@@ -339,12 +342,12 @@ static const struct jm_weight_name of_diffusers[] = {
 	{0},
 };
 
-static const struct jm_weight_names weights[] = {
-	{.of = "diffusers", .name = of_diffusers}, {0}};
+static const struct jm_weight_names weights[] = {{.of = "diffusers", .name = of_diffusers}, {0}};
 
 const struct jm_model jm_model_unet = {
 	.name = "unet",
-	.summary = "U-Net of Stable Diffusion: removes noise from latents of pictures with captions",
+	.summary =
+		"U-Net of Stable Diffusion: removes noise from latents of pictures with captions",
 	.item = "image",
 	.inputs = inputs,
 	.options = options,

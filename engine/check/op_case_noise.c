@@ -59,7 +59,8 @@ static void attention_cross(struct kit *k, const struct types *t, const struct s
 	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, q_dim);
 	struct jm_tensor *y = kit_out(k, t->c, 3, q_dim, NULL);
 	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(d->b, d->heads, seq), NULL);
-	struct jm_node *fwd = backend_node(k, JM_OP_ATTENTION, OPS(q, key, v), OPS(y, lse), 0), *bwd;
+	struct jm_node *fwd = backend_node(k, JM_OP_ATTENTION, OPS(q, key, v), OPS(y, lse), 0),
+		       *bwd;
 
 	bwd = backend_node(k, JM_OP_ATTENTION_GRAD, OPS(dy, q, key, v, y, lse),
 		OPS(backend_result(k, t->c, add, 3, q_dim), backend_result(k, t->c, add, 3, k_dim),

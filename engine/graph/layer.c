@@ -360,15 +360,19 @@ struct jm_tensor *jm_graph_attention_apart(struct jm_graph *g, struct jm_tensor 
 	struct jm_tensor *y, *lse;
 	struct jm_node *n;
 
-	if (g->err.code || !jm_layer_fits(g, q->rank == 3 && q->dim[2] % heads == 0, "attention", q) ||
+	if (g->err.code ||
+		!jm_layer_fits(g, q->rank == 3 && q->dim[2] % heads == 0, "attention", q) ||
 		!jm_layer_fits(g, k->rank == 3 && k->dim[0] == q->dim[0] && k->dim[2] == q->dim[2],
 			"attention", k) ||
-		!jm_layer_fits(g, v->rank == 3 && jm_tensor_count(v) == jm_tensor_count(k) &&
-			v->dim[1] == k->dim[1], "attention", v))
+		!jm_layer_fits(g,
+			v->rank == 3 && jm_tensor_count(v) == jm_tensor_count(k) &&
+				v->dim[1] == k->dim[1],
+			"attention", v))
 		return NULL;
 	depth = q->dim[2] / heads;
 	y = like_operand(g, q->type, q, q->dim[2], "attention");
-	lse = jm_graph_tensor(g, JM_CLASS_ACT, g->vector, 3, DIMS(q->dim[0], heads, q->dim[1]), "lse");
+	lse = jm_graph_tensor(
+		g, JM_CLASS_ACT, g->vector, 3, DIMS(q->dim[0], heads, q->dim[1]), "lse");
 	n = jm_graph_node(g, JM_OP_ATTENTION, OPS(q, k, v), OPS(y, lse));
 	if (!n)
 		return NULL;

@@ -380,8 +380,8 @@ struct jm_tensor *jm_graph_image_of_rows(
 {
 	struct jm_tensor *y;
 
-	if (g->err.code || !jm_layer_fits(g, x->rank == 3 && x->dim[1] == rows * columns,
-				   "image-of-rows", x))
+	if (g->err.code ||
+		!jm_layer_fits(g, x->rank == 3 && x->dim[1] == rows * columns, "image-of-rows", x))
 		return NULL;
 	y = windowed(g, x, x->dim[2], rows, columns, "image");
 	jm_graph_node(g, JM_OP_TOKENS_GRAD, OPS(x), OPS(y, NULL, NULL));

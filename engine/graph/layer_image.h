@@ -38,7 +38,7 @@ struct jm_tensor *jm_graph_gap(struct jm_graph *g, struct jm_tensor *x); /* [B, 
 /* The pixels of an image as a sequence after a token `first`, plus positions (both may be NULL). */
 struct jm_tensor *jm_graph_tokens(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *first,
 	struct jm_tensor *positions);
-/* The pixels of an image as rows [B, YX, C] in the compute type, and such rows as an image again. */
+/* The pixels of an image as rows [B, YX, C] in the compute type, and such rows as an image. */
 struct jm_tensor *jm_graph_rows_of_image(struct jm_graph *g, struct jm_tensor *x);
 struct jm_tensor *jm_graph_image_of_rows(
 	struct jm_graph *g, struct jm_tensor *x, int64_t rows, int64_t columns);

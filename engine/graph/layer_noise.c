@@ -11,8 +11,8 @@ struct jm_tensor *jm_graph_add_noise(struct jm_graph *g, struct jm_tensor *x,
 	struct jm_node *n;
 
 	if (g->err.code ||
-		!jm_layer_fits(g, jm_tensor_count(noise) == jm_tensor_count(x), "add-noise",
-			noise) ||
+		!jm_layer_fits(
+			g, jm_tensor_count(noise) == jm_tensor_count(x), "add-noise", noise) ||
 		!jm_layer_fits(g, jm_tensor_count(at) == x->dim[0], "add-noise", at))
 		return NULL;
 	y = jm_graph_tensor(g, JM_CLASS_ACT, x->type, x->rank, x->dim, "noisy");

@@ -12,8 +12,8 @@ struct jm_noise {
 	bool velocity; /* the network learns v (Salimans and Ho, arXiv 2202.00512), not the noise */
 };
 
-/* x [B,..] with noise of the same shape after step at[b], i32[B], below how->steps; ret_target: what
- * the network should make of it. */
+/* x [B,..] with noise of the same shape after step at[b], i32[B], below how->steps; ret_target:
+ * what the network should make of it. */
 struct jm_tensor *jm_graph_add_noise(struct jm_graph *g, struct jm_tensor *x,
 	struct jm_tensor *noise, struct jm_tensor *at, const struct jm_noise *how,
 	struct jm_tensor **ret_target);

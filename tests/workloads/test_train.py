@@ -108,6 +108,8 @@ def test_refusals(tmp_path, text, status, options, hint):
     (("fno-rbc3d", "--points-z", 8), "larger --points-z"),
     (("fno-rbc2d", "--modes-z", 2), "--points-z"),
     (("towers", "--layers", 1, "--hidden", 8, "--batch", 1), "--batch 2 or more"),
+    (("unet-sd2", "--latent", 60), "a multiple of 8"),
+    (("unet-sd2", "--hidden", 330), "not a multiple of"),
 ])
 def test_shapes_that_do_not_fit(tmp_path, words, hint):
     file = tmp_path / "record.json"

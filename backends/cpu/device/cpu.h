@@ -58,8 +58,7 @@ extern const struct cpu_op cpu_op_linear, cpu_op_linear_dgrad, cpu_op_linear_wgr
 /* Tables that end with a row without nodes. */
 extern const struct cpu_op cpu_ops_act[], cpu_ops_concat[], cpu_ops_image[], cpu_ops_norm[],
 	cpu_ops_quantize[], cpu_ops_tokens[], cpu_ops_update[], cpu_ops_embed[],
-	cpu_ops_attention[], cpu_ops_loss[], cpu_ops_pages[], cpu_ops_spectral[],
-	cpu_ops_noise[];
+	cpu_ops_attention[], cpu_ops_loss[], cpu_ops_pages[], cpu_ops_spectral[], cpu_ops_noise[];
 
 /* An operand as the kernels take it; t may be NULL (an absent optional one). */
 static inline struct cpu_vec cpu_vec(const struct jm_tensor *t)

@@ -78,7 +78,7 @@ static void act_grad(enum cpu_act kind, struct cpu_vec dy, struct cpu_vec x, str
 	}
 }
 
-/* ---- gated units (arXiv 2002.05202): of a row of swiglu the gates come first, of geglu the values */
+/* ---- gated units (arXiv 2002.05202): gates, then values; of geglu values, then gates --------- */
 
 JM_INLINE size_t gates_at(enum cpu_act kind, const struct cpu_gated *p)
 {

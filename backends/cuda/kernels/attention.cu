@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention over views of q, k and v in plain f32 arithmetic, for what cuDNN does not support, mainly
- * f32. A block handles TILE rows ("own") of one head, a warp ROWS of them, and loops over the tiles
+ * Attention over views of q, k and v in plain f32 arithmetic, for what cuDNN does not support or is
+ * not asked for: f32, q, k and v apart. A block handles TILE rows ("own") of one head, a warp ROWS of them, and loops over the tiles
  * of the other operand ("other"). Lane t computes products with other row t, and sums of rows in
  * columns t, t + 32... Scores stay in the block; sums run in the same order every time.
  *
@@ -107,8 +107,8 @@ __device__ __forceinline__ void emit(const head_view<T> &v, int64_t from, int64_
 		}
 }
 
-template <int C, typename T> __global__ void __launch_bounds__(WARPS *WARP)
-attention_kernel(struct cuda_attention p)
+template <int C, typename T>
+__global__ void __launch_bounds__(WARPS *WARP) attention_kernel(struct cuda_attention p)
 {
 	extern __shared__ float memory[];
 	const int pitch = p.depth + 1, warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(WARPS *WARP) dq_kernel(struct cuda_attention p
 					  (!p.causal || from + lane <= mine + r);
 
 			s[r] = seen ? p.scale * expf(p.scale * s[r] - lse[mine + r]) *
-					      (d[r] - delta[mine + r])
+					       (d[r] - delta[mine + r])
 				    : 0;
 		}
 		add_rows(s, k, p.depth, pitch, sum);
@@ -239,8 +239,7 @@ __global__ void __launch_bounds__(WARPS *WARP) dkv_kernel(struct cuda_attention 
 			const int64_t at = from + lane;
 
 			__syncthreads();
-			fetch(q, part<const T>(p.q, b, h), from, WARP, p.seq, p.depth,
-				pitch);
+			fetch(q, part<const T>(p.q, b, h), from, WARP, p.seq, p.depth, pitch);
 			fetch(dy, whole<const T>(p.dy, p, b, h), from, WARP, p.seq, p.depth, pitch);
 			__syncthreads();
 			products(k + warp * ROWS * pitch, q, p.depth, pitch, s);
@@ -265,8 +264,8 @@ __global__ void __launch_bounds__(WARPS *WARP) dkv_kernel(struct cuda_attention 
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-template <typename K> static void start(
-	K kernel, const struct cuda_attention *p, int64_t own, int heads, int tiles,
+template <typename K>
+static void start(K kernel, const struct cuda_attention *p, int64_t own, int heads, int tiles,
 	cudaStream_t stream)
 {
 	dim3 grid(blocks_for(own, TILE), (unsigned)heads, (unsigned)p->batch);

@@ -261,7 +261,7 @@ void cuda_first(const struct cuda_first *p, cudaStream_t stream);
 
 #define CUDA_ATTENTION_WIDEST 256 /* elements of a head */
 
-/* As struct jm_view: head h of position s of sequence b begins at data + b batch + s row + h head. */
+/* As struct jm_view: head h of position s of sequence b is at data + b batch + s row + h head. */
 struct cuda_heads {
 	struct cuda_vec data;
 	int64_t batch, row, head;

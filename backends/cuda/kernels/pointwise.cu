@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Elementwise ops over n elements: activations and their gradients, add, cast, dropout; gated
- * units over x[rows,2 width]; copies between dense layouts, and between a tensor and its parts. A thread
- * handles one pack of 8.
+ * units over x[rows,2 width]; copies between dense layouts, and between a tensor and its parts. A
+ * thread handles one pack of 8.
  */
 #include "common.cuh"
 
@@ -175,8 +175,8 @@ static void map_gelu_erf_grad(const struct cuda_pointwise *p, cudaStream_t strea
 	with_type(p->a, [&](auto t) {
 		using T = decltype(t);
 
-		again_kernel<<<blocks, THREADS, 0, stream>>>(as<const T>(p->a),
-			as<const T>(p->b), as<T>(p->y), as<T>(p->again), p->n, p->accumulate);
+		again_kernel<<<blocks, THREADS, 0, stream>>>(as<const T>(p->a), as<const T>(p->b),
+			as<T>(p->y), as<T>(p->again), p->n, p->accumulate);
 	});
 }
 
@@ -236,10 +236,9 @@ void cuda_pointwise(const struct cuda_pointwise *p, cudaStream_t stream)
 	}
 }
 
-/* ---- gated units: x[row] = gate[width], up[width], of geglu up first. A thread handles N elements
- * of a row */
+/* ---- gated units: x[row] = gate[width], up[width]; of geglu up first ------------------------- */
 
-/* The row of a block and the thread's first element in it; `parts` blocks have a row. */
+/* The row of a block and the first of the thread's N elements in it; `parts` blocks have a row. */
 template <int N> __device__ __forceinline__ int64_t element_of_row(unsigned parts, int64_t *ret_row)
 {
 	*ret_row = blockIdx.x / parts;

@@ -62,7 +62,8 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 			"and no lengths.");
 	if (n->op == JM_OP_ATTENTION_GRAD && !gradients_whole(n))
 		return jm_err_set(err, JM_ENOSUP,
-			"attention-grad of backend cuda makes all three gradients, packed or each in "
+			"attention-grad of backend cuda makes all three gradients, packed or each "
+			"in "
 			"a tensor without gaps.");
 	if (n->op == JM_OP_ATTENTION && n->accumulate)
 		return jm_err_set(

@@ -19,8 +19,8 @@ static int takes_noise(struct cuda_dev *dev, const struct jm_group *group, struc
 }
 
 /* Copies the two factors of every step to the device, which owns them until drop_noise. */
-static int copy_parts(struct cuda_dev *dev, struct cuda_exec *exec, float *host, size_t bytes,
-	struct jm_err *err)
+static int copy_parts(
+	struct cuda_dev *dev, struct cuda_exec *exec, float *host, size_t bytes, struct jm_err *err)
 {
 	const union jm_attr *attr = &exec->node[0].attr;
 	double kept = 1;

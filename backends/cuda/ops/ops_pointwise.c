@@ -185,7 +185,7 @@ static int run_cast(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	return 0;
 }
 
-/* ---- gated units, dropout ------------------------------------------------------------------------- */
+/* ---- gated units, dropout -------------------------------------------------------------------- */
 
 static int takes_alike(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {

@@ -171,6 +171,12 @@ def test_fourier_operators_are_those_of_caraml(model, parameters, complex_ones):
         s for s in d["start_values"] if s["rule"] == "uniform").items()
 
 
+def test_the_unet_is_that_of_stable_diffusion():
+    d = describe("unet-sd2", "--device", "ref")
+    assert d["parameters"] == 865_910_724
+    assert d["flops_model_per_item"] == pytest.approx(2.41e12, rel=0.01)
+
+
 def test_start_values():
     def of(words):
         return {s["rule"]: (s["tensors"], s["parameters"]) for s in describe(*words)["start_values"]}

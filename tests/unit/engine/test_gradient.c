@@ -11,7 +11,6 @@
 #include "engine/graph/layer.h"
 #include "engine/graph/layer_spectral.h"
 #include "engine/run/start_values.h"
-
 #include "engine/graph/rng.h"
 
 #define STEP	  2e-5
@@ -48,16 +47,7 @@ static struct jm_tensor *mse(struct kit *k)
 	return jm_graph_mse(k->graph, kit_param(k, 2, DIMS(3, 7)), target);
 }
 
-/* Each of some rows with each of others, which both need gradients: which belong together? */
-static struct jm_tensor *contrastive(struct kit *k)
-{
-	struct jm_tensor *a = jm_graph_gelu(k->graph, kit_param(k, 2, DIMS(4, 6)));
-	struct jm_tensor *b = jm_graph_gelu(k->graph, kit_param(k, 2, DIMS(4, 6)));
-
-	return loss_of(k, jm_graph_linear(k->graph, a, b, NULL));
-}
-
-/* Both ways: a weighted sum of two losses. */
+/* Each of some rows with each of others, which both need gradients, both ways: a weighted sum. */
 static struct jm_tensor *symmetric(struct kit *k)
 {
 	struct jm_tensor *a = jm_graph_gelu(k->graph, kit_param(k, 2, DIMS(4, 6)));
@@ -121,11 +111,15 @@ static struct jm_tensor *attention(struct kit *k)
 	return loss_of(k, jm_graph_attention(k->graph, qkv, 2, 2, true));
 }
 
+/* To the own positions, then to fewer others. */
 static struct jm_tensor *attention_full(struct kit *k)
 {
-	struct jm_tensor *qkv = kit_param(k, 3, DIMS(1, 5, 3 * 2 * 3));
+	struct jm_tensor *q =
+		jm_graph_attention(k->graph, kit_param(k, 3, DIMS(1, 5, 3 * 2 * 3)), 2, 2, false);
+	struct jm_tensor *keys = kit_param(k, 3, DIMS(1, 3, 6)),
+			 *v = kit_param(k, 3, DIMS(1, 3, 6));
 
-	return loss_of(k, jm_graph_attention(k->graph, qkv, 2, 2, false));
+	return loss_of(k, jm_graph_attention_apart(k->graph, q, keys, v, 2));
 }
 
 static struct jm_tensor *attention_grouped(struct kit *k)
@@ -263,31 +257,11 @@ static struct jm_tensor *gap(struct kit *k)
 	return loss_of(k, jm_graph_gap(k->graph, kit_param(k, 4, DIMS(2, 5, 2, 3))));
 }
 
-static struct jm_tensor *swiglu(struct kit *k)
+static struct jm_tensor *gated(struct kit *k)
 {
-	return loss_of(k, jm_graph_swiglu(k->graph, kit_param(k, 2, DIMS(4, 10))));
-}
+	struct jm_tensor *x = jm_graph_geglu(k->graph, kit_param(k, 2, DIMS(4, 20)));
 
-static struct jm_tensor *geglu(struct kit *k)
-{
-	return loss_of(k, jm_graph_geglu(k->graph, kit_param(k, 2, DIMS(4, 10))));
-}
-
-/* Fewer keys than queries. */
-static struct jm_tensor *attention_cross(struct kit *k)
-{
-	struct jm_tensor *q = kit_param(k, 3, DIMS(2, 5, 8)), *keys = kit_param(k, 3, DIMS(2, 3, 8));
-
-	return loss_of(k, jm_graph_attention_apart(
-				  k->graph, q, keys, kit_param(k, 3, DIMS(2, 3, 8)), 2));
-}
-
-/* An image as rows and as an image again. */
-static struct jm_tensor *rows_of_image(struct kit *k)
-{
-	struct jm_tensor *x = jm_graph_rows_of_image(k->graph, kit_param(k, 4, DIMS(2, 5, 2, 3)));
-
-	return loss_of(k, jm_graph_image_of_rows(k->graph, jm_graph_gelu(k->graph, x), 2, 3));
+	return loss_of(k, jm_graph_swiglu(k->graph, x));
 }
 
 static struct jm_tensor *tokens(struct kit *k)
@@ -299,7 +273,10 @@ static struct jm_tensor *tokens(struct kit *k)
 
 static struct jm_tensor *tokens_alone(struct kit *k)
 {
-	return loss_of(k, jm_graph_tokens(k->graph, kit_param(k, 4, DIMS(2, 5, 2, 3)), NULL, NULL));
+	struct jm_tensor *x = jm_graph_rows_of_image(k->graph, kit_param(k, 4, DIMS(2, 5, 2, 3)));
+
+	x = jm_graph_image_of_rows(k->graph, jm_graph_gelu(k->graph, x), 2, 3);
+	return loss_of(k, jm_graph_tokens(k->graph, x, NULL, NULL));
 }
 
 static struct jm_tensor *first(struct kit *k)
@@ -559,7 +536,6 @@ static const struct {
 	{"softmax-xent", xent},
 	{"softmax-xent, ignored rows", xent_ignored},
 	{"mse", mse},
-	{"contrastive", contrastive},
 	{"contrastive, both ways", symmetric},
 	{"embed", embed},
 	{"embed without positions", embed_alone},
@@ -581,10 +557,7 @@ static const struct {
 	{"maxpool", maxpool},
 	{"avgpool", avgpool},
 	{"gap", gap},
-	{"swiglu", swiglu},
-	{"geglu", geglu},
-	{"attention, other keys", attention_cross},
-	{"rows of an image", rows_of_image},
+	{"gated", gated},
 	{"tokens", tokens},
 	{"tokens alone", tokens_alone},
 	{"first", first},
