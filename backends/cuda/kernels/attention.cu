@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention over views of q, k and v in plain f32 arithmetic, for what cuDNN does not support or is
- * not asked for: f32, q, k and v apart. A block handles TILE rows ("own") of one head, a warp ROWS of them, and loops over the tiles
- * of the other operand ("other"). Lane t computes products with other row t, and sums of rows in
- * columns t, t + 32... Scores stay in the block; sums run in the same order every time.
+ * not asked for: f32, q, k and v apart. A block handles TILE rows ("own") of one head, a warp ROWS
+ * of them, and loops over the tiles of the other operand ("other"). Lane t computes products with
+ * other row t, and sums of rows in columns t, t + 32... Scores stay in the block; sums run in the
+ * same order every time.
  *
  *	forward	 own = queries, other = keys: y += p v
  *	dq	 own = queries, other = keys: dq += ds k
