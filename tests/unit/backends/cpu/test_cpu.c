@@ -241,6 +241,7 @@ static void attend(const struct cpu_attentions *set, int64_t seq, int64_t heads,
 	struct cpu_vec given = {qkv, false}, grads = {dqkv, false};
 	struct cpu_attention a = {.batch = 1,
 		.seq = seq,
+		.keys = seq,
 		.heads = heads,
 		.groups = groups,
 		.head = head,
