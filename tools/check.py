@@ -28,11 +28,11 @@ os.environ.setdefault("CCACHE_DIR", str(LOGS / "ccache"))
 os.environ.setdefault("CCACHE_NOHASHDIR", "1")
 
 # The parity tests compare numbers with PyTorch for minutes; the same code runs under the sanitizer in
-# the tests of the engine, its backends and `run train`, and `backend_avx2` does in `backend` and `images`.
+# the tests of the engine, its backends, `run train`, `serve` and saved weights, and `backend_avx2` does in `backend` and `images`.
 # learn_heat trains thousands of steps, whose kernels parity_fields and `backend` check.
 # suite_papers compares numbers of plans, which `plan_suites` reads under the sanitizer, too, and nodes is what `ranks` does,
 # by a script; the others run no C code.
-NOT_ASAN = re.compile(r"^parity|^frozen$|^learn_heat$|^backend_avx2$|^suite_papers$|^nodes$|^tools$|^gpu_rows$|^table_gpu$")
+NOT_ASAN = re.compile(r"^parity|^frozen$|^weights$|^served_|^learn_heat$|^backend_avx2$|^suite_papers$|^nodes$|^tools$|^gpu_rows$|^table_gpu$")
 # gcc's and clang's OpenMP runtimes synchronise in ways that ThreadSanitizer cannot see, so what uses
 # them (the engine's cpu kernels) is not run under it; every test with threads of our own is.
 TSAN_TESTS = re.compile(r"^child_process$|^output_items$|clock|sampl|session|progress|trace|measure|energy|sim|guard|journal|stray|worker|^run(_store)?$|sweep|interrupt|log|host_load|answer_server|picture_loader|^comm$|^tuner$")

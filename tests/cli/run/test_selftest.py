@@ -33,12 +33,13 @@ def test_cpu_agrees_with_ref_in_every_op():
 def test_wrong_products_are_found(tmp_path):
     (tmp_path / "cpu.so").symlink_to(BUILD / "tests/peers/faulty.so")
     env = {"JM_BACKENDS": str(tmp_path), "JM_FAULTY_FROM": str(CPU.parent), "JM_FAULTY": "1"}
-    found = rows(status=1, env=env)
+    found = {**rows("--op", "linear", status=1, env=env), **rows("--op", "attention", status=1, env=env),
+             **rows("--op", "gelu", env=env)}
     assert found["linear"]["wrong"] == found["linear"]["cases"] - found["linear"]["refused"] and found["linear"]["error"] > 100
     assert found["attention"]["wrong"] and not found["gelu"]["wrong"]
     alone = rows("--op", "linear + gelu", status=1, env=env)
     assert set(alone) == {"linear + gelu", "linear + gelu-erf"}
-    for op, row in alone.items():  # the same shapes and operands as among all
+    for op, row in alone.items():  # the same shapes and operands as among others
         assert row == found[op]
     assert rows("--op", "linear + gelu", "--exact", status=1, env=env) == {"linear + gelu": found["linear + gelu"]}
     # faulty.so adds 1000 to the middle element of a product, and nothing else
