@@ -61,7 +61,7 @@ struct jm_work {
 	uint64_t seed;
 	char run[48]; /* case and repeat, "1a2b3c4d-2", for names of files; "" = the call has one run */
 	int rank, world; /* of the gang that runs the case; 0 of 0 or of 1: alone */
-	int local;	 /* ranks of the gang on this host, which share its processors; 0 = all */
+	int local;	 /* ranks that share the processors which this process may use; 0 = all */
 	/* of operations against the reference before the first step, at most; 0 = none */
 	double selftest_s;
 	int64_t steady_ns; /* when the measured steps began; 0 = not yet */

@@ -43,13 +43,34 @@ int jm__worker_bind_sampler(struct jm__worker *w, struct jm_err *err)
 	return w->measures ? bind_to(w, jm_json_text(w->affinity, "sampler"), err) : 0;
 }
 
-int jm__worker_bind_work(struct jm__worker *w, struct jm_err *err)
+/* Where this rank is to run; "" = that is not said. */
+static const char *own_cpus(const struct jm__worker *w)
 {
 	const json_t *row;
 	size_t i;
 
 	json_array_foreach(json_object_get(w->affinity, "ranks"), i,
 		row) if (json_integer_value(json_object_get(row, "rank")) ==
-			 w->rank) return bind_to(w, jm_json_text(row, "cpus"), err);
-	return 0;
+			 w->rank) return jm_json_text(row, "cpus");
+	return "";
+}
+
+int jm__worker_bind_work(struct jm__worker *w, struct jm_err *err)
+{
+	return bind_to(w, own_cpus(w), err);
+}
+
+int jm__worker_sharing(const struct jm__worker *w)
+{
+	const char *own = own_cpus(w);
+	const json_t *row;
+	int n = 0;
+	size_t i;
+
+	if (!*own)
+		return (int)json_integer_value(
+			json_object_get(json_object_get(w->job, "gang"), "local"));
+	json_array_foreach(json_object_get(w->affinity, "ranks"), i, row) n +=
+		!strcmp(jm_json_text(row, "cpus"), own);
+	return n;
 }

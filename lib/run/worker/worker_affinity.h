@@ -10,5 +10,7 @@
 int jm__worker_bind_sampler(struct jm__worker *w, struct jm_err *err);
 /* Binds this thread to the rank's. */
 int jm__worker_bind_work(struct jm__worker *w, struct jm_err *err);
+/* Ranks that share the processors which this one may use; 0 = all. */
+int jm__worker_sharing(const struct jm__worker *w);
 
 #endif

@@ -5,6 +5,7 @@
 #include "run/gang/launcher.h"
 #include "run/workload.h"
 #include "step_series.h"
+#include "worker_affinity.h"
 #include "worker_device.h"
 #include "worker_lengths.h"
 #include "worker_orders.h"
@@ -127,8 +128,7 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 			json_object_get(json_object_get(w->job, "case"), "seed")),
 		.rank = w->rank,
 		.world = w->world,
-		.local = (int)json_integer_value(
-			json_object_get(json_object_get(w->job, "gang"), "local")),
+		.local = jm__worker_sharing(w),
 		.gang_fd = w->world > 1 ? JM_WORKER_GANG : -1,
 		.meet = jm_gang_meeting_read(json_object_get(w->job, "gang"),
 				w->rank ? -1 : JM_WORKER_GANG, &n->meet)
