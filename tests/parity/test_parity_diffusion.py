@@ -138,11 +138,9 @@ def test_pytorch_has_the_same_losses(data, predict):
 
 
 @pytest.mark.parametrize("precision", parity.PRECISIONS)
-def test_error_to_f64(data, precision, record_property, monkeypatch):
+def test_error_to_f64(data, precision, record_property):
     # Losses after the first step are compared as those of networks with a ReLU: AdamW's first steps, which are the sign of
     # a gradient, and norms of few numbers multiply rounding by ten and more, on either side.
-    # On processors with AMX oneDNN 2.7's convolutions in bf16 are wrong on images of a few pixels.
-    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
     device = parity.device_for("unet", DIMS)
     parity.compare(record_property, ("unet", precision), SEEDS, lambda _, seed: ours(data, "epsilon", device, precision, seed),
                    lambda weights, precision: theirs(data, "epsilon", weights, precision))

@@ -22,7 +22,7 @@ static struct runs runs_of(const struct cpu_groups *p, int64_t image, int64_t gr
 {
 	const struct cpu_image *x = &p->x;
 	int64_t channels = x->c / p->groups, pixels = x->rows * x->cols;
-	struct runs r = {.channel = group * channels, .last = cpu_image_last(x)};
+	struct runs r = {.channel = group * channels, .last = x->lanes > 1};
 
 	r.first = image * x->image + (r.last ? r.channel : r.channel * pixels);
 	r.n = r.last ? pixels : channels;
