@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The papers' sizes on the GPUs of a node: tests/hw/nodes.sh [--dry-run] BUILD FOLDER [STEP...]
 # Trainings on 1, 2, 4, ... GPUs beside each GPU alone, transfers beside NCCL by PyTorch, PyTorch's DistributedDataParallel,
-# batches by devices with those that do not fit, a burn of all GPUs and the host, ranks that are killed and stopped.
+# batches by devices with those that do not fit, a burn of all GPUs and the host, products beside all-gathers, ranks that
+# are killed and stopped.
 # A STEP is the beginning of a name ("train-resnet50", "map"); without one all are made, in the order of their worth.
 # A call ends within LIMIT seconds (480): a step begins only if it can end before, and those that are left are named. The
 # same call again goes on: FOLDER has the stores, whose cases are not repeated, and the status of each step. A step that
@@ -13,7 +14,7 @@
 set -u
 dry=
 [ "${1:-}" = --dry-run ] && dry=yes && shift
-[ $# -ge 2 ] || { sed -n '3,14s/^# //p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '3,15s/^# //p' "$0" >&2; exit 2; }
 build=$(cd "$1" && pwd) && mkdir -p "$2" && folder=$(cd "$2" && pwd) || exit 2
 shift 2
 wanted=("$@")
@@ -53,6 +54,7 @@ if [ "$size" = toy ]; then
 	declare -A maps=([gpt-800m]="gpt $small --memory 0.01") batches=([gpt-800m]="1,4,4096")
 	sizes=0.0001,0.001 warmup=0 peers=(allreduce)
 	burn=(burn --side 64)
+	beside=(overlap --m 64 --n 64 --k 64 --products 1 --turn 50ms)
 	loads=(1 0.001)
 else
 	declare -A networks=(
@@ -68,6 +70,7 @@ else
 	declare -A batches=([resnet50]="16,64,256,1024,2048,4096" [gpt-800m]="1,4,16,64,256")
 	sizes=0.001,0.008,0.064,0.512,2 warmup=1s peers=()
 	burn=(burn --fill 0.85)
+	beside=(overlap --m 8192 --n 8192 --k 10240 --products 10 --turn 1s --precision bf16)
 	# threads that multiply beside the GPUs, and GB of each of three operands in the host's memory
 	loads=($(($(nproc) / 2 + 1)) "$(awk '/MemAvailable/ {gb = $2 / 1e6 / 6; print gb < 4 ? gb : 4}' /proc/meminfo)")
 fi
@@ -229,6 +232,7 @@ for network in "${!maps[@]}"; do
 	done
 done
 if [ "$n" -gt 1 ]; then
+	each=$((3 * each)) step overlap 240 measure overlap "${beside[@]}" --size "$sizes" --device "$all" --ranks "$n"
 	transfers reducescatter broadcast p2p
 	for c in "${counts[@]:1}"; do [ "$c" = "$n" ] || harm "$c"; done
 fi

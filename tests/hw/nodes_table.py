@@ -131,6 +131,21 @@ def transfers(folder):
                 ["workload", "GB", "GPUs", "GB/s", "alone, GB/s", "of alone", "by"], rows)
 
 
+def overlaps(folder):
+    rows = []
+    for r in sorted(records(folder / "overlap.db"), key=lambda r: float(r["options"]["size"])):
+        o = r.get("overlap")
+        if r["status"] != "ok" or not o:
+            continue
+        product, collective, both = (o[name] for name in ("product", "collective", "both"))
+        rows.append([o["kind"], r["options"]["size"], ranks_of(r), show(1e3 * product["seconds"], 3), show(1e3 * collective["seconds"], 3),
+                     show(product["slowdown"], 3), show(collective["slowdown"], 3), show(1e3 * both["exposed_s"], 3),
+                     show(both["of_longer"], 3), *(show(part["watts"]) for part in (product, collective, both)), o["transport"]])
+    print_table("Products beside transfers: each alone, slow-down beside the other, and both",
+                ["transfer", "GB", "GPUs", "products, ms", "transfer, ms", "products slower", "transfer slower", "exposed, ms",
+                 "both / the longer", "W of products", "of transfer", "of both", "by"], rows)
+
+
 def batch_map(folder):
     found = records(folder / "map.db")
     for name in sorted({r["options"]["model"] for r in found}):
@@ -167,7 +182,7 @@ def failures(folder):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    for part in (trainings, transfers, batch_map, burns, harms, failures):
+    for part in (trainings, transfers, overlaps, batch_map, burns, harms, failures):
         part(folder)
 
 

@@ -111,6 +111,15 @@ def test_transfers_kills_and_a_burn(gpus, tmp_path):
     assert [row["work"] for row in burns] == ["burn"] * 4 + ["stream"] and {row["all right"] for row in burns} == {"yes"}
 
 
+def test_products_beside_transfers(gpus, tmp_path):
+    done = nodes({**gpus, "DEVICES": "cuda:0 cuda:1"}, tmp_path, "overlap")
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = table(done.stdout, "Products beside transfers")
+    assert [(row["transfer"], row["GB"], row["GPUs"], row["by"]) for row in rows] == [("allgather", "0.0001", "2", "nccl"),
+                                                                                     ("allgather", "0.001", "2", "nccl")]
+    assert all(float(row[name]) > 0 for row in rows for name in ("products, ms", "transfer, ms", "both / the longer"))
+
+
 def test_a_batch_that_does_not_fit_is_a_result(gpus, tmp_path):
     done = nodes(gpus, tmp_path, "map-gpt-800m-2")
     assert done.returncode == 0, done.stdout + done.stderr
