@@ -431,9 +431,10 @@ def tell(name, found, seconds):
         print(f"       skipped {n}: {reason}", flush=True)
     for case in found.cases[:40]:
         print(f"       | {case}", flush=True)
-    if found.failed:
+    if found.failed and not found.cases:
         tail = (LOGS / f"{name}.log").read_text(errors="replace").splitlines()[-60:]
         print("\n".join("       | " + line for line in tail))
+    if found.failed:
         print(f"       the whole log: build-check/{name}.log")
 
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan: what a plan file would run, how long, and what it needs. */
+#include "base/ctx.h"
+#include "base/process/driver_call.h"
 #include "cli/settings/hold.h"
 #include "engine/device/backend_find.h"
 #include "engine/device/device.h"
@@ -159,42 +161,87 @@ static void need_devices(json_t *needs, const char *list)
 	}
 }
 
+/* What is opened to see whether it can be; its driver may never answer. */
+struct trial {
+	struct jm_ctx *ctx;
+	const struct jm_source *source; /* NULL: a device */
+	struct jm_err why;
+	char text[]; /* the name of the device, or the options of the source */
+};
+
+static struct trial *trial_of(
+	struct jm_run_call *r, const struct jm_source *source, const char *text)
+{
+	struct trial *t = calloc(1, sizeof(*t) + strlen(text) + 1);
+
+	if (!t)
+		return NULL;
+	t->ctx = &r->cli->ctx;
+	t->source = source;
+	memcpy(t->text, text, strlen(text) + 1);
+	return t;
+}
+
+static void open_device(void *arg)
+{
+	struct trial *t = arg;
+	struct jm_device d;
+
+	if (!jm_device_open(t->text, 0, &d, &t->why))
+		jm_device_close(&d);
+}
+
+static void open_source(void *arg)
+{
+	struct trial *t = arg;
+	struct jm_meters set = {0};
+	void *state = NULL;
+
+	if (!jm_source_open(t->source, t->ctx, t->text, &set, &state, &t->why))
+		t->source->close(state);
+	jm_meters_done(&set);
+}
+
+/* Says in lacks why `what` is missing. */
+static void try(struct jm_run_call *r, const char *what, void (*open)(void *arg), struct trial *t)
+{
+	struct jm_driver_call *left;
+
+	if (t && !jm_driver_call(open, t, JM_DRIVER_LIMIT_NS, &left)) {
+		r->cli->ctx.n_left++;
+		json_object_set_new(r->cli->lacks, what,
+			json_string("Its driver has not returned from a call for 10 s; 'joulemark "
+				    "doctor' shows what else is stuck."));
+		return;
+	}
+	if (t && t->why.code)
+		json_object_set_new(r->cli->lacks, what, json_string(t->why.text));
+	free(t);
+}
+
 /* Can it compute here? That its backend is built in is not enough. */
 static void try_device(struct jm_run_call *r, const char *what)
 {
 	const char *name = what + strlen("device ");
-	struct jm_err why = JM_ERR_INIT;
-	struct jm_device d;
+	struct jm_err none = JM_ERR_INIT;
 
-	if (json_object_get(r->cli->lacks, what) || jm_device_check(name, &why) == JM_EUSAGE)
-		return;
-	if (jm_device_open(name, 0, &d, &why))
-		json_object_set_new(r->cli->lacks, what, json_string(why.text));
-	else
-		jm_device_close(&d);
+	if (!json_object_get(r->cli->lacks, what) && jm_device_check(name, &none) != JM_EUSAGE)
+		try(r, what, open_device, trial_of(r, NULL, name));
 }
 
 /* Can it be opened here? A misspelt one is in lacks already. */
 static void try_source(struct jm_run_call *r, const char *text)
 {
-	struct jm_err why = JM_ERR_INIT;
+	const char *options = text + strcspn(text, ":");
 	const struct jm_source *source;
-	struct jm_meters set = {0};
+	struct jm_err none = JM_ERR_INIT;
 	char name[300], what[320];
-	void *state = NULL;
 
-	snprintf(name, sizeof(name), "%s", text);
-	name[strcspn(name, ":")] = '\0';
-	source = jm_source_find(name, &why);
-	if (!source)
-		return;
-	if (!jm_source_open(source, &r->cli->ctx, text[strlen(name)] ? text + strlen(name) + 1 : "",
-		    &set, &state, &why))
-		source->close(state);
-	jm_meters_done(&set);
+	snprintf(name, sizeof(name), "%.*s", (int)(options - text), text);
 	snprintf(what, sizeof(what), "source %s", name);
-	if (why.code)
-		json_object_set_new(r->cli->lacks, what, json_string(why.text));
+	source = jm_source_find(name, &none);
+	if (source && !json_object_get(r->cli->lacks, what))
+		try(r, what, open_source, trial_of(r, source, *options ? options + 1 : options));
 }
 
 static void list_settings(const json_t *part, json_t *needs)

@@ -4,6 +4,7 @@ would and its status is kept, the first Ctrl-C is heard, settings are as they we
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -187,6 +188,18 @@ def asked(folder, _):
     assert any(f["member"] == "state" for f in json.loads(out))
 
 
+def planned(folder, _):
+    """plan says that the driver of a source does not answer, and lists what else is needed."""
+    path = os.path.join(folder, "plan.yaml")
+    with open(path, "w", encoding="ascii") as file:
+        file.write("source: nvml\nruns:\n  - command: [sh, -c, sleep 1]\n")
+    program = Program(folder, gpus_of(folder, "initlag=1e9").env, "plan", path)
+    program.hang()
+    status, out, err = program.start().end(LIMIT_S)
+    assert status == 1 and re.search(r"source nvml +missing: Its driver has not returned", out), (status, out, err)
+    assert re.search(r"program sh +here", out), out
+
+
 def attached(folder, rng):
     """A call for the users of a GPU that does not return: the GPU's energy is known, its share is not."""
     users = os.path.join(folder, "users")
@@ -246,5 +259,5 @@ def device_closing(folder, _):
     assert program.record()["status"] == "ok" and program.record()["steps"] == 5
 
 
-SCENES = (reading, reading_of_a_file, interrupted, setting, opening, opening_of_one, asked, attached, watched,
+SCENES = (reading, reading_of_a_file, interrupted, setting, opening, opening_of_one, asked, planned, attached, watched,
           step, device_opening, device_closing)
