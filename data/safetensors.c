@@ -14,8 +14,11 @@
 #define HEADER_MOST ((uint64_t)100000000) /* bytes, as the package safetensors */
 #define INDEX_MOST  ((uint64_t)100000000)
 #define SHARDS_MOST 512 /* open at once */
-#define SINGLE	    "model.safetensors"
-#define INDEX	    "model.safetensors.index.json"
+#define SINGLE	    ".safetensors"
+#define INDEX	    ".safetensors.index.json"
+
+/* What transformers and diffusers call the weights in a folder. */
+static const char *const names[] = {"model", "diffusion_pytorch_model"};
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
@@ -299,21 +302,23 @@ static int open_any(const char *path, struct jm_safetensors *s, struct jm_err *e
 {
 	char file[PATH_MAX];
 
-	if (strlen(path) + sizeof("/" INDEX) > sizeof(file))
+	if (strlen(path) + sizeof("/diffusion_pytorch_model" INDEX) > sizeof(file))
 		return jm_err_set(err, JM_EUSAGE, "The name %.60s... is too long.", path);
 	if (ends_in(path, ".index.json"))
 		return open_index(path, s, err);
 	if (!is_folder(path))
 		return open_single(path, s, err);
-	snprintf(file, sizeof(file), "%s/" INDEX, path);
-	if (!access(file, F_OK))
-		return open_index(file, s, err);
-	snprintf(file, sizeof(file), "%s/" SINGLE, path);
-	if (!access(file, F_OK))
-		return open_single(file, s, err);
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		snprintf(file, sizeof(file), "%s/%s" INDEX, path, names[i]);
+		if (!access(file, F_OK))
+			return open_index(file, s, err);
+		snprintf(file, sizeof(file), "%s/%s" SINGLE, path, names[i]);
+		if (!access(file, F_OK))
+			return open_single(file, s, err);
+	}
 	return jm_err_set(err, JM_ENOENT,
-		"Folder %s has no weights: neither " SINGLE " nor " INDEX
-		"; name a .safetensors file.",
+		"Folder %s has no weights: neither model.safetensors nor "
+		"model.safetensors.index.json; name a .safetensors file.",
 		path);
 }
 

@@ -4,7 +4,8 @@
  * Format): u64 little-endian n, n bytes of JSON {"NAME": {"dtype": "F32", "shape": [2, 3],
  * "data_offsets": [0, 24]}, ...}, then the bytes of all tensors, row by row, without gap or overlap
  * to the end of the file. One file, or a folder as Hugging Face lays it out: model.safetensors, or
- * model.safetensors.index.json that names the shard of each tensor.
+ * model.safetensors.index.json that names the shard of each tensor; diffusers has
+ * diffusion_pytorch_model in place of model.
  */
 #ifndef JM_SAFETENSORS_H
 #define JM_SAFETENSORS_H

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of torchvision, timm and transformers, from configurations: what they save is read, what is saved they load with
+"""Networks of torchvision, timm, transformers and diffusers, from configurations: what they save is read, what is saved they load with
 strict=True, and both give the same losses of held-out samples."""
 import os
 import subprocess
@@ -68,6 +68,11 @@ def llama3_2():
         tie_word_embeddings=True, rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
         "high_freq_factor": 4.0, "original_max_position_embeddings": 16}))
 
+def unet():
+    from diffusers import UNet2DConditionModel
+    return UNet2DConditionModel(sample_size=8, in_channels=3, out_channels=3, layers_per_block=1, block_out_channels=(8, 16, 32, 32),
+        attention_head_dim=(2, 4, 8, 8), cross_attention_dim=6, norm_num_groups=2, use_linear_projection=True)
+
 def network(kind):
     torch.manual_seed(11)
     net = resnet(kind[6:]) if kind.startswith("resnet") else globals()[kind]()
@@ -83,6 +88,8 @@ def loss(net, data, batch, seq):
     side = 224 if hasattr(net, "features") else 299 if hasattr(net, "AuxLogits") else 32
     net = net.double().eval()
     with torch.no_grad():
+        if hasattr(net, "time_embedding"):
+            return noise_loss(net, data, batch)
         if seq > 1:
             ids = torch.tensor(numpy.fromfile(data, numpy.uint8, batch * seq + 1).astype(numpy.int64))
             logits = net(ids[:-1].reshape(batch, seq)).logits.flatten(0, 1)
@@ -90,6 +97,18 @@ def loss(net, data, batch, seq):
         pixels = torch.tensor(numpy.fromfile(data, "<f4", batch * 3 * side ** 2).reshape(batch, 3, side, side)).double()
         target = torch.tensor(numpy.fromfile(data, "<i4", batch, offset=4 * pixels.numel()).astype(numpy.int64))
         return torch.nn.functional.cross_entropy(net(pixels), target).item()
+
+def noise_loss(net, data, batch):
+    "Latents, noise, steps and captions; the noise is to be found."
+    row = numpy.dtype([("x", "<f4", (batch, 3, 8, 8)), ("noise", "<f4", (batch, 3, 8, 8)), ("at", "<i4", batch),
+                       ("caption", "<f4", (batch, 5, 6))])
+    one = numpy.fromfile(data, row, 1)[0]
+    # where beta is 0, baddbmm of torch 1.13 multiplies by it what is in its result before: NaN at times
+    torch.baddbmm = lambda _, q, k, beta, alpha: alpha * torch.bmm(q, k)
+    kept = numpy.cumprod(1 - numpy.linspace(0.00085 ** 0.5, 0.012 ** 0.5, 1000) ** 2)[one["at"]][:, None, None, None]
+    noisy = kept ** 0.5 * one["x"].astype(float) + (1 - kept) ** 0.5 * one["noise"].astype(float)
+    found = net(torch.tensor(noisy), torch.tensor(one["at"].astype(numpy.int64)), torch.tensor(one["caption"].astype(float))).sample
+    return torch.nn.functional.mse_loss(found, torch.tensor(one["noise"].astype(float))).item()
 
 def save(kind, folder, *data):
     "Saves theirs; its loss."
@@ -123,6 +142,8 @@ KINDS = {
     "vgg16": ("convnet", {"layers": 16, "hidden": 4, "ffn": 24, "image": 224, "classes": 5}, 4, 1),
     "xception": ("separable", {"layers": 8, "hidden": 32, "image": 32, "classes": 5}, 4, 1),
     "inception": ("inception", {"hidden": 32, "image": 299, "classes": 5}, 4, 1),
+    "unet": ("unet", {"hidden": 8, "layers": 1, "head-width": 4, "norm-groups": 2, "latent": 8, "latent-channels": 3, "caption": 5,
+                      "caption-width": 6}, 2, 1),
     "timm_vit": VIT,
     "torchvision_vit": VIT,
     "gpt2": ("gpt", {"layers": 2, "hidden": 48, "heads": 3, "ffn": 192, "vocab": 256, "context": 24, "positions": "learned"},
@@ -146,6 +167,11 @@ def make_data(path, kind):
     _, dims, batch, seq = KINDS[kind]
     side = dims.get("image")
     rng = numpy.random.default_rng(9)
+    if kind == "unet":
+        path.write_bytes(b"".join(
+            rng.standard_normal((2, batch, 3, 8, 8)).astype("<f4").tobytes() + rng.integers(0, 1000, batch).astype("<i4").tobytes()
+            + rng.standard_normal((batch, 5, 6)).astype("<f4").tobytes() for _ in range(STEPS)))
+        return path
     if seq > 1:
         path.write_bytes(rng.integers(0, 256, (STEPS + 1) * batch * seq + 1, dtype=numpy.uint8).tobytes())
         return path
