@@ -178,7 +178,8 @@ def core_after_crash(source, folder):
         resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
 
     command = [BIN, "measure", "--source", source, "--", "sh", "-c", f"touch {folder}/begun; exec sleep 20"]
-    with subprocess.Popen(command, cwd=folder, preexec_fn=unlimited, stderr=subprocess.DEVNULL) as run:
+    env = {**os.environ, "ASAN_OPTIONS": "handle_segv=0:" + os.environ.get("ASAN_OPTIONS", "")}  # the signal is ours
+    with subprocess.Popen(command, cwd=folder, preexec_fn=unlimited, stderr=subprocess.DEVNULL, env=env) as run:
         while not (folder / "begun").exists() and run.poll() is None:
             time.sleep(0.01)
         (child,) = pathlib.Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text(encoding="ascii").split()[:1]
