@@ -83,6 +83,7 @@
 #include "nvml_fake.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -126,7 +127,7 @@ int fake_enter(const struct nvml_device *d)
 	return JM_NVML_OK;
 }
 
-API int nvmlInit_v2(void)
+static int first_init(void)
 {
 	fake_configure();
 	fake_lag(fake.init_lag);
@@ -142,6 +143,20 @@ API int nvmlInit_v2(void)
 	return 0;
 }
 
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static int opens; /* of this process, which are counted */
+
+API int nvmlInit_v2(void)
+{
+	int rc;
+
+	pthread_mutex_lock(&opening);
+	rc = opens ? 0 : first_init();
+	opens += !rc;
+	pthread_mutex_unlock(&opening);
+	return rc;
+}
+
 /* For tests: the joules that GPU i has used at t seconds of CLOCK_MONOTONIC, whatever its counter
  * tells. */
 API double jm_fake_joules(int gpu, double t);
@@ -152,6 +167,9 @@ API double jm_fake_joules(int gpu, double t)
 
 API int nvmlShutdown(void)
 {
+	pthread_mutex_lock(&opening);
+	opens -= opens > 0;
+	pthread_mutex_unlock(&opening);
 	return 0;
 }
 
