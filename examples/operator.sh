@@ -5,7 +5,7 @@
 # takes seconds and needs no GPU. On a real node: 'sudo joulemark run --set gpu.power=300:700+100W ... -- ./job'.
 # prints: at most 5 % slower than the reference\n  600 W per GPU
 # prints: Next: joulemark set --device sim:h100x4 gpu.power=600W
-# prints: rack of 40,000 W with a reserve of 27 % at 600 W: by rated power \(4000 W\) 7 with
+# prints: rack of 40,000 W with a reserve of 27 % at 600 W: by rated power\s+\(4,000 W\) 7 with
 # prints: gpu.power of GPU 3 simulated H100 94 GB \(sim:h100x4/gpu3\): 700W -> 600W
 # prints: sim:h100x4/gpu3: set by 'joulemark set'
 # prints: GPU 3 simulated H100 94 GB +700 W +700 W

@@ -83,7 +83,6 @@
 #include "nvml_fake.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -127,50 +126,12 @@ int fake_enter(const struct nvml_device *d)
 	return JM_NVML_OK;
 }
 
-static int first_init(void)
-{
-	fake_configure();
-	fake_lag(fake.init_lag);
-	if (fake.init_rc)
-		return fake.init_rc;
-	if (!fake.state && fake_open_state())
-		return JM_NVML_UNKNOWN;
-	for (int i = 0; i < MAX_GPUS; i++)
-		fake.device[i].index = i;
-	if (!fake.ready)
-		fake.init_time = fake_now();
-	fake.ready = true;
-	return 0;
-}
-
-static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
-static int opens; /* of this process, which are counted */
-
-API int nvmlInit_v2(void)
-{
-	int rc;
-
-	pthread_mutex_lock(&opening);
-	rc = opens ? 0 : first_init();
-	opens += !rc;
-	pthread_mutex_unlock(&opening);
-	return rc;
-}
-
 /* For tests: the joules that GPU i has used at t seconds of CLOCK_MONOTONIC, whatever its counter
  * tells. */
 API double jm_fake_joules(int gpu, double t);
 API double jm_fake_joules(int gpu, double t)
 {
 	return fake_joules(gpu, t);
-}
-
-API int nvmlShutdown(void)
-{
-	pthread_mutex_lock(&opening);
-	opens -= opens > 0;
-	pthread_mutex_unlock(&opening);
-	return 0;
 }
 
 API const char *nvmlErrorString(int rc)

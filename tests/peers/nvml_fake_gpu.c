@@ -502,8 +502,45 @@ void fake_add_piece(int gpu, double t)
 	g->piece[g->n_pieces++] = next;
 }
 
+static int first_init(void)
+{
+	fake_configure();
+	fake_lag(fake.init_lag);
+	if (fake.init_rc)
+		return fake.init_rc;
+	if (!fake.state && fake_open_state())
+		return JM_NVML_UNKNOWN;
+	for (int i = 0; i < MAX_GPUS; i++)
+		fake.device[i].index = i;
+	if (!fake.ready)
+		fake.init_time = fake_now();
+	fake.ready = true;
+	return 0;
+}
+
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static int opens; /* of this process, which are counted */
+
+API int nvmlInit_v2(void)
+{
+	int rc;
+
+	pthread_mutex_lock(&opening);
+	rc = opens ? 0 : first_init();
+	opens += !rc;
+	pthread_mutex_unlock(&opening);
+	return rc;
+}
+
+API int nvmlShutdown(void)
+{
+	pthread_mutex_lock(&opening);
+	opens -= opens > 0;
+	pthread_mutex_unlock(&opening);
+	return 0;
+}
+
 /* What pynvml calls first. */
-API int nvmlInit_v2(void);
 API int nvmlInitWithFlags(unsigned int flags);
 API int nvmlInitWithFlags(unsigned int flags)
 {
