@@ -215,22 +215,23 @@ static void says_when_a_question_came(void **state)
 	jm_answer_server_stop(s);
 }
 
-/* As many clients as have half of a body each that fill what all may hold; then the next one. */
+/* As many clients as fill what all may hold, each nearly with the body that it announced (a body
+ * grows by doubling, so that less might have room for more, or not); then the next one. */
 static void bounds_the_bodies_of_all_clients_together(void **state)
 {
-	static char half[JM_ANSWER_BODY / 2 + 100000];
+	static char most[7900000];
 	enum { MOST = JM_ANSWER_HELD / JM_ANSWER_BODY };
 	struct jm_answer_server *s = start();
 	char answer[2000] = "";
 	int fd[MOST], one;
 
 	(void)state;
-	memset(half, 'x', sizeof(half) - 1);
+	memset(most, 'x', sizeof(most) - 1);
 	for (int i = 0; i < MOST; i++) {
 		fd[i] = dial();
 		send_text(fd[i],
 			"POST /x HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 8000000\r\n\r\n");
-		send_text(fd[i], half);
+		send_text(fd[i], most);
 	}
 	/* until the server has read all of them; on a busy machine its answer takes a while, too */
 	for (int i = 0; i < 100 && !strstr(answer, " 503 "); i++) {
