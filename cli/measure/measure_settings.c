@@ -2,8 +2,8 @@
 #include "measure_settings.h"
 
 #include "base/text/json.h"
-#include "cli/frame/device_option.h"
 #include "cli/frame/interrupts.h"
+#include "cli/settings/hold.h"
 #include "cli/settings/knob_show.h"
 #include "cli/settings/probe.h"
 #include "cli/settings/set_words.h"
@@ -20,35 +20,36 @@ static int no_memory(struct jm_err *err)
 	return jm_err_set(err, JM_ENOMEM, "Out of memory for the settings of a measurement.");
 }
 
-static int add_setting(struct jm_measure_settings *s, const char *text, struct jm_err *err)
+static int add_axis(struct jm_measure_settings *s, const struct jm_axis *axis, struct jm_err *err)
 {
-	const struct jm_knobs *knobs = jm_guard_knobs(s->guard);
 	json_t *settings = json_object_get(s->parameters, "settings");
 	char name[200], value[JM_KNOB_TEXT];
-	struct jm_setting one;
-	const struct jm_knob *knob;
-	int rc = jm_set_parse_one(text, "'measure --set'", knobs, &one, err);
 
-	if (rc)
-		return rc;
-	for (knob = knobs->knob; strcmp(knob->name, one.knob) != 0;)
-		knob++;
-	jm_knob_value_text(&one.value, knob->unit, value, sizeof(value));
-	snprintf(name, sizeof(name), "%s%s%s", one.knob, *one.selector ? "@" : "", one.selector);
+	snprintf(name, sizeof(name), "%s%s%s", axis->knob, *axis->selector ? "@" : "",
+		axis->selector);
 	if (json_object_get(settings, name))
 		return jm_err_set(err, JM_EUSAGE, "--set %s is given twice; give one value.", name);
+	jm_knob_value_text(&axis->value[0], axis->unit, value, sizeof(value));
 	if (json_object_set_new(settings, name, json_string(value)) ||
-		json_array_append_new(
-			s->axes, json_pack("{s:s, s:s, s:s, s:[s]}", "knob", one.knob, "selector",
-					 one.selector, "unit", knob->unit, "values", value)))
+		json_array_append_new(s->axes, jm_set_axis_json(axis, "")))
 		return no_memory(err);
 	return 0;
 }
 
+static int add_setting(struct jm_measure_settings *s, const char *text, struct jm_err *err)
+{
+	struct jm_axis axis;
+	int rc = jm_set_parse_axis(text, "'measure --set'", jm_guard_knobs(s->guard), &axis, err);
+
+	if (rc)
+		return rc;
+	rc = add_axis(s, &axis, err);
+	jm_axis_done(&axis);
+	return rc;
+}
+
 int jm_measure_settings_open(struct jm_measure_settings *s, struct jm_cli *cli, const char *device)
 {
-	const char *controls;
-	char text[400];
 	int rc;
 
 	if (!s->set)
@@ -62,10 +63,7 @@ int jm_measure_settings_open(struct jm_measure_settings *s, struct jm_cli *cli, 
 	jm_count_interrupts(&cli->ctx, -1);
 	rc = s->axes && s->parameters ? 0 : no_memory(&cli->err);
 	if (!rc)
-		rc = jm_device_controls(
-			device, s->control, text, sizeof(text), &controls, &cli->err);
-	if (!rc)
-		rc = jm_guard_start(&cli->ctx, controls, &s->guard, &cli->err);
+		rc = jm_hold_guard(cli, device, s->control, &s->guard);
 	if (!rc)
 		rc = jm_probe_state(cli, s->guard, s->found, &cli->err);
 	for (char *const *one = s->set; !rc && *one; one++)

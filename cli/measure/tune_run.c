@@ -3,8 +3,8 @@
 #include "guard/guard_requests.h"
 #include "base/process/quiet_thread.h"
 
-#include "cli/frame/device_option.h"
 #include "cli/frame/interrupts.h"
+#include "cli/settings/hold.h"
 #include "tune/tuner.h"
 #include "tune/tuner_json.h"
 
@@ -23,8 +23,6 @@ int jm_tune_open(
 		.budget_watts = r->budget_watts > 0 ? r->budget_watts : 0,
 		.share = r->share,
 	};
-	const char *controls;
-	char text[400];
 	int rc = jm_objective_parse(r->objective, &o.objective, &cli->err);
 
 	o.knob[0] = "gpu.power";
@@ -33,10 +31,7 @@ int jm_tune_open(
 
 	jm_count_interrupts(&cli->ctx, -1);
 	if (!rc)
-		rc = jm_device_controls(
-			device, r->control, text, sizeof(text), &controls, &cli->err);
-	if (!rc)
-		rc = jm_guard_start(&cli->ctx, controls, &r->guard, &cli->err);
+		rc = jm_hold_guard(cli, device, r->control, &r->guard);
 	if (!rc)
 		rc = jm_guard_state(r->guard, r->found, &cli->err);
 	o.guard = r->guard;

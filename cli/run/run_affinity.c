@@ -153,11 +153,6 @@ static int list_ranks(const json_t *parameters, const json_t *gang, struct ranks
 	return ret->n;
 }
 
-static const char *or_null(const char *text)
-{
-	return *text ? text : NULL;
-}
-
 static json_t *answer(const struct ranks *all, const char *by, const char *reason)
 {
 	json_t *ranks = json_array();
@@ -166,12 +161,12 @@ static json_t *answer(const struct ranks *all, const char *by, const char *reaso
 		const struct jm_near *near = &all->near[r];
 
 		json_array_append_new(
-			ranks, json_pack("{s:i, s:s, s:s?, s:s, s:s?}", "rank", all->rank[r],
-				       "device", all->device[r], "gpu", or_null(near->bus), "cpus",
-				       near->cpus, "nodes", or_null(near->nodes)));
+			ranks, json_pack("{s:i, s:s, s:o, s:s, s:o}", "rank", all->rank[r],
+				       "device", all->device[r], "gpu", jm_json_said(near->bus),
+				       "cpus", near->cpus, "nodes", jm_json_said(near->nodes)));
 	}
-	return json_pack("{s:s, s:o, s:s?, s:s?}", "by", by, "ranks", ranks, "sampler",
-		strcmp(by, "near") ? NULL : or_null(all->rest), "reason", reason);
+	return json_pack("{s:s, s:o, s:o, s:s?}", "by", by, "ranks", ranks, "sampler",
+		jm_json_said(strcmp(by, "near") ? NULL : all->rest), "reason", reason);
 }
 
 static json_t *choose(struct ranks *all, const char *value, bool is_default, struct jm_err *err)

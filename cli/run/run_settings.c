@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The settings of a request: what --set says, read with the knobs that there are. */
 #include "run_settings.h"
+#include "cli/settings/set_words.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -9,21 +10,6 @@
 static int no_memory(struct jm_cli *cli)
 {
 	return jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the plan.");
-}
-
-/* phase: "" = none */
-static json_t *axis_json(const struct jm_axis *axis, const char *phase)
-{
-	json_t *values = json_array();
-	char text[JM_KNOB_TEXT];
-
-	for (int i = 0; i < axis->n; i++) {
-		jm_knob_value_text(&axis->value[i], axis->unit, text, sizeof(text));
-		json_array_append_new(values, json_string(text));
-	}
-	return json_pack("{s:s, s:s, s:s*, s:s, s:o}", "knob", axis->knob, "selector",
-		axis->selector, "phase", *phase ? phase : NULL, "unit", axis->unit, "values",
-		values);
 }
 
 static int check_twice(
@@ -111,7 +97,7 @@ static int add_axis(struct jm_cli *cli, const struct jm_knobs *knobs, const json
 	if (rc)
 		return rc;
 	rc = check_twice(cli, settings, &axis, phase);
-	if (!rc && json_array_append_new(settings, axis_json(&axis, phase)))
+	if (!rc && json_array_append_new(settings, jm_set_axis_json(&axis, phase)))
 		rc = no_memory(cli);
 	jm_axis_done(&axis);
 	return rc;
@@ -153,7 +139,7 @@ static int exclude_setting(struct jm_cli *cli, const struct jm_knobs *knobs, con
 			rc = jm_axis_parse(line, knobs, &axis, &cli->err);
 		if (rc)
 			return rc;
-		one = axis_json(&axis, "");
+		one = jm_set_axis_json(&axis, "");
 		jm_axis_done(&axis);
 		if (json_array_extend(values, json_object_get(one, "values")))
 			rc = no_memory(cli);

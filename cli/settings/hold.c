@@ -4,6 +4,7 @@
 #include "base/process/child_process.h"
 #include "base/process/forward_signals.h"
 #include "cli/frame/cli.h"
+#include "cli/frame/device_option.h"
 #include "cli/frame/json_option.h"
 
 #include <limits.h>
@@ -64,6 +65,16 @@ int jm_hold_check(char *const *argv, struct jm_err *err)
 		strchr(argv[0], '/') && !access(argv[0], F_OK) ? JM_EPERM : JM_ENOENT,
 		"The command '%s' was not found or may not be executed; check its name and PATH.",
 		argv[0]);
+}
+
+int jm_hold_guard(
+	struct jm_cli *cli, const char *device, const char *control, struct jm_guard **ret)
+{
+	const char *controls;
+	char text[400];
+	int rc = jm_device_controls(device, control, text, sizeof(text), &controls, &cli->err);
+
+	return rc ? rc : jm_guard_start(&cli->ctx, controls, ret, &cli->err);
 }
 
 int jm_hold_command(

@@ -3,7 +3,8 @@
 #ifndef JM_HOLD_H
 #define JM_HOLD_H
 
-#include "joulemark.h"
+#include "cli/frame/cli.h"
+#include "guard/guard.h"
 
 /* Is there a file of this name, or in PATH, that may be executed? */
 bool jm_hold_executable(const char *name);
@@ -14,6 +15,9 @@ bool jm_hold_json_next(const char *word);
  * stored. */
 int jm_hold_check(char *const *argv, struct jm_err *err);
 
+/* Starts the guard of the controls that --device or --control name; NULL = this machine's. */
+int jm_hold_guard(
+	struct jm_cli *cli, const char *device, const char *control, struct jm_guard **ret);
 /*
  * Runs the command to its end; INT, TERM, HUP and QUIT that we get are passed on. ret_status: its
  * own or 128 + signal; 127 (not found) or 126 together with an error when it could not be started.

@@ -61,11 +61,8 @@ static int find_controls(struct jm_cli *cli, char out[400], const char **ret)
 
 static int start_guard(struct jm_cli *cli, struct jm_guard **ret)
 {
-	char text[400];
-	const char *controls;
-	int rc = find_controls(cli, text, &controls);
-
-	return rc ? rc : jm_guard_start(&cli->ctx, controls, ret, &cli->err);
+	return jm_hold_guard(cli, jm_values_text(&cli->values, "device"),
+		jm_values_text(&cli->values, "control"), ret);
 }
 
 /* ---- set ------------------------------------------------------------------------------------- */

@@ -6,9 +6,14 @@
 #include "cli/frame/cli.h"
 #include "guard/setting.h"
 
-/* One value of one knob. by: the command or option that takes it, for the error. */
-int jm_set_parse_one(const char *text, const char *by, const struct jm_knobs *knobs,
-	struct jm_setting *ret, struct jm_err *err);
+#include <jansson.h>
+
+/* One value of one knob, for the caller to end with jm_axis_done. by: the command or option that
+ * takes it, for the error. */
+int jm_set_parse_axis(const char *text, const char *by, const struct jm_knobs *knobs,
+	struct jm_axis *ret, struct jm_err *err);
+/* As in the request of a plan: {knob, selector, phase, unit, values}. phase: "" = none. */
+json_t *jm_set_axis_json(const struct jm_axis *axis, const char *phase);
 /* The words of the command line; a sweep is not for `set`. settings: room for each. */
 int jm_set_parse(struct jm_cli *cli, const struct jm_knobs *knobs, struct jm_setting *settings);
 /* Prints what `set` would write. controls: as of jm_guard_start. */

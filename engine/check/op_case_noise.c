@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What networks that remove noise need: noise of a step, its waves, gates of gelu, attention to
- * other keys than the own ones; for the comparison of backends with ref. */
+/* What networks that remove noise need: noise of a step, its waves, attention to other keys than
+ * the own ones; for the comparison of backends with ref. */
 #include "engine/graph/layer.h"
 #include "op_case.h"
 
@@ -29,17 +29,6 @@ static void step_waves(struct kit *k, const struct types *t, const struct shape 
 	struct jm_tensor *y = backend_result(k, t->c, false, 4, DIMS(d->b, d->c / 2 * 2 + 2, 1, 1));
 
 	backend_node(k, JM_OP_STEP_WAVES, OPS(at), &y, 0);
-}
-
-static void geglu(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
-{
-	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, 2 * d->c));
-	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
-	struct jm_tensor *y = backend_result(k, t->c, accumulate, 3, dy->dim);
-	struct jm_tensor *dx = backend_result(k, t->c, accumulate, 3, x->dim);
-
-	backend_node(k, JM_OP_GEGLU, &x, &y, accumulate);
-	backend_node(k, JM_OP_GEGLU_GRAD, OPS(dy, x), &dx, accumulate);
 }
 
 static struct jm_view view_of(const struct jm_tensor *t, int64_t depth)
@@ -79,7 +68,6 @@ static void attention_cross(struct kit *k, const struct types *t, const struct s
 const struct backend_case backend_noise_cases[] = {
 	{"add-noise", add_noise},
 	{"step-waves", step_waves},
-	{"geglu", geglu},
 	{"attention-cross", attention_cross},
 	{0},
 };

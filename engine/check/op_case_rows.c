@@ -246,15 +246,26 @@ static void silu(struct kit *k, const struct types *t, const struct shape *d, bo
 	pointwise(k, t, d, accumulate, JM_OP_SILU, false);
 }
 
-static void swiglu(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+static void gated(struct kit *k, const struct types *t, const struct shape *d, bool accumulate,
+	enum jm_op op, enum jm_op gradient)
 {
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, 2 * d->c));
 	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, d->s, d->c));
 	struct jm_tensor *y = backend_result(k, t->c, accumulate, 3, dy->dim);
 	struct jm_tensor *dx = backend_result(k, t->c, accumulate, 3, x->dim);
 
-	backend_node(k, JM_OP_SWIGLU, &x, &y, accumulate);
-	backend_node(k, JM_OP_SWIGLU_GRAD, OPS(dy, x), &dx, accumulate);
+	backend_node(k, op, &x, &y, accumulate);
+	backend_node(k, gradient, OPS(dy, x), &dx, accumulate);
+}
+
+static void swiglu(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	gated(k, t, d, accumulate, JM_OP_SWIGLU, JM_OP_SWIGLU_GRAD);
+}
+
+static void geglu(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	gated(k, t, d, accumulate, JM_OP_GEGLU, JM_OP_GEGLU_GRAD);
 }
 
 static void dropout(struct kit *k, const struct types *t, const struct shape *d, bool stream)
@@ -334,6 +345,7 @@ const struct backend_case backend_row_cases[] = {
 	{"gelu-erf", gelu_erf},
 	{"silu", silu},
 	{"swiglu", swiglu},
+	{"geglu", geglu},
 	{"dropout", dropout},
 	{"embed", embed},
 	{"embed-grad", embed_grad},

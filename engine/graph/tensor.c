@@ -97,6 +97,20 @@ bool jm_attention_is_packed(const struct jm_node *n)
 	       !memcmp(&n->attr.attention.v, &v, sizeof(v));
 }
 
+bool jm_attention_grads_are_whole(const struct jm_node *n)
+{
+	const struct jm_tensor *dq = n->out[0], *dk = n->out[1], *dv = n->out[2];
+	int64_t keys = n->in[0]->dim[0] * n->attr.attention.keys * n->attr.attention.kv_heads *
+		       n->attr.attention.depth;
+
+	if (!dq || !dk || !dv)
+		return false;
+	return jm_attention_is_packed(n) ||
+	       (dq != dk && dq != dv && dk != dv &&
+		       jm_tensor_count(dq) == jm_tensor_count(n->in[0]) &&
+		       jm_tensor_count(dk) == keys && jm_tensor_count(dv) == keys);
+}
+
 int64_t jm_tensor_count(const struct jm_tensor *t)
 {
 	int64_t n = 1;

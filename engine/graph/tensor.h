@@ -17,6 +17,9 @@ const char *jm_class_name(enum jm_class class);
 /* True if queries, keys and values of attention (or of its gradient) are packed as [B,S,(H+2G)D] in
  * one tensor, with as many keys as queries and no lengths. */
 bool jm_attention_is_packed(const struct jm_node *n);
+/* True if all three gradients of attention are made whole: packed, or each in a tensor of its own
+ * without gaps. */
+bool jm_attention_grads_are_whole(const struct jm_node *n);
 /* Sets heads, views, depth and keys to the packed form. */
 void jm_attention_pack(struct jm_node *n, int heads, int kv_heads);
 

@@ -50,13 +50,19 @@ static const struct jm_key visit_keys[] = {
 							      .meaning = "half its 95 % interval"  \
 	}
 
+/* Of a knob and its range. */
+#define KNOB_KEYS                                                                                  \
+	{TEXT("knob", 0), .meaning = "that was moved"},                                            \
+		{TEXT("unit", 0), .meaning = "of its values"},                                     \
+		{TEXTS("devices", 0), .meaning = "that have the knob"},                            \
+		{NUMBER("min", 0), .meaning = "the least value that was allowed"},                 \
+		{NUMBER("max", 0), .meaning = "the greatest one"},                                 \
+	{                                                                                          \
+		POSITIVE("step", 0), .meaning = "between values; 0 = any"                          \
+	}
+
 static const struct jm_key second_keys[] = {
-	{TEXT("knob", 0), .meaning = "that was moved"},
-	{TEXT("unit", 0), .meaning = "of its values"},
-	{TEXTS("devices", 0), .meaning = "that have the knob"},
-	{NUMBER("min", 0), .meaning = "the least value that was allowed"},
-	{NUMBER("max", 0), .meaning = "the greatest one"},
-	{POSITIVE("step", 0), .meaning = "between values; 0 = any"},
+	KNOB_KEYS,
 	{NUMBER("found", JM_KEY_NULL), .meaning = "the value before; null = no number"},
 	{NUMBER("chosen", JM_KEY_NULL), .meaning = "as that of the first knob"},
 	{0},
@@ -64,12 +70,7 @@ static const struct jm_key second_keys[] = {
 
 const struct jm_key jm__tune_keys[] = {
 	{TEXT("objective", 0), .meaning = "what is minimized, as --objective has it"},
-	{TEXT("knob", 0), .meaning = "that was moved"},
-	{TEXT("unit", 0), .meaning = "of its values"},
-	{TEXTS("devices", 0), .meaning = "that have the knob"},
-	{NUMBER("min", 0), .meaning = "the least value that was allowed"},
-	{NUMBER("max", 0), .meaning = "the greatest one"},
-	{POSITIVE("step", 0), .meaning = "between values; 0 = any"},
+	KNOB_KEYS,
 	{NUMBER("found", JM_KEY_NULL),
 		.meaning = "the value before, the highest of the devices; null = no number"},
 	{WORD("progress", 0), .words = progress_words,

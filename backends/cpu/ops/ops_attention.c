@@ -32,22 +32,6 @@ static struct cpu_attention attention_of(const struct jm_node *n)
 	};
 }
 
-/* True if every element of the gradients is written: they are packed, or separate tensors without
- * gaps. */
-static bool gradients_whole(const struct jm_node *n)
-{
-	int64_t rows = jm_tensor_rows(n->in[0]), depth = n->attr.attention.depth;
-	int64_t q = rows * n->attr.attention.heads * depth,
-		k = n->in[0]->dim[0] * n->attr.attention.keys * n->attr.attention.kv_heads * depth;
-
-	if (!n->out[0] || !n->out[1] || !n->out[2])
-		return false;
-	return jm_attention_is_packed(n) ||
-	       (n->out[0] != n->out[1] && n->out[0] != n->out[2] && n->out[1] != n->out[2] &&
-		       jm_tensor_count(n->out[0]) == q && jm_tensor_count(n->out[1]) == k &&
-		       jm_tensor_count(n->out[2]) == k);
-}
-
 static int takes_attention(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
 {
 	bool grad = n->op == JM_OP_ATTENTION_GRAD;
@@ -60,7 +44,7 @@ static int takes_attention(const struct cpu_dev *dev, const struct jm_node *n, s
 	if (grad && n->accumulate && n->accumulate != 7)
 		return jm_err_set(err, JM_ENOSUP,
 			"attention-grad of backend cpu adds to all of its results or to none.");
-	if (grad && !gradients_whole(n))
+	if (grad && !jm_attention_grads_are_whole(n))
 		return jm_err_set(err, JM_ENOSUP,
 			"attention-grad of backend cpu makes all three gradients, packed or each "
 			"in a "

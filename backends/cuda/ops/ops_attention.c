@@ -34,22 +34,6 @@ static struct cuda_attention attention_of(const struct jm_node *n)
 	};
 }
 
-/* True if every element of the gradients is written: they are packed, or separate tensors without
- * gaps. */
-static bool gradients_whole(const struct jm_node *n)
-{
-	int64_t depth = n->attr.attention.depth, groups = n->attr.attention.kv_heads;
-	int64_t q = jm_tensor_count(n->in[0]);
-	int64_t k = n->in[0]->dim[0] * n->attr.attention.keys * groups * depth;
-
-	if (!n->out[0] || !n->out[1] || !n->out[2])
-		return false;
-	return jm_attention_is_packed(n) ||
-	       (n->out[0] != n->out[1] && n->out[0] != n->out[2] && n->out[1] != n->out[2] &&
-		       jm_tensor_count(n->out[0]) == q && jm_tensor_count(n->out[1]) == k &&
-		       jm_tensor_count(n->out[2]) == k);
-}
-
 static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
@@ -60,7 +44,7 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 		return jm_err_set(err, JM_ENOSUP,
 			"Attention of backend cuda needs as many keys as queries if it is causal, "
 			"and no lengths.");
-	if (n->op == JM_OP_ATTENTION_GRAD && !gradients_whole(n))
+	if (n->op == JM_OP_ATTENTION_GRAD && !jm_attention_grads_are_whole(n))
 		return jm_err_set(err, JM_ENOSUP,
 			"attention-grad of backend cuda makes all three gradients, packed or each "
 			"in "
