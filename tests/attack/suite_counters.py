@@ -22,8 +22,11 @@ class Suite:
 
     def truth(self, config, begin, end):
         os.environ["JM_FAKE_NVML"] = config
-        assert self.fake.nvmlInit_v2() == 0
-        return self.fake.jm_fake_joules(0, end) - self.fake.jm_fake_joules(0, begin)
+        assert self.fake.nvmlInit_v2() == 0  # the first opening reads the settings
+        try:
+            return self.fake.jm_fake_joules(0, end) - self.fake.jm_fake_joules(0, begin)
+        finally:
+            self.fake.nvmlShutdown()
 
     def round(self, rng):
         seconds = math.exp(rng.uniform(math.log(0.3), math.log(4)))
