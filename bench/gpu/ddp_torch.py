@@ -28,6 +28,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
 import image_torch
+import measured_steps
 import train_torch
 
 
@@ -98,9 +99,9 @@ def measure(name, batch, seq, seconds, phase):
     dist.barrier()
     steps = torch.tensor(max(1, round(1 / training.time(8))), device="cuda")
     dist.broadcast(steps, 0)
-    before = train_torch.joules()
+    before = measured_steps.joules()
     rates = [training.items / training.time(int(steps)) for _ in range(seconds)]
-    used = train_torch.joules() - before
+    used = measured_steps.joules() - before
     dist.barrier()
     return statistics.median(rates), min(rates), max(rates), used / (seconds * int(steps) * training.items)
 

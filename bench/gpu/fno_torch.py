@@ -8,17 +8,13 @@ are products of a matrix and all points. Adam fused; tf32 is not allowed. MODE i
 Prints one line of JSON as train_torch.py does.
 """
 import itertools
-import json
-import math
-import statistics
 import sys
-import time
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from train_torch import joules, taken
+from measured_steps import measure
 
 MODELS = {"fno-rbc2d": {"fields": 4, "hidden": 16, "points": (256, 64), "modes": (12, 12)},
           "fno-rbc3d": {"fields": 5, "hidden": 25, "points": (64, 64, 32), "modes": (12, 12, 6)}}
@@ -80,7 +76,7 @@ class Training:
         self.inputs = [torch.randn(shape, device="cuda") for _ in range(2)]
         self.model = model if mode == "eager" else torch.compile(model, **({"mode": mode} if mode else {}))
         self.optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, weight_decay=1e-5, fused=True)
-        self.parameters = sum(p.numel() for p in model.parameters())
+        self.items = batch
 
     def step(self):
         self.optimizer.zero_grad(set_to_none=True)
@@ -89,38 +85,10 @@ class Training:
         self.optimizer.step()
         return loss
 
-    def time(self, steps):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(steps):
-            loss = self.step()
-        torch.cuda.synchronize()
-        self.loss = loss.item()
-        return (time.perf_counter() - start) / steps
-
 
 def main(name, batch, seconds, mode=""):
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    began, batch = time.perf_counter(), int(batch)
-    training = Training(name, batch, mode.removeprefix("mode="))
-    training.time(5)
-    ready = time.perf_counter() - began
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    windows, steps = max(3, round(float(seconds))), max(1, round(1 / training.time(20)))
-    before = joules()
-    each = [training.time(steps) for _ in range(windows)]
-    after = joules()
-    if not math.isfinite(training.loss):
-        sys.exit(f"the loss is {training.loss}: neither rate nor power of such a run counts")
-    used = None if before is None or after is None else after - before
-    median, items = statistics.median(each), batch * steps * windows
-    print(json.dumps({
-        "program": "PyTorch " + torch.__version__, "model": name, "batch": batch, "parameters": training.parameters,
-        "step_s": median, "least_s": min(each), "most_s": max(each), "items_s": batch / median,
-        "watts": used and used / sum(s * steps for s in each), "items_per_joule": items / used if used else None,
-        "bytes": torch.cuda.max_memory_allocated(), "reserved_bytes": torch.cuda.max_memory_reserved(),
-        "taken_bytes": taken(), "loss": training.loss, "ready_s": ready, "gpu": torch.cuda.get_device_name(0)}), flush=True)
+    measure(lambda: Training(name, int(batch), mode.removeprefix("mode=")), float(seconds), model=name, batch=int(batch))
 
 
 if __name__ == "__main__":

@@ -59,6 +59,12 @@ def fields(name, batch, aim, eager=False):
             "peer": f"fno_torch.py {name} {batch} SECONDS{' eager' * eager}", **({"short": "eager"} if eager else {})}
 
 
+def diffusion(batch, precision, aim):
+    return {"workload": "unet-sd2", "batch": str(batch), "precision": precision, "unit": "sample", "aim": aim,
+            "own": f"train --model unet-sd2 --batch {batch} --lr 1e-5 --weight-decay 1e-2",
+            "peer": f"unet_torch.py {batch} SECONDS precision={precision}"}
+
+
 ROWS = {
     "resnet50-fp16": resnet("resnet50", "fp16", 1.25),
     "resnet50-bf16": resnet("resnet50", "bf16", 1.12),
@@ -77,6 +83,8 @@ ROWS = {
     "fno-rbc2d-eager": fields("fno-rbc2d", 20, 3, eager=True),
     "fno-rbc3d": fields("fno-rbc3d", 4, 1.5),
     "fno-rbc3d-eager": fields("fno-rbc3d", 4, 3, eager=True),
+    "unet-sd2": diffusion(64, "bf16", 1.3),
+    "unet-sd2-fp16": diffusion(64, "fp16", 1.3),
     "gpt-800m-fp8": text("gpt-800m", 8, 2048, "fp8", None, "gpt-800m --batch 8", ""),
     "llama-fp8": text("llama", 8, 2048, "fp8", None, f"llama {LLAMA} --batch 8", ""),
     "gemm": {"workload": "gemm", "batch": "8192 x 8192 x 8192", "precision": "bf16", "unit": "product", "aim": 1.0,

@@ -10,15 +10,14 @@ one line of JSON: seconds per step (median, minimum and maximum of windows of ab
 energy counter, peak bytes of tensors, peak bytes that the allocator reserved after the first steps, and the bytes that the
 GPU has allocated in total.
 """
-import json
-import statistics
 import sys
-import time
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from measured_steps import measure, time_steps
 
 
 def angles(seq, head, theta):
@@ -164,41 +163,14 @@ class Training:
         self.optimizer.step()
         return loss
 
-    def time(self, steps):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(steps):
-            loss = self.step()
-        torch.cuda.synchronize()
-        self.loss = loss.item()
-        return (time.perf_counter() - start) / steps
-
-
-def joules():
-    """Of the GPU since its driver was loaded; None where it has no counter of energy."""
-    import pynvml
-    pynvml.nvmlInit()
-    uuid = "GPU-" + str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
-    handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-    try:
-        return pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3
-    except pynvml.NVMLError_NotSupported:
-        return None
-
-
-def taken():
-    """Memory of the GPU in use, by all processes, with contexts and libraries."""
-    free, total = torch.cuda.mem_get_info()
-    return total - free
-
 
 def best_attention(name, batch, seq, given):
     found = []
     for backend in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION):
         try:
             training = Training(name, batch, seq, given, backend)
-            training.time(4)
-            found.append((training.time(6), backend))
+            time_steps(training, 4)
+            found.append((time_steps(training, 6)[0], backend))
         except RuntimeError as error:
             print(f"{backend}: {str(error)[:200]}", file=sys.stderr)
         torch.cuda.empty_cache()
@@ -213,29 +185,9 @@ def main(name, batch, seq, seconds, *given):
     mode = next((g.split("=")[1] for g in given if g.startswith("mode=")), None)
     shape = (name, int(batch), int(seq), dims)
     known = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
-    began = time.perf_counter()
     attention = known[fixed[0]] if fixed else best_attention(*shape)
-    training = Training(*shape, attention, mode)
-    training.time(5)
-    ready = time.perf_counter() - began
-    torch.cuda.empty_cache()  # what the first steps took for trials of algorithms
-    torch.cuda.reset_peak_memory_stats()
-    each = training.time(5)
-    windows = max(3, round(float(seconds)))
-    steps = max(1, round(1 / each))
-    before = joules()
-    seconds = [training.time(steps) for _ in range(windows)]
-    after = joules()
-    used = None if before is None or after is None else after - before
-    median = statistics.median(seconds)
-    items = training.items * steps * windows
-    print(json.dumps({
-        "program": "PyTorch " + torch.__version__, "model": name, "batch": int(batch), "seq": int(seq),
-        "attention": str(attention).split(".")[-1], "step_s": median, "least_s": min(seconds),
-        "most_s": max(seconds), "items_s": training.items / median, "watts": used and used / sum(s * steps for s in seconds),
-        "items_per_joule": items / used if used else None, "bytes": torch.cuda.max_memory_allocated(),
-        "reserved_bytes": torch.cuda.max_memory_reserved(), "taken_bytes": taken(), "loss": training.loss,
-        "ready_s": ready, "gpu": torch.cuda.get_device_name(0)}), flush=True)
+    measure(lambda: Training(*shape, attention, mode), float(seconds), model=name, batch=int(batch), seq=int(seq),
+            attention=str(attention).split(".")[-1])
 
 
 if __name__ == "__main__":
