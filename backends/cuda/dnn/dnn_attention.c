@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention by cuDNN, on views of the packed projection qkv[B,S,(H+2G)D]: heads are [B,H,S,D] with
- * the strides of the packed tensor, so that nothing is copied. cuDNN recognises the two patterns
- * below and fuses each into one kernel, which writes no scores to memory.
+ * Attention by cuDNN. q is [B,H,S,D], k and v are [B,G,T,D], with the strides of the tensors that
+ * they are in, packed or apart, so that nothing is copied. cuDNN recognises the two patterns below
+ * and fuses each into one kernel, which writes no scores to memory.
  */
 #include "dnn_attention.h"
 
@@ -16,45 +16,65 @@ struct scores_graph {
 	const struct dnn_attention_shape *s;
 };
 
-/* A view [B,heads,S,D] whose positions are `row` elements apart. */
-static int64_t heads_view(const struct scores_graph *d, int64_t heads, int64_t row)
+/* Heads as they are in memory, [B,heads,positions,D]; virtual ones are results of the graph. */
+static int64_t heads_view(const struct scores_graph *d, enum dnn_kind kind, int64_t heads,
+	int64_t positions, const struct dnn_heads *at)
+{
+	const int64_t dim[4] = {d->s->batch, heads, positions, d->s->depth};
+	const int64_t stride[4] = {at->batch, at->head, at->row, 1};
+
+	return dnn_tensor(d->g, kind, d->s->type, 4, dim, stride);
+}
+
+static int64_t queries(const struct scores_graph *d)
+{
+	return heads_view(d, DNN_REAL, d->s->heads, d->s->seq, &d->s->q);
+}
+
+static int64_t keys(const struct scores_graph *d, const struct dnn_heads *at)
+{
+	return heads_view(d, DNN_REAL, d->s->groups, d->s->keys, at);
+}
+
+/* The results [B,S,H D] and their gradient. */
+static int64_t results(const struct scores_graph *d)
 {
 	const struct dnn_attention_shape *s = d->s;
-	const int64_t dim[4] = {s->batch, heads, s->seq, s->depth};
-	const int64_t stride[4] = {s->seq * row, s->depth, row, 1};
+	const int64_t row = s->heads * s->depth;
+
+	return heads_view(d, DNN_REAL, s->heads, s->seq,
+		&(struct dnn_heads){.batch = s->seq * row, .row = row, .head = s->depth});
+}
+
+/* Keys or values with positions and depth exchanged: [B,G,D,T]. */
+static int64_t turned_keys(const struct scores_graph *d, const struct dnn_heads *at)
+{
+	const struct dnn_attention_shape *s = d->s;
+	const int64_t dim[4] = {s->batch, s->groups, s->depth, s->keys};
+	const int64_t stride[4] = {at->batch, at->head, 1, at->row};
 
 	return dnn_tensor(d->g, DNN_REAL, s->type, 4, dim, stride);
 }
 
-/* The same view with positions and depth exchanged: [B,heads,D,S]. */
-static int64_t turned_view(const struct scores_graph *d, int64_t heads, int64_t row)
+/* A dense tensor [B,H,rows,columns]. */
+static int64_t dense(const struct scores_graph *d, enum dnn_kind kind, cudnnDataType_t type,
+	int64_t rows, int64_t columns)
 {
 	const struct dnn_attention_shape *s = d->s;
-	const int64_t dim[4] = {s->batch, heads, s->depth, s->seq};
-	const int64_t stride[4] = {s->seq * row, s->depth, 1, row};
-
-	return dnn_tensor(d->g, DNN_REAL, s->type, 4, dim, stride);
-}
-
-/* A dense tensor [B,H,S,columns]. */
-static int64_t dense(
-	const struct scores_graph *d, enum dnn_kind kind, cudnnDataType_t type, int64_t columns)
-{
-	const struct dnn_attention_shape *s = d->s;
-	const int64_t dim[4] = {s->batch, s->heads, s->seq, columns};
-	const int64_t stride[4] = {s->heads * s->seq * columns, s->seq * columns, columns, 1};
+	const int64_t dim[4] = {s->batch, s->heads, rows, columns};
+	const int64_t stride[4] = {s->heads * rows * columns, rows * columns, columns, 1};
 
 	return dnn_tensor(d->g, kind, type, 4, dim, stride);
 }
 
 static int64_t scores(const struct scores_graph *d, cudnnDataType_t type)
 {
-	return dense(d, DNN_VIRTUAL, type, d->s->seq);
+	return dense(d, DNN_VIRTUAL, type, d->s->seq, d->s->keys);
 }
 
 static int64_t per_row(const struct scores_graph *d, enum dnn_kind kind)
 {
-	return dense(d, kind, F32, 1);
+	return dense(d, kind, F32, d->s->seq, 1);
 }
 
 /* y = mode(x, b), where y are scores or rows in f32. */
@@ -95,15 +115,14 @@ struct dnn_graph *dnn_attention_forward(const struct cuda_dnn *dnn,
 	const struct dnn_attention_shape *s, struct dnn_attention_ids *ret)
 {
 	const struct scores_graph d = {dnn_graph_new(dnn), s};
-	const int64_t row = (s->heads + 2 * s->groups) * s->depth;
 	int64_t x, most, sum, p;
 
 	if (!d.g)
 		return NULL;
-	ret->q = heads_view(&d, s->heads, row);
-	ret->k = turned_view(&d, s->groups, row);
-	ret->v = heads_view(&d, s->groups, row);
-	ret->y = heads_view(&d, s->heads, s->heads * s->depth);
+	ret->q = queries(&d);
+	ret->k = turned_keys(&d, &s->k);
+	ret->v = keys(&d, &s->v);
+	ret->y = results(&d);
 	ret->lse = per_row(&d, DNN_REAL);
 	ret->scale = dnn_scalar(d.g, DNN_BY_VALUE, F32);
 	ret->floor = s->causal ? dnn_scalar(d.g, DNN_BY_VALUE, F32) : 0;
@@ -127,8 +146,8 @@ struct dnn_graph *dnn_attention_forward(const struct cuda_dnn *dnn,
 static int64_t transposed(const struct scores_graph *d, int64_t x)
 {
 	const struct dnn_attention_shape *s = d->s;
-	const int64_t dim[4] = {s->batch, s->heads, s->seq, s->seq};
-	const int64_t stride[4] = {s->heads * s->seq * s->seq, s->seq * s->seq, 1, s->seq};
+	const int64_t dim[4] = {s->batch, s->heads, s->keys, s->seq};
+	const int64_t stride[4] = {s->heads * s->seq * s->keys, s->seq * s->keys, 1, s->keys};
 	int64_t y = dnn_tensor(d->g, DNN_VIRTUAL, s->type, 4, dim, stride);
 
 	dnn_reshape(d->g, x, y);
@@ -144,18 +163,15 @@ static void into_group(const struct scores_graph *d, int64_t x, int64_t b, int64
 		dnn_matmul(d->g, x, b, to);
 		return;
 	}
-	each = dense(d, DNN_VIRTUAL, d->s->type, d->s->depth);
+	each = dense(d, DNN_VIRTUAL, d->s->type, d->s->keys, d->s->depth);
 	dnn_matmul(d->g, x, b, each);
 	dnn_reduce(d->g, CUDNN_REDUCE_TENSOR_ADD, each, to);
 }
 
 /* The keys in their own order, not transposed. */
-static int64_t keys(const struct scores_graph *d, int64_t k, int64_t row)
+static int64_t turned_back(const struct scores_graph *d, int64_t k)
 {
-	const struct dnn_attention_shape *s = d->s;
-	const int64_t dim[4] = {s->batch, s->groups, s->seq, s->depth};
-	const int64_t stride[4] = {s->seq * row, s->depth, row, 1};
-	int64_t y = dnn_tensor(d->g, DNN_VIRTUAL, s->type, 4, dim, stride);
+	int64_t y = heads_view(d, DNN_VIRTUAL, d->s->groups, d->s->keys, &d->s->k);
 
 	dnn_reshape(d->g, k, y);
 	return y;
@@ -175,7 +191,7 @@ static int64_t probabilities(const struct scores_graph *d, const struct dnn_atte
 /* delta = sum over D of dy y */
 static void row_sums(const struct scores_graph *d, const struct dnn_attention_ids *id)
 {
-	int64_t x = dense(d, DNN_VIRTUAL, F32, d->s->depth);
+	int64_t x = dense(d, DNN_VIRTUAL, F32, d->s->seq, d->s->depth);
 
 	apply(d, CUDNN_POINTWISE_MUL, id->dy, id->y, x);
 	apply(d, CUDNN_POINTWISE_MUL, reduce(d, CUDNN_REDUCE_TENSOR_ADD, x), id->one, id->delta);
@@ -184,19 +200,18 @@ static void row_sums(const struct scores_graph *d, const struct dnn_attention_id
 static void declare_backward(const struct scores_graph *d, struct dnn_attention_ids *ret)
 {
 	const struct dnn_attention_shape *s = d->s;
-	const int64_t row = (s->heads + 2 * s->groups) * s->depth, out = s->heads * s->depth;
 
-	ret->q = heads_view(d, s->heads, row);
-	ret->k = turned_view(d, s->groups, row);
-	ret->v = turned_view(d, s->groups, row);
-	ret->y = heads_view(d, s->heads, out);
-	ret->dy = heads_view(d, s->heads, out);
+	ret->q = queries(d);
+	ret->k = turned_keys(d, &s->k);
+	ret->v = turned_keys(d, &s->v);
+	ret->y = results(d);
+	ret->dy = results(d);
 	ret->lse = per_row(d, DNN_REAL);
 	ret->delta = per_row(d, DNN_REAL);
-	ret->dq = heads_view(d, s->heads, row);
-	ret->dk = heads_view(d, s->groups, row);
-	ret->dv = heads_view(d, s->groups, row);
-	ret->sum = s->repeatable ? 0 : dense(d, DNN_REAL, F32, s->depth);
+	ret->dq = queries(d);
+	ret->dk = keys(d, &s->k);
+	ret->dv = keys(d, &s->v);
+	ret->sum = s->repeatable ? 0 : dense(d, DNN_REAL, F32, s->seq, s->depth);
 	ret->scale = dnn_scalar(d->g, DNN_BY_VALUE, F32);
 	ret->one = dnn_scalar(d->g, DNN_BY_VALUE, F32);
 	ret->floor = s->causal ? dnn_scalar(d->g, DNN_BY_VALUE, F32) : 0;
@@ -220,7 +235,7 @@ struct dnn_graph *dnn_attention_backward(const struct cuda_dnn *dnn,
 	x = apply(&d, CUDNN_POINTWISE_MUL, x, p, scores(&d, F32));
 	x = apply(&d, CUDNN_POINTWISE_MUL, x, ret->scale, scores(&d, F32));
 	into_group(&d, transposed(&d, x), ret->q, ret->dk);
-	p = keys(&d, ret->k, (s->heads + 2 * s->groups) * s->depth);
+	p = turned_back(&d, ret->k);
 	if (s->repeatable) {
 		dnn_matmul(d.g, x, p, ret->dq);
 	} else {

@@ -5,15 +5,20 @@
 
 #include "dnn_graph.h"
 
+/* Where the heads of an operand are: elements from one sequence, position or head to the next. */
+struct dnn_heads {
+	int64_t batch, row, head;
+};
+
 struct dnn_attention_shape {
-	int64_t batch, seq, heads, groups, depth;
-	cudnnDataType_t type; /* of all operands except lse, delta and sum */
+	int64_t batch, seq, keys, heads, groups, depth;
+	struct dnn_heads q, k, v; /* their gradients, too */
+	cudnnDataType_t type;	  /* of all operands except lse, delta and sum */
 	bool causal;
 	bool repeatable; /* true: several blocks do not add to dq in memory in varying order */
 };
 
-/* The ids of the operands; 0 = the graph has none. q, k, v and their gradients are views of the
- * packed projection. */
+/* The ids of the operands; 0 = the graph has none. */
 struct dnn_attention_ids {
 	int64_t q, k, v, y, lse;
 	int64_t dy, dq, dk, dv;

@@ -49,30 +49,39 @@ struct bound {
 	size_t sum_bytes;
 };
 
-static const struct jm_tensor *qkv_of(const struct jm_node *n)
+/* q, k and v, which are one tensor if they are packed. */
+static struct jm_tensor *const *inputs_of(const struct jm_node *n)
 {
-	return n->in[n->op == JM_OP_ATTENTION_GRAD];
+	return n->in + (n->op == JM_OP_ATTENTION_GRAD);
 }
 
-/* The gradient of the packed projection, or, of a group with rope-grad, of what was turned into
- * it. */
-static struct jm_tensor *dqkv_of(const struct cuda_exec *exec)
+/* Gradient i of q, k and v; of a group with rope-grad, that of what was turned into the packed
+ * projection. */
+static struct jm_tensor *gradient_of(const struct cuda_exec *exec, int i)
 {
-	return exec->node[exec->n_nodes - 1].out[0];
+	return exec->n_nodes > 1 ? exec->node[1].out[0] : exec->node[0].out[i];
+}
+
+static struct dnn_heads heads_of(const struct jm_view *v)
+{
+	return (struct dnn_heads){.batch = v->batch, .row = v->row, .head = v->head};
 }
 
 static struct dnn_attention_shape shape_of(const struct cuda_dev *dev, const struct jm_node *n)
 {
-	const struct jm_tensor *qkv = qkv_of(n);
-	int64_t heads = n->attr.attention.heads, groups = n->attr.attention.kv_heads;
+	const struct jm_tensor *y = n->op == JM_OP_ATTENTION_GRAD ? n->in[0] : n->out[0];
 
 	return (struct dnn_attention_shape){
-		.batch = qkv->dim[0],
-		.seq = qkv->dim[1],
-		.heads = heads,
-		.groups = groups,
-		.depth = jm_tensor_width(qkv) / (heads + 2 * groups),
-		.type = cuda_dnn_type(qkv->type),
+		.batch = y->dim[0],
+		.seq = y->dim[1],
+		.keys = n->attr.attention.keys,
+		.heads = n->attr.attention.heads,
+		.groups = n->attr.attention.kv_heads,
+		.depth = n->attr.attention.depth,
+		.q = heads_of(&n->attr.attention.q),
+		.k = heads_of(&n->attr.attention.k),
+		.v = heads_of(&n->attr.attention.v),
+		.type = cuda_dnn_type(y->type),
 		.causal = n->attr.attention.causal,
 		.repeatable = !dev->fast,
 	};
@@ -80,21 +89,37 @@ static struct dnn_attention_shape shape_of(const struct cuda_dev *dev, const str
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
+static bool same_heads(const struct dnn_heads *a, const struct dnn_heads *b)
+{
+	return a->batch == b->batch && a->row == b->row && a->head == b->head;
+}
+
 static bool same_shape(const struct dnn_attention_shape *a, const struct dnn_attention_shape *b)
 {
-	return a->batch == b->batch && a->seq == b->seq && a->heads == b->heads &&
-	       a->groups == b->groups && a->depth == b->depth && a->type == b->type &&
-	       a->causal == b->causal && a->repeatable == b->repeatable;
+	return a->batch == b->batch && a->seq == b->seq && a->keys == b->keys &&
+	       a->heads == b->heads && a->groups == b->groups && a->depth == b->depth &&
+	       same_heads(&a->q, &b->q) && same_heads(&a->k, &b->k) && same_heads(&a->v, &b->v) &&
+	       a->type == b->type && a->causal == b->causal && a->repeatable == b->repeatable;
+}
+
+/* True if a row holds queries, keys and values of all heads. */
+static bool is_packed(const struct dnn_attention_shape *s)
+{
+	return s->q.row == (s->heads + 2 * s->groups) * s->depth && same_heads(&s->q, &s->k);
 }
 
 static void write_key(
 	const struct cuda_dev *dev, const struct cuda_attention_plan *p, char *ret, size_t size)
 {
 	const struct dnn_attention_shape *s = &p->shape;
+	char apart[64] = "";
 
-	snprintf(ret, size, "attention/%zu/%lldx%lld/%lld:%lldx%lld%s%s%s%s", dev->dnn.version,
+	if (!is_packed(s))
+		snprintf(apart, sizeof apart, "/apart-%lld-%lld-%lld-%lld", (long long)s->keys,
+			(long long)s->q.row, (long long)s->k.row, (long long)s->v.row);
+	snprintf(ret, size, "attention/%zu/%lldx%lld/%lld:%lldx%lld%s%s%s%s%s", dev->dnn.version,
 		(long long)s->batch, (long long)s->seq, (long long)s->heads, (long long)s->groups,
-		(long long)s->depth, s->causal ? "/causal" : "", p->backward ? "/grad" : "",
+		(long long)s->depth, apart, s->causal ? "/causal" : "", p->backward ? "/grad" : "",
 		s->repeatable ? "/repeatable" : "", s->type == CUDNN_DATA_HALF ? "/f16" : "");
 }
 
@@ -174,10 +199,27 @@ void cuda_attention_plans_free(struct cuda_dev *dev)
 /* True if own kernels can run it. */
 static bool has_own(const struct cuda_dev *dev, const struct cuda_attention_plan *p)
 {
-	return p->backward && cuda_tiles_take(dev, &p->shape);
+	return p->backward && is_packed(&p->shape) && cuda_tiles_take(dev, &p->shape);
 }
 
 /* ---- select ---------------------------------------------------------------------------------- */
+
+/* Rows of a multiple of 16 bytes, as cuDNN's kernels load them. */
+static bool is_aligned(const struct jm_view *v)
+{
+	return v->offset % 8 == 0 && v->batch % 8 == 0 && v->row % 8 == 0 && v->head % 8 == 0;
+}
+
+static bool has_views(const struct jm_node *n, const struct dnn_attention_shape *s)
+{
+	bool grad = n->op == JM_OP_ATTENTION_GRAD;
+
+	if (jm_attention_is_packed(n))
+		return true;
+	return !n->in[grad ? 6 : 3] && !s->causal && (!grad || jm_attention_grads_are_whole(n)) &&
+	       is_aligned(&n->attr.attention.q) && is_aligned(&n->attr.attention.k) &&
+	       is_aligned(&n->attr.attention.v);
+}
 
 static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
@@ -185,11 +227,12 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	struct dnn_attention_shape s = shape_of(dev, n);
 	const struct cuda_attention_plan *p;
 
-	if (!jm_attention_is_packed(n) || n->accumulate || n->in[0]->type == JM_F32 ||
+	if (!has_views(n, &s) || n->accumulate || n->in[0]->type == JM_F32 ||
 		n->out[0]->type != n->in[0]->type || s.depth % 8 || s.depth > 256)
 		return jm_err_set(err, JM_ENOSUP,
 			"cuDNN's attention takes bf16 or f16, heads of a width of a multiple of 8 "
-			"up to 256, packed in one tensor, and cannot add to its results.");
+			"up to 256, packed in one tensor or, if it is not causal, apart, and "
+			"cannot add to its results.");
 	p = plan_of(dev, n);
 	if (!p)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention.");
@@ -251,15 +294,18 @@ static void give(struct operands *o, int64_t id, void *data)
 	o->data[o->n++] = data;
 }
 
-/* Adds queries, keys and values of the packed projection, or their gradients, as operands. */
-static void give_packed(struct operands *o, const struct dnn_attention_shape *s, void *data,
-	int64_t q, int64_t k, int64_t v)
+static void *at(const struct jm_tensor *t, const struct jm_view *v)
 {
-	uint16_t *at = data;
+	return (uint16_t *)t->data + v->offset;
+}
 
-	give(o, q, at);
-	give(o, k, at + s->heads * s->depth);
-	give(o, v, at + (s->heads + s->groups) * s->depth);
+/* Adds queries, keys and values, or their gradients, as operands. */
+static void give_views(struct operands *o, const struct jm_node *n,
+	const struct jm_tensor *const t[3], int64_t q, int64_t k, int64_t v)
+{
+	give(o, q, at(t[0], &n->attr.attention.q));
+	give(o, k, at(t[1], &n->attr.attention.k));
+	give(o, v, at(t[2], &n->attr.attention.v));
 }
 
 static struct operands operands_of(
@@ -267,14 +313,18 @@ static struct operands operands_of(
 {
 	const struct jm_node *n = &exec->node[0];
 	const struct dnn_attention_ids *id = &p->ids;
+	const struct jm_tensor *const *in = (const struct jm_tensor *const *)inputs_of(n);
 	struct operands o = {0};
 
-	give_packed(&o, &p->shape, qkv_of(n)->data, id->q, id->k, id->v);
+	give_views(&o, n, in, id->q, id->k, id->v);
 	give(&o, id->y, p->backward ? n->in[4]->data : n->out[0]->data);
 	give(&o, id->lse, p->backward ? n->in[5]->data : n->out[1]->data);
 	if (p->backward) {
 		give(&o, id->dy, n->in[0]->data);
-		give_packed(&o, &p->shape, dqkv_of(exec)->data, id->dq, id->dk, id->dv);
+		give_views(&o, n,
+			(const struct jm_tensor *const[]){
+				gradient_of(exec, 0), gradient_of(exec, 1), gradient_of(exec, 2)},
+			id->dq, id->dk, id->dv);
 		give(&o, id->delta, exec->scratch);
 	}
 	give(&o, id->sum, b->sum);
@@ -384,10 +434,10 @@ static int build_own(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err
 		.dy = n->in[0]->data,
 		.y = n->in[4]->data,
 		.lse = n->in[5]->data,
-		.dqkv = dqkv_of(exec)->data,
+		.dqkv = gradient_of(exec, 0)->data,
 		.rows = exec->scratch,
 	};
-	return cuda_tiles_describe(&s, qkv_of(n)->data, n->in[0]->data, &b->tiles, err);
+	return cuda_tiles_describe(&s, inputs_of(n)[0]->data, n->in[0]->data, &b->tiles, err);
 }
 
 /* The first one needs the least scratch. */

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "backends/cuda/dnn/dnn_attention.h"
 #include "kit/test.h"
@@ -45,13 +46,63 @@ static void need_cudnn(void)
 	assert_ok(dnn_describe(&dnn, json, &err), err);
 }
 
-/* gpt-117m, gpt-800m, a llama with 4 query heads to a key head, vit-l16 */
-static const struct dnn_attention_shape shapes[] = {
-	{32, 1024, 12, 12, 64, CUDNN_DATA_BFLOAT16, true, true},
-	{8, 2048, 8, 8, 256, CUDNN_DATA_BFLOAT16, true, true},
-	{2, 2048, 32, 8, 128, CUDNN_DATA_BFLOAT16, true, true},
-	{128, 197, 16, 16, 64, CUDNN_DATA_BFLOAT16, false, true},
-};
+static struct dnn_attention_shape of_heads(
+	int64_t batch, int64_t seq, int64_t heads, int64_t groups, int64_t depth)
+{
+	const int64_t row = (heads + 2 * groups) * depth;
+	const struct dnn_heads packed = {.batch = seq * row, .row = row, .head = depth};
+
+	return (struct dnn_attention_shape){.batch = batch,
+		.seq = seq,
+		.keys = seq,
+		.heads = heads,
+		.groups = groups,
+		.depth = depth,
+		.q = packed,
+		.k = packed,
+		.v = packed,
+		.type = CUDNN_DATA_BFLOAT16,
+		.repeatable = true};
+}
+
+/* Queries, keys and values in a tensor each, without gaps. */
+static struct dnn_attention_shape of_caption(
+	int64_t batch, int64_t seq, int64_t keys, int64_t heads, int64_t depth)
+{
+	const int64_t row = heads * depth;
+	struct dnn_attention_shape s = of_heads(batch, seq, heads, heads, depth);
+
+	s.keys = keys;
+	s.q = (struct dnn_heads){.batch = seq * row, .row = row, .head = depth};
+	s.k = s.v = (struct dnn_heads){.batch = keys * row, .row = row, .head = depth};
+	return s;
+}
+
+static struct dnn_attention_shape causal(struct dnn_attention_shape s)
+{
+	s.causal = true;
+	return s;
+}
+
+#define SHAPES 8
+
+/* gpt-117m, gpt-800m, a llama with 4 query heads to a key head, vit-l16; unet-sd2's levels, which see
+ * a caption */
+static void get_shapes(struct dnn_attention_shape ret[SHAPES])
+{
+	const struct dnn_attention_shape shapes[SHAPES] = {
+		causal(of_heads(32, 1024, 12, 12, 64)),
+		causal(of_heads(8, 2048, 8, 8, 256)),
+		causal(of_heads(2, 2048, 32, 8, 128)),
+		of_heads(128, 197, 16, 16, 64),
+		of_caption(64, 4096, 77, 5, 64),
+		of_caption(64, 1024, 77, 10, 64),
+		of_caption(64, 256, 77, 20, 64),
+		of_caption(64, 64, 77, 20, 64),
+	};
+
+	memcpy(ret, shapes, sizeof shapes);
+}
 
 /* Ways to run it that cuDNN's heuristics name for the whole graph; 0 = it is no pattern of its. */
 static int64_t ways_of(struct dnn_graph *g)
@@ -99,10 +150,10 @@ static void check_in(const struct dnn_attention_shape *s, bool backward)
 
 	assert_non_null(g);
 	ways = ways_of(g);
-	print_message("%s, %d x %d, heads %d/%d of %d, %s: %d ways\n",
+	print_message("%s, %d x %d to %d, heads %d/%d of %d, %s: %d ways\n",
 		s->type == CUDNN_DATA_HALF ? "f16" : "bf16", (int)s->batch, (int)s->seq,
-		(int)s->heads, (int)s->groups, (int)s->depth, backward ? "backward" : "forward",
-		(int)ways);
+		(int)s->keys, (int)s->heads, (int)s->groups, (int)s->depth,
+		backward ? "backward" : "forward", (int)ways);
 	assert_true(ways > 0);
 	dnn_graph_free(g);
 }
@@ -120,7 +171,7 @@ static void check(const struct dnn_attention_shape *s, bool backward)
 /* No engine holds rows of heads as wide as these. */
 static void too_wide_heads_are_not(void **unused)
 {
-	const struct dnn_attention_shape s = {2, 1024, 4, 4, 1024, CUDNN_DATA_BFLOAT16, true, true};
+	const struct dnn_attention_shape s = causal(of_heads(2, 1024, 4, 4, 1024));
 	struct dnn_attention_ids ids = {0};
 	struct dnn_graph *g;
 
@@ -132,32 +183,35 @@ static void too_wide_heads_are_not(void **unused)
 	dnn_graph_free(g);
 }
 
+/* Of all shapes; repeatable: the gradient repeats its bits. */
+static void check_all(bool backward, bool repeatable)
+{
+	struct dnn_attention_shape shapes[SHAPES];
+
+	need_cudnn();
+	get_shapes(shapes);
+	for (int i = 0; i < SHAPES; i++) {
+		shapes[i].repeatable = repeatable;
+		check(&shapes[i], backward);
+	}
+}
+
 static void forward_is_recognised(void **unused)
 {
 	(void)unused;
-	need_cudnn();
-	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-		check(&shapes[i], false);
+	check_all(false, true);
 }
 
 static void backward_that_repeats_its_bits_is_recognised(void **unused)
 {
 	(void)unused;
-	need_cudnn();
-	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-		check(&shapes[i], true);
+	check_all(true, true);
 }
 
 static void backward_that_need_not_repeat_is_recognised(void **unused)
 {
 	(void)unused;
-	need_cudnn();
-	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-		struct dnn_attention_shape s = shapes[i];
-
-		s.repeatable = false;
-		check(&s, true);
-	}
+	check_all(true, false);
 }
 
 /* cuDNN unloads libraries whose memory LeakSanitizer can then neither follow nor name. */
