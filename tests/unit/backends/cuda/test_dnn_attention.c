@@ -86,8 +86,8 @@ static struct dnn_attention_shape causal(struct dnn_attention_shape s)
 
 #define SHAPES 8
 
-/* gpt-117m, gpt-800m, a llama with 4 query heads to a key head, vit-l16; unet-sd2's levels, which see
- * a caption */
+/* gpt-117m, gpt-800m, a llama with 4 query heads to a key head, vit-l16; unet-sd2's levels, which
+ * see a caption */
 static void get_shapes(struct dnn_attention_shape ret[SHAPES])
 {
 	const struct dnn_attention_shape shapes[SHAPES] = {
