@@ -5,6 +5,7 @@ import subprocess
 import time
 
 from fake_gpus import FakeGpus, guard_of, kill, wait_for
+from ipmi_controller import Controller
 from jm import BIN
 from sysfs_machine import Machine
 
@@ -19,16 +20,20 @@ def values(rng):
     return [f"gpu.power={rng.randrange(200, 500)}W", f"gpu.clock={low}:{low + 100}MHz", f"gpu.clock={low}MHz",
             f"package.power={rng.randrange(50, 150)}W", f"cpu.clock={low}:{low + 500}MHz", 
             rng.choice(("cpu.governor=performance", "cpu.epp=performance cpu.governor=performance", "cpu.epp=power")),
-            f"module.power={rng.randrange(250, 800)}W"]
+            f"module.power={rng.randrange(250, 800)}W", f"node.power={rng.randrange(300, 1100)}W"]
 
 
 class Suite:
-    """SIGKILL of programs, their guards, both and all at once, on knobs of every kind; truth: driver and files of sysfs."""
+    """SIGKILL of programs, their guards, both and all at once, on knobs of every kind; truth: driver, files of sysfs, and
+    what the management controller keeps."""
 
     def __init__(self, folder):
         self.machine = Machine(folder)
         self.gpus = FakeGpus(folder, 2, "clocks=1")
-        self.env = {**os.environ, **self.gpus.env, **self.machine.env}
+        bmc = Controller(self.machine.root)
+        bmc.has_limit(1200, 1)
+        self.env = {**os.environ, **self.gpus.env, **bmc.env, **self.machine.env,
+                    "LD_PRELOAD": f"{self.machine.env['LD_PRELOAD']} {bmc.env['LD_PRELOAD']}"}
         self.run("set", "--found", "gpu.clock@GPU-1=unlocked", "gpu.clock@GPU-1=345:1500MHz")
         for journal in self.machine.journals():  # somebody else has locked it
             (self.machine.state / "knobs" / journal).unlink()

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The power limit of the node in its management controller by IPMI: Get, Set and Activate Power
+ * Limit of DCMI (DCMI 1.5, 6.6.2 to 6.6.4: commands 03h, 04h, 05h). The controller keeps the limit
+ * through a reboot of the node. A limit that is not active is "unlocked". What the controller does
+ * when the node exceeds the limit for longer than the correction time, the correction time itself
+ * and the sampling period are written as they were read. There is no command for the range: the
+ * controller judges.
+ *
+ * A controller that powers the node off then is not given a limit, unless the argument accepts it;
+ * OpenBMC's reports that action always.
+ */
+#include "guard/control.h"
+#include "base/clock.h"
+#include "base/ctx.h"
+#include "vendor/ipmi.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GET_LIMIT      0x03
+#define SET_LIMIT      0x04
+#define ACTIVATE_LIMIT 0x05
+
+#define NOT_ACTIVE	 0x80 /* completion codes of these commands */
+#define LIMIT_RANGE	 0x84
+#define CORRECTION_RANGE 0x85
+#define SAMPLING_RANGE	 0x89
+
+#define POWER_OFF	0x01 /* exception action */
+#define POWER_OFF_TAKEN "power-off"
+
+#define MOST_WATTS    65534
+#define LONGEST	      10.0 /* s to wait for a limit; the warm-up is for longer ones */
+#define CORRECTION_MS 1000 /* where the controller does not tell what it has */
+#define SAMPLING_S    1
+
+struct state {
+	struct jm_ipmi ipmi;
+	bool takes_power_off;
+	struct jm_knob knob;
+};
+
+struct limit {
+	bool active;
+	uint8_t action;
+	uint16_t watts, sampling_s;
+	uint32_t correction_ms;
+};
+
+/* One command of a setting, and its text for a dry run. */
+struct command {
+	uint8_t number, data[15];
+	size_t n;
+	char text[160];
+};
+
+static const char *complaint(const uint8_t *answer, size_t n)
+{
+	switch (n ? answer[0] : 0) {
+	case JM_DCMI_UNKNOWN:
+		return "it does not know DCMI's power limit (completion code c1h)";
+	case JM_DCMI_NO_RIGHT:
+		return "this user may not ask for it (completion code d4h)";
+	case LIMIT_RANGE:
+		return "the limit is out of its range (completion code 84h)";
+	case CORRECTION_RANGE:
+		return "the correction time is out of its range (completion code 85h)";
+	case SAMPLING_RANGE:
+		return "the sampling period is out of its range (completion code 89h)";
+	}
+	return n ? "it refuses the command" : "it does not answer in time";
+}
+
+static uint32_t number(const uint8_t *bytes, int n)
+{
+	uint32_t value = 0;
+
+	while (n--)
+		value = value << 8 | bytes[n];
+	return value;
+}
+
+static void put_number(uint8_t *bytes, int n, uint32_t value)
+{
+	for (int i = 0; i < n; i++, value >>= 8)
+		bytes[i] = (uint8_t)value;
+}
+
+/* A controller whose limit is not active may answer with the completion code alone. */
+static int read_limit(struct state *s, struct limit *ret, struct jm_err *err)
+{
+	static const uint8_t question[] = {JM_DCMI_GROUP, 0, 0};
+	uint8_t a[JM_IPMI_MAX];
+	size_t n = jm_dcmi_ask(&s->ipmi, GET_LIMIT, question, sizeof(question), a);
+	bool whole = n >= 15 && a[1] == JM_DCMI_GROUP, active = n && !a[0];
+
+	if (!n || (active && !whole) || (!active && a[0] != NOT_ACTIVE))
+		return jm_err_set(err, n && a[0] == JM_DCMI_UNKNOWN ? JM_ENOSUP : JM_EIO,
+			"The management controller at %s does not tell its power limit: %s; "
+			"'ipmitool dcmi power get_limit' asks the same.",
+			s->ipmi.path, complaint(a, n));
+	*ret = (struct limit){
+		.active = active, .correction_ms = CORRECTION_MS, .sampling_s = SAMPLING_S};
+	if (!whole)
+		return 0;
+	ret->action = a[4];
+	ret->watts = (uint16_t)number(a + 5, 2);
+	ret->correction_ms = number(a + 7, 4);
+	ret->sampling_s = (uint16_t)number(a + 13, 2);
+	return 0;
+}
+
+static int check_argument(const char *arg, struct jm_err *err)
+{
+	if (!*arg || !strcmp(arg, POWER_OFF_TAKEN))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"The control dcmi takes 'dcmi' or 'dcmi:" POWER_OFF_TAKEN "', not 'dcmi:%s'.", arg);
+}
+
+static int add_limit(struct state *s, struct jm_knobs *set, struct jm_err *err)
+{
+	struct limit limit;
+	int rc = read_limit(s, &limit, err);
+
+	if (rc)
+		return rc;
+	s->knob = (struct jm_knob){.name = "node.power",
+		.unit = "W",
+		.device = "ipmi0",
+		.label = "node (IPMI DCMI)",
+		.min = 1,
+		.max = MOST_WATTS,
+		.step = 1,
+		.fallback = jm_knob_value_of(NAN),
+		.ends = JM_ENDS_NEVER,
+		.unlockable = true,
+		.settle_s = fmin(limit.correction_ms * 1e-3, LONGEST)};
+	rc = jm_knobs_add(set, &s->knob, err);
+	return rc < 0 ? rc : 0;
+}
+
+static void dcmi_close(void *state)
+{
+	struct state *s = state;
+
+	if (s)
+		jm_ipmi_close(&s->ipmi);
+	free(s);
+}
+
+static int dcmi_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, void **ret_state,
+	struct jm_err *err)
+{
+	struct state *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for IPMI.");
+	s->ipmi.fd = -1;
+	s->ipmi.timeout_ns = 2 * JM_SECOND;
+	s->takes_power_off = *arg != '\0';
+	rc = check_argument(arg, err);
+	if (!rc)
+		rc = jm_ipmi_open(&s->ipmi, ctx->root, 0, err);
+	if (!rc)
+		rc = add_limit(s, set, err);
+	if (rc)
+		dcmi_close(s);
+	else
+		*ret_state = s;
+	return rc;
+}
+
+static int dcmi_get(void *state, int i, struct jm_knob_value *ret_accepted,
+	struct jm_knob_value *ret_enforced, struct jm_err *err)
+{
+	struct limit limit;
+	int rc = read_limit(state, &limit, err);
+
+	(void)i;
+	if (rc)
+		return rc;
+	*ret_accepted = limit.active ? jm_knob_value_of(limit.watts ? limit.watts : NAN)
+				     : jm_knob_value_word(JM_UNLOCKED);
+	*ret_enforced = *ret_accepted;
+	return 0;
+}
+
+/* ---- setting --------------------------------------------------------------------------------- */
+
+static void command_activate(const struct state *s, bool active, struct command *c)
+{
+	*c = (struct command){
+		.number = ACTIVATE_LIMIT, .n = 4, .data = {JM_DCMI_GROUP, active ? 1 : 0}};
+	snprintf(c->text, sizeof(c->text), "DCMI Activate Power Limit(%s) to %.100s",
+		active ? "activate" : "deactivate", s->ipmi.path);
+}
+
+static void command_limit(const struct state *s, const struct limit *limit, struct command *c)
+{
+	*c = (struct command){.number = SET_LIMIT, .n = 15, .data = {JM_DCMI_GROUP}};
+	c->data[4] = limit->action;
+	put_number(c->data + 5, 2, limit->watts);
+	put_number(c->data + 7, 4, limit->correction_ms);
+	put_number(c->data + 13, 2, limit->sampling_s);
+	snprintf(c->text, sizeof(c->text),
+		"DCMI Set Power Limit(%u W, exception action %02xh, correction time %u ms) to "
+		"%.60s",
+		limit->watts, limit->action, limit->correction_ms, s->ipmi.path);
+}
+
+/* The commands that set the value now, in their order. */
+static int plan(struct state *s, const struct jm_knob_value *value, struct command c[2], int *ret_n,
+	struct jm_err *err)
+{
+	struct limit limit;
+	int rc = jm_knob_check_kind(&s->knob, value, err);
+
+	if (!rc)
+		rc = read_limit(s, &limit, err);
+	if (rc)
+		return rc;
+	*ret_n = 1;
+	if (jm_knob_value_is(value, JM_UNLOCKED)) {
+		command_activate(s, false, c);
+		return 0;
+	}
+	if (limit.action == POWER_OFF && !s->takes_power_off)
+		return jm_err_set(err, JM_EIO,
+			"The management controller at %s says that it powers the node off when the "
+			"limit is exceeded for longer than %u ms, so nothing was set. Give it "
+			"another action ('ipmitool dcmi power set_limit action no_action'), or "
+			"accept this one with --control dcmi:" POWER_OFF_TAKEN
+			" (OpenBMC reports it always).",
+			s->ipmi.path, limit.correction_ms);
+	limit.watts = (uint16_t)fmin(fmax(round(jm_knob_value_number(value)), 1), MOST_WATTS);
+	command_limit(s, &limit, &c[0]);
+	if (!limit.active)
+		command_activate(s, true, &c[(*ret_n)++]);
+	return 0;
+}
+
+static int dcmi_set(void *state, int i, const struct jm_knob_value *value, struct jm_err *err)
+{
+	struct state *s = state;
+	struct command c[2];
+	int n = 0, rc = plan(s, value, c, &n, err);
+
+	(void)i;
+	for (int k = 0; k < n && !rc; k++) {
+		uint8_t a[JM_IPMI_MAX];
+		size_t got = jm_dcmi_ask(&s->ipmi, c[k].number, c[k].data, c[k].n, a);
+
+		if (!got || a[0])
+			rc = jm_err_set(err, got && a[0] == JM_DCMI_NO_RIGHT ? JM_EPERM : JM_EIO,
+				"%s failed: %s.", c[k].text, complaint(a, got));
+	}
+	return rc;
+}
+
+static int dcmi_writes(void *state, int i, const struct jm_knob_value *value, jm_write_fn *fn,
+	void *arg, struct jm_err *err)
+{
+	struct command c[2];
+	int n = 0, rc = plan(state, value, c, &n, err);
+
+	(void)i;
+	for (int k = 0; k < n && !rc; k++)
+		rc = fn(arg, c[k].text, NULL, err);
+	return rc;
+}
+
+/* ---- doctor ---------------------------------------------------------------------------------- */
+
+static void say_limit(struct state *s, jm_finding_fn *say, void *arg)
+{
+	struct limit limit;
+	struct jm_err err = JM_ERR_INIT;
+	char why[300];
+	struct jm_finding f = {.what = s->knob.label, .mend = "", .why = why};
+
+	if (read_limit(s, &limit, &err)) {
+		f.why = err.text;
+	} else if (limit.action == POWER_OFF && !s->takes_power_off) {
+		snprintf(why, sizeof(why),
+			"node.power: the controller says that it powers the node off above the "
+			"limit, which is %s",
+			limit.active ? "active" : "not active");
+		f.mend = "change that action, or accept it with --control dcmi:" POWER_OFF_TAKEN;
+	} else {
+		f.ok = true;
+		snprintf(why, sizeof(why),
+			"node.power %u W, %s; correction time %u ms; this user may set it",
+			limit.watts, limit.active ? "active" : "not active", limit.correction_ms);
+	}
+	say(arg, &f);
+}
+
+static void dcmi_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
+{
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_knobs set = {0};
+	void *state = NULL;
+
+	if (dcmi_open(ctx, "", &set, &state, &err)) {
+		const struct jm_finding f = {.what = "node.power",
+			.why = err.text,
+			.mend = "",
+			.absent = err.code == JM_ENOENT || err.code == JM_ENOSUP};
+
+		say(arg, &f);
+	} else {
+		say_limit(state, say, arg);
+	}
+	dcmi_close(state);
+	jm_knobs_done(&set);
+}
+
+const struct jm_control jm_control_dcmi = {
+	.name = "dcmi",
+	.summary = "the node's power limit in its management controller (IPMI DCMI)",
+	.knobs = "node.power",
+	.argument = POWER_OFF_TAKEN,
+	.origin = JM_MEASURED,
+	.open = dcmi_open,
+	.get = dcmi_get,
+	.set = dcmi_set,
+	.writes = dcmi_writes,
+	.close = dcmi_close,
+	.doctor = dcmi_doctor,
+};
