@@ -19,6 +19,10 @@
 	X(curl_easy_cleanup)                                                                       \
 	X(curl_easy_strerror)
 
+#define JM_CURL_HEADERS(X)                                                                         \
+	X(curl_slist_append)                                                                       \
+	X(curl_slist_free_all)
+
 /* As jm_library_open, with these symbols. */
 int jm_curl_open(const struct jm_symbol *symbols, size_t n, void *calls, struct jm_err *err);
 

@@ -23,8 +23,7 @@
 	X(curl_multi_poll)                                                                         \
 	X(curl_multi_info_read)                                                                    \
 	X(curl_multi_strerror)                                                                     \
-	X(curl_slist_append)                                                                       \
-	X(curl_slist_free_all)
+	JM_CURL_HEADERS(X)
 
 struct calls {
 #define X(name) __typeof__(&name) name;

@@ -7,10 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const struct jm_symbol symbols[] = {
 #define X(name) {#name, offsetof(struct jm_https, call.name)},
-	JM_CURL_CALLS(X)
+	JM_CURL_CALLS(X) JM_CURL_HEADERS(X)
 #undef X
 };
 
@@ -28,6 +29,25 @@ static int set_password(struct jm_https *h, const struct jm_https_peer *peer, st
 	h->call.curl_easy_setopt(h->line, CURLOPT_PASSWORD, secret);
 	explicit_bzero(secret, sizeof(secret));
 	return 0;
+}
+
+/* CURLOPT_HEADERFUNCTION whose CURLOPT_HEADERDATA is the jm_https: one line of the answer's head.
+ * An ETag that does not fit is none. */
+static size_t take_header(const char *line, size_t size, size_t n, void *arg)
+{
+	static const char name[] = "ETag:";
+	struct jm_https *h = arg;
+	size_t begin = sizeof(name) - 1, end = size * n;
+
+	if (end <= begin || strncasecmp(line, name, begin) != 0)
+		return size * n;
+	while (begin < end && line[begin] == ' ')
+		begin++;
+	while (end > begin && strchr("\r\n ", line[end - 1]))
+		end--;
+	if (end - begin < sizeof(h->etag))
+		snprintf(h->etag, sizeof(h->etag), "%.*s", (int)(end - begin), line + begin);
+	return size * n;
 }
 
 int jm_https_open(struct jm_https *h, const struct jm_https_peer *peer, struct jm_err *err)
@@ -49,6 +69,7 @@ int jm_https_open(struct jm_https *h, const struct jm_https_peer *peer, struct j
 	h->timeout_ns = (int64_t)(peer->timeout * 1e9);
 	h->call.curl_easy_setopt(h->line, CURLOPT_ERRORBUFFER, h->error);
 	h->call.curl_easy_setopt(h->line, CURLOPT_WRITEFUNCTION, jm_curl_take);
+	h->call.curl_easy_setopt(h->line, CURLOPT_HEADERFUNCTION, take_header);
 	if (peer->ca_file)
 		h->call.curl_easy_setopt(h->line, CURLOPT_CAINFO, peer->ca_file);
 	return peer->user ? set_password(h, peer, err) : 0;
@@ -101,6 +122,7 @@ static CURLcode ask(struct jm_https *h, const char *path, struct jm_curl_answer 
 	CURLcode rc;
 
 	h->error[0] = '\0';
+	h->etag[0] = '\0';
 	h->late = h->late || left <= 0;
 	if (h->late)
 		return CURLE_OPERATION_TIMEDOUT;
@@ -108,6 +130,7 @@ static CURLcode ask(struct jm_https *h, const char *path, struct jm_curl_answer 
 		h->host, h->port, path);
 	h->call.curl_easy_setopt(h->line, CURLOPT_URL, url);
 	h->call.curl_easy_setopt(h->line, CURLOPT_WRITEDATA, a);
+	h->call.curl_easy_setopt(h->line, CURLOPT_HEADERDATA, h);
 	h->call.curl_easy_setopt(h->line, CURLOPT_TIMEOUT_MS, (long)(left / 1000000) + 1);
 	rc = h->call.curl_easy_perform(h->line);
 	h->late = rc == CURLE_OPERATION_TIMEDOUT;
@@ -132,4 +155,79 @@ json_t *jm_https_get_json(struct jm_https *h, const char *path, struct jm_err *e
 	}
 	free(a.text);
 	return json;
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+/* The first words of the server on why it refuses (Redfish: @Message.ExtendedInfo); "" = none. */
+static void server_words(const struct jm_curl_answer *a, char *out, size_t size)
+{
+	json_t *json = jm_curl_object(a);
+	const json_t *all =
+		json_object_get(json_object_get(json, "error"), "@Message.ExtendedInfo");
+	const char *text = json_string_value(json_object_get(json_array_get(all, 0), "Message"));
+
+	snprintf(out, size, "%s%.200s", text ? " and says: " : "", text ? text : "");
+	out[strcspn(out, "\r\n")] = '\0';
+	json_decref(json);
+}
+
+static int refused(
+	struct jm_https *h, long status, const struct jm_curl_answer *a, struct jm_err *err)
+{
+	char words[240];
+
+	server_words(a, words, sizeof(words));
+	if (status == 412)
+		return jm_err_set(err, JM_EBUSY,
+			"%s refuses the change (status 412): another program changed the resource "
+			"at the same time.",
+			h->host);
+	return jm_err_set(err, status == 401 || status == 403 ? JM_EPERM : JM_EIO,
+		"%s refuses the change (status %ld%s).", h->host, status, words);
+}
+
+static CURLcode send_patch(struct jm_https *h, const char *path, const char *body, const char *etag,
+	struct jm_curl_answer *a)
+{
+	char condition[JM_ETAG + 12];
+	struct curl_slist *head = h->call.curl_slist_append(NULL, "Content-Type: application/json");
+	struct curl_slist *more = NULL;
+	CURLcode rc = CURLE_OUT_OF_MEMORY;
+
+	snprintf(condition, sizeof(condition), "If-Match: %s", etag);
+	if (head && *etag)
+		more = h->call.curl_slist_append(head, condition);
+	h->call.curl_easy_setopt(h->line, CURLOPT_CUSTOMREQUEST, "PATCH");
+	h->call.curl_easy_setopt(h->line, CURLOPT_POSTFIELDS, body);
+	h->call.curl_easy_setopt(h->line, CURLOPT_HTTPHEADER, head);
+	if (head && (more || !*etag))
+		rc = ask(h, path, a);
+	h->call.curl_easy_setopt(h->line, CURLOPT_HTTPHEADER, NULL);
+	h->call.curl_easy_setopt(h->line, CURLOPT_CUSTOMREQUEST, NULL);
+	h->call.curl_easy_setopt(h->line, CURLOPT_HTTPGET, 1L);
+	h->call.curl_slist_free_all(head);
+	return rc;
+}
+
+int jm_https_patch(struct jm_https *h, const char *path, const json_t *members, const char *etag,
+	struct jm_err *err)
+{
+	struct jm_curl_answer a = {0};
+	char *body = json_dumps(members, JSON_COMPACT);
+	long status = 0;
+	CURLcode rc;
+	int ret = 0;
+
+	if (!body)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a change of %s.", h->host);
+	rc = send_patch(h, path, body, etag, &a);
+	h->call.curl_easy_getinfo(h->line, CURLINFO_RESPONSE_CODE, &status);
+	if (rc)
+		failed(h, rc, status, err);
+	else if (status < 200 || status > 299)
+		ret = refused(h, status, &a, err);
+	free(body);
+	free(a.text);
+	return rc ? JM_ENOENT : ret;
 }

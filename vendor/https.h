@@ -5,16 +5,20 @@
 
 #include "curl_library.h"
 
+#define JM_ETAG 160
+
 struct jm_https {
 	struct {
 #define X(name) __typeof__(&(name)) name;
 		JM_CURL_CALLS(X)
+		JM_CURL_HEADERS(X)
 #undef X
 	} call;
 	CURL *line;
 	char host[128];
 	int port;
 	char error[CURL_ERROR_SIZE];
+	char etag[JM_ETAG]; /* of the last answer; "" = it had none */
 	int64_t timeout_ns,
 		until_ns; /* until_ns: of jm_https_limit; 0 = each question has its own limit */
 	bool late; /* an answer did not come in time: no more questions until jm_https_limit */
@@ -37,5 +41,10 @@ void jm_https_limit(struct jm_https *https);
 /* The object at that path; the caller owns it. NULL = none, with the reason. The connection is
  * kept. */
 json_t *jm_https_get_json(struct jm_https *https, const char *path, struct jm_err *err);
+/* Changes these members of the resource, provided that it still has this ETag ("" = in any case).
+ * JM_EBUSY: it was changed since (status 412). JM_EPERM, JM_EIO: the server refuses it, with its
+ * own words; JM_ENOENT: no answer, so it is unknown whether it was done. */
+int jm_https_patch(struct jm_https *https, const char *path, const json_t *members,
+	const char *etag, struct jm_err *err);
 
 #endif

@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import threading
 import time
+import zlib
 
 from text_instrument import Manner, end_connection
 
@@ -20,11 +21,27 @@ def certify(folder):
     return folder
 
 
+def tag_of(resource):
+    """The ETag of a resource changes with it."""
+    return f'"{zlib.crc32(json.dumps(resource).encode()):08x}"'
+
+
+def merge(old, new):
+    """What a PATCH makes of a resource (DSP0266): members of objects, and of arrays by their place, of which {} is no change."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old | {key: merge(old.get(key), value) for key, value in new.items()}
+    if isinstance(old, list) and isinstance(new, list):
+        return [merge(o, n) for o, n in zip(old, new)] + old[len(new):]
+    return new
+
+
 class Controller:
-    """Resources by path; a text is sent as it is; `delay` seconds before each answer."""
+    """Resources by path; a text is sent as it is; `delay` seconds before each answer. A resource that is an object takes
+    changes with its ETag, unless `judge(resource as it would be)` returns a status and a sentence."""
 
     def __init__(self, folder):
         self.resources, self.delay, self.asked, self.connections = {}, 0, [], []
+        self.patched, self.judge, self.before_patch = [], lambda resource: None, lambda: None
         self.manner = Manner(b"HTTP/1.1 200 OK\r\nContent-Length: 4294967296\r\n\r\n")
         self.folder, self.port = folder, 0
         (folder / "password").write_text("open sesame\n", encoding="utf-8")
@@ -41,6 +58,29 @@ class Controller:
                 super().setup()
                 own.connections.append(self.connection)
 
+            def answer(self, status, value, tag=None):
+                body = json.dumps(value).encode()
+                head = f"HTTP/1.1 {status} -\r\nContent-Length: {len(body)}\r\n" + (f"ETag: {tag}\r\n" if tag else "")
+                self.wfile.write(head.encode() + b"\r\n" + body)
+
+            def do_PATCH(self):  # pylint: disable=invalid-name
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                own.before_patch()
+                old = own.resources.get(self.path)
+                new = merge(old, body)
+                refused = own.judge(new)
+                if self.headers.get("Authorization") != USER or old is None:
+                    self.answer(401 if old else 404, {})
+                elif self.headers.get("If-Match") != tag_of(old):
+                    own.patched.append(412)
+                    self.answer(412, {})
+                elif refused:
+                    self.answer(refused[0], {"error": {"@Message.ExtendedInfo": [{"Message": refused[1]}]}})
+                else:
+                    own.patched.append(body)
+                    own.resources[self.path] = new
+                    self.answer(200, new)
+
             def do_GET(self):  # pylint: disable=invalid-name
                 own.asked.append(self.path)
                 time.sleep(own.delay)
@@ -49,8 +89,8 @@ class Controller:
                 status = 401 if self.headers.get("Authorization") != USER else 200 if found is not None else 404
                 body = (found if isinstance(found, str) else json.dumps(found)).encode() if status == 200 else b"{}"
                 try:
-                    own.manner.send(self.wfile.write, b"HTTP/1.1 %d -\r\nContent-Length: %d\r\n\r\n%s" % (
-                        status, len(body), body))
+                    own.manner.send(self.wfile.write, b"HTTP/1.1 %d -\r\nContent-Length: %d\r\nETag: %s\r\n\r\n%s" % (
+                        status, len(body), tag_of(found).encode(), body))
                 except OSError:
                     self.close_connection = True
 

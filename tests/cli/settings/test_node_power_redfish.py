@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node's power limit over Redfish, in both of its forms. Truth: the resource that the controller keeps, which takes changes
+only with its present ETag."""
+import copy
+import json
+import shutil
+
+import pytest
+
+from fake_gpus import wait_for
+from jm import FAILURE, USAGE, jm, sentence
+from redfish_controller import Controller, certify
+from sysfs_tree import SysfsTree
+
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("openssl"), reason="openssl is not installed"),
+    pytest.mark.skipif("headers of libcurl" in jm("list").stdout, reason="built without libcurl")]
+
+MODERN = {"PowerLimitWatts": {"SetPoint": 1200, "AllowableMin": 300, "AllowableMax": 2000, "ControlMode": "Automatic"}}
+OLD = {"PowerControl": [{"Name": "fans"}, {"PowerCapacityWatts": 2000, "PowerLimit": {
+    "LimitInWatts": 1200, "CorrectionInMs": 50, "LimitException": "LogEventOnly"}}]}
+FORMS = {"EnvironmentMetrics": MODERN, "Power": OLD}
+PATH = "/redfish/v1/Chassis/node/"
+
+
+@pytest.fixture(scope="module", name="certificate")
+def make_certificate(tmp_path_factory):
+    return certify(tmp_path_factory.mktemp("tls"))
+
+
+class Node(SysfsTree):
+    def __init__(self, folder, bmc, form):
+        super().__init__(folder)
+        self.put("/proc/sys/kernel/random/boot_id", "first")
+        self.bmc, self.form = bmc, form
+        bmc.chassis("empty", None, None)
+        bmc.chassis("node", form, copy.deepcopy(FORMS[form]))
+        self.file = folder / "redfish.conf"
+        self.file.write_text(f"# the node's controller\nhost=localhost\nport={bmc.port}\nuser=reader\n"
+                             f"password-file={bmc.folder}/password\nca-file={bmc.folder}/cert\n", encoding="ascii")
+        self.control = ["--control", f"redfish:{self.file}"]
+
+    def kept(self):
+        return self.bmc.resources[PATH + self.form]
+
+    def watts(self):
+        kept = self.kept()
+        return kept["PowerLimitWatts"]["SetPoint"] if self.form == "EnvironmentMetrics" else \
+            kept["PowerControl"][1]["PowerLimit"]["LimitInWatts"]
+
+    def switch_off(self):
+        if self.form == "EnvironmentMetrics":
+            self.kept()["PowerLimitWatts"]["ControlMode"] = "Disabled"
+        else:
+            self.kept()["PowerControl"][1]["PowerLimit"]["LimitInWatts"] = None
+
+
+@pytest.fixture(name="node", params=FORMS)
+def make_node(tmp_path, certificate, request):
+    bmc = Controller(certificate)
+    yield Node(tmp_path, bmc, request.param)
+    bmc.stop()
+
+
+def test_set_read_back_and_restore(node):
+    (row,) = json.loads(node.run("get", "--json", *node.control).stdout)
+    assert (row["knob"], row["accepted"], row["ends"], row["max"]) == ("node.power", 1200, "never", 2000)
+    done = node.run("set", *node.control, "node.power=0.75kW", "--", "true")
+    assert done.returncode == 0, done.stderr
+    assert node.kept() == FORMS[node.form] and not node.journals()
+    assert [json.dumps(patch).count("750") for patch in node.bmc.patched] == [1, 0]
+    node.switch_off()
+    before = copy.deepcopy(node.kept())
+    del node.bmc.patched[:]
+    assert node.run("set", *node.control, "node.power=750W", "--", "true").returncode == 0
+    after = node.kept()
+    if node.form == "EnvironmentMetrics":  # a set point without effect stays
+        assert node.bmc.patched[0]["PowerLimitWatts"] == {"SetPoint": 750, "ControlMode": "Automatic"}
+        after["PowerLimitWatts"]["SetPoint"] = 1200
+    assert after == before
+
+
+def test_another_program_changes_the_resource_at_the_same_time(node):
+    """Once: read again and sent again. Each time: an error, and the other program's value is not overwritten."""
+    changes = iter(range(1))
+
+    def interfere():
+        if next(changes, None) is not None:
+            node.kept()["Name"] = "changed"
+    node.bmc.before_patch = interfere
+    done = node.run("set", *node.control, "node.power=750W", "--", "true")
+    assert done.returncode == 0 and node.bmc.patched[0] == 412 and node.watts() == 1200, done.stderr
+    changes = iter(range(1000))
+    node.bmc.before_patch = lambda: node.kept().update(Name=str(next(changes)))
+    done = node.run("set", *node.control, "node.power=750W", "--", "true")
+    assert done.returncode == FAILURE and "412" in done.stderr and node.watts() == 1200
+    assert not node.journals()
+
+
+def test_what_is_refused(node):
+    for text, status, word in (("2001W", USAGE, "to 2000W"), ("nanW", USAGE, "nanW"), ("1e308W", USAGE, "to 2000W")):
+        done = node.run("set", *node.control, f"node.power={text}", "--", "true")
+        assert done.returncode == status and word in done.stderr
+    node.bmc.judge = lambda new: (400, "The value 750 is not in the list.") if "750" in json.dumps(new) else None
+    assert "says: The value 750 is not in the list." in node.run("set", *node.control, "node.power=750W", "--", "true").stderr
+    assert node.kept() == FORMS[node.form] and not node.bmc.patched and not node.journals()
+
+
+@pytest.mark.parametrize("victims", ["client", "both"])
+def test_restored_after_sigkill_and_reboot(node, victims):
+    child = node.kill_while_set([*node.control, "node.power=750W"], lambda: node.watts() == 750, victims)
+    if victims == "both":
+        node.end(child)
+        node.put("/proc/sys/kernel/random/boot_id", "second")
+        assert node.watts() == 750 and node.run("restore").returncode == 0
+    assert wait_for(lambda: node.kept() == FORMS[node.form])
+    node.end(child)
+
+
+def test_dry_run_writes_nothing_and_power_off_is_refused(node):
+    (told,) = json.loads(node.run("set", "--dry-run", "--json", *node.control, "node.power=750W").stdout)
+    assert told["writes"][0]["to"].startswith(f"PATCH https://localhost:{node.bmc.port}{PATH}{node.form} ")
+    if node.form == "Power":
+        node.kept()["PowerControl"][1]["PowerLimit"]["LimitException"] = "HardPowerOff"
+        assert "accept-power-off=yes" in sentence(node.run("set", *node.control, "node.power=750W", "--", "true"))
+    assert not node.bmc.patched and not node.journals()
+
+
+def test_the_file(tmp_path, certificate):
+    bmc = Controller(certificate)
+    node = Node(tmp_path, bmc, "Power")
+    assert "absolute path" in sentence(node.run("get", "--control", "redfish:redfish.conf"), USAGE)
+    good = node.file.read_text(encoding="ascii")
+    for text, word in ((good + "hots=bmc\n", "'hots' is no option"), ("# nothing\n", "host=NAME"),
+                       (good + "chassis=empty\n", "no power limit in empty"), (good.replace("reader", "other"), "refuses this user")):
+        node.file.write_text(text, encoding="ascii")
+        assert word in sentence(node.run("get", *node.control))
+    bmc.stop()
