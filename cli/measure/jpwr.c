@@ -193,6 +193,7 @@ static int run_command(struct jm_jpwr *j)
 		.out_fd = 1,
 		.before_exec = jm_give_back_pipe_signal,
 		.before_exec_arg = &before,
+		.interrupted = jm_last_interrupt,
 	};
 	int rc = jm_session_start(j->session, &cli->err);
 
@@ -203,6 +204,8 @@ static int run_command(struct jm_jpwr *j)
 	rc = jm_launch(&cli->ctx, j->session, &o, &j->outcome, &cli->err);
 	if (rc == JM_ENOENT || rc == JM_EPERM)
 		j->outcome.status = jm_proc_status_of(rc);
+	if (rc == JM_EINTR)
+		j->outcome.status = 128 + jm_last_interrupt();
 	if (jm_session_stop(j->session, rc ? NULL : &cli->err) && !rc)
 		rc = cli->err.code;
 	return rc;

@@ -235,6 +235,7 @@ static int start_command(void *arg, const struct jm_repeat_once *what, struct jm
 		.phase_name = what->phase_name,
 		.before_exec = jm_give_back_pipe_signal,
 		.before_exec_arg = &before,
+		.interrupted = jm_last_interrupt,
 		.tick = jm_live_line_tick,
 		.arg = &line,
 		.progress = m->tune ? jm_tune_progress : NULL,
@@ -256,6 +257,8 @@ static int start_command(void *arg, const struct jm_repeat_once *what, struct jm
 
 	if (rc == JM_ENOENT || rc == JM_EPERM)
 		outcome->status = jm_proc_status_of(rc);
+	if (rc == JM_EINTR)
+		outcome->status = 128 + jm_last_interrupt();
 	return rc;
 }
 

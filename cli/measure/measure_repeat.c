@@ -440,6 +440,8 @@ static int run_group(struct runner *runner, const struct jm_repeat_run *of)
 
 	do {
 		rc = run_once(runner, of, &phase, &one);
+		if (rc == JM_EINTR && runs)
+			break; /* the runs before count */
 		if (rc)
 			return rc;
 		begin = runs ? begin : one.start_ns;
@@ -543,6 +545,10 @@ int jm_measure_repeat_run(struct jm_measure_repeat *r, struct jm_cli *cli, struc
 	rc = warm_up(&runner);
 	while (!rc && goes_on(&runner) && !is_enough(r))
 		rc = run_block(&runner);
+	if (rc == JM_EINTR && r->runs) {
+		cli->err = (struct jm_err)JM_ERR_INIT;
+		rc = 0;
+	}
 	if (rc)
 		return rc;
 	if (!r->runs)

@@ -461,7 +461,13 @@ static int run(struct launch *l, struct jm_err *err)
 
 	if (rc)
 		return rc;
-	rc = start(l, err);
+	/* a signal that came before does not reach the command; later ones are passed on */
+	if (l->o->interrupted && l->o->interrupted())
+		rc = jm_err_set(err, JM_EINTR,
+			"Interrupted before '%s' was started, so that it did not run.",
+			l->o->argv[0]);
+	if (!rc)
+		rc = start(l, err);
 	if (!rc)
 		rc = attend(l, err);
 	if (!rc)

@@ -27,6 +27,9 @@ struct jm_launch_options {
 	const char *const *env;	       /* "NAME=value" to add, NULL-terminated; NULL = none */
 	int (*before_exec)(void *arg); /* see child_process.h */
 	void *before_exec_arg;
+	/* Called when signals are held back for the command, before it starts: not 0 = one came
+	 * before, and the command is not started (JM_EINTR). NULL = none is noticed. */
+	int (*interrupted)(void);
 	/* Called once a second while the command runs, with the items so far (NAN = unknown); may
 	 * be NULL. */
 	void (*tick)(void *arg, double items, double seconds);
