@@ -205,8 +205,12 @@
 			? Object.assign({}, knob, { unit: "MHz" }, ...["min", "max", "step", "found", "chosen"].map((key) => ({ [key]: inMega(knob[key]) })))
 			: knob;
 	const scaledList = (knob, list) => (knob && knob.unit === "Hz" ? list.map(inMega) : list);
+	// Two knobs of different devices are named with these.
+	const nameOf = (knob, apart) => (apart && knob.devices.length === 1 ? knob.knob + " of " + knob.devices[0] : knob.knob);
+	const isApart = (tune) => Boolean(tune.second) && String(tune.devices) !== String(tune.second.devices);
+	const named = (knob, apart) => Object.assign({}, scaledKnob(knob), { knob: nameOf(knob, apart) });
 	const scaled = (tune) =>
-		Object.assign({}, scaledKnob(tune), tune.second ? { second: scaledKnob(tune.second) } : {}, {
+		Object.assign({}, named(tune, isApart(tune)), tune.second ? { second: named(tune.second, isApart(tune)) } : {}, {
 			visits: { ...tune.visits, value: scaledList(tune, tune.visits.value), second: scaledList(tune.second, tune.visits.second) },
 		});
 

@@ -60,16 +60,40 @@ static void put(FILE *out, const char *label, const char *text, int width)
 	jm_text_wrap_on(out, text, COLUMN, width < 40 ? 4 : COLUMN, width);
 }
 
+/* " of 2 devices", or " of GPU-8f" where there is one and the knobs are of different ones */
+static void add_devices(const json_t *knob, bool named, char *out, size_t size)
+{
+	const json_t *devices = json_object_get(knob, "devices");
+	size_t n = json_array_size(devices);
+	char count[40];
+
+	snprintf(count, sizeof(count), "%zu %s", n, n == 1 ? "device" : "devices");
+	jm_text_append(out, size, " of ",
+		named && n == 1 ? json_string_value(json_array_get(devices, 0)) : count);
+}
+
+/* "gpu.power and gpu.clock of 2 devices", "gpu.power of GPU-8f and gpu.power of GPU-9a" */
+static void knobs_text(const json_t *tune, char *out, size_t size)
+{
+	const json_t *second = json_object_get(tune, "second");
+	bool apart = second && !json_equal(json_object_get(tune, "devices"),
+				       json_object_get(second, "devices"));
+
+	snprintf(out, size, "%s", jm_json_text(tune, "knob"));
+	if (apart)
+		add_devices(tune, true, out, size);
+	if (second)
+		jm_text_append(out, size, " and ", jm_json_text(second, "knob"));
+	add_devices(second ? second : tune, apart, out, size);
+}
+
 static void put_what(const json_t *tune, FILE *out, int width)
 {
 	bool gpu = !strcmp(jm_json_text(tune, "progress"), "gpu");
-	const json_t *second = json_object_get(tune, "second");
-	size_t n = json_array_size(json_object_get(tune, "devices"));
-	char text[300];
+	char knobs[300], text[600];
 
-	snprintf(text, sizeof(text), "%s%s%s of %zu %s for the least %s, by %s and %s energy",
-		jm_json_text(tune, "knob"), second ? " and " : "",
-		second ? jm_json_text(second, "knob") : "", n, n == 1 ? "device" : "devices",
+	knobs_text(tune, knobs, sizeof(knobs));
+	snprintf(text, sizeof(text), "%s for the least %s, by %s and %s energy", knobs,
 		jm_json_text(tune, "objective"),
 		gpu ? "busy cycles of the GPU (an estimate)" : "items",
 		jm_json_text(tune, "origin"));

@@ -95,5 +95,19 @@ def test_two_knobs_are_a_map(tmp_path):
 
 
 @BROWSER
+def test_knobs_of_one_name_are_told_apart_by_their_devices(tmp_path):
+    row, t = records("h100x4")[0], tune(400)
+    t["devices"] = ["gpu0"]
+    t["second"] = {key: t[key] for key in ("knob", "unit", "min", "max", "step", "found", "chosen")} | {"devices": ["gpu1"]}
+    for v in t["visits"]:
+        v["second"] = None if v["found"] else 300.0
+    page = make_page(tmp_path, [row | {"tune": t}])
+    page.write_text(page.read_text().replace("</body>", SHOW))
+    dom = browse(page, "--dump-dom", "--window-size=1280,5000")
+    assert "<h3>Search of gpu.power of gpu0 and gpu.power of gpu1" in dom
+    assert "gpu.power of gpu0 in W</text>" in dom and "gpu.power of gpu1 in W</text>" in dom
+
+
+@BROWSER
 def test_page_without_a_tuner_has_no_search(tmp_path):
     assert "<h3>Search of" not in browse(make_page(tmp_path, records("h100x4")), "--dump-dom")

@@ -209,6 +209,12 @@ def test_two_knobs_are_moved_together_and_restored(tmp_path):
     assert "no limit" in jm("report", record, env=gpus.env).stdout
 
 
+def test_two_knobs_of_one_name_are_told_apart_by_their_devices(gpus):
+    done = jm("tune", *COUNTED, "--knob", "gpu.power@0", "--knob", "gpu.power@1", "--", *steps(20), env=gpus.env)
+    said, (first, second) = " ".join(done.stderr.split()), [row["device"] for row in json.loads(jm("get", "--json", env=gpus.env).stdout)]
+    assert done.returncode == 0 and first != second and f"Tuned gpu.power of {first} and gpu.power of {second} for the least" in said, said
+
+
 def test_a_budget_below_the_least_limits_is_refused(gpus):
     assert "below the sum of the least limits" in sentence(jm("tune", "--budget", "300W", "--", "true", env=gpus.env), USAGE)
     assert gpus.limits() == FOUND and not gpus.journals()
