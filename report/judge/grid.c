@@ -477,3 +477,15 @@ int jm_grid_init(struct jm_grid *grid, const struct jm_grouping *g, const struct
 
 	return jm_grid_family(grid, g, &alone, err);
 }
+
+int jm_grid_run(struct jm_grid *grid, int row, const struct jm_grouping *g,
+	const struct jm_group_case *c, struct jm_err *err)
+{
+	const struct jm_group_point *p = &g->point[c->point];
+	int repeat = (int)json_integer_value(
+		json_object_get(json_object_get(c->record, "case"), "repeat"));
+
+	if (p->n_ok + p->n_failed < 2)
+		return jm_grid_set(grid, row, 0, err, "%s", p->label);
+	return jm_grid_set(grid, row, 0, err, "%s, repeat %d", p->label, repeat);
+}

@@ -16,6 +16,10 @@ int jm_grid_family(struct jm_grid *grid, const struct jm_grouping *g, const stru
 int jm_grid_init(struct jm_grid *grid, const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_err *err);
 
+/* The first cell of a row about one run: its setting, and its repeat if that has several runs. */
+int jm_grid_run(struct jm_grid *grid, int row, const struct jm_grouping *g,
+	const struct jm_group_case *c, struct jm_err *err);
+
 /* A name for --columns, without those of --k; NULL after the last. */
 const char *jm_grid_column(size_t i);
 

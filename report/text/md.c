@@ -11,6 +11,7 @@
 #include "report/judge/verdict.h"
 #include "report/model/warnings.h"
 #include "report/systems/published.h"
+#include "overlapped.h"
 #include "served.h"
 
 #include <string.h>
@@ -153,6 +154,26 @@ static void put_served(const struct jm_grouping *g, const struct jm_group_series
 	}
 }
 
+/* Of runs of the workload overlap. */
+static void put_overlapped(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	struct jm_err none = JM_ERR_INIT;
+	struct jm_grid grid;
+
+	if (!jm_overlapped_runs(g, s))
+		return;
+	fprintf(out, "\n%s\n\n", jm_overlapped_caption);
+	if (!jm_overlapped_parts(g, s, &grid, &none)) {
+		put_grid(out, &grid);
+		jm_grid_done(&grid);
+	}
+	fputc('\n', out);
+	if (!jm_overlapped_both(g, s, &grid, &none)) {
+		put_grid(out, &grid);
+		jm_grid_done(&grid);
+	}
+}
+
 static int put_series(
 	const struct jm_grouping *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
 {
@@ -186,6 +207,7 @@ static int put_series(
 	put_grid(out, &grid);
 	jm_grid_done(&grid);
 	put_served(g, s, out);
+	put_overlapped(g, s, out);
 	put_verdicts(g, s, out);
 	put_failures(g, s, out);
 	if (*s->grade) {

@@ -6,6 +6,7 @@
 
 #include "base/text/json.h"
 #include "report/format/text.h"
+#include "report/judge/grid.h"
 #include "result/serving_energy.h"
 
 #define LATENCIES 4
@@ -44,19 +45,6 @@ int jm_served_runs(const struct jm_grouping *g, const struct jm_group_series *s)
 	return n;
 }
 
-/* Its setting, and its repeat if the series has several of that setting. */
-static int put_name(struct jm_grid *grid, int row, const struct jm_grouping *g,
-	const struct jm_group_case *c, struct jm_err *err)
-{
-	const struct jm_group_point *p = &g->point[c->point];
-	int repeat = (int)json_integer_value(
-		json_object_get(json_object_get(c->record, "case"), "repeat"));
-
-	if (p->n_ok + p->n_failed < 2)
-		return jm_grid_set(grid, row, 0, err, "%s", p->label);
-	return jm_grid_set(grid, row, 0, err, "%s, repeat %d", p->label, repeat);
-}
-
 static int put_number(struct jm_grid *grid, int row, int column, double x, struct jm_err *err)
 {
 	char text[40];
@@ -87,7 +75,7 @@ static int put_latencies(struct jm_grid *grid, int first, bool several, const st
 		const json_t *spread = json_object_get(serving, latencies[k].key);
 
 		if (several)
-			rc = put_name(grid, first + k, g, c, err);
+			rc = jm_grid_run(grid, first + k, g, c, err);
 		if (!rc)
 			rc = jm_grid_set(grid, first + k, several, err, "%s", latencies[k].title);
 		for (int f = 0; f < FIGURES && !rc; f++)
@@ -139,7 +127,7 @@ static int put_costs(struct jm_grid *grid, int row, bool several, const struct j
 	const double x[COSTS] = {
 		jm_json_real_of(json_is_object(window) ? window : serving, "requests_done"),
 		jm_json_real_of(serving, "goodput"), e.output_token, e.token, e.request};
-	int rc = several ? put_name(grid, row, g, c, err) : 0;
+	int rc = several ? jm_grid_run(grid, row, g, c, err) : 0;
 
 	if (!rc)
 		rc = jm_grid_set(grid, row, several, err, "%.0f", x[0]);

@@ -3,6 +3,7 @@
 #include "table.h"
 #include "base/text/json.h"
 #include "learnt.h"
+#include "overlapped.h"
 #include "phases.h"
 #include "served.h"
 #include "tuning.h"
@@ -369,23 +370,36 @@ static void put_grid(struct jm_grid *grid, const struct jm_grouping *g, FILE *ou
 	fputc('\n', out);
 }
 
-/* Of runs that answered requests. */
-static void put_served(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+typedef int table_of(const struct jm_grouping *g, const struct jm_group_series *s,
+	struct jm_grid *ret, struct jm_err *err);
+
+static void put_tables(const struct jm_grouping *g, const struct jm_group_series *s,
+	const char *title, const char *text, table_of *const tables[2], FILE *out)
 {
 	struct jm_err none = JM_ERR_INIT;
 	struct jm_grid grid;
-	char text[300];
 
-	if (!jm_served_runs(g, s))
-		return;
-	put_title(g, "Requests", out);
-	jm_served_span(g, s, text, sizeof(text));
+	put_title(g, title, out);
 	jm_text_wrap(out, text, 0, 2, g->options.width);
 	fputc('\n', out);
-	if (!jm_served_latencies(g, s, &grid, &none))
-		put_grid(&grid, g, out);
-	if (!jm_served_costs(g, s, &grid, &none))
-		put_grid(&grid, g, out);
+	for (int i = 0; i < 2; i++)
+		if (!tables[i](g, s, &grid, &none))
+			put_grid(&grid, g, out);
+}
+
+/* Of runs that answered requests, or of the workload overlap. */
+static void put_figures_of(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	char text[300];
+
+	if (jm_served_runs(g, s)) {
+		jm_served_span(g, s, text, sizeof(text));
+		put_tables(g, s, "Requests", text,
+			(table_of *const[]){jm_served_latencies, jm_served_costs}, out);
+	}
+	if (jm_overlapped_runs(g, s))
+		put_tables(g, s, "Products beside transfers", jm_overlapped_caption,
+			(table_of *const[]){jm_overlapped_parts, jm_overlapped_both}, out);
 }
 
 #define WHY_NOT 700
@@ -524,6 +538,13 @@ static void put_family_warnings(const struct jm_grouping *g, const struct jm_fam
 	}
 }
 
+static void put_runs(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	put_figures_of(g, s, out);
+	put_phases(g, s, out);
+	put_failures(g, s, out);
+}
+
 static int put_family(
 	const struct jm_grouping *g, const struct jm_family *f, FILE *out, struct jm_err *err)
 {
@@ -540,11 +561,8 @@ static int put_family(
 	put_family_warnings(g, f, out);
 	put_notes(g, &f->all, out);
 	put_family_verdicts(g, f, out);
-	for (int i = 0; i < f->n; i++) {
-		put_served(g, &g->series[f->first + i], out);
-		put_phases(g, &g->series[f->first + i], out);
-		put_failures(g, &g->series[f->first + i], out);
-	}
+	for (int i = 0; i < f->n; i++)
+		put_runs(g, &g->series[f->first + i], out);
 	return 0;
 }
 
@@ -563,9 +581,7 @@ static int put_series(
 	fputc('\n', out);
 	put_notes(g, s, out);
 	put_verdicts(g, s, out);
-	put_served(g, s, out);
-	put_phases(g, s, out);
-	put_failures(g, s, out);
+	put_runs(g, s, out);
 	return rc;
 }
 

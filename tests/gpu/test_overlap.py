@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The workload overlap: products and transfers, each alone and both at once."""
 import os
+import re
 
 import pytest
 
@@ -84,3 +85,18 @@ def test_a_single_rank_is_refused():
 def test_f64_needs_the_reference():
     done = jm(*WORK, "--precision", "f64", "--device", "cpu", "--source", "null")
     assert done.returncode == 2 and sentence(done) and "--device ref" in done.stderr
+
+
+def test_report_has_a_table_of_the_three(exact, tmp_path):
+    """Two sizes of two fake devices: the cells are the record's figures, in ms; what does not exist is '-'."""
+    store = tmp_path / "o.db"
+    done = jm("run", "overlap", *SHAPE, *RANKS, *STEPS, "--precision", "f32", "--size", "0.00001,0.00002", "--device", "later:0,later:1",
+              "--transport", "nccl", "--source", "null", "--products", 3, "--pairs", 2, "--store", store, env=exact(400, 500))
+    assert done.returncode == 0, done.stderr
+    parts = {"products": ["1.200", "1.200", "1.000"], "transfers": ["0.5000", "0.5000", "1.000"], "both at once": ["1.200", "-", "-"]}
+    for form, cut in (("table", " {2,}"), ("md", r" *\| *")):
+        text = jm("report", store, "--format", form, "--width", 120).stdout
+        rows = [re.split(cut, line.strip("| ")) for line in text.splitlines()]
+        assert [row[1:] for row in rows if row[1:2] and row[1] in parts] == [[name, *cells, "-", "-"] for name, cells in parts.items()] * 2, text
+        both = [[float(cell) for cell in row[1:]] for row in rows if len(row) == 5 and row[-1] == "1.000"]
+        assert both == [[1.2, 0, 0.5, 1]] * 2 and " -0" not in text, text
