@@ -226,7 +226,7 @@ static double loaded(
 	double begun = cpu_now();
 
 	for (int i = 0; i < b->pictures; i += BATCH)
-		if (jm_picture_loader_take(l, (*number)++, pixels, target, &err))
+		if (jm_picture_loader_take(l, (*number)++, (void *[]){pixels, target}, &err))
 			fail(err.text);
 	before = wait_idle(l, *number) - before;
 	return (cpu_now() - begun) / (double)before;
@@ -254,7 +254,7 @@ static void compare(
 
 	jpeg_create_decompress(&d);
 	bare(b, &d, rgb);
-	if (jm_picture_loader_take(l, number++, pixels, (int32_t[BATCH]){0}, &err))
+	if (jm_picture_loader_take(l, number++, (void *[]){pixels, (int32_t[BATCH]){0}}, &err))
 		fail(err.text);
 	loaded(b, l, &number, pixels);
 	for (int i = 0; i < b->rounds; i++) {
@@ -278,7 +278,11 @@ static void run(const struct bench *b, enum jm_dtype type, const char *name)
 	struct jm_data_set set;
 	struct jm_picture_loader *l;
 	struct jm_err err = JM_ERR_INIT;
+	size_t bytes = 3 * (size_t)(b->size * b->size) * jm_dtype_bytes(type);
 	struct jm_loader_way way = {.set = &set,
+		.part = {{.type = JM_DATA_PICTURE, .bytes = bytes},
+			{.type = JM_DATA_CLASS, .bytes = sizeof(int32_t)}},
+		.parts = 2,
 		.crop = {.size = b->size, .kind = JM_CROP_RANDOM, .flip = true, .type = type},
 		.seed = 1,
 		.batch = BATCH,
@@ -289,7 +293,7 @@ static void run(const struct bench *b, enum jm_dtype type, const char *name)
 	if (jm_data_set_open(b->dir, JM_PART_TRAIN, &set, &err) ||
 		jm_picture_loader_open(&way, &l, &err))
 		fail(err.text);
-	compare(b, l, name, 3 * (size_t)(b->size * b->size) * jm_dtype_bytes(type));
+	compare(b, l, name, bytes);
 	jm_picture_loader_close(l);
 	jm_data_set_close(&set);
 }

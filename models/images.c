@@ -5,8 +5,8 @@
 #define FC_STD 0.01
 
 const struct jm_input jm_images_inputs[] = {
-	{.name = "image", .fill = JM_FILL_NORMAL},
-	{.name = "target", .fill = JM_FILL_CLASS, .below = "classes"},
+	{.name = "image", .fill = JM_FILL_NORMAL, .field = "image"},
+	{.name = "target", .fill = JM_FILL_CLASS, .below = "classes", .field = "class"},
 	{0},
 };
 

@@ -9,7 +9,8 @@
 #include "report/format/text.h"
 
 #define COLUMN 16
-#define NAMED  5 /* damaged files and classes that are printed */
+#define NAMED  5   /* damaged files, classes and captions that are printed */
+#define SHOWN  150 /* bytes of a caption */
 
 struct look {
 	int64_t corrupt, bytes;
@@ -60,7 +61,8 @@ static int look_at(struct jm_cli *cli, const struct jm_data_set *set, int64_t i,
 			print_entry(cli, "damaged", why.text);
 		return 0;
 	}
-	l->count[set->label[i]]++;
+	if (set->classes)
+		l->count[set->label[i]]++;
 	take_size(l, &p);
 	return 0;
 }
@@ -81,12 +83,47 @@ static void print_classes(struct jm_cli *cli, const struct jm_data_set *set, con
 	}
 }
 
+/* "image, caption" */
+static void print_fields(struct jm_cli *cli, const struct jm_data_set *set)
+{
+	char line[160] = "";
+
+	for (const struct jm_data_field *f = set->format->fields; f->name; f++)
+		snprintf(line + strlen(line), sizeof(line) - strlen(line), "%s%s",
+			*line ? ", " : "", f->name);
+	print_entry(cli, "fields", line);
+}
+
+/* How many, and the first ones. */
+static void print_captions(struct jm_cli *cli, const struct jm_data_set *set)
+{
+	const struct jm_sample_texts *t = &set->texts;
+	int64_t texts = t->first[set->n], empty = 0;
+	char line[160];
+
+	for (int64_t i = 0; i < texts; i++)
+		empty += t->start[i] == t->start[i + 1];
+	print_count(cli, "captions", texts);
+	if (empty)
+		print_count(cli, "empty captions", empty);
+	for (int64_t i = 0; i < texts && i < NAMED; i++) {
+		int64_t n = t->start[i + 1] - t->start[i];
+
+		snprintf(line, sizeof(line), "%.*s", (int)(n < SHOWN ? n : SHOWN),
+			t->bytes + t->start[i]);
+		jm_text_tame_lines(line);
+		print_entry(cli, "caption", line);
+	}
+}
+
 static void print_look(struct jm_cli *cli, const struct jm_data_set *set, const struct look *l)
 {
 	char line[80];
 
 	print_entry(cli, "format", set->format->name);
-	print_count(cli, "classes", set->classes);
+	print_fields(cli, set);
+	if (set->classes)
+		print_count(cli, "classes", set->classes);
 	print_count(cli, "pictures", set->n - l->corrupt);
 	print_count(cli, "bytes", l->bytes);
 	snprintf(line, sizeof(line), "%d to %d wide, %d to %d high", l->least[0], l->most[0],
@@ -94,12 +131,14 @@ static void print_look(struct jm_cli *cli, const struct jm_data_set *set, const 
 	print_entry(cli, "pixels", line);
 	print_count(cli, "corrupt files", l->corrupt);
 	print_classes(cli, set, l);
+	if (set->texts.first)
+		print_captions(cli, set);
 }
 
 static int show(struct jm_cli *cli, const struct jm_data_set *set)
 {
 	struct jm_picture_decoder decoder = {0};
-	struct look l = {.count = calloc((size_t)set->classes, sizeof(*l.count))};
+	struct look l = {.count = calloc((size_t)set->classes + 1, sizeof(*l.count))};
 	int code = l.count ? 0 : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory.");
 
 	for (int64_t i = 0; i < set->n && !code; i++)

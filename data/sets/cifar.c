@@ -126,6 +126,7 @@ static int cifar_open(struct jm_data_set *set, enum jm_part part, struct jm_err 
 
 const struct jm_data_format jm_data_format_cifar = {
 	.name = "CIFAR",
+	.fields = jm_class_fields,
 	.fits = cifar_fits,
 	.open = cifar_open,
 	.read = jm_raw_pictures_read,

@@ -71,8 +71,22 @@ void jm_data_set_close(struct jm_data_set *set)
 		free(set->class_name[i]);
 	free(set->class_name);
 	free(set->label);
+	free(set->texts.bytes);
+	free(set->texts.start);
+	free(set->texts.first);
 	free(set->path);
 	*set = (struct jm_data_set){0};
+}
+
+const struct jm_data_field jm_class_fields[] = {
+	{"image", JM_DATA_PICTURE}, {"class", JM_DATA_CLASS}, {NULL}};
+
+const struct jm_data_field *jm_data_set_field(const struct jm_data_set *set, const char *name)
+{
+	for (const struct jm_data_field *f = set->format->fields; f->name; f++)
+		if (!strcmp(f->name, name))
+			return f;
+	return NULL;
 }
 
 int jm_data_set_same_classes(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contract of a data set of pictures with classes: one file = one format. */
+/* Contract of a data set, whose samples have named fields with types: one file = one format. */
 #ifndef JM_DATA_SET_H
 #define JM_DATA_SET_H
 
@@ -7,20 +7,40 @@
 
 enum jm_part { JM_PART_TRAIN, JM_PART_HELD_OUT };
 
+enum jm_data_type {
+	JM_DATA_PICTURE, /* of any size: read by jm_data_set_read */
+	JM_DATA_CLASS,	 /* i32: `label` */
+	JM_DATA_TEXT,	 /* one or more texts in UTF-8: `texts` */
+};
+
+struct jm_data_field {
+	const char *name; /* "image", "class", "caption" */
+	enum jm_data_type type;
+};
+
+/* Texts of samples in memory. Text t is bytes start[t] to start[t + 1] - 1; sample i has texts
+ * first[i] to first[i + 1] - 1, at least one. */
+struct jm_sample_texts {
+	char *bytes;
+	int64_t *start, *first;
+};
+
 struct jm_data_set {
 	const struct jm_data_format *format;
 	char *path;
-	int64_t n;	   /* pictures */
-	int classes;	   /* at least 1 */
-	char **class_name; /* [classes]; NULL = they have none */
-	int32_t *label;	   /* [n], 0 to classes - 1 */
-	int width, height; /* of every picture; 0 = they differ */
-	bool single;	   /* what the path names has no parts, so it was opened as a whole */
-	void *state;	   /* of the format */
+	int64_t n;		      /* samples, each with a picture */
+	int classes;		      /* at least 1; 0 = it has no field of that type */
+	char **class_name;	      /* [classes]; NULL = they have none */
+	int32_t *label;		      /* [n], 0 to classes - 1 */
+	struct jm_sample_texts texts; /* NULLs: it has no field of that type */
+	int width, height;	      /* of every picture; 0 = they differ */
+	bool single; /* what the path names has no parts, so it was opened as a whole */
+	void *state; /* of the format */
 };
 
 struct jm_data_format {
-	const char *name; /* "folder" */
+	const char *name;		    /* "folder" */
+	const struct jm_data_field *fields; /* terminated by name NULL; a type occurs once */
 	/* Is this path, or the folder that it names, such a data set? Reads names only. */
 	bool (*fits)(const char *path);
 	/*
@@ -57,6 +77,11 @@ void jm_data_set_close(struct jm_data_set *set); /* a zeroed one is allowed */
 int jm_data_set_same_classes(
 	const struct jm_data_set *a, const struct jm_data_set *b, struct jm_err *err);
 
+/* The field of this name; NULL = it has none. */
+const struct jm_data_field *jm_data_set_field(const struct jm_data_set *set, const char *name);
+
+/* For formats of pictures with classes: "image" and "class". */
+extern const struct jm_data_field jm_class_fields[];
 /* For formats: the bytes of a regular file, to be freed. JM_EIO, JM_ENOENT; JM_EFORMAT: larger than
  * `most`. */
 int jm_data_file_read(

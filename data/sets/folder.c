@@ -4,14 +4,13 @@
  * the order of their names' bytes. If it holds folders train and val (or test), these are its
  * parts.
  */
-#include "data/sets/data_set.h"
+#include "data/sets/part_folder.h"
 
 #include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define FILE_MOST ((size_t)1 << 30) /* bytes */
 
@@ -21,35 +20,9 @@ struct folder {
 	int64_t n, room;
 };
 
-static bool is_folder(const char *path)
-{
-	struct stat st;
-
-	return !stat(path, &st) && S_ISDIR(st.st_mode);
-}
-
-static bool is_folder_in(const char *dir, const char *name, char *path)
-{
-	return snprintf(path, PATH_MAX, "%s/%s", dir, name) < PATH_MAX && is_folder(path);
-}
-
 static bool folder_fits(const char *path)
 {
-	return is_folder(path);
-}
-
-/* The folder of a part; `path` has PATH_MAX bytes. */
-static const char *root_of(const char *dir, enum jm_part part, char *path)
-{
-	static const char *const names[2][3] = {{"train"}, {"val", "test"}};
-
-	if (!is_folder_in(dir, "train", path) ||
-		(!is_folder_in(dir, "val", path) && !is_folder_in(dir, "test", path)))
-		return dir;
-	for (int i = 0; names[part][i]; i++)
-		if (is_folder_in(dir, names[part][i], path))
-			return path;
-	return dir;
+	return jm_is_folder(path);
 }
 
 static int is_visible(const struct dirent *entry)
@@ -114,7 +87,7 @@ static int add_files(struct jm_data_set *set, const char *class, struct jm_err *
 			"Folder %s of a class cannot be read; give yourself the right to read it.",
 			class);
 	for (int i = 0; i < n && !code; i++)
-		if (!is_folder_in(class, list[i]->d_name, path))
+		if (!jm_is_folder_in(class, list[i]->d_name, path))
 			code = add_file(set, path, err);
 	free_list(list, n);
 	if (!code && f->n == before)
@@ -129,7 +102,7 @@ static int add_class(struct jm_data_set *set, const char *name, struct jm_err *e
 	const struct folder *f = set->state;
 	char path[PATH_MAX];
 
-	if (!is_folder_in(f->root, name, path))
+	if (!jm_is_folder_in(f->root, name, path))
 		return 0;
 	set->class_name[set->classes] = strdup(name);
 	if (!set->class_name[set->classes])
@@ -168,7 +141,7 @@ static int folder_open(struct jm_data_set *set, enum jm_part part, struct jm_err
 
 	set->state = f;
 	if (f)
-		f->root = strdup(root_of(set->path, part, path));
+		f->root = strdup(jm_part_folder(set->path, part, path));
 	set->single = f && f->root && !strcmp(f->root, set->path);
 	return f && f->root ? add_classes(set, err) : out_of_memory(set, err);
 }
@@ -202,6 +175,7 @@ static void folder_close(struct jm_data_set *set)
 
 const struct jm_data_format jm_data_format_folder = {
 	.name = "folder",
+	.fields = jm_class_fields,
 	.fits = folder_fits,
 	.open = folder_open,
 	.read = folder_read,

@@ -178,6 +178,7 @@ static int idx_open(struct jm_data_set *set, enum jm_part part, struct jm_err *e
 
 const struct jm_data_format jm_data_format_idx = {
 	.name = "IDX",
+	.fields = jm_class_fields,
 	.fits = idx_fits,
 	.open = idx_open,
 	.read = jm_raw_pictures_read,

@@ -30,10 +30,16 @@ struct jm_preset {
 enum jm_fill {
 	JM_FILL_TEXT,	/* i32[batch,seq]: a window of the text for each sample */
 	JM_FILL_NORMAL, /* [batch,..], the compute type of the precision: random normal values */
-	JM_FILL_CLASS,	/* i32[batch]: a random class for each sample */
+	JM_FILL_CLASS,	/* i32[batch] or i32[batch,N]: random classes, or tokens */
 	JM_FILL_ROW,	/* i32[batch]: the index of each sample in its batch, from 0 */
 	/* [batch,N..,C], the compute type: C fields of heat on a periodic grid (heat.h) */
 	JM_FILL_HEAT,
+};
+
+/* What the pixel values 0 to 255 of a picture's three channels become. */
+enum jm_colours {
+	JM_COLOURS_IMAGENET, /* (value / 255 - mean) / deviation, as of ImageNet */
+	JM_COLOURS_SIGNED,   /* -1 to 1 */
 };
 
 /* An input that `build` declares. With dropout "random.now" is filled, too. */
@@ -44,6 +50,14 @@ struct jm_input {
 	/* TEXT: the window begins this many tokens later; HEAT: the time is this many steps later.
 	 * 1 for targets */
 	int shift;
+	/*
+	 * The field of a data set that is written here in place of `fill` where there is one
+	 * (--data): "image" into [batch,3,N,N], "class" into i32[batch], "caption" as ids of tokens
+	 * into i32[batch,N], cut or padded to N. NULL = none.
+	 */
+	const char *field;
+	enum jm_colours colours; /* of "image" */
+	int32_t pad;		 /* the token behind the end of "caption" */
 };
 
 #define JM_INPUTS_MAX 8

@@ -19,6 +19,8 @@ static void check_input(const struct jm_graph *g, const struct jm_model *m,
 	assert_int_equal(in->dim[0], t->batch);
 	if (row->fill == JM_FILL_TEXT)
 		assert_int_equal(jm_tensor_count(in), t->batch * t->seq);
+	else if (row->fill == JM_FILL_CLASS && in->rank == 2)
+		assert_string_equal(row->field, "caption");
 	else if (!values)
 		assert_int_equal(jm_tensor_count(in), t->batch);
 	if (counts != (row->below && jm_option_find(m->options, row->below)))

@@ -240,22 +240,21 @@ static int write_all_once(struct jm_batch_feed *s, struct jm_err *err)
 	return code;
 }
 
-/* Images and their classes come from files. */
-static bool is_picture(const struct jm_batch_feed *s, const struct jm_feed_input *input)
+/* Is it a field of a data set? */
+static bool is_loaded(const struct jm_batch_feed *s, const struct jm_feed_input *input)
 {
-	return s->pictures &&
-	       (input->row->fill == JM_FILL_NORMAL || input->row->fill == JM_FILL_CLASS);
+	return s->pictures && input->row->field;
 }
 
 static int take_pictures(struct jm_batch_feed *s, int64_t number, struct jm_err *err)
 {
-	void *pixels = NULL, *target = NULL;
+	void *to[JM_INPUTS_MAX];
+	int n = 0;
 
 	for (int i = 0; i < s->n; i++)
-		if (is_picture(s, &s->input[i]))
-			*(s->input[i].row->fill == JM_FILL_CLASS ? &target : &pixels) =
-				jm_staging_room(&s->staging, s->input[i].t);
-	return jm_picture_loader_take(s->pictures, number, pixels, target, err);
+		if (is_loaded(s, &s->input[i]))
+			to[n++] = jm_staging_room(&s->staging, s->input[i].t);
+	return jm_picture_loader_take(s->pictures, number, to, err);
 }
 
 static int make(struct jm_batch_feed *s, int64_t number, struct jm_err *err)
@@ -265,7 +264,7 @@ static int make(struct jm_batch_feed *s, int64_t number, struct jm_err *err)
 	for (int i = 0; i < s->n && !code; i++) {
 		const struct jm_feed_input *input = &s->input[i];
 
-		if (!stays(s, input) && !is_picture(s, input))
+		if (!stays(s, input) && !is_loaded(s, input))
 			code = makers[input->row->fill](
 				s, input, number, jm_staging_room(&s->staging, input->t), err);
 	}

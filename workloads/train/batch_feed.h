@@ -21,7 +21,7 @@ struct jm_batch_feed {
 	struct jm_tensor *random; /* NULL = the model has none */
 	struct jm_corpus corpus;  /* for text */
 	int64_t from, tokens;	  /* of it: the stretch to take windows from; 0, 0 = all */
-	struct jm_picture_loader *pictures; /* NULL = images are random */
+	struct jm_picture_loader *pictures; /* of all inputs with a field; NULL = they are random */
 	bool fresh;  /* new random values each time; else the first ones stay */
 	bool is_fed; /* what stays is there */
 	uint64_t seed;

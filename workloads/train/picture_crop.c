@@ -42,6 +42,27 @@ static struct jm_picture_box random_box(int width, int height, uint64_t seed, ui
 	return middle(width, height, 1);
 }
 
+static struct jm_picture_box square_box(int width, int height, uint64_t seed, uint64_t *at)
+{
+	struct jm_picture_box box = middle(width, height, 1);
+	double place = uniform(seed, at);
+
+	box.x = floor(place * (width - box.width + 1));
+	box.y = floor(place * (height - box.height + 1));
+	return box;
+}
+
+/* The part that is resized, for all kinds but those over black. */
+static struct jm_picture_box box_of(
+	enum jm_crop_kind kind, int width, int height, uint64_t seed, uint64_t *at)
+{
+	if (kind == JM_CROP_RANDOM)
+		return random_box(width, height, seed, at);
+	if (kind == JM_CROP_SQUARE)
+		return square_box(width, height, seed, at);
+	return middle(width, height, kind == JM_CROP_MIDDLE ? 1 : MIDDLE);
+}
+
 static int moved_by(uint64_t seed, uint64_t *at)
 {
 	return (int)(uniform(seed, at) * (2 * MOVED + 1)) - MOVED;
@@ -80,8 +101,7 @@ void jm_crop_choose(const struct jm_crop *c, uint64_t seed, int width, int heigh
 		ret->left += moved_by(seed, &at);
 		ret->top += moved_by(seed, &at);
 	} else if (c->kind != JM_CROP_PADDED) {
-		ret->box = c->kind == JM_CROP_RANDOM ? random_box(width, height, seed, &at)
-						     : middle(width, height, MIDDLE);
+		ret->box = box_of(c->kind, width, height, seed, &at);
 		choose_part(&ret->box, c->size, ret_part);
 	}
 }
@@ -98,8 +118,11 @@ static struct jm_picture_box box_in(const struct jm_picture_box *box, const stru
 int jm_crop_apply(const struct jm_crop *c, const struct jm_crop_taken *taken,
 	const struct jm_picture *p, struct jm_resize_room *room, void *ret, struct jm_err *err)
 {
-	const struct jm_resize_to to = {
-		.size = c->size, .flips = taken->flips, .type = c->type, .values = ret};
+	const struct jm_resize_to to = {.size = c->size,
+		.flips = taken->flips,
+		.type = c->type,
+		.colours = c->colours,
+		.values = ret};
 	struct jm_picture_box box = box_in(&taken->box, p);
 
 	if (c->kind == JM_CROP_MOVED || c->kind == JM_CROP_PADDED)

@@ -18,14 +18,13 @@
 #define ROUNDS	4
 
 struct slot {
-	char *pixels;
-	int32_t *target;
-	int64_t done, fillers; /* samples */
+	char *part[JM_INPUTS_MAX]; /* [batch] of each */
+	int64_t done, fillers;	   /* samples */
 };
 
 struct jm_picture_loader {
 	struct jm_loader_way way;
-	size_t bytes; /* of a sample's pixels */
+	size_t bytes; /* of a sample */
 	int share;    /* samples that a thread takes at a time */
 	pthread_mutex_t lock;
 	pthread_cond_t more, ready; /* work for threads; a batch for the taker */
@@ -157,18 +156,34 @@ static void choose(void *arg, int width, int height, struct jm_picture_part *ret
 	jm_crop_choose(m->crop, m->seed, width, height, &m->taken, ret);
 }
 
-static int make(struct jm_picture_loader *l, int64_t sample, struct maker *m, char *pixels,
-	int32_t *target, struct done *done, struct jm_err *err)
+/* The part of sample i, whose picture was read. */
+static int make_part(const struct jm_picture_loader *l, const struct jm_loader_part *part,
+	int64_t i, struct maker *m, const struct jm_picture *p, void *to, struct jm_err *err)
+{
+	if (part->type == JM_DATA_PICTURE)
+		return jm_crop_apply(m->crop, &m->taken, p, &m->room, to, err);
+	if (part->type == JM_DATA_TEXT)
+		jm_token_rows_write(part->tokens, i, l->way.evaluates ? 0 : m->seed, to);
+	else
+		memcpy(to, &l->way.set->label[i], part->bytes);
+	return 0;
+}
+
+/* Place b of a batch. */
+static int make(struct jm_picture_loader *l, int64_t sample, struct maker *m, int64_t b,
+	const struct slot *slot, struct done *done, struct jm_err *err)
 {
 	struct jm_picture p;
 	int64_t i = picture_of(l, sample, &m->seed), wanted = i;
 	int code = read_or_next(l, &i, &m->decoder, &p, done, err);
 
-	if (!code)
-		code = jm_crop_apply(m->crop, &m->taken, &p, &m->room, pixels, err);
+	for (int k = 0; k < l->way.parts && !code; k++) {
+		const struct jm_loader_part *part = &l->way.part[k];
+
+		code = make_part(l, part, i, m, &p, slot->part[k] + (size_t)b * part->bytes, err);
+	}
 	if (code)
 		return code;
-	*target = l->way.set->label[i];
 	done->fillers += i != wanted || (l->way.evaluates && sample >= l->way.set->n);
 	return 0;
 }
@@ -206,8 +221,7 @@ static int make_some(struct jm_picture_loader *l, int64_t k, int64_t b, int64_t 
 	int code = 0;
 
 	for (; b < end && !code; b++)
-		code = make(l, first + b, m, slot->pixels + (size_t)b * l->bytes, slot->target + b,
-			done, err);
+		code = make(l, first + b, m, b, slot, done, err);
 	done->ns = jm_clock_now(jm_clock_real()) - begun;
 	return code;
 }
@@ -258,18 +272,25 @@ static void *run(void *arg)
 	return NULL;
 }
 
+static void free_slot(struct slot *slot)
+{
+	for (int k = 0; k < JM_INPUTS_MAX; k++)
+		free(slot->part[k]);
+	*slot = (struct slot){0};
+}
+
 /* One more batch may be prepared. False: there is no memory for it. */
 static bool deepen(struct jm_picture_loader *l)
 {
 	struct slot *slot = &l->slot[l->depth];
-	size_t n = (size_t)l->way.batch;
+	bool all = true;
 
-	slot->pixels = malloc(n * l->bytes);
-	slot->target = malloc(n * sizeof(*slot->target));
-	if (!slot->pixels || !slot->target) {
-		free(slot->pixels);
-		free(slot->target);
-		*slot = (struct slot){0};
+	for (int k = 0; k < l->way.parts; k++) {
+		slot->part[k] = malloc((size_t)l->way.batch * l->way.part[k].bytes);
+		all = all && slot->part[k];
+	}
+	if (!all) {
+		free_slot(slot);
 		return false;
 	}
 	l->unused[l->n_unused++] = l->depth++;
@@ -330,8 +351,8 @@ static void give_back(struct jm_picture_loader *l, struct slot *slot)
 	pthread_cond_broadcast(&l->more);
 }
 
-int jm_picture_loader_take(struct jm_picture_loader *l, int64_t number, void *pixels,
-	int32_t *target, struct jm_err *err)
+int jm_picture_loader_take(
+	struct jm_picture_loader *l, int64_t number, void *const to[], struct jm_err *err)
 {
 	struct slot *slot;
 	int code;
@@ -347,8 +368,8 @@ int jm_picture_loader_take(struct jm_picture_loader *l, int64_t number, void *pi
 	pthread_mutex_unlock(&l->lock);
 	if (code)
 		return code;
-	memcpy(pixels, slot->pixels, (size_t)l->way.batch * l->bytes);
-	memcpy(target, slot->target, (size_t)l->way.batch * sizeof(*target));
+	for (int k = 0; k < l->way.parts; k++)
+		memcpy(to[k], slot->part[k], (size_t)l->way.batch * l->way.part[k].bytes);
 	pthread_mutex_lock(&l->lock);
 	give_back(l, slot);
 	pthread_mutex_unlock(&l->lock);
@@ -424,8 +445,8 @@ int jm_picture_loader_open(
 	if (!l)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a loader of pictures.");
 	l->way = *way;
-	l->bytes = 3 * (size_t)way->crop.size * (size_t)way->crop.size *
-		   jm_dtype_bytes(way->crop.type);
+	for (int k = 0; k < way->parts; k++)
+		l->bytes += way->part[k].bytes;
 	l->share = way->set->width && way->set->width <= SMALL && way->set->height <= SMALL
 			   ? SEVERAL
 			   : 1;
@@ -457,10 +478,8 @@ void jm_picture_loader_close(struct jm_picture_loader *l)
 	pthread_mutex_unlock(&l->lock);
 	for (int i = 0; i < l->threads; i++)
 		pthread_join(l->thread[i], NULL);
-	for (int i = 0; i < l->depth; i++) {
-		free(l->slot[i].pixels);
-		free(l->slot[i].target);
-	}
+	for (int i = 0; i < l->depth; i++)
+		free_slot(&l->slot[i]);
 	free(l->bad);
 	free(l->thread);
 	pthread_mutex_destroy(&l->lock);

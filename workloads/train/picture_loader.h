@@ -7,12 +7,23 @@
 #define JM_PICTURE_LOADER_H
 
 #include "data/sets/data_set.h"
+#include "data/sets/token_rows.h"
+#include "engine/graph/model.h"
 #include "engine/graph/tensor.h"
 #include "picture_crop.h"
 
+/* What of each sample is loaded. */
+struct jm_loader_part {
+	enum jm_data_type type;
+	size_t bytes;			    /* of a sample */
+	const struct jm_token_rows *tokens; /* of JM_DATA_TEXT; outlive the loader */
+};
+
 struct jm_loader_way {
 	const struct jm_data_set *set; /* outlives the loader */
-	struct jm_crop crop;
+	struct jm_loader_part part[JM_INPUTS_MAX];
+	int parts;
+	struct jm_crop crop; /* of JM_DATA_PICTURE */
 	uint64_t seed;
 	int64_t batch;
 	int threads;   /* at least 1 */
@@ -48,13 +59,13 @@ int jm_picture_loader_open(
 void jm_picture_loader_close(struct jm_picture_loader *l); /* takes NULL */
 
 /*
- * The batch of micro-step `number`, counted over all ranks: pixels [batch][3][size][size] in the
- * crop's type, targets [batch]. Those that follow are being prepared, more of them once it had to
- * wait although the threads had stood idle; another one than the next is prepared anew. JM_EFORMAT,
- * JM_ENOENT: strict, and a file is damaged or vanished.
+ * The batch of micro-step `number`, counted over all ranks: to[parts], each [batch] of what a part
+ * has. Those that follow are being prepared, more of them once it had to wait although the threads
+ * had stood idle; another one than the next is prepared anew. JM_EFORMAT, JM_ENOENT: strict, and a
+ * file is damaged or vanished.
  */
-int jm_picture_loader_take(struct jm_picture_loader *l, int64_t number, void *pixels,
-	int32_t *target, struct jm_err *err);
+int jm_picture_loader_take(
+	struct jm_picture_loader *l, int64_t number, void *const to[], struct jm_err *err);
 
 struct jm_loader_cost jm_picture_loader_cost(struct jm_picture_loader *l);
 

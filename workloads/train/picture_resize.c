@@ -25,10 +25,17 @@ typedef float pixel __attribute__((vector_size(16)));
 _Static_assert(
 	__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first half of a word is its lower one");
 
-/* ImageNet's mean (0.485, 0.456, 0.406) and deviation (0.229, 0.224, 0.225): a value is pixel x
- * factor + shift */
-static const float factor[3] = {1 / (255 * 0.229f), 1 / (255 * 0.224f), 1 / (255 * 0.225f)};
-static const float shift[3] = {-0.485f / 0.229f, -0.456f / 0.224f, -0.406f / 0.225f};
+/* A value is pixel x factor + shift. ImageNet's mean is (0.485, 0.456, 0.406), its deviation
+ * (0.229, 0.224, 0.225). */
+struct scale {
+	float factor[3], shift[3];
+};
+
+static const struct scale scales[] = {
+	[JM_COLOURS_IMAGENET] = {{1 / (255 * 0.229f), 1 / (255 * 0.224f), 1 / (255 * 0.225f)},
+		{-0.485f / 0.229f, -0.456f / 0.224f, -0.406f / 0.225f}},
+	[JM_COLOURS_SIGNED] = {{1 / 127.5f, 1 / 127.5f, 1 / 127.5f}, {-1, -1, -1}},
+};
 
 static int round_up(int n)
 {
@@ -174,14 +181,15 @@ static inline pixel mix_pixels(const float *from, const float *weight, int taps)
 	return sum;
 }
 
-static inline void store(pixel p, int channel, float *to)
+static inline void store(pixel p, const struct scale *by, int channel, float *to)
 {
-	p = p * factor[channel] + shift[channel];
+	p = p * by->factor[channel] + by->shift[channel];
 	memcpy(to, &p, sizeof(p));
 }
 
 /* The channels of a row of pixels, normalised: ret[3][plane] */
-static inline void mix_row(const struct side *s, int taps, const float *row, float *ret)
+static inline void mix_row(
+	const struct side *s, int taps, const float *row, const struct scale *by, float *ret)
 {
 	int plane = round_up(s->size);
 	const float *weight = s->weight;
@@ -194,29 +202,29 @@ static inline void mix_row(const struct side *s, int taps, const float *row, flo
 		pixel d = mix_pixels(row + 3 * begin[3], weight + 3 * GROUP * taps, taps);
 		pixel ab = MIX(a, b, 0, 4, 1, 5), cd = MIX(c, d, 0, 4, 1, 5);
 
-		store(MIX(ab, cd, 0, 1, 4, 5), 0, ret + i);
-		store(MIX(ab, cd, 2, 3, 6, 7), 1, ret + plane + i);
-		store(MIX(MIX(a, b, 2, 6, 2, 6), MIX(c, d, 2, 6, 2, 6), 0, 1, 4, 5), 2,
+		store(MIX(ab, cd, 0, 1, 4, 5), by, 0, ret + i);
+		store(MIX(ab, cd, 2, 3, 6, 7), by, 1, ret + plane + i);
+		store(MIX(MIX(a, b, 2, 6, 2, 6), MIX(c, d, 2, 6, 2, 6), 0, 1, 4, 5), by, 2,
 			ret + 2 * plane + i);
 	}
 }
 
 /* The compiler unrolls the usual numbers of taps. */
 __attribute__((noinline)) static void mix_row_by_taps(
-	const struct side *s, const float *row, float *ret)
+	const struct side *s, const float *row, const struct scale *by, float *ret)
 {
 	switch (s->taps) {
 	case 2:
-		mix_row(s, 2, row, ret);
+		mix_row(s, 2, row, by, ret);
 		break;
 	case 3:
-		mix_row(s, 3, row, ret);
+		mix_row(s, 3, row, by, ret);
 		break;
 	case 4:
-		mix_row(s, 4, row, ret);
+		mix_row(s, 4, row, by, ret);
 		break;
 	default:
-		mix_row(s, s->taps, row, ret);
+		mix_row(s, s->taps, row, by, ret);
 	}
 }
 
@@ -365,7 +373,7 @@ int jm_picture_resize(const struct jm_picture *p, const struct jm_picture_box *b
 		slide(&t, p, y);
 		mix_rows(t.window, t.down.weight + y * t.down.taps, t.down.taps, 3 * t.width,
 			t.mixed);
-		mix_row_by_taps(&t.across, t.mixed, t.planes);
+		mix_row_by_taps(&t.across, t.mixed, &scales[to->colours], t.planes);
 		store_row(to, y, t.planes);
 	}
 	return 0;
@@ -380,14 +388,16 @@ static void place_row(
 	int n = to->size, plane = round_up(n);
 	int begin = left > 0 ? left : 0, end = left + p->width < n ? left + p->width : n;
 	bool inside = y >= 0 && y < p->height;
+	const struct scale *by = &scales[to->colours];
 
 	for (int c = 0; c < 3; c++, ret += plane) {
 		const unsigned char *row = p->rgb + 3 * (ptrdiff_t)(inside ? y : 0) * p->width + c;
 
 		for (int x = 0; x < n; x++)
-			ret[x] = shift[c];
+			ret[x] = by->shift[c];
 		for (int x = begin; x < end && inside; x++)
-			ret[to->flips ? n - 1 - x : x] = row[3 * (x - left)] * factor[c] + shift[c];
+			ret[to->flips ? n - 1 - x : x] =
+				row[3 * (x - left)] * by->factor[c] + by->shift[c];
 	}
 }
 

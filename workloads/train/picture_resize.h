@@ -4,6 +4,7 @@
 #define JM_PICTURE_RESIZE_H
 
 #include "data/sets/picture.h"
+#include "engine/graph/model.h"
 #include "engine/graph/tensor.h"
 
 /* A part of a picture, in pixels. */
@@ -15,8 +16,8 @@ struct jm_resize_to {
 	int size;   /* pixels of both sides */
 	bool flips; /* left becomes right */
 	enum jm_dtype type;
-	/* [3][size][size]: (pixel / 255 - mean) / deviation of each channel, as of ImageNet */
-	void *values;
+	enum jm_colours colours;
+	void *values; /* [3][size][size] */
 };
 
 /* What one thread keeps from picture to picture; zeroed at first. */

@@ -63,7 +63,8 @@ const struct jm_option jm_train_options[] = {
 		JM_BIND(JM_TEXT, struct train, pictures.data),
 		.argument = "DIR",
 		.help = "pictures that a model of pictures learns from: a folder with one folder "
-			"of JPEG or PNG files per class, or the files of CIFAR or IDX (MNIST); "
+			"of JPEG or PNG files per class, or with a caption for each picture, or "
+			"the files of CIFAR or IDX (MNIST); "
 			"random images when not given. --classes follows from it, and with "
 			"--epochs the steps of an epoch"},
 	{.name = "eval-data",
@@ -72,6 +73,12 @@ const struct jm_option jm_train_options[] = {
 		.help = "pictures of the same classes, all of which are evaluated after each "
 			"epoch (or each --eval-every steps). May be the DIR of --data if it has "
 			"both parts: folders train and val, or files of both"},
+	{.name = "tokenizer",
+		JM_BIND(JM_TEXT, struct train, pictures.tokenizer),
+		.argument = "FILE",
+		.needs = "data",
+		.help = "the tokenizer.json that turns the captions of --data into tokens, for a "
+			"model that reads captions"},
 	{.name = "data-threads",
 		JM_BIND(JM_INT, struct train, pictures.threads),
 		.min = 0,

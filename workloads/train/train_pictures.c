@@ -9,16 +9,17 @@
 #include <sys/stat.h>
 
 #include "base/text/json.h"
+#include "data/tokenizer/tokenizer_json.h"
 #include "workloads/parts/memory.h"
 
 #define MEMORY_SHARE 8 /* of free memory, for batches that are prepared: one of so many parts */
 
 /* ---- data sets ------------------------------------------------------------------------------- */
 
-static bool has_fill(const struct jm_model *model, enum jm_fill fill)
+static bool has_fields(const struct jm_model *model)
 {
 	for (const struct jm_input *row = model->inputs; row->name; row++)
-		if (row->fill == fill)
+		if (row->field)
 			return true;
 	return false;
 }
@@ -33,16 +34,48 @@ static int check_options(const struct train *s, struct jm_err *err)
 			"--eval-data is given and --data is not; give --data DIR, too.");
 	if (!p->data)
 		return 0;
-	if (!model->wants_top1 || !has_fill(model, JM_FILL_NORMAL) ||
-		!has_fill(model, JM_FILL_CLASS))
+	if (!has_fields(model))
 		return jm_err_set(err, JM_EUSAGE,
-			"Model %s does not classify pictures, so it cannot learn from --data; omit "
-			"it, or give another model, such as resnet18.",
+			"Model %s reads no pictures, so it cannot learn from --data; omit it, or "
+			"give another model, such as resnet18.",
+			model->name);
+	if (!model->wants_top1 && p->eval_data)
+		return jm_err_set(err, JM_EUSAGE,
+			"Model %s does not classify, so no right answers can be counted; omit "
+			"--eval-data.",
 			model->name);
 	if (s->eval.every && !p->eval_data)
 		return jm_err_set(err, JM_EUSAGE,
 			"--eval-every with --data needs pictures that are held out; give them with "
 			"--eval-data DIR.");
+	return 0;
+}
+
+/* The data set has each field that the model reads. */
+static int check_fields(const struct train *s, struct jm_err *err)
+{
+	const struct jm_data_set *set = &s->pictures.set;
+	const struct jm_model *model = s->training.model;
+	char has[128] = "";
+
+	for (const struct jm_data_field *f = set->format->fields; f->name; f++)
+		snprintf(has + strlen(has), sizeof(has) - strlen(has), "%s%s", *has ? ", " : "",
+			f->name);
+	for (const struct jm_input *row = model->inputs; row->name; row++) {
+		const struct jm_data_field *f =
+			row->field ? jm_data_set_field(set, row->field) : NULL;
+
+		if (row->field && !f)
+			return jm_err_set(err, JM_EUSAGE,
+				"Model %s reads the field '%s', and data set %s (%s) has only "
+				"these: %s; give another data set.",
+				model->name, row->field, set->path, set->format->name, has);
+		if (f && f->type == JM_DATA_TEXT && !s->pictures.tokenizer)
+			return jm_err_set(err, JM_EUSAGE,
+				"Model %s reads captions as tokens; give --tokenizer FILE, its "
+				"tokenizer.json.",
+				model->name);
+	}
 	return 0;
 }
 
@@ -52,6 +85,8 @@ static int set_classes(struct train *s, struct jm_err *err)
 	const struct jm_data_set *set = &s->pictures.set;
 	char text[24];
 
+	if (!set->classes)
+		return 0;
 	if (jm_values_given(s->work->options, "classes") &&
 		(int)jm_values_number(s->work->options, "classes") != set->classes)
 		return jm_err_set(err, JM_EUSAGE,
@@ -86,6 +121,8 @@ int jm_train_pictures_open(struct train *s, struct jm_err *err)
 	if (code || !p->data)
 		return code;
 	code = jm_data_set_open(p->data, JM_PART_TRAIN, &p->set, err);
+	if (!code)
+		code = check_fields(s, err);
 	if (!code && p->eval_data)
 		code = jm_data_set_open(p->eval_data, JM_PART_HELD_OUT, &p->held_out, err);
 	if (!code && p->eval_data)
@@ -111,7 +148,10 @@ static int threads_of(const struct train *s)
 	return cores > 2 ? cores - 1 : 1;
 }
 
-/* Small pictures of one size keep it: they are put into the image; others are cut and resized. */
+/*
+ * Small pictures of one size keep it: they are put into the image; others are cut and resized. What
+ * a caption describes stays in the picture, on its side.
+ */
 static struct jm_crop crop_of(const struct jm_data_set *set, int size, bool moves)
 {
 	bool small = set->width && set->width <= size && set->height <= size &&
@@ -119,14 +159,68 @@ static struct jm_crop crop_of(const struct jm_data_set *set, int size, bool move
 	enum jm_crop_kind kind = small ? (moves ? JM_CROP_MOVED : JM_CROP_PADDED)
 				       : (moves ? JM_CROP_RANDOM : JM_CROP_CENTRE);
 
+	if (set->texts.first)
+		return (struct jm_crop){
+			.size = size, .kind = moves ? JM_CROP_SQUARE : JM_CROP_MIDDLE};
 	return (struct jm_crop){.size = size, .kind = kind, .flip = moves};
+}
+
+static int make_tokens(struct train *s, const struct jm_feed_input *input,
+	const struct jm_tensor *t, struct jm_err *err)
+{
+	struct jm_train_pictures *p = &s->pictures;
+	struct jm_tokenizer *tokenizer;
+	int code = jm_tokenizer_open(p->tokenizer, &tokenizer, err);
+
+	if (code)
+		return code;
+	code = jm_token_rows_make(&p->set, tokenizer, jm_tensor_count(t) / t->dim[0],
+		input->row->pad, input->below, &p->tokens, err);
+	jm_tokenizer_close(tokenizer);
+	return code;
+}
+
+/* What of a sample goes into this input, which has a field of the set. */
+static int choose_part(struct train *s, const struct jm_feed_input *input,
+	struct jm_loader_way *way, struct jm_err *err)
+{
+	const struct jm_tensor *t = jm_graph_find(s->graph, input->row->name);
+	struct jm_loader_part *part = &way->part[way->parts++];
+	bool moves = !way->evaluates && !strcmp(s->pictures.augment, "on");
+
+	part->type = jm_data_set_field(way->set, input->row->field)->type;
+	part->bytes = t->bytes / (size_t)t->dim[0];
+	if (part->type == JM_DATA_TEXT) {
+		part->tokens = &s->pictures.tokens;
+		return make_tokens(s, input, t, err);
+	}
+	if (part->type != JM_DATA_PICTURE)
+		return 0;
+	if (t->rank != 4 || t->dim[1] != 3 || t->dim[2] != t->dim[3])
+		return jm_err_set(err, JM_EUSAGE,
+			"Model %s does not read square pictures of three colours; omit --data.",
+			s->training.model->name);
+	way->crop = crop_of(way->set, (int)t->dim[2], moves);
+	way->crop.type = t->type;
+	way->crop.colours = input->row->colours;
+	return 0;
+}
+
+static int choose_parts(struct train *s, const struct jm_batch_feed *feed,
+	struct jm_loader_way *way, struct jm_err *err)
+{
+	int code = 0;
+
+	for (int i = 0; i < feed->n && !code; i++)
+		if (feed->input[i].row->field)
+			code = choose_part(s, &feed->input[i], way, err);
+	return code;
 }
 
 static int open_loader(struct train *s, const struct jm_batch_feed *feed,
 	const struct jm_data_set *set, struct jm_picture_loader **ret, struct jm_err *err)
 {
 	bool evaluates = feed == &s->eval.feed;
-	const struct jm_tensor *image = NULL;
 	struct jm_loader_way way = {.set = set,
 		.seed = feed->seed,
 		.batch = s->training.batch,
@@ -137,17 +231,9 @@ static int open_loader(struct train *s, const struct jm_batch_feed *feed,
 		.strict = s->pictures.strict,
 		.evaluates = evaluates};
 
-	for (int i = 0; i < feed->n; i++)
-		if (feed->input[i].row->fill == JM_FILL_NORMAL)
-			image = jm_graph_find(s->graph, feed->input[i].row->name);
-	if (!image || image->rank != 4 || image->dim[1] != 3 || image->dim[2] != image->dim[3])
-		return jm_err_set(err, JM_EUSAGE,
-			"Model %s does not read square pictures of three colours; omit --data.",
-			s->training.model->name);
-	way.crop =
-		crop_of(set, (int)image->dim[2], !evaluates && !strcmp(s->pictures.augment, "on"));
-	way.crop.type = image->type;
-	return jm_picture_loader_open(&way, ret, err);
+	int code = choose_parts(s, feed, &way, err);
+
+	return code ? code : jm_picture_loader_open(&way, ret, err);
 }
 
 static int start_evaluation(struct train *s, struct jm_err *err)
@@ -165,6 +251,17 @@ static int start_evaluation(struct train *s, struct jm_err *err)
 	return code;
 }
 
+static void say_data(struct train *s)
+{
+	const struct jm_data_set *set = &s->pictures.set;
+	char with[40] = "with captions";
+
+	if (set->classes)
+		snprintf(with, sizeof(with), "of %d classes", set->classes);
+	snprintf(s->work->detail, sizeof(s->work->detail), "%lld pictures %s from %.80s",
+		(long long)set->n, with, set->path);
+}
+
 int jm_train_pictures_start(struct train *s, struct jm_err *err)
 {
 	struct jm_train_pictures *p = &s->pictures;
@@ -176,8 +273,7 @@ int jm_train_pictures_start(struct train *s, struct jm_err *err)
 		return code;
 	s->feed.pictures = p->loader;
 	s->work->epoch_steps = (long)((p->set.n + samples - 1) / samples);
-	snprintf(s->work->detail, sizeof(s->work->detail), "%lld pictures of %d classes from %.80s",
-		(long long)p->set.n, p->set.classes, p->set.path);
+	say_data(s);
 	if (p->each_epoch)
 		s->eval.every = s->work->epoch_steps;
 	if (p->eval_data && !s->work->rank)
@@ -230,7 +326,7 @@ void jm_train_pictures_keep(struct train *s)
 	jm_json_set_text(&data, "path", p->set.path);
 	jm_json_set_text(&data, "format", p->set.format->name);
 	jm_json_set_int(&data, "pictures", p->set.n);
-	jm_json_set_int(&data, "classes", p->set.classes);
+	jm_json_set(&data, "classes", p->set.classes ? json_integer(p->set.classes) : json_null());
 	jm_json_set_int(&data, "epoch_steps", s->work->epoch_steps);
 	jm_json_set_int(&data, "decoded", c.pictures);
 	jm_json_set_int(&data, "bytes", c.bytes);
@@ -247,6 +343,7 @@ void jm_train_pictures_close(struct jm_train_pictures *p)
 {
 	jm_picture_loader_close(p->loader);
 	jm_picture_loader_close(p->eval_loader);
+	jm_token_rows_done(&p->tokens);
 	jm_data_set_close(&p->set);
 	jm_data_set_close(&p->held_out);
 }

@@ -9,6 +9,7 @@
 #include "engine/run/program.h"
 #include "batch_feed.h"
 #include "data/sets/data_set.h"
+#include "data/sets/token_rows.h"
 #include "picture_loader.h"
 #include "workloads/parts/gang.h"
 #include "workloads/parts/weights_load.h"
@@ -42,11 +43,13 @@ struct jm_train_weights {
 /* The pictures that it learns from and is evaluated on. */
 struct jm_train_pictures {
 	const char *data, *eval_data; /* NULL = not given */
+	const char *tokenizer;	      /* of captions; NULL = not given */
 	const char *augment;	      /* "on", "off" */
 	int threads;		      /* 0 = the rank's share of the cores less one */
 	bool strict;
 	bool each_epoch; /* evaluations follow epochs, as no number of steps is given */
 	struct jm_data_set set, held_out;
+	struct jm_token_rows tokens; /* of captions of `set` */
 	struct jm_picture_loader *loader, *eval_loader;
 };
 

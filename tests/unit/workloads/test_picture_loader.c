@@ -35,6 +35,9 @@ static void make_set(struct jm_data_set *ret)
 static struct jm_loader_way way_of(const struct jm_data_set *set, int threads)
 {
 	return (struct jm_loader_way){.set = set,
+		.part = {{.type = JM_DATA_PICTURE, .bytes = 3 * PLANE * sizeof(float)},
+			{.type = JM_DATA_CLASS, .bytes = sizeof(int32_t)}},
+		.parts = 2,
 		.crop = {.size = SIDE, .kind = JM_CROP_MOVED, .flip = true, .type = JM_F32},
 		.memory = 1 << 24,
 		.seed = 5,
@@ -48,7 +51,7 @@ static float *take(struct jm_picture_loader *l, int64_t number, int32_t *target)
 	float *pixels = malloc((size_t)BATCH * 3 * PLANE * sizeof(*pixels));
 	struct jm_err err = JM_ERR_INIT;
 
-	assert_ok(jm_picture_loader_take(l, number, pixels, target, &err), err);
+	assert_ok(jm_picture_loader_take(l, number, (void *[]){pixels, target}, &err), err);
 	return pixels;
 }
 
@@ -119,7 +122,7 @@ static void test_depth_grows_to_the_memory(void **state)
 		struct jm_picture_loader *l;
 		int64_t taken = 0;
 
-		way.memory = (size_t)most * BATCH * 3 * PLANE * sizeof(float);
+		way.memory = (size_t)most * BATCH * (3 * PLANE * sizeof(float) + sizeof(int32_t));
 		l = open_loader(&way);
 		for (int rest = 20; rest > 0; rest -= jm_picture_loader_cost(l).depth == most) {
 			for (int k = 0; k < 8; k++) {

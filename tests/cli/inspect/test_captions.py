@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`joulemark data show` of folders of pictures with captions, as COCO, diffusers and others lay them out."""
+import json
+import os
+
+import pytest
+
+from data_sets import noise
+from jm import jm
+
+NAMES = ["b.jpg", "a.png", "below/c.JPEG", "a.b.png"]
+
+
+def pictures(root, names=NAMES):
+    for i, name in enumerate(names):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        noise(20 + i, 30, i).save(path)
+
+
+def as_texts(root, captions):
+    for name, texts in captions.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / (os.path.splitext(name)[0] + ".txt")).write_text(texts[0] + "\n")
+
+
+def as_lines(root, captions):
+    lines = [json.dumps({"file_name": name, "text": texts if len(texts) > 1 else texts[0]}) for name, texts in captions.items()]
+    (root / "metadata.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def as_coco(root, captions):
+    ids = {name: 7 * i + 1 for i, name in enumerate(captions)}
+    (root / "captions.json").write_text(json.dumps({
+        "images": [{"id": n, "file_name": name} for name, n in ids.items()],
+        "annotations": [{"image_id": ids[name], "caption": text} for name, texts in captions.items() for text in texts]}))
+
+
+LAYOUTS = {"texts": as_texts, "lines": as_lines, "coco": as_coco}
+
+
+def show(path, *options):
+    shown = jm("data", "show", *options, path)
+    assert shown.returncode == 0, shown.stderr
+    entries = {}
+    for line in shown.stdout.splitlines():
+        entries.setdefault(line[:16].strip(), []).append(line[16:])
+    return entries
+
+
+def refused(path):
+    failed = jm("data", "show", path)
+    assert failed.returncode
+    return " ".join(failed.stderr.split())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_captions_come_in_the_order_of_pictures(tmp_path, layout):
+    pictures(tmp_path)
+    LAYOUTS[layout](tmp_path, {name: [f"of {name}"] for name in NAMES})
+    seen = show(tmp_path)
+    assert seen["fields"] == ["image, caption"] and seen["pictures"] == ["4"] and seen["captions"] == ["4"]
+    assert seen["caption"] == [f"of {name}" for name in sorted(NAMES)]
+
+
+@pytest.mark.parametrize("layout", ["lines", "coco"])
+def test_a_picture_may_have_several_captions(tmp_path, layout):
+    pictures(tmp_path)
+    LAYOUTS[layout](tmp_path, {name: [f"{k} of {name}" for k in "zyx"] for name in NAMES})
+    seen = show(tmp_path)
+    assert seen["captions"] == ["12"]
+    assert seen["caption"][:4] == ["z of a.b.png", "y of a.b.png", "x of a.b.png", "z of a.png"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_picture_without_a_caption_is_an_error(tmp_path, layout):
+    pictures(tmp_path)
+    LAYOUTS[layout](tmp_path, {name: ["x"] for name in NAMES[:-1]})
+    assert "pictures without a caption: 1, the first one a.b.png" in refused(tmp_path)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_caption_without_a_picture_is_an_error(tmp_path, layout):
+    pictures(tmp_path, NAMES[:2])
+    LAYOUTS[layout](tmp_path, {name: ["x"] for name in NAMES})
+    assert "captions without a picture: 2, the first one for a.b." in refused(tmp_path)
+
+
+def test_parts_are_found_and_a_bad_picture_is_counted(tmp_path):
+    for part, n in (("train", 4), ("val", 2)):
+        pictures(tmp_path / part, NAMES[:n])
+        as_texts(tmp_path / part, {name: [part] for name in NAMES[:n]})
+    (tmp_path / "train" / "b.jpg").write_bytes(b"no picture")
+    seen, held_out = show(tmp_path), show(tmp_path, "--held-out")
+    assert seen["pictures"] == ["3"] and seen["corrupt files"] == ["1"] and seen["captions"] == ["4"]
+    assert held_out["pictures"] == ["2"] and held_out["caption"] == ["val", "val"]
+
+
+BAD_LISTS = {
+    ("metadata.jsonl", '{"file_name": "b.jpg", "text": 1}'): "Line 1 of",
+    ("metadata.jsonl", '{"file_name": "b.jpg", "text": []}'): "Line 1 of",
+    ("metadata.jsonl", '{"file_name": "b.jpg", "text": "x"}\n\n{"file_name'): "Line 3 of",
+    ("captions.json", "[]"): 'no lists "images" and "annotations"',
+    ("captions.json", '{"images": [{"file_name": "b.jpg"}], "annotations": []}'): 'Entry 0 of "images"',
+    ("captions.json", '{"images": [], "annotations": [{"image_id": 3, "caption": "x"}]}'): 'Entry 0 of "annotations"',
+    ("captions.json", '{"images": ['): "is no JSON"}
+
+
+@pytest.mark.parametrize("name,text", BAD_LISTS)
+def test_a_damaged_list_is_named(tmp_path, name, text):
+    pictures(tmp_path, ["b.jpg"])
+    (tmp_path / name).write_text(text)
+    said = refused(tmp_path)
+    assert BAD_LISTS[name, text] in said and name in said and "correct it" in said
+
+
+def test_a_model_that_needs_classes_says_what_is_missing(tmp_path):
+    pictures(tmp_path)
+    as_texts(tmp_path, {name: ["x"] for name in NAMES})
+    failed = jm("run", "resnet18", "--data", tmp_path, "--device", "ref", "--steps", "1", "--image", "32")
+    assert failed.returncode
+    assert "reads the field 'class'" in " ".join((failed.stdout + failed.stderr).split())
