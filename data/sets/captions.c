@@ -383,7 +383,7 @@ static void captions_close(struct jm_data_set *set)
 }
 
 static const struct jm_data_field fields[] = {
-	{"image", JM_DATA_PICTURE}, {"caption", JM_DATA_TEXT}, {NULL}};
+	{"image", JM_DATA_PICTURE}, {"caption", JM_DATA_TEXT}, {0}};
 
 const struct jm_data_format jm_data_format_captions = {
 	.name = "pictures with captions",

@@ -79,7 +79,7 @@ void jm_data_set_close(struct jm_data_set *set)
 }
 
 const struct jm_data_field jm_class_fields[] = {
-	{"image", JM_DATA_PICTURE}, {"class", JM_DATA_CLASS}, {NULL}};
+	{"image", JM_DATA_PICTURE}, {"class", JM_DATA_CLASS}, {0}};
 
 const struct jm_data_field *jm_data_set_field(const struct jm_data_set *set, const char *name)
 {
