@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of captions of any bytes: what is read is within them, and sorted by the pictures' names. */
+/* Lists of captions of any bytes: what is read is within them, sorted by the names of pictures. */
 #include "fuzz.h"
 #include "data/sets/caption_table.h"
 
