@@ -22,7 +22,7 @@ JOBS = str(min(os.cpu_count() or 2, 8))
 TEST_JOBS = str(2 * int(JOBS))  # most tests wait more than they compute
 # Runs a command when nothing else wants the processor, also where each session has a share of its own (autogroups).
 IDLE = ["sh", "-c", "{ echo 19 >/proc/self/autogroup; chrt --idle --pid 0 $$; } 2>/dev/null; exec \"$@\"", "sh"]
-FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "10")
+FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "5")
 # CUDA kernels are the same in all build folders: the folder is no part of what the cache looks up
 os.environ.setdefault("CCACHE_DIR", str(LOGS / "ccache"))
 os.environ.setdefault("CCACHE_NOHASHDIR", "1")
@@ -40,6 +40,8 @@ TSAN_TESTS = re.compile(r"^child_process$|^output_items$|clock|sampl|session|pro
 
 # Install hundreds of MB from PyPI the first time: step `long`.
 LONG_TESTS = re.compile(r"^real_keras$|^real_peers$")
+# Have more cases or seeds in step `long`, which sets JM_LONG.
+LONG_SWEEPS = re.compile(r"^parity_vision$")
 
 
 class Tally:
@@ -185,9 +187,10 @@ def step_tests(log):
 
 
 def step_long(log):
-    """Tests with large packages from PyPI: skipped, with the reason, where it cannot be reached."""
+    """Sweeps over sizes and seeds whole; tests with large packages from PyPI, skipped where it cannot be reached."""
     found = build(log, "build", "gcc")
-    return found if found.failed else run_tests(log, "build", LONG_TESTS.search)
+    return found if found.failed else run_tests(log, "build", lambda name: LONG_TESTS.search(name) or LONG_SWEEPS.search(name),
+                                                {"OMP_WAIT_POLICY": "passive", "JM_LONG": "1"})
 
 
 def step_asan(log):
@@ -337,6 +340,14 @@ def step_fuzz(log):
                  note=" ".join(bad) or f"{FUZZ_SECONDS} s each")
 
 
+def attack_cases(out):
+    """Of what attacks printed: each failed round in two lines, what was wrong and how to repeat it; then the suites."""
+    failed = re.findall(r"^FAILED (\S+ (?:round \d+|while it was ended): .*?)(?:\n +again: ([^\n]*)|(?=\n(?:FAILED|ok) )|\Z)", out, re.M | re.S)
+    lines = [line for what, again in failed for line in (f"FAILED {' '.join(what.split())[:300]}", f"again: {again}")
+             if line != "again: "]
+    return lines + [line[:100] for line in re.findall(r"^(?:FAILED|ok) +\S+ +\d+ s  .*$", out, re.M)]
+
+
 def step_attack(log):
     """Random attacks on settings, records and counters for two minutes; the seed is in the log."""
     found = build(log, "build", "gcc")
@@ -349,7 +360,9 @@ def step_attack(log):
     if not last:
         return Tally(0, 1, note="it did not come to its end")
     seed = re.search(r"^attack: (seed \d+)", out, re.M)
-    return Tally(int(last[1]), int(last[2]) or int(status != 0), note=seed[1] if seed else "")
+    found = Tally(int(last[1]), int(last[2]) or int(status != 0), note=seed[1] if seed else "")
+    found.cases = attack_cases(out) if found.failed else []
+    return found
 
 
 def step_man(log):

@@ -276,6 +276,24 @@ def test_tidy_reports_warnings_of_clang(tmp_path, monkeypatch):
     assert "clang-diagnostic-implicit-int-conversion" in log.getvalue()
 
 
+def test_failed_attacks_come_first_and_say_how_to_repeat_them(monkeypatch):
+    """As tests/attack/attack.py prints them, with a reason of several lines and one without a command."""
+    monkeypatch.syspath_prepend(str(SOURCE / "tools"))
+    import check
+    out = ("attack: seed 3, 9 s\nok     broker        11 s  51 rounds held, 0 failed  " + "33 cpu.clock, " * 30 + "\n"
+           "FAILED kills round 4: AssertionError: two limits\nwere left: 300\n"
+           "       again: tests/attack/attack.py --seed 3 --suite kills --round 4\n"
+           "Traceback (most recent call last):\n  ...\n"
+           "FAILED kills while it was ended: OSError: busy\n"
+           "FAILED kills          7 s  15 rounds held, 2 failed  2 guards killed\n66 passed, 2 failed\n")
+    lines = check.attack_cases(out)
+    assert lines[:3] == ["FAILED kills round 4: AssertionError: two limits were left: 300",
+                         "again: tests/attack/attack.py --seed 3 --suite kills --round 4",
+                         "FAILED kills while it was ended: OSError: busy"]
+    assert [line.split()[:2] for line in lines[3:]] == [["ok", "broker"], ["FAILED", "kills"]]
+    assert max(map(len, lines[3:])) <= 100
+
+
 def tests_of(monkeypatch, tmp_path, *rounds):
     """The module, whose programs say what stands in the rounds, in turn; and the names of each round."""
     monkeypatch.syspath_prepend(str(SOURCE / "tools"))
