@@ -6,6 +6,7 @@ error may be at most twice PyTorch's (autocast for bf16).
 """
 import collections
 import itertools
+import os
 
 import numpy
 import pytest
@@ -42,6 +43,8 @@ OF_GPU = {
     "vit": ("vit", {**MODELS["vit"][1], "hidden": 128, "heads": 2, "ffn": 512}, 16),
 } if parity.ON_GPU else MODELS
 REAL_WIDTHS = OF_GPU.keys() - MODELS.keys()
+LONG = bool(os.environ.get("JM_LONG"))  # make check STEPS=long
+ORDINARY = ("basic", "bottleneck", "alexnet", "vit")  # compared without JM_LONG, too; "auxiliary" takes 9 minutes on a CPU
 SLOW = ("alexnet", "vgg11", "cifar", "xception", "inception", "auxiliary")  # fewer seeds
 VIT_NAMES = {
     "class": "class_token", "positions.weight": "encoder.pos_embedding", "patches.": "conv_proj.",
@@ -208,7 +211,7 @@ def test_evaluation_on_the_same_weights(both):
 
 
 @pytest.mark.parametrize("precision", parity.PRECISIONS)
-@pytest.mark.parametrize("name", [name for name in OF_GPU if parity.ON_GPU or name != "auxiliary"])  # 9 minutes on a CPU
+@pytest.mark.parametrize("name", [name for name in OF_GPU if parity.ON_GPU or name in ORDINARY or LONG and name != "auxiliary"])
 def test_error_to_f64(name, precision, record_property, tmp_path_factory):
     case = case_of(OF_GPU, name, tmp_path_factory)
     model, dims, batch, file = case
