@@ -45,9 +45,9 @@ const struct jm_key jm__evaluation_keys[] = {
 
 const struct jm_key jm__data_keys[] = {
 	{TEXT("path", 0), .meaning = "of --data"},
-	{TEXT("format", 0), .meaning = "folder, CIFAR or IDX"},
+	{TEXT("format", 0), .meaning = "folder, CIFAR, IDX, or pictures with captions"},
 	{COUNT("pictures", 0), .meaning = "for training"},
-	{COUNT("classes", 0), .meaning = "of the pictures"},
+	{COUNT("classes", JM_KEY_NULL), .meaning = "of the pictures; null: they have captions"},
 	{COUNT("epoch_steps", 0), .meaning = "steps for all pictures"},
 	{INTEGER("decoded", 0), .min = 0, .max = JM_KEY_HUGE,
 		.meaning = "pictures that were read, for evaluations as well, ahead of their use"},
