@@ -6,7 +6,7 @@ import time
 
 from fake_gpus import FakeGpus, guard_of, kill, wait_for
 from ipmi_controller import Controller
-from jm import BIN
+from jm import BIN, BUILD
 from sysfs_machine import Machine
 
 STATED = ["--found", "gpu.clock@GPU-0=unlocked", "--found", "gpu.clock@GPU-1=345:1500MHz"]
@@ -32,8 +32,13 @@ class Suite:
         self.gpus = FakeGpus(folder, 2, "clocks=1")
         bmc = Controller(self.machine.root)
         bmc.has_limit(1200, 1)
+        self.machine.put("/dev/hsmp", "")
+        for socket in range(2):  # package.power is that of these, too
+            self.machine.put(f"/firmware/socket{socket}", f"{300 + socket}000 400000")
         self.env = {**os.environ, **self.gpus.env, **bmc.env, **self.machine.env,
-                    "LD_PRELOAD": f"{self.machine.env['LD_PRELOAD']} {bmc.env['LD_PRELOAD']}"}
+                    "JM_FAKE_HSMP": str(self.machine.root / "firmware"),
+                    "LD_PRELOAD": " ".join((self.machine.env["LD_PRELOAD"], bmc.env["LD_PRELOAD"],
+                                            str(BUILD / "tests/peers/libhsmp-device.so")))}
         self.run("set", "--found", "gpu.clock@GPU-1=unlocked", "gpu.clock@GPU-1=345:1500MHz")
         for journal in self.machine.journals():  # somebody else has locked it
             (self.machine.state / "knobs" / journal).unlink()
