@@ -14,8 +14,8 @@ extern const struct jm_command jm_command_get;
 extern const struct jm_command jm_command_guard;
 extern const struct jm_command jm_command_help;
 extern const struct jm_command jm_command_jpwr;
-extern const struct jm_command jm_command_keeper;
-extern const struct jm_command jm_command_watchman;
+extern const struct jm_command jm_command_reaper;
+extern const struct jm_command jm_command_watchdog;
 extern const struct jm_command jm_command_list;
 extern const struct jm_command jm_command_mark;
 extern const struct jm_command jm_command_measure;
@@ -62,8 +62,8 @@ const struct jm_command *const jm_commands[] = {
 	&jm_command_selftest,
 	&jm_command_list,
 	&jm_command_guard,
-	&jm_command_keeper,
-	&jm_command_watchman,
+	&jm_command_reaper,
+	&jm_command_watchdog,
 	&jm_command_worker,
 	&jm_command_help,
 	NULL,

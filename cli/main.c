@@ -7,7 +7,7 @@
 #include "cli/frame/work_options.h"
 #include "guard/guard_recover.h"
 #include "report/format/text.h"
-#include "run/worker/case_keeper.h"
+#include "run/worker/case_reaper.h"
 
 #include "base/ctx.h"
 #include "base/files/output.h"
@@ -318,7 +318,7 @@ static void recover(struct jm_cli *cli)
 	int n;
 
 	jm_guard_recover_soon(&cli->ctx, &n, NULL);
-	jm_case_keeper_recover(&cli->ctx, false);
+	jm_case_reaper_recover(&cli->ctx, false);
 	signal(SIGPIPE, before);
 }
 

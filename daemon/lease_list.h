@@ -11,7 +11,7 @@
 #define JM_LEASE_LIST_H
 
 #include "base/ctx.h"
-#include "base/process/process.h"
+#include "base/process/process_identity.h"
 #include "policy.h"
 
 #define JM_LEASE_FOLDER "/run/joulemark/leases"

@@ -3,7 +3,7 @@
 #ifndef JM_PEER_H
 #define JM_PEER_H
 
-#include "base/process/process.h"
+#include "base/process/process_identity.h"
 #include "policy.h"
 
 #define JM_PEER_GROUPS 1024

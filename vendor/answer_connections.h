@@ -8,7 +8,7 @@
 #ifndef JM_VENDOR_ANSWER_CONNECTIONS_H
 #define JM_VENDOR_ANSWER_CONNECTIONS_H
 
-#include "asked.h"
+#include "http_question.h"
 #include "http_names.h"
 #include "base/clock.h"
 

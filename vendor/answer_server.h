@@ -6,7 +6,7 @@
 #ifndef JM_VENDOR_ANSWER_SERVER_H
 #define JM_VENDOR_ANSWER_SERVER_H
 
-#include "asked.h"
+#include "http_question.h"
 
 struct jm_answer_server;
 

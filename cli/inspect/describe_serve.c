@@ -3,7 +3,7 @@
 
 #include "base/text/json.h"
 #include "describe_several.h"
-#include "engine/run/cache.h"
+#include "engine/run/kv_cache.h"
 #include "report/format/text.h"
 
 /* With so many pages. */

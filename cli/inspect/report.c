@@ -11,7 +11,7 @@
 #include "store/store_run.h"
 #include "store/store_trace.h"
 #include "report/page/page_trace.h"
-#include "report/judge/rule.h"
+#include "report/judge/best_rule.h"
 #include "report/report.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "top_processes.h"
 #include "top_table.h"
 
-#include "base/process/process.h"
+#include "base/process/process_identity.h"
 #include "report/format/text.h"
 
 #include <math.h>

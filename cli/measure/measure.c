@@ -19,7 +19,7 @@
 #include "report/format/text.h"
 #include "report/text/openmetrics.h"
 #include "report/text/trace_hdf5.h"
-#include "report/text/tuning.h"
+#include "report/text/tuning_text.h"
 #include "result/provenance.h"
 #include "result/record.h"
 #include "result/record_jobs.h"

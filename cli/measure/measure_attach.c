@@ -4,7 +4,7 @@
 #include "live_line.h"
 
 #include "base/clock.h"
-#include "base/process/process.h"
+#include "base/process/process_identity.h"
 #include "measure/command/slurm_job.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
 #include "base/process/shell_words.h"
 #include "base/text/json.h"
 #include "run/plan/plan.h"
-#include "run/plan/until.h"
+#include "run/plan/repeat_until.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hidden commands, which `run` starts: `worker`, the process of one case; `keeper`, which cleans up
- * after it; `watchman`, which watches over a call. */
+/* Hidden commands, which `run` starts: `worker`, the process of one case; `reaper`, which cleans up
+ * after it; `watchdog`, which watches over a call. */
 #include "cli/frame/cli.h"
-#include "run/worker/case_keeper.h"
+#include "run/worker/case_reaper.h"
 #include "run/gang/launcher.h"
-#include "run/gang/watchman.h"
+#include "run/gang/gang_watchdog.h"
 #include "run/worker/worker.h"
 #include "run_affinity.h"
 
@@ -42,30 +42,30 @@ const struct jm_command jm_command_worker = {
 	.run = worker_run,
 };
 
-static int keeper_run(struct jm_cli *cli)
+static int reaper_run(struct jm_cli *cli)
 {
-	return jm_case_keeper_serve(&cli->ctx, &cli->err) ? jm_cli_fail(cli) : 0;
+	return jm_case_reaper_serve(&cli->ctx, &cli->err) ? jm_cli_fail(cli) : 0;
 }
 
-const struct jm_command jm_command_keeper = {
-	.name = "keeper",
+const struct jm_command jm_command_reaper = {
+	.name = "reaper",
 	.summary = "end what a case of a killed 'run' has left behind",
 	.usage = "",
 	.description = "Started by 'joulemark run' itself.",
 	.hidden = true,
-	.run = keeper_run,
+	.run = reaper_run,
 };
 
-static int watchman_run(struct jm_cli *cli)
+static int watchdog_run(struct jm_cli *cli)
 {
-	return jm_watchman_serve(&cli->err) ? jm_cli_fail(cli) : 0;
+	return jm_watchdog_serve(&cli->err) ? jm_cli_fail(cli) : 0;
 }
 
-const struct jm_command jm_command_watchman = {
-	.name = "watchman",
+const struct jm_command jm_command_watchdog = {
+	.name = "watchdog",
 	.summary = "end a 'run' over several hosts that is stopped",
 	.usage = "",
 	.description = "Started by 'joulemark run --launcher started' itself.",
 	.hidden = true,
-	.run = watchman_run,
+	.run = watchdog_run,
 };

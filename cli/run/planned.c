@@ -7,7 +7,7 @@
 #include "guard/guard_recover.h"
 #include "run/plan/plan_lookup.h"
 #include "run/plan/plan_text.h"
-#include "run/worker/case_keeper.h"
+#include "run/worker/case_reaper.h"
 #include "run_job.h"
 #include "run_request.h"
 #include "run_settings.h"
@@ -368,7 +368,7 @@ static int recover(struct jm_run_call *r, struct jm_err *err)
 	rc = jm_guard_recover(&r->cli->ctx, &n, err);
 	if (!rc && n)
 		jm_log(&r->cli->ctx, JM_INFO, "Restored %d settings of a run that was killed.", n);
-	jm_case_keeper_recover(&r->cli->ctx, true); /* two of a case must not run at once */
+	jm_case_reaper_recover(&r->cli->ctx, true); /* two of a case must not run at once */
 	return rc;
 }
 

@@ -9,7 +9,7 @@
 #include "report/report.h"
 #include "run/gang/agent.h"
 #include "run/gang/hosts.h"
-#include "run/gang/watchman.h"
+#include "run/gang/gang_watchdog.h"
 #include "run_end.h"
 #include "run_list.h"
 #include "run_log.h"
@@ -307,7 +307,7 @@ static int run_all(struct jm_run_call *r)
 	if (!rc && apart)
 		rc = jm_gang_place_read(&place, &r->cli->err);
 	if (!rc && apart)
-		rc = jm_watchman_start(r->given.sweep.program, &r->cli->err);
+		rc = jm_watchdog_start(r->given.sweep.program, &r->cli->err);
 	if (!rc && apart && place.rank)
 		return be_agent(r, &place);
 	if (!rc)

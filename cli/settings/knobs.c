@@ -5,7 +5,7 @@
 #include "cli/frame/cli.h"
 #include "cli/frame/device_option.h"
 #include "cli/frame/json_option.h"
-#include "base/process/process.h"
+#include "base/process/process_identity.h"
 #include "guard/guard.h"
 #include "guard/guard_requests.h"
 #include "guard/guard_recover.h"

@@ -6,7 +6,7 @@
 #include "engine/graph/init_rule.h"
 #include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
-#include "base/process/shares.h"
+#include "base/process/parallel_for.h"
 
 #include <math.h>
 #include <stdlib.h>

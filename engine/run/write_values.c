@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "write_values.h"
 #include "engine/graph/tensor.h"
-#include "base/process/shares.h"
+#include "base/process/parallel_for.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #ifndef JM_ENERGY_H
 #define JM_ENERGY_H
 
-#include "energy/fault.h"
+#include "energy/sensor_fault.h"
 #include "meter/meter.h"
 #include "trace/trace.h"
 

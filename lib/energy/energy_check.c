@@ -12,7 +12,7 @@
  *	between; a power sensor that reports 0 W for a package or GPU during a second.
  */
 #include "energy/energy_parts.h"
-#include "energy/fault.h"
+#include "energy/sensor_fault.h"
 #include "trace/plateaus.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
  * of the readings in the two slots at its ends, and only the readings of these two are read again.
  */
 #include "energy_parts.h"
-#include "trace/held.h"
+#include "trace/hold_sum.h"
 
 #include <math.h>
 

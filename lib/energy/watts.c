@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Median and 99th percentile of power: seconds at each power, in bins of constant ratio. */
 #include "energy/watts.h"
-#include "trace/held.h"
+#include "trace/hold_sum.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 
 #include "base/log_later.h"
 #include "guard/journal_each.h"
-#include "guard/put_back.h"
+#include "guard/knob_restore.h"
 
 #include <errno.h>
 #include <math.h>

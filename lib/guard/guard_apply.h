@@ -7,7 +7,7 @@
 #include "guard/knob_table.h"
 #include "guard/setting.h"
 #include "guard/journal.h"
-#include "guard/put_back.h"
+#include "guard/knob_restore.h"
 
 struct jm_knob_holder {
 	struct jm_ctx *ctx;

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/process/process.h"
+#include "base/process/process_identity.h"
 #include "guard/guard.h"
 #include "guard/guard_wire.h"
 

@@ -4,7 +4,7 @@
 #define JM_GUARD_TERMS_H
 
 #include "base/ctx.h"
-#include "base/process/process.h"
+#include "base/process/process_identity.h"
 #include "guard/setting.h"
 
 struct jm_guard_terms {

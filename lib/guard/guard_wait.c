@@ -3,7 +3,7 @@
 #include "guard/guard_wait.h"
 
 #include "base/ctx.h"
-#include "base/process/process.h"
+#include "base/process/process_identity.h"
 
 #include <stdio.h>
 

@@ -4,7 +4,7 @@
 #ifndef JM_JOURNAL_RECORD_H
 #define JM_JOURNAL_RECORD_H
 
-#include "base/process/process.h"
+#include "base/process/process_identity.h"
 #include "guard/control.h"
 #include "guard/knob_table.h"
 

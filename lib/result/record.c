@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "result/record_keys.h"
-#include "trace/held.h"
+#include "trace/hold_sum.h"
 
 #include <math.h>
 #include <stdarg.h>

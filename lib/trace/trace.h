@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Room trace: readings over time: kept (trace.h), coded (codec.h), as plateaus of a sensor
- * (plateaus.h), summed up over time (held.h).
+ * (plateaus.h), summed up over time (hold_sum.h).
  * May include: base, meter.
  *
  * A trace: the readings of all signals, changes only, in chunks. Memory is bounded: full chunks go

@@ -6,7 +6,7 @@
 #include "meaning.h"
 #include "report/format/cells.h"
 #include "report/format/text.h"
-#include "report/model/dim.h"
+#include "report/model/dimension.h"
 #include "report/model/family.h"
 #include "sentence.h"
 

@@ -4,7 +4,7 @@
  * excluded. */
 #include "verdict.h"
 #include "report/format/text.h"
-#include "rule.h"
+#include "best_rule.h"
 
 #include <math.h>
 #include <stdio.h>

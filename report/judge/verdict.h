@@ -29,9 +29,9 @@ int jm_verdict_repeats(
 /*
  * The setting that saves most energy by its mean, and clearly saves some, among those whose
  * slowdown, upper end of its 95 % interval, is at most jm_rule_slowdown. A tie: there are others
- * within the limit whose saving cannot be distinguished from it. With another rule (rule.h) the
- * best setting by that; with a budget of power that with the highest throughput among those whose
- * mean power, upper end of its interval, is within it. Without text.
+ * within the limit whose saving cannot be distinguished from it. With another rule (best_rule.h)
+ * the best setting by that; with a budget of power that with the highest throughput among those
+ * whose mean power, upper end of its interval, is within it. Without text.
  */
 void jm_verdict_within(
 	const struct jm_grouping *g, const struct jm_group_series *s, struct jm_verdict *ret);

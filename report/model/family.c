@@ -6,7 +6,7 @@
  */
 #include "family.h"
 #include "base/text/json.h"
-#include "dim.h"
+#include "dimension.h"
 #include "report/format/text.h"
 
 #include <stdio.h>

@@ -10,7 +10,7 @@
 
 #define JM_REPORT_MAX_K 8
 
-/* What the best setting is; see report/judge/rule.h. */
+/* What the best setting is; see report/judge/best_rule.h. */
 enum jm_report_rule {
 	JM_RULE_SLOWDOWN, /* least energy, at most max_slowdown slower */
 	JM_RULE_ENERGY,

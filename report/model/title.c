@@ -2,7 +2,7 @@
 /* Titles of series: the work, and what distinguishes a series from others of that name. */
 #include "title.h"
 #include "base/text/json.h"
-#include "dim.h"
+#include "dimension.h"
 #include "report/format/text.h"
 
 #include <stdlib.h>

@@ -107,7 +107,7 @@ static const char *find_part(const struct parts *p, const char *name, size_t len
 		{"dataform", jm_page_data_js},
 		{"plot", jm_page_plot_js},
 		{"charts", jm_page_charts_js},
-		{"across", jm_page_across_js},
+		{"all_systems", jm_page_all_systems_js},
 		{"timeline", jm_page_timeline_js},
 		{"steps", jm_page_steps_js},
 		{"visits", jm_page_visits_js},

@@ -26,15 +26,15 @@
  *			none (why); the answer as the terminal has it, the command that applies it,
  *			and the limit that would have one, or ""
  *	within_title	the title above those answers; rule, rule_text and rule_brief: what they are
- *			by (report/judge/rule.h); rule_watts: a budget of power, or null
+ *			by (report/judge/best_rule.h); rule_watts: a budget of power, or null
  */
 #include "page_data.h"
 #include "base/text/json.h"
-#include "parts.h"
+#include "page_details.h"
 #include "report/format/text.h"
 #include "report/judge/meaning.h"
-#include "report/judge/next.h"
-#include "report/judge/rule.h"
+#include "report/judge/next_command.h"
+#include "report/judge/best_rule.h"
 #include "report/judge/sentence.h"
 #include "report/judge/verdict.h"
 #include "report/text/phases.h"

@@ -2,7 +2,7 @@
 /* Speed and loss of the steps of one run of each setting, for the page. */
 #include "steps.h"
 #include "base/text/json.h"
-#include "parts.h"
+#include "page_details.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* The visits of tuners, for the page. */
 #include "visits.h"
 #include "base/text/json.h"
-#include "parts.h"
+#include "page_details.h"
 
 #define MOST_RUNS 50
 #define MOST_ROWS 5000 /* visits of all runs together: about 250 kB */

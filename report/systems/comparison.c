@@ -4,7 +4,7 @@
 #include "base/stat/stat_ranks.h"
 #include "base/text/json.h"
 #include "report/format/text.h"
-#include "report/model/dim.h"
+#include "report/model/dimension.h"
 #include "report/model/grouping.h"
 #include "report/model/title.h"
 

@@ -5,7 +5,7 @@
 #include "base/text/json.h"
 #include "report/format/cells.h"
 #include "report/format/text.h"
-#include "report/model/dim.h"
+#include "report/model/dimension.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "base/text/json.h"
 #include "published.h"
 #include "report/format/text.h"
-#include "report/model/dim.h"
+#include "report/model/dimension.h"
 #include "report/model/title.h"
 #include "result/case_id.h"
 

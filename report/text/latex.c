@@ -10,7 +10,7 @@
 #include "report/judge/legend.h"
 #include "report/judge/meaning.h"
 #include "report/judge/sentence.h"
-#include "report/judge/soft.h"
+#include "report/judge/soft_control.h"
 
 #include <string.h>
 

@@ -7,12 +7,12 @@
 #include "report/judge/legend.h"
 #include "report/judge/meaning.h"
 #include "report/judge/sentence.h"
-#include "report/judge/soft.h"
+#include "report/judge/soft_control.h"
 #include "report/judge/verdict.h"
 #include "report/model/warnings.h"
 #include "report/systems/published.h"
 #include "overlapped.h"
-#include "served.h"
+#include "serving_text.h"
 
 #include <string.h>
 

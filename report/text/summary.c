@@ -7,9 +7,9 @@
 #include "report/judge/capacity.h"
 #include "report/judge/meaning.h"
 #include "report/judge/sentence.h"
-#include "report/judge/soft.h"
+#include "report/judge/soft_control.h"
 #include "report/judge/verdict.h"
-#include "report/model/dim.h"
+#include "report/model/dimension.h"
 #include "report/model/warnings.h"
 #include "report/systems/published.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/param.h>
 
-#include "base/process/shares.h"
+#include "base/process/parallel_for.h"
 #include "engine/graph/tensor.h"
 
 #define PIECE	     ((size_t)64 << 20) /* bytes in the type of the tensor */

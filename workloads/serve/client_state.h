@@ -4,7 +4,7 @@
 #define JM_CLIENT_STATE_H
 
 #include "base/text/event_stream.h"
-#include "load.h"
+#include "request_load.h"
 #include "server_process.h"
 #include "vendor/http_client.h"
 

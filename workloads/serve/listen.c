@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "answer_text.h"
-#include "ask.h"
+#include "completion_request.h"
 #include "base/grow.h"
 #include "serve_usage.h"
 #include "vendor/answer_server.h"

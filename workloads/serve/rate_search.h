@@ -7,7 +7,7 @@
 #define JM_RATE_SEARCH_H
 
 #include "base/clock.h"
-#include "load.h"
+#include "request_load.h"
 
 /* Who answers. */
 struct jm_rate_server {

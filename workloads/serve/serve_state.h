@@ -5,9 +5,9 @@
 
 #include <limits.h>
 
-#include "ask.h"
-#include "load.h"
-#include "engine/run/cache.h"
+#include "completion_request.h"
+#include "request_load.h"
+#include "engine/run/kv_cache.h"
 #include "run/workload.h"
 #include "serving/scheduler.h"
 #include "workloads/parts/prompts.h"

@@ -6,7 +6,7 @@
 
 #include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
-#include "heat.h"
+#include "heat_equation.h"
 
 void jm_batch_feed_choose(
 	struct jm_batch_feed *s, const struct jm_model *model, const struct jm_values *dims)

@@ -154,7 +154,7 @@ struct cuda_bias_grad {
 };
 void cuda_bias_grad(const struct cuda_bias_grad *p, cudaStream_t stream);
 
-/* ---- fold.cu: images of few channels --------------------------------------------------------- */
+/* ---- space_to_depth.cu: images of few channels --------------------------------------------- */
 
 /*
  * Rearranges x[batch,c,in], in any dense order, so that squares of step[0] x step[1] pixels become

@@ -8,7 +8,7 @@
 
 #include <sys/types.h>
 
-#include "process.h"
+#include "process_identity.h"
 
 #define JM_CASE_VARIABLE "JM_CASE"
 #define JM_MARK_SIZE	 33 /* 128 random bits in hex, and a 0 */

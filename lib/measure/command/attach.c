@@ -6,7 +6,7 @@
 #include "measure/session/session_private.h"
 #include "base/ctx.h"
 #include "base/text/json.h"
-#include "base/process/process.h"
+#include "base/process/process_identity.h"
 
 #include <errno.h>
 #include <limits.h>

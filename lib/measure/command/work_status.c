@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/text/json.h"
 #include "base/files/private_file.h"
-#include "base/process/process.h"
+#include "base/process/process_identity.h"
 #include "base/files/state_folder.h"
 #include "base/printable.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "power_rows.h"
-#include "trace/held.h"
+#include "trace/hold_sum.h"
 
 #include <limits.h>
 #include <math.h>

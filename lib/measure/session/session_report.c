@@ -5,7 +5,7 @@
 #include "energy/residue.h"
 #include "session_private.h"
 #include "energy/watts.h"
-#include "trace/held.h"
+#include "trace/hold_sum.h"
 #include "base/ctx.h"
 #include "base/text/json.h"
 

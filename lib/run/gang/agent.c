@@ -6,7 +6,7 @@
 #include "guard/guard_recover.h"
 #include "gang_meeting.h"
 #include "launcher.h"
-#include "pulse.h"
+#include "heartbeat.h"
 #include "run/plan/case_settings.h"
 #include "run/plan/environment.h"
 #include "base/process/child_process.h"
@@ -24,8 +24,8 @@ struct agent {
 	struct jm_ctx *ctx;
 	const struct jm_agent_options *o;
 	int link;
-	struct jm_pulse *pulse;	       /* of the head */
-	struct jm_frame_reader orders; /* of the head */
+	struct jm_heartbeat *heartbeat; /* of the head */
+	struct jm_frame_reader orders;	/* of the head */
 	struct jm_guard *guard;
 	json_t *found; /* as a plan's "found" */
 	/* the case that is under way */
@@ -330,7 +330,7 @@ static int join(struct agent *a, struct jm_err *err)
 	jm_host_of_self(a->ctx, &of);
 	if (!jm_tcp_send(a->link, &of, sizeof(of), jm_clock_now(jm_clock_real()) + JM_SECOND))
 		return jm_err_set(err, JM_EGONE, "The run of rank 0 has ended.");
-	return jm_hosts_start_pulse(a->ctx, a->o->place, fd, &a->pulse, err);
+	return jm_hosts_start_heartbeat(a->ctx, a->o->place, fd, &a->heartbeat, err);
 }
 
 static int leave(struct agent *a, int code, struct jm_err *err)
@@ -347,7 +347,7 @@ static int leave(struct agent *a, int code, struct jm_err *err)
 	if (jm_guard_stop(a->guard, &late) && !code)
 		code = jm_err_set(err, late.code, "%s", late.text);
 	json_decref(a->found);
-	jm_pulse_stop(a->pulse);
+	jm_heartbeat_stop(a->heartbeat);
 	if (a->link >= 0)
 		close(a->link);
 	return code;

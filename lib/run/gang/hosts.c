@@ -59,8 +59,8 @@ int jm_hosts_meet(
 	return meet(ctx, place, jm_gang_seconds(), ret_fd, err);
 }
 
-int jm_hosts_start_pulse(struct jm_ctx *ctx, const struct jm_gang_place *place, const int *link,
-	struct jm_pulse **ret, struct jm_err *err)
+int jm_hosts_start_heartbeat(struct jm_ctx *ctx, const struct jm_gang_place *place, const int *link,
+	struct jm_heartbeat **ret, struct jm_err *err)
 {
 	int fd[JM_MEET_MOST], code = meet(ctx, place, AGAIN_S, fd, err);
 
@@ -71,7 +71,7 @@ int jm_hosts_start_pulse(struct jm_ctx *ctx, const struct jm_gang_place *place, 
 			close(fd[r]);
 			fd[r] = -1;
 		}
-	return jm_pulse_start(place->world, fd, link, ret, err);
+	return jm_heartbeat_start(place->world, fd, link, ret, err);
 }
 
 /* ---- the head -------------------------------------------------------------------------------- */
@@ -108,7 +108,7 @@ int jm_hosts_open(struct jm_ctx *ctx, const struct jm_gang_place *place, struct 
 	if (!code)
 		code = introduce(h, err);
 	if (!code)
-		code = jm_hosts_start_pulse(ctx, place, fd, &h->pulse, err);
+		code = jm_hosts_start_heartbeat(ctx, place, fd, &h->heartbeat, err);
 	if (code)
 		jm_hosts_close(h);
 	else
@@ -123,7 +123,7 @@ void jm_hosts_close(struct jm_hosts *h)
 	for (int r = 1; r < h->place.world; r++)
 		if (h->link[r].fd >= 0)
 			jm_frame_write(h->link[r].fd, JM_FRAME_BYE, NULL, 0, NULL, 0, NULL);
-	jm_pulse_stop(h->pulse);
+	jm_heartbeat_stop(h->heartbeat);
 	for (int r = 1; r < h->place.world; r++)
 		if (h->link[r].fd >= 0)
 			close(h->link[r].fd);

@@ -10,7 +10,7 @@
 
 #include "base/ctx.h"
 #include "gang_place.h"
-#include "pulse.h"
+#include "heartbeat.h"
 
 #define JM_HOST_NAME 65
 
@@ -34,7 +34,7 @@ struct jm_host_link {
 
 struct jm_hosts {
 	struct jm_gang_place place;
-	struct jm_pulse *pulse;			/* of the agents */
+	struct jm_heartbeat *heartbeat;		/* of the agents */
 	struct jm_host_link link[JM_MEET_MOST]; /* by rank */
 };
 
@@ -44,9 +44,9 @@ void jm_host_of_self(struct jm_ctx *ctx, struct jm_host_of *ret);
 int jm_hosts_meet(
 	struct jm_ctx *ctx, const struct jm_gang_place *place, int *ret_fd, struct jm_err *err);
 /* Ranks that have just met meet again, within 10 s, and from then on notice when one is stopped.
- * link: of pulse.h. */
-int jm_hosts_start_pulse(struct jm_ctx *ctx, const struct jm_gang_place *place, const int *link,
-	struct jm_pulse **ret, struct jm_err *err);
+ * link: of heartbeat.h. */
+int jm_hosts_start_heartbeat(struct jm_ctx *ctx, const struct jm_gang_place *place, const int *link,
+	struct jm_heartbeat **ret, struct jm_err *err);
 
 /* Of rank 0: meets the agents. */
 int jm_hosts_open(struct jm_ctx *ctx, const struct jm_gang_place *place, struct jm_hosts **ret,

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/process/driver_call.h"
 #include "measure/command/launch.h"
-#include "watchman.h"
+#include "gang_watchdog.h"
 
 #include <errno.h>
 #include <fcntl.h>

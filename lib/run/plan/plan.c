@@ -7,7 +7,7 @@
 #include "measure/command/item_kind.h"
 #include "meter/meter.h"
 #include "result/record.h"
-#include "until.h"
+#include "repeat_until.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/ctx.h"
 #include "run/plan/case_settings.h"
-#include "run/plan/until.h"
+#include "run/plan/repeat_until.h"
 #include "result/record.h"
 #include "run/worker/worker_parent.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/ctx.h"
 #include "base/process/stray_processes.h"
-#include "case_keeper.h"
+#include "case_reaper.h"
 #include "case_options.h"
 #include "host_traces.h"
 #include "run/gang/frame.h"
@@ -44,7 +44,7 @@ struct jm__child {
 	int64_t start_ns, kill_ns, commit_ns, heard_ns, silence_ns, asked_ns;
 	enum jm__stop stop;
 	struct jm_err refusal;
-	struct jm_case_keeper keeper;
+	struct jm_case_reaper reaper;
 	struct jm__host_traces traces; /* of several hosts */
 	bool asked;		       /* to end after the step that is under way */
 	bool hurried;		       /* cancelled while it was being stopped */

@@ -41,9 +41,9 @@ static int64_t real_now(void)
 static int environment(const struct jm__child *c, char **own, char ***ret_env, struct jm_err *err)
 {
 	const json_t *parameters = json_object_get(c->o->job, "parameters");
-	const char *const mark[] = {c->keeper.variable, NULL};
+	const char *const mark[] = {c->reaper.variable, NULL};
 	bool command = json_object_get(parameters, "command") != NULL;
-	bool same = command ? c->keeper.pid <= 0 : own && !*own;
+	bool same = command ? c->reaper.pid <= 0 : own && !*own;
 
 	*ret_env = same ? NULL : jm_proc_environment(command ? mark : (const char *const *)own);
 	if (!own || (!same && !*ret_env))
@@ -433,14 +433,14 @@ static int run_child(struct jm__child *c, struct jm_err *err)
 	struct jm_strays strays;
 	int rc;
 
-	/* the keeper starts before the search for stray processes, or it would be treated as one */
+	/* the reaper starts before the search for stray processes, or it would be treated as one */
 	if (json_object_get(json_object_get(c->o->job, "parameters"), "command"))
-		jm_case_keeper_start(c->ctx, c->o->program, &c->keeper);
+		jm_case_reaper_start(c->ctx, c->o->program, &c->reaper);
 	jm_strays_begin(&strays, c->ctx);
 	rc = start(c, err);
 	if (rc) {
 		jm_strays_end(&strays, JM_STRAYS_LEAVE, -1);
-		jm_case_keeper_stop(&c->keeper);
+		jm_case_reaper_stop(&c->reaper);
 		return rc;
 	}
 	rc = serve(c, err);
@@ -448,7 +448,7 @@ static int run_child(struct jm__child *c, struct jm_err *err)
 	if (c->o->hosts)
 		jm_hosts_compare_clocks(c->o->hosts, true);
 	jm_strays_end(&strays, jm__end_of_strays(c), c->o->cancel_fd);
-	jm_case_keeper_stop(&c->keeper);
+	jm_case_reaper_stop(&c->reaper);
 	if (!rc && c->stop == JM__CANCELLED)
 		rc = jm_err_set(err, JM_EINTR, "Interrupted.");
 	if (!rc && c->stop == JM__WATCHED_GONE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that the command of a killed `run` has started are ended by the case's keeper or by the next joulemark; no
+"""Processes that the command of a killed `run` has started are ended by the case's reaper or by the next joulemark; no
 others are."""
 import os
 import signal
@@ -43,8 +43,8 @@ def family(tmp_path):
         kill(pid)
 
 
-def keeper_of(run):
-    return child_of(run.pid, b"joulemark\0keeper\0")
+def reaper_of(run):
+    return child_of(run.pid, b"joulemark\0reaper\0")
 
 
 def test_nothing_outlives_a_killed_run(family):
@@ -62,10 +62,10 @@ def test_next_start_ends_what_is_left_and_nothing_else(family):
               subprocess.Popen(["env", mark, "sleep", "1000"]),
               subprocess.Popen(["setsid", "sleep", "1000"])]
     try:
-        keeper = keeper_of(run)
-        kill(keeper, signal.SIGSTOP)
+        reaper = reaper_of(run)
+        kill(reaper, signal.SIGSTOP)
         run.kill()
-        kill(keeper)
+        kill(reaper)
         run.communicate(timeout=240)
         time.sleep(0.3)
         assert any(map(runs, left[1:])), "nothing was left to be found"
@@ -97,9 +97,9 @@ def test_resume_does_not_run_two_at_once(tmp_path):
     assert seen.read_text() == "alone\nalone\n"
 
 
-def test_a_killed_keeper_leaves_the_case_alone(family):
+def test_a_killed_reaper_leaves_the_case_alone(family):
     run, left = family
-    kill(keeper_of(run))
+    kill(reaper_of(run))
     time.sleep(0.1)
     assert jm("list").returncode == 0
     assert all(map(runs, left)) and run.poll() is None

@@ -2,7 +2,7 @@
 /* Turns the gradient of a filter of 3 x 3 into the arguments of filter_grad.cu. */
 #include "conv_filter.h"
 
-#include "conv_fold.h"
+#include "conv_space_to_depth.h"
 
 static struct cuda_filter_grad filter_of(
 	const struct cuda_dev *dev, const struct jm_node *n, void *scratch)

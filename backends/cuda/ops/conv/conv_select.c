@@ -7,7 +7,7 @@
 
 #include "conv_depthwise.h"
 #include "conv_filter.h"
-#include "conv_fold.h"
+#include "conv_space_to_depth.h"
 #include "conv_stem.h"
 #include "ops_conv_product.h"
 #include "backends/cuda/device/gpu.h"

@@ -2,7 +2,7 @@
 /* Turns a first layer and its filter's gradient into the arguments of stem.cu and stem_grad.cu. */
 #include "conv_stem.h"
 
-#include "conv_fold.h"
+#include "conv_space_to_depth.h"
 
 /* True for a window that the kernels compute. */
 static bool has_window(const struct jm_node *n, const struct cuda_operands *o)

@@ -4,19 +4,18 @@
  * their workspace, and kept by shape; the fastest is found by timing when the first group of the
  * shape is built. cuDNN writes a filter's gradient in the type of the images with channels last
  * into scratch; a kernel then adds or copies it to the result. Images with few channels are folded
- * (conv_fold.h). In f16 and in the fast mode a convolution also writes the sums that the following
- * batch norm needs. Where there are two ways, the faster one is found by timing, once for each
- * shape: convolutions of single pixels and of whole images are products as well, and a ResNet's
- * first layer and its filter's gradient have own kernels, and so have the gradient of a filter of
- * 3 x 3 in tf32 and filters for each channel; cuDNN or one pass
- * applies bias and ReLU.
+ * (conv_space_to_depth.h). In f16 and in the fast mode a convolution also writes the sums that the
+ * following batch norm needs. Where there are two ways, the faster one is found by timing, once for
+ * each shape: convolutions of single pixels and of whole images are products as well, and a
+ * ResNet's first layer and its filter's gradient have own kernels, and so have the gradient of a
+ * filter of 3 x 3 in tf32 and filters for each channel; cuDNN or one pass applies bias and ReLU.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "conv_depthwise.h"
 #include "conv_filter.h"
-#include "conv_fold.h"
+#include "conv_space_to_depth.h"
 #include "conv_select.h"
 #include "ops_conv_product.h"
 #include "conv_stem.h"

@@ -203,7 +203,7 @@ static void joined_operations_exist_in_fp16_only(void **unused)
 	}
 }
 
-/* All but the stem, whose three channels are folded to 16 first (conv_fold.h). */
+/* All but the stem, whose three channels are folded to 16 first (conv_space_to_depth.h). */
 static void bias_and_relu_join_convolutions_in_16_bits(void **unused)
 {
 	(void)unused;

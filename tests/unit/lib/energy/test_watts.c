@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "energy/watts.h"
-#include "trace/held.h"
+#include "trace/hold_sum.h"
 
 #define AT(s) (int64_t)((s) * (double)JM_SECOND)
 

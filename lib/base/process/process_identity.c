@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What /proc says of other processes. */
+#include "process_identity.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define START_FIELD 22 /* of /proc/PID/stat, from 1 */
+
+/* The text after the command's name, which may contain any character, begins with field 3: the
+ * state. */
+static const char *stat_of(pid_t pid, char *text, size_t size)
+{
+	char path[64], *behind;
+	FILE *file;
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	file = fopen(path, "re");
+	n = file ? fread(text, 1, size - 1, file) : 0;
+	if (file)
+		fclose(file);
+	text[n] = '\0';
+	behind = strrchr(text, ')');
+	return behind && behind[1] ? behind + 2 : NULL;
+}
+
+struct jm_process jm_process_of(pid_t pid)
+{
+	struct jm_process p = {.pid = pid};
+	char text[1024];
+	const char *s = stat_of(pid, text, sizeof(text));
+
+	for (int field = 3; s && field < START_FIELD; field++) {
+		s = strchr(s, ' ');
+		s = s ? s + 1 : NULL;
+	}
+	if (s)
+		p.start = strtoull(s, NULL, 10);
+	return p;
+}
+
+bool jm_process_runs(const struct jm_process *p)
+{
+	struct pollfd ended = {.events = POLLIN};
+	struct jm_process now;
+	bool gone;
+
+	if (p->pid <= 0)
+		return false;
+	ended.fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+	if (ended.fd < 0)
+		return errno != ESRCH;
+	gone = poll(&ended, 1, 0) > 0;
+	close(ended.fd);
+	now = jm_process_of(p->pid);
+	return !gone && (!p->start || !now.start || p->start == now.start);
+}
+
+char jm_process_state(pid_t pid)
+{
+	char text[1024];
+	const char *s = stat_of(pid, text, sizeof(text));
+
+	return s ? *s : 0;
+}
+
+bool jm_process_stopped(pid_t pid)
+{
+	char state = jm_process_state(pid);
+
+	return state == 'T' || state == 't';
+}
+
+void jm_process_command(pid_t pid, char *out, size_t size)
+{
+	char path[64];
+	FILE *file;
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+	file = fopen(path, "re");
+	n = file ? fread(out, 1, size - 1, file) : 0;
+	if (file)
+		fclose(file);
+	while (n && !out[n - 1])
+		n--;
+	out[n] = '\0';
+	for (size_t i = 0; i < n; i++)
+		if (!isprint((unsigned char)out[i]))
+			out[i] = ' ';
+}
+
+void jm_process_text(pid_t pid, char *out, size_t size)
+{
+	char command[64];
+
+	jm_process_command(pid, command, sizeof(command));
+	snprintf(out, size, "process %d%s%s%s", (int)pid, *command ? " (" : "", command,
+		*command ? ")" : "");
+}
+
+/* "1: FLOCK ADVISORY WRITE 1234 08:02:5678 0 EOF"; a process that waits for a lock has an arrow
+ * after the number. */
+pid_t jm_process_with_lock(int fd)
+{
+	unsigned long long inode;
+	char line[256];
+	struct stat st;
+	FILE *file;
+	pid_t found = 0;
+	int pid;
+
+	if (fstat(fd, &st))
+		return 0;
+	file = fopen("/proc/locks", "re");
+	while (file && !found && fgets(line, sizeof(line), file))
+		if (sscanf(line, "%*d: FLOCK %*s %*s %d %*x:%*x:%llu", &pid, &inode) == 2 &&
+			inode == st.st_ino && pid > 0)
+			found = pid;
+	if (file)
+		fclose(file);
+	return found;
+}
+
+void jm_process_boot(const char *root, char *out, size_t size)
+{
+	char path[PATH_MAX];
+	FILE *file;
+
+	out[0] = '\0';
+	snprintf(path, sizeof(path), "%s/proc/sys/kernel/random/boot_id", root);
+	file = fopen(path, "re");
+	if (!file)
+		return;
+	if (fgets(out, (int)size, file))
+		out[strcspn(out, "\n")] = '\0';
+	fclose(file);
+}

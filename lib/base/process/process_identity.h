@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who another process is: a process id is used again, together with its start time it is not. */
+#ifndef JM_PROCESS_IDENTITY_H
+#define JM_PROCESS_IDENTITY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct jm_process {
+	pid_t pid;		  /* 0 = none */
+	unsigned long long start; /* clock ticks since the machine's start; 0 = unknown */
+};
+
+/* The process with that id, as it is now. start is 0 when it cannot be read. */
+struct jm_process jm_process_of(pid_t pid);
+/* Does it still run? One that has ended but was not reaped does not. If the start is unknown, only
+ * the id is compared. */
+bool jm_process_runs(const struct jm_process *p);
+/* As /proc has it: 'R' runs, 'T' stopped (SIGSTOP), 't' stopped by a debugger...; 0 = there is no
+ * such process. */
+char jm_process_state(pid_t pid);
+/* Is it stopped (SIGSTOP, a debugger)? */
+bool jm_process_stopped(pid_t pid);
+/* Its command line in printable characters, "" when it cannot be read. */
+void jm_process_command(pid_t pid, char *out, size_t size);
+/* "process 123 (sleep 60)" */
+void jm_process_text(pid_t pid, char *out, size_t size);
+/* The process that holds a flock on the open file; 0 = unknown. */
+pid_t jm_process_with_lock(int fd);
+/* The id of this boot, since which start times count; "" where the kernel does not report it. root:
+ * prefix of /proc. */
+void jm_process_boot(const char *root, char *out, size_t size);
+
+#endif

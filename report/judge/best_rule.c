@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "best_rule.h"
+#include "tune/objective.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOWDOWN 5 /* percent, where the user gives no limit */
+
+double jm_rule_slowdown(const struct jm_grouping *g)
+{
+	return g->options.max_slowdown > 0 ? g->options.max_slowdown : SLOWDOWN;
+}
+
+const char *jm_rule_name(enum jm_report_rule rule)
+{
+	static const char *const names[] = {"slowdown", "energy", "edp", "ed2p", "eds", "power"};
+
+	return names[rule];
+}
+
+static int read_budget(const char *text, struct jm_report_options *o, struct jm_err *err)
+{
+	char *end = NULL;
+	double watts = strtod(text, &end);
+
+	if (end != text && (!strcmp(end, "kW") || !strcmp(end, "MW")))
+		watts *= *end == 'k' ? 1e3 : 1e6;
+	else if (end == text || strcmp(end, "W") != 0)
+		watts = NAN;
+	if (!(watts > 0) || isinf(watts))
+		return jm_err_set(err, JM_EUSAGE,
+			"--objective power takes watts, as in power:2000W or power:2kW, not "
+			"'%.40s'.",
+			text);
+	o->rule = JM_RULE_POWER;
+	o->rule_number = watts;
+	return 0;
+}
+
+/* The metric of EDS has the k that are listed. */
+static int add_k(double k, struct jm_report_options *o, struct jm_err *err)
+{
+	for (int i = 0; i < o->n_k; i++)
+		if (o->k[i] == k)
+			return 0;
+	if (!(k > 1))
+		return jm_err_set(
+			err, JM_EUSAGE, "--objective eds takes a number above 1, as in eds:2.");
+	if (o->n_k == JM_REPORT_MAX_K)
+		return jm_err_set(err, JM_EUSAGE,
+			"--k and --objective have more than %d numbers for EDS.", JM_REPORT_MAX_K);
+	o->k[o->n_k++] = k;
+	return 0;
+}
+
+int jm_rule_parse(const char *text, struct jm_report_options *o, struct jm_err *err)
+{
+	static const enum jm_report_rule of_kind[] = {
+		[JM_MIN_ENERGY] = JM_RULE_ENERGY,
+		[JM_MIN_EDP] = JM_RULE_EDP,
+		[JM_MIN_ED2P] = JM_RULE_ED2P,
+		[JM_MIN_EDS] = JM_RULE_EDS,
+		[JM_MIN_SLOWDOWN] = JM_RULE_SLOWDOWN,
+	};
+	struct jm_objective objective = {.number = NAN};
+	int rc;
+
+	if (!strncmp(text, "power:", 6))
+		return read_budget(text + 6, o, err);
+	rc = jm_objective_parse(text, &objective, err);
+	if (rc || objective.kind == JM_MIN_ZEUS)
+		return jm_err_set(err, JM_EUSAGE,
+			"'%.40s' is no objective of a report; write slowdown:5%%, energy, edp, "
+			"ed2p, eds:2 or power:2000W.",
+			text);
+	o->rule = of_kind[objective.kind];
+	o->rule_number = objective.number;
+	if (o->rule == JM_RULE_SLOWDOWN)
+		o->max_slowdown = 100 * objective.number;
+	return o->rule == JM_RULE_EDS ? add_k(objective.number, o, err) : 0;
+}
+
+int jm_rule_metric(const struct jm_grouping *g)
+{
+	int k = 0;
+
+	switch (g->options.rule) {
+	case JM_RULE_ENERGY:
+		return JM_M_JOULES_ITEM;
+	case JM_RULE_EDP:
+		return JM_M_EDP;
+	case JM_RULE_ED2P:
+		return JM_M_ED2P;
+	case JM_RULE_POWER:
+		return JM_M_THROUGHPUT;
+	case JM_RULE_EDS:
+		while (k < g->options.n_k - 1 && g->options.k[k] != g->options.rule_number)
+			k++;
+		return JM_M_EDS + k;
+	default:
+		return JM_M_GAIN;
+	}
+}
+
+void jm_rule_text(const struct jm_grouping *g, char *out, size_t size)
+{
+	switch (g->options.rule) {
+	case JM_RULE_ENERGY:
+		snprintf(out, size, "least energy per item, at any speed");
+		break;
+	case JM_RULE_EDP:
+		snprintf(out, size, "least energy delay product (EDP)");
+		break;
+	case JM_RULE_ED2P:
+		snprintf(out, size, "least energy delay² product (ED2P)");
+		break;
+	case JM_RULE_EDS:
+		snprintf(out, size, "lowest Energy Delay Sum with k = %g", g->options.rule_number);
+		break;
+	case JM_RULE_POWER:
+		snprintf(out, size, "highest throughput within a mean power of %g W",
+			g->options.rule_number);
+		break;
+	default:
+		snprintf(out, size, "least energy while at most %g %% slower than the reference",
+			jm_rule_slowdown(g));
+	}
+}
+
+void jm_rule_brief(const struct jm_grouping *g, char *out, size_t size)
+{
+	switch (g->options.rule) {
+	case JM_RULE_ENERGY:
+		snprintf(out, size, "least energy");
+		break;
+	case JM_RULE_EDP:
+		snprintf(out, size, "least EDP");
+		break;
+	case JM_RULE_ED2P:
+		snprintf(out, size, "least ED2P");
+		break;
+	case JM_RULE_EDS:
+		snprintf(out, size, "lowest EDS k=%g", g->options.rule_number);
+		break;
+	case JM_RULE_POWER:
+		snprintf(out, size, "≤ %g W", g->options.rule_number);
+		break;
+	default:
+		snprintf(out, size, "≤ %g %% slower", jm_rule_slowdown(g));
+	}
+}

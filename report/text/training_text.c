@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "training_text.h"
+
+#include "report/format/text.h"
+#include "base/text/json.h"
+
+#include <math.h>
+
+static void add_top1(const json_t *record, char *out, size_t size)
+{
+	const json_t *all = json_object_get(record, "evaluations");
+	const json_t *last = json_array_get(all, json_array_size(all) - 1);
+
+	if (!isfinite(jm_json_real_of(last, "right")))
+		return;
+	jm_text_format(out, size,
+		"Top-1 %.2f %% (%.0f of %.0f held-out pictures right) after step %.0f.",
+		100 * jm_json_real_of(last, "accuracy"), jm_json_real_of(last, "right"),
+		jm_json_real_of(last, "samples"), jm_json_real_of(last, "step"));
+}
+
+/* "A top1 of 0.98 was reached after 3 epochs (45 steps), 12.3 s and 345 J." */
+static void add_until(const json_t *record, char *out, size_t size)
+{
+	const json_t *until = json_object_get(record, "until");
+	double epochs = jm_json_real_of(until, "epochs"), joules = jm_json_real_of(until, "joules");
+	char text[200], passes[40] = "", energy[40] = "an unknown energy";
+
+	if (!json_is_object(until))
+		return;
+	if (isfinite(epochs))
+		jm_text_format(passes, sizeof(passes), "%.4g epochs, ", epochs);
+	if (isfinite(joules))
+		jm_text_format(energy, sizeof(energy), "%.4g J", joules);
+	if (json_is_true(json_object_get(until, "reached")))
+		jm_text_format(text, sizeof(text),
+			"A %s of %g was reached after %s%.0f steps, %.4g s and %s.",
+			jm_json_text(until, "figure"), jm_json_real_of(until, "target"), passes,
+			jm_json_real_of(until, "steps"), jm_json_real_of(until, "seconds"), energy);
+	else
+		jm_text_format(text, sizeof(text), "A %s of %g was not reached.",
+			jm_json_text(until, "figure"), jm_json_real_of(until, "target"));
+	jm_text_append(out, size, " ", text);
+}
+
+static void add_loading(const json_t *record, char *out, size_t size)
+{
+	const json_t *data = json_object_get(record, "data");
+	double per_s = jm_json_real_of(data, "load_per_s");
+	char text[280], number[40], rate[80] = "";
+
+	if (!data)
+		return;
+	if (!isnan(per_s)) {
+		jm_text_format(number, sizeof(number), "%.0f", per_s);
+		jm_text_apart(number, sizeof(number));
+		jm_text_format(rate, sizeof(rate), " (%s/s by all of them)", number);
+	}
+	jm_text_format(text, sizeof(text),
+		"%.0f pictures were read in %.3g s of %.0f thread(s)%s, %.0f files could not be "
+		"read; steps waited %.3g s for pictures.",
+		jm_json_real_of(data, "decoded"), jm_json_real_of(data, "decode_s"),
+		jm_json_real_of(data, "threads"), rate, jm_json_real_of(data, "corrupt"),
+		jm_json_real_of(data, "wait_s"));
+	jm_text_append(out, size, " ", text);
+}
+
+void jm_text_learnt(const json_t *record, char *out, size_t size)
+{
+	*out = '\0';
+	add_top1(record, out, size);
+	add_until(record, out, size);
+	add_loading(record, out, size);
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "request_load.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text/json.h"
+#include "engine/graph/rng.h"
+#include "workloads/parts/work_output.h"
+
+/* counters of a request's random numbers; see arrivals.c */
+#define OF_PROMPT 2
+#define OF_REST	  UINT64_MAX
+
+const char *const jm_arrival_names[] = {"all", "single", "closed", "poisson", "file", NULL};
+const char *const jm_rate_words[] = {"max", NULL};
+
+/* --rate max: until it is found, the rate is any. */
+static int check_search(struct jm_load *l, const struct jm_work *work, struct jm_err *err)
+{
+	const char *text = jm_values_text(work->options, "rate");
+
+	l->finds_rate = text && !strcmp(text, "max");
+	if (!l->finds_rate)
+		return 0;
+	l->arrivals.rate = 1;
+	if (isnan(l->answers.ttft) && isnan(l->answers.tpot))
+		return jm_err_set(err, JM_EUSAGE,
+			"--rate max looks for the highest rate within bounds; give --ttft, --tpot "
+			"or both.");
+	return 0;
+}
+
+int jm_load_open(struct jm_load *l, const struct jm_work *work, bool text, struct jm_err *err)
+{
+	struct jm_arrivals *a = &l->arrivals;
+	int code = jm_arrivals_range(l->input_text, "input-tokens", &a->input, err);
+
+	a->seed = work->seed;
+	l->own_prompts = text;
+	l->answers.timed = jm_arrivals_timed(a);
+	if (!code)
+		code = jm_arrivals_range(l->output_text, "output-tokens", &a->output, err);
+	if (!code && l->lengths && text)
+		code = jm_err_set(err, JM_EUSAGE,
+			"--lengths and --text both say how long prompts are; omit one of them.");
+	if (!code && l->lengths)
+		code = jm_arrivals_read(a, l->lengths, err);
+	if (!code)
+		code = check_search(l, work, err);
+	if (!code)
+		code = jm_arrivals_check(a, err);
+	return code || !l->csv ? code : jm_work_output(work, l->csv, l->csv_name, err);
+}
+
+bool jm_load_is_default(const struct jm_values *options, const char *name)
+{
+	const struct jm_value *value = jm_values_get(options, name);
+	const char *fallback = value->option->fallback;
+
+	return !value->text || (fallback && !strcmp(value->text, fallback));
+}
+
+void jm_load_close(struct jm_load *l)
+{
+	jm_arrivals_close(&l->arrivals);
+	jm_answers_close(&l->answers);
+}
+
+/* The first requests of closed arrivals are as if each had been under way for a while, so that
+ * answers of one length do not end together. */
+static bool is_under_way(const struct jm_load *l, int number)
+{
+	return l->arrivals.kind == ARRIVE_CLOSED && number < l->answers.running &&
+	       !l->own_prompts && !l->arrivals.row;
+}
+
+static struct jm_answer request(const struct jm_load *l, int64_t arrived)
+{
+	struct jm_answer ret = {.arrived = arrived};
+	int number = l->answers.n;
+
+	jm_arrivals_length(&l->arrivals, number, &ret.input, &ret.output);
+	if (is_under_way(l, number))
+		ret.output = 1 + (int)(jm_rng(jm_rng(l->arrivals.seed, (uint64_t)number), OF_REST) %
+					 (uint64_t)ret.output);
+	return ret;
+}
+
+int32_t jm_load_token(const struct jm_load *l, int number, int position, int64_t vocab)
+{
+	uint64_t seed = jm_rng(l->arrivals.seed, (uint64_t)number);
+
+	return (int32_t)(jm_rng(seed, OF_PROMPT + (uint64_t)position) % (uint64_t)vocab);
+}
+
+int64_t jm_load_next_ns(const struct jm_load *l)
+{
+	return jm_arrivals_timed(&l->arrivals) && l->begin_ns
+		       ? l->begin_ns + (int64_t)llround(l->arrivals.at_s * 1e9)
+		       : INT64_MAX;
+}
+
+/* A time that was missed stays what it was. */
+static bool next_in_time(struct jm_load *l, int64_t now_ns, struct jm_answer *ret)
+{
+	int64_t at = jm_load_next_ns(l);
+
+	if (at > now_ns)
+		return false;
+	*ret = request(l, at);
+	l->arrivals.next++;
+	jm_arrivals_plan(&l->arrivals);
+	return true;
+}
+
+bool jm_load_next(struct jm_load *l, int64_t now_ns, int unfinished, struct jm_answer *ret)
+{
+	if (!l->begin_ns) {
+		l->begin_ns = now_ns;
+		jm_arrivals_plan(&l->arrivals);
+	}
+	if (l->most && l->answers.n >= l->most)
+		return false;
+	if (jm_arrivals_timed(&l->arrivals))
+		return next_in_time(l, now_ns, ret);
+	if (l->arrivals.kind == ARRIVE_CLOSED)
+		l->together = unfinished < l->answers.running;
+	else if (!unfinished)
+		l->together = l->arrivals.kind == ARRIVE_ALL ? l->requests : 1;
+	if (!l->together)
+		return false;
+	l->together--;
+	*ret = request(l, now_ns);
+	return true;
+}
+
+void jm_load_restart(struct jm_load *l, double rate, int most)
+{
+	struct jm_answers *a = &l->answers;
+
+	jm_answers_close(a);
+	*a = (struct jm_answers){
+		.running = a->running, .timed = a->timed, .ttft = a->ttft, .tpot = a->tpot};
+	l->arrivals.rate = rate;
+	l->arrivals.next = 0;
+	l->arrivals.at_s = 0;
+	l->begin_ns = 0;
+	l->most = most;
+}
+
+json_t *jm_load_search_json(const struct jm_load *l)
+{
+	const struct jm_rate_found *f = &l->found;
+
+	if (!f->trials)
+		return json_null();
+	return json_pack("{s:f, s:o, s:i}", "kept", f->kept, "broken", jm_json_number(f->broken),
+		"trials", f->trials);
+}
+
+void jm_load_note(const struct jm_load *l, char *out, size_t size)
+{
+	const struct jm_rate_found *f = &l->found;
+
+	*out = '\0';
+	if (!f->trials)
+		return;
+	if (isinf(f->broken))
+		snprintf(out, size, "Each rate up to %.4g requests/s keeps the bounds.", f->kept);
+	else
+		snprintf(out, size,
+			"The highest rate within the bounds is %.4g requests/s (%d trials); %.4g "
+			"breaks them.",
+			f->kept, f->trials, f->broken);
+}
+
+int jm_load_finish(struct jm_load *l, struct jm_work *work, struct jm_err *err)
+{
+	jm_answers_find_window(&l->answers, work->steady_ns);
+	work->window[0] = l->answers.window;
+	return l->csv ? jm_answers_write_csv(&l->answers, l->csv_name, err) : 0;
+}
