@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The contract of all transports: threads act as ranks, each with its own mapping, connections or device; results are
- * compared with sums computed here. The devices are fake ones that work while the host goes on,
- * with a fake NCCL. */
+/* The contract of all transports: threads act as ranks; results are compared with sums computed
+ * here. Devices and NCCL are fake; the devices work while the host goes on. */
 #include "kit/test.h"
 
 #include <pthread.h>
@@ -123,8 +122,7 @@ static int transfer(struct rank *r, const struct jm_comm *c, enum jm_transfer_ki
 	return run(r, c, &t);
 }
 
-/* To the rank after this one, from the one before it; with `chain` the last one sends nothing
- * and the first gets nothing. */
+/* To the next rank, from the one before; with `chain` nothing from the last one to the first. */
 static int pass_on(
 	struct rank *r, const struct jm_comm *c, const float *from, float *to, bool chain)
 {
@@ -320,8 +318,7 @@ static void run_gang(const char *transport, int world, size_t n)
 	gang_done(&g);
 }
 
-/* Below, at and above the sizes of a piece (65536 f32, and 262144 of net), with rests that fill
- * no vector. */
+/* Below, at and above the sizes of a piece (65536 f32; net: 262144); rests fill no vector. */
 static void transfers_are_what_they_say(void **transport)
 {
 	static const size_t counts[] = {0, 1, 9, 65536, 65537, 200003, 600001};
