@@ -2,10 +2,11 @@
 """Workloads of a few nodes: their counts, their verification, and the detection of a wrong result."""
 import os
 import pathlib
+import subprocess
 
 import pytest
 
-from jm import jm, sentence
+from jm import BIN, jm, sentence
 from runs import FAILED, one
 
 BUILD = pathlib.Path(os.environ["JM_BUILD"])
@@ -38,6 +39,18 @@ def test_gemm_is_verified(device, precision, data):
     r = gemm("--device", device, "--precision", precision, "--data", data, "--products", "2")
     assert r["status"] == "ok" and r["verified"] is True
     assert (r["unit"], r["items"], r["steps"]) == ("product", 6, 3)
+
+
+@pytest.mark.parametrize("tasks, policy, warned", [(4, None, True), (1, None, False), (4, "passive", False)])
+def test_a_busy_machine_is_told_of_spinning_threads(tmp_path, tasks, policy, warned):
+    """The tasks are those of a /proc/stat of the test's own; this process is one of them."""
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/stat").write_text(f"cpu 1 1 1 1 1 1 1 1\nprocs_running {tasks}\n")
+    env = {key: value for key, value in os.environ.items() if key not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    env |= {"JM_ROOT": str(tmp_path), "JM_STATE": str(tmp_path / "state")} | ({"OMP_WAIT_POLICY": policy} if policy else {})
+    done = subprocess.run([BIN, "run", "gemm", "--m", "8", "--n", "8", "--k", "8", "--device", "cpu", "--steps", "1", "--warmup", "0",
+                           "--source", "null"], env=env, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0 and ("(3 tasks run)" in done.stderr and "OMP_WAIT_POLICY=passive" in done.stderr) == warned, done.stderr
 
 
 def test_gemm_counts_multiplications():

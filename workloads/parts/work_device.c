@@ -4,12 +4,18 @@
 #include "engine/device/backend_clock.h"
 
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "engine/check/selftest.h"
 #include "engine/graph/tensor.h"
+
+#define LOOKS		 5 /* at what runs on the processors */
+#define BETWEEN_LOOKS_NS 2000000L
 
 static int clock_of(const void *arg, struct jm_work_time *ret, struct jm_err *err)
 {
@@ -58,6 +64,46 @@ void jm_work_device_note(struct jm_work *work, const struct jm_device *d, enum j
 			used ? " " : "", d->props.name, jm_dtype_name(type));
 }
 
+/* Tasks that run or wait for a processor, without this one; -1 = unknown. */
+static long others_running(const char *root)
+{
+	char path[300], line[256];
+	long running = -1;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/proc/stat", root);
+	file = fopen(path, "re");
+	while (file && running < 0 && fgets(line, sizeof(line), file))
+		if (!strncmp(line, "procs_running ", 14))
+			running = strtol(line + 14, NULL, 10) - 1;
+	if (file)
+		fclose(file);
+	return running;
+}
+
+/* Threads of OpenMP spin where they wait for each other, and so keep the processors from the one
+ * that they wait for if there are fewer processors than tasks. */
+static void warn_of_spinning(const struct jm_work *work)
+{
+	long fewest = LONG_MAX;
+
+	if (work->rank || strncmp(work->device, "cpu", 3) != 0 ||
+		secure_getenv("OMP_WAIT_POLICY") || secure_getenv("GOMP_SPINCOUNT"))
+		return;
+	for (int i = 0; i < LOOKS && fewest > 0; i++) {
+		long running = others_running(work->ctx->root);
+
+		fewest = running < fewest ? running : fewest;
+		nanosleep(&(struct timespec){.tv_nsec = BETWEEN_LOOKS_NS}, NULL);
+	}
+	if (fewest > 0)
+		jm_log(work->ctx, JM_WARNING,
+			"Other processes use the processors (%ld tasks run). This run can then be "
+			"many times slower, because its threads spin while they wait for each "
+			"other; OMP_WAIT_POLICY=passive in the environment prevents that.",
+			fewest);
+}
+
 int jm_work_device_open(
 	struct jm_work *work, int threads, struct jm_device *ret, struct jm_err *err)
 {
@@ -69,6 +115,8 @@ int jm_work_device_open(
 		code = take_share(work, ret, err);
 	}
 	work->own.unusable = code;
+	if (!code)
+		warn_of_spinning(work);
 	return code;
 }
 
