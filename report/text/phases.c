@@ -5,6 +5,7 @@
 #include "report/format/text.h"
 #include "result/metric.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +98,14 @@ static int compare_begin(const void *pa, const void *pb)
 	return a < b ? -1 : 1;
 }
 
+/* What is left after the last line of a command that ended with it. */
+static bool is_empty(const json_t *phase)
+{
+	const struct row row = row_of(phase);
+
+	return !(row.seconds > 0 || isnan(row.seconds)) && !(row.items > 0);
+}
+
 /* All rows; NULL: no memory. */
 static struct row *make_rows(const json_t *record, bool devices, int *ret_n)
 {
@@ -112,6 +121,8 @@ static struct row *make_rows(const json_t *record, bool devices, int *ret_n)
 	{
 		if (!rows)
 			break;
+		if (is_empty(phase))
+			continue;
 		if (!devices)
 			rows[n++] = total_row(phase, origin);
 		json_array_foreach(json_object_get(phase, "meters"), k, meter)
@@ -140,24 +151,48 @@ static double column_factor(
 	return jm_text_prefix(unit, largest, ret_prefix);
 }
 
+#define PLACES_APART 2
+
+/* The decimals of a column, so that no row loses a digit that is known; rows that differ by more
+ * than two would get digits that mean nothing. */
+static int column_places(const struct row *rows, int n, double factor, bool per_item)
+{
+	int most = JM_NO_PLACES, least = INT_MAX;
+
+	for (int i = 0; i < n; i++) {
+		double by = per_item ? factor * rows[i].items : factor;
+		int places = jm_text_places(INT_MAX, rows[i].joules / by, rows[i].error / by);
+
+		if (places == JM_NO_PLACES)
+			continue;
+		most = places > most ? places : most;
+		least = places < least ? places : least;
+	}
+	return most == JM_NO_PLACES || most - least > PLACES_APART ? JM_NO_PLACES : most;
+}
+
 static int put_text(
 	struct jm_grid *grid, int row, int *column, const char *text, struct jm_err *err)
 {
 	return jm_grid_set(grid, row, (*column)++, err, "%s", text);
 }
 
-static int put_number(
-	struct jm_grid *grid, int row, int *column, double value, double error, struct jm_err *err)
+static int put_number(struct jm_grid *grid, int row, int *column, int places, double value,
+	double error, struct jm_err *err)
 {
 	char text[80];
 
-	jm_text_estimate(value, error, text, sizeof(text));
+	if (places == JM_NO_PLACES || isnan(error))
+		jm_text_estimate(value, error, text, sizeof(text));
+	else
+		jm_text_estimate_at(places, value, error, text, sizeof(text));
 	return put_text(grid, row, column, text, err);
 }
 
 struct units {
 	const char *item, *prefix, *item_prefix;
 	double factor, item_factor;
+	int places, item_places; /* JM_NO_PLACES: each row has its own */
 	bool devices, items, settings;
 };
 
@@ -197,16 +232,17 @@ static int put_row(struct jm_grid *grid, int at, const struct row *row, const st
 	jm_phases_settings(row->phase, settings, sizeof(settings));
 	if (!rc && u->settings)
 		rc = put_text(grid, at, &column, *settings ? settings : "-", err);
-	rc = rc ? rc : put_number(grid, at, &column, row->seconds, NAN, err);
+	rc = rc ? rc : put_number(grid, at, &column, JM_NO_PLACES, row->seconds, NAN, err);
 	rc = rc ? rc
-		: put_number(
-			  grid, at, &column, row->joules / u->factor, row->error / u->factor, err);
-	rc = rc ? rc : put_number(grid, at, &column, row->watts, NAN, err);
+		: put_number(grid, at, &column, u->places, row->joules / u->factor,
+			  row->error / u->factor, err);
+	rc = rc ? rc : put_number(grid, at, &column, JM_NO_PLACES, row->watts, NAN, err);
 	if (!rc && u->items)
 		rc = put_text(grid, at, &column, items, err);
-	return rc || !u->items ? rc
-			       : put_number(grid, at, &column, per_item / u->item_factor,
-					 row->error / row->items / u->item_factor, err);
+	return rc || !u->items
+		       ? rc
+		       : put_number(grid, at, &column, u->item_places, per_item / u->item_factor,
+				 row->error / row->items / u->item_factor, err);
 }
 
 static int fill(
@@ -239,6 +275,8 @@ int jm_phases_grid(const json_t *record, bool devices, const char *item, struct 
 	}
 	u.factor = column_factor(rows, n, "J", false, &u.prefix);
 	u.item_factor = column_factor(rows, n, "J", true, &u.item_prefix);
+	u.places = column_places(rows, n, u.factor, false);
+	u.item_places = column_places(rows, n, u.item_factor, true);
 	rc = jm_grid_new(&grid, n, 4 + devices + u.settings + 2 * u.items, err);
 	if (!rc) {
 		rc = fill(&grid, rows, &u, err);

@@ -80,8 +80,9 @@ void jm_output_phases_end(struct jm_output_phases *p, int64_t t_ns, const char *
 	if (!p->scan)
 		return;
 	jm_scan_end(p->scan, t_ns, on_line, p);
+	/* its last line may have been read after it ended */
 	if (p->phase >= 0)
-		jm_session_end(p->session, p->phase, t_ns);
+		jm_session_end(p->session, p->phase, t_ns > p->t_ns ? t_ns : p->t_ns);
 	p->phase = -1;
 	if (jm_scan_limited(p->scan))
 		jm_log(p->ctx, JM_WARNING,

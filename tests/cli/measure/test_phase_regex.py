@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """measure --phase-regex: phases of what a program prints, without a change of the program."""
 import json
+import re
 
 import pytest
 
@@ -87,3 +88,12 @@ def test_marks_and_lines_are_phases_side_by_side(tmp_path):
 def test_what_does_not_go_together(args):
     done = jm("measure", "--source", "null", *args)
     assert done.returncode == USAGE and sentence(done)
+
+
+def test_a_column_of_joules_has_one_number_of_decimals():
+    """Rows whose doubt is of like size; a command that ends with its last line has no rest."""
+    found, done = phases_of("for e in 1 2; do sleep 0.3; echo epoch $e; done", "--phase-regex", r"epoch (\d+)", "--phase-at", "end")
+    table = done.stderr[done.stderr.index("phase"):]
+    joules = re.findall(r"^ +(?:command|epoch \d|rest) .*? ([\d.]+ ± +[\d.]+)  ", table, re.M)
+    assert len({len(number.strip().partition(".")[2]) for both in joules for number in both.split("±")}) == 1 and len(joules) >= 3, table
+    assert all(seconds >= 0 for _, seconds, _ in found) and " -0" not in table, table
