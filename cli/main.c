@@ -58,6 +58,19 @@ static struct jm_values *table_of(struct jm_cli *cli, const char *name)
 		       : &cli->values;
 }
 
+/* Is this a choice of the command's --format, as in 'watch --json'? */
+static bool is_format(const struct jm_cli *cli, const char *name)
+{
+	const struct jm_option *o = cli->cmd->options;
+
+	while (o && o->name && strcmp(o->name, "format") != 0)
+		o++;
+	for (const char *const *word = o && o->name ? o->choices : NULL; word && *word; word++)
+		if (!strcmp(*word, name))
+			return true;
+	return false;
+}
+
 static int unknown_option(struct jm_cli *cli, const char *name)
 {
 	const struct jm_values *tables[] = {&cli->values, &cli->common};
@@ -68,6 +81,9 @@ static int unknown_option(struct jm_cli *cli, const char *name)
 		if (!strcmp(f->name, name))
 			return jm_err_set(&cli->err, JM_EUSAGE, "--%s has another name now: %s.",
 				name, f->instead);
+	if (is_format(cli, name))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"There is no option --%s; write --format %s.", name, name);
 	for (size_t t = 0; t < 2; t++)
 		for (int i = 0; i < tables[t]->n && n < sizeof(names) / sizeof(names[0]); i++)
 			names[n++] = tables[t]->value[i].option->name;

@@ -7,7 +7,7 @@
 # prints: --- jpwr
 # prints: pynvml:1 +0\.[0-9]+
 # prints: --- perf stat
-# prints: 95 %\s+interval over\s+3 runs
+# prints: one run +mean ± sd
 # prints: --- nvidia-smi
 # prints: HBM3 +300 W +300 W +200 W(.*\n)*gpu.power +GPU 0 NVIDIA H100 80GB HBM3 +700 W +700 W
 # prints: --- Zeus
@@ -25,7 +25,7 @@ trap 'rm -rf "$work"' EXIT
 echo "--- jpwr --methods pynvml --df-out out --df-filetype csv ./train"
 "$jm" jpwr --methods pynvml --df-out "$work/out" --df-filetype csv $train
 echo "--- perf stat -r 3 ./train"
-"$jm" run --source nvml --repeat 3 --quiet -- $train
+"$jm" measure --source nvml --repeat 3 $train 2>&1
 echo "--- nvidia-smi -pl 300; ./train; nvidia-smi -pl 700"
 "$jm" set gpu.power=300W -- "$jm" get
 "$jm" get

@@ -125,6 +125,7 @@ static void put_repeats(const struct jm_measure_text *t, const json_t *record)
 	const json_t *repeats = json_object_get(record, "repeats"), *energy;
 	bool one = json_array_size(json_object_get(repeats, "commands")) == 1;
 	int groups = (int)jm_json_real_of(repeats, "groups");
+	int runs = (int)jm_json_real_of(repeats, "runs");
 	char text[300], joules[80];
 	size_t i;
 
@@ -137,10 +138,10 @@ static void put_repeats(const struct jm_measure_text *t, const json_t *record)
 			error = jm_json_real_of(energy, "error_spread_joules");
 		jm_text_quantity(
 			jm_json_real_of(energy, "joules"), error, "J", joules, sizeof(joules));
-		snprintf(text, sizeof(text), "%s%s, %s: %d runs in %d %s, over %.0f refreshes",
+		snprintf(text, sizeof(text), "%s%s, %s: %d %s in %d %s, over %.0f refreshes",
 			joules, spread && !isnan(error) ? " (spread only)" : "",
-			jm_json_text(energy, "origin"), (int)jm_json_real_of(repeats, "runs"),
-			groups, groups > 1 ? "groups with shifted starts" : "group",
+			jm_json_text(energy, "origin"), runs, runs == 1 ? "run" : "runs", groups,
+			groups > 1 ? "groups with shifted starts" : "group",
 			floor(jm_json_real_of(repeats, "seconds") /
 				jm_json_real_of(repeats, "refresh_s")));
 		jm_measure_line(t, i ? "" : "One run", text);

@@ -56,7 +56,10 @@ static void put_command(FILE *out, int width, const json_t *command, size_t at, 
 	fputs("\n", out);
 	if (!alone)
 		jm_text_wrap(out, text, 2, 4, width);
-	if (failed)
+	if (failed && runs == failed)
+		snprintf(text, sizeof(text), "%d %s, which failed", runs,
+			runs == 1 ? "run" : "runs");
+	else if (failed)
 		snprintf(text, sizeof(text),
 			"%d runs, of which %d failed; mean, spread and range of %d", runs, failed,
 			(int)jm_json_real_of(command, "counted"));

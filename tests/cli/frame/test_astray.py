@@ -24,6 +24,12 @@ def test_a_short_option_is_told_in_full(words, meant):
     assert f"did you mean {meant}" in sentence(jm(*words), USAGE)
 
 
+@pytest.mark.parametrize("words", [["watch", "--json"], ["watch", "--csv"], ["report", "--json", "a.db"], ["query", "--csv", "a.db"]])
+def test_a_format_is_told_by_its_option(words):
+    """Where a command has no option of that name, its --format has that choice."""
+    assert f"write --format {words[1][2:]}." in sentence(jm(*words), USAGE)
+
+
 def test_a_short_option_of_no_letter():
     said = sentence(jm("measure", "-z", "true"), USAGE)
     assert "did you mean" not in said and said.rstrip().endswith("not '-z'.")

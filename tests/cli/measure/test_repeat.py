@@ -135,6 +135,7 @@ def test_a_failure_ends_it_or_is_counted(tmp_path, options, runs, status):
     record = json.loads(done.stdout)["repeats"]
     first = record["commands"][0]
     assert (first["runs"], first["failed"]) == (runs, runs) and done.returncode == status
+    assert f"\n  {runs} {'run' if runs == 1 else 'runs'}, which failed\n" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("options, says", [
