@@ -19,6 +19,8 @@
 
 /* What transformers and diffusers call the weights in a folder. */
 static const char *const names[] = {"model", "diffusion_pytorch_model"};
+/* The folders of a pipeline of diffusers that hold weights of a training. */
+static const char *const parts[] = {"unet", "vae", "text_encoder"};
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
@@ -298,16 +300,11 @@ static int open_single(const char *path, struct jm_safetensors *s, struct jm_err
 	return code ? code : sort_names(s, err);
 }
 
-static int open_any(const char *path, struct jm_safetensors *s, struct jm_err *err)
+/* The folder of one network; JM_ENOENT: it has no weights. */
+static int open_folder(const char *path, struct jm_safetensors *s, struct jm_err *err)
 {
 	char file[PATH_MAX];
 
-	if (strlen(path) + sizeof("/diffusion_pytorch_model" INDEX) > sizeof(file))
-		return jm_err_set(err, JM_EUSAGE, "The name %.60s... is too long.", path);
-	if (ends_in(path, ".index.json"))
-		return open_index(path, s, err);
-	if (!is_folder(path))
-		return open_single(path, s, err);
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		snprintf(file, sizeof(file), "%s/%s" INDEX, path, names[i]);
 		if (!access(file, F_OK))
@@ -320,6 +317,96 @@ static int open_any(const char *path, struct jm_safetensors *s, struct jm_err *e
 		"Folder %s has no weights: neither model.safetensors nor "
 		"model.safetensors.index.json; name a .safetensors file.",
 		path);
+}
+
+/* Puts "PART/" in front of the names. */
+static int name_part(struct jm_safetensors *p, const char *part, struct jm_err *err)
+{
+	size_t size = 1, at = 0;
+	char *room;
+
+	for (int i = 0; i < p->n; i++)
+		size += strlen(part) + strlen(p->tensor[i].name) + 2;
+	room = malloc(size);
+	if (!room)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the names of weights.");
+	for (int i = 0; i < p->n; i++) {
+		int n = snprintf(room + at, size - at, "%s/%s", part, p->tensor[i].name);
+
+		p->tensor[i].name = room + at;
+		at += (size_t)n + 1;
+	}
+	p->file[0].names = room;
+	return 0;
+}
+
+/* Moves the files and tensors of p to s. */
+static int move(struct jm_safetensors *p, struct jm_safetensors *s, struct jm_err *err)
+{
+	struct jm_safetensors_file *file =
+		realloc(s->file, (size_t)(s->n_files + p->n_files) * sizeof(*file));
+	struct jm_safetensor *tensor =
+		realloc(s->tensor, ((size_t)s->n + (size_t)p->n + 1) * sizeof(*tensor));
+
+	s->file = file ? file : s->file;
+	s->tensor = tensor ? tensor : s->tensor;
+	if (!file || !tensor)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for weights %s.", s->path);
+	for (int i = 0; i < p->n; i++) {
+		s->tensor[s->n] = p->tensor[i];
+		s->tensor[s->n++].file += s->n_files;
+	}
+	memcpy(s->file + s->n_files, p->file, (size_t)p->n_files * sizeof(*p->file));
+	s->n_files += p->n_files;
+	p->n_files = 0;
+	return 0;
+}
+
+static int open_part(
+	const char *path, const char *part, struct jm_safetensors *s, struct jm_err *err)
+{
+	struct jm_safetensors p = {.path = strdup(path)};
+	int code = p.path ? open_folder(path, &p, err)
+			  : jm_err_set(err, JM_ENOMEM, "Out of memory for weights %s.", path);
+
+	if (!code)
+		code = name_part(&p, part, err);
+	if (!code)
+		code = move(&p, s, err);
+	jm_safetensors_close(&p);
+	return code;
+}
+
+static int open_parts(const char *path, struct jm_safetensors *s, struct jm_err *err)
+{
+	char folder[PATH_MAX];
+	int code = 0;
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts) && !code; i++) {
+		snprintf(folder, sizeof(folder), "%s/%s", path, parts[i]);
+		if (is_folder(folder))
+			code = open_part(folder, parts[i], s, err);
+	}
+	return code ? code : sort_names(s, err);
+}
+
+static bool has_parts(const char *path)
+{
+	char folder[PATH_MAX];
+
+	snprintf(folder, sizeof(folder), "%s/%s", path, parts[0]);
+	return is_folder(folder);
+}
+
+static int open_any(const char *path, struct jm_safetensors *s, struct jm_err *err)
+{
+	if (strlen(path) + sizeof("/text_encoder/diffusion_pytorch_model" INDEX) > PATH_MAX)
+		return jm_err_set(err, JM_EUSAGE, "The name %.60s... is too long.", path);
+	if (ends_in(path, ".index.json"))
+		return open_index(path, s, err);
+	if (!is_folder(path))
+		return open_single(path, s, err);
+	return has_parts(path) ? open_parts(path, s, err) : open_folder(path, s, err);
 }
 
 int jm_safetensors_open(const char *path, struct jm_safetensors *ret, struct jm_err *err)
@@ -341,6 +428,7 @@ void jm_safetensors_close(struct jm_safetensors *s)
 		close(s->file[i].fd);
 		free(s->file[i].path);
 		json_decref(s->file[i].header);
+		free(s->file[i].names);
 	}
 	free(s->file);
 	free(s->tensor);

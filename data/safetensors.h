@@ -5,7 +5,9 @@
  * "data_offsets": [0, 24]}, ...}, then the bytes of all tensors, row by row, without gap or overlap
  * to the end of the file. One file, or a folder as Hugging Face lays it out: model.safetensors, or
  * model.safetensors.index.json that names the shard of each tensor; diffusers has
- * diffusion_pytorch_model in place of model.
+ * diffusion_pytorch_model in place of model. A folder of a diffusers pipeline has the networks in
+ * folders unet, vae and text_encoder, whose names and a '/' stand in front of those of their
+ * tensors.
  */
 #ifndef JM_SAFETENSORS_H
 #define JM_SAFETENSORS_H

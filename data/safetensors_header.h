@@ -50,6 +50,7 @@ struct jm_safetensors_file {
 	int fd;
 	uint64_t bytes;
 	json_t *header; /* has the names */
+	char *names;	/* of a part, with the name of its folder in front; NULL = there are none */
 };
 
 /* Zeroed = nothing is open. */

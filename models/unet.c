@@ -9,7 +9,7 @@
  * 2202.00512). Start values: LeCun et al.; no layer starts at zero, so that every gradient is alive
  * from the first step on.
  */
-#include "engine/graph/model.h"
+#include "unet.h"
 #include "transformer.h"
 #include "engine/graph/layer.h"
 #include "engine/graph/layer_image.h"
@@ -31,23 +31,12 @@
 	"arXiv 2112.10752, Stability-AI/stablediffusion "                                          \
 	"configs/stable-diffusion/v2-inference.yaml"
 
+const char *const jm_unet_goals[] = {"epsilon", "v", NULL};
 static const int times[LEVELS] = {1, 2, 4, 4};
 
-static const char *const goals[] = {"epsilon", "v", NULL};
 static const struct jm_option options[] = {
-	JM_MODEL_INT("hidden", 1000000, "channels of the first level"),
-	JM_MODEL_INT("layers", LAYERS_MOST, "residual blocks of a level on the way down"),
-	JM_MODEL_INT("head-width", 100000, "width of an attention head"),
-	JM_MODEL_INT("norm-groups", 1000000, "groups of channels that are normalised together"),
+	JM_UNET_OPTIONS,
 	JM_MODEL_INT("latent", 100000, "height and width of a latent: an eighth of the picture's"),
-	JM_MODEL_INT("latent-channels", 10000, "channels of a latent"),
-	JM_MODEL_INT("caption", 1000000, "tokens of a caption"),
-	JM_MODEL_INT("caption-width", 1000000, "width of a token's state in the text encoder"),
-	JM_MODEL_INT("noise-steps", 1000000, "steps from a sample to noise"),
-	{.name = "predict",
-		.type = JM_CHOICE,
-		.choices = goals,
-		.help = "what the network learns: epsilon (the noise) or v"},
 	{0},
 };
 
@@ -61,7 +50,7 @@ static const struct jm_preset presets[] = {
 
 struct unet {
 	struct jm_graph *g;
-	int64_t hidden, layers, head, latent, latent_channels;
+	int64_t hidden, layers, head, latent_channels;
 	int groups;
 	struct jm_tensor *wave, *caption;
 	/* what the way up reads again, last in first out; channels also after an error */
@@ -69,28 +58,34 @@ struct unet {
 	int n_skips;
 };
 
-static int unet_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
+int jm_unet_complete(struct jm_values *v, struct jm_err *err)
 {
 	static const struct {
 		const char *name;
 		int64_t value;
-	} dims[] = {{"layers", 2}, {"head-width", 64}, {"norm-groups", 32}, {"latent", 64},
-		{"latent-channels", 4}, {"caption", 77}, {"caption-width", 1024},
-		{"noise-steps", 1000}};
+	} dims[] = {{"layers", 2}, {"head-width", 64}, {"norm-groups", 32}, {"latent-channels", 4},
+		{"caption", 77}, {"caption-width", 1024}, {"noise-steps", 1000}};
 	int code = 0;
 
-	(void)seq;
 	for (size_t i = 0; i < sizeof(dims) / sizeof(*dims) && !code; i++)
 		code = jm_dim_default(v, dims[i].name, dims[i].value, err);
-	return code || jm_values_text(v, "predict") ? code
-						    : jm_values_set(v, "predict", goals[0], err);
+	return code || jm_values_text(v, "predict")
+		       ? code
+		       : jm_values_set(v, "predict", jm_unet_goals[0], err);
 }
 
-static int unet_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
+static int unet_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
+{
+	int code = jm_unet_complete(v, err);
+
+	(void)seq;
+	return code ? code : jm_dim_default(v, "latent", 64, err);
+}
+
+int jm_unet_check(const struct jm_values *v, int64_t latent, struct jm_err *err)
 {
 	int64_t hidden = jm_dim(v, "hidden"), head = jm_dim(v, "head-width");
-	int64_t groups = jm_dim(v, "norm-groups"), latent = jm_dim(v, "latent");
-	int64_t unit = (int64_t)1 << (LEVELS - 1);
+	int64_t groups = jm_dim(v, "norm-groups"), unit = (int64_t)1 << (LEVELS - 1);
 
 	if (hidden % 2 || hidden % head || hidden % groups)
 		return jm_err_set(err, JM_ERANGE,
@@ -103,8 +98,16 @@ static int unet_default_seq(const struct jm_values *v, int64_t *ret, struct jm_e
 			"is "
 			"a multiple of %lld.",
 			(long long)latent, (long long)latent, LEVELS - 1, (long long)unit);
-	*ret = 1;
 	return 0;
+}
+
+static int unet_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
+{
+	int code = jm_unet_check(v, jm_dim(v, "latent"), err);
+
+	if (!code)
+		*ret = 1;
+	return code;
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -293,31 +296,52 @@ static struct jm_tensor *network(struct unet *u, struct jm_tensor *x, struct jm_
 		u, norm(u, x, true, EPS, "conv_norm_out"), u->latent_channels, 3, 1, "conv_out");
 }
 
-static int unet_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
-	struct jm_tensor **ret_loss, struct jm_err *err)
+struct jm_tensor *jm_unet_loss(struct jm_graph *g, const char *prefix, const struct jm_values *v,
+	struct jm_tensor *x, struct jm_tensor *caption, const struct jm_unet_chance *chance)
 {
 	struct unet u = {.g = g,
 		.hidden = jm_dim(v, "hidden"),
 		.layers = jm_dim(v, "layers"),
 		.head = jm_dim(v, "head-width"),
 		.groups = (int)jm_dim(v, "norm-groups"),
-		.latent = jm_dim(v, "latent"),
-		.latent_channels = jm_dim(v, "latent-channels")};
-	const int64_t image[] = {batch, u.latent_channels, u.latent, u.latent};
-	const int64_t states[] = {batch, jm_dim(v, "caption"), jm_dim(v, "caption-width")};
+		.latent_channels = jm_dim(v, "latent-channels"),
+		.caption = caption};
 	const struct jm_noise how = {.steps = jm_dim(v, "noise-steps"),
 		.first = BETA_FIRST,
 		.last = BETA_LAST,
 		.velocity = jm_values_text(v, "predict")[0] == 'v'};
+	struct jm_tensor *target = NULL;
+
+	x = jm_graph_add_noise(g, x, chance->noise, chance->step, &how, &target);
+	jm_graph_part(g, prefix);
+	x = network(&u, x, chance->step);
+	jm_graph_part(g, "");
+	return jm_graph_mse(g, x, target);
+}
+
+struct jm_unet_chance jm_unet_inputs(
+	struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t latent)
+{
+	const int64_t image[] = {batch, jm_dim(v, "latent-channels"), latent, latent};
+	struct jm_unet_chance c = {.noise = jm_graph_input(g, "noise", g->compute, 4, image)};
+
+	c.step = jm_graph_input(g, "step", JM_I32, 1, &batch);
+	return c;
+}
+
+static int unet_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
+	struct jm_tensor **ret_loss, struct jm_err *err)
+{
+	int64_t side = jm_dim(v, "latent");
+	const int64_t image[] = {batch, jm_dim(v, "latent-channels"), side, side};
+	const int64_t states[] = {batch, jm_dim(v, "caption"), jm_dim(v, "caption-width")};
 	struct jm_tensor *x = jm_graph_input(g, "latent", g->compute, 4, image);
-	struct jm_tensor *noise = jm_graph_input(g, "noise", g->compute, 4, image), *target = NULL;
-	struct jm_tensor *at = jm_graph_input(g, "step", JM_I32, 1, &batch);
+	struct jm_unet_chance chance = jm_unet_inputs(g, v, batch, side);
+	struct jm_tensor *caption = jm_graph_input(g, "caption", g->compute, 3, states);
 
 	(void)seq;
 	(void)err;
-	u.caption = jm_graph_input(g, "caption", g->compute, 3, states);
-	x = jm_graph_add_noise(g, x, noise, at, &how, &target);
-	*ret_loss = jm_graph_mse(g, network(&u, x, at), target);
+	*ret_loss = jm_unet_loss(g, "", v, x, caption, &chance);
 	return 0;
 }
 
@@ -330,7 +354,7 @@ static const struct jm_input inputs[] = {
 };
 
 /* Linear layers on an image of one pixel are filters here and matrices there. */
-static const struct jm_weight_name of_diffusers[] = {
+const struct jm_weight_name jm_unet_names[] = {
 	{.own = "time_embedding.linear_*", .file = "time_embedding.linear_*", .flat = true},
 	{.own = "*.time_emb_proj.*", .file = "*.time_emb_proj.*", .flat = true},
 	{.own = "*.attn1.qkv.weight", .file = "*.attn1.to_q.weight"},
@@ -342,7 +366,7 @@ static const struct jm_weight_name of_diffusers[] = {
 	{0},
 };
 
-static const struct jm_weight_names weights[] = {{.of = "diffusers", .name = of_diffusers}, {0}};
+static const struct jm_weight_names weights[] = {{.of = "diffusers", .name = jm_unet_names}, {0}};
 
 const struct jm_model jm_model_unet = {
 	.name = "unet",

@@ -128,6 +128,7 @@ static const struct {
 	[JM_OP_TOP1] = {FIRST(1), 0, NTH(1)},
 	[JM_OP_MSE] = {FIRST(2), NTH(1), 0},
 	[JM_OP_ADD_NOISE] = {FIRST(2), FIRST(1), NTH(2)},
+	[JM_OP_DRAW_MOMENTS] = {FIRST(2), FIRST(1), 0},
 	[JM_OP_STEP_WAVES] = {0, FIRST(1), NTH(0)},
 	[JM_OP_DFT] = {FIRST(1), FIRST(1), 0},
 	[JM_OP_IDFT] = {FIRST(1), FIRST(1), 0},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Noise of a step, and the number of the step as waves. */
+/* Noise of a step, the number of the step as waves, and samples of moments. */
 #include "engine/graph/noise_schedule.h"
 #include "ref_kernels.h"
 
@@ -18,6 +18,18 @@ void jm_ref_add_noise(const struct jm_node *n, double *const *in, double *const 
 			if (out[1])
 				out[1][i] = n->attr.noise.velocity ? own * e - other * x : e;
 		}
+	}
+}
+
+void jm_ref_draw_moments(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t batch = n->out[0]->dim[0], each = jm_tensor_count(n->out[0]) / batch;
+
+	for (int64_t i = 0; i < batch * each; i++) {
+		const double *mean = in[0] + i / each * 2 * each + i % each;
+		double log_var = fmin(fmax(mean[each], JM_LOG_VAR_LEAST), JM_LOG_VAR_MOST);
+
+		out[0][i] = n->attr.draw.factor * (mean[0] + exp(log_var / 2) * in[1][i]);
 	}
 }
 

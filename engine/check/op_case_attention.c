@@ -45,6 +45,21 @@ static void attention_wide(struct kit *k, const struct types *t, const struct sh
 	attention_of(k, t, &s, s.c, causal);
 }
 
+/* The one head of a picture's encoder, which is frozen. A backend may refuse. */
+static void attention_widest(
+	struct kit *k, const struct types *t, const struct shape *d, bool causal)
+{
+	const int64_t depth = 512, seq = 2 + d->s % 40;
+	struct jm_tensor *qkv = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, seq, 3 * depth));
+	struct jm_tensor *y = backend_result(k, t->c, false, 3, DIMS(d->b, seq, depth));
+	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(d->b, 1, seq), NULL);
+	struct jm_node *n = backend_node(k, JM_OP_ATTENTION, OPS(qkv, qkv, qkv), OPS(y, lse), 0);
+
+	jm_attention_pack(n, 1, 1);
+	n->attr.attention.causal = causal;
+	n->attr.attention.scale = 1 / sqrt((double)depth);
+}
+
 /* Queries, keys and values in separate tensors; in queries heads precede positions. There are two
  * keys at least: the gradient of one is 0, of which no rounding is a share. A backend may
  * refuse. */
@@ -95,6 +110,7 @@ static void rope(struct kit *k, const struct types *t, const struct shape *d, bo
 const struct backend_case backend_attention_cases[] = {
 	{"attention", attention},
 	{"attention-wide", attention_wide},
+	{"attention-widest", attention_widest},
 	{"attention-apart", attention_apart},
 	{"rope", rope},
 	{0},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What networks that remove noise need: noise of a step, its waves, attention to other keys than
- * the own ones; for the comparison of backends with ref. */
+/* What networks that remove noise need: noise of a step, its waves, samples of moments, attention
+ * to other keys than the own ones; for the comparison of backends with ref. */
 #include "engine/graph/layer.h"
 #include "op_case.h"
 
@@ -21,6 +21,18 @@ static void add_noise(struct kit *k, const struct types *t, const struct shape *
 	n->attr.noise.first = 0.00085;
 	n->attr.noise.last = 0.3;
 	n->attr.noise.velocity = d->s % 2;
+}
+
+/* Some logarithms of variances are beyond what counts. */
+static void draw_moments(struct kit *k, const struct types *t, const struct shape *d, bool far)
+{
+	const int64_t dim[] = {d->b, d->c, 3, 2 + d->s % 5}, both[] = {d->b, 2 * d->c, 3, dim[3]};
+	struct jm_tensor *m = kit_normal(k, t->c, 0, far ? 15 : 1, 4, both);
+	struct jm_tensor *e = kit_normal(k, t->c, 0, 1, 4, dim);
+	struct jm_tensor *y = backend_result(k, t->c, false, 4, dim);
+	struct jm_node *n = backend_node(k, JM_OP_DRAW_MOMENTS, OPS(m, e), &y, 0);
+
+	n->attr.draw.factor = 0.18215;
 }
 
 static void step_waves(struct kit *k, const struct types *t, const struct shape *d, bool near)
@@ -67,6 +79,7 @@ static void attention_cross(struct kit *k, const struct types *t, const struct s
 
 const struct backend_case backend_noise_cases[] = {
 	{"add-noise", add_noise},
+	{"draw-moments", draw_moments},
 	{"step-waves", step_waves},
 	{"attention-cross", attention_cross},
 	{0},

@@ -26,15 +26,19 @@ static bool fits(const struct jm_freeze *f, const char *pattern, const char *nam
 	return !fnmatch(pattern, name, 0) || jm_weight_name_fits(f->names, name, pattern);
 }
 
-bool jm_freezes(const struct jm_freeze *f, const char *name)
+static bool fits_one(const struct jm_freeze *f, const char *list, const char *name)
 {
-	const char *list = f->patterns ? f->patterns : "";
 	char pattern[PATTERN_MOST];
 
-	while (next_pattern(&list, pattern))
+	while (list && next_pattern(&list, pattern))
 		if (fits(f, pattern, name))
 			return true;
 	return false;
+}
+
+bool jm_freezes(const struct jm_freeze *f, const char *name)
+{
+	return fits_one(f, f->patterns, name) || fits_one(f, f->always, name);
 }
 
 void jm_freeze_cell(struct jm_graph *g, struct jm_cell *c)

@@ -48,12 +48,19 @@ void jm_graph_free(struct jm_graph *g)
 
 void jm_graph_scope(struct jm_graph *g, const char *fmt, ...)
 {
+	size_t n = (size_t)snprintf(g->scope, sizeof(g->scope), "%s", g->part);
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(g->scope, sizeof(g->scope), fmt, ap);
+	vsnprintf(g->scope + n, sizeof(g->scope) - n, fmt, ap);
 	va_end(ap);
-	g->block = *g->scope ? ++g->n_blocks : 0;
+	g->block = g->scope[n] ? ++g->n_blocks : 0;
+}
+
+void jm_graph_part(struct jm_graph *g, const char *prefix)
+{
+	snprintf(g->part, sizeof(g->part), "%s", prefix);
+	jm_graph_scope(g, "%s", "");
 }
 
 /* Makes room for another pointer in a growing array; false = out of memory. */

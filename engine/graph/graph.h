@@ -88,6 +88,7 @@ struct jm_weight_names;
 /* Which parameters are frozen (freeze.h). */
 struct jm_freeze {
 	const char *patterns; /* of fnmatch, separated by commas; NULL = nothing is frozen */
+	const char *always;   /* the same of the model, whatever the user asks for */
 	/* the patterns fit these names or those of the graph; may be NULL */
 	const struct jm_weight_names *names;
 };
@@ -118,6 +119,7 @@ struct jm_graph {
 	bool wants_top1; /* an evaluation also computes the share of correct answers */
 	double dropout;	 /* for models with dropout */
 	struct jm_freeze freeze;
+	char part[32];		   /* begins every scope: "vae." */
 	char scope[JM_NAME_BYTES]; /* prefix of names */
 	int block, n_blocks;	   /* the block being declared; a named scope begins the next */
 	int n_forward;		   /* nodes before the gradients; 0 = there are none yet */
@@ -146,6 +148,8 @@ static inline int jm_graph_ranks(const struct jm_graph *g)
 
 struct jm_graph *jm_graph_new(enum jm_dtype precision); /* NULL = out of memory */
 void jm_graph_free(struct jm_graph *g);			/* takes NULL */
+/* Names from here on begin with this prefix, such as "vae."; "" ends the part. Ends the scope. */
+void jm_graph_part(struct jm_graph *g, const char *prefix);
 /* A name that is not empty also begins a new block, which is the unit of recomputation. */
 void jm_graph_scope(struct jm_graph *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -85,7 +85,8 @@ struct jm_tensor *jm_graph_conv(struct jm_graph *g, struct jm_tensor *x, struct 
 	if (!n)
 		return NULL;
 	n->attr.conv.groups = groups;
-	n->attr.conv.stem = !jm_graph_cell(g, x)->needs_grad && !g->freeze.patterns;
+	n->attr.conv.stem =
+		!jm_graph_cell(g, x)->needs_grad && !g->freeze.patterns && !g->freeze.always;
 	for (int i = 0; i < 2; i++) {
 		n->attr.conv.stride[i] = stride;
 		n->attr.conv.pad[i] = pad[i];

@@ -28,6 +28,24 @@ struct jm_tensor *jm_graph_add_noise(struct jm_graph *g, struct jm_tensor *x,
 	return y;
 }
 
+struct jm_tensor *jm_graph_draw_moments(
+	struct jm_graph *g, struct jm_tensor *moments, struct jm_tensor *noise, double factor)
+{
+	struct jm_tensor *y;
+	struct jm_node *n;
+
+	if (g->err.code ||
+		!jm_layer_fits(g, jm_tensor_count(moments) == 2 * jm_tensor_count(noise),
+			"draw-moments", moments) ||
+		!jm_layer_fits(g, !jm_graph_cell(g, moments)->needs_grad, "draw-moments", moments))
+		return NULL;
+	y = jm_graph_tensor(g, JM_CLASS_ACT, moments->type, noise->rank, noise->dim, "drawn");
+	n = jm_graph_node(g, JM_OP_DRAW_MOMENTS, OPS(moments, noise), OPS(y));
+	if (n)
+		n->attr.draw.factor = factor;
+	return y;
+}
+
 struct jm_tensor *jm_graph_step_waves(struct jm_graph *g, struct jm_tensor *at, int64_t width)
 {
 	struct jm_tensor *y;

@@ -17,6 +17,10 @@ struct jm_noise {
 struct jm_tensor *jm_graph_add_noise(struct jm_graph *g, struct jm_tensor *x,
 	struct jm_tensor *noise, struct jm_tensor *at, const struct jm_noise *how,
 	struct jm_tensor **ret_target);
+/* Samples factor times a normal distribution of these moments [B,2C,Y,X]: means, then logarithms of
+ * variances; noise [B,C,Y,X]. It has no gradient, so nothing before it is trained. */
+struct jm_tensor *jm_graph_draw_moments(
+	struct jm_graph *g, struct jm_tensor *moments, struct jm_tensor *noise, double factor);
 /* Waves of `width` lengths at each step, as an image of one pixel [B, width, 1, 1]. */
 struct jm_tensor *jm_graph_step_waves(struct jm_graph *g, struct jm_tensor *at, int64_t width);
 

@@ -349,7 +349,7 @@ static struct jm_graph *new_graph(const struct jm_training *t)
 		g->gradient = g->compute;
 	if (narrows(t, t->residual))
 		g->stream = g->compute;
-	g->freeze = (struct jm_freeze){t->freeze, t->model->weights};
+	g->freeze = (struct jm_freeze){t->freeze, t->model->frozen, t->model->weights};
 	return g;
 }
 

@@ -82,6 +82,8 @@ struct jm_model {
 	/* Optional: a new config.json of this network, but for the type of its weights; NULL = out
 	 * of memory. */
 	struct json_t *(*make_config)(const struct jm_values *dims);
+	/* Optional: parameters that are never trained; patterns as in struct jm_freeze. */
+	const char *frozen;
 	/* Optional, a pattern of fnmatch: the parameters whose rows are the classes. */
 	const char *top;
 	/*

@@ -276,6 +276,9 @@ struct jm_tensor {
  *			k = product of 1 - beta_j over j = 0 to t[b], where sqrt(beta_j) goes from sqrt(noise.first) in
  *			equal steps to sqrt(noise.last) at j = steps - 1; 0 <= t < steps holds. y = sqrt(k) x +
  *			sqrt(1 - k) e; target = e, with noise.velocity sqrt(k) e - sqrt(1 - k) x
+ * draw-moments		in  m c[B,2C,..], e c[B,C,..]; out y c[B,C,..]	attr draw
+ *			m: means, then logarithms of variances, which count from -30 to 20: y[b,c] = draw.factor
+ *			(m[b,c] + exp(m[b,C+c] / 2) e[b,c]). It has no gradient.
  * step-waves		in  t i32[B]; out y c[B,C,1,1]	C even: with w_i = 10000^(-i / (C/2)), i < C/2,
  *			y[b,i] = cos(t[b] w_i), y[b,C/2 + i] = sin(t[b] w_i)
  * dft			in  x c[B,N..,C], 1 to 3 axes of N points		attr dft
@@ -416,6 +419,7 @@ struct jm_tensor {
 	X(MADE_IDS, "made-ids")                                                                    \
 	X(SAMPLE, "sample")                                                                        \
 	X(ADD_NOISE, "add-noise")                                                                  \
+	X(DRAW_MOMENTS, "draw-moments")                                                            \
 	X(STEP_WAVES, "step-waves")                                                                \
 	X(DFT, "dft")                                                                              \
 	X(IDFT, "idft")                                                                            \
@@ -473,6 +477,9 @@ union jm_attr {
 		double first, last; /* beta of the first and of the last step */
 		bool velocity;
 	} noise; /* add-noise */
+	struct {
+		double factor;
+	} draw; /* draw-moments */
 	struct {
 		int axis;
 		int64_t size[JM_PARTS]; /* of each part along the axis; 0 = there is none */

@@ -7,6 +7,10 @@
 
 #include <math.h>
 
+/* Logarithms of variances are used between these (draw-moments). */
+#define JM_LOG_VAR_LEAST (-30.0)
+#define JM_LOG_VAR_MOST	 20.0
+
 /* The square root of beta_j (node.h, add-noise). */
 static inline double jm_noise_root(const union jm_attr *a, int64_t j)
 {

@@ -62,20 +62,38 @@ static bool ends_in(const char *text, const char *end)
 	return n >= m && !strcmp(text + n - m, end);
 }
 
-/* The first row of the tensor; ret_n: how many it has. NULL = none. */
-static const struct jm_weight_name *find_rows(
-	const struct jm_weight_names *names, const char *own, int *ret_n)
+/* A name of the graph, in the table that has it. */
+struct entry {
+	const char *own;		  /* behind the prefix of its group */
+	const char *prefix;		  /* in the file; NULL = none */
+	const struct jm_weight_name *row; /* NULL = it has the same name there */
+	int n;				  /* rows */
+};
+
+static struct entry find_entry(const struct jm_weight_names *names, const char *own)
 {
+	const struct jm_weight_group *group = names ? names->group : NULL;
+	struct entry e = {.own = own, .prefix = names ? names->prefix : NULL};
 	const struct jm_weight_name *row = names ? names->name : NULL;
 	struct capture star[STARS];
 
-	while (row && row->own && !capture(row->own, own, star))
+	for (; group && group->own; group++) {
+		size_t n = strlen(group->own);
+
+		if (strncmp(own, group->own, n) != 0)
+			continue;
+		e = (struct entry){.own = own + n, .prefix = group->file};
+		row = group->name;
+		break;
+	}
+	while (row && row->own && !capture(row->own, e.own, star))
 		row++;
 	if (!row || !row->own)
-		return NULL;
-	for (*ret_n = 1; row[*ret_n].own && !strcmp(row[*ret_n].own, row->own);)
-		++*ret_n;
-	return row;
+		return e;
+	e.row = row;
+	for (e.n = 1; row[e.n].own && !strcmp(row[e.n].own, row->own);)
+		e.n++;
+	return e;
 }
 
 bool jm_weight_name_fits(const struct jm_weight_names *names, const char *own, const char *pattern)
@@ -84,12 +102,11 @@ bool jm_weight_name_fits(const struct jm_weight_names *names, const char *own, c
 	char file[JM_WEIGHT_NAME];
 
 	for (; names && names->of; names++) {
-		int n = 0;
-		const struct jm_weight_name *row = find_rows(names, own, &n);
+		const struct entry e = find_entry(names, own);
 
-		for (int i = 0; i < n; i++)
-			if (capture(row[i].own, own, star) &&
-				write_name(names->prefix, row[i].file, star, file) &&
+		for (int i = 0; i < e.n; i++)
+			if (capture(e.row[i].own, e.own, star) &&
+				write_name(e.prefix, e.row[i].file, star, file) &&
 				!fnmatch(pattern, file, 0))
 				return true;
 	}
@@ -109,7 +126,6 @@ bool jm_weight_is_kept(const struct jm_cell *c)
 struct list {
 	struct jm_weight_part *part;
 	int n;
-	const struct jm_weight_names *names;
 	const struct jm_values *dims;
 	struct jm_err *err;
 };
@@ -154,35 +170,35 @@ static int64_t rows_of(const struct jm_cell *c)
 	return c->used ? c->used : c->t.rank ? c->t.dim[0] : 1;
 }
 
-static int add_same(struct list *l, struct jm_cell *c)
+static int add_same(struct list *l, struct jm_cell *c, const struct entry *e)
 {
 	struct jm_weight_part p = {.tensor = &c->t, .rows = rows_of(c)};
-	const char *prefix = l->names ? l->names->prefix : NULL;
 
-	if (!write_name(prefix, c->t.name, NULL, p.name))
+	if (!write_name(e->prefix, e->own, NULL, p.name))
 		return wrong(l, &c->t);
 	set_dims(&p, &(struct jm_weight_name){0});
 	l->part[l->n++] = p;
 	return 0;
 }
 
-/* The parts that these n rows of the table name. */
-static int add_named(struct list *l, struct jm_cell *c, const struct jm_weight_name *row, int n)
+/* The parts that the rows of the table name. */
+static int add_named(struct list *l, struct jm_cell *c, const struct entry *e)
 {
+	const struct jm_weight_name *row = e->row;
 	struct capture star[STARS];
 	int64_t at = 0, sum = 0, rows = rows_of(c);
 
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < e->n; i++)
 		sum += share_of(l, &row[i]);
-	if (!capture(row->own, c->t.name, star) || sum < 1 || rows % sum)
+	if (!capture(row->own, e->own, star) || sum < 1 || rows % sum)
 		return wrong(l, &c->t);
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < e->n; i++) {
 		struct jm_weight_part p = {.tensor = &c->t,
 			.tied = row[i].tied,
 			.row = at,
 			.rows = rows / sum * share_of(l, &row[i])};
 
-		if (!write_name(l->names->prefix, row[i].file, star, p.name))
+		if (!write_name(e->prefix, row[i].file, star, p.name))
 			return wrong(l, &c->t);
 		set_dims(&p, &row[i]);
 		at += p.rows;
@@ -205,7 +221,7 @@ static void drop_tied(struct list *l)
 int jm_weight_parts(const struct jm_graph *g, const struct jm_weight_names *names,
 	const struct jm_values *dims, struct jm_weight_part **ret, int *ret_n, struct jm_err *err)
 {
-	struct list l = {.names = names, .dims = dims, .err = err};
+	struct list l = {.dims = dims, .err = err};
 	int code = 0;
 
 	l.part = calloc((size_t)g->n_cells * PARTS_MOST + 1, sizeof(*l.part));
@@ -213,13 +229,12 @@ int jm_weight_parts(const struct jm_graph *g, const struct jm_weight_names *name
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the names of weights.");
 	for (int i = 0; i < g->n_cells && !code; i++) {
 		struct jm_cell *c = g->cell[i];
-		const struct jm_weight_name *row;
-		int n = 0;
+		struct entry e;
 
 		if (!jm_weight_is_kept(c))
 			continue;
-		row = find_rows(names, c->t.name, &n);
-		code = row ? add_named(&l, c, row, n) : add_same(&l, c);
+		e = find_entry(names, c->t.name);
+		code = e.row ? add_named(&l, c, &e) : add_same(&l, c, &e);
 	}
 	if (code) {
 		free(l.part);

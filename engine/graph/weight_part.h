@@ -28,10 +28,19 @@ struct jm_weight_name {
 	const char *tied;
 };
 
+/* A network that another one is made of: its names begin with `own` in the graph, with `file` in
+ * the file, which a folder of this name before the '/' has (jm_safetensors_open). */
+struct jm_weight_group {
+	const char *own, *file;		   /* "vae.", "vae/" */
+	const struct jm_weight_name *name; /* of what follows; terminated by own NULL */
+};
+
 /* The names of one other program; the first of a model's are those that are written. */
 struct jm_weight_names {
 	const char *of;			   /* "torchvision" */
 	const struct jm_weight_name *name; /* terminated by own NULL */
+	/* in place of `name`, terminated by own NULL; NULL = the network is no such one */
+	const struct jm_weight_group *group;
 	const char *prefix; /* of all names in the file, which some files omit; NULL = none */
 	/* patterns of fnmatch for what is no weight (masks, tables of angles); NULL, or terminated
 	 * by NULL */

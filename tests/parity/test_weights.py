@@ -7,6 +7,7 @@ import subprocess
 import numpy
 import pytest
 
+import weights_files
 from jm import BUILD
 from packages import Interpreter
 
@@ -73,6 +74,18 @@ def unet():
     return UNet2DConditionModel(sample_size=8, in_channels=3, out_channels=3, layers_per_block=1, block_out_channels=(8, 16, 32, 32),
         attention_head_dim=(2, 4, 8, 8), cross_attention_dim=6, norm_num_groups=2, use_linear_projection=True)
 
+def diffusion():
+    from diffusers import AutoencoderKL, UNet2DConditionModel
+    from transformers import CLIPTextConfig, CLIPTextModel
+    return torch.nn.ModuleDict({
+        "unet": UNet2DConditionModel(sample_size=8, in_channels=3, out_channels=3, layers_per_block=1,
+            block_out_channels=(8, 16, 32, 32), attention_head_dim=(2, 4, 8, 8), cross_attention_dim=6, norm_num_groups=2,
+            use_linear_projection=True),
+        "vae": AutoencoderKL(latent_channels=3, layers_per_block=1, block_out_channels=(4, 8, 16, 16), norm_num_groups=2,
+            down_block_types=["DownEncoderBlock2D"] * 4, up_block_types=["UpDecoderBlock2D"] * 4),
+        "text_encoder": CLIPTextModel(CLIPTextConfig(vocab_size=20, hidden_size=6, intermediate_size=24, num_hidden_layers=2,
+            num_attention_heads=3, max_position_embeddings=5, hidden_act="gelu"))})
+
 def network(kind):
     torch.manual_seed(11)
     net = resnet(kind[6:]) if kind.startswith("resnet") else globals()[kind]()
@@ -90,6 +103,8 @@ def loss(net, data, batch, seq):
     with torch.no_grad():
         if hasattr(net, "time_embedding"):
             return noise_loss(net, data, batch)
+        if isinstance(net, torch.nn.ModuleDict):
+            return picture_loss(net, data, batch)
         if seq > 1:
             ids = torch.tensor(numpy.fromfile(data, numpy.uint8, batch * seq + 1).astype(numpy.int64))
             logits = net(ids[:-1].reshape(batch, seq)).logits.flatten(0, 1)
@@ -103,27 +118,57 @@ def noise_loss(net, data, batch):
     row = numpy.dtype([("x", "<f4", (batch, 3, 8, 8)), ("noise", "<f4", (batch, 3, 8, 8)), ("at", "<i4", batch),
                        ("caption", "<f4", (batch, 5, 6))])
     one = numpy.fromfile(data, row, 1)[0]
+    return found_noise(net, one, one["x"].astype(float), torch.tensor(one["caption"].astype(float)))
+
+def picture_loss(net, data, batch):
+    "Pictures, tokens, what samples the moments, noise and steps."
+    row = numpy.dtype([("image", "<f4", (batch, 3, 64, 64)), ("ids", "<i4", (batch, 5)), ("drawn", "<f4", (batch, 3, 8, 8)),
+                       ("noise", "<f4", (batch, 3, 8, 8)), ("at", "<i4", batch)])
+    one = numpy.fromfile(data, row, 1)[0]
+    moments = net["vae"].encode(torch.tensor(one["image"].astype(float))).latent_dist
+    x = 0.18215 * (moments.mean + moments.std * torch.tensor(one["drawn"].astype(float)))
+    # torch 1.13 makes no causal mask in f64
+    caption = net["text_encoder"].float()(torch.tensor(one["ids"].astype(numpy.int64)))[0].double()
+    return found_noise(net["unet"], one, x.numpy(), caption)
+
+def found_noise(net, one, x, caption):
     # where beta is 0, baddbmm of torch 1.13 multiplies by it what is in its result before: NaN at times
     torch.baddbmm = lambda _, q, k, beta, alpha: alpha * torch.bmm(q, k)
     kept = numpy.cumprod(1 - numpy.linspace(0.00085 ** 0.5, 0.012 ** 0.5, 1000) ** 2)[one["at"]][:, None, None, None]
-    noisy = kept ** 0.5 * one["x"].astype(float) + (1 - kept) ** 0.5 * one["noise"].astype(float)
-    found = net(torch.tensor(noisy), torch.tensor(one["at"].astype(numpy.int64)), torch.tensor(one["caption"].astype(float))).sample
+    noisy = kept ** 0.5 * x + (1 - kept) ** 0.5 * one["noise"].astype(float)
+    found = net(torch.tensor(noisy), torch.tensor(one["at"].astype(numpy.int64)), caption).sample
     return torch.nn.functional.mse_loss(found, torch.tensor(one["noise"].astype(float))).item()
 
 def save(kind, folder, *data):
     "Saves theirs; its loss."
     net = network(kind)
-    if hasattr(net, "save_pretrained"):
+    if isinstance(net, torch.nn.ModuleDict):
+        for name, part in net.items():
+            part.save_pretrained(f"{folder}/{name}", max_shard_size="60KB")
+    elif hasattr(net, "save_pretrained"):
         net.save_pretrained(folder, max_shard_size="60KB")
     else:
         os.mkdir(folder)
         save_file(net.state_dict(), folder + "/model.safetensors")
     return loss(net, *data)
 
+def load_parts(net, file):
+    "Nothing but the decoder, which is not trained, is missing."
+    from safetensors.torch import load_file
+    tensors = load_file(file)
+    for name, part in net.items():
+        own = {key[len(name) + 1:]: t for key, t in tensors.items() if key.startswith(name + "/")}
+        missing, unexpected = part.load_state_dict(own, strict=False)
+        assert not unexpected, unexpected
+        assert all(key.startswith(("decoder.", "post_quant_conv.")) or key.endswith("position_ids") for key in missing), missing
+
 def load(kind, file, *data):
     "The loss of ours, and its counters of batches."
     net = network(kind)
-    load_model(net, file, strict=True)
+    if isinstance(net, torch.nn.ModuleDict):
+        load_parts(net, file)
+    else:
+        load_model(net, file, strict=True)
     return loss(net, *data), [*{b.item() for name, b in net.named_buffers() if name.endswith("num_batches_tracked")}]
 
 def load_folder(folder, *data):
@@ -144,6 +189,9 @@ KINDS = {
     "inception": ("inception", {"hidden": 32, "image": 299, "classes": 5}, 4, 1),
     "unet": ("unet", {"hidden": 8, "layers": 1, "head-width": 4, "norm-groups": 2, "latent": 8, "latent-channels": 3, "caption": 5,
                       "caption-width": 6}, 2, 1),
+    "diffusion": ("diffusion", {"hidden": 8, "layers": 1, "head-width": 4, "norm-groups": 2, "image": 64, "latent-channels": 3, "caption": 5,
+                                "caption-width": 6, "vae-hidden": 4, "vae-layers": 1, "text-layers": 2, "text-heads": 3,
+                                "vocab": 20}, 2, 1),
     "timm_vit": VIT,
     "torchvision_vit": VIT,
     "gpt2": ("gpt", {"layers": 2, "hidden": 48, "heads": 3, "ffn": 192, "vocab": 256, "context": 24, "positions": "learned"},
@@ -171,6 +219,12 @@ def make_data(path, kind):
         path.write_bytes(b"".join(
             rng.standard_normal((2, batch, 3, 8, 8)).astype("<f4").tobytes() + rng.integers(0, 1000, batch).astype("<i4").tobytes()
             + rng.standard_normal((batch, 5, 6)).astype("<f4").tobytes() for _ in range(STEPS)))
+        return path
+    if kind == "diffusion":
+        path.write_bytes(b"".join(
+            rng.standard_normal((batch, 3, 64, 64)).astype("<f4").tobytes() + rng.integers(0, 20, (batch, 5)).astype("<i4").tobytes()
+            + rng.standard_normal((2, batch, 3, 8, 8)).astype("<f4").tobytes() + rng.integers(0, 1000, batch).astype("<i4").tobytes()
+            for _ in range(STEPS)))
         return path
     if seq > 1:
         path.write_bytes(rng.integers(0, 256, (STEPS + 1) * batch * seq + 1, dtype=numpy.uint8).tobytes())
@@ -209,6 +263,44 @@ def test_our_weights_load_with_strict_and_give_our_loss(kind, theirs, tmp_path):
     loss, counters = theirs.call("load", kind, tmp_path / "ours.safetensors", data, batch, seq)
     assert loss == pytest.approx(expected, rel=3e-5)
     assert counters == ([2] if kind.startswith(("resnet", "xception", "inception")) else [])
+
+
+def change_encoder(folder, change):
+    """Tensors of the folder's VAE, as change(name, tensor) gives them."""
+    file = folder / "vae/diffusion_pytorch_model.safetensors"
+    weights_files.write(file, dict(change(*item) for item in weights_files.read(file).items()))
+
+
+def test_a_pipeline_of_diffusers(theirs, tmp_path):
+    """With the names of attention before diffusers 0.18, of another width, with NaN, and without a part."""
+    old = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}
+
+    def rename(name, tensor):
+        part = next((word for word in old if f"mid_block.attentions.0.{word}." in name), None)
+        return (name.replace(part, old[part]) if part else name), tensor
+
+    def spoil(name, tensor):
+        return name, weights_files.tensor(weights_files.values(tensor) * numpy.float32("nan")) if "quant_conv" in name else tensor
+
+    def narrow(name, tensor):
+        return name, weights_files.tensor(weights_files.values(tensor)[:3].copy()) if name == "encoder.conv_in.bias" else tensor
+
+    data, folder, names = make_data(tmp_path / "data", "diffusion"), tmp_path / "theirs", []
+    expected = theirs.call("save", "diffusion", folder, data, 2, 1)
+    change_encoder(folder, rename)
+    change_encoder(folder, lambda name, tensor: (names.append(name) or name, tensor))
+    assert "encoder.mid_block.attentions.0.proj_attn.bias" in names
+    assert losses("diffusion", data, tmp_path, 0, JM_TEST_FROM=folder) == pytest.approx(expected, rel=3e-5)
+    (folder / "text_encoder").rename(tmp_path / "elsewhere")
+    with pytest.raises(AssertionError, match="lack tensor 'text_encoder/"):
+        losses("diffusion", data, tmp_path, 0, JM_TEST_FROM=folder)
+    (tmp_path / "elsewhere").rename(folder / "text_encoder")
+    change_encoder(folder, spoil)
+    with pytest.raises(AssertionError, match="'vae/quant_conv.* a value that is not a number"):
+        losses("diffusion", data, tmp_path, 0, JM_TEST_FROM=folder)
+    change_encoder(folder, narrow)
+    with pytest.raises(AssertionError, match=r"'vae/encoder.conv_in.bias' of .* is \[3\], but in the network it is \[4\]"):
+        losses("diffusion", data, tmp_path, 0, JM_TEST_FROM=folder)
 
 
 @pytest.mark.parametrize("kind", ["llama", "llama3_2"])

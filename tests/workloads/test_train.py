@@ -110,6 +110,10 @@ def test_refusals(tmp_path, text, status, options, hint):
     (("towers", "--layers", 1, "--hidden", 8, "--batch", 1), "--batch 2 or more"),
     (("unet-sd2", "--latent", 60), "a multiple of 8"),
     (("unet-sd2", "--hidden", 330), "not a multiple of"),
+    (("sd2", "--image", 96), "a multiple of 64"),
+    (("sd2", "--vae-hidden", 100), "change --vae-hidden"),
+    (("sd2", "--text-heads", 15), "15 heads do not divide"),
+    (("sd2", "--freeze", "unet.*"), "fits all parameters of diffusion"),
 ])
 def test_shapes_that_do_not_fit(tmp_path, words, hint):
     file = tmp_path / "record.json"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* add-noise and step-waves: each runs once in a step and touches little, so plain loops suffice. */
+/* add-noise, draw-moments and step-waves: each runs once in a step and touches little, so plain
+ * loops suffice. */
 #include "engine/graph/noise_schedule.h"
 #include "layout.h"
 
@@ -38,6 +39,23 @@ static int run_noise(const struct cpu_dev *dev, const struct cpu_exec *exec, str
 	return 0;
 }
 
+static int run_draw(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	int64_t batch = n->out[0]->dim[0], each = jm_tensor_count(n->out[0]) / batch;
+
+	(void)err;
+#pragma omp parallel for schedule(static) num_threads(dev->threads)
+	for (int64_t i = 0; i < batch * each; i++) {
+		int64_t at = i / each * 2 * each + i % each;
+		double log_var = get(n->in[0], at + each);
+		double std = exp(fmin(fmax(log_var, JM_LOG_VAR_LEAST), JM_LOG_VAR_MOST) / 2);
+
+		put(n, 0, i, n->attr.draw.factor * (get(n->in[0], at) + std * get(n->in[1], i)));
+	}
+	return 0;
+}
+
 static int run_waves(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
@@ -58,6 +76,7 @@ static int run_waves(const struct cpu_dev *dev, const struct cpu_exec *exec, str
 
 const struct cpu_op cpu_ops_noise[] = {
 	{{JM_OP_ADD_NOISE}, 1, NULL, NULL, NULL, run_noise, NULL},
+	{{JM_OP_DRAW_MOMENTS}, 1, NULL, NULL, NULL, run_draw, NULL},
 	{{JM_OP_STEP_WAVES}, 1, NULL, NULL, NULL, run_waves, NULL},
 	{.n_nodes = 0},
 };

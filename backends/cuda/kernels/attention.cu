@@ -295,8 +295,10 @@ template <typename T> static void forward_of(const struct cuda_attention *p, cud
 		forward<2, T>(p, stream);
 	else if (p->depth <= 4 * WARP)
 		forward<4, T>(p, stream);
-	else
+	else if (p->depth <= 8 * WARP)
 		forward<8, T>(p, stream);
+	else
+		forward<16, T>(p, stream);
 }
 
 template <typename T> static void backward_of(const struct cuda_attention *p, cudaStream_t stream)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Noise of a step: y[b,i] = own[t[b]] x[b,i] + other[t[b]] e[b,i], and what the network should make
- * of it; the number of a step as waves. A thread has an element.
+ * of it; samples of moments; the number of a step as waves. A thread has an element.
  */
 #include "noise.h"
 
@@ -29,6 +29,29 @@ void cuda_noise(const struct cuda_noise *p, cudaStream_t stream)
 {
 	with_type(p->x, [&](auto t) {
 		noise_kernel<decltype(t)>
+			<<<blocks_for(p->batch * p->each, THREADS), THREADS, 0, stream>>>(*p);
+	});
+}
+
+template <typename T> __global__ void draw_kernel(struct cuda_draw p)
+{
+	const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+
+	if (i >= p.batch * p.each)
+		return;
+	const T *mean = as<const T>(p.moments) + i / p.each * 2 * p.each + i % p.each;
+	const float log_var = fminf(fmaxf((float)mean[p.each], p.least), p.most);
+	const float y =
+		p.factor * ((float)mean[0] + expf(log_var / 2) * (float)as<const T>(p.e)[i]);
+	T *to = as<T>(p.y) + i;
+
+	*to = (T)(y + (p.accumulate ? (float)*to : 0));
+}
+
+void cuda_draw(const struct cuda_draw *p, cudaStream_t stream)
+{
+	with_type(p->y, [&](auto t) {
+		draw_kernel<decltype(t)>
 			<<<blocks_for(p->batch * p->each, THREADS), THREADS, 0, stream>>>(*p);
 	});
 }

@@ -20,6 +20,15 @@ struct cuda_noise {
 };
 void cuda_noise(const struct cuda_noise *p, cudaStream_t stream);
 
+/* y [batch,each] of the moments [batch,2,each] and the noise e [batch,each] */
+struct cuda_draw {
+	int64_t batch, each;
+	struct cuda_vec moments, e, y; /* of one type */
+	float factor, least, most;     /* between the latter logarithms of variances are used */
+	bool accumulate;
+};
+void cuda_draw(const struct cuda_draw *p, cudaStream_t stream);
+
 /* y [batch,width] of t [batch]: cosines, then sines */
 struct cuda_waves {
 	int64_t batch, width;

@@ -38,6 +38,7 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 {
 	const struct jm_node *n = group->node[0];
 	struct cuda_attention p = attention_of(n);
+	int widest = n->op == JM_OP_ATTENTION ? CUDA_ATTENTION_FORWARD : CUDA_ATTENTION_WIDEST;
 
 	(void)dev;
 	if (n->in[n->op == JM_OP_ATTENTION_GRAD ? 6 : 3] || (p.causal && p.keys != p.seq))
@@ -55,10 +56,10 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	if (n->accumulate && n->accumulate != 7)
 		return jm_err_set(err, JM_ENOSUP,
 			"attention-grad of backend cuda adds to all of its results or to none.");
-	if (p.depth > CUDA_ATTENTION_WIDEST)
+	if (p.depth > widest)
 		return jm_err_set(err, JM_ENOSUP,
-			"Attention of backend cuda takes heads of a width of at most %d, not %d.",
-			CUDA_ATTENTION_WIDEST, p.depth);
+			"%s of backend cuda takes heads of a width of at most %d, not %d.",
+			jm_op_name(n->op), widest, p.depth);
 	if (n->in[0]->type != n->out[0]->type)
 		return jm_err_set(err, JM_ENOSUP,
 			"Attention of backend cuda needs all operands in one type.");

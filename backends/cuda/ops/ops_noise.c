@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* add-noise and step-waves: turns nodes into the arguments of noise.cu. */
+/* add-noise, draw-moments and step-waves: turns nodes into the arguments of noise.cu. */
 #include <stdlib.h>
 
 #include "backends/cuda/device/cuda.h"
@@ -78,6 +78,35 @@ static int run_noise(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 	return 0;
 }
 
+static int takes_draw(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+
+	(void)dev;
+	return n->in[1]->type == n->in[0]->type && n->out[0]->type == n->in[0]->type
+		       ? 0
+		       : cuda_no_types(n, err);
+}
+
+static int run_draw(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	int64_t batch = n->out[0]->dim[0];
+	const struct cuda_draw p = {.batch = batch,
+		.each = jm_tensor_count(n->out[0]) / batch,
+		.moments = cuda_vec(n->in[0]),
+		.e = cuda_vec(n->in[1]),
+		.y = cuda_vec(n->out[0]),
+		.factor = (float)n->attr.draw.factor,
+		.least = (float)JM_LOG_VAR_LEAST,
+		.most = (float)JM_LOG_VAR_MOST,
+		.accumulate = jm_node_adds(n, 0)};
+
+	(void)err;
+	cuda_draw(&p, dev->stream);
+	return 0;
+}
+
 static int run_waves(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
@@ -94,6 +123,7 @@ static int run_waves(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 
 const struct cuda_op cuda_ops_noise[] = {
 	{{JM_OP_ADD_NOISE}, 1, takes_noise, NULL, NULL, build_noise, run_noise, drop_noise},
+	{{JM_OP_DRAW_MOMENTS}, 1, takes_draw, NULL, NULL, NULL, run_draw, NULL},
 	{{JM_OP_STEP_WAVES}, 1, NULL, NULL, NULL, NULL, run_waves, NULL},
 	{.n_nodes = 0},
 };

@@ -177,6 +177,13 @@ def test_the_unet_is_that_of_stable_diffusion():
     assert d["flops_model_per_item"] == pytest.approx(2.41e12, rel=0.01)
 
 
+def test_stable_diffusion_trains_the_unet_behind_frozen_encoders():
+    d = describe("sd2", "--device", "ref")
+    assert (d["parameters_trained"], d["parameters_frozen"]) == (865_910_724, 34_163_664 + 340_387_840)
+    # 2.41 for the U-Net, forward and backward, and 1.117 and 0.045 for the encoders, forward only
+    assert d["flops_model_per_item"] == pytest.approx(3.575e12, rel=0.005)
+
+
 def test_start_values():
     def of(words):
         return {s["rule"]: (s["tensors"], s["parameters"]) for s in describe(*words)["start_values"]}
