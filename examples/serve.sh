@@ -23,6 +23,7 @@ serve() {
 serve --arrival all --requests 16 --steps 60 --requests-csv "$work/all.csv"
 serve --arrival single --steps 60 --requests-csv "$work/single.csv" --temperature 0.8 --top-k 40 --top-p 0.95
 precision=fp8 serve --arrival all --requests 16 --steps 30 # weights and rows of activations in 8 bits
+serve --arrival all --requests 16 --steps 30 --kv f8e4m3 # keys and values in 8 bits
 serve --arrival poisson --rate 50 --seconds 1 --ttft 500ms --tpot 30ms
 printf 'input,output,arrival_s\n8,4,0\n16,2,0.1\n4,8,0.15\n' >"$work/lengths.csv"
 serve --arrival file --lengths "$work/lengths.csv" --seconds 1 --requests-csv "$work/file.csv"

@@ -208,13 +208,16 @@ static int check_product(const struct jm_node *node, struct jm_err *err)
 	return 0;
 }
 
-/* True for both factors of a product, the result of quantize, and both sides of a copy. */
+/* True for both factors of a product, the result of quantize, both sides of a copy, and keys and
+ * values. */
 static bool may_be_f8(const struct jm_node *n, int in, int out)
 {
 	if (n->op == JM_OP_CAST)
 		return n->in[0]->type == n->out[0]->type && !n->accumulate;
 	if (n->op == JM_OP_QUANTIZE)
 		return out == 0;
+	if (n->op == JM_OP_CACHE_WRITE || n->op == JM_OP_ATTENTION_PAGES)
+		return in == 4 || in == 5 || out == 1 || out == 2;
 	return is_linear(n) && (in == 0 || in == 1) && cpu_is_f8(n->in[!in]);
 }
 

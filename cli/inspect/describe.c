@@ -106,6 +106,12 @@ static const struct jm_option options[] = {
 		.max = 1e6,
 		.help = "with --serve: memory that may be used, in GB; without it that of the "
 			"device"},
+	{.name = "kv",
+		JM_BIND(JM_CHOICE, struct describe_plan, serve.kv),
+		.choices = jm_cache_types,
+		.fallback = "auto",
+		.help = "with --serve: type of the keys and values in the cache, as run serve has "
+			"it"},
 	{.name = "running",
 		JM_BIND(JM_INT, struct describe_plan, serve.running),
 		.min = 1,

@@ -8,12 +8,14 @@
 
 #include "base/option.h"
 #include "engine/graph/model.h"
+#include "engine/run/kv_cache.h"
 #include "engine/run/program.h"
 
 /* Serving instead of training: what is asked for, then what describe_serve_plan found. */
 struct describe_serve {
 	bool on;
 	double memory; /* GB; NAN = that of the device */
+	enum jm_cache_type kv;
 	int running, step_tokens;
 	int64_t request_tokens;	    /* of a prompt and its answer; 0 = the context */
 	struct jm_step_shape shape; /* without pages */

@@ -43,6 +43,7 @@ static int choose(struct describe_plan *plan, struct jm_err *err)
 			"--request-tokens.",
 			(long long)s->request_tokens, (long long)context);
 	code = jm_cache_shape(s->step_tokens, s->running, s->request_tokens, &s->shape, err);
+	s->shape.narrow_cache = s->kv == JM_CACHE_F8E4M3;
 	if (code || s->budget)
 		return code;
 	return jm_err_set(err, JM_EUSAGE,
@@ -88,6 +89,11 @@ static void print_count(FILE *out, const char *what, int64_t value)
 	fprintf(out, "  %-28s %8s\n", what, text);
 }
 
+static const char *cache_type(const struct describe_plan *plan)
+{
+	return jm_cache_type_name(plan->serve.kv, plan->training.precision);
+}
+
 static int64_t requests(const struct describe_serve *s)
 {
 	return s->pages / s->shape.pages_each;
@@ -107,7 +113,7 @@ void describe_serve_print(const struct describe_plan *plan, FILE *out)
 	describe_print(out, "weights", (double)s->weight_bytes, "B");
 	describe_print(out, "planned over a step", (double)s->arena_bytes, "B");
 	describe_print(out, "cache", (double)s->page_bytes * (double)s->pages, "B");
-	fprintf(out, "cache:\n");
+	fprintf(out, "cache, in %s:\n", cache_type(plan));
 	describe_print(out, "a token", (double)s->page_bytes / JM_PAGE_TOKENS, "B");
 	snprintf(what, sizeof(what), "pages of %d tokens", JM_PAGE_TOKENS);
 	print_count(out, what, s->pages);
@@ -125,6 +131,7 @@ json_t *describe_serve_json(const struct describe_plan *plan)
 	jm_json_set_text(&json, "model", plan->name);
 	jm_json_set_text(&json, "precision", plan->precision);
 	jm_json_set_text(&json, "device", plan->device.backend->name);
+	jm_json_set_text(&json, "cache_type", cache_type(plan));
 	jm_json_set_int(&json, "running", s->running);
 	jm_json_set_int(&json, "step_tokens", s->step_tokens);
 	jm_json_set_int(&json, "request_tokens", s->request_tokens);

@@ -14,9 +14,9 @@ struct paged {
 	union jm_attr attr;
 };
 
-/* shared: requests have the same pages, which must not be written then. */
-static struct paged paged_of(
-	struct kit *k, const struct types *t, const struct shape *d, bool shared)
+/* kept: the type of keys and values. shared: requests have the same pages, which must not be
+ * written then. */
+static struct paged paged_of(struct kit *k, enum jm_dtype kept, const struct shape *d, bool shared)
 {
 	int64_t depth = d->c / d->heads / 2 * 2, rows = d->b * d->s,
 		each = (rows + SLOTS - 1) / SLOTS;
@@ -28,8 +28,8 @@ static struct paged paged_of(
 	p.request = kit_ids(k, d->b, 1, DIMS(rows));
 	p.page = shared ? kit_ids(k, cache[0], 2, DIMS(d->b, each))
 			: kit_counted(k, 3, 2, DIMS(d->b, each));
-	p.keys = kit_normal(k, t->c, 0, 1, 4, cache);
-	p.values = kit_normal(k, t->c, 0, 1, 4, cache);
+	p.keys = kit_normal(k, kept, 0, 1, 4, cache);
+	p.values = kit_normal(k, kept, 0, 1, 4, cache);
 	p.attr.pages.heads = d->heads;
 	p.attr.pages.kv_heads = d->kv_heads;
 	p.attr.pages.rotary.theta = 10000;
@@ -37,39 +37,67 @@ static struct paged paged_of(
 	return p;
 }
 
-static void cache_write(struct kit *k, const struct types *t, const struct shape *d, bool flag)
+static void write_as(
+	struct kit *k, enum jm_dtype c, enum jm_dtype kept, const struct shape *d, double theta)
 {
-	struct paged p = paged_of(k, t, d, false);
+	struct paged p = paged_of(k, kept, d, false);
 	int64_t rows = d->b * d->s, heads = d->heads;
+	double spread = kept == c ? 1 : 200; /* some exceed 448 */
 	struct jm_tensor *x =
-		kit_normal(k, t->c, 0, 1, 3, DIMS(1, rows, (heads + 2 * d->kv_heads) * p.depth));
-	struct jm_tensor *q = kit_out(k, t->c, 3, DIMS(1, rows, heads * p.depth), NULL);
-	struct jm_tensor *keys = kit_out(k, t->c, 4, p.keys->dim, p.keys);
-	struct jm_tensor *values = kit_out(k, t->c, 4, p.values->dim, p.values);
+		kit_normal(k, c, 0, spread, 3, DIMS(1, rows, (heads + 2 * d->kv_heads) * p.depth));
+	struct jm_tensor *q = kit_out(k, c, 3, DIMS(1, rows, heads * p.depth), NULL);
+	struct jm_tensor *keys = kit_out(k, kept, 4, p.keys->dim, p.keys);
+	struct jm_tensor *values = kit_out(k, kept, 4, p.values->dim, p.values);
 
-	(void)flag;
+	p.attr.pages.rotary.theta = theta;
 	backend_node(k, JM_OP_CACHE_WRITE, OPS(x, p.position, p.request, p.page, keys, values),
 		OPS(q, keys, values), 0)
 		->attr = p.attr;
 }
 
-static void attention_pages(
-	struct kit *k, const struct types *t, const struct shape *d, bool shared)
+static void cache_write(struct kit *k, const struct types *t, const struct shape *d, bool flag)
 {
-	struct paged p = paged_of(k, t, d, shared);
+	(void)flag;
+	write_as(k, t->c, t->c, d, 10000);
+}
+
+/* All pairs but the first turn by 0: where numbers differ in their last bits, those between two
+ * codes may become either. */
+static void cache_write_f8(struct kit *k, const struct types *t, const struct shape *d, bool flag)
+{
+	(void)flag;
+	write_as(k, t->c, JM_F8E4M3, d, INFINITY);
+}
+
+static void attend_as(
+	struct kit *k, enum jm_dtype c, enum jm_dtype kept, const struct shape *d, bool shared)
+{
+	struct paged p = paged_of(k, kept, d, shared);
 	const int64_t *dim = DIMS(1, d->b * d->s, d->heads * p.depth);
-	struct jm_tensor *q = kit_normal(k, t->c, 0, 1, 3, dim);
-	struct jm_tensor *y = kit_out(k, t->c, 3, dim, NULL);
+	struct jm_tensor *q = kit_normal(k, c, 0, 1, 3, dim);
+	struct jm_tensor *y = kit_out(k, c, 3, dim, NULL);
 
 	backend_node(k, JM_OP_ATTENTION_PAGES,
 		OPS(q, p.position, p.request, p.page, p.keys, p.values), &y, 0)
 		->attr = p.attr;
 }
 
+static void attention_pages(
+	struct kit *k, const struct types *t, const struct shape *d, bool shared)
+{
+	attend_as(k, t->c, t->c, d, shared);
+}
+
+static void attention_pages_f8(
+	struct kit *k, const struct types *t, const struct shape *d, bool shared)
+{
+	attend_as(k, t->c, JM_F8E4M3, d, shared);
+}
+
 /* Widths and pages for which backends have fast kernels. together: all rows are of one request, so
  * that they follow each other; else rows of all requests are mixed. */
-static void attention_fast(
-	struct kit *k, const struct types *t, const struct shape *d, bool together)
+static void attend_fast(
+	struct kit *k, enum jm_dtype c, enum jm_dtype kept, const struct shape *d, bool together)
 {
 	int64_t depth = d->s % 2 ? 64 : 128, rows = d->b * d->s;
 	int64_t requests = together ? 1 : d->b, each = (rows + 40) / JM_PAGE_TOKENS + 1;
@@ -79,16 +107,28 @@ static void attention_fast(
 		kit_counted(k, together ? (int)(d->n % 40) : -1, 1, DIMS(rows));
 	struct jm_tensor *request = kit_ids(k, requests, 1, DIMS(rows));
 	struct jm_tensor *page = kit_counted(k, 3, 2, DIMS(requests, each));
-	struct jm_tensor *keys = kit_normal(k, t->c, 0, 1, 4, cache);
-	struct jm_tensor *values = kit_normal(k, t->c, 0, 1, 4, cache);
-	struct jm_tensor *q = kit_normal(k, t->c, 0, 1, 3, dim);
-	struct jm_tensor *y = kit_out(k, t->c, 3, dim, NULL);
+	struct jm_tensor *keys = kit_normal(k, kept, 0, 1, 4, cache);
+	struct jm_tensor *values = kit_normal(k, kept, 0, 1, 4, cache);
+	struct jm_tensor *q = kit_normal(k, c, 0, 1, 3, dim);
+	struct jm_tensor *y = kit_out(k, c, 3, dim, NULL);
 	union jm_attr attr = {.pages = {.heads = d->heads,
 				      .kv_heads = d->kv_heads,
 				      .scale = 1 / sqrt((double)depth)}};
 
 	backend_node(k, JM_OP_ATTENTION_PAGES, OPS(q, position, request, page, keys, values), &y, 0)
 		->attr = attr;
+}
+
+static void attention_fast(
+	struct kit *k, const struct types *t, const struct shape *d, bool together)
+{
+	attend_fast(k, t->c, t->c, d, together);
+}
+
+static void attention_fast_f8(
+	struct kit *k, const struct types *t, const struct shape *d, bool together)
+{
+	attend_fast(k, t->c, JM_F8E4M3, d, together);
 }
 
 static void rows(struct kit *k, const struct types *t, const struct shape *d, bool flag)
@@ -159,6 +199,9 @@ const struct backend_case backend_pages_cases[] = {
 	{"cache-write", cache_write},
 	{"attention-pages", attention_pages},
 	{"attention-pages fast", attention_fast},
+	{"cache-write f8", cache_write_f8},
+	{"attention-pages f8", attention_pages_f8},
+	{"attention-pages fast f8", attention_fast_f8},
 	{"rows", rows},
 	{"made-ids", made_ids},
 	{"linear, few rows", linear_few},

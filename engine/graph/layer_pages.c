@@ -46,14 +46,15 @@ struct jm_tensor *jm_graph_attention_pages(struct jm_graph *g, struct jm_tensor 
 	union jm_attr attr = {.pages = {.heads = heads, .kv_heads = kv_heads, .rotary = rotary}};
 	int64_t head, tokens = flat->shape.tokens;
 	const int64_t *cache;
+	enum jm_dtype kept = flat->shape.narrow_cache ? JM_F8E4M3 : g->compute;
 
 	if (g->err.code || !jm_layer_fits(g, jm_tensor_rows(qkv) == tokens, "attention-pages", qkv))
 		return NULL;
 	head = jm_tensor_width(qkv) / (heads + 2 * kv_heads);
 	attr.pages.scale = 1 / sqrt((double)head);
 	cache = DIMS(flat->shape.pages, JM_PAGE_TOKENS, kv_heads, head);
-	keys = jm_graph_tensor(g, JM_CLASS_STATE, g->compute, 4, cache, "cache.keys");
-	values = jm_graph_tensor(g, JM_CLASS_STATE, g->compute, 4, cache, "cache.values");
+	keys = jm_graph_tensor(g, JM_CLASS_STATE, kept, 4, cache, "cache.keys");
+	values = jm_graph_tensor(g, JM_CLASS_STATE, kept, 4, cache, "cache.values");
 	q = jm_graph_tensor(g, JM_CLASS_ACT, g->compute, 3, DIMS(1, tokens, heads * head), "q");
 	y = jm_graph_tensor(g, JM_CLASS_ACT, g->compute, 3, DIMS(1, tokens, heads * head), "y");
 	q = paged_node(g, JM_OP_CACHE_WRITE,

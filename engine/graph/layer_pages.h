@@ -16,6 +16,7 @@ struct jm_step_shape {
 	int64_t pages;		  /* of the cache */
 	int64_t pages_each;	  /* of a request, at most */
 	bool samples;		  /* tokens are drawn by rules: inputs "rule" and "draw" */
+	bool narrow_cache;	  /* keys and values are kept in e4m3; else in the compute type */
 	bool keeps_logits;	  /* the host can read them: the scalar "logits" */
 };
 

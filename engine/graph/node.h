@@ -328,15 +328,15 @@ struct jm_tensor {
  *			attr sgd.{momentum,weight_decay,clip,nesterov,n_decay}
  *			norm, clip and g' as adamw. For i < n_decay g' += weight_decay p; m = momentum m + g';
  *			p -= lr (nesterov ? g' + momentum m : m).
- * cache-write		in  x c[..,(H+2G)D], position i32[T], request i32[T], page i32[R,P], keys c[N,S,G,D],
- *			values c[N,S,G,D]	attr pages.{heads,kv_heads,rotary}
+ * cache-write		in  x c[..,(H+2G)D], position i32[T], request i32[T], page i32[R,P], keys and values
+ *			c[N,S,G,D], or f8e4m3 (scale 1; to nearest even, at most 448)	attr pages.{heads,kv_heads,rotary}
  *			out q c[..,H D], keys and values (in[4] and in[5], updated)
  *			The T rows belong to requests, in any order. N pages have S slots each; position p of
  *			request r is in slot p % S of page[r, p / S]. Queries and keys of row t are rotated as by
  *			rope at position[t]; keys and values go to their slots, queries to q. A row whose position
  *			is below 0 is padding: q is 0, and nothing is stored. No two rows share a slot.
- * attention-pages	in  q c[..,H D], position i32[T], request i32[T], page i32[R,P], keys c[N,S,G,D],
- *			values c[N,S,G,D]; out y c[..,H D]	attr pages.{heads,kv_heads,scale}
+ * attention-pages	in  q c[..,H D], position i32[T], request i32[T], page i32[R,P], keys and values
+ *			as of cache-write; out y c[..,H D]	attr pages.{heads,kv_heads,scale}
  *			as attention: row t sees the keys of its request at positions 0 to position[t]; padding: 0
  * rows			in  x c[..,C], at i32[R]; out y c[R,C]	y[r] = x[at[r]], 0 <= at < T holds
  * made-ids		in  ids i32[..], token i32[R]; out y i32[..]	y = ids where that is 0 or more, else what the step

@@ -282,10 +282,14 @@ static double bytes_quantize(const struct jm_node *n)
 	return bytes_moved(n) - ranges - kept;
 }
 
-/* Queries, keys and values are read once and written once. */
+/* Queries, keys and values are read once and written once, keys and values in their own type. */
 static double bytes_cache_write(const struct jm_node *n)
 {
-	return 2 * moved(n->in[0]);
+	double qkv = moved(n->in[0]), q = moved(n->out[0]);
+	double width =
+		(double)jm_dtype_bytes(n->in[4]->type) / (double)jm_dtype_bytes(n->in[0]->type);
+
+	return qkv + q + (qkv - q) * width;
 }
 
 void jm_node_cost(struct jm_node *n)

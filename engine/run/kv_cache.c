@@ -7,6 +7,13 @@
 
 #include "engine/graph/tensor.h"
 
+const char *const jm_cache_types[] = {"auto", "f8e4m3", NULL};
+
+const char *jm_cache_type_name(enum jm_cache_type kv, enum jm_dtype computes)
+{
+	return jm_dtype_name(kv == JM_CACHE_F8E4M3 ? JM_F8E4M3 : computes);
+}
+
 /* Operands of a step, which the caller writes. */
 struct inputs {
 	int n;

@@ -16,6 +16,12 @@
  * them. */
 #define JM_CACHE_FEW 256
 
+/* --kv: the type of keys and values in the cache: the one that computes, or e4m3. */
+enum jm_cache_type { JM_CACHE_AUTO, JM_CACHE_F8E4M3 };
+extern const char *const jm_cache_types[];
+/* Of programs that compute in that type: "bf16". */
+const char *jm_cache_type_name(enum jm_cache_type kv, enum jm_dtype computes);
+
 #define JM_CACHE_AHEAD 2 /* steps launched and not awaited, at most */
 
 /* A step that was launched. */

@@ -105,6 +105,8 @@ const struct jm_key jm__serving_keys[] = {
 		.meaning = "share of computed rows that are of no request"},
 	{POSITIVE("cache_use", JM_KEY_NULL | JM_KEY_OPTIONAL),
 		.meaning = "share of the cache's pages in use, weighted likewise"},
+	{TEXT("cache_type", JM_KEY_OPTIONAL),
+		.meaning = "in which keys and values are kept: f32, bf16, f16 or f8e4m3"},
 	{POSITIVE("device_idle", JM_KEY_NULL | JM_KEY_OPTIONAL),
 		.meaning = "share of the time of the steps in which the device had none to compute "
 			   "though "

@@ -3,13 +3,14 @@
  * Serves one request of bytes in a single step and writes the logits of all its positions; for
  * comparison with other programs.
  *
- *	served_logits DEVICE PRECISION FROM TEXT LOGITS
+ *	served_logits DEVICE PRECISION FROM TEXT LOGITS [f8e4m3]
  *
  * FROM: a folder with config.json and safetensors of a LLaMA. Each byte of TEXT is a token. LOGITS:
- * raw f64, a row for each.
+ * raw f64, a row for each. f8e4m3: keys and values are kept in that.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/graph/layer_pages.h"
 #include "engine/graph/tensor.h"
@@ -69,12 +70,14 @@ static void write_logits(struct jm_program *p, const char *path)
 
 /* A step of n rows, of which each is the last of a request that has no other rows but for the first
  * one. */
-static struct jm_program *plan(const struct jm_training *t, int64_t n, struct jm_device *device)
+static struct jm_program *plan(
+	const struct jm_training *t, int64_t n, bool narrow_cache, struct jm_device *device)
 {
 	const struct jm_step_shape shape = {.tokens = n,
 		.requests = n,
 		.pages = (n + JM_PAGE_TOKENS - 1) / JM_PAGE_TOKENS,
 		.pages_each = (n + JM_PAGE_TOKENS - 1) / JM_PAGE_TOKENS,
+		.narrow_cache = narrow_cache,
 		.keeps_logits = true};
 	struct jm_program *p;
 	struct jm_graph *g;
@@ -107,7 +110,7 @@ int main(int argc, char **argv)
 	struct jm_graph *g;
 	FILE *f;
 
-	if (argc != 6)
+	if (argc != 6 && (argc != 7 || strcmp(argv[6], "f8e4m3") != 0))
 		return 2;
 	f = open_file(argv[4], "rb");
 	check(jm_precision_set(&t, argv[2], &err));
@@ -116,7 +119,7 @@ int main(int argc, char **argv)
 	t.dims = &dims;
 	t.pure = true;
 	check(jm_device_open(argv[1], 1, &device, &err));
-	p = plan(&t, (int64_t)fread(text, 1, sizeof(text), f), &device);
+	p = plan(&t, (int64_t)fread(text, 1, sizeof(text), f), argc == 7, &device);
 	fclose(f);
 	g = p->graph;
 	load(p, &t, argv[3]);

@@ -27,7 +27,7 @@
 #include "workloads/parts/work_device.h"
 #include "workloads/parts/work_output.h"
 
-#define VERIFIED 4 /* requests that are repeated alone */
+#define VERIFIED 8 /* requests that are repeated alone */
 /* Shares of an answer's tokens; with the keys of another request nearly all differ. */
 #define MAY_DIFFER 0.25 /* in 16 bits */
 /* where rows were rounded to 8 bits: from here on the answers are wrong */
@@ -111,6 +111,14 @@ static const struct jm_option options[] = {
 	NUMBER("cache-pages", pages, 1e8, NULL,
 		"pages of 16 tokens in the cache; without it as many as all running requests need, "
 		"or as the memory holds if that is less"),
+	{.name = "kv",
+		JM_BIND(JM_CHOICE, struct serve, kv),
+		.choices = jm_cache_types,
+		.fallback = "auto",
+		.help = "type of the keys and values in the cache: that which --precision computes "
+			"in (auto), or 8 bits, e4m3 with the scale 1, which hold twice as many "
+			"tokens as "
+			"16"},
 	{.name = "steps-ahead",
 		JM_BIND(JM_INT, struct serve, ahead_wanted),
 		.argument = "N",
@@ -162,6 +170,7 @@ static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_er
 	code = jm_cache_shape(s->step_tokens, s->running, most, ret, err);
 	if (code)
 		return code;
+	ret->narrow_cache = s->kv == JM_CACHE_F8E4M3;
 	ret->pages = s->pages ? s->pages : ret->pages_each * s->running;
 	ret->samples = s->rule.temperature > 0 || s->listen; /* a client may ask for draws */
 	return 0;

@@ -48,6 +48,7 @@ struct serve {
 	struct jm_safetensors from;
 	struct jm_weights_loaded loaded;
 	enum jm_serve_phase phase;
+	enum jm_cache_type kv;
 	int running, step_tokens, pages, threads, profile;
 	struct jm_program *profiled; /* NULL = none */
 	struct jm_load load;	     /* its answers: [requests of the scheduler] */

@@ -37,5 +37,7 @@ void jm_serve_add_usage(const struct serve *s, json_t *to)
 	json_object_set_new(to, "padding",
 		jm_json_number((double)(u->computed - u->rows) / (double)u->computed));
 	json_object_set_new(to, "cache_use", jm_json_number(u->pages / u->seconds / s->pages));
+	json_object_set_new(
+		to, "cache_type", json_string(jm_cache_type_name(s->kv, s->training.precision)));
 	json_object_set_new(to, "device_idle", jm_json_number(u->idle / u->seconds));
 }

@@ -5,11 +5,20 @@
 
 #include "backends/cpu/device/cpu.h"
 #include "draw.h"
+#include "ops_pages_f8.h"
+#include "ops_quantize.h"
 
-/* All operands that are no numbers of rows have one type. */
+/* Keys and values may be in e4m3. */
+static bool has_f8_cache(const struct jm_node *n)
+{
+	return n->n_in > 5 && cpu_is_f8(n->in[4]) && cpu_is_f8(n->in[5]);
+}
+
+/* All other operands that are no numbers of rows have one type. */
 static int takes(const struct cpu_dev *dev, const struct jm_node *n, struct jm_err *err)
 {
-	int last = n->op == JM_OP_CACHE_WRITE || n->op == JM_OP_ATTENTION_PAGES ? 5 : 0;
+	bool paged = n->op == JM_OP_CACHE_WRITE || n->op == JM_OP_ATTENTION_PAGES;
+	int last = !paged ? 0 : has_f8_cache(n) ? 3 : 5;
 
 	(void)dev;
 	for (int i = 1; i <= last; i++)
@@ -77,7 +86,10 @@ static int run_write(const struct cpu_dev *dev, const struct cpu_exec *exec, str
 
 	(void)err;
 	p.speed = exec->own;
-	dev->kernels->pages->write(&p, dev->threads);
+	if (has_f8_cache(exec->node))
+		cpu_pages_f8_write(&p, dev->threads);
+	else
+		dev->kernels->pages->write(&p, dev->threads);
 	return 0;
 }
 
@@ -94,7 +106,10 @@ static int run_attention(const struct cpu_dev *dev, const struct cpu_exec *exec,
 
 	(void)err;
 	p.scores = exec->scratch;
-	dev->kernels->pages->attention(&p, dev->threads);
+	if (has_f8_cache(exec->node))
+		cpu_pages_f8_attention(&p, dev->threads);
+	else
+		dev->kernels->pages->attention(&p, dev->threads);
 	return 0;
 }
 

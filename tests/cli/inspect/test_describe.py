@@ -550,6 +550,16 @@ def test_serving_fills_the_memory_with_pages(preset, parameters, of_token, preci
     assert 80e9 - d["page_bytes"] < d["peak_bytes"] <= 80e9
 
 
+@pytest.mark.parametrize("precision, times", [("bf16", 2), ("f32", 4)])
+def test_keys_and_values_of_8_bits_hold_more_requests(precision, times):
+    given = ["llama3-8b", "--serve", "--device", "ref", "--precision", precision, "--memory", 80, "--request-tokens", 1000]
+    whole, narrow = describe(*given), describe(*given, "--kv", "f8e4m3")
+    assert (whole["cache_type"], narrow["cache_type"]) == (precision, "f8e4m3")
+    assert whole["page_bytes"] == times * narrow["page_bytes"] and whole["parameter_bytes"] == narrow["parameter_bytes"]
+    assert narrow["cache_pages"] == pytest.approx(times * whole["cache_pages"], abs=times)
+    assert narrow["requests"] == narrow["cache_pages"] // 63
+
+
 def test_serving_as_text_and_what_it_refuses():
     tiny = ["llama", "--layers", 1, "--hidden", 16, "--heads", 2, "--context", 64, "--device", "ref"]
     out = jm("describe", *tiny, "--serve", "--memory", 0.01).stdout
