@@ -16,15 +16,21 @@ ASSUMED = [
 POINTS_MAX = 8  # JM_SIM_POINTS_MAX
 
 
+def caps_of(gpu, response):
+    return response.get("caps_watts", gpu["caps_watts"])
+
+
 def check(gpu):
     caps, low, high = gpu["caps_watts"], *(gpu["cap_range_watts"][k] for k in ("min", "max"))
     assert caps == sorted(set(caps)) and low <= caps[0] and caps[-1] <= high, "caps"
     assert 2 <= len(caps) <= POINTS_MAX, "number of caps"
     for name, response in gpu["responses"].items():
         rate = response["rate"]
-        assert len(rate) == len(caps) and rate == sorted(rate) and rate[0] > 0, name
+        own = caps_of(gpu, response)
+        assert own == sorted(set(own)) and low <= own[0] and own[-1] <= high and len(own) <= POINTS_MAX, name
+        assert len(rate) == len(own) and rate == sorted(rate) and rate[0] > 0, name
         demand = response["assumed"]["demand_watts"]["value"]
-        assert caps[-2] < demand <= caps[-1], f"{name}: demand outside the last step of the caps"
+        assert own[-2] < demand <= own[-1], f"{name}: demand outside the last step of the caps"
     everything = list(gpu["assumed"].values())
     for response in gpu["responses"].values():
         everything += response["assumed"].values()
@@ -41,7 +47,7 @@ def response_rows(gpu):
                f'\t .source = {quote(r["source"])}, .note = {quote(r.get("note", ""))},\n'
                f'\t .step_items = {r["assumed"]["step_items"]["value"]!r},'
                f' .demand_watts = {r["assumed"]["demand_watts"]["value"]!r},\n'
-               f'\t .n = {len(r["rate"])}, .cap = {{{", ".join(map(repr, gpu["caps_watts"]))}}},\n'
+               f'\t .n = {len(r["rate"])}, .cap = {{{", ".join(map(repr, caps_of(gpu, r)))}}},\n'
                f'\t .rate = {{{", ".join(map(repr, r["rate"]))}}}}},\n')
 
 

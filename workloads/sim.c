@@ -31,15 +31,16 @@ struct state {
 	int64_t end_ns; /* of the last step */
 };
 
-static const char *const responses[] = {
-	"resnet50", "vit-l16", "sd-v2", "llama3-8b-train", "llama3-8b-infer", NULL};
+static const char *const responses[] = {"resnet50", "vit-l16", "sd-v2", "llama3-8b-train",
+	"llama3-8b-infer", "product", "stream", "all-gather", NULL};
 
 static const struct jm_option options[] = {
 	{.name = "response",
 		JM_BIND(JM_CHOICE, struct state, response_name),
 		.choices = responses,
 		.fallback = "llama3-8b-train",
-		.help = "published work whose response to a power cap is simulated"},
+		.help = "work whose response to a power cap is simulated: as published; product, "
+			"stream and all-gather as assumed"},
 	{.name = "step-items",
 		JM_BIND(JM_REAL, struct state, items),
 		.unit = "",

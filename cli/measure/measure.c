@@ -240,6 +240,8 @@ static int start_command(void *arg, const struct jm_repeat_once *what, struct jm
 		.arg = &line,
 		.progress = m->tune ? jm_tune_progress : NULL,
 		.progress_arg = m->tune,
+		.mark = m->tune ? jm_tune_mark : NULL,
+		.mark_arg = m->tune,
 	};
 	int rc;
 

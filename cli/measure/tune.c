@@ -6,6 +6,7 @@
 #include "cli/settings/found_option.h"
 #include "cli/settings/hold.h"
 #include "measure.h"
+#include "policy_plan.h"
 #include "tune_run.h"
 
 #include "base/process/child_process.h"
@@ -54,6 +55,27 @@ static const struct jm_option options[] = {
 		.help = "what is moved, on all devices of this job; gpu.power@0 on one device, "
 			"gpu.power=250:600+25W between these values; without it gpu.power. Given "
 			"twice, both are moved: --knob gpu.power --knob gpu.clock"},
+	{.name = "per-phase",
+		.usual = true,
+		JM_BIND(JM_FLAG, struct tune, run.per_phase),
+		.help = "one value for each class of the phases that the command marks (compute-, "
+			"memory- or link-bound, mixed), set when such a phase begins"},
+	{.name = "class",
+		JM_BIND(JM_TEXT, struct tune, run.classes),
+		.argument = "PHASE=CLASS",
+		.repeat = true,
+		.needs = "per-phase",
+		.help = "class of a phase: compute, memory, link or mixed; without it by the name "
+			"of the phase (prefill, gemm, decode, stream, allgather...), else by the "
+			"activity of the devices"},
+	{.name = "policy",
+		.usual = true,
+		JM_BIND(JM_TEXT, struct tune, run.policy),
+		.argument = "FILE",
+		.needs = "per-phase",
+		.help = "write the values of the phases, with the class of each, as a plan that "
+			"compares them with the setting found and with one value for all: "
+			"'joulemark run FILE'"},
 	{.name = "within",
 		.usual = true,
 		JM_BIND(JM_DURATION, struct tune, run.within_s),
@@ -62,7 +84,7 @@ static const struct jm_option options[] = {
 		.max = 86400,
 		.argument = "TIME",
 		.help = "longest time of a search, such as 5min; noisy work needs more; without it "
-			"1min, of two knobs 3min"},
+			"1min, of two knobs 3min, with --per-phase 5min"},
 	{.name = "window",
 		JM_BIND(JM_DURATION, struct tune, run.window_s),
 		.unit = "s",
@@ -145,10 +167,14 @@ static int check_search(struct jm_cli *cli, const struct tune *t)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--knob is given %d times; one search moves at most %d knobs.", n,
 			JM_TUNE_KNOBS);
+	if (t->run.per_phase && (n > 1 || t->run.budget_watts > 0))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--per-phase moves one knob and knows no budget; give one --knob, and omit "
+			"--budget.");
 	if (n > 1 && t->run.budget_watts > 0)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--budget shares a power among the limits of one knob; give one --knob.");
-	if (t->run.within_s < least * t->run.window_s)
+	if (!t->run.per_phase && t->run.within_s < least * t->run.window_s)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"A search of %g s has no time for %d windows of %g s; give a longer "
 			"--within or a shorter --window.",
@@ -166,6 +192,12 @@ static int check(struct jm_cli *cli, const struct tune *t)
 			"CMD...'.");
 	if (check_search(cli, t))
 		return cli->err.code;
+	if (t->run.per_phase &&
+		(t->m.items_regex || t->m.items_json || jm_cli_given(cli, "progress") ||
+			jm_cli_given(cli, "window")))
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"With --per-phase the marks of the command begin phases and report their "
+			"items; omit --items-regex, --items-json, --progress and --window.");
 	if (t->run.progress == JM_TUNE_GPU && (t->m.items_regex || t->m.items_json))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--progress gpu counts no items of the output; omit it, or --items-regex "
@@ -184,7 +216,7 @@ static int tune(struct jm_cli *cli)
 	JM_FILL(&cli->values, &t);
 	t.m.tune = &t.run;
 	if (!jm_cli_given(cli, "within"))
-		t.run.within_s = n_knobs(&t) > 1 ? 180 : 60;
+		t.run.within_s = t.run.per_phase ? 300 : n_knobs(&t) > 1 ? 180 : 60;
 	if (check(cli, &t))
 		return jm_cli_fail(cli);
 	if (jm_hold_check(cli->command, &cli->err)) {
@@ -192,6 +224,9 @@ static int tune(struct jm_cli *cli)
 		return jm_proc_status_of(cli->err.code);
 	}
 	status = jm_measure(&t.m);
+	if (t.run.policy && t.run.json &&
+		jm_policy_plan_write(t.run.policy, t.run.json, t.m.device, cli->command, &cli->err))
+		status = jm_cli_fail(cli);
 	json_decref(t.run.json);
 	return status;
 }
@@ -216,6 +251,7 @@ const struct jm_command jm_command_tune = {
 		"better than that. Where energy or time per item move, it looks again.\n\n"
 		"With --budget, the limits of several devices share a power instead, so that the "
 		"rate of items is as high as it allows.\n\n"
+		"With --per-phase, each phase that CMD marks has the value of its class.\n\n"
 		"CMD reports its items with marks ('joulemark mark'), or they are counted in what "
 		"it prints. Native work reports its steps: 'joulemark tune -- joulemark run "
 		"gpt-117m'.\n\n"
@@ -227,6 +263,7 @@ const struct jm_command jm_command_tune = {
 		   "joulemark tune --knob gpu.power=250:600+25W --within 5min -- ./train\n"
 		   "joulemark tune --knob gpu.power@0 --knob gpu.power@1 -- ./train\n"
 		   "joulemark tune --budget 1kW -- ./train\n"
+		   "joulemark tune --per-phase --policy plan.yaml -- ./train\n"
 		   "joulemark tune --device sim:h100x4 -- joulemark run sim \\\n"
 		   "  --device sim:h100x4 --real-time --seconds 60",
 	.options = options,

@@ -5,11 +5,28 @@
 
 #include "cli/frame/interrupts.h"
 #include "cli/settings/hold.h"
+#include "tune/phase_tuner_json.h"
 #include "tune/tuner.h"
 #include "tune/tuner_json.h"
 
 #include <stdio.h>
 #include <string.h>
+
+static int open_phases(struct jm_tune_run *r, struct jm_cli *cli, const char *knob,
+	struct jm_objective objective, struct jm_session *session)
+{
+	struct jm_phase_tuner_options o = {
+		.ctx = &cli->ctx,
+		.session = session,
+		.guard = r->guard,
+		.knob = knob,
+		.classes = r->classes,
+		.objective = objective,
+		.within_s = r->within_s,
+	};
+
+	return jm_phase_tuner_new(&o, &r->phases, &cli->err);
+}
 
 int jm_tune_open(
 	struct jm_tune_run *r, struct jm_cli *cli, const char *device, struct jm_session *session)
@@ -35,7 +52,9 @@ int jm_tune_open(
 	if (!rc)
 		rc = jm_guard_state(r->guard, r->found, &cli->err);
 	o.guard = r->guard;
-	if (!rc)
+	if (!rc && r->per_phase)
+		rc = open_phases(r, cli, o.knob[0], o.objective, session);
+	else if (!rc)
 		rc = jm_tuner_new(&o, &r->tuner, &cli->err);
 	if (!rc && jm_last_interrupt())
 		rc = jm_err_set(&cli->err, JM_EINTR, "Interrupted; the command was not started.");
@@ -59,7 +78,8 @@ static void *tune_main(void *arg)
 	struct jm_tune_run *r = arg;
 
 	while (!is_ending(r))
-		jm_sleep_until(&r->sleeper, jm_tuner_step(r->tuner));
+		jm_sleep_until(&r->sleeper,
+			r->phases ? jm_phase_tuner_step(r->phases) : jm_tuner_step(r->tuner));
 	return NULL;
 }
 
@@ -82,8 +102,27 @@ void jm_tune_progress(void *run, int64_t t_ns, double items)
 {
 	struct jm_tune_run *r = run;
 
-	if (r->progress == JM_TUNE_ITEMS)
+	if (r->tuner && r->progress == JM_TUNE_ITEMS)
 		jm_tuner_progress(r->tuner, t_ns, items);
+}
+
+/* A phase gets its value as soon as its mark has been read. */
+void jm_tune_mark(void *run, const struct jm_mark *mark)
+{
+	struct jm_tune_run *r = run;
+
+	if (!r->phases)
+		return;
+	jm_phase_tuner_mark(r->phases, mark->name, mark->t_ns, mark->items);
+	jm_sleeper_wake(&r->sleeper);
+}
+
+/* The key of the record. */
+static json_t *made_json(struct jm_tune_run *r)
+{
+	if (r->phases)
+		return jm_phase_tuner_json(r->phases);
+	return r->budget_watts > 0 ? jm_tuner_budget_json(r->tuner) : jm_tuner_json(r->tuner);
 }
 
 void jm_tune_end(struct jm_tune_run *r, struct jm_cli *cli)
@@ -98,14 +137,21 @@ void jm_tune_end(struct jm_tune_run *r, struct jm_cli *cli)
 	r->running = false;
 	jm_sleeper_done(&r->sleeper);
 	pthread_mutex_destroy(&r->lock);
-	jm_tuner_end(r->tuner);
-	r->json = r->budget_watts > 0 ? jm_tuner_budget_json(r->tuner) : jm_tuner_json(r->tuner);
+	if (r->phases)
+		jm_phase_tuner_end(r->phases);
+	else
+		jm_tuner_end(r->tuner);
+	r->json = made_json(r);
 	if (!r->json)
 		jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the record of the tuner.");
 }
 
 const char *jm_tune_what(struct jm_tune_run *r)
 {
+	if (r->per_phase) {
+		snprintf(r->what, sizeof(r->what), "per phase, %.40s", r->objective);
+		return r->what;
+	}
 	if (!(r->budget_watts > 0))
 		return r->objective;
 	snprintf(r->what, sizeof(r->what), "budget %g W, %s", r->budget_watts,
@@ -115,6 +161,8 @@ const char *jm_tune_what(struct jm_tune_run *r)
 
 const char *jm_tune_key(const struct jm_tune_run *r)
 {
+	if (r->per_phase)
+		return "policy";
 	return r->budget_watts > 0 ? "budget" : "tune";
 }
 
@@ -124,6 +172,8 @@ int jm_tune_close(struct jm_tune_run *r, struct jm_err *err)
 
 	jm_tuner_free(r->tuner);
 	r->tuner = NULL;
+	jm_phase_tuner_free(r->phases);
+	r->phases = NULL;
 	rc = jm_guard_stop(r->guard, err);
 	r->guard = NULL;
 	return rc;

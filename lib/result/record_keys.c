@@ -392,6 +392,10 @@ const struct jm_key jm_record_keys[] = {
 	{OBJECT("tune", JM_KEY_OPTIONAL), .keys = jm__tune_keys,
 		.meaning = "where 'tune' moved a knob while the work ran: what was tried, chosen "
 			   "and saved"},
+	{OBJECT("policy", JM_KEY_OPTIONAL), .keys = jm__policy_keys,
+		.meaning =
+			"where 'tune --per-phase' moved a knob with the phases of the work: what "
+			"was tried, chosen and saved"},
 	{OBJECT("budget", JM_KEY_OPTIONAL), .keys = jm__budget_keys,
 		.meaning = "where 'tune --budget' shared a power among devices while the work ran"},
 	{WORD("clock", 0), .words = clock_words, .meaning = "of times and phases"},

@@ -25,6 +25,7 @@ extern const struct jm_key jm__total_keys[], jm__meter_keys[], jm__context_keys[
 extern const struct jm_key jm__weights_keys[], jm__loss_scale_keys[], jm__evaluation_keys[],
 	jm__data_keys[], jm__until_keys[];
 extern const struct jm_key jm__communication_keys[], jm__transfer_keys[], jm__overlap_keys[];
-extern const struct jm_key jm__serving_keys[], jm__tune_keys[], jm__budget_keys[];
+extern const struct jm_key jm__serving_keys[], jm__tune_keys[], jm__policy_keys[],
+	jm__budget_keys[];
 
 #endif

@@ -114,6 +114,88 @@ const struct jm_key jm__tune_keys[] = {
 	{0},
 };
 
+static const char *const classes[] = {"compute", "memory", "link", "mixed", NULL};
+static const char *const class_origins[] = {"stated", "name", "activity", "unknown", NULL};
+
+static const struct jm_key curve_keys[] = {
+	{FLAG("found", 0), .meaning = "the setting found"},
+	{NUMBER("value", JM_KEY_NULL), .meaning = "of the knob; null = no number"},
+	{COUNT("visits", 0), .meaning = "occurrences of the phase under it, during the search"},
+	{POSITIVE("joules", JM_KEY_NULL), .unit = "J", .meaning = "per item, or per occurrence"},
+	{POSITIVE("seconds", JM_KEY_NULL), .unit = "s", .meaning = "per item, or per occurrence"},
+	{0},
+};
+
+static const struct jm_key policy_phase_keys[] = {
+	{TEXT("name", 0), .meaning = "of its marks"},
+	{WORD("class", 0), .words = classes, .meaning = "what bounds it"},
+	{WORD("class_by", 0), .words = class_origins,
+		.meaning = "how that is known: stated by --class, by its name, by the activity of "
+			   "the devices, or not at all"},
+	{COUNT("occurrences", 0), .meaning = "that have ended"},
+	{COUNT("too_short", 0),
+		.meaning = "of them, those that were not switched because the phase is shorter "
+			   "than three latencies of the knob"},
+	{POSITIVE("seconds", JM_KEY_NULL), .unit = "s", .meaning = "mean of an occurrence"},
+	{FLAG("by_items", 0),
+		.meaning = "energy and time count per item; false: per occurrence, because no "
+			   "items of it were reported"},
+	{FLAG("found", 0), .meaning = "what is held in it is the setting found"},
+	{NUMBER("value", JM_KEY_NULL),
+		.meaning = "that is held in it; null = no number, or it is not switched"},
+	{LIST("curve", 0), .keys = curve_keys, .meaning = "over the values of the knob"},
+	{0},
+};
+
+static const struct jm_key class_keys[] = {
+	{WORD("class", 0), .words = classes, .meaning = "of phases"},
+	{FLAG("found", 0), .meaning = "its value is the setting found"},
+	{NUMBER("value", JM_KEY_NULL), .meaning = "the best one; null = no number"},
+	{0},
+};
+
+const struct jm_key jm__policy_keys[] = {
+	{TEXT("objective", 0), .meaning = "of all phases together, as --objective has it"},
+	KNOB_KEYS,
+	{NUMBER("found", JM_KEY_NULL),
+		.meaning = "the value before, the highest of the devices; null = no number"},
+	{WORD("origin", 0), .words = origins, .meaning = "of the meters whose energy counts"},
+	{POSITIVE("within_s", 0), .unit = "s", .meaning = "longest search"},
+	{POSITIVE("latency_s", JM_KEY_NULL), .unit = "s",
+		.meaning = "mean time from the mark of a phase until a new value was in force"},
+	{COUNT("switches", 0), .meaning = "changes of the knob"},
+	{COUNT("too_short", 0),
+		.meaning = "occurrences of phases that were not switched because they are shorter "
+			   "than three latencies"},
+	{COUNT("lost", 0),
+		.meaning = "occurrences without energy, or that another program spoilt by a "
+			   "setting of its own"},
+	{POSITIVE("search_s", 0), .unit = "s", .meaning = "time of the search in marked phases"},
+	{WORD("choice", 0), .words = choices, .meaning = "as of tune"},
+	{TEXT("why", 0), .meaning = "a sentence on that"},
+	{FLAG("held", 0),
+		.meaning = "the values of the classes are held; false: the setting found"},
+	{TEXT("stopped", JM_KEY_NULL),
+		.meaning = "why tuning ended before the work; null: it did not"},
+	CHANGE("objective", "the objective"),
+	CHANGE("energy", "the energy of all phases"),
+	CHANGE("time", "the time of all phases"),
+	{NUMBER("saved_joules", JM_KEY_NULL), .unit = "J",
+		.meaning = "while the values were held, against the setting found; null: they "
+			   "were not"},
+	{POSITIVE("saved_error_joules", JM_KEY_NULL), .unit = "J",
+		.meaning = "half its 95 % interval"},
+	{FLAG("one_found", 0),
+		.meaning = "the best value for all phases alike is the setting found"},
+	{NUMBER("one", JM_KEY_NULL),
+		.meaning = "the best value for all phases alike, by the visits of the search; null "
+			   "= no number"},
+	{LIST("classes", 0), .keys = class_keys, .meaning = "with their best values"},
+	{LIST("phases", 0), .keys = policy_phase_keys,
+		.meaning = "in the order of their first marks"},
+	{0},
+};
+
 static const struct jm_key limit_keys[] = {
 	{TEXT("device", 0), .meaning = "that has the limit"},
 	{NUMBER("found", JM_KEY_NULL), .unit = "W", .meaning = "its limit before"},

@@ -26,60 +26,7 @@ static int64_t now_of(const struct jm_tuner *t)
 	return jm_ctx_now(t->o.ctx);
 }
 
-/* ---- the session ---- */
-
-static bool counts(const struct jm_tuner *t, int meter)
-{
-	const struct jm_meters *set = jm_session_meters(t->o.session);
-
-	return jm_meter_counts(set, meter) && set->meter[meter].origin == t->origin;
-}
-
-/* The origin whose meters count: an estimate is none, as it follows from the load and knows nothing
- * of the knob. */
-static int choose_meters(struct jm_tuner *t, struct jm_err *err)
-{
-	static const enum jm_origin order[] = {JM_MEASURED, JM_SIMULATED};
-	const struct jm_meters *set = jm_session_meters(t->o.session);
-	int n = 0;
-
-	for (size_t k = 0; !n && k < sizeof(order) / sizeof(order[0]); k++) {
-		t->origin = order[k];
-		for (int i = 0; i < set->n; i++) {
-			int signal = counts(t, i) ? jm_meter_energy_signal(set, i) : -1;
-
-			if (signal < 0)
-				continue;
-			n++;
-			t->refresh_ns = set->signal[signal].refresh_ns > t->refresh_ns
-						? set->signal[signal].refresh_ns
-						: t->refresh_ns;
-			if (set->signal[signal].window_ns > t->settle_ns)
-				t->settle_ns = set->signal[signal].window_ns;
-		}
-	}
-	if (n)
-		return 0;
-	return jm_err_set(err, JM_ENOENT,
-		"No meter measures energy here, and an estimate knows nothing of a setting, so "
-		"there is nothing to tune by; 'joulemark doctor' shows the reason.");
-}
-
-/* Sum over the meters; NAN: one of them is unknown. */
-static void energy_of(struct jm_tuner *t, struct jm_visit *visit)
-{
-	const struct jm_meters *set = jm_session_meters(t->o.session);
-
-	for (int i = 0; i < set->n; i++) {
-		struct jm_energy e = jm_energy_unknown;
-
-		if (!counts(t, i) || jm_meter_energy_signal(set, i) < 0)
-			continue;
-		jm_session_energy_now(t->o.session, i, t->window.t0_ns, t->window.t1_ns, &e, NULL);
-		visit->joules += e.joules;
-		visit->error_joules = hypot(visit->error_joules, e.error_sampling);
-	}
-}
+/* ---- phases of the session ---- */
 
 static void enter_phase(struct jm_tuner *t, bool holds)
 {
@@ -401,7 +348,8 @@ static void finish_visit(struct jm_tuner *t, int64_t now)
 
 	if (was_moved(t, now))
 		return;
-	energy_of(t, &v);
+	jm_tuned_energy_of(
+		&t->energy, t->window.t0_ns, t->window.t1_ns, &v.joules, &v.error_joules);
 	if (v.items > 0 && v.joules > 0 && !is_warm(t, &v)) {
 		t->left_ns = t->window.t1_ns;
 		apply(t);
@@ -454,7 +402,7 @@ static void in_window(struct jm_tuner *t, const struct report *r)
 	w->t1_ns = r->t_ns;
 	w->items1 = r->items;
 	t->state = JM__READING;
-	t->due_ns = now_of(t) + t->refresh_ns + LOOK;
+	t->due_ns = now_of(t) + t->energy.refresh_ns + LOOK;
 	jm_session_edge(t->o.session);
 }
 
@@ -563,7 +511,9 @@ int jm_tuner_new(const struct jm_tuner_options *options, struct jm_tuner **ret, 
 	pthread_mutex_init(&t->lock, NULL);
 	rc = open_knobs(t, err);
 	if (!rc)
-		rc = choose_meters(t, err);
+		rc = jm_tuned_energy_open(&t->energy, options->session, err);
+	if (!rc && t->energy.window_ns > t->settle_ns)
+		t->settle_ns = t->energy.window_ns;
 	if (!rc)
 		rc = check_activity(t, err);
 	/* another holder, or missing rights, show before the work begins */

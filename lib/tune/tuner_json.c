@@ -136,7 +136,7 @@ static json_t *what_json(const struct jm_tuner *t)
 	jm_json_set_text(&json, "objective", objective);
 	set_knob(&json, t, &t->knob[0]);
 	jm_json_set_text(&json, "progress", jm_tune_progress_names[t->o.progress]);
-	jm_json_set_text(&json, "origin", jm_origin_name(t->origin));
+	jm_json_set_text(&json, "origin", jm_origin_name(t->energy.origin));
 	jm_json_set_number(&json, "window_s", t->o.window_s);
 	jm_json_set_number(&json, "within_s", t->o.within_s);
 	return json;

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "tuned_budget.h"
+#include "tuned_energy.h"
 #include "tuned_knob.h"
 #include "tuner.h"
 
@@ -30,8 +31,7 @@ struct jm_tuner {
 	struct jm_search *search; /* NULL = there is a budget */
 	struct jm_tuned_budget budget;
 	enum jm__tuner_state state;
-	enum jm_origin origin; /* of the meters whose energy counts */
-	int64_t refresh_ns;    /* the longest of them */
+	struct jm_tuned_energy energy;
 	int64_t settle_ns;
 	int64_t began_ns, due_ns,
 		left_ns; /* left_ns: the end of the last visit, from which the next one counts */

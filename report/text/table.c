@@ -337,7 +337,7 @@ static void put_tuned(const struct jm_grouping *g, const struct jm_group_case *c
 	struct jm_err none = JM_ERR_INIT;
 	struct jm_grid grid;
 
-	if (!tune && !json_object_get(c->record, "budget"))
+	if (!tune && !json_object_get(c->record, "budget") && !json_object_get(c->record, "policy"))
 		return;
 	put_title(g, "Tuning", out);
 	jm_tuning_print(c->record, out, g->options.width);

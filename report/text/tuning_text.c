@@ -200,13 +200,102 @@ static void put_budget(const json_t *budget, FILE *out, int width)
 		put(out, "ended", stopped, width);
 }
 
+/* ---- a policy ---- */
+
+static void classes_text(const json_t *policy, char *out, size_t size)
+{
+	const json_t *class;
+	size_t i;
+
+	*out = '\0';
+	json_array_foreach(json_object_get(policy, "classes"), i, class)
+	{
+		char value[80] = "";
+
+		add_value(
+			number(class, "value"), jm_json_text(policy, "unit"), value, sizeof(value));
+		jm_text_append(out, size, *out ? ", " : "", jm_json_text(class, "class"));
+		jm_text_append(out, size,
+			"-bound " + (strcmp(jm_json_text(class, "class"), "mixed") ? 0 : 6), value);
+	}
+}
+
+static void put_policy_choice(const json_t *policy, FILE *out, int width)
+{
+	bool held = json_is_true(json_object_get(policy, "held"));
+	char text[900], classes[300], found[80] = "";
+
+	classes_text(policy, classes, sizeof(classes));
+	add_value(number(policy, "found"), jm_json_text(policy, "unit"), found, sizeof(found));
+	if (held)
+		snprintf(text, sizeof(text), "%s (found: %s)", classes, found);
+	else
+		snprintf(text, sizeof(text), "the setting found, %s", found);
+	add_change(policy, "objective", "objective", text, sizeof(text));
+	add_change(policy, "energy", "energy", text, sizeof(text));
+	add_change(policy, "time", "time", text, sizeof(text));
+	jm_text_append(text, sizeof(text), ". ", jm_json_text(policy, "why"));
+	put(out, strcmp(jm_json_text(policy, "choice"), "open") ? "held" : "so far", text, width);
+}
+
+/* "product (compute) 12 x 2.04 s, ..." */
+static void put_policy_phases(const json_t *policy, FILE *out, int width)
+{
+	const json_t *phase;
+	char text[3000] = "";
+	size_t i;
+
+	json_array_foreach(json_object_get(policy, "phases"), i, phase)
+	{
+		int short_ = (int)json_integer_value(json_object_get(phase, "too_short"));
+		char one[200], more[60] = "";
+
+		if (short_)
+			snprintf(more, sizeof(more), ", %d too short to be switched", short_);
+		snprintf(one, sizeof(one), "%s (%s) %lld x %.2f s%s", jm_json_text(phase, "name"),
+			jm_json_text(phase, "class"),
+			json_integer_value(json_object_get(phase, "occurrences")),
+			number(phase, "seconds"), more);
+		jm_text_append(text, sizeof(text), *text ? "; " : "", one);
+	}
+	if (*text)
+		put(out, "phases", text, width);
+}
+
+static void put_policy(const json_t *policy, FILE *out, int width)
+{
+	size_t n = json_array_size(json_object_get(policy, "devices"));
+	double saved = number(policy, "saved_joules"), latency = number(policy, "latency_s");
+	char text[300], joules[60];
+
+	snprintf(text, sizeof(text), "%s of %zu %s by phases for the least %s, by %s energy",
+		jm_json_text(policy, "knob"), n, n == 1 ? "device" : "devices",
+		jm_json_text(policy, "objective"), jm_json_text(policy, "origin"));
+	put(out, "Policy", text, width);
+	put_policy_choice(policy, out, width);
+	put_policy_phases(policy, out, width);
+	if (!isnan(saved)) {
+		jm_text_quantity(fabs(saved), number(policy, "saved_error_joules"), "J", joules,
+			sizeof(joules));
+		put(out, saved < 0 ? "used" : "saved", joules, width);
+	}
+	if (isnan(latency))
+		return;
+	snprintf(text, sizeof(text), "%lld in all, %.0f ms after the mark of the phase",
+		json_integer_value(json_object_get(policy, "switches")), 1e3 * latency);
+	put(out, "changes", text, width);
+}
+
 void jm_tuning_print(const json_t *record, FILE *out, int width)
 {
 	const json_t *tune = json_object_get(record, "tune");
 	const json_t *budget = json_object_get(record, "budget");
+	const json_t *policy = json_object_get(record, "policy");
 
 	if (budget)
 		put_budget(budget, out, width);
+	if (policy)
+		put_policy(policy, out, width);
 	if (!tune)
 		return;
 	put_what(tune, out, width);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tuner did, in words: the keys "tune" and "budget" of a record. */
+/* What a tuner did, in words: the keys "tune", "policy" and "budget" of a record. */
 #ifndef JM_TUNING_TEXT_H
 #define JM_TUNING_TEXT_H
 
@@ -8,7 +8,7 @@
 
 #include "report/format/cells.h"
 
-/* Lines of at most `width` columns; no lines where the record has neither. */
+/* Lines of at most `width` columns; no lines where the record has none. */
 void jm_tuning_print(const json_t *record, FILE *out, int width);
 /* The values that were visited, from the lowest on, with the means of their visits: seconds, watts,
  * items per second, and objective, energy and time per item by those of the setting found.

@@ -247,6 +247,8 @@ static void on_mark(void *arg, const struct jm_mark *given)
 		mark.items = NAN; /* they are counted in what it prints */
 	}
 	jm_tally_add(&l->tally, &mark);
+	if (l->o->mark)
+		l->o->mark(l->o->mark_arg, &mark);
 	if (!l->scan)
 		credit(l, mark.items);
 	if (same && !isnan(mark.items))

@@ -9,6 +9,7 @@
 
 #include "base/process/child_process.h"
 #include "item_kind.h"
+#include "measure/session/progress.h"
 #include "measure/session/session.h"
 
 struct jm_launch_options {
@@ -36,6 +37,9 @@ struct jm_launch_options {
 	/* Called when a mark has begun a phase of the session, with its name there; may be NULL. */
 	void (*phase)(void *arg, int phase, const char *name);
 	void *arg; /* of both, and of `extra` */
+	/* Called for each mark, with its time within that of the command; may be NULL. */
+	void (*mark)(void *arg, const struct jm_mark *mark);
+	void *mark_arg;
 	/* Called when the items so far have changed, with the time of the newest report (NAN =
 	 * unknown); may be NULL. */
 	void (*progress)(void *arg, int64_t t_ns, double items);

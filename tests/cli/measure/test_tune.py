@@ -224,3 +224,62 @@ def test_the_status_is_that_of_the_command(gpus):
     assert jm("tune", "--", "sh", "-c", "exit 7", env=gpus.env).returncode == 7
     assert jm("tune", "--", "/nowhere/nothing", env=gpus.env).returncode == 127
     assert gpus.limits() == FOUND
+
+
+MIX = """\
+i=0
+while [ $i -lt 8 ]; do
+    for p in product stream all-gather; do
+        {jm} mark $p
+        env -u JM_PROGRESS {jm} run sim --device sim:h100x1 --response $p --real-time --warmup 0 --seconds 0.01 \\
+            --source null --step-items $(test $p = all-gather && echo 90 || echo 200) >/dev/null || exit 9
+        {jm} mark $p --items 1
+    done
+    i=$((i+1))
+done
+"""
+
+
+def test_each_class_of_phases_has_its_cap(tmp_path):
+    """The choice is for the test of the search: here the machine's load moves the clock. Which cap is in force in a
+    phase is seen here."""
+    env = {"JM_STATE": str(tmp_path / "state")}
+    record, policy, script = tmp_path / "tune.json", tmp_path / "policy.yaml", tmp_path / "mix.sh"
+    script.write_text(MIX.format(jm=os.path.abspath(BIN)))
+    done = jm("tune", "--device", "sim:h100x1", "--per-phase", "--objective", "energy", "--class",
+              "all-gather=mixed", f"--json={record}", "--policy", policy, "--", "sh", script, env=env)
+    # eight cycles are no search: nothing is written, and that is said
+    assert done.returncode == 125 and "no phase has a value of its own" in " ".join(done.stderr.split()), done.stderr
+    found = json.loads(record.read_text())
+    p = found["policy"]
+    assert {(q["name"], q["class"], q["class_by"]) for q in p["phases"]} == {
+        ("product", "compute", "name"), ("stream", "memory", "name"), ("all-gather", "mixed", "stated")}
+    assert [q["occurrences"] for q in p["phases"]] == [8, 8, 7]  # the last one has no mark after it
+    assert p["switches"] > 0 and p["latency_s"] > 0 and p["stopped"] is None
+    assert "by phases for the least energy" in " ".join(done.stderr.split())
+    # a busy GPU under a cap uses no more than the cap
+    for q in p["phases"]:
+        assert all(c["joules"] <= 1.05 * c["value"] * c["seconds"] for c in q["curve"] if c["visits"] and not c["found"])
+    caps = json.loads(jm("get", "--device", "sim:h100x1", "--json", env=env).stdout)
+    assert [k["accepted"] for k in caps] == [700]
+    assert p["choice"] == "open" and not policy.exists()
+
+
+@pytest.mark.parametrize("args, words", [
+    (["--policy", "x", "--", "true"], "without --per-phase"),
+    (["--per-phase", "--budget", "900W", "--", "true"], "one --knob"),
+    (["--per-phase", "--items-regex", "x", "--", "true"], "omit --items-regex"),
+    (["--per-phase", "--class", "train=fast", "--", "true"], "compute, memory, link"),
+    (["--per-phase", "--class", "=compute", "--", "true"], "PHASE=CLASS"),
+])
+def test_bad_input_of_phases_is_refused_before_the_command_runs(gpus, args, words):
+    assert words in sentence(jm("tune", *args, env=gpus.env), USAGE)
+    assert gpus.limits() == FOUND and not gpus.journals()
+
+
+def test_a_command_that_marks_nothing_has_no_policy(gpus, tmp_path):
+    record = tmp_path / "tune.json"
+    assert jm("tune", "--per-phase", f"--json={record}", "--", "sleep", "0.3", env=gpus.env).returncode == 0
+    p = json.loads(record.read_text())["policy"]
+    assert p["choice"] == "open" and p["phases"] == [] and p["why"] == "The work marked no phase."
+    assert gpus.limits() == FOUND

@@ -102,7 +102,8 @@ def busy_watts(gpu, work, cap):
 def left_out(gpu):
     """Relative errors of throughput at each inner cap, when the curve is made from the other caps."""
     data = json.loads((SOURCE / f"sim/data/{gpu}.json").read_text())
-    for work, response in data["responses"].items():
+    published = {work: r for work, r in data["responses"].items() if r["source"].startswith("arXiv")}
+    for work, response in published.items():
         x = [busy_watts(gpu, work, cap) for cap in data["caps_watts"]]
         y = response["rate"]
         for i in range(1, len(x) - 1):
