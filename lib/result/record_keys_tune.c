@@ -192,7 +192,7 @@ const struct jm_key jm__policy_keys[] = {
 			   "= no number"},
 	{LIST("classes", 0), .keys = class_keys, .meaning = "with their best values"},
 	{LIST("phases", 0), .keys = policy_phase_keys,
-		.meaning = "in the order of their first marks"},
+		.meaning = "that have ended, in the order of --class and of their first marks"},
 	{0},
 };
 

@@ -254,7 +254,8 @@ def test_each_class_of_phases_has_its_cap(tmp_path):
     p = found["policy"]
     assert {(q["name"], q["class"], q["class_by"]) for q in p["phases"]} == {
         ("product", "compute", "name"), ("stream", "memory", "name"), ("all-gather", "mixed", "stated")}
-    assert [q["occurrences"] for q in p["phases"]] == [8, 8, 7]  # the last one has no mark after it
+    # no mark ends the last one
+    assert {q["name"]: q["occurrences"] for q in p["phases"]} == {"product": 8, "stream": 8, "all-gather": 7}
     assert p["switches"] > 0 and p["latency_s"] > 0 and p["stopped"] is None
     assert "by phases for the least energy" in " ".join(done.stderr.split())
     # a busy GPU under a cap uses no more than the cap
