@@ -101,26 +101,31 @@ static json_t *classes_json(const struct jm_phase_tuner *t, const struct jm_phas
 	return classes;
 }
 
-static void why_text(const struct jm_phase_tuner *t, const struct jm_phase_search_result *r,
-	char *out, size_t size)
+static const char *choice_text(enum jm_choice choice)
 {
-	static const char *const why[] = {
-		[JM_CHOICE_BETTER] = "With these values the objective of all phases together is "
-				     "lower than with the setting found; the interval of the "
-				     "difference excludes 0.",
-		[JM_CHOICE_FLAT] = "No choice of values differs from the setting found by more "
-				   "than 2 %.",
-		[JM_CHOICE_FOUND] = "",
-		[JM_CHOICE_UNCLEAR] =
-			"The best choice of values could not be told from the setting found.",
-		[JM_CHOICE_OPEN] = "The work ended before the search did.",
-	};
-	bool none = jm_phase_search_phases(t->search) == 0;
+	switch (choice) {
+	case JM_CHOICE_BETTER:
+		return "With these values the objective of all phases together is lower than with "
+		       "the setting found; the interval of the difference excludes 0.";
+	case JM_CHOICE_FLAT:
+		return "No choice of values differs from the setting found by more than 2 %.";
+	case JM_CHOICE_FOUND:
+	case JM_CHOICE_UNCLEAR:
+		return "The best choice of values could not be told from the setting found.";
+	case JM_CHOICE_OPEN:
+		break;
+	}
+	return "The work ended before the search did.";
+}
 
-	snprintf(out, size, "%s",
-		*t->stopped ? t->stopped
-		: none	    ? "The work marked no phase."
-			    : why[r->choice]);
+/* Why these values are held, as a sentence. */
+static const char *why(const struct jm_phase_tuner *t, const struct jm_phase_search_result *r)
+{
+	if (*t->stopped)
+		return t->stopped;
+	if (!jm_phase_search_phases(t->search))
+		return "The work marked no phase.";
+	return choice_text(r->choice);
 }
 
 static void set_gain(json_t **json, const char *name, const struct jm_tune_gain *g)
@@ -145,12 +150,11 @@ static void set_gains(json_t **json, const struct jm_phase_search_result *r)
 json_t *jm_phase_tuner_json(const struct jm_phase_tuner *t)
 {
 	struct jm_phase_search_result r;
-	char objective[40], why[400];
+	char objective[40];
 	json_t *json = json_object();
 
 	jm_phase_search_result(t->search, &r);
 	jm_objective_text(&t->o.objective, objective, sizeof(objective));
-	why_text(t, &r, why, sizeof(why));
 	jm_json_set_text(&json, "objective", objective);
 	jm_json_set_text(&json, "knob", t->knob.name);
 	jm_json_set_text(&json, "unit", t->knob.knob->unit);
@@ -167,7 +171,7 @@ json_t *jm_phase_tuner_json(const struct jm_phase_tuner *t)
 	jm_json_set_int(&json, "lost", t->lost);
 	jm_json_set_number(&json, "search_s", r.search_s);
 	jm_json_set_text(&json, "choice", jm_choice_names[r.choice]);
-	jm_json_set_text(&json, "why", why);
+	jm_json_set_text(&json, "why", why(t, &r));
 	jm_json_set_bool(&json, "held", r.held);
 	jm_json_set(&json, "stopped", jm_json_said(t->stopped));
 	set_gains(&json, &r);

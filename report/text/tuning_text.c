@@ -216,7 +216,7 @@ static void classes_text(const json_t *policy, char *out, size_t size)
 			number(class, "value"), jm_json_text(policy, "unit"), value, sizeof(value));
 		jm_text_append(out, size, *out ? ", " : "", jm_json_text(class, "class"));
 		jm_text_append(out, size,
-			"-bound " + (strcmp(jm_json_text(class, "class"), "mixed") ? 0 : 6), value);
+			strcmp(jm_json_text(class, "class"), "mixed") ? "-bound " : " ", value);
 	}
 }
 

@@ -83,10 +83,9 @@ static int work(
 		for (int i = 0; i < N; i++) {
 			int phase = jm_phase_search_phase(s, names[i]);
 			int value = jm_phase_search_next(s, phase, 0.1);
-			double slow =
-				1 + noise * jm_sim_noise(seed, (uint64_t)(2 * i), (uint64_t)n);
+			double slow = 1 + noise * jm_sim_noise(seed, 2 * (uint64_t)i, (uint64_t)n);
 			double more =
-				1 + noise * jm_sim_noise(seed, (uint64_t)(2 * i + 1), (uint64_t)n);
+				1 + noise * jm_sim_noise(seed, 2 * (uint64_t)i + 1, (uint64_t)n);
 			double cap = caps[value], seconds = slow * seconds_of(t, i, cap);
 
 			jm_phase_search_add(s, phase, value, seconds, t->items[i],
