@@ -74,23 +74,53 @@ static bool is_captioned(const char *root, const char *name)
 	return is_there(root, text);
 }
 
+static bool is_text(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n > 4 && !strcasecmp(name + n - 4, ".txt");
+}
+
+/* Has the folder such a picture? One without texts, as those of classes are, is read once. */
+static bool has_captioned(const char *folder)
+{
+	const struct dirent *entry;
+	bool texts = false, found = false;
+	DIR *d = opendir(folder);
+
+	while (d && !texts && (entry = readdir(d)))
+		texts = is_text(entry->d_name);
+	if (texts)
+		rewinddir(d);
+	while (texts && !found && (entry = readdir(d)))
+		found = is_captioned(folder, entry->d_name);
+	if (d)
+		closedir(d);
+	return found;
+}
+
+/* Has the folder, or one in it, such a picture? */
+static bool have_captioned(const char *root)
+{
+	const struct dirent *entry;
+	char below[PATH_MAX];
+	bool found = has_captioned(root);
+	DIR *d = found ? NULL : opendir(root);
+
+	while (d && !found && (entry = readdir(d)))
+		found = entry->d_name[0] != '.' && jm_is_folder_in(root, entry->d_name, below) &&
+			has_captioned(below);
+	if (d)
+		closedir(d);
+	return found;
+}
+
 static bool captions_fits(const char *path)
 {
 	char part[PATH_MAX];
 	const char *root = jm_part_folder(path, JM_PART_TRAIN, part);
-	const struct dirent *entry;
-	bool found;
-	DIR *d;
 
-	if (!jm_is_folder(root))
-		return false;
-	found = list_of(root) != NULL;
-	d = found ? NULL : opendir(root);
-	while (d && !found && (entry = readdir(d)))
-		found = is_captioned(root, entry->d_name);
-	if (d)
-		closedir(d);
-	return found;
+	return jm_is_folder(root) && (list_of(root) || have_captioned(root));
 }
 
 /* ---- pictures -------------------------------------------------------------------------------- */
@@ -112,12 +142,11 @@ static int look_in(struct search *s, const char *below, int depth);
 
 static int look_at(struct search *s, const char *name, int depth)
 {
-	size_t n = strlen(name);
 	char path[PATH_MAX];
 
 	if (picture_end(name))
 		return jm_caption_add(s->pictures, s->root, name, "", 0, s->err);
-	if (n > 4 && !strcasecmp(name + n - 4, ".txt"))
+	if (is_text(name))
 		return s->texts ? jm_caption_add(s->found_texts, s->root, name, "", 0, s->err) : 0;
 	return jm_is_folder_in(s->root, name, path) ? look_in(s, name, depth + 1) : 0;
 }

@@ -104,6 +104,9 @@ bool jm_weight_name_fits(const struct jm_weight_names *names, const char *own, c
 	for (; names && names->of; names++) {
 		const struct entry e = find_entry(names, own);
 
+		if (!e.n && e.prefix && write_name(e.prefix, e.own, NULL, file) &&
+			!fnmatch(pattern, file, 0))
+			return true;
 		for (int i = 0; i < e.n; i++)
 			if (capture(e.row[i].own, e.own, star) &&
 				write_name(e.prefix, e.row[i].file, star, file) &&

@@ -445,8 +445,8 @@ static int repeat(struct serve *s, int number, int *ret_differ, struct jm_err *e
  */
 static int judge(const struct serve *s, int differing, int tokens, struct jm_err *err)
 {
-	double most = s->training.precision == JM_F32 ? 0 : MAY_DIFFER;
-	bool drawn = s->rule.temperature > 0;
+	bool narrow = s->kv == JM_CACHE_F8E4M3, drawn = s->rule.temperature > 0;
+	double most = s->training.precision == JM_F32 && !narrow ? 0 : MAY_DIFFER;
 
 	if (differing <= most * tokens)
 		return 0;
@@ -457,9 +457,9 @@ static int judge(const struct serve *s, int differing, int tokens, struct jm_err
 			differing, tokens);
 	jm_err_set(err, JM_ERANGE,
 		"%d of %d tokens are others when their requests are served alone, which rounding "
-		"in %d bits may cause; verify with --precision %s%s.",
-		differing, tokens, s->training.fp8 ? 8 : 16,
-		s->training.fp8 && !drawn ? "bf16 or f32" : "f32",
+		"in %d bits may cause; verify with --precision %s%s%s.",
+		differing, tokens, s->training.fp8 || narrow ? 8 : 16,
+		s->training.fp8 && !drawn ? "bf16 or f32" : "f32", narrow ? " --kv auto" : "",
 		drawn ? " or --temperature 0" : "");
 	return 1;
 }

@@ -63,6 +63,15 @@ def test_captions_come_in_the_order_of_pictures(tmp_path, layout):
     assert seen["caption"] == [f"of {name}" for name in sorted(NAMES)]
 
 
+def test_texts_are_found_where_all_pictures_are_in_folders(tmp_path):
+    """As img2dataset writes them; not folders of classes."""
+    names = ["00000/a.jpg", "00000/b.jpg", "00001/a.jpg"]
+    pictures(tmp_path, names)
+    as_texts(tmp_path, {name: [f"of {name}"] for name in names})
+    seen = show(tmp_path)
+    assert seen["fields"] == ["image, caption"] and seen["caption"] == [f"of {name}" for name in names]
+
+
 @pytest.mark.parametrize("layout", ["lines", "coco"])
 def test_a_picture_may_have_several_captions(tmp_path, layout):
     pictures(tmp_path)

@@ -184,6 +184,16 @@ def test_stable_diffusion_trains_the_unet_behind_frozen_encoders():
     assert d["flops_model_per_item"] == pytest.approx(3.575e12, rel=0.005)
 
 
+@pytest.mark.parametrize("names", ["conv_in.*", "down_blocks.*"])
+def test_names_of_weight_files_freeze_as_own_names_do(names):
+    """Also of parameters that are called alike in both, such as convolutions."""
+    words = ["diffusion", "--device", "ref", "--hidden", "8", "--layers", "1", "--head-width", "4", "--norm-groups", "2", "--image", "64",
+             "--vae-hidden", "4", "--vae-layers", "1", "--text-layers", "2", "--text-heads", "2", "--caption-width", "8", "--vocab", "100"]
+    of_file, own, none = (describe(*words, *more)["parameters_trained"] for more in
+                          (["--freeze", f"unet/{names}"], ["--freeze", f"unet.{names}"], []))
+    assert of_file == own < none
+
+
 def test_start_values():
     def of(words):
         return {s["rule"]: (s["tensors"], s["parameters"]) for s in describe(*words)["start_values"]}
