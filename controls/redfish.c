@@ -4,8 +4,10 @@
  * PowerLimitWatts of EnvironmentMetrics, else PowerLimit of the PowerControl of Power, of the
  * chassis named or of the first that has one. The controller keeps it through a reboot of the node.
  * A change is a PATCH with the ETag of what was read before (If-Match), so that it is refused where
- * another program changed the resource in between; it is then read and sent once more. "unlocked"
- * is ControlMode Disabled, or a LimitInWatts of null.
+ * another program changed the resource in between; it is then read and sent once more. Some
+ * controllers (OpenBMC's) have another ETag after each reading of their sensors: where the limit
+ * itself is still the same, the second try is for whichever ETag there is. "unlocked" is
+ * ControlMode Disabled, or a LimitInWatts of null.
  *
  * The argument is a file, by its absolute path because the restore opens it from elsewhere, with a
  * line NAME=VALUE for each option below; lines that begin with # are comments.
@@ -33,6 +35,7 @@ struct state {
 	char path[MAX_PATH];
 	bool modern; /* EnvironmentMetrics; else Power */
 	bool takes_power_off;
+	bool unsure; /* it is unknown whether the last change was made, or will be */
 	struct jm_knob knob;
 };
 
@@ -189,6 +192,7 @@ static int find_chassis(struct state *s, const char *wanted, struct jm_err *err)
 		const char *path = json_string_value(json_object_get(member, "@odata.id"));
 		const char *id = path ? strrchr(path, '/') : NULL;
 
+		jm_https_limit(&s->https);
 		if (!found && id && (!wanted || !strcmp(id + 1, wanted)))
 			found = try_chassis(s, path);
 	}
@@ -227,8 +231,8 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_DURATION, struct call, peer.timeout),
 		.unit = "s",
 		.min = 0.01,
-		.max = 8, /* below the guard's limit of a driver's call */
-		.fallback = "3s"},
+		.max = 8, /* of one call, which may be four questions; below JM_DRIVER_LIMIT_NS */
+		.fallback = "8s"},
 	{.name = "accept-power-off", JM_BIND(JM_FLAG, struct call, takes_power_off)},
 	{0},
 };
@@ -291,8 +295,10 @@ static int connect_and_find(
 static int add_limit(struct state *s, struct jm_knobs *set, struct jm_err *err)
 {
 	struct limit l;
-	int rc = read_limit(s, &l, err);
+	int rc;
 
+	jm_https_limit(&s->https);
+	rc = read_limit(s, &l, err);
 	if (rc)
 		return rc;
 	s->knob = (struct jm_knob){.name = "node.power",
@@ -348,15 +354,19 @@ static int redfish_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *se
 	return rc;
 }
 
+/* Unknown while a change may still be made, so that a restore writes its value. */
 static int redfish_get(void *state, int i, struct jm_knob_value *ret_accepted,
 	struct jm_knob_value *ret_enforced, struct jm_err *err)
 {
+	struct state *s = state;
 	struct limit l;
-	int rc = read_limit(state, &l, err);
+	int rc;
 
 	(void)i;
+	jm_https_limit(&s->https);
+	rc = read_limit(s, &l, err);
 	if (!rc)
-		*ret_accepted = *ret_enforced = l.now;
+		*ret_accepted = *ret_enforced = s->unsure ? jm_knob_value_of(NAN) : l.now;
 	return rc;
 }
 
@@ -380,7 +390,7 @@ static json_t *change(
 
 	if (s->modern && off)
 		return json_pack("{s:{s:s}}", "PowerLimitWatts", "ControlMode", DISABLED);
-	if (s->modern && jm_knob_value_is(&l->now, JM_UNLOCKED))
+	if (s->modern && (jm_knob_value_is(&l->now, JM_UNLOCKED) || (l->modes && s->unsure)))
 		return json_pack("{s:{s:o,s:s}}", "PowerLimitWatts", "SetPoint", json_watts(value),
 			"ControlMode", "Automatic");
 	if (s->modern)
@@ -414,29 +424,40 @@ static int plan(struct state *s, const struct jm_knob_value *value, struct limit
 	return *ret ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for Redfish.");
 }
 
-static int send_once(struct state *s, const struct jm_knob_value *value, struct jm_err *err)
+/* seen: the limit that the last try read, unknown before the first. */
+static int send_once(struct state *s, const struct jm_knob_value *value, struct jm_knob_value *seen,
+	struct jm_err *err)
 {
 	json_t *members = NULL;
 	struct limit l;
 	int rc = plan(s, value, &l, &members, err);
 
-	if (!rc)
-		rc = jm_https_patch(&s->https, s->path, members, l.etag, err);
+	if (rc)
+		return rc;
+	rc = jm_https_patch(
+		&s->https, s->path, members, jm_knob_value_same(seen, &l.now) ? "*" : l.etag, err);
+	if (!rc || rc == JM_ENOENT)
+		s->unsure = rc;
+	*seen = l.now;
 	json_decref(members);
 	return rc;
 }
 
 static int redfish_set(void *state, int i, const struct jm_knob_value *value, struct jm_err *err)
 {
-	struct jm_err first = JM_ERR_INIT;
-	int rc = send_once(state, value, &first);
+	struct jm_knob_value seen = jm_knob_value_of(NAN);
+	struct jm_err why = JM_ERR_INIT;
+	struct state *s = state;
+	int rc;
 
 	(void)i;
+	jm_https_limit(&s->https);
+	rc = send_once(s, value, &seen, &why);
 	if (rc == JM_EBUSY) {
-		first = (struct jm_err)JM_ERR_INIT;
-		rc = send_once(state, value, &first);
+		why = (struct jm_err)JM_ERR_INIT;
+		rc = send_once(s, value, &seen, &why);
 	}
-	return rc ? jm_err_set(err, rc == JM_EPERM ? rc : JM_EIO, "%s", first.text) : 0;
+	return rc ? jm_err_set(err, rc == JM_EPERM ? rc : JM_EIO, "%s", why.text) : 0;
 }
 
 static int redfish_writes(void *state, int i, const struct jm_knob_value *value, jm_write_fn *fn,
@@ -447,9 +468,11 @@ static int redfish_writes(void *state, int i, const struct jm_knob_value *value,
 	struct limit l;
 	char call[600];
 	char *body;
-	int rc = plan(s, value, &l, &members, err);
+	int rc;
 
 	(void)i;
+	jm_https_limit(&s->https);
+	rc = plan(s, value, &l, &members, err);
 	if (rc)
 		return rc;
 	body = json_dumps(members, JSON_COMPACT);

@@ -225,6 +225,10 @@ int jm_https_patch(struct jm_https *h, const char *path, const json_t *members, 
 	h->call.curl_easy_getinfo(h->line, CURLINFO_RESPONSE_CODE, &status);
 	if (rc)
 		failed(h, rc, status, err);
+	else if (status == 202)
+		ret = jm_err_set(err, JM_ENOENT,
+			"%s makes the change later (status 202), so it is unknown when it holds.",
+			h->host);
 	else if (status < 200 || status > 299)
 		ret = refused(h, status, &a, err);
 	free(body);

@@ -41,9 +41,10 @@ void jm_https_limit(struct jm_https *https);
 /* The object at that path; the caller owns it. NULL = none, with the reason. The connection is
  * kept. */
 json_t *jm_https_get_json(struct jm_https *https, const char *path, struct jm_err *err);
-/* Changes these members of the resource, provided that it still has this ETag ("" = in any case).
- * JM_EBUSY: it was changed since (status 412). JM_EPERM, JM_EIO: the server refuses it, with its
- * own words; JM_ENOENT: no answer, so it is unknown whether it was done. */
+/* Changes these members of the resource, provided that it still has this ETag ("*": whichever it
+ * has; "": unconditionally). JM_EBUSY: it was changed since (status 412). JM_EPERM, JM_EIO: the
+ * server refuses it, with its own words; JM_ENOENT: no answer, or the server makes the change later
+ * (status 202), so it is unknown whether it was done. */
 int jm_https_patch(struct jm_https *https, const char *path, const json_t *members,
 	const char *etag, struct jm_err *err);
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A controller that answers Redfish over HTTPS with its own certificate."""
 import base64
+import contextlib
 import http.server
+import itertools
 import json
 import ssl
 import subprocess
@@ -37,15 +39,42 @@ def merge(old, new):
 
 class Controller:
     """Resources by path; a text is sent as it is; `delay` seconds before each answer. A resource that is an object takes
-    changes with its ETag, unless `judge(resource as it would be)` returns a status and a sentence."""
+    changes with its ETag, or `*`, unless `judge(resource as it would be)` returns a status and a sentence. `later`: so many
+    changes are answered by 202 before they are made. `live`: objects have a reading that is another one at each look, and
+    so is their ETag."""
 
     def __init__(self, folder):
         self.resources, self.delay, self.asked, self.connections = {}, 0, [], []
-        self.patched, self.judge, self.before_patch = [], lambda resource: None, lambda: None
+        self.patched, self.judge, self.before_patch, self.before_get = [], lambda resource: None, lambda: None, lambda: None
+        self.later, self.live, self.readings = 0, False, itertools.count(500)
         self.manner = Manner(b"HTTP/1.1 200 OK\r\nContent-Length: 4294967296\r\n\r\n")
         self.folder, self.port = folder, 0
         (folder / "password").write_text("open sesame\n", encoding="utf-8")
         self.plug()
+
+    def present(self, path):
+        found = self.resources.get(path)
+        found = found() if callable(found) else found
+        return found | {"PowerWatts": {"Reading": next(self.readings)}} if self.live and isinstance(found, dict) else found
+
+    def change(self, path, headers, body):
+        """Status and answer of a PATCH."""
+        self.before_patch()
+        old, condition = self.resources.get(path), headers.get("If-Match")
+        new = merge(old, body)
+        refused = self.judge(new)
+        if headers.get("Authorization") != USER or old is None:
+            return 401 if old else 404, {}
+        if condition is None:
+            return 428, {}
+        if condition not in ("*", tag_of(self.present(path))):
+            self.patched.append(412)
+            return 412, {}
+        if refused:
+            return refused[0], {"error": {"@Message.ExtendedInfo": [{"Message": refused[1]}]}}
+        self.resources[path] = new
+        self.patched.append(body)
+        return 200, new
 
     def handler(self):
         own = self
@@ -58,34 +87,28 @@ class Controller:
                 super().setup()
                 own.connections.append(self.connection)
 
-            def answer(self, status, value, tag=None):
+            def answer(self, status, value):
                 body = json.dumps(value).encode()
-                head = f"HTTP/1.1 {status} -\r\nContent-Length: {len(body)}\r\n" + (f"ETag: {tag}\r\n" if tag else "")
-                self.wfile.write(head.encode() + b"\r\n" + body)
+                head = f"HTTP/1.1 {status} -\r\nContent-Length: {len(body)}\r\n\r\n"
+                self.close_connection = True
+                with contextlib.suppress(OSError):  # of a client that waits no longer
+                    self.wfile.write(head.encode() + body)
+                    self.close_connection = False
 
             def do_PATCH(self):  # pylint: disable=invalid-name
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                own.before_patch()
-                old = own.resources.get(self.path)
-                new = merge(old, body)
-                refused = own.judge(new)
-                if self.headers.get("Authorization") != USER or old is None:
-                    self.answer(401 if old else 404, {})
-                elif self.headers.get("If-Match") != tag_of(old):
-                    own.patched.append(412)
-                    self.answer(412, {})
-                elif refused:
-                    self.answer(refused[0], {"error": {"@Message.ExtendedInfo": [{"Message": refused[1]}]}})
-                else:
-                    own.patched.append(body)
-                    own.resources[self.path] = new
-                    self.answer(200, new)
+                change = self.path, self.headers, json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if not own.later:
+                    self.answer(*own.change(*change))
+                    return
+                own.later -= 1
+                threading.Thread(target=own.change, args=change, daemon=True).start()
+                self.answer(202, {})
 
             def do_GET(self):  # pylint: disable=invalid-name
                 own.asked.append(self.path)
+                own.before_get()
                 time.sleep(own.delay)
-                found = own.resources.get(self.path)
-                found = found() if callable(found) else found
+                found = own.present(self.path)
                 status = 401 if self.headers.get("Authorization") != USER else 200 if found is not None else 404
                 body = (found if isinstance(found, str) else json.dumps(found)).encode() if status == 200 else b"{}"
                 try:

@@ -2,8 +2,10 @@
 """The node's power limit over Redfish, in both of its forms. Truth: the resource that the controller keeps, which takes changes
 only with its present ETag."""
 import copy
+import itertools
 import json
 import shutil
+import threading
 
 import pytest
 
@@ -40,6 +42,10 @@ class Node(SysfsTree):
                              f"password-file={bmc.folder}/password\nca-file={bmc.folder}/cert\n", encoding="ascii")
         self.control = ["--control", f"redfish:{self.file}"]
 
+    def option(self, line):
+        with self.file.open("a", encoding="ascii") as file:
+            file.write(f"{line}\n")
+
     def kept(self):
         return self.bmc.resources[PATH + self.form]
 
@@ -47,6 +53,13 @@ class Node(SysfsTree):
         kept = self.kept()
         return kept["PowerLimitWatts"]["SetPoint"] if self.form == "EnvironmentMetrics" else \
             kept["PowerControl"][1]["PowerLimit"]["LimitInWatts"]
+
+    def limit(self, watts):
+        """By another program."""
+        if self.form == "EnvironmentMetrics":
+            self.kept()["PowerLimitWatts"]["SetPoint"] = watts
+        else:
+            self.kept()["PowerControl"][1]["PowerLimit"]["LimitInWatts"] = watts
 
     def switch_off(self):
         if self.form == "EnvironmentMetrics":
@@ -81,20 +94,76 @@ def test_set_read_back_and_restore(node):
 
 
 def test_another_program_changes_the_resource_at_the_same_time(node):
-    """Once: read again and sent again. Each time: an error, and the other program's value is not overwritten."""
-    changes = iter(range(1))
+    """Once: read again and sent again. Twice: an error, and the value found is put back."""
+    changes = iter([1100])
 
     def interfere():
-        if next(changes, None) is not None:
-            node.kept()["Name"] = "changed"
+        for watts in itertools.islice(changes, 1):
+            node.limit(watts)
     node.bmc.before_patch = interfere
     done = node.run("set", *node.control, "node.power=750W", "--", "true")
     assert done.returncode == 0 and node.bmc.patched[0] == 412 and node.watts() == 1200, done.stderr
-    changes = iter(range(1000))
-    node.bmc.before_patch = lambda: node.kept().update(Name=str(next(changes)))
+    del node.bmc.patched[:]
+    changes = iter([1100, 1000])
     done = node.run("set", *node.control, "node.power=750W", "--", "true")
     assert done.returncode == FAILURE and "412" in done.stderr and node.watts() == 1200
-    assert not node.journals()
+    assert [patch == 412 for patch in node.bmc.patched] == [True, True, False] and not node.journals()
+
+
+def test_an_etag_that_changes_with_each_reading(node):
+    """As that of OpenBMC, which is computed over the readings, too."""
+    node.bmc.live = True
+    done = node.run("set", *node.control, "node.power=750W", "--", "true")
+    assert done.returncode == 0 and node.kept() == FORMS[node.form] and not node.journals(), done.stderr
+    assert [json.dumps(patch).count("750") for patch in node.bmc.patched] == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("node, how", [("EnvironmentMetrics", "no answer"), ("EnvironmentMetrics", 202), ("Power", 202)],
+                         indirect=["node"])
+def test_a_change_that_may_still_be_made_is_put_back(node, how):
+    """The controller makes it when the next one comes, or when joulemark has ended."""
+    changes, release = itertools.count(), threading.Event()
+
+    def hold():
+        if next(changes):
+            release.set()
+            wait_for(lambda: node.bmc.patched)
+        else:
+            release.wait(60)
+    node.bmc.before_patch, node.bmc.later = hold, how == 202
+    node.option("timeout=2s")
+    done = node.run("set", *node.control, "node.power=750W", "--", "true")
+    release.set()
+    assert done.returncode == FAILURE and ("makes the change later" in done.stderr) == (how == 202), done.stderr
+    assert wait_for(lambda: node.bmc.patched) and "750" in json.dumps(node.bmc.patched[0])
+    assert node.kept() == FORMS[node.form] and not node.journals()
+
+
+@pytest.mark.parametrize("node", ["EnvironmentMetrics"], indirect=True)
+def test_the_journal_stays_until_a_restore_has_succeeded(node):
+    release = threading.Event()
+    node.bmc.before_patch, node.bmc.later = lambda: release.wait(60), 100
+    done = node.run("set", *node.control, "node.power=750W", "--", "true")
+    assert done.returncode == FAILURE and node.journals(), done.stderr
+    sent, node.bmc.later = 100 - node.bmc.later, 0
+    release.set()
+    assert sent > 1 and wait_for(lambda: len(node.bmc.patched) == sent) and node.watts() == 750
+    assert node.run("restore").returncode == 0 and node.kept() == FORMS[node.form] and not node.journals()
+
+
+@pytest.mark.parametrize("node", ["Power"], indirect=True)
+def test_a_slow_answer_does_not_end_the_questions(node):
+    """That of the reading behind the change comes only when the next question is asked."""
+    def hold():
+        asked = len(node.bmc.asked)
+        if node.bmc.patched:
+            node.bmc.before_get = lambda: None
+            wait_for(lambda: len(node.bmc.asked) > asked)
+    node.bmc.before_get = hold
+    node.option("timeout=2s")
+    done = node.run("set", *node.control, "node.power=750W", "--", "true")
+    assert done.returncode == FAILURE and "does not answer" in done.stderr
+    assert node.kept() == FORMS[node.form] and not node.journals()
 
 
 def test_what_is_refused(node):
