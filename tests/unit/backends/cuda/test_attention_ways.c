@@ -254,7 +254,7 @@ static void set_node(enum jm_op op, int64_t depth)
 			.out = {&dqkv, &dqkv, &dqkv}};
 	node.n_in = grad ? 6 : 3;
 	node.n_out = grad ? 3 : 2;
-	node.attr.attention.heads = node.attr.attention.kv_heads = HEADS;
+	jm_attention_pack(&node, HEADS, HEADS);
 	node.attr.attention.scale = 0.5;
 }
 
@@ -292,7 +292,6 @@ static void runs(void)
 static void set_turned(void)
 {
 	set_node(JM_OP_ATTENTION_GRAD, 64);
-	jm_attention_pack(&node, HEADS, HEADS);
 	dqkv.is_virtual = true;
 	dqkv.data = NULL;
 	turned = tensor(JM_BF16, 3 * HEADS * 64, 5);
