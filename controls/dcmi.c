@@ -4,11 +4,13 @@
  * Limit of DCMI (DCMI 1.5, 6.6.2 to 6.6.4: commands 03h, 04h, 05h). The controller keeps the limit
  * through a reboot of the node. A limit that is not active is "unlocked". What the controller does
  * when the node exceeds the limit for longer than the correction time, the correction time itself
- * and the sampling period are written as they were read. There is no command for the range: the
- * controller judges.
+ * and the sampling period are written as they were read; where the controller does not tell them of
+ * a limit that is not active, nothing is set. There is no command for the range: the controller
+ * judges. Each limit is activated after it was written (6.6.3).
  *
- * A controller that powers the node off then is not given a limit, unless the argument accepts it;
- * OpenBMC's reports that action always.
+ * A controller that powers the node off then, or takes an action of its vendor that may do so, is
+ * not given a limit below the active one, unless the argument accepts it; OpenBMC's reports always
+ * that it powers the node off.
  */
 #include "guard/control.h"
 #include "base/clock.h"
@@ -30,22 +32,23 @@
 #define CORRECTION_RANGE 0x85
 #define SAMPLING_RANGE	 0x89
 
-#define POWER_OFF	0x01 /* exception action */
+#define NO_ACTION	0x00 /* exception actions; 02h to 10h are the vendor's */
+#define POWER_OFF	0x01
+#define LOG_ONLY	0x11
 #define POWER_OFF_TAKEN "power-off"
 
-#define MOST_WATTS    65534
-#define LONGEST	      10.0 /* s to wait for a limit; the warm-up is for longer ones */
-#define CORRECTION_MS 1000 /* where the controller does not tell what it has */
-#define SAMPLING_S    1
+#define MOST_WATTS 65534
+#define LONGEST	   10.0 /* s to wait for a limit; the warm-up is for longer ones */
 
 struct state {
 	struct jm_ipmi ipmi;
 	bool takes_power_off;
+	double at_open; /* W, the active limit when the control was opened; NAN = none */
 	struct jm_knob knob;
 };
 
 struct limit {
-	bool active;
+	bool active, whole; /* whole: the controller tells the rest */
 	uint8_t action;
 	uint16_t watts, sampling_s;
 	uint32_t correction_ms;
@@ -103,8 +106,7 @@ static int read_limit(struct state *s, struct limit *ret, struct jm_err *err)
 			"The management controller at %s does not tell its power limit: %s; "
 			"'ipmitool dcmi power get_limit' asks the same.",
 			s->ipmi.path, complaint(a, n));
-	*ret = (struct limit){
-		.active = active, .correction_ms = CORRECTION_MS, .sampling_s = SAMPLING_S};
+	*ret = (struct limit){.active = active, .whole = whole};
 	if (!whole)
 		return 0;
 	ret->action = a[4];
@@ -112,6 +114,11 @@ static int read_limit(struct state *s, struct limit *ret, struct jm_err *err)
 	ret->correction_ms = number(a + 7, 4);
 	ret->sampling_s = (uint16_t)number(a + 13, 2);
 	return 0;
+}
+
+static double active_watts(const struct limit *limit)
+{
+	return limit->active && limit->watts ? limit->watts : NAN;
 }
 
 static int check_argument(const char *arg, struct jm_err *err)
@@ -129,6 +136,7 @@ static int add_limit(struct state *s, struct jm_knobs *set, struct jm_err *err)
 
 	if (rc)
 		return rc;
+	s->at_open = active_watts(&limit);
 	s->knob = (struct jm_knob){.name = "node.power",
 		.unit = "W",
 		.device = "ipmi0",
@@ -185,7 +193,7 @@ static int dcmi_get(void *state, int i, struct jm_knob_value *ret_accepted,
 	(void)i;
 	if (rc)
 		return rc;
-	*ret_accepted = limit.active ? jm_knob_value_of(limit.watts ? limit.watts : NAN)
+	*ret_accepted = limit.active ? jm_knob_value_of(active_watts(&limit))
 				     : jm_knob_value_word(JM_UNLOCKED);
 	*ret_enforced = *ret_accepted;
 	return 0;
@@ -214,11 +222,50 @@ static void command_limit(const struct state *s, const struct limit *limit, stru
 		limit->watts, limit->action, limit->correction_ms, s->ipmi.path);
 }
 
+/* A limit that is not below the active one, or the one that was active before, makes a power-off no
+ * likelier; so a restore is not refused, either. */
+static bool may_power_off(const struct state *s, const struct limit *now, double watts)
+{
+	return now->action != NO_ACTION && now->action != LOG_ONLY && !s->takes_power_off &&
+	       !(watts >= fmin(active_watts(now), s->at_open));
+}
+
+static void action_text(const struct limit *limit, char *out, size_t size)
+{
+	snprintf(out, size, "the exception action %02xh (%s)", limit->action,
+		limit->action == POWER_OFF ? "it powers the node off"
+					   : "the vendor's, which may power the node off");
+}
+
+/* Is there a reason not to write these watts? */
+static int check_limit(
+	const struct state *s, const struct limit *now, uint16_t watts, struct jm_err *err)
+{
+	char action[120];
+
+	if (!now->whole)
+		return jm_err_set(err, JM_ENOSUP,
+			"The management controller at %s does not tell the exception action of a "
+			"limit that is not active, so it could not be kept, and nothing was set; "
+			"activate a limit once with 'ipmitool dcmi power activate'.",
+			s->ipmi.path);
+	if (!may_power_off(s, now, watts))
+		return 0;
+	action_text(now, action, sizeof(action));
+	return jm_err_set(err, JM_EIO,
+		"The management controller at %s takes %s when the limit is exceeded for longer "
+		"than %u ms, so nothing was set. Give it another action ('ipmitool dcmi "
+		"power set_limit action no_action'), or accept this one with --control "
+		"dcmi:" POWER_OFF_TAKEN " (OpenBMC reports 01h always).",
+		s->ipmi.path, action, now->correction_ms);
+}
+
 /* The commands that set the value now, in their order. */
 static int plan(struct state *s, const struct jm_knob_value *value, struct command c[2], int *ret_n,
 	struct jm_err *err)
 {
 	struct limit limit;
+	uint16_t watts;
 	int rc = jm_knob_check_kind(&s->knob, value, err);
 
 	if (!rc)
@@ -230,18 +277,14 @@ static int plan(struct state *s, const struct jm_knob_value *value, struct comma
 		command_activate(s, false, c);
 		return 0;
 	}
-	if (limit.action == POWER_OFF && !s->takes_power_off)
-		return jm_err_set(err, JM_EIO,
-			"The management controller at %s says that it powers the node off when the "
-			"limit is exceeded for longer than %u ms, so nothing was set. Give it "
-			"another action ('ipmitool dcmi power set_limit action no_action'), or "
-			"accept this one with --control dcmi:" POWER_OFF_TAKEN
-			" (OpenBMC reports it always).",
-			s->ipmi.path, limit.correction_ms);
-	limit.watts = (uint16_t)fmin(fmax(round(jm_knob_value_number(value)), 1), MOST_WATTS);
+	watts = (uint16_t)fmin(fmax(round(jm_knob_value_number(value)), 1), MOST_WATTS);
+	rc = check_limit(s, &limit, watts, err);
+	if (rc)
+		return rc;
+	limit.watts = watts;
 	command_limit(s, &limit, &c[0]);
-	if (!limit.active)
-		command_activate(s, true, &c[(*ret_n)++]);
+	command_activate(s, true, &c[1]);
+	*ret_n = 2;
 	return 0;
 }
 
@@ -281,15 +324,19 @@ static void say_limit(struct state *s, jm_finding_fn *say, void *arg)
 {
 	struct limit limit;
 	struct jm_err err = JM_ERR_INIT;
-	char why[300];
+	char why[300], action[120];
 	struct jm_finding f = {.what = s->knob.label, .mend = "", .why = why};
 
 	if (read_limit(s, &limit, &err)) {
 		f.why = err.text;
-	} else if (limit.action == POWER_OFF && !s->takes_power_off) {
+	} else if (!limit.whole) {
+		f.why = "node.power: the controller does not tell the exception action of a limit "
+			"that is not active";
+		f.mend = "activate a limit once with 'ipmitool dcmi power activate'";
+	} else if (may_power_off(s, &limit, 0)) {
+		action_text(&limit, action, sizeof(action));
 		snprintf(why, sizeof(why),
-			"node.power: the controller says that it powers the node off above the "
-			"limit, which is %s",
+			"node.power: the controller takes %s above the limit, which is %s", action,
 			limit.active ? "active" : "not active");
 		f.mend = "change that action, or accept it with --control dcmi:" POWER_OFF_TAKEN;
 	} else {

@@ -35,7 +35,8 @@ struct state {
 	char path[MAX_PATH];
 	bool modern; /* EnvironmentMetrics; else Power */
 	bool takes_power_off;
-	bool unsure; /* it is unknown whether the last change was made, or will be */
+	double at_open; /* W, the limit when the control was opened; NAN = none */
+	bool unsure;	/* it is unknown whether the last change was made, or will be */
 	struct jm_knob knob;
 };
 
@@ -301,6 +302,7 @@ static int add_limit(struct state *s, struct jm_knobs *set, struct jm_err *err)
 	rc = read_limit(s, &l, err);
 	if (rc)
 		return rc;
+	s->at_open = jm_knob_value_number(&l.now);
 	s->knob = (struct jm_knob){.name = "node.power",
 		.unit = "W",
 		.min = l.min,
@@ -403,6 +405,15 @@ static json_t *change(
 	return json_pack("{s:o}", "PowerControl", places);
 }
 
+/* A limit that is not below the present one, or the one before, makes a power-off no likelier; so a
+ * restore is not refused, either. */
+static bool may_power_off(
+	const struct state *s, const struct limit *l, const struct jm_knob_value *value)
+{
+	return l->power_off && !s->takes_power_off && !*value->word &&
+	       !(jm_knob_value_number(value) >= fmin(jm_knob_value_number(&l->now), s->at_open));
+}
+
 /* What is to be sent now. */
 static int plan(struct state *s, const struct jm_knob_value *value, struct limit *l, json_t **ret,
 	struct jm_err *err)
@@ -411,7 +422,7 @@ static int plan(struct state *s, const struct jm_knob_value *value, struct limit
 
 	if (!rc)
 		rc = read_limit(s, l, err);
-	if (!rc && l->power_off && !s->takes_power_off && !*value->word)
+	if (!rc && may_power_off(s, l, value))
 		rc = jm_err_set(err, JM_EIO,
 			"The management controller %s says that it powers the node off above its "
 			"limit (LimitException HardPowerOff), so nothing was set. Change that "

@@ -7,8 +7,10 @@
  *
  * The power limit lies in a file beside it, named ".limit": ACTION WATTS CORRECTION_MS SAMPLING_S
  * ACTIVE LEAST MOST, and is kept across processes as a controller keeps it. Without the file its
- * commands are not known. A limit outside of LEAST and MOST is refused (84h). JM_FAKE_IPMI_REFUSES:
- * the number of a command that this user may not give (d4h).
+ * commands are not known. A limit outside of LEAST and MOST is refused (84h). A new limit is not
+ * active until it is activated, as DCMI 1.5 (6.6.3) leaves it open. JM_FAKE_IPMI_REFUSES: the
+ * number of a command that this user may not give (d4h). JM_FAKE_IPMI_SHORT: of a limit that is not
+ * active it tells nothing but that.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -95,8 +97,8 @@ static void tell_limit(const struct limit *l, struct answer *a)
 		(unsigned char)(l->correction_ms >> 16), (unsigned char)(l->correction_ms >> 24), 0,
 		0, (unsigned char)l->sampling_s, (unsigned char)(l->sampling_s >> 8)};
 
-	a->n = sizeof(bytes);
-	memcpy(a->bytes, bytes, sizeof(bytes));
+	a->n = !l->active && getenv("JM_FAKE_IPMI_SHORT") ? 1 : sizeof(bytes);
+	memcpy(a->bytes, bytes, (size_t)a->n);
 }
 
 static unsigned char take_limit(const unsigned char *d, struct limit *l)
@@ -107,6 +109,7 @@ static unsigned char take_limit(const unsigned char *d, struct limit *l)
 		return 0x84;
 	l->action = d[4];
 	l->watts = watts;
+	l->active = 0;
 	l->correction_ms = d[7] | (unsigned int)d[8] << 8 | (unsigned int)d[9] << 16 |
 			   (unsigned int)d[10] << 24;
 	l->sampling_s = d[13] | (unsigned int)d[14] << 8;

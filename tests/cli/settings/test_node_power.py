@@ -96,13 +96,34 @@ def test_a_limit_that_a_killed_joulemark_left_is_restored_after_a_reboot(node):
 
 
 def test_a_node_that_would_be_powered_off_is_not_limited(node):
+    for action, words in ((1, "01h (it powers the node off)"), (2, "02h (the vendor's"), (16, "10h (the vendor's")):
+        before = node.bmc.has_limit(1200, 1, action=action)
+        said = sentence(node.run("set", "node.power=1199W", "--", "true"))
+        assert words in said and "--control dcmi:power-off" in said and node.bmc.limit() == before
+        assert words in node.run("doctor", "--all").stdout
+        done = node.run("set", "--control", "dcmi:power-off", "node.power=750W", "--", "cat", f"{node.bmc.file}.limit")
+        assert done.returncode == 0 and done.stdout.split()[:2] == [str(action), "750"], done.stderr
+        assert node.bmc.limit() == before
+    before = node.bmc.has_limit(1200, 1, action=17)  # it logs
+    assert node.run("set", "node.power=750W", "--", "true").returncode == 0 and node.bmc.limit() == before
+
+
+def test_a_higher_limit_and_the_restore_are_not_refused(node):
+    """A power-off is not likelier by them."""
     before = node.bmc.has_limit(1200, 1, action=1)
-    said = sentence(node.run("set", "node.power=750W", "--", "true"))
-    assert "powers the node off" in said and "--control dcmi:power-off" in said and node.bmc.limit() == before
-    assert "powers the node off" in node.run("doctor", "--all").stdout
-    done = node.run("set", "--control", "dcmi:power-off", "node.power=750W", "--", "cat", f"{node.bmc.file}.limit")
-    assert done.returncode == 0 and done.stdout.split()[:2] == ["1", "750"], done.stderr
-    assert node.bmc.limit() == before
+    done = node.run("set", "node.power=1300W", "--", "cat", f"{node.bmc.file}.limit")
+    assert done.returncode == 0 and done.stdout.split()[:2] == ["1", "1300"] and node.bmc.limit() == before, done.stderr
+    node.bmc.has_limit(1200, 1)
+    done = node.run("set", "node.power=750W", "--", "sed", "-i", "s/^0 /1 /", f"{node.bmc.file}.limit")
+    assert done.returncode == 0 and node.bmc.limit() == before and not node.journals(), done.stderr
+
+
+def test_what_an_inactive_limit_would_do_is_not_told(node):
+    """It could not be written as it is."""
+    before = node.bmc.has_limit(1200, 0, action=1)
+    said = sentence(node.run("set", "node.power=750W", "--", "true", JM_FAKE_IPMI_SHORT="1"))
+    assert "'ipmitool dcmi power activate'" in said and node.bmc.limit() == before and not node.journals()
+    assert "does not tell the exception action" in node.run("doctor", "--all", JM_FAKE_IPMI_SHORT="1").stdout
 
 
 def test_dry_run_and_doctor_write_nothing(node):

@@ -195,6 +195,23 @@ def test_dry_run_writes_nothing_and_power_off_is_refused(node):
     assert not node.bmc.patched and not node.journals()
 
 
+@pytest.mark.parametrize("node", ["Power"], indirect=True)
+def test_a_higher_limit_and_the_restore_are_not_refused(node):
+    """A power-off is not likelier by them."""
+    limit = node.kept()["PowerControl"][1]["PowerLimit"]
+
+    def turn():  # another program's change
+        node.kept()["PowerControl"][1]["PowerLimit"]["LimitException"] = "HardPowerOff"
+    limit["LimitException"] = "HardPowerOff"
+    for watts in (1300, 1200):
+        done = node.run("set", *node.control, f"node.power={watts}W", "--", "true")
+        assert done.returncode == 0 and node.watts() == 1200 and not node.journals(), done.stderr
+    node.kept()["PowerControl"][1]["PowerLimit"]["LimitException"] = "LogEventOnly"
+    node.bmc.before_get = lambda: turn() if node.watts() == 750 else None
+    done = node.run("set", *node.control, "node.power=750W", "--", "true")
+    assert done.returncode == 0 and node.watts() == 1200 and not node.journals(), done.stderr
+
+
 def test_the_file(tmp_path, certificate):
     bmc = Controller(certificate)
     node = Node(tmp_path, bmc, "Power")
