@@ -20,6 +20,7 @@ struct jm_phase_search {
 	int value[JM_CLASSES], one;
 	double stage_s, search_s, rest_joules, rest_s;
 	struct jm_tune_gain objective, energy, time;
+	struct jm_tune_gain of_switched; /* the energy without what has the same value anyway */
 	double saved, saved_half;
 };
 
@@ -95,7 +96,7 @@ static bool is_turn_of_choice(const struct jm_phase_seen *p)
 
 static int held_value(const struct jm_phase_search *s, const struct jm_phase_seen *p)
 {
-	return s->choice == JM_CHOICE_BETTER ? s->value[p->class] : JM_PHASE_FOUND;
+	return s->choice == JM_CHOICE_BETTER && p->counts ? s->value[p->class] : JM_PHASE_FOUND;
 }
 
 int jm_phase_search_next(const struct jm_phase_search *s, int phase, double latency_s)
@@ -135,23 +136,34 @@ static double variance(double sum, double squared, int n)
 	return n > 1 ? fmax(0, squared - sum * sum / n) / (n - 1) / n : NAN;
 }
 
-/* Units that are weighed: all that have been done. */
+/* Units that are weighed: all that were done in occurrences that were switched. */
 static double weight(const struct jm_phase_seen *p)
 {
-	return p->has_items ? p->units : p->occurrences;
+	return p->has_items ? p->switched_units : p->switched;
+}
+
+static void add_unchanged(const struct jm_phase_seen *p, double *joules, double *seconds)
+{
+	*joules += p->switched_joules;
+	*seconds += p->switched_s;
 }
 
 /* ---- the choice ---- */
 
-static void decide_who_counts(struct jm_phase_search *s)
+/* False: no phase does. */
+static bool decide_who_counts(struct jm_phase_search *s)
 {
+	bool any = false;
+
 	for (int i = 0; i < s->n; i++) {
 		struct jm_phase_seen *p = &s->phase[i];
 
 		p->counts = true;
 		for (int v = 0; v < s->o.n_values; v++)
 			p->counts = p->counts && p->value[v].n;
+		any = any || p->counts;
 	}
+	return any;
 }
 
 /* Energy and time of the work if each class had that value; phases that do not count have what
@@ -165,8 +177,10 @@ static void sums_with(
 		const struct jm_phase_seen *p = &s->phase[i];
 		const struct jm_phase_sum *sum = &p->value[value[p->class]];
 
-		if (!p->counts)
+		if (!p->counts) {
+			add_unchanged(p, ret_joules, ret_s);
 			continue;
+		}
 		*ret_joules += weight(p) * mean(sum->joules, sum->n);
 		*ret_s += weight(p) * mean(sum->seconds, sum->n);
 	}
@@ -198,12 +212,24 @@ static bool all_alike(const int *value)
 	return true;
 }
 
+static void enter_stage(struct jm_phase_search *s, enum jm_phase_stage stage)
+{
+	s->search_s += s->stage_s;
+	s->stage_s = 0;
+	s->stage = stage;
+}
+
 static void choose(struct jm_phase_search *s)
 {
 	int value[JM_CLASSES] = {0};
 	double e0, t0, best = 0, best_one = 0;
 
-	decide_who_counts(s);
+	enter_stage(s, JM_PHASE_CONFIRM);
+	if (!decide_who_counts(s)) {
+		s->choice = JM_CHOICE_UNCLEAR;
+		s->stage = JM_PHASE_HOLD;
+		return;
+	}
 	sums_with(s, value, &e0, &t0);
 	do {
 		double e, t, cost;
@@ -219,9 +245,6 @@ static void choose(struct jm_phase_search *s)
 			s->one = value[0];
 		}
 	} while (count_on(s, value));
-	s->search_s += s->stage_s;
-	s->stage_s = 0;
-	s->stage = JM_PHASE_CONFIRM;
 	if (best > log1p(-JM_TUNE_FLAT)) {
 		s->choice = JM_CHOICE_FLAT;
 		s->stage = JM_PHASE_HOLD;
@@ -266,31 +289,41 @@ static struct jm_tune_gain objective_of(const struct jm_phase_search *s, double 
 	return (struct jm_tune_gain){cost, hypot(by_energy, by_time)};
 }
 
+static void add_same(struct compared *c, double sum)
+{
+	c->chosen += sum;
+	c->found += sum;
+}
+
 static void compare(struct jm_phase_search *s)
 {
-	struct compared energy = {.chosen = s->rest_joules, .found = s->rest_joules};
-	struct compared time = {.chosen = s->rest_s, .found = s->rest_s};
+	struct compared energy = {.chosen = 0}, time = {.chosen = 0};
+	double joules = s->rest_joules, seconds = s->rest_s;
 	int dof = 0;
 
 	for (int i = 0; i < s->n; i++) {
-		const struct jm_phase_seen *p = &s->phase[i];
+		struct jm_phase_seen *p = &s->phase[i];
 		const struct jm_phase_sum *a = &p->chosen, *b = &p->found;
 		double w = weight(p);
 
-		if (!p->counts || a->n < 2 || b->n < 2)
+		p->counts = p->counts && a->n > 1 && b->n > 1;
+		if (!p->counts) {
+			add_unchanged(p, &joules, &seconds);
 			continue;
+		}
 		dof += a->n + b->n - 2;
 		compare_one(&energy, w, (double[]){a->joules, b->joules},
 			(double[]){a->joules_squared, b->joules_squared}, a, b);
 		compare_one(&time, w, (double[]){a->seconds, b->seconds},
 			(double[]){a->seconds_squared, b->seconds_squared}, a, b);
 	}
-	s->search_s += s->stage_s;
-	s->stage_s = 0;
-	s->stage = JM_PHASE_HOLD;
+	enter_stage(s, JM_PHASE_HOLD);
 	s->choice = JM_CHOICE_UNCLEAR;
 	if (!dof)
 		return;
+	s->of_switched = gain_of(&energy, dof);
+	add_same(&energy, joules);
+	add_same(&time, seconds);
 	s->energy = gain_of(&energy, dof);
 	s->time = gain_of(&time, dof);
 	s->objective = objective_of(s, energy.found / time.found);
@@ -329,12 +362,14 @@ static void go_on(struct jm_phase_search *s)
 }
 
 /* What the choice saves against the setting found, for the units of this visit. */
-static void count_saved(struct jm_phase_search *s, double joules)
+static void count_saved(struct jm_phase_search *s, const struct jm_phase_seen *p, double joules)
 {
-	if (s->choice != JM_CHOICE_BETTER)
+	const struct jm_tune_gain *gain = &s->of_switched;
+
+	if (s->choice != JM_CHOICE_BETTER || !p->counts)
 		return;
-	s->saved += joules * expm1(-s->energy.log);
-	s->saved_half += joules * exp(-s->energy.log) * s->energy.half;
+	s->saved += joules * expm1(-gain->log);
+	s->saved_half += joules * exp(-gain->log) * gain->half;
 }
 
 static void add_visit(struct jm_phase_search *s, struct jm_phase_seen *p, int value, double seconds,
@@ -343,10 +378,28 @@ static void add_visit(struct jm_phase_search *s, struct jm_phase_seen *p, int va
 	if (s->stage == JM_PHASE_GRID)
 		add_to(&p->value[value], joules / units, seconds / units);
 	else if (s->stage == JM_PHASE_HOLD)
-		count_saved(s, joules);
+		count_saved(s, p, joules);
 	else if (p->counts && value == (is_turn_of_choice(p) ? s->value[p->class] : JM_PHASE_FOUND))
 		add_to(is_turn_of_choice(p) ? &p->chosen : &p->found, joules / units,
 			seconds / units);
+}
+
+static void add_switched(struct jm_phase_seen *p, double seconds, double units, double joules)
+{
+	p->switched++;
+	p->switched_units += units;
+	p->switched_joules += joules;
+	p->switched_s += seconds;
+}
+
+/* What was seen per item does not tell of occurrences. */
+static void forget_items(struct jm_phase_search *s, struct jm_phase_seen *p)
+{
+	p->has_items = false;
+	memset(p->value, 0, sizeof(p->value));
+	p->chosen = p->found = (struct jm_phase_sum){0};
+	if (s->stage == JM_PHASE_CONFIRM)
+		p->counts = false;
 }
 
 void jm_phase_search_add(struct jm_phase_search *s, int phase, int value, double seconds,
@@ -355,18 +408,15 @@ void jm_phase_search_add(struct jm_phase_search *s, int phase, int value, double
 	struct jm_phase_seen *p = &s->phase[phase];
 	double units;
 
-	if (p->has_items && !(items > 0)) {
-		/* what was seen per item does not tell of occurrences */
-		p->has_items = false;
-		memset(p->value, 0, sizeof(p->value));
-	}
+	if (p->has_items && !(items > 0) && s->stage != JM_PHASE_HOLD)
+		forget_items(s, p);
 	units = p->has_items ? items : 1;
 	p->occurrences++;
-	p->units += units;
 	p->seconds += seconds;
 	p->kept += value == JM_PHASE_KEEP;
 	s->stage_s += seconds;
 	if (value != JM_PHASE_KEEP && seconds > 0 && joules > 0) {
+		add_switched(p, seconds, units, joules);
 		add_visit(s, p, value, seconds, units, joules);
 	} else if (joules > 0) {
 		s->rest_joules += joules;

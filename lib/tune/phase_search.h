@@ -40,15 +40,19 @@ struct jm_phase_seen {
 	struct jm_phase_sum value[JM_PHASE_VALUES_MAX]; /* visits of the grid */
 	struct jm_phase_sum chosen, found;		/* of the comparison */
 	int occurrences, kept; /* kept: not switched, because they were too short */
-	double units, seconds; /* of all occurrences */
-	bool counts;	       /* all its values were seen, so that it takes part in the choice */
+	double seconds;	       /* of all occurrences */
+	int switched;	       /* occurrences whose energy is known and that were not kept */
+	double switched_units, switched_joules, switched_s;
+	/* all its values were seen, and two visits of either side of the comparison when that has
+	 * ended: takes part in the choice; else the setting found is held in it */
+	bool counts;
 };
 
 struct jm_phase_search_options {
 	struct jm_objective objective;
 	int n_values;
 	double limit_watts; /* as of search.h */
-	double within_s;    /* for all values; then the best so far is compared */
+	double within_s;    /* for all values, and again for the comparison */
 };
 
 enum jm_phase_stage { JM_PHASE_GRID, JM_PHASE_CONFIRM, JM_PHASE_HOLD };

@@ -118,6 +118,15 @@ static const char *choice_text(enum jm_choice choice)
 	return "The work ended before the search did.";
 }
 
+static bool any_counts(const struct jm_phase_tuner *t)
+{
+	bool any = false;
+
+	for (int i = 0; i < jm_phase_search_phases(t->search); i++)
+		any = any || jm_phase_search_at(t->search, i)->counts;
+	return any;
+}
+
 /* Why these values are held, as a sentence. */
 static const char *why(const struct jm_phase_tuner *t, const struct jm_phase_search_result *r)
 {
@@ -125,6 +134,9 @@ static const char *why(const struct jm_phase_tuner *t, const struct jm_phase_sea
 		return t->stopped;
 	if (!jm_phase_search_phases(t->search))
 		return "The work marked no phase.";
+	if (r->choice == JM_CHOICE_UNCLEAR && !any_counts(t))
+		return "No phase that is long enough to be switched was seen under all values; "
+		       "give a longer --within, or fewer values by --knob.";
 	return choice_text(r->choice);
 }
 
