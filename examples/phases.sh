@@ -6,7 +6,7 @@
 # prints: Policy +gpu\.power of 1 device by phases for the least energy
 # prints: phases +product \(compute\)
 # prints: changes +[0-9]+ in all
-# prints: product/gpu\.power
+# prints: product/gpu\.power@0
 set -eu
 jm=${1:-joulemark}
 work=$(mktemp -d "${TMPDIR:-/tmp}/joulemark-phases.XXXXXX")
@@ -26,6 +26,6 @@ while :; do
 	[ \$cycles -lt \${1:-1} ] || break
 done
 MIX
-"$jm" tune --device sim:h100x1 --per-phase --objective energy --policy "$work/policy.yaml" -- sh "$work/mix.sh" 22 2>&1
+"$jm" tune --device sim:h100x1 --per-phase --knob gpu.power@0 --objective energy --policy "$work/policy.yaml" -- sh "$work/mix.sh" 22 2>&1
 sed 's/"22"/"4"/' "$work/policy.yaml" >"$work/plan.yaml"
 "$jm" run "$work/plan.yaml" --store "$work/policy.db" 2>&1

@@ -3,13 +3,14 @@
 
 #include "base/files/output.h"
 #include "base/text/json.h"
+#include "guard/control.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct policy_plan {
 	const json_t *policy;
-	const char *device;
+	const char *knob, *device;
 	char *const *command;
 };
 
@@ -43,44 +44,34 @@ static void put_command(FILE *f, const struct policy_plan *p, const char *name)
 		fputs(word == p->command ? "" : ", ", f);
 		put_quoted(f, *word);
 	}
-	fputs("]\n    set:\n", f);
+	fputs("]\n", f);
 }
 
-/* Is there a phase that has a value of its own? */
-static bool has_value(const json_t *phase, const json_t *policy, double *ret)
+static void put_key(FILE *f, const struct policy_plan *p, const char *phase, const json_t *value)
 {
-	const json_t *class;
-	size_t i;
+	char key[64 + 32 + JM_ID_MAX];
 
-	json_array_foreach(json_object_get(policy, "classes"), i, class)
-	{
-		*ret = jm_json_real(json_object_get(class, "value"));
-		if (!strcmp(jm_json_text(class, "class"), jm_json_text(phase, "class")))
-			return !json_is_true(json_object_get(class, "found")) &&
-			       json_integer_value(json_object_get(phase, "occurrences")) >
-				       json_integer_value(json_object_get(phase, "too_short"));
-	}
-	return false;
+	snprintf(key, sizeof(key), "%s%s%s", phase ? phase : "", phase ? "/" : "", p->knob);
+	fputs("      ", f);
+	put_quoted(f, key);
+	fputs(": ", f);
+	put_value(f, p->policy, jm_json_real(value));
 }
 
-static void put_phases(FILE *f, const json_t *policy)
+/* The values that are held; the other phases have the setting found. */
+static void put_phases(FILE *f, const struct policy_plan *p)
 {
 	const json_t *phase;
+	bool first = true;
 	size_t i;
 
-	json_array_foreach(json_object_get(policy, "phases"), i, phase)
+	json_array_foreach(json_object_get(p->policy, "phases"), i, phase)
 	{
-		char key[200];
-		double value;
-
-		if (!has_value(phase, policy, &value))
+		if (json_is_true(json_object_get(phase, "found")))
 			continue;
-		snprintf(key, sizeof(key), "%s/%s", jm_json_text(phase, "name"),
-			jm_json_text(policy, "knob"));
-		fputs("      ", f);
-		put_quoted(f, key);
-		fputs(": ", f);
-		put_value(f, policy, value);
+		fputs(first ? "    set:\n" : "", f);
+		first = false;
+		put_key(f, p, jm_json_text(phase, "name"), json_object_get(phase, "value"));
 		fprintf(f, "  # %s\n", jm_json_text(phase, "class"));
 	}
 }
@@ -96,34 +87,33 @@ static bool put_plan(const void *what, FILE *f)
 		"the "
 		"setting found.\n"
 		"# 'joulemark run' with the name of this file compares them.\n",
-		jm_json_text(p->policy, "knob"), jm_json_text(p->policy, "objective"));
+		p->knob, jm_json_text(p->policy, "objective"));
+	if (!json_is_true(json_object_get(p->policy, "held")))
+		fprintf(f, "# No values were held, so that all phases have the setting found: %s\n",
+			jm_json_text(p->policy, "why"));
 	/* the devices of this machine need no key */
 	if (p->device && !strncmp(p->device, "sim:", 4))
 		fprintf(f, "source: %s\ncontrol: %s\n", p->device, p->device);
 	fputs("runs:\n", f);
 	if (!json_is_true(json_object_get(p->policy, "one_found"))) {
 		put_command(f, p, "one-value");
-		fprintf(f, "      %s: ", jm_json_text(p->policy, "knob"));
-		put_value(f, p->policy, jm_json_real(json_object_get(p->policy, "one")));
+		fputs("    set:\n", f);
+		put_key(f, p, NULL, json_object_get(p->policy, "one"));
 		fputc('\n', f);
 	}
 	put_command(f, p, "per-phase");
-	put_phases(f, p->policy);
+	put_phases(f, p);
 	return !ferror(f);
 }
 
-int jm_policy_plan_write(const char *path, const json_t *policy, const char *device,
-	char *const *command, struct jm_err *err)
+int jm_policy_plan_write(const char *path, const json_t *policy, const char *knob,
+	const char *device, char *const *command, struct jm_err *err)
 {
-	const struct policy_plan plan = {policy, device, command};
-	const json_t *phase;
-	bool any = false;
-	double value;
-	size_t i;
+	char name[32 + JM_ID_MAX];
+	const struct policy_plan plan = {policy, name, device, command};
 
-	json_array_foreach(json_object_get(policy, "phases"), i, phase) any =
-		any || has_value(phase, policy, &value);
-	if (!any)
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(knob, "="), knob);
+	if (!strcmp(jm_json_text(policy, "choice"), "open"))
 		return jm_err_set(err, JM_ENOENT,
 			"The policy %s was not written: no phase has a value of its own. %s", path,
 			jm_json_text(policy, "why"));

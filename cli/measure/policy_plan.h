@@ -8,9 +8,9 @@
 
 #include "joulemark.h"
 
-/* policy: the key of a record. device: NULL = none was given. A file that is there is replaced.
- * JM_ENOENT: the search has not ended, so that there is nothing to write. */
-int jm_policy_plan_write(const char *path, const json_t *policy, const char *device,
-	char *const *command, struct jm_err *err);
+/* policy: the key of a record. knob: as --knob has it. device: NULL = none was given. A file that
+ * is there is replaced. JM_ENOENT: the search has not ended, so that there is nothing to write. */
+int jm_policy_plan_write(const char *path, const json_t *policy, const char *knob,
+	const char *device, char *const *command, struct jm_err *err);
 
 #endif

@@ -225,7 +225,9 @@ static int tune(struct jm_cli *cli)
 	}
 	status = jm_measure(&t.m);
 	if (t.run.policy && t.run.json &&
-		jm_policy_plan_write(t.run.policy, t.run.json, t.m.device, cli->command, &cli->err))
+		jm_policy_plan_write(t.run.policy, t.run.json,
+			t.run.knobs ? t.run.knobs[0] : "gpu.power", t.m.device, cli->command,
+			&cli->err))
 		status = jm_cli_fail(cli);
 	json_decref(t.run.json);
 	return status;

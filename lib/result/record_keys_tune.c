@@ -135,7 +135,8 @@ static const struct jm_key policy_phase_keys[] = {
 	{COUNT("occurrences", 0), .meaning = "that have ended"},
 	{COUNT("too_short", 0),
 		.meaning = "of them, those that were not switched because the phase is shorter "
-			   "than three latencies of the knob"},
+			   "than three latencies of the knob, or than refresh period and window of "
+			   "the sensor together"},
 	{POSITIVE("seconds", JM_KEY_NULL), .unit = "s", .meaning = "mean of an occurrence"},
 	{FLAG("by_items", 0),
 		.meaning = "energy and time count per item; false: per occurrence, because no "
@@ -160,13 +161,14 @@ const struct jm_key jm__policy_keys[] = {
 	{NUMBER("found", JM_KEY_NULL),
 		.meaning = "the value before, the highest of the devices; null = no number"},
 	{WORD("origin", 0), .words = origins, .meaning = "of the meters whose energy counts"},
-	{POSITIVE("within_s", 0), .unit = "s", .meaning = "longest search"},
+	{POSITIVE("within_s", 0), .unit = "s",
+		.meaning = "longest time of the search, and again of the comparison"},
 	{POSITIVE("latency_s", JM_KEY_NULL), .unit = "s",
 		.meaning = "mean time from the mark of a phase until a new value was in force"},
 	{COUNT("switches", 0), .meaning = "changes of the knob"},
 	{COUNT("too_short", 0),
-		.meaning = "occurrences of phases that were not switched because they are shorter "
-			   "than three latencies"},
+		.meaning = "occurrences of phases that were not switched because they are too "
+			   "short"},
 	{COUNT("lost", 0),
 		.meaning = "occurrences without energy, or that another program spoilt by a "
 			   "setting of its own"},

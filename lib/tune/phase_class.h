@@ -21,7 +21,7 @@ enum jm_phase_class jm_phase_class_by_name(const char *phase);
 /* Means over a phase and its devices; NAN = no source reports it. */
 struct jm_phase_activity {
 	double tensor, sm, dram; /* shares of the time, of the bandwidth */
-	double link;		 /* B/s sent and received */
+	double link;		 /* B/s sent by NVLink */
 };
 /*
  * memory: half of the bandwidth or more is used; compute: less, and the multiprocessors or the

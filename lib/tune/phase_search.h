@@ -21,7 +21,7 @@
 
 #define JM_PHASES_MAX	    32	 /* names that are told apart */
 #define JM_PHASE_VALUES_MAX 9	 /* of the knob; the first one stands for the setting found */
-#define JM_PHASE_SHORT	    3	 /* latencies of the knob: shorter phases are not switched */
+#define JM_PHASE_SHORT	    3	 /* latencies: shorter phases are not switched */
 #define JM_PHASE_FOUND	    0	 /* the value of the setting found */
 #define JM_PHASE_KEEP	    (-1) /* a phase that is not switched */
 

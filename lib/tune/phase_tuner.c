@@ -142,18 +142,27 @@ static int set_value(struct jm_phase_tuner *t, int value, struct jm_err *err)
 	return rc;
 }
 
-/* A phase has begun: its value, and the setting. */
+/* By which a phase is too short: of the knob, or of the sensor, whose readings of a phase that is
+ * shorter than its period and window show the phase before as well. */
+static double latency_of(const struct jm_phase_tuner *t)
+{
+	double knob = jm__phase_latency(t);
+	double sensor = (double)(t->energy.refresh_ns + t->energy.window_ns) * 1e-9;
+
+	return fmax(isnan(knob) ? t->knob.settle_s : knob, sensor / JM_PHASE_SHORT);
+}
+
+/* A phase has begun: its value, and the setting. Names that the search has no room for get the
+ * setting found, not that of the phase before. */
 static void begin(struct jm_phase_tuner *t, struct jm__phase_run *run)
 {
 	struct jm_err err = JM_ERR_INIT;
-	double latency = jm__phase_latency(t);
 
 	run->seen = true;
 	run->phase = jm_phase_search_phase(t->search, run->name);
-	run->value = JM_PHASE_KEEP;
+	run->value = JM_PHASE_FOUND;
 	if (run->phase >= 0)
-		run->value = jm_phase_search_next(
-			t->search, run->phase, isnan(latency) ? t->knob.settle_s : latency);
+		run->value = jm_phase_search_next(t->search, run->phase, latency_of(t));
 	if (run->value != JM_PHASE_KEEP && run->value != t->now) {
 		if (set_value(t, run->value, &err)) {
 			stop(t, err.text);

@@ -284,3 +284,48 @@ def test_a_command_that_marks_nothing_has_no_policy(gpus, tmp_path):
     p = json.loads(record.read_text())["policy"]
     assert p["choice"] == "open" and p["phases"] == [] and p["why"] == "The work marked no phase."
     assert gpus.limits() == FOUND
+
+
+def marks(names, seconds, times):
+    """A command that marks these phases in turns."""
+    lines = "; ".join(f"{os.path.abspath(BIN)} mark {name}; sleep {seconds}" for name in names)
+    return ["sh", "-c", f"i=0; while [ $i -lt {times} ]; do i=$((i+1)); {lines}; done"]
+
+
+def test_a_search_without_time_chooses_nothing_and_its_plan_has_no_values(tmp_path):
+    env = {"JM_STATE": str(tmp_path / "state")}
+    record, policy = tmp_path / "tune.json", tmp_path / "policy.yaml"
+    done = jm("tune", "--device", "sim:h100x2", "--knob", "gpu.power@0", "--per-phase", "--within", "1s", f"--json={record}",
+              "--policy", policy, "--", *marks("ab", 0.2, 6), env=env)
+    assert done.returncode == 0, done.stderr
+    p, plan = json.loads(record.read_text())["policy"], policy.read_text()
+    assert p["choice"] == "unclear" and not p["held"] and "seen under all values" in p["why"]
+    assert "of gpu.power@0 " in plan and "No values were held" in plan and "set:" not in plan
+    assert jm("run", policy, "--dry-run", env=env).returncode == 0
+
+
+def test_a_phase_shorter_than_the_refresh_of_the_sensor_is_not_switched(tmp_path):
+    env, record = {"JM_STATE": str(tmp_path / "state")}, tmp_path / "tune.json"
+    done = jm("tune", "--device", "sim:h100x1", "--per-phase", f"--json={record}", "--", *marks("ab", 0.02, 15), env=env)
+    assert done.returncode == 0, done.stderr
+    p = json.loads(record.read_text())["policy"]
+    # the energy counter is refreshed each 0.1 s; a busy machine may make the phases longer
+    assert all(q["too_short"] > 0 for q in p["phases"] if q["seconds"] < 0.09), p
+
+
+def test_a_phase_without_a_place_in_the_search_has_the_setting_found(gpus):
+    """32 names are told apart: gemm and those that --class names."""
+    classes = [arg for i in range(31) for arg in ("--class", f"p{i}=mixed")]
+    script = "J mark gemm; sleep 0.5; J mark p0; sleep 0.5; J mark gemm; read a; J mark another; read a; exit 7"
+    script = script.replace("J", os.path.abspath(BIN))
+    tuner = subprocess.Popen([BIN, "tune", "--per-phase", *classes, "--", "sh", "-c", script], env={**os.environ, **gpus.env},
+                             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert moved(gpus)
+        tuner.stdin.write("\n")
+        tuner.stdin.flush()
+        assert wait_for(lambda: gpus.limits() == FOUND) and tuner.poll() is None
+    finally:
+        tuner.stdin.close()
+        tuner.wait()
+    assert tuner.returncode == 7 and restored(gpus)
