@@ -61,16 +61,33 @@ static int open_device(struct state *s, const char *root, struct jm_err *err)
 		s->path, strerror(errno));
 }
 
+/* ret_most: 0 = there is no such socket, or it has no limit. */
+static int ask_socket(const struct state *s, int i, uint32_t *ret_most, struct jm_err *err)
+{
+	uint32_t now;
+
+	*ret_most = 0;
+	if (send_message(s, i, HSMP_GET_SOCKET_POWER_LIMIT, 0, &now) &&
+		send_message(s, i, HSMP_GET_SOCKET_POWER_LIMIT_MAX, 0, ret_most))
+		return 0;
+	if (errno == ENODEV || errno == ENOMSG)
+		return 0;
+	return jm_err_set(err, JM_EIO,
+		"Socket %d does not tell its power limit by %s: %s; try again.", i, s->path,
+		strerror(errno));
+}
+
 /* Of each socket that tells its limit and the largest one. */
 static int add_sockets(struct state *s, struct jm_knobs *set, struct jm_err *err)
 {
 	for (int i = 0; i < MOST_SOCKETS; i++) {
 		struct jm_knob *knob = &s->knob[s->n];
-		uint32_t now, most;
-		int rc;
+		uint32_t most;
+		int rc = ask_socket(s, i, &most, err);
 
-		if (!send_message(s, i, HSMP_GET_SOCKET_POWER_LIMIT, 0, &now) ||
-			!send_message(s, i, HSMP_GET_SOCKET_POWER_LIMIT_MAX, 0, &most) || !most)
+		if (rc)
+			return rc;
+		if (!most)
 			continue;
 		*knob = (struct jm_knob){.name = "package.power",
 			.unit = "W",

@@ -2,9 +2,9 @@
 /*
  * The power limit of the node in its management controller over Redfish (DMTF DSP0268):
  * PowerLimitWatts of EnvironmentMetrics, else PowerLimit of the PowerControl of Power, of the
- * chassis named or of the first that has one. The controller keeps it through a reboot of the node.
- * A change is a PATCH with the ETag of what was read before (If-Match), so that it is refused where
- * another program changed the resource in between; it is then read and sent once more. Some
+ * chassis named or of the only one that has it. The controller keeps it through a reboot of the
+ * node. A change is a PATCH with the ETag of what was read before (If-Match), so that it is refused
+ * where another program changed the resource in between; it is then read and sent once more. Some
  * controllers (OpenBMC's) have another ETag after each reading of their sensors: where the limit
  * itself is still the same, the second try is for whichever ETag there is. "unlocked" is
  * ControlMode Disabled, or a LimitInWatts of null.
@@ -16,7 +16,7 @@
 #include "base/ctx.h"
 #include "base/option.h"
 #include "base/text/json.h"
-#include "vendor/https.h"
+#include "vendor/redfish.h"
 
 #include <errno.h>
 #include <math.h>
@@ -24,11 +24,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_PATH 256
-#define LINE	 512
-#define MOST	 1e6  /* W */
-#define LONGEST	 10.0 /* s to wait for a limit; the warm-up is for longer ones */
-#define DISABLED "Disabled"
+#define MAX_PATH  256
+#define LINE	  512
+#define MOST	  1e6  /* W */
+#define LONGEST	  10.0 /* s to wait for a limit; the warm-up is for longer ones */
+#define DISABLED  "Disabled"
+#define AUTOMATIC "Automatic"
 
 struct state {
 	struct jm_https https;
@@ -43,9 +44,9 @@ struct state {
 struct limit {
 	struct jm_knob_value now;
 	double min, max, fallback, correction_ms;
-	bool modes;	/* has a ControlMode */
-	bool power_off; /* above the limit the controller powers the node off */
-	size_t place;	/* of PowerControl */
+	bool modes;	      /* can be switched off and on by its ControlMode */
+	bool power_off;	      /* above the limit the controller powers the node off */
+	size_t place, places; /* of PowerControl */
 	char etag[JM_ETAG];
 };
 
@@ -79,7 +80,7 @@ static bool parse_modern(const json_t *resource, struct limit *l)
 
 	if (!json_is_object(limit))
 		return false;
-	l->modes = json_is_string(json_object_get(limit, "ControlMode"));
+	l->modes = off || is_word(limit, "ControlMode", AUTOMATIC); /* no other one is written */
 	l->now = watts_or_none(json_object_get(limit, "SetPoint"), off);
 	l->min = number(limit, "AllowableMin");
 	l->max = number(limit, "AllowableMax");
@@ -97,7 +98,8 @@ static bool parse_old(const json_t *resource, struct limit *l)
 		if (json_object_get(limit, "LimitInWatts"))
 			break;
 	}
-	if (l->place == json_array_size(all))
+	l->places = json_array_size(all);
+	if (l->place == l->places)
 		return false;
 	l->now = watts_or_none(json_object_get(limit, "LimitInWatts"),
 		json_is_null(json_object_get(limit, "LimitInWatts")));
@@ -155,17 +157,12 @@ static bool try_path(struct state *s, const char *path, bool modern)
 	return !read_limit(s, &limit, &none);
 }
 
-static const char *link_of(const json_t *resource, const char *key)
-{
-	return json_string_value(json_object_get(json_object_get(resource, key), "@odata.id"));
-}
-
 static bool try_chassis(struct state *s, const char *path)
 {
 	struct jm_err none = JM_ERR_INIT;
 	json_t *chassis = jm_https_get_json(&s->https, path, &none);
-	bool found = try_path(s, link_of(chassis, "EnvironmentMetrics"), true) ||
-		     try_path(s, link_of(chassis, "Power"), false);
+	bool found = try_path(s, jm_redfish_link(chassis, "EnvironmentMetrics"), true) ||
+		     try_path(s, jm_redfish_link(chassis, "Power"), false);
 
 	json_decref(chassis);
 	return found;
@@ -179,32 +176,71 @@ static int no_limit(const struct state *s, const char *where, struct jm_err *err
 		s->https.host, where);
 }
 
+/* The limits of the chassis that were looked at. */
+struct search {
+	struct state *s;
+	const char *wanted;		   /* NULL = any */
+	char path[MAX_PATH];		   /* of the first limit; "" = none yet */
+	char id[64], second[64], late[64]; /* of chassis */
+	bool modern;
+};
+
+static bool look_at(void *arg, const char *path, const char *id)
+{
+	struct search *w = arg;
+	struct state *s = w->s;
+	bool found;
+
+	jm_https_limit(&s->https);
+	found = try_chassis(s, path);
+	if (s->https.late)
+		snprintf(w->late, sizeof(w->late), "%.60s", id);
+	if (s->https.late || !found)
+		return s->https.late;
+	if (*w->path) {
+		snprintf(w->second, sizeof(w->second), "%.60s", id);
+		return true;
+	}
+	memcpy(w->path, s->path, sizeof(w->path));
+	w->modern = s->modern;
+	snprintf(w->id, sizeof(w->id), "%.60s", id);
+	return w->wanted;
+}
+
+/* Several chassis with a limit, of which one may be the node and another one a GPU, are refused, as
+ * is one that does not answer. */
 static int find_chassis(struct state *s, const char *wanted, struct jm_err *err)
 {
-	json_t *all = jm_https_get_json(&s->https, "/redfish/v1/Chassis", err);
-	const json_t *member;
-	bool found = false;
-	size_t i;
+	struct search w = {.s = s, .wanted = wanted};
+	int rc;
 
-	if (!all)
-		return err->code;
-	json_array_foreach(json_object_get(all, "Members"), i, member)
-	{
-		const char *path = json_string_value(json_object_get(member, "@odata.id"));
-		const char *id = path ? strrchr(path, '/') : NULL;
-
-		jm_https_limit(&s->https);
-		if (!found && id && (!wanted || !strcmp(id + 1, wanted)))
-			found = try_chassis(s, path);
-	}
-	json_decref(all);
-	return found ? 0 : no_limit(s, wanted ? wanted : "any chassis", err);
+	jm_https_limit(&s->https);
+	rc = jm_redfish_each_chassis(&s->https, wanted, look_at, &w, err);
+	if (rc)
+		return rc;
+	if (*w.late)
+		return jm_err_set(err, JM_EIO,
+			"The management controller %s does not answer for the chassis %s within %g "
+			"s, so it is unknown whether that has a limit, too; give it a longer time "
+			"by a line timeout=TIME, or name the node's chassis by a line chassis=ID.",
+			s->https.host, w.late, (double)s->https.timeout_ns * 1e-9);
+	if (*w.second)
+		return jm_err_set(err, JM_EUSAGE,
+			"The management controller %s has a power limit in the chassis %s and in "
+			"%s; name the node's by a line chassis=ID.",
+			s->https.host, w.id, w.second);
+	if (!*w.path)
+		return no_limit(s, wanted ? wanted : "any chassis", err);
+	memcpy(s->path, w.path, sizeof(s->path));
+	s->modern = w.modern;
+	return 0;
 }
 
 static int find_limit(struct state *s, const char *chassis, const char *path, struct jm_err *err)
 {
 	if (!path)
 		return find_chassis(s, chassis, err);
+	jm_https_limit(&s->https);
 	return try_path(s, path, true) || try_path(s, path, false) ? 0 : no_limit(s, path, err);
 }
 
@@ -238,17 +274,24 @@ static const struct jm_option options[] = {
 	{0},
 };
 
-static int take_line(struct jm_values *v, const char *file, char *line, struct jm_err *err)
+/* A line without '=' is not quoted, as it may be a password. */
+static int take_line(
+	struct jm_values *v, const char *file, int number, char *line, struct jm_err *err)
 {
 	struct jm_err why = JM_ERR_INIT;
 	char *equals = strchr(line, '=');
 
+	if (strlen(line) == LINE - 1 && line[LINE - 2] != '\n')
+		return jm_err_set(err, JM_EUSAGE, "%s: line %d has more than %d bytes.", file,
+			number, LINE - 2);
 	line[strcspn(line, "\n")] = '\0';
 	if (!*line || *line == '#')
 		return 0;
-	if (equals)
-		*equals = '\0';
-	if (!equals || !jm_option_find(options, line))
+	if (!equals)
+		return jm_err_set(
+			err, JM_EUSAGE, "%s: line %d is not of the form NAME=VALUE.", file, number);
+	*equals = '\0';
+	if (!jm_option_find(options, line))
 		return jm_err_set(err, JM_EUSAGE,
 			"%s: '%.60s' is no option of Redfish; it takes lines such as "
 			"host=bmc1, user=NAME, password-file=FILE, ca-file=FILE, chassis=ID.",
@@ -261,7 +304,7 @@ static int take_line(struct jm_values *v, const char *file, char *line, struct j
 static int read_file(const char *file, struct jm_values *v, struct jm_err *err)
 {
 	char line[LINE];
-	int rc = 0;
+	int rc = 0, n = 0;
 	FILE *f;
 
 	if (*file != '/')
@@ -273,9 +316,22 @@ static int read_file(const char *file, struct jm_values *v, struct jm_err *err)
 	if (!f)
 		return jm_err_set(err, JM_ENOENT, "Cannot open %s: %s.", file, strerror(errno));
 	while (!rc && fgets(line, sizeof(line), f))
-		rc = take_line(v, file, line, err);
+		rc = take_line(v, file, ++n, line, err);
+	if (!rc && ferror(f))
+		rc = jm_err_set(err, JM_EIO, "Cannot read %s: %s.", file, strerror(errno));
 	fclose(f);
 	return rc;
+}
+
+/* NULL: it is not given. */
+static int check_path(const char *file, const char *name, const char *path, struct jm_err *err)
+{
+	if (!path || *path == '/')
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"%s: %s takes an absolute path, because the restore starts in another folder, not "
+		"'%s'.",
+		file, name, path);
 }
 
 static int connect_and_find(
@@ -289,7 +345,11 @@ static int connect_and_find(
 	if (!c.peer.host)
 		return jm_err_set(err, JM_EUSAGE,
 			"%s does not name the management controller; add a line host=NAME.", file);
-	rc = jm_https_open(&s->https, &c.peer, err);
+	rc = check_path(file, "password-file", c.peer.password_file, err);
+	if (!rc)
+		rc = check_path(file, "ca-file", c.peer.ca_file, err);
+	if (!rc)
+		rc = jm_https_open(&s->https, &c.peer, err);
 	return rc ? rc : find_limit(s, c.chassis, c.path, err);
 }
 
@@ -394,14 +454,16 @@ static json_t *change(
 		return json_pack("{s:{s:s}}", "PowerLimitWatts", "ControlMode", DISABLED);
 	if (s->modern && (jm_knob_value_is(&l->now, JM_UNLOCKED) || (l->modes && s->unsure)))
 		return json_pack("{s:{s:o,s:s}}", "PowerLimitWatts", "SetPoint", json_watts(value),
-			"ControlMode", "Automatic");
+			"ControlMode", AUTOMATIC);
 	if (s->modern)
 		return json_pack("{s:{s:o}}", "PowerLimitWatts", "SetPoint", json_watts(value));
 	places = json_array();
-	for (size_t i = 0; places && i < l->place; i++) /* unchanged */
-		json_array_append_new(places, json_object());
-	json_array_append_new(
-		places, json_pack("{s:{s:o}}", "PowerLimit", "LimitInWatts", json_watts(value)));
+	/* {} leaves an element as it is; one that is not sent would be removed */
+	for (size_t i = 0; places && i < l->places; i++)
+		json_array_append_new(places, i != l->place
+						      ? json_object()
+						      : json_pack("{s:{s:o}}", "PowerLimit",
+								"LimitInWatts", json_watts(value)));
 	return json_pack("{s:o}", "PowerControl", places);
 }
 

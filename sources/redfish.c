@@ -11,7 +11,7 @@
 #include "base/text/json.h"
 #include "meter/source.h"
 #include "shared_options.h"
-#include "vendor/https.h"
+#include "vendor/redfish.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -69,11 +69,6 @@ static double watts_of(const struct state *s, const json_t *resource)
 	double watts = number_at(resource, s->form->power);
 
 	return watts > 0 && watts < MAX_WATTS ? watts : NAN; /* a node that answers draws power */
-}
-
-static const char *link_of(const json_t *resource, const char *key)
-{
-	return json_string_value(json_object_get(json_object_get(resource, key), "@odata.id"));
 }
 
 /* ---- finding the resource ---- */
@@ -138,7 +133,7 @@ static bool is_place(const json_t *supply)
 	const char *state =
 		json_string_value(json_object_get(json_object_get(supply, "Status"), "State"));
 
-	return state ? !strcmp(state, "Absent") : !link_of(supply, "Metrics");
+	return state ? !strcmp(state, "Absent") : !jm_redfish_link(supply, "Metrics");
 }
 
 /* What the supply takes in; 0 = there is none, NAN = unknown: a sum without it would be too
@@ -147,7 +142,7 @@ static double try_supply(struct state *s, const char *path)
 {
 	struct jm_err none = JM_ERR_INIT;
 	json_t *supply = path ? jm_https_get_json(&s->https, path, &none) : NULL;
-	const char *metrics = link_of(supply, "Metrics");
+	const char *metrics = jm_redfish_link(supply, "Metrics");
 	bool place = supply && is_place(supply), full = s->n_supplies == MAX_SUPPLIES;
 	double watts = place ? 0 : metrics && !full ? add_supply(s, metrics) : NAN;
 
@@ -169,7 +164,7 @@ static bool try_supplies(struct state *s, const char *path)
 {
 	struct jm_err none = JM_ERR_INIT;
 	json_t *subsystem = jm_https_get_json(&s->https, path, &none), *list = NULL;
-	const char *link = subsystem ? link_of(subsystem, "PowerSupplies") : NULL;
+	const char *link = subsystem ? jm_redfish_link(subsystem, "PowerSupplies") : NULL;
 	const json_t *member;
 	double sum = 0;
 	size_t i;
@@ -190,19 +185,21 @@ static bool try_supplies(struct state *s, const char *path)
 	return true;
 }
 
-static bool try_chassis(struct state *s, const char *path)
+static bool try_chassis(void *arg, const char *path, const char *id)
 {
+	struct state *s = arg;
 	struct jm_err none = JM_ERR_INIT;
 	json_t *chassis = jm_https_get_json(&s->https, path, &none);
 	bool found = false;
 
+	(void)id;
 	for (size_t i = 0; chassis && !found && i < sizeof(forms) / sizeof(forms[0]); i++) {
-		const char *link = link_of(chassis, forms[i].link);
+		const char *link = jm_redfish_link(chassis, forms[i].link);
 
 		found = link && try_resource(s, link, &forms[i]);
 	}
-	if (chassis && !found && link_of(chassis, "PowerSubsystem"))
-		found = try_supplies(s, link_of(chassis, "PowerSubsystem"));
+	if (chassis && !found && jm_redfish_link(chassis, "PowerSubsystem"))
+		found = try_supplies(s, jm_redfish_link(chassis, "PowerSubsystem"));
 	json_decref(chassis);
 	return found;
 }
@@ -217,24 +214,10 @@ static int too_late(const struct state *s, struct jm_err *err)
 
 static int find_chassis(struct state *s, const char *wanted, struct jm_err *err)
 {
-	json_t *all = jm_https_get_json(&s->https, "/redfish/v1/Chassis", err);
-	const json_t *member;
-	bool found = false;
-	size_t i;
+	int rc = jm_redfish_each_chassis(&s->https, wanted, try_chassis, s, err);
 
-	if (!all)
-		return err->code;
-	json_array_foreach(json_object_get(all, "Members"), i, member)
-	{
-		const char *path = json_string_value(json_object_get(member, "@odata.id"));
-		const char *id = path ? strrchr(path, '/') : NULL;
-
-		if (!found && id && (!wanted || !strcmp(id + 1, wanted)))
-			found = try_chassis(s, path);
-	}
-	json_decref(all);
-	if (found)
-		return 0;
+	if (rc || *s->path)
+		return rc;
 	if (s->https.late)
 		return too_late(s, err);
 	return jm_err_set(err, JM_ENOENT,

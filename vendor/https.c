@@ -92,6 +92,8 @@ static void failed(struct jm_https *h, CURLcode rc, long status, struct jm_err *
 			"The certificate of %s is not trusted (%s); name it or its authority with "
 			"ca-file=FILE.",
 			h->host, why);
+	else if (rc == CURLE_URL_MALFORMAT)
+		jm_err_set(err, JM_EFORMAT, "%s is not asked: %s.", h->host, why);
 	else if (rc)
 		jm_err_set(
 			err, JM_ENOENT, "%s, port %d, does not answer: %s.", h->host, h->port, why);
@@ -114,6 +116,19 @@ void jm_https_limit(struct jm_https *h)
 	h->late = false;
 }
 
+/* False: with this path, which may be from an answer, it would not be a resource of the host. */
+static bool make_url(struct jm_https *h, const char *path, char *url, size_t size)
+{
+	int n = snprintf(url, size, strchr(h->host, ':') ? "https://[%s]:%d%s" : "https://%s:%d%s",
+		h->host, h->port, path);
+
+	if (*path == '/' && n > 0 && (size_t)n < size)
+		return true;
+	snprintf(h->error, sizeof(h->error),
+		"the path of a resource does not begin with '/' or is too long");
+	return false;
+}
+
 /* CURLE_OPERATION_TIMEDOUT also when there was no time left to ask. */
 static CURLcode ask(struct jm_https *h, const char *path, struct jm_curl_answer *a)
 {
@@ -126,8 +141,8 @@ static CURLcode ask(struct jm_https *h, const char *path, struct jm_curl_answer 
 	h->late = h->late || left <= 0;
 	if (h->late)
 		return CURLE_OPERATION_TIMEDOUT;
-	snprintf(url, sizeof(url), strchr(h->host, ':') ? "https://[%s]:%d%s" : "https://%s:%d%s",
-		h->host, h->port, path);
+	if (!make_url(h, path, url, sizeof(url)))
+		return CURLE_URL_MALFORMAT;
 	h->call.curl_easy_setopt(h->line, CURLOPT_URL, url);
 	h->call.curl_easy_setopt(h->line, CURLOPT_WRITEDATA, a);
 	h->call.curl_easy_setopt(h->line, CURLOPT_HEADERDATA, h);

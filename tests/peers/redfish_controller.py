@@ -29,11 +29,12 @@ def tag_of(resource):
 
 
 def merge(old, new):
-    """What a PATCH makes of a resource (DSP0266): members of objects, and of arrays by their place, of which {} is no change."""
+    """What a PATCH makes of a resource (DSP0266): members of objects, and of arrays by their place, of which {} is
+    no change; an array without the last ones has them no longer."""
     if isinstance(old, dict) and isinstance(new, dict):
         return old | {key: merge(old.get(key), value) for key, value in new.items()}
     if isinstance(old, list) and isinstance(new, list):
-        return [merge(o, n) for o, n in zip(old, new)] + old[len(new):]
+        return [merge(o, n) for o, n in zip(old, new)] + new[len(old):]
     return new
 
 

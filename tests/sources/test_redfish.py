@@ -124,6 +124,29 @@ def test_a_chassis_or_a_resource_by_name(bmc):
     assert "PowerWatts" in text
 
 
+def test_a_path_that_would_lead_to_another_host(bmc, certificate):
+    """It would get the password."""
+    thief = Controller(certificate)
+    away = f"@localhost:{thief.port}/x"
+    bmc.chassis("node", "EnvironmentMetrics", FORMS[1][1])
+    bmc.resources["/redfish/v1/Chassis/node"]["EnvironmentMetrics"]["@odata.id"] = away
+    bmc.resources["/redfish/v1/Chassis"]["Members"] += [{"@odata.id": away}, {"@odata.id": "/" * 600}]
+    for more in ("", f",path={away}"):
+        sentence(jm("measure", "--source", bmc.source(more), "--", "true"))
+    assert not thief.connections
+    thief.stop()
+
+
+def test_how_many_chassis_are_looked_at(bmc):
+    """A list may have any length."""
+    for i in range(64):
+        bmc.chassis(f"empty{i}", None, None)
+    bmc.chassis("node", *FORMS[1])
+    assert "reports no power" in sentence(jm("measure", "--source", bmc.source(), "--", "true"))
+    assert len(bmc.asked) == 65
+    assert measure(bmc, ",chassis=node")["meters"][0]["watts_mean"] == pytest.approx(812.5)
+
+
 def test_a_certificate_that_is_not_trusted(bmc, tmp_path):
     """There is no way around it: nobody else may pass for the controller and take the password."""
     bmc.chassis("node", *FORMS[0])

@@ -20,7 +20,7 @@ pytestmark = [
 
 MODERN = {"PowerLimitWatts": {"SetPoint": 1200, "AllowableMin": 300, "AllowableMax": 2000, "ControlMode": "Automatic"}}
 OLD = {"PowerControl": [{"Name": "fans"}, {"PowerCapacityWatts": 2000, "PowerLimit": {
-    "LimitInWatts": 1200, "CorrectionInMs": 50, "LimitException": "LogEventOnly"}}]}
+    "LimitInWatts": 1200, "CorrectionInMs": 50, "LimitException": "LogEventOnly"}}, {"Name": "GPUs"}]}
 FORMS = {"EnvironmentMetrics": MODERN, "Power": OLD}
 PATH = "/redfish/v1/Chassis/node/"
 
@@ -212,13 +212,49 @@ def test_a_higher_limit_and_the_restore_are_not_refused(node):
     assert done.returncode == 0 and node.watts() == 1200 and not node.journals(), done.stderr
 
 
+def test_of_several_chassis_with_a_limit_one_has_to_be_named(node):
+    node.bmc.chassis("gpu", node.form, copy.deepcopy(FORMS[node.form]))
+    assert "in the chassis node and in gpu; " in sentence(node.run("get", *node.control), USAGE)
+    node.option("chassis=node")
+    done = node.run("set", *node.control, "node.power=750W", "--", "true")
+    assert done.returncode == 0 and len(node.bmc.patched) == 2 and node.kept() == FORMS[node.form], done.stderr
+
+
+@pytest.mark.parametrize("node", ["Power"], indirect=True)
+def test_a_chassis_that_does_not_answer_may_have_the_limit(node):
+    over = threading.Event()
+    node.bmc.chassis("slow", None, None)
+    node.bmc.before_get = lambda: node.bmc.asked[-1].endswith("/slow") and over.wait(60)
+    node.option("timeout=2s")
+    assert "does not answer for the chassis slow within 2 s" in sentence(node.run("get", *node.control))
+    node.option("chassis=node")
+    assert node.run("get", *node.control).returncode == 0
+    over.set()
+
+
+@pytest.mark.parametrize("node", ["EnvironmentMetrics"], indirect=True)
+def test_another_mode_is_not_switched_off(node):
+    """As a restore could not write it."""
+    node.kept()["PowerLimitWatts"]["ControlMode"] = "Override"
+    assert "a number is expected" in sentence(node.run("set", *node.control, "node.power=unlocked", "--", "true"), USAGE)
+    done = node.run("set", *node.control, "node.power=750W", "--", "true")
+    assert done.returncode == 0 and node.kept()["PowerLimitWatts"]["ControlMode"] == "Override", done.stderr
+    assert [patch["PowerLimitWatts"] for patch in node.bmc.patched] == [{"SetPoint": 750}, {"SetPoint": 1200}]
+
+
 def test_the_file(tmp_path, certificate):
     bmc = Controller(certificate)
     node = Node(tmp_path, bmc, "Power")
     assert "absolute path" in sentence(node.run("get", "--control", "redfish:redfish.conf"), USAGE)
     good = node.file.read_text(encoding="ascii")
+    assert "Is a directory" in sentence(node.run("get", "--control", f"redfish:{tmp_path}"))
     for text, word in ((good + "hots=bmc\n", "'hots' is no option"), ("# nothing\n", "host=NAME"),
+                       (good + "open sesame\n", "line 7 is not of the form NAME=VALUE."),
+                       (good + f"user={'u' * 506}\n", "line 7 has more than 510 bytes"),
+                       (good.replace(f"{bmc.folder}/password", "password"), "password-file takes an absolute path"),
+                       (good.replace(f"{bmc.folder}/cert", "cert"), "ca-file takes an absolute path"),
                        (good + "chassis=empty\n", "no power limit in empty"), (good.replace("reader", "other"), "refuses this user")):
         node.file.write_text(text, encoding="ascii")
-        assert word in sentence(node.run("get", *node.control))
+        said = sentence(node.run("get", *node.control))
+        assert word in said and "sesame" not in said
     bmc.stop()

@@ -49,6 +49,8 @@ def test_what_is_refused(sockets):
     done = sockets.run("set", "package.power=200W", "--", "true", JM_FAKE_HSMP_REFUSES="1")
     assert done.returncode == FAILURE and "socket 1 (HSMP)" in done.stderr
     assert sockets.limits() == [360, 300] and not sockets.journals()
+    sockets.put("/firmware/socket1", "no answer")
+    assert "Socket 1 does not tell its power limit by" in sentence(sockets.run("get", "--control", "hsmp"), FAILURE)
     (sockets.root / "dev/hsmp").unlink()
     assert "hsmp_acpi" in sentence(sockets.run("get", "--control", "hsmp"), FAILURE)
 
