@@ -316,7 +316,7 @@ def test_a_phase_shorter_than_the_refresh_of_the_sensor_is_not_switched(tmp_path
 def test_a_phase_without_a_place_in_the_search_has_the_setting_found(gpus):
     """32 names are told apart: gemm and those that --class names."""
     classes = [arg for i in range(31) for arg in ("--class", f"p{i}=mixed")]
-    script = "J mark gemm; sleep 0.5; J mark p0; sleep 0.5; J mark gemm; read a; J mark another; read a; exit 7"
+    script = "J mark gemm; sleep 1; J mark p0; sleep 1; J mark gemm; read a; J mark another; read a; exit 7"
     script = script.replace("J", os.path.abspath(BIN))
     tuner = subprocess.Popen([BIN, "tune", "--per-phase", *classes, "--", "sh", "-c", script], env={**os.environ, **gpus.env},
                              stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
