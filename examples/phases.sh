@@ -6,7 +6,7 @@
 # prints: Policy +gpu\.power of 1 device by phases for the least energy
 # prints: phases +product \(compute\)
 # prints: changes +[0-9]+ in all
-# prints: product/gpu\.power@0
+# prints: product/gpu\.power@sim:h100x1/gpu0=
 set -eu
 jm=${1:-joulemark}
 work=$(mktemp -d "${TMPDIR:-/tmp}/joulemark-phases.XXXXXX")
