@@ -142,9 +142,10 @@ struct cpu_rows {
 };
 
 /* Rows of requests whose keys and values are in pages; shapes as of cache-write and attention-pages
- * (node.h). x, keys, values and y are f32, or all bf16. */
+ * (node.h). x, keys, values and y are f32, or all bf16; keys and values may be e4m3. */
 struct cpu_paged {
-	bool bf16;
+	bool bf16, f8;
+	const float *code; /* of attention, if f8: the number that each code stands for [256] */
 	int64_t tokens, pages_each, slots, heads, groups, head;
 	const double *speed; /* of cache-write [head/2], radians a position */
 	double scale;

@@ -6,6 +6,7 @@
  */
 #include "kernel_set.h"
 #include "simd.h"
+#include "engine/graph/f8.h"
 
 #include <math.h>
 #include <omp.h>
@@ -23,9 +24,17 @@ JM_INLINE float get(const void *x, bool bf16, int64_t i)
 	return bf16 ? jm_from_bf16(((const uint16_t *)x)[i]) : ((const float *)x)[i];
 }
 
-JM_INLINE void set(void *y, bool bf16, int64_t i, float value)
+/* An element of keys or values. */
+JM_INLINE float cached(const struct cpu_paged *p, const void *x, bool bf16, bool f8, int64_t i)
 {
-	if (bf16)
+	return f8 ? p->code[((const uint8_t *)x)[i]] : get(x, bf16, i);
+}
+
+JM_INLINE void set(void *y, bool bf16, bool f8, int64_t i, float value)
+{
+	if (f8)
+		((uint8_t *)y)[i] = jm_f8e4m3_set(value);
+	else if (bf16)
 		((uint16_t *)y)[i] = jm_to_bf16(value);
 	else
 		((float *)y)[i] = value;
@@ -33,33 +42,36 @@ JM_INLINE void set(void *y, bool bf16, int64_t i, float value)
 
 /* Rotates the same pair of each of so many heads, from element `from` of x to element `to` of y. */
 static void turn(const struct cpu_paged *p, int64_t heads, const float angle[2], int64_t from,
-	void *y, int64_t to)
+	void *y, bool f8, int64_t to)
 {
 	int64_t half = p->head / 2;
 
 	for (int64_t h = 0; h < heads * p->head; h += p->head) {
 		float a = get(p->x, p->bf16, from + h), b = get(p->x, p->bf16, from + h + half);
 
-		set(y, p->bf16, to + h, a * angle[0] - b * angle[1]);
-		set(y, p->bf16, to + h + half, b * angle[0] + a * angle[1]);
+		set(y, p->bf16, f8, to + h, a * angle[0] - b * angle[1]);
+		set(y, p->bf16, f8, to + h + half, b * angle[0] + a * angle[1]);
 	}
 }
 
 static void write_row(const struct cpu_paged *p, int64_t row, int64_t position)
 {
 	int64_t q = row * (p->heads + 2 * p->groups) * p->head, k = q + p->heads * p->head;
-	int64_t v = k + p->groups * p->head, slot = slot_of(p, row, position);
+	int64_t n = p->groups * p->head, v = k + n, slot = slot_of(p, row, position);
 	size_t each = p->bf16 ? sizeof(uint16_t) : sizeof(float);
 
 	for (int64_t i = 0; i < p->head / 2; i++) {
 		double radians = (double)position * p->speed[i];
 		float angle[] = {(float)cos(radians), (float)sin(radians)};
 
-		turn(p, p->heads, angle, q + i, p->y, row * p->heads * p->head + i);
-		turn(p, p->groups, angle, k + i, p->keys, slot + i);
+		turn(p, p->heads, angle, q + i, p->y, false, row * p->heads * p->head + i);
+		turn(p, p->groups, angle, k + i, p->keys, p->f8, slot + i);
 	}
-	memcpy((char *)p->values + (size_t)slot * each, (const char *)p->x + (size_t)v * each,
-		(size_t)(p->groups * p->head) * each);
+	if (!p->f8)
+		memcpy((char *)p->values + (size_t)slot * each,
+			(const char *)p->x + (size_t)v * each, (size_t)n * each);
+	for (int64_t i = 0; p->f8 && i < n; i++)
+		set(p->values, p->bf16, true, slot + i, get(p->x, p->bf16, v + i));
 }
 
 static void clear_row(const struct cpu_paged *p, int64_t row)
@@ -81,25 +93,24 @@ static void write(const struct cpu_paged *p, int threads)
 }
 
 /* The sum has a fixed order: it is the same for every batch. */
-JM_INLINE float dot(const void *a, int64_t i, const void *b, int64_t j, int64_t n, bool bf16)
+JM_INLINE float dot(const struct cpu_paged *p, int64_t query, int64_t key, bool bf16, bool f8)
 {
 	float sum = 0;
 
 #pragma omp simd reduction(+ : sum)
-	for (int64_t k = 0; k < n; k++)
-		sum += get(a, bf16, i + k) * get(b, bf16, j + k);
+	for (int64_t k = 0; k < p->head; k++)
+		sum += get(p->x, bf16, query + k) * cached(p, p->keys, bf16, f8, key + k);
 	return sum;
 }
 
 /* z[t] = exp(scores - largest); returns their sum. q: the element of x where the query begins. */
 JM_INLINE float weigh(const struct cpu_paged *p, int64_t row, int64_t q, int64_t key, int64_t n,
-	bool bf16, float *z)
+	bool bf16, bool f8, float *z)
 {
 	float most = -INFINITY, sum = 0;
 
 	for (int64_t t = 0; t < n; t++) {
-		z[t] = (float)p->scale *
-		       dot(p->x, q, p->keys, slot_of(p, row, t) + key, p->head, bf16);
+		z[t] = (float)p->scale * dot(p, q, slot_of(p, row, t) + key, bf16, f8);
 		most = z[t] > most ? z[t] : most;
 	}
 	for (int64_t t = 0; t < n; t++) {
@@ -110,11 +121,12 @@ JM_INLINE float weigh(const struct cpu_paged *p, int64_t row, int64_t q, int64_t
 }
 
 /* z: as many as keys, then y[head] before it is rounded. */
-JM_INLINE void attend(const struct cpu_paged *p, int64_t row, int64_t h, bool bf16, float *z)
+JM_INLINE void attend(
+	const struct cpu_paged *p, int64_t row, int64_t h, bool bf16, bool f8, float *z)
 {
 	int64_t n = p->position[row] + 1, key = h / (p->heads / p->groups) * p->head;
 	int64_t q = (row * p->heads + h) * p->head;
-	float sum = weigh(p, row, q, key, n, bf16, z), *y = z + p->pages_each * p->slots;
+	float sum = weigh(p, row, q, key, n, bf16, f8, z), *y = z + p->pages_each * p->slots;
 
 	memset(y, 0, (size_t)p->head * sizeof *y);
 	for (int64_t t = 0; t < n; t++) {
@@ -122,9 +134,21 @@ JM_INLINE void attend(const struct cpu_paged *p, int64_t row, int64_t h, bool bf
 		float share = z[t] / sum;
 
 		for (int64_t i = 0; i < p->head; i++)
-			y[i] += share * get(p->values, bf16, v + i);
+			y[i] += share * cached(p, p->values, bf16, f8, v + i);
 	}
 	jm_store(p->y, bf16, (size_t)q, (size_t)p->head, y);
+}
+
+static void attend_to(const struct cpu_paged *p, int64_t row, int64_t h, float *z)
+{
+	if (p->f8 && p->bf16)
+		attend(p, row, h, true, true, z);
+	else if (p->f8)
+		attend(p, row, h, false, true, z);
+	else if (p->bf16)
+		attend(p, row, h, true, false, z);
+	else
+		attend(p, row, h, false, false, z);
 }
 
 static void attention(const struct cpu_paged *p, int threads)
@@ -134,10 +158,8 @@ static void attention(const struct cpu_paged *p, int threads)
 		int64_t row = i / p->heads;
 		float *z = p->scores + omp_get_thread_num() * (p->pages_each * p->slots + p->head);
 
-		if (p->position[row] >= 0 && p->bf16)
-			attend(p, row, i % p->heads, true, z);
-		else if (p->position[row] >= 0)
-			attend(p, row, i % p->heads, false, z);
+		if (p->position[row] >= 0)
+			attend_to(p, row, i % p->heads, z);
 		else if (i % p->heads == 0)
 			clear_row(p, row);
 	}

@@ -5,8 +5,9 @@
 
 #include "backends/cpu/device/cpu.h"
 #include "draw.h"
-#include "ops_pages_f8.h"
 #include "ops_quantize.h"
+
+#define CODES 256 /* of e4m3 */
 
 /* Keys and values may be in e4m3. */
 static bool has_f8_cache(const struct jm_node *n)
@@ -42,6 +43,7 @@ static struct cpu_paged paged_of(const struct jm_node *n)
 
 	return (struct cpu_paged){
 		.bf16 = n->in[0]->type == JM_BF16,
+		.f8 = has_f8_cache(n),
 		.tokens = jm_tensor_rows(n->in[0]),
 		.pages_each = page->dim[1],
 		.slots = keys->dim[1],
@@ -86,10 +88,7 @@ static int run_write(const struct cpu_dev *dev, const struct cpu_exec *exec, str
 
 	(void)err;
 	p.speed = exec->own;
-	if (has_f8_cache(exec->node))
-		cpu_pages_f8_write(&p, dev->threads);
-	else
-		dev->kernels->pages->write(&p, dev->threads);
+	dev->kernels->pages->write(&p, dev->threads);
 	return 0;
 }
 
@@ -103,13 +102,14 @@ static size_t scratch_attention(const struct cpu_dev *dev, const struct jm_node 
 static int run_attention(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
 {
 	struct cpu_paged p = paged_of(exec->node);
+	float code[CODES];
 
 	(void)err;
+	for (int i = 0; p.f8 && i < CODES; i++)
+		code[i] = (float)jm_element_get(JM_F8E4M3, &(uint8_t){(uint8_t)i}, 0);
+	p.code = code;
 	p.scores = exec->scratch;
-	if (has_f8_cache(exec->node))
-		cpu_pages_f8_attention(&p, dev->threads);
-	else
-		dev->kernels->pages->attention(&p, dev->threads);
+	dev->kernels->pages->attention(&p, dev->threads);
 	return 0;
 }
 
