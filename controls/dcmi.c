@@ -4,13 +4,13 @@
  * Limit of DCMI (DCMI 1.5, 6.6.2 to 6.6.4: commands 03h, 04h, 05h). The controller keeps the limit
  * through a reboot of the node. A limit that is not active is "unlocked". What the controller does
  * when the node exceeds the limit for longer than the correction time, the correction time itself
- * and the sampling period are written as they were read; where the controller does not tell them of
- * a limit that is not active, nothing is set. There is no command for the range: the controller
+ * and the sampling period are written as they were read; where the controller does not report them
+ * for a limit that is not active, nothing is set. There is no command for the range: the controller
  * judges. Each limit is activated after it was written (6.6.3).
  *
  * A controller that powers the node off then, or takes an action of its vendor that may do so, is
- * not given a limit below the active one, unless the argument accepts it; OpenBMC's reports always
- * that it powers the node off.
+ * not given a limit below the active one, unless the argument accepts it; OpenBMC's always
+ * reports that it powers the node off.
  */
 #include "guard/control.h"
 #include "base/clock.h"
@@ -103,7 +103,7 @@ static int read_limit(struct state *s, struct limit *ret, struct jm_err *err)
 
 	if (!n || (active && !whole) || (!active && a[0] != NOT_ACTIVE))
 		return jm_err_set(err, n && a[0] == JM_DCMI_UNKNOWN ? JM_ENOSUP : JM_EIO,
-			"The management controller at %s does not tell its power limit: %s; "
+			"The management controller at %s does not report its power limit: %s; "
 			"'ipmitool dcmi power get_limit' asks the same.",
 			s->ipmi.path, complaint(a, n));
 	*ret = (struct limit){.active = active, .whole = whole};
@@ -245,8 +245,9 @@ static int check_limit(
 
 	if (!now->whole)
 		return jm_err_set(err, JM_ENOSUP,
-			"The management controller at %s does not tell the exception action of a "
-			"limit that is not active, so it could not be kept, and nothing was set; "
+			"The management controller at %s does not report the exception action of a "
+			"limit that is not active, so that action could not be kept, and nothing "
+			"was set; "
 			"activate a limit once with 'ipmitool dcmi power activate'.",
 			s->ipmi.path);
 	if (!may_power_off(s, now, watts))
@@ -256,7 +257,7 @@ static int check_limit(
 		"The management controller at %s takes %s when the limit is exceeded for longer "
 		"than %u ms, so nothing was set. Give it another action ('ipmitool dcmi "
 		"power set_limit action no_action'), or accept this one with --control "
-		"dcmi:" POWER_OFF_TAKEN " (OpenBMC reports 01h always).",
+		"dcmi:" POWER_OFF_TAKEN " (OpenBMC always reports 01h).",
 		s->ipmi.path, action, now->correction_ms);
 }
 
@@ -330,7 +331,8 @@ static void say_limit(struct state *s, jm_finding_fn *say, void *arg)
 	if (read_limit(s, &limit, &err)) {
 		f.why = err.text;
 	} else if (!limit.whole) {
-		f.why = "node.power: the controller does not tell the exception action of a limit "
+		f.why = "node.power: the controller does not report the exception action of a "
+			"limit "
 			"that is not active";
 		f.mend = "activate a limit once with 'ipmitool dcmi power activate'";
 	} else if (may_power_off(s, &limit, 0)) {

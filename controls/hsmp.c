@@ -56,8 +56,8 @@ static int open_device(struct state *s, const char *root, struct jm_err *err)
 	if (s->fd >= 0)
 		return 0;
 	return jm_err_set(err, errno == EACCES || errno == EPERM ? JM_EPERM : JM_ENOENT,
-		"%s cannot be opened (%s); it is there on AMD EPYC with the kernel module amd_hsmp "
-		"or hsmp_acpi, and HSMP enabled in the firmware.",
+		"%s cannot be opened (%s); it exists on AMD EPYC and MI300A if the kernel module "
+		"amd_hsmp or hsmp_acpi is loaded and HSMP is enabled in the firmware.",
 		s->path, strerror(errno));
 }
 
@@ -73,7 +73,7 @@ static int ask_socket(const struct state *s, int i, uint32_t *ret_most, struct j
 	if (errno == ENODEV || errno == ENOMSG)
 		return 0;
 	return jm_err_set(err, JM_EIO,
-		"Socket %d does not tell its power limit by %s: %s; try again.", i, s->path,
+		"Socket %d does not report its power limit by %s: %s; try again.", i, s->path,
 		strerror(errno));
 }
 
@@ -105,7 +105,7 @@ static int add_sockets(struct state *s, struct jm_knobs *set, struct jm_err *err
 	}
 	if (s->n)
 		return 0;
-	return jm_err_set(err, JM_ENOSUP, "No socket tells its power limit by %s.", s->path);
+	return jm_err_set(err, JM_ENOSUP, "No socket reports its power limit by %s.", s->path);
 }
 
 static void hsmp_close(void *state)

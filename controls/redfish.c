@@ -221,8 +221,10 @@ static int find_chassis(struct state *s, const char *wanted, struct jm_err *err)
 	if (*w.late)
 		return jm_err_set(err, JM_EIO,
 			"The management controller %s does not answer for the chassis %s within %g "
-			"s, so it is unknown whether that has a limit, too; give it a longer time "
-			"by a line timeout=TIME, or name the node's chassis by a line chassis=ID.",
+			"s, so it is unknown whether this chassis has a limit, too; allow more "
+			"time "
+			"with a line timeout=TIME, or name the node's chassis by a line "
+			"chassis=ID.",
 			s->https.host, w.late, (double)s->https.timeout_ns * 1e-9);
 	if (*w.second)
 		return jm_err_set(err, JM_EUSAGE,

@@ -110,8 +110,8 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_CHOICE, struct describe_plan, serve.kv),
 		.choices = jm_cache_types,
 		.fallback = "auto",
-		.help = "with --serve: type of the keys and values in the cache, as run serve has "
-			"it"},
+		.help = "with --serve: type of the keys and values in the cache, as for --kv of "
+			"'run serve'"},
 	{.name = "running",
 		JM_BIND(JM_INT, struct describe_plan, serve.running),
 		.min = 1,

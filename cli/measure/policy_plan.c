@@ -83,13 +83,14 @@ static bool put_plan(const void *what, FILE *f)
 	fprintf(f,
 		"# Written by 'joulemark tune --per-phase': the values of %s with the least %s "
 		"for\n"
-		"# the phases of the command, and the best one for all phases. The reference has "
-		"the "
-		"setting found.\n"
+		"# the phases of the command, and the best one for all phases. The reference keeps "
+		"the setting from before the search.\n"
 		"# 'joulemark run' with the name of this file compares them.\n",
 		p->knob, jm_json_text(p->policy, "objective"));
 	if (!json_is_true(json_object_get(p->policy, "held")))
-		fprintf(f, "# No values were held, so that all phases have the setting found: %s\n",
+		fprintf(f,
+			"# No values were held, so all phases keep the setting from before the "
+			"search: %s\n",
 			jm_json_text(p->policy, "why"));
 	/* the devices of this machine need no key */
 	if (p->device && !strncmp(p->device, "sim:", 4))

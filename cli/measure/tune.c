@@ -169,7 +169,8 @@ static int check_search(struct jm_cli *cli, const struct tune *t)
 			JM_TUNE_KNOBS);
 	if (t->run.per_phase && (n > 1 || t->run.budget_watts > 0))
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"--per-phase moves one knob and knows no budget; give one --knob, and omit "
+			"--per-phase moves one knob and supports no budget; give one --knob, and "
+			"omit "
 			"--budget.");
 	if (n > 1 && t->run.budget_watts > 0)
 		return jm_err_set(&cli->err, JM_EUSAGE,

@@ -163,9 +163,10 @@ static int look_in(struct search *s, const char *below, int depth)
 		d = opendir(path);
 	if (!d)
 		return jm_err_set(s->err, JM_EIO,
-			"Folder %s/%s cannot be read, or is in too many others; give yourself the "
-			"right to read it, or move it.",
-			s->root, below);
+			"Folder %s/%s cannot be read, or is more than %d folders deep; give "
+			"yourself "
+			"the right to read it, or move it.",
+			s->root, below, FOLDERS_MOST);
 	while (!code && (entry = readdir(d))) {
 		if (entry->d_name[0] == '.')
 			continue;

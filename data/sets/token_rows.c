@@ -24,8 +24,9 @@ static int check(const struct work *w, const struct jm_ids *ids, size_t n)
 	for (size_t i = 0; i < n; i++)
 		if (ids->at[i] >= w->below)
 			return jm_err_set(w->err, JM_ERANGE,
-				"The tokenizer has token %d, and the network's vocabulary only 0 "
-				"to %lld; give the tokenizer of the network.",
+				"The tokenizer gives token %d, but the network's vocabulary has "
+				"only tokens 0 "
+				"to %lld; give the network's own tokenizer.",
 				ids->at[i], (long long)w->below - 1);
 	return 0;
 }
@@ -40,8 +41,9 @@ static int find_template(struct work *w)
 			w->tokenizer, "", 0, JM_TOKENIZER_BEHIND, &w->behind, w->err);
 	if (!code && w->before.n + w->behind.n > (size_t)w->ret->length)
 		code = jm_err_set(w->err, JM_ERANGE,
-			"The tokenizer puts %zu tokens around a text, and the network reads only "
-			"%lld of a caption.",
+			"The tokenizer puts %zu tokens around a text, but the network reads only "
+			"%lld tokens of a caption; give the network's own tokenizer, or a longer "
+			"--caption.",
 			w->before.n + w->behind.n, (long long)w->ret->length);
 	if (!code)
 		code = check(w, &w->before, w->before.n);

@@ -141,9 +141,9 @@ static const struct jm_key policy_phase_keys[] = {
 	{FLAG("by_items", 0),
 		.meaning = "energy and time count per item; false: per occurrence, because no "
 			   "items of it were reported"},
-	{FLAG("found", 0), .meaning = "what is held in it is the setting found"},
+	{FLAG("found", 0), .meaning = "the setting found is held in this phase"},
 	{NUMBER("value", JM_KEY_NULL),
-		.meaning = "that is held in it; null = no number, or it is not switched"},
+		.meaning = "held in this phase; null = no number, or the phase is not switched"},
 	{LIST("curve", 0), .keys = curve_keys, .meaning = "over the values of the knob"},
 	{0},
 };
@@ -170,11 +170,11 @@ const struct jm_key jm__policy_keys[] = {
 		.meaning = "occurrences of phases that were not switched because they are too "
 			   "short"},
 	{COUNT("lost", 0),
-		.meaning = "occurrences without energy, or that another program spoilt by a "
-			   "setting of its own"},
+		.meaning = "occurrences whose energy is unknown, or in which another program "
+			   "changed the knob"},
 	{POSITIVE("search_s", 0), .unit = "s", .meaning = "time of the search in marked phases"},
-	{WORD("choice", 0), .words = choices, .meaning = "as of tune"},
-	{TEXT("why", 0), .meaning = "a sentence on that"},
+	{WORD("choice", 0), .words = choices, .meaning = "with the meanings of tune.choice"},
+	{TEXT("why", 0), .meaning = "the reason for the choice, as a sentence"},
 	{FLAG("held", 0),
 		.meaning = "the values of the classes are held; false: the setting found"},
 	{TEXT("stopped", JM_KEY_NULL),

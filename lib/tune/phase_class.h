@@ -24,8 +24,9 @@ struct jm_phase_activity {
 	double link;		 /* B/s sent by NVLink */
 };
 /*
- * memory: half of the bandwidth or more is used; compute: less, and the multiprocessors or the
- * tensor cores work for half of the time or more; link: neither, and data move between devices.
+ * memory: half of the bandwidth or more is used, and the tensor cores work for less than half of
+ * the time; compute: less bandwidth, and the multiprocessors or the tensor cores work for half of
+ * the time or more; link: neither, and data move between devices; mixed: all else.
  * These limits are a rule, not a measurement: near them, a class should be stated.
  */
 enum jm_phase_class jm_phase_class_by_activity(const struct jm_phase_activity *a);

@@ -31,8 +31,8 @@ int jm_phase_search_new(const struct jm_phase_search_options *options, struct jm
 
 	if (options->n_values < 2 || options->n_values > JM_PHASE_VALUES_MAX)
 		return jm_err_set(err, JM_ERANGE,
-			"The knob has no second value, so that phases cannot differ; give a wider "
-			"range to --knob.");
+			"The range of the knob has only one value, so phases cannot have different "
+			"values; give --knob a wider range.");
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a search over phases.");

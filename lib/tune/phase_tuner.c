@@ -130,7 +130,8 @@ static void stop(struct jm_phase_tuner *t, const char *why)
 	if (jm_guard_alive(t->o.guard) && jm_guard_restore(t->o.guard, &err))
 		jm_log(t->o.ctx, JM_WARNING, "%s", err.text);
 	enter(t, true);
-	jm_log(t->o.ctx, JM_WARNING, "Tuning has ended; the setting found is in force: %s", why);
+	jm_log(t->o.ctx, JM_WARNING,
+		"Tuning has ended, and the setting found is in force. The reason: %s", why);
 }
 
 static int set_value(struct jm_phase_tuner *t, int value, struct jm_err *err)

@@ -49,7 +49,7 @@ static void stop(struct jm_tuner *t, const char *why)
 		jm_log(t->o.ctx, JM_WARNING, "%s", err.text);
 	t->setting = (struct jm_tune_setting){.found = true};
 	enter_phase(t, true);
-	jm_log(t->o.ctx, JM_WARNING, "Tuning has ended; %s in force: %s",
+	jm_log(t->o.ctx, JM_WARNING, "Tuning has ended, and %s in force. The reason: %s",
 		t->budget.budget && jm_guard_alive(t->o.guard) ? "the last limits stay"
 							       : "the setting found is",
 		why);

@@ -10,9 +10,11 @@
 #define SAVINGS 4
 
 const char jm_overlapped_caption[] =
-	"Of a pair of products and transfers, on rank 0: each alone, beside the other, and both at "
-	"once. Exposed is what the transfers add to the products alone, overlapped what is saved "
-	"against one after the other; both / longer of 1 hides the shorter one. J of a pair of one "
+	"The figures are for one pair of products and transfers on rank 0: each alone, each beside "
+	"the other, and both at once. Exposed is the time that the transfers add to that of the "
+	"products alone. Overlapped is the time saved compared with running one after the other. "
+	"If "
+	"both / longer is 1, the shorter one is fully hidden. J is the energy of a pair on one "
 	"rank.";
 
 static const struct {

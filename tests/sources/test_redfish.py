@@ -124,7 +124,7 @@ def test_a_chassis_or_a_resource_by_name(bmc):
     assert "PowerWatts" in text
 
 
-def test_a_path_that_would_lead_to_another_host(bmc, certificate):
+def test_a_path_to_another_host_is_not_followed(bmc, certificate):
     """It would get the password."""
     thief = Controller(certificate)
     away = f"@localhost:{thief.port}/x"
@@ -137,7 +137,7 @@ def test_a_path_that_would_lead_to_another_host(bmc, certificate):
     thief.stop()
 
 
-def test_how_many_chassis_are_looked_at(bmc):
+def test_at_most_64_chassis_are_looked_at(bmc):
     """A list may have any length."""
     for i in range(64):
         bmc.chassis(f"empty{i}", None, None)

@@ -42,7 +42,7 @@ def test_gemm_is_verified(device, precision, data):
 
 
 @pytest.mark.parametrize("tasks, policy, warned", [(4, None, True), (1, None, False), (4, "passive", False)])
-def test_a_busy_machine_is_told_of_spinning_threads(tmp_path, tasks, policy, warned):
+def test_a_run_on_a_busy_machine_warns_of_spinning_threads(tmp_path, tasks, policy, warned):
     """The tasks are those of a /proc/stat of the test's own; this process is one of them."""
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/stat").write_text(f"cpu 1 1 1 1 1 1 1 1\nprocs_running {tasks}\n")

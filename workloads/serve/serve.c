@@ -115,10 +115,10 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_CHOICE, struct serve, kv),
 		.choices = jm_cache_types,
 		.fallback = "auto",
-		.help = "type of the keys and values in the cache: that which --precision computes "
-			"in (auto), or 8 bits, e4m3 with the scale 1, which hold twice as many "
-			"tokens as "
-			"16"},
+		.help = "type of the keys and values in the cache: the type in which --precision "
+			"computes (auto), or e4m3 with the scale 1 "
+			"(f8e4m3), whose 8 bits let the cache hold twice as many tokens as 16 bits "
+			"do"},
 	{.name = "steps-ahead",
 		JM_BIND(JM_INT, struct serve, ahead_wanted),
 		.argument = "N",

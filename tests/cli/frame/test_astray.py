@@ -25,7 +25,7 @@ def test_a_short_option_is_told_in_full(words, meant):
 
 
 @pytest.mark.parametrize("words", [["watch", "--json"], ["watch", "--csv"], ["report", "--json", "a.db"], ["query", "--csv", "a.db"]])
-def test_a_format_is_told_by_its_option(words):
+def test_an_option_named_after_a_format_points_to_format(words):
     """Where a command has no option of that name, its --format has that choice."""
     assert f"write --format {words[1][2:]}." in sentence(jm(*words), USAGE)
 

@@ -59,7 +59,7 @@ def test_a_limit_that_is_not_active_is_activated_and_inactive_again(node):
     assert done.stdout.split()[:5] == ["0", "1200", "50", "7", "0"] and node.limit() == (1200, 1)
 
 
-def test_what_the_controller_and_the_knob_do_not_take(node):
+def test_limits_out_of_range_are_refused(node):
     before = node.bmc.has_limit(1200, 1)
     for text, status, word in (("299W", FAILURE, "84h"), ("2001W", FAILURE, "84h"), ("1e308W", USAGE, "takes 1W to 65534W")):
         done = node.run("set", f"node.power={text}", "--", "true")
@@ -118,12 +118,12 @@ def test_a_higher_limit_and_the_restore_are_not_refused(node):
     assert done.returncode == 0 and node.bmc.limit() == before and not node.journals(), done.stderr
 
 
-def test_what_an_inactive_limit_would_do_is_not_told(node):
+def test_nothing_is_set_while_the_exception_action_is_unknown(node):
     """It could not be written as it is."""
     before = node.bmc.has_limit(1200, 0, action=1)
     said = sentence(node.run("set", "node.power=750W", "--", "true", JM_FAKE_IPMI_SHORT="1"))
     assert "'ipmitool dcmi power activate'" in said and node.bmc.limit() == before and not node.journals()
-    assert "does not tell the exception action" in node.run("doctor", "--all", JM_FAKE_IPMI_SHORT="1").stdout
+    assert "does not report the exception action" in node.run("doctor", "--all", JM_FAKE_IPMI_SHORT="1").stdout
 
 
 def test_dry_run_and_doctor_write_nothing(node):

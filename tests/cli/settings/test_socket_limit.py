@@ -50,7 +50,7 @@ def test_what_is_refused(sockets):
     assert done.returncode == FAILURE and "socket 1 (HSMP)" in done.stderr
     assert sockets.limits() == [360, 300] and not sockets.journals()
     sockets.put("/firmware/socket1", "no answer")
-    assert "Socket 1 does not tell its power limit by" in sentence(sockets.run("get", "--control", "hsmp"), FAILURE)
+    assert "Socket 1 does not report its power limit by" in sentence(sockets.run("get", "--control", "hsmp"), FAILURE)
     (sockets.root / "dev/hsmp").unlink()
     assert "hsmp_acpi" in sentence(sockets.run("get", "--control", "hsmp"), FAILURE)
 

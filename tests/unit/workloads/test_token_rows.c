@@ -152,7 +152,7 @@ static void rows_have_the_ids_of_tokenizers(void **state)
 	}
 }
 
-static void refuses_tokens_that_the_network_has_not(void **state)
+static void refuses_tokens_outside_the_vocabulary(void **state)
 {
 	const struct fixture *f = *state;
 	struct jm_token_rows rows;
@@ -160,7 +160,7 @@ static void refuses_tokens_that_the_network_has_not(void **state)
 
 	assert_int_equal(
 		jm_token_rows_make(&f->set, f->tokenizer, 77, PAD, 30, &rows, &err), JM_ERANGE);
-	assert_non_null(strstr(err.text, "vocabulary only 0 to 29"));
+	assert_non_null(strstr(err.text, "vocabulary has only tokens 0 to 29"));
 	assert_int_equal(
 		jm_token_rows_make(&f->set, f->tokenizer, 1, PAD, BELOW, &rows, &other), JM_ERANGE);
 	assert_non_null(strstr(other.text, "puts 2 tokens around a text"));
@@ -220,7 +220,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(rows_have_the_ids_of_tokenizers, setup, teardown),
 		cmocka_unit_test_setup_teardown(
-			refuses_tokens_that_the_network_has_not, setup, teardown),
+			refuses_tokens_outside_the_vocabulary, setup, teardown),
 		cmocka_unit_test_setup_teardown(captions_stay_with_their_pictures, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
