@@ -475,6 +475,18 @@ def test_phases_of_a_single_run_and_of_all_on_demand(tmp_path):
     assert report("--phases", DATA / "h200x4.json").count("Phases of ") == n_ok
 
 
+@pytest.mark.parametrize("rows, shown", [
+    ([(500, 31), (12.34, 0.31)], ["500.00 ± 31.00", "12.34 ± 0.31"]), ([(300, 0.4), (700, 3.1)], ["300.0 ± 0.4", "700.0 ± 3.1"]),
+    ([(500, 31), (1.234, 0.0031)], ["500 ± 31", "1.234 ± 0.003"]), ([(5100, 12), (900, 12)], ["5.100 ± 0.012", "0.900 ± 0.012"])])
+def test_decimals_of_a_column_of_joules(tmp_path, rows, shown):
+    """One number for rows whose bounds are of like size; each row its own where they differ by more than two decimals."""
+    one = next(r for r in records("h200x4") if r["status"] == "ok")
+    for p, (joules, error) in zip(one["phases"], rows, strict=True):
+        p |= {"items": None, "total": {"joules_simulated": joules, "error_simulated_joules": error}}
+    table = report(write(tmp_path, [one], "one.json")).split("Phases\n")[1]
+    assert [re.sub(" +", " ", cell) for cell in re.findall(r"(\S+ ± +\S+)  ", table)] == shown, table
+
+
 def test_what_is_an_axis_is_not_in_the_title(tmp_path):
     """Precision and batch as columns: no title names one value of them, and what is constant stays in it."""
     rows = []

@@ -90,10 +90,8 @@ def test_what_does_not_go_together(args):
     assert done.returncode == USAGE and sentence(done)
 
 
-def test_a_column_of_joules_has_one_number_of_decimals():
-    """Rows whose doubt is of like size; a command that ends with its last line has no rest."""
+def test_a_command_that_ends_with_its_last_line_has_no_rest():
     found, done = phases_of("for e in 1 2; do sleep 0.3; echo epoch $e; done", "--phase-regex", r"epoch (\d+)", "--phase-at", "end")
+    assert all(seconds >= 0 for _, seconds, _ in found) and {"epoch 1", "epoch 2"} <= {name for name, _, _ in found}
     table = done.stderr[done.stderr.index("phase"):]
-    joules = re.findall(r"^ +(?:command|epoch \d|rest) .*? ([\d.]+ ± +[\d.]+)  ", table, re.M)
-    assert len({len(number.strip().partition(".")[2]) for both in joules for number in both.split("±")}) == 1 and len(joules) >= 3, table
-    assert all(seconds >= 0 for _, seconds, _ in found) and " -0" not in table, table
+    assert " -0" not in table and {"command", "epoch"} <= set(re.findall(r"^ +(command|epoch) ", table, re.M)), table
