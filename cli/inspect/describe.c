@@ -7,6 +7,7 @@
 #include "cli/frame/work_options.h"
 #include "describe_graph.h"
 #include "describe_plan.h"
+#include "describe_power.h"
 #include "describe_serve.h"
 #include "describe_several.h"
 #include "describe_svg.h"
@@ -131,6 +132,11 @@ static const struct jm_option options[] = {
 		.help = "with --serve: tokens of a prompt and its answer, for the number of "
 			"requests; without it "
 			"the context of the model"},
+	{.name = "power",
+		JM_BIND(JM_TEXT, struct describe_plan, power.store),
+		.argument = "STORE",
+		.help = "estimate the mean power of the training, with its 95 % interval, from the "
+			"runs of STORE on the same device in the same precision"},
 	{JM_JSON_ROW("write the figures as JSON; without a file to standard output"),
 		JM_BIND(JM_TEXT, struct describe_plan, json), .takes_next = jm_json_next},
 	{.name = "graph",
@@ -258,7 +264,8 @@ static int make_plan(struct jm_cli *cli, const char *name, struct describe_plan 
 	code = choose_kept(plan, err);
 	if (!code)
 		code = jm_model_train(t, &plan->graph, err);
-	return code ? code : jm_program_plan(plan->graph, &plan->device, &plan->program, err);
+	code = code ? code : jm_program_plan(plan->graph, &plan->device, &plan->program, err);
+	return code || !plan->power.store ? code : describe_power_estimate(plan, err);
 }
 
 static int make_plans(struct jm_cli *cli, struct describe_plan *plan)
@@ -376,6 +383,8 @@ static void print_plan(const struct describe_plan *plan, int width, FILE *out)
 	describe_print(out, "planned over a step", (double)p->arena_bytes, "B");
 	if (p->gradients_move)
 		print_class(out, p, JM_CLASS_GRAD, "  gradients");
+	if (plan->power.store)
+		describe_power_print(plan, out);
 	print_starts(plan, width, out);
 }
 
@@ -425,6 +434,8 @@ static json_t *plan_json(const struct describe_plan *plan)
 	json_object_set_new(o, "persistent_bytes", whole((double)p->persistent_bytes));
 	json_object_set_new(o, "arena_bytes", whole((double)p->arena_bytes));
 	json_object_set_new(o, "groups", json_integer(p->n_units));
+	if (plan->power.store)
+		json_object_set_new(o, "power", describe_power_json(plan));
 	if (plan->lists_graph)
 		json_object_set_new(o, "graph", describe_graph_json(p));
 	return o;
@@ -469,7 +480,7 @@ static bool is_stdout(const char *path)
 
 static int check_places(struct jm_cli *cli, const struct describe_plan *plan)
 {
-	const char *json = plan->json, *svg = plan->svg;
+	const char *json = plan->json, *svg = plan->svg, *only;
 
 	if (json && svg && !strcmp(json, svg))
 		return jm_err_set(&cli->err, JM_EUSAGE,
@@ -480,13 +491,13 @@ static int check_places(struct jm_cli *cli, const struct describe_plan *plan)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--%s is of --serve; give that too, or omit it.",
 			plan->serve.memory > 0 ? "memory" : "request-tokens");
-	if (plan->serve.on && (svg || plan->lists_graph))
+	only = svg ? "svg" : plan->lists_graph ? "graph" : plan->power.store ? "power" : NULL;
+	if (plan->serve.on && only)
 		return jm_err_set(&cli->err, JM_EUSAGE,
-			"--%s shows a training, not --serve; omit one of them.",
-			svg ? "svg" : "graph");
-	if (cli->n_args > 1 && (svg || plan->lists_graph))
+			"--%s shows a training, not --serve; omit one of them.", only);
+	if (cli->n_args > 1 && only)
 		return jm_err_set(&cli->err, JM_EUSAGE, "--%s shows one model; name one, not %d.",
-			svg ? "svg" : "graph", cli->n_args);
+			only, cli->n_args);
 	return 0;
 }
 
@@ -546,7 +557,9 @@ const struct jm_command jm_command_describe = {
 		"values. Nothing is allocated and nothing runs, so that any size can be planned on "
 		"any machine. Several models are shown side by side, with the options that all of "
 		"them have, and --seq for those of text. With --serve it plans steps that "
-		"answer requests instead.\n\nFLOPs are those of matrix products (a "
+		"answer requests instead. With --power it also estimates the mean power, from at "
+		"least eight different works that were measured on such a device.\n\nFLOPs are "
+		"those of matrix products (a "
 		"multiply-add is 2; causal attention counts half); model FLOPs are what the "
 		"mathematics needs, executed FLOPs include what is recomputed.\n\nEach model has "
 		"its own options, such as the number of layers: 'joulemark describe MODEL --help' "
@@ -555,6 +568,7 @@ const struct jm_command jm_command_describe = {
 		   "joulemark describe llama3-8b --serve --memory 80 --precision bf16\n"
 		   "joulemark describe resnet50 vit-l16 gpt-117m --batch 8\n"
 		   "joulemark describe resnet50 --batch 32 --svg resnet50.svg\n"
+		   "joulemark describe resnet50 --device cuda:0 --keep-most --power runs.db\n"
 		   "joulemark describe gpt --layers 2 --hidden 64 --heads 4 --ffn 256 \\\n"
 		   "    --vocab 256 --context 128 --positions learned --graph",
 	.options = options,

@@ -10,6 +10,7 @@
 #include "engine/graph/model.h"
 #include "engine/run/kv_cache.h"
 #include "engine/run/program.h"
+#include "result/power_fit.h"
 
 /* Serving instead of training: what is asked for, then what describe_serve_plan found. */
 struct describe_serve {
@@ -21,6 +22,15 @@ struct describe_serve {
 	struct jm_step_shape shape; /* without pages */
 	int64_t parameters, pages;
 	size_t budget, weight_bytes, arena_bytes, page_bytes, peak_bytes;
+};
+
+/* The mean power of the training, estimated from runs on the same device. */
+struct describe_power {
+	const char *store; /* NULL = not asked for */
+	struct jm_power_fit fit;
+	struct jm_power_estimate estimate;
+	int n_runs;
+	bool simulated;
 };
 
 /* All that is known once a program is planned. */
@@ -35,6 +45,7 @@ struct describe_plan {
 	struct jm_training training;
 	struct jm_device device;
 	struct describe_serve serve;
+	struct describe_power power;
 	struct jm_graph *graph; /* of a training, as is the program */
 	struct jm_program *program;
 };

@@ -453,6 +453,9 @@ const struct jm_key jm_record_keys[] = {
 		.meaning = "what the mathematics needs"},
 	{POSITIVE("flops_executed_per_item", JM_KEY_NULL | JM_KEY_OF_CASE), .unit = "FLOP",
 		.meaning = "what was computed, recomputation included"},
+	{POSITIVE("bytes_per_item", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "B",
+		.meaning = "operands read and results written, to and from memory or a cache, by "
+			   "the plan of the work"},
 	{TEXT("detail", JM_KEY_NULL | JM_KEY_OF_CASE), .meaning = "one line on the work"},
 	{TEXT("note", JM_KEY_NULL | JM_KEY_OF_CASE),
 		.meaning = "what the user must know, such as a fallback"},

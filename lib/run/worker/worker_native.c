@@ -29,7 +29,7 @@ struct native {
 	struct jm__lengths length;
 	int epoch; /* the phase that is open; -1 = none */
 	/* what came of it; sums over the steady steps */
-	double items, flops_model, flops_executed, loss_first, loss_last;
+	double items, flops_model, flops_executed, bytes, loss_first, loss_last;
 	double elapsed_s;
 	long n_warm, n_steady;
 	long under_way;	     /* steps that were begun and are not done */
@@ -184,6 +184,7 @@ static void count(struct jm__worker *w, struct native *n, int phase, const struc
 	n->items += step->items;
 	n->flops_model += step->flops_model;
 	n->flops_executed += step->flops_executed;
+	n->bytes += step->bytes;
 }
 
 static int one_step(struct jm__worker *w, struct native *n, int phase, struct jm_err *err)
@@ -442,6 +443,8 @@ static void record_native(struct jm__worker *w, const struct native *n)
 	if (some && n->flops_executed > 0)
 		jm_record_set(
 			r, "flops_executed_per_item", jm_json_number(n->flops_executed / n->items));
+	if (some && n->bytes > 0)
+		jm_record_set(r, "bytes_per_item", jm_json_number(n->bytes / n->items));
 	jm_record_set(r, "step_series", jm_step_series_json(n->series, w->start_ns));
 	jm_record_set(r, "detail", text_or_null(n->work.detail));
 	jm_record_set(r, "note", text_or_null(n->work.note));
