@@ -45,7 +45,7 @@ static inline size_t jm_comm_type_bytes(enum jm_comm_type type)
  *	all-to-all	from [W n], to [W n]: part r of `from` becomes part `rank` of `to` of rank r
  *	send-receive	from [n] to rank to_rank, and to [n] from rank from_rank, at the same time;
  *			-1 = not
- * Sums are of f32, f64 (not host) and (device memory only) bf16. `local` and `net` add in the order
+ * Sums are of f32, bf16 and f64 (not host). `local` and `net` add in the order
  * of the ranks.
  */
 enum jm_transfer_kind {

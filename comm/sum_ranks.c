@@ -50,13 +50,49 @@ static void sum_f64(char *to, const char *const *from, int world, size_t n)
 	}
 }
 
+static float widen(uint16_t x)
+{
+	uint32_t bits = (uint32_t)x << 16;
+	float f;
+
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
+/* To nearest even; a NaN stays one. */
+static uint16_t narrow(float f)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &f, sizeof(bits));
+	if ((bits & 0x7fffffff) > 0x7f800000)
+		return (uint16_t)(bits >> 16 | 0x40);
+	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* Added in f32 and rounded once. */
+static void sum_bf16(char *to, const char *const *from, int world, size_t n)
+{
+	for (size_t i = 0; i < n; i += sizeof(uint16_t)) {
+		float sum = 0;
+		uint16_t x;
+
+		for (int r = 0; r < world; r++) {
+			memcpy(&x, from[r] + i, sizeof(x));
+			sum = r ? sum + widen(x) : widen(x);
+		}
+		x = narrow(sum);
+		memcpy(to + i, &x, sizeof(x));
+	}
+}
+
 int jm__sum_check(const struct jm_transfer *t, const char *transport, struct jm_err *err)
 {
 	bool sums = t->kind == JM_ALL_REDUCE || t->kind == JM_REDUCE_SCATTER;
 
-	if (!sums || t->type == JM_COMM_F32 || t->type == JM_COMM_F64)
+	if (!sums || t->type != JM_COMM_BYTE)
 		return 0;
-	return jm_err_set(err, JM_ENOSUP, "Transport %s adds f32 and f64 only.", transport);
+	return jm_err_set(err, JM_ENOSUP, "Transport %s adds f32, f64 and bf16 only.", transport);
 }
 
 void jm__sum_ranks(
@@ -64,6 +100,8 @@ void jm__sum_ranks(
 {
 	if (type == JM_COMM_F32)
 		sum_f32(to, from, world, bytes);
+	else if (type == JM_COMM_BF16)
+		sum_bf16(to, from, world, bytes);
 	else
 		sum_f64(to, from, world, bytes);
 }

@@ -174,6 +174,7 @@ const struct jm_model jm_model_gpt = {
 	.options = options,
 	.presets = presets,
 	.weights = weights,
+	.cuts = true,
 	.complete = gpt_complete,
 	.default_seq = gpt_default_seq,
 	.build = gpt_build,

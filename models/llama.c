@@ -9,6 +9,7 @@
 #include "transformer.h"
 #include "engine/graph/layer.h"
 #include "engine/graph/layer_pages.h"
+#include "engine/graph/tensor_parallel.h"
 
 static const char *const yes_no[] = {"yes", "no", NULL};
 
@@ -172,10 +173,17 @@ static struct jm_tensor *norm(
 	return jm_graph_rmsnorm(g, x, jm_graph_vector(g, name, JM_INIT_ONE, d->hidden), d->eps);
 }
 
-static struct jm_tensor *linear(
-	struct jm_graph *g, struct jm_tensor *x, int64_t from, int64_t to, const char *name)
+/* Its outputs are n parts side by side, of which each rank that shares the model has a part. */
+static struct jm_tensor *linear(struct jm_graph *g, struct jm_tensor *x, int64_t from, int n,
+	const int64_t *part, const char *name)
 {
-	return jm_graph_linear(g, x, jm_graph_matrix(g, name, JM_INIT_NORMAL, to, from), NULL);
+	int64_t to = 0;
+	struct jm_tensor *w;
+
+	for (int i = 0; i < n; i++)
+		to += part[i];
+	w = jm_graph_matrix(g, name, JM_INIT_NORMAL, to, from);
+	return jm_graph_linear(g, x, jm_graph_cut(g, w, JM_CUT_ROWS, n, part), NULL);
 }
 
 /* Back into the residual stream. */
@@ -184,6 +192,7 @@ static struct jm_tensor *ending(
 {
 	struct jm_tensor *w = jm_graph_matrix(g, name, JM_INIT_NORMAL, to, from);
 
+	w = jm_graph_cut(g, w, JM_CUT_COLUMNS, 1, &from);
 	return jm_graph_linear(g, x, jm_graph_ends_block(g, w), NULL);
 }
 
@@ -192,21 +201,25 @@ static struct jm_tensor *attention(
 	struct jm_graph *g, struct jm_tensor *x, const struct dims *d, const struct jm_flat *flat)
 {
 	struct jm_tensor *h = norm(g, x, d, "attn_norm.weight");
+	int heads = (int)jm_graph_share(g, d->heads, "heads");
+	int kv_heads = (int)jm_graph_share(g, d->kv_heads, "key and value heads");
+	const int64_t keys = d->kv_heads * d->head, part[] = {d->heads * d->head, keys, keys};
 
-	h = linear(g, h, d->hidden, (d->heads + 2 * d->kv_heads) * d->head, "attn.qkv.weight");
+	h = linear(g, h, d->hidden, 3, part, "attn.qkv.weight");
 	if (flat)
-		h = jm_graph_attention_pages(g, h, flat, d->heads, d->kv_heads, d->rotary);
+		h = jm_graph_attention_pages(g, h, flat, heads, kv_heads, d->rotary);
 	else
-		h = jm_graph_attention(g, jm_graph_rope(g, h, d->heads, d->kv_heads, d->rotary),
-			d->heads, d->kv_heads, true);
+		h = jm_graph_attention(
+			g, jm_graph_rope(g, h, heads, kv_heads, d->rotary), heads, kv_heads, true);
 	return ending(g, h, d->heads * d->head, d->hidden, "attn.out.weight");
 }
 
 static struct jm_tensor *feed_forward(struct jm_graph *g, struct jm_tensor *x, const struct dims *d)
 {
 	struct jm_tensor *h = norm(g, x, d, "ffn_norm.weight");
+	const int64_t part[] = {d->ffn, d->ffn};
 
-	h = jm_graph_swiglu(g, linear(g, h, d->hidden, 2 * d->ffn, "ffn.gate_up.weight"));
+	h = jm_graph_swiglu(g, linear(g, h, d->hidden, 2, part, "ffn.gate_up.weight"));
 	return ending(g, h, d->ffn, d->hidden, "ffn.down.weight");
 }
 
@@ -303,6 +316,7 @@ const struct jm_model jm_model_llama = {
 	.options = options,
 	.presets = presets,
 	.weights = weights,
+	.cuts = true,
 	.config = jm_llama_config,
 	.make_config = jm_llama_make_config,
 	.complete = llama_complete,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transformer.h"
 #include "engine/graph/layer.h"
+#include "engine/graph/tensor_parallel.h"
 
 #include <stdio.h>
 
@@ -26,36 +27,64 @@ struct jm_tensor *jm_transformer_norm(
 	return jm_graph_layernorm(g, x, gamma, jm_graph_vector(g, bias, JM_INIT_ZERO, width), eps);
 }
 
-/* ends: into the residual stream, where some start values are smaller */
-static struct jm_tensor *linear(struct jm_graph *g, struct jm_tensor *x, int64_t from, int64_t to,
-	enum jm_init init, bool ends, const char *name)
+struct layer {
+	struct jm_tensor *weight, *bias;
+};
+
+static struct layer layer(
+	struct jm_graph *g, int64_t from, int64_t to, enum jm_init init, const char *name)
 {
 	char weight[JM_NAME_BYTES], bias[JM_NAME_BYTES];
-	struct jm_tensor *w;
+	struct layer l;
 
 	snprintf(weight, sizeof(weight), "%s.weight", name);
 	snprintf(bias, sizeof(bias), "%s.bias", name);
-	w = jm_graph_matrix(g, weight, init, to, from);
-	return jm_graph_linear(g, x, ends ? jm_graph_ends_block(g, w) : w,
-		jm_graph_vector(g, bias, JM_INIT_ZERO, to));
+	l.weight = jm_graph_matrix(g, weight, init, to, from);
+	l.bias = jm_graph_vector(g, bias, JM_INIT_ZERO, to);
+	return l;
 }
 
 struct jm_tensor *jm_transformer_linear(struct jm_graph *g, struct jm_tensor *x, int64_t from,
 	int64_t to, enum jm_init init, const char *name)
 {
-	return linear(g, x, from, to, init, false, name);
+	struct layer l = layer(g, from, to, init, name);
+
+	return jm_graph_linear(g, x, l.weight, l.bias);
+}
+
+/* From the residual stream, to n parts of equal width: each rank that shares the model has a part
+ * of each. */
+static struct jm_tensor *beginning(struct jm_graph *g, struct jm_tensor *x,
+	const struct jm_transformer *t, int n, int64_t width, const char *name)
+{
+	const int64_t part[] = {width, width, width};
+	struct layer l = layer(g, t->hidden, n * width, t->init, name);
+
+	return jm_graph_linear(g, x, jm_graph_cut(g, l.weight, JM_CUT_ROWS, n, part),
+		jm_graph_cut(g, l.bias, JM_CUT_ROWS, n, part));
+}
+
+/* Into the residual stream, where some start values are smaller. */
+static struct jm_tensor *ending(struct jm_graph *g, struct jm_tensor *x,
+	const struct jm_transformer *t, int64_t from, const char *name)
+{
+	struct layer l = layer(g, from, t->hidden, t->init, name);
+
+	l.weight = jm_graph_cut(g, l.weight, JM_CUT_COLUMNS, 1, &from);
+	return jm_graph_linear(g, x, jm_graph_ends_block(g, l.weight), l.bias);
 }
 
 static struct jm_tensor *attention(
 	struct jm_graph *g, struct jm_tensor *x, const struct jm_transformer *t)
 {
 	struct jm_tensor *h = jm_transformer_norm(g, x, t->hidden, t->eps, "ln_1");
+	int heads = (int)jm_graph_share(g, t->heads, "heads");
 
-	h = linear(g, h, t->hidden, 3 * t->hidden, t->init, false, "attn.qkv");
+	h = beginning(g, h, t, 3, t->hidden, "attn.qkv");
 	if (t->theta > 0)
-		h = jm_graph_rope(g, h, t->heads, t->heads, (struct jm_rotary){.theta = t->theta});
-	h = jm_graph_attention(g, h, t->heads, t->heads, t->causal);
-	return linear(g, h, t->hidden, t->hidden, t->init, true, "attn.out");
+		h = jm_graph_rope(g, h, heads, heads, (struct jm_rotary){.theta = t->theta});
+	h = jm_graph_attention(g, h, heads, heads, t->causal);
+	return ending(g, h, t, t->hidden, "attn.out");
 }
 
 static struct jm_tensor *feed_forward(
@@ -63,8 +92,8 @@ static struct jm_tensor *feed_forward(
 {
 	struct jm_tensor *h = jm_transformer_norm(g, x, t->hidden, t->eps, "ln_2");
 
-	h = t->activation(g, linear(g, h, t->hidden, t->ffn, t->init, false, "mlp.in"));
-	return linear(g, h, t->ffn, t->hidden, t->init, true, "mlp.out");
+	h = t->activation(g, beginning(g, h, t, 1, t->ffn, "mlp.in"));
+	return ending(g, h, t, t->ffn, "mlp.out");
 }
 
 struct jm_tensor *jm_transformer_blocks(

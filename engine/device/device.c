@@ -6,6 +6,7 @@
 #include "backend_find.h"
 #include "backend_peer.h"
 #include "base/clock.h"
+#include "engine/graph/op.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -146,6 +147,15 @@ int jm_device_watch(struct jm_device *d, jm_device_check_fn *check, void *arg, s
 }
 
 /* ---- work ------------------------------------------------------------------------------------ */
+
+int jm_device_select(const struct jm_device *d, const struct jm_group *group,
+	struct jm_choice *choice, struct jm_err *err)
+{
+	if (!jm_op_is_exchange(group->node[0]->op))
+		return d->backend->select(d->dev, group, choice, err);
+	choice[0].seconds = NAN;
+	return 1;
+}
 
 int jm_device_run(const struct jm_device *d, void *exec, struct jm_err *err)
 {

@@ -27,6 +27,10 @@ void jm_device_close(struct jm_device *d);
 
 /* ---- work: as in backend.h, with defaults for absent functions ------------------------------- */
 
+/* As select of the backend; an exchange between ranks, which the engine runs itself, is of plain
+ * tensors. */
+int jm_device_select(const struct jm_device *d, const struct jm_group *group,
+	struct jm_choice *choice, struct jm_err *err);
 int jm_device_run(const struct jm_device *d, void *exec, struct jm_err *err);
 int jm_device_sync(const struct jm_device *d, struct jm_err *err);
 int jm_device_copy(const struct jm_device *d, enum jm_queue queue, void *to, const void *from,

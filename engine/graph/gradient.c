@@ -9,6 +9,7 @@
 #include "gradient.h"
 #include "op.h"
 #include "tensor.h"
+#include "tensor_parallel.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +56,7 @@ static const struct rule rules[JM_OP_COUNT][RULES_MAX] = {
 	[JM_OP_ATTENTION] = {{JM_OP_ATTENTION_GRAD, false,
 		{DY(0), X(0), X(1), X(2), Y(0), Y(1), X(3)}, {DX(0), DX(1), DX(2)}}},
 	[JM_OP_ADD] = {{JM_OP_ADD, true, {DY(0)}, {DX(0)}}, {JM_OP_ADD, true, {DY(0)}, {DX(1)}}},
+	[JM_OP_SUM_RANKS] = {{JM_OP_SUM_RANKS, true, {DY(0)}, {DX(0)}}},
 	[JM_OP_SOFTMAX_XENT] = {{JM_OP_SOFTMAX_XENT, true, {Y(1)}, {DX(0)}}},
 	[JM_OP_MSE] = {{JM_OP_MSE, true, {Y(1)}, {DX(0)}}},
 	[JM_OP_RELATIVE_L2] = {{JM_OP_RELATIVE_L2, true, {Y(1)}, {DX(0)}}},
@@ -351,6 +353,33 @@ static void frozen_norm(struct walk *w)
 	jm_node_cost(n);
 }
 
+/* Each rank that shares the model has the gradient of x through its own rows of w: x has their
+ * sum. */
+static void summed_dgrad(struct walk *w)
+{
+	const struct jm_node *f = w->node;
+	struct jm_tensor *part, *sum;
+	struct jm_node *n;
+
+	if (!jm_graph_cell(w->g, f->in[0])->needs_grad)
+		return;
+	part = new_gradient(w, f->in[0]);
+	sum = new_gradient(w, f->in[0]);
+	n = jm_graph_node(w->g, JM_OP_LINEAR_DGRAD,
+		(struct jm_tensor *[]){w->grad[f->out[0]->id], f->in[1], NULL, NULL}, &part);
+	if (!n || !jm_graph_node(w->g, JM_OP_SUM_RANKS, &part, &sum))
+		return;
+	n->attr = f->attr;
+	n->fwd = f;
+	jm_node_cost(n);
+	pass_on(w, sum, f->in[0]);
+}
+
+static bool sums_dgrad(const struct walk *w)
+{
+	return w->node->op == JM_OP_LINEAR && jm_graph_is_cut(w->g, w->node->in[1], JM_CUT_ROWS);
+}
+
 static bool is_frozen_norm(const struct walk *w)
 {
 	return w->node->op == JM_OP_BN_APPLY && jm_graph_cell(w->g, w->node->in[3])->frozen;
@@ -411,7 +440,10 @@ static void walk_back(struct walk *w, const struct jm_tensor *loss)
 			jm_err_set(&g->err, JM_EBUG, "Op %s has no gradient, and %s needs one.",
 				jm_op_name(w->node->op), w->node->out[0]->name);
 		for (int r = 0; r < RULES_MAX; r++)
-			apply(w, &rules[w->node->op][r]);
+			if (r && sums_dgrad(w))
+				summed_dgrad(w);
+			else
+				apply(w, &rules[w->node->op][r]);
 	}
 }
 

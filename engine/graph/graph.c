@@ -206,6 +206,7 @@ int64_t jm_graph_parameters(const struct jm_graph *g)
 	for (int i = 0; i < g->n_cells; i++)
 		if (g->cell[i]->t.class == JM_CLASS_PARAM &&
 			(g->cell[i]->needs_grad || g->cell[i]->frozen))
-			n += jm_cell_parameters(g->cell[i]);
+			n += jm_cell_parameters(g->cell[i]) *
+			     (g->cell[i]->cut.n ? jm_graph_tp(g) : 1);
 	return n;
 }

@@ -28,15 +28,22 @@ enum jm_init {
 	JM_INIT_COUNT
 };
 
+/* Which part of a parameter a rank has, of those that share the model (tensor_parallel.h). */
+struct jm_cut {
+	int dim, n;	 /* n parts side by side along this dim; 0 = it is not cut */
+	int64_t size[3]; /* of the whole parts */
+};
+
 /* A tensor and the engine's data about it. */
 struct jm_cell {
 	struct jm_tensor t; /* the first member, so that a cell and its tensor have one address */
 	/* PARAM, STATE */
 	enum jm_init init;
-	double init_std; /* of NORMAL, TRUNC_NORMAL (before the cut) and GPT2; 0 = 0.02 */
-	bool table;	 /* rows are looked up; it is not the weight of a layer */
-	int64_t used;	 /* rows in use; the rows after them are padding. 0 = all */
-	bool ends_block; /* its result is added to the residual stream */
+	double init_std;   /* of NORMAL, TRUNC_NORMAL (before the cut) and GPT2; 0 = 0.02 */
+	bool table;	   /* rows are looked up; it is not the weight of a layer */
+	int64_t used;	   /* rows in use; the rows after them are padding. 0 = all */
+	struct jm_cut cut; /* PARAM */
+	bool ends_block;   /* its result is added to the residual stream */
 	struct jm_tensor *grad;
 	/* for a gradient: the tensor that it was made for, and the last tensor that shares it
 	 * unchanged */
@@ -128,6 +135,9 @@ struct jm_graph {
 	int micro_steps;
 	int ranks;	     /* ranks that train together, each on different samples; 0 means 1 */
 	int rank;	     /* the own one of these, from 0 */
+	int tp;		     /* ranks that share the model (tensor_parallel.h); 0 means 1 */
+	int tp_rank;	     /* the own one of these, from 0 */
+	int n_sums;	     /* nodes so far that sum over these */
 	size_t bucket_bytes; /* smallest sum of gradients over ranks; 0 means JM_BUCKET_BYTES */
 	bool by_host;	  /* ranks exchange data through the memory of the host (transport host) */
 	bool rounds_sums; /* gradients travel between ranks in bf16 */
@@ -144,6 +154,12 @@ static inline int jm_graph_micro_steps(const struct jm_graph *g)
 static inline int jm_graph_ranks(const struct jm_graph *g)
 {
 	return g->ranks > 1 ? g->ranks : 1;
+}
+
+/* At least 1. */
+static inline int jm_graph_tp(const struct jm_graph *g)
+{
+	return g->tp > 1 ? g->tp : 1;
 }
 
 struct jm_graph *jm_graph_new(enum jm_dtype precision); /* NULL = out of memory */
@@ -165,7 +181,8 @@ struct jm_cell *jm_graph_cell(const struct jm_graph *g, const struct jm_tensor *
 struct jm_tensor *jm_graph_find(const struct jm_graph *g, const char *name);
 /* The tensor that begins the residual stream of a transformer; NULL = the network has none. */
 const struct jm_tensor *jm_graph_residual(const struct jm_graph *g);
-int64_t jm_graph_parameters(const struct jm_graph *g); /* elements, without padding */
-int64_t jm_cell_parameters(const struct jm_cell *c);   /* the same for one tensor */
+/* Elements, without padding; of all ranks that share the model. */
+int64_t jm_graph_parameters(const struct jm_graph *g);
+int64_t jm_cell_parameters(const struct jm_cell *c); /* the same for one tensor, of one rank */
 
 #endif

@@ -2,6 +2,7 @@
 /* The rules for start values, and the standard deviations that they give by shape. */
 #include "init_rule.h"
 #include "tensor.h"
+#include "tensor_parallel.h"
 
 #include <math.h>
 #include <string.h>
@@ -46,11 +47,12 @@ const char *jm_init_source(enum jm_init rule)
 
 /* The fan of weights [to, from] or of a filter [to, from, rows, columns]; rows and columns count on
  * both sides. */
-static double fan(const struct jm_tensor *t, int side)
+static double fan(const struct jm_graph *g, const struct jm_cell *c, int side)
 {
+	const struct jm_tensor *t = &c->t;
 	double window = t->rank == 4 ? (double)(t->dim[2] * t->dim[3]) : 1;
 
-	return (double)t->dim[side] * window;
+	return (double)jm_cell_dim(g, c, side) * window;
 }
 
 /* The number of terms in GPT-2's residual stream, two per layer, whose root divides the
@@ -76,11 +78,11 @@ double jm_init_std(const struct jm_graph *g, const struct jm_cell *c)
 	case JM_INIT_GPT2:
 		return c->ends_block ? std / sqrt(parts(g)) : std;
 	case JM_INIT_HE_NORMAL:
-		return sqrt(2 / fan(&c->t, 0));
+		return sqrt(2 / fan(g, c, 0));
 	case JM_INIT_LECUN_NORMAL:
-		return sqrt(1 / fan(&c->t, 1));
+		return sqrt(1 / fan(g, c, 1));
 	case JM_INIT_XAVIER_UNIFORM:
-		return sqrt(2 / (fan(&c->t, 0) + fan(&c->t, 1)));
+		return sqrt(2 / (fan(g, c, 0) + fan(g, c, 1)));
 	case JM_INIT_UNIFORM:
 		return sqrt(1.0 / 12);
 	case JM_INIT_OWN:

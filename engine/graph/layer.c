@@ -5,6 +5,7 @@
 #include "layer_private.h"
 #include "op.h"
 #include "tensor.h"
+#include "tensor_parallel.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -171,7 +172,7 @@ struct jm_tensor *jm_graph_linear(
 	copy = jm_layer_weight(g, w);
 	y = like_operand(g, g->compute, x, w->dim[0], "linear");
 	jm_graph_node(g, JM_OP_LINEAR, OPS(x, copy, bias), OPS(y));
-	return y;
+	return jm_graph_is_cut(g, w, JM_CUT_COLUMNS) ? jm_graph_sum_ranks(g, y) : y;
 }
 
 static struct jm_tensor *pointwise(
@@ -258,7 +259,8 @@ struct jm_tensor *jm_graph_dropout(struct jm_graph *g, struct jm_tensor *x, doub
 	if (!n)
 		return NULL;
 	n->attr.dropout.p = p;
-	n->attr.dropout.seed = (uint64_t)n->id; /* each node has its own random numbers */
+	/* each node has its own random numbers, the same on any number of ranks */
+	n->attr.dropout.seed = (uint64_t)(n->id - g->n_sums);
 	return y;
 }
 

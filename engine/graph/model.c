@@ -8,6 +8,7 @@
 #include "recompute.h"
 #include "shard_update.h"
 #include "tensor.h"
+#include "tensor_parallel.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -258,6 +259,10 @@ static int declare(
 			t->model->item);
 	if (!code && !t->seq)
 		t->seq = seq;
+	if (!code && jm_graph_tp(g) > 1 && !t->model->cuts)
+		code = jm_err_set(err, JM_ENOSUP,
+			"Model %s cannot be divided by --tp: use llama or gpt, or omit it.",
+			t->model->name);
 	if (!code)
 		code = t->model->build(g, t->dims, t->batch, t->seq, ret_loss, err);
 	if (!code && g->err.code)
@@ -322,13 +327,14 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 	code = start_values(t, g, err);
 	if (!code)
 		code = jm_graph_gradients(g, loss, err);
+	jm_graph_add_biases_once(g);
 	if (!code && t->fp8)
 		code = jm_graph_fp8(g, err);
 	if (!code && t->recompute)
 		code = jm_graph_recompute(g, err);
 	else if (!code && !t->keep_all)
 		code = remake(t, g, err);
-	if (!code && t->shards_update && t->ranks > 1 && !t->pure)
+	if (!code && t->shards_update && t->ranks > 1 && t->tp <= 1 && !t->pure)
 		code = jm_graph_shard_update(g, &t->adamw, err);
 	else if (!code)
 		code = jm_graph_adamw(g, &t->adamw, err);
@@ -342,6 +348,8 @@ static struct jm_graph *new_graph(const struct jm_training *t)
 	if (!g)
 		return NULL;
 	g->math = t->math;
+	g->tp = t->tp;
+	g->tp_rank = t->tp_rank;
 	g->row_multiple = t->row_multiple ? t->row_multiple : t->pure ? JM_ROW_MULTIPLE : 1;
 	if (t->pure)
 		g->matrix = g->stream = g->compute;
@@ -414,6 +422,7 @@ int jm_model_evaluate(const struct jm_training *t, struct jm_graph **ret, struct
 	g->evaluate = true;
 	g->wants_top1 = t->model->wants_top1;
 	code = declare(&alone, g, &loss, err);
+	jm_graph_add_biases_once(g);
 	g->n_forward = g->n_nodes;
 	if (!code && t->fp8)
 		code = jm_graph_fp8(g, err);

@@ -67,6 +67,7 @@ struct jm_model {
 	const char *summary;
 	const char *item;	       /* the unit of throughput: "token", "image" */
 	const struct jm_input *inputs; /* at most JM_INPUTS_MAX; terminated by name NULL */
+	bool cuts; /* `build` cuts matrices where ranks share a model (tensor_parallel.h) */
 	/* evaluations count correct answers: the loss is one softmax-xent of classes */
 	bool wants_top1;
 	/* The model's options, whose names differ from those of the workloads that run it. An
@@ -173,11 +174,14 @@ struct jm_training {
 	/* ranks that train together, each with `batch` samples in a micro-step; 0 means 1 */
 	int ranks;
 	int rank; /* the own one of these, from 0 */
+	/* ranks that share each model (tensor_parallel.h); 0 means 1. `ranks` counts the models */
+	int tp;
+	int tp_rank; /* the own one of these, from 0 */
 	/* smallest sum of gradients over ranks; 0 means JM_BUCKET_BYTES (reduce.h) */
 	size_t bucket_bytes;
 	bool by_host;	  /* ranks exchange data through the memory of the host (transport host) */
 	bool rounds_sums; /* gradients travel between ranks in bf16 */
-	/* with several ranks each updates a share of the parameters; not with `pure` */
+	/* with several ranks each updates a share of the parameters; not with `pure` or `tp` */
 	bool shards_update;
 	bool pure; /* no f32 masters: matrices, their gradients and moments, and the residual stream are in the
 		    * compute type */

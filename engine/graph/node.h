@@ -351,6 +351,8 @@ struct jm_tensor {
  * all-reduce-wait	in  x any[n]; out y, the same tensor; done when every transfer that was started is done
  * reduce-scatter-start	in  x f32|f64[W n]; out y f32|f64[n]: the own share of the sum over the ranks
  * all-gather-start	in  x any[n]; out y any[W n]: the shares of all ranks; x may be the own share in y
+ * sum-ranks		in  x c[..]; out y c[..]	the sum over the ranks that share the model; not for backends	in place
+ * gather-ranks		in  x f32[n]; out y f32[W n]	the x of these ranks; not for backends
  */
 #define JM_OPS(X)                                                                                  \
 	X(EMBED, "embed")                                                                          \
@@ -430,7 +432,9 @@ struct jm_tensor {
 	X(ALL_REDUCE_START, "all-reduce-start")                                                    \
 	X(ALL_REDUCE_WAIT, "all-reduce-wait")                                                      \
 	X(REDUCE_SCATTER_START, "reduce-scatter-start")                                            \
-	X(ALL_GATHER_START, "all-gather-start")
+	X(ALL_GATHER_START, "all-gather-start")                                                    \
+	X(SUM_RANKS, "sum-ranks")                                                                  \
+	X(GATHER_RANKS, "gather-ranks")
 enum jm_op {
 #define X(name, text) JM_OP_##name,
 	JM_OPS(X)

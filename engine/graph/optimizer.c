@@ -24,11 +24,23 @@ static bool is_split(const struct jm_graph *g)
 	return g->matrix != g->vector || !share_gradients(g);
 }
 
-/* Gives each trained matrix (or vector) its place; returns the elements so far. */
-static int64_t place(struct jm_graph *g, bool matrices, int64_t n)
+/* Trained parameters in the order of the slabs: those that ranks have parts of come first. */
+enum kind { CUT_MATRICES, WHOLE_MATRICES, CUT_VECTORS, WHOLE_VECTORS, KINDS };
+
+static bool is_kind(const struct jm_cell *c, enum kind kind)
 {
-	int64_t first = is_split(g) ? n : 0;
-	int64_t first_grad = share_gradients(g) ? 0 : n;
+	bool vector = kind >= CUT_VECTORS, whole = kind == WHOLE_MATRICES || kind == WHOLE_VECTORS;
+
+	return jm_update_trains(c) && (c->t.rank == 1) == vector && !c->cut.n == whole;
+}
+
+/* Gives each parameter of the kind its place; returns the elements so far. first: of matrices, or
+ * of vectors. */
+static int64_t place(struct jm_graph *g, enum kind kind, int64_t n, int64_t first_of_rank)
+{
+	bool matrices = kind < CUT_VECTORS;
+	int64_t first = is_split(g) ? first_of_rank : 0;
+	int64_t first_grad = share_gradients(g) ? 0 : first_of_rank;
 	size_t size = jm_dtype_bytes(matrices ? g->matrix : g->vector);
 	size_t grad_size = jm_dtype_bytes(matrices ? g->gradient : g->vector);
 	/* copies in a narrower type have the same places (keep_copies.c) */
@@ -38,7 +50,7 @@ static int64_t place(struct jm_graph *g, bool matrices, int64_t n)
 	for (int i = 0; i < g->n_cells; i++) {
 		struct jm_cell *c = g->cell[i];
 
-		if (!jm_update_trains(c) || (c->t.rank > 1) != matrices)
+		if (!is_kind(c, kind))
 			continue;
 		c->slab_offset = (size_t)(n - first) * size;
 		jm_graph_cell(g, c->grad)->slab_offset = (size_t)(n - first_grad) * grad_size;
@@ -124,6 +136,7 @@ struct update {
 	/* all gradients; or those of matrices and those of vectors */
 	struct jm_tensor *grads, *rest;
 	struct jm_tensor *norm, *now, *scale;
+	int64_t end[KINDS]; /* elements up to the end of each kind */
 };
 
 /* n gradients from element `from` on, as a tensor; ret_slab: the slab that contains it. */
@@ -178,14 +191,83 @@ static void add_gradients(struct jm_graph *g, struct update *u, int64_t n_matric
 			g, JM_CLASS_GRAD, g->vector, n - n_first, "slab.gradients.vectors");
 }
 
+/* ---- the global norm ------------------------------------------------------------------------- */
+
+/* The gradients of a kind; NULL = there are none. */
+static struct jm_tensor *grads_of_kind(struct jm_graph *g, const struct update *u, enum kind kind)
+{
+	bool vectors = kind >= CUT_VECTORS;
+	int64_t from = kind ? u->end[kind - 1] : 0, n = u->end[kind] - from;
+	struct jm_tensor *slab = vectors && u->rest ? u->rest : u->grads, *view;
+
+	if (!n)
+		return NULL;
+	from -= vectors && u->rest ? u->end[WHOLE_MATRICES] : 0;
+	view = jm_update_flat(g, JM_CLASS_GRAD, slab->type, n, "slab.gradients.kind");
+	if (!view)
+		return NULL;
+	jm_graph_cell(g, view)->slab = slab;
+	jm_graph_cell(g, view)->slab_offset = (size_t)from * jm_dtype_bytes(slab->type);
+	return view;
+}
+
+static void add_norm(
+	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *more, struct jm_tensor *to)
+{
+	jm_graph_node(g, JM_OP_NORM, OPS(x, more), OPS(to));
+	g->n_update++;
+}
+
+static struct jm_tensor *one(struct jm_graph *g, const char *name)
+{
+	return jm_update_flat(g, JM_CLASS_ACT, g->vector, 1, name);
+}
+
+/* Of a model that several ranks share: the norms of the parts that each has are gathered; gradients
+ * of whole parameters, the same on all of them, count once. */
+static void norm_of_parts(struct jm_graph *g, const struct update *u)
+{
+	struct jm_tensor *own = one(g, "grad.norm.own"), *vectors, *whole = NULL;
+	struct jm_tensor *all = jm_update_flat(g, JM_CLASS_ACT, g->vector, g->tp, "grad.norms");
+
+	vectors = grads_of_kind(g, u, CUT_VECTORS);
+	add_norm(g, grads_of_kind(g, u, CUT_MATRICES), NULL, own);
+	if (vectors) {
+		whole = one(g, "grad.norm.own");
+		add_norm(g, vectors, own, whole);
+		own = whole;
+	}
+	jm_graph_node(g, JM_OP_GATHER_RANKS, OPS(own), OPS(all));
+	g->n_update++;
+	whole = grads_of_kind(g, u, WHOLE_MATRICES);
+	vectors = grads_of_kind(g, u, WHOLE_VECTORS);
+	if (whole && vectors) {
+		own = one(g, "grad.norm.whole");
+		add_norm(g, whole, vectors, own);
+		whole = own;
+	}
+	add_norm(g, all, whole ? whole : vectors, u->norm);
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static void place_all(struct jm_graph *g, int64_t *end)
+{
+	end[CUT_MATRICES] = place(g, CUT_MATRICES, 0, 0);
+	end[WHOLE_MATRICES] = place(g, WHOLE_MATRICES, end[CUT_MATRICES], 0);
+	end[CUT_VECTORS] = place(g, CUT_VECTORS, end[WHOLE_MATRICES], end[WHOLE_MATRICES]);
+	end[WHOLE_VECTORS] = place(g, WHOLE_VECTORS, end[CUT_VECTORS], end[WHOLE_MATRICES]);
+}
+
 int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err)
 {
 	bool split = is_split(g), rounds = g->matrix != g->vector; /* by the number of the step */
 	int64_t n_decay, n, n_now = (how->kind == JM_UPDATE_SGD ? 1 : 3) + rounds;
 	struct update u = {.how = how, .scale = jm_graph_find(g, "loss.scale")};
 
-	n_decay = place(g, true, 0);
-	n = place(g, false, n_decay);
+	place_all(g, u.end);
+	n_decay = u.end[WHOLE_MATRICES];
+	n = u.end[WHOLE_VECTORS];
 	if (!n)
 		return jm_err_set(err, JM_EBUG,
 			"Nothing can be trained, because no parameter has a gradient.");
@@ -194,8 +276,11 @@ int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err
 	u.norm = jm_update_flat(g, JM_CLASS_SCALAR, g->vector, 1, "grad.norm");
 	if (g->err.code)
 		return jm_err_set(err, g->err.code, "%s", g->err.text);
-	jm_graph_node(g, JM_OP_NORM, OPS(u.grads, u.rest), OPS(u.norm));
-	g->n_update = 1;
+	g->n_update = 0;
+	if (u.end[CUT_MATRICES])
+		norm_of_parts(g, &u);
+	else
+		add_norm(g, u.grads, u.rest, u.norm);
 	if (!split)
 		append_update(g, &u, ALL, 0, n, n_decay);
 	if (split && n_decay)

@@ -129,7 +129,7 @@ static bool choose(
 	int n;
 
 	if (!best) {
-		n = p->device->backend->select(p->device->dev, &u->group, choice, why);
+		n = jm_device_select(p->device, &u->group, choice, why);
 		best = cheapest(p, u, choice, n);
 	}
 	if (best)
@@ -423,7 +423,7 @@ static int take_cover(struct jm_program *p, int first, int end, struct jm_group 
 		for (int k = 0; k < n; k++)
 			group->node[k] = g->node[first + k];
 		memset(choice, 0, sizeof(choice));
-		if (p->device->backend->select(p->device->dev, group, choice, NULL) > 0)
+		if (jm_device_select(p->device, group, choice, NULL) > 0)
 			return n;
 		jm_group_uncover(g, first, n);
 	}

@@ -3,6 +3,7 @@
  * a sharded update each gather starts after the unit that updates a segment. */
 #include "bucket.h"
 #include "arena.h"
+#include "engine/graph/op.h"
 #include "engine/graph/optimizer.h"
 #include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
@@ -49,8 +50,7 @@ bool jm_reduce_is_gather(const struct jm_unit *u)
 
 bool jm_reduce_is_node(const struct jm_unit *u)
 {
-	return jm_reduce_is_start(u) || jm_reduce_is_gather(u) ||
-	       u->group.node[0]->op == JM_OP_ALL_REDUCE_WAIT;
+	return jm_op_is_exchange(u->group.node[0]->op);
 }
 
 static int by_place(const void *a, const void *b)
@@ -526,10 +526,12 @@ uint64_t jm_reduce_digest(const struct jm_program *p)
 	const struct jm_graph *g = p->graph;
 	uint64_t digest = 0;
 
-	for (int i = 0; i < p->n_units; i++)
-		if (jm_reduce_is_start(p->unit[i]))
-			digest = add_cell(
-				digest, jm_graph_cell(g, p->unit[i]->group.node[0]->in[0]));
+	for (int i = 0; i < p->n_units; i++) {
+		const struct jm_node *n = p->unit[i]->group.node[0];
+
+		if (jm_reduce_is_start(p->unit[i]) || n->op == JM_OP_SUM_RANKS)
+			digest = add_cell(jm_rng(digest, n->op), jm_graph_cell(g, n->in[0]));
+	}
 	for (int i = 0; i < g->n_cells && digest; i++)
 		if (jm_update_trains(g->cell[i]))
 			digest = add_cell(digest, g->cell[i]);

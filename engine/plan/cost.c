@@ -82,7 +82,7 @@ static double cost_alone(const struct jm_program *p, const struct jm_group *grou
 	double memory = memory_seconds(p, group->node[0]->bytes), least = INFINITY;
 	struct jm_choice choice[JM_CHOICE_MAX] = {0};
 	struct jm_device *d = p->device;
-	int n = d->backend->select(d->dev, group, choice, NULL);
+	int n = jm_device_select(d, group, choice, NULL);
 
 	for (int i = 0; i < n; i++)
 		least = fmin(least, cost_of_choice(p, group, &choice[i]) +

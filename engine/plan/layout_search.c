@@ -253,7 +253,7 @@ static const struct answer *ask(struct search *s, int at, int way, int kind)
 			return a;
 		}
 	memset(a, 0, sizeof(*a));
-	a->n = d->backend->select(d->dev, &s->advice[at].group, a->choice, NULL);
+	a->n = jm_device_select(d, &s->advice[at].group, a->choice, NULL);
 	return a;
 }
 

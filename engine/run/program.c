@@ -2,6 +2,7 @@
 /* Plans, builds and runs a program. */
 #include "program.h"
 #include "engine/graph/tensor.h"
+#include "engine/graph/tensor_parallel.h"
 #include "engine/plan/apply_choices.h"
 #include "engine/plan/bucket.h"
 #include "engine/plan/hoist_copies.h"
@@ -21,7 +22,8 @@ static void sum_up(struct jm_program *p)
 		double executed = 0, times = jm_program_times(p, i);
 
 		for (int k = 0; k < u->group.n_nodes; k++) {
-			p->flops_model += times * u->group.node[k]->flops_model;
+			p->flops_model += times * jm_node_model_share(p->graph, u->group.node[k]) *
+					  u->group.node[k]->flops_model;
 			executed += u->group.node[k]->flops_executed;
 		}
 		p->bytes += times * jm_group_bytes(&u->group);

@@ -19,8 +19,10 @@ struct gap {
 };
 
 struct jm_reduction {
-	const struct jm_comm *comm;
-	void *stream; /* of the third queue; NULL = sums are made in host memory */
+	const struct jm_comm *comm; /* NULL = no other rank has the same part of the model */
+	const struct jm_comm *tp;   /* NULL = no other rank shares the model */
+	void *compute; /* the compute queue for `tp`; NULL = sums are made in host memory */
+	void *stream;  /* of the third queue; NULL = sums are made in host memory */
 	struct jm_event ready, done;
 	struct jm_event *gathered; /* [segments] of a sharded update: its parameters are gathered */
 	bool *open; /* [segments] gathered, and computation has not waited for it yet */
@@ -70,7 +72,16 @@ static int make_events(struct jm_reduction *r, const struct jm_device *d, struct
 	return code;
 }
 
-int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, struct jm_err *err)
+static int find_stream(const struct jm_device *d, const struct jm_comm *comm, enum jm_queue queue,
+	void **ret, struct jm_err *err)
+{
+	if (!comm || comm->transport->host_memory)
+		return 0;
+	return d->backend->stream(d->dev, queue, ret, err);
+}
+
+int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, const struct jm_comm *tp,
+	struct jm_err *err)
 {
 	const struct jm_device *d = p->device;
 	int code;
@@ -79,13 +90,16 @@ int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, struct jm_e
 	if (!p->reduction)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
 	p->reduction->comm = comm;
+	p->reduction->tp = tp;
 	p->reduction->first = -1;
 	if (make_room(p->reduction, p->graph->shard))
 		code = make_events(p->reduction, d, err);
 	else
 		code = jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
-	if (!code && !comm->transport->host_memory)
-		code = d->backend->stream(d->dev, JM_QUEUE_COMM, &p->reduction->stream, err);
+	if (!code)
+		code = find_stream(d, comm, JM_QUEUE_COMM, &p->reduction->stream, err);
+	if (!code)
+		code = find_stream(d, tp, JM_QUEUE_COMPUTE, &p->reduction->compute, err);
 	if (code)
 		jm_reduce_close(p);
 	return code;
@@ -294,6 +308,37 @@ static int wait_for_transfers(struct jm_program *p, const struct jm_tensor *t, s
 	return wait_on_device(r, &r->gathered[segment], false, err);
 }
 
+/* ---- ranks that share a model ---------------------------------------------------------------- */
+
+static const enum jm_comm_type comm_types[JM_DTYPE_COUNT] = {
+	[JM_F32] = JM_COMM_F32, [JM_BF16] = JM_COMM_BF16, [JM_F64] = JM_COMM_F64};
+
+static int run_shared(struct jm_program *p, const struct jm_node *n, struct jm_err *err)
+{
+	struct jm_reduction *r = p->reduction;
+	const struct jm_tensor *x = n->in[0];
+	enum jm_comm_type type = comm_types[x->type];
+	struct jm_transfer t = {.kind = n->op == JM_OP_SUM_RANKS ? JM_ALL_REDUCE : JM_ALL_GATHER,
+		.type = type,
+		.from = x->data,
+		.to = n->out[0]->data,
+		.count = x->bytes / jm_comm_type_bytes(type),
+		.stream = r->compute};
+	int code;
+
+	if (!r->tp->transport->host_memory)
+		return r->tp->transport->start(r->tp->state, &t, err);
+	code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
+	if (!code)
+		code = jm_event_wait(&r->ready, err);
+	return code ? code : jm_comm_run(r->tp, &t, err);
+}
+
+static bool is_shared(const struct jm_node *n)
+{
+	return n->op == JM_OP_SUM_RANKS || n->op == JM_OP_GATHER_RANKS;
+}
+
 /* A unit for which jm_reduce_is_node holds. */
 static int run_node(struct jm_program *p, const struct jm_unit *u, struct jm_err *err)
 {
@@ -302,6 +347,8 @@ static int run_node(struct jm_program *p, const struct jm_unit *u, struct jm_err
 	if (!p->reduction)
 		return jm_err_set(
 			err, JM_EBUG, "A program of several ranks runs without a communicator.");
+	if (is_shared(n))
+		return run_shared(p, n, err);
 	if (!jm_reduce_is_start(u) && !jm_reduce_is_gather(u))
 		return wait_for_transfers(p, n->out[0], err);
 	/* gradients of several micro-steps are summed before the sum over ranks */
@@ -341,6 +388,9 @@ struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)
 			cost.bytes += (double)p->unit[i]->group.node[0]->in[0]->bytes;
 		} else if (jm_reduce_is_gather(p->unit[i])) {
 			cost.gathered += (double)p->unit[i]->group.node[0]->out[0]->bytes;
+		} else if (p->unit[i]->group.node[0]->op == JM_OP_SUM_RANKS) {
+			cost.shared += (double)p->unit[i]->group.node[0]->in[0]->bytes *
+				       jm_program_times(p, i);
 		}
 	if (!r || jm_device_sync(p->device, NULL))
 		return cost;

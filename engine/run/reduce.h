@@ -6,6 +6,9 @@
  * (enough adjacent gradients of a slab) a node starts the sum of this interval, while the backward
  * pass continues; a node at the start of the update waits for all. With a sharded update
  * (shard_update.c) each rank receives a share of the sum, and what it updates is gathered.
+ *
+ * Ranks that share a model (tensor_parallel.h) sum activations in the order of the graph: on the
+ * device's compute queue, or in host memory.
  */
 #ifndef JM_REDUCE_H
 #define JM_REDUCE_H
@@ -18,14 +21,19 @@ struct jm_reduce_cost {
 	int buckets;
 	double bytes;	 /* bytes of gradients that are summed */
 	double gathered; /* bytes that each rank has after the gathers of a sharded update */
+	double shared;	 /* bytes that ranks which share a model sum */
 	/* means of the steps so far; NAN = unknown */
 	double exposed; /* seconds that computation waits for transfers */
 	double step;	/* seconds of a step, from its first wait to that of the next step */
 };
 
-/* Sets the communicator before the first step of a program of several ranks; it must stay open as
- * long as the program. */
-int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, struct jm_err *err);
+/*
+ * Sets the communicators before the first step of a program of several ranks; they must stay open
+ * as long as the program. comm: of the ranks that sum gradients, tp: of those that share the model;
+ * NULL = there are no others.
+ */
+int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, const struct jm_comm *tp,
+	struct jm_err *err);
 void jm_reduce_close(struct jm_program *p); /* a program without a reduction is allowed */
 /* Runs one unit. */
 int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err);

@@ -6,6 +6,7 @@
 #include "engine/graph/init_rule.h"
 #include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
+#include "engine/graph/tensor_parallel.h"
 #include "base/process/parallel_for.h"
 
 #include <math.h>
@@ -73,6 +74,7 @@ static draw_fn *draw_of(enum jm_init rule, double *ret_std)
 
 /* Of a whole tensor. */
 struct values {
+	const struct jm_graph *graph;
 	const struct jm_cell *cell;
 	uint64_t seed;
 	draw_fn *draw;	    /* NULL = a constant */
@@ -98,19 +100,22 @@ static void fill_stretch(void *arg, int share, int64_t first, int64_t n)
 	const struct jm_cell *c = s->cell;
 	draw_fn *draw = s->draw;
 	float pair[2] = {0, 0};
+	int64_t drawn = -1, at; /* in the whole parameter */
 
 	(void)share;
 	if (c->init == JM_INIT_ONE)
 		pair[0] = pair[1] = 1;
 	for (int64_t i = first; i < first + n; i++) {
-		if (draw && !(i & 1)) {
-			draw(s->seed, (uint64_t)i / 2, pair);
+		at = jm_cell_index(s->graph, c, i);
+		if (draw && at / 2 != drawn) {
+			drawn = at / 2;
+			draw(s->seed, (uint64_t)drawn, pair);
 			pair[0] *= s->scale;
 			pair[1] *= s->scale;
 		}
-		set(s->type, s->data, i, pair[i & 1]);
+		set(s->type, s->data, i, pair[at & 1]);
 		if (s->copy)
-			set(c->copy->type, s->copy, i, pair[i & 1]);
+			set(c->copy->type, s->copy, i, pair[at & 1]);
 	}
 }
 
@@ -119,7 +124,8 @@ static void fill(
 	const struct jm_program *p, const struct jm_cell *c, uint64_t seed, void *data, void *copy)
 {
 	double std;
-	struct values all = {.cell = c,
+	struct values all = {.graph = p->graph,
+		.cell = c,
 		.seed = seed,
 		.draw = draw_of(c->init, &std),
 		.type = jm_program_value_type(p, &c->t),
@@ -174,11 +180,11 @@ int jm_program_init_some(struct jm_program *p, uint64_t seed, jm_start_fn *wante
 	for (int i = 0; i < p->graph->n_cells && !code; i++) {
 		struct jm_cell *c = p->graph->cell[i];
 
-		if (!c->t.data ||
-			(c->t.class != JM_CLASS_STATE &&
-				(c->t.class != JM_CLASS_PARAM || !(c->needs_grad || c->frozen))))
+		if (c->t.class != JM_CLASS_STATE &&
+			(c->t.class != JM_CLASS_PARAM || !(c->needs_grad || c->frozen)))
 			continue;
-		if (wanted(arg, c))
+		/* a frozen bias that another rank adds has no memory, but counts */
+		if (c->t.data && wanted(arg, c))
 			code = write_start(p, c, jm_rng(seed, n), err);
 		n += c->t.class == JM_CLASS_PARAM;
 	}

@@ -33,10 +33,15 @@ const struct jm_key jm__communication_keys[] = {
 		.meaning = "data that each rank has after the gathers of a sharded update: "
 			   "parameters, norms and, by transport host, sums of the gradients "
 			   "of tables; 0 = every rank updates all parameters"},
+	{COUNT("tp", JM_KEY_OPTIONAL), .meaning = "ranks that share each model (tensor parallel)"},
+	{POSITIVE("tp_bytes_per_step", JM_KEY_OPTIONAL), .unit = "B",
+		.meaning =
+			"activations and their gradients that each rank contributes to sums over "
+			"the ranks that share its model"},
 	{POSITIVE("exposed_s_per_step", JM_KEY_NULL), .unit = "s",
-		.meaning = "time for which rank 0 waited for transfers and did not compute; mean "
-			   "of all "
-			   "steps but the first"},
+		.meaning =
+			"time for which rank 0 waited for sums and gathers of the update and did "
+			"not compute; mean of all steps but the first; null = there were none"},
 	{LIST("ranks", JM_KEY_OPTIONAL), .keys = communication_rank_keys,
 		.meaning = "where the time of a step went, by the clock of each rank's device; of "
 			   "all steps but the first"},

@@ -209,12 +209,13 @@ static bool owns(const struct comm *c, const struct jm_transfer *t)
 
 static int put(struct comm *c, struct jm_transfer t, int type)
 {
-	static const int types[] = {[1] = JM_COMM_BYTE, [7] = JM_COMM_F32, [8] = JM_COMM_F64};
+	static const int types[] = {
+		[1] = JM_COMM_BYTE, [7] = JM_COMM_F32, [8] = JM_COMM_F64, [9] = JM_COMM_BF16};
 	const char *fails = getenv("JM_FAKE_NCCL_FAILS"), *hangs = getenv("JM_FAKE_NCCL_HANGS");
 	const struct jm_fake_stream *s = t.stream;
 	struct work *w = calloc(1, sizeof(*w));
 
-	if (!w || !s || (type != 1 && type != 7 && type != 8)) {
+	if (!w || !s || (type != 1 && (type < 7 || type > 9))) {
 		free(w);
 		return BAD_ARGUMENT;
 	}

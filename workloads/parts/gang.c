@@ -112,9 +112,14 @@ static int open_device_comm(struct jm_gang *g, const struct jm_work *work, struc
 
 static int poll_transfers(void *arg, struct jm_err *err)
 {
-	const struct jm_comm *comm = arg;
+	const struct jm_gang *g = arg;
+	const struct jm_comm *comm[] = {&g->device, &g->tp, &g->models};
+	int code = 0;
 
-	return comm->transport->poll(comm->state, err);
+	for (int i = 0; i < 3 && !code; i++)
+		if (comm[i]->transport)
+			code = comm[i]->transport->poll(comm[i]->state, err);
+	return code;
 }
 
 static int watch(struct jm_gang *g, struct jm_device *d, struct jm_err *err)
@@ -122,7 +127,7 @@ static int watch(struct jm_gang *g, struct jm_device *d, struct jm_err *err)
 	if (!g->device.transport || !g->device.transport->poll)
 		return 0;
 	g->watched = d;
-	return jm_device_watch(d, poll_transfers, &g->device, err);
+	return jm_device_watch(d, poll_transfers, g, err);
 }
 
 int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
@@ -160,6 +165,17 @@ int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
 	return code ? code : watch(g, d, err);
 }
 
+int jm_gang_share(struct jm_gang *g, int tp, struct jm_err *err)
+{
+	int rank = g->work->rank, world = g->work->world, code;
+
+	g->n_tp = tp > 1 ? tp : 0;
+	if (!g->n_tp || tp == world)
+		return 0;
+	code = jm_comm_split(jm_gang_comm(g), rank / tp, &g->tp, err);
+	return code ? code : jm_comm_split(jm_gang_comm(g), rank % tp, &g->models, err);
+}
+
 bool jm_gang_leave(struct jm_gang *g)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -167,7 +183,8 @@ bool jm_gang_leave(struct jm_gang *g)
 	if (g->watched)
 		jm_device_watch(g->watched, NULL, NULL, NULL);
 	g->watched = NULL;
-	if (!jm_comm_leave(&g->device, &err))
+	if (!jm_comm_leave(&g->tp, &err) && !jm_comm_leave(&g->models, &err) &&
+		!jm_comm_leave(&g->device, &err))
 		return true;
 	jm_log(g->work->ctx, JM_WARNING, "%s", err.text);
 	return false;
@@ -176,6 +193,8 @@ bool jm_gang_leave(struct jm_gang *g)
 void jm_gang_close(struct jm_gang *g)
 {
 	jm_gang_leave(g);
+	jm_comm_close(&g->tp);
+	jm_comm_close(&g->models);
 	jm_comm_close(&g->device);
 	jm_comm_close(&g->control);
 	if (g->work)
@@ -222,6 +241,20 @@ int jm_gang_in_turn(const struct jm_gang *g, int (*act)(void *arg, struct jm_err
 const struct jm_comm *jm_gang_comm(const struct jm_gang *g)
 {
 	return g->device.transport ? &g->device : &g->control;
+}
+
+const struct jm_comm *jm_gang_tp(const struct jm_gang *g)
+{
+	if (!g->n_tp)
+		return NULL;
+	return g->tp.transport ? &g->tp : jm_gang_comm(g);
+}
+
+const struct jm_comm *jm_gang_models(const struct jm_gang *g)
+{
+	if (g->models.transport)
+		return &g->models;
+	return g->n_tp ? NULL : jm_gang_comm(g);
 }
 
 bool jm_gang_by_host(const struct jm_gang *g)

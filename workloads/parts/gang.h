@@ -30,8 +30,12 @@ struct jm_gang_way {
 
 struct jm_gang {
 	struct jm_work *work;
-	struct jm_comm control;	   /* host memory; all zero: one rank alone */
-	struct jm_comm device;	   /* of the device's memory; all zero: `control` is used instead */
+	struct jm_comm control; /* host memory; all zero: one rank alone */
+	struct jm_comm device;	/* of the device's memory; all zero: `control` is used instead */
+	/* of the groups of jm_gang_share, for data on the device; all zero: one of them is the
+	 * whole gang */
+	struct jm_comm tp, models;
+	int n_tp;		   /* ranks that share a model; 0 = none do */
 	struct jm_own *own;	   /* [world], of each rank */
 	struct jm_device *watched; /* the device whose waits poll `device`; NULL = none */
 };
@@ -40,6 +44,9 @@ struct jm_gang {
  * d: the device of work, open; waits of the host for it end when a transfer fails. */
 int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
 	const struct jm_gang_way *way, struct jm_err *err);
+/* Groups the ranks: each tp of them that follow each other share a model (`tp`), and those with the
+ * same part of a model sum its gradients (`models`). All ranks call it, once. */
+int jm_gang_share(struct jm_gang *g, int tp, struct jm_err *err);
 /* Ends all transfers of the device, so that the memory they read and write may be freed; only
  * jm_gang_close may follow. false: they have not ended, and their memory, the device and the gang
  * must stay until the process ends. */
@@ -56,6 +63,10 @@ int jm_gang_in_turn(const struct jm_gang *g, int (*act)(void *arg, struct jm_err
 	struct jm_err *err);
 /* The communicator for data on the device: `device` or, where there is none, `control`. */
 const struct jm_comm *jm_gang_comm(const struct jm_gang *g);
+/* The same of the ranks that share a model, and of those that have the same part of one; NULL =
+ * there are no others. */
+const struct jm_comm *jm_gang_tp(const struct jm_gang *g);
+const struct jm_comm *jm_gang_models(const struct jm_gang *g);
 /* True if data on the device travels by transport host. */
 bool jm_gang_by_host(const struct jm_gang *g);
 /* The number of different devices that the ranks use: several ranks may share one. */

@@ -175,7 +175,7 @@ static int take_result(struct train *s, bool wait, struct jm_result *ret, struct
 static int take(struct train *s, bool wait, struct jm_step *ret, struct jm_err *err)
 {
 	double world = jm_work_world(s->work);
-	double items = world * (double)(s->training.batch * s->training.seq);
+	double items = s->training.ranks * (double)(s->training.batch * s->training.seq);
 	struct jm_result r;
 	int code = take_result(s, wait, &r, err);
 
@@ -247,7 +247,7 @@ static void judge_until(struct train *s, const struct jm_evaluated *e)
 		work->window[0] = (struct jm_work_window){.name = "until",
 			.t0_ns = s->until.begun_ns,
 			.t1_ns = jm_ctx_now(work->ctx),
-			.items = (double)(s->begun - s->first) * jm_work_world(work) *
+			.items = (double)(s->begun - s->first) * s->training.ranks *
 				 (double)(s->training.batch * s->training.seq) *
 				 jm_program_micro_steps(s->program)};
 		jm_log(work->ctx, JM_INFO, "A %s was reached after step %ld.",
@@ -393,10 +393,11 @@ static int keep_reduction(struct train *s, struct jm_err *err)
 	if (code || !s->work->more)
 		return code;
 	json_object_set_new(s->work->more, "communication",
-		json_pack("{s:s, s:b, s:b, s:i, s:f, s:f, s:o, s:o}", "transport",
+		json_pack("{s:s, s:b, s:b, s:i, s:f, s:f, s:i, s:f, s:o, s:o}", "transport",
 			jm_gang_comm(&s->gang)->transport->name, "rounded", s->graph->rounds_sums,
 			"shard_update", !!s->graph->shard, "buckets", cost.buckets,
 			"bytes_per_step", cost.bytes, "gathered_bytes_per_step", cost.gathered,
+			"tp", jm_graph_tp(s->graph), "tp_bytes_per_step", cost.shared,
 			"exposed_s_per_step", number_or_null(cost.exposed), "ranks",
 			rank_times_json(times, s->work->world)));
 	return 0;

@@ -267,6 +267,15 @@ const struct jm_option jm_train_options[] = {
 		.max = JM_RANKS_MOST,
 		.help = "processes that train together, each --batch samples per step; their "
 			"gradients are summed. --device names one device for all, or one for each"},
+	{.name = "tp",
+		JM_BIND(JM_INT, struct train, training.tp),
+		.min = 1,
+		.max = JM_RANKS_MOST,
+		.fallback = "1",
+		.needs = "ranks",
+		.help = "with --ranks, for llama and gpt: so many ranks share each model, and each "
+			"of them computes a part of every block (tensor parallel); the other "
+			"factor of --ranks is models with samples of their own"},
 	{.name = "bucket",
 		JM_BIND(JM_REAL, struct train, given.bucket),
 		.min = 1e-3,
@@ -424,6 +433,40 @@ static int check_shard(const struct train *s, struct jm_err *err)
 	return 0;
 }
 
+/* What needs all of a model on one rank. */
+static const char *needs_whole(const struct train *s)
+{
+	const struct jm_train_weights *w = &s->weights;
+
+	return has_checkpoint(w)		      ? "--checkpoint or --continue"
+	       : w->save			      ? "--save"
+	       : s->given.from			      ? "--from"
+	       : s->eval.every			      ? "evaluations"
+	       : s->training.fp8		      ? "--precision fp8"
+	       : s->training.precision == JM_F16      ? "--precision fp16"
+	       : !strcmp(s->given.transport, "host")  ? "--transport host"
+	       : !strcmp(s->given.shard_update, "on") ? "--shard-update on"
+						      : NULL;
+}
+
+static int check_tp(const struct train *s, struct jm_err *err)
+{
+	int tp = s->training.tp, world = jm_work_world(s->work);
+
+	if (tp <= 1)
+		return 0;
+	if (world % tp)
+		return jm_err_set(err, JM_EUSAGE,
+			"--tp %d does not divide %d ranks into models; give a divisor of --ranks.",
+			tp, world);
+	if (!needs_whole(s))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"--tp %d does not go with %s yet, because each rank has a part of the model only; "
+		"omit one of them.",
+		tp, needs_whole(s));
+}
+
 static size_t bucket_bytes(double mib)
 {
 	return isnan(mib) ? 0 : (size_t)(mib * 1048576);
@@ -447,8 +490,9 @@ static int choose_model(struct train *s, struct jm_err *err)
 	if (!code)
 		code = jm_train_pictures_open(s, err);
 	t->dims = &s->dims;
-	t->ranks = s->work->world;
-	t->rank = s->work->rank;
+	t->ranks = jm_work_world(s->work) / t->tp;
+	t->rank = s->work->rank / t->tp;
+	t->tp_rank = s->work->rank % t->tp;
 	/* a checkpoint needs all moments on one rank */
 	t->shards_update = strcmp(o->shard_update, "off") != 0 && !has_checkpoint(&s->weights);
 	t->bucket_bytes = bucket_bytes(o->bucket);
@@ -470,6 +514,8 @@ static int choose_model(struct train *s, struct jm_err *err)
 		code = check_kept(s, err);
 	if (!code)
 		code = check_shard(s, err);
+	if (!code)
+		code = check_tp(s, err);
 	if (!code)
 		code = check_gradients(s, err);
 	if (!code)

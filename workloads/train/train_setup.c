@@ -62,7 +62,7 @@ static bool prefers_host(const struct train *s)
 	struct jm_graph *graph;
 	bool fits;
 
-	if (t.ranks != 2 || !is_narrow(&t) || !t.shards_update || !t.batch ||
+	if (t.ranks != 2 || t.tp > 1 || !is_narrow(&t) || !t.shards_update || !t.batch ||
 		!jm_model_has_text(t.model))
 		return false;
 	t.by_host = t.keep_all = true;
@@ -79,9 +79,11 @@ static bool prefers_host(const struct train *s)
 static int open_gang(struct train *s, struct jm_err *err)
 {
 	struct jm_gang_way way = {.transport = s->given.transport};
+	int code;
 
 	way.prefers_host = !strcmp(way.transport, "auto") && prefers_host(s);
-	return jm_gang_open(&s->gang, s->work, &s->device, &way, err);
+	code = jm_gang_open(&s->gang, s->work, &s->device, &way, err);
+	return code || s->work->world < 2 ? code : jm_gang_share(&s->gang, s->training.tp, err);
 }
 
 static int choose_rounding(struct train *s, struct jm_err *err)
@@ -357,7 +359,8 @@ static int make_program(struct train *s, struct jm_err *err)
 	int code = jm_gang_in_turn(&s->gang, build_program, s, err);
 
 	if (!code && s->work->world > 1)
-		code = jm_reduce_open(s->program, jm_gang_comm(&s->gang), err);
+		code = jm_reduce_open(
+			s->program, jm_gang_models(&s->gang), jm_gang_tp(&s->gang), err);
 	if (!code)
 		code = jm_train_weights_start(s, err);
 	if (!code && s->given.profile)
@@ -411,8 +414,8 @@ static int choose_feed(struct train *s, struct jm_err *err)
 	const struct jm_model *model = s->training.model;
 
 	s->feed.seed = s->work->seed;
-	s->feed.rank = s->work->rank;
-	s->feed.world = s->work->world;
+	s->feed.rank = s->training.rank;
+	s->feed.world = s->training.ranks;
 	s->eval.feed.seed = jm_rng(s->work->seed, HELD_OUT);
 	if (s->pictures.data)
 		return jm_train_pictures_start(s, err);
@@ -429,9 +432,12 @@ static void describe(const struct train *s)
 	enum jm_dtype type = s->training.fp8 ? JM_F8E4M3 : s->training.precision;
 	struct jm_work *work = s->work;
 	size_t n = strlen(work->detail);
-	char ranks[32] = "";
+	char ranks[48] = "";
 
-	if (work->world > 1)
+	if (s->training.tp > 1)
+		snprintf(ranks, sizeof(ranks), " on each %d of %d ranks", s->training.tp,
+			work->world);
+	else if (work->world > 1)
 		snprintf(ranks, sizeof(ranks), " on each of %d ranks", work->world);
 	work->n_devices = jm_gang_devices(work);
 	work->unit = s->training.model->item;

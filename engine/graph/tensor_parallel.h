@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tensor parallelism (Shoeybi et al., arXiv 1909.08053): g->tp ranks share one model. Of a matrix
+ * that is cut by rows (outputs) each rank computes a part of the outputs; one that is cut by
+ * columns (inputs) reads such a part, and the sum of its results over the ranks is the layer's.
+ * jm_graph_linear adds the node sum-ranks that makes this sum, and jm_graph_gradients the one for
+ * the gradient of what a matrix cut by rows reads. All other nodes run on every rank with the same
+ * values. With one rank nothing is cut.
+ */
+#ifndef JM_TENSOR_PARALLEL_H
+#define JM_TENSOR_PARALLEL_H
+
+#include "graph.h"
+
+enum jm_cut_dim { JM_CUT_ROWS, JM_CUT_COLUMNS };
+
+/* For models: the own share of n (heads, width). An n that the ranks do not divide is an error. */
+int64_t jm_graph_share(struct jm_graph *g, int64_t n, const char *what);
+/* For models: cuts a parameter, declared whole, along the dim. It has n parts side by side, of
+ * which each rank keeps an equal share; size: of the whole parts. Returns the parameter. */
+struct jm_tensor *jm_graph_cut(
+	struct jm_graph *g, struct jm_tensor *t, enum jm_cut_dim dim, int n, const int64_t *size);
+
+/* True if t is a parameter that is cut along this dim, or the copy of one. */
+bool jm_graph_is_cut(const struct jm_graph *g, const struct jm_tensor *t, enum jm_cut_dim dim);
+/* y = the sum of x over the ranks. */
+struct jm_tensor *jm_graph_sum_ranks(struct jm_graph *g, struct jm_tensor *x);
+/* After the gradients: the first rank alone adds the biases of sums over ranks. */
+void jm_graph_add_biases_once(struct jm_graph *g);
+
+/* The size of dim i of the whole parameter, and the index (row-major) in it of element `own`. */
+int64_t jm_cell_dim(const struct jm_graph *g, const struct jm_cell *c, int i);
+int64_t jm_cell_index(const struct jm_graph *g, const struct jm_cell *c, int64_t own);
+/* The share of the node's FLOPs that counts as the model's: other ranks run the same products. */
+double jm_node_model_share(const struct jm_graph *g, const struct jm_node *n);
+
+#endif

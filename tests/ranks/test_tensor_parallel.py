@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run --tp: ranks that share a model train like a single one."""
+import pytest
+
+from gangs import devices
+from runs import FAILED, one
+
+SIZES = ["--layers", "2", "--hidden", "32", "--heads", "4", "--vocab", "256", "--context", "16", "--seq", "16"]
+END = ["--warmup", "0", "--source", "null", "--selftest", "0"]
+LLAMA = ["run", "llama", *SIZES, "--kv-heads", "2", "--ffn", "48", *END]
+GPT = ["run", "gpt", *SIZES, *END]
+
+
+def train(work, ranks, tp, *more, device="cpu", status=0, **kwargs):
+    """The samples of a step are four, whatever the ranks."""
+    shared = ["--ranks", ranks, "--tp", tp] if ranks > 1 else []
+    work = [*work, "--batch", 4 * tp // ranks, "--steps", "20", "--device", device, *shared]
+    return one(*work, *more, status=status, **kwargs)
+
+
+def losses(record):
+    found = record["step_series"]["loss"]
+    assert len(found) == 20 and found[-1] < found[0] and record["verified"] is True
+    return found
+
+
+@pytest.fixture(name="llama", scope="module")
+def llama_of_one_rank():
+    return train(LLAMA, 1, 1)
+
+
+@pytest.mark.parametrize("transport", ["auto", "net"])
+def test_losses_are_those_of_one_rank(llama, transport):
+    shared = train(LLAMA, 2, 2, "--transport", transport)
+    assert losses(shared) == pytest.approx(losses(llama), rel=2e-6)
+    assert shared["items"] == llama["items"]
+    assert shared["flops_model_per_item"] == pytest.approx(llama["flops_model_per_item"], rel=1e-12)
+    assert shared["plan"]["parameters"] == llama["plan"]["parameters"]
+
+
+def test_a_rank_keeps_and_sends_its_part(llama):
+    """Parameter and two moments of f32: the matrices of blocks are halved, tables and norms are not."""
+    shared, blocks, whole = train(LLAMA, 2, 2), 2 * 32 * (8 * 8 + 32 + 3 * 48), 32 * (2 * 256 + 5)
+    saved = llama["plan"]["persistent_bytes"] - shared["plan"]["persistent_bytes"]
+    assert llama["plan"]["parameters"] == blocks + whole and saved == pytest.approx(12 * blocks / 2, rel=0.01)
+    assert shared["communication"]["tp"] == 2
+    assert shared["communication"]["tp_bytes_per_step"] == 2 * 4 * (4 * 16 * 32) * 4
+
+
+def test_in_f64_they_agree_to_its_rounding():
+    """With dropout: its random numbers are those of one rank."""
+    more = ["--precision", "f64", "--dropout", "0.1", "--init", "xavier-uniform"]
+    alone, shared = (train(GPT, n, n, *more, device="ref") for n in (1, 4))
+    assert losses(shared) == pytest.approx(losses(alone), rel=1e-12)
+
+
+def test_models_of_shared_ranks_sum_their_gradients():
+    """Each step is clipped, so that a wrong global norm shows."""
+    more = ["--optimizer", "sgd", "--lr", "0.1", "--clip", "0.1", "--freeze", "h0.attn.out.*"]
+    alone, shared = train(GPT, 1, 1, *more), train(GPT, 4, 2, *more)
+    assert losses(shared) == pytest.approx(losses(alone), rel=2e-6)
+    assert shared["items"] == alone["items"]
+
+
+def test_in_bf16_recomputed_over_micro_steps():
+    more = ["--precision", "bf16", "--recompute", "--accumulate", "2"]
+    alone, shared = (train(LLAMA, n, n, *more) for n in (1, 2))
+    assert losses(shared) == pytest.approx(losses(alone), rel=1e-3)
+
+
+def test_sums_on_the_queue_of_devices(llama):
+    """By the fake NCCL, whose sums take time: what follows has to wait for them."""
+    r = train(LLAMA, 4, 2, device=",".join(f"later:{i}" for i in range(4)), env={**devices(4), "JM_FAKE_NCCL_US": "500"})
+    assert r["communication"]["transport"] == "nccl"
+    assert losses(r) == pytest.approx(losses(llama), rel=2e-6)
+
+
+@pytest.mark.parametrize("work, ranks, tp, more, reason", [
+    (LLAMA, 3, 2, [], "--tp 2 does not divide 3 ranks into models"),
+    (LLAMA, 3, 3, [], "--tp 3 does not divide the 4 heads of the model"),
+    (LLAMA, 4, 4, [], "--tp 4 does not divide the 2 key and value heads of the model"),
+    (GPT, 2, 2, ["--ffn", "33"], "--tp 2 does not divide the 33 columns of a layer of the model"),
+    (LLAMA, 2, 2, ["--save", "x.safetensors"], "--tp 2 does not go with --save"),
+    (LLAMA, 2, 2, ["--shard-update", "on"], "--tp 2 does not go with --shard-update on"),
+    (["run", "resnet18", "--image", "32", "--classes", "10"], 2, 2, [], "Model resnet cannot be divided by --tp"),
+], ids=lambda x: x[0] if isinstance(x, list) and x else str(x))
+def test_what_cannot_be_divided_is_refused(work, ranks, tp, more, reason):
+    r = train(work, ranks, tp, *more, status=FAILED)
+    assert reason in r["reason"] and r["reason"].endswith(".")
