@@ -8,6 +8,7 @@
 #include "describe_graph.h"
 #include "describe_plan.h"
 #include "describe_power.h"
+#include "describe_ranks.h"
 #include "describe_serve.h"
 #include "describe_several.h"
 #include "describe_svg.h"
@@ -96,6 +97,7 @@ static const struct jm_option options[] = {
 	{.name = "recompute",
 		JM_BIND(JM_FLAG, struct describe_plan, training.recompute),
 		.help = "recompute the activations of each block for its gradients"},
+	DESCRIBE_RANKS,
 	{.name = "serve",
 		JM_BIND(JM_FLAG, struct describe_plan, serve.on),
 		.help = "plan 'joulemark run serve' instead of a training: weights, and the pages, "
@@ -188,6 +190,7 @@ static int choose(struct describe_plan *plan, bool beside_text, struct jm_err *e
 	t->adamw = (struct jm_adamw){
 		.kind = kind, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .momentum = 0.9};
 	t->dims = &plan->dims;
+	t->shards_update = true;
 	t->init = jm_init_find(plan->init);
 	if (beside_text && !jm_model_has_text(t->model))
 		t->seq = 0;
@@ -294,7 +297,7 @@ static bool count_starts(const struct describe_plan *plan, enum jm_init rule, in
 
 		if (c->t.class != JM_CLASS_PARAM || !c->needs_grad || c->init != rule)
 			continue;
-		*ret_elements += jm_cell_parameters(c);
+		*ret_elements += jm_cell_parameters(plan->graph, c);
 		++*ret_tensors;
 	}
 	return *ret_tensors > 0;
@@ -385,6 +388,7 @@ static void print_plan(const struct describe_plan *plan, int width, FILE *out)
 		print_class(out, p, JM_CLASS_GRAD, "  gradients");
 	if (plan->power.store)
 		describe_power_print(plan, out);
+	describe_ranks_print(plan, out);
 	print_starts(plan, width, out);
 }
 
@@ -436,6 +440,7 @@ static json_t *plan_json(const struct describe_plan *plan)
 	json_object_set_new(o, "groups", json_integer(p->n_units));
 	if (plan->power.store)
 		json_object_set_new(o, "power", describe_power_json(plan));
+	describe_ranks_json(plan, o);
 	if (plan->lists_graph)
 		json_object_set_new(o, "graph", describe_graph_json(p));
 	return o;
@@ -536,6 +541,8 @@ static int describe(struct jm_cli *cli)
 			&cli->err, JM_ENOMEM, "Out of memory for %d models.", cli->n_args);
 	if (!code)
 		code = check_places(cli, plan);
+	if (!code)
+		code = describe_ranks_check(plan, &cli->err);
 	if (!code)
 		code = make_plans(cli, plan);
 	if (!code)

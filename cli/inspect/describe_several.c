@@ -12,7 +12,7 @@
 double describe_items(const struct describe_plan *plan)
 {
 	return (double)(plan->training.batch * plan->training.seq) *
-	       jm_program_micro_steps(plan->program);
+	       jm_program_micro_steps(plan->program) / jm_graph_tp(plan->graph);
 }
 
 /* 25.56 and "M", 24.5 and "GFLOP". */

@@ -95,7 +95,7 @@ int64_t jm_freeze_parameters(const struct jm_graph *g, size_t *ret_bytes)
 
 		if (c->t.class != JM_CLASS_PARAM || !c->frozen)
 			continue;
-		n += jm_cell_parameters(c);
+		n += jm_cell_parameters(g, c);
 		*ret_bytes += c->t.bytes;
 	}
 	return n;

@@ -194,9 +194,11 @@ struct jm_tensor *jm_graph_find(const struct jm_graph *g, const char *name)
 	return NULL;
 }
 
-int64_t jm_cell_parameters(const struct jm_cell *c)
+int64_t jm_cell_parameters(const struct jm_graph *g, const struct jm_cell *c)
 {
-	return c->used ? c->used * jm_tensor_width(&c->t) : jm_tensor_count(&c->t);
+	int64_t own = c->used ? c->used * jm_tensor_width(&c->t) : jm_tensor_count(&c->t);
+
+	return own * (c->cut.n ? jm_graph_tp(g) : 1);
 }
 
 int64_t jm_graph_parameters(const struct jm_graph *g)
@@ -206,7 +208,6 @@ int64_t jm_graph_parameters(const struct jm_graph *g)
 	for (int i = 0; i < g->n_cells; i++)
 		if (g->cell[i]->t.class == JM_CLASS_PARAM &&
 			(g->cell[i]->needs_grad || g->cell[i]->frozen))
-			n += jm_cell_parameters(g->cell[i]) *
-			     (g->cell[i]->cut.n ? jm_graph_tp(g) : 1);
+			n += jm_cell_parameters(g, g->cell[i]);
 	return n;
 }

@@ -183,6 +183,6 @@ struct jm_tensor *jm_graph_find(const struct jm_graph *g, const char *name);
 const struct jm_tensor *jm_graph_residual(const struct jm_graph *g);
 /* Elements, without padding; of all ranks that share the model. */
 int64_t jm_graph_parameters(const struct jm_graph *g);
-int64_t jm_cell_parameters(const struct jm_cell *c); /* the same for one tensor, of one rank */
+int64_t jm_cell_parameters(const struct jm_graph *g, const struct jm_cell *c); /* of one tensor */
 
 #endif

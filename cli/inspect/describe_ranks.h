@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan of a training that several ranks run: what one of them exchanges in a step. */
+#ifndef JM_DESCRIBE_RANKS_H
+#define JM_DESCRIBE_RANKS_H
+
+#include "describe_plan.h"
+
+#define DESCRIBE_RANKS_MOST 100000
+
+/* Rows of the options. */
+#define DESCRIBE_RANKS                                                                             \
+	{.name = "tp",                                                                             \
+		JM_BIND(JM_INT, struct describe_plan, training.tp),                                \
+		.min = 1,                                                                          \
+		.max = DESCRIBE_RANKS_MOST,                                                        \
+		.fallback = "1",                                                                   \
+		.help = "plan one of so many ranks that share a model, as --tp of 'joulemark "     \
+			"run'; "                                                                   \
+			"parameters and FLOPs are those of the model"},                            \
+	{                                                                                          \
+		.name = "dp", JM_BIND(JM_INT, struct describe_plan, training.ranks), .min = 1,     \
+		.max = DESCRIBE_RANKS_MOST, .fallback = "1",                                       \
+		.help = "plan one of so many models that train together, each with its own "       \
+			"--batch, as --ranks of 'joulemark run' divided by --tp"                   \
+	}
+
+/* JM_EUSAGE: ranks with what describes one alone. */
+int describe_ranks_check(const struct describe_plan *plan, struct jm_err *err);
+/* Both do nothing for a single rank. */
+void describe_ranks_print(const struct describe_plan *plan, FILE *out);
+void describe_ranks_json(const struct describe_plan *plan, json_t *o);
+
+#endif
