@@ -4,14 +4,20 @@
 #include "secret.h"
 #include "base/clock.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #define TEXT_MAX  200  /* bytes of a text of the server in a message */
 #define URL_MAX	  2000 /* bytes, without the path */
 #define PATH_MOST 48   /* bytes of the path */
 #define CONNECT_S 10
+#define TOGETHER  16		      /* connections that are read before a request can be sent */
+#define CHECK_NS  ((int64_t)10000000) /* between two searches for silent answers */
 
 #define CALLS(X)                                                                                   \
 	JM_CURL_CALLS(X)                                                                           \
@@ -19,8 +25,8 @@
 	X(curl_multi_cleanup)                                                                      \
 	X(curl_multi_add_handle)                                                                   \
 	X(curl_multi_remove_handle)                                                                \
-	X(curl_multi_perform)                                                                      \
-	X(curl_multi_poll)                                                                         \
+	X(curl_multi_setopt)                                                                       \
+	X(curl_multi_socket_action)                                                                \
 	X(curl_multi_info_read)                                                                    \
 	X(curl_multi_strerror)                                                                     \
 	JM_CURL_HEADERS(X)
@@ -50,6 +56,9 @@ struct jm_http_client {
 	CURLM *multi;
 	struct curl_slist *headers;
 	struct exchange *first;
+	int ready;	    /* epoll of the connections; -1 = none */
+	int64_t timer_ns;   /* when libcurl wants to be called; INT64_MAX = never */
+	int64_t checked_ns; /* when silent answers were last searched for */
 };
 
 static const struct jm_symbol symbols[] = {
@@ -133,6 +142,51 @@ static int add_headers(struct jm_http_client *c, struct jm_err *err)
 	return code;
 }
 
+/* Says libcurl which events of a connection count: CURL_POLL_... */
+static int on_socket(CURL *easy, curl_socket_t socket, int what, void *client, void *unused)
+{
+	struct jm_http_client *c = client;
+	struct epoll_event e = {.data.fd = socket,
+		.events = (what & CURL_POLL_IN ? (uint32_t)EPOLLIN : 0) |
+			  (what & CURL_POLL_OUT ? (uint32_t)EPOLLOUT : 0)};
+
+	(void)easy;
+	(void)unused;
+	if (what == CURL_POLL_REMOVE) {
+		epoll_ctl(c->ready, EPOLL_CTL_DEL, socket, NULL);
+		return 0;
+	}
+	if (!epoll_ctl(c->ready, EPOLL_CTL_MOD, socket, &e))
+		return 0;
+	return errno == ENOENT ? epoll_ctl(c->ready, EPOLL_CTL_ADD, socket, &e) : -1;
+}
+
+/* ms: until libcurl wants to be called; below 0: never. */
+static int on_timer(CURLM *multi, long ms, void *client)
+{
+	struct jm_http_client *c = client;
+
+	(void)multi;
+	c->timer_ns = ms < 0 ? INT64_MAX : now_ns() + ms * 1000000;
+	return 0;
+}
+
+static int start(struct jm_http_client *c, struct jm_err *err)
+{
+	c->call.curl_global_init(CURL_GLOBAL_DEFAULT);
+	c->multi = c->call.curl_multi_init();
+	c->ready = epoll_create1(EPOLL_CLOEXEC);
+	c->timer_ns = INT64_MAX;
+	if (!c->multi || c->ready < 0)
+		return jm_err_set(
+			err, JM_ENOMEM, "libcurl does not start; memory or files may be short.");
+	c->call.curl_multi_setopt(c->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+	c->call.curl_multi_setopt(c->multi, CURLMOPT_SOCKETDATA, c);
+	c->call.curl_multi_setopt(c->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+	c->call.curl_multi_setopt(c->multi, CURLMOPT_TIMERDATA, c);
+	return add_headers(c, err);
+}
+
 int jm_http_client_new(
 	const struct jm_http_client_options *o, struct jm_http_client **ret, struct jm_err *err)
 {
@@ -145,6 +199,7 @@ int jm_http_client_new(
 	if (!c)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a client.");
 	c->o = *o;
+	c->ready = -1;
 	c->url = strdup(o->url);
 	code = c->url ? jm_curl_open(symbols, N_SYMBOLS, &c->call, err)
 		      : jm_err_set(err, JM_ENOMEM, "Out of memory for a client.");
@@ -154,11 +209,7 @@ int jm_http_client_new(
 		return code;
 	}
 	c->url[strlen(c->url) - (c->url[strlen(c->url) - 1] == '/')] = '\0';
-	c->call.curl_global_init(CURL_GLOBAL_DEFAULT);
-	c->multi = c->call.curl_multi_init();
-	code = c->multi
-		       ? add_headers(c, err)
-		       : jm_err_set(err, JM_ENOMEM, "libcurl does not start; memory may be short.");
+	code = start(c, err);
 	if (code)
 		jm_http_client_free(c);
 	else
@@ -193,6 +244,8 @@ void jm_http_client_free(struct jm_http_client *c)
 		drop(c->first);
 	if (c->multi)
 		c->call.curl_multi_cleanup(c->multi);
+	if (c->ready >= 0)
+		close(c->ready);
 	c->call.curl_slist_free_all(c->headers);
 	free(c->url);
 	free(c);
@@ -308,9 +361,9 @@ static void take_ended(struct jm_http_client *c)
 	}
 }
 
-static void drop_silent(struct jm_http_client *c)
+static void drop_silent(struct jm_http_client *c, int64_t now)
 {
-	int64_t since = now_ns() - (int64_t)(c->o.silence_s * 1e9);
+	int64_t since = now - (int64_t)(c->o.silence_s * 1e9);
 	struct exchange *next;
 
 	for (struct exchange *e = c->first; e; e = next) {
@@ -318,20 +371,44 @@ static void drop_silent(struct jm_http_client *c)
 		if (e->heard_ns < since)
 			end(e, JM_HTTP_STALLED, CURLE_OPERATION_TIMEDOUT);
 	}
+	c->checked_ns = now;
 }
 
+/* The connections that are ready, of which it waits for one for that long; returns their number. */
+static int wait_ready(struct jm_http_client *c, int64_t ns, struct epoll_event *ret)
+{
+	struct pollfd any = {.fd = c->ready, .events = POLLIN};
+	struct timespec most = {.tv_nsec = ns < CHECK_NS ? ns : CHECK_NS};
+	int n = ppoll(&any, 1, &most, NULL) > 0 ? epoll_wait(c->ready, ret, TOGETHER, 0) : 0;
+
+	return n < 0 ? 0 : n;
+}
+
+/* Only of connections that are ready: asking all of hundreds for each event takes most of the time.
+ */
 int jm_http_client_poll(struct jm_http_client *c, int64_t most_ns, struct jm_err *err)
 {
-	int under_way, ms = most_ns < 0 ? 0 : (int)(most_ns / 1000000);
-	CURLMcode rc = c->call.curl_multi_perform(c->multi, &under_way);
+	int64_t wait = c->timer_ns - now_ns(), now;
+	struct epoll_event ready[TOGETHER];
+	CURLMcode rc = CURLM_OK;
+	int under_way, n;
 
+	wait = wait < most_ns ? wait : most_ns;
+	n = wait_ready(c, wait > 0 ? wait : 0, ready);
+	now = now_ns();
+	for (int i = 0; i < n && !rc; i++)
+		rc = c->call.curl_multi_socket_action(c->multi, ready[i].data.fd,
+			(ready[i].events & EPOLLIN ? CURL_CSELECT_IN : 0) |
+				(ready[i].events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
+				(ready[i].events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0),
+			&under_way);
+	if (!rc && (now >= c->timer_ns || now - c->checked_ns > CHECK_NS)) {
+		c->timer_ns = now >= c->timer_ns ? INT64_MAX : c->timer_ns;
+		rc = c->call.curl_multi_socket_action(c->multi, CURL_SOCKET_TIMEOUT, 0, &under_way);
+	}
 	take_ended(c);
-	if (!rc && ms)
-		rc = c->call.curl_multi_poll(c->multi, NULL, 0, ms, NULL);
-	if (!rc)
-		rc = c->call.curl_multi_perform(c->multi, &under_way);
-	take_ended(c);
-	drop_silent(c);
+	if (n < TOGETHER && now - c->checked_ns > CHECK_NS) /* nothing waits to be read */
+		drop_silent(c, now);
 	return rc ? jm_err_set(err, JM_EIO, "libcurl fails: %s.", c->call.curl_multi_strerror(rc))
 		  : 0;
 }

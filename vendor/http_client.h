@@ -45,8 +45,8 @@ void jm_http_client_free(
  * jm_http_client_poll is called. */
 int jm_http_client_post(struct jm_http_client *c, const char *path, const char *body, int number,
 	struct jm_err *err);
-/* Waits until something comes or the time is over (at most a millisecond early); calls bytes and
- * end. */
+/* Waits until something comes or the time is over, or a hundredth of a second; calls bytes and end.
+ */
 int jm_http_client_poll(struct jm_http_client *c, int64_t most_ns, struct jm_err *err);
 /* The text at that path, of 4 MiB at most; waits for it, at most 10 s. The caller frees it; NULL =
  * none, with the reason. */
