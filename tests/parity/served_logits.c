@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Serves one request of bytes in a single step and writes the logits of all its positions; for
- * comparison with other programs.
+ * Serves one request of bytes and writes the logits of all its positions; for comparison with other
+ * programs.
  *
- *	served_logits DEVICE PRECISION FROM TEXT LOGITS [f8e4m3]
+ *	served_logits DEVICE PRECISION FROM TEXT LOGITS [f8e4m3] [pieces]
  *
  * FROM: a folder with config.json and safetensors of a LLaMA. Each byte of TEXT is a token. LOGITS:
- * raw f64, a row for each. f8e4m3: keys and values are kept in that.
+ * raw f64, a row for each. f8e4m3: keys and values are kept in that. pieces: not in a single step,
+ * but in steps of 1 to 7 rows; all pages of the cache hold NaN before.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,33 +41,72 @@ static FILE *open_file(const char *path, const char *mode)
 	exit(1);
 }
 
-/* values: NULL = 0, 1, 2 ... */
-static void feed(struct jm_program *p, const char *name, const unsigned char *values)
+static void feed(struct jm_program *p, const char *name, const int32_t *values)
 {
-	struct jm_tensor *t = jm_graph_find(p->graph, name);
-	int32_t *data = malloc(t->bytes);
-
-	for (int64_t i = 0; i < jm_tensor_count(t); i++)
-		data[i] = values ? values[i] : (int32_t)i;
-	check(jm_program_write(p, t, data, &err));
-	free(data);
+	check(jm_program_write(p, jm_graph_find(p->graph, name), values, &err));
 }
 
-static void write_logits(struct jm_program *p, const char *path)
+/* The pages of a request in reverse order, the same for all requests. */
+static void feed_pages(struct jm_program *p)
+{
+	const struct jm_tensor *t = jm_graph_find(p->graph, "page");
+	int32_t *page = malloc(t->bytes);
+
+	for (int64_t i = 0; i < jm_tensor_count(t); i++)
+		page[i] = (int32_t)(t->dim[1] - 1 - i % t->dim[1]);
+	feed(p, "page", page);
+	free(page);
+}
+
+static void fill_cache_with_nan(struct jm_program *p)
+{
+	for (int i = 0; i < p->graph->n_cells; i++) {
+		struct jm_tensor *t = &p->graph->cell[i]->t;
+		void *data;
+
+		if (t->class != JM_CLASS_STATE || t->rank != 4)
+			continue;
+		data = malloc(t->bytes);
+		for (int64_t k = 0; k < jm_tensor_count(t); k++)
+			jm_element_set(t->type, data, k, NAN);
+		check(jm_program_write(p, t, data, &err));
+		free(data);
+	}
+}
+
+/* Appends the logits of the first `rows` rows. */
+static void write_logits(struct jm_program *p, int rows, FILE *f)
 {
 	const struct jm_tensor *t = jm_graph_find(p->graph, "logits");
 	char *data = malloc(t->bytes);
-	FILE *f = open_file(path, "wb");
 
 	check(jm_program_read(p, t, data, &err));
-	for (int64_t i = 0; i < jm_tensor_count(t); i++) {
+	for (int64_t i = 0; i < rows * jm_tensor_width(t); i++) {
 		double x = jm_element_get(t->type, data, i);
 
-		fwrite(&x, sizeof(x), 1, f);
+		if (!fwrite(&x, sizeof(x), 1, f))
+			exit(1);
 	}
-	if (fclose(f))
-		exit(1);
 	free(data);
+}
+
+/* One step: `rows` rows of the text from `from` on; the others of the n rows are padding. */
+static void serve(
+	struct jm_program *p, const unsigned char *text, int from, int rows, int n, FILE *f)
+{
+	static int32_t ids[MOST], position[MOST], request[MOST], last[MOST];
+
+	for (int i = 0; i < n; i++) {
+		ids[i] = i < rows ? text[from + i] : 0;
+		position[i] = i < rows ? from + i : -1;
+		last[i] = i;
+	}
+	feed(p, "ids", ids);
+	feed(p, "position", position);
+	feed(p, "request", request);
+	feed(p, "last", last);
+	check(jm_program_run(p, &err));
+	write_logits(p, rows, f);
 }
 
 /* A step of n rows, of which each is the last of a request that has no other rows but for the first
@@ -101,7 +142,7 @@ static void load(struct jm_program *p, const struct jm_training *t, const char *
 int main(int argc, char **argv)
 {
 	static unsigned char text[MOST];
-	static const unsigned char none[MOST];
+	bool narrow = false, pieces = false;
 	const struct jm_preset *preset;
 	struct jm_training t = {.batch = 1};
 	struct jm_values dims;
@@ -109,8 +150,13 @@ int main(int argc, char **argv)
 	struct jm_program *p;
 	struct jm_graph *g;
 	FILE *f;
+	int n;
 
-	if (argc != 6 && (argc != 7 || strcmp(argv[6], "f8e4m3") != 0))
+	for (int i = 6; i < argc; i++) {
+		narrow |= !strcmp(argv[i], "f8e4m3");
+		pieces |= !strcmp(argv[i], "pieces");
+	}
+	if (argc != 6 + narrow + pieces)
 		return 2;
 	f = open_file(argv[4], "rb");
 	check(jm_precision_set(&t, argv[2], &err));
@@ -119,17 +165,22 @@ int main(int argc, char **argv)
 	t.dims = &dims;
 	t.pure = true;
 	check(jm_device_open(argv[1], 1, &device, &err));
-	p = plan(&t, (int64_t)fread(text, 1, sizeof(text), f), argc == 7, &device);
+	n = (int)fread(text, 1, sizeof(text), f);
 	fclose(f);
+	p = plan(&t, n, narrow, &device);
 	g = p->graph;
 	load(p, &t, argv[3]);
-	feed(p, "ids", text);
-	feed(p, "position", NULL);
-	feed(p, "request", none);
-	feed(p, "page", NULL);
-	feed(p, "last", NULL);
-	check(jm_program_run(p, &err));
-	write_logits(p, argv[5]);
+	feed_pages(p);
+	if (pieces)
+		fill_cache_with_nan(p);
+	f = open_file(argv[5], "wb");
+	for (int from = 0, rows, i = 0; from < n; from += rows, i++) {
+		rows = pieces ? 1 + i * 3 % 7 : n;
+		rows = rows < n - from ? rows : n - from;
+		serve(p, text, from, rows, n, f);
+	}
+	if (fclose(f))
+		return 1;
 	jm_program_free(p);
 	jm_graph_free(g);
 	jm_device_close(&device);

@@ -5,20 +5,13 @@ loses little; processors answer as the reference does; the plan has the smaller 
 """
 import json
 import math
-import subprocess
 
 import numpy
 import pytest
 
 from jm import BUILD, SOURCE, jm
-from weights_files import tensor, write
+from served_net import DEPTH, EPS, FFN, GROUPS, HEADS, LAYERS, THETA, bf16, logits, random_weights, write_net
 
-SERVED = BUILD / "tests" / "parity" / "served_logits"
-HIDDEN, HEADS, GROUPS, FFN, LAYERS, VOCAB, EPS, THETA = 64, 4, 2, 96, 2, 256, 1e-5, 10000.0
-DEPTH = HIDDEN // HEADS
-CONFIG = {"model_type": "llama", "hidden_size": HIDDEN, "intermediate_size": FFN, "num_hidden_layers": LAYERS,
-          "num_attention_heads": HEADS, "num_key_value_heads": GROUPS, "vocab_size": VOCAB, "max_position_embeddings": 256,
-          "rms_norm_eps": EPS, "rope_theta": THETA, "hidden_act": "silu", "tie_word_embeddings": False}
 TEXT = (SOURCE / "docs" / "engine.md").read_bytes()
 
 
@@ -29,11 +22,6 @@ def cpu():
 
 
 # ---- the model in NumPy ---------------------------------------------------------------------------------------------------
-
-def bf16(x):
-    bits = numpy.asarray(x, "<f4").view("<u4")
-    return ((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000).astype("<u4").view("<f4").astype("f8")
-
 
 CODES = numpy.array([(m / 8 + (e > 0)) * 2.0 ** (max(e, 1) - 7) for e in range(16) for m in range(8)][:-1])
 
@@ -104,41 +92,13 @@ def model(weights, ids, narrow, kept=bf16):
     return bf16(norm(x, weights["model.norm.weight"]) @ weights["lm_head.weight"].T)
 
 
-def random_weights():
-    random = numpy.random.default_rng(7)
-
-    def matrix(rows, columns):  # rows of very different sizes, as one scale for all would not serve
-        return bf16(random.normal(0, 0.15, (rows, columns)) * 2.0 ** random.uniform(-3, 1, (rows, 1)))
-
-    def vector():
-        return numpy.asarray(random.normal(1, 0.2, HIDDEN), "<f4").astype("f8")
-    weights = {"model.embed_tokens.weight": matrix(VOCAB, HIDDEN), "model.norm.weight": vector(),
-               "lm_head.weight": matrix(VOCAB, HIDDEN)}
-    for i in range(LAYERS):
-        heads = {"q": HEADS, "k": GROUPS, "v": GROUPS}
-        layer = {f"self_attn.{p}_proj.weight": matrix(n * DEPTH, HIDDEN) for p, n in heads.items()}
-        layer |= {"self_attn.o_proj.weight": matrix(HIDDEN, HIDDEN), "mlp.gate_proj.weight": matrix(FFN, HIDDEN),
-                  "mlp.up_proj.weight": matrix(FFN, HIDDEN), "mlp.down_proj.weight": matrix(HIDDEN, FFN),
-                  "input_layernorm.weight": vector(), "post_attention_layernorm.weight": vector()}
-        weights |= {f"model.layers.{i}.{name}": value for name, value in layer.items()}
-    return weights
-
-
 # ---- the comparisons -------------------------------------------------------------------------------------------------------
-
-def logits(device, precision, folder, text, tmp_path, *kv):
-    (tmp_path / "ids").write_bytes(text)
-    subprocess.run([SERVED, device, precision, folder, tmp_path / "ids", tmp_path / "logits", *kv], check=True, timeout=100)
-    return numpy.fromfile(tmp_path / "logits").reshape(len(text), -1)
-
 
 def test_logits_equal_those_of_numpy(tmp_path, cpu):
     """The reference has the same bits; a processor, whose sums are in f32, sometimes rounds one of them to the other side. Both
     are far nearer than what the same network gives with one scale for a tensor, or in bf16."""
-    weights, folder = random_weights(), tmp_path / "net"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(CONFIG))
-    write(folder / "model.safetensors", {name: tensor(value.astype("<f4")) for name, value in weights.items()})
+    weights = random_weights()
+    folder = write_net(tmp_path / "net", weights)
     text = TEXT[:23]
     expected = model(weights, numpy.frombuffer(text, "u1"), by_rows)
     size = numpy.abs(expected).mean()
@@ -155,12 +115,10 @@ def test_logits_equal_those_of_numpy(tmp_path, cpu):
 @pytest.mark.parametrize("precision, narrow", [("bf16", None), ("fp8", by_rows)])
 def test_keys_and_values_of_8_bits_equal_those_of_numpy(tmp_path, cpu, precision, narrow):
     """Some values exceed 448, and are kept as 448."""
-    weights, folder = random_weights(), tmp_path / "net"
+    weights = random_weights()
     weights["model.layers.0.self_attn.v_proj.weight"] *= 512
     weights["model.layers.0.self_attn.o_proj.weight"] /= 512
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(CONFIG))
-    write(folder / "model.safetensors", {name: tensor(value.astype("<f4")) for name, value in weights.items()})
+    folder = write_net(tmp_path / "net", weights)
     text = TEXT[:23]
     ids = numpy.frombuffer(text, "u1")
     expected = model(weights, ids, narrow, e4m3)

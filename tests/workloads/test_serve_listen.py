@@ -8,7 +8,9 @@ import json
 import re
 import signal
 import socket
+import statistics
 import subprocess
+import threading
 import time
 
 import pytest
@@ -100,6 +102,37 @@ def test_client_and_server_count_alike(tmp_path):
     assert client["server"]["other_prompt"] == client["server"]["other_length"] == client["server"]["tokens_merged"] == 0
     lengths = [collections.Counter((row["input_tokens"], row["output_tokens"]) for row in side) for side in rows]
     assert not lengths[0] - lengths[1]
+
+
+def timed_answer(port, tokens, ret):
+    """An answer as a client without any code of joulemark sees it: by a socket of its own, each event with the time of its arrival."""
+    body = json.dumps({"prompt": [3, 1, 4, 1, 5], "max_tokens": tokens, "stream": True})
+    line = http.client.HTTPConnection("127.0.0.1", port, timeout=240)
+    begin = time.monotonic()
+    line.request("POST", "/v1/completions", body)
+    answer = line.getresponse()
+    times = [time.monotonic() - begin for event in iter(answer.readline, b"data: [DONE]\n") if event.startswith(b"data: {")]
+    ret[tokens] = times
+
+
+def test_an_independent_client_measures_the_same_within_1_percent(tmp_path):
+    """Three at a time, of 18 answers that differ in their lengths; the medians, as a busy machine may wake a client late."""
+    rows, seen = tmp_path / "requests.csv", {}
+    with listening(tmp_path, "--requests-csv", rows, base=["192" if word == "32" else word for word in LISTEN]) as (port, end):
+        for of in range(0, 18, 3):
+            clients = [threading.Thread(target=timed_answer, args=(port, 40 + of + k, seen)) for k in range(3)]
+            for client in clients:
+                client.start()
+            for client in clients:
+                client.join()
+        record = end()
+    told = {int(row["output_tokens"]): row for row in csv.DictReader(rows.open())}
+    assert told.keys() == seen.keys() == set(range(40, 58)) and all(len(times) == n for n, times in seen.items())
+    assert record["serving"]["tokens_out"] == sum(seen)
+    off = {"latency": [times[-1] / float(told[n]["latency_s"]) for n, times in seen.items()],
+           "time per token": [(times[-1] - times[0]) / (n - 1) / float(told[n]["tpot_s"]) for n, times in seen.items()]}
+    off = {name: statistics.median(ratios) for name, ratios in off.items()}
+    assert all(abs(ratio - 1) < 0.01 for ratio in off.values()), off
 
 
 def test_draws_of_a_client_follow_its_rule_and_seed(served):
