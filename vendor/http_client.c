@@ -384,29 +384,36 @@ static int wait_ready(struct jm_http_client *c, int64_t ns, struct epoll_event *
 	return n < 0 ? 0 : n;
 }
 
-/* Only of connections that are ready: asking all of hundreds for each event takes most of the time.
- */
+/* Begins requests that were posted, and ends what takes too long. */
+static CURLMcode run_timers(struct jm_http_client *c, int64_t now)
+{
+	int under_way;
+
+	if (now < c->timer_ns && now - c->checked_ns <= CHECK_NS)
+		return CURLM_OK;
+	c->timer_ns = now >= c->timer_ns ? INT64_MAX : c->timer_ns;
+	return c->call.curl_multi_socket_action(c->multi, CURL_SOCKET_TIMEOUT, 0, &under_way);
+}
+
+/* Asks libcurl only about connections that are ready: asking about hundreds for each event takes
+ * most of the time. */
 int jm_http_client_poll(struct jm_http_client *c, int64_t most_ns, struct jm_err *err)
 {
-	int64_t wait = c->timer_ns - now_ns(), now;
 	struct epoll_event ready[TOGETHER];
-	CURLMcode rc = CURLM_OK;
+	CURLMcode rc = run_timers(c, now_ns());
+	int64_t now = now_ns(), wait = c->timer_ns - now;
 	int under_way, n;
 
 	wait = wait < most_ns ? wait : most_ns;
 	n = wait_ready(c, wait > 0 ? wait : 0, ready);
-	now = now_ns();
 	for (int i = 0; i < n && !rc; i++)
 		rc = c->call.curl_multi_socket_action(c->multi, ready[i].data.fd,
 			(ready[i].events & EPOLLIN ? CURL_CSELECT_IN : 0) |
 				(ready[i].events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
 				(ready[i].events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0),
 			&under_way);
-	if (!rc && (now >= c->timer_ns || now - c->checked_ns > CHECK_NS)) {
-		c->timer_ns = now >= c->timer_ns ? INT64_MAX : c->timer_ns;
-		rc = c->call.curl_multi_socket_action(c->multi, CURL_SOCKET_TIMEOUT, 0, &under_way);
-	}
 	take_ended(c);
+	now = now_ns();
 	if (n < TOGETHER && now - c->checked_ns > CHECK_NS) /* nothing waits to be read */
 		drop_silent(c, now);
 	return rc ? jm_err_set(err, JM_EIO, "libcurl fails: %s.", c->call.curl_multi_strerror(rc))
