@@ -9,6 +9,7 @@ the whole network, channels last, q, k and v of one product, flash attention or 
 clipped. In fp16 the loss is scaled. Parameters are those of diffusers' UNet2DConditionModel (tests/parity/test_unet_peer.py). MODE is that
 of torch.compile. Prints one line of JSON as train_torch.py does.
 """
+import math
 import sys
 
 import torch
@@ -107,7 +108,7 @@ class UNet(nn.Module):
 
     def waves(self, step):
         half = self.first // 2
-        turn = torch.exp(torch.arange(half, device=step.device) * (-torch.log(torch.tensor(10000.0)).item() / half))
+        turn = torch.exp(torch.arange(half, device=step.device) * (-math.log(10000.0) / half))
         angle = step[:, None].float() * turn
         x = torch.cat((angle.cos(), angle.sin()), -1)
         return F.silu(self.linear_2(F.silu(self.linear_1(x.to(self.linear_1.weight.dtype)))))
