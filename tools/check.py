@@ -30,18 +30,23 @@ os.environ.setdefault("CCACHE_NOHASHDIR", "1")
 # The parity tests compare numbers with PyTorch for minutes; the same code runs under the sanitizer in
 # the tests of the engine, its backends, `run train`, `serve` and saved weights, and `backend_avx2` does in `backend` and `images`.
 # learn_heat trains thousands of steps, whose kernels parity_fields and `backend` check.
-# suite_papers compares numbers of plans, which `plan_suites` reads under the sanitizer, too, and nodes is what `ranks` does,
-# by a script; the others run no C code.
-NOT_ASAN = re.compile(r"^parity|^frozen$|^weights$|^served_|^learn_heat$|^backend_avx2$|^suite_papers$|^nodes$|^tools$|^gpu_rows$|^table_gpu$")
+# suite_papers compares numbers of plans, which `plan_suites` reads under the sanitizer, too, nodes is what `ranks` does
+# and table what `run` does, by a script; a program without sanitizers (Python, a browser) or no C code is all that the others run.
+NOT_ASAN = re.compile(r"^parity|^frozen$|^weights$|^served_|^learn_heat$|^backend_avx2$|^suite_papers$|^nodes$|^tools$|^gpu_rows$|^table"
+                      r"|^python|^get_power$|^recipes$|^notebook$|^real_|^deb$|^page_visits$|^report_size$")
+# Run without a sanitizer, too: some of their cases are skipped under it; or numbers depend on what the optimizer made of a kernel;
+# or they claim how fast a function is, or how much memory it takes. The others need no second run: what they find is found under
+# the sanitizer, and step `long` has all.
+PLAIN = re.compile(r"^(allocations|backend|clock|cpu|cpu_edges|data|describe|device_time|export|gradient|groupnorm|host_load|images|items|kernels"
+                   r"|library|live|measure|memory_limit|network_peers|outside|parallel_for|program|published|report_page|residue|run"
+                   r"|selftest|serving|session|step|tensor|terminal_text|train|training)$")
 # gcc's and clang's OpenMP runtimes synchronise in ways that ThreadSanitizer cannot see, so what uses
 # them (the engine's cpu kernels) is not run under it; every test with threads of our own is.
 TSAN_TESTS = re.compile(r"^child_process$|^output_items$|clock|sampl|session|progress|trace|measure|energy|sim|guard|journal|stray|worker|^run(_store)?$|sweep|interrupt|log|host_load|answer_server|picture_loader|^comm$|^tuner$")
 
 
-# Install hundreds of MB from PyPI the first time: step `long`.
+# Install hundreds of MB from PyPI the first time: step `long`, which sets JM_LONG for sweeps over more cases and seeds.
 LONG_TESTS = re.compile(r"^real_keras$|^real_peers$")
-# Have more cases or seeds in step `long`, which sets JM_LONG.
-LONG_SWEEPS = re.compile(r"^parity_vision$")
 
 
 class Tally:
@@ -146,6 +151,10 @@ def run_tests(log, folder, keep=lambda name: True, env=None, again=False):
     return total
 
 
+# For the compilers of sanitizers: a report names functions and lines, and no debugger looks for variables.
+LINES_ALONE = ["-Dc_args=-g1"]
+
+
 def step_gcc(log):
     return build(log, "build", "gcc")
 
@@ -180,23 +189,24 @@ def sanitized_tests(log, folder, keep):
 
 
 def step_tests(log):
+    """What does not run under the address sanitizer, or finds something else without it."""
     found = build(log, "build", "gcc")
     # more tests than processors: a thread that waits for others at a barrier leaves the processor to them
-    return found if found.failed else run_tests(log, "build", lambda name: not LONG_TESTS.search(name),
-                                                {"OMP_WAIT_POLICY": "passive"})
+    return found if found.failed else run_tests(
+        log, "build", lambda name: (NOT_ASAN.search(name) or PLAIN.search(name)) and not LONG_TESTS.search(name), {"OMP_WAIT_POLICY": "passive"})
 
 
 def step_long(log):
-    """Sweeps over sizes and seeds whole; tests with large packages from PyPI, skipped where it cannot be reached."""
+    """All tests without a sanitizer, with sweeps over sizes and seeds whole, and those with large packages from PyPI, skipped
+    where it cannot be reached."""
     found = build(log, "build", "gcc")
-    return found if found.failed else run_tests(log, "build", lambda name: LONG_TESTS.search(name) or LONG_SWEEPS.search(name),
-                                                {"OMP_WAIT_POLICY": "passive", "JM_LONG": "1"})
+    return found if found.failed else run_tests(log, "build", env={"OMP_WAIT_POLICY": "passive", "JM_LONG": "1"})
 
 
 def step_asan(log):
-    """Address and undefined-behaviour sanitizers over the same tests."""
+    """All tests of C code under the address and undefined-behaviour sanitizers."""
     found = build(log, "build-asan", "gcc", "-Db_sanitize=address,undefined", "-Db_lundef=false",
-                  "-Doptimization=1")
+                  "-Doptimization=1", *LINES_ALONE)
     if found.failed:
         return found
     return sanitized_tests(log, "build-asan", lambda name: not NOT_ASAN.search(name))
@@ -204,14 +214,24 @@ def step_asan(log):
 
 def step_tsan(log):
     """Thread sanitizer over everything that starts threads of its own, in a build without oneDNN and CUDA."""
-    found = build(log, "build-tsan", "clang", "-Ddnnl=disabled", "-Dcuda=disabled", "-Db_sanitize=thread",
-                  "-Db_lundef=false", "-Doptimization=1")
+    options = ("-Ddnnl=disabled", "-Dcuda=disabled", "-Db_sanitize=thread", "-Db_lundef=false", "-Doptimization=1", *LINES_ALONE)
+    found = build(log, "build-tsan", "clang", *options, targets=None)
+    if not found.failed:
+        _, listed = sh(log, "ninja", "-C", "build-tsan", "-t", "targets", "all")
+        found = build(log, "build-tsan", "clang", *options, targets=tsan_targets(listed))
     if not found.failed:
         status, _ = sh(log, "build-tsan/joulemark", "list", env=SANITIZER_ENV)
         found.failed += status != 0
     if found.failed:
         return found
     return sanitized_tests(log, "build-tsan", lambda name: TSAN_TESTS.search(name))
+
+
+def tsan_targets(listed):
+    """Of what ninja lists: all that is linked, but benchmarks and unit tests that are not run."""
+    linked = re.findall(r"^(\S+): \w*LINKER\w*$", listed, re.M)
+    return [name for name in linked if not name.startswith("bench/")
+            and (not re.match(r"tests/test_", name) or TSAN_TESTS.search(name.removeprefix("tests/test_")))]
 
 
 def sources(folder, *suffixes):
@@ -312,7 +332,7 @@ def step_analyze(log):
 def step_fuzz(log):
     """Every parser of bytes from outside, a few seconds each, under the address sanitizer."""
     found = build(log, "build-fuzz", "clang", "-Dfuzz=true", "-Ddnnl=disabled", "-Db_sanitize=address,undefined",
-                  "-Db_lundef=false", "-Doptimization=1", targets=["fuzzers"])
+                  "-Db_lundef=false", "-Doptimization=1", *LINES_ALONE, targets=["fuzzers"])
     if found.failed:
         return found
     harnesses = sorted(p for p in (ROOT / "build-fuzz/tests/fuzz").glob("fuzz_*") if p.is_file())

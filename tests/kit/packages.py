@@ -20,7 +20,7 @@ def packages(purpose):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if complete.exists() and complete.read_text() == wanted.read_text():
             return folder
-        done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--require-hashes", "--only-binary=:all:",
+        done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--require-hashes", "--only-binary=:all:",
                                "--retries", "0", "--timeout", "20", "--upgrade", "--target", folder,
                                "-r", wanted],
                               check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

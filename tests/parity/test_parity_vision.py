@@ -190,7 +190,7 @@ def case_of(models, name, folder):
 def both_sides(request, tmp_path_factory):
     """The same training in f64 here and there: losses, first gradients, and the evaluation on the weights at its end."""
     case = model, dims, batch, file = case_of(MODELS, request.param, tmp_path_factory)
-    steps = 4 if dims["image"] > 200 else STEPS
+    steps = 4 if dims["image"] > 200 else STEPS if LONG else 6
     losses, weights, gradients = parity.ours(model, dims, "ref", "f64", batch, 1, file, 1, steps=steps)
     evaluated = []
     expected, first = theirs(case, weights, "f64", steps=steps, evaluated=evaluated)

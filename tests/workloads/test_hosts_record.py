@@ -124,7 +124,7 @@ def test_the_energy_until_a_figure_is_that_of_both(hosts, tmp_path):
              "--device", "ref", "--text", tmp_path / "text", "--lr", "0.001", "--eval-every", 100, "--steps", 1000, "--until", "loss=6",
              "--ranks", 2, "--launcher", "started", "--json", "-", "--source", "nvml"]
     calls = [hosts.start(i, words, hosts.environment(i, port=29914, **env[i]), ()) for i in range(2)]
-    texts = [call.communicate(timeout=90) for call in calls]
+    texts = [call.communicate(timeout=240) for call in calls]
     assert [call.returncode for call in calls] == [0, 0], texts
     until = json.loads(texts[0][0])["until"]
     assert until["reached"] and until["steps"] == 100
@@ -141,7 +141,7 @@ def test_mpirun_starts_the_ranks(hosts, tmp_path):
              "--mca", "oob_tcp_if_include", f"{hosts.address[0].rsplit('.', 1)[0]}.0/24"]
     for name in "MASTER_ADDR", "MASTER_PORT", "JM_GANG_SECRET", "JM_STATE":
         words += ["-x", name] if name in env else []
-    done = subprocess.run(hosts.command(0, [*words, BIN, *WORK, "--source", "null"]), env=env, capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(hosts.command(0, [*words, BIN, *WORK, "--source", "null"]), env=env, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
     assert record["status"] == "ok" and [h["name"] for h in record["hosts"]] == ["host-a", "host-b"]

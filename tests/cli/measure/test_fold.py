@@ -151,7 +151,7 @@ def test_endless_files_are_refused_as_recordings(tmp_path, file, kind):
         path.unlink()
         path.symlink_to("/dev/zero") if kind == "device" else os.mkfifo(path)
     for words in (["fold", folder], ["measure", "--source", f"replay:{folder}", "--", "true"]):
-        done = jm(*words, timeout=10)
+        done = jm(*words)
         assert file in sentence(done, FAILURE)
         assert ("damaged" if kind == "line" else "not a plain file") in done.stderr
 

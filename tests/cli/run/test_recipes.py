@@ -68,7 +68,7 @@ def test_the_server_has_phases_and_ends(tmp_path):
     (tmp_path / "bin/joulemark").symlink_to(BIN)
     env = {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
     done = subprocess.run([BIN, "run", "plan.yaml", "--repeat", "1", "--source", "null", "--json", "-"], cwd=tmp_path / "sglang",
-                          env=env, capture_output=True, text=True, timeout=120, check=False)
+                          env=env, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     items = {p["name"]: p["items"] for p in json.loads(done.stdout)["phases"]}
     assert items["serve"] == 4321 and items["load"] is None

@@ -141,7 +141,7 @@ def test_32_measurements_at_once(tmp_path):
     children = [subprocess.Popen([BIN, "measure", *SOURCE, "--store", str(store), "--", "sleep", "0.5"],
                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(32)]
     for child in children:
-        text = child.communicate(timeout=100)[1]
+        text = child.communicate(timeout=240)[1]
         assert child.returncode == 0, text
     assert sorted(r["case"]["repeat"] for r in records(store)) == list(range(1, 33))
     assert query(store, "SELECT count(DISTINCT record_n) FROM chunk_t") == [(32,)]

@@ -57,7 +57,7 @@ def test_limits_and_clocks_are_back(service, victim):
     assert wait_for(lambda: state(service) == FREE), (state(service), service.log())
     assert wait_for(lambda: not service.journals() and not service.leases()), service.log()
     kill(child.pid)
-    child.wait(timeout=20)
+    child.wait(timeout=240)
 
 
 def test_the_record_says_that_root_stated_it(service):

@@ -76,27 +76,27 @@ def test_all_is_back_however_it_ends(gpus, victim):
         kill(guard, signal.SIGSTOP)  # so that it restores nothing before it is killed
         kill(child.pid)
         kill(guard)
-        child.wait(timeout=30)
+        child.wait(timeout=240)
         assert gpus.limits() == [300.0, 300.0]
         assert run(gpus, "get").returncode == 0  # any command restores what was left
     elif victim == "client":
         kill(child.pid)
     else:
         os.kill(child.pid, signal.SIGTERM if victim == "command" else signal.SIGINT)
-        child.wait(timeout=30)
+        child.wait(timeout=240)
         assert {s["knob"]: s.get("found") for s in record(gpus)["settings"]} == \
             {"gpu.power": None, "gpu.clock": "stated"}
     assert wait_for(lambda: is_back(gpus)), (gpus.limits(), gpus.locked(), gpus.journals())
     with contextlib.suppress(ProcessLookupError):  # the command of a killed client
         os.killpg(child.pid, signal.SIGKILL)
-    child.communicate(timeout=30)
+    child.communicate(timeout=240)
 
 
 def test_a_killed_guard_fails_the_measurement(gpus):
     child = start(gpus, "--store", gpus.tmp / "store.db")
     kill(guard_of(child.pid))
     os.kill(child.pid, signal.SIGTERM)
-    _, err = child.communicate(timeout=30)
+    _, err = child.communicate(timeout=240)
     assert child.returncode == 128 + signal.SIGTERM and "was killed" in err and is_back(gpus), err
     one = record(gpus)
     assert one["status"] == "failed" and "was killed" in one["reason"]
