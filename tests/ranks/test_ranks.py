@@ -16,7 +16,7 @@ from runs import FAILED, one, records
 RESNET = ["run", "resnet18", "--image", "32", "--classes", "10", "--warmup", "0", "--source", "null"]
 
 
-def train(work, ranks, batch, *more, device="ref", steps=5):
+def train(work, ranks, batch, *more, device="ref", steps=3):
     wanted = ["--ranks", ranks] if ranks > 1 else []
     return one(*work, "--device", device, "--batch", batch // ranks, "--steps", steps, *wanted, *more)
 
@@ -90,7 +90,7 @@ def test_ranks_of_one_device_are_one_device(two_ranks):
 
 
 def test_items_are_those_of_all_ranks(two_ranks):
-    assert two_ranks["items"] == 5 * 4 * 32
+    assert two_ranks["items"] == 3 * 4 * 32
 
 
 def test_a_record_has_the_bytes_and_the_time_of_the_sums(two_ranks):
@@ -178,7 +178,7 @@ def test_all_ranks_skip_a_sharded_update_that_overflows():
 
 
 def test_evaluations_see_all_shares():
-    found = [updated(how, GPT, 2, "--precision", "bf16", "--eval-every", "2", "--eval-batches", "1", batch=2, device="cpu")
+    found = [updated(how, GPT, 2, "--precision", "bf16", "--eval-every", "1", "--eval-batches", "1", batch=2, device="cpu", steps=2)
              for how in ("off", "on")]
     whole, shared = ([e["loss"] for e in r["evaluations"]] for r in found)
     assert len(whole) == 2 and shared == whole
@@ -264,7 +264,7 @@ def two_fake_devices():
     return devices(2)
 
 
-KILLS = int(os.environ.get("JM_TEST_KILLS", "6"))
+KILLS = int(os.environ.get("JM_TEST_KILLS", "4"))
 
 
 @pytest.mark.parametrize("transport", ["auto", "net"])
