@@ -54,6 +54,10 @@ static int exchange(struct cuda_dev *dev, struct cuda_exchange *x, struct jm_dev
 	uint32_t round = 0;
 	int code;
 
+	/* what is queued may take longer than an answer */
+	code = cuda_check(dev, cudaStreamSynchronize(dev->stream), "Work", err);
+	if (code)
+		return code;
 	cuda_exchange_start(x, ROUNDS, dev->stream);
 	code = cuda_check(dev, cudaGetLastError(), "Starting the exchange of times", err);
 	while (!code && round < ROUNDS && ask(x, ++round, &one))

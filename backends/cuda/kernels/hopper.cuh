@@ -144,22 +144,32 @@ __device__ __forceinline__ uint64_t matrix_at(uint32_t at, uint32_t beyond)
 #define WGMMA(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 "
 
 /* Whether d is added: the predicate that compares 0 with 0. */
-#define FROM_MEMORY(compare)                                                                                 \
-	"{\n"                                                                                                \
-	".reg .pred add;\n"                                                                                  \
-	"setp." compare ".b32 add, 0, 0;\n" WGMMA(64) "{" REGS_32 "}, %32, %33, add, 1, 1, 0, 0;\n"           \
+#define FROM_MEMORY(n, regs, a, b, compare)                                                          \
+	"{\n"                                                                                         \
+	".reg .pred add;\n"                                                                           \
+	"setp." compare ".b32 add, 0, 0;\n" WGMMA(n) "{" regs "}, %" a ", %" b ", add, 1, 1, 0, 0;\n"  \
 	"}"
 
-/* d[64,64] = a[64,16] b[64,16]^T */
+/* d[64,N] = a[64,16] b[N,16]^T */
 __device__ __forceinline__ void product_first(float (&d)[32], uint64_t a, uint64_t b)
 {
-	asm volatile(FROM_MEMORY("ne") : OPERANDS_32("=f", 0) : "l"(a), "l"(b));
+	asm volatile(FROM_MEMORY(64, REGS_32, "32", "33", "ne") : OPERANDS_32("=f", 0) : "l"(a), "l"(b));
 }
 
-/* d[64,64] += a[64,16] b[64,16]^T */
+__device__ __forceinline__ void product_first(float (&d)[64], uint64_t a, uint64_t b)
+{
+	asm volatile(FROM_MEMORY(128, REGS_64, "64", "65", "ne") : OPERANDS_64("=f", 0) : "l"(a), "l"(b));
+}
+
+/* d[64,N] += a[64,16] b[N,16]^T */
 __device__ __forceinline__ void product_next(float (&d)[32], uint64_t a, uint64_t b)
 {
-	asm volatile(FROM_MEMORY("eq") : OPERANDS_32("+f", 0) : "l"(a), "l"(b));
+	asm volatile(FROM_MEMORY(64, REGS_32, "32", "33", "eq") : OPERANDS_32("+f", 0) : "l"(a), "l"(b));
+}
+
+__device__ __forceinline__ void product_next(float (&d)[64], uint64_t a, uint64_t b)
+{
+	asm volatile(FROM_MEMORY(128, REGS_64, "64", "65", "eq") : OPERANDS_64("+f", 0) : "l"(a), "l"(b));
 }
 
 #define FROM_REGISTERS(n, regs, a0, a1, a2, a3, b, add)                                              \

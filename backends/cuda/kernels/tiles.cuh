@@ -69,9 +69,9 @@ __device__ __forceinline__ void place(
 }
 
 /* d = rows a b^T over D; a and b have a_rows and b_rows rows in shared memory. */
-template <int D>
+template <int D, int N>
 __device__ __forceinline__ void multiply(
-	accumulators &d, uint32_t a, int a_rows, uint32_t b, int b_rows)
+	float (&d)[N], uint32_t a, int a_rows, uint32_t b, int b_rows)
 {
 	product_first(d, matrix_at(a, 16), matrix_at(b, 16));
 #pragma unroll
@@ -81,23 +81,24 @@ __device__ __forceinline__ void multiply(
 	product_commit();
 }
 
-/* sum = add sum + a b over the rows of the tile b */
-template <int N>
+/* sum = add sum + a b over the 16 R rows of the tile b */
+template <int N, int R>
 __device__ __forceinline__ void accumulate(
-	float (&sum)[N], const left_operand &a, uint32_t b, int add)
+	float (&sum)[N], const uint32_t (&a)[R][4], uint32_t b, int add)
 {
 	product_fence();
 #pragma unroll
-	for (int k = 0; k < TILE / 16; k++)
-		product_rows(sum, a[k], matrix_at(b + k * 16 * CHUNK_ROW, TILE * CHUNK_ROW),
+	for (int k = 0; k < R; k++)
+		product_rows(sum, a[k], matrix_at(b + k * 16 * CHUNK_ROW, R * 16 * CHUNK_ROW),
 			k ? 1 : add);
 	product_commit();
 }
 
-__device__ __forceinline__ void pack(left_operand &to, const accumulators &from)
+template <int R>
+__device__ __forceinline__ void pack(uint32_t (&to)[R][4], const float (&from)[8 * R])
 {
 #pragma unroll
-	for (int j = 0; j < TILE / 16; j++)
+	for (int j = 0; j < R; j++)
 #pragma unroll
 		for (int i = 0; i < 4; i++)
 			to[j][i] = both(from[8 * j + 2 * i], from[8 * j + 2 * i + 1]);

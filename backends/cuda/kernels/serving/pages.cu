@@ -14,8 +14,8 @@
  */
 #include "pages.cuh"
 
-#define THREADS 256
-#define HEADS	8  /* of a row, that a block writes */
+#define THREADS	  256
+#define HEADS	  16	/* of a row, that a block writes */
 #define WHOLE	  -1.0f /* in place of a sum: the query has no parts */
 #define FEW	  4	/* warps of a block that divides the keys */
 #define MANY_ROWS 1024	/* of a step */
@@ -31,47 +31,76 @@ __device__ __forceinline__ int64_t slot_of(const struct cuda_pages &p, int reque
 
 /* ---- cache-write ----------------------------------------------------------------------------- */
 
-/* A block writes HEADS heads of a row. */
-template <typename T> __global__ void cache_write_kernel(struct cuda_pages p)
+/* Turns the pairs (a, b) by angles. */
+template <int N>
+__device__ __forceinline__ void turn(
+	const float *cosines, const float *sines, float (&a)[N], float (&b)[N])
 {
-	const int half = p.depth / 2, heads = p.heads + 2 * p.groups,
-		  position = p.position[blockIdx.x];
-	const T *x = as<const T>(p.x) + (int64_t)blockIdx.x * heads * p.depth;
-	const int begin = blockIdx.y * HEADS * half + threadIdx.x;
-	const int end = min(heads, (int)(blockIdx.y + 1) * HEADS) * half;
-	T *q = as<T>(p.q) + (int64_t)blockIdx.x * p.heads * p.depth;
-	int64_t slot;
+	float c[N], s[N];
 
-	if (position < 0) {
-		for (int i = begin; i < min(end, p.heads * half); i += blockDim.x)
-			q[2 * i] = q[2 * i + 1] = (T)0.0f;
-		return;
-	}
-	slot = slot_of(p, p.request[blockIdx.x], position);
-	for (int u = begin; u < end; u += blockDim.x) {
-		const int head = u / half, i = u % half, key = head - p.heads,
-			  value = key - p.groups;
-		const T *from = x + head * p.depth + i;
-		T *to = key < 0	    ? q + head * p.depth + i
-			: value < 0 ? as<T>(p.keys) + slot + key * p.depth + i
-				    : as<T>(p.values) + slot + value * p.depth + i;
-		const int64_t angle = (int64_t)position * half + i;
-		const float a = (float)from[0], b = (float)from[half];
-		const float c = value < 0 ? p.angles[angle] : 1;
-		const float s = value < 0 ? p.angles[p.positions * half + angle] : 0;
+	load(cosines, c);
+	load(sines, s);
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		const float left = a[k];
 
-		to[0] = (T)(a * c - b * s);
-		to[half] = (T)(b * c + a * s);
+		a[k] = left * c[k] - b[k] * s[k];
+		b[k] = b[k] * c[k] + left * s[k];
 	}
+}
+
+/* A block writes HEADS heads of a row; a thread takes N pairs at a time. */
+template <int N, typename T> __global__ void cache_write_kernel(struct cuda_pages p)
+{
+	const int half = p.depth / 2, heads = p.heads + 2 * p.groups, row = blockIdx.x;
+	const int end = min(heads, (int)(blockIdx.y + 1) * HEADS) * (half / N);
+	int64_t slot, angle;
+	int position;
+
+	position = p.position[row];
+	slot = position < 0 ? 0 : slot_of(p, p.request[row], position);
+	angle = (int64_t)position * half;
+	for (int u = blockIdx.y * HEADS * (half / N) + threadIdx.x; u < end; u += blockDim.x) {
+		const int head = u / (half / N), i = u % (half / N) * N, key = head - p.heads;
+		const T *from = as<const T>(p.x) + ((int64_t)row * heads + head) * p.depth + i;
+		float a[N] = {}, b[N] = {};
+
+		if (position >= 0) {
+			load(from, a);
+			load(from + half, b);
+		}
+		if (position >= 0 && key < p.groups)
+			turn(p.angles + angle + i, p.angles + p.positions * half + angle + i, a, b);
+		if (key < 0) {
+			T *q = as<T>(p.q) + ((int64_t)row * p.heads + head) * p.depth + i;
+
+			store(q, a);
+			store(q + half, b);
+		} else if (position >= 0) {
+			T *kept = (key < p.groups ? as<T>(p.keys)
+						  : as<T>(p.values) - p.groups * p.depth) +
+				  slot + key * p.depth + i;
+
+			store(kept, a);
+			store(kept + half, b);
+		}
+	}
+}
+
+template <int N> static void cache_write(const struct cuda_pages *p, cudaStream_t stream)
+{
+	const int heads = p->heads + 2 * p->groups;
+
+	with_type(p->q, [&](auto t) {
+		cache_write_kernel<N, decltype(t)>
+			<<<dim3((unsigned)p->rows, blocks_for(heads, HEADS)),
+				threads_for(HEADS * p->depth / 2 / N, THREADS), 0, stream>>>(*p);
+	});
 }
 
 void cuda_cache_write(const struct cuda_pages *p, cudaStream_t stream)
 {
-	with_type(p->q, [&](auto t) {
-		cache_write_kernel<decltype(t)>
-			<<<dim3((unsigned)p->rows, blocks_for(p->heads + 2 * p->groups, HEADS)),
-				THREADS, 0, stream>>>(*p);
-	});
+	p->depth % (2 * PACK) ? cache_write<1>(p, stream) : cache_write<PACK>(p, stream);
 }
 
 /* ---- attention of any type and width --------------------------------------------------------- */

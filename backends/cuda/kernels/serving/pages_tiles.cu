@@ -3,23 +3,24 @@
  * Attention of rows whose keys and values are in pages (pages.cu), for runs of many rows: bf16,
  * compute capability 9.0.
  *
- * A block has two warp groups, each of which owns one head of up to 64 rows, and one thread that
- * copies keys and values, 64 at a time, a box for each page. It takes the runs that begin within 64
+ * A block has two warp groups, each of which owns one head of up to 64 rows, and one warp that
+ * copies keys and values, 128 at a time, boxes of each page. It takes the runs that begin within 64
  * rows of the step. While the products of one tile of values run, a warp group computes the softmax
- * of the next tile of keys (Shah et al., FlashAttention-3, arXiv 2407.08608). All heads of a group
- * have the same keys, so that these come from L2.
+ * of the next tile of keys, and the two take turns (Shah et al., FlashAttention-3, arXiv
+ * 2407.08608). All heads of a group have the same keys, so that these come from L2.
  */
 #include <string.h>
 
 #include "backends/cuda/kernels/tiles.cuh"
 
-#define OWNERS 2  /* warp groups with a head each */
-#define PAGE   16 /* tokens */
-#define PAGES  (TILE / PAGE)
-#define STAGES 3
+#define OWNERS 2   /* warp groups with a head each */
+#define KEYS   128 /* of a tile */
+#define PAGE   16  /* tokens */
+#define PAGES  (KEYS / PAGE)
+#define STAGES 2
 
 template <int D> struct memory {
-	static constexpr int own = OWNERS * TILE * D * 2, tile = TILE * D * 2;
+	static constexpr int own = OWNERS * TILE * D * 2, tile = KEYS * D * 2;
 	static constexpr int q = 0, k = own, v = k + STAGES * tile, barriers = v + STAGES * tile;
 	static constexpr int bytes = barriers + 256 + 1024;
 };
@@ -88,46 +89,55 @@ __device__ __forceinline__ struct run next_run(
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-template <int D>
-__device__ __forceinline__ void copy_pages(uint32_t to, const CUtensorMap *map, int column,
-	const int32_t *page, int first, int last, uint32_t bar)
-{
-	barrier_expect(bar, memory<D>::tile);
-	for (int i = 0; i < PAGES; i++) {
-		const int row = page[min(first + i, last)] * PAGE;
+/* Of cuda_page_boxes. */
+struct maps {
+	CUtensorMap q, keys, values;
+};
 
-		for (int c = 0; c < D / 64; c++)
-			copy_box(to + (c * TILE + i * PAGE) * CHUNK_ROW, map, column + c * 64, row,
-				0, bar);
-	}
+/* Each lane copies a part of a page. first: of the tile, of the run's pages. */
+template <int D>
+__device__ __forceinline__ void copy_pages(
+	uint32_t to, const CUtensorMap *map, int column, int page, uint32_t bar)
+{
+	const int lane = threadIdx.x % WARP, chunk = lane / PAGES, row = lane % PAGES * PAGE;
+
+	if (lane == 0)
+		barrier_expect(bar, memory<D>::tile);
+	__syncwarp();
+	if (chunk < D / 64)
+		copy_box(to + (chunk * KEYS + row) * CHUNK_ROW, map, column + chunk * 64,
+			page * PAGE, 0, bar);
 }
 
-/* at: tiles of earlier runs. Returns those with this one. */
+/* at: tiles of earlier runs. Returns those with this one. For a warp. */
 template <int D>
 __device__ __forceinline__ int copy_run(const struct cuda_pages &p, const struct run &r, int number,
-	int at, const CUtensorMap *q, const CUtensorMap *keys, const CUtensorMap *values,
-	uint32_t base, const struct barriers &b)
+	int at, const struct maps &map, uint32_t base, const struct barriers &b)
 {
 	typedef memory<D> M;
-	const int head = blockIdx.x * OWNERS, group = head / (p.heads / p.groups);
+	const int head = blockIdx.x * OWNERS, column = head / (p.heads / p.groups) * D;
 	const int last = (r.first + r.n - 1) / PAGE, total = last / PAGES + 1;
 	const int32_t *page = p.page + p.request[r.row] * p.each;
 
 	if (number)
 		barrier_wait(b.q + 8, (number - 1) & 1);
-	barrier_expect(b.q, M::own);
-	for (int i = 0; i < OWNERS; i++)
-		copy_tile<D>(base + M::q + i * TILE * CHUNK_ROW, OWNERS * TILE, q, (head + i) * D,
-			r.row, 0, b.q);
+	if (threadIdx.x == OWNERS * GROUP) {
+		barrier_expect(b.q, M::own);
+		for (int i = 0; i < OWNERS; i++)
+			copy_tile<D>(base + M::q + i * TILE * CHUNK_ROW, OWNERS * TILE, &map.q,
+				(head + i) * D, r.row, 0, b.q);
+	}
 	for (int i = 0; i < total; i++, at++) {
+		const int from = page[min(i * PAGES + (int)threadIdx.x % PAGES, last)];
+
 		if (at >= STAGES)
 			barrier_wait(free_again(b.k, at), (at / STAGES - 1) & 1);
-		copy_pages<D>(base + M::k + at % STAGES * M::tile, keys, group * D, page, i * PAGES,
-			last, full(b.k, at));
+		copy_pages<D>(base + M::k + at % STAGES * M::tile, &map.keys, column, from,
+			full(b.k, at));
 		if (at >= STAGES)
 			barrier_wait(free_again(b.v, at), (at / STAGES - 1) & 1);
-		copy_pages<D>(base + M::v + at % STAGES * M::tile, values, group * D, page,
-			i * PAGES, last, full(b.v, at));
+		copy_pages<D>(base + M::v + at % STAGES * M::tile, &map.values, column, from,
+			full(b.v, at));
 	}
 	return at;
 }
@@ -142,13 +152,13 @@ struct softmax {
 
 /* Scores become powers of 2; what was summed so far is to be multiplied by `shrink`. */
 __device__ __forceinline__ void soften(
-	accumulators &s, struct softmax &m, float factor, int first_key, bool masked)
+	float (&s)[KEYS / 2], struct softmax &m, float factor, int first_key, bool masked)
 {
 	const int column = first_key + threadIdx.x % 4 * 2;
 	float most[2] = {m.most[0], m.most[1]}, sum[2] = {0, 0};
 
 #pragma unroll
-	for (int j = 0; j < TILE_FLOATS; j++) {
+	for (int j = 0; j < KEYS / 2; j++) {
 		if (masked && column + j / 4 * 8 + j % 2 > m.last[j / 2 % 2])
 			s[j] = MASKED;
 		most[j / 2 % 2] = fmaxf(most[j / 2 % 2], s[j]);
@@ -161,7 +171,7 @@ __device__ __forceinline__ void soften(
 		m.most[r] = most[r];
 	}
 #pragma unroll
-	for (int j = 0; j < TILE_FLOATS; j++) {
+	for (int j = 0; j < KEYS / 2; j++) {
 		s[j] = exp2_of(s[j] * factor - most[j / 2 % 2] * factor);
 		sum[j / 2 % 2] += s[j];
 	}
@@ -174,11 +184,11 @@ __device__ __forceinline__ void soften(
  * warp group does so before its own product. */
 template <int D> __device__ __forceinline__ void clear_behind(uint32_t values, int keys)
 {
-	for (int i = threadIdx.x % GROUP; i < (TILE - keys) * D / 8; i += GROUP) {
+	for (int i = threadIdx.x % GROUP; i < (KEYS - keys) * D / 8; i += GROUP) {
 		const int row = keys + i / (D / 8), part = i % (D / 8);
 
 		asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(
-				     values + (part / 8 * TILE + row) * CHUNK_ROW + part % 8 * 16),
+				     values + (part / 8 * KEYS + row) * CHUNK_ROW + part % 8 * 16),
 			     "r"(0)
 			     : "memory");
 	}
@@ -192,6 +202,18 @@ __device__ __forceinline__ void arrive(uint32_t bar)
 		barrier_arrive(bar);
 }
 
+/* Warp groups start their products in turns, so that one takes the softmax while those of the other
+ * run. */
+__device__ __forceinline__ void take_turn(int owner)
+{
+	asm volatile("bar.sync %0, 256;" ::"r"(1 + OWNERS + owner) : "memory");
+}
+
+__device__ __forceinline__ void give_turn(int owner)
+{
+	asm volatile("bar.arrive %0, 256;" ::"r"(1 + OWNERS + owner) : "memory");
+}
+
 /* at: as in copy_run. */
 template <int D>
 __device__ __forceinline__ int sum_run(const struct cuda_pages &p, const struct run &r, int number,
@@ -199,30 +221,33 @@ __device__ __forceinline__ int sum_run(const struct cuda_pages &p, const struct 
 {
 	typedef memory<D> M;
 	const int owner = threadIdx.x / GROUP, lane = threadIdx.x % WARP;
-	const int keys = r.first + r.n, total = (keys + TILE - 1) / TILE;
+	const int keys = r.first + r.n, total = (keys + KEYS - 1) / KEYS;
 	const int row = threadIdx.x / WARP % 4 * 16 + lane / 4;
 	const uint32_t q = base + M::q + owner * TILE * CHUNK_ROW;
 	const float factor = p.scale * LOG2_E;
 	struct softmax m = {{MASKED, MASKED}, {0, 0}, {1, 1}, {r.first + row, r.first + row + 8}};
 	float y[D / 2];
-	accumulators s;
-	left_operand weights;
+	float s[KEYS / 2];
+	uint32_t weights[KEYS / 16][4];
 
 	barrier_wait(b.q, number & 1);
 	for (int i = 0; i < total; i++, at++) {
 		barrier_wait(full(b.k, at), at / STAGES & 1);
+		take_turn(owner);
 		product_fence();
-		multiply<D>(s, q, OWNERS * TILE, base + M::k + at % STAGES * M::tile, TILE);
+		multiply<D>(s, q, OWNERS * TILE, base + M::k + at % STAGES * M::tile, KEYS);
 		if (i) {
 			barrier_wait(full(b.v, at - 1), (at - 1) / STAGES & 1);
 			accumulate(y, weights, base + M::v + (at - 1) % STAGES * M::tile, i > 1);
+			give_turn(1 - owner);
 			product_wait<1>();
 		} else {
+			give_turn(1 - owner);
 			product_wait<0>();
 		}
 		results_from_here(s);
 		arrive(free_again(b.k, at));
-		soften(s, m, factor, i * TILE, (i + 1) * TILE > r.first + 1);
+		soften(s, m, factor, i * KEYS, (i + 1) * KEYS > r.first + 1);
 		if (i) {
 			product_wait<0>();
 			results_from_here(y);
@@ -235,8 +260,8 @@ __device__ __forceinline__ int sum_run(const struct cuda_pages &p, const struct 
 	}
 	arrive(b.q + 8);
 	barrier_wait(full(b.v, at - 1), (at - 1) / STAGES & 1);
-	if (keys % TILE)
-		clear_behind<D>(base + M::v + (at - 1) % STAGES * M::tile, keys % TILE);
+	if (keys % KEYS)
+		clear_behind<D>(base + M::v + (at - 1) % STAGES * M::tile, keys % KEYS);
 	accumulate(y, weights, base + M::v + (at - 1) % STAGES * M::tile, total > 1);
 	product_wait<0>();
 	results_from_here(y);
@@ -256,8 +281,7 @@ __device__ __forceinline__ int sum_run(const struct cuda_pages &p, const struct 
 
 template <int D>
 __global__ void __launch_bounds__((OWNERS + 1) * GROUP, 1)
-	runs_kernel(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap keys,
-		const __grid_constant__ CUtensorMap values, const struct cuda_pages p)
+	runs_kernel(const __grid_constant__ struct maps map, const struct cuda_pages p)
 {
 	typedef memory<D> M;
 	extern __shared__ unsigned char raw[];
@@ -285,13 +309,15 @@ __global__ void __launch_bounds__((OWNERS + 1) * GROUP, 1)
 	__syncthreads();
 	if (group == OWNERS) {
 		fewer_registers<24>();
-		if (threadIdx.x != OWNERS * GROUP)
+		if (threadIdx.x >= OWNERS * GROUP + WARP)
 			return;
 		for (int i = 0; r.n; i++, r = next_run(p, f, row, r.row - row + 1, few))
-			at = copy_run<D>(p, r, i, at, &q, &keys, &values, base, b);
+			at = copy_run<D>(p, r, i, at, map, base, b);
 		return;
 	}
 	more_registers<240>();
+	if (group)
+		give_turn(0);
 	for (int i = 0; r.n; i++, r = next_run(p, f, row, r.row - row + 1, few))
 		at = sum_run<D>(p, r, i, at, base, b);
 }
@@ -301,13 +327,12 @@ static void runs_of(
 	const struct cuda_pages *p, const struct cuda_page_boxes *boxes, cudaStream_t stream)
 {
 	const dim3 blocks((unsigned)(p->heads / OWNERS), blocks_for(p->rows, TILE));
-	CUtensorMap map[3];
+	struct maps map;
 
-	memcpy(map, boxes, sizeof map);
+	memcpy(&map, boxes, sizeof map);
 	cudaFuncSetAttribute(
 		runs_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, memory<D>::bytes);
-	runs_kernel<D><<<blocks, (OWNERS + 1) * GROUP, memory<D>::bytes, stream>>>(
-		map[0], map[1], map[2], *p);
+	runs_kernel<D><<<blocks, (OWNERS + 1) * GROUP, memory<D>::bytes, stream>>>(map, *p);
 }
 
 void cuda_attention_runs(
