@@ -31,11 +31,12 @@ bench ranks /usr/bin/python3 "$here/bench/ranks.py" --program "$build/joulemark"
 bench sampler_cost "$build/bench/sampler_cost"
 bench sim_day "$build/bench/sim_day"
 bench submit /usr/bin/python3 "$here/bench/submit.py" --program "$build/joulemark"
+bench tuning /usr/bin/python3 "$here/bench/tuning.py" --build "$build" --rounds 8
 # both belong to the cpu backend
 [ ! -x "$build/bench/layouts" ] || bench layouts "$build/bench/layouts"
 bench step /usr/bin/python3 "$here/bench/step.py"
 [ -n "$ran" ] || {
-	echo "bench: there is no '$wanted'; there are energy_accuracy energy_nvml leases python_region ranks sampler_cost sim_day submit layouts step" >&2
+	echo "bench: there is no '$wanted'; there are energy_accuracy energy_nvml leases python_region ranks sampler_cost sim_day submit tuning layouts step" >&2
 	exit 2
 }
 exit $status

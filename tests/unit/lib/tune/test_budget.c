@@ -5,114 +5,18 @@
  * before each visit.
  */
 #include "kit/test.h"
-#include "sim/sim_model.h"
-#include "tune/budget.h"
+#include "kit/budget_node.h"
 
 #include <stdio.h>
 
-#define GPUS   8
 #define SEEDS  100
 #define VISITS 400
-#define IDLE   75.
-
-struct node {
-	/* each step waits for the slowest; else each GPU works alone, and rates add up */
-	bool together;
-	double speed[GPUS], hunger[GPUS]; /* items/s at full power; W of that */
-	double noise;
-	uint64_t seed, visits;
-};
-
-static struct node node_of(bool together, uint64_t seed)
-{
-	struct node n = {.together = together, .noise = 0.002, .seed = seed};
-
-	for (int i = 0; i < GPUS; i++) {
-		n.speed[i] = 100 * (1 + 0.1 * jm_sim_noise(seed, 10, (uint64_t)i));
-		n.hunger[i] = 600 * (1 + 0.1 * jm_sim_noise(seed, 11, (uint64_t)i));
-	}
-	return n;
-}
-
-/* Rate of one GPU: the cube root of its share of the power, the law of the simulated clock. */
-static double rate_of(const struct node *n, int i, double watts)
-{
-	double share = (watts - IDLE) / (n->hunger[i] - IDLE);
-
-	return n->speed[i] * cbrt(fmin(fmax(share, 0.001), 1));
-}
-
-static double watts_for(const struct node *n, int i, double rate)
-{
-	return IDLE + (n->hunger[i] - IDLE) * pow(rate / n->speed[i], 3);
-}
-
-static double rate_under(const struct node *n, const double *limit)
-{
-	double slowest = INFINITY, sum = 0;
-
-	for (int i = 0; i < GPUS; i++) {
-		sum += rate_of(n, i, limit[i]);
-		slowest = fmin(slowest, rate_of(n, i, limit[i]));
-	}
-	return n->together ? GPUS * slowest : sum;
-}
-
-/* A GPU that waits is idle in that time. */
-static struct jm_budget_visit visit(struct node *n, const double *limit)
-{
-	double rate = rate_under(n, limit);
-	struct jm_budget_visit v = {.seconds = 2,
-		.items = 2 * rate * (1 + n->noise * jm_sim_noise(n->seed, 12, n->visits))};
-
-	for (int i = 0; i < GPUS; i++) {
-		double busy = n->together ? rate / GPUS / rate_of(n, i, limit[i]) : 1;
-
-		v.watts[i] = IDLE + busy * (fmin(limit[i], n->hunger[i]) - IDLE);
-	}
-	n->visits++;
-	return v;
-}
-
-/* Together: the pace at which all limits add up to the budget. Alone: watt by watt to where it does
- * most. */
-static double best_rate(const struct node *n, double watts)
-{
-	double limit[GPUS], low = 0, high = 200;
-
-	for (int k = 0; k < 60 && n->together; k++) {
-		double pace = (low + high) / 2, sum = 0;
-
-		for (int i = 0; i < GPUS; i++)
-			sum += pace > n->speed[i] ? INFINITY : fmax(200, watts_for(n, i, pace));
-		*(sum <= watts ? &low : &high) = pace;
-	}
-	if (n->together)
-		return GPUS * low;
-	for (int i = 0; i < GPUS; i++)
-		limit[i] = 200;
-	for (double left = watts - GPUS * 200; left >= 1; left--) {
-		int best = 0;
-		double most = -1;
-
-		for (int i = 0; i < GPUS; i++) {
-			double more = rate_of(n, i, limit[i] + 1) - rate_of(n, i, limit[i]);
-
-			if (limit[i] < 700 && more > most) {
-				best = i;
-				most = more;
-			}
-		}
-		limit[best] += 1;
-	}
-	return rate_under(n, limit);
-}
 
 static struct jm_budget_options options_of(enum jm_share share, double watts)
 {
-	struct jm_budget_options o = {.watts = watts, .share = share, .n = GPUS};
+	struct jm_budget_options o = {.watts = watts, .share = share, .n = BUDGET_GPUS};
 
-	for (int i = 0; i < GPUS; i++)
+	for (int i = 0; i < BUDGET_GPUS; i++)
 		o.device[i] = (struct jm_budget_device){200, 700, 1};
 	return o;
 }
@@ -121,7 +25,7 @@ static double sum_of(const double *limit)
 {
 	double sum = 0;
 
-	for (int i = 0; i < GPUS; i++) {
+	for (int i = 0; i < BUDGET_GPUS; i++) {
 		assert_true(limit[i] >= 200 && limit[i] <= 700);
 		sum += limit[i];
 	}
@@ -132,17 +36,17 @@ static double shared(
 	bool together, double watts, uint64_t seed, double *ret_equal, double *ret_visits)
 {
 	const struct jm_budget_options o = options_of(JM_SHARE_MARGINAL, watts);
-	struct node n = node_of(together, seed);
+	struct budget_node n = budget_node_of(together, seed);
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_budget_result r;
 	struct jm_budget *b = NULL;
-	double best = best_rate(&n, watts);
+	double best = budget_node_best(&n, watts);
 	int until = 0;
 
 	assert_ok(jm_budget_new(&o, &b, &err), err);
-	*ret_equal = rate_under(&n, jm_budget_next(b)) / best;
+	*ret_equal = budget_node_rate(&n, jm_budget_next(b)) / best;
 	for (int i = 0; i < VISITS; i++) {
-		struct jm_budget_visit v = visit(&n, jm_budget_next(b));
+		struct jm_budget_visit v = budget_node_visit(&n, jm_budget_next(b));
 
 		assert_true(sum_of(jm_budget_next(b)) <= watts);
 		until = jm_budget_holds(b) ? until : i;
@@ -152,7 +56,7 @@ static double shared(
 	assert_true(jm_budget_holds(b));
 	*ret_visits = fmax(*ret_visits, until);
 	jm_budget_free(b);
-	return rate_under(&n, r.limit) / best;
+	return budget_node_rate(&n, r.limit) / best;
 }
 
 static void comes_near_the_best_split(bool together, double watts)

@@ -1,0 +1,82 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The ratios of 'joulemark tune', each beside its aim, as a table in Markdown: tuning.py [--build build] [--rounds N]
+[-- WORK...]
+
+Simulated (bench/tuning.c): 100 seeds of noise on devices whose truth is known. Measured: the throughput of native work
+under a tuner by that of the same work alone, in turns; the tuner searches and holds the limit of a simulated GPU, which
+the work does not use, so that only the cost of tuning remains. WORK is what follows 'joulemark run', such as
+'gpt-117m --device cuda:0 --batch 32 --precision bf16'; without it a product on the processor. Without --rounds nothing is measured.
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+PRODUCT = ["gemm", "--device", "cpu"]
+T95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}  # Student's t by the number of values
+
+
+def simulated(build):
+    """Lines of the table: of one kind of device and all objectives the worst."""
+    lines = subprocess.run([build / "bench" / "tuning"], check=True, capture_output=True, text=True).stdout.splitlines()
+    folded = {}
+    for row in map(json.loads, lines):
+        where = row["where"].split(", ")[0] if row["ratio"].startswith("tuned") else row["where"]
+        if row["ratio"].startswith("search"):
+            where = "all of these"
+        key = row["ratio"], where
+        same = folded.setdefault(key, {**row, "where": where})
+        worse = max if row["most"] else min
+        same.update(worst=worse(same["worst"], row["worst"]), good=min(same["good"], row["good"]))
+    ratios = [ratio for ratio, _ in folded]
+    return sorted(folded.values(), key=lambda row: ratios.index(row["ratio"]))
+
+
+def throughput(build, work, seconds, tuned, folder):
+    record, tune = pathlib.Path(folder) / "run.json", pathlib.Path(folder) / "tune.json"
+    run = [build / "joulemark", "run", *work, "--seconds", str(seconds), f"--json={record}"]
+    under = [build / "joulemark", "tune", "--device", "sim:h100x1", "--window", "0.5s", "--within", f"{seconds / 3}s", f"--json={tune}", "--"]
+    done = subprocess.run(under * tuned + run, check=False, env={**os.environ, "JM_STATE": folder}, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    if tuned and json.loads(tune.read_text())["tune"]["choice"] == "open":
+        sys.exit("The work ended before the search did; give more --seconds.")
+    return json.loads(record.read_text())["throughput"]
+
+
+def measured(build, work, rounds, seconds):
+    """Of each round the logarithm of the ratio; both in random order."""
+    rng, logs = random.Random(1), []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(rounds):
+            came = {tuned: throughput(build, work, seconds, tuned, folder) for tuned in rng.sample([False, True], 2)}
+            logs.append(math.log(came[True] / came[False]))
+    half = T95.get(rounds, 2.2) * statistics.stdev(logs) / math.sqrt(rounds)
+    return math.exp(statistics.fmean(logs)), math.exp(half) - 1
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--build", type=pathlib.Path, default=TOP / "build")
+    p.add_argument("--rounds", type=int, default=0, choices=[0, *T95], help="of both runs, 2 to 10; 0: none (0)")
+    p.add_argument("--seconds", type=float, default=60, help="of each run (60)")
+    p.add_argument("work", nargs="*", default=PRODUCT)
+    args = p.parse_args()
+    print("| ratio | of | aim | reached by, of 100 | worst |\n|---|---|--:|--:|--:|")
+    for row in simulated(args.build):
+        print(f"| {row['ratio']} | {row['where']} | {'≤' if row['most'] else '≥'} {row['aim']:.2f} | {row['good']} | {row['worst']:.3f} |")
+    if args.rounds:
+        ratio, half = measured(args.build.resolve(), args.work, args.rounds, args.seconds)
+        print(f"| native work under a tuner / without | {' '.join(args.work)} | ≥ 0.995 | {args.rounds} rounds | {ratio:.4f} ± {half:.4f} |")
+
+
+if __name__ == "__main__":
+    main()
