@@ -280,6 +280,9 @@ int64_t jm_phase_tuner_step(struct jm_phase_tuner *t)
 
 void jm_phase_tuner_end(struct jm_phase_tuner *t)
 {
+	/* since the last order to it */
+	if (!*t->stopped && !jm_guard_alive(t->o.guard))
+		stop(t, "The guard was killed.");
 	if (t->session_phase >= 0)
 		jm_session_end(t->o.session, t->session_phase, 0);
 	t->session_phase = -1;

@@ -429,6 +429,9 @@ int64_t jm_tuner_step(struct jm_tuner *t)
 
 void jm_tuner_end(struct jm_tuner *t)
 {
+	/* since the last order to it */
+	if (!*t->stopped && !jm_guard_alive(t->o.guard))
+		stop(t, "The guard was killed.");
 	if (t->phase >= 0)
 		jm_session_end(t->o.session, t->phase, 0);
 	t->phase = -1;
