@@ -123,7 +123,10 @@ static void feed(struct jm_program *p, const struct jm_training *t)
 		if (row->fill == JM_FILL_NORMAL || row->fill == JM_FILL_HEAT)
 			feed_normal(p, row->name);
 		else
-			feed_ids(p, row->name, row->below ? jm_dim(t->dims, row->below) : t->batch);
+			feed_ids(p, row->name,
+				row->below		    ? jm_dim(t->dims, row->below)
+				: row->fill == JM_FILL_ZERO ? 1
+							    : t->batch);
 }
 
 static void feed_now(struct jm_program *p, int step)

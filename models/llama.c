@@ -4,40 +4,16 @@
  * 2407.21783): RMS norm, rotary positions, grouped heads, SwiGLU, no biases, its own output matrix.
  * Start values: normal, 0.02, as in Hugging Face transformers (LlamaConfig.initializer_range).
  */
-#include "engine/graph/model.h"
+#include "llama.h"
 #include "llama_config.h"
 #include "transformer.h"
 #include "engine/graph/layer.h"
 #include "engine/graph/layer_pages.h"
 #include "engine/graph/tensor_parallel.h"
 
-static const char *const yes_no[] = {"yes", "no", NULL};
+const char *const jm_llama_yes_no[] = {"yes", "no", NULL};
 
-static const struct jm_option options[] = {
-	JM_MODEL_INT("layers", 4000, "blocks of the network"),
-	JM_MODEL_INT("hidden", 10000000, "width of the residual stream"),
-	JM_MODEL_INT("heads", 100000, "attention heads"),
-	JM_MODEL_INT("kv-heads", 100000, "key and value heads, each shared by several heads"),
-	JM_MODEL_INT("ffn", 100000000, "inner width of the feed-forward part"),
-	JM_MODEL_INT("vocab", 100000000, "tokens in the vocabulary"),
-	JM_MODEL_INT("context", 100000000, "longest sequence the model is made for"),
-	JM_MODEL_INT("head-width", 100000, "width of a head; without it hidden / heads"),
-	JM_MODEL_REAL("theta", 1, 1e9, "base of the rotary angles"),
-	JM_MODEL_REAL("rope-factor", 1, 1e6,
-		"how many times slower the slow rotary angles turn (Llama 3.1); 1 = not slower"),
-	JM_MODEL_REAL("rope-low", 1e-6, 1e6,
-		"angles that turn less often than this in --rope-context are the slow ones"),
-	JM_MODEL_REAL("rope-high", 1e-6, 1e6,
-		"angles that turn more often than this in --rope-context keep their speed"),
-	JM_MODEL_INT("rope-context", 100000000,
-		"the context before the angles were made slower, in tokens"),
-	JM_MODEL_REAL("norm-eps", 1e-12, 1, "what the norms add to the mean of the squares"),
-	{.name = "tied",
-		.type = JM_CHOICE,
-		.choices = yes_no,
-		.help = "yes: the output has the table of the tokens, no: a table of its own"},
-	{0},
-};
+static const struct jm_option options[] = {JM_LLAMA_OPTIONS, {0}};
 
 static const struct jm_preset presets[] = {
 	{"llama3-8b", "Llama 3 8B",
@@ -67,17 +43,9 @@ static const struct jm_preset presets[] = {
 	{0},
 };
 
-struct dims {
-	int64_t layers, hidden, ffn, vocab, context, head;
-	int heads, kv_heads;
-	struct jm_rotary rotary;
-	double eps;
-	bool tied;
-};
-
-static struct dims dims_of(const struct jm_values *v)
+struct jm_llama jm_llama_dims(const struct jm_values *v)
 {
-	struct dims d = {
+	return (struct jm_llama){
 		.layers = jm_dim(v, "layers"),
 		.hidden = jm_dim(v, "hidden"),
 		.heads = (int)jm_dim(v, "heads"),
@@ -94,8 +62,6 @@ static struct dims dims_of(const struct jm_values *v)
 		.eps = jm_values_number(v, "norm-eps"),
 		.tied = jm_values_text(v, "tied")[0] == 'y',
 	};
-
-	return d;
 }
 
 /* The feed-forward width that has the parameters of 4 hidden without a gate, up to a multiple of
@@ -130,7 +96,7 @@ static int set_head_width(struct jm_values *v, int64_t hidden, int64_t heads, st
 	return code ? code : jm_dim_default(v, "head-width", hidden / heads, err);
 }
 
-static int llama_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
+int jm_llama_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 {
 	bool has_width = jm_values_text(v, "hidden"), has_heads = jm_values_text(v, "heads");
 	int code = set_usual(v, err);
@@ -146,9 +112,9 @@ static int llama_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 	return code;
 }
 
-static int llama_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
+int jm_llama_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
 {
-	struct dims d = dims_of(v);
+	struct jm_llama d = jm_llama_dims(v);
 
 	if (d.head % 2)
 		return jm_err_set(err, JM_ERANGE,
@@ -168,7 +134,7 @@ static int llama_default_seq(const struct jm_values *v, int64_t *ret, struct jm_
 }
 
 static struct jm_tensor *norm(
-	struct jm_graph *g, struct jm_tensor *x, const struct dims *d, const char *name)
+	struct jm_graph *g, struct jm_tensor *x, const struct jm_llama *d, const char *name)
 {
 	return jm_graph_rmsnorm(g, x, jm_graph_vector(g, name, JM_INIT_ONE, d->hidden), d->eps);
 }
@@ -197,8 +163,8 @@ static struct jm_tensor *ending(
 }
 
 /* flat: NULL = whole sequences, whose positions count from 0 */
-static struct jm_tensor *attention(
-	struct jm_graph *g, struct jm_tensor *x, const struct dims *d, const struct jm_flat *flat)
+static struct jm_tensor *attention(struct jm_graph *g, struct jm_tensor *x,
+	const struct jm_llama *d, const struct jm_flat *flat)
 {
 	struct jm_tensor *h = norm(g, x, d, "attn_norm.weight");
 	int heads = (int)jm_graph_share(g, d->heads, "heads");
@@ -214,7 +180,8 @@ static struct jm_tensor *attention(
 	return ending(g, h, d->heads * d->head, d->hidden, "attn.out.weight");
 }
 
-static struct jm_tensor *feed_forward(struct jm_graph *g, struct jm_tensor *x, const struct dims *d)
+static struct jm_tensor *feed_forward(
+	struct jm_graph *g, struct jm_tensor *x, const struct jm_llama *d)
 {
 	struct jm_tensor *h = norm(g, x, d, "ffn_norm.weight");
 	const int64_t part[] = {d->ffn, d->ffn};
@@ -223,17 +190,15 @@ static struct jm_tensor *feed_forward(struct jm_graph *g, struct jm_tensor *x, c
 	return ending(g, h, d->ffn, d->hidden, "ffn.down.weight");
 }
 
-static struct jm_tensor *tokens(struct jm_graph *g, const struct dims *d)
+static struct jm_tensor *tokens(struct jm_graph *g, const struct jm_llama *d)
 {
 	return jm_graph_vocabulary(g, "tokens.weight", true, JM_INIT_OWN, d->vocab, d->hidden);
 }
 
-/* ids i32[B,S], the table of the tokens -> the residual stream after all blocks */
-static struct jm_tensor *blocks(struct jm_graph *g, struct jm_tensor *ids, struct jm_tensor *table,
-	const struct dims *d, const struct jm_flat *flat)
+/* Embeddings x -> the residual stream after all blocks */
+static struct jm_tensor *blocks(struct jm_graph *g, struct jm_tensor *x, const struct jm_llama *d,
+	const struct jm_flat *flat)
 {
-	struct jm_tensor *x = jm_graph_embed(g, ids, table, NULL);
-
 	for (int64_t i = 0; i < d->layers; i++) {
 		jm_graph_scope(g, "h%lld.", (long long)i);
 		x = jm_graph_add(g, x, attention(g, x, d, flat));
@@ -244,37 +209,60 @@ static struct jm_tensor *blocks(struct jm_graph *g, struct jm_tensor *ids, struc
 }
 
 /* The matrix of the output, which may be the table of the tokens. */
-static struct jm_tensor *output(struct jm_graph *g, struct jm_tensor *table, const struct dims *d)
+static struct jm_tensor *output(
+	struct jm_graph *g, struct jm_tensor *table, const struct jm_llama *d)
 {
 	if (d->tied)
 		return table;
 	return jm_graph_vocabulary(g, "output.weight", false, JM_INIT_NORMAL, d->vocab, d->hidden);
 }
 
+struct jm_tensor *jm_llama_table(struct jm_graph *g, const char *prefix, const struct jm_llama *how)
+{
+	struct jm_tensor *table;
+
+	jm_graph_part(g, prefix);
+	table = tokens(g, how);
+	jm_graph_part(g, "");
+	return table;
+}
+
+struct jm_tensor *jm_llama_loss(struct jm_graph *g, const char *prefix, const struct jm_llama *how,
+	struct jm_tensor *x, struct jm_tensor *table, struct jm_tensor *target)
+{
+	struct jm_tensor *w;
+
+	jm_graph_part(g, prefix);
+	x = norm(g, blocks(g, x, how, NULL), how, "norm.weight");
+	w = output(g, table, how);
+	jm_graph_part(g, "");
+	return jm_graph_classify(g, x, w, target);
+}
+
 static int llama_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
 	struct jm_tensor **ret_loss, struct jm_err *err)
 {
-	struct dims d = dims_of(v);
+	struct jm_llama d = jm_llama_dims(v);
 	const int64_t dim[] = {batch, seq};
 	struct jm_tensor *ids = jm_graph_input(g, "ids", JM_I32, 2, dim);
 	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 2, dim);
-	struct jm_tensor *table = tokens(g, &d), *x;
+	struct jm_tensor *table = jm_llama_table(g, "", &d);
 
 	(void)err;
-	x = norm(g, blocks(g, ids, table, &d, NULL), &d, "norm.weight");
-	*ret_loss = jm_graph_classify(g, x, output(g, table, &d), target);
+	*ret_loss = jm_llama_loss(g, "", &d, jm_graph_embed(g, ids, table, NULL), table, target);
 	return 0;
 }
 
 static int llama_step(struct jm_graph *g, const struct jm_values *v,
 	const struct jm_step_shape *shape, struct jm_tensor **ret_logits, struct jm_err *err)
 {
-	struct dims d = dims_of(v);
+	struct jm_llama d = jm_llama_dims(v);
 	struct jm_flat flat = jm_graph_flat(g, shape);
 	struct jm_tensor *table = tokens(g, &d);
-	struct jm_tensor *x = jm_graph_rows(g, blocks(g, flat.ids, table, &d, &flat), flat.last);
+	struct jm_tensor *x = jm_graph_embed(g, flat.ids, table, NULL);
 
 	(void)err;
+	x = jm_graph_rows(g, blocks(g, x, &d, &flat), flat.last);
 	x = norm(g, x, &d, "norm.weight");
 	*ret_logits = jm_graph_linear(g, x, output(g, table, &d), NULL);
 	return 0;
@@ -282,7 +270,7 @@ static int llama_step(struct jm_graph *g, const struct jm_values *v,
 
 /* Rotary positions turn the same pairs there, (i, i + D/2). */
 #define LAYER "model.layers.*."
-static const struct jm_weight_name of_transformers[] = {
+const struct jm_weight_name jm_llama_names[] = {
 	{.own = "tokens.weight", .file = "model.embed_tokens.weight", .tied = "lm_head.weight"},
 	{.own = "h*.attn_norm.weight", .file = LAYER "input_layernorm.weight"},
 	{.own = "h*.attn.qkv.weight", .file = LAYER "self_attn.q_proj.weight", .share = "heads"},
@@ -300,7 +288,7 @@ static const struct jm_weight_name of_transformers[] = {
 static const char *const angles[] = {"*.rotary_emb.inv_freq", NULL};
 
 static const struct jm_weight_names weights[] = {
-	{.of = "transformers", .name = of_transformers, .ignored = angles}, {0}};
+	{.of = "transformers", .name = jm_llama_names, .ignored = angles}, {0}};
 
 static const struct jm_input inputs[] = {
 	{.name = "ids", .fill = JM_FILL_TEXT, .below = "vocab"},
@@ -319,8 +307,8 @@ const struct jm_model jm_model_llama = {
 	.cuts = true,
 	.config = jm_llama_config,
 	.make_config = jm_llama_make_config,
-	.complete = llama_complete,
-	.default_seq = llama_default_seq,
+	.complete = jm_llama_complete,
+	.default_seq = jm_llama_default_seq,
 	.build = llama_build,
 	.step = llama_step,
 };

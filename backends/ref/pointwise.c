@@ -8,6 +8,7 @@
 
 #define SQRT_2_PI 0.79788456080286535588 /* sqrt(2/pi) */
 #define CUBIC	  0.044715		 /* Hendrycks and Gimpel, arXiv 1606.08415 */
+#define QUICK	  1.702
 
 static double get(const struct jm_tensor *t, int64_t i)
 {
@@ -105,6 +106,26 @@ static double sigmoid(double x)
 static double silu_slope(double x)
 {
 	return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+}
+
+/* x sigmoid(1.702 x), of Hendrycks and Gimpel, arXiv 1606.08415 */
+void jm_ref_gelu_quick(const struct jm_node *n, double *const *in, double *const *out)
+{
+	(void)in;
+	(void)out;
+	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++) {
+		double x = get(n->in[0], i);
+
+		put(n, i, x * sigmoid(QUICK * x));
+	}
+}
+
+void jm_ref_gelu_quick_grad(const struct jm_node *n, double *const *in, double *const *out)
+{
+	(void)in;
+	(void)out;
+	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++)
+		put(n, i, get(n->in[0], i) * silu_slope(QUICK * get(n->in[1], i)));
 }
 
 void jm_ref_silu(const struct jm_node *n, double *const *in, double *const *out)

@@ -15,15 +15,16 @@
  */
 typedef void jm_ref_kernel(const struct jm_node *n, double *const *in, double *const *out);
 
-jm_ref_kernel jm_ref_embed, jm_ref_embed_grad;			       /* embed.c */
-jm_ref_kernel jm_ref_linear, jm_ref_linear_dgrad, jm_ref_linear_wgrad; /* linear.c */
-jm_ref_kernel jm_ref_layernorm, jm_ref_layernorm_grad;		       /* layernorm.c */
+jm_ref_kernel jm_ref_embed, jm_ref_embed_grad, jm_ref_put_rows, jm_ref_put_rows_grad; /* embed.c */
+jm_ref_kernel jm_ref_linear, jm_ref_linear_dgrad, jm_ref_linear_wgrad;		      /* linear.c */
+jm_ref_kernel jm_ref_layernorm, jm_ref_layernorm_grad; /* layernorm.c */
 jm_ref_kernel jm_ref_attention, jm_ref_attention_grad, jm_ref_rope,
 	jm_ref_rope_grad;					      /* attention.c */
 jm_ref_kernel jm_ref_softmax_xent, jm_ref_top1, jm_ref_mse;	      /* loss.c */
 jm_ref_kernel jm_ref_gelu, jm_ref_gelu_grad, jm_ref_add, jm_ref_cast; /* pointwise.c, direct */
 jm_ref_kernel jm_ref_gelu_erf, jm_ref_gelu_erf_grad, jm_ref_relu, jm_ref_relu_grad, jm_ref_silu,
-	jm_ref_silu_grad, jm_ref_dropout;      /* pointwise.c, direct */
+	jm_ref_silu_grad, jm_ref_gelu_quick, jm_ref_gelu_quick_grad,
+	jm_ref_dropout;			       /* pointwise.c, direct */
 jm_ref_kernel jm_ref_quantize, jm_ref_rescale; /* quantize.c, direct */
 jm_ref_kernel jm_ref_cache_write, jm_ref_attention_pages, jm_ref_rows, jm_ref_made_ids,
 	jm_ref_sample;			       /* pages.c, direct */

@@ -6,6 +6,7 @@
 #include "cli/frame/json_option.h"
 #include "cli/frame/work_options.h"
 #include "describe_graph.h"
+#include "describe_parts.h"
 #include "describe_plan.h"
 #include "describe_power.h"
 #include "describe_ranks.h"
@@ -371,6 +372,7 @@ static void print_plan(const struct describe_plan *plan, int width, FILE *out)
 	fprintf(out, ", on %s\n\n", plan->device.backend->name);
 	describe_print(out, "parameters", (double)jm_graph_parameters(plan->graph), "");
 	print_frozen(plan, out);
+	describe_parts_print(plan, out);
 	fprintf(out, "per %s:\n", item);
 	describe_print(out, "model FLOPs", p->flops_model / n, "FLOP");
 	describe_print(out, "executed FLOPs", p->flops_executed / n, "FLOP");
@@ -424,6 +426,7 @@ static json_t *plan_json(const struct describe_plan *plan)
 	json_object_set_new(o, "batch", json_integer(plan->training.batch));
 	json_object_set_new(o, "seq", json_integer(plan->training.seq));
 	add_frozen(o, plan->graph);
+	json_object_set_new(o, "parts", describe_parts_json(plan));
 	json_object_set_new(o, "flops_model_per_item", json_real(p->flops_model / n));
 	json_object_set_new(o, "flops_executed_per_item", json_real(p->flops_executed / n));
 	json_object_set_new(o, "bytes_per_item", json_real(p->bytes / n));

@@ -145,10 +145,30 @@ static void groupnorm(struct kit *k, const struct types *t, const struct shape *
 	}
 }
 
+/* Rows in place of others: of some sequences (those with a position below 0 keep theirs), with one
+ * sequence of all but the first; the flag adds to all results. */
+static void put_rows(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	const int64_t places = 3, dim[] = {d->b, d->s + places, d->c}, few[] = {d->b, places, d->c};
+	struct jm_tensor *x = kit_normal(k, t->a, 0, 1, 3, dim);
+	struct jm_tensor *rows = kit_normal(k, t->c, 0, 1, 3, few);
+	struct jm_tensor *at = kit_whole(k, JM_I32, d->b > 1 ? -1 : 0, (int)d->s, 1, DIMS(d->b));
+	struct jm_tensor *dy = kit_normal(k, t->a, 0, 1, 3, dim);
+	struct jm_tensor *y = backend_result(k, t->a, add, 3, dim);
+	struct jm_tensor *dx = backend_result(k, t->a, add, 3, dim);
+	struct jm_tensor *drows = d->s % 2 ? backend_result(k, t->c, add, 3, few) : NULL;
+	struct jm_node *n[] = {backend_node(k, JM_OP_PUT_ROWS, OPS(x, rows, at), &y, add),
+		backend_node(k, JM_OP_PUT_ROWS_GRAD, OPS(dy, at), OPS(dx, drows), add ? 3 : 0)};
+
+	for (int i = 0; i < 2; i++)
+		n[i]->attr.put.places = places;
+}
+
 const struct backend_case backend_parts_cases[] = {
 	{"conv, lopsided", conv_lopsided},
 	{"upsample", upsample},
 	{"groupnorm", groupnorm},
+	{"put-rows", put_rows},
 	{"concat", concat},
 	{"concat, branches", concat_branches},
 	{0},

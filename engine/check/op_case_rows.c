@@ -241,6 +241,11 @@ static void gelu_erf(struct kit *k, const struct types *t, const struct shape *d
 	pointwise(k, t, d, accumulate, JM_OP_GELU_ERF, false);
 }
 
+static void gelu_quick(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	pointwise(k, t, d, accumulate, JM_OP_GELU_QUICK, false);
+}
+
 static void silu(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
 {
 	pointwise(k, t, d, accumulate, JM_OP_SILU, false);
@@ -343,6 +348,7 @@ const struct backend_case backend_row_cases[] = {
 	{"rmsnorm", rmsnorm},
 	{"relu", relu},
 	{"gelu-erf", gelu_erf},
+	{"gelu-quick", gelu_quick},
 	{"silu", silu},
 	{"swiglu", swiglu},
 	{"geglu", geglu},

@@ -20,7 +20,8 @@ enum jm_add {
 	JM_ADD_LOSS_DX = 2, /* beside the loss */
 	JM_ADD_EMBED_DPOS = 2,
 	JM_ADD_TOKENS_DFIRST = 2,
-	JM_ADD_TOKENS_DPOS = 4
+	JM_ADD_TOKENS_DPOS = 4,
+	JM_ADD_PUT_DROWS = 2 /* beside dx */
 };
 
 #endif

@@ -197,6 +197,11 @@ struct jm_tensor *jm_graph_gelu_erf(struct jm_graph *g, struct jm_tensor *x)
 	return pointwise(g, JM_OP_GELU_ERF, x, "gelu");
 }
 
+struct jm_tensor *jm_graph_gelu_quick(struct jm_graph *g, struct jm_tensor *x)
+{
+	return pointwise(g, JM_OP_GELU_QUICK, x, "gelu");
+}
+
 struct jm_tensor *jm_graph_relu(struct jm_graph *g, struct jm_tensor *x)
 {
 	return pointwise(g, JM_OP_RELU, x, "relu");
@@ -385,6 +390,49 @@ struct jm_tensor *jm_graph_attention_apart(struct jm_graph *g, struct jm_tensor 
 	n->attr.attention.q = view_of_heads(q, depth);
 	n->attr.attention.k = n->attr.attention.v = view_of_heads(k, depth);
 	jm_node_cost(n); /* again, because the number of keys is known only now */
+	return y;
+}
+
+struct jm_tensor *jm_graph_put_rows(
+	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *rows, struct jm_tensor *at)
+{
+	struct jm_tensor *y;
+	struct jm_node *n;
+
+	if (g->err.code ||
+		!jm_layer_fits(g, rows->rank == 3 && rows->dim[1] <= x->dim[1], "put-rows", rows) ||
+		!jm_layer_fits(g, x->rank == 3 && x->dim[0] == rows->dim[0], "put-rows", x) ||
+		!jm_layer_fits(g, x->dim[2] == rows->dim[2], "put-rows", x) ||
+		!jm_layer_fits(g, at->rank == 1 && at->dim[0] == x->dim[0], "put-rows", at))
+		return NULL;
+	y = like_operand(g, x->type, x, jm_tensor_width(x), "put-rows");
+	n = jm_graph_node(g, JM_OP_PUT_ROWS, OPS(x, rows, at), OPS(y));
+	if (n)
+		n->attr.put.places = rows->dim[1];
+	return y;
+}
+
+struct jm_tensor *jm_graph_behind_first(struct jm_graph *g, struct jm_tensor *x)
+{
+	struct jm_tensor *first, *others, *y;
+	struct jm_node *n;
+
+	if (g->err.code || !jm_layer_fits(g, x->rank == 3 && x->dim[1] > 1, "behind-first", x))
+		return NULL;
+	first = jm_graph_tensor(
+		g, JM_CLASS_ACT, x->type, 3, DIMS(x->dim[0], 1, x->dim[2]), "first");
+	others = jm_graph_tensor(
+		g, JM_CLASS_ACT, x->type, 3, DIMS(x->dim[0], x->dim[1] - 1, x->dim[2]), "others");
+	n = jm_graph_node(g, JM_OP_SPLIT, OPS(x), OPS(first, others));
+	if (!n)
+		return NULL;
+	n->attr.concat.axis = 1;
+	n->attr.concat.size[0] = 1;
+	n->attr.concat.size[1] = x->dim[1] - 1;
+	if (x->type == g->compute)
+		return others;
+	y = like_operand(g, g->compute, others, jm_tensor_width(others), "narrow");
+	jm_graph_node(g, JM_OP_CAST, OPS(others), OPS(y));
 	return y;
 }
 

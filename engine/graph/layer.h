@@ -37,6 +37,7 @@ struct jm_tensor *jm_graph_linear(
 	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *w, struct jm_tensor *bias);
 struct jm_tensor *jm_graph_gelu(struct jm_graph *g, struct jm_tensor *x); /* tanh form */
 struct jm_tensor *jm_graph_gelu_erf(struct jm_graph *g, struct jm_tensor *x);
+struct jm_tensor *jm_graph_gelu_quick(struct jm_graph *g, struct jm_tensor *x); /* CLIP's */
 struct jm_tensor *jm_graph_relu(struct jm_graph *g, struct jm_tensor *x);
 struct jm_tensor *jm_graph_silu(struct jm_graph *g, struct jm_tensor *x);
 /* x: gate and up side by side; the result has half its width */
@@ -56,6 +57,13 @@ struct jm_tensor *jm_graph_attention(
 /* q [B,S,width] sees k and v [B,T,width], each of `heads` heads. */
 struct jm_tensor *jm_graph_attention_apart(struct jm_graph *g, struct jm_tensor *q,
 	struct jm_tensor *k, struct jm_tensor *v, int heads);
+/* x [B,S,C] with rows [B,P,C] in place of its own from position at[b] on, i32[B]; at[b] < 0:
+ * sequence b keeps its own. */
+struct jm_tensor *jm_graph_put_rows(
+	struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *rows, struct jm_tensor *at);
+/* The sequences x [B,S,C] without their first token, in the compute type. It has no gradient, so
+ * nothing before it is trained. */
+struct jm_tensor *jm_graph_behind_first(struct jm_graph *g, struct jm_tensor *x);
 struct jm_tensor *jm_graph_add(struct jm_graph *g, struct jm_tensor *a, struct jm_tensor *b);
 /* n different tensors, 2 to JM_PARTS, side by side along this dim; one that is NULL: NULL. */
 struct jm_tensor *jm_graph_concat(

@@ -32,6 +32,7 @@ enum jm_fill {
 	JM_FILL_NORMAL, /* [batch,..], the compute type of the precision: random normal values */
 	JM_FILL_CLASS,	/* i32[batch] or i32[batch,N]: random classes, or tokens */
 	JM_FILL_ROW,	/* i32[batch]: the index of each sample in its batch, from 0 */
+	JM_FILL_ZERO,	/* i32[batch]: 0 */
 	/* [batch,N..,C], the compute type: C fields of heat on a periodic grid (heat_equation.h) */
 	JM_FILL_HEAT,
 };

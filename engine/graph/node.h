@@ -235,6 +235,8 @@ struct jm_tensor {
  * relu-grad		in  dy c[..], y c[..]; out dx c[..]	dx = y > 0 ? dy : 0		in place
  * gelu-erf		in  x c[..]; out y c[..]		y = x/2 (1 + erf(x/sqrt(2)))
  * gelu-erf-grad	in  dy c[..], x c[..]; out dx c[..]					in place
+ * gelu-quick		in  x c[..]; out y c[..]		y = x / (1 + exp(-1.702 x))
+ * gelu-quick-grad	in  dy c[..], x c[..]; out dx c[..]					in place
  * silu			in  x c[..]; out y c[..]		y = x / (1 + exp(-x))
  * silu-grad		in  dy c[..], x c[..]; out dx c[..]					in place
  * swiglu		in  x c[..,2N]; out y c[..,N]		y[i] = silu(x[i]) x[N + i]
@@ -248,6 +250,11 @@ struct jm_tensor {
  *			out dx c[B,C,P,Q], dfirst? f32[C], dpos? f32[S,C]
  * first		in  x a[B,S,C]; out y a[B,C]		y[b] = x[b,0]
  * first-grad		in  dy a[B,C]; out dx a[B,S,C]		dx[b,0] = dy[b], else 0
+ * put-rows		in  x a[B,S,C], rows c[B,P,C], at i32[B]; out y a[B,S,C]			in place
+ *			y = x, but y[b,at[b] + p] = rows[b,p] in sequences with at[b] >= 0; at[b] + P <= S holds
+ * put-rows-grad	in  dy a[B,S,C], at i32[B]
+ *			out dx a[B,S,C], drows? c[B,P,C]						in place
+ *			drows[b,p] = dy[b,at[b] + p], and dx is 0 there; with at[b] < 0 drows is 0; else dx = dy
  * concat		in  2 to 4 operands c[..], equal but for one dim	attr concat.axis
  *			out y c[..]		the operands side by side along this dim, in their order
  * split		in  y c[..]		attr concat
@@ -396,6 +403,8 @@ struct jm_tensor {
 	X(RELU_GRAD, "relu-grad")                                                                  \
 	X(GELU_ERF, "gelu-erf")                                                                    \
 	X(GELU_ERF_GRAD, "gelu-erf-grad")                                                          \
+	X(GELU_QUICK, "gelu-quick")                                                                \
+	X(GELU_QUICK_GRAD, "gelu-quick-grad")                                                      \
 	X(SILU, "silu")                                                                            \
 	X(SILU_GRAD, "silu-grad")                                                                  \
 	X(SWIGLU, "swiglu")                                                                        \
@@ -406,6 +415,8 @@ struct jm_tensor {
 	X(TOKENS_GRAD, "tokens-grad")                                                              \
 	X(FIRST, "first")                                                                          \
 	X(FIRST_GRAD, "first-grad")                                                                \
+	X(PUT_ROWS, "put-rows")                                                                    \
+	X(PUT_ROWS_GRAD, "put-rows-grad")                                                          \
 	X(CONCAT, "concat")                                                                        \
 	X(SPLIT, "split")                                                                          \
 	X(DROPOUT, "dropout")                                                                      \
@@ -488,6 +499,9 @@ union jm_attr {
 		int axis;
 		int64_t size[JM_PARTS]; /* of each part along the axis; 0 = there is none */
 	} concat;			/* and split */
+	struct {
+		int64_t places; /* P */
+	} put;			/* put-rows and its gradient */
 	struct {
 		double p; /* probability that an element is dropped, below 1 */
 		uint64_t seed;

@@ -33,6 +33,7 @@ static bool is_cheap(const struct remake *l, const struct jm_node *n)
 	case JM_OP_RMSNORM:
 	case JM_OP_GELU:
 	case JM_OP_GELU_ERF:
+	case JM_OP_GELU_QUICK:
 	case JM_OP_SILU:
 	case JM_OP_SWIGLU:
 		return true;

@@ -7,11 +7,12 @@
  *
  * Writes the start values to WEIGHTS, for each tensor a line "name dims" and raw f64 values, and
  * the gradients of the first step to WEIGHTS.grad in the same form. DATA: of a language model a
- * text of bytes; step s takes sequence b from byte (s * BATCH + b) * SEQ. Of other models, for each
- * step the inputs in the order of their table: random values as f32, classes as i32. AdamW with lr
- * 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 0.1 of all but vectors, clip 1. In fp16 the loss is
- * scaled by 1024, and so are the reported gradients and their norm. JM_TEST_GRADIENTS=bf16 or f32:
- * the type in which gradients of matrices wait for the update, as --gradients;
+ * text of bytes; step s takes sequence b from byte (s * BATCH + b) * SEQ. Of models with other
+ * inputs, for each step all of them in the order of their table: random values as f32, others as
+ * i32. AdamW with lr 1e-3, betas 0.9 and 0.999, eps 1e-8, decay 0.1 of all but vectors, clip 1. In
+ * fp16 the loss is scaled by 1024, and so are the reported gradients and their norm.
+ * JM_TEST_GRADIENTS=bf16 or f32: the type in which gradients of matrices wait for the update, as
+ * --gradients;
  * JM_TEST_RESIDUAL=bf16 or f32: that of the residual stream in bf16 and fp8, as --residual. Unset:
  * as auto. JM_TEST_FROM, JM_TEST_SAVE, JM_TEST_FREEZE: as --from, --save and --freeze.
  */
@@ -108,7 +109,17 @@ static void feed_rows(struct jm_program *p, struct jm_tensor *t)
 	free(row);
 }
 
-/* Bytes of a step in the file, of a model without text. */
+/* Does it read nothing but text? */
+static bool is_of_text(const struct jm_model *model)
+{
+	const struct jm_input *row = model->inputs;
+
+	while (row->name && row->fill == JM_FILL_TEXT)
+		row++;
+	return !row->name;
+}
+
+/* Bytes of a step in the file, of a model that reads more than text. */
 static size_t step_bytes(struct jm_program *p, const struct jm_training *t)
 {
 	size_t bytes = 0;
@@ -127,15 +138,15 @@ static void feed_step(struct jm_program *p, const struct jm_training *t, const v
 	for (const struct jm_input *row = t->model->inputs; row->name; row++) {
 		struct jm_tensor *input = jm_graph_find(p->graph, row->name);
 
-		if (row->fill == JM_FILL_TEXT) {
+		if (is_of_text(t->model)) {
 			feed_text(p, input, text + row->shift);
 		} else if (row->fill == JM_FILL_NORMAL || row->fill == JM_FILL_HEAT) {
 			at = feed_values(p, input, at);
-		} else if (row->fill == JM_FILL_CLASS) {
+		} else if (row->fill == JM_FILL_ROW) {
+			feed_rows(p, input);
+		} else {
 			check(jm_program_write(p, input, at, &err));
 			at = (const char *)at + input->bytes;
-		} else {
-			feed_rows(p, input);
 		}
 	}
 }

@@ -17,7 +17,7 @@ def options_of(*words):
 
 COMMANDS = {c: options_of(c) for c in re.findall(r"^  ([a-z]+) ", jm("--help").stdout, re.M)}
 WORKLOADS = set().union(*(options_of(w) for w in ("train", "serve", "serve-client", "sim", "null", "gemm", "burn", "stream", "copy",
-                                            "attention", "diffusion", "fno", "gpt", "llama", "mlp", "resnet", "towers", "unet", "vit")))
+                                            "attention", "diffusion", "fno", "gpt", "llama", "llava", "mlp", "resnet", "towers", "unet", "vit")))
 
 
 def command_lines(text):

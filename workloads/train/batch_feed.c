@@ -3,6 +3,7 @@
 #include "batch_feed.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
@@ -180,6 +181,16 @@ static int make_rows(const struct jm_batch_feed *s, const struct jm_feed_input *
 	return 0;
 }
 
+static int make_zeros(const struct jm_batch_feed *s, const struct jm_feed_input *input,
+	int64_t number, void *room, struct jm_err *err)
+{
+	(void)s;
+	(void)number;
+	(void)err;
+	memset(room, 0, input->t->bytes);
+	return 0;
+}
+
 /* Both ends of a time step, which are two inputs, belong to the same fields. */
 static int make_heat(const struct jm_batch_feed *s, const struct jm_feed_input *input,
 	int64_t number, void *room, struct jm_err *err)
@@ -203,6 +214,7 @@ static make_fn *const makers[] = {
 	[JM_FILL_NORMAL] = make_normal,
 	[JM_FILL_CLASS] = make_classes,
 	[JM_FILL_ROW] = make_rows,
+	[JM_FILL_ZERO] = make_zeros,
 	[JM_FILL_HEAT] = make_heat,
 };
 

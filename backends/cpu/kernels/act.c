@@ -53,6 +53,8 @@ static void act(
 			act_as(CPU_RELU, x, y, at, m, add);
 		else if (kind == CPU_SILU)
 			act_as(CPU_SILU, x, y, at, m, add);
+		else if (kind == CPU_GELU_QUICK)
+			act_as(CPU_GELU_QUICK, x, y, at, m, add);
 		else if (kind == CPU_GELU)
 			act_as(CPU_GELU, x, y, at, m, add);
 		else
@@ -71,6 +73,8 @@ static void act_grad(enum cpu_act kind, struct cpu_vec dy, struct cpu_vec x, str
 			act_grad_as(CPU_RELU, dy, x, dx, at, m, add);
 		else if (kind == CPU_SILU)
 			act_grad_as(CPU_SILU, dy, x, dx, at, m, add);
+		else if (kind == CPU_GELU_QUICK)
+			act_grad_as(CPU_GELU_QUICK, dy, x, dx, at, m, add);
 		else if (kind == CPU_GELU)
 			act_grad_as(CPU_GELU, dy, x, dx, at, m, add);
 		else

@@ -39,6 +39,8 @@ JM_INLINE float jm_act(enum cpu_act act, float x)
 		return x > 0 || x != x ? x : 0.f;
 	case CPU_SILU:
 		return x * jm_sigmoid(x, NULL);
+	case CPU_GELU_QUICK:
+		return x * jm_sigmoid(1.702f * x, NULL);
 	case CPU_GELU:
 		return jm_gelu(x);
 	default:
@@ -57,6 +59,9 @@ JM_INLINE float jm_act_slope(enum cpu_act act, float x)
 	case CPU_SILU:
 		s = jm_sigmoid(x, NULL);
 		return s * (1.f + x * (1.f - s));
+	case CPU_GELU_QUICK:
+		s = jm_sigmoid(1.702f * x, NULL);
+		return s * (1.f + 1.702f * x * (1.f - s));
 	case CPU_GELU:
 		return jm_gelu_slope(x);
 	default:

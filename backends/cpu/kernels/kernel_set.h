@@ -27,7 +27,7 @@ struct cpu_matrix {
 	int64_t ld;
 };
 
-enum cpu_act { CPU_RELU, CPU_SILU, CPU_GELU /* the tanh form */, CPU_GELU_ERF };
+enum cpu_act { CPU_RELU, CPU_SILU, CPU_GELU /* the tanh form */, CPU_GELU_QUICK, CPU_GELU_ERF };
 
 /* c[m,n] = a[m,k] b[k,n] (+ c) (+ bias[n]), row-major. */
 struct cpu_gemm {
@@ -244,11 +244,22 @@ struct cpu_first {
 	bool accumulate;
 };
 
+/* x, y [n,seq,width], rows [n,places,width]; backward x is dx, y is dy and rows is drows, which may
+ * be absent */
+struct cpu_put {
+	int64_t n, seq, places, width;
+	const int32_t *at; /* [n] */
+	struct cpu_vec x, rows, y;
+	unsigned accumulate;
+};
+
 struct cpu_sequences {
 	void (*tokens)(const struct cpu_tokens *p, int threads);
 	void (*tokens_grad)(const struct cpu_tokens *p, int threads);
 	void (*first)(const struct cpu_first *p, int threads);
 	void (*first_grad)(const struct cpu_first *p, int threads);
+	void (*put)(const struct cpu_put *p, int threads);
+	void (*put_grad)(const struct cpu_put *p, int threads);
 };
 
 /* y[outer,rows,width] = m[rows,n] x[outer,n,width], of which m is constant and packed: CPU_PANEL

@@ -117,4 +117,56 @@ static void first_grad(const struct cpu_first *p, int threads)
 	}
 }
 
-const struct cpu_sequences JM_CPU(cpu_sequences) = {tokens, tokens_grad, first, first_grad};
+/* ---- rows in place of others ----------------------------------------------------------------- */
+
+/* The row that is put at position s of sequence n; -1 = none. */
+static int64_t put_at(const struct cpu_put *p, int64_t n, int64_t s)
+{
+	int64_t at = p->at[n], row = s - at;
+
+	return at >= 0 && row >= 0 && row < p->places ? n * p->places + row : -1;
+}
+
+/* to[t] (+)= from[f], rows of `width`; f < 0: 0 */
+static void move_row(const struct cpu_vec *from, int64_t f, const struct cpu_vec *to, int64_t t,
+	int64_t width, bool add)
+{
+	for (int64_t c = 0; c < width; c += LANES) {
+		int many = (int)(width - c < LANES ? width - c : LANES);
+		jm_l16 v = {0};
+
+		if (f >= 0)
+			v = jm_lanes_load(from->data, from->bf16, f * width + c, many);
+		jm_lanes_emit(to->data, to->bf16, add, t * width + c, many, v);
+	}
+}
+
+static void put(const struct cpu_put *p, int threads)
+{
+#pragma omp parallel for schedule(static) num_threads(threads)
+	for (int64_t t = 0; t < p->n * p->seq; t++) {
+		int64_t row = put_at(p, t / p->seq, t % p->seq);
+
+		move_row(row < 0 ? &p->x : &p->rows, row < 0 ? t : row, &p->y, t, p->width,
+			p->accumulate & JM_ADD_OUT);
+	}
+}
+
+/* dx may replace dy, so drows are read first. */
+static void put_grad(const struct cpu_put *p, int threads)
+{
+#pragma omp parallel for schedule(static) num_threads(threads)
+	for (int64_t t = 0; t < (p->rows.data ? p->n * p->places : 0); t++) {
+		int64_t n = t / p->places, at = p->at[n];
+
+		move_row(&p->y, at < 0 ? -1 : n * p->seq + at + t % p->places, &p->rows, t,
+			p->width, p->accumulate & JM_ADD_PUT_DROWS);
+	}
+#pragma omp parallel for schedule(static) num_threads(threads)
+	for (int64_t t = 0; t < p->n * p->seq; t++)
+		move_row(&p->y, put_at(p, t / p->seq, t % p->seq) < 0 ? t : -1, &p->x, t, p->width,
+			p->accumulate & JM_ADD_OUT);
+}
+
+const struct cpu_sequences JM_CPU(cpu_sequences) = {
+	tokens, tokens_grad, first, first_grad, put, put_grad};

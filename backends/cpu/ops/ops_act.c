@@ -19,6 +19,9 @@ static enum cpu_act act_of(enum jm_op op)
 	case JM_OP_SWIGLU:
 	case JM_OP_SWIGLU_GRAD:
 		return CPU_SILU;
+	case JM_OP_GELU_QUICK:
+	case JM_OP_GELU_QUICK_GRAD:
+		return CPU_GELU_QUICK;
 	case JM_OP_GELU:
 	case JM_OP_GELU_GRAD:
 		return CPU_GELU;
@@ -107,9 +110,11 @@ const struct cpu_op cpu_ops_act[] = {
 	{{JM_OP_ADD}, 1, NULL, NULL, NULL, run_add, NULL},
 	{{JM_OP_RELU}, 1, NULL, NULL, NULL, run_act, NULL},
 	{{JM_OP_SILU}, 1, NULL, NULL, NULL, run_act, NULL},
+	{{JM_OP_GELU_QUICK}, 1, NULL, NULL, NULL, run_act, NULL},
 	{{JM_OP_GELU_ERF}, 1, NULL, NULL, NULL, run_act, NULL},
 	{{JM_OP_RELU_GRAD}, 1, NULL, NULL, NULL, run_act_grad, NULL},
 	{{JM_OP_SILU_GRAD}, 1, NULL, NULL, NULL, run_act_grad, NULL},
+	{{JM_OP_GELU_QUICK_GRAD}, 1, NULL, NULL, NULL, run_act_grad, NULL},
 	{{JM_OP_GELU_ERF_GRAD}, 1, NULL, NULL, NULL, run_act_grad, NULL},
 	{{JM_OP_SWIGLU}, 1, NULL, NULL, NULL, run_gated, NULL},
 	{{JM_OP_SWIGLU_GRAD}, 1, NULL, NULL, NULL, run_gated, NULL},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokens, first and their gradients: turns nodes into the kernels' arguments. */
+/* tokens, first, put-rows and their gradients: turns nodes into the kernels' arguments. */
 #include "layout.h"
 
 /* Scratch holds a row of f32 for each image. */
@@ -66,6 +66,31 @@ static int run_first(const struct cpu_dev *dev, const struct cpu_exec *exec, str
 		dev->kernels->sequences->first_grad(&p, dev->threads);
 	else
 		dev->kernels->sequences->first(&p, dev->threads);
+	return 0;
+}
+
+static int run_put(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	bool back = n->op == JM_OP_PUT_ROWS_GRAD;
+	const struct jm_tensor *x = back ? n->out[0] : n->in[0];
+	struct cpu_put p = {
+		.n = x->dim[0],
+		.seq = x->dim[1],
+		.places = n->attr.put.places,
+		.width = x->dim[2],
+		.at = n->in[back ? 1 : 2]->data,
+		.x = cpu_vec(x),
+		.rows = cpu_vec(back ? n->out[1] : n->in[1]),
+		.y = cpu_vec(back ? n->in[0] : n->out[0]),
+		.accumulate = n->accumulate,
+	};
+
+	(void)err;
+	if (back)
+		dev->kernels->sequences->put_grad(&p, dev->threads);
+	else
+		dev->kernels->sequences->put(&p, dev->threads);
 	return 0;
 }
 
@@ -156,5 +181,7 @@ const struct cpu_op cpu_ops_tokens[] = {
 	{{JM_OP_TOKENS_GRAD}, 1, NULL, scratch_tokens, NULL, run_tokens_grad, NULL},
 	{{JM_OP_FIRST}, 1, NULL, NULL, NULL, run_first, NULL},
 	{{JM_OP_FIRST_GRAD}, 1, NULL, NULL, NULL, run_first, NULL},
+	{{JM_OP_PUT_ROWS}, 1, NULL, NULL, NULL, run_put, NULL},
+	{{JM_OP_PUT_ROWS_GRAD}, 1, NULL, NULL, NULL, run_put, NULL},
 	{.n_nodes = 0},
 };

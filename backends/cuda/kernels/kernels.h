@@ -34,10 +34,12 @@ struct cuda_vec {
 enum cuda_map {
 	CUDA_GELU,
 	CUDA_GELU_ERF,
+	CUDA_GELU_QUICK,
 	CUDA_SILU,
 	CUDA_RELU,
 	CUDA_GELU_GRAD,
 	CUDA_GELU_ERF_GRAD,
+	CUDA_GELU_QUICK_GRAD,
 	CUDA_SILU_GRAD,
 	CUDA_RELU_GRAD,
 	CUDA_ADD,
@@ -256,6 +258,16 @@ struct cuda_first {
 	bool grad, accumulate;
 };
 void cuda_first(const struct cuda_first *p, cudaStream_t stream);
+
+/* x and y [batch,seq,width] have one type, and rows [batch,places,width] that type, or one of both
+ * is f32. grad: y is dy, x is dx, which may replace dy, and rows is drows, which may be absent. */
+struct cuda_put {
+	int64_t batch, seq, places, width;
+	const int32_t *at; /* [batch] */
+	struct cuda_vec x, rows, y;
+	bool grad, accumulate, add_rows;
+};
+void cuda_put(const struct cuda_put *p, cudaStream_t stream);
 
 /* ---- attention.cu ---------------------------------------------------------------------------- */
 

@@ -63,6 +63,25 @@ template <typename T> struct gelu_erf_grad {
 	}
 };
 
+/* x sigmoid(1.702 x) */
+#define QUICK 1.702f
+
+template <typename T> struct gelu_quick {
+	__device__ float operator()(float x, float) const
+	{
+		return x * sigmoid<T>(QUICK * x);
+	}
+};
+
+template <typename T> struct gelu_quick_grad {
+	__device__ float operator()(float dy, float x) const
+	{
+		float s = sigmoid<T>(QUICK * x);
+
+		return dy * s * (1 + QUICK * x * (1 - s));
+	}
+};
+
 template <typename T> struct silu {
 	__device__ float operator()(float x, float) const
 	{
@@ -217,6 +236,8 @@ void cuda_pointwise(const struct cuda_pointwise *p, cudaStream_t stream)
 		return map_alike<gelu, false>(p, stream);
 	case CUDA_GELU_ERF:
 		return map_alike<gelu_erf, false>(p, stream);
+	case CUDA_GELU_QUICK:
+		return map_alike<gelu_quick, false>(p, stream);
 	case CUDA_SILU:
 		return map_alike<silu, false>(p, stream);
 	case CUDA_RELU:
@@ -225,6 +246,8 @@ void cuda_pointwise(const struct cuda_pointwise *p, cudaStream_t stream)
 		return map_alike<gelu_grad, true>(p, stream);
 	case CUDA_GELU_ERF_GRAD:
 		return map_gelu_erf_grad(p, stream);
+	case CUDA_GELU_QUICK_GRAD:
+		return map_alike<gelu_quick_grad, true>(p, stream);
 	case CUDA_SILU_GRAD:
 		return map_alike<silu_grad, true>(p, stream);
 	case CUDA_RELU_GRAD:

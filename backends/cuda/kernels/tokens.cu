@@ -6,8 +6,8 @@
  * the same order, so that the bits are the same every time.
  *
  * Copies between images x[B,C,P,Q], in any order of channels and pixels, and sequences y[B,S,C]
- * that may begin with a class token; also the first token of a sequence and its gradient. A block
- * handles one position of one sequence.
+ * that may begin with a class token; the first token of a sequence and its gradient; rows in place
+ * of others. A block handles one position of one sequence.
  */
 #include "common.cuh"
 
@@ -42,8 +42,7 @@ template <int N> static void embed_of(const struct cuda_embed *p, cudaStream_t s
 	unsigned blocks = (unsigned)p->tokens;
 
 	with_types(p->table, p->y, [&](auto table, auto y) {
-		embed_kernel<N, decltype(table), decltype(y)>
-			<<<blocks, threads, 0, stream>>>(*p);
+		embed_kernel<N, decltype(table), decltype(y)><<<blocks, threads, 0, stream>>>(*p);
 	});
 }
 
@@ -364,5 +363,71 @@ void cuda_first(const struct cuda_first *given, cudaStream_t stream)
 	with_type(p.x, [&](auto t) {
 		first_kernel<decltype(t)>
 			<<<(unsigned)(p.batch * p.places), threads, 0, stream>>>(p);
+	});
+}
+
+/* ---- rows in place of others ----------------------------------------------------------------- */
+
+/* to[i] (+)= from[i], or 0 where from is NULL; a row of `width` */
+template <int N, typename X, typename Y>
+__device__ __forceinline__ void move_row(const X *from, Y *to, int64_t width, bool add)
+{
+	for (int64_t i = N * threadIdx.x; i < width; i += N * blockDim.x) {
+		float v[N] = {};
+
+		if (from)
+			load(from + i, v);
+		store_sum(to + i, v, add);
+	}
+}
+
+/* The row of rows[batch,places,width] that position s of sequence b has; -1 = none. */
+__device__ __forceinline__ int64_t row_at(const struct cuda_put &p, int64_t b, int64_t s)
+{
+	const int64_t at = p.at[b], row = s - at;
+
+	return at >= 0 && row >= 0 && row < p.places ? b * p.places + row : -1;
+}
+
+/* y = x with rows in it; with grad x = y with zeros in it */
+template <int N, typename X, typename R> __global__ void put_kernel(struct cuda_put p)
+{
+	const int64_t t = blockIdx.x, row = row_at(p, t / p.seq, t % p.seq);
+	const X *from = as<const X>(p.grad ? p.y : p.x) + t * p.width;
+	X *to = as<X>(p.grad ? p.x : p.y) + t * p.width;
+
+	if (row >= 0 && !p.grad)
+		move_row<N>(as<const R>(p.rows) + row * p.width, to, p.width, p.accumulate);
+	else
+		move_row<N>(row < 0 ? from : (const X *)NULL, to, p.width, p.accumulate);
+}
+
+/* rows = those of y */
+template <int N, typename X, typename R> __global__ void taken_kernel(struct cuda_put p)
+{
+	const int64_t b = blockIdx.x / p.places, at = p.at[b];
+	const X *from = as<const X>(p.y) + (b * p.seq + at + blockIdx.x % p.places) * p.width;
+
+	move_row<N>(at < 0 ? (const X *)NULL : from, as<R>(p.rows) + blockIdx.x * p.width, p.width,
+		p.add_rows);
+}
+
+template <int N, typename X, typename R>
+static void put_of(const struct cuda_put *p, cudaStream_t stream)
+{
+	int threads = threads_for((p->width + N - 1) / N, THREADS);
+
+	if (p->grad && p->rows.data)
+		taken_kernel<N, X, R><<<(unsigned)(p->batch * p->places), threads, 0, stream>>>(*p);
+	put_kernel<N, X, R><<<(unsigned)(p->batch * p->seq), threads, 0, stream>>>(*p);
+}
+
+void cuda_put(const struct cuda_put *p, cudaStream_t stream)
+{
+	with_types(p->x, p->rows, [&](auto x, auto rows) {
+		using X = decltype(x);
+		using R = decltype(rows);
+
+		p->width % PACK == 0 ? put_of<PACK, X, R>(p, stream) : put_of<1, X, R>(p, stream);
 	});
 }

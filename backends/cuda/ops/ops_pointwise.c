@@ -18,6 +18,8 @@ static enum cuda_map map_of(enum jm_op op)
 		return CUDA_GELU;
 	case JM_OP_GELU_ERF:
 		return CUDA_GELU_ERF;
+	case JM_OP_GELU_QUICK:
+		return CUDA_GELU_QUICK;
 	case JM_OP_SILU:
 		return CUDA_SILU;
 	case JM_OP_RELU:
@@ -26,6 +28,8 @@ static enum cuda_map map_of(enum jm_op op)
 		return CUDA_GELU_GRAD;
 	case JM_OP_GELU_ERF_GRAD:
 		return CUDA_GELU_ERF_GRAD;
+	case JM_OP_GELU_QUICK_GRAD:
+		return CUDA_GELU_QUICK_GRAD;
 	case JM_OP_SILU_GRAD:
 		return CUDA_SILU_GRAD;
 	case JM_OP_RELU_GRAD:
@@ -297,6 +301,8 @@ const struct cuda_op cuda_ops_pointwise[] = {
 	MAP(JM_OP_GELU_GRAD),
 	MAP(JM_OP_GELU_ERF),
 	MAP(JM_OP_GELU_ERF_GRAD),
+	MAP(JM_OP_GELU_QUICK),
+	MAP(JM_OP_GELU_QUICK_GRAD),
 	MAP(JM_OP_SILU),
 	MAP(JM_OP_SILU_GRAD),
 	MAP(JM_OP_RELU),

@@ -203,6 +203,45 @@ static int run_first(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 	return 0;
 }
 
+/* ---- rows in place of others ----------------------------------------------------------------- */
+
+static int takes_put(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+	bool grad = n->op == JM_OP_PUT_ROWS_GRAD;
+	const struct jm_tensor *x = n->in[0], *rows = grad ? n->out[1] : n->in[1];
+
+	(void)dev;
+	if (x->type != n->out[0]->type ||
+		(rows && rows->type != x->type && rows->type != JM_F32 && x->type != JM_F32))
+		return cuda_no_types(n, err);
+	return 0;
+}
+
+static int run_put(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	bool grad = n->op == JM_OP_PUT_ROWS_GRAD;
+	const struct jm_tensor *x = grad ? n->out[0] : n->in[0];
+	struct cuda_put p = {
+		.batch = x->dim[0],
+		.seq = x->dim[1],
+		.places = n->attr.put.places,
+		.width = x->dim[2],
+		.at = n->in[grad ? 1 : 2]->data,
+		.x = cuda_vec(x),
+		.rows = cuda_vec(grad ? n->out[1] : n->in[1]),
+		.y = cuda_vec(grad ? n->in[0] : n->out[0]),
+		.grad = grad,
+		.accumulate = jm_node_adds(n, 0),
+		.add_rows = jm_node_adds(n, 1),
+	};
+
+	(void)err;
+	cuda_put(&p, dev->stream);
+	return 0;
+}
+
 const struct cuda_op cuda_ops_tokens[] = {
 	{{JM_OP_EMBED}, 1, takes_embed, NULL, NULL, NULL, run_embed, NULL},
 	{{JM_OP_EMBED_GRAD}, 1, takes_gradients, NULL, scratch_embed_grad, NULL, run_embed_grad,
@@ -211,5 +250,7 @@ const struct cuda_op cuda_ops_tokens[] = {
 	{{JM_OP_TOKENS_GRAD}, 1, takes_tokens, choices_tokens, NULL, NULL, run_tokens, NULL},
 	{{JM_OP_FIRST}, 1, takes_first, NULL, NULL, NULL, run_first, NULL},
 	{{JM_OP_FIRST_GRAD}, 1, takes_first, NULL, NULL, NULL, run_first, NULL},
+	{{JM_OP_PUT_ROWS}, 1, takes_put, NULL, NULL, NULL, run_put, NULL},
+	{{JM_OP_PUT_ROWS_GRAD}, 1, takes_put, NULL, NULL, NULL, run_put, NULL},
 	{.n_nodes = 0},
 };

@@ -113,7 +113,7 @@ def test_help_of_a_model_has_its_options_alone(model, own, others):
     assert f"--{own} N" not in jm("help", "train").stdout
 
 
-@pytest.mark.parametrize("model", ["convnet", "diffusion", "fno", "gpt", "inception", "llama", "mlp", "resnet", "separable", "towers", "unet", "vit"])
+@pytest.mark.parametrize("model", ["convnet", "diffusion", "fno", "gpt", "inception", "llama", "llava", "mlp", "resnet", "separable", "towers", "unet", "vit"])
 def test_no_option_of_a_model_is_one_of_a_command(model):
     own = set(re.findall(r"^  --([a-z-]+)", jm("help", model).stdout.split("Options of model")[1], re.M))
     assert own and not own & {*options("run"), *options("describe")}

@@ -184,6 +184,20 @@ def test_stable_diffusion_trains_the_unet_behind_frozen_encoders():
     assert d["flops_model_per_item"] == pytest.approx(3.575e12, rel=0.005)
 
 
+@pytest.mark.parametrize("model, projector, llama", [("llava-7b", 20_979_712, 6_738_415_616), ("llava-13b", 31_467_520, 13_015_864_320)])
+def test_llava_is_a_frozen_clip_a_projector_and_a_llama(model, projector, llama):
+    def of(*words):
+        d = describe(model, "--device", "ref", "--seq", "704", "--precision", "bf16-true", *words)
+        return d, {part["part"]: (part["parameters"], part["trained"]) for part in d["parts"]}
+    clip = 303_507_456 - 12_596_224 - 2_048  # without its last block and norm
+    d, parts = of()
+    assert parts == {"vision": (clip, 0), "projector": (projector, projector), "llama": (llama, llama)}
+    assert d["parameters"] == clip + projector + llama
+    # forward through CLIP (0.366 TFLOP), forward and backward through the others
+    assert 704 * d["flops_model_per_item"] == pytest.approx({"llava-7b": 28.7e12, "llava-13b": 55.4e12}[model], rel=0.005)
+    assert of("--freeze", "projector.*")[1]["projector"] == (projector, 0)
+
+
 @pytest.mark.parametrize("names", ["conv_in.*", "down_blocks.*"])
 def test_names_of_weight_files_freeze_as_own_names_do(names):
     """Also of parameters that are called alike in both, such as convolutions."""

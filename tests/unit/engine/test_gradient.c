@@ -84,9 +84,10 @@ static struct jm_tensor *linear(struct kit *k)
 
 static struct jm_tensor *activations(struct kit *k)
 {
-	struct jm_tensor *x = jm_graph_silu(k->graph, kit_param(k, 2, DIMS(4, 9)));
+	struct jm_tensor *x = jm_graph_geglu(k->graph, kit_param(k, 2, DIMS(4, 36)));
 
-	x = jm_graph_gelu(k->graph, jm_graph_gelu_erf(k->graph, x));
+	x = jm_graph_silu(k->graph, jm_graph_swiglu(k->graph, x));
+	x = jm_graph_gelu_quick(k->graph, jm_graph_gelu(k->graph, jm_graph_gelu_erf(k->graph, x)));
 	return loss_of(k, jm_graph_relu(k->graph, x));
 }
 
@@ -257,13 +258,6 @@ static struct jm_tensor *gap(struct kit *k)
 	return loss_of(k, jm_graph_gap(k->graph, kit_param(k, 4, DIMS(2, 5, 2, 3))));
 }
 
-static struct jm_tensor *gated(struct kit *k)
-{
-	struct jm_tensor *x = jm_graph_geglu(k->graph, kit_param(k, 2, DIMS(4, 20)));
-
-	return loss_of(k, jm_graph_swiglu(k->graph, x));
-}
-
 static struct jm_tensor *tokens(struct kit *k)
 {
 	struct jm_tensor *x = kit_param(k, 4, DIMS(2, 5, 2, 3)), *first = kit_param(k, 1, DIMS(5));
@@ -277,6 +271,15 @@ static struct jm_tensor *tokens_alone(struct kit *k)
 
 	x = jm_graph_image_of_rows(k->graph, jm_graph_gelu(k->graph, x), 2, 3);
 	return loss_of(k, jm_graph_tokens(k->graph, x, NULL, NULL));
+}
+
+/* Not into the first of three, at the start of the second, behind that of the third. */
+static struct jm_tensor *put_rows(struct kit *k)
+{
+	struct jm_tensor *x = kit_param(k, 3, DIMS(3, 3, 4)),
+			 *rows = kit_param(k, 3, DIMS(3, 2, 4));
+
+	return loss_of(k, jm_graph_put_rows(k->graph, x, rows, kit_counted(k, -1, 1, DIMS(3))));
 }
 
 static struct jm_tensor *first(struct kit *k)
@@ -540,7 +543,7 @@ static const struct {
 	{"embed", embed},
 	{"embed without positions", embed_alone},
 	{"linear", linear},
-	{"silu, gelu-erf, gelu and relu", activations},
+	{"activations and gated units", activations},
 	{"layernorm", layernorm},
 	{"layernorm without beta", layernorm_alone},
 	{"attention", attention},
@@ -557,9 +560,9 @@ static const struct {
 	{"maxpool", maxpool},
 	{"avgpool", avgpool},
 	{"gap", gap},
-	{"gated", gated},
 	{"tokens", tokens},
 	{"tokens alone", tokens_alone},
+	{"put-rows", put_rows},
 	{"first", first},
 	{"concat", concat},
 	{"upsample + groupnorm", upsample_groupnorm},

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The network of LLaMA, for models that begin with something else than tokens alone. */
+#ifndef JM_LLAMA_H
+#define JM_LLAMA_H
+
+#include "engine/graph/model.h"
+
+extern const char *const jm_llama_yes_no[];
+
+#define JM_LLAMA_OPTIONS                                                                           \
+	JM_MODEL_INT("layers", 4000, "blocks of the network"),                                     \
+		JM_MODEL_INT("hidden", 10000000, "width of the residual stream"),                  \
+		JM_MODEL_INT("heads", 100000, "attention heads"),                                  \
+		JM_MODEL_INT(                                                                      \
+			"kv-heads", 100000, "key and value heads, each shared by several heads"),  \
+		JM_MODEL_INT("ffn", 100000000, "inner width of the feed-forward part"),            \
+		JM_MODEL_INT("vocab", 100000000, "tokens in the vocabulary"),                      \
+		JM_MODEL_INT("context", 100000000, "longest sequence the model is made for"),      \
+		JM_MODEL_INT("head-width", 100000, "width of a head; without it hidden / heads"),  \
+		JM_MODEL_REAL("theta", 1, 1e9, "base of the rotary angles"),                       \
+		JM_MODEL_REAL("rope-factor", 1, 1e6,                                               \
+			"how many times slower the slow rotary angles turn (Llama 3.1); 1 = not "  \
+			"slower"),                                                                 \
+		JM_MODEL_REAL("rope-low", 1e-6, 1e6,                                               \
+			"angles that turn less often than this in --rope-context are the slow "    \
+			"ones"),                                                                   \
+		JM_MODEL_REAL("rope-high", 1e-6, 1e6,                                              \
+			"angles that turn more often than this in --rope-context keep their "      \
+			"speed"),                                                                  \
+		JM_MODEL_INT("rope-context", 100000000,                                            \
+			"the context before the angles were made slower, in tokens"),              \
+		JM_MODEL_REAL(                                                                     \
+			"norm-eps", 1e-12, 1, "what the norms add to the mean of the squares"),    \
+	{                                                                                          \
+		.name = "tied", .type = JM_CHOICE, .choices = jm_llama_yes_no,                     \
+		.help = "yes: the output has the table of the tokens, no: a table of its own"      \
+	}
+
+struct jm_llama {
+	int64_t layers, hidden, ffn, vocab, context, head;
+	int heads, kv_heads;
+	struct jm_rotary rotary;
+	double eps;
+	bool tied;
+};
+
+struct jm_llama jm_llama_dims(const struct jm_values *v);
+/* As `complete` and `default_seq` of a model. */
+int jm_llama_complete(struct jm_values *v, int64_t seq, struct jm_err *err);
+int jm_llama_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err);
+
+/* The table of the tokens, for embeddings. */
+struct jm_tensor *jm_llama_table(
+	struct jm_graph *g, const char *prefix, const struct jm_llama *how);
+/* The loss of the tokens target i32[B,S] behind embeddings x [B,S,hidden]. table: that of the same
+ * prefix. */
+struct jm_tensor *jm_llama_loss(struct jm_graph *g, const char *prefix, const struct jm_llama *how,
+	struct jm_tensor *x, struct jm_tensor *table, struct jm_tensor *target);
+extern const struct jm_weight_name jm_llama_names[]; /* of transformers' LlamaForCausalLM */
+
+#endif
