@@ -6,9 +6,9 @@
 
 Random weights and tokens; rows that --out has are not measured again without --again. `limit` is what an H100 80GB (700 W)
 cannot exceed: the larger of bytes / 3.0 TB/s and FLOPs / 740 TFLOP/s (attention 500), with 15.0 GB of weights for a step and
-128 KiB of keys and values for a token; in fp8 1,400 TFLOP/s (attention 700), 8.0 GB and 64 KiB, so these limits are those of a cache
-in 8 bits, which joulemark does not have. `aim`: for tokens per second 1.1 times the best published figure (NVIDIA TensorRT-LLM
-0.15, perf-overview.md; ML.ENERGY leaderboard, Llama 3.1 8B, vLLM; gpt-fast), for joules per token 0.83 times.
+128 KiB of keys and values for a token; in fp8, whose rows have a cache in 8 bits too, 1,400 TFLOP/s (attention 700), 8.0 GB and
+64 KiB. `aim`: for tokens per second 1.1 times the best published figure (NVIDIA TensorRT-LLM 0.15, perf-overview.md; ML.ENERGY
+leaderboard, Llama 3.1 8B, vLLM; gpt-fast), for joules per token 0.83 times.
 """
 import argparse
 import copy
@@ -34,7 +34,8 @@ class Row:
         return [joulemark, "run", "serve", "--model", MODEL, "--device", "cuda:0", "--precision", self.precision, "--arrival", self.arrival,
                 "--running", str(self.running), "--input-tokens", str(self.given), "--output-tokens", str(self.produced),
                 "--context", str(-(-(self.given + self.produced) // 1024) * 1024), "--step-tokens", str(self.step),
-                "--cache-pages", str(min(pages, 27600)), "--warmup", str(warmup), "--seconds", str(seconds), f"--json={out}"]
+                "--cache-pages", str(min(pages, 27600)), "--kv", "f8e4m3" if self.precision == "fp8" else "auto", "--warmup", str(warmup),
+                "--seconds", str(seconds), f"--json={out}"]
 
 
 def closed(running, step, limit, aim, joules):

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values that become codes of 8 bits: their factor, as jm_f8_scale has it, and packs of codes. */
+/* Types of 8 bits: the factor of values that become codes, as jm_f8_scale has it; packs of codes;
+ * codes as elements of other types. */
 #ifndef JM_CUDA_F8_CUH
 #define JM_CUDA_F8_CUH
 
@@ -32,6 +33,35 @@ __device__ __forceinline__ void store_codes(uint8_t *y, const float (&v)[PACK], 
 	for (int k = 0; k < PACK; k++)
 		if (k < left)
 			y[k] = (uint8_t)(two[k / 2] >> (k & 1 ? 8 : 0));
+}
+
+struct e4m3 {
+	unsigned char code;
+};
+
+template <typename K> constexpr bool is_f8 = std::is_same_v<K, e4m3>;
+
+template <typename K> __device__ __forceinline__ float widened(K x)
+{
+	if constexpr (is_f8<K>)
+		return __half2float(__half(__nv_cvt_fp8_to_halfraw(x.code, __NV_E4M3)));
+	else
+		return (float)x;
+}
+
+/* Two codes of e4m3 (bits 0 to 15) as two elements of T, which are exact. */
+template <typename T> __device__ __forceinline__ unsigned two_of(unsigned codes)
+{
+	const __half2 two_halves =
+		__half2(__nv_cvt_fp8x2_to_halfraw2((__nv_fp8x2_storage_t)codes, __NV_E4M3));
+
+	if constexpr (std::is_same_v<T, half>) {
+		return *reinterpret_cast<const unsigned *>(&two_halves);
+	} else {
+		const float2 f = __half22float2(two_halves);
+
+		return two((const T *)nullptr, f.x, f.y);
+	}
 }
 
 #endif

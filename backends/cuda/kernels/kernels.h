@@ -314,9 +314,11 @@ void cuda_few_rows(const struct cuda_few_rows *p, cudaStream_t stream);
 
 #define CUDA_PAGES_GROUP 8 /* heads that share keys and values, at most, on tensor cores */
 
-/* x, q, keys, values and y have one type; keys and values: [pages,slots,groups,depth]. */
+/* x, q, keys, values and y have one type, or f8: keys and values are in e4m3. Keys and values:
+ * [pages,slots,groups,depth]. */
 struct cuda_pages {
 	int64_t rows, each; /* each: pages of a request, at most */
+	bool f8;
 	int heads, groups, depth, slots;
 	float scale;
 	const int32_t *position, *request, *page;
@@ -344,7 +346,7 @@ void cuda_attention_pages(
 #define CUDA_PAGES_RUN 64 /* positions */
 
 /* q[rows,heads depth] in boxes of 64 rows, keys and values[pages slots,groups depth] of 16; all of
- * 64 columns. */
+ * 64 columns. In e4m3 those of keys and values are not used. */
 struct cuda_page_boxes {
 	struct cuda_tensor_map q, keys, values;
 };

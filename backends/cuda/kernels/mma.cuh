@@ -3,7 +3,7 @@
 #ifndef JM_CUDA_MMA_CUH
 #define JM_CUDA_MMA_CUH
 
-#include "common.cuh"
+#include "f8.cuh"
 
 /* Copies BYTES to shared memory, or writes zeros. */
 template <int BYTES>
@@ -71,11 +71,7 @@ __device__ __forceinline__ void multiply(
 	MMA("m16n8k16", "f16.f16");
 }
 
-/* An element in e4m3; compute capability 8.9 and later multiply it. */
-struct e4m3 {
-	unsigned char code;
-};
-
+/* Compute capability 8.9 and later multiply these. */
 __device__ __forceinline__ void multiply(
 	e4m3, float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
 {

@@ -47,11 +47,13 @@ static bool covers(const struct cuda_op *op, const struct jm_group *group)
 	return true;
 }
 
-/* Types of 8 bits are supported for factors of products and for the ops that make or copy them. */
+/* Types of 8 bits are supported for factors of products, for the ops that make or copy them, and
+ * for keys and values in pages. */
 static bool knows_f8(enum jm_op op)
 {
 	return op == JM_OP_LINEAR || op == JM_OP_LINEAR_DGRAD || op == JM_OP_LINEAR_WGRAD ||
-	       op == JM_OP_QUANTIZE || op == JM_OP_CAST;
+	       op == JM_OP_QUANTIZE || op == JM_OP_CAST || op == JM_OP_CACHE_WRITE ||
+	       op == JM_OP_ATTENTION_PAGES;
 }
 
 static bool knows_type(const struct jm_node *n, const struct jm_tensor *t)

@@ -16,6 +16,7 @@ static struct cuda_pages pages_of(const struct jm_node *n)
 	return (struct cuda_pages){
 		.rows = jm_tensor_rows(n->in[0]),
 		.each = n->in[3]->dim[1],
+		.f8 = keys->type == JM_F8E4M3,
 		.heads = n->attr.pages.heads,
 		.groups = n->attr.pages.kv_heads,
 		.depth = (int)keys->dim[3],
@@ -33,11 +34,12 @@ static struct cuda_pages pages_of(const struct jm_node *n)
 static int takes_pages(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
+	enum jm_dtype type = n->in[0]->type, kept = n->in[4]->type;
 	int64_t depth = n->in[4]->dim[3];
 
 	(void)dev;
-	if (n->in[0]->type != n->out[0]->type || n->in[0]->type != n->in[4]->type ||
-		n->in[0]->type != n->in[5]->type || depth % 2 || depth > CUDA_ATTENTION_WIDEST)
+	if (type != n->out[0]->type || (kept != type && kept != JM_F8E4M3) ||
+		kept != n->in[5]->type || depth % 2 || depth > CUDA_ATTENTION_WIDEST)
 		return cuda_no_types(n, err);
 	return 0;
 }
@@ -97,7 +99,7 @@ static int build_attention(struct cuda_dev *dev, struct cuda_exec *exec, struct 
 {
 	const struct jm_node *n = &exec->node[0];
 	struct cuda_pages p = attention_of(dev, n);
-	int64_t slots = n->in[4]->dim[0] * p.slots;
+	int64_t slots = n->in[4]->dim[0] * p.slots, width = (int64_t)p.groups * p.depth;
 	struct cuda_page_boxes *boxes;
 
 	if (dev->prop.major != 9 || dev->prop.minor || !cuda_tensor_map_exist() ||
@@ -107,9 +109,8 @@ static int build_attention(struct cuda_dev *dev, struct cuda_exec *exec, struct 
 	if (!boxes)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention over pages.");
 	if (describe(p.q.data, (int64_t)p.heads * p.depth, p.rows, CUDA_PAGES_RUN, &boxes->q) &&
-		describe(p.keys.data, (int64_t)p.groups * p.depth, slots, p.slots, &boxes->keys) &&
-		describe(
-			p.values.data, (int64_t)p.groups * p.depth, slots, p.slots, &boxes->values))
+		(p.f8 || (describe(p.keys.data, width, slots, p.slots, &boxes->keys) &&
+				 describe(p.values.data, width, slots, p.slots, &boxes->values))))
 		exec->own = boxes;
 	else
 		free(boxes);

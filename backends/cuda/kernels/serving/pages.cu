@@ -49,8 +49,18 @@ __device__ __forceinline__ void turn(
 	}
 }
 
+template <int N, typename K> __device__ __forceinline__ void keep(K *to, const float (&v)[N])
+{
+	if constexpr (is_f8<K> && N == PACK)
+		store_codes<__NV_E4M3>(&to->code, v, N);
+	else if constexpr (is_f8<K>)
+		to->code = __nv_cvt_float_to_fp8(v[0], __NV_SATFINITE, __NV_E4M3);
+	else
+		store(to, v);
+}
+
 /* A block writes HEADS heads of a row; a thread takes N pairs at a time. */
-template <int N, typename T> __global__ void cache_write_kernel(struct cuda_pages p)
+template <int N, typename T, typename K> __global__ void cache_write_kernel(struct cuda_pages p)
 {
 	const int half = p.depth / 2, heads = p.heads + 2 * p.groups, row = blockIdx.x;
 	const int end = min(heads, (int)(blockIdx.y + 1) * HEADS) * (half / N);
@@ -77,22 +87,28 @@ template <int N, typename T> __global__ void cache_write_kernel(struct cuda_page
 			store(q, a);
 			store(q + half, b);
 		} else if (position >= 0) {
-			T *kept = (key < p.groups ? as<T>(p.keys)
-						  : as<T>(p.values) - p.groups * p.depth) +
+			K *kept = (key < p.groups ? as<K>(p.keys)
+						  : as<K>(p.values) - p.groups * p.depth) +
 				  slot + key * p.depth + i;
 
-			store(kept, a);
-			store(kept + half, b);
+			keep(kept, a);
+			keep(kept + half, b);
 		}
 	}
+}
+
+/* Calls f(T(), K()): the type of the queries, that of keys and values. */
+template <class F> static void with_kept(const struct cuda_pages *p, F f)
+{
+	with_type(p->q, [&](auto t) { p->f8 ? f(t, e4m3()) : f(t, t); });
 }
 
 template <int N> static void cache_write(const struct cuda_pages *p, cudaStream_t stream)
 {
 	const int heads = p->heads + 2 * p->groups;
 
-	with_type(p->q, [&](auto t) {
-		cache_write_kernel<N, decltype(t)>
+	with_kept(p, [&](auto t, auto k) {
+		cache_write_kernel<N, decltype(t), decltype(k)>
 			<<<dim3((unsigned)p->rows, blocks_for(heads, HEADS)),
 				threads_for(HEADS * p->depth / 2 / N, THREADS), 0, stream>>>(*p);
 	});
@@ -114,7 +130,7 @@ struct seen {
 };
 
 /* Takes the key at `at`, and its value. q is times scale log2(e). */
-template <typename T>
+template <typename K>
 __device__ __forceinline__ void see(
 	const struct cuda_pages &p, int64_t at, const float (&q)[ANY_EACH], struct seen &s)
 {
@@ -124,7 +140,7 @@ __device__ __forceinline__ void see(
 #pragma unroll
 	for (int k = 0; k < ANY_EACH; k++)
 		if (k * WARP + lane < p.depth)
-			score += q[k] * (float)as<const T>(p.keys)[at + k * WARP + lane];
+			score += q[k] * widened(as<const K>(p.keys)[at + k * WARP + lane]);
 	score = warp_sum(score);
 	most = fmaxf(s.most, score);
 	old = exp2f(s.most - most);
@@ -134,11 +150,11 @@ __device__ __forceinline__ void see(
 	for (int k = 0; k < ANY_EACH; k++)
 		if (k * WARP + lane < p.depth)
 			s.y[k] = s.y[k] * old +
-				 now * (float)as<const T>(p.values)[at + k * WARP + lane];
+				 now * widened(as<const K>(p.values)[at + k * WARP + lane]);
 	s.most = most;
 }
 
-template <typename T> __global__ void attention_any_kernel(struct cuda_pages p)
+template <typename T, typename K> __global__ void attention_any_kernel(struct cuda_pages p)
 {
 	__shared__ struct {
 		float most, sum, y[CUDA_ATTENTION_WIDEST];
@@ -156,7 +172,7 @@ template <typename T> __global__ void attention_any_kernel(struct cuda_pages p)
 			       ? (float)as<const T>(p.q)[at + k * WARP + lane] * p.scale * LOG2_E
 			       : 0;
 	for (int t = warp; t <= last; t += ANY_WARPS)
-		see<T>(p, slot_of(p, p.request[row], t) + key, q, s);
+		see<K>(p, slot_of(p, p.request[row], t) + key, q, s);
 	share[warp].most = s.most;
 	share[warp].sum = s.sum;
 #pragma unroll
@@ -188,20 +204,20 @@ __device__ __forceinline__ float *part_of(const struct cuda_pages &p, int64_t qu
 }
 
 /* A tile of many queries: warp w has head w of the group. Pages are copied one ahead. */
-template <typename T, int D> __global__ void attention_many_kernel(struct cuda_pages p)
+template <typename T, typename K, int D> __global__ void attention_many_kernel(struct cuda_pages p)
 {
 	extern __shared__ __align__(128) char share[];
 	const struct tile t = tile_at(p, blockIdx.x);
 	const int per = p.heads / p.groups, group = blockIdx.y, warp = threadIdx.x / WARP;
 	const int pages = (t.first + t.n + ROWS - 1) / ROWS, lane = threadIdx.x % WARP;
-	constexpr unsigned bytes = ROWS * D * 2; /* keys, or values, of a page */
+	constexpr unsigned bytes = ROWS * D * sizeof(K); /* keys, or values, of a page */
 	const unsigned base = shared_at(share);
 	const int64_t apart = (int64_t)p.groups * D;
 	struct queries<D> w;
 
 	if (t.n * per <= ROWS)
 		return;
-	take_queries<T, D>(p, t, group * per + warp, 1, w);
+	take_queries<T, K, D>(p, t, group * per + warp, 1, w);
 	for (int page = -1; page < pages; page++) {
 		const unsigned now = base + (page & 1) * 2 * bytes,
 			       next = base + (~page & 1) * 2 * bytes;
@@ -210,9 +226,9 @@ template <typename T, int D> __global__ void attention_many_kernel(struct cuda_p
 		if (page + 1 < pages) {
 			const struct page_at at = page_of(p, t, page + 1, group);
 
-			copy_page<T, D>(next, as<const T>(p.keys) + at.from, apart, at.slots,
+			copy_page<K, D>(next, as<const K>(p.keys) + at.from, apart, at.slots,
 				threadIdx.x, blockDim.x);
-			copy_page<T, D>(next + bytes, as<const T>(p.values) + at.from, apart,
+			copy_page<K, D>(next + bytes, as<const K>(p.values) + at.from, apart,
 				at.slots, threadIdx.x, blockDim.x);
 		}
 		asm volatile("cp.async.commit_group;");
@@ -220,9 +236,9 @@ template <typename T, int D> __global__ void attention_many_kernel(struct cuda_p
 			continue;
 		asm volatile("cp.async.wait_group 1;");
 		__syncthreads();
-		score_page<T, D>(w, now, s);
+		score_page<T, K, D>(w, now, s);
 		weigh<D, 2>(w, s, page * ROWS, p.scale * LOG2_E);
-		add_values<T, D>(w, s[0], s[1], now + bytes);
+		add_values<T, K, D>(w, s[0], s[1], now + bytes);
 		__syncthreads();
 	}
 #pragma unroll
@@ -232,7 +248,7 @@ template <typename T, int D> __global__ void attention_many_kernel(struct cuda_p
 		w.sum[r] = of_four(w.sum[r], true);
 		if (row >= t.row + t.n)
 			continue;
-		store_row<T, D>(p, w, r, row, group * per + warp);
+		store_row<T, K, D>(p, w, r, row, group * per + warp);
 		if (p.splits > 1)
 			part_of<D>(p, row * p.heads + group * per + warp, 0)[D + 1] = WHOLE;
 	}
@@ -275,14 +291,14 @@ __device__ __forceinline__ void merge_warps(
 
 /* A tile of at most 16 queries: the warps of all its blocks (p.splits along z) take its pages in
  * turn. */
-template <typename T, int D>
+template <typename T, typename K, int D>
 __device__ __forceinline__ void attend_few(
 	const struct cuda_pages &p, const struct tile &t, char *share)
 {
 	const int per = p.heads / p.groups, group = blockIdx.y, warp = threadIdx.x / WARP;
 	const int pages = (t.first + t.n + ROWS - 1) / ROWS, lane = threadIdx.x % WARP;
 	const int first = blockIdx.z * FEW + warp, step = FEW * p.splits;
-	constexpr unsigned bytes = ROWS * D * 2;
+	constexpr unsigned bytes = ROWS * D * sizeof(K);
 	const unsigned base = shared_at(share) + warp * FEW_DEEP * 2 * bytes;
 	const int64_t apart = (int64_t)p.groups * D;
 	float *merged = reinterpret_cast<float *>(share);
@@ -293,7 +309,7 @@ __device__ __forceinline__ void attend_few(
 			as<T>(p.y)[((int64_t)t.row * p.heads + group * per) * D + i] = (T)0.0f;
 		return;
 	}
-	take_queries<T, D>(p, t, group * per, per, w);
+	take_queries<T, K, D>(p, t, group * per, per, w);
 	for (int ahead = first, k = 0;; ahead += step, k++) {
 		const int page = ahead - (FEW_DEEP - 1) * step;
 
@@ -301,9 +317,9 @@ __device__ __forceinline__ void attend_few(
 			const struct page_at at = page_of(p, t, ahead, group);
 			const unsigned to = base + k % FEW_DEEP * 2 * bytes;
 
-			copy_page<T, D>(
-				to, as<const T>(p.keys) + at.from, apart, at.slots, lane, WARP);
-			copy_page<T, D>(to + bytes, as<const T>(p.values) + at.from, apart,
+			copy_page<K, D>(
+				to, as<const K>(p.keys) + at.from, apart, at.slots, lane, WARP);
+			copy_page<K, D>(to + bytes, as<const K>(p.values) + at.from, apart,
 				at.slots, lane, WARP);
 		}
 		asm volatile("cp.async.commit_group;");
@@ -317,9 +333,9 @@ __device__ __forceinline__ void attend_few(
 			const unsigned now = base + (k + 1) % FEW_DEEP * 2 * bytes;
 			float s[2][4];
 
-			score_page<T, D>(w, now, s);
+			score_page<T, K, D>(w, now, s);
 			weigh<D, 2>(w, s, page * ROWS, p.scale * LOG2_E);
-			add_values<T, D>(w, s[0], s[1], now + bytes);
+			add_values<T, K, D>(w, s[0], s[1], now + bytes);
 		}
 		__syncwarp();
 	}
@@ -332,8 +348,8 @@ __device__ __forceinline__ void attend_few(
 		w.sum[r] = of_four(w.sum[r], true);
 #pragma unroll
 		for (int i = 0; i < D / 8; i++) {
-			to[8 * i + 2 * (lane % 4)] = w.y[i][2 * r];
-			to[8 * i + 2 * (lane % 4) + 1] = w.y[i][2 * r + 1];
+			to[column_of_y<K>(i, 0)] = w.y[i][2 * r];
+			to[column_of_y<K>(i, 1)] = w.y[i][2 * r + 1];
 		}
 		to[D] = w.most[r];
 		to[D + 1] = w.sum[r];
@@ -343,7 +359,7 @@ __device__ __forceinline__ void attend_few(
 }
 
 /* A block takes every gridDim.x-th row. */
-template <typename T, int D>
+template <typename T, typename K, int D>
 __global__ void __launch_bounds__(FEW *WARP) attention_few_kernel(struct cuda_pages p)
 {
 	extern __shared__ __align__(128) char share[];
@@ -355,7 +371,7 @@ __global__ void __launch_bounds__(FEW *WARP) attention_few_kernel(struct cuda_pa
 
 		if (!t.n || t.n * (p.heads / p.groups) > ROWS)
 			continue;
-		attend_few<T, D>(p, t, share);
+		attend_few<T, K, D>(p, t, share);
 		__syncthreads(); /* the next tile uses the same memory */
 	}
 }
@@ -394,7 +410,8 @@ static bool on_tensor_cores(const struct cuda_pages *p)
 int cuda_pages_splits(int processors, const struct cuda_pages *p)
 {
 	const int64_t blocks = p->rows * p->groups, most = (p->each + FEW - 1) / FEW;
-	int64_t splits = (2 * processors + blocks - 1) / blocks;
+	const int together = p->f8 ? 4 : 2; /* blocks on a multiprocessor */
+	int64_t splits = (together * processors + blocks - 1) / blocks;
 
 	if (!on_tensor_cores(p))
 		return 1;
@@ -415,11 +432,11 @@ static unsigned blocks_of_rows(int64_t rows)
 	return rows < MANY_ROWS ? (unsigned)rows : blocks_for(rows, 8);
 }
 
-template <typename T, int D>
+template <typename T, typename K, int D>
 static void attend(
 	const struct cuda_pages *given, const struct cuda_page_boxes *boxes, cudaStream_t stream)
 {
-	const int per = given->heads / given->groups, page = 2 * ROWS * D * (int)sizeof(T);
+	const int per = given->heads / given->groups, page = 2 * ROWS * D * (int)sizeof(K);
 	const dim3 tiles(
 		blocks_of_rows(given->rows), (unsigned)given->groups, (unsigned)given->splits);
 	struct cuda_pages own = *given, *p = &own;
@@ -427,14 +444,14 @@ static void attend(
 	own.span = boxes ? CUDA_PAGES_RUN : ROWS;
 	own.few = ROWS / per;
 
-	cudaFuncSetAttribute(attention_few_kernel<T, D>,
+	cudaFuncSetAttribute(attention_few_kernel<T, K, D>,
 		cudaFuncAttributeMaxDynamicSharedMemorySize, FEW * FEW_DEEP * page);
-	start_overlapping(
-		attention_few_kernel<T, D>, tiles, FEW * WARP, FEW * FEW_DEEP * page, stream, *p);
+	start_overlapping(attention_few_kernel<T, K, D>, tiles, FEW * WARP, FEW * FEW_DEEP * page,
+		stream, *p);
 	if (boxes)
 		cuda_attention_runs(p, boxes, stream);
 	else if (p->rows * per > ROWS)
-		attention_many_kernel<T, D>
+		attention_many_kernel<T, K, D>
 			<<<dim3((unsigned)p->rows, tiles.y), per * WARP, 2 * page, stream>>>(*p);
 	if (p->splits > 1)
 		start_overlapping(
@@ -452,17 +469,18 @@ bool cuda_pages_runs(const struct cuda_pages *p)
 void cuda_attention_pages(
 	const struct cuda_pages *p, const struct cuda_page_boxes *boxes, cudaStream_t stream)
 {
-	with_type(p->q, [&](auto t) {
+	with_kept(p, [&](auto t, auto k) {
 		using T = decltype(t);
+		using K = decltype(k);
 
 		if constexpr (sizeof(T) == 2) {
 			if (on_tensor_cores(p)) {
-				p->depth == 64 ? attend<T, 64>(p, boxes, stream)
-					       : attend<T, 128>(p, boxes, stream);
+				p->depth == 64 ? attend<T, K, 64>(p, boxes, stream)
+					       : attend<T, K, 128>(p, boxes, stream);
 				return;
 			}
 		}
-		attention_any_kernel<T><<<dim3((unsigned)p->rows, (unsigned)p->heads),
+		attention_any_kernel<T, K><<<dim3((unsigned)p->rows, (unsigned)p->heads),
 			ANY_WARPS * WARP, 0, stream>>>(*p);
 	});
 }

@@ -38,8 +38,11 @@ __device__ __forceinline__ struct tile tile_at(const struct cuda_pages &p, int r
 	return t;
 }
 
+/* ---- queries --------------------------------------------------------------------------------- */
+
 /* 16 queries and what they have seen of the keys, as fragments: a lane has the rows lane / 4 and
- * lane / 4 + 8. */
+ * lane / 4 + 8. With keys and values in e4m3 the columns have another order, in which a lane's
+ * codes are next to each other in shared memory. */
 template <int D> struct queries {
 	unsigned q[D / 16][4];
 	float y[D / 8][4];
@@ -53,8 +56,25 @@ template <typename T> __device__ __forceinline__ unsigned pair_of(const T *q, bo
 	return exists ? *reinterpret_cast<const unsigned *>(q) : 0;
 }
 
+/* The column of the first of the two elements of q[i][k] and q[i][k + 2], k < 2, `high`: the
+ * second. */
+template <typename K, int D> __device__ __forceinline__ int column_of_q(int i, bool high)
+{
+	const int lane = threadIdx.x % 4;
+
+	return is_f8<K> ? lane * (D / 4) + 4 * i + 2 * high : 16 * i + 8 * high + 2 * lane;
+}
+
+/* The column of y[i][k] and y[i][k + 2], k < 2. */
+template <typename K> __device__ __forceinline__ int column_of_y(int i, int k)
+{
+	const int lane = threadIdx.x % 4;
+
+	return is_f8<K> ? i / 2 * 16 + 4 * lane + 2 * k + i % 2 : 8 * i + 2 * lane + k;
+}
+
 /* Query m is that of row m / per and head m % per of those from `head` on. */
-template <typename T, int D>
+template <typename T, typename K, int D>
 __device__ __forceinline__ void take_queries(
 	const struct cuda_pages &p, const struct tile &t, int head, int per, struct queries<D> &s)
 {
@@ -70,15 +90,16 @@ __device__ __forceinline__ void take_queries(
 		s.last[k] = t.first + row;
 		s.most[k] = MASKED;
 		s.sum[k] = 0;
-		q[k] = as<const T>(p.q) + ((int64_t)(t.row + row) * p.heads + head + m % per) * D +
-		       2 * (lane % 4);
+		q[k] = as<const T>(p.q) + ((int64_t)(t.row + row) * p.heads + head + m % per) * D;
 	}
 #pragma unroll
 	for (int i = 0; i < D / 16; i++) {
-		s.q[i][0] = pair_of(q[0] + 16 * i, exists[0]);
-		s.q[i][1] = pair_of(q[1] + 16 * i, exists[1]);
-		s.q[i][2] = pair_of(q[0] + 16 * i + 8, exists[0]);
-		s.q[i][3] = pair_of(q[1] + 16 * i + 8, exists[1]);
+		const int low = column_of_q<K, D>(i, false), high = column_of_q<K, D>(i, true);
+
+		s.q[i][0] = pair_of(q[0] + low, exists[0]);
+		s.q[i][1] = pair_of(q[1] + low, exists[1]);
+		s.q[i][2] = pair_of(q[0] + high, exists[0]);
+		s.q[i][3] = pair_of(q[1] + high, exists[1]);
 	}
 #pragma unroll
 	for (int i = 0; i < D / 8; i++)
@@ -87,29 +108,64 @@ __device__ __forceinline__ void take_queries(
 			s.y[i][k] = 0;
 }
 
+/* ---- pages ----------------------------------------------------------------------------------- */
+
 /* A page in shared memory has rows of D elements, in chunks of 16 bytes, whose order differs from
  * row to row so that eight rows of one chunk are in different banks. */
-template <int D> __device__ __forceinline__ unsigned chunk_at(unsigned base, int row, int chunk)
+template <typename K, int D>
+__device__ __forceinline__ unsigned chunk_at(unsigned base, int row, int chunk)
 {
-	return base + (unsigned)(row * D * 2 + (chunk ^ (row & 7)) * 16);
+	constexpr int bytes = D * (int)sizeof(K), alike = bytes < 128 ? 128 / bytes : 1,
+		      order = (bytes < 128 ? bytes : 128) / 16 - 1;
+
+	return base + (unsigned)(row * bytes + (chunk ^ (row / alike & order)) * 16);
 }
 
 /* Copies the keys or values of a page, by `threads` threads; slots behind the last key become 0,
  * because they may hold anything and 0 x NaN is NaN. */
-template <typename T, int D>
+template <typename K, int D>
 __device__ __forceinline__ void copy_page(
-	unsigned to, const T *from, int64_t apart, int slots, int thread, int threads)
+	unsigned to, const K *from, int64_t apart, int slots, int thread, int threads)
 {
-	for (int i = thread; i < ROWS * D / 8; i += threads) {
-		const int row = i / (D / 8), chunk = i % (D / 8);
+	constexpr int each = 16 / (int)sizeof(K), chunks = D / each;
 
-		copy_async<16>(
-			chunk_at<D>(to, row, chunk), from + row * apart + chunk * 8, row < slots);
+	for (int i = thread; i < ROWS * chunks; i += threads) {
+		const int row = i / chunks, chunk = i % chunks;
+
+		copy_async<16>(chunk_at<K, D>(to, row, chunk), from + row * apart + chunk * each,
+			row < slots);
+	}
+}
+
+/* Codes of 16 bytes in shared memory. */
+__device__ __forceinline__ void load_codes(unsigned (&to)[4], unsigned at)
+{
+	asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+		     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+		     : "r"(at));
+}
+
+/* The scores of 8 keys in e4m3; row: that of this lane's key. */
+template <typename T, int D>
+__device__ __forceinline__ void score_codes(
+	const struct queries<D> &w, unsigned keys, int row, float (&s)[4])
+{
+	constexpr int chunks = D / 64; /* of a lane */
+
+#pragma unroll
+	for (int c = 0; c < chunks; c++) {
+		unsigned codes[4];
+
+		load_codes(codes, chunk_at<e4m3, D>(keys, row, threadIdx.x % 4 * chunks + c));
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			multiply(T(), s, w.q[4 * c + i], two_of<T>(codes[i] & 0xffff),
+				two_of<T>(codes[i] >> 16));
 	}
 }
 
 /* s[0]: the scores of keys 0 to 7 of the page, s[1]: those of 8 to 15. */
-template <typename T, int D>
+template <typename T, typename K, int D>
 __device__ __forceinline__ void score_page(
 	const struct queries<D> &w, unsigned keys, float (&s)[2][4])
 {
@@ -120,13 +176,18 @@ __device__ __forceinline__ void score_page(
 #pragma unroll
 		for (int k = 0; k < 4; k++)
 			s[i][k] = 0;
+	if constexpr (is_f8<K>) {
+		score_codes<T, D>(w, keys, lane / 4, s[0]);
+		score_codes<T, D>(w, keys, lane / 4 + 8, s[1]);
+	} else {
 #pragma unroll
-	for (int i = 0; i < D / 16; i++) {
-		unsigned b[4];
+		for (int i = 0; i < D / 16; i++) {
+			unsigned b[4];
 
-		load_blocks(b, chunk_at<D>(keys, row, 2 * i + chunk));
-		multiply(T(), s[0], w.q[i], b[0], b[1]);
-		multiply(T(), s[1], w.q[i], b[2], b[3]);
+			load_blocks(b, chunk_at<K, D>(keys, row, 2 * i + chunk));
+			multiply(T(), s[0], w.q[i], b[0], b[1]);
+			multiply(T(), s[1], w.q[i], b[2], b[3]);
+		}
 	}
 }
 
@@ -183,8 +244,20 @@ __device__ __forceinline__ void weigh(
 	}
 }
 
+/* y[0] += a values of the even columns of a chunk in e4m3, y[1]: of the odd ones. low: keys 0 to 7
+ * of the page, transposed in units of two columns; high: 8 to 15. */
+template <typename T>
+__device__ __forceinline__ void add_codes(
+	float (*y)[4], const unsigned (&a)[4], unsigned low, unsigned high)
+{
+	multiply(T(), y[0], a, two_of<T>(__byte_perm(low, 0, 0x20)),
+		two_of<T>(__byte_perm(high, 0, 0x20)));
+	multiply(T(), y[1], a, two_of<T>(__byte_perm(low, 0, 0x31)),
+		two_of<T>(__byte_perm(high, 0, 0x31)));
+}
+
 /* y += s values, for a page. */
-template <typename T, int D>
+template <typename T, typename K, int D>
 __device__ __forceinline__ void add_values(
 	struct queries<D> &w, const float (&low)[4], const float (&high)[4], unsigned values)
 {
@@ -194,12 +267,17 @@ __device__ __forceinline__ void add_values(
 		two(type, high[0], high[1]), two(type, high[2], high[3])};
 
 #pragma unroll
-	for (int i = 0; i < D / 16; i++) {
+	for (int i = 0; i < D * (int)sizeof(K) / 32; i++) {
 		unsigned b[4];
 
-		load_turned(b, chunk_at<D>(values, row, 2 * i + chunk));
-		multiply(T(), w.y[2 * i], a, b[0], b[1]);
-		multiply(T(), w.y[2 * i + 1], a, b[2], b[3]);
+		load_turned(b, chunk_at<K, D>(values, row, 2 * i + chunk));
+		if constexpr (is_f8<K>) {
+			add_codes<T>(w.y + 4 * i, a, b[0], b[1]);
+			add_codes<T>(w.y + 4 * i + 2, a, b[2], b[3]);
+		} else {
+			multiply(T(), w.y[2 * i], a, b[0], b[1]);
+			multiply(T(), w.y[2 * i + 1], a, b[2], b[3]);
+		}
 	}
 }
 
@@ -217,17 +295,28 @@ __device__ __forceinline__ struct page_at page_of(
 	return {(number * ROWS * p.groups + group) * p.depth, t.first + t.n - page * ROWS};
 }
 
-template <typename T, int D>
+template <typename T, typename K, int D>
 __device__ __forceinline__ void store_row(
 	const struct cuda_pages &p, struct queries<D> &w, int r, int64_t row, int head)
 {
-	T *y = as<T>(p.y) + (row * p.heads + head) * D + 2 * (threadIdx.x % 4);
+	T *y = as<T>(p.y) + (row * p.heads + head) * D;
 	const float inverse = 1 / w.sum[r];
 
 #pragma unroll
-	for (int i = 0; i < D / 8; i++)
-		*reinterpret_cast<unsigned *>(y + 8 * i) =
-			two(y, w.y[i][2 * r] * inverse, w.y[i][2 * r + 1] * inverse);
+	for (int i = 0; i < D / 8; i += 2) {
+		const float *a = w.y[i] + 2 * r, *b = w.y[i + 1] + 2 * r;
+
+		if constexpr (is_f8<K>) {
+			*reinterpret_cast<uint2 *>(y + column_of_y<K>(i, 0)) =
+				make_uint2(two(y, a[0] * inverse, b[0] * inverse),
+					two(y, a[1] * inverse, b[1] * inverse));
+		} else {
+			*reinterpret_cast<unsigned *>(y + column_of_y<K>(i, 0)) =
+				two(y, a[0] * inverse, a[1] * inverse);
+			*reinterpret_cast<unsigned *>(y + column_of_y<K>(i + 1, 0)) =
+				two(y, b[0] * inverse, b[1] * inverse);
+		}
+	}
 }
 
 #endif

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention of rows whose keys and values are in pages (pages.cu), for runs of many rows: bf16,
- * compute capability 9.0.
+ * Attention of rows whose keys and values are in pages (pages.cu), for runs of many rows: bf16, keys
+ * and values also in e4m3; compute capability 9.0.
  *
- * A block has two warp groups, each of which owns one head of up to 64 rows, and one warp that
- * copies keys and values, 128 at a time, boxes of each page. It takes the runs that begin within 64
- * rows of the step. While the products of one tile of values run, a warp group computes the softmax
- * of the next tile of keys, and the two take turns (Shah et al., FlashAttention-3, arXiv
- * 2407.08608). All heads of a group have the same keys, so that these come from L2.
+ * A block has two warp groups, each of which owns one head of up to 64 rows, and a third that
+ * copies keys and values, 128 at a time: a warp of it starts copies of boxes of a page, or all of
+ * it widens codes of 8 bits to bf16. It takes the runs that begin within 64 rows of the step. While
+ * the products of one tile of values run, a warp group computes the softmax of the next tile of
+ * keys, and the two take turns (Shah et al., FlashAttention-3, arXiv 2407.08608). All heads of a
+ * group have the same keys, so that these come from L2.
  */
 #include <string.h>
 
+#include "backends/cuda/kernels/f8.cuh"
 #include "backends/cuda/kernels/tiles.cuh"
 
 #define OWNERS 2   /* warp groups with a head each */
@@ -94,6 +96,12 @@ struct maps {
 	CUtensorMap q, keys, values;
 };
 
+/* The heads of a block are of this group. */
+__device__ __forceinline__ int group_of(const struct cuda_pages &p)
+{
+	return blockIdx.x * OWNERS / (p.heads / p.groups);
+}
+
 /* Each lane copies a part of a page. first: of the tile, of the run's pages. */
 template <int D>
 __device__ __forceinline__ void copy_pages(
@@ -111,22 +119,14 @@ __device__ __forceinline__ void copy_pages(
 
 /* at: tiles of earlier runs. Returns those with this one. For a warp. */
 template <int D>
-__device__ __forceinline__ int copy_run(const struct cuda_pages &p, const struct run &r, int number,
-	int at, const struct maps &map, uint32_t base, const struct barriers &b)
+__device__ __forceinline__ int copy_keys(const struct cuda_pages &p, const struct run &r, int at,
+	const struct maps &map, uint32_t base, const struct barriers &b)
 {
 	typedef memory<D> M;
-	const int head = blockIdx.x * OWNERS, column = head / (p.heads / p.groups) * D;
-	const int last = (r.first + r.n - 1) / PAGE, total = last / PAGES + 1;
+	const int column = group_of(p) * D, last = (r.first + r.n - 1) / PAGE,
+		  total = last / PAGES + 1;
 	const int32_t *page = p.page + p.request[r.row] * p.each;
 
-	if (number)
-		barrier_wait(b.q + 8, (number - 1) & 1);
-	if (threadIdx.x == OWNERS * GROUP) {
-		barrier_expect(b.q, M::own);
-		for (int i = 0; i < OWNERS; i++)
-			copy_tile<D>(base + M::q + i * TILE * CHUNK_ROW, OWNERS * TILE, &map.q,
-				(head + i) * D, r.row, 0, b.q);
-	}
 	for (int i = 0; i < total; i++, at++) {
 		const int from = page[min(i * PAGES + (int)threadIdx.x % PAGES, last)];
 
@@ -140,6 +140,107 @@ __device__ __forceinline__ int copy_run(const struct cuda_pages &p, const struct
 			full(b.v, at));
 	}
 	return at;
+}
+
+/* The codes of keys or values of a tile that a thread of a warp group has: 16 of each of EACH rows,
+ * which are ROWS apart. */
+template <int D> struct codes {
+	static constexpr int chunks = D / 16, rows = GROUP / chunks, each = KEYS / rows;
+	uint4 c[each];
+};
+
+/* first: of the tile, of the run's pages. */
+template <int D>
+__device__ __forceinline__ void read_codes(const struct cuda_pages &p, const void *kept,
+	const int32_t *page, int first, int last, struct codes<D> &ret)
+{
+	typedef struct codes<D> C;
+	const int thread = threadIdx.x % GROUP, row = thread / C::chunks;
+	const int64_t apart = (int64_t)p.groups * D;
+	const char *from = static_cast<const char *>(kept) + group_of(p) * D +
+			   thread % C::chunks * 16 + row % PAGE * apart;
+
+#pragma unroll
+	for (int j = 0; j < C::each; j++) {
+		const int of = page[min(first + (j * C::rows + row) / PAGE, last)];
+
+		ret.c[j] = *reinterpret_cast<const uint4 *>(from + of * PAGE * apart);
+	}
+}
+
+/* Writes a tile of bf16. Of two lanes whose chunks have the same banks each begins with another
+ * half. */
+template <int D>
+__device__ __forceinline__ void widen_codes(uint32_t to, const struct codes<D> &given, uint32_t bar)
+{
+	typedef struct codes<D> C;
+	const int thread = threadIdx.x % GROUP, chunk = thread % C::chunks, half = chunk / 4;
+
+#pragma unroll
+	for (int j = 0; j < C::each; j++) {
+		const int row = j * C::rows + thread / C::chunks;
+		const uint32_t at = to + (half * KEYS + row) * CHUNK_ROW;
+		const uint32_t w[4] = {given.c[j].x, given.c[j].y, given.c[j].z, given.c[j].w};
+
+#pragma unroll
+		for (int k = 0; k < 2; k++) {
+			const int part = k ^ (half & 1);
+			const uint32_t low = part ? w[2] : w[0], high = part ? w[3] : w[1];
+
+			asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(
+					     at + ((chunk % 4 * 2 + part) ^ (row & 7)) * 16),
+				     "r"(two_of<bf16>(low & 0xffff)), "r"(two_of<bf16>(low >> 16)),
+				     "r"(two_of<bf16>(high & 0xffff)), "r"(two_of<bf16>(high >> 16))
+				     : "memory");
+		}
+	}
+	asm volatile("fence.proxy.async;" ::: "memory");
+	barrier_arrive(bar);
+}
+
+/* As copy_keys, of codes of 8 bits. For a warp group. */
+template <int D>
+__device__ __forceinline__ int convert_keys(const struct cuda_pages &p, const struct run &r, int at,
+	uint32_t base, const struct barriers &b)
+{
+	typedef memory<D> M;
+	const int last = (r.first + r.n - 1) / PAGE, total = last / PAGES + 1;
+	const int32_t *page = p.page + p.request[r.row] * p.each;
+	struct codes<D> keys, values;
+
+	read_codes<D>(p, p.keys.data, page, 0, last, keys);
+	for (int i = 0; i < total; i++, at++) {
+		read_codes<D>(p, p.values.data, page, i * PAGES, last, values);
+		if (at >= STAGES)
+			barrier_wait(free_again(b.k, at), (at / STAGES - 1) & 1);
+		widen_codes<D>(base + M::k + at % STAGES * M::tile, keys, full(b.k, at));
+		if (i + 1 < total)
+			read_codes<D>(p, p.keys.data, page, (i + 1) * PAGES, last, keys);
+		if (at >= STAGES)
+			barrier_wait(free_again(b.v, at), (at / STAGES - 1) & 1);
+		widen_codes<D>(base + M::v + at % STAGES * M::tile, values, full(b.v, at));
+	}
+	return at;
+}
+
+template <typename K, int D>
+__device__ __forceinline__ int copy_run(const struct cuda_pages &p, const struct run &r, int number,
+	int at, const struct maps &map, uint32_t base, const struct barriers &b)
+{
+	typedef memory<D> M;
+
+	if (number)
+		barrier_wait(b.q + 8, (number - 1) & 1);
+	if (threadIdx.x == OWNERS * GROUP) {
+		barrier_expect(b.q, M::own);
+		for (int i = 0; i < OWNERS; i++)
+			copy_tile<D>(base + M::q + i * TILE * CHUNK_ROW, OWNERS * TILE, &map.q,
+				(blockIdx.x * OWNERS + i) * D, r.row, 0, b.q);
+	}
+	if constexpr (is_f8<K>)
+		return convert_keys<D>(p, r, at, base, b);
+	else
+		return copy_keys<D>(p, r, at, map, base, b);
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
@@ -279,7 +380,15 @@ __device__ __forceinline__ int sum_run(const struct cuda_pages &p, const struct 
 	return at;
 }
 
-template <int D>
+/* Registers of a thread of the last warp group, and of the others: of all three at most those that
+ * the block begins with. */
+template <typename K> struct registers {
+	static constexpr int begin = 65536 / ((OWNERS + 1) * GROUP) / 8 * 8;
+	static constexpr int copies = is_f8<K> ? 88 : 24, sums = is_f8<K> ? 208 : 240;
+	static_assert(copies + OWNERS * sums <= (OWNERS + 1) * begin, "more would wait for ever");
+};
+
+template <typename K, int D>
 __global__ void __launch_bounds__((OWNERS + 1) * GROUP, 1)
 	runs_kernel(const __grid_constant__ struct maps map, const struct cuda_pages p)
 {
@@ -297,8 +406,8 @@ __global__ void __launch_bounds__((OWNERS + 1) * GROUP, 1)
 		return;
 	if (threadIdx.x == 0) {
 		for (int i = 0; i < STAGES; i++) {
-			barrier_init(full(b.k, i), 1);
-			barrier_init(full(b.v, i), 1);
+			barrier_init(full(b.k, i), is_f8<K> ? GROUP : 1);
+			barrier_init(full(b.v, i), is_f8<K> ? GROUP : 1);
 			barrier_init(free_again(b.k, i), 4 * OWNERS);
 			barrier_init(free_again(b.v, i), 4 * OWNERS);
 		}
@@ -308,21 +417,21 @@ __global__ void __launch_bounds__((OWNERS + 1) * GROUP, 1)
 	}
 	__syncthreads();
 	if (group == OWNERS) {
-		fewer_registers<24>();
-		if (threadIdx.x >= OWNERS * GROUP + WARP)
+		fewer_registers<registers<K>::copies>();
+		if (!is_f8<K> && threadIdx.x >= OWNERS * GROUP + WARP)
 			return;
 		for (int i = 0; r.n; i++, r = next_run(p, f, row, r.row - row + 1, few))
-			at = copy_run<D>(p, r, i, at, map, base, b);
+			at = copy_run<K, D>(p, r, i, at, map, base, b);
 		return;
 	}
-	more_registers<240>();
+	more_registers<registers<K>::sums>();
 	if (group)
 		give_turn(0);
 	for (int i = 0; r.n; i++, r = next_run(p, f, row, r.row - row + 1, few))
 		at = sum_run<D>(p, r, i, at, base, b);
 }
 
-template <int D>
+template <typename K, int D>
 static void runs_of(
 	const struct cuda_pages *p, const struct cuda_page_boxes *boxes, cudaStream_t stream)
 {
@@ -331,12 +440,17 @@ static void runs_of(
 
 	memcpy(&map, boxes, sizeof map);
 	cudaFuncSetAttribute(
-		runs_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, memory<D>::bytes);
-	runs_kernel<D><<<blocks, (OWNERS + 1) * GROUP, memory<D>::bytes, stream>>>(map, *p);
+		runs_kernel<K, D>, cudaFuncAttributeMaxDynamicSharedMemorySize, memory<D>::bytes);
+	runs_kernel<K, D><<<blocks, (OWNERS + 1) * GROUP, memory<D>::bytes, stream>>>(map, *p);
 }
 
 void cuda_attention_runs(
 	const struct cuda_pages *p, const struct cuda_page_boxes *boxes, cudaStream_t stream)
 {
-	p->depth == 64 ? runs_of<64>(p, boxes, stream) : runs_of<128>(p, boxes, stream);
+	if (p->f8)
+		p->depth == 64 ? runs_of<e4m3, 64>(p, boxes, stream)
+			       : runs_of<e4m3, 128>(p, boxes, stream);
+	else
+		p->depth == 64 ? runs_of<bf16, 64>(p, boxes, stream)
+			       : runs_of<bf16, 128>(p, boxes, stream);
 }
