@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention of rows whose keys and values are in pages (pages.cu), for runs of many rows: bf16, keys
- * and values also in e4m3; compute capability 9.0.
+ * Attention of rows whose keys and values are in pages (pages.cu), for runs of many rows: bf16,
+ * keys and values also in e4m3; compute capability 9.0.
  *
  * A block has two warp groups, each of which owns one head of up to 64 rows, and a third that
  * copies keys and values, 128 at a time: a warp of it starts copies of boxes of a page, or all of
