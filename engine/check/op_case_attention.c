@@ -45,17 +45,30 @@ static void attention_wide(struct kit *k, const struct types *t, const struct sh
 	attention_of(k, t, &s, s.c, causal);
 }
 
-/* The one head of a picture's encoder, which is frozen. A backend may refuse. */
+/* The one head of a picture's encoder, which is frozen: packed and causal, or with two queries and
+ * so many keys that a backend handles a row of scores in pieces. A backend may refuse. */
 static void attention_widest(
 	struct kit *k, const struct types *t, const struct shape *d, bool causal)
 {
-	const int64_t depth = 512, seq = 2 + d->s % 40;
-	struct jm_tensor *qkv = kit_normal(k, t->c, 0, 1, 3, DIMS(d->b, seq, 3 * depth));
-	struct jm_tensor *y = backend_result(k, t->c, false, 3, DIMS(d->b, seq, depth));
-	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(d->b, 1, seq), NULL);
-	struct jm_node *n = backend_node(k, JM_OP_ATTENTION, OPS(qkv, qkv, qkv), OPS(y, lse), 0);
+	const int64_t depth = 512, seq = causal ? 2 + d->s % 40 : 2, b = causal ? d->b : 1;
+	const int64_t keys = causal ? seq : 2040 + d->s % 40;
+	struct jm_tensor *q, *kv, *y = backend_result(k, t->c, false, 3, DIMS(b, seq, depth));
+	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(b, 1, seq), NULL);
+	struct jm_node *n;
 
-	jm_attention_pack(n, 1, 1);
+	kv = kit_normal(k, t->c, 0, 1, 3, DIMS(b, keys, causal ? 3 * depth : depth));
+	q = causal ? kv : kit_normal(k, t->c, 0, 1, 3, DIMS(b, seq, depth));
+	n = backend_node(k, JM_OP_ATTENTION, OPS(q, kv, kv), OPS(y, lse), 0);
+	if (causal)
+		jm_attention_pack(n, 1, 1);
+	else {
+		n->attr.attention.heads = n->attr.attention.kv_heads = 1;
+		n->attr.attention.depth = depth;
+		n->attr.attention.keys = keys;
+		n->attr.attention.q = (struct jm_view){0, seq * depth, depth, depth};
+		n->attr.attention.k = (struct jm_view){0, keys * depth, depth, depth};
+		n->attr.attention.v = n->attr.attention.k;
+	}
 	n->attr.attention.causal = causal;
 	n->attr.attention.scale = 1 / sqrt((double)depth);
 }

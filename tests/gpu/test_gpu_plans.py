@@ -307,3 +307,12 @@ def test_frozen_layers_are_planned(env, precision):
 def test_frozen_blocks_are_planned(env, patterns, precision):
     words = [*GPT[:-1], precision, "--keep-all"]
     assert plan(env, *words, "--freeze", patterns)["peak_bytes"] < plan(env, *words)["peak_bytes"]
+
+
+@pytest.mark.parametrize("batch, precision, pictures", [(2, "bf16", 2), (8, "bf16", 4), (8, "f32", 4)])
+def test_scores_of_wide_heads_are_planned(env, batch, precision, pictures):
+    """The image encoder's 4096 positions by 4096 keys in f32, of four pictures at most."""
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    p = plan(env, "sd2", "--batch", batch, "--precision", precision, "--graph")
+    wide = [g for g in p["graph"] if g["nodes"][0]["op"] == "attention" and g["nodes"][0]["in"][0]["dims"][2] == 3 * 512]
+    assert [g["scratch_bytes"] for g in wide] == [pictures * 4096 * 4096 * 4]

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention over views of q, k and v in plain f32 arithmetic, for what cuDNN does not support or is
- * not asked for: f32, q, k and v apart. A block handles TILE rows ("own") of one head, a warp ROWS
- * of them, and loops over the tiles of the other operand ("other"). Lane t computes products with
+ * not asked for: f32, q, k and v apart; and the softmax between the two products of attention with
+ * wide heads (ops_attention_wide.c). A block handles TILE rows ("own") of one head, a warp ROWS of
+ * them, and loops over the tiles of the other operand ("other"). Lane t computes products with
  * other row t, and sums of rows in columns t, t + 32... Scores stay in the block; sums run in the
  * same order every time.
  *
@@ -12,6 +13,7 @@
  *	with p = exp(scale q k - lse), ds = scale p (dy v - delta), delta = sum over D of dy y
  */
 #include "common.cuh"
+#include "softmax.h"
 
 #define WARPS 4
 #define ROWS  4
@@ -263,6 +265,57 @@ __global__ void __launch_bounds__(WARPS *WARP) dkv_kernel(struct cuda_attention 
 	emit(part<T>(p.dv, b, g), mine, p.keys, p.depth, dv, one, p.accumulate);
 }
 
+/* ---- softmax of scores in memory ------------------------------------------------------------- */
+
+#define SOFTMAX_THREADS 256
+
+/* 2^x for results of type T. */
+template <typename T> __device__ __forceinline__ float power(float x)
+{
+	return sizeof(T) == 2 ? fast_exp2(x) : exp2f(x);
+}
+
+/* A block handles one row. It reads the row twice, the second time from a cache, and writes a piece
+ * of the result when all of its threads have read the scores below: T is no larger than f32. */
+template <typename T>
+__global__ void __launch_bounds__(SOFTMAX_THREADS) softmax_kernel(struct cuda_softmax p)
+{
+	__shared__ float share[WARP];
+	const int64_t row = blockIdx.x, sequence = blockIdx.y, at = p.first + row + 1;
+	const int64_t end = p.causal && at < p.keys ? at : p.keys;
+	const float scale = p.scale * LOG2_E;
+	float *s = p.scores + (sequence * p.rows + row) * p.pitch;
+	float v[PACK], most = MASKED, total = 0, all;
+
+	for (int64_t i = threadIdx.x * PACK; i < end; i += SOFTMAX_THREADS * PACK) {
+		const float before = most;
+
+		load_some(s + i, v, end - i);
+#pragma unroll
+		for (int k = 0; k < PACK; k++)
+			most = fmaxf(most, i + k < end ? v[k] * scale : MASKED);
+		total *= power<T>(before - most);
+#pragma unroll
+		for (int k = 0; k < PACK; k++)
+			total += i + k < end ? power<T>(v[k] * scale - most) : 0;
+	}
+	all = block_max(most, share);
+	total = block_sum(total * power<T>(most - all), share);
+	if (threadIdx.x == 0)
+		p.lse[sequence * p.lse_each + row] = all / LOG2_E + logf(total);
+	total = 1 / total;
+	for (int64_t from = 0; from < p.keys; from += SOFTMAX_THREADS * PACK) {
+		const int64_t i = from + threadIdx.x * PACK;
+
+		load_some(s + i, v, end - i);
+#pragma unroll
+		for (int k = 0; k < PACK; k++)
+			v[k] = i + k < end ? power<T>(v[k] * scale - all) * total : 0;
+		__syncthreads();
+		store_some(reinterpret_cast<T *>(s) + i, v, p.keys - i, false);
+	}
+}
+
 /* ---- starting -------------------------------------------------------------------------------- */
 
 template <typename K>
@@ -295,10 +348,8 @@ template <typename T> static void forward_of(const struct cuda_attention *p, cud
 		forward<2, T>(p, stream);
 	else if (p->depth <= 4 * WARP)
 		forward<4, T>(p, stream);
-	else if (p->depth <= 8 * WARP)
-		forward<8, T>(p, stream);
 	else
-		forward<16, T>(p, stream);
+		forward<8, T>(p, stream);
 }
 
 template <typename T> static void backward_of(const struct cuda_attention *p, cudaStream_t stream)
@@ -322,4 +373,14 @@ void cuda_attention(const struct cuda_attention *p, cudaStream_t stream)
 void cuda_attention_grad(const struct cuda_attention *p, cudaStream_t stream)
 {
 	with_type(p->q.data, [&](auto t) { backward_of<decltype(t)>(p, stream); });
+}
+
+void cuda_softmax(const struct cuda_softmax *p, cudaStream_t stream)
+{
+	const struct cuda_vec y = {p->scores, p->type};
+	const dim3 grid((unsigned)p->rows, (unsigned)p->sequences);
+
+	with_type(y, [&](auto t) {
+		softmax_kernel<decltype(t)><<<grid, SOFTMAX_THREADS, 0, stream>>>(*p);
+	});
 }

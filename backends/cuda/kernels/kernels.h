@@ -271,8 +271,8 @@ void cuda_put(const struct cuda_put *p, cudaStream_t stream);
 
 /* ---- attention.cu ---------------------------------------------------------------------------- */
 
-#define CUDA_ATTENTION_WIDEST  256 /* elements of a head */
-#define CUDA_ATTENTION_FORWARD 512 /* the same without gradients */
+/* Elements of a head; what wider ones need is in softmax.h. */
+#define CUDA_ATTENTION_WIDEST 256
 
 /* As struct jm_view: head h of position s of sequence b is at data + b batch + s row + h head. */
 struct cuda_heads {
@@ -291,7 +291,7 @@ struct cuda_attention {
 	float *lse;
 	float *delta; /* [batch,heads,seq]: scratch of the gradient */
 };
-/* depth is CUDA_ATTENTION_FORWARD at most, for the gradient CUDA_ATTENTION_WIDEST. */
+/* depth is CUDA_ATTENTION_WIDEST at most. */
 void cuda_attention(const struct cuda_attention *p, cudaStream_t stream);
 void cuda_attention_grad(const struct cuda_attention *p, cudaStream_t stream);
 

@@ -121,13 +121,19 @@ static int describe_f8(struct cuda_dev *dev, struct cuda_product *p, struct jm_e
 	return code;
 }
 
-static int describe_matrix(struct cuda_dev *dev, const struct cuda_matrix *m,
+static int describe_matrix(struct cuda_dev *dev, const struct cuda_matrix *m, int32_t batches,
 	cublasLtMatrixLayout_t *ret, struct jm_err *err)
 {
-	return cuda_lt_check(dev,
-		dev->lt.call.cublasLtMatrixLayoutCreate(
-			ret, type_of(m->type), (uint64_t)m->rows, (uint64_t)m->columns, m->stride),
-		"Describing a matrix", err);
+	cublasStatus_t rc = dev->lt.call.cublasLtMatrixLayoutCreate(
+		ret, type_of(m->type), (uint64_t)m->rows, (uint64_t)m->columns, m->stride);
+
+	if (!rc && batches > 1)
+		rc = dev->lt.call.cublasLtMatrixLayoutSetAttribute(
+			*ret, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batches, sizeof batches);
+	if (!rc && batches > 1)
+		rc = dev->lt.call.cublasLtMatrixLayoutSetAttribute(*ret,
+			CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &m->each, sizeof m->each);
+	return cuda_lt_check(dev, rc, "Describing a matrix", err);
 }
 
 static int describe(struct cuda_dev *dev, struct cuda_product *p, struct jm_err *err)
@@ -149,21 +155,23 @@ static int describe(struct cuda_dev *dev, struct cuda_product *p, struct jm_err 
 	if (!code)
 		code = describe_epilogue(dev, p, err);
 	if (!code)
-		code = describe_matrix(dev, &g->a, &p->a, err);
+		code = describe_matrix(dev, &g->a, g->batches, &p->a, err);
 	if (!code)
-		code = describe_matrix(dev, &g->b, &p->b, err);
+		code = describe_matrix(dev, &g->b, g->batches, &p->b, err);
 	if (!code)
-		code = describe_matrix(dev, &g->d, &p->d, err);
+		code = describe_matrix(dev, &g->d, g->batches, &p->d, err);
 	return code;
 }
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
-static uint32_t alignment_of(const void *data)
+/* Of all matrices of a batch. */
+static uint32_t alignment_of(const struct cuda_matrix *m)
 {
+	uintptr_t bits = (uintptr_t)m->data | (uintptr_t)m->each * jm_dtype_bytes(m->type);
 	uint32_t n = 1;
 
-	while (n < 256 && (uintptr_t)data % (2 * n) == 0)
+	while (n < 256 && bits % (2 * n) == 0)
 		n *= 2;
 	return n;
 }
@@ -174,10 +182,10 @@ static int prefer(struct cuda_dev *dev, const struct cuda_gemm *g, cublasLtMatmu
 	const struct {
 		cublasLtMatmulPreferenceAttributes_t what;
 		uint32_t value;
-	} sides[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(g->a.data)},
-		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(g->b.data)},
-		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(g->d.data)},
-		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(g->d.data)}};
+	} sides[] = {{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(&g->a)},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(&g->b)},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(&g->d)},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(&g->d)}};
 	const size_t workspace = WORKSPACE;
 	int code = cuda_lt_check(dev,
 		dev->lt.call.cublasLtMatmulPreferenceSetAttribute(pref,
@@ -221,24 +229,20 @@ static cublasStatus_t launch(struct cuda_dev *dev, const struct cuda_product *p,
 
 /* ---- timing ---------------------------------------------------------------------------------- */
 
-static size_t bytes_of(const struct cuda_matrix *m)
-{
-	return (size_t)(m->columns * m->stride) * jm_dtype_bytes(m->type);
-}
-
 /* Separate operands with random values, because the real ones may be parameters. */
-static bool stage(struct cuda_dev *dev, struct cuda_matrix *m)
+static bool stage(struct cuda_dev *dev, struct cuda_matrix *m, int32_t batches)
 {
 	struct cuda_vec v = {NULL, cuda_type_of(m->type)};
+	int64_t count = m->columns * m->stride + (batches > 1 ? (batches - 1) * m->each : 0);
 
-	if (cudaMalloc(&v.data, bytes_of(m))) {
+	if (cudaMalloc(&v.data, (size_t)count * jm_dtype_bytes(m->type))) {
 		cudaGetLastError();
 		return false;
 	}
 	if (jm_dtype_bytes(m->type) == 1)
-		cuda_random_codes(v.data, m->columns * m->stride, 1, dev->stream);
+		cuda_random_codes(v.data, count, 1, dev->stream);
 	else
-		cuda_random(v, m->columns * m->stride, 1, dev->stream);
+		cuda_random(v, count, 1, dev->stream);
 	m->data = v.data;
 	return true;
 }
@@ -272,7 +276,8 @@ static int choose(struct cuda_dev *dev, struct cuda_product *p,
 	int best = 0;
 
 	g.a.data = g.b.data = g.d.data = NULL;
-	if (stage(dev, &g.a) && stage(dev, &g.b) && stage(dev, &g.d))
+	if (stage(dev, &g.a, g.batches) && stage(dev, &g.b, g.batches) &&
+		stage(dev, &g.d, g.batches))
 		for (int i = 0; i < n; i++) {
 			double seconds = time_one(dev, p, &g, &found[i].algo);
 
@@ -300,10 +305,12 @@ static void write_key(const struct cuda_gemm *g, char *ret, size_t size)
 		n += snprintf(ret + n, size - (size_t)n, "/%lldx%lld:%lld%s%s",
 			(long long)m[i]->rows, (long long)m[i]->columns, (long long)m[i]->stride,
 			jm_dtype_name(m[i]->type), m[i]->transposed ? "t" : "");
-	snprintf(ret + n, size - (size_t)n, "/%d%s%s%s%s%s%s", epilogue_of(g),
-		alignment_of(g->a.data) < 64 || alignment_of(g->b.data) < 64 ? "a" : "",
+	n += snprintf(ret + n, size - (size_t)n, "/%d%s%s%s%s%s%s", epilogue_of(g),
+		alignment_of(&g->a) < 64 || alignment_of(&g->b) < 64 ? "a" : "",
 		g->accumulate ? "+" : "", g->tf32 ? "tf32" : "", g->bias && g->bias_as_d ? "b" : "",
 		g->fast_sums ? "f" : "", g->scales_rows ? "r" : "");
+	if (g->batches > 1)
+		snprintf(ret + n, size - (size_t)n, "/x%d", g->batches);
 }
 
 /* The value in the plan cache is "seconds,algorithm in hex". */

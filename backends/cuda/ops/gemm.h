@@ -12,11 +12,13 @@ struct cuda_matrix {
 	int64_t rows, columns,
 		stride; /* in memory, before op; stride: elements from column to column */
 	bool transposed;
+	int64_t each; /* elements from one matrix of a batch to the next */
 };
 
 struct cuda_gemm {
 	struct cuda_matrix a, b, d;
-	int64_t k; /* length of the dim that is summed over */
+	int64_t k;	 /* length of the dim that is summed over */
+	int32_t batches; /* products of one shape at a time; 0 = one */
 	bool accumulate;
 	bool tf32; /* f32 operands are rounded to tf32 */
 	/* For 8 bits, where a is transposed and b is not: the factors of their elements, on the

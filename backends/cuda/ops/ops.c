@@ -16,6 +16,7 @@ static const struct cuda_op *const tables[] = {
 	cuda_ops_pages,
 	cuda_ops_linear,
 	cuda_ops_dnn_attention,
+	cuda_ops_attention_wide,
 	cuda_ops_attention,
 	cuda_ops_noise,
 	cuda_ops_norm,

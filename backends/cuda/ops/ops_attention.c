@@ -3,8 +3,6 @@
 #include "backends/cuda/device/cuda.h"
 #include "op_rows.h"
 
-#define FORWARD_ROWS 80 /* of queries, keys and values in a block's shared memory (attention.cu) */
-
 static struct cuda_heads heads_of(const struct jm_tensor *t, const struct jm_view *v)
 {
 	struct cuda_heads h = {cuda_vec(t), v->batch, v->row, v->head};
@@ -40,8 +38,8 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 {
 	const struct jm_node *n = group->node[0];
 	struct cuda_attention p = attention_of(n);
-	int widest = n->op == JM_OP_ATTENTION ? CUDA_ATTENTION_FORWARD : CUDA_ATTENTION_WIDEST;
 
+	(void)dev;
 	if (n->in[n->op == JM_OP_ATTENTION_GRAD ? 6 : 3] || (p.causal && p.keys != p.seq))
 		return jm_err_set(err, JM_ENOSUP,
 			"Attention of backend cuda needs as many keys as queries if it is causal, "
@@ -57,17 +55,10 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	if (n->accumulate && n->accumulate != 7)
 		return jm_err_set(err, JM_ENOSUP,
 			"attention-grad of backend cuda adds to all of its results or to none.");
-	if (p.depth > widest)
+	if (p.depth > CUDA_ATTENTION_WIDEST)
 		return jm_err_set(err, JM_ENOSUP,
 			"%s of backend cuda takes heads of a width of at most %d, not %d.",
-			jm_op_name(n->op), widest, p.depth);
-	if (p.depth > CUDA_ATTENTION_WIDEST &&
-		FORWARD_ROWS * (size_t)(p.depth + 1) * sizeof(float) >
-			dev->prop.sharedMemPerBlockOptin)
-		return jm_err_set(err, JM_ENOSUP,
-			"Attention with heads of a width of %d needs more shared memory than this "
-			"GPU has.",
-			p.depth);
+			jm_op_name(n->op), CUDA_ATTENTION_WIDEST, p.depth);
 	if (n->in[0]->type != n->out[0]->type)
 		return jm_err_set(err, JM_ENOSUP,
 			"Attention of backend cuda needs all operands in one type.");

@@ -219,7 +219,7 @@ static uint64_t algorithm(void)
 	struct jm_err err = JM_ERR_INIT;
 
 	for (int i = 0; i < 3; i++)
-		*m[i] = (struct cuda_matrix){memory[i], JM_F32, 8, 8, 8, false};
+		*m[i] = (struct cuda_matrix){memory[i], JM_F32, 8, 8, 8, false, 0};
 	assert_int_equal(cuda_product_new(&dev, &gemm, &p, &err), 0);
 	assert_int_equal(cuda_product_run(&dev, p, &err), 0);
 	cuda_product_free(&dev, p);
