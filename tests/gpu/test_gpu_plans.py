@@ -316,3 +316,11 @@ def test_scores_of_wide_heads_are_planned(env, batch, precision, pictures):
     p = plan(env, "sd2", "--batch", batch, "--precision", precision, "--graph")
     wide = [g for g in p["graph"] if g["nodes"][0]["op"] == "attention" and g["nodes"][0]["in"][0]["dims"][2] == 3 * 512]
     assert [g["scratch_bytes"] for g in wide] == [pictures * 4096 * 4096 * 4]
+
+
+def test_rows_of_16_bytes_are_not_padded(env):
+    """f32: 100 channels start at multiples of 16 bytes, and fields of 5 or 25 are too narrow to be padded."""
+    p = plan(env, "fno-rbc3d", "--batch", 4, "--precision", "f32", "--graph")
+    nodes = [n for group in p["graph"] for n in group["nodes"]]
+    widths = {t["dims"][-1] for n in nodes if n["op"] == "linear" for t in n["out"]}
+    assert widths == {25, 100, 5} and not [n for n in nodes if n["op"] == "cast"]

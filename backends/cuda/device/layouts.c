@@ -16,8 +16,10 @@ bool cuda_is_dense(const struct jm_layout *layout)
 
 void cuda_rows_layout(const struct jm_tensor *t, struct jm_layout *ret)
 {
+	int64_t width = jm_tensor_width(t);
+
 	*ret = (struct jm_layout){0};
-	if (jm_tensor_width(t) % 8 == 0 || jm_tensor_width(t) < ROW_BLOCK || jm_tensor_rows(t) == 1)
+	if (width % (t->type == JM_F32 ? 4 : 8) == 0 || width < ROW_BLOCK || jm_tensor_rows(t) == 1)
 		return;
 	ret->rank = (int16_t)t->rank;
 	for (int16_t i = 0; i < t->rank; i++)

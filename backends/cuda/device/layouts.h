@@ -18,8 +18,8 @@ int cuda_choices_follow(
 bool cuda_is_dense(const struct jm_layout *layout);
 
 /*
- * The layout of matrices that products read or write: if the width is no multiple of 8, rows are
- * padded to a multiple of 64 elements (one block of the last dim); otherwise plain.
+ * The layout of matrices that products read or write: if rows do not start at multiples of 16
+ * bytes, they are padded to a multiple of 64 elements (one block of the last dim); otherwise plain.
  */
 void cuda_rows_layout(const struct jm_tensor *t, struct jm_layout *ret);
 /* The same for the number of rows, after which rows of zeros follow. */
