@@ -120,24 +120,6 @@ struct cuda_gap {
 void cuda_gap(const struct cuda_gap *p, cudaStream_t stream);
 void cuda_gap_grad(const struct cuda_gap *p, cudaStream_t stream);
 
-/* ---- norm.cu --------------------------------------------------------------------------------- */
-
-/* Group norm of x[batch,pixels,c]. In the gradient y is dy, and dx, dgamma and dbeta are
- * written. */
-struct cuda_groups {
-	int batch, c, groups;
-	int64_t pixels;
-	bool silu;
-	float eps;
-	struct cuda_vec x, y, dx; /* all of one type */
-	const float *gamma, *beta;
-	float *mean, *rstd; /* [batch,groups] */
-	float *dgamma, *dbeta;
-	unsigned accumulate; /* bits of the results: y; or dx, dgamma, dbeta */
-};
-void cuda_groupnorm(const struct cuda_groups *p, cudaStream_t stream);
-void cuda_groupnorm_grad(const struct cuda_groups *p, cudaStream_t stream);
-
 /* ---- bias.cu --------------------------------------------------------------------------------- */
 
 /* y[rows,c] += bias[c]; relu: then y = max(0, y), which keeps NaN. */
@@ -234,7 +216,7 @@ bool cuda_filter_knows(const struct cuda_filter_grad *p);
 size_t cuda_filter_scratch(const struct cuda_filter_grad *p);
 cudaError_t cuda_filter_grad(const struct cuda_filter_grad *p, cudaStream_t stream);
 
-/* ---- random.cu ------------------------------------------------------------------------------- */
+/* ---- noise.cu -------------------------------------------------------------------------------- */
 
 /* Writes random numbers that are approximately normal. */
 void cuda_random(struct cuda_vec x, int64_t n, uint64_t seed, cudaStream_t stream);

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "backends/cuda/device/cuda.h"
+#include "backends/cuda/kernels/groupnorm.h"
 #include "ops_image.h"
 #include "ops_linear.h"
 #include "op_rows.h"
@@ -191,16 +192,6 @@ static int takes_groups(struct cuda_dev *dev, const struct jm_group *group, stru
 	return cuda_no_types(n, err);
 }
 
-static int choices_groups(struct cuda_dev *dev, const struct jm_group *group,
-	struct jm_choice *choice, struct jm_err *err)
-{
-	(void)dev;
-	(void)err;
-	cuda_image_layouts(group, 0, choice);
-	choice->seconds = choice->flops_executed = NAN;
-	return 1;
-}
-
 /* x: the number of its operand, behind which the vectors follow. */
 static struct cuda_groups groups_of(const struct jm_node *n, int x)
 {
@@ -220,6 +211,20 @@ static struct cuda_groups groups_of(const struct jm_node *n, int x)
 	};
 }
 
+static int choices_groups(struct cuda_dev *dev, const struct jm_group *group,
+	struct jm_choice *choice, struct jm_err *err)
+{
+	const struct jm_node *n = group->node[0];
+	const struct cuda_groups p = groups_of(n, n->op == JM_OP_GROUPNORM_GRAD);
+
+	(void)dev;
+	(void)err;
+	cuda_image_layouts(group, 0, choice);
+	choice->scratch = cuda_groups_scratch(&p);
+	choice->seconds = choice->flops_executed = NAN;
+	return 1;
+}
+
 static int run_groups(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
@@ -229,6 +234,7 @@ static int run_groups(struct cuda_dev *dev, const struct cuda_exec *exec, struct
 	p.y = cuda_vec(n->out[0]);
 	p.mean = cuda_data(n->out[1]);
 	p.rstd = cuda_data(n->out[2]);
+	p.scratch = exec->scratch;
 	cuda_groupnorm(&p, dev->stream);
 	return 0;
 }
@@ -245,6 +251,7 @@ static int run_groups_grad(struct cuda_dev *dev, const struct cuda_exec *exec, s
 	p.dx = cuda_vec(n->out[0]);
 	p.dgamma = cuda_data(n->out[1]);
 	p.dbeta = cuda_data(n->out[2]);
+	p.scratch = exec->scratch;
 	cuda_groupnorm_grad(&p, dev->stream);
 	return 0;
 }

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels of groupnorm.cu. */
+#ifndef JM_CUDA_GROUPNORM_H
+#define JM_CUDA_GROUPNORM_H
+
+#include "kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Group norm of x[batch,pixels,c]. In the gradient y is dy, mean and rstd are read, and dx, dgamma
+ * and dbeta are written. */
+struct cuda_groups {
+	int batch, c, groups;
+	int64_t pixels;
+	bool silu;
+	float eps;
+	struct cuda_vec x, y, dx; /* all of one type */
+	const float *gamma, *beta;
+	float *mean, *rstd; /* [batch,groups] */
+	float *dgamma, *dbeta;
+	unsigned accumulate; /* bits of the results: y; or dx, dgamma, dbeta */
+	float *scratch;	     /* of cuda_groups_scratch bytes */
+};
+size_t cuda_groups_scratch(const struct cuda_groups *p);
+void cuda_groupnorm(const struct cuda_groups *p, cudaStream_t stream);
+void cuda_groupnorm_grad(const struct cuda_groups *p, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
