@@ -110,11 +110,12 @@ void cuda_bn_grad_pooled(
 	const struct cuda_bn_grad *p, const struct cuda_pool *q, cudaStream_t stream);
 void cuda_avgpool(const struct cuda_pool *p, cudaStream_t stream);
 void cuda_avgpool_grad(const struct cuda_pool *p, cudaStream_t stream);
-/* image[batch,pixels,c] and vector[batch,c]: the mean over pixels, or its gradient. */
+/* image[batch,pixels,c] and vector[batch,c]: the mean over pixels, or its gradient; of fewer than
+ * 2^32 packs of channels. */
 struct cuda_gap {
 	int batch, c;
 	int64_t pixels;
-	bool accumulate;
+	bool sums, accumulate; /* sums: in place of the mean the sum */
 	struct cuda_vec image, vector;
 };
 void cuda_gap(const struct cuda_gap *p, cudaStream_t stream);

@@ -4,6 +4,7 @@
  * its output; gradients are gathered from the windows that contain the pixel.
  */
 #include "pool.cuh"
+#include "rows.cuh"
 
 #define THREADS 256
 
@@ -286,52 +287,56 @@ void cuda_maxpool_grad(const struct cuda_pool *p, cudaStream_t stream)
 
 /* ---- over the whole image -------------------------------------------------------------------- */
 
-#define GAP_ROWS 8
+#define GAP_AHEAD 4 /* pixels that a thread loads at a time */
 
-/* A block handles one image and 32 channels, one in each column of threads. */
-template <typename T> __global__ void gap_kernel(struct cuda_gap p)
+/* A block handles some channels of an image, by packs; the rows of its threads share the pixels. */
+template <int N, typename T>
+__global__ void __launch_bounds__(COLUMN_THREADS) gap_kernel(struct cuda_gap p)
 {
-	int c = blockIdx.x * WARP + threadIdx.x, b = blockIdx.y;
-	const T *image = (const T *)p.image.data + (int64_t)b * p.pixels * p.c;
-	__shared__ float share[GAP_ROWS][WARP];
-	float sum = 0;
+	__shared__ float share[COLUMN_THREADS * N];
+	const int64_t c = column_of(N), b = blockIdx.z;
+	const T *image = as<const T>(p.image) + b * p.pixels * p.c + c;
+	float sum[N] = {};
 
 	if (c < p.c)
-		for (int64_t i = threadIdx.y; i < p.pixels; i += GAP_ROWS)
-			sum += (float)image[i * p.c + c];
-	share[threadIdx.y][threadIdx.x] = sum;
-	__syncthreads();
+		over_rows<GAP_AHEAD, packed<N, T>>(
+			p.pixels, [&](int64_t i, auto &part) { fetch(image + i * p.c, part); },
+			[&](int64_t, const auto &part) {
+#pragma unroll
+				for (int k = 0; k < N; k++)
+					sum[k] += part.at(k);
+			});
+	column_sum(sum, share);
 	if (threadIdx.y || c >= p.c)
 		return;
-	for (int i = 1; i < GAP_ROWS; i++)
-		sum += share[i][threadIdx.x];
-	T *to = (T *)p.vector.data + (int64_t)b * p.c + c;
-	*to = (T)(sum / (float)p.pixels + (p.accumulate ? (float)*to : 0));
+#pragma unroll
+	for (int k = 0; k < N; k++)
+		sum[k] /= p.sums ? 1 : (float)p.pixels;
+	store_sum(as<T>(p.vector) + b * p.c + c, sum, p.accumulate);
 }
 
 template <int N, typename T> __global__ void gap_grad_kernel(struct cuda_gap p, int64_t n)
 {
-	int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-	int packs = (p.c + N - 1) / N;
-	int64_t c = i % packs * N, pixel = i / packs;
+	unsigned i = blockIdx.x * blockDim.x + threadIdx.x, packs = (unsigned)(p.c + N - 1) / N;
+	int64_t c = i % packs * N, pixel = i / packs, b = i / packs / (unsigned)p.pixels;
 	float v[N];
 
 	if (i >= n)
 		return;
-	load((const T *)p.vector.data + pixel / p.pixels * p.c + c, v);
+	load((const T *)p.vector.data + b * p.c + c, v);
 #pragma unroll
 	for (int k = 0; k < N; k++)
-		v[k] /= (float)p.pixels;
+		v[k] /= p.sums ? 1 : (float)p.pixels;
 	store_sum((T *)p.image.data + pixel * p.c + c, v, p.accumulate);
 }
 
-void cuda_gap(const struct cuda_gap *p, cudaStream_t stream)
+template <int N, typename T> static void gap_of(const struct cuda_gap *p, cudaStream_t stream)
 {
-	dim3 grid(blocks_for(p->c, WARP), (unsigned)p->batch), block(WARP, GAP_ROWS);
+	const int packs = (p->c + N - 1) / N, tx = packs >= WARP ? WARP : PACK;
+	const dim3 grid(blocks_for(packs, tx), 1, (unsigned)p->batch),
+		block(tx, COLUMN_THREADS / tx);
 
-	with_type(p->image, [&](auto t) {
-		gap_kernel<decltype(t)><<<grid, block, 0, stream>>>(*p);
-	});
+	gap_kernel<N, T><<<grid, block, 0, stream>>>(*p);
 }
 
 template <int N, typename T> static void gap_grad_of(const struct cuda_gap *p, cudaStream_t stream)
@@ -349,5 +354,16 @@ void cuda_gap_grad(const struct cuda_gap *p, cudaStream_t stream)
 		using T = decltype(t);
 
 		packs ? gap_grad_of<PACK, T>(p, stream) : gap_grad_of<1, T>(p, stream);
+	});
+}
+
+void cuda_gap(const struct cuda_gap *p, cudaStream_t stream)
+{
+	bool packs = p->c % PACK == 0;
+
+	with_type(p->image, [&](auto t) {
+		using T = decltype(t);
+
+		packs ? gap_of<PACK, T>(p, stream) : gap_of<1, T>(p, stream);
 	});
 }

@@ -429,15 +429,17 @@ static int run_pool_grad(struct cuda_dev *dev, const struct cuda_exec *exec, str
 	return 0;
 }
 
+/* Also upsample of one pixel, which is a gradient of a sum over the image, and its gradient. */
 static int run_gap(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = NODE(exec);
-	bool back = n->op == JM_OP_GAP_GRAD;
+	bool back = n->op == JM_OP_GAP_GRAD || n->op == JM_OP_UPSAMPLE;
 	const struct jm_tensor *image = back ? n->out[0] : n->in[0];
 	struct cuda_gap p = {
 		.batch = (int)image->dim[0],
 		.c = (int)image->dim[1],
 		.pixels = image->dim[2] * image->dim[3],
+		.sums = n->op == JM_OP_UPSAMPLE || n->op == JM_OP_UPSAMPLE_GRAD,
 		.accumulate = jm_node_adds(n, 0),
 		.image = cuda_vec(image),
 		.vector = cuda_vec(back ? n->in[0] : n->out[0]),
@@ -446,6 +448,17 @@ static int run_gap(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 	(void)err;
 	(back ? cuda_gap_grad : cuda_gap)(&p, dev->stream);
 	return 0;
+}
+
+static int run_upsample(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = NODE(exec);
+	bool grad = n->op == JM_OP_UPSAMPLE_GRAD;
+	const struct jm_tensor *small = grad ? n->out[0] : n->in[0];
+
+	if (small->dim[2] == 1 && small->dim[3] == 1)
+		return run_gap(dev, exec, err);
+	return (grad ? run_pool : run_pool_grad)(dev, exec, err);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
@@ -467,8 +480,8 @@ const struct cuda_op cuda_ops_image[] = {
 	{{JM_OP_BN_GRAD}, 1, takes_images, choices_bn, NULL, NULL, run_bn_grad, NULL},
 	{{JM_OP_MAXPOOL}, 1, takes_images, choices_maxpool, NULL, NULL, run_pool, NULL},
 	{{JM_OP_MAXPOOL_GRAD}, 1, takes_images, choices_image, NULL, NULL, run_pool_grad, NULL},
-	{{JM_OP_UPSAMPLE}, 1, takes_images, choices_image, NULL, NULL, run_pool_grad, NULL},
-	{{JM_OP_UPSAMPLE_GRAD}, 1, takes_images, choices_image, NULL, NULL, run_pool, NULL},
+	{{JM_OP_UPSAMPLE}, 1, takes_images, choices_image, NULL, NULL, run_upsample, NULL},
+	{{JM_OP_UPSAMPLE_GRAD}, 1, takes_images, choices_image, NULL, NULL, run_upsample, NULL},
 	{{JM_OP_AVGPOOL}, 1, takes_images, choices_image, NULL, NULL, run_pool, NULL},
 	{{JM_OP_AVGPOOL_GRAD}, 1, takes_images, choices_image, NULL, NULL, run_pool_grad, NULL},
 	{{JM_OP_GAP}, 1, takes_gap, choices_image, NULL, NULL, run_gap, NULL},
