@@ -27,18 +27,23 @@ template <int N, int R, class F> __device__ __forceinline__ void over_packs(int6
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* A block has a row. The row is kept in shared memory as f32; each thread reads only what it wrote
- * itself. */
+#define NARROW	    640 /* the widest row of a single warp */
+#define NARROW_ROWS 8	/* of a block */
+
+/* A block has a row, or each of its warps has one. The row is kept in shared memory as f32; each
+ * thread reads only what it wrote itself. */
 template <int N, typename X, typename B, typename Y> __global__ void norm_kernel(struct cuda_norm p)
 {
 	extern __shared__ float4 memory[];
 	__shared__ float share[WARP];
-	float *row = reinterpret_cast<float *>(memory);
-	const int64_t at = blockIdx.x * p.width;
+	float *row = reinterpret_cast<float *>(memory) + threadIdx.y * p.width;
+	const int64_t own = (int64_t)blockIdx.x * blockDim.y + threadIdx.y, at = own * p.width;
 	const int step = N * blockDim.x, first = N * threadIdx.x;
 	float v[N], sum = 0, mean = 0;
 
 	start_next();
+	if (own >= p.rows) /* of a block without barriers */
+		return;
 	for (int i = first; i < p.width; i += step) {
 		load(as<const X>(p.x) + at + i, v);
 		if (p.b.data) {
@@ -79,22 +84,24 @@ template <int N, typename X, typename B, typename Y> __global__ void norm_kernel
 		store(as<Y>(p.y) + at + i, v);
 	}
 	if (threadIdx.x == 0) {
-		p.rstd[blockIdx.x] = rstd;
+		p.rstd[own] = rstd;
 		if (p.centred)
-			p.mean[blockIdx.x] = mean;
+			p.mean[own] = mean;
 	}
 }
 
 template <int N, typename X, typename B, typename Y>
 static void norm_of(const struct cuda_norm *p, cudaStream_t stream)
 {
-	int bytes = (int)p->width * (int)sizeof(float);
+	const bool narrow = N == PACK && p->width <= NARROW;
+	const int rows = narrow ? NARROW_ROWS : 1,
+		  bytes = rows * (int)p->width * (int)sizeof(float);
+	const dim3 threads(narrow ? WARP : threads_for((p->width + N - 1) / N, MOST_THREADS), rows);
 
 	if (bytes > 32 << 10)
 		cudaFuncSetAttribute(norm_kernel<N, X, B, Y>,
 			cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-	norm_kernel<N, X, B, Y><<<(unsigned)p->rows,
-		threads_for((p->width + N - 1) / N, MOST_THREADS), bytes, stream>>>(*p);
+	norm_kernel<N, X, B, Y><<<blocks_for(p->rows, rows), threads, bytes, stream>>>(*p);
 }
 
 template <int N> static void norm_typed(const struct cuda_norm *p, cudaStream_t stream)
@@ -262,8 +269,7 @@ __device__ __forceinline__ void write_row(const struct cuda_norm_grad &p, int64_
 		for (int k = 0; k < N; k++) {
 			const float x_hat = (row.x[r].at(k) - row.mean) * row.rstd;
 
-			v[k] = row.rstd *
-			       (row.dy[r].at(k) * gamma[k] - mean_g - x_hat * mean_gx);
+			v[k] = row.rstd * (row.dy[r].at(k) * gamma[k] - mean_g - x_hat * mean_gx);
 			if (p.add_dx)
 				v[k] += old.at(k);
 		}
@@ -305,7 +311,8 @@ __global__ void __launch_bounds__(MOST, grad_per_sm(CENTRED, R, sizeof(A)) / MOS
 {
 	__shared__ float2 share[2][WARP];
 	struct row_part<N, R, C, A> now, next;
-	struct column_sums<N, R> sums = {};
+	struct column_sums<N, R> sums = {
+	};
 	struct factors<N, R> factors;
 	int turn = 0;
 
