@@ -245,9 +245,9 @@ struct jm_tensor {
  * geglu-grad		in  dy c[..,N], x c[..,2N]; out dx c[..,2N]
  * tokens		in  x c[B,C,P,Q], first? f32[C], pos? f32[S,C]
  *			out y a|c[B,S,C]		S = P Q, plus 1 with first: y[b,0] = first + pos[0];
- *			then y[b,.,c] = x[b,c,p,q] + pos[.] row by row
+ *			then y[b,.,c] = x[b,c,p,q] + pos[.] row by row		in place: only x, channels last
  * tokens-grad		in  dy a|c[B,S,C]
- *			out dx c[B,C,P,Q], dfirst? f32[C], dpos? f32[S,C]
+ *			out dx c[B,C,P,Q], dfirst? f32[C], dpos? f32[S,C]		in place: likewise
  * first		in  x a[B,S,C]; out y a[B,C]		y[b] = x[b,0]
  * first-grad		in  dy a[B,C]; out dx a[B,S,C]		dx[b,0] = dy[b], else 0
  * put-rows		in  x a[B,S,C], rows c[B,P,C], at i32[B]; out y a[B,S,C]			in place

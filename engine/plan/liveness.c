@@ -3,8 +3,7 @@
  * operand. */
 #include "liveness.h"
 #include "engine/graph/op.h"
-
-#include <string.h>
+#include "engine/graph/tensor.h"
 
 static void touch(const struct jm_program *p, const struct jm_tensor *t, int at)
 {
@@ -63,6 +62,21 @@ static bool operand_twice(const struct jm_program *p, const struct jm_node *n)
 	return false;
 }
 
+/* True if all elements of a result are at the places of the operand's. An image with its channels
+ * last is a sequence of its pixels, unless a token or positions are added to it. */
+static bool same_places(
+	const struct jm_node *n, const struct jm_tensor *from, const struct jm_tensor *to)
+{
+	static const struct jm_layout last = {.rank = 4, .order = {0, 2, 3, 1}};
+	bool grad = n->op == JM_OP_TOKENS_GRAD;
+
+	if (!grad && n->op != JM_OP_TOKENS)
+		return jm_layout_equal(&from->layout, &to->layout);
+	return jm_layout_equal(&(grad ? to : from)->layout, &last) &&
+	       !(grad ? from : to)->layout.rank && !n->in[1] && !n->in[2] && !n->out[1] &&
+	       !n->out[2];
+}
+
 /* True if the result may use the memory of the first operand: the planner places both, and the
  * operand has no later reader. */
 static bool may_replace(
@@ -73,8 +87,8 @@ static bool may_replace(
 
 	return to && from != to && from->class == JM_CLASS_ACT && to->class == JM_CLASS_ACT &&
 	       !from->is_virtual && !to->is_virtual && from->bytes == to->bytes &&
-	       from->type == to->type && !memcmp(&from->layout, &to->layout, sizeof(to->layout)) &&
-	       c->first == at && root(p, n->in[0])->last == at && !operand_twice(p, n);
+	       from->type == to->type && same_places(n, from, to) && c->first == at &&
+	       root(p, n->in[0])->last == at && !operand_twice(p, n);
 }
 
 static void place_over(const struct jm_program *p, int at)

@@ -324,3 +324,15 @@ def test_rows_of_16_bytes_are_not_padded(env):
     nodes = [n for group in p["graph"] for n in group["nodes"]]
     widths = {t["dims"][-1] for n in nodes if n["op"] == "linear" for t in n["out"]}
     assert widths == {25, 100, 5} and not [n for n in nodes if n["op"] == "cast"]
+
+
+def test_images_with_channels_last_are_sequences_in_place(env):
+    """But where another node still reads the image: in the gradients of 16 residual sums."""
+    env["JM_FAKE_DNN_WORKSPACE"] = "1048576"
+    p = plan(env, "unet-sd2", "--batch", 8, "--precision", "bf16", "--graph")
+    nodes = [n for group in p["graph"] for n in group["nodes"]]
+    last = {t["name"]: at for at, n in enumerate(nodes) for t in n["in"] if t}
+    turns = [(at, n["in"][0], n["out"][0]) for at, n in enumerate(nodes) if n["op"] in ("tokens", "tokens-grad")]
+    free = [at for at, x, y in turns if last[x["name"]] == at]
+    assert len(turns) == 64 and len(free) == 48
+    assert free == [at for at, x, y in turns if x["offset"] == y["offset"]]

@@ -24,6 +24,8 @@ static int run_tokens(const struct cpu_dev *dev, const struct cpu_exec *exec, st
 	};
 
 	(void)err;
+	if (n->in[0]->data == n->out[0]->data) /* in place */
+		return 0;
 	dev->kernels->sequences->tokens(&p, dev->threads);
 	return 0;
 }
@@ -43,6 +45,8 @@ static int run_tokens_grad(
 	};
 
 	(void)err;
+	if (n->in[0]->data == n->out[0]->data) /* in place */
+		return 0;
 	dev->kernels->sequences->tokens_grad(&p, dev->threads);
 	return 0;
 }

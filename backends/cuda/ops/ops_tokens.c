@@ -167,6 +167,8 @@ static int run_tokens(struct cuda_dev *dev, const struct cuda_exec *exec, struct
 	};
 
 	(void)err;
+	if (n->in[0]->data == n->out[0]->data) /* in place */
+		return 0;
 	cuda_tokens(&p, dev->stream);
 	if (grad && n->out[1])
 		sum_batch(dev, y, 1, n->out[1], jm_node_adds(n, 1));
