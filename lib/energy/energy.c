@@ -7,6 +7,7 @@
 
 #define ALIKE	0.05 /* counter and power of one board may be calibrated apart by this */
 #define ROUNDED 1e-9 /* of a time that is a sum of many */
+#define MUCH_BETTER 2 /* a bound that is smaller by this */
 
 const struct jm_energy jm_energy_unknown = {
 	.joules = NAN,
@@ -42,14 +43,16 @@ static void leave_out_faults(struct parts *p)
 		p->power = nothing;
 }
 
-/* A counter whose steps are large compared with the energy, such as 0.1 kWh of some PDUs, is not
- * used if power readings exist. */
+/* A counter that says little is not used where power readings say more: one whose steps are large
+ * compared with the energy, such as 0.1 kWh of some PDUs, or that was read long before and long
+ * after the stretch. */
 static void leave_out_coarse(const struct jm_trace_interval *s, int counter, struct parts *p)
 {
 	double step = counter < 0 ? NAN : s->set->signal[counter].step;
+	double bound = fmax(step, Z95 * sqrt(p->counter.variance));
 	int resets = p->counter.resets;
 
-	if (!(step > ALIKE * p->power.joules) || Z95 * sqrt(p->power.variance) >= step)
+	if (!(bound > ALIKE * p->power.joules) || MUCH_BETTER * Z95 * sqrt(p->power.variance) >= bound)
 		return;
 	p->counter = nothing;
 	p->counter.resets = resets;

@@ -8,12 +8,18 @@
 #include "base/text/json.h"
 #include "result/metric.h"
 
-static double joules_of(const json_t *phase, enum jm_origin origin)
+/* format: of the key, "joules_%s" or "error_%s_joules". */
+static double total_of(const json_t *phase, const char *format, enum jm_origin origin)
 {
 	char key[40];
 
-	snprintf(key, sizeof(key), "joules_%s", jm_origin_name(origin));
+	snprintf(key, sizeof(key), format, jm_origin_name(origin));
 	return jm_json_real_of(json_object_get(phase, "total"), key);
+}
+
+static double joules_of(const json_t *phase, enum jm_origin origin)
+{
+	return total_of(phase, "joules_%s", origin);
 }
 
 double jm_phase_joules(const json_t *record, const char *name, enum jm_origin *ret_origin)
@@ -34,11 +40,23 @@ void jm_record_until_energy(json_t *record)
 			until, "joules", jm_json_number(jm_phase_joules(record, "until", &origin)));
 }
 
-/* Of all phases of that name; NAN where one is unknown. */
+/* The value, and its bound; both are unknown where the bound is as large as the value. */
+static void set_bounded(json_t *part, const char *key, double value, double bound)
+{
+	bool known = bound < value;
+	char name[40];
+
+	snprintf(name, sizeof(name), "error_%s", key);
+	json_object_set_new(part, key, jm_json_number(known ? value : NAN));
+	json_object_set_new(part, name, jm_json_number(known ? bound : NAN));
+}
+
+/* Of all phases of that name; unknown where one is. Bounds are added up: the sensor's own error is
+ * the same in each phase. */
 static void add_energy(
 	json_t *part, const json_t *phases, const char *name, bool known, enum jm_origin origin)
 {
-	double joules = known ? 0 : NAN, seconds = 0, items = 0;
+	double joules = known ? 0 : NAN, bound = 0, seconds = 0, items = 0;
 	const json_t *phase;
 	size_t i;
 
@@ -47,11 +65,12 @@ static void add_energy(
 		if (strcmp(jm_json_text(phase, "name"), name) != 0)
 			continue;
 		joules += joules_of(phase, origin);
+		bound += total_of(phase, "error_%s_joules", origin);
 		seconds += jm_json_real_of(phase, "end_s") - jm_json_real_of(phase, "start_s");
 		items += jm_json_real_of(phase, "items");
 	}
-	json_object_set_new(part, "watts", jm_json_number(seconds > 0 ? joules / seconds : NAN));
-	json_object_set_new(part, "joules", jm_json_number(items > 0 ? joules / items : NAN));
+	set_bounded(part, "watts", joules / seconds, bound / seconds);
+	set_bounded(part, "joules", joules / items, bound / items);
 }
 
 void jm_record_overlap_energy(json_t *record)

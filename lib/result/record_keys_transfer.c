@@ -66,12 +66,16 @@ const struct jm_key jm__transfer_keys[] = {
 
 #define ENERGY(of)                                                                                 \
 	{POSITIVE("watts", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "W",                            \
-		.meaning = "mean of the phases, of all devices that the record's total counts",    \
+		.meaning = "mean of the phases, of all devices that the record's total counts; "   \
+			   "null where the bound is as large: the turns are too short",            \
 		.column = "overlap_" of "_W"},                                                     \
+		{POSITIVE("error_watts", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "W",              \
+			.meaning = "bound of watts"},                                              \
+		{POSITIVE("joules", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "J",                   \
+			.meaning = "of a pair of one rank", .column = "overlap_" of "_J"},         \
 	{                                                                                          \
-		POSITIVE("joules", JM_KEY_NULL | JM_KEY_OPTIONAL),                                 \
-			.unit = "J", .meaning = "of a pair of one rank",                           \
-			.column = "overlap_" of "_J"                                               \
+		POSITIVE("error_joules", JM_KEY_NULL | JM_KEY_OPTIONAL),                           \
+			.unit = "J", .meaning = "bound of joules"                                  \
 	}
 #define SIDE(of, other)                                                                            \
 	{POSITIVE("seconds", 0), .unit = "s", .meaning = "of a pair, alone",                       \

@@ -131,6 +131,10 @@ def transfers(folder):
                 ["workload", "GB", "GPUs", "GB/s", "alone, GB/s", "of alone", "by"], rows)
 
 
+def bounded(part):
+    return "unknown" if part["watts"] is None else f"{show(part['watts'])} ± {show(part['error_watts'])}"
+
+
 def overlaps(folder):
     rows = []
     for r in sorted(records(folder / "overlap.db"), key=lambda r: float(r["options"]["size"])):
@@ -140,7 +144,7 @@ def overlaps(folder):
         product, collective, both = (o[name] for name in ("product", "collective", "both"))
         rows.append([o["kind"], r["options"]["size"], ranks_of(r), show(1e3 * product["seconds"], 3), show(1e3 * collective["seconds"], 3),
                      show(product["slowdown"], 3), show(collective["slowdown"], 3), show(1e3 * both["exposed_s"], 3),
-                     show(both["of_longer"], 3), *(show(part["watts"]) for part in (product, collective, both)), o["transport"]])
+                     show(both["of_longer"], 3), *(bounded(part) for part in (product, collective, both)), o["transport"]])
     print_table("Products beside transfers: each alone, slow-down beside the other, and both",
                 ["transfer", "GB", "GPUs", "products, ms", "transfer, ms", "products slower", "transfer slower", "exposed, ms",
                  "both / the longer", "W of products", "of transfer", "of both", "by"], rows)
