@@ -5,9 +5,10 @@
 
 #include <math.h>
 
-#define ALIKE	0.05 /* counter and power of one board may be calibrated apart by this */
-#define ROUNDED 1e-9 /* of a time that is a sum of many */
-#define MUCH_BETTER 2 /* a bound that is smaller by this */
+#define ALIKE	    0.05 /* counter and power of one board may be calibrated apart by this */
+#define ROUNDED	    1e-9 /* of a time that is a sum of many */
+#define VAGUE	    0.2	 /* a bound that says little, as a share of the energy */
+#define MUCH_BETTER 2	 /* a bound that is smaller by this */
 
 const struct jm_energy jm_energy_unknown = {
 	.joules = NAN,
@@ -49,10 +50,13 @@ static void leave_out_faults(struct parts *p)
 static void leave_out_coarse(const struct jm_trace_interval *s, int counter, struct parts *p)
 {
 	double step = counter < 0 ? NAN : s->set->signal[counter].step;
-	double bound = fmax(step, Z95 * sqrt(p->counter.variance));
+	double bound = Z95 * sqrt(p->counter.variance), of_power = Z95 * sqrt(p->power.variance);
 	int resets = p->counter.resets;
+	bool steps = step > ALIKE * p->power.joules && of_power < step;
+	bool vague = bound > VAGUE * fmax(p->counter.joules, p->power.joules) &&
+		     MUCH_BETTER * of_power < bound;
 
-	if (!(bound > ALIKE * p->power.joules) || MUCH_BETTER * Z95 * sqrt(p->power.variance) >= bound)
+	if (!steps && !vague)
 		return;
 	p->counter = nothing;
 	p->counter.resets = resets;

@@ -26,8 +26,8 @@ static const struct figure {
 	const char *key, *title;
 	double scale;
 } figures[FIGURES] = {{"seconds", "ms", 1e3}, {"beside_s", "ms beside the other", 1e3},
-	{"slowdown", "slow-down", 1}, {"watts", "W", 1},
-	{"error_watts", "± W", 1}, {"joules", "J", 1}, {"error_joules", "± J", 1}},
+	{"slowdown", "slow-down", 1}, {"watts", "W", 1}, {"error_watts", "± W", 1},
+	{"joules", "J", 1}, {"error_joules", "± J", 1}},
   savings[SAVINGS] = {{"seconds", "both ms", 1e3}, {"exposed_s", "exposed ms", 1e3},
 	  {"overlapped_s", "overlapped ms", 1e3}, {"of_longer", "both / longer", 1}};
 
