@@ -75,32 +75,22 @@ struct by_hand {
 	struct jm_trace *trace;
 };
 
-/* power: a signal beside the counter; NULL = none. */
-static void open_with(
-	struct by_hand *h, const struct jm_signal *counter, const struct jm_signal *power)
-{
-	struct jm_meter meter = {.id = "m", .source = "test"};
-	struct jm_err err = JM_ERR_INIT;
-
-	*h = (struct by_hand){0};
-	jm_meters_add(&h->set, &meter, &err);
-	jm_meters_add_signal(&h->set, counter, &err);
-	if (power)
-		jm_meters_add_signal(&h->set, power, &err);
-	h->trace = jm_trace_new(&h->set, &err);
-	assert_non_null(h->trace);
-}
-
 static void open_by_hand(struct by_hand *h, int64_t refresh_ns, double wrap, bool stamped)
 {
+	struct jm_meter meter = {.id = "m", .source = "test"};
 	struct jm_signal counter = {.quantity = JM_Q_ENERGY,
 		.step = 1e-6,
 		.wrap = wrap,
 		.refresh_ns = refresh_ns,
 		.stamped = stamped,
 		.accuracy = NAN};
+	struct jm_err err = JM_ERR_INIT;
 
-	open_with(h, &counter, NULL);
+	*h = (struct by_hand){0};
+	jm_meters_add(&h->set, &meter, &err);
+	jm_meters_add_signal(&h->set, &counter, &err);
+	h->trace = jm_trace_new(&h->set, &err);
+	assert_non_null(h->trace);
 }
 
 static void tell(struct by_hand *h, double joules, int ms)
@@ -237,38 +227,6 @@ static void polls_that_fall_together(void **state)
 }
 
 /* A reset of a counter that can go round looks like a part of a round, of far too many joules. */
-/* The counter was read before 1 s and after 9 s only; watts alternate each 1.2 s. */
-static void a_counter_that_was_read_long_before(void **state)
-{
-	struct jm_signal counter = {.quantity = JM_Q_ENERGY,
-		.step = 1e-3,
-		.refresh_ns = 100 * JM_MILLISECOND,
-		.accuracy = NAN};
-	struct jm_signal power = {.quantity = JM_Q_POWER,
-		.step = 1e-3,
-		.refresh_ns = 100 * JM_MILLISECOND,
-		.window_ns = 20 * JM_MILLISECOND,
-		.accuracy = NAN};
-	struct jm_err err = JM_ERR_INIT;
-	struct by_hand h = {0};
-	struct jm_energy e;
-	double joules = 0;
-
-	(void)state;
-	open_with(&h, &counter, &power);
-	for (int ms = 0; ms < 10000; ms += 50) {
-		double watts = ms / 1200 % 2 ? 700 : 300;
-
-		jm_trace_append(h.trace, 1, (struct jm_reading){watts, ms * JM_MILLISECOND}, &err);
-		joules += watts * 0.05;
-		if (ms < 1000 || ms > 9000)
-			tell(&h, joules, ms);
-	}
-	e = close_by_hand(&h, 4800, 6000);
-	assert_near(e.joules, 300 * 1.2, e.error_sampling);
-	assert_true(e.error_sampling < 0.25 * e.joules);
-}
-
 static void a_reset_is_no_round(void **state)
 {
 	struct by_hand h;
@@ -609,7 +567,6 @@ int main(void)
 		cmocka_unit_test_setup(polled_often, reset),
 		cmocka_unit_test_setup(polls_that_fall_together, reset),
 		cmocka_unit_test_setup(read_in_pairs, reset),
-		cmocka_unit_test_setup(a_counter_that_was_read_long_before, reset),
 		cmocka_unit_test_setup(a_reset_is_no_round, reset),
 		cmocka_unit_test_setup(readings_of_a_part, reset),
 		cmocka_unit_test_setup(edge_of_a_command, reset),
