@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A counter that is seldom read, beside power that is read often. */
+#include "base/clock.h"
 #include "kit/test.h"
 #include "energy/energy.h"
 #include "trace/trace.h"
