@@ -394,6 +394,9 @@ for precision in f32 bf16; do # the run fails if requests have other answers alo
 	step "serves $precision" 90 record 'r["verified"]' serve --model llama --vocab 8000 --layers 4 --hidden 1024 --heads 8 --kv-heads 2 \
 		--context 1024 --input-tokens 1:300 --output-tokens 1:40 --requests 64 --running 32 --precision $precision \
 		--warmup 20 --steps 300
+	step "serves $precision, cache in 8 bits" 90 record 'r["verified"] is not False and r["serving"]["cache_type"] == "f8e4m3"' serve \
+		--model llama --vocab 8000 --layers 4 --hidden 1024 --heads 8 --kv-heads 2 --context 1024 --input-tokens 1:300 \
+		--output-tokens 1:40 --requests 64 --running 32 --precision $precision --kv f8e4m3 --warmup 20 --steps 300
 done
 step shim 60 through_shim "${product[@]}"
 step "selftest of own attention" 90 own_attention
