@@ -214,9 +214,8 @@ static double added_watts(const struct call *c, const struct input *input)
 		return c->report.add_watts;
 	if (input->plans_differ)
 		fprintf(stderr,
-			"joulemark: note: The plans of these records differ in the power that they "
-			"assume for the rest of the node (add-watts), so none is added; give "
-			"--add-watts.\n");
+			"joulemark: note: The plans of these records differ in the power of the "
+			"rest of the node (add-watts), so none is added; give --add-watts.\n");
 	return input->plans_differ || isnan(input->add_watts) ? 0 : input->add_watts;
 }
 
@@ -421,8 +420,7 @@ static const struct jm_option options[] = {
 		.usual = true,
 		JM_BIND(JM_TEXT, struct call, output),
 		.argument = "FILE",
-		.help = "file to write; - is standard output, which is also the default, except "
-			"for html, where it is report.html"},
+		.help = "file to write; - is standard output; without it that, or report.html"},
 	{.name = "why",
 		JM_BIND(JM_FLAG, struct call, report.why),
 		.help = "also print the reasons of the quality grade in the table"},
@@ -439,31 +437,28 @@ static const struct jm_option options[] = {
 		.help = "columns of the table; without it the most important ones. Names: "
 			"accepted, enforced, state, n, origin, throughput, throughput_per_device, "
 			"watts_mean, watts_median, watts_p99, watts_max, hours, kwh, "
-			"wh_per_gpu_hour, gpu_load_percent, joules_per_item, "
-			"wh_per_item, items_per_joule, items_per_wh, edp, ed2p, zeus_cost, "
+			"wh_per_gpu_hour, gpu_load_percent, joules_per_item, wh_per_item, "
+			"items_per_joule, items_per_wh, edp, ed2p, zeus_cost, "
 			"cost_per_million, carbon_g_per_million, mfu_percent, hfu_percent, "
 			"mfu_measured_percent, hfu_measured_percent, ttft_p50_s, ttft_p99_s, "
 			"tpot_p50_s, tpot_p99_s, latency_p99_s, goodput_per_s, "
-			"energy_gain_percent, "
-			"time_loss_percent, gain_minus_loss, and eds_kK for each K of --k"},
+			"energy_gain_percent, time_loss_percent, gain_minus_loss, and eds_kK for "
+			"each K of --k"},
 	{.name = "phases",
 		.usual = true,
 		JM_BIND(JM_FLAG, struct call, report.phases),
-		.help = "print the phases of each run; those of a single run are printed without "
-			"it"},
+		.help = "print the phases of each run, as of a single run without it"},
 	{.name = "published",
 		.usual = true,
 		JM_BIND(JM_FLAG, struct call, report.published),
-		.help = "also list what papers report for the same network, in a separate table "
-			"that does not affect the figures of the records; with --format csv only "
-			"that table is written"},
+		.help = "also list what papers report for the same network, in a table of its "
+			"own; with --format csv that table alone is written"},
 	{.name = "pool",
 		.type = JM_CHOICE,
 		.choices = pools,
 		.help = "devices: pools the runs on several sets of devices with the same model, "
-			"processor and drivers, since a batch system gives each job other devices; "
-			"the set is a factor of the analysis. Without it each host, set of devices "
-			"and driver is a separate series"},
+			"processor and drivers; the set is a factor of the analysis. Without it "
+			"each host, set of devices and driver is a separate series"},
 	{.name = "max-slowdown",
 		.usual = true,
 		.heading = "Choice of the best setting",
@@ -518,8 +513,8 @@ static const struct jm_option options[] = {
 		.min = 0,
 		.max = 1e5,
 		.fallback = "0",
-		.help = "carbon intensity of the electricity in gCO2e per kWh: adds the carbon of "
-			"a million items; 0 = none"},
+		.help = "gCO2e per kWh of electricity: adds the carbon of a million items; 0 = "
+			"none"},
 	{.name = "figures-from",
 		.usual = true,
 		JM_BIND(JM_TEXT, struct call, report.figures_from),
@@ -529,16 +524,15 @@ static const struct jm_option options[] = {
 		.min = 1,
 		.max = 10,
 		.fallback = "1",
-		.help = "power usage effectiveness: energy of the facility divided by that of the "
-			"machines; cost and carbon are multiplied by it"},
+		.help = "energy of the facility by that of its machines: a factor of cost and "
+			"carbon"},
 	{.name = "peak-flops",
 		JM_BIND(JM_REAL, struct call, report.figures.peak_flops),
 		.min = 0,
 		.max = 1e18,
 		.fallback = "0",
-		.help = "dense peak of one device in FLOP/s, in the precision of the work: adds "
-			"MFU and HFU. MFU and HFU of the measured peak need a run of gemm on the "
-			"same device among the records; 0 = unknown"},
+		.help = "dense FLOP/s of a device in the precision of the work: adds MFU and HFU. "
+			"Those of the measured peak need a run of gemm on it; 0 = unknown"},
 	{.name = "rack-power",
 		.heading = "Nodes of a rack",
 		JM_BIND(JM_REAL, struct call, report.rack_watts),
@@ -546,8 +540,8 @@ static const struct jm_option options[] = {
 		.min = 0,
 		.max = 1e8,
 		.fallback = "0",
-		.help = "power of a rack: adds how many nodes it feeds at each setting, and their "
-			"throughput, by rated, maximum, 99th percentile and mean power; 0 = none"},
+		.help = "power of a rack: adds how many nodes it feeds, and their throughput, by "
+			"rated, maximum, 99th percentile and mean power; 0 = none"},
 	{.name = "rack-reserve",
 		JM_BIND(JM_REAL, struct call, report.rack_reserve),
 		.needs = "rack-power",
@@ -556,6 +550,12 @@ static const struct jm_option options[] = {
 		.max = 99,
 		.fallback = "0",
 		.help = "part of the power of the rack that stays unused, such as 27%"},
+	{.name = "racks",
+		JM_BIND(JM_INT, struct call, report.racks),
+		.needs = "rack-power",
+		.min = 1,
+		.max = 10000,
+		.help = "racks that share their power: nodes and throughput are those of all"},
 	{.name = "rated-power",
 		JM_BIND(JM_REAL, struct call, report.rated_watts),
 		.needs = "rack-power",

@@ -26,10 +26,15 @@ static void bases(const struct jm_grouping *g, const struct jm_group_point *p, s
 	ret[3] = (struct basis){"mean", "by mean power", p->stat[JM_M_WATTS].mean};
 }
 
-/* Of the rack's power, without the reserve. */
+static int racks(const struct jm_grouping *g)
+{
+	return g->options.racks > 1 ? g->options.racks : 1;
+}
+
+/* Of the power of all racks, without the reserve. */
 static double usable(const struct jm_grouping *g)
 {
-	return g->options.rack_watts * (1 - g->options.rack_reserve / 100);
+	return racks(g) * g->options.rack_watts * (1 - g->options.rack_reserve / 100);
 }
 
 /* NAN: unknown. A quotient that is whole but for rounding is whole. */
@@ -63,15 +68,18 @@ json_t *jm_capacity(const struct jm_grouping *g, const struct jm_group_point *p)
 	return json;
 }
 
-static void put_nodes(
-	char *out, size_t size, const struct basis *b, double watts, double rate, const char *item)
+static void put_nodes(char *out, size_t size, const struct jm_grouping *g, const struct basis *b,
+	double rate, const char *item)
 {
-	char part[120];
-	double n = nodes(watts, b);
+	char part[160];
+	double n = nodes(usable(g), b), apart = racks(g) * nodes(usable(g) / racks(g), b);
 
 	if (isnan(n))
 		return;
 	snprintf(part, sizeof(part), "%s (%.0f W) %.0f", b->name, b->watts, n);
+	if (n > apart)
+		snprintf(part + strlen(part), sizeof(part) - strlen(part),
+			" (%.0f if each rack keeps its own)", apart);
 	if (rate > 0)
 		snprintf(part + strlen(part), sizeof(part) - strlen(part),
 			n * rate < 1000 ? " with %.4g %s/s" : " with %.0f %s/s", n * rate, item);
@@ -82,18 +90,20 @@ static void put_nodes(
 void jm_text_capacity(
 	const struct jm_grouping *g, const struct jm_group_point *p, char *out, size_t size)
 {
-	char list[600] = "", watts[40], reserve[60] = "";
+	char list[700] = "", watts[40], reserve[60] = "", where[80] = "a rack";
 	struct basis basis[BASES];
 
 	bases(g, p, basis);
 	for (int i = 0; i < BASES; i++)
-		put_nodes(list, sizeof(list), &basis[i], usable(g), p->stat[JM_M_THROUGHPUT].mean,
+		put_nodes(list, sizeof(list), g, &basis[i], p->stat[JM_M_THROUGHPUT].mean,
 			g->series[p->series].item);
 	if (g->options.rack_reserve > 0)
 		snprintf(reserve, sizeof(reserve), " with a reserve of %.4g %%",
 			g->options.rack_reserve);
 	snprintf(watts, sizeof(watts), "%.6g", g->options.rack_watts);
 	jm_text_apart(watts, sizeof(watts));
-	snprintf(out, size, "Nodes in a rack of %s W%s at %s: %s", watts, reserve, p->label,
+	if (racks(g) > 1)
+		snprintf(where, sizeof(where), "%d racks that share their power, each", racks(g));
+	snprintf(out, size, "Nodes in %s of %s W%s at %s: %s", where, watts, reserve, p->label,
 		*list ? list : "unknown, because no power was measured");
 }

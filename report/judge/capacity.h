@@ -10,8 +10,9 @@
 void jm_text_capacity(
 	const struct jm_grouping *g, const struct jm_group_point *p, char *out, size_t size);
 
-/* Of a rack: {usable_watts, and for each of rated, max, p99, mean: nodes_*, *_watts of a node,
- * throughput_*}; null without --rack-power. The highest maximum and p99 of the runs count. */
+/* Of a rack, or of all that share their power: {usable_watts, and for each of rated, max, p99,
+ * mean: nodes_*, *_watts of a node, throughput_*}; null without --rack-power. The highest maximum
+ * and p99 of the runs count. */
 json_t *jm_capacity(const struct jm_grouping *g, const struct jm_group_point *p);
 
 #endif

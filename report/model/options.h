@@ -37,6 +37,7 @@ struct jm_report_options {
 	const char *currency;		/* of figures.price; NULL = not named */
 	const char *figures_from;	/* date and source of price and carbon intensity */
 	double rack_watts, rated_watts; /* of a rack, and of a node by its plate; 0 = not given */
+	int racks;			/* that share their power; 0 = 1 */
 	double rack_reserve;		/* percent of the rack's power that is not used */
 	const char
 		*columns; /* of the table: names with commas, "all"; NULL = the few that matter */

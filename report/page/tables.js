@@ -244,7 +244,7 @@
 		return by.flatMap(([key, name]) => [
 			{ title: "nodes by " + name, of: of("nodes_" + key) },
 			{ title: name + " of a node", unit: "W", of: (p) => JM.plain((p.capacity || {})[key + "_watts"]) },
-			{ title: "throughput of the rack", unit: s.item + "/s", of: (p) => JM.plain((p.capacity || {})["throughput_" + key]) },
+			{ title: JM.S.figures.racks > 1 ? "throughput of the racks" : "throughput of the rack", unit: s.item + "/s", of: (p) => JM.plain((p.capacity || {})["throughput_" + key]) },
 		]);
 	}
 	// The user's figures from which cost and carbon are computed, with their source.
@@ -256,7 +256,7 @@
 			f.pue > 1 && "PUE " + f.pue,
 			f.from && "source: " + f.from,
 			known(f.peak_flops_per_device) && "peak of a device " + f.peak_flops_per_device.toExponential(3) + " FLOP/s",
-			known(f.rack_watts) && "rack of " + JM.plain(f.rack_watts) + " W" + (f.rack_reserve_percent > 0 ? " with a reserve of " + JM.plain(f.rack_reserve_percent) + "\u00a0%" : ""),
+			known(f.rack_watts) && (f.racks > 1 ? f.racks + " racks that share their power, each of " : "rack of ") + JM.plain(f.rack_watts) + " W" + (f.rack_reserve_percent > 0 ? " with a reserve of " + JM.plain(f.rack_reserve_percent) + "\u00a0%" : ""),
 		].filter(Boolean);
 		return list.length ? " Given by the user: " + list.join(", ") + "." : "";
 	}

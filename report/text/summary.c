@@ -224,6 +224,7 @@ static json_t *figures_json(const struct jm_report_options *o)
 	jm_json_set_number(&json, "peak_flops_per_device", f->peak_flops);
 	jm_json_set_number(&json, "zeus_eta", f->zeus_eta);
 	jm_json_set_number(&json, "rack_watts", o->rack_watts > 0 ? o->rack_watts : NAN);
+	jm_json_set_int(&json, "racks", o->racks > 1 ? o->racks : 1);
 	jm_json_set_number(
 		&json, "rack_reserve_percent", o->rack_watts > 0 ? o->rack_reserve : NAN);
 	jm_json_set_number(&json, "rated_watts", o->rated_watts > 0 ? o->rated_watts : NAN);

@@ -193,3 +193,19 @@ def test_latex_is_escaped_and_complete(tmp_path):
     assert all(len(re.split(r"(?<!\\)&", line)) == columns for line in lines)
     assert text.count(r"\begin{") == text.count(r"\end{") == 2 and "(" in body  # a violated cap
     assert all(ord(c) < 128 for c in body), "needs no package for its symbols"
+
+
+def test_racks_that_share_their_power_feed_more_nodes():
+    args = ["--rack-power", "70kW", "--rack-reserve", "27%", "--rated-power", "9kW"]
+    alone, four = ({p["label"]: p["capacity"] for p in summary(*args, *more, DATA / "h100x4.json")["series"][0]["points"]}
+                   for more in ([], ["--racks", 4]))
+    for label, c in four.items():
+        assert c["usable_watts"] == pytest.approx(4 * alone[label]["usable_watts"]) == pytest.approx(4 * 51.1e3)
+        assert (c["nodes_rated"], alone[label]["nodes_rated"]) == (22, 5)
+        if c["nodes_mean"]:
+            assert c["nodes_mean"] == int(4 * 51.1e3 / c["mean_watts"]) and c["nodes_mean"] >= 4 * alone[label]["nodes_mean"]
+            assert c["throughput_mean"] * alone[label]["nodes_mean"] == pytest.approx(c["nodes_mean"] * alone[label]["throughput_mean"])
+    text = " ".join(report(*args, "--racks", 4, DATA / "h100x4.json").split())
+    assert "Nodes in 4 racks that share their power, each of 70,000 W with a reserve of 27 % at" in text
+    assert "by rated power (9,000 W) 22 (20 if each rack keeps its own) with" in text
+    assert "--rack-power" in sentence(jm("report", "--racks", 2, DATA / "h100x4.json"), USAGE)
