@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark measure: measure the energy of any command. */
 #include "cli/frame/cli.h"
-#include "measure/session/session_report.h"
 #include "cli/frame/device_option.h"
 #include "cli/frame/interrupts.h"
 #include "live_line.h"
 #include "measure.h"
+#include "measure_record.h"
 #include "repeat_figures.h"
 #include "cli/settings/hold.h"
 #include "cli/frame/screen.h"
@@ -20,10 +20,7 @@
 #include "report/text/openmetrics.h"
 #include "report/text/trace_hdf5.h"
 #include "report/text/tuning_text.h"
-#include "result/provenance.h"
 #include "result/record.h"
-#include "result/record_jobs.h"
-#include "result/record_keys.h"
 #include "meter/source.h"
 #include "base/text/json.h"
 
@@ -71,120 +68,7 @@ static int take_options(struct measurement *m)
 	return rc;
 }
 
-/* ---- the record ---- */
-
-static json_t *started_json(const struct measurement *m)
-{
-	char text[40];
-
-	jm_time_text(m->started_wall, text, sizeof(text));
-	return json_string(text);
-}
-
-static json_t *command_json(char *const *command)
-{
-	json_t *words = json_array();
-
-	/* what is not UTF-8 cannot be in JSON; the word is then left unknown */
-	for (char *const *word = command; *word; word++) {
-		json_t *text = json_string(*word);
-
-		json_array_append_new(words, text ? text : json_null());
-	}
-	return words;
-}
-
-static void add_job(const struct measurement *m, json_t *record)
-{
-	json_t *job = jm_record_job(m->job);
-
-	if (job)
-		jm_record_set(record, "job", job);
-}
-
-/* Each run of repeats has rows of its own, as the state differs. */
-static void add_settings(const struct measurement *m, json_t *record, struct jm_err *err)
-{
-	jm_record_set(record, "settings", json_deep_copy(m->settings.rows));
-	if (jm_measure_settings_broken(&m->settings))
-		jm_record_failed(record, "%s", m->settings.lost.text);
-	else
-		jm_record_judge_settings(record, m->session, m->outcome.phase, err);
-}
-
-static void fill_record(const struct measurement *m, json_t *record, struct jm_err *err)
-{
-	const struct jm_outcome *o = &m->outcome;
-	const char *unit = m->unit;
-	json_t *figures;
-
-	jm_record_set(record, "schema", json_string(JM_RECORD_SCHEMA));
-	jm_record_set(record, "started", started_json(m));
-	jm_record_set(record, "wall_s", jm_json_number(o->wall_s));
-	if (o->unseen_ns)
-		jm_record_set(
-			record, "wall_least_s", json_real(o->wall_s - (double)o->unseen_ns * 1e-9));
-	if (!m->attach.attach) {
-		jm_record_set(record, "user_s", json_real(o->user_s));
-		jm_record_set(record, "system_s", json_real(o->system_s));
-	}
-	jm_record_set(record, "exit_status", m->attach.attach ? NULL : json_integer(o->status));
-	jm_record_set(record, "signal", o->signal ? json_integer(o->signal) : NULL);
-	jm_record_set(record, "command", m->attach.attach ? NULL : command_json(m->command));
-	if (m->attach.attach)
-		jm_record_set(
-			record, "attached", jm_attached_json(&m->attach.result, m->session, err));
-	else if (!m->repeats && !m->of_run)
-		jm_record_set(record, "own_share",
-			jm_own_share_json(
-				&m->own, o->user_s + o->system_s, m->session, o->phase, err));
-	if (m->repeats)
-		jm_record_set(record, "repeats",
-			jm_measure_repeat_json(&m->repeat, &m->cli->ctx, m->session, err));
-	if (m->tune)
-		jm_record_set(record, jm_tune_key(m->tune), json_incref(m->tune->json));
-	if (!m->attach.attach && !m->repeats)
-		add_job(m, record);
-	jm_record_set(record, "clock", json_string("real"));
-	jm_record_set(record, "items", jm_json_number(o->items));
-	if (m->items_url.options.url)
-		jm_record_set(record, "items_from",
-			json_pack("{s:s, s:s}", "url", m->items_url.options.url, "metric",
-				m->items_url.options.metric));
-	jm_record_set(record, "throughput", jm_json_number(o->throughput));
-	if (o->items_kind)
-		jm_record_set(
-			record, "items_kind", json_string(jm_item_kind_names[o->items_kind - 1]));
-	if (!unit && !isnan(o->items))
-		unit = "item";
-	jm_record_set(record, "unit", unit ? json_string(unit) : NULL);
-	if (m->settings.rows)
-		add_settings(m, record, err);
-	figures = jm_measure_figures_json(&m->figures, record);
-	if (figures)
-		jm_record_set(record, "figures", figures);
-	jm_record_set(record, "provenance",
-		jm_provenance(&m->cli->ctx, jm_session_meters(m->session), err));
-}
-
-static json_t *make_record(const struct measurement *m, struct jm_err *err)
-{
-	json_t *report = m->of_run ? jm_session_report_within(m->session, m->outcome.phase, err)
-				   : jm_session_report(m->session, m->outcome.phase, err);
-	json_t *record;
-
-	if (!report)
-		return NULL;
-	record = jm_keys_blank(jm_record_keys, 0);
-	if (record) {
-		json_object_update(record, report);
-		fill_record(m, record, err);
-	}
-	json_decref(report);
-	if (!record || !json_is_object(json_object_get(record, "provenance")))
-		jm_err_set(err, JM_ENOMEM, "Out of memory for the record.");
-	return record;
-}
+/* ---- the text ---- */
 
 static void print_text_to(FILE *out, const struct measurement *m, const json_t *record)
 {
@@ -286,7 +170,7 @@ static json_t *run_record(
 	one.started_wall += after_ns;
 	one.outcome = run->outcome;
 	one.outcome.phase = m->repeat.group[run->group].phase;
-	return make_record(&one, err);
+	return jm_measure_record(&one, err);
 }
 
 /* Of the runs from `first` on, without those that were cut short. room: for all of them */
@@ -416,7 +300,7 @@ static int open_store(struct measurement *m)
 	rc = jm_measure_store_open(&m->store, m->store_path, &m->cli->err);
 	for (int i = 0; !rc && i < n; i++)
 		rc = jm_measure_store_add(&m->store,
-			command_json(m->repeats ? m->repeat.command[i] : m->command),
+			jm_measure_command_json(m->repeats ? m->repeat.command[i] : m->command),
 			jm_command_throughput(&m->cli->values),
 			m->tune ? jm_tune_what(m->tune) : NULL, m->settings.axes, &m->cli->err);
 	return rc;
@@ -446,7 +330,7 @@ static int store_record(struct measurement *m, json_t *record, struct jm_err *er
 
 static int write_results(struct measurement *m)
 {
-	json_t *record = make_record(m, &m->cli->err);
+	json_t *record = jm_measure_record(m, &m->cli->err);
 	struct jm_err not_stored = JM_ERR_INIT;
 	int rc;
 

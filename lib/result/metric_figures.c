@@ -4,6 +4,7 @@
 #include "result/metric_figures.h"
 #include "base/text/json.h"
 #include "result/record.h"
+#include "result/setting_state.h"
 
 #include <math.h>
 #include <string.h>

@@ -30,19 +30,6 @@ void jm_record_failed(json_t *record, const char *fmt, ...) __attribute__((forma
 void jm_record_interrupted(json_t *record);
 bool jm_record_is_interrupted(const json_t *record);
 
-/*
- * What became of a setting that limits something: "violated" when the mean went above what was
- * requested by more than 2 % and 1 unit (the sensor's uncertainty), "binding" when it came within 3
- * % of what was enforced or the device reported for most of the time that the cap held it back,
- * else "not reached"; "unknown" without a mean. capped: share of time held back by the cap, NAN =
- * not reported.
- */
-const char *jm_setting_state(double requested, double enforced, double mean, double capped);
-/* Has the phase of that name its own setting of the knob and device of this one? */
-bool jm_setting_is_replaced(const json_t *record, const char *phase, const json_t *setting);
-/* Fills "state" of each of the record's settings from the phase's figures of the same device. */
-int jm_record_judge_settings(json_t *record, struct jm_session *s, int phase, struct jm_err *err);
-
 /* ISO 8601 in UTC, ms: "2026-01-31T12:00:00.000Z" */
 void jm_time_text(int64_t wall_ns, char *out, size_t size);
 

@@ -11,6 +11,7 @@
 #include "result/provenance.h"
 #include "result/phase_energy.h"
 #include "result/serving_energy.h"
+#include "result/setting_state.h"
 #include "worker_affinity.h"
 #include "worker_command.h"
 #include "worker_native.h"

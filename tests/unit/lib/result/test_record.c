@@ -8,6 +8,7 @@
 #include "meter/meters_json.h"
 #include "result/provenance.h"
 #include "result/record.h"
+#include "result/setting_state.h"
 
 #include <fcntl.h>
 #include <stdio.h>
