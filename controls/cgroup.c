@@ -396,14 +396,15 @@ static void cgroup_close(void *state)
 	free(state);
 }
 
-static void say_group(
-	const struct state *s, const struct jm_knob *knob, jm_finding_fn *say, void *arg)
+static void cgroup_say_knob(
+	void *state, int i, const struct jm_knob *knob, jm_finding_fn *say, void *arg)
 {
+	const struct state *s = state;
 	char why[400], path[PATH_MAX], now[JM_KNOB_TEXT], held[JM_KNOB_TEXT];
 	struct jm_finding f = {.what = knob->label, .why = why, .mend = ""};
 	struct jm_knob_value accepted = jm_knob_value_of(NAN), enforces = accepted;
 
-	cgroup_get((void *)s, 0, &accepted, &enforces, NULL);
+	cgroup_get(state, i, &accepted, &enforces, NULL);
 	jm_knob_value_text(&accepted, "", now, sizeof(now));
 	jm_knob_value_text(&enforces, "", held, sizeof(held));
 	file_of(s->folder, s->version2 ? "cpu.max" : "cpu.cfs_quota_us", path);
@@ -414,28 +415,6 @@ static void say_group(
 		knob->min, knob->max, now, held,
 		f.ok ? "this user may set it" : "this user may not write its file");
 	say(arg, &f);
-}
-
-static void cgroup_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
-{
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_knobs set = {0};
-	void *state = NULL;
-
-	if (cgroup_open(ctx, "", &set, &state, &err)) {
-		const struct jm_finding f = {.what = "cpu.quota",
-			.why = err.text,
-			.mend = "",
-			.absent = err.code == JM_ENOSUP};
-
-		say(arg, &f);
-		jm_knobs_done(&set);
-		return;
-	}
-	for (int i = 0; i < set.n; i++)
-		say_group(state, &set.knob[i], say, arg);
-	cgroup_close(state);
-	jm_knobs_done(&set);
 }
 
 const struct jm_control jm_control_cgroup = {
@@ -450,5 +429,5 @@ const struct jm_control jm_control_cgroup = {
 	.set = cgroup_set,
 	.writes = cgroup_writes,
 	.close = cgroup_close,
-	.doctor = cgroup_doctor,
+	.say_knob = cgroup_say_knob,
 };

@@ -377,52 +377,30 @@ static int cpufreq_set(void *state, int i, const struct jm_knob_value *value, st
 	return rc;
 }
 
-static void say_knob(
-	const struct state *s, const struct knob *k, int i, jm_finding_fn *say, void *arg)
+static void cpufreq_say_knob(
+	void *state, int i, const struct jm_knob *knob, jm_finding_fn *say, void *arg)
 {
+	const struct state *s = state;
+	const struct knob *k = &s->knob[i];
 	struct jm_knob_value now, enforced;
 	struct jm_err err = JM_ERR_INIT;
 	char why[300], path[PATH_MAX], text[JM_KNOB_TEXT];
-	struct jm_finding f = {.what = k->knob.label, .why = why, .mend = ""};
+	struct jm_finding f = {.what = knob->label, .why = why, .mend = ""};
 
-	if (cpufreq_get((void *)s, i, &now, &enforced, &err)) {
+	if (cpufreq_get(state, i, &now, &enforced, &err)) {
 		f.why = err.text;
 		say(arg, &f);
 		return;
 	}
-	jm_knob_value_text(&now, k->knob.unit, text, sizeof(text));
+	jm_knob_value_text(&now, knob->unit, text, sizeof(text));
 	file_of(s, k->first, whats[k->what].file, path);
 	f.ok = !access(path, W_OK);
 	if (!f.ok)
 		f.mend = "use sudo";
-	snprintf(why, sizeof(why), "%s, now %s, of %d %s; %s", k->knob.name, text, k->n,
+	snprintf(why, sizeof(why), "%s, now %s, of %d %s; %s", knob->name, text, k->n,
 		k->n == 1 ? "policy" : "policies",
 		f.ok ? "this user may set it" : "only root may set it");
 	say(arg, &f);
-}
-
-static void cpufreq_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
-{
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_knobs set = {0};
-	void *state = NULL;
-	const struct state *s;
-
-	if (cpufreq_open(ctx, "", &set, &state, &err)) {
-		const struct jm_finding f = {.what = "cpu.clock",
-			.why = err.text,
-			.mend = "",
-			.absent = err.code == JM_ENOSUP};
-
-		say(arg, &f);
-		jm_knobs_done(&set);
-		return;
-	}
-	s = state;
-	for (int i = 0; i < s->n; i++)
-		say_knob(s, &s->knob[i], i, say, arg);
-	cpufreq_close(state);
-	jm_knobs_done(&set);
 }
 
 const struct jm_control jm_control_cpufreq = {
@@ -435,5 +413,5 @@ const struct jm_control jm_control_cpufreq = {
 	.set = cpufreq_set,
 	.writes = cpufreq_writes,
 	.close = cpufreq_close,
-	.doctor = cpufreq_doctor,
+	.say_knob = cpufreq_say_knob,
 };

@@ -321,13 +321,16 @@ static int dcmi_writes(void *state, int i, const struct jm_knob_value *value, jm
 
 /* ---- doctor ---------------------------------------------------------------------------------- */
 
-static void say_limit(struct state *s, jm_finding_fn *say, void *arg)
+static void dcmi_say_knob(
+	void *state, int i, const struct jm_knob *knob, jm_finding_fn *say, void *arg)
 {
+	struct state *s = state;
 	struct limit limit;
 	struct jm_err err = JM_ERR_INIT;
 	char why[300], action[120];
-	struct jm_finding f = {.what = s->knob.label, .mend = "", .why = why};
+	struct jm_finding f = {.what = knob->label, .mend = "", .why = why};
 
+	(void)i;
 	if (read_limit(s, &limit, &err)) {
 		f.why = err.text;
 	} else if (!limit.whole) {
@@ -350,26 +353,6 @@ static void say_limit(struct state *s, jm_finding_fn *say, void *arg)
 	say(arg, &f);
 }
 
-static void dcmi_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
-{
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_knobs set = {0};
-	void *state = NULL;
-
-	if (dcmi_open(ctx, "", &set, &state, &err)) {
-		const struct jm_finding f = {.what = "node.power",
-			.why = err.text,
-			.mend = "",
-			.absent = err.code == JM_ENOENT || err.code == JM_ENOSUP};
-
-		say(arg, &f);
-	} else {
-		say_limit(state, say, arg);
-	}
-	dcmi_close(state);
-	jm_knobs_done(&set);
-}
-
 const struct jm_control jm_control_dcmi = {
 	.name = "dcmi",
 	.summary = "the node's power limit in its management controller (IPMI DCMI)",
@@ -381,5 +364,5 @@ const struct jm_control jm_control_dcmi = {
 	.set = dcmi_set,
 	.writes = dcmi_writes,
 	.close = dcmi_close,
-	.doctor = dcmi_doctor,
+	.say_knob = dcmi_say_knob,
 };

@@ -189,43 +189,24 @@ static int hsmp_writes(void *state, int i, const struct jm_knob_value *value, jm
 	return fn(arg, call, NULL, err);
 }
 
-static void say_socket(const struct state *s, int i, jm_finding_fn *say, void *arg)
+static void hsmp_say_knob(
+	void *state, int i, const struct jm_knob *knob, jm_finding_fn *say, void *arg)
 {
+	const struct state *s = state;
 	struct jm_knob_value now, enforced;
 	struct jm_err err = JM_ERR_INIT;
 	char why[200];
-	struct jm_finding f = {.what = s->knob[i].label, .why = err.text, .mend = ""};
+	struct jm_finding f = {.what = knob->label, .why = err.text, .mend = ""};
 
-	if (!hsmp_get((void *)s, i, &now, &enforced, &err)) {
+	if (!hsmp_get(state, i, &now, &enforced, &err)) {
 		f.why = why;
 		f.ok = s->writes;
 		f.mend = s->writes ? "" : "use sudo";
-		snprintf(why, sizeof(why), "package.power 1 to %g W, now %g W; %s", s->knob[i].max,
+		snprintf(why, sizeof(why), "package.power 1 to %g W, now %g W; %s", knob->max,
 			jm_knob_value_number(&now),
 			s->writes ? "this user may set it" : "only root may set it");
 	}
 	say(arg, &f);
-}
-
-static void hsmp_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
-{
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_knobs set = {0};
-	void *state = NULL;
-
-	if (hsmp_open(ctx, "", &set, &state, &err)) {
-		const struct jm_finding f = {.what = "package.power",
-			.why = err.text,
-			.mend = "",
-			.absent = err.code == JM_ENOENT || err.code == JM_ENOSUP};
-
-		say(arg, &f);
-	} else {
-		for (int i = 0; i < ((const struct state *)state)->n; i++)
-			say_socket(state, i, say, arg);
-	}
-	hsmp_close(state);
-	jm_knobs_done(&set);
 }
 
 const struct jm_control jm_control_hsmp = {
@@ -238,5 +219,5 @@ const struct jm_control jm_control_hsmp = {
 	.set = hsmp_set,
 	.writes = hsmp_writes,
 	.close = hsmp_close,
-	.doctor = hsmp_doctor,
+	.say_knob = hsmp_say_knob,
 };

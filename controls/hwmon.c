@@ -204,14 +204,15 @@ static void hwmon_close(void *state)
 	free(state);
 }
 
-static void say_cap(const struct state *s, int i, jm_finding_fn *say, void *arg)
+static void hwmon_say_knob(
+	void *state, int i, const struct jm_knob *knob, jm_finding_fn *say, void *arg)
 {
-	const struct jm_knob *knob = &s->knob[i];
+	const struct state *s = state;
 	struct jm_knob_value now = jm_knob_value_of(NAN), enforced;
 	char why[300], text[JM_KNOB_TEXT];
 	struct jm_finding f = {.what = knob->label, .why = why, .mend = ""};
 
-	hwmon_get((void *)s, i, &now, &enforced, NULL);
+	hwmon_get(state, i, &now, &enforced, NULL);
 	jm_knob_value_text(&now, "W", text, sizeof(text));
 	f.ok = !access(s->path[i], W_OK);
 	if (!f.ok)
@@ -219,30 +220,6 @@ static void say_cap(const struct state *s, int i, jm_finding_fn *say, void *arg)
 	snprintf(why, sizeof(why), "%s %g to %g W, now %s; %s", knob->name, knob->min, knob->max,
 		text, f.ok ? "this user may set it" : "only root may set it");
 	say(arg, &f);
-}
-
-static void hwmon_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
-{
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_knobs set = {0};
-	void *state = NULL;
-	const struct state *s;
-
-	if (hwmon_open(ctx, "", &set, &state, &err)) {
-		const struct jm_finding f = {.what = "module.power",
-			.why = err.text,
-			.mend = "",
-			.absent = err.code == JM_ENOSUP};
-
-		say(arg, &f);
-		jm_knobs_done(&set);
-		return;
-	}
-	s = state;
-	for (int i = 0; i < s->n; i++)
-		say_cap(s, i, say, arg);
-	hwmon_close(state);
-	jm_knobs_done(&set);
 }
 
 const struct jm_control jm_control_hwmon = {
@@ -255,5 +232,5 @@ const struct jm_control jm_control_hwmon = {
 	.set = hwmon_set,
 	.writes = hwmon_writes,
 	.close = hwmon_close,
-	.doctor = hwmon_doctor,
+	.say_knob = hwmon_say_knob,
 };

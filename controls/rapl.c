@@ -196,14 +196,15 @@ static void rapl_close(void *state)
 	free(state);
 }
 
-static void say_limit(
-	const struct state *s, const struct jm_knob *knob, int i, jm_finding_fn *say, void *arg)
+static void rapl_say_knob(
+	void *state, int i, const struct jm_knob *knob, jm_finding_fn *say, void *arg)
 {
+	const struct state *s = state;
 	struct jm_knob_value accepted = jm_knob_value_of(NAN), enforced = accepted;
 	char why[300], path[PATH_MAX], now[JM_KNOB_TEXT], held[JM_KNOB_TEXT];
 	struct jm_finding f = {.what = knob->label, .why = why, .mend = ""};
 
-	rapl_get((void *)s, i, &accepted, &enforced, NULL);
+	rapl_get(state, i, &accepted, &enforced, NULL);
 	jm_knob_value_text(&accepted, "W", now, sizeof(now));
 	jm_knob_value_text(&enforced, "W", held, sizeof(held));
 	file_of(&s->limit[i], "power_limit_uw", path);
@@ -216,28 +217,6 @@ static void say_limit(
 	say(arg, &f);
 }
 
-static void rapl_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
-{
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_knobs set = {0};
-	void *state = NULL;
-
-	if (rapl_open(ctx, "", &set, &state, &err)) {
-		const struct jm_finding f = {.what = "package.power",
-			.why = err.text,
-			.mend = "",
-			.absent = err.code == JM_ENOSUP};
-
-		say(arg, &f);
-		jm_knobs_done(&set);
-		return;
-	}
-	for (int i = 0; i < set.n; i++)
-		say_limit(state, &set.knob[i], i, say, arg);
-	rapl_close(state);
-	jm_knobs_done(&set);
-}
-
 const struct jm_control jm_control_rapl = {
 	.name = "rapl",
 	.summary = "power limits of processor packages",
@@ -248,5 +227,5 @@ const struct jm_control jm_control_rapl = {
 	.set = rapl_set,
 	.writes = rapl_writes,
 	.close = rapl_close,
-	.doctor = rapl_doctor,
+	.say_knob = rapl_say_knob,
 };

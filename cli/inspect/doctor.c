@@ -7,7 +7,7 @@
 #include "doctor_verdict.h"
 #include "base/member.h"
 #include "meter/source.h"
-#include "guard/control.h"
+#include "guard/control_doctor.h"
 #include "base/files/state_folder.h"
 #include "comm/comm.h"
 #include "engine/device/device.h"
@@ -229,33 +229,9 @@ static void ask_sources(struct report *r, struct jm_ctx *ctx)
 
 /* ---- controls -------------------------------------------------------------------------------- */
 
-/* Without a doctor function: the knobs that it opens. */
 static void ask_control(struct jm_ctx *ctx, const void *member, jm_finding_fn *give, void *arg)
 {
-	const struct jm_control *control = member;
-	struct jm_knobs set = {0};
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_finding f = {.what = control->summary, .mend = ""};
-	void *state = NULL;
-
-	if (control->doctor) {
-		control->doctor(ctx, give, arg);
-		return;
-	}
-	if (!control->open(ctx, "", &set, &state, &err)) {
-		control->close(state);
-		f.ok = true;
-	}
-	f.why = f.ok ? "is available" : err.text;
-	f.absent = err.code == JM_ENOENT || err.code == JM_ENOSUP;
-	for (int i = 0; i < set.n; i++) {
-		f.what = set.knob[i].label;
-		f.why = set.knob[i].name;
-		give(arg, &f);
-	}
-	if (!set.n)
-		give(arg, &f);
-	jm_knobs_done(&set);
+	jm_control_doctor(member, ctx, give, arg);
 }
 
 static void ask_controls(struct report *r, struct jm_ctx *ctx)
@@ -263,16 +239,8 @@ static void ask_controls(struct report *r, struct jm_ctx *ctx)
 	begin(r, "Set");
 	for (int i = 0; jm_controls[i]; i++) {
 		const struct jm_control *c = jm_controls[i];
-		char why[128];
-		struct jm_finding f = {.ok = true, .what = c->summary, .why = why, .mend = ""};
 
-		r->member = c->name;
-		snprintf(why, sizeof(why), "--control %s%s%s", c->name, c->argument ? ":" : "",
-			c->argument ? c->argument : "");
-		if (!c->doctor && c->origin == JM_SIMULATED)
-			say(r, &f);
-		else
-			ask(r, ctx, c->name, c->summary, ask_control, c);
+		ask(r, ctx, c->name, c->summary, ask_control, c);
 	}
 }
 

@@ -78,8 +78,12 @@ struct jm_control {
 	 * it writes nothing outside of joulemark. */
 	int (*writes)(void *state, int i, const struct jm_knob_value *value, jm_write_fn *fn,
 		void *arg, struct jm_err *err);
-	void (*close)(void *state);					   /* takes NULL */
-	void (*doctor)(struct jm_ctx *ctx, jm_finding_fn *say, void *arg); /* optional */
+	void (*close)(void *state); /* takes NULL */
+	/* What knob i is, has now, and who may set it; NULL: that it is available. */
+	void (*say_knob)(
+		void *state, int i, const struct jm_knob *knob, jm_finding_fn *say, void *arg);
+	/* In place of opening it without an argument and telling about each knob; optional. */
+	void (*doctor)(struct jm_ctx *ctx, jm_finding_fn *say, void *arg);
 };
 
 extern const struct jm_control *const jm_controls[]; /* NULL-terminated, generated */

@@ -3,6 +3,7 @@
  * are real. */
 #include "contract.h"
 #include "base/ctx.h"
+#include "guard/control_doctor.h"
 #include "../kit/source_row.h"
 
 #include <time.h>
@@ -233,7 +234,8 @@ void contract_doctor(void **unused)
 		int n = 0;
 
 		assert_ok(jm_ctx_init(&ctx, &err), err);
-		if (jm_controls[i]->doctor)
-			jm_controls[i]->doctor(&ctx, heard, &n);
+		jm_control_doctor(jm_controls[i], &ctx, heard, &n);
+		if (!n)
+			fail_msg("doctor says nothing of %s", jm_controls[i]->name);
 	}
 }
