@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "doctor_ask.h"
 
-#include "base/ctx.h"
 #include "base/process/driver_call.h"
 
 #include <stdlib.h>
@@ -57,17 +56,14 @@ bool jm_doctor_ask(
 	struct jm_ctx *ctx, jm_doctor_fn *fn, const void *member, jm_finding_fn *say, void *arg)
 {
 	struct question *q = calloc(1, sizeof(*q));
-	struct jm_driver_call *left;
 
 	if (!q) { /* then without a limit */
 		fn(ctx, member, say, arg);
 		return true;
 	}
 	*q = (struct question){.fn = fn, .ctx = ctx, .member = member};
-	if (!jm_driver_call(ask_in_thread, q, JM_DRIVER_LIMIT_NS, &left)) {
-		ctx->n_left++;
+	if (!jm_driver_call_once(ctx, ask_in_thread, q))
 		return false;
-	}
 	hand_out(q, say, arg);
 	return true;
 }

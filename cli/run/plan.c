@@ -205,10 +205,7 @@ static void open_source(void *arg)
 /* Says in lacks why `what` is missing. */
 static void try(struct jm_run_call *r, const char *what, void (*open)(void *arg), struct trial *t)
 {
-	struct jm_driver_call *left;
-
-	if (t && !jm_driver_call(open, t, JM_DRIVER_LIMIT_NS, &left)) {
-		r->cli->ctx.n_left++;
+	if (t && !jm_driver_call_once(t->ctx, open, t)) {
 		json_object_set_new(r->cli->lacks, what,
 			json_string("Its driver has not returned from a call for 10 s; 'joulemark "
 				    "doctor' shows what else is stuck."));

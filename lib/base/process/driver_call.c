@@ -3,6 +3,7 @@
 #include "driver_call.h"
 
 #include "base/clock.h"
+#include "base/ctx.h"
 #include "base/process/quiet_thread.h"
 #include "base/text/locale.h"
 
@@ -103,4 +104,14 @@ bool jm_driver_call_returned(struct jm_driver_call *c)
 		return false;
 	free(arg);
 	return true;
+}
+
+bool jm_driver_call_once(struct jm_ctx *ctx, void (*fn)(void *arg), void *arg)
+{
+	struct jm_driver_call *left;
+	bool returned = jm_driver_call(fn, arg, JM_DRIVER_LIMIT_NS, &left);
+
+	if (!returned)
+		ctx->n_left++;
+	return returned;
 }

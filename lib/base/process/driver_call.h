@@ -12,6 +12,7 @@
 /* How long a driver is awaited, ns. */
 #define JM_DRIVER_LIMIT_NS INT64_C(10000000000)
 
+struct jm_ctx;
 struct jm_driver_call;
 
 /*
@@ -26,5 +27,9 @@ bool jm_driver_call(
 bool jm_driver_call_again(struct jm_driver_call *call, int64_t limit_ns);
 /* True if a call that was left has returned by now; it is then freed with its argument. */
 bool jm_driver_call_returned(struct jm_driver_call *call);
+
+/* A call within JM_DRIVER_LIMIT_NS, which is not asked about again. False: it has not returned, and
+ * keeps the context that it uses. */
+bool jm_driver_call_once(struct jm_ctx *ctx, void (*fn)(void *arg), void *arg);
 
 #endif

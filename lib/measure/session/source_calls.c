@@ -102,19 +102,16 @@ int jm__source_open(struct jm_ctx *ctx, const struct jm_source *source, const ch
 	struct jm_meters *set, void **ret_state, struct jm_err *err)
 {
 	struct opening *o = new_opening(ctx, source, options, set, err);
-	struct jm_driver_call *left;
 
 	if (!o)
 		return JM_ENOMEM;
 	if (source->keeps_time)
 		open_in_thread(o);
-	else if (!jm_driver_call(open_in_thread, o, JM_DRIVER_LIMIT_NS, &left)) {
-		ctx->n_left++;
+	else if (!jm_driver_call_once(ctx, open_in_thread, o))
 		return jm_err_set(err, JM_EIO,
 			"The driver has not returned for %.0f s from a call that looks for its "
 			"sensors; see the kernel's log.",
 			(double)JM_DRIVER_LIMIT_NS * 1e-9);
-	}
 	return end_opening(o, set, ret_state, err);
 }
 
