@@ -9,6 +9,7 @@
 #include "base/ctx.h"
 #include "base/clock.h"
 #include "meter/source.h"
+#include "retry.h"
 #include "shared_options.h"
 #include "vendor/library.h"
 
@@ -19,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RETRY	  JM_SECOND /* after the connection was lost */
 #define MAX_WATTS 1e7
 #define MAX_ITEMS 4
 #define MAX_WORDS 16
@@ -100,13 +100,10 @@ struct state {
 
 static bool connect_line(struct state *s)
 {
-	int64_t now = jm_ctx_now(s->ctx);
-
 	if (s->connected)
 		return true;
-	if (now < s->retry_ns)
+	if (!jm_retry_now(&s->retry_ns, jm_ctx_now(s->ctx)))
 		return false;
-	s->retry_ns = now + RETRY;
 	s->connected = s->call.modbus_connect(s->line) == 0;
 	return s->connected;
 }

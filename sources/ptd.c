@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "meter/source.h"
 #include "parse_reading.h"
+#include "retry.h"
 #include "shared_options.h"
 #include "vendor/text_line.h"
 
@@ -22,7 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RETRY	    JM_SECOND
 #define STAMP_SLACK (10 * JM_SECOND) /* a jump of the daemon's clock, as by summer time */
 #define MAX_SAMPLES 100000
 #define SIGNALS	    4
@@ -111,13 +111,10 @@ static bool go(struct state *s)
 /* After a lost line; the daemon may have gone on measuring, so that Go may be refused. */
 static bool connect_line(struct state *s)
 {
-	int64_t now = jm_ctx_now(s->ctx);
-
 	if (s->line.fd >= 0)
 		return true;
-	if (now < s->retry_ns)
+	if (!jm_retry_now(&s->retry_ns, jm_ctx_now(s->ctx)))
 		return false;
-	s->retry_ns = now + RETRY;
 	if (greet(s)) {
 		go(s);
 		return s->line.fd >= 0;

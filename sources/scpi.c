@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "meter/source.h"
 #include "parse_reading.h"
+#include "retry.h"
 #include "shared_options.h"
 #include "vendor/text_line.h"
 
@@ -20,8 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RETRY JM_SECOND /* after the line was lost */
-#define WH    3600.0	/* J */
+#define WH 3600.0 /* J */
 
 enum { P, U, I, LAMBDA, ENERGY, ITEMS };
 
@@ -98,13 +98,10 @@ static bool identify(struct state *s)
 /* False: it does not answer or is another one, and is asked again a second later. */
 static bool connect_line(struct state *s)
 {
-	int64_t now = jm_ctx_now(s->ctx);
-
 	if (s->line.fd >= 0)
 		return true;
-	if (now < s->retry_ns)
+	if (!jm_retry_now(&s->retry_ns, jm_ctx_now(s->ctx)))
 		return false;
-	s->retry_ns = now + RETRY;
 	if (!jm_text_line_open(&s->line))
 		return false;
 	if (identify(s) && set_up(s))

@@ -55,15 +55,17 @@ static double normal_below(double x) /* the normal distribution function */
 	return 0.5 * erfc(-x * M_SQRT1_2);
 }
 
+static double gelu_erf(double x)
+{
+	return x * normal_below(x);
+}
+
 void jm_ref_gelu_erf(const struct jm_node *n, double *const *in, double *const *out)
 {
 	(void)in;
 	(void)out;
-	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++) {
-		double x = get(n->in[0], i);
-
-		put(n, i, x * normal_below(x));
-	}
+	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++)
+		put(n, i, gelu_erf(get(n->in[0], i)));
 }
 
 static double gelu_erf_slope(double x)
@@ -103,6 +105,11 @@ static double sigmoid(double x)
 	return 1 / (1 + exp(-x));
 }
 
+static double silu(double x)
+{
+	return x * sigmoid(x);
+}
+
 static double silu_slope(double x)
 {
 	return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
@@ -132,11 +139,8 @@ void jm_ref_silu(const struct jm_node *n, double *const *in, double *const *out)
 {
 	(void)in;
 	(void)out;
-	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++) {
-		double x = get(n->in[0], i);
-
-		put(n, i, x * sigmoid(x));
-	}
+	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++)
+		put(n, i, silu(get(n->in[0], i)));
 }
 
 void jm_ref_silu_grad(const struct jm_node *n, double *const *in, double *const *out)
@@ -147,54 +151,65 @@ void jm_ref_silu_grad(const struct jm_node *n, double *const *in, double *const 
 		put(n, i, get(n->in[0], i) * silu_slope(get(n->in[1], i)));
 }
 
-/* Shazeer, arXiv 2002.05202; not direct. */
-void jm_ref_swiglu(const struct jm_node *n, double *const *in, double *const *out)
+/* ---- gated units (Shazeer, arXiv 2002.05202), not direct ------------------------------------- */
+
+/* Where element i of a result of `width` columns has its gate and its value in the operand. */
+struct gate_at {
+	int64_t gate, value;
+};
+
+static struct gate_at gate_of(const struct jm_node *n, int64_t i, int64_t width)
+{
+	bool last = n->op == JM_OP_GEGLU || n->op == JM_OP_GEGLU_GRAD;
+	int64_t at = i / width * 2 * width + i % width;
+
+	return (struct gate_at){at + (last ? width : 0), at + (last ? 0 : width)};
+}
+
+static void gated(
+	const struct jm_node *n, double *const *in, double *const *out, double (*act)(double gate))
 {
 	int64_t width = jm_tensor_width(n->out[0]);
 
 	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++) {
-		const double *x = in[0] + i / width * 2 * width + i % width;
+		struct gate_at at = gate_of(n, i, width);
 
-		out[0][i] = x[0] * sigmoid(x[0]) * x[width];
+		out[0][i] = act(in[0][at.gate]) * in[0][at.value];
 	}
+}
+
+static void gated_grad(const struct jm_node *n, double *const *in, double *const *out,
+	double (*act)(double gate), double (*slope)(double gate))
+{
+	int64_t width = jm_tensor_width(n->in[0]);
+
+	for (int64_t i = 0; i < jm_tensor_count(n->in[0]); i++) {
+		struct gate_at at = gate_of(n, i, width);
+		double gate = in[1][at.gate], dy = in[0][i];
+
+		out[0][at.gate] = dy * in[1][at.value] * slope(gate);
+		out[0][at.value] = dy * act(gate);
+	}
+}
+
+void jm_ref_swiglu(const struct jm_node *n, double *const *in, double *const *out)
+{
+	gated(n, in, out, silu);
 }
 
 void jm_ref_swiglu_grad(const struct jm_node *n, double *const *in, double *const *out)
 {
-	int64_t width = jm_tensor_width(n->in[0]);
-
-	for (int64_t i = 0; i < jm_tensor_count(n->in[0]); i++) {
-		int64_t at = i / width * 2 * width + i % width;
-		double gate = in[1][at], up = in[1][at + width], dy = in[0][i];
-
-		out[0][at] = dy * up * silu_slope(gate);
-		out[0][at + width] = dy * gate * sigmoid(gate);
-	}
+	gated_grad(n, in, out, silu, silu_slope);
 }
 
-/* Shazeer, arXiv 2002.05202, with values before gates; not direct. */
 void jm_ref_geglu(const struct jm_node *n, double *const *in, double *const *out)
 {
-	int64_t width = jm_tensor_width(n->out[0]);
-
-	for (int64_t i = 0; i < jm_tensor_count(n->out[0]); i++) {
-		const double *x = in[0] + i / width * 2 * width + i % width;
-
-		out[0][i] = x[0] * x[width] * normal_below(x[width]);
-	}
+	gated(n, in, out, gelu_erf);
 }
 
 void jm_ref_geglu_grad(const struct jm_node *n, double *const *in, double *const *out)
 {
-	int64_t width = jm_tensor_width(n->in[0]);
-
-	for (int64_t i = 0; i < jm_tensor_count(n->in[0]); i++) {
-		int64_t at = i / width * 2 * width + i % width;
-		double value = in[1][at], gate = in[1][at + width], dy = in[0][i];
-
-		out[0][at] = dy * gate * normal_below(gate);
-		out[0][at + width] = dy * value * gelu_erf_slope(gate);
-	}
+	gated_grad(n, in, out, gelu_erf, gelu_erf_slope);
 }
 
 void jm_ref_dropout(const struct jm_node *n, double *const *in, double *const *out)
