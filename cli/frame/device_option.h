@@ -15,6 +15,11 @@
 		"node; "                                                                           \
 		"without it this machine"
 
+#define JM_CONTROL_ROW                                                                             \
+	.name = "control", .argument = "NAME",                                                     \
+	.help = "controls to use, separated by commas: nvml, sim:h100x4, ...; without it "         \
+		"those of this machine, never a simulated one"
+
 /* Adds the sources of --device (NULL = not given), or those of --source (texts; NULL = none). */
 int jm_device_sources(
 	const char *device, char *const *texts, struct jm_source_list *ret, struct jm_err *err);

@@ -50,4 +50,11 @@ struct measurement {
 extern const struct jm_option jm_measure_options[];
 extern const struct jm_former jm_measure_former[];
 
+/* Without their fields. */
+#define JM_INTERVAL_ROW                                                                            \
+	.name = "interval", .unit = "s", .min = 0.0001, .max = 3600, .argument = "TIME",           \
+	.help = "time between readings, such as 100ms; without it half the refresh period "        \
+		"of the sensors"
+#define JM_METERS_ROW .name = "meters", .heading = "Text", .help = "print the phases of each meter"
+
 #endif

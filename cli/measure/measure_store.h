@@ -31,6 +31,13 @@ struct jm_stored_run {
  * plan. */
 json_t *jm_command_throughput(const struct jm_values *values);
 /* Rows of options of `measure` and `run`, bound to a const char *. USE: of jm_option.use */
+#define JM_ITEMS_REGEX_ROW                                                                         \
+	.name = "items-regex", .argument = "REGEX",                                                \
+	.help = "count items in what the command prints: the number in the first group of "        \
+		"this regular expression (PCRE2), or 1 where it has no group"
+#define JM_ITEMS_JSON_ROW                                                                          \
+	.name = "items-json", .argument = "KEY",                                                   \
+	.help = "count items in JSON that the command prints: a key such as result.tokens"
 #define JM_ITEM_KIND_OPTION(STRUCT, FIELD, USE)                                                    \
 	{                                                                                          \
 		.name = "items-kind", .use = USE, JM_BIND(JM_CHOICE, STRUCT, FIELD),               \

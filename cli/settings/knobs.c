@@ -2,6 +2,7 @@
 /* The commands set, get, status and restore; and `guard`, the process that only joulemark itself
  * starts. */
 #include "result/case_id.h"
+#include "base/text/json.h"
 #include "cli/frame/cli.h"
 #include "cli/frame/device_option.h"
 #include "cli/frame/json_option.h"
@@ -30,9 +31,7 @@
 
 #define CONTROL_ROW                                                                                \
 	{                                                                                          \
-		.name = "control", .type = JM_TEXT, .argument = "NAME",                            \
-		.help = "controls to use, separated by commas: nvml, sim:h100x4, ...; without it " \
-			"those of this machine, never a simulated one"                             \
+		JM_CONTROL_ROW, .type = JM_TEXT                                                    \
 	}
 
 #define DEVICE_ROW                                                                                 \
@@ -414,13 +413,21 @@ static void print_hold(const struct jm_cli *cli, const struct jm_hold *h)
 
 static json_t *hold_json(const struct jm_hold *h)
 {
+	json_t *json = json_object();
 	static const char *const known_words[] = {JM_KNOWN_WORDS};
 
-	return json_pack("{ss ss ss ss so ss ss si si ss*}", "knob", h->knob, "device", h->device,
-		"unit", h->unit, "control", h->control, "found",
-		jm_knob_show_json(&h->found, h->unit), "found_by", known_words[h->known_by],
-		"state", held_text(h->held), "pid", h->pid, "guard_pid", h->guard_pid, "reason",
-		*h->why ? h->why : NULL);
+	jm_json_set_text(&json, "knob", h->knob);
+	jm_json_set_text(&json, "device", h->device);
+	jm_json_set_text(&json, "unit", h->unit);
+	jm_json_set_text(&json, "control", h->control);
+	jm_json_set(&json, "found", jm_knob_show_json(&h->found, h->unit));
+	jm_json_set_text(&json, "found_by", known_words[h->known_by]);
+	jm_json_set_text(&json, "state", held_text(h->held));
+	jm_json_set_int(&json, "pid", h->pid);
+	jm_json_set_int(&json, "guard_pid", h->guard_pid);
+	if (*h->why)
+		jm_json_set_text(&json, "reason", h->why);
+	return json;
 }
 
 static void print_holds(const struct jm_cli *cli, const struct jm_hold *holds, int n)
