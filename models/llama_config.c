@@ -171,15 +171,26 @@ static json_t *make_scaling(const struct jm_values *v)
 
 json_t *jm_llama_make_config(const struct jm_values *dims)
 {
-	return json_pack("{s:[s], s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, "
-			 "s:f, s:o, s:b}",
-		"architectures", "LlamaForCausalLM", "model_type", "llama", "hidden_act", "silu",
-		"attention_bias", 0, "mlp_bias", 0, "num_hidden_layers", whole(dims, "layers"),
-		"hidden_size", whole(dims, "hidden"), "num_attention_heads", whole(dims, "heads"),
-		"num_key_value_heads", whole(dims, "kv-heads"), "head_dim",
-		whole(dims, "head-width"), "intermediate_size", whole(dims, "ffn"), "vocab_size",
-		whole(dims, "vocab"), "max_position_embeddings", whole(dims, "context"),
-		"rms_norm_eps", jm_values_number(dims, "norm-eps"), "rope_theta",
-		jm_values_number(dims, "theta"), "rope_scaling", make_scaling(dims),
-		"tie_word_embeddings", jm_values_text(dims, "tied")[0] == 'y');
+	static const struct {
+		const char *key, *option;
+	} sizes[] = {
+		{"num_hidden_layers", "layers"},
+		{"hidden_size", "hidden"},
+		{"num_attention_heads", "heads"},
+		{"num_key_value_heads", "kv-heads"},
+		{"head_dim", "head-width"},
+		{"intermediate_size", "ffn"},
+		{"vocab_size", "vocab"},
+		{"max_position_embeddings", "context"},
+	};
+	json_t *json = json_pack("{s:[s], s:s, s:s, s:b, s:b}", "architectures", "LlamaForCausalLM",
+		"model_type", "llama", "hidden_act", "silu", "attention_bias", 0, "mlp_bias", 0);
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		jm_json_set_int(&json, sizes[i].key, whole(dims, sizes[i].option));
+	jm_json_set_number(&json, "rms_norm_eps", jm_values_number(dims, "norm-eps"));
+	jm_json_set_number(&json, "rope_theta", jm_values_number(dims, "theta"));
+	jm_json_set(&json, "rope_scaling", make_scaling(dims));
+	jm_json_set_bool(&json, "tie_word_embeddings", jm_values_text(dims, "tied")[0] == 'y');
+	return json;
 }

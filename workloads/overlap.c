@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text/json.h"
 #include "workloads/parts/exchange.h"
 #include "workloads/parts/product.h"
 
@@ -395,29 +396,38 @@ static json_t *side_json(
 }
 
 /* As in the record's key `overlap`. */
-static void keep(const struct overlap *s)
+static json_t *overlap_json(const struct overlap *s)
 {
 	double n = (double)s->rounds * s->pairs;
 	double product = s->sum[PRODUCT].all / n, collective = s->sum[COLLECTIVE].all / n;
-	double both = s->sum[BOTH].all / n;
+	double together = s->sum[BOTH].all / n;
 	double bytes = (double)s->exchange.bytes;
+	json_t *json = json_object(), *both = json_object();
 
-	if (!s->kernel.work->more || !s->rounds)
-		return;
-	json_object_set_new(s->kernel.work->more, "overlap",
-		json_pack("{s:s, s:s, s:f, s:i, s:i, s:I, s:o, s:o, s:{s:f, s:f, s:f, s:f}}",
-			"kind", collectives[s->collective], "transport",
-			jm_gang_comm(&s->exchange.gang)->transport->name, "bytes", bytes,
-			"products", s->product.times, "transfers", s->transfers, "pairs",
-			(json_int_t)n, "product",
-			side_json(product, s->sum[BOTH].product / n, s->product.times, "per_s",
-				"beside_per_s"),
-			"collective",
-			side_json(collective, s->sum[BOTH].collective / n, s->transfers * bytes,
-				"bytes_per_s", "beside_bytes_per_s"),
-			"both", "seconds", both, "exposed_s", both - product, "overlapped_s",
-			product + collective - both, "of_longer",
-			both / fmax(product, collective)));
+	jm_json_set_text(&json, "kind", collectives[s->collective]);
+	jm_json_set_text(&json, "transport", jm_gang_comm(&s->exchange.gang)->transport->name);
+	jm_json_set_number(&json, "bytes", bytes);
+	jm_json_set_int(&json, "products", s->product.times);
+	jm_json_set_int(&json, "transfers", s->transfers);
+	jm_json_set_int(&json, "pairs", (json_int_t)n);
+	jm_json_set(&json, "product",
+		side_json(product, s->sum[BOTH].product / n, s->product.times, "per_s",
+			"beside_per_s"));
+	jm_json_set(&json, "collective",
+		side_json(collective, s->sum[BOTH].collective / n, s->transfers * bytes,
+			"bytes_per_s", "beside_bytes_per_s"));
+	jm_json_set_number(&both, "seconds", together);
+	jm_json_set_number(&both, "exposed_s", together - product);
+	jm_json_set_number(&both, "overlapped_s", product + collective - together);
+	jm_json_set_number(&both, "of_longer", together / fmax(product, collective));
+	jm_json_set(&json, "both", both);
+	return json;
+}
+
+static void keep(const struct overlap *s)
+{
+	if (s->kernel.work->more && s->rounds)
+		json_object_set_new(s->kernel.work->more, "overlap", overlap_json(s));
 }
 
 static int overlap_verify(void *state, struct jm_err *err)

@@ -251,15 +251,18 @@ static json_t *meter_json(const struct jm_watch_show *show, int i)
 	const struct jm_meter *m = &show->set->meter[i];
 	const struct jm_live_meter *now = jm_live_meter(show->live, i);
 	int above = m->covered_by;
-	json_t *json;
+	json_t *json = json_object();
 
-	json = json_pack("{s:s, s:s, s:s, s:s?, s:s, s:f, s:f, s:o, s:o, s:o}", "id", m->id,
-		"label", m->label, "scope", jm_scope_name(m->scope), "covered_by",
-		above < 0 ? NULL : show->set->meter[above].id, "origin", jm_origin_name(m->origin),
-		"from_s", seconds(now->t0_ns - show->start_ns), "until_s",
-		seconds(now->t1_ns - show->start_ns), "watts", jm_json_number(now->watts),
-		"error_watts", jm_json_number(now->error_watts), "joules",
-		jm_json_number(now->t1_ns > now->t0_ns ? now->joules : NAN));
+	jm_json_set_text(&json, "id", m->id);
+	jm_json_set_text(&json, "label", m->label);
+	jm_json_set_text(&json, "scope", jm_scope_name(m->scope));
+	jm_json_set_text(&json, "covered_by", above < 0 ? NULL : show->set->meter[above].id);
+	jm_json_set_text(&json, "origin", jm_origin_name(m->origin));
+	jm_json_set_number(&json, "from_s", seconds(now->t0_ns - show->start_ns));
+	jm_json_set_number(&json, "until_s", seconds(now->t1_ns - show->start_ns));
+	jm_json_set_number(&json, "watts", now->watts);
+	jm_json_set_number(&json, "error_watts", now->error_watts);
+	jm_json_set_number(&json, "joules", now->t1_ns > now->t0_ns ? now->joules : NAN);
 	for (int k = 0; k < show->n_extra; k++)
 		json_object_set_new(json, show->extra[k]->key,
 			jm_json_number(jm_watch_extra_value(show->extra[k], show->session, i)));

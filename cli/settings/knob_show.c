@@ -73,11 +73,21 @@ const char *jm_knob_ends(const struct jm_knob *k)
 
 json_t *jm_knob_json(const struct jm_knob *k, const struct jm_applied *a)
 {
-	return json_pack("{ss ss ss ss ss ss so so so so so so ss*}", "knob", k->name, "device",
-		k->device, "label", k->label, "unit", k->unit, "kind", kind_words[k->kind], "ends",
-		jm_knob_ends(k), "words", words_json(k), "accepted",
-		jm_knob_show_json(&a->accepted, k->unit), "enforced",
-		jm_knob_show_json(&a->enforced, k->unit), "min", jm_json_number(k->min), "max",
-		jm_json_number(k->max), "default", jm_knob_show_json(&k->fallback, k->unit),
-		"reason", *a->why ? a->why : NULL);
+	json_t *json = json_object();
+
+	jm_json_set_text(&json, "knob", k->name);
+	jm_json_set_text(&json, "device", k->device);
+	jm_json_set_text(&json, "label", k->label);
+	jm_json_set_text(&json, "unit", k->unit);
+	jm_json_set_text(&json, "kind", kind_words[k->kind]);
+	jm_json_set_text(&json, "ends", jm_knob_ends(k));
+	jm_json_set(&json, "words", words_json(k));
+	jm_json_set(&json, "accepted", jm_knob_show_json(&a->accepted, k->unit));
+	jm_json_set(&json, "enforced", jm_knob_show_json(&a->enforced, k->unit));
+	jm_json_set_number(&json, "min", k->min);
+	jm_json_set_number(&json, "max", k->max);
+	jm_json_set(&json, "default", jm_knob_show_json(&k->fallback, k->unit));
+	if (*a->why)
+		jm_json_set_text(&json, "reason", a->why);
+	return json;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "set_words.h"
 #include "guard/dry_run.h"
+#include "base/text/json.h"
 #include "cli/frame/json_option.h"
 #include "knob_show.h"
 #include "report/format/text.h"
@@ -162,16 +163,23 @@ static void list_knob(void *arg, const struct jm_dry_knob *d)
 	static const char *const known_words[] = {JM_KNOWN_WORDS};
 	struct listing *l = arg;
 	const struct jm_knob *k = d->knob;
+	json_t *knob = json_object();
 
 	l->writes = json_array();
-	json_array_append_new(l->knobs,
-		json_pack("{ss ss ss ss so ss so so ss ss so so}", "knob", k->name, "device",
-			k->device, "label", k->label, "unit", k->unit, "found",
-			jm_knob_show_json(d->found, k->unit), "found_by", known_words[d->known_by],
-			"value", jm_knob_show_json(d->value, k->unit), "restored",
-			jm_knob_show_json(l->cli->command ? d->found : d->base, k->unit), "ends",
-			jm_knob_ends(k), "journal", d->journal, "holder_pid",
-			d->holder ? json_integer(d->holder) : json_null(), "writes", l->writes));
+	jm_json_set_text(&knob, "knob", k->name);
+	jm_json_set_text(&knob, "device", k->device);
+	jm_json_set_text(&knob, "label", k->label);
+	jm_json_set_text(&knob, "unit", k->unit);
+	jm_json_set(&knob, "found", jm_knob_show_json(d->found, k->unit));
+	jm_json_set_text(&knob, "found_by", known_words[d->known_by]);
+	jm_json_set(&knob, "value", jm_knob_show_json(d->value, k->unit));
+	jm_json_set(&knob, "restored",
+		jm_knob_show_json(l->cli->command ? d->found : d->base, k->unit));
+	jm_json_set_text(&knob, "ends", jm_knob_ends(k));
+	jm_json_set_text(&knob, "journal", d->journal);
+	jm_json_set(&knob, "holder_pid", d->holder ? json_integer(d->holder) : json_null());
+	jm_json_set(&knob, "writes", l->writes);
+	json_array_append_new(l->knobs, knob);
 }
 
 static void list_write(void *arg, const struct jm_dry_write *w)

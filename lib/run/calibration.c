@@ -194,18 +194,26 @@ static json_t *changes_json(const struct bench *b, int signal)
 
 static json_t *signal_json(const struct bench *b, int signal)
 {
+	json_t *json = json_object(), *declared = json_object();
 	const struct jm_meters *set = jm_session_meters(b->session);
 	const struct jm_signal *s = &set->signal[signal];
 	const struct jm_meter *m = &set->meter[s->meter];
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:{s:o, s:o}, s:o, s:n, s:n}", "meter", m->id,
-		"label", m->label, "driver", m->driver, "quantity", jm_quantity_name(s->quantity),
-		"origin", jm_origin_name(m->origin), "declared", "refresh_s",
-		jm_json_number(s->refresh_ns > 0 ? (double)s->refresh_ns * 1e-9 : NAN), "window_s",
-		jm_json_number(s->window_ns >= 0 && s->quantity != JM_Q_ENERGY
-				       ? (double)s->window_ns * 1e-9
-				       : NAN),
-		"changes", changes_json(b, signal), "fit", "why");
+	jm_json_set_text(&json, "meter", m->id);
+	jm_json_set_text(&json, "label", m->label);
+	jm_json_set_text(&json, "driver", m->driver);
+	jm_json_set_text(&json, "quantity", jm_quantity_name(s->quantity));
+	jm_json_set_text(&json, "origin", jm_origin_name(m->origin));
+	jm_json_set_number(
+		&declared, "refresh_s", s->refresh_ns > 0 ? (double)s->refresh_ns * 1e-9 : NAN);
+	jm_json_set_number(&declared, "window_s",
+		s->window_ns >= 0 && s->quantity != JM_Q_ENERGY ? (double)s->window_ns * 1e-9
+								: NAN);
+	jm_json_set(&json, "declared", declared);
+	jm_json_set(&json, "changes", changes_json(b, signal));
+	jm_json_set(&json, "fit", json_null());
+	jm_json_set(&json, "why", json_null());
+	return json;
 }
 
 static json_t *wall_text(const struct bench *b)

@@ -394,6 +394,7 @@ static json_t *window_json(const struct jm_answers *a)
 
 json_t *jm_answers_json(const struct jm_answers *a)
 {
+	json_t *json = json_object();
 	json_int_t done = 0, failed = 0, preempted = 0, times = 0, in = 0, out = 0;
 
 	for (int i = 0; i < a->n; i++) {
@@ -407,15 +408,22 @@ json_t *jm_answers_json(const struct jm_answers *a)
 		in += is_done ? one->input : 0;
 		out += is_done ? one->output : 0;
 	}
-	return json_pack(
-		"{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-		"requests_offered", a->n, "requests_done", done, "requests_failed", failed,
-		"requests_preempted", preempted, "preemptions", times, "tokens_in", in,
-		"tokens_out", out, "span", has_window(a) ? "window" : "all", "ttft",
-		distribution(a, jm_answer_ttft), "tpot", distribution(a, jm_answer_tpot), "itl",
-		gaps(a), "latency", distribution(a, jm_answer_latency), "goodput",
-		jm_json_number(goodput(a)), "p99_in_bounds", p99_in_bounds(a), "window",
-		window_json(a));
+	jm_json_set_int(&json, "requests_offered", a->n);
+	jm_json_set_int(&json, "requests_done", done);
+	jm_json_set_int(&json, "requests_failed", failed);
+	jm_json_set_int(&json, "requests_preempted", preempted);
+	jm_json_set_int(&json, "preemptions", times);
+	jm_json_set_int(&json, "tokens_in", in);
+	jm_json_set_int(&json, "tokens_out", out);
+	jm_json_set_text(&json, "span", has_window(a) ? "window" : "all");
+	jm_json_set(&json, "ttft", distribution(a, jm_answer_ttft));
+	jm_json_set(&json, "tpot", distribution(a, jm_answer_tpot));
+	jm_json_set(&json, "itl", gaps(a));
+	jm_json_set(&json, "latency", distribution(a, jm_answer_latency));
+	jm_json_set_number(&json, "goodput", goodput(a));
+	jm_json_set(&json, "p99_in_bounds", p99_in_bounds(a));
+	jm_json_set(&json, "window", window_json(a));
+	return json;
 }
 
 /* ---- the list of requests -------------------------------------------------------------------- */

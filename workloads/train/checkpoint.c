@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint.h"
+#include "base/text/json.h"
 #include "data/safetensors_write.h"
 
 #include <inttypes.h>
@@ -123,13 +124,21 @@ static json_t *number(int64_t x)
 /* Floating point in hexadecimal, so that no bit is lost. */
 static json_t *notes_of(const struct jm_training *t, const struct jm_checkpoint *c)
 {
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", KIND,
-		VERSION, "model", t->model->name, "optimizer", jm_update_names[t->adamw.kind],
-		"step", number(c->step), "updates", number(c->updates), "batches",
-		number(c->batches), "seed", json_sprintf("%" PRIu64, c->seed), "samples_per_step",
-		number(c->samples), "scale", json_sprintf("%a", c->scaler.scale), "scale_good",
-		number(c->scaler.good), "scale_skipped", number(c->scaler.skipped),
-		"scale_in_a_row", number(c->scaler.in_a_row));
+	json_t *notes = json_object();
+
+	jm_json_set_text(&notes, KIND, VERSION);
+	jm_json_set_text(&notes, "model", t->model->name);
+	jm_json_set_text(&notes, "optimizer", jm_update_names[t->adamw.kind]);
+	jm_json_set(&notes, "step", number(c->step));
+	jm_json_set(&notes, "updates", number(c->updates));
+	jm_json_set(&notes, "batches", number(c->batches));
+	jm_json_set(&notes, "seed", json_sprintf("%" PRIu64, c->seed));
+	jm_json_set(&notes, "samples_per_step", number(c->samples));
+	jm_json_set(&notes, "scale", json_sprintf("%a", c->scaler.scale));
+	jm_json_set(&notes, "scale_good", number(c->scaler.good));
+	jm_json_set(&notes, "scale_skipped", number(c->scaler.skipped));
+	jm_json_set(&notes, "scale_in_a_row", number(c->scaler.in_a_row));
+	return notes;
 }
 
 /* A whole number from 0 on; false: there is none. */

@@ -2,6 +2,7 @@
 /* Setup of `train`: a device, a plan that fits, what is fed, and the program. */
 #include "train_setup.h"
 #include "base/clock.h"
+#include "base/text/json.h"
 #include "engine/graph/optimizer.h"
 #include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
@@ -276,11 +277,30 @@ static int plan(struct train *s, struct jm_err *err)
 	return code;
 }
 
+static json_t *plan_json(const struct train *s)
+{
+	const struct jm_program *p = s->program;
+	const struct jm_tensor *residual = jm_graph_residual(s->graph);
+	json_t *plan = json_object();
+
+	jm_json_set_int(&plan, "batch", s->training.batch);
+	jm_json_set_int(&plan, "parameters", jm_graph_parameters(s->graph));
+	jm_json_set_int(&plan, "peak_bytes", peak_with_inputs(s));
+	jm_json_set_int(&plan, "persistent_bytes", p->persistent_bytes);
+	jm_json_set_int(&plan, "memory_bytes", s->memory);
+	jm_json_set_bool(&plan, "keep_all", s->training.keep_all && !s->training.recompute);
+	jm_json_set_text(&plan, "gradients", jm_dtype_name(s->graph->gradient));
+	if (residual)
+		jm_json_set_text(&plan, "residual", jm_dtype_name(residual->type));
+	jm_json_set_number(&plan, "open_s", s->open_s);
+	jm_json_set_number(&plan, "plan_s", s->plan_s);
+	return plan;
+}
+
 /* Reported before the first byte is allocated, and stored even when it does not fit. */
 static void tell_plan(const struct train *s)
 {
 	const struct jm_program *p = s->program;
-	const struct jm_tensor *residual = jm_graph_residual(s->graph);
 
 	jm_log(s->work->ctx, JM_INFO,
 		"Batch %lld needs %.3f GB at most (%.3f GB stay, %.3f GB of activations and "
@@ -294,17 +314,7 @@ static void tell_plan(const struct train *s)
 		s->graph->shard ? "; each rank updates its share of the parameters" : "",
 		s->plan_s * 1e3, (double)s->memory / 1e9);
 	if (s->work->more)
-		json_object_set_new(s->work->more, "plan",
-			json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:s*, s:f, s:f}", "batch",
-				(json_int_t)s->training.batch, "parameters",
-				(json_int_t)jm_graph_parameters(s->graph), "peak_bytes",
-				(json_int_t)peak_with_inputs(s), "persistent_bytes",
-				(json_int_t)p->persistent_bytes, "memory_bytes",
-				(json_int_t)s->memory, "keep_all",
-				s->training.keep_all && !s->training.recompute, "gradients",
-				jm_dtype_name(s->graph->gradient), "residual",
-				residual ? jm_dtype_name(residual->type) : NULL, "open_s",
-				s->open_s, "plan_s", s->plan_s));
+		json_object_set_new(s->work->more, "plan", plan_json(s));
 }
 
 /* No batch is small enough: what stays in memory for each parameter says how many fit. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the texts of a case's settings to numbers for the guard. */
 #include "case_settings.h"
+#include "base/text/json.h"
 #include "guard/guard_requests.h"
 #include "plan.h"
 
@@ -267,18 +268,24 @@ static bool is_meant(const struct list *l, int first, const struct jm_knob *knob
 /* Of a word or a range there is no one number, so its text is there, too. */
 static json_t *row_of(const struct jm_knob *knob, const struct jm_applied *applied)
 {
+	json_t *row = json_object();
 	const struct jm_knob_value *a = &applied->accepted;
 	bool plain = !*a->word && (!jm_knob_value_known(a) || a->low == a->high);
 	char text[JM_KNOB_TEXT];
 
 	jm_knob_value_text(a, knob->unit, text, sizeof(text));
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s*, s:s*, s:s}", "knob", knob->name,
-		"device", knob->device, "unit", knob->unit, "requested",
-		jm_json_number(jm_knob_value_number(&applied->requested)), "accepted",
-		jm_json_number(jm_knob_value_number(a)), "enforced",
-		jm_json_number(jm_knob_value_number(&applied->enforced)), "value",
-		plain ? NULL : text, "found",
-		applied->known_by == JM_KNOWN_STATED ? "stated" : NULL, "state", "unknown");
+	jm_json_set_text(&row, "knob", knob->name);
+	jm_json_set_text(&row, "device", knob->device);
+	jm_json_set_text(&row, "unit", knob->unit);
+	jm_json_set_number(&row, "requested", jm_knob_value_number(&applied->requested));
+	jm_json_set_number(&row, "accepted", jm_knob_value_number(a));
+	jm_json_set_number(&row, "enforced", jm_knob_value_number(&applied->enforced));
+	if (!(plain))
+		jm_json_set_text(&row, "value", text);
+	if (applied->known_by == JM_KNOWN_STATED)
+		jm_json_set_text(&row, "found", "stated");
+	jm_json_set_text(&row, "state", "unknown");
+	return row;
 }
 
 static json_t *rows_of(

@@ -4,6 +4,7 @@
 #include "guard/guard_requests.h"
 #include "store/store_run.h"
 #include "base/clock.h"
+#include "base/text/json.h"
 #include "base/ctx.h"
 #include "run/plan/case_settings.h"
 #include "run/plan/repeat_until.h"
@@ -145,19 +146,25 @@ static int on_phase(void *arg, const char *phase, json_t **ret_rows, struct jm_e
 /* Steals `settings`. */
 static json_t *make_job(const struct run *r, const struct turn *t, json_t *settings)
 {
-	json_t *job = json_pack("{s:O, s:{s:s, s:O, s:i, s:i, s:i, s:b, s:I}, s:o, s:O?, s:I, s:b}",
-		"parameters", t->c->parameters, "case", "id", t->c->id, "parameters",
-		t->c->parameters, "repeat", t->block + 1, "block", t->block + 1, "position",
-		t->position + 1, "reference", t->c->reference, "seed",
-		(json_int_t)jm_plan_seed(r->plan, t->block + 1), "settings", settings, "how",
-		json_object_get(r->plan->request, "how"), "parent", (json_int_t)getpid(), "several",
-		r->plan->n * r->plan->repeat > 1);
-	json_t *c = json_object_get(job, "case");
-	const json_t *run = json_object_get(r->plan->request, "run");
+	const json_t *request = r->plan->request, *run = json_object_get(request, "run");
+	json_t *job = json_object(), *c = json_object(), *how = json_object_get(request, "how");
 
+	jm_json_set_text(&c, "id", t->c->id);
+	jm_json_set(&c, "parameters", json_incref(t->c->parameters));
+	jm_json_set_int(&c, "repeat", t->block + 1);
+	jm_json_set_int(&c, "block", t->block + 1);
+	jm_json_set_int(&c, "position", t->position + 1);
+	jm_json_set_bool(&c, "reference", t->c->reference);
+	jm_json_set_int(&c, "seed", (json_int_t)jm_plan_seed(r->plan, t->block + 1));
 	/* both are for people: they are no part of what the case is */
 	if (run)
 		json_object_update(c, (json_t *)(uintptr_t)run);
+	jm_json_set(&job, "parameters", json_incref(t->c->parameters));
+	jm_json_set(&job, "case", c);
+	jm_json_set(&job, "settings", settings);
+	jm_json_set(&job, "how", how ? json_incref(how) : json_null());
+	jm_json_set_int(&job, "parent", getpid());
+	jm_json_set_bool(&job, "several", r->plan->n * r->plan->repeat > 1);
 	return job;
 }
 
