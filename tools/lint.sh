@@ -61,20 +61,15 @@ code $(files '*.cu' '*.cuh' | grep -vE '/hopper\.cuh$') | sed -E 's/^([^:]*:[0-9
 		if (n > 100) print at ": " n " columns"}' |
 	grep -vF -f tools/lint.allow | rule "kernels within 100 columns"
 
-# Comments on lines of their own; those behind code are left to clang-format. A file with older ones is in tools/lint.allow as
-# "FILE: comments of more", until it has none.
+# Comments on lines of their own; those behind code are left to clang-format.
 wide() {
 	/usr/bin/python3 - "$@" <<'PY'
 import re, sys
-allowed = {line.strip() for line in open("tools/lint.allow", encoding="utf-8") if ": comments of more" in line}
 for name in sys.argv[1:]:
     lines = open(name, encoding="utf-8").read().expandtabs(8).split("\n")
     found = [i for i, line in enumerate(lines, 1) if re.match(r" *(/\*| \*)", line) and len(line.rstrip()) > 100]
-    said = f"{name}: comments of more"
-    if found and said not in allowed:
-        print(f"{said} than 100 columns: lines {found}")
-    elif not found and said in allowed:
-        print(f"{name} has none any more; delete its line in tools/lint.allow")
+    if found:
+        print(f"{name}: comments of more than 100 columns: lines {found}")
 PY
 }
 # shellcheck disable=SC2046

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A token is drawn from logits: op sample with a rule (engine/graph/node.h). */
+/* A token is drawn from logits: op sample with a rule (engine/graph/op_list.h). */
 #ifndef JM_CPU_DRAW_H
 #define JM_CPU_DRAW_H
 

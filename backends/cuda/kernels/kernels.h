@@ -193,7 +193,7 @@ void cuda_norm_all(const struct cuda_norm_all *p, cudaStream_t stream);
 
 enum cuda_rule { CUDA_ADAMW, CUDA_ADAM, CUDA_SGD };
 
-/* Updates as engine/graph/node.h defines them; p, m and v have one type; beta1 is the momentum of
+/* Updates as engine/graph/op_list.h defines them; p, m and v have one type; beta1 is the momentum of
  * sgd. */
 struct cuda_update {
 	enum cuda_rule rule;
@@ -424,8 +424,8 @@ void cuda_mse(const struct cuda_mse *p, cudaStream_t stream);
 
 /* ---- quantize.cu ----------------------------------------------------------------------------- */
 
-/* As engine/graph/node.h defines the op. before: the row of ranges that is read; row: the one that
- * is written; either may be NULL. */
+/* As engine/graph/op_list.h defines the op. before: the row of ranges that is read; row: the one
+ * that is written; either may be NULL. */
 struct cuda_quantize {
 	int64_t n;
 	struct cuda_vec x;

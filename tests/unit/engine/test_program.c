@@ -348,7 +348,7 @@ static char *told_of(const char *contract, enum jm_op op)
 	char start[40];
 	const char *at, *end;
 
-	snprintf(start, sizeof(start), "\n * %s\t", jm_op_name(op));
+	snprintf(start, sizeof(start), "\n * %s:", jm_op_name(op));
 	at = strstr(contract, start);
 	if (!at)
 		return NULL;
@@ -357,7 +357,7 @@ static char *told_of(const char *contract, enum jm_op op)
 	return strndup(at, end ? (size_t)(end - at) : strlen(at));
 }
 
-/* Results are laid over operands for the ops of which engine/graph/node.h says so, and for no
+/* Results are laid over operands for the ops of which engine/graph/op_list.h says so, and for no
  * others. */
 static void places_as_the_contract_has_them(void **unused)
 {
@@ -370,7 +370,7 @@ static void places_as_the_contract_has_them(void **unused)
 	(void)unused;
 	if (!source)
 		skip();
-	snprintf(path, sizeof(path), "%s/engine/graph/node.h", source);
+	snprintf(path, sizeof(path), "%s/engine/graph/op_list.h", source);
 	f = fopen(path, "r");
 	assert_non_null(f);
 	assert_true(fread(contract, 1, sizeof(contract) - 1, f) > 10000);
@@ -379,7 +379,7 @@ static void places_as_the_contract_has_them(void **unused)
 		char *told = told_of(contract, op);
 
 		if (!told)
-			fail_msg("engine/graph/node.h says nothing of %s", jm_op_name(op));
+			fail_msg("engine/graph/op_list.h says nothing of %s", jm_op_name(op));
 		if ((strstr(told, "in place") != NULL) != (jm_op_row(op)->place_out >= 0))
 			fail_msg("%s: its row says %d, the contract:%s", jm_op_name(op),
 				jm_op_row(op)->place_out, told);
