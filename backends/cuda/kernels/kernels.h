@@ -193,8 +193,8 @@ void cuda_norm_all(const struct cuda_norm_all *p, cudaStream_t stream);
 
 enum cuda_rule { CUDA_ADAMW, CUDA_ADAM, CUDA_SGD };
 
-/* Updates as engine/graph/op_list.h defines them; p, m and v have one type; beta1 is the momentum of
- * sgd. */
+/* Updates as engine/graph/op_list.h defines them; p, m and v have one type; beta1 is the momentum
+ * of sgd. */
 struct cuda_update {
 	enum cuda_rule rule;
 	int64_t n, n_decay;
