@@ -4,7 +4,9 @@
 check.py [STEP...]   runs the named steps only; check.py --list names them.
 Logs and build folders are beside the sources as build-*; a second run compiles only what changed.
 """
+import collections
 import concurrent.futures
+import functools
 import hashlib
 import json
 import os
@@ -14,6 +16,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -29,17 +32,20 @@ os.environ.setdefault("CCACHE_NOHASHDIR", "1")
 
 # The parity tests compare numbers with PyTorch for minutes; the same code runs under the sanitizer in
 # the tests of the engine, its backends, `run train`, `serve` and saved weights, and `backend_avx2` does in `backend` and `images`.
-# learn_heat trains thousands of steps, whose kernels parity_fields and `backend` check.
+# learn_heat and learn_pictures train thousands of steps, whose kernels parity_fields and `backend` check; bounds, places and
+# training compute sweeps of what `bounds_one`, `program` and `train` do once, selftest what `backend` does; tokenizers compares
+# ids with a package, and `tokenizer` and the fuzzer of its files read them under the sanitizer.
 # suite_papers compares numbers of plans, which `plan_suites` reads under the sanitizer, too, nodes is what `ranks` does
 # and table what `run` does, by a script; a program without sanitizers (Python, a browser) or no C code is all that the others run.
-NOT_ASAN = re.compile(r"^parity|^frozen$|^weights$|^served_|^learn_heat$|^backend_avx2$|^suite_papers$|^nodes$|^tools$|^gpu_rows$|^table"
+NOT_ASAN = re.compile(r"^parity|^frozen$|^weights$|^served_|^learn_|^bounds$|^places$|^training$|^selftest$|^tokenizers$|^backend_avx2$"
+                      r"|^suite_papers$|^nodes$|^tools$|^gpu_rows$|^table"
                       r"|^python|^get_power$|^recipes$|^notebook$|^real_|^deb$|^page_visits$|^report_size$")
 # Run without a sanitizer, too: some of their cases are skipped under it; or numbers depend on what the optimizer made of a kernel;
 # or they claim how fast a function is, or how much memory it takes. The others need no second run: what they find is found under
 # the sanitizer, and step `long` has all.
 PLAIN = re.compile(r"^(allocations|backend|clock|cpu|cpu_edges|data|describe|device_time|export|gradient|groupnorm|host_load|images|items|kernels"
                    r"|library|live|measure|memory_limit|network_peers|outside|parallel_for|program|published|report_page|residue|run"
-                   r"|selftest|serving|session|step|tensor|terminal_text|train|training)$")
+                   r"|serving|session|step|tensor|terminal_text|train)$")
 # gcc's and clang's OpenMP runtimes synchronise in ways that ThreadSanitizer cannot see, so what uses
 # them (the engine's cpu kernels) is not run under it; every test with threads of our own is.
 TSAN_TESTS = re.compile(r"^child_process$|^output_items$|clock|sampl|session|progress|trace|measure|energy|sim|guard|journal|stray|worker|^run(_store)?$|sweep|interrupt|log|host_load|answer_server|picture_loader|^comm$|^tuner$")
@@ -69,14 +75,31 @@ def sh(log, *command, env=None, cwd=ROOT):
     return done.returncode, done.stdout
 
 
+# QUICK_KERNELS=1 (.ci/run): CUDA kernels that are fast to compile and slow to run, in a folder that no user takes for their own.
+QUICK = bool(os.environ.get("QUICK_KERNELS"))
+PLAIN_FOLDER = "build-quick" if QUICK else "build"
+COMPLETE = {}  # build folders of this run that were built whole, and what came out
+BUILDING = collections.defaultdict(threading.Lock)  # steps run side by side
+
+
 def build(log, folder, compiler, *options, targets=()):
-    """Configures (once) and compiles a build folder; warnings are errors. targets: None compiles nothing."""
-    tool = ["setup"] if not (ROOT / folder / "build.ninja").exists() else ["setup", "--reconfigure"]
-    status, _ = sh(log, "meson", *tool, folder, "-Dwerror=true", *options,
-                   env={"CC": compiler, "CXX": compiler + "++"})
-    if status == 0 and targets is not None:
-        status, _ = sh(log, "ninja", "-C", folder, "-j", JOBS, *targets)
-    return Tally(1) if status == 0 else Tally(0, 1, note="does not build")
+    """Configures and compiles a build folder, once in a run; warnings are errors. targets: None compiles nothing."""
+    with BUILDING[folder]:
+        if folder in COMPLETE:
+            return COMPLETE[folder]
+        tool = ["setup"] if not (ROOT / folder / "build.ninja").exists() else ["setup", "--reconfigure"]
+        status, _ = sh(log, "meson", *tool, folder, "-Dwerror=true", f"-Dquick_kernels={str(QUICK).lower()}", *options,
+                       env={"CC": compiler, "CXX": compiler + "++"})
+        if status == 0 and targets is not None:
+            status, _ = sh(log, "ninja", "-C", folder, "-j", JOBS, *targets)
+        found = Tally(1) if status == 0 else Tally(0, 1, note="does not build")
+        if targets == ():
+            COMPLETE[folder] = found
+        return found
+
+
+def build_plain(log, targets=()):
+    return build(log, PLAIN_FOLDER, "gcc", targets=targets)
 
 
 def count(result):
@@ -124,7 +147,7 @@ def run_tests(log, folder, keep=lambda name: True, env=None, again=False):
     chosen = [name for name in names if keep(name)]
     if not chosen:
         return Tally(0, 1, note="no tests are there")
-    found = meson_tests(log, folder, TEST_JOBS, chosen, env)
+    found = meson_tests(log, folder, str(3 * int(JOBS)) if again else TEST_JOBS, chosen, env)
     total, bad, alone = Tally(), [], []
     if again:
         alone = [name for name in chosen if name in found and count(found[name])[1]]
@@ -153,10 +176,13 @@ def run_tests(log, folder, keep=lambda name: True, env=None, again=False):
 
 # For the compilers of sanitizers: a report names functions and lines, and no debugger looks for variables.
 LINES_ALONE = ["-Dc_args=-g1"]
+# Of gcc's undefined behaviour, without what doubles the size of the code and has found nothing here: the address sanitizer
+# reports null pointers, and `fuzz` has all of clang's, also of alignment, for what parses external data.
+SMALLER = ["-Dc_args=-g1 -fno-sanitize=null,alignment,object-size,pointer-overflow"]
 
 
 def step_gcc(log):
-    return build(log, "build", "gcc")
+    return build_plain(log)
 
 
 SANITIZER_ENV = {
@@ -190,23 +216,23 @@ def sanitized_tests(log, folder, keep):
 
 def step_tests(log):
     """What does not run under the address sanitizer, or finds something else without it."""
-    found = build(log, "build", "gcc")
+    found = build_plain(log)
     # more tests than processors: a thread that waits for others at a barrier leaves the processor to them
     return found if found.failed else run_tests(
-        log, "build", lambda name: (NOT_ASAN.search(name) or PLAIN.search(name)) and not LONG_TESTS.search(name), {"OMP_WAIT_POLICY": "passive"})
+        log, PLAIN_FOLDER, lambda name: (NOT_ASAN.search(name) or PLAIN.search(name)) and not LONG_TESTS.search(name), {"OMP_WAIT_POLICY": "passive"})
 
 
 def step_long(log):
     """All tests without a sanitizer, with sweeps over sizes and seeds whole, and those with large packages from PyPI, skipped
     where it cannot be reached."""
-    found = build(log, "build", "gcc")
-    return found if found.failed else run_tests(log, "build", env={"OMP_WAIT_POLICY": "passive", "JM_LONG": "1"})
+    found = build_plain(log)
+    return found if found.failed else run_tests(log, PLAIN_FOLDER, env={"OMP_WAIT_POLICY": "passive", "JM_LONG": "1"})
 
 
 def step_asan(log):
     """All tests of C code under the address and undefined-behaviour sanitizers."""
     found = build(log, "build-asan", "gcc", "-Db_sanitize=address,undefined", "-Db_lundef=false",
-                  "-Doptimization=1", *LINES_ALONE)
+                  "-Doptimization=1", *SMALLER)
     if found.failed:
         return found
     return sanitized_tests(log, "build-asan", lambda name: not NOT_ASAN.search(name))
@@ -214,11 +240,12 @@ def step_asan(log):
 
 def step_tsan(log):
     """Thread sanitizer over everything that starts threads of its own, in a build without oneDNN and CUDA."""
-    options = ("-Ddnnl=disabled", "-Dcuda=disabled", "-Db_sanitize=thread", "-Db_lundef=false", "-Doptimization=1", *LINES_ALONE)
-    found = build(log, "build-tsan", "clang", *options, targets=None)
+    found = build(log, "build-tsan", "clang", "-Ddnnl=disabled", "-Dcuda=disabled", "-Db_sanitize=thread", "-Db_lundef=false",
+                  "-Doptimization=1", *LINES_ALONE, targets=None)
     if not found.failed:
         _, listed = sh(log, "ninja", "-C", "build-tsan", "-t", "targets", "all")
-        found = build(log, "build-tsan", "clang", *options, targets=tsan_targets(listed))
+        status, _ = sh(log, "ninja", "-C", "build-tsan", "-j", JOBS, *tsan_targets(listed))
+        found = Tally(1) if status == 0 else Tally(0, 1, note="does not build")
     if not found.failed:
         status, _ = sh(log, "build-tsan/joulemark", "list", env=SANITIZER_ENV)
         found.failed += status != 0
@@ -371,12 +398,12 @@ def attack_cases(out):
 
 def step_attack(log):
     """Random attacks on settings, records and counters for two minutes; the seed is in the log."""
-    found = build(log, "build", "gcc")
+    found = build_plain(log)
     if found.failed:
         return found
     seconds = os.environ.get("ATTACK_SECONDS", "120")
     status, out = sh(log, "tests/isolate.sh", sys.executable, "tests/attack/attack.py", "--seconds", seconds,
-                     env={"JM_BUILD": str(ROOT / "build")})
+                     env={"JM_BUILD": str(ROOT / PLAIN_FOLDER)})
     last = re.search(r"^(\d+) passed, (\d+) failed$", out, re.M)
     if not last:
         return Tally(0, 1, note="it did not come to its end")
@@ -388,10 +415,10 @@ def step_attack(log):
 
 def step_man(log):
     """The man page and the help of every command come out whole."""
-    found = build(log, "build", "gcc", targets=["joulemark"])
+    found = build_plain(log, targets=["joulemark"])
     if found.failed:
         return found
-    status, page = sh(log, "build/joulemark", "help", "--man")
+    status, page = sh(log, f"{PLAIN_FOLDER}/joulemark", "help", "--man")
     if status:
         return Tally(0, 1, note="no man page")
     path = LOGS / "joulemark.1"
@@ -404,12 +431,12 @@ def example_wrong(log, script):
     """What is wrong with a script of examples/: its status, or lines '# prints: REGEX' at its head that it did not print.
     One that 'needs: gpus' gets those of the false NVML."""
     head = (ROOT / script).read_text(encoding="utf-8")
-    driver = LOGS / "example-gpus"
+    driver = LOGS / f"example-gpus-{pathlib.Path(script).stem}"
     driver.unlink(missing_ok=True)
-    gpus = ["env", f"JM_NVML_LIB={ROOT}/build/tests/peers/libnvidia-ml-fake.so", "JM_FAKE_NVML=gpus=2",
+    gpus = ["env", f"JM_NVML_LIB={ROOT}/{PLAIN_FOLDER}/tests/peers/libnvidia-ml-fake.so", "JM_FAKE_NVML=gpus=2",
             f"JM_FAKE_NVML_STATE={driver}"] if re.search("^# needs: gpus$", head, re.M) else []
     status, out = sh(log, "tests/isolate.sh", *gpus, "sh", "-eu", ROOT / script,
-                     env={"PATH": f"{ROOT}/build:{os.environ['PATH']}"})
+                     env={"PATH": f"{ROOT}/{PLAIN_FOLDER}:{os.environ['PATH']}"})
     expected = re.findall("^# prints: (.*)$", head, re.M)
     wrong = [f"status {status}"] if status else [] if expected else ["has no line '# prints:'"]
     return wrong + [f"does not print '{line}'" for line in expected if not re.search(line, out, re.M)]
@@ -417,22 +444,23 @@ def example_wrong(log, script):
 
 def step_examples(log):
     """Every script of examples/ ends well, and prints what its head says."""
-    found = build(log, "build", "gcc")
+    found = build_plain(log)
     if found.failed:
         return found
     scripts = sources("examples", ".sh")
-    bad = {s: wrong for s in scripts if (wrong := example_wrong(log, s))}
+    with concurrent.futures.ThreadPoolExecutor(int(JOBS)) as pool:  # they mostly wait
+        bad = {s: wrong for s, wrong in zip(scripts, pool.map(functools.partial(example_wrong, log), scripts)) if wrong}
     return Tally(len(scripts) - len(bad), len(bad), note="; ".join(f"{s} {', '.join(w)}" for s, w in bad.items()))
 
 
 def step_demo(log):
     """The demo, with a shorter training: it ends well, marks what is simulated, leaves a page."""
-    found = build(log, "build", "gcc")
+    found = build_plain(log)
     if found.failed:
         return found
     page = LOGS / "demo.html"
     page.unlink(missing_ok=True)
-    status, out = sh(log, "tests/isolate.sh", "tools/demo.sh", "build/joulemark",
+    status, out = sh(log, "tests/isolate.sh", "tools/demo.sh", f"{PLAIN_FOLDER}/joulemark",
                      env={"DEMO_OUT": str(LOGS / "demo"), "DEMO_SECONDS": "3"})
     wrong = [word for word, bad in (
         (f"status {status}", status), ("nothing is marked simulated", "simulated" not in out),
