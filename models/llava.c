@@ -112,10 +112,10 @@ static int llava_build(struct jm_graph *g, const struct jm_values *v, int64_t ba
 }
 
 static const struct jm_input inputs[] = {
-	{.name = "image", .fill = JM_FILL_NORMAL},
-	{.name = "ids", .fill = JM_FILL_TEXT, .below = "vocab"},
-	{.name = "target", .fill = JM_FILL_TEXT, .below = "vocab", .shift = 1},
-	{.name = "picture", .fill = JM_FILL_ZERO},
+	{.name = "image", .fill = JM_FILL_NORMAL, .field = "image", .colours = JM_COLOURS_CLIP},
+	{.name = "ids", .fill = JM_FILL_TEXT, .below = "vocab", .field = "ids"},
+	{.name = "target", .fill = JM_FILL_TEXT, .below = "vocab", .shift = 1, .field = "target"},
+	{.name = "picture", .fill = JM_FILL_ZERO, .field = "picture"},
 	{0},
 };
 

@@ -98,21 +98,22 @@ static void print_fields(struct jm_cli *cli, const struct jm_data_set *set)
 static void print_captions(struct jm_cli *cli, const struct jm_data_set *set)
 {
 	const struct jm_sample_texts *t = &set->texts;
+	bool talks = jm_data_set_field(set, "ids");
 	int64_t texts = t->first[set->n], empty = 0;
 	char line[160];
 
 	for (int64_t i = 0; i < texts; i++)
 		empty += t->start[i] == t->start[i + 1];
-	print_count(cli, "captions", texts);
+	print_count(cli, talks ? "questions and answers" : "captions", texts);
 	if (empty)
-		print_count(cli, "empty captions", empty);
+		print_count(cli, talks ? "empty ones" : "empty captions", empty);
 	for (int64_t i = 0; i < texts && i < NAMED; i++) {
 		int64_t n = t->start[i + 1] - t->start[i];
 
 		snprintf(line, sizeof(line), "%.*s", (int)(n < SHOWN ? n : SHOWN),
 			t->bytes + t->start[i]);
 		jm_text_tame_lines(line);
-		print_entry(cli, "caption", line);
+		print_entry(cli, !talks ? "caption" : i % 2 ? "answer" : "question", line);
 	}
 }
 

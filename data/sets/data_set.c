@@ -30,7 +30,8 @@ static int not_found(const char *path, struct jm_err *err)
 			err, JM_ENOENT, "Data set %s does not exist; check the path.", path);
 	return jm_err_set(err, JM_EFORMAT,
 		"%s is no data set of pictures: it is neither a folder with one folder per class, "
-		"nor pictures with captions, nor files of CIFAR or IDX (MNIST)%s%s.",
+		"nor pictures with captions, nor a NAME.json of conversations, nor files of CIFAR "
+		"or IDX (MNIST)%s%s.",
 		path, jm_absent_data_formats->name ? "; of the latter, " : "",
 		jm_absent_data_formats->name ? jm_absent_data_formats->reason : "");
 }

@@ -11,6 +11,10 @@ enum jm_data_type {
 	JM_DATA_PICTURE, /* of any size: read by jm_data_set_read */
 	JM_DATA_CLASS,	 /* i32: `label` */
 	JM_DATA_TEXT,	 /* one or more texts in UTF-8: `texts` */
+	/* i32, of questions and answers in turns: `texts`; see talk_rows.h */
+	JM_DATA_TALK_IDS,
+	JM_DATA_TALK_TARGETS,
+	JM_DATA_TALK_PLACE, /* where the picture begins */
 };
 
 struct jm_data_field {

@@ -41,6 +41,7 @@ enum jm_fill {
 enum jm_colours {
 	JM_COLOURS_IMAGENET, /* (value / 255 - mean) / deviation, as of ImageNet */
 	JM_COLOURS_SIGNED,   /* -1 to 1 */
+	JM_COLOURS_CLIP,     /* as of ImageNet, with CLIP's mean and deviation */
 };
 
 /* An input that `build` declares. With dropout "random.now" is filled, too. */
@@ -54,7 +55,8 @@ struct jm_input {
 	/*
 	 * The field of a data set that is written here in place of `fill` where there is one
 	 * (--data): "image" into [batch,3,N,N], "class" into i32[batch], "caption" as ids of tokens
-	 * into i32[batch,N], cut or padded to N. NULL = none.
+	 * into i32[batch,N], cut or padded to N; of conversations about pictures "ids" and
+	 * "target" into i32[batch,seq], "picture" into i32[batch]. NULL = none.
 	 */
 	const char *field;
 	enum jm_colours colours; /* of "image" */

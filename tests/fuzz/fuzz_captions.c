@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of captions of any bytes: what is read is within them, sorted by the names of pictures. */
+/* Lists of captions and of conversations of any bytes: what is read is within them, captions sorted
+ * by the names of pictures. */
 #include "fuzz.h"
 #include "data/sets/caption_table.h"
+#include "data/sets/conversation_list.h"
 
 static void check_table(struct jm_caption_table *t)
 {
@@ -18,6 +20,24 @@ static void check_table(struct jm_caption_table *t)
 	}
 }
 
+static void read_conversations(const char *text, size_t n)
+{
+	struct jm_conversations c = {0};
+	struct jm_err err = JM_ERR_INIT;
+	int rc = jm_conversations_read(&c, "fuzz", text, n, &err);
+
+	if (rc)
+		fuzz_check(rc, &err);
+	for (int64_t i = 0; i < (rc ? 0 : c.n); i++) {
+		const int64_t *first = c.texts.first + i;
+
+		assert(first[1] > first[0] && (first[1] - first[0]) % 2 == 0);
+		assert(c.texts.start[first[0]] <= c.texts.start[first[1]]);
+		assert(c.name[i] + strlen(c.names.at + c.name[i]) < c.names.n);
+	}
+	jm_conversations_done(&c);
+}
+
 /* The first byte chooses the form. As of a file, a '\0' is behind the bytes. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -31,6 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	text = malloc(size);
 	memcpy(text, data + 1, size - 1);
 	text[size - 1] = '\0';
+	if (*data == 'c')
+		read_conversations(text, size - 1);
 	rc = *data % 2 ? jm_caption_read_lines(&t, "fuzz", text, size - 1, &err)
 		       : jm_caption_read_coco(&t, "fuzz", text, size - 1, &err);
 	if (rc)

@@ -164,8 +164,10 @@ static int make_part(const struct jm_picture_loader *l, const struct jm_loader_p
 		return jm_crop_apply(m->crop, &m->taken, p, &m->room, to, err);
 	if (part->type == JM_DATA_TEXT)
 		jm_token_rows_write(part->tokens, i, l->way.evaluates ? 0 : m->seed, to);
-	else
+	else if (part->type == JM_DATA_CLASS)
 		memcpy(to, &l->way.set->label[i], part->bytes);
+	else
+		jm_talk_rows_write(part->talks, part->type, i, to);
 	return 0;
 }
 

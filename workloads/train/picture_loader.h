@@ -7,6 +7,7 @@
 #define JM_PICTURE_LOADER_H
 
 #include "data/sets/data_set.h"
+#include "data/sets/talk_rows.h"
 #include "data/sets/token_rows.h"
 #include "engine/graph/model.h"
 #include "engine/graph/tensor.h"
@@ -17,6 +18,7 @@ struct jm_loader_part {
 	enum jm_data_type type;
 	size_t bytes;			    /* of a sample */
 	const struct jm_token_rows *tokens; /* of JM_DATA_TEXT; outlive the loader */
+	const struct jm_talk_rows *talks;   /* of JM_DATA_TALK_...; the same */
 };
 
 struct jm_loader_way {

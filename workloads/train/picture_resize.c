@@ -26,7 +26,8 @@ _Static_assert(
 	__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first half of a word is its lower one");
 
 /* A value is pixel x factor + shift. ImageNet's mean is (0.485, 0.456, 0.406), its deviation
- * (0.229, 0.224, 0.225). */
+ * (0.229, 0.224, 0.225); CLIP's are (0.48145466, 0.4578275, 0.40821073) and (0.26862954,
+ * 0.26130258, 0.27577711). */
 struct scale {
 	float factor[3], shift[3];
 };
@@ -34,6 +35,10 @@ struct scale {
 static const struct scale scales[] = {
 	[JM_COLOURS_IMAGENET] = {{1 / (255 * 0.229f), 1 / (255 * 0.224f), 1 / (255 * 0.225f)},
 		{-0.485f / 0.229f, -0.456f / 0.224f, -0.406f / 0.225f}},
+	[JM_COLOURS_CLIP] = {{1 / (255 * 0.26862954f), 1 / (255 * 0.26130258f),
+				     1 / (255 * 0.27577711f)},
+		{-0.48145466f / 0.26862954f, -0.4578275f / 0.26130258f,
+			-0.40821073f / 0.27577711f}},
 	[JM_COLOURS_SIGNED] = {{1 / 127.5f, 1 / 127.5f, 1 / 127.5f}, {-1, -1, -1}},
 };
 

@@ -63,7 +63,8 @@ const struct jm_option jm_train_options[] = {
 		JM_BIND(JM_TEXT, struct train, pictures.data),
 		.argument = "DIR",
 		.help = "pictures that a model of pictures learns from: a folder with one folder "
-			"of JPEG or PNG files per class, or with a caption for each picture, or "
+			"of JPEG or PNG files per class, or with a caption for each picture, "
+			"NAME.json with conversations about pictures, or "
 			"the files of CIFAR or IDX (MNIST); "
 			"random images when not given. --classes follows from it, and with "
 			"--epochs the steps of an epoch"},
@@ -77,8 +78,8 @@ const struct jm_option jm_train_options[] = {
 		JM_BIND(JM_TEXT, struct train, pictures.tokenizer),
 		.argument = "FILE",
 		.needs = "data",
-		.help = "the tokenizer.json that turns the captions of --data into tokens, for a "
-			"model that reads captions"},
+		.help = "the tokenizer.json that turns captions or conversations of --data into "
+			"tokens, for a model that reads them"},
 	{.name = "data-threads",
 		JM_BIND(JM_INT, struct train, pictures.threads),
 		.min = 0,

@@ -34,6 +34,10 @@ static int check_options(const struct train *s, struct jm_err *err)
 			"--eval-data is given and --data is not; give --data DIR, too.");
 	if (!p->data)
 		return 0;
+	if (s->given.text)
+		return jm_err_set(err, JM_EUSAGE,
+			"--text and --data are both given; omit one of them, because the texts of "
+			"--data are learnt.");
 	if (!has_fields(model))
 		return jm_err_set(err, JM_EUSAGE,
 			"Model %s reads no pictures, so it cannot learn from --data; omit it, or "
@@ -70,9 +74,9 @@ static int check_fields(const struct train *s, struct jm_err *err)
 				"Model %s reads the field '%s', and data set %s (%s) has only "
 				"these: %s; give another data set.",
 				model->name, row->field, set->path, set->format->name, has);
-		if (f && f->type == JM_DATA_TEXT && !s->pictures.tokenizer)
+		if (f && f->type >= JM_DATA_TEXT && !s->pictures.tokenizer)
 			return jm_err_set(err, JM_EUSAGE,
-				"Model %s reads captions as tokens; give --tokenizer FILE, its "
+				"Model %s reads texts as tokens; give --tokenizer FILE, its "
 				"tokenizer.json.",
 				model->name);
 	}
@@ -165,17 +169,31 @@ static struct jm_crop crop_of(const struct jm_data_set *set, int size, bool move
 	return (struct jm_crop){.size = size, .kind = kind, .flip = moves};
 }
 
+/* Places that a picture takes in a sequence. */
+static int64_t places_of(const struct jm_graph *g)
+{
+	for (int i = 0; i < g->n_nodes; i++)
+		if (g->node[i]->op == JM_OP_PUT_ROWS)
+			return g->node[i]->attr.put.places;
+	return 0;
+}
+
 static int make_tokens(struct train *s, const struct jm_feed_input *input,
 	const struct jm_tensor *t, struct jm_err *err)
 {
 	struct jm_train_pictures *p = &s->pictures;
+	bool set_talks = jm_data_set_field(&p->set, input->row->field)->type == JM_DATA_TALK_IDS;
 	struct jm_tokenizer *tokenizer;
 	int code = jm_tokenizer_open(p->tokenizer, &tokenizer, err);
 
 	if (code)
 		return code;
-	code = jm_token_rows_make(&p->set, tokenizer, jm_tensor_count(t) / t->dim[0],
-		input->row->pad, input->below, &p->tokens, err);
+	if (set_talks)
+		code = jm_talk_rows_make(&p->set, tokenizer, jm_tensor_count(t) / t->dim[0],
+			places_of(s->graph), input->below, &p->talks, err);
+	else
+		code = jm_token_rows_make(&p->set, tokenizer, jm_tensor_count(t) / t->dim[0],
+			input->row->pad, input->below, &p->tokens, err);
 	jm_tokenizer_close(tokenizer);
 	return code;
 }
@@ -190,10 +208,10 @@ static int choose_part(struct train *s, const struct jm_feed_input *input,
 
 	part->type = jm_data_set_field(way->set, input->row->field)->type;
 	part->bytes = t->bytes / (size_t)t->dim[0];
-	if (part->type == JM_DATA_TEXT) {
-		part->tokens = &s->pictures.tokens;
+	part->tokens = &s->pictures.tokens;
+	part->talks = &s->pictures.talks;
+	if (part->type == JM_DATA_TEXT || part->type == JM_DATA_TALK_IDS)
 		return make_tokens(s, input, t, err);
-	}
 	if (part->type != JM_DATA_PICTURE)
 		return 0;
 	if (t->rank != 4 || t->dim[1] != 3 || t->dim[2] != t->dim[3])
@@ -254,8 +272,10 @@ static int start_evaluation(struct train *s, struct jm_err *err)
 static void say_data(struct train *s)
 {
 	const struct jm_data_set *set = &s->pictures.set;
-	char with[40] = "with captions";
+	bool talks = jm_data_set_field(set, "ids");
+	char with[40];
 
+	snprintf(with, sizeof(with), "with %s", talks ? "conversations" : "captions");
 	if (set->classes)
 		snprintf(with, sizeof(with), "of %d classes", set->classes);
 	snprintf(s->work->detail, sizeof(s->work->detail), "%lld pictures %s from %.80s",
@@ -344,6 +364,7 @@ void jm_train_pictures_close(struct jm_train_pictures *p)
 	jm_picture_loader_close(p->loader);
 	jm_picture_loader_close(p->eval_loader);
 	jm_token_rows_done(&p->tokens);
+	jm_talk_rows_done(&p->talks);
 	jm_data_set_close(&p->set);
 	jm_data_set_close(&p->held_out);
 }

@@ -50,6 +50,7 @@ struct jm_train_pictures {
 	bool each_epoch; /* evaluations follow epochs, as no number of steps is given */
 	struct jm_data_set set, held_out;
 	struct jm_token_rows tokens; /* of captions of `set` */
+	struct jm_talk_rows talks;   /* of conversations of `set` */
 	struct jm_picture_loader *loader, *eval_loader;
 };
 

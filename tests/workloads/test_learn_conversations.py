@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""run llava --data FILE.json: answers about pictures are learnt from the pictures, and bad conversations are refused."""
+import json
+import math
+import re
+
+import numpy
+import pytest
+from PIL import Image
+
+from jm import SOURCE, jm
+
+COLOURS = {"red": (220, 20, 30), "green": (20, 200, 40), "blue": (30, 40, 230)}
+TOY = ("llava", "--layers", 1, "--hidden", 32, "--heads", 2, "--vocab", 1024, "--image", 16, "--patch", 8, "--vision-layers", 1,
+       "--vision-hidden", 32, "--vision-heads", 2, "--seq", 48, "--batch", 12, "--device", "cpu", "--source", "null", "--lr", "1e-2",
+       "--weight-decay", 0, "--warmup", 0, "--tokenizer", SOURCE / "tests/data/tokenizers/llama2.json")
+
+
+def talk(image, answer, question="<image>\nWhich colour is it?"):
+    return {"image": image, "conversations": [{"from": "human", "value": question}, {"from": "gpt", "value": answer}]}
+
+
+@pytest.fixture(name="folder")
+def pictures(tmp_path):
+    (tmp_path / "of").mkdir()
+    for name, colour in COLOURS.items():
+        Image.new("RGB", (20, 18), colour).save(tmp_path / f"of/{name}.png")
+    return tmp_path
+
+
+def run(folder, entries, *more, status=0):
+    file = folder / "talks.json"
+    file.write_text(entries if isinstance(entries, str) else json.dumps(entries))
+    done = jm("run", *TOY, "--data", file, *more, "--json", "-", timeout=250, env={"OMP_WAIT_POLICY": "passive"})
+    assert done.returncode == status, done.stderr
+    return done.stderr if status else json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_answers_from_the_picture(folder, shuffled):
+    """There are three pictures, so what is not in them cannot be learnt: the answer of a shuffled one has ln(3) left."""
+    names = sorted(COLOURS) * 30
+    shown = numpy.random.default_rng(4).permutation(names) if shuffled else names
+    record = run(folder, [talk(f"of/{image}.png", name) for image, name in zip(shown, names)], "--steps", 60)
+    last = numpy.mean(record["step_series"]["loss"][-10:])
+    assert last > math.log(3) / 8 if shuffled else last < 0.02
+    assert record["data"]["format"] == "conversations about pictures" and record["data"]["pictures"] == 90
+
+
+def test_shows_conversations(folder):
+    (folder / "talks.json").write_text(json.dumps([talk("of/red.png", "It is red.")]))
+    done = jm("data", "show", folder / "talks.json")
+    assert done.returncode == 0, done.stderr
+    assert "Which colour is it?" in done.stdout and "It is red." in done.stdout and "<image>" not in done.stdout
+
+
+@pytest.mark.parametrize("entries, why", [
+    ([talk("of/red.png", "red"), talk("of/pink.png", "pink")], "Entry 1 of .*talks.json names the picture .*of/pink.png, which cannot be read"),
+    ([{"conversations": talk("", "red")["conversations"]}], 'Entry 0 of .* has no "image"'),
+    ([talk("../red.png", "red")], 'Entry 0 of .* has no "image", a path within the folder'),
+    ([{"image": "of/red.png", "conversations": talk("", "red")["conversations"][:1]}], 'Entry 0 of .* has no "conversations"'),
+    ([{"image": "of/red.png", "conversations": talk("", "red")["conversations"][::-1]}], 'Entry 0 of .* has a turn'),
+    ([talk("of/red.png", "red " * 60)], "Entry 0 of .* up to the end of its first answer, .* a sequence has 48; give a larger --seq"),
+    ("[1", "talks.json is no JSON"), ("{}", "is no list of conversations")])
+def test_bad_conversations(folder, entries, why):
+    assert re.search(why, run(folder, entries, "--steps", 1, status=1))
+
+
+def test_a_data_set_without_conversations(folder):
+    for name in COLOURS:
+        (folder / f"of/{name}.txt").write_text(name)
+    done = jm("run", *TOY, "--data", folder / "of", "--steps", 1)
+    assert done.returncode == 1 and "reads the field 'ids'" in done.stderr
