@@ -277,7 +277,7 @@ def step_format(log):
 
 
 def step_lint(log):
-    status, out = sh(log, "tools/lint.sh")
+    status, out = sh(log, "tools/lint.sh", env={"JM_BUILD": str(ROOT / PLAIN_FOLDER)})
     passed = len(re.findall(r"^ok ", out, re.M))
     failed = len(re.findall(r"^not ok ", out, re.M))
     note = "; ".join(re.findall(r"^not ok (.*)", out, re.M))

@@ -81,8 +81,8 @@ lines '^(lib|sources|controls|workloads|sim|engine|backends|models|vendor|report
 	grep -vF -f tools/lint.allow | rule "only cli/ prints and exits"
 lines '^lib/' | grep -iE 'nvml|nvidia|cuda|amd|rocm|dnnl|intel' |
 	grep -vF -f tools/lint.allow | rule "no vendor in lib/"
-/usr/bin/python3 tools/rooms.py | rule "rooms: arrows run one way, no loops, no room without a row"
-/usr/bin/python3 tools/rooms.py --picture-is docs/rooms.svg | rule "docs/rooms.svg is what the code is"
+/usr/bin/python3 tools/rooms.py --build "${JM_BUILD:-build}" | rule "rooms: arrows run one way, no loops, no room without a row"
+/usr/bin/python3 tools/rooms.py --build "${JM_BUILD:-build}" --picture-is docs/rooms.svg | rule "docs/rooms.svg is what the code is"
 lines '\b(getenv)\(' | grep -vE '^(tests|bench|examples)/' | grep -vF -f tools/lint.allow |
 	rule "the environment is read with secure_getenv"
 # a generated list of members, not constructors; no global state that changes
