@@ -140,8 +140,8 @@ static __global__ void grad_finish(struct cuda_bn_grad p, struct sums to, int n)
 	dbeta = (float)s.first;
 	to.first[at] = (float)(s.first / (double)p.rows);
 	to.second[at] = (float)(s.second * rstd * rstd / (double)p.rows);
-	p.dgamma[at] = dgamma + (p.accumulate & 2 ? p.dgamma[at] : 0);
-	p.dbeta[at] = dbeta + (p.accumulate & 4 ? p.dbeta[at] : 0);
+	p.dgamma[at] = dgamma + (p.accumulate & JM_ADD_NORM_DGAMMA ? p.dgamma[at] : 0);
+	p.dbeta[at] = dbeta + (p.accumulate & JM_ADD_NORM_DBETA ? p.dbeta[at] : 0);
 }
 
 #endif
