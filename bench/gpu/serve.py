@@ -94,7 +94,8 @@ def measure(row, joulemark, seconds):
     figure = record["throughput"] if row.key == "throughput" else serving["ttft"]["p50"]
     reached = figure >= row.aim if row.key == "throughput" else figure <= row.aim
     return {"row": row.name, "input_tokens": row.given, "output_tokens": row.produced, "running": row.running,
-            "step_tokens": row.step, "arrival": row.arrival, "precision": row.precision, "unit": "s" if row.key == "ttft" else "tokens/s",
+            "step_tokens": row.step, "arrival": row.arrival, "precision": row.precision,
+            "cache": serving["cache_type"], "unit": "s" if row.key == "ttft" else "tokens/s",
             "limit": row.limit, "aim": row.aim, "figure": figure, "reached": reached,
             "joules_per_token": joules / record["items"], "aim_joules_per_token": row.joules,
             "watts": joules / span, "seconds": span, "tokens": record["items"], "ttft_p50_s": serving["ttft"]["p50"],
