@@ -7,6 +7,7 @@
 #include "engine/graph/model.h"
 #include "transformer.h"
 #include "engine/graph/layer.h"
+#include "engine/graph/tensor_parallel.h"
 
 #define EPS   1e-5
 #define THETA 10000.0
@@ -115,7 +116,7 @@ static struct jm_tensor *network(struct jm_graph *g, const struct dims *d)
 	if (!d->rotary)
 		positions = jm_graph_table(g, "positions.weight", d->context, d->hidden);
 	x = jm_graph_dropout(g, jm_graph_embed(g, ids, table, positions), g->dropout);
-	x = jm_transformer_blocks(g, x,
+	x = jm_transformer_blocks(g, jm_graph_own_rows(g, x),
 		&(struct jm_transformer){.layers = d->layers,
 			.hidden = d->hidden,
 			.ffn = d->ffn,
@@ -126,7 +127,7 @@ static struct jm_tensor *network(struct jm_graph *g, const struct dims *d)
 			.init = JM_INIT_GPT2,
 			.activation = jm_graph_gelu});
 	x = jm_transformer_norm(g, x, d->hidden, EPS, "ln_f");
-	return jm_graph_classify(g, x, table, target);
+	return jm_graph_classify(g, jm_graph_whole_rows(g, x), table, target);
 }
 
 static int gpt_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,

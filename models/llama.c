@@ -233,10 +233,10 @@ struct jm_tensor *jm_llama_loss(struct jm_graph *g, const char *prefix, const st
 	struct jm_tensor *w;
 
 	jm_graph_part(g, prefix);
-	x = norm(g, blocks(g, x, how, NULL), how, "norm.weight");
+	x = norm(g, blocks(g, jm_graph_own_rows(g, x), how, NULL), how, "norm.weight");
 	w = output(g, table, how);
 	jm_graph_part(g, "");
-	return jm_graph_classify(g, x, w, target);
+	return jm_graph_classify(g, jm_graph_whole_rows(g, x), w, target);
 }
 
 static int llama_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,

@@ -17,6 +17,11 @@
 		.help = "plan one of so many ranks that share a model, as --tp of 'joulemark "     \
 			"run'; "                                                                   \
 			"parameters and FLOPs are those of the model"},                            \
+		{.name = "sequence-parallel",                                                      \
+			JM_BIND(JM_FLAG, struct describe_plan, training.sp),                       \
+			.needs = "tp",                                                             \
+			.help = "with --tp: divide the rows between products among these ranks, "  \
+				"too"},                                                            \
 	{                                                                                          \
 		.name = "dp", JM_BIND(JM_INT, struct describe_plan, training.ranks), .min = 1,     \
 		.max = DESCRIBE_RANKS_MOST, .fallback = "1",                                       \

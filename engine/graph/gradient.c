@@ -7,6 +7,7 @@
  * shared, and copied only if a node adds to it before the other owner has read it.
  */
 #include "gradient.h"
+#include "duplicate_node.h"
 #include "op.h"
 #include "tensor.h"
 #include "tensor_parallel.h"
@@ -57,6 +58,10 @@ static const struct rule rules[JM_OP_COUNT][RULES_MAX] = {
 		{DY(0), X(0), X(1), X(2), Y(0), Y(1), X(3)}, {DX(0), DX(1), DX(2)}}},
 	[JM_OP_ADD] = {{JM_OP_ADD, true, {DY(0)}, {DX(0)}}, {JM_OP_ADD, true, {DY(0)}, {DX(1)}}},
 	[JM_OP_SUM_RANKS] = {{JM_OP_SUM_RANKS, true, {DY(0)}, {DX(0)}}},
+	[JM_OP_OWN_ROWS] = {{JM_OP_WHOLE_ROWS, false, {DY(0)}, {DX(0)}}},
+	[JM_OP_WHOLE_ROWS] = {{JM_OP_OWN_ROWS, false, {DY(0)}, {DX(0)}}},
+	[JM_OP_GATHER_ROWS] = {{JM_OP_SUM_ROWS, false, {DY(0)}, {DX(0)}}},
+	[JM_OP_SUM_ROWS] = {{JM_OP_GATHER_ROWS, false, {DY(0)}, {DX(0)}}},
 	[JM_OP_SOFTMAX_XENT] = {{JM_OP_SOFTMAX_XENT, true, {Y(1)}, {DX(0)}}},
 	[JM_OP_MSE] = {{JM_OP_MSE, true, {Y(1)}, {DX(0)}}},
 	[JM_OP_RELATIVE_L2] = {{JM_OP_RELATIVE_L2, true, {Y(1)}, {DX(0)}}},
@@ -96,6 +101,7 @@ struct walk {
 	struct jm_tensor **grad; /* [tensor id]: its gradient so far; NULL = none yet */
 	struct jm_tensor **next; /* [tensor id]: the tensor that shares its gradient next */
 	const struct jm_node *node;
+	struct jm_tensor *gathered; /* its first operand again; NULL = it is kept */
 };
 
 /* The gradient of a compute copy is that of its parameter. */
@@ -208,7 +214,7 @@ static struct jm_tensor *source(const struct walk *w, struct operand o)
 
 	switch (o.role) {
 	case IN:
-		return w->node->in[o.index];
+		return w->gathered && !o.index ? w->gathered : w->node->in[o.index];
 	case OUT:
 		return w->node->out[o.index];
 	case GRAD_OUT:
@@ -379,7 +385,25 @@ static void summed_dgrad(struct walk *w)
 
 static bool sums_dgrad(const struct walk *w)
 {
-	return w->node->op == JM_OP_LINEAR && jm_graph_is_cut(w->g, w->node->in[1], JM_CUT_ROWS);
+	return w->node->op == JM_OP_LINEAR && !w->g->sp &&
+	       jm_graph_is_cut(w->g, w->node->in[1], JM_CUT_ROWS);
+}
+
+/* The rows of all ranks are not kept for a gradient, but gathered again. */
+static void gather_again(struct walk *w)
+{
+	struct jm_tensor *x = w->node->in[0];
+	const struct jm_node *maker = x ? jm_graph_cell(w->g, x)->producer : NULL;
+	struct jm_node *n;
+
+	w->gathered = NULL;
+	if (!maker || maker->op != JM_OP_GATHER_ROWS || w->node->op != JM_OP_LINEAR ||
+		!target(w, (struct operand){GRAD_IN, 1}))
+		return;
+	w->gathered = jm_duplicate_tensor(w->g, x);
+	n = jm_graph_node(w->g, maker->op, maker->in, &w->gathered);
+	if (n)
+		n->again = true;
 }
 
 static bool is_frozen_norm(const struct walk *w)
@@ -441,6 +465,7 @@ static void walk_back(struct walk *w, const struct jm_tensor *loss)
 		if (rules[w->node->op][0].in[0].role == NONE)
 			jm_err_set(&g->err, JM_EBUG, "Op %s has no gradient, and %s needs one.",
 				jm_op_name(w->node->op), w->node->out[0]->name);
+		gather_again(w);
 		for (int r = 0; r < RULES_MAX; r++)
 			if (r && sums_dgrad(w))
 				summed_dgrad(w);

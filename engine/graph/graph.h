@@ -43,6 +43,7 @@ struct jm_cell {
 	bool table;	   /* rows are looked up; it is not the weight of a layer */
 	int64_t used;	   /* rows in use; the rows after them are padding. 0 = all */
 	struct jm_cut cut; /* PARAM */
+	bool summed;	   /* PARAM: its gradient is the sum over the ranks that share the model */
 	bool ends_block;   /* its result is added to the residual stream */
 	struct jm_tensor *grad;
 	/* for a gradient: the tensor that it was made for, and the last tensor that shares it
@@ -133,11 +134,13 @@ struct jm_graph {
 	int n_update;		   /* nodes of the update, at the end */
 	/* micro-steps whose gradients are summed before an update; 0 means 1 */
 	int micro_steps;
-	int ranks;	     /* ranks that train together, each on different samples; 0 means 1 */
-	int rank;	     /* the own one of these, from 0 */
-	int tp;		     /* ranks that share the model (tensor_parallel.h); 0 means 1 */
-	int tp_rank;	     /* the own one of these, from 0 */
-	int n_sums;	     /* nodes so far that sum over these */
+	int ranks;	    /* ranks that train together, each on different samples; 0 means 1 */
+	int rank;	    /* the own one of these, from 0 */
+	int tp;		    /* ranks that share the model (tensor_parallel.h); 0 means 1 */
+	int tp_rank;	    /* the own one of these, from 0 */
+	int n_sums;	    /* nodes so far in which these exchange data */
+	bool sp;	    /* between products that are cut each of these has a part of the rows */
+	int64_t batch, seq; /* of all rows, with sp */
 	size_t bucket_bytes; /* smallest sum of gradients over ranks; 0 means JM_BUCKET_BYTES */
 	bool by_host;	  /* ranks exchange data through the memory of the host (transport host) */
 	bool rounds_sums; /* gradients travel between ranks in bf16 */

@@ -170,6 +170,8 @@ struct jm_tensor *jm_graph_linear(
 		!jm_layer_fits(g, !bias || bias->dim[0] == w->dim[0], "linear", bias))
 		return NULL;
 	copy = jm_layer_weight(g, w);
+	if (jm_graph_is_cut(g, w, JM_CUT_ROWS))
+		x = jm_graph_gather_rows(g, x);
 	y = like_operand(g, g->compute, x, w->dim[0], "linear");
 	jm_graph_node(g, JM_OP_LINEAR, OPS(x, copy, bias), OPS(y));
 	return jm_graph_is_cut(g, w, JM_CUT_COLUMNS) ? jm_graph_sum_ranks(g, y) : y;
@@ -283,6 +285,8 @@ struct jm_tensor *jm_graph_layernorm(struct jm_graph *g, struct jm_tensor *x,
 	mean = jm_graph_tensor(g, JM_CLASS_ACT, g->vector, x->rank - 1, x->dim, "mean");
 	rstd = jm_graph_tensor(g, JM_CLASS_ACT, g->vector, x->rank - 1, x->dim, "rstd");
 	n = jm_graph_node(g, JM_OP_LAYERNORM, OPS(x, gamma, beta), OPS(y, mean, rstd));
+	jm_graph_sums_gradient(g, gamma);
+	jm_graph_sums_gradient(g, beta);
 	if (n)
 		n->attr.norm.eps = eps;
 	return y;
@@ -299,6 +303,7 @@ struct jm_tensor *jm_graph_rmsnorm(
 	y = like_operand(g, g->compute, x, jm_tensor_width(x), "rmsnorm");
 	rstd = jm_graph_tensor(g, JM_CLASS_ACT, g->vector, x->rank - 1, x->dim, "rstd");
 	n = jm_graph_node(g, JM_OP_RMSNORM, OPS(x, gamma), OPS(y, rstd));
+	jm_graph_sums_gradient(g, gamma);
 	if (n)
 		n->attr.norm.eps = eps;
 	return y;

@@ -350,6 +350,7 @@ static struct jm_graph *new_graph(const struct jm_training *t)
 	g->math = t->math;
 	g->tp = t->tp;
 	g->tp_rank = t->tp_rank;
+	g->sp = t->sp && t->tp > 1;
 	g->row_multiple = t->row_multiple ? t->row_multiple : t->pure ? JM_ROW_MULTIPLE : 1;
 	if (t->pure)
 		g->matrix = g->stream = g->compute;

@@ -180,6 +180,7 @@ struct jm_training {
 	/* ranks that share each model (tensor_parallel.h); 0 means 1. `ranks` counts the models */
 	int tp;
 	int tp_rank; /* the own one of these, from 0 */
+	bool sp;     /* sequence parallel, with tp and without dropout */
 	/* smallest sum of gradients over ranks; 0 means JM_BUCKET_BYTES (reduce.h) */
 	size_t bucket_bytes;
 	bool by_host;	  /* ranks exchange data through the memory of the host (transport host) */

@@ -198,7 +198,10 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_REDUCE_SCATTER_START] = {1, 1, -1, flops_none},
 	[JM_OP_ALL_GATHER_START] = {1, 1, -1, flops_none},
 	[JM_OP_SUM_RANKS] = {1, 1, 0, flops_none},
-	[JM_OP_GATHER_RANKS] = {1, 1, -1, flops_none},
+	[JM_OP_OWN_ROWS] = {1, 1, -1, flops_none},
+	[JM_OP_WHOLE_ROWS] = {1, 1, -1, flops_none},
+	[JM_OP_GATHER_ROWS] = {1, 1, -1, flops_none},
+	[JM_OP_SUM_ROWS] = {1, 1, -1, flops_none},
 };
 
 const struct jm_op_row *jm_op_row(enum jm_op op)
@@ -208,7 +211,7 @@ const struct jm_op_row *jm_op_row(enum jm_op op)
 
 bool jm_op_is_exchange(enum jm_op op)
 {
-	return op >= JM_OP_ALL_REDUCE_START && op <= JM_OP_GATHER_RANKS;
+	return op >= JM_OP_ALL_REDUCE_START && op <= JM_OP_SUM_ROWS;
 }
 
 bool jm_node_narrows(const struct jm_node *n)

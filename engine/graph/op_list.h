@@ -270,9 +270,12 @@
  *	ranks
  * all-gather-start: in  x any[n]; out y any[W n]: the shares of all ranks; x may be the own share
  *	in y
- * sum-ranks: in  x c[..]; out y c[..]	the sum over the ranks that share the model; not for
- *	backends	in place
- * gather-ranks: in  x f32[n]; out y f32[W n]	the x of these ranks; not for backends
+ * The next are of W ranks that share a model (tensor_parallel.h), not for backends:
+ * sum-ranks: in  x c[..]; out y c[..]	the sum over the ranks	in place
+ * own-rows: in  x any[T,C], equal on all ranks; out y any[T/W,C]	the own rows
+ * whole-rows: in  x any[T/W,C]; out y any[T,C]	the rows of all ranks in their order
+ * gather-rows: as whole-rows, for readers that differ between ranks
+ * sum-rows: in  x c[T,C]; out y c[T/W,C]	the own rows of the sum over the ranks
  */
 #define JM_OPS(X)                                                                                  \
 	X(EMBED, "embed")                                                                          \
@@ -358,7 +361,10 @@
 	X(REDUCE_SCATTER_START, "reduce-scatter-start")                                            \
 	X(ALL_GATHER_START, "all-gather-start")                                                    \
 	X(SUM_RANKS, "sum-ranks")                                                                  \
-	X(GATHER_RANKS, "gather-ranks")
+	X(OWN_ROWS, "own-rows")                                                                    \
+	X(WHOLE_ROWS, "whole-rows")                                                                \
+	X(GATHER_ROWS, "gather-rows")                                                              \
+	X(SUM_ROWS, "sum-rows")
 enum jm_op {
 #define X(name, text) JM_OP_##name,
 	JM_OPS(X)

@@ -25,13 +25,14 @@ static bool is_split(const struct jm_graph *g)
 }
 
 /* Trained parameters in the order of the slabs: those that ranks have parts of come first. */
-enum kind { CUT_MATRICES, WHOLE_MATRICES, CUT_VECTORS, WHOLE_VECTORS, KINDS };
+enum kind { CUT_MATRICES, WHOLE_MATRICES, CUT_VECTORS, WHOLE_VECTORS, SUMMED_VECTORS, KINDS };
 
 static bool is_kind(const struct jm_cell *c, enum kind kind)
 {
-	bool vector = kind >= CUT_VECTORS, whole = kind == WHOLE_MATRICES || kind == WHOLE_VECTORS;
+	bool vector = kind >= CUT_VECTORS, cut = kind == CUT_MATRICES || kind == CUT_VECTORS;
 
-	return jm_update_trains(c) && (c->t.rank == 1) == vector && !c->cut.n == whole;
+	return jm_update_trains(c) && (c->t.rank == 1) == vector && !c->cut.n == !cut &&
+	       c->summed == (kind == SUMMED_VECTORS);
 }
 
 /* Gives each parameter of the kind its place; returns the elements so far. first: of matrices, or
@@ -193,11 +194,12 @@ static void add_gradients(struct jm_graph *g, struct update *u, int64_t n_matric
 
 /* ---- the global norm ------------------------------------------------------------------------- */
 
-/* The gradients of a kind; NULL = there are none. */
-static struct jm_tensor *grads_of_kind(struct jm_graph *g, const struct update *u, enum kind kind)
+/* The gradients of these kinds; NULL = there are none. */
+static struct jm_tensor *grads_of_kinds(
+	struct jm_graph *g, const struct update *u, enum kind kind, enum kind last)
 {
 	bool vectors = kind >= CUT_VECTORS;
-	int64_t from = kind ? u->end[kind - 1] : 0, n = u->end[kind] - from;
+	int64_t from = kind ? u->end[kind - 1] : 0, n = u->end[last] - from;
 	struct jm_tensor *slab = vectors && u->rest ? u->rest : u->grads, *view;
 
 	if (!n)
@@ -223,6 +225,15 @@ static struct jm_tensor *one(struct jm_graph *g, const char *name)
 	return jm_update_flat(g, JM_CLASS_ACT, g->vector, 1, name);
 }
 
+/* With sequence parallel each rank has the gradients of norms over its rows. */
+static void sum_gradients(struct jm_graph *g, struct jm_tensor *grads)
+{
+	if (!grads)
+		return;
+	jm_graph_node(g, JM_OP_SUM_RANKS, OPS(grads), OPS(grads));
+	g->n_update++;
+}
+
 /* Of a model that several ranks share: the norms of the parts that each has are gathered; gradients
  * of whole parameters, the same on all of them, count once. */
 static void norm_of_parts(struct jm_graph *g, const struct update *u)
@@ -230,17 +241,18 @@ static void norm_of_parts(struct jm_graph *g, const struct update *u)
 	struct jm_tensor *own = one(g, "grad.norm.own"), *vectors, *whole = NULL;
 	struct jm_tensor *all = jm_update_flat(g, JM_CLASS_ACT, g->vector, g->tp, "grad.norms");
 
-	vectors = grads_of_kind(g, u, CUT_VECTORS);
-	add_norm(g, grads_of_kind(g, u, CUT_MATRICES), NULL, own);
+	sum_gradients(g, grads_of_kinds(g, u, SUMMED_VECTORS, SUMMED_VECTORS));
+	vectors = grads_of_kinds(g, u, CUT_VECTORS, CUT_VECTORS);
+	add_norm(g, grads_of_kinds(g, u, CUT_MATRICES, CUT_MATRICES), NULL, own);
 	if (vectors) {
 		whole = one(g, "grad.norm.own");
 		add_norm(g, vectors, own, whole);
 		own = whole;
 	}
-	jm_graph_node(g, JM_OP_GATHER_RANKS, OPS(own), OPS(all));
+	jm_graph_node(g, JM_OP_WHOLE_ROWS, OPS(own), OPS(all));
 	g->n_update++;
-	whole = grads_of_kind(g, u, WHOLE_MATRICES);
-	vectors = grads_of_kind(g, u, WHOLE_VECTORS);
+	whole = grads_of_kinds(g, u, WHOLE_MATRICES, WHOLE_MATRICES);
+	vectors = grads_of_kinds(g, u, WHOLE_VECTORS, SUMMED_VECTORS);
 	if (whole && vectors) {
 		own = one(g, "grad.norm.whole");
 		add_norm(g, whole, vectors, own);
@@ -257,6 +269,7 @@ static void place_all(struct jm_graph *g, int64_t *end)
 	end[WHOLE_MATRICES] = place(g, WHOLE_MATRICES, end[CUT_MATRICES], 0);
 	end[CUT_VECTORS] = place(g, CUT_VECTORS, end[WHOLE_MATRICES], end[WHOLE_MATRICES]);
 	end[WHOLE_VECTORS] = place(g, WHOLE_VECTORS, end[CUT_VECTORS], end[WHOLE_MATRICES]);
+	end[SUMMED_VECTORS] = place(g, SUMMED_VECTORS, end[WHOLE_VECTORS], end[WHOLE_MATRICES]);
 }
 
 int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err)
@@ -267,7 +280,7 @@ int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err
 
 	place_all(g, u.end);
 	n_decay = u.end[WHOLE_MATRICES];
-	n = u.end[WHOLE_VECTORS];
+	n = u.end[SUMMED_VECTORS];
 	if (!n)
 		return jm_err_set(err, JM_EBUG,
 			"Nothing can be trained, because no parameter has a gradient.");

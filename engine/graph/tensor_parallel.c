@@ -45,18 +45,72 @@ bool jm_graph_is_cut(const struct jm_graph *g, const struct jm_tensor *t, enum j
 	return c->cut.n && c->cut.dim == (int)dim;
 }
 
-struct jm_tensor *jm_graph_sum_ranks(struct jm_graph *g, struct jm_tensor *x)
+static struct jm_tensor *exchange(
+	struct jm_graph *g, enum jm_op op, struct jm_tensor *x, int rank, const int64_t *dim)
 {
 	struct jm_tensor *y;
 	char name[32];
 
 	if (g->err.code)
 		return NULL;
-	snprintf(name, sizeof(name), "sum.%d", g->n_nodes);
-	y = jm_graph_tensor(g, JM_CLASS_ACT, x->type, x->rank, x->dim, name);
-	jm_graph_node(g, JM_OP_SUM_RANKS, &x, &y);
+	snprintf(name, sizeof(name), "%s.%d", jm_op_name(op), g->n_nodes);
+	y = jm_graph_tensor(g, JM_CLASS_ACT, x->type, rank, dim, name);
+	jm_graph_node(g, op, &x, &y);
 	g->n_sums++;
 	return y;
+}
+
+static struct jm_tensor *to_own(struct jm_graph *g, enum jm_op op, struct jm_tensor *x)
+{
+	int64_t rows = g->err.code ? 0 : jm_tensor_rows(x);
+	const int64_t dim[] = {1, rows / jm_graph_tp(g), rows ? jm_tensor_width(x) : 0};
+
+	if (rows % jm_graph_tp(g) && !g->err.code)
+		jm_err_set(&g->err, JM_ERANGE,
+			"%d ranks do not divide the %lld rows of a batch evenly, which "
+			"--sequence-parallel needs; change --batch or --seq.",
+			jm_graph_tp(g), (long long)rows);
+	return exchange(g, op, x, 3, dim);
+}
+
+static struct jm_tensor *to_whole(struct jm_graph *g, enum jm_op op, struct jm_tensor *x)
+{
+	const int64_t dim[] = {g->batch, g->seq, g->err.code ? 0 : jm_tensor_width(x)};
+
+	return exchange(g, op, x, 3, dim);
+}
+
+struct jm_tensor *jm_graph_sum_ranks(struct jm_graph *g, struct jm_tensor *x)
+{
+	if (g->err.code)
+		return NULL;
+	return g->sp ? to_own(g, JM_OP_SUM_ROWS, x)
+		     : exchange(g, JM_OP_SUM_RANKS, x, x->rank, x->dim);
+}
+
+struct jm_tensor *jm_graph_gather_rows(struct jm_graph *g, struct jm_tensor *x)
+{
+	return g->sp ? to_whole(g, JM_OP_GATHER_ROWS, x) : x;
+}
+
+struct jm_tensor *jm_graph_own_rows(struct jm_graph *g, struct jm_tensor *x)
+{
+	if (!g->sp || g->err.code)
+		return x;
+	g->batch = x->dim[0];
+	g->seq = x->dim[1];
+	return to_own(g, JM_OP_OWN_ROWS, x);
+}
+
+struct jm_tensor *jm_graph_whole_rows(struct jm_graph *g, struct jm_tensor *x)
+{
+	return g->sp ? to_whole(g, JM_OP_WHOLE_ROWS, x) : x;
+}
+
+void jm_graph_sums_gradient(struct jm_graph *g, struct jm_tensor *t)
+{
+	if (t && g->sp)
+		jm_graph_cell(g, t)->summed = true;
 }
 
 void jm_graph_add_biases_once(struct jm_graph *g)

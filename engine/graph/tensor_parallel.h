@@ -6,6 +6,12 @@
  * jm_graph_linear adds the node sum-ranks that makes this sum, and jm_graph_gradients the one for
  * the gradient of what a matrix cut by rows reads. All other nodes run on every rank with the same
  * values. With one rank nothing is cut.
+ *
+ * With g->sp (sequence parallel; Korthikanti et al., arXiv 2205.05198) they run on the own rows
+ * only: a matrix cut by rows reads the gathered rows of all ranks, and of the sum of one cut by
+ * columns each rank receives its rows. All norms are in this part of the graph.
+ *
+ * own-rows and whole-rows are the gradients of each other, as are gather-rows and sum-rows.
  */
 #ifndef JM_TENSOR_PARALLEL_H
 #define JM_TENSOR_PARALLEL_H
@@ -23,8 +29,16 @@ struct jm_tensor *jm_graph_cut(
 
 /* True if t is a parameter that is cut along this dim, or the copy of one. */
 bool jm_graph_is_cut(const struct jm_graph *g, const struct jm_tensor *t, enum jm_cut_dim dim);
-/* y = the sum of x over the ranks. */
+/* The sum of x over the ranks; with sp the own rows of it. */
 struct jm_tensor *jm_graph_sum_ranks(struct jm_graph *g, struct jm_tensor *x);
+/* With sp: all rows, for a matrix cut by rows. */
+struct jm_tensor *jm_graph_gather_rows(struct jm_graph *g, struct jm_tensor *x);
+/* For models, with sp: from rows [batch,seq,width] that are equal on all ranks to the own ones, and
+ * back. */
+struct jm_tensor *jm_graph_own_rows(struct jm_graph *g, struct jm_tensor *x);
+struct jm_tensor *jm_graph_whole_rows(struct jm_graph *g, struct jm_tensor *x);
+/* For norms: with sp the gradient of the parameter (may be NULL) is of the own rows. */
+void jm_graph_sums_gradient(struct jm_graph *g, struct jm_tensor *t);
 /* After the gradients: the first rank alone adds the biases of sums over ranks. */
 void jm_graph_add_biases_once(struct jm_graph *g);
 

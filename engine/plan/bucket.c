@@ -48,6 +48,11 @@ bool jm_reduce_is_gather(const struct jm_unit *u)
 	return u->group.node[0]->op == JM_OP_ALL_GATHER_START;
 }
 
+bool jm_reduce_is_shared(const struct jm_node *n)
+{
+	return n->op >= JM_OP_SUM_RANKS && n->op <= JM_OP_SUM_ROWS;
+}
+
 bool jm_reduce_is_node(const struct jm_unit *u)
 {
 	return jm_op_is_exchange(u->group.node[0]->op);
@@ -529,7 +534,7 @@ uint64_t jm_reduce_digest(const struct jm_program *p)
 	for (int i = 0; i < p->n_units; i++) {
 		const struct jm_node *n = p->unit[i]->group.node[0];
 
-		if (jm_reduce_is_start(p->unit[i]) || n->op == JM_OP_SUM_RANKS)
+		if (jm_reduce_is_start(p->unit[i]) || jm_reduce_is_shared(n))
 			digest = add_cell(jm_rng(digest, n->op), jm_graph_cell(g, n->in[0]));
 	}
 	for (int i = 0; i < g->n_cells && digest; i++)

@@ -8,6 +8,7 @@
 bool jm_reduce_is_start(const struct jm_unit *u);  /* of a sum of gradients */
 bool jm_reduce_is_gather(const struct jm_unit *u); /* of shares */
 bool jm_reduce_is_node(const struct jm_unit *u);
+bool jm_reduce_is_shared(const struct jm_node *n); /* by ranks that share a model */
 /* Inserts the nodes into a scheduled program; does nothing for a single rank. */
 int jm_program_add_reduction(struct jm_program *p, struct jm_err *err);
 

@@ -313,30 +313,44 @@ static int wait_for_transfers(struct jm_program *p, const struct jm_tensor *t, s
 static const enum jm_comm_type comm_types[JM_DTYPE_COUNT] = {
 	[JM_F32] = JM_COMM_F32, [JM_BF16] = JM_COMM_BF16, [JM_F64] = JM_COMM_F64};
 
+static enum jm_transfer_kind kind_of(enum jm_op op)
+{
+	return op == JM_OP_SUM_RANKS  ? JM_ALL_REDUCE
+	       : op == JM_OP_SUM_ROWS ? JM_REDUCE_SCATTER
+				      : JM_ALL_GATHER;
+}
+
+/* The rows are the same on all ranks. */
+static int copy_own_rows(struct jm_program *p, const struct jm_node *n, struct jm_err *err)
+{
+	size_t bytes = n->out[0]->bytes;
+	const char *from = (const char *)n->in[0]->data + (size_t)p->graph->tp_rank * bytes;
+
+	return jm_device_copy(
+		p->device, JM_QUEUE_COMPUTE, n->out[0]->data, from, bytes, JM_ON_DEVICE, err);
+}
+
 static int run_shared(struct jm_program *p, const struct jm_node *n, struct jm_err *err)
 {
 	struct jm_reduction *r = p->reduction;
-	const struct jm_tensor *x = n->in[0];
-	enum jm_comm_type type = comm_types[x->type];
-	struct jm_transfer t = {.kind = n->op == JM_OP_SUM_RANKS ? JM_ALL_REDUCE : JM_ALL_GATHER,
+	const struct jm_tensor *counted = n->op == JM_OP_SUM_ROWS ? n->out[0] : n->in[0];
+	enum jm_comm_type type = comm_types[n->in[0]->type];
+	struct jm_transfer t = {.kind = kind_of(n->op),
 		.type = type,
-		.from = x->data,
+		.from = n->in[0]->data,
 		.to = n->out[0]->data,
-		.count = x->bytes / jm_comm_type_bytes(type),
+		.count = counted->bytes / jm_comm_type_bytes(type),
 		.stream = r->compute};
 	int code;
 
+	if (n->op == JM_OP_OWN_ROWS)
+		return copy_own_rows(p, n, err);
 	if (!r->tp->transport->host_memory)
 		return r->tp->transport->start(r->tp->state, &t, err);
 	code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
 	if (!code)
 		code = jm_event_wait(&r->ready, err);
 	return code ? code : jm_comm_run(r->tp, &t, err);
-}
-
-static bool is_shared(const struct jm_node *n)
-{
-	return n->op == JM_OP_SUM_RANKS || n->op == JM_OP_GATHER_RANKS;
 }
 
 /* A unit for which jm_reduce_is_node holds. */
@@ -347,7 +361,7 @@ static int run_node(struct jm_program *p, const struct jm_unit *u, struct jm_err
 	if (!p->reduction)
 		return jm_err_set(
 			err, JM_EBUG, "A program of several ranks runs without a communicator.");
-	if (is_shared(n))
+	if (jm_reduce_is_shared(n))
 		return run_shared(p, n, err);
 	if (!jm_reduce_is_start(u) && !jm_reduce_is_gather(u))
 		return wait_for_transfers(p, n->out[0], err);
@@ -377,6 +391,16 @@ int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err)
 
 /* ---- cost ------------------------------------------------------------------------------------ */
 
+/* A gather, or a sum of which each rank receives a part, is half of a sum. */
+static double shared_bytes(const struct jm_node *n)
+{
+	if (n->op == JM_OP_SUM_RANKS)
+		return (double)n->in[0]->bytes;
+	if (!jm_reduce_is_shared(n) || n->op == JM_OP_OWN_ROWS)
+		return 0;
+	return 0.5 * (double)(n->op == JM_OP_SUM_ROWS ? n->in[0]->bytes : n->out[0]->bytes);
+}
+
 struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)
 {
 	struct jm_reduction *r = p->reduction;
@@ -388,9 +412,9 @@ struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)
 			cost.bytes += (double)p->unit[i]->group.node[0]->in[0]->bytes;
 		} else if (jm_reduce_is_gather(p->unit[i])) {
 			cost.gathered += (double)p->unit[i]->group.node[0]->out[0]->bytes;
-		} else if (p->unit[i]->group.node[0]->op == JM_OP_SUM_RANKS) {
-			cost.shared += (double)p->unit[i]->group.node[0]->in[0]->bytes *
-				       jm_program_times(p, i);
+		} else {
+			cost.shared +=
+				shared_bytes(p->unit[i]->group.node[0]) * jm_program_times(p, i);
 		}
 	if (!r || jm_device_sync(p->device, NULL))
 		return cost;

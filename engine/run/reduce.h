@@ -21,7 +21,7 @@ struct jm_reduce_cost {
 	int buckets;
 	double bytes;	 /* bytes of gradients that are summed */
 	double gathered; /* bytes that each rank has after the gathers of a sharded update */
-	double shared;	 /* bytes that ranks which share a model sum */
+	double shared;	 /* bytes that ranks which share a model sum; a gather counts half */
 	/* means of the steps so far; NAN = unknown */
 	double exposed; /* seconds that computation waits for transfers */
 	double step;	/* seconds of a step, from its first wait to that of the next step */

@@ -37,7 +37,8 @@ const struct jm_key jm__communication_keys[] = {
 	{POSITIVE("tp_bytes_per_step", JM_KEY_OPTIONAL), .unit = "B",
 		.meaning =
 			"activations and their gradients that each rank contributes to sums over "
-			"the ranks that share its model"},
+			"the ranks that share its model; a gather, and a sum of which each rank "
+			"receives a part, count half"},
 	{POSITIVE("exposed_s_per_step", JM_KEY_NULL), .unit = "s",
 		.meaning =
 			"time for which rank 0 waited for sums and gathers of the update and did "

@@ -11,6 +11,9 @@ LLAMA = ["run", "llama", *SIZES, "--kv-heads", "2", "--ffn", "48", *END]
 GPT = ["run", "gpt", *SIZES, *END]
 
 
+NORMS = 2 * 4 / 2  # bytes: of each rank one in f32 is gathered
+
+
 def train(work, ranks, tp, *more, device="cpu", status=0, **kwargs):
     """The samples of a step are four, whatever the ranks."""
     shared = ["--ranks", ranks, "--tp", tp] if ranks > 1 else []
@@ -44,7 +47,21 @@ def test_a_rank_keeps_and_sends_its_part(llama):
     saved = llama["plan"]["persistent_bytes"] - shared["plan"]["persistent_bytes"]
     assert llama["plan"]["parameters"] == blocks + whole and saved == pytest.approx(12 * blocks / 2, rel=0.01)
     assert shared["communication"]["tp"] == 2
-    assert shared["communication"]["tp_bytes_per_step"] == 2 * 4 * (4 * 16 * 32) * 4
+    assert shared["communication"]["tp_bytes_per_step"] == 2 * 4 * (4 * 16 * 32) * 4 + NORMS
+
+
+def test_rows_between_products_are_divided(llama):
+    """Of each block four gathers and four sums of parts, and two gathers again; of the network two gathers; gains of norms."""
+    plain, rows = (train(LLAMA, 2, 2, *more) for more in ([], ["--sequence-parallel"]))
+    assert losses(rows) == pytest.approx(losses(llama), rel=2e-6)
+    assert rows["communication"]["tp_bytes_per_step"] == (2 * 10 + 2) / 2 * (4 * 16 * 32) * 4 + 5 * 32 * 4 + NORMS
+    assert rows["plan"]["peak_bytes"] < plain["plan"]["peak_bytes"]
+
+
+def test_divided_rows_of_several_models():
+    more = ["--precision", "f64", "--optimizer", "sgd", "--lr", "0.1", "--clip", "0.1", "--accumulate", "2"]
+    alone, shared = train(GPT, 1, 1, *more, device="ref"), train(GPT, 4, 2, *more, "--sequence-parallel", device="ref")
+    assert losses(shared) == pytest.approx(losses(alone), rel=1e-12)
 
 
 def test_in_f64_they_agree_to_its_rounding():
@@ -68,9 +85,11 @@ def test_in_bf16_recomputed_over_micro_steps():
     assert losses(shared) == pytest.approx(losses(alone), rel=1e-3)
 
 
-def test_sums_on_the_queue_of_devices(llama):
+@pytest.mark.parametrize("ranks, more", [(4, []), (2, ["--sequence-parallel"])], ids=["", "rows"])
+def test_sums_on_the_queue_of_devices(llama, ranks, more):
     """By the fake NCCL, whose sums take time: what follows has to wait for them."""
-    r = train(LLAMA, 4, 2, device=",".join(f"later:{i}" for i in range(4)), env={**devices(4), "JM_FAKE_NCCL_US": "500"})
+    names = ",".join(f"later:{i}" for i in range(ranks))
+    r = train(LLAMA, ranks, 2, *more, device=names, env={**devices(ranks), "JM_FAKE_NCCL_US": "500"})
     assert r["communication"]["transport"] == "nccl"
     assert losses(r) == pytest.approx(losses(llama), rel=2e-6)
 
@@ -81,6 +100,7 @@ def test_sums_on_the_queue_of_devices(llama):
     (LLAMA, 4, 4, [], "--tp 4 does not divide the 2 key and value heads of the model"),
     (GPT, 2, 2, ["--ffn", "33"], "--tp 2 does not divide the 33 columns of a layer of the model"),
     (LLAMA, 2, 2, ["--save", "x.safetensors"], "--tp 2 does not go with --save"),
+    (GPT, 2, 2, ["--sequence-parallel", "--dropout", "0.1"], "--tp 2 does not go with --sequence-parallel and --dropout"),
     (LLAMA, 2, 2, ["--shard-update", "on"], "--tp 2 does not go with --shard-update on"),
     (["run", "resnet18", "--image", "32", "--classes", "10"], 2, 2, [], "Model resnet cannot be divided by --tp"),
 ], ids=lambda x: x[0] if isinstance(x, list) and x else str(x))

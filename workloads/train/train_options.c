@@ -277,6 +277,12 @@ const struct jm_option jm_train_options[] = {
 		.help = "with --ranks, for llama and gpt: so many ranks share each model, and each "
 			"of them computes a part of every block (tensor parallel); the other "
 			"factor of --ranks is models with samples of their own"},
+	{.name = "sequence-parallel",
+		JM_BIND(JM_FLAG, struct train, training.sp),
+		.needs = "tp",
+		.help = "with --tp: between the products that are divided each rank has a part of "
+			"the rows, and rows are gathered for products: less memory, the same "
+			"results"},
 	{.name = "bucket",
 		JM_BIND(JM_REAL, struct train, given.bucket),
 		.min = 1e-3,
@@ -439,15 +445,16 @@ static const char *needs_whole(const struct train *s)
 {
 	const struct jm_train_weights *w = &s->weights;
 
-	return has_checkpoint(w)		      ? "--checkpoint or --continue"
-	       : w->save			      ? "--save"
-	       : s->given.from			      ? "--from"
-	       : s->eval.every			      ? "evaluations"
-	       : s->training.fp8		      ? "--precision fp8"
-	       : s->training.precision == JM_F16      ? "--precision fp16"
-	       : !strcmp(s->given.transport, "host")  ? "--transport host"
-	       : !strcmp(s->given.shard_update, "on") ? "--shard-update on"
-						      : NULL;
+	return has_checkpoint(w)			   ? "--checkpoint or --continue"
+	       : w->save				   ? "--save"
+	       : s->given.from				   ? "--from"
+	       : s->eval.every				   ? "evaluations"
+	       : s->training.sp && s->training.dropout > 0 ? "--sequence-parallel and --dropout"
+	       : s->training.fp8			   ? "--precision fp8"
+	       : s->training.precision == JM_F16	   ? "--precision fp16"
+	       : !strcmp(s->given.transport, "host")	   ? "--transport host"
+	       : !strcmp(s->given.shard_update, "on")	   ? "--shard-update on"
+							   : NULL;
 }
 
 static int check_tp(const struct train *s, struct jm_err *err)

@@ -16,11 +16,11 @@ def describe(*words):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("tp, dp", [(2, 2), (1, 2)])
-def test_a_rank_of_a_run_is_as_described(tp, dp):
+@pytest.mark.parametrize("tp, dp, more", [(2, 2, []), (2, 1, ["--sequence-parallel"]), (1, 2, [])])
+def test_a_rank_of_a_run_is_as_described(tp, dp, more):
     run = one("run", *GPT, "--seq", "16", "--ranks", tp * dp, "--tp", tp, "--steps", "1", "--warmup", "0", "--selftest",
-              "0", "--source", "null", "--keep-less")
-    planned = describe(*GPT, "--tp", tp, "--dp", dp)
+              "0", "--source", "null", "--keep-less", *more)
+    planned = describe(*GPT, "--tp", tp, "--dp", dp, *more)
     sums, ranks = run["communication"], planned["ranks"]
     assert planned["persistent_bytes"] == run["plan"]["persistent_bytes"]
     assert planned["parameters"] == run["plan"]["parameters"]
@@ -46,6 +46,7 @@ def test_a_model_is_the_same_however_it_is_divided():
 @pytest.mark.parametrize("words, reason, status", [
     (["gpt-175b", "--tp", "7"], "--tp 7 does not divide the 96 heads of the model", USAGE),
     (["resnet50", "--tp", "2"], "Model resnet cannot be divided by --tp", FAILURE),
+    (["gpt-117m", "--tp", "2", "--sequence-parallel", "--seq", "15"], "2 ranks do not divide the 15 rows of a batch evenly", USAGE),
     (["llama3-8b", "--serve", "--tp", "2"], "--tp and --dp plan a training by several ranks, which --serve does not know", USAGE),
 ], ids=lambda x: x[0] if isinstance(x, list) else "")
 def test_what_cannot_be_planned(words, reason, status):
