@@ -178,6 +178,9 @@ int describe_several(
 			(long long)plan->training.batch, jm_update_names[plan->training.adamw.kind],
 			plan->device.backend->name);
 		jm_grid_print(&grid, 0, width, out);
+		if (plan->training.tp * plan->training.ranks > 1)
+			fprintf(out, "\nMemory is that of one of %d ranks.\n",
+				plan->training.tp * plan->training.ranks);
 	}
 	jm_grid_done(&grid);
 	return code;

@@ -234,31 +234,36 @@ static void sum_gradients(struct jm_graph *g, struct jm_tensor *grads)
 	g->n_update++;
 }
 
+/* The norm of both, as a scalar; NULL = there are none. matrices may have another type. */
+static struct jm_tensor *norm_of(
+	struct jm_graph *g, struct jm_tensor *matrices, struct jm_tensor *vectors, const char *name)
+{
+	struct jm_tensor *norm;
+
+	if (!matrices && !vectors)
+		return NULL;
+	norm = one(g, name);
+	add_norm(g, matrices ? matrices : vectors, matrices ? vectors : NULL, norm);
+	return norm;
+}
+
 /* Of a model that several ranks share: the norms of the parts that each has are gathered; gradients
  * of whole parameters, the same on all of them, count once. */
 static void norm_of_parts(struct jm_graph *g, const struct update *u)
 {
-	struct jm_tensor *own = one(g, "grad.norm.own"), *vectors, *whole = NULL;
-	struct jm_tensor *all = jm_update_flat(g, JM_CLASS_ACT, g->vector, g->tp, "grad.norms");
+	struct jm_tensor *own, *whole, *all = NULL;
 
 	sum_gradients(g, grads_of_kinds(g, u, SUMMED_VECTORS, SUMMED_VECTORS));
-	vectors = grads_of_kinds(g, u, CUT_VECTORS, CUT_VECTORS);
-	add_norm(g, grads_of_kinds(g, u, CUT_MATRICES, CUT_MATRICES), NULL, own);
-	if (vectors) {
-		whole = one(g, "grad.norm.own");
-		add_norm(g, vectors, own, whole);
-		own = whole;
+	own = norm_of(g, grads_of_kinds(g, u, CUT_MATRICES, CUT_MATRICES),
+		grads_of_kinds(g, u, CUT_VECTORS, CUT_VECTORS), "grad.norm.own");
+	whole = norm_of(g, grads_of_kinds(g, u, WHOLE_MATRICES, WHOLE_MATRICES),
+		grads_of_kinds(g, u, WHOLE_VECTORS, SUMMED_VECTORS), "grad.norm.whole");
+	if (own) {
+		all = jm_update_flat(g, JM_CLASS_ACT, g->vector, g->tp, "grad.norms");
+		jm_graph_node(g, JM_OP_WHOLE_ROWS, OPS(own), OPS(all));
+		g->n_update++;
 	}
-	jm_graph_node(g, JM_OP_WHOLE_ROWS, OPS(own), OPS(all));
-	g->n_update++;
-	whole = grads_of_kinds(g, u, WHOLE_MATRICES, WHOLE_MATRICES);
-	vectors = grads_of_kinds(g, u, WHOLE_VECTORS, SUMMED_VECTORS);
-	if (whole && vectors) {
-		own = one(g, "grad.norm.whole");
-		add_norm(g, whole, vectors, own);
-		whole = own;
-	}
-	add_norm(g, all, whole ? whole : vectors, u->norm);
+	add_norm(g, all ? all : whole, all ? whole : NULL, u->norm);
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
@@ -290,7 +295,7 @@ int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err
 	if (g->err.code)
 		return jm_err_set(err, g->err.code, "%s", g->err.text);
 	g->n_update = 0;
-	if (u.end[CUT_MATRICES])
+	if (jm_graph_tp(g) > 1)
 		norm_of_parts(g, &u);
 	else
 		add_norm(g, u.grads, u.rest, u.norm);

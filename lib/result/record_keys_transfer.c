@@ -12,10 +12,12 @@ static const struct jm_key communication_rank_keys[] = {
 	{POSITIVE("step_s", JM_KEY_NULL), .unit = "s",
 		.meaning = "of a step, between the first waits of two steps; mean"},
 	{POSITIVE("compute_s", JM_KEY_NULL), .unit = "s",
-		.meaning = "of a step without exposed_s: computation, also beside transfers, and "
-			   "pauses"},
+		.meaning = "of a step without exposed_s: computation, also beside transfers, sums "
+			   "over "
+			   "ranks that share a model, and pauses"},
 	{POSITIVE("exposed_s", JM_KEY_NULL), .unit = "s",
-		.meaning = "of a step: the rank waited for transfers and did not compute; more "
+		.meaning = "of a step: the rank waited for transfers of the update and did not "
+			   "compute; more "
 			   "than on the rank with the least of it: it waited for slower ranks"},
 	{0},
 };

@@ -79,6 +79,15 @@ def test_models_of_shared_ranks_sum_their_gradients():
     assert shared["items"] == alone["items"]
 
 
+@pytest.mark.parametrize("more", [["--freeze", "*.weight"], ["--sequence-parallel", "--freeze", "h*.attn.*,h*.mlp.*,tokens*,positions*"]],
+                         ids=["biases", "norms"])
+def test_few_trained_parameters(more):
+    """Biases of which each rank has a part without a matrix; and no parameter of which it has a part."""
+    clip = ["--optimizer", "sgd", "--lr", "10", "--clip", "0.1"]
+    alone, shared = train(GPT, 1, 1, *clip, *more[-2:]), train(GPT, 2, 2, *clip, *more)
+    assert losses(shared) == pytest.approx(losses(alone), rel=2e-6)
+
+
 def test_in_bf16_recomputed_over_micro_steps():
     more = ["--precision", "bf16", "--recompute", "--accumulate", "2"]
     alone, shared = (train(LLAMA, n, n, *more) for n in (1, 2))
