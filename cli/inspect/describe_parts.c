@@ -23,7 +23,9 @@ static struct part count(const struct describe_plan *plan, const char *prefix)
 		const struct jm_cell *c = plan->graph->cell[i];
 		int64_t own = jm_cell_parameters(plan->graph, c);
 
-		if (c->t.class != JM_CLASS_PARAM || strncmp(c->t.name, prefix, n) != 0)
+		/* what is neither trained nor frozen is a copy of a parameter */
+		if (c->t.class != JM_CLASS_PARAM || (!c->needs_grad && !c->frozen) ||
+			strncmp(c->t.name, prefix, n) != 0)
 			continue;
 		part.parameters += own;
 		part.trained += c->needs_grad ? own : 0;

@@ -71,3 +71,16 @@ def test_a_data_set_without_conversations(folder):
         (folder / f"of/{name}.txt").write_text(name)
     done = jm("run", *TOY, "--data", folder / "of", "--steps", 1)
     assert done.returncode == 1 and "reads the field 'ids'" in done.stderr
+
+
+def test_text_under_a_picture_is_not_learnt(folder):
+    """A text of one window, of which the four places of the picture have no targets but the last, which has the text's first token."""
+    def loss(changed=None):
+        text = bytearray(b"The quick brown fox jumps over the lazy dog, a".ljust(49, b"."))
+        if changed is not None:
+            text[changed] = ord("#")
+        (folder / "text").write_bytes(text)
+        done = jm("run", *TOY[:-2], "--text", folder / "text", "--steps", 1, "--json", "-", env={"OMP_WAIT_POLICY": "passive"})
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["step_series"]["loss"][0]
+    assert loss() == loss(3) != loss(4)

@@ -62,12 +62,21 @@ static uint64_t seed_of(const struct jm_batch_feed *s, int i)
 	return jm_rng(s->seed, ~(uint64_t)i);
 }
 
+int64_t jm_batch_feed_places(const struct jm_graph *g)
+{
+	for (int i = 0; i < g->n_nodes; i++)
+		if (g->node[i]->op == JM_OP_PUT_ROWS)
+			return g->node[i]->attr.put.places;
+	return 0;
+}
+
 int jm_batch_feed_open(struct jm_batch_feed *s, struct jm_program *program, struct jm_err *err)
 {
 	struct jm_tensor *staged[JM_INPUTS_MAX + 1];
 	int n = 0;
 
 	s->program = program;
+	s->places = jm_batch_feed_places(program->graph);
 	s->random = jm_graph_find(program->graph, "random.now");
 	for (int i = 0; i < s->n; i++) {
 		struct jm_feed_input *input = &s->input[i];
@@ -124,6 +133,9 @@ static int make_text(const struct jm_batch_feed *s, const struct jm_feed_input *
 		code = jm_corpus_read(&s->corpus, at + input->row->shift, seq, token, err);
 		if (!code)
 			code = check_tokens(input, token, seq, at + input->row->shift, err);
+		/* a picture is at the start: only its last place has a target */
+		for (int64_t k = 0; input->row->shift && k + 1 < s->places; k++)
+			token[k] = JM_TALK_IGNORED;
 	}
 	return code;
 }

@@ -22,8 +22,9 @@ struct jm_batch_feed {
 	struct jm_corpus corpus;  /* for text */
 	int64_t from, tokens;	  /* of it: the stretch to take windows from; 0, 0 = all */
 	struct jm_picture_loader *pictures; /* of all inputs with a field; NULL = they are random */
-	bool fresh;  /* new random values each time; else the first ones stay */
-	bool is_fed; /* what stays is there */
+	int64_t places; /* that a picture takes at the start of a window of text; 0 = none */
+	bool fresh;	/* new random values each time; else the first ones stay */
+	bool is_fed;	/* what stays is there */
 	uint64_t seed;
 	int rank, world; /* that take turns in what micro-steps are fed with; world 0 is 1 */
 	struct jm_staging staging; /* of what is new in each micro-step */
@@ -37,6 +38,8 @@ int64_t jm_batch_feed_vocabulary(const struct jm_batch_feed *s);
 /* Bytes of device memory for inputs on their way, in addition to the plan of the program: of all
  * but those that are sent only once. They are chosen; fresh is set. */
 size_t jm_batch_feed_bytes(const struct jm_batch_feed *s, const struct jm_program *program);
+/* Places that a picture takes in a sequence; 0 = it has none. */
+int64_t jm_batch_feed_places(const struct jm_graph *g);
 /* Finds the inputs in the program, which must be built. They are chosen; fresh, corpus and seed are
  * set. */
 int jm_batch_feed_open(struct jm_batch_feed *s, struct jm_program *program, struct jm_err *err);

@@ -169,15 +169,6 @@ static struct jm_crop crop_of(const struct jm_data_set *set, int size, bool move
 	return (struct jm_crop){.size = size, .kind = kind, .flip = moves};
 }
 
-/* Places that a picture takes in a sequence. */
-static int64_t places_of(const struct jm_graph *g)
-{
-	for (int i = 0; i < g->n_nodes; i++)
-		if (g->node[i]->op == JM_OP_PUT_ROWS)
-			return g->node[i]->attr.put.places;
-	return 0;
-}
-
 static int make_tokens(struct train *s, const struct jm_feed_input *input,
 	const struct jm_tensor *t, struct jm_err *err)
 {
@@ -190,7 +181,7 @@ static int make_tokens(struct train *s, const struct jm_feed_input *input,
 		return code;
 	if (set_talks)
 		code = jm_talk_rows_make(&p->set, tokenizer, jm_tensor_count(t) / t->dim[0],
-			places_of(s->graph), input->below, &p->talks, err);
+			jm_batch_feed_places(s->graph), input->below, &p->talks, err);
 	else
 		code = jm_token_rows_make(&p->set, tokenizer, jm_tensor_count(t) / t->dim[0],
 			input->row->pad, input->below, &p->tokens, err);

@@ -187,7 +187,7 @@ def test_stable_diffusion_trains_the_unet_behind_frozen_encoders():
 @pytest.mark.parametrize("model, projector, llama", [("llava-7b", 20_979_712, 6_738_415_616), ("llava-13b", 31_467_520, 13_015_864_320)])
 def test_llava_is_a_frozen_clip_a_projector_and_a_llama(model, projector, llama):
     def of(*words):
-        d = describe(model, "--device", "ref", "--seq", "704", "--precision", "bf16-true", *words)
+        d = describe(model, "--device", "ref", "--seq", "704", *(() if "--precision" in words else ("--precision", "bf16-true")), *words)
         return d, {part["part"]: (part["parameters"], part["trained"]) for part in d["parts"]}
     clip = 303_507_456 - 12_596_224 - 2_048  # without its last block and norm
     d, parts = of()
@@ -196,6 +196,7 @@ def test_llava_is_a_frozen_clip_a_projector_and_a_llama(model, projector, llama)
     # forward through CLIP (0.366 TFLOP), forward and backward through the others
     assert 704 * d["flops_model_per_item"] == pytest.approx({"llava-7b": 28.7e12, "llava-13b": 55.4e12}[model], rel=0.005)
     assert of("--freeze", "projector.*")[1]["projector"] == (projector, 0)
+    assert of("--dp", 2, "--precision", "bf16")[1] == parts
 
 
 @pytest.mark.parametrize("names", ["conv_in.*", "down_blocks.*"])
