@@ -11,6 +11,7 @@
 #define ALIKE	1e-4 /* of a column's square that the others do not explain: less tells nothing */
 #define BESIDE	1.5  /* how far beyond what was measured a work may lie, as a factor */
 #define OVER	1.02 /* the same of watts: a limit holds on average, and sensors scatter */
+#define LEVEL	3    /* works within 2 % of the highest power: a limit holds them */
 #define P_UPPER 0.975
 
 /* The terms of all works, and what they shall add up to. */
@@ -139,6 +140,8 @@ static bool fit_lines(const struct jm_power_work *work, struct rows *r, struct j
 
 static void set_range(const struct jm_power_work *work, struct jm_power_fit *ret)
 {
+	int level = 0;
+
 	ret->least_intensity = ret->least_seconds = ret->least_watts = INFINITY;
 	ret->most_intensity = ret->most_seconds = ret->most_watts = 0;
 	for (const struct jm_power_work *w = work; w < work + ret->n; w++) {
@@ -149,6 +152,10 @@ static void set_range(const struct jm_power_work *work, struct jm_power_fit *ret
 		ret->least_watts = fmin(ret->least_watts, w->watts);
 		ret->most_watts = fmax(ret->most_watts, w->watts);
 	}
+	for (const struct jm_power_work *w = work; w < work + ret->n; w++)
+		level += w->watts * OVER >= ret->most_watts;
+	if (level < LEVEL)
+		ret->most_watts = INFINITY;
 }
 
 int jm_power_fit_make(

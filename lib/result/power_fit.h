@@ -34,21 +34,22 @@ struct jm_power_line {
 struct jm_power_fit {
 	struct jm_power_line seconds, watts;
 	int n; /* works */
-	/* what was measured: FLOPs per byte, seconds of a step, watts */
+	/* what was measured: FLOPs per byte, seconds of a step, watts; most_watts is infinite
+	 * unless three works or more are level there, as under a power limit */
 	double least_intensity, most_intensity, least_seconds, most_seconds, least_watts,
 		most_watts;
 };
 
 struct jm_power_estimate {
-	double watts, low, high; /* and its 95 % interval for one run, by Student's t */
-	double seconds;		 /* of a step */
+	double watts, low,
+		high;	/* and its 95 % interval for the mean of one more work, by Student's t */
+	double seconds; /* of a step */
 };
 
 /* JM_ERANGE: too few works, or too much alike. */
 int jm_power_fit_make(
 	const struct jm_power_work *work, int n, struct jm_power_fit *ret, struct jm_err *err);
-/* JM_ERANGE: the work is unlike all that were measured. Never above most_watts, which a power limit
- * may have set, by more than 2 %. */
+/* JM_ERANGE: the work is unlike all that were measured. Never above most_watts by more than 2 %. */
 int jm_power_fit_predict(const struct jm_power_fit *fit, double flops, double bytes,
 	struct jm_power_estimate *ret, struct jm_err *err);
 

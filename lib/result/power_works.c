@@ -26,7 +26,9 @@ static bool same_device(const json_t *record, const struct jm_power_query *q)
 		return false;
 	if (json_is_true(json_object_get(gpu, "slice")))
 		return !strcmp(name, q->device);
-	return !strncmp(name, q->device, length) && strchr(gpu ? " " : ",", q->device[length]);
+	if (strncmp(name, q->device, length) != 0)
+		return false;
+	return gpu ? model_length(q->device) == length : strchr(",", q->device[length]) != NULL;
 }
 
 /* Of the GPU, or of all processors: without settings that need it, they are not told apart. */
@@ -42,7 +44,8 @@ static bool counts(const json_t *meter, const json_t *gpu)
 static double watts_of(const json_t *record, bool *ret_simulated)
 {
 	const json_t *gpu = json_object_get(record, "ran_on"), *meter;
-	double sum = NAN;
+	double sum = 0;
+	int n = 0;
 	size_t i;
 
 	json_array_foreach(json_object_get(record, "meters"), i, meter)
@@ -55,10 +58,22 @@ static double watts_of(const json_t *record, bool *ret_simulated)
 			continue;
 		if (!simulated && strcmp(origin, "measured") != 0)
 			return NAN;
-		sum = isnan(sum) ? watts : sum + watts;
+		sum += watts;
+		n++;
 		*ret_simulated = *ret_simulated || simulated;
 	}
-	return sum;
+	return n ? sum : NAN;
+}
+
+/* A number of threads or ranks of its own makes another power of the same work. */
+static bool is_shared_out(const json_t *record)
+{
+	const json_t *options = json_object_get(record, "options");
+	const char *threads = jm_json_text(options, "threads");
+	const char *ranks = jm_json_text(options, "ranks");
+
+	return (*threads && strcmp(threads, "0") != 0) || (*ranks && strcmp(ranks, "1") != 0) ||
+	       json_is_object(json_object_get(record, "gang"));
 }
 
 static bool read_work(const json_t *record, struct jm_power_work *ret, bool *ret_simulated)
@@ -83,6 +98,8 @@ static enum jm_power_unfit judge(const json_t *record, const struct jm_power_que
 		return JM_POWER_DEVICE;
 	if (json_integer_value(json_object_get(record, "devices")) != 1)
 		return JM_POWER_SEVERAL;
+	if (is_shared_out(record))
+		return JM_POWER_THREADS;
 	if (strcmp(jm_json_text(record, "precision"), q->precision) != 0)
 		return JM_POWER_PRECISION;
 	if (json_array_size(json_object_get(record, "settings")) ||

@@ -19,6 +19,7 @@ struct jm_power_query {
 	X(FAILED, "failed")                                                                        \
 	X(DEVICE, "ran on another device")                                                         \
 	X(SEVERAL, "ran on several devices")                                                       \
+	X(THREADS, "had a number of threads or ranks of their own")                                \
 	X(PRECISION, "computed in another precision")                                              \
 	X(SETTINGS, "had settings of their own")                                                   \
 	X(UNKNOWN, "lack FLOPs, bytes or power that was measured")

@@ -97,6 +97,8 @@ def other(record, **more):
     ({"precision": "bf16"}, "18 computed in another precision"),
     ({"status": "failed", "reason": "no"}, "18 failed"),
     ({"devices": 2}, "18 ran on several devices"),
+    ({"options": {"threads": "1"}}, "18 had a number of threads or ranks of their own"),
+    ({"ran_on": {"uuid": "GPU-1", "bus": None, "name": "NVIDIA H200 GPU-1", "meter": None, "slice": False}}, "18 ran on another device"),
     ({"settings": [{"knob": "package.power", "device": None, "unit": "W", "requested": 50, "accepted": 50,
                     "enforced": 50, "state": "binding"}]}, "18 had settings of their own"),
     ({"meters": []}, "18 lack FLOPs, bytes or power that was measured"),
@@ -136,3 +138,11 @@ def test_text_says_estimated(runs, tmp_path):
     watts = truth(next(plan for shape, plan, _ in runs if shape == (2, 2, 64)))[1]
     assert "power, estimated from 18 works in 18 measured runs:" in done.stdout
     assert f"  mean                         {watts:8.4g}  W\n" in done.stdout
+
+
+def test_a_package_without_power_makes_the_sum_unknown(runs, tmp_path):
+    records = [other(record) for _, _, record in runs]
+    for record in records:
+        record["meters"] = [{**record["meters"][0], "id": "rapl:0", "watts_mean": None}, *record["meters"]]
+    done = describe(SHAPES[3], "--power", store(tmp_path, records))
+    assert done.returncode == USAGE and "18 lack FLOPs" in sentence(done)

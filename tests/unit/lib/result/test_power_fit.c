@@ -6,7 +6,7 @@
  */
 #include "kit/test.h"
 
-#include "result/power_fit.h"
+#include "result/power_works.h"
 
 #include <stdio.h>
 
@@ -169,12 +169,34 @@ static void works_of_one_intensity_need_fewer_terms(void **state)
 	assert_sentence(&err, JM_ERANGE);
 }
 
+static void another_model_of_gpu_is_another_device(void **state)
+{
+	static const char *const devices[] = {
+		"NVIDIA H200 GPU-1", "NVIDIA H200 NVL GPU-1", "NVIDIA H20 GPU-1"};
+	json_t *records = json_pack("[{s:s, s:s, s:{s:s, s:s}}]", "status", "ok", "device",
+		"cuda:0", "ran_on", "name", "NVIDIA H200 GPU-2", "meter", "nvml:GPU-2");
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		const struct jm_power_query q = {"cuda", devices[i], "bf16"};
+		struct jm_power_works works;
+		struct jm_err err = {0};
+
+		assert_ok(jm_power_works_of(records, &q, &works, &err), err);
+		assert_int_equal(works.n_records, 1);
+		assert_int_equal(works.unfit[JM_POWER_DEVICE], i > 0);
+		jm_power_works_done(&works);
+	}
+	json_decref(records);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(works_left_out_lie_inside),
 		cmocka_unit_test(finds_exact_factors),
 		cmocka_unit_test(works_of_one_intensity_need_fewer_terms),
+		cmocka_unit_test(another_model_of_gpu_is_another_device),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
