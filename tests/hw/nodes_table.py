@@ -156,7 +156,8 @@ def batch_map(folder):
         own = [r for r in found if r["options"]["model"] == name]
         counts = sorted({ranks_of(r) for r in own})
         cells = {(int(r["options"]["batch"]), ranks_of(r)): show(r["throughput"]) if r["status"] == "ok" else why(r) for r in own}
-        print_table(f"{name}: {own[0]['unit']}/s by the batch of a GPU and the number of GPUs", ["batch", *counts],
+        unit = next((r["unit"] for r in own if r["unit"]), "items")  # a run that failed has none
+        print_table(f"{name}: {unit}/s by the batch of a GPU and the number of GPUs", ["batch", *counts],
                     [[batch, *(cells.get((batch, c), "") for c in counts)] for batch in sorted({b for b, _ in cells})])
 
 
