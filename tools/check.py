@@ -75,9 +75,7 @@ def sh(log, *command, env=None, cwd=ROOT):
     return done.returncode, done.stdout
 
 
-# QUICK_KERNELS=1 (.ci/run): CUDA kernels that are fast to compile and slow to run, in a folder that no user takes for their own.
-QUICK = bool(os.environ.get("QUICK_KERNELS"))
-PLAIN_FOLDER = "build-quick" if QUICK else "build"
+PLAIN_FOLDER = "build"
 COMPLETE = {}  # build folders of this run that were built whole, and what came out
 BUILDING = collections.defaultdict(threading.Lock)  # steps run side by side
 
@@ -88,7 +86,7 @@ def build(log, folder, compiler, *options, targets=()):
         if folder in COMPLETE:
             return COMPLETE[folder]
         tool = ["setup"] if not (ROOT / folder / "build.ninja").exists() else ["setup", "--reconfigure"]
-        status, _ = sh(log, "meson", *tool, folder, "-Dwerror=true", f"-Dquick_kernels={str(QUICK).lower()}", *options,
+        status, _ = sh(log, "meson", *tool, folder, "-Dwerror=true", *options,
                        env={"CC": compiler, "CXX": compiler + "++"})
         if status == 0 and targets is not None:
             status, _ = sh(log, "ninja", "-C", folder, "-j", JOBS, *targets)
