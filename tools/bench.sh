@@ -33,10 +33,10 @@ bench sim_day "$build/bench/sim_day"
 bench submit /usr/bin/python3 "$here/bench/submit.py" --program "$build/joulemark"
 bench tuning /usr/bin/python3 "$here/bench/tuning.py" --build "$build" --rounds 8
 # both belong to the cpu backend
-[ ! -x "$build/bench/layouts" ] || bench layouts "$build/bench/layouts"
+[ ! -x "$build/bench/image_layouts" ] || bench image_layouts "$build/bench/image_layouts"
 bench step /usr/bin/python3 "$here/bench/step.py"
 [ -n "$ran" ] || {
-	echo "bench: there is no '$wanted'; there are energy_accuracy energy_nvml leases python_region ranks sampler_cost sim_day submit tuning layouts step" >&2
+	echo "bench: there is no '$wanted'; there are energy_accuracy energy_nvml leases python_region ranks sampler_cost sim_day submit tuning image_layouts step" >&2
 	exit 2
 }
 exit $status
