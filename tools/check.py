@@ -37,7 +37,7 @@ os.environ.setdefault("CCACHE_NOHASHDIR", "1")
 # ids with a package, and `tokenizer` and the fuzzer of its files read them under the sanitizer.
 # suite_papers compares numbers of plans, which `plan_suites` reads under the sanitizer, too, nodes is what `ranks` does
 # and table what `run` does, by a script; a program without sanitizers (Python, a browser) or no C code is all that the others run.
-NOT_ASAN = re.compile(r"^parity|^frozen$|^weights$|^served_|^learn_|^bounds$|^places$|^training$|^selftest$|^tokenizers$|^backend_avx2$"
+NOT_ASAN = re.compile(r"^parity|^frozen$|^weights$|^served_|^learn_(heat|pictures)$|^bounds$|^places$|^training$|^selftest$|^tokenizers$|^backend_avx2$"
                       r"|^suite_papers$|^nodes$|^tools$|^gpu_rows$|^table"
                       r"|^python|^get_power$|^recipes$|^notebook$|^real_|^deb$|^page_visits$|^report_size$")
 # Run without a sanitizer, too: some of their cases are skipped under it; or numbers depend on what the optimizer made of a kernel;
@@ -48,7 +48,7 @@ PLAIN = re.compile(r"^(allocations|backend|clock|cpu|cpu_edges|data|describe|dev
                    r"|serving|session|step|tensor|terminal_text|train)$")
 # gcc's and clang's OpenMP runtimes synchronise in ways that ThreadSanitizer cannot see, so what uses
 # them (the engine's cpu kernels) is not run under it; every test with threads of our own is.
-TSAN_TESTS = re.compile(r"^child_process$|^output_items$|clock|sampl|session|progress|trace|measure|energy|sim|guard|journal|stray|worker|^run(_store)?$|sweep|interrupt|log|host_load|answer_server|picture_loader|^comm$|^tuner$")
+TSAN_TESTS = re.compile(r"^child_process$|^output_items$|clock|sampl|session|progress|trace|measure|energy|sim|guard|journal|stray|worker|^run(_store)?$|sweep|interrupt|log|host_load|answer_server|picture_loader|^comm$|^tuner$|^live$|^meet$|^frame$")
 
 
 # Install hundreds of MB from PyPI the first time: step `long`, which sets JM_LONG for sweeps over more cases and seeds.
@@ -129,13 +129,17 @@ def failed_cases(result):
 
 
 def meson_tests(log, folder, jobs, names, env):
-    """What each of the tests said, by its name."""
+    """What each of the programs said, by its suite and name: a unit test and a test of the program may have one name."""
     results = ROOT / folder / "meson-logs" / "testlog.json"
     results.unlink(missing_ok=True)
     sh(log, "meson", "test", "-C", folder, "--no-rebuild", "--num-processes", jobs, "--timeout-multiplier", "10",
        "--print-errorlogs", *names, env=env)
     lines = results.read_text().splitlines() if results.exists() else []
-    return {result["name"].split(" / ")[-1]: result for result in map(json.loads, lines)}
+    return {result["name"]: result for result in map(json.loads, lines)}
+
+
+def short(name):
+    return name.split(" / ")[-1]
 
 
 def run_tests(log, folder, keep=lambda name: True, env=None, again=False):
@@ -148,9 +152,9 @@ def run_tests(log, folder, keep=lambda name: True, env=None, again=False):
     found = meson_tests(log, folder, str(3 * int(JOBS)) if again else TEST_JOBS, chosen, env)
     total, bad, alone = Tally(), [], []
     if again:
-        alone = [name for name in chosen if name in found and count(found[name])[1]]
+        alone = [name for name in found if count(found[name])[1]]
         total.cases += [f"passed alone, not at first: {case}" for name in alone for case in failed_cases(found[name])]
-        found.update(meson_tests(log, folder, 1, alone, env) if alone else {})
+        found.update(meson_tests(log, folder, 1, list(dict.fromkeys(map(short, alone))), env) if alone else {})
     for name, result in found.items():
         passed, failed, skipped = count(result)
         total.passed += passed
@@ -159,10 +163,10 @@ def run_tests(log, folder, keep=lambda name: True, env=None, again=False):
         for n, reason in re.findall(r"^SKIPPED \[(\d+)\] [^ ]*: (.*)$", result.get("stdout") or "", re.M):
             total.reasons[reason] = total.reasons.get(reason, 0) + int(n)
         if failed:
-            bad.append(name)
-            total.cases = [case for case in total.cases if f": {name}: " not in case] + failed_cases(result)
+            bad.append(short(name))
+            total.cases = [case for case in total.cases if f": {short(name)}: " not in case] + failed_cases(result)
     for name in chosen:
-        if name not in found:
+        if name not in set(map(short, found)):
             total.failed += 1
             bad.append(f"{name} (without a result)")
     total.note = f"{len(found)} programs" + (f"; failed: {', '.join(bad)}" if bad else "")
@@ -351,7 +355,7 @@ def step_tidy(log):
 
 
 def step_analyze(log):
-    """clang-tidy, where its analyzer follows four times as many paths."""
+    """clang-tidy, where its analyzer follows all paths that it would by itself."""
     return tidy(log)
 
 

@@ -12,12 +12,13 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define TEXT_MAX  200  /* bytes of a text of the server in a message */
-#define URL_MAX	  2000 /* bytes, without the path */
-#define PATH_MOST 48   /* bytes of the path */
-#define CONNECT_S 10
-#define TOGETHER  16		      /* connections that are read before a request can be sent */
-#define CHECK_NS  ((int64_t)10000000) /* between two searches for silent answers */
+#define TEXT_MAX      200  /* bytes of a text of the server in a message */
+#define URL_MAX	      2000 /* bytes, without the path */
+#define PATH_MOST     48   /* bytes of the path */
+#define CONNECT_S     10
+#define TOGETHER      16 /* connections that are read before a request can be sent */
+#define CHECK_NS      ((int64_t)10000000)   /* between two searches for silent answers */
+#define BUSY_CHECK_NS ((int64_t)1000000000) /* the same while others keep coming */
 
 #define CALLS(X)                                                                                   \
 	JM_CURL_CALLS(X)                                                                           \
@@ -414,7 +415,8 @@ int jm_http_client_poll(struct jm_http_client *c, int64_t most_ns, struct jm_err
 			&under_way);
 	take_ended(c);
 	now = now_ns();
-	if (n < TOGETHER && now - c->checked_ns > CHECK_NS) /* nothing waits to be read */
+	/* at once where nothing waits to be read */
+	if (now - c->checked_ns > (n < TOGETHER ? CHECK_NS : BUSY_CHECK_NS))
 		drop_silent(c, now);
 	return rc ? jm_err_set(err, JM_EIO, "libcurl fails: %s.", c->call.curl_multi_strerror(rc))
 		  : 0;

@@ -25,6 +25,9 @@ static bool is_several(const struct describe_plan *plan)
 
 int describe_ranks_check(const struct describe_plan *plan, struct jm_err *err)
 {
+	if (plan->training.sp && plan->training.dropout > 0)
+		return jm_err_set(err, JM_EUSAGE,
+			"--sequence-parallel does not go with --dropout; omit one of them.");
 	if (!is_several(plan) || (!plan->serve.on && !plan->power.store))
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,

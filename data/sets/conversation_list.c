@@ -13,7 +13,7 @@ struct reader {
 	struct jm_conversations *c;
 	struct jm_bytes text;
 	int64_t turns;
-	size_t entry;
+	size_t entry, marks; /* of pictures in this entry */
 	const char *file;
 	struct jm_err *err;
 };
@@ -61,6 +61,15 @@ static bool add_unmarked(struct jm_bytes *to, const char *text)
 	return jm__bytes_add(to, text, n) && jm__bytes_add(to, behind, strlen(behind));
 }
 
+static size_t count_marks(const char *text)
+{
+	size_t n = 0;
+
+	for (; (text = strstr(text, MARK)); text += strlen(MARK))
+		n++;
+	return n;
+}
+
 static int add_turn(struct reader *r, const json_t *turn, bool answers)
 {
 	const char *from = jm_json_text(turn, "from");
@@ -69,6 +78,9 @@ static int add_turn(struct reader *r, const json_t *turn, bool answers)
 		!json_is_string(json_object_get(turn, "value")))
 		return wrong(r, "has a turn that is no object with \"from\", \"human\" and \"gpt\" "
 				"in turns, and a text \"value\"");
+	r->marks += count_marks(jm_json_text(turn, "value"));
+	if (r->marks > 1)
+		return wrong(r, "has " MARK " more than once, and one picture");
 	if (!add_unmarked(&r->text, jm_json_text(turn, "value")))
 		return no_memory(r);
 	r->c->texts.start[++r->turns] = (int64_t)r->text.n;
@@ -87,6 +99,7 @@ static int add_entry(struct reader *r, const json_t *entry)
 		return wrong(r, "has no \"image\", a path within the folder of the file");
 	if (!json_array_size(turns) || json_array_size(turns) % 2)
 		return wrong(r, "has no \"conversations\", a list of questions with their answers");
+	r->marks = 0;
 	c->name[c->n] = c->names.n;
 	if (!jm__bytes_add(&c->names, image, strlen(image) + 1))
 		return no_memory(r);

@@ -40,9 +40,10 @@ static const char *path_of(const struct jm_data_set *set, int64_t i, char ret[PA
 static int check(const struct jm_data_set *set, struct jm_err *err)
 {
 	char path[PATH_MAX];
+	struct stat st;
 
 	for (int64_t i = 0; i < set->n; i++)
-		if (access(path_of(set, i, path), R_OK))
+		if (stat(path_of(set, i, path), &st) || !S_ISREG(st.st_mode) || access(path, R_OK))
 			return jm_err_set(err, JM_ENOENT,
 				"Entry %lld of %s names the picture %s, which cannot be read; put "
 				"it there, or remove the entry.",

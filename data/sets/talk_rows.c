@@ -51,7 +51,9 @@ static int add(struct work *w, const char *before, int64_t t, const char *behind
 			&w->text, w->set->texts.bytes + start[0], (size_t)(start[1] - start[0])) ||
 		!jm__bytes_add(&w->text, behind, strlen(behind)))
 		return no_memory(w);
-	code = jm_tokenizer_encode(w->tokenizer, w->text.at, w->text.n, 0, &w->ids, w->err);
+	/* an answer goes on in the text of its question: no space is put before it */
+	code = jm_tokenizer_encode(w->tokenizer, w->text.at, w->text.n,
+		learnt ? JM_TOKENIZER_CONTINUES : 0, &w->ids, w->err);
 	return code ? code : mark(w, learnt);
 }
 

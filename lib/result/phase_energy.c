@@ -40,10 +40,10 @@ void jm_record_until_energy(json_t *record)
 			until, "joules", jm_json_number(jm_phase_joules(record, "until", &origin)));
 }
 
-/* The value, and its bound; both are unknown where the bound is as large as the value. */
+/* The value, and its bound, which may be unknown; both are where it is as large as the value. */
 static void set_bounded(json_t *part, const char *key, double value, double bound)
 {
-	bool known = bound < value;
+	bool known = !(bound >= value);
 	char name[40];
 
 	snprintf(name, sizeof(name), "error_%s", key);

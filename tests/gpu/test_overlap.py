@@ -78,6 +78,12 @@ def test_energy_of_each_part_is_that_of_its_phases(tmp_path):
         assert part["joules"] == pytest.approx(100 * seconds / pairs / 2, rel=0.05)
 
 
+def test_power_of_unknown_accuracy_is_kept():
+    """Its bound is unknown, not its value."""
+    for part in parts(one(*WORK, *SMALL, "--device", "ref", "--turn", "200ms", "--source", "estimate")):
+        assert part["watts"] > 0 and part["joules"] > 0 and part["error_watts"] is None and part["error_joules"] is None
+
+
 def test_a_single_rank_is_refused():
     r = one("run", "overlap", *SHAPE, *SMALL, *STEPS, "--device", "ref", "--source", "null", status=FAILED)
     assert "--ranks 2 or more" in r["reason"]

@@ -56,6 +56,8 @@ def test_shows_conversations(folder):
 
 @pytest.mark.parametrize("entries, why", [
     ([talk("of/red.png", "red"), talk("of/pink.png", "pink")], "Entry 1 of .*talks.json names the picture .*of/pink.png, which cannot be read"),
+    ([talk("of", "red")], "Entry 0 of .* names the picture .*/of, which cannot be read"),
+    ([talk("of/red.png", "red <image>")], "Entry 0 of .* has <image> more than once, and one picture"),
     ([{"conversations": talk("", "red")["conversations"]}], 'Entry 0 of .* has no "image"'),
     ([talk("../red.png", "red")], 'Entry 0 of .* has no "image", a path within the folder'),
     ([{"image": "of/red.png", "conversations": talk("", "red")["conversations"][:1]}], 'Entry 0 of .* has no "conversations"'),

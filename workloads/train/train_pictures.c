@@ -36,8 +36,8 @@ static int check_options(const struct train *s, struct jm_err *err)
 		return 0;
 	if (s->given.text)
 		return jm_err_set(err, JM_EUSAGE,
-			"--text and --data are both given; omit one of them, because the texts of "
-			"--data are learnt.");
+			"--text and --data are both given; omit one of them, because "
+			"--data says what is learnt.");
 	if (!has_fields(model))
 		return jm_err_set(err, JM_EUSAGE,
 			"Model %s reads no pictures, so it cannot learn from --data; omit it, or "
