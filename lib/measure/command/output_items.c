@@ -166,7 +166,7 @@ static double lookup(struct jm_scan *s, json_t *root)
 	const char *path = s->key;
 	json_t *at = root;
 
-	while (at && *path) {
+	while (at && path && *path) {
 		char name[128];
 		size_t n = strcspn(path, ".");
 		json_t *object = at;

@@ -234,7 +234,7 @@ static int read_name(struct expression *x, size_t n, double *ret)
 	size_t used;
 	int rc = resolve_name(x->r, x->where, x->s, n, &value);
 
-	if (!rc)
+	if (!rc && value)
 		rc = read_number(x, value, true, ret, &used);
 	free(value);
 	x->s += n;
