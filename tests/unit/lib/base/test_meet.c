@@ -2,10 +2,12 @@
 /* Ranks meet by TCP while strangers do what they can: threads act as both. */
 #include "kit/test.h"
 
+#include <signal.h>
 #include <pthread.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/time.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -293,23 +295,24 @@ static void nobody_waits_for_a_rank_after_the_first_has_gone(void **unused)
 	close(fd);
 }
 
-static void *interrupt(void *arg)
+static volatile int interrupts;
+
+static void interrupt(int number)
 {
-	usleep(300000);
-	*(volatile int *)arg = 1;
-	return NULL;
+	(void)number;
+	interrupts = 1;
 }
 
 /* A host that answers no connection, as one that drops them: a listener whose queue is full. */
 static void a_try_to_connect_can_be_interrupted(void **unused)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	volatile int interrupts = 0;
+	struct sigaction act = {.sa_handler = interrupt};
+	struct itimerval soon_after = {.it_value.tv_usec = 300000};
 	struct jm_meet m = {.rank = 1, .world = 2, .host = "127.0.0.1", .door_fd = -1};
 	struct jm_err err = JM_ERR_INIT;
 	int door = socket(AF_INET, SOCK_STREAM, 0), full[3], fd[RANKS];
 	char host[JM_HOST_SIZE];
-	pthread_t thread;
 
 	(void)unused;
 	assert_int_equal(bind(door, (struct sockaddr *)&at, sizeof(at)), 0);
@@ -319,11 +322,10 @@ static void a_try_to_connect_can_be_interrupted(void **unused)
 		full[i] = jm_tcp_connect(host, m.port, soon(0.2));
 	m.interrupts = &interrupts;
 	m.until_ns = soon(20);
-	assert_int_equal(
-		pthread_create(&thread, NULL, interrupt, (void *)(uintptr_t)&interrupts), 0);
+	assert_int_equal(sigaction(SIGALRM, &act, NULL), 0);
+	assert_int_equal(setitimer(ITIMER_REAL, &soon_after, NULL), 0);
 	assert_int_equal(jm_meet(&m, fd, &err), JM_EINTR);
 	assert_true(soon(10) < m.until_ns);
-	pthread_join(thread, NULL);
 	for (int i = 0; i < 3; i++)
 		if (full[i] >= 0)
 			close(full[i]);
