@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sum_ranks.h"
+#include "base/bf16.h"
 
 #include <string.h>
 
@@ -50,26 +51,6 @@ static void sum_f64(char *to, const char *const *from, int world, size_t n)
 	}
 }
 
-static float widen(uint16_t x)
-{
-	uint32_t bits = (uint32_t)x << 16;
-	float f;
-
-	memcpy(&f, &bits, sizeof(f));
-	return f;
-}
-
-/* To nearest even; a NaN stays one. */
-static uint16_t narrow(float f)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &f, sizeof(bits));
-	if ((bits & 0x7fffffff) > 0x7f800000)
-		return (uint16_t)(bits >> 16 | 0x40);
-	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 /* Added in f32 and rounded once. */
 static void sum_bf16(char *to, const char *const *from, int world, size_t n)
 {
@@ -79,9 +60,9 @@ static void sum_bf16(char *to, const char *const *from, int world, size_t n)
 
 		for (int r = 0; r < world; r++) {
 			memcpy(&x, from[r] + i, sizeof(x));
-			sum = r ? sum + widen(x) : widen(x);
+			sum = r ? sum + jm_bf16_get(x) : jm_bf16_get(x);
 		}
-		x = narrow(sum);
+		x = jm_bf16_set(sum);
 		memcpy(to + i, &x, sizeof(x));
 	}
 }

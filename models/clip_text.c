@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "clip_text.h"
+#include "clip_names.h"
 #include "transformer.h"
 #include "engine/graph/layer.h"
 
@@ -29,18 +30,10 @@ struct jm_tensor *jm_clip_text(struct jm_graph *g, const char *prefix,
 }
 
 #define MODEL "text_model."
-#define LAYER MODEL "encoder.layers.*."
 const struct jm_weight_name jm_clip_text_names[] = {
 	{.own = "tokens.weight", .file = MODEL "embeddings.token_embedding.weight"},
 	{.own = "positions.weight", .file = MODEL "embeddings.position_embedding.weight"},
-	{.own = "h*.ln_1.*", .file = LAYER "layer_norm1.*"},
-	{.own = "h*.attn.qkv.*", .file = LAYER "self_attn.q_proj.*"},
-	{.own = "h*.attn.qkv.*", .file = LAYER "self_attn.k_proj.*"},
-	{.own = "h*.attn.qkv.*", .file = LAYER "self_attn.v_proj.*"},
-	{.own = "h*.attn.out.*", .file = LAYER "self_attn.out_proj.*"},
-	{.own = "h*.ln_2.*", .file = LAYER "layer_norm2.*"},
-	{.own = "h*.mlp.in.*", .file = LAYER "mlp.fc1.*"},
-	{.own = "h*.mlp.out.*", .file = LAYER "mlp.fc2.*"},
+	JM_CLIP_BLOCKS(MODEL),
 	{.own = "ln_f.*", .file = MODEL "final_layer_norm.*"},
 	{0},
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A vision transformer without biases of the patches, with a norm before the first block. */
 #include "clip_vision.h"
+#include "clip_names.h"
 #include "transformer.h"
 #include "engine/graph/layer.h"
 #include "engine/graph/layer_image.h"
@@ -58,19 +59,11 @@ struct jm_tensor *jm_clip_vision(struct jm_graph *g, const char *prefix,
 }
 
 #define EMBEDDINGS "vision_model.embeddings."
-#define LAYER	   "vision_model.encoder.layers.*."
 const struct jm_weight_name jm_clip_vision_names[] = {
 	{.own = "class", .file = EMBEDDINGS "class_embedding"},
 	{.own = "patches.weight", .file = EMBEDDINGS "patch_embedding.weight"},
 	{.own = "positions.weight", .file = EMBEDDINGS "position_embedding.weight"},
 	{.own = "ln_pre.*", .file = "vision_model.pre_layrnorm.*"}, /* as it is written there */
-	{.own = "h*.ln_1.*", .file = LAYER "layer_norm1.*"},
-	{.own = "h*.attn.qkv.*", .file = LAYER "self_attn.q_proj.*"},
-	{.own = "h*.attn.qkv.*", .file = LAYER "self_attn.k_proj.*"},
-	{.own = "h*.attn.qkv.*", .file = LAYER "self_attn.v_proj.*"},
-	{.own = "h*.attn.out.*", .file = LAYER "self_attn.out_proj.*"},
-	{.own = "h*.ln_2.*", .file = LAYER "layer_norm2.*"},
-	{.own = "h*.mlp.in.*", .file = LAYER "mlp.fc1.*"},
-	{.own = "h*.mlp.out.*", .file = LAYER "mlp.fc2.*"},
+	JM_CLIP_BLOCKS("vision_model."),
 	{0},
 };

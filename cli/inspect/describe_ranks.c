@@ -32,8 +32,7 @@ int describe_ranks_check(const struct describe_plan *plan, struct jm_err *err)
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,
 		"--tp and --dp plan a training by several ranks, which --%s does not know; omit "
-		"one of "
-		"them.",
+		"one of them.",
 		plan->serve.on ? "serve" : "power");
 }
 

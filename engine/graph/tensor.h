@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/bf16.h"
 #include "f8.h"
 #include "node.h"
 
@@ -42,26 +43,6 @@ const char *jm_layout_name(const struct jm_layout *layout, char *ret, size_t siz
 /* The position of element `index` of a tensor in that layout, counted in elements. */
 int64_t jm_layout_offset(
 	const struct jm_tensor *t, const struct jm_layout *layout, const int64_t *index);
-
-/* A bf16 is the upper half of an f32. Conversion to bf16 rounds to nearest even and keeps NaN. */
-static inline float jm_bf16_get(uint16_t x)
-{
-	uint32_t bits = (uint32_t)x << 16;
-	float f;
-
-	memcpy(&f, &bits, sizeof(f));
-	return f;
-}
-
-static inline uint16_t jm_bf16_set(float f)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &f, sizeof(bits));
-	if ((bits & 0x7fffffff) > 0x7f800000)
-		return (uint16_t)(bits >> 16 | 0x40);
-	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
 
 /* The factor that maps values of up to `most` (0 = all are 0) to those of a type of 8 bits (node.h,
  * quantize); its inverse is a normal number. */
