@@ -38,6 +38,7 @@ static const struct kind {
 
 struct state {
 	struct jm_ctx *ctx;
+	const char *inlet, *cooling; /* options, while it is opened */
 	int64_t last_ns;
 	int n;
 	struct channel {
@@ -131,8 +132,8 @@ static int add_channel(struct state *s, const struct kind *kind, const char *pat
 	return 0;
 }
 
-static int find_kind(struct state *s, const struct kind *kind, const char *inlet,
-	struct jm_meters *set, struct jm_err *err)
+static int find_kind(
+	struct state *s, const struct kind *kind, struct jm_meters *set, struct jm_err *err)
 {
 	char pattern[400];
 	glob_t found;
@@ -142,7 +143,7 @@ static int find_kind(struct state *s, const struct kind *kind, const char *inlet
 	if (glob(pattern, 0, NULL, &found))
 		return 0;
 	for (size_t i = 0; i < found.gl_pathc && !rc; i++)
-		rc = add_channel(s, kind, found.gl_pathv[i], inlet, set, err);
+		rc = add_channel(s, kind, found.gl_pathv[i], s->inlet, set, err);
 	globfree(&found);
 	return rc;
 }
@@ -156,20 +157,20 @@ static void context_close(void *state)
 	free(s);
 }
 
-static int find_all(struct state *s, const char *inlet, struct jm_meters *set, struct jm_err *err)
+static int find_all(struct state *s, struct jm_meters *set, struct jm_err *err)
 {
 	int rc = 0;
 
 	for (int i = 0; i < KINDS && !rc; i++) {
 		int before = s->n;
 
-		rc = find_kind(s, &kinds[i], inlet, set, err);
-		if (!rc && inlet && kinds[i].quantity == JM_Q_TEMPERATURE && s->n == before)
+		rc = find_kind(s, &kinds[i], set, err);
+		if (!rc && s->inlet && kinds[i].quantity == JM_Q_TEMPERATURE && s->n == before)
 			return jm_err_set(err, JM_ENOENT,
 				"No temperature of a hardware monitor is called %s; "
 				"'inlet=CHIP/tempN' takes the name of the chip and of its file "
 				"in /sys/class/hwmon.",
-				inlet);
+				s->inlet);
 	}
 	return rc;
 }
@@ -177,7 +178,6 @@ static int find_all(struct state *s, const char *inlet, struct jm_meters *set, s
 static int context_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
 	void **ret_state, struct jm_err *err)
 {
-	const char *cooling = jm_values_text(options, "cooling");
 	struct state *s = calloc(1, sizeof(*s));
 	char label[64];
 	int rc;
@@ -185,12 +185,13 @@ static int context_open(struct jm_ctx *ctx, const struct jm_values *options, str
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the source context.");
 	s->ctx = ctx;
-	rc = find_all(s, jm_values_text(options, "inlet"), set, err);
-	if (!rc && cooling) {
-		snprintf(label, sizeof(label), "cooling: %.50s", cooling);
+	JM_FILL(options, s);
+	rc = find_all(s, set, err);
+	if (!rc && s->cooling) {
+		snprintf(label, sizeof(label), "cooling: %.50s", s->cooling);
 		rc = add_meter("cooling", label, set, err);
 	}
-	if (rc >= 0 && !s->n && !cooling)
+	if (rc >= 0 && !s->n && !s->cooling)
 		rc = jm_err_set(err, JM_ENOENT,
 			"Linux's hardware monitors (/sys/class/hwmon) show neither an inlet "
 			"temperature nor a fan, and there is no AMD GPU; "
@@ -244,11 +245,11 @@ static int context_read(void *state, struct jm_sink *sink, struct jm_err *err)
 
 static const struct jm_option options[] = {
 	{.name = "inlet",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct state, inlet),
 		.argument = "CHIP/tempN",
 		.help = "the temperature of the inlet, as a file of a hardware monitor"},
 	{.name = "cooling",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct state, cooling),
 		.argument = "TEXT",
 		.help = "what cools the node, for the record, such as air, liquid or rear door"},
 	{0},

@@ -50,6 +50,7 @@ struct ipu {
 
 struct state {
 	struct jm_ctx *ctx;
+	const char *python; /* option, while it is opened */
 	struct jm_proc child;
 	bool started;
 	int64_t period_ns, line_ns; /* line_ns: when the last line came */
@@ -116,10 +117,10 @@ static void read_child(struct state *s)
 	}
 }
 
-static int start_child(struct state *s, const char *python, struct jm_err *err)
+static int start_child(struct state *s, struct jm_err *err)
 {
 	char period[32];
-	char *argv[] = {(char *)python, (char *)"-c", (char *)script, period, NULL};
+	char *argv[] = {(char *)s->python, (char *)"-c", (char *)script, period, NULL};
 	struct jm_proc_options options = {.argv = argv, .capture = true};
 	int64_t begin = jm_ctx_now(s->ctx);
 	bool ended = false;
@@ -148,12 +149,12 @@ static int start_child(struct state *s, const char *python, struct jm_err *err)
 			"%s has no module gcipuinfo, which is part of Graphcore's command line "
 			"tools; "
 			"install them, enable their environment, and check 'gc-info -l'.",
-			python);
+			s->python);
 	return jm_err_set(err, JM_ENOENT,
 		"%s with the module gcipuinfo reports no IPU (its error message, if any, is "
 		"printed above); install Graphcore's command line tools, enable their environment, "
 		"and check 'gc-info -l'.",
-		python);
+		s->python);
 }
 
 static int add_meter(
@@ -227,8 +228,8 @@ static int gcipuinfo_open(struct jm_ctx *ctx, const struct jm_values *options,
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for IPUs.");
 	s->ctx = ctx;
-	s->period_ns = (int64_t)(jm_values_number(options, "period") * 1e9);
-	rc = start_child(s, jm_values_text(options, "python"), err);
+	JM_FILL(options, s);
+	rc = start_child(s, err);
 	if (!rc)
 		rc = add_meters(s, set, err);
 	if (rc) {
@@ -263,12 +264,12 @@ static int gcipuinfo_read(void *state, struct jm_sink *sink, struct jm_err *err)
 
 static const struct jm_option options[] = {
 	{.name = "python",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct state, python),
 		.fallback = "python3",
 		.argument = "FILE",
 		.help = "the Python interpreter that has Graphcore's module gcipuinfo"},
 	{.name = "period",
-		.type = JM_DURATION,
+		JM_BIND(JM_DURATION, struct state, period_ns),
 		.unit = "s",
 		.min = 0.01,
 		.max = 60,

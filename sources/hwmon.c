@@ -40,6 +40,7 @@ struct channel {
 
 struct state {
 	struct jm_ctx *ctx;
+	const char *named, *covers; /* options, while it is opened; NULL = not given */
 	int n;
 	struct channel channel[MAX_CHANNELS];
 };
@@ -229,10 +230,9 @@ static void find_channels(struct state *s)
 /* ---- opening ---- */
 
 /* The channel that the user named covers what the user says. */
-static int take_named(struct state *s, const struct jm_values *options, struct jm_err *err)
+static int take_named(struct state *s, struct jm_err *err)
 {
-	const char *name = jm_values_text(options, "channel");
-	const char *covers = jm_values_text(options, "covers");
+	const char *name = s->named, *covers = s->covers;
 	bool found = false;
 
 	if (!name && !covers)
@@ -318,8 +318,9 @@ static int hwmon_open(struct jm_ctx *ctx, const struct jm_values *options, struc
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the hardware monitors.");
 	s->ctx = ctx;
+	JM_FILL(options, s);
 	find_channels(s);
-	rc = take_named(s, options, err);
+	rc = take_named(s, err);
 	for (int i = 0; !rc && i < s->n; i++) {
 		if (!usable(&s->channel[i]))
 			continue;
@@ -391,11 +392,11 @@ static void hwmon_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 
 static const struct jm_option options[] = {
 	{.name = "channel",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct state, named),
 		.argument = "NAME",
 		.help = "name or label of one channel, in place of the known ones"},
 	{.name = "covers",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct state, covers),
 		.argument = "PATHS",
 		.help = "what that channel measures: / (the node), cpu/0, gpu/UUID..., with spaces "
 			"between"},

@@ -194,16 +194,13 @@ static int ptd_read(void *state, struct jm_sink *sink, struct jm_err *err)
 
 /* ---- opening ---- */
 
-static void read_options(struct state *s, const struct jm_values *options)
+static void prepare(struct state *s)
 {
-	JM_FILL(options, s);
 	snprintf(s->line.host, sizeof(s->line.host), "%s", s->host);
 	s->line.ending = "\r\n";
 	s->period_ms = (int)(s->period * 1e3);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 2; i++)
 		s->range[i].kind = i ? 'V' : 'A';
-		s->range[i].change = jm_values_given(options, i ? "volts" : "amps");
-	}
 	snprintf(s->mark, sizeof(s->mark), "%s", s->given_mark);
 	for (char *c = s->mark; *c; c++) /* a comma would begin another field */
 		if (*c == ',' || *c < ' ')
@@ -273,17 +270,20 @@ static int ptd_open(struct jm_ctx *ctx, const struct jm_values *options, struct 
 	struct state *s;
 	int rc;
 
-	if (!jm_values_text(options, "host"))
-		return jm_err_set(err, JM_EUSAGE,
-			"The source ptd needs the host of PTDaemon, as in "
-			"'ptd:host=meter1,port=8888'.");
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for PTDaemon.");
+	JM_FILL(options, s);
+	if (!s->host) {
+		free(s);
+		return jm_err_set(err, JM_EUSAGE,
+			"The source ptd needs the host of PTDaemon, as in "
+			"'ptd:host=meter1,port=8888'.");
+	}
 	s->ctx = ctx;
 	s->line.fd = -1;
 	s->offset = s->last_ns = INT64_MIN;
-	read_options(s, options);
+	prepare(s);
 	rc = start_measuring(s, err);
 	if (!rc)
 		rc = add_meter(s, set, err);
@@ -305,6 +305,7 @@ static const struct jm_option options[] = {
 	JM_PORT_OPTION(struct state, line.port, "8888", "TCP"),
 	{.name = "volts",
 		JM_BIND(JM_REAL, struct state, range[1].wanted),
+		JM_GIVEN(struct state, range[1].change),
 		.unit = "V",
 		.min = 1,
 		.max = 10000,
@@ -313,6 +314,7 @@ static const struct jm_option options[] = {
 		.help = "sets the range of volts: auto or a number; restored afterwards"},
 	{.name = "amps",
 		JM_BIND(JM_REAL, struct state, range[0].wanted),
+		JM_GIVEN(struct state, range[0].change),
 		.unit = "A",
 		.min = 0.001,
 		.max = 10000,

@@ -25,6 +25,7 @@ struct track {
 
 struct state {
 	struct jm_ctx *ctx;
+	const char *folder; /* option, while it is opened */
 	struct track *track;
 	int n;
 	bool begun;
@@ -239,10 +240,10 @@ static int take_reading(struct state *s, char **field, int columns)
 	return 0;
 }
 
-static int read_readings(struct state *s, const char *folder, struct jm_err *err)
+static int read_readings(struct state *s, struct jm_err *err)
 {
 	char path[PATH_MAX], *line = NULL, *field[3];
-	FILE *f = open_file(folder, "readings.csv", path, sizeof(path), err);
+	FILE *f = open_file(s->folder, "readings.csv", path, sizeof(path), err);
 	int n, rc = 0, at = 1;
 	size_t room = 0;
 
@@ -275,30 +276,30 @@ static void init_track(struct track *t, enum jm_quantity quantity)
 static int replay_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
 	void **ret_state, struct jm_err *err)
 {
-	const char *folder = jm_values_text(options, "folder");
+	struct state *s, opened = {.ctx = ctx, .first_ns = INT64_MAX};
 	int first = set->n_signals, rc;
-	struct state *s;
 
-	if (!folder)
+	JM_FILL(options, &opened);
+	if (!opened.folder)
 		return jm_err_set(err, JM_EUSAGE,
 			"Source replay needs a recording: 'replay:DIR', as 'measure --csv DIR' "
 			"wrote.");
-	rc = read_meters(folder, set, err);
+	rc = read_meters(opened.folder, set, err);
 	if (rc)
 		return rc;
 	s = calloc(1, sizeof(*s));
-	if (s)
+	if (s) {
+		*s = opened;
 		s->track = calloc((size_t)(set->n_signals - first) + 1, sizeof(*s->track));
+	}
 	if (!s || !s->track) {
 		free(s);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a recording.");
 	}
-	s->ctx = ctx;
 	s->n = set->n_signals - first;
-	s->first_ns = INT64_MAX;
 	for (int i = 0; i < s->n; i++)
 		init_track(&s->track[i], set->signal[first + i].quantity);
-	rc = read_readings(s, folder, err);
+	rc = read_readings(s, err);
 	if (rc) {
 		replay_close(s);
 		return rc;
@@ -339,7 +340,7 @@ static int replay_read(void *state, struct jm_sink *sink, struct jm_err *err)
 
 static const struct jm_option options[] = {
 	{.name = "folder",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct state, folder),
 		.argument = "DIR",
 		.help = "the recording, as measure --csv wrote it"},
 	{0},

@@ -135,9 +135,8 @@ static bool read_values(struct state *s, double value[ITEMS])
 
 /* ---- opening ---- */
 
-static void read_options(struct state *s, const struct jm_values *options)
+static void prepare(struct state *s)
 {
-	JM_FILL(options, s);
 	snprintf(s->line.host, sizeof(s->line.host), "%s", s->address);
 	s->line.ending = "\n";
 	s->n = s->integrate ? ITEMS : ENERGY;
@@ -221,17 +220,20 @@ static int scpi_open(struct jm_ctx *ctx, const struct jm_values *options, struct
 	struct state *s;
 	int rc;
 
-	if (!jm_values_text(options, "address"))
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for an instrument.");
+	JM_FILL(options, s);
+	if (!s->address) {
+		free(s);
 		return jm_err_set(err, JM_EUSAGE,
 			"The source scpi needs an address, as in 'scpi:wt310.lab', "
 			"'scpi:/dev/usbtmc0' or "
 			"'scpi:/dev/ttyS0'.");
-	s = calloc(1, sizeof(*s));
-	if (!s)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for an instrument.");
+	}
 	s->ctx = ctx;
 	s->line.fd = -1;
-	read_options(s, options);
+	prepare(s);
 	rc = check_instrument(s, err);
 	if (!rc)
 		rc = add_meter(s, set, err);

@@ -94,6 +94,7 @@ static int add_memory(
 /* The node, and the readings of each GPU's newest sample: it is read more often than the sensor
  * refreshes. */
 struct sim {
+	const char *name; /* option, while it is opened; NULL = not given */
 	struct jm_sim_node *node;
 	struct jm_reading reading[JM_SIM_GPUS_MAX][SIGNALS];
 };
@@ -125,13 +126,13 @@ static int add_all(struct sim *sim, struct jm_meters *set, struct jm_err *err)
 static int sim_open(struct jm_ctx *ctx, const struct jm_values *options, struct jm_meters *set,
 	void **ret_state, struct jm_err *err)
 {
-	const char *node_text = jm_values_text(options, "node");
 	struct sim *sim = calloc(1, sizeof(*sim));
 	int rc;
 
 	if (!sim)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the simulated sensors.");
-	rc = jm_sim_node_open(ctx, node_text ? node_text : "", &sim->node, err);
+	JM_FILL(options, sim);
+	rc = jm_sim_node_open(ctx, sim->name ? sim->name : "", &sim->node, err);
 	if (!rc)
 		rc = add_all(sim, set, err);
 	if (rc) {
@@ -182,7 +183,7 @@ static void sim_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 
 static const struct jm_option options[] = {
 	{.name = "node",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct sim, name),
 		.argument = "NODE",
 		.help = "model of the GPUs and their number, such as h100x4"},
 	{0},

@@ -441,9 +441,15 @@ static void fill(const struct jm_value *value, void *field)
 /* Rows that were added stand behind the end of the first ones. */
 void jm_values_fill(const struct jm_values *v, void *ret, size_t size)
 {
-	for (int i = 0; i < v->n && v->value[i].option == v->value[0].option + i; i++)
-		if (v->value[i].option->size == size)
-			fill(&v->value[i], (char *)ret + v->value[i].option->offset);
+	for (int i = 0; i < v->n && v->value[i].option == v->value[0].option + i; i++) {
+		const struct jm_option *row = v->value[i].option;
+
+		if (row->size != size)
+			continue;
+		fill(&v->value[i], (char *)ret + row->offset);
+		if (row->has_given)
+			*(bool *)((char *)ret + row->given) = v->value[i].given;
+	}
 }
 
 void jm_values_done(struct jm_values *v)

@@ -55,6 +55,9 @@ struct jm_option {
 	/* Set by JM_BIND: the field, its offset, and the size of the struct. */
 	enum jm_field field;
 	size_t offset, size;
+	/* Set by JM_GIVEN: the offset of the field, in the same struct */
+	bool has_given;
+	size_t given;
 };
 
 /*
@@ -75,6 +78,13 @@ struct jm_option {
 #define JM_BIND(TYPE, STRUCT, FIELD)                                                               \
 	.type = TYPE, .offset = offsetof(STRUCT, FIELD), .size = sizeof(STRUCT),                   \
 	.field = _Generic(((STRUCT *)NULL)->FIELD, TYPE##_FIELDS)
+
+/* Beside JM_BIND: the bool of the same struct that says whether the user gave the option, and the
+ * value is not the default. */
+#define JM_GIVEN(STRUCT, FIELD)                                                                    \
+	.has_given = _Generic(((STRUCT *)NULL)->FIELD, bool                                        \
+			      : true),                                                             \
+	.given = offsetof(STRUCT, FIELD)
 
 #define JM_TEXT_FIELDS	   const char * : JM_FIELD_TEXT, char *const * : JM_FIELD_TEXTS
 #define JM_SHORT_FIELDS	   int : JM_FIELD_INT, unsigned : JM_FIELD_INT

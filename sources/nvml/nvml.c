@@ -366,19 +366,21 @@ static void nvml_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 
 static const struct jm_option options[] = {
 	{.name = "gpu",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct jm_nvml_options, gpu),
 		.argument = "N+...",
 		.help = "only these GPUs of the job, as CUDA counts them: nvml:1, nvml:0+2"},
-	{.name = "all", .type = JM_FLAG, .help = "all GPUs, not only those of this job"},
+	{.name = "all",
+		JM_BIND(JM_FLAG, struct jm_nvml_options, all),
+		.help = "all GPUs, not only those of this job"},
 	{.name = "raw",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct jm_nvml_options, raw),
 		.help = "read the energy counter at every interval, even if reading it is slow"},
 	{.name = "activity",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct jm_nvml_options, activity),
 		.help = "also how busy SMs, tensor cores and memory are, and the traffic of NVLink "
 			"(Hopper and newer)"},
 	{.name = "samples",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct jm_nvml_options, samples),
 		.help = "power from the driver's buffer of samples, each with its own time, which "
 			"'joulemark fold' needs"},
 	{0},

@@ -219,7 +219,7 @@ static void sort_slots(struct jm_nvml_board *g, int first_out)
 
 /* The meter of a GPU; what is part of it, or includes it, has meters of its own. */
 static int add_board(struct jm_nvml_state *s, struct jm_nvml_board *g,
-	const struct jm_nvml_gpu *info, const struct jm_values *options, struct jm_meters *set,
+	const struct jm_nvml_gpu *info, const struct jm_nvml_options *o, struct jm_meters *set,
 	struct jm_err *err)
 {
 	char covers[192];
@@ -237,24 +237,24 @@ static int add_board(struct jm_nvml_state *s, struct jm_nvml_board *g,
 	g->handle = info->handle;
 	memcpy(g->label, info->label, sizeof(g->label));
 	rc = g->meter = jm_meters_add(set, &meter, err);
-	if (rc >= 0 && jm_values_number(options, "samples") > 0)
+	if (rc >= 0 && o->samples)
 		rc = add_samples(s, g, info, set, err);
 	if (rc >= 0)
 		rc = add_signals(s, g, info, jm_nvml_gpu_probes, JM_NVML_GPU_PROBES, set, err);
 	if (rc >= 0)
 		rc = add_signals(s, g, info, jm_nvml_time_probes, JM_NVML_TIME_PROBES, set, err);
-	if (rc >= 0 && jm_values_number(options, "activity") > 0)
+	if (rc >= 0 && o->activity)
 		rc = add_activity(s, g, info, set, err);
 	return rc;
 }
 
 static int add_gpu(struct jm_nvml_state *s, const struct jm_nvml_gpus *gpus, int i,
-	const struct jm_values *options, struct jm_meters *set, int first_out, struct jm_err *err)
+	const struct jm_nvml_options *o, struct jm_meters *set, int first_out, struct jm_err *err)
 {
 	const struct jm_nvml_gpu *info = &gpus->gpu[i];
 	const struct jm_nvml_sensor *sensor = jm_nvml_sensor_of(info);
 	struct jm_nvml_board *g = &s->gpu[s->n];
-	int rc = add_board(s, g, info, options, set, err);
+	int rc = add_board(s, g, info, o, set, err);
 
 	if (rc >= 0)
 		rc = add_memory(s, g, info, set, err);
@@ -270,17 +270,16 @@ static int add_gpu(struct jm_nvml_state *s, const struct jm_nvml_gpus *gpus, int
 }
 
 static int add_gpus(struct jm_nvml_state *s, const struct jm_nvml_gpus *gpus,
-	const struct jm_values *options, struct jm_meters *set, struct jm_err *err)
+	const struct jm_nvml_options *o, struct jm_meters *set, struct jm_err *err)
 {
-	bool all = jm_values_number(options, "all") != 0;
 	int out = 0;
 
 	for (int i = 0; i < gpus->n; i++) {
 		int rc;
 
-		if (!all && !gpus->gpu[i].allocated)
+		if (!o->all && !gpus->gpu[i].allocated)
 			continue;
-		rc = add_gpu(s, gpus, i, options, set, out, err);
+		rc = add_gpu(s, gpus, i, o, set, out, err);
 		if (rc < 0)
 			return rc;
 		out += rc;
@@ -307,11 +306,9 @@ void jm_nvml_state_close(void *state)
 	free(s);
 }
 
-static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, const struct jm_values *options,
+static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, const struct jm_nvml_options *o,
 	struct jm_meters *set, struct jm_nvml_state **ret, struct jm_err *err)
 {
-	bool all = jm_values_number(options, "all") != 0;
-	const char *chosen = jm_values_text(options, "gpu");
 	struct jm_nvml_gpus gpus;
 	struct jm_nvml_state *s;
 	int rc = jm_nvml_gpus_open(nvml, &gpus, err);
@@ -320,11 +317,11 @@ static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, const struct jm_v
 		return rc;
 	if (*gpus.note)
 		jm_log(ctx, JM_WARNING, "%s", gpus.note);
-	if (!all && gpus.n_allocated && gpus.n_allocated < gpus.n)
+	if (!o->all && gpus.n_allocated && gpus.n_allocated < gpus.n)
 		jm_log(ctx, JM_INFO, "%d of %d GPUs belong to this job (%s).", gpus.n_allocated,
 			gpus.n, gpus.why);
-	if (chosen && gpus.n_allocated)
-		rc = jm_nvml_gpus_keep(&gpus, chosen, err);
+	if (o->gpu && gpus.n_allocated)
+		rc = jm_nvml_gpus_keep(&gpus, o->gpu, err);
 	if (rc) {
 		jm_nvml_gpus_done(&gpus);
 		return rc;
@@ -334,7 +331,7 @@ static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, const struct jm_v
 		s->ctx = ctx;
 		s->nvml = *nvml;
 		s->slow_ns = INT64_MIN / 2;
-		rc = add_gpus(s, &gpus, options, set, err);
+		rc = add_gpus(s, &gpus, o, set, err);
 	} else {
 		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for %d GPUs.", gpus.n);
 	}
@@ -391,19 +388,21 @@ int jm_nvml_state_open(struct jm_ctx *ctx, const struct jm_values *options, stru
 	void **ret_state, struct jm_err *err)
 {
 	struct jm_nvml nvml;
+	struct jm_nvml_options o;
 	struct jm_nvml_state *s = NULL;
 	int first_signal = set->n_signals, rc;
 
 	rc = jm_nvml_open(&nvml, err);
 	if (rc)
 		return rc;
-	rc = open_gpus(ctx, &nvml, options, set, &s, err);
+	JM_FILL(options, &o);
+	rc = open_gpus(ctx, &nvml, &o, set, &s, err);
 	if (rc) {
 		jm_nvml_close(&nvml);
 		return rc;
 	}
 	for (int i = 0; i < s->n; i++)
-		s->gpu[i].pace.always = jm_values_number(options, "raw") != 0;
+		s->gpu[i].pace.always = o.raw;
 	learn_stamps(s, set, first_signal);
 	*ret_state = s;
 	return 0;

@@ -46,6 +46,12 @@ struct jm_nvml_board {
 	struct jm_nvml_value value[JM_NVML_SLOTS];
 };
 
+/* Options of the source. */
+struct jm_nvml_options {
+	const char *gpu; /* "0+2"; NULL = all of the job */
+	bool all, raw, activity, samples;
+};
+
 struct jm_nvml_state {
 	struct jm_ctx *ctx;
 	struct jm_nvml nvml;

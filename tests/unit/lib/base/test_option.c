@@ -305,7 +305,7 @@ struct bound {
 	int before;
 	const char *text, *unset_text, *word;
 	char *const *all, *const *none;
-	bool flag, unset_flag;
+	bool flag, unset_flag, gives_text, gives_count;
 	int count, unset_count;
 	enum { ROUND, SQUARE, OVAL } shape, unset_shape;
 	int64_t seed, period_ns, unset_ns;
@@ -316,7 +316,10 @@ struct bound {
 static const char *const shapes[] = {"round", "square", "oval", NULL};
 static const char *const size_words[] = {"max", NULL};
 static const struct jm_option bound_rows[] = {
-	{.name = "text", JM_BIND(JM_TEXT, struct bound, text), .fallback = "a"},
+	{.name = "text",
+		JM_BIND(JM_TEXT, struct bound, text),
+		JM_GIVEN(struct bound, gives_text),
+		.fallback = "a"},
 	{.name = "unset-text", JM_BIND(JM_TEXT, struct bound, unset_text)},
 	{.name = "word", JM_BIND(JM_CHOICE, struct bound, word), .choices = shapes},
 	{.name = "all", JM_BIND(JM_TEXT, struct bound, all), .repeat = true},
@@ -325,6 +328,7 @@ static const struct jm_option bound_rows[] = {
 	{.name = "unset-flag", JM_BIND(JM_FLAG, struct bound, unset_flag)},
 	{.name = "count",
 		JM_BIND(JM_INT, struct bound, count),
+		JM_GIVEN(struct bound, gives_count),
 		.fallback = "-3",
 		.min = -5,
 		.max = 5},
@@ -406,6 +410,23 @@ static void unset_fields_are_empty_and_integers_stay(void **state)
 	jm_values_done(&v);
 }
 
+static void what_is_given_is_no_default(void **state)
+{
+	struct bound b = {.gives_count = true};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_values v;
+
+	(void)state;
+	assert_ok(jm_values_init(&v, bound_rows, &err), err);
+	assert_ok(jm_values_set(&v, "text", "a", &err), err);
+	JM_FILL(&v, &b);
+	assert_true(b.gives_text);
+	assert_false(b.gives_count);
+	assert_string_equal(b.text, "a");
+	assert_int_equal(b.count, -3);
+	jm_values_done(&v);
+}
+
 static void another_struct_is_left_alone(void **state)
 {
 	char bytes[sizeof(struct bound) / 2] = {0};
@@ -442,6 +463,7 @@ int main(void)
 		cmocka_unit_test(no_rows),
 		cmocka_unit_test(values_reach_their_fields),
 		cmocka_unit_test(unset_fields_are_empty_and_integers_stay),
+		cmocka_unit_test(what_is_given_is_no_default),
 		cmocka_unit_test(another_struct_is_left_alone),
 	};
 
