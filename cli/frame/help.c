@@ -430,6 +430,12 @@ static const char *const shells[] = {
 		NULL,
 };
 
+struct call {
+	int shell; /* enum jm_shell; -1 = not given */
+	const char *values;
+	bool all, man, schema, keys;
+};
+
 /* That the first argument names; NULL = none. */
 static const struct jm_command *command_of(const struct jm_cli *cli)
 {
@@ -441,29 +447,27 @@ static const struct jm_command *command_of(const struct jm_cli *cli)
 
 static int help_run(struct jm_cli *cli)
 {
-	const char *shell = jm_values_text(&cli->values, "completion");
-	const char *values = jm_values_text(&cli->values, "values");
+	struct call call = {.shell = -1};
 
-	for (int i = 0; shell && shells[i]; i++)
-		if (!strcmp(shell, shells[i]))
-			jm_completion_print(cli->commands, (enum jm_shell)i, cli->out);
-	if (shell)
-		return 0;
-	if (values) {
-		jm_option_values_print(cli, values, command_of(cli), cli->out);
+	JM_FILL(&cli->values, &call);
+	if (call.shell >= 0) {
+		jm_completion_print(cli->commands, (enum jm_shell)call.shell, cli->out);
 		return 0;
 	}
-	if (jm_values_number(&cli->values, "man") > 0)
+	if (call.values) {
+		jm_option_values_print(cli, call.values, command_of(cli), cli->out);
+		return 0;
+	}
+	if (call.man)
 		return print_man(cli->commands, cli->out);
-	if (jm_values_number(&cli->values, "schema") > 0)
+	if (call.schema)
 		return jm_help_schema(cli->out);
-	if (jm_values_number(&cli->values, "keys") > 0)
+	if (call.keys)
 		return jm_help_keys(cli->out);
 	if (!cli->n_args)
 		return jm_help_program(cli->commands, cli->out, cli->width);
 	if (command_of(cli))
-		return jm_help_command(command_of(cli), jm_values_number(&cli->values, "all") > 0,
-			cli->out, cli->width);
+		return jm_help_command(command_of(cli), call.all, cli->out, cli->width);
 	if (jm_help_workload(cli))
 		return 0;
 	unknown(cli->commands, cli->args[0], &cli->err);
@@ -472,23 +476,27 @@ static int help_run(struct jm_cli *cli)
 
 static const struct jm_option help_options[] = {
 	{.name = "all",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct call, all),
 		.help = "describe all options of the command, not only the usual ones"},
-	{.name = "man", .type = JM_FLAG, .help = "print the man page"},
+	{.name = "man", JM_BIND(JM_FLAG, struct call, man), .help = "print the man page"},
 	{.name = "completion",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct call, shell),
 		.choices = shells,
 		.argument = "SHELL",
 		.help = "print the completion of the command line for this shell"},
 	{.name = "values",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, values),
 		.argument = "OPTION",
 		.help = "print the values that a shell may complete for this option of the "
 			"command: "
 			"devices that are here, knobs, models, columns; FILE: for the fields of a "
 			"store"},
-	{.name = "schema", .type = JM_FLAG, .help = "print the JSON Schema of a record"},
-	{.name = "keys", .type = JM_FLAG, .help = "print the keys of a record as a table"},
+	{.name = "schema",
+		JM_BIND(JM_FLAG, struct call, schema),
+		.help = "print the JSON Schema of a record"},
+	{.name = "keys",
+		JM_BIND(JM_FLAG, struct call, keys),
+		.help = "print the keys of a record as a table"},
 	{0},
 };
 

@@ -21,6 +21,11 @@ static int rank_of(const char *grade)
 	return i;
 }
 
+struct call {
+	int least; /* index in grades */
+	bool rules;
+};
+
 static void print_name(const json_t *record, FILE *f)
 {
 	const json_t *of_case = json_object_get(record, "case"), *word;
@@ -104,33 +109,32 @@ static bool check_record(const json_t *record, int limit, FILE *f, int width)
 	return good;
 }
 
-static int check_all(struct jm_cli *cli, const struct jm_record_input *in)
+static int check_all(struct jm_cli *cli, const struct call *call, const struct jm_record_input *in)
 {
-	int limit = rank_of(jm_values_text(&cli->values, "at-least"));
 	size_t n = json_array_size(in->records), passed = 0, i;
 	const json_t *record;
 
-	bool rules = jm_values_number(&cli->values, "rules") > 0;
-
 	json_array_foreach(in->records, i, record)
 	{
-		passed += check_record(record, limit, cli->out, cli->width);
-		if (rules)
+		passed += check_record(record, call->least, cli->out, cli->width);
+		if (call->rules)
 			print_rules(record, cli->out, cli->width);
 	}
-	if (rules)
+	if (call->rules)
 		print_not_judged(cli->out, cli->width);
 	fprintf(cli->out, "%s%zu of %zu records have grade %s or better and did not fail.\n",
-		n ? "\n" : "", passed, n, grades[limit]);
+		n ? "\n" : "", passed, n, grades[call->least]);
 	return passed < n || in->n_damaged ? 1 : 0;
 }
 
 static int run(struct jm_cli *cli)
 {
 	struct jm_record_input in;
-	bool full = jm_values_number(&cli->values, "rules") > 0;
-	int rc = jm_record_input_init(&in, full, &cli->err), status;
+	struct call call = {0};
+	int rc, status;
 
+	JM_FILL(&cli->values, &call);
+	rc = jm_record_input_init(&in, call.rules, &cli->err);
 	for (int i = 0; i < cli->n_args && !rc; i++)
 		rc = jm_record_input_add(&in, cli->args[i], &cli->err);
 	jm_record_input_warn(&in, "1");
@@ -138,20 +142,20 @@ static int run(struct jm_cli *cli)
 		rc = jm_err_set(&cli->err, JM_ENOENT,
 			"There is no record to check in these files; 'joulemark run' and "
 			"'joulemark measure' write records with --store and --json.");
-	status = rc ? jm_cli_fail(cli) : check_all(cli, &in);
+	status = rc ? jm_cli_fail(cli) : check_all(cli, &call, &in);
 	jm_record_input_done(&in);
 	return status;
 }
 
 static const struct jm_option options[] = {
 	{.name = "at-least",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct call, least),
 		.choices = grades,
 		.fallback = "C",
 		.help = "the grade that every record must have: A is the best, none the worst "
 			"(nothing was measured)"},
 	{.name = "rules",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct call, rules),
 		.help = "also print whether the meters satisfy MLPerf's rules for power and the "
 			"levels of the EE HPC WG (Green500), and what is missing"},
 	{0},

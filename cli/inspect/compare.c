@@ -137,7 +137,7 @@ static int check_options(struct jm_cli *cli, const struct jm_compare_call *call)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--purchase applies to two sides, A and B; omit it with --systems and "
 			"--published.");
-	if (!call->systems && jm_cli_given(cli, "sort"))
+	if (!call->systems && call->sort_given)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--sort orders the table of --systems or --published; give one of these, "
 			"too.");
@@ -191,6 +191,7 @@ static const struct jm_option options[] = {
 			"same network; --fail-if then uses these figures as A. Implies --systems"},
 	{.name = "sort",
 		JM_BIND(JM_CHOICE, struct jm_compare_call, sort),
+		JM_GIVEN(struct jm_compare_call, sort_given),
 		.choices = jm_system_metric_names,
 		.fallback = "throughput",
 		.help = "order of the rows of --systems and --published, the best first"},

@@ -47,6 +47,7 @@ struct jm_compare_call {
 	struct jm_compare_costs costs;
 	bool systems, published; /* published includes systems */
 	enum jm_system_metric sort;
+	bool sort_given;
 };
 
 /* Exit statuses, and the status of one row ([JM_COMPARED_COUNT] lines), 0 or one of them; what is

@@ -13,6 +13,12 @@
 #include "data_pictures.h"
 #include "report/format/text.h"
 
+struct call {
+	struct jm_cli *cli;
+	const char *tokenizer, *field, *eos; /* NULL = not given */
+	bool lines, template, held_out;
+};
+
 #define COLUMN 16
 #define SHOWN  32 /* tokens */
 
@@ -27,15 +33,13 @@ static void print_count(struct jm_cli *cli, const char *name, double value, cons
 	jm_text_entry(cli->out, name, text, 0, COLUMN, cli->width);
 }
 
-static int open_tokenizer(struct jm_cli *cli, struct jm_tokenizer **ret)
+static int open_tokenizer(const struct call *c, struct jm_tokenizer **ret)
 {
-	const char *path = jm_values_text(&cli->values, "tokenizer");
-
-	if (!path)
-		return jm_err_set(&cli->err, JM_EUSAGE,
+	if (!c->tokenizer)
+		return jm_err_set(&c->cli->err, JM_EUSAGE,
 			"'joulemark data tokenize' needs --tokenizer FILE, the tokenizer.json of a "
 			"model.");
-	return jm_tokenizer_open(path, ret, &cli->err);
+	return jm_tokenizer_open(c->tokenizer, ret, &c->cli->err);
 }
 
 /* ---- tokenize -------------------------------------------------------------------------------- */
@@ -50,16 +54,16 @@ static char *stem_of(const char *out)
 	return strndup(out, n);
 }
 
-static int find_eos(struct jm_cli *cli, struct jm_tokenize *job)
+static int find_eos(const struct call *c, struct jm_tokenize *job)
 {
-	const char *eos = jm_values_text(&cli->values, "eos");
+	const char *eos = c->eos;
 
 	job->eos = eos ? jm_tokenizer_id(job->tokenizer, eos, strlen(eos)) : -1;
 	if (eos && job->eos < 0)
-		return jm_err_set(&cli->err, JM_EUSAGE,
+		return jm_err_set(&c->cli->err, JM_EUSAGE,
 			"Tokenizer %s has no token '%.100s' for --eos; its file lists them under "
 			"'added_tokens'.",
-			jm_values_text(&cli->values, "tokenizer"), eos);
+			c->tokenizer, eos);
 	return 0;
 }
 
@@ -81,10 +85,11 @@ static void print_result(
 	jm_text_wrap(cli->out, line, 0, 0, cli->width);
 }
 
-static int tokenize_to(struct jm_cli *cli, struct jm_tokenize *job, const char *out)
+static int tokenize_to(const struct call *c, struct jm_tokenize *job, const char *out)
 {
+	struct jm_cli *cli = c->cli;
 	int64_t start = jm_ctx_now(&cli->ctx);
-	int code = find_eos(cli, job);
+	int code = find_eos(c, job);
 
 	if (!code)
 		code = jm_tokenize(job, out, &cli->err);
@@ -93,14 +98,15 @@ static int tokenize_to(struct jm_cli *cli, struct jm_tokenize *job, const char *
 	return code;
 }
 
-static int tokenize(struct jm_cli *cli)
+static int tokenize(const struct call *c)
 {
+	struct jm_cli *cli = c->cli;
 	struct jm_tokenize job = {
 		.texts = cli->args + 1,
 		.n_texts = cli->n_args - 2,
-		.lines = jm_values_number(&cli->values, "lines") > 0,
-		.key = jm_values_text(&cli->values, "field"),
-		.template = jm_values_number(&cli->values, "template") > 0,
+		.lines = c->lines,
+		.key = c->field,
+		.template = c->template,
 	};
 	char *out;
 	int code;
@@ -111,10 +117,10 @@ static int tokenize(struct jm_cli *cli)
 			"TEXT "
 			"OUT.");
 	out = stem_of(cli->args[cli->n_args - 1]);
-	code = out ? open_tokenizer(cli, &job.tokenizer)
+	code = out ? open_tokenizer(c, &job.tokenizer)
 		   : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory.");
 	if (!code)
-		code = tokenize_to(cli, &job, out);
+		code = tokenize_to(c, &job, out);
 	jm_tokenizer_close(job.tokenizer);
 	free(out);
 	return code;
@@ -134,20 +140,21 @@ static void print_ids(struct jm_cli *cli, const int32_t *ids, size_t n)
 	jm_text_entry(cli->out, "first tokens", line, 0, COLUMN, cli->width);
 }
 
-static int print_text(struct jm_cli *cli, const int32_t *ids, size_t n)
+static int print_text(const struct call *c, const int32_t *ids, size_t n)
 {
+	struct jm_cli *cli = c->cli;
 	struct jm_tokenizer *t = NULL;
 	struct jm_bytes text = {0};
 	char line[16 * SHOWN];
-	int code = open_tokenizer(cli, &t);
+	int code = open_tokenizer(c, &t);
 
 	if (!code)
 		code = jm_tokenizer_decode(t, ids, n, true, &text, &cli->err);
 	if (!code) {
 		snprintf(line, sizeof(line), "%.*s", (int)text.n, text.n ? text.at : "");
 		jm_text_tame_lines(line);
-		for (char *c = line; *c; c++)
-			*c = *c == '\n' || *c == '\r' || *c == '\t' ? ' ' : *c;
+		for (char *at = line; *at; at++)
+			*at = *at == '\n' || *at == '\r' || *at == '\t' ? ' ' : *at;
 		jm_text_entry(cli->out, "as text", line, 0, COLUMN, cli->width);
 	}
 	jm_tokenizer_close(t);
@@ -155,8 +162,9 @@ static int print_text(struct jm_cli *cli, const int32_t *ids, size_t n)
 	return code;
 }
 
-static int print_set(struct jm_cli *cli, const struct jm_corpus *c)
+static int print_set(const struct call *call, const struct jm_corpus *c)
 {
+	struct jm_cli *cli = call->cli;
 	size_t n = c->tokens < SHOWN ? (size_t)c->tokens : SHOWN;
 	int32_t ids[SHOWN];
 	char type[40];
@@ -170,11 +178,12 @@ static int print_set(struct jm_cli *cli, const struct jm_corpus *c)
 		c->start ? "" : " (a text, byte by byte)");
 	jm_text_entry(cli->out, "type", type, 0, COLUMN, cli->width);
 	print_ids(cli, ids, n);
-	return c->start && jm_values_text(&cli->values, "tokenizer") ? print_text(cli, ids, n) : 0;
+	return c->start && call->tokenizer ? print_text(call, ids, n) : 0;
 }
 
-static int show(struct jm_cli *cli)
+static int show(const struct call *c)
 {
+	struct jm_cli *cli = c->cli;
 	struct jm_err why = JM_ERR_INIT;
 	struct jm_corpus corpus;
 	int code;
@@ -185,7 +194,7 @@ static int show(struct jm_cli *cli)
 			"tokens, or a "
 			"folder of pictures.");
 	if (jm_data_set_is(cli->args[1]))
-		return jm_cli_show_pictures(cli, cli->args[1]);
+		return jm_cli_show_pictures(cli, cli->args[1], c->held_out);
 	if (jm_cli_is_picture(cli->args[1]))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"%.200s is one picture; name the folder that has a folder of pictures for "
@@ -199,7 +208,7 @@ static int show(struct jm_cli *cli)
 			cli->args[1], cli->args[1]);
 	if (code)
 		return jm_err_set(&cli->err, code, "%s", why.text);
-	code = print_set(cli, &corpus);
+	code = print_set(c, &corpus);
 	jm_corpus_close(&corpus);
 	return code;
 }
@@ -208,12 +217,14 @@ static int show(struct jm_cli *cli)
 
 static int run(struct jm_cli *cli)
 {
+	struct call c = {.cli = cli};
 	int code;
 
+	JM_FILL(&cli->values, &c);
 	if (!strcmp(cli->args[0], "tokenize"))
-		code = tokenize(cli);
+		code = tokenize(&c);
 	else if (!strcmp(cli->args[0], "show"))
-		code = show(cli);
+		code = show(&c);
 	else
 		code = jm_err_set(&cli->err, JM_EUSAGE,
 			"'joulemark data' has no '%.40s', only 'tokenize' and 'show'.",
@@ -223,25 +234,27 @@ static int run(struct jm_cli *cli)
 
 static const struct jm_option options[] = {
 	{.name = "tokenizer",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, tokenizer),
 		.argument = "FILE",
 		.help = "the tokenizer.json of a model"},
-	{.name = "lines", .type = JM_FLAG, .help = "each line is a document, not each file"},
+	{.name = "lines",
+		JM_BIND(JM_FLAG, struct call, lines),
+		.help = "each line is a document, not each file"},
 	{.name = "field",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, field),
 		.argument = "KEY",
 		.help = "each line is a JSON object with a document at this key"},
 	{.name = "eos",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct call, eos),
 		.argument = "TOKEN",
 		.help = "append this token to each document, such as '<|endoftext|>' or '</s>'"},
 	{.name = "template",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct call, template),
 		.help = "put the tokens around each document that the tokenizer's post_processor "
 			"puts "
 			"there"},
 	{.name = "held-out",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct call, held_out),
 		.help = "show the pictures for evaluations, not those for training"},
 	{0},
 };

@@ -167,9 +167,8 @@ bool jm_cli_is_picture(const char *path)
 	return found;
 }
 
-int jm_cli_show_pictures(struct jm_cli *cli, const char *path)
+int jm_cli_show_pictures(struct jm_cli *cli, const char *path, bool held_out)
 {
-	bool held_out = jm_values_number(&cli->values, "held-out") > 0;
 	struct jm_data_set set;
 	int code = jm_data_set_open(
 		path, held_out ? JM_PART_HELD_OUT : JM_PART_TRAIN, &set, &cli->err);

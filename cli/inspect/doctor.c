@@ -41,7 +41,7 @@ struct report {
 static const struct jm_option options[] = {
 	JM_JSON_OPTION,
 	{.name = "all",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct report, all),
 		.help = "also the reason for each thing that this machine does not have, and the "
 			"sources that need an argument"},
 	{0},
@@ -424,8 +424,9 @@ static void say_absent(struct report *r, const struct jm_absent *absent)
 
 static int run_doctor(struct jm_cli *cli)
 {
-	struct report r = {.cli = cli, .all = jm_values_number(&cli->values, "all") > 0};
+	struct report r = {.cli = cli};
 
+	JM_FILL(&cli->values, &r);
 	if (jm_json_wanted(cli))
 		r.array = json_array();
 	ask_sources(&r, &cli->ctx);

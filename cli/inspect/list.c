@@ -20,27 +20,28 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct jm_option options[] = {
-	JM_JSON_OPTION,
-	{JM_DEVICE_ROW, .type = JM_TEXT},
-	{.name = "all",
-		.type = JM_FLAG,
-		.help = "describe everything, with the options of each source"},
-	{.name = "published",
-		.type = JM_FLAG,
-		.help = "list the figures of papers that 'report --published' and 'compare "
-			"--published' show beside records of the same work, instead of members"},
-	{0},
-};
-
 /* Where the list goes: as names, as text, or into an array when there is one. */
 struct list {
 	const struct jm_cli *cli;
 	const char *device;	 /* only what serves it; NULL = everything */
+	bool all, published;	 /* as given */
 	bool describes, options; /* members; and what a source takes */
 	json_t *array;
 	const char *title; /* of the kind; NULL = it is printed already */
 	char names[4000];  /* of a kind, where it is not described */
+};
+
+static const struct jm_option options[] = {
+	JM_JSON_OPTION,
+	{JM_DEVICE_ROW, JM_BIND(JM_TEXT, struct list, device)},
+	{.name = "all",
+		JM_BIND(JM_FLAG, struct list, all),
+		.help = "describe everything, with the options of each source"},
+	{.name = "published",
+		JM_BIND(JM_FLAG, struct list, published),
+		.help = "list the figures of papers that 'report --published' and 'compare "
+			"--published' show beside records of the same work, instead of members"},
+	{0},
 };
 
 static void print_title(struct list *l)
@@ -256,11 +257,11 @@ static int no_such_kind(struct jm_cli *cli, const char *name)
 }
 
 /* Of all works: no records choose among them. */
-static int list_published(struct jm_cli *cli)
+static int list_published(struct jm_cli *cli, const struct list *l)
 {
 	const struct jm_grouping none = {.options = {.width = cli->width, .bold = cli->colour}};
 
-	if (cli->n_args || jm_cli_given(cli, "device") || jm_cli_given(cli, "all"))
+	if (cli->n_args || l->device || l->all)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--published lists the figures of all papers; give it without %s.",
 			cli->n_args ? "a kind" : "--device and --all");
@@ -268,26 +269,24 @@ static int list_published(struct jm_cli *cli)
 				   : jm_published_write_table(&none, cli->out, &cli->err);
 }
 
-static int list_kinds(struct jm_cli *cli)
+static int list_kinds(struct jm_cli *cli, struct list *l)
 {
 	const char *kind = cli->n_args ? cli->args[0] : NULL;
-	struct list l = {.cli = cli,
-		.device = jm_values_text(&cli->values, "device"),
-		.options = kind || jm_values_number(&cli->values, "all") > 0};
-	int rc = l.device ? jm_device_option_check(l.device, &cli->err) : 0;
+	int rc = l->device ? jm_device_option_check(l->device, &cli->err) : 0;
 
 	if (!rc && kind && kind_of(kind) == KINDS)
 		rc = no_such_kind(cli, kind);
 	if (rc)
 		return rc;
-	l.describes = l.options || l.device;
-	l.array = jm_json_wanted(cli) ? json_array() : NULL;
+	l->options = kind || l->all;
+	l->describes = l->options || l->device;
+	l->array = jm_json_wanted(cli) ? json_array() : NULL;
 	for (size_t k = 0; k < KINDS; k++)
 		if (!kind || k == kind_of(kind))
-			show_kind(&l, k);
-	if (l.array)
-		return jm_json_put(cli, l.array);
-	if (!l.describes && !cli->quiet)
+			show_kind(l, k);
+	if (l->array)
+		return jm_json_put(cli, l->array);
+	if (!l->describes && !cli->quiet)
 		jm_text_wrap(cli->out,
 			"'joulemark list models' describes one kind, 'joulemark list --all' "
 			"everything.",
@@ -297,9 +296,11 @@ static int list_kinds(struct jm_cli *cli)
 
 static int run_list(struct jm_cli *cli)
 {
-	int rc = jm_values_number(&cli->values, "published") > 0 ? list_published(cli)
-								 : list_kinds(cli);
+	struct list l = {.cli = cli};
+	int rc;
 
+	JM_FILL(&cli->values, &l);
+	rc = l.published ? list_published(cli, &l) : list_kinds(cli, &l);
 	return rc ? jm_cli_fail(cli) : 0;
 }
 

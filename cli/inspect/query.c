@@ -11,6 +11,10 @@
 
 static const char *const formats[] = {"table", "csv", "json", NULL};
 
+struct call {
+	enum { TABLE, CSV, JSON } format; /* in the order of formats */
+};
+
 struct result {
 	json_t *names, *rows;
 };
@@ -118,11 +122,12 @@ static int print_json(const struct result *r, FILE *f, struct jm_err *err)
 
 static int print(struct jm_cli *cli, const struct result *r)
 {
-	const char *format = jm_values_text(&cli->values, "format");
+	struct call call;
 
-	if (!strcmp(format, "json"))
+	JM_FILL(&cli->values, &call);
+	if (call.format == JSON)
 		return print_json(r, cli->out, &cli->err);
-	if (!strcmp(format, "table"))
+	if (call.format == TABLE)
 		return print_table(r, cli->width, cli->out, &cli->err);
 	print_csv(r, cli->out);
 	return 0;
@@ -146,7 +151,7 @@ static int run(struct jm_cli *cli)
 
 static const struct jm_option options[] = {
 	{.name = "format",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct call, format),
 		.choices = formats,
 		.fallback = "table",
 		.help = "table; csv; json is an array with one object per row"},

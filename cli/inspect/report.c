@@ -2,7 +2,6 @@
 /* joulemark report: from a store or from JSON files of records to a table, a file or a page. */
 #include "cli/frame/cli.h"
 #include "record_input.h"
-#include "base/text/number.h"
 #include "base/files/output.h"
 #include "base/files/store_file.h"
 #include "base/printable.h"
@@ -42,8 +41,9 @@ static const char *const pools[] = {"devices", NULL};
 
 struct call {
 	struct jm_report_options report;
-	const char *html, *output, *k, *objective; /* NULL = not given */
+	const char *html, *output, *k, *objective, *pool; /* NULL = not given */
 	enum jm_report_format format;
+	bool max_slowdown_given, pue_given; /* and no defaults */
 };
 
 /* What is reported. */
@@ -219,32 +219,9 @@ static double added_watts(const struct call *c, const struct input *input)
 	return input->plans_differ || isnan(input->add_watts) ? 0 : input->add_watts;
 }
 
-static int add_k(struct jm_report_options *o, double k, struct jm_err *err)
+static enum jm_report_format format_of(const struct call *c)
 {
-	for (int i = 0; i < o->n_k; i++)
-		if (o->k[i] == k)
-			return jm_err_set(err, JM_EUSAGE, "--k lists %.6g twice; list it once.", k);
-	if (o->n_k == JM_REPORT_MAX_K)
-		return jm_err_set(err, JM_EUSAGE, "--k takes at most %d numbers.", JM_REPORT_MAX_K);
-	o->k[o->n_k++] = k;
-	return 0;
-}
-
-static int parse_k(const char *text, struct jm_report_options *o, struct jm_err *err)
-{
-	int rc = 0;
-
-	for (const char *at = text; at && !rc; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-		char one[32];
-		double k;
-
-		snprintf(one, sizeof(one), "%.*s", (int)strcspn(at, ","), at);
-		if (!jm_number_real(one, &k) || !(k > 1) || !(k <= 1000))
-			return jm_err_set(err, JM_EUSAGE,
-				"--k takes numbers above 1, such as 1.5,2.0; '%s' is not one.", at);
-		rc = add_k(o, k, err);
-	}
-	return rc;
+	return c->html ? JM_REPORT_HTML : c->format;
 }
 
 /* A page on a terminal is of no use: a name is made up for it. */
@@ -267,28 +244,28 @@ static int write_out(const char *path, const char *text, struct jm_err *err)
 /* --html also sets the format. */
 static int check_options(struct jm_cli *cli, const struct call *c)
 {
-	bool csv = c->format == JM_REPORT_CSV && !jm_cli_given(cli, "published");
+	bool csv = c->format == JM_REPORT_CSV && !c->report.published;
 	bool priced = c->report.figures.price > 0 || c->report.figures.carbon > 0;
 
-	if (c->html && (c->output || strcmp(jm_values_text(&cli->values, "format"), formats[0])))
+	if (c->html && (c->output || c->format != JM_REPORT_TABLE))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--html stands for --format and --output; give either --html or the other "
 			"two.");
-	if (jm_cli_given(cli, "cases") && !csv)
+	if (c->report.cases && !csv)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--cases applies to the records as CSV: give --format csv, and omit "
 			"--published.");
-	if (c->objective && jm_cli_given(cli, "max-slowdown"))
+	if (c->objective && c->max_slowdown_given)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--objective and --max-slowdown both say what the best setting is; give "
 			"one of them.");
-	if (!priced && (jm_cli_given(cli, "pue") || jm_cli_given(cli, "figures-from")))
+	if (!priced && (c->pue_given || c->report.figures_from))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--%s has no effect without --price or --carbon; give one of these, or "
 			"omit --%s.",
-			jm_cli_given(cli, "pue") ? "pue" : "figures-from",
-			jm_cli_given(cli, "pue") ? "pue" : "figures-from");
-	if (priced && !jm_cli_given(cli, "figures-from"))
+			c->pue_given ? "pue" : "figures-from",
+			c->pue_given ? "pue" : "figures-from");
+	if (priced && !c->report.figures_from)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--price and --carbon need --figures-from with their date and source, such "
 			"as 'contract of 2026-01' or 'grid operator, mean of 2025'.");
@@ -335,9 +312,9 @@ static int report(struct jm_cli *cli, struct call *c, struct input *input)
 
 	o->width = cli->width;
 	o->bold = cli->colour && !c->output;
-	o->pool_devices = jm_cli_given(cli, "pool");
+	o->pool_devices = c->pool;
 	if (!rc)
-		rc = parse_k(c->k, o, &cli->err);
+		rc = jm_rule_parse_ks(c->k, o, &cli->err);
 	if (!rc && c->objective)
 		rc = jm_rule_parse(c->objective, o, &cli->err);
 	for (int i = 0; i < cli->n_args && !rc; i++) {
@@ -352,7 +329,7 @@ static int report(struct jm_cli *cli, struct call *c, struct input *input)
 	o->traces = input->traces;
 	o->details = input->details;
 	if (!rc)
-		rc = jm_report_render(in->records, c->format, o, &text, &cli->err);
+		rc = jm_report_render(in->records, format_of(c), o, &text, &cli->err);
 	if (rc)
 		return rc;
 	rc = write_out(output_of(c), text, &cli->err);
@@ -380,10 +357,8 @@ static int run(struct jm_cli *cli)
 	int rc, status;
 
 	JM_FILL(&cli->values, &c);
-	if (c.html)
-		c.format = JM_REPORT_HTML;
-	page = c.format == JM_REPORT_HTML;
-	full = c.format == JM_REPORT_OPENMETRICS || c.report.phases ||
+	page = format_of(&c) == JM_REPORT_HTML;
+	full = format_of(&c) == JM_REPORT_OPENMETRICS || c.report.phases ||
 	       input_size(cli) <= MOST_IN_FULL;
 	input.traces = page ? json_array() : NULL;
 	input.details = page ? json_object() : NULL;
@@ -454,7 +429,7 @@ static const struct jm_option options[] = {
 		.help = "also list what papers report for the same network, in a table of its "
 			"own; with --format csv that table alone is written"},
 	{.name = "pool",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct call, pool),
 		.choices = pools,
 		.help = "devices: pools the runs on several sets of devices with the same model, "
 			"processor and drivers; the set is a factor of the analysis. Without it "
@@ -463,6 +438,7 @@ static const struct jm_option options[] = {
 		.usual = true,
 		.heading = "Choice of the best setting",
 		JM_BIND(JM_REAL, struct call, report.max_slowdown),
+		JM_GIVEN(struct call, max_slowdown_given),
 		.unit = "%",
 		.argument = "PERCENT",
 		.min = 0.1,
@@ -521,6 +497,7 @@ static const struct jm_option options[] = {
 		.help = "date and source of price and carbon intensity, which the report repeats"},
 	{.name = "pue",
 		JM_BIND(JM_REAL, struct call, report.figures.pue),
+		JM_GIVEN(struct call, pue_given),
 		.min = 1,
 		.max = 10,
 		.fallback = "1",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "best_rule.h"
+#include "base/text/number.h"
 #include "tune/objective.h"
 
 #include <math.h>
@@ -54,6 +55,34 @@ static int add_k(double k, struct jm_report_options *o, struct jm_err *err)
 			"--k and --objective have more than %d numbers for EDS.", JM_REPORT_MAX_K);
 	o->k[o->n_k++] = k;
 	return 0;
+}
+
+static int add_listed_k(struct jm_report_options *o, double k, struct jm_err *err)
+{
+	for (int i = 0; i < o->n_k; i++)
+		if (o->k[i] == k)
+			return jm_err_set(err, JM_EUSAGE, "--k lists %.6g twice; list it once.", k);
+	if (o->n_k == JM_REPORT_MAX_K)
+		return jm_err_set(err, JM_EUSAGE, "--k takes at most %d numbers.", JM_REPORT_MAX_K);
+	o->k[o->n_k++] = k;
+	return 0;
+}
+
+int jm_rule_parse_ks(const char *text, struct jm_report_options *o, struct jm_err *err)
+{
+	int rc = 0;
+
+	for (const char *at = text; at && !rc; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+		char one[32];
+		double k;
+
+		snprintf(one, sizeof(one), "%.*s", (int)strcspn(at, ","), at);
+		if (!jm_number_real(one, &k) || !(k > 1) || !(k <= 1000))
+			return jm_err_set(err, JM_EUSAGE,
+				"--k takes numbers above 1, such as 1.5,2.0; '%s' is not one.", at);
+		rc = add_listed_k(o, k, err);
+	}
+	return rc;
 }
 
 int jm_rule_parse(const char *text, struct jm_report_options *o, struct jm_err *err)

@@ -12,6 +12,8 @@
  * JM_EUSAGE
  */
 int jm_rule_parse(const char *text, struct jm_report_options *o, struct jm_err *err);
+/* The numbers of --k, "1.5,2.0", which the metric EDS has; all are above 1. JM_EUSAGE */
+int jm_rule_parse_ks(const char *text, struct jm_report_options *o, struct jm_err *err);
 /* Percent: by default the best setting loses at most so much time. */
 double jm_rule_slowdown(const struct jm_grouping *g);
 /* The metric by which settings are compared; that of the energy saved for a limit of slowdown. */
