@@ -286,20 +286,14 @@ static int parse(struct jm_cli *cli, int argc, char **argv, bool *ret_help)
 
 /* ---- where results go ------------------------------------------------------------------------ */
 
-static const char *common_text(const struct jm_cli *cli, const char *name)
-{
-	return jm_values_get(&cli->values, name) ? NULL : jm_values_text(&cli->common, name);
-}
-
 /* Results for a file are collected in memory and written whole at the end. */
 static int open_output(struct jm_cli *cli, char **text, size_t *size)
 {
-	double width = jm_values_number(&cli->common, "width");
-
-	cli->quiet = jm_values_number(&cli->common, "quiet") > 0;
-	cli->output = common_text(cli, "output");
+	JM_FILL(&cli->common, cli);
 	cli->colour = !cli->output && jm_screen_colour(STDOUT_FILENO);
-	cli->width = isnan(width) ? jm_screen_width(cli->output ? -1 : STDOUT_FILENO) : (int)width;
+	cli->width = cli->given_width;
+	if (!cli->width)
+		cli->width = jm_screen_width(cli->output ? -1 : STDOUT_FILENO);
 	if (!cli->output)
 		return 0;
 	if (jm_output_try(cli->output, &cli->err))

@@ -26,6 +26,7 @@ struct jm_cli {
 	FILE *out;		 /* results; standard output, or what --output names */
 	const char *output;	 /* the value of --output; NULL = none */
 	int width;		 /* columns of out */
+	int given_width;	 /* the value of --width; 0 = not given */
 	bool colour;		 /* out takes colours */
 	bool quiet;
 	char **args; /* positional arguments */
@@ -71,6 +72,8 @@ struct jm_command {
 
 /* Is this option of the command given, and not its default? */
 bool jm_cli_given(const struct jm_cli *cli, const char *name);
+/* The first of these options, NULL-terminated, that is; NULL = none. For sentences that name it. */
+const char *jm_cli_first_given(const struct jm_cli *cli, const char *const *names);
 /* Prints cli->err and gives the exit status that fits it: 2 for wrong usage, else 125. */
 int jm_cli_fail(const struct jm_cli *cli);
 

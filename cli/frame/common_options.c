@@ -6,15 +6,15 @@
 
 const struct jm_option jm_common_options[] = {
 	{.name = "output",
-		.type = JM_TEXT,
+		JM_BIND(JM_TEXT, struct jm_cli, output),
 		.argument = "FILE",
 		.help = "write the results to this file instead of the terminal; - is standard "
 			"output"},
 	{.name = "quiet",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct jm_cli, quiet),
 		.help = "print results, warnings and errors only: no progress and no notes"},
 	{.name = "width",
-		.type = JM_INT,
+		JM_BIND(JM_INT, struct jm_cli, given_width),
 		.min = JM_WIDTH_LEAST,
 		.max = JM_WIDTH_MOST,
 		.help = "columns of tables and text; without it those of the terminal, else 80"},

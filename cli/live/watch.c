@@ -213,8 +213,7 @@ static void set_show(struct watch *w)
 {
 	struct jm_watch_show *show = &w->show;
 
-	show->width = isnan(jm_values_number(&w->cli->common, "width")) ? jm_screen_width(w->out_fd)
-									: w->cli->width;
+	show->width = w->cli->given_width ? w->cli->width : jm_screen_width(w->out_fd);
 	show->repeat_head = isatty(w->out_fd);
 	show->set = jm_session_meters(w->session);
 	show->live = w->live;

@@ -65,7 +65,7 @@ int jm_measure_settings_open(struct jm_measure_settings *s, struct jm_cli *cli, 
 	if (!rc)
 		rc = jm_hold_guard(cli, device, s->control, &s->guard);
 	if (!rc)
-		rc = jm_probe_state(cli, s->guard, s->found, &cli->err);
+		rc = jm_probe_state(cli, s->guard, s->found, s->probe_load, &cli->err);
 	for (char *const *one = s->set; !rc && *one; one++)
 		rc = add_setting(s, *one, &cli->err);
 	return rc;

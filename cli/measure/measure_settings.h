@@ -13,6 +13,7 @@
 struct jm_measure_settings {
 	char *const *set, *const *found; /* NULL = none; see jm_guard_state */
 	const char *control;		 /* NULL = by --device, else those of the machine */
+	const char *probe_load;		 /* see jm_probe_state */
 	struct jm_guard *guard;		 /* NULL = nothing is to be set */
 	json_t *axes;	    /* as in the request of a plan; also after the guard has ended */
 	json_t *parameters; /* of the case: {settings{knob[@id]: value}} */

@@ -29,40 +29,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct call {
+	const char *device, *control, *probe_load; /* NULL = not given */
+	char *const *found;			   /* likewise */
+	bool dry_run, use_default;
+};
+
 #define CONTROL_ROW                                                                                \
 	{                                                                                          \
-		JM_CONTROL_ROW, .type = JM_TEXT                                                    \
+		JM_CONTROL_ROW, JM_BIND(JM_TEXT, struct call, control)                             \
 	}
 
 #define DEVICE_ROW                                                                                 \
 	{                                                                                          \
-		JM_DEVICE_ROW, .type = JM_TEXT                                                     \
+		JM_DEVICE_ROW, JM_BIND(JM_TEXT, struct call, device)                               \
 	}
 
 static const struct jm_option control_options[] = {DEVICE_ROW, CONTROL_ROW, JM_JSON_OPTION, {0}};
 static const struct jm_option set_options[] = {DEVICE_ROW, CONTROL_ROW,
-	{JM_FOUND_ROW, .type = JM_TEXT}, {JM_PROBE_LOAD_ROW, .type = JM_TEXT},
+	{JM_FOUND_ROW, JM_BIND(JM_TEXT, struct call, found)},
+	{JM_PROBE_LOAD_ROW, JM_BIND(JM_TEXT, struct call, probe_load)},
 	{.name = "dry-run",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct call, dry_run),
 		.help = "list each write in its order, whether this user may do it, the range of "
 			"the knob and what restores it; write nothing"},
 	{JM_JSON_ROW("with --dry-run: print it as JSON, or write it to this file"), .type = JM_TEXT,
 		.needs = "dry-run"},
 	{0}};
 static const struct jm_option json_options[] = {JM_JSON_OPTION, {0}};
-
-/* What --device or --control names; out: room for its text. */
-static int find_controls(struct jm_cli *cli, char out[400], const char **ret)
-{
-	return jm_device_controls(jm_values_text(&cli->values, "device"),
-		jm_values_text(&cli->values, "control"), out, 400, ret, &cli->err);
-}
-
-static int start_guard(struct jm_cli *cli, struct jm_guard **ret)
-{
-	return jm_hold_guard(cli, jm_values_text(&cli->values, "device"),
-		jm_values_text(&cli->values, "control"), ret);
-}
 
 /* ---- set ------------------------------------------------------------------------------------- */
 
@@ -84,7 +78,7 @@ static void print_applied(
 	fputc('\n', stderr);
 }
 
-static int apply(struct jm_cli *cli, struct jm_guard *guard)
+static int apply(struct jm_cli *cli, const struct call *call, struct jm_guard *guard)
 {
 	const struct jm_knobs *knobs = jm_guard_knobs(guard);
 	struct jm_setting *settings = calloc((size_t)cli->n_args + 1, sizeof(*settings));
@@ -98,8 +92,7 @@ static int apply(struct jm_cli *cli, struct jm_guard *guard)
 	if (!rc)
 		rc = jm_set_parse(cli, knobs, settings);
 	if (!rc)
-		rc = jm_probe_state(
-			cli, guard, jm_values_get(&cli->values, "found")->texts, &cli->err);
+		rc = jm_probe_state(cli, guard, call->found, call->probe_load, &cli->err);
 	if (!rc)
 		rc = jm_guard_get(guard, before, &cli->err);
 	if (!rc && jm_last_interrupt())
@@ -128,14 +121,15 @@ static void say_what_stays(struct jm_cli *cli)
 	free(holds);
 }
 
-static int dry_run(struct jm_cli *cli)
+static int dry_run(struct jm_cli *cli, const struct call *call)
 {
 	char text[400];
 	const char *controls;
-	int rc = find_controls(cli, text, &controls);
+	int rc = jm_device_controls(
+		call->device, call->control, text, sizeof(text), &controls, &cli->err);
 
 	if (!rc)
-		rc = jm_set_dry_run(cli, controls);
+		rc = jm_set_dry_run(cli, controls, call->found);
 	return rc ? jm_cli_fail(cli) : 0;
 }
 
@@ -143,10 +137,12 @@ static int run_set(struct jm_cli *cli)
 {
 	struct jm_guard *guard = NULL;
 	struct jm_err stop = JM_ERR_INIT;
+	struct call call = {0};
 	int status = 0, rc;
 
-	if (cli->n_args && jm_cli_given(cli, "dry-run"))
-		return dry_run(cli);
+	JM_FILL(&cli->values, &call);
+	if (cli->n_args && call.dry_run)
+		return dry_run(cli, &call);
 	if (jm_hold_check(cli->command, &cli->err)) {
 		jm_cli_fail(cli);
 		return jm_proc_status_of(cli->err.code);
@@ -156,9 +152,9 @@ static int run_set(struct jm_cli *cli)
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
 			"Nothing to set; write knob=value, as in 'joulemark set gpu.power=300W'.");
 	else
-		rc = start_guard(cli, &guard);
+		rc = jm_hold_guard(cli, call.device, call.control, &guard);
 	if (!rc)
-		rc = apply(cli, guard);
+		rc = apply(cli, &call, guard);
 	if (!rc && jm_last_interrupt())
 		rc = jm_err_set(&cli->err, JM_EINTR, "Interrupted.");
 	if (!rc && cli->command)
@@ -337,8 +333,11 @@ static int get(struct jm_cli *cli, struct jm_guard *guard)
 static int run_get(struct jm_cli *cli)
 {
 	struct jm_guard *guard = NULL;
-	int rc = start_guard(cli, &guard);
+	struct call call = {0};
+	int rc;
 
+	JM_FILL(&cli->values, &call);
+	rc = jm_hold_guard(cli, call.device, call.control, &guard);
 	if (!rc)
 		rc = get(cli, guard);
 	jm_guard_stop(guard, NULL);
@@ -512,20 +511,20 @@ const struct jm_command jm_command_status = {
 
 static const struct jm_option restore_options[] = {
 	{.name = "default",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct call, use_default),
 		.help = "if the original value is unknown because a journal is damaged: set the "
 			"vendor's default, and keep the journal under another name"},
 	CONTROL_ROW, {0}};
 
 static int run_restore(struct jm_cli *cli)
 {
-	bool use_default = jm_values_number(&cli->values, "default") > 0;
+	struct call call = {0};
 	int n = 0, n_default = 0, rc = 0;
 
 	signal(SIGPIPE, SIG_IGN); /* a closed pipe must not end the restoring half-way */
-	if (use_default)
-		rc = jm_guard_default(
-			&cli->ctx, jm_values_text(&cli->values, "control"), &n_default, &cli->err);
+	JM_FILL(&cli->values, &call);
+	if (call.use_default)
+		rc = jm_guard_default(&cli->ctx, call.control, &n_default, &cli->err);
 	if (jm_guard_release(&cli->ctx, &n, &cli->err))
 		rc = cli->err.code;
 	if (n_default)

@@ -177,27 +177,26 @@ static int probe_knobs(struct probe *p, const struct jm_knobs *knobs,
 	return rc;
 }
 
-static int probe_text(
-	struct jm_cli *cli, const struct jm_knobs *knobs, const char *text, struct jm_err *err)
+static int probe_text(struct jm_cli *cli, const struct jm_knobs *knobs, const char *text,
+	const char *load, struct jm_err *err)
 {
 	static char *const own[] = {
 		"/proc/self/exe", "run", "stream", "--device", "cuda:0", "--seconds", "60", NULL};
-	const char *given = jm_values_text(&cli->values, "probe-load");
 	struct probe p = {.cli = cli};
 	struct jm_setting target;
 	char **words = NULL;
 	int rc = parse(text, knobs, &target, err);
 
-	if (!rc && given)
-		rc = jm_shell_words("probe-load", given, &words, err);
+	if (!rc && load)
+		rc = jm_shell_words("probe-load", load, &words, err);
 	if (!rc)
 		rc = probe_knobs(&p, knobs, &target, words ? words : own, err);
 	jm_shell_words_free(words);
 	return rc;
 }
 
-int jm_probe_state(
-	struct jm_cli *cli, struct jm_guard *guard, char *const *texts, struct jm_err *err)
+int jm_probe_state(struct jm_cli *cli, struct jm_guard *guard, char *const *texts, const char *load,
+	struct jm_err *err)
 {
 	int rc = 0;
 
@@ -205,7 +204,7 @@ int jm_probe_state(
 		char text[KNOB_CHARS + sizeof("=" JM_UNLOCKED)], *one[] = {*texts, NULL};
 
 		if (probed(*texts)) {
-			rc = probe_text(cli, jm_guard_knobs(guard), *texts, err);
+			rc = probe_text(cli, jm_guard_knobs(guard), *texts, load, err);
 			snprintf(text, sizeof(text), "%.*s=" JM_UNLOCKED, probed(*texts), *texts);
 			one[0] = text;
 		}

@@ -15,9 +15,10 @@
 	.help = "with --found KNOB=probe: the command that makes each GPU busy, the only one in "  \
 		"its CUDA_VISIBLE_DEVICES, until it is ended; without it 'joulemark run stream'"
 
-/* As jm_guard_state, and probes what the texts say is to be probed. */
-int jm_probe_state(
-	struct jm_cli *cli, struct jm_guard *guard, char *const *texts, struct jm_err *err);
+/* As jm_guard_state, and probes what the texts say is to be probed. load: the command of
+ * --probe-load; NULL = joulemark's own. */
+int jm_probe_state(struct jm_cli *cli, struct jm_guard *guard, char *const *texts, const char *load,
+	struct jm_err *err);
 /* Do the texts say that this knob is to be probed? */
 bool jm_probe_names(
 	char *const *texts, const struct jm_knobs *knobs, const char *knob, const char *device);

@@ -202,9 +202,8 @@ static int list_parts(struct jm_cli *cli, struct jm_dry_run *dry, const struct j
 	return rc;
 }
 
-static int state_all(struct jm_cli *cli, struct jm_dry_run *dry)
+static int state_all(struct jm_cli *cli, struct jm_dry_run *dry, char *const *texts)
 {
-	char *const *texts = jm_values_get(&cli->values, "found")->texts;
 	struct jm_setting one;
 	int rc = 0;
 
@@ -216,7 +215,7 @@ static int state_all(struct jm_cli *cli, struct jm_dry_run *dry)
 	return rc;
 }
 
-int jm_set_dry_run(struct jm_cli *cli, const char *controls)
+int jm_set_dry_run(struct jm_cli *cli, const char *controls, char *const *found)
 {
 	struct jm_setting *settings = calloc((size_t)cli->n_args + 1, sizeof(*settings));
 	struct jm_dry_run *dry = NULL;
@@ -227,7 +226,7 @@ int jm_set_dry_run(struct jm_cli *cli, const char *controls)
 	if (!rc)
 		rc = jm_set_parse(cli, jm_dry_run_knobs(dry), settings);
 	if (!rc)
-		rc = state_all(cli, dry);
+		rc = state_all(cli, dry, found);
 	if (!rc)
 		rc = jm_json_wanted(cli) ? list_parts(cli, dry, settings)
 					 : print_parts(cli, dry, settings);

@@ -16,7 +16,8 @@ int jm_set_parse_axis(const char *text, const char *by, const struct jm_knobs *k
 json_t *jm_set_axis_json(const struct jm_axis *axis, const char *phase);
 /* The words of the command line; a sweep is not for `set`. settings: room for each. */
 int jm_set_parse(struct jm_cli *cli, const struct jm_knobs *knobs, struct jm_setting *settings);
-/* Prints what `set` would write. controls: as of jm_guard_start. */
-int jm_set_dry_run(struct jm_cli *cli, const char *controls);
+/* Prints what `set` would write. controls: as of jm_guard_start; found: the values of --found,
+ * NULL = none. */
+int jm_set_dry_run(struct jm_cli *cli, const char *controls, char *const *found);
 
 #endif
