@@ -14,3 +14,10 @@ bool jm_cli_given(const struct jm_cli *cli, const char *name)
 {
 	return jm_values_given(&cli->values, name);
 }
+
+const char *jm_cli_first_given(const struct jm_cli *cli, const char *const *names)
+{
+	while (*names && !jm_cli_given(cli, *names))
+		names++;
+	return *names;
+}

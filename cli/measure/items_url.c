@@ -16,21 +16,19 @@
 
 static int check(const struct jm_items_url *u, struct jm_cli *cli)
 {
-	static const char *const others[] = {
-		"items-regex", "items-json", "items-kind", "repeat", "until", "until-interval"};
+	static const char *const others[] = {"items-regex", "items-json", "items-kind", "repeat",
+		"until", "until-interval", NULL};
 	const struct jm_items_url_options *o = &u->options;
+	const char *name = jm_cli_first_given(cli, others);
 
 	if (!o->url || !o->metric)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--items-url and --items-metric belong together: the metrics of a server, "
 			"such "
 			"as http://127.0.0.1:8000/metrics, and the counter of items among them.");
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		if (jm_cli_given(cli, others[i]))
-			return jm_err_set(&cli->err, JM_EUSAGE,
-				"--items-url counts the items of one measurement; omit it, or "
-				"--%s.",
-				others[i]);
+	if (name)
+		return jm_err_set(&cli->err, JM_EUSAGE,
+			"--items-url counts the items of one measurement; omit it, or --%s.", name);
 	return jm_metric_selector_check(o->metric, &cli->err);
 }
 

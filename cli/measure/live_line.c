@@ -27,16 +27,14 @@ static void live_text(const struct jm_live *live, char *out, size_t size)
 	}
 }
 
-void jm_live_line_open(struct jm_live_line *line, struct jm_cli *cli, struct jm_session *s)
+void jm_live_line_open(
+	struct jm_live_line *line, struct jm_cli *cli, struct jm_session *s, const char *unit)
 {
-	const char *unit = jm_values_text(&cli->values, "unit");
-
 	*line = (struct jm_live_line){.session = s,
-		.store = jm_values_text(&cli->values, "store"),
 		.unit = unit ? unit : "item",
 		.draws = !cli->quiet && isatty(STDERR_FILENO),
 		.start_ns = jm_ctx_now(&cli->ctx),
-		.for_s = jm_values_number(&cli->values, "for"),
+		.for_s = NAN,
 		.ctx = &cli->ctx,
 		.width = jm_screen_width(STDERR_FILENO)};
 }

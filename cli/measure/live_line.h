@@ -24,9 +24,11 @@ struct jm_live_line {
 	int width;
 };
 
-/* Of a session that has started; what is measured is to be put into `work`. Costs nothing before
- * the first tick. */
-void jm_live_line_open(struct jm_live_line *line, struct jm_cli *cli, struct jm_session *s);
+/* Of a session that has started, until Ctrl-C; unit: of an item, NULL = item. What is measured is
+ * to be put into `work`, store and length into their fields. Costs nothing before the first
+ * tick. */
+void jm_live_line_open(
+	struct jm_live_line *line, struct jm_cli *cli, struct jm_session *s, const char *unit);
 /* Draws it; arg: the line. */
 void jm_live_line_draw(void *arg);
 /* The same with the items done so far (NAN = unknown) in this time. */

@@ -4,9 +4,13 @@
 #include "measure/session/marker.h"
 #include "measure/session/progress.h"
 
+struct call {
+	double items; /* NAN = not given */
+};
+
 static const struct jm_option options[] = {
 	{.name = "items",
-		.type = JM_REAL,
+		JM_BIND(JM_REAL, struct call, items),
 		.unit = "",
 		.min = 0,
 		.max = 1e300,
@@ -17,9 +21,10 @@ static const struct jm_option options[] = {
 
 static int mark(struct jm_cli *cli)
 {
-	double items = jm_values_number(&cli->values, "items");
+	struct call call;
 
-	return jm_progress_send(cli->args[0], items, &cli->err) ? jm_cli_fail(cli) : 0;
+	JM_FILL(&cli->values, &call);
+	return jm_progress_send(cli->args[0], call.items, &cli->err) ? jm_cli_fail(cli) : 0;
 }
 
 const struct jm_command jm_command_mark = {

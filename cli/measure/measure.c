@@ -73,11 +73,10 @@ static int take_options(struct measurement *m)
 static void print_text_to(FILE *out, const struct measurement *m, const json_t *record)
 {
 	const struct jm_cli *cli = m->cli;
-	double width = jm_values_number(&cli->common, "width");
 	struct jm_measure_text t = m->text;
 
 	t.out = out;
-	t.width = cli->output || !isnan(width) ? cli->width : jm_screen_width(STDERR_FILENO);
+	t.width = cli->output || cli->given_width ? cli->width : jm_screen_width(STDERR_FILENO);
 	t.bold = !cli->output && jm_screen_colour(STDERR_FILENO);
 	t.marked = m->outcome.marked != m->outcome.phase;
 	jm_measure_print(&t, record);
@@ -109,9 +108,9 @@ static int start_command(void *arg, const struct jm_repeat_once *what, struct jm
 	struct jm_live_line line;
 	struct jm_launch_options o = {
 		.argv = what->argv,
-		.items_regex = what->counted ? m->items_regex : NULL,
-		.items_json = what->counted ? m->items_json : NULL,
-		.items_kind = jm_item_kind_of(what->counted ? m->items_kind : NULL),
+		.items_regex = what->counted ? m->items.regex : NULL,
+		.items_json = what->counted ? m->items.json : NULL,
+		.items_kind = jm_item_kind_of(what->counted ? m->items.kind : NULL),
 		.phase_regex = what->counted ? m->phase_regex : NULL,
 		.phase_at_end = m->phase_at && !strcmp(m->phase_at, "end"),
 		.out_fd = 1,
@@ -129,7 +128,8 @@ static int start_command(void *arg, const struct jm_repeat_once *what, struct jm
 	};
 	int rc;
 
-	jm_live_line_open(&line, cli, m->session);
+	jm_live_line_open(&line, cli, m->session, m->items.unit);
+	line.store = m->store_path;
 	/* where the command prints to the terminal, the line would stand in the middle of its
 	 * output */
 	line.draws = line.draws && !isatty(STDOUT_FILENO);
@@ -277,7 +277,7 @@ static int run_work(struct measurement *m)
 	if (!rc && m->tune)
 		rc = jm_tune_open(m->tune, cli, m->device, m->session);
 	if (!rc && m->attach.attach)
-		rc = jm_measure_attach_run(&m->attach, cli, m->session, &m->outcome);
+		rc = jm_measure_attach_run(&m->attach, cli, m->session, m->items.unit, &m->outcome);
 	else if (!rc)
 		rc = run_command(m);
 	if (m->items_url.runs)
@@ -301,8 +301,8 @@ static int open_store(struct measurement *m)
 	for (int i = 0; !rc && i < n; i++)
 		rc = jm_measure_store_add(&m->store,
 			jm_measure_command_json(m->repeats ? m->repeat.command[i] : m->command),
-			jm_command_throughput(&m->cli->values),
-			m->tune ? jm_tune_what(m->tune) : NULL, m->settings.axes, &m->cli->err);
+			jm_command_throughput(&m->items), m->tune ? jm_tune_what(m->tune) : NULL,
+			m->settings.axes, &m->cli->err);
 	return rc;
 }
 
@@ -400,7 +400,7 @@ static int measure(struct jm_cli *cli)
 	int rc, status;
 
 	JM_FILL(&cli->values, &m);
-	rc = jm_measure_figures_check(&m.figures, cli);
+	rc = jm_measure_figures_check(&m.figures, m.repeat.options.compare, cli);
 	if (!rc)
 		rc = jm_items_url_open(&m.items_url, cli);
 	if (!rc)

@@ -13,26 +13,25 @@
 
 #define SHORT 0.1 /* s: energy over less than a refresh of a sensor is mostly bound */
 
-static bool attaches(const struct jm_cli *cli)
+/* How many of --all, --pid, --cgroup and --slurm-job are given. */
+static int n_targets(const struct jm_measure_attach *a)
 {
-	return jm_cli_given(cli, "for") || jm_cli_given(cli, "all") || jm_cli_given(cli, "pid") ||
-	       jm_cli_given(cli, "cgroup") || jm_cli_given(cli, "slurm-job");
+	return a->all + (a->options.pid != 0) + (a->options.cgroup != NULL) + (a->slurm_job != 0);
 }
 
 /* What needs a command, or another choice. */
-static int check(struct jm_cli *cli)
+static int check(const struct jm_measure_attach *a, struct jm_cli *cli)
 {
 	static const char *const of_commands[] = {"store", "items-regex", "items-json",
-		"items-kind", "job", "phase-regex", "phase-at"};
+		"items-kind", "job", "phase-regex", "phase-at", NULL};
+	const char *name = jm_cli_first_given(cli, of_commands);
 
 	if (cli->command)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--for, --all, --pid, --cgroup and --slurm-job measure what is already "
 			"running; omit them, or the command '%s'.",
 			cli->command[0]);
-	if (jm_cli_given(cli, "pid") + jm_cli_given(cli, "cgroup") +
-			jm_cli_given(cli, "slurm-job") + jm_cli_given(cli, "all") >
-		1)
+	if (n_targets(a) > 1)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"Give one of --all, --pid, --cgroup and --slurm-job; --for can be added to "
 			"each.");
@@ -41,27 +40,27 @@ static int check(struct jm_cli *cli)
 			"--unit names what --items-url counts where no command runs; give both, or "
 			"omit "
 			"--unit.");
-	for (size_t i = 0; i < sizeof(of_commands) / sizeof(of_commands[0]); i++)
-		if (jm_cli_given(cli, of_commands[i]))
-			return jm_err_set(&cli->err, JM_EUSAGE,
-				"--%s applies to a command, but --for, --all, --pid, --cgroup and "
-				"--slurm-job run none; omit --%s.",
-				of_commands[i], of_commands[i]);
-	return 0;
+	if (!name)
+		return 0;
+	return jm_err_set(&cli->err, JM_EUSAGE,
+		"--%s applies to a command, but --for, --all, --pid, --cgroup and --slurm-job run "
+		"none; omit --%s.",
+		name, name);
 }
 
 int jm_measure_attach_open(struct jm_measure_attach *a, struct jm_cli *cli)
 {
 	struct jm_attach_options *o = &a->options;
+	bool attaches = n_targets(a) || o->for_ns;
 	int rc;
 
-	if (!attaches(cli) && cli->command)
+	if (!attaches && cli->command)
 		return 0;
-	if (!attaches(cli))
+	if (!attaches)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"There is no command to measure. Usage: 'joulemark measure [options] "
 			"CMD...', or one of --for, --all, --pid, --cgroup and --slurm-job.");
-	rc = check(cli);
+	rc = check(a, cli);
 	if (!rc && a->slurm_job)
 		rc = jm_slurm_job_cgroup(
 			&cli->ctx, a->slurm_job, a->job_group, sizeof(a->job_group), &cli->err);
@@ -99,12 +98,14 @@ static void name_work(const struct jm_measure_attach *a, char *out, size_t size)
 }
 
 int jm_measure_attach_run(struct jm_measure_attach *a, struct jm_cli *cli, struct jm_session *s,
-	struct jm_outcome *ret)
+	const char *unit, struct jm_outcome *ret)
 {
 	struct jm_live_line line;
 	int rc;
 
-	jm_live_line_open(&line, cli, s);
+	jm_live_line_open(&line, cli, s, unit);
+	if (a->options.for_ns)
+		line.for_s = (double)a->options.for_ns * 1e-9;
 	name_work(a, line.work, sizeof(line.work));
 	a->options.tick_arg = &line;
 	rc = jm_attach_run(a->attach, s, &a->result, &cli->err);

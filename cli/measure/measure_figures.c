@@ -11,7 +11,7 @@
 #define JOULES_PER_KWH 3.6e6
 #define MILLION	       1e6
 
-int jm_measure_figures_check(const struct jm_measure_figures *f, struct jm_cli *cli)
+int jm_measure_figures_check(const struct jm_measure_figures *f, bool several, struct jm_cli *cli)
 {
 	bool priced = !isnan(f->price) || !isnan(f->carbon);
 
@@ -25,7 +25,7 @@ int jm_measure_figures_check(const struct jm_measure_figures *f, struct jm_cli *
 			"--price and --carbon need --figures-from with their date and source, such "
 			"as "
 			"'contract of 2026-01' or 'grid operator, mean of 2025'.");
-	if (priced && jm_cli_given(cli, "compare"))
+	if (priced && several)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--price and --carbon apply to one command; omit --compare, or give them "
 			"to "

@@ -14,8 +14,8 @@ struct jm_measure_figures {
 	const char *currency, *from; /* NULL = not given */
 };
 
-/* None of them goes without what it needs: JM_EUSAGE. */
-int jm_measure_figures_check(const struct jm_measure_figures *f, struct jm_cli *cli);
+/* None of them goes without what it needs, and they are of one command alone: JM_EUSAGE. */
+int jm_measure_figures_check(const struct jm_measure_figures *f, bool several, struct jm_cli *cli);
 /* The record's `figures`: what was given, and what the energy costs by it; of one run where a
  * command was repeated. NULL = nothing was given. */
 json_t *jm_measure_figures_json(const struct jm_measure_figures *f, const json_t *record);

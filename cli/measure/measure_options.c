@@ -22,7 +22,7 @@ const struct jm_option jm_measure_options[] = {
 		.help = "while the command runs: set this knob, as in gpu.power=300W, and restore "
 			"what was found; may be given for several knobs"},
 	{JM_FOUND_ROW, JM_BIND(JM_TEXT, struct measurement, settings.found), .needs = "set"},
-	{JM_PROBE_LOAD_ROW, .type = JM_TEXT},
+	{JM_PROBE_LOAD_ROW, JM_BIND(JM_TEXT, struct measurement, settings.probe_load)},
 	{JM_CONTROL_ROW, JM_BIND(JM_TEXT, struct measurement, settings.control), .needs = "set"},
 	{.name = "for",
 		.usual = true,
@@ -35,7 +35,7 @@ const struct jm_option jm_measure_options[] = {
 		.help = "without a command: measure the machine for this time, such as 60s; with "
 			"--pid or --cgroup at most for this time"},
 	{.name = "all",
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct measurement, attach.all),
 		.help = "without a command: measure the machine until Ctrl-C"},
 	{.name = "pid",
 		.usual = true,
@@ -89,6 +89,7 @@ const struct jm_option jm_measure_options[] = {
 			"runs, or --repeat if that is more"},
 	{.name = "max-repeat",
 		JM_BIND(JM_INT, struct measurement, repeat.options.most),
+		JM_GIVEN(struct measurement, repeat.options.most_given),
 		.min = 3,
 		.max = 100000,
 		.fallback = "100",
@@ -114,9 +115,9 @@ const struct jm_option jm_measure_options[] = {
 		.fallback = "1",
 		.help = "with --compare: seed of the order"},
 	{JM_ITEMS_REGEX_ROW, .usual = true, .heading = "Items",
-		JM_BIND(JM_TEXT, struct measurement, items_regex)},
-	{JM_ITEMS_JSON_ROW, JM_BIND(JM_TEXT, struct measurement, items_json)},
-	JM_ITEM_KIND_OPTION(struct measurement, items_kind, 0),
+		JM_BIND(JM_TEXT, struct measurement, items.regex)},
+	{JM_ITEMS_JSON_ROW, JM_BIND(JM_TEXT, struct measurement, items.json)},
+	JM_ITEM_KIND_OPTION(struct measurement, items.kind, 0),
 	{.name = "items-url",
 		JM_BIND(JM_TEXT, struct measurement, items_url.options.url),
 		.argument = "URL",
@@ -129,7 +130,7 @@ const struct jm_option jm_measure_options[] = {
 		.help = "with --items-url: the counter, such as vllm:generation_tokens_total, as "
 			"the "
 			"sum of its series; NAME{label=\"value\"} selects some of them"},
-	JM_ITEM_UNIT_OPTION(struct measurement, unit, 0),
+	JM_ITEM_UNIT_OPTION(struct measurement, items.unit, 0),
 	{.name = "phase-regex",
 		.heading = "Phases",
 		JM_BIND(JM_TEXT, struct measurement, phase_regex),

@@ -20,10 +20,9 @@ struct measurement {
 	struct jm_cli *cli;
 	char *const *command; /* NULL = what is measured runs already */
 	const char *json, *csv, *metrics, *hdf5, *store_path; /* NULL = not written */
-	const char *unit;				      /* of an item; NULL = not named */
 	const char *job;				      /* NULL = by Slurm */
-	const char *items_regex, *items_json, *items_kind;    /* see launch.h */
-	const char *phase_regex, *phase_at;		      /* see launch.h; NULL = not given */
+	struct jm_item_options items;
+	const char *phase_regex, *phase_at; /* see launch.h; NULL = not given */
 	struct jm_measure_text text;
 	int64_t interval_ns; /* 0 = by the sensors */
 	const char *device;  /* NULL = not given */

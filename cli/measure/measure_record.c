@@ -87,7 +87,7 @@ static void add_shares(const struct measurement *m, json_t *record, struct jm_er
 static void add_items(const struct measurement *m, json_t *record)
 {
 	const struct jm_outcome *o = &m->outcome;
-	const char *unit = m->unit;
+	const char *unit = m->items.unit;
 
 	jm_record_set(record, "items", jm_json_number(o->items));
 	if (m->items_url.options.url)

@@ -46,15 +46,15 @@ int jm_measure_share(const char *text, double *ret, struct jm_err *err)
 static int check_single(struct jm_cli *cli)
 {
 	static const char *const of_repeats[] = {
-		"compare", "warmup", "prepare", "ignore-failure", "seed", "max-repeat"};
+		"compare", "warmup", "prepare", "ignore-failure", "seed", "max-repeat", NULL};
+	const char *name = jm_cli_first_given(cli, of_repeats);
 
-	for (size_t i = 0; i < sizeof(of_repeats) / sizeof(of_repeats[0]); i++)
-		if (jm_cli_given(cli, of_repeats[i]))
-			return jm_err_set(&cli->err, JM_EUSAGE,
-				"--%s belongs to repeated runs; give --repeat 10, --until 5s or "
-				"--until-interval 2%% with it.",
-				of_repeats[i]);
-	return 0;
+	if (!name)
+		return 0;
+	return jm_err_set(&cli->err, JM_EUSAGE,
+		"--%s belongs to repeated runs; give --repeat 10, --until 5s or --until-interval "
+		"2%% with it.",
+		name);
 }
 
 static int check(const struct jm_measure_repeat *r, struct jm_cli *cli)
@@ -69,7 +69,7 @@ static int check(const struct jm_measure_repeat *r, struct jm_cli *cli)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--repeat, --until and --until-interval run a command again and again; "
 			"give the command.");
-	if (jm_cli_given(cli, "max-repeat") && !r->options.interval)
+	if (r->options.most_given && !r->options.interval)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--max-repeat has no effect without --until-interval; give both, or "
 			"--repeat.");

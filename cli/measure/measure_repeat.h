@@ -28,13 +28,13 @@ struct jm_repeat_run {
 };
 
 struct jm_repeat_options {
-	long runs;	      /* of each command; 0 = by time, or by interval */
-	double seconds;	      /* of all runs together; NAN = by number */
-	long warmups, most;   /* most: of --until-interval */
-	const char *interval; /* of --until-interval; NULL = none */
-	const char *prepare;  /* NULL = none */
-	char *const *compare; /* NULL = none */
-	bool ignore_failure;
+	long runs;			 /* of each command; 0 = by time, or by interval */
+	double seconds;			 /* of all runs together; NAN = by number */
+	long warmups, most;		 /* most: of --until-interval */
+	const char *interval;		 /* of --until-interval; NULL = none */
+	const char *prepare;		 /* NULL = none */
+	char *const *compare;		 /* NULL = none */
+	bool ignore_failure, most_given; /* most_given: and not its default */
 	long seed;
 };
 

@@ -16,21 +16,10 @@
 
 #define WAIT_NS (9 * JM_SECOND) /* for the store; the last attempt takes a second more */
 
-json_t *jm_command_throughput(const struct jm_values *values)
+json_t *jm_command_throughput(const struct jm_item_options *o)
 {
-	static const struct {
-		const char *option, *key;
-	} rows[] = {{"items-regex", "regex"}, {"items-json", "json"}, {"items-kind", "kind"},
-		{"unit", "unit"}};
-	json_t *throughput = json_object();
-
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		const char *text = jm_values_text(values, rows[i].option);
-
-		if (text)
-			json_object_set_new(throughput, rows[i].key, json_string(text));
-	}
-	return throughput;
+	return json_pack("{s:s*, s:s*, s:s*, s:s*}", "regex", o->regex, "json", o->json, "kind",
+		o->kind, "unit", o->unit);
 }
 
 int jm_measure_store_add(struct jm_measure_store *s, json_t *command, json_t *throughput,

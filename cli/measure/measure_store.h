@@ -27,9 +27,13 @@ struct jm_stored_run {
 	json_t *record;	      /* borrowed, and completed */
 };
 
-/* How items are found in a command's output (regex, json, kind, unit), as in the request of a
- * plan. */
-json_t *jm_command_throughput(const struct jm_values *values);
+/* How items are found in a command's output, as launch.h has it; NULL = not given. */
+struct jm_item_options {
+	const char *regex, *json, *kind, *unit;
+};
+
+/* The same as in the request of a plan. */
+json_t *jm_command_throughput(const struct jm_item_options *o);
 /* Rows of options of `measure` and `run`, bound to a const char *. USE: of jm_option.use */
 #define JM_ITEMS_REGEX_ROW                                                                         \
 	.name = "items-regex", .argument = "REGEX",                                                \

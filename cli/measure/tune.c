@@ -18,6 +18,7 @@
 struct tune {
 	struct measurement m;
 	struct jm_tune_run run;
+	bool objective_given, window_given, progress_given; /* and no defaults */
 };
 
 static const struct jm_option options[] = {
@@ -25,6 +26,7 @@ static const struct jm_option options[] = {
 		.usual = true,
 		.heading = "Search",
 		JM_BIND(JM_TEXT, struct tune, run.objective),
+		JM_GIVEN(struct tune, objective_given),
 		.argument = "NAME",
 		.fallback = "edp",
 		.help = "what is minimized, with e = joules per item and d = seconds per item: "
@@ -87,6 +89,7 @@ static const struct jm_option options[] = {
 			"1min, of two knobs 3min, with --per-phase 5min"},
 	{.name = "window",
 		JM_BIND(JM_DURATION, struct tune, run.window_s),
+		JM_GIVEN(struct tune, window_given),
 		.unit = "s",
 		.min = 0.1,
 		.max = 3600,
@@ -97,6 +100,7 @@ static const struct jm_option options[] = {
 	{.name = "progress",
 		.usual = true,
 		JM_BIND(JM_CHOICE, struct tune, run.progress),
+		JM_GIVEN(struct tune, progress_given),
 		.choices = jm_tune_progress_names,
 		.fallback = "items",
 		.help = "what counts as work: items that the command reports, or gpu, the cycles "
@@ -108,10 +112,10 @@ static const struct jm_option options[] = {
 	JM_SOURCE_OPTION(struct tune, m.source_texts),
 	{JM_INTERVAL_ROW, JM_BIND(JM_DURATION, struct tune, m.interval_ns)},
 	{JM_ITEMS_REGEX_ROW, .usual = true, .heading = "Items",
-		JM_BIND(JM_TEXT, struct tune, m.items_regex)},
-	{JM_ITEMS_JSON_ROW, .usual = true, JM_BIND(JM_TEXT, struct tune, m.items_json)},
-	JM_ITEM_KIND_OPTION(struct tune, m.items_kind, 0),
-	JM_ITEM_UNIT_OPTION(struct tune, m.unit, 0),
+		JM_BIND(JM_TEXT, struct tune, m.items.regex)},
+	{JM_ITEMS_JSON_ROW, .usual = true, JM_BIND(JM_TEXT, struct tune, m.items.json)},
+	JM_ITEM_KIND_OPTION(struct tune, m.items.kind, 0),
+	JM_ITEM_UNIT_OPTION(struct tune, m.items.unit, 0),
 	{JM_JSON_ROW("write the record as JSON; without a file to standard output"), .usual = true,
 		.heading = "Files", JM_BIND(JM_TEXT, struct tune, m.json),
 		.takes_next = jm_hold_json_next},
@@ -171,16 +175,15 @@ static int check(struct jm_cli *cli, const struct tune *t)
 	if (check_search(cli, t))
 		return cli->err.code;
 	if (t->run.per_phase &&
-		(t->m.items_regex || t->m.items_json || jm_cli_given(cli, "progress") ||
-			jm_cli_given(cli, "window")))
+		(t->m.items.regex || t->m.items.json || t->progress_given || t->window_given))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"With --per-phase the marks of the command begin phases and report their "
 			"items; omit --items-regex, --items-json, --progress and --window.");
-	if (t->run.progress == JM_TUNE_GPU && (t->m.items_regex || t->m.items_json))
+	if (t->run.progress == JM_TUNE_GPU && (t->m.items.regex || t->m.items.json))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--progress gpu counts no items of the output; omit it, or --items-regex "
 			"and --items-json.");
-	if (t->run.budget_watts > 0 && jm_cli_given(cli, "objective"))
+	if (t->run.budget_watts > 0 && t->objective_given)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"With --budget the rate of items is what counts; omit it, or --objective.");
 	return jm_objective_parse(t->run.objective, &o, &cli->err);
@@ -193,7 +196,7 @@ static int tune(struct jm_cli *cli)
 
 	JM_FILL(&cli->values, &t);
 	t.m.tune = &t.run;
-	if (!jm_cli_given(cli, "within"))
+	if (isnan(t.run.within_s))
 		t.run.within_s = t.run.per_phase ? 300 : n_knobs(&t) > 1 ? 180 : 60;
 	if (check(cli, &t))
 		return jm_cli_fail(cli);

@@ -323,7 +323,7 @@ static bool print_needs(struct jm_run_call *r)
 	return missing;
 }
 
-static int plan(struct jm_run_call *r)
+static int plan(struct jm_run_call *r, bool cases)
 {
 	int rc = jm_planned_read(r);
 
@@ -333,7 +333,7 @@ static int plan(struct jm_run_call *r)
 		rc = print_runs(r);
 	if (rc)
 		return jm_cli_fail(r->cli);
-	if (jm_values_number(&r->cli->values, "cases") > 0) {
+	if (cases) {
 		fputc('\n', r->cli->out);
 		if (jm_run_list_cases(r))
 			return JM_EXIT_FAILURE;
@@ -341,12 +341,20 @@ static int plan(struct jm_run_call *r)
 	return print_needs(r) ? EXIT_LACKS : 0;
 }
 
+struct call {
+	struct jm_plan_selection plan;
+	bool cases, schema;
+};
+
 static int run_plan_command(struct jm_cli *cli)
 {
 	struct jm_run_call r = {.cli = cli, .cancel_fd = -1};
+	struct call call;
 	int status;
 
-	if (jm_values_number(&cli->values, "schema") > 0)
+	JM_FILL(&cli->values, &call);
+	r.given.plan = call.plan;
+	if (call.schema)
 		return jm_plan_schema_print(cli);
 	if (!cli->n_args || !jm_plan_is_file(cli->args[0])) {
 		jm_err_set(&cli->err, JM_EUSAGE,
@@ -354,7 +362,7 @@ static int run_plan_command(struct jm_cli *cli)
 		return jm_cli_fail(cli);
 	}
 	cli->lacks = json_object();
-	status = plan(&r);
+	status = plan(&r, call.cases);
 	jm_guard_stop(r.guard, NULL);
 	jm_planned_done(&r);
 	json_decref(cli->lacks);
@@ -363,15 +371,15 @@ static int run_plan_command(struct jm_cli *cli)
 }
 
 static const struct jm_option options[] = {
-	JM_PLAN_FILE_OPTIONS(NULL, ""),
+	JM_PLAN_FILE_OPTIONS(struct call, plan, NULL, ""),
 	{.name = "cases",
 		.use = JM_OPTION_OF_CALL,
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct call, cases),
 		.help = "also list the cases of each run, in the order of the first block, as 'run "
 			"--dry-run' does when nothing that the plan needs is missing"},
 	{.name = "schema",
 		.use = JM_OPTION_OF_CALL,
-		.type = JM_FLAG,
+		JM_BIND(JM_FLAG, struct call, schema),
 		.help = "print the JSON Schema of plan files, for editors"},
 	{0},
 };

@@ -76,11 +76,11 @@ static json_t *over_of(struct jm_cli *cli)
 	return NULL;
 }
 
-int jm_plan_request_load(struct jm_cli *cli, const char *path, struct jm_plan_file *ret)
+int jm_plan_request_load(struct jm_cli *cli, const struct jm_plan_selection *selection,
+	const char *path, struct jm_plan_file *ret)
 {
-	struct jm_plan_file_options o = {.rows = jm_run_options,
-		.platform = jm_values_text(&cli->values, "platform"),
-		.applies = has_option};
+	struct jm_plan_file_options o = {
+		.rows = jm_run_options, .platform = selection->platform, .applies = has_option};
 	json_t *over = over_of(cli);
 	int rc;
 
@@ -92,9 +92,10 @@ int jm_plan_request_load(struct jm_cli *cli, const char *path, struct jm_plan_fi
 	return rc;
 }
 
-bool jm_plan_request_selected(const struct jm_cli *cli, const struct jm_plan_run *run)
+bool jm_plan_request_selected(
+	const struct jm_plan_selection *selection, const struct jm_plan_run *run)
 {
-	const char *list = jm_values_text(&cli->values, "tag");
+	const char *list = selection->tag;
 	const json_t *tag;
 	size_t i;
 

@@ -63,12 +63,12 @@ static int name_run(const struct jm_plan_run *run, json_t *request, struct jm_er
 
 static int read_file(struct jm_run_call *r)
 {
-	int rc = jm_plan_request_load(r->cli, r->cli->args[0], &r->file);
+	int rc = jm_plan_request_load(r->cli, &r->given.plan, r->cli->args[0], &r->file);
 
 	for (int i = 0; i < r->file.n && !rc; i++) {
 		json_t *request;
 
-		if (!jm_plan_request_selected(r->cli, &r->file.run[i]))
+		if (!jm_plan_request_selected(&r->given.plan, &r->file.run[i]))
 			continue;
 		rc = jm_plan_request_make(r->cli, &r->file.run[i], &request);
 		if (!rc)
@@ -82,21 +82,19 @@ static int read_file(struct jm_run_call *r)
 		rc = jm_err_set(&r->cli->err, JM_EUSAGE,
 			"No run of %s has a tag of '--tag %s'; the key 'tags' of a run in that "
 			"file lists its tags.",
-			r->cli->args[0], jm_values_text(&r->cli->values, "tag"));
+			r->cli->args[0], r->given.plan.tag);
 	return rc;
 }
 
 static int check_file_options(struct jm_run_call *r)
 {
-	static const char *const names[] = {"platform", "tag"};
+	const struct jm_plan_selection *p = &r->given.plan;
+	const char *name = p->platform ? "platform" : "tag";
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (jm_values_text(&r->cli->values, names[i]))
-			return jm_err_set(&r->cli->err, JM_EUSAGE,
-				"--%s is for plan files; give a plan such as plan.yaml, or omit "
-				"--%s.",
-				names[i], names[i]);
-	return 0;
+	if (!p->platform && !p->tag)
+		return 0;
+	return jm_err_set(&r->cli->err, JM_EUSAGE,
+		"--%s is for plan files; give a plan such as plan.yaml, or omit --%s.", name, name);
 }
 
 /* key: "set" as the user wrote them, "settings" of a request that is complete */
@@ -179,7 +177,7 @@ static int take_over(struct jm_run_call *r, struct jm_planned *p, const json_t *
 {
 	const json_t *seed = json_object_get(stored, "seed"),
 		     *found = json_object_get(stored, "found");
-	bool asked = jm_cli_given(r->cli, "seed") || (p->run && jm_plan_key(p->run, "seed"));
+	bool asked = r->given.seed_given || (p->run && jm_plan_key(p->run, "seed"));
 
 	if (asked && !json_equal(json_object_get(p->request, "seed"), seed))
 		return jm_err_set(&r->cli->err, JM_EUSAGE,
@@ -317,9 +315,10 @@ static int request_from_store(struct jm_run_call *r, struct jm_planned *p)
 			jm_store_path(r->store));
 	if (rc)
 		return rc;
-	if (jm_cli_given(r->cli, "repeat"))
+	if (r->given.repeat_given)
 		json_object_set_new(p->request, "repeat", json_integer(r->given.repeat));
-	p->controls_used = jm_run_controls(r->cli, p->request, p->controls, sizeof(p->controls));
+	p->controls_used =
+		jm_run_controls(r->given.control, p->request, p->controls, sizeof(p->controls));
 	return jm_run_request_sets(p->request, "settings") ? start_guard(r, p) : 0;
 }
 
@@ -330,7 +329,8 @@ static int make_plan(struct jm_run_call *r, struct jm_planned *p)
 	struct jm_err why;
 	int rc;
 
-	p->controls_used = jm_run_controls(r->cli, p->request, p->controls, sizeof(p->controls));
+	p->controls_used =
+		jm_run_controls(r->given.control, p->request, p->controls, sizeof(p->controls));
 	rc = r->given.resume ? 0 : complete_request(r, p);
 	if (!rc)
 		rc = jm_plan_new(p->request, &p->plan, &r->cli->err);

@@ -22,7 +22,7 @@ struct jm_planned {
 
 struct jm_run_call {
 	struct jm_cli *cli;
-	struct jm_run_given given; /* all 0 for the command `plan` */
+	struct jm_run_given given; /* of the command `plan`: its .plan alone */
 	struct jm_store *store;
 	struct jm_guard *guard;
 	struct jm_hosts *

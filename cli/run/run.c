@@ -44,14 +44,13 @@ static int catch_signals(struct jm_run_call *r)
 static int check_files(struct jm_run_call *r)
 {
 	const char *store = r->given.store, *json = r->given.json;
-	static const char *const of_stores[] = {"resume", "retry", "only-failed", "rerun"};
+	static const char *const of_stores[] = {"resume", "retry", "only-failed", "rerun", NULL};
+	const char *name = store ? NULL : jm_cli_first_given(r->cli, of_stores);
 
-	for (size_t i = 0; !store && i < sizeof(of_stores) / sizeof(*of_stores); i++)
-		if (jm_cli_given(r->cli, of_stores[i]))
-			return jm_err_set(&r->cli->err, JM_EUSAGE,
-				"--%s continues the plan of a store; name the store with --store "
-				"FILE.",
-				of_stores[i]);
+	if (name)
+		return jm_err_set(&r->cli->err, JM_EUSAGE,
+			"--%s continues the plan of a store; name the store with --store FILE.",
+			name);
 	if (r->given.sweep.only_failed && r->given.sweep.rerun)
 		return jm_err_set(&r->cli->err, JM_EUSAGE,
 			"--only-failed and --rerun exclude each other; give one of them.");
@@ -165,7 +164,6 @@ static bool has_case(const struct jm_planned *p, const char *id)
 static int run_plan(struct jm_run_call *r, struct jm_planned *p)
 {
 	bool alone = jm_planned_cases(r) == 1;
-	double width = jm_values_number(&r->cli->common, "width");
 	int blocks = p->plan.repeat;
 	struct jm_run_show show;
 	struct jm_run_options o = r->given.sweep;
@@ -187,7 +185,7 @@ static int run_plan(struct jm_run_call *r, struct jm_planned *p)
 	if (o.out_fd < 0 && r->given.show_output)
 		o.out_fd = STDERR_FILENO;
 	jm_planned_change_guard(r, p);
-	jm_run_show_init(&show, &p->plan, isnan(width) ? 0 : (int)width, r->cli->quiet);
+	jm_run_show_init(&show, &p->plan, r->cli->given_width, r->cli->quiet);
 	show.writer = jm_work_writer_new(&r->cli->ctx);
 	show.store = r->given.store;
 	rc = jm_run_plan(&r->cli->ctx, &o, &r->guard, r->records, &r->cli->err);

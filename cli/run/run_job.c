@@ -18,12 +18,14 @@ static int check_alone(struct jm_cli *cli)
 	if (cli->n_args || cli->command || cli->n_extra)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--job runs what was submitted; omit the plan, workload or command.");
-	for (const struct jm_option *o = cli->cmd->options; o->name; o++) {
+	for (const struct jm_value *v = cli->values.value; v < cli->values.value + cli->values.n;
+		v++) {
+		const struct jm_option *o = v->option;
 		bool refused = !(o->use & JM_OPTION_OF_CALL);
 
 		for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
 			refused = refused || !strcmp(o->name, others[i]);
-		if (refused && jm_cli_given(cli, o->name))
+		if (refused && v->given)
 			return jm_err_set(&cli->err, JM_EUSAGE,
 				"--job says which cases are run and how, including --%s; omit that "
 				"option.",

@@ -3,6 +3,8 @@
 #ifndef JM_RUN_OPTIONS_H
 #define JM_RUN_OPTIONS_H
 
+#include "cli/measure/measure_store.h"
+#include "plan_file_options.h"
 #include "run_parts.h"
 
 /* ---- run_options.c ---- */
@@ -17,13 +19,16 @@ struct jm_run_given {
 	/* of the request */
 	const char *device, *precision; /* lists */
 	const char *warmup, *control, *order, *retries, *until_interval;
-	const char *items_regex, *items_json, *items_kind, *unit;
+	struct jm_item_options items;
 	char *const *set, *const *env, *const *source;
 	bool fast, real_time;
 	int repeat, max_repeat;
 	int64_t seed, steps, epochs, epoch_steps;
 	double seconds, interval, timeout, selftest, steady, cooldown; /* s */
 	double add_watts;
+	struct jm_plan_selection plan;
+	/* in place of the default */
+	bool precision_given, repeat_given, max_repeat_given, order_given, seed_given;
 };
 
 /* Bound to a struct jm_run_given. */

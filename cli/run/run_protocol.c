@@ -15,12 +15,11 @@ static int add_until(struct jm_cli *cli, const struct jm_run_given *g, json_t *h
 	double share;
 
 	if (!text)
-		return jm_cli_given(cli, "max-repeat")
-			       ? jm_err_set(&cli->err, JM_EUSAGE,
-					 "--max-repeat has no effect without "
-					 "--until-interval; give "
-					 "both, or --repeat.")
-			       : 0;
+		return g->max_repeat_given ? jm_err_set(&cli->err, JM_EUSAGE,
+						     "--max-repeat has no effect without "
+						     "--until-interval; give "
+						     "both, or --repeat.")
+					   : 0;
 	if (jm_measure_share(text, &share, &cli->err))
 		return cli->err.code;
 	json_object_set_new(how, "until_interval", json_real(share));
@@ -88,7 +87,7 @@ int jm_run_protocol(struct jm_cli *cli, const struct jm_run_given *g, json_t *ho
 		rc = add_retries(cli, g, how);
 	if (!isnan(g->cooldown))
 		json_object_set_new(how, "cooldown_s", json_real(g->cooldown));
-	if (jm_cli_given(cli, "order"))
+	if (g->order_given)
 		json_object_set_new(how, "order", json_string(g->order));
 	if (!isnan(g->add_watts))
 		json_object_set_new(how, "add_watts", json_real(g->add_watts));

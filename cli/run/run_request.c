@@ -42,14 +42,16 @@ int jm_run_check_resume(struct jm_cli *cli)
 	if (cli->n_args || cli->command || cli->n_extra)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--resume takes the plan from the store; omit the workload or command.");
-	for (const struct jm_option *o = cli->cmd->options; o->name; o++) {
-		bool may = !jm_cli_given(cli, o->name) || o->use & JM_OPTION_OF_CALL;
+	for (const struct jm_value *v = cli->values.value; v < cli->values.value + cli->values.n;
+		v++) {
+		const struct jm_option *o = v->option;
+		bool may = o->use & JM_OPTION_OF_CALL;
 
 		for (size_t i = 0; i < sizeof(free_to_give) / sizeof(*free_to_give); i++)
 			may = may || !strcmp(o->name, free_to_give[i]);
 		for (size_t i = 0; i < sizeof(of_files) / sizeof(*of_files); i++)
-			may = may && !(jm_cli_given(cli, o->name) && !strcmp(o->name, of_files[i]));
-		if (!may)
+			may = may && strcmp(o->name, of_files[i]) != 0;
+		if (v->given && !may)
 			return jm_err_set(&cli->err, JM_EUSAGE,
 				"--resume takes the plan from the store, including --%s; omit that "
 				"option.",
@@ -320,7 +322,7 @@ static int add_workload(struct jm_cli *cli, const struct jm_run_given *g, json_t
 	json_object_set_new(what, "device", split(g->device));
 	if (!w->no_precision)
 		json_object_set_new(what, "precision", split(g->precision));
-	else if (!rc && jm_cli_given(cli, "precision"))
+	else if (!rc && g->precision_given)
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
 			"The workload '%s' has no option for the precision; omit --precision.",
 			w->name);
@@ -335,20 +337,24 @@ static int add_workload(struct jm_cli *cli, const struct jm_run_given *g, json_t
 static int check_scan(struct jm_cli *cli, const struct jm_run_given *g)
 {
 	struct jm_scan *scan = NULL;
-	int rc = g->items_regex || g->items_json
-			 ? jm_scan_new(g->items_regex, g->items_json, &scan, &cli->err)
-			 : 0;
+	const struct jm_item_options *o = &g->items;
+	int rc = o->regex || o->json ? jm_scan_new(o->regex, o->json, &scan, &cli->err) : 0;
 
-	if (!rc && g->items_kind)
+	if (!rc && o->kind)
 		rc = jm_scan_check_numbers(scan, &cli->err);
 	jm_scan_free(scan);
 	return rc;
 }
 
 /* What only a workload has. */
-static int check_own(struct jm_cli *cli, const char *option)
+static int check_own(struct jm_cli *cli)
 {
-	if (!jm_cli_given(cli, option))
+	static const char *const own[] = {"device", "precision", "fast", NULL};
+	const char *option = jm_cli_first_given(cli, own);
+
+	for (const struct jm_option *row = jm_soft_options; row->name && !option; row++)
+		option = jm_cli_given(cli, row->name) ? row->name : NULL;
+	if (!option)
 		return 0;
 	return jm_err_set(&cli->err, JM_EUSAGE,
 		"--%s is for joulemark's own workloads: an outside command chooses that by itself; "
@@ -358,10 +364,10 @@ static int check_own(struct jm_cli *cli, const char *option)
 
 static int add_throughput(struct jm_cli *cli, const struct jm_run_given *g, json_t *what)
 {
-	json_t *throughput = jm_command_throughput(&cli->values);
+	json_t *throughput = jm_command_throughput(&g->items);
 	int rc = 0;
 
-	if (g->items_regex && g->items_json)
+	if (g->items.regex && g->items.json)
 		rc = jm_err_set(&cli->err, JM_EUSAGE,
 			"--items-regex and --items-json exclude each other; give one of them.");
 	else
@@ -378,13 +384,7 @@ static int add_command(struct jm_cli *cli, const struct jm_run_given *g, json_t 
 	int rc = check_extra(cli, "a command");
 
 	if (!rc)
-		rc = check_own(cli, "device");
-	if (!rc)
-		rc = check_own(cli, "precision");
-	if (!rc)
-		rc = check_own(cli, "fast");
-	for (const struct jm_option *row = jm_soft_options; row->name && !rc; row++)
-		rc = check_own(cli, row->name);
+		rc = check_own(cli);
 	for (char **word = cli->command; *word && !rc; word++)
 		if (json_array_append_new(command, json_string(*word)))
 			rc = jm_err_set(&cli->err, JM_EUSAGE,
@@ -417,7 +417,7 @@ static int add_epochs(struct jm_cli *cli, const struct jm_run_given *g, json_t *
 	if (none)
 		json_object_set_new(what, "warmup", json_string(g->warmup));
 	json_object_set_new(what, "epochs", json_integer(g->epochs));
-	if (jm_cli_given(cli, "epoch-steps"))
+	if (g->epoch_steps)
 		json_object_set_new(what, "epoch_steps", json_integer(g->epoch_steps));
 	return 0;
 }
@@ -433,7 +433,7 @@ static int add_lengths(struct jm_cli *cli, const struct jm_run_given *g, json_t 
 			"command decides itself how long it runs.");
 	if (g->epochs)
 		return add_epochs(cli, g, what);
-	if (jm_cli_given(cli, "epoch-steps"))
+	if (g->epoch_steps)
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"--epoch-steps has no effect without --epochs; give both.");
 	if (warm && warm[strspn(warm, "0123456789")] &&

@@ -283,9 +283,8 @@ static bool is_named(const char *list, const char *word)
 	return at && (at == list || at[-1] == ',') && (!at[n] || at[n] == ',');
 }
 
-const char *jm_run_controls(const struct jm_cli *cli, const json_t *request, char *out, size_t size)
+const char *jm_run_controls(const char *control, const json_t *request, char *out, size_t size)
 {
-	const char *control = jm_values_text(&cli->values, "control");
 	const json_t *what = json_object_get(request, "what"), *part, *device;
 	size_t i, used = 0;
 

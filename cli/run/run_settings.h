@@ -12,9 +12,8 @@ int jm_run_request_settings(struct jm_cli *cli, const struct jm_knobs *knobs, js
 int jm_run_assume_knobs(const json_t *request, struct jm_knobs *ret, struct jm_err *err);
 /* Has a part of the request such a list ("set", "settings")? */
 bool jm_run_request_sets(const json_t *request, const char *key);
-/* The guard's controls: --control, else the devices where they are simulated nodes, written to out;
- * NULL = the machine's. */
-const char *jm_run_controls(
-	const struct jm_cli *cli, const json_t *request, char *out, size_t size);
+/* The guard's controls: the value of --control, else the devices where they are simulated nodes,
+ * written to out; NULL = the machine's. */
+const char *jm_run_controls(const char *control, const json_t *request, char *out, size_t size);
 
 #endif

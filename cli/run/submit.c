@@ -383,6 +383,7 @@ static int run_submit(struct jm_cli *cli)
 	int status = 0;
 
 	JM_FILL(&cli->values, &c.given);
+	c.r.given.plan = c.given.plan;
 	cli->lacks = json_object();
 	if (serve(&c))
 		status = jm_cli_fail(cli);
@@ -456,7 +457,7 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_TEXT, struct jm_submit_given, program),
 		.argument = "PATH",
 		.help = "joulemark on the nodes, of this version; without it the path of this one"},
-	JM_PLAN_FILE_OPTIONS(NULL, ""),
+	JM_PLAN_FILE_OPTIONS(struct jm_submit_given, plan, NULL, ""),
 	{.name = "wait",
 		.usual = true,
 		.use = JM_OPTION_OF_CALL,

@@ -7,6 +7,7 @@
 #include "run/slurm/submission.h"
 
 struct jm_submit_given {
+	struct jm_plan_selection plan;
 	const char *store, *program;
 	char *const *sbatch; /* words for sbatch; NULL = none */
 	int parts, nodes, tasks, at_once;

@@ -43,11 +43,11 @@ int __wrap_jm_session_energy(
 		     : __real_jm_session_energy(s, meter, phase, ret, err);
 }
 
-bool jm_cli_given(const struct jm_cli *cli, const char *name)
+const char *jm_cli_first_given(const struct jm_cli *cli, const char *const *names)
 {
 	(void)cli;
-	(void)name;
-	return false;
+	(void)names;
+	return NULL;
 }
 
 /* ---- runs ---- */
