@@ -249,28 +249,6 @@ static bool completes_part(
 	return found;
 }
 
-static bool may_swap(const struct jm_unit *u, const struct jm_node *n)
-{
-	for (int k = 0; k < u->group.n_nodes; k++)
-		if (!jm_nodes_may_swap(u->group.node[k], n))
-			return false;
-	return true;
-}
-
-/* Moves unit `at` behind unit `to`; false: one of the units up to `to` writes what it uses, or
- * reads what it writes. */
-static bool put_behind(struct jm_program *p, int at, int to)
-{
-	struct jm_unit *u = p->unit[at];
-
-	for (int i = at + 1; i <= to; i++)
-		if (!may_swap(p->unit[i], u->group.node[0]))
-			return false;
-	memmove(p->unit + at, p->unit + at + 1, (size_t)(to - at) * sizeof(struct jm_unit *));
-	p->unit[to] = u;
-	return true;
-}
-
 /* The time in which a rank exchanges the gradients of the segment. */
 static double transfer_seconds(const struct jm_graph *g, const struct jm_segment *s)
 {
@@ -280,8 +258,14 @@ static double transfer_seconds(const struct jm_graph *g, const struct jm_segment
 	return bytes * (g->rounds_sums ? 0.5 : 1) * (s->is_whole ? 2 : 1) / rate;
 }
 
-/* INFINITY: the peak is unknown. */
-static double product_seconds(
+double jm_reduce_shared_seconds(const struct jm_graph *g, const struct jm_node *n)
+{
+	double whole = (double)(n->op == JM_OP_SUM_ROWS ? n->in[0] : n->out[0])->bytes;
+
+	return whole * (g->tp - 1) / g->tp * (n->op == JM_OP_SUM_RANKS ? 2 : 1) / LINK_RATE;
+}
+
+double jm_reduce_product_seconds(
 	const struct jm_graph *g, const struct jm_device *d, const struct jm_node *n)
 {
 	double peak = jm_device_peak(d, n->in[0]->type, g->math);
@@ -307,7 +291,7 @@ bool jm_reduce_fits_host(const struct jm_graph *g, const struct jm_device *d)
 	}
 	for (int i = 0; i < g->n_nodes; i++)
 		if (is_product(g->node[i]))
-			products += product_seconds(g, d, g->node[i]);
+			products += jm_reduce_product_seconds(g, d, g->node[i]);
 	products *= jm_graph_micro_steps(g);
 	return d->backend->lanes && isfinite(products) && 4 * exchange <= products;
 }
@@ -322,9 +306,9 @@ static double put_behind_all(const struct buckets *b, const struct jm_segment *s
 	for (int i = *to - 1; i >= p->n_once; i--) {
 		const struct jm_unit *u = p->unit[i];
 
-		if (!completes_part(b, u, s) || !put_behind(p, i, *to))
+		if (!completes_part(b, u, s) || !jm_unit_put_behind(p, i, *to))
 			continue;
-		seconds += product_seconds(p->graph, p->device, u->group.node[0]);
+		seconds += jm_reduce_product_seconds(p->graph, p->device, u->group.node[0]);
 		--*to;
 	}
 	return seconds;

@@ -9,6 +9,10 @@ bool jm_reduce_is_start(const struct jm_unit *u);  /* of a sum of gradients */
 bool jm_reduce_is_gather(const struct jm_unit *u); /* of shares */
 bool jm_reduce_is_node(const struct jm_unit *u);
 bool jm_reduce_is_shared(const struct jm_node *n); /* by ranks that share a model */
+/* Estimates of the time of such an exchange, and of a product; INFINITY: the peak is unknown. */
+double jm_reduce_shared_seconds(const struct jm_graph *g, const struct jm_node *n);
+double jm_reduce_product_seconds(
+	const struct jm_graph *g, const struct jm_device *d, const struct jm_node *n);
 /* Inserts the nodes into a scheduled program; does nothing for a single rank. */
 int jm_program_add_reduction(struct jm_program *p, struct jm_err *err);
 

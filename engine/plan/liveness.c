@@ -38,6 +38,8 @@ static void touch_unit(const struct jm_program *p, int at)
 		for (int i = 0; i < n->n_out; i++)
 			touch(p, n->out[i], at);
 	}
+	if (u->awaited)
+		touch(p, u->awaited->in[0], at);
 	touch(p, u->scratch, at);
 	touch(p, u->saved, at);
 	if (fwd)
@@ -84,11 +86,12 @@ static bool may_replace(
 {
 	const struct jm_tensor *from = n->in[0];
 	const struct jm_cell *c = jm_graph_cell(p->graph, to);
+	int last = p->unit[at]->wait ? p->unit[at]->wait->position : at;
 
 	return to && from != to && from->class == JM_CLASS_ACT && to->class == JM_CLASS_ACT &&
 	       !from->is_virtual && !to->is_virtual && from->bytes == to->bytes &&
 	       from->type == to->type && same_places(n, from, to) && c->first == at &&
-	       root(p, n->in[0])->last == at && !operand_twice(p, n);
+	       root(p, n->in[0])->last == last && !operand_twice(p, n);
 }
 
 static void place_over(const struct jm_program *p, int at)

@@ -15,6 +15,8 @@
 struct jm_unit {
 	struct jm_group group; /* the first member, so that a unit and its group have one address */
 	int position;	       /* in the program */
+	struct jm_unit *wait;  /* of an exchange beside computation: the unit that awaits it */
+	const struct jm_node *awaited; /* the exchange that this unit awaits; NULL = none */
 	struct jm_choice choice;
 	struct jm_tensor *scratch, *saved; /* NULL = none */
 	void *exec;

@@ -60,7 +60,7 @@ static bool has(struct jm_tensor *const *t, int n, const struct jm_tensor *one)
 	return false;
 }
 
-bool jm_nodes_may_swap(const struct jm_node *a, const struct jm_node *b)
+static bool may_swap(const struct jm_node *a, const struct jm_node *b)
 {
 	for (int i = 0; i < a->n_in; i++)
 		if (a->in[i] && has(b->out, b->n_out, a->in[i]))
@@ -72,14 +72,34 @@ bool jm_nodes_may_swap(const struct jm_node *a, const struct jm_node *b)
 	return true;
 }
 
+bool jm_unit_may_swap(const struct jm_unit *u, const struct jm_node *n)
+{
+	for (int k = 0; k < u->group.n_nodes; k++)
+		if (!may_swap(u->group.node[k], n))
+			return false;
+	return true;
+}
+
+bool jm_unit_put_behind(struct jm_program *p, int at, int to)
+{
+	struct jm_unit *u = p->unit[at];
+
+	for (int i = at + 1; i <= to; i++)
+		if (!jm_unit_may_swap(p->unit[i], u->group.node[0]))
+			return false;
+	memmove(p->unit + at, p->unit + at + 1, (size_t)(to - at) * sizeof(struct jm_unit *));
+	p->unit[to] = u;
+	return true;
+}
+
 /* True if the linear-wgrad, and the recomputed node whose result it reads, may come after the node
  * `grad`. Recomputed nodes have no place yet. */
 static bool may_wait(const struct jm_graph *g, const struct jm_node *wgrad,
 	const struct jm_node *again, const struct jm_node *grad)
 {
 	for (int k = wgrad->id + 1; k <= grad->id; k++)
-		if (!g->node[k]->again && (!jm_nodes_may_swap(wgrad, g->node[k]) ||
-						  !jm_nodes_may_swap(again, g->node[k])))
+		if (!g->node[k]->again &&
+			(!may_swap(wgrad, g->node[k]) || !may_swap(again, g->node[k])))
 			return false;
 	return true;
 }

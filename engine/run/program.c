@@ -5,6 +5,7 @@
 #include "engine/graph/tensor_parallel.h"
 #include "engine/plan/apply_choices.h"
 #include "engine/plan/bucket.h"
+#include "engine/plan/hide_sums.h"
 #include "engine/plan/hoist_copies.h"
 #include "engine/plan/keep_copies.h"
 #include "engine/plan/schedule.h"
@@ -79,6 +80,8 @@ static int plan(struct jm_program *p, struct jm_err *err)
 		code = jm_program_schedule(p, err);
 	if (!code)
 		code = jm_program_add_reduction(p, err);
+	if (!code)
+		code = jm_program_hide_sums(p, err);
 	if (!code && p->is_first)
 		code = declare_weights(p, err);
 	if (!code && p->arena_bytes > p->weights->arena_bytes)

@@ -24,6 +24,7 @@ struct jm_reduction {
 	void *compute; /* the compute queue for `tp`; NULL = sums are made in host memory */
 	void *stream;  /* of the third queue; NULL = sums are made in host memory */
 	struct jm_event ready, done;
+	struct jm_event shared;	   /* the newest exchange of `tp` in the third queue has ended */
 	struct jm_event *gathered; /* [segments] of a sharded update: its parameters are gathered */
 	bool *open; /* [segments] gathered, and computation has not waited for it yet */
 	int n_segments;
@@ -62,6 +63,8 @@ static int make_events(struct jm_reduction *r, const struct jm_device *d, struct
 
 	if (!code)
 		code = jm_event_new(d, &r->done, err);
+	if (!code)
+		code = jm_event_new(d, &r->shared, err);
 	for (int i = 0; i < r->n_segments && !code; i++)
 		code = jm_event_new(d, &r->gathered[i], err);
 	for (int i = 0; i < r->n_gaps && !code; i++) {
@@ -97,7 +100,7 @@ int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, const struc
 	else
 		code = jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
 	if (!code)
-		code = find_stream(d, comm, JM_QUEUE_COMM, &p->reduction->stream, err);
+		code = find_stream(d, comm ? comm : tp, JM_QUEUE_COMM, &p->reduction->stream, err);
 	if (!code)
 		code = find_stream(d, tp, JM_QUEUE_COMPUTE, &p->reduction->compute, err);
 	if (code)
@@ -113,6 +116,7 @@ void jm_reduce_close(struct jm_program *p)
 		return;
 	jm_event_drop(&r->ready);
 	jm_event_drop(&r->done);
+	jm_event_drop(&r->shared);
 	for (int i = 0; r->gathered && i < r->n_segments; i++)
 		jm_event_drop(&r->gathered[i]);
 	for (int i = 0; r->gap && i < r->n_gaps; i++) {
@@ -330,9 +334,23 @@ static int copy_own_rows(struct jm_program *p, const struct jm_node *n, struct j
 		p->device, JM_QUEUE_COMPUTE, n->out[0]->data, from, bytes, JM_ON_DEVICE, err);
 }
 
-static int run_shared(struct jm_program *p, const struct jm_node *n, struct jm_err *err)
+/* Behind what the compute queue has now; computation goes on beside it. */
+static int start_beside(struct jm_reduction *r, struct jm_transfer *t, struct jm_err *err)
+{
+	int code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
+
+	if (!code)
+		code = jm_event_follow(&r->ready, JM_QUEUE_COMM, err);
+	t->stream = r->stream;
+	if (!code)
+		code = r->tp->transport->start(r->tp->state, t, err);
+	return code ? code : jm_event_record(&r->shared, JM_QUEUE_COMM, err);
+}
+
+static int run_shared(struct jm_program *p, const struct jm_unit *u, struct jm_err *err)
 {
 	struct jm_reduction *r = p->reduction;
+	const struct jm_node *n = u->group.node[0];
 	const struct jm_tensor *counted = n->op == JM_OP_SUM_ROWS ? n->out[0] : n->in[0];
 	enum jm_comm_type type = comm_types[n->in[0]->type];
 	struct jm_transfer t = {.kind = kind_of(n->op),
@@ -345,12 +363,20 @@ static int run_shared(struct jm_program *p, const struct jm_node *n, struct jm_e
 
 	if (n->op == JM_OP_OWN_ROWS)
 		return copy_own_rows(p, n, err);
+	if (!r->tp->transport->host_memory && u->wait)
+		return start_beside(r, &t, err);
 	if (!r->tp->transport->host_memory)
 		return r->tp->transport->start(r->tp->state, &t, err);
 	code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
 	if (!code)
 		code = jm_event_wait(&r->ready, err);
 	return code ? code : jm_comm_run(r->tp, &t, err);
+}
+
+static int wait_for_shared(struct jm_reduction *r, struct jm_err *err)
+{
+	return r->tp->transport->host_memory ? 0
+					     : jm_event_follow(&r->shared, JM_QUEUE_COMPUTE, err);
 }
 
 /* A unit for which jm_reduce_is_node holds. */
@@ -362,7 +388,9 @@ static int run_node(struct jm_program *p, const struct jm_unit *u, struct jm_err
 		return jm_err_set(
 			err, JM_EBUG, "A program of several ranks runs without a communicator.");
 	if (jm_reduce_is_shared(n))
-		return run_shared(p, n, err);
+		return run_shared(p, u, err);
+	if (u->awaited)
+		return wait_for_shared(p->reduction, err);
 	if (!jm_reduce_is_start(u) && !jm_reduce_is_gather(u))
 		return wait_for_transfers(p, n->out[0], err);
 	/* gradients of several micro-steps are summed before the sum over ranks */

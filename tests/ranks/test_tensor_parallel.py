@@ -94,7 +94,7 @@ def test_in_bf16_recomputed_over_micro_steps():
     assert losses(shared) == pytest.approx(losses(alone), rel=1e-3)
 
 
-@pytest.mark.parametrize("ranks, more", [(4, []), (2, ["--sequence-parallel"])], ids=["", "rows"])
+@pytest.mark.parametrize("ranks, more", [(2, []), (4, []), (2, ["--sequence-parallel"])], ids=["hidden", "", "rows"])
 def test_sums_on_the_queue_of_devices(llama, ranks, more):
     """By the fake NCCL, whose sums take time: what follows has to wait for them."""
     names = ",".join(f"later:{i}" for i in range(ranks))
