@@ -109,6 +109,15 @@ struct jm_source {
 	 */
 	int (*read)(void *state, struct jm_sink *sink, struct jm_err *err);
 	void (*close)(void *state); /* takes NULL */
+	/*
+	 * Optional, of a source of several devices: gives up the device for which `read`, in
+	 * another thread, has been in a call of the driver since before this time of the machine's
+	 * clock. True: that thread ends inside `read` when the call returns, and touches nothing
+	 * else; `read` may be called again, and gives NAN for this device until then.
+	 */
+	bool (*leave)(void *state, int64_t since_ns);
+	/* With leave: is such a call still out? The source must then not be closed. */
+	bool (*waits)(void *state);
 	/* Optional, of a source that reads its counters when it likes (see read_budget.h): an edge
 	 * begins (called before the first reading after it), goes on, or is over. True while the
 	 * edge must still be watched because a counter has not stepped since it began. */

@@ -8,6 +8,7 @@
  * microseconds. The times for which clocks were held back are read so seldom that this costs at
  * most a thousandth of a processor, and activity, which is read only on request, a hundredth: an
  * H200's driver computes for 2 ms to tell it.
+ * A call for one GPU that does not return leaves the others readable: see `leave` in source.h.
  */
 #include "base/clock.h"
 #include "base/ctx.h"
@@ -57,6 +58,12 @@ static void forget(struct jm_nvml_board *g, int first, int last, int64_t now)
 		g->slot[i].last = (struct jm_reading){.value = NAN, .t_ns = now};
 }
 
+/* Nothing is asked of it in this poll. */
+static bool rests(const struct jm_nvml_board *g)
+{
+	return g->lost || g->left;
+}
+
 static void lose(struct jm_nvml_state *s, struct jm_nvml_board *g, int64_t now)
 {
 	g->lost = true;
@@ -71,8 +78,11 @@ static void lose(struct jm_nvml_state *s, struct jm_nvml_board *g, int64_t now)
 static void read_fields(struct jm_nvml_state *s, struct jm_nvml_board *g, int first, int n)
 {
 	int64_t offset = jm_clock_wall(s->ctx->clock) - jm_ctx_now(s->ctx), now;
-	int rc = s->nvml.fields(g->handle, n, &g->value[first]);
+	int rc;
 
+	jm_nvml_call_begin(g);
+	rc = s->nvml.fields(g->handle, n, &g->value[first]);
+	jm_nvml_call_end(g);
 	now = jm_ctx_now(s->ctx);
 	if (rc == JM_NVML_GPU_IS_LOST) {
 		lose(s, g, now);
@@ -100,8 +110,12 @@ static void read_call(struct jm_nvml_state *s, struct jm_nvml_board *g, int i)
 {
 	struct jm_nvml_slot *slot = &g->slot[i];
 	const struct jm_nvml_probe *p = slot->probe;
+	double value;
 
-	slot->last.value = jm_nvml_plausible(p->quantity, p->call(&s->nvml, g->handle));
+	jm_nvml_call_begin(g);
+	value = p->call(&s->nvml, g->handle);
+	jm_nvml_call_end(g);
+	slot->last.value = jm_nvml_plausible(p->quantity, value);
 	slot->last.t_ns = jm_ctx_now(s->ctx);
 }
 
@@ -136,7 +150,7 @@ static void read_counters(struct jm_nvml_state *s)
 		for (int i = 0; i < s->n; i++) {
 			struct jm_nvml_board *g = &s->gpu[i];
 
-			if (g->lost || g->counter < 0 || g->pace.last_begin >= round ||
+			if (rests(g) || g->counter < 0 || g->pace.last_begin >= round ||
 				!jm_read_pace_wants(&g->pace, &s->budget, now))
 				continue;
 			if (!next ||
@@ -154,9 +168,9 @@ static void read_gpu(struct jm_nvml_state *s, struct jm_nvml_board *g, bool slow
 {
 	int n = g->begin[slow ? JM_NVML_COUNTER : JM_NVML_SLOW];
 
-	if (!g->lost && n)
+	if (!rests(g) && n)
 		read_fields(s, g, 0, n);
-	if (!g->lost)
+	if (!rests(g))
 		read_calls(s, g, slow);
 }
 
@@ -175,7 +189,7 @@ static void read_times(struct jm_nvml_state *s, int64_t now)
 		struct jm_nvml_board *g = &s->gpu[i];
 		int n = g->begin[JM_NVML_ACTIVITY] - g->begin[JM_NVML_TIME];
 
-		if (!g->lost && n)
+		if (!rests(g) && n)
 			read_fields(s, g, g->begin[JM_NVML_TIME], n);
 	}
 	s->next_times = seldom(now, SLOW_NS, jm_clock_thread() - before, TIMES_SHARE);
@@ -189,11 +203,15 @@ static void read_activity(struct jm_nvml_state *s, int64_t now)
 	for (int i = 0; i < s->n; i++) {
 		struct jm_nvml_board *g = &s->gpu[i];
 
-		if (g->lost || g->begin[JM_NVML_ACTIVITY] == g->begin[JM_NVML_SAMPLES])
+		int rc;
+
+		if (rests(g) || g->begin[JM_NVML_ACTIVITY] == g->begin[JM_NVML_SAMPLES])
 			continue;
 		now = jm_ctx_now(s->ctx);
-		if (jm_nvml_sampler_read(&s->nvml, g->handle, &g->sampler, now, value) ==
-			JM_NVML_GPU_IS_LOST) {
+		jm_nvml_call_begin(g);
+		rc = jm_nvml_sampler_read(&s->nvml, g->handle, &g->sampler, now, value);
+		jm_nvml_call_end(g);
+		if (rc == JM_NVML_GPU_IS_LOST) {
 			lose(s, g, now);
 			continue;
 		}
@@ -213,7 +231,7 @@ static bool has_samples(const struct jm_nvml_board *g)
 static void read_samples(struct jm_nvml_state *s, struct jm_sink *sink, int64_t now)
 {
 	for (int i = 0; i < s->n; i++)
-		if (has_samples(&s->gpu[i]) && !s->gpu[i].lost &&
+		if (has_samples(&s->gpu[i]) && !rests(&s->gpu[i]) &&
 			jm_nvml_samples_read(s, &s->gpu[i], sink) == JM_NVML_GPU_IS_LOST)
 			lose(s, &s->gpu[i], now);
 	s->next_samples = now + JM_NVML_SAMPLES_NS - JM_MILLISECOND;
@@ -226,6 +244,32 @@ static void end_of_lost(struct jm_nvml_state *s, struct jm_nvml_board *g)
 		jm_read_pace_drop(&g->pace, &s->budget);
 }
 
+/* A call for it that was given up: nothing is known after its last readings, until that call has
+ * returned. */
+static void end_of_left(struct jm_nvml_state *s, struct jm_nvml_board *g)
+{
+	for (int i = 0; i < g->n_slots; i++)
+		if (!isnan(g->slot[i].last.value))
+			forget(g, i, i + 1, g->slot[i].last.t_ns + 1);
+	if (g->counter >= 0)
+		jm_read_pace_drop(&g->pace, &s->budget);
+}
+
+static void look_for_left(struct jm_nvml_state *s, struct jm_nvml_board *g)
+{
+	bool before = g->left;
+
+	g->left = atomic_load(&g->call_ns) == JM_NVML_LEFT;
+	if (g->left && !before)
+		jm_log(s->ctx, JM_WARNING,
+			"nvml: The driver does not return from a reading of %s; see the kernel's "
+			"log. What it has used since then is unknown until the driver returns; the "
+			"readings of the others continue.",
+			g->label);
+	else if (before && !g->left)
+		jm_log(s->ctx, JM_WARNING, "nvml: The driver answers for %s again.", g->label);
+}
+
 static int nvml_read(void *state, struct jm_sink *sink, struct jm_err *err)
 {
 	struct jm_nvml_state *s = state;
@@ -235,6 +279,8 @@ static int nvml_read(void *state, struct jm_sink *sink, struct jm_err *err)
 	(void)err;
 	if (slow)
 		s->slow_ns = now;
+	for (int i = 0; i < s->n; i++)
+		look_for_left(s, &s->gpu[i]);
 	for (int i = 0; i < s->n; i++)
 		read_gpu(s, &s->gpu[i], slow);
 	read_counters(s);
@@ -249,8 +295,10 @@ static int nvml_read(void *state, struct jm_sink *sink, struct jm_err *err)
 
 		if (g->lost)
 			end_of_lost(s, g);
+		else if (g->left)
+			end_of_left(s, g);
 		for (int k = 0; k < g->n_slots; k++)
-			if (g->lost || g->slot[k].kind != JM_NVML_SAMPLES)
+			if (rests(g) || g->slot[k].kind != JM_NVML_SAMPLES)
 				jm_give_all(sink, g->out[k], 1, &g->slot[k].last);
 	}
 	return 0;
@@ -262,7 +310,7 @@ static bool nvml_edge(void *state, enum jm_edge edge)
 	bool watching = false;
 
 	for (int i = 0; i < s->n; i++) {
-		if (s->gpu[i].counter < 0 || s->gpu[i].lost)
+		if (s->gpu[i].counter < 0 || rests(&s->gpu[i]))
 			continue;
 		if (edge != JM_EDGE_ON)
 			jm_read_pace_edge(&s->gpu[i].pace, edge == JM_EDGE_BEGINS);
@@ -277,7 +325,7 @@ static int64_t nvml_due(void *state)
 	int64_t first = JM_FOREVER;
 
 	for (int i = 0; i < s->n; i++) {
-		int64_t due = s->gpu[i].counter < 0 || s->gpu[i].lost
+		int64_t due = s->gpu[i].counter < 0 || rests(&s->gpu[i])
 				      ? JM_FOREVER
 				      : jm_read_pace_due(&s->gpu[i].pace);
 
@@ -290,10 +338,17 @@ static int nvml_uses(void *state, int meter, jm_use_fn *give, void *arg, struct 
 {
 	struct jm_nvml_state *s = state;
 
-	for (int i = 0; i < s->n; i++)
-		if (s->gpu[i].meter == meter)
-			return jm_nvml_uses_read(&s->gpu[i].uses, &s->nvml, s->gpu[i].handle,
-				jm_clock_wall(s->ctx->clock) / 1000, give, arg, err);
+	for (int i = 0; i < s->n; i++) {
+		if (s->gpu[i].meter != meter)
+			continue;
+		if (s->gpu[i].mute || atomic_load(&s->gpu[i].call_ns) == JM_NVML_LEFT)
+			return jm_err_set(err, JM_EIO,
+				"The driver does not return from a call for %s; see the kernel's "
+				"log.",
+				s->gpu[i].label);
+		return jm_nvml_uses_read(&s->gpu[i].uses, &s->nvml, s->gpu[i].handle,
+			jm_clock_wall(s->ctx->clock) / 1000, give, arg, err);
+	}
 	return jm_err_set(err, JM_ENOENT, "The meter %d is not a GPU of the source nvml.", meter);
 }
 
@@ -394,6 +449,8 @@ const struct jm_source jm_source_nvml = {
 	.open = jm_nvml_state_open,
 	.read = nvml_read,
 	.close = jm_nvml_state_close,
+	.leave = jm_nvml_leave,
+	.waits = jm_nvml_waits,
 	.edge = nvml_edge,
 	.due = nvml_due,
 	.uses = nvml_uses,

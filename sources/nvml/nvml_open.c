@@ -4,6 +4,7 @@
 #include "nvml_open.h"
 #include "base/clock.h"
 #include "base/ctx.h"
+#include "base/process/driver_call.h"
 #include "nvml_activity.h"
 #include "nvml_hardware.h"
 #include "nvml_samples.h"
@@ -233,10 +234,13 @@ static int add_board(struct jm_nvml_state *s, struct jm_nvml_board *g,
 	snprintf(meter.bus, sizeof(meter.bus), "%.23s", info->bus_id);
 	snprintf(meter.driver, sizeof(meter.driver), "%.47s", s->nvml.driver);
 	snprintf(covers, sizeof(covers), "gpu/%s", info->uuid);
-	jm_nvml_hardware(&s->nvml, info, &meter.hardware);
+	if (!g->mute)
+		jm_nvml_hardware(&s->nvml, info, &meter.hardware);
 	g->handle = info->handle;
 	memcpy(g->label, info->label, sizeof(g->label));
 	rc = g->meter = jm_meters_add(set, &meter, err);
+	if (rc >= 0 && g->mute)
+		return 0;
 	if (rc >= 0 && o->samples)
 		rc = add_samples(s, g, info, set, err);
 	if (rc >= 0)
@@ -254,11 +258,18 @@ static int add_gpu(struct jm_nvml_state *s, const struct jm_nvml_gpus *gpus, int
 	const struct jm_nvml_gpu *info = &gpus->gpu[i];
 	const struct jm_nvml_sensor *sensor = jm_nvml_sensor_of(info);
 	struct jm_nvml_board *g = &s->gpu[s->n];
-	int rc = add_board(s, g, info, o, set, err);
+	int rc;
 
-	if (rc >= 0)
+	g->mute = jm_nvml_first_waits(s->first, i);
+	if (g->mute)
+		jm_log(s->ctx, JM_WARNING,
+			"nvml: The driver does not return from the first call for %s; see the "
+			"kernel's log. What it uses is unknown; the others are read.",
+			info->label);
+	rc = add_board(s, g, info, o, set, err);
+	if (rc >= 0 && !g->mute)
 		rc = add_memory(s, g, info, set, err);
-	if (rc >= 0)
+	if (rc >= 0 && !g->mute)
 		rc = add_module(s, g, gpus, info, set, err);
 	if (rc < 0)
 		return rc;
@@ -306,6 +317,7 @@ void jm_nvml_state_close(void *state)
 	free(s);
 }
 
+/* *ret, if there is one, is the caller's also after an error. */
 static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, const struct jm_nvml_options *o,
 	struct jm_meters *set, struct jm_nvml_state **ret, struct jm_err *err)
 {
@@ -331,17 +343,14 @@ static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, const struct jm_n
 		s->ctx = ctx;
 		s->nvml = *nvml;
 		s->slow_ns = INT64_MIN / 2;
-		rc = add_gpus(s, &gpus, o, set, err);
-	} else {
-		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for %d GPUs.", gpus.n);
+		s->first = jm_nvml_first_ask(nvml, &gpus, o->all);
 	}
+	rc = s && s->first ? add_gpus(s, &gpus, o, set, err)
+			   : jm_err_set(err, JM_ENOMEM, "Out of memory for %d GPUs.", gpus.n);
 	for (int i = 0; s && rc && i < gpus.n; i++)
 		jm_nvml_sampler_close(&s->nvml, &s->gpu[i].sampler);
 	jm_nvml_gpus_done(&gpus);
-	if (rc)
-		free(s);
-	else
-		*ret = s;
+	*ret = s;
 	return rc;
 }
 
@@ -365,9 +374,12 @@ static void learn_stamps(struct jm_nvml_state *s, struct jm_meters *set, int fir
 	long long before[JM_NVML_SLOTS] = {0};
 	bool stands[JM_NVML_SLOTS] = {false};
 	struct jm_nvml_board *first = &s->gpu[0];
-	/* fast fields, and the counter, which stands behind the slow ones */
-	int n = first->begin[JM_NVML_CALL];
+	int n;
 
+	while (first->mute && first < &s->gpu[s->n - 1])
+		first++;
+	/* fast fields, and the counter, which stands behind the slow ones */
+	n = first->begin[JM_NVML_CALL];
 	for (int call = 0; call < 3; call++) {
 		if (call)
 			nanosleep(&moment, NULL);
@@ -398,7 +410,11 @@ int jm_nvml_state_open(struct jm_ctx *ctx, const struct jm_values *options, stru
 	JM_FILL(options, &o);
 	rc = open_gpus(ctx, &nvml, &o, set, &s, err);
 	if (rc) {
-		jm_nvml_close(&nvml);
+		/* calls that have not returned keep the library */
+		if (!s || !jm_nvml_waits(s)) {
+			jm_nvml_close(&nvml);
+			free(s);
+		}
 		return rc;
 	}
 	for (int i = 0; i < s->n; i++)

@@ -57,8 +57,10 @@ int jm_nvml_samples_read(
 
 	if (!slot->stamp_us) /* those from before the measurement are not wanted */
 		slot->stamp_us = (now + offset) / 1000 - 1;
+	jm_nvml_call_begin(g);
 	rc = s->nvml.samples(
 		g->handle, TOTAL_POWER, (unsigned long long)slot->stamp_us, &type, &n, row);
+	jm_nvml_call_end(g);
 	if (rc == JM_NVML_NOT_FOUND) /* no new ones */
 		return 0;
 	if (rc || type != JM_NVML_U32) {

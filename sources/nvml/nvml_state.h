@@ -4,12 +4,16 @@
 #ifndef JM_NVML_STATE_H
 #define JM_NVML_STATE_H
 
+#include <stdatomic.h>
+
 #include "meter/read_budget.h"
 #include "meter/source.h"
+#include "nvml_first.h"
 #include "nvml_probe.h"
 #include "nvml_uses.h"
 
 #define JM_NVML_SLOTS 32
+#define JM_NVML_LEFT  (-1) /* the call has not returned, and another thread reads the others */
 
 /* What one call of the driver takes stands together in struct jm_nvml_board, in this order. */
 enum jm_nvml_kind {
@@ -35,6 +39,9 @@ struct jm_nvml_board {
 	char label[64];
 	int meter; /* of the set */
 	bool lost;
+	bool mute; /* the driver has not returned from the first call for it: no signals */
+	_Atomic int64_t call_ns; /* since when the driver is being called; 0 = it is not, or: */
+	bool left;		 /* call_ns was JM_NVML_LEFT when this poll began */
 	struct jm_nvml_uses uses;
 	int n_slots, begin[JM_NVML_KINDS +
 			     1]; /* the slots of each kind: begin[kind] up to begin[kind + 1] */
@@ -59,6 +66,7 @@ struct jm_nvml_state {
 	int64_t slow_ns; /* when the slow ones were last asked for */
 	int64_t next_times, next_activity, next_samples;
 	struct jm_read_budget budget;
+	struct jm_nvml_first *first;
 	struct jm_nvml_board gpu[];
 };
 
@@ -66,6 +74,14 @@ static inline bool jm_nvml_is_field(const struct jm_nvml_board *g, int slot)
 {
 	return g->slot[slot].probe->field != 0;
 }
+
+/* Around every call of the driver while its readings are taken. A thread whose call was given up
+ * does not return from jm_nvml_call_end. */
+void jm_nvml_call_begin(struct jm_nvml_board *g);
+void jm_nvml_call_end(struct jm_nvml_board *g);
+/* As `leave` and `waits` of struct jm_source. */
+bool jm_nvml_leave(void *state, int64_t since_ns);
+bool jm_nvml_waits(void *state);
 
 /* ---- power by the driver's buffer of samples, in place of the field: nvml_samples.c ---- */
 

@@ -100,6 +100,15 @@ def is_unknown(record, err, watts=300):
             assert abs(meter["joules"] - watts * seconds) <= meter["error_joules"], (what, seconds)
 
 
+def one_is_unknown(record, err, gpu, watts=300):
+    """The GPU whose driver hangs; the other is known for the whole time."""
+    is_unknown(record, err, watts)
+    [seconds] = [p["end_s"] - p["start_s"] for p in record["phases"] if p["name"] == record["phase"]]
+    other = record["meters"][1 - gpu]
+    assert f"GPU {gpu}" in err and f"GPU {1 - gpu}" not in err.split("does not return")[1].split(";")[0], err
+    assert abs(other["joules"] - watts * seconds) <= other["error_joules"] < 0.2 * watts * seconds, (other, seconds)
+
+
 def reading(folder, rng):
     """A reading that does not return keeps neither the command's end nor its status and output."""
     program = Program(folder, gpus_of(folder, "readlag=1:1e9").env, "measure", *NVML, "--json", "OUT", "--", "sh", "-c",
@@ -108,7 +117,34 @@ def reading(folder, rng):
     program.hang()
     status, out, err = program.end(2 + LIMIT_S)
     assert status == 3 and out == "done\n", (status, out, err)
-    is_unknown(program.record(), err)
+    one_is_unknown(program.record(), err, 1)
+
+
+def first_reading(folder, _):
+    """A GPU whose driver hangs before the command starts."""
+    program = Program(folder, gpus_of(folder, "readlag=0:1e9").env, "measure", *NVML, "--json", "OUT", "--", "sleep", "2")
+    program.hang()
+    status, _, err = program.start().end(2 + LIMIT_S)
+    assert status == 0 and "does not return from the first call for GPU 0" in err, (status, err)
+    hung, other = program.record()["meters"]
+    assert hung["joules"] is None and abs(other["joules"] - 300 * 2) < 0.2 * 300 * 2, (hung, other)
+
+
+def returning(folder, _):
+    """A driver that answers late: the GPU is read again, and its counter tells what it used meanwhile."""
+    done = os.path.join(folder, "done")
+    program = Program(folder, gpus_of(folder, "readlag=1:1e9").env, "measure", *NVML, "--json", "OUT", "--", "sh", "-c",
+                      f"sleep 1; touch {done}.begun; until [ -e {done} ]; do sleep 0.05; done; sleep 1").start()
+    assert wait_for(lambda: os.path.exists(done + ".begun"), 30)
+    program.hang()
+    assert "does not return from a reading of GPU 1" in program.process.stderr.readline()
+    os.remove(program.stuck)
+    assert "answers for GPU 1 NVIDIA H100 80GB HBM3 again" in program.process.stderr.readline()
+    open(done, "w", encoding="ascii").close()
+    status, _, err = program.end(LIMIT_S)
+    assert status == 0, err
+    for meter, gaps in zip(program.record()["meters"], (0, 1)):
+        assert abs(meter["joules"] - 300 * meter["covered_s"]) <= meter["error_joules"] and meter["gaps"] == gaps, meter
 
 
 def reading_of_a_file(folder, rng):
@@ -136,7 +172,7 @@ def interrupted(folder, rng):
     os.killpg(program.process.pid, signal.SIGINT)  # as a terminal does
     status, _, err = program.end(LIMIT_S)
     assert status == 130, (status, err)
-    is_unknown(program.record(), err)
+    one_is_unknown(program.record(), err, 0)
 
 
 def setting(folder, rng):
@@ -149,10 +185,10 @@ def setting(folder, rng):
     program.hang()
     status, _, err = program.end(2 + LIMIT_S)
     assert status == 0 and gpus.limits() == [700, 700], (status, gpus.limits(), err)
-    unchanged, record = sorted(records(store), key=lambda r: r["meters"][0]["joules"] is None)
+    unchanged, record = sorted(records(store), key=lambda r: r["meters"][1]["joules"] is None)
     assert unchanged["status"] == record["status"] == "ok" and record["steps"] == 40
     assert all(meter["joules"] > 0 for meter in unchanged["meters"]), unchanged["meters"]
-    is_unknown(record, err)
+    one_is_unknown(record, err, 1)
 
 
 def opening(folder, _):
@@ -259,5 +295,5 @@ def device_closing(folder, _):
     assert program.record()["status"] == "ok" and program.record()["steps"] == 5
 
 
-SCENES = (reading, reading_of_a_file, interrupted, setting, opening, opening_of_one, asked, planned, attached, watched,
-          step, device_opening, device_closing)
+SCENES = (reading, first_reading, returning, reading_of_a_file, interrupted, setting, opening, opening_of_one, asked,
+          planned, attached, watched, step, device_opening, device_closing)

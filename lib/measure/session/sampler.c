@@ -19,6 +19,7 @@
 #define RING_MIN   16			/* polls */
 #define SOONEST	   (JM_MILLISECOND / 5) /* least time until a source is read again */
 #define LOOK	   (JM_SECOND / 20)	/* between looks at the user's interrupts */
+#define LEAVE	   (JM_SECOND / 2)	/* of one device; less than BLIND_MIN of sampler_pace.c */
 
 struct reader_signal {
 	bool awaited; /* an edge waits until it has changed */
@@ -411,8 +412,8 @@ static void *reader_main(void *arg)
 			due += ((now - due) / reader->pace.interval + 1) * reader->pace.interval;
 		jm_sleep_until(&reader->sleeper, next_poll(reader, now, due));
 	}
-	reader->cpu_s = (double)jm_clock_thread() * 1e-9;
 	pthread_mutex_lock(&reader->lock);
+	reader->cpu_s += (double)jm_clock_thread() * 1e-9;
 	reader->ended = true;
 	pthread_cond_broadcast(&reader->changed);
 	pthread_mutex_unlock(&reader->lock);
@@ -428,7 +429,9 @@ int jm_reader_start(struct jm_reader *reader, struct jm_err *err)
 
 	jm_sleeper_init(&reader->sleeper, reader->o.ctx->clock);
 	atomic_store(&reader->edges, 1); /* the start is one */
+	pthread_mutex_lock(&reader->lock);
 	rc = jm_quiet_thread(&reader->thread, reader_main, reader);
+	pthread_mutex_unlock(&reader->lock);
 	if (rc) {
 		jm_sleeper_done(&reader->sleeper);
 		return jm_err_set(err, JM_ENOMEM, "Cannot start the thread that samples %s: %s.",
@@ -476,6 +479,43 @@ void jm_reader_stop(struct jm_reader *reader)
 	wake(reader);
 }
 
+static double cpu_of(pthread_t thread)
+{
+	clockid_t of_thread;
+	struct timespec spent;
+
+	if (pthread_getcpuclockid(thread, &of_thread) || clock_gettime(of_thread, &spent))
+		return 0;
+	return (double)spent.tv_sec + (double)spent.tv_nsec * 1e-9;
+}
+
+/* With the lock held. Another thread reads a source that can give up the device in a long call. */
+static void leave_call(struct jm_reader *reader)
+{
+	const struct jm_source *source = reader->o.source;
+	int64_t since = jm_clock_now(jm_clock_real()) - LEAVE;
+	pthread_t before = reader->thread;
+
+	if (!source->leave || reader->left || !reader->call_ns || reader->call_ns >= since ||
+		!source->leave(reader->o.state, since))
+		return;
+	if (jm_quiet_thread(&reader->thread, reader_main, reader)) {
+		reader->thread = before;
+		reader->left = true;
+		return;
+	}
+	reader->call_ns = 0;
+	reader->cpu_s += cpu_of(before);
+	pthread_detach(before);
+}
+
+void jm_reader_look(struct jm_reader *reader)
+{
+	pthread_mutex_lock(&reader->lock);
+	leave_call(reader);
+	pthread_mutex_unlock(&reader->lock);
+}
+
 static bool is_late(const struct jm_reader *reader, int64_t until_ns)
 {
 	const volatile int *interrupts = reader->o.ctx->interrupts;
@@ -492,7 +532,9 @@ static bool await_end(struct jm_reader *reader, int64_t until_ns)
 		struct timespec until = jm_clock_from_now(LOOK);
 
 		pthread_cond_clockwait(&reader->changed, &reader->lock, CLOCK_MONOTONIC, &until);
-		reader->left = !reader->ended && reader->call_ns && is_late(reader, until_ns);
+		leave_call(reader);
+		reader->left = reader->left ||
+			       (!reader->ended && reader->call_ns && is_late(reader, until_ns));
 	}
 	pthread_mutex_unlock(&reader->lock);
 	return !reader->left;
@@ -500,9 +542,6 @@ static bool await_end(struct jm_reader *reader, int64_t until_ns)
 
 bool jm_reader_join(struct jm_reader *reader, int64_t until_ns)
 {
-	clockid_t of_thread;
-	struct timespec spent;
-
 	if (!reader->started)
 		return !reader->left;
 	reader->started = false;
@@ -510,8 +549,7 @@ bool jm_reader_join(struct jm_reader *reader, int64_t until_ns)
 		pthread_join(reader->thread, NULL);
 		return true;
 	}
-	if (!pthread_getcpuclockid(reader->thread, &of_thread) && !clock_gettime(of_thread, &spent))
-		reader->cpu_s = (double)spent.tv_sec + (double)spent.tv_nsec * 1e-9;
+	reader->cpu_s += cpu_of(reader->thread);
 	pthread_detach(reader->thread);
 	return false;
 }

@@ -37,6 +37,9 @@ void jm_reader_edge(struct jm_reader *reader);
 /* Has the reader seen the last edge that was asked for, or does it read no more? From any
  * thread. */
 bool jm_reader_edge_passed(const struct jm_reader *reader);
+/* To be called a few times a second, from one thread: a device that keeps its source in a call is
+ * given up, if the source can (see `leave` in source.h). */
+void jm_reader_look(struct jm_reader *reader);
 /* The last edge: the reader ends when it has seen it. Then join. */
 void jm_reader_stop(struct jm_reader *reader);
 /*

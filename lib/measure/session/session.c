@@ -44,7 +44,8 @@ static int open_source(struct jm_session *s, const struct jm_source *source, con
 /* A source that is still in a call stays, with the context that it uses. */
 static void close_source(struct jm_session *s, struct jm_open_source *open)
 {
-	if (open->left || jm__source_waits(&open->uses_left))
+	if (open->left || jm__source_waits(&open->uses_left) ||
+		(open->source->waits && open->source->waits(open->state)))
 		s->ctx->n_left++;
 	else
 		open->source->close(open->state);
@@ -321,6 +322,8 @@ static void *writer_main(void *arg)
 	pthread_mutex_lock(&s->lock);
 	for (int i = 1; !s->finishing; i++) {
 		wait_for_finish(s);
+		for (int k = 0; k < s->n_sources; k++)
+			jm_reader_look(s->source[k].reader);
 		jm__session_drain(s);
 		if (i % FLUSH_EVERY == 0)
 			flush(s);
