@@ -3,6 +3,7 @@
 #include "commands.h"
 #include "cli/frame/common_options.h"
 #include "cli/frame/help.h"
+#include "cli/frame/json_option.h"
 #include "cli/frame/screen.h"
 #include "cli/frame/work_options.h"
 #include "guard/guard_recover.h"
@@ -281,6 +282,8 @@ static int parse(struct jm_cli *cli, int argc, char **argv, bool *ret_help)
 	cli->args = argv;
 	if (!rc)
 		rc = parse_words(cli, argc, argv, ret_help);
+	if (!rc && !*ret_help)
+		rc = jm_json_format(cli);
 	return rc || *ret_help ? rc : check_arguments(cli);
 }
 

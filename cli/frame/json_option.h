@@ -14,10 +14,17 @@
 		JM_JSON_ROW("print JSON, or write it to this file"), .type = JM_TEXT               \
 	}
 
+/* Fields of the row of a command with --format and --output: jm_json_format sets both. */
+#define JM_JSON_FORMAT                                                                             \
+	JM_JSON_ROW("the same as --format json, and --output FILE if a file is given"),            \
+		.type = JM_TEXT
+
 /* jm_option.takes_next of commands in which the next word is the file: everything but an option. */
 bool jm_json_next(const char *word);
 /* Is --json given? */
 bool jm_json_wanted(const struct jm_cli *cli);
+/* Where the row is JM_JSON_FORMAT, --json sets the format, and the output where it names a file. */
+int jm_json_format(struct jm_cli *cli);
 /* Writes the value where --json says, and releases it; NULL: there was no memory for it. */
 int jm_json_put(struct jm_cli *cli, json_t *value);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark check: how far the energy of each record can be trusted, and an exit status by that. */
 #include "cli/frame/cli.h"
+#include "cli/frame/json_option.h"
 #include "base/text/json.h"
 #include "base/printable.h"
 #include "record_input.h"
@@ -88,43 +89,125 @@ static void print_not_judged(FILE *f, int width)
 	json_decref(none);
 }
 
-/* Prints the record's grade and reasons; false = it is below the limit, or failed. */
-static bool check_record(const json_t *record, int limit, FILE *f, int width)
+struct check {
+	struct jm_cli *cli;
+	const struct call *call;
+	const json_t *quality; /* of the record before; NULL = of none */
+};
+
+static const char *grade_of(const json_t *record)
 {
-	const json_t *quality = json_object_get(record, "quality"), *reason;
-	const char *grade = jm_json_text(quality, "grade");
-	bool failed = jm_metric_failed(record);
-	bool good = !failed && rank_of(*grade ? grade : "none") <= limit;
+	const char *grade = jm_json_text(json_object_get(record, "quality"), "grade");
+
+	return *grade ? grade : "none";
+}
+
+static bool is_good(const struct check *c, const json_t *record)
+{
+	return !jm_metric_failed(record) && rank_of(grade_of(record)) <= c->call->least;
+}
+
+static bool has_reason(const json_t *quality, const json_t *reason)
+{
+	const json_t *other;
 	size_t i;
 
-	fprintf(f, "%s  ", good ? "pass" : "FAIL");
+	json_array_foreach(json_object_get(quality, "reasons"), i,
+		other) if (json_equal(other, reason)) return true;
+	return false;
+}
+
+/* Reasons that the record before has too are not repeated. */
+static void print_reasons(struct check *c, const json_t *quality)
+{
+	bool more = false;
+	const json_t *reason;
+	size_t i;
+
+	json_array_foreach(json_object_get(quality, "reasons"), i, reason)
+	{
+		bool again = has_reason(c->quality, reason);
+
+		more = more || again;
+		if (!again && json_is_string(reason))
+			jm_text_wrap(c->cli->out, json_string_value(reason), 6, 8, c->cli->width);
+	}
+	if (more)
+		fprintf(c->cli->out, "      The other reasons are those of the record before.\n");
+	c->quality = quality;
+}
+
+static void print_record(struct check *c, const json_t *record)
+{
+	bool failed = jm_metric_failed(record);
+	FILE *f = c->cli->out;
+
+	fprintf(f, "%s  ", is_good(c, record) ? "pass" : "FAIL");
 	print_name(record, f);
-	fprintf(f, "\n      grade %s%s\n", *grade ? grade : "none",
-		failed ? ", the run failed" : "");
+	fprintf(f, "\n      grade %s%s\n", grade_of(record), failed ? ", the run failed" : "");
 	if (failed && *jm_json_text(record, "reason"))
-		jm_text_wrap(f, jm_json_text(record, "reason"), 6, 8, width);
-	json_array_foreach(
-		json_object_get(quality, "reasons"), i, reason) if (json_is_string(reason))
-		jm_text_wrap(f, json_string_value(reason), 6, 8, width);
-	return good;
+		jm_text_wrap(f, jm_json_text(record, "reason"), 6, 8, c->cli->width);
+	print_reasons(c, json_object_get(record, "quality"));
+	if (c->call->rules)
+		print_rules(record, f, c->cli->width);
+}
+
+static json_t *record_json(const struct check *c, const json_t *record)
+{
+	const json_t *of_case = json_object_get(record, "case");
+	const json_t *quality = json_object_get(record, "quality");
+	json_t *json = json_object();
+
+	jm_json_set(&json, "id", json_incref(json_object_get(of_case, "id")));
+	jm_json_set(&json, "repeat", json_incref(json_object_get(of_case, "repeat")));
+	jm_json_set_bool(&json, "passed", is_good(c, record));
+	jm_json_set_bool(&json, "failed", jm_metric_failed(record));
+	jm_json_set_text(&json, "grade", grade_of(record));
+	jm_json_set(&json, "reasons", json_incref(json_object_get(quality, "reasons")));
+	if (c->call->rules)
+		jm_json_set(&json, "rules", jm_power_rules(record));
+	return json;
+}
+
+static size_t count_good(const struct check *c, const json_t *records)
+{
+	const json_t *record;
+	size_t n = 0, i;
+
+	json_array_foreach(records, i, record) n += is_good(c, record);
+	return n;
+}
+
+static int put_json(const struct check *c, const json_t *records)
+{
+	json_t *all = json_array(), *record;
+	size_t i;
+
+	json_array_foreach(records, i, record) json_array_append_new(all, record_json(c, record));
+	return jm_json_put(c->cli, all);
+}
+
+static void print_all(struct check *c, const json_t *records)
+{
+	size_t n = json_array_size(records), i;
+	const json_t *record;
+
+	json_array_foreach(records, i, record) print_record(c, record);
+	if (c->call->rules)
+		print_not_judged(c->cli->out, c->cli->width);
+	fprintf(c->cli->out, "%s%zu of %zu records have grade %s or better and did not fail.\n",
+		n ? "\n" : "", count_good(c, records), n, grades[c->call->least]);
 }
 
 static int check_all(struct jm_cli *cli, const struct call *call, const struct jm_record_input *in)
 {
-	size_t n = json_array_size(in->records), passed = 0, i;
-	const json_t *record;
+	struct check c = {.cli = cli, .call = call};
 
-	json_array_foreach(in->records, i, record)
-	{
-		passed += check_record(record, call->least, cli->out, cli->width);
-		if (call->rules)
-			print_rules(record, cli->out, cli->width);
-	}
-	if (call->rules)
-		print_not_judged(cli->out, cli->width);
-	fprintf(cli->out, "%s%zu of %zu records have grade %s or better and did not fail.\n",
-		n ? "\n" : "", passed, n, grades[call->least]);
-	return passed < n || in->n_damaged ? 1 : 0;
+	if (!jm_json_wanted(cli))
+		print_all(&c, in->records);
+	else if (put_json(&c, in->records))
+		return jm_cli_fail(cli);
+	return count_good(&c, in->records) < json_array_size(in->records) || in->n_damaged ? 1 : 0;
 }
 
 static int run(struct jm_cli *cli)
@@ -158,6 +241,7 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_FLAG, struct call, rules),
 		.help = "also print whether the meters satisfy MLPerf's rules for power and the "
 			"levels of the EE HPC WG (Green500), and what is missing"},
+	JM_JSON_OPTION,
 	{0},
 };
 
@@ -169,7 +253,8 @@ const struct jm_command jm_command_check = {
 		       "The exit status is 0 when every record has at least the wanted grade, else "
 		       "1. It is also 1 for failed runs and damaged records.",
 	.example = "joulemark check sweep.db\n"
-		   "joulemark check --rules --at-least B record.json",
+		   "joulemark check --rules --at-least B record.json\n"
+		   "joulemark check --json sweep.db | jq '.[] | select(.passed | not) | .id'",
 	.options = options,
 	.min_args = 1,
 	.max_args = -1,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark query: run SQL on the views of a store. */
 #include "cli/frame/cli.h"
+#include "cli/frame/json_option.h"
 #include "base/text/csv_fields.h"
 #include "report/format/cells.h"
 #include "store/store.h"
@@ -155,6 +156,7 @@ static const struct jm_option options[] = {
 		.choices = formats,
 		.fallback = "table",
 		.help = "table; csv; json is an array with one object per row"},
+	{JM_JSON_FORMAT},
 	{.name = NULL},
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark report: from a store or from JSON files of records to a table, a file or a page. */
 #include "cli/frame/cli.h"
+#include "cli/frame/json_option.h"
 #include "record_input.h"
 #include "base/files/output.h"
 #include "base/files/store_file.h"
@@ -391,6 +392,7 @@ static const struct jm_option options[] = {
 		.fallback = "table",
 		.help = "format of the output; html is one page that needs no network, openmetrics "
 			"the energy of each phase and meter for Prometheus"},
+	{JM_JSON_FORMAT, .usual = true},
 	{.name = "output",
 		.usual = true,
 		JM_BIND(JM_TEXT, struct call, output),

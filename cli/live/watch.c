@@ -3,6 +3,7 @@
 #include "cli/frame/cli.h"
 #include "cli/frame/device_option.h"
 #include "cli/frame/interrupts.h"
+#include "cli/frame/json_option.h"
 #include "cli/frame/screen.h"
 #include "meter/source_list.h"
 #include "watch_show.h"
@@ -70,6 +71,7 @@ static const struct jm_option options[] = {
 		.help = "per interval one line of text, rows of CSV (one per meter), one row of "
 			"CSV with a column of watts for each meter (csv-wide), or one line of "
 			"JSON"},
+	{JM_JSON_FORMAT},
 	{.name = "with",
 		JM_BIND(JM_TEXT, struct watch, with),
 		.argument = "LIST",
@@ -267,7 +269,7 @@ const struct jm_command jm_command_watch = {
 	.example = "joulemark watch\n"
 		   "joulemark watch --with memory,temperature,clock\n"
 		   "joulemark watch --source nvml --format csv --for 10min >watts.csv\n"
-		   "joulemark watch --format json --interval 500ms | jq .total.watts_measured",
+		   "joulemark watch --json --interval 500ms | jq .total.watts_measured",
 	.options = options,
 	.run = watch,
 };

@@ -20,7 +20,8 @@ const struct jm_option jm_run_options[] = {
 		.argument = "DEVICE,...",
 		.help = "device that the workload runs on: cpu, ref, cuda:0, or a simulated node "
 			"such as sim:h100x4; several are compared, except with --ranks and in "
-			"copies between two GPUs, which use all of them at once"},
+			"copies between two GPUs, which use all of them at once. For a command: "
+			"the device whose power is measured and set; without it this machine"},
 	{.name = "precision",
 		.usual = true,
 		.use = JM_OPTION_SWEPT | JM_OPTION_OF_WORK,

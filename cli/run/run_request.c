@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the command line of `run` to the request that a plan is made from. */
 #include "run_request.h"
+#include "cli/frame/device_option.h"
 #include "cli/frame/work_options.h"
 #include "cli/measure/measure_store.h"
 #include "guard/control.h"
@@ -349,7 +350,7 @@ static int check_scan(struct jm_cli *cli, const struct jm_run_given *g)
 /* What only a workload has. */
 static int check_own(struct jm_cli *cli)
 {
-	static const char *const own[] = {"device", "precision", "fast", NULL};
+	static const char *const own[] = {"precision", "fast", NULL};
 	const char *option = jm_cli_first_given(cli, own);
 
 	for (const struct jm_option *row = jm_soft_options; row->name && !option; row++)
@@ -452,41 +453,46 @@ static int add_lengths(struct jm_cli *cli, const struct jm_run_given *g, json_t 
 }
 
 /* A misspelt one is reported before every case of a sweep has failed because of it. */
-static int add_source(struct jm_cli *cli, const char *text, size_t n, json_t *sources)
+static int add_source(struct jm_cli *cli, const char *text, json_t *sources)
 {
 	char name[64];
 
-	snprintf(name, sizeof(name), "%.*s", (int)n, text);
+	snprintf(name, sizeof(name), "%s", text);
 	name[strcspn(name, ":")] = '\0';
 	if (!jm_source_find(name, &cli->err) && lacks(cli, "source", name, cli->err.code))
 		return cli->err.code;
-	return json_array_append_new(sources, json_stringn(text, n)) ? no_memory(cli) : 0;
+	return json_array_append_new(sources, json_string(text)) ? no_memory(cli) : 0;
+}
+
+/* The device of an outside command says what is measured and set; a workload computes on its own. */
+static const char *device_of_command(const struct jm_cli *cli, const struct jm_run_given *g)
+{
+	return cli->command && jm_cli_given(cli, "device") ? g->device : NULL;
 }
 
 static int add_sources(struct jm_cli *cli, const struct jm_run_given *g, json_t *how)
 {
 	json_t *sources = json_array();
+	struct jm_source_list list = {0};
 	int rc = json_object_set_new(how, "sources", sources) ? no_memory(cli) : 0;
 
-	for (char *const *source = g->source; source && *source; source++) {
-		const char *text = *source;
-
-		while (!rc && *text) {
-			size_t n = jm_source_length(text);
-
-			if (n)
-				rc = add_source(cli, text, n, sources);
-			text += n + (text[n] == ',');
-		}
-	}
+	if (!rc)
+		rc = jm_device_sources(device_of_command(cli, g), g->source, &list, &cli->err);
+	for (int i = 0; i < list.n && !rc; i++)
+		rc = add_source(cli, list.name[i], sources);
+	jm_source_list_done(&list);
 	return rc;
 }
 
 /* A misspelt one is reported before anything runs, even where nothing is set. */
 static int add_controls(struct jm_cli *cli, const struct jm_run_given *g, json_t *how)
 {
-	const char *text = g->control;
+	const char *text;
+	char members[400];
 
+	if (jm_device_controls(device_of_command(cli, g), g->control, members, sizeof(members),
+		    &text, &cli->err))
+		return cli->err.code;
 	if (!text)
 		return 0;
 	for (const char *at = text; *at; at += strcspn(at, ","), at += *at == ',') {

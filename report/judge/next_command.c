@@ -49,22 +49,45 @@ static void list_options(
 	}
 }
 
+/* The simulated node that was set, "sim:h100x4"; empty: the devices of a machine. A command names no
+ * device of its own, its settings do. */
+static void simulated_device(const json_t *record, char *out, size_t size)
+{
+	const json_t *set = json_array_get(json_object_get(record, "settings"), 0);
+	const char *device = jm_json_text(record, "device");
+
+	if (!*device)
+		device = jm_json_text(set, "device");
+	snprintf(out, size, "%.*s", (int)strcspn(device, "/"), device);
+	if (!jm_case_simulated(out))
+		*out = '\0';
+}
+
+/* Nothing is gained where the reference cannot be distinguished from the best. */
+static bool is_reference_as_good(
+	const struct jm_grouping *g, const struct jm_group_series *s, const struct jm_verdict *v)
+{
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
+		if (g->point[i].reference && jm_verdict_within_tied(g, v, i))
+			return true;
+	return false;
+}
+
 bool jm_next_command(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
 {
-	const char *device = jm_json_text(s->record, "device");
-	bool simulated = jm_case_simulated(device);
-	char settings[300], options[200];
+	char settings[300], options[200], device[64];
 	struct jm_verdict v;
 
 	jm_verdict_within(g, s, &v);
-	if (v.kind == JM_VERDICT_NONE ||
+	if (v.kind == JM_VERDICT_NONE || is_reference_as_good(g, s, &v) ||
 		!list_settings(g, &g->point[v.leading], settings, sizeof(settings)))
 		return false;
 	list_options(g, &g->point[v.leading], options, sizeof(options));
-	jm_text_format(out, size, "%sjoulemark set %s%s%s%s%s%s", simulated ? "" : "sudo ",
-		simulated ? "--device " : "", simulated ? device : "", simulated ? " " : "",
-		settings, *options ? "   # with " : "", options);
+	simulated_device(s->record, device, sizeof(device));
+	jm_text_format(out, size, "%sjoulemark set %s%s%s%s%s%s", *device ? "" : "sudo ",
+		*device ? "--device " : "", device, *device ? " " : "", settings,
+		*options ? "   # with " : "", options);
 	return true;
 }
 

@@ -24,7 +24,7 @@ def test_a_short_option_is_told_in_full(words, meant):
     assert f"did you mean {meant}" in sentence(jm(*words), USAGE)
 
 
-@pytest.mark.parametrize("words", [["watch", "--json"], ["watch", "--csv"], ["report", "--json", "a.db"], ["query", "--csv", "a.db"]])
+@pytest.mark.parametrize("words", [["watch", "--csv"], ["report", "--csv", "a.db"], ["query", "--csv", "a.db"]])
 def test_an_option_named_after_a_format_points_to_format(words):
     """Where a command has no option of that name, its --format has that choice."""
     assert f"write --format {words[1][2:]}." in sentence(jm(*words), USAGE)

@@ -35,6 +35,15 @@ def test_a_simulated_device_is_named_in_the_same_way(words):
     assert done.returncode == 0 and "sim" in done.stdout + done.stderr
 
 
+def test_a_command_is_measured_and_set_on_the_device(tmp_path):
+    path = tmp_path / "r.json"
+    done = jm("run", "--device", "sim:h100x2", "--set", "gpu.power=300W", f"--json={path}", "--", "true")
+    assert done.returncode == 0, done.stderr
+    for record in json.loads(path.read_text()):
+        assert {m["source"] for m in record["meters"]} == {"sim"} and record["device"] is None
+        assert [s["device"] for s in record["settings"]] == ["sim:h100x2/gpu0", "sim:h100x2/gpu1"]
+
+
 def test_top_takes_it_too():
     text, status = terminal("top", "--device", "sim:h100x2", "--for", "0.5")
     assert status == 0 and {"GPU 0", "GPU 1"} <= set(re.findall(r"GPU \d", text)) and "simulated" in text
@@ -100,6 +109,35 @@ def test_json_to_a_file_and_alone(words, tmp_path):
     assert json.loads(path.read_text()) and "{" not in done.stdout
     done = jm(*words, "--json", *rest)
     assert done.returncode == 0 and json.loads(done.stdout), done.stderr
+
+
+def test_json_is_a_format_where_there_are_several(tmp_path):
+    store, path = tmp_path / "a.db", tmp_path / "out.json"
+    assert jm("run", "sim", "--device", "sim:h100x1", "--seconds", "1", "--store", store).returncode == 0
+    for words in (["report", store], ["query", store, "SELECT case_id, wall_s FROM results"]):
+        want = jm(*words[:1], "--format", "json", *words[1:]).stdout
+        assert json.loads(want) and jm(*words[:1], "--json", *words[1:]).stdout == want
+        done = jm(*words[:1], f"--json={path}", *words[1:])
+        assert done.returncode == 0 and not done.stdout and path.read_text() == want
+    done = jm("watch", "--device", "sim:h100x1", "--for", "0.3", "--interval", "0.1", f"--json={path}")
+    assert done.returncode == 0 and not done.stdout and [json.loads(line)["total"] for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("words", [["--json", "--format", "csv"], ["--json=a.json", "--output", "b.json"]])
+@pytest.mark.parametrize("command", [["report", "a.db"], ["query", "a.db", "SELECT 1"], ["watch"]], ids=lambda words: words[0])
+def test_json_beside_what_it_stands_for_is_refused(command, words):
+    assert "give one of the two" in sentence(jm(command[0], *words, *command[1:]), USAGE)
+
+
+def test_check_as_json(tmp_path):
+    store = tmp_path / "a.db"
+    assert jm("run", "sim", "--device", "sim:h100x1", "--seconds", "1", "--repeat", "2", "--store", store).returncode == 0
+    done = jm("check", "--json", store)
+    assert done.returncode == 1
+    assert [(one["repeat"], one["passed"], one["grade"]) for one in json.loads(done.stdout)] == [(1, False, "none"), (2, False, "none")]
+    text = " ".join(jm("check", store).stdout.split())
+    reasons = [set(one["reasons"]) for one in json.loads(done.stdout)]
+    assert reasons[0] & reasons[1] and all(text.count(reason) == 1 for reason in reasons[0] | reasons[1])
 
 
 def test_json_does_not_take_a_command_or_a_workload(tmp_path):
