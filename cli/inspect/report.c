@@ -14,8 +14,6 @@
 #include "report/judge/best_rule.h"
 #include "report/report.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>

@@ -464,7 +464,7 @@ static int add_source(struct jm_cli *cli, const char *text, json_t *sources)
 	return json_array_append_new(sources, json_string(text)) ? no_memory(cli) : 0;
 }
 
-/* The device of an outside command says what is measured and set; a workload computes on its own. */
+/* An outside command's --device says what is measured and set; a workload computes on its own. */
 static const char *device_of_command(const struct jm_cli *cli, const struct jm_run_given *g)
 {
 	return cli->command && jm_cli_given(cli, "device") ? g->device : NULL;

@@ -49,8 +49,8 @@ static void list_options(
 	}
 }
 
-/* The simulated node that was set, "sim:h100x4"; empty: the devices of a machine. A command names no
- * device of its own, its settings do. */
+/* The simulated node that was set, "sim:h100x4"; empty: the devices of a machine. A command names
+ * no device of its own, its settings do. */
 static void simulated_device(const json_t *record, char *out, size_t size)
 {
 	const json_t *set = json_array_get(json_object_get(record, "settings"), 0);
