@@ -390,7 +390,7 @@ static const struct jm_option options[] = {
 		.fallback = "table",
 		.help = "format of the output; html is one page that needs no network, openmetrics "
 			"the energy of each phase and meter for Prometheus"},
-	{JM_JSON_FORMAT, .usual = true},
+	{JM_JSON_FORMAT},
 	{.name = "output",
 		.usual = true,
 		JM_BIND(JM_TEXT, struct call, output),
