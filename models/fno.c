@@ -136,8 +136,8 @@ static int fno_build(struct jm_graph *g, const struct jm_values *v, int64_t batc
 }
 
 static const struct jm_input inputs[] = {
-	{.name = "sample", .fill = JM_FILL_HEAT},
-	{.name = "target", .fill = JM_FILL_HEAT, .shift = 1},
+	{.name = "sample", .fill = JM_FILL_HEAT, .field = "inputs"},
+	{.name = "target", .fill = JM_FILL_HEAT, .shift = 1, .field = "outputs"},
 	{0},
 };
 

@@ -32,7 +32,7 @@ MAY = {
     "sources": "include vendor sim lib/base lib/meter",
     "controls": "include vendor sim lib/base lib/meter lib/guard",
     "comm": "include vendor lib/base",
-    "data": "include lib/base",
+    "data": "include vendor lib/base",
     "engine": "include comm lib/base",
     "backends/*": "include engine comm vendor lib/base",
     "models": "include engine lib/base",

@@ -31,6 +31,19 @@ static void check(struct jm_hdf5 *h, bool ok)
 	h->failed = h->failed || !ok;
 }
 
+int jm_hdf5_load(struct jm_hdf5_calls *ret, struct jm_err *err)
+{
+	int rc = jm_library_open(&library, ret, err);
+
+	if (rc)
+		return rc;
+	if (ret->H5open() < 0)
+		return jm_err_set(err, JM_ENOSUP, "libhdf5 could not be initialised.");
+	/* it would print a trace of its functions */
+	ret->H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
+	return 0;
+}
+
 int jm_hdf5_open(struct jm_hdf5 *h, struct jm_err *err)
 {
 	struct jm_hdf5_calls *c = &h->call;
@@ -38,13 +51,9 @@ int jm_hdf5_open(struct jm_hdf5 *h, struct jm_err *err)
 	int rc;
 
 	*h = (struct jm_hdf5){.file = NONE};
-	rc = jm_library_open(&library, c, err);
+	rc = jm_hdf5_load(c, err);
 	if (rc)
 		return rc;
-	if (c->H5open() < 0)
-		return jm_err_set(err, JM_ENOSUP, "libhdf5 could not be initialised.");
-	/* it would print a trace of its functions */
-	c->H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 	access = c->H5Pcreate(*c->H5P_CLS_FILE_ACCESS_ID_g);
 	check(h, access >= 0 && c->H5Pset_fapl_core(access, CHUNK, 0) >= 0);
 	if (!h->failed)

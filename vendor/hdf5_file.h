@@ -38,11 +38,22 @@
 	X(H5Aclose)                                                                                \
 	X(H5Dcreate2)                                                                              \
 	X(H5Dwrite)                                                                                \
-	X(H5Dclose)
+	X(H5Dclose)                                                                                \
+	X(H5Fopen)                                                                                 \
+	X(H5Lexists)                                                                               \
+	X(H5Dopen2)                                                                                \
+	X(H5Dget_type)                                                                             \
+	X(H5Dget_space)                                                                            \
+	X(H5Dread)                                                                                 \
+	X(H5Tget_class)                                                                            \
+	X(H5Sget_simple_extent_ndims)                                                              \
+	X(H5Sget_simple_extent_dims)                                                               \
+	X(H5Sselect_hyperslab)
 
 /* Ids of the library that it fills in when it starts; the macros of its header read them. */
 #define JM_HDF5_IDS(X)                                                                             \
 	X(H5T_NATIVE_DOUBLE_g)                                                                     \
+	X(H5T_NATIVE_FLOAT_g)                                                                      \
 	X(H5T_NATIVE_INT64_g)                                                                      \
 	X(H5T_NATIVE_B8_g)                                                                         \
 	X(H5T_C_S1_g)                                                                              \
@@ -61,7 +72,9 @@ struct jm_hdf5 {
 	bool failed;
 };
 
-/* Loads the library and makes an empty file in memory. */
+/* Loads the library. */
+int jm_hdf5_load(struct jm_hdf5_calls *ret, struct jm_err *err);
+/* The same, and makes an empty file in memory. */
 int jm_hdf5_open(struct jm_hdf5 *h, struct jm_err *err);
 hid_t jm_hdf5_group(struct jm_hdf5 *h, hid_t parent, const char *name);
 void jm_hdf5_group_done(struct jm_hdf5 *h, hid_t group);

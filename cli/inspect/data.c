@@ -284,7 +284,8 @@ const struct jm_command jm_command_data = {
 		"JPEG or PNG files per class (ImageNet's layout) or with captions (metadata.jsonl, "
 		"captions.json of COCO, NAME.txt), CIFAR's binary files, or "
 		"IDX files "
-		"(MNIST), also compressed. It prints fields, classes or captions, pictures, sizes "
+		"(MNIST), also compressed; of fields in NAME.h5 it reads all values. It prints "
+		"fields, classes or captions, pictures, sizes "
 		"and damaged "
 		"files of the "
 		"training part; where a folder holds two parts, --held-out shows the other.",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data_pictures.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,6 +152,86 @@ static int show(struct jm_cli *cli, const struct jm_data_set *set)
 	return code;
 }
 
+/* ---- values on a grid ------------------------------------------------------------------------ */
+
+struct range {
+	double least, most, sum;
+	int64_t not_finite; /* values */
+};
+
+static void take_values(const float *value, int64_t n, struct range *r)
+{
+	for (int64_t i = 0; i < n; i++) {
+		if (!isfinite(value[i])) {
+			r->not_finite++;
+			continue;
+		}
+		r->least = fmin(r->least, (double)value[i]);
+		r->most = fmax(r->most, (double)value[i]);
+		r->sum += (double)value[i];
+	}
+}
+
+/* Of one channel; "0: -1.2 to 3.4, mean 0.1" */
+static void print_range(
+	struct jm_cli *cli, const char *name, int64_t c, const struct range *r, int64_t n)
+{
+	char line[160];
+
+	snprintf(line, sizeof(line), "%lld: %.4g to %.4g, mean %.4g", (long long)c, r->least,
+		r->most, r->sum / (double)(n - r->not_finite));
+	if (r->not_finite)
+		snprintf(line + strlen(line), sizeof(line) - strlen(line),
+			"; %lld of %lld values are not finite", (long long)r->not_finite,
+			(long long)n);
+	print_entry(cli, name, line);
+}
+
+static int look_at_values(struct jm_cli *cli, const struct jm_data_set *set,
+	enum jm_data_type which, float *value, struct range *r)
+{
+	int64_t points = jm_data_set_points(set);
+	int code = 0;
+
+	for (int64_t c = 0; c < set->channels; c++)
+		r[c] = (struct range){.least = INFINITY, .most = -INFINITY};
+	for (int64_t i = 0; i < set->n && !code; i++) {
+		code = jm_data_set_values(set, i, which, value, &cli->err);
+		for (int64_t c = 0; c < set->channels && !code; c++)
+			take_values(value + c * points, points, &r[c]);
+	}
+	for (int64_t c = 0; c < set->channels && !code; c++)
+		print_range(cli, which == JM_DATA_INPUTS ? "inputs" : "outputs", c, &r[c],
+			set->n * points);
+	return code;
+}
+
+static int show_grid(struct jm_cli *cli, const struct jm_data_set *set)
+{
+	int64_t points = jm_data_set_points(set);
+	float *value = calloc((size_t)(points * set->channels), sizeof(*value));
+	struct range *r = calloc((size_t)set->channels, sizeof(*r));
+	char line[80];
+	int code = value && r ? 0 : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory.");
+
+	print_entry(cli, "format", set->format->name);
+	print_fields(cli, set);
+	print_count(cli, "samples", set->n);
+	snprintf(line, sizeof(line), "%lld fields on %lld x %lld", (long long)set->channels,
+		(long long)set->points[0], (long long)set->points[1]);
+	if (set->axes > 2)
+		snprintf(line + strlen(line), sizeof(line) - strlen(line), " x %lld",
+			(long long)set->points[2]);
+	print_entry(cli, "grid", line);
+	if (!code)
+		code = look_at_values(cli, set, JM_DATA_INPUTS, value, r);
+	if (!code)
+		code = look_at_values(cli, set, JM_DATA_OUTPUTS, value, r);
+	free(value);
+	free(r);
+	return code;
+}
+
 bool jm_cli_is_picture(const char *path)
 {
 	FILE *f = fopen(path, "re");
@@ -175,7 +256,7 @@ int jm_cli_show_pictures(struct jm_cli *cli, const char *path, bool held_out)
 
 	if (code)
 		return code;
-	code = show(cli, &set);
+	code = set.axes ? show_grid(cli, &set) : show(cli, &set);
 	jm_data_set_close(&set);
 	return code;
 }

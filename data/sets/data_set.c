@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -25,15 +26,19 @@ bool jm_data_set_is(const char *path)
 
 static int not_found(const char *path, struct jm_err *err)
 {
+	char absent[256] = "";
+
 	if (access(path, F_OK))
 		return jm_err_set(
 			err, JM_ENOENT, "Data set %s does not exist; check the path.", path);
+	for (const struct jm_absent *a = jm_absent_data_formats; a->name; a++)
+		snprintf(absent + strlen(absent), sizeof(absent) - strlen(absent),
+			"; format %s is absent: %s", a->name, a->reason);
 	return jm_err_set(err, JM_EFORMAT,
-		"%s is no data set of pictures: it is neither a folder with one folder per class, "
-		"nor pictures with captions, nor a NAME.json of conversations, nor files of CIFAR "
-		"or IDX (MNIST)%s%s.",
-		path, jm_absent_data_formats->name ? "; of the latter, " : "",
-		jm_absent_data_formats->name ? jm_absent_data_formats->reason : "");
+		"%s is no data set: it is neither a folder with one folder of pictures per class, "
+		"nor pictures with captions, nor a NAME.json of conversations, nor a NAME.h5 of "
+		"fields, nor files of CIFAR or IDX (MNIST)%s.",
+		path, absent);
 }
 
 int jm_data_set_open(
@@ -49,7 +54,7 @@ int jm_data_set_open(
 			: jm_err_set(err, JM_ENOMEM, "Out of memory for data set %s.", path);
 	if (!code && set.n < 1)
 		code = jm_err_set(
-			err, JM_EFORMAT, "Data set %s has no pictures; name another folder.", path);
+			err, JM_EFORMAT, "Data set %s has no samples; name another one.", path);
 	if (code) {
 		jm_data_set_close(&set);
 		return code;
@@ -62,6 +67,21 @@ int jm_data_set_read(const struct jm_data_set *set, int64_t i, struct jm_picture
 	struct jm_picture *ret, int64_t *ret_bytes, struct jm_err *err)
 {
 	return set->format->read(set, i, d, ret, ret_bytes, err);
+}
+
+int jm_data_set_values(const struct jm_data_set *set, int64_t i, enum jm_data_type which, float *to,
+	struct jm_err *err)
+{
+	return set->format->values(set, i, which, to, err);
+}
+
+int64_t jm_data_set_points(const struct jm_data_set *set)
+{
+	int64_t points = 1;
+
+	for (int a = 0; a < set->axes; a++)
+		points *= set->points[a];
+	return points;
 }
 
 void jm_data_set_close(struct jm_data_set *set)

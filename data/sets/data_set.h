@@ -5,12 +5,17 @@
 
 #include "data/sets/picture.h"
 
+#define JM_DATA_AXES 3
+
 enum jm_part { JM_PART_TRAIN, JM_PART_HELD_OUT };
 
 enum jm_data_type {
 	JM_DATA_PICTURE, /* of any size: read by jm_data_set_read */
 	JM_DATA_CLASS,	 /* i32: `label` */
-	JM_DATA_TEXT,	 /* one or more texts in UTF-8: `texts` */
+	/* [channels, points of each axis]: read by jm_data_set_values */
+	JM_DATA_INPUTS,
+	JM_DATA_OUTPUTS,
+	JM_DATA_TEXT, /* one or more texts in UTF-8: `texts` */
 	/* i32, of questions and answers in turns: `texts`; see talk_rows.h */
 	JM_DATA_TALK_IDS,
 	JM_DATA_TALK_TARGETS,
@@ -32,12 +37,14 @@ struct jm_sample_texts {
 struct jm_data_set {
 	const struct jm_data_format *format;
 	char *path;
-	int64_t n;		      /* samples, each with a picture */
+	int64_t n;		      /* samples, each with a picture or with values on a grid */
 	int classes;		      /* at least 1; 0 = it has no field of that type */
 	char **class_name;	      /* [classes]; NULL = they have none */
 	int32_t *label;		      /* [n], 0 to classes - 1 */
 	struct jm_sample_texts texts; /* NULLs: it has no field of that type */
 	int width, height;	      /* of every picture; 0 = they differ */
+	int axes;		      /* of the grid of values; 0 = it has pictures */
+	int64_t channels, points[JM_DATA_AXES]; /* of inputs, and of outputs */
 	bool single; /* what the path names has no parts, so it was opened as a whole */
 	void *state; /* of the format */
 };
@@ -57,6 +64,10 @@ struct jm_data_format {
 	 * may be read. */
 	int (*read)(const struct jm_data_set *set, int64_t i, struct jm_picture_decoder *d,
 		struct jm_picture *ret, int64_t *ret_bytes, struct jm_err *err);
+	/* In place of `read`, which is NULL: the inputs or outputs of sample i. Also called by
+	 * several threads. */
+	int (*values)(const struct jm_data_set *set, int64_t i, enum jm_data_type which, float *to,
+		struct jm_err *err);
 	void (*close)(struct jm_data_set *set); /* frees `state`, which may be NULL */
 };
 
@@ -74,6 +85,11 @@ bool jm_data_set_is(const char *path);
  * next one. */
 int jm_data_set_read(const struct jm_data_set *set, int64_t i, struct jm_picture_decoder *d,
 	struct jm_picture *ret, int64_t *ret_bytes, struct jm_err *err);
+/* The inputs or outputs of sample i of a set with a grid: to[channels, points of each axis]. */
+int jm_data_set_values(const struct jm_data_set *set, int64_t i, enum jm_data_type which, float *to,
+	struct jm_err *err);
+/* Points of the grid. */
+int64_t jm_data_set_points(const struct jm_data_set *set);
 void jm_data_set_close(struct jm_data_set *set); /* a zeroed one is allowed */
 
 /* JM_EUSAGE: the classes of two sets are not the same, by number and name, or cannot be compared:

@@ -56,7 +56,8 @@ struct jm_input {
 	 * The field of a data set that is written here in place of `fill` where there is one
 	 * (--data): "image" into [batch,3,N,N], "class" into i32[batch], "caption" as ids of tokens
 	 * into i32[batch,N], cut or padded to N; of conversations about pictures "ids" and
-	 * "target" into i32[batch,seq], "picture" into i32[batch]. NULL = none.
+	 * "target" into i32[batch,seq], "picture" into i32[batch]; of fields on a grid "inputs" and
+	 * "outputs" into [batch,N..,C]. NULL = none.
 	 */
 	const char *field;
 	enum jm_colours colours; /* of "image" */

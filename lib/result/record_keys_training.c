@@ -33,7 +33,7 @@ const struct jm_key jm__loss_scale_keys[] = {
 
 const struct jm_key jm__evaluation_keys[] = {
 	{COUNT("step", 0), .meaning = "after which it was, counted from the first of the warm-up"},
-	{POSITIVE("samples", 0), .meaning = "that were held out: sequences or images"},
+	{POSITIVE("samples", 0), .meaning = "that were held out: sequences, images or samples"},
 	{NUMBER("loss", JM_KEY_NULL), .min = -JM_KEY_HUGE, .max = JM_KEY_HUGE,
 		.meaning = "their mean; null = it was not finite"},
 	{POSITIVE("accuracy", JM_KEY_OPTIONAL), .meaning = "of images: the share of right answers"},
@@ -45,9 +45,10 @@ const struct jm_key jm__evaluation_keys[] = {
 
 const struct jm_key jm__data_keys[] = {
 	{TEXT("path", 0), .meaning = "of --data"},
-	{TEXT("format", 0), .meaning = "folder, CIFAR, IDX, or pictures with captions"},
-	{COUNT("pictures", 0), .meaning = "for training"},
-	{COUNT("classes", JM_KEY_NULL), .meaning = "of the pictures; null: they have captions"},
+	{TEXT("format", 0), .meaning = "folder, CIFAR, IDX, pictures with captions, conversations, "
+				       "or fields of HDF5"},
+	{COUNT("pictures", 0), .meaning = "for training; of HDF5: samples"},
+	{COUNT("classes", JM_KEY_NULL), .meaning = "of the pictures; null: they have none"},
 	{COUNT("epoch_steps", 0), .meaning = "steps for all pictures"},
 	{INTEGER("decoded", 0), .min = 0, .max = JM_KEY_HUGE,
 		.meaning = "pictures that were read, for evaluations as well, ahead of their use"},

@@ -127,7 +127,7 @@ def test_refuses_what_does_not_go_together(folders):
                             ((*NARROW, "--data", folders / "none"), "does not exist"),
                             ((*NARROW, "--data", val, "--eval-data", f"{val}/"), "none are held out"),
                             ((*NARROW, "--text", __file__), "reads no text"),
-                            (("gpt", "--layers", 1, "--hidden", 16, "--heads", 2, "--context", 32, "--data", val), "reads no pictures")]:
+                            (("gpt", "--layers", 1, "--hidden", 16, "--heads", 2, "--context", 32, "--data", val), "reads neither pictures nor fields")]:
         done = jm("run", *words, "--steps", 1)
         assert done.returncode in (USAGE, FAILED) and sentence in " ".join(done.stderr.split()), done.stderr
 

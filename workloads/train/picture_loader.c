@@ -79,7 +79,7 @@ static int64_t number_of(const struct jm_picture_loader *l, int64_t k)
 {
 	int64_t number = l->start + k * l->way.world;
 
-	return l->way.evaluates ? number % jm_loader_batches(l->way.set, l->way.batch) : number;
+	return l->way.batches ? number % l->way.batches : number;
 }
 
 /* ---- a sample -------------------------------------------------------------------------------- */
@@ -97,6 +97,10 @@ static int read_one(struct jm_picture_loader *l, int64_t i, struct jm_picture_de
 	int64_t bytes = 0;
 	int code;
 
+	if (l->way.set->axes) { /* its values are read part by part */
+		done->pictures++;
+		return 0;
+	}
 	code = jm_data_set_read(l->way.set, i, d, ret, &bytes, &why);
 	done->bytes += bytes;
 	done->pictures += !code;
@@ -121,7 +125,7 @@ static int read_or_next(struct jm_picture_loader *l, int64_t *i, struct jm_pictu
 
 		if (code <= 0)
 			return code;
-		*i = l->way.evaluates && tries == 0 ? l->first : (*i + 1) % n;
+		*i = l->way.batches && tries == 0 ? l->first : (*i + 1) % n;
 	}
 	return jm_err_set(err, JM_EFORMAT,
 		"Data set %s has no picture that can be read; 'joulemark data show' names what is "
@@ -135,7 +139,7 @@ static int64_t picture_of(const struct jm_picture_loader *l, int64_t sample, uin
 	int64_t n = l->way.set->n, epoch = sample / n;
 
 	*ret_seed = jm_rng(~l->way.seed, (uint64_t)sample);
-	if (l->way.evaluates)
+	if (l->way.batches)
 		return sample < n ? sample : l->first;
 	return jm_loader_order(l->way.seed, epoch, sample % n, n);
 }
@@ -147,6 +151,7 @@ struct maker {
 	struct jm_crop_taken taken;
 	struct jm_picture_decoder decoder;
 	struct jm_resize_room room;
+	float *values; /* of a sample of a grid */
 };
 
 static void choose(void *arg, int width, int height, struct jm_picture_part *ret)
@@ -156,14 +161,41 @@ static void choose(void *arg, int width, int height, struct jm_picture_part *ret
 	jm_crop_choose(m->crop, m->seed, width, height, &m->taken, ret);
 }
 
+/* Values of sample i, whose channels come last on the device. */
+static int make_values(const struct jm_picture_loader *l, const struct jm_loader_part *part,
+	int64_t i, struct maker *m, void *to, struct done *done, struct jm_err *err)
+{
+	const struct jm_data_set *set = l->way.set;
+	int64_t points = jm_data_set_points(set);
+	size_t bytes = sizeof(*m->values) * (size_t)(points * set->channels);
+	int code;
+
+	if (!m->values)
+		m->values = malloc(bytes);
+	if (!m->values)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a sample of %s.", set->path);
+	code = jm_data_set_values(set, i, part->type, m->values, err);
+	if (code)
+		return code;
+	for (int64_t c = 0; c < set->channels; c++)
+		for (int64_t p = 0; p < points; p++)
+			jm_element_set(part->value, to, p * set->channels + c,
+				(double)m->values[c * points + p]);
+	done->bytes += (int64_t)bytes;
+	return 0;
+}
+
 /* The part of sample i, whose picture was read. */
 static int make_part(const struct jm_picture_loader *l, const struct jm_loader_part *part,
-	int64_t i, struct maker *m, const struct jm_picture *p, void *to, struct jm_err *err)
+	int64_t i, struct maker *m, const struct jm_picture *p, void *to, struct done *done,
+	struct jm_err *err)
 {
+	if (l->way.set->axes)
+		return make_values(l, part, i, m, to, done, err);
 	if (part->type == JM_DATA_PICTURE)
 		return jm_crop_apply(m->crop, &m->taken, p, &m->room, to, err);
 	if (part->type == JM_DATA_TEXT)
-		jm_token_rows_write(part->tokens, i, l->way.evaluates ? 0 : m->seed, to);
+		jm_token_rows_write(part->tokens, i, l->way.batches ? 0 : m->seed, to);
 	else if (part->type == JM_DATA_CLASS)
 		memcpy(to, &l->way.set->label[i], part->bytes);
 	else
@@ -182,11 +214,12 @@ static int make(struct jm_picture_loader *l, int64_t sample, struct maker *m, in
 	for (int k = 0; k < l->way.parts && !code; k++) {
 		const struct jm_loader_part *part = &l->way.part[k];
 
-		code = make_part(l, part, i, m, &p, slot->part[k] + (size_t)b * part->bytes, err);
+		code = make_part(
+			l, part, i, m, &p, slot->part[k] + (size_t)b * part->bytes, done, err);
 	}
 	if (code)
 		return code;
-	done->fillers += i != wanted || (l->way.evaluates && sample >= l->way.set->n);
+	done->fillers += i != wanted || (l->way.batches && sample >= l->way.set->n);
 	return 0;
 }
 
@@ -271,6 +304,7 @@ static void *run(void *arg)
 	pthread_mutex_unlock(&l->lock);
 	jm_picture_decoder_done(&m.decoder);
 	jm_resize_room_done(&m.room);
+	free(m.values);
 	return NULL;
 }
 
@@ -360,7 +394,7 @@ int jm_picture_loader_take(
 	int code;
 
 	pthread_mutex_lock(&l->lock);
-	if (number != number_of(l, l->taken))
+	if (l->start < 0 || number != number_of(l, l->taken))
 		restart(l, number);
 	wait_for(l);
 	code = l->err.code;
@@ -398,12 +432,12 @@ static int find_first(struct jm_picture_loader *l, struct jm_err *err)
 	struct done done = {0};
 	struct jm_picture p;
 	int64_t first = 0;
-	bool evaluates = l->way.evaluates;
+	int64_t batches = l->way.batches;
 	int code;
 
-	l->way.evaluates = false; /* the next one takes the place of a damaged one */
+	l->way.batches = 0; /* the next one takes the place of a damaged one */
 	code = read_or_next(l, &first, &decoder, &p, &done, err);
-	l->way.evaluates = evaluates;
+	l->way.batches = batches;
 	jm_picture_decoder_done(&decoder);
 	if (code)
 		return code;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that read, decode, crop and normalise pictures ahead of the steps. Sample i of epoch e
- * depends on the seed alone: neither on the number of threads or ranks, nor on where a run goes on.
+ * Threads that read, decode, crop and normalise pictures ahead of the steps, or read values on
+ * grids, which are called pictures, too. Sample i of epoch e depends on the seed alone: neither on
+ * the number of threads or ranks, nor on where a run goes on.
  */
 #ifndef JM_PICTURE_LOADER_H
 #define JM_PICTURE_LOADER_H
@@ -17,6 +18,7 @@
 struct jm_loader_part {
 	enum jm_data_type type;
 	size_t bytes;			    /* of a sample */
+	enum jm_dtype value;		    /* of JM_DATA_INPUTS, JM_DATA_OUTPUTS */
 	const struct jm_token_rows *tokens; /* of JM_DATA_TEXT; outlive the loader */
 	const struct jm_talk_rows *talks;   /* of JM_DATA_TALK_...; the same */
 };
@@ -34,12 +36,11 @@ struct jm_loader_way {
 	/* a damaged file is an error; else another picture takes its place, and it is counted */
 	bool strict;
 	/*
-	 * Training: each epoch is a new random order of all pictures, and batches go on over its
-	 * end. Evaluation: pictures in their order, ceil(n / batch) batches, then one more; places
-	 * of damaged pictures, those behind the last one, and the whole of the last batch hold the
-	 * first picture that can be read.
+	 * 0, training: each epoch is a new random order of all pictures, and batches go on over its
+	 * end. Else of an evaluation, which then begins anew: pictures in their order; places of
+	 * damaged pictures and those behind the last one hold the first picture that can be read.
 	 */
-	bool evaluates;
+	int64_t batches;
 };
 
 /* Since the loader was opened. */
@@ -71,7 +72,7 @@ int jm_picture_loader_take(
 
 struct jm_loader_cost jm_picture_loader_cost(struct jm_picture_loader *l);
 
-/* Batches of an evaluation, with the one more. */
+/* Batches that have all pictures, and one more, which holds the first one alone. */
 int64_t jm_loader_batches(const struct jm_data_set *set, int64_t batch);
 
 /* The picture at place i of an epoch's random order of n: a permutation. */

@@ -98,7 +98,7 @@ static double mean(const struct jm_evaluation *e, const struct jm_tensor *t, int
 }
 
 /*
- * Over all pictures, each once: the places that others fill (jm_loader_way.evaluates) hold the
+ * Over all pictures, each once: the places that others fill (jm_loader_way.batches) hold the
  * picture of the last batch, whose means are its loss and answer.
  */
 static void count_pictures(struct jm_evaluation *e, int64_t fillers, struct jm_evaluated *ret)
@@ -138,7 +138,7 @@ int jm_evaluation_run(struct jm_evaluation *e, struct jm_evaluated *ret, struct 
 	ret->loss = mean(e, e->loss, 0);
 	ret->top1 = mean(e, e->top1, 1);
 	ret->right = ret->total = 0;
-	if (e->feed.pictures)
+	if (e->feed.pictures && e->top1)
 		count_pictures(e, fillers(e) - before, ret);
 	return 0;
 }

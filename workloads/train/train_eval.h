@@ -20,7 +20,7 @@ struct jm_evaluation {
 /* What an evaluation found. */
 struct jm_evaluated {
 	double loss, top1; /* means over the batches; top1: share of right answers, NAN = unknown */
-	int64_t right, total; /* of pictures, each counted once; 0 of 0: not of pictures */
+	int64_t right, total; /* of classes, each picture counted once; 0 of 0: not of classes */
 	double seconds;	      /* on the device */
 };
 

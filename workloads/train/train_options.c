@@ -65,14 +65,16 @@ const struct jm_option jm_train_options[] = {
 		.help = "pictures that a model of pictures learns from: a folder with one folder "
 			"of JPEG or PNG files per class, or with a caption for each picture, "
 			"NAME.json with conversations about pictures, or "
-			"the files of CIFAR or IDX (MNIST); "
-			"random images when not given. --classes follows from it, and with "
+			"the files of CIFAR or IDX (MNIST); or NAME.h5 with fields on grids, as "
+			"'inputs' and 'outputs', for a model of fields. Random values when not "
+			"given. --classes or the grid follows from it, and with "
 			"--epochs the steps of an epoch"},
 	{.name = "eval-data",
 		JM_BIND(JM_TEXT, struct train, pictures.eval_data),
 		.argument = "DIR",
-		.help = "pictures of the same classes, all of which are evaluated after each "
-			"epoch (or each --eval-every steps). May be the DIR of --data if it has "
+		.help = "held-out samples, with the same classes or grid, all of which are "
+			"evaluated after each epoch (or each --eval-every steps); without "
+			"classes as many as fill whole batches. May be the DIR of --data if it has "
 			"both parts: folders train and val, or files of both"},
 	{.name = "tokenizer",
 		JM_BIND(JM_TEXT, struct train, pictures.tokenizer),

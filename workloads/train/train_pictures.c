@@ -40,13 +40,8 @@ static int check_options(const struct train *s, struct jm_err *err)
 			"--data says what is learnt.");
 	if (!has_fields(model))
 		return jm_err_set(err, JM_EUSAGE,
-			"Model %s reads no pictures, so it cannot learn from --data; omit it, or "
-			"give another model, such as resnet18.",
-			model->name);
-	if (!model->wants_top1 && p->eval_data)
-		return jm_err_set(err, JM_EUSAGE,
-			"Model %s does not classify, so no right answers can be counted; omit "
-			"--eval-data.",
+			"Model %s reads neither pictures nor fields on grids, so it cannot learn "
+			"from --data; omit it, or give another model, such as resnet18.",
 			model->name);
 	if (s->eval.every && !p->eval_data)
 		return jm_err_set(err, JM_EUSAGE,
@@ -56,9 +51,8 @@ static int check_options(const struct train *s, struct jm_err *err)
 }
 
 /* The data set has each field that the model reads. */
-static int check_fields(const struct train *s, struct jm_err *err)
+static int check_fields(const struct train *s, const struct jm_data_set *set, struct jm_err *err)
 {
-	const struct jm_data_set *set = &s->pictures.set;
 	const struct jm_model *model = s->training.model;
 	char has[128] = "";
 
@@ -83,22 +77,35 @@ static int check_fields(const struct train *s, struct jm_err *err)
 	return 0;
 }
 
-/* The last layer has as many classes as the data set. */
-static int set_classes(struct train *s, struct jm_err *err)
+/* A dimension of the model is what the data set has. */
+static int set_dim(struct train *s, const char *name, int64_t has, struct jm_err *err)
 {
-	const struct jm_data_set *set = &s->pictures.set;
+	const struct jm_values *given = s->work->options;
 	char text[24];
 
-	if (!set->classes)
-		return 0;
-	if (jm_values_given(s->work->options, "classes") &&
-		(int)jm_values_number(s->work->options, "classes") != set->classes)
+	if (jm_values_given(given, name) && (int64_t)jm_values_number(given, name) != has)
 		return jm_err_set(err, JM_EUSAGE,
-			"Data set %s has %d classes and --classes is %d; omit --classes.",
-			set->path, set->classes,
-			(int)jm_values_number(s->work->options, "classes"));
-	snprintf(text, sizeof(text), "%d", set->classes);
-	return jm_values_set(&s->dims, "classes", text, err);
+			"Data set %s has %lld %s and --%s is %lld; omit --%s.",
+			s->pictures.set.path, (long long)has, name, name,
+			(long long)jm_values_number(given, name), name);
+	snprintf(text, sizeof(text), "%lld", (long long)has);
+	return jm_values_set(&s->dims, name, text, err);
+}
+
+/* The last layer has as many classes as the data set, and a grid as many points and fields. */
+static int set_dims(struct train *s, struct jm_err *err)
+{
+	static const char *const points[JM_DATA_AXES] = {"points-x", "points-y", "points-z"};
+	const struct jm_data_set *set = &s->pictures.set;
+	int code = 0;
+
+	if (set->classes)
+		code = set_dim(s, "classes", set->classes, err);
+	if (set->axes)
+		code = set_dim(s, "fields", set->channels, err);
+	for (int a = 0; set->axes && a < JM_DATA_AXES && !code; a++)
+		code = set_dim(s, points[a], a < set->axes ? set->points[a] : 1, err);
+	return code;
 }
 
 /* What is learnt is not held out. */
@@ -117,6 +124,34 @@ static int check_held_out(const struct jm_train_pictures *p, struct jm_err *err)
 		p->eval_data, p->data, p->data);
 }
 
+/* Both have the same grid, if they have one. */
+static int check_grids(const struct jm_train_pictures *p, struct jm_err *err)
+{
+	const struct jm_data_set *a = &p->set, *b = &p->held_out;
+
+	if (a->axes == b->axes && a->channels == b->channels &&
+		!memcmp(a->points, b->points, sizeof(a->points)))
+		return 0;
+	return jm_err_set(err, JM_EUSAGE,
+		"Fields of %s and %s differ in number or points; give --eval-data with those of "
+		"--data.",
+		a->path, b->path);
+}
+
+static int open_held_out(struct train *s, struct jm_err *err)
+{
+	struct jm_train_pictures *p = &s->pictures;
+	int code = jm_data_set_open(p->eval_data, JM_PART_HELD_OUT, &p->held_out, err);
+
+	if (!code)
+		code = check_fields(s, &p->held_out, err);
+	if (!code && p->set.classes)
+		code = jm_data_set_same_classes(&p->set, &p->held_out, err);
+	if (!code)
+		code = check_grids(p, err);
+	return code ? code : check_held_out(p, err);
+}
+
 int jm_train_pictures_open(struct train *s, struct jm_err *err)
 {
 	struct jm_train_pictures *p = &s->pictures;
@@ -126,17 +161,13 @@ int jm_train_pictures_open(struct train *s, struct jm_err *err)
 		return code;
 	code = jm_data_set_open(p->data, JM_PART_TRAIN, &p->set, err);
 	if (!code)
-		code = check_fields(s, err);
+		code = check_fields(s, &p->set, err);
 	if (!code && p->eval_data)
-		code = jm_data_set_open(p->eval_data, JM_PART_HELD_OUT, &p->held_out, err);
-	if (!code && p->eval_data)
-		code = jm_data_set_same_classes(&p->set, &p->held_out, err);
-	if (!code && p->eval_data)
-		code = check_held_out(p, err);
+		code = open_held_out(s, err);
 	p->each_epoch = p->eval_data && !s->eval.every;
 	if (p->each_epoch)
 		s->eval.every = 1; /* until the steps of an epoch are known */
-	return code ? code : set_classes(s, err);
+	return code ? code : set_dims(s, err);
 }
 
 /* ---- loaders --------------------------------------------------------------------------------- */
@@ -170,21 +201,22 @@ static struct jm_crop crop_of(const struct jm_data_set *set, int size, bool move
 }
 
 static int make_tokens(struct train *s, const struct jm_feed_input *input,
-	const struct jm_tensor *t, struct jm_err *err)
+	const struct jm_tensor *t, const struct jm_data_set *set, struct jm_err *err)
 {
 	struct jm_train_pictures *p = &s->pictures;
-	bool set_talks = jm_data_set_field(&p->set, input->row->field)->type == JM_DATA_TALK_IDS;
+	bool talks = jm_data_set_field(set, input->row->field)->type == JM_DATA_TALK_IDS;
+	int k = set == &p->held_out;
 	struct jm_tokenizer *tokenizer;
 	int code = jm_tokenizer_open(p->tokenizer, &tokenizer, err);
 
 	if (code)
 		return code;
-	if (set_talks)
-		code = jm_talk_rows_make(&p->set, tokenizer, jm_tensor_count(t) / t->dim[0],
-			jm_batch_feed_places(s->graph), input->below, &p->talks, err);
+	if (talks)
+		code = jm_talk_rows_make(set, tokenizer, jm_tensor_count(t) / t->dim[0],
+			jm_batch_feed_places(s->graph), input->below, &p->talks[k], err);
 	else
-		code = jm_token_rows_make(&p->set, tokenizer, jm_tensor_count(t) / t->dim[0],
-			input->row->pad, input->below, &p->tokens, err);
+		code = jm_token_rows_make(set, tokenizer, jm_tensor_count(t) / t->dim[0],
+			input->row->pad, input->below, &p->tokens[k], err);
 	jm_tokenizer_close(tokenizer);
 	return code;
 }
@@ -195,14 +227,15 @@ static int choose_part(struct train *s, const struct jm_feed_input *input,
 {
 	const struct jm_tensor *t = jm_graph_find(s->graph, input->row->name);
 	struct jm_loader_part *part = &way->part[way->parts++];
-	bool moves = !way->evaluates && !strcmp(s->pictures.augment, "on");
+	bool moves = !way->batches && !strcmp(s->pictures.augment, "on");
 
 	part->type = jm_data_set_field(way->set, input->row->field)->type;
 	part->bytes = t->bytes / (size_t)t->dim[0];
-	part->tokens = &s->pictures.tokens;
-	part->talks = &s->pictures.talks;
+	part->value = t->type;
+	part->tokens = &s->pictures.tokens[way->batches > 0];
+	part->talks = &s->pictures.talks[way->batches > 0];
 	if (part->type == JM_DATA_TEXT || part->type == JM_DATA_TALK_IDS)
-		return make_tokens(s, input, t, err);
+		return make_tokens(s, input, t, way->set, err);
 	if (part->type != JM_DATA_PICTURE)
 		return 0;
 	if (t->rank != 4 || t->dim[1] != 3 || t->dim[2] != t->dim[3])
@@ -238,7 +271,7 @@ static int open_loader(struct train *s, const struct jm_batch_feed *feed,
 			  (size_t)jm_work_world(s->work),
 		.world = evaluates ? 1 : jm_work_world(s->work),
 		.strict = s->pictures.strict,
-		.evaluates = evaluates};
+		.batches = evaluates ? s->eval.batches : 0};
 
 	int code = choose_parts(s, feed, &way, err);
 
@@ -248,9 +281,16 @@ static int open_loader(struct train *s, const struct jm_batch_feed *feed,
 static int start_evaluation(struct train *s, struct jm_err *err)
 {
 	struct jm_train_pictures *p = &s->pictures;
-	int64_t batches = jm_loader_batches(&p->held_out, s->training.batch);
+	int64_t n = p->held_out.n, batch = s->training.batch;
+	int64_t batches =
+		s->training.model->wants_top1 ? jm_loader_batches(&p->held_out, batch) : n / batch;
 	int code;
 
+	if (!batches)
+		return jm_err_set(err, JM_EUSAGE,
+			"Data set %s has %lld samples, fewer than a batch, and model %s is "
+			"evaluated on whole batches; give --batch %lld or less, or more samples.",
+			p->held_out.path, (long long)n, s->training.model->name, (long long)n);
 	if (batches > INT32_MAX)
 		return jm_err_set(err, JM_ERANGE,
 			"Data set %s has too many pictures for evaluations.", p->held_out.path);
@@ -264,13 +304,15 @@ static void say_data(struct train *s)
 {
 	const struct jm_data_set *set = &s->pictures.set;
 	bool talks = jm_data_set_field(set, "ids");
-	char with[40];
+	char what[60];
 
-	snprintf(with, sizeof(with), "with %s", talks ? "conversations" : "captions");
+	snprintf(what, sizeof(what), "pictures with %s", talks ? "conversations" : "captions");
 	if (set->classes)
-		snprintf(with, sizeof(with), "of %d classes", set->classes);
-	snprintf(s->work->detail, sizeof(s->work->detail), "%lld pictures %s from %.80s",
-		(long long)set->n, with, set->path);
+		snprintf(what, sizeof(what), "pictures of %d classes", set->classes);
+	if (set->axes)
+		snprintf(what, sizeof(what), "samples of %lld fields", (long long)set->channels);
+	snprintf(s->work->detail, sizeof(s->work->detail), "%lld %s from %.80s", (long long)set->n,
+		what, set->path);
 }
 
 int jm_train_pictures_start(struct train *s, struct jm_err *err)
@@ -354,8 +396,10 @@ void jm_train_pictures_close(struct jm_train_pictures *p)
 {
 	jm_picture_loader_close(p->loader);
 	jm_picture_loader_close(p->eval_loader);
-	jm_token_rows_done(&p->tokens);
-	jm_talk_rows_done(&p->talks);
+	for (int k = 0; k < 2; k++) {
+		jm_token_rows_done(&p->tokens[k]);
+		jm_talk_rows_done(&p->talks[k]);
+	}
 	jm_data_set_close(&p->set);
 	jm_data_set_close(&p->held_out);
 }

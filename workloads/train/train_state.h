@@ -49,8 +49,9 @@ struct jm_train_pictures {
 	bool strict;
 	bool each_epoch; /* evaluations follow epochs, as no number of steps is given */
 	struct jm_data_set set, held_out;
-	struct jm_token_rows tokens; /* of captions of `set` */
-	struct jm_talk_rows talks;   /* of conversations of `set` */
+	/* of captions, and of conversations: of `set`, of `held_out` */
+	struct jm_token_rows tokens[2];
+	struct jm_talk_rows talks[2];
 	struct jm_picture_loader *loader, *eval_loader;
 };
 

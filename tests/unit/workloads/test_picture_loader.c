@@ -181,7 +181,7 @@ static void test_epochs_and_evaluations_have_all(void **state)
 		struct jm_picture_loader *l;
 		int seen[N] = {0}, most = 0;
 
-		way.evaluates = evaluates;
+		way.batches = evaluates ? jm_loader_batches(&set, BATCH) : 0;
 		l = open_loader(&way);
 		for (int64_t k = 0, sample = 0; sample < N; k++) {
 			int32_t target[BATCH];
