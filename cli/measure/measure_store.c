@@ -59,12 +59,18 @@ static int frame(
 	const struct jm_measure_store *s, const struct jm_stored_run *run, struct jm_err *err)
 {
 	const struct jm_plan_case *c = &s->plan[run->command].cases[0];
-	json_t *record = run->record;
-	json_t *framed, *job;
+	json_t *record = run->record, *framed, *job = json_object(), *of_case = json_object();
 
-	job = json_pack("{s:O, s:{s:s, s:O, s:i, s:i, s:i, s:b, s:i}, s:[]}", "parameters",
-		c->parameters, "case", "id", c->id, "parameters", c->parameters, "repeat", 1,
-		"block", 1, "position", 1, "reference", 0, "seed", 1, "settings");
+	jm_json_set_text(&of_case, "id", c->id);
+	jm_json_set(&of_case, "parameters", json_incref(c->parameters));
+	jm_json_set_int(&of_case, "repeat", 1);
+	jm_json_set_int(&of_case, "block", 1);
+	jm_json_set_int(&of_case, "position", 1);
+	jm_json_set_bool(&of_case, "reference", false);
+	jm_json_set_int(&of_case, "seed", 1);
+	jm_json_set(&job, "parameters", json_incref(c->parameters));
+	jm_json_set(&job, "case", of_case);
+	jm_json_set(&job, "settings", json_array());
 	framed = job ? jm_record_new(job, err) : NULL;
 	json_decref(job);
 	if (!framed)

@@ -5,6 +5,7 @@
  */
 #include "plan_schema.h"
 #include "engine/graph/model.h"
+#include "base/text/json.h"
 #include "run/plan/plan_file.h"
 #include "run/plan/plan_lookup.h"
 #include "run/workload.h"
@@ -60,11 +61,16 @@ static json_t *scalar_of(const struct jm_option *row)
 	return any_scalar();
 }
 
+/* Steals one. least: how many there are at least */
+static json_t *list_of(json_t *one, int least)
+{
+	return json_pack("{s:s, s:i, s:o}", "type", "array", "minItems", least, "items", one);
+}
+
 /* Steals one. */
 static json_t *or_list(json_t *one)
 {
-	return json_pack("{s:[O,{s:s,s:i,s:o}]}", "anyOf", one, "type", "array", "minItems", 1,
-		"items", one);
+	return json_pack("{s:[O, o]}", "anyOf", one, list_of(one, 1));
 }
 
 static json_t *mapping_of(json_t *one)
@@ -116,12 +122,11 @@ static json_t *schema_of_word(const struct jm_plan_word *word)
 	case JM_PLAN_VALUES:
 		return mapping_of(or_list(any_scalar()));
 	case JM_PLAN_RUNS_SHAPE:
-		return json_pack("{s:s,s:i,s:{s:s}}", "type", "array", "minItems", 1, "items",
-			"$ref", "#/definitions/run");
+		return list_of(json_pack("{s:s}", "$ref", "#/definitions/run"), 1);
 	case JM_PLAN_ZIP:
-		return json_pack("{s:s,s:i,s:{s:[{s:s},{s:s,s:i,s:{s:s}}]}}", "type", "array",
-			"minItems", 1, "items", "anyOf", "type", "string", "type", "array",
-			"minItems", 2, "items", "type", "string");
+		return list_of(json_pack("{s:[{s:s}, o]}", "anyOf", "type", "string",
+				       list_of(json_pack("{s:s}", "type", "string"), 2)),
+			1);
 	case JM_PLAN_EXCLUDE:
 		return or_list(mapping_of(or_list(any_scalar())));
 	}
@@ -157,15 +162,25 @@ static json_t *properties_of(bool of_file)
 	return properties;
 }
 
+/* An object of these keys alone. of_file: as of properties_of */
+static void set_object(json_t **schema, bool of_file)
+{
+	jm_json_set_text(schema, "type", "object");
+	jm_json_set(schema, "properties", properties_of(of_file));
+	jm_json_set_bool(schema, "additionalProperties", false);
+}
+
 int jm_plan_schema_print(struct jm_cli *cli)
 {
-	json_t *schema = json_pack(
-		"{s:s, s:s, s:s, s:o, s:b, s:{s:{s:s, s:o, s:b, s:[{s:[s]},{s:[s]}]}}}", "$schema",
-		"http://json-schema.org/draft-07/schema#", "title", "a plan of joulemark", "type",
-		"object", "properties", properties_of(true), "additionalProperties", 0,
-		"definitions", "run", "type", "object", "properties", properties_of(false),
-		"additionalProperties", 0, "oneOf", "required", "work", "required", "command");
+	json_t *schema = json_object(), *run = json_object();
 
+	set_object(&run, false);
+	jm_json_set(&run, "oneOf",
+		json_pack("[{s:[s]}, {s:[s]}]", "required", "work", "required", "command"));
+	jm_json_set_text(&schema, "$schema", "http://json-schema.org/draft-07/schema#");
+	jm_json_set_text(&schema, "title", "a plan of joulemark");
+	set_object(&schema, true);
+	jm_json_set(&schema, "definitions", json_pack("{s:o}", "run", run));
 	if (!schema) {
 		jm_err_set(&cli->err, JM_ENOMEM, "Out of memory for the schema.");
 		return jm_cli_fail(cli);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* selftest: every op of a device against the reference. */
 #include "cli/frame/cli.h"
+#include "base/text/json.h"
 #include "cli/frame/json_option.h"
 #include "cli/frame/screen.h"
 #include "engine/check/selftest.h"
@@ -68,11 +69,11 @@ static void tell(void *arg, const struct jm_selftest_row *r)
 	struct rows *rows = arg;
 
 	if (rows->array)
-		json_array_append_new(rows->array,
-			json_pack("{s:s, s:i, s:i, s:i, s:o, s:s?}", "op", r->name, "cases",
-				r->n_cases, "refused", r->n_refused, "wrong", r->n_wrong, "error",
-				isfinite(r->worst) ? json_real(r->worst) : json_null(),
-				"first_wrong", r->n_wrong ? r->first_wrong : NULL));
+		json_array_append_new(
+			rows->array, json_pack("{s:s, s:i, s:i, s:i, s:o, s:s?}", "op", r->name,
+					     "cases", r->n_cases, "refused", r->n_refused, "wrong",
+					     r->n_wrong, "error", jm_json_number(r->worst),
+					     "first_wrong", r->n_wrong ? r->first_wrong : NULL));
 	else
 		print_row(rows, r);
 	rows->n++;

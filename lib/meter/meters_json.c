@@ -17,12 +17,16 @@ static json_t *signals_to_json(const struct jm_meters *set, const struct jm_mete
 	for (int i = m->first_signal; i < m->first_signal + m->n_signals; i++) {
 		const struct jm_signal *s = &set->signal[i];
 
-		json_array_append_new(
-			list, json_pack("{s:s, s:f, s:f, s:I, s:I, s:o, s:b}", "quantity",
-				      jm_quantity_name(s->quantity), "step", s->step, "wrap",
-				      s->wrap, "refresh_ns", (json_int_t)s->refresh_ns, "window_ns",
-				      (json_int_t)s->window_ns, "accuracy",
-				      jm_json_number(s->accuracy), "stamped", s->stamped));
+		json_t *one = json_object();
+
+		jm_json_set_text(&one, "quantity", jm_quantity_name(s->quantity));
+		jm_json_set_number(&one, "step", s->step);
+		jm_json_set_number(&one, "wrap", s->wrap);
+		jm_json_set_int(&one, "refresh_ns", s->refresh_ns);
+		jm_json_set_int(&one, "window_ns", s->window_ns);
+		jm_json_set_number(&one, "accuracy", s->accuracy);
+		jm_json_set_bool(&one, "stamped", s->stamped);
+		json_array_append_new(list, one);
 	}
 	return list;
 }
@@ -33,11 +37,16 @@ json_t *jm_meters_to_json(const struct jm_meters *set)
 
 	for (int i = 0; i < set->n; i++) {
 		const struct jm_meter *m = &set->meter[i];
-		json_t *one = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o}", "id", m->id,
-			"label", m->label, "device", m->device, "source", m->source, "scope",
-			jm_scope_name(m->scope), "origin", jm_origin_name(m->origin), "covers",
-			m->covers, "signals", signals_to_json(set, m));
+		json_t *one = json_object();
 
+		jm_json_set_text(&one, "id", m->id);
+		jm_json_set_text(&one, "label", m->label);
+		jm_json_set_text(&one, "device", m->device);
+		jm_json_set_text(&one, "source", m->source);
+		jm_json_set_text(&one, "scope", jm_scope_name(m->scope));
+		jm_json_set_text(&one, "origin", jm_origin_name(m->origin));
+		jm_json_set_text(&one, "covers", m->covers);
+		jm_json_set(&one, "signals", signals_to_json(set, m));
 		if (json_array_append_new(list, one)) {
 			json_decref(list);
 			return NULL;

@@ -145,14 +145,17 @@ static json_t *what_json(const struct jm_tuner *t)
 static json_t *gains_json(const struct jm_tuner *t, const struct jm_search_result *r)
 {
 	bool saved = t->saved != 0;
+	json_t *json = json_object();
 
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "objective_percent",
-		percent(r->objective.log), "objective_error_percent", percent_half(&r->objective),
-		"energy_percent", percent(r->energy.log), "energy_error_percent",
-		percent_half(&r->energy), "time_percent", percent(r->time.log),
-		"time_error_percent", percent_half(&r->time), "saved_joules",
-		jm_json_number(saved ? t->saved : NAN), "saved_error_joules",
-		jm_json_number(saved ? t->saved_half : NAN));
+	jm_json_set(&json, "objective_percent", percent(r->objective.log));
+	jm_json_set(&json, "objective_error_percent", percent_half(&r->objective));
+	jm_json_set(&json, "energy_percent", percent(r->energy.log));
+	jm_json_set(&json, "energy_error_percent", percent_half(&r->energy));
+	jm_json_set(&json, "time_percent", percent(r->time.log));
+	jm_json_set(&json, "time_error_percent", percent_half(&r->time));
+	jm_json_set_number(&json, "saved_joules", saved ? t->saved : NAN);
+	jm_json_set_number(&json, "saved_error_joules", saved ? t->saved_half : NAN);
+	return json;
 }
 
 json_t *jm_tuner_json(const struct jm_tuner *t)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program's profile as JSON, for the record. */
 #include "workloads/parts/profile_json.h"
+#include "base/text/json.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,26 +10,22 @@
 
 #define MOST_KINDS 128
 
-static json_t *number(double x)
-{
-	return isfinite(x) ? json_real(x) : json_null();
-}
-
 static json_t *line_json(const struct jm_profile_line *line, double step_s)
 {
 	bool timed = line->seconds > 0;
-	json_t *o =
-		json_pack("{s:s, s:o, s:o, s:o}", "name", line->name, "calls", number(line->calls),
-			"seconds", number(line->seconds), "share", number(line->seconds / step_s));
+	json_t *o = json_pack("{s:s, s:o, s:o, s:o}", "name", line->name, "calls",
+		jm_json_number(line->calls), "seconds", jm_json_number(line->seconds), "share",
+		jm_json_number(line->seconds / step_s));
 
 	if (*line->what)
 		json_object_set_new(o, "result", json_string(line->what));
 	json_object_set_new(o, "flops_per_s",
-		timed && line->flops > 0 ? number(line->flops / line->seconds) : json_null());
-	json_object_set_new(
-		o, "bytes_per_s", timed ? number(line->bytes / line->seconds) : json_null());
-	json_object_set_new(
-		o, "roofline", timed ? number(line->roofline_s / line->seconds) : json_null());
+		timed && line->flops > 0 ? jm_json_number(line->flops / line->seconds)
+					 : json_null());
+	json_object_set_new(o, "bytes_per_s",
+		timed ? jm_json_number(line->bytes / line->seconds) : json_null());
+	json_object_set_new(o, "roofline",
+		timed ? jm_json_number(line->roofline_s / line->seconds) : json_null());
 	return o;
 }
 
@@ -48,10 +45,10 @@ json_t *jm_profile_json(const struct jm_program *p)
 		json_array_append_new(nodes, line_json(&one, step_s));
 	}
 	free(kind);
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "step_s", number(step_s), "whole_step_s",
-		number(jm_profile_whole(p)), "peak_flops_per_s",
-		number(jm_device_peak(p->device, p->graph->compute, p->graph->math)),
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "step_s", jm_json_number(step_s),
+		"whole_step_s", jm_json_number(jm_profile_whole(p)), "peak_flops_per_s",
+		jm_json_number(jm_device_peak(p->device, p->graph->compute, p->graph->math)),
 		"peak_bytes_per_s",
-		number(p->profile ? p->profile->peak_bytes : p->device->props.peak_bytes), "kinds",
-		kinds, "nodes", nodes);
+		jm_json_number(p->profile ? p->profile->peak_bytes : p->device->props.peak_bytes),
+		"kinds", kinds, "nodes", nodes);
 }

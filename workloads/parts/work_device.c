@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every workload does first with its device. */
 #include "work_device.h"
+#include "base/text/json.h"
 #include "engine/device/backend_clock.h"
 
 #include <jansson.h>
@@ -190,8 +191,7 @@ int jm_work_device_test(struct jm_work *work, const struct jm_device *d, const s
 		json_object_set_new(work->more, "selftest",
 			json_pack("{s:b, s:i, s:i, s:i, s:o, s:f}", "passed", !code, "cases",
 				r.n_cases, "refused", r.n_refused, "left_out", r.n_left_out,
-				"worst", isfinite(r.worst) ? json_real(r.worst) : json_null(),
-				"seconds", r.seconds));
+				"worst", jm_json_number(r.worst), "seconds", r.seconds));
 	work->own.unusable = code == JM_ENOMEM ? 0 : code;
 	return code;
 }

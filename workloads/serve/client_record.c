@@ -34,6 +34,21 @@ static json_t *late(const struct jm_client *c)
 	return ret;
 }
 
+static json_t *server_json(const struct jm_client *c)
+{
+	json_t *json = json_object();
+
+	jm_json_set_text(&json, "url", c->url);
+	jm_json_set_text(&json, "model", c->shown_model);
+	jm_json_set_int(&json, "no_usage", c->no_usage);
+	jm_json_set_int(&json, "no_done", c->no_done);
+	jm_json_set_int(&json, "other_prompt", c->other_prompt);
+	jm_json_set_int(&json, "other_length", c->other_length);
+	jm_json_set_number(&json, "tokens_merged", c->merged);
+	jm_json_set(&json, "late", late(c));
+	return json;
+}
+
 json_t *jm_client_json(const struct jm_client *c)
 {
 	json_t *ret = jm_answers_json(&c->load.answers), *failures = json_object();
@@ -46,11 +61,7 @@ json_t *jm_client_json(const struct jm_client *c)
 	json_object_set_new(ret, "device_idle", json_null());
 	json_object_set_new(ret, "rate_search", jm_load_search_json(&c->load));
 	json_object_set_new(ret, "failures", failures);
-	json_object_set_new(ret, "server",
-		json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:f, s:o}", "url", c->url, "model",
-			c->shown_model, "no_usage", c->no_usage, "no_done", c->no_done,
-			"other_prompt", c->other_prompt, "other_length", c->other_length,
-			"tokens_merged", c->merged, "late", late(c)));
+	json_object_set_new(ret, "server", server_json(c));
 	return ret;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Trains a model: a language model on a text, other models on random values. */
 #include "train_state.h"
+#include "base/text/json.h"
 #include "engine/graph/tensor.h"
 #include "engine/run/find_nonfinite.h"
 #include "engine/run/profile.h"
@@ -198,11 +199,6 @@ static int take(struct train *s, bool wait, struct jm_step *ret, struct jm_err *
 	return 0;
 }
 
-static json_t *number_or_null(double x)
-{
-	return isfinite(x) ? json_real(x) : json_null();
-}
-
 /* Writes an evaluation to the record, the log and the live line. */
 static void tell_evaluation(struct train *s, const struct jm_evaluated *e)
 {
@@ -225,7 +221,7 @@ static void tell_evaluation(struct train *s, const struct jm_evaluated *e)
 	if (!all)
 		json_object_set_new(s->work->more, "evaluations", all = json_array());
 	one = json_pack("{s:I, s:f, s:o, s:f}", "step", (json_int_t)s->begun, "samples", samples,
-		"loss", number_or_null(e->loss), "seconds", e->seconds);
+		"loss", jm_json_number(e->loss), "seconds", e->seconds);
 	if (!isnan(e->top1))
 		json_object_set_new(one, "accuracy", json_real(e->top1));
 	if (e->total)
@@ -367,10 +363,28 @@ static json_t *rank_times_json(const struct rank_time *time, int world)
 
 	for (int r = 0; r < world; r++)
 		json_array_append_new(
-			list, json_pack("{s:o, s:o, s:o}", "step_s", number_or_null(time[r].step),
-				      "compute_s", number_or_null(time[r].step - time[r].exposed),
-				      "exposed_s", number_or_null(time[r].exposed)));
+			list, json_pack("{s:o, s:o, s:o}", "step_s", jm_json_number(time[r].step),
+				      "compute_s", jm_json_number(time[r].step - time[r].exposed),
+				      "exposed_s", jm_json_number(time[r].exposed)));
 	return list;
+}
+
+static json_t *communication_json(
+	const struct train *s, const struct jm_reduce_cost *cost, const struct rank_time *times)
+{
+	json_t *json = json_object();
+
+	jm_json_set_text(&json, "transport", jm_gang_comm(&s->gang)->transport->name);
+	jm_json_set_bool(&json, "rounded", s->graph->rounds_sums);
+	jm_json_set_bool(&json, "shard_update", s->graph->shard);
+	jm_json_set_int(&json, "buckets", cost->buckets);
+	jm_json_set_number(&json, "bytes_per_step", cost->bytes);
+	jm_json_set_number(&json, "gathered_bytes_per_step", cost->gathered);
+	jm_json_set_int(&json, "tp", jm_graph_tp(s->graph));
+	jm_json_set_number(&json, "tp_bytes_per_step", cost->shared);
+	jm_json_set_number(&json, "exposed_s_per_step", cost->exposed);
+	jm_json_set(&json, "ranks", rank_times_json(times, s->work->world));
+	return json;
 }
 
 /* All ranks call it. */
@@ -392,14 +406,7 @@ static int keep_reduction(struct train *s, struct jm_err *err)
 	code = jm_comm_run(&s->gang.control, &t, err);
 	if (code || !s->work->more)
 		return code;
-	json_object_set_new(s->work->more, "communication",
-		json_pack("{s:s, s:b, s:b, s:i, s:f, s:f, s:i, s:f, s:o, s:o}", "transport",
-			jm_gang_comm(&s->gang)->transport->name, "rounded", s->graph->rounds_sums,
-			"shard_update", !!s->graph->shard, "buckets", cost.buckets,
-			"bytes_per_step", cost.bytes, "gathered_bytes_per_step", cost.gathered,
-			"tp", jm_graph_tp(s->graph), "tp_bytes_per_step", cost.shared,
-			"exposed_s_per_step", number_or_null(cost.exposed), "ranks",
-			rank_times_json(times, s->work->world)));
+	json_object_set_new(s->work->more, "communication", communication_json(s, &cost, times));
 	return 0;
 }
 

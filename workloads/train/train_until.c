@@ -72,8 +72,15 @@ json_t *jm_until_json(
 	double epochs =
 		reached && epoch_steps ? (double)u->steps / (double)epoch_steps : (double)NAN;
 
-	return json_pack("{s:s, s:f, s:b, s:o, s:o, s:o, s:o, s:n}", "figure",
-		figure_names[u->figure], "target", u->target, "reached", reached, "best",
-		jm_json_number(u->best), "steps", reached ? json_integer(u->steps) : json_null(),
-		"epochs", jm_json_number(epochs), "seconds", jm_json_number(seconds), "joules");
+	json_t *json = json_object();
+
+	jm_json_set_text(&json, "figure", figure_names[u->figure]);
+	jm_json_set_number(&json, "target", u->target);
+	jm_json_set_bool(&json, "reached", reached);
+	jm_json_set_number(&json, "best", u->best);
+	jm_json_set(&json, "steps", reached ? json_integer(u->steps) : json_null());
+	jm_json_set_number(&json, "epochs", epochs);
+	jm_json_set_number(&json, "seconds", seconds);
+	jm_json_set(&json, "joules", json_null());
+	return json;
 }

@@ -195,15 +195,18 @@ static json_t *meter_json(struct jm_session *s, int i, const struct jm_phase *ph
 {
 	const struct jm_energy *energy = &energies[i];
 	const struct jm_meter *m = &s->set.meter[i];
-	json_t *meter = json_pack("{s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:s}", "id", m->id, "label",
-		m->label, "device", jm_json_said(m->device), "source", m->source, "scope",
-		jm_scope_name(m->scope), "covered_by",
-		jm_json_said(id_or_null(&s->set, m->covered_by)), "overlaps",
-		jm_json_said(id_or_null(&s->set, m->overlaps)), "origin",
-		jm_origin_name(m->origin));
+	json_t *meter = json_object();
 	struct jm_watts watts;
 	int rc = 0;
 
+	jm_json_set_text(&meter, "id", m->id);
+	jm_json_set_text(&meter, "label", m->label);
+	jm_json_set(&meter, "device", jm_json_said(m->device));
+	jm_json_set_text(&meter, "source", m->source);
+	jm_json_set_text(&meter, "scope", jm_scope_name(m->scope));
+	jm_json_set(&meter, "covered_by", jm_json_said(id_or_null(&s->set, m->covered_by)));
+	jm_json_set(&meter, "overlaps", jm_json_said(id_or_null(&s->set, m->overlaps)));
+	jm_json_set_text(&meter, "origin", jm_origin_name(m->origin));
 	if (jm_watts_of(s->trace, &s->set, i, phase->t0_ns, phase->t1_ns, &watts, err)) {
 		json_decref(meter);
 		return NULL;
@@ -514,14 +517,17 @@ static json_t *report_of(struct jm_session *s, int main_phase, bool within, stru
 	}
 	phase = &s->phase[main_phase];
 	energy = energies(s, phase, err);
-	/* json_pack frees everything and returns NULL where a part is missing */
-	if (energy)
-		report = json_pack("{s:s, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "phase", phase->name,
-			"sampler_cpu_s", jm_json_number(sampler_cpu(s)), "start_ns",
-			(json_int_t)s->start_ns, "meters", meters_json(s, phase, energy, err),
-			"context", context_json(s, phase, err), "total", total_json(s, energy),
-			"quality", quality_json(s, phase, energy, err), "phases",
-			phases_json(s, main_phase, within, energy, err));
+	if (energy) {
+		report = json_object();
+		jm_json_set_text(&report, "phase", phase->name);
+		jm_json_set_number(&report, "sampler_cpu_s", sampler_cpu(s));
+		jm_json_set_int(&report, "start_ns", s->start_ns);
+		jm_json_set(&report, "meters", meters_json(s, phase, energy, err));
+		jm_json_set(&report, "context", context_json(s, phase, err));
+		jm_json_set(&report, "total", total_json(s, energy));
+		jm_json_set(&report, "quality", quality_json(s, phase, energy, err));
+		jm_json_set(&report, "phases", phases_json(s, main_phase, within, energy, err));
+	}
 	free(energy);
 	if (report && !json_array_size(json_object_get(report, "context")))
 		json_object_del(report, "context");
