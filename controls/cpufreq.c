@@ -14,10 +14,10 @@
  * are restored.
  */
 #include "guard/control.h"
+#include "base/files/find_files.h"
 #include "base/ctx.h"
 #include "sysfs_file.h"
 
-#include <glob.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -144,16 +144,13 @@ static void read_policy(struct state *s, const struct jm_ctx *ctx, const char *f
 
 static int read_policies(struct state *s, const struct jm_ctx *ctx, struct jm_err *err)
 {
-	char pattern[PATH_MAX];
-	glob_t found = {0};
+	glob_t found;
 
 	snprintf(s->folder, sizeof(s->folder), "%.250s" FOLDER, ctx->root);
-	snprintf(pattern, sizeof(pattern), "%s/policy[0-9]*", s->folder);
-	if (!glob(pattern, 0, NULL, &found)) {
-		s->policy = calloc(found.gl_pathc + 1, sizeof(*s->policy));
-		for (size_t i = 0; s->policy && i < found.gl_pathc; i++)
-			read_policy(s, ctx, found.gl_pathv[i]);
-	}
+	jm_find_files(&found, "%s/policy[0-9]*", s->folder);
+	s->policy = calloc(found.gl_pathc + 1, sizeof(*s->policy));
+	for (size_t i = 0; s->policy && i < found.gl_pathc; i++)
+		read_policy(s, ctx, found.gl_pathv[i]);
 	globfree(&found);
 	if (!s->policy || !s->n_policies)
 		return jm_err_set(err, JM_ENOSUP,
@@ -256,11 +253,10 @@ static int cpufreq_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *se
 	struct state *s = calloc(1, sizeof(*s));
 	int rc;
 
+	(void)arg;
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the frequencies.");
-	rc = *arg ? jm_err_set(
-			    err, JM_EUSAGE, "The control cpufreq takes no argument, not '%s'.", arg)
-		  : read_policies(s, ctx, err);
+	rc = read_policies(s, ctx, err);
 	if (!rc)
 		rc = add_knobs(s, set, err);
 	if (rc)

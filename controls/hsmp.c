@@ -123,14 +123,11 @@ static int hsmp_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, 
 	struct state *s = calloc(1, sizeof(*s));
 	int rc = 0;
 
+	(void)arg;
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for HSMP.");
 	s->fd = -1;
-	if (*arg)
-		rc = jm_err_set(
-			err, JM_EUSAGE, "The control hsmp takes no argument, not '%s'.", arg);
-	if (!rc)
-		rc = open_device(s, ctx->root, err);
+	rc = open_device(s, ctx->root, err);
 	if (!rc)
 		rc = add_sockets(s, set, err);
 	if (rc)

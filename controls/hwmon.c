@@ -10,10 +10,10 @@
  * between starts.
  */
 #include "guard/control.h"
+#include "base/files/find_files.h"
 #include "base/ctx.h"
 #include "sysfs_file.h"
 
-#include <glob.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -128,13 +128,11 @@ static int add_monitor(
 	int rc = 0, before = s->n;
 
 	for (int w = 0; w < 2 && !rc && s->n == before; w++) {
-		char pattern[PATH_MAX];
-		glob_t found = {0};
+		glob_t found;
 
-		snprintf(pattern, sizeof(pattern), "%s%s/power[0-9]*_cap", monitor, where[w]);
-		if (!glob(pattern, 0, NULL, &found))
-			for (size_t i = 0; i < found.gl_pathc && !rc; i++)
-				rc = add_cap(s, monitor, found.gl_pathv[i], set, err);
+		jm_find_files(&found, "%s%s/power[0-9]*_cap", monitor, where[w]);
+		for (size_t i = 0; i < found.gl_pathc && !rc; i++)
+			rc = add_cap(s, monitor, found.gl_pathv[i], set, err);
 		globfree(&found);
 	}
 	return rc;
@@ -144,19 +142,15 @@ static int hwmon_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set,
 	struct jm_err *err)
 {
 	struct state *s = calloc(1, sizeof(*s));
-	char pattern[PATH_MAX];
-	glob_t found = {0};
+	glob_t found;
 	int rc = 0;
 
+	(void)arg;
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for power caps.");
-	if (*arg)
-		rc = jm_err_set(
-			err, JM_EUSAGE, "The control hwmon takes no argument, not '%s'.", arg);
-	snprintf(pattern, sizeof(pattern), "%s" FOLDER "/hwmon*", ctx->root);
-	if (!rc && !glob(pattern, 0, NULL, &found))
-		for (size_t i = 0; i < found.gl_pathc && !rc; i++)
-			rc = add_monitor(s, found.gl_pathv[i], set, err);
+	jm_find_files(&found, "%s" FOLDER "/hwmon*", ctx->root);
+	for (size_t i = 0; i < found.gl_pathc && !rc; i++)
+		rc = add_monitor(s, found.gl_pathv[i], set, err);
 	globfree(&found);
 	if (!rc && !s->n)
 		rc = jm_err_set(err, JM_ENOSUP,

@@ -7,10 +7,10 @@
  * the processor's unit of power, 1/8 W on most (drivers/powercap/intel_rapl_common.c).
  */
 #include "guard/control.h"
+#include "base/files/find_files.h"
 #include "base/ctx.h"
 #include "sysfs_file.h"
 
-#include <glob.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -125,20 +125,16 @@ static int rapl_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set, 
 	struct jm_err *err)
 {
 	struct state *s = calloc(1, sizeof(*s));
-	char pattern[PATH_MAX];
-	glob_t found = {0};
+	glob_t found;
 	int rc = 0;
 
+	(void)arg;
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for power limits.");
-	if (*arg)
-		rc = jm_err_set(
-			err, JM_EUSAGE, "The control rapl takes no argument, not '%s'.", arg);
 	/* the same limits are also behind intel-rapl-mmio */
-	snprintf(pattern, sizeof(pattern), "%s" FOLDER "/intel-rapl:[0-9]*", ctx->root);
-	if (!rc && !glob(pattern, 0, NULL, &found))
-		for (size_t i = 0; i < found.gl_pathc && !rc; i++)
-			rc = add_zone(s, ctx, found.gl_pathv[i], set, err);
+	jm_find_files(&found, "%s" FOLDER "/intel-rapl:[0-9]*", ctx->root);
+	for (size_t i = 0; i < found.gl_pathc && !rc; i++)
+		rc = add_zone(s, ctx, found.gl_pathv[i], set, err);
 	globfree(&found);
 	if (!rc && !s->n)
 		rc = jm_err_set(err, JM_ENOSUP,

@@ -7,13 +7,13 @@
  * utilisation is a signal of the source nvml.
  */
 #include "base/ctx.h"
+#include "base/files/find_files.h"
 #include "base/clock.h"
 #include "meter/source.h"
 #include "base/text/number.h"
 #include "sysfs_text.h"
 
 #include <fcntl.h>
-#include <glob.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -135,13 +135,10 @@ static int add_channel(struct state *s, const struct kind *kind, const char *pat
 static int find_kind(
 	struct state *s, const struct kind *kind, struct jm_meters *set, struct jm_err *err)
 {
-	char pattern[400];
 	glob_t found;
 	int rc = 0;
 
-	snprintf(pattern, sizeof(pattern), "%s%s", s->ctx->root, kind->pattern);
-	if (glob(pattern, 0, NULL, &found))
-		return 0;
+	jm_find_files(&found, "%s%s", s->ctx->root, kind->pattern);
 	for (size_t i = 0; i < found.gl_pathc && !rc; i++)
 		rc = add_channel(s, kind, found.gl_pathv[i], s->inlet, set, err);
 	globfree(&found);

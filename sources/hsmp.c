@@ -10,13 +10,13 @@
  * often the accumulators change, and whether a reset of the firmware puts them back.
  */
 #include "base/ctx.h"
+#include "base/files/find_files.h"
 #include "base/clock.h"
 #include "meter/source.h"
 #include "parse_reading.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,13 +97,9 @@ static void find_sockets(struct state *s)
  * names. */
 static void find_devices(struct state *s)
 {
-	char pattern[400];
 	glob_t found;
 
-	snprintf(pattern, sizeof(pattern), "%s/sys/bus/platform/devices/AMDI0097:*/metrics_bin",
-		s->ctx->root);
-	if (glob(pattern, 0, NULL, &found))
-		return;
+	jm_find_files(&found, "%s/sys/bus/platform/devices/AMDI0097:*/metrics_bin", s->ctx->root);
 	for (size_t i = 0; i < found.gl_pathc && s->n < MAX_SOCKETS; i++)
 		add_socket(s, found.gl_pathv[i], (int)i);
 	globfree(&found);

@@ -8,6 +8,7 @@
  * are searched.
  */
 #include "base/ctx.h"
+#include "base/files/find_files.h"
 #include "base/clock.h"
 #include "base/text/number.h"
 #include "meter/source.h"
@@ -15,7 +16,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -85,12 +85,10 @@ static bool uuid_of(const char *folder, char *out, size_t size)
 /* Adds the NVIDIA GPUs of a socket to what its module covers. */
 static void add_gpus(const struct jm_ctx *ctx, int socket, char *covers, size_t size)
 {
-	char pattern[512], uuid[64];
+	char uuid[64];
 	glob_t found;
 
-	snprintf(pattern, sizeof(pattern), "%s/proc/driver/nvidia/gpus/*", ctx->root);
-	if (glob(pattern, 0, NULL, &found))
-		return;
+	jm_find_files(&found, "%s/proc/driver/nvidia/gpus/*", ctx->root);
 	for (size_t i = 0; i < found.gl_pathc; i++) {
 		size_t used = strlen(covers);
 
@@ -196,14 +194,11 @@ static void find_in(struct state *s, const char *chip, const char *folder)
 {
 	static const char *const values[] = {
 		"power*_average", "power*_input", "energy*_input", NULL};
-	char pattern[512];
 
 	for (int i = 0; values[i]; i++) {
 		glob_t found;
 
-		snprintf(pattern, sizeof(pattern), "%s/%s", folder, values[i]);
-		if (glob(pattern, 0, NULL, &found))
-			continue;
+		jm_find_files(&found, "%s/%s", folder, values[i]);
 		for (size_t k = 0; k < found.gl_pathc; k++)
 			add_channel(s, chip, folder, strrchr(found.gl_pathv[k], '/') + 1);
 		globfree(&found);
@@ -212,12 +207,10 @@ static void find_in(struct state *s, const char *chip, const char *folder)
 
 static void find_channels(struct state *s)
 {
-	char pattern[300], device[512], chip[128];
+	char device[512], chip[128];
 	glob_t found;
 
-	snprintf(pattern, sizeof(pattern), "%s" FOLDER "/hwmon*", s->ctx->root);
-	if (glob(pattern, 0, NULL, &found))
-		return;
+	jm_find_files(&found, "%s" FOLDER "/hwmon*", s->ctx->root);
 	for (size_t i = 0; i < found.gl_pathc; i++) {
 		name_chip(found.gl_pathv[i], chip, sizeof(chip));
 		find_in(s, chip, found.gl_pathv[i]);

@@ -57,7 +57,7 @@ struct jm_control {
 	const char *name;
 	const char *summary;
 	const char *knobs;    /* the names of all it can have, separated by spaces */
-	const char *argument; /* what may follow "name:"; NULL = nothing */
+	const char *argument; /* what may follow "name:"; NULL = nothing, and `open` gets "" */
 	enum jm_origin
 		origin; /* JM_MEASURED = acts on the machine, JM_SIMULATED = on the simulated node */
 	/* The argument that selects every device again, independent of the current environment;

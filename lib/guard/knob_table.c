@@ -15,6 +15,9 @@ static int add_member(struct jm_knob_table *table, struct jm_ctx *ctx,
 	struct jm_knob_member *grown, *m;
 	int rc;
 
+	if (*arg && !control->argument)
+		return jm_err_set(err, JM_EUSAGE, "The control %s takes no argument, not '%s'.",
+			control->name, arg);
 	grown = reallocarray(table->member, (size_t)table->n + 1, sizeof(*grown));
 	if (!grown)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for control %s.", control->name);
