@@ -207,6 +207,15 @@ static const struct jm_key limit_keys[] = {
 	{0},
 };
 
+static const struct jm_key change_keys[] = {
+	{NUMBER("start_s", 0), .unit = "s",
+		.meaning = "since the session began; the first ones before it are negative"},
+	{NUMBERS("watts", JM_KEY_NULLS), .unit = "W",
+		.meaning =
+			"that the devices said they enforce from then on, in the order of limits"},
+	{0},
+};
+
 const struct jm_key jm__budget_keys[] = {
 	{POSITIVE("watts", 0), .unit = "W", .meaning = "of all devices together"},
 	{WORD("share", 0), .words = shares, .meaning = "how it was shared, as --share has it"},
@@ -217,6 +226,8 @@ const struct jm_key jm__budget_keys[] = {
 		.meaning =
 			"the highest sum of the limits that the devices said they enforce, after "
 			"each change"},
+	{LIST("changes", JM_KEY_OPTIONAL), .keys = change_keys,
+		.meaning = "of the limits: those that fall, then those that rise"},
 	{FLAG("holds", 0), .meaning = "nothing was tried any more in the end"},
 	{POSITIVE("first_rate", JM_KEY_NULL), .meaning = "items/s under the first limits"},
 	{POSITIVE("rate", JM_KEY_NULL),

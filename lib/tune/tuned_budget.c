@@ -3,10 +3,11 @@
 #include "guard/guard_requests.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-int jm_tuned_budget_open(struct jm_tuned_budget *t, struct jm_tuned_knob *knob, double watts,
-	enum jm_share share, struct jm_err *err)
+int jm_tuned_budget_open(struct jm_tuned_budget *t, const struct jm_ctx *ctx,
+	struct jm_tuned_knob *knob, double watts, enum jm_share share, struct jm_err *err)
 {
 	const struct jm_knobs *knobs = jm_guard_knobs(knob->guard);
 	struct jm_budget_options o = {.watts = watts, .share = share, .n = knob->n};
@@ -25,6 +26,8 @@ int jm_tuned_budget_open(struct jm_tuned_budget *t, struct jm_tuned_knob *knob, 
 			fmax(k->min, knob->low), fmin(k->max, knob->high), k->step};
 	}
 	rc = jm_budget_new(&o, &t->budget, err);
+	t->ctx = ctx;
+	t->n = knob->n;
 	t->most = watts;
 	return rc ? rc : jm_tuned_budget_apply(t, knob, &changed, err);
 }
@@ -33,6 +36,40 @@ void jm_tuned_budget_close(struct jm_tuned_budget *t)
 {
 	jm_budget_free(t->budget);
 	t->budget = NULL;
+	free(t->change);
+	t->change = NULL;
+}
+
+/* What all devices enforce from now on. */
+static int note(struct jm_tuned_budget *t, const double *now, struct jm_err *err)
+{
+	struct jm_budget_change *grown =
+		reallocarray(t->change, (size_t)t->n_changes + 1, sizeof(*grown));
+	double sum = 0;
+
+	if (!grown)
+		return jm_err_set(err, JM_ENOMEM, "There is no memory for the limits.");
+	t->change = grown;
+	grown += t->n_changes++;
+	grown->t_ns = jm_ctx_now(t->ctx);
+	for (int i = 0; i < t->n; i++) {
+		grown->watts[i] = now[i];
+		sum += now[i];
+	}
+	t->sum_most = fmax(t->sum_most, sum);
+	return 0;
+}
+
+int jm_tuned_budget_set(struct jm_tuned_budget *t, struct jm_tuned_knob *knob, struct jm_err *err)
+{
+	double now[JM_BUDGET_MOST];
+	int rc = jm_tuned_knob_lower(knob, t->limit, now, err);
+
+	if (!rc)
+		rc = note(t, now, err);
+	if (!rc)
+		rc = jm_tuned_knob_raise(knob, t->limit, t->most, now, err);
+	return rc ? rc : note(t, now, err);
 }
 
 int jm_tuned_budget_apply(struct jm_tuned_budget *t, struct jm_tuned_knob *knob, bool *ret_changed,
@@ -40,19 +77,14 @@ int jm_tuned_budget_apply(struct jm_tuned_budget *t, struct jm_tuned_knob *knob,
 {
 	const double *next = jm_budget_next(t->budget);
 	size_t n = (size_t)knob->n;
-	int rc;
 
 	*ret_changed = false;
 	for (size_t i = 0; i < n; i++)
 		*ret_changed = *ret_changed || next[i] != t->limit[i];
 	if (!*ret_changed)
 		return 0;
-	rc = jm_tuned_knob_set_each(knob, next, t->most, &t->sum, err);
-	if (rc)
-		return rc;
 	memcpy(t->limit, next, n * sizeof(*next));
-	t->sum_most = fmax(t->sum_most, t->sum);
-	return 0;
+	return jm_tuned_budget_set(t, knob, err);
 }
 
 /* Joules of the meter of a whole device; NAN = there is none, or it is unknown. */

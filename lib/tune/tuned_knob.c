@@ -234,29 +234,32 @@ static int set_some(struct jm_tuned_knob *k, const double *now, const double *nu
 	return rc;
 }
 
-int jm_tuned_knob_set_each(struct jm_tuned_knob *k, const double *number, double most,
-	double *ret_sum, struct jm_err *err)
+int jm_tuned_knob_lower(
+	struct jm_tuned_knob *k, const double *number, double *ret_now, struct jm_err *err)
 {
-	double *now = calloc((size_t)k->n + 1, sizeof(*now)), over = 0, sum = 0;
-	int rc = now ? read_each(k, now, &sum, err) : no_memory(err);
+	double sum;
+	int rc = read_each(k, ret_now, &sum, err);
 
 	if (!rc)
-		rc = set_some(k, now, number, true, 0, err);
-	if (!rc)
-		rc = read_each(k, now, &sum, err);
-	for (int i = 0; !rc && i < k->n; i++)
+		rc = set_some(k, ret_now, number, true, 0, err);
+	return rc ? rc : read_each(k, ret_now, &sum, err);
+}
+
+int jm_tuned_knob_raise(
+	struct jm_tuned_knob *k, const double *number, double most, double *now, struct jm_err *err)
+{
+	double over = -most, sum;
+	int rc;
+
+	for (int i = 0; i < k->n; i++)
 		over += fmax(now[i], number[i]);
-	if (!rc)
-		rc = set_some(k, now, number, false, ceil(fmax(over - most, 0)), err);
+	rc = set_some(k, now, number, false, ceil(fmax(over, 0)), err);
 	if (!rc)
 		rc = read_each(k, now, &sum, err);
-	free(now);
 	if (!rc && sum > most + 1e-6 * most)
 		rc = jm_err_set(err, JM_ERANGE,
 			"The devices enforce %g %s together, which is more than %g.", sum,
 			k->knob->unit, most);
-	if (!rc)
-		*ret_sum = sum;
 	return rc;
 }
 

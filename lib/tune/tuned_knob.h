@@ -37,12 +37,15 @@ int jm_tuned_knob_set(struct jm_tuned_knob *k, double value, struct jm_err *err)
  * visits, wherever they are known. */
 int jm_tuned_knob_set_found(struct jm_tuned_knob *k, struct jm_err *err);
 /*
- * Each device its own number, whose sum is never above `most` on the way: first those that fall are
- * set and read back, then those that rise, by as much less as a device enforces more than it was
- * asked for. ret_sum: what they enforce together. JM_ERANGE: more than `most` all the same.
+ * Each device its own number, whose sum is never above `most` on the way: lower sets those that
+ * fall, and reads back what all of them enforce (ret_now); raise then sets those that rise, by as
+ * much less as the devices enforce more than they were asked for, and reads back again. JM_ERANGE:
+ * together they enforce more than `most` all the same.
  */
-int jm_tuned_knob_set_each(struct jm_tuned_knob *k, const double *number, double most,
-	double *ret_sum, struct jm_err *err);
+int jm_tuned_knob_lower(
+	struct jm_tuned_knob *k, const double *number, double *ret_now, struct jm_err *err);
+int jm_tuned_knob_raise(struct jm_tuned_knob *k, const double *number, double most, double *now,
+	struct jm_err *err);
 /* Has another program changed what was set? JM_EGONE and others: it cannot be read. */
 int jm_tuned_knob_moved(struct jm_tuned_knob *k, bool *ret, struct jm_err *err);
 

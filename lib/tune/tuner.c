@@ -235,8 +235,7 @@ static void lose(struct jm_tuner *t, int64_t now)
 static int set_again(struct jm_tuner *t, struct jm_err *err)
 {
 	if (t->budget.budget)
-		return jm_tuned_knob_set_each(
-			t->knob, t->budget.limit, t->budget.most, &t->budget.sum, err);
+		return jm_tuned_budget_set(&t->budget, t->knob, err);
 	return set_knobs(t, t->setting, err);
 }
 
@@ -522,7 +521,7 @@ int jm_tuner_new(const struct jm_tuner_options *options, struct jm_tuner **ret, 
 	/* another holder, or missing rights, show before the work begins */
 	if (!rc && options->budget_watts > 0)
 		rc = jm_tuned_budget_open(
-			&t->budget, t->knob, options->budget_watts, options->share, err);
+			&t->budget, t->o.ctx, t->knob, options->budget_watts, options->share, err);
 	else if (!rc)
 		rc = open_search(t, err);
 	if (rc) {

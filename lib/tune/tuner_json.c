@@ -209,6 +209,24 @@ static json_t *limits_json(const struct jm_tuner *t, const struct jm_budget_resu
 	return limits;
 }
 
+static json_t *changes_json(const struct jm_tuner *t)
+{
+	json_t *changes = json_array();
+
+	for (int i = 0; i < t->budget.n_changes; i++) {
+		const struct jm_budget_change *c = &t->budget.change[i];
+		int64_t start = c->t_ns - jm_session_began(t->o.session);
+		json_t *json = json_object(), *watts = json_array();
+
+		for (int k = 0; k < t->budget.n; k++)
+			json_array_append_new(watts, jm_json_number(c->watts[k]));
+		jm_json_set_number(&json, "start_s", (double)start * 1e-9);
+		jm_json_set(&json, "watts", watts);
+		json_array_append_new(changes, json);
+	}
+	return changes;
+}
+
 json_t *jm_tuner_budget_json(const struct jm_tuner *t)
 {
 	struct jm_budget_result r;
@@ -221,6 +239,7 @@ json_t *jm_tuner_budget_json(const struct jm_tuner *t)
 	jm_json_set_text(&json, "progress", jm_tune_progress_names[t->o.progress]);
 	jm_json_set(&json, "limits", limits_json(t, &r));
 	jm_json_set_number(&json, "enforced_most_watts", t->budget.sum_most);
+	jm_json_set(&json, "changes", changes_json(t));
 	jm_json_set_bool(&json, "holds", jm_budget_holds(t->budget.budget));
 	jm_json_set_number(&json, "first_rate", r.first_rate);
 	jm_json_set_number(&json, "rate", r.rate);

@@ -111,6 +111,7 @@ static const char *find_part(const struct parts *p, const char *name, size_t len
 		{"timeline", jm_page_timeline_js},
 		{"steps", jm_page_steps_js},
 		{"visits", jm_page_visits_js},
+		{"budgets", jm_page_budgets_js},
 		{"hardware", jm_page_hardware_js},
 		{"residue", jm_page_residue_js},
 		{"tables", jm_page_tables_js},

@@ -190,6 +190,8 @@
 		if (steps.length) out.push(JM.chartSteps(s, steps, firstShown(s, steps)));
 		const tunes = S.visits.filter((t) => JM.run("series", t.run) === s.index);
 		if (tunes.length) out.push(...JM.chartVisits(s, tunes));
+		const budgets = S.budgets.filter((b) => JM.run("series", b.run) === s.index);
+		if (budgets.length) out.push(JM.chartBudgets(s, budgets));
 		if (runs > 1) out.push(JM.chartSpread(s));
 		return out;
 	}

@@ -14,6 +14,7 @@
  *			device, W], each value once
  *	steps		speed and loss of the steps of one run of each setting: steps.c
  *	visits		the search of each run that was tuned: visits.c
+ *	budgets		the limits of each run under a power budget: budgets.c
  *	percent_least	half width that savings and losses are shown with at least, in percentage
  *			points
  *	meanings	of a series the sentences on the columns saved and slower; of the page what
@@ -42,6 +43,7 @@
 #include "result/record_keys.h"
 #include "steps.h"
 #include "visits.h"
+#include "budgets.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -580,7 +582,8 @@ json_t *jm_page_data(const struct jm_grouping *g)
 		put(data, "percent_least", json_real(JM_PERCENT_LEAST)) &&
 		put(data, "runs", runs_json(g)) && put(data, "details", details_json(g)) &&
 		put(data, "machines", machines_json(g)) && put(data, "traces", traces_json(g)) &&
-		put(data, "steps", jm_page_steps(g)) && put(data, "visits", jm_page_visits(g)))
+		put(data, "steps", jm_page_steps(g)) && put(data, "visits", jm_page_visits(g)) &&
+		put(data, "budgets", jm_page_budgets(g)))
 		return data;
 	json_decref(data);
 	return NULL;

@@ -375,6 +375,17 @@ API int nvmlDeviceGetPersistenceMode(jm_nvml_device d, unsigned int *on)
 	return 0;
 }
 
+/* For programs that are compared with joulemark, which never calls it. */
+API int nvmlDeviceSetPersistenceMode(jm_nvml_device d, unsigned int on);
+API int nvmlDeviceSetPersistenceMode(jm_nvml_device d, unsigned int on)
+{
+	ENTER(d);
+	if (fake_is_denied(d->index))
+		return JM_NVML_NO_PERMISSION;
+	fake.persistence = on;
+	return 0;
+}
+
 API int nvmlDeviceGetCurrentClocksEventReasons(jm_nvml_device d, unsigned long long *reasons)
 {
 	ENTER(d);

@@ -144,9 +144,9 @@ def test_two_tuners_of_one_gpu_are_one(gpus, tmp_path):
 
 @pytest.mark.parametrize("share", ["equal", "marginal"])
 def test_limits_are_never_above_the_budget(gpus, tmp_path, share):
-    """Read from the driver at any moment, from the start of the command until it is ended."""
+    """Read from the driver at any moment, from the start of the command until it is ended. The record has the same ones."""
     command = ["sh", "-c", f"touch {tmp_path}/begun; " + STEPS.format(n=1500)]
-    child = tune(gpus, tmp_path, "--budget", "901W", "--share", share, "--", *command)
+    child = tune(gpus, tmp_path, "--budget", "901W", "--share", share, f"--json={tmp_path}/tune.json", "--", *command)
     assert wait_for((tmp_path / "begun").exists)
     seen = set()  # the limits of both GPUs
     assert not wait_for(lambda: seen.add(tuple(gpus.limits())) or max(map(sum, seen)) > 901, 5)
@@ -155,6 +155,9 @@ def test_limits_are_never_above_the_budget(gpus, tmp_path, share):
     assert restored(gpus)
     assert {sum(limits) for limits in seen} == {901} if share == "equal" else len(seen) > 2
     assert f"901 W, {share}, of gpu.power" in said(tmp_path)
+    budget = json.loads((tmp_path / "tune.json").read_text())["budget"]
+    noted = [tuple(change["watts"]) for change in budget["changes"]]
+    assert seen <= set(noted) and max(map(sum, noted)) == budget["enforced_most_watts"] <= 901
 
 
 @pytest.mark.parametrize("args, words", [
