@@ -1,12 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The ratios of 'joulemark tune', each beside its aim, as a table in Markdown: tuning.py [--build build] [--rounds N]
-[-- WORK...]
+[--zeus SECONDS] [-- WORK...]
 
 Simulated (bench/tuning.c): 100 seeds of noise on devices whose truth is known. Measured: the throughput of native work
 under a tuner by that of the same work alone, in turns; the tuner searches and holds the limit of a simulated GPU, which
 the work does not use, so that only the cost of tuning remains. WORK is what follows 'joulemark run', such as
 'gpt-117m --device cuda:0 --batch 32 --precision bf16'; without it a product on the processor. Without --rounds nothing is measured.
+
+Zeus' power-limit optimizer (--zeus 600: jobs of ten minutes, side by side): the objective of a whole job with its search, of joulemark by
+that of Zeus, on one GPU of the fake NVML each (capped_work.py), by its true energy. Zeus with its own defaults (40 steps at each limit,
+from 700 to 200 W in steps of 25 W), and with 8 steps. Its packages are installed from PyPI at the first time (tools/requirements-peers.txt).
 """
 import argparse
 import json
@@ -18,6 +22,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import capped_work
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 PRODUCT = ["gemm", "--device", "cpu"]
@@ -63,11 +69,57 @@ def measured(build, work, rounds, seconds):
     return math.exp(statistics.fmean(logs)), math.exp(half) - 1
 
 
+OBJECTIVES = {  # of a job of so many joules and seconds
+    "energy": lambda joules, seconds: joules,
+    "zeus:0.5": lambda joules, seconds: 0.5 * joules + 0.5 * 700 * seconds,
+    "slowdown:5%": lambda joules, seconds: joules,
+}
+
+
+def start_job(build, folder, objective, seconds, zeus_steps=None):
+    """The process of a job under Zeus, or under joulemark; its result is in folder/result.json."""
+    folder.mkdir()
+    library = folder / "libnvidia-ml.so.1"  # pynvml loads it by this name
+    library.symlink_to(build / "tests/peers/libnvidia-ml-fake.so")
+    env = {**os.environ, "JM_FAKE_NVML": "gpus=1;wave=const;power=700;response=1", "JM_FAKE_NVML_STATE": str(folder / "driver"),
+           "JM_STATE": str(folder / "state"), "JM_NVML_LIB": str(library), "LD_LIBRARY_PATH": str(folder),
+           "PYTHONPATH": str(build / "packages-peers")}
+    work = [sys.executable, str(TOP / "bench/capped_work.py"), str(library), str(round(seconds * capped_work.rate(700))), str(folder / "result.json")]
+    if zeus_steps:
+        work += ["--zeus", objective, "--steps", str(zeus_steps)]
+    else:
+        work = [build / "joulemark", "tune", "--source", "nvml", "--objective", objective, "--items-regex", "step", f"--json={folder}/tune.json", "--", *work]
+    with open(folder / "said", "w", encoding="utf-8") as said:
+        return subprocess.Popen(work, env=env, stdout=subprocess.DEVNULL, stderr=said)
+
+
+def against_zeus(build, seconds):
+    """Lines of the table, one for each objective and way to run Zeus."""
+    os.environ.update(JM_BUILD=str(build), JM_BIN=str(build / "joulemark"))
+    sys.path[:0] = [str(TOP / "tests/kit")]
+    from packages import packages  # pylint: disable=import-outside-toplevel
+    packages("peers")
+    with tempfile.TemporaryDirectory() as top:
+        jobs = {(objective, steps): pathlib.Path(top) / f"{objective.replace(':', '-').rstrip('%')}-{steps}"
+                for objective in OBJECTIVES for steps in (None, 40, 8)}
+        started = [start_job(build, folder, objective, seconds, steps) for (objective, steps), folder in jobs.items()]
+        if any([job.wait() for job in started]):
+            sys.exit("".join((folder / "said").read_text(encoding="utf-8")[-500:] for folder in jobs.values()))
+        came = {key: json.loads((folder / "result.json").read_text(encoding="utf-8")) for key, folder in jobs.items()}
+        for objective in OBJECTIVES:
+            came[objective, None]["search_s"] = json.loads((jobs[objective, None] / "tune.json").read_text(encoding="utf-8"))["tune"]["search_s"]
+    for (objective, steps), zeus in came.items():
+        own, cost = came[objective, None], OBJECTIVES[objective]
+        if steps:
+            yield objective, steps, cost(own["joules"], own["seconds"]) / cost(zeus["joules"], zeus["seconds"]), own, zeus
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--build", type=pathlib.Path, default=TOP / "build")
     p.add_argument("--rounds", type=int, default=0, choices=[0, *T95], help="of both runs, 2 to 10; 0: none (0)")
     p.add_argument("--seconds", type=float, default=60, help="of each run (60)")
+    p.add_argument("--zeus", type=float, metavar="SECONDS", help="of each job beside Zeus' (none)")
     p.add_argument("work", nargs="*", default=PRODUCT)
     args = p.parse_args()
     print("| ratio | of | aim | reached by, of 100 | worst |\n|---|---|--:|--:|--:|")
@@ -76,6 +128,10 @@ def main():
     if args.rounds:
         ratio, half = measured(args.build.resolve(), args.work, args.rounds, args.seconds)
         print(f"| native work under a tuner / without | {' '.join(args.work)} | ≥ 0.995 | {args.rounds} rounds | {ratio:.4f} ± {half:.4f} |")
+    for objective, steps, ratio, own, zeus in against_zeus(args.build.resolve(), args.zeus) if args.zeus else []:
+        print(f"| job of {args.zeus:.0f} s / under Zeus | {objective}, Zeus with {steps} steps | ≤ 0.99 | "
+              f"search {own['search_s']:.0f} s / {zeus['search_s']:.0f} s, {own['cap']:.0f} W / {zeus['cap']:.0f} W, "
+              f"time {own['seconds'] / zeus['seconds']:.3f} | {ratio:.3f} |")
 
 
 if __name__ == "__main__":

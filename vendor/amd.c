@@ -6,7 +6,8 @@
  * socket power before it. The caps and the first word of a clock are the same in all versions that
  * were seen. So is the beginning of amdsmi_gpu_metrics_t, up to the reasons of throttling, which
  * the driver translates to bits that are the same for all GPUs (amdgpu_smu.h of Linux). MI300 and
- * later have no such bits, and report UINT64_MAX.
+ * later have no such bits, and report UINT64_MAX. amdsmi_od_volt_freq_data_t begins with four
+ * ranges of clocks, two words each.
  */
 #include "amd.h"
 
@@ -55,7 +56,13 @@ struct smi_calls {
 	int (*clock)(void *gpu, int type, void *ret);
 	int (*temperature)(void *gpu, int place, int metric, int64_t *ret);
 	int (*activity)(void *gpu, void *ret);
-	int (*metrics)(void *gpu, void *ret); /* NULL in some libraries */
+	/* NULL in some libraries */
+	int (*metrics)(void *gpu, void *ret);
+	int (*clock_ends)(void *gpu, void *ret);
+	int (*level)(void *gpu, int *ret);
+	int (*set_cap)(void *gpu, uint32_t sensor, uint64_t micro);
+	int (*set_clock_end)(void *gpu, int type, int high, uint64_t mhz);
+	int (*set_level)(void *gpu, int level);
 };
 
 struct rocm_calls {
@@ -89,6 +96,11 @@ static const struct jm_symbol smi_symbols[] = {
 	{"amdsmi_get_temp_metric", offsetof(struct smi_calls, temperature)},
 	{"amdsmi_get_gpu_activity", offsetof(struct smi_calls, activity)},
 	{"amdsmi_get_gpu_metrics_info", offsetof(struct smi_calls, metrics)},
+	{"amdsmi_get_gpu_od_volt_info", offsetof(struct smi_calls, clock_ends)},
+	{"amdsmi_get_gpu_perf_level", offsetof(struct smi_calls, level)},
+	{"amdsmi_set_power_cap", offsetof(struct smi_calls, set_cap)},
+	{"amdsmi_set_gpu_clk_limit", offsetof(struct smi_calls, set_clock_end)},
+	{"amdsmi_set_gpu_perf_level", offsetof(struct smi_calls, set_level)},
 };
 
 static const struct jm_symbol rocm_symbols[] = {
@@ -115,7 +127,7 @@ static const struct jm_library smi_library = {
 	.mend = MEND "JM_AMDSMI_LIB",
 	.symbols = smi_symbols,
 	.n_symbols = sizeof(smi_symbols) / sizeof(smi_symbols[0]),
-	.n_optional = 1,
+	.n_optional = 6,
 };
 static const struct jm_library rocm_library = {
 	.title = "librocm_smi64",
@@ -369,4 +381,76 @@ double jm_amd_throttle(const struct jm_amd *amd, int i)
 	bits |= why & BY_HEAT ? JM_AMD_BY_HEAT : 0;
 	bits |= why & ~(BY_POWER | BY_HEAT) ? JM_AMD_BY_OTHER : 0;
 	return bits;
+}
+
+/* ---- settings ---- */
+
+/* amdsmi_dev_perf_level_t from 0 on. Not DETERMINISM, which has a clock of its own. */
+const char *const jm_amd_levels[] = {"auto", "low", "high", "manual", "stable_std", "stable_peak",
+	"stable_min_mclk", "stable_min_sclk", NULL};
+
+bool jm_amd_caps(const struct jm_amd *amd, int i, struct jm_amd_caps *ret)
+{
+	union room info = {{0}};
+
+	if (!is_smi(amd) || !smi.set_cap || smi.cap(amd->gpu[i].handle, 0, &info))
+		return false;
+	*ret = (struct jm_amd_caps){
+		.now = watts((double)info.u64[0] * 1e-6),
+		.fallback = watts((double)info.u64[1] * 1e-6),
+		.min = (double)info.u64[3] * 1e-6,
+		.max = watts((double)info.u64[4] * 1e-6),
+	};
+	return true;
+}
+
+bool jm_amd_clock_ends(const struct jm_amd *amd, int i, struct jm_amd_clock_ends *ret)
+{
+	union room info = {{0}};
+
+	if (!is_smi(amd) || !smi.set_clock_end || !smi.clock_ends ||
+		smi.clock_ends(amd->gpu[i].handle, &info))
+		return false;
+	*ret = (struct jm_amd_clock_ends){
+		(double)info.u64[0], (double)info.u64[1], (double)info.u64[4], (double)info.u64[5]};
+	return ret->low > 0 && ret->low <= ret->high && ret->min > 0 && ret->min < ret->max;
+}
+
+int jm_amd_level(const struct jm_amd *amd, int i)
+{
+	int level = -1;
+
+	if (!is_smi(amd) || !smi.set_level || !smi.level || smi.level(amd->gpu[i].handle, &level) ||
+		level < 0 || level > JM_AMD_LEVELS)
+		return -1;
+	return level;
+}
+
+int jm_amd_set_cap(const struct jm_amd *amd, int i, double value)
+{
+	return smi.set_cap(amd->gpu[i].handle, 0, (uint64_t)llround(value * 1e6));
+}
+
+int jm_amd_set_clock_end(const struct jm_amd *amd, int i, bool high, double hz)
+{
+	return smi.set_clock_end(amd->gpu[i].handle, CLOCK_GFX, high, (uint64_t)llround(hz * 1e-6));
+}
+
+int jm_amd_set_level(const struct jm_amd *amd, int i, int level)
+{
+	return smi.set_level(amd->gpu[i].handle, level);
+}
+
+const char *jm_amd_code_text(int code)
+{
+	switch (code) {
+	case 1:
+		return "the driver does not take this value";
+	case JM_AMD_NOT_SUPPORTED:
+		return "the GPU does not support it";
+	case JM_AMD_NO_PERMISSION:
+		return "permission denied";
+	default:
+		return "the driver refuses it";
+	}
 }

@@ -56,4 +56,29 @@ double jm_amd_throttle(const struct jm_amd *amd, int i);
  * that are known. */
 bool jm_amd_power_known(const struct jm_amd *amd);
 
+/* Settings, through libamd_smi alone. */
+struct jm_amd_caps {
+	double now, fallback, min, max; /* W; min may be 0 */
+};
+/* The range of the clock of the cores that is set, and the widest one, Hz. */
+struct jm_amd_clock_ends {
+	double low, high, min, max;
+};
+#define JM_AMD_LEVELS	    8		  /* the level that follows those that are named */
+#define JM_AMD_LEVEL_MANUAL 3		  /* the only one under which the clock takes a range */
+extern const char *const jm_amd_levels[]; /* performance levels; NULL-terminated */
+enum jm_amd_code { JM_AMD_NOT_SUPPORTED = 2, JM_AMD_NO_PERMISSION = 10 };
+
+/* false: the library or the GPU lacks it. */
+bool jm_amd_caps(const struct jm_amd *amd, int i, struct jm_amd_caps *ret);
+bool jm_amd_clock_ends(const struct jm_amd *amd, int i, struct jm_amd_clock_ends *ret);
+/* An index of jm_amd_levels, JM_AMD_LEVELS = another one, or -1. */
+int jm_amd_level(const struct jm_amd *amd, int i);
+/* Of a GPU that has it; 0, or a code of the library. */
+int jm_amd_set_cap(const struct jm_amd *amd, int i, double watts);
+/* The library sets the level to manual as well. */
+int jm_amd_set_clock_end(const struct jm_amd *amd, int i, bool high, double hz);
+int jm_amd_set_level(const struct jm_amd *amd, int i, int level);
+const char *jm_amd_code_text(int code);
+
 #endif

@@ -3,7 +3,9 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
+from amd_gpus import surroundings
 from fake_gpus import FakeGpus, guard_of, kill, wait_for
 from ipmi_controller import Controller
 from jm import BIN, BUILD
@@ -17,7 +19,8 @@ def values(rng):
     """Settings of each kind of knob; none has the value that is found. Under the governor performance there is one
     preference, which the governor sets, so that one program has both."""
     low = rng.randrange(900, 1400)
-    return [f"gpu.power={rng.randrange(200, 500)}W", f"gpu.clock={low}:{low + 100}MHz", f"gpu.clock={low}MHz",
+    return [f"gpu.power={rng.randrange(200, 500)}W", f"gpu.clock@GPU={low}:{low + 100}MHz", f"gpu.clock@GPU={low}MHz",
+            rng.choice(("gpu.performance=manual", f"gpu.performance=manual gpu.clock@00={low}:{low + 300}MHz")),
             f"package.power={rng.randrange(50, 150)}W", f"cpu.clock={low}:{low + 500}MHz", 
             rng.choice(("cpu.governor=performance", "cpu.epp=performance cpu.governor=performance", "cpu.epp=power")),
             f"module.power={rng.randrange(250, 800)}W", f"node.power={rng.randrange(300, 1100)}W"]
@@ -35,14 +38,16 @@ class Suite:
         self.machine.put("/dev/hsmp", "")
         for socket in range(2):  # package.power is that of these, too
             self.machine.put(f"/firmware/socket{socket}", f"{300 + socket}000 400000")
-        self.env = {**os.environ, **self.gpus.env, **bmc.env, **self.machine.env,
+        self.amd = Path(folder) / "amd"
+        self.env = {**os.environ, **self.gpus.env, **bmc.env, **surroundings(self.machine.root, 26, "xx"),
+                    "JM_FAKE_AMD_STATE": str(self.amd), **self.machine.env,
                     "JM_FAKE_HSMP": str(self.machine.root / "firmware"),
                     "LD_PRELOAD": " ".join((self.machine.env["LD_PRELOAD"], bmc.env["LD_PRELOAD"],
                                             str(BUILD / "tests/peers/libhsmp-device.so")))}
         self.run("set", "--found", "gpu.clock@GPU-1=unlocked", "gpu.clock@GPU-1=345:1500MHz")
         for journal in self.machine.journals():  # somebody else has locked it
             (self.machine.state / "knobs" / journal).unlink()
-        self.files = self.machine.files("")
+        self.files, self.amd_found = self.machine.files(""), self.amd.read_bytes()
         assert self.gpus.locked() == LOCKED and self.gpus.limits() == [700, 700]
 
     def run(self, *words):
@@ -57,7 +62,7 @@ class Suite:
                                 start_new_session=True)
 
     def changed(self):
-        return self.gpus.locked() != LOCKED or self.gpus.limits() != [700, 700] or self.machine.files("") != self.files
+        return self.gpus.locked() != LOCKED or self.gpus.limits() != [700, 700] or self.machine.files("") != self.files or self.amd.read_bytes() != self.amd_found
 
     def round(self, rng):
         who = rng.choice(("client", "guard", "both", "all"))
@@ -75,6 +80,7 @@ class Suite:
         assert wait_for(lambda: not self.machine.journals()), self.machine.journals()
         assert self.gpus.locked() == LOCKED, self.gpus.locked()
         assert self.gpus.limits() == [700, 700], self.gpus.limits()
+        assert self.amd.read_bytes() == self.amd_found
         now = self.machine.files("")
         assert now == self.files, {file: (now.get(file), found) for file, found in self.files.items()
                                    if now.get(file) != found}

@@ -8,7 +8,7 @@
  * an MI300A (600 W), y = as x, but 200 W, t = as a, at its limit and hot after half a second. The
  * energy is watts times the time since the library was loaded. With -DHALF one function is missing.
  * JM_FAKE_AMD_STEP="T FACTOR": from T seconds of CLOCK_MONOTONIC on, y draws FACTOR times as much
- * (its energy then contradicts its power).
+ * (its energy then contradicts its power). What can be set is in amd_fake_knobs.c.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -96,6 +96,20 @@ energy(unsigned int i, uint64_t *count, float *micro, uint64_t *stamp)
 }
 
 #ifndef ROCM
+
+/* For amd_fake_knobs.c. */
+char amd_fake_kind(unsigned int i);
+bool amd_fake_lost(unsigned int i);
+
+char amd_fake_kind(unsigned int i)
+{
+	return kind(i);
+}
+
+bool amd_fake_lost(unsigned int i)
+{
+	return lost(i);
+}
 
 static unsigned int index_of(void *handle)
 {
@@ -194,13 +208,6 @@ API int amdsmi_get_power_info(void *gpu, void *ret)
 	else
 		memcpy(ret, &old, sizeof(old));
 	return 0;
-}
-
-API int amdsmi_get_power_cap_info(void *gpu, uint32_t sensor, uint64_t *ret)
-{
-	(void)sensor;
-	ret[0] = 750000000;
-	return lost(index_of(gpu)) ? NOT_SUPPORTED : 0;
 }
 
 API int amdsmi_get_clock_info(void *gpu, int type, uint32_t *ret)

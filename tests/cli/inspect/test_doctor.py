@@ -107,9 +107,9 @@ def test_what_is_absent_is_one_line(tmp_path):
     measure = text.split("\nSet\n")[0].splitlines()
     (absent,) = [line for line in measure if line.startswith("  not here: ")]
     (unnamed,) = [line for line in measure if line.startswith("  need an argument: ")]
-    assert {"nvml", "rapl", "hwmon"} <= set(absent.split(": ")[1].split(", "))
+    assert {"nvml", "amdsmi", "rapl", "hwmon"} <= set(absent.split(": ")[1].split(", "))
     (absent,) = [line for line in text.split("\nSet\n")[1].splitlines() if line.startswith("  not here: ")][:1]
-    assert {"nvml", "rapl", "hwmon", "cpufreq", "cgroup", "dcmi"} == set(absent.split(": ")[1].split(", ")) - {"hsmp"}
+    assert {"nvml", "amdsmi", "rapl", "hwmon", "cpufreq", "cgroup", "dcmi"} == set(absent.split(": ")[1].split(", ")) - {"hsmp"}
     assert {"modbus", "replay"} <= set(unnamed.split(": ")[1].split(", "))
     for f in findings(env):
         if f["section"] == "Measure" and f["member"] in ("nvml", "rapl", "modbus"):
