@@ -71,31 +71,13 @@ int jm_measure_settings_open(struct jm_measure_settings *s, struct jm_cli *cli, 
 	return rc;
 }
 
-static void say_what_was_probed(struct jm_measure_settings *s)
-{
-	json_t *row;
-	size_t i;
-
-	json_array_foreach(s->rows, i, row)
-	{
-		if (jm_probe_names(s->found, jm_guard_knobs(s->guard), jm_json_text(row, "knob"),
-			    jm_json_text(row, "device")))
-			json_object_set_new(row, "found", json_string("probed"));
-	}
-}
-
 int jm_measure_settings_make(struct jm_measure_settings *s, struct jm_err *err)
 {
-	int rc;
-
 	if (!s->guard)
 		return 0;
 	if (jm_last_interrupt())
 		return jm_err_set(err, JM_EINTR, "Interrupted; nothing was set.");
-	rc = jm_case_apply(s->guard, NULL, s->parameters, NULL, &s->rows, err);
-	if (!rc)
-		say_what_was_probed(s);
-	return rc;
+	return jm_case_apply(s->guard, NULL, s->parameters, NULL, &s->rows, err);
 }
 
 bool jm_measure_settings_broken(const struct jm_measure_settings *s)

@@ -4,6 +4,7 @@
 #include "cli/frame/device_option.h"
 #include "cli/frame/json_option.h"
 #include "cli/settings/found_option.h"
+#include "cli/settings/probe.h"
 #include "cli/settings/hold.h"
 #include "measure.h"
 #include "policy_plan.h"
@@ -106,6 +107,7 @@ static const struct jm_option options[] = {
 		.help = "what counts as work: items that the command reports, or gpu, the cycles "
 			"of the GPUs while they are busy, which is an estimate"},
 	{JM_FOUND_ROW, JM_BIND(JM_TEXT, struct tune, run.found)},
+	{JM_PROBE_LOAD_ROW, JM_BIND(JM_TEXT, struct tune, run.probe_load)},
 	{JM_DEVICE_ROW, .usual = true, .heading = "Devices",
 		JM_BIND(JM_TEXT, struct tune, m.device)},
 	{JM_CONTROL_ROW, JM_BIND(JM_TEXT, struct tune, run.control)},

@@ -5,6 +5,7 @@
 
 #include "cli/frame/interrupts.h"
 #include "cli/settings/hold.h"
+#include "cli/settings/probe.h"
 #include "tune/phase_tuner_json.h"
 #include "tune/tuner.h"
 #include "tune/tuner_json.h"
@@ -50,7 +51,7 @@ int jm_tune_open(
 	if (!rc)
 		rc = jm_hold_guard(cli, device, r->control, &r->guard);
 	if (!rc)
-		rc = jm_guard_state(r->guard, r->found, &cli->err);
+		rc = jm_probe_state(cli, r->guard, r->found, r->probe_load, &cli->err);
 	o.guard = r->guard;
 	if (!rc && r->per_phase)
 		rc = open_phases(r, cli, o.knob[0], o.objective, session);

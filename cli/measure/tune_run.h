@@ -16,6 +16,7 @@ struct jm_tune_run {
 	char *const *knobs; /* NULL-terminated; NULL = gpu.power */
 	const char *objective, *control;
 	char *const *found;
+	const char *probe_load; /* see jm_probe_state */
 	enum jm_tune_progress progress;
 	double window_s, within_s;
 	double budget_watts; /* NAN = none */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the command line, a plan file or a store to the plans that a call of `run` works off. */
 #include "planned.h"
+#include "cli/settings/probe.h"
 #include "guard/guard_requests.h"
 #include "run/sweep/sweep_found.h"
 #include "store/store_run.h"
@@ -167,7 +168,11 @@ static int start_guard(struct jm_run_call *r, struct jm_planned *p)
 	if (r->guard)
 		return 0;
 	rc = jm_guard_start(&r->cli->ctx, p->controls_used, &r->guard, &r->cli->err);
-	return rc ? rc : jm_guard_state(r->guard, r->given.sweep.stated, &r->cli->err);
+	if (!rc && r->given.dry_run) /* which makes no GPU busy */
+		return jm_guard_state(r->guard, r->given.sweep.stated, &r->cli->err);
+	return rc ? rc
+		  : jm_probe_state(r->cli, r->guard, r->given.sweep.stated, r->given.probe_load,
+			    &r->cli->err);
 }
 
 /* ---- plans ---- */

@@ -8,6 +8,7 @@
 #include "report/format/text.h"
 #include "report/report.h"
 #include "run/gang/agent.h"
+#include "guard/guard_requests.h"
 #include "run/gang/hosts.h"
 #include "run/gang/gang_watchdog.h"
 #include "run_end.h"
@@ -292,13 +293,26 @@ static int be_agent(struct jm_run_call *r, const struct jm_gang_place *place)
 	return jm_agent_serve(&r->cli->ctx, &o, &r->cli->err) ? jm_cli_fail(r->cli) : 0;
 }
 
+static int check_probe(const struct jm_run_call *r)
+{
+	char *const *text = r->given.sweep.stated;
+
+	while (text && *text && !jm_guard_is_probe(*text))
+		text++;
+	return text && *text ? jm_err_set(&r->cli->err, JM_EUSAGE,
+				       "--found %s probes the GPUs of this host alone; with "
+				       "--launcher %s state what is locked.",
+				       *text, r->given.launcher)
+			     : 0;
+}
+
 static int run_all(struct jm_run_call *r)
 {
 	bool apart = strcmp(r->given.launcher, "local") != 0 && !r->given.dry_run;
 	struct jm_gang_place place;
-	int rc = 0;
+	int rc = apart ? check_probe(r) : 0;
 
-	if (apart && !strcmp(r->given.launcher, "srun"))
+	if (!rc && apart && !strcmp(r->given.launcher, "srun"))
 		rc = jm_run_by_srun(&r->cli->err);
 	if (!rc)
 		rc = catch_signals(r);

@@ -4,6 +4,7 @@
 #include "cli/frame/json_option.h"
 #include "cli/measure/measure_store.h"
 #include "cli/settings/found_option.h"
+#include "cli/settings/probe.h"
 #include "plan_file_options.h"
 #include "run_words.h"
 
@@ -126,6 +127,8 @@ const struct jm_option jm_run_options[] = {
 			"the simulated device"},
 	{JM_FOUND_ROW, .use = JM_OPTION_OF_CALL,
 		JM_BIND(JM_TEXT, struct jm_run_given, sweep.stated)},
+	{JM_PROBE_LOAD_ROW, .use = JM_OPTION_OF_CALL,
+		JM_BIND(JM_TEXT, struct jm_run_given, probe_load)},
 	{.name = "sm-share",
 		.use = JM_OPTION_SWEPT | JM_OPTION_OF_WORK,
 		.type = JM_TEXT,

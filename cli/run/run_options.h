@@ -13,7 +13,8 @@
  * The texts are those of the values. */
 struct jm_run_given {
 	/* of the call */
-	const char *store, *json, *columns, *shard, *launcher, *job;
+	const char *store, *json, *columns, *shard, *launcher, *job,
+		*probe_load; /* see jm_probe_state */
 	bool resume, dry_run, show_output;
 	struct jm_run_options sweep; /* retry, only_failed, rerun, fail_fast */
 	/* of the request */

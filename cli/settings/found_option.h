@@ -6,9 +6,8 @@
 #define JM_FOUND_ROW                                                                               \
 	.name = "found", .argument = "KNOB=VALUE", .repeat = true,                                 \
 	.help = "what a knob has now that the device does not report, as you know it: "            \
-		"gpu.clock=unlocked, or the range that is locked; this is restored. In 'set' and " \
-		"'measure', gpu.clock=probe finds out whether it is unlocked. Without it "         \
-		"such "                                                                            \
-		"a knob is not set"
+		"gpu.clock=unlocked, or the range that is locked; this is restored. "              \
+		"gpu.clock=probe finds out whether it is unlocked. Without it such a knob is not " \
+		"set"
 
 #endif

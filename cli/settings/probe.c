@@ -17,42 +17,20 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PROBE	   "=probe"
-#define IDLE_NS	   (5 * JM_SECOND)  /* a GPU that was busy lowers its clock after seconds */
-#define LOAD_NS	   (30 * JM_SECOND) /* the start of a program on a GPU takes seconds */
-#define STEP_MS	   20
-#define END_MS	   5000 /* for the end of the load; it is killed then */
-#define CLOSE	   0.02 /* clocks have steps of about 1 % */
-#define KNOB_CHARS 180
+#define IDLE_NS (5 * JM_SECOND)	 /* a GPU that was busy lowers its clock after seconds */
+#define LOAD_NS (30 * JM_SECOND) /* the start of a program on a GPU takes seconds */
+#define STEP_MS 20
+#define END_MS	5000 /* for the end of the load; it is killed then */
+#define CLOSE	0.02 /* clocks have steps of about 1 % */
 
-/* The characters before "=probe"; 0 = the text states a value. */
-static int probed(const char *text)
-{
-	size_t n = strlen(text), end = strlen(PROBE);
-
-	return n > end && n - end < KNOB_CHARS && !strcmp(text + n - end, PROBE) ? (int)(n - end)
-										 : 0;
-}
-
+/* The knob and the devices of "KNOB=probe". */
 static int parse(
 	const char *text, const struct jm_knobs *knobs, struct jm_setting *ret, struct jm_err *err)
 {
-	char name[KNOB_CHARS];
+	char name[300];
 
-	snprintf(name, sizeof(name), "%.*s", probed(text), text);
+	snprintf(name, sizeof(name), "%.*s", (int)(strrchr(text, '=') - text), text);
 	return jm_target_parse(name, knobs, ret, err);
-}
-
-bool jm_probe_names(
-	char *const *texts, const struct jm_knobs *knobs, const char *knob, const char *device)
-{
-	struct jm_setting one;
-
-	for (; texts && *texts; texts++)
-		if (probed(*texts) && !parse(*texts, knobs, &one, NULL) &&
-			!strcmp(one.knob, knob) && jm_selector_means(one.selector, device))
-			return true;
-	return false;
 }
 
 /* ---- one knob ---- */
@@ -200,16 +178,8 @@ int jm_probe_state(struct jm_cli *cli, struct jm_guard *guard, char *const *text
 {
 	int rc = 0;
 
-	for (; texts && *texts && !rc; texts++) {
-		char text[KNOB_CHARS + sizeof("=" JM_UNLOCKED)], *one[] = {*texts, NULL};
-
-		if (probed(*texts)) {
-			rc = probe_text(cli, jm_guard_knobs(guard), *texts, load, err);
-			snprintf(text, sizeof(text), "%.*s=" JM_UNLOCKED, probed(*texts), *texts);
-			one[0] = text;
-		}
-		if (!rc)
-			rc = jm_guard_state(guard, one, err);
-	}
-	return rc;
+	for (char *const *text = texts; text && *text && !rc; text++)
+		if (jm_guard_is_probe(*text))
+			rc = probe_text(cli, jm_guard_knobs(guard), *text, load, err);
+	return rc ? rc : jm_guard_state(guard, texts, err);
 }

@@ -19,8 +19,5 @@
  * --probe-load; NULL = joulemark's own. */
 int jm_probe_state(struct jm_cli *cli, struct jm_guard *guard, char *const *texts, const char *load,
 	struct jm_err *err);
-/* Do the texts say that this knob is to be probed? */
-bool jm_probe_names(
-	char *const *texts, const struct jm_knobs *knobs, const char *knob, const char *device);
 
 #endif

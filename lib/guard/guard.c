@@ -420,6 +420,7 @@ static void free_guard(struct jm_guard *g)
 	jm_knobs_done(&g->knobs);
 	free(g->found);
 	free(g->stated);
+	free(g->probed);
 	free(g->controls);
 	free(g);
 }

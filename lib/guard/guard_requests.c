@@ -168,23 +168,49 @@ int jm_guard_get(struct jm_guard *g, struct jm_applied *out, struct jm_err *err)
 	return rc;
 }
 
-/* A lease that takes the place of this guard is told the same. */
-static int remember(struct jm_guard *g, const struct jm_setting *stated, struct jm_err *err)
+static int append(
+	struct jm_setting **list, int *n, const struct jm_setting *one, struct jm_err *err)
 {
-	struct jm_setting *grown = reallocarray(g->stated, (size_t)g->n_stated + 1, sizeof(*grown));
+	struct jm_setting *grown = reallocarray(*list, (size_t)*n + 1, sizeof(*grown));
 
 	if (!grown)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for what is stated.");
-	g->stated = grown;
-	grown[g->n_stated++] = *stated;
+	*list = grown;
+	grown[(*n)++] = *one;
 	return 0;
 }
 
-static int state_one(struct jm_guard *g, const char *text, struct jm_err *err)
+#define PROBE "=probe"
+
+bool jm_guard_is_probe(const char *text)
 {
+	size_t n = strlen(text), end = strlen(PROBE);
+
+	return n > end && !strcmp(text + n - end, PROBE);
+}
+
+bool jm_guard_was_probed(const struct jm_guard *g, const struct jm_knob *knob)
+{
+	for (int i = 0; i < g->n_probed; i++)
+		if (jm_setting_matches(&g->probed[i], knob))
+			return true;
+	return false;
+}
+
+/* A lease that takes the place of this guard is told the same. */
+static int state_one(struct jm_guard *g, const char *given, struct jm_err *err)
+{
+	bool probed = jm_guard_is_probe(given);
+	char *unlocked = NULL;
 	struct jm_axis axis;
 	struct jm_setting setting;
-	int rc = jm_axis_parse(text, &g->knobs, &axis, err);
+	int rc;
+
+	if (probed && asprintf(&unlocked, "%.*s=" JM_UNLOCKED, (int)(strlen(given) - strlen(PROBE)),
+			      given) < 0)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for what is stated.");
+	rc = jm_axis_parse(probed ? unlocked : given, &g->knobs, &axis, err);
+	free(unlocked);
 
 	if (rc)
 		return rc;
@@ -193,11 +219,13 @@ static int state_one(struct jm_guard *g, const char *text, struct jm_err *err)
 		rc = jm_err_set(err, JM_EUSAGE,
 			"'%s' states %d values; a knob has one. Where devices differ, state each "
 			"as KNOB@ID=VALUE.",
-			text, axis.n);
+			given, axis.n);
 	jm_axis_done(&axis);
 	if (!rc)
 		rc = ask_about(g, JM_WIRE_STATE, &setting, 1, err);
-	return rc ? rc : remember(g, &setting, err);
+	if (!rc)
+		rc = append(&g->stated, &g->n_stated, &setting, err);
+	return rc || !probed ? rc : append(&g->probed, &g->n_probed, &setting, err);
 }
 
 int jm_guard_state(struct jm_guard *g, char *const *texts, struct jm_err *err)

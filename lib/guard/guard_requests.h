@@ -13,6 +13,9 @@ int jm_guard_get(struct jm_guard *g, struct jm_applied *out, struct jm_err *err)
  * knob is not set. texts: ends with NULL; NULL = none. JM_EUSAGE: a knob that can be read, or no
  * value of it. */
 int jm_guard_state(struct jm_guard *g, char *const *texts, struct jm_err *err);
+/* "gpu.clock=probe": the caller has found it to be unlocked before it states that. */
+bool jm_guard_is_probe(const char *text);
+bool jm_guard_was_probed(const struct jm_guard *g, const struct jm_knob *knob);
 /*
  * Applies all settings or none: on a failure the values from before the call are restored. out: one
  * per device and setting, room for as many as there are knobs; ret_n: how many. JM_EBUSY: held by

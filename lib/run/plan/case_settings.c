@@ -266,8 +266,9 @@ static bool is_meant(const struct list *l, int first, const struct jm_knob *knob
 }
 
 /* Of a word or a range there is no one number, so its text is there, too. */
-static json_t *row_of(const struct jm_knob *knob, const struct jm_applied *applied)
+static json_t *row_of(const struct jm_guard *guard, const struct jm_applied *applied)
 {
+	const struct jm_knob *knob = &jm_guard_knobs(guard)->knob[applied->knob];
 	json_t *row = json_object();
 	const struct jm_knob_value *a = &applied->accepted;
 	bool plain = !*a->word && (!jm_knob_value_known(a) || a->low == a->high);
@@ -283,7 +284,8 @@ static json_t *row_of(const struct jm_knob *knob, const struct jm_applied *appli
 	if (!(plain))
 		jm_json_set_text(&row, "value", text);
 	if (applied->known_by == JM_KNOWN_STATED)
-		jm_json_set_text(&row, "found", "stated");
+		jm_json_set_text(
+			&row, "found", jm_guard_was_probed(guard, knob) ? "probed" : "stated");
 	jm_json_set_text(&row, "state", "unknown");
 	return row;
 }
@@ -300,7 +302,7 @@ static json_t *rows_of(
 
 		if (!is_meant(l, l->first_told, knob))
 			continue;
-		row = row_of(knob, &applied[i]);
+		row = row_of(l->guard, &applied[i]);
 		if (phase) {
 			json_object_set_new(row, "phase", json_string(phase));
 			json_object_set_new(

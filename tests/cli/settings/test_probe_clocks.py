@@ -7,7 +7,7 @@ import os
 import pytest
 
 from fake_gpus import FakeGpus
-from jm import FAILURE, jm, sentence
+from jm import FAILURE, USAGE, jm, sentence
 
 # Makes the GPU busy that it is told, until it is ended or the seconds are over.
 LOAD = """\
@@ -59,6 +59,34 @@ def test_the_record_says_that_it_was_probed(gpus):
     assert done.returncode == 0, done.stderr
     assert {s["knob"]: s["found"] for s in json.loads(done.stdout)["settings"]} == \
         {"gpu.clock": "probed", "gpu.memory_clock": "stated"}
+
+
+def test_a_sweep_probes_once_and_its_records_say_so(gpus):
+    done = probe(gpus, "run", "--source", "nvml", "--json", "--repeat", "1", "--set", "gpu.clock@GPU-1=1200,1500MHz", "--", "true")
+    assert done.returncode == 0, done.stderr
+    found = [s["found"] for record in json.loads(done.stdout) for s in record["settings"]]
+    assert len(found) >= 2 and set(found) == {"probed"}
+    assert len(gpus.used.read_text().split()) == 2 and gpus.locked() == [None, None] and not gpus.journals()
+
+
+def test_a_plan_is_listed_without_a_load(gpus):
+    done = probe(gpus, "run", "--dry-run", "--set", "gpu.clock@GPU-1=1200MHz", "--", "true")
+    assert done.returncode == 0 and "1200" in done.stdout and not gpus.used.exists(), done.stderr
+
+
+def test_a_tuner_probes_before_the_command(gpus):
+    clocks = ["--knob", "gpu.clock@GPU-1=900:1980+60MHz", "--source", "nvml"]
+    done = probe(gpus, "tune", *clocks, "--", "sh", "-c", f"! test -e {gpus.tmp}/busy && cp {gpus.used} {gpus.tmp}/before")
+    assert done.returncode == 0, done.stderr
+    assert (gpus.tmp / "before").read_text() == gpus.used.read_text() and gpus.locked() == [None, None] and not gpus.journals()
+    lock_by_another_tool(gpus, "gpu.clock=345:1500MHz")
+    done = probe(gpus, "tune", *clocks, "--", "touch", gpus.tmp / "ran", load="short")
+    assert "does not show" in sentence(done, FAILURE) and not (gpus.tmp / "ran").exists() and gpus.locked() == [(345, 1500)] * 2
+
+
+def test_other_hosts_are_not_probed(gpus):
+    done = probe(gpus, "run", "--launcher", "started", "--set", "gpu.clock=1200MHz", "--", "true")
+    assert done.returncode == USAGE and "GPUs of this host alone" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("locked, why", [
