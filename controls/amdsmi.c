@@ -88,25 +88,26 @@ static bool describe(const struct jm_amd *amd, enum what what, int gpu, struct j
 	}
 }
 
+static void name_knob(struct jm_knob *knob, enum what what, int gpu, const struct jm_amd_gpu *from)
+{
+	snprintf(knob->name, sizeof(knob->name), "%s", names[what]);
+	snprintf(knob->device, sizeof(knob->device), "%s", *from->uuid ? from->uuid : from->pci);
+	snprintf(knob->label, sizeof(knob->label), "GPU %d (AMD, %s)", gpu, from->pci);
+}
+
 static int add_knobs(struct state *s, struct jm_knobs *set, struct jm_err *err)
 {
 	for (enum what what = 0; what < WHATS; what++)
 		for (int gpu = 0; gpu < s->amd.n; gpu++) {
-			const struct jm_amd_gpu *g = &s->amd.gpu[gpu];
-			struct knob *k = &s->knob[s->n];
+			struct jm_knob knob = {
+				.ends = JM_ENDS_DRIVER, .fallback = jm_knob_value_of(NAN)};
 
-			*k = (struct knob){what, gpu, {.fallback = jm_knob_value_of(NAN)}};
-			k->knob.ends = JM_ENDS_DRIVER;
-			if (!describe(&s->amd, what, gpu, &k->knob))
+			if (!describe(&s->amd, what, gpu, &knob))
 				continue;
-			snprintf(k->knob.name, sizeof(k->knob.name), "%s", names[what]);
-			snprintf(k->knob.device, sizeof(k->knob.device), "%s",
-				*g->uuid ? g->uuid : g->pci);
-			snprintf(k->knob.label, sizeof(k->knob.label), "GPU %d (AMD, %s)", gpu,
-				g->pci);
-			if (jm_knobs_add(set, &k->knob, err) < 0)
+			name_knob(&knob, what, gpu, &s->amd.gpu[gpu]);
+			s->knob[s->n++] = (struct knob){what, gpu, knob};
+			if (jm_knobs_add(set, &knob, err) < 0)
 				return err ? err->code : JM_ENOMEM;
-			s->n++;
 		}
 	if (s->n)
 		return 0;

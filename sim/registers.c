@@ -15,6 +15,7 @@
 #include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +25,12 @@
 #include <unistd.h>
 
 #define MAGIC	  "jm-sim\n"
-#define VERSION	  1
+#define VERSION	  2
 #define EVENTS	  128
 #define SLOTS	  16
 #define REAL_TIME 1 /* the domain of CLOCK_MONOTONIC; those of simulated clocks are hashes */
 
-enum { EVENT_CAP, EVENT_LOAD };
+enum { EVENT_CAP, EVENT_CLOCK, EVENT_LOAD };
 
 typedef _Atomic uint64_t word;
 
@@ -40,8 +41,8 @@ struct slot {
 
 struct event {
 	word sequence, t_ns, domain;
-	word kind, gpu; /* CAP: of that GPU */
-	word value;	/* CAP: bits of the watts; LOAD: the response */
+	word kind, gpu; /* CAP, CLOCK: of that GPU */
+	word value;	/* bits of the watts, of the highest clock; LOAD: the response */
 	word seed;
 };
 
@@ -50,7 +51,7 @@ struct page {
 	uint32_t version, bytes;
 	char node[24];
 	word next; /* sequence number of the next event, from 1 */
-	word cap[JM_SIM_GPUS_MAX];
+	word cap[JM_SIM_GPUS_MAX], clock_low[JM_SIM_GPUS_MAX], clock_high[JM_SIM_GPUS_MAX];
 	struct slot slot[SLOTS];
 	struct event event[EVENTS];
 };
@@ -156,8 +157,11 @@ static void fill_page(struct page *page, const struct jm_sim_name *name)
 	page->bytes = sizeof(*page);
 	memcpy(page->node, name->text, sizeof(page->node));
 	put(&page->next, 1);
-	for (int i = 0; i < name->n; i++)
+	for (int i = 0; i < name->n; i++) {
 		put(&page->cap[i], to_bits(name->gpu->cap_default_watts));
+		put(&page->clock_low[i], to_bits(name->gpu->clock_idle_hz));
+		put(&page->clock_high[i], to_bits(name->gpu->clock_max_hz));
+	}
 }
 
 static int file_error(const struct jm_sim_registers *r, const char *what, struct jm_err *err)
@@ -216,6 +220,11 @@ static int not_registers(const struct jm_sim_registers *r, const char *why, stru
 		r->path, r->name.text, why);
 }
 
+static bool is_range(const struct jm_sim_gpu *kind, double low, double high)
+{
+	return low >= kind->clock_idle_hz && low <= high && high <= kind->clock_max_hz;
+}
+
 static int check_page(const struct jm_sim_registers *r, struct jm_err *err)
 {
 	const struct page *page = r->page;
@@ -236,6 +245,9 @@ static int check_page(const struct jm_sim_registers *r, struct jm_err *err)
 
 		if (!(cap >= r->name.gpu->cap_min_watts && cap <= r->name.gpu->cap_max_watts))
 			return not_registers(r, "a cap is out of range", err);
+		if (!is_range(r->name.gpu, from_bits(get(&page->clock_low[i])),
+			    from_bits(get(&page->clock_high[i]))))
+			return not_registers(r, "a clock is out of range", err);
 	}
 	return 0;
 }
@@ -256,11 +268,26 @@ static int map_file(struct jm_sim_registers *r, struct jm_err *err)
 	return check_page(r, err);
 }
 
+/* Of a joulemark before this one, whose caps are forgotten. */
+static bool is_older(int fd)
+{
+	struct page head;
+	size_t size = offsetof(struct page, bytes);
+
+	return pread(fd, &head, size, 0) == (ssize_t)size &&
+	       !memcmp(head.magic, MAGIC, sizeof(head.magic)) && head.version < VERSION;
+}
+
 static int open_file(struct jm_sim_registers *r, struct jm_err *err)
 {
 	int rc;
 
 	r->fd = open(r->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	if (r->fd >= 0 && is_older(r->fd) && !unlink(r->path)) {
+		close(r->fd);
+		r->fd = -1;
+		errno = ENOENT;
+	}
 	if (r->fd < 0 && errno == ENOENT) {
 		rc = make_file(r, err);
 		if (rc)
@@ -335,6 +362,21 @@ static void publish(
 	put(&r->page->next, sequence + 1);
 }
 
+/* The file is another process's word: never out of range, never a NAN. */
+static double checked_cap(const struct jm_sim_registers *r, double cap)
+{
+	if (!(cap >= r->name.gpu->cap_min_watts))
+		return r->name.gpu->cap_min_watts;
+	return fmin(cap, r->name.gpu->cap_max_watts);
+}
+
+static double checked_clock(const struct jm_sim_registers *r, double clock)
+{
+	if (!(clock >= r->name.gpu->clock_idle_hz))
+		return r->name.gpu->clock_idle_hz;
+	return fmin(clock, r->name.gpu->clock_max_hz);
+}
+
 double jm_sim_registers_cap(const struct jm_sim_registers *r, int gpu)
 {
 	return from_bits(get(&r->page->cap[gpu]));
@@ -357,6 +399,41 @@ int jm_sim_registers_set_cap(struct jm_sim_registers *r, int gpu, double watts, 
 	publish(r, EVENT_CAP, (uint64_t)gpu, to_bits(watts), 0);
 	unlock_writer(r);
 	return 0;
+}
+
+void jm_sim_registers_clock(
+	const struct jm_sim_registers *r, int gpu, double *ret_low, double *ret_high)
+{
+	*ret_low = from_bits(get(&r->page->clock_low[gpu]));
+	*ret_high = from_bits(get(&r->page->clock_high[gpu]));
+}
+
+int jm_sim_registers_set_clock(
+	struct jm_sim_registers *r, int gpu, double low, double high, struct jm_err *err)
+{
+	const struct jm_sim_gpu *kind = r->name.gpu;
+	int rc;
+
+	if (!is_range(kind, low, high))
+		return jm_err_set(err, JM_ERANGE,
+			"%g to %g MHz is outside the range of GPU %d of the simulated node %s, %g "
+			"to %g MHz.",
+			low * 1e-6, high * 1e-6, gpu, r->name.text, kind->clock_idle_hz * 1e-6,
+			kind->clock_max_hz * 1e-6);
+	rc = lock_writer(r, err);
+	if (rc)
+		return rc;
+	put(&r->page->clock_low[gpu], to_bits(low));
+	put(&r->page->clock_high[gpu], to_bits(high));
+	publish(r, EVENT_CLOCK, (uint64_t)gpu, to_bits(high), 0);
+	unlock_writer(r);
+	return 0;
+}
+
+struct jm_sim_limits jm_sim_registers_limits(const struct jm_sim_registers *r, int gpu)
+{
+	return (struct jm_sim_limits){checked_cap(r, jm_sim_registers_cap(r, gpu)),
+		checked_clock(r, from_bits(get(&r->page->clock_high[gpu])))};
 }
 
 /* With the writer's lock held: takes a slot without an owner. */
@@ -419,20 +496,13 @@ static struct jm_sim_load checked_load(
 	return (struct jm_sim_load){.response = (int)response, .seed = seed};
 }
 
-static double checked_cap(const struct jm_sim_registers *r, double cap)
-{
-	if (!(cap >= r->name.gpu->cap_min_watts))
-		return r->name.gpu->cap_min_watts;
-	return fmin(cap, r->name.gpu->cap_max_watts);
-}
-
 static struct jm_sim_inputs inputs_now(const struct jm_sim_registers *r)
 {
 	struct jm_sim_inputs now = {.load.response = JM_SIM_IDLE};
 	int slot = loaded_slot(r);
 
 	for (int i = 0; i < r->name.n; i++)
-		now.cap[i] = checked_cap(r, jm_sim_registers_cap(r, i));
+		now.limits[i] = jm_sim_registers_limits(r, i);
 	if (slot >= 0)
 		now.load = checked_load(
 			r, get(&r->page->slot[slot].response), get(&r->page->slot[slot].seed));
@@ -459,7 +529,9 @@ static int take(
 		return -1;
 	cursor->next++;
 	if (kind == EVENT_CAP && gpu < (uint64_t)r->name.n)
-		cursor->inputs.cap[gpu] = checked_cap(r, from_bits(value));
+		cursor->inputs.limits[gpu].cap_watts = checked_cap(r, from_bits(value));
+	else if (kind == EVENT_CLOCK && gpu < (uint64_t)r->name.n)
+		cursor->inputs.limits[gpu].clock_hz = checked_clock(r, from_bits(value));
 	else if (kind == EVENT_LOAD && domain == r->domain)
 		cursor->inputs.load = checked_load(r, value, seed);
 	else

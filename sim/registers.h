@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The registers of a simulated node: its caps and its load, in a small mapped file that every
- * process which looks at the node shares (<state>/sim/<node>.knobs). Who changes something also
- * leaves an event with its time, so that an observer computes the same whenever it looks.
+ * The registers of a simulated node: its caps, its clocks and its load, in a small mapped file that
+ * every process which looks at the node shares (<state>/sim/<node>.knobs). Who changes something
+ * also leaves an event with its time, so that an observer computes the same whenever it looks.
  *
  * Time is a clock's, and simulated clocks of different processes have nothing to do with each
- * other: each event names its time domain. Loads are seen inside their domain only; caps by all.
+ * other: each event names its time domain. Loads are seen inside their domain only; limits by all.
  */
 #ifndef JM_SIM_REGISTERS_H
 #define JM_SIM_REGISTERS_H
@@ -21,7 +21,7 @@ struct jm_sim_load {
 
 /* All inputs of a node's physics at one moment. */
 struct jm_sim_inputs {
-	double cap[JM_SIM_GPUS_MAX]; /* W, as requested */
+	struct jm_sim_limits limits[JM_SIM_GPUS_MAX];
 	struct jm_sim_load load;
 };
 
@@ -43,6 +43,13 @@ const struct jm_sim_name *jm_sim_registers_name(const struct jm_sim_registers *r
 
 double jm_sim_registers_cap(const struct jm_sim_registers *r, int gpu);
 int jm_sim_registers_set_cap(struct jm_sim_registers *r, int gpu, double watts, struct jm_err *err);
+/* The range that the clock is locked to, Hz; the whole one = it is not. Its lower end changes
+ * nothing. */
+void jm_sim_registers_clock(
+	const struct jm_sim_registers *r, int gpu, double *ret_low, double *ret_high);
+int jm_sim_registers_set_clock(
+	struct jm_sim_registers *r, int gpu, double low, double high, struct jm_err *err);
+struct jm_sim_limits jm_sim_registers_limits(const struct jm_sim_registers *r, int gpu);
 /* Puts the node under load until unload, close or death. JM_EBUSY: another process has put load
  * on it. */
 int jm_sim_registers_load(

@@ -84,6 +84,16 @@ double jm_sim_busy_watts(
 	return fmin(jm_sim_held_watts(gpu, cap), response->demand_watts);
 }
 
+double jm_sim_limited_watts(const struct jm_sim_gpu *gpu, const struct jm_sim_response *response,
+	const struct jm_sim_limits *limits)
+{
+	double share = fmin(limits->clock_hz / gpu->clock_max_hz, 1);
+	double above = response->demand_watts - gpu->idle_watts;
+
+	return fmin(jm_sim_busy_watts(gpu, response, limits->cap_watts),
+		gpu->idle_watts + above * pow(share, 1 / gpu->clock_exponent));
+}
+
 void jm_sim_rate_curve(const struct jm_sim_gpu *gpu, const struct jm_sim_response *response,
 	struct jm_sim_curve *ret)
 {
@@ -94,14 +104,24 @@ void jm_sim_rate_curve(const struct jm_sim_gpu *gpu, const struct jm_sim_respons
 	jm_sim_curve_init(ret, response->n, watts, response->rate);
 }
 
+double jm_sim_rate_at(
+	const struct jm_sim_gpu *gpu, const struct jm_sim_curve *rate, double busy_watts)
+{
+	double least = rate->x[0];
+	double share = (busy_watts - gpu->idle_watts) / (least - gpu->idle_watts);
+
+	return jm_sim_curve_at(rate, busy_watts) *
+	       (busy_watts < least ? pow(fmax(share, 0), gpu->clock_exponent) : 1);
+}
+
 double jm_sim_common_rate(const struct jm_sim_gpu *gpu, const struct jm_sim_response *response,
-	const struct jm_sim_curve *rate, const double *cap, int n)
+	const struct jm_sim_curve *rate, const struct jm_sim_limits *limits, int n)
 {
 	double slowest = INFINITY;
 
 	for (int i = 0; i < n; i++)
-		slowest = fmin(
-			slowest, jm_sim_curve_at(rate, jm_sim_busy_watts(gpu, response, cap[i])));
+		slowest = fmin(slowest,
+			jm_sim_rate_at(gpu, rate, jm_sim_limited_watts(gpu, response, &limits[i])));
 	return slowest;
 }
 

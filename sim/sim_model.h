@@ -66,12 +66,25 @@ double jm_sim_held_watts(const struct jm_sim_gpu *gpu, double cap);
 /* Power of a GPU that works as fast as its cap lets it. */
 double jm_sim_busy_watts(
 	const struct jm_sim_gpu *gpu, const struct jm_sim_response *response, double cap);
+/* What holds a GPU back. */
+struct jm_sim_limits {
+	double cap_watts; /* as requested */
+	double clock_hz;  /* the upper end of the range that is locked; the highest = none */
+};
+/* The same under a locked clock, too, which lowers the power of whatever runs: by the rule that
+ * tells the clock under a cap. */
+double jm_sim_limited_watts(const struct jm_sim_gpu *gpu, const struct jm_sim_response *response,
+	const struct jm_sim_limits *limits);
 /* Throughput of one GPU (items/s) over its busy watts. */
 void jm_sim_rate_curve(const struct jm_sim_gpu *gpu, const struct jm_sim_response *response,
 	struct jm_sim_curve *ret);
+/* The same where a low clock takes less than the least of these watts, too: in proportion to the
+ * clock. */
+double jm_sim_rate_at(
+	const struct jm_sim_gpu *gpu, const struct jm_sim_curve *rate, double busy_watts);
 /* Items/s of each GPU when all work together: every step waits for the slowest. */
 double jm_sim_common_rate(const struct jm_sim_gpu *gpu, const struct jm_sim_response *response,
-	const struct jm_sim_curve *rate, const double *cap, int n);
+	const struct jm_sim_curve *rate, const struct jm_sim_limits *limits, int n);
 
 /* A random number that depends on its arguments only. */
 uint64_t jm_sim_hash(uint64_t seed, uint64_t stream, uint64_t index);

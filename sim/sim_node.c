@@ -18,7 +18,8 @@
 
 struct stretch {
 	struct jm_sim_segment segment;
-	double watts, cap; /* W: where it tends to; as requested */
+	double watts; /* where it tends to */
+	struct jm_sim_limits limits;
 	bool loaded, bound;
 	double demand;
 	uint64_t seed;
@@ -65,17 +66,17 @@ static struct stretch stretch_of(struct jm_sim_node *node, const struct jm_sim_i
 	const struct jm_sim_gpu *kind = node->name.gpu;
 	const struct jm_sim_response *response = response_of(node, in);
 	struct stretch s = {
-		.watts = kind->idle_watts, .cap = in->cap[i], .demand = kind->idle_watts};
-	double busy, own, common;
+		.watts = kind->idle_watts, .limits = in->limits[i], .demand = kind->idle_watts};
+	double held = jm_sim_held_watts(kind, in->limits[i].cap_watts), busy, own, common;
 
 	if (!response)
 		return s;
-	busy = jm_sim_busy_watts(kind, response, in->cap[i]);
-	own = jm_sim_curve_at(&node->rate, busy);
-	common = jm_sim_common_rate(kind, response, &node->rate, in->cap, node->name.n);
+	busy = jm_sim_limited_watts(kind, response, &in->limits[i]);
+	own = jm_sim_rate_at(kind, &node->rate, busy);
+	common = jm_sim_common_rate(kind, response, &node->rate, in->limits, node->name.n);
 	s.watts = kind->idle_watts + (busy - kind->idle_watts) * common / own;
 	s.loaded = true;
-	s.bound = jm_sim_held_watts(kind, in->cap[i]) <= response->demand_watts;
+	s.bound = held <= busy;
 	s.demand = response->demand_watts;
 	s.seed = in->load.seed;
 	return s;
@@ -88,7 +89,8 @@ static struct stretch *newest(struct gpu *g)
 
 static bool same(const struct stretch *a, const struct stretch *b)
 {
-	return a->watts == b->watts && a->cap == b->cap && a->loaded == b->loaded &&
+	return a->watts == b->watts && a->limits.cap_watts == b->limits.cap_watts &&
+	       a->limits.clock_hz == b->limits.clock_hz && a->loaded == b->loaded &&
 	       a->bound == b->bound && a->seed == b->seed;
 }
 
@@ -157,9 +159,10 @@ static double clock_of(const struct jm_sim_gpu *kind, const struct stretch *s, d
 	if (!s->loaded)
 		return kind->clock_idle_hz;
 	if (!s->bound)
-		return kind->clock_max_hz;
+		return s->limits.clock_hz;
 	share = fmin(fmax(share, 0), 1);
-	return fmax(kind->clock_max_hz * pow(share, kind->clock_exponent), kind->clock_idle_hz);
+	return fmin(s->limits.clock_hz,
+		fmax(kind->clock_max_hz * pow(share, kind->clock_exponent), kind->clock_idle_hz));
 }
 
 static void sense(struct jm_sim_node *node, int i, int64_t t_ns, int64_t refresh)
@@ -188,8 +191,8 @@ static void sense(struct jm_sim_node *node, int i, int64_t t_ns, int64_t refresh
 		.celsius = floor(state.celsius),
 		.utilisation = s->loaded,
 		.throttle = s->bound ? JM_THROTTLE_POWER_CAP : 0,
-		.held_watts = jm_sim_held_watts(kind, s->cap),
-		.cap_watts = s->cap,
+		.held_watts = jm_sim_held_watts(kind, s->limits.cap_watts),
+		.cap_watts = s->limits.cap_watts,
 	};
 }
 

@@ -135,17 +135,17 @@ static int sim_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 	return 0;
 }
 
-/* Seconds of the next step under the caps of this moment. */
+/* Seconds of the next step under the limits of this moment. */
 static double step_seconds(struct state *s)
 {
 	const struct jm_sim_name *node = jm_sim_registers_name(s->registers);
-	double cap[JM_SIM_GPUS_MAX];
+	struct jm_sim_limits limits[JM_SIM_GPUS_MAX];
 	double noise = s->noise * jm_sim_noise(s->load.seed, STREAM_STEP, s->steps++);
 
 	for (int i = 0; i < node->n; i++)
-		cap[i] = jm_sim_registers_cap(s->registers, i);
+		limits[i] = jm_sim_registers_limits(s->registers, i);
 	return s->items * s->factor * (1 + noise) /
-	       jm_sim_common_rate(node->gpu, s->response, &s->rate, cap, node->n);
+	       jm_sim_common_rate(node->gpu, s->response, &s->rate, limits, node->n);
 }
 
 static int sim_step(void *state, struct jm_step *ret, struct jm_err *err)

@@ -3,6 +3,8 @@
 minutes the first time, to install 230 MB: in `make check STEPS=long`."""
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -78,6 +80,21 @@ def test_joulemark_agrees_with_the_truth_within_its_error(found):
 def test_tools_that_read_the_counter_agree_with_the_truth(found, tool):
     own, least, most, _ = found[tool]
     assert least - COUNTER_JOULES <= own <= most + COUNTER_JOULES
+
+
+def test_zeus_finds_the_limit_of_least_energy_on_the_same_false_nvml(tmp_path):
+    """The work of bench/tuning.py --zeus, by the curve that it follows."""
+    sys.path[:0] = [str(SOURCE / "bench")]
+    import capped_work  # pylint: disable=import-outside-toplevel
+    (tmp_path / "libnvidia-ml.so.1").symlink_to(FAKE)
+    out = tmp_path / "result.json"
+    env = {"PYTHONPATH": str(packages("peers")), "LD_LIBRARY_PATH": str(tmp_path), "JM_FAKE_NVML": "gpus=1;wave=const;power=700;response=1",
+           "JM_FAKE_NVML_STATE": str(tmp_path / "driver")}
+    subprocess.run([sys.executable, SOURCE / "bench/capped_work.py", tmp_path / "libnvidia-ml.so.1", "120", out, "--zeus", "energy", "--steps", "4"],
+                   env={**os.environ, **env}, check=True, stdout=subprocess.DEVNULL, timeout=240)
+    found = json.loads(out.read_text())
+    joules = {cap: cap / capped_work.rate(cap) for cap in range(200, 701, 25)}  # of a step
+    assert joules[found["cap"]] < 1.1 * min(joules.values()) and 0 < found["search_s"] < found["seconds"]
 
 
 def test_jpwr_adds_up_what_it_read(found):

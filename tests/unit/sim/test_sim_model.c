@@ -44,7 +44,8 @@ static void curves_meet_their_points_and_rise(void **state)
 /* GPUs that work together wait for the one with the lowest cap, wherever it stands. */
 static void the_slowest_sets_the_pace(void **state)
 {
-	static const double caps[][3] = {{300, 600, 700}, {700, 300, 600}, {700, 600, 300}};
+	static const struct jm_sim_limits caps[][3] = {{{300, 1e10}, {600, 1e10}, {700, 1e10}},
+		{{700, 1e10}, {300, 1e10}, {600, 1e10}}, {{700, 1e10}, {600, 1e10}, {300, 1e10}}};
 	const struct jm_sim_gpu *g = gpu_of("h100");
 	const struct jm_sim_response *r = &g->response[0];
 	struct jm_sim_curve curve;
@@ -54,6 +55,23 @@ static void the_slowest_sets_the_pace(void **state)
 	for (int i = 0; i < 3; i++)
 		assert_near(jm_sim_common_rate(g, r, &curve, caps[i], 3),
 			jm_sim_curve_at(&curve, jm_sim_busy_watts(g, r, 300)), 0);
+}
+
+/* Power above idle goes with the cube of a clock; below the curve the rate goes with the clock. */
+static void clocks_limit_power(void **state)
+{
+	const struct jm_sim_gpu *g = gpu_of("h100");
+	const struct jm_sim_response *r = &g->response[0]; /* draws 650 W, 75 W idle; 1980 MHz */
+	const struct jm_sim_limits half = {700, 990e6}, third = {700, 660e6}, both = {300, 1800e6};
+	struct jm_sim_curve curve;
+
+	(void)state;
+	jm_sim_rate_curve(g, r, &curve);
+	assert_near(jm_sim_limited_watts(g, r, &half), 75 + 575 / 8., 1e-6);
+	assert_near(jm_sim_limited_watts(g, r, &both), 300, 1e-6);
+	assert_near(jm_sim_common_rate(g, r, &curve, &half, 1) /
+			    jm_sim_common_rate(g, r, &curve, &third, 1),
+		1.5, 1e-6);
 }
 
 /* scipy.interpolate.PchipInterpolator([200, 300, 400, 500, 600, 700], H100 ViT-L/16) of SciPy
@@ -228,6 +246,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(curves_meet_their_points_and_rise),
 		cmocka_unit_test(the_slowest_sets_the_pace),
+		cmocka_unit_test(clocks_limit_power),
 		cmocka_unit_test(curves_are_pchip),
 		cmocka_unit_test(curves_of_two_points_and_of_turns),
 		cmocka_unit_test(names_are_kind_and_number),

@@ -207,6 +207,32 @@ static void damaged_files_are_refused(void **state)
 	unlink(file_of("h200x8"));
 }
 
+/* Of a joulemark before this one: made anew. */
+static void an_older_file_is_replaced(void **state)
+{
+	struct jm_sim_registers *r = NULL;
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_ctx ctx;
+	int fd;
+
+	(void)state;
+	assert_ok(jm_ctx_init(&ctx, &err), err);
+	assert_ok(jm_sim_registers_open(&ctx, "h200x8", &r, &err), err);
+	assert_ok(jm_sim_registers_set_cap(r, 0, 300, &err), err);
+	jm_sim_registers_close(r);
+	fd = open(file_of("h200x8"), O_WRONLY);
+	assert_int_equal(pwrite(fd, "\x01\0\0\0", 4, 8), 4);
+	assert_int_equal(ftruncate(fd, 5000), 0);
+	close(fd);
+	assert_ok(jm_sim_registers_open(&ctx, "h200x8", &r, &err), err);
+	assert_near(jm_sim_registers_cap(r, 0), 700, 0);
+	assert_int_equal(jm_sim_registers_set_clock(r, 0, 1e9, NAN, NULL), JM_ERANGE);
+	assert_int_equal(jm_sim_registers_set_clock(r, 0, 1e9, 9e8, NULL), JM_ERANGE);
+	assert_near(jm_sim_registers_limits(r, 0).clock_hz, 1980e6, 0);
+	jm_sim_registers_close(r);
+	unlink(file_of("h200x8"));
+}
+
 /* While a node is open somebody scribbles over its event log: it goes on with what the caps say
  * now. */
 static void a_damaged_log_does_not_hang(void **state)
@@ -287,6 +313,7 @@ int main(void)
 		cmocka_unit_test(simulated_times_are_apart),
 		cmocka_unit_test(real_time_is_shared_and_a_dead_owner_ends_its_load),
 		cmocka_unit_test(damaged_files_are_refused),
+		cmocka_unit_test(an_older_file_is_replaced),
 		cmocka_unit_test(a_damaged_log_does_not_hang),
 		cmocka_unit_test(a_folder_in_its_place_is_refused),
 		cmocka_unit_test(many_may_make_it_at_once),
