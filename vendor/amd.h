@@ -75,7 +75,7 @@ bool jm_amd_clock_ends(const struct jm_amd *amd, int i, struct jm_amd_clock_ends
 /* An index of jm_amd_levels, JM_AMD_LEVELS = another one, or -1. */
 int jm_amd_level(const struct jm_amd *amd, int i);
 /* Of a GPU that has it; 0, or a code of the library. */
-int jm_amd_set_cap(const struct jm_amd *amd, int i, double watts);
+int jm_amd_set_cap(const struct jm_amd *amd, int i, double value); /* W */
 /* The library sets the level to manual as well. */
 int jm_amd_set_clock_end(const struct jm_amd *amd, int i, bool high, double hz);
 int jm_amd_set_level(const struct jm_amd *amd, int i, int level);

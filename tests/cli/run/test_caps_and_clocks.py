@@ -21,7 +21,9 @@ def demand(name):
 def fixture_cases(tmp_path_factory):
     """{(work, W, MHz): (W, items/s)} of each record; None = unchanged."""
     folder = tmp_path_factory.mktemp("clocks")
-    done = jm("run", SOURCE / "suites/caps-and-clocks-simulated.yaml", "--repeat", "1", "--json", folder / "r.json", env={"JM_STATE": str(folder / "state")})
+    plan = (SOURCE / "suites/caps-and-clocks-simulated.yaml").read_text()
+    (folder / "plan.yaml").write_text(plan.replace("200:600+50W", '"300,400W"').replace("1000,1200,1400,1600,1700,1800,1900MHz", "1000,1200,1700MHz"))
+    done = jm("run", folder / "plan.yaml", "--repeat", "1", "--json", folder / "r.json", env={"JM_STATE": str(folder / "state")})
     assert done.returncode == 0, done.stderr
     cases = {}
     for record in json.loads((folder / "r.json").read_text()):
@@ -38,7 +40,7 @@ def test_a_clock_lowers_power_by_its_cube(cases):
         if mhz and mhz < MOST_MHZ:
             assert watts == pytest.approx(IDLE + (demand(name) - IDLE) * (mhz / MOST_MHZ) ** 3, rel=0.02), (name, cap, mhz)
             seen += 1
-    assert seen == 3 * 7
+    assert seen == 3 * 3
 
 
 def test_a_clock_and_the_cap_of_the_same_power_are_as_fast(cases):
@@ -59,8 +61,7 @@ def test_below_the_curve_the_rate_follows_the_clock(cases):
 
 
 def test_a_clock_saves_where_no_cap_binds(cases):
-    base_watts, base_rate = cases["all-gather", None, None] if ("all-gather", None, None) in cases else cases["all-gather", 600, None]
+    base_watts, base_rate = cases["all-gather", 400, None]  # which it never draws
     watts, rate = cases["all-gather", None, 1700]
     assert (watts / rate) / (base_watts / base_rate) < 0.8 and base_rate / rate < 1.05
-    watts, rate = cases["all-gather", 400, None]
-    assert watts / rate == pytest.approx(base_watts / base_rate, rel=0.01)
+    assert base_watts == pytest.approx(demand("all-gather"), rel=0.02)
