@@ -84,7 +84,7 @@ def test_warm_up_and_steady_count_alike():
 
 def test_a_cap_is_put_back():
     run_json("--device", "sim:h200x3", "--set", "gpu.power=300W", "--steps", "3")
-    done = jm("get", "--control", "sim:h200x3", "--json")
+    done = jm("get", "--control", "sim:h200x3", "--json", "gpu.power")
     assert [knob["accepted"] for knob in json.loads(done.stdout)] == [700] * 3
 
 

@@ -66,7 +66,7 @@ def test_native_work_is_tuned_and_its_record_is_one(tmp_path):
     # a busy GPU under a cap uses the cap, whatever the load of this machine is
     assert all(abs(v["joules"] / v["seconds"] / v["value"] - 1) < 0.05 for v in tune["visits"])
     assert {p["name"] for p in json.loads(record.read_text())["phases"]} >= {"tune.search", "tune.hold", "steady"}
-    caps = json.loads(jm("get", "--device", "sim:h100x1", "--json", env=env).stdout)
+    caps = json.loads(jm("get", "--device", "sim:h100x1", "--json", "gpu.power", env=env).stdout)
     assert [k["accepted"] for k in caps] == [700]
     text = jm("report", record, env=env).stdout
     assert "\nTuning\n" in text and "700.0 W (found)" in text
@@ -264,7 +264,7 @@ def test_each_class_of_phases_has_its_cap(tmp_path):
     # a busy GPU under a cap uses no more than the cap
     for q in p["phases"]:
         assert all(c["joules"] <= 1.05 * c["value"] * c["seconds"] for c in q["curve"] if c["visits"] and not c["found"])
-    caps = json.loads(jm("get", "--device", "sim:h100x1", "--json", env=env).stdout)
+    caps = json.loads(jm("get", "--device", "sim:h100x1", "--json", "gpu.power", env=env).stdout)
     assert [k["accepted"] for k in caps] == [700]
     assert p["choice"] == "open" and not policy.exists()
 
