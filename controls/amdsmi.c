@@ -133,11 +133,10 @@ static int amdsmi_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set
 	int rc;
 
 	(void)ctx;
+	(void)arg;
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for AMD GPUs.");
-	rc = *arg ? jm_err_set(
-			    err, JM_EUSAGE, "The control amdsmi takes no argument, not '%s'.", arg)
-		  : jm_amd_open(&s->amd, err);
+	rc = jm_amd_open(&s->amd, err);
 	if (!rc)
 		rc = add_knobs(s, set, err);
 	if (rc)
