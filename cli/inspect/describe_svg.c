@@ -67,7 +67,7 @@ static void head(const struct jm_program *p, const char *title, FILE *f)
 static void label(const struct jm_unit *u, FILE *f)
 {
 	const struct jm_node *last = u->group.node[u->group.n_nodes - 1];
-	const struct jm_tensor *t = last->out[0];
+	const struct jm_tensor *t = last->out[0] ? last->out[0] : last->in[0];
 	char layout[64];
 
 	for (int k = 0; k < u->group.n_nodes; k++)

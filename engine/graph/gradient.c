@@ -406,6 +406,20 @@ static void gather_again(struct walk *w)
 		n->again = true;
 }
 
+/* The gradients of a part of a stage begin where the part ended. */
+static void cross_border(struct walk *w, const struct jm_tensor *loss)
+{
+	bool ends = w->node->op == JM_OP_STAGE_OUT;
+	struct jm_tensor *t = ends ? w->node->in[0] : w->node->out[0], **d = &w->grad[t->id];
+
+	if (ends && t != loss) {
+		*d = new_gradient(w, t);
+		jm_graph_node(w->g, JM_OP_STAGE_IN, NULL, d);
+	} else if (!ends && *d) {
+		jm_graph_node(w->g, JM_OP_STAGE_OUT, d, NULL);
+	}
+}
+
 static bool is_frozen_norm(const struct walk *w)
 {
 	return w->node->op == JM_OP_BN_APPLY && jm_graph_cell(w->g, w->node->in[3])->frozen;
@@ -456,6 +470,10 @@ static void walk_back(struct walk *w, const struct jm_tensor *loss)
 	g->n_forward = g->n_nodes;
 	for (int i = g->n_forward - 1; i >= 0 && !g->err.code; i--) {
 		w->node = g->node[i];
+		if (jm_op_is_border(w->node->op)) {
+			cross_border(w, loss);
+			continue;
+		}
 		if (!reached(w, loss) || is_copy(w->node))
 			continue;
 		if (is_frozen_norm(w)) {
@@ -481,7 +499,9 @@ int jm_graph_gradients(struct jm_graph *g, struct jm_tensor *loss, struct jm_err
 		.grad = calloc(n, sizeof(struct jm_tensor *)),
 		.next = calloc(n, sizeof(struct jm_tensor *))};
 
-	if (!g->err.code && !makes_loss(jm_graph_cell(g, loss)->producer))
+	const struct jm_node *maker = g->err.code ? NULL : jm_graph_cell(g, loss)->producer;
+
+	if (maker && !makes_loss(maker)) /* NULL: of another stage */
 		jm_err_set(&g->err, JM_EBUG,
 			"A gradient can only start at a softmax-xent, mse or relative-l2 loss.");
 	if (!w.grad || !w.next) {

@@ -24,7 +24,7 @@ struct jm_graph *jm_graph_new(enum jm_dtype precision)
 const struct jm_tensor *jm_graph_residual(const struct jm_graph *g)
 {
 	for (int i = 0; i < g->n_nodes; i++)
-		if (g->node[i]->op == JM_OP_EMBED ||
+		if (g->node[i]->op == JM_OP_EMBED || g->node[i]->op == JM_OP_STAGE_IN ||
 			(g->node[i]->op == JM_OP_TOKENS && g->node[i]->in[2]))
 			return g->node[i]->out[0];
 	return NULL;
@@ -171,8 +171,10 @@ struct jm_node *jm_graph_node(struct jm_graph *g, enum jm_op op, struct jm_tenso
 	n->math = g->math;
 	n->n_in = row->n_in;
 	n->n_out = row->n_out;
-	memcpy(n->in, in, (size_t)row->n_in * sizeof(*in));
-	memcpy(n->out, out, (size_t)row->n_out * sizeof(*out));
+	if (row->n_in)
+		memcpy(n->in, in, (size_t)row->n_in * sizeof(*in));
+	if (row->n_out)
+		memcpy(n->out, out, (size_t)row->n_out * sizeof(*out));
 	needs = any_needs_grad(g, n);
 	for (int i = 0; i < n->n_out; i++) {
 		struct jm_cell *c = n->out[i] ? jm_graph_cell(g, n->out[i]) : NULL;

@@ -44,6 +44,7 @@ struct jm_cell {
 	int64_t used;	   /* rows in use; the rows after them are padding. 0 = all */
 	struct jm_cut cut; /* PARAM */
 	bool summed;	   /* PARAM: its gradient is the sum over the ranks that share the model */
+	bool tied;	   /* PARAM: the first and the last of several stages train it */
 	bool ends_block;   /* its result is added to the residual stream */
 	struct jm_tensor *grad;
 	/* for a gradient: the tensor that it was made for, and the last tensor that shares it
@@ -134,13 +135,16 @@ struct jm_graph {
 	int n_update;		   /* nodes of the update, at the end */
 	/* micro-steps whose gradients are summed before an update; 0 means 1 */
 	int micro_steps;
-	int ranks;	    /* ranks that train together, each on different samples; 0 means 1 */
-	int rank;	    /* the own one of these, from 0 */
-	int tp;		    /* ranks that share the model (tensor_parallel.h); 0 means 1 */
-	int tp_rank;	    /* the own one of these, from 0 */
-	int n_sums;	    /* nodes so far in which these exchange data */
-	bool sp;	    /* between products that are cut each of these has a part of the rows */
-	int64_t batch, seq; /* of all rows, with sp */
+	int ranks;   /* ranks that train together, each on different samples; 0 means 1 */
+	int rank;    /* the own one of these, from 0 */
+	int tp;	     /* ranks that share the model (tensor_parallel.h); 0 means 1 */
+	int tp_rank; /* the own one of these, from 0 */
+	int n_sums;  /* nodes so far in which these exchange data */
+	bool sp;     /* between products that are cut each of these has a part of the rows */
+	int pp;	     /* ranks that have stages of the model (pipeline_parallel.h); 0 means 1 */
+	int stage;   /* the own one of these, from 0 */
+	int chunks;  /* parts of each stage; 0 means 1 */
+	int64_t batch, seq;  /* of all rows, with sp */
 	size_t bucket_bytes; /* smallest sum of gradients over ranks; 0 means JM_BUCKET_BYTES */
 	bool by_host;	  /* ranks exchange data through the memory of the host (transport host) */
 	bool rounds_sums; /* gradients travel between ranks in bf16 */
@@ -163,6 +167,16 @@ static inline int jm_graph_ranks(const struct jm_graph *g)
 static inline int jm_graph_tp(const struct jm_graph *g)
 {
 	return g->tp > 1 ? g->tp : 1;
+}
+
+static inline int jm_graph_pp(const struct jm_graph *g)
+{
+	return g->pp > 1 ? g->pp : 1;
+}
+
+static inline int jm_graph_chunks(const struct jm_graph *g)
+{
+	return g->chunks > 1 ? g->chunks : 1;
 }
 
 struct jm_graph *jm_graph_new(enum jm_dtype precision); /* NULL = out of memory */

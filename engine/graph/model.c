@@ -5,6 +5,7 @@
 #include "freeze.h"
 #include "gradient.h"
 #include "init_rule.h"
+#include "pipeline_parallel.h"
 #include "recompute.h"
 #include "shard_update.h"
 #include "tensor.h"
@@ -259,10 +260,10 @@ static int declare(
 			t->model->item);
 	if (!code && !t->seq)
 		t->seq = seq;
-	if (!code && jm_graph_tp(g) > 1 && !t->model->cuts)
+	if (!code && jm_graph_tp(g) * jm_graph_pp(g) > 1 && !t->model->cuts)
 		code = jm_err_set(err, JM_ENOSUP,
-			"Model %s cannot be divided by --tp: use llama or gpt, or omit it.",
-			t->model->name);
+			"Model %s cannot be divided by --%s: use llama or gpt, or omit it.",
+			t->model->name, jm_graph_tp(g) > 1 ? "tp" : "pp");
 	if (!code)
 		code = t->model->build(g, t->dims, t->batch, t->seq, ret_loss, err);
 	if (!code && g->err.code)
@@ -326,6 +327,8 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 	scale_loss(t, g, loss);
 	code = start_values(t, g, err);
 	if (!code)
+		code = jm_graph_keep_stage(g, loss, err);
+	if (!code)
 		code = jm_graph_gradients(g, loss, err);
 	jm_graph_add_biases_once(g);
 	if (!code && t->fp8)
@@ -334,7 +337,7 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 		code = jm_graph_recompute(g, err);
 	else if (!code && !t->keep_all)
 		code = remake(t, g, err);
-	if (!code && t->shards_update && t->ranks > 1 && t->tp <= 1 && !t->pure)
+	if (!code && t->shards_update && t->ranks > 1 && t->tp <= 1 && t->pp <= 1 && !t->pure)
 		code = jm_graph_shard_update(g, &t->adamw, err);
 	else if (!code)
 		code = jm_graph_adamw(g, &t->adamw, err);
@@ -351,6 +354,9 @@ static struct jm_graph *new_graph(const struct jm_training *t)
 	g->tp = t->tp;
 	g->tp_rank = t->tp_rank;
 	g->sp = t->sp && t->tp > 1;
+	g->pp = t->pp;
+	g->stage = t->stage;
+	g->chunks = t->chunks;
 	g->row_multiple = t->row_multiple ? t->row_multiple : t->pure ? JM_ROW_MULTIPLE : 1;
 	if (t->pure)
 		g->matrix = g->stream = g->compute;

@@ -182,11 +182,16 @@ struct jm_training {
 	int tp;
 	int tp_rank; /* the own one of these, from 0 */
 	bool sp;     /* sequence parallel, with tp and without dropout */
+	/* ranks that have stages of each model, and parts of a stage (pipeline_parallel.h); 0 means
+	 * 1 */
+	int pp, chunks;
+	int stage; /* the own one, from 0 */
 	/* smallest sum of gradients over ranks; 0 means JM_BUCKET_BYTES (reduce.h) */
 	size_t bucket_bytes;
 	bool by_host;	  /* ranks exchange data through the memory of the host (transport host) */
 	bool rounds_sums; /* gradients travel between ranks in bf16 */
-	/* with several ranks each updates a share of the parameters; not with `pure` or `tp` */
+	/* with several ranks each updates a share of the parameters; not with `pure`, `tp` or
+	 * `pp` */
 	bool shards_update;
 	bool pure; /* no f32 masters: matrices, their gradients and moments, and the residual stream are in the
 		    * compute type */

@@ -202,6 +202,10 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_WHOLE_ROWS] = {1, 1, -1, flops_none},
 	[JM_OP_GATHER_ROWS] = {1, 1, -1, flops_none},
 	[JM_OP_SUM_ROWS] = {1, 1, -1, flops_none},
+	[JM_OP_STAGE_IN] = {0, 1, -1, flops_none},
+	[JM_OP_STAGE_OUT] = {1, 0, -1, flops_none},
+	[JM_OP_STAGE_NORMS] = {1, 1, -1, flops_none},
+	[JM_OP_STAGE_SWAP] = {1, 1, -1, flops_none},
 };
 
 const struct jm_op_row *jm_op_row(enum jm_op op)
@@ -211,7 +215,12 @@ const struct jm_op_row *jm_op_row(enum jm_op op)
 
 bool jm_op_is_exchange(enum jm_op op)
 {
-	return op >= JM_OP_ALL_REDUCE_START && op <= JM_OP_SUM_ROWS;
+	return op >= JM_OP_ALL_REDUCE_START && op <= JM_OP_STAGE_SWAP;
+}
+
+bool jm_op_is_border(enum jm_op op)
+{
+	return op == JM_OP_STAGE_IN || op == JM_OP_STAGE_OUT;
 }
 
 bool jm_node_narrows(const struct jm_node *n)

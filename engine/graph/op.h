@@ -16,6 +16,8 @@ struct jm_op_row {
 const struct jm_op_row *jm_op_row(enum jm_op op);
 /* True if ranks exchange data in it: the engine runs it, not the backend. */
 bool jm_op_is_exchange(enum jm_op op);
+/* True for the ends of a part of a stage, across which no node is moved (pipeline_parallel.h). */
+bool jm_op_is_border(enum jm_op op);
 /* True if a backend that cannot write the type of the first result may write it in that of the
  * operands: for gradients of weights, which are f32 for operands of any type. */
 bool jm_node_narrows(const struct jm_node *n);

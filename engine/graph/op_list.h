@@ -276,6 +276,12 @@
  * whole-rows: in  x any[T/W,C]; out y any[T,C]	the rows of all ranks in their order
  * gather-rows: as whole-rows, for readers that differ between ranks
  * sum-rows: in  x c[T,C]; out y c[T/W,C]	the own rows of the sum over the ranks
+ * The last ones are of ranks that have stages of one model (pipeline_parallel.h), not for backends:
+ * stage-in: out y a[..]	comes from another stage before the part of a stage that this begins
+ * stage-out: in  x a[..]	ends a part of a stage; then x goes to another stage, unless it is
+ *	the loss
+ * stage-norms: in  x f32[1]; out y f32[W]	x of all W ranks that share the model
+ * stage-swap: in  x any[n]; out y any[n]	x of the other one of the first and the last stage
  */
 #define JM_OPS(X)                                                                                  \
 	X(EMBED, "embed")                                                                          \
@@ -364,7 +370,11 @@
 	X(OWN_ROWS, "own-rows")                                                                    \
 	X(WHOLE_ROWS, "whole-rows")                                                                \
 	X(GATHER_ROWS, "gather-rows")                                                              \
-	X(SUM_ROWS, "sum-rows")
+	X(SUM_ROWS, "sum-rows")                                                                    \
+	X(STAGE_IN, "stage-in")                                                                    \
+	X(STAGE_OUT, "stage-out")                                                                  \
+	X(STAGE_NORMS, "stage-norms")                                                              \
+	X(STAGE_SWAP, "stage-swap")
 enum jm_op {
 #define X(name, text) JM_OP_##name,
 	JM_OPS(X)

@@ -25,14 +25,22 @@ static bool is_split(const struct jm_graph *g)
 }
 
 /* Trained parameters in the order of the slabs: those that ranks have parts of come first. */
-enum kind { CUT_MATRICES, WHOLE_MATRICES, CUT_VECTORS, WHOLE_VECTORS, SUMMED_VECTORS, KINDS };
+enum kind {
+	CUT_MATRICES,
+	WHOLE_MATRICES,
+	TIED_MATRICES,
+	CUT_VECTORS,
+	WHOLE_VECTORS,
+	SUMMED_VECTORS,
+	KINDS
+};
 
 static bool is_kind(const struct jm_cell *c, enum kind kind)
 {
 	bool vector = kind >= CUT_VECTORS, cut = kind == CUT_MATRICES || kind == CUT_VECTORS;
 
 	return jm_update_trains(c) && (c->t.rank == 1) == vector && !c->cut.n == !cut &&
-	       c->summed == (kind == SUMMED_VECTORS);
+	       c->summed == (kind == SUMMED_VECTORS) && c->tied == (kind == TIED_MATRICES);
 }
 
 /* Gives each parameter of the kind its place; returns the elements so far. first: of matrices, or
@@ -204,7 +212,7 @@ static struct jm_tensor *grads_of_kinds(
 
 	if (!n)
 		return NULL;
-	from -= vectors && u->rest ? u->end[WHOLE_MATRICES] : 0;
+	from -= vectors && u->rest ? u->end[TIED_MATRICES] : 0;
 	view = jm_update_flat(g, JM_CLASS_GRAD, slab->type, n, "slab.gradients.kind");
 	if (!view)
 		return NULL;
@@ -266,15 +274,52 @@ static void norm_of_parts(struct jm_graph *g, const struct update *u)
 	add_norm(g, all ? all : whole, all ? whole : NULL, u->norm);
 }
 
+/* The table that both the first and the last stage have: each adds the gradient of the other. */
+static void sum_tied(struct jm_graph *g, struct jm_tensor *grads)
+{
+	struct jm_tensor *other;
+
+	if (!grads)
+		return;
+	other = jm_update_flat(g, JM_CLASS_ACT, grads->type, grads->dim[0], "grad.other");
+	jm_graph_node(g, JM_OP_STAGE_SWAP, OPS(grads), OPS(other));
+	jm_graph_node(g, JM_OP_ADD, OPS(grads, other), OPS(grads));
+	g->n_update += 2;
+}
+
+/* Of a model in stages: each rank gives the norm of what no other one counts. */
+static void norm_of_stages(struct jm_graph *g, const struct update *u)
+{
+	enum kind matrices = g->stage ? WHOLE_MATRICES : TIED_MATRICES;
+	bool all = !g->tp_rank; /* of ranks that share the stage, the first has what is whole */
+	struct jm_tensor *own, *norms;
+
+	sum_gradients(g, grads_of_kinds(g, u, SUMMED_VECTORS, SUMMED_VECTORS));
+	sum_tied(g, grads_of_kinds(g, u, TIED_MATRICES, TIED_MATRICES));
+	own = norm_of(g, grads_of_kinds(g, u, CUT_MATRICES, all ? matrices : CUT_MATRICES),
+		grads_of_kinds(g, u, CUT_VECTORS, all ? SUMMED_VECTORS : CUT_VECTORS),
+		"grad.norm.own");
+	if (!own && !g->err.code)
+		jm_err_set(&g->err, JM_ENOSUP,
+			"Stage %d has no parameters of its own that are trained; omit --pp.",
+			g->stage);
+	norms = jm_update_flat(
+		g, JM_CLASS_ACT, g->vector, jm_graph_tp(g) * jm_graph_pp(g), "grad.norms");
+	jm_graph_node(g, JM_OP_STAGE_NORMS, OPS(own), OPS(norms));
+	add_norm(g, norms, NULL, u->norm);
+	g->n_update++;
+}
+
 /* ---- all ------------------------------------------------------------------------------------- */
 
 static void place_all(struct jm_graph *g, int64_t *end)
 {
 	end[CUT_MATRICES] = place(g, CUT_MATRICES, 0, 0);
 	end[WHOLE_MATRICES] = place(g, WHOLE_MATRICES, end[CUT_MATRICES], 0);
-	end[CUT_VECTORS] = place(g, CUT_VECTORS, end[WHOLE_MATRICES], end[WHOLE_MATRICES]);
-	end[WHOLE_VECTORS] = place(g, WHOLE_VECTORS, end[CUT_VECTORS], end[WHOLE_MATRICES]);
-	end[SUMMED_VECTORS] = place(g, SUMMED_VECTORS, end[WHOLE_VECTORS], end[WHOLE_MATRICES]);
+	end[TIED_MATRICES] = place(g, TIED_MATRICES, end[WHOLE_MATRICES], 0);
+	end[CUT_VECTORS] = place(g, CUT_VECTORS, end[TIED_MATRICES], end[TIED_MATRICES]);
+	end[WHOLE_VECTORS] = place(g, WHOLE_VECTORS, end[CUT_VECTORS], end[TIED_MATRICES]);
+	end[SUMMED_VECTORS] = place(g, SUMMED_VECTORS, end[WHOLE_VECTORS], end[TIED_MATRICES]);
 }
 
 int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err)
@@ -284,7 +329,7 @@ int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err
 	struct update u = {.how = how, .scale = jm_graph_find(g, "loss.scale")};
 
 	place_all(g, u.end);
-	n_decay = u.end[WHOLE_MATRICES];
+	n_decay = u.end[TIED_MATRICES];
 	n = u.end[SUMMED_VECTORS];
 	if (!n)
 		return jm_err_set(err, JM_EBUG,
@@ -295,7 +340,9 @@ int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err
 	if (g->err.code)
 		return jm_err_set(err, g->err.code, "%s", g->err.text);
 	g->n_update = 0;
-	if (jm_graph_tp(g) > 1)
+	if (jm_graph_pp(g) > 1)
+		norm_of_stages(g, &u);
+	else if (jm_graph_tp(g) > 1)
 		norm_of_parts(g, &u);
 	else
 		add_norm(g, u.grads, u.rest, u.norm);

@@ -23,7 +23,7 @@ struct again {
 
 static int block_of(const struct again *a, const struct jm_node *n)
 {
-	return jm_graph_cell(a->g, n->out[0])->block;
+	return n->out[0] ? jm_graph_cell(a->g, n->out[0])->block : 0;
 }
 
 static bool is_forward(const struct again *a, const struct jm_tensor *t)

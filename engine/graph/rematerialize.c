@@ -10,6 +10,7 @@
 #include "rematerialize.h"
 #include "duplicate_node.h"
 #include "group.h"
+#include "op.h"
 #include "tensor.h"
 
 #include <math.h>
@@ -188,7 +189,7 @@ static double bytes_of(const struct remake *l, const struct jm_node *n)
 /* The time by the roofline: the longer of memory traffic and products. */
 static double seconds_of(const struct jm_remake *how, const struct jm_node *n)
 {
-	bool narrow = jm_dtype_bytes(n->in[0]->type) == 1 && how->flops_f8 > 0;
+	bool narrow = n->in[0] && jm_dtype_bytes(n->in[0]->type) == 1 && how->flops_f8 > 0;
 
 	return fmax(
 		n->flops_executed / (narrow ? how->flops_f8 : how->flops), n->bytes / how->bytes);
@@ -229,7 +230,7 @@ static int find_all(const struct remake *l, struct found *found)
 	for (int f = 0; f < l->g->n_forward; f++) {
 		const struct jm_node *node = l->g->node[f];
 
-		if (pays(l, node))
+		if (!jm_op_is_border(node->op) && pays(l, node))
 			found[n++] = (struct found){
 				node, (double)node->out[0]->bytes / bytes_of(l, node)};
 	}

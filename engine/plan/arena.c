@@ -138,18 +138,92 @@ static bool place_gradients(struct jm_program *p, struct jm_places *held)
 	return true;
 }
 
+/* ---- the slots of a stage -------------------------------------------------------------------- */
+
+/* Finds the parts of the stage in the order of the units. */
+static void find_parts(struct jm_program *p)
+{
+	struct jm_stage *s = &p->stage;
+	int n = 0, last = 2 * s->pipe.chunks - 1;
+
+	memset(s->in, 0, sizeof(s->in));
+	memset(s->out, 0, sizeof(s->out));
+	for (int i = 0; i < p->n_micro && s->pipe.stages; i++) {
+		const struct jm_node *node = p->unit[i]->group.node[0];
+
+		if (node->op == JM_OP_STAGE_IN)
+			s->in[n] = node->out[0];
+		if (node->op != JM_OP_STAGE_OUT)
+			continue;
+		if (node->in[0]->class != JM_CLASS_SCALAR) /* the loss is sent to no stage */
+			s->out[n] = node->in[0];
+		s->end[n] = i + 1;
+		n += n < last;
+	}
+	s->end[n] = p->n_micro;
+}
+
+/* The part of a micro-step in which unit `at` is; -1 = before all. */
+static int part_of(const struct jm_program *p, int at)
+{
+	int k = 0;
+
+	if (at < p->n_once)
+		return -1;
+	while (k < 2 * p->stage.pipe.chunks - 1 && at >= p->stage.end[k])
+		k++;
+	return k;
+}
+
+/* The chunk for whose micro-steps the tensor is kept from one part to another; -1 = it is not. */
+static int chunk_of(const struct jm_program *p, const struct jm_cell *c)
+{
+	int chunks = p->stage.pipe.chunks, first, last;
+
+	if (!p->stage.pipe.stages)
+		return -1;
+	first = part_of(p, c->first);
+	last = part_of(p, c->last < p->n_micro ? c->last : p->n_micro - 1);
+	if (first < 0 || (first == last && !jm_cell_is_received(c)))
+		return -1;
+	return first < chunks ? first : 2 * chunks - 1 - first;
+}
+
+/* Places the slots of each chunk; returns the end of all. */
+static size_t place_slots(struct jm_program *p, struct jm_cell **moving, int n, size_t start)
+{
+	for (int k = 0; k < p->stage.pipe.chunks && p->stage.pipe.stages; k++) {
+		struct jm_stage_slots *chunk = &p->stage.chunk[k];
+
+		chunk->from = start;
+		chunk->bytes = 0;
+		for (int i = 0; i < n; i++)
+			if (chunk_of(p, moving[i]) == k) {
+				moving[i]->offset = start + chunk->bytes;
+				chunk->bytes += aligned(moving[i]->t.bytes);
+			}
+		start += (size_t)chunk->slots * chunk->bytes;
+	}
+	return start;
+}
+
 /* Sets the peak; false = out of memory. */
 static bool place_moving(
 	struct jm_program *p, struct jm_cell **moving, int n, struct jm_places *held)
 {
-	size_t start = p->persistent_bytes;
+	size_t start;
 
 	if (!place_gradients(p, held))
 		return false;
+	start = place_slots(p, moving, n, p->persistent_bytes);
+	if (start > p->peak_bytes)
+		p->peak_bytes = start;
 	for (int i = 0; i < n; i++) {
 		struct jm_cell *c = moving[i];
 		size_t bytes = aligned(c->t.bytes);
 
+		if (chunk_of(p, c) >= 0)
+			continue;
 		c->offset = jm_places_find(held, start, bytes, c->first, c->last);
 		if (!jm_places_add(held,
 			    &(struct jm_place){c->offset, c->offset + bytes, c->first, c->last}))
@@ -157,7 +231,7 @@ static bool place_moving(
 		if (c->offset + bytes > p->peak_bytes)
 			p->peak_bytes = c->offset + bytes;
 	}
-	p->arena_bytes = p->peak_bytes - start;
+	p->arena_bytes = p->peak_bytes - p->persistent_bytes;
 	return true;
 }
 
@@ -237,5 +311,6 @@ int jm_program_places(struct jm_program *p, struct jm_err *err)
 	}
 	jm_program_liveness(p);
 	jm_program_keep_hoisted(p);
+	find_parts(p);
 	return place_all(p, err);
 }

@@ -12,8 +12,8 @@ static bool makes_copy(const struct jm_unit *u)
 {
 	const struct jm_node *n = u->group.node[0];
 
-	return u->group.n_nodes == 1 && n->out[0]->class == JM_CLASS_COPY &&
-	       (n->op == JM_OP_CAST || n->op == JM_OP_QUANTIZE);
+	return u->group.n_nodes == 1 && (n->op == JM_OP_CAST || n->op == JM_OP_QUANTIZE) &&
+	       n->out[0]->class == JM_CLASS_COPY;
 }
 
 int jm_program_hoist_copies(struct jm_program *p, struct jm_err *err)

@@ -79,6 +79,12 @@ static bool same_places(
 	       !n->out[2];
 }
 
+/* True for what another stage sends, maybe while results are still to be sent. */
+bool jm_cell_is_received(const struct jm_cell *c)
+{
+	return c->producer && c->producer->op == JM_OP_STAGE_IN;
+}
+
 /* True if the result may use the memory of the first operand: the planner places both, and the
  * operand has no later reader. */
 static bool may_replace(
@@ -91,7 +97,8 @@ static bool may_replace(
 	return to && from != to && from->class == JM_CLASS_ACT && to->class == JM_CLASS_ACT &&
 	       !from->is_virtual && !to->is_virtual && from->bytes == to->bytes &&
 	       from->type == to->type && same_places(n, from, to) && c->first == at &&
-	       root(p, n->in[0])->last == last && !operand_twice(p, n);
+	       root(p, n->in[0])->last == last && !jm_cell_is_received(root(p, n->in[0])) &&
+	       !operand_twice(p, n);
 }
 
 static void place_over(const struct jm_program *p, int at)
@@ -137,7 +144,7 @@ static bool fill_slabs(const struct jm_graph *g)
 static void live_gradients(struct jm_program *p)
 {
 	p->gradients_move = jm_program_micro_steps(p) == 1 && jm_graph_ranks(p->graph) == 1 &&
-			    fill_slabs(p->graph);
+			    jm_graph_pp(p->graph) == 1 && fill_slabs(p->graph);
 	for (int i = 0; i < p->graph->n_cells; i++) {
 		struct jm_cell *c = p->graph->cell[i];
 

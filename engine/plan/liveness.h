@@ -7,5 +7,7 @@
 
 /* First, last and alias of every cell */
 void jm_program_liveness(struct jm_program *p);
+/* True if another stage sends it. */
+bool jm_cell_is_received(const struct jm_cell *c);
 
 #endif

@@ -10,6 +10,7 @@
 #include "engine/device/device.h"
 #include "engine/device/weights.h"
 #include "engine/graph/group.h"
+#include "pipe_schedule.h"
 
 /* A group and the choice that was made for it. */
 struct jm_unit {
@@ -25,6 +26,22 @@ struct jm_unit {
 /* The parts of a step: units that run only after parameters were written, units before all
  * micro-steps, in each micro-step, and after the last one. */
 enum jm_span { JM_SPAN_KEPT, JM_SPAN_ONCE, JM_SPAN_MICRO, JM_SPAN_UPDATE, JM_SPAN_COUNT };
+
+/* What a rank with one of several stages keeps of micro-steps under way (pipe_schedule.h). The
+ * units of each part of a micro-step follow each other: the forward passes of all chunks, then the
+ * gradients of the last chunk, and so on to the first. */
+struct jm_stage {
+	struct jm_pipe pipe; /* stages 0: one rank has the whole model */
+	struct jm_pipe_turn *turn;
+	int n_turns;
+	int end[2 * JM_CHUNKS_MOST]; /* units up to the end of each part */
+	struct jm_stage_slots {
+		int slots;
+		size_t from, bytes; /* in the program's memory: the first slot, and each */
+	} chunk[JM_CHUNKS_MOST];
+	struct jm_tensor *in[2 * JM_CHUNKS_MOST], *out[2 * JM_CHUNKS_MOST]; /* of each part, or
+									     * NULL */
+};
 
 /* Consecutive units that are started together: recorded as one exec, or one by one. */
 struct jm_stretch {
@@ -61,6 +78,8 @@ struct jm_program {
 	struct jm_tensor *gradients[2]; /* the slabs of gradients; NULL = none */
 	int micro_now;			/* micro-steps begun in this step */
 	int64_t copied; /* weights->written when the kept copies were made; -1 = never */
+	struct jm_stage stage;
+	struct jm_pipeline *pipeline;	/* pipeline.h; NULL = one stage */
 	struct jm_reduction *reduction; /* reduce.h; NULL = one rank */
 	struct jm_profile *profile;	/* profile.h; NULL = times are not taken */
 	const struct jm_uses *uses;	/* during select */

@@ -62,6 +62,8 @@ static bool has(struct jm_tensor *const *t, int n, const struct jm_tensor *one)
 
 static bool may_swap(const struct jm_node *a, const struct jm_node *b)
 {
+	if (jm_op_is_border(a->op) || jm_op_is_border(b->op))
+		return false;
 	for (int i = 0; i < a->n_in; i++)
 		if (a->in[i] && has(b->out, b->n_out, a->in[i]))
 			return false;
@@ -189,6 +191,7 @@ struct part {
 	int first, n;	      /* units, in the order declared */
 	int touch, n_touches; /* in parts.touch */
 	bool after[WINDOW];   /* [j]: must stay after the part j before it */
+	bool border;	      /* of a part of a stage: nothing is moved across it */
 	bool placed;
 };
 
@@ -260,9 +263,11 @@ static bool add_unit(struct parts *s, struct part *part, const struct jm_unit *u
 	return good;
 }
 
-/* True if both use a tensor that one of them writes. */
+/* True if both use a tensor that one of them writes, or one is a border. */
 static bool conflict(const struct parts *s, const struct part *a, const struct part *b)
 {
+	if (a->border || b->border)
+		return true;
 	for (int i = 0; i < a->n_touches; i++)
 		for (int k = 0; k < b->n_touches; k++) {
 			const struct touch *x = &s->touch[a->touch + i],
@@ -284,6 +289,7 @@ static bool find_parts(struct parts *s, int from, int to)
 		*part = (struct part){.first = i, .touch = s->n_touches};
 		while (i + 1 < to && good && goes_along(s->p->unit[i]))
 			good = add_unit(s, part, s->p->unit[i++]);
+		part->border = jm_op_is_border(s->p->unit[i]->group.node[0]->op);
 		good = good && add_unit(s, part, s->p->unit[i++]);
 		for (int j = 1; j < WINDOW && j < s->n; j++)
 			part->after[j] = conflict(s, part, part - j);

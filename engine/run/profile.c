@@ -106,7 +106,7 @@ double jm_profile_whole(const struct jm_program *p)
 /* The type of the node's factors if they have 8 bits, else that of all the graph's products. */
 static enum jm_dtype type_of(const struct jm_program *p, const struct jm_node *n)
 {
-	enum jm_dtype first = n->in[0]->type;
+	enum jm_dtype first = n->in[0] ? n->in[0]->type : p->graph->compute;
 
 	return first == JM_F8E4M3 || first == JM_F8E5M2 ? first : p->graph->compute;
 }
@@ -123,6 +123,11 @@ static double roofline(
 	return flops > 0 && by_flops > by_bytes ? by_flops : by_bytes;
 }
 
+static const char *name_of(const struct jm_node *n)
+{
+	return (n->out[0] ? n->out[0] : n->in[0])->name;
+}
+
 void jm_profile_unit(const struct jm_program *p, int unit, struct jm_profile_line *ret)
 {
 	const struct jm_group *group = &p->unit[unit]->group;
@@ -137,7 +142,7 @@ void jm_profile_unit(const struct jm_program *p, int unit, struct jm_profile_lin
 			k ? " + " : "", jm_op_name(node->op), node->again ? " (again)" : "");
 		line.flops += n * node->flops_executed;
 	}
-	snprintf(line.what, sizeof(line.what), "%s", group->node[group->n_nodes - 1]->out[0]->name);
+	snprintf(line.what, sizeof(line.what), "%s", name_of(group->node[group->n_nodes - 1]));
 	line.bytes = n * jm_group_bytes(group);
 	if (chosen > 0)
 		line.flops = n * chosen;

@@ -9,8 +9,10 @@
 #include "engine/plan/hoist_copies.h"
 #include "engine/plan/keep_copies.h"
 #include "engine/plan/schedule.h"
+#include "pipeline.h"
 #include "profile.h"
 #include "reduce.h"
+#include "units.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,10 +66,28 @@ static void take_layouts(struct jm_program *p)
 	}
 }
 
+static int plan_stage(struct jm_program *p, struct jm_err *err)
+{
+	const struct jm_graph *g = p->graph;
+	int slots[JM_CHUNKS_MOST], code;
+
+	if (jm_graph_pp(g) < 2)
+		return 0;
+	p->stage.pipe =
+		(struct jm_pipe){jm_graph_pp(g), jm_graph_chunks(g), jm_program_micro_steps(p)};
+	code = jm_pipe_turns(
+		&p->stage.pipe, g->stage, &p->stage.turn, &p->stage.n_turns, slots, err);
+	for (int i = 0; i < p->stage.pipe.chunks && !code; i++)
+		p->stage.chunk[i].slots = slots[i];
+	return code;
+}
+
 static int plan(struct jm_program *p, struct jm_err *err)
 {
 	int code = jm_graph_schedule(p->graph, err);
 
+	if (!code)
+		code = plan_stage(p, err);
 	if (!p->is_first)
 		take_layouts(p);
 	if (!code)
@@ -185,72 +205,6 @@ static void *address(const struct jm_program *p, size_t offset)
 	return p->arena + (offset - p->persistent_bytes);
 }
 
-/* Returns the span's first unit; ret_to: the unit after its last one. */
-static int find_span(const struct jm_program *p, enum jm_span span, int *ret_to)
-{
-	const int end[] = {0, p->n_kept, p->n_once, p->n_micro, p->n_units};
-
-	*ret_to = end[span + 1];
-	return end[span];
-}
-
-static int capture(struct jm_program *p, struct jm_stretch *s, struct jm_err *err)
-{
-	const struct jm_device *d = p->device;
-	void **exec;
-	int code;
-
-	if (!d->backend->capture || jm_reduce_is_node(p->unit[s->from]))
-		return 0;
-	exec = calloc((size_t)(s->to - s->from) + 1, sizeof(*exec));
-	if (!exec)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
-	for (int i = s->from; i < s->to; i++)
-		exec[i - s->from] = p->unit[i]->exec;
-	code = d->backend->capture(d->dev, exec, s->to - s->from, &s->captured, err);
-	free(exec);
-	return code;
-}
-
-/* A sum over ranks is a separate stretch, because the engine runs it, not the backend. */
-static void find_stretches(struct jm_program *p, enum jm_span span)
-{
-	int to, at = find_span(p, span, &to);
-
-	while (at < to) {
-		struct jm_stretch *s = &p->stretch[p->n_stretches++];
-
-		s->from = at++;
-		while (at < to && !jm_reduce_is_node(p->unit[s->from]) &&
-			!jm_reduce_is_node(p->unit[at]))
-			at++;
-		s->to = at;
-	}
-}
-
-static int capture_all(struct jm_program *p, struct jm_err *err)
-{
-	int code = 0;
-
-	p->stretch = calloc((size_t)p->n_units + 1, sizeof(*p->stretch));
-	if (!p->stretch)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for a program.");
-	for (enum jm_span span = 0; span < JM_SPAN_COUNT; span++)
-		find_stretches(p, span);
-	for (int i = 0; i < p->n_stretches && !code; i++)
-		code = capture(p, &p->stretch[i], err);
-	return code;
-}
-
-static int build_unit(struct jm_program *p, struct jm_unit *u, struct jm_err *err)
-{
-	if (jm_reduce_is_node(u))
-		return 0;
-	u->group.scratch = u->scratch ? u->scratch->data : NULL;
-	u->group.saved = u->saved ? u->saved->data : NULL;
-	return p->device->backend->build(p->device->dev, &u->group, &u->choice, &u->exec, err);
-}
-
 int jm_program_build(struct jm_program *p, struct jm_err *err)
 {
 	int code = allocate(p, err);
@@ -263,49 +217,24 @@ int jm_program_build(struct jm_program *p, struct jm_err *err)
 	}
 	p->gradients[0] = jm_graph_find(p->graph, "slab.gradients");
 	p->gradients[1] = jm_graph_find(p->graph, "slab.gradients.vectors");
-	for (int i = 0; i < p->n_units && !code; i++)
-		code = build_unit(p, p->unit[i], err);
-	return code ? code : capture_all(p, err);
-}
-
-static int run_stretch(struct jm_program *p, const struct jm_stretch *s, struct jm_err *err)
-{
-	int code = 0;
-
-	if (s->captured)
-		return jm_device_run(p->device, s->captured, err);
-	for (int i = s->from; i < s->to && !code; i++)
-		code = jm_program_run_unit(p, i, err);
-	return code;
-}
-
-static int run_stretches(struct jm_program *p, int from, int to, struct jm_err *err)
-{
-	int code = 0;
-
-	for (int i = 0; i < p->n_stretches && !code; i++)
-		if (p->stretch[i].from >= from && p->stretch[i].from < to)
-			code = run_stretch(p, &p->stretch[i], err);
-	return code;
-}
-
-static int run_profiled(struct jm_program *p, int from, int to, struct jm_err *err)
-{
-	int code;
-
-	if (from == to || !p->profile->whole)
-		return jm_profile_run(p, from, to, err);
-	code = jm_profile_span_begin(p, from, err);
 	if (!code)
-		code = run_stretches(p, from, to, err);
-	return code ? code : jm_profile_span_end(p, from, to, err);
+		code = jm_units_stretches(p, err);
+	for (int i = 0; i < p->n_units; i++) {
+		struct jm_unit *u = p->unit[i];
+
+		u->group.scratch = u->scratch ? u->scratch->data : NULL;
+		u->group.saved = u->saved ? u->saved->data : NULL;
+	}
+	if (!code && p->stage.pipe.stages)
+		return jm_pipeline_build(p, err);
+	return code ? code : jm_units_build(p, NULL, 0, p->n_units, err);
 }
 
 static int run_span(struct jm_program *p, enum jm_span span, struct jm_err *err)
 {
-	int to, from = find_span(p, span, &to);
+	int to, from = jm_units_span(p, span, &to);
 
-	return p->profile ? run_profiled(p, from, to, err) : run_stretches(p, from, to, err);
+	return jm_units_run(p, from, to, err);
 }
 
 /* Makes the kept copies if parameters were written since. */
@@ -366,6 +295,8 @@ void jm_program_free(struct jm_program *p)
 	if (!p)
 		return;
 	jm_reduce_close(p);
+	jm_pipeline_free(p);
+	free(p->stage.turn);
 	for (int i = 0; i < p->n_stretches; i++)
 		p->device->backend->drop(p->device->dev, p->stretch[i].captured);
 	free(p->stretch);

@@ -3,6 +3,7 @@
  * synchronously in host memory. */
 #include "reduce.h"
 #include "base/clock.h"
+#include "engine/graph/op.h"
 #include "engine/plan/bucket.h"
 
 #include <math.h>
@@ -20,8 +21,8 @@ struct gap {
 
 struct jm_reduction {
 	const struct jm_comm *comm; /* NULL = no other rank has the same part of the model */
-	const struct jm_comm *tp;   /* NULL = no other rank shares the model */
-	void *compute; /* the compute queue for `tp`; NULL = sums are made in host memory */
+	struct jm_ranks ranks;
+	void *compute; /* the compute queue for ranks of one model; NULL = host memory is used */
 	void *stream;  /* of the third queue; NULL = sums are made in host memory */
 	struct jm_event ready, done;
 	struct jm_event shared;	   /* the newest exchange of `tp` in the third queue has ended */
@@ -83,26 +84,26 @@ static int find_stream(const struct jm_device *d, const struct jm_comm *comm, en
 	return d->backend->stream(d->dev, queue, ret, err);
 }
 
-int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, const struct jm_comm *tp,
-	struct jm_err *err)
+int jm_reduce_open(struct jm_program *p, const struct jm_ranks *ranks, struct jm_err *err)
 {
 	const struct jm_device *d = p->device;
+	const struct jm_comm *comm = ranks->models;
 	int code;
 
 	p->reduction = calloc(1, sizeof(*p->reduction));
 	if (!p->reduction)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
 	p->reduction->comm = comm;
-	p->reduction->tp = tp;
+	p->reduction->ranks = *ranks;
 	p->reduction->first = -1;
 	if (make_room(p->reduction, p->graph->shard))
 		code = make_events(p->reduction, d, err);
 	else
 		code = jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
 	if (!code)
-		code = find_stream(d, comm ? comm : tp, JM_QUEUE_COMM, &p->reduction->stream, err);
+		code = find_stream(d, comm ? comm : ranks->tp, JM_QUEUE_COMM, &p->reduction->stream, err);
 	if (!code)
-		code = find_stream(d, tp, JM_QUEUE_COMPUTE, &p->reduction->compute, err);
+		code = find_stream(d, ranks->all, JM_QUEUE_COMPUTE, &p->reduction->compute, err);
 	if (code)
 		jm_reduce_close(p);
 	return code;
@@ -343,8 +344,24 @@ static int start_beside(struct jm_reduction *r, struct jm_transfer *t, struct jm
 		code = jm_event_follow(&r->ready, JM_QUEUE_COMM, err);
 	t->stream = r->stream;
 	if (!code)
-		code = r->tp->transport->start(r->tp->state, t, err);
+		code = r->ranks.tp->transport->start(r->ranks.tp->state, t, err);
 	return code ? code : jm_event_record(&r->shared, JM_QUEUE_COMM, err);
+}
+
+/* In the order of the compute queue. */
+static int run_in_order(
+	struct jm_program *p, const struct jm_comm *comm, struct jm_transfer *t, struct jm_err *err)
+{
+	struct jm_reduction *r = p->reduction;
+	int code;
+
+	t->stream = r->compute;
+	if (!comm->transport->host_memory)
+		return comm->transport->start(comm->state, t, err);
+	code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
+	if (!code)
+		code = jm_event_wait(&r->ready, err);
+	return code ? code : jm_comm_run(comm, t, err);
 }
 
 static int run_shared(struct jm_program *p, const struct jm_unit *u, struct jm_err *err)
@@ -357,26 +374,38 @@ static int run_shared(struct jm_program *p, const struct jm_unit *u, struct jm_e
 		.type = type,
 		.from = n->in[0]->data,
 		.to = n->out[0]->data,
-		.count = counted->bytes / jm_comm_type_bytes(type),
-		.stream = r->compute};
-	int code;
+		.count = counted->bytes / jm_comm_type_bytes(type)};
 
 	if (n->op == JM_OP_OWN_ROWS)
 		return copy_own_rows(p, n, err);
-	if (!r->tp->transport->host_memory && u->wait)
+	if (!r->ranks.tp->transport->host_memory && u->wait)
 		return start_beside(r, &t, err);
-	if (!r->tp->transport->host_memory)
-		return r->tp->transport->start(r->tp->state, &t, err);
-	code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
-	if (!code)
-		code = jm_event_wait(&r->ready, err);
-	return code ? code : jm_comm_run(r->tp, &t, err);
+	return run_in_order(p, r->ranks.tp, &t, err);
+}
+
+/* Between the first and the last stage, or of all ranks of the model. */
+static int run_between_stages(struct jm_program *p, const struct jm_node *n, struct jm_err *err)
+{
+	const struct jm_ranks *r = &p->reduction->ranks;
+	const struct jm_graph *g = p->graph;
+	bool swap = n->op == JM_OP_STAGE_SWAP;
+	int other = r->all->rank + (g->stage ? -1 : 1) * (g->pp - 1) * r->apart;
+	struct jm_transfer t = {.kind = swap ? JM_SEND_RECEIVE : JM_ALL_GATHER,
+		.type = JM_COMM_BYTE,
+		.from = n->in[0]->data,
+		.to = n->out[0]->data,
+		.count = n->in[0]->bytes,
+		.to_rank = other,
+		.from_rank = other};
+
+	return run_in_order(p, swap ? r->all : r->model, &t, err);
 }
 
 static int wait_for_shared(struct jm_reduction *r, struct jm_err *err)
 {
-	return r->tp->transport->host_memory ? 0
-					     : jm_event_follow(&r->shared, JM_QUEUE_COMPUTE, err);
+	return r->ranks.tp->transport->host_memory
+		       ? 0
+		       : jm_event_follow(&r->shared, JM_QUEUE_COMPUTE, err);
 }
 
 /* A unit for which jm_reduce_is_node holds. */
@@ -384,6 +413,8 @@ static int run_node(struct jm_program *p, const struct jm_unit *u, struct jm_err
 {
 	const struct jm_node *n = u->group.node[0];
 
+	if (jm_op_is_border(n->op)) /* pipeline.h */
+		return 0;
 	if (!p->reduction)
 		return jm_err_set(
 			err, JM_EBUG, "A program of several ranks runs without a communicator.");
@@ -391,6 +422,8 @@ static int run_node(struct jm_program *p, const struct jm_unit *u, struct jm_err
 		return run_shared(p, u, err);
 	if (u->awaited)
 		return wait_for_shared(p->reduction, err);
+	if (n->op == JM_OP_STAGE_NORMS || n->op == JM_OP_STAGE_SWAP)
+		return run_between_stages(p, n, err);
 	if (!jm_reduce_is_start(u) && !jm_reduce_is_gather(u))
 		return wait_for_transfers(p, n->out[0], err);
 	/* gradients of several micro-steps are summed before the sum over ranks */

@@ -27,13 +27,18 @@ struct jm_reduce_cost {
 	double step;	/* seconds of a step, from its first wait to that of the next step */
 };
 
-/*
- * Sets the communicators before the first step of a program of several ranks; they must stay open
- * as long as the program. comm: of the ranks that sum gradients, tp: of those that share the model;
- * NULL = there are no others.
- */
-int jm_reduce_open(struct jm_program *p, const struct jm_comm *comm, const struct jm_comm *tp,
-	struct jm_err *err);
+/* The communicators of a rank; NULL = there are no others. */
+struct jm_ranks {
+	const struct jm_comm *models; /* that sum gradients: with the same part of a model */
+	const struct jm_comm *tp;     /* that share a stage, or a model of one stage */
+	const struct jm_comm *model;  /* of all stages of the model; NULL with one stage */
+	const struct jm_comm *all;    /* of which the next stage is `apart` ranks away */
+	int apart;
+};
+
+/* Sets the communicators before the first step of a program of several ranks; they must stay open
+ * as long as the program. */
+int jm_reduce_open(struct jm_program *p, const struct jm_ranks *ranks, struct jm_err *err);
 void jm_reduce_close(struct jm_program *p); /* a program without a reduction is allowed */
 /* Runs one unit. */
 int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err);

@@ -35,12 +35,24 @@ const struct jm_key jm__communication_keys[] = {
 		.meaning = "data that each rank has after the gathers of a sharded update: "
 			   "parameters, norms and, by transport host, sums of the gradients "
 			   "of tables; 0 = every rank updates all parameters"},
-	{COUNT("tp", JM_KEY_OPTIONAL), .meaning = "ranks that share each model (tensor parallel)"},
+	{COUNT("tp", JM_KEY_OPTIONAL),
+		.meaning = "ranks that share each model, or each stage of one (tensor parallel)"},
 	{POSITIVE("tp_bytes_per_step", JM_KEY_OPTIONAL), .unit = "B",
 		.meaning =
 			"activations and their gradients that each rank contributes to sums over "
 			"the ranks that share its model; a gather, and a sum of which each rank "
 			"receives a part, count half"},
+	{COUNT("pp", JM_KEY_OPTIONAL),
+		.meaning = "stages of each model, on different ranks (pipeline parallel)"},
+	{COUNT("pp_chunks", JM_KEY_OPTIONAL), .meaning = "parts of the network in each stage"},
+	{COUNT("micro_steps", JM_KEY_OPTIONAL),
+		.meaning = "of a step, which go through the stages"},
+	{POSITIVE("pp_bytes_per_step", JM_KEY_OPTIONAL), .unit = "B",
+		.meaning = "activations and their gradients that all ranks send to other stages"},
+	{POSITIVE("bubble", JM_KEY_OPTIONAL),
+		.meaning = "share of a step in which each stage has to wait, if all are equally "
+			   "fast and transfers take no time: (p - 1) / (m v + p - 1) of p stages "
+			   "with v parts and m micro-steps"},
 	{POSITIVE("exposed_s_per_step", JM_KEY_NULL), .unit = "s",
 		.meaning =
 			"time for which rank 0 waited for sums and gathers of the update and did "

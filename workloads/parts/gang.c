@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/run/reduce.h"
 #include "run/gang/gang_place.h"
 
 const char *const jm_gang_transports[] = {"auto", "nccl", "host", "net", NULL};
@@ -113,10 +112,10 @@ static int open_device_comm(struct jm_gang *g, const struct jm_work *work, struc
 static int poll_transfers(void *arg, struct jm_err *err)
 {
 	const struct jm_gang *g = arg;
-	const struct jm_comm *comm[] = {&g->device, &g->tp, &g->models};
+	const struct jm_comm *comm[] = {&g->device, &g->tp, &g->models, &g->model};
 	int code = 0;
 
-	for (int i = 0; i < 3 && !code; i++)
+	for (int i = 0; i < 4 && !code; i++)
 		if (comm[i]->transport)
 			code = comm[i]->transport->poll(comm[i]->state, err);
 	return code;
@@ -165,15 +164,28 @@ int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
 	return code ? code : watch(g, d, err);
 }
 
-int jm_gang_share(struct jm_gang *g, int tp, struct jm_err *err)
+struct jm_gang_seat jm_gang_seat(const struct jm_work *work, int tp, int stages)
 {
-	int rank = g->work->rank, world = g->work->world, code;
+	int models = jm_work_world(work) / (tp * stages), rank = work->rank;
 
-	g->n_tp = tp > 1 ? tp : 0;
-	if (!g->n_tp || tp == world)
-		return 0;
-	code = jm_comm_split(jm_gang_comm(g), rank / tp, &g->tp, err);
-	return code ? code : jm_comm_split(jm_gang_comm(g), rank % tp, &g->models, err);
+	return (struct jm_gang_seat){rank % tp, rank / tp % models, rank / (tp * models)};
+}
+
+int jm_gang_share(struct jm_gang *g, int tp, int stages, struct jm_err *err)
+{
+	int world = g->work->world, models = world / (tp * stages), code = 0;
+	struct jm_gang_seat seat = jm_gang_seat(g->work, tp, stages);
+	const struct jm_comm *all = jm_gang_comm(g);
+
+	g->n_tp = tp;
+	g->n_stages = stages;
+	if (tp > 1 && tp < world)
+		code = jm_comm_split(all, seat.stage * models + seat.model, &g->tp, err);
+	if (!code && models > 1 && models < world)
+		code = jm_comm_split(all, seat.stage * tp + seat.tp_rank, &g->models, err);
+	if (!code && stages > 1 && models > 1)
+		code = jm_comm_split(all, seat.model, &g->model, err);
+	return code;
 }
 
 bool jm_gang_leave(struct jm_gang *g)
@@ -184,7 +196,7 @@ bool jm_gang_leave(struct jm_gang *g)
 		jm_device_watch(g->watched, NULL, NULL, NULL);
 	g->watched = NULL;
 	if (!jm_comm_leave(&g->tp, &err) && !jm_comm_leave(&g->models, &err) &&
-		!jm_comm_leave(&g->device, &err))
+		!jm_comm_leave(&g->model, &err) && !jm_comm_leave(&g->device, &err))
 		return true;
 	jm_log(g->work->ctx, JM_WARNING, "%s", err.text);
 	return false;
@@ -195,6 +207,7 @@ void jm_gang_close(struct jm_gang *g)
 	jm_gang_leave(g);
 	jm_comm_close(&g->tp);
 	jm_comm_close(&g->models);
+	jm_comm_close(&g->model);
 	jm_comm_close(&g->device);
 	jm_comm_close(&g->control);
 	if (g->work)
@@ -213,15 +226,22 @@ int jm_gang_meet(const struct jm_gang *g, const struct jm_device *d, struct jm_e
 
 int jm_gang_same(const struct jm_gang *g, uint64_t value, const char *what, struct jm_err *err)
 {
-	uint64_t first = value;
-	int code = jm_comm_from_first(&g->control, &first, sizeof(first), err);
+	uint64_t values[JM_RANKS_MOST] = {value};
+	const struct jm_transfer t = {.kind = JM_ALL_GATHER,
+		.type = JM_COMM_BYTE,
+		.from = &value,
+		.to = values,
+		.count = sizeof(value)};
+	int code = g->control.transport ? jm_comm_run(&g->control, &t, err) : 0;
+	int each = g->n_stages ? g->work->world / g->n_stages : 0;
+	int first = each ? g->work->rank / each * each : 0; /* 0: there are no stages yet */
 
-	if (code || first == value)
+	if (code || values[first] == value)
 		return code;
 	return jm_err_set(err, JM_ENOSUP,
-		"%s of rank %d on %s differ from those of rank 0 on %s, so nothing can be summed "
+		"%s of rank %d on %s differ from those of rank %d on %s, so nothing can be summed "
 		"over the ranks; use devices of the same type for all ranks.",
-		what, g->work->rank, g->work->own.name, g->own[0].name);
+		what, g->work->rank, g->work->own.name, first, g->own[first].name);
 }
 
 int jm_gang_in_turn(const struct jm_gang *g, int (*act)(void *arg, struct jm_err *err), void *arg,
@@ -243,18 +263,23 @@ const struct jm_comm *jm_gang_comm(const struct jm_gang *g)
 	return g->device.transport ? &g->device : &g->control;
 }
 
-const struct jm_comm *jm_gang_tp(const struct jm_gang *g)
+/* The group if it was made, else all ranks if there are as many. */
+static const struct jm_comm *group_of(const struct jm_gang *g, const struct jm_comm *group, int n)
 {
-	if (!g->n_tp)
-		return NULL;
-	return g->tp.transport ? &g->tp : jm_gang_comm(g);
+	if (group->transport)
+		return group;
+	return n > 1 ? jm_gang_comm(g) : NULL;
 }
 
-const struct jm_comm *jm_gang_models(const struct jm_gang *g)
+struct jm_ranks jm_gang_ranks(const struct jm_gang *g)
 {
-	if (g->models.transport)
-		return &g->models;
-	return g->n_tp ? NULL : jm_gang_comm(g);
+	int shared = g->n_tp * g->n_stages, models = g->work->world / shared;
+
+	return (struct jm_ranks){.models = group_of(g, &g->models, models),
+		.tp = group_of(g, &g->tp, g->n_tp),
+		.model = g->n_stages > 1 ? group_of(g, &g->model, shared) : NULL,
+		.all = jm_gang_comm(g),
+		.apart = g->n_tp * models};
 }
 
 bool jm_gang_by_host(const struct jm_gang *g)

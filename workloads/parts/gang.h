@@ -5,6 +5,7 @@
 
 #include "comm/comm.h"
 #include "engine/device/device.h"
+#include "engine/run/reduce.h"
 #include "run/workload.h"
 
 /* The option --transport of a workload with ranks. more: what `host` does besides; by_itself: what
@@ -34,8 +35,8 @@ struct jm_gang {
 	struct jm_comm device;	/* of the device's memory; all zero: `control` is used instead */
 	/* of the groups of jm_gang_share, for data on the device; all zero: one of them is the
 	 * whole gang */
-	struct jm_comm tp, models;
-	int n_tp;		   /* ranks that share a model; 0 = none do */
+	struct jm_comm tp, models, model;
+	int n_tp, n_stages;	   /* ranks that share a stage, stages of a model; at least 1 */
 	struct jm_own *own;	   /* [world], of each rank */
 	struct jm_device *watched; /* the device whose waits poll `device`; NULL = none */
 };
@@ -44,9 +45,16 @@ struct jm_gang {
  * d: the device of work, open; waits of the host for it end when a transfer fails. */
 int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
 	const struct jm_gang_way *way, struct jm_err *err);
-/* Groups the ranks: each tp of them that follow each other share a model (`tp`), and those with the
- * same part of a model sum its gradients (`models`). All ranks call it, once. */
-int jm_gang_share(struct jm_gang *g, int tp, struct jm_err *err);
+/* Where a rank is in a gang: tp ranks that follow each other share a stage of a model, then come
+ * the ranks of the same stage of other models, then those of the next stage. */
+struct jm_gang_seat {
+	int tp_rank, model, stage;
+};
+struct jm_gang_seat jm_gang_seat(const struct jm_work *work, int tp, int stages);
+/* Groups the ranks: those that share a stage (`tp`), those with the same part of a model, which sum
+ * its gradients (`models`), and those of all stages of a model (`model`). All ranks call it,
+ * once. */
+int jm_gang_share(struct jm_gang *g, int tp, int stages, struct jm_err *err);
 /* Ends all transfers of the device, so that the memory they read and write may be freed; only
  * jm_gang_close may follow. false: they have not ended, and their memory, the device and the gang
  * must stay until the process ends. */
@@ -54,7 +62,7 @@ bool jm_gang_leave(struct jm_gang *g);
 void jm_gang_close(struct jm_gang *g); /* one that is zeroed, too */
 /* Waits until the devices of all ranks have finished their work. */
 int jm_gang_meet(const struct jm_gang *g, const struct jm_device *d, struct jm_err *err);
-/* The error of a rank whose value is not that of rank 0: `what` differs. */
+/* The error of a rank whose value is not that of the first rank of its stage: `what` differs. */
 int jm_gang_same(const struct jm_gang *g, uint64_t value, const char *what, struct jm_err *err);
 /* Does act(arg), rank 0 before the others. A backend may choose by timing, and every rank must
  * choose the same in every run: the others find the choices of rank 0 where the backend keeps
@@ -63,10 +71,8 @@ int jm_gang_in_turn(const struct jm_gang *g, int (*act)(void *arg, struct jm_err
 	struct jm_err *err);
 /* The communicator for data on the device: `device` or, where there is none, `control`. */
 const struct jm_comm *jm_gang_comm(const struct jm_gang *g);
-/* The same of the ranks that share a model, and of those that have the same part of one; NULL =
- * there are no others. */
-const struct jm_comm *jm_gang_tp(const struct jm_gang *g);
-const struct jm_comm *jm_gang_models(const struct jm_gang *g);
+/* The same of the groups, as jm_reduce_open takes them. */
+struct jm_ranks jm_gang_ranks(const struct jm_gang *g);
 /* True if data on the device travels by transport host. */
 bool jm_gang_by_host(const struct jm_gang *g);
 /* The number of different devices that the ranks use: several ranks may share one. */

@@ -48,7 +48,8 @@ size_t jm_batch_feed_bytes(const struct jm_batch_feed *s, const struct jm_progra
 	for (int i = 0; i < program->graph->n_cells; i++) {
 		const struct jm_tensor *t = &program->graph->cell[i]->t;
 
-		if (t->class == JM_CLASS_INPUT && !is_sent_once(s, t))
+		if (t->class == JM_CLASS_INPUT && program->graph->cell[i]->first >= 0 &&
+			!is_sent_once(s, t))
 			bytes += jm_staging_bytes(program->device, t);
 	}
 	return bytes;
@@ -87,9 +88,13 @@ int jm_batch_feed_open(struct jm_batch_feed *s, struct jm_program *program, stru
 			return jm_err_set(err, JM_EBUG,
 				"The model declares no input '%s', which its table has.",
 				input->row->name);
-		if (!stays(s, input))
+		if (!input->t->data) /* of another stage */
+			input->t = NULL;
+		else if (!stays(s, input))
 			staged[n++] = input->t;
 	}
+	if (s->random && !s->random->data)
+		s->random = NULL;
 	staged[n++] = s->random;
 	return jm_staging_open(&s->staging, program, staged, n, err);
 }
@@ -258,7 +263,7 @@ static int write_all_once(struct jm_batch_feed *s, struct jm_err *err)
 	int code = 0;
 
 	for (int i = 0; i < s->n && !code; i++)
-		if (stays(s, &s->input[i]))
+		if (s->input[i].t && stays(s, &s->input[i]))
 			code = write_once(s, &s->input[i], err);
 	s->is_fed = !code;
 	return code;
@@ -288,7 +293,7 @@ static int make(struct jm_batch_feed *s, int64_t number, struct jm_err *err)
 	for (int i = 0; i < s->n && !code; i++) {
 		const struct jm_feed_input *input = &s->input[i];
 
-		if (!stays(s, input) && !is_loaded(s, input))
+		if (input->t && !stays(s, input) && !is_loaded(s, input))
 			code = makers[input->row->fill](
 				s, input, number, jm_staging_room(&s->staging, input->t), err);
 	}

@@ -4,6 +4,7 @@
 #include "base/text/json.h"
 #include "engine/graph/tensor.h"
 #include "engine/run/find_nonfinite.h"
+#include "engine/run/pipeline.h"
 #include "engine/run/profile.h"
 #include "engine/run/reduce.h"
 #include "first_loss.h"
@@ -90,8 +91,13 @@ static int feed_settings(struct train *s, struct jm_err *err)
 /* Runs the step again, with a look at every value. */
 static int find_nonfinite(struct train *s, long step, char *ret, size_t size, struct jm_err *err)
 {
-	int n = jm_program_micro_steps(s->program), found = jm_program_begin(s->program, err);
+	int n = jm_program_micro_steps(s->program), found;
 
+	if (s->training.pp > 1) {
+		snprintf(ret, size, "where it occurred is not known with --pp");
+		return 0;
+	}
+	found = jm_program_begin(s->program, err);
 	for (int i = 0; i < n && !found; i++) {
 		found = jm_batch_feed_write(&s->feed, (int64_t)step * n + i, err);
 		if (!found)
@@ -120,13 +126,38 @@ static int not_finite(struct train *s, const char *what, long step, struct jm_er
 		what, step + 1, step < s->steps ? ", run again to verify," : "", scaled, where);
 }
 
-/* Queues the first `micro` micro-steps of a step. */
+static int feed_part(void *arg, int micro, struct jm_err *err)
+{
+	struct train *s = arg;
+	int n = jm_program_micro_steps(s->program);
+
+	return jm_batch_feed_write(&s->feed, (int64_t)s->now_step * n + micro, err);
+}
+
+static int take_loss(void *arg, int micro, struct jm_err *err)
+{
+	struct train *s = arg;
+
+	return jm_results_loss(&s->results, micro, err);
+}
+
+/* A stage is fed before its gradients, too, because micro-steps come in between. */
+static int run_stage(struct train *s, long step, struct jm_err *err)
+{
+	s->now_step = step;
+	return jm_pipeline_run(s->program,
+		&(struct jm_pipeline_hooks){.before = feed_part, .loss = take_loss, .arg = s}, err);
+}
+
+/* Queues the first `micro` micro-steps of a step; with stages, all. */
 static int run(struct train *s, long step, int micro, struct jm_err *err)
 {
 	int n = jm_program_micro_steps(s->program), code = feed_settings(s, err);
 
 	if (!code)
 		code = jm_program_begin(s->program, err);
+	if (s->training.pp > 1)
+		return code ? code : run_stage(s, step, err);
 	for (int i = 0; i < micro && !code; i++) {
 		code = jm_batch_feed_write(&s->feed, (int64_t)step * n + i, err);
 		if (!code)
@@ -167,15 +198,14 @@ static int take_result(struct train *s, bool wait, struct jm_result *ret, struct
 	loss[0] = ret->loss;
 	loss[1] = ret->loss_begin;
 	code = jm_comm_sum(&s->gang.control, loss, 2, err);
-	ret->loss = loss[0] / world;
-	ret->loss_begin = loss[1] / world;
+	ret->loss = loss[0] * s->training.pp / world; /* only last stages have one */
+	ret->loss_begin = loss[1] * s->training.pp / world;
 	return code ? code : 1;
 }
 
 /* 0 = a step is done, 1 = none is. */
 static int take(struct train *s, bool wait, struct jm_step *ret, struct jm_err *err)
 {
-	double world = jm_work_world(s->work);
 	double items = s->training.ranks * (double)(s->training.batch * s->training.seq);
 	struct jm_result r;
 	int code = take_result(s, wait, &r, err);
@@ -191,9 +221,9 @@ static int take(struct train *s, bool wait, struct jm_step *ret, struct jm_err *
 	}
 	s->loss_last = r.loss;
 	*ret = (struct jm_step){.items = items * jm_program_micro_steps(s->program),
-		.flops_model = world * s->program->flops_model,
-		.flops_executed = world * s->program->flops_executed,
-		.bytes = world * s->program->bytes,
+		.flops_model = s->flops_model,
+		.flops_executed = s->flops_executed,
+		.bytes = s->bytes,
 		.loss = r.loss,
 		.device_ns = r.device_ns};
 	return 0;
@@ -369,9 +399,11 @@ static json_t *rank_times_json(const struct rank_time *time, int world)
 	return list;
 }
 
-static json_t *communication_json(
-	const struct train *s, const struct jm_reduce_cost *cost, const struct rank_time *times)
+/* sent: bytes that all ranks send to other stages */
+static json_t *communication_json(const struct train *s, const struct jm_reduce_cost *cost,
+	double sent, const struct rank_time *times)
 {
+	const struct jm_pipe *pipe = &s->program->stage.pipe;
 	json_t *json = json_object();
 
 	jm_json_set_text(&json, "transport", jm_gang_comm(&s->gang)->transport->name);
@@ -382,6 +414,13 @@ static json_t *communication_json(
 	jm_json_set_number(&json, "gathered_bytes_per_step", cost->gathered);
 	jm_json_set_int(&json, "tp", jm_graph_tp(s->graph));
 	jm_json_set_number(&json, "tp_bytes_per_step", cost->shared);
+	if (pipe->stages) {
+		jm_json_set_int(&json, "pp", pipe->stages);
+		jm_json_set_int(&json, "pp_chunks", pipe->chunks);
+		jm_json_set_int(&json, "micro_steps", pipe->micro_steps);
+		jm_json_set_number(&json, "pp_bytes_per_step", sent);
+		jm_json_set_number(&json, "bubble", jm_pipe_bubble(pipe));
+	}
 	jm_json_set_number(&json, "exposed_s_per_step", cost->exposed);
 	jm_json_set(&json, "ranks", rank_times_json(times, s->work->world));
 	return json;
@@ -396,17 +435,22 @@ static int keep_reduction(struct train *s, struct jm_err *err)
 		.from = &own,
 		.to = times,
 		.count = sizeof(own)};
+	double sent = jm_pipeline_sent(s->program);
 	struct jm_reduce_cost cost;
 	int code;
 
 	if (s->work->world < 2)
 		return 0;
 	cost = jm_reduce_cost(s->program);
+	code = jm_comm_sum(&s->gang.control, &sent, 1, err);
+	if (code)
+		return code;
 	own = (struct rank_time){.step = cost.step, .exposed = cost.exposed};
 	code = jm_comm_run(&s->gang.control, &t, err);
 	if (code || !s->work->more)
 		return code;
-	json_object_set_new(s->work->more, "communication", communication_json(s, &cost, times));
+	json_object_set_new(
+		s->work->more, "communication", communication_json(s, &cost, sent, times));
 	return 0;
 }
 

@@ -5,6 +5,7 @@
 #include "engine/graph/init_rule.h"
 #include "engine/graph/optimizer.h"
 #include "engine/graph/tensor.h"
+#include "train_parts.h"
 #include "train_pictures.h"
 #include "train_text.h"
 #include "workloads/parts/weights_config.h"
@@ -285,6 +286,27 @@ const struct jm_option jm_train_options[] = {
 		.help = "with --tp: between the products that are divided each rank has a part of "
 			"the rows, and rows are gathered for products: less memory, the same "
 			"results"},
+	{.name = "pp",
+		JM_BIND(JM_INT, struct train, training.pp),
+		.min = 1,
+		.max = JM_RANKS_MOST,
+		.fallback = "1",
+		.needs = "ranks",
+		.help = "with --ranks, for llama and gpt: so many ranks have a stage of each "
+			"model, "
+			"its share of the blocks (pipeline parallel). The micro-steps of "
+			"--accumulate go from stage to stage, forward and backward in turn (1F1B). "
+			"With --tp each stage is shared by as many ranks"},
+	{.name = "pp-chunks",
+		JM_BIND(JM_INT, struct train, training.chunks),
+		.min = 1,
+		.max = JM_CHUNKS_MOST,
+		.fallback = "1",
+		.needs = "pp",
+		.help = "with --pp: a stage is so many parts of the network, so that micro-steps "
+			"come "
+			"through each rank as often (interleaved 1F1B): ranks wait less and send "
+			"more. The stages divide --accumulate"},
 	{.name = "bucket",
 		JM_BIND(JM_REAL, struct train, given.bucket),
 		.min = 1e-3,
@@ -420,17 +442,11 @@ static int check_residual(struct train *s, struct jm_err *err)
 	return 0;
 }
 
-/* Moments are not gathered; parameters are, before --save. */
-static bool has_checkpoint(const struct jm_train_weights *w)
-{
-	return w->checkpoint || w->go_on;
-}
-
 static int check_shard(const struct train *s, struct jm_err *err)
 {
 	bool on = !strcmp(s->given.shard_update, "on");
 
-	if (on && has_checkpoint(&s->weights))
+	if (on && jm_train_has_checkpoint(s))
 		return jm_err_set(err, JM_EUSAGE,
 			"--shard-update on does not go with --checkpoint or --continue, because "
 			"one rank has to have all moments; omit it.");
@@ -440,41 +456,6 @@ static int check_shard(const struct train *s, struct jm_err *err)
 			"none; omit it.",
 			s->work->precision);
 	return 0;
-}
-
-/* What needs all of a model on one rank. */
-static const char *needs_whole(const struct train *s)
-{
-	const struct jm_train_weights *w = &s->weights;
-
-	return has_checkpoint(w)			   ? "--checkpoint or --continue"
-	       : w->save				   ? "--save"
-	       : s->given.from				   ? "--from"
-	       : s->eval.every				   ? "evaluations"
-	       : s->training.sp && s->training.dropout > 0 ? "--sequence-parallel and --dropout"
-	       : s->training.fp8			   ? "--precision fp8"
-	       : s->training.precision == JM_F16	   ? "--precision fp16"
-	       : !strcmp(s->given.transport, "host")	   ? "--transport host"
-	       : !strcmp(s->given.shard_update, "on")	   ? "--shard-update on"
-							   : NULL;
-}
-
-static int check_tp(const struct train *s, struct jm_err *err)
-{
-	int tp = s->training.tp, world = jm_work_world(s->work);
-
-	if (tp <= 1)
-		return 0;
-	if (world % tp)
-		return jm_err_set(err, JM_EUSAGE,
-			"--tp %d does not divide %d ranks into models; give a divisor of --ranks.",
-			tp, world);
-	if (!needs_whole(s))
-		return 0;
-	return jm_err_set(err, JM_EUSAGE,
-		"--tp %d does not go with %s yet, because each rank has a part of the model only; "
-		"omit one of them.",
-		tp, needs_whole(s));
 }
 
 static size_t bucket_bytes(double mib)
@@ -500,11 +481,9 @@ static int choose_model(struct train *s, struct jm_err *err)
 	if (!code)
 		code = jm_train_pictures_open(s, err);
 	t->dims = &s->dims;
-	t->ranks = jm_work_world(s->work) / t->tp;
-	t->rank = s->work->rank / t->tp;
-	t->tp_rank = s->work->rank % t->tp;
+	jm_train_choose_seat(s);
 	/* a checkpoint needs all moments on one rank */
-	t->shards_update = strcmp(o->shard_update, "off") != 0 && !has_checkpoint(&s->weights);
+	t->shards_update = strcmp(o->shard_update, "off") != 0 && !jm_train_has_checkpoint(s);
 	t->bucket_bytes = bucket_bytes(o->bucket);
 	t->init = jm_init_find(o->init);
 	s->may_keep = !t->keep_all && !t->recompute && !o->keep_less;
@@ -525,7 +504,7 @@ static int choose_model(struct train *s, struct jm_err *err)
 	if (!code)
 		code = check_shard(s, err);
 	if (!code)
-		code = check_tp(s, err);
+		code = jm_train_check_parts(s, err);
 	if (!code)
 		code = check_gradients(s, err);
 	if (!code)

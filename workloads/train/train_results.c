@@ -8,10 +8,11 @@
 
 int jm_results_open(struct jm_results *r, struct jm_program *p, struct jm_err *err)
 {
+	const struct jm_tensor *loss = jm_graph_find(p->graph, "loss");
 	int code = 0;
 
 	*r = (struct jm_results){.program = p,
-		.loss = jm_graph_find(p->graph, "loss"),
+		.loss = loss && loss->data ? loss : NULL, /* of another stage */
 		.norm = jm_graph_find(p->graph, "grad.norm"),
 		.n_losses = jm_program_micro_steps(p)};
 	for (int i = 0; i < JM_STEPS_UNDER_WAY && !code; i++) {
@@ -38,7 +39,9 @@ void jm_results_close(struct jm_results *r)
 
 int jm_results_again(const struct jm_results *r)
 {
-	return r->n_losses < JM_MICRO_AGAIN ? r->n_losses : JM_MICRO_AGAIN;
+	bool all = r->program->stage.pipe.stages || r->n_losses < JM_MICRO_AGAIN;
+
+	return all ? r->n_losses : JM_MICRO_AGAIN;
 }
 
 static struct jm_result_slot *slot_of(struct jm_results *r, int i)
@@ -87,7 +90,7 @@ static double mean_loss(const struct jm_results *r, const struct jm_result_slot 
 {
 	double sum = 0;
 
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n && r->loss; i++)
 		sum += place(slot, r->loss, i);
 	return sum / n;
 }

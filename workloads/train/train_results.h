@@ -22,8 +22,9 @@ struct jm_result {
 
 struct jm_results {
 	struct jm_program *program;
-	const struct jm_tensor *loss, *norm;
-	int n_losses; /* of a step */
+	const struct jm_tensor *loss,
+		*norm; /* loss: NULL = the stage has none, which counts as 0 */
+	int n_losses;  /* of a step */
 	struct jm_result_slot {
 		/* pinned: the losses, then the norm, then the device's clock, 8 bytes each */
 		char *host;

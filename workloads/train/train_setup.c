@@ -7,6 +7,7 @@
 #include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
 #include "engine/plan/bucket.h"
+#include "engine/run/pipeline.h"
 #include "engine/run/profile.h"
 #include "engine/run/profile_start.h"
 #include "engine/run/reduce.h"
@@ -63,7 +64,7 @@ static bool prefers_host(const struct train *s)
 	struct jm_graph *graph;
 	bool fits;
 
-	if (t.ranks != 2 || t.tp > 1 || !is_narrow(&t) || !t.shards_update || !t.batch ||
+	if (t.ranks != 2 || t.tp * t.pp > 1 || !is_narrow(&t) || !t.shards_update || !t.batch ||
 		!jm_model_has_text(t.model))
 		return false;
 	t.by_host = t.keep_all = true;
@@ -84,7 +85,9 @@ static int open_gang(struct train *s, struct jm_err *err)
 
 	way.prefers_host = !strcmp(way.transport, "auto") && prefers_host(s);
 	code = jm_gang_open(&s->gang, s->work, &s->device, &way, err);
-	return code || s->work->world < 2 ? code : jm_gang_share(&s->gang, s->training.tp, err);
+	return code || s->work->world < 2
+		       ? code
+		       : jm_gang_share(&s->gang, s->training.tp, s->training.pp, err);
 }
 
 static int choose_rounding(struct train *s, struct jm_err *err)
@@ -362,15 +365,43 @@ static int build_evaluation(void *state, struct jm_err *err)
 	return jm_evaluation_build(&s->eval, err);
 }
 
+/* Gives the program its communicators. */
+static int connect(struct train *s, struct jm_err *err)
+{
+	struct jm_ranks ranks;
+	int code;
+
+	if (s->work->world < 2)
+		return 0;
+	ranks = jm_gang_ranks(&s->gang);
+	code = jm_reduce_open(s->program, &ranks, err);
+	if (code || s->training.pp < 2)
+		return code;
+	return jm_pipeline_open(s->program, ranks.all, ranks.apart, err);
+}
+
+/* What all ranks do in a step: stages of a model are not alike. */
+static int add_costs(struct train *s, struct jm_err *err)
+{
+	double sum[] = {s->program->flops_model, s->program->flops_executed, s->program->bytes};
+	int code = jm_comm_sum(&s->gang.control, sum, 3, err);
+
+	s->flops_model = sum[0];
+	s->flops_executed = sum[1];
+	s->bytes = sum[2];
+	return code;
+}
+
 static int make_program(struct train *s, struct jm_err *err)
 {
 	const char *update = jm_update_names[s->training.adamw.kind];
 	char now[32];
 	int code = jm_gang_in_turn(&s->gang, build_program, s, err);
 
-	if (!code && s->work->world > 1)
-		code = jm_reduce_open(
-			s->program, jm_gang_models(&s->gang), jm_gang_tp(&s->gang), err);
+	if (!code)
+		code = connect(s, err);
+	if (!code)
+		code = add_costs(s, err);
 	if (!code)
 		code = jm_train_weights_start(s, err);
 	if (!code && s->given.profile)
@@ -444,9 +475,9 @@ static void describe(const struct train *s)
 	size_t n = strlen(work->detail);
 	char ranks[48] = "";
 
-	if (s->training.tp > 1)
-		snprintf(ranks, sizeof(ranks), " on each %d of %d ranks", s->training.tp,
-			work->world);
+	if (s->training.tp * s->training.pp > 1)
+		snprintf(ranks, sizeof(ranks), " on each %d of %d ranks",
+			s->training.tp * s->training.pp, work->world);
 	else if (work->world > 1)
 		snprintf(ranks, sizeof(ranks), " on each of %d ranks", work->world);
 	work->n_devices = jm_gang_devices(work);

@@ -80,14 +80,16 @@ struct train {
 	struct jm_train_pictures pictures;
 	struct jm_step taken[JM_STEPS_UNDER_WAY]; /* done, and not returned yet */
 	int n_taken;
-	size_t memory;	     /* bytes that the plan may take; 0 = unknown */
-	struct jm_room room; /* of rank 0's device */
-	double open_s;	     /* that opening the device took */
-	double plan_s;	     /* that choosing and planning took */
-	long first;	     /* steps that were done before this run (--continue) */
-	long begun;	     /* steps, with these */
-	long steps;	     /* of them done */
-	long updates;	     /* of these not skipped */
+	size_t memory;				   /* bytes that the plan may take; 0 = unknown */
+	struct jm_room room;			   /* of rank 0's device */
+	double open_s;				   /* that opening the device took */
+	double plan_s;				   /* that choosing and planning took */
+	double flops_model, flops_executed, bytes; /* of all ranks in a step */
+	long first;    /* steps that were done before this run (--continue) */
+	long begun;    /* steps, with these */
+	long now_step; /* that is being queued, with stages */
+	long steps;    /* of them done */
+	long updates;  /* of these not skipped */
 	double loss_first, loss_last;
 	double loss_begin; /* of the first micro-steps of the first step */
 };

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline_parallel.h"
+#include "op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ANY (-1) /* the part of a node that makes a compute copy: that of its readers */
+
+struct cut {
+	struct jm_graph *g;
+	int parts;		/* of the network */
+	int n;			/* nodes of the network */
+	int *part;		/* [n] */
+	struct jm_node **order; /* the nodes of this stage */
+	int n_order;
+};
+
+/* Blocks are divided evenly; what is before the first is in its part, what is behind the last in
+ * that one's. */
+static void find_parts(const struct cut *c)
+{
+	int each = c->g->n_blocks / c->parts, now = 0;
+
+	for (int k = 0; k < c->n; k++) {
+		const struct jm_tensor *y = c->g->node[k]->out[0];
+		int block = jm_graph_cell(c->g, y)->block;
+
+		now = block ? (block - 1) / each : now;
+		c->part[k] = y->class == JM_CLASS_COPY ? ANY : now;
+	}
+}
+
+static bool reads(const struct jm_node *n, const struct jm_tensor *t)
+{
+	for (int i = 0; i < n->n_in; i++)
+		if (n->in[i] == t)
+			return true;
+	return false;
+}
+
+static int refuse(const struct cut *c, const char *name, struct jm_err *err)
+{
+	return jm_err_set(err, JM_ENOSUP,
+		"--pp %d cannot divide this model: %s is needed by stages that do not follow each "
+		"other.",
+		c->g->pp, name);
+}
+
+/* The tensor that enters a part. */
+static int find_border(const struct cut *c, int part, struct jm_tensor **ret, struct jm_err *err)
+{
+	*ret = NULL;
+	for (int k = 0; k < c->n; k++) {
+		const struct jm_node *n = c->g->node[k];
+
+		for (int i = 0; i < n->n_in && c->part[k] == part; i++) {
+			struct jm_tensor *t = n->in[i];
+			const struct jm_node *maker = t ? jm_graph_cell(c->g, t)->producer : NULL;
+
+			if (!maker || t->class != JM_CLASS_ACT || c->part[maker->id] == part)
+				continue;
+			if ((*ret && *ret != t) || c->part[maker->id] != part - 1)
+				return refuse(c, t->name, err);
+			*ret = t;
+		}
+	}
+	return *ret ? 0
+		    : jm_err_set(err, JM_EBUG, "Part %d of the model reads no other one.", part);
+}
+
+/* Marks parameters that the first and the last part read. */
+static int find_tied(const struct cut *c, struct jm_err *err)
+{
+	int *first = calloc((size_t)c->g->n_cells + 1, sizeof(*first)), code = 0;
+
+	if (!first)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the stages of a model.");
+	for (int k = 0; k < c->n; k++)
+		for (int i = 0; i < c->g->node[k]->n_in && c->part[k] != ANY && !code; i++) {
+			const struct jm_tensor *t = c->g->node[k]->in[i];
+			struct jm_cell *p = t ? jm_graph_cell(c->g, t) : NULL;
+
+			if (p && p->origin)
+				p = jm_graph_cell(c->g, p->origin);
+			if (!p || p->t.class != JM_CLASS_PARAM)
+				continue;
+			if (!first[p->t.id])
+				first[p->t.id] = c->part[k] + 1;
+			if (first[p->t.id] == c->part[k] + 1)
+				continue;
+			p->tied = true;
+			if (first[p->t.id] != 1 || c->part[k] != c->parts - 1)
+				code = refuse(c, p->t.name, err);
+		}
+	free(first);
+	return code;
+}
+
+/* A compute copy that nodes of the part read belongs to the first of such parts. */
+static void claim_copies(const struct cut *c, int part)
+{
+	for (int k = 0; k < c->n; k++)
+		for (int r = k + 1; r < c->n && c->part[k] == ANY; r++)
+			if (c->part[r] == part && reads(c->g->node[r], c->g->node[k]->out[0]))
+				c->part[k] = part;
+}
+
+/* Appends a border to the graph, and to the order. */
+static int add_border(struct cut *c, enum jm_op op, struct jm_tensor *t, struct jm_err *err)
+{
+	bool in = op == JM_OP_STAGE_IN;
+	struct jm_node *n = jm_graph_node(c->g, op, in ? NULL : &t, in ? &t : NULL);
+
+	if (!n)
+		return jm_err_set(err, c->g->err.code, "%s", c->g->err.text);
+	c->order[c->n_order++] = n;
+	return 0;
+}
+
+/* The own nodes of a chunk between its borders. */
+static int add_chunk(struct cut *c, int part, struct jm_tensor *loss, struct jm_err *err)
+{
+	struct jm_tensor *in = NULL, *out = loss;
+	int code = part ? find_border(c, part, &in, err) : 0;
+
+	if (!code && part + 1 < c->parts)
+		code = find_border(c, part + 1, &out, err);
+	if (!code && in)
+		code = add_border(c, JM_OP_STAGE_IN, in, err);
+	claim_copies(c, part);
+	for (int k = 0; k < c->n && !code; k++)
+		if (c->part[k] == part)
+			c->order[c->n_order++] = c->g->node[k];
+	return code ? code : add_border(c, JM_OP_STAGE_OUT, out, err);
+}
+
+/* Frees the nodes of other stages; what they computed has no producer here, or stage-in. */
+static void take_order(struct cut *c)
+{
+	struct jm_graph *g = c->g;
+
+	for (int i = 0; i < g->n_cells; i++)
+		g->cell[i]->producer = NULL;
+	for (int i = 0; i < c->n_order; i++) {
+		struct jm_node *n = c->order[i];
+
+		if (n->id < c->n)
+			g->node[n->id] = NULL;
+		for (int o = 0; o < n->n_out; o++)
+			if (n->out[o] && !jm_graph_cell(g, n->out[o])->producer)
+				jm_graph_cell(g, n->out[o])->producer = n;
+		n->id = i;
+	}
+	for (int k = 0; k < c->n; k++)
+		free(g->node[k]);
+	memcpy(g->node, c->order, (size_t)c->n_order * sizeof(struct jm_node *));
+	g->n_nodes = c->n_order;
+}
+
+static int keep_stage(struct cut *c, struct jm_tensor *loss, struct jm_err *err)
+{
+	int code;
+
+	find_parts(c);
+	code = find_tied(c, err);
+	for (int i = 0; i < jm_graph_chunks(c->g) && !code; i++)
+		code = add_chunk(c, i * c->g->pp + c->g->stage, loss, err);
+	if (!code)
+		take_order(c);
+	return code;
+}
+
+int jm_graph_keep_stage(struct jm_graph *g, struct jm_tensor *loss, struct jm_err *err)
+{
+	int chunks = jm_graph_chunks(g), code;
+	struct cut c = {.g = g, .parts = g->pp * chunks, .n = g->n_nodes};
+
+	if (g->pp < 2)
+		return 0;
+	if (g->n_blocks % c.parts || !g->n_blocks)
+		return jm_err_set(err, JM_ERANGE,
+			"--pp %d%s does not divide the %d blocks of the model into stages of equal "
+			"size; give a divisor.",
+			g->pp, chunks > 1 ? " with --pp-chunks" : "", g->n_blocks);
+	c.part = calloc((size_t)g->n_nodes + 1, sizeof(*c.part));
+	c.order = calloc((size_t)(g->n_nodes + 2 * chunks) + 1, sizeof(struct jm_node *));
+	code = c.part && c.order
+		       ? keep_stage(&c, loss, err)
+		       : jm_err_set(err, JM_ENOMEM, "Out of memory for the stages of a model.");
+	free(c.part);
+	free(c.order);
+	return code;
+}
