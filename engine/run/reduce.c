@@ -101,7 +101,8 @@ int jm_reduce_open(struct jm_program *p, const struct jm_ranks *ranks, struct jm
 	else
 		code = jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
 	if (!code)
-		code = find_stream(d, comm ? comm : ranks->tp, JM_QUEUE_COMM, &p->reduction->stream, err);
+		code = find_stream(
+			d, comm ? comm : ranks->tp, JM_QUEUE_COMM, &p->reduction->stream, err);
 	if (!code)
 		code = find_stream(d, ranks->all, JM_QUEUE_COMPUTE, &p->reduction->compute, err);
 	if (code)
