@@ -77,7 +77,7 @@ def test_no_figure_is_missing():
 
 @pytest.mark.parametrize("name, device", MORE_CAPPED)
 def test_generation_and_inference_under_caps(name, device):
-    work = listed()["sd-v2", "training"] if name == "sd-v2" else listed()["llama3-8b", "inference"]
+    work = listed()["sd2", "training"] if name == "sd-v2" else listed()["llama3-8b", "inference"]
     rows = [r for r in work["rows"] if r["device"] == device]
     printed = [float(t) for t in MORE_CAPPED[name, device].split()]
     assert [(r["cap_watts"], r["items_per_s"]) for r in rows] == list(zip(CAPS, printed))
@@ -130,7 +130,7 @@ def test_they_appear_beside_records_of_the_same_work(report, tmp_path):
     done = jm("run", "sim", "--device", "sim:h100x4", "--response", "sd-v2", "--seconds", "1", "--store", store)
     assert done.returncode == 0, done.stderr
     text = jm("report", "--published", store).stdout
-    assert "sd-v2 training as papers report it" in text and "43.28" in text
+    assert "sd2 training as papers report it" in text and "43.28" in text
     assert json.loads(jm("compare", "--published", store, "--json", "-").stdout)["works"][0]["published"] == []
 
 

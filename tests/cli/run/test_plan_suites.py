@@ -40,6 +40,26 @@ def test_tables_3_and_4_come_out_as_printed(tmp_path):
     assert "simulated" in jm("report", store).stdout
 
 
+TOYS = {"power-aware": ["toy-sd2"], "whole-node": ["toy-llava", "toy-resnet"], "caraml-fno": ["toy-2d", "toy-2d", "toy-3d"]}
+
+
+@pytest.mark.parametrize("suite", TOYS)
+def test_toys_run_on_two_cores(suite):
+    """Only the runs with the tag are there, without a cap."""
+    steps = ("--steps", 8) if suite == "caraml-fno" else ()  # of 200
+    done = jm("run", SOURCE / f"suites/{suite}.yaml", "--tag", "toy", "--platform", SOURCE / "suites/platforms/processor.yaml",
+              "--ranks", 1, "--repeat", 1, "--source", "null", "--threads", 2, *steps, "--json", "-",
+              timeout=240, env={"OMP_WAIT_POLICY": "passive"})
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    found = found if isinstance(found, list) else [found]
+    assert sorted(r["case"]["run"] for r in found) == TOYS[suite]
+    for r in found:
+        losses = r["step_series"]["loss"]
+        assert r["device"] == "cpu" and r["settings"] == [] and len(losses) > 3
+        assert all(loss > 0 for loss in losses) and len(set(losses)) > 3, losses
+
+
 def test_table_1_names_the_caps_that_its_formulas_give(tmp_path):
     """Metrics from the records by the paper's formulas: energy, gain - loss, EDP, EDS with k = 1.5 and 2."""
     store = tmp_path / "s.db"
