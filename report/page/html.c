@@ -114,6 +114,7 @@ static const char *find_part(const struct parts *p, const char *name, size_t len
 		{"budgets", jm_page_budgets_js},
 		{"hardware", jm_page_hardware_js},
 		{"residue", jm_page_residue_js},
+		{"signatures", jm_page_signatures_js},
 		{"tables", jm_page_tables_js},
 		{"overview", jm_page_overview_js},
 		{"page", jm_page_page_js},

@@ -309,7 +309,8 @@
 	const systems = JM.systems("efficiency"),
 		comparison = JM.comparison("comparison"),
 		matrices = [...JM.matrices(), ...JM.scalings()],
-		across = [comparison, ...matrices].filter(Boolean),
+		signatures = JM.signatures("signatures"),
+		across = [comparison, ...matrices, signatures].filter(Boolean),
 		table = JM.systemsTable(S),
 		leading = JM.leading(S);
 	const published = S.published.length || S.published_note;
@@ -318,6 +319,7 @@
 		systems && ["efficiency", "Efficiency"],
 		comparison && ["comparison", "Systems compared"],
 		matrices.length && [matrices[0].node.id, "Two axes"],
+		signatures && ["signatures", "Signatures"],
 		table && ["systems", "All systems"],
 		["system", S.series.length > 1 ? "One system" : "Charts"],
 		["runs", "Runs"],

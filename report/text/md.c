@@ -2,6 +2,8 @@
 /* The report as Markdown. Whatever came from outside is escaped. */
 #include "md.h"
 #include "base/text/json.h"
+#include "report/judge/signature.h"
+#include "signature_text.h"
 #include "report/format/cells.h"
 #include "report/format/text.h"
 #include "report/judge/legend.h"
@@ -256,11 +258,36 @@ static int put_work(const struct jm_grouping *g, const json_t *work, FILE *out, 
 	return 0;
 }
 
+static void put_signatures(const struct jm_grouping *g, FILE *out)
+{
+	json_t *signatures = jm_signatures(g);
+	struct jm_err none = JM_ERR_INIT;
+	struct jm_grid grid;
+	char text[1000];
+
+	if (jm_signature_compares(signatures)) {
+		jm_signature_text(signatures, text, sizeof(text));
+		fprintf(out, "## Signatures of kernels\n\n%s\n\n", text);
+		if (!jm_signature_rows(signatures, &grid, &none)) {
+			put_grid(out, &grid);
+			jm_grid_done(&grid);
+		}
+		if (!jm_signature_correlations(signatures, &grid, &none)) {
+			fprintf(out, "\n%s\n\n", jm_signature_correlated);
+			put_grid(out, &grid);
+			jm_grid_done(&grid);
+		}
+	}
+	json_decref(signatures);
+}
+
 int jm_report_write_md(const struct jm_grouping *g, FILE *out, struct jm_err *err)
 {
 	int rc = 0;
 
 	for (int i = 0; i < g->n_series && !rc; i++)
 		rc = put_series(g, &g->series[i], out, err);
+	if (!rc)
+		put_signatures(g, out);
 	return rc || !g->options.published ? rc : jm_published_each(g, put_work, out, err);
 }

@@ -7,6 +7,7 @@
 #include "report/judge/capacity.h"
 #include "report/judge/meaning.h"
 #include "report/judge/sentence.h"
+#include "report/judge/signature.h"
 #include "report/judge/soft_control.h"
 #include "report/judge/verdict.h"
 #include "report/model/dimension.h"
@@ -236,6 +237,7 @@ json_t *jm_report_summary(const struct jm_grouping *g, bool with_cases)
 	json_t *dims = json_array(), *series = json_array(), *cases = json_array();
 	json_t *k = json_array();
 	json_t *published = g->options.published ? jm_published_of(g) : json_array();
+	json_t *signatures = jm_signatures(g);
 	bool none = g->options.published && !json_array_size(published);
 	char origins[80];
 	json_t *json = json_object();
@@ -260,6 +262,7 @@ json_t *jm_report_summary(const struct jm_grouping *g, bool with_cases)
 	jm_json_set(&json, "dimensions", dims);
 	jm_json_set(&json, "series", series);
 	jm_json_set(&json, "cases", cases);
+	jm_json_set(&json, "signatures", signatures ? signatures : json_null());
 	jm_json_set(&json, "published", published);
 	jm_json_set_text(&json, "published_note", none ? JM_PUBLISHED_NONE : NULL);
 	return json;

@@ -3,6 +3,7 @@
 #include "table.h"
 #include "base/text/json.h"
 #include "overlapped.h"
+#include "signature_text.h"
 #include "training_text.h"
 #include "phases.h"
 #include "serving_text.h"
@@ -17,7 +18,6 @@
 #include "report/judge/verdict.h"
 #include "report/model/family.h"
 #include "report/model/warnings.h"
-#include "report/systems/published.h"
 #include "report/systems/published_table.h"
 
 #include <stdlib.h>
@@ -594,5 +594,7 @@ int jm_report_write_table(const struct jm_grouping *g, FILE *out, struct jm_err 
 		jm_family_of(g, i, &f);
 		rc = f.n > 1 ? put_family(g, &f, out, err) : put_series(g, &g->series[i], out, err);
 	}
+	if (!rc)
+		jm_signature_print(g, out);
 	return rc || !g->options.published ? rc : jm_published_write_table(g, out, err);
 }

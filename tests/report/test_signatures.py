@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signatures of kernels: watts of the parts of a GPU, activity, intensity, and their correlation, against numpy."""
+import copy
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from jm import jm
+from pages import CHROMIUM, browse, make_page
+from reports import report, summary, write
+
+BANDWIDTH = 4e12
+SECONDS = 10.0
+# of each GPU: total, core, io, memory; share of time in which the memory moves data; shape m, n, k
+KERNELS = {"small": ((480.0, 250.0, 60.0, 90.0), 0.30, (4096, 4096, 512)),
+           "wide": ((560.0, 300.0, 75.0, 95.0), 0.22, (8192, 8192, 1024)),
+           "deep": ((690.0, 420.0, 70.0, 80.0), 0.10, (8192, 8192, 8192)),
+           "long": ((640.0, 380.0, 90.0, 85.0), 0.15, (4096, 16384, 4096))}
+RATE = 300.0  # products/s of each GPU
+
+
+def meter(name, scope, watts, covered_by=None, rest=None, activity=None):
+    out = {"id": name, "label": name, "device": name.split("/")[0], "source": "toy", "scope": scope, "covered_by": covered_by,
+           "overlaps": None, "origin": "measured", "joules": watts * SECONDS, "covered_s": SECONDS, "watts_mean": watts,
+           "watts_max": None, "watts_median": None,
+           "signals": [{"quantity": "dram-activity", "unit": "1", "mean": activity},
+                       {"quantity": "sm-activity", "unit": "1", "mean": 0.9}] if activity else []}
+    return out | ({"rest_joules": rest * SECONDS} if rest is not None else {})
+
+
+def gpu(name, watts, activity, parts):
+    total, *each = watts
+    scopes = ("gpu-core", "gpu-io", "gpu-memory")
+    shown = [(s, w) for s, w in zip(scopes, each) if s in parts]
+    rest = total - sum(w for _, w in shown)
+    return [meter(name, "gpu", total, rest=rest if shown else None, activity=activity),
+            *(meter(f"{name}/{s}", s, w, covered_by=name) for s, w in shown)]
+
+
+def run(kernel, parts=("gpu-core", "gpu-io", "gpu-memory"), more_watts=0.0, repeat=1, workload="gemm", activity=True):
+    watts, dram, (m, n, k) = KERNELS[kernel]
+    watts = (watts[0] + more_watts, *watts[1:])
+    meters = [x for name in ("A", "B") for x in gpu(name, watts, dram if activity else None, parts)]
+    options, name = {"m": str(m), "n": str(n), "k": str(k)}, f"{m * n + k:032x}"
+    return {
+        "schema": "joulemark.run/1", "id": name, "started": f"2026-01-01T00:00:0{repeat}.000Z", "clock": "real", "status": "ok",
+        "workload": workload, "options": options, "device": "toy:0", "precision": "bf16", "unit": "product", "phase": "steady",
+        "items": 2 * RATE * SECONDS, "throughput": 2 * RATE, "throughput_per_device": RATE, "devices": 2,
+        "flops_model_per_item": 2.0 * m * n * k, "flops_executed_per_item": 2.0 * m * n * k,
+        "bytes_per_item": 2.0 * (m * k + k * n + m * n), "meters": meters, "total": {"joules_measured": 2 * watts[0] * SECONDS},
+        "phases": [{"name": "steady", "start_s": 0, "end_s": SECONDS, "items": 2 * RATE * SECONDS}], "settings": [],
+        "provenance": {"host": "node", "cpu": "cpu", "devices": [
+            {"id": d, "name": f"GPU {d}", "source": "toy", "hardware": {"memory_bytes_per_s": BANDWIDTH}} for d in "AB"]},
+        "case": {"id": name, "repeat": repeat, "block": repeat, "position": 1, "reference": False, "seed": 1,
+                 "parameters": {"workload": workload, "options": options, "settings": {}, "device": "toy:0"}},
+    }
+
+
+def rows_of(tmp_path, records):
+    found = summary(write(tmp_path, records))["signatures"]
+    return found["rows"], found["correlations"]
+
+
+def test_a_row_has_the_mean_watts_of_one_gpu_and_of_its_parts(tmp_path):
+    [row], _ = rows_of(tmp_path, [run("deep"), run("deep", more_watts=20, repeat=2)])
+    assert row["runs"] == 2 and row["origin"] == "measured"
+    assert row["watts"] == pytest.approx({"total": 700, "core": 420, "io": 70, "memory": 80, "rest": 130})
+    assert row["normalised"] == pytest.approx({k: v / 420 for k, v in row["watts"].items()})
+    assert row["activity"] == pytest.approx({"sm": 0.9, "dram": 0.1, "tensor": None, "nvlink": None})
+
+
+def test_only_memory_is_known_as_on_hopper(tmp_path):
+    rows, _ = rows_of(tmp_path, [run(k, parts=("gpu-memory",)) for k in KERNELS])
+    for row, (watts, _, _) in zip(rows, sorted(KERNELS.values(), key=lambda v: [r["watts"]["total"] for r in rows].index(v[0][0]))):
+        assert row["watts"] == pytest.approx({"total": watts[0], "core": None, "io": None, "memory": watts[3],
+                                              "rest": watts[0] - watts[3]})
+        assert row["normalised"]["rest"] == pytest.approx(row["watts"]["rest"] / rows[0]["watts"]["rest"])
+
+
+def test_intensity_by_shape_and_by_bytes_that_the_memory_moved(tmp_path):
+    rows, _ = rows_of(tmp_path, [run(k) for k in KERNELS])
+    by_total = {watts[0]: (dram, shape) for watts, dram, shape in KERNELS.values()}
+    for row in rows:
+        dram, (m, n, k) = by_total[row["watts"]["total"]]
+        flops = 2 * m * n * k
+        assert row["intensity"]["theoretical"] == pytest.approx(flops / (2 * (m * k + k * n + m * n)))
+        assert row["intensity"]["measured"] == pytest.approx(flops * RATE / (dram * BANDWIDTH))
+
+
+def test_unknown_activity_is_no_zero(tmp_path):
+    [row], _ = rows_of(tmp_path, [run("deep", activity=False)])
+    assert set(row["activity"].values()) == {None} and row["intensity"]["measured"] is None
+
+
+def test_correlation_is_pearsons_over_the_kernels(tmp_path):
+    rows, found = rows_of(tmp_path, [run(k) for k in KERNELS])
+    assert {(c["intensity"], c["part"]) for c in found} == {
+        (i, p) for i in ("theoretical", "measured") for p in ("core", "io", "memory", "rest", "total")}
+    for c in found:
+        x, y = [r["intensity"][c["intensity"]] for r in rows], [r["watts"][c["part"]] for r in rows]
+        assert c["r"] == pytest.approx(np.corrcoef(x, y)[0, 1]) and c["kernels"] == len(KERNELS)
+
+
+def test_two_kernels_have_no_correlation_and_other_work_no_signature(tmp_path):
+    assert rows_of(tmp_path, [run("deep"), run("wide")])[1] == []
+    assert summary(write(tmp_path, [run("deep", workload="train")]))["signatures"] is None
+    assert summary(write(tmp_path, [run("deep", parts=(), activity=False)]))["signatures"] is None
+
+
+def test_turns_of_overlap_are_rows(tmp_path):
+    record = run("deep", workload="overlap", activity=False)
+    turns = {"product": (600, 400), "collective": (300, 100), "both": (660, 380)}
+    record["phases"] += [
+        {"name": name, "start_s": 3 * i + k, "end_s": 3 * i + k + 0.5, "items": 1, "meters": [
+            {"id": f"{d}{part}", "joules": 0.5 * w, **({"rest_joules": 0.5 * (total - core)} if not part else {})}
+            for d in "AB" for part, w in (("", total), ("/gpu-core", core))]}
+        for i in range(3) for k, (name, (total, core)) in enumerate(turns.items())]
+    rows, _ = rows_of(tmp_path, [record])
+    assert [r["kernel"].rsplit(": ")[1] for r in rows] == list(turns)
+    for row, (total, core) in zip(rows, turns.values()):
+        assert row["watts"]["total"] == pytest.approx(total) and row["watts"]["core"] == pytest.approx(core)
+        assert row["watts"]["rest"] == pytest.approx(total - core)
+    assert rows[0]["intensity"]["theoretical"] > 0 and rows[1]["intensity"]["theoretical"] is None
+
+
+def test_text_and_markdown_have_the_rows(tmp_path):
+    path = write(tmp_path, [run(k) for k in KERNELS])
+    text = report(path, env={"COLUMNS": "400"})
+    rows = summary(path)["signatures"]["rows"]
+    table = text.split("Signatures of kernels")[1]
+    for row in rows:
+        [line] = [x for x in table.splitlines() if x.startswith(row["kernel"])]
+        assert f"{row['watts']['core']:.1f}" in line.split(), line
+    markdown = report("--format", "md", path).split("## Signatures of kernels")[1]
+    cells = list(csv.reader(io.StringIO("\n".join(x for x in markdown.splitlines() if x.startswith("|"))), delimiter="|"))
+    assert {r["kernel"] for r in rows} <= {c[1].strip() for c in cells}
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
+def test_page_shows_them(tmp_path):
+    page = browse(make_page(tmp_path, [run(k) for k in KERNELS]), "--dump-dom")
+    assert "Signatures of kernels" in page and "measured intensity" in page and "Pearson" in page
+
+
+def test_simulated_rows_are_marked(tmp_path):
+    record = copy.deepcopy(run("deep"))
+    for m in record["meters"]:
+        m["origin"] = "simulated"
+    record["total"] = {"joules_simulated": 2 * 690 * SECONDS}
+    other = copy.deepcopy(record)
+    other["options"]["m"] = other["case"]["parameters"]["options"]["m"] = "128"
+    other["case"]["id"] = other["id"] = f"{1:032x}"
+    done = jm("report", write(tmp_path, [record, other]))
+    assert "Nothing here was measured" in " ".join(done.stdout.split())
