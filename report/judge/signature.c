@@ -301,6 +301,7 @@ static json_t *row_json(const struct jm_grouping *g, const struct row *rows, con
 	knobs_of(g, row->point, knobs, sizeof(knobs));
 	jm_json_set_text(&json, "kernel", kernel);
 	jm_json_set_text(&json, "setting", knobs);
+	jm_json_set_text(&json, "state", jm_group_state_name(row->point->state));
 	jm_json_set_text(&json, "origin", row->origin);
 	jm_json_set_int(&json, "runs", row->runs);
 	jm_json_set(&json, "watts", numbers(part_names, row->watts, FIGURES, 1));

@@ -24,9 +24,9 @@ const char *jm_signature_part_name(enum jm_signature_part part);
 /*
  * {rows, correlations}. A row is a setting of a workload that runs one kernel or one transfer; of
  * `overlap`, each of its three turns:
- *	kernel, setting, origin, runs
- *	watts		{total, core, io, memory, rest} of one GPU, means over GPUs and runs; rest is
- *			what no meter of a part covers
+ *	kernel, setting, state (enum jm_group_state), origin, runs
+ *	watts		{total, core, io, memory, rest} of one GPU, means over GPUs and runs; rest
+ *			is what no meter of a part covers
  *	normalised	the same, divided by the power of the cores in the first row of this
  *			workload; where that is unknown, by that of the rest, or of the whole GPU
  *	activity	{sm, tensor, dram} 0 to 1, {nvlink} B/s received

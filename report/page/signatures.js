@@ -22,7 +22,7 @@
 		const out = base(c),
 			parts = partsOf(rows),
 			names = rows.some((r) => !parts.some((p) => known(r[key][p]))) ? parts.concat("total") : parts;
-		const title = (r) => r.kernel + (r.setting ? ", " + r.setting : "");
+		const title = (r) => r.kernel + (r.setting ? ", " + r.setting : "") + (r.state === "violated" ? " (violated)" : "");
 		out.color = c.many;
 		out.grid.top = 62;
 		out.legend = { type: "scroll", top: 0, left: 0, right: 0, data: names, textStyle: { color: c.soft }, inactiveColor: c.off, itemWidth: 12, itemHeight: 12, icon: "roundRect" };
@@ -47,6 +47,7 @@
 		const columns = [
 			{ title: "kernel", left: true, of: (r) => r.kernel },
 			{ title: "setting", left: true, of: (r) => r.setting },
+			{ title: "state", left: true, of: (r) => r.state },
 			{ title: "origin", left: true, of: (r) => r.origin },
 			{ title: "runs", of: (r) => r.runs },
 			...["total", ...PARTS].map((p) => number(p, "W", (r) => r.watts[p])),

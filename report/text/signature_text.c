@@ -9,7 +9,7 @@
 #include "report/format/text.h"
 #include "report/judge/signature.h"
 
-const char jm_signature_caption[] =
+static const char caption[] =
 	"Mean power of one GPU under each kernel, of all of it and of its parts; rest is what no "
 	"meter of a part covers. x is power divided by the power of the cores (of the rest, or of "
 	"the whole GPU, where that is unknown) in the first row of the same workload. Theoretical "
@@ -97,27 +97,29 @@ void jm_signature_text(const json_t *signatures, char *out, size_t size)
 
 		n += !origin || strcmp(origin, "measured") != 0;
 	}
-	snprintf(out, size, "%s%s", jm_signature_caption,
+	snprintf(out, size, "%s%s", caption,
 		!n			     ? ""
 		: n == json_array_size(rows) ? " Nothing here was measured: power is simulated, "
 					       "estimated or replayed."
 					     : " Power of some rows was not measured.");
 }
 
-static int put_texts(struct jm_grid *grid, int at, const char *key, const char *title,
-	const json_t *rows, struct jm_err *err)
+static int put_texts(
+	struct jm_grid *grid, int at, const char *key, const json_t *rows, struct jm_err *err)
 {
-	int rc = jm_grid_set(grid, -1, at, err, "%s", title);
+	int rc = jm_grid_set(grid, -1, at, err, "%s", key);
 	const json_t *row;
 	size_t i;
 
 	grid->left[at] = true;
 	json_array_foreach(rows, i, row)
 	{
-		const char *text = jm_json_text(row, key);
+		const char *text = jm_json_text(row, key), *state = jm_json_text(row, "state");
+		bool violated = !strcmp(key, "setting") && state && !strcmp(state, "violated");
 
 		if (!rc)
-			rc = jm_grid_set(grid, (int)i, at, err, "%s", text && *text ? text : "-");
+			rc = jm_grid_set(grid, (int)i, at, err, "%s%s", text && *text ? text : "-",
+				violated ? " (violated)" : "");
 	}
 	return rc;
 }
@@ -156,9 +158,9 @@ int jm_signature_rows(const json_t *signatures, struct jm_grid *ret, struct jm_e
 	if (rc)
 		return rc;
 	grid.n_setting = names;
-	rc = put_texts(&grid, 0, "kernel", "kernel", rows, err);
+	rc = put_texts(&grid, 0, "kernel", rows, err);
 	if (!rc && names == 2)
-		rc = put_texts(&grid, 1, "setting", "setting", rows, err);
+		rc = put_texts(&grid, 1, "setting", rows, err);
 	if (!rc)
 		rc = put_columns(&grid, names, rows, err);
 	if (rc)

@@ -11,7 +11,7 @@
 #include "report/format/cells.h"
 #include "report/model/grouping.h"
 
-extern const char jm_signature_caption[], jm_signature_correlated[];
+extern const char jm_signature_correlated[];
 
 /* Are there two kernels or more? Texts show no single one. */
 bool jm_signature_compares(const json_t *signatures);

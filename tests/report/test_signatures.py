@@ -3,11 +3,12 @@
 import copy
 import csv
 import io
+import json
 
 import numpy as np
 import pytest
 
-from jm import jm
+from jm import SOURCE, jm
 from pages import CHROMIUM, browse, make_page
 from reports import report, summary, write
 
@@ -154,3 +155,23 @@ def test_simulated_rows_are_marked(tmp_path):
     other["case"]["id"] = other["id"] = f"{1:032x}"
     done = jm("report", write(tmp_path, [record, other]))
     assert "Nothing here was measured" in " ".join(done.stdout.split())
+
+
+def test_the_simulated_suite_has_the_parts_that_its_node_is_made_of(tmp_path):
+    """Memory is what the node's data file says of the power of a GPU; caps that the node does not honour are marked."""
+    assumed = {k: v["value"] for k, v in json.loads((SOURCE / "sim/data/mi300x.json").read_text())["assumed"].items()}
+    store = tmp_path / "s.db"
+    done = jm("run", SOURCE / "suites/components-simulated.yaml", "--store", store, "--quiet")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(report("--format", "json", store))["signatures"]["rows"]
+    assert len(rows) == 3 * 4 and {r["origin"] for r in rows} == {"simulated"} and {r["runs"] for r in rows} == {3}
+    for row in rows:
+        watts = row["watts"]
+        memory = assumed["memory_idle_watts"] + assumed["memory_share"] * (watts["total"] - assumed["idle_watts"])
+        assert watts["memory"] == pytest.approx(memory, rel=0.01) and watts["rest"] == pytest.approx(watts["total"] - memory, rel=0.01)
+        assert (row["state"] == "violated") == row["setting"].endswith("300 W"), row
+    first = {name: next(r for r in rows if f" {name} " in r["kernel"]) for name in ("product", "stream", "all-gather")}
+    for row in rows:
+        [base] = [r for name, r in first.items() if f" {name} " in row["kernel"]]
+        assert row["normalised"] == pytest.approx({k: v and v / base["watts"]["rest"] for k, v in row["watts"].items()})
+    assert done.stdout.count("gpu.power 300 W (violated)") >= 3

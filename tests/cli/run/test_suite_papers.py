@@ -181,7 +181,7 @@ def value_of(text):
 
 
 def is_training(run):
-    return "work" in run and run["work"] not in ("gemm", "allgather")
+    return "work" in run and run["work"] not in ("gemm", "allgather", "overlap")
 
 
 def runs_of(suite):
