@@ -23,7 +23,7 @@
 #include "base/clock.h"
 #include "joulemark.h"
 
-#define JM_RANKS_MOST 64
+#define JM_RANKS_MOST 512
 
 enum jm_comm_type { JM_COMM_BYTE, JM_COMM_F32, JM_COMM_F64, JM_COMM_BF16 };
 

@@ -267,8 +267,7 @@ static int make_plan(struct jm_cli *cli, const char *name, struct describe_plan 
 		return code ? code : describe_serve_plan(plan, err);
 	code = choose_kept(plan, err);
 	if (!code)
-		code = jm_model_train(t, &plan->graph, err);
-	code = code ? code : jm_program_plan(plan->graph, &plan->device, &plan->program, err);
+		code = describe_ranks_plan(plan, err);
 	return code || !plan->power.store ? code : describe_power_estimate(plan, err);
 }
 
@@ -374,9 +373,9 @@ static void print_plan(const struct describe_plan *plan, int width, FILE *out)
 	print_frozen(plan, out);
 	describe_parts_print(plan, out);
 	fprintf(out, "per %s:\n", item);
-	describe_print(out, "model FLOPs", p->flops_model / n, "FLOP");
-	describe_print(out, "executed FLOPs", p->flops_executed / n, "FLOP");
-	describe_print(out, "memory traffic", p->bytes / n, "B");
+	describe_print(out, "model FLOPs", plan->flops_model / n, "FLOP");
+	describe_print(out, "executed FLOPs", plan->flops_executed / n, "FLOP");
+	describe_print(out, "memory traffic", plan->bytes / n, "B");
 	fprintf(out, "memory:\n");
 	describe_print(out, "peak", (double)p->peak_bytes, "B");
 	describe_print(out, "kept between steps", (double)p->persistent_bytes, "B");
@@ -427,9 +426,9 @@ static json_t *plan_json(const struct describe_plan *plan)
 	json_object_set_new(o, "seq", json_integer(plan->training.seq));
 	add_frozen(o, plan->graph);
 	json_object_set_new(o, "parts", describe_parts_json(plan));
-	json_object_set_new(o, "flops_model_per_item", json_real(p->flops_model / n));
-	json_object_set_new(o, "flops_executed_per_item", json_real(p->flops_executed / n));
-	json_object_set_new(o, "bytes_per_item", json_real(p->bytes / n));
+	json_object_set_new(o, "flops_model_per_item", json_real(plan->flops_model / n));
+	json_object_set_new(o, "flops_executed_per_item", json_real(plan->flops_executed / n));
+	json_object_set_new(o, "bytes_per_item", json_real(plan->bytes / n));
 	json_object_set_new(o, "parameter_bytes", whole((double)p->class_bytes[JM_CLASS_PARAM]));
 	json_object_set_new(o, "gradient_bytes", whole((double)p->class_bytes[JM_CLASS_GRAD]));
 	json_object_set_new(o, "optimizer_bytes", whole((double)p->class_bytes[JM_CLASS_OPT]));

@@ -46,8 +46,15 @@ struct describe_plan {
 	struct jm_device device;
 	struct describe_serve serve;
 	struct describe_power power;
-	struct jm_graph *graph; /* of a training, as is the program */
+	/* of a training; with stages, of the one that needs most memory */
+	struct jm_graph *graph;
 	struct jm_program *program;
+	double flops_model, flops_executed, bytes; /* of a step, of all stages */
 };
+
+static inline int describe_ranks_n(const struct describe_plan *plan)
+{
+	return plan->training.tp * plan->training.pp * plan->training.ranks;
+}
 
 #endif

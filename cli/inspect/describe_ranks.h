@@ -5,7 +5,8 @@
 
 #include "describe_plan.h"
 
-#define DESCRIBE_RANKS_MOST 100000
+#define DESCRIBE_RANKS_MOST  100000
+#define DESCRIBE_STAGES_MOST 1000
 
 /* Rows of the options. */
 #define DESCRIBE_RANKS                                                                             \
@@ -22,15 +23,32 @@
 			.needs = "tp",                                                             \
 			.help = "with --tp: divide the rows between products among these ranks, "  \
 				"too"},                                                            \
+		{.name = "pp",                                                                     \
+			JM_BIND(JM_INT, struct describe_plan, training.pp),                        \
+			.min = 1,                                                                  \
+			.max = DESCRIBE_STAGES_MOST,                                               \
+			.fallback = "1",                                                           \
+			.help = "plan all of so many stages of a model, as --pp of 'joulemark "    \
+				"run': memory is that of the stage which needs most, FLOPs are "   \
+				"those of all"},                                                   \
+		{.name = "pp-chunks",                                                              \
+			JM_BIND(JM_INT, struct describe_plan, training.chunks),                    \
+			.min = 1,                                                                  \
+			.max = JM_CHUNKS_MOST,                                                     \
+			.fallback = "1",                                                           \
+			.needs = "pp",                                                             \
+			.help = "with --pp: parts of the network in each stage"},                  \
 	{                                                                                          \
 		.name = "dp", JM_BIND(JM_INT, struct describe_plan, training.ranks), .min = 1,     \
 		.max = DESCRIBE_RANKS_MOST, .fallback = "1",                                       \
 		.help = "plan one of so many models that train together, each with its own "       \
-			"--batch, as --ranks of 'joulemark run' divided by --tp"                   \
+			"--batch, as --ranks of 'joulemark run' divided by --tp and --pp"          \
 	}
 
 /* JM_EUSAGE: ranks with what describes one alone. */
 int describe_ranks_check(const struct describe_plan *plan, struct jm_err *err);
+/* Makes graph and program, of each stage in turn. */
+int describe_ranks_plan(struct describe_plan *plan, struct jm_err *err);
 /* Both do nothing for a single rank. */
 void describe_ranks_print(const struct describe_plan *plan, FILE *out);
 void describe_ranks_json(const struct describe_plan *plan, json_t *o);

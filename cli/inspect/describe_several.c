@@ -46,17 +46,17 @@ static double parameters(const struct describe_plan *plan)
 
 static double model_flops(const struct describe_plan *plan)
 {
-	return plan->program->flops_model / describe_items(plan);
+	return plan->flops_model / describe_items(plan);
 }
 
 static double executed_flops(const struct describe_plan *plan)
 {
-	return plan->program->flops_executed / describe_items(plan);
+	return plan->flops_executed / describe_items(plan);
 }
 
 static double traffic(const struct describe_plan *plan)
 {
-	return plan->program->bytes / describe_items(plan);
+	return plan->bytes / describe_items(plan);
 }
 
 static double peak(const struct describe_plan *plan)
@@ -178,9 +178,10 @@ int describe_several(
 			(long long)plan->training.batch, jm_update_names[plan->training.adamw.kind],
 			plan->device.backend->name);
 		jm_grid_print(&grid, 0, width, out);
-		if (plan->training.tp * plan->training.ranks > 1)
-			fprintf(out, "\nMemory is that of one of %d ranks.\n",
-				plan->training.tp * plan->training.ranks);
+		if (describe_ranks_n(plan) > 1)
+			fprintf(out, "\nMemory is that of one of %d ranks%s.\n",
+				describe_ranks_n(plan),
+				plan->training.pp > 1 ? ", with the stage that needs most" : "");
 	}
 	jm_grid_done(&grid);
 	return code;

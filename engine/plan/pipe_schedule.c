@@ -10,6 +10,7 @@ struct player {
 	int done[2][JM_CHUNKS_MOST], before[2][JM_CHUNKS_MOST]; /* micro-steps: now, and before the
 								 * turn; [1]: of gradients */
 	int slots[JM_CHUNKS_MOST];
+	int receives; /* in the turn */
 };
 
 struct play {
@@ -148,15 +149,16 @@ static int find_running(struct play *s, bool backward)
 /* Does a stage receive a forward result and a gradient in this turn? */
 static bool two_for_one(const struct play *s)
 {
-	for (int r = 0; r < s->pipe->stages; r++) {
-		int n = 0;
+	bool found = false;
 
-		for (int from = 0; from < s->pipe->stages; from++)
-			n += s->runs[from] && target(s->pipe, from, s->now[from]).stage == r;
-		if (n > 1)
-			return true;
+	for (int r = 0; r < s->pipe->stages; r++)
+		s->player[r].receives = 0;
+	for (int r = 0; r < s->pipe->stages; r++) {
+		int to = s->runs[r] ? target(s->pipe, r, s->now[r]).stage : -1;
+
+		found = found || (to >= 0 && ++s->player[to].receives > 1);
 	}
-	return false;
+	return found;
 }
 
 static struct jm_pipe_turn own_turn(const struct play *s)
@@ -271,14 +273,23 @@ int jm_pipe_turns(const struct jm_pipe *pipe, int stage, struct jm_pipe_turn **r
 	int *slots, struct jm_err *err)
 {
 	size_t n = (size_t)pipe->stages;
+	bool uneven = pipe->chunks > 1 && pipe->micro_steps % pipe->stages;
 	struct play s = {.pipe = pipe,
 		.stage = stage,
 		.player = calloc(n, sizeof(*s.player)),
 		.now = calloc(n, sizeof(*s.now)),
 		.runs = calloc(n, sizeof(*s.runs))};
-	int code = s.player && s.now && s.runs
-			   ? play(&s, err)
-			   : jm_err_set(err, JM_ENOMEM, "Out of memory for a pipeline.");
+	int code = 0;
+
+	if (uneven)
+		code = jm_err_set(err, JM_ERANGE,
+			"--pp %d with --pp-chunks does not divide the %d micro-steps of "
+			"--accumulate; give a multiple.",
+			pipe->stages, pipe->micro_steps);
+	else if (!s.player || !s.now || !s.runs)
+		code = jm_err_set(err, JM_ENOMEM, "Out of memory for a pipeline.");
+	else
+		code = play(&s, err);
 
 	if (!code)
 		memcpy(slots, s.player[stage].slots, (size_t)pipe->chunks * sizeof(*slots));

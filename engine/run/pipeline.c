@@ -246,6 +246,9 @@ double jm_pipeline_sent(const struct jm_program *p)
 		if (t->send[0].stage >= 0 || t->send[1].stage >= 0)
 			sum += (double)p->stage.out[number_of(p, &t->part)]->bytes;
 	}
+	for (int i = p->n_micro; i < p->n_units; i++)
+		if (p->unit[i]->group.node[0]->op == JM_OP_STAGE_SWAP)
+			sum += (double)p->unit[i]->group.node[0]->in[0]->bytes;
 	return sum;
 }
 

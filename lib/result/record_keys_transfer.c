@@ -48,7 +48,9 @@ const struct jm_key jm__communication_keys[] = {
 	{COUNT("micro_steps", JM_KEY_OPTIONAL),
 		.meaning = "of a step, which go through the stages"},
 	{POSITIVE("pp_bytes_per_step", JM_KEY_OPTIONAL), .unit = "B",
-		.meaning = "activations and their gradients that all ranks send to other stages"},
+		.meaning = "activations and their gradients, and those of a table that both ends "
+			   "have, which "
+			   "all ranks send to other stages"},
 	{POSITIVE("bubble", JM_KEY_OPTIONAL),
 		.meaning = "share of a step in which each stage has to wait, if all are equally "
 			   "fast and transfers take no time: (p - 1) / (m v + p - 1) of p stages "

@@ -65,7 +65,8 @@ def test_in_turns_through_several_chunks(work, more):
     shared = train(work, 2, 1, 2, "--pp-chunks", "2", *more, *F64, device="ref")
     assert losses(shared) == pytest.approx(losses(alone), rel=1e-12)
     assert shared["communication"]["bubble"] == pytest.approx(1 / 9)
-    assert shared["communication"]["pp_bytes_per_step"] == 2 * 3 * 4 * 2 * STREAM
+    table = 256 * 32 * 8  # whose gradient both ends send
+    assert shared["communication"]["pp_bytes_per_step"] == 2 * 3 * 4 * 2 * STREAM + 2 * table
 
 
 @pytest.mark.parametrize("precision", ["bf16", "bf16-true"])
@@ -95,7 +96,6 @@ def test_on_the_queue_of_devices(gpt, ranks):
     (LLAMA, 2, 1, 2, ["--pp-chunks", "4"], "--pp 2 with --pp-chunks does not divide the 4 blocks of the model"),
     (LLAMA, 4, 1, 4, ["--save", "x.safetensors"], "--pp 4 does not go with --save"),
     (LLAMA, 2, 2, 1, ["--pp-chunks", "2"], "--pp-chunks 2 needs --pp of at least 2"),
-    (LLAMA, 3, 1, 3, ["--pp-chunks", "2"], "--pp 3 with --pp-chunks does not divide the 4 micro-steps of --accumulate"),
     (LLAMA, 2, 1, 2, ["--freeze", "h0.*"], "--pp 2 does not go with --freeze"),
     (LLAMA, 2, 1, 2, ["--eval-every", "5"], "--pp 2 does not go with evaluations"),
     (["run", "resnet18", "--image", "32", "--classes", "10"], 2, 1, 2, [], "Model resnet cannot be divided by --pp"),

@@ -42,22 +42,13 @@ static int refuse_parts(const char *option, int n, const char *other, struct jm_
 		option, n, other);
 }
 
-static int check_chunks(const struct train *s, struct jm_err *err)
+static int check_chunks(const struct jm_training *t, struct jm_err *err)
 {
-	const struct jm_training *t = &s->training;
-
-	if (t->chunks < 2)
-		return 0;
-	if (t->pp < 2)
-		return jm_err_set(err, JM_EUSAGE,
-			"--pp-chunks %d needs --pp of at least 2; give it, or omit --pp-chunks.",
-			t->chunks);
-	if (t->micro_steps % t->pp == 0)
+	if (t->chunks < 2 || t->pp > 1)
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,
-		"--pp %d with --pp-chunks does not divide the %d micro-steps of --accumulate; give "
-		"a multiple.",
-		t->pp, t->micro_steps);
+		"--pp-chunks %d needs --pp of at least 2; give it, or omit --pp-chunks.",
+		t->chunks);
 }
 
 int jm_train_check_parts(const struct train *s, struct jm_err *err)
@@ -78,7 +69,7 @@ int jm_train_check_parts(const struct train *s, struct jm_err *err)
 		return refuse_parts(tp > 1 ? "tp" : "pp", tp > 1 ? tp : pp, whole, err);
 	if (one && pp > 1)
 		return refuse_parts("pp", pp, one, err);
-	return check_chunks(s, err);
+	return check_chunks(&s->training, err);
 }
 
 void jm_train_choose_seat(struct train *s)

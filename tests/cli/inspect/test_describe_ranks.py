@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""describe --tp --dp: the plan of one rank of several is that of a run, and what it sends is what the record counts."""
+"""describe --tp --pp --dp: the plan of one rank of several is that of a run, and what it sends is what the record counts."""
 import json
 
 import pytest
@@ -32,6 +32,34 @@ def test_a_rank_of_a_run_is_as_described(tp, dp, more):
     assert sums["shard_update"] is (tp == 1)
 
 
+@pytest.mark.parametrize("chunks, stage", [(1, 0), (2, 0)])
+def test_the_stage_that_needs_most_is_as_in_a_run(chunks, stage):
+    """Rank 0, whose plan the record has, is of the first stage; both send as much."""
+    shared = ["gpt", "--layers", "4", *GPT[3:], "--accumulate", "4", "--pp", "2", "--pp-chunks", str(chunks)]
+    run = one("run", *shared, "--seq", "16", "--ranks", 2, "--steps", "1", "--warmup", "0", "--selftest", "0", "--source", "null",
+              "--keep-less")
+    planned = describe(*shared)
+    sent, ranks = run["communication"], planned["ranks"]
+    assert planned["persistent_bytes"] == run["plan"]["persistent_bytes"]
+    assert planned["peak_bytes"] == run["plan"]["peak_bytes"]
+    assert planned["flops_model_per_item"] == pytest.approx(run["flops_model_per_item"], rel=1e-12)
+    assert (ranks["n"], ranks["pp"], ranks["pp_chunks"], ranks["stage"]) == (2, 2, chunks, stage)
+    assert ranks["pp_sent_bytes_per_step"] == sent["pp_bytes_per_step"] / 2
+    assert (ranks["bubble"], sent["bubble"]) == pytest.approx((1 / (4 * chunks + 1),) * 2)
+
+
+def test_a_plan_for_512_ranks():
+    """CARAML's largest: parameters by hand; of each stage an eighth of the matrices, and of the ends an embedding each."""
+    d = describe("gpt-175b", "--tp", "8", "--pp", "16", "--dp", "4", "--accumulate", "64", "--precision", "bf16-true", "--device", "ref")
+    block, table, ranks = 12 * 12288**2, 51200 * 12288, d["ranks"]
+    assert (ranks["n"], d["parameters"]) == (512, 174590681088)
+    assert ranks["bubble"] == pytest.approx(15 / 79)
+    # parameter and two moments in bf16, gradients, which are summed over models, in f32; the rest is vectors
+    assert d["persistent_bytes"] == pytest.approx(10 * (6 * block / 8 + table), rel=0.01)
+    # the first stage: each micro-step forward, and the gradient of the table once
+    assert ranks["pp_sent_bytes_per_step"] == 64 * 2048 * 12288 * 2 + 4 * table
+
+
 def test_a_model_is_the_same_however_it_is_divided():
     """Parameters, and FLOPs of the model per token, of CARAML's largest plan; what ranks keep falls with their number."""
     small = ["gpt-175b", "--layers", "2", "--device", "ref", "--precision", "bf16-true"]
@@ -47,7 +75,10 @@ def test_a_model_is_the_same_however_it_is_divided():
     (["gpt-175b", "--tp", "7"], "--tp 7 does not divide the 96 heads of the model", USAGE),
     (["resnet50", "--tp", "2"], "Model resnet cannot be divided by --tp", FAILURE),
     (["gpt-117m", "--tp", "2", "--sequence-parallel", "--seq", "15"], "2 ranks do not divide the 15 rows of a batch evenly", USAGE),
-    (["llama3-8b", "--serve", "--tp", "2"], "--tp and --dp plan a training by several ranks, which --serve does not know", USAGE),
+    (["gpt-175b", "--pp", "36"], "--pp 36 does not divide the 96 blocks of the model", USAGE),
+    (["gpt-175b", "--pp-chunks", "2", "--pp", "1"], "--pp-chunks 2 needs --pp of at least 2", USAGE),
+    (["gpt-175b", "--layers", "4", "--pp", "2", "--pp-chunks", "2"], "does not divide the 1 micro-steps of --accumulate", USAGE),
+    (["llama3-8b", "--serve", "--tp", "2"], "--tp, --pp and --dp plan a training by several ranks, which --serve does not know", USAGE),
 ], ids=lambda x: x[0] if isinstance(x, list) else "")
 def test_what_cannot_be_planned(words, reason, status):
     assert reason in sentence(jm("describe", *words), status)

@@ -482,8 +482,8 @@ static void ranks_that_have_come_may_take_their_time(void **transport)
 static void wrong_places_are_refused(void **unused)
 {
 	struct jm_comm_place beyond = {.rank = 2, .world = 2, .fd = -1},
-			     many = {.world = JM_RANKS_MOST + 1, .fd = -1},
-			     no_file = {.world = 2, .fd = -1};
+			     many = {.world = 65, .fd = -1}, /* of one host */
+		no_file = {.world = 2, .fd = -1};
 	struct jm_err err = JM_ERR_INIT, err2 = JM_ERR_INIT, err3 = JM_ERR_INIT, err4 = JM_ERR_INIT;
 	struct jm_comm c = {0};
 
