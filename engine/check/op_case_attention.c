@@ -40,7 +40,7 @@ static void attention_wide(struct kit *k, const struct types *t, const struct sh
 		{.b = 1, .s = 97, .c = 256, .heads = 2, .kv_heads = 1}};
 	struct shape s = shapes[d->s % 3];
 
-	if (t->c != JM_BF16)
+	if (t->c == JM_F32)
 		s = (struct shape){.b = 1, .s = 65, .c = 64, .heads = 2, .kv_heads = 1};
 	attention_of(k, t, &s, s.c, causal);
 }

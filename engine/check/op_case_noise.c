@@ -48,18 +48,18 @@ static struct jm_view view_of(const struct jm_tensor *t, int64_t depth)
 	return (struct jm_view){0, t->dim[1] * t->dim[2], t->dim[2], depth};
 }
 
-/* More or fewer keys than queries, and more than a tile of both; the flag adds to the gradients. */
-static void attention_cross(struct kit *k, const struct types *t, const struct shape *d, bool add)
+/* The flag adds to the gradients. */
+static void cross_of(struct kit *k, const struct types *t, const struct shape *d, int64_t depth,
+	int64_t keys, bool add)
 {
-	int64_t depth = d->c / d->heads / 2 * 2, width = depth * d->heads;
-	int64_t seq = d->s % 3 ? d->s : 70, keys = d->s % 2 ? 77 : 2 + d->b;
-	const int64_t *q_dim = DIMS(d->b, seq, width), *k_dim = DIMS(d->b, keys, width);
+	const int64_t *q_dim = DIMS(d->b, d->s, depth * d->heads);
+	const int64_t *k_dim = DIMS(d->b, keys, depth * d->heads);
 	struct jm_tensor *q = kit_normal(k, t->c, 0, 1, 3, q_dim);
 	struct jm_tensor *key = kit_normal(k, t->c, 0, 1, 3, k_dim);
 	struct jm_tensor *v = kit_normal(k, t->c, 0, 1, 3, k_dim);
 	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 3, q_dim);
 	struct jm_tensor *y = kit_out(k, t->c, 3, q_dim, NULL);
-	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(d->b, d->heads, seq), NULL);
+	struct jm_tensor *lse = kit_out(k, t->v, 3, DIMS(d->b, d->heads, d->s), NULL);
 	struct jm_node *fwd = backend_node(k, JM_OP_ATTENTION, OPS(q, key, v), OPS(y, lse), 0),
 		       *bwd;
 
@@ -77,10 +77,31 @@ static void attention_cross(struct kit *k, const struct types *t, const struct s
 	bwd->fwd = fwd;
 }
 
+/* More or fewer keys than queries, and more than a tile of both. */
+static void attention_cross(struct kit *k, const struct types *t, const struct shape *d, bool add)
+{
+	struct shape s = *d;
+
+	s.s = d->s % 3 ? d->s : 70;
+	cross_of(k, t, &s, d->c / d->heads / 2 * 2, d->s % 2 ? 77 : 2 + d->b, add);
+}
+
+/* Widths for which backends have own kernels, as attention-wide (op_case_attention.c). */
+static void attention_cross_wide(
+	struct kit *k, const struct types *t, const struct shape *d, bool few)
+{
+	static const struct shape shapes[] = {{.b = 2, .s = 181, .c = 64, .heads = 2},
+		{.b = 1, .s = 70, .c = 128, .heads = 1}, {.b = 1, .s = 97, .c = 256, .heads = 2}};
+	const struct shape *s = &shapes[t->c == JM_F32 ? 0 : d->s % 3];
+
+	cross_of(k, t, s, s->c, few ? 77 : 130, false);
+}
+
 const struct backend_case backend_noise_cases[] = {
 	{"add-noise", add_noise},
 	{"draw-moments", draw_moments},
 	{"step-waves", step_waves},
 	{"attention-cross", attention_cross},
+	{"attention-cross-wide", attention_cross_wide},
 	{0},
 };

@@ -18,7 +18,7 @@ __device__ __forceinline__ keys_place keys_of(const struct tiles &t, int rows)
 	keys_place p;
 	int tile, head;
 
-	place(t, (t.seq + rows - 1) / rows, t.groups, &tile, &head);
+	place(t, (t.keys + rows - 1) / rows, t.groups, &tile, &head);
 	p.batch = head / t.groups;
 	p.group = head % t.groups;
 	p.row0 = tile * rows;
@@ -65,17 +65,16 @@ template <int D, int GROUPS, int STAGES> struct keys_memory {
  * follow the full ones. */
 template <class M, int D, int STAGES>
 __device__ __forceinline__ void keys_copy(const struct tiles &t, const keys_place &p,
-	const CUtensorMap *qkv, const CUtensorMap *dy, uint32_t base, uint32_t q_full,
-	uint32_t dy_full, uint32_t start)
+	const struct boxes &map, uint32_t base, uint32_t q_full, uint32_t dy_full, uint32_t start)
 {
 	barrier_expect(start, 2 * M::own);
 	for (int r = 0; r < M::rows; r += TILE) {
 		const int at = r * CHUNK_ROW, row = p.row0 + r;
 
-		copy_tile<D>(base + M::k + at, M::rows, qkv, (t.heads + p.group) * D, row, p.batch,
+		copy_tile<D>(base + M::k + at, M::rows, &map.k, p.group * D, row, p.batch,
 			start);
-		copy_tile<D>(base + M::v + at, M::rows, qkv, (t.heads + t.groups + p.group) * D,
-			row, p.batch, start);
+		copy_tile<D>(base + M::v + at, M::rows, &map.v, p.group * D, row, p.batch,
+			start);
 	}
 	for (int i = 0; i < p.total; i++) {
 		const int st = i % STAGES, h = p.group * p.per_group + i / p.count,
@@ -85,13 +84,13 @@ __device__ __forceinline__ void keys_copy(const struct tiles &t, const keys_plac
 		if (i >= STAGES)
 			barrier_wait(q_full + (STAGES + st) * 8, (i / STAGES - 1) & 1);
 		barrier_expect(q_full + st * 8, M::tile + TILE * 4);
-		copy_tile<D>(base + M::q + st * M::tile, TILE, qkv, h * D, row, p.batch,
+		copy_tile<D>(base + M::q + st * M::tile, TILE, &map.q, h * D, row, p.batch,
 			q_full + st * 8);
 		copy_bytes(base + M::lse + st * TILE * 4, t.lse + at, TILE * 4, q_full + st * 8);
 		if (i >= STAGES)
 			barrier_wait(dy_full + (STAGES + st) * 8, (i / STAGES - 1) & 1);
 		barrier_expect(dy_full + st * 8, M::tile + TILE * 4);
-		copy_tile<D>(base + M::dy + st * M::tile, TILE, dy, h * D, row, p.batch,
+		copy_tile<D>(base + M::dy + st * M::tile, TILE, &map.dy, h * D, row, p.batch,
 			dy_full + st * 8);
 		copy_bytes(
 			base + M::delta + st * TILE * 4, t.delta + at, TILE * 4, dy_full + st * 8);
@@ -99,6 +98,7 @@ __device__ __forceinline__ void keys_copy(const struct tiles &t, const keys_plac
 }
 
 /* ds = p (dp - delta) */
+template <typename T>
 __device__ __forceinline__ void keys_gradient(
 	left_operand &ds, const left_operand &p, const accumulators &dp, const float *delta)
 {
@@ -108,16 +108,16 @@ __device__ __forceinline__ void keys_gradient(
 			*reinterpret_cast<const float2 *>(delta + 8 * j + threadIdx.x % 4 * 2);
 #pragma unroll
 		for (int i = 0; i < 2; i++) {
-			const uint32_t x = p[j / 2][j % 2 * 2 + i];
+			const float2 x = apart<T>(p[j / 2][j % 2 * 2 + i]);
 
-			ds[j / 2][j % 2 * 2 + i] = both(low_of(x) * (dp[4 * j + 2 * i] - l.x),
-				high_of(x) * (dp[4 * j + 2 * i + 1] - l.y));
+			ds[j / 2][j % 2 * 2 + i] = both<T>(x.x * (dp[4 * j + 2 * i] - l.x),
+				x.y * (dp[4 * j + 2 * i + 1] - l.y));
 		}
 	}
 }
 
 /* The sums of a warp group over all tiles. */
-template <class M, int D, int STAGES>
+template <class M, typename T, int D, int STAGES>
 __device__ __forceinline__ void keys_sums(const struct tiles &t, const keys_place &at,
 	const unsigned char *memory, uint32_t base, uint32_t q_full, uint32_t dy_full,
 	float (&dk)[D / 2], float (&dv)[D / 2])
@@ -135,7 +135,7 @@ __device__ __forceinline__ void keys_sums(const struct tiles &t, const keys_plac
 
 		barrier_wait(q_full + st * 8, parity);
 		product_fence();
-		multiply<D>(s, k, M::rows, q, TILE);
+		multiply<D, T>(s, k, M::rows, q, TILE);
 		product_wait<1>(); /* until the products of the last tile are done */
 		__syncwarp();	   /* and all lanes have read its lse and delta */
 		if (lane == 0 && i) {
@@ -144,19 +144,19 @@ __device__ __forceinline__ void keys_sums(const struct tiles &t, const keys_plac
 		}
 		barrier_wait(dy_full + st * 8, parity);
 		product_fence();
-		multiply<D>(dp, v, M::rows, dy, TILE);
+		multiply<D, T>(dp, v, M::rows, dy, TILE);
 		product_wait<1>();
 		results_from_here(s);
 		keys_probabilities(t, s,
 			reinterpret_cast<const float *>(memory + M::lse) + st * TILE,
 			at.row0 + mine, (at.first + i % at.count) * TILE);
-		pack(p, s);
-		accumulate(dv, p, dy, i > 0);
+		pack<T>(p, s);
+		accumulate<T>(dv, p, dy, i > 0);
 		product_wait<1>();
 		results_from_here(dp);
-		keys_gradient(
+		keys_gradient<T>(
 			ds, p, dp, reinterpret_cast<const float *>(memory + M::delta) + st * TILE);
-		accumulate(dk, ds, q, i > 0);
+		accumulate<T>(dk, ds, q, i > 0);
 	} while (++i < at.total);
 	product_wait<0>();
 	results_from_here(dk);
@@ -179,9 +179,9 @@ __device__ __forceinline__ void keys_barriers(
 	}
 }
 
-template <int D, int STAGES>
-__global__ void __launch_bounds__(3 * GROUP, 1) dkv_kernel(const __grid_constant__ CUtensorMap qkv,
-	const __grid_constant__ CUtensorMap dy, const struct tiles t)
+template <typename T, int D, int STAGES>
+__global__ void __launch_bounds__(3 * GROUP, 1)
+	dkv_kernel(const __grid_constant__ struct boxes map, const struct tiles t)
 {
 	typedef keys_memory<D, 2, STAGES> M;
 	extern __shared__ unsigned char raw[];
@@ -197,22 +197,23 @@ __global__ void __launch_bounds__(3 * GROUP, 1) dkv_kernel(const __grid_constant
 	if (group == 2) {
 		fewer_registers<24>();
 		if (threadIdx.x == 2 * GROUP)
-			keys_copy<M, D, STAGES>(t, p, &qkv, &dy, base, q_full, dy_full, start);
+			keys_copy<M, D, STAGES>(t, p, map, base, q_full, dy_full, start);
 		return;
 	}
 	more_registers<240>();
 	barrier_wait(start, 0);
-	keys_sums<M, D, STAGES>(t, p, raw + (base - shared_at(raw)), base, q_full, dy_full, dk, dv);
-	bf16 *to = t.dqkv + (int64_t)p.batch * t.seq * pitch_of(t, D) +
-		   (int64_t)(t.heads + p.group) * D;
+	keys_sums<M, T, D, STAGES>(
+		t, p, raw + (base - shared_at(raw)), base, q_full, dy_full, dk, dv);
 	turn_back<D>(t, dk, p.row0 + group * TILE);
-	emit<D>(dk, to, pitch_of(t, D), p.row0 + group * TILE, t.seq, t.scale);
-	emit<D>(dv, to + t.groups * D, pitch_of(t, D), p.row0 + group * TILE, t.seq, 1);
+	emit<D>(dk, grad_of<T>(t.k, p.batch, p.group * D), t.k.row, p.row0 + group * TILE, t.keys,
+		t.scale);
+	emit<D>(dv, grad_of<T>(t.v, p.batch, p.group * D), t.v.row, p.row0 + group * TILE, t.keys,
+		1);
 }
 
 /* ---- the same for wide heads, where one warp group sums dv and another dk of the same keys --- */
 
-template <class M, int D, int STAGES>
+template <class M, typename T, int D, int STAGES>
 __device__ __forceinline__ void pair_values(const struct tiles &t, const keys_place &at,
 	unsigned char *memory, uint32_t base, uint32_t q_full, uint32_t dy_full, uint32_t p_full,
 	float (&dv)[D / 2])
@@ -228,7 +229,7 @@ __device__ __forceinline__ void pair_values(const struct tiles &t, const keys_pl
 
 		barrier_wait(q_full + st * 8, i / STAGES & 1);
 		product_fence();
-		multiply<D>(s, base + M::k, TILE, base + M::q + st * M::tile, TILE);
+		multiply<D, T>(s, base + M::k, TILE, base + M::q + st * M::tile, TILE);
 		product_wait<1>();
 		if (lane == 0 && i)
 			barrier_arrive(dy_full + (STAGES + (i + STAGES - 1) % STAGES) * 8);
@@ -237,12 +238,12 @@ __device__ __forceinline__ void pair_values(const struct tiles &t, const keys_pl
 		keys_probabilities(t, s,
 			reinterpret_cast<const float *>(memory + M::lse) + st * TILE, at.row0,
 			(at.first + i % at.count) * TILE);
-		pack(p, s);
+		pack<T>(p, s);
 		__syncwarp();
 		if (lane == 0)
 			barrier_arrive(q_full + (STAGES + st) * 8);
 		barrier_wait(dy_full + st * 8, i / STAGES & 1);
-		accumulate(dv, p, base + M::dy + st * M::tile, i > 0);
+		accumulate<T>(dv, p, base + M::dy + st * M::tile, i > 0);
 		if (i >= 2)
 			barrier_wait(p_full + (2 + turn) * 8, (i / 2 - 1) & 1);
 #pragma unroll
@@ -257,7 +258,7 @@ __device__ __forceinline__ void pair_values(const struct tiles &t, const keys_pl
 	results_from_here(dv);
 }
 
-template <class M, int D, int STAGES>
+template <class M, typename T, int D, int STAGES>
 __device__ __forceinline__ void pair_keys(const keys_place &at, const unsigned char *memory,
 	uint32_t base, uint32_t q_full, uint32_t dy_full, uint32_t p_full, float (&dk)[D / 2])
 {
@@ -272,7 +273,7 @@ __device__ __forceinline__ void pair_keys(const keys_place &at, const unsigned c
 
 		barrier_wait(dy_full + st * 8, i / STAGES & 1);
 		product_fence();
-		multiply<D>(dp, base + M::v, TILE, base + M::dy + st * M::tile, TILE);
+		multiply<D, T>(dp, base + M::v, TILE, base + M::dy + st * M::tile, TILE);
 		product_wait<1>();
 		if (lane == 0 && i)
 			barrier_arrive(q_full + (STAGES + (i + STAGES - 1) % STAGES) * 8);
@@ -285,7 +286,7 @@ __device__ __forceinline__ void pair_keys(const keys_place &at, const unsigned c
 
 			p[j][0] = x.x, p[j][1] = x.y, p[j][2] = x.z, p[j][3] = x.w;
 		}
-		keys_gradient(
+		keys_gradient<T>(
 			ds, p, dp, reinterpret_cast<const float *>(memory + M::delta) + st * TILE);
 		__syncwarp();
 		if (lane == 0) {
@@ -293,15 +294,15 @@ __device__ __forceinline__ void pair_keys(const keys_place &at, const unsigned c
 			barrier_arrive(dy_full + (STAGES + st) * 8);
 		}
 		barrier_wait(q_full + st * 8, i / STAGES & 1);
-		accumulate(dk, ds, base + M::q + st * M::tile, i > 0);
+		accumulate<T>(dk, ds, base + M::q + st * M::tile, i > 0);
 	} while (++i < at.total);
 	product_wait<0>();
 	results_from_here(dk);
 }
 
-template <int D, int STAGES>
-__global__ void __launch_bounds__(3 * GROUP, 1) pair_kernel(const __grid_constant__ CUtensorMap qkv,
-	const __grid_constant__ CUtensorMap dy, const struct tiles t)
+template <typename T, int D, int STAGES>
+__global__ void __launch_bounds__(3 * GROUP, 1)
+	pair_kernel(const __grid_constant__ struct boxes map, const struct tiles t)
 {
 	typedef keys_memory<D, 1, STAGES> M;
 	extern __shared__ unsigned char raw[];
@@ -322,20 +323,20 @@ __global__ void __launch_bounds__(3 * GROUP, 1) pair_kernel(const __grid_constan
 	if (group == 2) {
 		fewer_registers<24>();
 		if (threadIdx.x == 2 * GROUP)
-			keys_copy<M, D, STAGES>(t, p, &qkv, &dy, base, q_full, dy_full, start);
+			keys_copy<M, D, STAGES>(t, p, map, base, q_full, dy_full, start);
 		return;
 	}
 	more_registers<240>();
 	barrier_wait(start, 0);
-	bf16 *to = t.dqkv + (int64_t)p.batch * t.seq * pitch_of(t, D) +
-		   (int64_t)(t.heads + p.group) * D;
 	if (group == 0) {
-		pair_values<M, D, STAGES>(t, p, memory, base, q_full, dy_full, p_full, sum);
-		emit<D>(sum, to + t.groups * D, pitch_of(t, D), p.row0, t.seq, 1);
+		pair_values<M, T, D, STAGES>(t, p, memory, base, q_full, dy_full, p_full, sum);
+		emit<D>(sum, grad_of<T>(t.v, p.batch, p.group * D), t.v.row, p.row0,
+			t.keys, 1);
 	} else {
-		pair_keys<M, D, STAGES>(p, memory, base, q_full, dy_full, p_full, sum);
+		pair_keys<M, T, D, STAGES>(p, memory, base, q_full, dy_full, p_full, sum);
 		turn_back<D>(t, sum, p.row0);
-		emit<D>(sum, to, pitch_of(t, D), p.row0, t.seq, t.scale);
+		emit<D>(sum, grad_of<T>(t.k, p.batch, p.group * D), t.k.row, p.row0,
+			t.keys, t.scale);
 	}
 }
 

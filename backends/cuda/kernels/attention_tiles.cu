@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gradient of attention over qkv[B,S,(H+2G)D] in bf16, by the matrix units of compute
- * capability 9.0. As in FlashAttention, scores are computed again in tiles and never written to
- * memory. Two kernels compute them, so that no sum is split over blocks and each has one order:
+ * The gradient of attention in bf16 or f16, by the matrix units of compute capability 9.0. Queries,
+ * keys and values are columns of the rows of three tensors, or of one. As in FlashAttention, scores
+ * are computed again in tiles and never written to memory. Two kernels compute them, so that no sum
+ * is split over blocks and each has one order:
  *
  *	dq	 a block owns queries and loops over tiles of keys: dq += ds k
  *	dkv	 a block owns keys and loops over tiles of queries of all heads of the group: dv +=
@@ -21,7 +22,7 @@
 
 #include "attention_keys.cuh"
 
-#define OWNERS 2 /* warp groups of a block that own queries */
+#define OWNERS 2 /* warp groups of a block that own queries or keys; another one copies */
 
 /* ---- queries: scores have queries as rows, keys as columns ----------------------------------- */
 
@@ -34,7 +35,7 @@ template <int ROWS_OF_BLOCK>
 __device__ __forceinline__ queries_place queries_of(const struct tiles &t)
 {
 	const int tiles = (t.seq + ROWS_OF_BLOCK - 1) / ROWS_OF_BLOCK,
-		  all = (t.seq + TILE - 1) / TILE;
+		  all = (t.keys + TILE - 1) / TILE;
 	queries_place p;
 	int tile;
 
@@ -56,15 +57,14 @@ template <int D, int K_STAGES, int V_STAGES> struct queries_memory {
 
 template <class M, int D, int K_STAGES, int V_STAGES>
 __device__ __forceinline__ void queries_copy(const struct tiles &t, const queries_place &p,
-	const CUtensorMap *qkv, const CUtensorMap *dy, uint32_t base, uint32_t k_full,
-	uint32_t v_full, uint32_t start)
+	const struct boxes &map, uint32_t base, uint32_t k_full, uint32_t v_full, uint32_t start)
 {
 	barrier_expect(start, 2 * M::own);
 	for (int r = 0; r < M::rows; r += TILE) {
-		copy_tile<D>(base + M::q + r * CHUNK_ROW, M::rows, qkv, p.head * D, p.row0 + r,
-			p.batch, start);
-		copy_tile<D>(base + M::dy + r * CHUNK_ROW, M::rows, dy, p.head * D, p.row0 + r,
-			p.batch, start);
+		copy_tile<D>(base + M::q + r * CHUNK_ROW, M::rows, &map.q, p.head * D,
+			p.row0 + r, p.batch, start);
+		copy_tile<D>(base + M::dy + r * CHUNK_ROW, M::rows, &map.dy, p.head * D,
+			p.row0 + r, p.batch, start);
 	}
 	for (int i = 0; i < p.total; i++) {
 		const int k = i % K_STAGES, v = i % V_STAGES;
@@ -72,13 +72,13 @@ __device__ __forceinline__ void queries_copy(const struct tiles &t, const querie
 		if (i >= K_STAGES)
 			barrier_wait(k_full + (K_STAGES + k) * 8, (i / K_STAGES - 1) & 1);
 		barrier_expect(k_full + k * 8, M::tile);
-		copy_tile<D>(base + M::k + k * M::tile, TILE, qkv, (t.heads + p.group) * D,
+		copy_tile<D>(base + M::k + k * M::tile, TILE, &map.k, p.group * D,
 			i * TILE, p.batch, k_full + k * 8);
 		if (i >= V_STAGES)
 			barrier_wait(v_full + (V_STAGES + v) * 8, (i / V_STAGES - 1) & 1);
 		barrier_expect(v_full + v * 8, M::tile);
-		copy_tile<D>(base + M::v + v * M::tile, TILE, qkv,
-			(t.heads + t.groups + p.group) * D, i * TILE, p.batch, v_full + v * 8);
+		copy_tile<D>(base + M::v + v * M::tile, TILE, &map.v, p.group * D,
+			i * TILE, p.batch, v_full + v * 8);
 	}
 }
 
@@ -91,19 +91,19 @@ __device__ __forceinline__ void queries_probabilities(
 #pragma unroll
 	for (int j = 0; j < TILE_FLOATS; j++)
 		s[j] = exp2_of(s[j] * factor - lse[j / 2 % 2]);
-	if (!(t.causal && column0 + TILE > row0 + 1) && column0 + TILE <= t.seq)
+	if (!(t.causal && column0 + TILE > row0 + 1) && column0 + TILE <= t.keys)
 		return;
 #pragma unroll
 	for (int j = 0; j < TILE_FLOATS; j++) {
 		const int key = column0 + j / 4 * 8 + lane % 4 * 2 + j % 2;
 
-		if (key >= t.seq || (t.causal && key > row + j / 2 % 2 * 8))
+		if (key >= t.keys || (t.causal && key > row + j / 2 % 2 * 8))
 			s[j] = 0;
 	}
 }
 
 /* Loops over the tiles that the warp group needs. Returns their number. */
-template <class M, int D, int K_STAGES, int V_STAGES>
+template <class M, typename T, int D, int K_STAGES, int V_STAGES>
 __device__ __forceinline__ int queries_sums(const struct tiles &t, const queries_place &p,
 	uint32_t base, uint32_t k_full, uint32_t v_full, float (&dq)[D / 2])
 {
@@ -126,15 +126,15 @@ __device__ __forceinline__ int queries_sums(const struct tiles &t, const queries
 
 		barrier_wait(k_full + k * 8, i / K_STAGES & 1);
 		product_fence();
-		multiply<D>(s, base + M::q + mine * CHUNK_ROW, M::rows, base + M::k + k * M::tile,
-			TILE);
+		multiply<D, T>(s, base + M::q + mine * CHUNK_ROW, M::rows,
+			base + M::k + k * M::tile, TILE);
 		barrier_wait(v_full + v * 8, i / V_STAGES & 1);
 		product_wait<1>();
 		if (lane == 0 && i)
 			barrier_arrive(k_full + (K_STAGES + last) * 8);
 		product_fence();
-		multiply<D>(dp, base + M::dy + mine * CHUNK_ROW, M::rows, base + M::v + v * M::tile,
-			TILE);
+		multiply<D, T>(dp, base + M::dy + mine * CHUNK_ROW, M::rows,
+			base + M::v + v * M::tile, TILE);
 		product_wait<1>();
 		results_from_here(s);
 		queries_probabilities(t, s, lse, row0, i * TILE);
@@ -145,8 +145,8 @@ __device__ __forceinline__ int queries_sums(const struct tiles &t, const queries
 #pragma unroll
 		for (int j = 0; j < TILE_FLOATS; j++)
 			s[j] *= dp[j] - delta[j / 2 % 2];
-		pack(ds, s);
-		accumulate(dq, ds, base + M::k + k * M::tile, i > 0);
+		pack<T>(ds, s);
+		accumulate<T>(dq, ds, base + M::k + k * M::tile, i > 0);
 	} while (++i < todo);
 	product_wait<0>();
 	results_from_here(dq);
@@ -155,10 +155,9 @@ __device__ __forceinline__ int queries_sums(const struct tiles &t, const queries
 	return todo;
 }
 
-template <int D, int K_STAGES, int V_STAGES>
+template <typename T, int D, int K_STAGES, int V_STAGES>
 __global__ void __launch_bounds__((OWNERS + 1) * GROUP, 1)
-	dq_kernel(const __grid_constant__ CUtensorMap qkv, const __grid_constant__ CUtensorMap dy,
-		const struct tiles t)
+	dq_kernel(const __grid_constant__ struct boxes map, const struct tiles t)
 {
 	typedef queries_memory<D, K_STAGES, V_STAGES> M;
 	extern __shared__ unsigned char raw[];
@@ -182,12 +181,12 @@ __global__ void __launch_bounds__((OWNERS + 1) * GROUP, 1)
 		fewer_registers<24>();
 		if (threadIdx.x == OWNERS * GROUP)
 			queries_copy<M, D, K_STAGES, V_STAGES>(
-				t, p, &qkv, &dy, base, k_full, v_full, start);
+				t, p, map, base, k_full, v_full, start);
 		return;
 	}
 	more_registers<240>();
 	barrier_wait(start, 0);
-	int i = queries_sums<M, D, K_STAGES, V_STAGES>(t, p, base, k_full, v_full, dq);
+	int i = queries_sums<M, T, D, K_STAGES, V_STAGES>(t, p, base, k_full, v_full, dq);
 	for (; i < p.total; i++) { /* tiles that only warp groups of later queries need */
 		barrier_wait(k_full + i % K_STAGES * 8, i / K_STAGES & 1);
 		barrier_wait(v_full + i % V_STAGES * 8, i / V_STAGES & 1);
@@ -198,21 +197,21 @@ __global__ void __launch_bounds__((OWNERS + 1) * GROUP, 1)
 		}
 	}
 	turn_back<D>(t, dq, p.row0 + group * TILE);
-	emit<D>(dq, t.dqkv + (int64_t)p.batch * t.seq * pitch_of(t, D) + (int64_t)p.head * D,
-		pitch_of(t, D), p.row0 + group * TILE, t.seq, t.scale);
+	emit<D>(dq, grad_of<T>(t.q, p.batch, p.head * D), t.q.row,
+		p.row0 + group * TILE, t.seq, t.scale);
 }
 
 /* ---- delta, and lse in the unit that the kernels above take ---------------------------------- */
 
 struct rows_of {
 	int batch, seq, heads, padded;
-	const bf16 *y, *dy;
+	const void *y, *dy;
 	const float *lse;
 	float *scaled, *delta;
 };
 
 /* A thread handles 8 columns. After the end of a sequence lse is infinite, so that p is 0. */
-template <int D> __global__ void rows_kernel(struct rows_of p)
+template <typename T, int D> __global__ void rows_kernel(struct rows_of p)
 {
 	const int64_t pack = blockIdx.x * (int64_t)blockDim.x + threadIdx.x,
 		      columns = p.heads * (D / PACK);
@@ -226,8 +225,8 @@ template <int D> __global__ void rows_kernel(struct rows_of p)
 		const int64_t from = ((b * p.seq + s) * columns + at) * PACK;
 		float y[PACK], dy[PACK];
 
-		load(p.y + from, y);
-		load(p.dy + from, dy);
+		load(static_cast<const T *>(p.y) + from, y);
+		load(static_cast<const T *>(p.dy) + from, dy);
 #pragma unroll
 		for (int i = 0; i < PACK; i++)
 			sum += y[i] * dy[i];
@@ -246,65 +245,73 @@ template <int D> __global__ void rows_kernel(struct rows_of p)
 /* ---- starting -------------------------------------------------------------------------------- */
 
 template <class M, class K>
-static void start(K kernel, const struct cuda_attention_tiles *p, const struct tiles &t, int heads,
-	int groups, cudaStream_t stream)
+static void start(K kernel, const struct cuda_attention_tiles *p, const struct tiles &t, int rows,
+	int heads, cudaStream_t stream)
 {
-	CUtensorMap qkv, dy;
+	struct boxes map;
 
-	memcpy(&qkv, &p->qkv_boxes, sizeof qkv);
-	memcpy(&dy, &p->dy_boxes, sizeof dy);
+	memcpy(&map, &p->boxes, sizeof map);
 	cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, M::bytes);
-	kernel<<<blocks_for(t.seq, M::rows) * (unsigned)(heads * t.batch), (groups + 1) * GROUP,
-		M::bytes, stream>>>(qkv, dy, t);
+	kernel<<<blocks_for(rows, M::rows) * (unsigned)(heads * t.batch), (OWNERS + 1) * GROUP,
+		M::bytes, stream>>>(map, t);
 }
 
-template <int D, int K_STAGES, int V_STAGES>
+template <typename T, int D, int K_STAGES, int V_STAGES>
 static void start_queries(
 	const struct cuda_attention_tiles *p, const struct tiles &t, cudaStream_t stream)
 {
 	start<queries_memory<D, K_STAGES, V_STAGES>>(
-		dq_kernel<D, K_STAGES, V_STAGES>, p, t, t.heads, OWNERS, stream);
+		dq_kernel<T, D, K_STAGES, V_STAGES>, p, t, t.seq, t.heads, stream);
 }
 
-template <int D, int STAGES>
+template <typename T, int D, int STAGES>
 static void start_keys(
 	const struct cuda_attention_tiles *p, const struct tiles &t, cudaStream_t stream)
 {
 	if constexpr (D > 128)
-		start<keys_memory<D, 1, STAGES>>(pair_kernel<D, STAGES>, p, t, t.groups, 2, stream);
+		start<keys_memory<D, 1, STAGES>>(
+			pair_kernel<T, D, STAGES>, p, t, t.keys, t.groups, stream);
 	else
-		start<keys_memory<D, 2, STAGES>>(dkv_kernel<D, STAGES>, p, t, t.groups, 2, stream);
+		start<keys_memory<D, 2, STAGES>>(
+			dkv_kernel<T, D, STAGES>, p, t, t.keys, t.groups, stream);
 }
 
-template <int D>
+template <typename T, int D>
 static void start_rows(
 	const struct cuda_attention_tiles *p, const struct tiles &t, cudaStream_t stream)
 {
 	const int64_t packs = (int64_t)t.batch * t.padded * t.heads * (D / PACK);
-	const struct rows_of rows = {t.batch, t.seq, t.heads, t.padded,
-		static_cast<const bf16 *>(p->y), static_cast<const bf16 *>(p->dy), p->lse,
+	const struct rows_of rows = {t.batch, t.seq, t.heads, t.padded, p->y, p->dy, p->lse,
 		const_cast<float *>(t.lse), const_cast<float *>(t.delta)};
 
-	rows_kernel<D><<<blocks_for(packs, 256), 256, 0, stream>>>(rows);
+	rows_kernel<T, D><<<blocks_for(packs, 256), 256, 0, stream>>>(rows);
+}
+
+template <typename T>
+static void start_all(
+	const struct cuda_attention_tiles *p, const struct tiles &t, cudaStream_t stream)
+{
+	if (p->depth == 64) {
+		start_rows<T, 64>(p, t, stream);
+		start_queries<T, 64, 4, 3>(p, t, stream);
+		start_keys<T, 64, 3>(p, t, stream);
+	} else if (p->depth == 128) {
+		start_rows<T, 128>(p, t, stream);
+		start_queries<T, 128, 3, 2>(p, t, stream);
+		start_keys<T, 128, 2>(p, t, stream);
+	} else {
+		start_rows<T, 256>(p, t, stream);
+		start_queries<T, 256, 2, 1>(p, t, stream);
+		start_keys<T, 256, 2>(p, t, stream);
+	}
 }
 
 void cuda_attention_tiles(const struct cuda_attention_tiles *p, cudaStream_t stream)
 {
 	const int64_t padded = cuda_attention_padded(p->seq), rows = p->batch * p->heads * padded;
-	const struct tiles t = {p->batch, p->seq, p->heads, p->groups, (int)padded, p->scale,
-		p->causal, p->rows, p->rows + rows, static_cast<bf16 *>(p->dqkv), p->angles};
+	const struct tiles t = {p->batch, p->seq, p->keys, p->heads, p->groups, (int)padded,
+		p->scale, p->causal, p->rows, p->rows + rows, p->part[0], p->part[1], p->part[2],
+		p->angles};
 
-	if (p->depth == 64) {
-		start_rows<64>(p, t, stream);
-		start_queries<64, 4, 3>(p, t, stream);
-		start_keys<64, 3>(p, t, stream);
-	} else if (p->depth == 128) {
-		start_rows<128>(p, t, stream);
-		start_queries<128, 3, 2>(p, t, stream);
-		start_keys<128, 2>(p, t, stream);
-	} else {
-		start_rows<256>(p, t, stream);
-		start_queries<256, 2, 1>(p, t, stream);
-		start_keys<256, 2>(p, t, stream);
-	}
+	p->type == CUDA_F16 ? start_all<half>(p, t, stream) : start_all<bf16>(p, t, stream);
 }

@@ -141,65 +141,81 @@ __device__ __forceinline__ uint64_t matrix_at(uint32_t at, uint32_t beyond)
 #define OPERANDS_32(kind, i) OPERANDS_16(kind, i), OPERANDS_16(kind, i + 16)
 #define OPERANDS_64(kind, i) OPERANDS_32(kind, i), OPERANDS_32(kind, i + 32)
 
-#define WGMMA(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 "
+#define WGMMA(n, type) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " "
+
+/* The instruction `text` of type T. */
+#define BY_TYPE(text, ...)                                                                         \
+	if constexpr (std::is_same<T, half>::value)                                                 \
+		asm volatile(text("f16") __VA_ARGS__);                                              \
+	else                                                                                        \
+		asm volatile(text("bf16") __VA_ARGS__)
 
 /* Whether d is added: the predicate that compares 0 with 0. */
-#define FROM_MEMORY(n, regs, a, b, compare)                                                          \
+#define FROM_MEMORY(type, n, regs, a, b, compare)                                                          \
 	"{\n"                                                                                         \
 	".reg .pred add;\n"                                                                           \
-	"setp." compare ".b32 add, 0, 0;\n" WGMMA(n) "{" regs "}, %" a ", %" b ", add, 1, 1, 0, 0;\n"  \
+	"setp." compare ".b32 add, 0, 0;\n" WGMMA(n, type) "{" regs "}, %" a ", %" b ", add, 1, 1, 0, 0;\n"  \
 	"}"
 
+#define MEMORY_64(compare, type)  FROM_MEMORY(type, 64, REGS_32, "32", "33", compare)
+#define MEMORY_128(compare, type) FROM_MEMORY(type, 128, REGS_64, "64", "65", compare)
+#define FIRST_64(type)		  MEMORY_64("ne", type)
+#define FIRST_128(type)		  MEMORY_128("ne", type)
+#define NEXT_64(type)		  MEMORY_64("eq", type)
+#define NEXT_128(type)		  MEMORY_128("eq", type)
+
 /* d[64,N] = a[64,16] b[N,16]^T */
-__device__ __forceinline__ void product_first(float (&d)[32], uint64_t a, uint64_t b)
+template <typename T> __device__ __forceinline__ void product_first(float (&d)[32], uint64_t a, uint64_t b)
 {
-	asm volatile(FROM_MEMORY(64, REGS_32, "32", "33", "ne") : OPERANDS_32("=f", 0) : "l"(a), "l"(b));
+	BY_TYPE(FIRST_64, : OPERANDS_32("=f", 0) : "l"(a), "l"(b));
 }
 
-__device__ __forceinline__ void product_first(float (&d)[64], uint64_t a, uint64_t b)
+template <typename T> __device__ __forceinline__ void product_first(float (&d)[64], uint64_t a, uint64_t b)
 {
-	asm volatile(FROM_MEMORY(128, REGS_64, "64", "65", "ne") : OPERANDS_64("=f", 0) : "l"(a), "l"(b));
+	BY_TYPE(FIRST_128, : OPERANDS_64("=f", 0) : "l"(a), "l"(b));
 }
 
 /* d[64,N] += a[64,16] b[N,16]^T */
-__device__ __forceinline__ void product_next(float (&d)[32], uint64_t a, uint64_t b)
+template <typename T> __device__ __forceinline__ void product_next(float (&d)[32], uint64_t a, uint64_t b)
 {
-	asm volatile(FROM_MEMORY(64, REGS_32, "32", "33", "eq") : OPERANDS_32("+f", 0) : "l"(a), "l"(b));
+	BY_TYPE(NEXT_64, : OPERANDS_32("+f", 0) : "l"(a), "l"(b));
 }
 
-__device__ __forceinline__ void product_next(float (&d)[64], uint64_t a, uint64_t b)
+template <typename T> __device__ __forceinline__ void product_next(float (&d)[64], uint64_t a, uint64_t b)
 {
-	asm volatile(FROM_MEMORY(128, REGS_64, "64", "65", "eq") : OPERANDS_64("+f", 0) : "l"(a), "l"(b));
+	BY_TYPE(NEXT_128, : OPERANDS_64("+f", 0) : "l"(a), "l"(b));
 }
 
-#define FROM_REGISTERS(n, regs, a0, a1, a2, a3, b, add)                                              \
+#define FROM_REGISTERS(type, n, regs, a0, a1, a2, a3, b, add)                                          \
 	"{\n"                                                                                         \
 	".reg .pred add;\n"                                                                           \
-	"setp.ne.b32 add, %" add ", 0;\n" WGMMA(n) "{" regs "}, {%" a0 ", %" a1 ", %" a2 ", %" a3      \
+	"setp.ne.b32 add, %" add ", 0;\n" WGMMA(n, type) "{" regs "}, {%" a0 ", %" a1 ", %" a2 ", %" a3      \
 	"}, %" b ", add, 1, 1, 1;\n"                                                                  \
 	"}"
 #define LEFT "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)
 
+#define ROWS_64(type)  FROM_REGISTERS(type, 64, REGS_32, "32", "33", "34", "35", "36", "37")
+#define ROWS_128(type) FROM_REGISTERS(type, 128, REGS_64, "64", "65", "66", "67", "68", "69")
+#define ROWS_256(type) \
+	FROM_REGISTERS(type, 256, REGS_128, "128", "129", "130", "131", "132", "133")
+
 /* d[64,N] = add d + a[64,16] b[16,N], a in registers; the columns of b are not those summed over */
+template <typename T>
 __device__ __forceinline__ void product_rows(float (&d)[32], const uint32_t (&a)[4], uint64_t b, int add)
 {
-	asm volatile(FROM_REGISTERS(64, REGS_32, "32", "33", "34", "35", "36", "37")
-		     : OPERANDS_32("+f", 0)
-		     : LEFT);
+	BY_TYPE(ROWS_64, : OPERANDS_32("+f", 0) : LEFT);
 }
 
+template <typename T>
 __device__ __forceinline__ void product_rows(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add)
 {
-	asm volatile(FROM_REGISTERS(128, REGS_64, "64", "65", "66", "67", "68", "69")
-		     : OPERANDS_64("+f", 0)
-		     : LEFT);
+	BY_TYPE(ROWS_128, : OPERANDS_64("+f", 0) : LEFT);
 }
 
+template <typename T>
 __device__ __forceinline__ void product_rows(float (&d)[128], const uint32_t (&a)[4], uint64_t b, int add)
 {
-	asm volatile(FROM_REGISTERS(256, REGS_128, "128", "129", "130", "131", "132", "133")
-		     : OPERANDS_64("+f", 0), OPERANDS_64("+f", 64)
-		     : LEFT);
+	BY_TYPE(ROWS_256, : OPERANDS_64("+f", 0), OPERANDS_64("+f", 64) : LEFT);
 }
 
 /* d[64,64] += a[64,8] b[64,8]^T in tf32, a in registers */

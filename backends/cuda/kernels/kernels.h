@@ -385,19 +385,23 @@ void cuda_sample(const struct cuda_sample *p, cudaStream_t stream);
 /* ---- attention_tiles.cu ---------------------------------------------------------------------- */
 
 /*
- * The gradient of attention in bf16 on compute capability 9.0; depth is 64, 128 or 256. Same
- * results in every run. angles, as of cuda_rope: dqkv is that of queries and keys before they were
- * turned by them.
+ * The gradient of attention in bf16 or f16 on compute capability 9.0; depth is 64, 128 or 256. Same
+ * results in every run. angles, as of cuda_rope: the gradients are those of queries and keys before
+ * they were turned by them.
  */
+struct cuda_attention_part {
+	int64_t batch, row; /* elements from one to the next */
+	void *grad;
+};
 struct cuda_attention_tiles {
-	int batch, seq, heads, groups, depth;
+	int batch, seq, keys, heads, groups, depth;
+	enum cuda_type type; /* bf16 or f16 */
 	float scale;
-	bool causal;
-	struct cuda_tensor_map qkv_boxes,
-		dy_boxes; /* dims [batch,seq,columns], boxes of 64 rows and columns */
+	bool causal;			    /* keys = seq */
+	struct cuda_tensor_map boxes[4];    /* of q, k, v and dy: dims [batch,rows,heads depth] */
+	struct cuda_attention_part part[3]; /* q, k and v */
 	const void *y, *dy;
 	const float *lse;
-	void *dqkv;
 	const float *angles; /* NULL = not turned */
 	float *rows;	     /* scratch of cuda_tiles_scratch bytes (attention_tiles.h) */
 };

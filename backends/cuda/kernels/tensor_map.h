@@ -20,10 +20,11 @@ struct cuda_tensor_map {
 
 /* Tensors and boxes; the first dimension is contiguous, and the box has 128 bytes of it. */
 struct cuda_tensor_map_shape {
-	bool f32; /* else bf16 */
+	bool f32; /* else 16 bits */
 	int rank;
 	int64_t dim[CUDA_TENSOR_MAP_RANK];
 	int box[CUDA_TENSOR_MAP_RANK];
+	int64_t step[CUDA_TENSOR_MAP_RANK]; /* elements to the next; 0 = those of all before */
 };
 
 /* False if the driver is too old (before CUDA 12.0) or absent. */

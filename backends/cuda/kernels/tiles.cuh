@@ -14,13 +14,18 @@
 #define SWATH                                                                                      \
 	16 /* heads whose tiles run at the same time, the longest first: their operands stay in L2 */
 
+/* What is copied in boxes, as cuda_attention_tiles has it. */
+struct boxes {
+	CUtensorMap q, k, v, dy;
+};
+
 struct tiles {
-	int batch, seq, heads, groups, padded;
+	int batch, seq, keys, heads, groups, padded;
 	float scale;
 	bool causal;
 	const float *lse,
 		*delta; /* [B,H,padded]: lse / ln 2, after the end of the sequence infinite */
-	bf16 *dqkv;
+	struct cuda_attention_part q, k, v;
 	const float
 		*angles; /* of rotary positions: cosines, then sines, [seq,D/2] each; NULL = none */
 };
@@ -36,24 +41,25 @@ __device__ __forceinline__ float exp2_of(float x)
 	return y;
 }
 
-__device__ __forceinline__ uint32_t both(float low, float high)
+template <typename T = bf16> __device__ __forceinline__ uint32_t both(float low, float high)
 {
-	return two((const bf16 *)nullptr, low, high);
+	return two((const T *)nullptr, low, high);
 }
 
-__device__ __forceinline__ float low_of(uint32_t x)
+template <typename T> __device__ __forceinline__ float2 apart(uint32_t x)
 {
-	return __uint_as_float(x << 16);
+	if constexpr (std::is_same<T, half>::value)
+		return __half22float2(*reinterpret_cast<const half2 *>(&x));
+	else
+		return make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u));
 }
 
-__device__ __forceinline__ float high_of(uint32_t x)
+/* The gradients of a sequence from a column on. */
+template <typename T>
+__device__ __forceinline__ T *grad_of(
+	const struct cuda_attention_part &p, int64_t batch, int column)
 {
-	return __uint_as_float(x & 0xffff0000u);
-}
-
-__device__ __forceinline__ int64_t pitch_of(const struct tiles &t, int depth)
-{
-	return (int64_t)(t.heads + 2 * t.groups) * depth;
+	return static_cast<T *>(p.grad) + batch * p.batch + column;
 }
 
 /* The tile and the head (of all sequences) of a block. */
@@ -69,39 +75,39 @@ __device__ __forceinline__ void place(
 }
 
 /* d = rows a b^T over D; a and b have a_rows and b_rows rows in shared memory. */
-template <int D, int N>
+template <int D, typename T = bf16, int N>
 __device__ __forceinline__ void multiply(
 	float (&d)[N], uint32_t a, int a_rows, uint32_t b, int b_rows)
 {
-	product_first(d, matrix_at(a, 16), matrix_at(b, 16));
+	product_first<T>(d, matrix_at(a, 16), matrix_at(b, 16));
 #pragma unroll
 	for (int k = 1; k < D / 16; k++)
-		product_next(d, matrix_at(a + k / 4 * a_rows * CHUNK_ROW + k % 4 * 32, 16),
+		product_next<T>(d, matrix_at(a + k / 4 * a_rows * CHUNK_ROW + k % 4 * 32, 16),
 			matrix_at(b + k / 4 * b_rows * CHUNK_ROW + k % 4 * 32, 16));
 	product_commit();
 }
 
 /* sum = add sum + a b over the 16 R rows of the tile b */
-template <int N, int R>
+template <typename T = bf16, int N, int R>
 __device__ __forceinline__ void accumulate(
 	float (&sum)[N], const uint32_t (&a)[R][4], uint32_t b, int add)
 {
 	product_fence();
 #pragma unroll
 	for (int k = 0; k < R; k++)
-		product_rows(sum, a[k], matrix_at(b + k * 16 * CHUNK_ROW, R * 16 * CHUNK_ROW),
+		product_rows<T>(sum, a[k], matrix_at(b + k * 16 * CHUNK_ROW, R * 16 * CHUNK_ROW),
 			k ? 1 : add);
 	product_commit();
 }
 
-template <int R>
+template <typename T = bf16, int R>
 __device__ __forceinline__ void pack(uint32_t (&to)[R][4], const float (&from)[8 * R])
 {
 #pragma unroll
 	for (int j = 0; j < R; j++)
 #pragma unroll
 		for (int i = 0; i < 4; i++)
-			to[j][i] = both(from[8 * j + 2 * i], from[8 * j + 2 * i + 1]);
+			to[j][i] = both<T>(from[8 * j + 2 * i], from[8 * j + 2 * i + 1]);
 }
 
 /* Copies a tile of 64 rows and D columns. */
@@ -142,9 +148,9 @@ __device__ __forceinline__ void turn_back(const struct tiles &t, float (&sum)[D 
 
 /* Writes factor times the sums as rows from row0 on. Two lanes exchange halves, so that each writes
  * 8 bytes. */
-template <int D>
+template <int D, typename T>
 __device__ __forceinline__ void emit(
-	const float (&sum)[D / 2], bf16 *to, int64_t pitch, int row0, int rows, float factor)
+	const float (&sum)[D / 2], T *to, int64_t pitch, int row0, int rows, float factor)
 {
 	const int lane = threadIdx.x % WARP, odd = lane & 1;
 #pragma unroll
@@ -153,8 +159,8 @@ __device__ __forceinline__ void emit(
 #pragma unroll
 		for (int j = 0; j < D / 8; j += 2) {
 			const float *at = sum + 4 * j + 2 * half;
-			const uint32_t low = both(at[0] * factor, at[1] * factor);
-			const uint32_t high = both(at[4] * factor, at[5] * factor);
+			const uint32_t low = both<T>(at[0] * factor, at[1] * factor);
+			const uint32_t high = both<T>(at[4] * factor, at[5] * factor);
 			const uint32_t other = __shfl_xor_sync(0xffffffffu, odd ? low : high, 1);
 
 			if (row < rows)

@@ -8,8 +8,9 @@
 
 bool cuda_tiles_take(const struct cuda_dev *dev, const struct dnn_attention_shape *s)
 {
-	return dev->prop.major == 9 && dev->prop.minor == 0 && s->type == CUDNN_DATA_BFLOAT16 &&
-	       (s->depth == 64 || s->depth == 128 || s->depth == 256) && cuda_tensor_map_exist();
+	return dev->prop.major == 9 && dev->prop.minor == 0 && s->type != CUDNN_DATA_FLOAT &&
+	       (s->depth == 64 || s->depth == 128 || s->depth == 256) && s->q.head == s->depth &&
+	       s->k.head == s->depth && s->v.head == s->depth && cuda_tensor_map_exist();
 }
 
 size_t cuda_tiles_scratch(const struct dnn_attention_shape *s)
@@ -17,29 +18,47 @@ size_t cuda_tiles_scratch(const struct dnn_attention_shape *s)
 	return 2 * sizeof(float) * (size_t)(s->batch * s->heads * cuda_attention_padded(s->seq));
 }
 
-/* The tensor [batch,seq,columns] in 16 bits at `data`. */
-static bool describe(const struct dnn_attention_shape *s, const void *data, int64_t columns,
-	struct cuda_tensor_map *ret)
+/* Rows of heads in 16 bits at `data`. */
+static bool describe(const struct dnn_attention_shape *s, const struct dnn_heads *at, int64_t rows,
+	int64_t heads, const void *data, struct cuda_tensor_map *ret)
 {
-	const struct cuda_tensor_map_shape boxes = {
-		.rank = 3, .dim = {columns, s->seq, s->batch}, .box = {BOX, BOX, 1}};
+	const struct cuda_tensor_map_shape boxes = {.rank = 3,
+		.dim = {heads * s->depth, rows, s->batch},
+		.step = {0, at->row, at->batch},
+		.box = {BOX, BOX, 1}};
 
 	return cuda_tensor_map_describe(&boxes, data, ret);
 }
 
-int cuda_tiles_describe(const struct dnn_attention_shape *s, void *qkv, void *dy,
+static struct cuda_attention_part part_of(const struct dnn_heads *at, void *grad)
+{
+	return (struct cuda_attention_part){at->batch, at->row, grad};
+}
+
+int cuda_tiles_describe(const struct dnn_attention_shape *s, const struct cuda_tiles_data *data,
 	struct cuda_attention_tiles *ret, struct jm_err *err)
 {
-	if (!describe(s, qkv, (s->heads + 2 * s->groups) * s->depth, &ret->qkv_boxes) ||
-		!describe(s, dy, s->heads * s->depth, &ret->dy_boxes))
+	const struct dnn_heads dy = {
+		.row = s->heads * s->depth, .batch = s->seq * s->heads * s->depth};
+
+	if (!describe(s, &s->q, s->seq, s->heads, data->part[0], &ret->boxes[0]) ||
+		!describe(s, &s->k, s->keys, s->groups, data->part[1], &ret->boxes[1]) ||
+		!describe(s, &s->v, s->keys, s->groups, data->part[2], &ret->boxes[2]) ||
+		!describe(s, &dy, s->seq, s->heads, data->dy, &ret->boxes[3]))
 		return jm_err_set(err, JM_ENOSUP,
 			"The driver does not describe the operands of attention-grad for copies by "
 			"boxes.");
+	ret->part[0] = part_of(&s->q, data->grad[0]);
+	ret->part[1] = part_of(&s->k, data->grad[1]);
+	ret->part[2] = part_of(&s->v, data->grad[2]);
 	ret->batch = (int)s->batch;
 	ret->seq = (int)s->seq;
+	ret->keys = (int)s->keys;
 	ret->heads = (int)s->heads;
 	ret->groups = (int)s->groups;
 	ret->depth = (int)s->depth;
+	ret->type = s->type == CUDNN_DATA_HALF ? CUDA_F16 : CUDA_BF16;
 	ret->causal = s->causal;
+	ret->dy = data->dy;
 	return 0;
 }

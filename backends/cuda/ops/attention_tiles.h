@@ -8,12 +8,17 @@
 
 struct cuda_dev;
 
+/* Queries, keys and values, then their gradients, then dy. */
+struct cuda_tiles_data {
+	void *part[3], *grad[3], *dy;
+};
+
 /* True if they take the shape on the device. */
 bool cuda_tiles_take(const struct cuda_dev *dev, const struct dnn_attention_shape *s);
 /* Bytes of scratch. */
 size_t cuda_tiles_scratch(const struct dnn_attention_shape *s);
-/* Describes the operands, whose data is in qkv and in dy, to the copies of the kernels. */
-int cuda_tiles_describe(const struct dnn_attention_shape *s, void *qkv, void *dy,
+/* Describes the operands, also to the copies of the kernels. */
+int cuda_tiles_describe(const struct dnn_attention_shape *s, const struct cuda_tiles_data *data,
 	struct cuda_attention_tiles *ret, struct jm_err *err);
 
 #endif

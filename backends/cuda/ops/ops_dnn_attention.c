@@ -199,7 +199,7 @@ void cuda_attention_plans_free(struct cuda_dev *dev)
 /* True if own kernels can run it. */
 static bool has_own(const struct cuda_dev *dev, const struct cuda_attention_plan *p)
 {
-	return p->backward && is_packed(&p->shape) && cuda_tiles_take(dev, &p->shape);
+	return p->backward && cuda_tiles_take(dev, &p->shape);
 }
 
 /* ---- select ---------------------------------------------------------------------------------- */
@@ -423,21 +423,26 @@ static int build_dnn(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err
 static int build_own(struct cuda_dev *dev, struct cuda_exec *exec, struct jm_err *err)
 {
 	const struct jm_node *n = &exec->node[0];
+	const struct jm_view *const view[] = {
+		&n->attr.attention.q, &n->attr.attention.k, &n->attr.attention.v};
 	struct dnn_attention_shape s = shape_of(dev, n);
 	struct bound *b = exec->own = calloc(1, sizeof *b);
+	struct cuda_tiles_data data = {.dy = n->in[0]->data};
 
 	if (!b)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for attention.");
+	for (int i = 0; i < 3; i++) {
+		data.part[i] = at(inputs_of(n)[i], view[i]);
+		data.grad[i] = at(gradient_of(exec, i), view[i]);
+	}
 	b->own = true;
 	b->tiles = (struct cuda_attention_tiles){
 		.scale = (float)n->attr.attention.scale,
-		.dy = n->in[0]->data,
 		.y = n->in[4]->data,
 		.lse = n->in[5]->data,
-		.dqkv = gradient_of(exec, 0)->data,
 		.rows = exec->scratch,
 	};
-	return cuda_tiles_describe(&s, inputs_of(n)[0]->data, n->in[0]->data, &b->tiles, err);
+	return cuda_tiles_describe(&s, &data, &b->tiles, err);
 }
 
 /* The first one needs the least scratch. */
@@ -463,7 +468,7 @@ static size_t most_scratch(const struct cuda_attention_plan *p)
  * timing with the scratch that suffices for every way. */
 static int way_of(struct cuda_dev *dev, struct cuda_attention_plan *p, const struct jm_node *n)
 {
-	struct jm_tensor dqkv = *n->out[0]; /* in memory, also where it is virtual in a group */
+	struct jm_tensor dq = *n->out[0]; /* in memory, also where it is virtual in a group */
 	struct cuda_exec exec = {.op = &cuda_ops_dnn_attention[1],
 		.node = {*n},
 		.n_nodes = 1,
@@ -472,8 +477,10 @@ static int way_of(struct cuda_dev *dev, struct cuda_attention_plan *p, const str
 
 	if (p->way >= 0)
 		return p->way;
-	dqkv.is_virtual = false;
-	exec.node[0].out[0] = exec.node[0].out[1] = exec.node[0].out[2] = &dqkv;
+	dq.is_virtual = false;
+	for (int i = 0; i < 3; i++)
+		if (n->out[i] == n->out[0])
+			exec.node[0].out[i] = &dq;
 	write_ways_key(dev, p, key, sizeof key);
 	p->way = has_own(dev, p) ? cuda_way_choose(dev, &exec, key, ways, WAYS) : DNN;
 	return p->way;

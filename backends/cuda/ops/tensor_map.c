@@ -42,6 +42,8 @@ bool cuda_tensor_map_describe(
 	for (int i = 0; i < s->rank; i++) {
 		dim[i] = (cuuint64_t)s->dim[i];
 		stride[i] = (i ? stride[i - 1] : s->f32 ? 4 : 2) * dim[i];
+		if (i + 1 < s->rank && s->step[i + 1])
+			stride[i] = (s->f32 ? 4 : 2) * (cuuint64_t)s->step[i + 1];
 		box[i] = (cuuint32_t)s->box[i];
 		step[i] = 1;
 	}

@@ -35,6 +35,7 @@ static struct fake {
 	char key[CUDA_PLAN_KEY];
 	const void *workspace; /* of the plan that was bound */
 	int bound, ran;	       /* plans of cuDNN */
+	struct cuda_tiles_data data;
 	struct cuda_attention_tiles tiles;
 	int started; /* own kernels */
 	struct cuda_rope turn;
@@ -116,10 +117,11 @@ size_t cuda_tiles_scratch(const struct dnn_attention_shape *s)
 	return TILES_SCRATCH;
 }
 
-int cuda_tiles_describe(const struct dnn_attention_shape *s, void *qkv, void *dy,
+int cuda_tiles_describe(const struct dnn_attention_shape *s, const struct cuda_tiles_data *data,
 	struct cuda_attention_tiles *ret, struct jm_err *err)
 {
-	(void)qkv, (void)dy, (void)err;
+	(void)err;
+	fake.data = *data;
 	ret->depth = (int)s->depth;
 	return 0;
 }
@@ -331,12 +333,45 @@ static void own_kernels_get_the_operands(void **unused)
 	assert_true(fake.started == 1 && !fake.ran);
 	assert_string_equal(fake.names[0], "own");
 	assert_int_equal(fake.tiles.depth, 64);
-	assert_ptr_equal(fake.tiles.dy, dy.data);
+	assert_ptr_equal(fake.data.dy, dy.data);
 	assert_ptr_equal(fake.tiles.y, y.data);
 	assert_ptr_equal(fake.tiles.lse, lse.data);
-	assert_ptr_equal(fake.tiles.dqkv, dqkv.data);
+	for (int i = 0; i < 3; i++) {
+		assert_ptr_equal(fake.data.part[i], (uint16_t *)qkv.data + i * HEADS * 64);
+		assert_ptr_equal(fake.data.grad[i], (uint16_t *)dqkv.data + i * HEADS * 64);
+	}
 	assert_ptr_equal(fake.tiles.rows, scratch);
 	assert_true(fake.tiles.scale == 0.5F);
+}
+
+/* As a picture attends to a text. */
+static void queries_may_be_apart_from_keys(void **unused)
+{
+	struct jm_tensor grad[3], q, k;
+	const int64_t width = HEADS * 64, n = 77;
+
+	(void)unused;
+	set_node(JM_OP_ATTENTION_GRAD, 64);
+	q = tensor(JM_BF16, width, 1);
+	k = tensor(JM_BF16, width, 6);
+	k.dim[1] = n;
+	for (int i = 0; i < 3; i++) {
+		grad[i] = i ? k : q;
+		grad[i].data = &memory[3 + i];
+		node.in[1 + i] = i ? &k : &q;
+		node.out[i] = &grad[i];
+	}
+	node.attr.attention.keys = n;
+	node.attr.attention.q = (struct jm_view){0, SEQ * width, width, 64};
+	node.attr.attention.k = node.attr.attention.v = (struct jm_view){0, n * width, width, 64};
+	runs();
+	assert_true(fake.started == 1 && !fake.ran);
+	assert_string_equal(
+		fake.key, "attention/0/2x128/4:4x64/apart-77-256-256-256/grad/repeatable/ways");
+	for (int i = 0; i < 3; i++) {
+		assert_ptr_equal(fake.data.part[i], i ? k.data : q.data);
+		assert_ptr_equal(fake.data.grad[i], grad[i].data);
+	}
 }
 
 static void only_gradients_with_tiles_have_two_ways(void **unused)
@@ -395,7 +430,7 @@ static void own_kernels_turn_their_results(void **unused)
 	runs_by(TURNED);
 	assert_true(fake.started == 1 && !fake.ran && !fake.turned);
 	assert_ptr_equal(fake.tiles.angles, angles);
-	assert_ptr_equal(fake.tiles.dqkv, turned.data);
+	assert_ptr_equal(fake.data.grad[0], turned.data);
 }
 
 static void results_of_cudnn_are_turned_in_place(void **unused)
@@ -456,6 +491,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_first_way_needs_the_least_scratch),
 		cmocka_unit_test(own_kernels_get_the_operands),
+		cmocka_unit_test(queries_may_be_apart_from_keys),
 		cmocka_unit_test(only_gradients_with_tiles_have_two_ways),
 		cmocka_unit_test(each_shape_has_a_key),
 		cmocka_unit_test(scratch_is_that_of_the_chosen_way),
