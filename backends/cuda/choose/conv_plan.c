@@ -22,6 +22,7 @@
 /* A warm-up run may include the loading of code. From this factor on the engine itself is slow. */
 #define SLOW_WARM_UP   10 /* times the best so far */
 #define SLOW_WARM_UP_S 0.05
+#define SOME_PLANS     3 /* where engines are compiled at run time */
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
@@ -80,7 +81,9 @@ static int find_chosen(struct cuda_dev *dev, struct cuda_conv_plan *p, struct dn
 	return want.name ? dnn_plans(g, &want, p->plan, 1, &none) : 0;
 }
 
-/* Prefers engines that are compiled already: to compile one at run time takes half a second. */
+/* Prefers engines that are compiled already: to compile one at run time takes half a second. Where
+ * cuDNN prefers none of these, a few that it compiles are timed beside a fallback, which may be very
+ * slow. */
 static int look(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err *err)
 {
 	struct dnn_want want = want_of(dev, &p->key);
@@ -90,12 +93,14 @@ static int look(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err *e
 	if (!g)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a convolution.");
 	want.ready = true;
+	want.preferred = !want.all;
 	p->n = find_chosen(dev, p, g);
 	if (!p->n)
 		p->n = dnn_plans(g, &want, p->plan, CUDA_CONV_PLANS, &none);
-	want.ready = false;
+	want.ready = want.preferred = false;
+	want.all = true;
 	if (!p->n)
-		p->n = dnn_plans(g, &want, p->plan, 1, err);
+		p->n = dnn_plans(g, &want, p->plan, SOME_PLANS, err);
 	dnn_graph_free(g);
 	for (int i = 0; i < p->n; i++)
 		if (p->plan[i].workspace > p->workspace)

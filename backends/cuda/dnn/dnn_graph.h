@@ -70,6 +70,7 @@ struct dnn_want {
 	bool repeatable;  /* every run gives the same bits */
 	bool ready;	  /* not compiled at run time */
 	bool all;	  /* includes the engines that cuDNN lists as a fallback only */
+	bool preferred;	  /* none of these, also where there is no other */
 	size_t workspace; /* bytes, at most */
 	const char *name; /* only the plan with this name, if it still exists; NULL = any */
 };

@@ -231,8 +231,9 @@ int dnn_plans(struct dnn_graph *g, const struct dnn_want *want, struct dnn_plan 
 		return 0;
 	}
 	memset(ret, 0, sizeof *ret * (size_t)max);
-	n = plans_of_mode(g, CUDNN_HEUR_MODE_A, want, ret, n, max);
-	if (!n || want->name || want->all)
+	/* one place is left for a fallback */
+	n = plans_of_mode(g, CUDNN_HEUR_MODE_A, want, ret, n, max - (want->all && max > 1));
+	if (!want->preferred && (!n || want->name || want->all))
 		n = plans_of_mode(g, CUDNN_HEUR_MODE_FALLBACK, want, ret, n, max);
 	if (!n)
 		jm_err_set(err, JM_ENOSUP,

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which of cuDNN's plans a convolution of backend cuda takes, without a GPU: the functions of CUDA
+ * and cuDNN that are called are below. */
+#include "backends/cuda/choose/conv_plan.h"
+#include "backends/cuda/choose/plan_cache.h"
+#include "backends/cuda/choose/timed_choice.h"
+#include "backends/cuda/device/gpu.h"
+#include "backends/cuda/device/math_library.h"
+#include "backends/cuda/dnn/dnn_plan.h"
+#include "backends/cuda/kernels/image_kernels.h"
+#include "kit/test.h"
+
+/* ---- fakes ----------------------------------------------------------------------------------- */
+
+static struct fake {
+	bool ready;	   /* cuDNN prefers an engine that is compiled */
+	double seconds[2]; /* of the plans that are found */
+	int asked;	   /* how often plans were found */
+	const struct dnn_plan *bound;
+	char kept[CUDA_PLAN_VALUE];
+} fake;
+
+static const char *const names[] = {"first", "fallback"};
+static struct dnn_graph graph;
+
+int cuda_dnn_open(struct cuda_dev *dev, struct jm_err *err)
+{
+	(void)dev, (void)err;
+	return 0;
+}
+
+struct dnn_graph *dnn_conv_graph(const struct cuda_dnn *dnn, enum dnn_pattern pattern,
+	const struct dnn_conv_shape *shape, struct dnn_conv_ids *ret)
+{
+	(void)dnn, (void)pattern, (void)shape, (void)ret;
+	return &graph;
+}
+
+void dnn_graph_free(struct dnn_graph *g)
+{
+	(void)g;
+}
+
+/* The first engine is compiled at run time, unless `ready`. */
+int dnn_plans(struct dnn_graph *g, const struct dnn_want *want, struct dnn_plan *ret, int max,
+	struct jm_err *err)
+{
+	int n = 0;
+
+	(void)g, (void)err;
+	if (fake.ready || !want->ready)
+		snprintf(ret[n++].name, DNN_NAME, "%s", names[0]);
+	if (n < max && !want->preferred && (want->all || !n))
+		snprintf(ret[n++].name, DNN_NAME, "%s", names[1]);
+	fake.asked += n > 0;
+	return n;
+}
+
+void dnn_plan_drop(const struct cuda_dnn *d, struct dnn_plan *plan)
+{
+	(void)d, (void)plan;
+}
+
+int dnn_bind(const struct cuda_dnn *d, const struct dnn_plan *plan, int n, const int64_t *id,
+	void *const *data, void *workspace, struct dnn_run *ret, struct jm_err *err)
+{
+	(void)d, (void)n, (void)id, (void)data, (void)workspace, (void)ret, (void)err;
+	fake.bound = plan;
+	return 0;
+}
+
+int dnn_run(const struct cuda_dnn *d, const struct dnn_run *run, struct jm_err *err)
+{
+	(void)d, (void)run, (void)err;
+	return 0;
+}
+
+void dnn_unbind(const struct cuda_dnn *d, struct dnn_run *run)
+{
+	(void)d, (void)run;
+}
+
+const char *cuda_plan_find(struct cuda_dev *dev, const char *key)
+{
+	(void)dev, (void)key;
+	return NULL;
+}
+
+void cuda_plan_keep(struct cuda_dev *dev, const char *key, const char *value)
+{
+	(void)dev, (void)key;
+	snprintf(fake.kept, sizeof fake.kept, "%s", value);
+}
+
+bool cuda_stopwatch_open(struct cuda_stopwatch *w)
+{
+	(void)w;
+	return true;
+}
+
+void cuda_stopwatch_start(const struct cuda_stopwatch *w, cudaStream_t stream)
+{
+	(void)w, (void)stream;
+}
+
+double cuda_stopwatch_stop(const struct cuda_stopwatch *w, cudaStream_t stream)
+{
+	(void)w, (void)stream;
+	return fake.seconds[strcmp(fake.bound->name, names[0]) != 0];
+}
+
+void cuda_stopwatch_close(const struct cuda_stopwatch *w)
+{
+	(void)w;
+}
+
+double cuda_median(double *seconds, int n)
+{
+	return seconds[n / 2];
+}
+
+void cuda_random(struct cuda_vec x, int64_t n, uint64_t seed, cudaStream_t stream)
+{
+	(void)x, (void)n, (void)seed, (void)stream;
+}
+
+/* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name) */
+cudaError_t cudaMalloc(void **memory, size_t bytes)
+{
+	*memory = malloc(bytes);
+	return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaFree(void *memory)
+{
+	free(memory);
+	return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)
+{
+	(void)memory, (void)value, (void)bytes, (void)stream;
+	return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+	return cudaSuccess;
+}
+/* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
+
+/* ---- tests ----------------------------------------------------------------------------------- */
+
+/* The plan that is chosen and kept; "" = the only one. */
+static void chooses(double first, double fallback, const char *want)
+{
+	const struct cuda_conv_key key = {
+		.shape = {.x = {1, 1, 1, 1}, .w = {1, 1, 1, 1}, .y = {1, 1, 1, 1}}};
+	struct cuda_dev dev = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct cuda_conv_plan *p;
+
+	fake.seconds[0] = first;
+	fake.seconds[1] = fallback;
+	fake.asked = 0;
+	fake.kept[0] = 0;
+	p = cuda_conv_plan(&dev, &key, &err);
+	assert_non_null(p);
+	assert_int_equal(cuda_conv_tune(&dev, p, &err), 0);
+	assert_string_equal(fake.kept, want);
+	cuda_conv_drop(&dev);
+}
+
+static void a_fallback_is_timed_beside_engines_that_cudnn_compiles(void **unused)
+{
+	(void)unused;
+	fake = (struct fake){0};
+	chooses(1, 2, "first");
+	assert_int_equal(fake.asked, 1);
+	chooses(2, 1, "fallback");
+}
+
+static void a_fallback_is_not_asked_for_where_an_engine_is_ready(void **unused)
+{
+	(void)unused;
+	fake = (struct fake){.ready = true};
+	chooses(2, 1, "");
+	assert_int_equal(fake.asked, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_fallback_is_timed_beside_engines_that_cudnn_compiles),
+		cmocka_unit_test(a_fallback_is_not_asked_for_where_an_engine_is_ready),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
