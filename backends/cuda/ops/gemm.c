@@ -165,6 +165,8 @@ static int describe(struct cuda_dev *dev, struct cuda_product *p, struct jm_err 
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
+#define ALIGNED 64 /* bytes; more makes no difference */
+
 /* Of all matrices of a batch. */
 static uint32_t alignment_of(const struct cuda_matrix *m)
 {
@@ -300,13 +302,20 @@ static void write_key(const struct cuda_gemm *g, char *ret, size_t size)
 {
 	const struct cuda_matrix *m[] = {&g->a, &g->b, &g->d};
 	int n = snprintf(ret, size, "gemm/%lld", (long long)g->k);
+	uint32_t least = ALIGNED;
+	char alignment[16] = "";
 
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 3; i++) {
+		uint32_t bytes = alignment_of(m[i]);
+
+		least = bytes < least ? bytes : least;
 		n += snprintf(ret + n, size - (size_t)n, "/%lldx%lld:%lld%s%s",
 			(long long)m[i]->rows, (long long)m[i]->columns, (long long)m[i]->stride,
 			jm_dtype_name(m[i]->type), m[i]->transposed ? "t" : "");
-	n += snprintf(ret + n, size - (size_t)n, "/%d%s%s%s%s%s%s", epilogue_of(g),
-		alignment_of(&g->a) < 64 || alignment_of(&g->b) < 64 ? "a" : "",
+	}
+	if (least < ALIGNED)
+		snprintf(alignment, sizeof alignment, "a%u", least);
+	n += snprintf(ret + n, size - (size_t)n, "/%d%s%s%s%s%s%s", epilogue_of(g), alignment,
 		g->accumulate ? "+" : "", g->tf32 ? "tf32" : "", g->bias && g->bias_as_d ? "b" : "",
 		g->fast_sums ? "f" : "", g->scales_rows ? "r" : "");
 	if (g->batches > 1)

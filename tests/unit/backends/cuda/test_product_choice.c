@@ -208,10 +208,12 @@ void cuda_plan_keep(struct cuda_dev *dev, const char *key, const char *value)
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
+static size_t offset[3]; /* bytes before the operands */
+
 /* The algorithm that a product runs by. */
 static uint64_t algorithm(void)
 {
-	static float memory[3][64];
+	static _Alignas(256) char memory[3][512];
 	struct cuda_dev dev = {0};
 	struct cuda_gemm gemm = {.k = 8};
 	struct cuda_matrix *m[] = {&gemm.a, &gemm.b, &gemm.d};
@@ -219,7 +221,7 @@ static uint64_t algorithm(void)
 	struct jm_err err = JM_ERR_INIT;
 
 	for (int i = 0; i < 3; i++)
-		*m[i] = (struct cuda_matrix){memory[i], JM_F32, 8, 8, 8, false, 0};
+		*m[i] = (struct cuda_matrix){memory[i] + offset[i], JM_F32, 8, 8, 8, false, 0};
 	assert_int_equal(cuda_product_new(&dev, &gemm, &p, &err), 0);
 	assert_int_equal(cuda_product_run(&dev, p, &err), 0);
 	cuda_product_free(&dev, p);
@@ -274,12 +276,40 @@ static void an_only_algorithm_is_timed_and_kept(void **unused)
 	assert_string_not_equal(fake.value, "");
 }
 
+/* The key of the choice for a product with an operand so many bytes from a multiple of 256. */
+static void key_at(int operand, size_t bytes, char ret[CUDA_PLAN_KEY])
+{
+	offset[operand] = bytes;
+	algorithm();
+	offset[operand] = 0;
+	snprintf(ret, CUDA_PLAN_KEY, "%s", fake.key);
+}
+
+/* An algorithm may need the alignment that the operands had when it was chosen. */
+static void each_alignment_of_operands_has_a_key(void **unused)
+{
+	char whole[CUDA_PLAN_KEY], some[CUDA_PLAN_KEY], less[CUDA_PLAN_KEY];
+
+	(void)unused;
+	fake = (struct fake){.found = FOUND};
+	key_at(0, 0, whole);
+	for (int i = 0; i < 3; i++) {
+		key_at(i, 64, some);
+		assert_string_equal(some, whole);
+		key_at(i, 32, some);
+		assert_string_not_equal(some, whole);
+		key_at(i, 16, less);
+		assert_string_not_equal(less, some);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_fastest_is_kept),
 		cmocka_unit_test(what_could_not_be_timed_is_not_kept),
 		cmocka_unit_test(a_choice_without_a_time_is_made_again),
+		cmocka_unit_test(each_alignment_of_operands_has_a_key),
 		cmocka_unit_test(an_only_algorithm_is_timed_and_kept),
 	};
 
