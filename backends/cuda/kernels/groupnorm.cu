@@ -5,7 +5,7 @@
  * images leaves two sums of each channel as parts[batch][gridDim.y][2][c]; a small kernel adds them
  * up to what a group needs, in f64; and a second pass writes the result:
  *
- *	forward	 sums of x - s and (x - s)^2, where s is an element of the group, so that the
+ *	forward	 sums of x - s and (x - s)^2, where s is near the mean of the channel, so that the
  *		 variance is no difference of large numbers
  *	gradient sums of e and e h, which are dbeta and dgamma, too: e = dy silu'(t), h = (x - mean)
  *		 rstd
@@ -15,6 +15,7 @@
 
 #define AHEAD  4    /* rows that a thread loads at a time */
 #define BLOCKS 1584 /* of a pass, about: three for each of 132 multiprocessors, four times */
+#define SOME   4    /* pixels that estimate the mean of a channel */
 #define WARPS  8    /* of a block that adds parts; each has a group */
 
 /* Of N channels of an image: t = (x - mean) scale + beta. */
@@ -37,13 +38,25 @@ __device__ __forceinline__ void line_of(const struct cuda_groups &p, int64_t at,
 	}
 }
 
-/* The first element of the group of channel c of this image. */
-template <typename T>
-__device__ __forceinline__ float shift_of(const struct cuda_groups &p, int64_t image, int64_t c)
+/* The means of N channels of an image from `at` on over some of its pixels. */
+template <int N, typename T>
+__device__ __forceinline__ void shifts_of(
+	const struct cuda_groups &p, int64_t image, int64_t at, float (&shift)[N])
 {
-	const int each = p.c / p.groups;
+	const T *x = as<const T>(p.x) + image * p.pixels * p.c + at;
+	packed<N, T> part[SOME];
 
-	return (float)as<const T>(p.x)[image * p.pixels * p.c + c / each * each];
+#pragma unroll
+	for (int i = 0; i < SOME; i++)
+		fetch(x + p.pixels * i / SOME * p.c, part[i]);
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		shift[k] = 0;
+#pragma unroll
+		for (int i = 0; i < SOME; i++)
+			shift[k] += part[i].at(k);
+		shift[k] /= SOME;
+	}
 }
 
 /* The gradient before SiLU. */
@@ -84,9 +97,7 @@ __global__ void __launch_bounds__(COLUMN_THREADS) group_sums_kernel(struct cuda_
 	float first[N] = {}, second[N] = {}, shift[N];
 
 	if (at < c) {
-#pragma unroll
-		for (int k = 0; k < N; k++)
-			shift[k] = shift_of<T>(p, blockIdx.z, at + k);
+		shifts_of<N, T>(p, blockIdx.z, at, shift);
 		over_pixels<false, N, T>(p, at, [&](int64_t, const group_part<N, T> &part) {
 #pragma unroll
 			for (int k = 0; k < N; k++) {
@@ -131,24 +142,22 @@ __global__ void __launch_bounds__(COLUMN_THREADS) group_slopes_kernel(struct cud
 
 /* ---- what groups and channels need ----------------------------------------------------------- */
 
-/* Means over a group of two sums that each of its channels has; weight NULL: 1. */
-__device__ __forceinline__ two_sums group_means(
-	const struct cuda_groups &p, int parts, int64_t group, const float *weight)
+/* The mean over a group of what value(c, part, pair) gives for each part of each of its channels;
+ * pair: the part's two sums, p.c apart. */
+template <class VALUE>
+__device__ __forceinline__ double group_mean(
+	const struct cuda_groups &p, int parts, int64_t group, VALUE value)
 {
 	const int each = p.c / p.groups, from = (int)(group % p.groups) * each;
 	const float *data = p.scratch + group / p.groups * parts * 2 * p.c;
-	const double size = (double)p.pixels * each;
-	two_sums s = {0, 0};
+	double sum = 0;
 
 	for (int i = threadIdx.x % WARP; i < parts * each; i += WARP) {
-		const int c = from + i % each;
-		const float *pair = data + (int64_t)(i / each) * 2 * p.c + c;
-		const double w = weight ? (double)weight[c] : 1;
+		const int c = from + i % each, part = i / each;
 
-		s.first += w * (double)pair[0];
-		s.second += w * (double)pair[p.c];
+		sum += value(c, part, data + (int64_t)part * 2 * p.c + c);
 	}
-	return {warp_sum(s.first) / size, warp_sum(s.second) / size};
+	return warp_sum(sum) / ((double)p.pixels * each);
 }
 
 __device__ __forceinline__ int64_t group_of_warp()
@@ -158,16 +167,31 @@ __device__ __forceinline__ int64_t group_of_warp()
 
 template <typename T> __global__ void group_means_kernel(struct cuda_groups p, int parts)
 {
-	const int64_t group = group_of_warp(), c = group % p.groups * (p.c / p.groups);
+	const int64_t group = group_of_warp();
 
 	if (group >= (int64_t)p.batch * p.groups)
 		return;
-	const two_sums s = group_means(p, parts, group, NULL);
+	auto shift_of = [&](int c) {
+		float shift[1];
+
+		shifts_of<1, T>(p, group / p.groups, c, shift);
+		return (double)shift[0];
+	};
+	const double mean = group_mean(p, parts, group, [&](int c, int part, const float *pair) {
+		return (double)pair[0] + (part ? 0 : (double)p.pixels * shift_of(c));
+	});
+	/* of (x - mean)^2 = (x - s)^2 - 2 d (x - s) + d^2, where d = mean - s */
+	const double square = group_mean(p, parts, group, [&](int c, int part, const float *pair) {
+		const double d = mean - shift_of(c);
+
+		return (double)pair[p.c] - 2 * d * (double)pair[0] +
+		       (part ? 0 : (double)p.pixels * d * d);
+	});
 
 	if (threadIdx.x % WARP)
 		return;
-	p.mean[group] = (float)((double)shift_of<T>(p, group / p.groups, c) + s.first);
-	p.rstd[group] = (float)(1 / sqrt(fmax(s.second - s.first * s.first, 0.) + (double)p.eps));
+	p.mean[group] = (float)mean;
+	p.rstd[group] = (float)(1 / sqrt(fmax(square, 0.) + (double)p.eps));
 }
 
 /* The means of e gamma and e gamma h, which follow the parts. */
@@ -177,12 +201,14 @@ __global__ void group_ends_kernel(struct cuda_groups p, int parts, float *ends)
 
 	if (group >= (int64_t)p.batch * p.groups)
 		return;
-	const two_sums s = group_means(p, parts, group, p.gamma);
+	for (int k = 0; k < 2; k++) {
+		const double mean = group_mean(p, parts, group, [&](int c, int, const float *pair) {
+			return (double)p.gamma[c] * (double)pair[k * p.c];
+		});
 
-	if (threadIdx.x % WARP)
-		return;
-	ends[2 * group] = (float)s.first;
-	ends[2 * group + 1] = (float)s.second;
+		if (threadIdx.x % WARP == 0)
+			ends[2 * group + k] = (float)mean;
+	}
 }
 
 /* dgamma and dbeta: the sums over all parts of all images. */
@@ -273,7 +299,7 @@ static struct columns shape_of(const struct cuda_groups *p)
 	while (tx > PACK && packs % tx)
 		tx /= 2;
 	ret.block = dim3((unsigned)tx, (unsigned)(COLUMN_THREADS / tx));
-	ret.grid = dim3((unsigned)((packs + tx - 1) / tx), 1, (unsigned)p->batch);
+	ret.grid = dim3((unsigned)((packs + tx - 1) / tx), 1, 1);
 	most = BLOCKS / ((int64_t)ret.grid.x * p->batch);
 	want = p->pixels / (AHEAD * ret.block.y);
 	if (want > 1 && most > 1)
@@ -288,14 +314,37 @@ size_t cuda_groups_scratch(const struct cuda_groups *p)
 	return (size_t)(p->batch * each) * sizeof(float);
 }
 
+/* Calls start(some, grid, first) for images of the batch. */
+template <class START>
+static void by_groups(const struct cuda_groups *p, const struct columns &s, START start)
+{
+	by_images(p->batch, 1, [&](int64_t first, int images) {
+		const int64_t n = first * p->pixels * p->c;
+		struct cuda_groups some = *p;
+
+		some.batch = images;
+		some.x = from(p->x, n);
+		some.y = from(p->y, n);
+		some.dx = from(p->dx, n);
+		some.mean += first * p->groups;
+		some.rstd += first * p->groups;
+		some.scratch += first * s.grid.y * 2 * p->c;
+		start(some, dim3(s.grid.x, s.grid.y, (unsigned)images), first);
+	});
+}
+
 template <int N, typename T>
 static void groupnorm(const struct cuda_groups *p, const struct columns &s, cudaStream_t stream)
 {
-	group_sums_kernel<N, T><<<s.grid, s.block, 0, stream>>>(*p);
+	by_groups(p, s, [&](const struct cuda_groups &some, dim3 grid, int64_t) {
+		group_sums_kernel<N, T><<<grid, s.block, 0, stream>>>(some);
+	});
 	group_means_kernel<T>
 		<<<blocks_for((int64_t)p->batch * p->groups, WARPS), WARPS * WARP, 0, stream>>>(
 			*p, (int)s.grid.y);
-	group_apply_kernel<N, T><<<s.grid, s.block, 0, stream>>>(*p);
+	by_groups(p, s, [&](const struct cuda_groups &some, dim3 grid, int64_t) {
+		group_apply_kernel<N, T><<<grid, s.block, 0, stream>>>(some);
+	});
 }
 
 template <int N, typename T>
@@ -305,11 +354,16 @@ static void groupnorm_grad(
 	const int parts = (int)s.grid.y;
 	float *ends = p->scratch + (int64_t)p->batch * parts * 2 * p->c;
 
-	group_slopes_kernel<N, T><<<s.grid, s.block, 0, stream>>>(*p);
+	by_groups(p, s, [&](const struct cuda_groups &some, dim3 grid, int64_t) {
+		group_slopes_kernel<N, T><<<grid, s.block, 0, stream>>>(some);
+	});
 	group_ends_kernel<<<blocks_for((int64_t)p->batch * p->groups, WARPS), WARPS * WARP, 0,
 		stream>>>(*p, parts, ends);
 	group_columns_kernel<<<blocks_for(p->c, WARP), dim3(WARP, WARP), 0, stream>>>(*p, parts);
-	group_grad_kernel<N, T><<<s.grid, s.block, 0, stream>>>(*p, ends);
+	by_groups(p, s, [&](const struct cuda_groups &some, dim3 grid, int64_t first) {
+		group_grad_kernel<N, T>
+			<<<grid, s.block, 0, stream>>>(some, ends + first * 2 * p->groups);
+	});
 }
 
 void cuda_groupnorm(const struct cuda_groups *p, cudaStream_t stream)

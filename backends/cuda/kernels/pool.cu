@@ -180,13 +180,32 @@ bool cuda_maxpool_is_four(const struct cuda_pool *p)
 	return four;
 }
 
+static struct cuda_pool images_of(const struct cuda_pool *p, int64_t first, int images)
+{
+	const int64_t in = first * p->in[0] * p->in[1] * p->c,
+		      out = first * p->out[0] * p->out[1] * p->c;
+	struct cuda_pool some = *p;
+
+	some.batch = images;
+	some.x = from(p->x, in);
+	some.dx = from(p->dx, in);
+	some.y = from(p->y, out);
+	if (p->place)
+		some.place = p->place + out;
+	return some;
+}
+
 static void maxpool_four(const struct cuda_pool *p, cudaStream_t stream)
 {
-	int64_t n = (int64_t)p->batch * ((p->in[0] + 1) / 2) * ((p->in[1] + 1) / 2) * (p->c / PACK);
+	const int64_t each =
+		(int64_t)((p->in[0] + 1) / 2) * ((p->in[1] + 1) / 2) * (p->c / PACK);
 
 	with_type(p->y, [&](auto t) {
-		maxpool_four_kernel<decltype(t)>
-			<<<blocks_for(n, THREADS), THREADS, 0, stream>>>(*p, n);
+		by_images(p->batch, each, [&](int64_t first, int images) {
+			maxpool_four_kernel<decltype(t)>
+				<<<blocks_for(images * each, THREADS), THREADS, 0, stream>>>(
+					images_of(p, first, images), images * each);
+		});
 	});
 }
 
@@ -254,9 +273,14 @@ template <int N, typename T> __global__ void avgpool_grad_kernel(struct cuda_poo
 	template <int N, typename T>                                                               \
 	static void kernel##_of(const struct cuda_pool *p, cudaStream_t s)                         \
 	{                                                                                          \
-		int64_t n = (int64_t)p->batch * p->size[0] * p->size[1] * ((p->c + N - 1) / N);    \
+		int64_t each = (int64_t)p->size[0] * p->size[1] * ((p->c + N - 1) / N);            \
                                                                                                    \
-		kernel<N, T><<<blocks_for(n, THREADS), THREADS, 0, s>>>(*p, n);                    \
+		by_images(p->batch, each, [&](int64_t first, int images) {                         \
+			int64_t n = images * each;                                                 \
+                                                                                                   \
+			kernel<N, T><<<blocks_for(n, THREADS), THREADS, 0, s>>>(                   \
+				images_of(p, first, images), n);                                   \
+		});                                                                                \
 	}                                                                                          \
 	name(const struct cuda_pool *p, cudaStream_t s)                                            \
 	{                                                                                          \
@@ -330,20 +354,35 @@ template <int N, typename T> __global__ void gap_grad_kernel(struct cuda_gap p, 
 	store_sum((T *)p.image.data + pixel * p.c + c, v, p.accumulate);
 }
 
+static struct cuda_gap images_of(const struct cuda_gap *p, int64_t first, int images)
+{
+	struct cuda_gap some = *p;
+
+	some.batch = images;
+	some.image = from(p->image, first * p->pixels * p->c);
+	some.vector = from(p->vector, first * p->c);
+	return some;
+}
+
 template <int N, typename T> static void gap_of(const struct cuda_gap *p, cudaStream_t stream)
 {
 	const int packs = (p->c + N - 1) / N, tx = packs >= WARP ? WARP : PACK;
-	const dim3 grid(blocks_for(packs, tx), 1, (unsigned)p->batch),
-		block(tx, COLUMN_THREADS / tx);
+	const dim3 block(tx, COLUMN_THREADS / tx);
 
-	gap_kernel<N, T><<<grid, block, 0, stream>>>(*p);
+	by_images(p->batch, 1, [&](int64_t first, int images) {
+		gap_kernel<N, T><<<dim3(blocks_for(packs, tx), 1, (unsigned)images), block, 0,
+			stream>>>(images_of(p, first, images));
+	});
 }
 
 template <int N, typename T> static void gap_grad_of(const struct cuda_gap *p, cudaStream_t stream)
 {
-	int64_t n = (int64_t)p->batch * p->pixels * ((p->c + N - 1) / N);
+	const int64_t each = (int64_t)p->pixels * ((p->c + N - 1) / N);
 
-	gap_grad_kernel<N, T><<<blocks_for(n, THREADS), THREADS, 0, stream>>>(*p, n);
+	by_images(p->batch, each, [&](int64_t first, int images) {
+		gap_grad_kernel<N, T><<<blocks_for(images * each, THREADS), THREADS, 0, stream>>>(
+			images_of(p, first, images), images * each);
+	});
 }
 
 void cuda_gap_grad(const struct cuda_gap *p, cudaStream_t stream)

@@ -18,6 +18,26 @@ struct columns {
 	dim3 grid, block;
 };
 
+#define MOST_IMAGES 65535 /* along z of a grid */
+
+/* The operand from element n on. */
+static inline struct cuda_vec from(const struct cuda_vec &v, int64_t n)
+{
+	char *data = static_cast<char *>(v.data);
+
+	return {data ? data + n * (v.type == CUDA_F32 ? 4 : 2) : NULL, v.type};
+}
+
+/* Calls start(first, images) for parts of a batch with at most 2^31 of `each` image's threads. */
+template <class START> static inline void by_images(int64_t batch, int64_t each, START start)
+{
+	int64_t most = ((int64_t)1 << 31) / (each > 0 ? each : 1);
+
+	most = most < 1 ? 1 : most < MOST_IMAGES ? most : MOST_IMAGES;
+	for (int64_t first = 0; first < batch; first += most)
+		start(first, (int)(batch - first < most ? batch - first : most));
+}
+
 /* The threads along channels are a power of 2 up to a warp, so that a warp reads whole sectors. */
 static inline struct columns columns_of(int64_t rows, int64_t c, int n, int resident)
 {
