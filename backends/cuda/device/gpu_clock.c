@@ -54,8 +54,8 @@ static int exchange(struct cuda_dev *dev, struct cuda_exchange *x, struct jm_dev
 	uint32_t round = 0;
 	int code;
 
-	/* what is queued may take longer than an answer */
-	code = cuda_check(dev, cudaStreamSynchronize(dev->stream), "Work", err);
+	/* what is queued may take longer than an answer, and fill the GPU */
+	code = cuda_sync(dev, err);
 	if (code)
 		return code;
 	cuda_exchange_start(x, ROUNDS, dev->stream);

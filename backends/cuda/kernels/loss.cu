@@ -441,7 +441,12 @@ template <int N> static void xent_typed(const struct cuda_xent *p, cudaStream_t 
 
 void cuda_xent(const struct cuda_xent *p, cudaStream_t stream)
 {
-	p->stride % PACK == 0 ? xent_typed<PACK>(p, stream) : xent_typed<1>(p, stream);
+	if (p->stride % PACK == 0)
+		xent_typed<PACK>(p, stream);
+	else if (p->logits.type == CUDA_F32 && p->stride % 4 == 0)
+		xent_of<4, float>(p, stream);
+	else
+		xent_typed<1>(p, stream);
 	if (p->loss)
 		mean_kernel<<<1, SUMMERS, 0, stream>>>(*p);
 }

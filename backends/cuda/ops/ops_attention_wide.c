@@ -58,11 +58,13 @@ static struct part largest_part(const struct jm_node *n)
 	return (struct part){1, least(rows ? rows : ROWS, rows_of(n))};
 }
 
+/* cuBLASLt multiplies elements of 16 bits in pairs. */
 static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_err *err)
 {
 	const struct jm_node *n = group->node[0];
 	bool fits = n->attr.attention.depth > CUDA_ATTENTION_WIDEST && !n->in[3] &&
 		    !n->accumulate &&
+		    (n->out[0]->type == JM_F32 || n->attr.attention.depth % 2 == 0) &&
 		    (!n->attr.attention.causal || n->attr.attention.keys == rows_of(n));
 
 	(void)dev;
