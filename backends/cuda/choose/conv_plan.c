@@ -82,8 +82,8 @@ static int find_chosen(struct cuda_dev *dev, struct cuda_conv_plan *p, struct dn
 }
 
 /* Prefers engines that are compiled already: to compile one at run time takes half a second. Where
- * cuDNN prefers none of these, a few that it compiles are timed beside a fallback, which may be very
- * slow. */
+ * cuDNN prefers none of these, a few that it compiles are timed beside a fallback, which may be
+ * very slow. */
 static int look(struct cuda_dev *dev, struct cuda_conv_plan *p, struct jm_err *err)
 {
 	struct dnn_want want = want_of(dev, &p->key);
