@@ -25,7 +25,7 @@ JOBS = str(min(os.cpu_count() or 2, 8))
 TEST_JOBS = str(2 * int(JOBS))  # most tests wait more than they compute
 # Runs a command when nothing else wants the processor, also where each session has a share of its own (autogroups).
 IDLE = ["sh", "-c", "{ echo 19 >/proc/self/autogroup; chrt --idle --pid 0 $$; } 2>/dev/null; exec \"$@\"", "sh"]
-FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "5")
+FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "3")
 # CUDA kernels are the same in all build folders: the folder is no part of what the cache looks up
 os.environ.setdefault("CCACHE_DIR", str(LOGS / "ccache"))
 os.environ.setdefault("CCACHE_NOHASHDIR", "1")
@@ -86,8 +86,9 @@ def build(log, folder, compiler, *options, targets=()):
         if folder in COMPLETE:
             return COMPLETE[folder]
         tool = ["setup"] if not (ROOT / folder / "build.ninja").exists() else ["setup", "--reconfigure"]
+        linker = {"CC_LD": "lld", "CXX_LD": "lld"} if folder != PLAIN_FOLDER else {}  # takes half as long
         status, _ = sh(log, "meson", *tool, folder, "-Dwerror=true", *options,
-                       env={"CC": compiler, "CXX": compiler + "++"})
+                       env={"CC": compiler, "CXX": compiler + "++", **linker})
         if status == 0 and targets is not None:
             status, _ = sh(log, "ninja", "-C", folder, "-j", JOBS, *targets)
         found = Tally(1) if status == 0 else Tally(0, 1, note="does not build")
@@ -231,36 +232,38 @@ def step_long(log):
     return found if found.failed else run_tests(log, PLAIN_FOLDER, env={"OMP_WAIT_POLICY": "passive", "JM_LONG": "1"})
 
 
-def step_asan(log):
-    """All tests of C code under the address and undefined-behaviour sanitizers."""
-    found = build(log, "build-asan", "gcc", "-Db_sanitize=address,undefined", "-Db_lundef=false",
-                  "-Doptimization=1", *SMALLER)
+def build_for_tests(log, folder, keep, *options):
+    """Compiles all but benchmarks and the unit tests that are not run."""
+    found = build(log, folder, *options, targets=None)
     if found.failed:
         return found
-    return sanitized_tests(log, "build-asan", lambda name: not NOT_ASAN.search(name))
+    _, listed = sh(log, "ninja", "-C", folder, "-t", "targets", "all")
+    linked = re.findall(r"^(\S+): \w*LINKER\w*$", listed, re.M)
+    wanted = [name for name in linked if not name.startswith("bench/")
+              and (not name.startswith("tests/test_") or keep(name.removeprefix("tests/test_")))]
+    status, _ = sh(log, "ninja", "-C", folder, "-j", JOBS, *wanted)
+    return Tally(1) if status == 0 else Tally(0, 1, note="does not build")
+
+
+def runs_under_asan(name):
+    return not NOT_ASAN.search(name)
+
+
+def step_asan(log):
+    """All tests of C code under the address and undefined-behaviour sanitizers."""
+    found = build_for_tests(log, "build-asan", runs_under_asan, "gcc", "-Db_sanitize=address,undefined", "-Db_lundef=false",
+                            "-Doptimization=1", *SMALLER)
+    return found if found.failed else sanitized_tests(log, "build-asan", runs_under_asan)
 
 
 def step_tsan(log):
     """Thread sanitizer over everything that starts threads of its own, in a build without oneDNN and CUDA."""
-    found = build(log, "build-tsan", "clang", "-Ddnnl=disabled", "-Dcuda=disabled", "-Db_sanitize=thread", "-Db_lundef=false",
-                  "-Doptimization=1", *LINES_ALONE, targets=None)
-    if not found.failed:
-        _, listed = sh(log, "ninja", "-C", "build-tsan", "-t", "targets", "all")
-        status, _ = sh(log, "ninja", "-C", "build-tsan", "-j", JOBS, *tsan_targets(listed))
-        found = Tally(1) if status == 0 else Tally(0, 1, note="does not build")
+    found = build_for_tests(log, "build-tsan", TSAN_TESTS.search, "clang", "-Ddnnl=disabled", "-Dcuda=disabled",
+                            "-Db_sanitize=thread", "-Db_lundef=false", "-Doptimization=1", *LINES_ALONE)
     if not found.failed:
         status, _ = sh(log, "build-tsan/joulemark", "list", env=SANITIZER_ENV)
         found.failed += status != 0
-    if found.failed:
-        return found
-    return sanitized_tests(log, "build-tsan", lambda name: TSAN_TESTS.search(name))
-
-
-def tsan_targets(listed):
-    """Of what ninja lists: all that is linked, but benchmarks and unit tests that are not run."""
-    linked = re.findall(r"^(\S+): \w*LINKER\w*$", listed, re.M)
-    return [name for name in linked if not name.startswith("bench/")
-            and (not re.match(r"tests/test_", name) or TSAN_TESTS.search(name.removeprefix("tests/test_")))]
+    return found if found.failed else sanitized_tests(log, "build-tsan", TSAN_TESTS.search)
 
 
 def sources(folder, *suffixes):

@@ -12,7 +12,7 @@ build="gcc libc6-dev make meson ninja-build pkgconf python3-minimal
 demo="fortunes-min"
 # a cache, so that CUDA kernels are compiled once for all builds; the second compiler, its sanitizers and linters; test
 # libraries; the independent implementation that the engine is compared with
-check="ccache clang clang-format clang-tidy libclang-rt-14-dev libomp-14-dev universal-ctags
+check="ccache clang clang-format clang-tidy lld libclang-rt-14-dev libomp-14-dev universal-ctags
 	snmpd openssl libcmocka-dev python3-pytest python3-pip python3-jsonschema python3-yaml python3-numpy python3-torch python3-torchvision
 	libjpeg-turbo-progs dataset-fashion-mnist python3-pil libopenblas0-pthread python3-pandas python3-tables prometheus groff-base dpkg-dev
 	openmpi-bin iproute2 slurm-wlm munge"

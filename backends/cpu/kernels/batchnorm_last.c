@@ -150,8 +150,9 @@ JM_INLINE void add_rows(const struct plane *m, enum kind kind, bool bf16, int64_
 
 	for (; j + LANES <= part.width; j += LANES)
 		add_vector(m, kind, bf16, at + j, n, LANES, part.at + j, s + j, q + j);
-	if (j < part.width)
-		add_vector(m, kind, bf16, at + j, n, part.width - j, part.at + j, s + j, q + j);
+	for (int i = 0; i < n && j < part.width; i++)
+		add_vector(m, kind, bf16, at + i * m->c + j, 1, part.width - j, part.at + j, s + j,
+			q + j);
 }
 
 /* Adds the part to the sums of this thread. */

@@ -6,6 +6,8 @@
 #include "image.h"
 #include "simd.h"
 
+#include <string.h>
+
 #define LANES 16
 
 typedef float jm_l16 __attribute__((vector_size(64)));
@@ -22,17 +24,14 @@ JM_INLINE jm_l16 jm_lanes_set(float x)
 /* Loads `width` lanes from element `at` on; the others are 0. */
 JM_INLINE jm_l16 jm_lanes_load(const void *x, bool bf16, int64_t at, int width)
 {
-	const uint16_t *h = (const uint16_t *)x + at;
-	const float *f = (const float *)x + at;
-	float part[LANES] = {0};
+	const char *from = (const char *)x + at * (bf16 ? 2 : 4);
+	char part[4 * LANES] = {0};
 
-	if (width == LANES && bf16)
-		return (jm_l16)(__builtin_convertvector(*(const jm_h16u *)h, jm_u16) << 16);
-	if (width == LANES)
-		return *(const jm_l16u *)f;
-	for (int i = 0; i < width; i++)
-		part[i] = bf16 ? jm_from_bf16(h[i]) : f[i];
-	return *(const jm_l16u *)part;
+	if (width < LANES)
+		from = memcpy(part, from, (size_t)width * (bf16 ? 2 : 4));
+	if (bf16)
+		return (jm_l16)(__builtin_convertvector(*(const jm_h16u *)from, jm_u16) << 16);
+	return *(const jm_l16u *)from;
 }
 
 /* All bits set where x is not a number. */
@@ -43,23 +42,20 @@ JM_INLINE jm_i16 jm_lanes_nan(jm_l16 x)
 
 JM_INLINE void jm_lanes_store(void *y, bool bf16, int64_t at, int width, jm_l16 x)
 {
-	uint16_t *h = (uint16_t *)y + at;
-	float *f = (float *)y + at;
+	char part[4 * LANES], *to = (char *)y + at * (bf16 ? 2 : 4);
+	char *whole = width < LANES ? part : to;
 
-	if (width == LANES && bf16) {
+	if (bf16) {
 		jm_u16 u = (jm_u16)x, rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
 		jm_u16 nan = (jm_u16)jm_lanes_nan(x);
 
 		rounded = (nan & ((u >> 16) | 0x40u)) | (~nan & rounded);
-		*(jm_h16u *)h = __builtin_convertvector(rounded, jm_h16u);
-	} else if (width == LANES) {
-		*(jm_l16u *)f = x;
+		*(jm_h16u *)whole = __builtin_convertvector(rounded, jm_h16u);
 	} else {
-		for (int i = 0; i < width && bf16; i++)
-			h[i] = jm_to_bf16(x[i]);
-		for (int i = 0; i < width && !bf16; i++)
-			f[i] = x[i];
+		*(jm_l16u *)whole = x;
 	}
+	if (width < LANES)
+		memcpy(to, part, (size_t)width * (bf16 ? 2 : 4));
 }
 
 /* y += x or y = x */
