@@ -34,7 +34,7 @@ def environment(purpose):
     return {"PYTHONPATH": str(packages(purpose)), "HF_HUB_OFFLINE": "1", "PATH": "/usr/bin:/bin", "OMP_WAIT_POLICY": "passive"}
 
 
-def python(purpose, script, *args, timeout=250):
+def python(purpose, script, *args, timeout=900):
     """What the script prints, run with these packages and Debian's."""
     done = subprocess.run([sys.executable, "-c", script, *map(str, args)], check=False, text=True, timeout=timeout,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(purpose))

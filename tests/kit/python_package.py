@@ -26,7 +26,7 @@ def python(script, *args, status=0, env=None):
     """Runs a script with the package; returns the finished process."""
     everything = {**os.environ, "PYTHONPATH": str(SOURCE / "python"), "JM_LIBRARY": str(LIBRARY), "PYTHONWARNINGS": "always",
                   "JM_NVML_LIB": str(FAKE), "JM_FAKE_NVML": WAVE, **(env or {})}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script), *map(str, args)], text=True, timeout=240, check=False,
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script), *map(str, args)], text=True, timeout=900, check=False,
                           capture_output=True, env={k: v for k, v in everything.items() if v is not None})
     assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
     return done

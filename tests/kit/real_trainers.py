@@ -24,7 +24,7 @@ def trained(purposes, script, *args):
     """What each region had, from a run with the packages from PyPI and joulemark's."""
     paths = [*map(packages, purposes), SOURCE / "python"]
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", textwrap.dedent(script + RESULT), *map(str, args)], check=False,
-                          text=True, timeout=250, capture_output=True,
+                          text=True, timeout=900, capture_output=True,
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "JM_LIBRARY": str(LIBRARY),
                                "JM_NVML_LIB": str(FAKE), "JM_FAKE_NVML": "gpus=2;wave=square;low=300;high=300;period=1",
                                "HF_HUB_OFFLINE": "1", "OMP_WAIT_POLICY": "passive", "CUDA_VISIBLE_DEVICES": "0,1"})
