@@ -308,11 +308,12 @@ def declarations(tree, home, wanted):
             mentions.update(found)
     for name, file in home.items():
         own = [h for h in words[name] if stem_of(h) == stem_of(file)]
-        places = {os.path.basename(h) for h in words[name]
-                  if re.search(rf"\b{name}\b[^;{{}}]*;", tree.text[h])}  # not where a macro calls it
-        private = any(stem_of(p).endswith("_parts") or p.endswith("_private.h") for p in places)
-        if wanted[name] - {file} and words[name] and not own and not private and not places & CONTRACTS:
-            yield f"{file}: {name} is declared in {min(words[name])}, not in a header of this name"
+        if wanted[name] - {file} and words[name] and not own:
+            places = {os.path.basename(h) for h in words[name]
+                      if re.search(rf"\b{name}\b[^;{{}}]*;", tree.text[h])}  # not where a macro calls it
+            private = any(stem_of(p).endswith("_parts") or p.endswith("_private.h") for p in places)
+            if not private and not places & CONTRACTS:
+                yield f"{file}: {name} is declared in {min(words[name])}, not in a header of this name"
         elif mentions[name] == 1 and not wanted[name] - {file} and own:
             yield f"{file}: {name} is used by no other file; make it static"
 
