@@ -412,8 +412,8 @@ DEVICE_TRANSPORTS = pytest.mark.parametrize("transport", ["nccl", "host"])
 @pytest.mark.parametrize("accumulate", ["1", "3"])
 def test_sums_go_on_beside_backward(two_devices, accumulate, transport):
     """On queues of each device: the losses are those of one rank that waits for everything."""
-    alone = one(*GPT, "--batch", "4", "--steps", "6", "--accumulate", accumulate, "--device", "ref")
-    together = one(*GPT, "--batch", "2", "--steps", "6", "--accumulate", accumulate, *TWO, "--transport", transport, env=two_devices)
+    alone = one(*GPT, "--batch", "4", "--steps", "3", "--accumulate", accumulate, "--device", "ref")
+    together = one(*GPT, "--batch", "2", "--steps", "3", "--accumulate", accumulate, *TWO, "--transport", transport, env=two_devices)
     assert losses(together) == pytest.approx(losses(alone), rel=2e-6)
     assert together["communication"]["transport"] == transport and together["devices"] == 2
     assert together["communication"]["exposed_s_per_step"] > 0
@@ -447,7 +447,7 @@ def test_ranks_agree_on_a_transport(two_devices, peaks, transport):
     ("1e12/1e15", ["--precision", "bf16"], "host"),
     ("1e12/1e15", ["--precision", "fp8"], "nccl"),  # products in blocks take next to no time
     ("1e11/1e11", ["--precision", "fp8"], "host"),
-    ("1e12", ["--precision", "bf16", "--batch", "max", "--memory", "0.1"], "nccl"),
+    ("1e12", ["--precision", "bf16", "--batch", "max", "--memory", "0.01"], "nccl"),
 ], ids=str)
 def test_the_transport_depends_on_what_is_sent_and_on_the_types_of_products(two_devices, peaks, more, transport):
     batch = [] if "max" in more else ["--batch", "2"]
