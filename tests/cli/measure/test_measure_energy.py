@@ -143,7 +143,7 @@ def test_sampling_tells_its_own_cost():
     config = "gpus=1;power=300;energycost=3000"
     raw = record_of("--source", "nvml:raw", "--interval", "1ms", "--", "sleep", "1.5", env=fakes(config))
     few = record_of("--source", "nvml", "--interval", "1ms", "--", "sleep", "1.5", env=fakes(config))
-    assert raw["sampler_cpu_s"] > 0.2 and few["sampler_cpu_s"] < 0.6 * raw["sampler_cpu_s"]
+    assert raw["sampler_cpu_s"] > 0.02 and few["sampler_cpu_s"] < 0.6 * raw["sampler_cpu_s"]
     for record in (raw, few):
         (meter,) = [m for m in record["meters"] if m["scope"] == "gpu"]
         assert meter["joules"] == pytest.approx(300 * record["wall_s"], rel=0.05)  # a busy machine
