@@ -218,6 +218,16 @@ static bool opens(const char *name)
 	return true;
 }
 
+/* With another of oneDNN's instruction sets, whose layouts differ, cases with images alone. */
+static const struct {
+	const struct backend_case *cases;
+	bool images;
+} lists[] = {{backend_row_cases, false}, {backend_image_cases, true}, {backend_norms_cases, false},
+	{backend_parts_cases, false}, {backend_spectral_cases, false}, {backend_noise_cases, false},
+	{backend_pages_cases, false}, {backend_group_cases, true}, {backend_sums_cases, false},
+	{backend_attention_cases, false}, {backend_update_cases, false},
+	{backend_fp8_cases, false}};
+
 static void each_backend(bool (*check)(const char *name, const struct backend_case *c))
 {
 	char pattern[4096], name[64];
@@ -236,18 +246,9 @@ static void each_backend(bool (*check)(const char *name, const struct backend_ca
 		snprintf(name, sizeof(name), "%.*s", (int)strcspn(slash + 1, "."), slash + 1);
 		if (!opens(name))
 			continue;
-		good = check(name, backend_row_cases) && good;
-		good = check(name, backend_image_cases) && good;
-		good = check(name, backend_norms_cases) && good;
-		good = check(name, backend_parts_cases) && good;
-		good = check(name, backend_spectral_cases) && good;
-		good = check(name, backend_noise_cases) && good;
-		good = check(name, backend_pages_cases) && good;
-		good = check(name, backend_group_cases) && good;
-		good = check(name, backend_sums_cases) && good;
-		good = check(name, backend_attention_cases) && good;
-		good = check(name, backend_update_cases) && good;
-		good = check(name, backend_fp8_cases) && good;
+		for (size_t k = 0; k < sizeof(lists) / sizeof(*lists); k++)
+			if (lists[k].images || !getenv("ONEDNN_MAX_CPU_ISA"))
+				good = check(name, lists[k].cases) && good;
 	}
 	globfree(&found);
 	assert_true(good);
