@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# serve.sh MODEL GPUS: starts SGLang's server in the container, waits until it answers, and sends it the requests. The marks make
-# the phases load and serve.
+# serve.sh MODEL GPUS nv|rocm: starts SGLang's server in the container, waits until it answers, and sends it the requests. The marks
+# make the phases load and serve.
 set -eu
 
 port=30000
+gpu=$3
 joulemark mark load
-apptainer exec --nv container.sif python3 -m sglang.launch_server --model-path "$1" --tp "$2" --port $port >&2 &
+apptainer exec "--$gpu" "container-$gpu.sif" python3 -m sglang.launch_server --model-path "$1" --tp "$2" --port $port >&2 &
 server=$!
 trap 'kill $server; wait $server || :' EXIT
 until curl --silent --fail --output /dev/null http://127.0.0.1:$port/health; do
@@ -14,6 +15,6 @@ until curl --silent --fail --output /dev/null http://127.0.0.1:$port/health; do
 	sleep 1
 done
 joulemark mark serve
-apptainer exec --nv container.sif python3 -m sglang.bench_serving --backend sglang --port $port --dataset-name random \
+apptainer exec "--$gpu" "container-$gpu.sif" python3 -m sglang.bench_serving --backend sglang --port $port --dataset-name random \
 	--num-prompts 2048 --random-input-len 1024 --random-output-len 256 --seed 42
 joulemark mark end
