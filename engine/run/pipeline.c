@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline.h"
+#include "stage_clock.h"
 #include "units.h"
 
+#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* The nodes of a chunk's parts with the addresses of a slot. */
 struct copy {
@@ -23,6 +24,7 @@ struct jm_pipeline {
 	int apart;	       /* ranks from a stage to the next */
 	void *stream;	       /* the compute queue; NULL = transfers are in host memory */
 	struct jm_event ready; /* what is sent is computed */
+	struct jm_stage_clock clock;
 };
 
 static int most_slots(const struct jm_program *p)
@@ -214,6 +216,8 @@ void jm_pipeline_free(struct jm_program *p)
 	for (size_t i = 0; l->exec && i < slots * (size_t)p->n_units; i++)
 		p->device->backend->drop(p->device->dev, l->exec[i]);
 	jm_event_drop(&l->ready);
+	jm_stage_clock_close(&l->clock);
+	p->clock = NULL;
 	for (int i = 0; i < l->n_copies; i++)
 		free_copy(&l->copy[i]);
 	free(l->copy);
@@ -228,12 +232,31 @@ int jm_pipeline_open(
 {
 	struct jm_pipeline *l = p->pipeline;
 	const struct jm_device *d = p->device;
+	int code;
 
 	l->comm = comm;
 	l->apart = apart;
+	p->clock = &l->clock;
+	/* of a turn two at most, then the table's gradient and the norms */
+	code = jm_stage_clock_open(p->clock, d, 2 * p->stage.n_turns + 2, err);
+	if (code)
+		return code;
 	if (!comm->transport->host_memory)
 		return d->backend->stream(d->dev, JM_QUEUE_COMPUTE, &l->stream, err);
 	return jm_event_new(d, &l->ready, err);
+}
+
+void jm_pipeline_reset(struct jm_program *p)
+{
+	if (p->clock)
+		jm_stage_clock_reset(p->clock);
+}
+
+void jm_pipeline_times(struct jm_program *p, double *ret_step, double *ret_waited)
+{
+	*ret_step = *ret_waited = NAN;
+	if (p->clock && !jm_device_sync(p->device, NULL))
+		jm_stage_clock_read(p->clock, ret_step, ret_waited);
 }
 
 double jm_pipeline_sent(const struct jm_program *p)
@@ -277,11 +300,28 @@ static int rank_of(const struct jm_program *p, const struct jm_pipe_move *m)
 	return m->stage < 0 ? -1 : l->comm->rank + (m->stage - p->graph->stage) * l->apart;
 }
 
+/* In the order of the compute queue; in host memory its data is complete first. */
+static int exchange(struct jm_program *p, const struct jm_transfer *t, struct jm_err *err)
+{
+	struct jm_pipeline *l = p->pipeline;
+	int code = 0;
+
+	if (!l->stream)
+		code = jm_event_record(&l->ready, JM_QUEUE_COMPUTE, err);
+	if (!l->stream && !code)
+		code = jm_event_wait(&l->ready, err);
+	if (!code)
+		code = jm_stage_clock_from(p->clock, err);
+	if (!code)
+		code = l->stream ? l->comm->transport->start(l->comm->state, t, err)
+				 : jm_comm_run(l->comm, t, err);
+	return code ? code : jm_stage_clock_to(p->clock, err);
+}
+
 /* The two transfers at once. */
 static int transfer(struct jm_program *p, const struct jm_pipe_part *ran,
 	const struct jm_pipe_move *send, const struct jm_pipe_move *receive, struct jm_err *err)
 {
-	struct jm_pipeline *l = p->pipeline;
 	const struct jm_stage *s = &p->stage;
 	const struct jm_pipe_part *to = &receive->part;
 	const struct jm_tensor *from = send->stage < 0 ? NULL : s->out[number_of(p, ran)];
@@ -294,20 +334,14 @@ static int transfer(struct jm_program *p, const struct jm_pipe_part *ran,
 		.count = from ? from->bytes
 			 : in ? in->bytes
 			      : 0,
-		.stream = l->stream};
-	int code;
+		.stream = p->pipeline->stream};
 
 	if (!from && !in)
 		return 0;
 	if (in)
 		t.to = place_in(p, jm_graph_cell(p->graph, in), to->chunk,
 			to->micro % s->chunk[to->chunk].slots);
-	if (l->stream)
-		return l->comm->transport->start(l->comm->state, &t, err);
-	code = jm_event_record(&l->ready, JM_QUEUE_COMPUTE, err);
-	if (!code)
-		code = jm_event_wait(&l->ready, err);
-	return code ? code : jm_comm_run(l->comm, &t, err);
+	return exchange(p, &t, err);
 }
 
 static int run_turn(struct jm_program *p, const struct jm_pipe_turn *t,
@@ -326,7 +360,7 @@ static int run_turn(struct jm_program *p, const struct jm_pipe_turn *t,
 
 int jm_pipeline_run(struct jm_program *p, const struct jm_pipeline_hooks *hooks, struct jm_err *err)
 {
-	int code = 0;
+	int code = jm_stage_clock_step(p->clock, err);
 
 	for (int i = 0; i < p->stage.n_turns && !code; i++)
 		code = run_turn(p, &p->stage.turn[i], hooks, err);

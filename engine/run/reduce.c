@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "engine/graph/op.h"
 #include "engine/plan/bucket.h"
+#include "stage_clock.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -398,8 +399,12 @@ static int run_between_stages(struct jm_program *p, const struct jm_node *n, str
 		.count = n->in[0]->bytes,
 		.to_rank = other,
 		.from_rank = other};
+	int code;
 
-	return run_in_order(p, swap ? r->all : r->model, &t, err);
+	code = jm_stage_clock_from(p->clock, err);
+	if (!code)
+		code = run_in_order(p, swap ? r->all : r->model, &t, err);
+	return code ? code : jm_stage_clock_to(p->clock, err);
 }
 
 static int wait_for_shared(struct jm_reduction *r, struct jm_err *err)

@@ -12,13 +12,17 @@ static const struct jm_key communication_rank_keys[] = {
 	{POSITIVE("step_s", JM_KEY_NULL), .unit = "s",
 		.meaning = "of a step, between the first waits of two steps; mean"},
 	{POSITIVE("compute_s", JM_KEY_NULL), .unit = "s",
-		.meaning = "of a step without exposed_s: computation, also beside transfers, sums "
+		.meaning = "of a step without exposed_s and stage_s: computation, also beside "
+			   "transfers, sums "
 			   "over "
 			   "ranks that share a model, and pauses"},
 	{POSITIVE("exposed_s", JM_KEY_NULL), .unit = "s",
 		.meaning = "of a step: the rank waited for transfers of the update and did not "
 			   "compute; more "
 			   "than on the rank with the least of it: it waited for slower ranks"},
+	{POSITIVE("stage_s", JM_KEY_OPTIONAL), .unit = "s",
+		.meaning = "of a step of a model in stages: exchanges with other stages, and waits "
+			   "for them"},
 	{0},
 };
 
@@ -55,6 +59,10 @@ const struct jm_key jm__communication_keys[] = {
 		.meaning = "share of a step in which each stage has to wait, if all are equally "
 			   "fast and transfers take no time: (p - 1) / (m v + p - 1) of p stages "
 			   "with v parts and m micro-steps"},
+	{POSITIVE("bubble_measured", JM_KEY_NULL | JM_KEY_OPTIONAL),
+		.meaning = "share of a step in which ranks waited for other stages, exchanges "
+			   "included: the mean of stage_s / step_s; null = there were not enough "
+			   "steps"},
 	{POSITIVE("exposed_s_per_step", JM_KEY_NULL), .unit = "s",
 		.meaning =
 			"time for which rank 0 waited for sums and gathers of the update and did "

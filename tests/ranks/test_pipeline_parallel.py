@@ -47,6 +47,9 @@ def test_what_is_sent_and_waited_for():
     assert losses(shared) == pytest.approx(losses(alone), rel=2e-6)
     assert (found["pp"], found["pp_chunks"], found["micro_steps"]) == (4, 1, 4)
     assert found["pp_bytes_per_step"] == 2 * 3 * 4 * STREAM and found["bubble"] == pytest.approx(3 / 7)
+    for r in found["ranks"]:
+        assert 0 < r["stage_s"] < r["step_s"] and r["compute_s"] == pytest.approx(r["step_s"] - r["stage_s"], rel=1e-6)
+    assert found["bubble_measured"] == pytest.approx(sum(r["stage_s"] / r["step_s"] for r in found["ranks"]) / 4, rel=1e-6)
 
 
 @pytest.mark.parametrize("ranks, tp, more", [(4, 1, []), (4, 2, ["--sequence-parallel"]), (8, 2, [])],

@@ -10,6 +10,7 @@
 #include "first_loss.h"
 #include "train_options.h"
 #include "train_pictures.h"
+#include "train_ranks.h"
 #include "workloads/parts/profile_json.h"
 #include "train_setup.h"
 #include "train_weights.h"
@@ -348,6 +349,7 @@ static int train_step(void *state, struct jm_step *ret, struct jm_err *err)
 	if (s->begun++ == s->first) { /* the first step warms caches */
 		jm_profile_reset(s->program);
 		jm_reduce_reset(s->program);
+		jm_pipeline_reset(s->program);
 	}
 	code = evaluate(s, err);
 	if (!code && jm_train_weights_due(s))
@@ -380,78 +382,6 @@ static void keep_scale(struct train *s)
 		json_object_set_new(s->work->more, "loss_scale",
 			json_pack("{s:b, s:f, s:f, s:I}", "dynamic", c->dynamic, "first", c->start,
 				"last", c->scale, "steps_skipped", (json_int_t)c->skipped));
-}
-
-/* Of each rank, in a step. */
-struct rank_time {
-	double step, exposed;
-};
-
-static json_t *rank_times_json(const struct rank_time *time, int world)
-{
-	json_t *list = json_array();
-
-	for (int r = 0; r < world; r++)
-		json_array_append_new(
-			list, json_pack("{s:o, s:o, s:o}", "step_s", jm_json_number(time[r].step),
-				      "compute_s", jm_json_number(time[r].step - time[r].exposed),
-				      "exposed_s", jm_json_number(time[r].exposed)));
-	return list;
-}
-
-/* sent: bytes that all ranks send to other stages */
-static json_t *communication_json(const struct train *s, const struct jm_reduce_cost *cost,
-	double sent, const struct rank_time *times)
-{
-	const struct jm_pipe *pipe = &s->program->stage.pipe;
-	json_t *json = json_object();
-
-	jm_json_set_text(&json, "transport", jm_gang_comm(&s->gang)->transport->name);
-	jm_json_set_bool(&json, "rounded", s->graph->rounds_sums);
-	jm_json_set_bool(&json, "shard_update", s->graph->shard);
-	jm_json_set_int(&json, "buckets", cost->buckets);
-	jm_json_set_number(&json, "bytes_per_step", cost->bytes);
-	jm_json_set_number(&json, "gathered_bytes_per_step", cost->gathered);
-	jm_json_set_int(&json, "tp", jm_graph_tp(s->graph));
-	jm_json_set_number(&json, "tp_bytes_per_step", cost->shared);
-	if (pipe->stages) {
-		jm_json_set_int(&json, "pp", pipe->stages);
-		jm_json_set_int(&json, "pp_chunks", pipe->chunks);
-		jm_json_set_int(&json, "micro_steps", pipe->micro_steps);
-		jm_json_set_number(&json, "pp_bytes_per_step", sent);
-		jm_json_set_number(&json, "bubble", jm_pipe_bubble(pipe));
-	}
-	jm_json_set_number(&json, "exposed_s_per_step", cost->exposed);
-	jm_json_set(&json, "ranks", rank_times_json(times, s->work->world));
-	return json;
-}
-
-/* All ranks call it. */
-static int keep_reduction(struct train *s, struct jm_err *err)
-{
-	struct rank_time times[JM_RANKS_MOST], own;
-	const struct jm_transfer t = {.kind = JM_ALL_GATHER,
-		.type = JM_COMM_BYTE,
-		.from = &own,
-		.to = times,
-		.count = sizeof(own)};
-	double sent = jm_pipeline_sent(s->program);
-	struct jm_reduce_cost cost;
-	int code;
-
-	if (s->work->world < 2)
-		return 0;
-	cost = jm_reduce_cost(s->program);
-	code = jm_comm_sum(&s->gang.control, &sent, 1, err);
-	if (code)
-		return code;
-	own = (struct rank_time){.step = cost.step, .exposed = cost.exposed};
-	code = jm_comm_run(&s->gang.control, &t, err);
-	if (code || !s->work->more)
-		return code;
-	json_object_set_new(
-		s->work->more, "communication", communication_json(s, &cost, sent, times));
-	return 0;
 }
 
 /* What is not reached is said, and has neither steps nor seconds. */
@@ -556,7 +486,7 @@ static int train_verify(void *state, struct jm_err *err)
 	keep_scale(s);
 	jm_train_pictures_keep(s);
 	keep_until(s);
-	code = keep_reduction(s, err);
+	code = jm_train_keep_ranks(s, err);
 	if (!code)
 		code = jm_train_weights_finish(s, err);
 	if (!code)

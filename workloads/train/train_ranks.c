@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train_ranks.h"
+#include "base/text/json.h"
+#include "engine/run/pipeline.h"
+
+#include <jansson.h>
+#include <math.h>
+
+/* Of each rank, in a step. */
+struct rank_time {
+	double step, exposed, stage;
+};
+
+static json_t *rank_times_json(const struct rank_time *time, int world)
+{
+	json_t *list = json_array();
+
+	for (int r = 0; r < world; r++) {
+		json_t *one = json_object();
+		double stage = isnan(time[r].stage) ? 0 : time[r].stage;
+		double update =
+			isnan(time[r].stage) || !isnan(time[r].exposed) ? time[r].exposed : 0;
+
+		jm_json_set_number(&one, "step_s", time[r].step);
+		jm_json_set_number(&one, "compute_s", time[r].step - update - stage);
+		jm_json_set_number(&one, "exposed_s", time[r].exposed);
+		if (!isnan(time[r].stage))
+			jm_json_set_number(&one, "stage_s", time[r].stage);
+		json_array_append_new(list, one);
+	}
+	return list;
+}
+
+/* The share of a step in which ranks wait for other stages; their mean. */
+static double bubble(const struct rank_time *time, int world)
+{
+	double sum = 0;
+
+	for (int r = 0; r < world; r++)
+		sum += time[r].stage / time[r].step;
+	return sum / world;
+}
+
+/* sent: bytes that all ranks send to other stages */
+static json_t *communication_json(const struct train *s, const struct jm_reduce_cost *cost,
+	double sent, const struct rank_time *times)
+{
+	const struct jm_pipe *pipe = &s->program->stage.pipe;
+	json_t *json = json_object();
+
+	jm_json_set_text(&json, "transport", jm_gang_comm(&s->gang)->transport->name);
+	jm_json_set_bool(&json, "rounded", s->graph->rounds_sums);
+	jm_json_set_bool(&json, "shard_update", s->graph->shard);
+	jm_json_set_int(&json, "buckets", cost->buckets);
+	jm_json_set_number(&json, "bytes_per_step", cost->bytes);
+	jm_json_set_number(&json, "gathered_bytes_per_step", cost->gathered);
+	jm_json_set_int(&json, "tp", jm_graph_tp(s->graph));
+	jm_json_set_number(&json, "tp_bytes_per_step", cost->shared);
+	if (pipe->stages) {
+		jm_json_set_int(&json, "pp", pipe->stages);
+		jm_json_set_int(&json, "pp_chunks", pipe->chunks);
+		jm_json_set_int(&json, "micro_steps", pipe->micro_steps);
+		jm_json_set_number(&json, "pp_bytes_per_step", sent);
+		jm_json_set_number(&json, "bubble", jm_pipe_bubble(pipe));
+		jm_json_set_number(&json, "bubble_measured", bubble(times, s->work->world));
+	}
+	jm_json_set_number(&json, "exposed_s_per_step", cost->exposed);
+	jm_json_set(&json, "ranks", rank_times_json(times, s->work->world));
+	return json;
+}
+
+int jm_train_keep_ranks(struct train *s, struct jm_err *err)
+{
+	struct rank_time times[JM_RANKS_MOST], own;
+	const struct jm_transfer t = {.kind = JM_ALL_GATHER,
+		.type = JM_COMM_BYTE,
+		.from = &own,
+		.to = times,
+		.count = sizeof(own)};
+	double sent = jm_pipeline_sent(s->program), step, stage;
+	struct jm_reduce_cost cost;
+	int code;
+
+	if (s->work->world < 2)
+		return 0;
+	cost = jm_reduce_cost(s->program);
+	code = jm_comm_sum(&s->gang.control, &sent, 1, err);
+	if (code)
+		return code;
+	jm_pipeline_times(s->program, &step, &stage);
+	own = (struct rank_time){
+		.step = isnan(stage) ? cost.step : step, .exposed = cost.exposed, .stage = stage};
+	code = jm_comm_run(&s->gang.control, &t, err);
+	if (code || !s->work->more)
+		return code;
+	json_object_set_new(
+		s->work->more, "communication", communication_json(s, &cost, sent, times));
+	return 0;
+}
