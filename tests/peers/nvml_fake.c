@@ -38,7 +38,7 @@
  *	reset=1@2.5		GPU 1's counter begins again at 0
  *	ahead=S aheadat=S	the clock of the stamps, from some time after init on
  *	deny=2 | deny=all	setting a limit is not permitted on GPU 2, on all; deny=users: as by
- *				the real driver, to nobody but root
+ *				the real driver, to nobody but root; users=1: that as well
  *	denyfile=FILE		and only while this file is there
  *	nosets=3		after 3 successful sets (of all GPUs) every further one fails
  *	enforce=1:250		GPU 1 takes any limit but enforces 250 W

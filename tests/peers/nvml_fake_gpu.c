@@ -211,6 +211,7 @@ static void configure_faults(void)
 	configure_each("deny", denied);
 	for (int i = 0; i < MAX_GPUS; i++)
 		fake.deny[i] = !fake.deny_all && !fake.deny_users && denied[i] != 0;
+	fake.deny_users = fake.deny_users || number("users", 0) != 0;
 	fake.n_nosupport = 0;
 	if (lookup("nosupport", text, sizeof(text)))
 		for (char *save = NULL, *w = strtok_r(text, ",", &save); w && fake.n_nosupport < 16;

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leases of joulemarkd when one of several devices refuses, and over a reboot. Truth: the files of the machine."""
+import contextlib
+import os
+import signal
+import struct
+import subprocess
+
+import pytest
+
+from daemon import Service, needs_a_namespace
+from fake_gpus import DriverState, kill, wait_for
+from jm import FAILURE
+from sysfs_machine import POWERCAP
+
+pytestmark = needs_a_namespace
+LIMIT = POWERCAP + "/intel-rapl:{}/constraint_0_power_limit_uw"
+
+
+@pytest.fixture
+def service(tmp_path):
+    s = Service(tmp_path, "gpus=2;clocks=1;deny=1;users=1")
+    s.policy("everyone package.power=100:200W\neveryone gpu.power=200:600W\neveryone gpu.clock=345:1980MHz found unlocked\n")
+    try:
+        assert s.run("root", "get", "gpu.power").returncode == 0  # the driver is loaded
+        yield s
+    finally:
+        s.close()
+
+
+def limits(service):
+    return [service.machine.get(LIMIT.format(i)) for i in (0, 1)]
+
+
+@pytest.mark.parametrize("words", [["gpu.power=300W"], ["gpu.clock=900:1200MHz"], ["package.power=120W", "gpu.power=300W"]])
+def test_one_device_refuses_and_all_have_what_they_had(service, words):
+    """The second GPU permits nothing; the limits of the first one are set by then."""
+    service.start()
+    gpus = DriverState(2, service.driver / "nvml-fake.state")
+    before = service.machine.files("")
+    done = service.run("anna", "set", *words, "--", "true")
+    assert done.returncode == FAILURE and "GPU 1" in done.stderr, done.stderr
+    assert wait_for(lambda: not service.journals() and not service.leases()) and service.machine.files("") == before
+    assert gpus.limits() == [700, 700] and gpus.locked() == [None, None] and limits(service) == ["150125000"] * 2
+
+
+def test_a_reboot_ends_what_killed_leases_left(service):
+    """Firmware begins with its own limits, over which no old value may be written."""
+    state = service.driver / "nvml-fake.state"
+    fresh, gpus = bytearray(state.read_bytes()), DriverState(2, state)
+    struct.pack_into("<I", fresh, 8, 650000)  # mW, of a driver that starts with another limit
+    service.start()
+    child = service.popen("anna", "set", "package.power=120W", "gpu.power@GPU-0=300W", "gpu.clock@GPU-0=900:1200MHz", "--", "sleep", "60")
+    assert wait_for(lambda: limits(service) == ["120000000"] * 2 and gpus.limits() == [300, 700] and gpus.locked() == [(900, 1200), None])
+    service.activator.kill()  # it would start the next one
+    service.activator.wait(timeout=240)
+    guards = service.guards()
+    for pid in (*guards, service.daemon()):
+        kill(pid, signal.SIGSTOP)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    for pid in (*guards, service.daemon()):
+        kill(pid)
+    child.communicate()
+    assert limits(service) == ["120000000"] * 2 and service.journals()
+    boot = service.folder / "boot"
+    boot.write_text("11111111-2222-3333-4444-555555555555\n", encoding="ascii")
+    subprocess.run(service.inside("sh", "-c", f"mount --bind {boot} /proc/sys/kernel/random/boot_id && rm -r /run/joulemark/*"), check=True)
+    for i in (0, 1):
+        service.machine.put(LIMIT.format(i), 180000000)
+    state.write_bytes(fresh)
+    service.start()
+    assert wait_for(lambda: not service.journals()), service.log()
+    assert limits(service) == ["180000000"] * 2 and gpus.limits() == [650, 700] and gpus.locked() == [None, None]
+    done = service.run("anna", "set", "package.power=130W", "--", "true")
+    assert done.returncode == 0 and limits(service) == ["180000000"] * 2, done.stderr
