@@ -19,12 +19,13 @@
 #define VGG	   "arXiv 1409.1556, pytorch/vision torchvision/models/vgg.py"
 
 static const struct jm_option options[] = {
-	JM_MODEL_INT("layers", 4000,
+	JM_MODEL_INT(struct jm_images, layers, "layers", 4000,
 		"convolutions and linear layers: 8 (AlexNet), 11, 13, 16 or 19 (VGG)"),
-	JM_MODEL_INT("hidden", 10000000, "channels after the first convolution"),
-	JM_MODEL_INT("ffn", 100000000, "width of the two linear layers before the last one"),
-	JM_MODEL_INT("image", 100000, "height and width of an image, in pixels"),
-	JM_MODEL_INT("classes", 100000000, "number of image classes"),
+	JM_MODEL_INT(struct jm_images, hidden, "hidden", 10000000,
+		"channels after the first convolution"),
+	JM_MODEL_INT(struct jm_images, ffn, "ffn", 100000000,
+		"width of the two linear layers before the last one"),
+	JM_IMAGES_OPTIONS,
 	{0},
 };
 
@@ -58,10 +59,10 @@ static const struct window {
 	int size, stride, pad;
 } first_windows[] = {{11, 4, 2}, {5, 1, 2}};
 
-static const struct depth *depth_of(const struct jm_values *v)
+static const struct depth *depth_of(const struct jm_images *dims)
 {
 	for (size_t i = 0; i < sizeof(depths) / sizeof(*depths); i++)
-		if (depths[i].layers == jm_dim(v, "layers"))
+		if (depths[i].layers == dims->layers)
 			return &depths[i];
 	return NULL;
 }
@@ -97,19 +98,20 @@ static int64_t side_of(const struct depth *d, int64_t image)
 
 static int convnet_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
 {
-	const struct depth *d = depth_of(v);
+	const struct jm_images dims = jm_images_dims(v);
+	const struct depth *d = depth_of(&dims);
 	int64_t side;
 
 	if (!d)
 		return jm_err_set(err, JM_ERANGE,
 			"There is no AlexNet or VGG of %lld layers; use 8, 11, 13, 16 or 19.",
-			(long long)jm_dim(v, "layers"));
-	side = side_of(d, jm_dim(v, "image"));
+			(long long)dims.layers);
+	side = side_of(d, dims.image);
 	if (side < 1 || side % d->side)
 		return jm_err_set(err, JM_ERANGE,
 			"Of an image of %lld pixels the convolutions leave %lld x %lld, of which "
 			"the linear layers need a multiple of %d; give --image 224 or 448.",
-			(long long)jm_dim(v, "image"), (long long)side, (long long)side, d->side);
+			(long long)dims.image, (long long)side, (long long)side, d->side);
 	*ret = 1;
 	return 0;
 }
@@ -196,10 +198,10 @@ static struct jm_tensor *first_linear(
 
 /* VGG's dropouts are behind the first two linear layers, AlexNet's in front of them; torchvision
  * numbers them, too. */
-static struct jm_tensor *classify(
-	struct jm_graph *g, const struct depth *d, const struct jm_values *v, struct jm_tensor *x)
+static struct jm_tensor *classify(struct jm_graph *g, const struct depth *d,
+	const struct jm_images *dims, struct jm_tensor *x)
 {
-	int64_t ffn = jm_dim(v, "ffn");
+	int64_t ffn = dims->ffn;
 	int first = d->layers == DEEP;
 
 	x = first_linear(g, d, ffn, first, x);
@@ -207,19 +209,21 @@ static struct jm_tensor *classify(
 	x = x ? jm_graph_relu(g, x) : NULL;
 	if (!first && x)
 		x = jm_graph_dropout(g, x, g->dropout);
-	return linear(g, x, jm_dim(v, "classes"), 6);
+	return linear(g, x, dims->classes, 6);
 }
 
 static int convnet_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
 	struct jm_tensor **ret_loss, struct jm_err *err)
 {
-	const int64_t size = jm_dim(v, "image"), pixels[] = {batch, 3, size, size};
+	const struct jm_images dims = jm_images_dims(v);
+	const struct depth *d = depth_of(&dims);
+	const int64_t pixels[] = {batch, 3, dims.image, dims.image};
 	struct jm_tensor *image = jm_graph_input(g, "image", g->compute, 4, pixels);
 	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 1, &batch), *x;
 
 	(void)err;
 	(void)seq;
-	x = classify(g, depth_of(v), v, features(g, depth_of(v), jm_dim(v, "hidden"), image));
+	x = classify(g, d, &dims, features(g, d, dims.hidden, image));
 	if (x)
 		*ret_loss = jm_graph_softmax_xent(g, x, target);
 	return 0;

@@ -18,14 +18,24 @@
 	"arXiv 2112.10752, Stability-AI/stablediffusion "                                          \
 	"configs/stable-diffusion/v2-inference.yaml"
 
+struct dims {
+	int64_t image; /* pixels of a side */
+	int64_t vae_hidden, vae_layers, text_layers, text_heads, vocab;
+};
+_Static_assert(sizeof(struct dims) != sizeof(struct jm_unet), "rows of two structs");
+
 static const struct jm_option options[] = {
 	JM_UNET_OPTIONS,
-	JM_MODEL_INT("image", 100000, "height and width of an image, in pixels"),
-	JM_MODEL_INT("vae-hidden", 1000000, "channels of the image encoder's first level"),
-	JM_MODEL_INT("vae-layers", 100, "residual blocks of a level of the image encoder"),
-	JM_MODEL_INT("text-layers", 4000, "blocks of the text encoder"),
-	JM_MODEL_INT("text-heads", 100000, "attention heads of the text encoder"),
-	JM_MODEL_INT("vocab", 100000000, "tokens in the vocabulary"),
+	JM_MODEL_INT(
+		struct dims, image, "image", 100000, "height and width of an image, in pixels"),
+	JM_MODEL_INT(struct dims, vae_hidden, "vae-hidden", 1000000,
+		"channels of the image encoder's first level"),
+	JM_MODEL_INT(struct dims, vae_layers, "vae-layers", 100,
+		"residual blocks of a level of the image encoder"),
+	JM_MODEL_INT(struct dims, text_layers, "text-layers", 4000, "blocks of the text encoder"),
+	JM_MODEL_INT(struct dims, text_heads, "text-heads", 100000,
+		"attention heads of the text encoder"),
+	JM_MODEL_INT(struct dims, vocab, "vocab", 100000000, "tokens in the vocabulary"),
 	{0},
 };
 
@@ -37,6 +47,14 @@ static const struct jm_preset presets[] = {
 		865910724 + 34163664 + 340387840, SD2, "train"},
 	{0},
 };
+
+static struct dims dims_of(const struct jm_values *v)
+{
+	struct dims d = {0};
+
+	JM_FILL(v, &d);
+	return d;
+}
 
 static int diffusion_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 {
@@ -55,8 +73,9 @@ static int diffusion_complete(struct jm_values *v, int64_t seq, struct jm_err *e
 
 static int diffusion_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
 {
-	int64_t image = jm_dim(v, "image"), hidden = jm_dim(v, "vae-hidden");
-	int64_t groups = jm_dim(v, "norm-groups"), unit = (int64_t)8 * JM_VAE_SHRINKS;
+	const struct jm_unet unet = jm_unet_dims(v);
+	const struct dims d = dims_of(v);
+	int64_t image = d.image, unit = (int64_t)8 * JM_VAE_SHRINKS;
 	int code;
 
 	if (image % unit)
@@ -65,13 +84,12 @@ static int diffusion_default_seq(const struct jm_values *v, int64_t *ret, struct
 			"give "
 			"an --image that is a multiple of %lld.",
 			(long long)image, (long long)image, (long long)unit);
-	if (hidden % groups)
+	if (d.vae_hidden % unet.groups)
 		return jm_err_set(err, JM_ERANGE,
 			"%lld channels of the image encoder are not a multiple of --norm-groups "
 			"%lld; change --vae-hidden.",
-			(long long)hidden, (long long)groups);
-	code = jm_transformer_check(
-		jm_dim(v, "caption-width"), jm_dim(v, "text-heads"), false, err);
+			(long long)d.vae_hidden, (long long)unet.groups);
+	code = jm_transformer_check(unet.caption_width, d.text_heads, false, err);
 	if (!code)
 		code = jm_unet_check(v, image / JM_VAE_SHRINKS, err);
 	if (!code)
@@ -82,10 +100,12 @@ static int diffusion_default_seq(const struct jm_values *v, int64_t *ret, struct
 static struct jm_tensor *encode_image(
 	struct jm_graph *g, const struct jm_values *v, struct jm_tensor *image)
 {
-	const struct jm_vae vae = {.hidden = jm_dim(v, "vae-hidden"),
-		.layers = jm_dim(v, "vae-layers"),
-		.latent_channels = jm_dim(v, "latent-channels"),
-		.groups = (int)jm_dim(v, "norm-groups")};
+	const struct jm_unet unet = jm_unet_dims(v);
+	const struct dims d = dims_of(v);
+	const struct jm_vae vae = {.hidden = d.vae_hidden,
+		.layers = d.vae_layers,
+		.latent_channels = unet.latent_channels,
+		.groups = (int)unet.groups};
 
 	return jm_vae_encode(g, "vae.", &vae, image);
 }
@@ -93,13 +113,15 @@ static struct jm_tensor *encode_image(
 static struct jm_tensor *encode_caption(
 	struct jm_graph *g, const struct jm_values *v, struct jm_tensor *ids)
 {
-	int64_t width = jm_dim(v, "caption-width");
-	const struct jm_clip_text text = {.layers = jm_dim(v, "text-layers"),
+	const struct jm_unet unet = jm_unet_dims(v);
+	const struct dims d = dims_of(v);
+	int64_t width = unet.caption_width;
+	const struct jm_clip_text text = {.layers = d.text_layers,
 		.hidden = width,
 		.ffn = FFN_TIMES * width,
-		.vocab = jm_dim(v, "vocab"),
-		.context = jm_dim(v, "caption"),
-		.heads = (int)jm_dim(v, "text-heads"),
+		.vocab = d.vocab,
+		.context = unet.caption,
+		.heads = (int)d.text_heads,
 		.activation = jm_graph_gelu_erf};
 
 	return jm_clip_text(g, "text_encoder.", &text, ids);
@@ -108,9 +130,10 @@ static struct jm_tensor *encode_caption(
 static int diffusion_build(struct jm_graph *g, const struct jm_values *v, int64_t batch,
 	int64_t seq, struct jm_tensor **ret_loss, struct jm_err *err)
 {
-	int64_t side = jm_dim(v, "image"), latent = side / JM_VAE_SHRINKS;
-	const int64_t pixels[] = {batch, 3, side, side}, words[] = {batch, jm_dim(v, "caption")};
-	const int64_t small[] = {batch, jm_dim(v, "latent-channels"), latent, latent};
+	const struct jm_unet unet = jm_unet_dims(v);
+	int64_t side = dims_of(v).image, latent = side / JM_VAE_SHRINKS;
+	const int64_t pixels[] = {batch, 3, side, side}, words[] = {batch, unet.caption};
+	const int64_t small[] = {batch, unet.latent_channels, latent, latent};
 	struct jm_tensor *x = jm_graph_input(g, "image", g->compute, 4, pixels);
 	struct jm_tensor *caption = jm_graph_input(g, "caption", JM_I32, 2, words);
 	struct jm_tensor *drawn = jm_graph_input(g, "drawn", g->compute, 4, small);

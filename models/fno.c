@@ -21,17 +21,27 @@
 #define NORM_AXES 2
 #define CARAML	  "FZJ-JSC/CARAML operator_benchmark/fno_benchmark.yaml, arXiv 2010.08895"
 
+struct grid {
+	int axes;
+	int64_t points[JM_AXES], modes[JM_AXES];
+	int64_t fields, hidden, layers;
+};
+
 static const struct jm_option options[] = {
-	JM_MODEL_INT("fields", 10000, "fields of a sample, such as temperature and pressure"),
-	JM_MODEL_INT("hidden", 1000000, "channels between the layers"),
-	JM_MODEL_INT("layers", 4000, "layers with a convolution over the whole grid"),
-	JM_MODEL_INT("points-x", 1000000, "points of the grid along x"),
-	JM_MODEL_INT("points-y", 1000000, "points of the grid along y"),
-	JM_MODEL_INT("points-z", 1000000, "points of the grid along z; 1 = the grid has two axes"),
-	JM_MODEL_INT("modes-x", 500000, "frequencies along x, and as many negative ones"),
-	JM_MODEL_INT("modes-y", 500000,
+	JM_MODEL_INT(struct grid, fields, "fields", 10000,
+		"fields of a sample, such as temperature and pressure"),
+	JM_MODEL_INT(struct grid, hidden, "hidden", 1000000, "channels between the layers"),
+	JM_MODEL_INT(struct grid, layers, "layers", 4000,
+		"layers with a convolution over the whole grid"),
+	JM_MODEL_INT(struct grid, points[0], "points-x", 1000000, "points of the grid along x"),
+	JM_MODEL_INT(struct grid, points[1], "points-y", 1000000, "points of the grid along y"),
+	JM_MODEL_INT(struct grid, points[2], "points-z", 1000000,
+		"points of the grid along z; 1 = the grid has two axes"),
+	JM_MODEL_INT(struct grid, modes[0], "modes-x", 500000,
+		"frequencies along x, and as many negative ones"),
+	JM_MODEL_INT(struct grid, modes[1], "modes-y", 500000,
 		"frequencies along y, and as many negative ones if the grid has three axes"),
-	JM_MODEL_INT("modes-z", 500001, "frequencies along z"),
+	JM_MODEL_INT(struct grid, modes[2], "modes-z", 500001, "frequencies along z"),
 	{0},
 };
 
@@ -54,11 +64,6 @@ static int fno_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 	return code ? code : jm_dim_default(v, "modes-z", 1, err);
 }
 
-struct grid {
-	int axes;
-	int64_t points[JM_AXES], modes[JM_AXES];
-};
-
 /* Each frequency may occur only once. */
 static int check_axis(const struct grid *g, int a, struct jm_err *err)
 {
@@ -76,18 +81,14 @@ static int check_axis(const struct grid *g, int a, struct jm_err *err)
 
 static int grid_of(const struct jm_values *v, struct grid *ret, struct jm_err *err)
 {
-	struct grid g = {.axes = jm_dim(v, "points-z") > 1 ? 3 : 2};
+	struct grid g = {0};
 	int code = 0;
 
-	for (int a = 0; a < g.axes && !code; a++) {
-		char points[] = "points-x", modes[] = "modes-x";
-
-		points[sizeof(points) - 2] = modes[sizeof(modes) - 2] = (char)('x' + a);
-		g.points[a] = jm_dim(v, points);
-		g.modes[a] = jm_dim(v, modes);
+	JM_FILL(v, &g);
+	g.axes = g.points[2] > 1 ? 3 : 2;
+	for (int a = 0; a < g.axes && !code; a++)
 		code = check_axis(&g, a, err);
-	}
-	if (!code && g.axes == 2 && jm_dim(v, "modes-z") > 1)
+	if (!code && g.axes == 2 && g.modes[2] > 1)
 		code = jm_err_set(err, JM_EUSAGE,
 			"--modes-z is for grids with three axes; give --points-z, too, or omit "
 			"it.");
@@ -109,7 +110,7 @@ static struct jm_tensor *field_input(struct jm_graph *g, const struct grid *grid
 static int fno_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
 	struct jm_tensor **ret_loss, struct jm_err *err)
 {
-	int64_t width = jm_dim(v, "hidden"), fields = jm_dim(v, "fields");
+	int64_t width, fields;
 	enum jm_init init = JM_INIT_XAVIER_UNIFORM;
 	struct jm_tensor *x, *target, *wide;
 	struct grid grid;
@@ -118,10 +119,12 @@ static int fno_build(struct jm_graph *g, const struct jm_values *v, int64_t batc
 	(void)seq;
 	if (code)
 		return code;
+	width = grid.hidden;
+	fields = grid.fields;
 	x = field_input(g, &grid, batch, fields, "sample");
 	target = field_input(g, &grid, batch, fields, "target");
 	x = jm_transformer_linear(g, x, fields, width, init, "lift");
-	for (int64_t i = 0; i < jm_dim(v, "layers"); i++) {
+	for (int64_t i = 0; i < grid.layers; i++) {
 		jm_graph_scope(g, "h%lld.", (long long)i);
 		wide = jm_graph_spectral_conv(g, x, "modes.weight", width, grid.modes);
 		x = jm_transformer_linear(g, x, width, width, init, "linear");

@@ -16,15 +16,22 @@
 
 static const char *const position_kinds[] = {"learned", "rotary", NULL};
 
+struct dims {
+	int64_t layers, hidden, ffn, vocab, context, batch, seq;
+	int heads;
+	enum { LEARNED, ROTARY } positions; /* in the order of position_kinds */
+};
+
 static const struct jm_option options[] = {
-	JM_MODEL_INT("layers", 4000, "blocks of the network"),
-	JM_MODEL_INT("hidden", 10000000, "width of the residual stream"),
-	JM_MODEL_INT("heads", 100000, "attention heads"),
-	JM_MODEL_INT("ffn", 100000000, "inner width of the feed-forward part"),
-	JM_MODEL_INT("vocab", 100000000, "tokens in the vocabulary"),
-	JM_MODEL_INT("context", 100000000, "longest sequence the model is made for"),
+	JM_MODEL_INT(struct dims, layers, "layers", 4000, "blocks of the network"),
+	JM_MODEL_INT(struct dims, hidden, "hidden", 10000000, "width of the residual stream"),
+	JM_MODEL_INT(struct dims, heads, "heads", 100000, "attention heads"),
+	JM_MODEL_INT(struct dims, ffn, "ffn", 100000000, "inner width of the feed-forward part"),
+	JM_MODEL_INT(struct dims, vocab, "vocab", 100000000, "tokens in the vocabulary"),
+	JM_MODEL_INT(struct dims, context, "context", 100000000,
+		"longest sequence the model is made for"),
 	{.name = "positions",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct dims, positions),
 		.choices = position_kinds,
 		.help = "learned (a table) or rotary"},
 	{0},
@@ -48,32 +55,21 @@ static const struct jm_preset presets[] = {
 	{0},
 };
 
-struct dims {
-	int64_t layers, hidden, ffn, vocab, context, batch, seq;
-	int heads;
-	bool rotary;
-};
-
 static struct dims dims_of(const struct jm_values *v)
 {
-	return (struct dims){
-		.layers = jm_dim(v, "layers"),
-		.hidden = jm_dim(v, "hidden"),
-		.heads = (int)jm_dim(v, "heads"),
-		.ffn = jm_dim(v, "ffn"),
-		.vocab = jm_dim(v, "vocab"),
-		.context = jm_dim(v, "context"),
-		.rotary = jm_values_text(v, "positions")[0] == 'r',
-	};
+	struct dims d = {0};
+
+	JM_FILL(v, &d);
+	return d;
 }
 
 static int check(const struct dims *d, struct jm_err *err)
 {
-	int code = jm_transformer_check(d->hidden, d->heads, d->rotary, err);
+	int code = jm_transformer_check(d->hidden, d->heads, d->positions == ROTARY, err);
 
 	if (code)
 		return code;
-	if (!d->rotary && d->seq > d->context)
+	if (d->positions != ROTARY && d->seq > d->context)
 		return jm_err_set(err, JM_ERANGE,
 			"A sequence of %lld is longer than the table of %lld learned positions; "
 			"give a smaller --seq or a larger --context.",
@@ -113,7 +109,7 @@ static struct jm_tensor *network(struct jm_graph *g, const struct dims *d)
 		jm_graph_vocabulary(g, "tokens.weight", true, JM_INIT_OWN, d->vocab, d->hidden);
 	struct jm_tensor *positions = NULL, *x;
 
-	if (!d->rotary)
+	if (d->positions != ROTARY)
 		positions = jm_graph_table(g, "positions.weight", d->context, d->hidden);
 	x = jm_graph_dropout(g, jm_graph_embed(g, ids, table, positions), g->dropout);
 	x = jm_transformer_blocks(g, jm_graph_own_rows(g, x),
@@ -122,7 +118,7 @@ static struct jm_tensor *network(struct jm_graph *g, const struct dims *d)
 			.ffn = d->ffn,
 			.heads = d->heads,
 			.causal = true,
-			.theta = d->rotary ? THETA : 0,
+			.theta = d->positions == ROTARY ? THETA : 0,
 			.eps = EPS,
 			.init = JM_INIT_GPT2,
 			.activation = jm_graph_gelu});

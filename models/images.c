@@ -10,6 +10,14 @@ const struct jm_input jm_images_inputs[] = {
 	{0},
 };
 
+struct jm_images jm_images_dims(const struct jm_values *v)
+{
+	struct jm_images d = {0};
+
+	JM_FILL(v, &d);
+	return d;
+}
+
 int jm_images_complete(struct jm_values *v, const struct jm_images_dim *dims, struct jm_err *err)
 {
 	int code = 0;

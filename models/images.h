@@ -8,6 +8,18 @@
 /* "image" [batch, 3, image, image] and "target" [batch], a class of each. */
 extern const struct jm_input jm_images_inputs[];
 
+/* Their dimensions; a network has some of them. */
+struct jm_images {
+	int64_t layers, hidden, ffn;
+	int64_t image, classes; /* image: pixels of a side */
+};
+#define JM_IMAGES_OPTIONS                                                                          \
+	JM_MODEL_INT(struct jm_images, image, "image", 100000,                                     \
+		"height and width of an image, in pixels"),                                        \
+		JM_MODEL_INT(struct jm_images, classes, "classes", 100000000,                      \
+			"number of image classes")
+struct jm_images jm_images_dims(const struct jm_values *v);
+
 /* A dimension and its default. */
 struct jm_images_dim {
 	const char *name; /* NULL = the end of a list */

@@ -20,13 +20,17 @@
 #define MIDDLE		"Mixed_6e"
 #define AUXILIARY	"0.4"
 
+/* What other networks for images do not have. */
+struct own {
+	double auxiliary;
+};
+
 static const struct jm_option options[] = {
-	JM_MODEL_INT("hidden", 10000000,
+	JM_MODEL_INT(struct jm_images, hidden, "hidden", 10000000,
 		"channels after the first convolution, an even number; the other widths are in "
 		"proportion"),
-	JM_MODEL_INT("image", 100000, "height and width of an image, in pixels"),
-	JM_MODEL_INT("classes", 100000000, "number of image classes"),
-	JM_MODEL_REAL("auxiliary", 0, 100,
+	JM_IMAGES_OPTIONS,
+	JM_MODEL_REAL(struct own, auxiliary, "auxiliary", 0, 100,
 		"factor of the loss of the classifier in the middle; 0 = the network has none"),
 	{0},
 };
@@ -135,7 +139,10 @@ static int inception_complete(struct jm_values *v, int64_t seq, struct jm_err *e
 
 static double auxiliary(const struct jm_values *v)
 {
-	return jm_values_number(v, "auxiliary");
+	struct own own = {0};
+
+	JM_FILL(v, &own);
+	return own.auxiliary;
 }
 
 /* Height of the image in the middle. */
@@ -149,13 +156,14 @@ static int64_t middle_of(int64_t image)
 
 static int inception_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
 {
-	int64_t image = jm_dim(v, "image");
+	const struct jm_images dims = jm_images_dims(v);
+	int64_t image = dims.image;
 
-	if (jm_dim(v, "hidden") % 2)
+	if (dims.hidden % 2)
 		return jm_err_set(err, JM_ERANGE,
 			"The widths of an Inception are in halves of --hidden; give an even number "
 			"in place of %lld.",
-			(long long)jm_dim(v, "hidden"));
+			(long long)dims.hidden);
 	if (image < SMALLEST)
 		return jm_err_set(err, JM_ERANGE,
 			"An image of %lld pixels is too small for the strides of an Inception; "
@@ -275,8 +283,9 @@ static struct jm_tensor *second(
 static int inception_build(struct jm_graph *g, const struct jm_values *v, int64_t batch,
 	int64_t seq, struct jm_tensor **ret_loss, struct jm_err *err)
 {
-	const int64_t size = jm_dim(v, "image"), pixels[] = {batch, 3, size, size};
-	const int64_t half = jm_dim(v, "hidden") / 2, classes = jm_dim(v, "classes");
+	const struct jm_images dims = jm_images_dims(v);
+	const int64_t pixels[] = {batch, 3, dims.image, dims.image};
+	const int64_t half = dims.hidden / 2, classes = dims.classes;
 	struct jm_tensor *x = jm_graph_input(g, "image", g->compute, 4, pixels), *middle = NULL;
 	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 1, &batch);
 

@@ -45,23 +45,10 @@ static const struct jm_preset presets[] = {
 
 struct jm_llama jm_llama_dims(const struct jm_values *v)
 {
-	return (struct jm_llama){
-		.layers = jm_dim(v, "layers"),
-		.hidden = jm_dim(v, "hidden"),
-		.heads = (int)jm_dim(v, "heads"),
-		.kv_heads = (int)jm_dim(v, "kv-heads"),
-		.ffn = jm_dim(v, "ffn"),
-		.vocab = jm_dim(v, "vocab"),
-		.context = jm_dim(v, "context"),
-		.head = jm_dim(v, "head-width"),
-		.rotary = {.theta = jm_values_number(v, "theta"),
-			.factor = jm_values_number(v, "rope-factor"),
-			.low = jm_values_number(v, "rope-low"),
-			.high = jm_values_number(v, "rope-high"),
-			.context = jm_values_number(v, "rope-context")},
-		.eps = jm_values_number(v, "norm-eps"),
-		.tied = jm_values_text(v, "tied")[0] == 'y',
-	};
+	struct jm_llama d = {0};
+
+	JM_FILL(v, &d);
+	return d;
 }
 
 /* The feed-forward width that has the parameters of 4 hidden without a gate, up to a multiple of
@@ -212,7 +199,7 @@ static struct jm_tensor *blocks(struct jm_graph *g, struct jm_tensor *x, const s
 static struct jm_tensor *output(
 	struct jm_graph *g, struct jm_tensor *table, const struct jm_llama *d)
 {
-	if (d->tied)
+	if (d->tied == JM_LLAMA_TIED)
 		return table;
 	return jm_graph_vocabulary(g, "output.weight", false, JM_INIT_NORMAL, d->vocab, d->hidden);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "llama_config.h"
+#include "llama.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -153,44 +154,32 @@ int jm_llama_config(
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static json_int_t whole(const struct jm_values *v, const char *option)
+static json_t *make_scaling(const struct jm_rotary *r)
 {
-	return (json_int_t)jm_values_number(v, option);
-}
-
-static json_t *make_scaling(const struct jm_values *v)
-{
-	if (!(jm_values_number(v, "rope-factor") > 1))
+	if (!(r->factor > 1))
 		return json_null();
-	return json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "factor",
-		jm_values_number(v, "rope-factor"), "low_freq_factor",
-		jm_values_number(v, "rope-low"), "high_freq_factor",
-		jm_values_number(v, "rope-high"), "original_max_position_embeddings",
-		whole(v, "rope-context"));
+	return json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", "llama3", "factor", r->factor,
+		"low_freq_factor", r->low, "high_freq_factor", r->high,
+		"original_max_position_embeddings", (json_int_t)r->context);
 }
 
 json_t *jm_llama_make_config(const struct jm_values *dims)
 {
-	static const struct {
-		const char *key, *option;
-	} sizes[] = {
-		{"num_hidden_layers", "layers"},
-		{"hidden_size", "hidden"},
-		{"num_attention_heads", "heads"},
-		{"num_key_value_heads", "kv-heads"},
-		{"head_dim", "head-width"},
-		{"intermediate_size", "ffn"},
-		{"vocab_size", "vocab"},
-		{"max_position_embeddings", "context"},
-	};
+	const struct jm_llama d = jm_llama_dims(dims);
 	json_t *json = json_pack("{s:[s], s:s, s:s, s:b, s:b}", "architectures", "LlamaForCausalLM",
 		"model_type", "llama", "hidden_act", "silu", "attention_bias", 0, "mlp_bias", 0);
 
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-		jm_json_set_int(&json, sizes[i].key, whole(dims, sizes[i].option));
-	jm_json_set_number(&json, "rms_norm_eps", jm_values_number(dims, "norm-eps"));
-	jm_json_set_number(&json, "rope_theta", jm_values_number(dims, "theta"));
-	jm_json_set(&json, "rope_scaling", make_scaling(dims));
-	jm_json_set_bool(&json, "tie_word_embeddings", jm_values_text(dims, "tied")[0] == 'y');
+	jm_json_set_int(&json, "num_hidden_layers", d.layers);
+	jm_json_set_int(&json, "hidden_size", d.hidden);
+	jm_json_set_int(&json, "num_attention_heads", d.heads);
+	jm_json_set_int(&json, "num_key_value_heads", d.kv_heads);
+	jm_json_set_int(&json, "head_dim", d.head);
+	jm_json_set_int(&json, "intermediate_size", d.ffn);
+	jm_json_set_int(&json, "vocab_size", d.vocab);
+	jm_json_set_int(&json, "max_position_embeddings", d.context);
+	jm_json_set_number(&json, "rms_norm_eps", d.eps);
+	jm_json_set_number(&json, "rope_theta", d.rotary.theta);
+	jm_json_set(&json, "rope_scaling", make_scaling(&d.rotary));
+	jm_json_set_bool(&json, "tie_word_embeddings", d.tied == JM_LLAMA_TIED);
 	return json;
 }

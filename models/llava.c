@@ -15,15 +15,20 @@
 	" image=336 patch=14 vision-layers=23 vision-hidden=1024 vision-heads=16 vision-ffn=4096"
 #define CLIP_L336_PARAMETERS 290909184 /* of 23 blocks of 24 */
 
+_Static_assert(sizeof(struct jm_llama) != sizeof(struct jm_clip_vision), "rows of two structs");
 static const struct jm_option options[] = {
 	JM_LLAMA_OPTIONS,
-	JM_MODEL_INT("image", 100000, "height and width of an image, in pixels"),
-	JM_MODEL_INT("patch", 100000, "height and width of a patch, in pixels"),
-	JM_MODEL_INT("vision-layers", 4000,
+	JM_MODEL_INT(struct jm_clip_vision, image, "image", 100000,
+		"height and width of an image, in pixels"),
+	JM_MODEL_INT(struct jm_clip_vision, patch, "patch", 100000,
+		"height and width of a patch, in pixels"),
+	JM_MODEL_INT(struct jm_clip_vision, layers, "vision-layers", 4000,
 		"blocks of the image encoder that are computed: those before its last one"),
-	JM_MODEL_INT("vision-hidden", 10000000, "width of the image encoder's residual stream"),
-	JM_MODEL_INT("vision-heads", 100000, "attention heads of the image encoder"),
-	JM_MODEL_INT("vision-ffn", 100000000,
+	JM_MODEL_INT(struct jm_clip_vision, hidden, "vision-hidden", 10000000,
+		"width of the image encoder's residual stream"),
+	JM_MODEL_INT(struct jm_clip_vision, heads, "vision-heads", 100000,
+		"attention heads of the image encoder"),
+	JM_MODEL_INT(struct jm_clip_vision, ffn, "vision-ffn", 100000000,
 		"inner width of the feed-forward part of the image encoder"),
 	{0},
 };
@@ -42,12 +47,10 @@ static const struct jm_preset presets[] = {
 
 static struct jm_clip_vision vision_of(const struct jm_values *v)
 {
-	return (struct jm_clip_vision){.layers = jm_dim(v, "vision-layers"),
-		.hidden = jm_dim(v, "vision-hidden"),
-		.ffn = jm_dim(v, "vision-ffn"),
-		.image = jm_dim(v, "image"),
-		.patch = jm_dim(v, "patch"),
-		.heads = (int)jm_dim(v, "vision-heads")};
+	struct jm_clip_vision vision = {0};
+
+	JM_FILL(v, &vision);
+	return vision;
 }
 
 static int llava_complete(struct jm_values *v, int64_t seq, struct jm_err *err)

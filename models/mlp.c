@@ -5,10 +5,13 @@
 #include "engine/graph/layer.h"
 
 static const struct jm_option options[] = {
-	JM_MODEL_INT("layers", 4000, "hidden layers"),
-	JM_MODEL_INT("hidden", 10000000, "width of the hidden layers"),
-	JM_MODEL_INT("features", 10000000, "numbers that a sample consists of"),
-	JM_MODEL_INT("outputs", 10000000, "numbers that are predicted from them"),
+	JM_MODEL_INT(struct jm_perceptron, layers, "layers", 4000, "hidden layers"),
+	JM_MODEL_INT(
+		struct jm_perceptron, hidden, "hidden", 10000000, "width of the hidden layers"),
+	JM_MODEL_INT(struct jm_perceptron, from, "features", 10000000,
+		"numbers that a sample consists of"),
+	JM_MODEL_INT(struct jm_perceptron, to, "outputs", 10000000,
+		"numbers that are predicted from them"),
 	{0},
 };
 
@@ -23,16 +26,14 @@ static int mlp_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 static int mlp_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
 	struct jm_tensor **ret_loss, struct jm_err *err)
 {
-	const struct jm_perceptron p = {.layers = jm_dim(v, "layers"),
-		.from = jm_dim(v, "features"),
-		.hidden = jm_dim(v, "hidden"),
-		.to = jm_dim(v, "outputs")};
-	const int64_t sample[] = {batch, p.from}, result[] = {batch, p.to};
-	struct jm_tensor *x = jm_graph_input(g, "sample", g->compute, 2, sample);
-	struct jm_tensor *target = jm_graph_input(g, "target", g->compute, 2, result);
+	struct jm_perceptron p = {0};
+	struct jm_tensor *x, *target;
 
 	(void)err;
 	(void)seq;
+	JM_FILL(v, &p);
+	x = jm_graph_input(g, "sample", g->compute, 2, (const int64_t[]){batch, p.from});
+	target = jm_graph_input(g, "target", g->compute, 2, (const int64_t[]){batch, p.to});
 	*ret_loss = jm_graph_mse(g, jm_perceptron(g, x, &p, ""), target);
 	return 0;
 }

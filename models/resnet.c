@@ -20,15 +20,20 @@
 
 static const char *const stems[] = {"imagenet", "cifar", NULL};
 
+/* What other networks for images do not have. */
+struct own {
+	enum { IMAGENET, CIFAR } stem; /* in the order of stems */
+};
+
 static const struct jm_option options[] = {
-	JM_MODEL_INT("layers", 4000,
+	JM_MODEL_INT(struct jm_images, layers, "layers", 4000,
 		"convolutions on the longest path, and the last layer: 18, 34, 50, 101 or 152, and "
 		"10 or 14 for tests"),
-	JM_MODEL_INT("hidden", 10000000, "channels after the first convolution"),
-	JM_MODEL_INT("image", 100000, "height and width of an image, in pixels"),
-	JM_MODEL_INT("classes", 100000000, "number of image classes"),
+	JM_MODEL_INT(struct jm_images, hidden, "hidden", 10000000,
+		"channels after the first convolution"),
+	JM_IMAGES_OPTIONS,
 	{.name = "stem",
-		.type = JM_CHOICE,
+		JM_BIND(JM_CHOICE, struct own, stem),
 		.choices = stems,
 		.help = "imagenet (7 x 7 with stride 2, then a maximum) or cifar (3 x 3 with "
 			"stride 1, "
@@ -61,10 +66,10 @@ static const struct depth {
 	{152, 4, {3, 8, 36, 3}},
 };
 
-static const struct depth *depth_of(const struct jm_values *v)
+static const struct depth *depth_of(const struct jm_images *dims)
 {
 	for (size_t i = 0; i < sizeof(depths) / sizeof(*depths); i++)
-		if (depths[i].layers == jm_dim(v, "layers"))
+		if (depths[i].layers == dims->layers)
 			return &depths[i];
 	return NULL;
 }
@@ -81,22 +86,26 @@ static int resnet_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 
 static bool is_cifar(const struct jm_values *v)
 {
-	return !strcmp(jm_values_text(v, "stem"), "cifar");
+	struct own own = {0};
+
+	JM_FILL(v, &own);
+	return own.stem == CIFAR;
 }
 
 static int resnet_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
 {
+	const struct jm_images dims = jm_images_dims(v);
 	int smallest = is_cifar(v) ? SMALLEST_CIFAR : SMALLEST;
 
-	if (!depth_of(v))
+	if (!depth_of(&dims))
 		return jm_err_set(err, JM_ERANGE,
 			"There is no ResNet of %lld layers; use 10, 14, 18, 34, 50, 101 or 152.",
-			(long long)jm_dim(v, "layers"));
-	if (jm_dim(v, "image") < smallest)
+			(long long)dims.layers);
+	if (dims.image < smallest)
 		return jm_err_set(err, JM_ERANGE,
 			"An image of %lld pixels is too small for the strides of a ResNet; give "
 			"--image %d or more.",
-			(long long)jm_dim(v, "image"), smallest);
+			(long long)dims.image, smallest);
 	*ret = 1;
 	return 0;
 }
@@ -172,14 +181,15 @@ static struct jm_tensor *network(struct jm_graph *g, const struct depth *depth, 
 static int resnet_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
 	struct jm_tensor **ret_loss, struct jm_err *err)
 {
-	const int64_t size = jm_dim(v, "image"), pixels[] = {batch, 3, size, size};
+	const struct jm_images dims = jm_images_dims(v);
+	const int64_t pixels[] = {batch, 3, dims.image, dims.image};
 	struct jm_tensor *image = jm_graph_input(g, "image", g->compute, 4, pixels);
 	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 1, &batch), *x;
 
 	(void)err;
 	(void)seq;
-	x = network(g, depth_of(v), jm_dim(v, "hidden"), is_cifar(v), image);
-	*ret_loss = jm_images_classify(g, x, jm_dim(v, "classes"), target);
+	x = network(g, depth_of(&dims), dims.hidden, is_cifar(v), image);
+	*ret_loss = jm_images_classify(g, x, dims.classes, target);
 	return 0;
 }
 

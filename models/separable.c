@@ -15,12 +15,12 @@
 #define QUARTERS 4  /* of `hidden`, in which widths are given */
 
 static const struct jm_option options[] = {
-	JM_MODEL_INT("layers", 4000, "blocks of one width, between those with a stride"),
-	JM_MODEL_INT("hidden", 10000000,
+	JM_MODEL_INT(struct jm_images, layers, "layers", 4000,
+		"blocks of one width, between those with a stride"),
+	JM_MODEL_INT(struct jm_images, hidden, "hidden", 10000000,
 		"channels after the first convolution, a multiple of 4; the other widths are in "
 		"proportion"),
-	JM_MODEL_INT("image", 100000, "height and width of an image, in pixels"),
-	JM_MODEL_INT("classes", 100000000, "number of image classes"),
+	JM_IMAGES_OPTIONS,
 	{0},
 };
 
@@ -56,16 +56,18 @@ static int separable_complete(struct jm_values *v, int64_t seq, struct jm_err *e
 
 static int separable_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
 {
-	if (jm_dim(v, "hidden") % QUARTERS)
+	const struct jm_images dims = jm_images_dims(v);
+
+	if (dims.hidden % QUARTERS)
 		return jm_err_set(err, JM_ERANGE,
 			"The widths of an Xception are in quarters of --hidden; give a multiple of "
 			"4 in place of %lld.",
-			(long long)jm_dim(v, "hidden"));
-	if (jm_dim(v, "image") < SMALLEST)
+			(long long)dims.hidden);
+	if (dims.image < SMALLEST)
 		return jm_err_set(err, JM_ERANGE,
 			"An image of %lld pixels is too small for the strides of an Xception; give "
 			"--image %d or more.",
-			(long long)jm_dim(v, "image"), SMALLEST);
+			(long long)dims.image, SMALLEST);
 	*ret = 1;
 	return 0;
 }
@@ -177,14 +179,15 @@ static struct jm_tensor *network(
 static int separable_build(struct jm_graph *g, const struct jm_values *v, int64_t batch,
 	int64_t seq, struct jm_tensor **ret_loss, struct jm_err *err)
 {
-	const int64_t size = jm_dim(v, "image"), pixels[] = {batch, 3, size, size};
+	const struct jm_images dims = jm_images_dims(v);
+	const int64_t pixels[] = {batch, 3, dims.image, dims.image};
 	struct jm_tensor *image = jm_graph_input(g, "image", g->compute, 4, pixels);
 	struct jm_tensor *target = jm_graph_input(g, "target", JM_I32, 1, &batch), *x;
 
 	(void)err;
 	(void)seq;
-	x = network(g, image, jm_dim(v, "hidden"), jm_dim(v, "layers"));
-	*ret_loss = jm_images_classify(g, x, jm_dim(v, "classes"), target);
+	x = network(g, image, dims.hidden, dims.layers);
+	*ret_loss = jm_images_classify(g, x, dims.classes, target);
 	return 0;
 }
 

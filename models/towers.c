@@ -14,10 +14,13 @@
 #define LEAST 2 /* pairs in a batch */
 
 static const struct jm_option options[] = {
-	JM_MODEL_INT("layers", 4000, "hidden layers of each tower"),
-	JM_MODEL_INT("hidden", 10000000, "width of the hidden layers"),
-	JM_MODEL_INT("features", 10000000, "numbers that each side of a pair consists of"),
-	JM_MODEL_INT("embedding", 10000000, "width in which both sides are compared"),
+	JM_MODEL_INT(struct jm_perceptron, layers, "layers", 4000, "hidden layers of each tower"),
+	JM_MODEL_INT(
+		struct jm_perceptron, hidden, "hidden", 10000000, "width of the hidden layers"),
+	JM_MODEL_INT(struct jm_perceptron, from, "features", 10000000,
+		"numbers that each side of a pair consists of"),
+	JM_MODEL_INT(struct jm_perceptron, to, "embedding", 10000000,
+		"width in which both sides are compared"),
 	{0},
 };
 
@@ -47,13 +50,11 @@ static struct jm_tensor *tower(struct jm_graph *g, const struct jm_perceptron *p
 static int towers_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
 	struct jm_tensor **ret_loss, struct jm_err *err)
 {
-	const struct jm_perceptron p = {.layers = jm_dim(v, "layers"),
-		.from = jm_dim(v, "features"),
-		.hidden = jm_dim(v, "hidden"),
-		.to = jm_dim(v, "embedding")};
+	struct jm_perceptron p = {0};
 	struct jm_tensor *left, *right, *pair;
 
 	(void)seq;
+	JM_FILL(v, &p);
 	if (batch < LEAST)
 		return jm_err_set(err, JM_ERANGE,
 			"A batch of %lld has no second pair to compare a pair with; give --batch "

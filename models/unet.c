@@ -36,7 +36,8 @@ static const int times[LEVELS] = {1, 2, 4, 4};
 
 static const struct jm_option options[] = {
 	JM_UNET_OPTIONS,
-	JM_MODEL_INT("latent", 100000, "height and width of a latent: an eighth of the picture's"),
+	JM_MODEL_INT(struct jm_unet, latent, "latent", 100000,
+		"height and width of a latent: an eighth of the picture's"),
 	{0},
 };
 
@@ -57,6 +58,14 @@ struct unet {
 	struct jm_tensor *skip[SKIPS];
 	int n_skips;
 };
+
+struct jm_unet jm_unet_dims(const struct jm_values *v)
+{
+	struct jm_unet d = {0};
+
+	JM_FILL(v, &d);
+	return d;
+}
 
 int jm_unet_complete(struct jm_values *v, struct jm_err *err)
 {
@@ -84,14 +93,14 @@ static int unet_complete(struct jm_values *v, int64_t seq, struct jm_err *err)
 
 int jm_unet_check(const struct jm_values *v, int64_t latent, struct jm_err *err)
 {
-	int64_t hidden = jm_dim(v, "hidden"), head = jm_dim(v, "head-width");
-	int64_t groups = jm_dim(v, "norm-groups"), unit = (int64_t)1 << (LEVELS - 1);
+	const struct jm_unet d = jm_unet_dims(v);
+	int64_t unit = (int64_t)1 << (LEVELS - 1);
 
-	if (hidden % 2 || hidden % head || hidden % groups)
+	if (d.hidden % 2 || d.hidden % d.head || d.hidden % d.groups)
 		return jm_err_set(err, JM_ERANGE,
 			"%lld channels of the first level are not a multiple of 2, of --head-width "
 			"%lld and of --norm-groups %lld; change one of them.",
-			(long long)hidden, (long long)head, (long long)groups);
+			(long long)d.hidden, (long long)d.head, (long long)d.groups);
 	if (latent % unit)
 		return jm_err_set(err, JM_ERANGE,
 			"A latent of %lld x %lld cannot be halved %d times; give a --latent that "
@@ -103,7 +112,7 @@ int jm_unet_check(const struct jm_values *v, int64_t latent, struct jm_err *err)
 
 static int unet_default_seq(const struct jm_values *v, int64_t *ret, struct jm_err *err)
 {
-	int code = jm_unet_check(v, jm_dim(v, "latent"), err);
+	int code = jm_unet_check(v, jm_unet_dims(v).latent, err);
 
 	if (!code)
 		*ret = 1;
@@ -299,17 +308,18 @@ static struct jm_tensor *network(struct unet *u, struct jm_tensor *x, struct jm_
 struct jm_tensor *jm_unet_loss(struct jm_graph *g, const char *prefix, const struct jm_values *v,
 	struct jm_tensor *x, struct jm_tensor *caption, const struct jm_unet_chance *chance)
 {
+	const struct jm_unet d = jm_unet_dims(v);
 	struct unet u = {.g = g,
-		.hidden = jm_dim(v, "hidden"),
-		.layers = jm_dim(v, "layers"),
-		.head = jm_dim(v, "head-width"),
-		.groups = (int)jm_dim(v, "norm-groups"),
-		.latent_channels = jm_dim(v, "latent-channels"),
+		.hidden = d.hidden,
+		.layers = d.layers,
+		.head = d.head,
+		.groups = (int)d.groups,
+		.latent_channels = d.latent_channels,
 		.caption = caption};
-	const struct jm_noise how = {.steps = jm_dim(v, "noise-steps"),
+	const struct jm_noise how = {.steps = d.noise_steps,
 		.first = BETA_FIRST,
 		.last = BETA_LAST,
-		.velocity = jm_values_text(v, "predict")[0] == 'v'};
+		.velocity = d.predict == JM_UNET_V};
 	struct jm_tensor *target = NULL;
 
 	x = jm_graph_add_noise(g, x, chance->noise, chance->step, &how, &target);
@@ -322,7 +332,7 @@ struct jm_tensor *jm_unet_loss(struct jm_graph *g, const char *prefix, const str
 struct jm_unet_chance jm_unet_inputs(
 	struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t latent)
 {
-	const int64_t image[] = {batch, jm_dim(v, "latent-channels"), latent, latent};
+	const int64_t image[] = {batch, jm_unet_dims(v).latent_channels, latent, latent};
 	struct jm_unet_chance c = {.noise = jm_graph_input(g, "noise", g->compute, 4, image)};
 
 	c.step = jm_graph_input(g, "step", JM_I32, 1, &batch);
@@ -332,9 +342,10 @@ struct jm_unet_chance jm_unet_inputs(
 static int unet_build(struct jm_graph *g, const struct jm_values *v, int64_t batch, int64_t seq,
 	struct jm_tensor **ret_loss, struct jm_err *err)
 {
-	int64_t side = jm_dim(v, "latent");
-	const int64_t image[] = {batch, jm_dim(v, "latent-channels"), side, side};
-	const int64_t states[] = {batch, jm_dim(v, "caption"), jm_dim(v, "caption-width")};
+	const struct jm_unet d = jm_unet_dims(v);
+	int64_t side = d.latent;
+	const int64_t image[] = {batch, d.latent_channels, side, side};
+	const int64_t states[] = {batch, d.caption, d.caption_width};
 	struct jm_tensor *x = jm_graph_input(g, "latent", g->compute, 4, image);
 	struct jm_unet_chance chance = jm_unet_inputs(g, v, batch, side);
 	struct jm_tensor *caption = jm_graph_input(g, "caption", g->compute, 3, states);

@@ -7,20 +7,32 @@
 
 extern const char *const jm_unet_goals[];
 
+struct jm_unet {
+	int64_t hidden, layers, head, groups, latent_channels, caption, caption_width, noise_steps;
+	int64_t latent;				     /* height and width, of unet alone */
+	enum { JM_UNET_EPSILON, JM_UNET_V } predict; /* in the order of jm_unet_goals */
+};
+struct jm_unet jm_unet_dims(const struct jm_values *v);
+
 /* The options of the network, but for the size of its latents. */
 #define JM_UNET_OPTIONS                                                                            \
-	JM_MODEL_INT("hidden", 1000000, "channels of the first level"),                            \
-		JM_MODEL_INT("layers", 16, "residual blocks of a level on the way down"),          \
-		JM_MODEL_INT("head-width", 100000, "width of an attention head"),                  \
-		JM_MODEL_INT("norm-groups", 1000000,                                               \
-			"groups of channels that are normalised together"),                        \
-		JM_MODEL_INT("latent-channels", 10000, "channels of a latent"),                    \
-		JM_MODEL_INT("caption", 1000000, "tokens of a caption"),                           \
+	JM_MODEL_INT(struct jm_unet, hidden, "hidden", 1000000, "channels of the first level"),    \
+		JM_MODEL_INT(struct jm_unet, layers, "layers", 16,                                 \
+			"residual blocks of a level on the way down"),                             \
 		JM_MODEL_INT(                                                                      \
-			"caption-width", 1000000, "width of a token's state in the text encoder"), \
-		JM_MODEL_INT("noise-steps", 1000000, "steps from a sample to noise"),              \
+			struct jm_unet, head, "head-width", 100000, "width of an attention head"), \
+		JM_MODEL_INT(struct jm_unet, groups, "norm-groups", 1000000,                       \
+			"groups of channels that are normalised together"),                        \
+		JM_MODEL_INT(struct jm_unet, latent_channels, "latent-channels", 10000,            \
+			"channels of a latent"),                                                   \
+		JM_MODEL_INT(struct jm_unet, caption, "caption", 1000000, "tokens of a caption"),  \
+		JM_MODEL_INT(struct jm_unet, caption_width, "caption-width", 1000000,              \
+			"width of a token's state in the text encoder"),                           \
+		JM_MODEL_INT(struct jm_unet, noise_steps, "noise-steps", 1000000,                  \
+			"steps from a sample to noise"),                                           \
 	{                                                                                          \
-		.name = "predict", .type = JM_CHOICE, .choices = jm_unet_goals,                    \
+		.name = "predict", JM_BIND(JM_CHOICE, struct jm_unet, predict),                    \
+		.choices = jm_unet_goals,                                                          \
 		.help = "what the network learns: epsilon (the noise) or v"                        \
 	}
 

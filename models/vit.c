@@ -15,14 +15,20 @@
 
 #define PAPER "arXiv 2010.11929, pytorch/vision torchvision/models/vision_transformer.py"
 
+struct dims {
+	int64_t layers, hidden, ffn, image, patch, classes;
+	int heads;
+};
+
 static const struct jm_option options[] = {
-	JM_MODEL_INT("layers", 4000, "blocks of the network"),
-	JM_MODEL_INT("hidden", 10000000, "width of the residual stream"),
-	JM_MODEL_INT("heads", 100000, "attention heads"),
-	JM_MODEL_INT("ffn", 100000000, "inner width of the feed-forward part"),
-	JM_MODEL_INT("image", 100000, "height and width of an image, in pixels"),
-	JM_MODEL_INT("patch", 100000, "height and width of a patch, in pixels"),
-	JM_MODEL_INT("classes", 100000000, "number of image classes"),
+	JM_MODEL_INT(struct dims, layers, "layers", 4000, "blocks of the network"),
+	JM_MODEL_INT(struct dims, hidden, "hidden", 10000000, "width of the residual stream"),
+	JM_MODEL_INT(struct dims, heads, "heads", 100000, "attention heads"),
+	JM_MODEL_INT(struct dims, ffn, "ffn", 100000000, "inner width of the feed-forward part"),
+	JM_MODEL_INT(
+		struct dims, image, "image", 100000, "height and width of an image, in pixels"),
+	JM_MODEL_INT(struct dims, patch, "patch", 100000, "height and width of a patch, in pixels"),
+	JM_MODEL_INT(struct dims, classes, "classes", 100000000, "number of image classes"),
 	{0},
 };
 
@@ -36,22 +42,12 @@ static const struct jm_preset presets[] = {
 	{0},
 };
 
-struct dims {
-	int64_t layers, hidden, ffn, image, patch, classes;
-	int heads;
-};
-
 static struct dims dims_of(const struct jm_values *v)
 {
-	return (struct dims){
-		.layers = jm_dim(v, "layers"),
-		.hidden = jm_dim(v, "hidden"),
-		.heads = (int)jm_dim(v, "heads"),
-		.ffn = jm_dim(v, "ffn"),
-		.image = jm_dim(v, "image"),
-		.patch = jm_dim(v, "patch"),
-		.classes = jm_dim(v, "classes"),
-	};
+	struct dims d = {0};
+
+	JM_FILL(v, &d);
+	return d;
 }
 
 static int vit_complete(struct jm_values *v, int64_t seq, struct jm_err *err)

@@ -118,19 +118,22 @@ struct jm_model {
 
 extern const struct jm_model *const jm_models[]; /* NULL-terminated, generated */
 
-/* A row of a model's options: a whole number of at least 1. */
-#define JM_MODEL_INT(dim, most, text)                                                              \
+/* A row of a model's options, bound to a field: a whole number of at least 1. Where a table has rows
+ * of several structs, their sizes differ. */
+#define JM_MODEL_INT(STRUCT, FIELD, dim, most, text)                                               \
 	{                                                                                          \
-		.name = dim, .type = JM_INT, .unit = "", .min = 1, .max = most, .help = text       \
+		.name = dim, JM_BIND(JM_INT, STRUCT, FIELD), .unit = "", .min = 1, .max = most,    \
+		.help = text                                                                       \
 	}
 
 /* The same for a number within limits. */
-#define JM_MODEL_REAL(dim, least, most, text)                                                      \
+#define JM_MODEL_REAL(STRUCT, FIELD, dim, least, most, text)                                       \
 	{                                                                                          \
-		.name = dim, .type = JM_REAL, .unit = "", .min = least, .max = most, .help = text  \
+		.name = dim, JM_BIND(JM_REAL, STRUCT, FIELD), .unit = "", .min = least,            \
+		.max = most, .help = text                                                          \
 	}
 
-/* For models: reads a dimension as a whole number; sets a dimension that is not set. */
+/* For `complete`: reads a dimension as a whole number; sets a dimension that is not set. */
 int64_t jm_dim(const struct jm_values *dims, const char *name);
 int jm_dim_default(struct jm_values *dims, const char *name, int64_t value, struct jm_err *err);
 

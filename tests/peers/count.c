@@ -14,8 +14,12 @@
 
 /* ---- the model: y = w x, squared differences ------------------------------------------------- */
 
+struct sums {
+	int64_t numbers;
+};
+
 static const struct jm_option sums_options[] = {
-	JM_MODEL_INT("numbers", 1000, "that a sample consists of"),
+	JM_MODEL_INT(struct sums, numbers, "numbers", 1000, "that a sample consists of"),
 	{0},
 };
 
@@ -33,13 +37,15 @@ static const struct jm_input sums_inputs[] = {
 static int sums_build(struct jm_graph *g, const struct jm_values *dims, int64_t batch, int64_t seq,
 	struct jm_tensor **ret_loss, struct jm_err *err)
 {
-	const int64_t width = jm_dim(dims, "numbers"), dim[] = {batch, width};
-	struct jm_tensor *x = jm_graph_input(g, "x", g->compute, 2, dim);
-	struct jm_tensor *target = jm_graph_input(g, "target", g->compute, 2, dim);
-	struct jm_tensor *w = jm_graph_matrix(g, "weight", JM_INIT_NORMAL, width, width);
+	struct jm_tensor *x, *target, *w;
+	struct sums sums = {0};
 
 	(void)seq;
 	(void)err;
+	JM_FILL(dims, &sums);
+	x = jm_graph_input(g, "x", g->compute, 2, (const int64_t[]){batch, sums.numbers});
+	target = jm_graph_input(g, "target", g->compute, 2, (const int64_t[]){batch, sums.numbers});
+	w = jm_graph_matrix(g, "weight", JM_INIT_NORMAL, sums.numbers, sums.numbers);
 	*ret_loss = jm_graph_mse(g, jm_graph_linear(g, x, w, NULL), target);
 	return 0;
 }

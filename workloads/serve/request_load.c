@@ -17,11 +17,9 @@ const char *const jm_arrival_names[] = {"all", "single", "closed", "poisson", "f
 const char *const jm_rate_words[] = {"max", NULL};
 
 /* --rate max: until it is found, the rate is any. */
-static int check_search(struct jm_load *l, const struct jm_work *work, struct jm_err *err)
+static int check_search(struct jm_load *l, struct jm_err *err)
 {
-	const char *text = jm_values_text(work->options, "rate");
-
-	l->finds_rate = text && !strcmp(text, "max");
+	l->finds_rate = l->rate_given && isnan(l->arrivals.rate); /* by the word */
 	if (!l->finds_rate)
 		return 0;
 	l->arrivals.rate = 1;
@@ -48,7 +46,7 @@ int jm_load_open(struct jm_load *l, const struct jm_work *work, bool text, struc
 	if (!code && l->lengths)
 		code = jm_arrivals_read(a, l->lengths, err);
 	if (!code)
-		code = check_search(l, work, err);
+		code = check_search(l, err);
 	if (!code)
 		code = jm_arrivals_check(a, err);
 	return code || !l->csv ? code : jm_work_output(work, l->csv, l->csv_name, err);

@@ -23,6 +23,7 @@ struct jm_load {
 	bool own_prompts; /* prompts have lengths of their own */
 	int together;	  /* of these: still to arrive */
 	int most;	  /* requests that arrive in all; 0 = without end */
+	bool rate_given;  /* --rate */
 	bool finds_rate;  /* --rate max */
 	int trial;	  /* requests of a trial, at least */
 	struct jm_rate_found found;
@@ -49,6 +50,7 @@ struct jm_load {
 			"independently of each other at --rate; or at the times of --lengths"},    \
 		{.name = "rate",                                                                   \
 			JM_BIND(JM_REAL, s, load.arrivals.rate),                                   \
+			JM_GIVEN(s, load.rate_given),                                              \
 			.unit = "",                                                                \
 			.min = 1e-3,                                                               \
 			.max = 1e6,                                                                \
