@@ -43,14 +43,6 @@ static const struct jm_preset presets[] = {
 	{0},
 };
 
-struct jm_llama jm_llama_dims(const struct jm_values *v)
-{
-	struct jm_llama d = {0};
-
-	JM_FILL(v, &d);
-	return d;
-}
-
 /* The feed-forward width that has the parameters of 4 hidden without a gate, up to a multiple of
  * 64. */
 static int64_t usual_ffn(int64_t hidden)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "llama_config.h"
-#include "llama.h"
+#include "llama_dims.h"
 
 #include <math.h>
 #include <stdio.h>

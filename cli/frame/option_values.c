@@ -7,7 +7,7 @@
 #include "engine/device/backend_find.h"
 #include "guard/control.h"
 #include "meter/source.h"
-#include "report/judge/grid.h"
+#include "report/judge/series_table.h"
 #include "store/store.h"
 #include "store/store_run.h"
 #include "vendor/nvml_gpus.h"

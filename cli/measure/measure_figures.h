@@ -4,7 +4,7 @@
 #define JM_MEASURE_FIGURES_H
 
 #include "cli/frame/cli.h"
-#include "measure_line.h"
+#include "measure_text.h"
 
 #include <jansson.h>
 

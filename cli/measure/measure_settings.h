@@ -6,7 +6,7 @@
 
 #include "guard/guard.h"
 #include "cli/frame/cli.h"
-#include "measure_line.h"
+#include "measure_text.h"
 
 #include <jansson.h>
 

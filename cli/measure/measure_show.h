@@ -5,7 +5,7 @@
 
 #include <jansson.h>
 
-#include "measure_line.h"
+#include "measure_text.h"
 
 void jm_measure_print(const struct jm_measure_text *t, const json_t *record);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "measure_line.h"
+#include "measure_text.h"
 
 #include "report/format/text.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where and how the text of a measurement is printed, and a line of its headline. */
-#ifndef JM_MEASURE_LINE_H
-#define JM_MEASURE_LINE_H
+#ifndef JM_MEASURE_TEXT_H
+#define JM_MEASURE_TEXT_H
 
 #include <stdbool.h>
 #include <stdio.h>

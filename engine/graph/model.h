@@ -118,8 +118,8 @@ struct jm_model {
 
 extern const struct jm_model *const jm_models[]; /* NULL-terminated, generated */
 
-/* A row of a model's options, bound to a field: a whole number of at least 1. Where a table has rows
- * of several structs, their sizes differ. */
+/* A row of a model's options, bound to a field: a whole number of at least 1. Where a table has
+ * rows of several structs, their sizes differ. */
 #define JM_MODEL_INT(STRUCT, FIELD, dim, most, text)                                               \
 	{                                                                                          \
 		.name = dim, JM_BIND(JM_INT, STRUCT, FIELD), .unit = "", .min = 1, .max = most,    \

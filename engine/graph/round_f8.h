@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rounding to types of 8 bits, also for kernels. */
-#ifndef JM_F8_H
-#define JM_F8_H
+#ifndef JM_ROUND_F8_H
+#define JM_ROUND_F8_H
 
 #include <stdint.h>
 #include <string.h>

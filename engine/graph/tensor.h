@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/bf16.h"
-#include "f8.h"
+#include "round_f8.h"
 #include "node.h"
 
 const char *jm_dtype_name(enum jm_dtype type); /* "bf16" */

@@ -7,7 +7,7 @@
 #include "arena.h"
 #include "hoist_copies.h"
 #include "liveness.h"
-#include "places.h"
+#include "arena_places.h"
 
 #include <stdlib.h>
 #include <string.h>

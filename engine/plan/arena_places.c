@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "places.h"
+#include "arena_places.h"
 
 #include <limits.h>
 #include <stdlib.h>

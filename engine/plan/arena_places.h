@@ -4,8 +4,8 @@
  * offset in blocks; the search skips a whole block if its summary shows that no interval in it can
  * overlap, so it does not visit each of some hundred thousand tensors.
  */
-#ifndef JM_PLACES_H
-#define JM_PLACES_H
+#ifndef JM_ARENA_PLACES_H
+#define JM_ARENA_PLACES_H
 
 #include <stdbool.h>
 #include <stddef.h>

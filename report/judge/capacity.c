@@ -3,7 +3,7 @@
  * measured. */
 #include "capacity.h"
 #include "base/text/json.h"
-#include "grid.h"
+#include "series_table.h"
 #include "report/format/text.h"
 
 #include <math.h>

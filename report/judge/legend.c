@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a table's "±" and the signs beside its settings and figures mean. */
 #include "legend.h"
-#include "grid.h"
+#include "series_table.h"
 
 void jm_text_spread(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)

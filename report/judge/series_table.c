@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of a series as text cells. Values of settings that the device violated are in
  * parentheses. */
-#include "grid.h"
+#include "series_table.h"
 #include "base/option.h"
 #include "meaning.h"
 #include "report/format/cells.h"

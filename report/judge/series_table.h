@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of a series as text cells: the terminal prints it in blocks, Markdown in one piece. */
-#ifndef JM_GRID_H
-#define JM_GRID_H
+#ifndef JM_SERIES_TABLE_H
+#define JM_SERIES_TABLE_H
 
 #include "report/format/cells.h"
 #include "report/model/family.h"

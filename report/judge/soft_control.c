@@ -3,7 +3,7 @@
  * speed, or under a cap. */
 #include "soft_control.h"
 #include "base/text/json.h"
-#include "grid.h"
+#include "series_table.h"
 
 #include <math.h>
 #include <stdlib.h>

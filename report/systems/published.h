@@ -6,7 +6,7 @@
 #ifndef JM_PUBLISHED_H
 #define JM_PUBLISHED_H
 
-#include "report/judge/grid.h"
+#include "report/judge/series_table.h"
 
 /*
  * Made by published.py from published.json and sim/data: [{model, task ("training"), workload of a

@@ -6,7 +6,7 @@
  */
 #include "latex.h"
 #include "report/format/cells.h"
-#include "report/judge/grid.h"
+#include "report/judge/series_table.h"
 #include "report/judge/legend.h"
 #include "report/judge/meaning.h"
 #include "report/judge/sentence.h"

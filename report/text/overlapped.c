@@ -2,7 +2,7 @@
 #include "overlapped.h"
 
 #include "base/text/json.h"
-#include "report/judge/grid.h"
+#include "report/judge/series_table.h"
 #include "run_table.h"
 
 #define PARTS	3

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "report/format/text.h"
-#include "report/judge/grid.h"
+#include "report/judge/series_table.h"
 
 const struct jm_group_case *jm_run_table_next(
 	const struct jm_grouping *g, const struct jm_group_series *s, const char *part, int *i)

@@ -5,7 +5,7 @@
 
 #include "base/text/json.h"
 #include "report/format/text.h"
-#include "report/judge/grid.h"
+#include "report/judge/series_table.h"
 #include "run_table.h"
 #include "result/serving_energy.h"
 

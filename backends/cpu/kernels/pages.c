@@ -6,7 +6,7 @@
  */
 #include "kernel_set.h"
 #include "simd.h"
-#include "engine/graph/f8.h"
+#include "engine/graph/round_f8.h"
 
 #include <math.h>
 #include <omp.h>

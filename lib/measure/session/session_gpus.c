@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A session whose work runs on some GPUs only. */
-#include "measure/session/session_own.h"
+#include "measure/session/session_gpus.h"
 #include "session_private.h"
 
 /* True if neither a separate meter nor one of the whole node reads it. */

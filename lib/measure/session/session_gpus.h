@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which GPUs the work of a session runs on. */
-#ifndef JM_SESSION_OWN_H
-#define JM_SESSION_OWN_H
+#ifndef JM_SESSION_GPUS_H
+#define JM_SESSION_GPUS_H
 
 #include "session.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Relates the clock of a device to that of the run. */
-#include "alignment.h"
+#include "clock_alignment.h"
 
 #include <math.h>
 

@@ -3,8 +3,8 @@
  * Converts times of a device's clock to the run's clock: by a line through simultaneous readings of
  * both at the beginning and at the end. Readings in between show the deviation from the line.
  */
-#ifndef JM_ALIGNMENT_H
-#define JM_ALIGNMENT_H
+#ifndef JM_CLOCK_ALIGNMENT_H
+#define JM_CLOCK_ALIGNMENT_H
 
 #include "run/workload.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The device that a native work runs on: its meter, and its clock relative to the run's. */
 #include "worker_device.h"
-#include "measure/session/session_own.h"
+#include "measure/session/session_gpus.h"
 #include "base/ctx.h"
 #include "run/workload.h"
 #include "worker_phases.h"

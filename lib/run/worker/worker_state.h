@@ -17,7 +17,7 @@
 #include "measure/session/outer_marks.h"
 #include "result/record.h"
 #include "affinity.h"
-#include "alignment.h"
+#include "clock_alignment.h"
 #include "pacer.h"
 #include "steady_state.h"
 

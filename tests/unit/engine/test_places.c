@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The places of an arena compared with a search that checks every place and every byte. */
-#include "engine/plan/places.h"
+#include "engine/plan/arena_places.h"
 #include "kit/test.h"
 
 #define MANY  3000

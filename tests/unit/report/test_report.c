@@ -4,7 +4,7 @@
 #include "report/format/text.h"
 
 #include "base/clock.h"
-#include "report/judge/grid.h"
+#include "report/judge/series_table.h"
 #include "report/page/page_trace.h"
 #include "report/report.h"
 #include "report/systems/systems.h"

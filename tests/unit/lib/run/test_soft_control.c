@@ -4,7 +4,7 @@
  * than the host's; thermal steady state of a body that warms up by a known law.
  */
 #include "kit/test.h"
-#include "run/worker/alignment.h"
+#include "run/worker/clock_alignment.h"
 #include "run/worker/pacer.h"
 #include "run/worker/steady_state.h"
 
