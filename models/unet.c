@@ -357,7 +357,8 @@ static int unet_build(struct jm_graph *g, const struct jm_values *v, int64_t bat
 }
 
 static const struct jm_input inputs[] = {
-	{.name = "latent", .fill = JM_FILL_NORMAL},
+	/* with three channels it may be the picture itself */
+	{.name = "latent", .fill = JM_FILL_NORMAL, .field = "image", .colours = JM_COLOURS_SIGNED},
 	{.name = "noise", .fill = JM_FILL_NORMAL},
 	{.name = "step", .fill = JM_FILL_CLASS, .below = "noise-steps"},
 	{.name = "caption", .fill = JM_FILL_NORMAL},

@@ -282,7 +282,7 @@ const struct jm_command jm_command_data = {
 		"with one "
 		"folder of "
 		"JPEG or PNG files per class (ImageNet's layout) or with captions (metadata.jsonl, "
-		"captions.json of COCO, NAME.txt), CIFAR's binary files, or "
+		"captions.json or the folders of COCO, NAME.txt), CIFAR's binary files, or "
 		"IDX files "
 		"(MNIST), also compressed; of fields in NAME.h5 it reads all values. It prints "
 		"fields, classes or captions, pictures, sizes "

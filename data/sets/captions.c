@@ -3,7 +3,8 @@
  * A folder of pictures with captions: JPEG and PNG files, also in folders below it, and
  * metadata.jsonl, or captions.json as COCO has it, or NAME.txt beside NAME.jpg. If it holds folders
  * train and val (or test), these are its parts. Every picture has a caption, and every caption a
- * picture.
+ * picture. Or a folder as COCO is distributed: pictures in train2017 and val2017, their captions in
+ * annotations/captions_train2017.json and captions_val2017.json (any year, the last one).
  */
 #include "data/sets/caption_table.h"
 #include "data/sets/part_folder.h"
@@ -23,6 +24,7 @@
 
 struct captions {
 	char *root;
+	char *list; /* of COCO, which is not within the root; NULL = it is none */
 	struct jm_caption_table pictures; /* found, without texts; sorted */
 };
 
@@ -115,11 +117,50 @@ static bool have_captioned(const char *root)
 	return found;
 }
 
+#define COCO_BEGIN "captions_"
+#define COCO_END   ".json"
+
+/* "train2017" of "captions_train2017.json"; false: it is no list of this part. */
+static bool coco_name(const char *file, enum jm_part part, char ret[NAME_MAX + 1])
+{
+	const char *begin = part == JM_PART_TRAIN ? COCO_BEGIN "train" : COCO_BEGIN "val";
+	size_t n = strlen(file), before = strlen(COCO_BEGIN), behind = strlen(COCO_END);
+
+	if (strncmp(file, begin, strlen(begin)) != 0 || strcmp(file + n - behind, COCO_END) != 0)
+		return false;
+	snprintf(ret, NAME_MAX + 1, "%.*s", (int)(n - before - behind), file + before);
+	return true;
+}
+
+/* Pictures and captions of a part as COCO lays them out; both of PATH_MAX bytes. False: it does not
+ * have them. */
+static bool find_coco(const char *dir, enum jm_part part, char *folder, char *list)
+{
+	char last[NAME_MAX + 1] = "", name[NAME_MAX + 1];
+	const struct dirent *entry;
+	DIR *d;
+
+	snprintf(list, PATH_MAX, "%s/annotations", dir);
+	d = opendir(list);
+	while (d && (entry = readdir(d)))
+		if (coco_name(entry->d_name, part, name) && strcmp(name, last) > 0 &&
+			jm_is_folder_in(dir, name, folder))
+			memcpy(last, name, sizeof(last));
+	if (d)
+		closedir(d);
+	snprintf(list, PATH_MAX, "%s/annotations/" COCO_BEGIN "%s" COCO_END, dir, last);
+	return *last && jm_is_folder_in(dir, last, folder);
+}
+
 static bool captions_fits(const char *path)
 {
-	char part[PATH_MAX];
-	const char *root = jm_part_folder(path, JM_PART_TRAIN, part);
+	char part[PATH_MAX], list[PATH_MAX];
+	const char *root;
 
+	if (find_coco(path, JM_PART_TRAIN, part, list) ||
+		find_coco(path, JM_PART_HELD_OUT, part, list))
+		return true;
+	root = jm_part_folder(path, JM_PART_TRAIN, part);
 	return jm_is_folder(root) && (list_of(root) || have_captioned(root));
 }
 
@@ -190,15 +231,19 @@ static int read_list(
 	struct captions *c, const char *list, struct jm_caption_table *ret, struct jm_err *err)
 {
 	char path[PATH_MAX];
+	bool lines = list == lists[0];
 	unsigned char *bytes;
 	size_t n;
-	int code = jm_data_file_read(path_in(c, list, path), TABLE_MOST, &bytes, &n, err);
+	int code;
 
+	if (list != c->list)
+		list = path_in(c, list, path);
+	code = jm_data_file_read(list, TABLE_MOST, &bytes, &n, err);
 	if (code)
 		return code;
 	bytes[n] = '\0';
-	code = list == lists[0] ? jm_caption_read_lines(ret, path, (char *)bytes, n, err)
-				: jm_caption_read_coco(ret, path, (char *)bytes, n, err);
+	code = lines ? jm_caption_read_lines(ret, list, (char *)bytes, n, err)
+		     : jm_caption_read_coco(ret, list, (char *)bytes, n, err);
 	free(bytes);
 	return code;
 }
@@ -346,7 +391,7 @@ static int keep(struct jm_data_set *set, struct jm_caption_table *texts, struct 
 
 static int find_texts(struct captions *c, struct jm_caption_table *ret, struct jm_err *err)
 {
-	const char *list = list_of(c->root);
+	const char *list = c->list ? c->list : list_of(c->root);
 	struct jm_caption_table names = {0};
 	struct search s = {.root = c->root,
 		.texts = !list,
@@ -363,18 +408,35 @@ static int find_texts(struct captions *c, struct jm_caption_table *ret, struct j
 	return code;
 }
 
+/* Where its pictures are, and in COCO's layout its captions. */
+static int find_root(
+	const struct jm_data_set *set, struct captions *c, enum jm_part part, struct jm_err *err)
+{
+	enum jm_part other = part == JM_PART_TRAIN ? JM_PART_HELD_OUT : JM_PART_TRAIN;
+	char path[PATH_MAX], list[PATH_MAX];
+	bool coco = find_coco(set->path, part, path, list);
+
+	if (!coco && find_coco(set->path, other, path, list))
+		return jm_err_set(err, JM_ENOENT,
+			"Data set %s has no pictures in a folder %s2017 (or of another year) with "
+			"captions in annotations/" COCO_BEGIN "%s2017" COCO_END "; put both there.",
+			set->path, part == JM_PART_TRAIN ? "train" : "val",
+			part == JM_PART_TRAIN ? "train" : "val");
+	c->list = coco ? strdup(list) : NULL;
+	c->root = strdup(coco ? path : jm_part_folder(set->path, part, path));
+	return c->root && (c->list || !coco) ? 0 : out_of_memory(set, err);
+}
+
 static int captions_open(struct jm_data_set *set, enum jm_part part, struct jm_err *err)
 {
 	struct captions *c = calloc(1, sizeof(*c));
 	struct jm_caption_table texts = {0};
-	char path[PATH_MAX];
 	int code;
 
 	set->state = c;
-	if (c)
-		c->root = strdup(jm_part_folder(set->path, part, path));
-	if (!c || !c->root)
-		return out_of_memory(set, err);
+	code = c ? find_root(set, c, part, err) : out_of_memory(set, err);
+	if (code)
+		return code;
 	set->single = !strcmp(c->root, set->path);
 	code = find_texts(c, &texts, err);
 	if (!code)
@@ -408,6 +470,7 @@ static void captions_close(struct jm_data_set *set)
 	if (c) {
 		jm_caption_table_done(&c->pictures);
 		free(c->root);
+		free(c->list);
 	}
 	free(c);
 }

@@ -47,6 +47,16 @@ def test_answers_from_the_picture(folder, shuffled):
     assert record["data"]["format"] == "conversations about pictures" and record["data"]["pictures"] == 90
 
 
+def test_held_out_conversations_are_evaluated(folder):
+    """All samples are a batch: what is found after the first step, with another order and crops of one colour, is the next loss."""
+    talks = [talk(f"of/{name}.png", f"{name} {k}", f"Colour {k}?") for name in COLOURS for k in range(4)]
+    (folder / "held.json").write_text(json.dumps(talks[::-1] + talks[:1]))
+    record = run(folder, talks, "--eval-data", folder / "held.json", "--eval-every", 1, "--steps", 3)
+    found = record["evaluations"]
+    assert [e["loss"] for e in found[:2]] == pytest.approx(record["step_series"]["loss"][1:], rel=1e-4)
+    assert all(e["samples"] == 12 and "right" not in e for e in found)
+
+
 def test_shows_conversations(folder):
     (folder / "talks.json").write_text(json.dumps([talk("of/red.png", "It is red.")]))
     done = jm("data", "show", folder / "talks.json")

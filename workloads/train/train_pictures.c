@@ -16,10 +16,11 @@
 
 /* ---- data sets ------------------------------------------------------------------------------- */
 
-static bool has_fields(const struct jm_model *model)
+/* name: NULL = any field */
+static bool reads(const struct jm_model *model, const char *name)
 {
 	for (const struct jm_input *row = model->inputs; row->name; row++)
-		if (row->field)
+		if (row->field && (!name || !strcmp(row->field, name)))
 			return true;
 	return false;
 }
@@ -38,7 +39,7 @@ static int check_options(const struct train *s, struct jm_err *err)
 		return jm_err_set(err, JM_EUSAGE,
 			"--text and --data are both given; omit one of them, because "
 			"--data says what is learnt.");
-	if (!has_fields(model))
+	if (!reads(model, NULL))
 		return jm_err_set(err, JM_EUSAGE,
 			"Model %s reads neither pictures nor fields on grids, so it cannot learn "
 			"from --data; omit it, or give another model, such as resnet18.",
@@ -99,7 +100,7 @@ static int set_dims(struct train *s, struct jm_err *err)
 	const struct jm_data_set *set = &s->pictures.set;
 	int code = 0;
 
-	if (set->classes)
+	if (set->classes && reads(s->training.model, "class"))
 		code = set_dim(s, "classes", set->classes, err);
 	if (set->axes)
 		code = set_dim(s, "fields", set->channels, err);
@@ -145,7 +146,7 @@ static int open_held_out(struct train *s, struct jm_err *err)
 
 	if (!code)
 		code = check_fields(s, &p->held_out, err);
-	if (!code && p->set.classes)
+	if (!code && reads(s->training.model, "class"))
 		code = jm_data_set_same_classes(&p->set, &p->held_out, err);
 	if (!code)
 		code = check_grids(p, err);

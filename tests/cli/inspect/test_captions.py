@@ -36,6 +36,26 @@ def as_coco(root, captions):
         "annotations": [{"image_id": ids[name], "caption": text} for name, texts in captions.items() for text in texts]}))
 
 
+def test_coco_as_it_is_distributed(tmp_path):
+    """Parts beside a folder of annotations; the last year counts."""
+    for part, names in (("train2014", NAMES[:1]), ("train2017", NAMES[:3]), ("val2017", NAMES[3:])):
+        pictures(tmp_path / part, names)
+        as_coco(tmp_path, {name: [f"{part} of {name}", "again"] for name in names})
+        (tmp_path / "annotations").mkdir(exist_ok=True)
+        (tmp_path / "captions.json").rename(tmp_path / f"annotations/captions_{part}.json")
+    (tmp_path / "annotations/captions_train2020.json").write_text("a list without pictures")
+    (tmp_path / "annotations/instances_train2017.json").write_text("not read")
+    seen, held_out = show(tmp_path), show(tmp_path, "--held-out")
+    assert seen["pictures"] == ["3"] and seen["captions"] == ["6"] and seen["caption"][0] == "train2017 of a.png"
+    assert held_out["pictures"] == ["1"] and held_out["caption"] == ["val2017 of a.b.png", "again"]
+    (tmp_path / "val2017" / NAMES[3]).unlink()
+    failed = jm("data", "show", "--held-out", tmp_path)
+    assert failed.returncode and "captions without a picture" in " ".join(failed.stderr.split())
+    (tmp_path / "annotations/captions_val2017.json").unlink()
+    failed = jm("data", "show", "--held-out", tmp_path)
+    assert failed.returncode and "annotations/captions_val2017.json" in " ".join(failed.stderr.split())
+
+
 LAYOUTS = {"texts": as_texts, "lines": as_lines, "coco": as_coco}
 
 
