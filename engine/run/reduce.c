@@ -6,19 +6,10 @@
 #include "engine/graph/op.h"
 #include "engine/plan/bucket.h"
 #include "stage_clock.h"
+#include "waits.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-#define STEPS 3 /* all events of older steps are reached */
-
-/* Events on the compute queue before and after a wait. */
-struct gap {
-	struct jm_event before, behind;
-	bool open;  /* recorded, but not read yet */
-	bool first; /* of its step */
-	int next;   /* of a first one: the first of the next step; -1 = none yet */
-};
 
 struct jm_reduction {
 	const struct jm_comm *comm; /* NULL = no other rank has the same part of the model */
@@ -30,15 +21,9 @@ struct jm_reduction {
 	struct jm_event *gathered; /* [segments] of a sharded update: its parameters are gathered */
 	bool *open; /* [segments] gathered, and computation has not waited for it yet */
 	int n_segments;
-	struct gap *gap; /* [n_gaps]: the waits of the last steps */
-	int n_gaps;
-	int now;	/* the gap of the next wait */
-	double seconds; /* of the waits read so far */
-	long steps;
-	int first;	     /* the first gap of the newest step; -1 = none */
-	int64_t first_ns;    /* in host memory: when the newest step waited; 0 = none did */
-	double step_seconds; /* between first waits of steps that follow each other */
-	long intervals;
+	struct jm_waits *update; /* for sums and gathers of the update */
+	struct jm_waits *tp;	 /* for the exchanges of ranks that share a model */
+	int first_shared;	 /* the unit with the first of these in a step; -1 = none */
 };
 
 const char *jm_reduce_transport(const struct jm_device *d)
@@ -48,15 +33,37 @@ const char *jm_reduce_transport(const struct jm_device *d)
 	return "nccl";
 }
 
-/* A step waits for its gradients and, with a sharded update, for norms and each segment. */
 static bool make_room(struct jm_reduction *r, const struct jm_shard *shard)
 {
 	r->n_segments = shard ? shard->n : 0;
-	r->n_gaps = STEPS * (r->n_segments + 2);
 	r->gathered = calloc((size_t)r->n_segments + 1, sizeof(*r->gathered));
 	r->open = calloc((size_t)r->n_segments + 1, sizeof(*r->open));
-	r->gap = calloc((size_t)r->n_gaps, sizeof(*r->gap));
-	return r->gathered && r->open && r->gap;
+	return r->gathered && r->open;
+}
+
+static bool is_exchange(const struct jm_unit *u)
+{
+	const struct jm_node *n = u->group.node[0];
+
+	return u->awaited || (jm_reduce_is_shared(n) && n->op != JM_OP_OWN_ROWS);
+}
+
+/* A step waits for its gradients and, with a sharded update, for norms and each segment; and for
+ * each exchange of ranks that share a model. */
+static int make_waits(struct jm_program *p, struct jm_err *err)
+{
+	struct jm_reduction *r = p->reduction;
+	int n = 0, code = jm_waits_new(p->device, r->n_segments + 2, &r->update, err);
+
+	r->first_shared = -1;
+	for (int i = 0; i < p->n_units && r->ranks.tp; i++) {
+		if (!is_exchange(p->unit[i]) || jm_program_times(p, i) <= 0)
+			continue;
+		n += jm_program_times(p, i);
+		if (r->first_shared < 0)
+			r->first_shared = i;
+	}
+	return code ? code : jm_waits_new(p->device, n, &r->tp, err);
 }
 
 static int make_events(struct jm_reduction *r, const struct jm_device *d, struct jm_err *err)
@@ -69,11 +76,6 @@ static int make_events(struct jm_reduction *r, const struct jm_device *d, struct
 		code = jm_event_new(d, &r->shared, err);
 	for (int i = 0; i < r->n_segments && !code; i++)
 		code = jm_event_new(d, &r->gathered[i], err);
-	for (int i = 0; i < r->n_gaps && !code; i++) {
-		code = jm_event_new(d, &r->gap[i].before, err);
-		if (!code)
-			code = jm_event_new(d, &r->gap[i].behind, err);
-	}
 	return code;
 }
 
@@ -96,11 +98,12 @@ int jm_reduce_open(struct jm_program *p, const struct jm_ranks *ranks, struct jm
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
 	p->reduction->comm = comm;
 	p->reduction->ranks = *ranks;
-	p->reduction->first = -1;
 	if (make_room(p->reduction, p->graph->shard))
-		code = make_events(p->reduction, d, err);
+		code = make_waits(p, err);
 	else
 		code = jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
+	if (!code)
+		code = make_events(p->reduction, d, err);
 	if (!code)
 		code = find_stream(
 			d, comm ? comm : ranks->tp, JM_QUEUE_COMM, &p->reduction->stream, err);
@@ -122,46 +125,15 @@ void jm_reduce_close(struct jm_program *p)
 	jm_event_drop(&r->shared);
 	for (int i = 0; r->gathered && i < r->n_segments; i++)
 		jm_event_drop(&r->gathered[i]);
-	for (int i = 0; r->gap && i < r->n_gaps; i++) {
-		jm_event_drop(&r->gap[i].before);
-		jm_event_drop(&r->gap[i].behind);
-	}
+	jm_waits_free(r->update);
+	jm_waits_free(r->tp);
 	free(r->gathered);
 	free(r->open);
-	free(r->gap);
 	free(r);
 	p->reduction = NULL;
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
-
-static int read_step(struct jm_reduction *r, const struct gap *first, struct jm_err *err)
-{
-	double seconds;
-	int code = jm_event_seconds(&first->before, &r->gap[first->next].before, &seconds, err);
-
-	if (code)
-		return code;
-	r->step_seconds += seconds;
-	r->intervals++;
-	return 0;
-}
-
-static int read_gap(struct jm_reduction *r, struct gap *gap, struct jm_err *err)
-{
-	double seconds;
-	int code;
-
-	if (!gap->open)
-		return 0;
-	gap->open = false;
-	code = jm_event_seconds(&gap->before, &gap->behind, &seconds, err);
-	if (code)
-		return code;
-	r->seconds += seconds;
-	r->steps += gap->first;
-	return gap->first && gap->next >= 0 ? read_step(r, gap, err) : 0;
-}
 
 /* Transfers in host memory, in this call, so it first waits for the device to finish what is
  * sent. */
@@ -175,7 +147,7 @@ static int start_on_host(struct jm_reduction *r, const struct jm_transfer *t, st
 	from = jm_clock_now(jm_clock_real());
 	if (!code)
 		code = jm_comm_run(r->comm, t, err);
-	r->seconds += 1e-9 * (double)(jm_clock_now(jm_clock_real()) - from);
+	jm_waits_add(r->update, 1e-9 * (double)(jm_clock_now(jm_clock_real()) - from));
 	return code;
 }
 
@@ -250,29 +222,15 @@ static int run_gather(struct jm_program *p, const struct jm_node *n, struct jm_e
 	return jm_event_record(&r->gathered[segment], JM_QUEUE_COMM, err);
 }
 
-/* Makes the compute queue wait for the event, between two events that measure the wait. first: it
- * is the first wait of its step. */
+/* Makes the compute queue wait for the event. first: it is the first wait of its step. */
 static int wait_on_device(
-	struct jm_reduction *r, const struct jm_event *e, bool first, struct jm_err *err)
+	struct jm_waits *w, const struct jm_event *e, bool first, struct jm_err *err)
 {
-	struct gap *gap = &r->gap[r->now];
-	int code = read_gap(r, gap, err);
+	int code = jm_waits_begin(w, first, err);
 
-	if (first && r->first >= 0)
-		r->gap[r->first].next = r->now;
-	if (first)
-		r->first = r->now;
-	r->now = (r->now + 1) % r->n_gaps;
-	if (!code)
-		code = jm_event_record(&gap->before, JM_QUEUE_COMPUTE, err);
 	if (!code)
 		code = jm_event_follow(e, JM_QUEUE_COMPUTE, err);
-	if (!code)
-		code = jm_event_record(&gap->behind, JM_QUEUE_COMPUTE, err);
-	gap->open = !code;
-	gap->first = first;
-	gap->next = -1;
-	return code;
+	return code ? code : jm_waits_end(w, err);
 }
 
 /* Waits for all transfers that were started. */
@@ -280,20 +238,7 @@ static int wait_for_all(struct jm_reduction *r, bool first, struct jm_err *err)
 {
 	int code = jm_event_record(&r->done, JM_QUEUE_COMM, err);
 
-	return code ? code : wait_on_device(r, &r->done, first, err);
-}
-
-/* In host memory, where the transfers of the step have ended. */
-static void note_step(struct jm_reduction *r)
-{
-	int64_t now = jm_clock_now(jm_clock_real());
-
-	r->steps++;
-	if (r->first_ns) {
-		r->step_seconds += 1e-9 * (double)(now - r->first_ns);
-		r->intervals++;
-	}
-	r->first_ns = now;
+	return code ? code : wait_on_device(r->update, &r->done, first, err);
 }
 
 static int wait_for_transfers(struct jm_program *p, const struct jm_tensor *t, struct jm_err *err)
@@ -303,8 +248,8 @@ static int wait_for_transfers(struct jm_program *p, const struct jm_tensor *t, s
 	bool first = t->class == JM_CLASS_GRAD;
 
 	if (r->comm->transport->host_memory) {
-		if (first)
-			note_step(r);
+		if (first) /* the transfers of the step have ended */
+			jm_waits_step(r->update);
 		return 0;
 	}
 	if (segment < 0)
@@ -312,7 +257,7 @@ static int wait_for_transfers(struct jm_program *p, const struct jm_tensor *t, s
 	if (!r->open[segment])
 		return 0; /* before the first update, and in the next micro-steps of a step */
 	r->open[segment] = false;
-	return wait_on_device(r, &r->gathered[segment], false, err);
+	return wait_on_device(r->update, &r->gathered[segment], false, err);
 }
 
 /* ---- ranks that share a model ---------------------------------------------------------------- */
@@ -366,6 +311,36 @@ static int run_in_order(
 	return code ? code : jm_comm_run(comm, t, err);
 }
 
+static bool begins_step(const struct jm_program *p, const struct jm_unit *u)
+{
+	const struct jm_reduction *r = p->reduction;
+
+	return r->first_shared >= 0 && p->unit[r->first_shared] == u && p->micro_now <= 1;
+}
+
+/* The time of the device, or of the host that it waits for. */
+static int exchange_in_order(
+	struct jm_program *p, const struct jm_unit *u, struct jm_transfer *t, struct jm_err *err)
+{
+	struct jm_reduction *r = p->reduction;
+	bool host = r->ranks.tp->transport->host_memory;
+	int64_t from;
+	int code = host ? jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err)
+			: jm_waits_begin(r->tp, begins_step(p, u), err);
+
+	if (host && !code)
+		code = jm_event_wait(&r->ready, err);
+	from = jm_clock_now(jm_clock_real());
+	if (!code)
+		code = run_in_order(p, r->ranks.tp, t, err);
+	if (!host)
+		return code ? code : jm_waits_end(r->tp, err);
+	if (begins_step(p, u))
+		jm_waits_step(r->tp);
+	jm_waits_add(r->tp, 1e-9 * (double)(jm_clock_now(jm_clock_real()) - from));
+	return code;
+}
+
 static int run_shared(struct jm_program *p, const struct jm_unit *u, struct jm_err *err)
 {
 	struct jm_reduction *r = p->reduction;
@@ -382,7 +357,7 @@ static int run_shared(struct jm_program *p, const struct jm_unit *u, struct jm_e
 		return copy_own_rows(p, n, err);
 	if (!r->ranks.tp->transport->host_memory && u->wait)
 		return start_beside(r, &t, err);
-	return run_in_order(p, r->ranks.tp, &t, err);
+	return exchange_in_order(p, u, &t, err);
 }
 
 /* Between the first and the last stage, or of all ranks of the model. */
@@ -407,11 +382,13 @@ static int run_between_stages(struct jm_program *p, const struct jm_node *n, str
 	return code ? code : jm_stage_clock_to(p->clock, err);
 }
 
-static int wait_for_shared(struct jm_reduction *r, struct jm_err *err)
+static int wait_for_shared(struct jm_program *p, const struct jm_unit *u, struct jm_err *err)
 {
+	struct jm_reduction *r = p->reduction;
+
 	return r->ranks.tp->transport->host_memory
 		       ? 0
-		       : jm_event_follow(&r->shared, JM_QUEUE_COMPUTE, err);
+		       : wait_on_device(r->tp, &r->shared, begins_step(p, u), err);
 }
 
 /* A unit for which jm_reduce_is_node holds. */
@@ -427,7 +404,7 @@ static int run_node(struct jm_program *p, const struct jm_unit *u, struct jm_err
 	if (jm_reduce_is_shared(n))
 		return run_shared(p, u, err);
 	if (u->awaited)
-		return wait_for_shared(p->reduction, err);
+		return wait_for_shared(p, u, err);
 	if (n->op == JM_OP_STAGE_NORMS || n->op == JM_OP_STAGE_SWAP)
 		return run_between_stages(p, n, err);
 	if (!jm_reduce_is_start(u) && !jm_reduce_is_gather(u))
@@ -471,7 +448,8 @@ static double shared_bytes(const struct jm_node *n)
 struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)
 {
 	struct jm_reduction *r = p->reduction;
-	struct jm_reduce_cost cost = {.exposed = NAN, .step = NAN};
+	struct jm_reduce_cost cost = {.exposed = NAN, .step = NAN, .exposed_tp = NAN};
+	double step_tp;
 
 	for (int i = 0; i < p->n_units; i++)
 		if (jm_reduce_is_start(p->unit[i])) {
@@ -485,12 +463,10 @@ struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)
 		}
 	if (!r || jm_device_sync(p->device, NULL))
 		return cost;
-	for (int i = 0; i < r->n_gaps; i++)
-		read_gap(r, &r->gap[i], NULL);
-	if (r->steps)
-		cost.exposed = r->seconds / (double)r->steps;
-	if (r->intervals)
-		cost.step = r->step_seconds / (double)r->intervals;
+	jm_waits_means(r->update, &cost.exposed, &cost.step);
+	jm_waits_means(r->tp, &cost.exposed_tp, &step_tp);
+	if (isnan(cost.step))
+		cost.step = step_tp;
 	return cost;
 }
 
@@ -500,12 +476,6 @@ void jm_reduce_reset(struct jm_program *p)
 
 	if (!r)
 		return;
-	for (int i = 0; i < r->n_gaps; i++)
-		r->gap[i].open = false;
-	r->seconds = 0;
-	r->steps = 0;
-	r->first = -1;
-	r->first_ns = 0;
-	r->step_seconds = 0;
-	r->intervals = 0;
+	jm_waits_reset(r->update);
+	jm_waits_reset(r->tp);
 }

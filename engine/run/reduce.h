@@ -23,8 +23,9 @@ struct jm_reduce_cost {
 	double gathered; /* bytes that each rank has after the gathers of a sharded update */
 	double shared;	 /* bytes that ranks which share a model sum; a gather counts half */
 	/* means of the steps so far; NAN = unknown */
-	double exposed; /* seconds that computation waits for transfers */
-	double step;	/* seconds of a step, from its first wait to that of the next step */
+	double exposed;	   /* seconds that computation waits for sums and gathers of the update */
+	double exposed_tp; /* and for exchanges of ranks that share a model */
+	double step;	   /* seconds of a step, from its first wait to that of the next step */
 };
 
 /* The communicators of a rank; NULL = there are no others. */

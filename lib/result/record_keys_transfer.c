@@ -12,17 +12,20 @@ static const struct jm_key communication_rank_keys[] = {
 	{POSITIVE("step_s", JM_KEY_NULL), .unit = "s",
 		.meaning = "of a step, between the first waits of two steps; mean"},
 	{POSITIVE("compute_s", JM_KEY_NULL), .unit = "s",
-		.meaning = "of a step without exposed_s and stage_s: computation, also beside "
-			   "transfers, sums "
-			   "over "
-			   "ranks that share a model, and pauses"},
+		.meaning = "of a step without the waits below: computation, also beside transfers, "
+			   "and pauses"},
 	{POSITIVE("exposed_s", JM_KEY_NULL), .unit = "s",
 		.meaning = "of a step: the rank waited for transfers of the update and did not "
-			   "compute; more "
-			   "than on the rank with the least of it: it waited for slower ranks"},
+			   "compute; null = there were none"},
+	{POSITIVE("tp_exposed_s", JM_KEY_NULL), .unit = "s",
+		.meaning = "of a step: the rank waited for exchanges of the ranks that share its "
+			   "model, and did not compute; null = there were none"},
 	{POSITIVE("stage_s", JM_KEY_OPTIONAL), .unit = "s",
 		.meaning = "of a step of a model in stages: exchanges with other stages, and waits "
 			   "for them"},
+	{POSITIVE("late_ranks_s", JM_KEY_NULL), .unit = "s",
+		.meaning = "estimated part of exposed_s and tp_exposed_s in which the rank waited "
+			   "for slower ranks: what it has of them beyond the rank with the least"},
 	{0},
 };
 
@@ -67,6 +70,8 @@ const struct jm_key jm__communication_keys[] = {
 		.meaning =
 			"time for which rank 0 waited for sums and gathers of the update and did "
 			"not compute; mean of all steps but the first; null = there were none"},
+	{POSITIVE("tp_exposed_s_per_step", JM_KEY_NULL), .unit = "s",
+		.meaning = "the same for exchanges of ranks that share a model"},
 	{LIST("ranks", JM_KEY_OPTIONAL), .keys = communication_rank_keys,
 		.meaning = "where the time of a step went, by the clock of each rank's device; of "
 			   "all steps but the first"},

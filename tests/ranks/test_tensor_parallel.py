@@ -101,6 +101,13 @@ def test_sums_on_the_queue_of_devices(llama, ranks, more):
     r = train(LLAMA, ranks, 2, *more, device=names, env={**devices(ranks), "JM_FAKE_NCCL_US": "500"})
     assert r["communication"]["transport"] == "nccl"
     assert losses(r) == pytest.approx(losses(llama), rel=2e-6)
+    for rank in r["communication"]["ranks"]:
+        waits = [rank[key] for key in ("compute_s", "exposed_s", "tp_exposed_s")]
+        assert rank["step_s"] == pytest.approx(sum(s or 0 for s in waits)) and rank["compute_s"] > 0
+        # at least those of the forward pass: two in each of two blocks, beside which nothing runs
+        assert rank["tp_exposed_s"] > 4 * 500e-6
+        assert 0 <= rank["late_ranks_s"] <= rank["tp_exposed_s"] + (rank["exposed_s"] or 0)
+    assert min(rank["late_ranks_s"] for rank in r["communication"]["ranks"]) == 0
 
 
 @pytest.mark.parametrize("work, ranks, tp, more, reason", [

@@ -6,26 +6,39 @@
 #include <jansson.h>
 #include <math.h>
 
-/* Of each rank, in a step. */
+/* Of each rank, seconds of a step; NAN = it has no such transfers. */
 struct rank_time {
-	double step, exposed, stage;
+	double step, exposed, exposed_tp, stage;
 };
+
+static double known(double seconds)
+{
+	return isnan(seconds) ? 0 : seconds;
+}
+
+static double waits_of(const struct rank_time *t)
+{
+	return known(t->exposed) + known(t->exposed_tp);
+}
 
 static json_t *rank_times_json(const struct rank_time *time, int world)
 {
 	json_t *list = json_array();
+	double least = INFINITY;
 
+	for (int r = 0; r < world; r++)
+		least = fmin(least, waits_of(&time[r]));
 	for (int r = 0; r < world; r++) {
+		const struct rank_time *t = &time[r];
 		json_t *one = json_object();
-		double stage = isnan(time[r].stage) ? 0 : time[r].stage;
-		double update =
-			isnan(time[r].stage) || !isnan(time[r].exposed) ? time[r].exposed : 0;
 
-		jm_json_set_number(&one, "step_s", time[r].step);
-		jm_json_set_number(&one, "compute_s", time[r].step - update - stage);
-		jm_json_set_number(&one, "exposed_s", time[r].exposed);
-		if (!isnan(time[r].stage))
-			jm_json_set_number(&one, "stage_s", time[r].stage);
+		jm_json_set_number(&one, "step_s", t->step);
+		jm_json_set_number(&one, "compute_s", t->step - waits_of(t) - known(t->stage));
+		jm_json_set_number(&one, "exposed_s", t->exposed);
+		jm_json_set_number(&one, "tp_exposed_s", t->exposed_tp);
+		if (!isnan(t->stage))
+			jm_json_set_number(&one, "stage_s", t->stage);
+		jm_json_set_number(&one, "late_ranks_s", waits_of(t) - least);
 		json_array_append_new(list, one);
 	}
 	return list;
@@ -65,6 +78,7 @@ static json_t *communication_json(const struct train *s, const struct jm_reduce_
 		jm_json_set_number(&json, "bubble_measured", bubble(times, s->work->world));
 	}
 	jm_json_set_number(&json, "exposed_s_per_step", cost->exposed);
+	jm_json_set_number(&json, "tp_exposed_s_per_step", cost->exposed_tp);
 	jm_json_set(&json, "ranks", rank_times_json(times, s->work->world));
 	return json;
 }
@@ -88,8 +102,10 @@ int jm_train_keep_ranks(struct train *s, struct jm_err *err)
 	if (code)
 		return code;
 	jm_pipeline_times(s->program, &step, &stage);
-	own = (struct rank_time){
-		.step = isnan(stage) ? cost.step : step, .exposed = cost.exposed, .stage = stage};
+	own = (struct rank_time){.step = isnan(stage) ? cost.step : step,
+		.exposed = cost.exposed,
+		.exposed_tp = cost.exposed_tp,
+		.stage = stage};
 	code = jm_comm_run(&s->gang.control, &t, err);
 	if (code || !s->work->more)
 		return code;

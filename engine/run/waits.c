@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "waits.h"
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define STEPS 3 /* all events of older steps are reached */
+
+/* Events on the compute queue before and after a wait. */
+struct gap {
+	struct jm_event before, behind;
+	bool open;  /* recorded, but not read yet */
+	bool first; /* of its step */
+	int next;   /* of a first one: the first of the next step; -1 = none yet */
+};
+
+struct jm_waits {
+	int n, now; /* gaps; that of the next wait */
+	int first;  /* the first gap of the newest step; -1 = none */
+	double seconds;
+	long steps;
+	int64_t first_ns;    /* in host memory: when the newest step waited; 0 = none did */
+	double step_seconds; /* between first waits of steps that follow each other */
+	long intervals;
+	struct gap gap[];
+};
+
+int jm_waits_new(const struct jm_device *d, int per_step, struct jm_waits **ret, struct jm_err *err)
+{
+	size_t n = (size_t)STEPS * (size_t)per_step;
+	struct jm_waits *w = calloc(1, sizeof(*w) + n * sizeof(w->gap[0]));
+	int code = 0;
+
+	if (!w)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the times of transfers.");
+	w->first = -1;
+	for (; w->n < (int)n && !code; w->n++) {
+		code = jm_event_new(d, &w->gap[w->n].before, err);
+		if (!code)
+			code = jm_event_new(d, &w->gap[w->n].behind, err);
+	}
+	if (code)
+		jm_waits_free(w);
+	else
+		*ret = w;
+	return code;
+}
+
+void jm_waits_free(struct jm_waits *w)
+{
+	for (int i = 0; w && i < w->n; i++) {
+		jm_event_drop(&w->gap[i].before);
+		jm_event_drop(&w->gap[i].behind);
+	}
+	free(w);
+}
+
+static int read_step(struct jm_waits *w, const struct gap *first, struct jm_err *err)
+{
+	double seconds;
+	int code = jm_event_seconds(&first->before, &w->gap[first->next].before, &seconds, err);
+
+	if (code)
+		return code;
+	w->step_seconds += seconds;
+	w->intervals++;
+	return 0;
+}
+
+static int read_gap(struct jm_waits *w, struct gap *gap, struct jm_err *err)
+{
+	double seconds;
+	int code;
+
+	if (!gap->open)
+		return 0;
+	gap->open = false;
+	code = jm_event_seconds(&gap->before, &gap->behind, &seconds, err);
+	if (code)
+		return code;
+	w->seconds += seconds;
+	w->steps += gap->first;
+	return gap->first && gap->next >= 0 ? read_step(w, gap, err) : 0;
+}
+
+int jm_waits_begin(struct jm_waits *w, bool first, struct jm_err *err)
+{
+	struct gap *gap = &w->gap[w->now];
+	int code = read_gap(w, gap, err);
+
+	if (first && w->first >= 0)
+		w->gap[w->first].next = w->now;
+	if (first)
+		w->first = w->now;
+	gap->first = first;
+	gap->next = -1;
+	return code ? code : jm_event_record(&gap->before, JM_QUEUE_COMPUTE, err);
+}
+
+int jm_waits_end(struct jm_waits *w, struct jm_err *err)
+{
+	struct gap *gap = &w->gap[w->now];
+	int code = jm_event_record(&gap->behind, JM_QUEUE_COMPUTE, err);
+
+	gap->open = !code;
+	w->now = (w->now + 1) % w->n;
+	return code;
+}
+
+void jm_waits_add(struct jm_waits *w, double seconds)
+{
+	w->seconds += seconds;
+}
+
+void jm_waits_step(struct jm_waits *w)
+{
+	int64_t now = jm_clock_now(jm_clock_real());
+
+	w->steps++;
+	if (w->first_ns) {
+		w->step_seconds += 1e-9 * (double)(now - w->first_ns);
+		w->intervals++;
+	}
+	w->first_ns = now;
+}
+
+void jm_waits_reset(struct jm_waits *w)
+{
+	for (int i = 0; i < w->n; i++)
+		w->gap[i].open = false;
+	w->seconds = w->step_seconds = 0;
+	w->steps = w->intervals = 0;
+	w->first = -1;
+	w->first_ns = 0;
+}
+
+void jm_waits_means(struct jm_waits *w, double *ret_waited, double *ret_step)
+{
+	for (int i = 0; i < w->n; i++)
+		read_gap(w, &w->gap[i], NULL);
+	*ret_waited = w->steps ? w->seconds / (double)w->steps : NAN;
+	*ret_step = w->intervals ? w->step_seconds / (double)w->intervals : NAN;
+}

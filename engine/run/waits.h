@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How long a device waits for transfers of one kind, and how long its steps take. */
+#ifndef JM_WAITS_H
+#define JM_WAITS_H
+
+#include "engine/device/device.h"
+
+struct jm_waits;
+
+/* per_step: the most waits of a step on the device's queue; their events are read a few steps
+ * later, when they have been reached. */
+int jm_waits_new(
+	const struct jm_device *d, int per_step, struct jm_waits **ret, struct jm_err *err);
+void jm_waits_free(struct jm_waits *w); /* takes NULL */
+/* Around a wait on the compute queue. first: of its step. */
+int jm_waits_begin(struct jm_waits *w, bool first, struct jm_err *err);
+int jm_waits_end(struct jm_waits *w, struct jm_err *err);
+/* In host memory: a wait that took so long; and the first wait of a step. */
+void jm_waits_add(struct jm_waits *w, double seconds);
+void jm_waits_step(struct jm_waits *w);
+void jm_waits_reset(struct jm_waits *w); /* discards the steps so far */
+/* Seconds that a step waits, and seconds from the first wait of a step to that of the next; NAN =
+ * unknown. The device has finished. */
+void jm_waits_means(struct jm_waits *w, double *ret_waited, double *ret_step);
+
+#endif
