@@ -143,9 +143,14 @@ static int set_column(
 	for (int i = 0; i < N_ROWS && !code; i++) {
 		double value = scale(rows[i].figure(plan), rows[i].unit, suffix);
 
-		code = isnan(value) ? jm_grid_set(grid, ITEM_ROWS + i, column, err, "-")
-				    : jm_grid_set(grid, ITEM_ROWS + i, column, err, "%.4g %s",
-					      value, suffix + (*suffix == ' '));
+		if (isnan(value))
+			code = jm_grid_set(grid, ITEM_ROWS + i, column, err, "-");
+		else if (*suffix == ' ') /* a count below 1000 */
+			code = jm_grid_set(
+				grid, ITEM_ROWS + i, column, err, "%.4g %s", value, suffix + 1);
+		else /* 24.30 beside 24.54 */
+			code = jm_grid_set(
+				grid, ITEM_ROWS + i, column, err, "%#.4g %s", value, suffix);
 	}
 	return code;
 }

@@ -199,7 +199,8 @@ int jm__backend_split(
 
 	if ((colon && (!isdigit((unsigned char)colon[1]) || *end || index > 1023)) || n >= size)
 		return jm_err_set(err, JM_EUSAGE,
-			"'%s' is not a device; write a name, or a name and an index as in cuda:0.",
+			"'%s' is not a device that computes; write cpu, ref, or a name and an "
+			"index as in cuda:0.",
 			text);
 	memcpy(ret_name, text, n);
 	ret_name[n] = 0;

@@ -414,9 +414,9 @@ int jm_compare_make(const struct jm_compare_side side[2], const char *const *ign
 		jm_compare_done(&c);
 		return jm_err_set(err, JM_ENOENT,
 			"%s and %s have no work in common: workload, options and settings must be "
-			"equal, except those that a filter selects (A.db:gpu.power=700W); with "
-			"--systems all settings of both are shown.",
-			side[0].given, side[1].given);
+			"equal, except those that a filter selects (A.db:gpu.power=700W). "
+			"'joulemark compare --systems %s %s' shows all settings of both.",
+			side[0].given, side[1].given, side[0].given, side[1].given);
 	}
 	*ret = c;
 	return 0;

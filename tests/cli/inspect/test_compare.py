@@ -211,7 +211,7 @@ def test_other_work_is_refused(tmp_path):
         r["case"]["parameters"]["options"]["response"] = "y"
     a, b = write(tmp_path, runs(TIMES_A, JOULES_A), "a.json"), write(tmp_path, rows, "b.json")
     why = sentence(jm("compare", a, b), FAILURE)
-    assert "no work in common" in why and "(A.db:gpu.power=700W)" in why and "with --systems" in why
+    assert "no work in common" in why and "(A.db:gpu.power=700W)" in why and "compare --systems" in why
     assert jm("compare", "--systems", a, b).returncode == 0  # the way on
     assert "selects no record" in sentence(jm("compare", a, f"{b}:gpu.power=1W"), FAILURE)
 

@@ -481,7 +481,7 @@ def test_models_side_by_side():
     out, status = terminal("describe", *names, "--batch", "4", "--precision", "bf16")
     assert status == 0 and max(map(len, out.splitlines())) <= 80
     table = of_column(out)
-    assert list(table) == names and " 8.03 B" in out and " 174.6 B" in out
+    assert list(table) == names and " 8.030 B" in out and " 174.6 B" in out
     for name in names:
         d = describe(name, "--batch", "4", "--precision", "bf16")
         got = table[name]

@@ -171,7 +171,7 @@ def test_jube_runs_the_example_and_reads_its_energy(tmp_path):
         done = subprocess.run(["jube", *words], cwd=tmp_path / "jube", env=env, capture_output=True, text=True, timeout=200, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     rows = list(csv.DictReader(line for line in done.stdout.splitlines() if "," in line))
-    records = sorted((json.loads(path.read_text()) for path in tmp_path.glob("jube/energy/*/*/work/joulemark.json")), key=lambda r: r["wall_s"])
+    records = sorted((json.loads(path.read_text()) for path in tmp_path.glob("jube/energy/**/joulemark.json")), key=lambda r: r["wall_s"])
     assert [row["seconds"] for row in rows] == ["0.2", "0.4"] and len(records) == 2
     for row, record in zip(rows, records):
         assert float(row["joules_simulated[J]"]) == pytest.approx(record["total"]["joules_simulated"]) and row["grade"] == "none"
