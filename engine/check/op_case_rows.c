@@ -69,6 +69,19 @@ static void linear_wgrad(
 	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dy, x), OPS(dw, db), accumulate ? 3 : 0);
 }
 
+/* Many rows and few columns, for which a backend may have a way of its own. */
+static void linear_wgrad_narrow(
+	struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
+{
+	const int64_t rows = 4096 + d->s, to = 1 + d->n % 70, from = 1 + d->c % 30;
+	struct jm_tensor *dy = kit_normal(k, t->c, 0, 1, 2, DIMS(rows, to));
+	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 2, DIMS(rows, from));
+	struct jm_tensor *dw = backend_gradient(k, t->a, accumulate, 2, DIMS(to, from));
+	struct jm_tensor *db = d->b > 1 ? backend_result(k, t->v, accumulate, 1, DIMS(to)) : NULL;
+
+	backend_node(k, JM_OP_LINEAR_WGRAD, OPS(dy, x), OPS(dw, db), accumulate ? 3 : 0);
+}
+
 static void gelu(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
 {
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 2, 3, DIMS(d->b, d->s, d->c));
@@ -359,6 +372,7 @@ const struct backend_case backend_row_cases[] = {
 	{"linear", linear},
 	{"linear-dgrad", linear_dgrad},
 	{"linear-wgrad", linear_wgrad},
+	{"linear-wgrad, narrow", linear_wgrad_narrow},
 	{"gelu", gelu},
 	{"gelu-grad", gelu_grad},
 	{"layernorm", layernorm},

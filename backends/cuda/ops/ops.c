@@ -14,6 +14,7 @@ static const struct cuda_op *const tables[] = {
 	cuda_ops_head,
 	cuda_ops_image,
 	cuda_ops_pages,
+	cuda_ops_narrow_linear,
 	cuda_ops_linear,
 	cuda_ops_dnn_attention,
 	cuda_ops_attention_wide,
