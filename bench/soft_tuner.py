@@ -29,8 +29,11 @@ class Work:
         done = subprocess.run([*self.run, "--batch", str(batch), "--sm-share", str(share)], check=False, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"soft_tuner: batch {batch}, share {share}: {done.stderr[-400:]}")
-        (record,) = json.loads(done.stdout)
-        return (record["items"] / record["throughput"], record["items"], record["total"]["joules_measured"]), time.monotonic() - begin
+        record = json.loads(done.stdout)
+        joules = next(filter(None, (record["total"][f"joules_{origin}"] for origin in ("measured", "simulated", "estimated"))), None)
+        if not joules or not record["throughput"]:
+            sys.exit(f"soft_tuner: batch {batch}, share {share}: the energy or the rate is unknown: {done.stderr[-400:]}")
+        return (record["items"] / record["throughput"], record["items"], joules), time.monotonic() - begin
 
 
 def search(build, work, within):
