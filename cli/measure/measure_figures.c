@@ -90,6 +90,6 @@ void jm_measure_figures_show(const struct jm_measure_text *t, const json_t *reco
 	if (!json_object_get(record, "figures"))
 		return;
 	put_figure(t, record, "Cost", "cost", "price_per_kwh",
-		*currency ? currency : "of the price's currency");
+		*currency ? currency : "currency units");
 	put_figure(t, record, "Carbon", "carbon_g", "carbon_g_per_kwh", "gCO2e");
 }

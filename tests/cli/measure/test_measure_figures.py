@@ -46,3 +46,8 @@ def test_repeats_have_the_cost_of_one_run():
 def test_figures_need_their_source(options):
     done = jm("measure", "--source", "null", *options, "--", "true")
     assert done.returncode == USAGE and sentence(done)
+
+
+def test_a_price_without_a_currency_is_whole():
+    done = jm("measure", "--device", "sim:h100x1", "--price", "0.3", "--figures-from", "contract", "true")
+    assert re.search(r"^  Cost +\S+ currency units; 0\.3 currency units/kWh \(contract\)$", done.stderr, re.M), done.stderr
