@@ -86,6 +86,8 @@ void describe_ranks_print(const struct describe_plan *plan, FILE *out)
 	const struct jm_training *t = &plan->training;
 	struct sent s = sent(plan);
 
+	if (t->sp && t->tp < 2)
+		fprintf(out, "--sequence-parallel has no effect with --tp 1\n");
 	if (!is_several(plan))
 		return;
 	fprintf(out, "one of %d ranks (tp %d, pp %d, dp %d)", describe_ranks_n(plan), t->tp, t->pp,

@@ -110,6 +110,11 @@ def test_sums_on_the_queue_of_devices(llama, ranks, more):
     assert min(rank["late_ranks_s"] for rank in r["communication"]["ranks"]) == 0
 
 
+def test_rows_of_one_rank_are_not_divided():
+    r = one(*LLAMA, "--ranks", "2", "--tp", "1", "--sequence-parallel", "--batch", "1", "--steps", "1", "--device", "cpu")
+    assert r["note"] == "--sequence-parallel has no effect with --tp 1."
+
+
 @pytest.mark.parametrize("work, ranks, tp, more, reason", [
     (LLAMA, 3, 2, [], "--tp 2 does not divide 3 ranks into models"),
     (LLAMA, 3, 3, [], "--tp 3 does not divide the 4 heads of the model"),

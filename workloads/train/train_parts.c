@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train_parts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 bool jm_train_has_checkpoint(const struct train *s)
@@ -12,17 +13,18 @@ bool jm_train_has_checkpoint(const struct train *s)
 static const char *needs_whole(const struct train *s)
 {
 	const struct jm_train_weights *w = &s->weights;
+	bool divides_rows = s->training.sp && s->training.tp > 1;
 
-	return jm_train_has_checkpoint(s)		   ? "--checkpoint or --continue"
-	       : w->save				   ? "--save"
-	       : s->given.from				   ? "--from"
-	       : s->eval.every				   ? "evaluations"
-	       : s->training.sp && s->training.dropout > 0 ? "--sequence-parallel and --dropout"
-	       : s->training.fp8			   ? "--precision fp8"
-	       : s->training.precision == JM_F16	   ? "--precision fp16"
-	       : !strcmp(s->given.transport, "host")	   ? "--transport host"
-	       : !strcmp(s->given.shard_update, "on")	   ? "--shard-update on"
-							   : NULL;
+	return jm_train_has_checkpoint(s)		 ? "--checkpoint or --continue"
+	       : w->save				 ? "--save"
+	       : s->given.from				 ? "--from"
+	       : s->eval.every				 ? "evaluations"
+	       : divides_rows && s->training.dropout > 0 ? "--sequence-parallel and --dropout"
+	       : s->training.fp8			 ? "--precision fp8"
+	       : s->training.precision == JM_F16	 ? "--precision fp16"
+	       : !strcmp(s->given.transport, "host")	 ? "--transport host"
+	       : !strcmp(s->given.shard_update, "on")	 ? "--shard-update on"
+							 : NULL;
 }
 
 /* The same, of one in stages. */
@@ -51,11 +53,19 @@ static int check_chunks(const struct jm_training *t, struct jm_err *err)
 		t->chunks);
 }
 
+static void note_rows(const struct train *s)
+{
+	if (s->training.sp && s->training.tp < 2)
+		snprintf(s->work->note, sizeof(s->work->note),
+			"--sequence-parallel has no effect with --tp 1.");
+}
+
 int jm_train_check_parts(const struct train *s, struct jm_err *err)
 {
 	int tp = s->training.tp, pp = s->training.pp, world = jm_work_world(s->work);
 	const char *whole = needs_whole(s), *one = needs_one_stage(s);
 
+	note_rows(s);
 	if (tp > 1 && world % tp)
 		return jm_err_set(err, JM_EUSAGE,
 			"--tp %d does not divide %d ranks into models; give a divisor of --ranks.",
