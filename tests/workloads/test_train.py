@@ -349,7 +349,7 @@ def test_profile(tmp_path, text):
     in_sum, as_whole = (float(re.search(words + r" ([0-9.e-]+) ms", head).group(1)) for words in ("each timed by itself, take",
                                                                                               "as a whole the step takes"))
     assert (in_sum, as_whole) == pytest.approx((1e3 * nodes, 1e3 * whole), rel=1e-3)
-    assert r["profile"]["peak_bytes_per_s"] > 1e8
+    assert r["profile"]["peak_bytes_per_s"] > 1e7
     kinds, nodes = r["profile"]["kinds"], r["profile"]["nodes"]
     assert sum(k["share"] for k in kinds) == pytest.approx(1)
     assert sum(k["calls"] for k in kinds) == len(nodes)
