@@ -187,7 +187,7 @@ int jm_pipeline_build(struct jm_program *p, struct jm_err *err)
 	if (!l)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a pipeline.");
 	l->slots = most_slots(p);
-	l->copy = calloc((size_t)(chunks * l->slots), sizeof(*l->copy));
+	l->copy = calloc((size_t)chunks * (size_t)l->slots, sizeof(*l->copy));
 	l->exec = calloc((size_t)l->slots * (size_t)p->n_units + 1, sizeof(void *));
 	l->captured = calloc((size_t)l->slots * (size_t)p->n_stretches + 1, sizeof(void *));
 	if (!l->copy || !l->exec || !l->captured)
