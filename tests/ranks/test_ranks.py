@@ -220,7 +220,7 @@ def test_ranks_is_an_axis(tmp_path):
 
 
 @pytest.mark.parametrize("args, hint", [
-    (["--ranks", "0"], "1 to 64"),
+    (["--ranks", "0"], "1 to 512"),
     (["--ranks", "3", "--device", "ref,ref"], "2 devices for 3 ranks"),
     (["--ranks", "2", "--device", "ref,rif"], "rif"),
 ])
