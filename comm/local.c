@@ -321,9 +321,8 @@ static int local_open(const struct jm_comm_place *place, void **ret_state, struc
 	if (place->world > RANKS_MOST) {
 		free(l);
 		return jm_err_set(err, JM_ERANGE,
-			"%d ranks are more than the %d that can be on one host; divide them among "
-			"hosts (--launcher started).",
-			place->world, RANKS_MOST);
+			"Transport local connects at most %d ranks of one host, not %d; use fewer.",
+			RANKS_MOST, place->world);
 	}
 	if (!l)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a communicator.");
