@@ -139,6 +139,7 @@ static bool is_whole(const json_t *meters, const json_t *meter)
 static void add_whole(struct row *row, const json_t *record, const json_t *meter)
 {
 	const json_t *meters = json_object_get(record, "meters"), *part;
+	const char *origin;
 	size_t i;
 
 	add(&row->watts[TOTAL], watts_of(record, row->turn, meter, "joules"));
@@ -150,7 +151,8 @@ static void add_whole(struct row *row, const json_t *record, const json_t *meter
 				is(part, "scope", part_scopes[k]))
 				add(&row->watts[k], watts_of(record, row->turn, part, "joules"));
 	}
-	row->origin = jm_json_text(meter, "origin");
+	origin = jm_json_text(meter, "origin");
+	row->origin = !row->origin || (origin && !strcmp(row->origin, origin)) ? origin : "mixed";
 }
 
 /* ---- activity and intensity ------------------------------------------------------------------ */
@@ -260,6 +262,37 @@ static void kernel_of(const struct jm_grouping *g, const struct row *row, char *
 		jm_text_append(out, size, ": ", row->turn);
 }
 
+/* Host, GPU and precision: powers of unlike ones say nothing about each other. */
+static void system_of(const json_t *record, char *out, size_t size)
+{
+	const json_t *provenance = json_object_get(record, "provenance");
+	const json_t *gpu = json_array_get(json_object_get(provenance, "devices"), 0);
+	const char *words[] = {jm_json_text(provenance, "host"), jm_json_text(gpu, "name"),
+		jm_json_text(record, "precision")};
+
+	*out = '\0';
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (words[i])
+			jm_text_append(out, size, *out ? ", " : "", words[i]);
+}
+
+static bool same_system(const struct row *a, const struct row *b)
+{
+	char one[400], two[400];
+
+	system_of(a->record, one, sizeof(one));
+	system_of(b->record, two, sizeof(two));
+	return !strcmp(one, two);
+}
+
+static bool is_one_system(const struct row *rows, int n)
+{
+	for (int i = 1; i < n; i++)
+		if (!same_system(&rows[0], &rows[i]))
+			return false;
+	return true;
+}
+
 static json_t *numbers(const char *const *names, const struct mean *m, int n, double by)
 {
 	json_t *object = json_object();
@@ -276,6 +309,7 @@ static bool same_work(const struct row *a, const struct row *b)
 	const char *response = jm_json_text(json_object_get(a->record, "options"), "response");
 
 	return is(b->record, "workload", work ? work : "") && a->turn == b->turn &&
+	       same_system(a, b) &&
 	       (!response || is(json_object_get(b->record, "options"), "response", response));
 }
 
@@ -292,15 +326,19 @@ static double reference_of(const struct row *rows, const struct row *row)
 	return mean_of(&rows->watts[order[k]]);
 }
 
-static json_t *row_json(const struct jm_grouping *g, const struct row *rows, const struct row *row)
+static json_t *row_json(const struct jm_grouping *g, const struct row *rows, const struct row *row,
+	bool names_system)
 {
 	json_t *json = json_object();
-	char kernel[400], knobs[200];
+	char kernel[400], setting[600], system[400];
 
 	kernel_of(g, row, kernel, sizeof(kernel));
-	knobs_of(g, row->point, knobs, sizeof(knobs));
+	knobs_of(g, row->point, setting, sizeof(setting));
+	system_of(row->record, system, sizeof(system));
+	if (names_system)
+		jm_text_append(setting, sizeof(setting), *setting ? ", " : "", system);
 	jm_json_set_text(&json, "kernel", kernel);
-	jm_json_set_text(&json, "setting", knobs);
+	jm_json_set_text(&json, "setting", setting);
 	jm_json_set_text(&json, "state", jm_group_state_name(row->point->state));
 	jm_json_set_text(&json, "origin", row->origin);
 	jm_json_set_int(&json, "runs", row->runs);
@@ -331,7 +369,8 @@ static double pearson(const double *x, const double *y, int n)
 	return xx > 0 && yy > 0 ? xy / sqrt(xx * yy) : NAN;
 }
 
-/* Of all rows with the setting, of which it is the first. x, y: room for n. */
+/* Of all rows with the setting, of which it is the first, but those above their cap. x, y: room for
+ * n. */
 static void correlate(const json_t *rows, const json_t *first, int intensity, int part, double *x,
 	double *y, json_t *out)
 {
@@ -346,7 +385,9 @@ static void correlate(const json_t *rows, const json_t *first, int intensity, in
 		x[n] = jm_json_real_of(
 			json_object_get(row, "intensity"), intensity_names[intensity]);
 		y[n] = jm_json_real_of(json_object_get(row, "watts"), part_names[part]);
-		if (is(row, "setting", setting ? setting : "") && !isnan(x[n]) && !isnan(y[n]))
+		if (is(row, "setting", setting ? setting : "") &&
+			!is(row, "state", jm_group_state_name(JM_STATE_VIOLATED)) && !isnan(x[n]) &&
+			!isnan(y[n]))
 			n++;
 	}
 	if (n < LEAST || isnan(pearson(x, y, n)))
@@ -395,7 +436,7 @@ json_t *jm_signatures(const struct jm_grouping *g)
 			n += make_row(g, p, beside ? turns[t] : NULL, &rows[n]);
 	}
 	for (int i = 0; i < n; i++)
-		json_array_append_new(list, row_json(g, rows, &rows[i]));
+		json_array_append_new(list, row_json(g, rows, &rows[i], !is_one_system(rows, n)));
 	free(rows);
 	if (!n) {
 		json_decref(list);

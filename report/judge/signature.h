@@ -24,16 +24,17 @@ const char *jm_signature_part_name(enum jm_signature_part part);
 /*
  * {rows, correlations}. A row is a setting of a workload that runs one kernel or one transfer; of
  * `overlap`, each of its three turns:
- *	kernel, setting, state (enum jm_group_state), origin, runs
+ *	kernel, setting (also host, GPU and precision where rows differ in one of them), state
+ *			(enum jm_group_state), origin (or "mixed"), runs
  *	watts		{total, core, io, memory, rest} of one GPU, means over GPUs and runs; rest
  *			is what no meter of a part covers
  *	normalised	the same, divided by the power of the cores in the first row of this
- *			workload; where that is unknown, by that of the rest, or of the whole GPU
+ *			workload and system; where that is unknown, by that of the rest, or of the whole GPU
  *	activity	{sm, tensor, dram} 0 to 1, {nvlink} B/s received
  *	intensity	{theoretical, measured} FLOPs per byte: of operands and results, each moved
  *			once; and of the bytes that the memory moved by its activity
  * What is not known is null. correlations: {setting, intensity, part, r, kernels} over the kernels
- * of one setting, of 3 and more. NULL: the records have no such workload with a part or an activity
+ * of one setting, of 3 and more, without rows whose cap was violated. NULL: the records have no such workload with a part or an activity
  * that is known.
  */
 json_t *jm_signatures(const struct jm_grouping *g);

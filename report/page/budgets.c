@@ -56,6 +56,7 @@ static json_t *budget_of(const json_t *record, int run, size_t most_limits)
 
 	jm_json_set_int(&out, "run", run);
 	jm_json_set_number(&out, "end_s", end_of(record));
+	jm_json_set_int(&out, "changes_made", (json_int_t)json_array_size(changes_of(record)));
 	jm_json_set(&out, "changes",
 		by_key(changes_of(record), devices, devices ? most_limits / devices : 0));
 	return out;

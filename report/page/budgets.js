@@ -62,6 +62,9 @@
 		const note = () =>
 			"What the devices said they enforce, one on the other, after each change; dashed: the budget. The highest sum was " +
 			watts(shown.enforced_most_watts) + " of " + watts(shown.watts) + "\u00a0W. Limits that fall are read back before others rise." +
+			(shown.changes_made > shown.changes.start_s.length
+				? " Drawn and listed are the last " + shown.changes.start_s.length + " of " + shown.changes_made + " changes."
+				: "") +
 			(all.length > 1 ? " One run: " + JM.runName(series, shown.run) + "." : "");
 		const choice = el(
 			"select",

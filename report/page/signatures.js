@@ -7,21 +7,21 @@
 
 	const partsOf = (rows) => PARTS.filter((p) => rows.some((r) => known(r.watts[p])));
 
-	// Bars stand on each other; a row without parts has one bar, of the whole GPU.
+	// Bars stand on each other; what no known part has, up to the whole GPU, is the bar "total".
 	function segments(rows, part, parts, key) {
 		return rows.map(function (r, i) {
 			const v = r[key],
-				split = parts.some((p) => known(v[p]));
-			if (!split) return part === "total" ? [i, 0, known(v.total) ? v.total : 0] : [i, 0, 0];
-			const below = parts.slice(0, parts.indexOf(part)).reduce((sum, p) => sum + (known(v[p]) ? v[p] : 0), 0);
-			return part === "total" ? [i, 0, 0] : [i, below, below + (known(v[part]) ? v[part] : 0)];
+				sum = (of) => of.reduce((all, p) => all + (known(v[p]) ? v[p] : 0), 0);
+			if (part === "total") return known(v.rest) || !known(v.total) ? [i, 0, 0] : [i, sum(parts), v.total];
+			const below = sum(parts.slice(0, parts.indexOf(part)));
+			return [i, below, below + (known(v[part]) ? v[part] : 0)];
 		});
 	}
 
 	function option(c, rows, key) {
 		const out = base(c),
 			parts = partsOf(rows),
-			names = rows.some((r) => !parts.some((p) => known(r[key][p]))) ? parts.concat("total") : parts;
+			names = rows.some((r) => !known(r[key].rest)) ? parts.concat("total") : parts;
 		const title = (r) => r.kernel + (r.setting ? ", " + r.setting : "") + (r.state === "violated" ? " (violated)" : "");
 		out.color = c.many;
 		out.grid.top = 62;

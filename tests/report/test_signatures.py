@@ -104,6 +104,22 @@ def test_correlation_is_pearsons_over_the_kernels(tmp_path):
         assert c["r"] == pytest.approx(np.corrcoef(x, y)[0, 1]) and c["kernels"] == len(KERNELS)
 
 
+def test_systems_are_not_mixed(tmp_path):
+    """Each host correlates and normalises its own rows; what is of two origins says so."""
+    here, there = ([run(k) for k in KERNELS] for _ in range(2))
+    for i, record in enumerate(there):
+        record["provenance"]["host"], record["id"], record["case"]["id"] = "other", f"{i:032x}", f"{i:032x}"
+        for m in record["meters"]:
+            m["joules"] *= 2
+    there[0]["meters"][0]["origin"] = "estimated"
+    rows, found = rows_of(tmp_path, here + there)
+    of = {host: [r for r in rows if host in r["setting"]] for host in ("node", "other")}
+    assert [len(r) for r in of.values()] == [len(KERNELS)] * 2
+    assert {c["kernels"] for c in found} == {len(KERNELS)} and len({c["setting"] for c in found}) == 2
+    assert [r["normalised"]["total"] for r in of["node"]] == pytest.approx([r["normalised"]["total"] for r in of["other"]])
+    assert sorted(r["origin"] for r in of["other"]) == ["measured"] * 3 + ["mixed"]
+
+
 def test_two_kernels_have_no_correlation_and_other_work_no_signature(tmp_path):
     assert rows_of(tmp_path, [run("deep"), run("wide")])[1] == []
     assert summary(write(tmp_path, [run("deep", workload="train")]))["signatures"] is None

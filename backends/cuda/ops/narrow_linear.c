@@ -13,7 +13,8 @@ static int takes(struct cuda_dev *dev, const struct jm_group *group, struct jm_e
 	const struct jm_node *n = group->node[0];
 
 	(void)dev;
-	if (n->in[0]->type != JM_F32 || n->in[1]->type != JM_F32 || n->out[0]->type != JM_F32 ||
+	if (n->math != JM_MATH_F32 || n->in[0]->type != JM_F32 || n->in[1]->type != JM_F32 ||
+		n->out[0]->type != JM_F32 ||
 		!cuda_narrow_grad_knows(jm_tensor_rows(n->in[0]), jm_tensor_width(n->in[1]),
 			jm_tensor_width(n->in[0])))
 		return cuda_no_types(n, err);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define DIGITS 7 /* of a number in the record */
+#define DIGITS 7 /* of a number in the record, but not of a loss in f64 */
 
 static void join_pairs(struct jm_step_series *s)
 {
@@ -69,7 +69,8 @@ json_t *jm_step_series_json(const struct jm_step_series *s, int64_t start_ns)
 
 		json_array_append_new(end, json_real(microseconds / 1e6));
 		json_array_append_new(rate, number(r->seconds > 0 ? r->items / r->seconds : NAN));
-		json_array_append_new(loss, number(r->loss));
+		json_array_append_new(loss,
+			r->loss == (float)r->loss ? number(r->loss) : jm_json_number(r->loss));
 		any_loss = any_loss || isfinite(r->loss);
 	}
 	if (!any_loss) {

@@ -22,7 +22,7 @@ def fixture_cases(tmp_path_factory):
     """{(work, W, MHz): (W, items/s)} of each record; None = unchanged."""
     folder = tmp_path_factory.mktemp("clocks")
     plan = (SOURCE / "suites/caps-and-clocks-simulated.yaml").read_text()
-    (folder / "plan.yaml").write_text(plan.replace("200:600+50W", '"300,400W"').replace("1000,1200,1400,1600,1700,1800,1900MHz", "1000,1200,1700MHz"))
+    (folder / "plan.yaml").write_text(plan.replace("200:700+50W", '"300,400W"').replace("1000:1950+50MHz", "1000,1200,1700MHz"))
     done = jm("run", folder / "plan.yaml", "--repeat", "1", "--json", folder / "r.json", env={"JM_STATE": str(folder / "state")})
     assert done.returncode == 0, done.stderr
     cases = {}

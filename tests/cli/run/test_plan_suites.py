@@ -40,20 +40,12 @@ def test_tables_3_and_4_come_out_as_printed(tmp_path):
     assert "simulated" in jm("report", store).stdout
 
 
-TOYS = {"power-aware": ["toy-sd2"], "whole-node": ["toy-llava", "toy-resnet"], "caraml-fno": ["toy-2d", "toy-2d", "toy-3d"]}
-
-
-@pytest.mark.parametrize("suite", TOYS)
-def test_toys_run_on_two_cores(suite):
-    """Only the runs with the tag are there, without a cap."""
-    steps = ("--steps", 8) if suite == "caraml-fno" else ()  # of 200
-    done = jm("run", SOURCE / f"suites/{suite}.yaml", "--tag", "toy", "--platform", SOURCE / "suites/platforms/processor.yaml",
-              "--ranks", 1, "--repeat", 1, "--source", "null", "--threads", 2, *steps, "--json", "-",
-              timeout=240, env={"OMP_WAIT_POLICY": "passive"})
+def test_toys_run_on_two_cores():
+    done = jm("run", SOURCE / "suites/toys.yaml", "--source", "null", "--threads", 2, "--json", "-", timeout=240,
+              env={"OMP_WAIT_POLICY": "passive"})
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    found = found if isinstance(found, list) else [found]
-    assert sorted(r["case"]["run"] for r in found) == TOYS[suite]
+    assert sorted(r["case"]["run"] for r in found) == ["toy-2d", "toy-2d", "toy-3d", "toy-llava", "toy-resnet", "toy-sd2"]
     for r in found:
         losses = r["step_series"]["loss"]
         assert r["device"] == "cpu" and r["settings"] == [] and len(losses) > 3

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 import jsonschema
 import pytest
@@ -176,6 +177,18 @@ def test_jube_runs_the_example_and_reads_its_energy(tmp_path):
     for row, record in zip(rows, records):
         assert float(row["joules_simulated[J]"]) == pytest.approx(record["total"]["joules_simulated"]) and row["grade"] == "none"
         assert float(row["wall_s[s]"]) == pytest.approx(record["wall_s"]) and row["joules_measured[J]"] == ""
+
+
+def test_patterns_of_jube_read_the_total_alone():
+    """What a process or a phase has does not stand in for a total that is unknown."""
+    part = {"joules_measured": 1.5, "joules_estimated": 2.5, "joules_simulated": None}
+    record = {"own_share": {"total": part, **part}, "total": dict.fromkeys(part), "wall_s": 3.5, "phases": [{"total": part, "throughput": 9.5}],
+              "throughput": None, "quality": {"grade": "B"}}
+    patterns = xml.etree.ElementTree.parse(RECIPES / "jube/joulemark.xml").iter("pattern")
+    number = r"([+-]?\d*\.?\d+(?:[eE][-+]?\d+)?)"
+    found = {p.get("name"): re.findall(p.text.replace("$jube_pat_fp", number).replace("$jube_pat_wrd", r"(\S+?)"), json.dumps(record, indent=2), re.M)
+             for p in patterns}
+    assert found == {"wall_s": ["3.5"], "joules_measured": [], "joules_estimated": [], "joules_simulated": [], "grade": ["B"], "throughput": []}
 
 
 def test_reframe_runs_the_test_and_reports_its_energy(tmp_path):
