@@ -14,7 +14,7 @@ from jm import BUILD, FAILURE, SOURCE, USAGE, jm
 GPT = {"layers": 2, "hidden": 64, "heads": 2, "ffn": 128, "vocab": 256, "context": 32, "positions": "learned"}
 LLAMA = {"layers": 2, "hidden": 64, "heads": 4, "kv-heads": 2, "ffn": 96, "vocab": 256, "context": 32, "theta": 10000}
 FAKES = BUILD / "tests" / "peers"
-TEXT = SOURCE / "docs" / "engine.md"
+TEXT = SOURCE / "LICENSE"
 
 
 def learn(tmp_path, model, dims, precision, device="cpu", steps=20):
