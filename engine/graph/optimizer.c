@@ -24,11 +24,12 @@ static bool is_split(const struct jm_graph *g)
 	return g->matrix != g->vector || !share_gradients(g);
 }
 
-/* Trained parameters in the order of the slabs: those that ranks have parts of come first. */
+/* Trained parameters in the order of the slabs. What two stages have is first, because random
+ * rounding counts elements of the slab, and both must round alike. */
 enum kind {
+	TIED_MATRICES,
 	CUT_MATRICES,
 	WHOLE_MATRICES,
-	TIED_MATRICES,
 	CUT_VECTORS,
 	WHOLE_VECTORS,
 	SUMMED_VECTORS,
@@ -212,7 +213,7 @@ static struct jm_tensor *grads_of_kinds(
 
 	if (!n)
 		return NULL;
-	from -= vectors && u->rest ? u->end[TIED_MATRICES] : 0;
+	from -= vectors && u->rest ? u->end[WHOLE_MATRICES] : 0;
 	view = jm_update_flat(g, JM_CLASS_GRAD, slab->type, n, "slab.gradients.kind");
 	if (!view)
 		return NULL;
@@ -290,13 +291,15 @@ static void sum_tied(struct jm_graph *g, struct jm_tensor *grads)
 /* Of a model in stages: each rank gives the norm of what no other one counts. */
 static void norm_of_stages(struct jm_graph *g, const struct update *u)
 {
-	enum kind matrices = g->stage ? WHOLE_MATRICES : TIED_MATRICES;
+	enum kind first = g->stage ? CUT_MATRICES : TIED_MATRICES;
 	bool all = !g->tp_rank; /* of ranks that share the stage, the first has what is whole */
 	struct jm_tensor *own, *norms;
 
 	sum_gradients(g, grads_of_kinds(g, u, SUMMED_VECTORS, SUMMED_VECTORS));
 	sum_tied(g, grads_of_kinds(g, u, TIED_MATRICES, TIED_MATRICES));
-	own = norm_of(g, grads_of_kinds(g, u, CUT_MATRICES, all ? matrices : CUT_MATRICES),
+	own = norm_of(g,
+		all ? grads_of_kinds(g, u, first, WHOLE_MATRICES)
+		    : grads_of_kinds(g, u, CUT_MATRICES, CUT_MATRICES),
 		grads_of_kinds(g, u, CUT_VECTORS, all ? SUMMED_VECTORS : CUT_VECTORS),
 		"grad.norm.own");
 	if (!own && !g->err.code)
@@ -314,12 +317,8 @@ static void norm_of_stages(struct jm_graph *g, const struct update *u)
 
 static void place_all(struct jm_graph *g, int64_t *end)
 {
-	end[CUT_MATRICES] = place(g, CUT_MATRICES, 0, 0);
-	end[WHOLE_MATRICES] = place(g, WHOLE_MATRICES, end[CUT_MATRICES], 0);
-	end[TIED_MATRICES] = place(g, TIED_MATRICES, end[WHOLE_MATRICES], 0);
-	end[CUT_VECTORS] = place(g, CUT_VECTORS, end[TIED_MATRICES], end[TIED_MATRICES]);
-	end[WHOLE_VECTORS] = place(g, WHOLE_VECTORS, end[CUT_VECTORS], end[TIED_MATRICES]);
-	end[SUMMED_VECTORS] = place(g, SUMMED_VECTORS, end[WHOLE_VECTORS], end[TIED_MATRICES]);
+	for (enum kind k = 0; k < KINDS; k++)
+		end[k] = place(g, k, k ? end[k - 1] : 0, k < CUT_VECTORS ? 0 : end[WHOLE_MATRICES]);
 }
 
 int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err)
@@ -329,7 +328,7 @@ int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err
 	struct update u = {.how = how, .scale = jm_graph_find(g, "loss.scale")};
 
 	place_all(g, u.end);
-	n_decay = u.end[TIED_MATRICES];
+	n_decay = u.end[WHOLE_MATRICES];
 	n = u.end[SUMMED_VECTORS];
 	if (!n)
 		return jm_err_set(err, JM_EBUG,
