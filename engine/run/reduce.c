@@ -53,13 +53,15 @@ static bool is_exchange(const struct jm_unit *u)
 static int make_waits(struct jm_program *p, struct jm_err *err)
 {
 	struct jm_reduction *r = p->reduction;
+	bool on_device = r->ranks.tp && !r->ranks.tp->transport->host_memory;
 	int n = 0, code = jm_waits_new(p->device, r->n_segments + 2, &r->update, err);
 
 	r->first_shared = -1;
 	for (int i = 0; i < p->n_units && r->ranks.tp; i++) {
-		if (!is_exchange(p->unit[i]) || jm_program_times(p, i) <= 0)
+		if (!is_exchange(p->unit[i]) || jm_program_times(p, i) <= 0 ||
+			(on_device && p->unit[i]->wait))
 			continue;
-		n += jm_program_times(p, i);
+		n += on_device ? jm_program_times(p, i) : 0;
 		if (r->first_shared < 0)
 			r->first_shared = i;
 	}

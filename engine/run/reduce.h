@@ -8,7 +8,8 @@
  * (shard_update.c) each rank receives a share of the sum, and what it updates is gathered.
  *
  * Ranks that share a model (tensor_parallel.h) sum activations in the order of the graph: on the
- * device's compute queue, or in host memory.
+ * device's compute queue, on that of transfers where computation goes on (plan/hide_sums.h), or in
+ * host memory.
  */
 #ifndef JM_REDUCE_H
 #define JM_REDUCE_H

@@ -21,7 +21,7 @@ int jm_stage_clock_open(
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the clock of a pipeline.");
 	for (int i = 0; i < JM_CLOCK_STEPS && !code; i++)
 		code = span_new(&c->step[i], d, err);
-	for (; c->n_waits < JM_CLOCK_STEPS * transfers && !code; c->n_waits += !code)
+	for (; c->n_waits < JM_CLOCK_STEPS * transfers && !code; c->n_waits++)
 		code = span_new(&c->wait[c->n_waits], d, err);
 	return code;
 }

@@ -37,7 +37,7 @@ const struct jm_key jm__communication_keys[] = {
 	{COUNT("buckets", 0),
 		.meaning = "sums per step, each over a contiguous part of the gradients"},
 	{POSITIVE("bytes_per_step", 0), .unit = "B",
-		.meaning = "gradients that each rank contributes"},
+		.meaning = "gradients that rank 0 contributes"},
 	{POSITIVE("gathered_bytes_per_step", JM_KEY_OPTIONAL), .unit = "B",
 		.meaning = "data that each rank has after the gathers of a sharded update: "
 			   "parameters, norms and, by transport host, sums of the gradients "
@@ -45,10 +45,9 @@ const struct jm_key jm__communication_keys[] = {
 	{COUNT("tp", JM_KEY_OPTIONAL),
 		.meaning = "ranks that share each model, or each stage of one (tensor parallel)"},
 	{POSITIVE("tp_bytes_per_step", JM_KEY_OPTIONAL), .unit = "B",
-		.meaning =
-			"activations and their gradients that each rank contributes to sums over "
-			"the ranks that share its model; a gather, and a sum of which each rank "
-			"receives a part, count half"},
+		.meaning = "activations and their gradients that rank 0 contributes to sums over "
+			   "the ranks that share its model; a gather, and a sum of which each rank "
+			   "receives a part, count half"},
 	{COUNT("pp", JM_KEY_OPTIONAL),
 		.meaning = "stages of each model, on different ranks (pipeline parallel)"},
 	{COUNT("pp_chunks", JM_KEY_OPTIONAL), .meaning = "parts of the network in each stage"},

@@ -21,13 +21,21 @@ static double waits_of(const struct rank_time *t)
 	return known(t->exposed) + known(t->exposed_tp);
 }
 
-static json_t *rank_times_json(const struct rank_time *time, int world)
+/* The shortest waits of `n` ranks from `first` on. */
+static double least_of(const struct rank_time *time, int first, int n)
 {
-	json_t *list = json_array();
 	double least = INFINITY;
 
-	for (int r = 0; r < world; r++)
+	for (int r = first; r < first + n; r++)
 		least = fmin(least, waits_of(&time[r]));
+	return least;
+}
+
+/* Ranks of a stage wait for each other; `each`: as many are in one. */
+static json_t *rank_times_json(const struct rank_time *time, int world, int each)
+{
+	json_t *list = json_array();
+
 	for (int r = 0; r < world; r++) {
 		const struct rank_time *t = &time[r];
 		json_t *one = json_object();
@@ -38,7 +46,8 @@ static json_t *rank_times_json(const struct rank_time *time, int world)
 		jm_json_set_number(&one, "tp_exposed_s", t->exposed_tp);
 		if (!isnan(t->stage))
 			jm_json_set_number(&one, "stage_s", t->stage);
-		jm_json_set_number(&one, "late_ranks_s", waits_of(t) - least);
+		jm_json_set_number(
+			&one, "late_ranks_s", waits_of(t) - least_of(time, r - r % each, each));
 		json_array_append_new(list, one);
 	}
 	return list;
@@ -79,7 +88,8 @@ static json_t *communication_json(const struct train *s, const struct jm_reduce_
 	}
 	jm_json_set_number(&json, "exposed_s_per_step", cost->exposed);
 	jm_json_set_number(&json, "tp_exposed_s_per_step", cost->exposed_tp);
-	jm_json_set(&json, "ranks", rank_times_json(times, s->work->world));
+	jm_json_set(&json, "ranks",
+		rank_times_json(times, s->work->world, s->work->world / jm_graph_pp(s->graph)));
 	return json;
 }
 

@@ -229,8 +229,12 @@ static int join_others(const struct jm_meet *m, int *fd, struct jm_err *err)
 
 int jm_meet(const struct jm_meet *m, int *ret_fd, struct jm_err *err)
 {
+
 	int fd[JM_MEET_MOST], code;
 
+	if (m->world > JM_MEET_MOST)
+		return jm_err_set(err, JM_ERANGE, "At most %d ranks can meet, not %d.",
+			JM_MEET_MOST, m->world);
 	for (int r = 0; r < JM_MEET_MOST; r++)
 		fd[r] = -1;
 	code = m->rank ? join_others(m, fd, err) : host_others(m, fd, err);
