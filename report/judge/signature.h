@@ -24,8 +24,9 @@ const char *jm_signature_part_name(enum jm_signature_part part);
 /*
  * {rows, correlations}. A row is a setting of a workload that runs one kernel or one transfer; of
  * `overlap`, each of its three turns:
- *	kernel, setting (also host, GPU and precision where rows differ in one of them), state
- *			(enum jm_group_state), origin (or "mixed"), runs
+ *	kernel, state (enum jm_group_state), runs
+ *	setting		of knobs; host, GPU and precision, too, where rows differ in one of them
+ *	origin		of all meters and runs, or "mixed"
  *	watts		{total, core, io, memory, rest} of one GPU, means over GPUs and runs; rest
  *			is what no meter of a part covers
  *	normalised	the same, divided by the power of the cores in the first row of this
@@ -34,8 +35,9 @@ const char *jm_signature_part_name(enum jm_signature_part part);
  *	intensity	{theoretical, measured} FLOPs per byte: of operands and results, each moved
  *			once; and of the bytes that the memory moved by its activity
  * What is not known is null. correlations: {setting, intensity, part, r, kernels} over the kernels
- * of one setting, of 3 and more, without rows whose cap was violated. NULL: the records have no such workload with a part or an activity
- * that is known.
+ * of one setting,
+ * of 3 and more, without rows whose cap was violated. NULL: the records have no such workload with
+ * a part or an activity that is known.
  */
 json_t *jm_signatures(const struct jm_grouping *g);
 

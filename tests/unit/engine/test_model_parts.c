@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that have parts of a model. Sums over ranks run beside the gradients of parameters: those of
- * a block's matrix lie between the sum and its wait, and nothing there uses the memory of the sum.
- * The table that the first and the last stage have lies at the same place in both.
+ * Ranks that have parts of a model. Sums over ranks run beside the gradients of parameters: those
+ * of a block's matrix lie between the sum and its wait, and nothing there uses the memory of the
+ * sum. The table that the first and the last stage have lies at the same place in both.
  */
 #include "engine/graph/model.h"
 #include "engine/plan/bucket.h"
