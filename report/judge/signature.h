@@ -30,14 +30,13 @@ const char *jm_signature_part_name(enum jm_signature_part part);
  *	watts		{total, core, io, memory, rest} of one GPU, means over GPUs and runs; rest
  *			is what no meter of a part covers
  *	normalised	the same, divided by the power of the cores in the first row of this
- *			workload and system; where that is unknown, by that of the rest, or of the whole GPU
+ *			workload and system; where that is unknown, by that of the rest, or of all
  *	activity	{sm, tensor, dram} 0 to 1, {nvlink} B/s received
  *	intensity	{theoretical, measured} FLOPs per byte: of operands and results, each moved
  *			once; and of the bytes that the memory moved by its activity
  * What is not known is null. correlations: {setting, intensity, part, r, kernels} over the kernels
- * of one setting,
- * of 3 and more, without rows whose cap was violated. NULL: the records have no such workload with
- * a part or an activity that is known.
+ * of one setting, of 3 and more, without rows whose cap was violated. NULL: the records have no
+ * such workload with a part or an activity that is known.
  */
 json_t *jm_signatures(const struct jm_grouping *g);
 
