@@ -249,7 +249,7 @@ def test_caps_of_several_simulated_nodes(tmp_path):
         wanted = wanted or float(r["case"]["parameters"]["settings"]["gpu.power"].removesuffix("W"))
         assert {s["device"] for s in r["settings"]} == {f"{r['device']}/gpu{i}" for i in range(int(r["device"][-1]))}
         assert {s["enforced"] for s in r["settings"]} == {wanted} and r["case"]["reference"] == (wanted == 700)
-    knobs = json.loads(jm("get", "--control", ",".join(nodes), "--json").stdout)
+    knobs = [k for k in json.loads(jm("get", "--control", ",".join(nodes), "--json").stdout) if k["knob"] == "gpu.power"]
     assert len(knobs) == 3 and {k["enforced"] for k in knobs} == {700}
     assert json.loads(jm("run", "--store", path, "--resume", "--json", "-").stdout) == rows
     assert "simulated nodes and real devices" in sentence(jm(
