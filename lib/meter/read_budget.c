@@ -282,7 +282,7 @@ void jm_read_pace_told(struct jm_read_pace *p, struct jm_read_budget *budget, in
 
 void jm_read_pace_drop(struct jm_read_pace *p, struct jm_read_budget *budget)
 {
-	p->watching = false;
+	p->at_edge = p->watching = false;
 	if (p->state != JM_READ_PACE_REST || budget->turn == p->index)
 		rest(p, budget);
 }

@@ -19,7 +19,7 @@ struct jm_nvml_first {
 	int n;
 	struct first_call {
 		struct jm_driver_call *left; /* NULL = it has returned */
-		struct question *question;
+		struct question question;
 	} call[];
 };
 
@@ -33,27 +33,19 @@ static void ask(void *arg)
 			jm_nvml_answers(&q->nvml, &q->gpu, &jm_nvml_gpu_probes[i]);
 }
 
-static bool begin(struct first_call *c, const struct jm_nvml *nvml, const struct jm_nvml_gpu *gpu)
+static void begin(struct first_call *c, const struct jm_nvml *nvml, const struct jm_nvml_gpu *gpu)
 {
-	c->question = malloc(sizeof(*c->question));
-	if (!c->question)
-		return false;
-	*c->question = (struct question){*nvml, *gpu};
-	if (jm_driver_call(ask, c->question, 0, &c->left)) {
+	c->question = (struct question){*nvml, *gpu};
+	if (jm_driver_call(ask, &c->question, 0, &c->left))
 		c->left = NULL;
-		free(c->question);
-	}
-	return true;
 }
 
 static void await(struct first_call *c, int64_t until)
 {
 	int64_t left_ns = until - jm_clock_now(jm_clock_real());
 
-	if (!c->left || !jm_driver_call_again(c->left, left_ns > 0 ? left_ns : 0))
-		return;
-	c->left = NULL;
-	free(c->question);
+	if (c->left && jm_driver_call_again(c->left, left_ns > 0 ? left_ns : 0))
+		c->left = NULL;
 }
 
 struct jm_nvml_first *jm_nvml_first_ask(
@@ -62,20 +54,16 @@ struct jm_nvml_first *jm_nvml_first_ask(
 	struct jm_nvml_first *first =
 		calloc(1, sizeof(*first) + (size_t)gpus->n * sizeof(first->call[0]));
 	int64_t until = jm_clock_now(jm_clock_real()) + FIRST_NS;
-	bool begun = true;
 
 	if (!first)
 		return NULL;
 	first->n = gpus->n;
-	for (int i = 0; i < gpus->n && begun; i++)
+	for (int i = 0; i < gpus->n; i++)
 		if (all || gpus->gpu[i].allocated)
-			begun = begin(&first->call[i], nvml, &gpus->gpu[i]);
+			begin(&first->call[i], nvml, &gpus->gpu[i]);
 	for (int i = 0; i < gpus->n; i++)
 		await(&first->call[i], until);
-	if (begun)
-		return first;
-	jm_nvml_first_done(first);
-	return NULL;
+	return first;
 }
 
 bool jm_nvml_first_waits(const struct jm_nvml_first *first, int gpu)

@@ -307,7 +307,8 @@ void jm_nvml_state_close(void *state)
 {
 	struct jm_nvml_state *s = state;
 
-	if (!s)
+	/* calls that have not returned keep the library and the state */
+	if (!s || jm_nvml_waits(s))
 		return;
 	for (int i = 0; i < s->n; i++) {
 		jm_nvml_uses_done(&s->gpu[i].uses, &s->nvml);
@@ -342,6 +343,7 @@ static int open_gpus(struct jm_ctx *ctx, struct jm_nvml *nvml, const struct jm_n
 	if (s) {
 		s->ctx = ctx;
 		s->nvml = *nvml;
+		s->can_leave = jm_nvml_can_leave();
 		s->slow_ns = INT64_MIN / 2;
 		s->first = jm_nvml_first_ask(nvml, &gpus, o->all);
 	}

@@ -63,6 +63,7 @@ struct jm_nvml_state {
 	struct jm_ctx *ctx;
 	struct jm_nvml nvml;
 	int n;
+	bool can_leave;
 	int64_t slow_ns; /* when the slow ones were last asked for */
 	int64_t next_times, next_activity, next_samples;
 	struct jm_read_budget budget;
@@ -79,6 +80,8 @@ static inline bool jm_nvml_is_field(const struct jm_nvml_board *g, int slot)
  * does not return from jm_nvml_call_end. */
 void jm_nvml_call_begin(struct jm_nvml_board *g);
 void jm_nvml_call_end(struct jm_nvml_board *g);
+/* Can a thread end there? To be asked while the source is opened. */
+bool jm_nvml_can_leave(void);
 /* As `leave` and `waits` of struct jm_source. */
 bool jm_nvml_leave(void *state, int64_t since_ns);
 bool jm_nvml_waits(void *state);

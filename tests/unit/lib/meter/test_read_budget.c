@@ -303,6 +303,20 @@ static void test_the_dead_lose_their_turn(void **state)
 	assert_false(jm_read_pace_watches(&w.pace[1]));
 }
 
+/* It was left during an edge, whose end it was not told: it saves again when it returns. */
+static void test_one_that_returns_is_at_no_edge(void **state)
+{
+	struct world w;
+
+	(void)state;
+	build(&w, 1, MS / 10, REFRESH);
+	run(&w, 3 * JM_SECOND);
+	jm_read_pace_edge(&w.pace[0], true);
+	jm_read_pace_drop(&w.pace[0], &w.budget);
+	read_one(&w, 0);
+	assert_false(jm_read_pace_wants(&w.pace[0], &w.budget, w.now));
+}
+
 /* An edge at which the poll comes too late for the reading before the step. */
 static void late_edge(struct world *w)
 {
@@ -349,6 +363,7 @@ int main(void)
 		cmocka_unit_test(test_spends_a_fiftieth),
 		cmocka_unit_test(test_edge_of_one),
 		cmocka_unit_test(test_edge_of_eight),
+		cmocka_unit_test(test_one_that_returns_is_at_no_edge),
 		cmocka_unit_test(test_a_missed_reading),
 		cmocka_unit_test(test_cheap_is_read_whenever_asked),
 		cmocka_unit_test(test_hiccups),
