@@ -338,8 +338,7 @@ static int read_reader(struct jm_reader *reader, bool *ret_left)
 	return rc;
 }
 
-/* At the stop: a source that took longer than an edge would wait, and then had no value, is not
- * awaited again. */
+/* At the stop a source that took longer than an edge waits, for no value, is awaited no more. */
 static bool gave_up(const struct jm_reader *reader, int64_t begin)
 {
 	return reader->silent && reader->read_ns - begin > reader->pace.patience &&
@@ -396,6 +395,7 @@ static void *reader_main(void *arg)
 	int64_t due = jm_ctx_now(reader->o.ctx);
 
 	jm_locale_enter();
+	put_poll(reader); /* what a poll that was given up had collected */
 	for (;;) {
 		int64_t now = jm_ctx_now(reader->o.ctx);
 		bool left = false, last = poll_once(reader, now, &left);

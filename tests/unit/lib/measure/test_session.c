@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sessions: sources by rule, phases, items, chunks, failing sources, a recording and its replay. */
 #include "kit/test.h"
+#include "measure/session/sampler.h"
 #include "measure/session/session_report.h"
 #include "base/ctx.h"
 #include "base/clock.h"
@@ -8,6 +9,8 @@
 #include "kit/toy_source.h"
 #include "kit/wave.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -448,6 +451,82 @@ static json_t *replayed(const char *folder, double seconds)
 	return report;
 }
 
+/* ---- one that is left in a call ---- */
+
+static struct {
+	_Atomic int reads;
+	_Atomic bool hangs, returns;
+} held;
+
+/* The second reading gives a sample and does not return. */
+static int held_read(void *state, struct jm_sink *sink, struct jm_err *err)
+{
+	struct jm_reading r = {.value = 77, .t_ns = jm_ctx_now(state)};
+
+	(void)err;
+	if (++held.reads == 2) {
+		sink->give(sink, 0, 1, &r);
+		held.hangs = true;
+		while (!held.returns)
+			usleep(1000);
+		pthread_exit(NULL);
+	}
+	jm_give(sink, 0, 50, r.t_ns);
+	return 0;
+}
+
+static bool held_leave(void *state, int64_t since_ns)
+{
+	(void)state;
+	(void)since_ns;
+	return atomic_exchange(&held.hangs, false);
+}
+
+static void drain_at_end(void *arg)
+{
+	(void)arg;
+	fail_msg("the ring is full");
+}
+
+static int count_samples(void *arg, struct jm_signal_reading *r, size_t n, struct jm_err *err)
+{
+	(void)err;
+	for (size_t i = 0; i < n; i++)
+		*(int *)arg += r[i].reading.value == 77;
+	return 0;
+}
+
+static void samples_of_a_poll_that_was_given_up_are_kept(void **state)
+{
+	const struct jm_source source = {.name = "held", .read = held_read, .leave = held_leave};
+	struct jm_ctx ctx = {.clock = jm_clock_real()};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_meters set = {0};
+	struct jm_reader_options o = {.ctx = &ctx,
+		.source = &source,
+		.state = &ctx,
+		.set = &set,
+		.n_signals = 1,
+		.interval_ns = 20 * JM_MILLISECOND,
+		.full = drain_at_end};
+	struct jm_reader *reader;
+	int n = 0;
+
+	(void)state;
+	assert_ok(toy_add(&set, "held:0", JM_MEASURED, &err), err);
+	assert_ok(jm_reader_new(&o, &reader, &err), err);
+	assert_ok(jm_reader_start(reader, &err), err);
+	for (; held.reads < 4; usleep(1000))
+		jm_reader_look(reader);
+	held.returns = true;
+	jm_reader_stop(reader);
+	assert_true(jm_reader_join(reader, JM_FOREVER));
+	assert_ok(jm_reader_drain(reader, count_samples, &n, &err), err);
+	assert_int_equal(n, 1);
+	jm_reader_free(reader);
+	jm_meters_done(&set);
+}
+
 static void replay(void **state)
 {
 	char folder[] = "/tmp/jm-replay-XXXXXX", path[64];
@@ -508,6 +587,7 @@ int main(void)
 		cmocka_unit_test(a_counter_goes_round),
 		cmocka_unit_test(a_reading_takes_long),
 		cmocka_unit_test(chunk_by_chunk),
+		cmocka_unit_test(samples_of_a_poll_that_was_given_up_are_kept),
 		cmocka_unit_test(replay),
 	};
 
