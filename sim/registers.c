@@ -170,8 +170,7 @@ static int file_error(const struct jm_sim_registers *r, const char *what, struct
 
 	return jm_err_set(err, denied ? JM_EPERM : JM_EIO,
 		"Cannot %s the simulated node's registers %s: %s; make the file writable for this "
-		"user or set "
-		"JM_STATE to another folder.",
+		"user or set JM_STATE to another folder.",
 		what, r->path, strerror(errno));
 }
 
@@ -241,12 +240,12 @@ static int check_page(const struct jm_sim_registers *r, struct jm_err *err)
 	if (memcmp(page->node, r->name.text, sizeof(page->node)))
 		return not_registers(r, "it belongs to another node", err);
 	for (int i = 0; i < r->name.n; i++) {
-		double cap = from_bits(get(&page->cap[i]));
+		double cap = from_bits(get(&page->cap[i])), low, high;
 
 		if (!(cap >= r->name.gpu->cap_min_watts && cap <= r->name.gpu->cap_max_watts))
 			return not_registers(r, "a cap is out of range", err);
-		if (!is_range(r->name.gpu, from_bits(get(&page->clock_low[i])),
-			    from_bits(get(&page->clock_high[i]))))
+		jm_sim_registers_clock(r, i, &low, &high);
+		if (!is_range(r->name.gpu, low, high))
 			return not_registers(r, "a clock is out of range", err);
 	}
 	return 0;
@@ -278,20 +277,25 @@ static bool is_older(int fd)
 	       !memcmp(head.magic, MAGIC, sizeof(head.magic)) && head.version < VERSION;
 }
 
+/* To a process that comes late its path is another file by then, or none. */
+static bool remove_older(struct jm_sim_registers *r)
+{
+	struct stat own, there;
+
+	if (!is_older(r->fd) || lock_writer(r, NULL) || fstat(r->fd, &own) ||
+		(!lstat(r->path, &there) && there.st_ino == own.st_ino && unlink(r->path)))
+		return false;
+	close(r->fd); /* which unlocks it */
+	r->fd = -1;
+	return true;
+}
+
 static int open_file(struct jm_sim_registers *r, struct jm_err *err)
 {
-	int rc;
-
 	r->fd = open(r->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (r->fd >= 0 && is_older(r->fd) && !unlink(r->path)) {
-		close(r->fd);
-		r->fd = -1;
-		errno = ENOENT;
-	}
-	if (r->fd < 0 && errno == ENOENT) {
-		rc = make_file(r, err);
-		if (rc)
-			return rc;
+	if (r->fd >= 0 ? remove_older(r) : errno == ENOENT) {
+		if (make_file(r, err))
+			return err ? err->code : JM_EIO;
 		r->fd = open(r->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 	}
 	if (r->fd < 0)
@@ -316,12 +320,11 @@ int jm_sim_registers_open(
 		snprintf(r->path, sizeof(r->path), "%s/%s.knobs", folder, r->name.text);
 		rc = open_file(r, err);
 	}
-	if (rc) {
+	if (rc)
 		jm_sim_registers_close(r);
-		return rc;
-	}
-	*ret = r;
-	return 0;
+	else
+		*ret = r;
+	return rc;
 }
 
 void jm_sim_registers_close(struct jm_sim_registers *r)
@@ -406,6 +409,12 @@ void jm_sim_registers_clock(
 {
 	*ret_low = from_bits(get(&r->page->clock_low[gpu]));
 	*ret_high = from_bits(get(&r->page->clock_high[gpu]));
+	if (*ret_low > *ret_high && !lock_writer(r, NULL)) {
+		/* no writer is between the two words now */
+		*ret_low = from_bits(get(&r->page->clock_low[gpu]));
+		*ret_high = from_bits(get(&r->page->clock_high[gpu]));
+		unlock_writer(r);
+	}
 }
 
 int jm_sim_registers_set_clock(

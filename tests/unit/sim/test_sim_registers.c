@@ -5,6 +5,7 @@
 #include "base/ctx.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -235,6 +236,104 @@ static void an_older_file_is_replaced(void **state)
 
 /* While a node is open somebody scribbles over its event log: it goes on with what the caps say
  * now. */
+/* ---- another process that is in the middle of it, with the writer's lock ---- */
+
+#define CLOCK_LOW (48 + 8 * JM_SIM_GPUS_MAX) /* where its words begin */
+
+struct opener {
+	struct jm_ctx ctx;
+	struct jm_sim_registers *r;
+	struct jm_err err;
+};
+
+static void *open_registers(void *arg)
+{
+	struct opener *o = arg;
+
+	jm_sim_registers_open(&o->ctx, "h200x8", &o->r, &o->err);
+	return NULL;
+}
+
+/* Opens while `other` holds the lock, and until it has done what it does. */
+static void open_beside(struct opener *o, void (*other)(struct jm_ctx *ctx, int fd), int fd)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+	pthread_t thread;
+
+	*o = (struct opener){.err = JM_ERR_INIT};
+	assert_ok(jm_ctx_init(&o->ctx, &o->err), o->err);
+	assert_int_equal(fcntl(fd, F_OFD_SETLK, &lock), 0);
+	assert_int_equal(pthread_create(&thread, NULL, open_registers, o), 0);
+	pause_ms(100); /* one that is later finds it done */
+	other(&o->ctx, fd);
+	close(fd);
+	pthread_join(thread, NULL);
+	assert_ok(o->err.code, o->err);
+}
+
+static int open_new(struct jm_ctx *ctx)
+{
+	struct jm_sim_registers *r;
+
+	unlink(file_of("h200x8"));
+	assert_int_equal(jm_sim_registers_open(ctx, "h200x8", &r, NULL), 0);
+	jm_sim_registers_close(r);
+	return open(file_of("h200x8"), O_RDWR);
+}
+
+static void write_high(struct jm_ctx *ctx, int fd)
+{
+	double hz = 1980e6;
+
+	(void)ctx;
+	assert_int_equal(pwrite(fd, &hz, 8, CLOCK_LOW + 8 * JM_SIM_GPUS_MAX), 8);
+}
+
+static void a_clock_that_is_being_set_is_not_damaged(void **state)
+{
+	double low = 1500e6, high = 1000e6;
+	struct opener o;
+	int fd;
+
+	(void)state;
+	assert_int_equal(jm_ctx_init(&o.ctx, NULL), 0);
+	fd = open_new(&o.ctx);
+	assert_int_equal(pwrite(fd, &low, 8, CLOCK_LOW), 8);
+	assert_int_equal(pwrite(fd, &high, 8, CLOCK_LOW + 8 * JM_SIM_GPUS_MAX), 8);
+	open_beside(&o, write_high, fd);
+	jm_sim_registers_clock(o.r, 0, &low, &high);
+	assert_near(low, 1500e6, 0);
+	assert_near(high, 1980e6, 0);
+	jm_sim_registers_close(o.r);
+	unlink(file_of("h200x8"));
+}
+
+static void replace(struct jm_ctx *ctx, int fd)
+{
+	struct jm_sim_registers *r;
+
+	(void)fd;
+	close(open_new(ctx));
+	assert_int_equal(jm_sim_registers_open(ctx, "h200x8", &r, NULL), 0);
+	assert_int_equal(jm_sim_registers_set_cap(r, 0, 300, NULL), 0);
+	jm_sim_registers_close(r);
+}
+
+static void an_older_file_is_replaced_once(void **state)
+{
+	struct opener o;
+	int fd;
+
+	(void)state;
+	assert_int_equal(jm_ctx_init(&o.ctx, NULL), 0);
+	fd = open_new(&o.ctx);
+	assert_int_equal(pwrite(fd, "\x01\0\0\0", 4, 8), 4);
+	open_beside(&o, replace, fd);
+	assert_near(jm_sim_registers_cap(o.r, 0), 300, 0);
+	jm_sim_registers_close(o.r);
+	unlink(file_of("h200x8"));
+}
+
 static void a_damaged_log_does_not_hang(void **state)
 {
 	unsigned char junk[4096];
@@ -314,6 +413,8 @@ int main(void)
 		cmocka_unit_test(real_time_is_shared_and_a_dead_owner_ends_its_load),
 		cmocka_unit_test(damaged_files_are_refused),
 		cmocka_unit_test(an_older_file_is_replaced),
+		cmocka_unit_test(a_clock_that_is_being_set_is_not_damaged),
+		cmocka_unit_test(an_older_file_is_replaced_once),
 		cmocka_unit_test(a_damaged_log_does_not_hang),
 		cmocka_unit_test(a_folder_in_its_place_is_refused),
 		cmocka_unit_test(many_may_make_it_at_once),
