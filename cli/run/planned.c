@@ -169,7 +169,7 @@ static int start_guard(struct jm_run_call *r, struct jm_planned *p)
 		return 0;
 	rc = jm_guard_start(&r->cli->ctx, p->controls_used, &r->guard, &r->cli->err);
 	if (!rc && r->given.dry_run) /* which makes no GPU busy */
-		return jm_guard_state(r->guard, r->given.sweep.stated, &r->cli->err);
+		return jm_guard_state(r->guard, r->given.sweep.stated, false, &r->cli->err);
 	return rc ? rc
 		  : jm_probe_state(r->cli, r->guard, r->given.sweep.stated, r->given.probe_load,
 			    &r->cli->err);

@@ -181,5 +181,5 @@ int jm_probe_state(struct jm_cli *cli, struct jm_guard *guard, char *const *text
 	for (char *const *text = texts; text && *text && !rc; text++)
 		if (jm_guard_is_probe(*text))
 			rc = probe_text(cli, jm_guard_knobs(guard), *text, load, err);
-	return rc ? rc : jm_guard_state(guard, texts, err);
+	return rc ? rc : jm_guard_state(guard, texts, true, err);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "set_words.h"
 #include "guard/dry_run.h"
+#include "guard/guard_requests.h"
 #include "base/text/json.h"
 #include "cli/frame/json_option.h"
 #include "knob_show.h"
@@ -25,11 +26,11 @@ int jm_set_parse_axis(const char *text, const char *by, const struct jm_knobs *k
 	return rc;
 }
 
-static int parse_one(const char *text, const char *by, const struct jm_knobs *knobs,
-	struct jm_setting *ret, struct jm_err *err)
+static int parse_one(const char *text, const struct jm_knobs *knobs, struct jm_setting *ret,
+	struct jm_err *err)
 {
 	struct jm_axis axis;
-	int rc = jm_set_parse_axis(text, by, knobs, &axis, err);
+	int rc = jm_set_parse_axis(text, "'set'", knobs, &axis, err);
 
 	if (rc)
 		return rc;
@@ -57,7 +58,7 @@ int jm_set_parse(struct jm_cli *cli, const struct jm_knobs *knobs, struct jm_set
 	int rc = 0;
 
 	for (int i = 0; i < cli->n_args && !rc; i++)
-		rc = parse_one(cli->args[i], "'set'", knobs, &settings[i], &cli->err);
+		rc = parse_one(cli->args[i], knobs, &settings[i], &cli->err);
 	return rc;
 }
 
@@ -208,7 +209,7 @@ static int state_all(struct jm_cli *cli, struct jm_dry_run *dry, char *const *te
 	int rc = 0;
 
 	for (; texts && *texts && !rc; texts++) {
-		rc = parse_one(*texts, "--found", jm_dry_run_knobs(dry), &one, &cli->err);
+		rc = jm_guard_parse_found(*texts, jm_dry_run_knobs(dry), &one, &cli->err);
 		if (!rc)
 			rc = jm_dry_run_state(dry, &one, 1, &cli->err);
 	}

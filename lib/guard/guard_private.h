@@ -18,8 +18,8 @@ struct jm_guard {
 	bool service;		   /* it is a lease of joulemarkd, not a child */
 	struct jm_guard *moved;	   /* in whose place: a lease, after this user was refused */
 	struct jm_setting *stated; /* with jm_guard_state; kept for a lease */
-	struct jm_setting *probed; /* of them, those that a probe has shown */
-	int n_stated, n_probed;
+	bool *probed;		   /* of each of them: a probe has shown it */
+	int n_stated;
 	char *controls; /* as given; NULL = all of the machine */
 	pthread_t watcher, taker;
 	bool watched, has_taker, left; /* left: the user has ended the wait for it */

@@ -168,15 +168,20 @@ int jm_guard_get(struct jm_guard *g, struct jm_applied *out, struct jm_err *err)
 	return rc;
 }
 
-static int append(
-	struct jm_setting **list, int *n, const struct jm_setting *one, struct jm_err *err)
+static int keep_stated(
+	struct jm_guard *g, const struct jm_setting *one, bool probed, struct jm_err *err)
 {
-	struct jm_setting *grown = reallocarray(*list, (size_t)*n + 1, sizeof(*grown));
+	size_t n = (size_t)g->n_stated + 1;
+	struct jm_setting *stated = reallocarray(g->stated, n, sizeof(*stated));
+	bool *by_probe = reallocarray(g->probed, n, sizeof(*by_probe));
 
-	if (!grown)
+	g->stated = stated ? stated : g->stated;
+	g->probed = by_probe ? by_probe : g->probed;
+	if (!stated || !by_probe)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for what is stated.");
-	*list = grown;
-	grown[(*n)++] = *one;
+	stated[n - 1] = *one;
+	by_probe[n - 1] = probed;
+	g->n_stated++;
 	return 0;
 }
 
@@ -191,49 +196,54 @@ bool jm_guard_is_probe(const char *text)
 
 bool jm_guard_was_probed(const struct jm_guard *g, const struct jm_knob *knob)
 {
-	for (int i = 0; i < g->n_probed; i++)
-		if (jm_setting_matches(&g->probed[i], knob))
-			return true;
+	for (int i = g->n_stated; i-- > 0;)
+		if (jm_setting_matches(&g->stated[i], knob))
+			return g->probed[i];
 	return false;
 }
 
-/* A lease that takes the place of this guard is told the same. */
-static int state_one(struct jm_guard *g, const char *given, struct jm_err *err)
+int jm_guard_parse_found(const char *given, const struct jm_knobs *knobs, struct jm_setting *ret,
+	struct jm_err *err)
 {
-	bool probed = jm_guard_is_probe(given);
 	char *unlocked = NULL;
 	struct jm_axis axis;
-	struct jm_setting setting;
 	int rc;
 
-	if (probed && asprintf(&unlocked, "%.*s=" JM_UNLOCKED, (int)(strlen(given) - strlen(PROBE)),
-			      given) < 0)
+	if (jm_guard_is_probe(given) &&
+		asprintf(&unlocked, "%.*s=" JM_UNLOCKED, (int)(strlen(given) - strlen(PROBE)),
+			given) < 0)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for what is stated.");
-	rc = jm_axis_parse(probed ? unlocked : given, &g->knobs, &axis, err);
+	rc = jm_axis_parse(unlocked ? unlocked : given, knobs, &axis, err);
 	free(unlocked);
-
 	if (rc)
 		return rc;
-	setting = jm_axis_setting(&axis, 0);
+	*ret = jm_axis_setting(&axis, 0);
 	if (axis.n != 1)
 		rc = jm_err_set(err, JM_EUSAGE,
 			"'%s' states %d values; a knob has one. Where devices differ, state each "
 			"as KNOB@ID=VALUE.",
 			given, axis.n);
 	jm_axis_done(&axis);
-	if (!rc)
-		rc = ask_about(g, JM_WIRE_STATE, &setting, 1, err);
-	if (!rc)
-		rc = append(&g->stated, &g->n_stated, &setting, err);
-	return rc || !probed ? rc : append(&g->probed, &g->n_probed, &setting, err);
+	return rc;
 }
 
-int jm_guard_state(struct jm_guard *g, char *const *texts, struct jm_err *err)
+/* A lease that takes the place of this guard is told the same. */
+static int state_one(struct jm_guard *g, const char *given, bool probed, struct jm_err *err)
+{
+	struct jm_setting setting;
+	int rc = jm_guard_parse_found(given, &g->knobs, &setting, err);
+
+	if (!rc)
+		rc = ask_about(g, JM_WIRE_STATE, &setting, 1, err);
+	return rc ? rc : keep_stated(g, &setting, probed && jm_guard_is_probe(given), err);
+}
+
+int jm_guard_state(struct jm_guard *g, char *const *texts, bool probed, struct jm_err *err)
 {
 	int rc = 0;
 
 	while (texts && *texts && !rc)
-		rc = state_one(g, *texts++, err);
+		rc = state_one(g, *texts++, probed, err);
 	return rc;
 }
 

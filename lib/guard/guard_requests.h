@@ -12,9 +12,13 @@ int jm_guard_get(struct jm_guard *g, struct jm_applied *out, struct jm_err *err)
 /* What knobs have that cannot be read, "gpu.clock=unlocked", as the user knows: without it such a
  * knob is not set. texts: ends with NULL; NULL = none. JM_EUSAGE: a knob that can be read, or no
  * value of it. */
-int jm_guard_state(struct jm_guard *g, char *const *texts, struct jm_err *err);
-/* "gpu.clock=probe": the caller has found it to be unlocked before it states that. */
+int jm_guard_state(struct jm_guard *g, char *const *texts, bool probed, struct jm_err *err);
+/* "gpu.clock=probe" states that it is unlocked; `probed` above: the caller has just found it so. */
 bool jm_guard_is_probe(const char *text);
+/* What one of the texts states. */
+int jm_guard_parse_found(const char *given, const struct jm_knobs *knobs, struct jm_setting *ret,
+	struct jm_err *err);
+/* Does the last text about this knob come from a probe? */
 bool jm_guard_was_probed(const struct jm_guard *g, const struct jm_knob *knob);
 /*
  * Applies all settings or none: on a failure the values from before the call are restored. out: one

@@ -72,7 +72,7 @@ static int start_guard(struct agent *a, struct jm_err *err)
 	if (!code)
 		code = jm_guard_start(a->ctx, a->o->controls, &a->guard, err);
 	if (!code)
-		code = jm_guard_state(a->guard, a->o->stated, err);
+		code = jm_guard_state(a->guard, a->o->stated, false, err);
 	if (code)
 		return code;
 	knobs = jm_guard_knobs(a->guard);

@@ -77,7 +77,7 @@ static int restart_guard(struct run *r, struct jm_err *err)
 	jm_guard_stop(*r->guard, NULL);
 	*r->guard = NULL;
 	rc = jm_guard_start(r->ctx, r->o->controls, r->guard, err);
-	return rc ? rc : jm_guard_state(*r->guard, r->o->stated, err);
+	return rc ? rc : jm_guard_state(*r->guard, r->o->stated, false, err);
 }
 
 /* Sets, and reads back. A guard that was killed has put everything back; another one begins

@@ -13,8 +13,8 @@ from jm import FAILURE, USAGE, jm, sentence
 LOAD = """\
 trap 'kill $!' TERM
 echo "$CUDA_VISIBLE_DEVICES" >>{used}
-touch {busy}
 sleep {seconds} &
+touch {busy}
 wait
 rm {busy}
 """
@@ -61,6 +61,13 @@ def test_the_record_says_that_it_was_probed(gpus):
         {"gpu.clock": "probed", "gpu.memory_clock": "stated"}
 
 
+def test_what_is_stated_after_a_probe_was_not_probed(gpus):
+    done = probe(gpus, "measure", "--source", "nvml", "--json", "--found", "gpu.clock@GPU-1=345:1500MHz", "--set",
+                 "gpu.clock=1200MHz", "--", "true")
+    assert done.returncode == 0 and gpus.locked() == [None, (345, 1500)], done.stderr
+    assert [s["found"] for s in json.loads(done.stdout)["settings"]] == ["probed", "stated"]
+
+
 def test_a_sweep_probes_once_and_its_records_say_so(gpus):
     done = probe(gpus, "run", "--source", "nvml", "--json", "--repeat", "1", "--set", "gpu.clock@GPU-1=1200,1500MHz", "--", "true")
     assert done.returncode == 0, done.stderr
@@ -69,8 +76,9 @@ def test_a_sweep_probes_once_and_its_records_say_so(gpus):
     assert len(gpus.used.read_text().split()) == 2 and gpus.locked() == [None, None] and not gpus.journals()
 
 
-def test_a_plan_is_listed_without_a_load(gpus):
-    done = probe(gpus, "run", "--dry-run", "--set", "gpu.clock@GPU-1=1200MHz", "--", "true")
+@pytest.mark.parametrize("words", [["run", "--dry-run", "--set"], ["set", "--dry-run"]], ids=lambda words: words[0])
+def test_a_dry_run_needs_no_load(gpus, words):
+    done = probe(gpus, *words, "gpu.clock@GPU-1=1200MHz", "--", "true")
     assert done.returncode == 0 and "1200" in done.stdout and not gpus.used.exists(), done.stderr
 
 
