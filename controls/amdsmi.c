@@ -28,6 +28,7 @@ struct knob {
 
 struct state {
 	struct jm_amd amd;
+	int planned[JM_AMD_MAX]; /* the level that `writes` was asked for; -1 = none */
 	int n;
 	struct knob knob[JM_AMD_MAX * WHATS];
 };
@@ -136,6 +137,8 @@ static int amdsmi_open(struct jm_ctx *ctx, const char *arg, struct jm_knobs *set
 	(void)arg;
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for AMD GPUs.");
+	for (int gpu = 0; gpu < JM_AMD_MAX; gpu++)
+		s->planned[gpu] = -1;
 	rc = jm_amd_open(&s->amd, err);
 	if (!rc)
 		rc = add_knobs(s, set, err);
@@ -261,7 +264,8 @@ static int set_value(const struct state *s, const struct knob *k, const struct j
 }
 
 /* Could level and clock be put back one by one after it? */
-static int check_coupled(const struct state *s, const struct knob *k, struct jm_err *err)
+static int check_coupled(
+	const struct state *s, const struct knob *k, int level, struct jm_err *err)
 {
 	struct jm_amd_clock_ends ends;
 	bool whole = !jm_amd_clock_ends(&s->amd, k->gpu, &ends) ||
@@ -273,7 +277,7 @@ static int check_coupled(const struct state *s, const struct knob *k, struct jm_
 			"%.0f MHz), because the driver would forget that range; set "
 			"gpu.clock=default first.",
 			k->knob.label, ends.low * 1e-6, ends.high * 1e-6);
-	if (k->what == CLOCK && jm_amd_level(&s->amd, k->gpu) != JM_AMD_LEVEL_MANUAL)
+	if (k->what == CLOCK && level != JM_AMD_LEVEL_MANUAL)
 		return jm_err_set(err, JM_EIO,
 			"gpu.clock of %s takes a range under gpu.performance=manual alone; set "
 			"both in one call.",
@@ -290,7 +294,7 @@ static int amdsmi_set(void *state, int i, const struct jm_knob_value *value, str
 
 	if (rc || (read_value(s, k, &now) && jm_knob_value_same(&now, value)))
 		return rc;
-	rc = check_coupled(s, k, err);
+	rc = check_coupled(s, k, jm_amd_level(&s->amd, k->gpu), err);
 	if (rc)
 		return rc;
 	rc = set_value(s, k, value, &(struct sink){0});
@@ -300,10 +304,16 @@ static int amdsmi_set(void *state, int i, const struct jm_knob_value *value, str
 static int amdsmi_writes(void *state, int i, const struct jm_knob_value *value, jm_write_fn *fn,
 	void *arg, struct jm_err *err)
 {
-	const struct state *s = state;
+	struct state *s = state;
 	const struct knob *k = &s->knob[i];
+	int *planned = &s->planned[k->gpu];
 	int rc = jm_knob_check_kind(&k->knob, value, err);
 
+	if (!rc)
+		rc = check_coupled(
+			s, k, *planned >= 0 ? *planned : jm_amd_level(&s->amd, k->gpu), err);
+	if (!rc && k->what == LEVEL)
+		*planned = index_of(value->word);
 	return rc ? rc : set_value(s, k, value, &(struct sink){fn, arg, err});
 }
 

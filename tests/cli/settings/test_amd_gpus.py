@@ -73,8 +73,9 @@ def test_the_values_found_come_back_and_not_the_default(gpus, found, words, held
 
 
 def test_what_could_not_be_put_back_is_refused(gpus):
-    """A clock under auto would move the level silently; auto would forget a range."""
-    assert "set both in one call" in sentence(gpus.run("set", "gpu.clock=1200:1500MHz", "--", "true"), FAILURE)
+    """A clock under auto would move the level silently; auto would forget a range. A dry run says so, too."""
+    for words in ["gpu.clock=1200:1500MHz", "--", "true"], ["--dry-run", "gpu.clock=1200:1500MHz"]:
+        assert "set both in one call" in sentence(gpus.run("set", *words), FAILURE)
     assert gpus.held() == [FOUND] * 2
     gpus.begin((750, "manual", 500, 900), (750, "manual", 500, 900))
     assert "would forget that range" in sentence(gpus.run("set", "gpu.performance=auto", "--", "true"), FAILURE)
