@@ -5,6 +5,7 @@
 #include "plan_layers.h"
 #include "plan_order.h"
 #include "plan_lookup.h"
+#include "result/case_id.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -294,6 +295,34 @@ static int take_name(struct jm__plan_loader *l, struct jm_plan_run *run)
 	return 0;
 }
 
+static bool has_simulated(const struct jm_yaml *devices)
+{
+	bool some = devices->kind == JM_YAML_SCALAR &&
+		    (jm_case_simulated(devices->text) || strstr(devices->text, ",sim:"));
+
+	for (int i = 0; devices->kind == JM_YAML_LIST && i < devices->n; i++)
+		some = some || has_simulated(devices->item[i]);
+	return some;
+}
+
+/* What a command without a `device` of its own sets would be set on this machine. */
+static int check_node(struct jm__plan_loader *l, const struct jm_plan_run *run)
+{
+	const struct jm_yaml *device = NULL;
+
+	if (!run->command || !jm_plan_key(run, "set") || jm_plan_key(run, "control") ||
+		jm_plan_key(run, "device"))
+		return 0;
+	for (int i = 0; i < l->n_layers && !device; i++)
+		device = jm_yaml_get(l->layer[i].map, "device");
+	if (!device || !has_simulated(device))
+		return 0;
+	return jm_yaml_fail(run->where, JM_EUSAGE, l->err,
+		"This command sets knobs, but the simulated device of the plan does not hold for "
+		"commands, so that the knobs of this machine would be set. Give this run a "
+		"'device' of its own: the simulated node, or cpu for this machine.");
+}
+
 static int make_run(
 	struct jm__plan_loader *l, const struct jm_yaml *map, bool is_file, struct jm_plan_run *run)
 {
@@ -320,6 +349,8 @@ static int make_run(
 		rc = add_layer_keys(l, run, &own, true);
 	for (int i = l->first + is_file; i < l->n_layers && !rc; i++)
 		rc = add_layer_keys(l, run, &l->layer[i], false);
+	if (!rc)
+		rc = check_node(l, run);
 	return rc ? rc : jm__plan_axes(run, l->o->rows, l->err);
 }
 

@@ -215,6 +215,14 @@ runs:
     assert got[2]["command"] == ["true"] and "device" not in got[2]
 
 
+def test_a_command_beside_a_simulated_device_says_what_it_sets(tmp_path):
+    plan(tmp_path, "device: sim:h100x4\nset: {gpu.power: 300W}\n", "node.yaml")
+    for words in "device: sim:h100x4", "control: sim:h100x4":
+        got = cases(plan(tmp_path, "platform: node.yaml\nruns:\n  - {work: sim, seconds: 1}\n  - {command: ls, %s}\n" % words,
+                         words.split(":")[0] + ".yaml"))
+        assert [p["settings"]["gpu.power"] for p in got] == ["as found", "300W"] * 2, got
+
+
 @pytest.mark.parametrize("text, want", [("no", "0"), ("yes", "1"), ("true", "1")])
 def test_the_row_types_a_flag(tmp_path, text, want):
     path = plan(tmp_path, f"work: sim\ndevice: sim:h100x1\nseconds: 1\nreal-time: {text}\n")
@@ -418,7 +426,7 @@ REFUSED = [
     ("work: gemm\nvariables: {after: x}\n", "2:", "is a key of plans"),
     ("command: \"ls 'a\"\n", "1:", "quote"),
     ("command: [ls]\nbatch: 3\n", "2:", "put it under 'variables'"),
-    ("command: [ls]\ndevice: cpu\n", "2:", "--device"),
+    ("device: sim:h100x4\nset: {gpu.power: 300W}\nruns:\n  - {work: sim}\n  - {command: ls}\n", "5:", "of this machine would be set"),
     ("runs: []\n", "1:", "list"),
     ("runs: [{work: gemm}]\nname: a\n", "2:", "belongs to one run"),
     ("runs:\n  - work: gemm\n    title: x\n", "3:", "belongs to the file"),
