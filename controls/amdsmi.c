@@ -264,8 +264,7 @@ static int set_value(const struct state *s, const struct knob *k, const struct j
 }
 
 /* Could level and clock be put back one by one after it? */
-static int check_coupled(
-	const struct state *s, const struct knob *k, int level, struct jm_err *err)
+static int check_coupled(const struct state *s, const struct knob *k, int level, struct jm_err *err)
 {
 	struct jm_amd_clock_ends ends;
 	bool whole = !jm_amd_clock_ends(&s->amd, k->gpu, &ends) ||

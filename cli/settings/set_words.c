@@ -26,8 +26,8 @@ int jm_set_parse_axis(const char *text, const char *by, const struct jm_knobs *k
 	return rc;
 }
 
-static int parse_one(const char *text, const struct jm_knobs *knobs, struct jm_setting *ret,
-	struct jm_err *err)
+static int parse_one(
+	const char *text, const struct jm_knobs *knobs, struct jm_setting *ret, struct jm_err *err)
 {
 	struct jm_axis axis;
 	int rc = jm_set_parse_axis(text, "'set'", knobs, &axis, err);

@@ -202,16 +202,15 @@ bool jm_guard_was_probed(const struct jm_guard *g, const struct jm_knob *knob)
 	return false;
 }
 
-int jm_guard_parse_found(const char *given, const struct jm_knobs *knobs, struct jm_setting *ret,
-	struct jm_err *err)
+int jm_guard_parse_found(
+	const char *given, const struct jm_knobs *knobs, struct jm_setting *ret, struct jm_err *err)
 {
 	char *unlocked = NULL;
 	struct jm_axis axis;
 	int rc;
 
-	if (jm_guard_is_probe(given) &&
-		asprintf(&unlocked, "%.*s=" JM_UNLOCKED, (int)(strlen(given) - strlen(PROBE)),
-			given) < 0)
+	if (jm_guard_is_probe(given) && asprintf(&unlocked, "%.*s=" JM_UNLOCKED,
+						(int)(strlen(given) - strlen(PROBE)), given) < 0)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for what is stated.");
 	rc = jm_axis_parse(unlocked ? unlocked : given, knobs, &axis, err);
 	free(unlocked);
