@@ -38,6 +38,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct jm_ctx ctx;
 	char path[100];
 
+	if (memmem(data, size, SECRET, sizeof(SECRET) - 1))
+		return 0; /* the fuzzer knows it, too, and may give it a name */
 	assert(!jm_ctx_init(&ctx, &err));
 	snprintf(path, sizeof(path), "%s/redfish.conf", fuzz_folder());
 	put(path, data, size, REFUSED);
