@@ -80,7 +80,7 @@ struct jm_program {
 	int64_t copied; /* weights->written when the kept copies were made; -1 = never */
 	struct jm_stage stage;
 	struct jm_pipeline *pipeline;	/* pipeline.h; NULL = one stage */
-	struct jm_stage_clock *clock;	/* stage_clock.h; NULL = one stage */
+	struct jm_waits *stage_waits;	/* for other stages (waits.h); NULL = one stage */
 	struct jm_reduction *reduction; /* reduce.h; NULL = one rank */
 	struct jm_profile *profile;	/* profile.h; NULL = times are not taken */
 	const struct jm_uses *uses;	/* during select */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline.h"
-#include "stage_clock.h"
+#include "waits.h"
 #include "units.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ struct jm_pipeline {
 	int apart;	       /* ranks from a stage to the next */
 	void *stream;	       /* the compute queue; NULL = transfers are in host memory */
 	struct jm_event ready; /* what is sent is computed */
-	struct jm_stage_clock clock;
+	bool begins;	       /* no exchange of this step has begun */
 };
 
 static int most_slots(const struct jm_program *p)
@@ -216,8 +216,8 @@ void jm_pipeline_free(struct jm_program *p)
 	for (size_t i = 0; l->exec && i < slots * (size_t)p->n_units; i++)
 		p->device->backend->drop(p->device->dev, l->exec[i]);
 	jm_event_drop(&l->ready);
-	jm_stage_clock_close(&l->clock);
-	p->clock = NULL;
+	jm_waits_free(p->stage_waits);
+	p->stage_waits = NULL;
 	for (int i = 0; i < l->n_copies; i++)
 		free_copy(&l->copy[i]);
 	free(l->copy);
@@ -236,9 +236,8 @@ int jm_pipeline_open(
 
 	l->comm = comm;
 	l->apart = apart;
-	p->clock = &l->clock;
 	/* of a turn two at most, then the table's gradient and the norms */
-	code = jm_stage_clock_open(p->clock, d, 2 * p->stage.n_turns + 2, err);
+	code = jm_waits_new(d, 2 * p->stage.n_turns + 2, &p->stage_waits, err);
 	if (code)
 		return code;
 	if (!comm->transport->host_memory)
@@ -248,15 +247,15 @@ int jm_pipeline_open(
 
 void jm_pipeline_reset(struct jm_program *p)
 {
-	if (p->clock)
-		jm_stage_clock_reset(p->clock);
+	if (p->stage_waits)
+		jm_waits_reset(p->stage_waits);
 }
 
 void jm_pipeline_times(struct jm_program *p, double *ret_step, double *ret_waited)
 {
 	*ret_step = *ret_waited = NAN;
-	if (p->clock && !jm_device_sync(p->device, NULL))
-		jm_stage_clock_read(p->clock, ret_step, ret_waited);
+	if (p->stage_waits && !jm_device_sync(p->device, NULL))
+		jm_waits_means(p->stage_waits, ret_waited, ret_step);
 }
 
 double jm_pipeline_sent(const struct jm_program *p)
@@ -311,11 +310,12 @@ static int exchange(struct jm_program *p, const struct jm_transfer *t, struct jm
 	if (!l->stream && !code)
 		code = jm_event_wait(&l->ready, err);
 	if (!code)
-		code = jm_stage_clock_from(p->clock, err);
+		code = jm_waits_begin(p->stage_waits, l->begins, err);
+	l->begins = false;
 	if (!code)
 		code = l->stream ? l->comm->transport->start(l->comm->state, t, err)
 				 : jm_comm_run(l->comm, t, err);
-	return code ? code : jm_stage_clock_to(p->clock, err);
+	return code ? code : jm_waits_end(p->stage_waits, err);
 }
 
 /* The two transfers at once. */
@@ -360,8 +360,9 @@ static int run_turn(struct jm_program *p, const struct jm_pipe_turn *t,
 
 int jm_pipeline_run(struct jm_program *p, const struct jm_pipeline_hooks *hooks, struct jm_err *err)
 {
-	int code = jm_stage_clock_step(p->clock, err);
+	int code = 0;
 
+	p->pipeline->begins = true;
 	for (int i = 0; i < p->stage.n_turns && !code; i++)
 		code = run_turn(p, &p->stage.turn[i], hooks, err);
 	return code;

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "engine/graph/op.h"
 #include "engine/plan/bucket.h"
-#include "stage_clock.h"
 #include "waits.h"
 
 #include <math.h>
@@ -137,19 +136,24 @@ void jm_reduce_close(struct jm_program *p)
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* Transfers in host memory, in this call, so it first waits for the device to finish what is
- * sent. */
-static int start_on_host(struct jm_reduction *r, const struct jm_transfer *t, struct jm_err *err)
+/* Waits until the device has made what is sent. */
+static int wait_for_device(struct jm_reduction *r, struct jm_err *err)
 {
 	int code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
-	int64_t from;
+
+	return code ? code : jm_event_wait(&r->ready, err);
+}
+
+/* Transfers in host memory, in this call. The time counts as one of `waits`. */
+static int run_on_host(struct jm_reduction *r, const struct jm_comm *comm,
+	const struct jm_transfer *t, struct jm_waits *waits, struct jm_err *err)
+{
+	int code = wait_for_device(r, err);
+	int64_t from = jm_clock_now(jm_clock_real());
 
 	if (!code)
-		code = jm_event_wait(&r->ready, err);
-	from = jm_clock_now(jm_clock_real());
-	if (!code)
-		code = jm_comm_run(r->comm, t, err);
-	jm_waits_add(r->update, 1e-9 * (double)(jm_clock_now(jm_clock_real()) - from));
+		code = jm_comm_run(comm, t, err);
+	jm_waits_add(waits, 1e-9 * (double)(jm_clock_now(jm_clock_real()) - from));
 	return code;
 }
 
@@ -168,7 +172,7 @@ static int start(struct jm_program *p, struct jm_transfer *t, struct jm_err *err
 	struct jm_reduction *r = p->reduction;
 
 	if (r->comm->transport->host_memory)
-		return start_on_host(r, t, err);
+		return run_on_host(r, r->comm, t, r->update, err);
 	return start_on_device(r, t, err);
 }
 
@@ -307,9 +311,7 @@ static int run_in_order(
 	t->stream = r->compute;
 	if (!comm->transport->host_memory)
 		return comm->transport->start(comm->state, t, err);
-	code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
-	if (!code)
-		code = jm_event_wait(&r->ready, err);
+	code = wait_for_device(r, err);
 	return code ? code : jm_comm_run(comm, t, err);
 }
 
@@ -320,27 +322,15 @@ static bool begins_step(const struct jm_program *p, const struct jm_unit *u)
 	return r->first_shared >= 0 && p->unit[r->first_shared] == u && p->micro_now <= 1;
 }
 
-/* The time of the device, or of the host that it waits for. */
-static int exchange_in_order(
+static int exchange_on_device(
 	struct jm_program *p, const struct jm_unit *u, struct jm_transfer *t, struct jm_err *err)
 {
 	struct jm_reduction *r = p->reduction;
-	bool host = r->ranks.tp->transport->host_memory;
-	int64_t from;
-	int code = host ? jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err)
-			: jm_waits_begin(r->tp, begins_step(p, u), err);
+	int code = jm_waits_begin(r->tp, begins_step(p, u), err);
 
-	if (host && !code)
-		code = jm_event_wait(&r->ready, err);
-	from = jm_clock_now(jm_clock_real());
 	if (!code)
 		code = run_in_order(p, r->ranks.tp, t, err);
-	if (!host)
-		return code ? code : jm_waits_end(r->tp, err);
-	if (begins_step(p, u))
-		jm_waits_step(r->tp);
-	jm_waits_add(r->tp, 1e-9 * (double)(jm_clock_now(jm_clock_real()) - from));
-	return code;
+	return code ? code : jm_waits_end(r->tp, err);
 }
 
 static int run_shared(struct jm_program *p, const struct jm_unit *u, struct jm_err *err)
@@ -357,9 +347,12 @@ static int run_shared(struct jm_program *p, const struct jm_unit *u, struct jm_e
 
 	if (n->op == JM_OP_OWN_ROWS)
 		return copy_own_rows(p, n, err);
-	if (!r->ranks.tp->transport->host_memory && u->wait)
-		return start_beside(r, &t, err);
-	return exchange_in_order(p, u, &t, err);
+	if (r->ranks.tp->transport->host_memory) {
+		if (begins_step(p, u))
+			jm_waits_step(r->tp);
+		return run_on_host(r, r->ranks.tp, &t, r->tp, err);
+	}
+	return u->wait ? start_beside(r, &t, err) : exchange_on_device(p, u, &t, err);
 }
 
 /* Between the first and the last stage, or of all ranks of the model. */
@@ -378,10 +371,10 @@ static int run_between_stages(struct jm_program *p, const struct jm_node *n, str
 		.from_rank = other};
 	int code;
 
-	code = jm_stage_clock_from(p->clock, err);
+	code = jm_waits_begin(p->stage_waits, false, err);
 	if (!code)
 		code = run_in_order(p, swap ? r->all : r->model, &t, err);
-	return code ? code : jm_stage_clock_to(p->clock, err);
+	return code ? code : jm_waits_end(p->stage_waits, err);
 }
 
 static int wait_for_shared(struct jm_program *p, const struct jm_unit *u, struct jm_err *err)
