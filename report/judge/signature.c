@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/stat/known_mean.h"
 #include "base/text/json.h"
 #include "report/format/text.h"
 
@@ -28,19 +29,13 @@ static const char *const part_scopes[] = {[JM_SIGNATURE_CORE] = "gpu-core",
 	[JM_SIGNATURE_IO] = "gpu-io",
 	[JM_SIGNATURE_MEMORY] = "gpu-memory"};
 
-/* Sums of values that are known. */
-struct mean {
-	double sum;
-	int n;
-};
-
 struct row {
 	const struct jm_group_point *point;
 	const json_t *record; /* of its first run */
 	const char *turn;     /* of overlap; NULL = all of the steady phase */
 	const char *origin;
 	int runs;
-	struct mean watts[FIGURES], activity[ACTIVITIES], intensity[INTENSITIES];
+	struct jm_known_mean watts[FIGURES], activity[ACTIVITIES], intensity[INTENSITIES];
 };
 
 const char *jm_signature_part_name(enum jm_signature_part part)
@@ -48,24 +43,9 @@ const char *jm_signature_part_name(enum jm_signature_part part)
 	return part_names[part];
 }
 
-static void add(struct mean *m, double value)
-{
-	if (isnan(value))
-		return;
-	m->sum += value;
-	m->n++;
-}
-
-static double mean_of(const struct mean *m)
-{
-	return m->n ? m->sum / m->n : NAN;
-}
-
 static bool is(const json_t *object, const char *key, const char *text)
 {
-	const char *have = jm_json_text(object, key);
-
-	return have && !strcmp(have, text);
+	return !strcmp(jm_json_text(object, key), text);
 }
 
 /* Kernels and transfers, and what is simulated of them. */
@@ -142,17 +122,19 @@ static void add_whole(struct row *row, const json_t *record, const json_t *meter
 	const char *origin;
 	size_t i;
 
-	add(&row->watts[TOTAL], watts_of(record, row->turn, meter, "joules"));
-	add(&row->watts[JM_SIGNATURE_REST], watts_of(record, row->turn, meter, "rest_joules"));
+	jm_known_mean_add(&row->watts[TOTAL], watts_of(record, row->turn, meter, "joules"));
+	jm_known_mean_add(
+		&row->watts[JM_SIGNATURE_REST], watts_of(record, row->turn, meter, "rest_joules"));
 	json_array_foreach(meters, i, part)
 	{
 		for (int k = 0; k < JM_SIGNATURE_REST; k++)
 			if (is(part, "covered_by", jm_json_text(meter, "id")) &&
 				is(part, "scope", part_scopes[k]))
-				add(&row->watts[k], watts_of(record, row->turn, part, "joules"));
+				jm_known_mean_add(&row->watts[k],
+					watts_of(record, row->turn, part, "joules"));
 	}
 	origin = jm_json_text(meter, "origin");
-	row->origin = !row->origin || (origin && !strcmp(row->origin, origin)) ? origin : "mixed";
+	row->origin = !row->origin || !strcmp(row->origin, origin) ? origin : "mixed";
 }
 
 /* ---- activity and intensity ------------------------------------------------------------------ */
@@ -179,7 +161,7 @@ static void add_record(struct row *row, const json_t *record)
 {
 	const json_t *meters = json_object_get(record, "meters"), *meter;
 	double flops = jm_json_real_of(record, "flops_executed_per_item"), bytes;
-	struct mean moved = {0};
+	struct jm_known_mean moved = {0};
 	bool products = !row->turn || !strcmp(row->turn, "product");
 	size_t i;
 
@@ -190,16 +172,17 @@ static void add_record(struct row *row, const json_t *record)
 			continue;
 		add_whole(row, record, meter);
 		for (int k = 0; k < ACTIVITIES && !row->turn; k++)
-			add(&row->activity[k], signal_mean(meter, quantities[k]));
-		add(&moved, memory_rate(record, meter));
+			jm_known_mean_add(&row->activity[k], signal_mean(meter, quantities[k]));
+		jm_known_mean_add(&moved, memory_rate(record, meter));
 	}
 	bytes = jm_json_real_of(record, "bytes_per_item");
 	if (!(flops > 0) || !products)
 		return;
-	add(&row->intensity[THEORETICAL], bytes > 0 ? flops / bytes : NAN);
-	if (!row->turn && mean_of(&moved) > 0)
-		add(&row->intensity[MEASURED],
-			flops * jm_json_real_of(record, "throughput_per_device") / mean_of(&moved));
+	jm_known_mean_add(&row->intensity[THEORETICAL], bytes > 0 ? flops / bytes : NAN);
+	if (!row->turn && jm_known_mean(&moved) > 0)
+		jm_known_mean_add(&row->intensity[MEASURED],
+			flops * jm_json_real_of(record, "throughput_per_device") /
+				jm_known_mean(&moved));
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -272,7 +255,7 @@ static void system_of(const json_t *record, char *out, size_t size)
 
 	*out = '\0';
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (words[i])
+		if (*words[i])
 			jm_text_append(out, size, *out ? ", " : "", words[i]);
 }
 
@@ -293,12 +276,12 @@ static bool is_one_system(const struct row *rows, int n)
 	return true;
 }
 
-static json_t *numbers(const char *const *names, const struct mean *m, int n, double by)
+static json_t *numbers(const char *const *names, const struct jm_known_mean *m, int n, double by)
 {
 	json_t *object = json_object();
 
 	for (int i = 0; i < n; i++)
-		jm_json_set_number(&object, names[i], mean_of(&m[i]) / by);
+		jm_json_set_number(&object, names[i], jm_known_mean(&m[i]) / by);
 	return object;
 }
 
@@ -308,9 +291,8 @@ static bool same_work(const struct row *a, const struct row *b)
 	const char *work = jm_json_text(a->record, "workload");
 	const char *response = jm_json_text(json_object_get(a->record, "options"), "response");
 
-	return is(b->record, "workload", work ? work : "") && a->turn == b->turn &&
-	       same_system(a, b) &&
-	       (!response || is(json_object_get(b->record, "options"), "response", response));
+	return is(b->record, "workload", work) && a->turn == b->turn && same_system(a, b) &&
+	       is(json_object_get(b->record, "options"), "response", response);
 }
 
 /* Of the first row of the same work the cores, or else what is not its memory, or else all. */
@@ -323,7 +305,7 @@ static double reference_of(const struct row *rows, const struct row *row)
 		rows++;
 	while (order[k] != TOTAL && !rows->watts[order[k]].n)
 		k++;
-	return mean_of(&rows->watts[order[k]]);
+	return jm_known_mean(&rows->watts[order[k]]);
 }
 
 static json_t *row_json(const struct jm_grouping *g, const struct row *rows, const struct row *row,
@@ -385,7 +367,7 @@ static void correlate(const json_t *rows, const json_t *first, int intensity, in
 		x[n] = jm_json_real_of(
 			json_object_get(row, "intensity"), intensity_names[intensity]);
 		y[n] = jm_json_real_of(json_object_get(row, "watts"), part_names[part]);
-		if (is(row, "setting", setting ? setting : "") &&
+		if (is(row, "setting", setting) &&
 			!is(row, "state", jm_group_state_name(JM_STATE_VIOLATED)) && !isnan(x[n]) &&
 			!isnan(y[n]))
 			n++;
@@ -412,7 +394,7 @@ static json_t *correlations(const json_t *rows)
 	{
 		const char *setting = jm_json_text(row, "setting");
 
-		if (!x || jm_json_find(rows, "setting", setting ? setting : "") != row)
+		if (!x || jm_json_find(rows, "setting", setting) != row)
 			continue;
 		for (int k = 0; k < INTENSITIES; k++)
 			for (int p = 0; p < FIGURES; p++)

@@ -30,6 +30,7 @@
  *			by (report/judge/best_rule.h); rule_watts: a budget of power, or null
  */
 #include "page_data.h"
+#include "base/stat/known_mean.h"
 #include "base/text/json.h"
 #include "page_details.h"
 #include "report/format/text.h"
@@ -148,26 +149,8 @@ static void put_meanings(const struct jm_grouping *g, const struct jm_group_seri
 
 /* ---- capped power ---------------------------------------------------------------------------- */
 
-struct mean {
-	double sum;
-	int n;
-};
-
-static void add(struct mean *m, double value)
-{
-	if (isnan(value))
-		return;
-	m->sum += value;
-	m->n++;
-}
-
-static double mean_of(const struct mean *m)
-{
-	return m->n ? m->sum / m->n : NAN;
-}
-
 /* Mean power of the meters of that scope, as "gpu" of gpu.power. */
-static void add_capped(const struct jm_group_case *c, const char *scope, struct mean *m)
+static void add_capped(const struct jm_group_case *c, const char *scope, struct jm_known_mean *m)
 {
 	const char *origin = jm_origin_name(c->m.origin);
 	const json_t *meter;
@@ -180,7 +163,7 @@ static void add_capped(const struct jm_group_case *c, const char *scope, struct 
 		if (!json_is_true(json_object_get(meter, "elsewhere")) &&
 			!strcmp(jm_json_text(meter, "scope"), scope) &&
 			!strcmp(jm_json_text(meter, "origin"), origin))
-			add(m, watts);
+			jm_known_mean_add(m, watts);
 	}
 }
 
@@ -197,7 +180,7 @@ static void capped_scope(const struct jm_grouping *g, char *out, size_t size)
 /* Mean power of a device that the cap applies to, at each point. */
 static void put_capped(const struct jm_grouping *g, json_t *all_series)
 {
-	struct mean *mean = calloc((size_t)g->n_points, sizeof(*mean));
+	struct jm_known_mean *mean = calloc((size_t)g->n_points, sizeof(*mean));
 	char scope[32];
 
 	capped_scope(g, scope, sizeof(scope));
@@ -210,7 +193,7 @@ static void put_capped(const struct jm_grouping *g, json_t *all_series)
 		json_t *point = json_array_get(
 			json_object_get(series, "points"), (size_t)(i - s->first_point));
 
-		json_object_set_new(point, "capped_watts", jm_json_number(mean_of(&mean[i])));
+		json_object_set_new(point, "capped_watts", jm_json_number(jm_known_mean(&mean[i])));
 	}
 	free(mean);
 }
@@ -219,9 +202,9 @@ static void put_capped(const struct jm_grouping *g, json_t *all_series)
 
 /* What the record says of a case that no metric is made of; NAN = unknown. */
 struct telemetry {
-	struct mean clock, memory_clock; /* Hz */
-	struct mean throttled;		 /* share of time at the power cap */
-	double celsius;			 /* highest temperature */
+	struct jm_known_mean clock, memory_clock; /* Hz */
+	struct jm_known_mean throttled;		  /* share of time at the power cap */
+	double celsius;				  /* highest temperature */
 	double reasons; /* other reasons for lower clocks, or-ed (enum jm_throttle) */
 };
 
@@ -231,16 +214,16 @@ static void add_signal(struct telemetry *t, const json_t *signal)
 	double mean = jm_json_real_of(signal, "mean"), max = jm_json_real_of(signal, "max");
 
 	if (!strcmp(quantity, "clock")) {
-		add(&t->clock, mean);
+		jm_known_mean_add(&t->clock, mean);
 	} else if (!strcmp(quantity, "memory-clock")) {
-		add(&t->memory_clock, mean);
+		jm_known_mean_add(&t->memory_clock, mean);
 	} else if (!strcmp(quantity, "temperature")) {
 		t->celsius = fmax(t->celsius, max);
 	} else if (!strcmp(quantity, "throttle") && max >= 0 && max < 256) {
 		int other = (int)max & ~JM_THROTTLE_POWER_CAP;
 
 		if (!other)
-			add(&t->throttled, mean);
+			jm_known_mean_add(&t->throttled, mean);
 		t->reasons = (double)((isnan(t->reasons) ? 0 : (int)t->reasons) | other);
 	}
 }
@@ -302,10 +285,10 @@ static void append_telemetry(struct columns *to, const struct jm_group_case *c)
 {
 	struct telemetry t = telemetry_of(jm_page_whole_record(to->g, c));
 
-	append_number(to, "hertz", mean_of(&t.clock));
-	append_number(to, "memory_hertz", mean_of(&t.memory_clock));
+	append_number(to, "hertz", jm_known_mean(&t.clock));
+	append_number(to, "memory_hertz", jm_known_mean(&t.memory_clock));
 	append_number(to, "celsius", t.celsius);
-	append_number(to, "throttled", mean_of(&t.throttled));
+	append_number(to, "throttled", jm_known_mean(&t.throttled));
 	append_number(to, "throttle_reasons", t.reasons);
 }
 
