@@ -85,6 +85,8 @@ ROWS = {
     "fno-rbc3d-eager": fields("fno-rbc3d", 4, 3, eager=True),
     "unet-sd2": diffusion(64, "bf16", 1.3),
     "unet-sd2-fp16": diffusion(64, "fp16", 1.3),
+    "llava-13b": text("llava-13b, its projector", 8, 704, "bf16-true", 1.12, "llava-13b --batch 8 --freeze llama.*", "") | {
+        "peer": "llava_torch.py 13b 8 704 SECONDS", "compiles": False, "once": True},
     "gpt-800m-fp8": text("gpt-800m", 8, 2048, "fp8", None, "gpt-800m --batch 8", ""),
     "llama-fp8": text("llama", 8, 2048, "fp8", None, f"llama {LLAMA} --batch 8", ""),
     "gemm": {"workload": "gemm", "batch": "8192 x 8192 x 8192", "precision": "bf16", "unit": "product", "aim": 1.0,
