@@ -36,7 +36,18 @@ static void check(int failed, const char *what)
 	exit(1);
 }
 
-static int transfer(const struct loop *l, const char *name, const float *from, float *to, size_t n)
+/* With NCCL_COMM_BLOCKING=0 a call returns before its work is queued. */
+static int settle(ncclComm_t comm, ncclResult_t rc)
+{
+	ncclResult_t state = rc;
+
+	while (state == ncclInProgress && (rc = ncclCommGetAsyncError(comm, &state)) == ncclSuccess)
+		rc = state;
+	return rc;
+}
+
+static ncclResult_t transfer(
+	const struct loop *l, const char *name, const float *from, float *to, size_t n)
 {
 	size_t part = n / (size_t)l->ranks;
 
@@ -48,7 +59,7 @@ static int transfer(const struct loop *l, const char *name, const float *from, f
 		return ncclReduceScatter(from, to, part, ncclFloat, ncclSum, l->comm, l->stream);
 	if (!strcmp(name, "broadcast"))
 		return ncclBroadcast(from, to, n, ncclFloat, 0, l->comm, l->stream);
-	return -1;
+	return ncclInvalidUsage;
 }
 
 /* Milliseconds of a row of transfers. */
@@ -58,7 +69,7 @@ static float row(const struct loop *l, const char *name, const float *from, floa
 
 	check(cudaEventRecord(l->began, l->stream), "an event");
 	for (int i = 0; i < TRANSFERS; i++)
-		check(transfer(l, name, from, to, n), name);
+		check(settle(l->comm, transfer(l, name, from, to, n)), name);
 	check(cudaEventRecord(l->done, l->stream), "an event");
 	check(cudaStreamSynchronize(l->stream), name);
 	check(cudaEventElapsedTime(&ms, l->began, l->done), "the time of a row");
@@ -78,7 +89,8 @@ static int rows_of(const struct loop *l, double seconds, float ms, int *shared)
 	int n = (int)fmin(ROWS, fmax(3, seconds * 1e3 / ms));
 
 	check(cudaMemcpy(shared, &n, sizeof(n), cudaMemcpyHostToDevice), "a copy");
-	check(ncclBroadcast(shared, shared, 1, ncclInt, 0, l->comm, l->stream), "broadcast");
+	check(settle(l->comm, ncclBroadcast(shared, shared, 1, ncclInt, 0, l->comm, l->stream)),
+		"broadcast");
 	check(cudaStreamSynchronize(l->stream), "broadcast");
 	check(cudaMemcpy(&n, shared, sizeof(n), cudaMemcpyDeviceToHost), "a copy");
 	return n;
@@ -114,6 +126,7 @@ static void work(int rank, int ranks, const int *pipes, char **argv)
 {
 	struct loop l = {.rank = rank, .ranks = ranks};
 	ncclUniqueId id;
+	ncclResult_t rc;
 	char *end = argv[2];
 
 	check(cudaSetDevice(rank), "the GPU");
@@ -123,7 +136,8 @@ static void work(int rank, int ranks, const int *pipes, char **argv)
 		check(write(pipes[1], &id, sizeof(id)) != sizeof(id), "a pipe");
 	if (rank)
 		check(read(pipes[0], &id, sizeof(id)) != sizeof(id), "a pipe");
-	check(ncclCommInitRank(&l.comm, ranks, id, rank), "the communicator");
+	rc = ncclCommInitRank(&l.comm, ranks, id, rank);
+	check(settle(l.comm, rc), "the communicator");
 	check(cudaStreamCreate(&l.stream), "a stream");
 	check(cudaEventCreate(&l.began), "an event");
 	check(cudaEventCreate(&l.done), "an event");
