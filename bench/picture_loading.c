@@ -6,8 +6,14 @@
  * made before.
  *
  *	picture_loading [PICTURES [ROUNDS [WIDTH HEIGHT [SIZE]]]]
+ *
+ * Or pictures per second of both by the number of threads, as lines of JSON for
+ * bench/loading_chart.py; the thread that takes batches is one more.
+ *
+ *	picture_loading threads 1,2,4 [SECONDS [PICTURES]]
  */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +28,9 @@
 #include "workloads/train/picture_loader.h"
 
 enum { OCTAVES = 7, SHAPES = 30, QUALITY = 92, BATCH = 16, ROUNDS_MOST = 1000 };
+enum { THREADS_MOST = 512, BATCH_STEP = 128 }; /* of the measurement by threads */
+/* bytes that batches ahead may take there; a single thread prepares two batches */
+#define MEMORY (UINT64_C(2) << 30)
 
 struct bench {
 	int pictures, rounds, width, height, size;
@@ -185,21 +194,26 @@ static void remove_files(const struct bench *b)
 
 /* ---- both sides ------------------------------------------------------------------------------ */
 
+static void decode(
+	const struct bench *b, int i, struct jpeg_decompress_struct *d, unsigned char *rgb)
+{
+	jpeg_mem_src(d, b->file[i], b->bytes[i]);
+	jpeg_read_header(d, TRUE);
+	d->out_color_space = JCS_RGB;
+	jpeg_start_decompress(d);
+	while (d->output_scanline < d->output_height)
+		jpeg_read_scanlines(
+			d, (JSAMPROW[]){rgb + 3 * d->output_scanline * d->output_width}, 1);
+	jpeg_finish_decompress(d);
+}
+
 /* CPU seconds per picture of libjpeg-turbo alone. */
 static double bare(const struct bench *b, struct jpeg_decompress_struct *d, unsigned char *rgb)
 {
 	double begun = cpu_now();
 
-	for (int i = 0; i < b->pictures; i++) {
-		jpeg_mem_src(d, b->file[i], b->bytes[i]);
-		jpeg_read_header(d, TRUE);
-		d->out_color_space = JCS_RGB;
-		jpeg_start_decompress(d);
-		while (d->output_scanline < d->output_height)
-			jpeg_read_scanlines(
-				d, (JSAMPROW[]){rgb + 3 * d->output_scanline * d->output_width}, 1);
-		jpeg_finish_decompress(d);
-	}
+	for (int i = 0; i < b->pictures; i++)
+		decode(b, i, d, rgb);
 	return (cpu_now() - begun) / b->pictures;
 }
 
@@ -273,29 +287,164 @@ static void compare(
 	free(pixels);
 }
 
-static void run(const struct bench *b, enum jm_dtype type, const char *name)
+/* The loader of a data set, which it opens. */
+static struct jm_picture_loader *open_loader(const struct bench *b, enum jm_dtype type, int threads,
+	int64_t batch, struct jm_data_set *set)
 {
-	struct jm_data_set set;
 	struct jm_picture_loader *l;
 	struct jm_err err = JM_ERR_INIT;
 	size_t bytes = 3 * (size_t)(b->size * b->size) * jm_dtype_bytes(type);
-	struct jm_loader_way way = {.set = &set,
+	struct jm_loader_way way = {.set = set,
 		.part = {{.type = JM_DATA_PICTURE, .bytes = bytes},
 			{.type = JM_DATA_CLASS, .bytes = sizeof(int32_t)}},
 		.parts = 2,
 		.crop = {.size = b->size, .kind = JM_CROP_RANDOM, .flip = true, .type = type},
 		.seed = 1,
-		.batch = BATCH,
-		.threads = 1,
+		.batch = batch,
+		.threads = threads,
+		.memory = MEMORY,
 		.world = 1,
 		.strict = true};
 
-	if (jm_data_set_open(b->dir, JM_PART_TRAIN, &set, &err) ||
+	if (jm_data_set_open(b->dir, JM_PART_TRAIN, set, &err) ||
 		jm_picture_loader_open(&way, &l, &err))
 		fail(err.text);
-	compare(b, l, name, bytes);
+	return l;
+}
+
+static void run(const struct bench *b, enum jm_dtype type, const char *name)
+{
+	struct jm_data_set set;
+	struct jm_picture_loader *l = open_loader(b, type, 1, BATCH, &set);
+
+	compare(b, l, name, 3 * (size_t)(b->size * b->size) * jm_dtype_bytes(type));
 	jm_picture_loader_close(l);
 	jm_data_set_close(&set);
+}
+
+/* ---- by threads ------------------------------------------------------------------------------ */
+
+static double wall_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct bare_thread {
+	const struct bench *b;
+	double until;
+	long pictures;
+	pthread_t thread;
+};
+
+static void *decode_until(void *arg)
+{
+	struct bare_thread *t = arg;
+	struct jpeg_error_mgr jerr;
+	struct jpeg_decompress_struct d = {.err = jpeg_std_error(&jerr)};
+	unsigned char *rgb = calloc((size_t)t->b->width * (size_t)t->b->height, 3);
+
+	if (!rgb)
+		fail("out of memory");
+	jpeg_create_decompress(&d);
+	for (; wall_now() < t->until; t->pictures++)
+		decode(t->b, (int)(t->pictures % t->b->pictures), &d, rgb);
+	jpeg_destroy_decompress(&d);
+	free(rgb);
+	return NULL;
+}
+
+/* Pictures per second of libjpeg-turbo alone. */
+static double bare_rate(const struct bench *b, int threads, double seconds)
+{
+	static struct bare_thread t[THREADS_MOST];
+	double begun = wall_now();
+	long pictures = 0;
+
+	for (int i = 0; i < threads; i++) {
+		t[i] = (struct bare_thread){.b = b, .until = begun + seconds};
+		if (pthread_create(&t[i].thread, NULL, decode_until, &t[i]))
+			fail("a thread cannot be started");
+	}
+	for (int i = 0; i < threads; i++) {
+		pthread_join(t[i].thread, NULL);
+		pictures += t[i].pictures;
+	}
+	return (double)pictures / (wall_now() - begun);
+}
+
+/* Pictures per second that the loader has made ready, after two batches. */
+static double loader_rate(const struct bench *b, int threads, double seconds)
+{
+	struct jm_data_set set;
+	struct jm_picture_loader *l = open_loader(b, JM_BF16, threads, BATCH_STEP, &set);
+	size_t bytes = 3 * (size_t)(b->size * b->size) * jm_dtype_bytes(JM_BF16);
+	void *pixels = malloc(BATCH_STEP * bytes);
+	int32_t target[BATCH_STEP];
+	struct jm_err err = JM_ERR_INIT;
+	int64_t number = 0, before = 0;
+	double begun = 0;
+
+	if (!pixels)
+		fail("out of memory");
+	for (; number <= 2 || wall_now() < begun + seconds; number++) {
+		if (jm_picture_loader_take(l, number, (void *[]){pixels, target}, &err))
+			fail(err.text);
+		if (number == 2) {
+			before = jm_picture_loader_cost(l).pictures;
+			begun = wall_now();
+		}
+	}
+	before = jm_picture_loader_cost(l).pictures - before;
+	seconds = wall_now() - begun;
+	jm_picture_loader_close(l);
+	jm_data_set_close(&set);
+	free(pixels);
+	return (double)before / seconds;
+}
+
+static void by_threads(const struct bench *b, const char *list, double seconds)
+{
+	for (char *end; *list; list = *end == ',' ? end + 1 : end) {
+		int threads = (int)strtol(list, &end, 10);
+
+		if (end == list || threads < 1 || threads > THREADS_MOST)
+			fail("threads are numbers from 1 to 512, separated by commas");
+		printf("{\"threads\": %d, \"width\": %d, \"height\": %d, \"size\": %d, "
+		       "\"loader\": %.1f, \"alone\": %.1f}\n",
+			threads, b->width, b->height, b->size, loader_rate(b, threads, seconds),
+			bare_rate(b, threads, seconds));
+		fflush(stdout);
+	}
+}
+
+static void make_room(struct bench *b)
+{
+	b->file = calloc((size_t)b->pictures, sizeof(*b->file));
+	b->bytes = calloc((size_t)b->pictures, sizeof(*b->bytes));
+	if (!b->file || !b->bytes)
+		fail("out of memory");
+	if (!mkdtemp(b->dir))
+		fail("no temporary folder can be made");
+}
+
+static int run_threads(int argc, char **argv)
+{
+	struct bench b = {.pictures = argc > 4 ? atoi(argv[4]) : 4 * BATCH_STEP,
+		.width = 500,
+		.height = 375,
+		.size = 224,
+		.dir = "/tmp/picture_loading.XXXXXX"};
+
+	if (argc < 3 || b.pictures < BATCH)
+		fail("threads LIST [SECONDS [PICTURES]], at least 16 pictures");
+	make_room(&b);
+	make_files(&b);
+	by_threads(&b, argv[2], argc > 3 ? atof(argv[3]) : 3);
+	remove_files(&b);
+	return 0;
 }
 
 int main(int argc, char **argv)
@@ -307,13 +456,12 @@ int main(int argc, char **argv)
 		.size = argc > 5 ? atoi(argv[5]) : 224,
 		.dir = "/tmp/picture_loading.XXXXXX"};
 
+	if (argc > 1 && !strcmp(argv[1], "threads"))
+		return run_threads(argc, argv);
 	if (b.pictures < BATCH || b.rounds < 1 || b.rounds > ROUNDS_MOST || b.width < 8 ||
 		b.height < 8 || b.size < 1)
 		fail("at least 16 pictures, 1 to 1000 rounds, sides of at least 8 pixels");
-	b.file = calloc((size_t)b.pictures, sizeof(*b.file));
-	b.bytes = calloc((size_t)b.pictures, sizeof(*b.bytes));
-	if (!mkdtemp(b.dir))
-		fail("no temporary folder can be made");
+	make_room(&b);
 	printf("%d JPEGs of %d x %d pixels, ", b.pictures, b.width, b.height);
 	printf("%.0f kB each; size %d, %d rounds\n", make_files(&b) / 1000, b.size, b.rounds);
 	run(&b, JM_BF16, "loader, bf16");

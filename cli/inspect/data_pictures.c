@@ -156,11 +156,12 @@ static int show(struct jm_cli *cli, const struct jm_data_set *set)
 
 struct range {
 	double least, most, sum;
-	int64_t not_finite; /* values */
+	int64_t values, not_finite;
 };
 
 static void take_values(const float *value, int64_t n, struct range *r)
 {
+	r->values += n;
 	for (int64_t i = 0; i < n; i++) {
 		if (!isfinite(value[i])) {
 			r->not_finite++;
@@ -173,62 +174,96 @@ static void take_values(const float *value, int64_t n, struct range *r)
 }
 
 /* Of one channel; "0: -1.2 to 3.4, mean 0.1" */
-static void print_range(
-	struct jm_cli *cli, const char *name, int64_t c, const struct range *r, int64_t n)
+static void print_range(struct jm_cli *cli, const char *name, int64_t c, const struct range *r)
 {
 	char line[160];
 
 	snprintf(line, sizeof(line), "%lld: %.4g to %.4g, mean %.4g", (long long)c, r->least,
-		r->most, r->sum / (double)(n - r->not_finite));
+		r->most, r->sum / (double)(r->values - r->not_finite));
 	if (r->not_finite)
 		snprintf(line + strlen(line), sizeof(line) - strlen(line),
 			"; %lld of %lld values are not finite", (long long)r->not_finite,
-			(long long)n);
+			(long long)r->values);
 	print_entry(cli, name, line);
 }
 
-static int look_at_values(struct jm_cli *cli, const struct jm_data_set *set,
-	enum jm_data_type which, float *value, struct range *r)
-{
-	int64_t points = jm_data_set_points(set);
-	int code = 0;
+struct grid_look {
+	float *value;		/* of a sample: inputs, then outputs */
+	struct range *range[2]; /* [channels] of each */
+	int64_t corrupt;	/* samples */
+};
 
-	for (int64_t c = 0; c < set->channels; c++)
-		r[c] = (struct range){.least = INFINITY, .most = -INFINITY};
-	for (int64_t i = 0; i < set->n && !code; i++) {
-		code = jm_data_set_values(set, i, which, value, &cli->err);
-		for (int64_t c = 0; c < set->channels && !code; c++)
-			take_values(value + c * points, points, &r[c]);
+static int grid_look_init(struct jm_cli *cli, const struct jm_data_set *set, struct grid_look *l)
+{
+	size_t n = (size_t)(jm_data_set_points(set) * set->channels);
+
+	l->value = calloc(n, 2 * sizeof(*l->value));
+	for (int w = 0; w < 2; w++) {
+		l->range[w] = calloc((size_t)set->channels, sizeof(*l->range[w]));
+		for (int64_t c = 0; l->range[w] && c < set->channels; c++)
+			l->range[w][c] = (struct range){.least = INFINITY, .most = -INFINITY};
 	}
-	for (int64_t c = 0; c < set->channels && !code; c++)
-		print_range(cli, which == JM_DATA_INPUTS ? "inputs" : "outputs", c, &r[c],
-			set->n * points);
-	return code;
+	return l->value && l->range[0] && l->range[1]
+		       ? 0
+		       : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory.");
 }
 
-static int show_grid(struct jm_cli *cli, const struct jm_data_set *set)
+static void grid_look_done(struct grid_look *l)
 {
-	int64_t points = jm_data_set_points(set);
-	float *value = calloc((size_t)(points * set->channels), sizeof(*value));
-	struct range *r = calloc((size_t)set->channels, sizeof(*r));
+	free(l->value);
+	free(l->range[0]);
+	free(l->range[1]);
+}
+
+/* A sample that cannot be read is counted, and the first of them are named. */
+static void look_at_sample(
+	struct jm_cli *cli, const struct jm_data_set *set, int64_t i, struct grid_look *l)
+{
+	int64_t points = jm_data_set_points(set), n = points * set->channels;
+	struct jm_err why = JM_ERR_INIT;
+	int code = jm_data_set_values(set, i, JM_DATA_INPUTS, l->value, &why);
+
+	if (!code)
+		code = jm_data_set_values(set, i, JM_DATA_OUTPUTS, l->value + n, &why);
+	if (code) {
+		if (l->corrupt++ < NAMED)
+			print_entry(cli, "damaged", why.text);
+		return;
+	}
+	for (int64_t c = 0; c < set->channels; c++)
+		for (int w = 0; w < 2; w++)
+			take_values(l->value + w * n + c * points, points, &l->range[w][c]);
+}
+
+static void print_grid(struct jm_cli *cli, const struct jm_data_set *set, const struct grid_look *l)
+{
 	char line[80];
-	int code = value && r ? 0 : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory.");
 
 	print_entry(cli, "format", set->format->name);
 	print_fields(cli, set);
-	print_count(cli, "samples", set->n);
+	print_count(cli, "samples", set->n - l->corrupt);
+	print_count(cli, "corrupt samples", l->corrupt);
 	snprintf(line, sizeof(line), "%lld fields on %lld x %lld", (long long)set->channels,
 		(long long)set->points[0], (long long)set->points[1]);
 	if (set->axes > 2)
 		snprintf(line + strlen(line), sizeof(line) - strlen(line), " x %lld",
 			(long long)set->points[2]);
 	print_entry(cli, "grid", line);
+	for (int w = 0; w < 2; w++)
+		for (int64_t c = 0; c < set->channels && l->corrupt < set->n; c++)
+			print_range(cli, w ? "outputs" : "inputs", c, &l->range[w][c]);
+}
+
+static int show_grid(struct jm_cli *cli, const struct jm_data_set *set)
+{
+	struct grid_look l = {0};
+	int code = grid_look_init(cli, set, &l);
+
+	for (int64_t i = 0; i < set->n && !code; i++)
+		look_at_sample(cli, set, i, &l);
 	if (!code)
-		code = look_at_values(cli, set, JM_DATA_INPUTS, value, r);
-	if (!code)
-		code = look_at_values(cli, set, JM_DATA_OUTPUTS, value, r);
-	free(value);
-	free(r);
+		print_grid(cli, set, &l);
+	grid_look_done(&l);
 	return code;
 }
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands, options, links and files that the documents name exist."""
+import json
+import os
 import re
 import subprocess
 import sys
 
 import pytest
 
-from jm import SOURCE, jm
+from jm import BIN, SOURCE, jm
 
 PAGES = sorted([SOURCE / "README.md", *(SOURCE / "docs").glob("*.md")])
 
@@ -74,6 +76,28 @@ def test_the_page_of_speed_is_made_of_its_figures(tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "speed.md").read_text() == (SOURCE / "docs" / "speed.md").read_text()
     assert (SOURCE / "docs" / "speed.json").read_bytes() == kept
+
+
+def run_networks(*words):
+    done = subprocess.run([sys.executable, SOURCE / "bench" / "networks.py", *map(str, words)], stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, "JM_BIN": str(BIN)}, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_page_of_networks_is_made_of_its_figures(tmp_path):
+    """And of what `describe` says: a network whose parameters or FLOPs change needs a new page."""
+    run_networks("--output", tmp_path / "networks.md")
+    assert (tmp_path / "networks.md").read_text() == (SOURCE / "docs" / "networks.md").read_text()
+    known = {row["workload"] for row in json.loads((SOURCE / "docs" / "networks.json").read_text())["rows"]}
+    assert all(f"| {name}, " in (tmp_path / "networks.md").read_text() for name in known)
+
+
+def test_the_chart_of_the_loader_is_made_of_its_figures(tmp_path):
+    subprocess.run([sys.executable, SOURCE / "bench" / "loading_chart.py", "--output", tmp_path / "loading.svg"], check=True)
+    drawn = (tmp_path / "loading.svg").read_text()
+    assert drawn == (SOURCE / "docs" / "loading.svg").read_text()
+    points = sum(len(run["points"]) for run in json.loads((SOURCE / "docs" / "loading.json").read_text()))
+    assert drawn.count("<circle") == 2 * points
 
 
 def test_the_walks_through_the_code_lead_somewhere():

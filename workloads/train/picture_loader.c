@@ -88,20 +88,53 @@ struct done {
 	int64_t pictures, bytes, corrupt, fillers, ns;
 };
 
-/* Reads picture i. 1: it is damaged and was counted. It is read again the next time: the part that
- * is wanted then may be whole. */
-static int read_one(struct jm_picture_loader *l, int64_t i, struct jm_picture_decoder *d,
-	struct jm_picture *ret, struct done *done, struct jm_err *err)
+/* What a thread keeps from picture to picture. */
+struct maker {
+	const struct jm_crop *crop;
+	uint64_t seed; /* of the picture */
+	struct jm_crop_taken taken;
+	struct jm_picture_decoder decoder;
+	struct jm_picture picture;
+	struct jm_resize_room room;
+	float *values; /* of a sample of a grid: inputs, then outputs */
+};
+
+static void maker_done(struct maker *m)
 {
-	struct jm_err why = JM_ERR_INIT;
-	int64_t bytes = 0;
+	jm_picture_decoder_done(&m->decoder);
+	jm_resize_room_done(&m->room);
+	free(m->values);
+}
+
+/* Inputs and outputs of sample i. */
+static int read_values(const struct jm_data_set *set, int64_t i, struct maker *m,
+	int64_t *ret_bytes, struct jm_err *err)
+{
+	size_t n = (size_t)(jm_data_set_points(set) * set->channels);
 	int code;
 
-	if (l->way.set->axes) { /* its values are read part by part */
-		done->pictures++;
-		return 0;
-	}
-	code = jm_data_set_read(l->way.set, i, d, ret, &bytes, &why);
+	if (!m->values)
+		m->values = calloc(n, 2 * sizeof(*m->values));
+	if (!m->values)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for a sample of %s.", set->path);
+	code = jm_data_set_values(set, i, JM_DATA_INPUTS, m->values, err);
+	if (!code)
+		code = jm_data_set_values(set, i, JM_DATA_OUTPUTS, m->values + n, err);
+	*ret_bytes = code ? 0 : (int64_t)(2 * n * sizeof(*m->values));
+	return code;
+}
+
+/* Reads picture i. 1: it is damaged and was counted. It is read again the next time: the part that
+ * is wanted then may be whole. */
+static int read_one(struct jm_picture_loader *l, int64_t i, struct maker *m, struct done *done,
+	struct jm_err *err)
+{
+	const struct jm_data_set *set = l->way.set;
+	struct jm_err why = JM_ERR_INIT;
+	int64_t bytes = 0;
+	int code = set->axes ? read_values(set, i, m, &bytes, &why)
+			     : jm_data_set_read(set, i, &m->decoder, &m->picture, &bytes, &why);
+
 	done->bytes += bytes;
 	done->pictures += !code;
 	if (!code)
@@ -115,22 +148,22 @@ static int read_one(struct jm_picture_loader *l, int64_t i, struct jm_picture_de
 }
 
 /* Picture i, or the one that takes its place; *i becomes its number. */
-static int read_or_next(struct jm_picture_loader *l, int64_t *i, struct jm_picture_decoder *d,
-	struct jm_picture *ret, struct done *done, struct jm_err *err)
+static int read_or_next(struct jm_picture_loader *l, int64_t *i, struct maker *m, struct done *done,
+	struct jm_err *err)
 {
 	int64_t n = l->way.set->n;
 
 	for (int64_t tries = 0; tries < n; tries++) {
-		int code = read_one(l, *i, d, ret, done, err);
+		int code = read_one(l, *i, m, done, err);
 
 		if (code <= 0)
 			return code;
 		*i = l->way.batches && tries == 0 ? l->first : (*i + 1) % n;
 	}
 	return jm_err_set(err, JM_EFORMAT,
-		"Data set %s has no picture that can be read; 'joulemark data show' names what is "
+		"Data set %s has no %s that can be read; 'joulemark data show' names what is "
 		"wrong.",
-		l->way.set->path);
+		l->way.set->path, l->way.set->axes ? "sample" : "picture");
 }
 
 /* The picture of a sample, and the seed of what is random about it. */
@@ -144,16 +177,6 @@ static int64_t picture_of(const struct jm_picture_loader *l, int64_t sample, uin
 	return jm_loader_order(l->way.seed, epoch, sample % n, n);
 }
 
-/* What a thread keeps from picture to picture. */
-struct maker {
-	const struct jm_crop *crop;
-	uint64_t seed; /* of the picture */
-	struct jm_crop_taken taken;
-	struct jm_picture_decoder decoder;
-	struct jm_resize_room room;
-	float *values; /* of a sample of a grid */
-};
-
 static void choose(void *arg, int width, int height, struct jm_picture_part *ret)
 {
 	struct maker *m = arg;
@@ -161,40 +184,31 @@ static void choose(void *arg, int width, int height, struct jm_picture_part *ret
 	jm_crop_choose(m->crop, m->seed, width, height, &m->taken, ret);
 }
 
-/* Values of sample i, whose channels come last on the device. */
-static int make_values(const struct jm_picture_loader *l, const struct jm_loader_part *part,
-	int64_t i, struct maker *m, void *to, struct done *done, struct jm_err *err)
+/* Inputs or outputs, which were read; their channels come last on the device. */
+static void make_values(const struct jm_picture_loader *l, const struct jm_loader_part *part,
+	const struct maker *m, void *to)
 {
 	const struct jm_data_set *set = l->way.set;
 	int64_t points = jm_data_set_points(set);
-	size_t bytes = sizeof(*m->values) * (size_t)(points * set->channels);
-	int code;
+	const float *from = m->values;
 
-	if (!m->values)
-		m->values = malloc(bytes);
-	if (!m->values)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for a sample of %s.", set->path);
-	code = jm_data_set_values(set, i, part->type, m->values, err);
-	if (code)
-		return code;
+	if (part->type == JM_DATA_OUTPUTS)
+		from += points * set->channels;
 	for (int64_t c = 0; c < set->channels; c++)
 		for (int64_t p = 0; p < points; p++)
 			jm_element_set(part->value, to, p * set->channels + c,
-				(double)m->values[c * points + p]);
-	done->bytes += (int64_t)bytes;
-	return 0;
+				(double)from[c * points + p]);
 }
 
 /* The part of sample i, whose picture was read. */
 static int make_part(const struct jm_picture_loader *l, const struct jm_loader_part *part,
-	int64_t i, struct maker *m, const struct jm_picture *p, void *to, struct done *done,
-	struct jm_err *err)
+	int64_t i, struct maker *m, void *to, struct jm_err *err)
 {
-	if (l->way.set->axes)
-		return make_values(l, part, i, m, to, done, err);
 	if (part->type == JM_DATA_PICTURE)
-		return jm_crop_apply(m->crop, &m->taken, p, &m->room, to, err);
-	if (part->type == JM_DATA_TEXT)
+		return jm_crop_apply(m->crop, &m->taken, &m->picture, &m->room, to, err);
+	if (l->way.set->axes)
+		make_values(l, part, m, to);
+	else if (part->type == JM_DATA_TEXT)
 		jm_token_rows_write(part->tokens, i, l->way.batches ? 0 : m->seed, to);
 	else if (part->type == JM_DATA_CLASS)
 		memcpy(to, &l->way.set->label[i], part->bytes);
@@ -207,15 +221,13 @@ static int make_part(const struct jm_picture_loader *l, const struct jm_loader_p
 static int make(struct jm_picture_loader *l, int64_t sample, struct maker *m, int64_t b,
 	const struct slot *slot, struct done *done, struct jm_err *err)
 {
-	struct jm_picture p;
 	int64_t i = picture_of(l, sample, &m->seed), wanted = i;
-	int code = read_or_next(l, &i, &m->decoder, &p, done, err);
+	int code = read_or_next(l, &i, m, done, err);
 
 	for (int k = 0; k < l->way.parts && !code; k++) {
 		const struct jm_loader_part *part = &l->way.part[k];
 
-		code = make_part(
-			l, part, i, m, &p, slot->part[k] + (size_t)b * part->bytes, done, err);
+		code = make_part(l, part, i, m, slot->part[k] + (size_t)b * part->bytes, err);
 	}
 	if (code)
 		return code;
@@ -302,9 +314,7 @@ static void *run(void *arg)
 	}
 	pthread_cond_broadcast(&l->ready);
 	pthread_mutex_unlock(&l->lock);
-	jm_picture_decoder_done(&m.decoder);
-	jm_resize_room_done(&m.room);
-	free(m.values);
+	maker_done(&m);
 	return NULL;
 }
 
@@ -428,17 +438,15 @@ struct jm_loader_cost jm_picture_loader_cost(struct jm_picture_loader *l)
 /* An evaluation needs a picture that can be read before it begins. */
 static int find_first(struct jm_picture_loader *l, struct jm_err *err)
 {
-	struct jm_picture_decoder decoder = {0};
+	struct maker m = {0};
 	struct done done = {0};
-	struct jm_picture p;
-	int64_t first = 0;
-	int64_t batches = l->way.batches;
+	int64_t first = 0, batches = l->way.batches;
 	int code;
 
 	l->way.batches = 0; /* the next one takes the place of a damaged one */
-	code = read_or_next(l, &first, &decoder, &p, &done, err);
+	code = read_or_next(l, &first, &m, &done, err);
 	l->way.batches = batches;
-	jm_picture_decoder_done(&decoder);
+	maker_done(&m);
 	if (code)
 		return code;
 	l->first = first;

@@ -341,9 +341,10 @@ static void note_corrupt(struct train *s, int64_t corrupt)
 
 	if (corrupt)
 		snprintf(s->work->note + n, sizeof(s->work->note) - n,
-			"%s%lld files of the data could not be read and were skipped; 'joulemark "
+			"%s%lld %s of the data could not be read and were skipped; 'joulemark "
 			"data show' names them.",
-			n ? " " : "", (long long)corrupt);
+			n ? " " : "", (long long)corrupt,
+			s->pictures.set.axes ? "samples" : "files");
 }
 
 /* Of both loaders. */

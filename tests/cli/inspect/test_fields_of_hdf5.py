@@ -81,6 +81,47 @@ def test_show_has_ranges(tmp_path):
     assert "1 of 1728 values are not finite" in shown.stdout
 
 
+def write_checked(path, arrays, damage=()):
+    """Each sample has a sum of its own; samples of `damage`, (array, number), are changed afterwards."""
+    with tables.open_file(str(path), "w") as h5:
+        for name, array in arrays.items():
+            h5.create_carray("/", name, obj=array, chunkshape=(1, *array.shape[1:]), filters=tables.Filters(fletcher32=True))
+    held = bytearray(path.read_bytes())
+    for name, i in damage:
+        piece = arrays[name][i].tobytes()
+        assert held.count(piece) == 1
+        held[held.index(piece) + 9] ^= 1
+    path.write_bytes(held)
+    return path
+
+
+def test_a_damaged_sample_is_skipped_and_counted(tmp_path):
+    """A batch of the two samples that are left has the loss of these two, in any order."""
+    data = samples(5, 4)
+    whole = write_checked(tmp_path / "whole.h5", {name: array[[1, 3]] for name, array in data.items()})
+    path = write_checked(tmp_path / "damaged.h5", data, [("inputs", 0), ("outputs", 2)])
+    saved = tmp_path / "net.safetensors"
+    run("--data", whole, "--batch", 1, "--steps", 1, "--save", saved)
+    words = ("--from", saved, "--lr", 1e-12, "--batch", 2, "--steps", 1, "--eval-every", 1)
+    found, expected = (run("--data", whole, "--eval-data", held, *words) for held in (path, write(tmp_path / "two.h5", {
+        name: array[[1, 3]] for name, array in data.items()})))
+    assert found["data"]["corrupt"] == 2 and "2 samples of the data could not be read" in found["note"]
+    assert expected["data"]["corrupt"] == 0
+    trained = run("--data", path, "--batch", 2, "--epochs", 2)
+    assert trained["data"]["corrupt"] == 2 and trained["status"] == "ok"
+    assert re.search("Sample [02] of .*damaged.h5 cannot be read", refused("--data", path, "--strict-data"))
+    shown = jm("data", "show", path)
+    assert shown.returncode == 0 and re.search(r"corrupt samples +2$", shown.stdout, re.M), shown.stderr
+    assert "Sample 0 of" in shown.stdout and "Sample 2 of" in shown.stdout
+    assert f"0: {data['inputs'][[1, 3], 0].min():.4g} to {data['inputs'][[1, 3], 0].max():.4g}, mean" in shown.stdout
+
+
+def test_without_a_sample_that_can_be_read_it_says_so(tmp_path):
+    path = write_checked(tmp_path / "all.h5", samples(5, 2), [("inputs", 0), ("inputs", 1)])
+    assert "has no sample that can be read" in refused("--data", path)
+    assert "corrupt samples" in jm("data", "show", path).stdout
+
+
 def damaged(path):
     path.write_bytes(path.read_bytes()[:-500])
 

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes docs/networks.md, one row for each network that was measured on a GPU: networks.py [--output FILE] [--add ROWS.json CARD]
+
+Parameters and FLOPs are those that `joulemark describe` prints now. Speed, power and memory are figures of docs/speed_gpu.json and
+of docs/networks.json, errors those of docs/speed_gpu_errors.json. --add puts rows of bench/gpu/rows.py into docs/networks.json.
+JM_BIN names the program.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE / "gpu")]
+import rows as gpu_rows  # pylint: disable=wrong-import-position
+import table_gpu  # pylint: disable=wrong-import-position
+from table_gpu import gigabytes, median, middle, number, per_joule, ratio, whole  # pylint: disable=wrong-import-position
+
+DOCS = HERE.parent / "docs"
+# dense FLOP/s of an H100 SXM and of an H200, by NVIDIA's data sheets
+PEAK = {"bf16": 989.4e12, "fp16": 989.4e12, "bf16-true": 989.4e12, "tf32": 494.7e12, "f32": 66.9e12}
+# the network of docs/speed_gpu_errors.json that has the same blocks
+ERRORS = {"resnet50": "resnet50", "resnet101": "bottleneck", "resnet152": "bottleneck", "vit": "vit", "gpt-117m": "gpt learned",
+          "gpt-800m": "gpt rotary", "llama": "llama", "llama3-8b": "llama"}
+
+PAGE = """\
+# Networks
+
+Written by `python3 bench/networks.py`; the figures are in `networks.json`, `speed_gpu.json` and `speed_gpu_errors.json`.
+
+{table}
+
+- **parameters** and **GFLOP** (of the mathematics, a training step for one item) are what `joulemark describe` prints for these options.
+- **error**: joulemark's error of all gradients against f64 by PyTorch's at the same precision, at a small width of the same blocks
+  ([speed](speed.md#errors-against-f64-on-gpus)).
+- **items/s**: one training step after the other on random data, the median of the runs; **ratio**: by PyTorch 2.11 in the same call on
+  the same card. Which options, cards and spreads belong to a row is said at its source.
+- **of peak**: GFLOP times items/s by the dense peak of the GPU's tensor cores (989.4 TFLOP/s in 16 bits, 494.7 in tf32), in f32 by 66.9
+  TFLOP/s. A network that mostly moves memory cannot come near it.
+- **W**, **items/J**: of the GPU by the driver's counter, beside PyTorch's.
+- **GB**: the peak of joulemark's plan by what PyTorch's allocator reserved.
+- A dash is a figure that was not measured, or not kept.
+"""
+
+
+def options_of(row):
+    """Of `describe`: those of the row, or those that bench/gpu/rows.py runs it with; None where it has none."""
+    if row.get("describe"):
+        return row["describe"].split()
+    for known in gpu_rows.ROWS.values():
+        if known["workload"] == row["workload"] and known["own"].startswith("train --model "):
+            words = known["own"].removeprefix("train --model ").split()
+            return [w for i, w in enumerate(words) if not {w, words[i - 1]} & {"--clip", "--lr", "--weight-decay", "--batch"}]
+    return None
+
+
+def describe(row):
+    batch = re.match(r"\d+", row["batch"])[0]
+    words = [os.environ.get("JM_BIN", "build/joulemark"), "describe", *options_of(row), "--device", "ref", "--batch", batch, "--precision", row["precision"],
+             "--json", "-"]
+    done = subprocess.run(words, text=True, stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)
+
+
+def error_of(row, errors):
+    """The ratio of the errors of the gradients; None where it is not known."""
+    names = [name for family, name in ERRORS.items() if re.match(family + r"\b", row["workload"]) and "`" not in row["workload"]]
+    for one in errors["rows"]:
+        if names and one["name"] == names[-1] and one["precision"] == row["precision"]:
+            return one["joulemark"][1] / one["pytorch"][1]
+    return None
+
+
+def cells(row, errors):
+    plan, runs, theirs = describe(row), row["joulemark"], row.get("pytorch") or {}
+    rate, watts, joule = middle(runs, "rate"), middle(runs, "watts"), median(map(per_joule, runs))
+    error, share = error_of(row, errors), plan["flops_model_per_item"] * rate / PEAK[row["precision"]]
+    source = row.get("source", "speed.md#on-gpus")
+    beside = f" / {whole(theirs['watts'])}" if theirs.get("watts") else ""
+    reserve = f" / {gigabytes(theirs['reserved_bytes'])}" if theirs.get("reserved_bytes") else ""
+    return [
+        f"{row['workload']}, {row['batch']}", row["precision"], row["gpu"], f"{plan['parameters_trained']:,}",
+        f"{plan['parameters_frozen']:,}", number(plan["flops_model_per_item"] / 1e9), f"{error:.2f}" if error else "-",
+        f"{number(rate)} {row['unit']}/s", ratio(rate, theirs.get("rate")), f"{100 * share:.0f} %", whole(watts) + beside,
+        number(joule), ratio(joule, per_joule(theirs) if theirs else None),
+        gigabytes(middle(runs, "peak_bytes")) + reserve, f"[{source.split('.')[0]}]({source})"]
+
+
+def rows_of(data):
+    """Networks that somebody chose, with a batch that both sides have and without options that only one row has."""
+    return [row for row in data if row.get("joulemark") and row.get("seed") is None and not row.get("note") and row["precision"] in PEAK
+            and re.fullmatch(r"\d+( x \d+)?", row["batch"]) and options_of(row)]
+
+
+def page():
+    kept = [json.loads((DOCS / name).read_text(encoding="utf-8"))["rows"] for name in ("speed_gpu.json", "networks.json")]
+    errors = json.loads((DOCS / table_gpu.ERRORS_FILE).read_text(encoding="utf-8"))
+    head = ["network, batch", "precision", "GPU", "trained", "frozen", "GFLOP", "error", "items/s", "ratio", "of peak",
+            "W, PyTorch's", "items/J", "ratio", "GB, PyTorch's", "source"]
+    return PAGE.format(table=table_gpu.table(head, 3, [cells(row, errors) for row in rows_of(kept[0] + kept[1])]))
+
+
+def add(path, card):
+    """Rows of rows.py in place of those of the same network, precision and GPU."""
+    file = DOCS / "networks.json"
+    data = json.loads(file.read_text(encoding="utf-8"))
+    key = lambda row: (row["workload"], row["precision"], row["gpu"], row.get("short"))
+    found = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    data["rows"] = [row for row in data["rows"] if key(row) not in map(key, found)]
+    data["rows"] += [row | {"card": card, "source": "networks.json"} for row in found]
+    file.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split(":", maxsplit=1)[0])
+    parser.add_argument("--output", type=pathlib.Path, default=DOCS / "networks.md", metavar="FILE")
+    parser.add_argument("--add", nargs=2, metavar=("ROWS.json", "CARD"))
+    given = parser.parse_args()
+    if given.add:
+        add(*given.add)
+    given.output.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
