@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark merge: the records of several stores in one. */
+#include "base/text/json.h"
 #include "cli/frame/cli.h"
+#include "cli/frame/json_option.h"
 #include "base/files/store_file.h"
 #include "store/store.h"
 #include "store/store_merge.h"
@@ -83,6 +85,23 @@ static int add_store(struct jm_store *to, const char *path, struct counts *n, st
 	return rc;
 }
 
+static int print(struct jm_cli *cli, const struct counts *n)
+{
+	json_t *json = json_object();
+
+	if (!jm_json_wanted(cli)) {
+		json_decref(json);
+		fprintf(cli->out, "%s: %d record%s added, %d already there.\n", cli->args[0],
+			n->copied, n->copied == 1 ? "" : "s", n->there);
+		return 0;
+	}
+	jm_json_set_text(&json, "store", cli->args[0]);
+	jm_json_set_int(&json, "added", n->copied);
+	jm_json_set_int(&json, "already_there", n->there);
+	jm_json_set_int(&json, "damaged", n->damaged);
+	return jm_json_put(cli, json);
+}
+
 static int run(struct jm_cli *cli)
 {
 	struct counts n = {0};
@@ -97,17 +116,19 @@ static int run(struct jm_cli *cli)
 		rc = add_store(to, cli->args[i], &n, &cli->err);
 	if (jm_store_close(to, rc ? NULL : &cli->err) && !rc)
 		rc = cli->err.code;
+	if (!rc)
+		rc = print(cli, &n);
 	if (rc)
 		return jm_cli_fail(cli);
-	fprintf(cli->out, "%s: %d record%s added, %d already there.\n", cli->args[0], n.copied,
-		n.copied == 1 ? "" : "s", n.there);
 	return n.damaged ? 1 : 0;
 }
+
+static const struct jm_option options[] = {JM_JSON_OPTION, {0}};
 
 const struct jm_command jm_command_merge = {
 	.name = "merge",
 	.summary = "put the records of several stores into one",
-	.usage = "OUT STORE...",
+	.usage = "[--json[=FILE]] OUT STORE...",
 	.description = "Adds the finished and failed records of the stores to OUT, with their "
 		       "traces; OUT is created if it does not exist. A run that is already in OUT, "
 		       "such as one from a copy of a store, is added once. Where another run has "
@@ -115,6 +136,7 @@ const struct jm_command jm_command_merge = {
 		       "not merged, so that OUT has nothing to resume. A damaged record is omitted "
 		       "with a warning that names it, and the exit status is then 1.",
 	.example = "joulemark merge all.db node1.db node2.db",
+	.options = options,
 	.min_args = 2,
 	.max_args = -1,
 	.run = run,

@@ -2,6 +2,8 @@
 /* plan: what a plan file would run, how long, and what it needs. */
 #include "base/ctx.h"
 #include "base/process/driver_call.h"
+#include "base/text/json.h"
+#include "cli/frame/json_option.h"
 #include "cli/settings/hold.h"
 #include "engine/device/backend_find.h"
 #include "engine/device/device.h"
@@ -297,54 +299,131 @@ static const char *why_missing(const struct jm_run_call *r, const char *what)
 	return json_string_value(json_object_get(r->cli->lacks, name));
 }
 
-static bool print_needs(struct jm_run_call *r)
+/* An object: null for what is here, else the reason why it is missing. */
+static json_t *find_needs(struct jm_run_call *r, bool *ret_missing)
 {
 	json_t *needs = json_object(), *one;
 	const char *what;
-	bool missing = false;
 
 	for (int i = 0; i < r->n; i++)
 		list_needs(r, &r->planned[i], needs);
-	fprintf(r->cli->out, "\nNeeds\n");
 	json_object_foreach(needs, what, one)
 	{
 		const char *why;
-		char line[700];
 
 		if (!strncmp(what, "device ", strlen("device ")))
 			try_device(r, what);
 		why = why_missing(r, what);
-		missing = missing || why;
-		snprintf(line, sizeof(line), "%-24s %s%s", what, why ? "missing: " : "here",
-			why ? why : "");
-		print_line(r, line, 2);
+		*ret_missing = *ret_missing || why;
+		json_object_set_new(needs, what, why ? json_string(why) : json_null());
 	}
-	json_decref(needs);
-	return missing;
+	return needs;
 }
 
-static int plan(struct jm_run_call *r, bool cases)
+static void print_needs(struct jm_run_call *r, json_t *needs)
 {
-	int rc = jm_planned_read(r);
+	const char *what;
+	json_t *why;
 
-	if (!rc)
-		rc = jm_planned_make(r);
-	if (!rc)
-		rc = print_runs(r);
-	if (rc)
-		return jm_cli_fail(r->cli);
-	if (cases) {
-		fputc('\n', r->cli->out);
-		if (jm_run_list_cases(r))
-			return JM_EXIT_FAILURE;
+	fprintf(r->cli->out, "\nNeeds\n");
+	json_object_foreach(needs, what, why)
+	{
+		char line[700];
+
+		snprintf(line, sizeof(line), "%-24s %s%s", what,
+			json_is_null(why) ? "here" : "missing: ",
+			json_is_null(why) ? "" : json_string_value(why));
+		print_line(r, line, 2);
 	}
-	return print_needs(r) ? EXIT_LACKS : 0;
 }
 
 struct call {
 	struct jm_plan_selection plan;
 	bool cases, schema;
 };
+
+/* ---- as JSON ---- */
+
+static json_t *cases_json(const struct jm_plan *plan)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < plan->n; i++) {
+		json_t *one = json_object();
+
+		jm_json_set_text(&one, "id", plan->cases[i].id);
+		jm_json_set(&one, "parameters", json_incref(plan->cases[i].parameters));
+		json_array_append_new(list, one);
+	}
+	return list;
+}
+
+static json_t *run_json(const struct jm_run_call *r, const struct jm_planned *p, bool cases)
+{
+	struct length l = length_of(p);
+	json_t *json = json_object(), *after = json_array();
+
+	for (int i = 0; p->run && i < p->run->n_after; i++)
+		json_array_append_new(after, json_string(r->file.run[p->run->after[i]].name));
+	jm_json_set_text(&json, "name", p->run->name);
+	jm_json_set(&json, "after", after);
+	jm_json_set_int(&json, "cases", p->plan.n);
+	jm_json_set_int(&json, "repeat", p->plan.repeat);
+	jm_json_set_int(&json, "least_repeat", p->plan.least_repeat);
+	jm_json_set_number(&json, "least_s", l.seconds > 0 ? l.seconds : NAN);
+	jm_json_set_int(&json, "of_unknown_length", l.unknown);
+	jm_json_set_int(&json, "in_simulated_time", l.simulated);
+	if (cases)
+		jm_json_set(&json, "list", cases_json(&p->plan));
+	return json;
+}
+
+static int put_json(struct jm_run_call *r, const struct call *call, json_t *needs)
+{
+	json_t *json = json_object(), *runs = json_array();
+
+	for (int i = 0; i < r->n; i++)
+		json_array_append_new(runs, run_json(r, &r->planned[i], call->cases));
+	jm_json_set_text(&json, "title", r->file.title);
+	jm_json_set_int(&json, "measurements", jm_planned_cases(r));
+	jm_json_set(&json, "runs", runs);
+	jm_json_set(&json, "needs", json_incref(needs));
+	return jm_json_put(r->cli, json);
+}
+
+/* ---- the command ---- */
+
+static int print_plan(struct jm_run_call *r, const struct call *call, json_t *needs)
+{
+	int rc = print_runs(r);
+
+	if (rc)
+		return rc;
+	if (call->cases)
+		fputc('\n', r->cli->out);
+	if (call->cases && jm_run_list_cases(r))
+		return r->cli->err.code;
+	print_needs(r, needs);
+	return 0;
+}
+
+static int plan(struct jm_run_call *r, const struct call *call)
+{
+	bool missing = false;
+	json_t *needs;
+	int rc = jm_planned_read(r);
+
+	if (!rc)
+		rc = jm_planned_make(r);
+	if (rc)
+		return jm_cli_fail(r->cli);
+	needs = find_needs(r, &missing);
+	rc = jm_json_wanted(r->cli) ? put_json(r, call, needs) : print_plan(r, call, needs);
+	json_decref(needs);
+	if (rc)
+		return jm_cli_fail(r->cli);
+	return missing ? EXIT_LACKS : 0;
+}
 
 static int run_plan_command(struct jm_cli *cli)
 {
@@ -362,7 +441,7 @@ static int run_plan_command(struct jm_cli *cli)
 		return jm_cli_fail(cli);
 	}
 	cli->lacks = json_object();
-	status = plan(&r, call.cases);
+	status = plan(&r, &call);
 	jm_guard_stop(r.guard, NULL);
 	jm_planned_done(&r);
 	json_decref(cli->lacks);
@@ -381,6 +460,9 @@ static const struct jm_option options[] = {
 		.use = JM_OPTION_OF_CALL,
 		JM_BIND(JM_FLAG, struct call, schema),
 		.help = "print the JSON Schema of plan files, for editors"},
+	{JM_JSON_ROW("print JSON, or write it to this file: runs, with --cases their cases, and "
+		     "needs with null or the reason why one is missing"),
+		.use = JM_OPTION_OF_CALL, .type = JM_TEXT},
 	{0},
 };
 

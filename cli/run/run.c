@@ -348,7 +348,7 @@ static int run_all(struct jm_run_call *r)
 	if (rc)
 		return jm_cli_fail(r->cli);
 	if (r->given.dry_run)
-		return jm_run_list_cases(r);
+		return jm_run_list_cases(r) ? jm_cli_fail(r->cli) : 0;
 	if (apart && jm_hosts_open(&r->cli->ctx, &place, &r->hosts, &r->cli->err))
 		return jm_cli_fail(r->cli);
 	return jm_run_finish(r, run_plans(r));

@@ -50,5 +50,5 @@ int jm_run_list_cases(struct jm_run_call *r)
 
 	for (int i = 0; i < r->n && !rc; i++)
 		rc = print_plan(r, &r->planned[i]);
-	return rc ? jm_cli_fail(r->cli) : 0;
+	return rc;
 }

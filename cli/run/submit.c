@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* submit: the cases of a plan as jobs of Slurm. */
 #include "base/files/output.h"
+#include "base/text/json.h"
 #include "cli/frame/cli.h"
+#include "cli/frame/json_option.h"
 #include "plan_file_options.h"
 #include "report/format/text.h"
 #include "run_words.h"
@@ -194,12 +196,6 @@ static void print_run(const struct jm_submit_call *c, const struct jm_submitted 
 	print_waiting(c, s);
 }
 
-static void print_all(const struct jm_submit_call *c)
-{
-	for (int i = 0; i < c->r.n; i++)
-		print_run(c, &c->run[i]);
-}
-
 static void print_next(const struct jm_submit_call *c)
 {
 	char plan[PATH_MAX], store[PATH_MAX];
@@ -216,7 +212,80 @@ static void print_next(const struct jm_submit_call *c)
 		plan, store, plan, store);
 }
 
+/* ---- as JSON ---- */
+
+static json_t *broken_json(const struct jm_submit_call *c, const struct jm_submitted *s)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < s->n; i++) {
+		const struct jm_job *j = &s->jobs[i];
+		json_t *one = json_object();
+		char why[700];
+
+		if (j->state == JM_JOB_BROKE) {
+			jm_job_why(c->folder, s->key, i, j, why, sizeof(why));
+			jm_json_set_text(&one, "job", j->name);
+			jm_json_set(&one, "host", jm_json_said(j->host));
+			jm_json_set_text(&one, "reason", why);
+			json_array_append(list, one);
+		}
+		json_decref(one);
+	}
+	return list;
+}
+
+static json_t *run_json(const struct jm_submit_call *c, const struct jm_submitted *s)
+{
+	const struct jm_plan *plan = &s->planned->plan;
+	struct counts n = count(s);
+	json_t *json = json_object();
+
+	jm_json_set_text(&json, "name", s->planned->run->name);
+	jm_json_set_int(&json, "cases", plan->n);
+	jm_json_set_int(&json, "repeat", plan->repeat);
+	jm_json_set_int(&json, "jobs", s->n);
+	jm_json_set_int(&json, "done", n.done);
+	jm_json_set_int(&json, "with_failed_cases", n.failed);
+	jm_json_set_int(&json, "running", n.run);
+	jm_json_set_int(&json, "waiting", n.wait);
+	jm_json_set_int(&json, "not_complete", n.broke);
+	jm_json_set_int(&json, "not_submitted", n.new);
+	jm_json_set_text(
+		&json, "omitted_after", s->omitted ? s->omitted->planned->run->name : NULL);
+	jm_json_set(&json, "reasons", broken_json(c, s));
+	return json;
+}
+
+static int put_json(const struct jm_submit_call *c)
+{
+	json_t *json = json_object(), *runs = json_array();
+
+	for (int i = 0; i < c->r.n; i++)
+		json_array_append_new(runs, run_json(c, &c->run[i]));
+	jm_json_set_text(&json, "store", c->given.store);
+	jm_json_set(&json, "runs", runs);
+	return jm_json_put(c->r.cli, json);
+}
+
+static int put_one(const struct jm_submit_call *c, const char *key, json_t *value)
+{
+	json_t *json = json_object();
+
+	jm_json_set(&json, key, value);
+	return jm_json_put(c->r.cli, json);
+}
+
 /* ---- what a call does ---- */
+
+static int show_all(const struct jm_submit_call *c)
+{
+	if (jm_json_wanted(c->r.cli))
+		return put_json(c);
+	for (int i = 0; i < c->r.n; i++)
+		print_run(c, &c->run[i]);
+	return 0;
+}
 
 /* Do jobs wait or run? */
 static bool any_queued(const struct jm_submit_call *c)
@@ -299,9 +368,10 @@ static int submit(struct jm_submit_call *c)
 	close(fd);
 	if (!rc && c->given.wait)
 		rc = wait_for_jobs(c);
+	if (!rc)
+		rc = show_all(c);
 	if (rc)
 		return rc;
-	print_all(c);
 	if (!is_complete(c) && !c->given.wait)
 		print_next(c);
 	return 0;
@@ -313,9 +383,7 @@ static int show_status(struct jm_submit_call *c)
 
 	if (!rc)
 		rc = jm_submit_look(c);
-	if (!rc)
-		print_all(c);
-	return rc;
+	return rc ? rc : show_all(c);
 }
 
 static int cancel(struct jm_submit_call *c)
@@ -324,6 +392,8 @@ static int cancel(struct jm_submit_call *c)
 
 	if (!rc)
 		rc = jm_slurm_cancel(&c->r.cli->ctx, &c->queue, c->id, &n, &c->r.cli->err);
+	if (!rc && jm_json_wanted(c->r.cli))
+		return put_one(c, "cancelled", json_integer(n));
 	if (!rc)
 		fprintf(c->r.cli->out, "%d job%s cancelled.\n", n, n == 1 ? "" : "s");
 	return rc;
@@ -333,7 +403,14 @@ static int list_commands(struct jm_submit_call *c)
 {
 	int rc = jm_submit_look(c);
 
-	return rc ? rc : jm_submit_missing(c);
+	if (jm_json_wanted(c->r.cli))
+		c->calls = json_array();
+	if (!rc)
+		rc = jm_submit_missing(c);
+	if (!rc && c->calls)
+		rc = put_one(c, "calls", json_incref(c->calls));
+	json_decref(c->calls);
+	return rc;
 }
 
 static int check_given(struct jm_submit_call *c)
@@ -476,6 +553,9 @@ static const struct jm_option options[] = {
 		.use = JM_OPTION_OF_CALL,
 		JM_BIND(JM_FLAG, struct jm_submit_given, dry_run),
 		.help = "print the calls of sbatch, and submit nothing"},
+	{JM_JSON_ROW("print JSON, or write it to this file: the jobs of each run, with --dry-run "
+		     "the words of each call, with --cancel how many were cancelled"),
+		.use = JM_OPTION_OF_CALL, .type = JM_TEXT},
 	{0},
 };
 

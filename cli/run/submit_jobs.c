@@ -367,7 +367,15 @@ static void words_of(const struct jm_submit_call *c, const struct jm_submitted *
 static void print_words(const struct jm_submit_call *c, char *const *words)
 {
 	char quoted[PATH_MAX * 2];
+	json_t *call;
 
+	if (c->calls) {
+		call = json_pack("[s, s]", "sbatch", "--parsable");
+		for (int i = 0; words[i]; i++)
+			json_array_append_new(call, json_string(words[i]));
+		json_array_append_new(c->calls, call);
+		return;
+	}
 	fprintf(c->r.cli->out, "sbatch --parsable");
 	for (int i = 0; words[i]; i++) {
 		jm_run_quote(words[i], quoted, sizeof(quoted));

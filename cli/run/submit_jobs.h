@@ -35,6 +35,7 @@ struct jm_submit_call {
 	struct jm_slurm_queue queue;
 	struct jm_submitted *run; /* one for each of r.planned */
 	int n_arrays;		  /* that this call has submitted */
+	json_t *calls;		  /* --dry-run --json: the words of each call; NULL = print them */
 };
 
 /* From the requests of r.planned, which must not be completed yet: their settings depend on the

@@ -514,33 +514,47 @@ static const struct jm_option restore_options[] = {
 		JM_BIND(JM_FLAG, struct call, use_default),
 		.help = "if the original value is unknown because a journal is damaged: set the "
 			"vendor's default, and keep the journal under another name"},
-	CONTROL_ROW, {0}};
+	CONTROL_ROW, JM_JSON_OPTION, {0}};
 
-static int run_restore(struct jm_cli *cli)
+static int print_restored(struct jm_cli *cli, int n, int n_default)
 {
-	struct call call = {0};
-	int n = 0, n_default = 0, rc = 0;
+	json_t *json;
 
-	signal(SIGPIPE, SIG_IGN); /* a closed pipe must not end the restoring half-way */
-	JM_FILL(&cli->values, &call);
-	if (call.use_default)
-		rc = jm_guard_default(&cli->ctx, call.control, &n_default, &cli->err);
-	if (jm_guard_release(&cli->ctx, &n, &cli->err))
-		rc = cli->err.code;
+	if (jm_json_wanted(cli)) {
+		json = json_object();
+		jm_json_set_int(&json, "restored", n);
+		jm_json_set_int(&json, "set_to_default", n_default);
+		jm_json_set_bool(&json, "complete", !cli->err.code);
+		return jm_json_put(cli, json);
+	}
 	if (n_default)
 		fprintf(cli->out, "Set %d %s to the vendor's default.\n", n_default,
 			n_default == 1 ? "knob" : "knobs");
 	if (n)
 		fprintf(cli->out, "Restored %d %s.\n", n, n == 1 ? "setting" : "settings");
-	else if (!rc && !n_default)
+	else if (!cli->err.code && !n_default)
 		fprintf(cli->out, "Nothing to restore.\n");
-	return rc ? jm_cli_fail(cli) : 0;
+	return 0;
+}
+
+static int run_restore(struct jm_cli *cli)
+{
+	struct call call = {0};
+	int n = 0, n_default = 0;
+
+	signal(SIGPIPE, SIG_IGN); /* a closed pipe must not end the restoring half-way */
+	JM_FILL(&cli->values, &call);
+	if (call.use_default)
+		jm_guard_default(&cli->ctx, call.control, &n_default, &cli->err);
+	jm_guard_release(&cli->ctx, &n, &cli->err);
+	print_restored(cli, n, n_default);
+	return cli->err.code ? jm_cli_fail(cli) : 0;
 }
 
 const struct jm_command jm_command_restore = {
 	.name = "restore",
 	.summary = "restore all settings that joulemark has changed",
-	.usage = "[--default [--control NAME]]",
+	.usage = "[--default [--control NAME]] [--json[=FILE]]",
 	.description = "Restores what 'joulemark set' has changed and what a killed joulemark has "
 		       "left behind. Run it at boot and after a batch job; when there is nothing "
 		       "to restore it does nothing. When a setting cannot be restored, the command "

@@ -321,6 +321,7 @@ static int point_stats(
 		jm_stat_of(values, n, &p->stat[m]);
 	}
 	free(values);
+	jm_shares_reject(p);
 	mark_outliers(g, p, first, n);
 	return 0;
 }

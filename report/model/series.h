@@ -69,7 +69,8 @@ struct jm_group_point {
 	bool eligible; /* as best setting */
 	/* eligible, and no other is as good in speed and efficiency and better in one */
 	bool pareto;
-	char why_not[96]; /* when it is not */
+	char why_not[96];	   /* when it is not */
+	double impossible_percent; /* a utilisation above 100 %, which stat omits; 0 = none */
 	struct jm_stat stat[JM_M_ALL];
 };
 

@@ -166,22 +166,36 @@ static void warn_first(const struct runs *r, const char *what, json_t *into)
 	json_array_append_new(into, json_string(text));
 }
 
+void jm_shares_reject(struct jm_group_point *p)
+{
+	static const int shares[] = {JM_M_MFU, JM_M_HFU};
+
+	for (int i = 0; i < 2; i++) {
+		struct jm_stat *stat = &p->stat[shares[i]];
+
+		if (!stat->n || stat->mean <= 100)
+			continue;
+		p->impossible_percent = fmax(p->impossible_percent, stat->mean);
+		jm_stat_of(NULL, 0, stat);
+	}
+}
+
 /* A share above the whole says that the peak is not that of one device in FLOP/s. */
 static void warn_peak(const struct jm_grouping *g, const struct jm_group_series *s, json_t *into)
 {
-	static const int shares[] = {JM_M_MFU, JM_M_HFU};
 	double largest = 0;
 	char text[300];
 
 	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
-		for (int k = 0; k < 2; k++)
-			if (g->point[i].stat[shares[k]].n)
-				largest = fmax(largest, g->point[i].stat[shares[k]].mean);
-	if (largest <= 100)
+		largest = fmax(largest, g->point[i].impossible_percent);
+	if (!(largest > 0))
 		return;
 	snprintf(text, sizeof(text),
-		"A utilisation of %.4g %% is impossible: --peak-flops %.4g is too low. It is the "
-		"dense peak of one device in FLOP/s, in the precision of the work, such as 989e12.",
+		"A utilisation of %.4g %% is impossible and is not shown: --peak-flops %.4g is too "
+		"low. "
+		"It is the dense peak of one device in FLOP/s, in the precision of the work, such "
+		"as "
+		"989e12.",
 		largest, g->options.figures.peak_flops);
 	json_array_append_new(into, json_string(text));
 }

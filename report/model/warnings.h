@@ -7,6 +7,8 @@
 
 /* Marks the Pareto front of a series. */
 void jm_pareto_mark(struct jm_grouping *g, const struct jm_group_series *s);
+/* More than the whole is no result: makes such a utilisation unknown and notes the largest. */
+void jm_shares_reject(struct jm_group_point *p);
 /* Drift over the runs, and first runs that differ: one sentence each, for the caller to decref. */
 json_t *jm_warnings(const struct jm_grouping *g, const struct jm_group_series *s);
 

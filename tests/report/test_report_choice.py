@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The best setting within a limit of slowdown that the user gives, the command that applies it; figures that would have
 no effect."""
+import csv
+import io
 import json
 import shlex
 from statistics import mean
@@ -103,6 +105,8 @@ def test_an_impossible_utilisation_is_told(tmp_path):
     assert 0 < high < 100 and "impossible" not in report("--peak-flops", 989e12, path)
     text = " ".join(report("--peak-flops", 989e9, path).split())
     assert f"{1000 * high:.4g} % is impossible" in text and "989e12" in text
+    for row in csv.DictReader(io.StringIO(report("--peak-flops", 989e9, "--format", "csv", path))):
+        assert row["mfu_percent_mean"] == "" and float(row["throughput_mean"]) > 0
 
 
 @pytest.mark.parametrize("script, told", [("exit 3", "ended with status 3"), ("kill -9 $$", "killed by signal 9")])

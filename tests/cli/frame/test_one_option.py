@@ -3,11 +3,12 @@
 import json
 import os
 import re
+import shlex
 
 import pytest
 
 from fake_gpus import FakeGpus
-from jm import BIN, FAILURE, USAGE, jm, sentence, terminal
+from jm import BIN, FAILURE, SOURCE, USAGE, jm, sentence, terminal
 
 
 @pytest.fixture(name="gpus")
@@ -97,6 +98,7 @@ JSON = [
     ["measure", "--device", "sim:h100x1", "--quiet"],
     ["run", "sim", "--device", "sim:h100x1", "--seconds", "1", "--quiet"],
     ["get", "--device", "sim:h100x1"], ["status"], ["doctor"], ["list"], ["describe", "resnet18", "--device", "ref"],
+    ["restore"], ["plan", SOURCE / "suites/capping-simulated.yaml"],
 ]
 
 
@@ -109,6 +111,35 @@ def test_json_to_a_file_and_alone(words, tmp_path):
     assert json.loads(path.read_text()) and "{" not in done.stdout
     done = jm(*words, "--json", *rest)
     assert done.returncode == 0 and json.loads(done.stdout), done.stderr
+
+
+def test_a_plan_as_json_has_its_cases_and_needs():
+    done = jm("plan", SOURCE / "suites/capping-simulated.yaml", "--cases", "--json")
+    (run,) = json.loads(done.stdout)["runs"]
+    listed = jm("run", SOURCE / "suites/capping-simulated.yaml", "--dry-run").stdout.split("\n")
+    assert f"{run['cases']} cases, {run['repeat']} times" in listed[0]
+    assert {one["parameters"]["settings"]["gpu.power"] for one in run["list"]} >= {"200W", "700W"}
+    assert len(run["list"]) == run["cases"] and run["least_s"] is None
+    assert json.loads(done.stdout)["needs"] == {"device sim:h100x8": None, "knob gpu.power": None}
+    lacking = jm("plan", SOURCE / "suites/power-aware.yaml", "--json", env={**os.environ, "JM_NVML_LIB": "/no/such.so"})
+    assert lacking.returncode == 1 and any(json.loads(lacking.stdout)["needs"].values())
+
+
+def test_a_merge_as_json_counts_records(tmp_path):
+    store, merged = tmp_path / "a.db", tmp_path / "b.db"
+    assert jm("run", "sim", "--device", "sim:h100x1", "--seconds", "1", "--repeat", "2", "--store", store).returncode == 0
+    for added, there in ((2, 0), (0, 2)):
+        counts = json.loads(jm("merge", "--json", merged, store).stdout)
+        assert counts == {"store": str(merged), "added": added, "already_there": there, "damaged": 0}
+
+
+def test_a_submission_as_json_has_the_words_that_are_printed(tmp_path):
+    words = ["submit", SOURCE / "suites/capping-simulated.yaml", "--store", tmp_path / "a.db"]
+    calls = json.loads(jm(*words, "--dry-run", "--json").stdout)["calls"]
+    assert calls == [shlex.split(line) for line in jm(*words, "--dry-run").stdout.splitlines()]
+    done = jm(*words, "--status", "--json")
+    (run,) = json.loads(done.stdout)["runs"]
+    assert done.returncode == 1 and run["not_submitted"] == run["jobs"] == 10 and run["reasons"] == []
 
 
 def test_json_is_a_format_where_there_are_several(tmp_path):
