@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "jpwr_job.h"
-#include "base/text/number.h"
+#include "launcher_rank.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -10,30 +10,9 @@
 
 /* ---- ranks ---- */
 
-/* The first of these variables that is a whole number; -1 = none. */
-static int first_of(const char *const *names)
-{
-	uint64_t number;
-
-	for (; *names; names++) {
-		const char *text = secure_getenv(*names);
-
-		if (text && jm_number_whole(text, INT_MAX, &number))
-			return (int)number;
-	}
-	return -1;
-}
-
 int jm_jpwr_job_find(struct jm_jpwr_job *job, bool use_mpi, struct jm_err *err)
 {
-	/* Open MPI, PMIx, MPICH and Intel MPI, MVAPICH, Slurm */
-	static const char *const rank[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-		"MV2_COMM_WORLD_RANK", "SLURM_PROCID", NULL};
-	static const char *const local[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
-		"PMI_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "PALS_LOCAL_RANKID", "SLURM_LOCALID",
-		NULL};
-
-	*job = (struct jm_jpwr_job){use_mpi, first_of(rank), first_of(local)};
+	*job = (struct jm_jpwr_job){use_mpi, jm_launcher_rank(), jm_launcher_local_rank()};
 	if (!use_mpi || job->rank >= 0)
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,

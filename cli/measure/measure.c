@@ -3,6 +3,7 @@
 #include "cli/frame/cli.h"
 #include "cli/frame/device_option.h"
 #include "cli/frame/interrupts.h"
+#include "launcher_rank.h"
 #include "live_line.h"
 #include "measure.h"
 #include "measure_record.h"
@@ -95,6 +96,22 @@ static void print_text(const struct measurement *m, const json_t *record)
 	if (out && !fclose(out))
 		fwrite(text, 1, n, stderr);
 	free(text);
+}
+
+/* Of the ranks of a job the first one prints its summary; the store has those of all. */
+static void print_summary(const struct measurement *m, const json_t *record, bool stored)
+{
+	bool joined = stored && m->store.path && !json_is_null(json_object_get(record, "job"));
+	int rank = joined ? jm_launcher_rank() : -1, world = jm_launcher_world();
+
+	if (rank > 0)
+		return;
+	print_text(m, record);
+	if (!rank && world > 1)
+		jm_log(&m->cli->ctx, JM_INFO,
+			"This is rank 0 of %d; 'joulemark report %s' adds them up, each meter "
+			"once.",
+			world, m->store.path);
 }
 
 /* ---- the run ---- */
@@ -337,7 +354,7 @@ static int write_results(struct measurement *m)
 	if (!record)
 		return m->cli->err.code;
 	store_record(m, record, &not_stored);
-	print_text(m, record);
+	print_summary(m, record, !not_stored.code);
 	rc = m->json ? jm_output_json(m->json, record, &m->cli->err) : 0;
 	if (!rc && m->metrics)
 		rc = jm_openmetrics_write(m->metrics, record, &m->cli->err);

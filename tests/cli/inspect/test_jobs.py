@@ -9,6 +9,8 @@ import pytest
 
 from jm import BIN, jm
 from measured import check, fakes
+from runs import records as stored
+from slurm import cluster_of_this_machine  # noqa: F401  the fixture `cluster`
 
 WATTS = 300  # of each of the two GPUs, whose power is constant: the energy of any time is known
 ENV = fakes(f"gpus=2;wave=square;low={WATTS};high={WATTS};period=1")
@@ -123,3 +125,25 @@ def test_slurm_names_the_job_and_step(tmp_path):
     assert (record["job"]["id"], record["job"]["step"]) == ("4711", "3")
     (record,) = measured(tmp_path, {"SLURM_JOB_ID": "4711", "SLURM_STEP_ID": "3"}, ("--job", "mine"), (0,), 0.1)
     assert (record["job"]["id"], record["job"]["step"]) == ("mine", None)
+
+
+@pytest.mark.parametrize("rank, world, printed, told", [(0, 4, True, True), (3, 4, False, False), (0, 1, True, False), (None, None, True, False)])
+def test_the_first_rank_alone_prints_its_summary(tmp_path, rank, world, printed, told):
+    placed = {} if rank is None else {"SLURM_PROCID": str(rank), "SLURM_STEP_NUM_TASKS": str(world)}
+    words = ["measure", "--source", "nvml", "--store", tmp_path / "job.db", "sh", "-c", "echo out; echo err >&2; exit 3"]
+    done = jm(*words, env={**ENV, **placed, "SLURM_JOB_ID": "4711"})
+    assert (done.stdout, done.returncode) == ("out\n", 3) and "err\n" in done.stderr
+    assert ("Energy" in done.stderr) == printed and ("adds them up" in done.stderr) == told
+    assert len(stored(tmp_path / "job.db")) == 1  # of each rank
+    alone = jm("measure", "--source", "nvml", "sh", "-c", "exit 0", env={**ENV, **placed, "SLURM_JOB_ID": "4711"})
+    assert "Energy" in alone.stderr  # nothing else has it
+
+
+def test_ranks_of_srun_print_one_summary(cluster, tmp_path):
+    store = tmp_path / "job.db"
+    done = subprocess.run(["srun", "--ntasks=2", BIN, "measure", "--source", "nvml", "--store", store, "sleep", "1"],
+                          env={**cluster.env, **ENV}, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("Energy") == 1 and f"rank 0 of 2; 'joulemark report {store}'" in done.stderr
+    summed = jm("report", store)
+    assert "2 records are parts of 1 run of a job" in summed.stderr and "(2 parts of job" in summed.stdout
