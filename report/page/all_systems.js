@@ -14,7 +14,11 @@
 			chosen = s.within.at;
 		const has = (i) => known(x.mean[i]) && known(y.mean[i]);
 		const all = part.curve.concat(part.off, part.reference).filter(has);
-		const text = (i) => (s.points[i].state === "violated" ? "(" + s.points[i].label + ")" : s.points[i].label);
+		const place = JM.setting(s);
+		const text = (i, brief) => {
+			const label = brief ? place.brief(i) : s.points[i].label;
+			return s.points[i].state === "violated" ? "(" + label + ")" : label;
+		};
 		const nearAxis = (i) => x.mean[i] < 0.12 * Math.max(...x.mean.filter(known)); // where a label would lie on it
 		const ahead = (i, k, list) => k === list.length - 1 && list.every((j) => x.mean[j] <= x.mean[i]);
 		const item = (i, k, list) => ({
@@ -22,8 +26,8 @@
 			index: i,
 			label: {
 				show: !many || chosen.includes(i) || i === list[0],
-				formatter: text(i),
-				position: k === 0 && !nearAxis(i) ? "left" : ahead(i, k, list) ? "right" : "top",
+				formatter: text(i, k > 0),
+				position: k === 0 && place.lines.length > 1 ? "bottom" : k === 0 && !nearAxis(i) ? "left" : ahead(i, k, list) ? "right" : "top",
 			},
 			itemStyle: chosen.includes(i) ? { borderColor: c.best, borderWidth: 3 } : undefined,
 			symbolSize: chosen.includes(i) ? 12 : 8,
@@ -45,11 +49,11 @@
 				all.filter((i) => x.half[i] > 0).map((i) => [y.mean[i], x.mean[i] - x.half[i], x.mean[i] + x.half[i]]),
 				true,
 			),
-			Object.assign(
+			...place.lines.map((one) => Object.assign(
 				{
 					type: "line",
 					name: name,
-					data: part.curve.filter(has).map(item),
+					data: one.of(part.curve.filter(has)).map(item),
 					color: color,
 					lineStyle: { width: numeric ? 2 : 0, color: color },
 					symbol: "circle",
@@ -57,7 +61,7 @@
 					label: label,
 				},
 				on,
-			),
+			)),
 			Object.assign(JM.offPoints(c, off), { label: Object.assign({}, label, { color: c.soft }) }, on),
 			Object.assign(
 				JM.referencePoints(c, reference, {
@@ -401,15 +405,21 @@
 		return use.length === 2 && use.every(swept) ? use : null;
 	}
 
+	const DIGIT = 7; // px, of a digit in a cell
 	function matrixOption(c, m) {
 		const out = base(c),
 			values = m.grid.flat().filter((x) => known(x.value)).map((x) => x.value),
 			high = Math.max(...values),
 			low = Math.min(...values, high);
 		const list = m.grid.flatMap((row, y) => row.map((cell, x) => [x, y, cell]));
-		out.grid.top = 12;
+		const separated = values.some((v) => JM.isApart(JM.plain(v)));
+		const brief = (v) => (v >= 1e6 ? +(v / 1e6).toPrecision(3) + "M" : v >= 1e3 ? +(v / 1e3).toPrecision(3) + "k" : String(+v.toPrecision(2)));
+		const shown = function (v, room) {
+			const whole = separated ? JM.apartAll(JM.plain(v)) : JM.plain(v);
+			return DIGIT * whole.length < room ? whole : brief(v);
+		};
 		out.xAxis = axis(c, m.x, { type: "category", data: m.xs, splitLine: { show: false } });
-		out.yAxis = axis(c, "", { type: "category", data: m.ys, splitLine: { show: false } });
+		out.yAxis = axis(c, m.y, { type: "category", data: m.ys, nameLocation: "end", nameGap: 8, splitLine: { show: false } });
 		out.tooltip.formatter = function (p) {
 			const cell = list[p.dataIndex][2];
 			return el(
@@ -458,10 +468,10 @@
 								style: {
 									x: x,
 									y: y,
-									text: filled ? JM.plain(cell.value) : cell.word,
+									text: filled ? shown(cell.value, w) : cell.word,
 									align: "center",
 									verticalAlign: "middle",
-									fontSize: 12,
+									fontSize: w < 7 * DIGIT ? 10 : 12,
 									fill: filled ? c.onHeat(part) : c.soft,
 								},
 							},

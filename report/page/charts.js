@@ -22,6 +22,8 @@
 		label: { show: true, position: "insideStartBottom", color: c.soft, fontSize: 11, formatter: JM.limitName },
 	});
 
+	const namesOfLines = (c, s) => ({ type: "scroll", top: 0, right: 0, left: 90, data: s.lines.map((one) => one.name), textStyle: { color: c.soft }, inactiveColor: c.off });
+
 	// Means of one metric against the setting, with the reference as a dashed level.
 	JM.chartSetting = function (series, metric, verdict, note) {
 		const s = setting(series),
@@ -29,6 +31,7 @@
 			part = parts(series);
 		if (series.reference !== null)
 			note += " Dashed: the reference." + (metric === "throughput" && JM.limited ? " Dotted: " + JM.limitName + " than it." : "");
+		if (s.lines.length > 1) note += " A line for each value of " + s.lines[0].name.replace(/ \S+$/, "") + ".";
 		if (part.off.length) note += " Grey circles: caps that the device did not hold.";
 		const option = function (c) {
 			const best = bestOf(series, verdict),
@@ -49,27 +52,35 @@
 				},
 				itemStyle:
 					isBest(i) && series.points[i].eligible
-						? { color: best.text === "best" ? c.best : c.main, borderColor: c.best, borderWidth: 2.5 }
+						? { color: best.text === "best" ? c.best : undefined, borderColor: c.best, borderWidth: 2.5 }
 						: undefined,
 				symbolSize: isBest(i) ? 11 : 7,
 			});
 			const ref = part.reference.filter(has),
 				out = base(c);
+			if (s.lines.length > 1) out.legend = namesOfLines(c, s);
 			out.xAxis = settingAxis(c, s);
 			out.yAxis = valueAxis(c, col.unit, { boundaryGap: [0, "12%"] });
 			out.tooltip.formatter = tip(series, [col]);
 			out.series = [
-				band(c.band, s.numeric ? spread(s, col, part.curve) : []),
-				whiskers(c.main, spread(s, col, part.curve)),
+				band(c.band, s.numeric && s.lines.length === 1 ? spread(s, col, part.curve) : []),
 				whiskers(c.off, spread(s, col, part.off)),
-				{
-					type: "line",
-					data: part.curve.filter(has).map(item),
-					color: c.main,
-					symbol: "circle",
-					z: 4,
-					lineStyle: { width: s.numeric ? 2 : 0, color: c.main },
-				},
+				...s.lines.flatMap(function (one, k) {
+					const color = s.lines.length > 1 ? c.many[k] : c.main,
+						list = one.of(part.curve.filter(has));
+					return [
+						whiskers(color, spread(s, col, list)),
+						{
+							type: "line",
+							name: one.name,
+							data: list.map(item),
+							color: color,
+							symbol: "circle",
+							z: 4,
+							lineStyle: { width: s.numeric ? 2 : 0, color: color },
+						},
+					];
+				}),
 				offPoints(c, part.off.filter(has).map(item)),
 				referencePoints(c, ref.map(item), {
 					markLine: ref.length
@@ -167,17 +178,18 @@
 			out.yAxis = axis(c, "", { scale: true, boundaryGap: ["6%", "10%"] });
 			out.tooltip.formatter = (p) =>
 				p.data && p.data.index !== undefined ? tip(series, [cols[p.data.col]])(p) : "";
-			out.series = cols.map((col, k) => ({
+			out.series = cols.flatMap((col, k) => s.lines.map((one, l) => ({
 				type: "line",
 				name: col.short,
-				data: part.curve
-					.filter((i) => known(col.mean[i]))
+				data: one
+					.of(part.curve.filter((i) => known(col.mean[i])))
 					.map((i) => ({ value: [s.x[i], col.mean[i]], index: i, col: k })),
 				symbol: ["circle", "rect", "triangle", "roundRect"][k % 4],
 				symbolSize: 7,
+				color: c.many[k % c.many.length],
 				lineStyle: { width: s.numeric ? 2 : 0 },
-				markLine: k ? undefined : dashed(c.ref, 1),
-			}));
+				markLine: k || l ? undefined : dashed(c.ref, 1),
+			})));
 			return out;
 		};
 		const note =
@@ -243,7 +255,7 @@
 					splitNumber: 2,
 					nameLocation: "end",
 					nameGap: 7,
-					axisLabel: { color: c.soft, fontSize: 10, showMaxLabel: false },
+					axisLabel: { color: c.soft, fontSize: 10, showMaxLabel: false, hideOverlap: true },
 					nameTextStyle: { color: c.ink, align: "left", padding: [0, 0, 0, -44], fontSize: 11 },
 				}),
 			);
@@ -256,17 +268,17 @@
 					list.filter((i) => known(strip.mean[i])).map((i) => ({ value: [s.x[i], strip.mean[i]], index: i }));
 				const on = { xAxisIndex: k, yAxisIndex: k };
 				return [
-					Object.assign(
+					...s.lines.map((one) => Object.assign(
 						{
 							type: "line",
-							data: points(part.curve),
+							data: points(one.of(part.curve)),
 							symbol: "circle",
 							symbolSize: 6,
 							color: c.many[k],
 							lineStyle: { width: s.numeric ? 2 : 0 },
 						},
 						on,
-					),
+					)),
 					offPoints(c, points(part.off), on),
 					referencePoints(c, points(part.reference), Object.assign({ symbolSize: 10 }, on)),
 				];

@@ -318,26 +318,43 @@
 	const WIDE = 8;
 	const isWide = (one, xs) => !one.knob && xs.length > 2 && Math.min(...xs) > 0 && Math.max(...xs) >= WIDE * Math.min(...xs);
 
+	// Of two dimensions that with more values is the axis, and each value of the other one has a line, if these are few.
+	const LINES = 8;
+	function axisAndLines(dims, shown) {
+		const distinct = (d) => new Set(shown.map((p) => p.settings[d.index].text)).size;
+		const [one, other] = [...dims].sort((a, b) => distinct(b) - distinct(a));
+		const fits = dims.length === 2 && distinct(other) <= LINES && shown.every((p) => known(p.settings[one.index].x));
+		return dims.length === 1 ? [one, null] : fits ? [one, other] : [null, null];
+	}
+
 	// What the points of a series are laid out by: numbers where all have one, else their labels. Points without a
-	// successful run take no room: their place is NaN.
+	// successful run take no room: their place is NaN. lines: {name, of(indexes) -> those of the line, in its order}.
 	function setting(series) {
 		const dims = JM.dims(series),
-			one = dims.length === 1 ? dims[0] : null,
 			good = series.points.filter((p) => p.runs_ok > 0),
-			shown = good.length ? good : series.points;
+			shown = good.length ? good : series.points,
+			[one, other] = axisAndLines(dims, shown);
 		const value = (p) => p.settings[one.index].x;
 		const numeric = one !== null && shown.every((p) => known(value(p)));
+		const group = (p) => (numeric && other ? p.settings[other.index].text : "");
 		const hertz = one !== null && one.unit === "Hz";
 		const kept = (p) => (p.state === "violated" ? "(" + p.label + ")" : p.label);
 		const place = (p) => (numeric ? (hertz ? value(p) / 1e6 : value(p)) : shown.indexOf(p));
+		const x = series.points.map((p) => (shown.includes(p) ? place(p) : NaN));
+		const line = (text) => ({
+			name: text && other.name + " " + text,
+			of: (list) => list.filter((i) => group(series.points[i]) === text).sort((a, b) => x[a] - x[b]),
+		});
 		return {
 			numeric: numeric,
 			log: numeric && isWide(one, shown.map(value)),
 			shown: shown,
-			x: series.points.map((p) => (shown.includes(p) ? place(p) : NaN)),
+			x: x,
 			labels: shown.map(kept),
+			lines: [...new Set(shown.map(group))].map(line),
+			brief: (i) => (numeric && other ? series.points[i].settings[one.index].text : series.points[i].label),
 			name:
-				dims.map((d) => d.name).join(", ") +
+				(one ? one.name : dims.map((d) => d.name).join(", ")) +
 				(one && one.unit ? " in " + (hertz ? "MHz" : one.unit) + (series.per ? " " + series.per : "") : ""),
 		};
 	}

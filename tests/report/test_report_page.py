@@ -501,3 +501,41 @@ def test_sizes_of_products_and_caps_are_a_matrix(tmp_path):
     matrix = dom.split("<h3>m = n = k × gpu.power")[1].split("</svg>")[0]
     cells = [float(c.replace(",", "")) for c in re.findall(r"<text[^>]*>([\d,.]+)</text>", matrix)]
     assert {n + w for n in sizes for w in caps} <= set(cells)
+
+
+BATCHES, RANKS = (8, 16, 32, 64, 128, 256, 512, 1024), (1, 2, 4)
+
+
+def batches_and_ranks():
+    """The last batch of four ranks does not fit."""
+    return sized([({"ranks": n, "batch": b}, None, 1000.0 * n * b ** 0.5 if n * b <= 2048 else None) for n in RANKS for b in BATCHES])
+
+
+@BROWSER
+def test_of_two_dimensions_one_is_the_axis_and_the_other_has_lines(tmp_path):
+    dom = browse(make_page(tmp_path, batches_and_ranks()), "--dump-dom", "--window-size=1280,4000")
+    panel = dom.split("<h3>Throughput")[1].split("</section>")[0]
+    assert "A line for each value of ranks." in panel
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", panel)
+    assert {"batch", *(f"ranks {n}" for n in RANKS)} <= set(texts)
+    assert {str(b) for b in BATCHES} <= set(texts)  # whole, and no name of both
+    assert not any("batch " in text for text in texts)
+
+
+@BROWSER
+@pytest.mark.parametrize("width", [390, 1280])
+def test_figures_of_a_matrix_fit_their_cells(tmp_path, width):
+    page = make_page(tmp_path, batches_and_ranks())
+    frame = tmp_path / "frame.html"  # a window has 500 px at least
+    frame.write_text(f'<iframe src="{page.name}" style="width:{width}px;height:4000px"></iframe>'
+                     "<script>setTimeout(() => document.body.append(document.querySelector('iframe').contentDocument.documentElement.outerHTML), 3000)</script>")
+    dom = html.unescape(browse(frame, "--dump-dom", "--window-size=1400,4100", "--allow-file-access-from-files"))
+    matrix = dom.split("<h3>batch × ranks")[1].split("</svg>")[0]
+    cells = re.findall(r"<text[^>]*>([\d.,]+k?|OOM)</text>", matrix)
+    assert cells.count("OOM") == 1
+    exact = [f"{1000 * n * b ** 0.5:,.0f}" for n in RANKS for b in BATCHES if n * b <= 2048]
+    if width == 1280:
+        assert set(exact) <= set(cells)
+    else:
+        drawn = re.search(r'<svg width="(\d+)"', matrix)
+        assert int(drawn[1]) < 360 and "16k" in cells and all(len(cell) < 6 for cell in cells)
