@@ -129,18 +129,29 @@ static double key_of(const struct jm_process_row *p, enum jm_top_sort sort)
 	}
 }
 
-/* The largest first, unknown ones last, equal ones by their ids. */
+/* The largest first, unknown ones last. */
+static int compare_keys(double x, double y)
+{
+	if (isnan(x) || isnan(y))
+		return isnan(x) - isnan(y);
+	return (x < y) - (x > y);
+}
+
+/* Those that are equal, or unknown, by their processor time. */
 static int compare(const void *a, const void *b, void *sort)
 {
+	const enum jm_top_sort by[] = {
+		*(enum jm_top_sort *)sort, JM_TOP_BY_PROCESSORS, JM_TOP_BY_ID};
 	const struct jm_process_row *x = *(const struct jm_process_row *const *)a,
 				    *y = *(const struct jm_process_row *const *)b;
-	double kx = key_of(x, *(enum jm_top_sort *)sort), ky = key_of(y, *(enum jm_top_sort *)sort);
 
-	if (isnan(kx) != isnan(ky))
-		return isnan(kx) ? 1 : -1;
-	if (!isnan(kx) && kx != ky)
-		return kx < ky ? 1 : -1;
-	return (x->pid > y->pid) - (x->pid < y->pid);
+	for (size_t i = 0; i < sizeof(by) / sizeof(*by); i++) {
+		int order = compare_keys(key_of(x, by[i]), key_of(y, by[i]));
+
+		if (order)
+			return order;
+	}
+	return 0;
 }
 
 static bool is_shown(const struct jm_process_row *p)
