@@ -133,7 +133,7 @@ static double key_of(const struct jm_process_row *p, enum jm_top_sort sort)
 static int compare_keys(double x, double y)
 {
 	if (isnan(x) || isnan(y))
-		return isnan(x) - isnan(y);
+		return !isnan(y) - !isnan(x);
 	return (x < y) - (x > y);
 }
 
