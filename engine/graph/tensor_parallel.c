@@ -128,28 +128,52 @@ int64_t jm_cell_dim(const struct jm_graph *g, const struct jm_cell *c, int i)
 	return c->t.dim[i] * (c->cut.n && c->cut.dim == i ? jm_graph_tp(g) : 1);
 }
 
-/* The place along the cut dim of the whole parameter. */
-static int64_t place_in_whole(const struct jm_graph *g, const struct jm_cell *c, int64_t own)
+/* The place along the cut dim of the whole parameter; ret_rest: places from there on that the rank
+ * has, too. */
+static int64_t place_in_whole(const struct jm_graph *g, const struct jm_cell *c, int tp_rank,
+	int64_t own, int64_t *ret_rest)
 {
-	int64_t before = 0;
+	int64_t before = 0, share;
 	int i = 0;
 
 	for (; own >= c->cut.size[i] / g->tp; i++) {
 		own -= c->cut.size[i] / g->tp;
 		before += c->cut.size[i];
 	}
-	return before + g->tp_rank * (c->cut.size[i] / g->tp) + own;
+	share = c->cut.size[i] / g->tp;
+	*ret_rest = share - own;
+	return before + tp_rank * share + own;
+}
+
+int64_t jm_cell_stretch(const struct jm_graph *g, const struct jm_cell *c, int tp_rank, int64_t own,
+	int64_t *ret_whole)
+{
+	int64_t width = c->t.rank > 1 ? c->t.dim[1] : 1, row = own / width, column = own % width;
+	int64_t rest;
+
+	if (!c->cut.n) {
+		*ret_whole = own;
+		return jm_tensor_count(&c->t) - own;
+	}
+	if (c->cut.dim == JM_CUT_ROWS) {
+		*ret_whole = place_in_whole(g, c, tp_rank, row, &rest) * width + column;
+		return rest * width - column;
+	}
+	*ret_whole = row * width * g->tp + place_in_whole(g, c, tp_rank, column, &rest);
+	return rest;
 }
 
 int64_t jm_cell_index(const struct jm_graph *g, const struct jm_cell *c, int64_t own)
 {
-	int64_t width = c->t.rank > 1 ? c->t.dim[1] : 1, row = own / width, column = own % width;
+	int64_t whole;
 
-	if (!c->cut.n)
-		return own;
-	if (c->cut.dim == JM_CUT_ROWS)
-		return place_in_whole(g, c, row) * width + column;
-	return row * width * g->tp + place_in_whole(g, c, column);
+	jm_cell_stretch(g, c, g->tp_rank, own, &whole);
+	return whole;
+}
+
+int64_t jm_cell_count(const struct jm_graph *g, const struct jm_cell *c)
+{
+	return jm_tensor_count(&c->t) * (c->cut.n ? jm_graph_tp(g) : 1);
 }
 
 double jm_node_model_share(const struct jm_graph *g, const struct jm_node *n)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tensor.h"
+#include "tensor_parallel.h"
 
 #define STARS 4 /* in a name */
 
@@ -127,6 +128,7 @@ bool jm_weight_is_kept(const struct jm_cell *c)
 /* ---- parts ----------------------------------------------------------------------------------- */
 
 struct list {
+	const struct jm_graph *g;
 	struct jm_weight_part *part;
 	int n;
 	const struct jm_values *dims;
@@ -145,41 +147,57 @@ static int64_t share_of(const struct list *l, const struct jm_weight_name *row)
 }
 
 /* The dims in the file, from those of the tensor and the part's rows. */
-static void set_dims(struct jm_weight_part *p, const struct jm_weight_name *row)
+static void set_dims(
+	const struct list *l, struct jm_weight_part *p, const struct jm_weight_name *row)
 {
 	const struct jm_tensor *t = p->tensor;
+	const struct jm_cell *c = jm_graph_cell(l->g, t);
 	int ones = row->ones;
 
 	for (int i = 0; i < ones; i++)
 		p->dim[i] = 1;
 	p->rank = ones + t->rank;
-	memcpy(p->dim + ones, t->dim, (size_t)t->rank * sizeof(*t->dim));
+	for (int i = 0; i < t->rank; i++)
+		p->dim[ones + i] = jm_cell_dim(l->g, c, i);
 	if (t->rank)
 		p->dim[ones] = p->rows;
 	p->transposed = row->transposed && t->rank == 2;
 	if (p->transposed) {
-		p->dim[ones] = t->dim[1];
+		p->dim[ones] = p->width;
 		p->dim[ones + 1] = p->rows;
 	}
 	if (row->flat && t->rank > 2) {
 		p->rank = ones + 2;
-		p->dim[ones + 1] = jm_tensor_count(t) / t->dim[0];
+		p->dim[ones + 1] = p->width;
 	}
 }
 
 /* Rows of the tensor that are in use. */
-static int64_t rows_of(const struct jm_cell *c)
+static int64_t rows_of(const struct list *l, const struct jm_cell *c)
 {
-	return c->used ? c->used : c->t.rank ? c->t.dim[0] : 1;
+	return c->used ? c->used : c->t.rank ? jm_cell_dim(l->g, c, 0) : 1;
+}
+
+/* A part of the tensor, from the row on. */
+static struct jm_weight_part part_of(
+	const struct list *l, struct jm_cell *c, int64_t row, int64_t rows)
+{
+	int64_t count = jm_cell_count(l->g, c);
+
+	return (struct jm_weight_part){.tensor = &c->t,
+		.count = count,
+		.width = c->t.rank ? count / jm_cell_dim(l->g, c, 0) : 1,
+		.row = row,
+		.rows = rows};
 }
 
 static int add_same(struct list *l, struct jm_cell *c, const struct entry *e)
 {
-	struct jm_weight_part p = {.tensor = &c->t, .rows = rows_of(c)};
+	struct jm_weight_part p = part_of(l, c, 0, rows_of(l, c));
 
 	if (!write_name(e->prefix, e->own, NULL, p.name))
 		return wrong(l, &c->t);
-	set_dims(&p, &(struct jm_weight_name){0});
+	set_dims(l, &p, &(struct jm_weight_name){0});
 	l->part[l->n++] = p;
 	return 0;
 }
@@ -189,21 +207,19 @@ static int add_named(struct list *l, struct jm_cell *c, const struct entry *e)
 {
 	const struct jm_weight_name *row = e->row;
 	struct capture star[STARS];
-	int64_t at = 0, sum = 0, rows = rows_of(c);
+	int64_t at = 0, sum = 0, rows = rows_of(l, c);
 
 	for (int i = 0; i < e->n; i++)
 		sum += share_of(l, &row[i]);
 	if (!capture(row->own, e->own, star) || sum < 1 || rows % sum)
 		return wrong(l, &c->t);
 	for (int i = 0; i < e->n; i++) {
-		struct jm_weight_part p = {.tensor = &c->t,
-			.tied = row[i].tied,
-			.row = at,
-			.rows = rows / sum * share_of(l, &row[i])};
+		struct jm_weight_part p = part_of(l, c, at, rows / sum * share_of(l, &row[i]));
 
+		p.tied = row[i].tied;
 		if (!write_name(e->prefix, row[i].file, star, p.name))
 			return wrong(l, &c->t);
-		set_dims(&p, &row[i]);
+		set_dims(l, &p, &row[i]);
 		at += p.rows;
 		l->part[l->n++] = p;
 	}
@@ -224,7 +240,7 @@ static void drop_tied(struct list *l)
 int jm_weight_parts(const struct jm_graph *g, const struct jm_weight_names *names,
 	const struct jm_values *dims, struct jm_weight_part **ret, int *ret_n, struct jm_err *err)
 {
-	struct list l = {.dims = dims, .err = err};
+	struct list l = {.g = g, .dims = dims, .err = err};
 	int code = 0;
 
 	l.part = calloc((size_t)g->n_cells * PARTS_MOST + 1, sizeof(*l.part));

@@ -55,7 +55,9 @@ struct jm_weight_part {
 	char name[JM_WEIGHT_NAME];
 	const char *tied; /* as above; without '*' */
 	struct jm_tensor *tensor;
-	int64_t row, rows; /* the first dim of the tensor, without padding */
+	/* of the whole tensor, also where ranks share it (tensor_parallel.h): elements with
+	 * padding, those of a row, and the part's rows, without padding */
+	int64_t count, width, row, rows;
 	int rank;
 	int64_t dim[JM_WEIGHT_DIMS]; /* in the file */
 	bool transposed;

@@ -120,7 +120,7 @@ def test_rows_of_one_rank_are_not_divided():
     (LLAMA, 3, 3, [], "--tp 3 does not divide the 4 heads of the model"),
     (LLAMA, 4, 4, [], "--tp 4 does not divide the 2 key and value heads of the model"),
     (GPT, 2, 2, ["--ffn", "33"], "--tp 2 does not divide the 33 columns of a layer of the model"),
-    (LLAMA, 2, 2, ["--save", "x.safetensors"], "--tp 2 does not go with --save"),
+    (LLAMA, 2, 2, ["--precision", "fp8"], "--tp 2 does not go with --precision fp8"),
     (GPT, 2, 2, ["--sequence-parallel", "--dropout", "0.1"], "--tp 2 does not go with --sequence-parallel and --dropout"),
     (LLAMA, 2, 2, ["--shard-update", "on"], "--tp 2 does not go with --shard-update on"),
     (["run", "resnet18", "--image", "32", "--classes", "10"], 2, 2, [], "Model resnet cannot be divided by --tp"),

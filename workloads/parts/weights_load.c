@@ -11,6 +11,7 @@
 #include "engine/run/start_values.h"
 #include "engine/run/write_values.h"
 #include "weights_stream.h"
+#include "whole_tensor.h"
 
 #define CHUNK ((size_t)1 << 20) /* bytes that are read and converted at once */
 
@@ -250,13 +251,10 @@ static int check_rest(const struct load *l)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* The first element of the part in the tensor, and elements of a row. */
-static int64_t first_of(const struct jm_weight_part *part, int64_t *ret_width)
+/* The first element of the part in the whole tensor. */
+static int64_t first_of(const struct jm_weight_part *part)
 {
-	const struct jm_tensor *t = part->tensor;
-
-	*ret_width = t->rank ? jm_tensor_count(t) / t->dim[0] : 1;
-	return part->row * *ret_width;
+	return part->row * part->width;
 }
 
 /* Elements i .. i + n - 1 of the part to where they are in the tensor; false: one is not finite. */
@@ -264,14 +262,14 @@ static bool convert(const struct jm_weight_part *part, enum jm_dtype from, const
 	int64_t i, int64_t n, enum jm_dtype to, void *data)
 {
 	size_t size = jm_dtype_bytes(to), width = jm_dtype_bytes(from);
-	int64_t row, first = first_of(part, &row);
+	int64_t first = first_of(part);
 	bool good = true;
 
 	if (!part->transposed)
 		return jm_weights_convert(
 			from, chunk, n, to, (char *)data + (size_t)(first + i) * size);
 	for (int64_t k = 0; k < n && good; k++, i++) {
-		int64_t at = first + i % part->rows * row + i / part->rows;
+		int64_t at = first + i % part->rows * part->width + i / part->rows;
 
 		good = jm_weights_convert(from, (const char *)chunk + (size_t)k * width, 1, to,
 			(char *)data + (size_t)at * size);
@@ -322,20 +320,40 @@ static int write_tensor(const struct load *l, struct jm_tensor *t, const void *d
 	return code;
 }
 
-/* By way of the whole tensor on the host: what is turned, or lies otherwise on the device. */
+/* Writes what this rank has of the tensor. */
+static int write_own(const struct load *l, struct jm_tensor *t, const void *whole)
+{
+	const struct jm_cell *c = jm_graph_cell(l->p->graph, t);
+	size_t size = jm_dtype_bytes(jm_program_value_type(l->p, t));
+	void *own;
+	int code;
+
+	if (!c->cut.n)
+		return write_tensor(l, t, whole);
+	own = malloc((size_t)jm_tensor_count(t) * size);
+	if (!own)
+		return jm_err_set(l->err, JM_ENOMEM, "Out of memory for weights.");
+	jm_whole_part(l->p->graph, c, size, whole, own);
+	code = write_tensor(l, t, own);
+	free(own);
+	return code;
+}
+
+/* By way of the whole tensor on the host: what is turned, or lies otherwise on the device, or is
+ * cut. */
 static int load_whole(struct load *l, const struct jm_weight_part *part, int n)
 {
 	struct jm_tensor *t = part->tensor;
 	void *data;
 	int code = 0;
 
-	data = calloc((size_t)jm_tensor_count(t), jm_dtype_bytes(jm_program_value_type(l->p, t)));
+	data = calloc((size_t)part->count, jm_dtype_bytes(jm_program_value_type(l->p, t)));
 	if (!data)
 		return jm_err_set(l->err, JM_ENOMEM, "Out of memory for weights.");
 	for (int k = 0; k < n && !code; k++)
 		code = read_part(l, &part[k], data);
 	if (!code)
-		code = write_tensor(l, t, data);
+		code = write_own(l, t, data);
 	free(data);
 	return code;
 }
@@ -347,19 +365,18 @@ static bool is_streamed(const struct load *l, const struct jm_weight_part *part,
 
 	for (int k = 0; k < n; k++)
 		turned = turned || part[k].transposed;
-	return !turned && !c->scale && jm_weights_stream_takes(&c->t) &&
+	return !turned && !c->scale && !c->cut.n && jm_weights_stream_takes(&c->t) &&
 	       (!c->copy || c->copy->class != JM_CLASS_PARAM);
 }
 
 static int load_streamed(struct load *l, const struct jm_weight_part *part, int n)
 {
-	int64_t width;
 	int code = 0;
 
 	for (int k = 0; k < n && !code; k++)
 		code = jm_weights_stream_send(&l->stream, l->s,
 			jm_weights_part_in(l->s, l->ret, &part[k]), part->tensor,
-			first_of(&part[k], &width), l->err);
+			first_of(&part[k]), l->err);
 	return code;
 }
 
@@ -372,7 +389,7 @@ static int load_tensor(struct load *l, int i, int *ret_n)
 
 	for (*ret_n = 1; i + *ret_n < l->n && part[*ret_n].tensor == t;)
 		++*ret_n;
-	if (l->anew && is_top(l, part))
+	if (!t->data || (l->anew && is_top(l, part))) /* another stage has it, or no file */
 		return 0;
 	l->bytes += (size_t)jm_tensor_count(t) * jm_dtype_bytes(t->type);
 	return is_streamed(l, part, *ret_n) ? load_streamed(l, part, *ret_n)

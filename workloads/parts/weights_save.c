@@ -13,11 +13,13 @@
 #include "base/files/output.h"
 
 #include "engine/graph/tensor.h"
+#include "whole_tensor.h"
 
 #define CHUNK ((size_t)1 << 20)
 
 struct save {
 	struct jm_program *p;
+	struct jm_whole whole; /* its items are the cells of the graph */
 	const struct jm_weights_source *source;
 	struct jm_weight_part *part;
 	int n_parts;
@@ -130,25 +132,25 @@ static int copy_origin(const struct save *s, const struct jm_safetensor *t,
 	return code;
 }
 
-/* The values of the tensor on the host; parts of one follow each other, so it is read once. */
+/* The values of the whole tensor; parts of one follow each other, so it is read once. */
 static int fetch(struct save *s, const struct jm_tensor *t, struct jm_err *err)
 {
 	if (s->of == t)
 		return 0;
 	free(s->data);
 	s->of = NULL;
-	s->data = malloc((size_t)jm_tensor_count(t) * jm_dtype_bytes(t->type));
+	s->data = malloc(jm_whole_bytes(&s->whole, t->id));
 	if (!s->data)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for weights.");
 	s->of = t;
-	return jm_program_read(s->p, t, s->data, err);
+	return jm_whole_read(&s->whole, t->id, s->data, err);
 }
 
 /* [rows, width] -> [width, rows] */
 static int put_transposed(const struct jm_weight_part *part, const char *from, size_t size,
 	struct jm_safetensors_sink *sink, struct jm_err *err)
 {
-	size_t rows = (size_t)part->rows, width = (size_t)part->tensor->dim[1];
+	size_t rows = (size_t)part->rows, width = (size_t)part->width;
 	char *column = malloc(rows * size + 1);
 	int code = column ? 0 : jm_err_set(err, JM_ENOMEM, "Out of memory for weights.");
 
@@ -165,8 +167,7 @@ static int put_part(struct save *s, const struct jm_weight_part *part,
 	struct jm_safetensors_sink *sink, struct jm_err *err)
 {
 	const struct jm_tensor *t = part->tensor;
-	size_t size = jm_dtype_bytes(t->type);
-	size_t row = (size_t)(jm_tensor_count(t) / (t->rank ? t->dim[0] : 1)) * size;
+	size_t size = jm_dtype_bytes(t->type), row = (size_t)part->width * size;
 	int code = fetch(s, t, err);
 	const char *from;
 
@@ -264,18 +265,36 @@ static int write_folder(struct save *s, struct jm_network network, const char *p
 	return code ? code : write_config(s, network, path, err);
 }
 
-int jm_weights_save(struct jm_program *p, struct jm_network network,
-	const struct jm_weights_source *source, const char *path, struct jm_err *err)
+static int write_file(
+	struct save *s, struct jm_network network, const char *path, struct jm_err *err)
 {
-	struct save s = {.p = p, .source = source};
 	json_t *notes = json_pack("{s:s}", "format", "pt"); /* transformers demands it */
-	int code = list_all(&s, network, err);
+	int code = list_all(s, network, err), ended;
 
 	if (!code)
 		code = is_folder(path)
-			       ? write_folder(&s, network, path, notes, err)
-			       : jm_safetensors_write(path, s.tensor, s.n, notes, give, &s, err);
+			       ? write_folder(s, network, path, notes, err)
+			       : jm_safetensors_write(path, s->tensor, s->n, notes, give, s, err);
 	json_decref(notes);
+	ended = jm_whole_end(&s->whole, err);
+	return code ? code : ended;
+}
+
+int jm_weights_save(struct jm_program *p, struct jm_network network,
+	const struct jm_weights_source *source, const char *path, struct jm_err *err)
+{
+	const struct jm_graph *g = p->graph;
+	struct jm_whole_item *item = calloc((size_t)g->n_cells + 1, sizeof(*item));
+	struct save s = {.p = p, .source = source, .whole = {p, source->comm, item}};
+	int code;
+
+	if (!item)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for weights.");
+	for (int i = 0; i < g->n_cells; i++)
+		item[i] = (struct jm_whole_item){g->cell[i]->t, g->cell[i]};
+	code = source->comm && source->comm->rank ? jm_whole_answer(&s.whole, err)
+						  : write_file(&s, network, path, err);
+	free(item);
 	free(s.data);
 	free(s.part);
 	free(s.tensor);

@@ -5,6 +5,7 @@
 #define JM_WEIGHTS_SAVE_H
 
 #include "weights_load.h"
+#include "comm/comm.h"
 
 struct jm_weights_source {
 	int64_t batches;      /* num_batches_tracked of each norm that is trained */
@@ -13,6 +14,7 @@ struct jm_weights_source {
 	 * is none */
 	const struct jm_safetensors *from;
 	const struct jm_weights_loaded *found;
+	const struct jm_comm *comm; /* of ranks that share the model (whole_tensor.h), or NULL */
 };
 
 /*
@@ -20,6 +22,7 @@ struct jm_weights_source {
  * frozen as they are in `from`. The file gets its name when all of it is on the disk. A path that
  * ends in '/', or is a folder, becomes a folder as Hugging Face lays it out
  * (jm_safetensors_write_folder), with a config.json if the model writes one. Waits for the device.
+ * Of ranks that share a model all call it, and rank 0 writes the file, which is that of one rank.
  */
 int jm_weights_save(struct jm_program *p, struct jm_network network,
 	const struct jm_weights_source *source, const char *path, struct jm_err *err);

@@ -11,6 +11,8 @@
 
 #include "engine/graph/optimizer.h"
 #include "engine/graph/tensor.h"
+#include "engine/graph/tensor_parallel.h"
+#include "workloads/parts/whole_tensor.h"
 
 #define KIND	"joulemark.checkpoint"
 #define VERSION "1"
@@ -18,10 +20,11 @@
 
 /* ---- the tensors ----------------------------------------------------------------------------- */
 
-/* Tensors that are written, and moments as tensors of the shape and layout of their parameter. */
+/* Tensors that are written, and moments as tensors of the shape and layout of their parameter. Of
+ * ranks that share the model all have the same list. */
 struct state {
-	struct jm_program *p;
-	struct jm_tensor *tensor;
+	struct jm_whole whole;
+	struct jm_whole_item *item;
 	char (*name)[NAME];
 	int n;
 };
@@ -33,20 +36,38 @@ static bool is_kept(const struct jm_cell *c)
 	return c->t.class == JM_CLASS_PARAM && !c->origin && (c->needs_grad || c->frozen);
 }
 
-static void add(struct state *s, const struct jm_tensor *t, const char *prefix, const char *name)
+static void add(struct state *s, const struct jm_cell *c, const struct jm_tensor *t,
+	const char *prefix, const char *name)
 {
-	s->tensor[s->n] = *t;
+	s->item[s->n] = (struct jm_whole_item){*t, c};
 	snprintf(s->name[s->n++], NAME, "%s%s", prefix, name);
 }
 
-/* The update whose slab of parameters has the parameter; NULL = it is not trained. */
+/* The slab of the parameter or, if another stage has it, that of a like one of this stage. */
+static const struct jm_tensor *slab_of(const struct jm_graph *g, const struct jm_cell *c)
+{
+	if (c->t.class != JM_CLASS_PARAM || c->t.data || !c->needs_grad)
+		return c->slab;
+	for (int i = 0; i < g->n_cells; i++) {
+		const struct jm_cell *like = g->cell[i];
+
+		if (like->slab && like->t.class == JM_CLASS_PARAM &&
+			(like->t.rank == 1) == (c->t.rank == 1))
+			return like->slab;
+	}
+	return NULL;
+}
+
+/* The update of the slab that has the parameter; NULL = it is not trained. */
 static const struct jm_node *update_of(const struct jm_graph *g, const struct jm_cell *c)
 {
-	for (int i = g->n_nodes - 1; i >= 0 && c->slab; i--) {
+	const struct jm_tensor *slab = slab_of(g, c);
+
+	for (int i = g->n_nodes - 1; i >= 0 && slab; i--) {
 		enum jm_op op = g->node[i]->op;
 
 		if ((op == JM_OP_ADAMW || op == JM_OP_ADAM || op == JM_OP_SGD) &&
-			g->node[i]->out[0] == c->slab)
+			g->node[i]->out[0] == slab)
 			return g->node[i];
 	}
 	return NULL;
@@ -62,16 +83,16 @@ static void add_moment(struct state *s, const struct jm_cell *c, const struct jm
 	view.class = JM_CLASS_OPT;
 	view.type = slab->type;
 	view.bytes = jm_layout_bytes(&view, &view.layout);
-	view.data = (char *)slab->data + element * jm_dtype_bytes(slab->type);
+	view.data = c->t.data ? (char *)slab->data + element * jm_dtype_bytes(slab->type) : NULL;
 	snprintf(prefix, sizeof(prefix), "%.40s/", slab->name);
-	add(s, &view, prefix, c->t.name);
+	add(s, c, &view, prefix, c->t.name);
 }
 
 static void add_cell(struct state *s, const struct jm_cell *c)
 {
-	const struct jm_node *update = update_of(s->p->graph, c);
+	const struct jm_node *update = update_of(s->whole.p->graph, c);
 
-	add(s, &c->t, "", c->t.name);
+	add(s, c, &c->t, "", c->t.name);
 	for (int i = 1; i < 3 && update; i++)
 		if (update->out[i])
 			add_moment(s, c, update->out[i]);
@@ -79,18 +100,20 @@ static void add_cell(struct state *s, const struct jm_cell *c)
 
 static void drop(struct state *s)
 {
-	free(s->tensor);
+	free(s->item);
 	free(s->name);
 }
 
-static int list(struct jm_program *p, struct state *ret, struct jm_err *err)
+static int list(
+	struct jm_program *p, const struct jm_comm *comm, struct state *ret, struct jm_err *err)
 {
 	size_t most = 3 * (size_t)p->graph->n_cells + 1;
-	struct state s = {.p = p,
-		.tensor = calloc(most, sizeof(*s.tensor)),
+	struct state s = {.whole = {.p = p, .comm = comm},
+		.item = calloc(most, sizeof(*s.item)),
 		.name = calloc(most, sizeof(*s.name))};
 
-	if (!s.tensor || !s.name) {
+	s.whole.item = s.item;
+	if (!s.item || !s.name) {
 		drop(&s);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a checkpoint.");
 	}
@@ -108,11 +131,6 @@ static const enum jm_safetensor_type types[JM_DTYPE_COUNT] = {[JM_F32] = JM_SAFE
 	[JM_F16] = JM_SAFETENSOR_F16,
 	[JM_F8E4M3] = JM_SAFETENSOR_F8_E4M3,
 	[JM_F8E5M2] = JM_SAFETENSOR_F8_E5M2};
-
-static size_t plain_bytes(const struct jm_tensor *t)
-{
-	return (size_t)jm_tensor_count(t) * jm_dtype_bytes(t->type);
-}
 
 /* ---- counters -------------------------------------------------------------------------------- */
 
@@ -177,15 +195,27 @@ static bool get_counters(const struct jm_safetensors *s, struct jm_checkpoint *c
 static int give(void *arg, int i, struct jm_safetensors_sink *sink, struct jm_err *err)
 {
 	const struct state *s = arg;
-	const struct jm_tensor *t = &s->tensor[i];
-	void *data = malloc(plain_bytes(t));
-	int code = data ? jm_program_read(s->p, t, data, err)
+	size_t bytes = jm_whole_bytes(&s->whole, i);
+	void *data = malloc(bytes + 1);
+	int code = data ? jm_whole_read(&s->whole, i, data, err)
 			: jm_err_set(err, JM_ENOMEM, "Out of memory for a checkpoint.");
 
 	if (!code)
-		code = jm_safetensors_put(sink, data, plain_bytes(t), err);
+		code = jm_safetensors_put(sink, data, bytes, err);
 	free(data);
 	return code;
+}
+
+/* The tensor in the file, of whole dims. */
+static struct jm_safetensor row_of(const struct state *s, int i)
+{
+	const struct jm_whole_item *item = &s->item[i];
+	struct jm_safetensor row = {
+		.name = s->name[i], .type = types[item->t.type], .rank = item->t.rank};
+
+	for (int k = 0; k < row.rank; k++)
+		row.dim[k] = jm_cell_dim(s->whole.p->graph, item->cell, k);
+	return row;
 }
 
 static int write_state(struct state *s, const json_t *notes, const char *path, struct jm_err *err)
@@ -195,31 +225,36 @@ static int write_state(struct state *s, const json_t *notes, const char *path, s
 
 	if (!row)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a checkpoint.");
-	for (int i = 0; i < s->n; i++) {
-		const struct jm_tensor *t = &s->tensor[i];
-
-		row[i] = (struct jm_safetensor){
-			.name = s->name[i], .type = types[t->type], .rank = t->rank};
-		memcpy(row[i].dim, t->dim, sizeof(t->dim));
-	}
+	for (int i = 0; i < s->n; i++)
+		row[i] = row_of(s, i);
 	code = jm_safetensors_write(path, row, s->n, notes, give, s, err);
 	free(row);
 	return code;
 }
 
+static int write_file(struct state *s, const struct jm_training *t, const struct jm_checkpoint *c,
+	const char *path, struct jm_err *err)
+{
+	json_t *notes = notes_of(t, c);
+	int code = notes ? write_state(s, notes, path, err)
+			 : jm_err_set(err, JM_ENOMEM, "Out of memory for a checkpoint.");
+	int ended = jm_whole_end(&s->whole, err);
+
+	json_decref(notes);
+	return code ? code : ended;
+}
+
 int jm_checkpoint_write(struct jm_program *p, const struct jm_training *t,
-	const struct jm_checkpoint *c, const char *path, struct jm_err *err)
+	const struct jm_checkpoint *c, const struct jm_comm *comm, const char *path,
+	struct jm_err *err)
 {
 	struct state s;
-	json_t *notes;
-	int code = list(p, &s, err);
+	int code = list(p, comm, &s, err);
 
 	if (code)
 		return code;
-	notes = notes_of(t, c);
-	code = notes ? write_state(&s, notes, path, err)
-		     : jm_err_set(err, JM_ENOMEM, "Out of memory for a checkpoint.");
-	json_decref(notes);
+	code = comm && comm->rank ? jm_whole_answer(&s.whole, err)
+				  : write_file(&s, t, c, path, err);
 	drop(&s);
 	return code;
 }
@@ -292,15 +327,15 @@ static int check_notes(const struct jm_safetensors *s, const struct jm_training 
 static int check_tensor(const struct state *s, int i, const struct jm_safetensors *file,
 	const struct jm_safetensor *f, struct jm_err *err)
 {
-	const struct jm_tensor *t = &s->tensor[i];
+	const struct jm_safetensor own = row_of(s, i);
 
 	if (!f)
 		return jm_err_set(err, JM_EUSAGE,
 			"Checkpoint %s has no tensor '%s' of this network; give the options of "
 			"the run that wrote it.",
 			file->path, s->name[i]);
-	if (f->type == types[t->type] && f->rank == t->rank &&
-		!memcmp(f->dim, t->dim, (size_t)t->rank * sizeof(*t->dim)))
+	if (f->type == own.type && f->rank == own.rank &&
+		!memcmp(f->dim, own.dim, (size_t)own.rank * sizeof(*own.dim)))
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,
 		"Tensor '%s' of checkpoint %s has another type or shape than in this run; give the "
@@ -311,13 +346,17 @@ static int check_tensor(const struct state *s, int i, const struct jm_safetensor
 static int read_tensor(const struct state *s, int i, const struct jm_safetensors *file,
 	const struct jm_safetensor *f, struct jm_err *err)
 {
-	struct jm_tensor *t = &s->tensor[i];
-	void *data = malloc(plain_bytes(t));
-	int code = data ? jm_safetensors_read(file, f, 0, data, plain_bytes(t), err)
-			: jm_err_set(err, JM_ENOMEM, "Out of memory for a checkpoint.");
+	struct jm_whole_item *item = &s->item[i];
+	size_t bytes = jm_whole_bytes(&s->whole, i);
+	void *data = item->t.data ? malloc(bytes + 1) : NULL;
+	int code;
 
+	if (!item->t.data) /* another stage has it */
+		return 0;
+	code = data ? jm_safetensors_read(file, f, 0, data, bytes, err)
+		    : jm_err_set(err, JM_ENOMEM, "Out of memory for a checkpoint.");
 	if (!code)
-		code = jm_program_write(s->p, t, data, err);
+		code = jm_whole_write(s->whole.p, item->cell, &item->t, data, err);
 	free(data);
 	return code;
 }
@@ -349,7 +388,7 @@ int jm_checkpoint_read(struct jm_program *p, const struct jm_training *t,
 	if (!code)
 		code = check_notes(&file, t, now, ret, err);
 	if (!code)
-		code = list(p, &s, err);
+		code = list(p, NULL, &s, err);
 	if (!code)
 		code = read_state(&s, &file, err);
 	drop(&s);

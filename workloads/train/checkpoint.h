@@ -8,6 +8,7 @@
 #ifndef JM_CHECKPOINT_H
 #define JM_CHECKPOINT_H
 
+#include "comm/comm.h"
 #include "data/safetensors.h"
 #include "engine/graph/model.h"
 #include "engine/run/program.h"
@@ -24,9 +25,10 @@ struct jm_checkpoint {
 };
 
 /* Writes the checkpoint; the file gets its name when all of it is on the disk. Waits for the
- * device. */
+ * device. comm: of ranks that share the model (whole_tensor.h), which all call it, or NULL. */
 int jm_checkpoint_write(struct jm_program *p, const struct jm_training *t,
-	const struct jm_checkpoint *c, const char *path, struct jm_err *err);
+	const struct jm_checkpoint *c, const struct jm_comm *comm, const char *path,
+	struct jm_err *err);
 /* Is this file a checkpoint, of any version? */
 bool jm_checkpoint_is(const struct jm_safetensors *file);
 /*

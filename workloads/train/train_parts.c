@@ -12,13 +12,9 @@ bool jm_train_has_checkpoint(const struct train *s)
 /* What needs all of a model on one rank. */
 static const char *needs_whole(const struct train *s)
 {
-	const struct jm_train_weights *w = &s->weights;
 	bool divides_rows = s->training.sp && s->training.tp > 1;
 
-	return jm_train_has_checkpoint(s)		 ? "--checkpoint or --continue"
-	       : w->save				 ? "--save"
-	       : s->given.from				 ? "--from"
-	       : s->eval.every				 ? "evaluations"
+	return s->eval.every				 ? "evaluations"
 	       : divides_rows && s->training.dropout > 0 ? "--sequence-parallel and --dropout"
 	       : s->training.fp8			 ? "--precision fp8"
 	       : s->training.precision == JM_F16	 ? "--precision fp16"

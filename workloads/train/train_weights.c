@@ -77,8 +77,8 @@ static struct jm_checkpoint counters_of(const struct train *s)
 		.batches = batches(s),
 		.scaler = s->scaler,
 		.seed = s->work->seed,
-		.samples = s->training.batch * jm_program_micro_steps(s->program) *
-			   jm_work_world(s->work)};
+		.samples =
+			s->training.batch * jm_program_micro_steps(s->program) * s->training.ranks};
 }
 
 static int go_on(struct train *s, struct jm_err *err)
@@ -116,16 +116,29 @@ int jm_train_weights_start(struct train *s, struct jm_err *err)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+/* Of ranks that share models; NULL = each rank has the whole model. */
+static const struct jm_comm *sharing(const struct train *s)
+{
+	return s->training.tp * s->training.pp > 1 ? &s->gang.control : NULL;
+}
+
+/* One rank writes for all: their parameters are the same. If it has a part only, others help. */
+static bool is_silent(const struct train *s)
+{
+	return s->work->rank && !sharing(s);
+}
+
 static int save(struct train *s, struct jm_err *err)
 {
 	struct jm_train_weights *w = &s->weights;
 	const struct jm_weights_source source = {.batches = batches(s),
 		.shard_bytes = (uint64_t)(w->shard * 1e9),
 		.from = w->from.path ? &w->from : NULL,
-		.found = &w->found};
+		.found = &w->found,
+		.comm = sharing(s)};
 	int code = jm_weights_save(s->program, network_of(s), &source, w->save, err);
 
-	if (!code)
+	if (!code && !s->work->rank)
 		jm_log(s->work->ctx, JM_INFO, "The weights after step %ld are in %s.", s->begun,
 			w->save);
 	return code;
@@ -140,9 +153,10 @@ int jm_train_weights_checkpoint(struct train *s, struct jm_err *err)
 {
 	const struct jm_checkpoint now = counters_of(s);
 
-	if (s->work->rank)
-		return 0; /* one rank writes for all: their parameters are the same */
-	return jm_checkpoint_write(s->program, &s->training, &now, s->weights.checkpoint, err);
+	if (is_silent(s))
+		return 0;
+	return jm_checkpoint_write(
+		s->program, &s->training, &now, sharing(s), s->weights.checkpoint, err);
 }
 
 int jm_train_weights_finish(struct train *s, struct jm_err *err)
@@ -150,7 +164,7 @@ int jm_train_weights_finish(struct train *s, struct jm_err *err)
 	struct jm_train_weights *w = &s->weights;
 	int code = w->save && s->graph->shard ? jm_reduce_gather(s->program, err) : 0;
 
-	if (!code && w->save && !s->work->rank)
+	if (!code && w->save && !is_silent(s))
 		code = save(s, err);
 	if (!code && w->checkpoint)
 		code = jm_train_weights_checkpoint(s, err);
