@@ -18,6 +18,7 @@ struct play {
 	struct player *player;	  /* [stages] */
 	struct jm_pipe_part *now; /* [stages]: of the turn */
 	bool *runs;		  /* [stages] */
+	bool backward;		  /* with several chunks: the turn before was of gradients */
 	int stage;		  /* whose turns are kept */
 	struct jm_pipe_turn *turn;
 	int n, cap;
@@ -205,14 +206,34 @@ static int keep_turn(struct play *s, struct jm_err *err)
 	return 0;
 }
 
+/*
+ * With several chunks each stage sends after each part, so that one with a short part would wait for
+ * one with a long part: a turn is either of forward passes or of gradients, in alternation where
+ * both can run. This takes no more turns.
+ */
+static int find_all_running(struct play *s)
+{
+	int n;
+
+	if (s->pipe->chunks == 1) {
+		n = find_running(s, true);
+		return n + find_running(s, false);
+	}
+	s->backward = !s->backward;
+	n = find_running(s, s->backward);
+	if (n)
+		return n;
+	s->backward = !s->backward;
+	return find_running(s, s->backward);
+}
+
 /* 1 = a turn was played, 0 = no stage can run a part. */
 static int play_turn(struct play *s, struct jm_err *err)
 {
 	int n, code;
 
 	memset(s->runs, 0, (size_t)s->pipe->stages * sizeof(bool));
-	n = find_running(s, true);
-	n += find_running(s, false);
+	n = find_all_running(s);
 	if (!n)
 		return 0;
 	code = keep_turn(s, err);
@@ -250,16 +271,17 @@ static bool all_done(const struct play *s)
 	return true;
 }
 
-/* Without enough slots for results that come early the stages wait for each other: then each has
- * one more. */
+/* Without enough slots for results that come early the stages wait for each other: with several
+ * chunks one more is enough, else each has one more until none waits for ever. */
 static int play(struct play *s, struct jm_err *err)
 {
 	int code = 0;
 
-	for (int more = 0; more <= s->pipe->micro_steps; more++) {
+	for (int more = s->pipe->chunks > 1; more <= s->pipe->micro_steps; more++) {
 		for (int r = 0; r < s->pipe->stages; r++)
 			find_slots(s->pipe, r, more, &s->player[r]);
 		s->n = 0;
+		s->backward = false;
 		do
 			code = play_turn(s, err);
 		while (code > 0);

@@ -19,6 +19,8 @@ struct stage {
 	bool sent, received; /* of the call */
 	enum state state[JM_CHUNKS_MOST][MICRO];
 	int holder[JM_CHUNKS_MOST][MICRO]; /* [slot]: 1 + the micro-step; 0 = none */
+	/* a forward pass takes 1, gradients 2, and a transfer ends when both ranks have come */
+	int time, met;
 };
 
 static struct stage stages[STAGES];
@@ -46,6 +48,7 @@ static void run_part(struct stage *s, const struct jm_pipe *pipe, int stage)
 	bool first = !stage && !part->chunk;
 	bool last = stage == pipe->stages - 1 && part->chunk == pipe->chunks - 1;
 
+	s->time += part->backward ? 2 : 1;
 	if (!part->backward && first)
 		take_slot(s, part);
 	assert_int_equal(*state,
@@ -61,6 +64,7 @@ static void run_part(struct stage *s, const struct jm_pipe *pipe, int stage)
 static bool meet(int from, const struct jm_pipe *pipe)
 {
 	struct stage *s = &stages[from], *r;
+	int now;
 	const struct jm_pipe_move *send, *receive;
 	enum state *state;
 
@@ -82,6 +86,9 @@ static bool meet(int from, const struct jm_pipe *pipe)
 		receive->part.backward ? -1 : 1);
 	if (!receive->part.backward)
 		take_slot(r, &receive->part);
+	now = s->time > r->time ? s->time : r->time;
+	s->met = s->met > now ? s->met : now;
+	r->met = r->met > now ? r->met : now;
 	return s->sent = r->received = true;
 }
 
@@ -99,6 +106,7 @@ static bool step(int stage, const struct jm_pipe *pipe)
 				    (move_of(s, false)->stage >= 0 && !s->received)))
 		return meet(stage, pipe);
 	s->sent = s->received = false;
+	s->time = s->time > s->met ? s->time : s->met;
 	if (++s->call > (t->at_once ? 1 : 2)) {
 		s->call = 0;
 		s->at++;
@@ -162,6 +170,28 @@ static void test_keeps_as_few_as_1f1b(void **state)
 		}
 }
 
+static int longest(const struct jm_pipe *pipe)
+{
+	int most = 0;
+
+	play(pipe);
+	for (int r = 0; r < pipe->stages; r++)
+		most = stages[r].time > most ? stages[r].time : most;
+	return most;
+}
+
+/* Each rank runs m v forward passes and gradients, and waits for p - 1 of both: no more, although
+ * ranks wait for each other in each transfer. */
+static void test_no_stage_waits_longer_than_the_bubble(void **state)
+{
+	(void)state;
+	for (int p = 2; p <= STAGES; p++)
+		for (int v = 1; v <= 4; v++)
+			for (int m = p; m <= MICRO; m += p)
+				assert_int_equal(
+					longest(&(struct jm_pipe){p, v, m}), 3 * (m * v + p - 1));
+}
+
 static void test_bubble_is_that_of_the_paper(void **state)
 {
 	(void)state;
@@ -174,6 +204,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all_parts_run_and_all_transfers_meet),
 		cmocka_unit_test(test_keeps_as_few_as_1f1b),
+		cmocka_unit_test(test_no_stage_waits_longer_than_the_bubble),
 		cmocka_unit_test(test_bubble_is_that_of_the_paper),
 	};
 
