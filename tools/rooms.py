@@ -100,13 +100,36 @@ def inner_wrong(file, other):
     return None if order.index(b) < order.index(a) else f"{room_of(file)}: {a} may not use {b}"
 
 
+# What depends on the text of a file alone: a tree differs from one that was read before in few files.
+@functools.lru_cache(None)
+def without_comments(text):
+    """Each character of a comment is a space."""
+    return COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
+
+
+@functools.lru_cache(None)
+def includes_of(text):
+    """[(name in quotes, name in angle brackets, line)]"""
+    return [(m[1], m[2], text.count("\n", 0, m.start()) + 1) for m in INCLUDE.finditer(text)]
+
+
+@functools.lru_cache(None)
+def tables_of(text):
+    """Names of the members whose tables this file has."""
+    return {name for _, name in re.findall(r"const struct jm_(source|control|workload|command) jm_\1_(\w+)", text)}
+
+
+@functools.lru_cache(None)
+def words_of(text):
+    return frozenset(re.findall(r"\b\w+", text))
+
+
 def twins(tree):
     """Files of one name. A member has the name of its contract's table, and a file of a backend may have that of another's."""
     places = collections.defaultdict(set)
     for file in tree.files:
         name = os.path.basename(file)
-        table = rf"const struct jm_(source|control|workload|command) jm_\1_{os.path.splitext(name)[0]}\b"
-        if not re.search(table, tree.text[file]):
+        if os.path.splitext(name)[0] not in tables_of(tree.text[file]):
             places[name].add(file)
     for name, files in places.items():
         if len(files) > 1 and len({room_of(f) for f in files if f.startswith("backends/")}) < len(files):
@@ -149,13 +172,14 @@ class Tree:
 
     def __init__(self, root, build):
         self.root, self.build = root, build
+        self.resolve = functools.lru_cache(None)(self.resolve)
         names = list(self.list_files())
         self.files = sorted(f for f in names if f.endswith((".c", ".h", ".cu", ".cuh")))
         self.templates = {f for f in names if f.endswith(".in")}
         self.meson = {os.path.dirname(f) or "." for f in names if os.path.basename(f) == "meson.build"}
         self.raw = {f: (root / f).read_text(encoding="utf-8") for f in self.files}
-        self.text = {f: COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), t) for f, t in self.raw.items()}
-        self.includes = {f: self.find_includes(f) for f in self.files}
+        self.text = {f: without_comments(t) for f, t in self.raw.items()}
+        self.includes = {f: includes_of(t) for f, t in self.text.items()}
         self.inc = self.main_folders()
         self.edges = {}  # (file, included file): line
         self.missing = {}  # (file, name): line
@@ -171,20 +195,19 @@ class Tree:
     def read_commands(self):
         """[(source, [include folders], object)] of the build, all within the tree."""
         table = self.build / "compile_commands.json"
-        found = []
+        found, known = [], {}
         for row in json.loads(table.read_text()) if table.exists() else []:
             base = pathlib.Path(row["directory"])
             within = lambda p: os.path.relpath(os.path.normpath(base / p), self.root)
-            folders = [within(w[2:]) for w in shlex.split(row["command"]) if w.startswith("-I") and w != "-I"]
-            folders = [f for f in folders if not f.startswith("..") and (self.root / f).is_dir()
-                       and not (self.root / f).samefile(self.build)]
+            words = row["command"].split() if not re.search(r"[\\'\"]", row["command"]) else shlex.split(row["command"])
+            folders = tuple(w[2:] for w in words if w.startswith("-I") and w != "-I")
+            if (base, folders) not in known:
+                inside = [within(f) for f in folders]
+                known[base, folders] = [f for f in inside if not f.startswith("..") and (self.root / f).is_dir()
+                                        and not (self.root / f).samefile(self.build)]
+            folders = known[base, folders]
             found.append((within(row["file"]), folders, base / row["output"]))
         return found
-
-    def find_includes(self, file):
-        """[(name in quotes, name in angle brackets, line)]"""
-        text = self.text[file]
-        return [(m[1], m[2], text.count("\n", 0, m.start()) + 1) for m in INCLUDE.finditer(text)]
 
     def main_folders(self):
         main = (self.root / "meson.build").read_text()
@@ -195,7 +218,6 @@ class Tree:
         above = [str(p) for p in pathlib.PurePath(file).parents]
         return tuple(p for p in above if p in self.meson) + tuple(self.inc)
 
-    @functools.lru_cache(None)
     def resolve(self, folder, quoted, angled, folders):
         """The file of the tree that is meant in a file of this folder; "" when it is not of the tree or generated; None when
         not found."""
@@ -300,7 +322,7 @@ def declarations(tree, home, wanted):
         return
     words, mentions = collections.defaultdict(set), collections.Counter()
     for file, text in tree.text.items():
-        found = set(re.findall(r"\b\w+", text))
+        found = words_of(text)
         if file.endswith((".h", ".cuh")):
             for name in found if PRODUCT.match(file) else ():
                 words[name].add(file)
@@ -369,14 +391,14 @@ def picture(tree):
     return rooms_svg.draw({(a, b) for a, b in arrows if a != b})
 
 
-def main():
+def main(words):
     args = argparse.ArgumentParser(usage=__doc__)
     here = pathlib.Path(__file__).resolve().parent.parent
     args.add_argument("--root", type=pathlib.Path, default=here)
     args.add_argument("--build", type=pathlib.Path)
     args.add_argument("--picture", action="store_true")
     args.add_argument("--picture-is", type=pathlib.Path)
-    o = args.parse_args()
+    o = args.parse_args(words)
     root = o.root.resolve()
     tree = Tree(root, (o.build or root / "build").resolve())
     if o.picture:
@@ -393,4 +415,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -19,6 +19,7 @@
 #include "workloads/parts/product.h"
 
 #define MOST_PAIRS 1e6 /* in a row */
+#define REHEARSAL  16  /* of a turn, in which its pairs are counted */
 
 enum part { PRODUCT, COLLECTIVE, BOTH, PARTS };
 static const char *const part_names[] = {"product", "collective", "both"};
@@ -235,19 +236,39 @@ static int run_pair(struct overlap *s, enum part part, struct times *ret, struct
 
 /* ---- setup ----------------------------------------------------------------------------------- */
 
-/* The first pair sets up connections; the second one tells how many fill a turn. */
+/* Runs pairs until they took a share of a turn, twice as many each time; all ranks take the time
+ * of the first. One pair would say too little: on a machine that does other things, the next ones
+ * may take a thousand times as long. */
+static int count_pairs(struct overlap *s, struct jm_err *err)
+{
+	struct jm_ctx *ctx = s->kernel.work->ctx;
+	double seconds = 0;
+	struct times t;
+	int code = 0;
+
+	for (s->pairs = 1; !code; s->pairs *= 2) {
+		int64_t t0_ns = jm_ctx_now(ctx);
+
+		for (int i = 0; i < s->pairs && !code; i++)
+			code = run_pair(s, BOTH, &t, err);
+		seconds = between(t0_ns, jm_ctx_now(ctx));
+		if (!code)
+			code = jm_comm_from_first(
+				&s->exchange.gang.control, &seconds, sizeof(seconds), err);
+		if (seconds >= s->turn_s / REHEARSAL || s->pairs > MOST_PAIRS / 2)
+			break;
+	}
+	s->pairs = (int)fmin(MOST_PAIRS, ceil(s->pairs * s->turn_s / fmax(seconds, 1e-9)));
+	return code;
+}
+
+/* The first pair sets up connections. */
 static int rehearse(struct overlap *s, struct jm_err *err)
 {
 	struct times t;
 	int code = run_pair(s, BOTH, &t, err);
 
-	if (!code)
-		code = run_pair(s, BOTH, &t, err);
-	if (!code && !s->pairs)
-		s->pairs = (int)fmin(MOST_PAIRS, ceil(s->turn_s / fmax(t.all, 1e-9)));
-	return code ? code
-		    : jm_comm_from_first(
-			      &s->exchange.gang.control, &s->pairs, sizeof(s->pairs), err);
+	return code || s->pairs ? code : count_pairs(s, err);
 }
 
 static int make_events(struct overlap *s, struct jm_err *err)
