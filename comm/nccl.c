@@ -2,8 +2,11 @@
 /*
  * Transport `nccl`: NVIDIA GPUs of one or more hosts. The library is opened with the first
  * communicator; its functions are declared as in nccl.h of NCCL 2 (NVIDIA, BSD 3-Clause).
+ *
+ * Communicators do not block: a call that needs other ranks returns "in progress", and this file
+ * asks NCCL for the end of it, or for an error of a link or a rank, so that it can give up.
  */
-#include <pthread.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -14,16 +17,28 @@
 #define ID_BYTES    128
 #define SUM	    0	  /* ncclSum */
 #define IN_PROGRESS 7	  /* ncclInProgress */
-#define OLDEST	    21300 /* 2.13, the first with ncclGetLastError */
+#define OLDEST	    21400 /* 2.14, the first with communicators that do not block */
+#define CONFIG	    21700 /* of struct config */
+#define UNDEFINED   INT_MIN
+#define SPIN_NS	    1000000 /* asks without a pause so long, then each PAUSE_NS */
+#define PAUSE_NS    100000
 
 struct id {
 	char bytes[ID_BYTES];
 };
 
+/* The beginning of ncclConfig_t, as of 2.17; NCCL takes `size` bytes of it. */
+struct config {
+	size_t size;
+	unsigned magic, version;
+	int blocking, cga_size, min_ctas, max_ctas;
+	const char *net;
+};
+
 struct calls {
 	int (*version)(int *version);
 	int (*get_id)(struct id *id);
-	int (*init)(void **comm, int world, struct id id, int rank);
+	int (*init)(void **comm, int world, struct id id, int rank, struct config *config);
 	int (*abort)(void *comm);
 	int (*fault)(void *comm, int *result);
 	int (*all_reduce)(
@@ -49,7 +64,7 @@ struct calls {
 static const struct jm_symbol symbols[] = {
 	ROW(version, "ncclGetVersion"),
 	ROW(get_id, "ncclGetUniqueId"),
-	ROW(init, "ncclCommInitRank"),
+	ROW(init, "ncclCommInitRankConfig"),
 	ROW(abort, "ncclCommAbort"),
 	ROW(fault, "ncclCommGetAsyncError"),
 	ROW(all_reduce, "ncclAllReduce"),
@@ -76,14 +91,7 @@ static const struct jm_library library = {
 struct nccl {
 	struct calls call;
 	void *comm;
-	/* of opening */
 	struct jm_comm_place place;
-	struct id id;
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	bool connected;
-	int code;
-	struct jm_err err;
 };
 
 /* The values of enum ncclDataType_t. */
@@ -116,7 +124,7 @@ static int open_library(struct calls *ret, struct jm_err *err)
 		return code;
 	if (ret->version(&version) || version < OLDEST)
 		return jm_err_set(err, JM_EVERSION,
-			"NCCL has version %d, but 2.13 or newer is needed; update it.", version);
+			"NCCL has version %d, but 2.14 or newer is needed; update it.", version);
 	return 0;
 }
 
@@ -127,97 +135,108 @@ static int nccl_check(struct jm_err *err)
 	return open_library(&calls, err);
 }
 
+/* ---- calls in progress ----------------------------------------------------------------------- */
+
+static void pause_since(int64_t began_ns)
+{
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+
+	if (jm_clock_now(jm_clock_real()) - began_ns > SPIN_NS)
+		nanosleep(&pause, NULL);
+}
+
+static int give_up(const struct nccl *n, const char *what, struct jm_err *err)
+{
+	return jm_err_set(err, JM_EIO,
+		"%s by NCCL has not ended within %g s: a rank or the link to it does not answer. "
+		"NCCL_DEBUG=INFO prints what NCCL does, and JM_GANG_SECONDS gives it more time.",
+		what, n->place.join_s);
+}
+
+/* rc: of the call. Waits until NCCL has done what was called for, at most until until_ns. */
+static int settle(
+	const struct nccl *n, int rc, int64_t until_ns, const char *what, struct jm_err *err)
+{
+	int64_t began_ns = jm_clock_now(jm_clock_real());
+
+	while (rc == IN_PROGRESS) {
+		int failed = n->call.fault(n->comm, &rc);
+
+		rc = failed ? failed : rc;
+		if (rc == IN_PROGRESS && jm_clock_now(jm_clock_real()) >= until_ns)
+			return give_up(n, what, err);
+		if (rc == IN_PROGRESS)
+			pause_since(began_ns);
+	}
+	return check(n, rc, what, err);
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
 /* Rank 0 makes the id of the communicator, which all others receive. */
-static int share_id(struct nccl *n, struct jm_err *err)
+static int share_id(struct nccl *n, struct id *id, struct jm_err *err)
 {
 	int code = 0;
 
 	if (!n->place.rank)
-		code = check(n, n->call.get_id(&n->id), "Making a communicator", err);
-	return code ? code : jm_comm_from_first(n->place.control, &n->id, sizeof(n->id), err);
+		code = check(n, n->call.get_id(id), "Making a communicator", err);
+	return code ? code : jm_comm_from_first(n->place.control, id, sizeof(*id), err);
 }
 
-static void *connect_ranks(void *arg)
+static int connect_ranks(struct nccl *n, struct id id, struct jm_err *err)
 {
-	struct nccl *n = arg;
-	int code = n->place.enter(n->place.enter_arg, &n->err);
+	struct config config = {.size = sizeof(config),
+		.magic = 0xcafebeef,
+		.version = CONFIG,
+		.cga_size = UNDEFINED,
+		.min_ctas = UNDEFINED,
+		.max_ctas = UNDEFINED};
+	int64_t until_ns = jm_comm_join_until(&n->place);
+	int rc, code = n->place.enter(n->place.enter_arg, err);
 
-	if (!code)
-		code = check(n, n->call.init(&n->comm, n->place.world, n->id, n->place.rank),
-			"Opening a communicator", &n->err);
-	pthread_mutex_lock(&n->lock);
-	n->code = code;
-	n->connected = true;
-	pthread_cond_signal(&n->changed);
-	pthread_mutex_unlock(&n->lock);
-	return NULL;
-}
-
-static bool is_connected_by(struct nccl *n, int64_t until_ns)
-{
-	const struct timespec until = {
-		.tv_sec = until_ns / JM_SECOND, .tv_nsec = until_ns % JM_SECOND};
-	bool connected;
-	int rc = 0;
-
-	pthread_mutex_lock(&n->lock);
-	while (!n->connected && !rc)
-		rc = pthread_cond_clockwait(&n->changed, &n->lock, CLOCK_MONOTONIC, &until);
-	connected = n->connected;
-	pthread_mutex_unlock(&n->lock);
-	return connected;
-}
-
-/*
- * ncclCommInitRank returns when all ranks have come, which one that hangs never does: it is called
- * in a thread. A communicator that does not block could be aborted instead, but it would start a
- * thread for each transfer. On failure n is freed, or belongs to the thread as long as the process
- * lives.
- */
-static int connect_in_time(struct nccl *n, struct jm_err *err)
-{
-	pthread_t thread;
-	int code = 0;
-
-	if (pthread_create(&thread, NULL, connect_ranks, n))
-		code = jm_err_set(err, JM_ENOMEM, "A thread for a communicator could not be made.");
-	if (!code && !is_connected_by(n, jm_comm_join_until(&n->place))) {
-		pthread_detach(thread);
-		return jm_err_set(err, JM_EIO,
-			"Opening a communicator by NCCL has not ended within %g s: a rank or the "
-			"link to it does not answer. NCCL_DEBUG=INFO prints what NCCL does, and "
-			"JM_GANG_SECONDS gives it more time.",
-			n->place.join_s);
-	}
-	if (!code)
-		pthread_join(thread, NULL);
-	if (!code && n->code)
-		code = jm_err_set(err, n->code, "%s", n->err.text);
 	if (code)
-		free(n);
-	return code;
+		return code;
+	rc = n->call.init(&n->comm, n->place.world, id, n->place.rank, &config);
+	return settle(n, rc, until_ns, "Opening a communicator", err);
+}
+
+/* Aborts the communicator, because ncclCommDestroy waits for all ranks, some of which may have
+ * ended. */
+static int nccl_leave(void *state, struct jm_err *err)
+{
+	struct nccl *n = state;
+
+	(void)err;
+	if (n->comm)
+		n->call.abort(n->comm);
+	n->comm = NULL;
+	return 0;
+}
+
+static void nccl_close(void *state)
+{
+	if (state)
+		nccl_leave(state, NULL);
+	free(state);
 }
 
 static int nccl_open(const struct jm_comm_place *place, void **ret_state, struct jm_err *err)
 {
 	struct nccl *n = calloc(1, sizeof(*n));
+	struct id id;
 	int code;
 
 	if (!n)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a communicator.");
-	*n = (struct nccl){.place = *place,
-		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.changed = PTHREAD_COND_INITIALIZER,
-		.err = JM_ERR_INIT};
+	n->place = *place;
 	code = open_library(&n->call, err);
 	if (!code)
-		code = share_id(n, err);
-	if (code) {
-		free(n);
-		return code;
-	}
-	code = connect_in_time(n, err);
+		code = share_id(n, &id, err);
 	if (!code)
+		code = connect_ranks(n, id, err);
+	if (code)
+		nccl_close(n);
+	else
 		*ret_state = n;
 	return code;
 }
@@ -247,9 +266,9 @@ static int swap(const struct nccl *n, const struct jm_transfer *t, size_t part_b
 
 	if (to_rank >= 0)
 		rc = n->call.send(from, t->count, type, to_rank, n->comm, t->stream);
-	if (!rc && from_rank >= 0)
+	if ((!rc || rc == IN_PROGRESS) && from_rank >= 0)
 		rc = n->call.receive(to, t->count, type, from_rank, n->comm, t->stream);
-	return rc;
+	return rc == IN_PROGRESS ? 0 : rc;
 }
 
 static int start_group(const struct nccl *n, const struct jm_transfer *t)
@@ -292,7 +311,7 @@ static int nccl_start(void *state, const struct jm_transfer *t, struct jm_err *e
 		rc = start_group(n, t);
 		break;
 	}
-	return check(n, rc, "A transfer", err);
+	return settle(n, rc, JM_FOREVER, "A transfer", err);
 }
 
 /* Faults of links and of other ranks do not end a transfer: its kernel waits until the communicator
@@ -313,26 +332,6 @@ static int nccl_poll(void *state, struct jm_err *err)
 		n->comm = NULL;
 	}
 	return code;
-}
-
-/* Aborts the communicator, because ncclCommDestroy waits for all ranks, some of which may have
- * ended. */
-static int nccl_leave(void *state, struct jm_err *err)
-{
-	struct nccl *n = state;
-
-	(void)err;
-	if (n->comm)
-		n->call.abort(n->comm);
-	n->comm = NULL;
-	return 0;
-}
-
-static void nccl_close(void *state)
-{
-	if (state)
-		nccl_leave(state, NULL);
-	free(state);
 }
 
 const struct jm_transport jm_transport_nccl = {

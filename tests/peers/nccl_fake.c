@@ -6,8 +6,14 @@
  * hang or compute nonsense. JM_FAKE_NCCL_US: microseconds that each transfer waits before it
  * begins. JM_FAKE_NCCL_FAILS=N: the N-th transfer is refused. JM_FAKE_NCCL_HANGS=N: the N-th
  * transfer waits until the communicator is aborted, and ncclCommGetAsyncError tells a fault, as
- * when a link fails. JM_FAKE_NCCL_INIT_HANGS=RANK: the rank that never opens its communicator, so
- * that the others wait for it.
+ * when a link fails. JM_FAKE_NCCL_LOSES=N: the N-th transfer is in progress until
+ * ncclCommGetAsyncError tells a fault, and is never queued. JM_FAKE_NCCL_INIT_HANGS=RANK: the rank
+ * that never opens its communicator, so that the others wait for it; RANK/N: only the N-th of a
+ * process, in which it has this rank.
+ *
+ * A communicator does not block, as its config has to say: it opens in a thread, and a transfer is
+ * queued by the second call of ncclCommGetAsyncError behind it. Until then every other call with it
+ * is refused.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +29,8 @@
 #define BAD_ARGUMENT 4
 #define FAILED	     3
 #define REMOTE	     6
+#define IN_PROGRESS  7
+#define MESSAGES     64 /* of a group */
 
 extern const struct jm_transport jm_transport_local;
 
@@ -30,14 +38,26 @@ struct id {
 	char bytes[128];
 };
 
-/* It is freed by the last of its transfers, or by ncclCommAbort. */
+struct config {
+	size_t size;
+	unsigned magic, version;
+	int blocking;
+};
+
+struct work;
+
+/* It is freed by its last user. */
 struct comm {
 	void *local;
-	int world, n;
+	int rank, world, n, fd;
+	bool hangs; /* it never opens */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	int users; /* its owner, and the transfers that are queued */
-	bool faulty, aborted;
+	int users; /* its owner, the thread that opens it, and the transfers that are queued */
+	int state; /* as ncclCommGetAsyncError tells it */
+	bool aborted, loses;
+	struct work *waiting[MESSAGES]; /* called for, but not queued yet */
+	int n_waiting, asked;
 };
 
 struct work {
@@ -55,6 +75,8 @@ static void leave(struct comm *c)
 	pthread_mutex_unlock(&c->lock);
 	if (!last)
 		return;
+	for (int i = 0; i < c->n_waiting; i++)
+		free(c->waiting[i]);
 	jm_transport_local.close(c->local);
 	pthread_cond_destroy(&c->changed);
 	pthread_mutex_destroy(&c->lock);
@@ -91,29 +113,59 @@ static void tell(int rank)
 	fclose(f);
 }
 
-JM_API int ncclCommInitRank(void **ret, int world, struct id id, int rank);
-int ncclCommInitRank(void **ret, int world, struct id id, int rank)
+static void *open_comm(void *arg)
 {
-	const char *hangs = getenv("JM_FAKE_NCCL_INIT_HANGS");
-	struct comm *c = calloc(1, sizeof(*c));
-	int fd = open(id.bytes, O_RDWR | O_CLOEXEC);
-	struct jm_comm_place place = {.rank = rank, .world = world, .fd = fd};
+	struct comm *c = arg;
+	struct jm_comm_place place = {.rank = c->rank, .world = c->world, .fd = c->fd};
 	int rc;
 
-	while (hangs && atoi(hangs) == rank)
+	while (c->hangs)
 		pause();
-	rc = fd < 0 || !c || jm_transport_local.open(&place, &c->local, NULL) ? FAILED : 0;
+	rc = jm_transport_local.open(&place, &c->local, NULL);
+	close(c->fd);
+	pthread_mutex_lock(&c->lock);
+	c->state = rc ? FAILED : 0;
+	pthread_mutex_unlock(&c->lock);
+	leave(c);
+	return NULL;
+}
+
+/* Of this rank, when it opens its communicator number `n`. */
+static bool is_hung(int rank, int n)
+{
+	const char *hangs = getenv("JM_FAKE_NCCL_INIT_HANGS");
+	const char *number = hangs ? strchr(hangs, '/') : NULL;
+
+	return hangs && atoi(hangs) == rank && (!number || atoi(number + 1) == n);
+}
+
+JM_API int ncclCommInitRankConfig(
+	void **ret, int world, struct id id, int rank, const struct config *config);
+int ncclCommInitRankConfig(
+	void **ret, int world, struct id id, int rank, const struct config *config)
+{
+	static _Atomic int opened;
+	struct comm *c = calloc(1, sizeof(*c));
+	pthread_t thread;
+
 	tell(rank);
-	if (c) {
-		c->world = world;
-		c->users = 1;
-		pthread_mutex_init(&c->lock, NULL);
-		pthread_cond_init(&c->changed, NULL);
-	}
-	if (fd >= 0)
-		close(fd);
 	*ret = c;
-	return rc;
+	if (!c || config->magic != 0xcafebeef || config->blocking)
+		return BAD_ARGUMENT;
+	*c = (struct comm){.rank = rank,
+		.world = world,
+		.users = 2,
+		.state = IN_PROGRESS,
+		.hangs = is_hung(rank, ++opened),
+		.fd = open(id.bytes, O_RDWR | O_CLOEXEC)};
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_cond_init(&c->changed, NULL);
+	if (c->fd < 0 || pthread_create(&thread, NULL, open_comm, c)) {
+		c->users = 1;
+		return FAILED;
+	}
+	pthread_detach(thread);
+	return IN_PROGRESS;
 }
 
 JM_API int ncclCommAbort(void *comm);
@@ -131,15 +183,22 @@ int ncclCommAbort(void *comm)
 	return 0;
 }
 
+static int queue_waiting(struct comm *c);
+
 JM_API int ncclCommGetAsyncError(void *comm, int *result);
 int ncclCommGetAsyncError(void *comm, int *result)
 {
 	struct comm *c = comm;
+	int rc = 0;
 
 	if (!c)
 		return BAD_ARGUMENT;
+	if (c->n_waiting && c->asked++)
+		rc = c->loses ? REMOTE : queue_waiting(c);
 	pthread_mutex_lock(&c->lock);
-	*result = c->faulty ? REMOTE : 0;
+	if (rc)
+		c->state = rc;
+	*result = c->n_waiting && !rc ? IN_PROGRESS : c->state;
 	pthread_mutex_unlock(&c->lock);
 	return 0;
 }
@@ -171,7 +230,7 @@ static bool is_aborted(const struct work *w)
 
 	pthread_mutex_lock(&c->lock);
 	if (w->hangs)
-		c->faulty = true;
+		c->state = REMOTE;
 	while (w->hangs && !c->aborted)
 		pthread_cond_wait(&c->changed, &c->lock);
 	aborted = c->aborted;
@@ -207,20 +266,34 @@ static bool owns(const struct comm *c, const struct jm_transfer *t)
 	       (!t->to || s->owns(s, t->to, to * bytes));
 }
 
+static int queue_waiting(struct comm *c)
+{
+	int rc = 0;
+
+	for (int i = 0; i < c->n_waiting; i++) {
+		const struct jm_fake_stream *s = c->waiting[i]->t.stream;
+
+		pthread_mutex_lock(&c->lock);
+		c->users++;
+		pthread_mutex_unlock(&c->lock);
+		if (!rc)
+			rc = s->put(s, run, c->waiting[i]) ? FAILED : 0;
+	}
+	c->n_waiting = c->asked = 0;
+	return rc;
+}
+
 static int put(struct comm *c, struct jm_transfer t, int type)
 {
 	static const int types[] = {
 		[1] = JM_COMM_BYTE, [7] = JM_COMM_F32, [8] = JM_COMM_F64, [9] = JM_COMM_BF16};
 	const char *fails = getenv("JM_FAKE_NCCL_FAILS"), *hangs = getenv("JM_FAKE_NCCL_HANGS");
-	const struct jm_fake_stream *s = t.stream;
+	const char *loses = getenv("JM_FAKE_NCCL_LOSES");
 	struct work *w = calloc(1, sizeof(*w));
 
-	if (!w || !s || (type != 1 && (type < 7 || type > 9))) {
-		free(w);
-		return BAD_ARGUMENT;
-	}
-	t.type = (enum jm_comm_type)types[type];
-	if (!owns(c, &t)) {
+	t.type = (enum jm_comm_type)types[type == 1 || (type >= 7 && type <= 9) ? type : 1];
+	if (!w || !t.stream || (type != 1 && (type < 7 || type > 9)) || c->n_waiting == MESSAGES ||
+		c->asked || !owns(c, &t)) {
 		free(w);
 		return BAD_ARGUMENT;
 	}
@@ -230,10 +303,27 @@ static int put(struct comm *c, struct jm_transfer t, int type)
 		return FAILED;
 	}
 	*w = (struct work){c, t, hangs && c->n == atoi(hangs)};
+	c->loses = loses && c->n == atoi(loses);
+	c->waiting[c->n_waiting++] = w;
+	return IN_PROGRESS;
+}
+
+/* 0 = the communicator takes calls. */
+static int not_ready(struct comm *c)
+{
+	int state;
+
 	pthread_mutex_lock(&c->lock);
-	c->users++;
+	state = c->state;
 	pthread_mutex_unlock(&c->lock);
-	return s->put(s, run, w) ? FAILED : 0;
+	return c->n_waiting || state == IN_PROGRESS ? BAD_ARGUMENT : state;
+}
+
+static int put_one(struct comm *c, const struct jm_transfer *t, int type)
+{
+	int rc = not_ready(c);
+
+	return rc ? rc : put(c, *t, type);
 }
 
 JM_API int ncclAllReduce(
@@ -242,8 +332,8 @@ int ncclAllReduce(const void *from, void *to, size_t n, int type, int op, void *
 {
 	if (op)
 		return BAD_ARGUMENT;
-	return put(comm,
-		(struct jm_transfer){.kind = JM_ALL_REDUCE,
+	return put_one(comm,
+		&(struct jm_transfer){.kind = JM_ALL_REDUCE,
 			.from = from,
 			.to = to,
 			.count = n,
@@ -254,8 +344,8 @@ int ncclAllReduce(const void *from, void *to, size_t n, int type, int op, void *
 JM_API int ncclAllGather(const void *from, void *to, size_t n, int type, void *comm, void *stream);
 int ncclAllGather(const void *from, void *to, size_t n, int type, void *comm, void *stream)
 {
-	return put(comm,
-		(struct jm_transfer){.kind = JM_ALL_GATHER,
+	return put_one(comm,
+		&(struct jm_transfer){.kind = JM_ALL_GATHER,
 			.from = from,
 			.to = to,
 			.count = n,
@@ -270,8 +360,8 @@ int ncclReduceScatter(
 {
 	if (op)
 		return BAD_ARGUMENT;
-	return put(comm,
-		(struct jm_transfer){.kind = JM_REDUCE_SCATTER,
+	return put_one(comm,
+		&(struct jm_transfer){.kind = JM_REDUCE_SCATTER,
 			.from = from,
 			.to = to,
 			.count = n,
@@ -284,8 +374,8 @@ JM_API int ncclBroadcast(
 int ncclBroadcast(
 	const void *from, void *to, size_t n, int type, int root, void *comm, void *stream)
 {
-	return put(comm,
-		(struct jm_transfer){.kind = JM_BROADCAST,
+	return put_one(comm,
+		&(struct jm_transfer){.kind = JM_BROADCAST,
 			.from = from,
 			.to = to,
 			.count = n,
@@ -295,7 +385,6 @@ int ncclBroadcast(
 }
 
 /* The messages of a group: the k-th that is sent goes beside the k-th that is received. */
-#define MESSAGES 64
 static _Thread_local struct group {
 	bool open;
 	int n[2], type;
@@ -356,9 +445,11 @@ int ncclGroupEnd(void)
 {
 	int most = group.n[0] > group.n[1] ? group.n[0] : group.n[1], rc = 0;
 
-	for (int i = 0; i < most && !rc; i++)
-		rc = put(group.comm, group.t[i], group.type);
 	group.open = false;
+	if (most)
+		rc = not_ready(group.comm);
+	for (int i = 0; i < most && (!rc || rc == IN_PROGRESS); i++)
+		rc = put(group.comm, group.t[i], group.type);
 	return rc;
 }
 

@@ -479,10 +479,11 @@ def test_rounded_sums_differ_little(two_devices):
     assert exact["communication"]["rounded"] is False and rounded["communication"]["rounded"] is True
 
 
-def test_a_fault_that_leaves_all_ranks_alive_ends_them(two_devices):
-    """Their transfer never ends; NCCL tells the fault only when asked."""
+@pytest.mark.parametrize("fault", ["HANGS", "LOSES"])
+def test_a_fault_that_leaves_all_ranks_alive_ends_them(two_devices, fault):
+    """Their transfer never ends, or NCCL never queues it; it tells the fault only when asked."""
     began = time.monotonic()
-    r = one(*GPT, "--batch", "2", "--steps", "30", *TWO, env={**two_devices, "JM_FAKE_NCCL_HANGS": "9"}, status=FAILED)
+    r = one(*GPT, "--batch", "2", "--steps", "30", *TWO, env={**two_devices, "JM_FAKE_NCCL_" + fault: "9"}, status=FAILED)
     assert time.monotonic() - began < 40
     assert "A transfer by NCCL failed: remote process exited or there was a network error" in r["reason"], r["reason"]
 
@@ -499,7 +500,7 @@ def test_rank_0_plans_and_builds_before_the_others(two_devices, tmp_path, what):
 @pytest.mark.parametrize("more, env, hint", [
     (["--device", "later:0", "--ranks", "2"], {}, "both on"),
     (TWO, {"JM_NCCL_LIB": "/nowhere/libnccl.so"}, "install NVIDIA's libnccl2"),
-    (TWO, {"JM_FAKE_NCCL_VERSION": "21200"}, "2.13 or newer"),
+    (TWO, {"JM_FAKE_NCCL_VERSION": "21304"}, "2.14 or newer"),
     (TWO, {"JM_FAKE_NCCL_FAILS": "2"}, "A transfer by NCCL failed: internal error; the fake NCCL was told to fail"),
 ])
 def test_what_nccl_lacks_is_said(two_devices, more, env, hint):

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run --tp: ranks that share a model train like a single one."""
+import time
+
 import pytest
 
 from gangs import devices
@@ -108,6 +110,19 @@ def test_sums_on_the_queue_of_devices(llama, ranks, more):
         assert rank["tp_exposed_s"] > 4 * 500e-6
         assert 0 <= rank["late_ranks_s"] <= rank["tp_exposed_s"] + (rank["exposed_s"] or 0)
     assert min(rank["late_ranks_s"] for rank in r["communication"]["ranks"]) == 0
+
+
+@pytest.mark.parametrize("fault, reason", [
+    ({"INIT_HANGS": "1/2"}, "Opening a communicator by NCCL has not ended within 2 s"),  # of those that share a model
+    ({"INIT_HANGS": "0/3"}, "Opening a communicator by NCCL has not ended within 2 s"),  # of those with the same part
+    ({"HANGS": "9"}, "A transfer by NCCL failed: remote process exited"),
+    ({"LOSES": "9"}, "A transfer by NCCL failed: remote process exited"),
+], ids=str)
+def test_faults_in_groups_end_all_ranks(fault, reason):
+    env = {**devices(4), "JM_GANG_SECONDS": "2", **{"JM_FAKE_NCCL_" + name: value for name, value in fault.items()}}
+    began = time.monotonic()
+    r = train(LLAMA, 4, 2, device="later:0,later:1,later:2,later:3", env=env, status=FAILED)
+    assert reason in r["reason"] and time.monotonic() - began < 40, r["reason"]
 
 
 def test_rows_of_one_rank_are_not_divided():
