@@ -237,7 +237,7 @@ int jm_pipeline_open(
 	l->comm = comm;
 	l->apart = apart;
 	/* of a turn two at most, then the table's gradient and the norms */
-	code = jm_waits_new(d, 2 * p->stage.n_turns + 2, &p->stage_waits, err);
+	code = jm_waits_new(d, JM_QUEUE_COMPUTE, 2 * p->stage.n_turns + 2, &p->stage_waits, err);
 	if (code)
 		return code;
 	if (!comm->transport->host_memory)

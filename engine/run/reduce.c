@@ -20,9 +20,10 @@ struct jm_reduction {
 	struct jm_event *gathered; /* [segments] of a sharded update: its parameters are gathered */
 	bool *open; /* [segments] gathered, and computation has not waited for it yet */
 	int n_segments;
-	struct jm_waits *update; /* for sums and gathers of the update */
-	struct jm_waits *tp;	 /* for the exchanges of ranks that share a model */
-	int first_shared;	 /* the unit with the first of these in a step; -1 = none */
+	struct jm_account account[JM_ACCOUNT_KINDS_N];
+	/* with the first wait of each step: for gradients, and for ranks that share a model */
+	struct jm_waits *clock, *tp_clock;
+	int first_shared; /* the unit that waits first for these in a step; -1 = none */
 };
 
 const char *jm_reduce_transport(const struct jm_device *d)
@@ -40,31 +41,80 @@ static bool make_room(struct jm_reduction *r, const struct jm_shard *shard)
 	return r->gathered && r->open;
 }
 
-static bool is_exchange(const struct jm_unit *u)
+/* The exchange of ranks that share a model which this unit makes, or waits for; NULL = none. */
+static const struct jm_node *exchange_of(const struct jm_unit *u)
 {
-	const struct jm_node *n = u->group.node[0];
+	const struct jm_node *n = u->awaited ? u->awaited : u->group.node[0];
 
-	return u->awaited || (jm_reduce_is_shared(n) && n->op != JM_OP_OWN_ROWS);
+	return jm_reduce_is_shared(n) && n->op != JM_OP_OWN_ROWS ? n : NULL;
 }
 
-/* A step waits for its gradients and, with a sharded update, for norms and each segment; and for
- * each exchange of ranks that share a model. */
-static int make_waits(struct jm_program *p, struct jm_err *err)
+static enum jm_account_kind account_of(const struct jm_node *exchange)
+{
+	return exchange->op == JM_OP_SUM_RANKS	? JM_ACCOUNT_TP_SUM
+	       : exchange->op == JM_OP_SUM_ROWS ? JM_ACCOUNT_TP_SCATTER
+						: JM_ACCOUNT_TP_GATHER;
+}
+
+static void count_exchange(struct jm_reduction *r, const struct jm_unit *u, int times,
+	struct jm_account_counts *counts)
+{
+	bool on_device = !r->ranks.tp->transport->host_memory;
+
+	counts->beside += on_device && u->wait ? times : 0;
+	counts->waited += on_device && u->awaited ? times : 0;
+	counts->alone += on_device && !u->wait && !u->awaited ? times : 0;
+	if (r->first_shared < 0 && !(on_device && u->wait) && !(!on_device && u->awaited))
+		r->first_shared = u->position;
+}
+
+/* What a step has of each kind at most: it waits for its gradients and, with a sharded update, for
+ * norms and each segment; and for each exchange of ranks that share a model. */
+static void count_transfers(struct jm_program *p, struct jm_account_counts *counts)
 {
 	struct jm_reduction *r = p->reduction;
-	bool on_device = r->ranks.tp && !r->ranks.tp->transport->host_memory;
-	int n = 0, code = jm_waits_new(p->device, r->n_segments + 2, &r->update, err);
 
 	r->first_shared = -1;
-	for (int i = 0; i < p->n_units && r->ranks.tp; i++) {
-		if (!is_exchange(p->unit[i]) || jm_program_times(p, i) <= 0 ||
-			(on_device && p->unit[i]->wait))
-			continue;
-		n += on_device ? jm_program_times(p, i) : 0;
-		if (r->first_shared < 0)
-			r->first_shared = i;
+	for (int i = 0; i < p->n_units; i++) {
+		const struct jm_unit *u = p->unit[i];
+		int times = jm_program_times(p, i);
+
+		if (r->ranks.tp && exchange_of(u) && times > 0)
+			count_exchange(r, u, times, &counts[account_of(exchange_of(u))]);
+		counts[JM_ACCOUNT_SUM].beside += jm_reduce_is_start(u);
+		counts[JM_ACCOUNT_GATHER].beside += jm_reduce_is_gather(u);
 	}
-	return code ? code : jm_waits_new(p->device, n, &r->tp, err);
+	counts[JM_ACCOUNT_SUM].waited = 1;
+	counts[JM_ACCOUNT_GATHER].waited = r->n_segments + 1;
+}
+
+static bool in_host_memory(const struct jm_comm *comm)
+{
+	return comm && comm->transport->host_memory;
+}
+
+static void choose_clocks(struct jm_program *p)
+{
+	struct jm_reduction *r = p->reduction;
+	const struct jm_unit *u = r->first_shared < 0 ? NULL : p->unit[r->first_shared];
+	struct jm_account *a = &r->account[JM_ACCOUNT_SUM];
+
+	r->clock = in_host_memory(r->comm) ? a->alone : a->waited;
+	a = &r->account[u ? account_of(exchange_of(u)) : JM_ACCOUNT_TP_SUM];
+	r->tp_clock = u && u->awaited && !in_host_memory(r->ranks.tp) ? a->waited : a->alone;
+}
+
+static int make_accounts(struct jm_program *p, struct jm_err *err)
+{
+	struct jm_account_counts counts[JM_ACCOUNT_KINDS_N] = {0};
+	int code = 0;
+
+	count_transfers(p, counts);
+	for (int i = 0; i < JM_ACCOUNT_KINDS_N && p->reduction->ranks.account && !code; i++)
+		code = jm_account_new(p->device, &counts[i], &p->reduction->account[i], err);
+	if (!code)
+		choose_clocks(p);
+	return code;
 }
 
 static int make_events(struct jm_reduction *r, const struct jm_device *d, struct jm_err *err)
@@ -100,7 +150,7 @@ int jm_reduce_open(struct jm_program *p, const struct jm_ranks *ranks, struct jm
 	p->reduction->comm = comm;
 	p->reduction->ranks = *ranks;
 	if (make_room(p->reduction, p->graph->shard))
-		code = make_waits(p, err);
+		code = make_accounts(p, err);
 	else
 		code = jm_err_set(err, JM_ENOMEM, "Out of memory for sums over ranks.");
 	if (!code)
@@ -126,8 +176,8 @@ void jm_reduce_close(struct jm_program *p)
 	jm_event_drop(&r->shared);
 	for (int i = 0; r->gathered && i < r->n_segments; i++)
 		jm_event_drop(&r->gathered[i]);
-	jm_waits_free(r->update);
-	jm_waits_free(r->tp);
+	for (int i = 0; i < JM_ACCOUNT_KINDS_N; i++)
+		jm_account_free(&r->account[i]);
 	free(r->gathered);
 	free(r->open);
 	free(r);
@@ -144,36 +194,44 @@ static int wait_for_device(struct jm_reduction *r, struct jm_err *err)
 	return code ? code : jm_event_wait(&r->ready, err);
 }
 
-/* Transfers in host memory, in this call. The time counts as one of `waits`. */
+/* Transfers in host memory, in this call. */
 static int run_on_host(struct jm_reduction *r, const struct jm_comm *comm,
-	const struct jm_transfer *t, struct jm_waits *waits, struct jm_err *err)
+	const struct jm_transfer *t, enum jm_account_kind kind, struct jm_err *err)
 {
 	int code = wait_for_device(r, err);
 	int64_t from = jm_clock_now(jm_clock_real());
 
 	if (!code)
 		code = jm_comm_run(comm, t, err);
-	jm_waits_add(waits, 1e-9 * (double)(jm_clock_now(jm_clock_real()) - from));
+	jm_waits_add(r->account[kind].alone, 1e-9 * (double)(jm_clock_now(jm_clock_real()) - from));
 	return code;
 }
 
-static int start_on_device(struct jm_reduction *r, struct jm_transfer *t, struct jm_err *err)
+/* Behind what the compute queue has now; computation goes on beside it. */
+static int start_beside(struct jm_reduction *r, const struct jm_comm *comm, struct jm_transfer *t,
+	enum jm_account_kind kind, struct jm_err *err)
 {
+	struct jm_waits *busy = r->account[kind].beside;
 	int code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
 
 	if (!code)
 		code = jm_event_follow(&r->ready, JM_QUEUE_COMM, err);
+	if (!code)
+		code = jm_waits_begin(busy, false, err);
 	t->stream = r->stream;
-	return code ? code : r->comm->transport->start(r->comm->state, t, err);
+	if (!code)
+		code = comm->transport->start(comm->state, t, err);
+	return code ? code : jm_waits_end(busy, err);
 }
 
-static int start(struct jm_program *p, struct jm_transfer *t, struct jm_err *err)
+static int start(
+	struct jm_program *p, struct jm_transfer *t, enum jm_account_kind kind, struct jm_err *err)
 {
 	struct jm_reduction *r = p->reduction;
 
 	if (r->comm->transport->host_memory)
-		return run_on_host(r, r->comm, t, r->update, err);
-	return start_on_device(r, t, err);
+		return run_on_host(r, r->comm, t, kind, err);
+	return start_beside(r, r->comm, t, kind, err);
 }
 
 static int start_sum(struct jm_program *p, const struct jm_node *n, struct jm_err *err)
@@ -187,7 +245,7 @@ static int start_sum(struct jm_program *p, const struct jm_node *n, struct jm_er
 		.to = to->data,
 		.count = to->bytes / (wide ? sizeof(double) : sizeof(float))};
 
-	return start(p, &sum, err);
+	return start(p, &sum, JM_ACCOUNT_SUM, err);
 }
 
 static int start_gather(struct jm_program *p, const struct jm_tensor *from,
@@ -202,7 +260,7 @@ static int start_gather(struct jm_program *p, const struct jm_tensor *from,
 		.to = to->data,
 		.count = from->bytes / jm_comm_type_bytes(type)};
 
-	return start(p, &gather, err);
+	return start(p, &gather, JM_ACCOUNT_GATHER, err);
 }
 
 /* The segment of a sharded update with these parameters; -1 = none. */
@@ -239,12 +297,13 @@ static int wait_on_device(
 	return code ? code : jm_waits_end(w, err);
 }
 
-/* Waits for all transfers that were started. */
+/* Waits for all transfers that were started: of gradients, or of their norms. */
 static int wait_for_all(struct jm_reduction *r, bool first, struct jm_err *err)
 {
+	enum jm_account_kind kind = first ? JM_ACCOUNT_SUM : JM_ACCOUNT_GATHER;
 	int code = jm_event_record(&r->done, JM_QUEUE_COMM, err);
 
-	return code ? code : wait_on_device(r->update, &r->done, first, err);
+	return code ? code : wait_on_device(r->account[kind].waited, &r->done, first, err);
 }
 
 static int wait_for_transfers(struct jm_program *p, const struct jm_tensor *t, struct jm_err *err)
@@ -255,7 +314,7 @@ static int wait_for_transfers(struct jm_program *p, const struct jm_tensor *t, s
 
 	if (r->comm->transport->host_memory) {
 		if (first) /* the transfers of the step have ended */
-			jm_waits_step(r->update);
+			jm_waits_step(r->clock);
 		return 0;
 	}
 	if (segment < 0)
@@ -263,7 +322,8 @@ static int wait_for_transfers(struct jm_program *p, const struct jm_tensor *t, s
 	if (!r->open[segment])
 		return 0; /* before the first update, and in the next micro-steps of a step */
 	r->open[segment] = false;
-	return wait_on_device(r->update, &r->gathered[segment], false, err);
+	return wait_on_device(
+		r->account[JM_ACCOUNT_GATHER].waited, &r->gathered[segment], false, err);
 }
 
 /* ---- ranks that share a model ---------------------------------------------------------------- */
@@ -288,16 +348,11 @@ static int copy_own_rows(struct jm_program *p, const struct jm_node *n, struct j
 		p->device, JM_QUEUE_COMPUTE, n->out[0]->data, from, bytes, JM_ON_DEVICE, err);
 }
 
-/* Behind what the compute queue has now; computation goes on beside it. */
-static int start_beside(struct jm_reduction *r, struct jm_transfer *t, struct jm_err *err)
+static int exchange_beside(struct jm_reduction *r, struct jm_transfer *t, enum jm_account_kind kind,
+	struct jm_err *err)
 {
-	int code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
+	int code = start_beside(r, r->ranks.tp, t, kind, err);
 
-	if (!code)
-		code = jm_event_follow(&r->ready, JM_QUEUE_COMM, err);
-	t->stream = r->stream;
-	if (!code)
-		code = r->ranks.tp->transport->start(r->ranks.tp->state, t, err);
 	return code ? code : jm_event_record(&r->shared, JM_QUEUE_COMM, err);
 }
 
@@ -322,15 +377,15 @@ static bool begins_step(const struct jm_program *p, const struct jm_unit *u)
 	return r->first_shared >= 0 && p->unit[r->first_shared] == u && p->micro_now <= 1;
 }
 
-static int exchange_on_device(
-	struct jm_program *p, const struct jm_unit *u, struct jm_transfer *t, struct jm_err *err)
+static int exchange_alone(struct jm_program *p, const struct jm_unit *u, struct jm_transfer *t,
+	enum jm_account_kind kind, struct jm_err *err)
 {
 	struct jm_reduction *r = p->reduction;
-	int code = jm_waits_begin(r->tp, begins_step(p, u), err);
+	int code = jm_waits_begin(r->account[kind].alone, begins_step(p, u), err);
 
 	if (!code)
 		code = run_in_order(p, r->ranks.tp, t, err);
-	return code ? code : jm_waits_end(r->tp, err);
+	return code ? code : jm_waits_end(r->account[kind].alone, err);
 }
 
 static int run_shared(struct jm_program *p, const struct jm_unit *u, struct jm_err *err)
@@ -339,6 +394,7 @@ static int run_shared(struct jm_program *p, const struct jm_unit *u, struct jm_e
 	const struct jm_node *n = u->group.node[0];
 	const struct jm_tensor *counted = n->op == JM_OP_SUM_ROWS ? n->out[0] : n->in[0];
 	enum jm_comm_type type = comm_types[n->in[0]->type];
+	enum jm_account_kind kind;
 	struct jm_transfer t = {.kind = kind_of(n->op),
 		.type = type,
 		.from = n->in[0]->data,
@@ -347,12 +403,13 @@ static int run_shared(struct jm_program *p, const struct jm_unit *u, struct jm_e
 
 	if (n->op == JM_OP_OWN_ROWS)
 		return copy_own_rows(p, n, err);
+	kind = account_of(n);
 	if (r->ranks.tp->transport->host_memory) {
 		if (begins_step(p, u))
-			jm_waits_step(r->tp);
-		return run_on_host(r, r->ranks.tp, &t, r->tp, err);
+			jm_waits_step(r->tp_clock);
+		return run_on_host(r, r->ranks.tp, &t, kind, err);
 	}
-	return u->wait ? start_beside(r, &t, err) : exchange_on_device(p, u, &t, err);
+	return u->wait ? exchange_beside(r, &t, kind, err) : exchange_alone(p, u, &t, kind, err);
 }
 
 /* Between the first and the last stage, or of all ranks of the model. */
@@ -380,10 +437,11 @@ static int run_between_stages(struct jm_program *p, const struct jm_node *n, str
 static int wait_for_shared(struct jm_program *p, const struct jm_unit *u, struct jm_err *err)
 {
 	struct jm_reduction *r = p->reduction;
+	enum jm_account_kind kind = account_of(u->awaited);
 
-	return r->ranks.tp->transport->host_memory
-		       ? 0
-		       : wait_on_device(r->tp, &r->shared, begins_step(p, u), err);
+	if (r->ranks.tp->transport->host_memory)
+		return 0;
+	return wait_on_device(r->account[kind].waited, &r->shared, begins_step(p, u), err);
 }
 
 /* A unit for which jm_reduce_is_node holds. */
@@ -440,28 +498,59 @@ static double shared_bytes(const struct jm_node *n)
 	return 0.5 * (double)(n->op == JM_OP_SUM_ROWS ? n->in[0]->bytes : n->out[0]->bytes);
 }
 
+static void count_bytes(struct jm_program *p, struct jm_reduce_cost *cost)
+{
+	for (int i = 0; i < p->n_units; i++) {
+		const struct jm_node *n = p->unit[i]->group.node[0];
+
+		if (jm_reduce_is_start(p->unit[i])) {
+			cost->buckets++;
+			cost->bytes += (double)n->in[0]->bytes;
+		} else if (jm_reduce_is_gather(p->unit[i])) {
+			cost->gathered += (double)n->out[0]->bytes;
+		} else {
+			cost->shared += shared_bytes(n) * jm_program_times(p, i);
+		}
+	}
+}
+
+/* The sum over kinds from `from` on; NAN = there were none. */
+static double exposed_from(
+	const struct jm_reduce_cost *cost, enum jm_account_kind from, enum jm_account_kind to)
+{
+	double sum = NAN;
+
+	for (enum jm_account_kind k = from; k <= to; k++)
+		if (!isnan(cost->kind[k].exposed))
+			sum = (isnan(sum) ? 0 : sum) + cost->kind[k].exposed;
+	return sum;
+}
+
+static void read_accounts(struct jm_reduction *r, struct jm_reduce_cost *cost)
+{
+	double waited, step_tp;
+
+	jm_waits_means(r->clock, &waited, &cost->step);
+	jm_waits_means(r->tp_clock, &waited, &step_tp);
+	for (int k = 0; k < JM_ACCOUNT_KINDS_N; k++)
+		cost->kind[k] = jm_account_time(&r->account[k],
+			jm_waits_steps(k < JM_ACCOUNT_TP_SUM ? r->clock : r->tp_clock));
+	cost->exposed = exposed_from(cost, JM_ACCOUNT_SUM, JM_ACCOUNT_GATHER);
+	cost->exposed_tp = exposed_from(cost, JM_ACCOUNT_TP_SUM, JM_ACCOUNT_TP_GATHER);
+	if (isnan(cost->step))
+		cost->step = step_tp;
+}
+
 struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)
 {
 	struct jm_reduction *r = p->reduction;
 	struct jm_reduce_cost cost = {.exposed = NAN, .step = NAN, .exposed_tp = NAN};
-	double step_tp;
 
-	for (int i = 0; i < p->n_units; i++)
-		if (jm_reduce_is_start(p->unit[i])) {
-			cost.buckets++;
-			cost.bytes += (double)p->unit[i]->group.node[0]->in[0]->bytes;
-		} else if (jm_reduce_is_gather(p->unit[i])) {
-			cost.gathered += (double)p->unit[i]->group.node[0]->out[0]->bytes;
-		} else {
-			cost.shared +=
-				shared_bytes(p->unit[i]->group.node[0]) * jm_program_times(p, i);
-		}
-	if (!r || jm_device_sync(p->device, NULL))
-		return cost;
-	jm_waits_means(r->update, &cost.exposed, &cost.step);
-	jm_waits_means(r->tp, &cost.exposed_tp, &step_tp);
-	if (isnan(cost.step))
-		cost.step = step_tp;
+	for (int k = 0; k < JM_ACCOUNT_KINDS_N; k++)
+		cost.kind[k] = (struct jm_account_time){NAN, NAN};
+	count_bytes(p, &cost);
+	if (r && !jm_device_sync(p->device, NULL))
+		read_accounts(r, &cost);
 	return cost;
 }
 
@@ -469,8 +558,6 @@ void jm_reduce_reset(struct jm_program *p)
 {
 	struct jm_reduction *r = p->reduction;
 
-	if (!r)
-		return;
-	jm_waits_reset(r->update);
-	jm_waits_reset(r->tp);
+	for (int k = 0; r && k < JM_ACCOUNT_KINDS_N; k++)
+		jm_account_reset(&r->account[k]);
 }

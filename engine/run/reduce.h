@@ -15,6 +15,7 @@
 #define JM_REDUCE_H
 
 #include "comm/comm.h"
+#include "account.h"
 #include "engine/plan/program_plan.h"
 
 /* The cost of the transfers in a step. */
@@ -27,6 +28,7 @@ struct jm_reduce_cost {
 	double exposed;	   /* seconds that computation waits for sums and gathers of the update */
 	double exposed_tp; /* and for exchanges of ranks that share a model */
 	double step;	   /* seconds of a step, from its first wait to that of the next step */
+	struct jm_account_time kind[JM_ACCOUNT_KINDS_N];
 };
 
 /* The communicators of a rank; NULL = there are no others. */
@@ -36,6 +38,7 @@ struct jm_ranks {
 	const struct jm_comm *model;  /* of all stages of the model; NULL with one stage */
 	const struct jm_comm *all;    /* of which the next stage is `apart` ranks away */
 	int apart;
+	bool account; /* say where the time of a step goes, by events around transfers */
 };
 
 /* Sets the communicators before the first step of a program of several ranks; they must stay open

@@ -7,7 +7,7 @@
 
 #define STEPS 3 /* all events of older steps are reached */
 
-/* Events on the compute queue before and after a wait. */
+/* Events on the queue before and after a wait. */
 struct gap {
 	struct jm_event before, behind;
 	bool open;  /* recorded, but not read yet */
@@ -16,17 +16,19 @@ struct gap {
 };
 
 struct jm_waits {
+	enum jm_queue queue;
 	int n, now; /* gaps; that of the next wait */
 	int first;  /* the first gap of the newest step; -1 = none */
 	double seconds;
-	long steps;
+	long waits, steps;
 	int64_t first_ns;    /* in host memory: when the newest step waited; 0 = none did */
 	double step_seconds; /* between first waits of steps that follow each other */
 	long intervals;
 	struct gap gap[];
 };
 
-int jm_waits_new(const struct jm_device *d, int per_step, struct jm_waits **ret, struct jm_err *err)
+int jm_waits_new(const struct jm_device *d, enum jm_queue queue, int per_step,
+	struct jm_waits **ret, struct jm_err *err)
 {
 	size_t n = (size_t)STEPS * (size_t)per_step;
 	struct jm_waits *w = calloc(1, sizeof(*w) + n * sizeof(w->gap[0]));
@@ -34,6 +36,7 @@ int jm_waits_new(const struct jm_device *d, int per_step, struct jm_waits **ret,
 
 	if (!w)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the times of transfers.");
+	w->queue = queue;
 	w->first = -1;
 	for (; w->n < (int)n && !code; w->n++) {
 		code = jm_event_new(d, &w->gap[w->n].before, err);
@@ -80,29 +83,38 @@ static int read_gap(struct jm_waits *w, struct gap *gap, struct jm_err *err)
 	if (code)
 		return code;
 	w->seconds += seconds;
+	w->waits++;
 	w->steps += gap->first;
 	return gap->first && gap->next >= 0 ? read_step(w, gap, err) : 0;
 }
 
 int jm_waits_begin(struct jm_waits *w, bool first, struct jm_err *err)
 {
-	struct gap *gap = &w->gap[w->now];
-	int code = read_gap(w, gap, err);
+	struct gap *gap;
+	int code;
 
+	if (!w)
+		return 0;
+	gap = &w->gap[w->now];
+	code = read_gap(w, gap, err);
 	if (first && w->first >= 0)
 		w->gap[w->first].next = w->now;
 	if (first)
 		w->first = w->now;
 	gap->first = first;
 	gap->next = -1;
-	return code ? code : jm_event_record(&gap->before, JM_QUEUE_COMPUTE, err);
+	return code ? code : jm_event_record(&gap->before, w->queue, err);
 }
 
 int jm_waits_end(struct jm_waits *w, struct jm_err *err)
 {
-	struct gap *gap = &w->gap[w->now];
-	int code = jm_event_record(&gap->behind, JM_QUEUE_COMPUTE, err);
+	struct gap *gap;
+	int code;
 
+	if (!w)
+		return 0;
+	gap = &w->gap[w->now];
+	code = jm_event_record(&gap->behind, w->queue, err);
 	gap->open = !code;
 	w->now = (w->now + 1) % w->n;
 	return code;
@@ -110,13 +122,18 @@ int jm_waits_end(struct jm_waits *w, struct jm_err *err)
 
 void jm_waits_add(struct jm_waits *w, double seconds)
 {
+	if (!w)
+		return;
 	w->seconds += seconds;
+	w->waits++;
 }
 
 void jm_waits_step(struct jm_waits *w)
 {
 	int64_t now = jm_clock_now(jm_clock_real());
 
+	if (!w)
+		return;
 	w->steps++;
 	if (w->first_ns) {
 		w->step_seconds += 1e-9 * (double)(now - w->first_ns);
@@ -127,18 +144,37 @@ void jm_waits_step(struct jm_waits *w)
 
 void jm_waits_reset(struct jm_waits *w)
 {
+	if (!w)
+		return;
 	for (int i = 0; i < w->n; i++)
 		w->gap[i].open = false;
 	w->seconds = w->step_seconds = 0;
-	w->steps = w->intervals = 0;
+	w->waits = w->steps = w->intervals = 0;
 	w->first = -1;
 	w->first_ns = 0;
 }
 
+static void read_rest(struct jm_waits *w)
+{
+	for (int i = 0; w && i < w->n; i++)
+		read_gap(w, &w->gap[i], NULL);
+}
+
+long jm_waits_total(struct jm_waits *w, double *ret_seconds)
+{
+	read_rest(w);
+	*ret_seconds = w ? w->seconds : 0;
+	return w ? w->waits : 0;
+}
+
+long jm_waits_steps(const struct jm_waits *w)
+{
+	return w ? w->steps : 0;
+}
+
 void jm_waits_means(struct jm_waits *w, double *ret_waited, double *ret_step)
 {
-	for (int i = 0; i < w->n; i++)
-		read_gap(w, &w->gap[i], NULL);
-	*ret_waited = w->steps ? w->seconds / (double)w->steps : NAN;
-	*ret_step = w->intervals ? w->step_seconds / (double)w->intervals : NAN;
+	read_rest(w);
+	*ret_waited = w && w->steps ? w->seconds / (double)w->steps : NAN;
+	*ret_step = w && w->intervals ? w->step_seconds / (double)w->intervals : NAN;
 }

@@ -5,14 +5,14 @@
 
 #include "engine/device/device.h"
 
-struct jm_waits;
+struct jm_waits; /* the functions take NULL: nothing is measured */
 
-/* per_step: the most waits of a step on the device's queue; their events are read a few steps
+/* per_step: the most waits of a step on this queue of the device; their events are read a few steps
  * later, when they have been reached. */
-int jm_waits_new(
-	const struct jm_device *d, int per_step, struct jm_waits **ret, struct jm_err *err);
-void jm_waits_free(struct jm_waits *w); /* takes NULL */
-/* Around a wait on the compute queue. first: of its step. */
+int jm_waits_new(const struct jm_device *d, enum jm_queue queue, int per_step,
+	struct jm_waits **ret, struct jm_err *err);
+void jm_waits_free(struct jm_waits *w);
+/* Around a wait, or a transfer, on the queue. first: of its step. */
 int jm_waits_begin(struct jm_waits *w, bool first, struct jm_err *err);
 int jm_waits_end(struct jm_waits *w, struct jm_err *err);
 /* In host memory: a wait that took so long; and the first wait of a step. */
@@ -22,5 +22,8 @@ void jm_waits_reset(struct jm_waits *w); /* discards the steps so far */
 /* Seconds that a step waits, and seconds from the first wait of a step to that of the next; NAN =
  * unknown. The device has finished. */
 void jm_waits_means(struct jm_waits *w, double *ret_waited, double *ret_step);
+/* The seconds of all waits so far; returns their number. The device has finished. */
+long jm_waits_total(struct jm_waits *w, double *ret_seconds);
+long jm_waits_steps(const struct jm_waits *w); /* whose waits were read */
 
 #endif

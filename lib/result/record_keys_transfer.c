@@ -8,6 +8,22 @@
 	"local: memory of the host, by processors; host: the same, by copy engines of GPUs; "      \
 	"nccl: between GPUs"
 
+static const struct jm_key communication_kind_keys[] = {
+	{TEXT("kind", 0),
+		.meaning =
+			"sum: gradients; gather: parameters and norms of a sharded update; "
+			"tp-sum, tp-scatter, tp-gather: of ranks that share a model, a sum, one "
+			"of which each rank receives a part, a gather; stage: with other stages"},
+	{POSITIVE("busy_s", JM_KEY_NULL), .unit = "s",
+		.meaning = "of a step in which such a transfer went on, waits for slower ranks "
+			   "included"},
+	{POSITIVE("exposed_s", JM_KEY_NULL), .unit = "s",
+		.meaning = "of a step in which computation waited for it"},
+	{POSITIVE("overlapped_s", JM_KEY_NULL), .unit = "s",
+		.meaning = "busy_s - exposed_s, at least 0: it went on beside computation"},
+	{0},
+};
+
 static const struct jm_key communication_rank_keys[] = {
 	{POSITIVE("step_s", JM_KEY_NULL), .unit = "s",
 		.meaning = "of a step, between the first waits of two steps; mean"},
@@ -26,6 +42,11 @@ static const struct jm_key communication_rank_keys[] = {
 	{POSITIVE("late_ranks_s", JM_KEY_NULL), .unit = "s",
 		.meaning = "estimated part of exposed_s and tp_exposed_s in which the rank waited "
 			   "for slower ranks: what it has of them beyond the rank with the least"},
+	{POSITIVE("overlapped_s", JM_KEY_OPTIONAL), .unit = "s",
+		.meaning =
+			"part of compute_s beside which transfers went on: the sum of the kinds"},
+	{LIST("kinds", JM_KEY_OPTIONAL), .keys = communication_kind_keys,
+		.meaning = "the transfers of a step by kind"},
 	{0},
 };
 
@@ -71,6 +92,10 @@ const struct jm_key jm__communication_keys[] = {
 			"not compute; mean of all steps but the first; null = there were none"},
 	{POSITIVE("tp_exposed_s_per_step", JM_KEY_NULL), .unit = "s",
 		.meaning = "the same for exchanges of ranks that share a model"},
+	{POSITIVE("concurrent_share", JM_KEY_NULL | JM_KEY_OPTIONAL),
+		.meaning = "share of a step in which ranks computed and transferred at once: the "
+			   "mean of overlapped_s / step_s; null = there were not enough steps",
+		.column = "concurrent_share"},
 	{LIST("ranks", JM_KEY_OPTIONAL), .keys = communication_rank_keys,
 		.meaning = "where the time of a step went, by the clock of each rank's device; of "
 			   "all steps but the first"},

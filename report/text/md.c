@@ -14,6 +14,7 @@
 #include "report/model/warnings.h"
 #include "report/systems/published.h"
 #include "overlapped.h"
+#include "step_times.h"
 #include "serving_text.h"
 
 #include <string.h>
@@ -156,24 +157,34 @@ static void put_served(const struct jm_grouping *g, const struct jm_group_series
 	}
 }
 
-/* Of runs of the workload overlap. */
-static void put_overlapped(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+typedef int table_of(const struct jm_grouping *g, const struct jm_group_series *s,
+	struct jm_grid *ret, struct jm_err *err);
+
+static void put_tables(const struct jm_grouping *g, const struct jm_group_series *s,
+	const char *caption, table_of *const tables[2], FILE *out)
 {
 	struct jm_err none = JM_ERR_INIT;
 	struct jm_grid grid;
 
-	if (!jm_overlapped_runs(g, s))
-		return;
-	fprintf(out, "\n%s\n\n", jm_overlapped_caption);
-	if (!jm_overlapped_parts(g, s, &grid, &none)) {
+	fprintf(out, "\n%s\n", caption);
+	for (int i = 0; i < 2; i++) {
+		fputc('\n', out);
+		if (tables[i](g, s, &grid, &none))
+			continue;
 		put_grid(out, &grid);
 		jm_grid_done(&grid);
 	}
-	fputc('\n', out);
-	if (!jm_overlapped_both(g, s, &grid, &none)) {
-		put_grid(out, &grid);
-		jm_grid_done(&grid);
-	}
+}
+
+/* Of runs of the workload overlap, and of trainings by several ranks. */
+static void put_transfers(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	if (jm_overlapped_runs(g, s))
+		put_tables(g, s, jm_overlapped_caption,
+			(table_of *const[]){jm_overlapped_parts, jm_overlapped_both}, out);
+	if (jm_step_times_runs(g, s))
+		put_tables(g, s, jm_step_times_caption,
+			(table_of *const[]){jm_step_times_shares, jm_step_times_kinds}, out);
 }
 
 static int put_series(
@@ -209,7 +220,7 @@ static int put_series(
 	put_grid(out, &grid);
 	jm_grid_done(&grid);
 	put_served(g, s, out);
-	put_overlapped(g, s, out);
+	put_transfers(g, s, out);
 	put_verdicts(g, s, out);
 	put_failures(g, s, out);
 	if (*s->grade) {

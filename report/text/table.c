@@ -3,6 +3,7 @@
 #include "table.h"
 #include "base/text/json.h"
 #include "overlapped.h"
+#include "step_times.h"
 #include "signature_text.h"
 #include "training_text.h"
 #include "phases.h"
@@ -387,7 +388,7 @@ static void put_tables(const struct jm_grouping *g, const struct jm_group_series
 			put_grid(&grid, g, out);
 }
 
-/* Of runs that answered requests, or of the workload overlap. */
+/* Of runs that answered requests, of the workload overlap, or of trainings by several ranks. */
 static void put_figures_of(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	char text[300];
@@ -400,6 +401,9 @@ static void put_figures_of(const struct jm_grouping *g, const struct jm_group_se
 	if (jm_overlapped_runs(g, s))
 		put_tables(g, s, "Products beside transfers", jm_overlapped_caption,
 			(table_of *const[]){jm_overlapped_parts, jm_overlapped_both}, out);
+	if (jm_step_times_runs(g, s))
+		put_tables(g, s, "Where the time of a step went", jm_step_times_caption,
+			(table_of *const[]){jm_step_times_shares, jm_step_times_kinds}, out);
 }
 
 #define WHY_NOT 700

@@ -4,6 +4,8 @@ true times in a file. Its events tell each rank where the time of a step went.""
 import json
 import os
 import pathlib
+import re
+import sqlite3
 
 import pytest
 
@@ -105,3 +107,75 @@ def test_events_of_devices_tell_how_long_transfers_were_waited_for():
     for rank in ranks:
         assert rank["step_s"] == pytest.approx(step, rel=0.3)
         assert rank["exposed_s"] > 0.015
+
+
+def step_of(us, *more, ranks=2, work=GPT):
+    """Of rank 0, of devices whose events tell what is programmed: 100 us for each job, `us` for each transfer."""
+    names = ",".join(f"later:{i}" for i in range(ranks))
+    env = {**devices(ranks), "JM_FAKE_LATER_EXACT": "1", "JM_FAKE_LATER_US": "100", "JM_FAKE_NCCL_US": str(us)}
+    return one(*work, "--device", names, "--ranks", ranks, "--batch", 1, "--steps", 8, "--transport", "nccl", *more,
+               env=env)["communication"]
+
+
+@pytest.mark.parametrize("more", [["--shard-update", "off"], ["--shard-update", "off", "--bucket", "0.05"], []], ids=str)
+def test_kinds_of_transfers_are_those_of_a_step(more):
+    """A step whose transfers take no time is the computation of one whose transfers do."""
+    free, found = step_of(0, *more), step_of(3000, *more)
+    compute, rank = free["ranks"][0]["step_s"], found["ranks"][0]
+    kinds = {kind["kind"]: kind for kind in rank["kinds"]}
+    gathers = 0 if "off" in more else 2  # of norms, of parameters
+    assert kinds["sum"]["busy_s"] == pytest.approx(0.003 * found["buckets"])
+    assert kinds.get("gather", {"busy_s": 0})["busy_s"] == pytest.approx(0.003 * gathers)
+    assert rank["compute_s"] == pytest.approx(compute) and rank["exposed_s"] == pytest.approx(rank["step_s"] - compute)
+    assert sum(kind["exposed_s"] for kind in kinds.values()) == pytest.approx(rank["exposed_s"])
+    for kind in kinds.values():
+        assert kind["overlapped_s"] == pytest.approx(kind["busy_s"] - kind["exposed_s"]) and kind["overlapped_s"] > 0
+    assert rank["overlapped_s"] == pytest.approx(sum(kind["overlapped_s"] for kind in kinds.values()))
+    shares = [r["overlapped_s"] / r["step_s"] for r in found["ranks"]]
+    assert found["concurrent_share"] == pytest.approx(sum(shares) / 2)
+
+
+LLAMA = ["run", "llama", "--layers", "2", "--hidden", "32", "--heads", "4", "--kv-heads", "2", "--ffn", "48", "--vocab", "256",
+         "--context", "16", "--seq", "16", "--warmup", "0", "--source", "null"]
+
+
+@pytest.mark.parametrize("more, kinds", [([], {"tp-sum", "tp-gather"}), (["--sequence-parallel"], {"tp-sum", "tp-scatter", "tp-gather"})], ids=str)
+def test_kinds_of_ranks_that_share_a_model(more, kinds):
+    found = step_of(3000, "--tp", 2, *more, work=LLAMA)
+    for rank in found["ranks"]:
+        assert {kind["kind"] for kind in rank["kinds"]} == kinds
+        assert sum(kind["exposed_s"] for kind in rank["kinds"]) == pytest.approx(rank["tp_exposed_s"])
+        assert all(kind["busy_s"] >= 0.003 for kind in rank["kinds"])
+
+
+def test_transfers_of_processors_are_exposed():
+    sums = one("run", "resnet18", "--image", "32", "--classes", "10", "--warmup", "0", "--source", "null", "--device", "cpu", "--ranks", "2",
+               "--batch", "8", "--steps", "3")["communication"]
+    assert sums["concurrent_share"] == 0
+    for rank in sums["ranks"]:
+        assert [kind["busy_s"] for kind in rank["kinds"]] == [kind["exposed_s"] for kind in rank["kinds"]]
+        assert sum(kind["exposed_s"] for kind in rank["kinds"]) == pytest.approx(rank["exposed_s"])
+
+
+def test_without_accounts_nothing_is_said():
+    found = step_of(500, "--account", "off")
+    assert found["concurrent_share"] is None and found["exposed_s_per_step"] is None
+    assert all(rank["kinds"] == [] and rank["step_s"] is None for rank in found["ranks"])
+
+
+def test_report_has_the_parts_of_a_step(tmp_path):
+    store = tmp_path / "s.db"
+    env = {**devices(2), "JM_FAKE_LATER_EXACT": "1", "JM_FAKE_LATER_US": "100", "JM_FAKE_NCCL_US": "3000"}
+    done = jm(*GPT, "--device", "later:0,later:1", "--ranks", 2, "--batch", "1,2", "--steps", 4, "--transport", "nccl", "--store", store, env=env)
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(r[0]) for r in sqlite3.connect(store).execute("SELECT record FROM records")]
+    for form, cut in (("table", " {2,}"), ("md", r" *\| *")):
+        text = jm("report", store, "--format", form, "--width", 200).stdout
+        rows = [re.split(cut, line.strip("| ")) for line in text.splitlines()]
+        for record in records:
+            rank, batch = record["communication"]["ranks"][0], record["options"]["batch"]
+            parts = [rank["step_s"], rank["compute_s"] - rank["overlapped_s"], rank["overlapped_s"], rank["exposed_s"]]
+            behind = rows[[row[0] for row in rows].index("setting"):]
+            assert [float(x) for x in [row for row in behind if row[0] == batch][0][1:5]] == pytest.approx([1e3 * x for x in parts], rel=0.01)
+            kinds = [row for row in behind if row[0] == batch and len(row) == 5]
+            assert [row[1] for row in kinds] == [kind["kind"] for kind in rank["kinds"]]

@@ -14,6 +14,7 @@
 #include <string.h>
 
 static const char *const batch_words[] = {"max", NULL};
+static const char *const account_words[] = {"on", "off", NULL};
 static const char *const shard_words[] = {"auto", "on", "off", NULL};
 static const char *const type_words[] = {"auto", "f32", "bf16", NULL};
 static const char *const on_off[] = {"on", "off", NULL};
@@ -325,6 +326,13 @@ const struct jm_option jm_train_options[] = {
 			"updates this share of the parameters and keeps the optimizer's state for "
 			"it only; then the ranks gather the parameters. auto = on, and off for a "
 			"--precision without f32 masters (bf16-true, fp8-true)"},
+	{.name = "account",
+		JM_BIND(JM_CHOICE, struct train, given.account),
+		.choices = account_words,
+		.fallback = "on",
+		.needs = "ranks",
+		.help = "with --ranks: the record says where the time of a step went, by events of "
+			"the device around transfers; off = without them"},
 	JM_GANG_TRANSPORT(struct train, given.transport,
 		", and rounds gradients in bf16 and fp8 on the way unless --gradients "
 		"f32 is given",

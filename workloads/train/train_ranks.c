@@ -5,10 +5,12 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <string.h>
 
 /* Of each rank, seconds of a step; NAN = it has no such transfers. */
 struct rank_time {
 	double step, exposed, exposed_tp, stage;
+	struct jm_account_time kind[JM_ACCOUNT_KINDS_N];
 };
 
 static double known(double seconds)
@@ -31,6 +33,45 @@ static double least_of(const struct rank_time *time, int first, int n)
 	return least;
 }
 
+/* Transfers went on while the rank computed. */
+static double overlapped(const struct jm_account_time *t)
+{
+	return fmax(0, t->busy - t->exposed);
+}
+
+static double overlapped_sum(const struct rank_time *t)
+{
+	double sum = 0;
+
+	for (int k = 0; k < JM_ACCOUNT_KINDS_N; k++)
+		sum += known(overlapped(&t->kind[k]));
+	return sum;
+}
+
+static void add_kind(json_t *list, const char *name, const struct jm_account_time *t)
+{
+	json_t *one = json_object();
+
+	jm_json_set_text(&one, "kind", name);
+	jm_json_set_number(&one, "busy_s", t->busy);
+	jm_json_set_number(&one, "exposed_s", t->exposed);
+	jm_json_set_number(&one, "overlapped_s", overlapped(t));
+	json_array_append_new(list, one);
+}
+
+/* Of what the rank exchanges; with other stages nothing is computed beside it. */
+static json_t *kinds_json(const struct rank_time *t)
+{
+	json_t *list = json_array();
+
+	for (int k = 0; k < JM_ACCOUNT_KINDS_N; k++)
+		if (!isnan(t->kind[k].busy))
+			add_kind(list, jm_account_name((enum jm_account_kind)k), &t->kind[k]);
+	if (!isnan(t->stage))
+		add_kind(list, "stage", &(struct jm_account_time){t->stage, t->stage});
+	return list;
+}
+
 /* Ranks of a stage wait for each other; `each`: as many are in one. */
 static json_t *rank_times_json(const struct rank_time *time, int world, int each)
 {
@@ -48,6 +89,8 @@ static json_t *rank_times_json(const struct rank_time *time, int world, int each
 			jm_json_set_number(&one, "stage_s", t->stage);
 		jm_json_set_number(
 			&one, "late_ranks_s", waits_of(t) - least_of(time, r - r % each, each));
+		jm_json_set_number(&one, "overlapped_s", overlapped_sum(t));
+		jm_json_set(&one, "kinds", kinds_json(t));
 		json_array_append_new(list, one);
 	}
 	return list;
@@ -60,6 +103,16 @@ static double bubble(const struct rank_time *time, int world)
 
 	for (int r = 0; r < world; r++)
 		sum += time[r].stage / time[r].step;
+	return sum / world;
+}
+
+/* The share of a step in which ranks compute and transfer at once; their mean. */
+static double concurrent_share(const struct rank_time *time, int world)
+{
+	double sum = 0;
+
+	for (int r = 0; r < world; r++)
+		sum += overlapped_sum(&time[r]) / time[r].step;
 	return sum / world;
 }
 
@@ -88,6 +141,7 @@ static json_t *communication_json(const struct train *s, const struct jm_reduce_
 	}
 	jm_json_set_number(&json, "exposed_s_per_step", cost->exposed);
 	jm_json_set_number(&json, "tp_exposed_s_per_step", cost->exposed_tp);
+	jm_json_set_number(&json, "concurrent_share", concurrent_share(times, s->work->world));
 	jm_json_set(&json, "ranks",
 		rank_times_json(times, s->work->world, s->work->world / jm_graph_pp(s->graph)));
 	return json;
@@ -116,6 +170,7 @@ int jm_train_keep_ranks(struct train *s, struct jm_err *err)
 		.exposed = cost.exposed,
 		.exposed_tp = cost.exposed_tp,
 		.stage = stage};
+	memcpy(own.kind, cost.kind, sizeof(own.kind));
 	code = jm_comm_run(&s->gang.control, &t, err);
 	if (code || !s->work->more)
 		return code;

@@ -374,6 +374,7 @@ static int connect(struct train *s, struct jm_err *err)
 	if (s->work->world < 2)
 		return 0;
 	ranks = jm_gang_ranks(&s->gang);
+	ranks.account = !strcmp(s->given.account, "on");
 	code = jm_reduce_open(s->program, &ranks, err);
 	if (code || s->training.pp < 2)
 		return code;

@@ -22,7 +22,7 @@
 /* What a user gives that is used once, or as it is; texts: NULL = not given. */
 struct train_given {
 	const char *model, *text, *eval_text, *images, *init, *from, *loss_scale;
-	const char *gradients, *residual, *shard_update, *transport;
+	const char *gradients, *residual, *shard_update, *transport, *account;
 	double memory; /* GB; 0 = what is free */
 	double bucket; /* MiB; NAN = not given */
 	int threads;   /* 0 = all */
