@@ -157,34 +157,22 @@ static void put_served(const struct jm_grouping *g, const struct jm_group_series
 	}
 }
 
-typedef int table_of(const struct jm_grouping *g, const struct jm_group_series *s,
-	struct jm_grid *ret, struct jm_err *err);
-
 static void put_tables(const struct jm_grouping *g, const struct jm_group_series *s,
-	const char *caption, table_of *const tables[2], FILE *out)
+	const struct jm_run_tables *t, FILE *out)
 {
 	struct jm_err none = JM_ERR_INIT;
 	struct jm_grid grid;
 
-	fprintf(out, "\n%s\n", caption);
+	if (!t->runs(g, s))
+		return;
+	fprintf(out, "\n%s\n", t->caption);
 	for (int i = 0; i < 2; i++) {
 		fputc('\n', out);
-		if (tables[i](g, s, &grid, &none))
+		if (t->table[i](g, s, &grid, &none))
 			continue;
 		put_grid(out, &grid);
 		jm_grid_done(&grid);
 	}
-}
-
-/* Of runs of the workload overlap, and of trainings by several ranks. */
-static void put_transfers(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
-{
-	if (jm_overlapped_runs(g, s))
-		put_tables(g, s, jm_overlapped_caption,
-			(table_of *const[]){jm_overlapped_parts, jm_overlapped_both}, out);
-	if (jm_step_times_runs(g, s))
-		put_tables(g, s, jm_step_times_caption,
-			(table_of *const[]){jm_step_times_shares, jm_step_times_kinds}, out);
 }
 
 static int put_series(
@@ -220,7 +208,8 @@ static int put_series(
 	put_grid(out, &grid);
 	jm_grid_done(&grid);
 	put_served(g, s, out);
-	put_transfers(g, s, out);
+	put_tables(g, s, &jm_overlapped, out);
+	put_tables(g, s, &jm_step_times, out);
 	put_verdicts(g, s, out);
 	put_failures(g, s, out);
 	if (*s->grade) {

@@ -3,13 +3,12 @@
 
 #include "base/text/json.h"
 #include "report/judge/series_table.h"
-#include "run_table.h"
 
 #define PARTS	3
 #define FIGURES 7
 #define SAVINGS 4
 
-const char jm_overlapped_caption[] =
+static const char caption[] =
 	"The figures are for one pair of products and transfers on rank 0: each alone, each beside "
 	"the other, and both at once. Exposed is the time that the transfers add to that of the "
 	"products alone. Overlapped is the time saved compared with running one after the other. "
@@ -33,7 +32,7 @@ static const struct figure {
 
 #define PART "overlap"
 
-int jm_overlapped_runs(const struct jm_grouping *g, const struct jm_group_series *s)
+static int known_runs(const struct jm_grouping *g, const struct jm_group_series *s)
 {
 	return jm_run_table_runs(g, s, PART);
 }
@@ -82,7 +81,7 @@ static int put_parts(struct jm_grid *grid, int row, int first, const struct jm_g
 	return rc;
 }
 
-int jm_overlapped_parts(const struct jm_grouping *g, const struct jm_group_series *s,
+static int parts_table(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_grid *ret, struct jm_err *err)
 {
 	static const struct jm_run_table table = {.part = PART,
@@ -112,7 +111,7 @@ static int put_savings(struct jm_grid *grid, int row, int first, const struct jm
 		grid, row, first, savings, SAVINGS, json_object_get(overlap, "both"), err);
 }
 
-int jm_overlapped_both(const struct jm_grouping *g, const struct jm_group_series *s,
+static int both_table(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_grid *ret, struct jm_err *err)
 {
 	static const struct jm_run_table table = {.part = PART,
@@ -123,3 +122,6 @@ int jm_overlapped_both(const struct jm_grouping *g, const struct jm_group_series
 
 	return jm_run_table(&table, g, s, ret, err);
 }
+
+const struct jm_run_tables jm_overlapped = {
+	"Products beside transfers", caption, known_runs, {parts_table, both_table}};

@@ -17,6 +17,15 @@ struct jm_run_table {
 		const struct jm_group_case *c, struct jm_err *err);
 };
 
+/* Two tables of such runs, with a title and an explanation. */
+struct jm_run_tables {
+	const char *title, *caption;
+	/* how many runs of the series have figures for them; the tables take 1 and more */
+	int (*runs)(const struct jm_grouping *g, const struct jm_group_series *s);
+	int (*table[2])(const struct jm_grouping *g, const struct jm_group_series *s,
+		struct jm_grid *ret, struct jm_err *err);
+};
+
 /* The next run from number *i on whose record has the part; NULL = there is none. */
 const struct jm_group_case *jm_run_table_next(
 	const struct jm_grouping *g, const struct jm_group_series *s, const char *part, int *i);

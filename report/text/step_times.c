@@ -4,13 +4,12 @@
 #include <math.h>
 
 #include "base/text/json.h"
-#include "run_table.h"
 
 #define PART	"communication"
 #define SHARES	6
 #define FIGURES 3
 
-const char jm_step_times_caption[] =
+static const char caption[] =
 	"Means over the ranks, by the clocks of their devices. A step is computation alone, "
 	"computation beside transfers (overlapped), and waits for transfers (exposed), part of "
 	"which "
@@ -33,7 +32,7 @@ static const json_t *kinds_of(const json_t *rank)
 	return json_object_get(rank, "kinds");
 }
 
-int jm_step_times_runs(const struct jm_grouping *g, const struct jm_group_series *s)
+static int known_runs(const struct jm_grouping *g, const struct jm_group_series *s)
 {
 	const struct jm_group_case *c;
 	int n = 0, i = 0;
@@ -87,7 +86,7 @@ static int put_shares(struct jm_grid *grid, int row, int first, const struct jm_
 	return rc;
 }
 
-int jm_step_times_shares(const struct jm_grouping *g, const struct jm_group_series *s,
+static int shares_table(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_grid *ret, struct jm_err *err)
 {
 	static const struct jm_run_table table = {.part = PART,
@@ -160,7 +159,7 @@ static int most_kinds(const struct jm_grouping *g, const struct jm_group_series 
 	return most;
 }
 
-int jm_step_times_kinds(const struct jm_grouping *g, const struct jm_group_series *s,
+static int kinds_table(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_grid *ret, struct jm_err *err)
 {
 	const struct jm_run_table table = {.part = PART,
@@ -172,3 +171,6 @@ int jm_step_times_kinds(const struct jm_grouping *g, const struct jm_group_serie
 
 	return jm_run_table(&table, g, s, ret, err);
 }
+
+const struct jm_run_tables jm_step_times = {
+	"Where the time of a step went", caption, known_runs, {shares_table, kinds_table}};

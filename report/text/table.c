@@ -371,39 +371,33 @@ static void put_grid(struct jm_grid *grid, const struct jm_grouping *g, FILE *ou
 	fputc('\n', out);
 }
 
-typedef int table_of(const struct jm_grouping *g, const struct jm_group_series *s,
-	struct jm_grid *ret, struct jm_err *err);
-
 static void put_tables(const struct jm_grouping *g, const struct jm_group_series *s,
-	const char *title, const char *text, table_of *const tables[2], FILE *out)
+	const struct jm_run_tables *t, const char *caption, FILE *out)
 {
 	struct jm_err none = JM_ERR_INIT;
 	struct jm_grid grid;
 
-	put_title(g, title, out);
-	jm_text_wrap(out, text, 0, 2, g->options.width);
+	if (!t->runs(g, s))
+		return;
+	put_title(g, t->title, out);
+	jm_text_wrap(out, caption, 0, 2, g->options.width);
 	fputc('\n', out);
 	for (int i = 0; i < 2; i++)
-		if (!tables[i](g, s, &grid, &none))
+		if (!t->table[i](g, s, &grid, &none))
 			put_grid(&grid, g, out);
 }
 
 /* Of runs that answered requests, of the workload overlap, or of trainings by several ranks. */
 static void put_figures_of(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
+	static const struct jm_run_tables served = {
+		"Requests", NULL, jm_served_runs, {jm_served_latencies, jm_served_costs}};
 	char text[300];
 
-	if (jm_served_runs(g, s)) {
-		jm_served_span(g, s, text, sizeof(text));
-		put_tables(g, s, "Requests", text,
-			(table_of *const[]){jm_served_latencies, jm_served_costs}, out);
-	}
-	if (jm_overlapped_runs(g, s))
-		put_tables(g, s, "Products beside transfers", jm_overlapped_caption,
-			(table_of *const[]){jm_overlapped_parts, jm_overlapped_both}, out);
-	if (jm_step_times_runs(g, s))
-		put_tables(g, s, "Where the time of a step went", jm_step_times_caption,
-			(table_of *const[]){jm_step_times_shares, jm_step_times_kinds}, out);
+	jm_served_span(g, s, text, sizeof(text));
+	put_tables(g, s, &served, text, out);
+	put_tables(g, s, &jm_overlapped, jm_overlapped.caption, out);
+	put_tables(g, s, &jm_step_times, jm_step_times.caption, out);
 }
 
 #define WHY_NOT 700
