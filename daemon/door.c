@@ -143,8 +143,9 @@ static int admit(struct door *d, const struct jm_peer *peer, struct jm_err *err)
 	if (jm_policy_load(d->o->policy, &d->policy, &why)) {
 		jm_log(d->ctx, JM_WARNING, "%s", why.text);
 		return jm_err_set(err, JM_EPERM,
-			"joulemarkd cannot use root's policy, so it lets nobody set a knob; its "
-			"journal has the reason.");
+			"joulemarkd cannot use root's policy, so no user may set a knob; its "
+			"journal "
+			"has the reason.");
 	}
 	most = jm_policy_leases(&d->policy, &caller);
 	if (!most)
@@ -314,7 +315,7 @@ int jm_door_serve(struct jm_ctx *ctx, const struct jm_door_options *o, struct jm
 	}
 	fcntl(o->listener, F_SETFL, O_NONBLOCK);
 	if (jm_policy_load(o->policy, &d->policy, &why))
-		jm_log(ctx, JM_WARNING, "%s Nobody gets a lease until it is right.", why.text);
+		jm_log(ctx, JM_WARNING, "%s No user gets a lease until it is corrected.", why.text);
 	jm_log(ctx, JM_INFO,
 		"joulemarkd " JM_VERSION " serves; %d leases go on, %d guards were killed",
 		d->list.n, killed);

@@ -6,7 +6,7 @@
 #define JM_FAILURES(X)                                                                             \
 	X(MEMORY, "memory", "memory ran out")                                                      \
 	X(TIMEOUT, "timeout", "the time limit passed")                                             \
-	X(CRASH, "crash", "a worker or command died of a signal")                                  \
+	X(CRASH, "crash", "a signal ended a worker or command")                                    \
 	X(DEVICE, "device", "a device is absent, cannot be used or was lost")                      \
 	X(COMMAND, "command", "the command ended with another status than 0, or could not start")  \
 	X(WORK, "work", "the work itself: wrong options, wrong results")

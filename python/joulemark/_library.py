@@ -141,7 +141,7 @@ _warned = set()
 
 
 def warn_once(kind, text, stacklevel=3):
-    """What is wrong with a measurement does not end the program that is measured, and is told once for each kind."""
+    """What is wrong with a measurement does not end the program that is measured, and is reported once for each kind."""
     if kind not in _warned:
         _warned.add(kind)
         warnings.warn(text, JoulemarkWarning, stacklevel=stacklevel + 1)

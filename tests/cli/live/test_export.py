@@ -18,6 +18,7 @@ import urllib.request
 import pytest
 
 from jm import BIN, BUILD, FAILURE, SOURCE, USAGE, jm, sentence
+from packages import python
 
 FAKE = BUILD / "tests" / "peers" / "libnvidia-ml-fake.so"
 OPEN = "application/openmetrics-text"
@@ -270,6 +271,34 @@ def test_the_dashboard_names_what_export_prints():
     for panel in DASHBOARD["panels"]:
         assert {"type", "title", "gridPos", "fieldConfig", "options"} <= set(panel)
         assert panel["datasource"]["uid"] == "${datasource}" and [t["refId"] for t in panel["targets"]] == ["A"]
+
+
+GRAFANA = """
+import json, sys
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+register_default_plugins()
+print(JSONEncoder().encode(Dashboard.from_json(json.load(open(sys.argv[1])))))
+"""
+
+
+def kept(given, read):
+    """Each key and value of what is given is in what was read."""
+    if isinstance(given, dict):
+        return all(key in read and kept(value, read[key]) for key, value in given.items())
+    if isinstance(given, list):
+        return len(given) == len(read) and all(map(kept, given, read))
+    return given == read
+
+
+def test_the_dashboard_is_what_grafana_reads():
+    """Grafana's own types read it, and know each of its keys: none is lost when they write it again."""
+    read = json.loads(python("grafana", GRAFANA, SOURCE / "examples/grafana-dashboard.json"))
+    assert kept(DASHBOARD, read)
+    assert not kept(DASHBOARD, {**read, "panels": read["panels"][1:]})
+    assert not kept({**DASHBOARD, "no-such-key": 1}, read)
 
 
 def await_samples(port, query, least=12, seconds=30):
