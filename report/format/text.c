@@ -80,11 +80,13 @@ int jm_text_width(const char *text)
 	return width;
 }
 
-/* Length of the word at `text` in bytes, and its columns. */
+/* Length of the word at `text` in bytes, and its columns. "5 %" is one word. */
 static size_t word_length(const char *text, int *ret_width)
 {
 	size_t n = strcspn(text, " \n");
 
+	if (n && !strncmp(text + n, " %", 2))
+		n += 2 + strcspn(text + n + 2, " \n");
 	*ret_width = 0;
 	for (size_t i = 0; i < n; i++)
 		*ret_width += ((unsigned char)text[i] & 0xC0) != 0x80;

@@ -73,11 +73,40 @@ static void entries_begin_at_their_column(void **state)
 	}
 }
 
+/* Between a number and its % no line ends. */
+static void percents_stay_with_their_numbers(void **state)
+{
+	static const struct {
+		int width;
+		const char *text;
+	} rows[] = {
+		{80, "at most 5 % slower\n"},
+		{9, "at most\n  5 %\n  slower\n"},
+		{10, "at most\n  5 %\n  slower\n"},
+		{11, "at most 5 %\n  slower\n"},
+		{12, "at most 5 %\n  slower\n"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char *text = NULL;
+		size_t n = 0;
+		FILE *out = open_memstream(&text, &n);
+
+		assert_non_null(out);
+		jm_text_wrap(out, "at most 5 % slower", 0, 2, rows[i].width);
+		fclose(out);
+		assert_string_equal(text, rows[i].text);
+		free(text);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(digits_follow_the_interval),
 		cmocka_unit_test(entries_begin_at_their_column),
+		cmocka_unit_test(percents_stay_with_their_numbers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
