@@ -306,7 +306,7 @@ static bool count_starts(const struct describe_plan *plan, enum jm_init rule, in
 static void print_starts(const struct describe_plan *plan, int width, FILE *out)
 {
 	int64_t tensors, elements;
-	char line[240];
+	char line[240], number[40];
 
 	fprintf(out, "start values:\n");
 	for (int rule = JM_INIT_ZERO; rule < JM_INIT_COUNT; rule++) {
@@ -314,9 +314,11 @@ static void print_starts(const struct describe_plan *plan, int width, FILE *out)
 
 		if (!count_starts(plan, rule, &tensors, &elements))
 			continue;
-		snprintf(line, sizeof(line), "%-28s %8lld tensor%s, %lld parameters%s%s",
-			jm_init_name(rule), (long long)tensors, tensors == 1 ? "" : "s",
-			(long long)elements, *source ? "; " : "", source);
+		snprintf(number, sizeof(number), "%lld", (long long)elements);
+		jm_text_apart(number, sizeof(number));
+		snprintf(line, sizeof(line), "%-28s %8lld tensor%s, %s parameters%s%s",
+			jm_init_name(rule), (long long)tensors, tensors == 1 ? "" : "s", number,
+			*source ? "; " : "", source);
 		jm_text_wrap(out, line, 2, 40, width);
 	}
 }

@@ -30,21 +30,34 @@ static void put_unit(
 		units[metric], at ? item : "");
 }
 
-/* "+1.23", "-12.3", "+135": three digits; what rounds to 0 has no minus. */
-static void put_percent(double percent, char *out, size_t size)
+/* Of all changes of a work, by the narrowest interval. */
+static int change_decimals(const struct jm_compare_row *row)
 {
-	double size_of = fabs(percent);
-	int digits = size_of < 10 ? 2 : size_of < 100 ? 1 : 0;
+	double narrowest = INFINITY;
 
-	snprintf(out, size, "%+.*f", digits, size_of < 0.005 ? 0 : percent);
+	for (int m = 0; m < JM_COMPARED_COUNT; m++) {
+		double wide = 100 * (row->line[m].c.high - row->line[m].c.low);
+
+		if (wide > 0) /* neither unknown nor unused */
+			narrowest = fmin(narrowest, wide);
+	}
+	return isinf(narrowest) || narrowest < 10 ? 2 : narrowest < 100 ? 1 : 0;
 }
 
-static void put_change(const struct jm_comparison *c, char *out, size_t size)
+/* What rounds to 0 has no minus. */
+static void put_percent(double percent, int decimals, char *out, size_t size)
+{
+	bool is_zero = fabs(percent) < 0.5 * pow(10, -decimals);
+
+	snprintf(out, size, "%+.*f", decimals, is_zero ? 0 : percent);
+}
+
+static void put_change(const struct jm_comparison *c, int decimals, char *out, size_t size)
 {
 	char low[24], high[24];
 
-	put_percent(100 * (c->low - 1), low, sizeof(low));
-	put_percent(100 * (c->high - 1), high, sizeof(high));
+	put_percent(100 * (c->low - 1), decimals, low, sizeof(low));
+	put_percent(100 * (c->high - 1), decimals, high, sizeof(high));
 	snprintf(out, size, isnan(c->low) ? "-" : "%s to %s", low, high);
 }
 
@@ -101,7 +114,7 @@ static void put_cell(const struct jm_compare *of, const struct jm_compare_row *r
 		snprintf(out, size, "%s %s%s", jm_compared_names[metric], prefix, unit);
 		return;
 	case CHANGE:
-		put_change(&l->c, out, size);
+		put_change(&l->c, change_decimals(row), out, size);
 		return;
 	case P:
 		put_chance(l->c.p, out, size);
