@@ -4,9 +4,12 @@
 #include "base/clock.h"
 #include "guard/guard_serve.h"
 #include "guard/guard_terms.h"
+#include "policy_file.h"
 
 #include <math.h>
 #include <stdio.h>
+
+#define REDFISH_FILE "/etc/joulemark/redfish.conf"
 
 /* Of one user, by the policy as it was when the lease began. */
 struct terms {
@@ -42,6 +45,21 @@ static struct jm_knob_value found(void *arg, const struct jm_knob *knob)
 	return jm_policy_found(t->policy, knob);
 }
 
+/* The node's management controller, which is asked only for users whose rules name its limit; the
+ * file with the password of its user is root's. */
+static const char *controller(const struct terms *t, const struct jm_ctx *log)
+{
+	struct jm_err why = JM_ERR_INIT;
+	int rc;
+
+	if (!jm_policy_names(t->policy, &t->caller, "node.power"))
+		return NULL;
+	rc = jm_policy_check_file(REDFISH_FILE, &why);
+	if (rc && rc != JM_ENOENT)
+		jm_log(log, JM_WARNING, "%s", why.text);
+	return rc ? NULL : "redfish:" REDFISH_FILE;
+}
+
 /* Each line of a lease says whose it is. */
 struct named_log {
 	const struct jm_ctx *to;
@@ -62,7 +80,7 @@ int jm_lease_serve(
 	struct jm_ctx own = *ctx;
 	struct terms t = {.policy = policy,
 		.caller = {.uid = peer->uid, .group = peer->group, .n_groups = peer->n_groups}};
-	const struct jm_guard_terms terms = {.client = peer->process,
+	struct jm_guard_terms terms = {.client = peer->process,
 		.pidfd = peer->pidfd,
 		.end_ns = end_ns,
 		.allow = allow,
@@ -79,6 +97,7 @@ int jm_lease_serve(
 	t.begin_ns = jm_clock_boot();
 	t.seconds = jm_policy_seconds(policy, &t.caller);
 	jm_log(&own, JM_INFO, "begins (%s), for at most %.10g s", command, t.seconds);
+	terms.control = controller(&t, &own);
 	if (!jm_guard_serve_lease(&own, fd, &terms, &why))
 		return 0;
 	jm_log(&own, JM_WARNING, "NOT all is back: %s", why.text);

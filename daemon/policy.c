@@ -289,6 +289,15 @@ int jm_policy_leases(const struct jm_policy *policy, const struct jm_caller *cal
 	return most;
 }
 
+bool jm_policy_names(
+	const struct jm_policy *policy, const struct jm_caller *caller, const char *knob)
+{
+	for (int i = 0; i < policy->n; i++)
+		if (is_for(&policy->rule[i], caller) && !strcmp(policy->rule[i].target.knob, knob))
+			return true;
+	return false;
+}
+
 double jm_policy_seconds(const struct jm_policy *policy, const struct jm_caller *caller)
 {
 	double most = 0;

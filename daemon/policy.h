@@ -67,6 +67,9 @@ int jm_policy_leases(const struct jm_policy *policy, const struct jm_caller *cal
 int jm_policy_allow(const struct jm_policy *policy, const struct jm_caller *caller,
 	const struct jm_knob *knob, const struct jm_knob_value *value, double *ret_seconds,
 	struct jm_err *err);
+/* Is there a rule of the caller for this knob? */
+bool jm_policy_names(
+	const struct jm_policy *policy, const struct jm_caller *caller, const char *knob);
 /* The longest that any lease of the caller may last. */
 double jm_policy_seconds(const struct jm_policy *policy, const struct jm_caller *caller);
 /* What the knob has without a lease, as the first rule for it that says so; unknown = none does. */

@@ -26,7 +26,7 @@ static bool is_same(const struct stat *a, const struct stat *b)
 
 static int refuse(const char *path, const char *why, struct jm_err *err)
 {
-	return jm_err_set(err, JM_EPERM, "The policy %s is not used, because %s.", path, why);
+	return jm_err_set(err, JM_EPERM, "%s is not used, because %s.", path, why);
 }
 
 /* Root's, and nobody else may write in it. */
@@ -53,15 +53,29 @@ static int open_file(const char *path, int *ret_fd, struct jm_err *err)
 	at = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (at < 0)
 		return jm_err_set(err, errno == ENOENT ? JM_ENOENT : JM_EPERM,
-			"The folder of the policy %s cannot be opened: %s.", path, strerror(errno));
+			"The folder of %s cannot be opened: %s.", path, strerror(errno));
 	rc = fstat(at, &st) ? refuse(path, strerror(errno), err) : check_owner(path, &st, err);
 	fd = rc ? -1 : openat(at, basename(name), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (!rc && fd < 0)
 		rc = jm_err_set(err, errno == ENOENT ? JM_ENOENT : JM_EPERM,
-			"The policy %s cannot be opened: %s.", path,
+			"%s cannot be opened: %s.", path,
 			errno == ELOOP ? "it is a link" : strerror(errno));
 	close(at);
 	*ret_fd = fd;
+	return rc;
+}
+
+int jm_policy_check_file(const char *path, struct jm_err *err)
+{
+	struct stat st;
+	int fd, rc = open_file(path, &fd, err);
+
+	if (rc)
+		return rc;
+	rc = fstat(fd, &st) ? refuse(path, strerror(errno), err) : check_owner(path, &st, err);
+	if (!rc && !S_ISREG(st.st_mode))
+		rc = refuse(path, "it is not a plain file", err);
+	close(fd);
 	return rc;
 }
 

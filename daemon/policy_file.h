@@ -11,5 +11,7 @@
  * was read, or malformed; JM_ENOENT. On an error *policy is without rules.
  */
 int jm_policy_load(const char *path, struct jm_policy *policy, struct jm_err *err);
+/* Another file of root's: JM_EPERM as above, JM_ENOENT. */
+int jm_policy_check_file(const char *path, struct jm_err *err);
 
 #endif

@@ -39,7 +39,10 @@ static int add_axis(struct jm_measure_settings *s, const struct jm_axis *axis, s
 static int add_setting(struct jm_measure_settings *s, const char *text, struct jm_err *err)
 {
 	struct jm_axis axis;
-	int rc = jm_set_parse_axis(text, "'measure --set'", jm_guard_knobs(s->guard), &axis, err);
+	int rc;
+
+	jm_guard_seek(s->guard, text);
+	rc = jm_set_parse_axis(text, "'measure --set'", jm_guard_knobs(s->guard), &axis, err);
 
 	if (rc)
 		return rc;

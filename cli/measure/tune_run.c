@@ -50,6 +50,8 @@ int jm_tune_open(
 	jm_count_interrupts(&cli->ctx, -1);
 	if (!rc)
 		rc = jm_hold_guard(cli, device, r->control, &r->guard);
+	for (int k = 0; k < JM_TUNE_KNOBS && o.knob[k] && !rc; k++)
+		jm_guard_seek(r->guard, o.knob[k]);
 	if (!rc)
 		rc = jm_probe_state(cli, r->guard, r->found, r->probe_load, &cli->err);
 	o.guard = r->guard;

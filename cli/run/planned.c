@@ -259,9 +259,22 @@ static int assume_settings(struct jm_run_call *r, struct jm_planned *p)
 	return rc;
 }
 
+static void seek_knobs(struct jm_guard *guard, const json_t *request)
+{
+	json_t *what = json_object_get(request, "what"), *part, *text;
+	size_t k;
+
+	for (size_t i = 0; (part = jm_plan_part(what, i)); i++)
+		json_array_foreach(json_object_get(part, "set"), k, text)
+			jm_guard_seek(guard, json_string_value(text));
+}
+
 static int read_settings(struct jm_run_call *r, struct jm_planned *p)
 {
-	int rc = jm_run_request_settings(r->cli, jm_guard_knobs(r->guard), p->request);
+	int rc;
+
+	seek_knobs(r->guard, p->request);
+	rc = jm_run_request_settings(r->cli, jm_guard_knobs(r->guard), p->request);
 
 	p->wrong_settings = rc != 0;
 	return rc;

@@ -153,6 +153,8 @@ static int run_set(struct jm_cli *cli)
 			"Nothing to set; write knob=value, as in 'joulemark set gpu.power=300W'.");
 	else
 		rc = jm_hold_guard(cli, call.device, call.control, &guard);
+	for (int i = 0; i < cli->n_args && !rc; i++)
+		jm_guard_seek(guard, cli->args[i]);
 	if (!rc)
 		rc = apply(cli, &call, guard);
 	if (!rc && jm_last_interrupt())

@@ -21,7 +21,7 @@ int jm_dry_run_open(
 
 	if (!d)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the settings.");
-	rc = jm_knob_holder_open(&d->holder, ctx, controls, getpid(), err);
+	rc = jm_knob_holder_open(&d->holder, ctx, controls, NULL, getpid(), err);
 	if (rc)
 		free(d);
 	else

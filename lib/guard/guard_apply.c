@@ -16,11 +16,11 @@
 #include <unistd.h>
 
 int jm_knob_holder_open(struct jm_knob_holder *ret, struct jm_ctx *ctx, const char *specs,
-	int client, struct jm_err *err)
+	const char *more, int client, struct jm_err *err)
 {
 	struct jm_knob_holder k = {
 		.ctx = ctx, .client = jm_process_of(client), .self = jm_process_of(getpid())};
-	int rc = jm_knob_table_open(ctx, specs, &k.table, err);
+	int rc = jm_knob_table_open(ctx, specs, more, &k.table, err);
 
 	if (rc)
 		return rc;
@@ -28,11 +28,13 @@ int jm_knob_holder_open(struct jm_knob_holder *ret, struct jm_ctx *ctx, const ch
 	k.journal = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.journal));
 	k.known_by = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.known_by));
 	k.written = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.written));
+	k.left = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.left));
 	k.back = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.back));
-	if (!k.journal || !k.known_by || !k.written || !k.back) {
+	if (!k.journal || !k.known_by || !k.written || !k.left || !k.back) {
 		free(k.journal);
 		free(k.known_by);
 		free(k.written);
+		free(k.left);
 		free(k.back);
 		jm_knob_table_close(&k.table);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d knobs.", k.table.knobs.n);
@@ -50,6 +52,7 @@ void jm_knob_holder_close(struct jm_knob_holder *k)
 	free(k->journal);
 	free(k->known_by);
 	free(k->written);
+	free(k->left);
 	free(k->back);
 	jm_knob_table_close(&k->table);
 }
@@ -66,22 +69,45 @@ static void look_up(const struct jm_knob_holder *k, int i, struct jm_knob_value 
 		*accepted = s.left;
 }
 
+/* A call of each line's knob; NULL: no memory. */
+static struct jm_knob_call *calls_of(
+	const struct jm_applied *plan, int n, enum jm_knob_act act, struct jm_err *err)
+{
+	struct jm_knob_call *call = calloc((size_t)n + 1, sizeof(*call));
+
+	for (int p = 0; call && p < n; p++)
+		call[p] = (struct jm_knob_call){
+			.act = act, .i = plan[p].knob, .value = plan[p].requested};
+	if (!call)
+		jm_err_set(err, JM_ENOMEM, "Out of memory for %d settings.", n);
+	return call;
+}
+
 /* A device that does not answer gets a row with the reason. */
 void jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out)
 {
-	for (int i = 0; i < k->table.knobs.n; i++) {
-		struct jm_err why = JM_ERR_INIT;
+	const int n = k->table.knobs.n;
+	struct jm_knob_call *call;
 
+	for (int i = 0; i < n; i++)
 		out[i] = (struct jm_applied){.knob = i,
 			.requested = jm_knob_value_of(NAN),
 			.accepted = jm_knob_value_of(NAN),
-			.enforced = jm_knob_value_of(NAN)};
-		if (jm_knob_table_get(&k->table, i, &out[i].accepted, &out[i].enforced, &why))
-			snprintf(out[i].why, sizeof(out[i].why), "%.*s",
-				(int)sizeof(out[i].why) - 1, why.text);
-		else
+			.enforced = jm_knob_value_of(NAN),
+			.why = "Out of memory."};
+	call = calls_of(out, n, JM_KNOB_GET, NULL);
+	if (!call)
+		return;
+	jm_knob_table_call(&k->table, call, n, false);
+	for (int i = 0; i < n; i++) {
+		snprintf(out[i].why, sizeof(out[i].why), "%.*s", (int)sizeof(out[i].why) - 1,
+			call[i].rc ? call[i].err.text : "");
+		out[i].accepted = call[i].accepted;
+		out[i].enforced = call[i].enforced;
+		if (!call[i].rc)
 			look_up(k, i, &out[i].accepted);
 	}
+	free(call);
 }
 
 /* ---- taking hold ----------------------------------------------------------------------------- */
@@ -154,12 +180,10 @@ static int learn(struct jm_knob_holder *k, int i, struct jm_err *err)
 	return 0;
 }
 
-/* Locks knob i and journals the value that it finds. */
-static int hold(struct jm_knob_holder *k, int i, struct jm_patience *patience, struct jm_err *err)
+/* Locks knob i. */
+static int take(struct jm_knob_holder *k, int i, struct jm_patience *patience, struct jm_err *err)
 {
 	const struct jm_knob *knob = &k->table.knobs.knob[i];
-	struct jm_journal_state s = describe(k, i);
-	struct jm_knob_value found = jm_knob_value_of(NAN);
 	int rc = jm_journal_open(k->ctx, knob->name, knob->device, patience, &k->journal[i], err);
 
 	if (!rc)
@@ -168,17 +192,24 @@ static int hold(struct jm_knob_holder *k, int i, struct jm_patience *patience, s
 		rc = finish_earlier_session(k, i, err);
 	if (!rc)
 		rc = learn(k, i, err);
-	if (!rc)
-		rc = jm_knob_now(&k->table, i, &found, err);
-	if (!rc)
-		rc = jm_knob_check_found(knob, &found, err);
-	s.known_by = k->known_by[i];
-	k->written[i] = false;
-	if (!rc)
-		rc = jm_journal_write(&k->journal[i], &s, JM_JOURNAL_FOUND, &found, err);
 	if (rc)
 		jm_journal_close(&k->journal[i]);
+	k->written[i] = false;
+	k->left[i] = jm_knob_value_of(NAN);
 	return rc;
+}
+
+/* Journals the value that a locked knob was found with. */
+static int write_found(struct jm_knob_holder *k, const struct jm_knob_call *now, struct jm_err *err)
+{
+	const struct jm_knob_value *found = jm_knob_call_now(now);
+	struct jm_journal_state s = describe(k, now->i);
+	int rc = now->rc;
+
+	if (rc)
+		return jm_err_set(err, rc, "%s", now->err.text);
+	rc = jm_knob_check_found(&k->table.knobs.knob[now->i], found, err);
+	return rc ? rc : jm_journal_write(&k->journal[now->i], &s, JM_JOURNAL_FOUND, found, err);
 }
 
 /* Releases a knob that has the value found. */
@@ -188,32 +219,38 @@ static void let_go(struct jm_knob_holder *k, int i)
 	struct jm_journal_state s = describe(k, i);
 
 	/* if this cannot be written, the next start restores the same value once more */
-	jm_journal_write(j, &s, JM_JOURNAL_BACK, NULL, NULL);
+	if (j->now.open)
+		jm_journal_write(j, &s, JM_JOURNAL_BACK, NULL, NULL);
 	jm_journal_close(j);
 }
 
-/* Locks all knobs of the plan that are not locked yet, or none. */
+/* Locks all knobs of the plan that are not locked yet, and journals what they have; or none. */
 static int hold_all(
 	struct jm_knob_holder *k, const struct jm_applied *plan, int n, struct jm_err *err)
 {
 	struct jm_patience patience = {.ctx = k->ctx, .limit_ns = JM_LOCK_LIMIT_NS};
-	int *taken = calloc((size_t)n + 1, sizeof(*taken)), n_taken = 0, rc = 0;
+	struct jm_knob_call *taken = calls_of(plan, n, JM_KNOB_GET, err);
+	int n_taken = 0, rc = 0;
 
 	if (!taken)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d settings.", n);
+		return JM_ENOMEM;
 	for (int p = 0; p < n && !rc; p++) {
 		int i = plan[p].knob;
 
 		if (k->journal[i].lock >= 0)
 			continue;
-		rc = hold(k, i, &patience, err);
+		rc = take(k, i, &patience, err);
 		if (!rc)
-			taken[n_taken++] = i;
+			taken[n_taken++].i = i;
 	}
+	if (!rc)
+		jm_knob_table_call(&k->table, taken, n_taken, true);
+	for (int t = 0; t < n_taken && !rc; t++)
+		rc = write_found(k, &taken[t], err);
 	if (!rc && n_taken)
 		rc = jm_journal_sync_folder(k->ctx, err);
 	while (rc && n_taken)
-		let_go(k, taken[--n_taken]);
+		let_go(k, taken[--n_taken].i);
 	free(taken);
 	return rc;
 }
@@ -286,35 +323,22 @@ int jm_knob_holder_state(
 	return rc;
 }
 
-/* Sets a line. Of an unreadable knob the value may be another one than was stated, so it is written
- * always. */
-static int apply_one(struct jm_knob_holder *k, const struct jm_applied *line, struct jm_err *err)
-{
-	struct jm_knob_value now, enforced;
-	bool before = k->written[line->knob];
-	int rc = jm_knob_table_get(&k->table, line->knob, &now, &enforced, err);
-
-	if (rc || (jm_knob_value_same(&now, &line->requested) &&
-			  !k->table.knobs.knob[line->knob].unreadable))
-		return rc;
-	k->written[line->knob] = true;
-	rc = jm_knob_table_set(&k->table, line->knob, &line->requested, err);
-	if (rc == JM_EPERM)
-		k->written[line->knob] = before;
-	return rc;
-}
-
-/* Until all devices hold what they were set to. */
-static void settle(const struct jm_knob_holder *k, const struct jm_applied *plan,
-	const struct jm_knob_value *before, int n)
+/* Until the devices of calls hold what they are set to, s. changed: of those that were written. */
+static double settling(
+	const struct jm_knob_holder *k, const struct jm_knob_call *call, int n, bool changed)
 {
 	double seconds = 0;
-	struct timespec rest;
 
 	for (int p = 0; p < n; p++)
-		if (!jm_knob_value_same(&before[p], &plan[p].requested))
-			seconds = fmax(seconds, k->table.knobs.knob[plan[p].knob].settle_s);
-	rest.tv_sec = (time_t)seconds;
+		if (call[p].wrote || !changed)
+			seconds = fmax(seconds, k->table.knobs.knob[call[p].i].settle_s);
+	return seconds;
+}
+
+static void wait_for(double seconds)
+{
+	struct timespec rest = {.tv_sec = (time_t)seconds};
+
 	rest.tv_nsec = (long)((seconds - (double)rest.tv_sec) * 1e9);
 	while (nanosleep(&rest, &rest) && errno == EINTR)
 		;
@@ -338,39 +362,81 @@ static void roll_back(struct jm_knob_holder *k, const struct jm_applied *plan,
 				k->back[p].why.text);
 }
 
-/* The value of every line before the first is set, as one knob may change another. */
-static int read_before(const struct jm_knob_holder *k, const struct jm_applied *plan,
-	struct jm_knob_value *before, int n, struct jm_err *err)
+static int first_error(const struct jm_knob_call *call, int n, struct jm_err *err)
 {
-	struct jm_knob_value enforced;
-	int rc = 0;
+	for (int p = 0; p < n; p++)
+		if (call[p].rc)
+			return jm_err_set(err, call[p].rc, "%s", call[p].err.text);
+	return 0;
+}
 
-	for (int p = 0; p < n && !rc; p++)
-		rc = jm_knob_table_get(&k->table, plan[p].knob, &before[p], &enforced, err);
-	return rc;
+/* Sets the lines; returns how many may have been changed. before: of each line, which one line of a
+ * device may change for another. */
+static int write_all(struct jm_knob_holder *k, struct jm_knob_call *call, int n,
+	struct jm_knob_value *before, struct jm_err *err)
+{
+	bool coupled = jm_knob_table_coupled(&k->table, call, n);
+	bool once = !coupled && !(settling(k, call, n, false) > 0);
+	int done = 0;
+
+	if (coupled)
+		jm_knob_table_call(&k->table, call, n, true);
+	for (int p = 0; p < n; p++) {
+		before[p] = call[p].accepted;
+		call[p].act = once ? JM_KNOB_SET_READ : JM_KNOB_SET;
+	}
+	if (coupled && first_error(call, n, err))
+		return 0;
+	jm_knob_table_call(&k->table, call, n, true);
+	for (; done < n && call[done].made; done++) {
+		if (call[done].wrote && call[done].rc != JM_EPERM)
+			k->written[call[done].i] = true;
+		if (!coupled)
+			before[done] = call[done].before;
+	}
+	first_error(call, n, err);
+	return done;
+}
+
+static int read_all(struct jm_knob_holder *k, struct jm_knob_call *call, struct jm_applied *plan,
+	int n, struct jm_err *err)
+{
+	bool again = n && call->act != JM_KNOB_SET_READ;
+
+	for (int p = 0; p < n; p++)
+		call[p].act = JM_KNOB_GET;
+	if (again)
+		jm_knob_table_call(&k->table, call, n, true);
+	for (int p = 0; p < n; p++) {
+		plan[p].known_by = k->known_by[plan[p].knob];
+		plan[p].accepted = call[p].accepted;
+		plan[p].enforced = call[p].enforced;
+		k->left[call[p].i] = *jm_knob_call_now(&call[p]);
+	}
+	return first_error(call, n, err);
 }
 
 static int apply_all(struct jm_knob_holder *k, struct jm_applied *plan, int n, struct jm_err *err)
 {
 	struct jm_knob_value *before = calloc((size_t)n + 1, sizeof(*before));
-	int done = 0, rc;
+	struct jm_knob_call *call = calls_of(plan, n, JM_KNOB_GET, err);
+	struct jm_err why = JM_ERR_INIT;
+	int done = 0;
 
-	if (!before)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d settings.", n);
-	rc = read_before(k, plan, before, n, err);
-	for (; done < n && !rc; done++)
-		rc = apply_one(k, &plan[done], err);
-	if (!rc)
-		settle(k, plan, before, n);
-	for (int p = 0; p < n && !rc; p++) {
-		plan[p].known_by = k->known_by[plan[p].knob];
-		rc = jm_knob_table_get(
-			&k->table, plan[p].knob, &plan[p].accepted, &plan[p].enforced, err);
+	if (!before || !call) {
+		jm_err_set(&why, JM_ENOMEM, "Out of memory for %d settings.", n);
+	} else {
+		done = write_all(k, call, n, before, &why);
+		if (!why.code)
+			wait_for(settling(k, call, n, true));
+		if (!why.code)
+			read_all(k, call, plan, n, &why);
 	}
-	if (rc)
+	if (why.code)
 		roll_back(k, plan, before, done);
 	free(before);
-	return rc;
+	free(call);
+	return why.code ? jm_err_set(err, why.code, "%s", why.text) : 0;
 }
 
 /* In the order of the knobs: a knob that decides what another one takes stands before it. */
@@ -438,6 +504,17 @@ int jm_knob_holder_set(struct jm_knob_holder *k, const struct jm_setting *settin
 
 /* ---- restoring ------------------------------------------------------------------------------- */
 
+/* Is another knob of this device held, which may change this one? */
+static bool is_coupled(const struct jm_knob_holder *k, int i)
+{
+	const struct jm_knob *knob = k->table.knobs.knob;
+
+	for (int o = 0; o < k->table.knobs.n; o++)
+		if (o != i && k->journal[o].lock >= 0 && !strcmp(knob[o].device, knob[i].device))
+			return true;
+	return false;
+}
+
 static int conclude(struct jm_knob_holder *k, const struct jm_back *b, bool release,
 	const struct jm_ctx *log, struct jm_err *err)
 {
@@ -470,9 +547,13 @@ int jm_knob_holder_restore(struct jm_knob_holder *k, bool release, struct jm_err
 				.untouched = !k->written[i],
 				.value = k->journal[i].now.found};
 	jm_put_back_all(k->back, n);
+	for (int i = 0; i < n; i++)
+		if (!is_coupled(k, k->back[i].i))
+			jm_put_back_tell(&k->back[i], &k->left[k->back[i].i], &log.ctx);
 	for (int i = 0; i < n; i++) {
 		int rc = conclude(k, &k->back[i], release, &log.ctx, err);
 
+		k->left[k->back[i].i] = jm_knob_value_of(NAN);
 		first = first ? first : rc;
 	}
 	jm_log_later_done(&log);

@@ -15,14 +15,16 @@ struct jm_knob_holder {
 	struct jm_journal *journal; /* one per knob; closed = not held */
 	enum jm_known_by *known_by; /* of each knob, the value that is restored */
 	bool *written;		    /* since it is held; not by a set that was not permitted */
+	struct jm_knob_value *left; /* what each had after it was set; unknown: it was not */
 	struct jm_back *back;	    /* room for all knobs, so that a restore needs no memory */
 	struct jm_process client;   /* on whose behalf */
 	struct jm_process self;
 	char boot[40];
 };
 
+/* specs, more: as jm_knob_table_open has them. */
 int jm_knob_holder_open(struct jm_knob_holder *ret, struct jm_ctx *ctx, const char *specs,
-	int client, struct jm_err *err);
+	const char *more, int client, struct jm_err *err);
 void jm_knob_holder_close(struct jm_knob_holder *k); /* restores nothing */
 /* As jm_guard_get, jm_guard_set (guard.h). */
 void jm_knob_holder_get(struct jm_knob_holder *k, struct jm_applied *out);

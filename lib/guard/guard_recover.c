@@ -317,7 +317,7 @@ int jm_guard_default(struct jm_ctx *ctx, const char *controls, int *ret_n, struc
 {
 	struct jm_patience patience = {.ctx = ctx, .limit_ns = JM_LOCK_LIMIT_NS};
 	struct jm_knob_table table;
-	int rc = jm_knob_table_open(ctx, controls, &table, err);
+	int rc = jm_knob_table_open(ctx, controls, NULL, &table, err);
 
 	*ret_n = 0;
 	for (int i = 0; !rc && i < table.knobs.n; i++) {

@@ -91,6 +91,65 @@ static int move(struct jm_guard *g, const struct jm_err *denied, struct jm_err *
 	return rc ? rc : state_again(g, err);
 }
 
+static bool has_knob(const struct jm_knobs *knobs, const char *name)
+{
+	for (int i = 0; i < knobs->n; i++)
+		if (!strcmp(knobs->knob[i].name, name))
+			return true;
+	return false;
+}
+
+/* Knobs of the lease whose name no knob here has. */
+static int add_knobs(struct jm_guard *g, const struct jm_knobs *more, struct jm_err *err)
+{
+	const int own = g->knobs.n, n = own + more->n;
+	struct jm_knob_value *found = reallocarray(g->found, (size_t)n + 1, sizeof(*found));
+	struct jm_knobs own_knobs = g->knobs;
+	int rc = 0;
+
+	if (!found)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the knobs of joulemarkd.");
+	g->found = found;
+	for (int i = own; i <= n; i++)
+		found[i] = jm_knob_value_of(NAN);
+	for (int i = 0; i < more->n && !rc; i++)
+		if (!has_knob(&own_knobs, more->knob[i].name))
+			rc = jm_knobs_add(&g->knobs, &more->knob[i], err);
+	return rc < 0 ? rc : 0;
+}
+
+void jm_guard_seek(struct jm_guard *g, const char *text)
+{
+	const char *end = text + strcspn(text, "@="),
+		   *slash = memrchr(text, '/', (size_t)(end - text)),
+		   *knob = slash ? slash + 1 : text;
+	struct jm_guard *lease;
+	struct jm_err why = JM_ERR_INIT;
+	char name[32];
+	int rc;
+
+	snprintf(name, sizeof(name), "%.*s", (int)(end - knob), knob);
+	if (g->controls || g->moved || !geteuid() || has_knob(&g->knobs, name) ||
+		!jm_control_of_knob(name))
+		return;
+	rc = jm__guard_open(g->ctx, NULL, true, &lease, &why);
+	if (!rc && !has_knob(&lease->knobs, name)) {
+		jm_guard_stop(lease, NULL);
+		return;
+	}
+	if (!rc) {
+		rc = jm__guard_leave(g, &why);
+		g->moved = lease;
+		jm__guard_forget_found(g);
+	}
+	if (!rc)
+		rc = add_knobs(g, &lease->knobs, &why);
+	if (!rc)
+		rc = state_again(g, &why);
+	if (rc && rc != JM_ENOENT)
+		jm_log(g->ctx, JM_WARNING, "%s", why.text);
+}
+
 /* The index here of a knob of the lease, or -1. */
 static int own_index(const struct jm_guard *g, int of_lease)
 {
@@ -232,9 +291,11 @@ static int state_one(struct jm_guard *g, const char *given, bool probed, struct 
 	struct jm_setting setting;
 	int rc = jm_guard_parse_found(given, &g->knobs, &setting, err);
 
-	if (!rc)
+	if (!rc && !g->moved)
 		rc = ask_about(g, JM_WIRE_STATE, &setting, 1, err);
-	return rc ? rc : keep_stated(g, &setting, probed && jm_guard_is_probe(given), err);
+	if (!rc)
+		rc = keep_stated(g, &setting, probed && jm_guard_is_probe(given), err);
+	return !rc && g->moved ? state_again(g, err) : rc;
 }
 
 int jm_guard_state(struct jm_guard *g, char *const *texts, bool probed, struct jm_err *err)

@@ -6,6 +6,9 @@
 #include "guard/guard.h"
 
 const struct jm_knobs *jm_guard_knobs(const struct jm_guard *g);
+/* Before the text of a setting is read, "KNOB=..." or "PHASE/KNOB@ID=...": where this user's
+ * controls have no such knob, joulemarkd's are taken, if root's policy gives a lease with it. */
+void jm_guard_seek(struct jm_guard *g, const char *text);
 /* Every knob as it is; out: one per knob, with a reason where the device does not answer. Changes
  * nothing, needs no lock. */
 int jm_guard_get(struct jm_guard *g, struct jm_applied *out, struct jm_err *err);

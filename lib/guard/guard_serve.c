@@ -57,7 +57,8 @@ static int open_holder(
 	if (s->lease && q->n)
 		return jm_err_set(err, JM_EPERM,
 			"joulemarkd chooses the controls; ask it for none of your own.");
-	rc = jm_knob_holder_open(&s->holder, s->ctx, q->n ? specs : NULL, s->client, err);
+	rc = jm_knob_holder_open(&s->holder, s->ctx, q->n ? specs : NULL,
+		s->lease ? s->lease->terms->control : NULL, s->client, err);
 	if (rc)
 		return rc;
 	s->opened = true;

@@ -18,6 +18,9 @@ struct jm_guard_terms {
 	/* What a knob has that cannot be read, as root states it; unknown = root does not. */
 	struct jm_knob_value (*found)(void *arg, const struct jm_knob *knob);
 	void *arg;
+	/* With its argument: opened besides the controls of the machine, in place of those with the
+	 * same knobs; NULL = none. */
+	const char *control;
 };
 
 #endif

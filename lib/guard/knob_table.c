@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/printable.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,23 +120,40 @@ static int no_knobs(const char *absent, struct jm_err *err)
 		why, strlen(why) > 380 ? "... ('joulemark doctor --all' has the rest)." : "");
 }
 
+/* The control of a spec with an argument; NULL: none. */
+static const struct jm_control *control_of(const char *spec)
+{
+	size_t n = spec ? strcspn(spec, ":") : 0;
+
+	for (int i = 0; n && jm_controls[i]; i++)
+		if (strlen(jm_controls[i]->name) == n && !strncmp(jm_controls[i]->name, spec, n))
+			return jm_controls[i];
+	return NULL;
+}
+
 /* Opens every control that acts on the machine; the knobs have the reasons of those that did not
  * open, and if none did, the error. */
-static int open_machine(struct jm_knob_table *table, struct jm_ctx *ctx, struct jm_err *err)
+static int open_machine(
+	struct jm_knob_table *table, struct jm_ctx *ctx, const char *more, struct jm_err *err)
 {
+	const struct jm_control *named = control_of(more);
 	char *why = table->knobs.absent;
 	const size_t size = sizeof(table->knobs.absent);
 	size_t used = 0;
 
 	for (int i = 0; jm_controls[i]; i++) {
+		const struct jm_control *c = jm_controls[i];
 		struct jm_err one = JM_ERR_INIT;
 
-		if (jm_controls[i]->origin != JM_MEASURED ||
-			!add_member(table, ctx, jm_controls[i], "", &one) || used >= size)
+		if (c->origin != JM_MEASURED ||
+			(named && c != named && !strcmp(c->knobs, named->knobs)) ||
+			!add_member(table, ctx, c, c == named ? more + strlen(c->name) + 1 : "",
+				&one) ||
+			used >= size)
 			continue;
 		jm_text_tame(one.text);
-		used += (size_t)snprintf(why + used, size - used, "%s%s: %s", used ? "\n" : "",
-			jm_controls[i]->name, one.text);
+		used += (size_t)snprintf(
+			why + used, size - used, "%s%s: %s", used ? "\n" : "", c->name, one.text);
 	}
 	return table->knobs.n ? 0 : no_knobs(why, err);
 }
@@ -160,11 +178,11 @@ static int finish_opening(
 	return rc;
 }
 
-int jm_knob_table_open(
-	struct jm_ctx *ctx, const char *specs, struct jm_knob_table *ret, struct jm_err *err)
+int jm_knob_table_open(struct jm_ctx *ctx, const char *specs, const char *more,
+	struct jm_knob_table *ret, struct jm_err *err)
 {
 	struct jm_knob_table table = {0};
-	int rc = specs ? open_list(&table, ctx, specs, err) : open_machine(&table, ctx, err);
+	int rc = specs ? open_list(&table, ctx, specs, err) : open_machine(&table, ctx, more, err);
 
 	return finish_opening(&table, rc, ret, err);
 }
@@ -185,7 +203,7 @@ int jm_knob_table_open_rest(
 	if (specs)
 		open_rest(&table, ctx, specs);
 	else
-		open_machine(&table, ctx, NULL);
+		open_machine(&table, ctx, NULL, NULL);
 	return finish_opening(&table, 0, ret, err);
 }
 
@@ -197,22 +215,6 @@ void jm_knob_table_spec(const struct jm_knob_table *table, int i, char *out, siz
 							   : m->argument;
 
 	snprintf(out, size, "%s%s%s", m->control->name, *again ? ":" : "", again);
-}
-
-static bool is_left(const struct jm_knob_table *table, int i)
-{
-	if (table->left[i] && jm_driver_call_returned(table->left[i]))
-		table->left[i] = NULL;
-	return table->left[i] != NULL;
-}
-
-bool jm_knob_table_waits(const struct jm_knob_table *table)
-{
-	bool waits = false;
-
-	for (int i = 0; i < table->knobs.n && table->left; i++)
-		waits = is_left(table, i) || waits;
-	return waits;
 }
 
 /* Memory that a driver call still uses must stay. */
@@ -240,26 +242,136 @@ const struct jm_knob_member *jm_knob_table_member(const struct jm_knob_table *ta
 
 /* ---- calls of drivers, which may not return -------------------------------------------------- */
 
-struct call {
+#define NOBODY (-1) /* in place of the call that a job is at: its last one was given up */
+
+struct item {
 	const struct jm_control *control;
 	void *state;
-	int i, rc;
-	bool sets;
-	struct jm_knob_value value; /* to set */
-	struct jm_knob_value accepted, enforced;
-	struct jm_err err;
+	int i;			   /* among the knobs of the control */
+	bool unreadable;	   /* then */
+	struct jm_knob_value told; /* is what it has */
+	struct jm_knob_call call;
 };
 
-static void make_call(void *arg)
-{
-	struct call *c = arg;
+/* Calls that one thread makes. A call that is given up keeps its job, so nothing in it points to a
+ * caller. */
+struct job {
+	_Atomic int at;		  /* the item whose call is made, else NOBODY */
+	_Atomic int64_t begin_ns; /* of that call */
+	int n;
+	bool stop;
+	struct item item[];
+};
 
-	if (c->sets)
-		c->rc = c->control->set(c->state, c->i, &c->value, &c->err);
-	else
-		c->rc = c->control->get(c->state, c->i, &c->accepted, &c->enforced, &c->err);
+static int get(struct item *m)
+{
+	struct jm_knob_call *c = &m->call;
+
+	c->rc = m->control->get(m->state, m->i, &c->accepted, &c->enforced, &c->err);
+	if (m->unreadable)
+		c->accepted = m->told;
+	return c->rc;
 }
 
+static int set(struct item *m)
+{
+	struct jm_knob_call *c = &m->call;
+
+	c->wrote = true;
+	c->err = (struct jm_err)JM_ERR_INIT;
+	c->rc = m->control->set(m->state, m->i, &c->value, &c->err);
+	m->told = c->rc ? jm_knob_value_of(NAN) : c->value;
+	return c->rc;
+}
+
+static void make_call(struct item *m)
+{
+	struct jm_knob_call *c = &m->call;
+
+	switch (c->act) {
+	case JM_KNOB_GET:
+		get(m);
+		break;
+	case JM_KNOB_SET:
+	case JM_KNOB_SET_READ:
+		if (get(m))
+			break;
+		c->before = c->accepted;
+		if (!m->unreadable && jm_knob_value_same(&c->accepted, &c->value))
+			break;
+		if (!set(m) && c->act == JM_KNOB_SET_READ)
+			get(m);
+		break;
+	case JM_KNOB_PUT_BACK:
+		if (!m->unreadable && !get(m))
+			c->before = *jm_knob_call_now(c);
+		if (jm_knob_value_same(&c->before, &c->value))
+			break;
+		if (!set(m))
+			get(m);
+		break;
+	}
+}
+
+static void run_job(void *arg)
+{
+	struct job *j = arg;
+	int at = 0;
+
+	for (;;) {
+		make_call(&j->item[at]);
+		if (at + 1 == j->n || (j->stop && j->item[at].call.rc))
+			return;
+		j->begin_ns = jm_clock_now(jm_clock_real());
+		if (!atomic_compare_exchange_strong(&j->at, &at, at + 1))
+			return;
+		at++;
+	}
+}
+
+static bool is_left(const struct jm_knob_table *table, int i)
+{
+	if (table->left[i] && jm_driver_call_returned(table->left[i]))
+		table->left[i] = NULL;
+	return table->left[i] != NULL;
+}
+
+bool jm_knob_table_waits(const struct jm_knob_table *table)
+{
+	bool waits = false;
+
+	for (int i = 0; i < table->knobs.n && table->left; i++)
+		waits = is_left(table, i) || waits;
+	return waits;
+}
+
+/* The item whose call does not return within the limit; NOBODY: all have returned. */
+static int await(const struct jm_knob_table *table, struct job *j, struct jm_driver_call *call)
+{
+	int announced = table->announce ? NOBODY : j->n;
+
+	for (;;) {
+		int at = j->at;
+		bool first = announced != at && announced != j->n;
+		int64_t end_ns = j->begin_ns + (first ? JM_SECOND : JM_DRIVER_LIMIT_NS);
+		int64_t left_ns = end_ns - jm_clock_now(jm_clock_real());
+
+		if (jm_driver_call_again(call, left_ns > 0 ? left_ns : 0))
+			return NOBODY;
+		if (j->at != at)
+			continue;
+		if (!first && atomic_compare_exchange_strong(&j->at, &at, NOBODY))
+			return at;
+		if (!first)
+			continue;
+		announced = at;
+		jm_log(table->announce, JM_WARNING,
+			"Waiting up to %.0f s for the driver to return from a call for %s of %s.",
+			(double)JM_DRIVER_LIMIT_NS / 1e9,
+			table->knobs.knob[j->item[at].call.i].name,
+			table->knobs.knob[j->item[at].call.i].label);
+	}
+}
 static int not_returned(const struct jm_knob *knob, struct jm_err *err)
 {
 	return jm_err_set(err, JM_EIO,
@@ -267,70 +379,115 @@ static int not_returned(const struct jm_knob *knob, struct jm_err *err)
 		knob->name, knob->label);
 }
 
-/* Calls the function in a separate thread; true = it has returned within the limit. */
-static bool call_patiently(const struct jm_knob_table *table, int i, struct call *c)
+static struct job *new_job(
+	const struct jm_knob_table *table, const struct jm_knob_call *call, int n, bool stop)
 {
-	const struct jm_knob *knob = &table->knobs.knob[i];
-	int64_t limit_ns = JM_DRIVER_LIMIT_NS, first_ns = table->announce ? JM_SECOND : limit_ns;
+	struct job *j = calloc(1, sizeof(*j) + (size_t)n * sizeof(*j->item));
 
-	if (jm_driver_call(make_call, c, first_ns, &table->left[i])) {
-		table->left[i] = NULL;
-		return true;
+	for (int k = 0; j && k < n; k++) {
+		const struct jm_knob_member *m = jm_knob_table_member(table, call[k].i);
+
+		j->item[k] = (struct item){.control = m->control,
+			.state = m->state,
+			.i = call[k].i - m->first,
+			.unreadable = table->knobs.knob[call[k].i].unreadable,
+			.told = table->told[call[k].i],
+			.call = call[k]};
+		j->item[k].call.made = true;
 	}
-	if (first_ns == limit_ns)
-		return false;
-	jm_log(table->announce, JM_WARNING,
-		"Waiting up to %.0f s for the driver to return from a call for %s of %s.",
-		(double)limit_ns / 1e9, knob->name, knob->label);
-	if (!jm_driver_call_again(table->left[i], limit_ns - first_ns))
-		return false;
-	table->left[i] = NULL;
-	return true;
+	if (j) {
+		j->n = n;
+		j->stop = stop;
+		j->begin_ns = jm_clock_now(jm_clock_real());
+	}
+	return j;
 }
 
-static int call(const struct jm_knob_table *table, int i, const struct call *given,
-	struct call *ret, struct jm_err *err)
+/* Of calls none of whose drivers is awaited, all up to one that does not return; returns how many
+ * have been made. */
+static int make_calls(
+	const struct jm_knob_table *table, struct jm_knob_call *call, int n, bool stop)
 {
-	const struct jm_knob_member *m = jm_knob_table_member(table, i);
-	struct call *c;
+	struct job *j = new_job(table, call, n, stop);
+	struct jm_driver_call *left;
+	int hung = NOBODY;
 
-	if (is_left(table, i))
-		return not_returned(&table->knobs.knob[i], err);
-	c = malloc(sizeof(*c));
-	if (!c)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for a call of a driver.");
-	*c = *given;
-	c->control = m->control;
-	c->state = m->state;
-	c->i = i - m->first;
-	if (!call_patiently(table, i, c))
-		return not_returned(&table->knobs.knob[i], err);
-	*ret = *c;
-	free(c);
-	return ret->rc ? jm_err_set(err, ret->rc, "%s", ret->err.text) : 0;
+	if (!j) {
+		call->rc = jm_err_set(&call->err, JM_ENOMEM, "Out of memory for a driver's call.");
+		return 1;
+	}
+	if (!jm_driver_call(run_job, j, 0, &left))
+		hung = await(table, j, left);
+	for (int k = 0; k < n && k != hung; k++) {
+		call[k] = j->item[k].call;
+		if (call[k].wrote)
+			table->told[call[k].i] = j->item[k].told;
+		if (stop && call[k].rc)
+			n = k + 1;
+	}
+	if (hung == NOBODY) {
+		free(j);
+		return n;
+	}
+	call += hung;
+	table->left[call->i] = left;
+	call->made = true;
+	call->wrote = call->act != JM_KNOB_GET;
+	if (call->wrote)
+		table->told[call->i] = jm_knob_value_of(NAN);
+	call->rc = not_returned(&table->knobs.knob[call->i], &call->err);
+	return hung + 1;
+}
+
+bool jm_knob_table_coupled(
+	const struct jm_knob_table *table, const struct jm_knob_call *call, int n)
+{
+	const struct jm_knob *knob = table->knobs.knob;
+
+	for (int k = 0; k < n; k++)
+		for (int o = 0; o < k; o++)
+			if (!strcmp(knob[call[k].i].device, knob[call[o].i].device))
+				return true;
+	return false;
+}
+
+void jm_knob_table_call(
+	const struct jm_knob_table *table, struct jm_knob_call *call, int n, bool stop)
+{
+	int done = 0, ready;
+
+	for (int k = 0; k < n; k++)
+		call[k] = (struct jm_knob_call){.act = call[k].act,
+			.i = call[k].i,
+			.value = call[k].value,
+			.accepted = jm_knob_value_of(NAN),
+			.enforced = jm_knob_value_of(NAN),
+			.before = jm_knob_value_of(NAN),
+			.err = JM_ERR_INIT};
+	while (done < n && !(stop && done && call[done - 1].rc)) {
+		for (ready = 0; done + ready < n && !is_left(table, call[done + ready].i);)
+			ready++;
+		if (ready) {
+			done += make_calls(table, call + done, ready, stop);
+			continue;
+		}
+		call[done].made = true;
+		call[done].rc = not_returned(&table->knobs.knob[call[done].i], &call[done].err);
+		done++;
+	}
 }
 
 int jm_knob_table_get(const struct jm_knob_table *table, int i, struct jm_knob_value *ret_accepted,
 	struct jm_knob_value *ret_enforced, struct jm_err *err)
 {
-	struct call c = {.err = JM_ERR_INIT};
-	int rc = call(table, i, &c, &c, err);
+	struct jm_knob_call one = {.act = JM_KNOB_GET, .i = i};
 
-	if (!rc) {
-		*ret_accepted = table->knobs.knob[i].unreadable ? table->told[i] : c.accepted;
-		*ret_enforced = c.enforced;
-	}
-	return rc;
-}
-
-int jm_knob_table_set(const struct jm_knob_table *table, int i, const struct jm_knob_value *value,
-	struct jm_err *err)
-{
-	struct call c = {.sets = true, .value = *value, .err = JM_ERR_INIT};
-	int rc = call(table, i, &c, &c, err);
-
-	table->told[i] = rc ? jm_knob_value_of(NAN) : *value;
-	return rc;
+	jm_knob_table_call(table, &one, 1, false);
+	if (one.rc)
+		return jm_err_set(err, one.rc, "%s", one.err.text);
+	*ret_accepted = one.accepted;
+	*ret_enforced = one.enforced;
+	return 0;
 }
 
 void jm_knob_table_tell(struct jm_knob_table *table, int i, const struct jm_knob_value *value)

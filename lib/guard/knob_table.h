@@ -30,9 +30,10 @@ struct jm_knob_table {
 		*announce; /* called with the holder after a second of waiting; NULL = none */
 };
 
-/* specs: "nvml", "sim:h100x4", several with commas; NULL = all of the machine itself that open. */
-int jm_knob_table_open(
-	struct jm_ctx *ctx, const char *specs, struct jm_knob_table *ret, struct jm_err *err);
+/* specs: "nvml", "sim:h100x4", several with commas; NULL = all of the machine itself that open, and
+ * `more` with its argument in place of those that have the same knobs; NULL = none. */
+int jm_knob_table_open(struct jm_ctx *ctx, const char *specs, const char *more,
+	struct jm_knob_table *ret, struct jm_err *err);
 void jm_knob_table_close(struct jm_knob_table *table);
 /* Exactly one control; the argument in its spec may have commas. */
 int jm_knob_table_open_one(
@@ -41,12 +42,45 @@ int jm_knob_table_open_one(
  * names. */
 int jm_knob_table_open_rest(
 	struct jm_ctx *ctx, const char *specs, struct jm_knob_table *ret, struct jm_err *err);
+/*
+ * Calls of drivers, made one after the other in a thread of their own: an answer for all of them is
+ * awaited once. One that does not return is given up alone; the calls behind it are made without
+ * it, and it makes none of them when it returns.
+ */
+enum jm_knob_act {
+	JM_KNOB_GET,
+	JM_KNOB_SET,	  /* unless it can be read and has the value */
+	JM_KNOB_SET_READ, /* the same, then gets what it has now */
+	JM_KNOB_PUT_BACK, /* as SET_READ, also if it cannot be read first */
+};
+struct jm_knob_call {
+	enum jm_knob_act act;
+	int i;			    /* of the knob */
+	struct jm_knob_value value; /* to set */
+	/* what came of it */
+	bool made;				 /* false: an earlier one failed */
+	bool wrote;				 /* it was set, or may have been */
+	struct jm_knob_value accepted, enforced; /* as jm_knob_table_get has them */
+	struct jm_knob_value before;		 /* what it had when it was set or put back */
+	int rc;
+	struct jm_err err;
+};
+/* What the knob has. */
+static inline const struct jm_knob_value *jm_knob_call_now(const struct jm_knob_call *c)
+{
+	return jm_knob_value_known(&c->accepted) ? &c->accepted : &c->enforced;
+}
+/* Has a device more than one of the knobs, of which one may change another? */
+bool jm_knob_table_coupled(
+	const struct jm_knob_table *table, const struct jm_knob_call *call, int n);
+/* In their order; with `stop` none is made after one that failed. A caller sets act, i and value.
+ */
+void jm_knob_table_call(
+	const struct jm_knob_table *table, struct jm_knob_call *call, int n, bool stop);
 /* Knob i of the table; accepted and enforced as in jm_control.get; of an unreadable knob accepted
  * is what it was told. */
 int jm_knob_table_get(const struct jm_knob_table *table, int i, struct jm_knob_value *ret_accepted,
 	struct jm_knob_value *ret_enforced, struct jm_err *err);
-int jm_knob_table_set(const struct jm_knob_table *table, int i, const struct jm_knob_value *value,
-	struct jm_err *err);
 /* What an unreadable knob has, as somebody knows who cannot read it either. */
 void jm_knob_table_tell(struct jm_knob_table *table, int i, const struct jm_knob_value *value);
 /* What opens the device of knob i again, in any environment. */

@@ -31,6 +31,7 @@
  * JM_FAKE_KERNEL_REFUSES=END: a write to files whose path ends so fails as for a user without the
  * right. JM_FAKE_KERNEL_LOG=FILE: a line "TEXT PATH" for each write to a file with a rule, in their
  * order. JM_FAKE_KERNEL_BUSY=END=TEXT: this text is not taken now by files whose path ends so.
+ * JM_FAKE_KERNEL_IGNORES=END: a write to files whose path ends so succeeds and changes nothing.
  * JM_FAKE_KERNEL_HANGS=END=FILE: no read and no write of files whose path ends so returns while
  * FILE is there.
  */
@@ -340,7 +341,8 @@ static void note(const char *line, const char *path)
 static int obey(rule_fn *rule, char *path, const char *text, size_t n)
 {
 	char now[LINE], line[LINE], *name = strrchr(path, '/') + 1;
-	const char *refused = getenv("JM_FAKE_KERNEL_REFUSES");
+	const char *refused = getenv("JM_FAKE_KERNEL_REFUSES"),
+		   *ignored = getenv("JM_FAKE_KERNEL_IGNORES");
 	int rc;
 
 	if (refused && ends_with(path, refused, strlen(refused)))
@@ -354,6 +356,8 @@ static int obey(rule_fn *rule, char *path, const char *text, size_t n)
 	note(line, path);
 	if (is_busy(path, line))
 		return EBUSY;
+	if (ignored && ends_with(path, ignored, strlen(ignored)))
+		return 0;
 	name[-1] = '\0';
 	rc = rule(path, now, line);
 	name[-1] = '/';

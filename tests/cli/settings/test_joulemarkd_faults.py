@@ -3,14 +3,16 @@
 import contextlib
 import os
 import signal
+import socket
 import struct
 import subprocess
+import sys
 
 import pytest
 
-from daemon import Service, needs_a_namespace
+from daemon import PROGRAM, Service, needs_a_namespace, reply, request, setting
 from fake_gpus import DriverState, kill, wait_for
-from jm import FAILURE
+from jm import FAILURE, SOURCE, sentence
 from sysfs_machine import POWERCAP
 
 pytestmark = needs_a_namespace
@@ -74,3 +76,38 @@ def test_a_reboot_ends_what_killed_leases_left(service):
     assert limits(service) == ["180000000"] * 2 and gpus.limits() == [650, 700] and gpus.locked() == [None, None]
     done = service.run("anna", "set", "package.power=130W", "--", "true")
     assert done.returncode == 0 and limits(service) == ["180000000"] * 2, done.stderr
+
+
+def test_two_brokers_have_one_lock(service):
+    """Each knows the lease of the other, and neither gives what the other has given; the end of one ends no lease."""
+    service.start()
+    child = service.popen("anna", "set", "package.power=120W", "--", "sleep", "60")
+    assert wait_for(lambda: limits(service) == ["120000000"] * 2)
+    path, machine = "/run/second.sock", service.machine.env
+    with subprocess.Popen(service.inside(sys.executable, SOURCE / "tests/peers/activator.py", path, PROGRAM), text=True,
+                          stderr=subprocess.PIPE, env={**os.environ, "PRELOAD": machine["LD_PRELOAD"],
+                                                      "ASAN_OPTIONS": machine["ASAN_OPTIONS"]}) as second:
+        assert any("1 leases go on" in line for line in iter(second.stderr.readline, ""))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            s.connect(f"/proc/{service.holder.pid}/root{path}")
+            for op, payload, n in ("open", b"", 0), ("set", setting("package.power", 130), 1):
+                s.send(request(op, payload, n))
+                code, why = reply(s.recv(1 << 18))
+            assert code and f"process {child.pid}" in why, why
+        second.terminate()
+        second.stderr.read()
+    assert limits(service) == ["120000000"] * 2 and child.poll() is None
+    child.terminate()
+    child.communicate()
+    assert wait_for(lambda: limits(service) == ["150125000"] * 2 and not service.journals() and not service.leases())
+
+
+def test_a_full_disk_gives_no_lease_that_could_not_be_put_back(service):
+    service.start()
+    subprocess.run(service.inside("sh", "-c", "mount -o remount,size=64k /var/lib; head -c 100000 /dev/zero >/var/lib/fill"), check=False, stderr=subprocess.DEVNULL)
+    before = service.machine.files("")
+    assert "No space left" in sentence(service.run("anna", "set", "package.power=120W", "--", "true"), FAILURE)
+    assert service.machine.files("") == before and not service.journals()
+    subprocess.run(service.inside("rm", "/var/lib/fill"), check=True)
+    done = service.run("anna", "set", "package.power=120W", "--", "true")
+    assert done.returncode == 0 and service.machine.files("") == before, done.stderr

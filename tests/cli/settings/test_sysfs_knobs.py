@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fake_gpus import wait_for
-from jm import BUILD, FAILURE, USAGE, sentence
+from jm import BIN, BUILD, FAILURE, USAGE, sentence
 from sysfs_machine import CPUFREQ, GOVERNORS, POWERCAP, PREFERENCES, Machine
 
 
@@ -145,6 +145,50 @@ def test_the_limit_found_may_lie_above_the_maximum(machine):
     done = machine.run("run", "--source", "null", "--set", "package.power=120W", "--", "true")
     assert done.returncode == 0, done.stderr
     assert machine.get(f"{POWERCAP}/intel-rapl:0/constraint_0_power_limit_uw") == "4095875000"
+
+
+LAST_LIMIT = f"{POWERCAP}/intel-rapl:1/constraint_0_power_limit_uw"
+
+
+def test_a_kernel_that_takes_a_value_and_ignores_it(machine, tmp_path):
+    """It is told what the device has, which no number that was asked for stands in for."""
+    before, ignores = machine.files(""), {"JM_FAKE_KERNEL_IGNORES": LAST_LIMIT}
+    done = machine.run("set", "package.power=120W", "--", "true", **ignores)
+    assert done.returncode == 0 and "150.125 W (was 150.125 W), asked for 120 W" in done.stderr, done.stderr
+    out = tmp_path / "record.json"
+    done = machine.run("measure", "--source", "null", "--set", "package.power=120W", f"--json={out}", "--", "true", **ignores)
+    assert [s["accepted"] for s in json.loads(out.read_text(encoding="utf-8"))["settings"]] == [120, 150.125], done.stderr
+    assert machine.files("") == before and not machine.journals()
+
+
+@pytest.mark.parametrize("knob, file, other", [
+    ("package.power", LAST_LIMIT, "133000000"), ("module.power", "/sys/devices/acpi/ACPI000D:05/power1_cap", "533000000")])
+def test_another_program_that_changes_the_same_knob_is_reported(machine, knob, file, other):
+    before, watts = machine.files(""), int(other) / 1e6
+    done = machine.run("set", f"{knob}=500W" if knob == "module.power" else f"{knob}=120W", "--", "sh", "-c", f"echo {other} >{machine.root}{file}")
+    assert done.returncode == 0 and f"{watts:g}W in the end" in done.stderr and done.stderr.count("something else has changed it") == 1, done.stderr
+    assert machine.files("") == before
+
+
+def test_a_device_that_changes_its_range_while_it_is_set(machine):
+    """The value found is outside of it then: it is not back, which is said, and the journal stays until it can be."""
+    most = "/sys/devices/acpi/ACPI000D:05/power1_cap_max"
+    before = machine.files("")
+    done = machine.run("set", "module.power=500W", "--", "sh", "-c", f"echo 800000000 >{machine.root}{most}")
+    assert done.returncode == FAILURE and "NOT back at 900W" in done.stderr, done.stderr
+    assert machine.get(most.removesuffix("_max")) == "500000000" and len(machine.journals()) == 1
+    assert "takes 250W to 800W" in machine.run("set", "module.power=900W", "--", "true").stderr
+    machine.put(most, 1000000000)
+    assert machine.run("restore").returncode == 0 and machine.files("") == before and not machine.journals()
+
+
+def test_a_full_disk_changes_nothing(machine):
+    """Files that may not grow any more stand for one: the value found could not be synced, so no knob is written."""
+    before = machine.files("")
+    done = subprocess.run(["sh", "-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh", BIN, "set", "package.power=120W", "--", "true"],
+                          env={**os.environ, **machine.env}, capture_output=True, text=True, timeout=240, check=False)
+    assert "Cannot write package.power@" in sentence(done, FAILURE), done.stderr
+    assert machine.files("") == before and not machine.journals()
 
 
 @pytest.mark.parametrize("value", ["3600:3700MHz", "800:850MHz", "800:3800MHz", "default"])
