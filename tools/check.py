@@ -14,6 +14,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -22,7 +23,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build-check"
 JOBS = str(min(os.cpu_count() or 2, 8))
-TEST_JOBS = str(2 * int(JOBS))  # most tests wait more than they compute
+TEST_JOBS = str(3 * int(JOBS))  # most tests wait more than they compute
+AGAIN_JOBS = str(4 * int(JOBS))  # where what fails is run again, alone
 # Runs a command when nothing else wants the processor, also where each session has a share of its own (autogroups).
 IDLE = ["sh", "-c", "{ echo 19 >/proc/self/autogroup; chrt --idle --pid 0 $$; } 2>/dev/null; exec \"$@\"", "sh"]
 FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "3")
@@ -75,22 +77,56 @@ def sh(log, *command, env=None, cwd=ROOT):
     return done.returncode, done.stdout
 
 
+class Idle:
+    """Runs commands as `sh` does, while nothing else wants the processor, until `stop`."""
+
+    def __init__(self):
+        self.process, self.stopped, self.lock = None, False, threading.Lock()
+
+    def __call__(self, log, *command, env=None):
+        print("$", " ".join(map(str, command)), file=log, flush=True)
+        with self.lock:
+            if self.stopped:
+                return 1, ""
+            self.process = subprocess.Popen([*IDLE, *map(str, command)], cwd=ROOT, text=True, errors="replace",
+                                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                            env={**os.environ, **(env or {})}, start_new_session=True)
+        out, _ = self.process.communicate()
+        log.write(out)
+        return self.process.returncode, out
+
+    def stop(self):
+        """Ninja removes what it had begun; what is complete stays."""
+        with self.lock:
+            self.stopped = True
+            if self.process and self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGTERM)
+                self.process.wait()
+
+
 PLAIN_FOLDER = "build"
+CONFIGURED = set()  # build folders, in this run
 COMPLETE = {}  # build folders of this run that were built whole, and what came out
 BUILDING = collections.defaultdict(threading.Lock)  # steps run side by side
 
 
-def build(log, folder, compiler, *options, targets=()):
-    """Configures and compiles a build folder, once in a run; warnings are errors. targets: None compiles nothing."""
+def build(log, folder, compiler, *options, targets=(), run=None):
+    """Configures and compiles a build folder, once in a run; warnings are errors. targets: None compiles nothing; run: an
+    Idle in place of `sh`."""
+    run = run or sh
     with BUILDING[folder]:
         if folder in COMPLETE:
             return COMPLETE[folder]
         tool = ["setup"] if not (ROOT / folder / "build.ninja").exists() else ["setup", "--reconfigure"]
         linker = {"CC_LD": "lld", "CXX_LD": "lld"} if folder != PLAIN_FOLDER else {}  # takes half as long
-        status, _ = sh(log, "meson", *tool, folder, "-Dwerror=true", *options,
-                       env={"CC": compiler, "CXX": compiler + "++", **linker})
+        status = 0
+        if folder not in CONFIGURED:
+            status, _ = run(log, "meson", *tool, folder, "-Dwerror=true", *options,
+                            env={"CC": compiler, "CXX": compiler + "++", **linker})
+        if status == 0:
+            CONFIGURED.add(folder)
         if status == 0 and targets is not None:
-            status, _ = sh(log, "ninja", "-C", folder, "-j", JOBS, *targets)
+            status, _ = run(log, "ninja", "-C", folder, "-j", JOBS, *targets)
         found = Tally(1) if status == 0 else Tally(0, 1, note="does not build")
         if targets == ():
             COMPLETE[folder] = found
@@ -150,7 +186,7 @@ def run_tests(log, folder, keep=lambda name: True, env=None, again=False):
     chosen = [name for name in names if keep(name)]
     if not chosen:
         return Tally(0, 1, note="no tests are there")
-    found = meson_tests(log, folder, str(3 * int(JOBS)) if again else TEST_JOBS, chosen, env)
+    found = meson_tests(log, folder, AGAIN_JOBS if again else TEST_JOBS, chosen, env)
     total, bad, alone = Tally(), [], []
     if again:
         alone = [name for name in found if count(found[name])[1]]
@@ -232,16 +268,17 @@ def step_long(log):
     return found if found.failed else run_tests(log, PLAIN_FOLDER, env={"OMP_WAIT_POLICY": "passive", "JM_LONG": "1"})
 
 
-def build_for_tests(log, folder, keep, *options):
+def build_for_tests(log, folder, keep, *options, run=None):
     """Compiles all but benchmarks and the unit tests that are not run."""
-    found = build(log, folder, *options, targets=None)
+    run = run or sh
+    found = build(log, folder, *options, targets=None, run=run)
     if found.failed:
         return found
-    _, listed = sh(log, "ninja", "-C", folder, "-t", "targets", "all")
+    _, listed = run(log, "ninja", "-C", folder, "-t", "targets", "all")
     linked = re.findall(r"^(\S+): \w*LINKER\w*$", listed, re.M)
     wanted = [name for name in linked if not name.startswith("bench/")
               and (not name.startswith("tests/test_") or keep(name.removeprefix("tests/test_")))]
-    status, _ = sh(log, "ninja", "-C", folder, "-j", JOBS, *wanted)
+    status, _ = run(log, "ninja", "-C", folder, "-j", JOBS, *wanted)
     return Tally(1) if status == 0 else Tally(0, 1, note="does not build")
 
 
@@ -249,17 +286,25 @@ def runs_under_asan(name):
     return not NOT_ASAN.search(name)
 
 
+def build_asan(log, run=None):
+    return build_for_tests(log, "build-asan", runs_under_asan, "gcc", "-Db_sanitize=address,undefined", "-Db_lundef=false",
+                           "-Doptimization=1", *SMALLER, run=run)
+
+
 def step_asan(log):
     """All tests of C code under the address and undefined-behaviour sanitizers."""
-    found = build_for_tests(log, "build-asan", runs_under_asan, "gcc", "-Db_sanitize=address,undefined", "-Db_lundef=false",
-                            "-Doptimization=1", *SMALLER)
+    found = build_asan(log)
     return found if found.failed else sanitized_tests(log, "build-asan", runs_under_asan)
+
+
+def build_tsan(log, run=None):
+    return build_for_tests(log, "build-tsan", TSAN_TESTS.search, "clang", "-Ddnnl=disabled", "-Dcuda=disabled",
+                           "-Db_sanitize=thread", "-Db_lundef=false", "-Doptimization=1", *LINES_ALONE, run=run)
 
 
 def step_tsan(log):
     """Thread sanitizer over everything that starts threads of its own, in a build without oneDNN and CUDA."""
-    found = build_for_tests(log, "build-tsan", TSAN_TESTS.search, "clang", "-Ddnnl=disabled", "-Dcuda=disabled",
-                            "-Db_sanitize=thread", "-Db_lundef=false", "-Doptimization=1", *LINES_ALONE)
+    found = build_tsan(log)
     if not found.failed:
         status, _ = sh(log, "build-tsan/joulemark", "list", env=SANITIZER_ENV)
         found.failed += status != 0
@@ -362,10 +407,14 @@ def step_analyze(log):
     return tidy(log)
 
 
+def build_fuzz(log, run=None):
+    return build(log, "build-fuzz", "clang", "-Dfuzz=true", "-Ddnnl=disabled", "-Db_sanitize=address,undefined",
+                 "-Db_lundef=false", "-Doptimization=1", *LINES_ALONE, targets=["fuzzers"], run=run)
+
+
 def step_fuzz(log):
     """Every parser of bytes from outside, a few seconds each, under the address sanitizer."""
-    found = build(log, "build-fuzz", "clang", "-Dfuzz=true", "-Ddnnl=disabled", "-Db_sanitize=address,undefined",
-                  "-Db_lundef=false", "-Doptimization=1", *LINES_ALONE, targets=["fuzzers"])
+    found = build_fuzz(log)
     if found.failed:
         return found
     harnesses = sorted(p for p in (ROOT / "build-fuzz/tests/fuzz").glob("fuzz_*") if p.is_file())
@@ -505,23 +554,38 @@ def tell(name, found, seconds):
         print(f"       the whole log: build-check/{name}.log")
 
 
-# Steps that others leave time for, and those after which they begin: clang-tidy takes the time that tests wait, and the
-# attacks mostly wait themselves. Their turn to be told is for what then remains.
+# Steps that begin after others, beside those that follow: clang-tidy takes the time that tests wait, and the attacks mostly
+# wait themselves. Their turn to be told is for what then remains.
 BESIDE = {"tidy": "gcc", "attack": "asan"}
+# After `gcc`, too, while tests wait: what these steps build, one folder after the other. Then clang-tidy begins.
+AHEAD = {"asan": build_asan, "tsan": build_tsan, "fuzz": build_fuzz}
+
+
+def build_ahead(name, idle):
+    """Compiles beside other steps. The step itself builds what is missing, and says what is wrong."""
+    with open(LOGS / f"{name}-ahead.log", "w", encoding="utf-8") as log:
+        AHEAD[name](log, run=idle)
 
 
 def run_steps(names):
-    """One after the other, except those of BESIDE."""
-    all_found = []
-    with concurrent.futures.ThreadPoolExecutor(len(BESIDE)) as pool:
-        begun = {}
-        for name in names:
-            found, seconds = begun[name].result() if name in begun else find(name)
-            tell(name, found, seconds)
-            all_found.append(found)
-            for later, after in BESIDE.items():
-                if name == after and later in names:
-                    begun[later] = pool.submit(find, later)
+    """One after the other, except those of BESIDE and the builds of AHEAD."""
+    all_found, begun, idle = [], {}, {name: Idle() for name in AHEAD if name in names}
+    with concurrent.futures.ThreadPoolExecutor(1) as when_idle, concurrent.futures.ThreadPoolExecutor(1) as side:
+        try:
+            for name in names:
+                if name in idle:
+                    idle[name].stop()
+                found, seconds = begun[name].result() if name in begun else find(name)
+                tell(name, found, seconds)
+                all_found.append(found)
+                for later in idle if name == "gcc" and not found.failed else ():
+                    when_idle.submit(build_ahead, later, idle[later])
+                for later, after in BESIDE.items():
+                    if name == after and later in names:
+                        begun[later] = (when_idle if later == "tidy" else side).submit(find, later)
+        finally:
+            for ahead in idle.values():
+                ahead.stop()
     return all_found
 
 

@@ -14,6 +14,7 @@ from unittest import mock
 
 import pytest
 
+from fake_gpus import wait_for
 from jm import BIN, BUILD, SOURCE
 
 
@@ -362,3 +363,31 @@ def test_a_report_of_a_sanitizer_fails_whatever_its_test_said(monkeypatch, tmp_p
     monkeypatch.setattr(check, "meson_tests", said)
     found = check.sanitized_tests(io.StringIO(), "b", lambda name: True)
     assert (found.passed, found.failed, found.cases) == (4, 1, ["==7==ERROR: AddressSanitizer: heap-use-after-free"])
+
+
+@pytest.mark.parametrize("last", [0, 100], ids=["in-time", "late"])
+def test_what_a_later_step_builds_is_compiled_beside_others(monkeypatch, tmp_path, last):
+    """The step ends what takes too long and goes on itself; clang-tidy begins after these builds."""
+    check, _ = tests_of(monkeypatch, tmp_path)
+    monkeypatch.setattr(check, "LOGS", tmp_path)
+    order, idle = [], []
+
+    def build_asan(log, run=None):
+        idle.append(run)
+        return run(log, "sh", "-c", f"touch begun; sleep {last}; touch built")
+
+    def step(name):
+        def do(_log):
+            order.append(name)
+            if name == "tests":
+                assert wait_for((tmp_path / ("begun" if last else "built")).exists)
+            return check.Tally(1)
+        return do
+    monkeypatch.setattr(check, "STEPS", {name: step(name) for name in ("gcc", "tests", "asan", "tidy", "man")})
+    monkeypatch.setattr(check, "AHEAD", {"asan": build_asan})
+    monkeypatch.setattr(check, "tell", lambda *_: None)
+    found = check.run_steps(["gcc", "tests", "asan", "man", "tidy"])
+    assert [(f.passed, f.failed) for f in found] == [(1, 0)] * 5
+    assert (tmp_path / "built").exists() == (not last) and idle[0].process.poll() is not None
+    assert [name for name in order if name != "tidy"] == ["gcc", "tests", "asan", "man"]
+    assert order.count("tidy") == 1 and (not last or order.index("tidy") > order.index("tests"))
