@@ -7,7 +7,7 @@ A training step is forward, backward, clipping at norm 1 and AdamW, on random im
 same. joulemark, PyTorch and a matrix product of oneDNN take turns on {threads} threads: {rounds} of one
 step each and {products} products, after one that warms up. A figure is the median, in parentheses the slowest
 and the fastest. `bf16` is f32 parameters and bf16 products, in PyTorch `torch.autocast`; its images lie
-`channels_last`. OpenBLAS is told the processor's family where it does not know it, else it would be slower.
+`channels_last`. OpenBLAS gets the processor's family by a variable where it does not know it, else it would be slower.
 
 - **ratio**: PyTorch's median time of a step by ours; in parentheses the smallest and largest of a round.
 - **kernels**: each group of nodes run alone, three times after one to warm up, medians summed: as a share of
