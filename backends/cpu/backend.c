@@ -106,7 +106,7 @@ static int check_tensor(
 		t->name, jm_op_name(node->op), jm_dtype_name(t->type));
 }
 
-/* Operands that may be bf16, as bits; the others are f32. A separate member lists those in i32. */
+/* Operands that may be bf16, as bits; the others are f32. A separate member lists those in i32 or u8. */
 static const struct {
 	unsigned in, out, ids;
 } types[JM_OP_COUNT] = {
@@ -130,6 +130,7 @@ static const struct {
 	[JM_OP_ADD_NOISE] = {FIRST(2), FIRST(1), NTH(2)},
 	[JM_OP_DRAW_MOMENTS] = {FIRST(2), FIRST(1), 0},
 	[JM_OP_STEP_WAVES] = {0, FIRST(1), NTH(0)},
+	[JM_OP_COLOURS] = {0, FIRST(1), NTH(0)},
 	[JM_OP_DFT] = {FIRST(1), FIRST(1), 0},
 	[JM_OP_IDFT] = {FIRST(1), FIRST(1), 0},
 	[JM_OP_MIX_MODES] = {FIRST(2), FIRST(1), 0},

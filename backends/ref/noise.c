@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Noise of a step, the number of the step as waves, and samples of moments. */
+/* Noise of a step, the number of the step as waves, samples of moments, and pixels. */
 #include "engine/graph/noise_schedule.h"
 #include "ref_kernels.h"
 
@@ -43,5 +43,17 @@ void jm_ref_step_waves(const struct jm_node *n, double *const *in, double *const
 
 		out[0][b * width + k] = cos(angle);
 		out[0][b * width + half + k] = sin(angle);
+	}
+}
+
+void jm_ref_colours(const struct jm_node *n, double *const *in, double *const *out)
+{
+	int64_t plane = n->in[0]->dim[2] * n->in[0]->dim[3], count = jm_tensor_count(n->in[0]);
+
+	for (int64_t i = 0; i < count; i++) {
+		int64_t c = i / plane % 3;
+
+		out[0][i] = (double)n->attr.colours.factor[c] * in[0][i] +
+			    (double)n->attr.colours.shift[c];
 	}
 }

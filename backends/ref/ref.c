@@ -79,6 +79,7 @@ static const struct {
 	[JM_OP_ADD_NOISE] = {jm_ref_add_noise, false},
 	[JM_OP_DRAW_MOMENTS] = {jm_ref_draw_moments, false},
 	[JM_OP_STEP_WAVES] = {jm_ref_step_waves, false},
+	[JM_OP_COLOURS] = {jm_ref_colours, false},
 	[JM_OP_DFT] = {jm_ref_dft, false},
 	[JM_OP_IDFT] = {jm_ref_idft, false},
 	[JM_OP_MIX_MODES] = {jm_ref_mix_modes, false},

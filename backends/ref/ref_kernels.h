@@ -29,7 +29,8 @@ jm_ref_kernel jm_ref_quantize, jm_ref_rescale; /* quantize.c, direct */
 jm_ref_kernel jm_ref_cache_write, jm_ref_attention_pages, jm_ref_rows, jm_ref_made_ids,
 	jm_ref_sample;			       /* pages.c, direct */
 jm_ref_kernel jm_ref_geglu, jm_ref_geglu_grad; /* pointwise.c, not direct */
-jm_ref_kernel jm_ref_add_noise, jm_ref_draw_moments, jm_ref_step_waves; /* noise.c */
+jm_ref_kernel jm_ref_add_noise, jm_ref_draw_moments, jm_ref_step_waves,
+	jm_ref_colours;						  /* noise.c */
 jm_ref_kernel jm_ref_swiglu, jm_ref_swiglu_grad;		  /* pointwise.c, not direct */
 jm_ref_kernel jm_ref_norm, jm_ref_adamw, jm_ref_adam, jm_ref_sgd; /* update.c, direct */
 jm_ref_kernel jm_ref_rmsnorm, jm_ref_rmsnorm_grad;		  /* layernorm.c */

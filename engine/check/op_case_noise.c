@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What networks that remove noise need: noise of a step, its waves, samples of moments, attention
- * to other keys than the own ones; for the comparison of backends with ref. */
+ * to other keys than the own ones; colours of pixels; for the comparison of backends with ref. */
 #include "engine/graph/layer.h"
 #include "op_case.h"
 
@@ -41,6 +41,19 @@ static void step_waves(struct kit *k, const struct types *t, const struct shape 
 	struct jm_tensor *y = backend_result(k, t->c, false, 4, DIMS(d->b, d->c / 2 * 2 + 2, 1, 1));
 
 	backend_node(k, JM_OP_STEP_WAVES, OPS(at), &y, 0);
+}
+
+static void colours(struct kit *k, const struct types *t, const struct shape *d, bool signs)
+{
+	const int64_t dim[] = {d->b, 3, 7 + d->s % 5, 5 + d->n % 9};
+	struct jm_tensor *x = kit_whole(k, JM_U8, 0, 255, 4, dim);
+	struct jm_tensor *y = backend_result(k, t->c, false, 4, dim);
+	struct jm_node *n = backend_node(k, JM_OP_COLOURS, OPS(x), &y, 0);
+
+	for (int c = 0; c < 3; c++) {
+		n->attr.colours.factor[c] = (float)(0.01 + 0.003 * c);
+		n->attr.colours.shift[c] = (float)(signs ? -1.5 + c : 0.25 * c);
+	}
 }
 
 static struct jm_view view_of(const struct jm_tensor *t, int64_t depth)
@@ -101,6 +114,7 @@ const struct backend_case backend_noise_cases[] = {
 	{"add-noise", add_noise},
 	{"draw-moments", draw_moments},
 	{"step-waves", step_waves},
+	{"colours", colours},
 	{"attention-cross", attention_cross},
 	{"attention-cross-wide", attention_cross_wide},
 	{0},

@@ -92,6 +92,12 @@ struct jm_shard {
 	struct jm_tensor *own_norm, *norms; /* of this rank's share [1], of all ranks [ranks] */
 };
 
+/* Pictures that the host writes as bytes, and what becomes of them. */
+struct jm_byte_input {
+	const char *name; /* of the input [B,3,Y,X]; NULL = there is none */
+	struct jm_colour_scale scale;
+};
+
 struct jm_weight_names;
 
 /* Which parameters are frozen (freeze.h). */
@@ -127,6 +133,7 @@ struct jm_graph {
 	bool evaluate;
 	bool wants_top1; /* an evaluation also computes the share of correct answers */
 	double dropout;	 /* for models with dropout */
+	struct jm_byte_input pixels;
 	struct jm_freeze freeze;
 	char part[32];		   /* begins every scope: "vae." */
 	char scope[JM_NAME_BYTES]; /* prefix of names */

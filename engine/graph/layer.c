@@ -15,8 +15,7 @@ bool jm_layer_fits(struct jm_graph *g, bool good, const char *op, const struct j
 {
 	if (!g->err.code && !good)
 		jm_err_set(&g->err, JM_EBUG,
-			"Operand %s of %s%s has the wrong shape; this is a defect of the model's "
-			"function.",
+			"Operand %s of %s%s has the wrong shape, a defect of the model's function.",
 			t ? t->name : "(none)", g->scope, op);
 	return !g->err.code;
 }
@@ -37,9 +36,23 @@ static struct jm_tensor *like_operand(struct jm_graph *g, enum jm_dtype type,
 	return jm_graph_tensor(g, JM_CLASS_ACT, type, like->rank, dim, numbered);
 }
 
+/* Values of the pictures [B,3,Y,X] that the host writes as bytes. */
+static struct jm_tensor *colours_of(struct jm_graph *g, const int64_t *dim)
+{
+	struct jm_tensor *x = jm_graph_tensor(g, JM_CLASS_INPUT, JM_U8, 4, dim, g->pixels.name);
+	struct jm_tensor *y = jm_graph_tensor(g, JM_CLASS_ACT, g->compute, 4, dim, "colours");
+	struct jm_node *n = jm_graph_node(g, JM_OP_COLOURS, OPS(x), OPS(y));
+
+	if (n)
+		n->attr.colours = g->pixels.scale;
+	return y;
+}
+
 struct jm_tensor *jm_graph_input(
 	struct jm_graph *g, const char *name, enum jm_dtype type, int rank, const int64_t *dim)
 {
+	if (g->pixels.name && !strcmp(name, g->pixels.name) && rank == 4 && dim[1] == 3)
+		return colours_of(g, dim);
 	return jm_graph_tensor(g, JM_CLASS_INPUT, type, rank, dim, name);
 }
 

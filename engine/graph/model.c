@@ -31,6 +31,24 @@ int jm_dim_default(struct jm_values *dims, const char *name, int64_t value, stru
 	return jm_values_set(dims, name, text, err);
 }
 
+/* ImageNet's mean is (0.485, 0.456, 0.406), its deviation (0.229, 0.224, 0.225); CLIP's are
+ * (0.48145466, 0.4578275, 0.40821073) and (0.26862954, 0.26130258, 0.27577711). */
+const struct jm_colour_scale *jm_colour_scale(enum jm_colours colours)
+{
+	static const struct jm_colour_scale scales[] = {
+		[JM_COLOURS_IMAGENET] = {{1 / (255 * 0.229f), 1 / (255 * 0.224f),
+						 1 / (255 * 0.225f)},
+			{-0.485f / 0.229f, -0.456f / 0.224f, -0.406f / 0.225f}},
+		[JM_COLOURS_CLIP] = {{1 / (255 * 0.26862954f), 1 / (255 * 0.26130258f),
+					     1 / (255 * 0.27577711f)},
+			{-0.48145466f / 0.26862954f, -0.4578275f / 0.26130258f,
+				-0.40821073f / 0.27577711f}},
+		[JM_COLOURS_SIGNED] = {{1 / 127.5f, 1 / 127.5f, 1 / 127.5f}, {-1, -1, -1}},
+	};
+
+	return &scales[colours];
+}
+
 static const struct jm_preset *preset_of(const struct jm_model *model, const char *name)
 {
 	for (const struct jm_preset *p = model->presets; p && p->name; p++)
@@ -344,6 +362,19 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 	return code || !t->fp8 ? code : jm_graph_rescale(g, err);
 }
 
+/* The input that has the pictures of a data set. */
+static void choose_pixels(const struct jm_model *model, struct jm_byte_input *ret)
+{
+	const struct jm_input *row = model->inputs;
+
+	while (row->name && (!row->field || strcmp(row->field, "image") != 0))
+		row++;
+	if (!row->name)
+		return;
+	ret->name = row->name;
+	ret->scale = *jm_colour_scale(row->colours);
+}
+
 static struct jm_graph *new_graph(const struct jm_training *t)
 {
 	struct jm_graph *g = jm_graph_new(t->precision);
@@ -365,6 +396,8 @@ static struct jm_graph *new_graph(const struct jm_training *t)
 	if (narrows(t, t->residual))
 		g->stream = g->compute;
 	g->freeze = (struct jm_freeze){t->freeze, t->model->frozen, t->model->weights};
+	if (t->byte_pictures)
+		choose_pixels(t->model, &g->pixels);
 	return g;
 }
 

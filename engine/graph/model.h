@@ -43,6 +43,7 @@ enum jm_colours {
 	JM_COLOURS_SIGNED,   /* -1 to 1 */
 	JM_COLOURS_CLIP,     /* as of ImageNet, with CLIP's mean and deviation */
 };
+const struct jm_colour_scale *jm_colour_scale(enum jm_colours colours);
 
 /* An input that `build` declares. With dropout "random.now" is filled, too. */
 struct jm_input {
@@ -201,6 +202,7 @@ struct jm_training {
 	bool fp8;		  /* linear layers inside blocks multiply in 8 bits: fp8.c */
 	enum jm_narrow gradients; /* of matrices; not with several ranks */
 	enum jm_narrow residual;  /* the residual stream of transformers */
+	bool byte_pictures;	  /* "image" of a data set is u8, and is normalised on the device */
 	bool own_memory;	  /* the device has some, whose traffic narrow types save */
 	int64_t row_multiple; /* of the rows of vocabularies; 0 = 64 without f32 masters, else 1 */
 	double dropout;	      /* share of dropped values, for models with dropout */

@@ -28,7 +28,8 @@
 	X(I32, "i32", 4)                                                                           \
 	X(F16, "f16", 2)                                                                           \
 	X(F8E4M3, "f8e4m3", 1)                                                                     \
-	X(F8E5M2, "f8e5m2", 1)
+	X(F8E5M2, "f8e5m2", 1)                                                                     \
+	X(U8, "u8", 1)
 enum jm_dtype {
 #define X(name, text, bytes) JM_##name,
 	JM_DTYPES(X)
@@ -120,6 +121,11 @@ struct jm_view {
 #define JM_PARTS 4 /* at most, of concat and split */
 #define JM_AXES	 3 /* at most, of dft and idft */
 
+/* Of each channel of a picture: value = factor pixel + shift. */
+struct jm_colour_scale {
+	float factor[3], shift[3];
+};
+
 union jm_attr {
 	struct {
 		double eps;
@@ -153,6 +159,7 @@ union jm_attr {
 	struct {
 		double factor;
 	} draw; /* draw-moments */
+	struct jm_colour_scale colours;
 	struct {
 		int axis;
 		int64_t size[JM_PARTS]; /* of each part along the axis; 0 = there is none */

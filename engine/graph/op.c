@@ -181,6 +181,7 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_ADD_NOISE] = {3, 2, -1, flops_none},
 	[JM_OP_DRAW_MOMENTS] = {2, 1, -1, flops_none},
 	[JM_OP_STEP_WAVES] = {1, 1, -1, flops_none},
+	[JM_OP_COLOURS] = {1, 1, -1, flops_none},
 	[JM_OP_DFT] = {1, 1, -1, flops_dft},
 	[JM_OP_IDFT] = {1, 1, -1, flops_dft},
 	[JM_OP_MIX_MODES] = {2, 1, -1, flops_mix},

@@ -191,6 +191,8 @@
  *	(m[b,c] + exp(m[b,C+c] / 2) e[b,c]). It has no gradient.
  * step-waves: in  t i32[B]; out y c[B,C,1,1]	C even: with w_i = 10000^(-i / (C/2)), i < C/2,
  *	y[b,i] = cos(t[b] w_i), y[b,C/2 + i] = sin(t[b] w_i)
+ * colours: in  x u8[B,3,Y,X]; out y c[B,3,Y,X]	attr colours
+ *	y = colours.factor[c] x + colours.shift[c] of channel c. It has no gradient.
  * dft: in  x c[B,N..,C], 1 to 3 axes of N points	attr dft
  *	out y c[B,2,K,C]	part of the discrete Fourier transform: [.,0] real, [.,1] imaginary
  *	parts. Of each axis a but the last the frequencies f = 0 to modes[a] - 1 and N - modes[a] to
@@ -356,6 +358,7 @@
 	X(ADD_NOISE, "add-noise")                                                                  \
 	X(DRAW_MOMENTS, "draw-moments")                                                            \
 	X(STEP_WAVES, "step-waves")                                                                \
+	X(COLOURS, "colours")                                                                      \
 	X(DFT, "dft")                                                                              \
 	X(IDFT, "idft")                                                                            \
 	X(MIX_MODES, "mix-modes")                                                                  \

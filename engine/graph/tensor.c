@@ -42,7 +42,7 @@ size_t jm_dtype_bytes(enum jm_dtype type)
 int jm_dtype_find(const char *name, enum jm_dtype *ret, struct jm_err *err)
 {
 	for (int i = 0; i < JM_DTYPE_COUNT; i++)
-		if (!strcmp(name, dtype_names[i]) && i != JM_I32) {
+		if (!strcmp(name, dtype_names[i]) && i != JM_I32 && i != JM_U8) {
 			*ret = (enum jm_dtype)i;
 			return 0;
 		}
@@ -324,6 +324,8 @@ double jm_element_get(enum jm_dtype type, const void *data, int64_t i)
 		return ((const double *)data)[i];
 	if (type == JM_I32)
 		return ((const int32_t *)data)[i];
+	if (type == JM_U8)
+		return ((const uint8_t *)data)[i];
 	return get_narrow(type, data, i);
 }
 
@@ -337,6 +339,8 @@ void jm_element_set(enum jm_dtype type, void *data, int64_t i, double value)
 		((double *)data)[i] = value;
 	else if (type == JM_I32)
 		((int32_t *)data)[i] = (int32_t)value;
+	else if (type == JM_U8)
+		((uint8_t *)data)[i] = (uint8_t)value;
 	else
 		set_narrow(type, data, i, value);
 }

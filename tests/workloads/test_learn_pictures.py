@@ -36,7 +36,8 @@ def folders(tmp_path):
 
 
 def run(folders, *more, status=0, model=NARROW):
-    done = jm("run", *model, "--data", folders / "train", *more, "--json", "-", timeout=250,
+    data = () if "--data" in more else ("--data", folders / "train")
+    done = jm("run", *model, *data, *more, "--json", "-", timeout=250,
               env={"OMP_WAIT_POLICY": "passive"})
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout) if done.stdout else done.stderr
@@ -135,6 +136,21 @@ def test_refuses_what_does_not_go_together(folders):
 def test_names_the_folder_that_is_missing(folders):
     done = jm("run", *NARROW, "--steps", 1, "--save", folders / "no" / "net.safetensors")
     assert done.returncode == FAILED and f"make the folder {folders}/no first" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("words", [NARROW, ("vit", "--layers", 1, "--hidden", 16, "--heads", 2, "--patch", 8, "--image", 32, "--batch", 7,
+                                            "--device", "ref", "--source", "null")])
+def test_bytes_are_normalised_on_the_device(tmp_path, words):
+    """Pictures of CIFAR keep their pixels, so that both ways have the same values but for rounding in f32."""
+    rng = numpy.random.default_rng(3)
+    for n in range(1, 6):
+        rows = rng.integers(0, 256, (4, 3073), numpy.uint8)
+        rows[:, 0] %= 10
+        (tmp_path / f"data_batch_{n}.bin").write_bytes(rows.tobytes())
+    found = [run(tmp_path, "--data", tmp_path, "--pixels", pixels, "--steps", 3, "--warmup", 0, model=words)
+             for pixels in ("bytes", "values")]
+    assert losses(found[0]) == pytest.approx(losses(found[1]), rel=1e-5)
+    assert all(record["data"]["decoded"] >= 20 for record in found)
 
 
 def test_goes_on_with_the_same_pictures(folders):

@@ -25,22 +25,13 @@ typedef float pixel __attribute__((vector_size(16)));
 _Static_assert(
 	__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first half of a word is its lower one");
 
-/* A value is pixel x factor + shift. ImageNet's mean is (0.485, 0.456, 0.406), its deviation
- * (0.229, 0.224, 0.225); CLIP's are (0.48145466, 0.4578275, 0.40821073) and (0.26862954,
- * 0.26130258, 0.27577711). */
-struct scale {
-	float factor[3], shift[3];
-};
+/* A value is pixel x factor + shift; bytes stay what they are. */
+static const struct jm_colour_scale *scale_of(const struct jm_resize_to *to)
+{
+	static const struct jm_colour_scale same = {{1, 1, 1}, {0, 0, 0}};
 
-static const struct scale scales[] = {
-	[JM_COLOURS_IMAGENET] = {{1 / (255 * 0.229f), 1 / (255 * 0.224f), 1 / (255 * 0.225f)},
-		{-0.485f / 0.229f, -0.456f / 0.224f, -0.406f / 0.225f}},
-	[JM_COLOURS_CLIP] = {{1 / (255 * 0.26862954f), 1 / (255 * 0.26130258f),
-				     1 / (255 * 0.27577711f)},
-		{-0.48145466f / 0.26862954f, -0.4578275f / 0.26130258f,
-			-0.40821073f / 0.27577711f}},
-	[JM_COLOURS_SIGNED] = {{1 / 127.5f, 1 / 127.5f, 1 / 127.5f}, {-1, -1, -1}},
-};
+	return to->type == JM_U8 ? &same : jm_colour_scale(to->colours);
+}
 
 static int round_up(int n)
 {
@@ -186,15 +177,15 @@ static inline pixel mix_pixels(const float *from, const float *weight, int taps)
 	return sum;
 }
 
-static inline void store(pixel p, const struct scale *by, int channel, float *to)
+static inline void store(pixel p, const struct jm_colour_scale *by, int channel, float *to)
 {
 	p = p * by->factor[channel] + by->shift[channel];
 	memcpy(to, &p, sizeof(p));
 }
 
 /* The channels of a row of pixels, normalised: ret[3][plane] */
-static inline void mix_row(
-	const struct side *s, int taps, const float *row, const struct scale *by, float *ret)
+static inline void mix_row(const struct side *s, int taps, const float *row,
+	const struct jm_colour_scale *by, float *ret)
 {
 	int plane = round_up(s->size);
 	const float *weight = s->weight;
@@ -216,7 +207,7 @@ static inline void mix_row(
 
 /* The compiler unrolls the usual numbers of taps. */
 __attribute__((noinline)) static void mix_row_by_taps(
-	const struct side *s, const float *row, const struct scale *by, float *ret)
+	const struct side *s, const float *row, const struct jm_colour_scale *by, float *ret)
 {
 	switch (s->taps) {
 	case 2:
@@ -258,6 +249,13 @@ static void store_bf16(const float *from, int n, uint16_t *to)
 		to[i] = jm_bf16_set(from[i]);
 }
 
+/* Weights are not negative and sum up to 1, so values are between 0 and 255, but for rounding. */
+static void store_bytes(const float *from, int n, unsigned char *to)
+{
+	for (int i = 0; i < n; i++)
+		to[i] = (unsigned char)(int)(fminf(from[i], 255) + 0.5f);
+}
+
 /* Row y of all channels: from[3][plane] */
 static void store_row(const struct jm_resize_to *to, int y, const float *from)
 {
@@ -268,6 +266,8 @@ static void store_row(const struct jm_resize_to *to, int y, const float *from)
 
 		if (to->type == JM_F32)
 			memcpy((float *)to->values + at, from, (size_t)n * sizeof(*from));
+		else if (to->type == JM_U8)
+			store_bytes(from, n, (unsigned char *)to->values + at);
 		else if (to->type == JM_BF16)
 			store_bf16(from, n, (uint16_t *)to->values + at);
 		else
@@ -378,7 +378,7 @@ int jm_picture_resize(const struct jm_picture *p, const struct jm_picture_box *b
 		slide(&t, p, y);
 		mix_rows(t.window, t.down.weight + y * t.down.taps, t.down.taps, 3 * t.width,
 			t.mixed);
-		mix_row_by_taps(&t.across, t.mixed, &scales[to->colours], t.planes);
+		mix_row_by_taps(&t.across, t.mixed, scale_of(to), t.planes);
 		store_row(to, y, t.planes);
 	}
 	return 0;
@@ -393,7 +393,7 @@ static void place_row(
 	int n = to->size, plane = round_up(n);
 	int begin = left > 0 ? left : 0, end = left + p->width < n ? left + p->width : n;
 	bool inside = y >= 0 && y < p->height;
-	const struct scale *by = &scales[to->colours];
+	const struct jm_colour_scale *by = scale_of(to);
 
 	for (int c = 0; c < 3; c++, ret += plane) {
 		const unsigned char *row = p->rgb + 3 * (ptrdiff_t)(inside ? y : 0) * p->width + c;

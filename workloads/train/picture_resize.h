@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pixels to normalised values: resized, or as they are over black. */
+/* Pixels to normalised values, or to bytes: resized, or as they are over black. */
 #ifndef JM_PICTURE_RESIZE_H
 #define JM_PICTURE_RESIZE_H
 
@@ -13,9 +13,9 @@ struct jm_picture_box {
 };
 
 struct jm_resize_to {
-	int size;   /* pixels of both sides */
-	bool flips; /* left becomes right */
-	enum jm_dtype type;
+	int size;	    /* pixels of both sides */
+	bool flips;	    /* left becomes right */
+	enum jm_dtype type; /* u8: rounded pixels, whatever the colours */
 	enum jm_colours colours;
 	void *values; /* [3][size][size] */
 };

@@ -18,6 +18,7 @@ static const char *const account_words[] = {"on", "off", NULL};
 static const char *const shard_words[] = {"auto", "on", "off", NULL};
 static const char *const type_words[] = {"auto", "f32", "bf16", NULL};
 static const char *const on_off[] = {"on", "off", NULL};
+static const char *const pixel_words[] = {"bytes", "values", NULL};
 static const char *const image_kinds[] = {"once", "fresh", NULL};
 
 #define OPTION_INT(text, field, low, high, value, what)                                            \
@@ -95,6 +96,9 @@ const struct jm_option jm_train_options[] = {
 	OPTION_WORD("augment", pictures.augment, on_off, "on",
 		"with --data: cut pictures at random places and mirror every other one while "
 		"training; off for pictures that a mirror makes wrong, such as digits"),
+	OPTION_WORD("pixels", pictures.pixels, pixel_words, "bytes",
+		"with --data: how pictures go to the device: as bytes, which are normalised "
+		"there, or as values of the precision, which threads normalise"),
 	{.name = "strict-data",
 		JM_BIND(JM_FLAG, struct train, pictures.strict),
 		.needs = "data",

@@ -165,6 +165,7 @@ int jm_train_pictures_open(struct train *s, struct jm_err *err)
 		code = check_fields(s, &p->set, err);
 	if (!code && p->eval_data)
 		code = open_held_out(s, err);
+	s->training.byte_pictures = !p->set.axes && !strcmp(p->pixels, "bytes");
 	p->each_epoch = p->eval_data && !s->eval.every;
 	if (p->each_epoch)
 		s->eval.every = 1; /* until the steps of an epoch are known */

@@ -45,6 +45,7 @@ struct jm_train_pictures {
 	const char *data, *eval_data; /* NULL = not given */
 	const char *tokenizer;	      /* of captions; NULL = not given */
 	const char *augment;	      /* "on", "off" */
+	const char *pixels;	      /* "bytes", "values" */
 	int threads;		      /* 0 = the rank's share of the cores less one */
 	bool strict;
 	bool each_epoch; /* evaluations follow epochs, as no number of steps is given */

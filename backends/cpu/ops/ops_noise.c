@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* add-noise, draw-moments and step-waves: each runs once in a step and touches little, so plain
- * loops suffice. */
+/* add-noise, draw-moments, step-waves and colours: each runs once in a step and touches little, so
+ * plain loops suffice. */
 #include "engine/graph/noise_schedule.h"
 #include "layout.h"
 
@@ -74,9 +74,47 @@ static int run_waves(const struct cpu_dev *dev, const struct cpu_exec *exec, str
 	return 0;
 }
 
+static void scale_plane(const uint8_t *x, int64_t n, float factor, float shift, float *y)
+{
+	for (int64_t i = 0; i < n; i++)
+		y[i] = factor * (float)x[i] + shift;
+}
+
+static void scale_plane_bf16(const uint8_t *x, int64_t n, float factor, float shift, uint16_t *y)
+{
+	for (int64_t i = 0; i < n; i++)
+		y[i] = jm_bf16_set(factor * (float)x[i] + shift);
+}
+
+static int run_colours(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	int64_t planes = n->in[0]->dim[0] * 3, each = n->in[0]->dim[2] * n->in[0]->dim[3];
+	const uint8_t *x = n->in[0]->data;
+
+	(void)err;
+#pragma omp parallel for schedule(static) num_threads(dev->threads)
+	for (int64_t p = 0; p < planes; p++) {
+		float factor = n->attr.colours.factor[p % 3], shift = n->attr.colours.shift[p % 3];
+
+		for (int64_t i = p * each; i < (p + 1) * each && jm_node_adds(n, 0); i++)
+			put(n, 0, i, (double)(factor * (float)x[i] + shift));
+		if (jm_node_adds(n, 0))
+			continue;
+		if (n->out[0]->type == JM_F32)
+			scale_plane(x + p * each, each, factor, shift,
+				(float *)n->out[0]->data + p * each);
+		else
+			scale_plane_bf16(x + p * each, each, factor, shift,
+				(uint16_t *)n->out[0]->data + p * each);
+	}
+	return 0;
+}
+
 const struct cpu_op cpu_ops_noise[] = {
 	{{JM_OP_ADD_NOISE}, 1, NULL, NULL, NULL, run_noise, NULL},
 	{{JM_OP_DRAW_MOMENTS}, 1, NULL, NULL, NULL, run_draw, NULL},
 	{{JM_OP_STEP_WAVES}, 1, NULL, NULL, NULL, run_waves, NULL},
+	{{JM_OP_COLOURS}, 1, NULL, NULL, NULL, run_colours, NULL},
 	{.n_nodes = 0},
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Noise of a step: y[b,i] = own[t[b]] x[b,i] + other[t[b]] e[b,i], and what the network should make
- * of it; samples of moments; the number of a step as waves; random data on which plans are timed. A
- * thread has an element.
+ * of it; samples of moments; the number of a step as waves; values of pixels; random data on which
+ * plans are timed. A thread has an element.
  */
 #include "noise.h"
 
@@ -82,6 +82,26 @@ void cuda_waves(const struct cuda_waves *p, cudaStream_t stream)
 	with_type(p->y, [&](auto t) {
 		waves_kernel<decltype(t)>
 			<<<blocks_for(p->batch * p->width / 2, THREADS), THREADS, 0, stream>>>(*p);
+	});
+}
+
+template <typename T> __global__ void colours_kernel(struct cuda_colours p)
+{
+	const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+
+	if (i >= p.planes * p.each)
+		return;
+	const int c = (int)(i / p.each % 3);
+	T *to = as<T>(p.y) + i;
+
+	*to = (T)(p.factor[c] * (float)p.x[i] + p.shift[c] + (p.accumulate ? (float)*to : 0));
+}
+
+void cuda_colours(const struct cuda_colours *p, cudaStream_t stream)
+{
+	with_type(p->y, [&](auto t) {
+		colours_kernel<decltype(t)>
+			<<<blocks_for(p->planes * p->each, THREADS), THREADS, 0, stream>>>(*p);
 	});
 }
 

@@ -38,6 +38,16 @@ struct cuda_waves {
 };
 void cuda_waves(const struct cuda_waves *p, cudaStream_t stream);
 
+/* y [planes,each] of bytes, whose planes are three channels in turn */
+struct cuda_colours {
+	int64_t planes, each;
+	const uint8_t *x;
+	struct cuda_vec y;
+	float factor[3], shift[3];
+	bool accumulate;
+};
+void cuda_colours(const struct cuda_colours *p, cudaStream_t stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -61,7 +61,7 @@ static bool knows_f8(enum jm_op op)
 static bool knows_type(const struct jm_node *n, const struct jm_tensor *t)
 {
 	return t->type == JM_F32 || t->type == JM_BF16 || t->type == JM_F16 || t->type == JM_I32 ||
-	       (cuda_is_f8(t) && knows_f8(n->op));
+	       (t->type == JM_U8 && n->op == JM_OP_COLOURS) || (cuda_is_f8(t) && knows_f8(n->op));
 }
 
 /* Only the backend ref computes in f64. tf32 permits rounding: attention then computes in f32. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* add-noise, draw-moments and step-waves: turns nodes into the arguments of noise.cu. */
+/* add-noise, draw-moments, step-waves and colours: turns nodes into the arguments of noise.cu. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "backends/cuda/device/cuda.h"
 #include "backends/cuda/device/gpu.h"
@@ -121,9 +122,26 @@ static int run_waves(struct cuda_dev *dev, const struct cuda_exec *exec, struct 
 	return 0;
 }
 
+static int run_colours(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	struct cuda_colours p = {.planes = 3 * n->in[0]->dim[0],
+		.each = n->in[0]->dim[2] * n->in[0]->dim[3],
+		.x = n->in[0]->data,
+		.y = cuda_vec(n->out[0]),
+		.accumulate = jm_node_adds(n, 0)};
+
+	(void)err;
+	memcpy(p.factor, n->attr.colours.factor, sizeof(p.factor));
+	memcpy(p.shift, n->attr.colours.shift, sizeof(p.shift));
+	cuda_colours(&p, dev->stream);
+	return 0;
+}
+
 const struct cuda_op cuda_ops_noise[] = {
 	{{JM_OP_ADD_NOISE}, 1, takes_noise, NULL, NULL, build_noise, run_noise, drop_noise},
 	{{JM_OP_DRAW_MOMENTS}, 1, takes_draw, NULL, NULL, NULL, run_draw, NULL},
 	{{JM_OP_STEP_WAVES}, 1, NULL, NULL, NULL, NULL, run_waves, NULL},
+	{{JM_OP_COLOURS}, 1, NULL, NULL, NULL, NULL, run_colours, NULL},
 	{.n_nodes = 0},
 };
