@@ -106,7 +106,8 @@ static int check_tensor(
 		t->name, jm_op_name(node->op), jm_dtype_name(t->type));
 }
 
-/* Operands that may be bf16, as bits; the others are f32. A separate member lists those in i32 or u8. */
+/* Operands that may be bf16, as bits; the others are f32. A separate member lists those in i32 or
+ * u8. */
 static const struct {
 	unsigned in, out, ids;
 } types[JM_OP_COUNT] = {

@@ -215,6 +215,36 @@ static void captions_stay_with_their_pictures(void **state)
 	free(pixels);
 }
 
+/* Each part of a conversation is turned into tokens by itself; LLaVA does so with all that stands
+ * behind the picture at once. */
+static void later_questions_have_the_tokens_of_the_whole_text(void **state)
+{
+	static char texts[] = "\nWhich colour?redAnd now? As before.";
+	static int64_t start[] = {0, 14, 17, 25, sizeof(texts) - 1}, first[] = {0, 4};
+	static const char whole[] =
+		"\nWhich colour? ASSISTANT: red</s>USER: And now? ASSISTANT:  As before.</s>";
+	const struct jm_data_set set = {
+		.path = (char *)"test", .n = 1, .texts = {texts, start, first}};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_ids wanted = {0};
+	struct jm_tokenizer *t;
+	struct jm_talk_rows rows;
+	char path[512];
+
+	(void)state;
+	json_decref(load("llama2", path, sizeof(path)));
+	assert_ok(jm_tokenizer_open(path, &t, &err), err);
+	assert_ok(jm_tokenizer_encode(t, "USER: ", 6, JM_TOKENIZER_BEFORE, &wanted, &err), err);
+	assert_ok(jm_tokenizer_encode(t, whole, sizeof(whole) - 1, 0, &wanted, &err), err);
+	assert_ok(jm_talk_rows_make(&set, t, 200, 4, BELOW, &rows, &err), err);
+	assert_int_equal(rows.start[1], wanted.n);
+	assert_memory_equal(rows.ids, wanted.at, wanted.n * sizeof(*wanted.at));
+	assert_true(rows.is_learnt[wanted.n - 1] && !rows.is_learnt[0]);
+	jm_talk_rows_done(&rows);
+	jm_tokenizer_close(t);
+	free(wanted.at);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -222,6 +252,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			refuses_tokens_outside_the_vocabulary, setup, teardown),
 		cmocka_unit_test_setup_teardown(captions_stay_with_their_pictures, setup, teardown),
+		cmocka_unit_test(later_questions_have_the_tokens_of_the_whole_text),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
