@@ -239,7 +239,8 @@ static const struct jm_option options[] = {
 		.help = "date and source of the costs, which the comparison repeats"},
 	{JM_JSON_ROW("write the comparison as JSON; without a file to standard output, in place of "
 		     "the table"),
-		JM_BIND(JM_TEXT, struct jm_compare_call, json), .takes_next = jm_json_next},
+		.heading = "Output", JM_BIND(JM_TEXT, struct jm_compare_call, json),
+		.takes_next = jm_json_next},
 	{0},
 };
 

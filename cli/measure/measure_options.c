@@ -72,7 +72,7 @@ const struct jm_option jm_measure_options[] = {
 		.repeat = true,
 		.argument = "'CMD'",
 		.help = "with --repeat: compare the command with this one, both in blocks of "
-			"random order; may be given several times"},
+			"random order"},
 	{.name = "until",
 		JM_BIND(JM_DURATION, struct measurement, repeat.options.seconds),
 		.unit = "s",

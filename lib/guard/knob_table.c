@@ -107,17 +107,23 @@ static void open_rest(struct jm_knob_table *table, struct jm_ctx *ctx, const cha
 	}
 }
 
+/* Of the reasons, one a line, those that fit. */
+#define REASONS 380
 static int no_knobs(const char *absent, struct jm_err *err)
 {
-	char why[JM_KNOBS_ABSENT];
+	char why[REASONS + 1] = "";
+	size_t used = 0, n;
 
-	snprintf(why, sizeof(why), "%s", absent);
-	for (char *at = why; (at = strchr(at, '\n'));)
-		*at = ' ';
+	for (; *absent; absent += n + (absent[n] == '\n')) {
+		n = strcspn(absent, "\n");
+		if (used + n + 1 > REASONS)
+			break;
+		used += (size_t)snprintf(why + used, sizeof(why) - used, " %.*s", (int)n, absent);
+	}
 	return jm_err_set(err, JM_ENOENT,
-		"No knob of this machine is available; %.380s%s A simulated one is --device "
+		"No knob of this machine is available;%s%s A simulated one is --device "
 		"sim:h100x4.",
-		why, strlen(why) > 380 ? "... ('joulemark doctor --all' has the rest)." : "");
+		why, *absent ? " 'joulemark doctor --all' gives the other reasons." : "");
 }
 
 /* The control of a spec with an argument; NULL: none. */
