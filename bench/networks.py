@@ -80,10 +80,11 @@ def cells(row, errors):
     rate, watts, joule = middle(runs, "rate"), middle(runs, "watts"), median(map(per_joule, runs))
     error, share = error_of(row, errors), plan["flops_model_per_item"] * rate / PEAK[row["precision"]]
     source = row.get("source", "speed.md#on-gpus")
+    eager = ", PyTorch eager" if row.get("short") == "eager" else ""
     beside = f" / {whole(theirs['watts'])}" if theirs.get("watts") else ""
     reserve = f" / {gigabytes(theirs['reserved_bytes'])}" if theirs.get("reserved_bytes") else ""
     return [
-        f"{row['workload']}, {row['batch']}", row["precision"], row["gpu"], f"{plan['parameters_trained']:,}",
+        f"{row['workload']}, {row['batch']}{eager}", row["precision"], row["gpu"], f"{plan['parameters_trained']:,}",
         f"{plan['parameters_frozen']:,}", number(plan["flops_model_per_item"] / 1e9), f"{error:.2f}" if error else "-",
         f"{number(rate)} {row['unit']}/s", ratio(rate, theirs.get("rate")), f"{100 * share:.0f} %", whole(watts) + beside,
         number(joule), ratio(joule, per_joule(theirs) if theirs else None),
@@ -110,7 +111,7 @@ def add(path, card):
     data = json.loads(file.read_text(encoding="utf-8"))
     key = lambda row: (row["workload"], row["precision"], row["gpu"], row.get("short"))
     found = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-    data["rows"] = [row for row in data["rows"] if key(row) not in map(key, found)]
+    data["rows"] = [row for row in data["rows"] if key(row) not in set(map(key, found))]
     data["rows"] += [row | {"card": card, "source": "networks.json"} for row in found]
     file.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
