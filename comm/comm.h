@@ -25,12 +25,15 @@
 
 #define JM_RANKS_MOST 512
 
-enum jm_comm_type { JM_COMM_BYTE, JM_COMM_F32, JM_COMM_F64, JM_COMM_BF16 };
+enum jm_comm_type { JM_COMM_BYTE, JM_COMM_F32, JM_COMM_F64, JM_COMM_BF16, JM_COMM_F16 };
 
 static inline size_t jm_comm_type_bytes(enum jm_comm_type type)
 {
-	static const size_t bytes[] = {
-		[JM_COMM_BYTE] = 1, [JM_COMM_F32] = 4, [JM_COMM_F64] = 8, [JM_COMM_BF16] = 2};
+	static const size_t bytes[] = {[JM_COMM_BYTE] = 1,
+		[JM_COMM_F32] = 4,
+		[JM_COMM_F64] = 8,
+		[JM_COMM_BF16] = 2,
+		[JM_COMM_F16] = 2};
 
 	return bytes[type];
 }
@@ -45,8 +48,8 @@ static inline size_t jm_comm_type_bytes(enum jm_comm_type type)
  *	all-to-all	from [W n], to [W n]: part r of `from` becomes part `rank` of `to` of rank r
  *	send-receive	from [n] to rank to_rank, and to [n] from rank from_rank, at the same time;
  *			-1 = not
- * Sums are of f32, bf16 and f64 (not host). `local` and `net` add in the order
- * of the ranks.
+ * Sums are of f32 and bf16, and of f64 and f16 (not host). `local` and `net` add in the order of
+ * the ranks.
  */
 enum jm_transfer_kind {
 	JM_ALL_REDUCE,

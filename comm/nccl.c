@@ -95,8 +95,11 @@ struct nccl {
 };
 
 /* The values of enum ncclDataType_t. */
-static const int types[] = {
-	[JM_COMM_BYTE] = 1, [JM_COMM_F32] = 7, [JM_COMM_F64] = 8, [JM_COMM_BF16] = 9};
+static const int types[] = {[JM_COMM_BYTE] = 1,
+	[JM_COMM_F16] = 6,
+	[JM_COMM_F32] = 7,
+	[JM_COMM_F64] = 8,
+	[JM_COMM_BF16] = 9};
 
 static int check(const struct nccl *n, int rc, const char *what, struct jm_err *err)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sum_ranks.h"
 #include "base/bf16.h"
+#include "base/f16.h"
 
 #include <string.h>
 
@@ -67,13 +68,30 @@ static void sum_bf16(char *to, const char *const *from, int world, size_t n)
 	}
 }
 
+/* The same. */
+static void sum_f16(char *to, const char *const *from, int world, size_t n)
+{
+	for (size_t i = 0; i < n; i += sizeof(uint16_t)) {
+		float sum = 0;
+		uint16_t x;
+
+		for (int r = 0; r < world; r++) {
+			memcpy(&x, from[r] + i, sizeof(x));
+			sum = r ? sum + jm_f16_get(x) : jm_f16_get(x);
+		}
+		x = jm_f16_set(sum);
+		memcpy(to + i, &x, sizeof(x));
+	}
+}
+
 int jm__sum_check(const struct jm_transfer *t, const char *transport, struct jm_err *err)
 {
 	bool sums = t->kind == JM_ALL_REDUCE || t->kind == JM_REDUCE_SCATTER;
 
 	if (!sums || t->type != JM_COMM_BYTE)
 		return 0;
-	return jm_err_set(err, JM_ENOSUP, "Transport %s adds f32, f64 and bf16 only.", transport);
+	return jm_err_set(
+		err, JM_ENOSUP, "Transport %s adds f32, f64, bf16 and f16 only.", transport);
 }
 
 void jm__sum_ranks(
@@ -83,6 +101,8 @@ void jm__sum_ranks(
 		sum_f32(to, from, world, bytes);
 	else if (type == JM_COMM_BF16)
 		sum_bf16(to, from, world, bytes);
+	else if (type == JM_COMM_F16)
+		sum_f16(to, from, world, bytes);
 	else
 		sum_f64(to, from, world, bytes);
 }

@@ -207,9 +207,9 @@ static int keep_turn(struct play *s, struct jm_err *err)
 }
 
 /*
- * With several chunks each stage sends after each part, so that one with a short part would wait for
- * one with a long part: a turn is either of forward passes or of gradients, in alternation where
- * both can run. This takes no more turns.
+ * With several chunks each stage sends after each part, so that one with a short part would wait
+ * for one with a long part: a turn is either of forward passes or of gradients, in alternation
+ * where both can run. This takes no more turns.
  */
 static int find_all_running(struct play *s)
 {

@@ -328,8 +328,10 @@ static int wait_for_transfers(struct jm_program *p, const struct jm_tensor *t, s
 
 /* ---- ranks that share a model ---------------------------------------------------------------- */
 
-static const enum jm_comm_type comm_types[JM_DTYPE_COUNT] = {
-	[JM_F32] = JM_COMM_F32, [JM_BF16] = JM_COMM_BF16, [JM_F64] = JM_COMM_F64};
+static const enum jm_comm_type comm_types[JM_DTYPE_COUNT] = {[JM_F32] = JM_COMM_F32,
+	[JM_BF16] = JM_COMM_BF16,
+	[JM_F16] = JM_COMM_F16,
+	[JM_F64] = JM_COMM_F64};
 
 static enum jm_transfer_kind kind_of(enum jm_op op)
 {

@@ -285,14 +285,17 @@ static int queue_waiting(struct comm *c)
 
 static int put(struct comm *c, struct jm_transfer t, int type)
 {
-	static const int types[] = {
-		[1] = JM_COMM_BYTE, [7] = JM_COMM_F32, [8] = JM_COMM_F64, [9] = JM_COMM_BF16};
+	static const int types[] = {[1] = JM_COMM_BYTE,
+		[6] = JM_COMM_F16,
+		[7] = JM_COMM_F32,
+		[8] = JM_COMM_F64,
+		[9] = JM_COMM_BF16};
 	const char *fails = getenv("JM_FAKE_NCCL_FAILS"), *hangs = getenv("JM_FAKE_NCCL_HANGS");
 	const char *loses = getenv("JM_FAKE_NCCL_LOSES");
 	struct work *w = calloc(1, sizeof(*w));
 
-	t.type = (enum jm_comm_type)types[type == 1 || (type >= 7 && type <= 9) ? type : 1];
-	if (!w || !t.stream || (type != 1 && (type < 7 || type > 9)) || c->n_waiting == MESSAGES ||
+	t.type = (enum jm_comm_type)types[type == 1 || (type >= 6 && type <= 9) ? type : 1];
+	if (!w || !t.stream || (type != 1 && (type < 6 || type > 9)) || c->n_waiting == MESSAGES ||
 		c->asked || !owns(c, &t)) {
 		free(w);
 		return BAD_ARGUMENT;

@@ -17,7 +17,6 @@ static const char *needs_whole(const struct train *s)
 	return s->eval.every				 ? "evaluations"
 	       : divides_rows && s->training.dropout > 0 ? "--sequence-parallel and --dropout"
 	       : s->training.fp8			 ? "--precision fp8"
-	       : s->training.precision == JM_F16	 ? "--precision fp16"
 	       : !strcmp(s->given.transport, "host")	 ? "--transport host"
 	       : !strcmp(s->given.shard_update, "on")	 ? "--shard-update on"
 							 : NULL;
