@@ -94,6 +94,9 @@ static void add_metric(const struct jm_grouping *g, const struct jm_group_series
 	else if (metric == JM_M_GPU_LOAD || metric == JM_M_WH_GPU_HOUR)
 		snprintf(title, sizeof(title), "%s",
 			metric == JM_M_GPU_LOAD ? "GPU load %" : "Wh/GPU/h");
+	else if (metric == JM_M_COST && g->options.currency)
+		snprintf(title, sizeof(title), "%s %.20s %s", jm_metrics[metric].title,
+			g->options.currency, unit);
 	else if (metric >= JM_M_ED2P && metric < JM_M_GAIN)
 		snprintf(title, sizeof(title), "%s %s%s", jm_metrics[metric].title, prefix, unit);
 	else if (metric == JM_M_EDP)

@@ -90,6 +90,7 @@ def test_a_price_makes_its_column(tmp_path):
     source = ["--figures-from", "contract of 2026-01"]
     assert "energy cost" not in report(path)
     assert "energy cost per" in report("--price", "0.3", *source, path).split("\n\n")[1]
+    assert "energy cost EUR per" in report("--price", "0.3", "--currency", "EUR", *source, path).split("\n\n")[1]
     assert "carbon" in report("--carbon", "300", *source, path).split("\n\n")[1]
     chosen = report("--price", "0.3", *source, "--columns", "throughput", path).split("\n\n")[1]
     assert "cost" not in chosen
