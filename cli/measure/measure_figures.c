@@ -48,13 +48,19 @@ static double joules_of(const json_t *record)
 json_t *jm_measure_figures_json(const struct jm_measure_figures *f, const json_t *record)
 {
 	double pue = isnan(f->pue) ? 1 : f->pue, kwh = pue * joules_of(record) / JOULES_PER_KWH;
+	json_t *json;
 
 	if (!f->from)
 		return NULL;
-	return json_pack("{s:s, s:o, s:s?, s:o, s:f, s:o, s:o}", "from", f->from, "price_per_kwh",
-		jm_json_number(f->price), "currency", f->currency, "carbon_g_per_kwh",
-		jm_json_number(f->carbon), "pue", pue, "cost", jm_json_number(kwh * f->price),
-		"carbon_g", jm_json_number(kwh * f->carbon));
+	json = json_object();
+	jm_json_set_text(&json, "from", f->from);
+	jm_json_set_number(&json, "price_per_kwh", f->price);
+	jm_json_set_text(&json, "currency", f->currency);
+	jm_json_set_number(&json, "carbon_g_per_kwh", f->carbon);
+	jm_json_set_number(&json, "pue", pue);
+	jm_json_set_number(&json, "cost", kwh * f->price);
+	jm_json_set_number(&json, "carbon_g", kwh * f->carbon);
+	return json;
 }
 
 /* "0.0123 EUR, 0.41 EUR per million tokens; 0.25 EUR/kWh, PUE 1.2 (contract of 2026-01)" */

@@ -42,15 +42,17 @@ static json_t *origin_json(
 	enum jm_origin origin, const struct sums *sum, const struct jm_stat *spread)
 {
 	double runs = (double)sum->runs, error = sum->sampling / runs;
+	json_t *json = json_object();
 
 	/* the larger of what the groups show and what their edges allow */
 	if (spread->half_width > error)
 		error = spread->half_width;
-	return json_pack("{s:s, s:o, s:o, s:o, s:o}", "origin", jm_origin_name(origin), "joules",
-		jm_json_number(sum->joules / runs), "error_joules",
-		jm_json_number(hypot(error, sum->calibration / runs)), "error_spread_joules",
-		jm_json_number(spread->half_width), "error_calibration_joules",
-		jm_json_number(sum->calibration / runs));
+	jm_json_set_text(&json, "origin", jm_origin_name(origin));
+	jm_json_set_number(&json, "joules", sum->joules / runs);
+	jm_json_set_number(&json, "error_joules", hypot(error, sum->calibration / runs));
+	jm_json_set_number(&json, "error_spread_joules", spread->half_width);
+	jm_json_set_number(&json, "error_calibration_joules", sum->calibration / runs);
+	return json;
 }
 
 /* A group that is one run counts as its run does. */
@@ -164,27 +166,35 @@ static int pick(const struct jm_measure_repeat *r, int command, const double *of
 
 static json_t *stat_json(const double *values, int n)
 {
+	json_t *json = json_object();
 	struct jm_stat s;
 
 	jm_stat_of(values, n, &s);
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "mean", jm_json_number(s.mean), "sd",
-		jm_json_number(s.sd), "half_width", jm_json_number(s.half_width), "median",
-		jm_json_number(s.median), "min", jm_json_number(s.min), "max",
-		jm_json_number(s.max));
+	jm_json_set_number(&json, "mean", s.mean);
+	jm_json_set_number(&json, "sd", s.sd);
+	jm_json_set_number(&json, "half_width", s.half_width);
+	jm_json_set_number(&json, "median", s.median);
+	jm_json_set_number(&json, "min", s.min);
+	jm_json_set_number(&json, "max", s.max);
+	return json;
 }
 
 /* Of a command by the first, block by block. */
 static json_t *ratio_json(
 	const struct jm_measure_repeat *r, int command, const double *of_runs, double *room)
 {
+	json_t *json = json_object();
 	struct jm_comparison c;
 	int n = pick(r, 0, of_runs, true, room);
 
 	pick(r, command, of_runs, true, room + n);
 	jm_stat_compare_paired(room, room + n, n, &c);
-	return json_pack("{s:i, s:o, s:o, s:o, s:o}", "pairs", c.n_a, "ratio",
-		jm_json_number(c.ratio), "low", jm_json_number(c.low), "high",
-		jm_json_number(c.high), "p", jm_json_number(c.p));
+	jm_json_set_int(&json, "pairs", c.n_a);
+	jm_json_set_number(&json, "ratio", c.ratio);
+	jm_json_set_number(&json, "low", c.low);
+	jm_json_set_number(&json, "high", c.high);
+	jm_json_set_number(&json, "p", c.p);
+	return json;
 }
 
 static json_t *words_json(char *const *words)
@@ -232,13 +242,16 @@ static json_t *run_json(
 	const struct jm_measure_repeat *r, int i, const double *values, int64_t began_ns)
 {
 	const struct jm_repeat_run *run = &r->run[i];
-	json_t *json = json_pack("{s:i, s:i, s:i, s:f, s:i, s:b}", "command", run->command, "block",
-		run->block, "position", run->position, "start_s",
-		(double)(run->outcome.start_ns - began_ns) * 1e-9, "exit_status",
-		run->outcome.status, "counted", jm_repeat_counts(r, run));
+	json_t *json = json_object();
 
+	jm_json_set_int(&json, "command", run->command);
+	jm_json_set_int(&json, "block", run->block);
+	jm_json_set_int(&json, "position", run->position);
+	jm_json_set_number(&json, "start_s", (double)(run->outcome.start_ns - began_ns) * 1e-9);
+	jm_json_set_int(&json, "exit_status", run->outcome.status);
+	jm_json_set_bool(&json, "counted", jm_repeat_counts(r, run));
 	for (int f = 0; f < FIGURES; f++)
-		json_object_set_new(json, figure_names[f], jm_json_number(values[f * r->runs + i]));
+		jm_json_set_number(&json, figure_names[f], values[f * r->runs + i]);
 	return json;
 }
 
@@ -266,10 +279,15 @@ static json_t *figures_json(const struct jm_measure_repeat *r, struct jm_ctx *ct
 			commands, command_json(r, i, values, room, energies_json(r, i, ctx, s)));
 	for (int i = 0; i < r->runs; i++)
 		json_array_append_new(each, run_json(r, i, values, jm_session_began(s)));
-	json = json_pack("{s:i, s:i, s:f, s:f, s:O, s:o, s:o}", "runs", r->runs, "groups",
-		r->groups, "seconds", r->seconds, "refresh_s", (double)r->refresh_ns * 1e-9,
-		"energy", json_object_get(json_array_get(commands, 0), "energy"), "commands",
-		commands, "each", each);
+	json = json_object();
+	jm_json_set_int(&json, "runs", r->runs);
+	jm_json_set_int(&json, "groups", r->groups);
+	jm_json_set_number(&json, "seconds", r->seconds);
+	jm_json_set_number(&json, "refresh_s", (double)r->refresh_ns * 1e-9);
+	jm_json_set(&json, "energy",
+		json_incref(json_object_get(json_array_get(commands, 0), "energy")));
+	jm_json_set(&json, "commands", commands);
+	jm_json_set(&json, "each", each);
 	if (json)
 		add_protocol(r, json);
 	return json;

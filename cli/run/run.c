@@ -162,7 +162,7 @@ static bool has_case(const struct jm_planned *p, const char *id)
 	return false;
 }
 
-static int run_plan(struct jm_run_call *r, struct jm_planned *p)
+static int sweep_cases(struct jm_run_call *r, struct jm_planned *p)
 {
 	bool alone = jm_planned_cases(r) == 1;
 	int blocks = p->plan.repeat;
@@ -220,7 +220,7 @@ static void say_run(const struct jm_run_call *r, const struct jm_planned *p)
 		p->plan.n == 1 ? "" : "s");
 }
 
-static int run_planned(struct jm_run_call *r, struct jm_planned *p)
+static int run_one(struct jm_run_call *r, struct jm_planned *p)
 {
 	const struct jm_planned *before = failed_before(r, p);
 	size_t first = json_array_size(r->records);
@@ -237,7 +237,7 @@ static int run_planned(struct jm_run_call *r, struct jm_planned *p)
 	if (r->given.sweep.rerun && !has_case(p, r->given.sweep.rerun))
 		return 0;
 	say_run(r, p);
-	rc = run_plan(r, p);
+	rc = sweep_cases(r, p);
 	for (size_t i = first; i < json_array_size(r->records); i++)
 		p->failed = p->failed || !jm_record_is_ok(json_array_get(r->records, i));
 	return rc;
@@ -255,12 +255,12 @@ static int check_rerun(struct jm_run_call *r)
 			     "No case has an id that begins with '%s'; --dry-run lists them.", id);
 }
 
-static int run_plans(struct jm_run_call *r)
+static int run_each(struct jm_run_call *r)
 {
 	int rc = check_rerun(r);
 
 	for (int i = 0; i < r->n && !rc; i++)
-		rc = run_planned(r, &r->planned[i]);
+		rc = run_one(r, &r->planned[i]);
 	return rc;
 }
 
@@ -351,7 +351,7 @@ static int run_all(struct jm_run_call *r)
 		return jm_run_list_cases(r) ? jm_cli_fail(r->cli) : 0;
 	if (apart && jm_hosts_open(&r->cli->ctx, &place, &r->hosts, &r->cli->err))
 		return jm_cli_fail(r->cli);
-	return jm_run_finish(r, run_plans(r));
+	return jm_run_finish(r, run_each(r));
 }
 
 /* A guard that was killed after the last case spoilt nothing: a case whose guard is killed is run

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "submit_jobs.h"
 #include "store/store_merge.h"
-#include "base/files/output.h"
 #include "base/printable.h"
 #include "run_settings.h"
 #include "run_words.h"
@@ -16,25 +15,6 @@
 
 #define MOST_JOBS 1000000
 #define WORDS	  24 /* for sbatch, besides those of --sbatch */
-
-/* $1 program, $2 key of the run, $3 group; the rest are options of `run`. Slurm starts it in the
- * folder. A caught signal ends the shell after the program, an ignored one would be ignored by the
- * program too. */
-static const char script[] =
-	"#!/bin/sh\n"
-	"# one job of a plan that 'joulemark submit' has submitted\n"
-	"program=$1 key=$2 group=$3\n"
-	"shift 3\n"
-	"part=$key.$group.$SLURM_ARRAY_TASK_ID\n"
-	"place=\"${SLURMD_NODENAME:-$(uname -n)} ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID\"\n"
-	"trap : HUP INT TERM\n"
-	"rm -f \"$part.end\"\n"
-	"echo \"$place\" >\"$part.start\"\n"
-	"\"$program\" run --job \"$PWD/$key.json:$((group * 1000 + SLURM_ARRAY_TASK_ID))\" "
-	"--store \"$PWD/$part.db\" \"$@\"\n"
-	"status=$?\n"
-	"echo \"$status $place\" >\"$part.new\" && mv \"$part.new\" \"$part.end\"\n"
-	"exit $status\n";
 
 static int no_memory(struct jm_submit_call *c)
 {
@@ -452,12 +432,8 @@ static int submit_run(struct jm_submit_call *c, struct jm_submitted *s)
 
 int jm_submit_missing(struct jm_submit_call *c)
 {
-	char path[PATH_MAX + 16];
-	int rc = 0;
+	int rc = c->given.dry_run ? 0 : jm_jobs_write_script(c->folder, &c->r.cli->err);
 
-	snprintf(path, sizeof(path), "%s/job.sh", c->folder);
-	if (!c->given.dry_run)
-		rc = jm_output_text(path, script, &c->r.cli->err);
 	for (int i = 0; i < c->r.n && !rc; i++)
 		rc = submit_run(c, &c->run[i]);
 	return rc;

@@ -201,7 +201,7 @@ static double alias_misses(const struct jm_pattern *p, double limit)
 
 /* How often the wave of the readings at this lag went from one end of their range to the other. The
  * first way may be a part of one between ends that are farther apart. */
-static double ways(const struct jm_pattern *p, int lag, double range)
+static double crossings(const struct jm_pattern *p, int lag, double range)
 {
 	double more = p->path[lag - 1] / (lag * range);
 
@@ -218,7 +218,7 @@ static double part_misses(const struct jm_pattern *p, int lag, double limit)
 
 	if (p->n < PART_OF_WAVE || p->n < 2 * lag)
 		return 0;
-	more = ways(p, lag, range);
+	more = crossings(p, lag, range);
 	return fmin(PART * range * exp(-more), MOST_OF_PART * limit) / (1 + more) /
 	       pow(lag, TRACKS);
 }

@@ -243,17 +243,22 @@ static void join(json_t *record, const struct jm_host_part *part, int i)
 static json_t *host_json(const struct jm_host_part *part)
 {
 	const json_t *phases = json_object_get(part->record, "phases"), *phase;
-	json_t *times = json_array();
+	json_t *settings = json_object_get(part->record, "settings");
+	json_t *times = json_array(), *json = json_object();
 	size_t i;
 
 	json_array_foreach(phases, i, phase) json_array_append_new(times,
 		json_pack("{s:O, s:o, s:o}", "name", json_object_get(phase, "name"), "start_s",
 			jm_json_number(part->start_s + jm_json_real_of(phase, "start_s")), "end_s",
 			jm_json_number(part->start_s + jm_json_real_of(phase, "end_s"))));
-	return json_pack("{s:s, s:s?, s:o, s:o, s:o, s:o, s:O?}", "name", part->host, "machine",
-		*part->machine ? part->machine : NULL, "ranks", part->ranks, "start_s",
-		jm_json_number(part->start_s), "start_doubt_s", jm_json_number(part->doubt_s),
-		"phases", times, "settings", json_object_get(part->record, "settings"));
+	jm_json_set_text(&json, "name", part->host);
+	jm_json_set(&json, "machine", jm_json_said(part->machine));
+	jm_json_set(&json, "ranks", part->ranks);
+	jm_json_set_number(&json, "start_s", part->start_s);
+	jm_json_set_number(&json, "start_doubt_s", part->doubt_s);
+	jm_json_set(&json, "phases", times);
+	jm_json_set(&json, "settings", settings ? json_incref(settings) : json_null());
+	return json;
 }
 
 int jm_record_join(json_t *record, struct jm_host_part *part, int n, struct jm_err *err)

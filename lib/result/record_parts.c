@@ -250,10 +250,14 @@ json_t *jm__machine_record(const struct jm_part *part, int n, int first, double 
 	double start = p->t0 - jm_json_real_of(p->record, "start_ns") * 1e-9;
 	json_t *record = json_deep_copy(p->record), *meters = meters_of(part, n, p->machine);
 	json_t *total = total_of(meters, part, n, p->machine);
-	json_t *phase = json_pack("{s:s, s:f, s:f, s:n, s:o, s:o}", "name",
-		jm_json_text(p->record, "phase"), "start_s", start, "end_s", start + span, "items",
-		"meters", short_meters(meters), "total", json_deep_copy(total));
+	json_t *phase = json_object();
 
+	jm_json_set_text(&phase, "name", jm_json_text(p->record, "phase"));
+	jm_json_set_number(&phase, "start_s", start);
+	jm_json_set_number(&phase, "end_s", start + span);
+	jm_json_set_number(&phase, "items", NAN);
+	jm_json_set(&phase, "meters", short_meters(meters));
+	jm_json_set(&phase, "total", json_deep_copy(total));
 	for (int i = 0; i < n; i++)
 		if (i != first && !strcmp(part[i].machine, p->machine))
 			add_quality(json_object_get(record, "quality"),

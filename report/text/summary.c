@@ -19,11 +19,17 @@
 
 static json_t *stat_json(const struct jm_stat *s)
 {
-	return json_pack("{s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "n", s->n, "mean",
-		jm_json_number(s->mean), "median", jm_json_number(s->median), "sd",
-		jm_json_number(s->sd), "low95", jm_json_number(s->mean - s->half_width), "high95",
-		jm_json_number(s->mean + s->half_width), "min", jm_json_number(s->min), "max",
-		jm_json_number(s->max));
+	json_t *json = json_object();
+
+	jm_json_set_int(&json, "n", s->n);
+	jm_json_set_number(&json, "mean", s->mean);
+	jm_json_set_number(&json, "median", s->median);
+	jm_json_set_number(&json, "sd", s->sd);
+	jm_json_set_number(&json, "low95", s->mean - s->half_width);
+	jm_json_set_number(&json, "high95", s->mean + s->half_width);
+	jm_json_set_number(&json, "min", s->min);
+	jm_json_set_number(&json, "max", s->max);
+	return json;
 }
 
 static json_t *values_json(const struct jm_grouping *g, const double *value)
@@ -44,15 +50,18 @@ static json_t *settings_json(const struct jm_grouping *g, const struct jm_group_
 {
 	json_t *all = json_array();
 
-	for (int i = 0; i < g->n_dims; i++)
-		json_array_append_new(all,
-			json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "text",
-				json_string(p->value[i].text), "x", jm_json_number(p->value[i].x),
-				"requested", jm_json_number(p->value[i].requested), "accepted",
-				jm_json_number(p->accepted[i]), "enforced_min",
-				jm_json_number(p->enforced_min[i]), "enforced_max",
-				jm_json_number(p->enforced_max[i]), "state",
-				jm_group_state_name(p->value[i].state)));
+	for (int i = 0; i < g->n_dims; i++) {
+		json_t *one = json_object();
+
+		jm_json_set_text(&one, "text", p->value[i].text);
+		jm_json_set_number(&one, "x", p->value[i].x);
+		jm_json_set_number(&one, "requested", p->value[i].requested);
+		jm_json_set_number(&one, "accepted", p->accepted[i]);
+		jm_json_set_number(&one, "enforced_min", p->enforced_min[i]);
+		jm_json_set_number(&one, "enforced_max", p->enforced_max[i]);
+		jm_json_set_text(&one, "state", jm_group_state_name(p->value[i].state));
+		json_array_append_new(all, one);
+	}
 	return all;
 }
 
@@ -193,22 +202,25 @@ static json_t *case_json(const struct jm_grouping *g, const struct jm_group_case
 	const json_t *of_case = json_object_get(c->record, "case");
 	const json_t *reason = json_object_get(c->record, "reason");
 	const json_t *quality = json_object_get(c->record, "quality");
-	json_t *out = json_pack("{s:i, s:i, s:b, s:b, s:s, s:o}", "series", c->series, "point",
-		c->point - g->series[c->series].first_point, "ok", c->ok, "outlier", c->outlier,
-		"state", jm_group_state_name(c->state), "values", values_json(g, c->m.value));
 	static const char *const keys[] = {"id", "repeat", "block", "position", "reference"};
+	json_t *out = json_object();
 
+	jm_json_set_int(&out, "series", c->series);
+	jm_json_set_int(&out, "point", c->point - g->series[c->series].first_point);
+	jm_json_set_bool(&out, "ok", c->ok);
+	jm_json_set_bool(&out, "outlier", c->outlier);
+	jm_json_set_text(&out, "state", jm_group_state_name(c->state));
+	jm_json_set(&out, "values", values_json(g, c->m.value));
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		if (json_object_get(of_case, keys[i]))
 			json_object_set(out, keys[i], json_object_get(of_case, keys[i]));
-	json_object_set_new(out, "reason", reason ? json_incref((json_t *)reason) : json_null());
-	json_object_set_new(out, "quality", quality ? json_incref((json_t *)quality) : json_null());
-	json_object_set_new(out, "record", json_integer(c->index));
-	json_object_set_new(out, "origin",
-		c->m.has_energy ? json_string(jm_origin_name(c->m.origin)) : json_null());
-	json_object_set_new(out, "joules", jm_json_number(c->m.joules));
-	json_object_set_new(out, "items", jm_json_number(c->m.items));
-	json_object_set_new(out, "seconds", jm_json_number(c->m.seconds));
+	jm_json_set(&out, "reason", reason ? json_incref((json_t *)reason) : json_null());
+	jm_json_set(&out, "quality", quality ? json_incref((json_t *)quality) : json_null());
+	jm_json_set_int(&out, "record", c->index);
+	jm_json_set_text(&out, "origin", c->m.has_energy ? jm_origin_name(c->m.origin) : NULL);
+	jm_json_set_number(&out, "joules", c->m.joules);
+	jm_json_set_number(&out, "items", c->m.items);
+	jm_json_set_number(&out, "seconds", c->m.seconds);
 	return out;
 }
 

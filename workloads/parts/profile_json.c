@@ -12,27 +12,25 @@
 
 static json_t *line_json(const struct jm_profile_line *line, double step_s)
 {
-	bool timed = line->seconds > 0;
-	json_t *o = json_pack("{s:s, s:o, s:o, s:o}", "name", line->name, "calls",
-		jm_json_number(line->calls), "seconds", jm_json_number(line->seconds), "share",
-		jm_json_number(line->seconds / step_s));
+	double seconds = line->seconds > 0 ? line->seconds : NAN;
+	json_t *o = json_object();
 
+	jm_json_set_text(&o, "name", line->name);
+	jm_json_set_number(&o, "calls", line->calls);
+	jm_json_set_number(&o, "seconds", line->seconds);
+	jm_json_set_number(&o, "share", line->seconds / step_s);
 	if (*line->what)
-		json_object_set_new(o, "result", json_string(line->what));
-	json_object_set_new(o, "flops_per_s",
-		timed && line->flops > 0 ? jm_json_number(line->flops / line->seconds)
-					 : json_null());
-	json_object_set_new(o, "bytes_per_s",
-		timed ? jm_json_number(line->bytes / line->seconds) : json_null());
-	json_object_set_new(o, "roofline",
-		timed ? jm_json_number(line->roofline_s / line->seconds) : json_null());
+		jm_json_set_text(&o, "result", line->what);
+	jm_json_set_number(&o, "flops_per_s", line->flops > 0 ? line->flops / seconds : NAN);
+	jm_json_set_number(&o, "bytes_per_s", line->bytes / seconds);
+	jm_json_set_number(&o, "roofline", line->roofline_s / seconds);
 	return o;
 }
 
 json_t *jm_profile_json(const struct jm_program *p)
 {
 	struct jm_profile_line *kind = calloc(MOST_KINDS, sizeof(*kind)), one;
-	json_t *kinds = json_array(), *nodes = json_array();
+	json_t *kinds = json_array(), *nodes = json_array(), *json = json_object();
 	int n = kind ? jm_profile_kinds(p, kind, MOST_KINDS) : 0;
 	double step_s = 0;
 
@@ -45,10 +43,13 @@ json_t *jm_profile_json(const struct jm_program *p)
 		json_array_append_new(nodes, line_json(&one, step_s));
 	}
 	free(kind);
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "step_s", jm_json_number(step_s),
-		"whole_step_s", jm_json_number(jm_profile_whole(p)), "peak_flops_per_s",
-		jm_json_number(jm_device_peak(p->device, p->graph->compute, p->graph->math)),
-		"peak_bytes_per_s",
-		jm_json_number(p->profile ? p->profile->peak_bytes : p->device->props.peak_bytes),
-		"kinds", kinds, "nodes", nodes);
+	jm_json_set_number(&json, "step_s", step_s);
+	jm_json_set_number(&json, "whole_step_s", jm_profile_whole(p));
+	jm_json_set_number(&json, "peak_flops_per_s",
+		jm_device_peak(p->device, p->graph->compute, p->graph->math));
+	jm_json_set_number(&json, "peak_bytes_per_s",
+		p->profile ? p->profile->peak_bytes : p->device->props.peak_bytes);
+	jm_json_set(&json, "kinds", kinds);
+	jm_json_set(&json, "nodes", nodes);
+	return json;
 }

@@ -18,7 +18,7 @@ enum how { PLAIN, AS_GIVEN, CONVOLUTION, FOLLOW, IMAGE, DENSE_IMAGE, SIDE_BY_SID
 static const struct {
 	enum how how;
 	unsigned in, out;
-} habits[JM_OP_COUNT] = {
+} rules[JM_OP_COUNT] = {
 	[JM_OP_CAST] = {AS_GIVEN, FIRST(1), FIRST(1)},
 	[JM_OP_CONV] = {CONVOLUTION, 0, 0},
 	[JM_OP_CONV_DGRAD] = {CONVOLUTION, 0, 0},
@@ -68,7 +68,7 @@ static void suggest(struct candidates *c, const struct jm_layout *layout)
 static void suggest_of_operand(
 	struct candidates *c, const struct jm_node *node, const struct jm_tensor *t)
 {
-	enum how how = habits[node->op].how;
+	enum how how = rules[node->op].how;
 	struct cpu_image unused;
 	bool known = true;
 
@@ -84,13 +84,13 @@ static void suggest_of_operand(
 static void suggest_of(struct candidates *c, const struct jm_node *node)
 {
 	for (int i = 0; i < node->n_out; i++)
-		if (node->out[i] && habits[node->op].out >> i & 1 && jm_node_adds(node, i))
+		if (node->out[i] && rules[node->op].out >> i & 1 && jm_node_adds(node, i))
 			suggest_of_operand(c, node, node->out[i]);
 	for (int i = 0; i < node->n_in; i++)
-		if (node->in[i] && habits[node->op].in >> i & 1 && !node->in[i]->is_virtual)
+		if (node->in[i] && rules[node->op].in >> i & 1 && !node->in[i]->is_virtual)
 			suggest_of_operand(c, node, node->in[i]);
 	/* a gradient whose operands are no images has the layout of the forward image */
-	if (!habits[node->op].in && habits[node->op].out && node->fwd && node->fwd->in[0])
+	if (!rules[node->op].in && rules[node->op].out && node->fwd && node->fwd->in[0])
 		suggest_of_operand(c, node, node->fwd->in[0]);
 }
 
@@ -101,10 +101,10 @@ static void fill(
 		const struct jm_node *node = group->node[k];
 
 		for (int i = 0; i < node->n_in; i++)
-			if (node->in[i] && habits[node->op].in >> i & 1)
+			if (node->in[i] && rules[node->op].in >> i & 1)
 				choice->in[k][i] = *layout;
 		for (int i = 0; i < node->n_out; i++)
-			if (node->out[i] && habits[node->op].out >> i & 1)
+			if (node->out[i] && rules[node->op].out >> i & 1)
 				choice->out[k][i] = *layout;
 	}
 }
@@ -138,7 +138,7 @@ static int offer_as_given(const struct jm_node *node, struct jm_choice *choice)
 int cpu_choices(const struct cpu_dev *dev, const struct jm_group *group, const struct cpu_op *op,
 	struct jm_choice *choice, struct jm_err *err)
 {
-	enum how how = habits[group->node[0]->op].how;
+	enum how how = rules[group->node[0]->op].how;
 	struct candidates all = {0};
 	struct jm_node node[CPU_NODES];
 	size_t scratch;
@@ -150,7 +150,7 @@ int cpu_choices(const struct cpu_dev *dev, const struct jm_group *group, const s
 		return cpu_conv_offer(dev, group->node[0], choice, err);
 	for (int k = 0; k < group->n_nodes; k++) {
 		node[k] = *group->node[k];
-		if (habits[node[k].op].how >= FOLLOW)
+		if (rules[node[k].op].how >= FOLLOW)
 			suggest_of(&all, &node[k]);
 	}
 	suggest(&all, &(struct jm_layout){0});

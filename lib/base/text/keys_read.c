@@ -118,7 +118,7 @@ static json_t *read_string(struct jm_keys_reader *r)
 	return value ? value : refuse(r);
 }
 
-static const char *behind_digits(const char *at)
+static const char *skip_digits(const char *at)
 {
 	while (*at >= '0' && *at <= '9')
 		at++;
@@ -126,19 +126,19 @@ static const char *behind_digits(const char *at)
 }
 
 /* The position after the fraction and the exponent, if present; NULL = one has no digits. */
-static const char *behind_fraction(const char *at)
+static const char *skip_fraction(const char *at)
 {
 	const char *from;
 
 	if (*at == '.') {
 		from = at + 1;
-		at = behind_digits(from);
+		at = skip_digits(from);
 		if (at == from)
 			return NULL;
 	}
 	if (*at == 'e' || *at == 'E') {
 		from = at + 1 + (at[1] == '+' || at[1] == '-');
-		at = behind_digits(from);
+		at = skip_digits(from);
 	} else {
 		return at;
 	}
@@ -147,8 +147,8 @@ static const char *behind_fraction(const char *at)
 
 static json_t *read_number(struct jm_keys_reader *r)
 {
-	const char *digits = r->at + (*r->at == '-'), *whole = behind_digits(digits);
-	const char *behind = behind_fraction(whole), *from = r->at;
+	const char *digits = r->at + (*r->at == '-'), *whole = skip_digits(digits);
+	const char *behind = skip_fraction(whole), *from = r->at;
 	double value;
 	char *end;
 

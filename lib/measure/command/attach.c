@@ -326,10 +326,14 @@ json_t *jm_attached_json(const struct jm_attached *a, struct jm_session *s, stru
 		json_decref(gpus);
 		return NULL;
 	}
-	json = json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "what", a->what, "cpu_s",
-		jm_json_number(a->cpu_s), "machine_cpu_s", jm_json_number(a->machine_cpu_s),
-		"share", jm_json_number(share), "joules_estimated", jm_json_number(share * joules),
-		"meters", ids, "gpus", gpus);
+	json = json_object();
+	jm_json_set_text(&json, "what", a->what);
+	jm_json_set_number(&json, "cpu_s", a->cpu_s);
+	jm_json_set_number(&json, "machine_cpu_s", a->machine_cpu_s);
+	jm_json_set_number(&json, "share", share);
+	jm_json_set_number(&json, "joules_estimated", share * joules);
+	jm_json_set(&json, "meters", ids);
+	jm_json_set(&json, "gpus", gpus);
 	if (!json)
 		jm_err_set(err, JM_ENOMEM, "Out of memory for the share of a process.");
 	return json;

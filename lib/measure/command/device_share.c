@@ -315,16 +315,22 @@ static json_t *device_json(
 {
 	const char *id = jm_session_meters(s->session)->meter[d->meter].id;
 	struct jm_energy e = jm_energy_unknown;
+	json_t *json;
 	double share;
 
 	add_last_stretch(s, d);
 	if (jm_session_energy(s->session, d->meter, phase, &e, err))
 		return NULL;
 	share = s->o.is_own && d->joules > 0 ? at_most_one(d->own_joules / d->joules) : NAN;
-	return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "meter", id, "method",
-		d->divided ? "instance-utilisation" : "process-utilisation", "share",
-		jm_json_number(share), "joules_estimated", jm_json_number(share * e.joules),
-		"reason", jm_json_said(d->reason), "instances", instances_json(d, e.joules));
+	json = json_object();
+	jm_json_set_text(&json, "meter", id);
+	jm_json_set_text(
+		&json, "method", d->divided ? "instance-utilisation" : "process-utilisation");
+	jm_json_set_number(&json, "share", share);
+	jm_json_set_number(&json, "joules_estimated", share * e.joules);
+	jm_json_set(&json, "reason", jm_json_said(d->reason));
+	jm_json_set(&json, "instances", instances_json(d, e.joules));
+	return json;
 }
 
 json_t *jm_device_share_json(struct jm_device_share *s, int phase, struct jm_err *err)

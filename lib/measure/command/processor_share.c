@@ -106,13 +106,18 @@ json_t *jm_own_share_json(const struct jm_own_share *o, double cpu_s, struct jm_
 	/* the machine's time has ticks of 10 ms: a short command has no share, and none is above
 	 * 1 */
 	double share = o->machine_s >= 0.1 ? fmin(cpu_s / o->machine_s, 1) : NAN, joules = NAN;
-	json_t *ids = json_array(), *json = NULL;
+	json_t *ids = json_array(), *json;
 
-	if (!jm_processor_joules(s, phase, ids, &joules, err))
-		json = json_pack("{s:o, s:o, s:o, s:o, s:O, s:o}", "cpu_s", jm_json_number(cpu_s),
-			"machine_cpu_s", jm_json_number(o->machine_s), "share",
-			jm_json_number(share), "joules_estimated", jm_json_number(share * joules),
-			"meters", ids, "watts_before", jm_json_number(o->watts_before));
-	json_decref(ids);
+	if (jm_processor_joules(s, phase, ids, &joules, err)) {
+		json_decref(ids);
+		return NULL;
+	}
+	json = json_object();
+	jm_json_set_number(&json, "cpu_s", cpu_s);
+	jm_json_set_number(&json, "machine_cpu_s", o->machine_s);
+	jm_json_set_number(&json, "share", share);
+	jm_json_set_number(&json, "joules_estimated", share * joules);
+	jm_json_set(&json, "meters", ids);
+	jm_json_set_number(&json, "watts_before", o->watts_before);
 	return json;
 }

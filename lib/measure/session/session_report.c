@@ -407,10 +407,15 @@ static json_t *short_meters_json(const struct jm_session *s, const struct jm_ene
 static json_t *phase_json(
 	const struct jm_session *s, const struct jm_phase *phase, const struct jm_energy *energy)
 {
-	return json_pack("{s:s, s:f, s:f, s:o, s:o, s:o}", "name", phase->name, "start_s",
-		seconds(phase->t0_ns - s->start_ns), "end_s", seconds(phase->t1_ns - s->start_ns),
-		"items", jm_json_number(phase->items), "meters", short_meters_json(s, energy),
-		"total", total_json(s, energy));
+	json_t *json = json_object();
+
+	jm_json_set_text(&json, "name", phase->name);
+	jm_json_set_number(&json, "start_s", seconds(phase->t0_ns - s->start_ns));
+	jm_json_set_number(&json, "end_s", seconds(phase->t1_ns - s->start_ns));
+	jm_json_set_number(&json, "items", phase->items);
+	jm_json_set(&json, "meters", short_meters_json(s, energy));
+	jm_json_set(&json, "total", total_json(s, energy));
+	return json;
 }
 
 /* NULL: an error */

@@ -5,6 +5,8 @@
 #include "gang_meeting.h"
 #include "launcher.h"
 
+#include "base/text/json.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -20,15 +22,20 @@ static int no_memory(struct jm_err *err)
 static json_t *gang_of(const struct jm_hosts *h, int r, json_t *meet)
 {
 	int first = jm_hosts_first(h, r);
-	json_t *here = json_array();
+	json_t *here = json_array(), *gang = json_object();
 
 	for (int k = 0; k < h->place.world; k++)
 		if (jm_hosts_first(h, k) == first)
 			json_array_append_new(here, json_integer(k));
-	return json_pack("{s:i, s:i, s:s, s:s, s:b, s:i, s:o, s:O}", "rank", r, "world",
-		h->place.world, "launcher", jm_launcher_started.name, "host", h->link[r].of.name,
-		"measures", first == r, "local", (int)json_array_size(here), "here", here, "meet",
-		meet);
+	jm_json_set_int(&gang, "rank", r);
+	jm_json_set_int(&gang, "world", h->place.world);
+	jm_json_set_text(&gang, "launcher", jm_launcher_started.name);
+	jm_json_set_text(&gang, "host", h->link[r].of.name);
+	jm_json_set_bool(&gang, "measures", first == r);
+	jm_json_set_int(&gang, "local", (json_int_t)json_array_size(here));
+	jm_json_set(&gang, "here", here);
+	jm_json_set(&gang, "meet", json_incref(meet));
+	return gang;
 }
 
 static int start_here(const struct jm_launch *what, json_t *meet, int door, struct jm_rank *rank,

@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,6 +92,33 @@ void jm_submission_done(struct jm_submission *s)
 }
 
 /* ---- its jobs ---- */
+
+/* $1 program, $2 key of the run, $3 group; the rest are options of `run`. Slurm starts it in the
+ * folder. A caught signal ends the shell after the program, an ignored one would be ignored by the
+ * program too. */
+static const char script[] =
+	"#!/bin/sh\n"
+	"# one job of a plan that 'joulemark submit' has submitted\n"
+	"program=$1 key=$2 group=$3\n"
+	"shift 3\n"
+	"part=$key.$group.$SLURM_ARRAY_TASK_ID\n"
+	"place=\"${SLURMD_NODENAME:-$(uname -n)} ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID\"\n"
+	"trap : HUP INT TERM\n"
+	"rm -f \"$part.end\"\n"
+	"echo \"$place\" >\"$part.start\"\n"
+	"\"$program\" run --job \"$PWD/$key.json:$((group * 1000 + SLURM_ARRAY_TASK_ID))\" "
+	"--store \"$PWD/$part.db\" \"$@\"\n"
+	"status=$?\n"
+	"echo \"$status $place\" >\"$part.new\" && mv \"$part.new\" \"$part.end\"\n"
+	"exit $status\n";
+
+int jm_jobs_write_script(const char *folder, struct jm_err *err)
+{
+	char path[PATH_MAX + 16];
+
+	snprintf(path, sizeof(path), "%s/job.sh", folder);
+	return jm_output_text(path, script, err);
+}
 
 void jm_job_path(
 	const char *folder, const char *key, int job, const char *suffix, char *out, size_t size)

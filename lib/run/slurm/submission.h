@@ -54,6 +54,8 @@ struct jm_job {
 	long array;    /* of the queue; 0 = it is not in it */
 };
 
+/* FOLDER/job.sh */
+int jm_jobs_write_script(const char *folder, struct jm_err *err);
 /* Of a run with n jobs; the queue is that of jm_slurm_queue_read, folder_id as in the comments of
  * jobs. */
 int jm_jobs_read(const char *folder, const char *folder_id, const char *key,

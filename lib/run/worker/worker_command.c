@@ -87,6 +87,22 @@ static int end_phases(struct jm__worker *w, const struct jm_outcome *outcome, st
 	return rc;
 }
 
+/* rc: of the launch. */
+static int judge(struct jm__worker *w, int rc, const struct jm_outcome *outcome, struct jm_err *err)
+{
+	if (rc || outcome->signal || outcome->status)
+		jm_record_set_failure(
+			w->record, !rc && outcome->signal ? JM_FAILURE_CRASH : JM_FAILURE_COMMAND);
+	if (!rc && outcome->signal)
+		return jm_err_set(err, JM_ECHILD, "The command was killed by SIG%s (signal %d).",
+			sigabbrev_np(outcome->signal) ? sigabbrev_np(outcome->signal) : "?",
+			outcome->signal);
+	if (!rc && outcome->status)
+		return jm_err_set(
+			err, JM_ECHILD, "The command ended with status %d.", outcome->status);
+	return rc;
+}
+
 int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 {
 	const json_t *throughput = json_object_get(w->parameters, "throughput");
@@ -125,15 +141,6 @@ int jm__worker_command(struct jm__worker *w, struct jm_err *err)
 		record_command(w, &outcome);
 	free((void *)(uintptr_t)o.argv);
 	jm_environment_free(env);
-	if (rc || outcome.signal || outcome.status)
-		jm_record_set_failure(
-			w->record, !rc && outcome.signal ? JM_FAILURE_CRASH : JM_FAILURE_COMMAND);
-	if (!rc && outcome.signal)
-		rc = jm_err_set(err, JM_ECHILD, "The command was killed by SIG%s (signal %d).",
-			sigabbrev_np(outcome.signal) ? sigabbrev_np(outcome.signal) : "?",
-			outcome.signal);
-	else if (!rc && outcome.status)
-		rc = jm_err_set(
-			err, JM_ECHILD, "The command ended with status %d.", outcome.status);
+	rc = judge(w, rc, &outcome, err);
 	return rc ? rc : end_phases(w, &outcome, err);
 }

@@ -206,15 +206,21 @@ bool jm__heat_done(struct jm__worker *w, struct jm__heat *h)
 
 void jm__heat_record(struct jm__worker *w, const struct jm__heat *h)
 {
+	json_t *json = json_object();
 	double kelvin, watts;
 
-	if (!(h->limit_s > 0))
+	if (!(h->limit_s > 0)) {
+		json_decref(json);
 		return;
+	}
 	jm_steady_change(&h->state, &kelvin, &watts);
-	jm_record_set(w->record, "steady",
-		json_pack("{s:b, s:f, s:f, s:f, s:o, s:o}", "reached", h->reached, "waited_s",
-			h->waited_s, "limit_s", h->limit_s, "window_s", JM_STEADY_WINDOW_S,
-			"kelvin", jm_json_number(kelvin), "watts_share", jm_json_number(watts)));
+	jm_json_set_bool(&json, "reached", h->reached);
+	jm_json_set_number(&json, "waited_s", h->waited_s);
+	jm_json_set_number(&json, "limit_s", h->limit_s);
+	jm_json_set_number(&json, "window_s", JM_STEADY_WINDOW_S);
+	jm_json_set_number(&json, "kelvin", kelvin);
+	jm_json_set_number(&json, "watts_share", watts);
+	jm_record_set(w->record, "steady", json);
 	if (!h->reached)
 		jm_log(w->ctx, JM_WARNING,
 			"No thermal steady state within %g s (--steady): over the last %g s the "
