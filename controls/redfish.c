@@ -50,13 +50,6 @@ struct limit {
 	char etag[JM_ETAG];
 };
 
-static double number(const json_t *object, const char *key)
-{
-	const json_t *value = json_object_get(object, key);
-
-	return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 static bool is_word(const json_t *object, const char *key, const char *word)
 {
 	const char *text = json_string_value(json_object_get(object, key));
@@ -68,7 +61,7 @@ static struct jm_knob_value watts_or_none(const json_t *value, bool off)
 {
 	if (off)
 		return jm_knob_value_word(JM_UNLOCKED);
-	return jm_knob_value_of(json_is_number(value) ? json_number_value(value) : NAN);
+	return jm_knob_value_of(jm_json_real(value));
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -82,9 +75,9 @@ static bool parse_modern(const json_t *resource, struct limit *l)
 		return false;
 	l->modes = off || is_word(limit, "ControlMode", AUTOMATIC); /* no other one is written */
 	l->now = watts_or_none(json_object_get(limit, "SetPoint"), off);
-	l->min = number(limit, "AllowableMin");
-	l->max = number(limit, "AllowableMax");
-	l->fallback = number(limit, "DefaultSetPoint");
+	l->min = jm_json_real_of(limit, "AllowableMin");
+	l->max = jm_json_real_of(limit, "AllowableMax");
+	l->fallback = jm_json_real_of(limit, "DefaultSetPoint");
 	return l->modes || jm_knob_value_known(&l->now);
 }
 
@@ -103,8 +96,8 @@ static bool parse_old(const json_t *resource, struct limit *l)
 		return false;
 	l->now = watts_or_none(json_object_get(limit, "LimitInWatts"),
 		json_is_null(json_object_get(limit, "LimitInWatts")));
-	l->max = number(json_array_get(all, l->place), "PowerCapacityWatts");
-	l->correction_ms = number(limit, "CorrectionInMs");
+	l->max = jm_json_real_of(json_array_get(all, l->place), "PowerCapacityWatts");
+	l->correction_ms = jm_json_real_of(limit, "CorrectionInMs");
 	l->power_off = is_word(limit, "LimitException", "HardPowerOff");
 	return true;
 }

@@ -315,12 +315,11 @@ static int amdsmi_open(struct jm_ctx *ctx, const struct jm_values *options, stru
 	s->ctx = ctx;
 	s->slow_ns = INT64_MIN / 2;
 	rc = open_boards(s, set, err);
-	if (rc) {
+	if (rc)
 		amdsmi_close(s);
-		return rc;
-	}
-	*ret_state = s;
-	return 0;
+	else
+		*ret_state = s;
+	return rc;
 }
 
 const struct jm_source jm_source_amdsmi = {

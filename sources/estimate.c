@@ -197,12 +197,11 @@ static int estimate_open(struct jm_ctx *ctx, const struct jm_values *options, st
 	for (int i = 0; !rc && i < MAX_PACKAGES; i++)
 		if (s->cpus_of[i])
 			rc = add_meter(s, i, set, err);
-	if (rc) {
+	if (rc)
 		estimate_close(s);
-		return rc;
-	}
-	*ret_state = s;
-	return 0;
+	else
+		*ret_state = s;
+	return rc;
 }
 
 static int estimate_read(void *state, struct jm_sink *sink, struct jm_err *err)

@@ -232,12 +232,11 @@ static int gcipuinfo_open(struct jm_ctx *ctx, const struct jm_values *options,
 	rc = start_child(s, err);
 	if (!rc)
 		rc = add_meters(s, set, err);
-	if (rc) {
+	if (rc)
 		gcipuinfo_close(s);
-		return rc;
-	}
-	*ret_state = s;
-	return 0;
+	else
+		*ret_state = s;
+	return rc;
 }
 
 static int gcipuinfo_read(void *state, struct jm_sink *sink, struct jm_err *err)

@@ -195,12 +195,11 @@ static int hsmp_open(struct jm_ctx *ctx, const struct jm_values *options, struct
 	for (int i = 0; !rc && i < s->n; i++)
 		for (int part = 0; !rc && part < PARTS; part++)
 			rc = add_part(&s->socket[i], part, set, err);
-	if (rc) {
+	if (rc)
 		hsmp_close(s);
-		return rc;
-	}
-	*ret_state = s;
-	return 0;
+	else
+		*ret_state = s;
+	return rc;
 }
 
 static int hsmp_read(void *state, struct jm_sink *sink, struct jm_err *err)

@@ -322,12 +322,11 @@ static int hwmon_open(struct jm_ctx *ctx, const struct jm_values *options, struc
 	}
 	if (!rc && !added)
 		rc = nothing_usable(s, err);
-	if (rc) {
+	if (rc)
 		hwmon_close(s);
-		return rc;
-	}
-	*ret_state = s;
-	return 0;
+	else
+		*ret_state = s;
+	return rc;
 }
 
 static int hwmon_read(void *state, struct jm_sink *sink, struct jm_err *err)

@@ -106,12 +106,11 @@ static int ipmi_open(struct jm_ctx *ctx, const struct jm_values *options, struct
 	rc = open_controller(s, s->device, err);
 	if (!rc)
 		rc = add_meter(s, set, err);
-	if (rc) {
+	if (rc)
 		ipmi_close(s);
-		return rc;
-	}
-	*ret_state = s;
-	return 0;
+	else
+		*ret_state = s;
+	return rc;
 }
 
 static int ipmi_read(void *state, struct jm_sink *sink, struct jm_err *err)

@@ -282,12 +282,11 @@ static int modbus_open(struct jm_ctx *ctx, const struct jm_values *options, stru
 		rc = open_line(s, &c, err);
 	if (!rc)
 		rc = add_meter(s, &c, set, err);
-	if (rc) {
+	if (rc)
 		modbus_source_close(s);
-		return rc;
-	}
-	*ret_state = s;
-	return 0;
+	else
+		*ret_state = s;
+	return rc;
 }
 
 static int modbus_read(void *state, struct jm_sink *sink, struct jm_err *err)
@@ -306,10 +305,7 @@ static int modbus_read(void *state, struct jm_sink *sink, struct jm_err *err)
 static const char *const tables[] = {"holding", "input", NULL};
 
 static const struct jm_option options[] = {
-	{.name = "host",
-		JM_BIND(JM_TEXT, struct call, host),
-		.argument = "NAME",
-		.help = "the meter's name or address"},
+	JM_HOST_OPTION(struct call, host, "the meter's name or address"),
 	{.name = "map",
 		JM_BIND(JM_CHOICE, struct call, map),
 		.choices = map_names,
@@ -334,13 +330,7 @@ static const struct jm_option options[] = {
 		.fallback = "holding",
 		.argument = "KIND",
 		.help = "holding or input registers"},
-	{.name = "scale",
-		JM_BIND(JM_REAL, struct call, scale),
-		.min = 1e-9,
-		.max = 1e9,
-		.fallback = "1",
-		.argument = "X",
-		.help = "watts per unit of that register"},
+	JM_SCALE_OPTION(struct call, scale, "watts per unit of that register"),
 	{.name = "low-first",
 		JM_BIND(JM_FLAG, struct call, low_first),
 		.help = "the low word is in the first of two registers"},

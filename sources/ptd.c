@@ -287,21 +287,17 @@ static int ptd_open(struct jm_ctx *ctx, const struct jm_values *options, struct 
 	rc = start_measuring(s, err);
 	if (!rc)
 		rc = add_meter(s, set, err);
-	if (rc) {
+	if (rc)
 		ptd_close(s);
-		return rc;
-	}
-	*ret_state = s;
-	return 0;
+	else
+		*ret_state = s;
+	return rc;
 }
 
 static const char *const automatic[] = {"auto", NULL};
 
 static const struct jm_option options[] = {
-	{.name = "host",
-		JM_BIND(JM_TEXT, struct state, host),
-		.argument = "NAME",
-		.help = "host on which the daemon runs"},
+	JM_HOST_OPTION(struct state, host, "host on which the daemon runs"),
 	JM_PORT_OPTION(struct state, line.port, "8888", "TCP"),
 	{.name = "volts",
 		JM_BIND(JM_REAL, struct state, range[1].wanted),

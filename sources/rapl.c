@@ -292,12 +292,11 @@ static int rapl_open(struct jm_ctx *ctx, const struct jm_values *options, struct
 	}
 	if (!rc && !added)
 		rc = nothing_usable(s, err);
-	if (rc) {
+	if (rc)
 		rapl_close(s);
-		return rc;
-	}
-	*ret_state = s;
-	return 0;
+	else
+		*ret_state = s;
+	return rc;
 }
 
 static int rapl_read(void *state, struct jm_sink *sink, struct jm_err *err)

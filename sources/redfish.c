@@ -307,12 +307,11 @@ static int redfish_open(struct jm_ctx *ctx, const struct jm_values *options, str
 		rc = c.path ? use_path(s, c.path, err) : find_chassis(s, c.chassis, err);
 	if (!rc)
 		rc = add_meter(s, &c, set, err);
-	if (rc) {
+	if (rc)
 		redfish_close(s);
-		return rc;
-	}
-	*ret_state = s;
-	return 0;
+	else
+		*ret_state = s;
+	return rc;
 }
 
 /* Power, and energy in joules where there is a counter. */
@@ -346,10 +345,7 @@ static int redfish_read(void *state, struct jm_sink *sink, struct jm_err *err)
 }
 
 static const struct jm_option options[] = {
-	{.name = "host",
-		JM_BIND(JM_TEXT, struct call, peer.host),
-		.argument = "NAME",
-		.help = "the management controller's name or address"},
+	JM_HOST_OPTION(struct call, peer.host, "the management controller's name or address"),
 	{.name = "user",
 		JM_BIND(JM_TEXT, struct call, peer.user),
 		.argument = "NAME",

@@ -300,12 +300,11 @@ static int replay_open(struct jm_ctx *ctx, const struct jm_values *options, stru
 	for (int i = 0; i < s->n; i++)
 		init_track(&s->track[i], set->signal[first + i].quantity);
 	rc = read_readings(s, err);
-	if (rc) {
+	if (rc)
 		replay_close(s);
-		return rc;
-	}
-	*ret_state = s;
-	return 0;
+	else
+		*ret_state = s;
+	return rc;
 }
 
 /* Gives the reading that was given last, unless it was the recording's end, and all that followed

@@ -237,12 +237,11 @@ static int scpi_open(struct jm_ctx *ctx, const struct jm_values *options, struct
 	rc = check_instrument(s, err);
 	if (!rc)
 		rc = add_meter(s, set, err);
-	if (rc) {
+	if (rc)
 		scpi_close(s);
-		return rc;
-	}
-	*ret_state = s;
-	return 0;
+	else
+		*ret_state = s;
+	return rc;
 }
 
 static int scpi_read(void *state, struct jm_sink *sink, struct jm_err *err)

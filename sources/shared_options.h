@@ -5,6 +5,17 @@
 
 #include "base/option.h"
 
+/* FIELD: const char *. WHAT: "the meter's name or address" */
+#define JM_HOST_OPTION(STRUCT, FIELD, WHAT)                                                        \
+	{                                                                                          \
+		.name = "host", JM_BIND(JM_TEXT, STRUCT, FIELD), .argument = "NAME", .help = WHAT  \
+	}
+/* FIELD: double. WHAT: "watts per unit of that register" */
+#define JM_SCALE_OPTION(STRUCT, FIELD, WHAT)                                                       \
+	{                                                                                          \
+		.name = "scale", JM_BIND(JM_REAL, STRUCT, FIELD), .min = 1e-9, .max = 1e9,         \
+		.fallback = "1", .argument = "X", .help = WHAT                                     \
+	}
 /* FIELD: int. VALUE: the default, "502"; PROTOCOL: "TCP" */
 #define JM_PORT_OPTION(STRUCT, FIELD, VALUE, PROTOCOL)                                             \
 	{                                                                                          \

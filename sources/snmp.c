@@ -281,12 +281,11 @@ static int snmp_open_source(struct jm_ctx *ctx, const struct jm_values *options,
 		rc = check_answers(s, err);
 	if (!rc)
 		rc = add_meters(s, &c, set, err);
-	if (rc) {
+	if (rc)
 		snmp_source_close(s);
-		return rc;
-	}
-	*ret_state = s;
-	return 0;
+	else
+		*ret_state = s;
+	return rc;
 }
 
 /* All of it in one question, so that the parts of a sum are of one moment. */
@@ -323,10 +322,7 @@ static int snmp_read_source(void *state, struct jm_sink *sink, struct jm_err *er
 }
 
 static const struct jm_option options[] = {
-	{.name = "host",
-		JM_BIND(JM_TEXT, struct call, peer.host),
-		.argument = "NAME",
-		.help = "the PDU's name or address"},
+	JM_HOST_OPTION(struct call, peer.host, "the PDU's name or address"),
 	{.name = "kind",
 		JM_BIND(JM_CHOICE, struct call, kind),
 		.choices = kind_names,
@@ -341,13 +337,7 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_TEXT, struct call, oid),
 		.argument = "OID",
 		.help = "object identifier of a power value, in place of a kind"},
-	{.name = "scale",
-		JM_BIND(JM_REAL, struct call, scale),
-		.min = 1e-9,
-		.max = 1e9,
-		.fallback = "1",
-		.argument = "X",
-		.help = "watts per unit of that power"},
+	JM_SCALE_OPTION(struct call, scale, "watts per unit of that power"),
 	{.name = "community-file",
 		JM_BIND(JM_TEXT, struct call, peer.community_file),
 		.argument = "FILE",

@@ -13,13 +13,6 @@
 #define MOST_LINES 24
 #define FIGURES	   7
 
-static double number(const json_t *line, const char *key)
-{
-	const json_t *value = json_object_get(line, key);
-
-	return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
 /* A dash where it is unknown. */
 static int put_number(
 	struct jm_grid *grid, int row, int column, double x, int decimals, struct jm_err *err)
@@ -35,7 +28,7 @@ static int joule_decimals(const json_t *kinds)
 	const json_t *line;
 	size_t i;
 
-	json_array_foreach(kinds, i, line) most = fmax(most, number(line, "joules_model"));
+	json_array_foreach(kinds, i, line) most = fmax(most, jm_json_real_of(line, "joules_model"));
 	return most > 0 && most < 1000 ? 3 - (int)fmax(floor(log10(most)), -9) : 0;
 }
 
@@ -45,10 +38,13 @@ static int put_line(
 	const struct {
 		double value;
 		int decimals;
-	} figures[FIGURES] = {{number(line, "calls"), 0}, {1e3 * number(line, "seconds"), 3},
-		{100 * number(line, "share"), 1}, {number(line, "flops_per_s") / 1e9, 1},
-		{number(line, "bytes_per_s") / 1e9, 1}, {100 * number(line, "roofline"), 1},
-		{number(line, "joules_model"), joule_places}};
+	} figures[FIGURES] = {{jm_json_real_of(line, "calls"), 0},
+		{1e3 * jm_json_real_of(line, "seconds"), 3},
+		{100 * jm_json_real_of(line, "share"), 1},
+		{jm_json_real_of(line, "flops_per_s") / 1e9, 1},
+		{jm_json_real_of(line, "bytes_per_s") / 1e9, 1},
+		{100 * jm_json_real_of(line, "roofline"), 1},
+		{jm_json_real_of(line, "joules_model"), joule_places}};
 	int rc = jm_grid_set(grid, row, 0, err, "%s", jm_json_text(line, "name"));
 
 	for (int i = 0; i + 1 < grid->columns && !rc; i++)
@@ -79,7 +75,8 @@ static int make_grid(const json_t *kinds, bool energy, struct jm_grid *grid, str
 
 static void head_text(const json_t *record, const json_t *profile, char *out, size_t size)
 {
-	double sum = number(profile, "step_s"), whole = number(profile, "whole_step_s");
+	double sum = jm_json_real_of(profile, "step_s"),
+	       whole = jm_json_real_of(profile, "whole_step_s");
 	const char *id = jm_json_text(record, "id");
 
 	snprintf(out, size,

@@ -128,11 +128,6 @@ void jm_run_case_work(const struct jm_plan_case *c, char *out, size_t size)
 	}
 }
 
-static double number(const json_t *record, const char *key)
-{
-	return jm_json_real(json_object_get(record, key));
-}
-
 /* And the word for their origin; "" for measured. */
 static double joules_of(const json_t *record, const char **ret_origin)
 {
@@ -147,7 +142,7 @@ static double joules_of(const json_t *record, const char **ret_origin)
 /* Items of the phase that the total applies to. */
 static double items_of(const json_t *record)
 {
-	return number(record, "items");
+	return jm_json_real_of(record, "items");
 }
 
 static const char *setting_state(const json_t *record)
@@ -193,8 +188,8 @@ static void figures_of(struct jm_run_show *show, const json_t *record, char *out
 {
 	const char *unit = json_string_value(json_object_get(record, "unit")), *origin;
 	const char *state = setting_state(record);
-	double rate = number(record, "throughput"), items = items_of(record);
-	double joules = joules_of(record, &origin), wall = number(record, "wall_s");
+	double rate = jm_json_real_of(record, "throughput"), items = items_of(record);
+	double joules = joules_of(record, &origin), wall = jm_json_real_of(record, "wall_s");
 	char part[96], text[32];
 
 	*out = '\0';

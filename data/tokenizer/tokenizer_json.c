@@ -96,12 +96,11 @@ int jm_tokenizer_read(
 		code = read_json(t, copy, n, err);
 	}
 	free(copy);
-	if (code) {
+	if (code)
 		jm_tokenizer_close(t);
-		return code;
-	}
-	*ret = t;
-	return 0;
+	else
+		*ret = t;
+	return code;
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

@@ -120,10 +120,20 @@ static json_t *devices(const struct jm_meters *meters)
 	return list;
 }
 
+static void put_version(const struct jm_ctx *ctx, const char *driver, json_t *drivers)
+{
+	char path[PATH_MAX], *version;
+
+	snprintf(path, sizeof(path), "/sys/module/%.200s/version", driver);
+	version = read_line(ctx, path);
+	json_object_set_new(drivers, driver, version ? json_string(version) : json_null());
+	free(version);
+}
+
 /* PCI classes 03 (display) and 12 (processing accelerator). */
 static void add_driver(const struct jm_ctx *ctx, const char *slot, json_t *drivers)
 {
-	char path[PATH_MAX], target[PATH_MAX], *class, *version;
+	char path[PATH_MAX], target[PATH_MAX], *class;
 	const char *name;
 	ssize_t n;
 
@@ -134,13 +144,8 @@ static void add_driver(const struct jm_ctx *ctx, const char *slot, json_t *drive
 		n = readlink(path, target, sizeof(target) - 1);
 		target[n > 0 ? n : 0] = '\0';
 		name = strrchr(target, '/');
-		if (name) {
-			snprintf(path, sizeof(path), "/sys/module/%.200s/version", name + 1);
-			version = read_line(ctx, path);
-			json_object_set_new(
-				drivers, name + 1, version ? json_string(version) : json_null());
-			free(version);
-		}
+		if (name)
+			put_version(ctx, name + 1, drivers);
 	}
 	free(class);
 }

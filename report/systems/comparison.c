@@ -86,17 +86,18 @@ static json_t *by_work(const json_t *records, const char *const *ignore, bool wi
 	{
 		char *key = key_of(record, ignore, with_device);
 		json_t *list = key ? json_object_get(works, key) : NULL;
+		bool bad;
 
 		if (key && !list) {
 			list = json_array();
 			json_object_set_new(works, key, list);
 		}
-		if (!key || json_array_append(list, record)) {
-			free(key);
+		bad = !key || json_array_append(list, record);
+		free(key);
+		if (bad) {
 			json_decref(works);
 			return NULL;
 		}
-		free(key);
 	}
 	return works;
 }

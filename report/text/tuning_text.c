@@ -10,11 +10,6 @@
 
 #define COLUMN 11 /* of the text */
 
-static double number(const json_t *tune, const char *key)
-{
-	return jm_json_real(json_object_get(tune, key));
-}
-
 /* ", 395 W" */
 static void add_value(double value, const char *unit, char *out, size_t size)
 {
@@ -31,9 +26,9 @@ static void value_text(const json_t *tune, const char *key, char *out, size_t si
 	const json_t *second = json_object_get(tune, "second");
 
 	*out = '\0';
-	add_value(number(tune, key), jm_json_text(tune, "unit"), out, size);
+	add_value(jm_json_real_of(tune, key), jm_json_text(tune, "unit"), out, size);
 	if (second)
-		add_value(number(second, key), jm_json_text(second, "unit"), out, size);
+		add_value(jm_json_real_of(second, key), jm_json_text(second, "unit"), out, size);
 }
 
 /* ", energy -35 % ± 1 %" */
@@ -45,10 +40,10 @@ static void add_change(
 
 	snprintf(key, sizeof(key), "%s_percent", what);
 	snprintf(error, sizeof(error), "%s_error_percent", what);
-	mean = number(tune, key);
+	mean = jm_json_real_of(tune, key);
 	if (isnan(mean))
 		return;
-	jm_text_estimate(mean, number(tune, error), text, sizeof(text));
+	jm_text_estimate(mean, jm_json_real_of(tune, error), text, sizeof(text));
 	jm_text_append(out, size, "; ", name);
 	jm_text_append(out, size, mean > 0 ? " +" : " ", text);
 	jm_text_append(out, size, " ", "%");
@@ -120,15 +115,16 @@ static void put_choice(const json_t *tune, FILE *out, int width)
 
 static void put_saved(const json_t *tune, FILE *out, int width)
 {
-	double saved = number(tune, "saved_joules");
+	double saved = jm_json_real_of(tune, "saved_joules");
 	char joules[60], text[200];
 
 	if (isnan(saved))
 		return;
-	jm_text_quantity(
-		fabs(saved), number(tune, "saved_error_joules"), "J", joules, sizeof(joules));
+	jm_text_quantity(fabs(saved), jm_json_real_of(tune, "saved_error_joules"), "J", joules,
+		sizeof(joules));
 	snprintf(text, sizeof(text), "%s%s in %.0f s of holding", joules,
-		saved < 0 ? " more than with the setting found" : "", number(tune, "hold_s"));
+		saved < 0 ? " more than with the setting found" : "",
+		jm_json_real_of(tune, "hold_s"));
 	put(out, saved < 0 ? "used" : "saved", text, width);
 }
 
@@ -142,7 +138,7 @@ static void put_search(const json_t *tune, FILE *out, int width)
 	char text[300], more[100];
 
 	snprintf(text, sizeof(text), "%zu %s in %.0f s, %d %s", visits,
-		visits == 1 ? "visit" : "visits", number(tune, "search_s"), searches,
+		visits == 1 ? "visit" : "visits", jm_json_real_of(tune, "search_s"), searches,
 		searches == 1 ? "search" : "searches");
 	snprintf(more, sizeof(more), "%d %s", drifts, drifts == 1 ? "drift" : "drifts");
 	if (drifts)
@@ -165,24 +161,25 @@ static void limits_text(const json_t *budget, char *out, size_t size)
 	*out = '\0';
 	json_array_foreach(json_object_get(budget, "limits"), i, limit)
 	{
-		double used = number(limit, "watts");
+		double used = jm_json_real_of(limit, "watts");
 		char text[80];
 
 		snprintf(text, sizeof(text), isnan(used) ? "%.0f W" : "%.0f W (used %.0f W)",
-			number(limit, "limit"), used);
+			jm_json_real_of(limit, "limit"), used);
 		jm_text_append(out, size, *out ? ", " : "", text);
 	}
 }
 
 static void put_budget(const json_t *budget, FILE *out, int width)
 {
-	double first = number(budget, "first_rate"), rate = number(budget, "rate");
+	double first = jm_json_real_of(budget, "first_rate"),
+	       rate = jm_json_real_of(budget, "rate");
 	const char *stopped = jm_json_text(budget, "stopped");
 	char text[400], limits[3000];
 
 	snprintf(text, sizeof(text), "%.0f W, %s, of %s; enforced together at most %.0f W",
-		number(budget, "watts"), jm_json_text(budget, "share"),
-		jm_json_text(budget, "knob"), number(budget, "enforced_most_watts"));
+		jm_json_real_of(budget, "watts"), jm_json_text(budget, "share"),
+		jm_json_text(budget, "knob"), jm_json_real_of(budget, "enforced_most_watts"));
 	put(out, "Budget", text, width);
 	limits_text(budget, limits, sizeof(limits));
 	put(out, json_is_true(json_object_get(budget, "holds")) ? "held" : "so far", limits, width);
@@ -212,8 +209,8 @@ static void classes_text(const json_t *policy, char *out, size_t size)
 	{
 		char value[80] = "";
 
-		add_value(
-			number(class, "value"), jm_json_text(policy, "unit"), value, sizeof(value));
+		add_value(jm_json_real_of(class, "value"), jm_json_text(policy, "unit"), value,
+			sizeof(value));
 		jm_text_append(out, size, *out ? ", " : "", jm_json_text(class, "class"));
 		jm_text_append(out, size,
 			strcmp(jm_json_text(class, "class"), "mixed") ? "-bound " : " ", value);
@@ -226,7 +223,8 @@ static void put_policy_choice(const json_t *policy, FILE *out, int width)
 	char text[900], classes[300], found[80] = "";
 
 	classes_text(policy, classes, sizeof(classes));
-	add_value(number(policy, "found"), jm_json_text(policy, "unit"), found, sizeof(found));
+	add_value(jm_json_real_of(policy, "found"), jm_json_text(policy, "unit"), found,
+		sizeof(found));
 	if (held)
 		snprintf(text, sizeof(text), "%s (found: %s)", classes, found);
 	else
@@ -255,7 +253,7 @@ static void put_policy_phases(const json_t *policy, FILE *out, int width)
 		snprintf(one, sizeof(one), "%s (%s) %lld x %.2f s%s", jm_json_text(phase, "name"),
 			jm_json_text(phase, "class"),
 			json_integer_value(json_object_get(phase, "occurrences")),
-			number(phase, "seconds"), more);
+			jm_json_real_of(phase, "seconds"), more);
 		jm_text_append(text, sizeof(text), *text ? "; " : "", one);
 	}
 	if (*text)
@@ -265,7 +263,8 @@ static void put_policy_phases(const json_t *policy, FILE *out, int width)
 static void put_policy(const json_t *policy, FILE *out, int width)
 {
 	size_t n = json_array_size(json_object_get(policy, "devices"));
-	double saved = number(policy, "saved_joules"), latency = number(policy, "latency_s");
+	double saved = jm_json_real_of(policy, "saved_joules"),
+	       latency = jm_json_real_of(policy, "latency_s");
 	char text[300], joules[60];
 
 	snprintf(text, sizeof(text), "%s of %zu %s by phases for the least %s, by %s energy",
@@ -275,8 +274,8 @@ static void put_policy(const json_t *policy, FILE *out, int width)
 	put_policy_choice(policy, out, width);
 	put_policy_phases(policy, out, width);
 	if (!isnan(saved)) {
-		jm_text_quantity(fabs(saved), number(policy, "saved_error_joules"), "J", joules,
-			sizeof(joules));
+		jm_text_quantity(fabs(saved), jm_json_real_of(policy, "saved_error_joules"), "J",
+			joules, sizeof(joules));
 		put(out, saved < 0 ? "used" : "saved", joules, width);
 	}
 	if (isnan(latency))
@@ -330,7 +329,7 @@ static bool is_at(const struct place *p, double value, double second)
 
 static void add_visit(struct place *place, int *n, const json_t *visit)
 {
-	double value = number(visit, "value"), second = number(visit, "second");
+	double value = jm_json_real_of(visit, "value"), second = jm_json_real_of(visit, "second");
 	bool found = json_is_true(json_object_get(visit, "found"));
 	int i = 0;
 
@@ -339,10 +338,10 @@ static void add_visit(struct place *place, int *n, const json_t *visit)
 	if (i == *n)
 		place[(*n)++] = (struct place){.value = value, .second = second, .found = found};
 	place[i].visits++;
-	place[i].seconds += number(visit, "seconds");
-	place[i].items += number(visit, "items");
-	place[i].joules += number(visit, "joules");
-	place[i].objective += number(visit, "objective");
+	place[i].seconds += jm_json_real_of(visit, "seconds");
+	place[i].items += jm_json_real_of(visit, "items");
+	place[i].joules += jm_json_real_of(visit, "joules");
+	place[i].objective += jm_json_real_of(visit, "objective");
 }
 
 /* Energy and time per item in place of sums. */

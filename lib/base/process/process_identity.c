@@ -16,20 +16,28 @@
 
 #define START_FIELD 22 /* of /proc/PID/stat, from 1 */
 
+size_t jm_process_file(const char *root, pid_t pid, const char *name, char *out, size_t size)
+{
+	char path[PATH_MAX];
+	FILE *file;
+	size_t n;
+
+	snprintf(path, sizeof(path), "%s/proc/%d/%s", root, (int)pid, name);
+	file = fopen(path, "re");
+	n = file ? fread(out, 1, size - 1, file) : 0;
+	if (file)
+		fclose(file);
+	out[n] = '\0';
+	return n;
+}
+
 /* The text after the command's name, which may contain any character, begins with field 3: the
  * state. */
 static const char *stat_of(pid_t pid, char *text, size_t size)
 {
-	char path[64], *behind;
-	FILE *file;
-	size_t n;
+	char *behind;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	file = fopen(path, "re");
-	n = file ? fread(text, 1, size - 1, file) : 0;
-	if (file)
-		fclose(file);
-	text[n] = '\0';
+	jm_process_file("", pid, "stat", text, size);
 	behind = strrchr(text, ')');
 	return behind && behind[1] ? behind + 2 : NULL;
 }
@@ -83,15 +91,8 @@ bool jm_process_stopped(pid_t pid)
 
 void jm_process_command(pid_t pid, char *out, size_t size)
 {
-	char path[64];
-	FILE *file;
-	size_t n;
+	size_t n = jm_process_file("", pid, "cmdline", out, size);
 
-	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
-	file = fopen(path, "re");
-	n = file ? fread(out, 1, size - 1, file) : 0;
-	if (file)
-		fclose(file);
 	while (n && !out[n - 1])
 		n--;
 	out[n] = '\0';

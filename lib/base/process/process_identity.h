@@ -12,6 +12,9 @@ struct jm_process {
 	unsigned long long start; /* clock ticks since the machine's start; 0 = unknown */
 };
 
+/* Reads /proc/PID/NAME, with a 0 behind it, and returns the bytes read: 0 = it cannot be read. root:
+ * prefix of /proc. */
+size_t jm_process_file(const char *root, pid_t pid, const char *name, char *out, size_t size);
 /* The process with that id, as it is now. start is 0 when it cannot be read. */
 struct jm_process jm_process_of(pid_t pid);
 /* Does it still run? One that has ended but was not reaped does not. If the start is unknown, only

@@ -43,18 +43,10 @@ struct jm_attach {
 static double process_cpu(const struct jm_attach *a)
 {
 	unsigned long long user, system;
-	char path[400], line[1024];
+	char line[1024];
 	const char *after;
-	size_t n;
-	FILE *f;
 
-	snprintf(path, sizeof(path), "%s/proc/%d/stat", a->ctx->root, (int)a->o->pid);
-	f = fopen(path, "re");
-	if (!f)
-		return NAN;
-	n = fread(line, 1, sizeof(line) - 1, f);
-	fclose(f);
-	line[n] = '\0';
+	jm_process_file(a->ctx->root, a->o->pid, "stat", line, sizeof(line));
 	after = strrchr(line, ')');
 	if (!after || sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu",
 			      &user, &system) != 2)

@@ -2,11 +2,11 @@
 /* Numbers of items in what a command prints: by a regular expression, or a key of JSON. */
 #include "output_items.h"
 #include "base/option.h"
+#include "base/text/json.h"
 #include "base/text/number.h"
 #include "line_regex.h"
 #include "measure/session/progress.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,12 +64,11 @@ int jm_scan_new(const char *regex, const char *json_key, struct jm_scan **ret, s
 		rc = jm_regex_new(regex, &s->regex, err);
 	else if (!(s->key = strdup(json_key)))
 		rc = jm_err_set(err, JM_ENOMEM, "Out of memory to read a command's output.");
-	if (rc) {
+	if (rc)
 		jm_scan_free(s);
-		return rc;
-	}
-	*ret = s;
-	return 0;
+	else
+		*ret = s;
+	return rc;
 }
 
 static void credit(struct jm_scan *s, double items, int64_t t_ns, jm_mark_fn *fn, void *arg)
@@ -180,7 +179,7 @@ static double lookup(struct jm_scan *s, json_t *root)
 			remember_near(s, object, name);
 		path += n + (path[n] == '.');
 	}
-	return json_is_number(at) ? json_number_value(at) : NAN;
+	return jm_json_real(at);
 }
 
 static bool credit_json(

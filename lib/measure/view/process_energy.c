@@ -5,6 +5,7 @@
 #include "measure/session/session_private.h"
 
 #include "base/printable.h"
+#include "base/process/process_identity.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -72,17 +73,9 @@ static struct process *add(struct list *list, pid_t pid)
 static bool read_stat(const char *root, pid_t pid, struct process *ret)
 {
 	unsigned long long user, system;
-	char path[300], text[1024], *name, *behind;
-	size_t n;
-	FILE *f;
+	char text[1024], *name, *behind;
 
-	snprintf(path, sizeof(path), "%s/proc/%d/stat", root, (int)pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	n = fread(text, 1, sizeof(text) - 1, f);
-	fclose(f);
-	text[n] = '\0';
+	jm_process_file(root, pid, "stat", text, sizeof(text));
 	name = strchr(text, '(');
 	behind = strrchr(text, ')'); /* the name may contain any character */
 	if (!name || !behind ||

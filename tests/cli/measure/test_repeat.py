@@ -91,8 +91,13 @@ def test_commands_are_compared_in_blocks_of_random_order(tmp_path):
     assert orders["1"] == "".join(names) and len(set(orders.values())) > 1
 
 
-def test_figures_of_compared_commands(tmp_path):
-    found, _, said = compared(tmp_path)
+@pytest.fixture(name="two", scope="module")
+def two_commands_compared(tmp_path_factory):
+    return compared(tmp_path_factory.mktemp("two"))
+
+
+def test_figures_of_compared_commands(two):
+    found = two[0]
     for i, least in enumerate((0.2, 0.3)):
         command, runs = found["commands"][i], [r for r in found["each"] if r["command"] == i]
         assert command["runs"] == command["counted"] == 4 and command["failed"] == 0
@@ -105,6 +110,10 @@ def test_figures_of_compared_commands(tmp_path):
             assert (figures["min"], figures["max"]) == (min(values), max(values))
             assert figures["median"] == pytest.approx(statistics.median(values), rel=1e-9)
         assert all(r["joules"] == pytest.approx(300 * r["seconds"], rel=0.05) for r in runs)
+
+
+def test_a_ratio_is_that_of_the_blocks(two):
+    found, _, said = two
     by_block = {(r["block"], r["command"]): r["seconds"] for r in found["each"]}
     logs = [math.log(by_block[b, 1] / by_block[b, 0]) for b in (1, 2, 3, 4)]
     ratio, half = found["commands"][1]["ratio_seconds"], T_4 * statistics.stdev(logs) / 2

@@ -166,23 +166,35 @@ def test_a_statement_does_not_stand_in_for_a_restore(gpus):
     assert gpus.locked() == [None, None] and not gpus.journals()
 
 
-def test_kept_until_restore(gpus):
-    """What 'set' left in place is known, so a second one needs no statement, and a wrong one is refused."""
+@pytest.fixture(name="kept")
+def gpus_at_1200(gpus):
+    """'set' has left 1200 MHz in place; 345 to 1500 MHz was stated to be found."""
     assert run(gpus, "set", "--found", "gpu.clock=345:1500MHz", "gpu.clock=1200MHz").returncode == 0
-    done = run(gpus, "set", "gpu.clock=900MHz", "--", "true")
+    return gpus
+
+
+@pytest.mark.parametrize("words", [["set", "gpu.clock=900MHz"], ["run", "--source", "null", "--set", "gpu.clock=900MHz"]])
+def test_what_set_left_in_place_needs_no_statement(kept, words):
+    done = run(kept, *words, "--", "true")
     assert done.returncode == 0, done.stderr
-    assert gpus.locked() == [(1200, 1200)] * 2
-    done = run(gpus, "set", *UNLOCKED, "gpu.clock=900MHz", "--", "true")
+    assert kept.locked() == [(1200, 1200)] * 2
+
+
+def test_a_wrong_statement_of_what_set_left_in_place_is_refused(kept):
+    done = run(kept, "set", *UNLOCKED, "gpu.clock=900MHz", "--", "true")
     assert "has 1200MHz, which 'joulemark set' left in place" in sentence(done, USAGE)
-    assert run(gpus, "set", "gpu.clock=900MHz").returncode == 0
-    assert [r["accepted"] for r in rows(gpus, "gpu.clock")] == [900e6] * 2
-    done = run(gpus, "run", "--source", "null", "--set", "gpu.clock=1000MHz", "--", "true")
-    assert done.returncode == 0, done.stderr
-    state = json.loads(run(gpus, "status", "--json").stdout)["settings"]
+
+
+def test_a_second_set_keeps_what_the_first_one_found(kept):
+    assert run(kept, "set", "gpu.clock=900MHz").returncode == 0
+    assert [r["accepted"] for r in rows(kept, "gpu.clock")] == [900e6] * 2
+    state = json.loads(run(kept, "status", "--json").stdout)["settings"]
     assert {(s["found"], s["found_by"], s["state"]) for s in state} == {("345:1500MHz", "stated", "kept")}
-    assert gpus.locked() == [(900, 900)] * 2
-    assert run(gpus, "restore").returncode == 0
-    assert gpus.locked() == [(345, 1500)] * 2 and not gpus.journals()
+
+
+def test_kept_until_restore(kept):
+    assert run(kept, "restore").returncode == 0
+    assert kept.locked() == [(345, 1500)] * 2 and not kept.journals()
 
 
 def test_a_reboot_ends_it(gpus, tmp_path):

@@ -127,15 +127,23 @@ def test_the_command_of_set_needs_no_dashes(tmp_path):
 
 def test_kept_until_restore(gpus):
     assert run(gpus, "set", "gpu.power=300W").returncode == 0
-    assert run(gpus, "get").returncode == 0  # another start does not undo it
-    assert gpus.limits() == [300] * 4
-    assert "restore" in run(gpus, "status").stdout
-    assert run(gpus, "set", "gpu.power=400W", "--", "true").returncode == 0
+    assert "restore" in run(gpus, "status").stdout  # another start does not undo it
     assert gpus.limits() == [300] * 4
     assert "4 settings" in run(gpus, "restore").stdout
     assert gpus.limits() == FOUND
-    assert "Nothing" in run(gpus, "restore").stdout
-    assert "Nothing" in run(gpus, "status").stdout
+
+
+def test_after_a_command_what_was_kept_is_back(gpus):
+    assert run(gpus, "set", "gpu.power=300W").returncode == 0
+    assert run(gpus, "set", "gpu.power=400W", "--", "true").returncode == 0
+    assert gpus.limits() == [300] * 4
+
+
+def test_a_restore_leaves_nothing_to_restore(gpus):
+    assert run(gpus, "set", "gpu.power=300W").returncode == 0
+    assert run(gpus, "restore").returncode == 0
+    for command in ("restore", "status"):
+        assert "Nothing" in run(gpus, command).stdout
 
 
 def test_settings_are_restored_in_the_order_of_the_gpus(tmp_path):

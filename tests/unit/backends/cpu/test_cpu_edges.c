@@ -38,7 +38,7 @@ static void add_norm(struct kit *k)
 		jm_graph_node(k->graph, JM_OP_LAYERNORM, OPS(x, gamma, NULL), OPS(y, mean, rstd));
 
 	n->attr.norm.eps = 1e-5;
-	n->accumulate = 7;
+	n->accumulate = JM_ADD_OUT | JM_ADD_NORM_STATS;
 	kit_read(k, y);
 	kit_read(k, mean);
 	kit_read(k, rstd);

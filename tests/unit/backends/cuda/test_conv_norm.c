@@ -313,7 +313,7 @@ static void results_that_others_read_are_kept(void **unused)
 	assert_false(takes());
 	set_residual(unused);
 	assert_true(takes());
-	node[1].accumulate = 8;
+	node[1].accumulate = JM_ADD_NORM_DADD;
 	assert_false(takes());
 }
 
@@ -333,11 +333,23 @@ static void statistics_follow_in_each_way(void **unused)
 		assert_string_equal(fake.key, way ? "norm/91900,conv,bf16,30,128,64,0,0000,fast"
 						  : "norm/91900,conv,bf16,30,128,64,0,0000");
 	}
+}
+
+static void the_kernel_gets_pixels_as_rows(void **unused)
+{
+	set_stats(unused);
+	fake.way = 1;
+	assert_true(runs());
 	assert_int_equal(fake.pixels.columns, 64);
 	assert_int_equal(fake.pixels.rows, 30);
 	assert_int_equal(fake.pixels.k, 128);
 	assert_int_equal(fake.pixels.n, C);
 	assert_false(fake.pixels.turned);
+}
+
+static void wider_tiles_than_channels_are_no_way(void **unused)
+{
+	set_stats(unused);
 	fake.way = 2; /* 128 columns of 64 */
 	assert_false(runs());
 }
@@ -379,6 +391,8 @@ int main(void)
 		cmocka_unit_test(sums_of_cudnn_come_first_where_they_are_allowed),
 		cmocka_unit_test(results_that_others_read_are_kept),
 		cmocka_unit_test(statistics_follow_in_each_way),
+		cmocka_unit_test(the_kernel_gets_pixels_as_rows),
+		cmocka_unit_test(wider_tiles_than_channels_are_no_way),
 		cmocka_unit_test(a_gradient_without_memory_lies_in_the_result),
 		cmocka_unit_test(the_branch_gets_the_masked_gradient),
 	};
