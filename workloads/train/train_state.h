@@ -5,6 +5,7 @@
 
 #include "run/workload.h"
 
+#include "base/clock.h"
 #include "engine/graph/model.h"
 #include "engine/run/program.h"
 #include "batch_feed.h"
@@ -94,5 +95,10 @@ struct train {
 	double loss_first, loss_last;
 	double loss_begin; /* of the first micro-steps of the first step */
 };
+
+static inline double jm_train_seconds_since(int64_t start_ns)
+{
+	return 1e-9 * (double)(jm_clock_now(jm_clock_real()) - start_ns);
+}
 
 #endif
