@@ -8,22 +8,27 @@
  */
 #include "backends/cuda/kernels/mma.cuh"
 
-#define WARPS	8
 #define COLUMNS 16 /* of y, of a block */
 #define CHUNK	64 /* bytes of a row of w that a warp takes at a time */
-#define AHEAD	4  /* chunks that it reads at a time */
+
+/* How a block reads w: its warps; the chunks that a warp reads before it multiplies; and how many of
+ * these lie one behind the other. */
+template <int WARPS, int AHEAD, int TOGETHER> struct reading {
+	static constexpr int warps = WARPS, ahead = AHEAD, together = TOGETHER;
+};
 
 /* 8 elements of 16 bits, or 16 of 8 bits. */
 struct words {
 	unsigned w[4];
 };
 
+/* From memory by whole lines, the other half of which another warp or the next chunk takes. */
 __device__ __forceinline__ struct words read_once(const void *p, bool exists)
 {
 	struct words r = {{0, 0, 0, 0}};
 
 	if (exists)
-		asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+		asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
 			     : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3])
 			     : "l"(p));
 	return r;
@@ -37,7 +42,7 @@ __device__ __forceinline__ struct words read_words(const void *p, bool exists)
 }
 
 /* Adds up what the warps have: share[warp][column of y][row of y]. */
-template <typename Y, int TILES>
+template <typename Y, int TILES, int WARPS>
 __device__ __forceinline__ void store_block(
 	const struct cuda_few_rows &p, const float (*share)[COLUMNS][8 * TILES])
 {
@@ -55,35 +60,40 @@ __device__ __forceinline__ void store_block(
 	}
 }
 
-/* T: of x and w; TILES: of 8 rows. */
-template <typename T, typename Y, int TILES>
-__global__ void __launch_bounds__(WARPS *WARP) few_rows_kernel(struct cuda_few_rows p)
+/* T: of x and w; TILES: of 8 rows; R: a reading. */
+template <typename T, typename Y, int TILES, class R>
+__global__ void __launch_bounds__(R::warps *WARP) few_rows_kernel(struct cuda_few_rows p)
 {
-	__shared__ float share[WARPS][COLUMNS][8 * TILES];
+	__shared__ float share[R::warps][COLUMNS][8 * TILES];
 	const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
 	constexpr int chunk = CHUNK / sizeof(T); /* elements */
 	const int quad = lane / 4, part = lane % 4 * (chunk / 4);
 	const T *w = as<const T>(p.w) + (int64_t)(blockIdx.x * COLUMNS + quad) * p.from + part;
 	const T *x = as<const T>(p.x) + (int64_t)quad * p.from + part;
+	const int begin = warp * R::together * chunk;
 	float d[TILES][4] = {};
 
 	if (!p.w_stays)
 		wait_for_previous();
-	for (int first = warp * chunk; first < p.from; first += AHEAD * WARPS * chunk) {
-		struct words a[AHEAD][2]; /* of two rows of w, 8 apart */
+	for (int first = begin; first < p.from; first += R::ahead * R::warps * chunk) {
+		struct words a[R::ahead][2]; /* of two rows of w, 8 apart */
+		auto chunk_at = [&](int i) {
+			return first +
+			       (i / R::together * R::warps * R::together + i % R::together) * chunk;
+		};
 
 #pragma unroll
-		for (int i = 0; i < AHEAD; i++) {
-			const int k = first + i * WARPS * chunk;
+		for (int i = 0; i < R::ahead; i++) {
+			const int k = chunk_at(i);
 
 			a[i][0] = read_once(w + k, k < p.from);
 			a[i][1] = read_once(w + k + 8 * p.from, k < p.from);
 		}
-		if (first == warp * chunk)
+		if (first == begin)
 			wait_for_previous();
 #pragma unroll
-		for (int i = 0; i < AHEAD; i++) {
-			const int k = first + i * WARPS * chunk;
+		for (int i = 0; i < R::ahead; i++) {
+			const int k = chunk_at(i);
 			const unsigned low[4] = {
 				a[i][0].w[0], a[i][1].w[0], a[i][0].w[1], a[i][1].w[1]};
 			const unsigned high[4] = {
@@ -105,7 +115,7 @@ __global__ void __launch_bounds__(WARPS *WARP) few_rows_kernel(struct cuda_few_r
 		for (int i = 0; i < 4; i++)
 			share[warp][quad + i / 2 * 8][8 * t + lane % 4 * 2 + i % 2] = d[t][i];
 	__syncthreads();
-	store_block<Y, TILES>(p, share);
+	store_block<Y, TILES, R::warps>(p, share);
 }
 
 bool cuda_few_rows_knows(const struct cuda_few_rows *p)
@@ -114,14 +124,23 @@ bool cuda_few_rows_knows(const struct cuda_few_rows *p)
 	       p->from % (p->ws ? CHUNK : CHUNK / 2) == 0 && p->to % COLUMNS == 0;
 }
 
+template <typename T, typename Y, int TILES, class R>
+static void few_rows_by(const struct cuda_few_rows *p, cudaStream_t stream)
+{
+	start_overlapping(few_rows_kernel<T, Y, TILES, R>, dim3((unsigned)(p->to / COLUMNS)),
+		R::warps * WARP, 0, stream, *p);
+}
+
+/* The fastest readings of those tried (docs/gpu.md, Serving). */
 template <typename T, typename Y>
 static void few_rows(const struct cuda_few_rows *p, cudaStream_t stream)
 {
-	const unsigned blocks = (unsigned)(p->to / COLUMNS);
-	void (*kernel)(struct cuda_few_rows) =
-		p->rows <= 8 ? few_rows_kernel<T, Y, 1> : few_rows_kernel<T, Y, 2>;
+	using of_8 = std::conditional_t<sizeof(T) == 2, reading<16, 2, 2>, reading<8, 4, 1>>;
 
-	start_overlapping(kernel, dim3(blocks), WARPS * WARP, 0, stream, *p);
+	if (p->rows <= 8)
+		few_rows_by<T, Y, 1, of_8>(p, stream);
+	else
+		few_rows_by<T, Y, 2, reading<8, 4, 1>>(p, stream);
 }
 
 void cuda_few_rows(const struct cuda_few_rows *p, cudaStream_t stream)
