@@ -71,12 +71,17 @@ static void put_command(FILE *out, int width, const json_t *command, size_t at, 
 static int fill_row(
 	struct jm_grid *g, int at, const struct row *row, const json_t *figure, struct jm_err *err)
 {
-	double mean = jm_json_real_of(figure, "mean");
-	char text[80], low[40], high[40];
+	double mean = jm_json_real_of(figure, "mean"), high_of = jm_json_real_of(figure, "max");
+	bool scaled = high_of < 1 && *row->unit != 'W';
+	const char *prefix = "";
+	double factor = scaled ? jm_text_prefix("J", high_of, &prefix) : 1;
+	char text[80], low[40], high[40], unit[8];
 
-	jm_text_quantity(mean, jm_json_real_of(figure, "sd"), row->unit, text, sizeof(text));
-	jm_text_quantity(jm_json_real_of(figure, "min"), NAN, row->unit, low, sizeof(low));
-	jm_text_quantity(jm_json_real_of(figure, "max"), NAN, row->unit, high, sizeof(high));
+	snprintf(unit, sizeof(unit), "%s%s", prefix, row->unit);
+	jm_text_quantity(
+		mean / factor, jm_json_real_of(figure, "sd") / factor, unit, text, sizeof(text));
+	jm_text_quantity(jm_json_real_of(figure, "min") / factor, NAN, unit, low, sizeof(low));
+	jm_text_quantity(high_of / factor, NAN, unit, high, sizeof(high));
 	jm_grid_set(g, at, 0, err, "%s", row->title);
 	jm_grid_set(g, at, 1, err, "%s", isnan(mean) ? "-" : text);
 	jm_grid_set(g, at, 2, err, "%s", isnan(mean) ? "-" : low);
