@@ -50,6 +50,13 @@ const struct jm_text_sign *jm_text_signs(
 	if (has_state(g, s, JM_STATE_VIOLATED))
 		ret[n++] = (struct jm_text_sign){
 			"()", "the device did not hold the setting, which is not eligible as best"};
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
+		if (g->point[i].late) {
+			ret[n++] = (struct jm_text_sign){">",
+				"the 99th percentile of a latency exceeds --ttft or --tpot; "
+				"the setting is not eligible as best"};
+			break;
+		}
 	if (has_outliers(g, s))
 		ret[n++] = (struct jm_text_sign){
 			"!", "one of the repeats is an outlier; it is included"};

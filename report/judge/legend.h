@@ -13,7 +13,7 @@ void jm_text_spread(
 struct jm_text_sign {
 	const char *sign, *meaning;
 };
-#define JM_TEXT_SIGNS 5
+#define JM_TEXT_SIGNS 6
 /* Writes those that the table of the series has to ret[JM_TEXT_SIGNS], and NULL after them; returns
  * ret. */
 const struct jm_text_sign *jm_text_signs(

@@ -377,10 +377,12 @@ static void print_runs(const struct jm_group_point *p, char *out, size_t size)
 		snprintf(out, size, "%d%s", p->n_ok, p->n_outliers ? "!" : "");
 }
 
-/* Mark after a setting: " °" the device never reached it, " ?" unknown whether it was held; else
- * "". */
+/* Mark after a setting: " >" its requests broke bounds of latency, " °" the device never
+ * reached it, " ?" unknown whether it was held; else "". */
 static const char *state_mark(const struct jm_group_point *p)
 {
+	if (p->late)
+		return " >";
 	return p->state == JM_STATE_NOT_REACHED ? " °" : p->state == JM_STATE_UNKNOWN ? " ?" : "";
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which setting is best, by each metric, and when that cannot be said. Two settings are
- * distinguished when their 95 % intervals do not overlap. Settings that the device violated are
- * excluded. */
+ * distinguished when their 95 % intervals do not overlap. Settings that the device violated, and
+ * those whose requests broke bounds of latency, are excluded. */
 #include "verdict.h"
 #include "report/format/text.h"
 #include "best_rule.h"
@@ -70,6 +70,15 @@ bool jm_verdict_tied(const struct jm_grouping *g, const struct jm_verdict *v, in
 							 NOISE * fabs(a->stat[v->metric].mean);
 }
 
+static bool any_late(const struct jm_grouping *g, const struct jm_group_series *s)
+{
+	bool late = false;
+
+	for (int i = s->first_point; i < s->first_point + s->n_points; i++)
+		late |= g->point[i].late;
+	return late;
+}
+
 /* Why no best setting by the metric can be named; NULL = it can. */
 static const char *obstacle(
 	const struct jm_grouping *g, const struct jm_group_series *s, const struct jm_verdict *v)
@@ -99,7 +108,8 @@ static const char *obstacle(
 	if (relative && s->reference < 0)
 		return "there is no reference case";
 	if (v->leading < 0)
-		return "no setting that the devices held has a value";
+		return any_late(g, s) ? "no setting that the devices held kept --ttft and --tpot"
+				      : "no setting that the devices held has a value";
 	if (count_eligible(g, s, v->metric) < 2)
 		return "there are fewer than two settings";
 	if (g->point[v->leading].stat[v->metric].n < 2)

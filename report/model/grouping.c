@@ -346,6 +346,8 @@ static void judge_point(struct jm_group_point *p)
 		snprintf(p->why_not, sizeof(p->why_not), "no run of this setting succeeded");
 	else if (p->state == JM_STATE_VIOLATED)
 		snprintf(p->why_not, sizeof(p->why_not), "the device did not hold this setting");
+	else if (p->late)
+		snprintf(p->why_not, sizeof(p->why_not), "a p99 exceeds --ttft or --tpot");
 	else
 		p->eligible = true;
 }
@@ -376,6 +378,8 @@ static int add_point(struct jm_grouping *g, int first, int n, struct jm_err *err
 		c[i].point = g->n_points;
 		p->n_ok += c[i].ok;
 		p->n_failed += !c[i].ok;
+		p->late |= json_is_false(
+			json_object_get(json_object_get(c[i].record, "serving"), "p99_in_bounds"));
 		if (c[i].state > p->state)
 			p->state = c[i].state;
 	}

@@ -179,6 +179,7 @@
 			if (has("throughput")) out.push(JM.chartSetting(s, "throughput", "throughput", note + "Higher is better."));
 			if (has("joules_per_item"))
 				out.push(JM.chartSetting(s, "joules_per_item", "joules_per_item", note + "Lower is better."));
+			for (const name of ["ttft_p99_s", "tpot_p99_s"].filter(has)) out.push(JM.chartSetting(s, name, name, note + "Lower is better."));
 			if (s.reference !== null && has("edp"))
 				out.push(JM.chartProducts(s, ["edp", "ed2p"].filter((n) => s.metrics[n]).concat(S.eds_k.map((k) => "eds_k" + k))));
 			if (dims.length === 1 && dims[0].knob && dims[0].unit === "W" && cappedWatts(s).some(known))

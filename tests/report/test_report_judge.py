@@ -6,6 +6,8 @@ import pytest
 
 import page_data
 from reports import FIXTURES, best_within, expected, interval, records, report, setting, summary, write
+from runs import one
+from serving import SERVE
 
 
 def series_of(tmp_path, rows):
@@ -175,3 +177,23 @@ def test_a_reason_that_holds_for_all_members_of_a_table_is_named_once(tmp_path):
     line = next(line for line in text.splitlines() if "No best setting by" in line)
     assert "energy per" in line and "most energy saved" in line and "throughput" not in line
     assert text.count("\n    batch 4: ") == 1 and text.count("\n    batch 8: ") == 1
+
+
+def test_a_cap_at_which_latency_breaks_its_bounds_is_not_the_best(tmp_path):
+    """One run of the cap with the least energy was late: the best one is that with the least energy of the others."""
+    served = one(*SERVE, "--device", "ref", "--steps", "20", "--arrival", "single", "--input-tokens", "3", "--output-tokens", "3",
+                 "--ttft", "1000s")["serving"]
+    rows = records()
+    for r in rows:
+        r["serving"] = served | {"p99_in_bounds": True}
+    series, before = series_of(tmp_path, rows)
+    points = series["points"]
+    late = points[before["joules_per_item"]["leading"]]["label"]
+    next(r for r in rows if setting(r).replace("W", " W") == late)["serving"] = served | {"p99_in_bounds": False}
+    series, verdicts = series_of(tmp_path, rows)
+    means = {k[1].replace("W", " W"): interval(v)[0] for k, v in expected(rows, "joules_per_item").items()}
+    kept = {p["label"] for p in series["points"] if p["eligible"]}
+    assert kept == {p["label"] for p in points if p["eligible"]} - {late} and late in means
+    assert series["points"][verdicts["joules_per_item"]["leading"]]["label"] == min(kept & means.keys(), key=means.get)
+    text = report(write(tmp_path, rows))
+    assert f"{late} >" in text and "exceeds --ttft or --tpot" in " ".join(text.split())

@@ -13,6 +13,8 @@ import page_data
 from jm import SOURCE, jm
 from pages import CHROMIUM, Page, browse, make_page
 from reports import best_within, expected, FIXTURES, NASTY, records, report, write
+from runs import one
+from serving import SERVE
 
 BROWSER = pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
 
@@ -539,3 +541,13 @@ def test_figures_of_a_matrix_fit_their_cells(tmp_path, width):
     else:
         drawn = re.search(r'<svg width="(\d+)"', matrix)
         assert int(drawn[1]) < 360 and "16k" in cells and all(len(cell) < 6 for cell in cells)
+
+
+@BROWSER
+def test_rates_of_requests_have_charts_of_their_latencies(tmp_path):
+    """Joules per token, p99 of the first token and of those after it, each against the rate of arrivals."""
+    rows = one(*(x for x in SERVE if x not in ("--source", "null")), "--source", "estimate", "--device", "ref", "--seconds", "1",
+               "--arrival", "poisson", "--rate", "20,60", "--input-tokens", "3", "--output-tokens", "2:5")
+    dom = browse(make_page(tmp_path, rows), "--dump-dom", "--window-size=1400,3000")
+    titles = [html.unescape(t) for t in re.findall(r'role="img" aria-label="([^".]*)', dom)]
+    assert {"Energy per token", "TTFT p99", "TPOT p99"} <= set(titles)
