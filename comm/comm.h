@@ -79,6 +79,12 @@ struct jm_comm;
 struct jm_lanes;
 struct jm_meet;
 
+/* What transfers may take of a device; all zero = what the transport chooses. */
+struct jm_comm_limits {
+	int min_ctas, max_ctas; /* blocks of threads of a transfer; 0 = no limit */
+	bool copy_engines;	/* no blocks where the transport can do without */
+};
+
 /* What a rank needs to open a communicator. */
 struct jm_comm_place {
 	int rank, world;
@@ -91,6 +97,7 @@ struct jm_comm_place {
 	const struct jm_comm *control; /* other transports: an open communicator of the same gang */
 	void *device; /* host: of a backend, with its lanes (lanes.h); NULL = it has none */
 	const struct jm_lanes *lanes;
+	struct jm_comm_limits limits; /* of transports with `windows` */
 	/* nccl: makes the device current in the calling thread */
 	int (*enter)(void *arg, struct jm_err *err);
 	void *enter_arg;
@@ -117,6 +124,7 @@ struct jm_transport {
 	const char *summary;
 	bool host_memory; /* false: memory of the device that is current in the calling thread */
 	bool rounds;	  /* a transfer may be rounded */
+	bool windows;	  /* it takes limits, and has window and window_free */
 	int (*check)(struct jm_err *err); /* 0 = the transport can be opened here; NULL = always */
 	/* Waits for all ranks. */
 	int (*open)(const struct jm_comm_place *place, void **ret_state, struct jm_err *err);
@@ -124,6 +132,10 @@ struct jm_transport {
 	 * it. control: of the group, where transfers are in memory of the device; else NULL. */
 	int (*split)(void *state, const struct jm_comm_group *group, const struct jm_comm *control,
 		void **ret_state, struct jm_err *err);
+	/* Memory of the device that is registered for transfers. All ranks take windows of the same
+	 * size in the same order; one is freed behind `leave`. */
+	int (*window)(void *state, size_t bytes, void **ret_memory, struct jm_err *err);
+	void (*window_free)(void *state, void *memory); /* takes NULL */
 	/* All ranks have come: from now on waits for them have no limit of time. NULL = only open
 	 * has one. */
 	void (*joined)(void *state);

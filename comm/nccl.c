@@ -7,6 +7,7 @@
  * asks NCCL for the end of it, or for an error of a link or a rank, so that it can give up.
  */
 #include <limits.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -18,7 +19,11 @@
 #define SUM	    0	  /* ncclSum */
 #define IN_PROGRESS 7	  /* ncclInProgress */
 #define OLDEST	    21400 /* 2.14, the first with communicators that do not block */
-#define CONFIG	    21700 /* of struct config */
+#define LIMITS	    21700 /* the first with limits of CTAs */
+#define WINDOWS	    22700 /* the first with windows */
+#define ZERO_CTAS   22800 /* the first with copies by copy engines */
+#define POLICY_ZERO 2	  /* NCCL_CTA_POLICY_ZERO */
+#define SYMMETRIC   1	  /* NCCL_WIN_COLL_SYMMETRIC */
 #define UNDEFINED   INT_MIN
 #define SPIN_NS	    1000000 /* asks without a pause so long, then each PAUSE_NS */
 #define PAUSE_NS    100000
@@ -27,12 +32,15 @@ struct id {
 	char bytes[ID_BYTES];
 };
 
-/* The beginning of ncclConfig_t, as of 2.17; NCCL takes `size` bytes of it. */
+/* ncclConfig_t of 2.28; NCCL takes `size` bytes of it, which may be those of an older version. */
 struct config {
 	size_t size;
 	unsigned magic, version;
 	int blocking, cga_size, min_ctas, max_ctas;
-	const char *net;
+	const char *net; /* the last one of 2.17 */
+	int split_share, traffic_class;
+	const char *name;
+	int collnet, cta_policy, shrink_share, nvls_ctas, channels, nvlink_schedule;
 };
 
 struct calls {
@@ -54,6 +62,10 @@ struct calls {
 	int (*group_end)(void);
 	const char *(*text)(int result);
 	const char *(*last)(void *comm);
+	/* since 2.19 and 2.27; NULL before */
+	int (*allocate)(void **memory, size_t bytes);
+	int (*release)(void *memory);
+	int (*enroll)(void *comm, void *memory, size_t bytes, void **window, int flags);
 };
 
 #define ROW(member, name)                                                                          \
@@ -77,6 +89,9 @@ static const struct jm_symbol symbols[] = {
 	ROW(group_end, "ncclGroupEnd"),
 	ROW(text, "ncclGetErrorString"),
 	ROW(last, "ncclGetLastError"),
+	ROW(allocate, "ncclMemAlloc"),
+	ROW(release, "ncclMemFree"),
+	ROW(enroll, "ncclCommWindowRegister"),
 };
 
 static const struct jm_library library = {
@@ -86,10 +101,12 @@ static const struct jm_library library = {
 	.mend = "install NVIDIA's libnccl2, or name its folder in LD_LIBRARY_PATH",
 	.symbols = symbols,
 	.n_symbols = sizeof(symbols) / sizeof(symbols[0]),
+	.n_optional = 3,
 };
 
 struct nccl {
 	struct calls call;
+	int version;
 	void *comm;
 	struct jm_comm_place place;
 };
@@ -111,7 +128,7 @@ static int check(const struct nccl *n, int rc, const char *what, struct jm_err *
 		more && *more ? "; " : "", more ? more : "");
 }
 
-static int open_library(struct calls *ret, struct jm_err *err)
+static int open_library(struct calls *ret, int *ret_version, struct jm_err *err)
 {
 	int version = 0, code;
 
@@ -128,14 +145,16 @@ static int open_library(struct calls *ret, struct jm_err *err)
 	if (ret->version(&version) || version < OLDEST)
 		return jm_err_set(err, JM_EVERSION,
 			"NCCL has version %d, but 2.14 or newer is needed; update it.", version);
+	*ret_version = version;
 	return 0;
 }
 
 static int nccl_check(struct jm_err *err)
 {
 	struct calls calls;
+	int version;
 
-	return open_library(&calls, err);
+	return open_library(&calls, &version, err);
 }
 
 /* ---- calls in progress ----------------------------------------------------------------------- */
@@ -186,14 +205,48 @@ static int share_id(struct nccl *n, struct id *id, struct jm_err *err)
 	return code ? code : jm_comm_from_first(n->place.control, id, sizeof(*id), err);
 }
 
+static int too_old(const struct nccl *n, const char *what, int needed, struct jm_err *err)
+{
+	return jm_err_set(err, JM_EVERSION,
+		"NCCL %d.%d has no %s, which need %d.%d or newer; update it, or omit the option.",
+		n->version / 10000, n->version / 100 % 100, what, needed / 10000,
+		needed / 100 % 100);
+}
+
+static int check_limits(const struct nccl *n, struct jm_err *err)
+{
+	const struct jm_comm_limits *limits = &n->place.limits;
+
+	if ((limits->min_ctas || limits->max_ctas) && n->version < LIMITS)
+		return too_old(n, "limits of CTAs", LIMITS, err);
+	if (limits->copy_engines && n->version < ZERO_CTAS)
+		return too_old(n, "transfers by copy engines", ZERO_CTAS, err);
+	return 0;
+}
+
+/* As short as it may be, so that older versions know all of it. */
+static struct config config_of(const struct jm_comm_limits *limits)
+{
+	return (struct config){.size = limits->copy_engines ? sizeof(struct config)
+							    : offsetof(struct config, split_share),
+		.magic = 0xcafebeef,
+		.version = limits->copy_engines ? ZERO_CTAS : LIMITS,
+		.cga_size = UNDEFINED,
+		.min_ctas = limits->min_ctas ? limits->min_ctas : UNDEFINED,
+		.max_ctas = limits->max_ctas ? limits->max_ctas : UNDEFINED,
+		.split_share = UNDEFINED,
+		.traffic_class = UNDEFINED,
+		.collnet = UNDEFINED,
+		.cta_policy = POLICY_ZERO,
+		.shrink_share = UNDEFINED,
+		.nvls_ctas = UNDEFINED,
+		.channels = UNDEFINED,
+		.nvlink_schedule = UNDEFINED};
+}
+
 static int connect_ranks(struct nccl *n, struct id id, struct jm_err *err)
 {
-	struct config config = {.size = sizeof(config),
-		.magic = 0xcafebeef,
-		.version = CONFIG,
-		.cga_size = UNDEFINED,
-		.min_ctas = UNDEFINED,
-		.max_ctas = UNDEFINED};
+	struct config config = config_of(&n->place.limits);
 	int64_t until_ns = jm_comm_join_until(&n->place);
 	int rc, code = n->place.enter(n->place.enter_arg, err);
 
@@ -232,7 +285,9 @@ static int nccl_open(const struct jm_comm_place *place, void **ret_state, struct
 	if (!n)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a communicator.");
 	n->place = *place;
-	code = open_library(&n->call, err);
+	code = open_library(&n->call, &n->version, err);
+	if (!code)
+		code = check_limits(n, err);
 	if (!code)
 		code = share_id(n, &id, err);
 	if (!code)
@@ -256,6 +311,36 @@ static int nccl_split(void *state, const struct jm_comm_group *group, const stru
 	place.world = group->n;
 	place.control = control;
 	return nccl_open(&place, ret_state, err);
+}
+
+/* Symmetric: all ranks have one of this size, so that each may read and write those of the
+ * others. The communicator forgets it when it is aborted. */
+static int nccl_window(void *state, size_t bytes, void **ret_memory, struct jm_err *err)
+{
+	const struct nccl *n = state;
+	void *memory = NULL, *window = NULL;
+	int code;
+
+	if (!n->call.allocate || !n->call.release || !n->call.enroll)
+		return too_old(n, "windows", WINDOWS, err);
+	code = check(n, n->call.allocate(&memory, bytes), "Allocating a window", err);
+	if (code)
+		return code;
+	code = settle(n, n->call.enroll(n->comm, memory, bytes, &window, SYMMETRIC), JM_FOREVER,
+		"Registering a window", err);
+	if (code)
+		n->call.release(memory);
+	else
+		*ret_memory = memory;
+	return code;
+}
+
+static void nccl_window_free(void *state, void *memory)
+{
+	const struct nccl *n = state;
+
+	if (memory)
+		n->call.release(memory);
 }
 
 /* One message to a rank and one from a rank, -1 = none; the calls of a group go on at the same
@@ -340,9 +425,12 @@ static int nccl_poll(void *state, struct jm_err *err)
 const struct jm_transport jm_transport_nccl = {
 	.name = "nccl",
 	.summary = "NVIDIA GPUs, by NCCL (NVLink, PCIe, network)",
+	.windows = true,
 	.check = nccl_check,
 	.open = nccl_open,
 	.split = nccl_split,
+	.window = nccl_window,
+	.window_free = nccl_window_free,
 	.start = nccl_start,
 	.poll = nccl_poll,
 	.leave = nccl_leave,

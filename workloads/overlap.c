@@ -34,7 +34,7 @@ struct overlap {
 	struct jm_kernel kernel; /* first */
 	struct jm_product product;
 	struct jm_exchange exchange;
-	const char *transport;
+	struct jm_exchange_way way;
 	int collective; /* index in collectives */
 	double size;	/* GB */
 	int transfers;	/* of a pair */
@@ -94,7 +94,7 @@ static const struct jm_option options[] = {
 		.max = JM_RANKS_MOST,
 		.help = "processes that take part, 2 or more; --device names one device for all, "
 			"or one for each"},
-	JM_GANG_TRANSPORT(struct overlap, transport, "", "nccl"),
+	JM_EXCHANGE_OPTIONS(struct overlap, way),
 	JM_KERNEL_THREADS(struct overlap),
 	{0},
 };
@@ -312,7 +312,7 @@ static int prepare(void *state, struct jm_work *work, struct jm_err *err)
 	int code = jm_kernel_open(&s->kernel, work, err);
 
 	if (!code)
-		code = jm_exchange_open(&s->exchange, work, &s->kernel.device, s->transport, err);
+		code = jm_exchange_open(&s->exchange, work, &s->kernel.device, &s->way, err);
 	if (!code)
 		code = jm_gang_in_turn(&s->exchange.gang, make_program, s, err);
 	if (!code)

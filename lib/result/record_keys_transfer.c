@@ -42,7 +42,7 @@ static const struct jm_key communication_rank_keys[] = {
 	{POSITIVE("late_ranks_s", JM_KEY_NULL), .unit = "s",
 		.meaning = "estimated part of exposed_s and tp_exposed_s in which the rank waited "
 			   "for slower ranks: what it has of them beyond the rank with the least"},
-	{POSITIVE("overlapped_s", JM_KEY_OPTIONAL), .unit = "s",
+	{POSITIVE("overlapped_s", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "s",
 		.meaning =
 			"part of compute_s beside which transfers went on: the sum of the kinds"},
 	{LIST("kinds", JM_KEY_OPTIONAL), .keys = communication_kind_keys,

@@ -84,6 +84,54 @@ def test_power_of_unknown_accuracy_is_kept():
         assert part["watts"] > 0 and part["joules"] > 0 and part["error_watts"] is None and part["error_joules"] is None
 
 
+NCCL = ["--device", "later:0,later:1", "--transport", "nccl", "--source", "null", "--pairs", 1, "--products", 2]
+
+
+def asked(path):
+    """What NCCL was asked for: limits of CTAs and the policy of its communicators, bytes of windows."""
+    lines = [line.split() for line in path.read_text().splitlines()]
+    return {tuple(map(int, n)) for what, *n in lines if what == "config"}, sorted(int(n[0]) for what, *n in lines if what == "window")
+
+
+@pytest.mark.parametrize("more, config", [
+    ([], (-1, -1, -1)), (["--max-ctas", 8], (-1, 8, -1)), (["--min-ctas", 2, "--max-ctas", 4], (2, 4, -1)),
+    (["--buffers", "registered"], (-1, -1, -1)), (["--buffers", "copy-engines"], (-1, -1, 2)),
+    (["--buffers", "copy-engines", "--max-ctas", 1], (-1, 1, 2)),
+], ids=str)
+def test_nccl_is_asked_for_what_is_given(exact, tmp_path, more, config):
+    log = tmp_path / "asked"
+    r = one(*WORK, *SMALL, *NCCL, *more, env={**exact(10, 10), "JM_FAKE_NCCL_LOG": str(log)})
+    configs, windows = asked(log)
+    bytes_ = r["overlap"]["bytes"]
+    assert r["verified"] is True and configs == {config}
+    assert windows == ([bytes_ / 2] * 2 + [bytes_] * 2 if "--buffers" in more else [])  # what each of two ranks gives, and gets
+
+
+@pytest.mark.parametrize("work", ["allreduce", "alltoall", "p2p"])
+def test_transfers_alone_have_buffers_too(exact, tmp_path, work):
+    log = tmp_path / "asked"
+    r = one("run", work, *RANKS, *STEPS, "--size", "0.00001", *NCCL[:6], "--buffers", "copy-engines", env={**exact(10, 10), "JM_FAKE_NCCL_LOG": str(log)})
+    assert r["verified"] is True and asked(log) == ({(-1, -1, 2)}, [r["transfer"]["bytes"]] * 4)
+
+
+@pytest.mark.parametrize("more, version, reason", [
+    (["--max-ctas", 8], "21604", "NCCL 2.16 has no limits of CTAs, which need 2.17 or newer"),
+    (["--buffers", "copy-engines"], "22705", "NCCL 2.27 has no transfers by copy engines, which need 2.28 or newer"),
+    (["--min-ctas", 8, "--max-ctas", 4], "22803", "--min-ctas 8 is above --max-ctas 4"),
+], ids=str)
+def test_what_nccl_cannot_is_refused(exact, more, version, reason):
+    r = one(*WORK, *SMALL, *NCCL, *more, env={**exact(10, 10), "JM_FAKE_NCCL_VERSION": version}, status=FAILED)
+    assert reason in r["reason"], r["reason"]
+
+
+@pytest.mark.parametrize("more, reason", [
+    (["--max-ctas", 8], "Transport local has no limits of CTAs"), (["--buffers", "registered"], "Transport local registers no memory"),
+], ids=str)
+def test_other_transports_have_no_limits(more, reason):
+    r = one(*WORK, *SMALL, "--device", "ref", "--source", "null", *more, status=FAILED)
+    assert reason in r["reason"], r["reason"]
+
+
 def test_a_single_rank_is_refused():
     r = one("run", "overlap", *SHAPE, *SMALL, *STEPS, "--device", "ref", "--source", "null", status=FAILED)
     assert "--ranks 2 or more" in r["reason"]

@@ -11,10 +11,16 @@
  * that never opens its communicator, so that the others wait for it; RANK/N: only the N-th of a
  * process, in which it has this rank.
  *
+ * JM_FAKE_NCCL_LOG: a file that gets a line for each communicator, with the smallest and the largest
+ * number of CTAs and the policy that it asks for, -1 = none, and for each window, with its bytes.
+ * With the policy "zero" transfers are in windows.
+ *
  * A communicator does not block, as its config has to say: it opens in a thread, and a transfer is
  * queued by the second call of ncclCommGetAsyncError behind it. Until then every other call with it
  * is refused.
  */
+#include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,11 +44,24 @@ struct id {
 	char bytes[128];
 };
 
+/* ncclConfig_t of 2.28. */
 struct config {
 	size_t size;
 	unsigned magic, version;
-	int blocking;
+	int blocking, cga, min_ctas, max_ctas;
+	const char *net;
+	int split, traffic;
+	const char *name;
+	int collnet, policy, shrink, nvls, channels, schedule;
 };
+
+/* Memory of ncclMemAlloc. */
+static struct memory {
+	char *at;
+	size_t bytes;
+	bool registered;
+	struct memory *next;
+} * memories;
 
 struct work;
 
@@ -51,6 +70,7 @@ struct comm {
 	void *local;
 	int rank, world, n, fd;
 	bool hangs; /* it never opens */
+	bool zero_ctas;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	int users; /* its owner, the thread that opens it, and the transfers that are queued */
@@ -139,6 +159,83 @@ static bool is_hung(int rank, int n)
 	return hangs && atoi(hangs) == rank && (!number || atoi(number + 1) == n);
 }
 
+static void write_log(const char *what, long a, long b, long c)
+{
+	const char *file = getenv("JM_FAKE_NCCL_LOG");
+	FILE *f = file ? fopen(file, "ae") : NULL;
+
+	if (!f)
+		return;
+	fprintf(f, "%s %ld %ld %ld\n", what, a, b, c);
+	fclose(f);
+}
+
+static int given(int value)
+{
+	return value == INT_MIN ? -1 : value;
+}
+
+static void log_config(const struct config *c)
+{
+	bool limits = c->size > offsetof(struct config, max_ctas) && c->version >= 21700;
+	bool policy = c->size > offsetof(struct config, policy) && c->version >= 22700;
+
+	write_log("config", limits ? given(c->min_ctas) : -1, limits ? given(c->max_ctas) : -1,
+		policy ? given(c->policy) : -1);
+}
+
+JM_API int ncclMemAlloc(void **ret, size_t bytes);
+int ncclMemAlloc(void **ret, size_t bytes)
+{
+	struct memory *m = calloc(1, sizeof(*m));
+
+	*m = (struct memory){.at = calloc(1, bytes), .bytes = bytes, .next = memories};
+	*ret = m->at;
+	memories = m;
+	return 0;
+}
+
+JM_API int ncclMemFree(void *memory);
+int ncclMemFree(void *memory)
+{
+	for (struct memory **at = &memories; *at; at = &(*at)->next) {
+		struct memory *m = *at;
+
+		if (m->at != memory)
+			continue;
+		*at = m->next;
+		free(m->at);
+		free(m);
+		return 0;
+	}
+	return BAD_ARGUMENT;
+}
+
+/* The window that has all of this. */
+static struct memory *memory_of(const void *from, size_t bytes)
+{
+	const char *at = from;
+	struct memory *m = memories;
+
+	while (m && !(at >= m->at && at + bytes <= m->at + m->bytes))
+		m = m->next;
+	return m;
+}
+
+JM_API int ncclCommWindowRegister(
+	void *comm, void *memory, size_t bytes, void **ret_window, int flags);
+int ncclCommWindowRegister(void *comm, void *memory, size_t bytes, void **ret_window, int flags)
+{
+	struct memory *m = memory_of(memory, bytes);
+
+	if (!comm || !m || flags != 1)
+		return BAD_ARGUMENT;
+	m->registered = true;
+	*ret_window = m;
+	write_log("window", (long)bytes, 0, 0);
+	return 0;
+}
+
 JM_API int ncclCommInitRankConfig(
 	void **ret, int world, struct id id, int rank, const struct config *config);
 int ncclCommInitRankConfig(
@@ -149,6 +246,8 @@ int ncclCommInitRankConfig(
 	pthread_t thread;
 
 	tell(rank);
+	if (config->magic == 0xcafebeef)
+		log_config(config);
 	*ret = c;
 	if (!c || config->magic != 0xcafebeef || config->blocking)
 		return BAD_ARGUMENT;
@@ -156,6 +255,7 @@ int ncclCommInitRankConfig(
 		.world = world,
 		.users = 2,
 		.state = IN_PROGRESS,
+		.zero_ctas = config->size == sizeof(*config) && config->policy == 2,
 		.hangs = is_hung(rank, ++opened),
 		.fd = open(id.bytes, O_RDWR | O_CLOEXEC)};
 	pthread_mutex_init(&c->lock, NULL);
@@ -255,6 +355,14 @@ static void run(void *arg)
 	free(w);
 }
 
+static bool has(
+	const struct comm *c, const struct jm_fake_stream *s, const void *from, size_t bytes)
+{
+	const struct memory *m = memory_of(from, bytes);
+
+	return (m && m->registered) || (!c->zero_ctas && s->owns(s, from, bytes));
+}
+
 static bool owns(const struct comm *c, const struct jm_transfer *t)
 {
 	const struct jm_fake_stream *s = t->stream;
@@ -262,8 +370,8 @@ static bool owns(const struct comm *c, const struct jm_transfer *t)
 	size_t from = t->kind == JM_REDUCE_SCATTER ? (size_t)c->world : 1;
 	size_t to = t->kind == JM_ALL_GATHER ? (size_t)c->world : 1;
 
-	return (!t->from || s->owns(s, t->from, from * bytes)) &&
-	       (!t->to || s->owns(s, t->to, to * bytes));
+	return (!t->from || has(c, s, t->from, from * bytes)) &&
+	       (!t->to || has(c, s, t->to, to * bytes));
 }
 
 static int queue_waiting(struct comm *c)

@@ -6,6 +6,8 @@
 
 #include "engine/graph/rng.h"
 
+const char *const jm_exchange_buffer_words[] = {"plain", "registered", "copy-engines", NULL};
+
 #define PIECE	  ((size_t)1 << 20) /* values of a rank repeat after so many */
 #define LOOKED_AT ((size_t)1 << 16) /* results are compared at both ends, so many each */
 
@@ -56,9 +58,25 @@ static float expected(const struct jm_exchange *s, size_t i)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
+static int take_windows(struct jm_exchange *s, struct jm_err *err)
+{
+	const struct jm_comm *comm = jm_gang_comm(&s->gang);
+	void *from = NULL, *to = NULL;
+	int code = comm->transport->window(comm->state, s->n_from * sizeof(float), &from, err);
+
+	if (!code)
+		code = comm->transport->window(comm->state, s->n_to * sizeof(float), &to, err);
+	s->from = from;
+	s->to = to;
+	return code;
+}
+
 static int take_memory(struct jm_exchange *s, struct jm_err *err)
 {
 	const struct jm_device *d = s->device;
+
+	if (s->windows)
+		return take_windows(s, err);
 
 	s->from = d->backend->alloc(d->dev, s->n_from * sizeof(float));
 	s->to = d->backend->alloc(d->dev, s->n_to * sizeof(float));
@@ -92,14 +110,29 @@ static int fill(struct jm_exchange *s, struct jm_err *err)
 }
 
 int jm_exchange_open(struct jm_exchange *s, struct jm_work *work, struct jm_device *d,
-	const char *transport, struct jm_err *err)
+	const struct jm_exchange_way *way, struct jm_err *err)
 {
+	const struct jm_gang_way gang = {.transport = way->transport,
+		.limits = {.min_ctas = way->min_ctas,
+			.max_ctas = way->max_ctas,
+			.copy_engines = way->buffers == JM_COPY_ENGINES}};
+	int code;
+
 	if (jm_work_world(work) < 2)
 		return jm_err_set(err, JM_EUSAGE,
 			"A transfer needs at least two ranks; give --ranks 2 or more.");
 	s->work = work;
 	s->device = d;
-	return jm_gang_open(&s->gang, work, d, &(struct jm_gang_way){.transport = transport}, err);
+	if (way->max_ctas && way->min_ctas > way->max_ctas)
+		return jm_err_set(err, JM_EUSAGE, "--min-ctas %d is above --max-ctas %d.",
+			way->min_ctas, way->max_ctas);
+	code = jm_gang_open(&s->gang, work, d, &gang, err);
+	s->windows = way->buffers != JM_PLAIN;
+	if (code || !s->windows || jm_gang_comm(&s->gang)->transport->windows)
+		return code;
+	return jm_err_set(err, JM_ENOSUP,
+		"Transport %s registers no memory; omit --buffers, or use --transport nccl.",
+		jm_gang_comm(&s->gang)->transport->name);
 }
 
 int jm_exchange_fill(
@@ -119,6 +152,16 @@ int jm_exchange_fill(
 	return code ? code : fill(s, err);
 }
 
+static void release(const struct jm_exchange *s, void *memory)
+{
+	const struct jm_comm *comm = jm_gang_comm(&s->gang);
+
+	if (!s->windows)
+		s->device->backend->release(s->device->dev, memory);
+	else if (memory)
+		comm->transport->window_free(comm->state, memory);
+}
+
 bool jm_exchange_close(struct jm_exchange *s)
 {
 	const struct jm_device *d = s->device;
@@ -128,8 +171,8 @@ bool jm_exchange_close(struct jm_exchange *s)
 	if (!jm_gang_leave(&s->gang))
 		return false;
 	jm_device_sync(d, NULL);
-	d->backend->release(d->dev, s->from);
-	d->backend->release(d->dev, s->to);
+	release(s, s->from);
+	release(s, s->to);
 	jm_gang_close(&s->gang);
 	return true;
 }

@@ -89,8 +89,22 @@ static int check_transport(struct jm_gang *g, const struct jm_work *work, struct
 	return code;
 }
 
+static int check_limits(const struct jm_comm_limits *limits, const char *name, struct jm_err *err)
+{
+	const struct jm_transport *transport = jm_transport_find(name, err);
+
+	if (!transport)
+		return err->code;
+	if (transport->windows || (!limits->min_ctas && !limits->max_ctas))
+		return 0;
+	return jm_err_set(err, JM_ENOSUP,
+		"Transport %s has no limits of CTAs; omit --min-ctas and --max-ctas, or use "
+		"--transport nccl.",
+		name);
+}
+
 static int open_device_comm(struct jm_gang *g, const struct jm_work *work, struct jm_device *d,
-	const char *name, struct jm_err *err)
+	const char *name, const struct jm_comm_limits *limits, struct jm_err *err)
 {
 	const struct jm_comm_place place = {.rank = work->rank,
 		.world = work->world,
@@ -98,12 +112,15 @@ static int open_device_comm(struct jm_gang *g, const struct jm_work *work, struc
 		.fd = work->gang_fd,
 		.control = &g->control,
 		.device = d->dev,
+		.limits = *limits,
 		.lanes = d->backend->lanes,
 		.enter = enter,
 		.enter_arg = d};
 	int code;
 
 	code = check_transport(g, work, d, name, err);
+	if (!code)
+		code = check_limits(limits, name, err);
 	if (code || !strcmp(name, "local") || !strcmp(name, g->control.transport->name))
 		return code;
 	return jm_comm_open(name, &place, &g->device, err);
@@ -152,12 +169,12 @@ int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
 	if (!code)
 		code = choose_transport(g, d, way, &transport, err);
 	if (!code)
-		code = open_device_comm(g, work, d, transport, err);
+		code = open_device_comm(g, work, d, transport, &way->limits, err);
 	/* all ranks fail together, so all take the other way */
 	if (code && transport && !strcmp(transport, "host") && !strcmp(way->transport, "auto")) {
 		jm_log(work->ctx, JM_INFO, "Transport host is not used: %s", err->text);
 		*err = (struct jm_err)JM_ERR_INIT;
-		code = open_device_comm(g, work, d, jm_reduce_transport(d), err);
+		code = open_device_comm(g, work, d, jm_reduce_transport(d), &way->limits, err);
 	}
 	if (!code)
 		jm_comm_joined(&g->control);

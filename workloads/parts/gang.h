@@ -27,6 +27,7 @@ extern const char *const jm_gang_transports[];
 struct jm_gang_way {
 	const char *transport; /* one of jm_gang_transports */
 	bool prefers_host;     /* auto = host if all ranks prefer it */
+	struct jm_comm_limits limits;
 };
 
 struct jm_gang {

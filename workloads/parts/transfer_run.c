@@ -22,7 +22,7 @@ struct transfer {
 	struct jm_work *work;
 	struct jm_device device;
 	struct jm_exchange exchange;
-	const char *transport;
+	struct jm_exchange_way way;
 	double size; /* GB of the larger array, as it was asked for */
 	struct jm_event began, done;
 	double seconds; /* of the steps so far, on the device */
@@ -43,7 +43,7 @@ const struct jm_option jm_transfer_options[] = {
 		.help = "processes that take part, 2 or more; --device names one device for all, "
 			"or "
 			"one for each"},
-	JM_GANG_TRANSPORT(struct transfer, transport, "", "nccl"),
+	JM_EXCHANGE_OPTIONS(struct transfer, way),
 	{0},
 };
 
@@ -73,7 +73,7 @@ static int prepare(struct transfer *s, enum jm_transfer_kind kind, struct jm_err
 	int code = jm_work_device_open(work, 1, &s->device, err);
 
 	if (!code)
-		code = jm_exchange_open(&s->exchange, work, &s->device, s->transport, err);
+		code = jm_exchange_open(&s->exchange, work, &s->device, &s->way, err);
 	if (!code)
 		code = jm_exchange_fill(&s->exchange, kind, s->size, err);
 	if (!code)

@@ -87,9 +87,9 @@ static json_t *rank_times_json(const struct rank_time *time, int world, int each
 		jm_json_set_number(&one, "tp_exposed_s", t->exposed_tp);
 		if (!isnan(t->stage))
 			jm_json_set_number(&one, "stage_s", t->stage);
-		jm_json_set_number(
-			&one, "late_ranks_s", waits_of(t) - least_of(time, r - r % each, each));
-		jm_json_set_number(&one, "overlapped_s", overlapped_sum(t));
+		jm_json_set_number(&one, "late_ranks_s",
+			isnan(t->step) ? NAN : waits_of(t) - least_of(time, r - r % each, each));
+		jm_json_set_number(&one, "overlapped_s", isnan(t->step) ? NAN : overlapped_sum(t));
 		jm_json_set(&one, "kinds", kinds_json(t));
 		json_array_append_new(list, one);
 	}
