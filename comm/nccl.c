@@ -3,10 +3,12 @@
  * Transport `nccl`: NVIDIA GPUs of one or more hosts. The library is opened with the first
  * communicator; its functions are declared as in nccl.h of NCCL 2 (NVIDIA, BSD 3-Clause).
  *
- * Communicators do not block: a call that needs other ranks returns "in progress", and this file
- * asks NCCL for the end of it, or for an error of a link or a rank, so that it can give up.
+ * Communicators block, because one that does not starts a thread for each transfer, which took 50
+ * us on an H200. With NCCL_COMM_BLOCKING=0 they do not: a call that needs other ranks returns "in
+ * progress", and this file asks NCCL for its end, or for an error of a link or a rank.
  */
 #include <limits.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +29,7 @@
 #define UNDEFINED   INT_MIN
 #define SPIN_NS	    1000000 /* asks without a pause so long, then each PAUSE_NS */
 #define PAUSE_NS    100000
+#define GRACE_NS    1000000000
 
 struct id {
 	char bytes[ID_BYTES];
@@ -109,6 +112,13 @@ struct nccl {
 	int version;
 	void *comm;
 	struct jm_comm_place place;
+	/* of opening */
+	struct id id;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool connected;
+	int code;
+	struct jm_err err;
 };
 
 /* The values of enum ncclDataType_t. */
@@ -196,13 +206,13 @@ static int settle(
 /* ---- opening --------------------------------------------------------------------------------- */
 
 /* Rank 0 makes the id of the communicator, which all others receive. */
-static int share_id(struct nccl *n, struct id *id, struct jm_err *err)
+static int share_id(struct nccl *n, struct jm_err *err)
 {
 	int code = 0;
 
 	if (!n->place.rank)
-		code = check(n, n->call.get_id(id), "Making a communicator", err);
-	return code ? code : jm_comm_from_first(n->place.control, id, sizeof(*id), err);
+		code = check(n, n->call.get_id(&n->id), "Making a communicator", err);
+	return code ? code : jm_comm_from_first(n->place.control, &n->id, sizeof(n->id), err);
 }
 
 static int too_old(const struct nccl *n, const char *what, int needed, struct jm_err *err)
@@ -231,6 +241,7 @@ static struct config config_of(const struct jm_comm_limits *limits)
 							    : offsetof(struct config, split_share),
 		.magic = 0xcafebeef,
 		.version = limits->copy_engines ? ZERO_CTAS : LIMITS,
+		.blocking = 1,
 		.cga_size = UNDEFINED,
 		.min_ctas = limits->min_ctas ? limits->min_ctas : UNDEFINED,
 		.max_ctas = limits->max_ctas ? limits->max_ctas : UNDEFINED,
@@ -244,7 +255,7 @@ static struct config config_of(const struct jm_comm_limits *limits)
 		.nvlink_schedule = UNDEFINED};
 }
 
-static int connect_ranks(struct nccl *n, struct id id, struct jm_err *err)
+static int connect_ranks(struct nccl *n, struct jm_err *err)
 {
 	struct config config = config_of(&n->place.limits);
 	int64_t until_ns = jm_comm_join_until(&n->place);
@@ -252,8 +263,56 @@ static int connect_ranks(struct nccl *n, struct id id, struct jm_err *err)
 
 	if (code)
 		return code;
-	rc = n->call.init(&n->comm, n->place.world, id, n->place.rank, &config);
+	rc = n->call.init(&n->comm, n->place.world, n->id, n->place.rank, &config);
 	return settle(n, rc, until_ns, "Opening a communicator", err);
+}
+
+static void *connect_in_thread(void *arg)
+{
+	struct nccl *n = arg;
+	int code = connect_ranks(n, &n->err);
+
+	pthread_mutex_lock(&n->lock);
+	n->code = code;
+	n->connected = true;
+	pthread_cond_signal(&n->changed);
+	pthread_mutex_unlock(&n->lock);
+	return NULL;
+}
+
+/* A communicator that does not block gives up by itself before. */
+static bool is_connected_in_time(struct nccl *n)
+{
+	int64_t until_ns = jm_comm_join_until(&n->place);
+	struct timespec until;
+	bool connected;
+	int rc = 0;
+
+	until_ns = until_ns > JM_FOREVER - GRACE_NS ? JM_FOREVER : until_ns + GRACE_NS;
+	until = (struct timespec){until_ns / JM_SECOND, until_ns % JM_SECOND};
+	pthread_mutex_lock(&n->lock);
+	while (!n->connected && !rc)
+		rc = pthread_cond_clockwait(&n->changed, &n->lock, CLOCK_MONOTONIC, &until);
+	connected = n->connected;
+	pthread_mutex_unlock(&n->lock);
+	return connected;
+}
+
+/* A communicator that blocks opens when all ranks have come, which one that hangs never does: it
+ * opens in a thread. ret_left: n belongs to this thread as long as the process lives. */
+static int connect_in_time(struct nccl *n, bool *ret_left, struct jm_err *err)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, connect_in_thread, n))
+		return jm_err_set(err, JM_ENOMEM, "A thread for a communicator could not be made.");
+	*ret_left = !is_connected_in_time(n);
+	if (*ret_left) {
+		pthread_detach(thread);
+		return give_up(n, "Opening a communicator", err);
+	}
+	pthread_join(thread, NULL);
+	return n->code ? jm_err_set(err, n->code, "%s", n->err.text) : 0;
 }
 
 /* Aborts the communicator, because ncclCommDestroy waits for all ranks, some of which may have
@@ -279,22 +338,25 @@ static void nccl_close(void *state)
 static int nccl_open(const struct jm_comm_place *place, void **ret_state, struct jm_err *err)
 {
 	struct nccl *n = calloc(1, sizeof(*n));
-	struct id id;
+	bool left = false;
 	int code;
 
 	if (!n)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a communicator.");
-	n->place = *place;
+	*n = (struct nccl){.place = *place,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.changed = PTHREAD_COND_INITIALIZER,
+		.err = JM_ERR_INIT};
 	code = open_library(&n->call, &n->version, err);
 	if (!code)
 		code = check_limits(n, err);
 	if (!code)
-		code = share_id(n, &id, err);
+		code = share_id(n, err);
 	if (!code)
-		code = connect_ranks(n, id, err);
-	if (code)
+		code = connect_in_time(n, &left, err);
+	if (code && !left)
 		nccl_close(n);
-	else
+	if (!code)
 		*ret_state = n;
 	return code;
 }

@@ -11,11 +11,11 @@
  * that never opens its communicator, so that the others wait for it; RANK/N: only the N-th of a
  * process, in which it has this rank.
  *
- * JM_FAKE_NCCL_LOG: a file that gets a line for each communicator, with the smallest and the largest
- * number of CTAs and the policy that it asks for, -1 = none, and for each window, with its bytes.
- * With the policy "zero" transfers are in windows.
+ * JM_FAKE_NCCL_LOG: a file that gets a line for each communicator, with the smallest and the
+ * largest number of CTAs and the policy that it asks for, -1 = none, and for each window, with its
+ * bytes. With the policy "zero" transfers are in windows.
  *
- * A communicator does not block, as its config has to say: it opens in a thread, and a transfer is
+ * With NCCL_COMM_BLOCKING=0 a communicator does not block: it opens in a thread, and a transfer is
  * queued by the second call of ncclCommGetAsyncError behind it. Until then every other call with it
  * is refused.
  */
@@ -70,7 +70,7 @@ struct comm {
 	void *local;
 	int rank, world, n, fd;
 	bool hangs; /* it never opens */
-	bool zero_ctas;
+	bool blocks, zero_ctas;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	int users; /* its owner, the thread that opens it, and the transfers that are queued */
@@ -184,6 +184,13 @@ static void log_config(const struct config *c)
 		policy ? given(c->policy) : -1);
 }
 
+static bool blocks(const struct config *c)
+{
+	const char *asked = getenv("NCCL_COMM_BLOCKING");
+
+	return asked ? atoi(asked) : c->blocking;
+}
+
 JM_API int ncclMemAlloc(void **ret, size_t bytes);
 int ncclMemAlloc(void **ret, size_t bytes)
 {
@@ -249,12 +256,13 @@ int ncclCommInitRankConfig(
 	if (config->magic == 0xcafebeef)
 		log_config(config);
 	*ret = c;
-	if (!c || config->magic != 0xcafebeef || config->blocking)
+	if (!c || config->magic != 0xcafebeef)
 		return BAD_ARGUMENT;
 	*c = (struct comm){.rank = rank,
 		.world = world,
 		.users = 2,
 		.state = IN_PROGRESS,
+		.blocks = blocks(config),
 		.zero_ctas = config->size == sizeof(*config) && config->policy == 2,
 		.hangs = is_hung(rank, ++opened),
 		.fd = open(id.bytes, O_RDWR | O_CLOEXEC)};
@@ -264,6 +272,8 @@ int ncclCommInitRankConfig(
 		c->users = 1;
 		return FAILED;
 	}
+	if (c->blocks)
+		return pthread_join(thread, NULL) ? FAILED : c->state;
 	pthread_detach(thread);
 	return IN_PROGRESS;
 }
@@ -419,6 +429,14 @@ static int put(struct comm *c, struct jm_transfer t, int type)
 	return IN_PROGRESS;
 }
 
+/* A communicator that blocks queues its transfers in the call. */
+static int call_done(struct comm *c, int rc)
+{
+	if (!c->blocks || rc != IN_PROGRESS)
+		return rc;
+	return c->loses ? REMOTE : queue_waiting(c);
+}
+
 /* 0 = the communicator takes calls. */
 static int not_ready(struct comm *c)
 {
@@ -434,7 +452,7 @@ static int put_one(struct comm *c, const struct jm_transfer *t, int type)
 {
 	int rc = not_ready(c);
 
-	return rc ? rc : put(c, *t, type);
+	return rc ? rc : call_done(c, put(c, *t, type));
 }
 
 JM_API int ncclAllReduce(
@@ -561,7 +579,7 @@ int ncclGroupEnd(void)
 		rc = not_ready(group.comm);
 	for (int i = 0; i < most && (!rc || rc == IN_PROGRESS); i++)
 		rc = put(group.comm, group.t[i], group.type);
-	return rc;
+	return most ? call_done(group.comm, rc) : rc;
 }
 
 JM_API const char *ncclGetErrorString(int result);

@@ -322,9 +322,10 @@ def test_a_rank_that_never_opens_its_device_is_named(two_devices, rank, transpor
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_hangs_in_nccl_ends_all(two_devices, rank):
+@pytest.mark.parametrize("blocking", ["0", "1"])
+def test_a_rank_that_hangs_in_nccl_ends_all(two_devices, rank, blocking):
     """NCCL's own wait has no end."""
-    env = {**two_devices, "JM_FAKE_NCCL_INIT_HANGS": str(rank), "JM_GANG_SECONDS": "2"}
+    env = {**two_devices, "NCCL_COMM_BLOCKING": blocking, "JM_FAKE_NCCL_INIT_HANGS": str(rank), "JM_GANG_SECONDS": "2"}
     r = one(*HANGING, "--transport", "nccl", env=env, status=FAILED)
     assert "Opening a communicator by NCCL has not ended within 2 s" in r["reason"], r["reason"]
 
@@ -479,11 +480,13 @@ def test_rounded_sums_differ_little(two_devices):
     assert exact["communication"]["rounded"] is False and rounded["communication"]["rounded"] is True
 
 
+@pytest.mark.parametrize("blocking", ["0", "1"])
 @pytest.mark.parametrize("fault", ["HANGS", "LOSES"])
-def test_a_fault_that_leaves_all_ranks_alive_ends_them(two_devices, fault):
+def test_a_fault_that_leaves_all_ranks_alive_ends_them(two_devices, fault, blocking):
     """Their transfer never ends, or NCCL never queues it; it tells the fault only when asked."""
     began = time.monotonic()
-    r = one(*GPT, "--batch", "2", "--steps", "30", *TWO, env={**two_devices, "JM_FAKE_NCCL_" + fault: "9"}, status=FAILED)
+    r = one(*GPT, "--batch", "2", "--steps", "30", *TWO, status=FAILED,
+            env={**two_devices, "NCCL_COMM_BLOCKING": blocking, "JM_FAKE_NCCL_" + fault: "9"})
     assert time.monotonic() - began < 40
     assert "A transfer by NCCL failed: remote process exited or there was a network error" in r["reason"], r["reason"]
 

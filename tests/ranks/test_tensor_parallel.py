@@ -96,11 +96,11 @@ def test_in_bf16_recomputed_over_micro_steps():
     assert losses(shared) == pytest.approx(losses(alone), rel=1e-3)
 
 
-@pytest.mark.parametrize("ranks, more", [(2, []), (4, []), (2, ["--sequence-parallel"])], ids=["hidden", "", "rows"])
-def test_sums_on_the_queue_of_devices(llama, ranks, more):
+@pytest.mark.parametrize("ranks, more, blocking", [(2, [], "1"), (4, [], "0"), (2, ["--sequence-parallel"], "1")], ids=["hidden", "", "rows"])
+def test_sums_on_the_queue_of_devices(llama, ranks, more, blocking):
     """By the fake NCCL, whose sums take time: what follows has to wait for them."""
     names = ",".join(f"later:{i}" for i in range(ranks))
-    r = train(LLAMA, ranks, 2, *more, device=names, env={**devices(ranks), "JM_FAKE_NCCL_US": "500"})
+    r = train(LLAMA, ranks, 2, *more, device=names, env={**devices(ranks), "JM_FAKE_NCCL_US": "500", "NCCL_COMM_BLOCKING": blocking})
     assert r["communication"]["transport"] == "nccl"
     assert losses(r) == pytest.approx(losses(llama), rel=2e-6)
     for rank in r["communication"]["ranks"]:
@@ -118,8 +118,9 @@ def test_sums_on_the_queue_of_devices(llama, ranks, more):
     ({"HANGS": "9"}, "A transfer by NCCL failed: remote process exited"),
     ({"LOSES": "9"}, "A transfer by NCCL failed: remote process exited"),
 ], ids=str)
-def test_faults_in_groups_end_all_ranks(fault, reason):
-    env = {**devices(4), "JM_GANG_SECONDS": "2", **{"JM_FAKE_NCCL_" + name: value for name, value in fault.items()}}
+@pytest.mark.parametrize("blocking", ["0", "1"])
+def test_faults_in_groups_end_all_ranks(fault, reason, blocking):
+    env = {**devices(4), "JM_GANG_SECONDS": "2", "NCCL_COMM_BLOCKING": blocking, **{"JM_FAKE_NCCL_" + name: value for name, value in fault.items()}}
     began = time.monotonic()
     r = train(LLAMA, 4, 2, device="later:0,later:1,later:2,later:3", env=env, status=FAILED)
     assert reason in r["reason"] and time.monotonic() - began < 40, r["reason"]
