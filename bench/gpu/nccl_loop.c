@@ -98,7 +98,7 @@ static int rows_of(const struct loop *l, double seconds, float ms, int *shared)
 
 static void measure(const struct loop *l, const char *name, double size, double seconds)
 {
-	size_t n = (size_t)(size * 1e9 / sizeof(float)) / (size_t)l->ranks * (size_t)l->ranks;
+	size_t n = (size_t)ceil(size * 1e9 / sizeof(float) / l->ranks) * (size_t)l->ranks;
 	static float ms[ROWS];
 	float *from, *to;
 	int *shared, rows;
