@@ -462,6 +462,8 @@ int jm_model_evaluate(const struct jm_training *t, struct jm_graph **ret, struct
 	g->evaluate = true;
 	g->wants_top1 = t->model->wants_top1;
 	code = declare(&alone, g, &loss, err);
+	if (!code)
+		code = jm_graph_keep_stage(g, loss, err);
 	jm_graph_add_biases_once(g);
 	g->n_forward = g->n_nodes;
 	if (!code && t->fp8)

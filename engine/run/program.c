@@ -71,7 +71,7 @@ static int plan_stage(struct jm_program *p, struct jm_err *err)
 	const struct jm_graph *g = p->graph;
 	int slots[JM_CHUNKS_MOST], code;
 
-	if (jm_graph_pp(g) < 2)
+	if (jm_graph_pp(g) < 2 || g->evaluate) /* forward only: in the order of the units */
 		return 0;
 	p->stage.pipe =
 		(struct jm_pipe){jm_graph_pp(g), jm_graph_chunks(g), jm_program_micro_steps(p)};

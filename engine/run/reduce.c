@@ -436,6 +436,27 @@ static int run_between_stages(struct jm_program *p, const struct jm_node *n, str
 	return code ? code : jm_waits_end(p->stage_waits, err);
 }
 
+/* Of an evaluation, whose stages follow each other: what the last part made, or what the next one
+ * needs. The loss goes nowhere. */
+static int run_border(struct jm_program *p, const struct jm_node *n, struct jm_err *err)
+{
+	const struct jm_ranks *r = &p->reduction->ranks;
+	int stages = p->graph->pp, stage = p->graph->stage;
+	bool in = n->op == JM_OP_STAGE_IN;
+	const struct jm_tensor *t = in ? n->out[0] : n->in[0];
+	int other = in ? (stage + stages - 1) % stages : (stage + 1) % stages;
+	int rank = r->all->rank + (other - stage) * r->apart;
+	struct jm_transfer move = {.kind = JM_SEND_RECEIVE,
+		.type = JM_COMM_BYTE,
+		.from = t->data,
+		.to = t->data,
+		.count = t->bytes,
+		.to_rank = in ? -1 : rank,
+		.from_rank = in ? rank : -1};
+
+	return t->class == JM_CLASS_SCALAR ? 0 : run_in_order(p, r->all, &move, err);
+}
+
 static int wait_for_shared(struct jm_program *p, const struct jm_unit *u, struct jm_err *err)
 {
 	struct jm_reduction *r = p->reduction;
@@ -451,11 +472,13 @@ static int run_node(struct jm_program *p, const struct jm_unit *u, struct jm_err
 {
 	const struct jm_node *n = u->group.node[0];
 
-	if (jm_op_is_border(n->op)) /* pipeline.h */
+	if (jm_op_is_border(n->op) && !p->graph->evaluate) /* pipeline.h */
 		return 0;
 	if (!p->reduction)
 		return jm_err_set(
 			err, JM_EBUG, "A program of several ranks runs without a communicator.");
+	if (jm_op_is_border(n->op))
+		return run_border(p, n, err);
 	if (jm_reduce_is_shared(n))
 		return run_shared(p, u, err);
 	if (u->awaited)

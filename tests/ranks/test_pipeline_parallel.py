@@ -100,7 +100,6 @@ def test_on_the_queue_of_devices(gpt, ranks):
     (LLAMA, 4, 1, 4, ["--precision", "fp8"], "--pp 4 does not go with --precision fp8"),
     (LLAMA, 2, 2, 1, ["--pp-chunks", "2"], "--pp-chunks 2 needs --pp of at least 2"),
     (LLAMA, 2, 1, 2, ["--freeze", "h0.*"], "--pp 2 does not go with --freeze"),
-    (LLAMA, 2, 1, 2, ["--eval-every", "5"], "--pp 2 does not go with evaluations"),
     (["run", "resnet18", "--image", "32", "--classes", "10"], 2, 1, 2, [], "Model resnet cannot be divided by --pp"),
 ], ids=lambda x: x[0] if isinstance(x, list) and x else str(x))
 def test_what_cannot_be_divided_is_refused(work, ranks, tp, pp, more, reason):

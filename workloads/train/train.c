@@ -282,6 +282,30 @@ static void judge_until(struct train *s, const struct jm_evaluated *e)
 	}
 }
 
+/* Of a model that ranks share: the last stage alone has the loss. */
+static int share_loss(struct train *s, struct jm_evaluated *e, struct jm_err *err)
+{
+	bool has = s->eval.loss && s->eval.loss->data;
+	double sum[2] = {has ? e->loss : 0, has};
+	int code = jm_comm_sum(&s->gang.control, sum, 2, err);
+
+	e->loss = sum[0] / sum[1];
+	return code;
+}
+
+/* One rank for all, because their parameters are the same; or all, if each has a part of them. */
+static int run_evaluation(struct train *s, struct jm_evaluated *e, struct jm_err *err)
+{
+	bool shared = s->training.tp * s->training.pp > 1;
+	int code = s->work->rank && !shared ? 0 : jm_evaluation_run(&s->eval, e, err);
+
+	if (!code && shared)
+		code = share_loss(s, e, err);
+	if (!code && !s->work->rank)
+		tell_evaluation(s, e);
+	return code;
+}
+
 static int evaluate(struct train *s, struct jm_err *err)
 {
 	struct jm_evaluated e = {.loss = NAN, .top1 = NAN};
@@ -290,11 +314,8 @@ static int evaluate(struct train *s, struct jm_err *err)
 	if (!s->eval.every || s->begun % s->eval.every)
 		return 0;
 	code = s->graph->shard ? jm_reduce_gather(s->program, err) : 0;
-	if (!code && !s->work->rank) { /* for all: their parameters are the same */
-		code = jm_evaluation_run(&s->eval, &e, err);
-		if (!code)
-			tell_evaluation(s, &e);
-	}
+	if (!code)
+		code = run_evaluation(s, &e, err);
 	if (!code && s->until.figure && s->work->world > 1)
 		code = jm_comm_from_first(&s->gang.control, &e, sizeof(e), err);
 	s->eval_best = fmin(s->eval_best, e.loss);

@@ -19,7 +19,13 @@ static int build_program(void *state, struct jm_err *err)
 static int build_evaluation(void *state, struct jm_err *err)
 {
 	struct train *s = state;
-	return jm_evaluation_build(&s->eval, err);
+	struct jm_ranks ranks;
+	int code = jm_evaluation_build(&s->eval, err);
+
+	if (code || s->training.tp * s->training.pp < 2)
+		return code;
+	ranks = jm_gang_ranks(&s->gang);
+	return jm_reduce_open(s->eval.program, &ranks, err);
 }
 
 /* Gives the program its communicators. */

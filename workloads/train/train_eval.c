@@ -82,7 +82,7 @@ static int queue_batch(struct jm_evaluation *e, int i, struct jm_err *err)
 	if (!code)
 		code = jm_program_micro(e->program, err);
 	for (int k = 0; k < 2 && !code; k++)
-		if (result[k])
+		if (result[k] && result[k]->data) /* else another stage has it */
 			code = jm_device_copy(e->program->device, JM_QUEUE_COMPUTE, place(e, i, k),
 				result[k]->data, result[k]->bytes, JM_TO_HOST, err);
 	return code;
@@ -92,9 +92,9 @@ static double mean(const struct jm_evaluation *e, const struct jm_tensor *t, int
 {
 	double sum = 0;
 
-	for (int i = 0; i < e->batches && t; i++)
+	for (int i = 0; i < e->batches && t && t->data; i++)
 		sum += jm_element_get(t->type, place(e, i, k), 0);
-	return t ? sum / e->batches : (double)NAN;
+	return t && t->data ? sum / e->batches : (double)NAN;
 }
 
 /*
