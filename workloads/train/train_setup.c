@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Setup of `train`: a device, its gang, what is fed; train_plan.c plans and train_build.c builds. */
+/* Setup of `train`: device, gang, what is fed; train_plan.c plans and train_build.c builds. */
 #include "train_setup.h"
 #include "base/clock.h"
 #include "engine/graph/rng.h"

@@ -12,7 +12,7 @@ struct jm_process {
 	unsigned long long start; /* clock ticks since the machine's start; 0 = unknown */
 };
 
-/* Reads /proc/PID/NAME, with a 0 behind it, and returns the bytes read: 0 = it cannot be read. root:
+/* Reads /proc/PID/NAME, a 0 behind it, and returns the bytes read; 0 = it cannot be read. root:
  * prefix of /proc. */
 size_t jm_process_file(const char *root, pid_t pid, const char *name, char *out, size_t size);
 /* The process with that id, as it is now. start is 0 when it cannot be read. */

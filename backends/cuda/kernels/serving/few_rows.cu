@@ -11,8 +11,8 @@
 #define COLUMNS 16 /* of y, of a block */
 #define CHUNK	64 /* bytes of a row of w that a warp takes at a time */
 
-/* How a block reads w: its warps; the chunks that a warp reads before it multiplies; and how many of
- * these lie one behind the other. */
+/* How a block reads w: its warps; the chunks that a warp reads before it multiplies; and how many
+ * of these lie one behind the other. */
 template <int WARPS, int AHEAD, int TOGETHER> struct reading {
 	static constexpr int warps = WARPS, ahead = AHEAD, together = TOGETHER;
 };
