@@ -350,7 +350,8 @@ static const struct jm_option options[] = {
 		.max = 3600,
 		.argument = "TIME",
 		.help = "time between two new values of the meter, if known"},
-	JM_COVERS_OPTION(struct call, covers, "what it measures: / (the node), psu/0..."),
+	JM_COVERS_OPTION(
+		struct call, covers, "what it measures: / (the node), psu/0, outside/door..."),
 	{0},
 };
 

@@ -293,7 +293,8 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_FLAG, struct state, integrate),
 		.help = "restart the meter's own integration and read its energy"},
 	JM_TIMEOUT_OPTION(struct state, line.timeout_ns, 60, "2s", ""),
-	JM_COVERS_OPTION(struct state, covers, "what it measures: / (the node), psu/0..."),
+	JM_COVERS_OPTION(
+		struct state, covers, "what it measures: / (the node), psu/0, outside/door..."),
 	{0},
 };
 

@@ -357,7 +357,8 @@ static const struct jm_option options[] = {
 	JM_PORT_OPTION(struct call, peer.port, "161", "UDP"),
 	JM_TIMEOUT_OPTION(struct call, peer.timeout, 60, "1s",
 		"; after half of it the question is sent again"),
-	JM_COVERS_OPTION(struct call, covers, "what the outlets feed: / (the node), psu/0..."),
+	JM_COVERS_OPTION(
+		struct call, covers, "what the outlets feed: / (the node), psu/0, outside/door..."),
 	{0},
 };
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define OUTSIDE "outside" /* of the node: the first word of such a path */
+
 static const char *const origins[] = {
 #define X(name, text) text,
 	JM_ORIGINS(X)
@@ -55,6 +57,45 @@ bool jm_quantity_is_counter(enum jm_quantity quantity)
 	return quantity == JM_Q_ENERGY || !strcmp(quantities[quantity].unit, "s");
 }
 
+/* Does the path of `len` characters include the other one? "/" includes everything of the node. */
+static bool path_includes(const char *a, size_t a_len, const char *b, size_t b_len)
+{
+	if (a_len == 1 && a[0] == '/')
+		return !path_includes(OUTSIDE, strlen(OUTSIDE), b, b_len);
+	return a_len <= b_len && !memcmp(a, b, a_len) && (a_len == b_len || b[a_len] == '/');
+}
+
+/* How many of b's component paths are included in a; *ret_n: how many b has. */
+static int included(const char *a, const char *b, int *ret_n)
+{
+	int n = 0, hits = 0;
+
+	for (size_t b_len; *b; b += b_len) {
+		b += strspn(b, " ");
+		b_len = strcspn(b, " ");
+		if (!b_len)
+			break;
+		n++;
+		for (size_t skip = 0, len; a[skip]; skip += len) {
+			skip += strspn(a + skip, " ");
+			len = strcspn(a + skip, " ");
+			if (len && path_includes(a + skip, len, b, b_len)) {
+				hits++;
+				break;
+			}
+		}
+	}
+	*ret_n = n;
+	return hits;
+}
+
+static bool is_outside(const struct jm_meter *m)
+{
+	int n;
+
+	return included(OUTSIDE, m->covers, &n) == n && n;
+}
+
 int jm_meters_add(struct jm_meters *set, const struct jm_meter *meter, struct jm_err *err)
 {
 	struct jm_meter *grown = reallocarray(set->meter, (size_t)set->n + 1, sizeof(*grown));
@@ -77,7 +118,7 @@ int jm_meters_add(struct jm_meters *set, const struct jm_meter *meter, struct jm
 	grown[set->n].n_signals = 0;
 	grown[set->n].covered_by = -1;
 	grown[set->n].overlaps = -1;
-	grown[set->n].elsewhere = false;
+	grown[set->n].elsewhere = is_outside(&grown[set->n]);
 	return set->n++;
 }
 
@@ -104,38 +145,6 @@ int jm_meters_add_whole(struct jm_meters *set, const struct jm_meter *meter,
 	for (int i = 0; rc >= 0 && i < n; i++)
 		rc = jm_meters_add_signal(set, &signal[i], err);
 	return rc < 0 ? rc : 0;
-}
-
-/* Does the path of `len` characters include the other one? "/" includes everything. */
-static bool path_includes(const char *a, size_t a_len, const char *b, size_t b_len)
-{
-	if (a_len == 1 && a[0] == '/')
-		return true;
-	return a_len <= b_len && !memcmp(a, b, a_len) && (a_len == b_len || b[a_len] == '/');
-}
-
-/* How many of b's component paths are included in a; *ret_n: how many b has. */
-static int included(const char *a, const char *b, int *ret_n)
-{
-	int n = 0, hits = 0;
-
-	for (size_t b_len; *b; b += b_len) {
-		b += strspn(b, " ");
-		b_len = strcspn(b, " ");
-		if (!b_len)
-			break;
-		n++;
-		for (size_t skip = 0, len; a[skip]; skip += len) {
-			skip += strspn(a + skip, " ");
-			len = strcspn(a + skip, " ");
-			if (len && path_includes(a + skip, len, b, b_len)) {
-				hits++;
-				break;
-			}
-		}
-	}
-	*ret_n = n;
-	return hits;
 }
 
 /* Simulated and replayed meters belong to another machine or another time than the others. */
@@ -260,7 +269,8 @@ int jm_meters_own(struct jm_meters *set, const char *uuid, const char *bus, bool
 	const char *device = own < 0 ? "" : set->meter[own].device;
 
 	for (int i = 0; i < set->n; i++)
-		set->meter[i].elsewhere = is_elsewhere(&set->meter[i], device);
+		set->meter[i].elsewhere =
+			is_outside(&set->meter[i]) || is_elsewhere(&set->meter[i], device);
 	return own;
 }
 
@@ -270,7 +280,7 @@ int jm_meters_own_too(struct jm_meters *set, const char *uuid, const char *bus)
 	int own = find_own(set, uuid, bus, &slice);
 
 	for (int i = 0; i < set->n && own >= 0; i++)
-		if (set->meter[i].elsewhere)
+		if (set->meter[i].elsewhere && !is_outside(&set->meter[i]))
 			set->meter[i].elsewhere =
 				is_elsewhere(&set->meter[i], set->meter[own].device);
 	return own;

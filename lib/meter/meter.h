@@ -129,7 +129,7 @@ struct jm_signal {
 
 /*
  * covers: the components whose power this meter includes, as space-separated paths. "cpu/0"
- * includes "cpu/0/core"; "/" is the whole node. GPU: "gpu/<UUID>", its memory "gpu/<UUID>/memory";
+ * includes "cpu/0/core"; "/" is the whole node, "outside/door" no part of it. GPU: "gpu/<UUID>", its memory "gpu/<UUID>/memory";
  * a RAPL package "cpu/0", its core "cpu/0/core", its DRAM "dram/0"; a Grace-Hopper module "cpu/0
  * dram/0 gpu/<UUID>".
  */
@@ -150,7 +150,8 @@ struct jm_meter {
 	/* worked out by jm_meters_derive: */
 	int covered_by; /* index of the smallest meter that includes all of it; -1 = topmost */
 	int overlaps;	/* index of a meter that shares a part of it only; -1 = none */
-	/* by jm_meters_own: of GPUs on which the work does not run; in no total */
+	/* in no total: outside of the node, or, by jm_meters_own, of GPUs on which the work does not
+	 * run */
 	bool elsewhere;
 };
 

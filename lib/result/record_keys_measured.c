@@ -119,8 +119,10 @@ const struct jm_key jm__meter_keys[] = {
 		.meaning = "id of the smallest meter that includes this one; null = it counts in "
 			   "the total"},
 	{TEXT("overlaps", JM_KEY_NULL), .meaning = "id of a meter that shares a part of it"},
-	{FLAG("elsewhere", JM_KEY_OPTIONAL), .meaning = "true: a meter of a GPU on which the work "
-							"did not run; it counts in no total"},
+	{FLAG("elsewhere", JM_KEY_OPTIONAL), .meaning =
+						     "true: a meter of a GPU on which the work "
+						     "did not run, or of something outside of the "
+						     "node; it counts in no total"},
 	{TEXT("host", JM_KEY_OPTIONAL),
 		.meaning =
 			"of ranks on several hosts: the one whose meter it is; ids of the others "

@@ -86,6 +86,15 @@ def captured_node(tmp_path):
     return tmp_path
 
 
+def test_a_rear_door_is_outside_of_the_node(node):
+    """Its energy is known, and in no total."""
+    record = record_of(jm("measure", "--json", "-", "--source", "hwmon:channel=power_meter/power1,covers=outside/door", "--", "sleep", "1",
+                          env={"JM_ROOT": str(node)}))
+    (door,) = record["meters"]
+    assert door["elsewhere"] is True and door["covered_by"] is None and door["joules"] == pytest.approx(900 * record["wall_s"], rel=0.05)
+    assert record["total"]["joules_measured"] is None
+
+
 def test_inlet_fans_and_utilisation_beside_node_power(node):
     done = jm("measure", "--json", "-", "--source", "context:cooling=rear door,hwmon:channel=power_meter/power1,covers=/",
               "--", "sleep", "1", env={"JM_ROOT": str(node)})

@@ -229,6 +229,31 @@ static void covers_of_any_length(void **state)
 	jm_meters_done(&set);
 }
 
+/* The node includes nothing that is outside of it, and what is outside is in no total. */
+static void outside_of_the_node(void **state)
+{
+	static const char *const covers[] = {"/", "outside/door", "cpu/0", "outside"};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_meters set = {0};
+
+	(void)state;
+	for (int i = 0; i < 4; i++) {
+		struct jm_meter m = {.covers = covers[i], .scope = JM_SCOPE_NODE};
+
+		snprintf(m.id, sizeof(m.id), "%d", i);
+		assert_int_equal(jm_meters_add(&set, &m, &err), i);
+	}
+	jm_meters_derive(&set);
+	assert_int_equal(set.meter[1].covered_by, 3);
+	assert_int_equal(set.meter[2].covered_by, 0);
+	assert_int_equal(set.meter[3].covered_by, -1);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(set.meter[i].overlaps, -1);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(jm_meter_counts(&set, i), i == 0);
+	jm_meters_done(&set);
+}
+
 /* Work runs on GPU-b, and then on GPU-c as well. */
 static void meters_of_other_gpus(void **state)
 {
@@ -246,6 +271,10 @@ static void meters_of_other_gpus(void **state)
 		{"cpu/0", {false, false, false}},
 		{"/", {false, false, false}},
 		{"gpu/GPU-a /", {false, false, false}},
+		{"outside/door", {true, true, true}},
+		{"outside/door outside/pump", {true, true, true}},
+		{"outside/door /", {false, false, false}},
+		{"outsider", {false, false, false}},
 	};
 	const int n = sizeof(rows) / sizeof(rows[0]);
 	struct jm_err err = JM_ERR_INIT;
@@ -285,6 +314,7 @@ int main(void)
 		cmocka_unit_test(other_worlds),
 		cmocka_unit_test(twins),
 		cmocka_unit_test(odd_spellings),
+		cmocka_unit_test(outside_of_the_node),
 		cmocka_unit_test(meters_of_other_gpus),
 		cmocka_unit_test(signals_lie_with_their_meter),
 		cmocka_unit_test(names),
