@@ -129,9 +129,9 @@ struct jm_signal {
 
 /*
  * covers: the components whose power this meter includes, as space-separated paths. "cpu/0"
- * includes "cpu/0/core"; "/" is the whole node, "outside/door" no part of it. GPU: "gpu/<UUID>", its memory "gpu/<UUID>/memory";
- * a RAPL package "cpu/0", its core "cpu/0/core", its DRAM "dram/0"; a Grace-Hopper module "cpu/0
- * dram/0 gpu/<UUID>".
+ * includes "cpu/0/core"; "/" is the whole node, "outside/door" no part of it. GPU: "gpu/<UUID>",
+ * its memory "gpu/<UUID>/memory"; a RAPL package "cpu/0", its core "cpu/0/core", its DRAM "dram/0";
+ * a Grace-Hopper module "cpu/0 dram/0 gpu/<UUID>".
  */
 struct jm_meter {
 	char id[JM_ID_MAX]; /* stable: "nvml:GPU-8f...", "rapl:/sys/...", never an index */
@@ -150,8 +150,7 @@ struct jm_meter {
 	/* worked out by jm_meters_derive: */
 	int covered_by; /* index of the smallest meter that includes all of it; -1 = topmost */
 	int overlaps;	/* index of a meter that shares a part of it only; -1 = none */
-	/* in no total: outside of the node, or, by jm_meters_own, of GPUs on which the work does not
-	 * run */
+	/* in no total: outside of the node; by jm_meters_own, of GPUs on which no work runs */
 	bool elsewhere;
 };
 

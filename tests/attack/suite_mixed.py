@@ -26,6 +26,13 @@ def values(rng):
             f"module.power={rng.randrange(250, 800)}W", f"node.power={rng.randrange(300, 1100)}W"]
 
 
+def has_ended(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 class Suite:
     """SIGKILL of programs, their guards, both and all at once, on knobs of every kind; truth: driver, files of sysfs, and
     what the management controller keeps."""
@@ -98,6 +105,8 @@ class Suite:
                 kill(program.pid)
         for guard in filter(None, victims):
             kill(guard)
+        # one that is killed while it syncs has its locks until the disk has answered
+        assert wait_for(lambda: all(map(has_ended, filter(None, victims))), 60)
 
     def close(self):
         subprocess.run([BIN, "restore"], env=self.env, capture_output=True, check=False)

@@ -134,6 +134,41 @@ def test_another_program_that_moves_the_cap_ends_it(gpus, tmp_path):
     child.wait(timeout=240)
 
 
+def test_a_driver_that_refuses_halfway_ends_it(tmp_path):
+    """Of GPU 1 only, which is put back at the end, when its driver permits it again; the command goes on."""
+    gpus, refuses = FakeGpus(tmp_path, 2, f"deny=1;denyfile={tmp_path}/refuses"), tmp_path / "refuses"
+    assert jm("get", env=gpus.env).returncode == 0
+    child = tune(gpus, tmp_path, f"--json={tmp_path}/tune.json", "--", *steps(1500))
+    assert moved(gpus)
+    refuses.touch()
+    assert wait_for(lambda: "Tuning has ended" in said(tmp_path) and gpus.limits()[0] == 700) and child.poll() is None
+    refuses.unlink()
+    child.send_signal(signal.SIGTERM)
+    child.wait(timeout=240)
+    assert restored(gpus) and "GPU 1" in tuned(tmp_path / "tune.json")["stopped"]
+
+
+JUMPS = """
+i=0; while [ $i -lt 60 ]; do i=$((i+1)); echo n $i; sleep 0.02; done       # even
+echo n 1000000000; sleep 1; echo n 3; sleep 1.5                             # jumps, begins again, stands still
+i=3; while [ $i -lt 200 ]; do i=$((i+1)); echo n $i; sleep 0.02; done
+"""
+
+
+@pytest.mark.parametrize("kind", ["total", "amount"])
+def test_progress_that_jumps_and_stops_is_no_better_setting(gpus, tmp_path, kind):
+    """No rate comes of it that is not a number, and what is held is what was found, or was compared with it."""
+    record = tmp_path / "tune.json"
+    done = jm("tune", "--items-regex", r"n (\d+)", "--items-kind", kind, "--window", "0.1s", "--within", "3s", f"--json={record}", "--", "sh", "-c",
+              JUMPS, env=gpus.env)
+    assert done.returncode == 0, done.stderr
+    tune = tuned(record)
+    assert all(v["items"] > 0 and v["seconds"] > 0 and v["joules"] > 0 for v in tune["visits"]) and tune["visits"]
+    if tune["choice"] != "open":
+        assert (tune["choice"] == "better") == (not tune["chosen_found"]) and (tune["chosen_found"] or tune["objective_percent"] < 0)
+    assert gpus.limits() == FOUND and not gpus.journals()
+
+
 def test_two_tuners_of_one_gpu_are_one(gpus, tmp_path):
     child = tune(gpus, tmp_path, "--", *steps(150))
     assert moved(gpus)

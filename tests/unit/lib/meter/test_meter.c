@@ -272,7 +272,6 @@ static void meters_of_other_gpus(void **state)
 		{"/", {false, false, false}},
 		{"gpu/GPU-a /", {false, false, false}},
 		{"outside/door", {true, true, true}},
-		{"outside/door outside/pump", {true, true, true}},
 		{"outside/door /", {false, false, false}},
 		{"outsider", {false, false, false}},
 	};

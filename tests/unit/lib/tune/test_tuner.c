@@ -29,11 +29,11 @@ struct bench {
 	double items;
 };
 
-static void open_work(struct bench *b)
+static void open_work(struct bench *b, const char *response, const char *step_items)
 {
 	assert_ok(jm_values_init(&b->options, jm_workload_sim.options, &b->err), b->err);
-	assert_ok(jm_values_set(&b->options, "response", WORK, &b->err), b->err);
-	assert_ok(jm_values_set(&b->options, "step-items", "1024", &b->err), b->err);
+	assert_ok(jm_values_set(&b->options, "response", response, &b->err), b->err);
+	assert_ok(jm_values_set(&b->options, "step-items", step_items, &b->err), b->err);
 	b->work = (struct jm_work){.ctx = &b->ctx,
 		.sleeper = &b->sleeper,
 		.options = &b->options,
@@ -42,7 +42,8 @@ static void open_work(struct bench *b)
 	assert_ok(jm_workload_sim.setup(&b->work, &b->state, &b->err), b->err);
 }
 
-static void bench_open(struct bench *b, const char *objective, enum jm_tune_progress progress)
+static void bench_open_for(struct bench *b, const char *response, const char *step_items,
+	const char *objective, enum jm_tune_progress progress)
 {
 	static const char *const sources[] = {"sim:" NODE, NULL};
 	const struct jm_session_options session = {.sources = sources};
@@ -57,7 +58,7 @@ static void bench_open(struct bench *b, const char *objective, enum jm_tune_prog
 	b->ctx.guard_program = "/proc/self/exe";
 	b->ctx.clock = jm_clock_new_simulated(0);
 	jm_sleeper_init(&b->sleeper, b->ctx.clock);
-	open_work(b);
+	open_work(b, response, step_items);
 	assert_ok(jm_session_open(&b->ctx, &session, &b->session, &b->err), b->err);
 	assert_ok(jm_session_start(b->session, &b->err), b->err);
 	assert_ok(jm_guard_start(&b->ctx, "sim:" NODE, &b->guard, &b->err), b->err);
@@ -65,6 +66,11 @@ static void bench_open(struct bench *b, const char *objective, enum jm_tune_prog
 	o.session = b->session;
 	o.guard = b->guard;
 	assert_ok(jm_tuner_new(&o, &b->tuner, &b->err), b->err);
+}
+
+static void bench_open(struct bench *b, const char *objective, enum jm_tune_progress progress)
+{
+	bench_open_for(b, WORK, "1024", objective, progress);
 }
 
 /* Works for so long; the tuner looks after each step. told: it hears of the items. */
@@ -105,7 +111,7 @@ static double cap_now(struct bench *b)
 }
 
 /* Joules and seconds per item under the cap, as published. */
-static double energy_at(double cap, double *ret_time)
+static double energy_of(const char *response, double cap, double *ret_time)
 {
 	const struct jm_sim_gpu *gpu = jm_sim_gpus;
 	const struct jm_sim_response *r;
@@ -114,11 +120,16 @@ static double energy_at(double cap, double *ret_time)
 
 	while (strcmp(gpu->name, "h100") != 0)
 		gpu++;
-	r = &gpu->response[jm_sim_response_find(gpu, WORK, NULL)];
+	r = &gpu->response[jm_sim_response_find(gpu, response, NULL)];
 	jm_sim_rate_curve(gpu, r, &curve);
 	watts = jm_sim_busy_watts(gpu, r, cap);
 	*ret_time = 1 / jm_sim_curve_at(&curve, watts);
 	return watts * *ret_time;
+}
+
+static double energy_at(double cap, double *ret_time)
+{
+	return energy_of(WORK, cap, ret_time);
 }
 
 static double edp_at(double cap)
@@ -167,6 +178,38 @@ static void holds_the_best_cap_and_says_what_it_saves(void **state)
 	assert_near(number(tune, "saved_joules"), true_saving(tune), 0.05 * true_saving(tune));
 	json_decref(tune);
 	bench_close(&b);
+}
+
+/* The works of arXiv 2603.16164 on the H100, steps of some 30 ms each. */
+static void finds_the_best_cap_of_each_published_curve(void **state)
+{
+	static const char *const works[][2] = {{"resnet50", "48"}, {"vit-l16", "10"},
+		{"sd-v2", "1"}, {"llama3-8b-train", "1024"}, {"llama3-8b-infer", "64"}};
+
+	(void)state;
+	for (int i = 0; i < 10; i++) {
+		const char *response = works[i / 2][0];
+		bool edp = i % 2;
+		double time, least = INFINITY, best = 0, cost[701];
+		struct bench b;
+		long cap;
+
+		bench_open_for(
+			&b, response, works[i / 2][1], edp ? "edp" : "energy", JM_TUNE_ITEMS);
+		work(&b, 180, true);
+		jm_tuner_end(b.tuner);
+		for (int at = 200; at <= 700; at++) {
+			cost[at] = energy_of(response, at, &time);
+			cost[at] *= edp ? time : 1;
+			best = cost[at] < least ? at : best;
+			least = fmin(least, cost[at]);
+		}
+		cap = lround(cap_now(&b));
+		printf("%s, %s: holds %ld W, %.4f of that at %.0f W\n", response,
+			edp ? "edp" : "energy", cap, cost[cap] / least, best);
+		assert_true(cost[cap] <= 1.03 * least);
+		bench_close(&b);
+	}
 }
 
 /* Every visit used the power of its cap: no window has a part of the time before it. */
@@ -291,6 +334,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(holds_the_best_cap_and_says_what_it_saves),
+		cmocka_unit_test(finds_the_best_cap_of_each_published_curve),
 		cmocka_unit_test(windows_are_of_one_setting),
 		cmocka_unit_test(nothing_is_learnt_while_work_warms_up),
 		cmocka_unit_test(nothing_is_set_without_items),
