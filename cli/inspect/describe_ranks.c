@@ -5,6 +5,8 @@
 #include "engine/run/pipeline.h"
 #include "engine/run/reduce.h"
 
+#include <string.h>
+
 /* Bytes that a rank sends in a step, if each exchange goes round a ring of its ranks. */
 struct sent {
 	/* between ranks of a model, or of a stage; between stages; between models */
@@ -72,6 +74,9 @@ int describe_ranks_check(const struct describe_plan *plan, struct jm_err *err)
 		return jm_err_set(err, JM_EUSAGE,
 			"--pp-chunks %d needs --pp of at least 2; give it, or omit --pp-chunks.",
 			plan->training.chunks);
+	if (!strncmp(plan->precision, "fp8", 3) && plan->training.tp * plan->training.pp > 1)
+		return jm_err_set(err, JM_EUSAGE,
+			"--tp and --pp do not go with --precision fp8 yet; omit one of them.");
 	if (!is_several(plan) || (!plan->serve.on && !plan->power.store))
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,

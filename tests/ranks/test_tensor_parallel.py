@@ -126,6 +126,18 @@ def test_faults_in_groups_end_all_ranks(fault, reason, blocking):
     assert reason in r["reason"] and time.monotonic() - began < 40, r["reason"]
 
 
+@pytest.mark.parametrize("bent", [None, 0, 1])
+def test_values_that_ranks_share_are_compared(bent, tmp_path):
+    """One rank whose sums are wrong in the last bit of their first element trains other tables and norms; nothing is saved."""
+    env = {**devices(2), **({} if bent is None else {"JM_FAKE_NCCL_BENDS": str(bent)})}
+    r = train(LLAMA, 2, 2, "--save", tmp_path / "net", device="later:0,later:1", env=env, status=0 if bent is None else FAILED)
+    if bent is None:
+        assert r["verified"] is True and (tmp_path / "net").exists()
+    else:
+        assert "Ranks 0 and 1 have other values of tokens.weight after step 20" in (r["verify_reason"] or r["reason"])
+        assert not (tmp_path / "net").exists()
+
+
 def test_rows_of_one_rank_are_not_divided():
     r = one(*LLAMA, "--ranks", "2", "--tp", "1", "--sequence-parallel", "--batch", "1", "--steps", "1", "--device", "cpu")
     assert r["note"] == "--sequence-parallel has no effect with --tp 1."

@@ -8,6 +8,7 @@
 #include "engine/run/profile.h"
 #include "engine/run/reduce.h"
 #include "first_loss.h"
+#include "shared_values.h"
 #include "train_options.h"
 #include "train_pictures.h"
 #include "train_ranks.h"
@@ -508,6 +509,8 @@ static int train_verify(void *state, struct jm_err *err)
 	jm_train_pictures_keep(s);
 	keep_until(s);
 	code = jm_train_keep_ranks(s, err);
+	if (!code)
+		code = jm_shared_values_check(s, err);
 	if (!code)
 		code = jm_train_weights_finish(s, err);
 	if (!code)
