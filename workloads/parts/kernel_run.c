@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A few nodes, run again and again. */
 #include "kernel_run.h"
-#include "engine/device/backend_find.h"
 #include "gang.h"
 #include "memory.h"
 
@@ -32,12 +31,7 @@ int jm_kernel_check_products(const char *device, const char *precision, struct j
 			"Precision %s defines how parameters are trained, and this workload has "
 			"none; use bf16.",
 			precision);
-	if (!code && t.precision == JM_F64 && strcmp(device, "ref") != 0)
-		code = jm_err_set(err, JM_EUSAGE,
-			"f64 is available on device ref only; use --device ref, or another "
-			"--precision on %s.",
-			device);
-	return code ? code : jm_device_check(device, err);
+	return code ? code : jm_work_device_check(device, precision, err);
 }
 
 int jm_kernel_check(const char *device, const char *precision, struct jm_err *err)

@@ -3,6 +3,7 @@
 #include "work_device.h"
 #include "base/text/json.h"
 #include "engine/device/backend_clock.h"
+#include "engine/device/backend_find.h"
 
 #include <jansson.h>
 #include <limits.h>
@@ -13,6 +14,7 @@
 #include <time.h>
 
 #include "engine/check/selftest.h"
+#include "engine/graph/model.h"
 #include "engine/graph/tensor.h"
 
 #define LOOKS		 5 /* at what runs on the processors */
@@ -103,6 +105,19 @@ static void warn_of_spinning(const struct jm_work *work)
 			"many times slower, because its threads spin while they wait for each "
 			"other; OMP_WAIT_POLICY=passive in the environment prevents that.",
 			fewest);
+}
+
+int jm_work_device_check(const char *device, const char *precision, struct jm_err *err)
+{
+	struct jm_training t;
+	int code = jm_precision_set(&t, precision, err);
+
+	if (!code && t.precision == JM_F64 && strcmp(device, "ref") != 0)
+		code = jm_err_set(err, JM_EUSAGE,
+			"f64 is available on device ref only; use --device ref, or another "
+			"--precision on %s.",
+			device);
+	return code ? code : jm_device_check(device, err);
 }
 
 int jm_work_device_open(

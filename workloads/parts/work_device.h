@@ -7,6 +7,9 @@
 #include "engine/graph/graph.h"
 #include "run/workload.h"
 
+/* Is there such a device, and does it compute in that precision? A `check` of a workload. */
+int jm_work_device_check(const char *device, const char *precision, struct jm_err *err);
+
 /* Opens work->device. threads: as of jm_device_open. */
 int jm_work_device_open(
 	struct jm_work *work, int threads, struct jm_device *ret, struct jm_err *err);

@@ -13,6 +13,7 @@
 #include "train_pictures.h"
 #include "train_ranks.h"
 #include "workloads/parts/profile_json.h"
+#include "workloads/parts/work_device.h"
 #include "train_setup.h"
 #include "train_weights.h"
 
@@ -542,7 +543,7 @@ const struct jm_workload jm_workload_train = {
 	.options = jm_train_options,
 	.chooser = "model",
 	.chosen_options = jm_model_options,
-	.check = jm_train_check,
+	.check = jm_work_device_check,
 	.setup = train_setup,
 	.step = train_step,
 	.finish = train_finish,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of `train`, and what a step is made of by them. */
 #include "train_options.h"
-#include "engine/device/backend_find.h"
 #include "engine/graph/init_rule.h"
 #include "engine/graph/optimizer.h"
 #include "engine/graph/tensor.h"
@@ -529,17 +528,4 @@ int jm_train_choose(struct train *s, struct jm_err *err)
 	int code = choose_model(s, err);
 
 	return code ? code : check_threads(s, err);
-}
-
-int jm_train_check(const char *device, const char *precision, struct jm_err *err)
-{
-	struct jm_training t;
-	int code = jm_precision_set(&t, precision, err);
-
-	if (!code && t.precision == JM_F64 && strcmp(device, "ref") != 0)
-		code = jm_err_set(err, JM_EUSAGE,
-			"f64 is available on device ref only; use --device ref, or another "
-			"--precision on %s.",
-			device);
-	return code ? code : jm_device_check(device, err);
 }

@@ -10,7 +10,5 @@ extern const struct jm_option jm_train_options[];
 int jm_train_threads(const struct train *s);
 /* Model, precision, update and schedule as the options say; s->training is filled in. */
 int jm_train_choose(struct train *s, struct jm_err *err);
-/* Before anything runs: could there be such a device and precision? */
-int jm_train_check(const char *device, const char *precision, struct jm_err *err);
 
 #endif

@@ -12,32 +12,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* A receiver that is named in the environment. */
-static struct jm_progress *open_receiver(void)
-{
-	static char way[256]; /* outlives it in the environment */
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_progress *p;
-
-	assert_ok(jm_progress_open(&p, &err), err);
-	snprintf(way, sizeof(way), "%s", jm_progress_env(p));
-	putenv(way);
-	return p;
-}
-
-static void close_receiver(struct jm_progress *p)
-{
-	jm_progress_close(p);
-	unsetenv("JM_PROGRESS");
-}
-
-/* The marks that wait, at this moment. */
-static int receive(struct jm_progress *p, struct got *got)
-{
-	got->n = 0;
-	return jm_progress_receive(p, jm_clock_now(jm_clock_real()), get, got);
-}
-
 static int connect_to(const struct jm_progress *p)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};

@@ -50,27 +50,10 @@ static void ignore_mark(void *arg, const struct jm_mark *mark)
 /* A receiver that takes pipes, named in the environment. */
 static struct jm_progress *open_for_pipes(void)
 {
-	static char way[256]; /* outlives it in the environment */
-	struct jm_err err = JM_ERR_INIT;
-	struct jm_progress *p;
+	struct jm_progress *p = open_receiver();
 
-	assert_ok(jm_progress_open(&p, &err), err);
 	jm_progress_take_pipes(p);
-	snprintf(way, sizeof(way), "%s", jm_progress_env(p));
-	putenv(way);
 	return p;
-}
-
-static void close_receiver(struct jm_progress *p)
-{
-	jm_progress_close(p);
-	unsetenv("JM_PROGRESS");
-}
-
-static int receive(struct jm_progress *p, struct got *got)
-{
-	got->n = 0;
-	return jm_progress_receive(p, jm_clock_now(jm_clock_real()), get, got);
 }
 
 static bool datagrams_wait(const struct jm_progress *p)
