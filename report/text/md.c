@@ -175,16 +175,12 @@ static void put_tables(const struct jm_grouping *g, const struct jm_group_series
 	}
 }
 
-static int put_series(
-	const struct jm_grouping *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
+/* What stands above the table of a series. */
+static void put_head(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
 	struct jm_text_sign signs[JM_TEXT_SIGNS];
-	struct jm_grid grid;
-	char text[700], grade[80];
-	int rc = jm_grid_init(&grid, g, s, err);
+	char text[700];
 
-	if (rc)
-		return rc;
 	fputs("## ", out);
 	put(out, s->title);
 	jm_text_energy(g, s, text, sizeof(text));
@@ -205,6 +201,31 @@ static int put_series(
 	jm_text_machine(g, s, text, sizeof(text));
 	put(out, text);
 	fputs(*text ? "\n\n" : "", out);
+}
+
+static void put_quality(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	char text[700], grade[80];
+
+	if (!*s->grade)
+		return;
+	jm_text_quality(g, s, text, sizeof(text));
+	jm_text_grade(
+		s->grade, s->has_energy ? jm_origin_name(s->origin) : "", grade, sizeof(grade));
+	fprintf(out, "\nQuality %s%s", grade, *text ? ". " : "");
+	put(out, text);
+	fputc('\n', out);
+}
+
+static int put_series(
+	const struct jm_grouping *g, const struct jm_group_series *s, FILE *out, struct jm_err *err)
+{
+	struct jm_grid grid;
+	int rc = jm_grid_init(&grid, g, s, err);
+
+	if (rc)
+		return rc;
+	put_head(g, s, out);
 	put_grid(out, &grid);
 	jm_grid_done(&grid);
 	put_served(g, s, out);
@@ -212,14 +233,7 @@ static int put_series(
 	put_tables(g, s, &jm_step_times, out);
 	put_verdicts(g, s, out);
 	put_failures(g, s, out);
-	if (*s->grade) {
-		jm_text_quality(g, s, text, sizeof(text));
-		jm_text_grade(s->grade, s->has_energy ? jm_origin_name(s->origin) : "", grade,
-			sizeof(grade));
-		fprintf(out, "\nQuality %s%s", grade, *text ? ". " : "");
-		put(out, text);
-		fputc('\n', out);
-	}
+	put_quality(g, s, out);
 	put_notes(g, s, out);
 	fputc('\n', out);
 	return 0;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text/json.h"
 #include "engine/graph/tensor.h"
 #include "engine/run/start_values.h"
 #include "engine/run/write_values.h"
@@ -462,4 +463,18 @@ int jm_weights_load(struct jm_program *p, struct jm_network network, const struc
 	free(l.used);
 	free(l.part);
 	return code;
+}
+
+json_t *jm_weights_json(
+	const char *from, const struct jm_weights_loaded *found, const char *checkpoint, long first)
+{
+	json_t *json = json_object();
+
+	jm_json_set_text(&json, "from", from);
+	jm_json_set_int(&json, "bytes", (json_int_t)found->bytes);
+	jm_json_set_number(&json, "load_s", found->seconds);
+	jm_json_set_bool(&json, "new_top", *found->anew);
+	jm_json_set_text(&json, "continued", checkpoint);
+	jm_json_set_int(&json, "first_step", first);
+	return json;
 }

@@ -34,6 +34,11 @@ struct jm_weights_loaded {
 int jm_weights_load(struct jm_program *p, struct jm_network network, const struct jm_safetensors *s,
 	uint64_t seed, struct jm_weights_loaded *ret, struct jm_err *err);
 
+/* The key "weights" of a record. from: the file; checkpoint: that a training goes on from, after
+ * its first steps; NULL = none. */
+struct json_t *jm_weights_json(const char *from, const struct jm_weights_loaded *found,
+	const char *checkpoint, long first);
+
 /* The tensor of the file that the part is; NULL = it is not there. */
 const struct jm_safetensor *jm_weights_part_in(const struct jm_safetensors *s,
 	const struct jm_weights_loaded *found, const struct jm_weight_part *part);

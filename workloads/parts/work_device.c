@@ -197,16 +197,22 @@ int jm_work_device_test(struct jm_work *work, const struct jm_device *d, const s
 	struct jm_err *err)
 {
 	struct jm_selftest_short r;
+	json_t *json;
 	int code;
 
 	if (!(work->selftest_s > 0) || !strcmp(d->backend->name, "ref"))
 		return 0;
 	code = jm_selftest_short(work->device, d, g, work->selftest_s, &r, err);
-	if (work->more)
-		json_object_set_new(work->more, "selftest",
-			json_pack("{s:b, s:i, s:i, s:i, s:o, s:f}", "passed", !code, "cases",
-				r.n_cases, "refused", r.n_refused, "left_out", r.n_left_out,
-				"worst", jm_json_number(r.worst), "seconds", r.seconds));
+	if (work->more) {
+		json = json_object();
+		jm_json_set_bool(&json, "passed", !code);
+		jm_json_set_int(&json, "cases", r.n_cases);
+		jm_json_set_int(&json, "refused", r.n_refused);
+		jm_json_set_int(&json, "left_out", r.n_left_out);
+		jm_json_set_number(&json, "worst", r.worst);
+		jm_json_set_number(&json, "seconds", r.seconds);
+		json_object_set_new(work->more, "selftest", json);
+	}
 	work->own.unusable = code == JM_ENOMEM ? 0 : code;
 	return code;
 }

@@ -378,6 +378,7 @@ static json_t *window_json(const struct jm_answers *a)
 {
 	const struct jm_work_window *w = &a->window;
 	json_int_t done = 0, in = 0;
+	json_t *json;
 
 	if (!has_window(a))
 		return json_null();
@@ -386,10 +387,14 @@ static json_t *window_json(const struct jm_answers *a)
 		if (is_within(w, a->answer[i].first) && !a->answer[i].back)
 			in += a->answer[i].input;
 	}
-	return json_pack("{s:f, s:f, s:I, s:i, s:I, s:f}", "begin_s",
-		seconds(a->answer[0].arrived, w->t0_ns), "seconds", seconds(w->t0_ns, w->t1_ns),
-		"requests_done", done, "requests_failed", failures(a), "tokens_in", in,
-		"tokens_out", w->items);
+	json = json_object();
+	jm_json_set_number(&json, "begin_s", seconds(a->answer[0].arrived, w->t0_ns));
+	jm_json_set_number(&json, "seconds", seconds(w->t0_ns, w->t1_ns));
+	jm_json_set_int(&json, "requests_done", done);
+	jm_json_set_int(&json, "requests_failed", failures(a));
+	jm_json_set_int(&json, "tokens_in", in);
+	jm_json_set_number(&json, "tokens_out", w->items);
+	return json;
 }
 
 json_t *jm_answers_json(const struct jm_answers *a)

@@ -240,9 +240,7 @@ static int load_weights(struct serve *s, struct jm_err *err)
 	jm_log(s->work->ctx, JM_INFO, "Weights from %s: %s.", s->from.path, s->loaded.what);
 	if (s->work->more)
 		json_object_set_new(s->work->more, "weights",
-			json_pack("{s:s, s:I, s:f, s:b, s:n, s:i}", "from", s->from.path, "bytes",
-				(json_int_t)s->loaded.bytes, "load_s", s->loaded.seconds, "new_top",
-				0, "continued", "first_step", 0));
+			jm_weights_json(s->from.path, &s->loaded, NULL, 0));
 	return 0;
 }
 

@@ -52,10 +52,7 @@ static void tell_start(const struct train *s)
 
 	if (s->work->more)
 		json_object_set_new(s->work->more, "weights",
-			json_pack("{s:s?, s:I, s:f, s:b, s:s?, s:I}", "from", w->from.path, "bytes",
-				(json_int_t)w->found.bytes, "load_s", w->found.seconds, "new_top",
-				w->from.path && *w->found.anew, "continued", w->go_on, "first_step",
-				(json_int_t)s->first));
+			jm_weights_json(w->from.path, &w->found, w->go_on, s->first));
 	if (!w->from.path)
 		return;
 	jm_log(s->work->ctx, JM_INFO, "Start values from %s: %s.", w->from.path, w->found.what);
