@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from fake_gpus import FakeGpus, guard_of, wait_for
 from gangs import GPT, children, losses, processes_of
-from jm import BIN, USAGE, jm, sentence
+from jm import BIN, BUILD, USAGE, jm, sentence
 from netns import ip, two_hosts  # noqa: F401  the fixture "hosts"
 from runs import FAILED, one
 
@@ -113,6 +114,8 @@ def test_what_is_stated_holds_on_every_host(hosts, tmp_path):
 # ---- ends ----
 
 LONG = [*GPT, "--device", "ref", "--batch", "1", "--seconds", "60"]
+BETWEEN = ["run", "allreduce", "--device", "ref", "--warmup", "0", "--source", "null"]
+SMALL = ["--size", "0.0001"]
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -210,14 +213,80 @@ def test_a_cut_link_ends_both_and_names_the_host(hosts):
     assert gang.nothing_is_left()
 
 
-# ---- stops: a process that is stopped keeps its connections, and its kernel acknowledges what is sent ----
+def shape(hosts, *rule):
+    """The speed at which both hosts send; without a rule it is unlimited again."""
+    for name, end in zip(hosts.names, hosts.ends):
+        change = ["replace", "dev", end, "root", *rule] if rule else ["del", "dev", end, "root"]
+        ip("netns", "exec", name, "tc", "qdisc", *change)
 
-BETWEEN = ["run", "allreduce", "--device", "ref", "--size", "0.0001", "--warmup", "0", "--source", "null"]
+
+@pytest.mark.skipif(not shutil.which("tc"), reason="tc (iproute2) is not installed")
+def test_a_slow_link_is_not_a_lost_one(hosts):
+    """1 Mbit/s: an all-reduce of 200 kB between two hosts takes at least 1.6 s."""
+    shape(hosts, "tbf", "rate", "1mbit", "burst", "16kb", "latency", "400ms")
+    try:
+        record = run(hosts, *BETWEEN, "--size", "0.0002", "--steps", "2")
+    finally:
+        shape(hosts)
+    assert record["status"] == "ok" and record["verified"] is True and record["transfer"]["seconds"] > 1.5, record["transfer"]
+
+
+@contextlib.contextmanager
+def full_disk(folder):
+    """A file system at this place, without a free byte."""
+    os.makedirs(folder)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=0700", "none", folder], check=True)
+    try:
+        with contextlib.suppress(OSError), open(f"{folder}/filler", "wb", buffering=0) as f:
+            while f.write(bytes(4096)):
+                pass
+        yield
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
 
 
 @pytest.mark.parametrize("victim", [0, 1])
+def test_a_full_disk_on_one_host_ends_both_before_a_cap_is_set(hosts, victim, tmp_path):
+    """The guard there cannot write down what it has to put back."""
+    gpus = [FakeGpus(tmp_path / name, 1, "wave=square;response=1") for name in "ab"]
+    for g in gpus:
+        os.makedirs(os.path.dirname(g.state))
+        subprocess.run([BIN, "get"], env={**os.environ, **g.env, "JM_STATE": str(tmp_path / "other")}, check=True, capture_output=True)
+    found = [g.limits() for g in gpus]
+    with full_disk(gpus[victim].env["JM_STATE"]):
+        gang = Gang(hosts, [*LONG, "--source", "nvml", "--control", "nvml", "--set", "gpu.power=300W", "--order", "given", *STARTED],
+                    next(PORTS), env=[{**g.env, "JM_GANG_SECONDS": "10"} for g in gpus])
+        began = time.monotonic()
+        status, texts = gang.ended()
+        assert time.monotonic() - began < 20 and status[0] != 0, (status, texts)
+        assert "No space left on device" in texts[victim][1] + texts[0][1], texts
+        assert victim == 0 or "host-b" in texts[0][1], texts
+    assert gang.nothing_is_left()
+    assert wait_for(lambda: [g.limits() for g in gpus] == found, 5), ([g.limits() for g in gpus], found)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_clock_that_is_set_back_by_an_hour_changes_nothing(hosts, victim, tmp_path):
+    """The axis of a record comes from monotonic clocks."""
+    file, clock = tmp_path / "set back", [{}, {}]
+    clock[victim] = {"LD_PRELOAD": str(BUILD / "tests/peers/libset-clock.so"), "JM_FAKE_SET_BACK": str(file)}
+    gang = Gang(hosts, [*BETWEEN, *SMALL, "--seconds", "2", *STARTED, "--json", "-"], next(PORTS), env=clock)
+    assert gang.worker(0) and gang.worker(1)
+    time.sleep(0.5)
+    file.touch()
+    status, texts = gang.ended()
+    assert status == [0, 0] and gang.nothing_is_left(), texts
+    record = json.loads(texts[0][0])
+    steady = [next(p for p in host["phases"] if p["name"] == "steady") for host in record["hosts"]]
+    assert record["status"] == "ok" and abs(steady[0]["start_s"] - steady[1]["start_s"]) < 0.05
+    assert all(1.5 < p["end_s"] - p["start_s"] < 30 for p in steady), steady
+
+
+# ---- stops: a process that is stopped keeps its connections, and its kernel acknowledges what is sent ----
+
+@pytest.mark.parametrize("victim", [0, 1])
 def test_a_stopped_rank_ends_its_case_and_the_sweep_goes_on(hosts, victim):
-    gang = Gang(hosts, [*BETWEEN, "--seconds", "3", "--repeat", "2", *STARTED, "--json", "-"], next(PORTS))
+    gang = Gang(hosts, [*BETWEEN, *SMALL, "--seconds", "3", "--repeat", "2", *STARTED, "--json", "-"], next(PORTS))
     pid = [gang.worker(i) for i in range(2)][victim]
     time.sleep(0.3)
     os.kill(pid, signal.SIGSTOP)
@@ -275,7 +344,7 @@ def test_a_host_whose_processes_are_all_stopped_ends_the_others(hosts, victim, t
 
 
 def test_a_short_stop_ends_nothing(hosts):
-    gang = Gang(hosts, [*BETWEEN, "--seconds", "3", *STARTED, "--json", "-"], next(PORTS))
+    gang = Gang(hosts, [*BETWEEN, *SMALL, "--seconds", "3", *STARTED, "--json", "-"], next(PORTS))
     for pid in gang.worker(0), gang.call[1].pid, gang.worker(1), gang.call[0].pid:
         os.kill(pid, signal.SIGSTOP)
         time.sleep(0.7)
