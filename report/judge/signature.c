@@ -229,6 +229,7 @@ static void knobs_of(
 	}
 }
 
+/* The options that tell the kernels of a series apart; "-" = this one has no such option. */
 static void kernel_of(const struct jm_grouping *g, const struct row *row, char *out, size_t size)
 {
 	const struct jm_group_series *s = &g->series[row->point->series];
@@ -236,10 +237,12 @@ static void kernel_of(const struct jm_grouping *g, const struct row *row, char *
 	*out = '\0';
 	jm_text_append(out, size, "", s->title);
 	for (int d = 0; d < g->n_dims; d++) {
-		if (g->dim[d].knob || !*row->point->value[d].text || s->n_points < 2)
+		const char *text = row->point->value[d].text;
+
+		if (g->dim[d].knob || !*text || !strcmp(text, "-") || s->n_points < 2)
 			continue;
 		jm_text_append(out, size, ", ", g->dim[d].name);
-		jm_text_append(out, size, "=", row->point->value[d].text);
+		jm_text_append(out, size, "=", text);
 	}
 	if (row->turn)
 		jm_text_append(out, size, ": ", row->turn);

@@ -72,6 +72,21 @@ def test_a_row_has_the_mean_watts_of_one_gpu_and_of_its_parts(tmp_path):
     assert row["activity"] == pytest.approx({"sm": 0.9, "dram": 0.1, "tensor": None, "nvlink": None})
 
 
+def test_a_kernel_is_named_by_its_own_options(tmp_path):
+    """Those of other kernels of the report are not its."""
+    records = [run(kernel) for kernel in KERNELS]
+    for i, size in enumerate(("1.5", "3")):
+        other = run("deep", workload="allgather")
+        other["options"] = other["case"]["parameters"]["options"] = {"size": size}
+        other["id"] = other["case"]["id"] = f"{i + 9:032x}"
+        records.append(other)
+    names = [row["kernel"] for row in rows_of(tmp_path, records)[0]]
+    assert len(names) == len(KERNELS) + 2
+    for name in names:
+        keys = [word.split("=")[0] for word in name.split(", ") if "=" in word]
+        assert sorted(keys) == (["size"] if name.startswith("allgather") else ["k", "m", "n"]), name
+
+
 def test_only_memory_is_known_as_on_hopper(tmp_path):
     rows, _ = rows_of(tmp_path, [run(k, parts=("gpu-memory",)) for k in KERNELS])
     for row, (watts, _, _) in zip(rows, sorted(KERNELS.values(), key=lambda v: [r["watts"]["total"] for r in rows].index(v[0][0]))):
