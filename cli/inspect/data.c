@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* joulemark data: from texts to the tokens that a training reads, and a look at them. */
 #include "cli/frame/cli.h"
+#include "cli/frame/json_option.h"
 #include "data/tokenizer/tokenizer_json.h"
 
 #include <math.h>
@@ -10,28 +11,18 @@
 #include "base/printable.h"
 #include "data/corpus.h"
 #include "data/tokenize.h"
+#include "data_facts.h"
 #include "data_pictures.h"
 #include "report/format/text.h"
 
 struct call {
 	struct jm_cli *cli;
+	struct jm_data_facts *facts;
 	const char *tokenizer, *field, *eos; /* NULL = not given */
 	bool lines, template, held_out;
 };
 
-#define COLUMN 16
-#define SHOWN  32 /* tokens */
-
-/* "tokens         1,234,567" */
-static void print_count(struct jm_cli *cli, const char *name, double value, const char *unit)
-{
-	char text[64], number[40];
-
-	snprintf(number, sizeof(number), "%.0f", value);
-	jm_text_apart(number, sizeof(number));
-	snprintf(text, sizeof(text), "%s%s", number, unit);
-	jm_text_entry(cli->out, name, text, 0, COLUMN, cli->width);
-}
+#define SHOWN 32 /* tokens */
 
 static int open_tokenizer(const struct call *c, struct jm_tokenizer **ret)
 {
@@ -68,16 +59,17 @@ static int find_eos(const struct call *c, struct jm_tokenize *job)
 }
 
 static void print_result(
-	struct jm_cli *cli, const struct jm_tokenize *job, const char *out, double seconds)
+	struct jm_data_facts *f, const struct jm_tokenize *job, const char *out, double seconds)
 {
+	struct jm_cli *cli = f->cli;
 	char line[256];
 
-	print_count(cli, "documents", (double)job->size.documents, "");
-	print_count(cli, "tokens", (double)job->size.tokens, "");
-	print_count(cli, "bytes", (double)job->bytes, "");
-	print_count(cli, "tokens/s", (double)job->size.tokens / fmax(seconds, 1e-6), "");
-	print_count(cli, "vocabulary", jm_tokenizer_size(job->tokenizer), "");
-	if (cli->quiet)
+	jm_data_count(f, "documents", job->size.documents);
+	jm_data_count(f, "tokens", job->size.tokens);
+	jm_data_count(f, "bytes", job->bytes);
+	jm_data_count(f, "tokens/s", llround((double)job->size.tokens / fmax(seconds, 1e-6)));
+	jm_data_count(f, "vocabulary", jm_tokenizer_size(job->tokenizer));
+	if (cli->quiet || f->json)
 		return;
 	snprintf(line, sizeof(line),
 		"A model learns from them with --text %.100s.bin --vocab %d, or a larger --vocab.",
@@ -94,7 +86,7 @@ static int tokenize_to(const struct call *c, struct jm_tokenize *job, const char
 	if (!code)
 		code = jm_tokenize(job, out, &cli->err);
 	if (!code)
-		print_result(cli, job, out, (double)(jm_ctx_now(&cli->ctx) - start) / 1e9);
+		print_result(c->facts, job, out, (double)(jm_ctx_now(&cli->ctx) - start) / 1e9);
 	return code;
 }
 
@@ -128,7 +120,7 @@ static int tokenize(const struct call *c)
 
 /* ---- show ------------------------------------------------------------------------------------ */
 
-static void print_ids(struct jm_cli *cli, const int32_t *ids, size_t n)
+static void print_ids(struct jm_data_facts *f, const int32_t *ids, size_t n)
 {
 	char line[16 * SHOWN];
 	int used = 0;
@@ -137,7 +129,7 @@ static void print_ids(struct jm_cli *cli, const int32_t *ids, size_t n)
 	for (size_t i = 0; i < n; i++)
 		used += snprintf(
 			line + used, sizeof(line) - (size_t)used, "%s%d", i ? " " : "", ids[i]);
-	jm_text_entry(cli->out, "first tokens", line, 0, COLUMN, cli->width);
+	jm_data_text(f, "first tokens", line);
 }
 
 static int print_text(const struct call *c, const int32_t *ids, size_t n)
@@ -155,7 +147,7 @@ static int print_text(const struct call *c, const int32_t *ids, size_t n)
 		jm_text_tame_lines(line);
 		for (char *at = line; *at; at++)
 			*at = *at == '\n' || *at == '\r' || *at == '\t' ? ' ' : *at;
-		jm_text_entry(cli->out, "as text", line, 0, COLUMN, cli->width);
+		jm_data_text(c->facts, "as text", line);
 	}
 	jm_tokenizer_close(t);
 	free(text.at);
@@ -172,12 +164,12 @@ static int print_set(const struct call *call, const struct jm_corpus *c)
 
 	if (code)
 		return code;
-	print_count(cli, "documents", (double)(c->start ? c->n_documents : 1), "");
-	print_count(cli, "tokens", (double)c->tokens, "");
+	jm_data_count(call->facts, "documents", c->start ? c->n_documents : 1);
+	jm_data_count(call->facts, "tokens", c->tokens);
 	snprintf(type, sizeof(type), "%c%d%s", c->is_signed ? 'i' : 'u', 8 * c->width,
 		c->start ? "" : " (a text, byte by byte)");
-	jm_text_entry(cli->out, "type", type, 0, COLUMN, cli->width);
-	print_ids(cli, ids, n);
+	jm_data_text(call->facts, "type", type);
+	print_ids(call->facts, ids, n);
 	return c->start && call->tokenizer ? print_text(call, ids, n) : 0;
 }
 
@@ -194,7 +186,7 @@ static int show(const struct call *c)
 			"tokens, or a "
 			"folder of pictures.");
 	if (jm_data_set_is(cli->args[1]))
-		return jm_cli_show_pictures(cli, cli->args[1], c->held_out);
+		return jm_cli_show_pictures(c->facts, cli->args[1], c->held_out);
 	if (jm_cli_is_picture(cli->args[1]))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"%.200s is one picture; name the folder that has a folder of pictures for "
@@ -217,10 +209,12 @@ static int show(const struct call *c)
 
 static int run(struct jm_cli *cli)
 {
-	struct call c = {.cli = cli};
+	struct jm_data_facts facts;
+	struct call c = {.cli = cli, .facts = &facts};
 	int code;
 
 	JM_FILL(&cli->values, &c);
+	jm_data_facts_begin(&facts, cli);
 	if (!strcmp(cli->args[0], "tokenize"))
 		code = tokenize(&c);
 	else if (!strcmp(cli->args[0], "show"))
@@ -229,6 +223,8 @@ static int run(struct jm_cli *cli)
 		code = jm_err_set(&cli->err, JM_EUSAGE,
 			"'joulemark data' has no '%.40s', only 'tokenize' and 'show'.",
 			cli->args[0]);
+	if (jm_data_facts_end(&facts, code))
+		code = cli->err.code;
 	return code ? jm_cli_fail(cli) : 0;
 }
 
@@ -256,6 +252,7 @@ static const struct jm_option options[] = {
 	{.name = "held-out",
 		JM_BIND(JM_FLAG, struct call, held_out),
 		.help = "show the pictures for evaluations, not those for training"},
+	JM_JSON_OPTION,
 	{0},
 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data_pictures.h"
+#include "data_facts.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,31 +8,15 @@
 #include <string.h>
 
 #include "base/printable.h"
-#include "report/format/text.h"
 
-#define COLUMN 16
-#define NAMED  5   /* damaged files, classes and captions that are printed */
-#define SHOWN  150 /* bytes of a caption */
+#define NAMED 5	  /* damaged files, classes and captions that are printed */
+#define SHOWN 150 /* bytes of a caption */
 
 struct look {
 	int64_t corrupt, bytes;
 	int64_t *count;	       /* [classes] */
 	int least[2], most[2]; /* width, height */
 };
-
-static void print_entry(struct jm_cli *cli, const char *name, const char *text)
-{
-	jm_text_entry(cli->out, name, text, 0, COLUMN, cli->width);
-}
-
-static void print_count(struct jm_cli *cli, const char *name, int64_t value)
-{
-	char number[40];
-
-	snprintf(number, sizeof(number), "%lld", (long long)value);
-	jm_text_apart(number, sizeof(number));
-	print_entry(cli, name, number);
-}
 
 static void take_size(struct look *l, const struct jm_picture *p)
 {
@@ -46,7 +31,7 @@ static void take_size(struct look *l, const struct jm_picture *p)
 }
 
 /* A damaged picture is counted, and the first ones are named. */
-static int look_at(struct jm_cli *cli, const struct jm_data_set *set, int64_t i,
+static int look_at(struct jm_data_facts *f, const struct jm_data_set *set, int64_t i,
 	struct jm_picture_decoder *d, struct look *l)
 {
 	struct jm_err why = JM_ERR_INIT;
@@ -56,10 +41,10 @@ static int look_at(struct jm_cli *cli, const struct jm_data_set *set, int64_t i,
 
 	l->bytes += bytes;
 	if (code == JM_ENOMEM)
-		return jm_err_set(&cli->err, code, "%s", why.text);
+		return jm_err_set(&f->cli->err, code, "%s", why.text);
 	if (code) {
 		if (l->corrupt++ < NAMED)
-			print_entry(cli, "damaged", why.text);
+			jm_data_item(f, "damaged", why.text);
 		return 0;
 	}
 	if (set->classes)
@@ -68,7 +53,8 @@ static int look_at(struct jm_cli *cli, const struct jm_data_set *set, int64_t i,
 	return 0;
 }
 
-static void print_classes(struct jm_cli *cli, const struct jm_data_set *set, const struct look *l)
+static void print_classes(
+	struct jm_data_facts *f, const struct jm_data_set *set, const struct look *l)
 {
 	char line[160];
 
@@ -76,27 +62,27 @@ static void print_classes(struct jm_cli *cli, const struct jm_data_set *set, con
 		snprintf(line, sizeof(line), "%d: %lld pictures%s%.80s", c, (long long)l->count[c],
 			set->class_name ? " of " : "", set->class_name ? set->class_name[c] : "");
 		jm_text_tame_lines(line);
-		print_entry(cli, "class", line);
+		jm_data_item(f, "class", line);
 	}
 	if (set->classes > NAMED) {
 		snprintf(line, sizeof(line), "%d more", set->classes - NAMED);
-		print_entry(cli, "class", line);
+		jm_data_item(f, "class", line);
 	}
 }
 
 /* "image, caption" */
-static void print_fields(struct jm_cli *cli, const struct jm_data_set *set)
+static void print_fields(struct jm_data_facts *f, const struct jm_data_set *set)
 {
 	char line[160] = "";
 
-	for (const struct jm_data_field *f = set->format->fields; f->name; f++)
+	for (const struct jm_data_field *one = set->format->fields; one->name; one++)
 		snprintf(line + strlen(line), sizeof(line) - strlen(line), "%s%s",
-			*line ? ", " : "", f->name);
-	print_entry(cli, "fields", line);
+			*line ? ", " : "", one->name);
+	jm_data_text(f, "fields", line);
 }
 
 /* How many, and the first ones. */
-static void print_captions(struct jm_cli *cli, const struct jm_data_set *set)
+static void print_captions(struct jm_data_facts *f, const struct jm_data_set *set)
 {
 	const struct jm_sample_texts *t = &set->texts;
 	bool talks = jm_data_set_field(set, "ids");
@@ -105,48 +91,48 @@ static void print_captions(struct jm_cli *cli, const struct jm_data_set *set)
 
 	for (int64_t i = 0; i < texts; i++)
 		empty += t->start[i] == t->start[i + 1];
-	print_count(cli, talks ? "questions and answers" : "captions", texts);
+	jm_data_count(f, talks ? "questions and answers" : "captions", texts);
 	if (empty)
-		print_count(cli, talks ? "empty ones" : "empty captions", empty);
+		jm_data_count(f, talks ? "empty ones" : "empty captions", empty);
 	for (int64_t i = 0; i < texts && i < NAMED; i++) {
 		int64_t n = t->start[i + 1] - t->start[i];
 
 		snprintf(line, sizeof(line), "%.*s", (int)(n < SHOWN ? n : SHOWN),
 			t->bytes + t->start[i]);
 		jm_text_tame_lines(line);
-		print_entry(cli, !talks ? "caption" : i % 2 ? "answer" : "question", line);
+		jm_data_item(f, !talks ? "caption" : i % 2 ? "answer" : "question", line);
 	}
 }
 
-static void print_look(struct jm_cli *cli, const struct jm_data_set *set, const struct look *l)
+static void print_look(struct jm_data_facts *f, const struct jm_data_set *set, const struct look *l)
 {
 	char line[80];
 
-	print_entry(cli, "format", set->format->name);
-	print_fields(cli, set);
+	jm_data_text(f, "format", set->format->name);
+	print_fields(f, set);
 	if (set->classes)
-		print_count(cli, "classes", set->classes);
-	print_count(cli, "pictures", set->n - l->corrupt);
-	print_count(cli, "bytes", l->bytes);
+		jm_data_count(f, "classes", set->classes);
+	jm_data_count(f, "pictures", set->n - l->corrupt);
+	jm_data_count(f, "bytes", l->bytes);
 	snprintf(line, sizeof(line), "%d to %d wide, %d to %d high", l->least[0], l->most[0],
 		l->least[1], l->most[1]);
-	print_entry(cli, "pixels", line);
-	print_count(cli, "corrupt files", l->corrupt);
-	print_classes(cli, set, l);
+	jm_data_text(f, "pixels", line);
+	jm_data_count(f, "corrupt files", l->corrupt);
+	print_classes(f, set, l);
 	if (set->texts.first)
-		print_captions(cli, set);
+		print_captions(f, set);
 }
 
-static int show(struct jm_cli *cli, const struct jm_data_set *set)
+static int show(struct jm_data_facts *f, const struct jm_data_set *set)
 {
 	struct jm_picture_decoder decoder = {0};
 	struct look l = {.count = calloc((size_t)set->classes + 1, sizeof(*l.count))};
-	int code = l.count ? 0 : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory.");
+	int code = l.count ? 0 : jm_err_set(&f->cli->err, JM_ENOMEM, "Out of memory.");
 
 	for (int64_t i = 0; i < set->n && !code; i++)
-		code = look_at(cli, set, i, &decoder, &l);
+		code = look_at(f, set, i, &decoder, &l);
 	if (!code)
-		print_look(cli, set, &l);
+		print_look(f, set, &l);
 	jm_picture_decoder_done(&decoder);
 	free(l.count);
 	return code;
@@ -174,7 +160,7 @@ static void take_values(const float *value, int64_t n, struct range *r)
 }
 
 /* Of one channel; "0: -1.2 to 3.4, mean 0.1" */
-static void print_range(struct jm_cli *cli, const char *name, int64_t c, const struct range *r)
+static void print_range(struct jm_data_facts *f, const char *name, int64_t c, const struct range *r)
 {
 	char line[160];
 
@@ -184,7 +170,7 @@ static void print_range(struct jm_cli *cli, const char *name, int64_t c, const s
 		snprintf(line + strlen(line), sizeof(line) - strlen(line),
 			"; %lld of %lld values are not finite", (long long)r->not_finite,
 			(long long)r->values);
-	print_entry(cli, name, line);
+	jm_data_item(f, name, line);
 }
 
 struct grid_look {
@@ -193,7 +179,8 @@ struct grid_look {
 	int64_t corrupt;	/* samples */
 };
 
-static int grid_look_init(struct jm_cli *cli, const struct jm_data_set *set, struct grid_look *l)
+static int grid_look_init(
+	struct jm_data_facts *f, const struct jm_data_set *set, struct grid_look *l)
 {
 	size_t n = (size_t)(jm_data_set_points(set) * set->channels);
 
@@ -205,7 +192,7 @@ static int grid_look_init(struct jm_cli *cli, const struct jm_data_set *set, str
 	}
 	return l->value && l->range[0] && l->range[1]
 		       ? 0
-		       : jm_err_set(&cli->err, JM_ENOMEM, "Out of memory.");
+		       : jm_err_set(&f->cli->err, JM_ENOMEM, "Out of memory.");
 }
 
 static void grid_look_done(struct grid_look *l)
@@ -217,7 +204,7 @@ static void grid_look_done(struct grid_look *l)
 
 /* A sample that cannot be read is counted, and the first of them are named. */
 static void look_at_sample(
-	struct jm_cli *cli, const struct jm_data_set *set, int64_t i, struct grid_look *l)
+	struct jm_data_facts *f, const struct jm_data_set *set, int64_t i, struct grid_look *l)
 {
 	int64_t points = jm_data_set_points(set), n = points * set->channels;
 	struct jm_err why = JM_ERR_INIT;
@@ -227,7 +214,7 @@ static void look_at_sample(
 		code = jm_data_set_values(set, i, JM_DATA_OUTPUTS, l->value + n, &why);
 	if (code) {
 		if (l->corrupt++ < NAMED)
-			print_entry(cli, "damaged", why.text);
+			jm_data_item(f, "damaged", why.text);
 		return;
 	}
 	for (int64_t c = 0; c < set->channels; c++)
@@ -235,34 +222,35 @@ static void look_at_sample(
 			take_values(l->value + w * n + c * points, points, &l->range[w][c]);
 }
 
-static void print_grid(struct jm_cli *cli, const struct jm_data_set *set, const struct grid_look *l)
+static void print_grid(
+	struct jm_data_facts *f, const struct jm_data_set *set, const struct grid_look *l)
 {
 	char line[80];
 
-	print_entry(cli, "format", set->format->name);
-	print_fields(cli, set);
-	print_count(cli, "samples", set->n - l->corrupt);
-	print_count(cli, "corrupt samples", l->corrupt);
+	jm_data_text(f, "format", set->format->name);
+	print_fields(f, set);
+	jm_data_count(f, "samples", set->n - l->corrupt);
+	jm_data_count(f, "corrupt samples", l->corrupt);
 	snprintf(line, sizeof(line), "%lld fields on %lld x %lld", (long long)set->channels,
 		(long long)set->points[0], (long long)set->points[1]);
 	if (set->axes > 2)
 		snprintf(line + strlen(line), sizeof(line) - strlen(line), " x %lld",
 			(long long)set->points[2]);
-	print_entry(cli, "grid", line);
+	jm_data_text(f, "grid", line);
 	for (int w = 0; w < 2; w++)
 		for (int64_t c = 0; c < set->channels && l->corrupt < set->n; c++)
-			print_range(cli, w ? "outputs" : "inputs", c, &l->range[w][c]);
+			print_range(f, w ? "outputs" : "inputs", c, &l->range[w][c]);
 }
 
-static int show_grid(struct jm_cli *cli, const struct jm_data_set *set)
+static int show_grid(struct jm_data_facts *f, const struct jm_data_set *set)
 {
 	struct grid_look l = {0};
-	int code = grid_look_init(cli, set, &l);
+	int code = grid_look_init(f, set, &l);
 
 	for (int64_t i = 0; i < set->n && !code; i++)
-		look_at_sample(cli, set, i, &l);
+		look_at_sample(f, set, i, &l);
 	if (!code)
-		print_grid(cli, set, &l);
+		print_grid(f, set, &l);
 	grid_look_done(&l);
 	return code;
 }
@@ -283,15 +271,15 @@ bool jm_cli_is_picture(const char *path)
 	return found;
 }
 
-int jm_cli_show_pictures(struct jm_cli *cli, const char *path, bool held_out)
+int jm_cli_show_pictures(struct jm_data_facts *f, const char *path, bool held_out)
 {
 	struct jm_data_set set;
 	int code = jm_data_set_open(
-		path, held_out ? JM_PART_HELD_OUT : JM_PART_TRAIN, &set, &cli->err);
+		path, held_out ? JM_PART_HELD_OUT : JM_PART_TRAIN, &set, &f->cli->err);
 
 	if (code)
 		return code;
-	code = set.axes ? show_grid(cli, &set) : show(cli, &set);
+	code = set.axes ? show_grid(f, &set) : show(f, &set);
 	jm_data_set_close(&set);
 	return code;
 }

@@ -3,12 +3,12 @@
 #ifndef JM_DATA_PICTURES_H
 #define JM_DATA_PICTURES_H
 
-#include "cli/frame/cli.h"
+#include "data_facts.h"
 #include "data/sets/data_set.h"
 
 /* Reads every picture of the data set, or of its part for evaluations, and prints what there is;
- * the error is in cli->err. */
-int jm_cli_show_pictures(struct jm_cli *cli, const char *path, bool held_out);
+ * the error is in f->cli->err. */
+int jm_cli_show_pictures(struct jm_data_facts *f, const char *path, bool held_out);
 /* Does the file begin as a picture does? False if it cannot be read. */
 bool jm_cli_is_picture(const char *path);
 

@@ -6,6 +6,7 @@ import re
 import shlex
 
 import pytest
+from PIL import Image
 
 from fake_gpus import FakeGpus
 from jm import BIN, FAILURE, SOURCE, USAGE, jm, sentence, terminal
@@ -140,6 +141,24 @@ def test_a_submission_as_json_has_the_words_that_are_printed(tmp_path):
     done = jm(*words, "--status", "--json")
     (run,) = json.loads(done.stdout)["runs"]
     assert done.returncode == 1 and run["not_submitted"] == run["jobs"] == 10 and run["reasons"] == []
+
+
+def test_a_data_set_as_json_has_the_figures_of_the_text(tmp_path):
+    (tmp_path / "a.txt").write_text("x" * 12345)
+    done = jm("data", "show", tmp_path / "a.txt", "--json")
+    facts = json.loads(done.stdout)
+    assert facts["tokens"] == 12345 and facts["documents"] == 1
+    told = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in jm("data", "show", tmp_path / "a.txt").stdout.splitlines())
+    assert {name.replace(" ", "_"): re.sub(r"(?<=\d),(?=\d)", "", text) for name, text in told.items()} == {k: str(v) for k, v in facts.items()}
+    pictures = tmp_path / "pictures"
+    for name in ("cat", "dog"):
+        (pictures / name).mkdir(parents=True)
+        Image.new("RGB", (40, 30)).save(pictures / name / "one.png")
+    (pictures / "dog" / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    facts = json.loads(jm("data", "show", "--json", pictures).stdout)
+    assert (facts["pictures"], facts["classes"], facts["corrupt_files"]) == (2, 2, 1)
+    assert facts["class"] == ["0: 1 pictures of cat", "1: 1 pictures of dog"] and len(facts["damaged"]) == 1
+    assert not jm("data", "show", tmp_path / "nothing", "--json").stdout
 
 
 def test_json_is_a_format_where_there_are_several(tmp_path):
