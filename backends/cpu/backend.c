@@ -183,6 +183,7 @@ static const struct {
 	[JM_OP_MADE_IDS] = {0, 0, FIRST(2)},
 	[JM_OP_SAMPLE] = {FIRST(1), 0, NTH(2)},
 	[JM_OP_ROWS] = {FIRST(1), FIRST(1), NTH(1)},
+	[JM_OP_AVERAGE] = {FIRST(1), 0, 0},
 	[JM_OP_QUANTIZE] = {FIRST(1), 0, 0},
 	[JM_OP_NORM] = {FIRST(1), 0, 0},
 	/* p, m and v, or none of them; the gradient only with them */

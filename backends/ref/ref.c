@@ -91,6 +91,7 @@ static const struct {
 	[JM_OP_ROWS] = {jm_ref_rows, true},
 	[JM_OP_MADE_IDS] = {jm_ref_made_ids, true},
 	[JM_OP_SAMPLE] = {jm_ref_sample, true},
+	[JM_OP_AVERAGE] = {jm_ref_average, true},
 	[JM_OP_QUANTIZE] = {jm_ref_quantize, true},
 	[JM_OP_RESCALE] = {jm_ref_rescale, true},
 };

@@ -30,15 +30,16 @@ jm_ref_kernel jm_ref_cache_write, jm_ref_attention_pages, jm_ref_rows, jm_ref_ma
 	jm_ref_sample;			       /* pages.c, direct */
 jm_ref_kernel jm_ref_geglu, jm_ref_geglu_grad; /* pointwise.c, not direct */
 jm_ref_kernel jm_ref_add_noise, jm_ref_draw_moments, jm_ref_step_waves,
-	jm_ref_colours;						  /* noise.c */
-jm_ref_kernel jm_ref_swiglu, jm_ref_swiglu_grad;		  /* pointwise.c, not direct */
-jm_ref_kernel jm_ref_norm, jm_ref_adamw, jm_ref_adam, jm_ref_sgd; /* update.c, direct */
-jm_ref_kernel jm_ref_rmsnorm, jm_ref_rmsnorm_grad;		  /* layernorm.c */
-jm_ref_kernel jm_ref_conv, jm_ref_conv_dgrad, jm_ref_conv_wgrad;  /* conv.c */
-jm_ref_kernel jm_ref_bn_stats, jm_ref_bn_apply, jm_ref_bn_grad;	  /* batchnorm.c */
-jm_ref_kernel jm_ref_bn_finalize;				  /* batchnorm.c, direct */
-jm_ref_kernel jm_ref_concat, jm_ref_split;			  /* concat.c */
-jm_ref_kernel jm_ref_groupnorm, jm_ref_groupnorm_grad;		  /* groupnorm.c */
+	jm_ref_colours;				 /* noise.c */
+jm_ref_kernel jm_ref_swiglu, jm_ref_swiglu_grad; /* pointwise.c, not direct */
+jm_ref_kernel jm_ref_norm, jm_ref_adamw, jm_ref_adam, jm_ref_sgd,
+	jm_ref_average;						 /* update.c, direct */
+jm_ref_kernel jm_ref_rmsnorm, jm_ref_rmsnorm_grad;		 /* layernorm.c */
+jm_ref_kernel jm_ref_conv, jm_ref_conv_dgrad, jm_ref_conv_wgrad; /* conv.c */
+jm_ref_kernel jm_ref_bn_stats, jm_ref_bn_apply, jm_ref_bn_grad;	 /* batchnorm.c */
+jm_ref_kernel jm_ref_bn_finalize;				 /* batchnorm.c, direct */
+jm_ref_kernel jm_ref_concat, jm_ref_split;			 /* concat.c */
+jm_ref_kernel jm_ref_groupnorm, jm_ref_groupnorm_grad;		 /* groupnorm.c */
 jm_ref_kernel jm_ref_dft, jm_ref_idft, jm_ref_mix_modes, jm_ref_mix_modes_dgrad,
 	jm_ref_mix_modes_wgrad, jm_ref_relative_l2;  /* spectral.c */
 jm_ref_kernel jm_ref_upsample, jm_ref_upsample_grad; /* pool.c */

@@ -121,3 +121,16 @@ void jm_ref_sgd(const struct jm_node *n, double *const *in, double *const *out)
 		set_result(n, 1, i, m);
 	}
 }
+
+void jm_ref_average(const struct jm_node *n, double *const *in, double *const *out)
+{
+	double weight = get(n->in[1], n->attr.average.at);
+
+	(void)in;
+	(void)out;
+	for (int64_t i = 0; i < jm_tensor_count(n->in[0]); i++) {
+		double p = get(n->in[0], i), e = get(n->out[0], i);
+
+		set(n->out[0], i, weight == 1 ? p : e + weight * (p - e));
+	}
+}

@@ -51,6 +51,13 @@ static const struct jm_option options[] = {
 		.choices = jm_update_names,
 		.fallback = "adamw",
 		.help = "optimizer whose state is planned"},
+	{.name = "ema",
+		JM_BIND(JM_REAL, struct describe_plan, training.adamw.average),
+		.unit = "",
+		.min = 0,
+		.max = 0.9999999,
+		.fallback = "0",
+		.help = "plan the mean of the parameters that a training with --ema keeps, in f32"},
 	{.name = "init",
 		JM_BIND(JM_CHOICE, struct describe_plan, init),
 		.choices = jm_init_names,
@@ -186,12 +193,13 @@ static bool names_text(const struct jm_cli *cli)
 static int choose(struct describe_plan *plan, bool beside_text, struct jm_err *err)
 {
 	struct jm_training *t = &plan->training;
-	enum jm_update kind = t->adamw.kind;
+	struct jm_adamw *u = &t->adamw; /* its kind and mean are given */
 
-	t->adamw = (struct jm_adamw){
-		.kind = kind, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .momentum = 0.9};
+	u->beta1 = u->momentum = 0.9;
+	u->beta2 = 0.999;
+	u->eps = 1e-8;
 	t->dims = &plan->dims;
-	t->shards_update = true;
+	t->shards_update = !(u->average > 0);
 	t->init = jm_init_find(plan->init);
 	if (beside_text && !jm_model_has_text(t->model))
 		t->seq = 0;

@@ -96,6 +96,18 @@ static void sgd(struct kit *k, const struct types *t, const struct shape *d, boo
 	u->attr.sgd.n_decay = n / 2 + 1;
 }
 
+/* first: the mean begins with the parameters. */
+static void average(struct kit *k, const struct types *t, const struct shape *d, bool first)
+{
+	int64_t n = d->s * d->c * 3 + 1;
+	struct jm_tensor *p = kit_normal(k, t->a, 0, 1, 1, &n);
+	struct jm_tensor *now = kit_normal(k, t->v, first ? 1 : 0.125, 0, 1, DIMS(4));
+	struct jm_tensor *e = backend_result(k, t->v, true, 1, &n);
+	struct jm_node *u = backend_node(k, JM_OP_AVERAGE, OPS(p, now), OPS(e), 0);
+
+	u->attr.average.at = 3;
+}
+
 const struct backend_case backend_update_cases[] = {
 	{"norm", norm},
 	{"norm of two", norm_of_two},
@@ -103,5 +115,6 @@ const struct backend_case backend_update_cases[] = {
 	{"adamw with copies", adamw_copy},
 	{"adam", adam},
 	{"sgd", sgd},
+	{"average", average},
 	{0},
 };

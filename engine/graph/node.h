@@ -212,6 +212,9 @@ union jm_attr {
 		int64_t row; /* of ranges */
 	} quantize;
 	struct {
+		int at; /* of now */
+	} average;
+	struct {
 		double momentum, weight_decay;
 		double clip; /* as adamw's */
 		bool nesterov;

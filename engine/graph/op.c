@@ -174,6 +174,7 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_DROPOUT] = {2, 1, 0, flops_none},
 	[JM_OP_ADAM] = {4, 4, -1, flops_none},
 	[JM_OP_SGD] = {4, 2, -1, flops_none},
+	[JM_OP_AVERAGE] = {2, 1, -1, flops_none},
 	[JM_OP_QUANTIZE] = {2, 4, -1, flops_none},
 	[JM_OP_RESCALE] = {1, 1, -1, flops_none},
 	[JM_OP_TOP1] = {2, 1, -1, flops_none},
@@ -242,7 +243,8 @@ static double moved(const struct jm_tensor *t)
 /* True for optimizers, which also read what they write. */
 static bool updates(const struct jm_node *n)
 {
-	return n->op == JM_OP_ADAMW || n->op == JM_OP_ADAM || n->op == JM_OP_SGD;
+	return n->op == JM_OP_ADAMW || n->op == JM_OP_ADAM || n->op == JM_OP_SGD ||
+	       n->op == JM_OP_AVERAGE;
 }
 
 /* True if an operand before operand i names the same tensor, as views of one tensor do. */

@@ -243,6 +243,8 @@
  *	attr sgd.{momentum,weight_decay,clip,nesterov,n_decay}
  *	norm, clip and g' as adamw. For i < n_decay g' += weight_decay p; m = momentum m + g';
  *	p -= lr (nesterov ? g' + momentum m : m).
+ * average: in  p f32|bf16[n], now f32[k]; out e f32[n]	updated: read and written
+ *	attr average.at	e += now[average.at] (p - e), and e = p where that is 1
  * cache-write: in  x c[..,(H+2G)D], position i32[T], request i32[T], page i32[R,P], keys and values
  *	c[N,S,G,D], or f8e4m3 (scale 1; to nearest even, at most 448)	attr
  *	pages.{heads,kv_heads,rotary}
@@ -346,6 +348,7 @@
 	X(DROPOUT, "dropout")                                                                      \
 	X(ADAM, "adam")                                                                            \
 	X(SGD, "sgd")                                                                              \
+	X(AVERAGE, "average")                                                                      \
 	X(QUANTIZE, "quantize")                                                                    \
 	X(RESCALE, "rescale")                                                                      \
 	X(TOP1, "top1")                                                                            \

@@ -166,6 +166,40 @@ static struct jm_tensor *grads_of(struct jm_graph *g, const struct update *u, en
 	return view;
 }
 
+/* The mean of the parameters p over updates. */
+static void append_average(
+	struct jm_graph *g, const struct update *u, struct jm_tensor *p, bool second)
+{
+	struct jm_tensor *e = jm_update_state(g, JM_CLASS_OPT, g->vector, u->how->kind,
+		second ? "average.vectors" : "average", jm_tensor_count(p));
+	struct jm_node *n = jm_graph_node(g, JM_OP_AVERAGE, OPS(p, u->now), OPS(e));
+
+	if (!n)
+		return;
+	n->attr.average.at = u->how->kind == JM_UPDATE_SGD ? 1 : 3;
+	g->n_update++;
+}
+
+const struct jm_tensor *jm_update_average(const struct jm_graph *g, const struct jm_tensor *slab)
+{
+	for (int i = g->n_nodes - 1; i >= 0; i--)
+		if (g->node[i]->op == JM_OP_AVERAGE && g->node[i]->in[0] == slab)
+			return g->node[i]->out[0];
+	return NULL;
+}
+
+struct jm_tensor jm_update_part(const struct jm_cell *c, const struct jm_tensor *slab)
+{
+	size_t element = c->slab_offset / jm_dtype_bytes(c->t.type);
+	struct jm_tensor view = c->t;
+
+	view.class = JM_CLASS_OPT;
+	view.type = slab->type;
+	view.bytes = jm_layout_bytes(&view, &view.layout);
+	view.data = c->t.data ? (char *)slab->data + element * jm_dtype_bytes(slab->type) : NULL;
+	return view;
+}
+
 static void append_update(struct jm_graph *g, const struct update *u, enum part part, int64_t from,
 	int64_t n, int64_t n_decay)
 {
@@ -186,6 +220,8 @@ static void append_update(struct jm_graph *g, const struct update *u, enum part 
 	make_views(g, part, p, slab);
 	jm_update_node(g, u->how, OPS(d, u->norm, u->now, u->scale), OPS(p, m, v, NULL), n_decay);
 	g->n_update++;
+	if (u->how->average > 0)
+		append_average(g, u, p, second);
 }
 
 /* Adds slabs for n elements, of which the first n_matrices belong to matrices. */
@@ -324,7 +360,8 @@ static void place_all(struct jm_graph *g, int64_t *end)
 int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err)
 {
 	bool split = is_split(g), rounds = g->matrix != g->vector; /* by the number of the step */
-	int64_t n_decay, n, n_now = (how->kind == JM_UPDATE_SGD ? 1 : 3) + rounds;
+	int64_t n_decay, n,
+		n_now = (how->kind == JM_UPDATE_SGD ? 1 : 3) + (how->average > 0) + rounds;
 	struct update u = {.how = how, .scale = jm_graph_find(g, "loss.scale")};
 
 	place_all(g, u.end);

@@ -17,14 +17,22 @@ struct jm_adamw {
 	enum jm_update kind;
 	double momentum; /* SGD */
 	bool nesterov;	 /* SGD */
+	double average;	 /* share that an update keeps of the mean of parameters; 0 = no mean */
 };
 /*
  * Lays parameters and gradients out in flat slabs and appends norm and update over
  * them. Weight decay applies to matrices, not to vectors. If there is an input "loss.scale", the
  * gradients are multiplied by its 1/S ("grad.norm" is not). Adds the input "adamw.now" (or adam,
- * sgd; {lr, 1 - beta1^t, 1 - beta2^t}, for SGD only lr) and the scalar "grad.norm".
+ * sgd; {lr, 1 - beta1^t, 1 - beta2^t}, for SGD only lr; behind them the weight of the parameters in
+ * their mean, if there is one) and the scalar "grad.norm".
  */
 int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err);
+
+/* The slab with the mean of a slab of parameters; NULL = there is none. */
+const struct jm_tensor *jm_update_average(const struct jm_graph *g, const struct jm_tensor *slab);
+/* The part of a slab of moments or means that belongs to the parameter, in its shape and layout;
+ * data NULL: another stage has it. */
+struct jm_tensor jm_update_part(const struct jm_cell *c, const struct jm_tensor *slab);
 
 #define JM_UPDATE_ALIGN 64 /* bytes, of every view of a slab */
 

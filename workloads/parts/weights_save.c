@@ -12,6 +12,7 @@
 
 #include "base/files/output.h"
 
+#include "engine/graph/optimizer.h"
 #include "engine/graph/tensor.h"
 #include "whole_tensor.h"
 
@@ -59,7 +60,7 @@ static void list_part(struct save *s, const struct jm_weight_part *part)
 	struct jm_safetensor *t = &s->tensor[s->n++];
 
 	t->name = part->name;
-	t->type = origin ? origin->type : type_of(part->tensor->type);
+	t->type = origin ? origin->type : type_of(s->whole.item[part->tensor->id].t.type);
 	t->rank = part->rank;
 	memcpy(t->dim, part->dim, sizeof(part->dim));
 }
@@ -167,7 +168,8 @@ static int put_part(struct save *s, const struct jm_weight_part *part,
 	struct jm_safetensors_sink *sink, struct jm_err *err)
 {
 	const struct jm_tensor *t = part->tensor;
-	size_t size = jm_dtype_bytes(t->type), row = (size_t)part->width * size;
+	size_t size = jm_dtype_bytes(s->whole.item[t->id].t.type);
+	size_t row = (size_t)part->width * size;
 	int code = fetch(s, t, err);
 	const char *from;
 
@@ -280,6 +282,15 @@ static int write_file(
 	return code ? code : ended;
 }
 
+/* The parameter, or its mean where the update keeps one. */
+static struct jm_tensor value_of(const struct jm_graph *g, const struct jm_cell *c)
+{
+	const struct jm_tensor *average =
+		c->slab && c->t.class == JM_CLASS_PARAM ? jm_update_average(g, c->slab) : NULL;
+
+	return average ? jm_update_part(c, average) : c->t;
+}
+
 int jm_weights_save(struct jm_program *p, struct jm_network network,
 	const struct jm_weights_source *source, const char *path, struct jm_err *err)
 {
@@ -291,7 +302,7 @@ int jm_weights_save(struct jm_program *p, struct jm_network network,
 	if (!item)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for weights.");
 	for (int i = 0; i < g->n_cells; i++)
-		item[i] = (struct jm_whole_item){g->cell[i]->t, g->cell[i]};
+		item[i] = (struct jm_whole_item){value_of(g, g->cell[i]), g->cell[i]};
 	code = source->comm && source->comm->rank ? jm_whole_answer(&s.whole, err)
 						  : write_file(&s, network, path, err);
 	free(item);

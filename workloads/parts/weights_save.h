@@ -18,7 +18,8 @@ struct jm_weights_source {
 };
 
 /*
- * Writes the tensors in the types of the masters, f32 unless the precision has none; those that are
+ * Writes the tensors, or their means where the update keeps those, in the types of the masters, f32
+ * unless the precision has none; those that are
  * frozen as they are in `from`. The file gets its name when all of it is on the disk. A path that
  * ends in '/', or is a folder, becomes a folder as Hugging Face lays it out
  * (jm_safetensors_write_folder), with a config.json if the model writes one. Waits for the device.

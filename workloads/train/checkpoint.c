@@ -76,14 +76,9 @@ static const struct jm_node *update_of(const struct jm_graph *g, const struct jm
 /* The part of a slab of moments that belongs to the parameter. */
 static void add_moment(struct state *s, const struct jm_cell *c, const struct jm_tensor *slab)
 {
-	size_t element = c->slab_offset / jm_dtype_bytes(c->t.type);
-	struct jm_tensor view = c->t;
+	struct jm_tensor view = jm_update_part(c, slab);
 	char prefix[NAME];
 
-	view.class = JM_CLASS_OPT;
-	view.type = slab->type;
-	view.bytes = jm_layout_bytes(&view, &view.layout);
-	view.data = c->t.data ? (char *)slab->data + element * jm_dtype_bytes(slab->type) : NULL;
 	snprintf(prefix, sizeof(prefix), "%.40s/", slab->name);
 	add(s, c, &view, prefix, c->t.name);
 }
@@ -91,11 +86,15 @@ static void add_moment(struct state *s, const struct jm_cell *c, const struct jm
 static void add_cell(struct state *s, const struct jm_cell *c)
 {
 	const struct jm_node *update = update_of(s->whole.p->graph, c);
+	const struct jm_tensor *average;
 
 	add(s, c, &c->t, "", c->t.name);
 	for (int i = 1; i < 3 && update; i++)
 		if (update->out[i])
 			add_moment(s, c, update->out[i]);
+	average = update ? jm_update_average(s->whole.p->graph, update->out[0]) : NULL;
+	if (average)
+		add_moment(s, c, average);
 }
 
 static void drop(struct state *s)
@@ -107,7 +106,7 @@ static void drop(struct state *s)
 static int list(
 	struct jm_program *p, const struct jm_comm *comm, struct state *ret, struct jm_err *err)
 {
-	size_t most = 3 * (size_t)p->graph->n_cells + 1;
+	size_t most = 4 * (size_t)p->graph->n_cells + 1;
 	struct state s = {.whole = {.p = p, .comm = comm},
 		.item = calloc(most, sizeof(*s.item)),
 		.name = calloc(most, sizeof(*s.name))};

@@ -2,8 +2,8 @@
 /*
  * A checkpoint: all that the next step of a training depends on, as a safetensors file. Tensors
  * have the names of the graph: masters and frozen parameters, the state of the network (running
- * statistics), and the moments of each trained parameter ("adamw.m/NAME"). Counters are texts of
- * its "__metadata__".
+ * statistics), and the moments and the mean of each trained parameter ("adamw.m/NAME"). Counters
+ * are texts of its "__metadata__".
  */
 #ifndef JM_CHECKPOINT_H
 #define JM_CHECKPOINT_H

@@ -61,13 +61,19 @@ static int train_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-#define FEW 4 /* numbers, at most, in an input that the host writes in each step */
+#define FEW 5 /* numbers, at most, in an input that the host writes in each step */
 
 /* Writes numbers to a small input, in its type; t NULL: there is no such input. */
 static void set_few(struct train *s, const struct jm_tensor *t, const double *value)
 {
 	for (int i = 0; t && i < FEW && i < jm_tensor_count(t); i++)
 		jm_element_set(t->type, jm_staging_room(&s->settings, t), i, value[i]);
+}
+
+/* Of the parameters in their mean, at update t: few updates are forgotten sooner than many. */
+static double weight_in_mean(const struct train *s, long t)
+{
+	return t == 1 ? 1 : fmax(1 - s->training.adamw.average, 9.0 / (9.0 + (double)t));
 }
 
 /*
@@ -79,13 +85,19 @@ static int feed_settings(struct train *s, struct jm_err *err)
 	bool sgd = s->training.adamw.kind == JM_UPDATE_SGD;
 	long t = s->updates + s->begun - s->steps + 1;
 	double lr = jm_lr_at(&s->schedule, t - 1);
-	double now[FEW] = {lr, sgd ? (double)t : 1 - pow(s->training.adamw.beta1, (double)t),
-		1 - pow(s->training.adamw.beta2, (double)t), (double)t};
+	double now[FEW] = {lr};
 	double scale[FEW] = {s->scaler.scale, 1 / s->scaler.scale};
-	int code = jm_staging_begin(&s->settings, err);
+	int n = 1, code = jm_staging_begin(&s->settings, err);
 
 	if (code)
 		return code;
+	if (!sgd) {
+		now[n++] = 1 - pow(s->training.adamw.beta1, (double)t);
+		now[n++] = 1 - pow(s->training.adamw.beta2, (double)t);
+	}
+	if (s->training.adamw.average > 0)
+		now[n++] = weight_in_mean(s, t);
+	now[n] = (double)t;
 	set_few(s, s->now, now);
 	set_few(s, s->scale, scale);
 	return jm_staging_end(&s->settings, err);

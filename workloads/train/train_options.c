@@ -209,6 +209,10 @@ const struct jm_option jm_train_options[] = {
 	{.name = "nesterov",
 		JM_BIND(JM_FLAG, struct train, training.adamw.nesterov),
 		.help = "use Nesterov momentum in SGD"},
+	OPTION_REAL("ema", training.adamw.average, 0, 0.9999999, "0",
+		"keep a mean of the parameters, of which each update leaves this share (less in "
+		"the first ones) and takes the rest from the new parameters; --save writes the "
+		"mean; 0 = none"),
 	OPTION_REAL("weight-decay", training.adamw.weight_decay, 0, 1e3, "0.1",
 		"weight decay of matrices and filters; vectors have none"),
 	OPTION_REAL("clip", training.adamw.clip, 0, 1e9, "1",
@@ -493,8 +497,9 @@ static int choose_model(struct train *s, struct jm_err *err)
 		code = jm_train_pictures_open(s, err);
 	t->dims = &s->dims;
 	jm_train_choose_seat(s);
-	/* a checkpoint needs all moments on one rank */
-	t->shards_update = strcmp(o->shard_update, "off") != 0 && !jm_train_has_checkpoint(s);
+	/* a checkpoint needs all moments on one rank, --save all of a mean */
+	t->shards_update = strcmp(o->shard_update, "off") != 0 && !jm_train_has_checkpoint(s) &&
+			   !(t->adamw.average > 0);
 	t->bucket_bytes = bucket_bytes(o->bucket);
 	t->init = jm_init_find(o->init);
 	s->may_keep = !t->keep_all && !t->recompute && !o->keep_less;

@@ -14,11 +14,12 @@ static const char *needs_whole(const struct train *s)
 {
 	bool divides_rows = s->training.sp && s->training.tp > 1;
 
-	return divides_rows && s->training.dropout > 0 ? "--sequence-parallel and --dropout"
-	       : s->training.fp8		       ? "--precision fp8"
-	       : !strcmp(s->given.transport, "host")   ? "--transport host"
-	       : !strcmp(s->given.shard_update, "on")  ? "--shard-update on"
-						       : NULL;
+	return s->training.adamw.average > 0		 ? "--ema"
+	       : divides_rows && s->training.dropout > 0 ? "--sequence-parallel and --dropout"
+	       : s->training.fp8			 ? "--precision fp8"
+	       : !strcmp(s->given.transport, "host")	 ? "--transport host"
+	       : !strcmp(s->given.shard_update, "on")	 ? "--shard-update on"
+							 : NULL;
 }
 
 /* The same, of one in stages. */

@@ -184,6 +184,7 @@ struct cpu_update {
 	int64_t n, n_decay;
 	const float *g; /* bf16 if `bf16_g` */
 	const float *norm, *now;
+	int n_now;	     /* elements of now */
 	float *p, *m, *v;    /* bf16 if `bf16`; SGD has no v */
 	double beta1, beta2; /* for SGD beta1 is its momentum */
 	double eps, weight_decay, clip;

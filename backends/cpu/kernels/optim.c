@@ -157,7 +157,7 @@ static void apply_bf16(
 	float value[3][SIXTEEN_PIECE], grad[SIXTEEN_PIECE];
 	float *const slab[3] = {u->p, u->m, u->v};
 	int n_slabs = u->rule == CPU_SGD ? 2 : 3;
-	uint64_t key = stochastic_bf16_key(u->now, u->rule == CPU_SGD ? 1 : 3);
+	uint64_t key = stochastic_bf16_key(u->now, u->n_now);
 
 	for (int64_t at = from; at < to; at += SIXTEEN_PIECE) {
 		struct piece x = {to - at < SIXTEEN_PIECE ? to - at : SIXTEEN_PIECE,

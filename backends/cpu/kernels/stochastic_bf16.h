@@ -12,11 +12,11 @@
 
 enum { SIXTEEN_PIECE = 1024 };
 
-/* The key of the random bits of a step; now: the operand of the update, whose last element is the
- * step number. */
+/* The key of the random bits of a step; now[n_now]: the operand of the update, whose last element
+ * is the step number. */
 static inline uint64_t stochastic_bf16_key(const float *now, int n_now)
 {
-	return jm_rng(0, (uint64_t)now[n_now]);
+	return jm_rng(0, (uint64_t)now[n_now - 1]);
 }
 
 static inline void stochastic_bf16_widen(const float *slab, int64_t at, int64_t n, float *x)

@@ -78,6 +78,7 @@ static int run_update(const struct cpu_dev *dev, const struct cpu_exec *exec, st
 		.g = n->in[0]->data,
 		.norm = cpu_data(n->in[1]),
 		.now = n->in[2]->data,
+		.n_now = (int)jm_tensor_count(n->in[2]),
 		.p = n->out[0]->data,
 		.m = n->out[1]->data,
 		.v = n->op == JM_OP_SGD ? NULL : n->out[2]->data,
@@ -119,6 +120,28 @@ static int takes_both(const struct cpu_dev *dev, const struct jm_node *n, struct
 	return takes_update(dev, &n[1], err);
 }
 
+static float element(const struct jm_tensor *t, int64_t i)
+{
+	return t->type == JM_BF16 ? jm_bf16_get(((const uint16_t *)t->data)[i])
+				  : ((const float *)t->data)[i];
+}
+
+static int run_average(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+	float weight = ((const float *)n->in[1]->data)[n->attr.average.at], *e = n->out[0]->data;
+	int64_t count = jm_tensor_count(n->in[0]);
+
+	(void)err;
+#pragma omp parallel for simd schedule(static) num_threads(dev->threads)
+	for (int64_t i = 0; i < count; i++) {
+		float p = element(n->in[0], i);
+
+		e[i] = weight == 1 ? p : e[i] + weight * (p - e[i]);
+	}
+	return 0;
+}
+
 const struct cpu_op cpu_ops_update[] = {
 	{{JM_OP_NORM}, 1, NULL, scratch, NULL, run_norm, NULL},
 	{{JM_OP_ADAMW}, 1, takes_update, NULL, NULL, run_update, NULL},
@@ -127,5 +150,6 @@ const struct cpu_op cpu_ops_update[] = {
 	{{JM_OP_NORM, JM_OP_ADAMW}, 2, takes_both, scratch, NULL, run_both, NULL},
 	{{JM_OP_NORM, JM_OP_ADAM}, 2, takes_both, scratch, NULL, run_both, NULL},
 	{{JM_OP_NORM, JM_OP_SGD}, 2, takes_both, scratch, NULL, run_both, NULL},
+	{{JM_OP_AVERAGE}, 1, NULL, NULL, NULL, run_average, NULL},
 	{.n_nodes = 0},
 };

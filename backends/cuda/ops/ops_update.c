@@ -221,6 +221,16 @@ static int run_sgd(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 	return 0;
 }
 
+static int run_average(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm_err *err)
+{
+	const struct jm_node *n = &exec->node[0];
+
+	(void)err;
+	cuda_average(cuda_vec(n->in[0]), (const float *)n->in[1]->data + n->attr.average.at,
+		n->out[0]->data, jm_tensor_count(n->in[0]), dev->stream);
+	return 0;
+}
+
 const struct cuda_op cuda_ops_update[] = {
 	{{JM_OP_SOFTMAX_XENT}, 1, takes_xent, choices_xent, NULL, NULL, run_xent, NULL},
 	{{JM_OP_TOP1}, 1, NULL, NULL, NULL, NULL, run_top1, NULL},
@@ -229,5 +239,6 @@ const struct cuda_op cuda_ops_update[] = {
 	{{JM_OP_ADAMW}, 1, takes_update, NULL, NULL, NULL, run_adam, NULL},
 	{{JM_OP_ADAM}, 1, takes_update, NULL, NULL, NULL, run_adam, NULL},
 	{{JM_OP_SGD}, 1, takes_update, NULL, NULL, NULL, run_sgd, NULL},
+	{{JM_OP_AVERAGE}, 1, NULL, NULL, NULL, NULL, run_average, NULL},
 	{.n_nodes = 0},
 };

@@ -483,7 +483,7 @@ static void check_rounding(const struct cpu_kernels *set, bool bf16_g)
 	uint16_t *slab[4] = {
 		narrow(x[0], SLAB), narrow(x[1], SLAB), narrow(g, SLAB), narrow(g, SLAB)};
 	struct cpu_update u = {CPU_ADAMW, SLAB, DECAYED, bf16_g ? (float *)slab[3] : g, NULL, now,
-		(float *)slab[0], (float *)slab[1], (float *)slab[2], 0.9, 0.95, 1e-6, 0.3, 0, 1,
+		4, (float *)slab[0], (float *)slab[1], (float *)slab[2], 0.9, 0.95, 1e-6, 0.3, 0, 1,
 		false, true, bf16_g};
 	int wrong[3] = {0};
 
