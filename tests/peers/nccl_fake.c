@@ -458,11 +458,14 @@ static int not_ready(struct comm *c)
 	return c->n_waiting || state == IN_PROGRESS ? BAD_ARGUMENT : state;
 }
 
-static int put_one(struct comm *c, const struct jm_transfer *t, int type)
+static int put_one(struct comm *c, enum jm_transfer_kind kind, const void *from, void *to, size_t n,
+	int type, int root, void *stream)
 {
+	struct jm_transfer t = {
+		.kind = kind, .from = from, .to = to, .count = n, .root = root, .stream = stream};
 	int rc = not_ready(c);
 
-	return rc ? rc : call_done(c, put(c, *t, type));
+	return rc ? rc : call_done(c, put(c, t, type));
 }
 
 JM_API int ncclAllReduce(
@@ -471,25 +474,13 @@ int ncclAllReduce(const void *from, void *to, size_t n, int type, int op, void *
 {
 	if (op)
 		return BAD_ARGUMENT;
-	return put_one(comm,
-		&(struct jm_transfer){.kind = JM_ALL_REDUCE,
-			.from = from,
-			.to = to,
-			.count = n,
-			.stream = stream},
-		type);
+	return put_one(comm, JM_ALL_REDUCE, from, to, n, type, 0, stream);
 }
 
 JM_API int ncclAllGather(const void *from, void *to, size_t n, int type, void *comm, void *stream);
 int ncclAllGather(const void *from, void *to, size_t n, int type, void *comm, void *stream)
 {
-	return put_one(comm,
-		&(struct jm_transfer){.kind = JM_ALL_GATHER,
-			.from = from,
-			.to = to,
-			.count = n,
-			.stream = stream},
-		type);
+	return put_one(comm, JM_ALL_GATHER, from, to, n, type, 0, stream);
 }
 
 JM_API int ncclReduceScatter(
@@ -499,13 +490,7 @@ int ncclReduceScatter(
 {
 	if (op)
 		return BAD_ARGUMENT;
-	return put_one(comm,
-		&(struct jm_transfer){.kind = JM_REDUCE_SCATTER,
-			.from = from,
-			.to = to,
-			.count = n,
-			.stream = stream},
-		type);
+	return put_one(comm, JM_REDUCE_SCATTER, from, to, n, type, 0, stream);
 }
 
 JM_API int ncclBroadcast(
@@ -513,14 +498,7 @@ JM_API int ncclBroadcast(
 int ncclBroadcast(
 	const void *from, void *to, size_t n, int type, int root, void *comm, void *stream)
 {
-	return put_one(comm,
-		&(struct jm_transfer){.kind = JM_BROADCAST,
-			.from = from,
-			.to = to,
-			.count = n,
-			.root = root,
-			.stream = stream},
-		type);
+	return put_one(comm, JM_BROADCAST, from, to, n, type, root, stream);
 }
 
 /* The messages of a group: the k-th that is sent goes beside the k-th that is received. */
