@@ -179,8 +179,7 @@ static int set_key(struct point *p, const struct jm_plan_key *key)
 
 static int set_command(struct point *p)
 {
-	json_t *words = json_array(), *word;
-	size_t i;
+	json_t *words = json_array();
 	int rc = json_array_append_new(p->texts, words) ? no_memory(p->cli) : 0;
 
 	if (!rc)
@@ -193,10 +192,8 @@ static int set_command(struct point *p)
 	p->words = calloc(json_array_size(words) + 1, sizeof(*p->words));
 	if (!p->words)
 		return no_memory(p->cli);
-	json_array_foreach(words, i, word)
-	{
-		p->words[i] = (char *)(uintptr_t)json_string_value(word);
-	}
+	for (size_t i = 0; i < json_array_size(words); i++)
+		p->words[i] = (char *)(uintptr_t)json_string_value(json_array_get(words, i));
 	p->own.command = p->words;
 	return 0;
 }

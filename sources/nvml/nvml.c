@@ -395,10 +395,23 @@ static void say_library(const struct jm_nvml *nvml, jm_finding_fn *say, void *ar
 	say(arg, &f);
 }
 
+static void say_gpus(struct jm_nvml *nvml, jm_finding_fn *say, void *arg)
+{
+	struct jm_nvml_gpus gpus;
+	struct jm_err err = JM_ERR_INIT;
+
+	if (jm_nvml_gpus_open(nvml, &gpus, &err)) {
+		say(arg, &(struct jm_finding){.what = "NVIDIA GPUs", .why = err.text, .mend = ""});
+		return;
+	}
+	for (int i = 0; i < gpus.n; i++)
+		say_gpu(nvml, &gpus, i, say, arg);
+	jm_nvml_gpus_done(&gpus);
+}
+
 static void nvml_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 {
 	struct jm_nvml nvml;
-	struct jm_nvml_gpus gpus;
 	struct jm_err err = JM_ERR_INIT;
 	struct jm_finding f = {.what = "NVIDIA GPUs", .why = err.text, .mend = ""};
 
@@ -409,13 +422,7 @@ static void nvml_doctor(struct jm_ctx *ctx, jm_finding_fn *say, void *arg)
 		return;
 	}
 	say_library(&nvml, say, arg);
-	if (jm_nvml_gpus_open(&nvml, &gpus, &err)) {
-		say(arg, &f);
-	} else {
-		for (int i = 0; i < gpus.n; i++)
-			say_gpu(&nvml, &gpus, i, say, arg);
-		jm_nvml_gpus_done(&gpus);
-	}
+	say_gpus(&nvml, say, arg);
 	jm_nvml_close(&nvml);
 }
 

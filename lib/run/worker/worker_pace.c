@@ -159,28 +159,34 @@ static const char *state_of(double watts, double wanted, double busy_share)
 	return watts < wanted && busy_share >= 1 ? "not reached" : "missed";
 }
 
+static void warn_missed(struct jm__worker *w, double watts, double wanted)
+{
+	bool above = watts > wanted;
+
+	jm_log(w->ctx, JM_WARNING,
+		"The mean power of the measured phase was %.4g W, %.3g %% %s the %.4g W of "
+		"--hold-power. %s, and a phase of a few seconds is too short for them to "
+		"compensate deviations.",
+		watts, 100 * fabs(watts / wanted - 1), above ? "above" : "below", wanted,
+		above ? "Pauses cannot lower the power of idle devices and of what else the meters "
+			"measure"
+		      : "Pauses cannot raise the power of work that draws less");
+}
+
 void jm__pace_record(struct jm__worker *w)
 {
 	json_t *soft = json_object_get(w->record, "soft");
-	double wanted = jm_json_real(json_object_get(soft, "hold_watts")), watts;
+	double wanted = jm_json_real_of(soft, "hold_watts"), watts;
 	const char *state;
 
 	if (!(wanted > 0))
 		return;
 	watts = mean_power(w);
-	state = state_of(watts, wanted, jm_json_real(json_object_get(soft, "busy_share")));
+	state = state_of(watts, wanted, jm_json_real_of(soft, "busy_share"));
 	json_object_set_new(soft, "watts", jm_json_number(watts));
 	json_object_set_new(soft, "state", json_string(state));
 	if (!strcmp(state, "missed"))
-		jm_log(w->ctx, JM_WARNING,
-			"The mean power of the measured phase was %.4g W, %.3g %% %s the %.4g W "
-			"of --hold-power. %s, and a phase of a few seconds is too short for them "
-			"to compensate deviations.",
-			watts, 100 * fabs(watts / wanted - 1), watts > wanted ? "above" : "below",
-			wanted,
-			watts > wanted ? "Pauses cannot lower the power of idle devices and of "
-					 "what else the meters measure"
-				       : "Pauses cannot raise the power of work that draws less");
+		warn_missed(w, watts, wanted);
 }
 
 /* ---- thermal steady state -------------------------------------------------------------------- */
