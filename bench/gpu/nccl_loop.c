@@ -28,16 +28,16 @@ struct loop {
 	cudaEvent_t began, done;
 };
 
-static void check(int failed, const char *what)
+static void check(long failed, const char *what)
 {
 	if (!failed)
 		return;
-	fprintf(stderr, "nccl_loop: %s failed (%d)\n", what, failed);
+	fprintf(stderr, "nccl_loop: %s failed (%ld)\n", what, failed);
 	exit(1);
 }
 
 /* With NCCL_COMM_BLOCKING=0 a call returns before its work is queued. */
-static int settle(ncclComm_t comm, ncclResult_t rc)
+static ncclResult_t settle(ncclComm_t comm, ncclResult_t rc)
 {
 	ncclResult_t state = rc;
 
