@@ -25,6 +25,7 @@ int jm_knob_holder_open(struct jm_knob_holder *ret, struct jm_ctx *ctx, const ch
 	if (rc)
 		return rc;
 	jm_process_boot(ctx->root, k.boot, sizeof(k.boot));
+	jm_process_machine(ctx->root, k.machine, sizeof(k.machine));
 	k.journal = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.journal));
 	k.known_by = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.known_by));
 	k.written = calloc((size_t)k.table.knobs.n + 1, sizeof(*k.written));
@@ -132,6 +133,7 @@ static struct jm_journal_state describe(const struct jm_knob_holder *k, int i)
 	snprintf(s.device, sizeof(s.device), "%s", knob->device);
 	jm_knob_table_spec(&k->table, i, s.control, sizeof(s.control));
 	snprintf(s.boot, sizeof(s.boot), "%s", k->boot);
+	snprintf(s.machine, sizeof(s.machine), "%s", k->machine);
 	return s;
 }
 

@@ -19,7 +19,7 @@ struct jm_knob_holder {
 	struct jm_back *back;	    /* room for all knobs, so that a restore needs no memory */
 	struct jm_process client;   /* on whose behalf */
 	struct jm_process self;
-	char boot[40];
+	char boot[40], machine[40];
 };
 
 /* specs, more: as jm_knob_table_open has them. */

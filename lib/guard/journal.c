@@ -302,6 +302,21 @@ static void mend(struct jm_journal *j)
 	snprintf(j->damage, sizeof(j->damage), "%.150s", damage);
 }
 
+/* Two machines that share a folder, in a home on the network, have one file where their devices
+ * have one name. */
+static int check_machine(const struct jm_ctx *ctx, const struct jm_journal *j, struct jm_err *err)
+{
+	char machine[40];
+
+	jm_process_machine(ctx->root, machine, sizeof(machine));
+	if (!jm__journal_says(&j->now) || !jm__journal_foreign(&j->now, machine))
+		return 0;
+	return jm_err_set(err, JM_EBUSY,
+		"%s of %s is set on another machine, which uses the same folder for its journals "
+		"(%s has the machine-id %s). Give each machine its own: JM_STATE=FOLDER.",
+		j->now.knob, j->now.device, j->path, j->now.machine);
+}
+
 static int open_name(const struct jm_ctx *ctx, const char *name, bool make, struct jm_patience *p,
 	struct jm_journal *ret, struct jm_err *err)
 {
@@ -327,6 +342,8 @@ static int open_name(const struct jm_ctx *ctx, const char *name, bool make, stru
 	}
 	if (!rc && *j.damage)
 		mend(&j);
+	if (!rc)
+		rc = check_machine(ctx, &j, &why);
 	*ret = j;
 	if (rc)
 		jm_journal_close(ret);

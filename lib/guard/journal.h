@@ -52,7 +52,8 @@ struct jm_patience {
 };
 
 /*
- * Locks the journal and reads it. JM_EBUSY while another process holds it; the sentence names it.
+ * Locks the journal and reads it. JM_EBUSY while another process holds it, or another machine has
+ * written it; the sentence names it.
  * JM_EFORMAT: it is damaged, and so is its copy or there is none; the files stay as they are. If
  * the copy is intact, it replaces the damaged record: the damaged file is renamed, and `damage`
  * reports this. JM_EPERM on a file system that is read-only, unless there is a value to restore.

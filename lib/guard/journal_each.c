@@ -15,6 +15,7 @@
 
 struct look {
 	int folder, copies; /* -1 = not readable, or not there */
+	char machine[40];
 	int (*fn)(void *arg, const struct jm_journal_view *view, struct jm_err *err);
 	void *arg;
 };
@@ -28,7 +29,7 @@ static int show(const struct look *l, const char *name, struct jm_err *err)
 		l->folder, l->copies, name, &view.state, damage, sizeof(damage), &why);
 
 	view.forgotten = rc == JM_ENOENT;
-	if (!rc && !jm__journal_says(&view.state))
+	if (!rc && (!jm__journal_says(&view.state) || jm__journal_foreign(&view.state, l->machine)))
 		return 0;
 	snprintf(view.name, sizeof(view.name), "%s", name);
 	view.unreadable = rc && !view.forgotten;
@@ -108,6 +109,7 @@ static int open_both(const struct jm_ctx *ctx, struct look *l, struct jm_err *er
 
 	if (rc)
 		return rc;
+	jm_process_machine(ctx->root, l->machine, sizeof(l->machine));
 	rc = jm_private_folder(path, 0700, &l->folder, &why);
 	if (rc && rc != JM_ENOENT && rc != JM_EPERM)
 		return jm_err_set(err, rc, "%s", why.text);
@@ -153,9 +155,11 @@ int jm_journal_peek(const struct jm_ctx *ctx, const char *knob, const char *devi
 	jm_journal_name(knob, device, name, sizeof(name));
 	rc = jm__journal_read(l.folder, l.copies, name, &seen, damage, sizeof(damage), NULL);
 	close_both(&l);
+	if (!rc && (!jm__journal_says(&seen) || jm__journal_foreign(&seen, l.machine)))
+		rc = JM_ENOENT;
 	if (!rc)
 		*ret = seen;
-	return rc || jm__journal_says(&seen) ? rc : JM_ENOENT;
+	return rc;
 }
 
 int jm_journal_each(const struct jm_ctx *ctx,
@@ -178,5 +182,6 @@ int jm_journal_each_of_root(const struct jm_ctx *ctx,
 	if (!jm_state_path_of_root(ctx, JM_JOURNAL_COPIES, path, sizeof(path)) ||
 		jm_public_folder(path, &l.copies, NULL))
 		return 0;
+	jm_process_machine(ctx->root, l.machine, sizeof(l.machine));
 	return walk_both(&l, err);
 }

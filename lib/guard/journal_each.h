@@ -10,9 +10,9 @@ int jm_journal_peek(const struct jm_ctx *ctx, const char *knob, const char *devi
 	struct jm_journal_state *ret);
 
 /*
- * Calls fn for every record of the state folder, also those that cannot be read, and for every copy
- * without a record; fn returns non-zero to end. JM_EPERM: the folder belongs to another user, and
- * there are no copies to read.
+ * Calls fn for every record of the state folder that another machine has not written, also those
+ * that cannot be read, and for every copy without a record; fn returns non-zero to end. JM_EPERM:
+ * the folder belongs to another user, and there are no copies to read.
  */
 int jm_journal_each(const struct jm_ctx *ctx,
 	int (*fn)(void *arg, const struct jm_journal_view *view, struct jm_err *err), void *arg,

@@ -13,13 +13,15 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define FORMAT	   "3" /* 2 had nothing after the guard, 1 neither the guard nor start times */
+/* 3 had no machine, 2 nothing after the guard, 1 neither the guard nor start times */
+#define FORMAT	   "4"
 #define OLD_FORMAT "1"
-/* of a line of format 1, 2 and 3, with its checksum */
-#define NOTHING	 "-" /* in place of a value */
+#define NOTHING	   "-" /* in place of a value */
+/* of a line of format 1, 2, 3 and 4, with its checksum */
 #define FIELDS_1 10
 #define FIELDS_2 13
 #define FIELDS_3 16
+#define FIELDS_4 17
 
 static const char *const verbs[] = {"found", "back", "kept", "gone"};
 static const char *const ends_words[] = {
@@ -49,10 +51,11 @@ static int format_line(char *out, size_t size, const struct jm_journal_state *s,
 	if (verb == JM_JOURNAL_KEPT && jm_knob_value_known(&s->left))
 		jm_knob_value_write(&s->left, left, sizeof(left));
 	n = snprintf(out, size,
-		FORMAT "\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%llu\t%d\t%llu\t%s\t%s\t%s\t",
+		FORMAT "\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%llu\t%d\t%llu\t%s\t%s\t%s\t%s\t",
 		verbs[verb], s->boot, s->control, s->knob, s->unit, s->device, text,
 		(int)s->client.pid, s->client.start, (int)s->guard.pid, s->guard.start,
-		ends_words[s->ends], known_words[s->known_by], left);
+		ends_words[s->ends], known_words[s->known_by], left,
+		*s->machine ? s->machine : NOTHING);
 	if (n < 0 || (size_t)n + 18 > size)
 		return -1;
 	return n + snprintf(out + n, size - (size_t)n, "%016llx\n", checksum(out, (size_t)n));
@@ -73,7 +76,7 @@ int jm__journal_format(const struct jm_journal_state *s, char *out, size_t size)
  * damaged. */
 static int split_line(char *line, size_t n, char **field)
 {
-	static const int n_fields[] = {FIELDS_1, FIELDS_2, FIELDS_3};
+	static const int n_fields[] = {FIELDS_1, FIELDS_2, FIELDS_3, FIELDS_4};
 	char *tab = memrchr(line, '\t', n), *save = line, want[20];
 	int i = 0;
 
@@ -83,11 +86,11 @@ static int split_line(char *line, size_t n, char **field)
 	if (strcmp(tab + 1, want) != 0)
 		return 0;
 	for (char *f; (f = strsep(&save, "\t"));) {
-		if (i == FIELDS_3)
+		if (i == FIELDS_4)
 			return 0;
 		field[i++] = f;
 	}
-	for (int format = 1; format <= 3; format++)
+	for (int format = 1; format <= 4; format++)
 		if (field[0][0] == '0' + format && !field[0][1])
 			return i == n_fields[format - 1] ? i : 0;
 	return 0;
@@ -121,21 +124,23 @@ static bool find_word(const char *word, const char *const *words, int n, int *re
 	return false;
 }
 
-/* What format 3 has after the guard. Before it there were the limits of NVIDIA's driver, and
- * simulated ones. */
+/* What formats 3 and 4 have after the guard. Before it there were the limits of NVIDIA's driver,
+ * and simulated ones. */
 static bool take_rest(struct jm_journal_state *s, char *const *field, int n)
 {
 	struct jm_knob_value left = jm_knob_value_of(NAN);
 	int ends = strncmp(field[3], "nvml", 4) ? JM_ENDS_NEVER : JM_ENDS_DRIVER,
 	    known = JM_KNOWN_READ;
 
-	if (n == FIELDS_3 &&
+	if (n >= FIELDS_3 &&
 		(!find_word(field[12], ends_words, N_ENDS, &ends) ||
 			!find_word(field[13], known_words, N_KNOWN, &known) ||
 			(strcmp(field[14], NOTHING) != 0 && !jm_knob_value_read(field[14], &left))))
 		return false;
 	s->ends = (enum jm_ends)ends;
 	s->known_by = (enum jm_known_by)known;
+	snprintf(s->machine, sizeof(s->machine), "%s",
+		n == FIELDS_4 && strcmp(field[15], NOTHING) != 0 ? field[15] : "");
 	if (!strcmp(field[1], verbs[JM_JOURNAL_KEPT]))
 		s->left = left;
 	return true;
@@ -182,7 +187,7 @@ void jm__journal_parse(char *text, size_t n, struct jm_journal_state *ret)
 	while (start < n) {
 		char *end = memchr(text + start, '\n', n - start);
 		size_t length = end ? (size_t)(end - text) - start : n - start;
-		char *field[FIELDS_3];
+		char *field[FIELDS_4];
 		int fields;
 
 		text[start + length] = '\0';

@@ -8,6 +8,8 @@
 #include "guard/control.h"
 #include "guard/knob_table.h"
 
+#include <string.h>
+
 #define JM_JOURNAL_NAME 160 /* of a file in its folder: knob, device, hash */
 #define JM_JOURNAL_END	".journal"
 #define JM__LOCK_END	".lock"
@@ -21,6 +23,7 @@ struct jm_journal_state {
 	char knob[32], unit[8], device[JM_ID_MAX],
 		control[JM_SPEC_MAX]; /* control: opens it again */
 	char boot[40];		      /* of the machine's start; "" = unknown */
+	char machine[40];	      /* which wrote it; "" = unknown, as before format 4 */
 	enum jm_ends ends;	      /* what ends its settings */
 	bool open; /* a session has changed it, or was about to; found is the value to put back */
 	struct jm_knob_value found;
@@ -30,6 +33,12 @@ struct jm_journal_state {
 	struct jm_process client, guard; /* of the last session; guard.pid 0 = written by 0.1 */
 	int damaged;			 /* damaged lines; an empty file counts as one */
 };
+
+/* Was it written by another machine, which uses the same folder? machine: the id of this one. */
+static inline bool jm__journal_foreign(const struct jm_journal_state *s, const char *machine)
+{
+	return *s->machine && *machine && strcmp(s->machine, machine) != 0;
+}
 
 /* Formats a state; returns the length, or -1 when it does not fit. */
 int jm__journal_format(const struct jm_journal_state *s, char *out, size_t size);

@@ -133,17 +133,30 @@ pid_t jm_process_with_lock(int fd)
 	return found;
 }
 
-void jm_process_boot(const char *root, char *out, size_t size)
+/* The first line of a file; "" when it cannot be read. */
+static void read_line(const char *root, const char *name, char *out, size_t size)
 {
 	char path[PATH_MAX];
 	FILE *file;
 
 	out[0] = '\0';
-	snprintf(path, sizeof(path), "%s/proc/sys/kernel/random/boot_id", root);
+	snprintf(path, sizeof(path), "%s%s", root, name);
 	file = fopen(path, "re");
 	if (!file)
 		return;
 	if (fgets(out, (int)size, file))
 		out[strcspn(out, "\n")] = '\0';
 	fclose(file);
+}
+
+void jm_process_boot(const char *root, char *out, size_t size)
+{
+	read_line(root, "/proc/sys/kernel/random/boot_id", out, size);
+}
+
+void jm_process_machine(const char *root, char *out, size_t size)
+{
+	read_line(root, "/etc/machine-id", out, size);
+	if (strspn(out, "0123456789abcdef") != strlen(out))
+		out[0] = '\0';
 }

@@ -34,5 +34,8 @@ pid_t jm_process_with_lock(int fd);
 /* The id of this boot, since which start times count; "" where the kernel does not report it. root:
  * prefix of /proc. */
 void jm_process_boot(const char *root, char *out, size_t size);
+/* The id of this machine, which its starts share; "" where it has none (/etc/machine-id). root:
+ * prefix of /etc. */
+void jm_process_machine(const char *root, char *out, size_t size);
 
 #endif

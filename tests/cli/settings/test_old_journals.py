@@ -49,7 +49,7 @@ def test_the_value_found_first_stays_the_one_to_restore(gpus):
     done = run(gpus, "set", "gpu.power=350W", "--", "sh", "-c", "cat $JM_STATE/knobs/*.journal")
     assert done.returncode == 0
     lines = [line.split("\t") for line in done.stdout.splitlines()]
-    assert {line[0] for line in lines} == {"3"}
+    assert {line[0] for line in lines} == {"4"}
     assert sorted((line[1], line[7]) for line in lines) == [("found", "300"), ("found", "444"), ("kept", "555")]
     assert gpus.limits() == [444, 300]
     assert "Restored 1" in run(gpus, "restore").stdout

@@ -133,6 +133,26 @@ def test_a_reboot_ends_it(machine, knob):
     assert machine.files("") == after and not machine.journals()
 
 
+def test_what_another_machine_has_set_is_left_to_it(machine):
+    """Two machines with one state folder: the other one's boot ids and devices say nothing here."""
+    before = machine.files("")
+    machine.put("/etc/machine-id", 32 * "a")
+    assert machine.run("set", "package.power=120W", "cpu.governor=performance").returncode == 0
+    after, records = machine.files("constraint_0_power_limit_uw", "scaling_governor"), machine.journals()
+    machine.put("/etc/machine-id", 32 * "b")
+    machine.put("/proc/sys/kernel/random/boot_id", "of the other")
+    done = machine.run("restore")
+    assert done.returncode == 0 and not json.loads(machine.run("status", "--json").stdout)["settings"]
+    done = machine.run("set", "package.power=110W", "--", "true")
+    assert "is set on another machine" in sentence(done, FAILURE) and 32 * "a" in done.stderr
+    assert machine.files("constraint_0_power_limit_uw", "scaling_governor") == after and machine.journals() == records
+    machine.put("/etc/machine-id", 32 * "a")
+    machine.put("/proc/sys/kernel/random/boot_id", "first")
+    assert "Restored 4" in machine.run("restore").stdout
+    machine.put("/etc/machine-id", "")
+    assert {k: v for k, v in machine.files("").items() if k != "etc/machine-id"} == before and not machine.journals()
+
+
 def test_a_limit_that_is_switched_off_is_not_enforced(machine):
     machine.put(f"{POWERCAP}/intel-rapl:1/enabled", 0)
     rows = json.loads(machine.run("get", "--json", "package.power").stdout)
