@@ -101,7 +101,7 @@ static void print_text(const struct measurement *m, const json_t *record)
 /* Of the ranks of a job the first one prints its summary; the store has those of all. */
 static void print_summary(const struct measurement *m, const json_t *record, bool stored)
 {
-	bool joined = stored && m->store.path && !json_is_null(json_object_get(record, "job"));
+	bool joined = stored && m->store.path && json_is_object(json_object_get(record, "job"));
 	int rank = joined ? jm_launcher_rank() : -1, world = jm_launcher_world();
 
 	if (rank > 0)
@@ -109,8 +109,8 @@ static void print_summary(const struct measurement *m, const json_t *record, boo
 	print_text(m, record);
 	if (!rank && world > 1)
 		jm_log(&m->cli->ctx, JM_INFO,
-			"This is rank 0 of %d; 'joulemark report %s' adds them up, each meter "
-			"once.",
+			"This is rank 0 of %d; 'joulemark report %s' adds up those in this store, "
+			"each meter once.",
 			world, m->store.path);
 }
 

@@ -159,6 +159,16 @@ void jm_planned_change_guard(struct jm_run_call *r, const struct jm_planned *p)
 	r->guard = NULL;
 }
 
+static void seek_knobs(struct jm_guard *guard, const json_t *request)
+{
+	json_t *what = json_object_get(request, "what"), *part, *text;
+	size_t k;
+
+	for (size_t i = 0; (part = jm_plan_part(what, i)); i++)
+		json_array_foreach(json_object_get(part, "set"), k, text)
+			jm_guard_seek(guard, json_string_value(text));
+}
+
 static int start_guard(struct jm_run_call *r, struct jm_planned *p)
 {
 	int rc;
@@ -168,6 +178,8 @@ static int start_guard(struct jm_run_call *r, struct jm_planned *p)
 	if (r->guard)
 		return 0;
 	rc = jm_guard_start(&r->cli->ctx, p->controls_used, &r->guard, &r->cli->err);
+	if (!rc)
+		seek_knobs(r->guard, p->request);
 	if (!rc && r->given.dry_run) /* which makes no GPU busy */
 		return jm_guard_state(r->guard, r->given.sweep.stated, false, &r->cli->err);
 	return rc ? rc
@@ -257,16 +269,6 @@ static int assume_settings(struct jm_run_call *r, struct jm_planned *p)
 		rc = jm_run_request_settings(r->cli, &knobs, p->request);
 	jm_knobs_done(&knobs);
 	return rc;
-}
-
-static void seek_knobs(struct jm_guard *guard, const json_t *request)
-{
-	json_t *what = json_object_get(request, "what"), *part, *text;
-	size_t k;
-
-	for (size_t i = 0; (part = jm_plan_part(what, i)); i++)
-		json_array_foreach(json_object_get(part, "set"), k, text)
-			jm_guard_seek(guard, json_string_value(text));
 }
 
 static int read_settings(struct jm_run_call *r, struct jm_planned *p)

@@ -104,7 +104,6 @@ static int add_knobs(struct jm_guard *g, const struct jm_knobs *more, struct jm_
 {
 	const int own = g->knobs.n, n = own + more->n;
 	struct jm_knob_value *found = reallocarray(g->found, (size_t)n + 1, sizeof(*found));
-	struct jm_knobs own_knobs = g->knobs;
 	int rc = 0;
 
 	if (!found)
@@ -112,9 +111,12 @@ static int add_knobs(struct jm_guard *g, const struct jm_knobs *more, struct jm_
 	g->found = found;
 	for (int i = own; i <= n; i++)
 		found[i] = jm_knob_value_of(NAN);
-	for (int i = 0; i < more->n && !rc; i++)
-		if (!has_knob(&own_knobs, more->knob[i].name))
+	for (int i = 0; i < more->n && rc >= 0; i++) {
+		const struct jm_knobs first = {.knob = g->knobs.knob, .n = own};
+
+		if (!has_knob(&first, more->knob[i].name))
 			rc = jm_knobs_add(&g->knobs, &more->knob[i], err);
+	}
 	return rc < 0 ? rc : 0;
 }
 

@@ -248,7 +248,7 @@ const struct jm_knob_member *jm_knob_table_member(const struct jm_knob_table *ta
 
 /* ---- calls of drivers, which may not return -------------------------------------------------- */
 
-#define NOBODY (-1) /* in place of the call that a job is at: its last one was given up */
+#define NOBODY (-1) /* in place of the call that a job is at: it was given up */
 
 struct item {
 	const struct jm_control *control;
@@ -259,15 +259,29 @@ struct item {
 	struct jm_knob_call call;
 };
 
+#define CALLS 3 /* of a driver for an item: get, set, get */
+
 /* Calls that one thread makes. A call that is given up keeps its job, so nothing in it points to a
  * caller. */
 struct job {
-	_Atomic int at;		  /* the item whose call is made, else NOBODY */
+	_Atomic int at;		  /* the driver's call that is made: item * CALLS + 0, 1, 2 */
 	_Atomic int64_t begin_ns; /* of that call */
+	int own;		  /* `at`, as the thread has left it */
 	int n;
 	bool stop;
 	struct item item[];
 };
+
+/* Before another call of a driver. False: the one before was given up, so nothing more is asked
+ * of it: what it holds may belong to others by now. */
+static bool goes_on(struct job *j, int at)
+{
+	j->begin_ns = jm_clock_now(jm_clock_real());
+	if (!atomic_compare_exchange_strong(&j->at, &j->own, at))
+		return false;
+	j->own = at;
+	return true;
+}
 
 static int get(struct item *m)
 {
@@ -290,49 +304,48 @@ static int set(struct item *m)
 	return c->rc;
 }
 
-static void make_call(struct item *m)
+/* False: it was given up. */
+static bool make_call(struct job *j, int k)
 {
+	struct item *m = &j->item[k];
 	struct jm_knob_call *c = &m->call;
 
 	switch (c->act) {
 	case JM_KNOB_GET:
 		get(m);
-		break;
+		return true;
 	case JM_KNOB_SET:
 	case JM_KNOB_SET_READ:
 		if (get(m))
-			break;
+			return true;
 		c->before = c->accepted;
 		if (!m->unreadable && jm_knob_value_same(&c->accepted, &c->value))
-			break;
-		if (!set(m) && c->act == JM_KNOB_SET_READ)
-			get(m);
+			return true;
 		break;
 	case JM_KNOB_PUT_BACK:
 		if (!m->unreadable && !get(m))
 			c->before = *jm_knob_call_now(c);
 		if (jm_knob_value_same(&c->before, &c->value))
-			break;
-		if (!set(m))
-			get(m);
+			return true;
 		break;
 	}
+	if (!goes_on(j, k * CALLS + 1))
+		return false;
+	if (set(m) || c->act == JM_KNOB_SET)
+		return true;
+	if (!goes_on(j, k * CALLS + 2))
+		return false;
+	get(m);
+	return true;
 }
 
 static void run_job(void *arg)
 {
 	struct job *j = arg;
-	int at = 0;
 
-	for (;;) {
-		make_call(&j->item[at]);
-		if (at + 1 == j->n || (j->stop && j->item[at].call.rc))
+	for (int k = 0; make_call(j, k) && k + 1 < j->n; k++)
+		if ((j->stop && j->item[k].call.rc) || !goes_on(j, (k + 1) * CALLS))
 			return;
-		j->begin_ns = jm_clock_now(jm_clock_real());
-		if (!atomic_compare_exchange_strong(&j->at, &at, at + 1))
-			return;
-		at++;
-	}
 }
 
 static bool is_left(const struct jm_knob_table *table, int i)
@@ -351,14 +364,14 @@ bool jm_knob_table_waits(const struct jm_knob_table *table)
 	return waits;
 }
 
-/* The item whose call does not return within the limit; NOBODY: all have returned. */
+/* The driver's call that does not return within the limit; NOBODY: all have returned. */
 static int await(const struct jm_knob_table *table, struct job *j, struct jm_driver_call *call)
 {
-	int announced = table->announce ? NOBODY : j->n;
+	int announced = table->announce ? NOBODY : j->n; /* an item */
 
 	for (;;) {
-		int at = j->at;
-		bool first = announced != at && announced != j->n;
+		int at = j->at, item = at / CALLS;
+		bool first = announced != item && announced != j->n;
 		int64_t end_ns = j->begin_ns + (first ? JM_SECOND : JM_DRIVER_LIMIT_NS);
 		int64_t left_ns = end_ns - jm_clock_now(jm_clock_real());
 
@@ -370,14 +383,15 @@ static int await(const struct jm_knob_table *table, struct job *j, struct jm_dri
 			return at;
 		if (!first)
 			continue;
-		announced = at;
+		announced = item;
 		jm_log(table->announce, JM_WARNING,
 			"Waiting up to %.0f s for the driver to return from a call for %s of %s.",
 			(double)JM_DRIVER_LIMIT_NS / 1e9,
-			table->knobs.knob[j->item[at].call.i].name,
-			table->knobs.knob[j->item[at].call.i].label);
+			table->knobs.knob[j->item[item].call.i].name,
+			table->knobs.knob[j->item[item].call.i].label);
 	}
 }
+
 static int not_returned(const struct jm_knob *knob, struct jm_err *err)
 {
 	return jm_err_set(err, JM_EIO,
@@ -416,14 +430,16 @@ static int make_calls(
 {
 	struct job *j = new_job(table, call, n, stop);
 	struct jm_driver_call *left;
-	int hung = NOBODY;
+	int at = NOBODY, hung = n;
 
 	if (!j) {
 		call->rc = jm_err_set(&call->err, JM_ENOMEM, "Out of memory for a driver's call.");
 		return 1;
 	}
 	if (!jm_driver_call(run_job, j, 0, &left))
-		hung = await(table, j, left);
+		at = await(table, j, left);
+	if (at != NOBODY)
+		hung = at / CALLS;
 	for (int k = 0; k < n && k != hung; k++) {
 		call[k] = j->item[k].call;
 		if (call[k].wrote)
@@ -431,16 +447,18 @@ static int make_calls(
 		if (stop && call[k].rc)
 			n = k + 1;
 	}
-	if (hung == NOBODY) {
+	if (at == NOBODY) {
 		free(j);
 		return n;
 	}
 	call += hung;
 	table->left[call->i] = left;
 	call->made = true;
-	call->wrote = call->act != JM_KNOB_GET;
-	if (call->wrote)
+	call->wrote = at % CALLS > 0;
+	if (call->wrote) {
+		call->before = j->item[hung].call.before;
 		table->told[call->i] = jm_knob_value_of(NAN);
+	}
 	call->rc = not_returned(&table->knobs.knob[call->i], &call->err);
 	return hung + 1;
 }

@@ -31,7 +31,7 @@
 			part = parts(series);
 		if (series.reference !== null)
 			note += " Dashed: the reference." + (metric === "throughput" && JM.limited ? " Dotted: " + JM.limitName + " than it." : "");
-		if (s.lines.length > 1) note += " A line for each value of " + s.lines[0].name.replace(/ \S+$/, "") + ".";
+		if (s.lines.length > 1) note += " A line for each value of " + s.of + ".";
 		if (part.off.length) note += " Grey circles: caps that the device did not hold.";
 		const option = function (c) {
 			const best = bestOf(series, verdict),

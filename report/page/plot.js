@@ -352,6 +352,7 @@
 			x: x,
 			labels: shown.map(kept),
 			lines: [...new Set(shown.map(group))].map(line),
+			of: other && other.name, // of which each line has a value
 			brief: (i) => (numeric && other ? series.points[i].settings[one.index].text : series.points[i].label),
 			name:
 				(one ? one.name : dims.map((d) => d.name).join(", ")) +

@@ -128,14 +128,15 @@ def test_faults_in_groups_end_all_ranks(fault, reason, blocking):
 
 @pytest.mark.parametrize("bent", [None, 0, 1])
 def test_values_that_ranks_share_are_compared(bent, tmp_path):
-    """One rank whose sums are wrong in the last bit of their first element trains other tables and norms; nothing is saved."""
+    """One rank whose sums are wrong in the last bit of their first element trains other tables and norms. What was trained is
+    saved, and the run has failed."""
     env = {**devices(2), **({} if bent is None else {"JM_FAKE_NCCL_BENDS": str(bent)})}
     r = train(LLAMA, 2, 2, "--save", tmp_path / "net", device="later:0,later:1", env=env, status=0 if bent is None else FAILED)
+    assert (tmp_path / "net").exists()
     if bent is None:
-        assert r["verified"] is True and (tmp_path / "net").exists()
+        assert r["verified"] is True
     else:
         assert "Ranks 0 and 1 have other values of tokens.weight after step 20" in (r["verify_reason"] or r["reason"])
-        assert not (tmp_path / "net").exists()
 
 
 def test_rows_of_one_rank_are_not_divided():

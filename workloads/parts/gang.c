@@ -264,15 +264,17 @@ int jm_gang_same(const struct jm_gang *g, uint64_t value, const char *what, stru
 int jm_gang_in_turn(const struct jm_gang *g, int (*act)(void *arg, struct jm_err *err), void *arg,
 	struct jm_err *err)
 {
+	int rank = g->work ? g->work->rank : 0, stages = g->n_stages > 0 ? g->n_stages : 1;
+	int each = g->work ? g->work->world / stages : 1, code = 0;
 	double nothing = 0;
-	int rank = g->work ? g->work->rank : 0;
-	int code = rank ? jm_comm_sum(&g->control, &nothing, 1, err) : 0;
 
-	if (!code)
-		code = act(arg, err);
-	if (!code && !rank)
-		code = jm_comm_sum(&g->control, &nothing, 1, err);
-	return code;
+	for (int stage = 0; stage < stages && !code; stage++) {
+		if (rank == stage * each)
+			code = act(arg, err);
+		if (!code)
+			code = jm_comm_sum(&g->control, &nothing, 1, err);
+	}
+	return code || rank % each == 0 ? code : act(arg, err);
 }
 
 const struct jm_comm *jm_gang_comm(const struct jm_gang *g)

@@ -6,11 +6,14 @@
 
 #include "engine/graph/tensor.h"
 
-/* Not cut, so that all ranks which have it have all of it; other stages have no memory for it. */
-static bool is_shared(const struct jm_cell *c)
+/* Not cut, so that all ranks which have it have all of it; other stages have no memory for it. Of one
+ * model in stages two ranks have only tables that are embedding and output in one. */
+static bool is_shared(const struct train *s, const struct jm_cell *c)
 {
+	bool once = s->training.tp < 2 && s->work->world == s->training.pp;
+
 	return c->t.class == JM_CLASS_PARAM && !c->origin && (c->needs_grad || c->frozen) &&
-	       !c->cut.n;
+	       !c->cut.n && (!once || c->tied);
 }
 
 /* Never 0. */
@@ -67,7 +70,9 @@ static int compare(struct train *s, const struct jm_tensor *t, struct jm_err *er
 		if (all[r] && all[r] != all[first])
 			code = jm_err_set(err, JM_ERANGE,
 				"Ranks %d and %d have other values of %s after step %ld, although "
-				"both compute them alike: a device or a transfer is faulty; run "
+				"both compute them alike: a device or a transfer is faulty, or "
+				"they "
+				"run other kernels (set JM_PLANS to one folder for all); run "
 				"'joulemark selftest --device ...' on both.",
 				first, r, t->name, s->begun);
 	}
@@ -81,7 +86,7 @@ int jm_shared_values_check(struct train *s, struct jm_err *err)
 	if (s->training.tp * s->training.pp < 2)
 		return 0;
 	for (int i = 0; i < s->graph->n_cells && !code; i++)
-		if (is_shared(s->graph->cell[i]))
+		if (is_shared(s, s->graph->cell[i]))
 			code = compare(s, &s->graph->cell[i]->t, err);
 	return code;
 }

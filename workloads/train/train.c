@@ -296,14 +296,15 @@ static void judge_until(struct train *s, const struct jm_evaluated *e)
 	}
 }
 
-/* Of a model that ranks share: the last stage alone has the loss. */
+/* Of a model that ranks share: the last stage alone has the loss, and is the last to end. */
 static int share_loss(struct train *s, struct jm_evaluated *e, struct jm_err *err)
 {
 	bool has = s->eval.loss && s->eval.loss->data;
-	double sum[2] = {has ? e->loss : 0, has};
-	int code = jm_comm_sum(&s->gang.control, sum, 2, err);
+	double sum[3] = {has ? e->loss : 0, has ? e->seconds : 0, has};
+	int code = jm_comm_sum(&s->gang.control, sum, 3, err);
 
-	e->loss = sum[0] / sum[1];
+	e->loss = sum[0] / sum[2];
+	e->seconds = sum[1] / sum[2];
 	return code;
 }
 
@@ -523,9 +524,9 @@ static int train_verify(void *state, struct jm_err *err)
 	keep_until(s);
 	code = jm_train_keep_ranks(s, err);
 	if (!code)
-		code = jm_shared_values_check(s, err);
-	if (!code)
 		code = jm_train_weights_finish(s, err);
+	if (!code)
+		code = jm_shared_values_check(s, err);
 	if (!code)
 		code = run_again(s, &again, err);
 	if (!code && !jm_train_weights_given(&s->weights))

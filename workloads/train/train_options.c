@@ -465,6 +465,10 @@ static int check_shard(const struct train *s, struct jm_err *err)
 		return jm_err_set(err, JM_EUSAGE,
 			"--shard-update on does not go with --checkpoint or --continue, because "
 			"one rank has to have all moments; omit it.");
+	if (on && s->training.adamw.average > 0)
+		return jm_err_set(err, JM_EUSAGE,
+			"--shard-update on does not go with --ema, because one rank has to have "
+			"the whole mean; omit it.");
 	if (on && s->training.pure)
 		return jm_err_set(err, JM_EUSAGE,
 			"--shard-update on needs a --precision with f32 masters or f64, and %s has "

@@ -317,10 +317,17 @@ int jm_case_apply(struct jm_guard *guard, const json_t *found, const json_t *par
 	const char *phase, json_t **ret_rows, struct jm_err *err)
 {
 	struct list l = {.guard = guard, .found = found, .parameters = parameters}, each = l;
-	struct jm_applied *applied = calloc((size_t)jm_guard_knobs(guard)->n + 1, sizeof(*applied));
 	bool phases = jm_case_sets_in(parameters, NULL);
-	int n = 0, rc = applied ? fill(&l, phase, err) : JM_ENOMEM;
+	struct jm_applied *applied;
+	const char *name;
+	json_t *value;
+	int n = 0, rc;
 
+	/* a guard that was started again has this user's own knobs */
+	json_object_foreach((json_t *)(uintptr_t)settings_of(parameters), name, value)
+		jm_guard_seek(guard, name);
+	applied = calloc((size_t)jm_guard_knobs(guard)->n + 1, sizeof(*applied));
+	rc = applied ? fill(&l, phase, err) : JM_ENOMEM;
 	if (!applied)
 		jm_err_set(err, JM_ENOMEM, "Out of memory for the settings of a case.");
 	if (!rc && phases)

@@ -133,10 +133,18 @@ def test_the_first_rank_alone_prints_its_summary(tmp_path, rank, world, printed,
     words = ["measure", "--source", "nvml", "--store", tmp_path / "job.db", "sh", "-c", "echo out; echo err >&2; exit 3"]
     done = jm(*words, env={**ENV, **placed, "SLURM_JOB_ID": "4711"})
     assert (done.stdout, done.returncode) == ("out\n", 3) and "err\n" in done.stderr
-    assert ("Energy" in done.stderr) == printed and ("adds them up" in done.stderr) == told
+    assert ("Energy" in done.stderr) == printed and ("adds up those in this store" in done.stderr) == told
     assert len(stored(tmp_path / "job.db")) == 1  # of each rank
     alone = jm("measure", "--source", "nvml", "sh", "-c", "exit 0", env={**ENV, **placed, "SLURM_JOB_ID": "4711"})
     assert "Energy" in alone.stderr  # nothing else has it
+
+
+def test_ranks_of_no_job_each_print_their_summary(tmp_path):
+    """Those of mpirun without Slurm: nothing says that their records belong together."""
+    placed = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}
+    env = {k: v for k, v in os.environ.items() if not k.startswith("SLURM_")}
+    done = jm("measure", "--source", "nvml", "--store", tmp_path / "r.db", "true", env={**env, **ENV, **placed})
+    assert done.returncode == 0 and "Energy" in done.stderr and "This is rank" not in done.stderr
 
 
 def test_ranks_of_srun_print_one_summary(cluster, tmp_path):
