@@ -265,7 +265,7 @@ int jm_gang_in_turn(const struct jm_gang *g, int (*act)(void *arg, struct jm_err
 	struct jm_err *err)
 {
 	int rank = g->work ? g->work->rank : 0, stages = g->n_stages > 0 ? g->n_stages : 1;
-	int each = g->work ? g->work->world / stages : 1, code = 0;
+	int each = g->work && g->work->world > stages ? g->work->world / stages : 1, code = 0;
 	double nothing = 0;
 
 	for (int stage = 0; stage < stages && !code; stage++) {

@@ -65,9 +65,9 @@ void jm_gang_close(struct jm_gang *g); /* one that is zeroed, too */
 int jm_gang_meet(const struct jm_gang *g, const struct jm_device *d, struct jm_err *err);
 /* The error of a rank whose value is not that of the first rank of its stage: `what` differs. */
 int jm_gang_same(const struct jm_gang *g, uint64_t value, const char *what, struct jm_err *err);
-/* Does act(arg), the first rank of each stage before the others, one after the other. A backend may
- * choose by timing, and every rank of a stage must choose the same in every run: the others find the
- * choices of the first where the backend keeps them. */
+/* Does act(arg), the first rank of each stage before the others, one after the other. A backend
+ * may choose by timing, and every rank of a stage must choose the same in every run: the others
+ * find the choices of the first where the backend keeps them. */
 int jm_gang_in_turn(const struct jm_gang *g, int (*act)(void *arg, struct jm_err *err), void *arg,
 	struct jm_err *err);
 /* The communicator for data on the device: `device` or, where there is none, `control`. */

@@ -6,8 +6,8 @@
 
 #include "engine/graph/tensor.h"
 
-/* Not cut, so that all ranks which have it have all of it; other stages have no memory for it. Of one
- * model in stages two ranks have only tables that are embedding and output in one. */
+/* Not cut, so that all ranks which have it have all of it; other stages have no memory for it. Of
+ * one model in stages two ranks have only tables that are embedding and output in one. */
 static bool is_shared(const struct train *s, const struct jm_cell *c)
 {
 	bool once = s->training.tp < 2 && s->work->world == s->training.pp;
