@@ -265,16 +265,19 @@ int jm_gang_in_turn(const struct jm_gang *g, int (*act)(void *arg, struct jm_err
 	struct jm_err *err)
 {
 	int rank = g->work ? g->work->rank : 0, stages = g->n_stages > 0 ? g->n_stages : 1;
-	int each = g->work && g->work->world > stages ? g->work->world / stages : 1, code = 0;
+	int each = g->work ? g->work->world / stages : 1, code = 0;
+	bool acted = false;
 	double nothing = 0;
 
 	for (int stage = 0; stage < stages && !code; stage++) {
-		if (rank == stage * each)
+		if (rank == stage * each) {
 			code = act(arg, err);
+			acted = true;
+		}
 		if (!code)
 			code = jm_comm_sum(&g->control, &nothing, 1, err);
 	}
-	return code || rank % each == 0 ? code : act(arg, err);
+	return code || acted ? code : act(arg, err);
 }
 
 const struct jm_comm *jm_gang_comm(const struct jm_gang *g)
