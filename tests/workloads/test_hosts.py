@@ -269,7 +269,8 @@ def test_a_full_disk_on_one_host_ends_both_before_a_cap_is_set(hosts, victim, tm
 def test_a_clock_that_is_set_back_by_an_hour_changes_nothing(hosts, victim, tmp_path):
     """The axis of a record comes from monotonic clocks."""
     file, clock = tmp_path / "set back", [{}, {}]
-    clock[victim] = {"LD_PRELOAD": str(BUILD / "tests/peers/libset-clock.so"), "JM_FAKE_SET_BACK": str(file)}
+    clock[victim] = {"LD_PRELOAD": str(BUILD / "tests/peers/libset-clock.so"), "JM_FAKE_SET_BACK": str(file),
+                     "ASAN_OPTIONS": "verify_asan_link_order=0:" + os.environ.get("ASAN_OPTIONS", "")}
     gang = Gang(hosts, [*BETWEEN, *SMALL, "--seconds", "2", *STARTED, "--json", "-"], next(PORTS), env=clock)
     assert gang.worker(0) and gang.worker(1)
     time.sleep(0.5)

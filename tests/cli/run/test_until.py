@@ -10,7 +10,7 @@ from jm import USAGE, jm, sentence
 from training import train
 
 FAILED = 1
-NET = ("resnet", "--layers", 10, "--hidden", 8, "--image", 32, "--device", "cpu", "--lr", "0.01", "--weight-decay", 0)
+NET = ("resnet", "--layers", 10, "--hidden", 8, "--image", 32, "--device", "cpu", "--weight-decay", 0)
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +27,9 @@ def pictures(tmp_path_factory):
     return root
 
 
-def run(pictures, *more, status=0, batch=7, data=True):
+def run(pictures, *more, status=0, batch=7, data=True, lr=0.01):
     given = ("--data", pictures, "--eval-data", pictures) if data else ()
-    done = jm("run", *NET, "--batch", batch, *given, *more, "--json", "-", timeout=250, env={"OMP_WAIT_POLICY": "passive"})
+    done = jm("run", *NET, "--lr", lr, "--batch", batch, *given, *more, "--json", "-", timeout=250, env={"OMP_WAIT_POLICY": "passive"})
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout)
 
@@ -80,10 +80,11 @@ def test_energy_that_no_meter_knows_is_unknown(pictures):
 
 
 def test_ranks_end_together(pictures):
-    """Two ranks of 4 do the steps of one of 8; rank 0 evaluates for both."""
-    fixed = run(pictures, "--epochs", 5, "--ranks", 2, "--source", "null", batch=4)["evaluations"]
-    target = fixed[1]["loss"]
-    record = run(pictures, "--epochs", 5, "--ranks", 2, "--until", f"loss={target!r}", "--source", "estimate", batch=4)
+    """Two ranks of 4 do the steps of one of 8; rank 0 evaluates for both. At a higher rate the loss of 4 pictures, which norms
+    divide by their own deviation, depends on the last bit of a product."""
+    fixed = run(pictures, "--epochs", 5, "--ranks", 2, "--source", "null", batch=4, lr=0.003)["evaluations"]
+    target = 1.01 * fixed[1]["loss"]
+    record = run(pictures, "--epochs", 5, "--ranks", 2, "--until", f"loss={target!r}", "--source", "estimate", batch=4, lr=0.003)
     first = next(e["step"] for e in fixed if e["loss"] <= target)
     assert record["until"]["steps"] == record["steps"] == first and record["status"] == "ok"
     assert phase(record, "until")["items"] == 8 * first and record["until"]["joules"] > 0
