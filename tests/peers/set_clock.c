@@ -8,7 +8,7 @@
 
 #define API __attribute__((visibility("default")))
 
-API int clock_gettime(clockid_t clock, struct timespec *ret)
+API int clock_gettime(clockid_t clock_id, struct timespec *tp)
 {
 	static int (*real)(clockid_t clock, struct timespec * ret);
 	const char *file = getenv("JM_FAKE_SET_BACK");
@@ -16,8 +16,8 @@ API int clock_gettime(clockid_t clock, struct timespec *ret)
 
 	if (!real)
 		*(void **)&real = dlsym(RTLD_NEXT, "clock_gettime");
-	rc = real(clock, ret);
-	if (!rc && clock == CLOCK_REALTIME && file && !access(file, F_OK))
-		ret->tv_sec -= 3600;
+	rc = real(clock_id, tp);
+	if (!rc && clock_id == CLOCK_REALTIME && file && !access(file, F_OK))
+		tp->tv_sec -= 3600;
 	return rc;
 }
