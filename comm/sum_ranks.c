@@ -52,8 +52,9 @@ static void sum_f64(char *to, const char *const *from, int world, size_t n)
 	}
 }
 
-/* Added in f32 and rounded once. */
-static void sum_bf16(char *to, const char *const *from, int world, size_t n)
+/* Types of 16 bits: added in f32 and rounded once. */
+static inline void sum_16(char *to, const char *const *from, int world, size_t n,
+	float (*get)(uint16_t), uint16_t (*set)(float))
 {
 	for (size_t i = 0; i < n; i += sizeof(uint16_t)) {
 		float sum = 0;
@@ -61,27 +62,21 @@ static void sum_bf16(char *to, const char *const *from, int world, size_t n)
 
 		for (int r = 0; r < world; r++) {
 			memcpy(&x, from[r] + i, sizeof(x));
-			sum = r ? sum + jm_bf16_get(x) : jm_bf16_get(x);
+			sum = r ? sum + get(x) : get(x);
 		}
-		x = jm_bf16_set(sum);
+		x = set(sum);
 		memcpy(to + i, &x, sizeof(x));
 	}
 }
 
-/* The same. */
+static void sum_bf16(char *to, const char *const *from, int world, size_t n)
+{
+	sum_16(to, from, world, n, jm_bf16_get, jm_bf16_set);
+}
+
 static void sum_f16(char *to, const char *const *from, int world, size_t n)
 {
-	for (size_t i = 0; i < n; i += sizeof(uint16_t)) {
-		float sum = 0;
-		uint16_t x;
-
-		for (int r = 0; r < world; r++) {
-			memcpy(&x, from[r] + i, sizeof(x));
-			sum = r ? sum + jm_f16_get(x) : jm_f16_get(x);
-		}
-		x = jm_f16_set(sum);
-		memcpy(to + i, &x, sizeof(x));
-	}
+	sum_16(to, from, world, n, jm_f16_get, jm_f16_set);
 }
 
 int jm__sum_check(const struct jm_transfer *t, const char *transport, struct jm_err *err)
