@@ -241,6 +241,14 @@ int jm_gang_meet(const struct jm_gang *g, const struct jm_device *d, struct jm_e
 	return code ? code : jm_comm_sum(&g->control, &nothing, 1, err);
 }
 
+/* Of a stage; all while there are no stages yet. */
+static int ranks_of_stage(const struct jm_gang *g)
+{
+	int world = g->work ? g->work->world : 1;
+
+	return g->n_stages > 0 ? world / g->n_stages : world;
+}
+
 int jm_gang_same(const struct jm_gang *g, uint64_t value, const char *what, struct jm_err *err)
 {
 	uint64_t values[JM_RANKS_MOST] = {value};
@@ -250,8 +258,7 @@ int jm_gang_same(const struct jm_gang *g, uint64_t value, const char *what, stru
 		.to = values,
 		.count = sizeof(value)};
 	int code = g->control.transport ? jm_comm_run(&g->control, &t, err) : 0;
-	int each = g->n_stages ? g->work->world / g->n_stages : 0;
-	int first = each ? g->work->rank / each * each : 0; /* 0: there are no stages yet */
+	int each = ranks_of_stage(g), first = each ? g->work->rank / each * each : 0;
 
 	if (code || values[first] == value)
 		return code;
@@ -264,13 +271,12 @@ int jm_gang_same(const struct jm_gang *g, uint64_t value, const char *what, stru
 int jm_gang_in_turn(const struct jm_gang *g, int (*act)(void *arg, struct jm_err *err), void *arg,
 	struct jm_err *err)
 {
-	int rank = g->work ? g->work->rank : 0, stages = g->n_stages > 0 ? g->n_stages : 1;
-	int each = g->work ? g->work->world / stages : 1, code = 0;
+	int rank = g->work ? g->work->rank : 0, world = g->work ? g->work->world : 1, code = 0;
 	bool acted = false;
 	double nothing = 0;
 
-	for (int stage = 0; stage < stages && !code; stage++) {
-		if (rank == stage * each) {
+	for (int first = 0; first < world && !code; first += ranks_of_stage(g)) {
+		if (rank == first) {
 			code = act(arg, err);
 			acted = true;
 		}
