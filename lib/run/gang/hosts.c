@@ -2,6 +2,7 @@
 #include "hosts.h"
 #include "base/clock.h"
 #include "base/net/meet.h"
+#include "base/process/process_identity.h"
 #include "frame.h"
 
 #include <stdio.h>
@@ -18,19 +19,11 @@
 void jm_host_of_self(struct jm_ctx *ctx, struct jm_host_of *ret)
 {
 	struct utsname name;
-	char path[256];
-	FILE *f;
 
 	*ret = (struct jm_host_of){0};
 	if (!uname(&name))
 		snprintf(ret->name, sizeof(ret->name), "%.64s", name.nodename);
-	snprintf(path, sizeof(path), "%.200s/proc/sys/kernel/random/boot_id", ctx->root);
-	f = fopen(path, "re");
-	if (f && !fgets(ret->machine, sizeof(ret->machine), f))
-		ret->machine[0] = '\0';
-	if (f)
-		fclose(f);
-	ret->machine[strcspn(ret->machine, "\n")] = '\0';
+	jm_process_boot(ctx->root, ret->machine, sizeof(ret->machine));
 }
 
 static int meet(struct jm_ctx *ctx, const struct jm_gang_place *place, double join_s, int *ret_fd,
