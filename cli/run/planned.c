@@ -171,20 +171,22 @@ static void seek_knobs(struct jm_guard *guard, const json_t *request)
 
 static int start_guard(struct jm_run_call *r, struct jm_planned *p)
 {
-	int rc;
+	bool runs;
+	int rc = 0;
 
 	jm_planned_change_guard(r, p);
 	r->guarded = p->controls_used;
-	if (r->guard)
-		return 0;
-	rc = jm_guard_start(&r->cli->ctx, p->controls_used, &r->guard, &r->cli->err);
+	runs = r->guard != NULL;
+	if (!runs)
+		rc = jm_guard_start(&r->cli->ctx, p->controls_used, &r->guard, &r->cli->err);
 	if (!rc)
 		seek_knobs(r->guard, p->request);
-	if (!rc && r->given.dry_run) /* which makes no GPU busy */
+	if (rc || runs)
+		return rc;
+	if (r->given.dry_run) /* which makes no GPU busy */
 		return jm_guard_state(r->guard, r->given.sweep.stated, false, &r->cli->err);
-	return rc ? rc
-		  : jm_probe_state(r->cli, r->guard, r->given.sweep.stated, r->given.probe_load,
-			    &r->cli->err);
+	return jm_probe_state(
+		r->cli, r->guard, r->given.sweep.stated, r->given.probe_load, &r->cli->err);
 }
 
 /* ---- plans ---- */
@@ -273,10 +275,7 @@ static int assume_settings(struct jm_run_call *r, struct jm_planned *p)
 
 static int read_settings(struct jm_run_call *r, struct jm_planned *p)
 {
-	int rc;
-
-	seek_knobs(r->guard, p->request);
-	rc = jm_run_request_settings(r->cli, jm_guard_knobs(r->guard), p->request);
+	int rc = jm_run_request_settings(r->cli, jm_guard_knobs(r->guard), p->request);
 
 	p->wrong_settings = rc != 0;
 	return rc;

@@ -308,8 +308,10 @@ static int check_machine(const struct jm_ctx *ctx, const struct jm_journal *j, s
 {
 	char machine[40];
 
+	if (!jm__journal_says(&j->now))
+		return 0;
 	jm_process_machine(ctx->root, machine, sizeof(machine));
-	if (!jm__journal_says(&j->now) || !jm__journal_foreign(&j->now, machine))
+	if (!jm__journal_foreign(&j->now, machine))
 		return 0;
 	return jm_err_set(err, JM_EBUSY,
 		"%s of %s is set on another machine, which uses the same folder for its journals "
