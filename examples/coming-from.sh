@@ -5,7 +5,7 @@
 # the tests use fake ones.
 # needs: gpus
 # prints: --- jpwr
-# prints: pynvml:1 +0\.[0-9]+
+# prints: pynvml:1 +[0-9.]+
 # prints: --- perf stat
 # prints: one run +mean ± sd
 # prints: --- nvidia-smi
@@ -14,7 +14,7 @@
 # prints: epoch +[0-9.]+ .* 20.000
 # prints: unchanged|700 W \*
 # prints: --- CodeCarbon
-# prints: Energy +[0-9.]+ k?J .*measured
+# prints: Energy +[0-9.]+ [mk]?J .*measured
 # prints: gCO2e
 set -eu
 jm=${1:-joulemark}

@@ -4,7 +4,7 @@
 # `perf stat -r`. Energy is an estimate from processor time ('estimate'), so that this runs everywhere; where there are
 # sensors, omit --source.
 # prints: A: gzip -9 -k -f
-# prints: time +.* s ± .* s
+# prints: time +.* m?s ± .* m?s
 # prints: B / A +[0-9.]+
 set -eu
 jm=${1:-joulemark}

@@ -6,7 +6,7 @@
 # prints: ^joulemark: process [0-9]+
 # prints: ^  Cost     [0-9.e-]+ EUR, [0-9.]+ EUR per million tokens; 0.25 EUR/kWh
 # prints: ^  Carbon   [0-9.e-]+ gCO2e, [0-9.]+ gCO2e per million tokens
-# prints: ^  Items    [0-9,]+ tokens, [0-9.,]+ tokens/s, [0-9.]+ m?J/token simulated
+# prints: ^  Items    [0-9,]+ tokens, [0-9.,]+ tokens/s, [0-9.]+ [mkµ]?J/token simulated
 set -eu
 jm=${1:-joulemark}
 work=$(mktemp -d "${TMPDIR:-/tmp}/joulemark-served-tokens.XXXXXX")
