@@ -471,6 +471,16 @@ def test_devices_that_exchange_data_in_other_ways_are_refused(two_devices, devic
     assert "Ways to exchange data of rank 1" in r["reason"] and "devices of the same type" in r["reason"], r["reason"]
 
 
+@pytest.mark.parametrize("ids, device", [("GPU-0,GPU-1", "later:0,later:0"), ("GPU-0,GPU-1", "later:0"),
+                                         ("GPU-0,GPU-0", "later:0,later:1")], ids=str)
+def test_two_ranks_on_one_gpu_are_refused_in_each_case(two_devices, ids, device):
+    """By its number, or because two numbers are one GPU."""
+    words = [*GPT, "--batch", "1,2", "--steps", "1", "--device", device, "--ranks", "2", "--json", "-"]
+    found = json.loads(jm(*words, env={**two_devices, "JM_FAKE_LATER_IDS": ids}).stdout)
+    assert [r["status"] for r in found] == ["failed", "failed"]
+    assert all("Ranks 0 and 1 are both on" in r["reason"] and "one for each rank with --device" in r["reason"] for r in found)
+
+
 def test_rounded_sums_differ_little(two_devices):
     """Over the host gradients travel in bf16; both ranks update with the same bits, so their losses stay one network's."""
     work = [*GPT, "--precision", "bf16", "--batch", "2", "--steps", "6", *TWO, "--transport", "host"]

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -144,7 +145,9 @@ def test_a_kill_at_any_moment_ends_all(hosts, seed):
     draw = random.Random(seed)
     gang = Gang(hosts, [*LONG, *STARTED], next(PORTS))
     time.sleep(draw.choice([0.05, 0.3, 1.5]) * draw.random())
-    victim = draw.choice(processes_of(gang.mark))
+    found = []
+    assert wait_for(lambda: found.extend(processes_of(gang.mark)) or found)  # one that just executes a program has none
+    victim = draw.choice(found)
     what = cmdline(victim)
     os.kill(victim, signal.SIGKILL)
     began = time.monotonic()
@@ -391,6 +394,80 @@ def test_another_secret_is_refused_and_harms_nobody(hosts):
     assert right.wait(timeout=240) == 0
     out, err = head.communicate(timeout=240)
     assert head.returncode == 0 and json.loads(out)["status"] == "ok", err
+
+
+STRANGERS = """
+import collections, resource, socket, sys
+address, port, n = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_NOFILE, (n + 100, n + 100))
+words, visits, tried = (b"", bytes(range(256)) * 16, b"J"), collections.deque(), 0
+while True:
+    one = socket.socket()
+    one.settimeout(1)
+    try:
+        one.connect((address, port))
+        one.sendall(words[tried % 3])
+        visits[-500].sendall(b"M") if len(visits) >= 500 else None
+    except OSError:
+        pass
+    visits.append(one)  # and stays
+    tried += 1
+    if tried == n:
+        print(tried, flush=True)
+    if len(visits) == n:
+        visits.popleft().close()
+"""
+
+
+def test_ten_thousand_strangers_hold_up_nobody(hosts):
+    """They are silent, send garbage or single bytes, stay, and go on coming when a rank joins and the work is done."""
+    port = next(PORTS)
+    words = [*GPT, "--device", "ref", "--batch", "1", "--steps", "2", *STARTED, "--json", "-"]
+    head = hosts.start(0, words, hosts.environment(0, port=port))
+    assert wait_for(lambda: f":{port:04X} 00000000:0000 0A" in tcp_of(head.pid), 40)
+    crowd = subprocess.Popen(hosts.command(1, [sys.executable, "-c", STRANGERS, hosts.address[0], port, 10000]),
+                             stdout=subprocess.PIPE, text=True)
+    try:
+        assert crowd.stdout.readline() == "10000\n"
+        began = time.monotonic()
+        right = hosts.start(1, words, hosts.environment(1, port=port))
+        out, err = head.communicate(timeout=240)
+        took = time.monotonic() - began
+        assert right.communicate(timeout=240)[1] is not None and right.returncode == 0
+        assert head.returncode == 0 and json.loads(out)["status"] == "ok", err
+        assert took < 60, took  # of which two steps take less than one
+        assert crowd.poll() is None
+    finally:
+        crowd.kill()
+        crowd.wait()
+
+
+def tcp_of(pid):
+    """The connections of the network in which the process runs."""
+    with open(f"/proc/{pid}/net/tcp", encoding="ascii") as f:
+        return f.read()
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_rank_that_comes_late_is_waited_for(hosts, late):
+    port, calls = next(PORTS), [None, None]
+    words = [*GPT, "--device", "ref", "--batch", "1", "--steps", "2", *STARTED, "--json", "-"]
+    calls[1 - late] = hosts.start(1 - late, words, hosts.environment(1 - late, port=port))
+    time.sleep(3)
+    assert calls[1 - late].poll() is None
+    calls[late] = hosts.start(late, words, hosts.environment(late, port=port))
+    texts = [call.communicate(timeout=240) for call in calls]
+    assert [call.returncode for call in calls] == [0, 0] and json.loads(texts[0][0])["status"] == "ok", texts
+
+
+@pytest.mark.parametrize("there", [0, 1])
+def test_a_rank_that_never_comes_to_the_other_host_is_named(hosts, there):
+    call = hosts.start(there, [*GPT, "--device", "ref", "--batch", "1", "--steps", "1", *STARTED],
+                       hosts.environment(there, port=next(PORTS), JM_GANG_SECONDS=2))
+    began = time.monotonic()
+    err = call.communicate(timeout=240)[1]
+    assert time.monotonic() - began < 10 and call.returncode == 125, err
+    assert f"Rank {1 - there} has not joined the other ranks within 2 s" in err, err
 
 
 PLACE = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29499", "JM_GANG_SECRET": "0123456789abcdef"}

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sqlite3
+import statistics
 import struct
 import subprocess
 
@@ -16,6 +17,7 @@ import page_data
 from fake_gpus import FakeGpus
 from jm import BIN, SOURCE, jm
 from netns import two_hosts  # noqa: F401  the fixture "hosts"
+from trace_codec import readings
 
 WORK = ["run", "allreduce", "--device", "ref", "--size", "0.0001", "--seconds", "2", "--warmup", "0", "--ranks", "2",
         "--launcher", "started", "--json", "-"]
@@ -168,3 +170,41 @@ def test_the_store_has_the_traces_of_both_on_one_axis(hosts, tmp_path):
     assert sorted(m["id"] for m in trace["meters"]) == sorted(m["id"] for m in meters) and trace["end_s"] < record["wall_s"] + 1
     for m in trace["meters"]:
         assert page_data.points(m)[-1] == (pytest.approx(trace["end_s"], abs=0.7), WATTS[m["id"].startswith("host-b/")])
+
+
+# ---- pulses: the counter of a GPU that goes from LOW to HIGH and back tells when, to some microseconds ----
+
+LOW, HIGH, HALF_S = 100, 600, 0.25
+
+
+def turns(counter):
+    """When the power changed, in ns: where lines through the counter before and after meet. [(ns, J)] of one GPU."""
+    found = []
+    for (t0, e0), (t1, e1), (t2, e2), (t3, e3) in zip(counter, counter[1:], counter[2:], counter[3:]):
+        before, after = (e1 - e0) / (t1 - t0) * 1e9, (e3 - e2) / (t3 - t2) * 1e9
+        if abs(after - before) > 0.9 * (HIGH - LOW):
+            found.append(t1 + 1e9 * (e2 - e1 - after * (t2 - t1) / 1e9) / (before - after))
+    return found
+
+
+def test_a_pulse_on_both_hosts_has_one_time(hosts, tmp_path):
+    """Both GPUs change their power at the same moments; the second clock is an hour ahead."""
+    fake = f"wave=square;low={LOW};high={HIGH};period={2 * HALF_S};step=0.02;stamp=sensor"
+    env = []
+    for letter in "ab":
+        gpus = FakeGpus(tmp_path / letter, 1, fake)
+        os.makedirs(os.path.dirname(gpus.state), exist_ok=True)
+        env.append({**gpus.env, **boot(tmp_path, f"boot-{letter}")})
+    record, _ = run(hosts, env, 29915, "--source", "nvml", "--interval", "10ms", "--store", tmp_path / "s.db", more=((), HOUR))
+    with contextlib.closing(sqlite3.connect(tmp_path / "s.db")) as db:
+        meters = json.loads(db.execute("select meters from trace_t").fetchone()[0])
+        chunks = db.execute("select signal, data from chunk_t order by signal, t0_ns").fetchall()
+    signals = [(m["id"].startswith("host-b/"), s["quantity"]) for m in meters for s in m["signals"]]
+    late = []
+    for host in False, True:
+        counter = [r for signal, data in chunks if signals[signal] == (host, "energy") for r in readings(data)]
+        late.append([(t / 1e9 + HALF_S / 2) % HALF_S - HALF_S / 2 for t in turns(counter)])
+        assert len(late[-1]) >= 4, late
+    medians = [statistics.median(x) for x in late]
+    apart = abs(medians[1] - medians[0])
+    assert apart < 1e-3 and apart < record["hosts"][1]["start_doubt_s"] + 2e-6, (late, record["hosts"][1])

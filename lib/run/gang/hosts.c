@@ -14,7 +14,10 @@
 
 #define ANSWER_NS (5 * JM_SECOND)
 #define AGAIN_S	  10.0
-#define PINGS	  5 /* of which the shortest counts */
+/* The shortest exchange of clocks counts: on a busy host few are short. */
+#define PINGS	   5
+#define CLOSE_NS   (JM_MILLISECOND / 10)
+#define PATIENT_NS (JM_SECOND / 20)
 
 void jm_host_of_self(struct jm_ctx *ctx, struct jm_host_of *ret)
 {
@@ -155,14 +158,24 @@ static bool ping(int fd, struct jm_clock_pair *ret)
 	return true;
 }
 
+static struct jm_clock_pair compare_clocks(int fd)
+{
+	const int64_t until = jm_clock_now(jm_clock_real()) + PATIENT_NS;
+	struct jm_clock_pair best = {0, INT64_MAX}, one;
+
+	for (int i = 0;
+		i < PINGS || (best.doubt_ns > CLOSE_NS && jm_clock_now(jm_clock_real()) < until);
+		i++) {
+		if (!ping(fd, &one))
+			break;
+		if (one.doubt_ns < best.doubt_ns)
+			best = one;
+	}
+	return best;
+}
+
 void jm_hosts_compare_clocks(struct jm_hosts *h, bool after)
 {
-	for (int r = 1; r < h->place.world; r++) {
-		struct jm_clock_pair best = {0, INT64_MAX}, one;
-
-		for (int i = 0; i < PINGS && ping(h->link[r].fd, &one); i++)
-			if (one.doubt_ns < best.doubt_ns)
-				best = one;
-		*(after ? &h->link[r].after : &h->link[r].before) = best;
-	}
+	for (int r = 1; r < h->place.world; r++)
+		*(after ? &h->link[r].after : &h->link[r].before) = compare_clocks(h->link[r].fd);
 }
