@@ -4,33 +4,21 @@
 check.py [STEP...]   runs the named steps only; check.py --list names them.
 Logs and build folders are beside the sources as build-*; a second run compiles only what changed.
 """
-import collections
 import concurrent.futures
 import functools
-import hashlib
-import json
 import os
 import pathlib
 import re
-import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-LOGS = ROOT / "build-check"
-JOBS = str(min(os.cpu_count() or 2, 8))
-TEST_JOBS = str(3 * int(JOBS))  # most tests wait more than they compute
-AGAIN_JOBS = str(4 * int(JOBS))  # where what fails is run again, alone
-# Runs a command when nothing else wants the processor, also where each session has a share of its own (autogroups).
-IDLE = ["sh", "-c", "{ echo 19 >/proc/self/autogroup; chrt --idle --pid 0 $$; } 2>/dev/null; exec \"$@\"", "sh"]
+from check_builds import JOBS, LOGS, PLAIN_FOLDER, ROOT, Idle, Tally, build, build_for_tests, build_plain, sh, sources
+from check_tests import SANITIZER_ENV, run_tests, sanitized_tests
+from check_tidy import tidy
+
 FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "3")
-# CUDA kernels are the same in all build folders: the folder is no part of what the cache looks up
-os.environ.setdefault("CCACHE_DIR", str(LOGS / "ccache"))
-os.environ.setdefault("CCACHE_NOHASHDIR", "1")
 
 # The parity tests compare numbers with PyTorch for minutes; the same code runs under the sanitizer in
 # the tests of the engine, its backends, `run train`, `serve` and saved weights, and `backend_avx2` does in `backend` and `images`.
@@ -57,162 +45,6 @@ TSAN_TESTS = re.compile(r"^child_process$|^output_items$|clock|sampl|session|pro
 LONG_TESTS = re.compile(r"^real_keras$|^real_peers$")
 
 
-class Tally:
-    """What a step found: how many passed, failed, were skipped, and the words for it."""
-
-    def __init__(self, passed=0, failed=0, skipped=0, note=""):
-        self.passed, self.failed, self.skipped, self.note = passed, failed, skipped, note
-        self.reasons = {}  # of what was skipped, and how often
-        self.cases = []  # that failed, with what they said
-
-
-def sh(log, *command, env=None, cwd=ROOT):
-    """Runs a command; its output goes to the step's log. Returns (status, output)."""
-    print("$", " ".join(map(str, command)), file=log, flush=True)
-    done = subprocess.run([str(c) for c in command], cwd=cwd, text=True, errors="replace",
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                          env={**os.environ, **(env or {})})
-    log.write(done.stdout)
-    log.flush()
-    return done.returncode, done.stdout
-
-
-class Idle:
-    """Runs commands as `sh` does, while nothing else wants the processor, until `stop`."""
-
-    def __init__(self):
-        self.process, self.stopped, self.lock = None, False, threading.Lock()
-
-    def __call__(self, log, *command, env=None):
-        print("$", " ".join(map(str, command)), file=log, flush=True)
-        with self.lock:
-            if self.stopped:
-                return 1, ""
-            self.process = subprocess.Popen([*IDLE, *map(str, command)], cwd=ROOT, text=True, errors="replace",
-                                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                            env={**os.environ, **(env or {})}, start_new_session=True)
-        out, _ = self.process.communicate()
-        log.write(out)
-        return self.process.returncode, out
-
-    def stop(self):
-        """Ninja removes what it had begun; what is complete stays."""
-        with self.lock:
-            self.stopped = True
-            if self.process and self.process.poll() is None:
-                os.killpg(self.process.pid, signal.SIGTERM)
-                self.process.wait()
-
-
-PLAIN_FOLDER = "build"
-CONFIGURED = set()  # build folders, in this run
-COMPLETE = {}  # build folders of this run that were built whole, and what came out
-BUILDING = collections.defaultdict(threading.Lock)  # steps run side by side
-
-
-def build(log, folder, compiler, *options, targets=(), run=None):
-    """Configures and compiles a build folder, once in a run; warnings are errors. targets: None compiles nothing; run: an
-    Idle in place of `sh`."""
-    run = run or sh
-    with BUILDING[folder]:
-        if folder in COMPLETE:
-            return COMPLETE[folder]
-        tool = ["setup"] if not (ROOT / folder / "build.ninja").exists() else ["setup", "--reconfigure"]
-        linker = {"CC_LD": "lld", "CXX_LD": "lld"} if folder != PLAIN_FOLDER else {}  # takes half as long
-        status = 0
-        if folder not in CONFIGURED:
-            status, _ = run(log, "meson", *tool, folder, "-Dwerror=true", *options,
-                            env={"CC": compiler, "CXX": compiler + "++", **linker})
-        if status == 0:
-            CONFIGURED.add(folder)
-        if status == 0 and targets is not None:
-            status, _ = run(log, "ninja", "-C", folder, "-j", JOBS, *targets)
-        found = Tally(1) if status == 0 else Tally(0, 1, note="does not build")
-        if targets == ():
-            COMPLETE[folder] = found
-        return found
-
-
-def build_plain(log, targets=()):
-    return build(log, PLAIN_FOLDER, "gcc", targets=targets)
-
-
-def count(result):
-    """The cases inside one Meson test: cmocka and pytest say how many there were."""
-    out = (result.get("stdout") or "") + (result.get("stderr") or "")
-    if result["result"] == "SKIP":
-        return 0, 0, 1
-    ok = result["result"] == "OK"
-    passed = sum(int(n) for n in re.findall(r"\[  PASSED  \] (\d+) test", out))
-    failed = sum(int(n) for n in re.findall(r"\[  FAILED  \] (\d+) test", out))
-    skipped = sum(int(n) for n in re.findall(r"\[  SKIPPED \] (\d+) test", out))
-    for n, word in re.findall(r"(\d+) (passed|failed|error|skipped)", out if not passed + failed else ""):
-        passed += int(n) if word == "passed" else 0
-        failed += int(n) if word in ("failed", "error") else 0
-        skipped += int(n) if word == "skipped" else 0
-    if ok and not passed + skipped:
-        passed = 1
-    if not ok and not failed:
-        failed = 1
-    return passed, failed, skipped
-
-
-def failed_cases(result):
-    """Names and reasons of what failed inside one Meson test, as pytest, cmocka and Meson give them."""
-    out = (result.get("stdout") or "") + (result.get("stderr") or "")
-    found = re.findall(r"^(?:FAILED|ERROR) (\S+::.*)$", out, re.M) + sorted(set(re.findall(r"^\[  FAILED  \] ([a-z]\w+)", out, re.M)))
-    name = result["name"].split(" / ")[-1]
-    return [f"{name}: {case[:300]}" for case in found or [f"{result['result']} after {result.get('duration', 0):.0f} s"]]
-
-
-def meson_tests(log, folder, jobs, names, env):
-    """What each of the programs said, by its suite and name: a unit test and a test of the program may have one name."""
-    results = ROOT / folder / "meson-logs" / "testlog.json"
-    results.unlink(missing_ok=True)
-    sh(log, "meson", "test", "-C", folder, "--no-rebuild", "--num-processes", jobs, "--timeout-multiplier", "10",
-       "--print-errorlogs", *names, env=env)
-    lines = results.read_text().splitlines() if results.exists() else []
-    return {result["name"]: result for result in map(json.loads, lines)}
-
-
-def short(name):
-    return name.split(" / ")[-1]
-
-
-def run_tests(log, folder, keep=lambda name: True, env=None, again=False):
-    """again: what fails is run a second time, alone, and that result counts; the first is told."""
-    _, listed = sh(log, "meson", "test", "-C", folder, "--list", "--no-rebuild")
-    names = list(dict.fromkeys(re.findall(r"^(?:\S+ / )?([\w.-]+)$", listed, re.M)))
-    chosen = [name for name in names if keep(name)]
-    if not chosen:
-        return Tally(0, 1, note="no tests are there")
-    found = meson_tests(log, folder, AGAIN_JOBS if again else TEST_JOBS, chosen, env)
-    total, bad, alone = Tally(), [], []
-    if again:
-        alone = [name for name in found if count(found[name])[1]]
-        total.cases += [f"passed alone, not at first: {case}" for name in alone for case in failed_cases(found[name])]
-        found.update(meson_tests(log, folder, 1, list(dict.fromkeys(map(short, alone))), env) if alone else {})
-    for name, result in found.items():
-        passed, failed, skipped = count(result)
-        total.passed += passed
-        total.failed += failed
-        total.skipped += skipped
-        for n, reason in re.findall(r"^SKIPPED \[(\d+)\] [^ ]*: (.*)$", result.get("stdout") or "", re.M):
-            total.reasons[reason] = total.reasons.get(reason, 0) + int(n)
-        if failed:
-            bad.append(short(name))
-            total.cases = [case for case in total.cases if f": {short(name)}: " not in case] + failed_cases(result)
-    for name in chosen:
-        if name not in set(map(short, found)):
-            total.failed += 1
-            bad.append(f"{name} (without a result)")
-    total.note = f"{len(found)} programs" + (f"; failed: {', '.join(bad)}" if bad else "")
-    left_out = [name for name in names if name not in chosen]
-    if left_out:
-        total.note += f"; left out: {', '.join(left_out) if len(left_out) < 30 else len(left_out)}"
-    return total
-
-
 # For the compilers of sanitizers: a report names functions and lines, and no debugger looks for variables.
 LINES_ALONE = ["-Dc_args=-g1"]
 # Of gcc's undefined behaviour, without what doubles the size of the code and has found nothing here: the address sanitizer
@@ -222,41 +54,6 @@ SMALLER = ["-Dc_args=-g1 -fno-sanitize=null,alignment,object-size,pointer-overfl
 
 def step_gcc(log):
     return build_plain(log)
-
-
-SANITIZER_ENV = {
-    # gcc 12's ASan guesses where the thread-local variables of opened libraries lie (intercept_tls_get_addr);
-    # wrong guesses kill its search for leaks
-    "ASAN_OPTIONS": "abort_on_error=0:strict_string_checks=1:intercept_tls_get_addr=0",
-    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-    "LSAN_OPTIONS": f"suppressions={ROOT}/tests/lsan.supp:print_suppressions=0",
-    # threads that wait for others at a barrier leave the processor to them: instrumented code is slow
-    "OMP_WAIT_POLICY": "passive",
-    "TSAN_OPTIONS": f"suppressions={ROOT}/tests/tsan.supp:halt_on_error=1",
-}
-
-
-# What the search for leaks says in a process that a test kills meanwhile.
-KILLED = re.compile(r"(==\d+==Unable to get registers from thread \d+\.\s*)+")
-
-
-def sanitized_tests(log, folder, keep):
-    """The tests of a sanitizer's build. Each report fails, whatever the test around it said. A claim about time that fails
-    in the slow program of a sanitizer, beside other tests, must hold alone; the plain build holds it as it is."""
-    reports = ROOT / folder / "reports"
-    shutil.rmtree(reports, ignore_errors=True)
-    reports.mkdir()
-    reports.chmod(0o1777)  # tests go on as other users
-    logged = {name: f"{SANITIZER_ENV[name]}:log_path={reports}/report" for name in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS")}
-    found = run_tests(log, folder, keep, {**SANITIZER_ENV, **logged}, again=True)
-    for report in sorted(reports.iterdir()):
-        text = report.read_text(errors="replace")
-        print(text, file=log)
-        if KILLED.fullmatch(text):
-            continue
-        found.failed += 1
-        found.cases.append(next((line for line in text.splitlines() if re.search(r"ERROR|WARNING|runtime error", line)), report.name))
-    return found
 
 
 def step_tests(log):
@@ -272,20 +69,6 @@ def step_long(log):
     where it cannot be reached."""
     found = build_plain(log)
     return found if found.failed else run_tests(log, PLAIN_FOLDER, env={"OMP_WAIT_POLICY": "passive", "JM_LONG": "1"})
-
-
-def build_for_tests(log, folder, keep, *options, run=None):
-    """Compiles all but benchmarks and the unit tests that are not run."""
-    run = run or sh
-    found = build(log, folder, *options, targets=None, run=run)
-    if found.failed:
-        return found
-    _, listed = run(log, "ninja", "-C", folder, "-t", "targets", "all")
-    linked = re.findall(r"^(\S+): \w*LINKER\w*$", listed, re.M)
-    wanted = [name for name in linked if not name.startswith("bench/")
-              and (not name.startswith("tests/test_") or keep(name.removeprefix("tests/test_")))]
-    status, _ = run(log, "ninja", "-C", folder, "-j", JOBS, *wanted)
-    return Tally(1) if status == 0 else Tally(0, 1, note="does not build")
 
 
 def runs_under_asan(name):
@@ -317,15 +100,6 @@ def step_tsan(log):
     return found if found.failed else sanitized_tests(log, "build-tsan", TSAN_TESTS.search)
 
 
-def sources(folder, *suffixes):
-    """Files of the tree below a folder; build folders and what others wrote are left out."""
-    found = []
-    for path, folders, files in os.walk(ROOT / folder):
-        folders[:] = [f for f in folders if not f.startswith((".git", "build", "node_modules"))]
-        found += [os.path.relpath(os.path.join(path, f), ROOT) for f in files if f.endswith(suffixes)]
-    return sorted(found)
-
-
 def step_format(log):
     status, out = sh(log, "clang-format", "--dry-run", "--Werror", *sources(".", ".c", ".h"))
     bad = sorted(set(re.findall(r"^(\S+?):\d+", out, re.M)))
@@ -338,68 +112,6 @@ def step_lint(log):
     failed = len(re.findall(r"^not ok ", out, re.M))
     note = "; ".join(re.findall(r"^not ok (.*)", out, re.M))
     return Tally(passed, failed or int(status != 0), note=note)
-
-
-def preprocessed(command):
-    """A hash of what clang-tidy would see of a compilation: the text after the preprocessor, with its comments (NOLINT), and
-    the warnings that are on."""
-    words = shlex.split(command["command"])
-    warnings = " ".join(word for word in words if word.startswith("-W")).encode()
-    words = words[:words.index("-MD")] + ["-E", "-C", "-o", "-", "-c", command["file"]]
-    done = subprocess.run(words, cwd=command["directory"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
-    return hashlib.sha256(warnings + re.sub(rb'^# \d+ "<.*', b"", done.stdout, flags=re.M)).hexdigest()  # macros of the command line
-
-
-def tidy_database(folder, arguments):
-    """Writes a compile_commands.json without compilations whose text is another's of the same file. Returns, by file, a
-    hash of all that its findings depend on."""
-    rules = arguments.encode() + subprocess.run(["clang-tidy", "--version"], stdout=subprocess.PIPE, check=True).stdout
-    rules += b"".join((ROOT / path).read_bytes() for path in sources(".", ".clang-tidy"))
-    commands = json.loads((ROOT / "build-clang" / "compile_commands.json").read_text())
-    path = {c["file"]: os.path.normpath(os.path.join(c["directory"], c["file"])) for c in commands}
-    commands = [c for c in commands if "/build" not in path[c["file"]][len(str(ROOT)):]]
-    with concurrent.futures.ThreadPoolExecutor(int(JOBS)) as pool:
-        distinct = {(path[c["file"]], text): c for c, text in zip(commands, pool.map(preprocessed, commands))}
-    folder.mkdir(exist_ok=True)
-    (folder / "compile_commands.json").write_text(json.dumps(list(distinct.values())))
-    keys = {}
-    for file, text in sorted(distinct):
-        keys[file] = hashlib.sha256(keys.get(file, "").encode() + rules + text.encode()).hexdigest()
-    return keys
-
-
-# Nodes of a function's paths that clang's analyzer visits. Its own bound, 225,000, takes 10 times as long, and 50,000 takes 2.8
-# times as long. Of 15 defects put at the ends of long functions of this tree (a null pointer, memory lost or freed twice) all three
-# bounds reported 15; of 24 files with findings in its history the two larger ones reported the same 24.
-ANALYZER_NODES = "8000"
-
-
-def tidy(log, *arguments):
-    """clang-tidy over the C files that changed since they last passed with these arguments, or all. Clang's own warnings
-    are errors here, too (clang-diagnostic-* of .clang-tidy); nothing is compiled, as no header is generated."""
-    if build(log, "build-clang", "clang", targets=None).failed:
-        return Tally(0, 1, note="Meson cannot configure build-clang")
-    folder = LOGS / "tidy"
-    keys = tidy_database(folder, "".join(arguments))
-    passed = folder / "passed.json"
-    before = json.loads(passed.read_text()) if passed.exists() else {}
-    files = [f for f in keys if keys[f] not in before.get(f, [])]
-
-    def check(file):
-        return subprocess.run([*IDLE, "clang-tidy", "--quiet", "-p", folder, *arguments, file], cwd=ROOT, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False, start_new_session=True)
-
-    bad = []
-    with concurrent.futures.ThreadPoolExecutor(int(JOBS)) as pool:
-        for file, done in zip(files, pool.map(check, files)):
-            log.write(done.stdout)
-            if done.returncode:
-                bad.append(file)
-            else:
-                before[file] = before.get(file, [])[-7:] + [keys[file]]
-    passed.write_text(json.dumps({f: before[f] for f in keys if f in before}))
-    note = [os.path.relpath(file, ROOT) for file in bad] or [f"{len(keys) - len(files)} unchanged"]
-    return Tally(len(keys) - len(bad), len(bad), note=" ".join(note))
 
 
 def step_tidy(log):

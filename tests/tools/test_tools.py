@@ -245,13 +245,22 @@ def test_map_of_the_rooms():
     assert {name if not name.startswith("backends/") else "backends/NAME" for name in names} <= told
 
 
+def checks_with(monkeypatch, **names):
+    """tools/check.py, with other values of names in all of its modules that have them."""
+    monkeypatch.syspath_prepend(str(SOURCE / "tools"))
+    import check, check_builds, check_tests, check_tidy  # pylint: disable=multiple-imports
+    for module in (check, check_builds, check_tests, check_tidy):
+        for name in names.keys() & vars(module).keys():
+            monkeypatch.setattr(module, name, names[name])
+    return check
+
+
 def test_tidy_reads_each_text_of_a_file_once(tmp_path, monkeypatch):
     """Two compilations of one text are one; a definition that changes it, a comment in a header and the rules count."""
     if not shutil.which("clang-tidy") or not shutil.which("clang"):
         pytest.skip("no clang-tidy")
-    monkeypatch.syspath_prepend(str(SOURCE / "tools"))
-    import check
-    monkeypatch.setattr(check, "ROOT", tmp_path)
+    checks_with(monkeypatch, ROOT=tmp_path)
+    from check_tidy import tidy_database
     (tmp_path / "build-clang").mkdir()
     (tmp_path / "a.h").write_text("int a;\n")
     (tmp_path / "a.c").write_text("#include \"a.h\"\n#ifdef B\nint b;\n#endif\n")
@@ -261,7 +270,7 @@ def test_tidy_reads_each_text_of_a_file_once(tmp_path, monkeypatch):
         for i, options in enumerate(["-fPIC", "-O2 -DUNUSED", "-DB"])]))
 
     def keys(arguments=""):
-        found = check.tidy_database(tmp_path / "tidy", arguments)
+        found = tidy_database(tmp_path / "tidy", arguments)
         assert list(found) == [str(tmp_path / "a.c")]
         assert len(json.loads((tmp_path / "tidy/compile_commands.json").read_text())) == 2
         return found
@@ -279,10 +288,7 @@ def test_tidy_reports_warnings_of_clang(tmp_path, monkeypatch):
     """No step compiles with clang for these alone."""
     if not shutil.which("clang-tidy") or not shutil.which("clang"):
         pytest.skip("no clang-tidy")
-    monkeypatch.syspath_prepend(str(SOURCE / "tools"))
-    import check
-    for name, value in (("ROOT", tmp_path), ("LOGS", tmp_path), ("IDLE", ["env"]), ("build", lambda *_, **__: check.Tally(1))):
-        monkeypatch.setattr(check, name, value)
+    check = checks_with(monkeypatch, ROOT=tmp_path, LOGS=tmp_path, IDLE=["env"], build=lambda *_, **__: mock.Mock(failed=0))
     shutil.copy(SOURCE / ".clang-tidy", tmp_path)
     (tmp_path / "build-clang").mkdir()
     rows = []
@@ -299,15 +305,13 @@ def test_tidy_reports_warnings_of_clang(tmp_path, monkeypatch):
 
 def test_failed_attacks_come_first_and_say_how_to_repeat_them(monkeypatch):
     """As tests/attack/attack.py prints them, with a reason of several lines and one without a command."""
-    monkeypatch.syspath_prepend(str(SOURCE / "tools"))
-    import check
     out = ("attack: seed 3, 9 s\nok     broker        11 s  51 rounds held, 0 failed  " + "33 cpu.clock, " * 30 + "\n"
            "FAILED kills round 4: AssertionError: two limits\nwere left: 300\n"
            "       again: tests/attack/attack.py --seed 3 --suite kills --round 4\n"
            "Traceback (most recent call last):\n  ...\n"
            "FAILED kills while it was ended: OSError: busy\n"
            "FAILED kills          7 s  15 rounds held, 2 failed  2 guards killed\n66 passed, 2 failed\n")
-    lines = check.attack_cases(out)
+    lines = checks_with(monkeypatch).attack_cases(out)
     assert lines[:3] == ["FAILED kills round 4: AssertionError: two limits were left: 300",
                          "again: tests/attack/attack.py --seed 3 --suite kills --round 4",
                          "FAILED kills while it was ended: OSError: busy"]
@@ -317,16 +321,12 @@ def test_failed_attacks_come_first_and_say_how_to_repeat_them(monkeypatch):
 
 def tests_of(monkeypatch, tmp_path, *rounds):
     """The module, whose programs say what stands in the rounds, in turn; and the names of each round."""
-    monkeypatch.syspath_prepend(str(SOURCE / "tools"))
-    import check
     asked, answers = [], iter(rounds)
 
     def said(_log, _folder, _jobs, names, _env):
         asked.append(names)
         return next(answers)
-    for name, value in (("ROOT", tmp_path), ("sh", lambda *_, **__: (0, "cli / slow\ncli / wrong\n")), ("meson_tests", said)):
-        monkeypatch.setattr(check, name, value)
-    return check, asked
+    return checks_with(monkeypatch, ROOT=tmp_path, sh=lambda *_, **__: (0, "cli / slow\ncli / wrong\n"), meson_tests=said), asked
 
 
 def program(name, word, out):
@@ -360,7 +360,7 @@ def test_a_report_of_a_sanitizer_fails_whatever_its_test_said(monkeypatch, tmp_p
     def said(*_):
         (tmp_path / "b/reports/report.7").write_text("==7==ERROR: AddressSanitizer: heap-use-after-free\n")
         return {name: program(name, "OK", "2 passed\n") for name in ("slow", "wrong")}
-    monkeypatch.setattr(check, "meson_tests", said)
+    checks_with(monkeypatch, meson_tests=said)
     found = check.sanitized_tests(io.StringIO(), "b", lambda name: True)
     assert (found.passed, found.failed, found.cases) == (4, 1, ["==7==ERROR: AddressSanitizer: heap-use-after-free"])
 
@@ -368,8 +368,6 @@ def test_a_report_of_a_sanitizer_fails_whatever_its_test_said(monkeypatch, tmp_p
 @pytest.mark.parametrize("last", [0, 100], ids=["in-time", "late"])
 def test_what_a_later_step_builds_is_compiled_beside_others(monkeypatch, tmp_path, last):
     """The step ends what takes too long and goes on itself; clang-tidy begins after these builds."""
-    check, _ = tests_of(monkeypatch, tmp_path)
-    monkeypatch.setattr(check, "LOGS", tmp_path)
     order, idle = [], []
 
     def build_asan(log, run=None):
@@ -381,11 +379,10 @@ def test_what_a_later_step_builds_is_compiled_beside_others(monkeypatch, tmp_pat
             order.append(name)
             if name == "tests":
                 assert wait_for((tmp_path / ("begun" if last else "built")).exists)
-            return check.Tally(1)
+            return mock.Mock(failed=0, passed=1)
         return do
-    monkeypatch.setattr(check, "STEPS", {name: step(name) for name in ("gcc", "tests", "asan", "tidy", "man")})
-    monkeypatch.setattr(check, "AHEAD", {"asan": build_asan})
-    monkeypatch.setattr(check, "tell", lambda *_: None)
+    check = checks_with(monkeypatch, ROOT=tmp_path, LOGS=tmp_path, AHEAD={"asan": build_asan}, tell=lambda *_: None,
+                        STEPS={name: step(name) for name in ("gcc", "tests", "asan", "tidy", "man")})
     found = check.run_steps(["gcc", "tests", "asan", "man", "tidy"])
     assert [(f.passed, f.failed) for f in found] == [(1, 0)] * 5
     assert (tmp_path / "built").exists() == (not last) and idle[0].process.poll() is not None
