@@ -28,8 +28,10 @@ static const struct jm_key communication_rank_keys[] = {
 	{POSITIVE("step_s", JM_KEY_NULL), .unit = "s",
 		.meaning = "of a step, between the first waits of two steps; mean"},
 	{POSITIVE("compute_s", JM_KEY_NULL), .unit = "s",
-		.meaning = "of a step without the waits below: computation, also beside transfers, "
-			   "and pauses"},
+		.meaning =
+			"of a step without the waits below: computation, also beside transfers, "
+			"and pauses; null = unknown, because the mean of the waits, which has "
+			"those of the last step, is longer than the mean of step_s, which has not"},
 	{POSITIVE("exposed_s", JM_KEY_NULL), .unit = "s",
 		.meaning = "of a step: the rank waited for transfers of the update and did not "
 			   "compute; null = there were none"},

@@ -7,24 +7,27 @@
 #include <math.h>
 #include <string.h>
 
-/* Of each rank, seconds of a step; NAN = it has no such transfers. */
-struct rank_time {
-	double step, exposed, exposed_tp, stage;
-	struct jm_account_time kind[JM_ACCOUNT_KINDS_N];
-};
-
 static double known(double seconds)
 {
 	return isnan(seconds) ? 0 : seconds;
 }
 
-static double waits_of(const struct rank_time *t)
+static double waits_of(const struct jm_rank_time *t)
 {
 	return known(t->exposed) + known(t->exposed_tp);
 }
 
+/* NAN = unknown: the means of waits have those of the last step, whose time is not part of the mean
+ * step, because no step follows. Where a rank then waits for long, nothing would remain. */
+static double computed(const struct jm_rank_time *t)
+{
+	double rest = t->step - waits_of(t) - known(t->stage);
+
+	return rest >= 0 ? rest : NAN;
+}
+
 /* The shortest waits of `n` ranks from `first` on. */
-static double least_of(const struct rank_time *time, int first, int n)
+static double least_of(const struct jm_rank_time *time, int first, int n)
 {
 	double least = INFINITY;
 
@@ -39,7 +42,7 @@ static double overlapped(const struct jm_account_time *t)
 	return fmax(0, t->busy - t->exposed);
 }
 
-static double overlapped_sum(const struct rank_time *t)
+static double overlapped_sum(const struct jm_rank_time *t)
 {
 	double sum = 0;
 
@@ -60,7 +63,7 @@ static void add_kind(json_t *list, const char *name, const struct jm_account_tim
 }
 
 /* Of what the rank exchanges; with other stages nothing is computed beside it. */
-static json_t *kinds_json(const struct rank_time *t)
+static json_t *kinds_json(const struct jm_rank_time *t)
 {
 	json_t *list = json_array();
 
@@ -72,17 +75,16 @@ static json_t *kinds_json(const struct rank_time *t)
 	return list;
 }
 
-/* Ranks of a stage wait for each other; `each`: as many are in one. */
-static json_t *rank_times_json(const struct rank_time *time, int world, int each)
+json_t *jm_rank_times_json(const struct jm_rank_time *time, int world, int each)
 {
 	json_t *list = json_array();
 
 	for (int r = 0; r < world; r++) {
-		const struct rank_time *t = &time[r];
+		const struct jm_rank_time *t = &time[r];
 		json_t *one = json_object();
 
 		jm_json_set_number(&one, "step_s", t->step);
-		jm_json_set_number(&one, "compute_s", t->step - waits_of(t) - known(t->stage));
+		jm_json_set_number(&one, "compute_s", computed(t));
 		jm_json_set_number(&one, "exposed_s", t->exposed);
 		jm_json_set_number(&one, "tp_exposed_s", t->exposed_tp);
 		if (!isnan(t->stage))
@@ -97,7 +99,7 @@ static json_t *rank_times_json(const struct rank_time *time, int world, int each
 }
 
 /* The share of a step in which ranks wait for other stages; their mean. */
-static double bubble(const struct rank_time *time, int world)
+static double bubble(const struct jm_rank_time *time, int world)
 {
 	double sum = 0;
 
@@ -107,7 +109,7 @@ static double bubble(const struct rank_time *time, int world)
 }
 
 /* The share of a step in which ranks compute and transfer at once; their mean. */
-static double concurrent_share(const struct rank_time *time, int world)
+static double concurrent_share(const struct jm_rank_time *time, int world)
 {
 	double sum = 0;
 
@@ -118,7 +120,7 @@ static double concurrent_share(const struct rank_time *time, int world)
 
 /* sent: bytes that all ranks send to other stages */
 static json_t *communication_json(const struct train *s, const struct jm_reduce_cost *cost,
-	double sent, const struct rank_time *times)
+	double sent, const struct jm_rank_time *times)
 {
 	const struct jm_pipe *pipe = &s->program->stage.pipe;
 	json_t *json = json_object();
@@ -143,13 +145,13 @@ static json_t *communication_json(const struct train *s, const struct jm_reduce_
 	jm_json_set_number(&json, "tp_exposed_s_per_step", cost->exposed_tp);
 	jm_json_set_number(&json, "concurrent_share", concurrent_share(times, s->work->world));
 	jm_json_set(&json, "ranks",
-		rank_times_json(times, s->work->world, s->work->world / jm_graph_pp(s->graph)));
+		jm_rank_times_json(times, s->work->world, s->work->world / jm_graph_pp(s->graph)));
 	return json;
 }
 
 int jm_train_keep_ranks(struct train *s, struct jm_err *err)
 {
-	struct rank_time times[JM_RANKS_MOST], own;
+	struct jm_rank_time times[JM_RANKS_MOST], own;
 	const struct jm_transfer t = {.kind = JM_ALL_GATHER,
 		.type = JM_COMM_BYTE,
 		.from = &own,
@@ -166,7 +168,7 @@ int jm_train_keep_ranks(struct train *s, struct jm_err *err)
 	if (code)
 		return code;
 	jm_pipeline_times(s->program, &step, &stage);
-	own = (struct rank_time){.step = isnan(stage) ? cost.step : step,
+	own = (struct jm_rank_time){.step = isnan(stage) ? cost.step : step,
 		.exposed = cost.exposed,
 		.exposed_tp = cost.exposed_tp,
 		.stage = stage};
