@@ -333,6 +333,7 @@ static void print_environment(FILE *out)
 		{"JM_CUDA_FAST", "when set: allow algorithms on a GPU whose results may differ in "
 				 "their last bits from run to run"},
 		{"JM_CUDA_LOGITS", "largest number of bytes of a GPU's memory for logits"},
+		{"JM_CUDA_LIB", "the library of NVIDIA's driver for --decode device"},
 		{"JM_CUDNN_LIB", "the cuDNN library to open"},
 		{"JM_CURL_LIB", "the curl library to open"},
 		{"JM_DEBUG", "when set: also print messages for the search of faults"},
@@ -348,6 +349,7 @@ static void print_environment(FILE *out)
 		{"JM_HWLOC_LIB", "the hwloc library to open"},
 		{"JM_MODBUS_LIB", "the libmodbus library to open"},
 		{"JM_NCCL_LIB", "the NCCL library to open"},
+		{"JM_NVJPEG_LIB", "the nvJPEG library to open"},
 		{"JM_NVML_LIB", "the NVML library to open"},
 		{"JM_PLANS", "folder of the algorithms that were chosen by timing on a GPU"},
 		{"JM_ROCMSMI_LIB", "the ROCm SMI library to open"},

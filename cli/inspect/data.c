@@ -19,6 +19,7 @@ struct call {
 	struct jm_cli *cli;
 	struct jm_data_facts *facts;
 	const char *tokenizer, *field, *eos; /* NULL = not given */
+	const char *decode;		     /* "host", "device" */
 	bool lines, template, held_out;
 };
 
@@ -186,7 +187,8 @@ static int show(const struct call *c)
 			"tokens, or a "
 			"folder of pictures.");
 	if (jm_data_set_is(cli->args[1]))
-		return jm_cli_show_pictures(c->facts, cli->args[1], c->held_out);
+		return jm_cli_show_pictures(
+			c->facts, cli->args[1], c->held_out, c->decode[0] == 'd');
 	if (jm_cli_is_picture(cli->args[1]))
 		return jm_err_set(&cli->err, JM_EUSAGE,
 			"%.200s is one picture; name the folder that has a folder of pictures for "
@@ -228,6 +230,8 @@ static int run(struct jm_cli *cli)
 	return code ? jm_cli_fail(cli) : 0;
 }
 
+static const char *const decode_words[] = {"host", "device", NULL};
+
 static const struct jm_option options[] = {
 	{.name = "tokenizer",
 		JM_BIND(JM_TEXT, struct call, tokenizer),
@@ -252,6 +256,12 @@ static const struct jm_option options[] = {
 	{.name = "held-out",
 		JM_BIND(JM_FLAG, struct call, held_out),
 		.help = "show the pictures for evaluations, not those for training"},
+	{.name = "decode",
+		JM_BIND(JM_CHOICE, struct call, decode),
+		.choices = decode_words,
+		.fallback = "host",
+		.help = "who decodes JPEG files: the host, or also the first GPU of NVIDIA by "
+			"nvJPEG, whose pixels are then compared with the host's"},
 	JM_JSON_OPTION,
 	{0},
 };

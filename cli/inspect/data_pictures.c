@@ -8,15 +8,79 @@
 #include <string.h>
 
 #include "base/printable.h"
+#include "vendor/nvjpeg.h"
 
 #define NAMED 5	  /* damaged files, classes and captions that are printed */
 #define SHOWN 150 /* bytes of a caption */
+
+/* What a GPU makes of the same files. */
+struct on_device {
+	struct jm_nvjpeg *gpu; /* NULL = none is asked */
+	struct jm_picture_decoder decoder;
+	int64_t by[JM_PICTURE_BY_COUNT];
+	int64_t values; /* compared: three of each pixel */
+	double sum;	/* of their differences */
+	int largest;
+};
 
 struct look {
 	int64_t corrupt, bytes;
 	int64_t *count;	       /* [classes] */
 	int least[2], most[2]; /* width, height */
+	struct on_device device;
 };
+
+/* ---- pictures -------------------------------------------------------------------------------- */
+
+static void compare(struct on_device *o, const struct jm_picture *a, const struct jm_picture *b)
+{
+	int64_t n = 3 * (int64_t)a->width * a->height;
+
+	for (int64_t i = 0; i < n; i++) {
+		int difference = abs(a->rgb[i] - b->rgb[i]);
+
+		o->sum += difference;
+		o->largest = difference > o->largest ? difference : o->largest;
+	}
+	o->values += n;
+}
+
+/* Reads again, by the GPU, what the host has read. */
+static int read_on_device(struct on_device *o, const struct jm_data_set *set, int64_t i,
+	const struct jm_picture *p, struct jm_err *err)
+{
+	struct jm_picture again;
+	int64_t bytes;
+	int code = jm_data_set_read(set, i, &o->decoder, &again, &bytes, err);
+
+	if (code)
+		return code;
+	o->by[again.by]++;
+	if (again.by == JM_PICTURE_BY_HOST)
+		return 0;
+	if (again.width != p->width || again.height != p->height)
+		return jm_err_set(err, JM_EFORMAT,
+			"Picture %lld of %s has %d x %d pixels by the host and %d x %d by the GPU; "
+			"do not decode this data set on the GPU.",
+			(long long)i, set->path, p->width, p->height, again.width, again.height);
+	compare(o, p, &again);
+	return 0;
+}
+
+static void print_on_device(struct jm_data_facts *f, const struct on_device *o)
+{
+	char line[80];
+
+	jm_data_text(f, "decoder", jm_nvjpeg_name(o->gpu));
+	jm_data_count(f, "decoded gpu", o->by[JM_PICTURE_BY_GPU]);
+	jm_data_count(f, "decoded engine", o->by[JM_PICTURE_BY_ENGINE]);
+	jm_data_count(f, "decoded host", o->by[JM_PICTURE_BY_HOST]);
+	if (!o->values)
+		return;
+	snprintf(line, sizeof(line), "%.3g of 255 on average, %d at most",
+		o->sum / (double)o->values, o->largest);
+	jm_data_text(f, "differences", line);
+}
 
 static void take_size(struct look *l, const struct jm_picture *p)
 {
@@ -50,7 +114,7 @@ static int look_at(struct jm_data_facts *f, const struct jm_data_set *set, int64
 	if (set->classes)
 		l->count[set->label[i]]++;
 	take_size(l, &p);
-	return 0;
+	return l->device.gpu ? read_on_device(&l->device, set, i, &p, &f->cli->err) : 0;
 }
 
 static void print_classes(
@@ -118,22 +182,30 @@ static void print_look(struct jm_data_facts *f, const struct jm_data_set *set, c
 		l->least[1], l->most[1]);
 	jm_data_text(f, "pixels", line);
 	jm_data_count(f, "corrupt files", l->corrupt);
+	if (l->device.gpu)
+		print_on_device(f, &l->device);
 	print_classes(f, set, l);
 	if (set->texts.first)
 		print_captions(f, set);
 }
 
-static int show(struct jm_data_facts *f, const struct jm_data_set *set)
+static int show(struct jm_data_facts *f, const struct jm_data_set *set, bool on_device)
 {
 	struct jm_picture_decoder decoder = {0};
 	struct look l = {.count = calloc((size_t)set->classes + 1, sizeof(*l.count))};
 	int code = l.count ? 0 : jm_err_set(&f->cli->err, JM_ENOMEM, "Out of memory.");
+
+	if (!code && on_device)
+		code = jm_nvjpeg_open(NULL, &l.device.gpu, &f->cli->err);
+	l.device.decoder.gpu = l.device.gpu;
 
 	for (int64_t i = 0; i < set->n && !code; i++)
 		code = look_at(f, set, i, &decoder, &l);
 	if (!code)
 		print_look(f, set, &l);
 	jm_picture_decoder_done(&decoder);
+	jm_picture_decoder_done(&l.device.decoder);
+	jm_nvjpeg_close(l.device.gpu);
 	free(l.count);
 	return code;
 }
@@ -271,7 +343,7 @@ bool jm_cli_is_picture(const char *path)
 	return found;
 }
 
-int jm_cli_show_pictures(struct jm_data_facts *f, const char *path, bool held_out)
+int jm_cli_show_pictures(struct jm_data_facts *f, const char *path, bool held_out, bool on_device)
 {
 	struct jm_data_set set;
 	int code = jm_data_set_open(
@@ -279,7 +351,7 @@ int jm_cli_show_pictures(struct jm_data_facts *f, const char *path, bool held_ou
 
 	if (code)
 		return code;
-	code = set.axes ? show_grid(f, &set) : show(f, &set);
+	code = set.axes ? show_grid(f, &set) : show(f, &set, on_device);
 	jm_data_set_close(&set);
 	return code;
 }

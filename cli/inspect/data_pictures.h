@@ -7,8 +7,9 @@
 #include "data/sets/data_set.h"
 
 /* Reads every picture of the data set, or of its part for evaluations, and prints what there is;
- * the error is in f->cli->err. */
-int jm_cli_show_pictures(struct jm_data_facts *f, const char *path, bool held_out);
+ * on_device: JPEG files are decoded by the first GPU as well, and pixels compared. The error is in
+ * f->cli->err. */
+int jm_cli_show_pictures(struct jm_data_facts *f, const char *path, bool held_out, bool on_device);
 /* Does the file begin as a picture does? False if it cannot be read. */
 bool jm_cli_is_picture(const char *path);
 

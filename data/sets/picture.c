@@ -2,6 +2,7 @@
 #include "data/sets/picture.h"
 
 #include "base/member.h"
+#include "vendor/nvjpeg.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,9 +59,63 @@ static int unknown(const char *name, size_t n, struct jm_err *err)
 		name);
 }
 
+/* ---- on a GPU -------------------------------------------------------------------------------- */
+
+static bool begins_as_jpeg(const unsigned char *bytes, size_t n)
+{
+	return n >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff;
+}
+
+bool jm_jpeg_ends_whole(const unsigned char *bytes, size_t n)
+{
+	return n >= 2 && bytes[n - 2] == 0xff && bytes[n - 1] == 0xd9;
+}
+
+/* The rows of the part, in full size. */
+static int decode_rows(struct jm_picture_decoder *d, const char *name, const unsigned char *bytes,
+	size_t n, struct jm_picture *ret, struct jm_err *err)
+{
+	struct jm_picture_part part;
+	enum jm_nvjpeg_way way;
+	int width, height;
+	int code = jm_nvjpeg_read_header(d->on_gpu, bytes, n, &width, &height);
+
+	if (!code)
+		code = jm_picture_size(d, name, width, height, &part, err);
+	if (code)
+		return code;
+	*ret = (struct jm_picture){
+		.width = width, .height = part.height, .top = part.top, .shrink = 1};
+	code = jm_nvjpeg_decode(d->on_gpu, bytes, n, part.top, part.height, &ret->rgb, &way, err);
+	ret->by = way == JM_NVJPEG_ENGINE ? JM_PICTURE_BY_ENGINE : JM_PICTURE_BY_GPU;
+	return code;
+}
+
+/* 1: it is left to the host, because nvJPEG cannot decode it, or may not find damage that the host
+ * finds in a file that does not end as a JPEG does. */
+static int decode_on_gpu(struct jm_picture_decoder *d, const char *name, const unsigned char *bytes,
+	size_t n, struct jm_picture *ret, struct jm_err *err)
+{
+	int code = 0;
+
+	if (!d->gpu || !begins_as_jpeg(bytes, n) || !jm_jpeg_ends_whole(bytes, n))
+		return 1;
+	if (!d->on_gpu)
+		code = jm_nvjpeg_decoder_open(d->gpu, &d->on_gpu, err);
+	if (!code)
+		code = decode_rows(d, name, bytes, n, ret, err);
+	return code == JM_ENOSUP ? 1 : code;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
 int jm_picture_decode(struct jm_picture_decoder *d, const char *name, const void *bytes, size_t n,
 	struct jm_picture *ret, struct jm_err *err)
 {
+	int code = decode_on_gpu(d, name, bytes, n, ret, err);
+
+	if (code <= 0)
+		return code;
 	for (int i = 0; jm_picture_formats[i] && i < JM_PICTURE_FORMATS_MOST; i++) {
 		const struct jm_picture_format *f = jm_picture_formats[i];
 
@@ -75,6 +130,7 @@ void jm_picture_decoder_done(struct jm_picture_decoder *d)
 	for (int i = 0; jm_picture_formats[i] && i < JM_PICTURE_FORMATS_MOST; i++)
 		if (d->state[i])
 			jm_picture_formats[i]->close(d->state[i]);
+	jm_nvjpeg_decoder_close(d->on_gpu);
 	free(d->file.bytes);
 	free(d->pixels.bytes);
 	*d = (struct jm_picture_decoder){0};

@@ -13,6 +13,17 @@
 #define JM_PICTURE_PIXELS_MOST	((int64_t)1 << 27)
 #define JM_PICTURE_FORMATS_MOST 4
 
+struct jm_nvjpeg;
+struct jm_nvjpeg_decoder;
+
+/* Who decoded a picture: the processor; multiprocessors of a GPU, or its engine for JPEG. */
+enum jm_picture_by {
+	JM_PICTURE_BY_HOST,
+	JM_PICTURE_BY_GPU,
+	JM_PICTURE_BY_ENGINE,
+	JM_PICTURE_BY_COUNT,
+};
+
 /* Pixels of a picture, u8 [height][width][3]: red, green, blue. They are of one part, which may
  * have been made smaller. */
 struct jm_picture {
@@ -20,6 +31,7 @@ struct jm_picture {
 	unsigned char *rgb; /* of the decoder, until its next picture */
 	int left, top;	    /* where they begin in the picture, counted in these pixels */
 	int shrink;	    /* pixels of the file in one of these, per side: 1, 2, 4 or 8 */
+	enum jm_picture_by by;
 };
 
 /* What is wanted of a picture, in its own pixels; a format may give more of it, and a smaller
@@ -41,6 +53,8 @@ struct jm_picture_decoder {
 	 * = the whole. */
 	void (*choose)(void *arg, int width, int height, struct jm_picture_part *ret);
 	void *arg;
+	struct jm_nvjpeg *gpu; /* decodes JPEG files that it can; NULL = the host decodes all */
+	struct jm_nvjpeg_decoder *on_gpu; /* its own, once it was needed */
 	struct jm_picture_room file, pixels;
 	void *state[JM_PICTURE_FORMATS_MOST]; /* of the formats, in the order of their table */
 };
@@ -65,7 +79,7 @@ struct jm_picture_format {
 extern const struct jm_picture_format *const jm_picture_formats[]; /* NULL-terminated, generated */
 
 /* Decodes a file that is in memory, by what it begins with. ret: its pixels stay the decoder's.
- * JM_EFORMAT: empty, damaged, too large or of no format of this build. */
+ * JM_EFORMAT: empty, damaged, too large or of no format of this build. JM_EGONE: the GPU failed. */
 int jm_picture_decode(struct jm_picture_decoder *d, const char *name, const void *bytes, size_t n,
 	struct jm_picture *ret, struct jm_err *err);
 void jm_picture_decoder_done(struct jm_picture_decoder *d);
@@ -77,6 +91,9 @@ int jm_picture_size(struct jm_picture_decoder *d, const char *name, int64_t widt
 /* For formats: room for so many pixels, as a whole picture that is not made smaller. */
 int jm_picture_pixels(struct jm_picture_decoder *d, const char *name, int width, int height,
 	struct jm_picture *ret, struct jm_err *err);
+
+/* A JPEG file ends with its marker of the end (EOI). */
+bool jm_jpeg_ends_whole(const unsigned char *bytes, size_t n);
 
 /* Makes room for `size` bytes; what was there is lost. JM_ENOMEM. */
 int jm_picture_room(

@@ -52,6 +52,13 @@ const struct jm_key jm__data_keys[] = {
 	{COUNT("epoch_steps", 0), .meaning = "steps for all pictures"},
 	{INTEGER("decoded", 0), .min = 0, .max = JM_KEY_HUGE,
 		.meaning = "pictures that were read, for evaluations as well, ahead of their use"},
+	{TEXT("decoder", JM_KEY_NULL | JM_KEY_OPTIONAL),
+		.meaning = "library that decoded JPEG files on the GPU (--decode device), with its "
+			   "version; null = the host decoded all"},
+	{INTEGER("decoded_gpu", JM_KEY_OPTIONAL), .min = 0, .max = JM_KEY_HUGE,
+		.meaning = "of these pictures, by multiprocessors of the GPU"},
+	{INTEGER("decoded_engine", JM_KEY_OPTIONAL), .min = 0, .max = JM_KEY_HUGE,
+		.meaning = "of these pictures, by the GPU's engine for JPEG"},
 	{INTEGER("bytes", 0), .min = 0, .max = JM_KEY_HUGE, .unit = "B",
 		.meaning = "of their files"},
 	{COUNT("corrupt", 0), .meaning = "files that could not be read and were skipped"},

@@ -63,6 +63,14 @@ static void add_loading(const json_t *record, char *out, size_t size)
 		jm_json_real_of(data, "threads"), rate, jm_json_real_of(data, "corrupt"),
 		jm_json_real_of(data, "wait_s"));
 	jm_text_append(out, size, " ", text);
+	if (!*jm_json_text(data, "decoder"))
+		return;
+	jm_text_format(text, sizeof(text),
+		"%s decoded %.0f of these pictures with the GPU's engine for JPEG and %.0f with "
+		"its multiprocessors.",
+		jm_json_text(data, "decoder"), jm_json_real_of(data, "decoded_engine"),
+		jm_json_real_of(data, "decoded_gpu"));
+	jm_text_append(out, size, " ", text);
 }
 
 void jm_text_learnt(const json_t *record, char *out, size_t size)

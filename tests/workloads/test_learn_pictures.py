@@ -9,9 +9,10 @@ import pytest
 from PIL import Image
 
 from data_sets import BAD_PICTURES, bad_picture, noise
-from jm import BIN, USAGE, jm
+from jm import BIN, BUILD, FAILURE, USAGE, jm
 
 FAILED = 1
+PEERS = BUILD / "tests" / "peers"
 NARROW = ("resnet", "--layers", 10, "--hidden", 8, "--image", 32, "--batch", 7, "--device", "cpu", "--source", "null",
           "--lr", "0.01", "--weight-decay", 0)
 NAMES = ["blue", "green", "red"]
@@ -100,6 +101,30 @@ def test_damaged_file_is_fatal_by_option(folders, kind):
     bad_picture(folders / "train" / "red" / "x.jpg", kind)
     record = run(folders, "--epochs", 2, "--strict-data", status=FAILED)
     assert "x.jpg" in record["reason"] and BAD_PICTURES[kind] in record["reason"]
+
+
+@pytest.mark.skipif(not (PEERS / "libnvjpeg-fake.so").exists(), reason="needs the headers of libjpeg-turbo")
+@pytest.mark.parametrize("bus, status", [("0000:1b:00.0", 0), ("0000:ff:00.0", FAILURE)], ids=["found", "lost"])
+def test_gpu_decodes_by_option(folders, monkeypatch, bus, status):
+    """Another device takes the place of the GPU, and a fake nvJPEG decodes on the one with its address."""
+    (folders / "cuda.so").symlink_to(PEERS / "later.so")
+    bad_picture(folders / "train" / "red" / "bad.jpg", "CMYK")
+    noise(50, 40).save(folders / "train" / "red" / "p.jpg", progressive=True)
+    for name, value in (("JM_BACKENDS", folders), ("JM_FAKE_LATER_IDS", f"GPU-0/{bus}"), ("NVJPEG_FAKE", "engine"),
+                        ("JM_NVJPEG_LIB", PEERS / "libnvjpeg-fake.so"), ("JM_CUDA_LIB", PEERS / "libnvjpeg-fake.so")):
+        monkeypatch.setenv(name, str(value))
+    words = ("--epochs", 2, "--eval-data", folders / "val", "--decode", "device")
+    told = run(folders, *words, status=status, model=[word if word != "cpu" else "cuda:0" for word in NARROW])
+    if status:
+        assert "Finding the GPU for nvJPEG failed" in json.dumps(told)
+        return
+    data = told["data"]
+    assert data["decoder"] == "nvJPEG 13.12.11" and data["corrupt"] == 1
+    assert data["decoded_engine"] >= 60 and data["decoded_gpu"] >= 2
+    host = data["decoded"] - data["decoded_engine"] - data["decoded_gpu"]
+    assert host >= 2 * 20  # held-out pictures are PNG files
+    monkeypatch.undo()
+    assert run(folders, "--steps", 1)["data"]["decoder"] is None
 
 
 def test_a_picture_of_one_pixel_is_learnt(folders):

@@ -85,7 +85,7 @@ static int64_t number_of(const struct jm_picture_loader *l, int64_t k)
 /* ---- a sample -------------------------------------------------------------------------------- */
 
 struct done {
-	int64_t pictures, bytes, corrupt, fillers, ns;
+	int64_t pictures, by[JM_PICTURE_BY_COUNT], bytes, corrupt, fillers, ns;
 };
 
 /* What a thread keeps from picture to picture. */
@@ -124,6 +124,12 @@ static int read_values(const struct jm_data_set *set, int64_t i, struct maker *m
 	return code;
 }
 
+/* Others may be read after such an error. */
+static bool is_of_one_file(int code)
+{
+	return code == JM_EFORMAT || code == JM_ENOENT || code == JM_EIO;
+}
+
 /* Reads picture i. 1: it is damaged and was counted. It is read again the next time: the part that
  * is wanted then may be whole. */
 static int read_one(struct jm_picture_loader *l, int64_t i, struct maker *m, struct done *done,
@@ -137,9 +143,10 @@ static int read_one(struct jm_picture_loader *l, int64_t i, struct maker *m, str
 
 	done->bytes += bytes;
 	done->pictures += !code;
+	done->by[m->picture.by] += !code && !set->axes;
 	if (!code)
 		return 0;
-	if (l->way.strict || code == JM_ENOMEM) {
+	if (l->way.strict || !is_of_one_file(code)) {
 		*err = why;
 		return code;
 	}
@@ -245,6 +252,8 @@ static bool has_work(const struct jm_picture_loader *l)
 static void add_cost(struct jm_picture_loader *l, const struct done *done)
 {
 	l->cost.pictures += done->pictures;
+	for (int k = 0; k < JM_PICTURE_BY_COUNT; k++)
+		l->cost.by[k] += done->by[k];
 	l->cost.bytes += done->bytes;
 	l->cost.corrupt += done->corrupt;
 	l->cost.decode_s += 1e-9 * (double)done->ns;
@@ -301,7 +310,8 @@ static void work(struct jm_picture_loader *l, struct maker *m)
 static void *run(void *arg)
 {
 	struct jm_picture_loader *l = arg;
-	struct maker m = {.crop = &l->way.crop, .decoder = {.choose = choose, .arg = &m}};
+	struct maker m = {
+		.crop = &l->way.crop, .decoder = {.choose = choose, .arg = &m, .gpu = l->way.gpu}};
 
 	pthread_mutex_lock(&l->lock);
 	while (!l->stops) {
@@ -450,7 +460,7 @@ static int find_first(struct jm_picture_loader *l, struct jm_err *err)
 	if (code)
 		return code;
 	l->first = first;
-	done.bytes = done.pictures = 0;
+	done = (struct done){.corrupt = done.corrupt};
 	add_cost(l, &done);
 	return 0;
 }

@@ -30,9 +30,10 @@ struct jm_loader_way {
 	struct jm_crop crop; /* of JM_DATA_PICTURE */
 	uint64_t seed;
 	int64_t batch;
-	int threads;   /* at least 1 */
-	size_t memory; /* bytes that batches ahead may take; 2 are made at least */
-	int world;     /* batches number, number + world... are taken; at least 1 */
+	struct jm_nvjpeg *gpu; /* decodes JPEG files; NULL = the host does; outlives the loader */
+	int threads;	       /* at least 1 */
+	size_t memory;	       /* bytes that batches ahead may take; 2 are made at least */
+	int world;	       /* batches number, number + world... are taken; at least 1 */
 	/* a damaged file is an error; else another picture takes its place, and it is counted */
 	bool strict;
 	/*
@@ -45,13 +46,14 @@ struct jm_loader_way {
 
 /* Since the loader was opened. */
 struct jm_loader_cost {
-	int64_t pictures; /* decoded */
-	int64_t bytes;	  /* of their files */
-	int64_t corrupt;  /* files that could not be read */
-	int64_t fillers;  /* of the samples that were taken: not the picture of their place */
-	double decode_s;  /* of all threads: reading, decoding, cropping */
-	double wait_s;	  /* that jm_picture_loader_take waited */
-	int depth;	  /* batches that may be prepared ahead */
+	int64_t pictures;		 /* decoded */
+	int64_t by[JM_PICTURE_BY_COUNT]; /* of these; of grids none */
+	int64_t bytes;			 /* of their files */
+	int64_t corrupt;		 /* files that could not be read */
+	int64_t fillers; /* of the samples that were taken: not the picture of their place */
+	double decode_s; /* of all threads: reading, decoding, cropping */
+	double wait_s;	 /* that jm_picture_loader_take waited */
+	int depth;	 /* batches that may be prepared ahead */
 };
 
 struct jm_picture_loader;

@@ -18,6 +18,7 @@ static const char *const shard_words[] = {"auto", "on", "off", NULL};
 static const char *const type_words[] = {"auto", "f32", "bf16", NULL};
 static const char *const on_off[] = {"on", "off", NULL};
 static const char *const pixel_words[] = {"bytes", "values", NULL};
+static const char *const decode_words[] = {"host", "device", NULL};
 static const char *const image_kinds[] = {"once", "fresh", NULL};
 
 #define OPTION_INT(text, field, low, high, value, what)                                            \
@@ -98,6 +99,14 @@ const struct jm_option jm_train_options[] = {
 	OPTION_WORD("pixels", pictures.pixels, pixel_words, "bytes",
 		"with --data: how pictures go to the device: as bytes, which are normalised "
 		"there, or as values of the precision, which threads normalise"),
+	{.name = "decode",
+		JM_BIND(JM_CHOICE, struct train, pictures.decode),
+		.choices = decode_words,
+		.fallback = "host",
+		.needs = "data",
+		.help = "who decodes JPEG files: threads of the host by libjpeg-turbo, or the GPU "
+			"that trains by nvJPEG, a library of the CUDA toolkit. Pixels differ "
+			"slightly; the threads read, crop and resize pictures in either case"},
 	{.name = "strict-data",
 		JM_BIND(JM_FLAG, struct train, pictures.strict),
 		.needs = "data",

@@ -10,6 +10,7 @@
 
 #include "base/text/json.h"
 #include "data/tokenizer/tokenizer_json.h"
+#include "vendor/nvjpeg.h"
 #include "workloads/parts/memory.h"
 
 #define MEMORY_SHARE 8 /* of free memory, for batches that are prepared: one of so many parts */
@@ -35,6 +36,11 @@ static int check_options(const struct train *s, struct jm_err *err)
 			"--eval-data is given and --data is not; give --data DIR, too.");
 	if (!p->data)
 		return 0;
+	if (p->decode[0] == 'd' && strncmp(s->work->device, "cuda", 4) != 0)
+		return jm_err_set(err, JM_EUSAGE,
+			"--decode device needs a GPU of NVIDIA, and --device is %.40s; omit "
+			"--decode, or give --device cuda:0.",
+			s->work->device);
 	if (s->given.text)
 		return jm_err_set(err, JM_EUSAGE,
 			"--text and --data are both given; omit one of them, because "
@@ -268,6 +274,7 @@ static int open_loader(struct train *s, const struct jm_batch_feed *feed,
 	struct jm_loader_way way = {.set = set,
 		.seed = feed->seed,
 		.batch = s->training.batch,
+		.gpu = s->pictures.gpu,
 		.threads = threads_of(s),
 		.memory = jm_memory_free(s->work->ctx) / MEMORY_SHARE /
 			  (size_t)jm_work_world(s->work),
@@ -322,8 +329,12 @@ int jm_train_pictures_start(struct train *s, struct jm_err *err)
 	struct jm_train_pictures *p = &s->pictures;
 	int64_t samples =
 		s->training.batch * jm_program_micro_steps(s->program) * jm_work_world(s->work);
-	int code = open_loader(s, &s->feed, &p->set, &p->loader, err);
+	int code = 0;
 
+	if (p->decode[0] == 'd')
+		code = jm_nvjpeg_open(s->device.props.bus, &p->gpu, err);
+	if (!code)
+		code = open_loader(s, &s->feed, &p->set, &p->loader, err);
 	if (code)
 		return code;
 	s->feed.pictures = p->loader;
@@ -356,6 +367,8 @@ static struct jm_loader_cost cost_of(const struct jm_train_pictures *p)
 	if (p->eval_loader)
 		e = jm_picture_loader_cost(p->eval_loader);
 	c.pictures += e.pictures;
+	for (int k = 0; k < JM_PICTURE_BY_COUNT; k++)
+		c.by[k] += e.by[k];
 	c.bytes += e.bytes;
 	c.corrupt += e.corrupt;
 	c.decode_s += e.decode_s;
@@ -385,6 +398,9 @@ void jm_train_pictures_keep(struct train *s)
 	jm_json_set(&data, "classes", p->set.classes ? json_integer(p->set.classes) : json_null());
 	jm_json_set_int(&data, "epoch_steps", s->work->epoch_steps);
 	jm_json_set_int(&data, "decoded", c.pictures);
+	jm_json_set(&data, "decoder", p->gpu ? json_string(jm_nvjpeg_name(p->gpu)) : json_null());
+	jm_json_set_int(&data, "decoded_gpu", c.by[JM_PICTURE_BY_GPU]);
+	jm_json_set_int(&data, "decoded_engine", c.by[JM_PICTURE_BY_ENGINE]);
 	jm_json_set_int(&data, "bytes", c.bytes);
 	jm_json_set_int(&data, "corrupt", c.corrupt);
 	jm_json_set_number(&data, "decode_s", c.decode_s);
@@ -399,6 +415,7 @@ void jm_train_pictures_close(struct jm_train_pictures *p)
 {
 	jm_picture_loader_close(p->loader);
 	jm_picture_loader_close(p->eval_loader);
+	jm_nvjpeg_close(p->gpu);
 	for (int k = 0; k < 2; k++) {
 		jm_token_rows_done(&p->tokens[k]);
 		jm_talk_rows_done(&p->talks[k]);

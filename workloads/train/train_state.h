@@ -47,6 +47,7 @@ struct jm_train_pictures {
 	const char *tokenizer;	      /* of captions; NULL = not given */
 	const char *augment;	      /* "on", "off" */
 	const char *pixels;	      /* "bytes", "values" */
+	const char *decode;	      /* "host", "device" */
 	int threads;		      /* 0 = the rank's share of the cores less one */
 	bool strict;
 	bool each_epoch; /* evaluations follow epochs, as no number of steps is given */
@@ -54,6 +55,7 @@ struct jm_train_pictures {
 	/* of captions, and of conversations: of `set`, of `held_out` */
 	struct jm_token_rows tokens[2];
 	struct jm_talk_rows talks[2];
+	struct jm_nvjpeg *gpu; /* decodes; NULL = the host does */
 	struct jm_picture_loader *loader, *eval_loader;
 };
 

@@ -99,12 +99,6 @@ static void read_rest(struct jpeg *j, struct jm_picture_decoder *d)
 	jpeg_finish_decompress(&j->d);
 }
 
-/* The marker of the end (EOI) */
-static bool ends_whole(const unsigned char *bytes, size_t n)
-{
-	return n >= 2 && bytes[n - 2] == 0xff && bytes[n - 1] == 0xd9;
-}
-
 /* A progressive picture is decoded in its whole width. */
 static int read_part(struct jpeg *j, const char *name, const struct jm_picture_part *part,
 	struct jm_picture_decoder *d, struct jm_picture *ret, struct jm_err *err)
@@ -148,7 +142,7 @@ static int decode_parts(struct jpeg *j, const char *name, const unsigned char *b
 		code = jm_picture_size(d, name, j->d.image_width, j->d.image_height, &part, err);
 	if (!code)
 		code = read_part(j, name, &part, d, ret, err);
-	if (!code && (part.height == (int)j->d.image_height || !ends_whole(bytes, n)))
+	if (!code && (part.height == (int)j->d.image_height || !jm_jpeg_ends_whole(bytes, n)))
 		read_rest(j, d);
 	if (!code && j->errors.num_warnings)
 		code = damaged(j, name, err);

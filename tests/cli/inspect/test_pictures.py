@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`joulemark data show` of pictures that other programs wrote."""
 import gzip
+import json
 import struct
 
 import pytest
 
 from data_sets import BAD_PICTURES, bad_picture, noise
-from jm import jm
+from jm import BUILD, USAGE, jm
 
 FASHION = "/usr/share/datasets/fashion-mnist"
 
@@ -49,6 +50,41 @@ def test_takes_a_picture_of_one_pixel(folder):
     noise(1, 1).save(folder / "ant" / "c.jpg")
     out = show(folder).stdout
     assert entry(out, "pictures") == ["5"] and "1 to 21 wide" in out
+
+
+NVJPEG = BUILD / "tests" / "peers" / "libnvjpeg-fake.so"
+
+
+def on_device(path, *options, **more):
+    """By a fake GPU, which changes the lowest bit of red: a third of the values, by 1."""
+    return jm("data", "show", "--decode", "device", *options, path,
+              env={"JM_NVJPEG_LIB": str(NVJPEG), "JM_CUDA_LIB": str(NVJPEG), **more})
+
+
+@pytest.mark.skipif(not NVJPEG.exists(), reason="needs the headers of libjpeg-turbo")
+def test_compares_pixels_of_both_decoders(folder):
+    noise(40, 30).save(folder / "ant" / "c.jpg", progressive=True)
+    bad_picture(folder / "bee" / "c.jpg", "truncated")
+    facts = json.loads(on_device(folder, "--json", NVJPEG_FAKE="engine").stdout)
+    assert facts["differences"] == "0.333 of 255 on average, 1 at most"
+    assert facts["decoder"].startswith("nvJPEG 13.") and facts["corrupt_files"] == 1
+    assert [facts["decoded_" + by] for by in ("engine", "gpu", "host")] == [2, 1, 2]  # two are PNG
+    assert "nvJPEG" not in show(folder).stdout
+
+
+def test_says_how_to_get_nvjpeg(folder):
+    failed = on_device(folder, JM_NVJPEG_LIB="/none.so")
+    assert failed.returncode and "nvJPEG cannot be loaded (/none.so" in failed.stderr
+    assert "nvidia-nvjpeg" in failed.stderr and "JM_NVJPEG_LIB" in failed.stderr
+
+
+def test_training_decodes_on_a_gpu_alone(folder):
+    train = ["run", "resnet18", "--image", 32, "--device", "ref", "--steps", 1, "--decode", "device"]
+    failed = jm(*train, "--data", folder)
+    assert failed.returncode
+    assert "--decode device needs a GPU of NVIDIA, and --device is ref" in " ".join((failed.stdout + failed.stderr).split())
+    failed = jm(*train)
+    assert failed.returncode == USAGE and "--data" in failed.stderr
 
 
 def test_refuses_an_empty_class(folder):
