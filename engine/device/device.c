@@ -407,6 +407,11 @@ int jm_event_query(const struct jm_event *e, struct jm_err *err)
 	return jm_device_is_async(d) ? d->backend->events->query(d->dev, e->own, err) : 1;
 }
 
+int64_t jm_event_host_ns(const struct jm_event *e)
+{
+	return jm_device_is_async(e->device) ? 0 : e->at_ns;
+}
+
 int jm_event_seconds(
 	const struct jm_event *from, const struct jm_event *to, double *ret, struct jm_err *err)
 {

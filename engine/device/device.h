@@ -95,6 +95,8 @@ int jm_event_record(struct jm_event *e, enum jm_queue queue, struct jm_err *err)
 int jm_event_follow(const struct jm_event *e, enum jm_queue queue, struct jm_err *err);
 int jm_event_wait(const struct jm_event *e, struct jm_err *err);  /* the host waits */
 int jm_event_query(const struct jm_event *e, struct jm_err *err); /* 1 = reached, 0 = not yet */
+/* On a device that works in the calling thread, CLOCK_MONOTONIC in ns at the record; else 0. */
+int64_t jm_event_host_ns(const struct jm_event *e);
 int jm_event_seconds(
 	const struct jm_event *from, const struct jm_event *to, double *ret, struct jm_err *err);
 void jm_event_drop(struct jm_event *e); /* a zeroed event is allowed */

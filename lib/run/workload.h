@@ -19,7 +19,9 @@ struct jm_step {
 	double flops_executed; /* what was computed, recomputation included */
 	double bytes;	       /* moved to and from memory */
 	double loss;
-	int64_t device_ns; /* the device's clock when the step was done; 0 = unknown */
+	/* when the step was done, by the clock of the device; of one that works in the calling
+	 * thread, by CLOCK_MONOTONIC; 0 = unknown */
+	int64_t device_ns, host_ns;
 };
 
 /* What a device's clock was at some time between two of the machine's monotonic clock; ns. */

@@ -287,6 +287,7 @@
 				tall && tall.node,
 				JM.settings(s, eds),
 				residue ? el("div", { class: "grid" }, residue.node, phases) : phases,
+				JM.figures(s),
 				JM.quality(s.grade, s.grade_reasons),
 				JM.meters(s),
 			]

@@ -6,7 +6,8 @@
  *	statistics	[n, mean, half width, median, sd, min, max] in place of an object; [1,
  *			value] of one run
  *	runs		in place of `cases`: one array per property, in one order
- *	details		phases and meters of one run of each series; parts: of meters that include
+ *	details		phases and meters of one run of each series, the phases as a table, too
+ *			(page_tables.h); parts: of meters that include
  *			others or are included, {id: [[joules, rest, error of the rest] of each
  *			phase]}
  *	machines	the different provenances
@@ -33,6 +34,7 @@
 #include "base/stat/known_mean.h"
 #include "base/text/json.h"
 #include "page_details.h"
+#include "page_tables.h"
 #include "report/format/text.h"
 #include "report/judge/meaning.h"
 #include "report/judge/next_command.h"
@@ -424,10 +426,11 @@ static json_t *detail_json(const struct jm_grouping *g, int series)
 	const json_t *record = jm_page_whole_record(g, c);
 	const char *origin = c->m.has_energy ? jm_origin_name(c->m.origin) : "measured";
 
-	return json_pack("{s:i, s:s, s:s, s:o, s:o, s:o}", "run", (int)(c - g->c), "phase",
+	return json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:o}", "run", (int)(c - g->c), "phase",
 		jm_json_text(record, "phase"), "origin", origin, "phases",
-		phases_json(record, origin), "meters", meters_json(record), "parts",
-		jm_page_parts(record));
+		phases_json(record, origin), "phase_table",
+		jm_page_phases(record, jm_json_text(record, "unit")), "meters", meters_json(record),
+		"parts", jm_page_parts(record));
 }
 
 static json_t *details_json(const struct jm_grouping *g)
@@ -551,6 +554,7 @@ json_t *jm_page_data(const struct jm_grouping *g)
 		put_meanings(g, &g->series[i], series);
 	}
 	put_capped(g, json_object_get(data, "series"));
+	jm_page_tables(g, data);
 	if (data && put(data, "schema", json_string("joulemark.page/1")) &&
 		put(data, "meanings", meanings_json(g)) &&
 		put(data, "within_title",

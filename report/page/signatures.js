@@ -22,11 +22,16 @@
 		const out = base(c),
 			parts = partsOf(rows),
 			names = rows.some((r) => !known(r[key].rest)) ? parts.concat("total") : parts;
-		const title = (r) => r.kernel + (r.setting ? ", " + r.setting : "") + (r.state === "violated" ? " (violated)" : "");
+		// what all kernels run on is not repeated below each bar
+		const system = (r) => (r.kernel.match(/ on .*$/) || [""])[0],
+			alike = rows.every((r) => system(r) === system(rows[0])),
+			words = (r) => (r.setting ? ", " + r.setting : "") + (r.state === "violated" ? " (violated)" : ""),
+			title = (r) => r.kernel + words(r),
+			brief = (r) => (alike ? r.kernel.replace(/ on .*$/, "") : r.kernel) + words(r);
 		out.color = c.many;
 		out.grid.top = 62;
 		out.legend = { type: "scroll", top: 0, left: 0, right: 0, data: names, textStyle: { color: c.soft }, inactiveColor: c.off, itemWidth: 12, itemHeight: 12, icon: "roundRect" };
-		out.xAxis = axis(c, "", { type: "category", data: rows.map(title), axisLabel: { color: c.soft, hideOverlap: true, width: 110, overflow: "break", interval: 0 } });
+		out.xAxis = axis(c, "", { type: "category", data: rows.map(brief), axisLabel: { color: c.soft, hideOverlap: true, width: Math.max(60, Math.floor(900 / rows.length)), overflow: "break", interval: 0 } });
 		out.yAxis = valueAxis(c, key === "watts" ? "W" : "normalised power", { boundaryGap: [0, "8%"] });
 		out.tooltip.trigger = "axis";
 		out.tooltip.formatter = function (list) {
@@ -40,39 +45,6 @@
 		};
 		out.series = names.map((name, k) => Object.assign(bars(c.many[k % c.many.length], segments(rows, name, parts, key), 0.6), { name: name }));
 		return out;
-	}
-
-	function table(rows) {
-		const number = (title, unit, of) => ({ title: title, unit: unit, of: (r) => JM.plain(of(r)) });
-		const columns = [
-			{ title: "kernel", left: true, of: (r) => r.kernel },
-			{ title: "setting", left: true, of: (r) => r.setting },
-			{ title: "state", left: true, of: (r) => r.state },
-			{ title: "origin", left: true, of: (r) => r.origin },
-			{ title: "runs", of: (r) => r.runs },
-			...["total", ...PARTS].map((p) => number(p, "W", (r) => r.watts[p])),
-			...["total", ...PARTS].map((p) => number(p, "\u00d7", (r) => r.normalised[p])),
-			...["sm", "tensor", "dram"].map((a) => number(a, "%", (r) => (known(r.activity[a]) ? 100 * r.activity[a] : NaN))),
-			number("NVLink received", "GB/s", (r) => (known(r.activity.nvlink) ? r.activity.nvlink / 1e9 : NaN)),
-			number("theoretical intensity", "FLOP/B", (r) => r.intensity.theoretical),
-			number("measured intensity", "FLOP/B", (r) => r.intensity.measured),
-		];
-		return JM.table(columns, rows, { limit: 24, csv: "signatures" });
-	}
-
-	function correlations(list) {
-		if (!list.length) return null;
-		return JM.table(
-			[
-				{ title: "setting", left: true, of: (r) => r.setting || "all" },
-				{ title: "intensity", left: true, of: (r) => r.intensity },
-				{ title: "power of", left: true, of: (r) => r.part },
-				{ title: "Pearson\u2019s r", of: (r) => (r.r > 0 ? "+" : "") + r.r.toFixed(2) },
-				{ title: "kernels", of: (r) => r.kernels },
-			],
-			list,
-			{ limit: 24, csv: "correlations" },
-		);
 	}
 
 	// null: no kernel has a known part or activity.
@@ -92,12 +64,11 @@
 			el("option", { value: "normalised" }, "normalised"),
 			el("option", { value: "watts" }, "watts"),
 		);
-		const simulated = all.rows.some((r) => r.origin !== "measured") ? " Rows whose origin is not 'measured' were not measured." : "";
 		const chart = panel(
 			"Signatures of kernels",
-			"Mean power of one GPU under each kernel, by its parts; rest is what no meter of a part covers. Normalised: divided by the power of the cores (of the rest, or of the whole GPU, where that is unknown) in the first row of the same workload." + simulated,
+			all.caption,
 			(c) => option(c, all.rows, key),
-			{ id: id, tools: select, table: () => el("div", {}, table(all.rows), correlations(all.correlations)) },
+			{ id: id, tools: select, table: () => el("div", {}, all.tables.map((t, k) => [k ? el("p", { class: "small soft" }, all.correlated) : null, JM.grid(t, { limit: 24, csv: k ? "correlations" : "signatures" })])) },
 		);
 		return chart;
 	};

@@ -139,6 +139,15 @@
 		);
 	};
 
+	// A table of the terminal (report/page/page_tables.h). shown: more columns behind its own, whose items have the row's number.
+	const typeset = (t) => (t === "-" ? "\u2013" : t.replace(/^(\(?)-(?=\d)/, "$1\u2212").replaceAll(" \u00b1 ", "\u00a0\u00b1\u00a0"));
+	JM.grid = (table, more, shown) =>
+		JM.table(
+			table.titles.map((title, k) => ({ title: title, left: table.left[k], of: (item) => typeset(item.cells[k]) })).concat(shown || []),
+			table.rows.map((cells, row) => ({ cells: cells, row: row })),
+			more,
+		);
+
 	const ends = (x) =>
 		!known(x.enforced_min)
 			? "\u2013"
@@ -379,32 +388,9 @@
 		);
 	};
 
-	// Seconds, energy, power and items of each phase of one run; its energy is that of the meters of one origin that no other one includes.
 	JM.phases = function (s) {
-		const detail = JM.S.details[s.index],
-			list = detail.phases
-				.map(([name, start, end, items, joules, error, settings]) => ({
-					name: name, start: start, seconds: end - start, end: end, items: items, joules: JM.number(joules), error: JM.number(error),
-					settings: settings,
-				}))
-				.sort((a, b) => a.start - b.start || b.end - a.end);
-		if (list.length < 2) return null;
-		const columns = [
-			{ title: "phase", left: true, of: (p) => text(p.name) },
-			...(list.some((p) => p.settings) ? [{ title: "settings", left: true, of: (p) => text(p.settings || "\u2013") }] : []),
-			{ title: "time", unit: "s", of: (p) => JM.plain(p.seconds) },
-			{ title: "energy", unit: "J", of: (p) => JM.estimate(p.joules, p.error) },
-			{ title: "mean power", unit: "W", of: (p) => JM.plain(p.seconds > 0 ? p.joules / p.seconds : NaN) },
-		];
-		if (list.some((p) => p.items > 0))
-			columns.push(
-				{ title: s.item + "s", of: (p) => (known(p.items) ? JM.plain(p.items) : "\u2013") },
-				{
-					title: "energy per " + s.item,
-					unit: "J",
-					of: (p) => (p.items > 0 ? JM.estimate(p.joules / p.items, p.error / p.items) : "\u2013"),
-				},
-			);
+		const detail = JM.S.details[s.index];
+		if (!detail.phase_table) return null;
 		return el(
 			"section",
 			{ class: "panel", id: s.id + "/phases", "aria-label": "Phases" },
@@ -415,9 +401,21 @@
 				"Of one run (" + s.points[JM.run("point", detail.run)].label + "); energy of the " + detail.origin +
 					" meters with its uncertainty. Phases may lie within others.",
 			),
-			JM.table(columns, list, { limit: 12, csv: "phases" }),
+			JM.grid(detail.phase_table, { limit: 12, csv: "phases" }),
 		);
 	};
+
+	// Of runs that serve, overlap or train by several ranks.
+	JM.figures = (s) =>
+		s.tables.map((t) =>
+			el(
+				"section",
+				{ class: "panel", "aria-label": t.title },
+				el("h3", {}, t.title),
+				el("p", { class: "soft small" }, t.caption),
+				t.tables.map((table) => JM.grid(table, { limit: 12, csv: t.title.toLowerCase().replaceAll(" ", "-") })),
+			),
+		);
 
 	// ---- runs -------------------------------------------------------------------------------------------------
 
@@ -577,7 +575,7 @@
 			.map((s, k) => ({
 				title: names[k] + " / published",
 				unit: s.origin && s.origin !== "measured" ? s.origin : "throughput",
-				of: (r) => (known(value(s, r)) ? value(s, r).toFixed(2) : "\u2013"),
+				of: (item) => (known(value(s, work.rows[item.row])) ? value(s, work.rows[item.row]).toFixed(2) : "\u2013"),
 				any: work.rows.some((r) => known(value(s, r))),
 			}))
 			.filter((c) => c.any);
@@ -585,37 +583,6 @@
 
 	// What papers report: apart from all that the records hold.
 	JM.published = function (work) {
-		const column = (title, unit, key, left) => ({
-			title: title,
-			unit: unit,
-			left: left,
-			key: key,
-			of: (r) => (Number.isInteger(r[key]) ? JM.apart(text(r[key])) : known(r[key]) ? JM.plain(r[key]) : text(r[key])),
-		});
-		const columns = [
-			column("device", "", "device", true),
-			column("devices", "", "devices"),
-			column("power cap", "W", "cap_watts"),
-			column("batch", "", "batch"),
-			column("precision", "", "precision", true),
-			{
-				title: "throughput per device",
-				unit: work.unit + "/s",
-				key: "items_per_s",
-				of: (r) => (r.cap_kept === false ? "(" + JM.apart(text(r.items_per_s)) + ")" : JM.apart(text(r.items_per_s))),
-			},
-			column("power", "W", "watts"),
-			column("highest power", "W", "watts_max"),
-			column(work.unit + "s per joule", work.unit + "/J", "items_per_joule"),
-			column("time", "h", "hours"),
-			column("energy of all", "kWh", "kwh"),
-			column("GPU load", "%", "gpu_load_percent"),
-			column("metric", "", "metric", true),
-			column("gain", "%", "gain_percent"),
-			column("source", "", "source", true),
-		]
-			.filter((c) => work.rows.some((r) => r[c.key] !== null))
-			.concat(ratios(work));
 		return el(
 			"div",
 			{ class: "panel published" },
@@ -626,7 +593,7 @@
 				el("span", { class: "mark" }, work.origin),
 			),
 			el("p", { class: "small" }, "The papers' input: " + work.shape + "."),
-			work.why_not ? el("p", { class: "small" }, work.why_not) : JM.table(columns, work.rows),
+			work.why_not ? el("p", { class: "small" }, work.why_not) : JM.grid(work.table, {}, ratios(work)),
 			el(
 				"ul",
 				{ class: "small soft" },

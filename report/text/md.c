@@ -13,9 +13,7 @@
 #include "report/judge/verdict.h"
 #include "report/model/warnings.h"
 #include "report/systems/published.h"
-#include "overlapped.h"
-#include "step_times.h"
-#include "serving_text.h"
+#include "run_tables.h"
 
 #include <string.h>
 
@@ -135,44 +133,20 @@ static void put_notes(const struct jm_grouping *g, const struct jm_group_series 
 		put_paragraph(out, text);
 }
 
-/* Of runs that answered requests. */
-static void put_served(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+static void put_caption(void *to, const char *title, const char *caption)
 {
-	struct jm_err none = JM_ERR_INIT;
-	struct jm_grid grid;
-	char text[300];
+	FILE *out = to;
 
-	if (!jm_served_runs(g, s))
-		return;
-	jm_served_span(g, s, text, sizeof(text));
-	fprintf(out, "\n%s\n\n", text);
-	if (!jm_served_latencies(g, s, &grid, &none)) {
-		put_grid(out, &grid);
-		jm_grid_done(&grid);
-	}
-	fputc('\n', out);
-	if (!jm_served_costs(g, s, &grid, &none)) {
-		put_grid(out, &grid);
-		jm_grid_done(&grid);
-	}
+	(void)title;
+	fprintf(out, "\n%s\n", caption);
 }
 
-static void put_tables(const struct jm_grouping *g, const struct jm_group_series *s,
-	const struct jm_run_tables *t, FILE *out)
+static void put_run_grid(void *to, struct jm_grid *grid)
 {
-	struct jm_err none = JM_ERR_INIT;
-	struct jm_grid grid;
+	FILE *out = to;
 
-	if (!t->runs(g, s))
-		return;
-	fprintf(out, "\n%s\n", t->caption);
-	for (int i = 0; i < 2; i++) {
-		fputc('\n', out);
-		if (t->table[i](g, s, &grid, &none))
-			continue;
-		put_grid(out, &grid);
-		jm_grid_done(&grid);
-	}
+	fputc('\n', out);
+	put_grid(out, grid);
 }
 
 /* What stands above the table of a series. */
@@ -228,9 +202,7 @@ static int put_series(
 	put_head(g, s, out);
 	put_grid(out, &grid);
 	jm_grid_done(&grid);
-	put_served(g, s, out);
-	put_tables(g, s, &jm_overlapped, out);
-	put_tables(g, s, &jm_step_times, out);
+	jm_run_tables_each(g, s, &(struct jm_run_tables_to){put_caption, put_run_grid, out});
 	put_verdicts(g, s, out);
 	put_failures(g, s, out);
 	put_quality(g, s, out);

@@ -124,4 +124,4 @@ static int both_table(const struct jm_grouping *g, const struct jm_group_series 
 }
 
 const struct jm_run_tables jm_overlapped = {
-	"Products beside transfers", caption, known_runs, {parts_table, both_table}};
+	"Products beside transfers", caption, NULL, known_runs, {parts_table, both_table}};

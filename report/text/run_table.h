@@ -19,7 +19,10 @@ struct jm_run_table {
 
 /* Two tables of such runs, with a title and an explanation. */
 struct jm_run_tables {
-	const char *title, *caption;
+	const char *title;
+	const char *caption; /* NULL: `explain` writes it */
+	void (*explain)(const struct jm_grouping *g, const struct jm_group_series *s, char *out,
+		size_t size);
 	/* how many runs of the series have figures for them; the tables take 1 and more */
 	int (*runs)(const struct jm_grouping *g, const struct jm_group_series *s);
 	int (*table[2])(const struct jm_grouping *g, const struct jm_group_series *s,

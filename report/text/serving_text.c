@@ -6,7 +6,6 @@
 #include "base/text/json.h"
 #include "report/format/text.h"
 #include "report/judge/series_table.h"
-#include "run_table.h"
 #include "result/serving_energy.h"
 
 #define LATENCIES 4
@@ -24,7 +23,7 @@ static const struct {
 
 #define PART "serving"
 
-int jm_served_runs(const struct jm_grouping *g, const struct jm_group_series *s)
+static int served_runs(const struct jm_grouping *g, const struct jm_group_series *s)
 {
 	return jm_run_table_runs(g, s, PART);
 }
@@ -58,7 +57,7 @@ static int put_latencies(struct jm_grid *grid, int row, int first, const struct 
 	return rc;
 }
 
-int jm_served_latencies(const struct jm_grouping *g, const struct jm_group_series *s,
+static int latency_table(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_grid *ret, struct jm_err *err)
 {
 	static const struct jm_run_table table = {.part = PART,
@@ -109,7 +108,7 @@ static int put_costs(struct jm_grid *grid, int row, int first, const struct jm_g
 	return rc ? rc : jm_grid_set(grid, row, first + COSTS, err, "%s", p99_in_bounds(serving));
 }
 
-int jm_served_costs(const struct jm_grouping *g, const struct jm_group_series *s,
+static int cost_table(const struct jm_grouping *g, const struct jm_group_series *s,
 	struct jm_grid *ret, struct jm_err *err)
 {
 	static const struct jm_run_table table = {.part = PART,
@@ -121,7 +120,7 @@ int jm_served_costs(const struct jm_grouping *g, const struct jm_group_series *s
 	return jm_run_table(&table, g, s, ret, err);
 }
 
-void jm_served_span(
+static void explain(
 	const struct jm_grouping *g, const struct jm_group_series *s, char *out, size_t size)
 {
 	int n = 0, steady = 0, i = 0;
@@ -140,3 +139,6 @@ void jm_served_span(
 			"longer.",
 			n == 1 ? "The run was" : "Some runs were", n == 1 ? "" : " of these runs");
 }
+
+const struct jm_run_tables jm_served = {
+	"Requests", NULL, explain, served_runs, {latency_table, cost_table}};

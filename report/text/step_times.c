@@ -173,4 +173,4 @@ static int kinds_table(const struct jm_grouping *g, const struct jm_group_series
 }
 
 const struct jm_run_tables jm_step_times = {
-	"Where the time of a step went", caption, known_runs, {shares_table, kinds_table}};
+	"Where the time of a step went", caption, NULL, known_runs, {shares_table, kinds_table}};

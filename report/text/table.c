@@ -2,12 +2,10 @@
 /* The report on a terminal. */
 #include "table.h"
 #include "base/text/json.h"
-#include "overlapped.h"
-#include "step_times.h"
+#include "run_tables.h"
 #include "signature_text.h"
 #include "training_text.h"
 #include "phases.h"
-#include "serving_text.h"
 #include "tuning_text.h"
 #include "report/format/text.h"
 #include "report/judge/capacity.h"
@@ -364,40 +362,26 @@ static void put_phases(const struct jm_grouping *g, const struct jm_group_series
 	}
 }
 
-static void put_grid(struct jm_grid *grid, const struct jm_grouping *g, FILE *out)
+struct printed {
+	const struct jm_grouping *g;
+	FILE *out;
+};
+
+static void put_heading(void *to, const char *title, const char *caption)
 {
-	jm_grid_print(grid, 0, g->options.width, out);
-	jm_grid_done(grid);
-	fputc('\n', out);
+	const struct printed *p = to;
+
+	put_title(p->g, title, p->out);
+	jm_text_wrap(p->out, caption, 0, 2, p->g->options.width);
+	fputc('\n', p->out);
 }
 
-static void put_tables(const struct jm_grouping *g, const struct jm_group_series *s,
-	const struct jm_run_tables *t, const char *caption, FILE *out)
+static void put_grid(void *to, struct jm_grid *grid)
 {
-	struct jm_err none = JM_ERR_INIT;
-	struct jm_grid grid;
+	const struct printed *p = to;
 
-	if (!t->runs(g, s))
-		return;
-	put_title(g, t->title, out);
-	jm_text_wrap(out, caption, 0, 2, g->options.width);
-	fputc('\n', out);
-	for (int i = 0; i < 2; i++)
-		if (!t->table[i](g, s, &grid, &none))
-			put_grid(&grid, g, out);
-}
-
-/* Of runs that answered requests, of the workload overlap, or of trainings by several ranks. */
-static void put_figures_of(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
-{
-	static const struct jm_run_tables served = {
-		"Requests", NULL, jm_served_runs, {jm_served_latencies, jm_served_costs}};
-	char text[300];
-
-	jm_served_span(g, s, text, sizeof(text));
-	put_tables(g, s, &served, text, out);
-	put_tables(g, s, &jm_overlapped, jm_overlapped.caption, out);
-	put_tables(g, s, &jm_step_times, jm_step_times.caption, out);
+	jm_grid_print(grid, 0, p->g->options.width, p->out);
+	fputc('\n', p->out);
 }
 
 #define WHY_NOT 700
@@ -538,7 +522,9 @@ static void put_family_warnings(const struct jm_grouping *g, const struct jm_fam
 
 static void put_runs(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
-	put_figures_of(g, s, out);
+	struct printed to = {g, out};
+
+	jm_run_tables_each(g, s, &(struct jm_run_tables_to){put_heading, put_grid, &to});
 	put_phases(g, s, out);
 	put_failures(g, s, out);
 }

@@ -173,7 +173,7 @@ def test_text_and_markdown_have_the_rows(tmp_path):
 @pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
 def test_page_shows_them(tmp_path):
     page = browse(make_page(tmp_path, [run(k) for k in KERNELS]), "--dump-dom")
-    assert "Signatures of kernels" in page and "measured intensity" in page and "Pearson" in page
+    assert "Signatures of kernels" in page and "measured FLOP/B" in page and "Pearson" in page
 
 
 def test_simulated_rows_are_marked(tmp_path):

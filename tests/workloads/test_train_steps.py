@@ -57,6 +57,14 @@ def test_the_record_has_speed_and_loss_of_each_step(tmp_path, english):
     assert ends == sorted(ends) and ends[2] <= warmup["end_s"] <= steady["start_s"] and ends[-1] <= steady["end_s"] + 1e-6
 
 
+def test_no_step_is_faster_than_its_arithmetic(tmp_path, english):
+    """The reference backend works in the calling thread, where a step of several ranks is taken after the next one was done.
+    Scalar code does at most 16 operations in a cycle of 6 GHz."""
+    whole = train(tmp_path, english, steps=5, warmup=3, batch=2, layers=4, hidden=64, ffn=256, ranks=2)
+    flops = whole["flops_executed_per_item"] * 2 * SEQ  # of a rank
+    assert min(4 * SEQ / rate for rate in whole["step_series"]["throughput"]) > flops / 96e9
+
+
 @pytest.mark.parametrize("precision", ["f32", "bf16", "f64"])
 def test_a_run_is_what_pytorch_is_compared_with(tmp_path, precision):
     """A text of one window: every sample is the same, in whatever order they are drawn."""

@@ -168,6 +168,7 @@ int jm_kernel_finish(void *state, struct jm_step *ret, struct jm_err *err)
 	if (code)
 		return code;
 	*ret = k->each;
+	ret->host_ns = jm_event_host_ns(&k->done[k->first]);
 	ret->device_ns = k->stamp ? (int64_t)k->stamp[k->first] : 0;
 	k->first = (k->first + 1) % JM_KERNEL_UNDER_WAY;
 	k->under_way--;

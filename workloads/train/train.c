@@ -240,7 +240,8 @@ static int take(struct train *s, bool wait, struct jm_step *ret, struct jm_err *
 		.flops_executed = s->flops_executed,
 		.bytes = s->bytes,
 		.loss = r.loss,
-		.device_ns = r.device_ns};
+		.device_ns = r.device_ns,
+		.host_ns = r.host_ns};
 	return 0;
 }
 

@@ -109,6 +109,7 @@ int jm_results_take(struct jm_results *r, bool wait, struct jm_result *ret, stru
 	ret->loss = mean_loss(r, slot, r->n_losses);
 	ret->loss_begin = mean_loss(r, slot, jm_results_again(r));
 	ret->norm = place(slot, r->norm, r->n_losses);
+	ret->host_ns = jm_event_host_ns(&slot->done);
 	if (jm_device_has_clock(r->program->device))
 		ret->device_ns = (int64_t)*stamp_of(r, slot);
 	r->first = (r->first + 1) % JM_STEPS_UNDER_WAY;

@@ -12,12 +12,12 @@
 #define JM_MICRO_AGAIN	   8 /* of the first step, at most: run again to verify a training */
 
 struct jm_result {
-	long step;	   /* from 0 */
-	double scale;	   /* that its loss was multiplied by */
-	double loss;	   /* the mean of its micro-steps' */
-	double loss_begin; /* the same of its first ones: jm_results_again() of them */
-	double norm;	   /* of its gradient */
-	int64_t device_ns; /* when it was done, by the device's clock; 0 = unknown */
+	long step;		    /* from 0 */
+	double scale;		    /* that its loss was multiplied by */
+	double loss;		    /* the mean of its micro-steps' */
+	double loss_begin;	    /* the same of its first ones: jm_results_again() of them */
+	double norm;		    /* of its gradient */
+	int64_t device_ns, host_ns; /* when it was done, as of struct jm_step */
 };
 
 struct jm_results {

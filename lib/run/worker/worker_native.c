@@ -149,7 +149,8 @@ static int setup(struct jm__worker *w, struct native *n, struct jm_err *err)
 	return rc;
 }
 
-/* When a step was done: by the device's clock where that is known, else when the host noticed. */
+/* When a step was done: by the device's clock, or the host's where the device works in this thread;
+ * where neither is known, when the host noticed. */
 static void note_step(struct jm__worker *w, struct native *n, int phase, const struct jm_step *step)
 {
 	int64_t now = jm_ctx_now(w->ctx), t = now;
@@ -161,6 +162,8 @@ static void note_step(struct jm__worker *w, struct native *n, int phase, const s
 	n->series_phase = phase;
 	if (step->device_ns && w->alignment.n)
 		t = jm_alignment_host(&w->alignment, step->device_ns);
+	else if (step->host_ns && !jm_clock_simulated(w->ctx->clock))
+		t = step->host_ns;
 	jm_step_series_add(n->series, t < now ? t : now, step->items, step->loss);
 }
 
