@@ -331,6 +331,16 @@ static bool narrows_gradients(const struct jm_training *t, const struct jm_graph
 	return t->gradients == JM_NARROW_YES || (t->micro_steps <= 1 && !has_filters(g));
 }
 
+/* Each of the ranks that share a model has to count a part of the norm. */
+static bool counts_on_all(const struct jm_graph *g)
+{
+	bool found = jm_graph_tp(g) == 1;
+
+	for (int i = 0; i < g->n_cells && !found; i++)
+		found = jm_update_trains(g->cell[i]) && g->cell[i]->cut.n;
+	return found;
+}
+
 static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err)
 {
 	struct jm_tensor *loss;
@@ -355,7 +365,7 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 		code = jm_graph_recompute(g, err);
 	else if (!code && !t->keep_all)
 		code = remake(t, g, err);
-	if (!code && t->shards_update && t->ranks > 1 && t->tp <= 1 && t->pp <= 1 && !t->pure)
+	if (!code && t->shards_update && t->ranks > 1 && !t->pure && counts_on_all(g))
 		code = jm_graph_shard_update(g, &t->adamw, err);
 	else if (!code)
 		code = jm_graph_adamw(g, &t->adamw, err);

@@ -324,15 +324,32 @@ static void sum_tied(struct jm_graph *g, struct jm_tensor *grads)
 	g->n_update += 2;
 }
 
+void jm_update_sum_parts(struct jm_graph *g, struct jm_tensor *summed, struct jm_tensor *tied)
+{
+	sum_gradients(g, summed);
+	sum_tied(g, tied);
+}
+
+void jm_update_join_norms(struct jm_graph *g, struct jm_tensor *own, struct jm_tensor *norm)
+{
+	bool stages = jm_graph_pp(g) > 1;
+	struct jm_tensor *norms = jm_update_flat(
+		g, JM_CLASS_ACT, g->vector, jm_graph_tp(g) * jm_graph_pp(g), "grad.norms");
+
+	jm_graph_node(g, stages ? JM_OP_STAGE_NORMS : JM_OP_WHOLE_ROWS, OPS(own), OPS(norms));
+	g->n_update++;
+	add_norm(g, norms, NULL, norm);
+}
+
 /* Of a model in stages: each rank gives the norm of what no other one counts. */
 static void norm_of_stages(struct jm_graph *g, const struct update *u)
 {
 	enum kind first = g->stage ? CUT_MATRICES : TIED_MATRICES;
 	bool all = !g->tp_rank; /* of ranks that share the stage, the first has what is whole */
-	struct jm_tensor *own, *norms;
+	struct jm_tensor *own;
 
-	sum_gradients(g, grads_of_kinds(g, u, SUMMED_VECTORS, SUMMED_VECTORS));
-	sum_tied(g, grads_of_kinds(g, u, TIED_MATRICES, TIED_MATRICES));
+	jm_update_sum_parts(g, grads_of_kinds(g, u, SUMMED_VECTORS, SUMMED_VECTORS),
+		grads_of_kinds(g, u, TIED_MATRICES, TIED_MATRICES));
 	own = norm_of(g,
 		all ? grads_of_kinds(g, u, first, WHOLE_MATRICES)
 		    : grads_of_kinds(g, u, CUT_MATRICES, CUT_MATRICES),
@@ -342,11 +359,7 @@ static void norm_of_stages(struct jm_graph *g, const struct update *u)
 		jm_err_set(&g->err, JM_ENOSUP,
 			"Stage %d has no parameters of its own that are trained; omit --pp.",
 			g->stage);
-	norms = jm_update_flat(
-		g, JM_CLASS_ACT, g->vector, jm_graph_tp(g) * jm_graph_pp(g), "grad.norms");
-	jm_graph_node(g, JM_OP_STAGE_NORMS, OPS(own), OPS(norms));
-	add_norm(g, norms, NULL, u->norm);
-	g->n_update++;
+	jm_update_join_norms(g, own, u->norm);
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */

@@ -46,5 +46,10 @@ struct jm_tensor *jm_update_state(struct jm_graph *g, enum jm_class class, enum 
  * SGD. */
 struct jm_node *jm_update_node(struct jm_graph *g, const struct jm_adamw *how,
 	struct jm_tensor *const in[4], struct jm_tensor *const out[4], int64_t n_decay);
+/* Of ranks that share a model, before the norm; NULL = there are none: gradients of the own rows
+ * are summed, and those of two stages (pipeline_parallel.h) added. */
+void jm_update_sum_parts(struct jm_graph *g, struct jm_tensor *summed, struct jm_tensor *tied);
+/* The global norm from what each of these ranks counts. */
+void jm_update_join_norms(struct jm_graph *g, struct jm_tensor *own, struct jm_tensor *norm);
 
 #endif

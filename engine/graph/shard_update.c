@@ -14,6 +14,11 @@
  * A step begins with the tables of tokens, so that it would wait for them to be gathered. Where
  * this takes long (by_host), every rank updates these tables as a whole: their summed gradients are
  * gathered before the update.
+ *
+ * Ranks that share a model (tensor_parallel.h, pipeline_parallel.h) divide the part that they have
+ * with the ranks of other models that have the same part. What is cut, whole, or of two stages has
+ * segments of its own, so that each share has it in one piece: a rank gives the norm of what no
+ * other one counts, and only shares are summed over ranks and exchanged between stages.
  */
 #include "shard_update.h"
 #include "tensor.h"
@@ -24,15 +29,28 @@
 
 /* Order in the slabs: matrices and tables that are gathered as they are, vectors, matrices that are
  * gathered as copies. The first transfers after an update then serve the first nodes of the next
- * step. */
-enum region { MATRICES, VECTORS, COPIED, REGIONS };
+ * step. Of a model that ranks share, what is cut is in two pieces. */
+enum region {
+	TIED, /* of two stages */
+	WHOLE,
+	CUT,
+	CUT_VECTORS,
+	WHOLE_VECTORS,
+	SUMMED_VECTORS,
+	CUT_COPIED,
+	WHOLE_COPIED,
+	REGIONS
+};
+#define MATRICES CUT /* the last region of these */
+#define VECTORS	 SUMMED_VECTORS
 
 struct plan {
 	struct jm_graph *g;
 	struct jm_shard *s;
 	const struct jm_adamw *how;
 	bool *copied;	      /* [cell]: parameters that are gathered as copies */
-	bool whole_matrices;  /* every rank updates the region MATRICES */
+	bool in_parts;	      /* ranks share a model */
+	bool whole_matrices;  /* every rank updates all regions of matrices */
 	int64_t end[REGIONS]; /* elements of the slabs up to the end of each region */
 	struct jm_tensor *params, *grads, *own_grads, *copies, *m, *v;
 	struct jm_tensor *norm, *now, *scale;
@@ -68,7 +86,7 @@ static void find_copied(struct plan *p)
 	for (int i = 0; i < g->n_cells; i++) {
 		const struct jm_cell *c = g->cell[i];
 
-		p->copied[i] = jm_update_trains(c) && c->t.rank == 2 && c->copy;
+		p->copied[i] = jm_update_trains(c) && c->t.rank == 2 && c->copy && !c->tied;
 	}
 	for (int k = 0; k < g->n_nodes; k++)
 		for (int i = 0; i < g->node[k]->n_in; i++)
@@ -133,11 +151,25 @@ static void drop_casts(struct plan *p)
 
 /* ---- slabs ----------------------------------------------------------------------------------- */
 
+static enum region region_of(const struct plan *p, const struct jm_cell *c)
+{
+	bool cut = c->cut.n;
+
+	if (p->copied[c->t.id])
+		return cut ? CUT_COPIED : WHOLE_COPIED;
+	if (c->t.rank > 1)
+		return c->tied ? TIED : cut ? CUT : WHOLE;
+	return cut ? CUT_VECTORS : c->summed ? SUMMED_VECTORS : WHOLE_VECTORS;
+}
+
 static bool is_in(const struct plan *p, const struct jm_cell *c, enum region region)
 {
-	if (!jm_update_trains(c))
-		return false;
-	return region == (p->copied[c->t.id] ? COPIED : c->t.rank > 1 ? MATRICES : VECTORS);
+	return jm_update_trains(c) && region_of(p, c) == region;
+}
+
+static int64_t start_of(const struct plan *p, enum region region)
+{
+	return region ? p->end[region - 1] : 0;
 }
 
 /* Gives each parameter of the region its place; returns the elements so far. */
@@ -160,9 +192,8 @@ static int64_t place(const struct plan *p, enum region region, int64_t n)
 
 static void place_all(struct plan *p)
 {
-	p->end[MATRICES] = round_up(place(p, MATRICES, 0), unit(p));
-	p->end[VECTORS] = round_up(place(p, VECTORS, p->end[MATRICES]), unit(p));
-	p->end[COPIED] = round_up(place(p, COPIED, p->end[VECTORS]), unit(p));
+	for (enum region r = 0; r < REGIONS; r++)
+		p->end[r] = round_up(place(p, r, start_of(p, r)), unit(p));
 }
 
 /* The place of the moments of elements from `from` on; that of the end is the number of moments. */
@@ -176,7 +207,7 @@ static int64_t state_at(const struct plan *p, int64_t from)
 static void make_slabs(struct plan *p)
 {
 	struct jm_graph *g = p->g;
-	int64_t n = p->end[COPIED], own = n / ranks(p), n_copied = n - p->end[VECTORS];
+	int64_t n = p->end[REGIONS - 1], own = n / ranks(p), n_copied = n - p->end[VECTORS];
 	int64_t n_state = state_at(p, n);
 	enum jm_update kind = p->how->kind;
 
@@ -262,8 +293,8 @@ static bool joins(const struct plan *p, enum region region, int before, int64_t 
 
 	if (!last || (size_t)n * size >= least / 2)
 		return false;
-	return p->s->n > before ||
-	       (region == VECTORS && !p->whole_matrices && (size_t)last->n * size < least);
+	return p->s->n > before || (region == WHOLE_VECTORS && !p->in_parts && !p->whole_matrices &&
+					   (size_t)last->n * size < least);
 }
 
 /*
@@ -278,7 +309,8 @@ static void divide(struct plan *p, enum region region)
 {
 	size_t given = p->g->bucket_bytes, least = given ? given : JM_BUCKET_BYTES;
 	size_t size = jm_dtype_bytes(p->g->vector);
-	int64_t from = region ? p->end[region - 1] : 0, to = p->end[region];
+	int64_t from = start_of(p, region), to = p->end[region];
+	bool vectors = region > MATRICES && region <= VECTORS;
 	int before = p->s->n;
 
 	for (int i = 0; i < p->g->n_cells; i++) {
@@ -291,14 +323,14 @@ static void divide(struct plan *p, enum region region)
 		end = end / unit(p) * unit(p);
 		if (end <= from || (size_t)(end - from) * size < least)
 			continue;
-		add_segment(p, from, end, region == VECTORS);
+		add_segment(p, from, end, vectors);
 		from = end;
 		least = given ? least : 2 * least;
 	}
 	if (from < to && joins(p, region, before, to - from))
 		p->s->segment[p->s->n - 1].n += to - from;
 	else if (from < to)
-		add_segment(p, from, to, region == VECTORS);
+		add_segment(p, from, to, vectors);
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -344,23 +376,55 @@ static void add_nodes(const struct plan *p, struct jm_segment *s)
 	g->n_update++;
 }
 
-/* The norm of all gradients is that of the norms of the shares. */
+/* The own share of the sums of gradients of these regions; NULL = there are none. */
+static struct jm_tensor *own_grads_of(const struct plan *p, enum region first, enum region last)
+{
+	int64_t from = start_of(p, first) / ranks(p), n = p->end[last] / ranks(p) - from;
+
+	return n ? view(p, p->own_grads, from, n, "shard.gradients.kind") : NULL;
+}
+
+/* Of the own share, what no other rank of the model counts. */
+static void add_own_norm(const struct plan *p)
+{
+	struct jm_tensor *x = p->own_grads, *more = NULL;
+
+	if (p->g->tp_rank) {
+		x = own_grads_of(p, CUT, CUT_VECTORS);
+		more = own_grads_of(p, CUT_COPIED, CUT_COPIED);
+	} else if (p->g->stage) {
+		x = own_grads_of(p, TIED + 1, REGIONS - 1);
+	}
+	jm_graph_node(p->g, JM_OP_NORM, OPS(x ? x : more, x ? more : NULL), OPS(p->s->own_norm));
+}
+
+/* The norm of all gradients is that of the norms of the shares, and then of the ranks that share
+ * the model. */
 static void add_norm(struct plan *p)
 {
 	struct jm_graph *g = p->g;
+	struct jm_tensor *of_part;
 
-	p->norm = jm_update_flat(g, JM_CLASS_SCALAR, g->vector, 1, "grad.norm");
+	p->norm = of_part = jm_update_flat(g, JM_CLASS_SCALAR, g->vector, 1, "grad.norm");
 	p->s->own_norm = jm_update_flat(g, JM_CLASS_SCALAR, g->vector, 1, "shard.norm");
 	p->s->norms = jm_update_flat(g, JM_CLASS_SCALAR, g->vector, ranks(p), "shard.norms");
-	jm_graph_node(g, JM_OP_NORM, OPS(p->own_grads, NULL), OPS(p->s->own_norm));
-	jm_graph_node(g, JM_OP_NORM, OPS(p->s->norms, NULL), OPS(p->norm));
 	g->n_update = 2;
+	if (p->in_parts) {
+		of_part = jm_update_flat(g, JM_CLASS_ACT, g->vector, 1, "grad.norm.own");
+		jm_update_sum_parts(g, own_grads_of(p, SUMMED_VECTORS, SUMMED_VECTORS),
+			own_grads_of(p, TIED, TIED));
+	}
+	add_own_norm(p);
+	jm_graph_node(g, JM_OP_NORM, OPS(p->s->norms, NULL), OPS(of_part));
+	if (p->in_parts)
+		jm_update_join_norms(g, of_part, p->norm);
 }
 
 static void append(struct plan *p)
 {
 	int64_t n_now = p->how->kind == JM_UPDATE_SGD ? 1 : 3;
 
+	p->in_parts = jm_graph_tp(p->g) * jm_graph_pp(p->g) > 1;
 	find_copied(p);
 	p->whole_matrices = p->g->by_host && has_tables(p);
 	drop_casts(p);

@@ -151,7 +151,6 @@ def test_rows_of_one_rank_are_not_divided():
     (GPT, 2, 2, ["--ffn", "33"], "--tp 2 does not divide the 33 columns of a layer of the model"),
     (LLAMA, 2, 2, ["--precision", "fp8"], "--tp 2 does not go with --precision fp8"),
     (GPT, 2, 2, ["--sequence-parallel", "--dropout", "0.1"], "--tp 2 does not go with --sequence-parallel and --dropout"),
-    (LLAMA, 2, 2, ["--shard-update", "on"], "--tp 2 does not go with --shard-update on"),
     (["run", "resnet18", "--image", "32", "--classes", "10"], 2, 2, [], "Model resnet cannot be divided by --tp"),
 ], ids=lambda x: x[0] if isinstance(x, list) and x else str(x))
 def test_what_cannot_be_divided_is_refused(work, ranks, tp, more, reason):

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/graph/tensor.h"
+#include "engine/run/reduce.h"
 
 /* Not cut, so that all ranks which have it have all of it; other stages have no memory for it. Of
  * one model in stages two ranks have only tables that are embedding and output in one. */
@@ -81,10 +82,11 @@ static int compare(struct train *s, const struct jm_tensor *t, struct jm_err *er
 
 int jm_shared_values_check(struct train *s, struct jm_err *err)
 {
-	int code = 0;
+	int code;
 
 	if (s->training.tp * s->training.pp < 2)
 		return 0;
+	code = s->graph->shard ? jm_reduce_gather(s->program, err) : 0;
 	for (int i = 0; i < s->graph->n_cells && !code; i++)
 		if (is_shared(s, s->graph->cell[i]))
 			code = compare(s, &s->graph->cell[i]->t, err);

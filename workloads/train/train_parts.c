@@ -18,7 +18,6 @@ static const char *needs_whole(const struct train *s)
 	       : divides_rows && s->training.dropout > 0 ? "--sequence-parallel and --dropout"
 	       : s->training.fp8			 ? "--precision fp8"
 	       : !strcmp(s->given.transport, "host")	 ? "--transport host"
-	       : !strcmp(s->given.shard_update, "on")	 ? "--shard-update on"
 							 : NULL;
 }
 

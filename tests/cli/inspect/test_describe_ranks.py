@@ -28,8 +28,8 @@ def test_a_rank_of_a_run_is_as_described(tp, dp, more):
     assert (ranks["n"], ranks["tp"], ranks["dp"]) == (tp * dp, tp, dp)
     # two ranks of a ring: half of the array twice in a sum, once in a reduce-scatter and in a gather
     assert ranks["tp_sent_bytes_per_step"] == sums["tp_bytes_per_step"]
-    assert ranks["dp_sent_bytes_per_step"] == sums["bytes_per_step"] * (1 if tp > 1 else 0.5) + sums["gathered_bytes_per_step"] / 2
-    assert sums["shard_update"] is (tp == 1)
+    assert ranks["dp_sent_bytes_per_step"] == sums["bytes_per_step"] / 2 + sums["gathered_bytes_per_step"] / 2
+    assert sums["shard_update"] is (dp > 1)
 
 
 @pytest.mark.parametrize("chunks, stage", [(1, 0), (2, 0)])

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sharded update of models that ranks share: each rank updates a share of its part, and the losses are those of one rank."""
+import pytest
+
+from gangs import devices
+from runs import FAILED, one
+
+SIZES = ["--layers", 4, "--hidden", 32, "--heads", 4, "--vocab", 257, "--context", 16, "--seq", 16, "--accumulate", 2]
+END = ["--warmup", 0, "--source", "null", "--selftest", 0]
+LLAMA = ["run", "llama", *SIZES, "--kv-heads", 2, "--ffn", 48, *END]
+GPT = ["run", "gpt", *SIZES, *END]
+ALONE = {"gpt": GPT, "llama": LLAMA}  # with a table that both ends have, and with two
+CLIPPED = ["--precision", "f64", "--device", "ref", "--optimizer", "sgd", "--lr", "0.1", "--clip", "0.1"]
+WAYS = {
+    "tensor": ["--ranks", 4, "--tp", 2],
+    "rows": ["--ranks", 6, "--tp", 2, "--sequence-parallel"],
+    "stages": ["--ranks", 4, "--pp", 2],
+    "chunks": ["--ranks", 4, "--pp", 2, "--pp-chunks", 2],
+    "both": ["--ranks", 8, "--tp", 2, "--pp", 2, "--sequence-parallel"],
+}
+
+
+def train(work, way, *more, steps=20, status=0, **kwargs):
+    """Of each step twelve sequences, whatever the ranks."""
+    models = 3 if way == "rows" else 2 if way else 1
+    r = one(*work, *WAYS.get(way, []), "--batch", 6 // models, "--steps", steps, *more, status=status, **kwargs)
+    if way and not status:
+        assert r["communication"]["shard_update"] is ("off" not in more)
+    return r
+
+
+def losses(record):
+    assert record["verified"] is True
+    return record["step_series"]["loss"]
+
+
+@pytest.fixture(name="alone", scope="module")
+def of_one_rank():
+    return {name: losses(train(work, "", *CLIPPED)) for name, work in ALONE.items()}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ALONE)
+def test_losses_are_those_of_one_rank(alone, name, way):
+    """Each step is clipped, so that a wrong norm of the shares shows."""
+    assert losses(train(ALONE[name], way, *CLIPPED)) == pytest.approx(alone[name], rel=1e-12)
+
+
+@pytest.mark.parametrize("how", ["local", "net", "later"])
+def test_by_each_way_between_ranks(how):
+    """`later`: by the fake NCCL, whose transfers take time, so that what follows has to wait for them."""
+    more, env = ["--device", "cpu", "--transport", how], {}
+    if how == "later":
+        more, env = ["--device", ",".join(f"later:{i}" for i in range(8))], {"env": {**devices(8), "JM_FAKE_NCCL_US": "500"}}
+    elif how == "local":
+        more = more[:2]
+    shared = train(GPT, "both", *more, **env)
+    assert losses(shared) == pytest.approx(losses(train(GPT, "", "--device", "cpu")), rel=2e-6)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_weights_have_the_bits_of_a_whole_update(way, precision, tmp_path):
+    """Where nothing is clipped: also of matrices of which each rank has an up-to-date copy, and not the master."""
+    more = ["--device", "ref", "--precision", precision, "--clip", 0, "--gradients", "f32"]
+    found = [train(LLAMA, way, *more, "--shard-update", word, "--save", tmp_path / word, steps=4) for word in ("on", "off")]
+    assert (tmp_path / "on").read_bytes() == (tmp_path / "off").read_bytes()
+    assert found[0]["step_series"]["loss"] == found[1]["step_series"]["loss"]
+    assert found[0]["plan"]["persistent_bytes"] < found[1]["plan"]["persistent_bytes"]
+
+
+def test_a_rank_that_counts_nothing_of_the_norm_updates_all():
+    """With frozen matrices no rank has a part of its own."""
+    more = ["--device", "cpu", "--freeze", "*.attn.*,*.mlp.*"]
+    shared = one(*LLAMA, *WAYS["tensor"], "--batch", 3, "--steps", 2, *more)
+    assert shared["communication"]["shard_update"] is False
+    assert shared["step_series"]["loss"] == pytest.approx(train(LLAMA, "", *more, steps=2)["step_series"]["loss"], rel=2e-6)
+
+
+def test_a_checkpoint_still_needs_all_moments(tmp_path):
+    r = train(LLAMA, "both", "--device", "cpu", "--shard-update", "on", "--checkpoint", tmp_path / "c", steps=1, status=FAILED)
+    assert "--shard-update on does not go with --checkpoint" in r["reason"]
