@@ -5,6 +5,7 @@
 # and is no evidence for anything. docs/plans.md gives the error at a cap that the node was not made from.
 # prints: measurements in all
 # prints: Best setting by one metric alone\n  highest throughput
+# prints: 170 +EDP +17.32 +170
 # prints: sim:h200x4
 # prints: simulated \+ 100 W assumed
 set -eu
@@ -14,15 +15,21 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/joulemark-plan.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 export JM_STATE="$work" # the nodes' registers; leaves nothing behind
 
-for plan in capping power-aware; do
+# run_twice PLAN [OPTION...]: the same command again has nothing to do
+run_twice() {
+	plan=$1
+	shift
 	"$jm" plan "$suites/$plan-simulated.yaml"
-	"$jm" run "$suites/$plan-simulated.yaml" --store "$work/$plan.db" --quiet >"$work/$plan.txt"
-	# the same command again has nothing to do
-	"$jm" run "$suites/$plan-simulated.yaml" --store "$work/$plan.db" --quiet >"$work/again.txt"
+	"$jm" run "$suites/$plan-simulated.yaml" "$@" --store "$work/$plan.db" --quiet >"$work/$plan.txt"
+	"$jm" run "$suites/$plan-simulated.yaml" "$@" --store "$work/$plan.db" --quiet >"$work/again.txt"
 	cmp "$work/$plan.txt" "$work/again.txt"
-done
-echo "--- capping, Table 1: best cap by each metric (simulated H100, not the paper's GPU)"
+}
+
+run_twice capping --repeat 3 --set gpu.power=160W,170W,200W,260W # a part of it
+run_twice power-aware
+echo "--- capping, Table 1: best cap by each metric on 1, 2, 4 and 8 GPUs, the others idle; below it that of the paper"
 sed -n '/^Best setting/,$p' "$work/capping.txt"
+"$jm" report --published --k 1.5,2 "$work/capping.db" | sed -n '/^Published/,$p'
 echo "--- power-aware benchmark, Tables 3 and 4: throughput of the node by cap (simulated from these tables)"
 "$jm" report "$work/power-aware.db" --format csv >"$work/power-aware.csv"
 grep -c , "$work/power-aware.csv"

@@ -42,7 +42,7 @@ struct slot {
 struct event {
 	word sequence, t_ns, domain;
 	word kind, gpu; /* CAP, CLOCK: of that GPU */
-	word value;	/* bits of the watts, of the highest clock; LOAD: the response */
+	word value;	/* bits of the watts, of the highest clock; LOAD: its word */
 	word seed;
 };
 
@@ -473,10 +473,10 @@ int jm_sim_registers_load(
 	if (rc >= 0) {
 		r->slot = rc;
 		slot = &r->page->slot[rc];
-		put(&slot->response, (uint64_t)load->response);
+		put(&slot->response, jm_sim_load_word(load));
 		put(&slot->seed, load->seed);
 		put(&slot->domain, r->domain);
-		publish(r, EVENT_LOAD, 0, (uint64_t)load->response, load->seed);
+		publish(r, EVENT_LOAD, 0, jm_sim_load_word(load), load->seed);
 		rc = 0;
 	}
 	unlock_writer(r);
@@ -496,15 +496,6 @@ void jm_sim_registers_unload(struct jm_sim_registers *r)
 
 /* ---- observing ------------------------------------------------------------------------------- */
 
-/* What stands in the file is another process's word: never an index out of bounds, never a NAN. */
-static struct jm_sim_load checked_load(
-	const struct jm_sim_registers *r, uint64_t response, uint64_t seed)
-{
-	if (response >= (uint64_t)r->name.gpu->n_responses)
-		return (struct jm_sim_load){.response = JM_SIM_IDLE};
-	return (struct jm_sim_load){.response = (int)response, .seed = seed};
-}
-
 static struct jm_sim_inputs inputs_now(const struct jm_sim_registers *r)
 {
 	struct jm_sim_inputs now = {.load.response = JM_SIM_IDLE};
@@ -513,8 +504,8 @@ static struct jm_sim_inputs inputs_now(const struct jm_sim_registers *r)
 	for (int i = 0; i < r->name.n; i++)
 		now.limits[i] = jm_sim_registers_limits(r, i);
 	if (slot >= 0)
-		now.load = checked_load(
-			r, get(&r->page->slot[slot].response), get(&r->page->slot[slot].seed));
+		now.load = jm_sim_load_of(&r->name, get(&r->page->slot[slot].response),
+			get(&r->page->slot[slot].seed));
 	return now;
 }
 
@@ -542,7 +533,7 @@ static int take(
 	else if (kind == EVENT_CLOCK && gpu < (uint64_t)r->name.n)
 		cursor->inputs.limits[gpu].clock_hz = checked_clock(r, from_bits(value));
 	else if (kind == EVENT_LOAD && domain == r->domain)
-		cursor->inputs.load = checked_load(r, value, seed);
+		cursor->inputs.load = jm_sim_load_of(&r->name, value, seed);
 	else
 		return 0;
 	*ret = (struct jm_sim_event){

@@ -12,13 +12,6 @@
 
 #include "sim_model.h"
 
-#define JM_SIM_IDLE (-1)
-
-struct jm_sim_load {
-	int response; /* index among the GPU's; JM_SIM_IDLE */
-	uint64_t seed;
-};
-
 /* All inputs of a node's physics at one moment. */
 struct jm_sim_inputs {
 	struct jm_sim_limits limits[JM_SIM_GPUS_MAX];

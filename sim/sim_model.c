@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define WORKING_SHIFT 16 /* of the number of working GPUs in the word of a load */
+
 static const struct jm_sim_gpu *find_gpu(const char *name, size_t length)
 {
 	for (const struct jm_sim_gpu *gpu = jm_sim_gpus; gpu->name; gpu++)
@@ -71,6 +73,21 @@ int jm_sim_response_find(const struct jm_sim_gpu *gpu, const char *name, struct 
 		near ? near : names[0]);
 }
 
+uint64_t jm_sim_load_word(const struct jm_sim_load *load)
+{
+	return (uint64_t)load->response | (uint64_t)load->working << WORKING_SHIFT;
+}
+
+struct jm_sim_load jm_sim_load_of(const struct jm_sim_name *node, uint64_t word, uint64_t seed)
+{
+	uint64_t working = word >> WORKING_SHIFT, response = word & ((1 << WORKING_SHIFT) - 1);
+
+	if (response >= (uint64_t)node->gpu->n_responses || working > (uint64_t)node->n)
+		return (struct jm_sim_load){.response = JM_SIM_IDLE};
+	return (struct jm_sim_load){
+		.response = (int)response, .working = (int)working, .seed = seed};
+}
+
 double jm_sim_held_watts(const struct jm_sim_gpu *gpu, double cap)
 {
 	if (cap >= gpu->honoured_from_watts)
@@ -114,6 +131,11 @@ double jm_sim_rate_at(
 	       (busy_watts < least ? pow(fmax(share, 0), gpu->clock_exponent) : 1);
 }
 
+double jm_sim_joint_rate(const struct jm_sim_response *response, double slowest, int n)
+{
+	return 1 / (1 / slowest + response->exchange_s[n]);
+}
+
 double jm_sim_common_rate(const struct jm_sim_gpu *gpu, const struct jm_sim_response *response,
 	const struct jm_sim_curve *rate, const struct jm_sim_limits *limits, int n)
 {
@@ -122,7 +144,7 @@ double jm_sim_common_rate(const struct jm_sim_gpu *gpu, const struct jm_sim_resp
 	for (int i = 0; i < n; i++)
 		slowest = fmin(slowest,
 			jm_sim_rate_at(gpu, rate, jm_sim_limited_watts(gpu, response, &limits[i])));
-	return slowest;
+	return jm_sim_joint_rate(response, slowest, n);
 }
 
 /* The finaliser of SplitMix64 (Steele, Lea, Flood: OOPSLA 2014). */

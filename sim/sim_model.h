@@ -19,6 +19,8 @@ struct jm_sim_response {
 	const char *note;    /* an objection to the published figures; "" = none */
 	double step_items;   /* of one step, per GPU */
 	double demand_watts; /* what it draws when no cap binds */
+	/* of one item on each of so many GPUs: what exchanging data adds, whatever the cap */
+	double exchange_s[JM_SIM_GPUS_MAX + 1];
 	int n;
 	double cap[JM_SIM_POINTS_MAX];	/* W, as set in the paper */
 	double rate[JM_SIM_POINTS_MAX]; /* items/s of one GPU, as published */
@@ -54,6 +56,19 @@ struct jm_sim_name {
 	char text[24];
 };
 
+#define JM_SIM_IDLE (-1)
+
+struct jm_sim_load {
+	int response; /* index among the GPU's; JM_SIM_IDLE */
+	int working;  /* GPUs, from the first one on; 0 = all. The others are idle */
+	uint64_t seed;
+};
+
+/* As one word for the registers, and back: a word of another process is never an index out of
+ * bounds. */
+uint64_t jm_sim_load_word(const struct jm_sim_load *load);
+struct jm_sim_load jm_sim_load_of(const struct jm_sim_name *node, uint64_t word, uint64_t seed);
+
 /* "" = JM_SIM_DEFAULT. */
 int jm_sim_name_parse(const char *text, struct jm_sim_name *ret, struct jm_err *err);
 /* All names at once, for people: "1 to 8 of h100, h200, mi300x, as in sim:h100x4". */
@@ -82,7 +97,10 @@ void jm_sim_rate_curve(const struct jm_sim_gpu *gpu, const struct jm_sim_respons
  * clock. */
 double jm_sim_rate_at(
 	const struct jm_sim_gpu *gpu, const struct jm_sim_curve *rate, double busy_watts);
-/* Items/s of each GPU when all work together: every step waits for the slowest. */
+/* Items/s of each GPU of n that work together, as fast as the slowest alone would be: all wait for
+ * it, and for their exchange. */
+double jm_sim_joint_rate(const struct jm_sim_response *response, double slowest, int n);
+/* The same under limits. */
 double jm_sim_common_rate(const struct jm_sim_gpu *gpu, const struct jm_sim_response *response,
 	const struct jm_sim_curve *rate, const struct jm_sim_limits *limits, int n);
 

@@ -59,8 +59,8 @@ static const struct jm_sim_response *response_of(
 	return response;
 }
 
-/* What GPU i tends to. One that is faster than the slowest waits for it and draws less
- * meanwhile. */
+/* What GPU i tends to. One that is faster than the slowest waits for it and draws less meanwhile;
+ * it does not while all exchange data. */
 static struct stretch stretch_of(struct jm_sim_node *node, const struct jm_sim_inputs *in, int i)
 {
 	const struct jm_sim_gpu *kind = node->name.gpu;
@@ -68,12 +68,13 @@ static struct stretch stretch_of(struct jm_sim_node *node, const struct jm_sim_i
 	struct stretch s = {
 		.watts = kind->idle_watts, .limits = in->limits[i], .demand = kind->idle_watts};
 	double held = jm_sim_held_watts(kind, in->limits[i].cap_watts), busy, own, common;
+	int working = in->load.working ? in->load.working : node->name.n;
 
-	if (!response)
+	if (!response || i >= working)
 		return s;
 	busy = jm_sim_limited_watts(kind, response, &in->limits[i]);
-	own = jm_sim_rate_at(kind, &node->rate, busy);
-	common = jm_sim_common_rate(kind, response, &node->rate, in->limits, node->name.n);
+	own = jm_sim_joint_rate(response, jm_sim_rate_at(kind, &node->rate, busy), working);
+	common = jm_sim_common_rate(kind, response, &node->rate, in->limits, working);
 	s.watts = kind->idle_watts + (busy - kind->idle_watts) * common / own;
 	s.loaded = true;
 	s.bound = held <= busy;

@@ -14,6 +14,7 @@ ASSUMED = [
     "sensor_average_s", "sensor_energy_step_joules", "sensor_accuracy", "sensor_noise",
 ]
 POINTS_MAX = 8  # JM_SIM_POINTS_MAX
+GPUS_MAX = 8  # JM_SIM_GPUS_MAX
 
 
 def caps_of(gpu, response):
@@ -41,12 +42,26 @@ def quote(text):
     return json.dumps(text, ensure_ascii=True)
 
 
+def exchange(response):
+    """Seconds that an item takes longer on n GPUs, for n from 0 to 8; between those that are known on a straight line."""
+    known = {1: 0.0} | {int(n): s for n, s in response.get("exchange_s_per_item", {}).get("value", {}).items()}
+    points = sorted(known.items())
+    out = [0.0]
+    for n in range(1, GPUS_MAX + 1):
+        below = max(p for p in points if p[0] <= n)
+        above = min((p for p in points if p[0] >= n), default=below)
+        share = (n - below[0]) / (above[0] - below[0]) if above != below else 0
+        out.append(below[1] + share * (above[1] - below[1]))
+    return out
+
+
 def response_rows(gpu):
     for name, r in gpu["responses"].items():
         yield (f'\t{{.name = {quote(name)}, .label = {quote(r["label"])}, .unit = {quote(r["unit"])},\n'
                f'\t .source = {quote(r["source"])}, .note = {quote(r.get("note", ""))},\n'
                f'\t .step_items = {r["assumed"]["step_items"]["value"]!r},'
                f' .demand_watts = {r["assumed"]["demand_watts"]["value"]!r},\n'
+               f'\t .exchange_s = {{{", ".join(map(repr, exchange(r)))}}},\n'
                f'\t .n = {len(r["rate"])}, .cap = {{{", ".join(map(repr, caps_of(gpu, r)))}}},\n'
                f'\t .rate = {{{", ".join(map(repr, r["rate"]))}}}}},\n')
 

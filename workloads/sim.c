@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Work of a simulated node: steps that take the time which published throughputs say, under the
- * caps that the node's GPUs have now. All GPUs work on each step together; the slowest sets the
- * pace.
+ * caps that the node's GPUs have now. All GPUs, or as many as are wanted, work on each step
+ * together; the slowest sets the pace.
  */
 #include "run/workload.h"
 #include "sim/registers.h"
@@ -25,14 +25,16 @@ struct state {
 	struct jm_sim_curve rate;
 	struct jm_sim_load load;
 	bool loaded;
+	int gpus;	      /* that work, from the first one on */
 	double items;	      /* of one step, per GPU */
 	double noise, factor; /* of a step's time; of the whole run's */
 	uint64_t steps;
 	int64_t end_ns; /* of the last step */
+	struct jm_own own[JM_SIM_GPUS_MAX];
 };
 
 static const char *const responses[] = {"resnet50", "vit-l16", "sd-v2", "llama3-8b-train",
-	"llama3-8b-infer", "product", "stream", "all-gather", NULL};
+	"llama3-8b-infer", "xception", "product", "stream", "all-gather", NULL};
 
 static const struct jm_option options[] = {
 	{.name = "response",
@@ -40,7 +42,13 @@ static const struct jm_option options[] = {
 		.choices = responses,
 		.fallback = "llama3-8b-train",
 		.help = "work whose response to a power cap is simulated: as published; product, "
-			"stream and all-gather as assumed"},
+			"stream and all-gather as assumed; xception on rtx6000 only"},
+	{.name = "gpus",
+		JM_BIND(JM_INT, struct state, gpus),
+		.min = 1,
+		.max = JM_SIM_GPUS_MAX,
+		.help = "GPUs of the node that work, the first ones; the others are idle. Without "
+			"it all"},
 	{.name = "step-items",
 		JM_BIND(JM_REAL, struct state, items),
 		.unit = "",
@@ -91,9 +99,32 @@ static int choose_response(struct jm_work *work, struct state *s, struct jm_err 
 	return 0;
 }
 
+static int choose_gpus(struct jm_work *work, struct state *s, struct jm_err *err)
+{
+	const struct jm_sim_name *node = jm_sim_registers_name(s->registers);
+
+	if (s->gpus > node->n)
+		return jm_err_set(err, JM_EUSAGE,
+			"The simulated node %s has %d GPUs; --gpus %d is more.", node->text,
+			node->n, s->gpus);
+	if (!s->gpus)
+		s->gpus = node->n;
+	s->load.working = s->gpus;
+	for (int i = 0; i < s->gpus && s->gpus < node->n; i++) {
+		struct jm_own *own = &s->own[i];
+
+		snprintf(own->uuid, sizeof(own->uuid), "sim:%s/gpu%d", node->text, i);
+		snprintf(own->name, sizeof(own->name), "simulated %s", node->gpu->label);
+	}
+	work->own = s->own[0];
+	work->also = &s->own[1];
+	work->n_also = s->gpus < node->n ? s->gpus - 1 : 0;
+	return 0;
+}
+
 static void describe(struct jm_work *work, const struct state *s)
 {
-	work->n_devices = jm_sim_registers_name(s->registers)->n;
+	work->n_devices = s->gpus;
 	work->unit = s->response->unit;
 	snprintf(work->detail, sizeof(work->detail),
 		"%s, simulated from %s, %g %ss per step and GPU", s->response->label,
@@ -123,6 +154,8 @@ static int sim_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 	rc = open_node(work, s, err);
 	if (!rc)
 		rc = choose_response(work, s, err);
+	if (!rc)
+		rc = choose_gpus(work, s, err);
 	if (rc) {
 		sim_teardown(s);
 		return rc;
@@ -142,10 +175,10 @@ static double step_seconds(struct state *s)
 	struct jm_sim_limits limits[JM_SIM_GPUS_MAX];
 	double noise = s->noise * jm_sim_noise(s->load.seed, STREAM_STEP, s->steps++);
 
-	for (int i = 0; i < node->n; i++)
+	for (int i = 0; i < s->gpus; i++)
 		limits[i] = jm_sim_registers_limits(s->registers, i);
 	return s->items * s->factor * (1 + noise) /
-	       jm_sim_common_rate(node->gpu, s->response, &s->rate, limits, node->n);
+	       jm_sim_common_rate(node->gpu, s->response, &s->rate, limits, s->gpus);
 }
 
 static int sim_step(void *state, struct jm_step *ret, struct jm_err *err)
@@ -164,7 +197,7 @@ static int sim_step(void *state, struct jm_step *ret, struct jm_err *err)
 	if (jm_sleep_until(s->sleeper, s->end_ns))
 		return jm_err_set(err, JM_EINTR, "The simulated step was interrupted.");
 	*ret = (struct jm_step){
-		.items = s->items * jm_sim_registers_name(s->registers)->n,
+		.items = s->items * s->gpus,
 		.flops_model = NAN,
 		.flops_executed = NAN,
 		.bytes = NAN,

@@ -50,6 +50,7 @@ struct input {
 	struct jm_record_input in;
 	double add_watts; /* that the plans of all stores give; NAN = none was read */
 	bool plans_differ;
+	bool idle_gpus; /* a plan counts them */
 	json_t *traces; /* NULL = not wanted */
 	json_t *details;
 };
@@ -172,9 +173,12 @@ static void note_watts(struct input *input, double watts)
 
 static int note_plan(void *arg, const json_t *plan, struct jm_err *err)
 {
+	const json_t *how = json_object_get(plan, "how");
+	struct input *input = arg;
+
 	(void)err;
-	note_watts(
-		arg, json_number_value(json_object_get(json_object_get(plan, "how"), "add_watts")));
+	note_watts(input, json_number_value(json_object_get(how, "add_watts")));
+	input->idle_gpus = input->idle_gpus || json_is_true(json_object_get(how, "idle_gpus"));
 	return 0;
 }
 
@@ -324,6 +328,7 @@ static int report(struct jm_cli *cli, struct call *c, struct input *input)
 	if (!rc)
 		rc = join_jobs(input, &cli->err);
 	o->add_watts = rc ? 0 : added_watts(c, input);
+	o->idle_gpus = o->idle_gpus || input->idle_gpus;
 	jm_record_input_warn(in, "1");
 	o->traces = input->traces;
 	o->details = input->details;
@@ -459,6 +464,10 @@ static const struct jm_option options[] = {
 		.argument = "K,...",
 		.fallback = "1.5,2.0",
 		.help = "slowdown factors of the Energy Delay Sum"},
+	{.name = "idle-gpus",
+		JM_BIND(JM_FLAG, struct call, report.idle_gpus),
+		.help = "energy of GPUs on which the work did not run counts, too; without it if "
+			"the plan in the store says so"},
 	{.name = "add-watts",
 		JM_BIND(JM_REAL, struct call, report.add_watts),
 		.unit = "W",

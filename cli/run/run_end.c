@@ -89,6 +89,13 @@ static double added_watts(const struct jm_run_call *r)
 	return json_number_value(json_object_get(how, "add_watts"));
 }
 
+static bool counts_idle_gpus(const struct jm_run_call *r)
+{
+	const json_t *how = r->n ? json_object_get(r->planned[0].request, "how") : NULL;
+
+	return json_is_true(json_object_get(how, "idle_gpus"));
+}
+
 static void print_table(struct jm_run_call *r)
 {
 	struct jm_err err = JM_ERR_INIT;
@@ -96,6 +103,7 @@ static void print_table(struct jm_run_call *r)
 	FILE *out = jm_run_json_on_stdout(r) && !cli->output ? stderr : cli->out;
 	const struct jm_report_options o = {.width = cli->width,
 		.add_watts = added_watts(r),
+		.idle_gpus = counts_idle_gpus(r),
 		.bold = cli->colour && out == stdout,
 		.told = json_array_size(r->records) == 1 && r->n_told == 1 &&
 			(out == stderr || (isatty(STDERR_FILENO) && isatty(fileno(out)))),
@@ -150,6 +158,8 @@ static void print_next(const struct jm_run_call *r, int failed, bool whole)
 		fprintf(stderr, " %s", kept);
 	if (added_watts(r) > 0)
 		fprintf(stderr, " --add-watts %g", added_watts(r));
+	if (counts_idle_gpus(r))
+		fprintf(stderr, " --idle-gpus");
 	fprintf(stderr, " --html report.html\n");
 }
 

@@ -213,6 +213,10 @@ const struct jm_option jm_run_options[] = {
 		.max = 60,
 		.help = "time between readings, such as 100ms; without it half the refresh period "
 			"of the sensors"},
+	{.name = "idle-gpus",
+		JM_BIND(JM_FLAG, struct jm_run_given, idle_gpus),
+		.help = "in the table, energy of GPUs on which the work did not run counts, too, "
+			"as by 'joulemark report'"},
 	{.name = "add-watts",
 		JM_BIND(JM_REAL, struct jm_run_given, add_watts),
 		.unit = "W",

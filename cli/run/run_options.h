@@ -22,7 +22,7 @@ struct jm_run_given {
 	const char *warmup, *control, *order, *retries, *until_interval;
 	struct jm_item_options items;
 	char *const *set, *const *env, *const *source;
-	bool fast, real_time;
+	bool fast, real_time, idle_gpus;
 	int repeat, max_repeat;
 	int64_t seed, steps, epochs, epoch_steps;
 	double seconds, interval, timeout, selftest, steady, cooldown; /* s */

@@ -89,6 +89,8 @@ int jm_run_protocol(struct jm_cli *cli, const struct jm_run_given *g, json_t *ho
 		json_object_set_new(how, "cooldown_s", json_real(g->cooldown));
 	if (g->order_given)
 		json_object_set_new(how, "order", json_string(g->order));
+	if (g->idle_gpus)
+		json_object_set_new(how, "idle_gpus", json_true());
 	if (!isnan(g->add_watts))
 		json_object_set_new(how, "add_watts", json_real(g->add_watts));
 	return rc;

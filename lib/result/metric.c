@@ -4,6 +4,7 @@
 #include "base/text/json.h"
 #include "energy/energy.h"
 #include "result/case_id.h"
+#include "result/record.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,6 +24,15 @@ static bool counts(const json_t *meter)
 {
 	return !json_is_string(json_object_get(meter, "covered_by")) &&
 	       !json_is_true(json_object_get(meter, "elsewhere"));
+}
+
+/* Was it read and did the work not run on it? Of the origin that represents the run. */
+static bool is_idle_gpu(const json_t *meter, const struct jm_measured *m)
+{
+	return m->has_energy && !strcmp(jm_json_text(meter, "origin"), jm_origin_name(m->origin)) &&
+	       !json_is_string(json_object_get(meter, "covered_by")) &&
+	       json_is_true(json_object_get(meter, "elsewhere")) &&
+	       !strcmp(jm_json_text(meter, "scope"), jm_scope_name(JM_SCOPE_GPU));
 }
 
 static bool topmost_of(const json_t *meter, enum jm_origin origin)
@@ -93,6 +103,21 @@ static double sum_meters(const json_t *record, const struct jm_measured *m, cons
 	return sum;
 }
 
+/* The same of the GPUs on which the work did not run; 0 = there is none. */
+static double sum_idle(const json_t *record, const struct jm_measured *m, const char *key)
+{
+	const json_t *meter;
+	double sum = 0;
+	size_t i;
+
+	json_array_foreach(json_object_get(record, "meters"), i, meter)
+	{
+		if (is_idle_gpu(meter, m))
+			sum += jm_json_real_of(meter, key);
+	}
+	return sum;
+}
+
 /* The total of the session has precedence (the session knows which meters overlap in part). */
 static double total_joules(const json_t *record, const struct jm_measured *m)
 {
@@ -124,6 +149,26 @@ double jm_metric_joules(const json_t *record, enum jm_origin *ret_origin)
 	choose_origin(record, &m);
 	*ret_origin = m.origin;
 	return total_joules(record, &m);
+}
+
+void jm_record_idle_gpus(json_t *record)
+{
+	struct jm_measured m = {.has_energy = false};
+	const json_t *meter;
+	double joules;
+	size_t i;
+	int n = 0;
+
+	choose_origin(record, &m);
+	json_array_foreach(json_object_get(record, "meters"), i, meter) n += is_idle_gpu(meter, &m);
+	if (!n)
+		return;
+	joules = sum_idle(record, &m, "joules");
+	jm_record_set(record, "idle_gpus",
+		json_pack("{s:i, s:o, s:o, s:o}", "n", n, "watts",
+			jm_json_number(sum_idle(record, &m, "watts_mean")), "joules",
+			jm_json_number(joules), "joules_with",
+			jm_json_number(total_joules(record, &m) + joules)));
 }
 
 static const json_t *main_phase(const json_t *record)
@@ -162,18 +207,26 @@ static void measure_work(const json_t *record, struct jm_measured *m)
 		m->value[JM_M_THROUGHPUT_DEVICE] = throughput / devices;
 }
 
-static void measure_energy(const json_t *record, double add_watts, struct jm_measured *m)
+static double node_watts(const json_t *record, const struct jm_measured *m, const char *key,
+	double add_watts, bool idle_gpus)
+{
+	return sum_meters(record, m, key) + (idle_gpus ? sum_idle(record, m, key) : 0) + add_watts;
+}
+
+static void measure_energy(
+	const json_t *record, double add_watts, bool idle_gpus, struct jm_measured *m)
 {
 	double e;
 
 	choose_origin(record, m);
-	m->joules = total_joules(record, m) + add_watts * (add_watts > 0 ? m->seconds : 0);
+	m->joules = total_joules(record, m) + (idle_gpus ? sum_idle(record, m, "joules") : 0) +
+		    add_watts * (add_watts > 0 ? m->seconds : 0);
 	m->value[JM_M_WATTS] = m->joules / m->seconds;
 	if (isnan(m->value[JM_M_WATTS]))
-		m->value[JM_M_WATTS] = sum_meters(record, m, "watts_mean") + add_watts;
-	m->value[JM_M_WATTS_MEDIAN] = sum_meters(record, m, "watts_median") + add_watts;
-	m->value[JM_M_WATTS_P99] = sum_meters(record, m, "watts_p99") + add_watts;
-	m->value[JM_M_WATTS_MAX] = sum_meters(record, m, "watts_max") + add_watts;
+		m->value[JM_M_WATTS] = node_watts(record, m, "watts_mean", add_watts, idle_gpus);
+	m->value[JM_M_WATTS_MEDIAN] = node_watts(record, m, "watts_median", add_watts, idle_gpus);
+	m->value[JM_M_WATTS_P99] = node_watts(record, m, "watts_p99", add_watts, idle_gpus);
+	m->value[JM_M_WATTS_MAX] = node_watts(record, m, "watts_max", add_watts, idle_gpus);
 	m->value[JM_M_HOURS] = m->seconds / SECONDS_PER_HOUR;
 	m->value[JM_M_KWH] = m->joules / JOULES_PER_KWH;
 	e = m->joules / m->items;
@@ -268,7 +321,8 @@ bool jm_metric_faulty(const json_t *record)
 	return false;
 }
 
-void jm_metric_measure(const json_t *record, double add_watts, struct jm_measured *ret)
+void jm_metric_measure(
+	const json_t *record, double add_watts, bool idle_gpus, struct jm_measured *ret)
 {
 	struct jm_measured m = {.seconds_item = NAN, .items = NAN, .seconds = NAN, .joules = NAN};
 
@@ -276,7 +330,7 @@ void jm_metric_measure(const json_t *record, double add_watts, struct jm_measure
 		m.value[i] = NAN;
 	if (!jm_metric_failed(record)) {
 		measure_work(record, &m);
-		measure_energy(record, add_watts, &m);
+		measure_energy(record, add_watts, idle_gpus, &m);
 		measure_gpus(record, &m);
 		measure_serving(record, &m);
 	}

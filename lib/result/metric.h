@@ -128,9 +128,14 @@ bool jm_metric_failed(const json_t *record);
 /*
  * From a record; a failed one gives NAN throughout. Energy is the total over the topmost meters of
  * ONE origin (jm_metric_origin). add_watts is added over the
- * whole phase (the rest of the node, which no meter saw; arXiv 2603.16164 takes 100 W).
+ * whole phase (the rest of the node, which no meter saw; arXiv 2603.16164 takes 100 W). idle_gpus:
+ * power and energy of GPUs on which the work did not run count, too.
  */
-void jm_metric_measure(const json_t *record, double add_watts, struct jm_measured *ret);
+void jm_metric_measure(
+	const json_t *record, double add_watts, bool idle_gpus, struct jm_measured *ret);
+/* Sets idle_gpus of the record: those that were read and on which the work did not run, where there
+ * are such. */
+void jm_record_idle_gpus(json_t *record);
 
 /* The one formula: EDS_k from e/e_ref and d/d_ref. */
 double jm_metric_eds(double k, double energy_ratio, double time_ratio);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "result/record_hosts.h"
 #include "base/text/json.h"
+#include "result/metric.h"
 #include "meter/meter.h"
 #include "result/phase_energy.h"
 
@@ -272,6 +273,7 @@ int jm_record_join(json_t *record, struct jm_host_part *part, int n, struct jm_e
 		json_object_set_new(meter, "host", json_string(part[0].host));
 	for (int i = 1; i < n; i++)
 		join(record, part, i);
+	jm_record_idle_gpus(record);
 	jm_record_until_energy(record);
 	jm_record_overlap_energy(record);
 	if (json_array_size(hosts) == (size_t)n && !json_object_set_new(record, "hosts", hosts))

@@ -405,6 +405,8 @@ const struct jm_key jm_record_keys[] = {
 	{LIST("context", JM_KEY_OPTIONAL), .keys = jm__context_keys,
 		.meaning = "circumstances that draw no power themselves, over the phase"},
 	{OBJECT("total", 0), .keys = jm__total_keys, .meaning = "over the phase"},
+	{OBJECT("idle_gpus", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__idle_gpus_keys,
+		.meaning = "GPUs that were read and on which the work did not run, over the phase"},
 	{OBJECT("quality", 0), .keys = jm__quality_keys,
 		.meaning = "grade of the measurement, with reasons"},
 	{LIST("phases", 0), .keys = jm__phase_keys,

@@ -24,6 +24,18 @@ static const char *const grade_words[] = {"A", "B", "C", "D", "none", NULL};
 			.column = "joules_" ORIGIN                                                 \
 	}
 
+const struct jm_key jm__idle_gpus_keys[] = {
+	{COUNT("n", 0), .meaning = "how many"},
+	{POSITIVE("watts", JM_KEY_NULL), .unit = "W", .meaning = "their power",
+		.column = "idle_gpus_W"},
+	{POSITIVE("joules", JM_KEY_NULL), .unit = "J", .meaning = "their energy, in no total",
+		.column = "idle_gpus_J"},
+	{POSITIVE("joules_with", JM_KEY_NULL), .unit = "J",
+		.meaning = "the total of the origin from which the energy of the run is, and "
+			   "theirs"},
+	{0},
+};
+
 const struct jm_key jm__total_keys[] = {
 	TOTAL("measured"),
 	TOTAL("estimated"),

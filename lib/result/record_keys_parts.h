@@ -19,9 +19,10 @@
 #define COUNT(n, f)    INTEGER(n, f), .min = 0, .max = INT_MAX
 #define POSITIVE(n, f) NUMBER(n, f), .min = 0, .max = JM_KEY_HUGE
 
-extern const struct jm_key jm__total_keys[], jm__meter_keys[], jm__context_keys[],
-	jm__quality_keys[], jm__phase_keys[], jm__attached_keys[], jm__own_share_keys[],
-	jm__repeats_keys[], jm__job_keys[], jm__items_from_keys[], jm__figures_keys[];
+extern const struct jm_key jm__total_keys[], jm__idle_gpus_keys[], jm__meter_keys[],
+	jm__context_keys[], jm__quality_keys[], jm__phase_keys[], jm__attached_keys[],
+	jm__own_share_keys[], jm__repeats_keys[], jm__job_keys[], jm__items_from_keys[],
+	jm__figures_keys[];
 extern const struct jm_key jm__weights_keys[], jm__loss_scale_keys[], jm__evaluation_keys[],
 	jm__data_keys[], jm__until_keys[];
 extern const struct jm_key jm__communication_keys[], jm__transfer_keys[], jm__overlap_keys[];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "result/record_parts.h"
 #include "base/text/json.h"
+#include "result/metric.h"
 #include "meter/meter.h"
 #include "result/record.h"
 
@@ -266,5 +267,7 @@ json_t *jm__machine_record(const struct jm_part *part, int n, int first, double 
 	jm_record_set(record, "total", total);
 	jm_record_set(record, "phases", json_pack("[o]", phase));
 	json_object_del(record, "own_share");
+	json_object_del(record, "idle_gpus");
+	jm_record_idle_gpus(record);
 	return record;
 }

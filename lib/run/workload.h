@@ -87,6 +87,8 @@ struct jm_work {
 	struct jm_own own; /* of this rank */
 	const struct jm_own *gang; /* [world], of all ranks; NULL = one rank */
 	struct jm_own own_peer;	   /* of `peer`, if it is used */
+	const struct jm_own *also; /* [n_also], devices besides `own` that this process uses */
+	int n_also;
 	/* A JSON object whose members join the record, filled until verify is over; NULL = not
 	 * wanted. */
 	struct json_t *more;

@@ -45,6 +45,8 @@ void jm_text_energy(
 	jm_text_append(out, size, "", part);
 	jm_text_append(
 		out, size, ", ", s->mixed_origin ? "of mixed origin" : jm_origin_name(s->origin));
+	if (g->options.idle_gpus)
+		jm_text_append(out, size, ", ", "idle GPUs included");
 	if (g->options.add_watts > 0) {
 		snprintf(part, sizeof(part), "%.6g W assumed for the rest of the node",
 			g->options.add_watts);

@@ -145,7 +145,7 @@ static int read_case(struct jm_grouping *g, const json_t *record, json_t *by_key
 	c->ok = !jm_metric_failed(record);
 	c->block = json_int(of_case, "block", -1);
 	c->reference = json_is_true(json_object_get(of_case, "reference"));
-	jm_metric_measure(record, g->options.add_watts, &c->m);
+	jm_metric_measure(record, g->options.add_watts, g->options.idle_gpus, &c->m);
 	figures = g->options.figures;
 	figures.measured_flops = jm_json_real_of(g->peaks, peak_key(record, key, sizeof(key)));
 	jm_metric_figures(record, &figures, &c->m);

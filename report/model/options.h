@@ -29,6 +29,7 @@ struct jm_report_options {
 	double rule_number;
 	double max_slowdown; /* percent, of the best setting; 0 = 5 */
 	double add_watts; /* assumed power of the rest of the node, added to every case; 0 = none */
+	bool idle_gpus;	  /* energy of GPUs on which the work did not run counts, too */
 	int width;	  /* columns of the terminal; 0 = 80 */
 	bool bold;	  /* titles of the table in bold, for a terminal */
 	bool why;	  /* table: the reasons of the grade */

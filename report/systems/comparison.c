@@ -156,7 +156,7 @@ static void add_value(
 		s->n_failed++;
 		return;
 	}
-	jm_metric_measure(record, 0, &m);
+	jm_metric_measure(record, 0, false, &m);
 	s->value[JM_COMPARED_TIME][s->n] = m.seconds_item;
 	s->value[JM_COMPARED_POWER][s->n] = m.value[JM_M_WATTS];
 	s->value[JM_COMPARED_ENERGY][s->n] = m.value[JM_M_JOULES_ITEM];

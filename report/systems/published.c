@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What papers report, chosen by what the records did. */
 #include "published.h"
+#include "published_own.h"
 #include "base/text/csv_fields.h"
 #include "base/text/json.h"
 #include "report/format/cells.h"
@@ -31,6 +32,8 @@ static const struct column {
 	{"GPU %", "gpu_load_percent", false},
 	{"metric", "metric", true},
 	{"gain %", "gain_percent", false},
+	{"here cap W", "own_cap_watts", false},
+	{"here gain %", "own_gain_percent", false},
 	{"source", "source", true},
 };
 #define N_COLUMNS ((int)(sizeof(columns) / sizeof(columns[0])))
@@ -135,6 +138,14 @@ static int refuse(json_t *work, const json_t *record)
 	       json_object_set_new(work, "notes", json_array());
 }
 
+static void add_own(const struct jm_grouping *g, json_t *work)
+{
+	for (int s = 0; s < g->n_series; s++)
+		if (is_made_of(g->series[s].record, work) ||
+			jm_published_is(g->series[s].record, work))
+			jm_published_own(g, &g->series[s], work);
+}
+
 json_t *jm_published_of(const struct jm_grouping *g)
 {
 	json_t *all = json_loads(jm_published_json, 0, NULL), *found = json_array(), *work;
@@ -150,6 +161,7 @@ json_t *jm_published_of(const struct jm_grouping *g)
 			continue;
 		bad = same ? json_object_set_new(work, "why_not", json_string(""))
 			   : refuse(work, other);
+		add_own(g, work);
 		bad = bad || json_array_append(found, work);
 	}
 	json_decref(all);

@@ -14,8 +14,8 @@
  * number} of that shape, flops_model_per_item, origin ("published"), notes[], rows[] {device,
  * devices that worked together, cap_watts, cap_kept (null: no cap), batch of all of them,
  * precision, items_per_s, watts, watts_max, items_per_joule, hours, kwh of all of them,
- * gpu_load_percent, metric of which gain_percent is the gain, source}}]; rates and watts per
- * device, unknown is null.
+ * gpu_load_percent, metric of which gain_percent is the gain, own_gain_percent and own_cap_watts
+ * (published_own.h), source}}]; rates and watts per device, unknown is null.
  */
 extern const char jm_published_json[];
 

@@ -11,7 +11,8 @@ import sys
 
 
 KEYS = ("device", "devices", "cap_watts", "cap_kept", "batch", "precision", "items_per_s", "watts", "watts_max",
-        "items_per_joule", "hours", "kwh", "gpu_load_percent", "metric", "gain_percent", "source")
+        "items_per_joule", "hours", "kwh", "gpu_load_percent", "metric", "gain_percent", "own_cap_watts", "own_gain_percent",
+        "source")
 
 
 def row(**known):
@@ -47,14 +48,17 @@ def stated(found):
         known = {key: one[key] for key in KEYS if key in one}
         if "node_watts" in one:
             known |= {"watts": one["node_watts"] / one["devices"], "watts_max": one["node_watts_max"] / one["devices"]}
-        if "items" in found:
+        if "seconds" in one:
+            known |= {"items_per_s": found["items"] / one["seconds"] / one["devices"], "hours": one["seconds"] / 3600}
+        elif "items" in found:
             known |= {"items_per_s": found["items"] / one["hours"] / 3600 / one["devices"],
                       "items_per_joule": found["items"] / one["kwh"] / 3.6e6}
         yield row(**known, source=found["source"])
 
 
 def entry(work, data, gpus):
-    gpus = [gpu for gpu in gpus if work.get("response") in gpu["responses"]]
+    gpus = [gpu for gpu in gpus if work.get("response") in gpu["responses"] and not
+            gpu["responses"][work["response"]].get("derived")]
     rows = [row for gpu in gpus for row in capped(work, gpu)]
     notes = {gpu["source"]["id"] + ": " + data["capped_note"] for gpu in gpus}
     notes |= {gpu["responses"][work["response"]].get("note", "") for gpu in gpus} - {""}

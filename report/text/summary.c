@@ -270,6 +270,7 @@ json_t *jm_report_summary(const struct jm_grouping *g, bool with_cases)
 	jm_json_set_text(&json, "joulemark", JM_VERSION);
 	jm_json_set(&json, "eds_k", k);
 	jm_json_set_number(&json, "added_watts", g->options.add_watts);
+	jm_json_set(&json, "idle_gpus", json_boolean(g->options.idle_gpus));
 	jm_json_set_text(&json, "not_measured", origins);
 	jm_json_set(&json, "dimensions", dims);
 	jm_json_set(&json, "series", series);

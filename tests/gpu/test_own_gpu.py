@@ -65,6 +65,10 @@ def test_counts_only_the_gpu_that_computes(gpus, index):
     assert record["ran_on"]["uuid"] == uuid(own) and record["ran_on"]["meter"] == meters[uuid(own)]["id"]
     assert not record["ran_on"]["slice"]
     assert record["total"]["joules_measured"] == pytest.approx(meters[uuid(own)]["joules"])
+    idle = [meters[uuid(gpu)] for gpu in range(4) if gpu != own]
+    assert record["idle_gpus"] == {
+        "n": 3, "watts": pytest.approx(sum(m["watts_mean"] for m in idle)), "joules": pytest.approx(sum(m["joules"] for m in idle)),
+        "joules_with": pytest.approx(sum(m["joules"] for m in meters.values()))}
     assert not any(f"GPU {gpu}" in reason for gpu in range(4) if gpu != own for reason in record["quality"]["reasons"])
     for phase in record["phases"]:
         joules = {m["id"]: m["joules"] for m in phase["meters"]}[meters[uuid(own)]["id"]]

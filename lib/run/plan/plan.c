@@ -397,6 +397,7 @@ static const struct jm_key how_keys[] = {
 	{.name = "real_time", .type = JM_KEY_FLAG},
 	{.name = "until_interval", .type = JM_KEY_NUMBER, .min = 1e-6, .max = 1},
 	{.name = "max_repeat", .type = JM_KEY_INTEGER, .min = 1, .max = 10000},
+	{.name = "idle_gpus", .type = JM_KEY_FLAG},
 	{.name = "add_watts", .type = JM_KEY_NUMBER, .min = 0, .max = 1e6},
 	{.name = "cooldown_s", .type = JM_KEY_NUMBER, .min = 0, .max = 1e5},
 	{.name = "order", .type = JM_KEY_WORD, .words = order_words},

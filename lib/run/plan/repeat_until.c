@@ -33,7 +33,7 @@ static void take(struct figures *f, const json_t *record)
 {
 	struct jm_measured m;
 
-	jm_metric_measure(record, 0, &m);
+	jm_metric_measure(record, 0, false, &m);
 	f->seconds[f->n] = m.seconds_item;
 	f->joules[f->n] = m.joules / m.items;
 	f->n++;

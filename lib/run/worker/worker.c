@@ -3,6 +3,7 @@
 #include "worker.h"
 #include "measure/session/session_report.h"
 #include "result/profile_energy.h"
+#include "result/metric.h"
 #include "base/ctx.h"
 #include "base/files/state_folder.h"
 #include "run/gang/frame.h"
@@ -208,6 +209,7 @@ static int add_report(struct jm__worker *w, struct jm_err *err)
 	if (rc)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a record.");
 	jm_record_share_energy(w->record);
+	jm_record_idle_gpus(w->record);
 	jm_record_serving_energy(w->record);
 	jm_record_until_energy(w->record);
 	jm_record_overlap_energy(w->record);

@@ -27,6 +27,8 @@ void jm__worker_own(struct jm__worker *w, const struct jm_work *work)
 	for (int r = 0; work->gang && r < w->world; r++)
 		if (r != w->rank && *work->gang[r].uuid)
 			jm_session_own_too(w->session, work->gang[r].uuid, work->gang[r].bus);
+	for (int i = 0; i < work->n_also; i++)
+		jm_session_own_too(w->session, work->also[i].uuid, work->also[i].bus);
 	if (*work->own_peer.uuid)
 		jm_session_own_too(w->session, work->own_peer.uuid, work->own_peer.bus);
 	if (w->own_meter < 0)

@@ -52,31 +52,6 @@ def test_toys_run_on_two_cores():
         assert all(loss > 0 for loss in losses) and len(set(losses)) > 3, losses
 
 
-def test_table_1_names_the_caps_that_its_formulas_give(tmp_path):
-    """Metrics from the records by the paper's formulas: energy, gain - loss, EDP, EDS with k = 1.5 and 2."""
-    store = tmp_path / "s.db"
-    done = jm("run", SOURCE / "suites/capping-simulated.yaml", "--store", store, "--set", "gpu.power=200:700+100W")
-    assert done.returncode == 0, done.stderr
-    runs = {}
-    for r in records(store):
-        cap = r["case"]["parameters"]["settings"]["gpu.power"]
-        runs.setdefault(cap, []).append((r["total"]["joules_simulated"] / r["items"], 1 / r["throughput"]))
-    mean = {cap: [statistics.mean(x) for x in zip(*of)] for cap, of in runs.items()}
-    e_ref, t_ref = mean["700W"]
-    metrics = {
-        "least energy per image": lambda e, t: e,
-        "least energy delay product": lambda e, t: e * t,
-        "lowest EDS k=1.5": lambda e, t: 0.5 / 1.5 * e / e_ref + 1 / 1.5 * t / t_ref,
-        "lowest EDS k=2": lambda e, t: 0.5 * e / e_ref + 0.5 * t / t_ref,
-        "best saving minus slowdown": lambda e, t: (e - e_ref) / e_ref + (t - t_ref) / t_ref}
-    text = done.stdout + jm("report", "--k", "1.5", store).stdout  # with k = 2 its answer is that of EDS
-    for name, metric in metrics.items():
-        best = min(mean, key=lambda cap: metric(*mean[cap]))
-        line = re.search(rf"^ *{re.escape(name)} +(.*)$", text, re.M).group(1)
-        assert best.replace("W", " W") in line.split("(")[0] or "no clear best" in line and best.replace("W", "") in line, \
-            (name, best, line)
-
-
 # ---- a cap that the node was not made from ----
 
 def slope_inside(h, k, d, e):
@@ -170,3 +145,71 @@ def test_a_plan_on_a_platform_needs_what_its_file_names(path, tmp_path):
     named = {key: value if isinstance(value, list) else [value] for key, value in what.items()}
     assert re.findall(r"^  source (\S+)", done.stdout, re.M) == named["source"]
     assert set(re.findall(r"^  device (\S+)", done.stdout, re.M)) == set(named.get("device", []))
+
+
+# ---- Table 1 of the capping paper, by the equations of docs/simulation.md ----
+
+CAPPING = [100, 150, 160, 170, 180, 200, 230, 260]
+GAINS = {  # by energy and time of an item, as ratios to those at 260 W
+    "energy": lambda e, t: 1 - e,
+    "energy saved minus slowdown": lambda e, t: (1 - e) - (t - 1),
+    "EDP": lambda e, t: 1 - e * t,
+    "EDS k=1.5": lambda e, t: 1 - (0.5 / 1.5 * e + 1 / 1.5 * t),
+    "EDS k=2": lambda e, t: 1 - (0.5 * e + 0.5 * t)}
+TABLE_1 = {"energy": (25.39, 160), "energy saved minus slowdown": (15.03, 170), "EDP": (17.32, 170),
+           "EDS k=1.5": (2.26, 200), "EDS k=2": (7.52, 170)}
+
+
+def node_of(gpus, cap):
+    """Seconds and joules of an image on the node of 8, of which the others are idle."""
+    data = json.loads((SOURCE / "sim/data/rtx6000.json").read_text())
+    work, idle = data["responses"]["xception"], data["assumed"]["idle_watts"]["value"]
+    alone = pchip(data["caps_watts"], work["rate"], cap)
+    exchange = {"1": 0} | work["exchange_s_per_item"]["value"]
+    seconds = (1 / alone + exchange[str(gpus)]) / gpus
+    return seconds, seconds * (255 + gpus * cap + (8 - gpus) * idle)
+
+
+def test_table_1_comes_out_as_printed(tmp_path):
+    store = tmp_path / "s.db"
+    done = jm("run", SOURCE / "suites/capping-simulated.yaml", "--store", store, "--repeat", "3", "--noise", "0",
+              "--set", "gpu.power=" + ",".join(f"{cap}W" for cap in CAPPING), timeout=300)
+    assert done.returncode == 0, done.stderr
+    for r in records(store):
+        p = r["case"]["parameters"]
+        gpus, cap = int(p["options"]["gpus"]), int(p["settings"]["gpu.power"].removesuffix("W"))
+        seconds, joules = node_of(gpus, cap)
+        phase = next(x for x in r["phases"] if x["name"] == r["phase"])
+        took = phase["end_s"] - phase["start_s"]
+        assert 1 / r["throughput"] == pytest.approx(seconds, rel=1e-3)
+        idle = r.get("idle_gpus") or {"n": 0, "joules": 0, "joules_with": r["total"]["joules_simulated"]}
+        assert idle["n"] == 8 - gpus == 8 - r["devices"] and idle["joules"] == pytest.approx(20 * (8 - gpus) * took, rel=1e-3)
+        assert idle["joules_with"] == pytest.approx(r["total"]["joules_simulated"] + idle["joules"])
+        assert (idle["joules_with"] + 255 * took) / r["items"] == pytest.approx(joules, rel=3e-3)
+    told = json.loads(jm("report", "--published", "--format", "json", store).stdout)["published"]
+    rows = [row for work in told for row in work["rows"] if row["metric"]]
+    assert len(rows) == 8
+    for row in rows:
+        t_ref, e_ref = node_of(row["devices"], 260)
+        gain = {cap: 100 * GAINS[row["metric"]](e / e_ref, t / t_ref) for cap in CAPPING
+                for t, e in [node_of(row["devices"], cap)]}
+        best = max(gain, key=gain.get)
+        assert row["own_cap_watts"] == best and row["own_gain_percent"] == pytest.approx(gain[best], abs=0.1), row
+        if row["devices"] == 8:
+            assert (row["gain_percent"], row["cap_watts"]) == TABLE_1[row["metric"]]
+            assert best == row["cap_watts"] and gain[best] == pytest.approx(row["gain_percent"], abs=0.05), row
+
+
+def test_without_idle_gpus_is_what_those_that_work_take(tmp_path):
+    words = ["--device", "sim:rtx6000x8", "--response", "xception", "--gpus", "2", "--seconds", "20"]
+    done = jm("run", "sim", *words, "--store", tmp_path / "s.db")
+    assert done.returncode == 0 and "idle GPUs included" not in done.stdout
+    with_idle, = (json.loads(jm("report", *more, "--format", "json", tmp_path / "s.db").stdout)["series"][0]["points"][0]
+                  ["metrics"]["watts_mean"]["mean"] for more in [["--idle-gpus"]])
+    without = json.loads(jm("report", "--format", "json", tmp_path / "s.db").stdout)["series"][0]["points"][0]["metrics"]
+    assert without["watts_mean"]["mean"] == pytest.approx(520, rel=0.01) and with_idle == pytest.approx(640, rel=0.01)
+
+
+def test_more_gpus_than_the_node_has_are_refused():
+    done = jm("run", "sim", "--device", "sim:h100x4", "--gpus", "5", "--seconds", "1", "--json", "-")
+    assert "has 4 GPUs; --gpus 5 is more" in json.loads(done.stdout)["reason"]

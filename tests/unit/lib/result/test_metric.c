@@ -31,7 +31,7 @@ static void costs_by_hand(void **state)
 	struct jm_measured m;
 
 	(void)state;
-	jm_metric_measure(r, 0, &m);
+	jm_metric_measure(r, 0, false, &m);
 	assert_int_equal(m.origin, JM_MEASURED);
 	assert_int_equal(m.n_meters, 2);
 	assert_near(m.joules, 1000, 1e-9); /* the core is inside the package */
@@ -64,19 +64,19 @@ static void figures_of_a_run_and_its_gpus(void **state)
 	struct jm_measured m;
 
 	(void)state;
-	jm_metric_measure(r, 0, &m);
+	jm_metric_measure(r, 0, false, &m);
 	assert_true(isnan(m.value[JM_M_WH_GPU_HOUR]) && isnan(m.value[JM_M_GPU_LOAD]));
 	json_array_append_new(meters, gpu("a", 300, 0.9, false));
 	json_array_append_new(meters, gpu("b", 500, 0.5, false));
 	json_array_append_new(meters, gpu("c", 70, 0, true));
-	jm_metric_measure(r, 0, &m);
+	jm_metric_measure(r, 0, false, &m);
 	assert_near(m.value[JM_M_HOURS], 10 / 3600.0, 1e-12);
 	assert_near(m.value[JM_M_KWH], 9000 / 3.6e6, 1e-12);
 	assert_near(m.value[JM_M_WH_GPU_HOUR], 400, 1e-9);
 	assert_near(m.value[JM_M_GPU_LOAD], 70, 1e-9);
 	json_object_del(json_array_get(meters, 5), "signals");
 	json_object_set_new(json_array_get(meters, 5), "watts_mean", json_null());
-	jm_metric_measure(r, 0, &m);
+	jm_metric_measure(r, 0, false, &m);
 	assert_true(isnan(m.value[JM_M_WH_GPU_HOUR]) && isnan(m.value[JM_M_GPU_LOAD]));
 	json_decref(r);
 }
@@ -90,11 +90,11 @@ static void meters_that_share_a_part_have_no_sum(void **state)
 
 	(void)state;
 	json_object_set_new(json_array_get(meters, 0), "overlaps", json_string("estimate"));
-	jm_metric_measure(r, 0, &m);
+	jm_metric_measure(r, 0, false, &m);
 	assert_near(m.value[JM_M_WATTS], 100, 1e-9); /* the estimate is not added anyway */
 	json_object_set_new(json_array_get(meters, 0), "overlaps", json_string("gpu"));
 	json_object_set_new(json_array_get(meters, 2), "overlaps", json_string("rapl:0"));
-	jm_metric_measure(r, 0, &m);
+	jm_metric_measure(r, 0, false, &m);
 	assert_true(isnan(m.joules) && isnan(m.value[JM_M_WATTS]));
 	assert_true(isnan(m.value[JM_M_WATTS_MAX]) && isnan(m.value[JM_M_JOULES_ITEM]));
 	json_decref(r);
@@ -107,7 +107,7 @@ static void added_watts_count_over_the_phase(void **state)
 	struct jm_measured m;
 
 	(void)state;
-	jm_metric_measure(r, 100, &m);
+	jm_metric_measure(r, 100, false, &m);
 	assert_near(m.joules, 2000, 1e-9);
 	assert_near(m.value[JM_M_WATTS], 200, 1e-9);
 	assert_near(m.value[JM_M_JOULES_ITEM], 2, 1e-12);
@@ -121,7 +121,7 @@ static void an_unknown_part_makes_the_sum_unknown(void **state)
 
 	(void)state;
 	json_object_set_new(gpu, "joules", json_null());
-	jm_metric_measure(r, 0, &m);
+	jm_metric_measure(r, 0, false, &m);
 	assert_true(m.has_energy && m.origin == JM_MEASURED); /* the estimate does not step in */
 	assert_true(isnan(m.joules) && isnan(m.value[JM_M_JOULES_ITEM]));
 	assert_true(isnan(m.value[JM_M_EDP]));
@@ -164,10 +164,10 @@ static void origins_are_never_added(void **state)
 
 	(void)state;
 	json_array_append_new(meters, meter("sim:0", "simulated", NULL, 5000));
-	jm_metric_measure(r, 0, &m);
+	jm_metric_measure(r, 0, false, &m);
 	assert_near(m.joules, 1000, 1e-9);
 	json_object_set_new(r, "device", json_string("sim:h100x4"));
-	jm_metric_measure(r, 0, &m);
+	jm_metric_measure(r, 0, false, &m);
 	assert_int_equal(m.origin, JM_SIMULATED);
 	assert_near(m.joules, 5000, 1e-9);
 	json_decref(r);
@@ -181,10 +181,10 @@ static void a_total_of_the_session_has_authority(void **state)
 	(void)state;
 	json_object_set_new(
 		r, "total", json_pack("{s:f, s:n}", "joules_measured", 900.0, "joules_simulated"));
-	jm_metric_measure(r, 0, &m);
+	jm_metric_measure(r, 0, false, &m);
 	assert_near(m.joules, 900, 1e-9);
 	json_object_set_new(r, "total", json_pack("{s:n}", "joules_measured"));
-	jm_metric_measure(r, 0, &m);
+	jm_metric_measure(r, 0, false, &m);
 	assert_true(isnan(m.joules));
 	json_decref(r);
 }
@@ -196,12 +196,12 @@ static void a_command_is_one_run(void **state)
 	struct jm_measured m;
 
 	(void)state;
-	jm_metric_measure(r, 0, &m);
+	jm_metric_measure(r, 0, false, &m);
 	assert_near(m.value[JM_M_THROUGHPUT], 0.05, 1e-12);
 	assert_near(m.value[JM_M_JOULES_ITEM], 500, 1e-9);
 	assert_near(m.value[JM_M_EDP], 10000, 1e-9);
 	json_object_set_new(r, "exit_status", json_integer(3));
-	jm_metric_measure(r, 0, &m);
+	jm_metric_measure(r, 0, false, &m);
 	assert_true(isnan(m.value[JM_M_THROUGHPUT]) && isnan(m.joules));
 	json_decref(r);
 }
@@ -218,7 +218,7 @@ static void a_measured_command_is_one_stretch(void **state)
 	struct jm_measured m;
 
 	(void)state;
-	jm_metric_measure(r, 0, &m);
+	jm_metric_measure(r, 0, false, &m);
 	assert_near(m.value[JM_M_THROUGHPUT], 5, 1e-12);
 	assert_true(isnan(m.value[JM_M_THROUGHPUT_DEVICE])); /* the number of devices is unknown */
 	assert_near(m.value[JM_M_WATTS], 25, 1e-12);
@@ -226,7 +226,7 @@ static void a_measured_command_is_one_stretch(void **state)
 	assert_near(m.value[JM_M_EDP], 5 * 0.2, 1e-12);
 	/* as `run` records it: the 500 J are those of the 4 s */
 	json_object_set_new(r, "phase", json_string("train"));
-	jm_metric_measure(r, 0, &m);
+	jm_metric_measure(r, 0, false, &m);
 	assert_near(m.value[JM_M_THROUGHPUT], 25, 1e-12);
 	assert_near(m.value[JM_M_WATTS], 125, 1e-12);
 	assert_near(m.value[JM_M_EDP], 5 * 0.04, 1e-12);
@@ -281,7 +281,7 @@ static void no_reference_no_relation(void **state)
 	json_t *r = record();
 
 	(void)state;
-	jm_metric_measure(r, 0, &m);
+	jm_metric_measure(r, 0, false, &m);
 	jm_metric_relate(&m, NULL, NULL, 0);
 	assert_true(isnan(m.value[JM_M_GAIN]) && isnan(m.value[JM_M_LOSS]));
 	json_decref(r);
@@ -297,7 +297,7 @@ static void garbage_is_unknown(void **state)
 	for (size_t i = 0; i < 3; i++) {
 		json_t *r = json_loads(texts[i], 0, NULL);
 
-		jm_metric_measure(r, 0, &m);
+		jm_metric_measure(r, 0, false, &m);
 		assert_true(isnan(m.value[JM_M_THROUGHPUT]) && isnan(m.value[JM_M_JOULES_ITEM]));
 		json_decref(r);
 	}
