@@ -140,7 +140,7 @@ static struct jm_tensor *features(
 		char name[24], weight[32];
 
 		if (*part == 'P') {
-			x = jm_graph_maxpool(g, x, d->pool, 2, 0);
+			x = jm_graph_maxpool(g, x, d->pool, &(struct jm_window){.stride = 2});
 			module++;
 			continue;
 		}
@@ -184,7 +184,7 @@ static struct jm_tensor *first_linear(
 		return NULL;
 	times = (int)(x->dim[2] / d->side);
 	if (times > 1)
-		x = jm_graph_avgpool(g, x, times, times, 0, true);
+		x = jm_graph_avgpool(g, x, times, &(struct jm_window){.stride = times}, true);
 	if (d->layers == DEEP && x)
 		x = jm_graph_dropout(g, x, g->dropout);
 	snprintf(name, sizeof(name), "classifier.%d", number);

@@ -62,6 +62,8 @@ struct branch {
 	struct layer layer[6];
 };
 
+static const struct jm_window halved = {.stride = 2}; /* the image of a max pooling */
+
 #define BRANCHES 4 /* of a block; the last ones may be empty */
 
 static const struct layer stem[] = {{"Conv2d_1a_3x3", 3, 3, 2, HALVES},
@@ -221,9 +223,9 @@ static struct jm_tensor *branch(
 	const struct layer *l = b->layer;
 
 	if (b->pool == MEAN)
-		x = jm_graph_avgpool(g, x, 3, 1, 1, true);
+		x = jm_graph_avgpool(g, x, 3, &(struct jm_window){.stride = 1, .pad = 1}, true);
 	else if (b->pool == MOST)
-		x = jm_graph_maxpool(g, x, 3, 2, 0);
+		x = jm_graph_maxpool(g, x, 3, &halved);
 	for (; l->name && !(b->fork && !l[2].name); l++)
 		x = apply(g, x, l, width, half);
 	if (!b->fork)
@@ -274,7 +276,8 @@ static struct jm_tensor *second(
 	if (!x)
 		return NULL;
 	jm_graph_scope(g, "%s", "AuxLogits.");
-	x = apply_all(g, jm_graph_avgpool(g, x, 5, 3, 0, true), layers, half);
+	x = apply_all(
+		g, jm_graph_avgpool(g, x, 5, &(struct jm_window){.stride = 3}, true), layers, half);
 	x = classify(g, x ? jm_graph_gap(g, x) : NULL, classes, STD_AUXILIARY);
 	jm_graph_scope(g, "%s", "");
 	return x;
@@ -292,8 +295,8 @@ static int inception_build(struct jm_graph *g, const struct jm_values *v, int64_
 	(void)err;
 	(void)seq;
 	x = apply_all(g, x, stem, half);
-	x = x ? apply_all(g, jm_graph_maxpool(g, x, 3, 2, 0), after_stem, half) : NULL;
-	x = x ? jm_graph_maxpool(g, x, 3, 2, 0) : NULL;
+	x = x ? apply_all(g, jm_graph_maxpool(g, x, 3, &halved), after_stem, half) : NULL;
+	x = x ? jm_graph_maxpool(g, x, 3, &halved) : NULL;
 	for (const struct block *b = blocks; b->name; b++) {
 		x = block(g, x, b, half);
 		if (!strcmp(b->name, MIDDLE) && auxiliary(v) > 0 && !g->evaluate)

@@ -168,7 +168,7 @@ static struct jm_tensor *network(struct jm_graph *g, const struct depth *depth, 
 
 	x = jm_graph_batchnorm(g, x, NULL, true, EPS, "bn1");
 	if (!cifar)
-		x = jm_graph_maxpool(g, x, 3, 2, 1);
+		x = jm_graph_maxpool(g, x, 3, &(struct jm_window){.stride = 2, .pad = 1});
 	for (int s = 0; s < STAGES; s++)
 		for (int b = 0; b < depth->blocks[s]; b++) {
 			jm_graph_scope(g, "layer%d.%d.", s + 1, b);

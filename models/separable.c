@@ -114,7 +114,8 @@ static void mark_end(struct jm_graph *g, struct jm_tensor *norm, struct jm_tenso
 static struct jm_tensor *join(struct jm_graph *g, const struct block *b, struct jm_tensor *x,
 	struct jm_tensor *y, int64_t to)
 {
-	struct jm_tensor *most = y ? jm_graph_maxpool(g, y, 3, b->stride, 1) : NULL, *sum;
+	const struct jm_window how = {.stride = b->stride, .pad = 1};
+	struct jm_tensor *most = y ? jm_graph_maxpool(g, y, 3, &how) : NULL, *sum;
 
 	x = conv(g, x, to, 1, &(struct jm_window){.stride = b->stride}, "skip");
 	if (!x || !most)

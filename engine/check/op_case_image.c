@@ -504,7 +504,7 @@ static void pixels_batchnorm(struct kit *k, const struct types *t, const struct 
 /* y = pool(x) of one kind, and its gradient, which is accumulated for odd batches of plain
  * images. */
 static void pool(struct kit *k, const struct types *t, const struct shape *d, enum jm_op op,
-	int size, bool count_pad, bool last)
+	int size, const struct jm_window *how, bool count_pad, bool last)
 {
 	bool largest = op == JM_OP_MAXPOOL, add = !last && d->b % 2;
 	struct jm_tensor *x = kit_normal(k, t->c, 0, 1, 4, IMAGE(d)), *y, *dy;
@@ -514,9 +514,9 @@ static void pool(struct kit *k, const struct types *t, const struct shape *d, en
 	if (last)
 		x = channels_last(k, x);
 	if (largest)
-		y = jm_graph_maxpool(k->graph, x, size, 2, size / 2);
+		y = jm_graph_maxpool(k->graph, x, size, how);
 	else
-		y = jm_graph_avgpool(k->graph, x, size, 2, size / 2, count_pad);
+		y = jm_graph_avgpool(k->graph, x, size, how, count_pad);
 	kit_read(k, y);
 	dy = kit_normal(k, t->c, 0, 1, 4, y->dim);
 	if (last)
@@ -529,17 +529,32 @@ static void pool(struct kit *k, const struct types *t, const struct shape *d, en
 
 static void maxpool(struct kit *k, const struct types *t, const struct shape *d, bool large)
 {
-	pool(k, t, d, JM_OP_MAXPOOL, large ? 3 : 2, false, false);
+	const struct jm_window how = {.stride = 2, .pad = 1};
+
+	pool(k, t, d, JM_OP_MAXPOOL, large ? 3 : 2, &how, false, false);
 }
 
 static void avgpool(struct kit *k, const struct types *t, const struct shape *d, bool count_pad)
 {
-	pool(k, t, d, JM_OP_AVGPOOL, 3, count_pad, false);
+	const struct jm_window how = {.stride = 2, .pad = 1};
+
+	pool(k, t, d, JM_OP_AVGPOOL, 3, &how, count_pad, false);
 }
 
 static void pool_last(struct kit *k, const struct types *t, const struct shape *d, bool mean)
 {
-	pool(k, t, d, mean ? JM_OP_AVGPOOL : JM_OP_MAXPOOL, 3, true, true);
+	const struct jm_window how = {.stride = 2, .pad = 1};
+
+	pool(k, t, d, mean ? JM_OP_AVGPOOL : JM_OP_MAXPOOL, 3, &how, true, true);
+}
+
+/* Windows go further beyond the image below and to the right than on the other sides. */
+static void pool_lopsided(struct kit *k, const struct types *t, const struct shape *d, bool mean)
+{
+	const struct jm_window how = {
+		.stride = 1 + (int)(d->s % 2), .pad = (int)(d->c % 2), .more = 1};
+
+	pool(k, t, d, mean ? JM_OP_AVGPOOL : JM_OP_MAXPOOL, 3, &how, d->n % 2, d->b % 3 == 1);
 }
 
 static void gap(struct kit *k, const struct types *t, const struct shape *d, bool accumulate)
@@ -575,6 +590,7 @@ const struct backend_case backend_image_cases[] = {
 	{"maxpool", maxpool},
 	{"avgpool", avgpool},
 	{"pool, last", pool_last},
+	{"pool, lopsided", pool_lopsided},
 	{"gap", gap},
 	{0},
 };

@@ -77,7 +77,7 @@ static void batchnorm_pooled(struct kit *k, const struct types *t, const struct 
 	declare_half(k, t, &a, add);
 	fwd = jm_graph_node(
 		k->graph, JM_OP_BN_APPLY, OPS(a.x, a.mean, a.rstd, a.gamma, a.beta), &y);
-	pooled = jm_graph_maxpool(k->graph, y, 3, 2, 1);
+	pooled = jm_graph_maxpool(k->graph, y, 3, &(struct jm_window){.stride = 2, .pad = 1});
 	if (!fwd || !pooled)
 		return;
 	fwd->attr.bn.relu = true;

@@ -50,7 +50,8 @@ static void concat_branches(struct kit *k, const struct types *t, const struct s
 		part[i] = jm_graph_conv(k->graph, x, w[i], NULL, &(struct jm_window){.pad = i});
 		back[i] = jm_graph_tensor(k->graph, JM_CLASS_ACT, t->c, 4, part[i]->dim, "back");
 	}
-	part[2] = jm_graph_avgpool(k->graph, x, 3, 1, 1, true);
+	part[2] =
+		jm_graph_avgpool(k->graph, x, 3, &(struct jm_window){.stride = 1, .pad = 1}, true);
 	back[2] = kit_out(k, t->c, 4, dim, NULL);
 	y = jm_graph_concat(k->graph, 3, part, 1);
 	if (!y)

@@ -246,16 +246,20 @@ struct jm_tensor *jm_graph_batchnorm(struct jm_graph *g, struct jm_tensor *x, st
 	return y;
 }
 
+/* The padding below and to the right is in the size of y alone: windows end at the image. */
 static struct jm_tensor *pool(struct jm_graph *g, enum jm_op op, struct jm_tensor *x, int kernel,
-	int stride, int pad, const char *name)
+	const struct jm_window *how, const char *name)
 {
+	int stride = how->stride ? how->stride : 1, pad = how->pad;
 	struct jm_tensor *y;
 	struct jm_node *n;
 
-	if (g->err.code || !jm_layer_fits(g, x->rank == 4 && 2 * pad <= kernel, name, x))
+	if (g->err.code ||
+		!jm_layer_fits(
+			g, x->rank == 4 && 2 * pad <= kernel && pad + how->more < kernel, name, x))
 		return NULL;
-	y = windowed(g, x, x->dim[1], places(x->dim[2], kernel, stride, 2 * pad, 1),
-		places(x->dim[3], kernel, stride, 2 * pad, 1), name);
+	y = windowed(g, x, x->dim[1], places(x->dim[2], kernel, stride, 2 * pad + how->more, 1),
+		places(x->dim[3], kernel, stride, 2 * pad + how->more, 1), name);
 	n = jm_graph_node(g, op, OPS(x), OPS(y));
 	for (int i = 0; n && i < 2; i++) {
 		n->attr.pool.kernel[i] = kernel;
@@ -266,15 +270,15 @@ static struct jm_tensor *pool(struct jm_graph *g, enum jm_op op, struct jm_tenso
 }
 
 struct jm_tensor *jm_graph_maxpool(
-	struct jm_graph *g, struct jm_tensor *x, int kernel, int stride, int pad)
+	struct jm_graph *g, struct jm_tensor *x, int kernel, const struct jm_window *how)
 {
-	return pool(g, JM_OP_MAXPOOL, x, kernel, stride, pad, "maxpool");
+	return pool(g, JM_OP_MAXPOOL, x, kernel, how, "maxpool");
 }
 
-struct jm_tensor *jm_graph_avgpool(
-	struct jm_graph *g, struct jm_tensor *x, int kernel, int stride, int pad, bool count_pad)
+struct jm_tensor *jm_graph_avgpool(struct jm_graph *g, struct jm_tensor *x, int kernel,
+	const struct jm_window *how, bool count_pad)
 {
-	struct jm_tensor *y = pool(g, JM_OP_AVGPOOL, x, kernel, stride, pad, "avgpool");
+	struct jm_tensor *y = pool(g, JM_OP_AVGPOOL, x, kernel, how, "avgpool");
 
 	if (y)
 		jm_graph_cell(g, y)->producer->attr.pool.count_pad = count_pad;

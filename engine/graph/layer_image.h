@@ -24,10 +24,11 @@ struct jm_tensor *jm_graph_conv(struct jm_graph *g, struct jm_tensor *x, struct 
  */
 struct jm_tensor *jm_graph_batchnorm(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *add,
 	bool relu, double eps, const char *name);
+/* Over windows of kernel x kernel pixels; of `how` stride, pad and more. Each window has a pixel of the image. count_pad: a mean is over the padding, too. */
 struct jm_tensor *jm_graph_maxpool(
-	struct jm_graph *g, struct jm_tensor *x, int kernel, int stride, int pad);
-struct jm_tensor *jm_graph_avgpool(
-	struct jm_graph *g, struct jm_tensor *x, int kernel, int stride, int pad, bool count_pad);
+	struct jm_graph *g, struct jm_tensor *x, int kernel, const struct jm_window *how);
+struct jm_tensor *jm_graph_avgpool(struct jm_graph *g, struct jm_tensor *x, int kernel,
+	const struct jm_window *how, bool count_pad);
 /* Each pixel becomes times x times equal ones: nearest neighbours. */
 struct jm_tensor *jm_graph_upsample(struct jm_graph *g, struct jm_tensor *x, int times);
 /* Normalises each group of channels of an image (Wu and He, arXiv 1803.08494), then applies SiLU if

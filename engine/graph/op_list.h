@@ -113,7 +113,8 @@
  *	out dx a[..,C], dgamma f32[C]	attr norm.eps
  *	h = x rstd, g = dy gamma: dx = rstd (g - h mean(g h)); dgamma = sum over rows of dy h
  * maxpool: in  x c[B,C,Y,X]; out y c[B,C,P,Q]	attr pool.{kernel,stride,pad}
- *	P = (Y + 2 pad - kernel) / stride + 1, rounded down; the padding is never the maximum
+ *	P and Q are those of y: windows of kernel elements every `stride` from -pad on, each with
+ *	an element of x; what is outside is never the maximum
  * maxpool-grad: in  dy c[B,C,P,Q], x c[B,C,Y,X]; out dx c[B,C,Y,X]	attr pool
  *	each dy is added to the first maximum of its window, in row-major order
  * avgpool: in  x c[B,C,Y,X]; out y c[B,C,P,Q]	attr pool
