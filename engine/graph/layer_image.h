@@ -24,7 +24,8 @@ struct jm_tensor *jm_graph_conv(struct jm_graph *g, struct jm_tensor *x, struct 
  */
 struct jm_tensor *jm_graph_batchnorm(struct jm_graph *g, struct jm_tensor *x, struct jm_tensor *add,
 	bool relu, double eps, const char *name);
-/* Over windows of kernel x kernel pixels; of `how` stride, pad and more. Each window has a pixel of the image. count_pad: a mean is over the padding, too. */
+/* Over windows of kernel x kernel pixels; of `how` stride, pad and more. Each window has a pixel of
+ * the image. count_pad: a mean is over the padding, too. */
 struct jm_tensor *jm_graph_maxpool(
 	struct jm_graph *g, struct jm_tensor *x, int kernel, const struct jm_window *how);
 struct jm_tensor *jm_graph_avgpool(struct jm_graph *g, struct jm_tensor *x, int kernel,

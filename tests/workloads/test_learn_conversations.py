@@ -78,6 +78,25 @@ def test_bad_conversations(folder, entries, why):
     assert re.search(why, run(folder, entries, "--steps", 1, status=1))
 
 
+def test_groups_of_one_length(folder):
+    """Half of the answers have one word, half three: in groups of all 24 samples, the first batch has the long ones alone."""
+    talks = [talk(f"of/{name}.png", f"{name} " * (1 + 2 * (k % 2))) for name in COLOURS for k in range(8)]
+    words = ("--steps", 2, "--augment", "off")
+    mixed, sorted_, again = (run(folder, talks, *words, *more)["step_series"]["loss"]
+                             for more in ((), ("--group-by-length", 24), ("--group-by-length", 24, "--data-threads", 3)))
+    assert sorted_ == again
+    long = run(folder, talks[1::2], *words)["step_series"]["loss"][0]  # the same twelve in another order
+    assert sorted_[0] == pytest.approx(long, rel=1e-4) and mixed[0] != pytest.approx(long, rel=1e-4)
+
+
+def test_groups_need_conversations(folder):
+    (folder / "few/red").mkdir(parents=True)
+    (folder / "of/red.png").rename(folder / "few/red/red.png")
+    done = jm("run", "resnet", "--layers", 10, "--hidden", 8, "--image", 32, "--data", folder / "few", "--group-by-length", 8,
+              "--device", "ref", "--steps", 1)
+    assert done.returncode == 1 and "--group-by-length sorts conversations" in " ".join((done.stdout + done.stderr).split())
+
+
 def test_a_data_set_without_conversations(folder):
     for name in COLOURS:
         (folder / f"of/{name}.txt").write_text(name)

@@ -9,13 +9,13 @@
 #include "base/clock.h"
 #include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
+#include "sample_order.h"
 
 #define DEPTH_FIRST 2  /* batches that are prepared */
 #define DEPTH_MOST  64 /* at most, if memory allows */
 /* pixels of a side: threads take several pictures of at most this size at a time */
 #define SMALL	64
 #define SEVERAL 8
-#define ROUNDS	4
 
 struct slot {
 	char *part[JM_INPUTS_MAX]; /* [batch] of each */
@@ -49,26 +49,6 @@ struct jm_picture_loader {
 
 /* ---- which picture --------------------------------------------------------------------------- */
 
-/* A network of Feistel over the next even number of bits; values beyond n go through it again. */
-int64_t jm_loader_order(uint64_t seed, int64_t epoch, int64_t i, int64_t n)
-{
-	uint64_t stream = jm_rng(seed, (uint64_t)epoch), x = (uint64_t)i, mask;
-	int half = 1;
-
-	while ((uint64_t)n > UINT64_C(1) << 2 * half)
-		half++;
-	mask = (UINT64_C(1) << half) - 1;
-	do {
-		for (uint64_t round = 0; round < ROUNDS; round++) {
-			uint64_t left = x >> half, right = x & mask;
-
-			x = right << half |
-			    (left ^ (jm_rng(stream, right * ROUNDS + round) & mask));
-		}
-	} while (x >= (uint64_t)n);
-	return (int64_t)x;
-}
-
 int64_t jm_loader_batches(const struct jm_data_set *set, int64_t batch)
 {
 	return (set->n + batch - 1) / batch + 1;
@@ -97,12 +77,14 @@ struct maker {
 	struct jm_picture picture;
 	struct jm_resize_room room;
 	float *values; /* of a sample of a grid: inputs, then outputs */
+	struct jm_length_groups groups;
 };
 
 static void maker_done(struct maker *m)
 {
 	jm_picture_decoder_done(&m->decoder);
 	jm_resize_room_done(&m->room);
+	jm_length_groups_done(&m->groups);
 	free(m->values);
 }
 
@@ -173,15 +155,20 @@ static int read_or_next(struct jm_picture_loader *l, int64_t *i, struct maker *m
 		l->way.set->path, l->way.set->axes ? "sample" : "picture");
 }
 
-/* The picture of a sample, and the seed of what is random about it. */
-static int64_t picture_of(const struct jm_picture_loader *l, int64_t sample, uint64_t *ret_seed)
+/* The picture of a sample; m->seed becomes that of what is random about it. */
+static int picture_of(const struct jm_picture_loader *l, int64_t sample, struct maker *m,
+	int64_t *ret, struct jm_err *err)
 {
 	int64_t n = l->way.set->n, epoch = sample / n;
 
-	*ret_seed = jm_rng(~l->way.seed, (uint64_t)sample);
+	m->seed = jm_rng(~l->way.seed, (uint64_t)sample);
+	if (!l->way.batches && l->way.sorted)
+		return jm_length_groups_order(&m->groups, epoch, sample % n, ret, err);
 	if (l->way.batches)
-		return sample < n ? sample : l->first;
-	return jm_loader_order(l->way.seed, epoch, sample % n, n);
+		*ret = sample < n ? sample : l->first;
+	else
+		*ret = jm_sample_order(l->way.seed, epoch, sample % n, n);
+	return 0;
 }
 
 static void choose(void *arg, int width, int height, struct jm_picture_part *ret)
@@ -228,9 +215,13 @@ static int make_part(const struct jm_picture_loader *l, const struct jm_loader_p
 static int make(struct jm_picture_loader *l, int64_t sample, struct maker *m, int64_t b,
 	const struct slot *slot, struct done *done, struct jm_err *err)
 {
-	int64_t i = picture_of(l, sample, &m->seed), wanted = i;
-	int code = read_or_next(l, &i, m, done, err);
+	int64_t i, wanted;
+	int code = picture_of(l, sample, m, &i, err);
 
+	if (code)
+		return code;
+	wanted = i;
+	code = read_or_next(l, &i, m, done, err);
 	for (int k = 0; k < l->way.parts && !code; k++) {
 		const struct jm_loader_part *part = &l->way.part[k];
 
@@ -310,8 +301,12 @@ static void work(struct jm_picture_loader *l, struct maker *m)
 static void *run(void *arg)
 {
 	struct jm_picture_loader *l = arg;
-	struct maker m = {
-		.crop = &l->way.crop, .decoder = {.choose = choose, .arg = &m, .gpu = l->way.gpu}};
+	struct maker m = {.crop = &l->way.crop,
+		.decoder = {.choose = choose, .arg = &m, .gpu = l->way.gpu},
+		.groups = {.start = l->way.sorted ? l->way.sorted->start : NULL,
+			.n = l->way.set->n,
+			.size = l->way.group,
+			.seed = l->way.seed}};
 
 	pthread_mutex_lock(&l->lock);
 	while (!l->stops) {

@@ -28,6 +28,10 @@ struct jm_loader_way {
 	struct jm_loader_part part[JM_INPUTS_MAX];
 	int parts;
 	struct jm_crop crop; /* of JM_DATA_PICTURE */
+	/* in training: conversations, of which each `group` in their random order are sorted by
+	 * their tokens; outlive the loader; NULL = they keep that order */
+	const struct jm_talk_rows *sorted;
+	int64_t group; /* at least 1 */
 	uint64_t seed;
 	int64_t batch;
 	struct jm_nvjpeg *gpu; /* decodes JPEG files; NULL = the host does; outlives the loader */
@@ -76,8 +80,5 @@ struct jm_loader_cost jm_picture_loader_cost(struct jm_picture_loader *l);
 
 /* Batches that have all pictures, and one more, which holds the first one alone. */
 int64_t jm_loader_batches(const struct jm_data_set *set, int64_t batch);
-
-/* The picture at place i of an epoch's random order of n: a permutation. */
-int64_t jm_loader_order(uint64_t seed, int64_t epoch, int64_t i, int64_t n);
 
 #endif

@@ -93,6 +93,15 @@ const struct jm_option jm_train_options[] = {
 		.needs = "data",
 		.help = "threads that read pictures ahead of the steps; 0 = the cores that this "
 			"process may use, shared among ranks, less one"},
+	{.name = "group-by-length",
+		JM_BIND(JM_INT, struct train, pictures.group),
+		.min = 0,
+		.max = 1e9,
+		.fallback = "0",
+		.needs = "data",
+		.help = "with conversations: each N samples in the random order of an epoch are "
+			"sorted by their tokens, the longest first, so that a batch has samples of "
+			"similar length; 0 = not. A step computes rows of --seq in any case"},
 	OPTION_WORD("augment", pictures.augment, on_off, "on",
 		"with --data: cut pictures at random places and mirror every other one while "
 		"training; off for pictures that a mirror makes wrong, such as digits"),

@@ -169,6 +169,11 @@ int jm_train_pictures_open(struct train *s, struct jm_err *err)
 	code = jm_data_set_open(p->data, JM_PART_TRAIN, &p->set, err);
 	if (!code)
 		code = check_fields(s, &p->set, err);
+	if (!code && p->group && !jm_data_set_field(&p->set, "ids"))
+		code = jm_err_set(err, JM_EUSAGE,
+			"--group-by-length sorts conversations by their tokens, and data set %s "
+			"(%s) has none; omit it.",
+			p->data, p->set.format->name);
 	if (!code && p->eval_data)
 		code = open_held_out(s, err);
 	s->training.byte_pictures = !p->set.axes && !strcmp(p->pixels, "bytes");
@@ -242,6 +247,10 @@ static int choose_part(struct train *s, const struct jm_feed_input *input,
 	part->value = t->type;
 	part->tokens = &s->pictures.tokens[way->batches > 0];
 	part->talks = &s->pictures.talks[way->batches > 0];
+	if (part->type == JM_DATA_TALK_IDS && s->pictures.group && !way->batches) {
+		way->sorted = part->talks;
+		way->group = s->pictures.group;
+	}
 	if (part->type == JM_DATA_TEXT || part->type == JM_DATA_TALK_IDS)
 		return make_tokens(s, input, t, way->set, err);
 	if (part->type != JM_DATA_PICTURE)

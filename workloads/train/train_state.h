@@ -49,6 +49,7 @@ struct jm_train_pictures {
 	const char *pixels;	      /* "bytes", "values" */
 	const char *decode;	      /* "host", "device" */
 	int threads;		      /* 0 = the rank's share of the cores less one */
+	long group;		      /* samples that are sorted by length at a time; 0 = none */
 	bool strict;
 	bool each_epoch; /* evaluations follow epochs, as no number of steps is given */
 	struct jm_data_set set, held_out;

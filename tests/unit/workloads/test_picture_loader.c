@@ -4,6 +4,7 @@
 #include "data/sets/cifar.h"
 #include "kit/test.h"
 #include "workloads/train/picture_loader.h"
+#include "workloads/train/sample_order.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -149,7 +150,7 @@ static void test_order_is_a_permutation(void **state)
 			char *seen = calloc((size_t)sizes[k], 1);
 
 			for (int64_t i = 0; i < sizes[k]; i++) {
-				int64_t at = jm_loader_order(9, epoch, i, sizes[k]);
+				int64_t at = jm_sample_order(9, epoch, i, sizes[k]);
 
 				assert_in_range(at, 0, sizes[k] - 1);
 				assert_int_equal(seen[at]++, 0);
@@ -158,6 +159,41 @@ static void test_order_is_a_permutation(void **state)
 			free(seen);
 		}
 	assert_in_range(fixed, 0, 30); /* of 6 random permutations: 6 are expected */
+}
+
+/* Each five places of the random order have the same samples, the longest first, whatever was
+ * looked up before. */
+static void test_groups_are_sorted_by_length(void **state)
+{
+	enum { SAMPLES = 23, SIZE = 5 };
+	int64_t start[SAMPLES + 1] = {0}, got;
+	struct jm_length_groups g = {.start = start, .n = SAMPLES, .size = SIZE, .seed = 9};
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)state;
+	for (int i = 0; i < SAMPLES; i++)
+		start[i + 1] = start[i] + i * 7 % 6; /* some are equal */
+	for (int64_t epoch = 1; epoch >= 0; epoch--)
+		for (int64_t i = SAMPLES - 1; i >= 0; i--) {
+			int64_t first = i / SIZE * SIZE, before = 0, own, length;
+			int64_t end = first + SIZE < SAMPLES ? first + SIZE : SAMPLES;
+
+			assert_ok(jm_length_groups_order(&g, epoch, i, &got, &err), err);
+			length = start[got + 1] - start[got];
+			own = -1;
+			for (int64_t k = first; k < end; k++)
+				if (jm_sample_order(9, epoch, k, SAMPLES) == got)
+					own = k;
+			assert_true(own >= 0);
+			for (int64_t k = first; k < end; k++) {
+				int64_t other = jm_sample_order(9, epoch, k, SAMPLES);
+				int64_t its = start[other + 1] - start[other];
+
+				before += its > length || (its == length && k < own);
+			}
+			assert_int_equal(before, i - first);
+		}
+	jm_length_groups_done(&g);
 }
 
 /* The number of the picture that a sample shows. */
@@ -199,6 +235,57 @@ static void test_epochs_and_evaluations_have_all(void **state)
 		assert_int_equal(most, 0);
 		assert_int_equal(jm_picture_loader_cost(l).fillers, evaluates ? 1 : 0);
 		jm_picture_loader_close(l);
+	}
+	jm_data_set_close(&set);
+}
+
+/* Lengths of the pictures of the first ten batches, in groups of two batches within an epoch. */
+static void expect_groups(struct jm_picture_loader *l, const int64_t *start)
+{
+	int64_t before = 0, sample = 0;
+
+	for (int64_t k = 0; k < 10; k++) {
+		int32_t target[BATCH];
+		float *pixels = take(l, k, target);
+
+		for (int b = 0; b < BATCH; b++, sample++) {
+			int i = shown(pixels + (size_t)b * 3 * PLANE);
+			int64_t length = start[i + 1] - start[i];
+
+			if (sample % N % (2 * BATCH) > 0)
+				assert_true(length <= before);
+			before = length;
+		}
+		free(pixels);
+	}
+}
+
+static void test_groups_depend_on_seed_alone(void **state)
+{
+	int64_t start[N + 1] = {0};
+	struct jm_talk_rows rows = {.start = start};
+	struct jm_data_set set;
+
+	(void)state;
+	make_set(&set);
+	for (int i = 0; i < N; i++)
+		start[i + 1] = start[i] + 1 + i * 7 % 11;
+	for (int threads = 1; threads < 5; threads += 2) {
+		struct jm_loader_way way = way_of(&set, threads), one = way_of(&set, 1);
+		struct jm_picture_loader *l, *alone, *rank;
+
+		way.sorted = one.sorted = &rows;
+		way.group = one.group = 2 * BATCH;
+		l = open_loader(&way);
+		alone = open_loader(&one);
+		expect_groups(l, start);
+		expect_same(l, 7, 15, 1, alone); /* as a run that goes on there */
+		way.world = 3;
+		rank = open_loader(&way);
+		expect_same(rank, 2, 20, 3, alone);
+		jm_picture_loader_close(l);
+		jm_picture_loader_close(rank);
+		jm_picture_loader_close(alone);
 	}
 	jm_data_set_close(&set);
 }
@@ -417,6 +504,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_depends_on_seed_alone),
 		cmocka_unit_test(test_order_is_a_permutation),
+		cmocka_unit_test(test_groups_are_sorted_by_length),
+		cmocka_unit_test(test_groups_depend_on_seed_alone),
 		cmocka_unit_test(test_depth_grows_to_the_memory),
 		cmocka_unit_test(test_epochs_and_evaluations_have_all),
 		cmocka_unit_test(test_resizes_by_triangles), cmocka_unit_test(test_part_is_enough),
