@@ -239,19 +239,13 @@ static struct jm_tensor *rmsnorm(struct kit *k)
 	return loss_of(k, jm_graph_rmsnorm(k->graph, x, kit_param(k, 1, DIMS(9)), 1e-5));
 }
 
-static const struct jm_window halves = {.stride = 2, .pad = 1, .more = 1}, counted = {.pad = 1};
-
-static struct jm_tensor *maxpool(struct kit *k)
+static struct jm_tensor *pools(struct kit *k)
 {
-	return loss_of(
-		k, jm_graph_maxpool(k->graph, kit_param(k, 4, DIMS(2, 2, 5, 6)), 3, &halves));
-}
+	const struct jm_window halves = {.stride = 2, .pad = 1, .more = 1}, counted = {.pad = 1};
+	struct jm_tensor *x = kit_param(k, 4, DIMS(2, 2, 5, 6));
 
-static struct jm_tensor *avgpool(struct kit *k)
-{
-	struct jm_tensor *x =
-		jm_graph_avgpool(k->graph, kit_param(k, 4, DIMS(2, 2, 5, 6)), 3, &halves, false);
-
+	x = jm_graph_avgpool(k->graph, x, 3, &(struct jm_window){.pad = 1}, false);
+	x = jm_graph_maxpool(k->graph, x, 3, &halves);
 	return loss_of(k, jm_graph_avgpool(k->graph, x, 2, &counted, true));
 }
 
@@ -559,8 +553,7 @@ static const struct {
 	{"batchnorm, with and without relu", batchnorm},
 	{"batchnorm + add + relu", batchnorm_add},
 	{"rmsnorm", rmsnorm},
-	{"maxpool", maxpool},
-	{"avgpool", avgpool},
+	{"pools", pools},
 	{"gap", gap},
 	{"tokens", tokens},
 	{"tokens alone", tokens_alone},
