@@ -523,16 +523,16 @@ const struct jm_key jm_record_keys[] = {
 	{OBJECT("weights", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = jm__weights_keys,
 		.meaning = "of a training that starts from given weights or goes on from a "
 			   "checkpoint"},
-	{LIST("evaluations", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),
+	{LIST("evaluations", JM_KEY_NULL | JM_KEY_OPTIONAL),
 		.keys = jm__evaluation_keys, .meaning = "of a training with --eval-every"},
 	{OBJECT("until", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__until_keys,
 		.meaning = "of a training with --until: what it cost until an evaluation found the "
 			   "figure"},
-	{OBJECT("data", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = jm__data_keys,
+	{OBJECT("data", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__data_keys,
 		.meaning = "of a training on pictures: what loading cost"},
 	{OBJECT("profile", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = profile_keys,
 		.meaning = "of a training with --profile: where the time of a step goes"},
-	{OBJECT("serving", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = jm__serving_keys,
+	{OBJECT("serving", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__serving_keys,
 		.meaning = "of the workload serve: requests, and how long they waited"},
 	{0},
 };

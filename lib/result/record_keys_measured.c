@@ -41,15 +41,15 @@ const struct jm_key jm__total_keys[] = {
 	TOTAL("estimated"),
 	TOTAL("simulated"),
 	TOTAL("replayed"),
-	{POSITIVE("error_measured_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
+	{POSITIVE("error_measured_joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "uncertainty of the sum (95 %): root of the sum of squares of the "
 			   "meters' sampling bounds, and of the sum of their calibration bounds; "
 			   "null: a part is unknown"},
-	{POSITIVE("error_estimated_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
+	{POSITIVE("error_estimated_joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "as error_measured_joules"},
-	{POSITIVE("error_simulated_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
+	{POSITIVE("error_simulated_joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "as error_measured_joules"},
-	{POSITIVE("error_replayed_joules", JM_KEY_NULL | JM_KEY_DETAIL), .unit = "J",
+	{POSITIVE("error_replayed_joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "as error_measured_joules"},
 	{0},
 };
@@ -156,7 +156,7 @@ const struct jm_key jm__meter_keys[] = {
 		.meaning = "95 % bound from edges, steps and windows"},
 	{POSITIVE("error_calibration_joules", JM_KEY_NULL), .unit = "J",
 		.meaning = "the sensor's own accuracy"},
-	{POSITIVE("covered_s", JM_KEY_DETAIL), .unit = "s",
+	{POSITIVE("covered_s", 0), .unit = "s",
 		.meaning = "seconds of the phase that readings cover"},
 	{NUMBER("watts_mean", JM_KEY_NULL), .unit = "W", .meaning = "over the covered part"},
 	{NUMBER("watts_median", JM_KEY_NULL | JM_KEY_OPTIONAL), .unit = "W",
@@ -172,7 +172,7 @@ const struct jm_key jm__meter_keys[] = {
 		.meaning = "why some of its readings are not used, or not trusted: "
 			   "docs/measuring.md"},
 	REST_KEYS,
-	{LIST("signals", JM_KEY_DETAIL), .keys = signal_keys,
+	{LIST("signals", 0), .keys = signal_keys,
 		.meaning = "each signal of the meter in the phase"},
 	{0},
 };
@@ -210,9 +210,9 @@ const struct jm_key jm__phase_keys[] = {
 	{NUMBER("start_s", 0), .unit = "s", .meaning = "since the session began"},
 	{NUMBER("end_s", 0), .unit = "s", .meaning = "since the session began"},
 	{POSITIVE("items", JM_KEY_NULL), .meaning = "credited to this phase"},
-	{LIST("meters", JM_KEY_DETAIL), .keys = phase_meter_keys,
+	{LIST("meters", 0), .keys = phase_meter_keys,
 		.meaning = "the energy of each meter in it"},
-	{OBJECT("total", JM_KEY_DETAIL), .keys = jm__total_keys, .meaning = "of this phase"},
+	{OBJECT("total", 0), .keys = jm__total_keys, .meaning = "of this phase"},
 	{OBJECT("settings", JM_KEY_OPTIONAL),
 		.meaning = "of a case whose settings change with the phase: those in force in this "
 			   "one, by knob"},

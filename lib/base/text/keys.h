@@ -36,7 +36,7 @@ enum {
 	JM_KEY_REQUIRED = 2,  /* an object without it is refused; else a missing key is unknown */
 	JM_KEY_NULLS = 4,     /* elements of a list may be null */
 	JM_KEY_NOT_EMPTY = 8, /* a text or list of at least one byte or element */
-	JM_KEY_DETAIL = 16,   /* no table or metric is made from it */
+	JM_KEY_DETAIL = 16,   /* no table, metric or verdict is made from it */
 	/* Written by this version: always, null while it is unknown, but for */
 	JM_KEY_OPTIONAL = 32, /* what is written only where it applies */
 	JM_KEY_OF_CASE =
