@@ -301,6 +301,19 @@ void jm__guard_forget_found(struct jm_guard *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
+/* None of them is held. */
+static int take_knobs(struct jm_guard *g, const struct jm_knob *knob, int n, struct jm_err *err)
+{
+	g->knobs.knob = calloc((size_t)n + 1, sizeof(*knob));
+	g->found = calloc((size_t)n + 1, sizeof(*g->found));
+	if (!g->knobs.knob || !g->found)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the knobs.");
+	memcpy(g->knobs.knob, knob, (size_t)n * sizeof(*knob));
+	g->knobs.n = n;
+	jm__guard_forget_found(g);
+	return 0;
+}
+
 static int open_controls(struct jm_guard *g, const char *controls, struct jm_err *err)
 {
 	size_t n = controls ? strlen(controls) : 0;
@@ -315,16 +328,9 @@ static int open_controls(struct jm_guard *g, const char *controls, struct jm_err
 	rc = jm__guard_ask(g, JM_WIRE_OPEN, (int)n, err);
 	if (rc)
 		return rc;
-	g->knobs.n = jm__guard_count(g);
-	g->knobs.knob = calloc((size_t)g->knobs.n + 1, sizeof(struct jm_knob));
-	g->found = calloc((size_t)g->knobs.n + 1, sizeof(*g->found));
-	if (!g->knobs.knob || !g->found) {
-		g->knobs.n = 0;
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the knobs.");
-	}
-	jm__guard_forget_found(g);
-	memcpy(g->knobs.knob, jm_wire_reply_payload(g->message),
-		(size_t)g->knobs.n * sizeof(struct jm_knob));
+	rc = take_knobs(g, jm_wire_reply_payload(g->message), jm__guard_count(g), err);
+	if (rc)
+		return rc;
 	rc = jm__guard_ask(g, JM_WIRE_ABSENT, 0, err);
 	if (!rc)
 		memcpy(g->knobs.absent, jm_wire_reply_payload(g->message),
@@ -332,18 +338,29 @@ static int open_controls(struct jm_guard *g, const char *controls, struct jm_err
 	return rc;
 }
 
-int jm__guard_open(struct jm_ctx *ctx, const char *controls, bool service, struct jm_guard **ret,
-	struct jm_err *err)
+static struct jm_guard *new_guard(struct jm_ctx *ctx, bool service, struct jm_err *err)
 {
 	struct jm_guard *g = calloc(1, sizeof(*g));
-	int rc;
 
-	if (!g)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the guard.");
+	if (!g) {
+		jm_err_set(err, JM_ENOMEM, "Out of memory for the guard.");
+		return NULL;
+	}
 	g->ctx = ctx;
 	g->fd = -1;
 	g->service = service;
 	pthread_mutex_init(&g->lock, NULL);
+	return g;
+}
+
+int jm__guard_open(struct jm_ctx *ctx, const char *controls, bool service, struct jm_guard **ret,
+	struct jm_err *err)
+{
+	struct jm_guard *g = new_guard(ctx, service, err);
+	int rc;
+
+	if (!g)
+		return JM_ENOMEM;
 	g->controls = controls ? strdup(controls) : NULL;
 	if (controls && !g->controls)
 		rc = jm_err_set(err, JM_ENOMEM, "Out of memory for the guard.");
@@ -360,6 +377,24 @@ int jm__guard_open(struct jm_ctx *ctx, const char *controls, bool service, struc
 	return 0;
 }
 
+/* This user has no knob of his own, for the reason `none`: those of a lease are taken. */
+static int start_with_lease(
+	struct jm_ctx *ctx, const struct jm_err *none, struct jm_guard **ret, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+	struct jm_guard *g = new_guard(ctx, false, &why);
+	int rc = g ? jm__guard_open(ctx, NULL, true, &g->moved, &why) : JM_ENOMEM;
+
+	if (!rc)
+		rc = take_knobs(g, g->moved->knobs.knob, g->moved->knobs.n, &why);
+	if (!rc) {
+		*ret = g;
+		return 0;
+	}
+	jm_guard_stop(g, NULL);
+	return jm_err_set(err, rc, "%s", rc == JM_ENOENT ? none->text : why.text);
+}
+
 /* A guard that is killed before its first request has changed nothing: another one replaces it. */
 int jm_guard_start(
 	struct jm_ctx *ctx, const char *controls, struct jm_guard **ret, struct jm_err *err)
@@ -372,6 +407,8 @@ int jm_guard_start(
 		why = (struct jm_err)JM_ERR_INIT;
 		rc = jm__guard_open(ctx, controls, false, ret, &why);
 	}
+	if (rc == JM_ENOENT && !controls && geteuid())
+		return start_with_lease(ctx, &why, ret, err);
 	if (rc == JM_EGONE && !jm_guard_program(ctx, program, sizeof(program), NULL))
 		return jm_err_set(err, JM_ECHILD,
 			"The guard's program %s ended %d times before it answered, and nothing was "

@@ -28,7 +28,8 @@ struct jm_guard;
 
 /*
  * controls: "nvml", "sim:h100x4", several with commas; NULL = all controls of the machine itself
- * that open (never a simulated one). JM_ENOENT when there is no knob, with the reason.
+ * that open (never a simulated one), or those of a lease of joulemarkd, where this user has none.
+ * JM_ENOENT when there is no knob, with the reason.
  */
 int jm_guard_start(
 	struct jm_ctx *ctx, const char *controls, struct jm_guard **ret, struct jm_err *err);

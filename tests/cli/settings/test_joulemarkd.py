@@ -8,7 +8,7 @@ import pytest
 
 from daemon import Service, needs_a_namespace
 from fake_gpus import kill, wait_for
-from jm import FAILURE, sentence
+from jm import FAILURE, USAGE, sentence
 
 pytestmark = needs_a_namespace
 
@@ -154,6 +154,40 @@ def test_measure_uses_it(service):
     done = service.run("anna", "measure", "--set", "package.power=120W", "--json", "--", "sleep", "2")
     assert done.returncode == FAILURE and "the longest time that root's policy gives" in done.stderr, done.stderr
     assert json.loads(done.stdout)["settings"][0]["accepted"] is None and limits(service) == [FOUND] * 2
+
+
+@pytest.fixture(name="closed")
+def make_closed(service):
+    """Users may not even look into /sys: they have no control of their own."""
+    (service.machine.root / "sys").chmod(0o700)
+    return service
+
+
+def test_knobs_that_joulemarkd_alone_may_open(closed):
+    words = ["set", "package.power=120W", "--", "true"]
+    assert "No knob of this machine is available" in sentence(closed.run("anna", *words), FAILURE)
+    closed.start()
+    child = holding(closed)
+    os.kill(child.pid, signal.SIGTERM)
+    _, err = child.communicate(timeout=240)
+    assert "120 W (was 150.125 W)" in err and limits(closed) == [FOUND] * 2 and not closed.journals(), err
+    shown = closed.run("anna", "get")
+    assert shown.returncode == 0 and "package.power" in shown.stdout and "150.125" in shown.stdout, shown.stderr
+    done = closed.run("anna", "set", "gpu.power=300W", "--", "true")
+    assert "gpu.power" in sentence(done, USAGE) and wait_for(lambda: not closed.leases()), done.stderr
+    for user, setting, why in (("anna", "package.power=99W", "not to 99W"), ("carla", "package.power=120W", "set no knob")):
+        assert why in sentence(closed.run(user, "set", setting, "--", "true"), FAILURE)
+    assert limits(closed) == [FOUND] * 2 and wait_for(lambda: not closed.leases())
+
+
+@pytest.mark.parametrize("words", [["run", "--set"], ["measure", "--source", "null", "--set"]])
+def test_commands_with_knobs_that_joulemarkd_alone_may_open(closed, words):
+    closed.start()
+    done = closed.run("anna", *words, "package.power=119.99W", "--json", "--", "true")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout[done.stdout.index("[" if words[0] == "run" else "{"):])
+    accepted = {s["accepted"] for row in (rows if words[0] == "run" else [rows]) for s in row["settings"]}
+    assert 119.875 in accepted and limits(closed) == [FOUND] * 2 and not closed.journals()
 
 
 def test_its_environment_is_ignored(service, tmp_path):

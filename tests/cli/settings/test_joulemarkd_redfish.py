@@ -101,6 +101,15 @@ def test_with_another_knob_in_one_call(node):
     assert all_is_back(node) and node.machine.get(limit) == "150125000"
 
 
+def test_a_node_whose_only_knob_is_that_of_its_controller(node):
+    for folder in "powercap", "hwmon":
+        shutil.rmtree(node.machine.root / "sys/class" / folder)
+    shutil.rmtree(node.machine.root / "sys/devices/system/cpu/cpufreq")
+    done = node.run("anna", "set", "node.power=750W", "--", "sh", "-c", "exit 3")
+    assert done.returncode == 3 and "750 W (was 1200 W)" in done.stderr, done.stderr
+    assert [json.dumps(patch).count("750") for patch in node.bmc.patched] == [1, 0] and all_is_back(node)
+
+
 def test_refused_by_the_policy(node):
     done = node.run("anna", "set", "node.power=400W", "--", "true")
     assert "to 500:1500W, not to 400W" in sentence(done, FAILURE) and node.watts() == 1200, done.stderr
