@@ -223,7 +223,7 @@ static void receive(struct door *d, int fd)
 {
 	struct jm_peer peer = {.uid = (uid_t)-1, .pidfd = -1};
 	struct jm_err why = JM_ERR_INIT;
-	int rc = jm_peer_of(fd, false, &peer, &why);
+	int rc = jm_peer_of(fd, &peer, &why);
 
 	if (!rc) {
 		rc = admit(d, &peer, &why);

@@ -29,14 +29,15 @@ static bool is_of_user(pid_t pid, uid_t uid)
 	return !stat(path, &st) && (st.st_uid == uid || !st.st_uid);
 }
 
-static int open_process(int fd, bool old_kernel, struct jm_peer *peer, struct jm_err *err)
+/* Kernels before 6.5 do not know SO_PEERPIDFD. */
+static int open_process(int fd, struct jm_peer *peer, struct jm_err *err)
 {
 	pid_t pid = peer->process.pid;
 	socklen_t size = sizeof(peer->pidfd);
 	struct pollfd p = {.events = POLLIN};
-	int rc = old_kernel ? -1 : getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &peer->pidfd, &size);
+	int rc = getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &peer->pidfd, &size);
 
-	if (rc && !old_kernel && errno != ENOPROTOOPT)
+	if (rc && errno != ENOPROTOOPT)
 		return ended(pid, err);
 	if (rc)
 		peer->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -51,7 +52,7 @@ static int open_process(int fd, bool old_kernel, struct jm_peer *peer, struct jm
 	return ended(pid, err);
 }
 
-int jm_peer_of(int fd, bool old_kernel, struct jm_peer *ret, struct jm_err *err)
+int jm_peer_of(int fd, struct jm_peer *ret, struct jm_err *err)
 {
 	struct ucred who;
 	socklen_t size = sizeof(who), bytes = sizeof(ret->group);
@@ -69,5 +70,5 @@ int jm_peer_of(int fd, bool old_kernel, struct jm_peer *ret, struct jm_err *err)
 		ret->group[ret->n_groups++] = who.gid;
 	ret->uid = who.uid;
 	ret->process = (struct jm_process){.pid = who.pid};
-	return open_process(fd, old_kernel, ret, err);
+	return open_process(fd, ret, err);
 }

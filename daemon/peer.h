@@ -17,11 +17,10 @@ struct jm_peer {
 };
 
 /*
- * The process that connected the socket, as the kernel noted it then. old_kernel: as before Linux
- * 6.5, which has no SO_PEERPIDFD: the process of that id is opened, and a process that has got the
- * id since is told by its messages, whose sender the kernel names (guard_terms.h). JM_EGONE: it has
- * ended.
+ * The process that connected the socket, as the kernel noted it then. Before Linux 6.5, which has
+ * no SO_PEERPIDFD, the process of that id is opened, and a process that has got the id since is
+ * told by its messages, whose sender the kernel names (guard_terms.h). JM_EGONE: it has ended.
  */
-int jm_peer_of(int fd, bool old_kernel, struct jm_peer *ret, struct jm_err *err);
+int jm_peer_of(int fd, struct jm_peer *ret, struct jm_err *err);
 
 #endif

@@ -100,6 +100,16 @@ static int set(struct server *s, const struct jm_wire_request *q, size_t *ret_n,
 	return rc;
 }
 
+/* A lease that could not put all back tries again when its client has hung up, and joulemarkd after
+ * it. */
+static int stop(struct server *s, struct jm_err *err)
+{
+	int rc = s->opened ? jm_knob_holder_restore(&s->holder, true, err) : 0;
+
+	s->done = !rc || !s->lease;
+	return rc;
+}
+
 /* Carries the request out; the payload of the reply takes its place. */
 static int answer(
 	struct server *s, const struct jm_wire_request *q, size_t *ret_n, struct jm_err *err)
@@ -107,11 +117,10 @@ static int answer(
 	if (q->op == JM_WIRE_OPEN)
 		return open_holder(s, q, ret_n, err);
 	if (q->op == JM_WIRE_STOP)
-		s->done = true;
+		return stop(s, err);
 	if (!s->opened)
-		return s->done ? 0
-			       : jm_err_set(err, JM_EBUG,
-					 "The guard received a request before it was opened.");
+		return jm_err_set(
+			err, JM_EBUG, "The guard received a request before it was opened.");
 	switch ((enum jm_wire_op)q->op) {
 	case JM_WIRE_ABSENT:
 		*ret_n = strlen(s->holder.table.knobs.absent);
@@ -132,7 +141,6 @@ static int answer(
 			return jm_lease_refuse_keep(err);
 		return jm_knob_holder_keep(&s->holder, err);
 	case JM_WIRE_STOP:
-		return jm_knob_holder_restore(&s->holder, true, err);
 	case JM_WIRE_OPEN:
 	case JM_WIRE_OPS:
 		break;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cluster: Slurm of Debian with a controller and two nodes, n1 and n2, which are this machine."""
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -9,6 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from jm import SOURCE
 
 PROGRAMS = ["munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "srun", "sinfo"]
 
@@ -36,6 +39,7 @@ ReturnToService=2
 KillWait=3
 MinJobAge=2
 SlurmdTimeout=20
+Epilog={folder}/epilog
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={port[1]} CPUs=1 State=UNKNOWN
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={port[2]} CPUs=1 State=UNKNOWN
 PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
@@ -63,6 +67,7 @@ class Cluster:
         self.folder = folder
         for name in ("state", "spool", "calls"):
             (folder / name).mkdir()
+        self.epilog({})
         (folder / "slurm.conf").write_text(CONF.format(folder=folder, host=socket.gethostname().split(".")[0], port=free_ports(3)))
         (folder / "munge.key").write_bytes(os.urandom(128))
         (folder / "munge.key").chmod(0o600)
@@ -75,6 +80,14 @@ class Cluster:
         self.start("n1")
         self.start("n2")
         self.until(lambda: self.call("sinfo", "--noheader", "--format=%T %D").split() == ["idle", "2"], 30)
+
+    def epilog(self, env):
+        """What each node runs as root after a job: that of examples/, with these variables."""
+        script = self.folder / "epilog.new"
+        words = "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in env.items())
+        script.write_text(f"#!/bin/sh\n{words}{f'exec {SOURCE}/examples/slurm/epilog' if env else ''}\n")
+        script.chmod(0o755)
+        script.rename(self.folder / "epilog")
 
     def count_calls(self, *names):
         """Notes the time of each call of these commands."""

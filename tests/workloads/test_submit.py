@@ -1,19 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """submit: a plan as jobs of Slurm. Slurm is that of Debian, with two nodes that are this machine (kit/slurm.py)."""
 import collections
+import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
+import time
+from pathlib import Path
 
 import pytest
 
-from fake_gpus import FakeGpus
+from fake_gpus import FakeGpus, guard_of, kill
 from jm import BIN, FAILURE, SOURCE, USAGE, jm
 from runs import records
 from slurm import cluster_of_this_machine  # noqa: F401  the fixture `cluster`
 
 INCOMPLETE = 1
+
+
+can_mount = pytest.mark.skipif(not shutil.which("unshare") or subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"],
+                               check=False, capture_output=True).returncode != 0, reason="nothing can be mounted here")
 
 
 def submit(cluster, folder, *words, plan="plan.yaml", timeout=200):
@@ -116,30 +124,117 @@ def test_a_node_without_this_joulemark_is_named(cluster, tmp_path, break_it, rea
     assert done.returncode == 0 and began(tmp_path) == {"1": 1, "2": 1}, done.stdout
 
 
+def calls_with(cluster, word):
+    """The processes of joulemark whose first words have this one."""
+    for pid in cluster.left():
+        with contextlib.suppress(OSError):
+            program, *words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if program.endswith(b"joulemark") and word in words[:3]:
+                yield pid
+
+
+def kill_something(cluster, how):
+    """False: nothing of the kind runs."""
+    running = [job for job in cluster.queue() if job[1] == "RUNNING"]
+    if not running:
+        return False
+    if how == "job":
+        cluster.call("scancel", running[0][0])
+    elif how == "call":
+        for pid in calls_with(cluster, b"--job"):
+            kill(pid)
+            return True
+        return False
+    else:
+        cluster.stop(how, signal.SIGKILL)
+        cluster.start(how)
+    return True
+
+
 def test_nothing_is_lost_or_doubled_by_kills(cluster, tmp_path):
-    """Jobs are cancelled, the controller is restarted, a node killed; what was finished is not repeated."""
-    (tmp_path / "plan.yaml").write_text('command: [sh, -c, "sleep 0.5; echo {a} >>began"]\nvariables: {a: 1:24+1}\nsource: "null"\n')
-    assert submit(cluster, tmp_path, "--parts", "4").returncode == 0
-    cluster.until(lambda: (tmp_path / "began").exists(), 30)
+    """60 cases, ten kills of jobs, nodes and joulemark, and a controller that is restarted; what was finished is not repeated."""
+    (tmp_path / "plan.yaml").write_text('command: [sh, -c, "sleep 0.3; echo {a} >>began"]\nvariables: {a: 1:60+1}\nsource: "null"\n')
+    assert submit(cluster, tmp_path, "--parts", "6").returncode == 0
+    cluster.until(lambda: (tmp_path / "began").exists(), 60)
     cluster.stop("slurmctld")
     asked = submit(cluster, tmp_path, "--status")
     assert asked.returncode == FAILURE and "'squeue' of Slurm ended with status" in asked.stderr
     cluster.start("slurmctld")
-    cluster.until(cluster.queue, 30)
-    cluster.stop("n1", signal.SIGKILL)
-    cluster.start("n1")
-    for number, state, _ in cluster.queue():
-        if state == "RUNNING":
-            cluster.call("scancel", number)
-    cancelled = submit(cluster, tmp_path, "--wait")
-    if cancelled.returncode:
-        assert "it was cancelled, reached its time limit, or was lost with its host" in cancelled.stdout, cancelled.stdout
+    cluster.until(cluster.queue, 60)
+    kills = 0
+    while kills < 10:
+        if kill_something(cluster, ("job", "n1", "call", "n2")[kills % 4]):
+            kills += 1
+            time.sleep(0.4)
+        elif not cluster.queue():
+            assert submit(cluster, tmp_path).returncode in (0, INCOMPLETE)
+            cluster.until(cluster.queue, 60)
+    cluster.until(lambda: not cluster.queue(), 200)
+    for _ in range(3):
         done = submit(cluster, tmp_path, "--wait")
-        assert done.returncode == 0 and "4 jobs: 4 done" in done.stdout, done.stdout + done.stderr
+        if not done.returncode:
+            break
+        assert "lost with its host" in done.stdout, done.stdout
+    assert done.returncode == 0 and "6 jobs: 6 done" in done.stdout, done.stdout + done.stderr
     there = runs_of(tmp_path / "all.db")
-    assert len(there) == 24 and set(there.values()) == {1}
-    # a case that was interrupted begins anew: at most one for each job that ran when it was cancelled
-    assert set(began(tmp_path)) == {str(a) for a in range(1, 25)} and sum(began(tmp_path).values()) <= 24 + 4
+    assert len(there) == 60 and set(there.values()) == {1}
+    # a case that was interrupted begins anew: at most one for each kill
+    assert set(began(tmp_path)) == {str(a) for a in range(1, 61)} and sum(began(tmp_path).values()) <= 60 + kills
+    assert not cluster.queue() and not list(calls_with(cluster, b"--job"))
+
+
+def test_the_epilog_of_a_node_puts_back_what_a_killed_job_had_set(cluster, tmp_path):
+    """The job, the program that had set it, and its guard are killed at once."""
+    gpus = FakeGpus(tmp_path, 2)
+    assert jm("get", env=gpus.env).returncode == 0 and gpus.limits() == [700, 700]
+    (tmp_path / "plan.yaml").write_text(f'command: [{BIN}, set, gpu.power=300W, --, sleep, "60"]\nsource: "null"\n')
+    cluster.epilog({**gpus.env, "JOULEMARK": BIN})
+    cluster.env.update(gpus.env)
+    try:
+        done = submit(cluster, tmp_path)
+        assert done.returncode == 0, done.stderr
+        cluster.until(lambda: gpus.limits() == [300, 300], 60)
+        setter, = calls_with(cluster, b"gpu.power=300W")
+        guard, run = guard_of(setter), list(calls_with(cluster, b"--job"))
+        for pid, how in (guard, signal.SIGSTOP), *((pid, signal.SIGKILL) for pid in (*run, setter, guard)):
+            kill(pid, how)
+        cluster.until(lambda: gpus.limits() == [700, 700] and not gpus.journals(), 60)
+    finally:
+        cluster.epilog({})
+        for name in gpus.env:
+            del cluster.env[name]
+        cluster.call("scancel", "--me")
+    cluster.until(lambda: not cluster.queue(), 60)
+
+
+@can_mount
+def test_a_node_whose_spool_is_full_loses_and_doubles_nothing(cluster, tmp_path):
+    """Its job stays in the queue, and --status has Slurm's reason; the other node runs the others."""
+    spool = cluster.folder / "spool/n1"
+    cluster.stop("n1")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", spool], check=True)
+    try:
+        subprocess.run(["sh", "-c", 'head -c 99999 /dev/zero >"$0"/fill', spool], check=False, stderr=subprocess.DEVNULL)
+        cluster.start("n1")
+        (tmp_path / "plan.yaml").write_text('command: [sh, -c, "echo {a} >>began"]\nvariables: {a: 1:4+1}\nsource: "null"\n')
+        assert submit(cluster, tmp_path, "--parts", "4").returncode == 0
+        cluster.until(lambda: "requeued held" in cluster.call("squeue", "--noheader", "--format=%r") and len(cluster.queue()) == 1, 60)
+        time.sleep(10)  # the answer of the submission is not used any more
+        shown = submit(cluster, tmp_path, "--status")
+        assert "3 done, 1 waits" in shown.stdout and "launch failed requeued held" in shown.stdout, shown.stdout
+        again = submit(cluster, tmp_path)
+        assert "3 done, 1 waits" in again.stdout and len(cluster.queue()) == 1, again.stdout
+        cluster.stop("n1")
+    finally:
+        subprocess.run(["umount", spool], check=True)
+    cluster.start("n1")
+    cluster.call("scontrol", "update", "nodename=n1", "state=resume")
+    (held, _, _), = cluster.queue()
+    cluster.call("scontrol", "release", held)
+    cluster.call("scontrol", "update", f"jobid={held}", "starttime=now")  # Slurm gives it two minutes more
+    done = submit(cluster, tmp_path, "--wait")
+    assert done.returncode == 0 and "4 jobs: 4 done" in done.stdout, done.stdout + done.stderr
+    assert began(tmp_path) == {a: 1 for a in "1234"} and set(runs_of(tmp_path / "all.db").values()) == {1}
 
 
 def test_a_job_over_two_nodes_is_one_record(cluster, tmp_path):

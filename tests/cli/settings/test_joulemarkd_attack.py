@@ -2,6 +2,8 @@
 """joulemarkd under clients that do not keep to its protocol, and under policies that others could have written. What the files
 of the machine have at the end is compared with what they had before; another client is served meanwhile."""
 import array
+import ctypes
+import multiprocessing
 import os
 import signal
 import socket
@@ -12,7 +14,7 @@ import pytest
 
 from daemon import MAGIC, VERSION, POLICY, SOCKET, Service, needs_a_namespace, reply, request, setting
 from fake_gpus import kill, wait_for
-from jm import FAILURE, sentence
+from jm import BUILD, FAILURE, sentence
 
 pytestmark = needs_a_namespace
 
@@ -71,6 +73,22 @@ class Client(socket.socket):
         except TimeoutError:
             return False
         return True
+
+
+class Heir(Client):
+    """A connection that another process has made, which has ended and been reaped."""
+
+    def __init__(self, service):
+        ours, theirs = socket.socketpair()
+        self.first = os.fork()
+        if not self.first:
+            made = Client(service)
+            socket.send_fds(theirs, [b"1"], [made.fileno()])
+            os._exit(0)
+        _, (fd,), _, _ = socket.recv_fds(ours, 1, 1)
+        os.waitpid(self.first, 0)
+        socket.socket.__init__(self, fileno=fd)
+        self.settimeout(30)
 
 
 def in_child(function):
@@ -185,6 +203,41 @@ def test_a_socket_that_is_passed_on(service):
     heir, said = in_child(ask)
     assert b"but process" in said and wait_for(lambda: all_is_back(service)), (said, service.log())
     reap(heir)
+
+
+def process_with_the_id(pid):
+    """Another process that has the id of one that has ended (clone3(2), set_tid)."""
+    wanted = (ctypes.c_int * 1)(pid)
+    words = (ctypes.c_uint64 * 10)(0, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, ctypes.addressof(wanted), 1)
+    made = ctypes.CDLL(None, use_errno=True).syscall(435, words, ctypes.sizeof(words))
+    if not made:
+        signal.pause()
+        os._exit(0)
+    if made < 0:
+        pytest.skip(f"no process can be given an id here: {os.strerror(ctypes.get_errno())}")
+    children.append(made)
+    return made
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_a_process_id_that_is_used_again(tmp_path, older):
+    """The one that connected has ended before joulemarkd looks, and another one has its id; its socket is ours. A kernel before 6.5
+    says no more than the id, but who sends."""
+    s = Service(tmp_path)
+    s.policy(RULES)
+    try:
+        s.start(**({"PRELOAD": f"{s.machine.env['LD_PRELOAD']} {BUILD / 'tests/peers/libolder-kernel.so'}"} if older else {}))
+        kill(s.daemon(), signal.SIGSTOP)
+        c = Heir(s)
+        assert process_with_the_id(c.first) == c.first
+        kill(s.daemon(), signal.SIGCONT)
+        assert not older or c.ask("open") == (0, "")
+        said = c.set() if older else reply(c.recv(1 << 18))
+        assert said[0] and ("but process" if older else "has ended") in said[1] and wait_for(lambda: all_is_back(s)), (said, s.log())
+    finally:
+        for pid in list(children):
+            reap(pid)
+        s.close()
 
 
 def test_descriptors_in_a_message_are_not_taken(service):
@@ -317,3 +370,30 @@ def test_a_policy_that_others_could_have_written(service):
     assert "or in its folder" in refused(service)
     path.parent.chmod(0o755)
     assert service.run("anna", "set", "package.power=120W", "--", "true").returncode == 0, POLICY
+
+
+def test_a_policy_that_changes_while_it_is_read(service):
+    """Of two policies that are written over each other in place each lease has one, and never a mixture: 150 W is of none."""
+    path = service.etc / "joulemark/joulemarkd.conf"
+    rules = [b"user anna package.power=100:120W\n" + b"#\n" * 9000, b"#" * 700 + b"\nuser anna package.power=160:200W leases 3\n"]
+
+    def write():
+        for i in range(1 << 30):
+            path.write_bytes(rules[i % 2])
+
+    writer = multiprocessing.Process(target=write)
+    writer.start()
+    codes = set()
+    try:
+        for i in range(60):
+            done = service.run("anna", "set", f"package.power={(110, 150, 170)[i % 3]}W", "--", "true")
+            assert done.returncode == 0 or any(why in done.stderr for why in ("cannot use root's policy", "set package.power of", "set no knob",
+                                               "more than 10 leases a second", "leases of joulemarkd")), done.stderr
+            assert i % 3 != 1 or done.returncode, done.stderr
+            codes.add(done.returncode)
+    finally:
+        writer.kill()
+        writer.join()
+    assert wait_for(lambda: all_is_back(service)) and FAILURE in codes
+    service.policy(RULES)
+    assert wait_for(lambda: service.run("anna", "set", "package.power=120W", "--", "true").returncode == 0), service.log()

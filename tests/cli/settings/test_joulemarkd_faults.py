@@ -7,6 +7,8 @@ import socket
 import struct
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -111,3 +113,21 @@ def test_a_full_disk_gives_no_lease_that_could_not_be_put_back(service):
     subprocess.run(service.inside("rm", "/var/lib/fill"), check=True)
     done = service.run("anna", "set", "package.power=120W", "--", "true")
     assert done.returncode == 0 and service.machine.files("") == before, done.stderr
+
+
+def test_a_device_that_vanishes_while_it_is_set_and_returns(service):
+    """The guard of its lease gives up; joulemarkd restores when the device is there again. The other device is not kept."""
+    zone = Path(service.machine.root) / (POWERCAP[1:] + "/intel-rapl:1")
+    service.start()
+    child = service.popen("anna", "set", "package.power=120W", "--", "sleep", "60")
+    assert wait_for(lambda: service.log().count("asked for 120W, accepted 120W") == 2)
+    zone.rename(zone.with_name("away"))
+    child.terminate()
+    child.communicate()
+    assert wait_for(lambda: "NOT all is back" in service.log(), 60), service.log()
+    assert service.machine.get(LIMIT.format(0)) == "150125000" and len(service.journals()) == 1
+    assert (zone.with_name("away") / "constraint_0_power_limit_uw").read_text(encoding="ascii").strip() == "120000000"
+    time.sleep(12)  # joulemarkd tries again meanwhile
+    assert len(service.journals()) == 1
+    zone.with_name("away").rename(zone)
+    assert wait_for(lambda: limits(service) == ["150125000"] * 2 and not service.journals(), 60), service.log()
