@@ -3,7 +3,7 @@
 # get-power.sh: the energy of a part of a Python program by the interface of jpwr (docs/jpwr.md). Needs NVIDIA GPUs and
 # pandas (Debian: python3-pandas); the tests use fake GPUs.
 # needs: gpus
-# prints: ^pynvml:1 +0\.0[0-9]+$
+# prints: ^pynvml:1 +[0-9.]+$
 # prints: ^whole +[0-9.]+ . [0-9.]+ J measured
 set -eu
 PYTHONPATH=$(dirname "$0")/../python /usr/bin/python3 - <<'PROGRAM'

@@ -45,7 +45,7 @@ def ours(model, dims, device, precision, batch, seq, data, seed, steps=STEPS):
     weights = weights_file(model, device, precision, data, seed)
     words = [LOSSES, model, device, precision, steps, batch, seq, data, weights, seed,
              *(f"{name}={value}" for name, value in dims.items())]
-    done = subprocess.run(map(str, words), check=True, stdout=subprocess.PIPE, text=True, timeout=200)
+    done = subprocess.run(map(str, words), check=True, stdout=subprocess.PIPE, text=True, timeout=1000)
     losses = numpy.array([float(line.split()[0]) for line in done.stdout.splitlines()])
     gradients = take(weights.with_name(weights.name + ".grad"))
     return losses, take(weights), {name: g / SCALE.get(precision, 1) for name, g in gradients.items()}

@@ -26,7 +26,7 @@ def error_after_training(folder, modes):
     done = jm("run", "fno", "--fields", 1, "--hidden", 16, "--layers", 2, "--points-x", POINTS, "--points-y", POINTS,
               "--modes-x", modes, "--modes-y", modes, "--images", "fresh", "--batch", 8, "--optimizer", "adam", "--lr", "0.01",
               "--schedule", "cosine", "--lr-steps", STEPS, "--clip", 0, "--weight-decay", 0, "--steps", STEPS, "--warmup", 0,
-              "--device", "cpu", "--source", "null", "--save", folder / "net.safetensors", timeout=250,
+              "--device", "cpu", "--source", "null", "--save", folder / "net.safetensors", timeout=1000,
               env={"OMP_WAIT_POLICY": "passive"})
     assert done.returncode == 0, done.stderr
     weights = {name: weights_files.values(t).astype(float) for name, t in weights_files.read(folder / "net.safetensors").items()}

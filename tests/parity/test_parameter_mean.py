@@ -14,7 +14,7 @@ COMMON = ("--batch", 4, "--warmup", 0, "--lr", "0.01", "--source", "null")
 
 
 def run(net, *words, status=0):
-    done = jm("run", *NET[net], *COMMON, "--device", "cpu", "--json", "-", *words, timeout=200, env={"OMP_WAIT_POLICY": "passive"})
+    done = jm("run", *NET[net], *COMMON, "--device", "cpu", "--json", "-", *words, timeout=1000, env={"OMP_WAIT_POLICY": "passive"})
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout) if done.stdout else done.stderr
 

@@ -146,7 +146,7 @@ def run(data, device, precision, steps, seed=1, **env):
     words = [parity.LOSSES, "llava", device, precision, steps, BATCH, SEQ, data, data.with_name("w"), seed,
              *(f"{name}={value}" for name, value in DIMS.items())]
     done = subprocess.run([*map(str, words)], check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          env={**os.environ, **{name: str(value) for name, value in env.items()}}, timeout=200)
+                          env={**os.environ, **{name: str(value) for name, value in env.items()}}, timeout=1000)
     assert done.returncode == 0, done.stderr
     return numpy.array([float(line.split()[0]) for line in done.stdout.splitlines()])
 

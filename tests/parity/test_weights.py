@@ -241,7 +241,7 @@ def losses(kind, data, folder, steps, **env):
     words = [BUILD / "tests/parity/losses", model, "cpu", "f32", steps, batch, seq, data, folder / "w", 1,
              *(f"{name}={value}" for name, value in dims.items())]
     done = subprocess.run([*map(str, words)], check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          env={**os.environ, **{name: str(value) for name, value in env.items()}}, timeout=200)
+                          env={**os.environ, **{name: str(value) for name, value in env.items()}}, timeout=1000)
     assert done.returncode == 0, done.stderr
     return float((folder / "w.eval").read_text().split()[0])
 

@@ -544,7 +544,7 @@ def test_a_measurement_never_ends_or_disturbs_the_program():
         print(json.dumps([list(m), m["a"].items, m["a"].joules, m["a"].seconds]))
     """)
     names, items, joules, seconds = json.loads(done.stdout)
-    assert names == ["7", "unnamed", "None", "twice", "a"] and items == 3 and joules > 0 and 0.2 <= seconds < 1
+    assert names == ["7", "unnamed", "None", "twice", "a"] and items == 3 and joules > 0 and 0.2 <= seconds < 20
     for words in ("A region's name is a text", "Items are a number", "No region 'never'", "is started once"):
         assert done.stderr.count(words) == 1, (words, done.stderr)
 

@@ -21,7 +21,7 @@ SMALL = {"name": "gpt learned", "precision": "f32", "joulemark": [1e-7, 3e-7, 4e
 
 def table(*words):
     done = subprocess.run([sys.executable, SOURCE / "bench" / "table.py", *map(str, words)], text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=250, check=False)
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=1000, check=False)
     assert done.returncode == 0, done.stderr
     return done
 

@@ -36,7 +36,7 @@ def words(kind, *more):
 
 
 def run(kind, *more, status=0, **how):
-    done = jm(*words(kind, *more), timeout=250, **how)
+    done = jm(*words(kind, *more), timeout=1000, **how)
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout)
 

@@ -31,7 +31,7 @@ def pictures(tmp_path):
 def run(folder, entries, *more, status=0):
     file = folder / "talks.json"
     file.write_text(entries if isinstance(entries, str) else json.dumps(entries))
-    done = jm("run", *TOY, "--data", file, *more, "--json", "-", timeout=250, env={"OMP_WAIT_POLICY": "passive"})
+    done = jm("run", *TOY, "--data", file, *more, "--json", "-", timeout=1000, env={"OMP_WAIT_POLICY": "passive"})
     assert done.returncode == status, done.stderr
     return done.stderr if status else json.loads(done.stdout)
 

@@ -38,7 +38,7 @@ def folders(tmp_path):
 
 def run(folders, *more, status=0, model=NARROW):
     data = () if "--data" in more else ("--data", folders / "train")
-    done = jm("run", *model, *data, *more, "--json", "-", timeout=250,
+    done = jm("run", *model, *data, *more, "--json", "-", timeout=1000,
               env={"OMP_WAIT_POLICY": "passive"})
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout) if done.stdout else done.stderr
@@ -238,7 +238,7 @@ def test_a_folder_may_change_during_the_run(folders):
     (red / "0.jpg").unlink()
     (red / "1.jpg").write_text("no picture")
     colour(0, 5).save(red / "new.jpg")
-    out, said = child.communicate(timeout=250)
+    out, said = child.communicate(timeout=1000)
     record, = [json.loads(out)]
     assert child.returncode == 0, before + said
     assert record["data"]["corrupt"] == 2 and record["data"]["pictures"] == 30

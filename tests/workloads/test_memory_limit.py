@@ -40,7 +40,7 @@ def run_inside(group, words, file):
     script = 'echo $$ >"$0/cgroup.procs" && exec "$@"'
     words = [str(w) for w in (BIN, *words, "--json", file)]
     done = subprocess.run(["sh", "-c", script, str(at), *words], capture_output=True, text=True,
-                          timeout=200, check=False)
+                          timeout=1000, check=False)
     return done, json.loads(file.read_text())
 
 

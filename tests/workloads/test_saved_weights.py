@@ -15,7 +15,7 @@ FAILED = 1
 
 
 def run(*words, status=0, **more):
-    done = jm("run", *RESNET, "--json", "-", *words, timeout=200, **more)
+    done = jm("run", *RESNET, "--json", "-", *words, timeout=1000, **more)
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout)
 

@@ -24,7 +24,7 @@ can_mount = pytest.mark.skipif(not shutil.which("unshare") or subprocess.run(["u
                                check=False, capture_output=True).returncode != 0, reason="nothing can be mounted here")
 
 
-def submit(cluster, folder, *words, plan="plan.yaml", timeout=200):
+def submit(cluster, folder, *words, plan="plan.yaml", timeout=1000):
     return subprocess.run([BIN, "submit", plan, "--store", "all.db", *map(str, words)], cwd=folder, text=True, capture_output=True,
                           check=False, timeout=timeout, env={**cluster.env, "COLUMNS": "400"})
 

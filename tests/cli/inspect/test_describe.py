@@ -4,7 +4,6 @@ import json
 import os
 import re
 import resource
-import time
 import xml.etree.ElementTree
 
 import pytest
@@ -80,21 +79,27 @@ def test_dropout_is_where_torchvision_has_it(model, before):
     assert dropped[:2] == before
 
 
+def processor_seconds():
+    """Of the programs that have ended: what they take does not depend on others."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def test_175b_costs_nothing():
-    before = time.monotonic()
+    before = processor_seconds()
     done = jm("describe", "gpt-175b", "--batch", 64)
     assert done.returncode == 0, done.stderr
-    assert time.monotonic() - before < 5
+    assert processor_seconds() - before < 5
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 2 ** 20  # KiB, of the largest
     assert "174.6 B" in done.stdout
 
 
 @pytest.mark.parametrize("batch", [10 ** 6, 99_999_989, 10 ** 8])  # the second is a prime
 def test_time_does_not_grow_with_the_batch(batch):
-    before = time.monotonic()
+    before = processor_seconds()
     d = describe("resnet18", "--batch", batch)
     assert d["batch"] == batch and d["arena_bytes"] > batch * 1e6
-    assert time.monotonic() - before < 5
+    assert processor_seconds() - before < 5
 
 
 def test_layers_cost_the_same_each():

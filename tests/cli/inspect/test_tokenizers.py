@@ -32,7 +32,7 @@ for kind, make in kinds.KINDS.items():
 
 def tokenize(folder, kind, *text):
     """The documents' ids."""
-    done = jm("data", "tokenize", "--tokenizer", folder / f"{kind}.json", *text, folder / "out", timeout=200)
+    done = jm("data", "tokenize", "--tokenizer", folder / f"{kind}.json", *text, folder / "out", timeout=1000)
     assert done.returncode == 0, done.stderr
     return documents(folder / "out")
 

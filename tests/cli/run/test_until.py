@@ -29,7 +29,7 @@ def pictures(tmp_path_factory):
 
 def run(pictures, *more, status=0, batch=7, data=True, lr=0.01):
     given = ("--data", pictures, "--eval-data", pictures) if data else ()
-    done = jm("run", *NET, "--lr", lr, "--batch", batch, *given, *more, "--json", "-", timeout=250, env={"OMP_WAIT_POLICY": "passive"})
+    done = jm("run", *NET, "--lr", lr, "--batch", batch, *given, *more, "--json", "-", timeout=1000, env={"OMP_WAIT_POLICY": "passive"})
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout)
 
@@ -109,7 +109,7 @@ runs:
     until: [top1=0.3, loss=1e-30]
 """)
     store = tmp_path / "store.db"
-    done = jm("run", tmp_path / "plan.yaml", "--store", store, timeout=250)
+    done = jm("run", tmp_path / "plan.yaml", "--store", store, timeout=1000)
     assert done.returncode == 0, done.stderr
     rows = jm("query", "--format", "csv", store, "SELECT until_reached, until_s FROM results ORDER BY until_reached").stdout.split()[1:]
     assert rows[0] == "0," and rows[1].startswith("1,") and float(rows[1][2:]) > 0

@@ -392,10 +392,10 @@ def test_marks_do_not_wait_for_a_guard(gpus):
         done = run(gpus, "measure", "--source", "null", "--", BIN, "mark", "here")
         spent = time.monotonic() - began
         assert done.returncode == 0 and "here" in done.stdout + done.stderr, done.stderr
-        assert spent < 4
+        assert spent < 8  # who waits for a guard waits 10 s
         began = time.monotonic()
         run(gpus, "mark", "nobody")
-        assert time.monotonic() - began < 0.9
+        assert time.monotonic() - began < 8
     finally:
         kill(guard, signal.SIGCONT)
     assert wait_for(lambda: gpus.limits() == FOUND)
