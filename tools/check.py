@@ -272,9 +272,9 @@ def tell(name, found, seconds):
         print(f"       the whole log: build-check/{name}.log")
 
 
-# Steps that begin after others, beside those that follow: clang-tidy takes the time that tests wait, and the attacks mostly
-# wait themselves. Their turn to be told is for what then remains.
-BESIDE = {"tidy": "gcc", "attack": "asan"}
+# Steps that begin after others, beside those that follow: clang-tidy takes the time that tests wait; the attacks, the examples
+# and the demo mostly wait themselves, and run one after the other. Their turn to be told is for what then remains.
+BESIDE = {"tidy": "gcc", "attack": "asan", "examples": "asan", "demo": "asan"}
 # After `gcc`, too, while tests wait: what these steps build, one folder after the other. Then clang-tidy begins.
 AHEAD = {"asan": build_asan, "tsan": build_tsan, "fuzz": build_fuzz}
 
