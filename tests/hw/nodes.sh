@@ -8,6 +8,7 @@
 # A call ends within LIMIT seconds (480): a step begins only if it can end before, and those that are left are named. The
 # same call again goes on: FOLDER has the stores, whose cases are not repeated, and the status of each step. A step that
 # failed is made again only where its whole name is given. Statuses: 0 all steps held, 1 some failed, 3 some are left.
+# PATIENCE=10 gives each step ten times as long, for a machine that does other work.
 # The last lines are the table of all that FOLDER has, which tests/hw/nodes_table.py FOLDER prints as well.
 # DEVICES="cuda:0 cuda:1" names the devices, SOURCE what measures, EACH the whole seconds of a measurement, PYTHON the one
 # with PyTorch; SIZE=toy takes small networks, to try this script on any device. No setting of a GPU is changed.
@@ -90,7 +91,7 @@ is_named() { # NAME
 
 left=() failed=()
 step() { # NAME SECONDS COMMAND...
-	local name=$1 most=$2 begin=$SECONDS status file=$folder/steps/$1
+	local name=$1 most=$(($2 * ${PATIENCE:-1})) begin=$SECONDS status file=$folder/steps/$1
 	is_wanted "$name" || return
 	if [ "$dry" ]; then
 		echo "== $name: at most $most s"

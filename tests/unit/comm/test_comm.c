@@ -319,33 +319,24 @@ static void run_gang(const char *transport, int world, size_t n)
 }
 
 /* Below, at and above the sizes of a piece (65536 f32; net: 262144); rests fill no vector. */
-/* How the pieces of a large transfer join does not depend on how many ranks there are: three send
- * it, and in `make check STEPS=long` any number. */
-static bool is_sent(int world, size_t count)
+/* Large ones by three ranks (`make check STEPS=long`: any number): pieces join in the same way. */
+static void run_gangs(const char *transport, const size_t *counts, size_t n)
 {
-	return count < 100000 || world == 3 || getenv("JM_LONG");
+	for (int world = strcmp(transport, "host") ? 1 : 2; world <= MOST_RANKS; world++)
+		for (size_t i = 0; i < n; i++)
+			if (counts[i] < 100000 || world == 3 || getenv("JM_LONG"))
+				run_gang(transport, world, counts[i]);
 }
 
 static void transfers_are_what_they_say(void **transport)
 {
-	static const size_t counts[] = {0, 1, 9, 65536, 65537, 200003, 600001};
-
-	for (int world = 1; world <= MOST_RANKS; world++)
-		for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++)
-			if (is_sent(world, counts[i]))
-				run_gang(*transport, world, counts[i]);
+	run_gangs(*transport, (size_t[]){0, 1, 9, 65536, 65537, 200003, 600001}, 7);
 }
 
 /* A piece of transport host has 1048576 f32. */
 static void transfers_of_devices_are_what_they_say(void **transport)
 {
-	static const size_t counts[] = {0, 1, 9, 65537, 1048577};
-
-	for (int world = 1; world <= MOST_RANKS; world++)
-		for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++)
-			if (is_sent(world, counts[i]) &&
-				(world > 1 || strcmp(*transport, "host") != 0))
-				run_gang(*transport, world, counts[i]);
+	run_gangs(*transport, (size_t[]){0, 1, 9, 65537, 1048577}, 5);
 }
 
 static void *leave_early(void *arg)
