@@ -390,12 +390,15 @@ def test_the_reason_of_the_failed_rank_is_reported_not_that_of_a_waiting_one():
 
 def test_ctrl_c_ends_after_the_step(tmp_path):
     out = tmp_path / "r.json"
-    gang = Running(2, "--json", out)
-    assert gang.is_at_work()
-    time.sleep(0.5)
-    os.kill(gang.process.pid, signal.SIGINT)
-    status, err, took = gang.ended()
-    assert status == 130 and took < 10 and "the result is kept" in err
+    for pause in (0.5, 5, 40):
+        gang = Running(2, "--json", out)
+        assert gang.is_at_work()
+        time.sleep(pause)
+        os.kill(gang.process.pid, signal.SIGINT)
+        status, err, took = gang.ended()
+        assert status == 130 and took < 30 and "the result is kept" in err  # all steps take 60 s
+        if out.exists():  # else a slow machine had not come to the first measured step
+            break
     r = json.loads(out.read_text())
     assert r["interrupted"] is True and r["steps"] > 0 and r["throughput"] > 0
     assert r["reason"].startswith(f"Interrupted after {r['steps']} steps")
