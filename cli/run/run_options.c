@@ -22,7 +22,7 @@ const struct jm_option jm_run_options[] = {
 		.help = "device that the workload runs on: cpu, ref, cuda:0, or a simulated node "
 			"such as sim:h100x4; several are compared, except with --ranks and in "
 			"copies between two GPUs, which use all of them at once. For a command: "
-			"the device whose power is measured and set; without it this machine"},
+			"the device whose power is measured and set, this machine by default"},
 	{.name = "precision",
 		.usual = true,
 		.use = JM_OPTION_SWEPT | JM_OPTION_OF_WORK,
@@ -49,8 +49,9 @@ const struct jm_option jm_run_options[] = {
 		JM_BIND(JM_INT, struct jm_run_given, steps),
 		.min = 1,
 		.max = 1e9,
-		.help = "steps of the measured phase; without this option and --seconds 3 steps "
-			"and at least 10 s"},
+		.help = "steps of the measured phase; if neither --steps nor --seconds is given, "
+			"it "
+			"has at least 3 steps and lasts at least 10 s"},
 	{.name = "warmup",
 		.use = JM_OPTION_OF_WORK,
 		JM_BIND(JM_TEXT, struct jm_run_given, warmup),
@@ -118,8 +119,8 @@ const struct jm_option jm_run_options[] = {
 		.repeat = true,
 		.help = "sweep a knob: gpu.power=300W,400W or gpu.power=200:700+100W; each block "
 			"also holds the unchanged setting, as the reference. "
-			"decode/gpu.power=300W applies to the phase decode only: warmup, steady or "
-			"verify of a workload, or a phase that a command marks"},
+			"PHASE/KNOB=VALUES applies in one phase only, as decode/gpu.power=300W: "
+			"warmup, steady or verify of a workload, or a phase that a command marks"},
 	{.name = "control",
 		JM_BIND(JM_TEXT, struct jm_run_given, control),
 		.argument = "CONTROL,...",
@@ -236,8 +237,8 @@ const struct jm_option jm_run_options[] = {
 		.use = JM_OPTION_OF_CALL,
 		JM_BIND(JM_TEXT, struct jm_run_given, store),
 		.argument = "FILE",
-		.help = "store records and traces in this SQLite file; cases that it holds are not "
-			"repeated"},
+		.help = "store records and traces in this SQLite file; cases that are finished in "
+			"it are not run again, failed ones only with --retry"},
 	{.name = "launcher",
 		.use = JM_OPTION_OF_CALL,
 		JM_BIND(JM_CHOICE, struct jm_run_given, launcher),

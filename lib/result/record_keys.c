@@ -523,8 +523,8 @@ const struct jm_key jm_record_keys[] = {
 	{OBJECT("weights", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = jm__weights_keys,
 		.meaning = "of a training that starts from given weights or goes on from a "
 			   "checkpoint"},
-	{LIST("evaluations", JM_KEY_NULL | JM_KEY_OPTIONAL),
-		.keys = jm__evaluation_keys, .meaning = "of a training with --eval-every"},
+	{LIST("evaluations", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__evaluation_keys,
+		.meaning = "of a training with --eval-every"},
 	{OBJECT("until", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = jm__until_keys,
 		.meaning = "of a training with --until: what it cost until an evaluation found the "
 			   "figure"},

@@ -210,8 +210,7 @@ const struct jm_key jm__phase_keys[] = {
 	{NUMBER("start_s", 0), .unit = "s", .meaning = "since the session began"},
 	{NUMBER("end_s", 0), .unit = "s", .meaning = "since the session began"},
 	{POSITIVE("items", JM_KEY_NULL), .meaning = "credited to this phase"},
-	{LIST("meters", 0), .keys = phase_meter_keys,
-		.meaning = "the energy of each meter in it"},
+	{LIST("meters", 0), .keys = phase_meter_keys, .meaning = "the energy of each meter in it"},
 	{OBJECT("total", 0), .keys = jm__total_keys, .meaning = "of this phase"},
 	{OBJECT("settings", JM_KEY_OPTIONAL),
 		.meaning = "of a case whose settings change with the phase: those in force in this "

@@ -7,9 +7,9 @@
  *			value] of one run
  *	runs		in place of `cases`: one array per property, in one order
  *	details		phases and meters of one run of each series, the phases as a table, too
- *			(page_tables.h); parts: of meters that include
- *			others or are included, {id: [[joules, rest, error of the rest] of each
- *			phase]}
+ *			(page_tables.h); learnt: a text (training_text.h); parts: of meters that
+ *			include others or are included, {id: [[joules, rest, error of the rest] of
+ *			each phase]}
  *	machines	the different provenances
  *	traces		see page_trace.h; with the phases of their runs; rated: [rated power of a
  *			device, W], each value once
@@ -43,6 +43,7 @@
 #include "report/judge/verdict.h"
 #include "report/text/phases.h"
 #include "report/text/summary.h"
+#include "report/text/training_text.h"
 #include "result/record_keys.h"
 #include "steps.h"
 #include "visits.h"
@@ -425,10 +426,12 @@ static json_t *detail_json(const struct jm_grouping *g, int series)
 	const struct jm_group_case *c = example_of(g, series);
 	const json_t *record = jm_page_whole_record(g, c);
 	const char *origin = c->m.has_energy ? jm_origin_name(c->m.origin) : "measured";
+	char learnt[640];
 
-	return json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:o}", "run", (int)(c - g->c), "phase",
-		jm_json_text(record, "phase"), "origin", origin, "phases",
-		phases_json(record, origin), "phase_table",
+	jm_text_learnt(record, learnt, sizeof(learnt));
+	return json_pack("{s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "run", (int)(c - g->c),
+		"learnt", learnt, "phase", jm_json_text(record, "phase"), "origin", origin,
+		"phases", phases_json(record, origin), "phase_table",
 		jm_page_phases(record, jm_json_text(record, "unit")), "meters", meters_json(record),
 		"parts", jm_page_parts(record));
 }

@@ -405,9 +405,14 @@
 		);
 	};
 
-	// Of runs that serve, overlap or train by several ranks.
-	JM.figures = (s) =>
-		s.tables.map((t) =>
+	// What a training has learnt; tables of runs that serve, overlap or train by several ranks.
+	JM.figures = function (s) {
+		const detail = JM.S.details[s.index];
+		const learnt = detail.learnt
+			? el("section", { class: "panel", "aria-label": "Learnt" }, el("h3", {}, "Learnt"),
+					el("p", {}, detail.learnt), el("p", { class: "soft small" }, "Of one run (" + s.points[JM.run("point", detail.run)].label + ")."))
+			: null;
+		const tables = s.tables.map((t) =>
 			el(
 				"section",
 				{ class: "panel", "aria-label": t.title },
@@ -416,6 +421,8 @@
 				t.tables.map((table) => JM.grid(table, { limit: 12, csv: t.title.toLowerCase().replaceAll(" ", "-") })),
 			),
 		);
+		return [learnt, ...tables];
+	};
 
 	// ---- runs -------------------------------------------------------------------------------------------------
 

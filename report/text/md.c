@@ -14,6 +14,7 @@
 #include "report/model/warnings.h"
 #include "report/systems/published.h"
 #include "run_tables.h"
+#include "training_text.h"
 
 #include <string.h>
 
@@ -149,6 +150,20 @@ static void put_run_grid(void *to, struct jm_grid *grid)
 	put_grid(out, grid);
 }
 
+/* Of a single run, as the terminal has it. */
+static void put_learnt(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
+{
+	char text[640];
+
+	for (int i = 0; i < g->n_cases && s->n_ok == 1; i++) {
+		if (!g->c[i].ok || &g->series[g->c[i].series] != s)
+			continue;
+		jm_text_learnt(g->c[i].record, text, sizeof(text));
+		if (*text)
+			fprintf(out, "\n%s\n", text);
+	}
+}
+
 /* What stands above the table of a series. */
 static void put_head(const struct jm_grouping *g, const struct jm_group_series *s, FILE *out)
 {
@@ -202,6 +217,7 @@ static int put_series(
 	put_head(g, s, out);
 	put_grid(out, &grid);
 	jm_grid_done(&grid);
+	put_learnt(g, s, out);
 	jm_run_tables_each(g, s, &(struct jm_run_tables_to){put_caption, put_run_grid, out});
 	put_verdicts(g, s, out);
 	put_failures(g, s, out);

@@ -54,7 +54,7 @@ static int train_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the train workload.");
 	s->work = work;
-	s->loss_first = s->loss_last = s->eval_best = NAN;
+	s->loss_first = s->eval_best = NAN;
 	*ret_state = s;
 	return jm_train_prepare(s, err);
 }
@@ -234,7 +234,6 @@ static int take(struct train *s, bool wait, struct jm_step *ret, struct jm_err *
 		s->loss_first = r.loss;
 		s->loss_begin = r.loss_begin;
 	}
-	s->loss_last = r.loss;
 	*ret = (struct jm_step){.items = items * jm_program_micro_steps(s->program),
 		.flops_model = s->flops_model,
 		.flops_executed = s->flops_executed,

@@ -95,7 +95,7 @@ struct train {
 	long now_step; /* that is being queued, with stages */
 	long steps;    /* of them done */
 	long updates;  /* of these not skipped */
-	double loss_first, loss_last;
+	double loss_first;
 	double loss_begin; /* of the first micro-steps of the first step */
 };
 
