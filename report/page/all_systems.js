@@ -543,35 +543,20 @@
 
 	// ---- scaling over devices ----------------------------------------------------------------------------------
 
-	const kind = (s) => base_(s).replace(/x\d+$/, "");
+	JM.scalings = () => JM.S.scalings.map((one, i) => scalingPanel(one, "scaling" + (i + 1)));
 
-	function scalingRows(series) {
-		const of = (s) => s.points[s.reference ?? 0].metrics.throughput;
-		return series
-			.map((s) => ({ n: s.devices, stat: of(s), s: s }))
-			.filter((r) => known(r.n) && known(r.stat.mean))
-			.sort((a, b) => a.n - b.n);
-	}
-
-	JM.scalings = function () {
-		return JM.grouped((s) => family(s) + kind(s) + (JM.parameters(s).find(([, n]) => n === "batch") || [])[2])
-			.map(scalingRows)
-			.filter((rows) => new Set(rows.map((r) => r.n)).size > 1)
-			.map((rows, i) => scalingPanel(rows, "scaling" + (i + 1)));
-	};
-
-	function scalingPanel(rows, id) {
-		const first = rows[0],
-			unit = first.s.metrics.throughput.unit,
-			share = (r) => (100 * r.stat.mean * first.n) / (first.stat.mean * r.n);
+	function scalingPanel(one, id) {
+		const rows = one.rows,
+			first = rows[0],
+			unit = one.item + "/s";
 		const option = function (c) {
 			const out = base(c),
-				most = rows[rows.length - 1].n;
+				most = rows[rows.length - 1].devices;
 			out.xAxis = axis(c, "devices", { min: 0, max: most * 1.08, minInterval: 1, axisLabel: { color: c.soft, showMaxLabel: false } });
 			out.yAxis = valueAxis(c, unit, { min: 0, boundaryGap: [0, "10%"] });
 			out.tooltip.formatter = (p) =>
 				p.data && p.data.row !== undefined
-					? rows[p.data.row].n + " devices: " + JM.plain(rows[p.data.row].stat.mean) + " " + unit
+					? rows[p.data.row].devices + " devices: " + JM.plain(rows[p.data.row].mean) + " " + unit
 					: "";
 			out.series = [
 				{
@@ -580,13 +565,13 @@
 					symbol: "none",
 					data: [
 						[0, 0],
-						[most, (first.stat.mean * most) / first.n],
+						[most, (first.mean * most) / first.devices],
 					],
 					lineStyle: { type: "dashed", color: c.off, width: 1.5 },
 				},
 				whiskers(
 					c.main,
-					rows.filter((r) => r.stat.half > 0).map((r) => [r.n, r.stat.low95, r.stat.high95]),
+					rows.filter((r) => r.high > r.low).map((r) => [r.devices, r.low, r.high]),
 				),
 				{
 					type: "line",
@@ -595,30 +580,17 @@
 					symbolSize: 8,
 					lineStyle: { width: 2 },
 					data: rows.map((r, k) => ({
-						value: [r.n, r.stat.mean],
+						value: [r.devices, r.mean],
 						row: k,
-						label: { show: k > 0, formatter: share(r).toFixed(0) + " %", position: "bottom", color: c.soft },
+						label: { show: k > 0, formatter: r.share.toFixed(0) + " %", position: "bottom", color: c.soft },
 					})),
 				},
 			];
 			return out;
 		};
-		return panel(
-			"Scaling: " + first.s.work.title + " on " + kind(first.s),
-			"Throughput at the reference setting, or the first. Dashed: as many times the smallest system as there are devices; per cent of that at each point.",
-			option,
-			{
-				id: id,
-				table: () =>
-					JM.table(
-						[
-							{ title: "devices", of: (r) => String(r.n) },
-							{ title: "throughput", unit: unit, of: (r) => JM.estimateOf(r.stat) },
-							{ title: "of the ideal", unit: "%", of: (r) => share(r).toFixed(1) },
-						],
-						rows,
-					),
-			},
-		);
+		return panel("Scaling: " + one.title, JM.S.scaling_caption + " Dashed: the ideal; per cent of it at each point.", option, {
+			id: id,
+			table: () => JM.grid(one.table, { limit: 24, csv: "scaling" }),
+		});
 	}
 })();

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "page_tables.h"
 
+#include "base/text/json.h"
 #include "report/systems/published.h"
 #include "report/text/phases.h"
 #include "report/text/run_tables.h"
+#include "report/text/scaling_text.h"
 #include "report/text/signature_text.h"
 
 static json_t *row_json(char *const *cells, int n)
@@ -40,6 +42,42 @@ json_t *jm_page_phases(const json_t *record, const char *item)
 	return table_json(&grid);
 }
 
+static json_t *scaling_json(const struct jm_scaling *s)
+{
+	struct jm_err none = JM_ERR_INIT;
+	json_t *rows = json_array();
+	struct jm_grid grid;
+	char title[300];
+
+	for (int i = 0; i < s->n; i++) {
+		const struct jm_stat *rate = &s->at[i]->point->stat[JM_M_THROUGHPUT];
+
+		json_array_append_new(rows,
+			json_pack("{s:f, s:f, s:o, s:o, s:f}", "devices", s->at[i]->devices, "mean",
+				rate->mean, "low", jm_json_number(rate->mean - rate->half_width),
+				"high", jm_json_number(rate->mean + rate->half_width), "share",
+				jm_scaling_of_ideal(s, i)));
+	}
+	jm_scaling_title(s, title, sizeof(title));
+	return json_pack("{s:s, s:s, s:o, s:o}", "title", title, "item",
+		jm_json_text(s->at[0]->record, "unit"), "rows", rows, "table",
+		jm_scaling_grid(s, &grid, &none) ? json_null() : table_json(&grid));
+}
+
+static json_t *scalings_json(const struct jm_grouping *g)
+{
+	struct jm_err none = JM_ERR_INIT;
+	json_t *out = json_array();
+	struct jm_scalings all;
+
+	if (jm_scalings_init(&all, g, &none))
+		return out;
+	for (int i = 0; i < all.n; i++)
+		json_array_append_new(out, scaling_json(&all.all[i]));
+	jm_scalings_done(&all);
+	return out;
+}
+
 static void begin(void *to, const char *title, const char *caption)
 {
 	json_array_append_new(
@@ -72,6 +110,8 @@ static void put_signatures(json_t *signatures)
 
 void jm_page_tables(const struct jm_grouping *g, json_t *data)
 {
+	json_object_set_new(data, "scalings", scalings_json(g));
+	json_object_set_new(data, "scaling_caption", json_string(jm_scaling_caption));
 	json_t *signatures = json_object_get(data, "signatures"), *one;
 	struct jm_err none = JM_ERR_INIT;
 	struct jm_grid grid;

@@ -12,6 +12,8 @@
  *	signatures.tables	of kernels, and of correlations if there are some; `caption` and
  *				`correlated` say what they are
  *	published[].table	where there are rows
+ *	scalings		over devices: [{title, item, rows[] {devices, mean, low, high of the
+ *				throughput, share: percent of the ideal}, table}]; `scaling_caption`
  */
 void jm_page_tables(const struct jm_grouping *g, json_t *data);
 /* Phases of one run; null = it has no more than one. item: as of jm_phases_grid. */

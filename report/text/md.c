@@ -3,6 +3,7 @@
 #include "md.h"
 #include "base/text/json.h"
 #include "report/judge/signature.h"
+#include "scaling_text.h"
 #include "signature_text.h"
 #include "report/format/cells.h"
 #include "report/format/text.h"
@@ -283,6 +284,12 @@ static void put_signatures(const struct jm_grouping *g, FILE *out)
 	json_decref(signatures);
 }
 
+static void put_scaling(void *out, const char *title, struct jm_grid *grid)
+{
+	fprintf(out, "## " JM_SCALING_TITLE ": %s\n\n%s\n\n", title, jm_scaling_caption);
+	put_grid(out, grid);
+}
+
 int jm_report_write_md(const struct jm_grouping *g, FILE *out, struct jm_err *err)
 {
 	int rc = 0;
@@ -291,5 +298,7 @@ int jm_report_write_md(const struct jm_grouping *g, FILE *out, struct jm_err *er
 		rc = put_series(g, &g->series[i], out, err);
 	if (!rc)
 		put_signatures(g, out);
+	if (!rc)
+		jm_scaling_each(g, put_scaling, out);
 	return rc || !g->options.published ? rc : jm_published_each(g, put_work, out, err);
 }

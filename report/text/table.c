@@ -3,6 +3,7 @@
 #include "table.h"
 #include "base/text/json.h"
 #include "run_tables.h"
+#include "scaling_text.h"
 #include "signature_text.h"
 #include "training_text.h"
 #include "phases.h"
@@ -580,5 +581,7 @@ int jm_report_write_table(const struct jm_grouping *g, FILE *out, struct jm_err 
 	}
 	if (!rc)
 		jm_signature_print(g, out);
+	if (!rc)
+		jm_scaling_print(g, out);
 	return rc || !g->options.published ? rc : jm_published_write_table(g, out, err);
 }
