@@ -125,7 +125,8 @@ static bool belong(const struct jm_scaled *a, const struct jm_scaled *b, bool st
 {
 	double x = size_of(a, strong), y = size_of(b, strong);
 
-	return (x == y || (!strong && isnan(x) && isnan(y))) && !strcmp(a->key, b->key);
+	return (x == y || (!strong && isnan(x) && isnan(y))) && a->key && b->key &&
+	       !strcmp(a->key, b->key);
 }
 
 static int by_devices(const void *a, const void *b)
@@ -166,7 +167,11 @@ int jm_scalings_init(struct jm_scalings *s, const struct jm_grouping *g, struct 
 	*s = (struct jm_scalings){0};
 	s->of = calloc((size_t)g->n_points + 1, sizeof(*s->of));
 	s->all = calloc(2 * (size_t)g->n_points + 1, sizeof(*s->all));
-	rc = s->of && s->all ? collect(s, g) : -1;
+	if (!s->of || !s->all) {
+		jm_scalings_done(s);
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the scaling over devices.");
+	}
+	rc = collect(s, g);
 	for (int i = 0; i < s->n_of && !rc; i++)
 		rc = find(s, i, false) || find(s, i, true);
 	if (!rc)
@@ -177,9 +182,9 @@ int jm_scalings_init(struct jm_scalings *s, const struct jm_grouping *g, struct 
 
 void jm_scalings_done(struct jm_scalings *s)
 {
-	for (int i = 0; i < s->n; i++)
+	for (int i = 0; s->all && i < s->n; i++)
 		free(s->all[i].at);
-	for (int i = 0; i < s->n_of; i++)
+	for (int i = 0; s->of && i < s->n_of; i++)
 		free(s->of[i].key);
 	free(s->all);
 	free(s->of);
