@@ -128,6 +128,8 @@ void jm_ref_average(const struct jm_node *n, double *const *in, double *const *o
 
 	(void)in;
 	(void)out;
+	if (weight != 1 && n->in[2] && !isfinite(get(n->in[2], 0)))
+		return;
 	for (int64_t i = 0; i < jm_tensor_count(n->in[0]); i++) {
 		double p = get(n->in[0], i), e = get(n->out[0], i);
 

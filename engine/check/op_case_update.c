@@ -3,6 +3,8 @@
  * ref. */
 #include "op_case.h"
 
+#include <math.h>
+
 /* Large: the squares overflow f32. */
 static void norm(struct kit *k, const struct types *t, const struct shape *d, bool large)
 {
@@ -96,14 +98,16 @@ static void sgd(struct kit *k, const struct types *t, const struct shape *d, boo
 	u->attr.sgd.n_decay = n / 2 + 1;
 }
 
-/* first: the mean begins with the parameters. */
+/* first: the mean begins with the parameters. Of some shapes there is a norm, which may be infinite. */
 static void average(struct kit *k, const struct types *t, const struct shape *d, bool first)
 {
 	int64_t n = d->s * d->c * 3 + 1;
 	struct jm_tensor *p = kit_normal(k, t->a, 0, 1, 1, &n);
 	struct jm_tensor *now = kit_normal(k, t->v, first ? 1 : 0.125, 0, 1, DIMS(4));
 	struct jm_tensor *e = backend_result(k, t->v, true, 1, &n);
-	struct jm_node *u = backend_node(k, JM_OP_AVERAGE, OPS(p, now), OPS(e), 0);
+	double norm = d->s % 2 ? 7 : (double)INFINITY;
+	struct jm_tensor *size = d->b % 3 ? kit_normal(k, JM_F32, norm, 0, 1, DIMS(1)) : NULL;
+	struct jm_node *u = backend_node(k, JM_OP_AVERAGE, OPS(p, now, size), OPS(e), 0);
 
 	u->attr.average.at = 3;
 }

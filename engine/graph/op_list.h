@@ -244,8 +244,9 @@
  *	attr sgd.{momentum,weight_decay,clip,nesterov,n_decay}
  *	norm, clip and g' as adamw. For i < n_decay g' += weight_decay p; m = momentum m + g';
  *	p -= lr (nesterov ? g' + momentum m : m).
- * average: in  p f32|bf16[n], now f32[k]; out e f32[n]	updated: read and written
- *	attr average.at	e += now[average.at] (p - e), and e = p where that is 1
+ * average: in  p f32|bf16[n], now f32[k], norm? f32[1]; out e f32[n]	updated: read and written
+ *	attr average.at	e = p if now[average.at] is 1, else e += now[average.at] (p - e); but that
+ *	changes nothing if norm is given and not finite
  * cache-write: in  x c[..,(H+2G)D], position i32[T], request i32[T], page i32[R,P], keys and values
  *	c[N,S,G,D], or f8e4m3 (scale 1; to nearest even, at most 448)	attr
  *	pages.{heads,kv_heads,rotary}

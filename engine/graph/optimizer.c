@@ -172,7 +172,7 @@ static void append_average(
 {
 	struct jm_tensor *e = jm_update_state(g, JM_CLASS_OPT, g->vector, u->how->kind,
 		second ? "average.vectors" : "average", jm_tensor_count(p));
-	struct jm_node *n = jm_graph_node(g, JM_OP_AVERAGE, OPS(p, u->now), OPS(e));
+	struct jm_node *n = jm_graph_node(g, JM_OP_AVERAGE, OPS(p, u->now, u->norm), OPS(e));
 
 	if (!n)
 		return;

@@ -55,6 +55,31 @@ def test_is_the_mean_of_the_parameters(tmp_path, net, kept, more):
     assert moved > 5
 
 
+LATER = ("resnet", "--layers", 10, "--hidden", 4, "--image", 32, "--classes", 5, "--optimizer", "sgd", "--lr", 500, "--momentum", 0,
+         "--weight-decay", 0, "--clip", 0, "--schedule", "linear", "--lr-steps", 20, "--loss-scale", f"dynamic:{2 ** 98}")
+FIRST = (*NET["gpt"], "--lr", 0.01, "--precision", "fp16", "--loss-scale", "dynamic:1e8")
+
+
+@pytest.mark.parametrize("net, first", [(LATER, False), (FIRST, True)], ids=["later", "first"])
+def test_does_not_move_in_a_skipped_step(tmp_path, net, first):
+    """Gradients that grow by orders of magnitude a step, for which the loss scale is too large later, and a scale that is too
+    large at first: the mean is that of the parameters after steps that were not skipped."""
+    def train(steps, file, *more):
+        done = jm("run", *net, "--device", "ref", "--batch", 4, "--warmup", 0, "--source", "null", "--json", "-", "--steps", steps,
+                  "--save", file, *more)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["loss_scale"]["steps_skipped"]
+    files = [tmp_path / f"{t}.safetensors" for t in range(1, 10)]
+    skipped = [0] + [train(t, file) for t, file in enumerate(files, 1)]
+    updates = [file for file, before, now in zip(files, skipped, skipped[1:]) if now == before]
+    assert 2 <= len(updates) < 9 and first == (skipped[1] == 1)
+    train(9, tmp_path / "mean.safetensors", "--ema", 0.7)
+    found, expected = read(tmp_path / "mean.safetensors"), means(updates, 0.7)
+    for name in (name for name, x in found.items() if x[0] == "F32" and "running" not in name):
+        size = numpy.abs(expected[name]).max()
+        numpy.testing.assert_allclose(values(found[name]), expected[name], rtol=0, atol=1e-6 * size, err_msg=name)
+
+
 def test_a_checkpoint_goes_on_with_it(tmp_path):
     whole, half, rest = (tmp_path / name for name in ("whole.safetensors", "half", "rest.safetensors"))
     run("resnet", "--steps", 4, "--ema", 0.9, "--save", whole, "--checkpoint", tmp_path / "other")

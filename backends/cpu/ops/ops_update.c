@@ -133,6 +133,8 @@ static int run_average(const struct cpu_dev *dev, const struct cpu_exec *exec, s
 	int64_t count = jm_tensor_count(n->in[0]);
 
 	(void)err;
+	if (weight != 1 && n->in[2] && !isfinite(*(const float *)n->in[2]->data))
+		return 0;
 #pragma omp parallel for simd schedule(static) num_threads(dev->threads)
 	for (int64_t i = 0; i < count; i++) {
 		float p = element(n->in[0], i);

@@ -208,8 +208,9 @@ struct cuda_update {
 	bool nesterov;
 };
 void cuda_update(const struct cuda_update *p, cudaStream_t stream);
-/* e[n], the mean of p[n] over updates; weight: of p, on the device. */
-void cuda_average(struct cuda_vec p, const float *weight, float *e, int64_t n, cudaStream_t stream);
+/* e[n], the mean of p[n] over updates; weight: of p, on the device, as norm, which may be NULL. */
+void cuda_average(struct cuda_vec p, const float *weight, const float *norm, float *e, int64_t n,
+	cudaStream_t stream);
 
 /* ---- tokens.cu ------------------------------------------------------------------------------- */
 

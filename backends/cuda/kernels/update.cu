@@ -410,18 +410,20 @@ void cuda_update(const struct cuda_update *p, cudaStream_t stream)
 /* ---- mean of the parameters ------------------------------------------------------------------ */
 
 template <typename T>
-__global__ void average_kernel(const T *p, const float *weight, float *e, int64_t n)
+__global__ void average_kernel(
+	const T *p, const float *weight, const float *norm, float *e, int64_t n)
 {
 	const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
 
-	if (i < n)
+	if (i < n && (*weight == 1 || !norm || isfinite(*norm)))
 		e[i] = *weight == 1 ? (float)p[i] : e[i] + *weight * ((float)p[i] - e[i]);
 }
 
-void cuda_average(struct cuda_vec p, const float *weight, float *e, int64_t n, cudaStream_t stream)
+void cuda_average(struct cuda_vec p, const float *weight, const float *norm, float *e, int64_t n,
+	cudaStream_t stream)
 {
 	with_type(p, [&](auto t) {
 		average_kernel<<<blocks_for(n, THREADS), THREADS, 0, stream>>>(
-			as<decltype(t)>(p), weight, e, n);
+			as<decltype(t)>(p), weight, norm, e, n);
 	});
 }

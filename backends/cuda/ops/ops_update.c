@@ -227,7 +227,8 @@ static int run_average(struct cuda_dev *dev, const struct cuda_exec *exec, struc
 
 	(void)err;
 	cuda_average(cuda_vec(n->in[0]), (const float *)n->in[1]->data + n->attr.average.at,
-		n->out[0]->data, jm_tensor_count(n->in[0]), dev->stream);
+		n->in[2] ? n->in[2]->data : NULL, n->out[0]->data, jm_tensor_count(n->in[0]),
+		dev->stream);
 	return 0;
 }
 
