@@ -98,7 +98,8 @@ static void sgd(struct kit *k, const struct types *t, const struct shape *d, boo
 	u->attr.sgd.n_decay = n / 2 + 1;
 }
 
-/* first: the mean begins with the parameters. Of some shapes there is a norm, which may be infinite. */
+/* first: the mean begins with the parameters. Of some shapes there is a norm, which may be
+ * infinite. */
 static void average(struct kit *k, const struct types *t, const struct shape *d, bool first)
 {
 	int64_t n = d->s * d->c * 3 + 1;
