@@ -117,6 +117,26 @@ def test_weights_that_do_not_fit_are_refused(saved, tmp_path, kind):
     assert record["status"] == "failed" and reason.replace("FILE", str(file)) in record["reason"], record["reason"]
 
 
+DIFFUSION = ("diffusion", "--hidden", 8, "--layers", 1, "--head-width", 4, "--norm-groups", 2, "--image", 64,
+             "--vae-layers", 1, "--text-layers", 2, "--text-heads", 2, "--caption", 5, "--caption-width", 8, "--vocab", 100,
+             "--batch", 1, "--device", "ref", "--source", "null", "--warmup", 0, "--steps", 1)
+
+
+def test_frozen_parts_are_checked(tmp_path):
+    """Stable Diffusion with an encoder of another width, or with one that has a value which is not a number."""
+    def diffuse(*words, width=4, status=0):
+        done = jm("run", *DIFFUSION, "--vae-hidden", width, *words, "--json", "-", timeout=200)
+        assert done.returncode == status, done.stderr
+        return json.loads(done.stdout)
+    file, name = tmp_path / "net.safetensors", "vae/encoder.conv_in.bias"
+    diffuse("--save", file)
+    wider = diffuse("--from", file, width=8, status=FAILED)["reason"]
+    assert "Tensor 'vae/encoder.conv_in." in wider and "give the options with which it was trained" in wider
+    tensors = read(file)
+    write(file, {**tensors, name: damaged(values(tensors[name]), numpy.nan)})
+    assert f"Tensor '{name}' of weights {file} has a value that is not a number" in diffuse("--from", file, status=FAILED)["reason"]
+
+
 def test_a_file_that_is_damaged_or_absent_is_refused(saved, tmp_path):
     file = write(tmp_path / "longer.safetensors", read(saved[0]), behind=b"x")
     assert "1 bytes follow the last tensor" in run("--steps", 1, "--from", file, status=FAILED)["reason"]
