@@ -34,8 +34,9 @@ static const char *wanted(const json_t *parameters)
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* Copies the nth of the lists 0-3+8/4-7, as 0-3,8. False: there are not so many. */
-static bool nth_list(const char *value, int nth, char *out, size_t size)
+/* Copies the nth of the lists 0-3+8@1/4-7: its CPUs as 0-3,8, and the nodes behind @; NULL = there is
+ * no @. False: there are not so many lists. */
+static bool nth_list(const char *value, int nth, char *out, size_t size, char **ret_nodes)
 {
 	for (; nth && value; nth--) {
 		value = strchr(value, '/');
@@ -46,22 +47,28 @@ static bool nth_list(const char *value, int nth, char *out, size_t size)
 	snprintf(out, size, "%.*s", (int)strcspn(value, "/"), value);
 	for (char *c = out; *c; c++)
 		*c = *c == '+' ? ',' : *c;
+	*ret_nodes = strchr(out, '@');
+	if (*ret_nodes)
+		*(*ret_nodes)++ = '\0';
 	return true;
 }
 
 int jm_run_affinity_check(const char *value, struct jm_err *err)
 {
-	char list[JM_CPUS_TEXT];
+	char list[JM_CPUS_TEXT], *nodes;
 	cpu_set_t set;
 
 	if (!strcmp(value, "near") || !strcmp(value, "none"))
 		return 0;
-	for (int i = 0; nth_list(value, i, list, sizeof(list)); i++)
-		if (strlen(value) >= sizeof(list) || jm_cpu_list_read(list, &set, err)) {
+	for (int i = 0; nth_list(value, i, list, sizeof(list), &nodes); i++)
+		if (strlen(value) >= sizeof(list) || jm_cpu_list_read(list, &set, err) ||
+			(nodes && (strlen(nodes) >= sizeof(((struct jm_near *)0)->nodes) ||
+					  jm_cpu_list_read(nodes, &set, err)))) {
 			*err = (struct jm_err)JM_ERR_INIT;
 			return jm_err_set(err, JM_EUSAGE,
 				"--affinity takes near, none, or the CPUs of each rank, as in "
-				"0-11+96-107/12-23+108-119, not '%.100s'.",
+				"0-11+96-107/12-23+108-119, and behind @ the NUMA nodes of its "
+				"memory, as in 0-11@0/12-23@1, not '%.100s'.",
 				value);
 		}
 	return 0;
@@ -69,15 +76,15 @@ int jm_run_affinity_check(const char *value, struct jm_err *err)
 
 static int take_lists(struct ranks *all, const char *value, struct jm_err *err)
 {
-	char more[JM_CPUS_TEXT];
+	char more[JM_CPUS_TEXT], *nodes;
 	int n = 0;
 
-	for (; n < all->n && nth_list(value, n, all->near[n].cpus, JM_CPUS_TEXT); n++)
-		;
+	for (; n < all->n && nth_list(value, n, all->near[n].cpus, JM_CPUS_TEXT, &nodes); n++)
+		snprintf(all->near[n].nodes, sizeof(all->near[n].nodes), "%s", nodes ? nodes : "");
 	if (n == 1)
 		for (int r = 1; r < all->n; r++)
 			all->near[r] = all->near[0];
-	if ((n > 1 && n < all->n) || nth_list(value, all->n, more, sizeof(more)))
+	if ((n > 1 && n < all->n) || nth_list(value, all->n, more, sizeof(more), &nodes))
 		return jm_err_set(err, JM_EUSAGE,
 			"--affinity %.200s does not have a list of CPUs for each of the %d ranks "
 			"of this host; give one for each, or one for all.",
@@ -222,8 +229,8 @@ static void show_rank(struct jm_cli *cli, const json_t *row)
 
 	snprintf(line, sizeof(line), "rank %d on %s%s%s: CPUs %s%s%s",
 		(int)json_integer_value(json_object_get(row, "rank")), jm_json_text(row, "device"),
-		*gpu ? " at " : "", gpu, jm_json_text(row, "cpus"), *nodes ? ", NUMA nodes " : "",
-		nodes);
+		*gpu ? " at " : "", gpu, jm_json_text(row, "cpus"),
+		*nodes ? ", memory of NUMA nodes " : "", nodes);
 	jm_text_wrap(cli->out, line, 4, 6, cli->width);
 }
 

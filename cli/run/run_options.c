@@ -147,10 +147,11 @@ const struct jm_option jm_run_options[] = {
 		.use = JM_OPTION_SWEPT | JM_OPTION_OF_WORK,
 		.type = JM_TEXT,
 		.argument = "near|none|CPUS,...",
-		.help = "processors that each rank runs on: near = cores next to its GPU, which "
-			"is also the default and needs hwloc; none = whatever this call may use; "
-			"or a list for each rank, as in 0-11+96-107/12-23+108-119; several values "
-			"are swept, and --dry-run shows what becomes of them"},
+		.help = "processors that each rank runs on, and NUMA nodes that its memory comes "
+			"from first: near = those next to its GPU, which is also the default and "
+			"needs hwloc; none = whatever this call may use; or a list for each rank, "
+			"as in 0-11+96-107/12-23+108-119, with nodes behind @, as in 0-11@0; "
+			"several values are swept, and --dry-run shows what becomes of them"},
 	{.name = "repeat",
 		.usual = true,
 		.heading = "Repeats",

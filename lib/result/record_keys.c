@@ -261,7 +261,7 @@ static const struct jm_key affinity_rank_keys[] = {
 	{TEXT("gpu", JM_KEY_NULL), .meaning = "its address on the PCI bus"},
 	{TEXT("cpus", 0), .meaning = "processors (hardware threads) as the kernel numbers them"},
 	{TEXT("nodes", JM_KEY_NULL),
-		.meaning = "NUMA nodes of these, where the kernel places the rank's memory"},
+		.meaning = "NUMA nodes that the rank's memory comes from first; null: not bound"},
 	{0},
 };
 
@@ -274,7 +274,7 @@ static const struct jm_key affinity_keys[] = {
 	{LIST("ranks", 0), .keys = affinity_rank_keys, .meaning = "of the host that measured"},
 	{TEXT("sampler", JM_KEY_NULL),
 		.meaning = "processors of the threads that read sensors; null: not bound"},
-	{TEXT("reason", JM_KEY_NULL), .meaning = "why nothing was bound"},
+	{TEXT("reason", JM_KEY_NULL), .meaning = "why nothing was bound, or no memory"},
 	{0},
 };
 
@@ -479,7 +479,7 @@ const struct jm_key jm_record_keys[] = {
 	{OBJECT("gang", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = gang_keys,
 		.meaning = "of a case of several ranks: their hosts and devices"},
 	{OBJECT("affinity", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = affinity_keys,
-		.meaning = "processors that ranks were bound to (--affinity)"},
+		.meaning = "processors and NUMA nodes that ranks were bound to (--affinity)"},
 	{LIST("hosts", JM_KEY_OPTIONAL), .keys = host_keys,
 		.meaning =
 			"of ranks that were started apart (--launcher started): their hosts. The "

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads inherit the processors of the one that starts them: those of the sampler are started
+/* Threads inherit processors and nodes of the one that starts them: those of the sampler are started
  * while this one is bound to the sampler's, those of the work while it is bound to the rank's. */
 #include "worker_affinity.h"
 #include "base/process/cpu_list.h"
+#include "base/process/memory_nodes.h"
 
 #include <string.h>
 
@@ -43,21 +44,47 @@ int jm__worker_bind_sampler(struct jm__worker *w, struct jm_err *err)
 	return w->measures ? bind_to(w, jm_json_text(w->affinity, "sampler"), err) : 0;
 }
 
-/* Where this rank is to run; "" = that is not said. */
-static const char *own_cpus(const struct jm__worker *w)
+/* Where this rank is to run; NULL = that is not said. */
+static json_t *own_row(const struct jm__worker *w)
 {
-	const json_t *row;
+	json_t *row;
 	size_t i;
 
 	json_array_foreach(json_object_get(w->affinity, "ranks"), i,
-		row) if (json_integer_value(json_object_get(row, "rank")) ==
-			 w->rank) return jm_json_text(row, "cpus");
-	return "";
+		row) if (json_integer_value(json_object_get(row, "rank")) == w->rank) return row;
+	return NULL;
+}
+
+static const char *own_cpus(const struct jm__worker *w)
+{
+	return jm_json_text(own_row(w), "cpus");
+}
+
+/* A default that is not possible, as in a container that forbids it, is only recorded. */
+static int bind_memory(struct jm__worker *w, struct jm_err *err)
+{
+	struct jm_err why = JM_ERR_INIT;
+	json_t *row = own_row(w);
+	const char *nodes = jm_json_text(row, "nodes");
+
+	if (!*nodes || !jm_memory_prefer(nodes, &why))
+		return 0;
+	if (!strcmp(jm_json_text(w->affinity, "by"), "given"))
+		return jm_err_set(err, why.code,
+			"%s Give --affinity other nodes behind @, or none.", why.text);
+	if (!w->measures) /* the record is another rank's */
+		jm_log(w->ctx, JM_WARNING, "The memory of rank %d is not bound: %s", w->rank,
+			why.text);
+	json_object_set_new(row, "nodes", json_null());
+	json_object_set_new(w->affinity, "reason", json_string(why.text));
+	return 0;
 }
 
 int jm__worker_bind_work(struct jm__worker *w, struct jm_err *err)
 {
-	return bind_to(w, own_cpus(w), err);
+	int rc = bind_to(w, own_cpus(w), err);
+
+	return rc ? rc : bind_memory(w, err);
 }
 
 int jm__worker_sharing(const struct jm__worker *w)

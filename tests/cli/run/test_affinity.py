@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import time
 
 import pytest
@@ -46,7 +47,7 @@ def listed(env, n, *more, ranks=True):
     done = jm(*GPT, "--batch", n, "--device", devices, *(["--ranks", n] if ranks else []), "--width", 1000, "--dry-run", *more,
               env=env)
     assert done.returncode == 0, done.stderr
-    rows = re.findall(r"^    rank (\d+) on cuda:\d+ at (\S+): CPUs ([\d,-]+), NUMA nodes (\S+)$", done.stdout, re.M)
+    rows = re.findall(r"^    rank (\d+) on cuda:\d+ at (\S+): CPUs ([\d,-]+), memory of NUMA nodes (\S+)$", done.stdout, re.M)
     sampler = re.search(r"^    sampler: CPUs ([\d,-]+)$", done.stdout, re.M)
     return [(bus, cpus(own), cpus(nodes)) for _, bus, own, nodes in rows], cpus(sampler[1] if sampler else ""), done.stdout
 
@@ -97,7 +98,7 @@ def test_what_cannot_be_known_is_said(tmp_path):
     assert "affinity" not in jm(*GPT, "--device", "ref", "--dry-run").stdout
 
 
-@pytest.mark.parametrize("value", ["far", "0-", "3-1", "0/", "1+", "4096", "0-3 ", "-1"])
+@pytest.mark.parametrize("value", ["far", "0-", "3-1", "0/", "1+", "4096", "0-3 ", "-1", "0@", "@0", "0@x", "0@0@0", "0@1/1@"])
 def test_wrong_lists_are_refused(value):
     assert "--affinity takes near, none" in sentence(jm(*GPT, "--device", "ref", "--affinity", value), USAGE)
 
@@ -178,6 +179,55 @@ def test_each_of_two_ranks_is_bound_to_its_half(tmp_path):
                       lambda seen: sorted(map(min, (threads[0] for threads in seen))) == [half[0] for half in HALVES])
     own = [cpus(rank["cpus"]) for rank in record["affinity"]["ranks"]]
     assert all(o <= set(half) for o, half in zip(own, HALVES)) and all(own) and record["status"] == "ok"
+
+
+def policies(pid):
+    """What the kernel says of the memory of each thread of a process: default, or prefer with nodes."""
+    found = []
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        try:
+            found.append((task / "numa_maps").read_text().split("\n", 1)[0].split(" ", 1)[1].split(" file=")[0])
+        except (OSError, IndexError):
+            pass
+    return found
+
+
+def no_policies():
+    """numa_maps is there only where the kernel was built for NUMA nodes; some containers forbid to choose."""
+    call = "import ctypes, sys; sys.exit(ctypes.CDLL(None).syscall(238, 0, None, 0))"
+    return not os.path.exists("/proc/self/numa_maps") or os.uname().machine != "x86_64" or \
+        subprocess.run([sys.executable, "-c", call], check=False).returncode != 0
+
+
+@pytest.mark.skipif(len(OWN) < 2 or no_policies(), reason="one CPU, or no NUMA nodes")
+@pytest.mark.parametrize("value, wanted", [("near", "0"), (f"{OWN[0]}@0", "0"), (f"{OWN[0]}", None), ("none", None)])
+def test_memory_comes_from_the_node_of_the_gpu(value, wanted, tmp_path):
+    """The threads of the work have what their rank has; those that read sensors, and ranks without nodes, what they had."""
+    seen = set()
+    cuda, env = ["--device", "cuda:0", "--selftest", 0, "--source", "nvml", "--seconds", 2], halves(tmp_path)
+    words = [BIN, *GPT, "--batch", 1, *cuda, "--affinity", value, "--json", tmp_path / "record.json"]
+    with subprocess.Popen([str(w) for w in words], env={**os.environ, **env}, stderr=subprocess.PIPE, text=True) as run:
+        while run.poll() is None:
+            for pid in workers(run.pid):
+                seen.update(policies(pid))
+            time.sleep(0.02)
+        assert run.returncode == 0, run.stderr.read()
+    affinity = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))["affinity"]
+    assert [rank["nodes"] for rank in affinity["ranks"]] == ([] if value == "none" else [wanted])
+    chosen = {policy for policy in seen if policy.startswith("prefer")}
+    assert all(policy.endswith(":0") for policy in chosen) and bool(chosen) == bool(wanted) and any("default" in p for p in seen), seen
+
+
+@pytest.mark.skipif(no_policies(), reason="no NUMA nodes")
+def test_nodes_that_are_not_here(tmp_path):
+    """Given, they fail the case; those of a GPU are only left out, with the reason."""
+    done = jm(*GPT, "--device", "ref", "--affinity", f"{OWN[0]}@999", "--json", "-", "--steps", 1)
+    assert done.returncode == 1 and "NUMA nodes 999" in json.loads(done.stdout)["reason"]
+    cuda, env = ["--device", "cuda:1", "--selftest", 0, "--steps", 1, "--json", "-"], halves(tmp_path)
+    affinity = json.loads(jm(*GPT, *cuda, env=env).stdout)["affinity"]
+    there = os.path.exists("/sys/devices/system/node/node1")
+    assert affinity["by"] == "near" and affinity["ranks"][0]["nodes"] == ("1" if there else None)
+    assert there or "NUMA nodes 1" in affinity["reason"], affinity
 
 
 @pytest.mark.skipif(len(OWN) < 2, reason="one CPU")

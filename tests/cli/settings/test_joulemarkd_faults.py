@@ -89,14 +89,17 @@ def test_two_brokers_have_one_lock(service):
     with subprocess.Popen(service.inside(sys.executable, SOURCE / "tests/peers/activator.py", path, PROGRAM), text=True,
                           stderr=subprocess.PIPE, env={**os.environ, "PRELOAD": machine["LD_PRELOAD"],
                                                       "ASAN_OPTIONS": machine["ASAN_OPTIONS"]}) as second:
-        assert any("1 leases go on" in line for line in iter(second.stderr.readline, ""))
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
-            s.connect(f"/proc/{service.holder.pid}/root{path}")
-            for op, payload, n in ("open", b"", 0), ("set", setting("package.power", 130), 1):
-                s.send(request(op, payload, n))
-                code, why = reply(s.recv(1 << 18))
-            assert code and f"process {child.pid}" in why, why
-        second.terminate()
+        try:
+            assert any("1 leases go on" in line for line in iter(second.stderr.readline, ""))
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+                s.settimeout(60)
+                s.connect(f"/proc/{service.holder.pid}/root{path}")
+                for op, payload, n in ("open", b"", 0), ("set", setting("package.power", 130), 1):
+                    s.send(request(op, payload, n))
+                    code, why = reply(s.recv(1 << 18))
+                assert code and f"process {child.pid}" in why, why
+        finally:
+            second.terminate()
         second.stderr.read()
     assert limits(service) == ["120000000"] * 2 and child.poll() is None
     child.terminate()
