@@ -34,8 +34,8 @@ static const char *wanted(const json_t *parameters)
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* Copies the nth of the lists 0-3+8@1/4-7: its CPUs as 0-3,8, and the nodes behind @; NULL = there is
- * no @. False: there are not so many lists. */
+/* Copies the nth of the lists 0-3+8@1/4-7: its CPUs as 0-3,8, and the nodes behind @; NULL = there
+ * is no @. False: there are not so many lists. */
 static bool nth_list(const char *value, int nth, char *out, size_t size, char **ret_nodes)
 {
 	for (; nth && value; nth--) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads inherit processors and nodes of the one that starts them: those of the sampler are started
- * while this one is bound to the sampler's, those of the work while it is bound to the rank's. */
+/* Threads inherit processors and NUMA nodes of the one that starts them: those of the sampler are
+ * started while this one is bound to the sampler's, those of the work while it is bound to the
+ * rank's. */
 #include "worker_affinity.h"
 #include "base/process/cpu_list.h"
 #include "base/process/memory_nodes.h"
