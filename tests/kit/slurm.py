@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jm import SOURCE
-
+EPILOG = Path(__file__).resolve().parents[2] / "examples/slurm/epilog"
 PROGRAMS = ["munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "srun", "sinfo"]
 
 CONF = """\
@@ -85,7 +84,7 @@ class Cluster:
         """What each node runs as root after a job: that of examples/, with these variables."""
         script = self.folder / "epilog.new"
         words = "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in env.items())
-        script.write_text(f"#!/bin/sh\n{words}{f'exec {SOURCE}/examples/slurm/epilog' if env else ''}\n")
+        script.write_text(f"#!/bin/sh\n{words}{f'exec {EPILOG}' if env else ''}\n")
         script.chmod(0o755)
         script.rename(self.folder / "epilog")
 
