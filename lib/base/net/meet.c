@@ -193,15 +193,22 @@ static int host_others(const struct jm_meet *m, int *fd, struct jm_err *err)
 	return code ? code : tell_places(m, fd, port, err);
 }
 
+static int hear_first(const struct jm_meet *m, int fd, void *ret, size_t n, struct jm_err *err)
+{
+	if (hear(m, fd, ret, n))
+		return 0;
+	if (jm__meet_interrupted(m, err))
+		return JM_EINTR;
+	return jm_err_set(err, JM_EGONE,
+		"Rank 0 ended before all ranks had joined, or gave up waiting for another rank.");
+}
+
 static int hear_places(const struct jm_meet *m, int fd, struct place *place, struct jm_err *err)
 {
-	if (!hear(m, fd, place, sizeof(*place) * (size_t)m->world)) {
-		if (jm__meet_interrupted(m, err))
-			return JM_EINTR;
-		return jm_err_set(err, JM_EGONE,
-			"Rank 0 ended before all ranks had joined, or gave up waiting for another "
-			"rank.");
-	}
+	int code = hear_first(m, fd, place, sizeof(*place) * (size_t)m->world, err);
+
+	if (code)
+		return code;
 	for (int r = 0; r < m->world; r++)
 		place[r].host[JM_HOST_SIZE - 1] = '\0';
 	return 0;
@@ -227,9 +234,60 @@ static int join_others(const struct jm_meet *m, int *fd, struct jm_err *err)
 	return code;
 }
 
+static int ended_early(int rank, struct jm_err *err)
+{
+	return jm_err_set(err, JM_EGONE, "Rank %d ended before all ranks had joined.", rank);
+}
+
+/* Hears a word of each rank; one that has said it waits, and does not end. */
+static int hear_all(const struct jm_meet *m, const int *fd, struct jm_err *err)
+{
+	struct pollfd p[JM_MEET_MOST];
+	int left = m->world - 1;
+	char word;
+
+	for (int r = 0; r < m->world; r++)
+		p[r] = (struct pollfd){.fd = fd[r], .events = POLLIN | POLLRDHUP};
+	while (left) {
+		if (jm__meet_interrupted(m, err))
+			return JM_EINTR;
+		poll(p, (nfds_t)m->world, LOOK_MS);
+		for (int r = 1; r < m->world; r++) {
+			if (!p[r].revents)
+				continue;
+			if (!(p[r].events & POLLIN) ||
+				!jm_tcp_receive(fd[r], &word, sizeof(word), within(m, REST_NS)))
+				return ended_early(r, err);
+			p[r].events = POLLRDHUP;
+			left--;
+		}
+		for (int r = 1; r < m->world && jm_clock_now(jm_clock_real()) >= m->until_ns; r++)
+			if (p[r].events & POLLIN)
+				return jm__meet_missing(m, r, "", err);
+	}
+	return 0;
+}
+
+/* A rank that has all its connections may close some at once, which one that still waits for others
+ * would take for its end: all go on together. */
+static int go_on_together(const struct jm_meet *m, const int *fd, struct jm_err *err)
+{
+	char word = 1;
+	int code = 0;
+
+	if (m->rank) {
+		jm_tcp_send(fd[0], &word, sizeof(word), within(m, REST_NS));
+		return hear_first(m, fd[0], &word, sizeof(word), err);
+	}
+	code = hear_all(m, fd, err);
+	for (int r = 1; r < m->world && !code; r++)
+		if (!jm_tcp_send(fd[r], &word, sizeof(word), within(m, REST_NS)))
+			code = ended_early(r, err);
+	return code;
+}
+
 int jm_meet(const struct jm_meet *m, int *ret_fd, struct jm_err *err)
 {
-
 	int fd[JM_MEET_MOST], code;
 
 	if (m->world > JM_MEET_MOST)
@@ -238,6 +296,8 @@ int jm_meet(const struct jm_meet *m, int *ret_fd, struct jm_err *err)
 	for (int r = 0; r < JM_MEET_MOST; r++)
 		fd[r] = -1;
 	code = m->rank ? join_others(m, fd, err) : host_others(m, fd, err);
+	if (!code)
+		code = go_on_together(m, fd, err);
 	for (int r = 0; r < m->world && code; r++)
 		if (fd[r] >= 0)
 			close(fd[r]);

@@ -48,19 +48,19 @@ static struct jm_meet meeting(int world)
 	return m;
 }
 
+static void close_all(const struct rank *r)
+{
+	for (int i = 0; i < r->meet.world && !r->code; i++)
+		if (r->fd[i] >= 0)
+			close(r->fd[i]);
+}
+
 static void *be_rank(void *arg)
 {
 	struct rank *r = arg;
 
 	r->code = jm_meet(&r->meet, r->fd, &r->err);
 	return NULL;
-}
-
-static void close_all(const struct rank *r)
-{
-	for (int i = 0; i < r->meet.world && !r->code; i++)
-		if (r->fd[i] >= 0)
-			close(r->fd[i]);
 }
 
 /* Each pair is connected: every rank sends its number to all others. */
@@ -96,6 +96,37 @@ static void meet_all(struct jm_meet m)
 	check_pairs(rank);
 	for (int i = 0; i < RANKS; i++)
 		close_all(&rank[i]);
+}
+
+static void *meet_and_leave(void *arg)
+{
+	struct rank *r = arg;
+
+	be_rank(r);
+	close_all(r);
+	return NULL;
+}
+
+/* One that has met all others and leaves at once is not missed by those that still meet. */
+static void a_rank_may_leave_as_soon_as_it_has_met_all(void **unused)
+{
+	(void)unused;
+	for (int round = 0; round < 40; round++) {
+		struct jm_meet m = meeting(RANKS);
+		struct rank rank[RANKS];
+		pthread_t thread[RANKS];
+
+		for (int i = 0; i < RANKS; i++) {
+			rank[i] = (struct rank){.meet = m, .err = JM_ERR_INIT};
+			rank[i].meet.rank = i;
+			assert_int_equal(
+				pthread_create(&thread[i], NULL, meet_and_leave, &rank[i]), 0);
+		}
+		for (int i = 0; i < RANKS; i++)
+			pthread_join(thread[i], NULL);
+		for (int i = 0; i < RANKS; i++)
+			assert_ok(rank[i].code, rank[i].err);
+	}
 }
 
 /* ---- strangers ------------------------------------------------------------------------------- */
@@ -274,7 +305,7 @@ static int join_without_door(const struct jm_meet *m)
 	return fd;
 }
 
-/* Rank 1 is gone when rank 2 visits it, and then so is rank 0: rank 2 does not go on trying. */
+/* Rank 2 cannot reach rank 1, until rank 0 gives up: then rank 2 does not go on trying. */
 static void nobody_waits_for_a_rank_after_the_first_has_gone(void **unused)
 {
 	struct rank first = {.meet = meeting(3), .err = JM_ERR_INIT}, last = first;
@@ -283,12 +314,13 @@ static void nobody_waits_for_a_rank_after_the_first_has_gone(void **unused)
 
 	(void)unused;
 	last.meet.rank = 2;
+	first.meet.until_ns = soon(2);
 	assert_int_equal(pthread_create(&thread[0], NULL, be_rank, &first), 0);
 	fd = join_without_door(&first.meet);
 	assert_int_equal(pthread_create(&thread[1], NULL, be_rank, &last), 0);
 	pthread_join(thread[0], NULL);
-	assert_ok(first.code, first.err);
-	close_all(&first);
+	assert_sentence(&first.err, JM_EIO);
+	assert_non_null(strstr(first.err.text, "Rank 1 has not joined"));
 	pthread_join(thread[1], NULL);
 	assert_sentence(&last.err, JM_EGONE);
 	assert_non_null(strstr(last.err.text, "Rank 0 ended before all ranks had joined"));
@@ -379,6 +411,7 @@ static void addresses_are_read_or_refused(void **unused)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_rank_may_leave_as_soon_as_it_has_met_all),
 		cmocka_unit_test(strangers_hold_up_nobody),
 		cmocka_unit_test(ranks_that_contradict_are_refused),
 		cmocka_unit_test(a_rank_that_comes_twice_or_goes_is_named),
