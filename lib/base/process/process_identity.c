@@ -14,7 +14,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define START_FIELD 22 /* of /proc/PID/stat, from 1 */
+/* of /proc/PID/stat, from 1 */
+#define PARENT_FIELD 4
+#define START_FIELD  22
 
 size_t jm_process_file(const char *root, pid_t pid, const char *name, char *out, size_t size)
 {
@@ -42,19 +44,27 @@ static const char *stat_of(pid_t pid, char *text, size_t size)
 	return behind && behind[1] ? behind + 2 : NULL;
 }
 
-struct jm_process jm_process_of(pid_t pid)
+/* A number of it; 0 = it cannot be read. */
+static unsigned long long number_of(pid_t pid, int wanted)
 {
-	struct jm_process p = {.pid = pid};
 	char text[1024];
 	const char *s = stat_of(pid, text, sizeof(text));
 
-	for (int field = 3; s && field < START_FIELD; field++) {
+	for (int field = 3; s && field < wanted; field++) {
 		s = strchr(s, ' ');
 		s = s ? s + 1 : NULL;
 	}
-	if (s)
-		p.start = strtoull(s, NULL, 10);
-	return p;
+	return s ? strtoull(s, NULL, 10) : 0;
+}
+
+struct jm_process jm_process_of(pid_t pid)
+{
+	return (struct jm_process){.pid = pid, .start = number_of(pid, START_FIELD)};
+}
+
+pid_t jm_process_parent(pid_t pid)
+{
+	return (pid_t)number_of(pid, PARENT_FIELD);
 }
 
 bool jm_process_runs(const struct jm_process *p)

@@ -17,6 +17,8 @@ struct jm_process {
 size_t jm_process_file(const char *root, pid_t pid, const char *name, char *out, size_t size);
 /* The process with that id, as it is now. start is 0 when it cannot be read. */
 struct jm_process jm_process_of(pid_t pid);
+/* 0 = there is no such process. */
+pid_t jm_process_parent(pid_t pid);
 /* Does it still run? One that has ended but was not reaped does not. If the start is unknown, only
  * the id is compared. */
 bool jm_process_runs(const struct jm_process *p);

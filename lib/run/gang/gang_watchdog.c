@@ -8,11 +8,13 @@
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define LOOK_MS 500
+#define TERM_NS (3 * JM_SECOND) /* that a call has to end by itself */
 
 /* ---- the call's side ------------------------------------------------------------------------- */
 
@@ -55,26 +57,64 @@ int jm_watchdog_start(const char *program, struct jm_err *err)
 
 /* ---- its own process ------------------------------------------------------------------------- */
 
+/* What is watched, and since when something is wrong; 0 = nothing is. */
+struct watch {
+	pid_t call;
+	struct jm_process launcher; /* all zero = none that would have to go on */
+	int64_t call_stopped, launcher_stopped, asked;
+};
+
+/* mpirun, or its daemon on this host: when it is gone, nobody takes what the call prints, and
+ * nobody would end the ranks of other hosts. Others who start ranks may end before them. */
+static struct jm_process launcher_of(pid_t call)
+{
+	if (!secure_getenv("OMPI_COMM_WORLD_RANK"))
+		return (struct jm_process){0};
+	return jm_process_of(jm_process_parent(call));
+}
+
+/* For so long that it counts as gone? */
+static bool is_stopped(pid_t pid, int64_t *since, int64_t now)
+{
+	if (jm_process_state(pid) != 'T')
+		*since = 0;
+	else if (!*since)
+		*since = now;
+	return *since && now - *since >= JM_STOPPED_NS;
+}
+
+static void end_call(int number)
+{
+	syscall(SYS_pidfd_send_signal, JM_WATCHDOG_FD, number, NULL, 0);
+}
+
+/* A call that has lost its launcher ends as by Ctrl-C, if it can. */
+static void look(struct watch *w)
+{
+	int64_t now = jm_clock_now(jm_clock_real());
+
+	if (is_stopped(w->call, &w->call_stopped, now) || (w->asked && now - w->asked >= TERM_NS))
+		end_call(SIGKILL);
+	else if (!w->asked && w->launcher.pid &&
+		 (!jm_process_runs(&w->launcher) ||
+			 is_stopped(w->launcher.pid, &w->launcher_stopped, now))) {
+		end_call(SIGTERM);
+		w->asked = now;
+	}
+}
+
 int jm_watchdog_serve(struct jm_err *err)
 {
 	struct pollfd ended = {.fd = JM_WATCHDOG_FD, .events = POLLIN};
-	pid_t call =
-		getppid(); /* another one, if the call has ended: then nothing is left to watch */
-	int64_t since = 0, now;
+	/* another parent, if the call has ended: then nothing is left to watch */
+	struct watch w = {.call = getppid(), .launcher = launcher_of(getppid())};
 	sigset_t all;
 
 	if (fcntl(JM_WATCHDOG_FD, F_GETFD) < 0)
 		return jm_err_set(err, JM_EUSAGE, "'watchdog' is for 'joulemark run' alone.");
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
-	while (poll(&ended, 1, LOOK_MS) <= 0) {
-		now = jm_clock_now(jm_clock_real());
-		if (jm_process_state(call) != 'T')
-			since = 0;
-		else if (!since)
-			since = now;
-		else if (now - since >= JM_STOPPED_NS)
-			syscall(SYS_pidfd_send_signal, JM_WATCHDOG_FD, SIGKILL, NULL, 0);
-	}
+	while (poll(&ended, 1, LOOK_MS) <= 0)
+		look(&w);
 	return 0;
 }
