@@ -22,7 +22,9 @@ int jm_comm_open(const char *transport, const struct jm_comm_place *place, struc
 	c.transport = jm_transport_find(transport, err);
 	if (!c.transport)
 		return err->code;
-	rc = c.transport->open(place, &c.state, err);
+	rc = c.transport->load ? c.transport->load(&c.transport, err) : 0;
+	if (!rc)
+		rc = c.transport->open(place, &c.state, err);
 	if (!rc)
 		*ret = c;
 	return rc;

@@ -119,6 +119,9 @@ struct jm_comm_group {
 	int member[JM_RANKS_MOST]; /* their ranks in the communicator */
 };
 
+/* Increased with any change of this file, or of jm_err, that a plug-in notices. */
+#define JM_TRANSPORT_ABI 1
+
 struct jm_transport {
 	const char *name;
 	const char *summary;
@@ -126,6 +129,8 @@ struct jm_transport {
 	bool rounds;	  /* a transfer may be rounded */
 	bool windows;	  /* it takes limits, and has window and window_free */
 	int (*check)(struct jm_err *err); /* 0 = the transport can be opened here; NULL = always */
+	/* Of a plug-in: its own table, in place of this one, which has no more. NULL = built in. */
+	int (*load)(const struct jm_transport **ret, struct jm_err *err);
 	/* Waits for all ranks. */
 	int (*open)(const struct jm_comm_place *place, void **ret_state, struct jm_err *err);
 	/* A communicator of a part of the ranks, which borrows what this one has; all ranks call
@@ -154,6 +159,13 @@ struct jm_transport {
 	int (*leave)(void *state, struct jm_err *err);
 	void (*close)(void *state); /* takes NULL */
 };
+
+/* What a plug-in gives; the first member never moves. */
+struct jm_transport_plugin {
+	uint32_t abi; /* JM_TRANSPORT_ABI */
+	const struct jm_transport *transport;
+};
+JM_API const struct jm_transport_plugin *jm_transport_entry(void);
 
 extern const struct jm_transport *const jm_transports[]; /* NULL-terminated, generated */
 

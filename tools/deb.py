@@ -21,6 +21,7 @@ NAME = "joulemark"
 # opened at run time: no linker knows them; the second name is Ubuntu's and of later Debians
 RECOMMENDS = ("libmodbus5", "libsnmp40 | libsnmp40t64", "libcurl4 | libcurl4t64", "libhdf5-103-1 | libhdf5-103-1t64",
               "libmicrohttpd12 | libmicrohttpd12t64", "libhwloc15")
+PLUGINS = {"mpi.so": "libopenmpi3 | libopenmpi3t64 | libopenmpi40"}  # and what they need, without which all else works
 DESCRIPTION = """\
 measure what AI work costs: speed, power and energy
  joulemark measures the energy of any command with its uncertainty, repeats a
@@ -144,7 +145,7 @@ def add_python(tree, version):
 def depends(tree, folder):
     """The packages that the binaries need, as dpkg-shlibdeps has them."""
     put(folder / "debian/control", f"Source: {NAME}\n\nPackage: {NAME}\nArchitecture: any\n")
-    words = [f"-e{path}" for path in binaries(tree)]
+    words = [f"-e{path}" for path in binaries(tree) if path.name not in PLUGINS]
     found = out("dpkg-shlibdeps", "-O", "--ignore-missing-info", f"-l{tree}/usr/lib", f"-x{NAME}", *words, cwd=folder,
                 stderr=subprocess.DEVNULL)
     return re.search(r"^shlibs:Depends=(.*)$", found, re.M)[1]
@@ -154,7 +155,7 @@ def control_file(version, needs, tree):
     size = sum(p.lstat().st_size for p in tree.rglob("*")) // 1024
     arch = out("dpkg", "--print-architecture").strip()
     return arch, (f"Package: {NAME}\nVersion: {version}\nArchitecture: {arch}\nMaintainer: {maintainer()}\n"
-                  f"Installed-Size: {size}\nDepends: {needs}\nRecommends: {', '.join(RECOMMENDS)}\nSuggests: python3\n"
+                  f"Installed-Size: {size}\nDepends: {needs}\nRecommends: {', '.join(RECOMMENDS)}\nSuggests: {', '.join(('python3', *PLUGINS.values()))}\n"
                   f"Section: science\nPriority: optional\nDescription: {DESCRIPTION}\n")
 
 

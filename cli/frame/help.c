@@ -356,6 +356,7 @@ static void print_environment(FILE *out)
 		{"JM_ROOT", "prefix of /sys, /proc and /dev"},
 		{"JM_SNMP_LIB", "the net-snmp library to open"},
 		{"JM_STATE", "folder of the journal of settings"},
+		{"JM_TRANSPORTS", "folder of the transports' plug-ins"},
 		{"MASTER_ADDR, MASTER_PORT",
 			"of ranks that were started apart: where rank 0 awaits "
 			"the others"},

@@ -4,15 +4,14 @@
 #include "backend_clock.h"
 #include "backend_events.h"
 #include "backends/rows.h"
+#include "base/files/plugin_file.h"
 #include "base/option.h"
-#include "engine/device/paths.h"
 
 #include <ctype.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 extern const struct jm_backend jm_backend_ref;
@@ -26,52 +25,8 @@ static bool name_good(const char *name)
 	       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == strlen(name);
 }
 
-#define N_PATHS 4
-
-/* Folders relative to that of the program, or of the library that contains this code. */
-static const char *const beside[] = {"backends", JM_PLUGINS_FROM_PROGRAM, "joulemark"};
-
-/* The program's folder without the last slash; false if it is unknown or cannot be trusted. */
-static bool program_folder(char *ret, size_t size)
-{
-	ssize_t n = getauxval(AT_SECURE) ? 0 : readlink("/proc/self/exe", ret, size - 1);
-	char *slash;
-
-	ret[n > 0 ? n : 0] = 0;
-	slash = strrchr(ret, '/');
-	if (slash)
-		*slash = 0;
-	return slash;
-}
-
-/* The folder of the shared object or program that contains this code. */
-static bool own_folder(char *ret, size_t size)
-{
-	Dl_info info;
-	char *slash;
-
-	if (getauxval(AT_SECURE) || !dladdr(beside, &info) || !info.dli_fname)
-		return false;
-	snprintf(ret, size, "%s", info.dli_fname);
-	slash = strrchr(ret, '/');
-	if (slash)
-		*slash = 0;
-	return slash;
-}
-
-/* A missing file leaves *ret_library NULL; a file that cannot be loaded is an error. */
-static int try_load(const char *path, void **ret_library, struct jm_err *err)
-{
-	if (!*path || access(path, F_OK))
-		return 0;
-	/* it stays loaded, because threads of its OpenMP runtime still need its code */
-	*ret_library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-	return *ret_library
-		       ? 0
-		       : jm_err_set(err, JM_ENOSUP,
-				 "Backend %s cannot be loaded: %s. Install the library it names.",
-				 path, dlerror());
-}
+static const struct jm_plugin_kind backends = {
+	.title = "Backend", .folder = "backends", .variable = "JM_BACKENDS"};
 
 /* The reason why this build has no such plug-in; NULL = it has it, or the name is unknown. */
 static const char *reason_absent(const char *name)
@@ -82,7 +37,7 @@ static const char *reason_absent(const char *name)
 	return NULL;
 }
 
-static int not_there(const char *name, char path[N_PATHS][4096], struct jm_err *err)
+static int not_there(const char *name, char path[JM_PLUGIN_PATHS][4096], struct jm_err *err)
 {
 	const char *reason = reason_absent(name);
 
@@ -94,35 +49,16 @@ static int not_there(const char *name, char path[N_PATHS][4096], struct jm_err *
 	return jm_err_set(err, JM_ENOENT,
 		"Device '%s' is not available: neither %s%s%s exists; build joulemark with this "
 		"backend or use --device ref.",
-		name, path[0], *path[0] ? " nor " : "", path[N_PATHS - 1]);
-}
-
-/* The paths in the order in which they are tried; "" = none. */
-static void find_paths(const char *name, char path[N_PATHS][4096])
-{
-	const char *named = secure_getenv("JM_BACKENDS");
-	char folder[3072];
-
-	if (named) {
-		snprintf(path[0], sizeof(path[0]), "%.4000s/%s.so", named, name);
-	} else {
-		for (int i = 0; i < N_PATHS - 1; i++)
-			if (i < 2 ? program_folder(folder, sizeof(folder))
-				  : own_folder(folder, sizeof(folder)))
-				snprintf(path[i], sizeof(path[i]), "%s/%s/%s.so", folder, beside[i],
-					name);
-	}
-	snprintf(path[N_PATHS - 1], sizeof(path[0]), "%s/%s.so", JM_PLUGIN_DIR, name);
+		name, path[0], *path[0] ? " nor " : "", path[JM_PLUGIN_PATHS - 1]);
 }
 
 static int load(const char *name, void **ret_library, struct jm_err *err)
 {
-	char path[N_PATHS][4096] = {""};
-	int ret = 0;
+	char path[JM_PLUGIN_PATHS][4096] = {""};
+	int ret;
 
-	find_paths(name, path);
-	for (int i = 0; i < N_PATHS && !*ret_library && !ret; i++)
-		ret = try_load(path[i], ret_library, err);
+	jm_plugin_paths(&backends, name, path);
+	ret = jm_plugin_load(&backends, path, ret_library, err);
 	if (ret || *ret_library)
 		return ret;
 	return not_there(name, path, err);
@@ -251,15 +187,15 @@ static bool is_known(const char *name)
 
 int jm_device_check(const char *text, struct jm_err *err)
 {
-	char name[64], path[N_PATHS][4096] = {""};
+	char name[64], path[JM_PLUGIN_PATHS][4096] = {""};
 	int index, code = jm__backend_split(text, name, sizeof(name), &index, err);
 
 	if (code || !strcmp(name, jm_backend_ref.name))
 		return code;
 	if (!name_good(name))
 		return unknown(name, err);
-	find_paths(name, path);
-	for (int i = 0; i < N_PATHS; i++)
+	jm_plugin_paths(&backends, name, path);
+	for (int i = 0; i < JM_PLUGIN_PATHS; i++)
 		if (*path[i] && !access(path[i], F_OK))
 			return 0;
 	return is_known(name) ? not_there(name, path, err) : unknown(name, err);

@@ -11,9 +11,9 @@ import pytest
 from jm import BUILD, SOURCE
 
 
-def packages(purpose):
+def packages(purpose, to="--target"):
     """The folder with the packages of tools/requirements-PURPOSE.txt, installed at the first call; without a network the test
-    is skipped."""
+    is skipped. to: --prefix for packages that have programs and libraries."""
     folder, wanted = BUILD / f"packages-{purpose}", SOURCE / f"tools/requirements-{purpose}.txt"
     complete = folder / "complete"  # what is installed
     with open(BUILD / f"packages-{purpose}.lock", "w") as lock:  # tests run side by side
@@ -21,8 +21,7 @@ def packages(purpose):
         if complete.exists() and complete.read_text() == wanted.read_text():
             return folder
         done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--require-hashes", "--only-binary=:all:",
-                               "--retries", "0", "--timeout", "20", "--upgrade", "--target", folder,
-                               "-r", wanted],
+                               "--retries", "0", "--timeout", "20", "--upgrade", "--ignore-installed", to, folder, "-r", wanted],
                               check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if done.returncode:
             pytest.skip(f"the packages of tools/requirements-{purpose}.txt cannot be installed here")

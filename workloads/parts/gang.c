@@ -9,7 +9,7 @@
 
 #include "run/gang/gang_place.h"
 
-const char *const jm_gang_transports[] = {"auto", "nccl", "host", "net", NULL};
+const char *const jm_gang_transports[] = {"auto", "nccl", "host", "net", "mpi", NULL};
 
 /* Exchanges the devices of all ranks. */
 static int introduce(struct jm_gang *g, struct jm_work *work, struct jm_err *err)

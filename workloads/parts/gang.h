@@ -20,7 +20,8 @@ extern const char *const jm_gang_transports[];
 			"that links between GPUs sleep and take no power" more                     \
 			". auto = " by_itself                                                      \
 			". Ranks without GPUs share the memory of their host; net sends by TCP "   \
-			"what they exchange, as between hosts"                                     \
+			"what they exchange, as between hosts, and mpi by the MPI whose mpirun "   \
+			"has started them"                                                         \
 	}
 
 /* How the ranks exchange data of their devices. */

@@ -13,6 +13,7 @@
 #include "base/net/tcp.h"
 #include "comm/comm.h"
 #include "engine/device/device.h"
+#include "kit/transfers.h"
 #include "workloads/parts/gang.h"
 
 #define MOST_RANKS 5
@@ -52,194 +53,13 @@ static struct jm_comm_place place_of(const struct gang *g, int rank, int world)
 		.rank = rank, .world = world, .fd = g->file, .meet = &g->meet};
 }
 
-struct rank {
-	const char *transport;
-	struct jm_comm_place place;
-	const struct jm_device *device; /* NULL = the transport is of the host's memory */
-	size_t n;
-	int rc;
-	struct jm_err err;
-	float *sum, *all, *part, *told, *swapped, *passed, *sent;
-	bool group_is_right;
-};
-
-/* The value that rank r gives as element i; sums of a few of them are exact in f32. */
-static float value(int r, size_t i)
-{
-	return (float)((i * 7 + (size_t)r * 13) % 1024) - 300.0f;
-}
-
-static bool is_of_all(enum jm_transfer_kind kind, bool to)
-{
-	return kind == JM_ALL_TO_ALL || kind == (to ? JM_ALL_GATHER : JM_REDUCE_SCATTER);
-}
-
-/* On the device, by a copy of `from` and, behind it, what `to` was. */
-static int transfer_there(const struct jm_device *d, const struct jm_comm *c, struct jm_transfer t,
-	size_t from_bytes, size_t to_bytes, struct jm_err *err)
-{
-	char *room = d->backend->alloc(d->dev, from_bytes + to_bytes + 1), *to = room + from_bytes;
-	void *result = t.to;
-	int code = d->backend->stream(d->dev, JM_QUEUE_COMM, &t.stream, err);
-
-	if (!code)
-		code = jm_device_copy(
-			d, JM_QUEUE_COMM, room, t.from, from_bytes, JM_TO_DEVICE, err);
-	if (!code)
-		code = jm_device_copy(d, JM_QUEUE_COMM, to, t.to, to_bytes, JM_TO_DEVICE, err);
-	t.to = t.from == t.to ? room : to;
-	t.from = room;
-	if (!code)
-		code = jm_comm_run(c, &t, err);
-	if (!code)
-		code = jm_device_copy(d, JM_QUEUE_COMM, result, t.to, to_bytes, JM_TO_HOST, err);
-	if (!code)
-		code = jm_device_sync(d, err);
-	d->backend->release(d->dev, room);
-	return code;
-}
-
-static int run(struct rank *r, const struct jm_comm *c, const struct jm_transfer *t)
-{
-	size_t bytes = t->count * sizeof(float), world = (size_t)c->world;
-
-	if (!r->device)
-		return jm_comm_run(c, t, &r->err);
-	return transfer_there(r->device, c, *t, bytes * (is_of_all(t->kind, false) ? world : 1),
-		bytes * (is_of_all(t->kind, true) ? world : 1), &r->err);
-}
-
-static int transfer(struct rank *r, const struct jm_comm *c, enum jm_transfer_kind kind,
-	const float *from, float *to)
-{
-	const struct jm_transfer t = {.kind = kind,
-		.type = JM_COMM_F32,
-		.from = from,
-		.to = to,
-		.count = r->n,
-		.root = c->world - 1};
-
-	return run(r, c, &t);
-}
-
-/* To the next rank, from the one before; with `chain` nothing from the last one to the first. */
-static int pass_on(
-	struct rank *r, const struct jm_comm *c, const float *from, float *to, bool chain)
-{
-	int world = c->world, rank = c->rank;
-	const struct jm_transfer t = {.kind = JM_SEND_RECEIVE,
-		.type = JM_COMM_F32,
-		.from = from,
-		.to = to,
-		.count = r->n,
-		.to_rank = chain && rank == world - 1 ? -1 : (rank + 1) % world,
-		.from_rank = chain && !rank ? -1 : (rank + world - 1) % world};
-
-	return run(r, c, &t);
-}
-
-static int transfer_all(struct rank *r, struct jm_comm *c)
-{
-	size_t n = r->n;
-	float *own = malloc((n * (size_t)c->world + 1) * sizeof(*own));
-	int rc;
-
-	for (size_t i = 0; i < n * (size_t)c->world; i++)
-		own[i] = value(c->rank, i);
-	memcpy(r->sum, own, n * sizeof(*own));
-	rc = transfer(r, c, JM_ALL_REDUCE, r->sum, r->sum);
-	if (!rc)
-		rc = transfer(r, c, JM_ALL_GATHER, own, r->all);
-	if (!rc)
-		rc = transfer(r, c, JM_REDUCE_SCATTER, own, r->part);
-	if (!rc)
-		rc = transfer(r, c, JM_BROADCAST, own, r->told);
-	if (!rc)
-		rc = transfer(r, c, JM_ALL_TO_ALL, own, r->swapped);
-	if (!rc)
-		rc = pass_on(r, c, own, r->passed, false);
-	if (!rc)
-		rc = pass_on(r, c, own, r->sent, true);
-	free(own);
-	return rc;
-}
-
-static float sum_of(int world, size_t i)
-{
-	float sum = 0;
-
-	for (int r = 0; r < world; r++)
-		sum += value(r, i);
-	return sum;
-}
-
-static bool is_right(const struct rank *r)
-{
-	int world = r->place.world, rank = r->place.rank, before = (rank + world - 1) % world;
-	bool right = true;
-
-	for (size_t i = 0; i < r->n; i++) {
-		size_t part = (size_t)rank * r->n + i;
-
-		right = right && r->sum[i] == sum_of(world, i) &&
-			r->part[i] == sum_of(world, part) && r->told[i] == value(world - 1, i) &&
-			r->passed[i] == value(before, i) &&
-			r->sent[i] == (rank ? value(before, i) : 0);
-		for (int k = 0; k < world; k++)
-			right = right && r->all[(size_t)k * r->n + i] == value(k, i) &&
-				r->swapped[(size_t)k * r->n + i] == value(k, part);
-	}
-	return right;
-}
-
-/* One piece of memory for all results, zeroed. */
-static void make_room(struct rank *r)
-{
-	size_t n = r->n, all = n * (size_t)r->place.world;
-	float *room = calloc(5 * n + 2 * all + 1, sizeof(*room));
-
-	r->sum = room;
-	r->part = r->sum + n;
-	r->told = r->part + n;
-	r->passed = r->told + n;
-	r->sent = r->passed + n;
-	r->all = r->sent + n;
-	r->swapped = r->all + all;
-}
-
-/* Groups of ranks of one parity: all transfers, in one of the groups twice. */
-static int split_and_transfer(struct rank *r, const struct jm_comm *c)
-{
-	struct rank member = {.n = r->n, .device = r->device};
-	struct jm_comm group = {0};
-	int code = jm_comm_split(c, c->rank % 2, &group, &r->err);
-
-	if (code)
-		return code;
-	member.place = (struct jm_comm_place){.rank = group.rank, .world = group.world};
-	make_room(&member);
-	for (int i = 0; i < 1 + c->rank % 2 && !code; i++)
-		code = transfer_all(&member, &group);
-	r->group_is_right = is_right(&member) && group.rank == c->rank / 2 &&
-			    group.world == (c->world + 1 - c->rank % 2) / 2;
-	if (code)
-		r->err = member.err;
-	free(member.sum);
-	jm_comm_close(&group);
-	return code;
-}
-
-static int meet_and_transfer(struct rank *r)
+static int meet_and_transfer(struct transfer_rank *r)
 {
 	struct jm_comm c = {0};
 	int code = jm_comm_open(r->transport, &r->place, &c, &r->err);
 
 	if (!code)
-		code = split_and_transfer(r, &c);
-	if (!code)
-		code = transfer_all(r, &c);
-	if (!code) /* the gang goes on beside its groups */
-		code = split_and_transfer(r, &c);
+		code = transfers_run(r, &c);
 	if (!code)
 		code = jm_comm_leave(&c, &r->err);
 	jm_comm_close(&c);
@@ -253,7 +73,7 @@ static int enter(void *arg, struct jm_err *err)
 }
 
 /* With a device of its own, and a communicator `local` beside that of the device. */
-static int go_there(struct rank *r, struct jm_device *device, struct jm_comm *control)
+static int go_there(struct transfer_rank *r, struct jm_device *device, struct jm_comm *control)
 {
 	char name[16];
 	int code;
@@ -270,7 +90,7 @@ static int go_there(struct rank *r, struct jm_device *device, struct jm_comm *co
 	return jm_comm_open("local", &r->place, control, &r->err);
 }
 
-static int be_rank_there(struct rank *r)
+static int be_rank_there(struct transfer_rank *r)
 {
 	struct jm_comm control = {0};
 	struct jm_device device = {0};
@@ -287,7 +107,7 @@ static int be_rank_there(struct rank *r)
 
 static void *be_rank(void *arg)
 {
-	struct rank *r = arg;
+	struct transfer_rank *r = arg;
 
 	if (jm_transport_find(r->transport, &r->err)->host_memory)
 		r->rc = meet_and_transfer(r);
@@ -299,20 +119,20 @@ static void *be_rank(void *arg)
 static void run_gang(const char *transport, int world, size_t n)
 {
 	struct gang g = gang_new(transport);
-	struct rank rank[MOST_RANKS];
+	struct transfer_rank rank[MOST_RANKS];
 	pthread_t thread[MOST_RANKS];
 
 	for (int i = 0; i < world; i++) {
-		rank[i] = (struct rank){
+		rank[i] = (struct transfer_rank){
 			.transport = transport, .place = place_of(&g, i, world), .n = n};
-		make_room(&rank[i]);
+		transfers_make_room(&rank[i]);
 		assert_int_equal(pthread_create(&thread[i], NULL, be_rank, &rank[i]), 0);
 	}
 	for (int i = 0; i < world; i++)
 		pthread_join(thread[i], NULL);
 	for (int i = 0; i < world; i++) {
 		assert_ok(rank[i].rc, rank[i].err);
-		assert_true(is_right(&rank[i]) && rank[i].group_is_right);
+		assert_true(transfers_are_right(&rank[i]));
 		free(rank[i].sum);
 	}
 	gang_done(&g);
@@ -341,7 +161,7 @@ static void transfers_of_devices_are_what_they_say(void **transport)
 
 static void *leave_early(void *arg)
 {
-	struct rank *r = arg;
+	struct transfer_rank *r = arg;
 	struct jm_comm c = {0};
 
 	r->rc = jm_comm_open(r->transport, &r->place, &c, &r->err);
@@ -352,8 +172,8 @@ static void *leave_early(void *arg)
 static void a_rank_that_left_is_named(void **transport)
 {
 	struct gang g = gang_new(*transport);
-	struct rank stays = {.place = place_of(&g, 0, 2)},
-		    leaves = {.transport = *transport, .place = place_of(&g, 1, 2)};
+	struct transfer_rank stays = {.place = place_of(&g, 0, 2)},
+			     leaves = {.transport = *transport, .place = place_of(&g, 1, 2)};
 	struct jm_comm c;
 	pthread_t thread;
 	double one = 1;
@@ -371,7 +191,7 @@ static void a_rank_that_left_is_named(void **transport)
 /* Begins a sum and leaves. A rank whose copy does not end keeps its device. */
 static void *begin_and_leave(void *arg)
 {
-	struct rank *r = arg;
+	struct transfer_rank *r = arg;
 	struct jm_comm control = {0}, c = {0};
 	struct jm_device device = {0};
 	struct jm_transfer t = {.kind = JM_ALL_REDUCE, .type = JM_COMM_F32, .count = r->n};
@@ -397,14 +217,14 @@ static void *begin_and_leave(void *arg)
 static void a_transfer_that_does_not_end_is_reported_by_leaving(void **unused)
 {
 	struct gang g = gang_new("host");
-	struct rank rank[2];
+	struct transfer_rank rank[2];
 	pthread_t thread[2];
 
 	(void)unused;
 	alarm(100); /* of a rank that never leaves */
 	setenv("JM_FAKE_LANES_HANG", "1/1", 1);
 	for (int i = 0; i < 2; i++) {
-		rank[i] = (struct rank){.place = place_of(&g, i, 2), .n = 9};
+		rank[i] = (struct transfer_rank){.place = place_of(&g, i, 2), .n = 9};
 		assert_int_equal(pthread_create(&thread[i], NULL, begin_and_leave, &rank[i]), 0);
 	}
 	for (int i = 0; i < 2; i++)
@@ -445,7 +265,7 @@ static void a_rank_that_never_comes_is_named(void **transport)
 
 static void *come_and_tarry(void *arg)
 {
-	struct rank *r = arg;
+	struct transfer_rank *r = arg;
 	struct jm_comm c = {0};
 	double one = 1;
 
@@ -461,8 +281,8 @@ static void *come_and_tarry(void *arg)
 static void ranks_that_have_come_may_take_their_time(void **transport)
 {
 	struct gang g = gang_new(*transport);
-	struct rank late = {.transport = *transport, .place = place_of(&g, 1, 2)},
-		    waits = {.place = place_of(&g, 0, 2)};
+	struct transfer_rank late = {.transport = *transport, .place = place_of(&g, 1, 2)},
+			     waits = {.place = place_of(&g, 0, 2)};
 	struct jm_comm c = {0};
 	pthread_t thread;
 	double one = 1;

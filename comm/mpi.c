@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Transport `mpi`: a plug-in (mpi_plugin.c), which alone knows the MPI library. */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "base/files/plugin_file.h"
+#include "comm.h"
+
+typedef const struct jm_transport_plugin *entry_fn(void);
+
+static const struct jm_plugin_kind transports = {
+	.title = "Transport", .folder = "comm", .variable = "JM_TRANSPORTS"};
+
+static int open_plugin(void **ret_library, struct jm_err *err)
+{
+	char path[JM_PLUGIN_PATHS][4096] = {""};
+	int code;
+
+	jm_plugin_paths(&transports, "mpi", path);
+	code = jm_plugin_load(&transports, path, ret_library, err);
+	if (code || *ret_library)
+		return code;
+	return jm_err_set(err, JM_ENOENT,
+		"Transport mpi is not available: neither %s%s%s exists; build joulemark with mpi.h "
+		"of "
+		"Open MPI (Debian's libopenmpi-dev), or use --transport net.",
+		path[0], *path[0] ? " nor " : "", path[JM_PLUGIN_PATHS - 1]);
+}
+
+static int mpi_load(const struct jm_transport **ret, struct jm_err *err)
+{
+	const struct jm_transport_plugin *plugin;
+	void *library = NULL;
+	entry_fn *entry;
+	int code = open_plugin(&library, err);
+
+	if (code)
+		return code;
+	*(void **)&entry = dlsym(library, "jm_transport_entry");
+	if (!entry)
+		return jm_err_set(err, JM_EFORMAT,
+			"Plug-in mpi.so exports no jm_transport_entry: it is not a transport.");
+	plugin = entry();
+	if (plugin->abi != JM_TRANSPORT_ABI)
+		return jm_err_set(err, JM_EVERSION,
+			"Plug-in mpi.so was built for version %u of the contract of transports, "
+			"and "
+			"this joulemark needs version %d; build the plug-in from the sources of "
+			"this "
+			"joulemark, or use --transport net.",
+			plugin->abi, JM_TRANSPORT_ABI);
+	*ret = plugin->transport;
+	return 0;
+}
+
+static int mpi_check(struct jm_err *err)
+{
+	const struct jm_transport *loaded;
+
+	return mpi_load(&loaded, err);
+}
+
+const struct jm_transport jm_transport_mpi = {
+	.name = "mpi",
+	.summary = "memory of one or more hosts, by MPI",
+	.host_memory = true,
+	.check = mpi_check,
+	.load = mpi_load,
+};
