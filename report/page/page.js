@@ -261,10 +261,11 @@
 		const eds = S.eds_k.map((k) => "eds_k" + k);
 		const small = charts(s),
 			tall = traces(s),
+			shares = JM.stepShares(s),
 			residue = JM.residue(s, S.traces.filter((t) => JM.run("series", t.run) === s.index)),
 			phases = JM.phases(s);
 		for (const chart of open) chart.close();
-		open = small.concat(tall || [], residue || []);
+		open = small.concat(tall || [], residue || [], shares || []);
 		place.replaceChildren(
 			...[
 				el(
@@ -288,6 +289,7 @@
 				JM.settings(s, eds),
 				residue ? el("div", { class: "grid" }, residue.node, phases) : phases,
 				JM.figures(s),
+				shares && shares.node,
 				JM.quality(s.grade, s.grade_reasons),
 				JM.meters(s),
 			]

@@ -2,7 +2,7 @@
 // Throughput and loss of each step of one run.
 "use strict";
 (function () {
-	const { el, known, panel, axis, base } = JM;
+	const { el, known, panel, axis, base, bars } = JM;
 
 	// Rows of a run: the last step that a row stands for, its speed and its loss.
 	const rowsOf = (run) =>
@@ -113,5 +113,55 @@
 			table: table,
 		});
 		return chart;
+	};
+
+	// Where the time of a step went: shares of a step, one bar for each run of ranks on several devices. null: there are none.
+	const SHARES = ["compute alone ms", "overlapped ms", "exposed ms"];
+
+	JM.stepShares = function (s) {
+		const of = s.tables.find((t) => SHARES.every((title) => t.tables[0].titles.includes(title)));
+		if (!of) return null;
+		const { titles, rows } = of.tables[0],
+			number = (row, title) => parseFloat(row[titles.indexOf(title)].replace(/,/g, "")),
+			sum = (row) => SHARES.reduce((all, title) => all + number(row, title), 0),
+			share = (row, title) => (100 * number(row, title)) / sum(row),
+			shown = rows.filter((row) => sum(row) > 0),
+			name = (row) => (titles[0] === "setting" ? row[0] : s.title),
+			words = SHARES.map((title) => title.replace(" ms", ""));
+		if (!shown.length) return null;
+		const option = function (c) {
+			const out = base(c);
+			out.color = c.many;
+			out.grid.top = 40;
+			out.legend = { type: "scroll", top: 0, left: 0, right: 0, data: words, textStyle: { color: c.soft }, itemWidth: 12, itemHeight: 12, icon: "roundRect" };
+			out.xAxis = axis(c, "", { type: "category", data: shown.map(name), axisLabel: { color: c.soft, hideOverlap: true, width: Math.max(60, Math.floor(900 / shown.length)), overflow: "break", interval: 0 } });
+			out.yAxis = axis(c, "% of a step", { min: 0, max: 100 });
+			out.tooltip.trigger = "axis";
+			out.tooltip.formatter = (list) =>
+				el(
+					"div",
+					{},
+					el("b", {}, name(shown[list[0].dataIndex])),
+					SHARES.map((title, k) => [el("br"), words[k] + ": " + JM.plain(number(shown[list[0].dataIndex], title)) + " ms"]),
+				);
+			const below = (row, k) => SHARES.slice(0, k).reduce((all, title) => all + share(row, title), 0);
+			out.series = SHARES.map((title, k) =>
+				Object.assign(
+					bars(
+						c.many[k],
+						shown.map((row, i) => [i, below(row, k), below(row, k) + share(row, title)]),
+						0.5,
+					),
+					{ name: words[k] },
+				),
+			);
+			return out;
+		};
+		return panel(
+			"Shares of a step",
+			"Computation alone, computation beside transfers (the share of concurrency), and waits for transfers; means over the ranks.",
+			option,
+			{ id: s.id + "/shares", table: () => JM.grid(of.tables[0], { limit: 24, csv: "shares" }) },
+		);
 	};
 })();

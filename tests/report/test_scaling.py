@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """One work on more and more devices: throughput beside the ideal, energy and time, in the text, in Markdown and on the page."""
 import json
+import re
+
+import pytest
 
 import page_data
 from jm import jm
+from pages import CHROMIUM, browse
 from reports import records
 
 
@@ -66,3 +70,20 @@ def test_other_work_and_one_number_of_devices_have_no_table(tmp_path):
 def test_work_without_a_batch_scales_by_devices(tmp_path):
     text = jm("report", "--width", 120, made(tmp_path, [(8, None, 6000, 4000), (1, None, 1000, 500)])).stdout
     assert close(table(text, "resnet50"), [[1, 1000, 100.0, 500, 0.5, 1000], [8, 6000, 75.0, 4000, 4000 / 6000, 1e6 / 6000]]), text
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
+def test_shares_of_a_step_over_batch_and_sequence(tmp_path):
+    """Computation alone, beside transfers, and waits, of ranks on several devices, are bars up to 100 %."""
+    path = made(tmp_path, [(8, batch, 1000, 500) for batch in (1, 2, 4)])
+    rows = json.loads(path.read_text())
+    for r, concurrent in zip(rows, (0.1, 0.25, 0.5)):
+        rank = {"step_s": 0.1, "compute_s": 0.08, "overlapped_s": 0.1 * concurrent, "exposed_s": 0.02, "late_ranks_s": 0.005, "stage_s": 0.0,
+                "kinds": [{"kind": "sum", "busy_s": 0.02 + 0.1 * concurrent, "exposed_s": 0.02, "overlapped_s": 0.1 * concurrent}]}
+        r["communication"] = {"transport": "nccl", "concurrent_share": concurrent, "ranks": [rank, rank]}
+    path.write_text(json.dumps(rows))
+    assert jm("report", "--html", tmp_path / "page.html", path).returncode == 0
+    dom = browse(tmp_path / "page.html", "--dump-dom", "--window-size=1280,12000")
+    chart = dom.split("<h3>Shares of a step")[1].split("</svg>")[0]
+    assert re.findall(r"<text[^>]*>(compute alone|overlapped|exposed)</text>", chart) == ["compute alone", "overlapped", "exposed"]
+    assert re.findall(r"<text[^>]*>([124])</text>", chart) == ["1", "2", "4"]
