@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """run --save and --from: what is saved is what the next run starts from; weights that do not fit are refused with one sentence."""
+import gzip
 import json
+import os
 
 import numpy
 import pytest
+from PIL import Image
 
 from jm import jm
 from runs import limit_files
@@ -12,10 +15,11 @@ from weights_files import read, tensor, values, write
 RESNET = ("resnet", "--layers", 10, "--hidden", 4, "--image", 32, "--batch", 4, "--warmup", 0, "--images", "fresh",
           "--device", "cpu", "--source", "null")
 FAILED = 1
+FASHION = "/usr/share/datasets/fashion-mnist"
 
 
-def run(*words, status=0, **more):
-    done = jm("run", *RESNET, "--json", "-", *words, timeout=1000, **more)
+def run(*words, status=0, net=RESNET, **more):
+    done = jm("run", *net, "--json", "-", *words, timeout=1000, **more)
     assert done.returncode == status, done.stderr
     return json.loads(done.stdout)
 
@@ -169,6 +173,35 @@ def test_frozen_tensors_are_copied_from_the_given_file(saved, tmp_path):
         if not name.startswith("fc."):
             assert found[name] == t, name
     assert found["fc.weight"][:2] == ("F32", [3, 32])
+
+
+def make_jpegs(root, name, classes, each):
+    """The first `each` pictures of each of these classes of Fashion-MNIST."""
+    with gzip.open(f"{FASHION}/{name}-images-idx3-ubyte.gz") as f:
+        pictures = numpy.frombuffer(f.read(), numpy.uint8, offset=16).reshape(-1, 28, 28)
+    with gzip.open(f"{FASHION}/{name}-labels-idx1-ubyte.gz") as f:
+        labels = numpy.frombuffer(f.read(), numpy.uint8, offset=8)
+    for k in classes:
+        (root / str(k)).mkdir(parents=True)
+        for i in numpy.flatnonzero(labels == k)[:each]:
+            Image.fromarray(pictures[i]).save(root / str(k) / f"{i}.jpg", quality=95)
+
+
+@pytest.mark.skipif(not os.path.exists(FASHION), reason="needs dataset-fashion-mnist")
+def test_frozen_layers_tell_unseen_classes_apart(tmp_path):
+    """Layers that learnt seven classes of clothes from JPEG files, and a new top for trousers, sneakers and bags."""
+    unseen = (1, 7, 8)
+    for part, name, each in (("train", "train", 400), ("val", "t10k", 100)):
+        make_jpegs(tmp_path / "seven" / part, name, set(range(10)) - set(unseen), each)
+        make_jpegs(tmp_path / "three" / part, name, unseen, each)
+    net = ("resnet", "--layers", 10, "--hidden", 8, "--image", 32, "--device", "cpu", "--source", "null", "--batch", 32,
+           "--weight-decay", "0.01", "--augment", "off", "--warmup", 0, "--lr", "0.01")
+    saved = tmp_path / "net.safetensors"
+    run("--data", tmp_path / "seven", "--steps", 250, "--schedule", "cosine", "--lr-steps", 250, "--save", saved, net=net)
+    record = run("--data", tmp_path / "three", "--eval-data", tmp_path / "three", "--from", saved, "--freeze",
+                 "conv1*,bn1*,layer*", "--steps", 150, "--eval-every", 150, net=net)
+    found, = record["evaluations"]
+    assert found["samples"] == 300 and found["right"] >= 285
 
 
 def test_frozen_parameters_have_no_gradient_master_or_moment():
