@@ -32,6 +32,7 @@ void jm_ref_norm(const struct jm_node *n, double *const *in, double *const *out)
 /* Stores a result of an update; bf16 is rounded stochastically. */
 static void set_result(const struct jm_node *n, int which, int64_t i, double value)
 {
+	int64_t k = i + (n->op == JM_OP_SGD ? n->attr.sgd.first : n->attr.adamw.first);
 	const struct jm_tensor *t = n->out[which], *now = n->in[2];
 	float x = (float)value;
 	uint64_t random;
@@ -41,9 +42,9 @@ static void set_result(const struct jm_node *n, int which, int64_t i, double val
 		set(t, i, value);
 		return;
 	}
-	random = jm_rng(jm_rng(0, (uint64_t)get(now, jm_tensor_count(now) - 1)), (uint64_t)i / 2);
+	random = jm_rng(jm_rng(0, (uint64_t)get(now, jm_tensor_count(now) - 1)), (uint64_t)k / 2);
 	memcpy(&bits, &x, sizeof(bits));
-	bits += jm_rng_rounding(random, (uint64_t)i, which);
+	bits += jm_rng_rounding(random, (uint64_t)k, which);
 	((uint16_t *)t->data)[i] = (uint16_t)(bits >> 16);
 }
 

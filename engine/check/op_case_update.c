@@ -45,6 +45,7 @@ static void adams(
 	u->attr.adamw.weight_decay = 0.3;
 	u->attr.adamw.clip = 2;
 	u->attr.adamw.n_decay = n / 2 + 1;
+	u->attr.adamw.first = alone ? 0 : 1 << 20;
 }
 
 /* A part of the parameters is copied, whose end is no multiple of 8; in f32 nothing is. Gradients
@@ -96,6 +97,7 @@ static void sgd(struct kit *k, const struct types *t, const struct shape *d, boo
 	u->attr.sgd.clip = 2;
 	u->attr.sgd.nesterov = alone;
 	u->attr.sgd.n_decay = n / 2 + 1;
+	u->attr.sgd.first = alone ? 0 : 96;
 }
 
 /* first: the mean begins with the parameters. Of some shapes there is a norm, which may be

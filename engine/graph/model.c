@@ -341,6 +341,14 @@ static bool counts_on_all(const struct jm_graph *g)
 	return found;
 }
 
+/* Matrices without masters have no copies that could be gathered behind the tables (by_host), and
+ * of those in 8 bits the copies are of another kind. */
+static bool shards(const struct jm_training *t, const struct jm_graph *g)
+{
+	return t->shards_update && t->ranks > 1 && !(t->pure && (t->by_host || t->fp8)) &&
+	       counts_on_all(g);
+}
+
 static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err)
 {
 	struct jm_tensor *loss;
@@ -365,7 +373,7 @@ static int fill_in(struct jm_training *t, struct jm_graph *g, struct jm_err *err
 		code = jm_graph_recompute(g, err);
 	else if (!code && !t->keep_all)
 		code = remake(t, g, err);
-	if (!code && t->shards_update && t->ranks > 1 && !t->pure && counts_on_all(g))
+	if (!code && shards(t, g))
 		code = jm_graph_shard_update(g, &t->adamw, err);
 	else if (!code)
 		code = jm_graph_adamw(g, &t->adamw, err);

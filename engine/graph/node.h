@@ -207,6 +207,7 @@ union jm_attr {
 		double clip; /* largest global norm; 0 = no clipping */
 		int64_t n_decay,
 			copy_first; /* elements with weight decay; p[copy_first] = copy[0] */
+		int64_t first;	    /* number of element 0 for random rounding; even */
 	} adamw;		    /* adam too */
 	struct {
 		int64_t row; /* of ranges */
@@ -218,7 +219,7 @@ union jm_attr {
 		double momentum, weight_decay;
 		double clip; /* as adamw's */
 		bool nesterov;
-		int64_t n_decay;
+		int64_t n_decay, first; /* as adamw's */
 	} sgd;
 };
 

@@ -227,7 +227,7 @@
  * adamw: in  g f32|bf16[n], norm? f32[1], now f32[3] = {lr, 1 - beta1^t, 1 - beta2^t}, t from 1,
  *	scale? f32[2] = {S, 1/S}
  *	out p f32[n], m f32[n], v f32[n]: read and written; copy? bf16|f16[k] = p[copy_first + i]
- *	attr adamw.{beta1,beta2,eps,weight_decay,clip,n_decay,copy_first}
+ *	attr adamw.{beta1,beta2,eps,weight_decay,clip,n_decay,copy_first,first}
  *	If norm is given and not finite, nothing changes. 1/S is read during the run (1 if scale
  *	is absent): g' = g/S min(1, clip/(norm/S + 1e-6)) when norm is given and clip > 0, else
  *	g/S. For i < n_decay first p -= lr weight_decay p. m = beta1 m + (1 - beta1) g'; v =
@@ -237,11 +237,11 @@
  *	g' += weight_decay p, and p is not decayed directly (Kingma and Ba, arXiv 1412.6980)
  *	For all three updates: p, m and v are f32, or all bf16. With bf16 `now` has another element,
  *	the number t of the step, and each result x of element i is rounded stochastically: with
- *	r = jm_rng_rounding(jm_rng(jm_rng(0, t), i / 2), i, 0 for p, 1 for m, 2 for v) of
- *	engine/graph/rng.h it is the upper half of (bits of x as f32) + r.
+ *	k = first + i and r = jm_rng_rounding(jm_rng(jm_rng(0, t), k / 2), k, 0 for p, 1 for m, 2
+ *	for v) of engine/graph/rng.h it is the upper half of (bits of x as f32) + r.
  * sgd: in  g f32|bf16[n], norm? f32[1], now f32[1] = {lr}, scale? f32[2] = {S, 1/S}
  *	out p f32[n], m f32[n]	updated: read and written
- *	attr sgd.{momentum,weight_decay,clip,nesterov,n_decay}
+ *	attr sgd.{momentum,weight_decay,clip,nesterov,n_decay,first}
  *	norm, clip and g' as adamw. For i < n_decay g' += weight_decay p; m = momentum m + g';
  *	p -= lr (nesterov ? g' + momentum m : m).
  * average: in  p f32|bf16[n], now f32[k], norm? f32[1]; out e f32[n]	updated: read and written

@@ -108,16 +108,19 @@ struct jm_tensor *jm_update_state(struct jm_graph *g, enum jm_class class, enum 
 	return jm_update_flat(g, class, type, n, name);
 }
 
-static void set_sgd(struct jm_node *update, const struct jm_adamw *how, int64_t n_decay)
+static void set_sgd(
+	struct jm_node *update, const struct jm_adamw *how, int64_t n_decay, int64_t first)
 {
 	update->attr.sgd.momentum = how->momentum;
 	update->attr.sgd.nesterov = how->nesterov;
 	update->attr.sgd.weight_decay = how->weight_decay;
 	update->attr.sgd.clip = how->clip;
 	update->attr.sgd.n_decay = n_decay;
+	update->attr.sgd.first = first;
 }
 
-static void set_adamw(struct jm_node *update, const struct jm_adamw *how, int64_t n_decay)
+static void set_adamw(
+	struct jm_node *update, const struct jm_adamw *how, int64_t n_decay, int64_t first)
 {
 	update->attr.adamw.beta1 = how->beta1;
 	update->attr.adamw.beta2 = how->beta2;
@@ -125,18 +128,20 @@ static void set_adamw(struct jm_node *update, const struct jm_adamw *how, int64_
 	update->attr.adamw.weight_decay = how->weight_decay;
 	update->attr.adamw.clip = how->clip;
 	update->attr.adamw.n_decay = n_decay;
+	update->attr.adamw.first = first;
 }
 
 struct jm_node *jm_update_node(struct jm_graph *g, const struct jm_adamw *how,
-	struct jm_tensor *const in[4], struct jm_tensor *const out[4], int64_t n_decay)
+	struct jm_tensor *const in[4], struct jm_tensor *const out[4], int64_t n_decay,
+	int64_t first)
 {
 	static const enum jm_op ops[] = {JM_OP_ADAMW, JM_OP_ADAM, JM_OP_SGD};
 	struct jm_node *update = jm_graph_node(g, ops[how->kind], in, out);
 
 	if (update && how->kind == JM_UPDATE_SGD)
-		set_sgd(update, how, n_decay);
+		set_sgd(update, how, n_decay, first);
 	else if (update)
-		set_adamw(update, how, n_decay);
+		set_adamw(update, how, n_decay, first);
 	return update;
 }
 
@@ -218,7 +223,8 @@ static void append_update(struct jm_graph *g, const struct update *u, enum part 
 	if (g->err.code)
 		return;
 	make_views(g, part, p, slab);
-	jm_update_node(g, u->how, OPS(d, u->norm, u->now, u->scale), OPS(p, m, v, NULL), n_decay);
+	jm_update_node(
+		g, u->how, OPS(d, u->norm, u->now, u->scale), OPS(p, m, v, NULL), n_decay, 0);
 	g->n_update++;
 	if (u->how->average > 0)
 		append_average(g, u, p, second);
@@ -370,11 +376,17 @@ static void place_all(struct jm_graph *g, int64_t *end)
 		end[k] = place(g, k, k ? end[k - 1] : 0, k < CUT_VECTORS ? 0 : end[WHOLE_MATRICES]);
 }
 
+int64_t jm_update_numbers(const struct jm_graph *g, const struct jm_adamw *how)
+{
+	bool rounds = g->matrix != g->vector; /* by the number of the step */
+
+	return (how->kind == JM_UPDATE_SGD ? 1 : 3) + (how->average > 0) + rounds;
+}
+
 int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err)
 {
-	bool split = is_split(g), rounds = g->matrix != g->vector; /* by the number of the step */
-	int64_t n_decay, n,
-		n_now = (how->kind == JM_UPDATE_SGD ? 1 : 3) + (how->average > 0) + rounds;
+	bool split = is_split(g);
+	int64_t n_decay, n;
 	struct update u = {.how = how, .scale = jm_graph_find(g, "loss.scale")};
 
 	place_all(g, u.end);
@@ -384,7 +396,8 @@ int jm_graph_adamw(struct jm_graph *g, const struct jm_adamw *how, struct jm_err
 		return jm_err_set(err, JM_EBUG,
 			"Nothing can be trained, because no parameter has a gradient.");
 	add_gradients(g, &u, n_decay, n);
-	u.now = jm_update_state(g, JM_CLASS_INPUT, g->vector, how->kind, "now", n_now);
+	u.now = jm_update_state(
+		g, JM_CLASS_INPUT, g->vector, how->kind, "now", jm_update_numbers(g, how));
 	u.norm = jm_update_flat(g, JM_CLASS_SCALAR, g->vector, 1, "grad.norm");
 	if (g->err.code)
 		return jm_err_set(err, g->err.code, "%s", g->err.text);

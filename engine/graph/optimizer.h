@@ -37,15 +37,18 @@ struct jm_tensor jm_update_part(const struct jm_cell *c, const struct jm_tensor 
 #define JM_UPDATE_ALIGN 64 /* bytes, of every view of a slab */
 
 bool jm_update_trains(const struct jm_cell *c); /* a parameter with a gradient */
+/* Elements of the input with the numbers of a step. */
+int64_t jm_update_numbers(const struct jm_graph *g, const struct jm_adamw *how);
 struct jm_tensor *jm_update_flat(
 	struct jm_graph *g, enum jm_class class, enum jm_dtype type, int64_t n, const char *name);
 /* A flat tensor "adamw.WHAT" (or adam, sgd). */
 struct jm_tensor *jm_update_state(struct jm_graph *g, enum jm_class class, enum jm_dtype type,
 	enum jm_update kind, const char *what, int64_t n);
 /* Appends the node of the update; weight decay applies to the first n_decay elements. v: NULL for
- * SGD. */
+ * SGD. first: the number of its element 0, for random rounding. */
 struct jm_node *jm_update_node(struct jm_graph *g, const struct jm_adamw *how,
-	struct jm_tensor *const in[4], struct jm_tensor *const out[4], int64_t n_decay);
+	struct jm_tensor *const in[4], struct jm_tensor *const out[4], int64_t n_decay,
+	int64_t first);
 /* Of ranks that share a model, before the norm; NULL = there are none: gradients of the own rows
  * are summed, and those of two stages (pipeline_parallel.h) added. */
 void jm_update_sum_parts(struct jm_graph *g, struct jm_tensor *summed, struct jm_tensor *tied);

@@ -32,17 +32,23 @@
  * step. Of a model that ranks share, what is cut is in two pieces. */
 enum region {
 	TIED, /* of two stages */
-	WHOLE,
 	CUT,
-	CUT_VECTORS,
+	WHOLE,
 	WHOLE_VECTORS,
 	SUMMED_VECTORS,
+	CUT_VECTORS,
 	CUT_COPIED,
 	WHOLE_COPIED,
 	REGIONS
 };
-#define MATRICES CUT /* the last region of these */
-#define VECTORS	 SUMMED_VECTORS
+#define MATRICES WHOLE /* the last region of these */
+#define VECTORS	 CUT_VECTORS
+
+/* Parameters and moments of elements [from, to). */
+struct slab {
+	int64_t from, to;
+	struct jm_tensor *params, *m, *v;
+};
 
 struct plan {
 	struct jm_graph *g;
@@ -52,7 +58,8 @@ struct plan {
 	bool in_parts;	      /* ranks share a model */
 	bool whole_matrices;  /* every rank updates all regions of matrices */
 	int64_t end[REGIONS]; /* elements of the slabs up to the end of each region */
-	struct jm_tensor *params, *grads, *own_grads, *copies, *m, *v;
+	struct slab slab[2];  /* that of vectors alone is absent unless their type is another one */
+	struct jm_tensor *grads, *own_grads, *copies;
 	struct jm_tensor *norm, *now, *scale;
 };
 
@@ -183,8 +190,7 @@ static int64_t place(const struct plan *p, enum region region, int64_t n)
 
 		if (!is_in(p, c, region))
 			continue;
-		c->slab_offset = (size_t)n * size;
-		jm_graph_cell(g, c->grad)->slab_offset = c->slab_offset;
+		jm_graph_cell(g, c->grad)->slab_offset = (size_t)n * size;
 		n += round_up(jm_tensor_count(&c->t), JM_UPDATE_ALIGN / 2);
 	}
 	return n;
@@ -204,35 +210,61 @@ static int64_t state_at(const struct plan *p, int64_t from)
 	return from < whole ? from : whole + (from - whole) / ranks(p);
 }
 
-static void make_slabs(struct plan *p)
+static void make_slab(
+	struct plan *p, int64_t from, int64_t to, enum jm_dtype type, const char *const name[3])
 {
-	struct jm_graph *g = p->g;
-	int64_t n = p->end[REGIONS - 1], own = n / ranks(p), n_copied = n - p->end[VECTORS];
-	int64_t n_state = state_at(p, n);
+	struct slab *s = &p->slab[p->slab[0].to > 0];
+	int64_t n_state = state_at(p, to) - state_at(p, from);
 	enum jm_update kind = p->how->kind;
 
-	p->params = jm_update_flat(g, JM_CLASS_PARAM, g->vector, n, "slab.parameters");
+	if (from == to)
+		return;
+	*s = (struct slab){.from = from, .to = to};
+	s->params = jm_update_flat(p->g, JM_CLASS_PARAM, type, to - from, name[0]);
+	s->m = jm_update_state(p->g, JM_CLASS_OPT, type, kind, name[1], n_state);
+	if (kind != JM_UPDATE_SGD)
+		s->v = jm_update_state(p->g, JM_CLASS_OPT, type, kind, name[2], n_state);
+}
+
+/* Masters of one type have one slab; without them matrices and vectors have one each. */
+static void make_slabs(struct plan *p)
+{
+	static const char *const all[] = {"slab.parameters", "m", "v"};
+	static const char *const vectors[] = {"slab.parameters.vectors", "m.vectors", "v.vectors"};
+	struct jm_graph *g = p->g;
+	int64_t n = p->end[REGIONS - 1], own = n / ranks(p), n_copied = n - p->end[VECTORS];
+	int64_t n_first = g->matrix == g->vector ? n : p->end[MATRICES];
+
 	p->grads = jm_update_flat(g, JM_CLASS_GRAD, g->vector, n, "slab.gradients");
 	p->own_grads = jm_update_flat(g, JM_CLASS_GRAD, g->vector, own, "shard.gradients");
-	p->m = jm_update_state(g, JM_CLASS_OPT, g->vector, kind, "m", n_state);
-	if (kind != JM_UPDATE_SGD)
-		p->v = jm_update_state(g, JM_CLASS_OPT, g->vector, kind, "v", n_state);
+	make_slab(p, 0, n_first, g->matrix, all);
+	make_slab(p, n_first, n, g->vector, vectors);
 	if (n_copied)
 		p->copies = jm_update_flat(g, JM_CLASS_PARAM, g->compute, n_copied, "slab.copies");
+}
+
+static const struct slab *slab_at(const struct plan *p, int64_t from)
+{
+	return &p->slab[from >= p->slab[0].to];
+}
+
+/* The place of the parameter among the elements of all slabs. */
+static int64_t place_of(const struct plan *p, const struct jm_cell *c)
+{
+	return (int64_t)(jm_graph_cell(p->g, c->grad)->slab_offset / jm_dtype_bytes(p->g->vector));
 }
 
 /* The copy becomes a tensor that persists, with its place in the slab of copies. */
 static void keep_copy(const struct plan *p, const struct jm_cell *c)
 {
 	struct jm_cell *copy = jm_graph_cell(p->g, c->copy);
-	size_t first = (size_t)p->end[VECTORS] * jm_dtype_bytes(c->t.type);
+	int64_t first = p->end[VECTORS];
 
 	copy->t.class = JM_CLASS_PARAM;
 	copy->needs_grad = false;
 	copy->producer = NULL;
 	copy->slab = p->copies;
-	copy->slab_offset =
-		(c->slab_offset - first) / jm_dtype_bytes(c->t.type) * jm_dtype_bytes(copy->t.type);
+	copy->slab_offset = (size_t)(place_of(p, c) - first) * jm_dtype_bytes(copy->t.type);
 }
 
 static void make_views(const struct plan *p)
@@ -241,10 +273,13 @@ static void make_views(const struct plan *p)
 
 	for (int i = 0; i < g->n_cells; i++) {
 		struct jm_cell *c = g->cell[i];
+		const struct slab *s;
 
 		if (!jm_update_trains(c))
 			continue;
-		c->slab = p->params;
+		s = slab_at(p, place_of(p, c));
+		c->slab = s->params;
+		c->slab_offset = (size_t)(place_of(p, c) - s->from) * jm_dtype_bytes(c->t.type);
 		jm_graph_cell(g, c->grad)->slab = p->grads;
 		if (p->copied[i])
 			keep_copy(p, c);
@@ -293,8 +328,9 @@ static bool joins(const struct plan *p, enum region region, int before, int64_t 
 
 	if (!last || (size_t)n * size >= least / 2)
 		return false;
-	return p->s->n > before || (region == WHOLE_VECTORS && !p->in_parts && !p->whole_matrices &&
-					   (size_t)last->n * size < least);
+	return p->s->n > before ||
+	       (region == WHOLE_VECTORS && !p->in_parts && p->g->matrix == p->g->vector &&
+		       !p->whole_matrices && (size_t)last->n * size < least);
 }
 
 /*
@@ -319,7 +355,7 @@ static void divide(struct plan *p, enum region region)
 
 		if (!is_in(p, c, region))
 			continue;
-		end = (int64_t)(c->slab_offset / size) + jm_tensor_count(&c->t);
+		end = place_of(p, c) + jm_tensor_count(&c->t);
 		end = end / unit(p) * unit(p);
 		if (end <= from || (size_t)(end - from) * size < least)
 			continue;
@@ -348,15 +384,19 @@ static int64_t decaying(const struct plan *p, int64_t from, int64_t n)
 static void add_nodes(const struct plan *p, struct jm_segment *s)
 {
 	struct jm_graph *g = p->g;
-	int64_t own = s->n / ranks(p), from = s->from + g->rank * own, state = state_at(p, s->from);
-	int64_t copied = p->end[VECTORS];
+	const struct slab *slab = slab_at(p, s->from);
+	int64_t own = s->n / ranks(p), from = s->from + g->rank * own;
+	int64_t state = state_at(p, s->from) - state_at(p, slab->from);
+	int64_t copied = p->end[VECTORS], first = s->is_whole ? s->from : from;
 	bool copies = s->from >= copied, writes = copies && p->how->kind != JM_UPDATE_SGD;
 	int64_t n;
 
 	s->grads = view(p, p->grads, s->from, s->n, "slab.gradients.segment");
 	s->own_grads = view(p, p->own_grads, s->from / ranks(p), own, "shard.gradients.segment");
-	s->params = s->whole = view(p, p->params, s->from, s->n, "slab.parameters.segment");
-	s->masters = s->updated = view(p, p->params, from, own, "slab.parameters.share");
+	s->params = s->whole =
+		view(p, slab->params, s->from - slab->from, s->n, "slab.parameters.segment");
+	s->masters = s->updated =
+		view(p, slab->params, from - slab->from, own, "slab.parameters.share");
 	if (s->is_whole)
 		s->masters = s->updated = s->params;
 	if (copies) {
@@ -366,9 +406,9 @@ static void add_nodes(const struct plan *p, struct jm_segment *s)
 	n = s->is_whole ? s->n : own;
 	s->last = jm_update_node(g, p->how,
 		OPS(s->is_whole ? s->grads : s->own_grads, p->norm, p->now, p->scale),
-		OPS(s->masters, view(p, p->m, state, n, "shard.m"),
-			view(p, p->v, state, n, "shard.v"), writes ? s->updated : NULL),
-		decaying(p, s->is_whole ? s->from : from, n));
+		OPS(s->masters, view(p, slab->m, state, n, "shard.m"),
+			view(p, slab->v, state, n, "shard.v"), writes ? s->updated : NULL),
+		decaying(p, first, n), first - slab->from);
 	g->n_update++;
 	if (!copies || writes)
 		return;
@@ -390,8 +430,8 @@ static void add_own_norm(const struct plan *p)
 	struct jm_tensor *x = p->own_grads, *more = NULL;
 
 	if (p->g->tp_rank) {
-		x = own_grads_of(p, CUT, CUT_VECTORS);
-		more = own_grads_of(p, CUT_COPIED, CUT_COPIED);
+		x = own_grads_of(p, CUT, CUT);
+		more = own_grads_of(p, CUT_VECTORS, CUT_COPIED);
 	} else if (p->g->stage) {
 		x = own_grads_of(p, TIED + 1, REGIONS - 1);
 	}
@@ -422,8 +462,6 @@ static void add_norm(struct plan *p)
 
 static void append(struct plan *p)
 {
-	int64_t n_now = p->how->kind == JM_UPDATE_SGD ? 1 : 3;
-
 	p->in_parts = jm_graph_tp(p->g) * jm_graph_pp(p->g) > 1;
 	find_copied(p);
 	p->whole_matrices = p->g->by_host && has_tables(p);
@@ -432,7 +470,8 @@ static void append(struct plan *p)
 	make_slabs(p);
 	make_views(p);
 	p->scale = jm_graph_find(p->g, "loss.scale");
-	p->now = jm_update_state(p->g, JM_CLASS_INPUT, p->g->vector, p->how->kind, "now", n_now);
+	p->now = jm_update_state(p->g, JM_CLASS_INPUT, p->g->vector, p->how->kind, "now",
+		jm_update_numbers(p->g, p->how));
 	add_norm(p);
 	for (enum region region = 0; region < REGIONS; region++)
 		divide(p, region);

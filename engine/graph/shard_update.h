@@ -5,8 +5,7 @@
 
 #include "optimizer.h"
 
-/* The same for several ranks, each of which updates a share of the parameters; not with
- * g->matrix of another type than g->vector. */
+/* The same for several ranks, each of which updates a share of the parameters. */
 int jm_graph_shard_update(struct jm_graph *g, const struct jm_adamw *how, struct jm_err *err);
 
 #endif

@@ -127,6 +127,8 @@ def updated(how, work, ranks, *more, batch=6, device="ref", **kwargs):
     ("cpu", 2, ["--accumulate", "2", "--precision", "bf16", "--keep-all"]),
     ("ref", 2, ["--precision", "f64", "--optimizer", "sgd", "--bucket", "0.003"]),
     ("cpu", 3, ["--precision", "fp8", "--recompute"]),
+    ("cpu", 3, ["--precision", "bf16-true"]),
+    ("ref", 2, ["--precision", "bf16-true", "--optimizer", "sgd", "--bucket", "0.003"]),
 ], ids=str)
 def test_a_sharded_update_gives_the_same_bits(device, ranks, more):
     """Transport local adds in the order of the ranks in both; segments that are not multiples of the ranks, and tensors
@@ -198,10 +200,10 @@ def test_a_sharded_update_has_no_checkpoint(tmp_path):
     assert done.returncode == FAILED and "--checkpoint" in done.stdout
 
 
-def test_a_sharded_update_needs_masters():
-    r = one(*GPT, "--ranks", "2", "--device", "ref", "--precision", "bf16-true", "--shard-update", "on", "--batch", "1",
+def test_a_sharded_update_is_not_in_eight_bits():
+    r = one(*GPT, "--ranks", "2", "--device", "ref", "--precision", "fp8-true", "--shard-update", "on", "--batch", "1",
             "--steps", "1", status=FAILED)
-    assert "f32 masters" in r["reason"]
+    assert "--shard-update on does not go with --precision fp8-true; omit it." in r["reason"]
 
 
 def test_energy_is_counted_once():

@@ -59,14 +59,16 @@ def test_by_each_way_between_ranks(how):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize("precision", ["f32", "bf16", "bf16-true"])
 def test_weights_have_the_bits_of_a_whole_update(way, precision, tmp_path):
-    """Where nothing is clipped: also of matrices of which each rank has an up-to-date copy, and not the master."""
+    """Where nothing is clipped: also of matrices of which each rank has an up-to-date copy, and not the master; and of those
+    that are rounded at random, by the number of an element in the slab."""
     more = ["--device", "ref", "--precision", precision, "--clip", 0, "--gradients", "f32"]
     found = [train(LLAMA, way, *more, "--shard-update", word, "--save", tmp_path / word, steps=4) for word in ("on", "off")]
     assert (tmp_path / "on").read_bytes() == (tmp_path / "off").read_bytes()
     assert found[0]["step_series"]["loss"] == found[1]["step_series"]["loss"]
-    assert found[0]["plan"]["persistent_bytes"] < found[1]["plan"]["persistent_bytes"]
+    kept = [r["plan"]["persistent_bytes"] for r in found]
+    assert kept[0] < kept[1] or precision == "bf16-true"  # whose halved moments take as much as the sums of gradients
 
 
 def test_a_rank_that_counts_nothing_of_the_norm_updates_all():

@@ -349,8 +349,9 @@ const struct jm_option jm_train_options[] = {
 		.needs = "ranks",
 		.help = "with --ranks: each rank receives the sum of a share of the gradients, "
 			"updates this share of the parameters and keeps the optimizer's state for "
-			"it only; then the ranks gather the parameters. auto = on, and off for a "
-			"--precision without f32 masters (bf16-true, fp8-true)"},
+			"it only; then the ranks gather the parameters. auto = on, and off for "
+			"--precision fp8-true, --checkpoint, --continue, --ema, and for bf16-true "
+			"with --transport host"},
 	{.name = "account",
 		JM_BIND(JM_CHOICE, struct train, given.account),
 		.choices = account_words,
@@ -487,11 +488,10 @@ static int check_shard(const struct train *s, struct jm_err *err)
 		return jm_err_set(err, JM_EUSAGE,
 			"--shard-update on does not go with --ema, because one rank has to have "
 			"the whole mean; omit it.");
-	if (on && s->training.pure)
+	if (on && s->training.pure && (s->training.fp8 || !strcmp(s->given.transport, "host")))
 		return jm_err_set(err, JM_EUSAGE,
-			"--shard-update on needs a --precision with f32 masters or f64, and %s has "
-			"none; omit it.",
-			s->work->precision);
+			"--shard-update on does not go with --precision %s%s; omit it.",
+			s->work->precision, s->training.fp8 ? "" : " and --transport host");
 	return 0;
 }
 

@@ -181,7 +181,7 @@ enum cpu_rule { CPU_ADAMW, CPU_ADAM, CPU_SGD };
 
 struct cpu_update {
 	enum cpu_rule rule;
-	int64_t n, n_decay;
+	int64_t n, n_decay, first;
 	const float *g; /* bf16 if `bf16_g` */
 	const float *norm, *now;
 	int n_now;	     /* elements of now */

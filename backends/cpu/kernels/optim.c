@@ -169,7 +169,7 @@ static void apply_bf16(
 			stochastic_bf16_widen(slab[i], at, x.n, value[i]);
 		apply(u, &x);
 		for (int i = 0; i < n_slabs; i++)
-			stochastic_bf16_round(value[i], at, x.n, i, key, slab[i]);
+			stochastic_bf16_round(value[i], at, x.n, i, key, u->first, slab[i]);
 	}
 }
 

@@ -30,14 +30,15 @@ static inline void stochastic_bf16_widen(const float *slab, int64_t at, int64_t 
 	}
 }
 
-/* which: 0 = p, 1 = m, 2 = v. Values that are not finite are kept. */
+/* which: 0 = p, 1 = m, 2 = v; first: the number of the slab's element 0. Values that are not finite
+ * are kept. */
 static inline void stochastic_bf16_round(
-	const float *x, int64_t at, int64_t n, int which, uint64_t key, float *slab)
+	const float *x, int64_t at, int64_t n, int which, uint64_t key, int64_t first, float *slab)
 {
 	uint16_t *to = (uint16_t *)(void *)slab + at;
 
 	for (int64_t i = 0; i < n; i++) {
-		const uint64_t element = (uint64_t)(at + i);
+		const uint64_t element = (uint64_t)(first + at + i);
 		uint32_t random = jm_rng_rounding(jm_rng(key, element / 2), element, which), bits;
 
 		memcpy(&bits, &x[i], sizeof(bits));

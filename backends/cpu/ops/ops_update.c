@@ -41,6 +41,7 @@ static void set_rule(struct cpu_update *u, const struct jm_node *n)
 	if (n->op == JM_OP_SGD) {
 		u->rule = CPU_SGD;
 		u->n_decay = n->attr.sgd.n_decay;
+		u->first = n->attr.sgd.first;
 		u->beta1 = n->attr.sgd.momentum;
 		u->weight_decay = n->attr.sgd.weight_decay;
 		u->clip = n->attr.sgd.clip;
@@ -49,6 +50,7 @@ static void set_rule(struct cpu_update *u, const struct jm_node *n)
 	}
 	u->rule = n->op == JM_OP_ADAM ? CPU_ADAM : CPU_ADAMW;
 	u->n_decay = n->attr.adamw.n_decay;
+	u->first = n->attr.adamw.first;
 	u->beta1 = n->attr.adamw.beta1;
 	u->beta2 = n->attr.adamw.beta2;
 	u->eps = n->attr.adamw.eps;

@@ -197,7 +197,7 @@ enum cuda_rule { CUDA_ADAMW, CUDA_ADAM, CUDA_SGD };
  * of sgd. */
 struct cuda_update {
 	enum cuda_rule rule;
-	int64_t n, n_decay;
+	int64_t n, n_decay, first; /* first: even */
 	struct cuda_vec g, p, m, v;
 	struct cuda_vec
 		copy; /* of p[copy_first .. copy_first + n_copy - 1] in 16 bits; absent: none */

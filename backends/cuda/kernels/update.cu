@@ -212,7 +212,7 @@ template <typename T, bool COUPLED> __global__ void adam_kernel(struct cuda_upda
 		v[k] = p.beta2 * v[k] + p.one_beta2 * g[k] * g[k];
 		w[k] -= step * direction(T(), m[k], v[k], bias2, p.eps);
 	}
-	draw<T>(stream, i, random);
+	draw<T>(stream, p.first + i, random);
 	store_result(as<T>(p.p), i, w, left, random, 0);
 	store_result(as<T>(p.m), i, m, left, random, 1);
 	store_result(as<T>(p.v), i, v, left, random, 2);
@@ -239,7 +239,7 @@ template <typename T> __global__ void sgd_kernel(struct cuda_update p)
 		m[k] = p.beta1 * m[k] + g[k];
 		w[k] -= lr * (p.nesterov ? g[k] + p.beta1 * m[k] : m[k]);
 	}
-	draw<T>(stream, i, random);
+	draw<T>(stream, p.first + i, random);
 	store_result(as<T>(p.p), i, w, left, random, 0);
 	store_result(as<T>(p.m), i, m, left, random, 1);
 }
@@ -333,7 +333,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_BF16)
 	const uint4 g = load_pack(p.g, i, inside);
 	uint4 w = load_pack(p.p, i, inside), m = load_pack(p.m, i, inside),
 	      v = load_pack(p.v, i, inside);
-	uint64_t at = (uint64_t)(i / 2 + 1) * JM_RNG_STEP;
+	uint64_t at = (uint64_t)((p.first + i) / 2 + 1) * JM_RNG_STEP;
 
 	if (threadIdx.x == 0)
 		step = step_of<COUPLED>(p);

@@ -191,6 +191,7 @@ static int run_adam(struct cuda_dev *dev, const struct cuda_exec *exec, struct j
 	p.rule = n->op == JM_OP_ADAM ? CUDA_ADAM : CUDA_ADAMW;
 	p.v = cuda_vec(n->out[2]);
 	p.n_decay = n->attr.adamw.n_decay;
+	p.first = n->attr.adamw.first;
 	p.beta1 = (float)n->attr.adamw.beta1;
 	p.beta2 = (float)n->attr.adamw.beta2;
 	p.one_beta1 = (float)(1 - n->attr.adamw.beta1);
@@ -213,6 +214,7 @@ static int run_sgd(struct cuda_dev *dev, const struct cuda_exec *exec, struct jm
 	(void)err;
 	p.rule = CUDA_SGD;
 	p.n_decay = n->attr.sgd.n_decay;
+	p.first = n->attr.sgd.first;
 	p.beta1 = (float)n->attr.sgd.momentum;
 	p.weight_decay = (float)n->attr.sgd.weight_decay;
 	p.clip = (float)n->attr.sgd.clip;
