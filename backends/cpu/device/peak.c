@@ -39,10 +39,13 @@ bool cpu_has_tiles(void)
 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static double dot_rate(void)
 {
 	enum { CHAINS = 12, ROUNDS = 2000 };
-	__m512 sum[CHAINS] = {{0}};
+	volatile float first[CHAINS] = {0}; /* of equal chains a compiler makes one */
+	__m512 sum[CHAINS];
 	__m512bh x = (__m512bh)_mm512_setzero_si512();
-	double start = omp_get_wtime();
 
+	for (int c = 0; c < CHAINS; c++)
+		sum[c] = _mm512_set1_ps(first[c]);
+	double start = omp_get_wtime();
 	for (int r = 0; r < ROUNDS; r++) {
 #pragma GCC unroll 12
 		for (int c = 0; c < CHAINS; c++)

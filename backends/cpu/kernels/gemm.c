@@ -378,25 +378,33 @@ static void long_gemm(const struct cpu_gemm *g)
 		}
 }
 
-/* Measures the FLOP/s of one core by independent multiply-adds: 12 chains hide the latency of two
- * units. */
+/*
+ * Measures the FLOP/s of one core by independent multiply-adds: 12 chains hide the latency of two
+ * units. Their values are volatile, because a compiler makes one chain of equal ones and omits
+ * products with constants.
+ */
 static double peak(void)
 {
 	enum { CHAINS = 12, ROUNDS = 4000 };
-	jm_vf x[CHAINS] = {{0}}, one = {0};
+	volatile float first[CHAINS] = {0};
+	jm_vf x[CHAINS], factor = (jm_vf){0} + first[0];
 	double best = 0;
 
+#pragma GCC unroll 12
+	for (int c = 0; c < CHAINS; c++)
+		x[c] = (jm_vf){0} + first[c];
 	for (int i = 0; i < 20; i++) {
 		double start = omp_get_wtime();
 		for (int r = 0; r < ROUNDS; r++) {
 #pragma GCC unroll 12
 			for (int c = 0; c < CHAINS; c++)
-				x[c] = x[c] * one + x[c];
-			__asm__ volatile("" ::: "memory");
+				x[c] = x[c] * factor + x[c];
+			__asm__ volatile("" : "+m"(factor));
 		}
 		double rate = 2. * JM_VL * CHAINS * ROUNDS / (omp_get_wtime() - start);
 		best = rate > best ? rate : best;
 	}
+#pragma GCC unroll 12
 	for (int c = 1; c < CHAINS; c++)
 		x[0] += x[c];
 	return x[0][0] == 0 ? best : 0;

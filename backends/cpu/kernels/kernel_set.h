@@ -51,6 +51,12 @@ struct cpu_gemms {
 	double (*peak)(void); /* FLOP/s of one core, f32 */
 };
 
+/* The same for few rows of a, which is not transposed; b is. */
+struct cpu_few_rows {
+	size_t (*scratch)(const struct cpu_gemm *g);
+	void (*gemm)(const struct cpu_gemm *g);
+};
+
 /* Heads within a tensor; strides in elements. */
 struct cpu_view {
 	int64_t offset, batch, row, head;
@@ -329,6 +335,7 @@ struct cpu_kernels {
 	const struct cpu_sequences *sequences;
 	const struct cpu_pages *pages;
 	const struct cpu_spectrals *spectrals;
+	const struct cpu_few_rows *few_rows;
 };
 
 #endif

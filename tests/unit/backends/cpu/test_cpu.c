@@ -108,7 +108,12 @@ static void check_product(const struct cpu_gemm *g, const float *a, const float 
 	}
 }
 
-static void multiply(const struct cpu_gemms *set, const struct product *p)
+struct way {
+	size_t (*scratch)(const struct cpu_gemm *g);
+	void (*gemm)(const struct cpu_gemm *g);
+};
+
+static void multiply(struct way way, const struct product *p)
 {
 	size_t na = (size_t)(p->m * p->k), nb = (size_t)(p->k * p->n), nc = (size_t)(p->m * p->n);
 	float *a = normal(na, 1), *b = normal(nb, 2), *c = normal(nc, 3),
@@ -130,8 +135,8 @@ static void multiply(const struct cpu_gemms *set, const struct product *p)
 	};
 
 	free(narrow(before, nc));
-	g.scratch = scratch_new(set->scratch(&g));
-	set->gemm(&g);
+	g.scratch = scratch_new(way.scratch(&g));
+	way.gemm(&g);
 	check_product(&g, a, b, before, bias);
 	free(a), free(b), free(c), free(bias), free(ha), free(hb), free(hc), free(before);
 	free(g.scratch);
@@ -155,7 +160,39 @@ static void products(void **unused)
 	for (int s = 0; (set = cpu_kernels_get(s)); s++) {
 		print_message("%s\n", set->target);
 		for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-			multiply(set->gemms, &all[i]);
+			multiply((struct way){set->gemms->scratch, set->gemms->gemm}, &all[i]);
+	}
+}
+
+static void products_of_few_rows(void **unused)
+{
+	static const struct product all[] = {
+		{1, 50, 2100, false, false, true, false},
+		{1, 51, 2100, true, false, true, true},
+		{2, 410, 96, false, false, true, true},
+		{3, 7, 1030, true, false, true, false},
+		{4, 3, 2, true, false, true, false},
+		{7, 130, 33, false, false, true, false},
+		{32, 130, 768, true, false, true, true},
+	};
+	const struct cpu_kernels *set;
+
+	(void)unused;
+	for (int s = 0; (set = cpu_kernels_get(s)); s++)
+		for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+			multiply((struct way){set->few_rows->scratch, set->few_rows->gemm}, &all[i]);
+}
+
+/* What two units could do at 6.5 GHz, faster than any clock; it was 3.4 times that when the compiler
+ * omitted products. */
+static void a_cores_speed_is_one_that_a_core_can_have(void **unused)
+{
+	const struct cpu_kernels *set;
+
+	(void)unused;
+	for (int s = 0; (set = cpu_kernels_get(s)); s++) {
+		double lanes = s == 0 && set->wide ? 16 : 8, speed = set->gemms->peak();
+		assert_true(speed > 0 && speed < 2 * 2 * lanes * 6.5e9);
 	}
 }
 
@@ -524,6 +561,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(exp_and_gelu),
 		cmocka_unit_test(products),
+		cmocka_unit_test(products_of_few_rows),
+		cmocka_unit_test(a_cores_speed_is_one_that_a_core_can_have),
 		cmocka_unit_test(attention),
 		cmocka_unit_test(norms),
 		cmocka_unit_test(losses),
