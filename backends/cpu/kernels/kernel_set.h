@@ -158,11 +158,12 @@ struct cpu_paged {
 	const int32_t *position, *request, *page;
 	const void *x; /* of cache-write [tokens, (heads + 2 groups) head]; queries of attention */
 	void *keys, *values, *y; /* y: queries of cache-write */
-	float *scores;		 /* [threads, pages_each slots + head], attention only */
+	float *scratch;		 /* of attention */
 };
 
 struct cpu_pages {
 	void (*write)(const struct cpu_paged *p, int threads);
+	size_t (*scratch)(const struct cpu_paged *p, int threads);
 	void (*attention)(const struct cpu_paged *p, int threads);
 };
 

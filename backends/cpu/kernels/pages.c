@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Keys and values in pages: storing those of a step's rows [T,(H+2G)D], and attention of the T rows
- * to the pages of their requests. One thread computes one head of one row, so a row's bits do not
- * depend on other rows.
+ * to the pages of their requests, by tiles of KEYS keys with a running maximum and sum per row, as
+ * in attention.c. Neighbours of one request share a tile. A tile begins at a multiple of KEYS, and a
+ * row's sums have one order, alone or beside others, so its bits do not depend on other rows.
  */
 #include "kernel_set.h"
-#include "simd.h"
+#include "panel.h"
 #include "engine/graph/round_f8.h"
 
 #include <math.h>
@@ -22,12 +23,6 @@ static int64_t slot_of(const struct cpu_paged *p, int64_t row, int64_t position)
 JM_INLINE float get(const void *x, bool bf16, int64_t i)
 {
 	return bf16 ? jm_from_bf16(((const uint16_t *)x)[i]) : ((const float *)x)[i];
-}
-
-/* An element of keys or values. */
-JM_INLINE float cached(const struct cpu_paged *p, const void *x, bool bf16, bool f8, int64_t i)
-{
-	return f8 ? p->code[((const uint8_t *)x)[i]] : get(x, bf16, i);
 }
 
 JM_INLINE void set(void *y, bool bf16, bool f8, int64_t i, float value)
@@ -92,77 +87,244 @@ static void write(const struct cpu_paged *p, int threads)
 	}
 }
 
-/* The sum has a fixed order: it is the same for every batch. */
-JM_INLINE float dot(const struct cpu_paged *p, int64_t query, int64_t key, bool bf16, bool f8)
-{
-	float sum = 0;
+/* ---- attention ------------------------------------------------------------------------------- */
 
-#pragma omp simd reduction(+ : sum)
-	for (int64_t k = 0; k < p->head; k++)
-		sum += get(p->x, bf16, query + k) * cached(p, p->keys, bf16, f8, key + k);
-	return sum;
+/* Rows and keys of a tile; floats between its rows of scores, so that they do not share a cache set. */
+enum { ROWS = 32, KEYS = 128, PITCH = KEYS + 16, WIDE = 2 * JM_VL };
+
+/* The memory of one thread. */
+struct tile {
+	int64_t wide;	  /* elements of a head and zeros, a multiple of WIDE */
+	float *q, *y;	  /* [ROWS][wide] */
+	float *x;	  /* [KEYS][wide]: keys before they are turned, then values */
+	float *kt;	  /* [wide][PITCH] */
+	float *p;	  /* [ROWS][PITCH]: scores, then probabilities times the sum */
+	float *max, *sum; /* [ROWS] */
+};
+
+static size_t tile_floats(const struct cpu_paged *p)
+{
+	int64_t wide = (p->head + WIDE - 1) / WIDE * WIDE;
+
+	return (size_t)((2 * ROWS + KEYS + PITCH) * wide + ROWS * (PITCH + 2));
 }
 
-/* z[t] = exp(scores - largest); returns their sum. q: the element of x where the query begins. */
-JM_INLINE float weigh(const struct cpu_paged *p, int64_t row, int64_t q, int64_t key, int64_t n,
-	bool bf16, bool f8, float *z)
+static size_t attention_scratch(const struct cpu_paged *p, int threads)
 {
-	float most = -INFINITY, sum = 0;
-
-	for (int64_t t = 0; t < n; t++) {
-		z[t] = (float)p->scale * dot(p, q, slot_of(p, row, t) + key, bf16, f8);
-		most = z[t] > most ? z[t] : most;
-	}
-	for (int64_t t = 0; t < n; t++) {
-		z[t] = expf(z[t] - most);
-		sum += z[t];
-	}
-	return sum;
+	return (size_t)threads * tile_floats(p) * sizeof(float);
 }
 
-/* z: as many as keys, then y[head] before it is rounded. */
-JM_INLINE void attend(
-	const struct cpu_paged *p, int64_t row, int64_t h, bool bf16, bool f8, float *z)
+static struct tile tile_of_thread(const struct cpu_paged *p)
 {
-	int64_t n = p->position[row] + 1, key = h / (p->heads / p->groups) * p->head;
-	int64_t q = (row * p->heads + h) * p->head;
-	float sum = weigh(p, row, q, key, n, bf16, f8, z), *y = z + p->pages_each * p->slots;
+	struct tile t = {.wide = (p->head + WIDE - 1) / WIDE * WIDE};
 
-	memset(y, 0, (size_t)p->head * sizeof *y);
-	for (int64_t t = 0; t < n; t++) {
-		int64_t v = slot_of(p, row, t) + key;
-		float share = z[t] / sum;
-
-		for (int64_t i = 0; i < p->head; i++)
-			y[i] += share * cached(p, p->values, bf16, f8, v + i);
-	}
-	jm_store(p->y, bf16, (size_t)q, (size_t)p->head, y);
+	t.q = p->scratch + (size_t)omp_get_thread_num() * tile_floats(p);
+	t.y = t.q + ROWS * t.wide;
+	t.x = t.y + ROWS * t.wide;
+	t.kt = t.x + KEYS * t.wide;
+	t.p = t.kt + PITCH * t.wide;
+	t.max = t.p + ROWS * PITCH;
+	t.sum = t.max + ROWS;
+	return t;
 }
 
-static void attend_to(const struct cpu_paged *p, int64_t row, int64_t h, float *z)
+/* So many rows of one request, which follow each other, and one of their heads. */
+struct run {
+	int64_t row, rows, head;
+};
+
+static void load_queries(const struct cpu_paged *p, const struct run *r, const struct tile *t)
 {
-	if (p->f8 && p->bf16)
-		attend(p, row, h, true, true, z);
-	else if (p->f8)
-		attend(p, row, h, false, true, z);
-	else if (p->bf16)
-		attend(p, row, h, true, false, z);
+	for (int64_t i = 0; i < r->rows; i++) {
+		size_t at = (size_t)(((r->row + i) * p->heads + r->head) * p->head);
+		float *q = t->q + i * t->wide;
+
+		jm_load(p->x, p->bf16, at, (size_t)p->head, q);
+		for (int64_t d = 0; d < p->head; d++)
+			q[d] *= (float)p->scale;
+		memset(q + p->head, 0, (size_t)(t->wide - p->head) * sizeof *q);
+		t->max[i] = -INFINITY;
+		t->sum[i] = 0;
+	}
+	memset(t->y, 0, (size_t)(r->rows * t->wide) * sizeof *t->y);
+}
+
+/* One key or value from element `at` on. */
+static void load_one(
+	const struct cpu_paged *p, const void *from, int64_t at, const struct tile *t, float *x)
+{
+	if (p->f8)
+		for (int64_t d = 0; d < p->head; d++)
+			x[d] = p->code[((const uint8_t *)from)[at + d]];
 	else
-		attend(p, row, h, false, false, z);
+		jm_load(from, p->bf16, (size_t)at, (size_t)p->head, x);
+	for (int64_t d = p->head; d < t->wide; d++)
+		x[d] = 0;
 }
 
-static void attention(const struct cpu_paged *p, int threads)
+/* Loads n keys or values from position `first` on, and none behind, which may be anything. */
+static void load_cached(const struct cpu_paged *p, const struct run *r, const void *from,
+	int64_t first, int64_t n, const struct tile *t)
 {
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-	for (int64_t i = 0; i < p->tokens * p->heads; i++) {
-		int64_t row = i / p->heads;
-		float *z = p->scores + omp_get_thread_num() * (p->pages_each * p->slots + p->head);
+	int64_t head = r->head / (p->heads / p->groups) * p->head, part;
 
+	for (int64_t i = 0; i < n; i += part) {
+		int64_t left = p->slots - (first + i) % p->slots;
+		int64_t at = slot_of(p, r->row, first + i) + head;
+
+		part = left < n - i ? left : n - i;
+		for (int64_t k = 0; k < part; k++)
+			load_one(p, from, at + k * p->groups * p->head, t,
+				t->x + (i + k) * t->wide);
+	}
+}
+
+/* kt = transposed x of n keys, and zeros up to a multiple of WIDE. */
+static void turn_keys(const struct tile *t, int64_t n)
+{
+	int64_t end = (n + WIDE - 1) / WIDE * WIDE;
+
+	memset(t->x + n * t->wide, 0, (size_t)((end - n) * t->wide) * sizeof *t->x);
+	for (int64_t i = 0; i < end; i += 8) {
+		for (int64_t d = 0; d < t->wide; d += 8) {
+			jm_v8f v[8];
+			for (int k = 0; k < 8; k++)
+				memcpy(&v[k], t->x + (i + k) * t->wide + d, sizeof v[k]);
+			jm_transpose8(v, t->kt + d * PITCH + i, PITCH);
+		}
+	}
+}
+
+/* A row of jm_micro, with the same bits. */
+JM_INLINE void micro_row(
+	int64_t nk, const float *a, const float *b, int64_t ldb, float *c, bool add)
+{
+	jm_vf sum[2] = {{0}};
+
+	for (int64_t k = 0; k < nk; k++, b += ldb) {
+		sum[0] += a[k] * *(const jm_uf *)b;
+		sum[1] += a[k] * *(const jm_uf *)(b + JM_VL);
+	}
+	*(jm_uf *)c = (add ? *(jm_uf *)c : (jm_uf){0}) + sum[0];
+	*(jm_uf *)(c + JM_VL) = (add ? *(jm_uf *)(c + JM_VL) : (jm_uf){0}) + sum[1];
+}
+
+/* c[rows,columns] (+)= a[rows,nk] b[nk,columns]; columns are a multiple of WIDE. */
+JM_INLINE void product(int64_t rows, int64_t columns, int64_t nk, const float *a, int64_t lda,
+	const float *b, int64_t ldb, float *c, int64_t ldc, bool add)
+{
+	for (int64_t j = 0; j < columns; j += WIDE) {
+		int64_t i = 0;
+
+		for (; i + JM_ROWS <= rows; i += JM_ROWS)
+			jm_micro(2, nk, a + i * lda, lda, 1, b + j, ldb, c + i * ldc + j, ldc, add);
+		for (; i < rows; i++)
+			micro_row(nk, a + i * lda, b + j, ldb, c + i * ldc + j, add);
+	}
+}
+
+/* Scores x[n] -> exp(x - max), of which the first `seen` count, the others become 0; rescales the
+ * row's output so far. */
+static void soften(float *restrict x, int64_t n, int64_t seen, const struct tile *t, int64_t row)
+{
+	float top = t->max[row], sum = 0, *restrict y = t->y + row * t->wide, shrink;
+
+	for (int64_t i = seen; i < n; i++)
+		x[i] = 0;
+	if (!seen)
+		return;
+#pragma omp simd reduction(max : top)
+	for (int64_t i = 0; i < seen; i++)
+		top = x[i] > top ? x[i] : top;
+	shrink = jm_exp(t->max[row] - top);
+#pragma omp simd reduction(+ : sum)
+	for (int64_t i = 0; i < seen; i++) {
+		x[i] = jm_exp(x[i] - top);
+		sum += x[i];
+	}
+	for (int64_t d = 0; d < t->wide; d++)
+		y[d] *= shrink;
+	t->sum[row] = t->sum[row] * shrink + sum;
+	t->max[row] = top;
+}
+
+static void attend_tile(const struct cpu_paged *p, const struct run *r, int64_t first, int64_t n,
+	const struct tile *t)
+{
+	load_cached(p, r, p->keys, first, n, t);
+	turn_keys(t, n);
+	product(r->rows, (n + WIDE - 1) / WIDE * WIDE, p->head, t->q, t->wide, t->kt, PITCH, t->p,
+		PITCH, false);
+	for (int64_t i = 0; i < r->rows; i++) {
+		int64_t seen = p->position[r->row + i] + 1 - first;
+
+		soften(t->p + i * PITCH, n, seen < 0 ? 0 : seen < n ? seen : n, t, i);
+	}
+	load_cached(p, r, p->values, first, n, t);
+	product(r->rows, t->wide, n, t->p, PITCH, t->x, t->wide, t->y, t->wide, true);
+}
+
+static void attend(const struct cpu_paged *p, const struct run *r, const struct tile *t)
+{
+	int64_t keys = p->position[r->row + r->rows - 1] + 1;
+
+	load_queries(p, r, t);
+	for (int64_t first = 0; first < keys; first += KEYS)
+		attend_tile(p, r, first, keys - first < KEYS ? keys - first : KEYS, t);
+	for (int64_t i = 0; i < r->rows; i++) {
+		float *y = t->y + i * t->wide;
+
+		for (int64_t d = 0; d < p->head; d++)
+			y[d] /= t->sum[i];
+		jm_store(p->y, p->bf16, (size_t)(((r->row + i) * p->heads + r->head) * p->head),
+			(size_t)p->head, y);
+	}
+}
+
+/* Rows from `row` on, before `end`, that follow each other in one request. */
+static int64_t rows_of_run(const struct cpu_paged *p, int64_t row, int64_t end)
+{
+	int64_t n = 1;
+
+	while (row + n < end && p->request[row + n] == p->request[row] &&
+		p->position[row + n] == p->position[row] + n)
+		n++;
+	return n;
+}
+
+static void attend_rows(const struct cpu_paged *p, int64_t row, int64_t end, int64_t head)
+{
+	struct tile t = tile_of_thread(p);
+	struct run r = {.head = head};
+
+	for (; row < end; row += r.rows) {
+		r.row = row;
+		r.rows = p->position[row] < 0 ? 1 : rows_of_run(p, row, end);
 		if (p->position[row] >= 0)
-			attend_to(p, row, i % p->heads, z);
-		else if (i % p->heads == 0)
+			attend(p, &r, &t);
+		else if (head == 0)
 			clear_row(p, row);
 	}
 }
 
-const struct cpu_pages JM_CPU(cpu_pages) = {write, attention};
+/* Rows that a thread takes at once: fewer if these are not enough pieces of work. */
+static int64_t rows_each(const struct cpu_paged *p, int threads)
+{
+	int64_t rows = p->tokens * p->heads / (8 * threads);
+
+	return rows < 1 ? 1 : rows < ROWS ? rows : ROWS;
+}
+
+static void attention(const struct cpu_paged *p, int threads)
+{
+	int64_t each = rows_each(p, threads), blocks = (p->tokens + each - 1) / each;
+
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+	for (int64_t i = 0; i < blocks * p->heads; i++) {
+		int64_t row = i / p->heads * each, end = row + each;
+
+		attend_rows(p, row, end < p->tokens ? end : p->tokens, i % p->heads);
+	}
+}
+
+const struct cpu_pages JM_CPU(cpu_pages) = {write, attention_scratch, attention};

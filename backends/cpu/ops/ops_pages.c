@@ -96,7 +96,7 @@ static size_t scratch_attention(const struct cpu_dev *dev, const struct jm_node 
 {
 	struct cpu_paged p = paged_of(n);
 
-	return (size_t)(dev->threads * (p.pages_each * p.slots + p.head)) * sizeof(float);
+	return dev->kernels->pages->scratch(&p, dev->threads);
 }
 
 static int run_attention(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm_err *err)
@@ -108,7 +108,7 @@ static int run_attention(const struct cpu_dev *dev, const struct cpu_exec *exec,
 	for (int i = 0; p.f8 && i < CODES; i++)
 		code[i] = (float)jm_element_get(JM_F8E4M3, &(uint8_t){(uint8_t)i}, 0);
 	p.code = code;
-	p.scores = exec->scratch;
+	p.scratch = exec->scratch;
 	dev->kernels->pages->attention(&p, dev->threads);
 	return 0;
 }
