@@ -4,9 +4,9 @@
  * b, so b is read once, in its order, and never packed. Both operands are f32 or bf16, and so is c;
  * arithmetic in f32. The sum of an element does not depend on the number of rows.
  *
- * Rows of a are widened into scratch [m, lda]. For b in bf16, which is widened in registers, each two
- * vectors of a hold first the even, then the odd elements: those of b are the lower and the upper half
- * of 32 bits.
+ * Rows of a are widened into scratch [m, lda]. For b in bf16, which is widened in registers, each
+ * two vectors of a hold first the even, then the odd elements: those of b are the lower and the
+ * upper half of 32 bits.
  */
 #include "kernel_set.h"
 #include "simd.h"

@@ -2,8 +2,8 @@
 /*
  * Keys and values in pages: storing those of a step's rows [T,(H+2G)D], and attention of the T rows
  * to the pages of their requests, by tiles of KEYS keys with a running maximum and sum per row, as
- * in attention.c. Neighbours of one request share a tile. A tile begins at a multiple of KEYS, and a
- * row's sums have one order, alone or beside others, so its bits do not depend on other rows.
+ * in attention.c. Neighbours of one request share a tile. A tile begins at a multiple of KEYS, and
+ * a row's sums have one order, alone or beside others, so its bits do not depend on other rows.
  */
 #include "kernel_set.h"
 #include "panel.h"
@@ -89,7 +89,7 @@ static void write(const struct cpu_paged *p, int threads)
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* Rows and keys of a tile; floats between its rows of scores, so that they do not share a cache set. */
+/* Rows and keys of a tile; floats between its rows of scores, which share no cache set so. */
 enum { ROWS = 32, KEYS = 128, PITCH = KEYS + 16, WIDE = 2 * JM_VL };
 
 /* The memory of one thread. */
@@ -174,8 +174,8 @@ static void load_cached(const struct cpu_paged *p, const struct run *r, const vo
 
 		part = left < n - i ? left : n - i;
 		for (int64_t k = 0; k < part; k++)
-			load_one(p, from, at + k * p->groups * p->head, t,
-				t->x + (i + k) * t->wide);
+			load_one(
+				p, from, at + k * p->groups * p->head, t, t->x + (i + k) * t->wide);
 	}
 }
 

@@ -180,11 +180,12 @@ static void products_of_few_rows(void **unused)
 	(void)unused;
 	for (int s = 0; (set = cpu_kernels_get(s)); s++)
 		for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-			multiply((struct way){set->few_rows->scratch, set->few_rows->gemm}, &all[i]);
+			multiply(
+				(struct way){set->few_rows->scratch, set->few_rows->gemm}, &all[i]);
 }
 
-/* What two units could do at 6.5 GHz, faster than any clock; it was 3.4 times that when the compiler
- * omitted products. */
+/* At most what two units could do at 6.5 GHz; it was 3.4 times that when the compiler omitted
+ * products. */
 static void a_cores_speed_is_one_that_a_core_can_have(void **unused)
 {
 	const struct cpu_kernels *set;
