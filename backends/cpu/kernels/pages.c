@@ -179,18 +179,18 @@ static void load_cached(const struct cpu_paged *p, const struct run *r, const vo
 	}
 }
 
-/* kt = transposed x of n keys, and zeros up to a multiple of WIDE. */
-static void turn_keys(const struct tile *t, int64_t n)
+/* y[wide][PITCH] = transposed x[n][wide], and zeros behind, up to a multiple of WIDE. */
+static void turn_keys(float *x, int64_t n, int64_t wide, float *y)
 {
 	int64_t end = (n + WIDE - 1) / WIDE * WIDE;
 
-	memset(t->x + n * t->wide, 0, (size_t)((end - n) * t->wide) * sizeof *t->x);
-	for (int64_t i = 0; i < end; i += 8) {
-		for (int64_t d = 0; d < t->wide; d += 8) {
+	memset(x + n * wide, 0, (size_t)((end - n) * wide) * sizeof *x);
+	for (int64_t i = 0; i < end; i += 8, x += 8 * wide, y += 8) {
+		for (int64_t d = 0; d < wide; d += 8) {
 			jm_v8f v[8];
 			for (int k = 0; k < 8; k++)
-				memcpy(&v[k], t->x + (i + k) * t->wide + d, sizeof v[k]);
-			jm_transpose8(v, t->kt + d * PITCH + i, PITCH);
+				memcpy(&v[k], x + k * wide + d, sizeof v[k]);
+			jm_transpose8(v, y + d * PITCH, PITCH);
 		}
 	}
 }
@@ -252,7 +252,7 @@ static void attend_tile(const struct cpu_paged *p, const struct run *r, int64_t 
 	const struct tile *t)
 {
 	load_cached(p, r, p->keys, first, n, t);
-	turn_keys(t, n);
+	turn_keys(t->x, n, t->wide, t->kt);
 	product(r->rows, (n + WIDE - 1) / WIDE * WIDE, p->head, t->q, t->wide, t->kt, PITCH, t->p,
 		PITCH, false);
 	for (int64_t i = 0; i < r->rows; i++) {

@@ -23,6 +23,8 @@ JM_INLINE jm_v8f jm_load8(const void *p, bool bf16, int64_t at)
 	return x;
 }
 
+typedef float jm_u8f __attribute__((vector_size(32), aligned(4), may_alias));
+
 #define MIX(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 
 /* y[i * stride + j] = x[j][i] */
@@ -43,8 +45,8 @@ JM_INLINE void jm_transpose8(const jm_v8f x[8], float *y, int64_t stride)
 	for (int i = 0; i < 4; i++) {
 		jm_v8f low = MIX(t[i], t[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
 		jm_v8f high = MIX(t[i], t[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-		memcpy(y + i * stride, &low, sizeof low);
-		memcpy(y + (i + 4) * stride, &high, sizeof high);
+		*(jm_u8f *)(y + i * stride) = low;
+		*(jm_u8f *)(y + (i + 4) * stride) = high;
 	}
 }
 
