@@ -28,7 +28,8 @@
 #define LEASES_AT_ONCE	256
 #define USERS		64 /* whose rate is known, the latest */
 #define ACCEPTS		64 /* before the rest of the work */
-#define RECOVER_AGAIN_S 10
+#define RECOVER_AGAIN_S 10 /* then twice as long each time, but at most: */
+#define RECOVER_MOST_S	300
 
 struct user {
 	uid_t uid;
@@ -45,9 +46,10 @@ struct door {
 	int n_users;
 	struct jm_rate refusals; /* that are logged */
 	int n_untold;
-	bool recover;	    /* something is to be recovered, */
-	int64_t recover_ns; /* not before then */
-	pid_t recovery;	    /* the process that does; 0 = none */
+	bool recover;	     /* something is to be recovered, */
+	int64_t recover_ns;  /* not before then */
+	int recover_again_s; /* the pause after the next attempt */
+	pid_t recovery;	     /* the process that does; 0 = none */
 	int recovery_fd;
 };
 
@@ -69,6 +71,13 @@ static pid_t new_process(struct door *d)
 	return 0;
 }
 
+static void recover_soon(struct door *d)
+{
+	d->recover = true;
+	d->recover_ns = 0;
+	d->recover_again_s = RECOVER_AGAIN_S;
+}
+
 static void start_recovery(struct door *d)
 {
 	struct jm_err why = JM_ERR_INIT;
@@ -80,7 +89,10 @@ static void start_recovery(struct door *d)
 	pid = new_process(d);
 	if (!pid)
 		_exit(jm_guard_recover(d->ctx, &n, &why) ? 1 : 0);
-	d->recover_ns = jm_ctx_now(d->ctx) + RECOVER_AGAIN_S * JM_SECOND;
+	d->recover_ns = jm_ctx_now(d->ctx) + d->recover_again_s * JM_SECOND;
+	d->recover_again_s *= 2;
+	if (d->recover_again_s > RECOVER_MOST_S)
+		d->recover_again_s = RECOVER_MOST_S;
 	if (pid < 0)
 		return;
 	d->recover = false;
@@ -263,8 +275,7 @@ static void look_at_guards(struct door *d, const struct pollfd *p, int n)
 			"something; "
 			"recovering.",
 			(int)guard, (unsigned int)uid);
-		d->recover = true;
-		d->recover_ns = 0;
+		recover_soon(d);
 	}
 }
 
@@ -304,7 +315,7 @@ int jm_door_serve(struct jm_ctx *ctx, const struct jm_door_options *o, struct jm
 	d->ctx = ctx;
 	d->o = o;
 	d->recovery_fd = -1;
-	d->recover = true; /* of guards that were killed while no joulemarkd was there */
+	recover_soon(d); /* of guards that were killed while no joulemarkd was there */
 	d->refusals = jm_rate_of(1, 20, jm_ctx_now(ctx));
 	rc = jm_lease_list_open(&d->list, o->leases, &killed, err);
 	if (!rc)
