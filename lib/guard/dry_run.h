@@ -33,7 +33,7 @@ struct jm_dry_report {
 	void *arg;
 };
 
-/* controls: as of jm_guard_start. */
+/* controls: as of jm_guard_start, but without a lease: NULL = those that this user can open. */
 int jm_dry_run_open(
 	struct jm_ctx *ctx, const char *controls, struct jm_dry_run **ret, struct jm_err *err);
 const struct jm_knobs *jm_dry_run_knobs(const struct jm_dry_run *d);

@@ -388,11 +388,14 @@ static int start_with_lease(
 	if (!rc)
 		rc = take_knobs(g, g->moved->knobs.knob, g->moved->knobs.n, &why);
 	if (!rc) {
+		memcpy(g->knobs.absent, g->moved->knobs.absent, sizeof(g->knobs.absent));
 		*ret = g;
 		return 0;
 	}
 	jm_guard_stop(g, NULL);
-	return jm_err_set(err, rc, "%s", rc == JM_ENOENT ? none->text : why.text);
+	if (rc == JM_ENOENT) /* there is no joulemarkd */
+		return jm_err_set(err, rc, "%s", none->text);
+	return jm_err_set(err, rc, "%s %s", why.text, none->text);
 }
 
 /* A guard that is killed before its first request has changed nothing: another one replaces it. */

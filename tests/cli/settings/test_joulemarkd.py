@@ -3,12 +3,13 @@
 import json
 import os
 import signal
+import subprocess
 
 import pytest
 
-from daemon import Service, needs_a_namespace
+from daemon import SOCKET, Service, needs_a_namespace
 from fake_gpus import kill, wait_for
-from jm import FAILURE, USAGE, sentence
+from jm import FAILURE, sentence
 
 pytestmark = needs_a_namespace
 
@@ -174,10 +175,22 @@ def test_knobs_that_joulemarkd_alone_may_open(closed):
     shown = closed.run("anna", "get")
     assert shown.returncode == 0 and "package.power" in shown.stdout and "150.125" in shown.stdout, shown.stderr
     done = closed.run("anna", "set", "gpu.power=300W", "--", "true")
-    assert "gpu.power" in sentence(done, USAGE) and wait_for(lambda: not closed.leases()), done.stderr
+    assert "gpu.power cannot be set here: " in sentence(done, FAILURE) and wait_for(lambda: not closed.leases()), done.stderr
     for user, setting, why in (("anna", "package.power=99W", "not to 99W"), ("carla", "package.power=120W", "set no knob")):
         assert why in sentence(closed.run(user, "set", setting, "--", "true"), FAILURE)
     assert limits(closed) == [FOUND] * 2 and wait_for(lambda: not closed.leases())
+
+
+def test_a_user_who_gets_no_lease_is_told_why_he_has_no_knob_of_his_own(closed):
+    own = sentence(closed.run("carla", "get"), FAILURE)
+    reason = own[:120]
+    assert reason.startswith("No knob of this machine is available; "), own
+    closed.start()
+    why = sentence(closed.run("carla", "get"), FAILURE)
+    assert "lets user 2003 set no knob. " + reason in why, why
+    subprocess.run(closed.inside("chmod", "600", SOCKET), check=True)
+    why = sentence(closed.run("anna", "get"), FAILURE)
+    assert f"joulemarkd cannot be reached at {SOCKET}: Permission denied. {reason}" in why, why
 
 
 @pytest.mark.parametrize("words", [["run", "--set"], ["measure", "--source", "null", "--set"]])
