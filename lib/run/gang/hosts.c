@@ -14,10 +14,12 @@
 
 #define ANSWER_NS (5 * JM_SECOND)
 #define AGAIN_S	  10.0
-/* The shortest exchange of clocks counts: on a busy host few are short. */
+/* The shortest exchange of clocks counts: on a busy host few are short, over a slow network none
+ * is. */
 #define PINGS	   5
 #define CLOSE_NS   (JM_MILLISECOND / 10)
 #define PATIENT_NS (JM_SECOND / 20)
+#define IN_VAIN	   16 /* exchanges in a row that were not shorter than the shortest */
 
 void jm_host_of_self(struct jm_ctx *ctx, struct jm_host_of *ret)
 {
@@ -163,13 +165,18 @@ static struct jm_clock_pair compare_clocks(int fd)
 	const int64_t until = jm_clock_now(jm_clock_real()) + PATIENT_NS;
 	struct jm_clock_pair best = {0, INT64_MAX}, one;
 
-	for (int i = 0;
-		i < PINGS || (best.doubt_ns > CLOSE_NS && jm_clock_now(jm_clock_real()) < until);
+	int in_vain = 0;
+
+	for (int i = 0; i < PINGS || (best.doubt_ns > CLOSE_NS && in_vain < IN_VAIN &&
+					     jm_clock_now(jm_clock_real()) < until);
 		i++) {
 		if (!ping(fd, &one))
 			break;
-		if (one.doubt_ns < best.doubt_ns)
+		in_vain++;
+		if (one.doubt_ns < best.doubt_ns) {
 			best = one;
+			in_vain = 0;
+		}
 	}
 	return best;
 }

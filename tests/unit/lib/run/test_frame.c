@@ -3,6 +3,7 @@
  * its connection. */
 #include "kit/test.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "run/gang/frame.h"
 #include "run/gang/hosts.h"
 
@@ -162,6 +164,51 @@ static void who_does_not_tell_its_clock_is_disconnected(void **unused)
 	free(h);
 }
 
+struct slow_peer {
+	int fd, asked;
+};
+
+/* Answers over a network of 0.4 ms per exchange at least. */
+static void *answer_slowly(void *arg)
+{
+	struct slow_peer *peer = arg;
+	struct pollfd p = {.fd = peer->fd, .events = POLLIN};
+	char bytes[64];
+
+	while (poll(&p, 1, -1) == 1 && read(peer->fd, bytes, sizeof(bytes)) > 0) {
+		int64_t now = jm_clock_now(jm_clock_real());
+
+		peer->asked++;
+		usleep(400);
+		if (write(peer->fd, &now, sizeof(now)) != sizeof(now))
+			break;
+	}
+	return NULL;
+}
+
+/* Two records in a row among the first 16 of n are rare: the limit of time would allow 100. */
+static void clocks_over_a_slow_network_are_compared_until_it_is_in_vain(void **unused)
+{
+	struct jm_hosts *h = calloc(1, sizeof(*h));
+	struct slow_peer peer = {0};
+	pthread_t thread;
+	int fd[2];
+
+	(void)unused;
+	make_connection(fd);
+	peer.fd = fd[1];
+	h->place.world = 2;
+	h->link[1].fd = fd[0];
+	assert_int_equal(pthread_create(&thread, NULL, answer_slowly, &peer), 0);
+	jm_hosts_compare_clocks(h, false);
+	close(fd[0]);
+	pthread_join(thread, NULL);
+	assert_true(h->link[1].before.doubt_ns >= 200000 && h->link[1].before.doubt_ns < INT64_MAX);
+	assert_in_range(peer.asked, 5, 80);
+	close(fd[1]);
+	free(h);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -169,6 +216,7 @@ int main(void)
 		cmocka_unit_test(a_signal_breaks_no_message),
 		cmocka_unit_test(other_data_is_refused),
 		cmocka_unit_test(who_does_not_tell_its_clock_is_disconnected),
+		cmocka_unit_test(clocks_over_a_slow_network_are_compared_until_it_is_in_vain),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
