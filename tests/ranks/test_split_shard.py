@@ -79,6 +79,12 @@ def test_a_rank_that_counts_nothing_of_the_norm_updates_all():
     assert shared["step_series"]["loss"] == pytest.approx(train(LLAMA, "", *more, steps=2)["step_series"]["loss"], rel=2e-6)
 
 
+@pytest.mark.parametrize("way", [["--tp", 2], ["--pp", 2]], ids=str)
+def test_one_model_has_no_shares(way):
+    r = one(*LLAMA, "--ranks", 2, *way, "--device", "cpu", "--batch", 3, "--steps", 1, "--shard-update", "on", status=FAILED)
+    assert "--shard-update on has no effect" in r["reason"]
+
+
 def test_a_checkpoint_still_needs_all_moments(tmp_path):
     r = train(LLAMA, "both", "--device", "cpu", "--shard-update", "on", "--checkpoint", tmp_path / "c", steps=1, status=FAILED)
     assert "--shard-update on does not go with --checkpoint" in r["reason"]

@@ -480,6 +480,11 @@ static int check_shard(const struct train *s, struct jm_err *err)
 {
 	bool on = !strcmp(s->given.shard_update, "on");
 
+	/* one rank alone is the reference of a sweep */
+	if (on && s->training.ranks == 1 && jm_work_world(s->work) > 1)
+		return jm_err_set(err, JM_EUSAGE,
+			"--shard-update on has no effect, because --tp and --pp make one model of "
+			"all ranks; give more --ranks, or omit it.");
 	if (on && jm_train_has_checkpoint(s))
 		return jm_err_set(err, JM_EUSAGE,
 			"--shard-update on does not go with --checkpoint or --continue, because "
