@@ -79,11 +79,16 @@ struct image {
 #define FLAGS (1U << 2 | 1U << 5)
 
 /* status */
+#define INVALID_PARAMETER  2
 #define BAD_JPEG	   3
 #define JPEG_NOT_SUPPORTED 4
 #define ALLOCATOR_FAILURE  5
+#define EXECUTION_FAILED   6
+#define INTERNAL_ERROR	   8
 #define NOT_IMPLEMENTED	   9
 #define INCOMPLETE_JPEG	   10
+
+#define IN_A_ROW_MOST 8 /* pictures at which the library fails before it is given up */
 
 struct calls {
 #define X(member, name, arguments) int(*member) arguments;
@@ -237,6 +242,8 @@ struct jm_nvjpeg_decoder {
 	uint64_t pixels;	    /* of the GPU, for a whole picture */
 	unsigned char *rows;	    /* of the host, page-locked */
 	size_t pixels_size, rows_size;
+	int failed_in_a_row; /* pictures */
+	int64_t engine_failed;
 };
 
 static void batch_begin(struct jm_nvjpeg_decoder *d)
@@ -245,10 +252,19 @@ static void batch_begin(struct jm_nvjpeg_decoder *d)
 		d->of->jpeg[JM_NVJPEG_ENGINE], d->state[JM_NVJPEG_ENGINE], 1, 1, FORMAT_RGBI);
 }
 
+static void drop_states(struct jm_nvjpeg_decoder *d)
+{
+	for (int i = 0; i < JM_NVJPEG_WAYS; i++) {
+		if (d->state[i])
+			d->of->call.state_done(d->state[i]);
+		d->state[i] = NULL;
+	}
+}
+
 static int make_states(struct jm_nvjpeg_decoder *d, struct jm_err *err)
 {
 	const struct jm_nvjpeg *j = d->of;
-	int status = j->call.header(j->jpeg[JM_NVJPEG_CUDA], &d->header);
+	int status = 0;
 
 	for (int i = 0; i < JM_NVJPEG_WAYS && !status; i++)
 		if (j->jpeg[i])
@@ -263,7 +279,7 @@ static int make_states(struct jm_nvjpeg_decoder *d, struct jm_err *err)
 int jm_nvjpeg_decoder_open(struct jm_nvjpeg *j, struct jm_nvjpeg_decoder **ret, struct jm_err *err)
 {
 	struct jm_nvjpeg_decoder *d = calloc(1, sizeof(*d));
-	int code;
+	int code, status;
 
 	if (!d)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a decoder of nvJPEG.");
@@ -272,6 +288,9 @@ int jm_nvjpeg_decoder_open(struct jm_nvjpeg *j, struct jm_nvjpeg_decoder **ret, 
 	code = check(j->call.stream(&d->stream, STREAM_NON_BLOCKING), "Making a stream", err);
 	if (!code)
 		code = check(j->call.event(&d->event, EVENT_WAITS_ASLEEP), "Making an event", err);
+	status = code ? 0 : j->call.header(j->jpeg[JM_NVJPEG_CUDA], &d->header);
+	if (status)
+		code = failed("Making a reader of headers", status, err);
 	if (!code)
 		code = make_states(d, err);
 	if (code)
@@ -288,9 +307,7 @@ void jm_nvjpeg_decoder_close(struct jm_nvjpeg_decoder *d)
 
 	if (!d)
 		return;
-	for (int i = 0; i < JM_NVJPEG_WAYS; i++)
-		if (d->state[i])
-			c->state_done(d->state[i]);
+	drop_states(d);
 	if (d->header)
 		c->header_done(d->header);
 	if (d->pixels)
@@ -366,6 +383,7 @@ static int queue_decoding(struct jm_nvjpeg_decoder *d, const unsigned char *byte
 			    engine, d->state[JM_NVJPEG_ENGINE], &bytes, &n, &to, d->stream))
 			return 0;
 		batch_begin(d);
+		d->engine_failed++;
 	}
 	*ret_way = JM_NVJPEG_CUDA;
 	return j->call.decode(j->jpeg[JM_NVJPEG_CUDA], d->state[JM_NVJPEG_CUDA], bytes, n,
@@ -387,6 +405,23 @@ static int fetch(struct jm_nvjpeg_decoder *d, int top, int rows, struct jm_err *
 	return check(status, "Decoding a picture", err);
 }
 
+/* Of a picture at which the library, but not the GPU failed: the host may be able to read it. */
+static int leave_to_host(struct jm_nvjpeg_decoder *d, int status, struct jm_err *err)
+{
+	int code = fetch(d, 0, 1, err);
+
+	if (code)
+		return code;
+	if (++d->failed_in_a_row >= IN_A_ROW_MOST)
+		return jm_err_set(err, JM_EGONE,
+			"nvJPEG failed at %d pictures in a row, at the last one with status %d; "
+			"decode pictures on the host.",
+			IN_A_ROW_MOST, status);
+	drop_states(d);
+	code = make_states(d, err);
+	return code ? code : JM_ENOSUP;
+}
+
 int jm_nvjpeg_decode(struct jm_nvjpeg_decoder *d, const unsigned char *bytes, size_t n, int top,
 	int rows, unsigned char **ret, enum jm_nvjpeg_way *ret_way, struct jm_err *err)
 {
@@ -400,9 +435,17 @@ int jm_nvjpeg_decode(struct jm_nvjpeg_decoder *d, const unsigned char *bytes, si
 		return JM_ENOSUP;
 	if (status == ALLOCATOR_FAILURE)
 		return check(OUT_OF_MEMORY, NULL, err);
+	if (status == INVALID_PARAMETER || status == EXECUTION_FAILED || status == INTERNAL_ERROR)
+		return leave_to_host(d, status, err);
 	if (status)
 		return failed("Decoding a picture", status, err);
+	d->failed_in_a_row = 0;
 	code = fetch(d, top, rows, err);
 	*ret = d->rows;
 	return code;
+}
+
+int64_t jm_nvjpeg_engine_failed(const struct jm_nvjpeg_decoder *d)
+{
+	return d->engine_failed;
 }

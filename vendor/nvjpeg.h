@@ -7,6 +7,7 @@
 #define JM_VENDOR_NVJPEG_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "joulemark.h"
 
@@ -40,9 +41,12 @@ int jm_nvjpeg_read_header(struct jm_nvjpeg_decoder *d, const unsigned char *byte
 /*
  * Decodes the file whose header was read last. ret: `rows` rows from `top` on, u8 [rows][width][3],
  * of the decoder until the next picture. JM_ENOSUP, without a sentence: the library cannot decode
- * it. JM_ENOMEM; JM_EGONE: the GPU or the library failed.
+ * it, or failed at it. JM_ENOMEM; JM_EGONE: the GPU failed, or the library at several pictures in
+ * a row.
  */
 int jm_nvjpeg_decode(struct jm_nvjpeg_decoder *d, const unsigned char *bytes, size_t n, int top,
 	int rows, unsigned char **ret, enum jm_nvjpeg_way *ret_way, struct jm_err *err);
+/* Pictures at which the engine failed although the library had said that it can decode them. */
+int64_t jm_nvjpeg_engine_failed(const struct jm_nvjpeg_decoder *d);
 
 #endif

@@ -195,6 +195,10 @@ static int show(const struct call *c)
 			"each class.",
 			cli->args[1]);
 	code = jm_corpus_open(cli->args[1], &corpus, &why);
+	if (!code && c->decode[0] == 'd') {
+		jm_corpus_close(&corpus);
+		return jm_cli_refuse_decode(c->facts, cli->args[1]);
+	}
 	if (code == JM_ENOENT)
 		return jm_err_set(&cli->err, code,
 			"There is no data set '%.200s': neither a folder of pictures nor "

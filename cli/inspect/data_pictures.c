@@ -343,6 +343,13 @@ bool jm_cli_is_picture(const char *path)
 	return found;
 }
 
+int jm_cli_refuse_decode(struct jm_data_facts *f, const char *path)
+{
+	return jm_err_set(&f->cli->err, JM_EUSAGE,
+		"--decode device has no effect on %.200s, because it has no pictures; omit it.",
+		path);
+}
+
 int jm_cli_show_pictures(struct jm_data_facts *f, const char *path, bool held_out, bool on_device)
 {
 	struct jm_data_set set;
@@ -351,7 +358,10 @@ int jm_cli_show_pictures(struct jm_data_facts *f, const char *path, bool held_ou
 
 	if (code)
 		return code;
-	code = set.axes ? show_grid(f, &set) : show(f, &set, on_device);
+	if (set.axes && on_device)
+		code = jm_cli_refuse_decode(f, path);
+	else
+		code = set.axes ? show_grid(f, &set) : show(f, &set, on_device);
 	jm_data_set_close(&set);
 	return code;
 }

@@ -87,6 +87,7 @@ static int decode_rows(struct jm_picture_decoder *d, const char *name, const uns
 	*ret = (struct jm_picture){
 		.width = width, .height = part.height, .top = part.top, .shrink = 1};
 	code = jm_nvjpeg_decode(d->on_gpu, bytes, n, part.top, part.height, &ret->rgb, &way, err);
+	d->engine_failed = jm_nvjpeg_engine_failed(d->on_gpu);
 	ret->by = way == JM_NVJPEG_ENGINE ? JM_PICTURE_BY_ENGINE : JM_PICTURE_BY_GPU;
 	return code;
 }

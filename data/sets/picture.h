@@ -55,6 +55,7 @@ struct jm_picture_decoder {
 	void *arg;
 	struct jm_nvjpeg *gpu; /* decodes JPEG files that it can; NULL = the host decodes all */
 	struct jm_nvjpeg_decoder *on_gpu; /* its own, once it was needed */
+	int64_t engine_failed;		  /* pictures at which the GPU's engine for JPEG failed */
 	struct jm_picture_room file, pixels;
 	void *state[JM_PICTURE_FORMATS_MOST]; /* of the formats, in the order of their table */
 };

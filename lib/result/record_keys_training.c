@@ -59,6 +59,9 @@ const struct jm_key jm__data_keys[] = {
 		.meaning = "of these pictures, by multiprocessors of the GPU"},
 	{INTEGER("decoded_engine", JM_KEY_OPTIONAL), .min = 0, .max = JM_KEY_HUGE,
 		.meaning = "of these pictures, by the GPU's engine for JPEG"},
+	{INTEGER("engine_failed", JM_KEY_OPTIONAL), .min = 0, .max = JM_KEY_HUGE,
+		.meaning = "pictures at which this engine failed although nvJPEG had said that it "
+			   "can decode them; others decoded them, with slightly other values"},
 	{INTEGER("bytes", 0), .min = 0, .max = JM_KEY_HUGE, .unit = "B",
 		.meaning = "of their files"},
 	{COUNT("corrupt", 0), .meaning = "files that could not be read and were skipped"},

@@ -71,6 +71,13 @@ static void add_loading(const json_t *record, char *out, size_t size)
 		jm_json_text(data, "decoder"), jm_json_real_of(data, "decoded_engine"),
 		jm_json_real_of(data, "decoded_gpu"));
 	jm_text_append(out, size, " ", text);
+	if (!(jm_json_real_of(data, "engine_failed") > 0))
+		return;
+	jm_text_format(text, sizeof(text),
+		"The engine failed at %.0f pictures, which others decoded with slightly other "
+		"values, so the run may not be repeatable.",
+		jm_json_real_of(data, "engine_failed"));
+	jm_text_append(out, size, " ", text);
 }
 
 void jm_text_learnt(const json_t *record, char *out, size_t size)

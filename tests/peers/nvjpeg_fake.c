@@ -6,7 +6,10 @@
  * for. NVJPEG_FAKE:
  *
  *	engine	the GPU has an engine for JPEG, which decodes baseline pictures
- *	fails	decoding fails with status 6 (the kernel was not executed)
+ *	engine-fails	it has one, which fails with status 8
+ *	2, 6, 8, 7	decoding fails with this status, the first three as for a file that nvJPEG
+ *		alone cannot read; so does each decoding with a state that failed before
+ *	gone	decoding fails with status 6, and then the driver
  *	full	the GPU has no memory
  *	old	the library does not know the flags
  */
@@ -118,6 +121,8 @@ API int cuEventSynchronize(void *event)
 {
 	struct stream *s = *(struct stream **)event;
 
+	if (mode("gone"))
+		return 719;
 	memcpy(s->to, s->from, s->bytes);
 	return 0;
 }
@@ -235,7 +240,7 @@ API int nvjpegCreateEx(int backend, const void *device_memory, const void *pinne
 {
 	if (!current || device_memory || pinned_memory || flags != 36)
 		return 2;
-	if (mode("old") || (backend == 3 && !mode("engine")))
+	if (mode("old") || (backend == 3 && !mode("engine") && !mode("engine-fails")))
 		return 7;
 	*ret = malloc(sizeof(int));
 	*(int *)*ret = backend;
@@ -250,7 +255,9 @@ API int nvjpegDestroy(void *jpeg)
 	return 0;
 }
 
-/* A state is the size of its batches. */
+#define BROKEN (-1)
+
+/* A state is the size of its batches, or that it is broken. */
 API int nvjpegJpegStateCreate(const int *jpeg, void **ret)
 {
 	*ret = calloc(1, sizeof(int));
@@ -308,21 +315,31 @@ API int nvjpegDecodeBatchedInitialize(
 	return *jpeg != 3 || size != 1 || host_threads != 1 || format != 5;
 }
 
-static int decode(const unsigned char *bytes, size_t n, const struct image *to)
+/* A state that failed does so for ever. */
+static int decode(int *state, const unsigned char *bytes, size_t n, const struct image *to)
 {
+	const char *given = getenv("NVJPEG_FAKE");
+	int status = mode("gone") ? 6 : given ? atoi(given) : 0;
+
 	if (!current)
 		abort();
-	return mode("fails") ? 6 : read_file(bytes, n, NULL, to);
+	if (*state == BROKEN || status)
+		*state = BROKEN;
+	return *state == BROKEN ? status ? status : 6 : read_file(bytes, n, NULL, to);
 }
 
-API int nvjpegDecodeBatched(const int *jpeg, const int *state, const unsigned char *const *bytes,
+API int nvjpegDecodeBatched(const int *jpeg, int *state, const unsigned char *const *bytes,
 	const size_t *n, const struct image *to, void *stream)
 {
-	return *jpeg != 3 || *state != 1 || !stream ? 2 : decode(*bytes, *n, to);
+	if (*jpeg != 3 || *state != 1 || !stream)
+		return 2;
+	return mode("engine-fails") ? 8 : decode(state, *bytes, *n, to);
 }
 
-API int nvjpegDecode(const int *jpeg, const int *state, const unsigned char *bytes, size_t n,
-	int format, const struct image *to, void *stream)
+API int nvjpegDecode(const int *jpeg, int *state, const unsigned char *bytes, size_t n, int format,
+	const struct image *to, void *stream)
 {
-	return *jpeg || *state || format != 5 || !stream ? 2 : decode(bytes, n, to);
+	if (*jpeg || (*state && *state != BROKEN) || format != 5 || !stream)
+		return 2;
+	return decode(state, bytes, n, to);
 }

@@ -120,11 +120,14 @@ def test_gpu_decodes_by_option(folders, monkeypatch, bus, status):
         return
     data = told["data"]
     assert data["decoder"] == "nvJPEG 13.12.11" and data["corrupt"] == 1
-    assert data["decoded_engine"] >= 60 and data["decoded_gpu"] >= 2
+    assert data["decoded_engine"] >= 60 and data["decoded_gpu"] >= 2 and data["engine_failed"] == 0
     host = data["decoded"] - data["decoded_engine"] - data["decoded_gpu"]
     assert host >= 2 * 20  # held-out pictures are PNG files
+    told = run(folders, *words, status=FAILED, model=[{"cpu": "cuda:0", 7: "max"}.get(word, word) for word in NARROW])
+    assert "--decode device does not go with --batch max" in told["reason"]
     monkeypatch.undo()
-    assert run(folders, "--steps", 1)["data"]["decoder"] is None
+    data = run(folders, "--steps", 1)["data"]
+    assert data["decoder"] is None and data["engine_failed"] == 0
 
 
 def test_a_picture_of_one_pixel_is_learnt(folders):

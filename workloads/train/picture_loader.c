@@ -65,7 +65,7 @@ static int64_t number_of(const struct jm_picture_loader *l, int64_t k)
 /* ---- a sample -------------------------------------------------------------------------------- */
 
 struct done {
-	int64_t pictures, by[JM_PICTURE_BY_COUNT], bytes, corrupt, fillers, ns;
+	int64_t pictures, by[JM_PICTURE_BY_COUNT], engine_failed, bytes, corrupt, fillers, ns;
 };
 
 /* What a thread keeps from picture to picture. */
@@ -245,6 +245,7 @@ static void add_cost(struct jm_picture_loader *l, const struct done *done)
 	l->cost.pictures += done->pictures;
 	for (int k = 0; k < JM_PICTURE_BY_COUNT; k++)
 		l->cost.by[k] += done->by[k];
+	l->cost.engine_failed += done->engine_failed;
 	l->cost.bytes += done->bytes;
 	l->cost.corrupt += done->corrupt;
 	l->cost.decode_s += 1e-9 * (double)done->ns;
@@ -265,11 +266,13 @@ static int make_some(struct jm_picture_loader *l, int64_t k, int64_t b, int64_t 
 	struct maker *m, struct slot *slot, struct done *done, struct jm_err *err)
 {
 	int64_t begun = jm_clock_now(jm_clock_real()), first = number_of(l, k) * l->way.batch;
+	int64_t failed = m->decoder.engine_failed;
 	int code = 0;
 
 	for (; b < end && !code; b++)
 		code = make(l, first + b, m, b, slot, done, err);
 	done->ns = jm_clock_now(jm_clock_real()) - begun;
+	done->engine_failed = m->decoder.engine_failed - failed;
 	return code;
 }
 

@@ -52,6 +52,7 @@ struct jm_loader_way {
 struct jm_loader_cost {
 	int64_t pictures;		 /* decoded */
 	int64_t by[JM_PICTURE_BY_COUNT]; /* of these; of grids none */
+	int64_t engine_failed;		 /* the GPU's engine for JPEG did, at pictures */
 	int64_t bytes;			 /* of their files */
 	int64_t corrupt;		 /* files that could not be read */
 	int64_t fillers; /* of the samples that were taken: not the picture of their place */

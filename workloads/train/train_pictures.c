@@ -41,6 +41,11 @@ static int check_options(const struct train *s, struct jm_err *err)
 			"--decode device needs a GPU of NVIDIA, and --device is %.40s; omit "
 			"--decode, or give --device cuda:0.",
 			s->work->device);
+	if (p->decode[0] == 'd' && !s->training.batch)
+		return jm_err_set(err, JM_EUSAGE,
+			"--decode device does not go with --batch max, because the memory that "
+			"its decoders take is not planned; give a number to --batch, or omit "
+			"--decode.");
 	if (s->given.text)
 		return jm_err_set(err, JM_EUSAGE,
 			"--text and --data are both given; omit one of them, because "
@@ -378,6 +383,7 @@ static struct jm_loader_cost cost_of(const struct jm_train_pictures *p)
 	c.pictures += e.pictures;
 	for (int k = 0; k < JM_PICTURE_BY_COUNT; k++)
 		c.by[k] += e.by[k];
+	c.engine_failed += e.engine_failed;
 	c.bytes += e.bytes;
 	c.corrupt += e.corrupt;
 	c.decode_s += e.decode_s;
@@ -410,6 +416,7 @@ void jm_train_pictures_keep(struct train *s)
 	jm_json_set(&data, "decoder", p->gpu ? json_string(jm_nvjpeg_name(p->gpu)) : json_null());
 	jm_json_set_int(&data, "decoded_gpu", c.by[JM_PICTURE_BY_GPU]);
 	jm_json_set_int(&data, "decoded_engine", c.by[JM_PICTURE_BY_ENGINE]);
+	jm_json_set_int(&data, "engine_failed", c.engine_failed);
 	jm_json_set_int(&data, "bytes", c.bytes);
 	jm_json_set_int(&data, "corrupt", c.corrupt);
 	jm_json_set_number(&data, "decode_s", c.decode_s);

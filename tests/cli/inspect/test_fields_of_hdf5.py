@@ -79,6 +79,8 @@ def test_show_has_ranges(tmp_path):
     assert "2 fields on 12 x 16" in shown.stdout and re.search(r"samples +9$", shown.stdout, re.M)
     assert f"0: {data['inputs'][:, 0].min():.4g} to {data['inputs'][:, 0].max():.4g}, mean" in shown.stdout
     assert "1 of 1728 values are not finite" in shown.stdout
+    refused = jm("data", "show", "--decode", "device", tmp_path / "a.h5")
+    assert refused.returncode == 2 and "--decode device has no effect" in " ".join(refused.stderr.split())
 
 
 def write_checked(path, arrays, damage=()):

@@ -78,6 +78,12 @@ def test_says_how_to_get_nvjpeg(folder):
     assert "nvidia-nvjpeg" in failed.stderr and "JM_NVJPEG_LIB" in failed.stderr
 
 
+def test_decoding_needs_pictures(tmp_path):
+    (tmp_path / "text").write_bytes(b"no picture")
+    failed = on_device(tmp_path / "text", JM_NVJPEG_LIB="/none.so")
+    assert failed.returncode == 2 and "--decode device has no effect on" in " ".join(failed.stderr.split())
+
+
 def test_training_decodes_on_a_gpu_alone(folder):
     train = ["run", "resnet18", "--image", 32, "--device", "ref", "--steps", 1, "--decode", "device"]
     failed = jm(*train, "--data", folder)

@@ -157,6 +157,41 @@ static void test_leaves_damaged_files_to_the_host(void **state)
 	free(f.bytes);
 }
 
+/* Each of them, until there are too many in a row; then nvJPEG decodes again. */
+static void expect_left_to_host(const char *fake)
+{
+	struct file f = read_file("-quality 90");
+	struct jm_picture_decoder d = {0};
+	struct jm_err err = JM_ERR_INIT;
+	struct jm_nvjpeg *j = d.gpu = open_gpu();
+	struct jm_picture p;
+
+	for (int i = 0; i < 16; i++) {
+		setenv("NVJPEG_FAKE", i % 8 == 7 ? "" : fake, 1);
+		assert_ok(jm_picture_decode(&d, "a.jpg", f.bytes, f.n, &p, &err), err);
+		assert_int_equal(p.by, i % 8 == 7 ? JM_PICTURE_BY_GPU : JM_PICTURE_BY_HOST);
+	}
+	setenv("NVJPEG_FAKE", fake, 1);
+	for (int i = 0; i < 7; i++)
+		assert_ok(jm_picture_decode(&d, "a.jpg", f.bytes, f.n, &p, &err), err);
+	assert_int_equal(jm_picture_decode(&d, "a.jpg", f.bytes, f.n, &p, &err), JM_EGONE);
+	assert_sentence(&err, JM_EGONE);
+	assert_non_null(strstr(err.text, "8 pictures in a row"));
+	jm_picture_decoder_done(&d);
+	jm_nvjpeg_close(j);
+	free(f.bytes);
+}
+
+static void test_leaves_files_at_which_it_fails_to_the_host(void **state)
+{
+	(void)state;
+	if (!is_ready(""))
+		skip();
+	expect_left_to_host("2");
+	expect_left_to_host("6");
+	expect_left_to_host("8");
+}
+
 static void expect_failure(const char *fake, int code, const char *says)
 {
 	struct file f = read_file("-quality 90");
@@ -192,7 +227,8 @@ static void test_failures_have_a_sentence(void **state)
 	(void)state;
 	if (!is_ready(""))
 		skip();
-	expect_failure("fails", JM_EGONE, "status 6");
+	expect_failure("gone", JM_EGONE, "error 719 of the driver");
+	expect_failure("7", JM_EGONE, "status 7");
 	expect_failure("full", JM_ENOMEM, "smaller --batch");
 	expect_no_gpu("0000:ff:00.0", JM_EGONE, "Finding the GPU");
 	setenv("NVJPEG_FAKE", "old", 1);
@@ -278,6 +314,26 @@ static void test_loader_counts_who_decoded(void **state)
 	jm_data_set_close(&set);
 }
 
+static void test_loader_counts_failures_of_the_engine(void **state)
+{
+	unsigned char a[12 * PART];
+	struct jm_loader_cost cost;
+	struct jm_loader_way way;
+	struct jm_data_set set;
+	struct jm_err err = JM_ERR_INIT;
+
+	(void)state;
+	if (!is_ready("engine-fails"))
+		skip();
+	assert_ok(jm_data_set_open("set", JM_PART_TRAIN, &set, &err), err);
+	way = way_of(&set, open_gpu());
+	cost = take_two(&way, a);
+	assert_int_equal(cost.by[JM_PICTURE_BY_GPU], cost.pictures);
+	assert_true(cost.engine_failed >= 4 && cost.engine_failed < cost.pictures);
+	jm_nvjpeg_close(way.gpu);
+	jm_data_set_close(&set);
+}
+
 /* A GPU that fails ends the run; it does not count pictures as damaged. */
 static void test_failed_gpu_ends_loading(void **state)
 {
@@ -292,7 +348,7 @@ static void test_failed_gpu_ends_loading(void **state)
 		skip();
 	assert_ok(jm_data_set_open("set", JM_PART_TRAIN, &set, &err), err);
 	way = way_of(&set, open_gpu());
-	setenv("NVJPEG_FAKE", "fails", 1);
+	setenv("NVJPEG_FAKE", "gone", 1);
 	assert_ok(jm_picture_loader_open(&way, &l, &err), err);
 	assert_int_equal(jm_picture_loader_take(l, 0, (void *[]){to}, &err), JM_EGONE);
 	assert_sentence(&err, JM_EGONE);
@@ -305,8 +361,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_decodes_on_the_gpu),
 		cmocka_unit_test(test_leaves_damaged_files_to_the_host),
+		cmocka_unit_test(test_leaves_files_at_which_it_fails_to_the_host),
 		cmocka_unit_test(test_failures_have_a_sentence),
 		cmocka_unit_test(test_loader_counts_who_decoded),
+		cmocka_unit_test(test_loader_counts_failures_of_the_engine),
 		cmocka_unit_test(test_failed_gpu_ends_loading)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
