@@ -125,6 +125,12 @@ def test_gpu_decodes_by_option(folders, monkeypatch, bus, status):
     assert host >= 2 * 20  # held-out pictures are PNG files
     told = run(folders, *words, status=FAILED, model=[{"cpu": "cuda:0", 7: "max"}.get(word, word) for word in NARROW])
     assert "--decode device does not go with --batch max" in told["reason"]
+    monkeypatch.setenv("NVJPEG_FAKE", "engine-fails")
+    told = run(folders, *words, model=[word if word != "cpu" else "cuda:0" for word in NARROW])
+    failed = told["data"]["engine_failed"]
+    assert failed >= 60 and told["data"]["decoded_engine"] == 0
+    (folders / "r.json").write_text(json.dumps(told))
+    assert f"The engine failed at {failed} pictures" in " ".join(jm("report", folders / "r.json").stdout.split())
     monkeypatch.undo()
     data = run(folders, "--steps", 1)["data"]
     assert data["decoder"] is None and data["engine_failed"] == 0
