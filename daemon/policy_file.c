@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,12 +101,28 @@ static int read_all(const char *path, int fd, char *text, size_t size, struct jm
 	return 0;
 }
 
+/* Until fd is closed nobody can open the file for writing (fcntl(2), F_SETLEASE): the times of a
+ * file do not show a write that is under way. On file systems without this only the times are
+ * compared. */
+static int keep_writers_out(const char *path, int fd, struct jm_err *err)
+{
+	signal(SIGIO, SIG_IGN); /* says that a writer waits */
+	if (fcntl(fd, F_SETLEASE, F_RDLCK) && errno == EAGAIN)
+		return jm_err_set(err, JM_EFORMAT,
+			"The policy %s is open for writing in another process; it is read again "
+			"when that one has closed it.",
+			path);
+	return 0;
+}
+
 static int read_policy(const char *path, int fd, struct jm_policy *ret, struct jm_err *err)
 {
 	struct stat before, after;
 	char *text;
-	int rc;
+	int rc = keep_writers_out(path, fd, err);
 
+	if (rc)
+		return rc;
 	if (fstat(fd, &before))
 		return refuse(path, strerror(errno), err);
 	rc = check_owner(path, &before, err);
