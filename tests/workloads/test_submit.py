@@ -152,7 +152,8 @@ def kill_something(cluster, how):
 
 
 def test_nothing_is_lost_or_doubled_by_kills(cluster, tmp_path):
-    """60 cases, ten kills of jobs, nodes and joulemark, and a controller that is restarted; what was finished is not repeated."""
+    """60 cases, ten kills of jobs, nodes and joulemark, and a controller that is restarted; what was finished is not repeated. On a
+    machine where all cases end before the tenth kill it says so of those kills that there were."""
     (tmp_path / "plan.yaml").write_text('command: [sh, -c, "sleep 0.3; echo {a} >>began"]\nvariables: {a: 1:60+1}\nsource: "null"\n')
     assert submit(cluster, tmp_path, "--parts", "6").returncode == 0
     cluster.until(lambda: (tmp_path / "began").exists(), 60)
@@ -167,8 +168,11 @@ def test_nothing_is_lost_or_doubled_by_kills(cluster, tmp_path):
             kills += 1
             time.sleep(0.4)
         elif not cluster.queue():
-            assert submit(cluster, tmp_path).returncode in (0, INCOMPLETE)
-            cluster.until(cluster.queue, 60)
+            done = submit(cluster, tmp_path)
+            assert done.returncode in (0, INCOMPLETE)
+            if "6 jobs: 6 done" in done.stdout:
+                break
+    assert kills
     cluster.until(lambda: not cluster.queue(), 200)
     for _ in range(3):
         done = submit(cluster, tmp_path, "--wait")
