@@ -46,11 +46,15 @@ table: setup
 	ninja -C $(BUILD)
 	JM_BUILD=$(BUILD) $(PYTHON) bench/table.py $(ARGS)
 
+# kernels for all GPUs, also where .ci/run has configured the folder
 install: build
+	meson configure $(BUILD) -Dgpu_arch=all
 	meson install -C $(BUILD)
 
 # build/joulemark_VERSION_ARCH.deb, from what is built; DEBFULLNAME and DEBEMAIL name its maintainer
 deb: build
+	meson configure $(BUILD) -Dgpu_arch=all
+	ninja -C $(BUILD)
 	$(PYTHON) tools/deb.py $(BUILD)
 
 clean:

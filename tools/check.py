@@ -16,7 +16,7 @@ import time
 
 from check_builds import JOBS, LOGS, PLAIN_FOLDER, ROOT, Idle, Tally, build, build_for_tests, build_plain, sh, sources
 from check_tests import SANITIZER_ENV, run_tests, sanitized_tests
-from check_tidy import tidy
+from check_tidy import UNHURRIED, tidy
 
 FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "3")
 
@@ -287,19 +287,24 @@ def build_ahead(name, idle):
 
 def run_steps(names):
     """One after the other, except those of BESIDE and the builds of AHEAD."""
-    all_found, begun, idle = [], {}, {name: Idle() for name in AHEAD if name in names}
+    all_found, begun, told, idle = [], {}, set(), {name: Idle() for name in AHEAD if name in names}
     with concurrent.futures.ThreadPoolExecutor(1) as when_idle, concurrent.futures.ThreadPoolExecutor(1) as side:
         try:
             for name in names:
                 if name in idle:
                     idle[name].stop()
+                if name == "tidy":  # its turn: nothing goes before it any more
+                    for ahead in idle.values():
+                        ahead.stop()
+                    UNHURRIED.hurry()
                 found, seconds = begun[name].result() if name in begun else find(name)
                 tell(name, found, seconds)
+                told.add(name)
                 all_found.append(found)
                 for later in idle if name == "gcc" and not found.failed else ():
                     when_idle.submit(build_ahead, later, idle[later])
                 for later, after in BESIDE.items():
-                    if name == after and later in names:
+                    if name == after and later in names and later not in told:
                         begun[later] = (when_idle if later == "tidy" else side).submit(find, later)
         finally:
             for ahead in idle.values():

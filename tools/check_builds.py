@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands that the checks run, their logs, and build folders: build-* beside the sources."""
 import collections
+import contextlib
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -61,8 +63,35 @@ class Idle:
         with self.lock:
             self.stopped = True
             if self.process and self.process.poll() is None:
-                os.killpg(self.process.pid, signal.SIGTERM)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, signal.SIGTERM)
                 self.process.wait()
+
+
+class Unhurried:
+    """Runs commands while nothing else wants the processor, until `hurry`; from then on, and those that run, as any other."""
+
+    def __init__(self):
+        self.hurried, self.running, self.lock = False, set(), threading.Lock()
+
+    def __call__(self, *command):
+        """Returns (status, output)."""
+        with self.lock:
+            process = subprocess.Popen([*([] if self.hurried else IDLE), *map(str, command)], cwd=ROOT, text=True,
+                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+            self.running.add(process.pid)
+        out, _ = process.communicate()
+        with self.lock:
+            self.running.discard(process.pid)
+        return process.returncode, out
+
+    def hurry(self):
+        with self.lock:
+            self.hurried = True
+            for pid in self.running:
+                with contextlib.suppress(OSError):
+                    os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
+                    pathlib.Path(f"/proc/{pid}/autogroup").write_text("0")
 
 
 PLAIN_FOLDER = "build"
@@ -80,7 +109,10 @@ def build(log, folder, compiler, *options, targets=(), run=None):
     with BUILDING[folder]:
         if folder in COMPLETE:
             return COMPLETE[folder]
-        tool = ["setup"] if not (ROOT / folder / "build.ninja").exists() else ["setup", "--reconfigure"]
+        tool = ["setup", "--reconfigure"]
+        if not (ROOT / folder / "build.ninja").exists():
+            shutil.rmtree(ROOT / folder / "meson-private", ignore_errors=True)  # of a configuration that was stopped
+            tool = ["setup"]
         linker = {"CC_LD": "lld", "CXX_LD": "lld"} if folder != PLAIN_FOLDER else {}  # takes half as long
         status = 0
         if folder not in CONFIGURED:

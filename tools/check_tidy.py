@@ -8,7 +8,10 @@ import re
 import shlex
 import subprocess
 
-from check_builds import IDLE, JOBS, LOGS, ROOT, Tally, build, sources
+from check_builds import JOBS, LOGS, ROOT, Tally, Unhurried, build, sources
+
+UNHURRIED = Unhurried()
+
 
 def preprocessed(command):
     """A hash of what clang-tidy would see of a compilation: the text after the preprocessor, with its comments (NOLINT), and
@@ -56,14 +59,13 @@ def tidy(log, *arguments):
     files = [f for f in keys if keys[f] not in before.get(f, [])]
 
     def check(file):
-        return subprocess.run([*IDLE, "clang-tidy", "--quiet", "-p", folder, *arguments, file], cwd=ROOT, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False, start_new_session=True)
+        return UNHURRIED("clang-tidy", "--quiet", "-p", folder, *arguments, file)
 
     bad = []
     with concurrent.futures.ThreadPoolExecutor(int(JOBS)) as pool:
-        for file, done in zip(files, pool.map(check, files)):
-            log.write(done.stdout)
-            if done.returncode:
+        for file, (status, out) in zip(files, pool.map(check, files)):
+            log.write(out)
+            if status:
                 bad.append(file)
             else:
                 before[file] = before.get(file, [])[-7:] + [keys[file]]

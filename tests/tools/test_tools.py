@@ -10,6 +10,8 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from unittest import mock
 
 import pytest
@@ -301,6 +303,26 @@ def test_tidy_reports_warnings_of_clang(tmp_path, monkeypatch):
     found = check.tidy(log)
     assert (found.passed, found.failed, found.note) == (1, 1, "bad.c"), log.getvalue()
     assert "clang-diagnostic-implicit-int-conversion" in log.getvalue()
+
+
+def test_what_runs_idle_goes_on_like_others_once_it_is_waited_for(monkeypatch):
+    monkeypatch.syspath_prepend(str(SOURCE / "tools"))
+    from check_builds import Unhurried
+    unhurried, seen = Unhurried(), []
+    thread = threading.Thread(target=lambda: seen.append(unhurried("sh", "-c", "chrt --pid $$; read _ </dev/null; sleep 1; chrt --pid $$")))
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not unhurried.running and time.monotonic() < deadline:
+        time.sleep(0.01)
+    pid = next(iter(unhurried.running))
+    while os.sched_getscheduler(pid) != os.SCHED_IDLE and time.monotonic() < deadline:
+        time.sleep(0.01)
+    unhurried.hurry()
+    assert os.sched_getscheduler(pid) == os.SCHED_OTHER
+    thread.join()
+    (status, out), = seen
+    assert status == 0 and out.splitlines()[-2].endswith("SCHED_OTHER")
+    assert "SCHED_OTHER" in unhurried("sh", "-c", "chrt --pid $$")[1]
 
 
 def test_failed_attacks_come_first_and_say_how_to_repeat_them(monkeypatch):
