@@ -50,8 +50,8 @@ struct input {
 	struct jm_record_input in;
 	double add_watts; /* that the plans of all stores give; NAN = none was read */
 	bool plans_differ;
-	bool idle_gpus; /* a plan counts them */
-	json_t *traces; /* NULL = not wanted */
+	bool idle_counted, idle_not; /* idle GPUs: by a plan; not by a plan or a file of records */
+	json_t *traces;		     /* NULL = not wanted */
 	json_t *details;
 };
 
@@ -164,11 +164,13 @@ static size_t choose_records(const json_t *records, size_t first, size_t *ret, s
 	return n;
 }
 
-static void note_watts(struct input *input, double watts)
+/* What a plan, or a file of records without one, counts beside the run. */
+static void note_rest(struct input *input, double watts, bool idle_gpus)
 {
-	input->plans_differ =
-		input->plans_differ || (!isnan(input->add_watts) && input->add_watts != watts);
+	input->plans_differ |= !isnan(input->add_watts) && input->add_watts != watts;
 	input->add_watts = watts;
+	input->idle_counted |= idle_gpus;
+	input->idle_not |= !idle_gpus;
 }
 
 static int note_plan(void *arg, const json_t *plan, struct jm_err *err)
@@ -177,8 +179,8 @@ static int note_plan(void *arg, const json_t *plan, struct jm_err *err)
 	struct input *input = arg;
 
 	(void)err;
-	note_watts(input, json_number_value(json_object_get(how, "add_watts")));
-	input->idle_gpus = input->idle_gpus || json_is_true(json_object_get(how, "idle_gpus"));
+	note_rest(input, json_number_value(json_object_get(how, "add_watts")),
+		json_is_true(json_object_get(how, "idle_gpus")));
 	return 0;
 }
 
@@ -220,6 +222,17 @@ static double added_watts(const struct call *c, const struct input *input)
 			"joulemark: note: The plans of these records differ in the power of the "
 			"rest of the node (add-watts), so none is added; give --add-watts.\n");
 	return input->plans_differ || isnan(input->add_watts) ? 0 : input->add_watts;
+}
+
+/* The user's word, else that of the plans. */
+static bool counts_idle(const struct call *c, const struct input *input)
+{
+	bool differ = input->idle_counted && input->idle_not && !c->report.idle_gpus;
+
+	if (differ)
+		fprintf(stderr, "joulemark: note: Not all plans of these records count idle GPUs "
+				"(idle-gpus), so none is counted; give --idle-gpus.\n");
+	return c->report.idle_gpus || (input->idle_counted && !input->idle_not);
 }
 
 static enum jm_report_format format_of(const struct call *c)
@@ -322,13 +335,13 @@ static int report(struct jm_cli *cli, struct call *c, struct input *input)
 		rc = jm_rule_parse(c->objective, o, &cli->err);
 	for (int i = 0; i < cli->n_args && !rc; i++) {
 		if (!jm_store_is(cli->args[i]))
-			note_watts(input, 0);
+			note_rest(input, 0, false);
 		rc = jm_record_input_add(in, cli->args[i], &cli->err);
 	}
 	if (!rc)
 		rc = join_jobs(input, &cli->err);
 	o->add_watts = rc ? 0 : added_watts(c, input);
-	o->idle_gpus = o->idle_gpus || input->idle_gpus;
+	o->idle_gpus = !rc && counts_idle(c, input);
 	jm_record_input_warn(in, "1");
 	o->traces = input->traces;
 	o->details = input->details;

@@ -34,17 +34,39 @@ static const json_t *given_options(const json_t *record)
 				       : json_object_get(jm_dim_parameters(record), "options");
 }
 
-static double batch_of(const json_t *record)
+/* NAN = it has none. */
+static double number_of(const json_t *value)
 {
-	const json_t *batch = jm_dim_parameter(record, "batch");
+	const char *text = json_string_value(value);
+	char *end;
+	double x;
 
-	if (json_is_string(batch))
-		return strtod(json_string_value(batch), NULL);
-	return json_is_number(batch) ? json_number_value(batch) : NAN;
+	if (!text)
+		return json_is_number(value) ? json_number_value(value) : NAN;
+	x = strtod(text, &end);
+	return end == text || *end ? NAN : x;
+}
+
+/* That was given, or of "max" the batch that was found. -1: there is none of a known size. */
+static int find_batch(const json_t *record, double *ret)
+{
+	const json_t *given = jm_dim_parameter(record, "batch");
+
+	*ret = number_of(given);
+	if (given && isnan(*ret))
+		*ret = number_of(json_object_get(json_object_get(record, "plan"), "batch"));
+	return given && isnan(*ret) ? -1 : 0;
+}
+
+static double option_of(const json_t *record, const char *name, double fallback)
+{
+	double x = number_of(json_object_get(given_options(record), name));
+
+	return x > 0 ? x : fallback;
 }
 
 /* All that is the same for one work, as text. NULL: no memory. */
-static char *key_of(const json_t *record)
+static char *key_of(const json_t *record, const char *machine, double ranks_per_device)
 {
 	const char *device = jm_json_text(record, "device");
 	json_t *options = json_deep_copy(given_options(record)), *key;
@@ -52,9 +74,9 @@ static char *key_of(const json_t *record)
 
 	for (const char *const *name = counts; *name; name++)
 		json_object_del(options, *name);
-	key = json_pack("[s, s, s, s%, o*]", jm_json_text(record, "workload"),
+	key = json_pack("[s, s, s, s%, s, f, o*]", jm_json_text(record, "workload"),
 		jm_json_text(record, "unit"), jm_json_text(record, "precision"), device,
-		(size_t)kind_length(device), options);
+		(size_t)kind_length(device), machine, ranks_per_device, options);
 	text = key ? json_dumps(key, JSON_SORT_KEYS | JSON_COMPACT) : NULL;
 	json_decref(key);
 	return text;
@@ -82,14 +104,22 @@ static bool stands_for_its_devices(
 static int add(struct jm_scalings *s, const struct jm_grouping *g, const struct jm_group_case *c)
 {
 	size_t hosts = json_array_size(json_object_get(c->record, "hosts"));
-	char *key = key_of(c->record);
+	double devices = jm_json_real_of(c->record, "devices"), batch,
+	       ranks = option_of(c->record, "ranks", devices);
+	char *machine, *key;
 
+	if (find_batch(c->record, &batch))
+		return 0;
+	machine = jm_machine_kind(&g->machine[c->machine]);
+	key = machine ? key_of(c->record, machine, ranks / devices) : NULL;
+	free(machine);
 	if (!key)
 		return -1;
 	s->of[s->n_of++] = (struct jm_scaled){.point = &g->point[c->point],
 		.record = c->record,
-		.devices = jm_json_real_of(c->record, "devices"),
-		.batch = batch_of(c->record),
+		.devices = devices,
+		.models = ranks / option_of(c->record, "tp", 1) / option_of(c->record, "pp", 1),
+		.batch = batch,
 		.hosts = hosts ? (int)hosts : 1,
 		.key = key};
 	return 0;
@@ -118,7 +148,7 @@ static int collect(struct jm_scalings *s, const struct jm_grouping *g)
 /* The batch that all of them have; NAN = there are none. */
 static double size_of(const struct jm_scaled *x, bool strong)
 {
-	return x->batch * (strong ? x->devices : 1);
+	return x->batch * (strong ? x->models : 1);
 }
 
 static bool belong(const struct jm_scaled *a, const struct jm_scaled *b, bool strong)
@@ -134,7 +164,11 @@ static int by_devices(const void *a, const void *b)
 	const struct jm_scaled *x = *(const struct jm_scaled *const *)a;
 	const struct jm_scaled *y = *(const struct jm_scaled *const *)b;
 
-	return (x->devices > y->devices) - (x->devices < y->devices);
+	if (x->devices != y->devices)
+		return x->devices > y->devices ? 1 : -1;
+	if (x->hosts != y->hosts)
+		return x->hosts > y->hosts ? 1 : -1;
+	return (x > y) - (x < y); /* in the order of the records */
 }
 
 /* Of all that belong to number i, if it is the first of them. */

@@ -8,8 +8,10 @@
 /* A setting on so many devices: of a series whose knobs were set the reference, or the first. */
 struct jm_scaled {
 	const struct jm_group_point *point;
-	const json_t *record;  /* of its first run */
-	double devices, batch; /* batch: of each device; NAN = it has none */
+	const json_t *record; /* of its first run */
+	double devices;
+	double models; /* that work together, each on a batch of its own: one rank, or tp x pp */
+	double batch;  /* of each model; NAN = it has none */
 	int hosts;
 	char *key; /* the same for one work; owned */
 };

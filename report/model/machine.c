@@ -10,13 +10,18 @@
 #define ID_SHORT 16 /* the longest id of a device that is shown whole */
 #define ID_SHOWN 12 /* of a longer one: "GPU-8f000000" */
 
-/* A word of a list, and how often it occurs. */
+enum listing {
+	EACH,	 /* "H100, H100" */
+	COUNTED, /* "2 x H100" */
+	ONCE,	 /* "H100" */
+};
+
 static int compare_words(const void *a, const void *b)
 {
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static char *join(const char **words, size_t n, bool counted)
+static char *join(const char **words, size_t n, enum listing how)
 {
 	char *text = NULL;
 	size_t size = 0, run;
@@ -26,9 +31,9 @@ static char *join(const char **words, size_t n, bool counted)
 		return NULL;
 	qsort(words, n, sizeof(*words), compare_words);
 	for (size_t i = 0; i < n; i += run) {
-		for (run = 1; counted && i + run < n && !strcmp(words[i], words[i + run]);)
+		for (run = 1; how != EACH && i + run < n && !strcmp(words[i], words[i + run]);)
 			run++;
-		if (counted)
+		if (how == COUNTED)
 			fprintf(out, "%s%zu x %s", i ? ", " : "", run, words[i]);
 		else
 			fprintf(out, "%s%s", i ? ", " : "", words[i]);
@@ -81,8 +86,8 @@ static char *shorten(const char *ids)
 	return NULL;
 }
 
-/* Of every device of the record its id, or its model; "" for a record that names none. */
-static char *list_devices(const json_t *provenance, bool models)
+/* Of every device of the record its id (EACH), or its model; "" for a record that names none. */
+static char *list_devices(const json_t *provenance, enum listing how)
 {
 	const json_t *devices = json_object_get(provenance, "devices"), *device;
 	const char **words = calloc(json_array_size(devices) + 1, sizeof(*words));
@@ -93,10 +98,10 @@ static char *list_devices(const json_t *provenance, bool models)
 		return NULL;
 	json_array_foreach(devices, i, device)
 	{
-		words[i] = models ? model_of(jm_json_text(device, "name"))
-				  : jm_json_text(device, "id");
+		words[i] = how == EACH ? jm_json_text(device, "id")
+				       : model_of(jm_json_text(device, "name"));
 	}
-	text = join(words, json_array_size(devices), models);
+	text = join(words, json_array_size(devices), how);
 	free(words);
 	return text;
 }
@@ -111,7 +116,7 @@ static char *list_hosts(const json_t *record, const json_t *provenance)
 
 	json_array_foreach(hosts, i, host) if (words) words[i] = jm_json_text(host, "name");
 	text = words && provenance && json_array_size(hosts)
-		       ? join(words, json_array_size(hosts), false)
+		       ? join(words, json_array_size(hosts), EACH)
 		       : strdup(jm_json_text(provenance, "host"));
 	free(words);
 	return text;
@@ -135,7 +140,7 @@ static char *list_drivers(const json_t *provenance)
 			words[n++] = word;
 	}
 	if (whole)
-		text = join(words, n, false);
+		text = join(words, n, EACH);
 	for (size_t i = 0; i < n; i++)
 		free((void *)(uintptr_t)words[i]);
 	free(words);
@@ -151,12 +156,13 @@ int jm_machine_of(const json_t *record, struct jm_machine *ret)
 	if (jm_metric_simulated(record))
 		provenance = NULL;
 	m.part[JM_MACHINE_HOST] = list_hosts(record, provenance);
-	m.part[JM_MACHINE_DEVICES] = list_devices(provenance, false);
+	m.part[JM_MACHINE_DEVICES] = list_devices(provenance, EACH);
 	m.part[JM_MACHINE_DRIVERS] = list_drivers(provenance);
-	m.models = list_devices(provenance, true);
+	m.models = list_devices(provenance, COUNTED);
+	m.kinds = list_devices(provenance, ONCE);
 	m.ids = m.part[JM_MACHINE_DEVICES] ? shorten(m.part[JM_MACHINE_DEVICES]) : NULL;
 	m.cpu = strdup(jm_json_text(provenance, "cpu"));
-	whole = m.models && m.cpu && m.ids;
+	whole = m.models && m.kinds && m.cpu && m.ids;
 	for (int i = 0; i < JM_MACHINE_PARTS; i++)
 		whole = whole && m.part[i];
 	if (!whole) {
@@ -172,16 +178,26 @@ void jm_machine_done(struct jm_machine *machine)
 	for (int i = 0; i < JM_MACHINE_PARTS; i++)
 		free(machine->part[i]);
 	free(machine->models);
+	free(machine->kinds);
 	free(machine->ids);
 	free(machine->cpu);
 	*machine = (struct jm_machine){.models = NULL};
 }
 
-char *jm_machine_key(const struct jm_machine *m, bool models)
+static char *key_of(const char *host, const char *devices, const char *drivers)
 {
 	char *key = NULL;
-	int n = asprintf(&key, "%s\n%s\n%s", models ? m->cpu : m->part[JM_MACHINE_HOST],
-		models ? m->models : m->part[JM_MACHINE_DEVICES], m->part[JM_MACHINE_DRIVERS]);
 
-	return n < 0 ? NULL : key;
+	return asprintf(&key, "%s\n%s\n%s", host, devices, drivers) < 0 ? NULL : key;
+}
+
+char *jm_machine_key(const struct jm_machine *m, bool models)
+{
+	return key_of(models ? m->cpu : m->part[JM_MACHINE_HOST],
+		models ? m->models : m->part[JM_MACHINE_DEVICES], m->part[JM_MACHINE_DRIVERS]);
+}
+
+char *jm_machine_kind(const struct jm_machine *m)
+{
+	return key_of(m->cpu, m->kinds, m->part[JM_MACHINE_DRIVERS]);
 }

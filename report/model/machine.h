@@ -16,6 +16,7 @@ struct jm_machine {
 	char *part
 		[JM_MACHINE_PARTS]; /* "node1" (of several hosts "node1, node2"), "GPU-8f..., GPU-9a...", "nvidia 550.54"; "" = none */
 	char *models; /* "2 x NVIDIA H100": the devices without their ids */
+	char *kinds;  /* "NVIDIA H100": each model once, however many there are */
 	char *ids;    /* the devices in short: "GPU-8f000000, GPU-9a000000" */
 	char *cpu;
 };
@@ -26,5 +27,7 @@ void jm_machine_done(struct jm_machine *machine);
 /* The same text for the same machine; with `models`, for machines with the same models of devices
  * and of processor under the same drivers. The caller frees it; NULL: no memory. */
 char *jm_machine_key(const struct jm_machine *machine, bool models);
+/* That with `models`, whatever the number of devices of each model. */
+char *jm_machine_kind(const struct jm_machine *machine);
 
 #endif

@@ -138,12 +138,18 @@ static int refuse(json_t *work, const json_t *record)
 	       json_object_set_new(work, "notes", json_array());
 }
 
-static void add_own(const struct jm_grouping *g, json_t *work)
+static int add_own(const struct jm_grouping *g, json_t *work)
 {
+	bool *did = calloc((size_t)g->n_series + 1, sizeof(*did));
+
+	if (!did)
+		return -1;
 	for (int s = 0; s < g->n_series; s++)
-		if (is_made_of(g->series[s].record, work) ||
-			jm_published_is(g->series[s].record, work))
-			jm_published_own(g, &g->series[s], work);
+		did[s] = is_made_of(g->series[s].record, work) ||
+			 jm_published_is(g->series[s].record, work);
+	jm_published_own(g, did, work);
+	free(did);
+	return 0;
 }
 
 json_t *jm_published_of(const struct jm_grouping *g)
@@ -161,8 +167,7 @@ json_t *jm_published_of(const struct jm_grouping *g)
 			continue;
 		bad = same ? json_object_set_new(work, "why_not", json_string(""))
 			   : refuse(work, other);
-		add_own(g, work);
-		bad = bad || json_array_append(found, work);
+		bad = bad || add_own(g, work) || json_array_append(found, work);
 	}
 	json_decref(all);
 	if (!bad)

@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char several_series[] =
+	"Several series did this work on the same number of devices, so their gains are not shown "
+	"beside those of the papers; report one series at a time.";
+
 /* A metric as papers name it, and what it gains over the reference, in percent. */
 struct gain {
 	const char *name;
@@ -71,24 +75,52 @@ static const struct jm_group_point *best_of(
 	return best;
 }
 
-void jm_published_own(const struct jm_grouping *g, const struct jm_group_series *s, json_t *work)
+/* The best setting of the only series that compares with the row; NULL = none, or several. */
+static const struct jm_group_point *find_own(const struct jm_grouping *g, const bool *did,
+	const json_t *row, const struct gain *what, int *ret_n, double *ret_gain)
 {
+	const struct jm_group_point *own = NULL;
+
+	*ret_n = 0;
+	for (int i = 0; i < g->n_series; i++) {
+		const struct jm_group_series *s = &g->series[i];
+		const struct jm_group_point *best;
+
+		if (!did[i] || s->reference < 0 ||
+			jm_json_real_of(row, "devices") != jm_json_real_of(s->record, "devices"))
+			continue;
+		best = best_of(g, s, what);
+		if (!best)
+			continue;
+		++*ret_n;
+		own = best;
+		*ret_gain = gain_of(what, best, &g->point[s->reference]);
+	}
+	return *ret_n == 1 ? own : NULL;
+}
+
+void jm_published_own(const struct jm_grouping *g, const bool *did, json_t *work)
+{
+	bool several = false;
 	json_t *row;
 	size_t i;
 
 	json_array_foreach(json_object_get(work, "rows"), i, row)
 	{
-		const struct jm_group_point *best;
+		const struct jm_group_point *own;
 		struct gain what;
+		double gain;
+		int n;
 
-		if (s->reference < 0 || !find_gain(g, jm_json_text(row, "metric"), &what) ||
-			jm_json_real_of(row, "devices") != jm_json_real_of(s->record, "devices"))
+		if (!find_gain(g, jm_json_text(row, "metric"), &what))
 			continue;
-		best = best_of(g, s, &what);
-		if (!best)
+		own = find_own(g, did, row, &what, &n, &gain);
+		several = several || n > 1;
+		if (!own)
 			continue;
-		json_object_set_new(row, "own_cap_watts", jm_json_number(cap_of(g, best)));
-		json_object_set_new(row, "own_gain_percent",
-			jm_json_number(gain_of(&what, best, &g->point[s->reference])));
+		json_object_set_new(row, "own_cap_watts", jm_json_number(cap_of(g, own)));
+		json_object_set_new(row, "own_gain_percent", jm_json_number(gain));
 	}
+	if (several)
+		json_array_append_new(json_object_get(work, "notes"), json_string(several_series));
 }

@@ -6,9 +6,10 @@
 #include "report/model/grouping.h"
 
 /*
- * Of a series that did the work: own_gain_percent and own_cap_watts in each of its rows that is
- * about a metric and as many devices, at the setting with the best mean.
+ * Of the series that did the work (did [n_series]): own_gain_percent and own_cap_watts in each of
+ * its rows that is about a metric and as many devices, at the setting with the best mean. Where
+ * several series have that number of devices the row has neither, and the work a note.
  */
-void jm_published_own(const struct jm_grouping *g, const struct jm_group_series *s, json_t *work);
+void jm_published_own(const struct jm_grouping *g, const bool *did, json_t *work);
 
 #endif

@@ -24,11 +24,11 @@ void jm_scaling_title(const struct jm_scaling *s, char *out, size_t size)
 	if (isnan(first->batch))
 		snprintf(out, size, "%s", work);
 	else if (!s->strong)
-		snprintf(out, size, "%s, batch %g on each device (weak scaling)", work,
-			first->batch);
+		snprintf(out, size, "%s, batch %g %s (weak scaling)", work, first->batch,
+			first->models == first->devices ? "on each device" : "of each model");
 	else
 		snprintf(out, size, "%s, batch %g of all together (strong scaling)", work,
-			first->batch * first->devices);
+			first->batch * first->models);
 }
 
 static bool on_hosts(const struct jm_scaling *s)

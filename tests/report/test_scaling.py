@@ -72,6 +72,65 @@ def test_work_without_a_batch_scales_by_devices(tmp_path):
     assert close(table(text, "resnet50"), [[1, 1000, 100.0, 500, 0.5, 1000], [8, 6000, 75.0, 4000, 4000 / 6000, 1e6 / 6000]]), text
 
 
+def on(tmp_path, cases, change):
+    """The records of the cases, each changed by its index, in one file; and the report."""
+    path = made(tmp_path, cases)
+    rows = json.loads(path.read_text())
+    for i, r in enumerate(rows):
+        change(i, r)
+    path.write_text(json.dumps(rows))
+    return jm("report", "--width", 120, path).stdout
+
+
+def test_other_kinds_of_machine_are_no_scaling(tmp_path):
+    """Two GPUs of a fast machine beside one of a slow machine say nothing; two hosts alike do."""
+    def machine(model):
+        def change(i, r):
+            r.update(clock="real", device=",".join(f"cuda:{k}" for k in range(i + 1)))
+            r["provenance"] = {**r["provenance"], "host": f"node{i}", "cpu": "cpu", "drivers": {"nvidia": "550"}, "devices": [
+                {"id": f"GPU-{i}{k}", "name": f"GPU {k} {model(i)}", "source": "nvml"} for k in range(i + 1)]}
+        return change
+    cases = [(1, 32, 1000, 500), (2, 32, 9000, 900)]
+    assert "Scaling over devices" in on(tmp_path, cases, machine(lambda i: "H100"))
+    assert "Scaling over devices" not in on(tmp_path, cases, machine(lambda i: ["A100", "H100"][i]))
+
+
+def options(**more):
+    def change(i, r):
+        r["options"] |= {key: value[i] for key, value in more.items()}
+        r["case"]["parameters"]["options"] = r["options"]
+    return change
+
+
+def test_the_first_row_of_equals_is_that_of_as_many_ranks(tmp_path):
+    """Ranks that share a device are other work than one on each, in whatever order they come."""
+    cases = [(1, 32, 1500, 500), (1, 32, 1000, 500), (2, 32, 1800, 900)]
+    for order in (0, 1, 2), (1, 0, 2), (2, 0, 1), (2, 1, 0):
+        text = on(tmp_path, [cases[i] for i in order], options(ranks=["412"[i] for i in order]))
+        assert close(table(text, "resnet50, batch 32 on each device (weak scaling)"), expected(cases[1:])), text
+
+
+def test_the_largest_batch_is_the_one_that_was_found(tmp_path):
+    def change(found):
+        def put(i, r):
+            options(batch=["max", "max"])(i, r)
+            if found:
+                r["plan"] = {"batch": found[i]}
+        return put
+    cases = [(1, 1, 1000, 500), (2, 1, 1900, 900)]
+    assert close(table(on(tmp_path, cases, change([48, 48])), "resnet50, batch 48 on each device (weak scaling)"), expected(cases))
+    assert close(table(on(tmp_path, cases, change([48, 24])), "resnet50, batch 48 of all together (strong scaling)"), expected(cases))
+    assert "Scaling" not in on(tmp_path, cases, change(None))
+
+
+def test_ranks_that_share_a_model_have_one_batch(tmp_path):
+    cases = [(4, 8, 1000, 500), (8, 8, 1900, 900), (8, 4, 1800, 900)]
+    text = on(tmp_path, cases, options(tp=["2"] * 3, pp=["2"] * 3))
+    rows = [[n, rate, round(100 * rate / (n * 250), 1), watts, watts / rate, 1e6 / rate] for n, _, rate, watts in cases]
+    assert close(table(text, "resnet50, batch 8 of each model (weak scaling)"), rows[:2]), text
+    assert close(table(text, "resnet50, batch 8 of all together (strong scaling)"), [rows[0], rows[2]]), text
+
+
 @pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed: the page was not opened in a browser")
 def test_shares_of_a_step_over_batch_and_sequence(tmp_path):
     """Computation alone, beside transfers, and waits, of ranks on several devices, are bars up to 100 %."""

@@ -201,6 +201,43 @@ def test_table_1_comes_out_as_printed(tmp_path):
             assert best == row["cap_watts"] and gain[best] == pytest.approx(row["gain_percent"], abs=0.05), row
 
 
+def test_of_several_series_none_is_beside_the_paper(tmp_path):
+    """Node a saves most at 160 W, node b at 170 W: neither order of the files may choose one."""
+    words = ["--device", "sim:rtx6000x8", "--response", "xception", "--gpus", "8", "--seconds", "10", "--noise", "0"]
+    files = []
+    for name, caps in ("a", "260W,160W"), ("b", "260W,170W"):
+        assert jm("run", "sim", *words, "--set", f"gpu.power={caps}", "--store", tmp_path / f"{name}.db").returncode == 0
+        rows = records(tmp_path / f"{name}.db")
+        for r in rows:
+            r["clock"], r["device"], r["provenance"]["host"] = "real", "cuda:0", name  # a machine of its own
+        files.append(tmp_path / f"{name}.json")
+        files[-1].write_text(json.dumps(rows))
+    for given, n in ((files[:1], 1), (files[1:], 1), (files, 0), (files[::-1], 0)):
+        told = json.loads(jm("report", "--published", "--format", "json", *given).stdout)["published"]
+        work, = (w for w in told if any(row["metric"] for row in w["rows"]))
+        own = {row["own_cap_watts"] for row in work["rows"] if row["metric"] and row["devices"] == 8}
+        assert own == ({[160, 170][given == files[1:]]} if n else {None}), (given, own)
+        assert any("Several series" in note for note in work["notes"]) == (not n), work["notes"]
+
+
+def test_plans_that_differ_in_idle_gpus_count_none(tmp_path):
+    words = ["device: sim:rtx6000x8", "response: xception", "gpus: 2", "work: sim"]
+    for name, idle, seconds in ("a", True, 10), ("b", False, 20):
+        (tmp_path / f"{name}.yaml").write_text("\n".join([*words, f"seconds: {seconds}s", "idle-gpus: true" if idle else ""]))
+        assert jm("run", tmp_path / f"{name}.yaml", "--store", tmp_path / f"{name}.db").returncode == 0
+    def watts(*words):
+        done = jm("report", "--format", "json", *words)
+        return [p["metrics"]["watts_mean"]["mean"] for s in json.loads(done.stdout)["series"] for p in s["points"]], done.stderr
+    a, b = tmp_path / "a.db", tmp_path / "b.db"
+    (idle,), quiet = watts(a)
+    (work,), _ = watts(b)
+    assert idle == pytest.approx(work + 6 * 20, rel=0.01) and "idle" not in quiet
+    both, note = watts(a, b)
+    assert both == pytest.approx([work] * len(both), rel=0.01) and "give --idle-gpus" in note
+    both, note = watts(a, b, "--idle-gpus")
+    assert both == pytest.approx([idle] * len(both), rel=0.01) and "idle-gpus" not in note
+
+
 def test_without_idle_gpus_is_what_those_that_work_take(tmp_path):
     words = ["--device", "sim:rtx6000x8", "--response", "xception", "--gpus", "2", "--seconds", "20"]
     done = jm("run", "sim", *words, "--store", tmp_path / "s.db")
