@@ -114,7 +114,8 @@ def test_what_is_stated_holds_on_every_host(hosts, tmp_path):
 
 # ---- ends ----
 
-LONG = [*GPT, "--device", "ref", "--batch", "1", "--seconds", "60"]
+LONG = [*GPT, "--device", "ref", "--batch", "1", "--seconds", "600"]
+SOON = 60  # s, on a busy machine too: far less than the work takes, or ranks wait for each other (600 s)
 BETWEEN = ["run", "allreduce", "--device", "ref", "--warmup", "0", "--source", "null"]
 SMALL = ["--size", "0.0001"]
 
@@ -131,7 +132,7 @@ def test_a_killed_rank_ends_all_and_is_named_with_its_host(hosts, victim):
     os.kill(pid, signal.SIGKILL)
     began = time.monotonic()
     status, texts = gang.ended()
-    assert time.monotonic() - began < 10 and status == [FAILED, 0]
+    assert time.monotonic() - began < SOON and status == [FAILED, 0]
     assert f"Rank {victim} of 2 (process {pid} on host-{'ab'[victim]}) was killed by signal 9 (Killed)" in texts[0][1], texts
     assert gang.nothing_is_left()
 
@@ -155,7 +156,7 @@ def test_a_kill_at_any_moment_ends_all(hosts, seed):
     for call in gang.call:  # one whose partner never came waits for it as long as it is told
         call.terminate()
     status, texts = gang.ended()
-    assert time.monotonic() - began < 10 and gang.nothing_is_left(), (what, status, texts)
+    assert time.monotonic() - began < SOON and gang.nothing_is_left(), (what, status, texts)
     assert 0 not in status or b"worker" in what, (what, status, texts)
 
 
@@ -193,7 +194,7 @@ def test_a_killed_call_ends_both_and_caps_are_back(hosts, victim, tmp_path):
     gang.call[killed].kill()
     began = time.monotonic()
     status, texts = gang.ended()
-    assert time.monotonic() - began < 10 and status[killed] == -signal.SIGKILL and status[1 - killed] != 0
+    assert time.monotonic() - began < SOON and status[killed] == -signal.SIGKILL and status[1 - killed] != 0
     assert gang.nothing_is_left()
     assert wait_for(lambda: [g.limits() for g in gpus] == found, 5), ([g.limits() for g in gpus], found)
     says = "The run of rank 0 has ended" if victim == "head" else "on host-b): The agent on this host has ended"
@@ -211,7 +212,7 @@ def test_a_cut_link_ends_both_and_names_the_host(hosts):
         status, texts = gang.ended()
     finally:
         ip("-n", hosts.names[1], "link", "set", hosts.ends[1], "up")
-    assert time.monotonic() - began < 10 and 0 not in status, texts
+    assert time.monotonic() - began < SOON and 0 not in status, texts
     assert re.search(r"host-b\): .*does not answer any more|10\.77\.\d+\.2\) does not answer any more", texts[0][1]), texts
     assert gang.nothing_is_left()
 
@@ -261,7 +262,7 @@ def test_a_full_disk_on_one_host_ends_both_before_a_cap_is_set(hosts, victim, tm
                     next(PORTS), env=[{**g.env, "JM_GANG_SECONDS": "10"} for g in gpus])
         began = time.monotonic()
         status, texts = gang.ended()
-        assert time.monotonic() - began < 20 and status[0] != 0, (status, texts)
+        assert time.monotonic() - began < SOON and status[0] != 0, (status, texts)
         assert "No space left on device" in texts[victim][1] + texts[0][1], texts
         assert victim == 0 or "host-b" in texts[0][1], texts
     assert gang.nothing_is_left()
@@ -297,7 +298,7 @@ def test_a_stopped_rank_ends_its_case_and_the_sweep_goes_on(hosts, victim):
     began = time.monotonic()
     assert wait_for(lambda: not os.path.exists(f"/proc/{pid}"), 10)
     status, texts = gang.ended()
-    assert status == [FAILED, 0] and time.monotonic() - began < 15 and gang.nothing_is_left()
+    assert status == [FAILED, 0] and time.monotonic() - began < SOON and gang.nothing_is_left()
     first, second = json.loads(texts[0][0])
     assert [first["status"], second["status"]] == ["failed", "ok"], texts
     assert first["reason"] == (f"Rank {victim} of 2 (process {pid} on host-{'ab'[victim]}): It was stopped (SIGSTOP) for 4 s, "
@@ -316,7 +317,7 @@ def test_a_stopped_call_ends_both_and_caps_are_back(hosts, victim, tmp_path):
     stop([gang.call[stopped].pid])
     began = time.monotonic()
     status, texts = gang.ended()
-    assert time.monotonic() - began < 10 and status[stopped] == -signal.SIGKILL and status[1 - stopped] != 0
+    assert time.monotonic() - began < SOON and status[stopped] == -signal.SIGKILL and status[1 - stopped] != 0
     assert gang.nothing_is_left()
     assert wait_for(lambda: [g.limits() for g in gpus] == found, 5), ([g.limits() for g in gpus], found)
     says = "The run of rank 0 has ended" if victim == "head" else "on host-b): The agent on this host has ended"
@@ -336,7 +337,7 @@ def test_a_host_whose_processes_are_all_stopped_ends_the_others(hosts, victim, t
     stop(stopped)
     began = time.monotonic()
     other = gang.call[1 - victim].communicate(timeout=240)
-    assert time.monotonic() - began < 10 and gang.call[1 - victim].returncode != 0
+    assert time.monotonic() - began < SOON and gang.call[1 - victim].returncode != 0
     assert "does not answer any more" in other[1], other
     assert wait_for(lambda: gpus[1 - victim].limits() == found[1 - victim], 5)
     for pid in stopped:
@@ -435,7 +436,7 @@ def test_ten_thousand_strangers_hold_up_nobody(hosts):
         took = time.monotonic() - began
         assert right.communicate(timeout=240)[1] is not None and right.returncode == 0
         assert head.returncode == 0 and json.loads(out)["status"] == "ok", err
-        assert took < 60, took  # of which two steps take less than one
+        assert took < 2 * SOON, took
         assert crowd.poll() is None
     finally:
         crowd.kill()
@@ -466,7 +467,7 @@ def test_a_rank_that_never_comes_to_the_other_host_is_named(hosts, there):
                        hosts.environment(there, port=next(PORTS), JM_GANG_SECONDS=2))
     began = time.monotonic()
     err = call.communicate(timeout=240)[1]
-    assert time.monotonic() - began < 10 and call.returncode == 125, err
+    assert time.monotonic() - began < SOON and call.returncode == 125, err
     assert f"Rank {1 - there} has not joined the other ranks within 2 s" in err, err
 
 
