@@ -42,7 +42,7 @@ TSAN_TESTS = re.compile(r"^child_process$|^output_items$|clock|session|progress|
 
 
 # Install hundreds of MB from PyPI the first time: step `long`, which sets JM_LONG for sweeps over more cases and seeds.
-LONG_TESTS = re.compile(r"^real_keras$|^real_peers$")
+LONG_TESTS = re.compile(r"^real_keras$|^real_peers$|^real_llama_cpp$")
 
 
 # For the compilers of sanitizers: a report names functions and lines, and no debugger looks for variables.
