@@ -2,6 +2,7 @@
 """llama.cpp, whose source is in the package llama-cpp-python of PyPI, built in a folder of the build; not a test."""
 import fcntl
 import functools
+import hashlib
 import os
 import pathlib
 import shutil
@@ -34,7 +35,7 @@ def folder():
         pytest.skip("llama.cpp takes long to build: set JM_LONG, or JM_LLAMA_CPP to its folder")
     if not shutil.which("cmake") or not shutil.which("ninja"):
         pytest.skip("llama.cpp is built by cmake and ninja")
-    place = BUILD / "llama-cpp"
+    place = BUILD / f"llama-cpp-{hashlib.sha256(WANTED.read_bytes()).hexdigest()[:12]}"  # one folder for each version
     with open(BUILD / "llama-cpp.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         found = [*place.glob("*/vendor/llama.cpp/build/bin/llama-server")]
