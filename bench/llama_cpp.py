@@ -6,9 +6,10 @@
 
 FOLDER is llama.cpp with build/bin/llama-bench and gguf-py (tests/kit/llama_cpp.py builds it). A pair is llama.cpp, joulemark,
 joulemark, llama.cpp; llama.cpp runs without and with flash attention, and the faster one counts. Decode: answers of 128
-tokens, one at a time; prefill: 512 tokens. The cache has the precision of the weights. Per row: medians with the range, tokens
-per second, and the ratio joulemark / llama.cpp with the range of the pairs' ratios. If the load average was above 2 at the
-start, other work ran: then the ratio is no result, and the exit status is 1.
+tokens, one at a time; prefill: 512 tokens. A cache has the precision of the weights; llama-bench has none of F32, so it is F16
+there. Per row: types of the caches, medians with the range, tokens per second, and the ratio joulemark / llama.cpp with the
+range of the pairs' ratios. If the load average was above 2 at the start, other work ran: then the ratio is no result, and the
+exit status is 1.
 """
 import argparse
 import json
@@ -46,13 +47,15 @@ def ours(build, phase, precision, seconds):
     text = out([f"{build}/joulemark", "run", "serve", "--source", "null", "--selftest", 0, *NET, "--device", "cpu",
                 "--threads", THREADS, "--precision", precision, *OURS[phase], "--seconds", seconds, "--json", "-", "--quiet"])
     record = json.loads(text)
-    return record["throughput"], record["serving"]["cache_type"]
+    each = PROMPT if phase == "prefill" else 1  # an item is an output token, of which a prompt makes one
+    return record["throughput"] * each, record["serving"]["cache_type"]
 
 
 def theirs(folder, file, phase, precision):
     """Tokens per second of the faster kind of attention, and the type of the cache."""
-    text = out([folder / "build/bin/llama-bench", "-m", file, *THEIRS[phase], "-t", THREADS, "-r", 1, "-fa", "0,1", "-ctk", precision,
-                "-ctv", precision, "-o", "json"])
+    cache = "f16" if precision == "f32" else precision  # llama-bench has none of f32
+    text = out([folder / "build/bin/llama-bench", "-m", file, *THEIRS[phase], "-t", THREADS, "-r", 1, "-fa", "0,1", "-ctk", cache,
+                "-ctv", cache, "-o", "json"])
     rows = json.loads(text)
     assert {row["flash_attn"] for row in rows} == {0, 1}
     best = max(rows, key=lambda row: row["avg_ts"])
@@ -70,13 +73,11 @@ def network(folder, place, precision):
 
 
 def pair(args, folder, file, phase):
-    """Their two rates and ours."""
+    """Their two rates, ours, and the types of the caches."""
     turns = [theirs(folder, file, phase, args.precision), ours(args.build, phase, args.precision, args.seconds),
              ours(args.build, phase, args.precision, args.seconds), theirs(folder, file, phase, args.precision)]
-    caches = {cache for _, cache in turns}
-    assert caches == {args.precision}, f"caches of {caches}"
     rates = [rate for rate, _ in turns]
-    return rates[::3], rates[1:3]
+    return rates[::3], rates[1:3], (turns[0][1], turns[1][1])
 
 
 def spread(values):
@@ -85,10 +86,11 @@ def spread(values):
 
 def compare(args, folder, file, phase, load):
     pairs = [pair(args, folder, file, phase) for _ in range(args.pairs)]
-    they, we = ([rate for both in side for rate in both] for side in zip(*pairs))
-    ratios = [sum(mine) / sum(other) for other, mine in pairs]
+    they, we = ([rate for both in side for rate in both] for side in list(zip(*pairs))[:2])
+    ratios = [sum(mine) / sum(other) for other, mine, _ in pairs]
+    their_cache, our_cache = pairs[0][2]
     name = "ratio" if load <= BUSY else "no result, as other work ran:"
-    print(f"{phase:8} {args.precision}, cache {args.precision}, {THREADS} threads: llama.cpp {spread(they)} token/s, joulemark "
+    print(f"{phase:8} {args.precision}, {THREADS} threads: llama.cpp (cache {their_cache}) {spread(they)} token/s, joulemark ({our_cache}) "
           f"{spread(we)} token/s, {name} {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f}) of {len(pairs)} pairs",
           flush=True)
 
