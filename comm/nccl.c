@@ -205,6 +205,27 @@ static int settle(
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+/* Versions that differ may hang: each rank learns those of all, so that all end alike. */
+static int compare_versions(const struct nccl *n, struct jm_err *err)
+{
+	int world = n->place.world, code, rank = 1;
+	double *version = calloc((size_t)world, sizeof(*version));
+
+	if (!version)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for NCCL's versions.");
+	version[n->place.rank] = n->version;
+	code = jm_comm_sum(n->place.control, version, world, err);
+	while (!code && rank < world && version[rank] == version[0])
+		rank++;
+	if (!code && rank < world)
+		code = jm_err_set(err, JM_EVERSION,
+			"NCCL differs between ranks: rank 0 has version %.0f, rank %d has %.0f; "
+			"install the same on all hosts.",
+			version[0], rank, version[rank]);
+	free(version);
+	return code;
+}
+
 /* Rank 0 makes the id of the communicator, which all others receive. */
 static int share_id(struct nccl *n, struct jm_err *err)
 {
@@ -350,6 +371,8 @@ static int nccl_open(const struct jm_comm_place *place, void **ret_state, struct
 	code = open_library(&n->call, &n->version, err);
 	if (!code)
 		code = check_limits(n, err);
+	if (!code)
+		code = compare_versions(n, err);
 	if (!code)
 		code = share_id(n, err);
 	if (!code)

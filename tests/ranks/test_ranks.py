@@ -5,12 +5,14 @@ import os
 import random
 import re
 import signal
+import socket
+import subprocess
 import time
 
 import pytest
 
 from gangs import GPT, Running, devices, losses, shared_memory
-from jm import BUILD, USAGE, jm, sentence
+from jm import BIN, BUILD, HANGS_S, USAGE, jm, sentence
 from runs import FAILED, one, records
 
 RESNET = ["run", "resnet18", "--image", "32", "--classes", "10", "--warmup", "0", "--source", "null"]
@@ -321,6 +323,21 @@ def test_a_rank_that_never_opens_its_device_is_named(two_devices, rank, transpor
     r = one(*HANGING, "--transport", transport, env=env, status=FAILED)
     assert r["reason"].startswith(f"Rank {1 - rank} of 2"), r["reason"]
     assert f"Rank {rank} has not joined the other ranks within 2 s" in r["reason"], r["reason"]
+
+
+def test_ranks_whose_nccl_differs_are_told_so(two_devices):
+    """Ranks that were started apart, as on two hosts."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    calls = [subprocess.Popen([BIN, *HANGING, "--transport", "nccl", "--launcher", "started"], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env={**os.environ, **two_devices, "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                                   "MASTER_PORT": str(port), "JM_GANG_SECRET": "0123456789abcdef", "JM_FAKE_NCCL_VERSION": version})
+             for rank, version in enumerate(("22803", "22703"))]
+    told = [call.communicate(timeout=HANGS_S)[0] for call in calls]
+    assert calls[0].returncode == FAILED
+    assert "rank 0 has version 22803, rank 1 has 22703; install the same on all hosts" in told[0], told
 
 
 @pytest.mark.parametrize("rank", [0, 1])
