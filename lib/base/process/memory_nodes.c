@@ -21,21 +21,54 @@ static long prefer(const cpu_set_t *nodes)
 	return rc;
 }
 
+struct policy {
+	int mode;
+	cpu_set_t nodes;
+};
+
+/* The kernel's default one where it does not say. */
+static struct policy found_policy(void)
+{
+	struct policy ret = {0};
+
+	if (syscall(SYS_get_mempolicy, &ret.mode, &ret.nodes, BITS, NULL, 0))
+		memset(&ret, 0, sizeof(ret));
+	return ret;
+}
+
+static void restore(const struct policy *old)
+{
+	syscall(SYS_set_mempolicy, old->mode, &old->nodes, BITS);
+}
+
 int jm_memory_prefer(const char *nodes, struct jm_err *err)
 {
-	cpu_set_t wanted, got;
-	int mode = 0, rc = jm_cpu_list_read(nodes, &wanted, err);
+	const struct policy old = found_policy();
+	struct policy now;
+	cpu_set_t wanted;
+	int rc = jm_cpu_list_read(nodes, &wanted, err);
 
 	if (rc)
 		return rc;
 	if (prefer(&wanted))
 		return jm_err_set(err, errno == EINVAL ? JM_ENOENT : JM_ENOSUP,
 			"Memory cannot be asked of the NUMA nodes %s: %s.", nodes, strerror(errno));
-	CPU_ZERO(&got);
-	if (syscall(SYS_get_mempolicy, &mode, &got, BITS, NULL, 0) || !CPU_EQUAL(&wanted, &got))
-		return jm_err_set(err, JM_ENOENT,
-			"Some of the NUMA nodes %s do not exist here or have no memory, or a "
-			"cgroup keeps them from this process.",
-			nodes);
-	return 0;
+	now = found_policy();
+	if (CPU_EQUAL(&wanted, &now.nodes))
+		return 0;
+	restore(&old);
+	return jm_err_set(err, JM_ENOENT,
+		"Some of the NUMA nodes %s do not exist here or have no memory, or a "
+		"cgroup keeps them from this process.",
+		nodes);
+}
+
+int jm_memory_try(const char *nodes, struct jm_err *err)
+{
+	const struct policy old = found_policy();
+	int rc = jm_memory_prefer(nodes, err);
+
+	if (!rc)
+		restore(&old);
+	return rc;
 }

@@ -7,7 +7,9 @@
 
 /* Memory that the calling thread, and those that it starts from now on, use first comes from these
  * nodes while they have some. JM_ENOENT: some of them do not exist here, or have no memory, or this
- * process may not use them; JM_ENOSUP: the kernel does not let it choose. */
+ * process may not use them; JM_ENOSUP: the kernel does not let it choose. Then nothing changes. */
 int jm_memory_prefer(const char *nodes, struct jm_err *err);
+/* Whether jm_memory_prefer() would succeed; nothing changes. */
+int jm_memory_try(const char *nodes, struct jm_err *err);
 
 #endif

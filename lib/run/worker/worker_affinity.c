@@ -61,23 +61,47 @@ static const char *own_cpus(const struct jm__worker *w)
 	return jm_json_text(own_row(w), "cpus");
 }
 
+static void note_unbound(struct jm__worker *w, json_t *row, const struct jm_err *why)
+{
+	json_object_set_new(row, "nodes", json_null());
+	json_object_set_new(w->affinity, "reason", json_string(why->text));
+}
+
+/* The record is the measuring rank's: it tries the nodes of the other ranks of its host. */
+static void note_others(struct jm__worker *w)
+{
+	json_t *row;
+	size_t i;
+
+	json_array_foreach(json_object_get(w->affinity, "ranks"), i, row)
+	{
+		struct jm_err why = JM_ERR_INIT;
+		const char *nodes = jm_json_text(row, "nodes");
+
+		if (row != own_row(w) && *nodes && jm_memory_try(nodes, &why))
+			note_unbound(w, row, &why);
+	}
+}
+
 /* A default that is not possible, as in a container that forbids it, is only recorded. */
 static int bind_memory(struct jm__worker *w, struct jm_err *err)
 {
 	struct jm_err why = JM_ERR_INIT;
+	bool given = !strcmp(jm_json_text(w->affinity, "by"), "given");
 	json_t *row = own_row(w);
 	const char *nodes = jm_json_text(row, "nodes");
 
+	if (w->measures && !given)
+		note_others(w);
 	if (!*nodes || !jm_memory_prefer(nodes, &why))
 		return 0;
-	if (!strcmp(jm_json_text(w->affinity, "by"), "given"))
+	if (given)
 		return jm_err_set(err, why.code,
 			"%s Give --affinity other nodes behind @, or none.", why.text);
-	if (!w->measures) /* the record is another rank's */
+	if (!w->measures)
 		jm_log(w->ctx, JM_WARNING, "The memory of rank %d is not bound: %s", w->rank,
 			why.text);
-	json_object_set_new(row, "nodes", json_null());
-	json_object_set_new(w->affinity, "reason", json_string(why.text));
+	note_unbound(w, row, &why);
 	return 0;
 }
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """--affinity: on nodes that hwloc reads from a file, what each rank gets; on this machine, which its file splits in two halves,
 what the kernel says of the threads."""
+import ctypes
 import json
 import os
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 import time
@@ -228,6 +230,26 @@ def test_nodes_that_are_not_here(tmp_path):
     there = os.path.exists("/sys/devices/system/node/node1")
     assert affinity["by"] == "near" and affinity["ranks"][0]["nodes"] == ("1" if there else None)
     assert there or "NUMA nodes 1" in affinity["reason"], affinity
+    two = ["--ranks", 2, "--batch", 2, "--device", "cuda:0,cuda:1"]
+    affinity = json.loads(jm(*GPT, *two, "--selftest", 0, "--steps", 1, "--json", "-", env=env).stdout)["affinity"]
+    assert [rank["nodes"] for rank in affinity["ranks"]] == ["0", "1" if there else None], affinity
+
+
+def forbid_policies():
+    """As containers do: set_mempolicy(2) answers EPERM to this process and those that it starts."""
+    rules = [(0x20, 0, 0, 0), (0x15, 0, 1, 238), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000)]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule in rules))
+    program = ctypes.create_string_buffer(struct.pack("HP", len(rules), ctypes.addressof(code)))
+    libc = ctypes.CDLL(None)
+    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP
+        raise OSError("no filter of system calls")
+
+
+@pytest.mark.skipif(len(OWN) < 2 or no_policies(), reason="one CPU, or no NUMA nodes")
+def test_where_policies_are_forbidden_no_rank_has_nodes(tmp_path):
+    two = ["--ranks", 2, "--batch", 2, "--device", "cuda:0,cuda:1", "--selftest", 0, "--steps", 1, "--json", "-"]
+    affinity = json.loads(jm(*GPT, *two, env=halves(tmp_path), preexec_fn=forbid_policies).stdout)["affinity"]
+    assert [rank["nodes"] for rank in affinity["ranks"]] == [None, None] and "Operation not permitted" in affinity["reason"], affinity
 
 
 @pytest.mark.skipif(len(OWN) < 2, reason="one CPU")
