@@ -384,10 +384,12 @@ static void ask_transports(struct report *r)
 	for (int i = 0; jm_transports[i]; i++) {
 		const struct jm_transport *t = jm_transports[i];
 		struct jm_err err = JM_ERR_INIT;
+		char mend[80];
 		struct jm_finding f = {.ok = !t->check || !t->check(&err),
 			.what = t->summary,
-			.mend = "only runs on several GPUs need it"};
+			.mend = t->host_memory ? mend : "only runs on several GPUs need it"};
 
+		snprintf(mend, sizeof(mend), "only ranks with --transport %s need it", t->name);
 		f.why = !f.ok		 ? err.text
 			: t->check	 ? "its library can be opened"
 			: t->host_memory ? "ranks can use it"

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* The program's folder without the last slash; false if it is unknown or cannot be trusted. */
@@ -58,12 +59,83 @@ void jm_plugin_paths(
 	snprintf(path[JM_PLUGIN_PATHS - 1], sizeof(path[0]), "%s/%s.so", JM_PLUGIN_DIR, name);
 }
 
+/* The files whose code this process runs already: the program, and what contains this code. */
+static int own_files(struct stat ret[2])
+{
+	static const char here = 0;
+	Dl_info info;
+	int n = !stat("/proc/self/exe", &ret[0]);
+
+	if (dladdr(&here, &info) && info.dli_fname && strchr(info.dli_fname, '/'))
+		n += !stat(info.dli_fname, &ret[n]);
+	return n;
+}
+
+/* Whoever can replace this file can also replace what this process runs already: it belongs to
+ * root, to us or to an owner of own files, and all users may write it only where they may write
+ * those. */
+static bool is_kept_as_own(const char *path)
+{
+	struct stat st, own[2];
+	int n = own_files(own);
+	bool by_owner, by_all;
+
+	if (stat(path, &st))
+		return false;
+	by_owner = !st.st_uid || st.st_uid == geteuid();
+	by_all = !(st.st_mode & S_IWOTH);
+	for (int i = 0; i < n; i++) {
+		by_owner |= st.st_uid == own[i].st_uid;
+		by_all |= (own[i].st_mode & S_IWOTH) != 0;
+	}
+	return by_owner && by_all;
+}
+
+/* A program that was copied into a folder such as /tmp finds there what anybody put beside it. */
+static bool is_trusted(const char *path)
+{
+	char folder[4096];
+	char *slash;
+
+	snprintf(folder, sizeof(folder), "%s", path);
+	slash = strrchr(folder, '/');
+	if (slash)
+		*slash = 0;
+	return is_kept_as_own(path) && is_kept_as_own(folder);
+}
+
+/* found: it was looked for beside the program or library; nobody named it. */
+static int check_file(const struct jm_plugin_kind *kind, const char *path, const struct stat *st,
+	bool found, struct jm_err *err)
+{
+	if (!S_ISREG(st->st_mode))
+		return jm_err_set(err, JM_ENOSUP,
+			"%s %s is not loaded, because it is not a regular file; remove it, or name "
+			"another folder by %s.",
+			kind->title, path, kind->variable);
+	if (found && !is_trusted(path))
+		return jm_err_set(err, JM_ENOSUP,
+			"%s %s is not loaded, because another user could have put it there; move "
+			"the program to a folder that only you can write, or name the folder of "
+			"the plug-in by %s.",
+			kind->title, path, kind->variable);
+	return 0;
+}
+
 int jm_plugin_load(const struct jm_plugin_kind *kind, char path[JM_PLUGIN_PATHS][4096],
 	void **ret_library, struct jm_err *err)
 {
+	bool named = secure_getenv(kind->variable);
+
 	for (int i = 0; i < JM_PLUGIN_PATHS; i++) {
-		if (!*path[i] || access(path[i], F_OK))
+		struct stat st;
+		int rc;
+
+		if (!*path[i] || stat(path[i], &st))
 			continue;
+		rc = check_file(kind, path[i], &st, !named && i < JM_PLUGIN_PATHS - 1, err);
+		if (rc)
+			return rc;
 		/* it stays loaded: threads of the libraries it needs still use their code */
 		*ret_library = dlopen(path[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 		return *ret_library ? 0

@@ -18,7 +18,8 @@ struct jm_plugin_kind {
 void jm_plugin_paths(
 	const struct jm_plugin_kind *kind, const char *name, char path[JM_PLUGIN_PATHS][4096]);
 /* Loads the first that exists, which stays loaded; none leaves *ret_library NULL. A file that
- * cannot be loaded is an error. */
+ * cannot be loaded is an error, as one that is not regular, or that lies beside the program and
+ * could be another user's. */
 int jm_plugin_load(const struct jm_plugin_kind *kind, char path[JM_PLUGIN_PATHS][4096],
 	void **ret_library, struct jm_err *err);
 

@@ -11,7 +11,7 @@ import tempfile
 import pytest
 
 from fake_gpus import FakeGpus
-from jm import BIN, USAGE, jm, needs_another_user
+from jm import BIN, HANGS_S, USAGE, jm, needs_another_user
 
 
 def findings(env=None, member=None):
@@ -222,3 +222,49 @@ def test_who_may_set_caps():
         done = subprocess.run([*who, BIN, "doctor"], env=env, text=True, check=False, stdout=subprocess.PIPE)
         assert words in done.stdout, done.stdout
     shutil.rmtree(folder)
+
+
+@pytest.fixture(name="copy")
+def copy_of_the_program(tmp_path):
+    """It lies in a folder beside the plug-in's, whose file cannot be loaded. What doctor says of the plug-in."""
+    program, plugin = tmp_path / "joulemark", tmp_path / "comm/mpi.so"
+    shutil.copy(BIN, program)
+    plugin.parent.mkdir()
+    plugin.touch()
+    program.chmod(0o755)
+    plugin.parent.chmod(0o755)
+
+    def says(**env):
+        done = subprocess.run([program, "doctor", "--json"], env={**os.environ, **env}, capture_output=True, text=True, check=True, timeout=HANGS_S)
+        row, = [f for f in json.loads(done.stdout) if f["member"] == "mpi"]
+        assert row["ok"] is False and row["mend"] == "only ranks with --transport mpi need it"
+        return row["why"]
+    return program, plugin, says
+
+
+def test_a_plug_in_that_is_no_regular_file_is_not_opened(copy):
+    _, plugin, says = copy
+    assert "cannot be loaded" in says()
+    plugin.unlink()
+    os.mkfifo(plugin)
+    assert "not a regular file" in says() and "not a regular file" in says(JM_TRANSPORTS=str(plugin.parent))
+
+
+@pytest.mark.parametrize("which", ["file", "folder"])
+def test_a_plug_in_that_others_may_write_is_not_loaded_unless_it_is_named(copy, which):
+    program, plugin, says = copy
+    (plugin if which == "file" else plugin.parent).chmod(0o1777)
+    assert "another user could have put it there" in says()
+    assert "cannot be loaded" in says(JM_TRANSPORTS=str(plugin.parent))
+    program.chmod(0o777)  # all of a build with umask 0
+    assert "cannot be loaded" in says()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("which", ["file", "folder"])
+def test_a_plug_in_of_another_user_than_the_program_is_not_loaded(copy, which):
+    program, plugin, says = copy
+    os.chown(plugin if which == "file" else plugin.parent, 12345, 12345)
+    assert "another user could have put it there" in says()
+    os.chown(program, 12345, 12345)
+    assert "cannot be loaded" in says()
