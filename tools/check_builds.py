@@ -97,6 +97,7 @@ class Unhurried:
 PLAIN_FOLDER = "build"
 # .ci/run compiles CUDA kernels for one architecture, from a clone that nobody installs; `make check` for all of them
 GPU_ARCH = os.environ.get("GPU_ARCH", "all")
+MPI = "enabled" if shutil.which("dpkg-query") else "auto"  # where tools/setup.sh installs its headers, its tests are not skipped
 CONFIGURED = set()  # build folders, in this run
 COMPLETE = {}  # build folders of this run that were built whole, and what came out
 BUILDING = collections.defaultdict(threading.Lock)  # steps run side by side
@@ -116,7 +117,7 @@ def build(log, folder, compiler, *options, targets=(), run=None):
         linker = {"CC_LD": "lld", "CXX_LD": "lld"} if folder != PLAIN_FOLDER else {}  # takes half as long
         status = 0
         if folder not in CONFIGURED:
-            status, _ = run(log, "meson", *tool, folder, "-Dwerror=true", f"-Dgpu_arch={GPU_ARCH}", *options,
+            status, _ = run(log, "meson", *tool, folder, "-Dwerror=true", f"-Dgpu_arch={GPU_ARCH}", f"-Dmpi={MPI}", *options,
                             env={"CC": compiler, "CXX": compiler + "++", **linker})
         if status == 0:
             CONFIGURED.add(folder)
