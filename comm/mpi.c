@@ -27,6 +27,27 @@ static int open_plugin(void **ret_library, struct jm_err *err)
 		path[0], *path[0] ? " nor " : "", path[JM_PLUGIN_PATHS - 1]);
 }
 
+static int check_plugin(const struct jm_transport_plugin *p, struct jm_err *err)
+{
+	const struct jm_transport *t;
+
+	if (!p)
+		return jm_err_set(err, JM_EBUG, "Plug-in mpi.so gives no transport.");
+	if (p->abi != JM_TRANSPORT_ABI)
+		return jm_err_set(err, JM_EVERSION,
+			"Plug-in mpi.so was built for version %u of the contract of transports, "
+			"and "
+			"this joulemark needs version %d; build the plug-in from the sources of "
+			"this "
+			"joulemark, or use --transport net.",
+			p->abi, JM_TRANSPORT_ABI);
+	t = p->transport;
+	if (!t || !t->name || !t->summary || !t->open || !t->split || !t->start || !t->close)
+		return jm_err_set(err, JM_EBUG,
+			"The transport of plug-in mpi.so lacks a function that is required.");
+	return 0;
+}
+
 static int mpi_load(const struct jm_transport **ret, struct jm_err *err)
 {
 	const struct jm_transport_plugin *plugin;
@@ -41,16 +62,10 @@ static int mpi_load(const struct jm_transport **ret, struct jm_err *err)
 		return jm_err_set(err, JM_EFORMAT,
 			"Plug-in mpi.so exports no jm_transport_entry: it is not a transport.");
 	plugin = entry();
-	if (plugin->abi != JM_TRANSPORT_ABI)
-		return jm_err_set(err, JM_EVERSION,
-			"Plug-in mpi.so was built for version %u of the contract of transports, "
-			"and "
-			"this joulemark needs version %d; build the plug-in from the sources of "
-			"this "
-			"joulemark, or use --transport net.",
-			plugin->abi, JM_TRANSPORT_ABI);
-	*ret = plugin->transport;
-	return 0;
+	code = check_plugin(plugin, err);
+	if (!code)
+		*ret = plugin->transport;
+	return code;
 }
 
 static int mpi_check(struct jm_err *err)

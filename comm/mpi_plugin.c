@@ -5,8 +5,9 @@
  * same symbols for what is used here; the one of 4.1 runs with a library of 5.
  *
  * MPI has no limits of time, so it begins and ends in a thread of its own: MPI_Init waits for all
- * ranks, MPI_Finalize does as well, and neither may hold up a rank whose others have ended. In a
- * transfer a rank waits for one that has ended until the parent, which knows of it, ends all.
+ * ranks, MPI_Finalize does as well, and each has the limit of the meeting of ranks. In a transfer,
+ * and at the end, a rank waits for one that has ended until the parent, which knows of it, ends
+ * all: long before that limit.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,10 +21,9 @@
 
 #include "sum_ranks.h"
 
-#define PIECE	    ((size_t)1 << 20) /* elements of one call; MPI counts them in an int */
-#define TAG	    0
-#define FINALIZE_NS (5 * JM_SECOND)
-#define BLAME_NS    (2 * JM_SECOND)
+#define PIECE	 ((size_t)1 << 20) /* elements of one call; MPI counts them in an int */
+#define TAG	 0
+#define BLAME_NS (2 * JM_SECOND)
 
 /* Where MPI is in this process; a process has it once. */
 enum stage { BEGINNING, BEGUN, ENDING, ENDED };
@@ -36,14 +36,15 @@ struct life {
 	enum stage stage;
 	int code; /* of BEGUN */
 	struct jm_err err;
+	bool failed; /* a transfer, or what else all ranks do together */
 };
 
 struct mpi {
-	struct life *life; /* NULL = of a group */
+	struct life *life; /* a group has that of all ranks */
+	bool is_group;
 	MPI_Comm comm;
 	MPI_Op sum[JM_COMM_F16 + 1]; /* by type */
 	int rank, world;
-	bool failed;
 };
 
 static const MPI_Datatype types[] = {[JM_COMM_BYTE] = MPI_BYTE,
@@ -110,7 +111,7 @@ static int check_numbers(const struct jm_comm_place *place, struct jm_err *err)
  * A call of mpirun serves several cases, each of which begins MPI in new processes. That works
  * since PMIx 4 (Debian's Open MPI 4.1 has it), as long as each rank has ended MPI; MPI_Init would
  * else wait for ever. A file in the folder of that call, which mpirun removes, stands for a rank
- * that has begun.
+ * of its job that has begun.
  */
 static bool can_repeat(void)
 {
@@ -122,11 +123,11 @@ static bool can_repeat(void)
 static bool name_mark(char *ret, size_t size)
 {
 	const char *folder = secure_getenv("PMIX_SERVER_TMPDIR"),
-		   *rank = secure_getenv("PMIX_RANK");
+		   *job = secure_getenv("PMIX_NAMESPACE"), *rank = secure_getenv("PMIX_RANK");
 
-	if (!folder || !rank)
+	if (!folder || !job || !rank)
 		return false;
-	snprintf(ret, size, "%s/joulemark-%.20s", folder, rank);
+	snprintf(ret, size, "%s/joulemark-%.200s-%.20s", folder, job, rank);
 	return true;
 }
 
@@ -229,12 +230,13 @@ static int life_begin(const struct jm_comm_place *place, struct life **ret, stru
 	return l->code ? jm_err_set(err, l->code, "%s", l->err.text) : 0;
 }
 
-/* After a failure MPI would wait for a rank that does not answer. */
-static void life_end(struct life *l, bool failed)
+/* After a failure MPI would wait for a rank that does not answer. Else it waits for those that
+ * close later, as the one that makes the record does. */
+static void life_end(struct life *l)
 {
-	if (!failed)
+	if (!l->failed)
 		move_on(l, ENDING);
-	if (failed || !await(l, ENDED, jm_clock_now(jm_clock_real()) + FINALIZE_NS)) {
+	if (l->failed || !await(l, ENDED, jm_comm_join_until(&l->place))) {
 		leave_behind(l);
 		return;
 	}
@@ -385,7 +387,7 @@ static int mpi_start(void *state, const struct jm_transfer *t, struct jm_err *er
 	for (size_t at = 0; at < t->count && rc == MPI_SUCCESS; at += PIECE)
 		rc = pieces[t->kind](
 			m, t, at, (int)(t->count - at < PIECE ? t->count - at : PIECE));
-	m->failed |= rc != MPI_SUCCESS;
+	m->life->failed |= rc != MPI_SUCCESS;
 	/* a rank that has ended is the reason, and is reported first */
 	if (rc != MPI_SUCCESS)
 		nanosleep(&(struct timespec){BLAME_NS / JM_SECOND, 0}, NULL);
@@ -399,8 +401,8 @@ static void mpi_close(void *state)
 	struct mpi *m = state;
 
 	/* all ranks would have to free a group together; MPI_Finalize does it */
-	if (m && m->life)
-		life_end(m->life, m->failed);
+	if (m && m->life && !m->is_group)
+		life_end(m->life);
 	free(m);
 }
 
@@ -431,7 +433,8 @@ static int mpi_open(const struct jm_comm_place *place, void **ret_state, struct 
 	code = life_begin(place, &m->life, err);
 	if (!code)
 		code = check(make_sums(m), "Making sums", err);
-	m->failed = code;
+	if (code && m->life)
+		m->life->failed = true;
 	if (code)
 		mpi_close(m);
 	else
@@ -450,15 +453,17 @@ static int mpi_split(void *state, const struct jm_comm_group *group, const struc
 	if (!m)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a group of ranks.");
 	*m = *all;
-	m->life = NULL;
+	m->is_group = true;
 	m->rank = group->rank;
 	m->world = group->n;
 	code = check(MPI_Comm_split(all->comm, group->member[0], group->rank, &m->comm),
 		"Making a group of ranks", err);
-	if (code)
+	if (code) {
+		all->life->failed = true;
 		mpi_close(m);
-	else
+	} else {
 		*ret_state = m;
+	}
 	return code;
 }
 

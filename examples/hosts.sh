@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 export JM_STATE="$work" # leaves nothing behind
 
 # the same on all hosts; the secret is drawn once, and copied
-export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29777
+export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 6000))
 JM_GANG_SECRET=$(od -An -N16 -tx8 /dev/urandom | tr -d ' \n')
 export JM_GANG_SECRET
 train() {

@@ -45,10 +45,11 @@ class Mpirun:
 class Gang:
     """Calls of joulemark that mpirun has started."""
 
-    def __init__(self, mpirun, *words, n=2, **more):
+    def __init__(self, mpirun, *words, n=2, script=(), **more):
+        """script: what mpirun starts, which starts joulemark."""
         self.mark = f"JM_TEST_MARK={random.getrandbits(64):x}"
         name, value = self.mark.split("=")
-        self.process = subprocess.Popen(mpirun.words(n, BIN, *words, "--ranks", n, "--launcher", "started"), text=True,
+        self.process = subprocess.Popen(mpirun.words(n, *script, BIN, *words, "--ranks", n, "--launcher", "started"), text=True,
                                         env=mpirun.environment(**{name: value}, **more), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def rank(self, r, maps):

@@ -12,12 +12,13 @@ import pytest
 
 from fake_gpus import wait_for
 from gangs import GPT, losses, shared_memory
-from jm import BIN, BUILD, jm, skip_with_sanitizers
+from jm import BIN, BUILD, HANGS_S, jm, skip_with_sanitizers
 from mpirun import PLUGIN, Gang, mpirun_of_both, need_plugin  # noqa: F401  the fixture "mpirun"
 from runs import FAILED, one
 
 SUMS = ["run", "allreduce", "--device", "ref", "--size", "0.0001", "--warmup", "0", "--source", "null"]
-SHORT, LONG = [*SUMS, "--steps", "3", "--transport", "mpi"], [*SUMS, "--seconds", "60"]
+SHORT, LONG = [*SUMS, "--steps", "3", "--transport", "mpi"], [*SUMS, "--seconds", str(4 * HANGS_S)]
+SCRIPT = ["sh", "-c", '"$0" "$@"; true']
 
 
 def records(done):
@@ -59,13 +60,21 @@ def test_a_sweep_begins_mpi_for_each_case(mpirun):
     assert [(r["verified"], r["transfer"]["transport"]) for r in records(done)] == [(True, "mpi")] * 2
 
 
+def test_a_rank_that_closes_later_spoils_nothing(mpirun):
+    """The others wait for it, so that MPI ends in all, and the next case can begin it."""
+    skip_with_sanitizers()  # they refuse a library that is loaded before them
+    late = BUILD / "tests/peers/libmpi-late.so"
+    done = mpirun.run(2, BIN, *SHORT, "--repeat", 2, "--ranks", 2, "--launcher", "started", "--json", "-", LD_PRELOAD=str(late))
+    assert [(r["status"], r["verified"]) for r in records(done)] == [("ok", True)] * 2
+
+
 # ---- ends ----
 
 
 def at_work(mpirun, *more, **env):
     gang = Gang(mpirun, *LONG, "--transport", "mpi", *more, **env)
     pids = []
-    assert wait_for(lambda: pids.clear() or pids.extend(gang.rank(r, "libmpi.so") for r in range(2)) or all(pids), 60)
+    assert wait_for(lambda: pids.clear() or pids.extend(gang.rank(r, "libmpi.so") for r in range(2)) or all(pids), HANGS_S)
     time.sleep(1)
     return gang, pids
 
@@ -74,37 +83,36 @@ def test_a_killed_rank_ends_all_and_is_named(mpirun):
     """The sweep goes on, but MPI cannot begin again under this mpirun, which the next case says at once."""
     gang, pids = at_work(mpirun, "--repeat", "2", "--json", "-")
     os.kill(pids[1], signal.SIGKILL)
-    began = time.monotonic()
     status, out, err = gang.ended()
-    assert time.monotonic() - began < 10 and status != 0, err
+    assert status != 0, err
     first, second = json.loads(out)
     assert f"Rank 1 of 2 (process {pids[1]} on " in first["reason"] and "was killed by signal 9" in first["reason"], first["reason"]
     assert "MPI cannot begin again under this mpirun" in second["reason"] and "call mpirun anew" in second["reason"], second["reason"]
-    assert wait_for(lambda: not gang.others(), 5)
+    assert wait_for(lambda: not gang.others(), HANGS_S)
 
 
 def test_a_stopped_rank_ends_all_and_is_named(mpirun):
     gang, pids = at_work(mpirun, "--json", "-")
     os.kill(pids[1], signal.SIGSTOP)
-    began = time.monotonic()
     _, out, err = gang.ended()
     record = json.loads(out)
-    assert time.monotonic() - began < 10 and record["status"] == "failed", err
+    assert record["status"] == "failed", err
     assert f"Rank 1 of 2 (process {pids[1]} on " in record["reason"] and "stopped (SIGSTOP)" in record["reason"], record["reason"]
-    assert wait_for(lambda: not gang.others(), 5)
+    assert wait_for(lambda: not gang.others(), HANGS_S)
 
 
 @pytest.mark.parametrize("transport", ["mpi", "auto"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_an_mpirun_that_is_gone_or_stopped_ends_all(mpirun, number, transport):
+@pytest.mark.parametrize("number, script", [(signal.SIGKILL, []), (signal.SIGSTOP, []), (signal.SIGKILL, SCRIPT), (signal.SIGSTOP, SCRIPT)],
+                         ids=["killed", "stopped", "killed-script", "stopped-script"])
+def test_an_mpirun_that_is_gone_or_stopped_ends_all(mpirun, number, script, transport):
     """Nothing that it has started runs on, by MPI or not."""
     shared_memory()  # one of its own, because Open MPI leaves memory behind there
-    gang = Gang(mpirun, *LONG, "--transport", transport)
-    assert wait_for(lambda: all(gang.rank(r, "libmpi.so" if transport == "mpi" else "joulemark") for r in range(2)), 60)
+    gang = Gang(mpirun, *LONG, "--transport", transport, script=script)
+    assert wait_for(lambda: all(gang.rank(r, "libmpi.so" if transport == "mpi" else "joulemark") for r in range(2)), HANGS_S)
     time.sleep(1)
     os.kill(gang.process.pid, number)
     try:
-        assert wait_for(lambda: not gang.others(), 10), gang.others()
+        assert wait_for(lambda: not gang.others(), HANGS_S), gang.others()
     finally:
         gang.process.kill()
         gang.process.communicate()
@@ -138,6 +146,12 @@ def test_a_plugin_of_another_version_is_refused(tmp_path):
 
 def test_a_plugin_that_is_none_is_refused(tmp_path):
     assert "exports no jm_transport_entry" in reason_of(**plugin(tmp_path, "tests/peers/libnccl-fake.so"))
+
+
+@pytest.mark.parametrize("file, said", [("half", "lacks a function that is required"), ("none", "gives no transport")])
+def test_a_plugin_that_is_not_whole_is_refused(tmp_path, file, said):
+    reason = reason_of(**plugin(tmp_path, f"tests/peers/transport-{file}.so"))
+    assert said in reason, reason
 
 
 def test_a_plugin_that_is_not_there_is_said(tmp_path):

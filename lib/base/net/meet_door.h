@@ -6,7 +6,7 @@
 #include "joulemark.h"
 #include "meeting.h"
 
-#define JM__MAGIC 0x314d4a /* JM1, in the one byte order that all ranks have */
+#define JM__MAGIC 0x324d4a /* JM2, in the one byte order that all ranks have */
 
 /* A visitor's first message. */
 struct jm__hello {

@@ -16,6 +16,10 @@
 #define LOOK_MS 500
 #define TERM_NS (3 * JM_SECOND) /* that a call has to end by itself */
 
+#define RANK	     "OMPI_COMM_WORLD_RANK" /* mpirun gives it to what it starts */
+#define ABOVE_MOST   16
+#define ENVIRON_MOST ((size_t)4 << 20)
+
 /* ---- the call's side ------------------------------------------------------------------------- */
 
 /* A session of its own, so that it is not stopped with the call. */
@@ -58,19 +62,58 @@ int jm_watchdog_start(const char *program, struct jm_err *err)
 /* ---- its own process ------------------------------------------------------------------------- */
 
 /* What is watched, and since when something is wrong; 0 = nothing is. */
-struct watch {
-	pid_t call;
-	struct jm_process launcher; /* all zero = none that would have to go on */
-	int64_t call_stopped, launcher_stopped, asked;
+struct watched {
+	struct jm_process process;
+	int64_t stopped;
 };
 
-/* mpirun, or its daemon on this host: when it is gone, nobody takes what the call prints, and
- * nobody would end the ranks of other hosts. Others who start ranks may end before them. */
-static struct jm_process launcher_of(pid_t call)
+struct watch {
+	pid_t call;
+	struct watched above[ABOVE_MOST]; /* that have to go on: up to the launcher */
+	int n_above;
+	bool orphan; /* the launcher is gone already */
+	int64_t call_stopped, asked;
+};
+
+/* Has mpirun started it, or what has started it? One that cannot be read is of another user. */
+static bool is_of_rank(pid_t pid, char *text)
 {
-	if (!secure_getenv("OMPI_COMM_WORLD_RANK"))
-		return (struct jm_process){0};
-	return jm_process_of(jm_process_parent(call));
+	size_t n = jm_process_file("", pid, "environ", text, ENVIRON_MOST);
+
+	for (const char *s = text; s < text + n; s += strlen(s) + 1)
+		if (!strncmp(s, RANK "=", sizeof(RANK)))
+			return true;
+	return false;
+}
+
+/* The first process of a container may be mpirun; else it is the one that takes orphans. */
+static bool is_launcher(pid_t pid)
+{
+	static const char *const names[] = {"mpi", "orte", "prte"};
+	char name[64];
+
+	jm_process_file("", pid, "comm", name, sizeof(name));
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strncmp(name, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
+/* mpirun, or its daemon on this host, and what it has started above the call, as a script: when
+ * one is gone, nobody takes what the call prints, and nobody would end the ranks of other hosts.
+ * Others who start ranks may end before them. */
+static void find_above(struct watch *w)
+{
+	char *text = secure_getenv(RANK) ? malloc(ENVIRON_MOST) : NULL;
+	pid_t pid = w->call;
+	bool below = text;
+
+	while (below && w->n_above < ABOVE_MOST && (pid = jm_process_parent(pid)) > 0) {
+		below = is_of_rank(pid, text);
+		w->orphan = pid == 1 && !below && secure_getenv("PMIX_RANK") && !is_launcher(pid);
+		w->above[w->n_above++].process = jm_process_of(pid);
+	}
+	free(text);
 }
 
 /* For so long that it counts as gone? */
@@ -88,6 +131,16 @@ static void end_call(int number)
 	syscall(SYS_pidfd_send_signal, JM_WATCHDOG_FD, number, NULL, 0);
 }
 
+static bool has_lost_launcher(struct watch *w, int64_t now)
+{
+	bool lost = w->orphan;
+
+	for (int i = 0; i < w->n_above; i++)
+		lost |= !jm_process_runs(&w->above[i].process) ||
+			is_stopped(w->above[i].process.pid, &w->above[i].stopped, now);
+	return lost;
+}
+
 /* A call that has lost its launcher ends as by Ctrl-C, if it can. */
 static void look(struct watch *w)
 {
@@ -95,9 +148,7 @@ static void look(struct watch *w)
 
 	if (is_stopped(w->call, &w->call_stopped, now) || (w->asked && now - w->asked >= TERM_NS))
 		end_call(SIGKILL);
-	else if (!w->asked && w->launcher.pid &&
-		 (!jm_process_runs(&w->launcher) ||
-			 is_stopped(w->launcher.pid, &w->launcher_stopped, now))) {
+	else if (!w->asked && has_lost_launcher(w, now)) {
 		end_call(SIGTERM);
 		w->asked = now;
 	}
@@ -107,13 +158,14 @@ int jm_watchdog_serve(struct jm_err *err)
 {
 	struct pollfd ended = {.fd = JM_WATCHDOG_FD, .events = POLLIN};
 	/* another parent, if the call has ended: then nothing is left to watch */
-	struct watch w = {.call = getppid(), .launcher = launcher_of(getppid())};
+	struct watch w = {.call = getppid()};
 	sigset_t all;
 
 	if (fcntl(JM_WATCHDOG_FD, F_GETFD) < 0)
 		return jm_err_set(err, JM_EUSAGE, "'watchdog' is for 'joulemark run' alone.");
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	find_above(&w);
 	while (poll(&ended, 1, LOOK_MS) <= 0)
 		look(&w);
 	return 0;

@@ -3,7 +3,7 @@
  * A process that watches a call whose ranks run on several hosts. When the call is stopped
  * (SIGSTOP, Ctrl-Z), it can neither end its ranks nor have settings put back, and the others wait
  * for it; so it is killed, and the rest follows from that. A call that mpirun has started is ended,
- * too, when mpirun is gone or stopped.
+ * too, when mpirun, or a script between the two, is gone or stopped.
  */
 #ifndef JM_GANG_WATCHDOG_H
 #define JM_GANG_WATCHDOG_H

@@ -8,8 +8,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#define GRACE_NS      (5 * JM_SECOND) /* between SIGTERM and SIGKILL */
-#define CLOSING_NS    (10 * JM_SECOND) /* from an error of a rank, or from its record, until its end */
+#define GRACE_NS      (5 * JM_SECOND)  /* between SIGTERM and SIGKILL */
+#define CLOSING_NS    (10 * JM_SECOND) /* from an error, or from the last record, until the end */
 #define STEP_NS	      (20 * JM_SECOND) /* from Ctrl-C to the end of the step, at least */
 #define STEP_SILENCES 4		       /* and so many times the longest silence before */
 #define POLL_LIMIT_MS 1000
@@ -25,13 +25,17 @@ static void signal_all(const struct jm__child *c, int number, bool with_children
 		c->launcher->signal(&c->member[r].rank, number, with_children);
 }
 
+static bool has_result(const struct jm__member *m)
+{
+	return jm_record_is_ok(m->record) || jm_record_is_interrupted(m->record);
+}
+
 /* Notes the first rank that failed: the other ranks of the gang would wait for it forever. */
 void jm__note_failure(struct jm__child *c, const struct jm__member *m)
 {
 	bool over = m->ended || m->record || m->error.code;
 
-	if (c->failed >= 0 || c->stop != JM__RUNNING || !over || jm_record_is_ok(m->record) ||
-		jm_record_is_interrupted(m->record))
+	if (c->failed >= 0 || c->stop != JM__RUNNING || !over || has_result(m))
 		return;
 	c->failed = (int)(m - c->member);
 	c->kill_ns = real_now() + (m->ended || m->record ? GRACE_NS : CLOSING_NS);
@@ -83,10 +87,19 @@ static void check_step(struct jm__child *c, int64_t now)
 	jm__stop_workers(c, JM__CANCELLED);
 }
 
-/* One that has sent its result and does not end: its device does not close. */
+/* Some ways to exchange data close only when all ranks do. */
+static bool all_have_results(const struct jm__child *c)
+{
+	for (int r = 0; r < c->world; r++)
+		if (!has_result(&c->member[r]))
+			return false;
+	return true;
+}
+
+/* One that does not end though all have sent their results: its device does not close. */
 static void check_closing(struct jm__child *c, struct jm__member *m, int64_t now)
 {
-	if (m->ended || !jm_record_is_ok(m->record))
+	if (m->ended)
 		return;
 	if (!m->closing_ns)
 		m->closing_ns = now + CLOSING_NS;
@@ -112,7 +125,7 @@ static void check_deadlines(struct jm__child *c)
 {
 	int64_t now = real_now();
 
-	for (int r = 0; r < c->world; r++)
+	for (int r = 0; r < c->world && all_have_results(c); r++)
 		check_closing(c, &c->member[r], now);
 	if (c->stop == JM__RUNNING)
 		check_step(c, now);
@@ -158,7 +171,7 @@ int jm__watch_ms(const struct jm__child *c)
 
 void jm__note_end(struct jm__child *c, struct jm__member *m)
 {
-	bool stays = m->status == -1, result = jm_record_is_ok(m->record);
+	bool stays = m->status == -1, result = has_result(m);
 
 	if (stays)
 		jm_log(c->ctx, JM_WARNING,
