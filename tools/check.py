@@ -16,7 +16,7 @@ import time
 
 from check_builds import JOBS, LOGS, PLAIN_FOLDER, ROOT, Idle, Tally, build, build_for_tests, build_plain, sh, sources
 from check_tests import SANITIZER_ENV, run_tests, sanitized_tests
-from check_tidy import UNHURRIED, tidy
+from check_tidy import ANALYZER_NODES, UNHURRIED, tidy
 
 FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "3")
 
