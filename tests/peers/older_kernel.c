@@ -7,9 +7,9 @@
 #define API	  __attribute__((visibility("default")))
 #define PEERPIDFD 77 /* SO_PEERPIDFD of asm-generic/socket.h */
 
-API int getsockopt(int fd, int level, int name, void *restrict value, socklen_t *restrict size)
+API int getsockopt(int fd, int level, int name, void *restrict optval, socklen_t *restrict optlen)
 {
-	static int (*real)(int fd, int level, int name, void *value, socklen_t *size);
+	static int (*real)(int fd, int level, int name, void *optval, socklen_t *optlen);
 
 	if (level == SOL_SOCKET && name == PEERPIDFD) {
 		errno = ENOPROTOOPT;
@@ -17,5 +17,5 @@ API int getsockopt(int fd, int level, int name, void *restrict value, socklen_t 
 	}
 	if (!real)
 		*(void **)&real = dlsym(RTLD_NEXT, "getsockopt");
-	return real(fd, level, name, value, size);
+	return real(fd, level, name, optval, optlen);
 }
