@@ -22,8 +22,7 @@ static int open_plugin(void **ret_library, struct jm_err *err)
 		return code;
 	return jm_err_set(err, JM_ENOENT,
 		"Transport mpi is not available: neither %s%s%s exists; build joulemark with mpi.h "
-		"of "
-		"Open MPI (Debian's libopenmpi-dev), or use --transport net.",
+		"of Open MPI (Debian's libopenmpi-dev), or use --transport net.",
 		path[0], *path[0] ? " nor " : "", path[JM_PLUGIN_PATHS - 1]);
 }
 
@@ -36,10 +35,8 @@ static int check_plugin(const struct jm_transport_plugin *p, struct jm_err *err)
 	if (p->abi != JM_TRANSPORT_ABI)
 		return jm_err_set(err, JM_EVERSION,
 			"Plug-in mpi.so was built for version %u of the contract of transports, "
-			"and "
-			"this joulemark needs version %d; build the plug-in from the sources of "
-			"this "
-			"joulemark, or use --transport net.",
+			"and this joulemark needs version %d; build the plug-in from the "
+			"sources of this joulemark, or use --transport net.",
 			p->abi, JM_TRANSPORT_ABI);
 	t = p->transport;
 	if (!t || !t->name || !t->summary || !t->open || !t->split || !t->start || !t->close)

@@ -102,8 +102,7 @@ static int check_numbers(const struct jm_comm_place *place, struct jm_err *err)
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,
 		"MPI says that this is rank %d of %d, but in this gang it is rank %d of %d; start "
-		"all "
-		"ranks by one mpirun, of the MPI whose library is loaded (LD_LIBRARY_PATH).",
+		"all ranks by one mpirun, of the MPI whose library is loaded (LD_LIBRARY_PATH).",
 		rank, world, place->rank, place->world);
 }
 

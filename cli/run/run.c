@@ -395,10 +395,9 @@ const struct jm_command jm_command_run = {
 	.description =
 		"Runs a workload (see 'joulemark list'), a command or the runs of a plan file, "
 		"measures power in phases, and prints a table. A case is one combination of "
-		"options "
-		"and settings; the reference is the case with the settings that were found. Each "
-		"case runs in its own process. --set sweeps knobs; an "
-		"option of the workload that is given as a list (--batch 4,8) is swept as well. "
+		"options and settings; the reference is the case with the settings that were "
+		"found. Each case runs in its own process. --set sweeps knobs; an option of the "
+		"workload that is given as a list (--batch 4,8) is swept as well. "
 		"The cases run in complete blocks (--repeat) in random order; each block holds the "
 		"reference. Settings are restored to the values that were found, even after a "
 		"kill.\n\nWith --store the same command continues after an interruption: finished "

@@ -50,8 +50,7 @@ const struct jm_option jm_run_options[] = {
 		.min = 1,
 		.max = 1e9,
 		.help = "steps of the measured phase; if neither --steps nor --seconds is given, "
-			"it "
-			"has at least 3 steps and lasts at least 10 s"},
+			"it has at least 3 steps and lasts at least 10 s"},
 	{.name = "warmup",
 		.use = JM_OPTION_OF_WORK,
 		JM_BIND(JM_TEXT, struct jm_run_given, warmup),

@@ -92,8 +92,7 @@ static int check_table(const char *name, const struct jm_backend *b, struct jm_e
 	if (!parts_whole(b))
 		return jm_err_set(err, JM_EBUG,
 			"Backend %s has only some of the functions of pinned memory, of events or "
-			"of "
-			"its clock; it needs all of them or none.",
+			"of its clock; it needs all of them or none.",
 			name);
 	if (b->clock && !b->pinned_alloc)
 		return jm_err_set(

@@ -110,13 +110,13 @@ static void put_signatures(json_t *signatures)
 
 void jm_page_tables(const struct jm_grouping *g, json_t *data)
 {
-	json_object_set_new(data, "scalings", scalings_json(g));
-	json_object_set_new(data, "scaling_caption", json_string(jm_scaling_caption));
 	json_t *signatures = json_object_get(data, "signatures"), *one;
 	struct jm_err none = JM_ERR_INIT;
 	struct jm_grid grid;
 	size_t i;
 
+	json_object_set_new(data, "scalings", scalings_json(g));
+	json_object_set_new(data, "scaling_caption", json_string(jm_scaling_caption));
 	json_array_foreach(json_object_get(data, "series"), i, one)
 	{
 		json_t *tables = json_array();

@@ -256,6 +256,20 @@
 		return out;
 	}
 
+	// One name below each bar.
+	const namesAxis = (c, names) =>
+		axis(c, "", {
+			type: "category",
+			data: names,
+			axisLabel: { color: c.soft, hideOverlap: true, width: Math.max(60, Math.floor(900 / names.length)), overflow: "break", interval: 0 },
+		});
+
+	// Of parts that stand on each other.
+	const partsLegend = (c, names) => ({
+		type: "scroll", top: 0, left: 0, right: 0, data: names, textStyle: { color: c.soft }, inactiveColor: c.off,
+		itemWidth: 12, itemHeight: 12, icon: "roundRect",
+	});
+
 	// The unit stands above it, where names of values would be turned.
 	function valueAxis(c, unit, more) {
 		return axis(
@@ -513,6 +527,8 @@
 		panel,
 		axis,
 		valueAxis,
+		namesAxis,
+		partsLegend,
 		offPoints,
 		referencePoints,
 		base,

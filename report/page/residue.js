@@ -2,7 +2,7 @@
 // Meters that include others: what their parts take, and the rest that no other meter reads, by phase and over time.
 "use strict";
 (function () {
-	const { el, known, panel, axis, valueAxis, base, bars } = JM;
+	const { el, known, panel, axis, partsLegend, valueAxis, base, bars } = JM;
 	const MOST_PHASES = 12; // bars
 
 	// The meters of a run as a tree; a part has the origin of the meter that includes it.
@@ -96,7 +96,7 @@
 		const value = (r, name) => (known(r.values.get(name)) ? r.values.get(name) : null);
 		out.color = c.many;
 		out.grid.top = 62;
-		out.legend = { type: "scroll", top: 0, left: 0, right: 0, data: names, textStyle: { color: c.soft }, inactiveColor: c.off, itemWidth: 12, itemHeight: 12, icon: "roundRect" };
+		out.legend = partsLegend(c, names);
 		out.xAxis = timed
 			? axis(c, "seconds", { min: 0, max: end, axisLabel: { color: c.soft, showMaxLabel: false } })
 			: axis(c, "phase", { type: "category", data: rows.map((r) => r.title), axisLabel: { color: c.soft, hideOverlap: true, width: 90, overflow: "truncate" } });

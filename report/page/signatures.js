@@ -2,7 +2,7 @@
 // The power of one GPU under each kernel, by its parts, and the correlation of each part with arithmetic intensity.
 "use strict";
 (function () {
-	const { el, known, panel, axis, valueAxis, base, bars } = JM;
+	const { el, known, panel, namesAxis, partsLegend, valueAxis, base, bars } = JM;
 	const PARTS = ["core", "rest", "io", "memory"]; // from below
 
 	const partsOf = (rows) => PARTS.filter((p) => rows.some((r) => known(r.watts[p])));
@@ -30,8 +30,8 @@
 			brief = (r) => (alike ? r.kernel.replace(/ on .*$/, "") : r.kernel) + words(r);
 		out.color = c.many;
 		out.grid.top = 62;
-		out.legend = { type: "scroll", top: 0, left: 0, right: 0, data: names, textStyle: { color: c.soft }, inactiveColor: c.off, itemWidth: 12, itemHeight: 12, icon: "roundRect" };
-		out.xAxis = axis(c, "", { type: "category", data: rows.map(brief), axisLabel: { color: c.soft, hideOverlap: true, width: Math.max(60, Math.floor(900 / rows.length)), overflow: "break", interval: 0 } });
+		out.legend = partsLegend(c, names);
+		out.xAxis = namesAxis(c, rows.map(brief));
 		out.yAxis = valueAxis(c, key === "watts" ? "W" : "normalised power", { boundaryGap: [0, "8%"] });
 		out.tooltip.trigger = "axis";
 		out.tooltip.formatter = function (list) {

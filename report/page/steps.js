@@ -2,7 +2,7 @@
 // Throughput and loss of each step of one run.
 "use strict";
 (function () {
-	const { el, known, panel, axis, base, bars } = JM;
+	const { el, known, panel, axis, namesAxis, partsLegend, base, bars } = JM;
 
 	// Rows of a run: the last step that a row stands for, its speed and its loss.
 	const rowsOf = (run) =>
@@ -133,8 +133,8 @@
 			const out = base(c);
 			out.color = c.many;
 			out.grid.top = 40;
-			out.legend = { type: "scroll", top: 0, left: 0, right: 0, data: words, textStyle: { color: c.soft }, itemWidth: 12, itemHeight: 12, icon: "roundRect" };
-			out.xAxis = axis(c, "", { type: "category", data: shown.map(name), axisLabel: { color: c.soft, hideOverlap: true, width: Math.max(60, Math.floor(900 / shown.length)), overflow: "break", interval: 0 } });
+			out.legend = partsLegend(c, words);
+			out.xAxis = namesAxis(c, shown.map(name));
 			out.yAxis = axis(c, "% of a step", { min: 0, max: 100 });
 			out.tooltip.trigger = "axis";
 			out.tooltip.formatter = (list) =>
