@@ -39,7 +39,7 @@ static int check_plugin(const struct jm_transport_plugin *p, struct jm_err *err)
 			"sources of this joulemark, or use --transport net.",
 			p->abi, JM_TRANSPORT_ABI);
 	t = p->transport;
-	if (!t || !t->name || !t->summary || !t->open || !t->split || !t->start || !t->close)
+	if (!t || !t->name || !t->open || !t->split || !t->start || !t->close)
 		return jm_err_set(err, JM_EBUG,
 			"The transport of plug-in mpi.so lacks a function that is required.");
 	return 0;

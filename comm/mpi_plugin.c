@@ -468,7 +468,6 @@ static int mpi_split(void *state, const struct jm_comm_group *group, const struc
 
 static const struct jm_transport transport = {
 	.name = "mpi",
-	.summary = "memory of hosts, by the MPI that started the ranks",
 	.host_memory = true,
 	.open = mpi_open,
 	.split = mpi_split,

@@ -208,22 +208,19 @@ static int settle(
 /* Versions that differ may hang: each rank learns those of all, so that all end alike. */
 static int compare_versions(const struct nccl *n, struct jm_err *err)
 {
-	int world = n->place.world, code, rank = 1;
-	double *version = calloc((size_t)world, sizeof(*version));
+	double version[JM_RANKS_MOST] = {0};
+	int world = n->place.world, rank = 1, code;
 
-	if (!version)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for NCCL's versions.");
 	version[n->place.rank] = n->version;
 	code = jm_comm_sum(n->place.control, version, world, err);
 	while (!code && rank < world && version[rank] == version[0])
 		rank++;
-	if (!code && rank < world)
-		code = jm_err_set(err, JM_EVERSION,
-			"NCCL differs between ranks: rank 0 has version %.0f, rank %d has %.0f; "
-			"install the same on all hosts.",
-			version[0], rank, version[rank]);
-	free(version);
-	return code;
+	if (code || rank >= world)
+		return code;
+	return jm_err_set(err, JM_EVERSION,
+		"NCCL differs between ranks: rank 0 has version %.0f, rank %d has %.0f; install "
+		"the same on all hosts.",
+		version[0], rank, version[rank]);
 }
 
 /* Rank 0 makes the id of the communicator, which all others receive. */

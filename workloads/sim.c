@@ -47,8 +47,8 @@ static const struct jm_option options[] = {
 		JM_BIND(JM_INT, struct state, gpus),
 		.min = 1,
 		.max = JM_SIM_GPUS_MAX,
-		.help = "GPUs of the node that work, the first ones; the others are idle. Without "
-			"it all"},
+		.help = "how many GPUs of the node work, counted from the first; the others are "
+			"idle. Without it all work"},
 	{.name = "step-items",
 		JM_BIND(JM_REAL, struct state, items),
 		.unit = "",
@@ -105,8 +105,8 @@ static int choose_gpus(struct jm_work *work, struct state *s, struct jm_err *err
 
 	if (s->gpus > node->n)
 		return jm_err_set(err, JM_EUSAGE,
-			"The simulated node %s has %d GPUs; --gpus %d is more.", node->text,
-			node->n, s->gpus);
+			"The simulated node %s has %d GPUs; --gpus %d is more, so give %d or less.",
+			node->text, node->n, s->gpus, node->n);
 	if (!s->gpus)
 		s->gpus = node->n;
 	s->load.working = s->gpus;

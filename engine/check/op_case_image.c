@@ -527,25 +527,21 @@ static void pool(struct kit *k, const struct types *t, const struct shape *d, en
 	bwd->attr = bwd->fwd->attr;
 }
 
+static const struct jm_window halves = {.stride = 2, .pad = 1};
+
 static void maxpool(struct kit *k, const struct types *t, const struct shape *d, bool large)
 {
-	const struct jm_window how = {.stride = 2, .pad = 1};
-
-	pool(k, t, d, JM_OP_MAXPOOL, large ? 3 : 2, &how, false, false);
+	pool(k, t, d, JM_OP_MAXPOOL, large ? 3 : 2, &halves, false, false);
 }
 
 static void avgpool(struct kit *k, const struct types *t, const struct shape *d, bool count_pad)
 {
-	const struct jm_window how = {.stride = 2, .pad = 1};
-
-	pool(k, t, d, JM_OP_AVGPOOL, 3, &how, count_pad, false);
+	pool(k, t, d, JM_OP_AVGPOOL, 3, &halves, count_pad, false);
 }
 
 static void pool_last(struct kit *k, const struct types *t, const struct shape *d, bool mean)
 {
-	const struct jm_window how = {.stride = 2, .pad = 1};
-
-	pool(k, t, d, mean ? JM_OP_AVGPOOL : JM_OP_MAXPOOL, 3, &how, true, true);
+	pool(k, t, d, mean ? JM_OP_AVGPOOL : JM_OP_MAXPOOL, 3, &halves, true, true);
 }
 
 /* Windows go further beyond the image below and to the right than on the other sides. */

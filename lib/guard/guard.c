@@ -301,22 +301,10 @@ void jm__guard_forget_found(struct jm_guard *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
-/* None of them is held. */
-static int take_knobs(struct jm_guard *g, const struct jm_knob *knob, int n, struct jm_err *err)
-{
-	g->knobs.knob = calloc((size_t)n + 1, sizeof(*knob));
-	g->found = calloc((size_t)n + 1, sizeof(*g->found));
-	if (!g->knobs.knob || !g->found)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the knobs.");
-	memcpy(g->knobs.knob, knob, (size_t)n * sizeof(*knob));
-	g->knobs.n = n;
-	jm__guard_forget_found(g);
-	return 0;
-}
-
 static int open_controls(struct jm_guard *g, const char *controls, struct jm_err *err)
 {
 	size_t n = controls ? strlen(controls) : 0;
+	struct jm_knobs got;
 	int rc;
 
 	if (n > JM_WIRE_SPECS || (controls && !n))
@@ -328,7 +316,8 @@ static int open_controls(struct jm_guard *g, const char *controls, struct jm_err
 	rc = jm__guard_ask(g, JM_WIRE_OPEN, (int)n, err);
 	if (rc)
 		return rc;
-	rc = take_knobs(g, jm_wire_reply_payload(g->message), jm__guard_count(g), err);
+	got = (struct jm_knobs){.knob = jm_wire_reply_payload(g->message), .n = jm__guard_count(g)};
+	rc = jm__guard_add_knobs(g, &got, err);
 	if (rc)
 		return rc;
 	rc = jm__guard_ask(g, JM_WIRE_ABSENT, 0, err);
@@ -386,7 +375,7 @@ static int start_with_lease(
 	int rc = g ? jm__guard_open(ctx, NULL, true, &g->moved, &why) : JM_ENOMEM;
 
 	if (!rc)
-		rc = take_knobs(g, g->moved->knobs.knob, g->moved->knobs.n, &why);
+		rc = jm__guard_add_knobs(g, &g->moved->knobs, &why);
 	if (!rc) {
 		memcpy(g->knobs.absent, g->moved->knobs.absent, sizeof(g->knobs.absent));
 		*ret = g;

@@ -13,10 +13,10 @@
 
 struct jm_guard {
 	struct jm_ctx *ctx;
-	struct jm_process self;	   /* the guard's process */
-	int fd;			   /* -1 = none */
-	bool service;		   /* it is a lease of joulemarkd, not a child */
-	struct jm_guard *moved;	   /* in whose place: a lease, after this user was refused */
+	struct jm_process self; /* the guard's process */
+	int fd;			/* -1 = none */
+	bool service;		/* it is a lease of joulemarkd, not a child */
+	struct jm_guard *moved; /* a lease in its place: this user was refused, or has no knobs */
 	struct jm_setting *stated; /* with jm_guard_state; kept for a lease */
 	bool *probed;		   /* of each of them: a probe has shown it */
 	int n_stated;
@@ -43,6 +43,8 @@ int jm__guard_open(struct jm_ctx *ctx, const char *controls, bool service, struc
 int jm__guard_leave(struct jm_guard *g, struct jm_err *err);
 /* Sends the request, whose payload of n elements is in the message; the reply takes its place. */
 int jm__guard_ask(struct jm_guard *g, enum jm_wire_op op, int n, struct jm_err *err);
+/* Takes the knobs whose name no knob here has; none of them is held. */
+int jm__guard_add_knobs(struct jm_guard *g, const struct jm_knobs *more, struct jm_err *err);
 /* If the guard is killed from here on, there is nothing to restore. */
 void jm__guard_forget_found(struct jm_guard *g);
 /* Elements in the payload of a reply that was checked. */

@@ -99,15 +99,14 @@ static bool has_knob(const struct jm_knobs *knobs, const char *name)
 	return false;
 }
 
-/* Knobs of the lease whose name no knob here has. */
-static int add_knobs(struct jm_guard *g, const struct jm_knobs *more, struct jm_err *err)
+int jm__guard_add_knobs(struct jm_guard *g, const struct jm_knobs *more, struct jm_err *err)
 {
 	const int own = g->knobs.n, n = own + more->n;
 	struct jm_knob_value *found = reallocarray(g->found, (size_t)n + 1, sizeof(*found));
 	int rc = 0;
 
 	if (!found)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the knobs of joulemarkd.");
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the knobs.");
 	g->found = found;
 	for (int i = own; i <= n; i++)
 		found[i] = jm_knob_value_of(NAN);
@@ -145,7 +144,7 @@ void jm_guard_seek(struct jm_guard *g, const char *text)
 		jm__guard_forget_found(g);
 	}
 	if (!rc)
-		rc = add_knobs(g, &lease->knobs, &why);
+		rc = jm__guard_add_knobs(g, &lease->knobs, &why);
 	if (!rc)
 		rc = state_again(g, &why);
 	if (rc && rc != JM_ENOENT)

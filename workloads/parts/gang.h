@@ -19,9 +19,9 @@ extern const char *const jm_gang_transports[];
 			"through the memory of the host, for at most 8 ranks of one host, so "     \
 			"that links between GPUs sleep and take no power" more                     \
 			". auto = " by_itself                                                      \
-			". Ranks without GPUs share the memory of their host; net sends by TCP "   \
-			"what they exchange, as between hosts, and mpi by the MPI whose mpirun "   \
-			"has started them"                                                         \
+			". Ranks without GPUs share the memory of their host; net exchanges data " \
+			"by TCP, as between hosts; mpi by the MPI library whose mpirun started "   \
+			"the ranks"                                                                \
 	}
 
 /* How the ranks exchange data of their devices. */

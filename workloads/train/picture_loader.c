@@ -458,8 +458,7 @@ static int find_first(struct jm_picture_loader *l, struct jm_err *err)
 	if (code)
 		return code;
 	l->first = first;
-	done = (struct done){.corrupt = done.corrupt};
-	add_cost(l, &done);
+	l->cost.corrupt += done.corrupt;
 	return 0;
 }
 

@@ -70,8 +70,8 @@ static void set_few(struct train *s, const struct jm_tensor *t, const double *va
 		jm_element_set(t->type, jm_staging_room(&s->settings, t), i, value[i]);
 }
 
-/* Of the parameters in their mean, at update t: few updates are forgotten sooner than many. While
- * each step may have been skipped, the mean begins anew. */
+/* Of the parameters in their mean, at update t: few updates are forgotten sooner than many.
+ * Until an update is known not to have been skipped, the mean begins anew. */
 static double weight_in_mean(const struct train *s, long t)
 {
 	return t == 1 || (s->scaler.dynamic && !s->updates)

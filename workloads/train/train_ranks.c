@@ -17,8 +17,9 @@ static double waits_of(const struct jm_rank_time *t)
 	return known(t->exposed) + known(t->exposed_tp);
 }
 
-/* NAN = unknown: the means of waits have those of the last step, whose time is not part of the mean
- * step, because no step follows. Where a rank then waits for long, nothing would remain. */
+/* NAN = unknown. The mean wait includes the last step's; the mean step does not include the last
+ * step, because its time is known only when another one follows. Where a rank waits long in the
+ * last step, the difference would be negative. */
 static double computed(const struct jm_rank_time *t)
 {
 	double rest = t->step - waits_of(t) - known(t->stage);

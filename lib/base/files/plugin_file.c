@@ -10,33 +10,42 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The program's folder without the last slash; false if it is unknown or cannot be trusted. */
-static bool program_folder(char *ret, size_t size)
+/* False: it has no folder. */
+static bool cut_name(char *path)
 {
-	ssize_t n = getauxval(AT_SECURE) ? 0 : readlink("/proc/self/exe", ret, size - 1);
-	char *slash;
+	char *slash = strrchr(path, '/');
 
-	ret[n > 0 ? n : 0] = 0;
-	slash = strrchr(ret, '/');
 	if (slash)
 		*slash = 0;
 	return slash;
 }
 
-/* The folder of the shared object or program that contains this code. */
-static bool own_folder(char *ret, size_t size)
+/* The shared object or program that contains this code; NULL = unknown. */
+static const char *own_file(void)
 {
 	static const char here = 0;
 	Dl_info info;
-	char *slash;
 
-	if (getauxval(AT_SECURE) || !dladdr(&here, &info) || !info.dli_fname)
+	return dladdr(&here, &info) ? info.dli_fname : NULL;
+}
+
+/* The program's folder without the last slash; false if it is unknown or cannot be trusted. */
+static bool program_folder(char *ret, size_t size)
+{
+	ssize_t n = getauxval(AT_SECURE) ? 0 : readlink("/proc/self/exe", ret, size - 1);
+
+	ret[n > 0 ? n : 0] = 0;
+	return cut_name(ret);
+}
+
+static bool own_folder(char *ret, size_t size)
+{
+	const char *file = getauxval(AT_SECURE) ? NULL : own_file();
+
+	if (!file)
 		return false;
-	snprintf(ret, size, "%s", info.dli_fname);
-	slash = strrchr(ret, '/');
-	if (slash)
-		*slash = 0;
-	return slash;
+	snprintf(ret, size, "%s", file);
+	return cut_name(ret);
 }
 
 void jm_plugin_paths(
@@ -62,12 +71,11 @@ void jm_plugin_paths(
 /* The files whose code this process runs already: the program, and what contains this code. */
 static int own_files(struct stat ret[2])
 {
-	static const char here = 0;
-	Dl_info info;
+	const char *file = own_file();
 	int n = !stat("/proc/self/exe", &ret[0]);
 
-	if (dladdr(&here, &info) && info.dli_fname && strchr(info.dli_fname, '/'))
-		n += !stat(info.dli_fname, &ret[n]);
+	if (file && strchr(file, '/'))
+		n += !stat(file, &ret[n]);
 	return n;
 }
 
@@ -95,12 +103,9 @@ static bool is_kept_as_own(const char *path)
 static bool is_trusted(const char *path)
 {
 	char folder[4096];
-	char *slash;
 
 	snprintf(folder, sizeof(folder), "%s", path);
-	slash = strrchr(folder, '/');
-	if (slash)
-		*slash = 0;
+	cut_name(folder);
 	return is_kept_as_own(path) && is_kept_as_own(folder);
 }
 

@@ -130,7 +130,7 @@ static int give_up(const struct jm_meet *m, int first, struct jm_err *err)
 	if (jm__meet_interrupted(m, err))
 		return JM_EINTR;
 	if (has_ended(first))
-		return jm_err_set(err, JM_EGONE, "Rank 0 ended before all ranks had joined.");
+		return jm__meet_ended(0, err);
 	return 0;
 }
 
@@ -176,8 +176,7 @@ static int tell_places(
 	}
 	for (int r = 1; r < m->world; r++)
 		if (!jm_tcp_send(fd[r], place, sizeof(place[0]) * (size_t)m->world, m->until_ns))
-			return jm_err_set(
-				err, JM_EGONE, "Rank %d ended before all ranks had joined.", r);
+			return jm__meet_ended(r, err);
 	return 0;
 }
 
@@ -234,11 +233,6 @@ static int join_others(const struct jm_meet *m, int *fd, struct jm_err *err)
 	return code;
 }
 
-static int ended_early(int rank, struct jm_err *err)
-{
-	return jm_err_set(err, JM_EGONE, "Rank %d ended before all ranks had joined.", rank);
-}
-
 /* Hears a word of each rank; one that has said it waits, and does not end. */
 static int hear_all(const struct jm_meet *m, const int *fd, struct jm_err *err)
 {
@@ -257,7 +251,7 @@ static int hear_all(const struct jm_meet *m, const int *fd, struct jm_err *err)
 				continue;
 			if (!(p[r].events & POLLIN) ||
 				!jm_tcp_receive(fd[r], &word, sizeof(word), within(m, REST_NS)))
-				return ended_early(r, err);
+				return jm__meet_ended(r, err);
 			p[r].events = POLLRDHUP;
 			left--;
 		}
@@ -282,7 +276,7 @@ static int go_on_together(const struct jm_meet *m, const int *fd, struct jm_err 
 	code = hear_all(m, fd, err);
 	for (int r = 1; r < m->world && !code; r++)
 		if (!jm_tcp_send(fd[r], &word, sizeof(word), within(m, REST_NS)))
-			code = ended_early(r, err);
+			code = jm__meet_ended(r, err);
 	return code;
 }
 

@@ -167,6 +167,11 @@ int jm__meet_missing(const struct jm_meet *m, int rank, const char *why, struct 
 		rank, m->join_s, why);
 }
 
+int jm__meet_ended(int rank, struct jm_err *err)
+{
+	return jm_err_set(err, JM_EGONE, "Rank %d ended before all ranks had joined.", rank);
+}
+
 int jm__meet_interrupted(const struct jm_meet *m, struct jm_err *err)
 {
 	if (!m->interrupts || !*m->interrupts)
@@ -199,8 +204,7 @@ static int take_turn(struct door *d, struct jm_err *err)
 						strerror(errno));
 	for (int r = 0; r < world; r++)
 		if (p[r].revents)
-			return jm_err_set(
-				err, JM_EGONE, "Rank %d ended before all ranks had joined.", r);
+			return jm__meet_ended(r, err);
 	for (int i = d->n - 1; i >= 0; i--)
 		if ((p[world + i].revents && !listen_to(d, i)) || now > d->guest[i].until_ns)
 			send_away(d, i);

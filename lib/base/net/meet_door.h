@@ -42,5 +42,7 @@ int jm__meet_interrupted(const struct jm_meet *m, struct jm_err *err);
 int jm__meet_admit(const struct jm_meet *m, int door, int *fd, uint16_t *port, struct jm_err *err);
 /* The error of a rank that has not come in time; why: "" or ": Connection refused". */
 int jm__meet_missing(const struct jm_meet *m, int rank, const char *why, struct jm_err *err);
+/* The error of one whose connection has ended. */
+int jm__meet_ended(int rank, struct jm_err *err);
 
 #endif

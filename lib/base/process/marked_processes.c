@@ -3,6 +3,7 @@
 #include "marked_processes.h"
 
 #include "base/clock.h"
+#include "process_identity.h"
 #include "stray_processes.h"
 
 #include <dirent.h>
@@ -22,7 +23,6 @@
 #define LIMIT_NS  (5 * JM_SECOND)
 #define LOOK_NS	  (10 * JM_MILLISECOND)
 #define MAX_ASKED 1024
-#define MAX_BYTES (4 << 20) /* of an environment */
 
 bool jm_mark_new(char out[JM_MARK_SIZE])
 {
@@ -63,37 +63,12 @@ bool jm_mark_is_ours(const char *mark)
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-/* The environment of a process, terminated by 0; NULL = this process may not read it. */
-static char *read_environment(pid_t pid, size_t *ret_n)
-{
-	char path[64], *text = NULL;
-	size_t size = 4096, n = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
-	file = fopen(path, "re");
-	while (file && size <= MAX_BYTES && n + 1 >= (text ? size : 0)) {
-		char *grown = realloc(text, size *= 2);
-
-		if (!grown)
-			break;
-		text = grown;
-		n += fread(text + n, 1, size - 1 - n, file);
-	}
-	if (file)
-		fclose(file);
-	if (text)
-		text[n] = '\0';
-	*ret_n = n;
-	return text;
-}
-
 static bool carries(pid_t pid, const char *mark)
 {
 	static const char name[] = JM_CASE_VARIABLE "=";
 	bool found = false;
 	size_t n;
-	char *text = read_environment(pid, &n);
+	char *text = jm_process_environment(pid, &n);
 
 	for (size_t i = 0; text && i < n && !found; i += strlen(text + i) + 1)
 		found = !strncmp(text + i, name, sizeof(name) - 1) &&

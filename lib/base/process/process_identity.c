@@ -170,3 +170,29 @@ void jm_process_machine(const char *root, char *out, size_t size)
 	if (strspn(out, "0123456789abcdef") != strlen(out))
 		out[0] = '\0';
 }
+
+#define MAX_BYTES (4 << 20) /* of an environment */
+
+char *jm_process_environment(pid_t pid, size_t *ret_n)
+{
+	char path[64], *text = NULL;
+	size_t size = 4096, n = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	file = fopen(path, "re");
+	while (file && size <= MAX_BYTES && n + 1 >= (text ? size : 0)) {
+		char *grown = realloc(text, size *= 2);
+
+		if (!grown)
+			break;
+		text = grown;
+		n += fread(text + n, 1, size - 1 - n, file);
+	}
+	if (file)
+		fclose(file);
+	if (text)
+		text[n] = '\0';
+	*ret_n = n;
+	return text;
+}

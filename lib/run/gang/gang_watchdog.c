@@ -16,9 +16,8 @@
 #define LOOK_MS 500
 #define TERM_NS (3 * JM_SECOND) /* that a call has to end by itself */
 
-#define RANK	     "OMPI_COMM_WORLD_RANK" /* mpirun gives it to what it starts */
-#define ABOVE_MOST   16
-#define ENVIRON_MOST ((size_t)4 << 20)
+#define RANK	   "OMPI_COMM_WORLD_RANK" /* mpirun gives it to what it starts */
+#define ABOVE_MOST 16
 
 /* ---- the call's side ------------------------------------------------------------------------- */
 
@@ -76,14 +75,16 @@ struct watch {
 };
 
 /* Has mpirun started it, or what has started it? One that cannot be read is of another user. */
-static bool is_of_rank(pid_t pid, char *text)
+static bool is_of_rank(pid_t pid)
 {
-	size_t n = jm_process_file("", pid, "environ", text, ENVIRON_MOST);
+	size_t n;
+	char *text = jm_process_environment(pid, &n);
+	bool found = false;
 
-	for (const char *s = text; s < text + n; s += strlen(s) + 1)
-		if (!strncmp(s, RANK "=", sizeof(RANK)))
-			return true;
-	return false;
+	for (size_t i = 0; text && i < n && !found; i += strlen(text + i) + 1)
+		found = !strncmp(text + i, RANK "=", sizeof(RANK));
+	free(text);
+	return found;
 }
 
 /* The first process of a container may be mpirun; else it is the one that takes orphans. */
@@ -104,16 +105,14 @@ static bool is_launcher(pid_t pid)
  * Others who start ranks may end before them. */
 static void find_above(struct watch *w)
 {
-	char *text = secure_getenv(RANK) ? malloc(ENVIRON_MOST) : NULL;
 	pid_t pid = w->call;
-	bool below = text;
+	bool below = secure_getenv(RANK);
 
 	while (below && w->n_above < ABOVE_MOST && (pid = jm_process_parent(pid)) > 0) {
-		below = is_of_rank(pid, text);
+		below = is_of_rank(pid);
 		w->orphan = pid == 1 && !below && secure_getenv("PMIX_RANK") && !is_launcher(pid);
 		w->above[w->n_above++].process = jm_process_of(pid);
 	}
-	free(text);
 }
 
 /* For so long that it counts as gone? */

@@ -124,8 +124,9 @@ static void give_up(struct jm__child *c, int64_t now)
 static void check_deadlines(struct jm__child *c)
 {
 	int64_t now = real_now();
+	bool closing = all_have_results(c);
 
-	for (int r = 0; r < c->world && all_have_results(c); r++)
+	for (int r = 0; r < c->world && closing; r++)
 		check_closing(c, &c->member[r], now);
 	if (c->stop == JM__RUNNING)
 		check_step(c, now);
