@@ -514,7 +514,7 @@ const struct jm_key jm_record_keys[] = {
 			   "with the host's"},
 	{OBJECT("steady", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = steady_keys,
 		.meaning = "thermal steady state before the measured phase (--steady)"},
-	{OBJECT("plan", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL), .keys = plan_keys,
+	{OBJECT("plan", JM_KEY_NULL | JM_KEY_OPTIONAL), .keys = plan_keys,
 		.meaning = "of a training: known before the first step"},
 	{OBJECT("step_series", JM_KEY_NULL | JM_KEY_DETAIL | JM_KEY_OPTIONAL),
 		.keys = step_series_keys, .meaning = "of native work: speed and loss of each step"},

@@ -176,6 +176,9 @@ static int find(struct jm_scalings *s, int i, bool strong)
 {
 	struct jm_scaling one = {.strong = strong};
 
+	for (int k = 0; k < i; k++)
+		if (belong(&s->of[i], &s->of[k], strong))
+			return 0;
 	one.at = calloc((size_t)s->n_of, sizeof(*one.at));
 	if (!one.at)
 		return -1;
@@ -184,9 +187,6 @@ static int find(struct jm_scalings *s, int i, bool strong)
 			one.at[one.n++] = &s->of[k];
 	if (one.n)
 		qsort(one.at, (size_t)one.n, sizeof(*one.at), by_devices);
-	for (int k = 0; k < i; k++)
-		if (belong(&s->of[i], &s->of[k], strong))
-			one.n = 0;
 	if (one.n && one.at[0]->devices < one.at[one.n - 1]->devices)
 		s->all[s->n++] = one;
 	else

@@ -358,7 +358,6 @@
 	const NOT_WORK = /^(device|source|control|batch|ranks|devices|gpus|nodes)$/;
 	const SIZE = /^(m|n|k|size|bytes|elements|sequence|heads)$/; // of a kernel: each has a series of its own
 	const base_ = (s) => s.title.replace(/^.*? on /, "").replace(/,.*$/, "");
-	const family = (s) => JM.identity(s, ([path, name]) => !NOT_WORK.test(name) && !/^settings\//.test(path));
 	const anySize = (s) => JM.identity(s, ([path, name]) => !NOT_WORK.test(name) && !SIZE.test(name) && !/^settings\//.test(path));
 
 	// One cell for each point: what it is laid out by.

@@ -123,6 +123,16 @@ def test_the_largest_batch_is_the_one_that_was_found(tmp_path):
     assert "Scaling" not in on(tmp_path, cases, change(None))
 
 
+def test_the_largest_batch_is_known_in_large_input_too(tmp_path):
+    """Above 8 MB details of records are not read."""
+    def change(i, r):
+        options(batch=["max", "max"])(i, r)
+        r["plan"] = {"batch": 48}
+        r["padding"] = " " * 5_000_000
+    cases = [(1, 1, 1000, 500), (2, 1, 1900, 900)]
+    assert close(table(on(tmp_path, cases, change), "resnet50, batch 48 on each device (weak scaling)"), expected(cases))
+
+
 def test_ranks_that_share_a_model_have_one_batch(tmp_path):
     cases = [(4, 8, 1000, 500), (8, 8, 1900, 900), (8, 4, 1800, 900)]
     text = on(tmp_path, cases, options(tp=["2"] * 3, pp=["2"] * 3))
