@@ -147,6 +147,14 @@ int jm_knob_check_found(
 		knob->name, knob->label, text, why.code ? ": " : ".", why.text);
 }
 
+bool jm_knobs_have(const struct jm_knobs *set, const char *name)
+{
+	for (int i = 0; i < set->n; i++)
+		if (!strcmp(set->knob[i].name, name))
+			return true;
+	return false;
+}
+
 void jm_knobs_done(struct jm_knobs *set)
 {
 	free(set->knob);

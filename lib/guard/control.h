@@ -109,6 +109,8 @@ int jm_knob_check_found(
 /* Is the word one of the knob's, or one that every knob of its kind takes? */
 bool jm_knob_takes_word(const struct jm_knob *knob, const char *word);
 int jm_knobs_add(struct jm_knobs *set, const struct jm_knob *knob, struct jm_err *err);
+/* Has any device a knob of this name? */
+bool jm_knobs_have(const struct jm_knobs *set, const char *name);
 void jm_knobs_done(struct jm_knobs *set);
 
 #endif

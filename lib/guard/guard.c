@@ -301,6 +301,26 @@ void jm__guard_forget_found(struct jm_guard *g)
 	pthread_mutex_unlock(&g->lock);
 }
 
+int jm__guard_add_knobs(struct jm_guard *g, const struct jm_knobs *more, struct jm_err *err)
+{
+	const int own = g->knobs.n, n = own + more->n;
+	struct jm_knob_value *found = reallocarray(g->found, (size_t)n + 1, sizeof(*found));
+	int rc = 0;
+
+	if (!found)
+		return jm_err_set(err, JM_ENOMEM, "Out of memory for the knobs.");
+	g->found = found;
+	for (int i = own; i <= n; i++)
+		found[i] = jm_knob_value_of(NAN);
+	for (int i = 0; i < more->n && rc >= 0; i++) {
+		const struct jm_knobs first = {.knob = g->knobs.knob, .n = own};
+
+		if (!jm_knobs_have(&first, more->knob[i].name))
+			rc = jm_knobs_add(&g->knobs, &more->knob[i], err);
+	}
+	return rc < 0 ? rc : 0;
+}
+
 static int open_controls(struct jm_guard *g, const char *controls, struct jm_err *err)
 {
 	size_t n = controls ? strlen(controls) : 0;

@@ -91,34 +91,6 @@ static int move(struct jm_guard *g, const struct jm_err *denied, struct jm_err *
 	return rc ? rc : state_again(g, err);
 }
 
-static bool has_knob(const struct jm_knobs *knobs, const char *name)
-{
-	for (int i = 0; i < knobs->n; i++)
-		if (!strcmp(knobs->knob[i].name, name))
-			return true;
-	return false;
-}
-
-int jm__guard_add_knobs(struct jm_guard *g, const struct jm_knobs *more, struct jm_err *err)
-{
-	const int own = g->knobs.n, n = own + more->n;
-	struct jm_knob_value *found = reallocarray(g->found, (size_t)n + 1, sizeof(*found));
-	int rc = 0;
-
-	if (!found)
-		return jm_err_set(err, JM_ENOMEM, "Out of memory for the knobs.");
-	g->found = found;
-	for (int i = own; i <= n; i++)
-		found[i] = jm_knob_value_of(NAN);
-	for (int i = 0; i < more->n && rc >= 0; i++) {
-		const struct jm_knobs first = {.knob = g->knobs.knob, .n = own};
-
-		if (!has_knob(&first, more->knob[i].name))
-			rc = jm_knobs_add(&g->knobs, &more->knob[i], err);
-	}
-	return rc < 0 ? rc : 0;
-}
-
 void jm_guard_seek(struct jm_guard *g, const char *text)
 {
 	const char *end = text + strcspn(text, "@="),
@@ -130,11 +102,11 @@ void jm_guard_seek(struct jm_guard *g, const char *text)
 	int rc;
 
 	snprintf(name, sizeof(name), "%.*s", (int)(end - knob), knob);
-	if (g->controls || g->moved || !geteuid() || has_knob(&g->knobs, name) ||
+	if (g->controls || g->moved || !geteuid() || jm_knobs_have(&g->knobs, name) ||
 		!jm_control_of_knob(name))
 		return;
 	rc = jm__guard_open(g->ctx, NULL, true, &lease, &why);
-	if (!rc && !has_knob(&lease->knobs, name)) {
+	if (!rc && !jm_knobs_have(&lease->knobs, name)) {
 		jm_guard_stop(lease, NULL);
 		return;
 	}
