@@ -203,6 +203,7 @@ static const struct jm_op_row rows[JM_OP_COUNT] = {
 	[JM_OP_OWN_ROWS] = {1, 1, -1, flops_none},
 	[JM_OP_WHOLE_ROWS] = {1, 1, -1, flops_none},
 	[JM_OP_GATHER_ROWS] = {1, 1, -1, flops_none},
+	[JM_OP_FROM_FIRST] = {1, 1, -1, flops_none},
 	[JM_OP_SUM_ROWS] = {1, 1, -1, flops_none},
 	[JM_OP_STAGE_IN] = {0, 1, -1, flops_none},
 	[JM_OP_STAGE_OUT] = {1, 0, -1, flops_none},

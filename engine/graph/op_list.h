@@ -281,6 +281,7 @@
  * own-rows: in  x any[T,C], equal on all ranks; out y any[T/W,C]	the own rows
  * whole-rows: in  x any[T/W,C]; out y any[T,C]	the rows of all ranks in their order
  * gather-rows: as whole-rows, for readers that differ between ranks
+ * from-first: in  x any[..]; out y, the same tensor: x of the first rank
  * sum-rows: in  x c[T,C]; out y c[T/W,C]	the own rows of the sum over the ranks
  * The last ones are of ranks that have stages of one model (pipeline_parallel.h), not for backends:
  * stage-in: out y a[..]	comes from another stage before the part of a stage that this begins
@@ -378,6 +379,7 @@
 	X(OWN_ROWS, "own-rows")                                                                    \
 	X(WHOLE_ROWS, "whole-rows")                                                                \
 	X(GATHER_ROWS, "gather-rows")                                                              \
+	X(FROM_FIRST, "from-first")                                                                \
 	X(SUM_ROWS, "sum-rows")                                                                    \
 	X(STAGE_IN, "stage-in")                                                                    \
 	X(STAGE_OUT, "stage-out")                                                                  \

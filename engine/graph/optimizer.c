@@ -285,6 +285,44 @@ static void sum_gradients(struct jm_graph *g, struct jm_tensor *grads)
 	g->n_update++;
 }
 
+/* The table that both the first and the last stage have: each adds the gradient of the other. */
+static void sum_tied(struct jm_graph *g, struct jm_tensor *grads)
+{
+	struct jm_tensor *other;
+
+	if (!grads)
+		return;
+	other = jm_update_flat(g, JM_CLASS_ACT, grads->type, grads->dim[0], "grad.other");
+	jm_graph_node(g, JM_OP_STAGE_SWAP, OPS(grads), OPS(other));
+	jm_graph_node(g, JM_OP_ADD, OPS(grads, other), OPS(grads));
+	g->n_update += 2;
+}
+
+void jm_update_sum_parts(struct jm_graph *g, struct jm_tensor *summed, struct jm_tensor *tied)
+{
+	sum_gradients(g, summed);
+	sum_tied(g, tied);
+}
+
+void jm_update_from_first(struct jm_graph *g, struct jm_tensor *grads)
+{
+	if (!grads || jm_graph_tp(g) == 1 || jm_graph_ranks(g) < 3)
+		return;
+	jm_graph_node(g, JM_OP_FROM_FIRST, OPS(grads), OPS(grads));
+	g->n_update++;
+}
+
+/* What all ranks that share the model, or a stage of it, have. */
+static void make_equal(struct jm_graph *g, const struct update *u)
+{
+	struct jm_tensor *tied = grads_of_kinds(g, u, TIED_MATRICES, TIED_MATRICES);
+
+	jm_update_sum_parts(g, grads_of_kinds(g, u, SUMMED_VECTORS, SUMMED_VECTORS), tied);
+	jm_update_from_first(g, tied);
+	jm_update_from_first(g, grads_of_kinds(g, u, WHOLE_MATRICES, WHOLE_MATRICES));
+	jm_update_from_first(g, grads_of_kinds(g, u, WHOLE_VECTORS, WHOLE_VECTORS));
+}
+
 /* The norm of both, as a scalar; NULL = there are none. matrices may have another type. */
 static struct jm_tensor *norm_of(
 	struct jm_graph *g, struct jm_tensor *matrices, struct jm_tensor *vectors, const char *name)
@@ -304,7 +342,7 @@ static void norm_of_parts(struct jm_graph *g, const struct update *u)
 {
 	struct jm_tensor *own, *whole, *all = NULL;
 
-	sum_gradients(g, grads_of_kinds(g, u, SUMMED_VECTORS, SUMMED_VECTORS));
+	make_equal(g, u);
 	own = norm_of(g, grads_of_kinds(g, u, CUT_MATRICES, CUT_MATRICES),
 		grads_of_kinds(g, u, CUT_VECTORS, CUT_VECTORS), "grad.norm.own");
 	whole = norm_of(g, grads_of_kinds(g, u, WHOLE_MATRICES, WHOLE_MATRICES),
@@ -315,25 +353,6 @@ static void norm_of_parts(struct jm_graph *g, const struct update *u)
 		g->n_update++;
 	}
 	add_norm(g, all ? all : whole, all ? whole : NULL, u->norm);
-}
-
-/* The table that both the first and the last stage have: each adds the gradient of the other. */
-static void sum_tied(struct jm_graph *g, struct jm_tensor *grads)
-{
-	struct jm_tensor *other;
-
-	if (!grads)
-		return;
-	other = jm_update_flat(g, JM_CLASS_ACT, grads->type, grads->dim[0], "grad.other");
-	jm_graph_node(g, JM_OP_STAGE_SWAP, OPS(grads), OPS(other));
-	jm_graph_node(g, JM_OP_ADD, OPS(grads, other), OPS(grads));
-	g->n_update += 2;
-}
-
-void jm_update_sum_parts(struct jm_graph *g, struct jm_tensor *summed, struct jm_tensor *tied)
-{
-	sum_gradients(g, summed);
-	sum_tied(g, tied);
 }
 
 void jm_update_join_norms(struct jm_graph *g, struct jm_tensor *own, struct jm_tensor *norm)
@@ -354,8 +373,7 @@ static void norm_of_stages(struct jm_graph *g, const struct update *u)
 	bool all = !g->tp_rank; /* of ranks that share the stage, the first has what is whole */
 	struct jm_tensor *own;
 
-	jm_update_sum_parts(g, grads_of_kinds(g, u, SUMMED_VECTORS, SUMMED_VECTORS),
-		grads_of_kinds(g, u, TIED_MATRICES, TIED_MATRICES));
+	make_equal(g, u);
 	own = norm_of(g,
 		all ? grads_of_kinds(g, u, first, WHOLE_MATRICES)
 		    : grads_of_kinds(g, u, CUT_MATRICES, CUT_MATRICES),

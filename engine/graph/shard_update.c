@@ -438,6 +438,17 @@ static void add_own_norm(const struct plan *p)
 	jm_graph_node(p->g, JM_OP_NORM, OPS(x ? x : more, x ? more : NULL), OPS(p->s->own_norm));
 }
 
+/* What all ranks that share the model, or a stage of it, have. */
+static void make_equal(const struct plan *p)
+{
+	struct jm_tensor *tied = own_grads_of(p, TIED, TIED);
+
+	jm_update_sum_parts(p->g, own_grads_of(p, SUMMED_VECTORS, SUMMED_VECTORS), tied);
+	jm_update_from_first(p->g, tied);
+	jm_update_from_first(p->g, own_grads_of(p, WHOLE, WHOLE_VECTORS));
+	jm_update_from_first(p->g, own_grads_of(p, WHOLE_COPIED, WHOLE_COPIED));
+}
+
 /* The norm of all gradients is that of the norms of the shares, and then of the ranks that share
  * the model. */
 static void add_norm(struct plan *p)
@@ -451,8 +462,7 @@ static void add_norm(struct plan *p)
 	g->n_update = 2;
 	if (p->in_parts) {
 		of_part = jm_update_flat(g, JM_CLASS_ACT, g->vector, 1, "grad.norm.own");
-		jm_update_sum_parts(g, own_grads_of(p, SUMMED_VECTORS, SUMMED_VECTORS),
-			own_grads_of(p, TIED, TIED));
+		make_equal(p);
 	}
 	add_own_norm(p);
 	jm_graph_node(g, JM_OP_NORM, OPS(p->s->norms, NULL), OPS(of_part));

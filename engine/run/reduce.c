@@ -335,9 +335,10 @@ static const enum jm_comm_type comm_types[JM_DTYPE_COUNT] = {[JM_F32] = JM_COMM_
 
 static enum jm_transfer_kind kind_of(enum jm_op op)
 {
-	return op == JM_OP_SUM_RANKS  ? JM_ALL_REDUCE
-	       : op == JM_OP_SUM_ROWS ? JM_REDUCE_SCATTER
-				      : JM_ALL_GATHER;
+	return op == JM_OP_SUM_RANKS	? JM_ALL_REDUCE
+	       : op == JM_OP_SUM_ROWS	? JM_REDUCE_SCATTER
+	       : op == JM_OP_FROM_FIRST ? JM_BROADCAST
+					: JM_ALL_GATHER;
 }
 
 /* The rows are the same on all ranks. */
@@ -513,7 +514,7 @@ int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err)
 
 /* ---- cost ------------------------------------------------------------------------------------ */
 
-/* A gather, or a sum of which each rank receives a part, is half of a sum. */
+/* A gather, a broadcast, or a sum of which each rank receives a part, is half of a sum. */
 static double shared_bytes(const struct jm_node *n)
 {
 	if (n->op == JM_OP_SUM_RANKS)

@@ -365,7 +365,7 @@ static int later_stream(void *dev, enum jm_queue queue, void **ret, struct jm_er
 	struct later *d = dev;
 
 	(void)err;
-	d->stream[queue] = (struct jm_fake_stream){call, owns, dev, (int)queue};
+	d->stream[queue] = (struct jm_fake_stream){call, owns, dev, (int)queue, d->index};
 	*ret = &d->stream[queue];
 	return 0;
 }

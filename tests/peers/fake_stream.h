@@ -13,6 +13,7 @@ struct jm_fake_stream {
 	bool (*owns)(const struct jm_fake_stream *s, const void *from, size_t bytes);
 	void *dev;
 	int queue;
+	int index; /* of the device */
 };
 
 int jm_fake_index_of(void *dev);

@@ -9,7 +9,8 @@
  * when a link fails. JM_FAKE_NCCL_LOSES=N: the N-th transfer is in progress until
  * ncclCommGetAsyncError tells a fault, and is never queued. JM_FAKE_NCCL_INIT_HANGS=RANK: the rank
  * that never opens its communicator, so that the others wait for it; RANK/N: only the N-th of a
- * process, in which it has this rank.
+ * process, in which it has this rank. JM_FAKE_NCCL_ORDER=own: sums begin at the rank whose number
+ * is the first device's, so that two groups of ranks add the same values in other orders.
  *
  * JM_FAKE_NCCL_LOG: a file that gets a line for each communicator, with the smallest and the
  * largest number of CTAs and the policy that it asks for, -1 = none, and for each window, with its
@@ -31,6 +32,7 @@
 
 #include "comm/comm.h"
 #include "fake_stream.h"
+#include "nccl_order.h"
 
 #define BAD_ARGUMENT 4
 #define FAILED	     3
@@ -367,7 +369,10 @@ static void run(void *arg)
 	if (!is_aborted(w)) {
 		if (w->t.kind != JM_SEND_RECEIVE) /* which a rank may start alone */
 			compare(w);
-		if (jm_transport_local.start(w->comm->local, &w->t, NULL))
+		if (jm_fake_has_own_order(&w->t))
+			jm_fake_sum_in_own_order(
+				w->comm->local, w->comm->rank, w->comm->world, &w->t);
+		else if (jm_transport_local.start(w->comm->local, &w->t, NULL))
 			abort();
 		bend(w->comm, &w->t);
 	}

@@ -58,6 +58,17 @@ def test_by_each_way_between_ranks(how):
     assert losses(shared) == pytest.approx(losses(train(GPT, "", "--device", "cpu")), rel=2e-6)
 
 
+@pytest.mark.parametrize("name, pp, shards", [("gpt", 1, "off"), ("llama", 1, "on"), ("gpt", 2, "on")])
+def test_groups_that_add_in_other_orders_keep_whole_parameters_equal(name, pp, shards):
+    """Three models: each rank of a model has the sum over its own group, which the fake NCCL adds in an order of its own.
+    The run compares whole parameters bit by bit at its end."""
+    ranks = 6 * pp
+    env = {**devices(ranks), "JM_FAKE_NCCL_ORDER": "own"}
+    work = [*ALONE[name], "--ranks", ranks, "--tp", 2, "--pp", pp, "--batch", 2, "--steps", 2, "--shard-update", shards]
+    r = one(*work, "--device", ",".join(f"later:{i}" for i in range(ranks)), env=env)
+    assert losses(r) == pytest.approx(losses(train(ALONE[name], "", "--device", "cpu", steps=2)), rel=2e-6)
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("precision", ["f32", "bf16", "bf16-true"])
 def test_weights_have_the_bits_of_a_whole_update(way, precision, tmp_path):
