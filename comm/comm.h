@@ -21,9 +21,10 @@
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "base/net/meeting.h"
 #include "joulemark.h"
 
-#define JM_RANKS_MOST 512
+#define JM_RANKS_MOST JM_MEET_MOST
 
 enum jm_comm_type { JM_COMM_BYTE, JM_COMM_F32, JM_COMM_F64, JM_COMM_BF16, JM_COMM_F16 };
 

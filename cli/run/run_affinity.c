@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run_affinity.h"
+#include "base/net/meeting.h"
 #include "base/process/cpu_list.h"
 #include "report/format/text.h"
 #include "run/worker/case_options.h"
@@ -13,9 +14,9 @@
 
 /* The ranks of this host. */
 struct ranks {
-	int n, rank[JM_WORLD_MOST];
-	char device[JM_WORLD_MOST][64];
-	struct jm_near near[JM_WORLD_MOST];
+	int n, rank[JM_MEET_MOST];
+	char device[JM_MEET_MOST][64];
+	struct jm_near near[JM_MEET_MOST];
 	char rest[JM_CPUS_TEXT];
 	bool here; /* the processors are of this machine */
 };
@@ -149,7 +150,7 @@ static int list_ranks(const json_t *parameters, const json_t *gang, struct ranks
 	int world = ranks ? (int)strtol(ranks, NULL, 10) : 1;
 
 	ret->n = json_is_array(here) ? (int)json_array_size(here) : world;
-	if (ret->n < 1 || ret->n > JM_WORLD_MOST)
+	if (ret->n < 1 || ret->n > JM_MEET_MOST)
 		ret->n = 1;
 	for (int r = 0; r < ret->n; r++) {
 		ret->rank[r] = json_is_array(here)

@@ -477,7 +477,7 @@ PLACE = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_POR
 @pytest.mark.parametrize("change, says", [
     ({"RANK": None}, "set RANK and WORLD_SIZE"),
     ({"RANK": "x"}, "RANK is 'x'"),
-    ({"RANK": "2"}, "RANK=2 and WORLD_SIZE=2: there can be 2 to 64 ranks, counted from 0"),
+    ({"RANK": "2"}, "RANK=2 and WORLD_SIZE=2: there can be 2 to 512 ranks, counted from 0"),
     ({"WORLD_SIZE": "1"}, "WORLD_SIZE=1"),
     ({"OMPI_COMM_WORLD_RANK": "1"}, "RANK=0 contradicts OMPI_COMM_WORLD_RANK=1"),
     ({"SLURM_NTASKS": "4"}, "WORLD_SIZE=2 contradicts SLURM_NTASKS=4"),

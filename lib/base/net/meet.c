@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rank 0 admits all others and tells them where each has a door; then each rank visits those below
- * it, from the first, and admits those above it. Rank 1 admits at once, so that no ranks wait for
- * one another in a circle.
+ * Rank 0 admits all others. Unless that is all (a star), it tells them where each has a door; then
+ * each rank visits those below it, from the first, and admits those above it. Rank 1 admits at
+ * once, so that no ranks wait for one another in a circle.
  */
 #include "meet.h"
 #include "base/clock.h"
@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,6 +22,11 @@
 #define TRY_NS	 JM_SECOND /* of one try to connect; the next one begins with a look at interrupts */
 #define REST_NS	 (5 * JM_SECOND) /* for the rest of a message that has begun */
 #define LOOK_MS	 200		 /* between looks at interrupts */
+
+/* Open files that a process of so many ranks wants, and needs: the gang, its heartbeat and a
+ * transport have a connection to each; the rest is for guests at a door (meet_door.c). */
+#define FILES_WANTED(world) (3 * (rlim_t)(world) + 640)
+#define FILES_NEEDED(world) (2 * (rlim_t)(world) + 64)
 
 /* Where a rank has its door. */
 struct place {
@@ -107,7 +113,7 @@ static int call(const struct jm_meet *m, int rank, int fd, int *door, struct jm_
 	int code = 0;
 
 	jm_tcp_own_end(fd, host);
-	if (door && *door < 0 && m->rank < m->world - 1)
+	if (door && *door < 0 && m->rank < m->world - 1 && !m->star)
 		code = jm_tcp_listen(host, 0, door, err);
 	if (!code)
 		code = jm__meet_random(hello.nonce, sizeof(hello.nonce), err);
@@ -189,7 +195,7 @@ static int host_others(const struct jm_meet *m, int *fd, struct jm_err *err)
 		code = jm_tcp_listen(m->host, m->port, &door, err);
 	if (!code)
 		code = jm__meet_admit(m, door, fd, port, err);
-	return code ? code : tell_places(m, fd, port, err);
+	return code || m->star ? code : tell_places(m, fd, port, err);
 }
 
 static int hear_first(const struct jm_meet *m, int fd, void *ret, size_t n, struct jm_err *err)
@@ -222,8 +228,9 @@ static int join_others(const struct jm_meet *m, int *fd, struct jm_err *err)
 	snprintf(place[0].host, sizeof(place[0].host), "%s", m->host);
 	place[0].port = (uint16_t)m->port;
 	code = visit(m, 0, &place[0], &door, -1, &fd[0], err);
-	if (!code)
-		code = hear_places(m, fd[0], place, err);
+	if (code || m->star)
+		return code;
+	code = hear_places(m, fd[0], place, err);
 	for (int r = 1; r < m->rank && !code; r++)
 		code = visit(m, r, &place[r], NULL, fd[0], &fd[r], err);
 	if (!code)
@@ -280,6 +287,25 @@ static int go_on_together(const struct jm_meet *m, const int *fd, struct jm_err 
 	return code;
 }
 
+static int allow_files(int world, struct jm_err *err)
+{
+	struct rlimit most;
+
+	if (getrlimit(RLIMIT_NOFILE, &most) || most.rlim_cur >= FILES_WANTED(world))
+		return 0;
+	if (most.rlim_max < FILES_NEEDED(world))
+		return jm_err_set(err, JM_ERANGE,
+			"%d ranks need %lu open files, and this process may have %lu; raise its "
+			"limit (ulimit -Hn).",
+			world, (unsigned long)FILES_NEEDED(world), (unsigned long)most.rlim_max);
+	most.rlim_cur = most.rlim_max < FILES_WANTED(world) ? most.rlim_max : FILES_WANTED(world);
+	return setrlimit(RLIMIT_NOFILE, &most) ? jm_err_set(err, JM_EIO,
+							 "The limit of open files cannot be "
+							 "raised: %s.",
+							 strerror(errno))
+					       : 0;
+}
+
 int jm_meet(const struct jm_meet *m, int *ret_fd, struct jm_err *err)
 {
 	int fd[JM_MEET_MOST], code;
@@ -289,7 +315,9 @@ int jm_meet(const struct jm_meet *m, int *ret_fd, struct jm_err *err)
 			JM_MEET_MOST, m->world);
 	for (int r = 0; r < JM_MEET_MOST; r++)
 		fd[r] = -1;
-	code = m->rank ? join_others(m, fd, err) : host_others(m, fd, err);
+	code = allow_files(m->world, err);
+	if (!code)
+		code = m->rank ? join_others(m, fd, err) : host_others(m, fd, err);
 	if (!code)
 		code = go_on_together(m, fd, err);
 	for (int r = 0; r < m->world && code; r++)

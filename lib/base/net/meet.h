@@ -12,9 +12,9 @@
 #include "joulemark.h"
 #include "meeting.h"
 
-/* ret_fd[world]: to each rank, tuned (tcp.h); -1 at the own place. JM_EIO: a rank has not come;
- * JM_EPERM: another secret; JM_EUSAGE: ranks contradict each other; JM_EGONE: a rank ended
- * meanwhile. */
+/* ret_fd[world]: to each rank, tuned (tcp.h); -1 at the own place, and where a star has none.
+ * JM_EIO: a rank has not come; JM_EPERM: another secret; JM_EUSAGE: ranks contradict each other;
+ * JM_EGONE: a rank ended meanwhile. */
 int jm_meet(const struct jm_meet *m, int *ret_fd, struct jm_err *err);
 /* A new key, of random numbers. */
 int jm_key_new(unsigned char ret[JM_KEY_BYTES], struct jm_err *err);

@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define GUESTS	 128
+#define GUESTS	 (JM_MEET_MOST + 128) /* all ranks may come at once */
 #define GUEST_NS (3 * JM_SECOND)
 #define LOOK_MS	 200 /* between looks at deadlines */
 

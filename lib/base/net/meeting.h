@@ -3,15 +3,17 @@
 #ifndef JM_MEETING_H
 #define JM_MEETING_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "keyed_hash.h"
 
-#define JM_MEET_MOST	64 /* ranks */
-#define JM_SECRET_LEAST 16 /* characters of a secret that a user gives */
+#define JM_MEET_MOST	512 /* ranks */
+#define JM_SECRET_LEAST 16  /* characters of a secret that a user gives */
 
 struct jm_meet {
 	int rank, world;
+	bool star;	  /* only rank 0 is connected to the others */
 	const char *host; /* where rank 0 awaits the others, and its port */
 	int port;
 	int door_fd; /* rank 0: already listens there, and is closed; -1 = it does not yet */

@@ -57,7 +57,8 @@ void jm_hosts_close(struct jm_hosts *h);
 int jm_hosts_first(const struct jm_hosts *h, int rank);
 /* Does the rank read the sensors of its host? h: NULL = all ranks run on this one. */
 bool jm_hosts_measures(const struct jm_hosts *h, int rank);
-/* Compares the clocks of all hosts with the head's; no case is under way. A host that does not
+/* Compares the clock of each host, by the rank that measures there, with the head's; takes a second
+ * at most where all answer. No case is under way. A host that does not
  * answer is noticed when its rank is to start. */
 void jm_hosts_compare_clocks(struct jm_hosts *h, bool after);
 

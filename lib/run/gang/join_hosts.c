@@ -6,12 +6,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-static json_t *ranks_of(const struct jm_hosts *h, int first)
+static json_t *ranks_of(const struct jm_hosts *h, const int *first_of, int first)
 {
 	json_t *ranks = json_array();
 
 	for (int r = first; r < h->place.world; r++)
-		if (jm_hosts_first(h, r) == first)
+		if (first_of[r] == first)
 			json_array_append_new(ranks, json_integer(r));
 	return ranks;
 }
@@ -41,15 +41,17 @@ static void place_on_axis(
 int jm_join_hosts(const struct jm_hosts *h, json_t *const *record, struct jm_err *err)
 {
 	struct jm_host_part part[JM_MEET_MOST];
-	int n = 0;
+	int first[JM_MEET_MOST], n = 0;
 
+	for (int r = 0; r < h->place.world; r++)
+		first[r] = jm_hosts_first(h, r);
 	for (int r = 0; r < h->place.world; r++) {
-		if (jm_hosts_first(h, r) != r)
+		if (first[r] != r)
 			continue;
 		part[n] = (struct jm_host_part){.host = h->link[r].of.name,
 			.machine = h->link[r].of.machine,
 			.record = record[r],
-			.ranks = ranks_of(h, r)};
+			.ranks = ranks_of(h, first, r)};
 		place_on_axis(h, r, record[0], &part[n++]);
 	}
 	return jm_record_join(record[0], part, n, err);

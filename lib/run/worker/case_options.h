@@ -10,8 +10,6 @@
 
 struct jm_hosts;
 
-#define JM_WORLD_MOST 64 /* ranks of a case */
-
 struct jm_case_progress {
 	const char *phase, *unit; /* unit of an item: "token" */
 	double items, seconds;	  /* of the steady phase, on the run's clock */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a case ended: the reason reported by the rank that failed first. */
 #include "worker_end.h"
+#include "base/net/meeting.h"
 #include "run/gang/join_hosts.h"
 
 #include "result/record.h"
@@ -167,7 +168,7 @@ static void tell_failure(const struct jm__child *c, const struct jm__member *m, 
 /* What each host has measured, in the record of rank 0. */
 static int join_hosts(const struct jm__child *c, struct jm_err *err)
 {
-	json_t *record[JM_WORLD_MOST];
+	json_t *record[JM_MEET_MOST];
 
 	for (int r = 0; r < c->world; r++)
 		record[r] = c->member[r].record;

@@ -5,6 +5,7 @@
 #include "store/store_trace.h"
 #include "worker_watch.h"
 #include "base/clock.h"
+#include "base/net/meeting.h"
 #include "base/process/child_process.h"
 #include "base/printable.h"
 #include "measure/command/launch.h"
@@ -56,7 +57,7 @@ static int start(struct jm__child *c, struct jm_err *err)
 	const json_t *parameters = json_object_get(c->o->job, "parameters");
 	char **own = jm_environment_new(json_object_get(parameters, "environment"));
 	char **env;
-	struct jm_rank rank[JM_WORLD_MOST];
+	struct jm_rank rank[JM_MEET_MOST];
 	int rc = environment(c, own, &env, err);
 	struct jm_launch what = {.program = c->o->program,
 		.job = c->o->job,
@@ -371,7 +372,7 @@ static int take_all(struct jm__child *c, const struct pollfd *fds, struct jm_err
 
 static int serve(struct jm__child *c, struct jm_err *err)
 {
-	struct pollfd fds[OWN_FDS + 2 * JM_WORLD_MOST];
+	struct pollfd fds[OWN_FDS + 2 * JM_MEET_MOST];
 	int rc = 0;
 
 	while (!all_ended(c) && !rc) {
@@ -465,7 +466,7 @@ static int world_of(const json_t *job)
 		json_string_value(json_object_get(json_object_get(parameters, "options"), "ranks"));
 	long n = text ? strtol(text, NULL, 10) : 1;
 
-	return n >= 1 && n <= JM_WORLD_MOST ? (int)n : 0;
+	return n >= 1 && n <= JM_MEET_MOST ? (int)n : 0;
 }
 
 static int watch(struct jm__child *c, struct jm_err *err)
@@ -482,7 +483,7 @@ static int watch(struct jm__child *c, struct jm_err *err)
 static int make_members(struct jm__child *c, struct jm_err *err)
 {
 	if (!c->world)
-		return jm_err_set(err, JM_ERANGE, "A case can have 1 to %d ranks.", JM_WORLD_MOST);
+		return jm_err_set(err, JM_ERANGE, "A case can have 1 to %d ranks.", JM_MEET_MOST);
 	c->member = calloc((size_t)c->world, sizeof(*c->member));
 	if (!c->member)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the workers of a case.");

@@ -129,6 +129,63 @@ static void a_rank_may_leave_as_soon_as_it_has_met_all(void **unused)
 	}
 }
 
+/* ---- many ------------------------------------------------------------------------------------ */
+
+#define MANY 300
+
+struct one {
+	struct jm_meet meet;
+	int fd[MANY];
+	int code;
+	struct jm_err err;
+};
+
+static void *be_one(void *arg)
+{
+	struct one *r = arg;
+
+	r->code = jm_meet(&r->meet, r->fd, &r->err);
+	return NULL;
+}
+
+/* The connection of rank r is that which rank 0 has to it, and it has no other. */
+static void check_link(const struct one *first, const struct one *rank)
+{
+	int r = rank->meet.rank, got = -1;
+
+	assert_true(jm_tcp_send(rank->fd[0], &r, sizeof(r), soon(5)));
+	assert_true(jm_tcp_receive(first->fd[r], &got, sizeof(got), soon(5)));
+	assert_int_equal(got, r);
+	for (int i = 1; i < MANY; i++)
+		assert_int_equal(rank->fd[i], -1);
+	close(first->fd[r]);
+	close(rank->fd[0]);
+}
+
+/* As the ranks of many hosts, all at once. */
+static void a_star_has_one_connection_for_each_rank(void **unused)
+{
+	struct jm_meet m = meeting(MANY);
+	struct one *rank = calloc(MANY, sizeof(*rank));
+	pthread_t thread[MANY];
+
+	(void)unused;
+	assert_non_null(rank);
+	m.star = true;
+	for (int i = 0; i < MANY; i++) {
+		rank[i] = (struct one){.meet = m, .err = JM_ERR_INIT};
+		rank[i].meet.rank = i;
+		assert_int_equal(pthread_create(&thread[i], NULL, be_one, &rank[i]), 0);
+	}
+	for (int i = 0; i < MANY; i++)
+		pthread_join(thread[i], NULL);
+	for (int i = 0; i < MANY; i++)
+		assert_ok(rank[i].code, rank[i].err);
+	for (int i = 1; i < MANY; i++)
+		check_link(&rank[0], &rank[i]);
+	free(rank);
+}
+
 /* ---- strangers ------------------------------------------------------------------------------- */
 
 struct stranger {
@@ -178,11 +235,11 @@ static void drip(const struct jm_meet *m)
 /* More at a time than a door has guests. */
 static void crowd(const struct jm_meet *m)
 {
-	int fd[400];
+	int fd[700];
 
-	for (int i = 0; i < 400; i++)
+	for (int i = 0; i < 700; i++)
 		fd[i] = knock(m);
-	for (int i = 0; i < 400; i++)
+	for (int i = 0; i < 700; i++)
 		close(fd[i]);
 }
 
@@ -412,6 +469,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_rank_may_leave_as_soon_as_it_has_met_all),
+		cmocka_unit_test(a_star_has_one_connection_for_each_rank),
 		cmocka_unit_test(strangers_hold_up_nobody),
 		cmocka_unit_test(ranks_that_contradict_are_refused),
 		cmocka_unit_test(a_rank_that_comes_twice_or_goes_is_named),
