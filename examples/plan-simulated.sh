@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # plan-simulated.sh [JOULEMARK]: the plans that repeat Table 1 of the capping paper and Tables 3 and 4 of the power-aware
-# benchmark, on simulated nodes. The nodes are made from published curves: this tests the path from a plan to the tables
-# and is no evidence for anything. docs/plans.md gives the error at a cap that the node was not made from.
+# benchmark, on simulated nodes, and the share of concurrency of the component paper. The nodes are made from published
+# curves: this tests the path from a plan to the tables and is no evidence for anything. docs/plans.md gives the error at a cap that the node was not made from.
 # prints: measurements in all
 # prints: Best setting by one metric alone\n  highest throughput
 # prints: 170 +EDP +17.32 +170
 # prints: sim:h200x4
 # prints: simulated \+ 100 W assumed
+# prints: seq 4096, batch 1, hidden 4096 .* 30\.27
 set -eu
 jm=${1:-joulemark}
 suites=$(dirname "$0")/../suites
@@ -34,3 +35,5 @@ echo "--- power-aware benchmark, Tables 3 and 4: throughput of the node by cap (
 "$jm" report "$work/power-aware.db" --format csv >"$work/power-aware.csv"
 grep -c , "$work/power-aware.csv"
 "$jm" report --add-watts 100 "$work/power-aware.db"
+echo "--- component power, Figure 7: where the time of a step goes (assumed rates, modelled overlap)"
+"$jm" run "$suites/concurrency-simulated.yaml" --quiet | sed -n '/^Where the time/,/^$/p;/concurrent %/,/^$/p'

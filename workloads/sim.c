@@ -2,10 +2,14 @@
 /*
  * Work of a simulated node: steps that take the time which published throughputs say, under the
  * caps that the node's GPUs have now. All GPUs, or as many as are wanted, work on each step
- * together; the slowest sets the pace.
+ * together; the slowest sets the pace. A training step has its exchange modelled, and the record of
+ * it the keys of a measured one.
  */
+#include "base/text/json.h"
+#include "parts/rank_times.h"
 #include "run/workload.h"
 #include "sim/registers.h"
+#include "sim/sim_training.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +21,10 @@
 #define RUN_SHARE   0.4 /* of --noise: how much whole runs differ; assumed */
 #define LATE_NS	    (20 * JM_MILLISECOND)
 
+#define TRAINING "transformer" /* the response that is made of a product and an all-gather */
+
 struct state {
+	struct jm_work *work;
 	struct jm_sleeper *sleeper;
 	struct jm_sim_registers *registers;
 	const char *response_name;
@@ -31,10 +38,16 @@ struct state {
 	uint64_t steps;
 	int64_t end_ns; /* of the last step */
 	struct jm_own own[JM_SIM_GPUS_MAX];
+	/* of TRAINING; else link is NULL */
+	struct jm_sim_training training;
+	const struct jm_sim_response *link;
+	struct jm_sim_curve link_rate;
+	struct jm_rank_time sum[JM_SIM_GPUS_MAX]; /* over `counted` steps, all but the first */
+	int counted;
 };
 
 static const char *const responses[] = {"resnet50", "vit-l16", "sd-v2", "llama3-8b-train",
-	"llama3-8b-infer", "xception", "product", "stream", "all-gather", NULL};
+	"llama3-8b-infer", "xception", "product", "stream", "all-gather", TRAINING, NULL};
 
 static const struct jm_option options[] = {
 	{.name = "response",
@@ -42,13 +55,38 @@ static const struct jm_option options[] = {
 		.choices = responses,
 		.fallback = "llama3-8b-train",
 		.help = "work whose response to a power cap is simulated: as published; product, "
-			"stream and all-gather as assumed; xception on rtx6000 only"},
+			"stream and all-gather as assumed; xception on rtx6000 only; transformer: "
+			"a training in data parallel, made of product and all-gather"},
 	{.name = "gpus",
 		JM_BIND(JM_INT, struct state, gpus),
 		.min = 1,
 		.max = JM_SIM_GPUS_MAX,
 		.help = "how many GPUs of the node work, counted from the first; the others are "
 			"idle. Without it all work"},
+	{.name = "layers",
+		JM_BIND(JM_INT, struct state, training.layers),
+		.min = 1,
+		.max = 1000,
+		.fallback = "32",
+		.help = "of --response transformer"},
+	{.name = "hidden",
+		JM_BIND(JM_INT, struct state, training.hidden),
+		.min = 1,
+		.max = 1 << 20,
+		.fallback = "4096",
+		.help = "its width"},
+	{.name = "batch",
+		JM_BIND(JM_INT, struct state, training.batch),
+		.min = 1,
+		.max = 1 << 20,
+		.fallback = "1",
+		.help = "its sequences of one step and GPU"},
+	{.name = "seq",
+		JM_BIND(JM_INT, struct state, training.seq),
+		.min = 1,
+		.max = 1 << 24,
+		.fallback = "4096",
+		.help = "tokens of each of its sequences"},
 	{.name = "step-items",
 		JM_BIND(JM_REAL, struct state, items),
 		.unit = "",
@@ -86,13 +124,28 @@ static int open_node(struct jm_work *work, struct state *s, struct jm_err *err)
 	return rc ? rc : jm_sim_registers_open(work->ctx, device + 4, &s->registers, err);
 }
 
-static int choose_response(struct jm_work *work, struct state *s, struct jm_err *err)
+/* What its GPUs exchange; they draw what a product draws all the time. */
+static int choose_link(const struct jm_sim_gpu *gpu, struct state *s, struct jm_err *err)
 {
-	const struct jm_sim_gpu *gpu = jm_sim_registers_name(s->registers)->gpu;
-	int i = jm_sim_response_find(gpu, s->response_name, err);
+	int i = jm_sim_response_find(gpu, "all-gather", err);
 
 	if (i < 0)
 		return i;
+	s->link = &gpu->response[i];
+	jm_sim_rate_curve(gpu, s->link, &s->link_rate);
+	return 0;
+}
+
+static int choose_response(struct jm_work *work, struct state *s, struct jm_err *err)
+{
+	const struct jm_sim_gpu *gpu = jm_sim_registers_name(s->registers)->gpu;
+	bool trains = !strcmp(s->response_name, TRAINING);
+	int i = jm_sim_response_find(gpu, trains ? "product" : s->response_name, err);
+
+	if (i < 0)
+		return i;
+	if (trains && choose_link(gpu, s, err))
+		return JM_EUSAGE;
 	s->response = &gpu->response[i];
 	s->load = (struct jm_sim_load){.response = i, .seed = work->seed};
 	jm_sim_rate_curve(gpu, s->response, &s->rate);
@@ -124,7 +177,18 @@ static int choose_gpus(struct jm_work *work, struct state *s, struct jm_err *err
 
 static void describe(struct jm_work *work, const struct state *s)
 {
+	const struct jm_sim_training *t = &s->training;
+
 	work->n_devices = s->gpus;
+	if (s->link) {
+		work->unit = "token";
+		snprintf(work->detail, sizeof(work->detail),
+			"simulated training of a transformer, %ld layers of %ld, %ld x %ld tokens "
+			"on "
+			"each GPU",
+			t->layers, t->hidden, t->batch, t->seq);
+		return;
+	}
 	work->unit = s->response->unit;
 	snprintf(work->detail, sizeof(work->detail),
 		"%s, simulated from %s, %g %ss per step and GPU", s->response->label,
@@ -150,6 +214,7 @@ static int sim_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 	if (!s)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the simulated work.");
 	JM_FILL(work->options, s);
+	s->work = work;
 	s->sleeper = work->sleeper;
 	rc = open_node(work, s, err);
 	if (!rc)
@@ -160,12 +225,46 @@ static int sim_setup(struct jm_work *work, void **ret_state, struct jm_err *err)
 		sim_teardown(s);
 		return rc;
 	}
-	if (isnan(s->items))
+	if (s->link)
+		s->items = (double)s->training.batch * (double)s->training.seq;
+	else if (isnan(s->items))
 		s->items = s->response->step_items;
 	s->factor = 1 + RUN_SHARE * s->noise * jm_sim_noise(work->seed, STREAM_RUN, 0);
 	describe(work, s);
 	*ret_state = s;
 	return 0;
+}
+
+/* Adds a step to the sums over steps; the first one is left out, as in a measured training. */
+static void count_step(
+	struct state *s, double step, double factor, const struct jm_sim_training_time *time)
+{
+	if (s->steps == 1)
+		return;
+	s->counted++;
+	for (int i = 0; i < s->gpus; i++) {
+		struct jm_rank_time *sum = &s->sum[i];
+
+		sum->step += factor * step;
+		sum->exposed += factor * time[i].exposed;
+		sum->kind[JM_ACCOUNT_SUM].exposed += factor * time[i].exposed;
+		sum->kind[JM_ACCOUNT_SUM].busy += factor * (time[i].exposed + time[i].overlapped);
+	}
+}
+
+/* Of a training, without noise; its times are multiplied by `factor` in the sums over steps. */
+static double training_seconds(struct state *s, const struct jm_sim_limits *limits, double factor)
+{
+	const struct jm_sim_gpu *gpu = jm_sim_registers_name(s->registers)->gpu;
+	struct jm_sim_training_time time[JM_SIM_GPUS_MAX];
+	double flop_rate[JM_SIM_GPUS_MAX], step, bus_rate;
+
+	for (int i = 0; i < s->gpus; i++)
+		flop_rate[i] = 1e12 * jm_sim_common_rate(gpu, s->response, &s->rate, &limits[i], 1);
+	bus_rate = 1e9 * jm_sim_common_rate(gpu, s->link, &s->link_rate, limits, s->gpus);
+	step = jm_sim_training_step(&s->training, s->gpus, flop_rate, bus_rate, time);
+	count_step(s, step, factor, time);
+	return step;
 }
 
 /* Seconds of the next step under the limits of this moment. */
@@ -174,10 +273,13 @@ static double step_seconds(struct state *s)
 	const struct jm_sim_name *node = jm_sim_registers_name(s->registers);
 	struct jm_sim_limits limits[JM_SIM_GPUS_MAX];
 	double noise = s->noise * jm_sim_noise(s->load.seed, STREAM_STEP, s->steps++);
+	double factor = s->factor * (1 + noise);
 
 	for (int i = 0; i < s->gpus; i++)
 		limits[i] = jm_sim_registers_limits(s->registers, i);
-	return s->items * s->factor * (1 + noise) /
+	if (s->link)
+		return factor * training_seconds(s, limits, factor);
+	return s->items * factor /
 	       jm_sim_common_rate(node->gpu, s->response, &s->rate, limits, s->gpus);
 }
 
@@ -219,11 +321,42 @@ static int sim_finish(void *state, struct jm_step *ret, struct jm_err *err)
 	return 1;
 }
 
+static json_t *communication_json(const struct state *s)
+{
+	struct jm_rank_time time[JM_SIM_GPUS_MAX];
+	json_t *json = json_object();
+
+	for (int i = 0; i < s->gpus; i++) {
+		const struct jm_rank_time *sum = &s->sum[i];
+
+		time[i] = (struct jm_rank_time){.step = sum->step / s->counted,
+			.exposed = sum->exposed / s->counted,
+			.exposed_tp = NAN,
+			.stage = NAN};
+		for (int k = 0; k < JM_ACCOUNT_KINDS_N; k++)
+			time[i].kind[k] = (struct jm_account_time){NAN, NAN};
+		time[i].kind[JM_ACCOUNT_SUM] = (struct jm_account_time){
+			sum->kind[JM_ACCOUNT_SUM].busy / s->counted, time[i].exposed};
+	}
+	jm_json_set_text(&json, "transport", "sim");
+	jm_json_set_int(&json, "buckets", s->training.layers);
+	jm_json_set_number(&json, "bytes_per_step", jm_sim_training_bytes(&s->training));
+	jm_json_set_number(&json, "exposed_s_per_step", time[0].exposed);
+	jm_json_set_number(&json, "tp_exposed_s_per_step", NAN);
+	jm_json_set_number(&json, "concurrent_share", jm_rank_times_concurrent(time, s->gpus));
+	jm_json_set(&json, "ranks", jm_rank_times_json(time, s->gpus, s->gpus));
+	return json;
+}
+
+/* There is nothing to get wrong. */
 static int sim_verify(void *state, struct jm_err *err)
 {
-	(void)state;
+	struct state *s = state;
+
 	(void)err;
-	return 0; /* there is nothing to get wrong */
+	if (s->link && s->gpus > 1 && s->counted && s->work->more)
+		json_object_set_new(s->work->more, "communication", communication_json(s));
+	return 0;
 }
 
 const struct jm_workload jm_workload_sim = {

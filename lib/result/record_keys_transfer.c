@@ -6,7 +6,7 @@
 
 #define TRANSPORTS                                                                                 \
 	"local: memory of the host, by processors; host: the same, by copy engines of GPUs; "      \
-	"nccl: between GPUs"
+	"nccl: between GPUs; net: TCP; mpi: Open MPI; sim: of a simulated node"
 
 static const struct jm_key communication_kind_keys[] = {
 	{TEXT("kind", 0),

@@ -16,6 +16,7 @@ import pytest
 import page_data
 from fake_gpus import FakeGpus
 from jm import BIN, SOURCE, jm
+from mpirun import PLUGIN, need_plugin
 from netns import two_hosts  # noqa: F401  the fixture "hosts"
 from trace_codec import readings
 
@@ -133,20 +134,36 @@ def test_the_energy_until_a_figure_is_that_of_both(hosts, tmp_path):
     assert until["joules"] == pytest.approx(sum(WATTS) * until["seconds"], rel=0.05)
 
 
+def sent(hosts):
+    """Bytes that the first host has sent over the cable between both."""
+    shown = subprocess.run(["ip", "-n", hosts.names[0], "-s", "-j", "link", "show", "dev", hosts.ends[0]], check=True, capture_output=True)
+    return json.loads(shown.stdout)[0]["stats64"]["tx"]["bytes"]
+
+
 @pytest.mark.skipif(not shutil.which("mpirun"), reason="mpirun (openmpi-bin) is not installed")
-def test_mpirun_starts_the_ranks(hosts, tmp_path):
-    """Open MPI says which rank each is; its agent script takes the place of ssh."""
-    env = hosts.environment(0, port=29912)
+@pytest.mark.parametrize("transport, port", [("net", 29912), ("mpi", 29921)])
+def test_mpirun_starts_the_ranks(hosts, tmp_path, transport, port):
+    """Open MPI says which rank each is; its agent script takes the place of ssh. The data goes over the cable between both hosts."""
+    if transport == "mpi":
+        need_plugin()
+    env = {**hosts.environment(0, port=port), "JM_TRANSPORTS": str(PLUGIN.parent.resolve())}
     del env["RANK"], env["WORLD_SIZE"]
+    subnet = f"{hosts.address[0].rsplit('.', 1)[0]}.0/24"
     words = ["mpirun", "--allow-run-as-root", "-np", 2, "--host", ",".join(f"{a}:1" for a in hosts.address),
              "--mca", "plm_rsh_agent", hosts.agent(tmp_path / "agent"),
-             "--mca", "oob_tcp_if_include", f"{hosts.address[0].rsplit('.', 1)[0]}.0/24"]
-    for name in "MASTER_ADDR", "MASTER_PORT", "JM_GANG_SECRET", "JM_STATE":
+             "--mca", "oob_tcp_if_include", subnet, "--mca", "btl_tcp_if_include", subnet]
+    for name in "MASTER_ADDR", "MASTER_PORT", "JM_GANG_SECRET", "JM_TRANSPORTS", "JM_STATE", "ASAN_OPTIONS", "LSAN_OPTIONS":
         words += ["-x", name] if name in env else []
-    done = subprocess.run(hosts.command(0, [*words, BIN, *WORK, "--seconds", "2", "--source", "null"]), env=env, capture_output=True, text=True, timeout=240, check=False)
+    large = [word if word != "0.0001" else "0.004" for word in WORK]
+    before = sent(hosts)
+    done = subprocess.run(hosts.command(0, [*words, BIN, *large, "--steps", "5", "--transport", transport, "--source", "null"]),
+                          env=env, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
-    assert record["status"] == "ok" and [h["name"] for h in record["hosts"]] == ["host-a", "host-b"]
+    assert record["status"] == "ok" and record["verified"] and [h["name"] for h in record["hosts"]] == ["host-a", "host-b"]
+    assert record["transfer"]["transport"] == transport
+    # a ring of two: each sends half of the sums and half of the results
+    assert sent(hosts) - before > 5 * record["transfer"]["bytes"] > 5 * 3.9e6
 
 
 def test_the_store_has_the_traces_of_both_on_one_axis(hosts, tmp_path):

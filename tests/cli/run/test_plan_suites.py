@@ -53,6 +53,32 @@ def test_toys_run_on_two_cores():
         assert all(loss > 0 for loss in losses) and len(set(losses)) > 3, losses
 
 
+def test_the_share_of_concurrency_follows_its_model(tmp_path):
+    """Eight GPUs at the rates of the node's data file; sums of layers of equal size, which are faster than their backward pass."""
+    responses = json.loads((SOURCE / "sim/data/mi300x.json").read_text())["responses"]
+    flop_rate, bus_rate = 1e12 * responses["product"]["rate"][-1], 1e9 * responses["all-gather"]["rate"][-1]
+    store = tmp_path / "s.db"
+    done = jm("run", SOURCE / "suites/concurrency-simulated.yaml", "--store", store, "--quiet")
+    assert done.returncode == 0, done.stderr
+    shares = {}
+    for r in records(store):
+        options, found = r["options"], r["communication"]
+        layers, hidden, batch, seq = (int(options[name]) for name in ("layers", "hidden", "batch", "seq"))
+        compute = 3 * layers * batch * seq * (24 * hidden ** 2 + 2 * seq * hidden) / flop_rate
+        one_sum = 2 * 7 / 8 * 24 * hidden ** 2 / bus_rate
+        assert one_sum < compute * 2 / 3 / layers
+        shares[hidden, batch, seq] = found["concurrent_share"]
+        assert found["concurrent_share"] == pytest.approx((layers - 1) * one_sum / (compute + one_sum), rel=1e-6)
+        assert r["throughput"] == pytest.approx(8 * batch * seq / (compute + one_sum), rel=0.02)
+        for rank in found["ranks"]:
+            kind, = rank["kinds"]
+            assert rank["compute_s"] + rank["exposed_s"] == pytest.approx(rank["step_s"], rel=1e-9)
+            assert kind["busy_s"] == pytest.approx(kind["exposed_s"] + kind["overlapped_s"], rel=1e-9) and rank["late_ranks_s"] == 0
+    assert len(shares) == 3 * 3 * 2
+    assert all(shares[h, b, 4096] > shares[h, b, 8192] for h in (2048, 4096, 8192) for b in (1, 2, 4))
+    assert "concurrent %" in done.stdout and "simulated" in done.stdout
+
+
 # ---- a cap that the node was not made from ----
 
 def slope_inside(h, k, d, e):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the time of a step went, of each rank: computation is what waits leave, or unknown. */
 #include "kit/test.h"
-#include "workloads/train/train_ranks.h"
+#include "workloads/parts/rank_times.h"
 
 #include <jansson.h>
 #include <math.h>
