@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* of /proc/PID/stat, from 1 */
@@ -120,23 +121,52 @@ void jm_process_text(pid_t pid, char *out, size_t size)
 		*command ? ")" : "");
 }
 
+/* The file system of an open file as the kernel has it: st_dev of btrfs and overlays is another.
+ * /proc/self/fdinfo/FD has the number of the mount, "mnt_id:\t29"; a line of /proc/self/mountinfo
+ * begins with it: "29 1 8:2 / /home rw". */
+static dev_t file_system(int fd, dev_t otherwise)
+{
+	char path[64], line[PATH_MAX + 512];
+	int mount = -1, number;
+	unsigned int high, low;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	file = fopen(path, "re");
+	while (file && mount < 0 && fgets(line, sizeof(line), file))
+		sscanf(line, "mnt_id: %d", &mount);
+	if (file)
+		fclose(file);
+	file = fopen("/proc/self/mountinfo", "re");
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "%d %*d %u:%u", &number, &high, &low) == 3 && number == mount)
+			otherwise = makedev(high, low);
+	if (file)
+		fclose(file);
+	return otherwise;
+}
+
 /* "1: FLOCK ADVISORY WRITE 1234 08:02:5678 0 EOF"; a process that waits for a lock has an arrow
- * after the number. */
+ * after the number. Files of two file systems may have one inode number. */
 pid_t jm_process_with_lock(int fd)
 {
 	unsigned long long inode;
+	unsigned int high, low;
 	char line[256];
 	struct stat st;
 	FILE *file;
 	pid_t found = 0;
+	dev_t device;
 	int pid;
 
 	if (fstat(fd, &st))
 		return 0;
+	device = file_system(fd, st.st_dev);
 	file = fopen("/proc/locks", "re");
 	while (file && !found && fgets(line, sizeof(line), file))
-		if (sscanf(line, "%*d: FLOCK %*s %*s %d %*x:%*x:%llu", &pid, &inode) == 2 &&
-			inode == st.st_ino && pid > 0)
+		if (sscanf(line, "%*d: FLOCK %*s %*s %d %x:%x:%llu", &pid, &high, &low, &inode) ==
+				4 &&
+			inode == st.st_ino && makedev(high, low) == device && pid > 0)
 			found = pid;
 	if (file)
 		fclose(file);
