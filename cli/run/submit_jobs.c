@@ -445,19 +445,20 @@ static int merge_job(struct jm_submit_call *c, const struct jm_submitted *s, int
 	struct jm_store **to, int *ret_n)
 {
 	char path[PATH_MAX + 64];
+	struct jm_err why = JM_ERR_INIT;
 	struct jm_store *from;
-	int there = 0, rc = 0;
+	int there = 0, rc;
 
 	jm_job_path(c->folder, s->key, job, ".db", path, sizeof(path));
-	if (access(path, F_OK))
+	rc = jm_store_open(path, JM_STORE_READ, &from, &why);
+	if (rc == JM_ENOENT) /* the job was killed before it had stored anything */
 		return 0;
+	if (rc)
+		return jm_err_set(&c->r.cli->err, rc, "%s", why.text);
 	if (!*to)
 		rc = jm_store_open(c->given.store, JM_STORE_WRITE, to, &c->r.cli->err);
 	if (!rc)
-		rc = jm_store_open(path, JM_STORE_READ, &from, &c->r.cli->err);
-	if (rc)
-		return rc;
-	rc = jm_store_merge(*to, from, ret_n, &there, &c->r.cli->err);
+		rc = jm_store_merge(*to, from, ret_n, &there, &c->r.cli->err);
 	jm_store_close(from, NULL);
 	return rc;
 }

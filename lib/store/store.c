@@ -103,8 +103,9 @@ static int check_identity(struct jm_store *s, enum jm_store_mode mode, struct jm
 		rc = jm__store_number(s, &tables, err, "SELECT count(*) FROM sqlite_schema", "");
 	if (rc)
 		return rc;
-	if (!application && !version && !tables && mode == JM_STORE_WRITE)
-		return make_schema(s, err);
+	if (!application && !version && !tables)
+		return mode == JM_STORE_WRITE ? make_schema(s, err)
+					      : jm__store_nothing(s->path, err);
 	if (application != APPLICATION_ID)
 		return jm_err_set(err, JM_EFORMAT,
 			"'%s' is an SQLite file, but not a store of joulemark; it was not changed. "

@@ -67,6 +67,12 @@ static int open_failed(const char *path, enum jm_store_mode mode, struct jm_err 
 		strerror(e));
 }
 
+/* Who made it was killed before the first transaction was complete. */
+int jm__store_nothing(const char *path, struct jm_err *err)
+{
+	return jm_err_set(err, JM_ENOENT, "Nothing was stored in '%s'; it is empty.", path);
+}
+
 /* What is not an SQLite file is refused before SQLite touches it. */
 static int check_magic(const char *path, int fd, enum jm_store_mode mode, struct jm_err *err)
 {
@@ -81,6 +87,8 @@ static int check_magic(const char *path, int fd, enum jm_store_mode mode, struct
 			path);
 	if ((!st.st_size && mode == JM_STORE_WRITE) || jm_store_is_fd(fd))
 		return 0;
+	if (!st.st_size)
+		return jm__store_nothing(path, err);
 	return jm_err_set(err, JM_EFORMAT,
 		"'%s' is not a store of joulemark; it was not changed. Give another file to "
 		"--store.",

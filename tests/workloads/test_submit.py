@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -169,7 +170,7 @@ def test_nothing_is_lost_or_doubled_by_kills(cluster, tmp_path):
             time.sleep(0.4)
         elif not cluster.queue():
             done = submit(cluster, tmp_path)
-            assert done.returncode in (0, INCOMPLETE)
+            assert done.returncode in (0, INCOMPLETE), done.stderr
             if "6 jobs: 6 done" in done.stdout:
                 break
     assert kills
@@ -316,3 +317,39 @@ def test_a_job_by_hand(tmp_path):
     file.write_text(json.dumps({"joulemark": "0.1.0", "folder": "/", "parts": 0, "request": {}}))
     done = jm("run", "--job", f"{file}:0")
     assert done.returncode == FAILURE and "submit the plan again" in done.stderr
+
+
+# what a job leaves that is killed before its store has been made: between two system calls, or within its first transaction
+EMPTY = "open(path, 'w')"
+TORN = """import os, sqlite3
+db = sqlite3.connect(path, isolation_level=None)
+for word in ("PRAGMA cache_size=1", "BEGIN", "CREATE TABLE t(x)", *["INSERT INTO t VALUES (randomblob(3000))"] * 30):
+    db.execute(word)
+os.link(path + "-journal", path + "-kept")
+db.execute("COMMIT")
+os.rename(path + "-kept", path + "-journal")"""
+
+
+@pytest.mark.parametrize("left", [EMPTY, TORN], ids=["empty", "torn"])
+def test_a_job_that_was_killed_before_its_store_was_made_is_submitted_again(tmp_path, left):
+    (tmp_path / "plan.yaml").write_text('command: ["true", "{a}"]\nvariables: {a: 1:4+1}\nsource: "null"\n')
+    for name, text in ("sbatch", "echo 7"), ("squeue", "true"):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho $0 >>{tmp_path}/calls\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    words = ("submit", "plan.yaml", "--store", "all.db", "--parts", "2")
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert jm(*words, cwd=tmp_path, env=env).returncode == 0
+    file, = (tmp_path / "all.db.jobs").glob("*.json")
+    part = Path(f"{file.with_suffix('')}.0.0")
+    Path(f"{part}.start").write_text("n1 7_0\n")
+    subprocess.run([sys.executable, "-c", f"path = '{part}.db'\n{left}"], check=True)
+    assert (left == TORN) == Path(f"{part}.db-journal").exists()
+    done = jm("run", "--job", f"{file}:1", "--store", f"{file.with_suffix('')}.0.1.db")
+    assert done.returncode == 0, done.stderr
+    Path(f"{file.with_suffix('')}.0.1.end").write_text("0 n2 7_1\n")
+    done = jm(*words, cwd=tmp_path, env=env)
+    assert done.returncode in (0, INCOMPLETE), done.stderr
+    assert (tmp_path / "calls").read_text().count("sbatch") == 2, done.stdout  # the lost job again
+    assert len(runs_of(tmp_path / "all.db")) == 2
+    assert jm("run", "--job", f"{file}:0", "--store", f"{part}.db").returncode == 0  # takes the file as it is
+    assert len(runs_of(f"{part}.db")) == 2
