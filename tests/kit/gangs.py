@@ -8,7 +8,7 @@ import time
 
 from jm import BIN, BUILD, HANGS_S
 
-GPT = ["run", "gpt", "--layers", "2", "--hidden", "64", "--heads", "2", "--vocab", "256", "--context", "32",
+GPT = ["run", "gpt", "--layers", "2", "--hidden", "32", "--heads", "2", "--vocab", "256", "--context", "32",
        "--seq", "32", "--warmup", "0", "--source", "null"]
 
 

@@ -29,12 +29,24 @@ def needs_another_user(test):
                               reason="needs root, and a program that other users can reach")(test)
 
 
+def is_sanitized():
+    """The build's code is that of a sanitizer, which is slow: sizes that prove no more there may be smaller."""
+    library = (BUILD / "libjoulemark.so").read_bytes()
+    return b"__asan_init" in library or b"__tsan_init" in library
+
+
 def skip_with_sanitizers():
     """For a test that loads the library into a program without them."""
     import pytest
-    library = (BUILD / "libjoulemark.so").read_bytes()
-    if b"__asan_init" in library or b"__tsan_init" in library:
+    if is_sanitized():
         pytest.skip("a program without sanitizers cannot load a library with them")
+
+
+def catches(pid, number):
+    """The process has a handler for the signal: one that begins has none, and would be ended by it."""
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
+        caught = re.search(r"^SigCgt:\s*(\w+)", f.read(), re.M)
+    return bool(caught and int(caught[1], 16) >> (number - 1) & 1)
 
 
 def jm(*args, env=None, timeout=HANGS_S, **more):

@@ -7,7 +7,7 @@ from gangs import devices
 from runs import FAILED, limit_files, one
 from weights_files import read, values
 
-SIZES = ["--layers", 4, "--hidden", 32, "--heads", 4, "--vocab", 257, "--context", 16, "--seq", 16, "--accumulate", 4]
+SIZES = ["--layers", 4, "--hidden", 32, "--heads", 4, "--vocab", 257, "--context", 16, "--seq", 16, "--accumulate", 2]
 END = ["--warmup", 0, "--source", "null", "--selftest", 0]
 LLAMA = ["run", "llama", *SIZES, "--kv-heads", 2, "--ffn", 48, *END]
 GPT = ["run", "gpt", *SIZES, *END]
@@ -21,7 +21,7 @@ F64 = ["--precision", "f64", "--device", "ref"]
 
 
 def train(work, way, *more, steps=3, status=0, **kwargs):
-    """The samples of a step are those of four sequences, four times."""
+    """The samples of a step are those of four sequences, twice."""
     ranks = WAYS.get(way, [])
     models = 2 if way == "both" else 1
     return one(*work, *ranks, "--batch", 4 // models, "--steps", steps, *more, status=status, **kwargs)
