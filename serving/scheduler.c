@@ -9,10 +9,11 @@ struct jm_scheduler {
 	struct jm_scheduler_limits limits;
 	struct jm_request *request;
 	int n, cap, unfinished;
-	int first;	/* all requests before this one have ended */
-	int *free_page; /* [pages], a stack */
+	int first_waiting; /* no request before this one waits */
+	int *free_page;	   /* [pages], a stack */
 	int n_free;
 	int *running;		/* [limits.running]: the request of a slot, or -1 */
+	int *in_order;		/* [limits.running]: running requests as they arrived */
 	struct jm_piece *piece; /* [limits.running] */
 	int n_pieces;
 };
@@ -46,8 +47,9 @@ int jm_scheduler_new(
 	s->limits = *limits;
 	s->free_page = calloc((size_t)limits->pages, sizeof(*s->free_page));
 	s->running = calloc((size_t)limits->running, sizeof(*s->running));
+	s->in_order = calloc((size_t)limits->running, sizeof(*s->in_order));
 	s->piece = calloc((size_t)limits->running, sizeof(*s->piece));
-	if (!s->free_page || !s->running || !s->piece) {
+	if (!s->free_page || !s->running || !s->in_order || !s->piece) {
 		jm_scheduler_free(s);
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for a scheduler.");
 	}
@@ -68,6 +70,7 @@ void jm_scheduler_free(struct jm_scheduler *s)
 	free(s->request);
 	free(s->free_page);
 	free(s->running);
+	free(s->in_order);
 	free(s->piece);
 	free(s);
 }
@@ -117,6 +120,8 @@ int jm_scheduler_add_after(
 /* The request runs no longer; its pages are free. */
 static void leave(struct jm_scheduler *s, struct jm_request *r, enum jm_request_state state)
 {
+	int number = (int)(r - s->request);
+
 	while (r->n_pages)
 		s->free_page[s->n_free++] = r->page[--r->n_pages];
 	if (r->slot >= 0)
@@ -125,6 +130,8 @@ static void leave(struct jm_scheduler *s, struct jm_request *r, enum jm_request_
 	r->in_step = false;
 	r->computed = 0;
 	r->state = state;
+	if (state == JM_REQUEST_WAITING && number < s->first_waiting)
+		s->first_waiting = number;
 }
 
 static void end(struct jm_scheduler *s, struct jm_request *r, enum jm_request_state state)
@@ -203,17 +210,18 @@ static int free_slot(const struct jm_scheduler *s)
 /* Requests start in the order of their arrival; none overtakes one that does not fit yet. */
 static void admit(struct jm_scheduler *s)
 {
-	for (int i = s->first; i < s->n; i++) {
-		struct jm_request *r = &s->request[i];
-		int slot = free_slot(s);
+	for (; s->first_waiting < s->n; s->first_waiting++) {
+		struct jm_request *r = &s->request[s->first_waiting];
+		int slot;
 
 		if (r->state != JM_REQUEST_WAITING)
 			continue;
+		slot = free_slot(s);
 		if (slot < 0 || s->n_free < pages_of(s, known(r)))
 			return;
 		r->slot = slot;
 		r->state = JM_REQUEST_RUNNING;
-		s->running[slot] = i;
+		s->running[slot] = s->first_waiting;
 		reserve(s, r, known(r));
 	}
 }
@@ -231,17 +239,36 @@ static int add_piece(struct jm_scheduler *s, int number, int budget)
 	return n;
 }
 
+static int by_number(const void *a, const void *b)
+{
+	const int *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* Fills in_order; returns how many requests run. */
+static int order_running(struct jm_scheduler *s)
+{
+	int n = 0;
+
+	for (int i = 0; i < s->limits.running; i++)
+		if (s->running[i] >= 0)
+			s->in_order[n++] = s->running[i];
+	qsort(s->in_order, (size_t)n, sizeof(*s->in_order), by_number);
+	return n;
+}
+
 /* Requests that arrived first come first. */
 static int add_pieces(struct jm_scheduler *s, bool prompts, int budget)
 {
-	int used = 0;
+	int used = 0, n = order_running(s);
 
-	for (int i = s->first; i < s->n; i++) {
-		const struct jm_request *r = &s->request[i];
+	for (int i = 0; i < n; i++) {
+		const struct jm_request *r = &s->request[s->in_order[i]];
 
 		if (r->state == JM_REQUEST_RUNNING && !r->in_step &&
 			(prompts || known(r) - r->computed == 1))
-			used += add_piece(s, i, budget - used);
+			used += add_piece(s, s->in_order[i], budget - used);
 	}
 	return used;
 }
@@ -294,10 +321,9 @@ int jm_scheduler_step(struct jm_scheduler *s, const struct jm_piece **ret)
 {
 	int used;
 
-	while (s->first < s->n && s->request[s->first].state >= JM_REQUEST_DONE)
-		s->first++;
-	for (int i = s->first; i < s->n; i++)
-		s->request[i].in_step = false;
+	for (int i = 0; i < s->limits.running; i++)
+		if (s->running[i] >= 0)
+			s->request[s->running[i]].in_step = false;
 	s->n_pieces = 0;
 	used = add_pieces(s, false, s->limits.tokens);
 	admit(s);

@@ -93,6 +93,13 @@ static bool is_loopback(const char *host)
 	       (!strncmp(host, "127.", 4) && strspn(host, "0123456789.") == n);
 }
 
+bool jm_http_client_is_local(const char *url)
+{
+	const char *scheme_end = strstr(url, "://");
+
+	return scheme_end && is_loopback(scheme_end + 3);
+}
+
 static int check_url(const struct jm_http_client_options *o, struct jm_err *err)
 {
 	const char *host = plain_host(o->url);

@@ -7,6 +7,7 @@
 #define JM_VENDOR_HTTP_CLIENT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "joulemark.h"
@@ -41,6 +42,8 @@ int jm_http_client_new(
 	const struct jm_http_client_options *o, struct jm_http_client **ret, struct jm_err *err);
 void jm_http_client_free(
 	struct jm_http_client *c); /* takes NULL; requests under way end without a call */
+/* Is the URL's host this machine, by its name or number? */
+bool jm_http_client_is_local(const char *url);
 /* Sends the text to that path of the URL. number: of the caller's choice. It is on its way when
  * jm_http_client_poll is called. */
 int jm_http_client_post(struct jm_http_client *c, const char *path, const char *body, int number,

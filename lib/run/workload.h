@@ -83,7 +83,7 @@ struct jm_work {
 	long epoch_steps;
 	char detail[256];  /* one line for the record: "124.4 M parameters, peak 1.9 GB" */
 	char live[40];	   /* the latest news for the live line: "held-out loss 5.31"; "" = none */
-	char note[256];	   /* something the user must know, such as a fallback; "" = nothing */
+	char note[512];	   /* something the user must know, such as a fallback; "" = nothing */
 	struct jm_own own; /* of this rank */
 	const struct jm_own *gang; /* [world], of all ranks; NULL = one rank */
 	struct jm_own own_peer;	   /* of `peer`, if it is used */

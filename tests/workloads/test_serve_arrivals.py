@@ -141,11 +141,21 @@ def test_window_of_timed_arrivals_lies_between_their_10th_and_90th_percentile(tm
     assert w["begin_s"] + w["seconds"] == pytest.approx(at[math.floor(0.9 * (n - 1))], abs=ROUNDED)
 
 
+def test_the_window_of_single_is_that_of_arrivals_too(tmp_path):
+    """18 answers, of which one is under way at a time: too few for the window of 16 that run at once."""
+    r, rows, _ = served(tmp_path, "--device", "ref", "--steps", "72", "--arrival", "single", "--input-tokens", "2", "--output-tokens", "4")
+    w, n = r["serving"]["window"], r["serving"]["requests_offered"]
+    at = [row["arrival_s"] for row in rows]
+    assert 18 <= len(rows) <= n <= len(rows) + 1
+    assert w["begin_s"] == pytest.approx(at[math.ceil(0.1 * (n - 1))], abs=ROUNDED)
+    assert w["begin_s"] + w["seconds"] == pytest.approx(at[math.floor(0.9 * (n - 1))], abs=ROUNDED)
+
+
 @pytest.mark.parametrize("table, word", [
     ("", "no request"), ("input,output\n", "no request"), ("in,out\n1,2\n", "Line 1"), ("input,output\n1\n", "Line 2"),
     ("input,output\n1,2\n1,0\n", "Line 3"), ("input,output\n1,2.5\n", "Line 2"), ("input,output\n1,2,3\n", "Line 2"),
     ("input,output,arrival_s\n1,2,nan\n", "Line 2"), ("input,output,arrival_s\n1,2,3\n1,2,1\n", "Line 3"),
-    ("input,output\n40,40\n", "context")])
+    ("input,output,arrival_s\n1,2,1e12\n", "Line 2"), ("input,output\n40,40\n", "context")])
 def test_a_bad_table_is_said(tmp_path, table, word):
     path = tmp_path / "lengths.csv"
     path.write_text(table)
@@ -155,7 +165,8 @@ def test_a_bad_table_is_said(tmp_path, table, word):
 
 @pytest.mark.parametrize("options, word", [
     (["--arrival", "poisson"], "--rate"), (["--rate", "3"], "poisson"), (["--arrival", "file"], "--lengths"),
-    (["--lengths", "absent.csv"], "absent.csv")])
+    (["--lengths", "absent.csv"], "absent.csv"), (["--input-tokens", "4294967297"], "--input-tokens"),
+    (["--output-tokens", "1:4294967298"], "--output-tokens")])
 def test_arrivals_that_lack_something_are_said(options, word):
     r = jm(*SERVE, "--device", "ref", "--steps", "2", *options)
     assert r.returncode != 0 and word in r.stdout + r.stderr

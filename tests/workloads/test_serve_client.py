@@ -176,6 +176,13 @@ def test_what_cannot_be_asked_is_said(options, word):
     assert r.returncode != 0 and word in r.stdout + r.stderr
 
 
+def test_a_rate_beyond_what_can_be_sent_ends_in_time(tmp_path):
+    """Requests that arrive faster than they are sent leave the time to take answers."""
+    with server(tmp_path) as (url, _):
+        r = one(*CLIENT, "--url", url, "--arrival", "poisson", "--rate", "1000000", "--seconds", "0.05")
+    assert r["serving"]["requests_offered"] > 1000
+
+
 def test_a_server_that_answers_before_start_is_another_one(tmp_path):
     with server(tmp_path) as (url, _):
         r = jm(*CLIENT, "--url", url, "--start", "exec sleep 60", "--seconds", "1")

@@ -21,7 +21,7 @@ double jm_answer_ttft(const struct jm_answer *a)
 
 double jm_answer_tpot(const struct jm_answer *a)
 {
-	return a->output > 1 ? seconds(a->first, a->end) / (a->output - 1) : NAN;
+	return a->output > 1 && a->n_when > 1 ? seconds(a->first, a->end) / (a->output - 1) : NAN;
 }
 
 double jm_answer_latency(const struct jm_answer *a)
@@ -284,10 +284,17 @@ static json_t *gaps(const struct jm_answers *a)
 	return ret;
 }
 
+/* Tokens that came together say nothing of the time per token: as if each took for ever. NAN: an
+ * answer of one token has none. */
+static double longest_tpot(const struct jm_answer *a)
+{
+	return a->output > 1 && isnan(jm_answer_tpot(a)) ? INFINITY : jm_answer_tpot(a);
+}
+
 /* A bound that is not given holds, and so does that of each token in an answer of one. */
 static bool is_good(const struct jm_answers *a, const struct jm_answer *one)
 {
-	return !(jm_answer_ttft(one) > a->ttft) && !(jm_answer_tpot(one) > a->tpot);
+	return !(jm_answer_ttft(one) > a->ttft) && !(longest_tpot(one) > a->tpot);
 }
 
 static bool has_bounds(const struct jm_answers *a)
@@ -349,7 +356,7 @@ int jm_answers_keep_bounds(const struct jm_answers *a)
 		ended += is_covered(a, &a->answer[i]);
 	if (!has_bounds(a) || !ended)
 		return -1;
-	return keeps(a, a->ttft, jm_answer_ttft) && keeps(a, a->tpot, jm_answer_tpot);
+	return keeps(a, a->ttft, jm_answer_ttft) && keeps(a, a->tpot, longest_tpot);
 }
 
 int jm_answers_late(const struct jm_answers *a, int64_t now_ns)
@@ -362,7 +369,7 @@ int jm_answers_late(const struct jm_answers *a, int64_t now_ns)
 		int64_t first = one->first ? one->first : now_ns;
 
 		ttft += failed || seconds(one->arrived, first) > a->ttft;
-		tpot += failed || (one->state == JM_ANSWER_DONE && jm_answer_tpot(one) > a->tpot);
+		tpot += failed || (one->state == JM_ANSWER_DONE && longest_tpot(one) > a->tpot);
 	}
 	return ttft > tpot ? ttft : tpot;
 }
@@ -446,7 +453,7 @@ static bool put_requests(const void *what, FILE *f)
 			continue;
 		fprintf(f, "%d,%d,%d,%.9f,%.9f,", i, one->input, one->output,
 			seconds(a->answer[0].arrived, one->arrived), jm_answer_ttft(one));
-		if (one->output > 1)
+		if (!isnan(jm_answer_tpot(one)))
 			fprintf(f, "%.12f", jm_answer_tpot(one)); /* a mean of ns */
 		fprintf(f, ",%.9f,%d\n", jm_answer_latency(one),
 			has_window(a) && is_covered(a, one));

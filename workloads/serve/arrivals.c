@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "arrivals.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,20 +12,33 @@
 
 #define COLUMNS	    3
 #define MOST_TOKENS 1000000
-#define OF_INPUT    0 /* counters of a request's random numbers; those of its prompt begin at 2 */
+#define MOST_S	    1e8 /* an arrival in nanoseconds, some rounds later, is an int64_t */
+#define OF_INPUT    0	/* counters of a request's random numbers; those of its prompt begin at 2 */
 #define OF_OUTPUT   1
 #define OF_GAP	    UINT64_MAX
 
+/* The number of tokens at the beginning of the text, which moves behind it; 0 = there is none. */
+static int tokens_of(const char **text)
+{
+	char *end;
+	long n = isdigit((unsigned char)**text) ? strtol(*text, &end, 10) : 0;
+
+	if (n < 1 || n > MOST_TOKENS)
+		return 0;
+	*text = end;
+	return (int)n;
+}
+
 int jm_arrivals_range(const char *text, const char *name, struct range *ret, struct jm_err *err)
 {
-	char rest = 0;
-	int n = sscanf(text, "%d:%d%c", &ret->from, &ret->to, &rest);
+	const char *rest = text;
 
-	if (n == 1 && !strchr(text, ':') && strspn(text, "0123456789") == strlen(text))
-		ret->to = ret->from;
-	else if (n != 2)
-		ret->from = 0;
-	if (ret->from >= 1 && ret->to >= ret->from && ret->to <= MOST_TOKENS)
+	ret->from = ret->to = tokens_of(&rest);
+	if (*rest == ':') {
+		rest++;
+		ret->to = tokens_of(&rest);
+	}
+	if (ret->from >= 1 && ret->to >= ret->from && !*rest)
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,
 		"--%s is '%s'; give a number of tokens, or the smallest and the largest: 1:1024.",
@@ -68,11 +82,11 @@ static int take_row(struct jm_arrivals *a, char *const *field, int n, struct jm_
 
 	for (int i = 0; i < n && i < COLUMNS; i++)
 		x[i] = number_of(field[i]);
-	if (n != 2 + a->timed || !is_count(x[0]) || !is_count(x[1]) || !isfinite(x[2]))
+	if (n != 2 + a->timed || !is_count(x[0]) || !is_count(x[1]) || !(x[2] <= MOST_S))
 		return jm_err_set(err, JM_EFORMAT,
 			"must have a whole number of input tokens, one of output tokens (1 to "
 			"%d)%s",
-			MOST_TOKENS, a->timed ? " and a time in seconds" : "");
+			MOST_TOKENS, a->timed ? " and a time from 0 to 1e8 s" : "");
 	if (x[2] < before)
 		return jm_err_set(err, JM_EFORMAT, "must not arrive before the one above it");
 	if (a->n == INT32_MAX / 2 || !add_row(a, (struct jm_length){(int)x[0], (int)x[1], x[2]}))

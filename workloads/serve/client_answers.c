@@ -66,13 +66,14 @@ static int send_one(struct jm_client *c, const struct jm_answer *a, struct jm_er
 int jm_client_send(struct jm_client *c, struct jm_err *err)
 {
 	struct jm_answer a;
+	int64_t until = now(c); /* what arrives while these are sent waits for the next call */
 	int code = 0;
 
 	if (c->failed_together >= MOST_FAILURES)
 		return jm_err_set(err, JM_EIO,
 			"%d requests failed one after the other; the last one: %s.",
 			c->failed_together, c->failure);
-	while (!code && jm_load_next(&c->load, now(c), c->under_way, &a))
+	while (!code && jm_load_next(&c->load, until, c->under_way, &a))
 		code = send_one(c, &a, err);
 	return code;
 }

@@ -65,6 +65,7 @@ json_t *jm_client_json(const struct jm_client *c)
 	return ret;
 }
 
+/* A whole text or nothing of it. */
 __attribute__((format(printf, 3, 4))) static void add(
 	char *out, size_t size, const char *format, ...)
 {
@@ -72,7 +73,8 @@ __attribute__((format(printf, 3, 4))) static void add(
 	va_list rest;
 
 	va_start(rest, format);
-	vsnprintf(out + used, size - used, format, rest);
+	if (vsnprintf(out + used, size - used, format, rest) >= (int)(size - used))
+		out[used] = '\0';
 	va_end(rest);
 }
 
@@ -95,12 +97,22 @@ static void add_failures(const struct jm_client *c, char *out, size_t size)
 void jm_client_note(const struct jm_client *c, char *out, size_t size)
 {
 	jm_load_note(&c->load, out, size);
+	if (!jm_http_client_is_local(c->url))
+		add(out, size,
+			"%sThe server is on another machine: joules are those of the meters of "
+			"this record, whether or not they see it.",
+			*out ? " " : "");
 	add_failures(c, out, size);
 	if (c->no_usage)
 		add(out, size, "%s%d answers have no usage: each event counts as a token.",
 			*out ? " " : "", c->no_usage);
 	if (c->no_done)
 		add(out, size, "%s%d answers end without [DONE].", *out ? " " : "", c->no_done);
+	if (c->merged > 0)
+		add(out, size,
+			"%s%.0f tokens came in one event with others: an answer in one event has "
+			"no time per token.",
+			*out ? " " : "", c->merged);
 	if (c->other_length)
 		add(out, size, "%s%d answers have another length than was asked for.",
 			*out ? " " : "", c->other_length);

@@ -172,11 +172,14 @@ static int take_object(const json_t *o, int64_t vocab, struct jm_ask *ret, struc
 
 int jm_ask_parse(const char *body, size_t n, int64_t vocab, struct jm_ask *ret, struct jm_err *err)
 {
-	json_t *o = json_loadb(body, n, 0, NULL);
+	json_error_t why;
+	json_t *o = json_loadb(body, n, 0, &why);
 	int code;
 
 	*ret = (struct jm_ask){.rule = ret->rule};
-	code = take_object(o, vocab, ret, err);
+	code = o ? take_object(o, vocab, ret, err)
+		 : jm_err_set(
+			   err, JM_EUSAGE, "The body is no JSON that can be taken: %s.", why.text);
 	json_decref(o);
 	if (code)
 		jm_ask_close(ret);

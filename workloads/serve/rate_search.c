@@ -45,12 +45,13 @@ static int try_rate(const struct jm_rate_server *s, double rate, struct jm_err *
 }
 
 /* A request that is alone has the shortest times. */
-static int check_alone(const struct jm_answers *a, struct jm_err *err)
+static int check_alone(const struct jm_answers *a, const char *failure, struct jm_err *err)
 {
 	const struct jm_answer *one = &a->answer[0];
 
 	if (one->state != JM_ANSWER_DONE)
-		return jm_err_set(err, JM_EIO, "The first request of --rate max failed.");
+		return jm_err_set(err, JM_EIO, "The first request of --rate max failed%s%s.",
+			failure ? ": " : "", failure ? failure : "");
 	if (jm_answer_ttft(one) > a->ttft)
 		return jm_err_set(err, JM_ERANGE,
 			"No rate keeps --ttft: a request alone has its first token after %.3g s; "
@@ -80,7 +81,7 @@ static int best_rate(
 	s->load->answers.tpot = tpot;
 	if (code)
 		return code;
-	code = check_alone(a, err);
+	code = check_alone(a, s->failure, err);
 	*ret = a->running / jm_answer_latency(&a->answer[0]);
 	*ret_least = IDLE / jm_answer_latency(&a->answer[0]);
 	return code;

@@ -20,6 +20,7 @@ struct jm_rate_server {
 	 * none. */
 	int (*step)(void *arg, struct jm_err *err);
 	int (*unfinished)(const void *arg); /* requests under way */
+	const char *failure; /* why the latest request failed; NULL = such a server says none */
 };
 
 /*

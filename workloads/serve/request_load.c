@@ -37,7 +37,7 @@ int jm_load_open(struct jm_load *l, const struct jm_work *work, bool text, struc
 
 	a->seed = work->seed;
 	l->own_prompts = text;
-	l->answers.timed = jm_arrivals_timed(a);
+	l->answers.timed = jm_arrivals_timed(a) || a->kind == ARRIVE_SINGLE;
 	if (!code)
 		code = jm_arrivals_range(l->output_text, "output-tokens", &a->output, err);
 	if (!code && l->lengths && text)
@@ -95,7 +95,9 @@ int32_t jm_load_token(const struct jm_load *l, int number, int position, int64_t
 
 int64_t jm_load_next_ns(const struct jm_load *l)
 {
-	return jm_arrivals_timed(&l->arrivals) && l->begin_ns
+	bool ended = l->most && l->answers.n >= l->most;
+
+	return jm_arrivals_timed(&l->arrivals) && l->begin_ns && !ended
 		       ? l->begin_ns + (int64_t)llround(l->arrivals.at_s * 1e9)
 		       : INT64_MAX;
 }

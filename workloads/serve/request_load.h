@@ -125,7 +125,8 @@ bool jm_load_is_default(const struct jm_values *options, const char *name);
 bool jm_load_next(struct jm_load *l, int64_t now_ns, int unfinished, struct jm_answer *ret);
 /* The token at a position of a request's random prompt. */
 int32_t jm_load_token(const struct jm_load *l, int number, int position, int64_t vocab);
-/* When the next request arrives by itself; INT64_MAX: it depends on what is done. */
+/* When the next request arrives by itself; INT64_MAX: it depends on what is done, or none is to
+ * come. */
 int64_t jm_load_next_ns(const struct jm_load *l);
 /* After the last step: the window, also that of the work, and the file of --requests-csv. Errors:
  * as jm_output_by. */

@@ -362,8 +362,12 @@ static int unfinished(const void *state)
 
 static int find_rate(struct serve *s, struct jm_err *err)
 {
-	const struct jm_rate_server server = {
-		s, &s->load, s->work->sleeper->clock, restart, search_step, unfinished};
+	const struct jm_rate_server server = {.arg = s,
+		.load = &s->load,
+		.clock = s->work->sleeper->clock,
+		.restart = restart,
+		.step = search_step,
+		.unfinished = unfinished};
 	int code = jm_rate_search(&server, err);
 
 	jm_load_note(&s->load, s->work->note, sizeof(s->work->note));

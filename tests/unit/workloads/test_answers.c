@@ -130,6 +130,28 @@ static void a_window_without_a_request_has_no_percentiles(void **state)
 	jm_answers_close(&a);
 }
 
+/* All tokens of an answer come in one event: nothing is known of the time from one to the next. */
+static void tokens_in_one_piece_keep_no_bound_of_tpot(void **state)
+{
+	struct jm_answers a = bounded(NAN, 10), free = bounded(NAN, NAN);
+	json_t *all = NULL;
+
+	(void)state;
+	add(&a, 1, 100, JM_ANSWER_DONE);
+	assert_true(json_is_true(figure(&a, "p99_in_bounds", &all))); /* it has no further token */
+	a.answer[0].output = 10;
+	assert_true(json_is_null(figure(&a, "tpot", &all)));
+	assert_true(json_is_false(figure(&a, "p99_in_bounds", &all)));
+	assert_true(json_real_value(figure(&a, "goodput", &all)) == 0);
+	assert_int_equal(jm_answers_late(&a, 2 * JM_SECOND), 1);
+	add(&free, 1, 100, JM_ANSWER_DONE);
+	free.answer[0].output = 10;
+	assert_true(json_is_null(figure(&free, "p99_in_bounds", &all)));
+	json_decref(all);
+	jm_answers_close(&a);
+	jm_answers_close(&free);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -138,6 +160,7 @@ int main(void)
 		cmocka_unit_test(each_bound_is_kept_by_its_own_percentile),
 		cmocka_unit_test(what_is_unknown_is_null_and_what_is_none_is_0),
 		cmocka_unit_test(a_window_without_a_request_has_no_percentiles),
+		cmocka_unit_test(tokens_in_one_piece_keep_no_bound_of_tpot),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
