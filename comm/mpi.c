@@ -1,24 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Transport `mpi`: a plug-in (mpi_plugin.c), which alone knows the MPI library. */
-#include <dlfcn.h>
-#include <string.h>
-
 #include "base/files/plugin_file.h"
 #include "comm.h"
 
 typedef const struct jm_transport_plugin *entry_fn(void);
 
-static const struct jm_plugin_kind transports = {
-	.title = "Transport", .folder = "comm", .variable = "JM_TRANSPORTS"};
+static const struct jm_plugin_kind transports = {.title = "Transport",
+	.entry = "jm_transport_entry",
+	.folder = "comm",
+	.variable = "JM_TRANSPORTS"};
 
-static int open_plugin(void **ret_library, struct jm_err *err)
+static int find_entry(void **ret, struct jm_err *err)
 {
-	char path[JM_PLUGIN_PATHS][4096] = {""};
-	int code;
+	char path[JM_PLUGIN_PATHS][4096];
+	int code = jm_plugin_entry(&transports, "mpi", path, ret, err);
 
-	jm_plugin_paths(&transports, "mpi", path);
-	code = jm_plugin_load(&transports, path, ret_library, err);
-	if (code || *ret_library)
+	if (code || *ret)
 		return code;
 	return jm_err_set(err, JM_ENOENT,
 		"Transport mpi is not available: neither %s%s%s exists; build joulemark with mpi.h "
@@ -48,16 +45,11 @@ static int check_plugin(const struct jm_transport_plugin *p, struct jm_err *err)
 static int mpi_load(const struct jm_transport **ret, struct jm_err *err)
 {
 	const struct jm_transport_plugin *plugin;
-	void *library = NULL;
 	entry_fn *entry;
-	int code = open_plugin(&library, err);
+	int code = find_entry((void **)&entry, err);
 
 	if (code)
 		return code;
-	*(void **)&entry = dlsym(library, "jm_transport_entry");
-	if (!entry)
-		return jm_err_set(err, JM_EFORMAT,
-			"Plug-in mpi.so exports no jm_transport_entry: it is not a transport.");
 	plugin = entry();
 	code = check_plugin(plugin, err);
 	if (!code)

@@ -34,9 +34,8 @@ struct life {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	enum stage stage;
-	int code; /* of BEGUN */
-	struct jm_err err;
-	bool failed; /* a transfer, or what else all ranks do together */
+	struct jm_err err; /* of BEGUN */
+	bool failed;	   /* a transfer, or what else all ranks do together */
 };
 
 struct mpi {
@@ -165,7 +164,7 @@ static void ask_for_job_data(void)
 		setenv("PMIX_MCA_gds", "hash", 0);
 }
 
-static int begin(const struct life *l, struct jm_err *err)
+static int begin(const struct jm_comm_place *place, struct jm_err *err)
 {
 	int offered = 0, rc = MPI_SUCCESS, code = set_mark(err);
 
@@ -182,14 +181,14 @@ static int begin(const struct life *l, struct jm_err *err)
 		return jm_err_set(err, JM_ENOSUP,
 			"This MPI was built without threads, which transport mpi needs; use "
 			"--transport net.");
-	return check_numbers(&l->place, err);
+	return check_numbers(place, err);
 }
 
 static void *live(void *arg)
 {
 	struct life *l = arg;
 
-	l->code = begin(l, &l->err);
+	begin(&l->place, &l->err);
 	move_on(l, BEGUN);
 	await(l, ENDING, JM_FOREVER);
 	if (MPI_Finalize() == MPI_SUCCESS)
@@ -226,7 +225,7 @@ static int life_begin(const struct jm_comm_place *place, struct life **ret, stru
 			place->join_s);
 	}
 	*ret = l;
-	return l->code ? jm_err_set(err, l->code, "%s", l->err.text) : 0;
+	return l->err.code ? jm_err_set(err, l->err.code, "%s", l->err.text) : 0;
 }
 
 /* After a failure MPI would wait for a rank that does not answer. Else it waits for those that

@@ -7,7 +7,7 @@
 #include "base/ctx.h"
 #include "base/text/number.h"
 #include "door.h"
-#include "guard/guard_service.h"
+#include "guard/joulemarkd_link.h"
 #include "lease_list.h"
 #include "policy.h"
 #include "policy_file.h"
@@ -101,6 +101,7 @@ int main(int argc, char **argv)
 			" is its policy.\n");
 		return 2;
 	}
+	signal(SIGIO, SIG_IGN); /* a writer waits for the policy's file, which is being read */
 	if (check)
 		return check_policy(argv[2]);
 	if (take_socket(&err))

@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,11 +101,10 @@ static int read_all(const char *path, int fd, char *text, size_t size, struct jm
 }
 
 /* Until fd is closed nobody can open the file for writing (fcntl(2), F_SETLEASE): the times of a
- * file do not show a write that is under way. On file systems without this only the times are
- * compared. */
+ * file do not show a write that is under way. The process ignores SIGIO, which says that a writer
+ * waits. On file systems without this only the times are compared. */
 static int keep_writers_out(const char *path, int fd, struct jm_err *err)
 {
-	signal(SIGIO, SIG_IGN); /* says that a writer waits */
 	if (fcntl(fd, F_SETLEASE, F_RDLCK) && errno == EAGAIN)
 		return jm_err_set(err, JM_EFORMAT,
 			"The policy %s is open for writing in another process; it is read again "

@@ -6,9 +6,10 @@
 #include "policy.h"
 
 /*
- * Reads the file again if it is another one than *policy was read from. JM_EPERM: it, or its
- * folder, is not root's alone to write, or it is a link; JM_EFORMAT: too large, changed while it
- * was read, or malformed; JM_ENOENT. On an error *policy is without rules.
+ * For a process that ignores SIGIO. Reads the file again if it is another one than *policy was
+ * read from. JM_EPERM: it, or its folder, is not root's alone to write, or it is a link;
+ * JM_EFORMAT: too large, changed while it was read, or malformed; JM_ENOENT. On an error *policy
+ * is without rules.
  */
 int jm_policy_load(const char *path, struct jm_policy *policy, struct jm_err *err);
 /* Another file of root's: JM_EPERM as above, JM_ENOENT. */

@@ -8,7 +8,7 @@
 
 #include "base/option.h"
 #include "engine/graph/model.h"
-#include "engine/run/kv_cache.h"
+#include "engine/run/served_model.h"
 #include "engine/run/program.h"
 #include "result/power_fit.h"
 

@@ -3,7 +3,7 @@
 
 #include "base/text/json.h"
 #include "describe_several.h"
-#include "engine/run/kv_cache.h"
+#include "engine/run/served_model.h"
 #include "report/format/text.h"
 
 /* With so many pages. */
@@ -11,20 +11,20 @@ static int plan_pages(struct describe_plan *plan, int64_t pages, struct jm_err *
 {
 	struct describe_serve *s = &plan->serve;
 	struct jm_step_shape shape = s->shape;
-	struct jm_cache cache;
+	struct jm_served_model cache;
 	int code;
 
 	shape.pages = pages;
-	code = jm_cache_plan(&plan->training, &shape, &plan->device, &cache, err);
+	code = jm_served_plan(&plan->training, &shape, &plan->device, &cache, err);
 
 	if (!code) {
 		s->parameters = jm_graph_parameters(cache.program[0]->graph);
-		s->page_bytes = jm_cache_page_bytes(&cache);
+		s->page_bytes = jm_served_page_bytes(&cache);
 		s->weight_bytes = cache.program[0]->class_bytes[JM_CLASS_PARAM];
-		s->peak_bytes = jm_cache_peak(&cache, &s->arena_bytes);
+		s->peak_bytes = jm_served_peak(&cache, &s->arena_bytes);
 		s->pages = pages;
 	}
-	jm_cache_close(&cache);
+	jm_served_close(&cache);
 	return code;
 }
 
@@ -42,7 +42,7 @@ static int choose(struct describe_plan *plan, struct jm_err *err)
 			"A request of %lld tokens exceeds the model's context of %lld; give fewer "
 			"--request-tokens.",
 			(long long)s->request_tokens, (long long)context);
-	code = jm_cache_shape(s->step_tokens, s->running, s->request_tokens, &s->shape, err);
+	code = jm_served_shape(s->step_tokens, s->running, s->request_tokens, &s->shape, err);
 	s->shape.narrow_cache = s->kv == JM_CACHE_F8E4M3;
 	if (code || s->budget)
 		return code;

@@ -25,9 +25,9 @@ struct jm_run_call {
 	struct jm_run_given given; /* of the command `plan`: its .plan alone */
 	struct jm_store *store;
 	struct jm_guard *guard;
-	struct jm_hosts *
-		hosts; /* --launcher started: of the other ranks; NULL = all ranks are started here */
-	int n_told;    /* failed runs whose reason a line on stderr has given */
+	struct jm_agent_links *
+		agents; /* --launcher started: of the other ranks; NULL = all ranks are started here */
+	int n_told;	/* failed runs whose reason a line on stderr has given */
 	const char *guarded; /* the controls of the guard; NULL = the machine's */
 	struct jm_plan_file file;
 	struct jm_planned *planned;

@@ -9,7 +9,7 @@
 #include "report/report.h"
 #include "run/gang/agent.h"
 #include "guard/guard_requests.h"
-#include "run/gang/hosts.h"
+#include "run/gang/agent_links.h"
 #include "run/gang/gang_watchdog.h"
 #include "run_end.h"
 #include "run_list.h"
@@ -172,7 +172,7 @@ static int sweep_cases(struct jm_run_call *r, struct jm_planned *p)
 
 	o.plan = &p->plan;
 	o.store = r->store;
-	o.hosts = r->hosts;
+	o.agents = r->agents;
 	o.unstored = r->unstored;
 	o.controls = p->controls_used;
 	if (!has_case(p, o.rerun))
@@ -349,7 +349,7 @@ static int run_all(struct jm_run_call *r)
 		return jm_cli_fail(r->cli);
 	if (r->given.dry_run)
 		return jm_run_list_cases(r) ? jm_cli_fail(r->cli) : 0;
-	if (apart && jm_hosts_open(&r->cli->ctx, &place, &r->hosts, &r->cli->err))
+	if (apart && jm_agent_links_open(&r->cli->ctx, &place, &r->agents, &r->cli->err))
 		return jm_cli_fail(r->cli);
 	return jm_run_finish(r, run_each(r));
 }
@@ -376,7 +376,7 @@ static int run_run(struct jm_cli *cli)
 	JM_FILL(&cli->values, &r.given);
 	jm_run_log_begin(&log, &cli->ctx, cli->quiet);
 	status = run_all(&r);
-	jm_hosts_close(r.hosts);
+	jm_agent_links_close(r.agents);
 	status = stop_guard(r.guard, status);
 	jm_run_log_end(&log);
 	jm_store_close(r.store, NULL); /* of a call that was refused; it leaves no file */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words of `set` as settings, and `set --dry-run`. */
+/* The words of `set` as settings. */
 #ifndef JM_SET_WORDS_H
 #define JM_SET_WORDS_H
 
@@ -16,8 +16,5 @@ int jm_set_parse_axis(const char *text, const char *by, const struct jm_knobs *k
 json_t *jm_set_axis_json(const struct jm_axis *axis, const char *phase);
 /* The words of the command line; a sweep is not for `set`. settings: room for each. */
 int jm_set_parse(struct jm_cli *cli, const struct jm_knobs *knobs, struct jm_setting *settings);
-/* Prints what `set` would write. controls: as of jm_guard_start; found: the values of --found,
- * NULL = none. */
-int jm_set_dry_run(struct jm_cli *cli, const char *controls, char *const *found);
 
 #endif

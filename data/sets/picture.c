@@ -87,7 +87,6 @@ static int decode_rows(struct jm_picture_decoder *d, const char *name, const uns
 	*ret = (struct jm_picture){
 		.width = width, .height = part.height, .top = part.top, .shrink = 1};
 	code = jm_nvjpeg_decode(d->on_gpu, bytes, n, part.top, part.height, &ret->rgb, &way, err);
-	d->engine_failed = jm_nvjpeg_engine_failed(d->on_gpu);
 	ret->by = way == JM_NVJPEG_ENGINE ? JM_PICTURE_BY_ENGINE : JM_PICTURE_BY_GPU;
 	return code;
 }
@@ -124,6 +123,11 @@ int jm_picture_decode(struct jm_picture_decoder *d, const char *name, const void
 			return f->decode(name, bytes, n, d, &d->state[i], ret, err);
 	}
 	return unknown(name, n, err);
+}
+
+int64_t jm_picture_engine_failed(const struct jm_picture_decoder *d)
+{
+	return d->on_gpu ? jm_nvjpeg_engine_failed(d->on_gpu) : 0;
 }
 
 void jm_picture_decoder_done(struct jm_picture_decoder *d)

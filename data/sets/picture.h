@@ -55,7 +55,6 @@ struct jm_picture_decoder {
 	void *arg;
 	struct jm_nvjpeg *gpu; /* decodes JPEG files that it can; NULL = the host decodes all */
 	struct jm_nvjpeg_decoder *on_gpu; /* its own, once it was needed */
-	int64_t engine_failed;		  /* pictures at which the GPU's engine for JPEG failed */
 	struct jm_picture_room file, pixels;
 	void *state[JM_PICTURE_FORMATS_MOST]; /* of the formats, in the order of their table */
 };
@@ -83,6 +82,8 @@ extern const struct jm_picture_format *const jm_picture_formats[]; /* NULL-termi
  * JM_EFORMAT: empty, damaged, too large or of no format of this build. JM_EGONE: the GPU failed. */
 int jm_picture_decode(struct jm_picture_decoder *d, const char *name, const void *bytes, size_t n,
 	struct jm_picture *ret, struct jm_err *err);
+/* Pictures so far at which the GPU's engine for JPEG failed. */
+int64_t jm_picture_engine_failed(const struct jm_picture_decoder *d);
 void jm_picture_decoder_done(struct jm_picture_decoder *d);
 
 /* For formats: asks what is wanted of a picture of this size. JM_EFORMAT: a side is not positive,

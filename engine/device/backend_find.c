@@ -8,7 +8,6 @@
 #include "base/option.h"
 
 #include <ctype.h>
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +24,10 @@ static bool name_good(const char *name)
 	       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_") == strlen(name);
 }
 
-static const struct jm_plugin_kind backends = {
-	.title = "Backend", .folder = "backends", .variable = "JM_BACKENDS"};
+static const struct jm_plugin_kind backends = {.title = "Backend",
+	.entry = "jm_backend_entry",
+	.folder = "backends",
+	.variable = "JM_BACKENDS"};
 
 /* The reason why this build has no such plug-in; NULL = it has it, or the name is unknown. */
 static const char *reason_absent(const char *name)
@@ -52,16 +53,12 @@ static int not_there(const char *name, char path[JM_PLUGIN_PATHS][4096], struct 
 		name, path[0], *path[0] ? " nor " : "", path[JM_PLUGIN_PATHS - 1]);
 }
 
-static int load(const char *name, void **ret_library, struct jm_err *err)
+static int find_entry(const char *name, void **ret, struct jm_err *err)
 {
-	char path[JM_PLUGIN_PATHS][4096] = {""};
-	int ret;
+	char path[JM_PLUGIN_PATHS][4096];
+	int code = jm_plugin_entry(&backends, name, path, ret, err);
 
-	jm_plugin_paths(&backends, name, path);
-	ret = jm_plugin_load(&backends, path, ret_library, err);
-	if (ret || *ret_library)
-		return ret;
-	return not_there(name, path, err);
+	return code || *ret ? code : not_there(name, path, err);
 }
 
 /* True if the optional parts that there are have all of their functions. */
@@ -100,8 +97,7 @@ static int check_table(const char *name, const struct jm_backend *b, struct jm_e
 	return 0;
 }
 
-int jm__backend_find(
-	const char *name, const struct jm_backend **ret, void **ret_library, struct jm_err *err)
+int jm__backend_find(const char *name, const struct jm_backend **ret, struct jm_err *err)
 {
 	entry_fn *entry;
 	int code;
@@ -113,13 +109,9 @@ int jm__backend_find(
 	if (!name_good(name))
 		return jm_err_set(
 			err, JM_EUSAGE, "'%s' is not the name of a device; try cpu or ref.", name);
-	code = load(name, ret_library, err);
+	code = find_entry(name, (void **)&entry, err);
 	if (code)
 		return code;
-	*(void **)&entry = dlsym(*ret_library, "jm_backend_entry");
-	if (!entry)
-		return jm_err_set(err, JM_EFORMAT,
-			"Plug-in %s.so exports no jm_backend_entry: it is not a backend.", name);
 	*ret = entry();
 	return check_table(name, *ret, err);
 }
@@ -146,9 +138,8 @@ int jm__backend_split(
 int jm_backend_check(const char *name, struct jm_err *err)
 {
 	const struct jm_backend *b;
-	void *library = NULL;
 
-	return jm__backend_find(name, &b, &library, err);
+	return jm__backend_find(name, &b, err);
 }
 
 const char *jm_backend_name(size_t i)
@@ -186,7 +177,7 @@ static bool is_known(const char *name)
 
 int jm_device_check(const char *text, struct jm_err *err)
 {
-	char name[64], path[JM_PLUGIN_PATHS][4096] = {""};
+	char name[64], path[JM_PLUGIN_PATHS][4096];
 	int index, code = jm__backend_split(text, name, sizeof(name), &index, err);
 
 	if (code || !strcmp(name, jm_backend_ref.name))

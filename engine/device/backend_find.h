@@ -8,9 +8,9 @@
 /* Splits "cuda:1" into name "cuda" and index 1. */
 int jm__backend_split(
 	const char *text, char *ret_name, size_t size, int *ret_index, struct jm_err *err);
-/* Returns a checked table. *ret_library: the loaded library; NULL = the backend is built in. */
-int jm__backend_find(
-	const char *name, const struct jm_backend **ret, void **ret_library, struct jm_err *err);
+/* Returns a checked table; the library of one that is not built in stays loaded, because threads of
+ * runtimes such as OpenMP execute its code. */
+int jm__backend_find(const char *name, const struct jm_backend **ret, struct jm_err *err);
 
 /* Checks whether the device's backend can be loaded; opens no device. */
 int jm_backend_check(const char *name, struct jm_err *err);

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "engine/graph/op.h"
 
-#include <dlfcn.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,14 +23,11 @@ int jm_device_open(const char *text, int threads, struct jm_device *ret, struct 
 
 	code = jm__backend_split(text, name, sizeof(name), &index, err);
 	if (!code)
-		code = jm__backend_find(name, &d.backend, &d.library, err);
+		code = jm__backend_find(name, &d.backend, err);
 	if (!code)
 		code = d.backend->open(index, threads, &d.dev, err);
-	if (code) {
-		if (d.library)
-			dlclose(d.library);
+	if (code)
 		return code;
-	}
 	d.backend->props(d.dev, &d.props);
 	*ret = d;
 	return 0;
@@ -41,7 +37,6 @@ void jm_device_close(struct jm_device *d)
 {
 	if (d->backend)
 		d->backend->close(d->dev);
-	/* The library stays loaded, because threads of runtimes such as OpenMP execute its code. */
 	*d = (struct jm_device){0};
 }
 

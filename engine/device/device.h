@@ -16,7 +16,6 @@ struct jm_device_watch;
 struct jm_device {
 	const struct jm_backend *backend;
 	void *dev;
-	void *library; /* NULL = built in */
 	struct jm_device_props props;
 	struct jm_device_watch *watch; /* NULL = none */
 };

@@ -7,7 +7,7 @@
 #include "base/process/quiet_thread.h"
 #include "guard/guard_program.h"
 #include "guard/guard_recover.h"
-#include "guard/guard_service.h"
+#include "guard/joulemarkd_link.h"
 #include "guard/guard_takeover.h"
 #include "guard/guard_wait.h"
 
@@ -37,7 +37,7 @@ static int launch(struct jm_guard *g, struct jm_err *err)
 	int rc;
 
 	if (g->service)
-		return jm_service_connect(g->ctx, &g->fd, err);
+		return jm_joulemarkd_connect(g->ctx, &g->fd, err);
 	rc = jm_guard_program(g->ctx, program, sizeof(program), err);
 	if (!rc)
 		rc = jm_guard_launch(program, &g->self.pid, &g->fd, err);
@@ -238,7 +238,7 @@ static int gone(struct jm_guard *g, struct jm_err *err)
 			return leave(g, what, err);
 	}
 	if (g->service)
-		return jm_service_lost(g->fd, err);
+		return jm_joulemarkd_lost(g->fd, err);
 	if (g->code) /* JM_EGONE says that everything is back */
 		return jm_err_set(err, g->code == JM_EGONE ? JM_EIO : g->code,
 			"The guard was killed, and: %s", g->why.text);

@@ -167,7 +167,7 @@ static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_er
 			"Requests of up to %lld tokens exceed the model's context of %lld; give "
 			"fewer --input-tokens or --output-tokens.",
 			(long long)most, (long long)context);
-	code = jm_cache_shape(s->step_tokens, s->running, most, ret, err);
+	code = jm_served_shape(s->step_tokens, s->running, most, ret, err);
 	if (code)
 		return code;
 	ret->narrow_cache = s->kv == JM_CACHE_F8E4M3;
@@ -178,21 +178,21 @@ static int choose_shape(struct serve *s, struct jm_step_shape *ret, struct jm_er
 
 /* Plans with the pages of the shape. If the user gives none and the memory does not hold them, with
  * as many as it does. */
-static int plan_cache(struct serve *s, struct jm_step_shape *shape, struct jm_err *err)
+static int plan_served(struct serve *s, struct jm_step_shape *shape, struct jm_err *err)
 {
-	int code = jm_cache_plan(&s->training, shape, &s->device, &s->cache, err);
+	int code = jm_served_plan(&s->training, shape, &s->device, &s->served, err);
 	size_t budget = jm_fit_memory(s->work->ctx, &s->device), page, fixed, arena;
 
 	if (code || s->pages || !budget)
 		return code;
-	page = jm_cache_page_bytes(&s->cache);
-	fixed = jm_cache_peak(&s->cache, &arena) - (size_t)shape->pages * page;
+	page = jm_served_page_bytes(&s->served);
+	fixed = jm_served_peak(&s->served, &arena) - (size_t)shape->pages * page;
 	if (fixed + (size_t)shape->pages * page <= budget ||
 		fixed + (size_t)shape->pages_each * page > budget)
 		return 0; /* they fit, or not even those of one request do */
 	shape->pages = (int64_t)((budget - fixed) / page);
-	jm_cache_close(&s->cache);
-	return jm_cache_plan(&s->training, shape, &s->device, &s->cache, err);
+	jm_served_close(&s->served);
+	return jm_served_plan(&s->training, shape, &s->device, &s->served, err);
 }
 
 static void describe(struct serve *s)
@@ -200,7 +200,7 @@ static void describe(struct serve *s)
 	snprintf(s->work->detail, sizeof(s->work->detail),
 		"%s, %.1f M parameters, %s weights, %d requests at once, steps of %d tokens, %d "
 		"pages of %d tokens",
-		s->model_name, (double)jm_graph_parameters(s->cache.program[0]->graph) / 1e6,
+		s->model_name, (double)jm_graph_parameters(s->served.program[0]->graph) / 1e6,
 		s->from.path ? "given" : "random", s->running, s->step_tokens, s->pages,
 		JM_PAGE_TOKENS);
 	s->work->n_devices = 1;
@@ -229,7 +229,7 @@ static int read_prompts(struct serve *s, struct jm_err *err)
 static int load_weights(struct serve *s, struct jm_err *err)
 {
 	const struct jm_network network = {s->training.model, &s->dims};
-	struct jm_program *p = s->cache.program[0];
+	struct jm_program *p = s->served.program[0];
 	int code;
 
 	if (!s->from.path)
@@ -256,9 +256,9 @@ static int open_files(struct serve *s, struct jm_err *err)
 /* The program of steps of so many rows. */
 static int start_profile(struct serve *s, struct jm_err *err)
 {
-	for (int i = 0; i < s->cache.n_programs && s->profile; i++)
-		if (s->profile == s->cache.size[i])
-			s->profiled = s->cache.program[i];
+	for (int i = 0; i < s->served.n_programs && s->profile; i++)
+		if (s->profile == s->served.size[i])
+			s->profiled = s->served.program[i];
 	if (s->profiled)
 		return jm_profile_start(s->profiled, err);
 	return s->profile ? jm_err_set(err, JM_EUSAGE,
@@ -272,9 +272,9 @@ static int start_profile(struct serve *s, struct jm_err *err)
 static struct jm_scheduler_limits limits_of(const struct serve *s, int64_t pages_each)
 {
 	struct jm_scheduler_limits limits = {s->running, s->step_tokens, s->pages, JM_PAGE_TOKENS,
-		(int)pages_each, s->cache.size, s->cache.n_programs};
+		(int)pages_each, s->served.size, s->served.n_programs};
 
-	while (limits.n_sizes && limits.sizes[0] < JM_CACHE_FEW) {
+	while (limits.n_sizes && limits.sizes[0] < JM_SERVED_FEW) {
 		limits.sizes++;
 		limits.n_sizes--;
 	}
@@ -302,7 +302,7 @@ static int prepare(struct serve *s, struct jm_err *err)
 	if (!code)
 		code = jm_work_device_open(s->work, s->threads, &s->device, err);
 	if (!code)
-		code = jm_work_device_planned(s->work, plan_cache(s, &shape, err));
+		code = jm_work_device_planned(s->work, plan_served(s, &shape, err));
 	s->pages = (int)shape.pages;
 	s->limits = limits_of(s, shape.pages_each);
 	if (!code)
@@ -312,7 +312,7 @@ static int prepare(struct serve *s, struct jm_err *err)
 	if (!code)
 		code = jm_serve_steps_open(s, err);
 	if (!code)
-		code = jm_work_device_planned(s->work, jm_cache_build(&s->cache, err));
+		code = jm_work_device_planned(s->work, jm_served_build(&s->served, err));
 	if (!code)
 		code = load_weights(s, err);
 	if (!code)
@@ -400,7 +400,7 @@ static int serve_setup(struct jm_work *work, void **ret_state, struct jm_err *er
 /* Writes the rows of the request from position `at` on; they are alone in the step. */
 static void lay_out_alone(struct serve *s, int number, int at, int n)
 {
-	struct jm_cache *c = &s->cache;
+	struct jm_served_model *c = &s->served;
 
 	for (int i = 0; i < n; i++) {
 		c->ids[i] = jm_serve_token(s, number, at + i);
@@ -424,17 +424,17 @@ static int repeat(struct serve *s, int number, int *ret_differ, struct jm_err *e
 	int answer = r->input - 1, end = answer + r->output, code = 0, n;
 
 	*ret_differ = 0;
-	for (int i = 0; i < s->cache.shape.pages_each; i++)
-		s->cache.page[i] = i;
+	for (int i = 0; i < s->served.shape.pages_each; i++)
+		s->served.page[i] = i;
 	for (int at = 0; at < end && !code; at += n) {
 		int left = at < answer ? answer - at : end - at;
 		int most = at < answer ? s->step_tokens : s->running;
 
 		n = left < most ? left : most;
 		lay_out_alone(s, number, at, n);
-		code = jm_cache_run(&s->cache, n, err);
+		code = jm_served_run(&s->served, n, err);
 		for (int i = 0; i < n && at >= answer && !code; i++)
-			*ret_differ += s->cache.token[i] != jm_serve_token(s, number, at + i + 1);
+			*ret_differ += s->served.token[i] != jm_serve_token(s, number, at + i + 1);
 	}
 	return code;
 }
@@ -513,7 +513,7 @@ static void serve_teardown(void *state)
 	jm_load_close(&s->load);
 	jm_scheduler_free(s->scheduler);
 	jm_serve_steps_close(s);
-	jm_cache_close(&s->cache);
+	jm_served_close(&s->served);
 	jm_prompts_close(&s->prompts);
 	jm_safetensors_close(&s->from);
 	jm_values_done(&s->dims);

@@ -68,7 +68,7 @@ int jm_serve_arrivals(struct serve *s, struct jm_err *err)
 
 void jm_serve_rule(struct serve *s, int number, int position, int slot)
 {
-	struct jm_cache *c = &s->cache;
+	struct jm_served_model *c = &s->served;
 	const struct jm_ask *ask = s->listener ? jm_listen_ask(s, number) : NULL;
 	struct jm_rule rule = ask ? ask->rule : s->rule;
 	uint64_t seed = jm_rng(s->work->seed, (uint64_t)number), bits;

@@ -7,7 +7,7 @@
 
 #include "completion_request.h"
 #include "request_load.h"
-#include "engine/run/kv_cache.h"
+#include "engine/run/served_model.h"
 #include "run/workload.h"
 #include "serving/scheduler.h"
 #include "workloads/parts/prompts.h"
@@ -63,7 +63,7 @@ struct serve {
 	struct jm_values dims;
 	struct jm_training training;
 	struct jm_device device;
-	struct jm_cache cache;
+	struct jm_served_model served;
 	struct jm_rule rule; /* of tokens, unless a client has its own */
 	struct jm_scheduler_limits limits;
 	struct jm_scheduler *scheduler;

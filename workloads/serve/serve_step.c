@@ -43,7 +43,7 @@ static int32_t id_of(const struct serve *s, int number, int position)
 /* Writes the rows of a step; returns their number. */
 static int64_t lay_out(struct serve *s, const struct jm_piece *piece, int n)
 {
-	struct jm_cache *c = &s->cache;
+	struct jm_served_model *c = &s->served;
 	int64_t rows = 0;
 
 	memset(c->last, 0, (size_t)c->shape.requests * sizeof(*c->last));
@@ -98,7 +98,7 @@ static int launch(struct serve *s, const struct jm_piece *piece, int n, struct j
 	f->pieces = n;
 	f->rows = lay_out(s, piece, n);
 	f->pages = s->pages - jm_scheduler_free_pages(s->scheduler);
-	code = jm_cache_launch(&s->cache, f->rows, err);
+	code = jm_served_launch(&s->served, f->rows, err);
 	if (!code)
 		code = note_made(s, piece, n, f, err);
 	if (code)
@@ -122,7 +122,7 @@ static int give_tokens(struct serve *s, const struct jm_serve_flight *f, int64_t
 
 		if (!a || a->state != JM_ANSWER_OPEN)
 			continue;
-		a->token[f->made[i].token] = s->cache.token[i];
+		a->token[f->made[i].token] = s->served.token[i];
 		jm_answers_piece(&s->load.answers, number, now);
 		if (s->listener)
 			jm_listen_tell(s, number);
@@ -145,7 +145,7 @@ static void drop_first(struct serve *s)
 
 static int take_tokens(struct serve *s, double *ret_made, struct jm_err *err)
 {
-	int code = jm_cache_await(&s->cache, err);
+	int code = jm_served_await(&s->served, err);
 	int64_t now = jm_clock_now(s->work->sleeper->clock);
 
 	if (code)
@@ -189,6 +189,6 @@ int jm_serve_give_up(struct serve *s, struct jm_err *err)
 	int code = 0;
 
 	for (; s->n_flights && !code; s->n_flights--)
-		code = jm_cache_await(&s->cache, err);
+		code = jm_served_await(&s->served, err);
 	return code;
 }

@@ -22,9 +22,9 @@ void jm_serve_note_step(struct serve *s, const struct jm_serve_flight *f, int64_
 	s->usage.running += seconds * f->pieces;
 	s->usage.pages += seconds * f->pages;
 	s->usage.rows += f->rows;
-	s->usage.computed += s->cache.size[jm_cache_program(&s->cache, f->rows)];
-	if (s->awaited_more && s->cache.idle_s > 0)
-		s->usage.idle += s->cache.idle_s;
+	s->usage.computed += s->served.size[jm_served_program(&s->served, f->rows)];
+	if (s->awaited_more && s->served.idle_s > 0)
+		s->usage.idle += s->served.idle_s;
 	s->awaited_more = f->more;
 	s->taken_ns = taken_ns;
 }

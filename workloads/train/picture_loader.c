@@ -162,10 +162,10 @@ static int picture_of(const struct jm_picture_loader *l, int64_t sample, struct 
 	int64_t n = l->way.set->n, epoch = sample / n;
 
 	m->seed = jm_rng(~l->way.seed, (uint64_t)sample);
-	if (!l->way.batches && l->way.sorted)
-		return jm_length_groups_order(&m->groups, epoch, sample % n, ret, err);
 	if (l->way.batches)
 		*ret = sample < n ? sample : l->first;
+	else if (l->way.sorted)
+		return jm_length_groups_order(&m->groups, epoch, sample % n, ret, err);
 	else
 		*ret = jm_sample_order(l->way.seed, epoch, sample % n, n);
 	return 0;
@@ -266,13 +266,13 @@ static int make_some(struct jm_picture_loader *l, int64_t k, int64_t b, int64_t 
 	struct maker *m, struct slot *slot, struct done *done, struct jm_err *err)
 {
 	int64_t begun = jm_clock_now(jm_clock_real()), first = number_of(l, k) * l->way.batch;
-	int64_t failed = m->decoder.engine_failed;
+	int64_t failed = jm_picture_engine_failed(&m->decoder);
 	int code = 0;
 
 	for (; b < end && !code; b++)
 		code = make(l, first + b, m, b, slot, done, err);
 	done->ns = jm_clock_now(jm_clock_real()) - begun;
-	done->engine_failed = m->decoder.engine_failed - failed;
+	done->engine_failed = jm_picture_engine_failed(&m->decoder) - failed;
 	return code;
 }
 

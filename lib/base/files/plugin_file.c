@@ -56,6 +56,7 @@ void jm_plugin_paths(
 	const char *named = secure_getenv(kind->variable);
 	char folder[3072];
 
+	memset(path, 0, JM_PLUGIN_PATHS * sizeof(path[0]));
 	if (named) {
 		snprintf(path[0], sizeof(path[0]), "%.4000s/%s.so", named, name);
 	} else {
@@ -127,11 +128,31 @@ static int check_file(const struct jm_plugin_kind *kind, const char *path, const
 	return 0;
 }
 
-int jm_plugin_load(const struct jm_plugin_kind *kind, char path[JM_PLUGIN_PATHS][4096],
-	void **ret_library, struct jm_err *err)
+static int load(
+	const struct jm_plugin_kind *kind, const char *path, void **ret_entry, struct jm_err *err)
+{
+	/* it stays loaded: threads of the libraries it needs still use their code */
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+
+	if (!library)
+		return jm_err_set(err, JM_ENOSUP,
+			"%s %s cannot be loaded: %s. Install the library it names.", kind->title,
+			path, dlerror());
+	*ret_entry = dlsym(library, kind->entry);
+	if (!*ret_entry)
+		return jm_err_set(err, JM_EFORMAT,
+			"%s %s cannot be used, because it exports no %s.", kind->title, path,
+			kind->entry);
+	return 0;
+}
+
+int jm_plugin_entry(const struct jm_plugin_kind *kind, const char *name,
+	char path[JM_PLUGIN_PATHS][4096], void **ret_entry, struct jm_err *err)
 {
 	bool named = secure_getenv(kind->variable);
 
+	*ret_entry = NULL;
+	jm_plugin_paths(kind, name, path);
 	for (int i = 0; i < JM_PLUGIN_PATHS; i++) {
 		struct stat st;
 		int rc;
@@ -139,15 +160,7 @@ int jm_plugin_load(const struct jm_plugin_kind *kind, char path[JM_PLUGIN_PATHS]
 		if (!*path[i] || stat(path[i], &st))
 			continue;
 		rc = check_file(kind, path[i], &st, !named && i < JM_PLUGIN_PATHS - 1, err);
-		if (rc)
-			return rc;
-		/* it stays loaded: threads of the libraries it needs still use their code */
-		*ret_library = dlopen(path[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-		return *ret_library ? 0
-				    : jm_err_set(err, JM_ENOSUP,
-					      "%s %s cannot be loaded: %s. Install the library it "
-					      "names.",
-					      kind->title, path[i], dlerror());
+		return rc ? rc : load(kind, path[i], ret_entry, err);
 	}
 	return 0;
 }

@@ -10,6 +10,7 @@
 
 struct jm_plugin_kind {
 	const char *title;    /* "Backend" */
+	const char *entry;    /* "jm_backend_entry", a function that each exports */
 	const char *folder;   /* of the build, beside the program */
 	const char *variable; /* of the environment, which names another folder */
 };
@@ -17,10 +18,13 @@ struct jm_plugin_kind {
 /* The paths in the order in which they are tried; "" = none. The last one is never "". */
 void jm_plugin_paths(
 	const struct jm_plugin_kind *kind, const char *name, char path[JM_PLUGIN_PATHS][4096]);
-/* Loads the first that exists, which stays loaded; none leaves *ret_library NULL. A file that
- * cannot be loaded is an error, as one that is not regular, or that lies beside the program and
- * could be another user's. */
-int jm_plugin_load(const struct jm_plugin_kind *kind, char path[JM_PLUGIN_PATHS][4096],
-	void **ret_library, struct jm_err *err);
+/*
+ * Loads the first of these paths that exists, which stays loaded; *ret_entry is the address of its
+ * function kind->entry, or NULL where none exists. A file that cannot be loaded is an error, as
+ * one that lacks the function, that is not regular, or that lies beside the program and could be
+ * another user's.
+ */
+int jm_plugin_entry(const struct jm_plugin_kind *kind, const char *name,
+	char path[JM_PLUGIN_PATHS][4096], void **ret_entry, struct jm_err *err);
 
 #endif

@@ -315,9 +315,9 @@ static int take_turn(struct agent *a, struct jm_err *err)
 
 static int join(struct agent *a, struct jm_err *err)
 {
-	struct jm_host_of of;
+	struct jm_rank_host of;
 	int fd[JM_MEET_MOST];
-	int code = jm_hosts_meet(a->ctx, a->o->place, fd, err);
+	int code = jm_agents_meet(a->ctx, a->o->place, fd, err);
 
 	if (code)
 		return code;
@@ -327,10 +327,10 @@ static int join(struct agent *a, struct jm_err *err)
 			close(fd[r]);
 		fd[r] = -1;
 	}
-	jm_host_of_self(a->ctx, &of);
+	jm_rank_host_own(a->ctx, &of);
 	if (!jm_tcp_send(a->link, &of, sizeof(of), jm_clock_now(jm_clock_real()) + JM_SECOND))
 		return jm_err_set(err, JM_EGONE, "The run of rank 0 has ended.");
-	return jm_hosts_start_heartbeat(a->ctx, a->o->place, fd, &a->heartbeat, err);
+	return jm_agents_start_heartbeat(a->ctx, a->o->place, fd, &a->heartbeat, err);
 }
 
 static int leave(struct agent *a, int code, struct jm_err *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent of a rank that is not the first (hosts.h): runs what the head sends, until the head
- * says goodbye or is gone. */
+/* The agent of a rank that is not the first (agent_links.h): runs what the head sends, until the
+ * head says goodbye or is gone. */
 #ifndef JM_AGENT_H
 #define JM_AGENT_H
 

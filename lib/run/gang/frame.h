@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages from a worker to its parent over a pipe, and between an agent and its head (hosts.h)
- * over a connection. Both ends are the same program, on machines of one byte order. */
+/* Messages from a worker to its parent over a pipe, and between an agent and its head
+ * (agent_links.h) over a connection. Both ends are the same program, on machines of one byte
+ * order. */
 #ifndef JM_FRAME_H
 #define JM_FRAME_H
 

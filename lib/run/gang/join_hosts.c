@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static json_t *ranks_of(const struct jm_hosts *h, const int *first_of, int first)
+static json_t *ranks_of(const struct jm_agent_links *h, const int *first_of, int first)
 {
 	json_t *ranks = json_array();
 
@@ -23,9 +23,9 @@ static double start_of(const json_t *record)
 
 /* By the pairs of clocks before and after the case; what they differ by is doubt. */
 static void place_on_axis(
-	const struct jm_hosts *h, int r, const json_t *first, struct jm_host_part *part)
+	const struct jm_agent_links *h, int r, const json_t *first, struct jm_host_part *part)
 {
-	const struct jm_host_link *link = &h->link[r];
+	const struct jm_agent_link *link = &h->link[r];
 	const struct jm_clock_pair *a = &link->before, *b = &link->after;
 	double offset = 0.5e-9 * ((double)a->offset_ns + (double)b->offset_ns);
 
@@ -38,13 +38,13 @@ static void place_on_axis(
 			0.5e-9 * fabs((double)b->offset_ns - (double)a->offset_ns);
 }
 
-int jm_join_hosts(const struct jm_hosts *h, json_t *const *record, struct jm_err *err)
+int jm_join_hosts(const struct jm_agent_links *h, json_t *const *record, struct jm_err *err)
 {
 	struct jm_host_part part[JM_MEET_MOST];
 	int first[JM_MEET_MOST], n = 0;
 
 	for (int r = 0; r < h->place.world; r++)
-		first[r] = jm_hosts_first(h, r);
+		first[r] = jm_agent_links_first(h, r);
 	for (int r = 0; r < h->place.world; r++) {
 		if (first[r] != r)
 			continue;

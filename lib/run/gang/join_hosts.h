@@ -6,10 +6,10 @@
 
 #include <jansson.h>
 
-#include "hosts.h"
+#include "agent_links.h"
 
 /* record: of each rank, NULL where it has sent none; that of rank 0 gets what the other hosts have
  * measured. */
-int jm_join_hosts(const struct jm_hosts *h, json_t *const *record, struct jm_err *err);
+int jm_join_hosts(const struct jm_agent_links *h, json_t *const *record, struct jm_err *err);
 
 #endif

@@ -12,7 +12,7 @@
 #include <jansson.h>
 #include <sys/types.h>
 
-#include "hosts.h"
+#include "agent_links.h"
 #include "joulemark.h"
 
 /* Descriptors of a worker. */
@@ -29,7 +29,7 @@ struct jm_launch {
 	const char *program; /* NULL = this one, /proc/self/exe */
 	const json_t *job;   /* of each rank, but for "gang" (jm_rank_start) */
 	int world;
-	struct jm_hosts *hosts; /* launcher `started`: of the other ranks */
+	struct jm_agent_links *agents; /* launcher `started`: of the other ranks */
 	int out_fd; /* where standard output of rank 0 goes; -1 = nowhere, as that of the others */
 	char *const *env; /* NULL = the parent's environment */
 };
@@ -38,7 +38,7 @@ struct jm_launch {
 struct jm_rank {
 	pid_t pid; /* of the process group that it leads; 0 = was not started */
 	int frames_fd, err_fd, orders_fd; /* the first two are to be read; -1 = closed */
-	const struct jm_host_link *link;  /* to the agent that started it; NULL = it runs here */
+	const struct jm_agent_link *link; /* to the agent that started it; NULL = it runs here */
 	bool exited;			  /* of such a rank: its status has come */
 	int status;
 	int64_t stopped_ns; /* since when it has been seen stopped; 0 = it is not */
@@ -59,7 +59,7 @@ struct jm_launcher {
 
 extern const struct jm_launcher jm_launcher_local;
 extern const struct jm_launcher
-	jm_launcher_started; /* ranks on one or more hosts, each by a command of its own */
+	jm_launcher_agents; /* ranks on one or more hosts, each by a command of its own */
 
 /*
  * Starts a rank on this host. gang: its place in the gang, {rank, world, launcher}, and of ranks on

@@ -179,7 +179,7 @@ static int run_worker(struct run *r, const struct turn *t, const json_t *job, bo
 		.cancel_fd = r->o->cancel_fd,
 		.asked = &r->asked,
 		.watch_pid = guarded ? jm_guard_pid(*r->guard) : 0,
-		.hosts = r->o->hosts,
+		.agents = r->o->agents,
 		.store = r->o->store,
 		.no_trace = &r->no_trace,
 		.out_fd = r->o->out_fd,

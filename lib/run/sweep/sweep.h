@@ -34,13 +34,13 @@ struct jm_run_event {
 
 struct jm_run_options {
 	const struct jm_plan *plan;
-	struct jm_store *store; /* NULL = nothing is kept */
-	struct jm_hosts *hosts; /* see case_options.h */
-	json_t *unstored;	/* an array for records that the store did not take; with a store */
-	const char *controls;	/* of the guard (guard.h) */
-	char *const *stated;	/* what it is told of knobs that cannot be read; may be NULL */
-	bool retry;		/* failed cases are run again */
-	bool only_failed;	/* these and no others */
+	struct jm_store *store;	       /* NULL = nothing is kept */
+	struct jm_agent_links *agents; /* see case_options.h */
+	json_t *unstored;     /* an array for records that the store did not take; with a store */
+	const char *controls; /* of the guard (guard.h) */
+	char *const *stated;  /* what it is told of knobs that cannot be read; may be NULL */
+	bool retry;	      /* failed cases are run again */
+	bool only_failed;     /* these and no others */
 	const char *rerun; /* cases whose id begins so are run again, and no others; NULL = none */
 	bool fail_fast;	   /* stop after the first failed case */
 	int shard,

@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-struct jm_hosts;
+struct jm_agent_links;
 
 struct jm_case_progress {
 	const char *phase, *unit; /* unit of an item: "token" */
@@ -32,8 +32,8 @@ struct jm_case_options {
 	 * wanted */
 	bool *asked;
 	int watch_pid; /* the case fails when this process ends; 0 = none */
-	struct jm_hosts *
-		hosts; /* ranks that were started apart (hosts.h); NULL = all are children of this process */
+	struct jm_agent_links *
+		agents; /* ranks that were started apart (agent_links.h); NULL = all are children of this process */
 	struct jm_store *store;	 /* that trace goes to; NULL = nowhere */
 	struct jm_err *no_trace; /* becomes why the store takes no more of the trace */
 	int out_fd;		 /* where its standard output goes; -1 = nowhere */

@@ -42,7 +42,7 @@ static json_t *meter_of(const json_t *own, const char *host, bool first)
 	return meter;
 }
 
-int jm__host_traces_add(struct jm__host_traces *t, const struct jm_hosts *h, int rank,
+int jm__host_traces_add(struct jm__host_traces *t, const struct jm_agent_links *h, int rank,
 	const json_t *meters, struct jm_meters *ret, struct jm_err *err)
 {
 	const json_t *one;
@@ -61,7 +61,7 @@ int jm__host_traces_add(struct jm__host_traces *t, const struct jm_hosts *h, int
 	return jm_meters_from_json(t->meters, ret, err);
 }
 
-bool jm__host_traces_move(const struct jm__host_traces *t, const struct jm_hosts *h, int rank,
+bool jm__host_traces_move(const struct jm__host_traces *t, const struct jm_agent_links *h, int rank,
 	struct jm_chunk *chunk, void **ret_bytes)
 {
 	const struct jm_clock_pair *clocks = &h->link[rank].before;

@@ -9,7 +9,7 @@
 #include <jansson.h>
 
 #include "meter/meter.h"
-#include "run/gang/hosts.h"
+#include "run/gang/agent_links.h"
 #include "trace/trace.h"
 
 struct jm__host_traces {
@@ -21,13 +21,13 @@ struct jm__host_traces {
 
 /* Adds what a rank reads; *ret: all so far. Ids and labels as in the joined record
  * (result/record_hosts.h). */
-int jm__host_traces_add(struct jm__host_traces *t, const struct jm_hosts *h, int rank,
+int jm__host_traces_add(struct jm__host_traces *t, const struct jm_agent_links *h, int rank,
 	const json_t *meters, struct jm_meters *ret, struct jm_err *err);
 /*
  * Of a chunk of a rank: *ret_bytes, which the caller frees, are those of the same chunk in the
  * trace of all. False: there is no place for it, or no memory.
  */
-bool jm__host_traces_move(const struct jm__host_traces *t, const struct jm_hosts *h, int rank,
+bool jm__host_traces_move(const struct jm__host_traces *t, const struct jm_agent_links *h, int rank,
 	struct jm_chunk *chunk, void **ret_bytes);
 void jm__host_traces_done(struct jm__host_traces *t);
 

@@ -83,9 +83,9 @@ static const char *name_of(
 	const struct jm__child *c, const struct jm__member *m, char *out, size_t size)
 {
 	snprintf(out, size, "The worker");
-	if (c->world > 1 && c->o->hosts)
+	if (c->world > 1 && c->o->agents)
 		snprintf(out, size, "Rank %d of %d (process %ld on %s)", (int)(m - c->member),
-			c->world, (long)m->pid, c->o->hosts->link[m - c->member].of.name);
+			c->world, (long)m->pid, c->o->agents->link[m - c->member].of.name);
 	else if (c->world > 1)
 		snprintf(out, size, "Rank %d of %d (process %ld)", (int)(m - c->member), c->world,
 			(long)m->pid);
@@ -172,7 +172,7 @@ static int join_hosts(const struct jm__child *c, struct jm_err *err)
 
 	for (int r = 0; r < c->world; r++)
 		record[r] = c->member[r].record;
-	return jm_join_hosts(c->o->hosts, record, err);
+	return jm_join_hosts(c->o->agents, record, err);
 }
 
 /* The record of a worker that sent none, or whose work failed. */
@@ -212,5 +212,5 @@ int jm__complete_record(struct jm__child *c, struct jm_err *err)
 			words);
 		jm_record_set_failure(first->record, JM_FAILURE_CRASH);
 	}
-	return c->o->hosts ? join_hosts(c, err) : 0;
+	return c->o->agents ? join_hosts(c, err) : 0;
 }

@@ -62,7 +62,7 @@ static int start(struct jm__child *c, struct jm_err *err)
 	struct jm_launch what = {.program = c->o->program,
 		.job = c->o->job,
 		.world = c->world,
-		.hosts = c->o->hosts,
+		.agents = c->o->agents,
 		.out_fd = c->o->out_fd,
 		.env = env};
 
@@ -107,8 +107,8 @@ static void on_chunk(struct jm__child *c, const struct jm__member *m, const stru
 		.n = head.n,
 		.data = f->data + sizeof(head),
 		.bytes = f->size - sizeof(head)};
-	if (!c->o->hosts ||
-		jm__host_traces_move(&c->traces, c->o->hosts, (int)(m - c->member), &chunk, &moved))
+	if (!c->o->agents || jm__host_traces_move(&c->traces, c->o->agents, (int)(m - c->member),
+				     &chunk, &moved))
 		note_store(c, jm_store_add_chunk(c->o->store, &chunk, c->o->no_trace));
 	free(moved);
 }
@@ -144,9 +144,9 @@ static int on_signals(
 
 	if (!takes_trace(c))
 		return 0;
-	rc = c->o->hosts ? jm__host_traces_add(
-				   &c->traces, c->o->hosts, (int)(m - c->member), json, &set, err)
-			 : jm_meters_from_json(json, &set, err);
+	rc = c->o->agents ? jm__host_traces_add(
+				    &c->traces, c->o->agents, (int)(m - c->member), json, &set, err)
+			  : jm_meters_from_json(json, &set, err);
 	if (rc)
 		return rc;
 	note_store(c, jm_store_add_signals(c->o->store, &set, c->o->no_trace));
@@ -241,7 +241,8 @@ static int on_json(
 
 	if (!json)
 		return jm_err_set(err, JM_EFORMAT, "A worker sent JSON that cannot be read.");
-	if (f->type == JM_FRAME_SIGNALS && jm_hosts_measures(c->o->hosts, (int)(m - c->member)))
+	if (f->type == JM_FRAME_SIGNALS &&
+		jm_agent_links_measures(c->o->agents, (int)(m - c->member)))
 		rc = on_signals(c, m, json, err);
 	else if (f->type == JM_FRAME_ERROR)
 		on_error(m, json);
@@ -265,7 +266,8 @@ static int take_frame(
 		jm__note_heard(c);
 	if (f->type != JM_FRAME_CHUNK && f->type != JM_FRAME_PROGRESS)
 		return on_json(c, m, f, err);
-	if (f->type == JM_FRAME_CHUNK && jm_hosts_measures(c->o->hosts, (int)(m - c->member)))
+	if (f->type == JM_FRAME_CHUNK &&
+		jm_agent_links_measures(c->o->agents, (int)(m - c->member)))
 		on_chunk(c, m, f);
 	else if (f->type == JM_FRAME_PROGRESS && m == c->member)
 		on_progress(c, f);
@@ -446,8 +448,8 @@ static int run_child(struct jm__child *c, struct jm_err *err)
 	}
 	rc = serve(c, err);
 	finish(c);
-	if (c->o->hosts)
-		jm_hosts_compare_clocks(c->o->hosts, true);
+	if (c->o->agents)
+		jm_agent_links_compare_clocks(c->o->agents, true);
 	jm_strays_end(&strays, jm__end_of_strays(c), c->o->cancel_fd);
 	jm_case_reaper_stop(&c->reaper);
 	if (!rc && c->stop == JM__CANCELLED)
@@ -504,7 +506,7 @@ int jm_case_run(struct jm_ctx *ctx, const struct jm_case_options *options, json_
 {
 	struct jm__child c = {.ctx = ctx,
 		.o = options,
-		.launcher = options->hosts ? &jm_launcher_started : &jm_launcher_local,
+		.launcher = options->agents ? &jm_launcher_agents : &jm_launcher_local,
 		.world = world_of(options->job),
 		.failed = -1,
 		.watch_fd = -1,

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "run/gang/frame.h"
-#include "run/gang/hosts.h"
+#include "run/gang/agent_links.h"
 
 #define LARGE (3u << 20) /* bytes of a message, more than a connection holds */
 
@@ -147,16 +147,16 @@ static void other_data_is_refused(void **unused)
 /* What it would say later is no answer any more, and would be taken for the next message. */
 static void who_does_not_tell_its_clock_is_disconnected(void **unused)
 {
-	struct jm_hosts *h = calloc(1, sizeof(*h));
+	struct jm_agent_links *h = calloc(1, sizeof(*h));
 	char bytes[64];
 	int fd[2];
 
 	(void)unused;
 	make_connection(fd);
 	h->place.world = 3;
-	h->link[1] = (struct jm_host_link){.fd = fd[0], .of.name = "other"};
-	h->link[2] = (struct jm_host_link){.fd = -1, .of.name = "other"}; /* it measures nothing */
-	jm_hosts_compare_clocks(h, false);
+	h->link[1] = (struct jm_agent_link){.fd = fd[0], .of.name = "other"};
+	h->link[2] = (struct jm_agent_link){.fd = -1, .of.name = "other"}; /* it measures nothing */
+	jm_agent_links_compare_clocks(h, false);
 	assert_true(h->link[1].before.doubt_ns == INT64_MAX);
 	assert_true(!h->link[2].before.doubt_ns);
 	assert_true(read(fd[1], bytes, sizeof(bytes)) > 0); /* the question */
@@ -191,7 +191,7 @@ static void *answer_slowly(void *arg)
 /* The limit of time would allow about 70 exchanges. */
 static void clocks_over_a_slow_network_are_compared_until_it_is_in_vain(void **unused)
 {
-	struct jm_hosts *h = calloc(1, sizeof(*h));
+	struct jm_agent_links *h = calloc(1, sizeof(*h));
 	struct slow_peer peer = {0};
 	pthread_t thread;
 	int fd[2];
@@ -200,9 +200,9 @@ static void clocks_over_a_slow_network_are_compared_until_it_is_in_vain(void **u
 	make_connection(fd);
 	peer.fd = fd[1];
 	h->place.world = 2;
-	h->link[1] = (struct jm_host_link){.fd = fd[0], .of.name = "other"};
+	h->link[1] = (struct jm_agent_link){.fd = fd[0], .of.name = "other"};
 	assert_int_equal(pthread_create(&thread, NULL, answer_slowly, &peer), 0);
-	jm_hosts_compare_clocks(h, false);
+	jm_agent_links_compare_clocks(h, false);
 	close(fd[0]);
 	pthread_join(thread, NULL);
 	assert_true(h->link[1].before.doubt_ns >= 125000 && h->link[1].before.doubt_ns < INT64_MAX);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "hosts.h"
+#include "agent_links.h"
 #include "base/clock.h"
 #include "base/net/meet.h"
 #include "base/process/process_identity.h"
@@ -12,21 +12,16 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#define ANSWER_NS (5 * JM_SECOND)
-#define AGAIN_S	  10.0
-/* The shortest exchange of clocks counts: on a busy host few are short, over a slow network none
- * is. */
-#define PINGS	   5
-#define CLOSE_NS   (JM_MILLISECOND / 10)
-#define PATIENT_NS (JM_SECOND / 20) /* with a host, and less with many: */
+#define ANSWER_NS  (5 * JM_SECOND)
+#define AGAIN_S	   10.0
+#define PATIENT_NS (JM_SECOND / 20) /* for the clock of a host, and less with many: */
 #define ALL_NS	   JM_SECOND
-#define IN_VAIN	   16 /* exchanges in a row that were not shorter than the shortest */
 
-void jm_host_of_self(struct jm_ctx *ctx, struct jm_host_of *ret)
+void jm_rank_host_own(struct jm_ctx *ctx, struct jm_rank_host *ret)
 {
 	struct utsname name;
 
-	*ret = (struct jm_host_of){0};
+	*ret = (struct jm_rank_host){0};
 	if (!uname(&name))
 		snprintf(ret->name, sizeof(ret->name), "%.64s", name.nodename);
 	jm_process_boot(ctx->root, ret->machine, sizeof(ret->machine));
@@ -53,14 +48,14 @@ static int meet(struct jm_ctx *ctx, const struct jm_gang_place *place, double jo
 	return jm_meet(&m, ret_fd, err);
 }
 
-int jm_hosts_meet(
+int jm_agents_meet(
 	struct jm_ctx *ctx, const struct jm_gang_place *place, int *ret_fd, struct jm_err *err)
 {
 	return meet(ctx, place, jm_gang_seconds(), ret_fd, err);
 }
 
-int jm_hosts_start_heartbeat(struct jm_ctx *ctx, const struct jm_gang_place *place, const int *link,
-	struct jm_heartbeat **ret, struct jm_err *err)
+int jm_agents_start_heartbeat(struct jm_ctx *ctx, const struct jm_gang_place *place,
+	const int *link, struct jm_heartbeat **ret, struct jm_err *err)
 {
 	int fd[JM_MEET_MOST], code = meet(ctx, place, AGAIN_S, fd, err);
 
@@ -76,12 +71,12 @@ int jm_hosts_start_heartbeat(struct jm_ctx *ctx, const struct jm_gang_place *pla
 
 /* ---- the head -------------------------------------------------------------------------------- */
 
-static int introduce(struct jm_hosts *h, struct jm_err *err)
+static int introduce(struct jm_agent_links *h, struct jm_err *err)
 {
 	int64_t until = jm_clock_now(jm_clock_real()) + ANSWER_NS;
 
 	for (int r = 1; r < h->place.world; r++) {
-		struct jm_host_of *of = &h->link[r].of;
+		struct jm_rank_host *of = &h->link[r].of;
 
 		if (!jm_tcp_receive(h->link[r].fd, of, sizeof(*of), until))
 			return jm_err_set(err, JM_EGONE,
@@ -92,31 +87,31 @@ static int introduce(struct jm_hosts *h, struct jm_err *err)
 	return 0;
 }
 
-int jm_hosts_open(struct jm_ctx *ctx, const struct jm_gang_place *place, struct jm_hosts **ret,
-	struct jm_err *err)
+int jm_agent_links_open(struct jm_ctx *ctx, const struct jm_gang_place *place,
+	struct jm_agent_links **ret, struct jm_err *err)
 {
-	struct jm_hosts *h = calloc(1, sizeof(*h));
+	struct jm_agent_links *h = calloc(1, sizeof(*h));
 	int fd[JM_MEET_MOST], code;
 
 	if (!h)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for %d ranks.", place->world);
 	h->place = *place;
-	code = jm_hosts_meet(ctx, place, fd, err);
+	code = jm_agents_meet(ctx, place, fd, err);
 	for (int r = 0; r < place->world; r++)
 		h->link[r].fd = code ? -1 : fd[r];
-	jm_host_of_self(ctx, &h->link[0].of);
+	jm_rank_host_own(ctx, &h->link[0].of);
 	if (!code)
 		code = introduce(h, err);
 	if (!code)
-		code = jm_hosts_start_heartbeat(ctx, place, fd, &h->heartbeat, err);
+		code = jm_agents_start_heartbeat(ctx, place, fd, &h->heartbeat, err);
 	if (code)
-		jm_hosts_close(h);
+		jm_agent_links_close(h);
 	else
 		*ret = h;
 	return code;
 }
 
-void jm_hosts_close(struct jm_hosts *h)
+void jm_agent_links_close(struct jm_agent_links *h)
 {
 	if (!h)
 		return;
@@ -130,7 +125,7 @@ void jm_hosts_close(struct jm_hosts *h)
 	free(h);
 }
 
-int jm_hosts_first(const struct jm_hosts *h, int rank)
+int jm_agent_links_first(const struct jm_agent_links *h, int rank)
 {
 	for (int r = 0; r < rank; r++)
 		if (!strcmp(h->link[r].of.name, h->link[rank].of.name) &&
@@ -139,58 +134,19 @@ int jm_hosts_first(const struct jm_hosts *h, int rank)
 	return rank;
 }
 
-bool jm_hosts_measures(const struct jm_hosts *h, int rank)
+bool jm_agent_links_measures(const struct jm_agent_links *h, int rank)
 {
-	return !rank || (h && jm_hosts_first(h, rank) == rank);
+	return !rank || (h && jm_agent_links_first(h, rank) == rank);
 }
 
-/* ---- clocks ---------------------------------------------------------------------------------- */
-
-/* An answer that came later would be taken for another message, so the connection ends. */
-static bool ping(int fd, struct jm_clock_pair *ret)
-{
-	int64_t sent = jm_clock_now(jm_clock_real()), there, got;
-
-	if (jm_frame_write(fd, JM_FRAME_PING, NULL, 0, NULL, 0, NULL) ||
-		!jm_tcp_receive(fd, &there, sizeof(there), sent + ANSWER_NS)) {
-		shutdown(fd, SHUT_RDWR);
-		return false;
-	}
-	got = jm_clock_now(jm_clock_real());
-	ret->doubt_ns = (got - sent) / 2;
-	ret->offset_ns = there - (sent + ret->doubt_ns);
-	return true;
-}
-
-static struct jm_clock_pair compare_clocks(int fd, int64_t patience_ns)
-{
-	const int64_t until = jm_clock_now(jm_clock_real()) + patience_ns;
-	struct jm_clock_pair best = {0, INT64_MAX}, one;
-
-	int in_vain = 0;
-
-	for (int i = 0; i < PINGS || (best.doubt_ns > CLOSE_NS && in_vain < IN_VAIN &&
-					     jm_clock_now(jm_clock_real()) < until);
-		i++) {
-		if (!ping(fd, &one))
-			break;
-		in_vain++;
-		if (one.doubt_ns < best.doubt_ns) {
-			best = one;
-			in_vain = 0;
-		}
-	}
-	return best;
-}
-
-void jm_hosts_compare_clocks(struct jm_hosts *h, bool after)
+void jm_agent_links_compare_clocks(struct jm_agent_links *h, bool after)
 {
 	int64_t each = ALL_NS / h->place.world;
 
 	if (each > PATIENT_NS)
 		each = PATIENT_NS;
 	for (int r = 1; r < h->place.world; r++)
-		if (jm_hosts_measures(h, r))
+		if (jm_agent_links_measures(h, r))
 			*(after ? &h->link[r].after : &h->link[r].before) =
-				compare_clocks(h->link[r].fd, each);
+				jm_clock_pair_of(h->link[r].fd, each);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guard/guard_service.h"
+#include "guard/joulemarkd_link.h"
 
 #include "base/ctx.h"
 #include "guard/guard_wire.h"
@@ -23,10 +23,10 @@ static int check_server(int fd, const char *path, struct jm_err *err)
 		err, JM_EPERM, "%s is not root's, so it is not joulemarkd's socket.", path);
 }
 
-int jm_service_connect(const struct jm_ctx *ctx, int *ret_fd, struct jm_err *err)
+int jm_joulemarkd_connect(const struct jm_ctx *ctx, int *ret_fd, struct jm_err *err)
 {
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
-	int n = snprintf(to.sun_path, sizeof(to.sun_path), "%s" JM_SERVICE_SOCKET, ctx->root);
+	int n = snprintf(to.sun_path, sizeof(to.sun_path), "%s" JM_JOULEMARKD_SOCKET, ctx->root);
 	int fd, on = 1, rc = 0;
 
 	if (n < 0 || (size_t)n >= sizeof(to.sun_path))
@@ -50,7 +50,7 @@ int jm_service_connect(const struct jm_ctx *ctx, int *ret_fd, struct jm_err *err
 	return rc;
 }
 
-int jm_service_lost(int fd, struct jm_err *err)
+int jm_joulemarkd_lost(int fd, struct jm_err *err)
 {
 	struct jm_wire_reply last;
 	struct jm_err why = JM_ERR_INIT;

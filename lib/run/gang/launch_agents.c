@@ -19,17 +19,17 @@ static int no_memory(struct jm_err *err)
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-static json_t *gang_of(const struct jm_hosts *h, int r, json_t *meet)
+static json_t *gang_of(const struct jm_agent_links *h, int r, json_t *meet)
 {
-	int first = jm_hosts_first(h, r);
+	int first = jm_agent_links_first(h, r);
 	json_t *here = json_array(), *gang = json_object();
 
 	for (int k = 0; k < h->place.world; k++)
-		if (jm_hosts_first(h, k) == first)
+		if (jm_agent_links_first(h, k) == first)
 			json_array_append_new(here, json_integer(k));
 	jm_json_set_int(&gang, "rank", r);
 	jm_json_set_int(&gang, "world", h->place.world);
-	jm_json_set_text(&gang, "launcher", jm_launcher_started.name);
+	jm_json_set_text(&gang, "launcher", jm_launcher_agents.name);
 	jm_json_set_text(&gang, "host", h->link[r].of.name);
 	jm_json_set_bool(&gang, "measures", first == r);
 	jm_json_set_int(&gang, "local", (json_int_t)json_array_size(here));
@@ -41,8 +41,8 @@ static json_t *gang_of(const struct jm_hosts *h, int r, json_t *meet)
 static int start_here(const struct jm_launch *what, json_t *meet, int door, struct jm_rank *rank,
 	struct jm_err *err)
 {
-	json_t *own = json_deep_copy(meet), *gang = own ? gang_of(what->hosts, 0, own) : NULL;
-	int code = gang ? jm_gang_meeting_key(gang, what->hosts->place.key, err) : no_memory(err);
+	json_t *own = json_deep_copy(meet), *gang = own ? gang_of(what->agents, 0, own) : NULL;
+	int code = gang ? jm_gang_meeting_key(gang, what->agents->place.key, err) : no_memory(err);
 
 	if (!code)
 		code = jm_rank_start(what, gang, door, rank, err);
@@ -54,9 +54,9 @@ static int start_here(const struct jm_launch *what, json_t *meet, int door, stru
 static int start_there(
 	const struct jm_launch *what, int r, json_t *meet, struct jm_rank *rank, struct jm_err *err)
 {
-	const struct jm_host_link *link = &what->hosts->link[r];
+	const struct jm_agent_link *link = &what->agents->link[r];
 	json_t *job = json_copy((json_t *)(uintptr_t)what->job),
-	       *gang = gang_of(what->hosts, r, meet);
+	       *gang = gang_of(what->agents, r, meet);
 	int code = 0;
 
 	*rank = (struct jm_rank){.frames_fd = -1, .err_fd = -1, .orders_fd = -1, .link = link};
@@ -100,7 +100,7 @@ static int started_wait(struct jm_rank *rank)
 
 static int check_world(const struct jm_launch *what, struct jm_err *err)
 {
-	int started = what->hosts->place.world;
+	int started = what->agents->place.world;
 
 	return what->world == started
 		       ? 0
@@ -116,11 +116,11 @@ static int started_start(const struct jm_launch *what, struct jm_rank *rank, str
 
 	if (code)
 		return code;
-	meet = jm_gang_meeting_new(what->hosts->place.host, &door, err);
+	meet = jm_gang_meeting_new(what->agents->place.host, &door, err);
 	if (!meet)
 		return err->code;
 	door = jm_rank_high_fd(door);
-	jm_hosts_compare_clocks(what->hosts, false);
+	jm_agent_links_compare_clocks(what->agents, false);
 	for (; n < what->world && !code; n++)
 		code = n ? start_there(what, n, meet, &rank[n], err)
 			 : start_here(what, meet, door, &rank[n], err);
@@ -134,7 +134,7 @@ static int started_start(const struct jm_launch *what, struct jm_rank *rank, str
 	return code;
 }
 
-const struct jm_launcher jm_launcher_started = {
+const struct jm_launcher jm_launcher_agents = {
 	.name = "started",
 	.summary = "processes that mpirun, srun, torchrun or a person has started, on one or more "
 		   "hosts",

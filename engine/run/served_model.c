@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kv_cache.h"
+#include "served_model.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ struct inputs {
 };
 
 /* The last two only if the shape samples. */
-static struct inputs inputs_of(const struct jm_cache *c)
+static struct inputs inputs_of(const struct jm_served_model *c)
 {
 	return (struct inputs){c->shape.samples ? 7 : 5,
 		{{"ids", c->ids}, {"position", c->position}, {"request", c->request},
@@ -32,7 +32,7 @@ static struct inputs inputs_of(const struct jm_cache *c)
 			{"draw", c->draw}}};
 }
 
-static bool take(struct jm_cache *c)
+static bool take(struct jm_served_model *c)
 {
 	size_t tokens = (size_t)c->shape.tokens, requests = (size_t)c->shape.requests;
 
@@ -57,11 +57,11 @@ static int next_size(int size)
 
 	if (!power)
 		return size / 3 * 4;
-	return size < JM_CACHE_FEW ? size * 2 : size / 2 * 3;
+	return size < JM_SERVED_FEW ? size * 2 : size / 2 * 3;
 }
 
-static int plan_one(struct jm_cache *c, const struct jm_training *t, struct jm_device *device,
-	struct jm_err *err)
+static int plan_one(struct jm_served_model *c, const struct jm_training *t,
+	struct jm_device *device, struct jm_err *err)
 {
 	struct jm_step_shape shape = c->shape;
 	struct jm_program **p = &c->program[c->n_programs];
@@ -82,7 +82,7 @@ static int plan_one(struct jm_cache *c, const struct jm_training *t, struct jm_d
 }
 
 /* The last token of an answer is no row. A request has one page at least. */
-int jm_cache_shape(int step_tokens, int running, int64_t request_tokens, struct jm_step_shape *ret,
+int jm_served_shape(int step_tokens, int running, int64_t request_tokens, struct jm_step_shape *ret,
 	struct jm_err *err)
 {
 	int64_t each = (request_tokens - 1 + JM_PAGE_TOKENS - 1) / JM_PAGE_TOKENS;
@@ -97,13 +97,13 @@ int jm_cache_shape(int step_tokens, int running, int64_t request_tokens, struct 
 		step_tokens, running);
 }
 
-int jm_cache_plan(const struct jm_training *t, const struct jm_step_shape *shape,
-	struct jm_device *device, struct jm_cache *ret, struct jm_err *err)
+int jm_served_plan(const struct jm_training *t, const struct jm_step_shape *shape,
+	struct jm_device *device, struct jm_served_model *ret, struct jm_err *err)
 {
 	int sizes = 0, size = 1, code = 0;
 
-	*ret = (struct jm_cache){.shape = *shape};
-	for (; sizes < JM_CACHE_SIZES && (!sizes || ret->size[sizes - 1] < shape->tokens);
+	*ret = (struct jm_served_model){.shape = *shape};
+	for (; sizes < JM_SERVED_SIZES && (!sizes || ret->size[sizes - 1] < shape->tokens);
 		size = next_size(size))
 		ret->size[sizes++] = size;
 	if (ret->size[sizes - 1] < shape->tokens)
@@ -123,7 +123,7 @@ static bool is_cache(const struct jm_cell *c)
 	return c->t.class == JM_CLASS_STATE && c->t.rank == 4 && c->t.dim[1] == JM_PAGE_TOKENS;
 }
 
-size_t jm_cache_page_bytes(const struct jm_cache *c)
+size_t jm_served_page_bytes(const struct jm_served_model *c)
 {
 	const struct jm_graph *g = c->program[0]->graph;
 	size_t bytes = 0;
@@ -137,7 +137,7 @@ size_t jm_cache_page_bytes(const struct jm_cache *c)
 	return bytes;
 }
 
-size_t jm_cache_peak(const struct jm_cache *c, size_t *ret_arena)
+size_t jm_served_peak(const struct jm_served_model *c, size_t *ret_arena)
 {
 	size_t kept = c->program[0]->persistent_bytes;
 	struct inputs inputs = inputs_of(c);
@@ -155,7 +155,7 @@ size_t jm_cache_peak(const struct jm_cache *c, size_t *ret_arena)
 	return kept + *ret_arena;
 }
 
-static int open_flight(struct jm_cache *c, struct jm_cache_flight *f, struct jm_err *err)
+static int open_flight(struct jm_served_model *c, struct jm_served_flight *f, struct jm_err *err)
 {
 	const struct jm_device *d = c->program[0]->device;
 	int code;
@@ -167,7 +167,7 @@ static int open_flight(struct jm_cache *c, struct jm_cache_flight *f, struct jm_
 	return code ? code : jm_event_new(d, &f->done, err);
 }
 
-static int open_staging(struct jm_cache *c, int size, struct jm_err *err)
+static int open_staging(struct jm_served_model *c, int size, struct jm_err *err)
 {
 	struct jm_tensor *t[JM_STAGING_TENSORS];
 	struct inputs inputs = inputs_of(c);
@@ -177,7 +177,7 @@ static int open_staging(struct jm_cache *c, int size, struct jm_err *err)
 	return jm_staging_open(&c->staging[size], c->program[size], t, inputs.n, err);
 }
 
-int jm_cache_build(struct jm_cache *c, struct jm_err *err)
+int jm_served_build(struct jm_served_model *c, struct jm_err *err)
 {
 	int code = 0;
 
@@ -187,12 +187,12 @@ int jm_cache_build(struct jm_cache *c, struct jm_err *err)
 			code = open_staging(c, i, err);
 	}
 	c->made = jm_graph_find(c->program[0]->graph, "token");
-	for (int i = 0; i <= JM_CACHE_AHEAD && !code; i++)
+	for (int i = 0; i <= JM_SERVED_AHEAD && !code; i++)
 		code = open_flight(c, &c->flight[i], err);
 	return code;
 }
 
-int jm_cache_program(const struct jm_cache *c, int64_t rows)
+int jm_served_program(const struct jm_served_model *c, int64_t rows)
 {
 	int i = 0;
 
@@ -204,7 +204,7 @@ int jm_cache_program(const struct jm_cache *c, int64_t rows)
 /* ---- a step ---------------------------------------------------------------------------------- */
 
 /* Sends what the caller wrote to the program; rows after those are padding. */
-static int send_inputs(struct jm_cache *c, int size, int64_t rows, struct jm_err *err)
+static int send_inputs(struct jm_served_model *c, int size, int64_t rows, struct jm_err *err)
 {
 	struct jm_staging *s = &c->staging[size];
 	struct inputs inputs = inputs_of(c);
@@ -219,9 +219,9 @@ static int send_inputs(struct jm_cache *c, int size, int64_t rows, struct jm_err
 	return code ? code : jm_staging_end(s, err);
 }
 
-static struct jm_cache_flight *flight_of(struct jm_cache *c, int64_t step)
+static struct jm_served_flight *flight_of(struct jm_served_model *c, int64_t step)
 {
-	return &c->flight[step % (JM_CACHE_AHEAD + 1)];
+	return &c->flight[step % (JM_SERVED_AHEAD + 1)];
 }
 
 static int queue_program(struct jm_program *p, struct jm_err *err)
@@ -233,14 +233,14 @@ static int queue_program(struct jm_program *p, struct jm_err *err)
 	return code ? code : jm_program_update(p, err);
 }
 
-int jm_cache_launch(struct jm_cache *c, int64_t rows, struct jm_err *err)
+int jm_served_launch(struct jm_served_model *c, int64_t rows, struct jm_err *err)
 {
-	struct jm_cache_flight *f = flight_of(c, c->launched);
-	int size = jm_cache_program(c, rows), code;
+	struct jm_served_flight *f = flight_of(c, c->launched);
+	int size = jm_served_program(c, rows), code;
 
-	if (c->launched - c->awaited == JM_CACHE_AHEAD)
-		return jm_err_set(
-			err, JM_EBUG, "%d steps are under way; await one of them.", JM_CACHE_AHEAD);
+	if (c->launched - c->awaited == JM_SERVED_AHEAD)
+		return jm_err_set(err, JM_EBUG, "%d steps are under way; await one of them.",
+			JM_SERVED_AHEAD);
 	code = send_inputs(c, size, rows, err);
 	if (!code)
 		code = jm_event_record(&f->begun, JM_QUEUE_COMPUTE, err);
@@ -255,9 +255,9 @@ int jm_cache_launch(struct jm_cache *c, int64_t rows, struct jm_err *err)
 	return code;
 }
 
-int jm_cache_await(struct jm_cache *c, struct jm_err *err)
+int jm_served_await(struct jm_served_model *c, struct jm_err *err)
 {
-	struct jm_cache_flight *f = flight_of(c, c->awaited);
+	struct jm_served_flight *f = flight_of(c, c->awaited);
 	int code;
 
 	if (c->awaited == c->launched)
@@ -274,14 +274,14 @@ int jm_cache_await(struct jm_cache *c, struct jm_err *err)
 	return code;
 }
 
-int jm_cache_run(struct jm_cache *c, int64_t rows, struct jm_err *err)
+int jm_served_run(struct jm_served_model *c, int64_t rows, struct jm_err *err)
 {
-	int code = jm_cache_launch(c, rows, err);
+	int code = jm_served_launch(c, rows, err);
 
-	return code ? code : jm_cache_await(c, err);
+	return code ? code : jm_served_await(c, err);
 }
 
-static void close_flight(struct jm_cache *c, struct jm_cache_flight *f)
+static void close_flight(struct jm_served_model *c, struct jm_served_flight *f)
 {
 	if (f->token)
 		jm_device_pinned_release(c->program[0]->device, f->token);
@@ -289,13 +289,13 @@ static void close_flight(struct jm_cache *c, struct jm_cache_flight *f)
 	jm_event_drop(&f->done);
 }
 
-void jm_cache_close(struct jm_cache *c)
+void jm_served_close(struct jm_served_model *c)
 {
 	struct jm_err err = JM_ERR_INIT;
 
 	if (c->launched > c->awaited) /* what it writes is freed below */
 		jm_device_sync(c->program[0]->device, &err);
-	for (int i = 0; i <= JM_CACHE_AHEAD; i++)
+	for (int i = 0; i <= JM_SERVED_AHEAD; i++)
 		close_flight(c, &c->flight[i]);
 	for (int i = 0; i < c->n_programs; i++)
 		jm_staging_close(&c->staging[i]);
@@ -314,5 +314,5 @@ void jm_cache_close(struct jm_cache *c)
 	free(c->token);
 	free(c->rule);
 	free(c->draw);
-	*c = (struct jm_cache){0};
+	*c = (struct jm_served_model){0};
 }
