@@ -321,54 +321,51 @@ static void man_command(const struct jm_command *cmd, FILE *out)
 	fprintf(out, ".fi\n");
 }
 
+static const struct {
+	const char *name, *meaning;
+} environment[] = {
+	{"COLUMNS", "width of the text where it is not printed on a terminal"},
+	{"JM_AMDSMI_LIB", "the AMD SMI library to open"},
+	{"JM_BACKENDS", "folder of the backends' plug-ins"},
+	{"JM_CUBLASLT_LIB", "the cuBLASLt library to open"},
+	{"JM_CUDA_FAST", "when set: allow algorithms on a GPU whose results may differ in "
+			 "their last bits from run to run"},
+	{"JM_CUDA_LOGITS", "largest number of bytes of a GPU's memory for logits"},
+	{"JM_CUDA_LIB", "the library of NVIDIA's driver for --decode device"},
+	{"JM_CUDNN_LIB", "the cuDNN library to open"},
+	{"JM_CURL_LIB", "the curl library to open"},
+	{"JM_DEBUG", "when set: also print messages for the search of faults"},
+	{"JM_GANG_SECONDS", "seconds that the ranks of a case wait for one that does not "
+			    "join them (600)"},
+	{"JM_GANG_SECRET", "random text that ranks have in common which were started apart "
+			   "(run --launcher started)"},
+	{"JM_GUARD", "absolute path of the program joulemark that the library starts to change "
+		     "settings; without it the program that was installed with the library"},
+	{"JM_HDF5_LIB", "the HDF5 library to open"},
+	{"JM_MICROHTTPD_LIB", "the libmicrohttpd library to open"},
+	{"JM_HWLOC_LIB", "the hwloc library to open"},
+	{"JM_MODBUS_LIB", "the libmodbus library to open"},
+	{"JM_NCCL_LIB", "the NCCL library to open"},
+	{"JM_NVJPEG_LIB", "the nvJPEG library to open"},
+	{"JM_NVML_LIB", "the NVML library to open"},
+	{"JM_PLANS", "folder of the algorithms that were chosen by timing on a GPU"},
+	{"JM_ROCMSMI_LIB", "the ROCm SMI library to open"},
+	{"JM_ROOT", "prefix of /sys, /proc and /dev"},
+	{"JM_SNMP_LIB", "the net-snmp library to open"},
+	{"JM_STATE", "folder of the journal of settings"},
+	{"JM_TRANSPORTS", "folder of the transports' plug-ins"},
+	{"MASTER_ADDR, MASTER_PORT", "of ranks that were started apart: where rank 0 awaits "
+				     "the others"},
+	{"NO_COLOR", "when set and not empty: no colours"},
+	{"RANK, WORLD_SIZE", "of ranks that were started apart: the number of this one, and "
+			     "of all; also those of Open MPI, PMIx and Slurm"},
+};
+
 static void print_environment(FILE *out)
 {
-	static const struct {
-		const char *name, *meaning;
-	} rows[] = {
-		{"COLUMNS", "width of the text where it is not printed on a terminal"},
-		{"JM_AMDSMI_LIB", "the AMD SMI library to open"},
-		{"JM_BACKENDS", "folder of the backends' plug-ins"},
-		{"JM_CUBLASLT_LIB", "the cuBLASLt library to open"},
-		{"JM_CUDA_FAST", "when set: allow algorithms on a GPU whose results may differ in "
-				 "their last bits from run to run"},
-		{"JM_CUDA_LOGITS", "largest number of bytes of a GPU's memory for logits"},
-		{"JM_CUDA_LIB", "the library of NVIDIA's driver for --decode device"},
-		{"JM_CUDNN_LIB", "the cuDNN library to open"},
-		{"JM_CURL_LIB", "the curl library to open"},
-		{"JM_DEBUG", "when set: also print messages for the search of faults"},
-		{"JM_GANG_SECONDS", "seconds that the ranks of a case wait for one that does not "
-				    "join them (600)"},
-		{"JM_GANG_SECRET", "random text that ranks have in common which were started apart "
-				   "(run --launcher started)"},
-		{"JM_GUARD",
-			"absolute path of the program joulemark that the library starts to change "
-			"settings; without it the program that was installed with the library"},
-		{"JM_HDF5_LIB", "the HDF5 library to open"},
-		{"JM_MICROHTTPD_LIB", "the libmicrohttpd library to open"},
-		{"JM_HWLOC_LIB", "the hwloc library to open"},
-		{"JM_MODBUS_LIB", "the libmodbus library to open"},
-		{"JM_NCCL_LIB", "the NCCL library to open"},
-		{"JM_NVJPEG_LIB", "the nvJPEG library to open"},
-		{"JM_NVML_LIB", "the NVML library to open"},
-		{"JM_PLANS", "folder of the algorithms that were chosen by timing on a GPU"},
-		{"JM_ROCMSMI_LIB", "the ROCm SMI library to open"},
-		{"JM_ROOT", "prefix of /sys, /proc and /dev"},
-		{"JM_SNMP_LIB", "the net-snmp library to open"},
-		{"JM_STATE", "folder of the journal of settings"},
-		{"JM_TRANSPORTS", "folder of the transports' plug-ins"},
-		{"MASTER_ADDR, MASTER_PORT",
-			"of ranks that were started apart: where rank 0 awaits "
-			"the others"},
-		{"NO_COLOR", "when set and not empty: no colours"},
-		{"RANK, WORLD_SIZE",
-			"of ranks that were started apart: the number of this one, and "
-			"of all; also those of Open MPI, PMIx and Slurm"},
-	};
-
 	fprintf(out, ".SH ENVIRONMENT\n");
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		fprintf(out, ".TP\n.B %s\n%s\n", rows[i].name, rows[i].meaning);
+	for (size_t i = 0; i < sizeof(environment) / sizeof(environment[0]); i++)
+		fprintf(out, ".TP\n.B %s\n%s\n", environment[i].name, environment[i].meaning);
 	fprintf(out,
 		".PP\nAll of them are ignored when the program runs with raised privileges.\n");
 }
