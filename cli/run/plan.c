@@ -11,7 +11,7 @@
 #include "plan_file_options.h"
 #include "plan_schema.h"
 #include "report/format/text.h"
-#include "run_list.h"
+#include "list_cases.h"
 #include "run_words.h"
 #include "planned.h"
 #include "run/workload.h"
@@ -401,7 +401,7 @@ static int print_plan(struct jm_run_call *r, const struct call *call, json_t *ne
 		return rc;
 	if (call->cases)
 		fputc('\n', r->cli->out);
-	if (call->cases && jm_run_list_cases(r))
+	if (call->cases && jm_list_cases(r))
 		return r->cli->err.code;
 	print_needs(r, needs);
 	return 0;

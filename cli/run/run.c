@@ -12,7 +12,7 @@
 #include "run/gang/agent_links.h"
 #include "run/gang/gang_watchdog.h"
 #include "run_end.h"
-#include "run_list.h"
+#include "list_cases.h"
 #include "run_log.h"
 #include "run_options.h"
 #include "planned.h"
@@ -348,7 +348,7 @@ static int run_all(struct jm_run_call *r)
 	if (rc)
 		return jm_cli_fail(r->cli);
 	if (r->given.dry_run)
-		return jm_run_list_cases(r) ? jm_cli_fail(r->cli) : 0;
+		return jm_list_cases(r) ? jm_cli_fail(r->cli) : 0;
 	if (apart && jm_agent_links_open(&r->cli->ctx, &place, &r->agents, &r->cli->err))
 		return jm_cli_fail(r->cli);
 	return jm_run_finish(r, run_each(r));

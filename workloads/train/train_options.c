@@ -505,6 +505,26 @@ static size_t bucket_bytes(double mib)
 	return isnan(mib) ? 0 : (size_t)(mib * 1048576);
 }
 
+/* Whether the options go together. */
+static int check_together(struct train *s, struct jm_err *err)
+{
+	int code = check_eval(s, err);
+
+	if (!code)
+		code = check_until(s, err);
+	if (!code)
+		code = check_kept(s, err);
+	if (!code)
+		code = check_shard(s, err);
+	if (!code)
+		code = jm_train_check_parts(s, err);
+	if (!code)
+		code = check_gradients(s, err);
+	if (!code)
+		code = check_residual(s, err);
+	return code ? code : check_update(s, err);
+}
+
 static int choose_model(struct train *s, struct jm_err *err)
 {
 	struct jm_training *t = &s->training;
@@ -538,21 +558,7 @@ static int choose_model(struct train *s, struct jm_err *err)
 								: "1",
 			&s->scaler, err);
 	t->scaled = s->scaler.dynamic || s->scaler.scale != 1;
-	if (!code)
-		code = check_eval(s, err);
-	if (!code)
-		code = check_until(s, err);
-	if (!code)
-		code = check_kept(s, err);
-	if (!code)
-		code = check_shard(s, err);
-	if (!code)
-		code = jm_train_check_parts(s, err);
-	if (!code)
-		code = check_gradients(s, err);
-	if (!code)
-		code = check_residual(s, err);
-	return code ? code : check_update(s, err);
+	return code ? code : check_together(s, err);
 }
 
 int jm_train_choose(struct train *s, struct jm_err *err)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run --dry-run: what would be run. */
-#include "run_list.h"
+#include "list_cases.h"
 #include "report/format/text.h"
 #include "run_show.h"
 #include "run_affinity.h"
@@ -44,7 +43,7 @@ static int print_plan(const struct jm_run_call *r, const struct jm_planned *p)
 	return jm_run_affinity_show(r->cli, &p->plan);
 }
 
-int jm_run_list_cases(struct jm_run_call *r)
+int jm_list_cases(struct jm_run_call *r)
 {
 	int rc = 0;
 

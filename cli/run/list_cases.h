@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run --dry-run: what would be run. */
-#ifndef JM_RUN_LIST_H
-#define JM_RUN_LIST_H
+/* The cases of a run, as `run --dry-run` and `plan --cases` print them. */
+#ifndef JM_LIST_CASES_H
+#define JM_LIST_CASES_H
 
 #include "planned.h"
 
 /* The cases, each with its id, in the order of the first block; returns the exit status. */
-int jm_run_list_cases(struct jm_run_call *r);
+int jm_list_cases(struct jm_run_call *r);
 
 #endif
