@@ -327,6 +327,13 @@ static int check_same(const struct state *s, struct jm_err *err)
 	return st.st_ino == s->inode ? 0 : removed(s, err);
 }
 
+static int read_own_quota(const struct state *s, struct quota *ret, struct jm_err *err)
+{
+	int rc = check_same(s, err);
+
+	return rc ? rc : read_quota(s, s->folder, ret, err);
+}
+
 /* The least quota of the group and of those above it. */
 static double enforced(const struct state *s, double processors)
 {
@@ -347,11 +354,9 @@ static int cgroup_get(void *state, int i, struct jm_knob_value *ret_accepted,
 {
 	const struct state *s = state;
 	struct quota q;
-	int rc = check_same(s, err);
+	int rc = read_own_quota(s, &q, err);
 
 	(void)i;
-	if (!rc)
-		rc = read_quota(s, s->folder, &q, err);
 	if (rc)
 		return rc;
 	*ret_accepted = value_of(q.us / q.period_us);
@@ -367,11 +372,9 @@ static int cgroup_writes(void *state, int i, const struct jm_knob_value *value, 
 	double processors = jm_knob_value_number(value);
 	char path[PATH_MAX], text[40];
 	struct quota q;
-	int rc = check_same(s, err);
+	int rc = read_own_quota(s, &q, err);
 
 	(void)i;
-	if (!rc)
-		rc = read_quota(s, s->folder, &q, err);
 	if (rc)
 		return rc;
 	if (!unlocked && !(processors >= s->min && processors < 1e6))
