@@ -3,7 +3,7 @@
  * Products without pause, each of which is checked. All sets of operands hold the same values, so
  * all products are to be the same to the last bit. What is compared of y[n,n] is y^T p with eight
  * random columns p, in f32: a changed element changes the sums it is part of. The first sums are
- * compared with f64.
+ * compared with f64. Ranks do the same on other devices; after each step they sum their products.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +12,7 @@
 
 #include "engine/graph/rng.h"
 #include "engine/graph/tensor.h"
+#include "workloads/parts/gang.h"
 #include "workloads/parts/host_load.h"
 #include "workloads/parts/kernel_run.h"
 #include "workloads/parts/memory.h"
@@ -22,9 +23,11 @@
 
 struct burn {
 	struct jm_kernel kernel; /* first */
+	struct jm_gang gang;
 	int64_t side;
 	double fill;	/* share of the free memory for operands */
-	int processors; /* threads that multiply on the host */
+	int processors; /* threads that multiply on the host, of all ranks */
+	double host_gb; /* of memory that they walk through */
 	int sets, products;
 	struct jm_operand values[3]; /* of x, w, p */
 	struct jm_tensor *x[MOST_SETS], *w[MOST_SETS], *p;
@@ -62,6 +65,20 @@ static const struct jm_option options[] = {
 			"works, "
 			"each product checked; leave one processor for the thread that drives the "
 			"device"},
+	{.name = "host-memory",
+		JM_BIND(JM_REAL, struct burn, host_gb),
+		.min = 0,
+		.max = 1e5,
+		.fallback = "0",
+		.needs = "processors",
+		.help = "GB of the host's memory that the threads of --processors read, check and "
+			"write between their products"},
+	{.name = "ranks",
+		.type = JM_INT,
+		.min = 2,
+		.max = JM_RANKS_MOST,
+		.help = "processes that burn at once, 2 or more; --device names one device for "
+			"all, or one for each. They share --processors and --host-memory"},
 	JM_KERNEL_THREADS(struct burn),
 	{0},
 };
@@ -79,6 +96,8 @@ static void choose(struct burn *s)
 	       free = (double)jm_fit_memory(s->kernel.work->ctx, &s->kernel.device);
 	int repeat = jm_kernel_repeat(&s->kernel, 2 * n * n * n, 3 * matrix_bytes(s));
 
+	if (s->kernel.device.props.host_memory) /* which all ranks share */
+		free /= fmax(1, s->kernel.work->world);
 	s->sets = (int)fmin(MOST_SETS, s->fill * free / (2 * matrix_bytes(s)));
 	if (s->sets < 1)
 		s->sets = 1;
@@ -153,34 +172,47 @@ static void burn_teardown(void *state)
 	if (!s)
 		return;
 	jm_host_load_free(s->host);
+	jm_gang_close(&s->gang);
 	free(s->sums);
 	free(s->first);
 	free(s->now);
 	jm_kernel_teardown(s);
 }
 
+/* This rank's part of the threads and of the memory. */
 static int load_processors(struct burn *s, struct jm_err *err)
 {
+	const struct jm_work *work = s->kernel.work;
+	int world = work->world > 1 ? work->world : 1;
+	int threads = s->processors * (work->rank + 1) / world - s->processors * work->rank / world;
+	double bytes = 1e9 * s->host_gb * threads / fmax(1, s->processors);
+	double free = (double)jm_memory_free(work->ctx);
 	int code;
 
-	if (!s->processors)
+	if (free && 1e9 * s->host_gb > free)
+		return jm_err_set(err, JM_ENOMEM,
+			"--host-memory %g GB is more than the %.4g GB that are free; give less.",
+			s->host_gb, free / 1e9);
+	if (!threads)
 		return 0;
-	code = jm_host_load_new(s->processors, s->kernel.work->seed, &s->host, err);
+	code = jm_host_load_new(threads, (size_t)bytes, work->seed, &s->host, err);
 	return code ? code : jm_host_load_start(s->host, err);
 }
 
 static void describe(const struct burn *s, struct jm_work *work)
 {
-	int processors = s->processors,
-	    n = snprintf(work->detail, sizeof work->detail,
-		    "%lld x %lld x %lld, %d set%s of operands, %d products per step, each checked",
-		    (long long)s->side, (long long)s->side, (long long)s->side, s->sets,
-		    s->sets == 1 ? "" : "s", s->products);
+	char host[160] = "", ranks[32] = "";
 
-	if (processors)
-		snprintf(work->detail + n, sizeof work->detail - (size_t)n,
-			"; %d thread%s of the host multiply beside it", processors,
-			processors == 1 ? "" : "s");
+	if (s->processors)
+		snprintf(host, sizeof host, "; %d thread%s of the host multiply%s beside it",
+			s->processors, s->processors == 1 ? "" : "s",
+			s->host_gb > 0 ? " and walk through its memory" : "");
+	if (work->world > 1)
+		snprintf(ranks, sizeof ranks, " on each of %d ranks", work->world);
+	snprintf(work->detail, sizeof work->detail,
+		"%lld x %lld x %lld, %d set%s of operands, %d products per step%s, each checked%s",
+		(long long)s->side, (long long)s->side, (long long)s->side, s->sets,
+		s->sets == 1 ? "" : "s", s->products, ranks, host);
 }
 
 static int prepare(void *state, struct jm_work *work, struct jm_err *err)
@@ -189,6 +221,8 @@ static int prepare(void *state, struct jm_work *work, struct jm_err *err)
 	size_t bytes;
 	int code = jm_kernel_open(&s->kernel, work, err);
 
+	if (!code)
+		code = jm_gang_open(&s->gang, work, &s->kernel.device, NULL, err);
 	if (code)
 		return code;
 	choose(s);
@@ -198,6 +232,7 @@ static int prepare(void *state, struct jm_work *work, struct jm_err *err)
 		code = jm_kernel_ready(&s->kernel, err);
 	if (code)
 		return code;
+	work->n_devices = jm_gang_devices(work);
 	bytes = s->sums[0]->bytes;
 	s->first = malloc(bytes);
 	s->now = malloc(bytes);
@@ -245,6 +280,17 @@ static int compare_product(struct burn *s, int i, struct jm_err *err)
 		i + 1, s->kernel.steps, (long long)bad, (long long)n);
 }
 
+/* A step is that of all ranks, which therefore do as many. */
+static int add_ranks(struct burn *s, struct jm_step *ret, struct jm_err *err)
+{
+	double *sum[] = {&ret->items, &ret->flops_model, &ret->flops_executed, &ret->bytes};
+	int code = 0;
+
+	for (size_t i = 0; s->gang.control.transport && i < sizeof sum / sizeof *sum && !code; i++)
+		code = jm_comm_sum(&s->gang.control, sum[i], 1, err);
+	return code;
+}
+
 static int burn_step(void *state, struct jm_step *ret, struct jm_err *err)
 {
 	struct burn *s = state;
@@ -254,7 +300,16 @@ static int burn_step(void *state, struct jm_step *ret, struct jm_err *err)
 		code = jm_kernel_finish(&s->kernel, ret, err);
 	for (int i = 0; i < s->products && !code; i++)
 		code = compare_product(s, i, err);
-	return code ? code : jm_host_load_check(s->host, err);
+	if (!code)
+		code = jm_host_load_check(s->host, err);
+	return code ? code : add_ranks(s, ret, err);
+}
+
+static int burn_agree(void *state, void *value, size_t bytes, struct jm_err *err)
+{
+	struct burn *s = state;
+
+	return jm_comm_from_first(&s->gang.control, value, bytes, err);
 }
 
 /* ---- verification of the first product by f64 ------------------------------------------------ */
@@ -333,6 +388,7 @@ const struct jm_workload jm_workload_burn = {
 	.check = jm_kernel_check,
 	.setup = burn_setup,
 	.step = burn_step,
+	.agree = burn_agree,
 	.verify = burn_verify,
 	.teardown = burn_teardown,
 };

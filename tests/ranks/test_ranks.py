@@ -442,6 +442,14 @@ def test_ranks_without_gpus_have_one_transport(device, transport, hint):
     assert hint in r["reason"], r["reason"]
 
 
+def test_two_gpus_burn_beside_processors_and_memory(two_devices):
+    """By a fake of two GPUs, without NCCL: the ranks exchange nothing of their devices."""
+    env = {**two_devices, "JM_NCCL_LIB": "/nonexistent"}
+    record = one("run", "burn", "--side", 64, "--products", 4, "--steps", 3, "--warmup", 0, "--source", "null", "--selftest", 0,
+                 "--processors", 2, "--host-memory", "0.004", *TWO, env=env)
+    assert record["verified"] is True and (record["items"], record["devices"]) == (3 * 4 * 2, 2)
+
+
 def test_tcp_exchanges_no_memory_of_gpus(two_devices):
     r = one(*GPT, "--batch", "1", "--steps", "1", *TWO, "--transport", "net", env=two_devices, status=FAILED)
     assert "Transport net exchanges memory of hosts" in r["reason"] and "use --transport nccl" in r["reason"], r["reason"]

@@ -117,6 +117,27 @@ def test_burn_loads_processors_beside_the_device():
     assert "beside" not in burn("--device", "ref", "--products", "2")["detail"]
 
 
+def test_ranks_burn_at_once_and_count_all_products():
+    r = burn("--device", "ref", "--products", "4", "--ranks", "2", "--processors", "3", "--host-memory", "0.01")
+    assert r["verified"] is True and (r["steps"], r["items"]) == (3, 3 * 4 * 2)
+    assert r["flops_model_per_item"] == burn("--device", "ref", "--products", "4")["flops_model_per_item"]
+    assert "4 products per step on each of 2 ranks" in r["detail"] and "3 threads of the host multiply and walk through its memory" in r["detail"]
+
+
+@needs_cpu
+def test_a_wrong_product_of_one_rank_ends_all(faulty, tmp_path):
+    """The second device is a processor that computes wrongly; the first one is right."""
+    r = burn("--device", "ref,cpu", "--precision", "f32", "--products", "4", "--ranks", "2", status=FAILED, env=faulty(7))
+    assert r["status"] == "failed" and "Rank 1 of 2" in r["reason"] and "differs from the first one" in r["reason"]
+
+
+def test_burn_refuses_memory_that_the_host_does_not_have():
+    r = burn("--device", "ref", "--processors", "1", "--host-memory", "90000", status=FAILED)
+    assert "--host-memory 90000 GB is more than the" in r["reason"]
+    done = jm("run", "burn", *STEPS, "--device", "ref", "--host-memory", "1")
+    assert done.returncode == 2 and "--processors" in done.stderr
+
+
 def test_burn_fills_memory():
     few = burn("--device", "ref", "--products", "2")
     many = burn("--device", "ref", "--products", "2", "--fill", "0.0001")

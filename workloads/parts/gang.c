@@ -166,9 +166,9 @@ int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
 	code = jm_comm_open(work->meet ? "net" : "local", &place, &g->control, err);
 	if (!code)
 		code = introduce(g, work, err);
-	if (!code)
+	if (!code && way)
 		code = choose_transport(g, d, way, &transport, err);
-	if (!code)
+	if (!code && way)
 		code = open_device_comm(g, work, d, transport, &way->limits, err);
 	/* all ranks fail together, so all take the other way */
 	if (code && transport && !strcmp(transport, "host") && !strcmp(way->transport, "auto")) {

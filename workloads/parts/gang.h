@@ -44,7 +44,8 @@ struct jm_gang {
 };
 
 /* Opens the communicators for work->world ranks, and stores the devices of all ranks in work->gang.
- * d: the device of work, open; waits of the host for it end when a transfer fails. */
+ * d: the device of work, open; waits of the host for it end when a transfer fails. way: NULL = they
+ * exchange nothing of their devices. */
 int jm_gang_open(struct jm_gang *g, struct jm_work *work, struct jm_device *d,
 	const struct jm_gang_way *way, struct jm_err *err);
 /* Where a rank is in a gang: tp ranks that follow each other share a stage of a model, then come

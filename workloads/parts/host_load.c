@@ -7,6 +7,7 @@
 #include "engine/graph/rng.h"
 
 #define SIDE JM_HOST_LOAD_SIDE
+#define WALK 32768 /* words between two products: 256 kB */
 
 static void multiply(const struct jm_host_load *load, float y[SIDE][SIDE])
 {
@@ -22,12 +23,43 @@ static bool same_bits(const void *a, const void *b, size_t size)
 	return memcmp(a, b, size) == 0;
 }
 
+/* What word i of a thread's memory holds in every other pass; its complement in the others. */
+static uint64_t word(size_t i)
+{
+	return i * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+/* Reads, checks and writes the words that follow. */
+static void walk(struct jm_host_load_thread *t, size_t n_words)
+{
+	size_t end = t->at + WALK < n_words ? t->at + WALK : n_words;
+	uint64_t apart = 0;
+
+	for (size_t i = t->at; i < end; i++) {
+		apart |= t->words[i] ^ word(i) ^ t->flip;
+		t->words[i] = ~(word(i) ^ t->flip);
+	}
+	if (apart)
+		t->changed = true;
+	t->at = end;
+	if (end < n_words)
+		return;
+	t->at = 0;
+	t->flip = ~t->flip;
+	t->passes++;
+}
+
 static void *serve(void *arg)
 {
 	struct jm_host_load_thread *t = arg;
 	struct jm_host_load *load = t->load;
 
+	for (size_t i = 0; !t->filled && i < load->n_words; i++)
+		t->words[i] = word(i);
+	t->filled = true;
 	while (!load->stop) {
+		if (t->words)
+			walk(t, load->n_words);
 		multiply(load, t->y);
 		if (!same_bits(t->y, load->first, sizeof(load->first)))
 			t->wrong = true;
@@ -51,7 +83,20 @@ static void fill(struct jm_host_load *load, uint64_t seed)
 	multiply(load, load->first);
 }
 
-int jm_host_load_new(int threads, uint64_t seed, struct jm_host_load **ret, struct jm_err *err)
+static int take_memory(struct jm_host_load *load, struct jm_err *err)
+{
+	for (int i = 0; load->n_words && i < load->n; i++) {
+		load->thread[i].words = calloc(load->n_words, sizeof(uint64_t));
+		if (!load->thread[i].words)
+			return jm_err_set(err, JM_ENOMEM,
+				"Out of memory for the load on the host's memory; give a smaller "
+				"--host-memory.");
+	}
+	return 0;
+}
+
+int jm_host_load_new(
+	int threads, size_t bytes, uint64_t seed, struct jm_host_load **ret, struct jm_err *err)
 {
 	struct jm_host_load *load =
 		calloc(1, sizeof(*load) + (size_t)threads * sizeof(load->thread[0]));
@@ -59,9 +104,10 @@ int jm_host_load_new(int threads, uint64_t seed, struct jm_host_load **ret, stru
 	if (!load)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the load on processors.");
 	load->n = threads;
+	load->n_words = bytes / sizeof(uint64_t) / (size_t)threads;
 	fill(load, seed);
 	*ret = load;
-	return 0;
+	return take_memory(load, err);
 }
 
 int jm_host_load_start(struct jm_host_load *load, struct jm_err *err)
@@ -81,13 +127,19 @@ int jm_host_load_start(struct jm_host_load *load, struct jm_err *err)
 
 int jm_host_load_check(const struct jm_host_load *load, struct jm_err *err)
 {
-	for (int i = 0; load && i < load->n; i++)
+	for (int i = 0; load && i < load->n; i++) {
+		if (load->thread[i].changed)
+			return jm_err_set(err, JM_ERANGE,
+				"The host's memory does not hold what a processor wrote to it "
+				"beside the device: the memory or the processor is faulty; do not "
+				"trust its results.");
 		if (load->thread[i].wrong)
 			return jm_err_set(err, JM_ERANGE,
 				"A product that a processor computed beside the device differs "
 				"from the first one, though its operands are the same: the "
 				"processor or its memory computes wrongly; do not trust its "
 				"results.");
+	}
 	return 0;
 }
 
@@ -98,5 +150,7 @@ void jm_host_load_free(struct jm_host_load *load)
 	load->stop = true;
 	for (int i = 0; i < load->running; i++)
 		pthread_join(load->thread[i].id, NULL);
+	for (int i = 0; i < load->n; i++)
+		free(load->thread[i].words);
 	free(load);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads of the host that multiply matrices while a device works, so that processors draw power
- * too; each product is checked. */
+/* Threads of the host that multiply matrices and, in turns, read, check and write their part of the
+ * host's memory while a device works, so that processors and memory draw power, too. */
 #ifndef JM_WORKLOADS_HOST_LOAD_H
 #define JM_WORKLOADS_HOST_LOAD_H
 
@@ -16,8 +16,12 @@ struct jm_host_load_thread {
 	struct jm_host_load *load;
 	pthread_t id;
 	float y[JM_HOST_LOAD_SIDE][JM_HOST_LOAD_SIDE];
-	_Atomic long products;
-	_Atomic bool wrong;
+	uint64_t *words; /* of the host's memory; NULL = none */
+	bool filled;	 /* all of them are written */
+	size_t at;	 /* the word that is next */
+	uint64_t flip;	 /* of the words from there on; the others have the complement */
+	_Atomic long products, passes; /* passes: through all words */
+	_Atomic bool wrong, changed;   /* a product, a word */
 };
 
 struct jm_host_load {
@@ -25,14 +29,17 @@ struct jm_host_load {
 	float x[JM_HOST_LOAD_SIDE][JM_HOST_LOAD_SIDE], w[JM_HOST_LOAD_SIDE][JM_HOST_LOAD_SIDE];
 	float first[JM_HOST_LOAD_SIDE][JM_HOST_LOAD_SIDE];
 	_Atomic bool stop;
+	size_t n_words; /* of each thread */
 	int n, running;
 	struct jm_host_load_thread thread[];
 };
 
-/* Operands and the first product. */
-int jm_host_load_new(int threads, uint64_t seed, struct jm_host_load **ret, struct jm_err *err);
+/* Operands and the first product. bytes: of the memory that all threads together walk through; 0 =
+ * none */
+int jm_host_load_new(
+	int threads, size_t bytes, uint64_t seed, struct jm_host_load **ret, struct jm_err *err);
 int jm_host_load_start(struct jm_host_load *load, struct jm_err *err);
-/* JM_ERANGE: a product differed from the first one. Takes NULL, as does the next. */
+/* JM_ERANGE: a product differed from the first one, or a word from what was written. Takes NULL, as does the next. */
 int jm_host_load_check(const struct jm_host_load *load, struct jm_err *err);
 void jm_host_load_free(struct jm_host_load *load); /* ends the threads */
 

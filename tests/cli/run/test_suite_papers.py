@@ -113,7 +113,7 @@ def failed_cases(suite):
     plan |= {"platform": str(SOURCE / "suites" / plan["platform"]), "repeat": 1, "memory": 0.001, "source": "null"}
     plan.pop("set", None)
     with tempfile.TemporaryDirectory() as folder:
-        plan["runs"] = [with_files({k: v for k, v in run.items() if k != "set"}, folder) for run in plan["runs"] if "work" in run]
+        plan["runs"] = [with_files({k: v for k, v in run.items() if k != "set"}, folder) for run in plan["runs"] if run.get("work", "burn") != "burn"]
         os.symlink(FAKES / "cuda-plans.so", f"{folder}/cuda.so")
         with open(f"{folder}/plan.yaml", "w", encoding="utf-8") as f:
             yaml.safe_dump(plan, f)
@@ -181,7 +181,7 @@ def value_of(text):
 
 
 def is_training(run):
-    return "work" in run and run["work"] not in ("gemm", "allgather", "overlap")
+    return "work" in run and run["work"] not in ("gemm", "allgather", "overlap", "burn")
 
 
 def runs_of(suite):
