@@ -22,13 +22,13 @@ FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "3")
 
 # The parity tests compare numbers with PyTorch for minutes; the same code runs under the sanitizer in
 # the tests of the engine, its backends, `run train`, `serve` and saved weights, and `backend_avx2` does in `backend` and `images`.
-# learn_heat and learn_pictures train thousands of steps, whose kernels parity_fields and `backend` check; bounds, places and
+# learn_denoising, learn_heat and learn_pictures train thousands of steps, whose kernels parity_fields and `backend` check; bounds, places and
 # training compute sweeps of what `bounds_one`, `program` and `train` do once, selftest what `backend` does; tokenizers compares
 # ids with a package, and `tokenizer` and the fuzzer of its files read them under the sanitizer; split_scale is split_shard and
 # split_files with the scaler that `scaler`, `train` and `ranks` have.
 # suite_papers compares numbers of plans, which `plan_suites` reads under the sanitizer, too, nodes is what `ranks` does
 # and table what `run` does, by a script; a program without sanitizers (Python, a browser) or no C code is all that the others run.
-NOT_ASAN = re.compile(r"^parity|^frozen$|^weights$|^served_|^learn_(heat|pictures)$|^bounds$|^places$|^training$|^selftest$|^tokenizers$|^backend_avx2$|^split_scale$"
+NOT_ASAN = re.compile(r"^parity|^frozen$|^weights$|^served_|^learn_(denoising|heat|pictures)$|^bounds$|^places$|^training$|^selftest$|^tokenizers$|^backend_avx2$|^split_scale$"
                       r"|^suite_papers$|^nodes$|^tools$|^gpu_rows$|^table"
                       r"|^python|^get_power$|^recipes$|^notebook$|^real_|^deb$|^page_visits$|^report_size$")
 # Run without a sanitizer, too: some of their cases are skipped under it; or numbers depend on what the optimizer made of a kernel;

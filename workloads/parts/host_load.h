@@ -39,7 +39,8 @@ struct jm_host_load {
 int jm_host_load_new(
 	int threads, size_t bytes, uint64_t seed, struct jm_host_load **ret, struct jm_err *err);
 int jm_host_load_start(struct jm_host_load *load, struct jm_err *err);
-/* JM_ERANGE: a product differed from the first one, or a word from what was written. Takes NULL, as does the next. */
+/* JM_ERANGE: a product differed from the first one, or a word from what was written. Takes NULL, as
+ * does the next. */
 int jm_host_load_check(const struct jm_host_load *load, struct jm_err *err);
 void jm_host_load_free(struct jm_host_load *load); /* ends the threads */
 
