@@ -189,7 +189,7 @@ static int load_processors(struct burn *s, struct jm_err *err)
 	double free = (double)jm_memory_free(work->ctx);
 	int code;
 
-	if (free && 1e9 * s->host_gb > free)
+	if (free > 0 && 1e9 * s->host_gb > free)
 		return jm_err_set(err, JM_ENOMEM,
 			"--host-memory %g GB is more than the %.4g GB that are free; give less.",
 			s->host_gb, free / 1e9);
