@@ -28,15 +28,15 @@ FUZZ_SECONDS = os.environ.get("FUZZ_SECONDS", "3")
 # split_files with the scaler that `scaler`, `train` and `ranks` have.
 # suite_papers compares numbers of plans, which `plan_suites` reads under the sanitizer, too, nodes is what `ranks` does
 # and table what `run` does, by a script; a program without sanitizers (Python, a browser) or no C code is all that the others run.
-NOT_ASAN = re.compile(r"^parity|^frozen$|^weights$|^served_|^learn_(denoising|heat|pictures)$|^bounds$|^places$|^training$|^selftest$|^tokenizers$|^backend_avx2$|^split_scale$"
-                      r"|^suite_papers$|^nodes$|^tools$|^gpu_rows$|^table"
+NOT_ASAN = re.compile(r"^parity|^frozen$|^weights$|^served_|^learn_(denoising|heat|pictures)$|^bounds$|^places$|^training$|^selftest$|^tokenizers$|^backend_avx2$"
+                      r"|^split_scale$|^suite_papers$|^nodes$|^tools$|^gpu_rows$|^table"
                       r"|^python|^get_power$|^recipes$|^notebook$|^real_|^deb$|^page_visits$|^report_size$")
 # Run without a sanitizer, too: some of their cases are skipped under it; or numbers depend on what the optimizer made of a kernel;
-# or they claim how fast a function is, or how much memory it takes. The others need no second run: what they find is found under
-# the sanitizer, and step `long` has all.
+# or they claim how fast a function is, or how much memory it takes; or it is another library. The others need no second run:
+# what they find is found under the sanitizer, and step `long` has all.
 PLAIN = re.compile(r"^(allocations|backend|clock|cpu|cpu_edges|data|describe|device_time|export|gradient|groupnorm|host_load|images|items|kernels"
                    r"|library|live|measure|memory_limit|mpi|network_peers|outside|parallel_for|program|published|report_page|residue|run"
-                   r"|serving|session|split_shard|step|tensor|terminal_text|train)$")
+                   r"|serving|session|step|tensor|terminal_text|train)$")
 # gcc's and clang's OpenMP runtimes synchronise in ways that ThreadSanitizer cannot see, so what uses
 # them (the engine's cpu kernels) is not run under it; every test with threads of our own is. clock_back preloads a clock,
 # which the sanitizer's own allocator would read.
@@ -274,9 +274,10 @@ def tell(name, found, seconds):
         print(f"       the whole log: build-check/{name}.log")
 
 
-# Steps that begin after others, beside those that follow: clang-tidy takes the time that tests wait; the attacks, the examples
-# and the demo mostly wait themselves, and run one after the other. Their turn to be told is for what then remains.
-BESIDE = {"tidy": "gcc", "attack": "asan", "examples": "asan", "demo": "asan"}
+# Steps that begin after others, beside those that follow: clang-tidy takes the time that tests wait; the examples, the demo and the
+# attacks mostly wait themselves, and run one after the other. Their turn to be told is for what then remains. The attacks last as
+# long as what follows `asan`, so that the others are over by then.
+BESIDE = {"tidy": "gcc", "examples": "tests", "demo": "tests", "attack": "asan"}
 # After `gcc`, too, while tests wait: what these steps build, one folder after the other. Then clang-tidy begins.
 AHEAD = {"asan": build_asan, "tsan": build_tsan, "fuzz": build_fuzz}
 

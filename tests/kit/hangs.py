@@ -135,7 +135,7 @@ def returning(folder, _):
     done = os.path.join(folder, "done")
     program = Program(folder, gpus_of(folder, "readlag=1:1e9").env, "measure", *NVML, "--json", "OUT", "--", "sh", "-c",
                       f"sleep 1; touch {done}.begun; until [ -e {done} ]; do sleep 0.05; done; sleep 1").start()
-    assert wait_for(lambda: os.path.exists(done + ".begun"), 30)
+    assert wait_for(lambda: os.path.exists(done + ".begun"))
     program.hang()
     assert "does not return from a reading of GPU 1" in program.process.stderr.readline()
     os.remove(program.stuck)
@@ -180,7 +180,7 @@ def setting(folder, rng):
     gpus, store = gpus_of(folder, "readlag=1:1e9"), os.path.join(folder, "s.db")
     program = Program(folder, gpus.env, "run", "null", *NVML, "--step-time", "50ms", "--steps", "40", "--warmup", "0",
                       "--set", "gpu.power@GPU-0=300W", "--store", store).start()
-    assert wait_for(lambda: limits(gpus) == [300, 700], 30)
+    assert wait_for(lambda: limits(gpus) == [300, 700])
     time.sleep(rng.uniform(0.7, 1.3))
     program.hang()
     status, _, err = program.end(2 + LIMIT_S)
@@ -269,7 +269,7 @@ def step(folder, rng):
     gpus, store = gpus_of(folder, ""), os.path.join(folder, "s.db")
     program = Program(folder, gpus.env, "run", "null", "--source", "null", "--step-time", "50ms", "--steps", "40", "--warmup",
                       "0", "--set", "gpu.power=300W", "--store", store).start()
-    assert wait_for(lambda: limits(gpus) == [300, 300], 30)
+    assert wait_for(lambda: limits(gpus) == [300, 300])
     time.sleep(rng.uniform(0.5, 1.3))
     os.kill(child_of(program.process.pid, b"joulemark\0worker\0"), signal.SIGSTOP)
     program.process.send_signal(signal.SIGINT)

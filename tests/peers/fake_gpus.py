@@ -12,7 +12,8 @@ PIECES = 256
 GPU_BYTES = 16 + PIECES * 24
 
 
-def wait_for(what, seconds=20):
+def wait_for(what, seconds=240):
+    """False: it hangs. No claim about how soon it happens, which depends on what else the machine does."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if what():

@@ -3,8 +3,10 @@
 import pytest
 
 from gangs import devices
+from jm import is_sanitized
 from runs import FAILED, one
 
+STEPS = 4 if is_sanitized() else 20
 SIZES = ["--layers", "4", "--hidden", "32", "--heads", "4", "--vocab", "256", "--context", "16", "--seq", "16"]
 END = ["--warmup", "0", "--source", "null", "--selftest", "0"]
 LLAMA = ["run", "llama", *SIZES, "--kv-heads", "2", "--ffn", "48", *END]
@@ -16,13 +18,13 @@ STREAM = 2 * 16 * 32 * 4  # bytes: what a stage sends of two sequences in f32
 def train(work, ranks=1, tp=1, pp=1, *more, accumulate=4, batch=2, device="cpu", status=0, **kwargs):
     """The samples of a step are four times two, whatever the ranks."""
     parts = ["--ranks", ranks, "--tp", tp, "--pp", pp] if ranks > 1 else []
-    work = [*work, "--batch", batch * tp * pp // ranks, "--accumulate", accumulate, "--steps", "20", "--device", device]
+    work = [*work, "--batch", batch * tp * pp // ranks, "--accumulate", accumulate, "--steps", STEPS, "--device", device]
     return one(*work, *parts, *more, status=status, **kwargs)
 
 
 def losses(record):
     found = record["step_series"]["loss"]
-    assert len(found) == 20 and found[-1] < found[0] and record["verified"] is True
+    assert len(found) == STEPS and (STEPS < 20 or found[-1] < found[0]) and record["verified"] is True
     return found
 
 

@@ -5,7 +5,7 @@ import pytest
 from gangs import devices
 from runs import one
 
-SIZES = ["--layers", 4, "--hidden", 32, "--heads", 4, "--vocab", 256, "--context", 16, "--seq", 16, "--accumulate", 4]
+SIZES = ["--layers", 4, "--hidden", 32, "--heads", 4, "--vocab", 256, "--context", 16, "--seq", 16, "--accumulate", 2]
 END = ["--warmup", 0, "--source", "null", "--selftest", 0]
 LLAMA = ["run", "llama", *SIZES, "--kv-heads", 2, "--ffn", 48, *END]
 GPT = ["run", "gpt", *SIZES, *END]
@@ -36,10 +36,14 @@ def evaluations(way, every=2, batches=3):
     return ["--eval-every", every, "--eval-batches", batches * (2 if way == "both" else 1)]
 
 
+@pytest.fixture(name="one_rank", scope="module", params=[GPT, LLAMA], ids=["gpt", "llama"])
+def work_of_one_rank(request):
+    return request.param, train(request.param, "", *F64, *evaluations(""))
+
+
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("work", [GPT, LLAMA], ids=["gpt", "llama"])
-def test_held_out_losses_are_those_of_one_rank(work, way):
-    alone = train(work, "", *F64, *evaluations(""))
+def test_held_out_losses_are_those_of_one_rank(one_rank, way):
+    work, alone = one_rank
     shared = train(work, way, *F64, *evaluations(way))
     assert len(held_out(alone)) == 3 and held_out(alone)[2] < held_out(alone)[0]
     assert held_out(shared) == pytest.approx(held_out(alone), rel=1e-9)

@@ -5,8 +5,10 @@ import time
 import pytest
 
 from gangs import devices
+from jm import is_sanitized
 from runs import FAILED, one
 
+STEPS = 4 if is_sanitized() else 20
 SIZES = ["--layers", "2", "--hidden", "32", "--heads", "4", "--vocab", "256", "--context", "16", "--seq", "16"]
 END = ["--warmup", "0", "--source", "null", "--selftest", "0"]
 LLAMA = ["run", "llama", *SIZES, "--kv-heads", "2", "--ffn", "48", *END]
@@ -19,13 +21,13 @@ NORMS = 2 * 4 / 2  # bytes: of each rank one in f32 is gathered
 def train(work, ranks, tp, *more, device="cpu", status=0, **kwargs):
     """The samples of a step are four, whatever the ranks."""
     shared = ["--ranks", ranks, "--tp", tp] if ranks > 1 else []
-    work = [*work, "--batch", 4 * tp // ranks, "--steps", "20", "--device", device, *shared]
+    work = [*work, "--batch", 4 * tp // ranks, "--steps", STEPS, "--device", device, *shared]
     return one(*work, *more, status=status, **kwargs)
 
 
 def losses(record):
     found = record["step_series"]["loss"]
-    assert len(found) == 20 and found[-1] < found[0] and record["verified"] is True
+    assert len(found) == STEPS and (STEPS < 20 or found[-1] < found[0]) and record["verified"] is True
     return found
 
 

@@ -97,7 +97,7 @@ def held(meter, folder, timeout, *args):
     command = f"echo sleep 30000 >> {meter.file}; sleep 0.5; (sleep 0.3; touch {ended}) >/dev/null &"
     child = subprocess.Popen([BIN, *args, "--interval", "20ms", "--source", meter.source(f"map=wt310,timeout={timeout}"),
                               "--", "sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert wait_for(ended.exists, 20) and child.poll() is None
+    assert wait_for(ended.exists) and child.poll() is None
     return child
 
 
@@ -127,7 +127,7 @@ def test_a_signal_between_two_runs_ends_the_repeats(meter, tmp_path):
     args = ["measure", "--json", "-", "--repeat", "4", "--source", meter.source("map=wt310,refresh=4s"), "--", "sh", "-c",
             f"echo >> {log}; (sleep 0.3; touch {ended}) >/dev/null 2>&1 &"]
     child = subprocess.Popen([BIN, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert wait_for(ended.exists, 20)
+    assert wait_for(ended.exists)
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=240)
     assert child.returncode == 0 and "Interrupted after run 1," in err

@@ -80,7 +80,7 @@ def during(folder, source, mode):
     """The peer changes its manner while the command runs."""
     run = Run(folder, source)
     run.start("sleep 1.3")
-    if wait_for(run.begun.exists, 60):
+    if wait_for(run.begun.exists):
         time.sleep(0.5)
         run.peer.manner.mode = mode
     return run.finish()
@@ -97,7 +97,7 @@ def away(folder, source, change):
     """It goes away and comes back, with another power."""
     run = Run(folder, source)
     run.start("sleep 4.5")
-    if wait_for(run.begun.exists, 60):
+    if wait_for(run.begun.exists):
         time.sleep(0.7)
         run.peer.unplug()
         time.sleep(0.8)
@@ -122,11 +122,11 @@ def interrupted(folder, source):
     """Silent from before the end of the command on; then the first Ctrl-C."""
     run = Run(folder, source, timeout=LONG)
     run.start("while ! test -e silent; do sleep 0.1; done; sleep 0.5".replace("silent", str(folder / "silent")))
-    if wait_for(run.begun.exists, 60):
+    if wait_for(run.begun.exists):
         time.sleep(0.5)
         run.peer.manner.mode = "silent"
         (folder / "silent").touch()
-        wait_for(run.ended.exists, 60)
+        wait_for(run.ended.exists)
         time.sleep(0.3)
         run.child.send_signal(signal.SIGINT)
     return run.finish()
@@ -139,7 +139,7 @@ def slow(folder, source):
         run.peer.resources.clear()
         redfish_controller.supplies(run.peer, *[WATTS / 10] * 10)
     run.start("sleep 1.3")
-    if wait_for(run.begun.exists, 60):
+    if wait_for(run.begun.exists):
         time.sleep(0.5)
         run.peer.manner.mode = "parts"
         run.peer.delay = 0.7 * DEADLINE
@@ -260,7 +260,7 @@ def make_dripping(tmp_path):
              f"{BIN} get | grep -q 300 || exit 0; touch {begun}; sleep {seconds}; touch {ended}"],
             env={**os.environ, **gpus.env}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path)
         children.append(child)
-        assert wait_for(begun.exists, 60) and gpus.limits() == [300]
+        assert wait_for(begun.exists) and gpus.limits() == [300]
         for peer in peers:
             peer.manner.mode = "drip"
         time.sleep(0.5)
@@ -281,7 +281,7 @@ def is_restored(child, gpus):
 
 def test_a_dripping_meter_does_not_hold_the_limit_of_power(dripping):
     child, ended, gpus = dripping(1)
-    assert wait_for(ended.exists, 60)
+    assert wait_for(ended.exists)
     is_restored(child, gpus)
 
 

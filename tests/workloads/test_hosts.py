@@ -15,7 +15,7 @@ import pytest
 
 from fake_gpus import FakeGpus, guard_of, wait_for
 from gangs import GPT, children, losses, processes_of
-from jm import BIN, BUILD, USAGE, jm, sentence
+from jm import BIN, BUILD, USAGE, catches, jm, sentence
 from netns import ip, two_hosts  # noqa: F401  the fixture "hosts"
 from runs import FAILED, one
 
@@ -50,7 +50,7 @@ class Gang:
         return found[0]
 
     def nothing_is_left(self):
-        return wait_for(lambda: not processes_of(self.mark), 5)
+        return wait_for(lambda: not processes_of(self.mark))
 
 
 def cmdline(pid):
@@ -180,7 +180,7 @@ def capped(hosts, tmp_path):
     found = [g.limits() for g in gpus]
     gang = Gang(hosts, [*LONG, "--source", "nvml", "--control", "nvml", "--set", "gpu.power=300W", "--order", "given", *STARTED],
                 next(PORTS), env=[g.env for g in gpus])
-    assert wait_for(lambda: [g.limits() for g in gpus] == [[300.0], [300.0]] and gang.worker(0) and gang.worker(1), 40), \
+    assert wait_for(lambda: [g.limits() for g in gpus] == [[300.0], [300.0]] and gang.worker(0) and gang.worker(1)), \
         [g.limits() for g in gpus]
     time.sleep(0.3)
     assert all(guard_of(call.pid) for call in gang.call)
@@ -196,7 +196,7 @@ def test_a_killed_call_ends_both_and_caps_are_back(hosts, victim, tmp_path):
     status, texts = gang.ended()
     assert time.monotonic() - began < SOON and status[killed] == -signal.SIGKILL and status[1 - killed] != 0
     assert gang.nothing_is_left()
-    assert wait_for(lambda: [g.limits() for g in gpus] == found, 5), ([g.limits() for g in gpus], found)
+    assert wait_for(lambda: [g.limits() for g in gpus] == found), ([g.limits() for g in gpus], found)
     says = "The run of rank 0 has ended" if victim == "head" else "on host-b): The agent on this host has ended"
     assert says in texts[1 - killed][1], texts
 
@@ -266,7 +266,7 @@ def test_a_full_disk_on_one_host_ends_both_before_a_cap_is_set(hosts, victim, tm
         assert "No space left on device" in texts[victim][1] + texts[0][1], texts
         assert victim == 0 or "host-b" in texts[0][1], texts
     assert gang.nothing_is_left()
-    assert wait_for(lambda: [g.limits() for g in gpus] == found, 5), ([g.limits() for g in gpus], found)
+    assert wait_for(lambda: [g.limits() for g in gpus] == found), ([g.limits() for g in gpus], found)
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -296,7 +296,7 @@ def test_a_stopped_rank_ends_its_case_and_the_sweep_goes_on(hosts, victim):
     time.sleep(0.3)
     os.kill(pid, signal.SIGSTOP)
     began = time.monotonic()
-    assert wait_for(lambda: not os.path.exists(f"/proc/{pid}"), 10)
+    assert wait_for(lambda: not os.path.exists(f"/proc/{pid}"))
     status, texts = gang.ended()
     assert status == [FAILED, 0] and time.monotonic() - began < SOON and gang.nothing_is_left()
     first, second = json.loads(texts[0][0])
@@ -319,7 +319,7 @@ def test_a_stopped_call_ends_both_and_caps_are_back(hosts, victim, tmp_path):
     status, texts = gang.ended()
     assert time.monotonic() - began < SOON and status[stopped] == -signal.SIGKILL and status[1 - stopped] != 0
     assert gang.nothing_is_left()
-    assert wait_for(lambda: [g.limits() for g in gpus] == found, 5), ([g.limits() for g in gpus], found)
+    assert wait_for(lambda: [g.limits() for g in gpus] == found), ([g.limits() for g in gpus], found)
     says = "The run of rank 0 has ended" if victim == "head" else "on host-b): The agent on this host has ended"
     assert says in texts[1 - stopped][1], texts
 
@@ -339,13 +339,13 @@ def test_a_host_whose_processes_are_all_stopped_ends_the_others(hosts, victim, t
     other = gang.call[1 - victim].communicate(timeout=240)
     assert time.monotonic() - began < SOON and gang.call[1 - victim].returncode != 0
     assert "does not answer any more" in other[1], other
-    assert wait_for(lambda: gpus[1 - victim].limits() == found[1 - victim], 5)
+    assert wait_for(lambda: gpus[1 - victim].limits() == found[1 - victim])
     for pid in stopped:
         with contextlib.suppress(ProcessLookupError):  # one before it has ended it
             os.kill(pid, signal.SIGCONT)
     gang.call[victim].communicate(timeout=240)
     assert gang.call[victim].returncode != 0 and gang.nothing_is_left()
-    assert wait_for(lambda: [g.limits() for g in gpus] == found, 5)
+    assert wait_for(lambda: [g.limits() for g in gpus] == found)
 
 
 def test_a_short_stop_ends_nothing(hosts):
@@ -425,7 +425,7 @@ def test_ten_thousand_strangers_hold_up_nobody(hosts):
     port = next(PORTS)
     words = [*GPT, "--device", "ref", "--batch", "1", "--steps", "2", *STARTED, "--json", "-"]
     head = hosts.start(0, words, hosts.environment(0, port=port))
-    assert wait_for(lambda: f":{port:04X} 00000000:0000 0A" in tcp_of(head.pid), 40)
+    assert wait_for(lambda: f":{port:04X} 00000000:0000 0A" in tcp_of(head.pid))
     crowd = subprocess.Popen(hosts.command(1, [sys.executable, "-c", STRANGERS, hosts.address[0], port, 10000]),
                              stdout=subprocess.PIPE, text=True)
     try:
@@ -505,6 +505,7 @@ def test_other_numbers_of_ranks_are_refused():
 def test_waiting_for_a_rank_can_be_interrupted():
     call = subprocess.Popen([BIN, *GPT, "--device", "ref", *STARTED], env={**os.environ, **PLACE, "MASTER_PORT": "29496"},
                             stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert wait_for(lambda: catches(call.pid, signal.SIGINT))
     time.sleep(1)
     call.send_signal(signal.SIGINT)
     assert "Interrupted while rank 0 waited for others." in call.communicate(timeout=240)[1] and call.returncode

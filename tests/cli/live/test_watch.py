@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from fake_gpus import FakeGpus
-from jm import BIN, USAGE, jm, sentence, terminal
+from fake_gpus import FakeGpus, wait_for
+from jm import BIN, USAGE, catches, jm, sentence, terminal
 
 SIM = ["watch", "--source", "sim:h100x2", "--interval", "200ms"]
 LOW, HIGH, PERIOD, SHIFT = 100, 600, 1.5, 0.25
@@ -126,7 +126,8 @@ def test_a_reader_that_never_reads_holds_up_nothing():
         with subprocess.Popen([*command, *extra], stdout=write, stderr=subprocess.PIPE, text=True) as child:
             os.close(write)
             if number:
-                time.sleep(1)
+                assert wait_for(lambda: catches(child.pid, number))
+                time.sleep(1)  # lines are written meanwhile
                 assert child.poll() is None
                 child.send_signal(number)
             assert child.wait(timeout=240) == 0

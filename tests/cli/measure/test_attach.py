@@ -14,7 +14,7 @@ import time
 import pytest
 
 from fake_gpus import FakeGpus, wait_for
-from jm import BIN, SOURCE, USAGE, jm, sentence, terminal
+from jm import BIN, SOURCE, USAGE, catches, jm, sentence, terminal
 
 DATA = SOURCE / "tests/data"
 SIM = ["--source", "sim:h100x2"]
@@ -117,6 +117,7 @@ def test_a_job_of_slurm_is_its_control_group(group, file, scale):
         with subprocess.Popen([BIN, "measure", "--source", "rapl", "--slurm-job", "4711", "--json", "-"],
                               env={**os.environ, "JM_ROOT": str(machine.root)}, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL) as child:
+            assert wait_for(lambda: catches(child.pid, signal.SIGINT))
             time.sleep(1)
             machine.put(own / file, f"{key}{int(50.125 * scale)}\n")
             time.sleep(0.5)
@@ -181,6 +182,7 @@ def test_all_until_ctrl_c(tmp_path, number):
     trace = tmp_path / "trace"
     with subprocess.Popen([BIN, "measure", "--all", *SIM, "--json", "-", "--csv", trace], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) as child:
+        assert wait_for(lambda: catches(child.pid, number))
         time.sleep(2)
         child.send_signal(number)
         out, _ = child.communicate(timeout=240)
@@ -239,6 +241,7 @@ def test_a_group_that_is_removed(tmp_path):
     with subprocess.Popen([BIN, "measure", *SIM, "--cgroup", "/sys/fs/cgroup/g", "--json", "-"], text=True,
                           env={**os.environ, "JM_ROOT": str(tmp_path)}, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as child:
+        assert wait_for(lambda: catches(child.pid, signal.SIGINT))
         time.sleep(1)
         assert child.poll() is None
         shutil.rmtree(group)

@@ -34,7 +34,7 @@ class Rounds:
         return self.gpus.limits(), self.gpus.locked()
 
     def restored(self):
-        return wait_for(lambda: self.state() == self.found and not self.gpus.journals(), 60)
+        return wait_for(lambda: self.state() == self.found and not self.gpus.journals())
 
     def check(self, who, child, begun, in_force):
         """What restores the settings after this kill, and that it does."""
@@ -52,10 +52,10 @@ class Rounds:
         self.begun.unlink(missing_ok=True)
         child = subprocess.Popen([BIN, "tune", *self.words, f"--json={self.record}", "--", "sh", "-c", self.script], env=self.env,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        assert wait_for(lambda: guard_of(child.pid), 60)
+        assert wait_for(lambda: guard_of(child.pid))
         # in the first rounds under a value of the search, later at any moment, also before the command begins
         if self.moved < len(WHO) or self.rng.random() < 0.5:
-            assert wait_for(lambda: self.begun.exists() and self.state() != self.found, 60)
+            assert wait_for(lambda: self.begun.exists() and self.state() != self.found)
         wait_for(lambda: False, self.rng.choice((0, self.rng.uniform(0, 0.4))))
         guard, begun, in_force = guard_of(child.pid), self.begun.exists(), self.state() != self.found
         self.moved += in_force

@@ -21,14 +21,14 @@ def all_at_once(tmp_path_factory):
 def test_a_scene_that_fails_leaves_nothing_running(tmp_path):
     def failing(folder, _):
         Program(folder, {}, "measure", "--source", "null", "--", "sleep", "60").start().hang()
-        assert wait_for(lambda: child_of(Program.of[folder][0].process.pid, b"sleep\0" b"60\0"), 30)
+        assert wait_for(lambda: child_of(Program.of[folder][0].process.pid, b"sleep\0" b"60\0"))
         started.extend([Program.of[folder][0].process.pid, child_of(Program.of[folder][0].process.pid, b"sleep\0" b"60\0")])
         raise AssertionError("as a scene does")
 
     started = []
     with pytest.raises(AssertionError, match="as a scene does"):
         play(failing, str(tmp_path), None)
-    assert wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in started), 30) and len(started) == 2
+    assert wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in started)) and len(started) == 2
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)

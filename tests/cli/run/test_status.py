@@ -48,7 +48,7 @@ def seen(env, child, what=lambda row: True):
         rows[:] = [row for row in running(env) if row["pid"] == child.pid and what(row)]
         return rows
 
-    assert wait_for(look, 60), running(env)
+    assert wait_for(look), running(env)
     return rows[0]
 
 

@@ -43,7 +43,7 @@ def is_back_in(back, pid):
 
 def begin(service):
     child = service.popen("anna", "set", "package.power=120W", "--", "sleep", "60")
-    assert wait_for(lambda: service.machine.get(LIMIT) == "120000000", 60), (child.poll(), service.log())
+    assert wait_for(lambda: service.machine.get(LIMIT) == "120000000"), (child.poll(), service.log())
     return child
 
 

@@ -92,7 +92,7 @@ def test_guard_killed_while_all_is_locked(gpus):
                     break
                 except BlockingIOError:
                     time.sleep(0.0005)
-        assert wait_for(lambda: gpus.limits() == FOUND, 15), gpus.limits()
+        assert wait_for(lambda: gpus.limits() == FOUND), gpus.limits()
         status, stderr = end(program)
         assert status == FAILURE and CLAIM in stderr
     finally:
@@ -104,7 +104,7 @@ def test_guard_killed_while_the_state_folder_is_gone(gpus):
     program, guard = hold(gpus)
     shutil.rmtree(gpus.env["JM_STATE"])
     kill(guard)
-    assert wait_for(lambda: gpus.limits() == FOUND, 10), gpus.limits()
+    assert wait_for(lambda: gpus.limits() == FOUND), gpus.limits()
     status, stderr = end(program)
     assert status == FAILURE and CLAIM in stderr
 
@@ -119,7 +119,7 @@ def test_guard_killed_with_damaged_journals(gpus, damage):
             with open(path, "w", encoding="ascii") as f:
                 f.write("" if damage == "emptied" else "nothing\nof it\n")
     kill(guard)
-    assert wait_for(lambda: gpus.limits() == FOUND, 10), gpus.limits()
+    assert wait_for(lambda: gpus.limits() == FOUND), gpus.limits()
     status, stderr = end(program)
     assert status == FAILURE and CLAIM in stderr
     assert "Nothing" in run(gpus, "restore").stdout
@@ -193,7 +193,7 @@ def test_blocked_stderr_does_not_delay_the_restore(gpus):
             os.set_blocking(writer, size == 1)
     kill(guard)
     try:
-        assert wait_for(lambda: gpus.limits() == FOUND, 10), gpus.limits()
+        assert wait_for(lambda: gpus.limits() == FOUND), gpus.limits()
     finally:
         os.close(writer)
         os.close(reader)
@@ -425,7 +425,7 @@ def test_second_signal_ends_the_wait_for_a_driver(gpus):
     stderr = program.communicate(timeout=240)[1]  # a guard that stays gives it up
     assert "Waiting for the guard" in stderr and "NOT restored" in stderr and f"process {guard}" in stderr, stderr
     os.remove(stuck)  # the driver returns, and the guard goes on
-    assert wait_for(lambda: gpus.limits() == FOUND, 30), gpus.limits()
+    assert wait_for(lambda: gpus.limits() == FOUND), gpus.limits()
 
 
 def test_a_driver_that_does_not_return_keeps_no_other_gpu(gpus):
@@ -436,7 +436,7 @@ def test_a_driver_that_does_not_return_keeps_no_other_gpu(gpus):
     rows = json.loads(run(gpus, "status", "--json").stdout)["settings"]  # its guard stays for what may still happen
     assert [row["state"] for row in rows] == ["being restored"] and "GPU-2" in rows[0]["device"]
     os.remove(stuck)  # what GPU 2's driver was told may now happen, and is put back
-    assert wait_for(lambda: run(gpus, "get").returncode == 0 and gpus.limits() == FOUND and not gpus.journals(), 30)
+    assert wait_for(lambda: run(gpus, "get").returncode == 0 and gpus.limits() == FOUND and not gpus.journals())
 
 
 # ---- one lost GPU

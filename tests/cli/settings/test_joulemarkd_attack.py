@@ -292,7 +292,7 @@ def test_a_client_that_reads_no_reply(service):
     with pytest.raises((TimeoutError, BrokenPipeError, ConnectionResetError)):
         while True:
             c.send(request("get"))
-    assert wait_for(lambda: all_is_back(service), 30), service.log()
+    assert wait_for(lambda: all_is_back(service)), service.log()
     c.close()
 
 

@@ -151,9 +151,9 @@ def test_nobody_is_starved_and_nothing_is_beyond_the_policy(service):
     for knob, device, (low, high), _, files, scale in DEVICES:
         found = {float(before[file.lstrip("/")]) / scale for file in files}
         assert all(low <= value <= high for value in watch.seen[knob, device] - found), (knob, device)
-    assert wait_for(lambda: not service.journals() and not service.leases(), 60) and service.machine.files("") == before
+    assert wait_for(lambda: not service.journals() and not service.leases()) and service.machine.files("") == before
     # the audit: a line for each lease, its settings and refusals, and its end
-    assert wait_for(lambda: service.log().count("all put back") == total["leases"], 60)
+    assert wait_for(lambda: service.log().count("all put back") == total["leases"])
     log = service.log()
     assert log.count(": begins (") == total["leases"] and log.count("refused: Root's policy") == total["refused by the policy"]
     assert len(re.findall(r": set .*asked for .*accepted .*found ", log)) == total["turns"]
