@@ -4,6 +4,11 @@
  * b, so b is read once, in its order, and never packed. Both operands are f32 or bf16, and so is c;
  * arithmetic in f32. The sum of an element does not depend on the number of rows.
  *
+ * One core of a Zen 4 read b, 276 MB of bf16 from memory, at 30 GB/s row by row and at 13 GB/s by
+ * NB rows side by side, which its prefetcher does not recognize as a stream. One row of a therefore
+ * takes the rows of b in turn. More rows of a take NB rows of b together, and ask for the NB rows
+ * after those in the order of memory: 8 rows of a took 23 ms instead of 42 (f32: 29 instead of 48).
+ *
  * Rows of a are widened into scratch [m, lda]. For b in bf16, which is widened in registers, each
  * two vectors of a hold first the even, then the odd elements: those of b are the lower and the
  * upper half of 32 bits.
@@ -12,6 +17,7 @@
 #include "simd.h"
 
 enum { NA = 4, NB = 4 }; /* rows of a and b whose sums fit into registers */
+enum { LINE = 64 };	 /* bytes */
 
 typedef uint32_t jm_vu __attribute__((vector_size(4 * JM_VL)));
 typedef uint32_t jm_uu __attribute__((vector_size(4 * JM_VL), aligned(2), may_alias));
@@ -101,6 +107,14 @@ JM_INLINE float sum_of(jm_vf v)
 	return x[0];
 }
 
+/* Asks for the part of the nb rows from `next` on that belongs to byte `at` of each. */
+JM_INLINE void fetch_ahead(const int nb, const char *next, size_t at)
+{
+#pragma GCC unroll 4
+	for (size_t i = 0; i < (size_t)nb * sizeof(jm_vf); i += LINE)
+		__builtin_prefetch(next + at * (size_t)nb + i, 0, 2);
+}
+
 /* ret[i][j]: row i of a by row j of b, of k elements each. */
 JM_INLINE void dots(const int na, const int nb, const bool bf16, const float *a, int64_t lda,
 	const char *b, int64_t ldb, int64_t k, float (*ret)[NB])
@@ -111,8 +125,11 @@ JM_INLINE void dots(const int na, const int nb, const bool bf16, const float *a,
 	jm_vf sum[NA][NB] = {{{0}}};
 	int64_t at = 0;
 
-	for (; at + step <= k; at += step)
+	for (; at + step <= k; at += step) {
+		if (nb > 1)
+			fetch_ahead(nb, b + (size_t)(nb * ldb) * size, (size_t)at * size);
 		add_step(na, nb, bf16, a + at, lda, b + (size_t)at * size, (size_t)ldb * size, sum);
+	}
 	if (at < k) {
 		for (int j = 0; j < nb; j++)
 			memcpy(end[j], b + (size_t)(j * ldb + at) * size, (size_t)(k - at) * size);
@@ -128,17 +145,22 @@ JM_INLINE void dots(const int na, const int nb, const bool bf16, const float *a,
 static void store_row(const struct cpu_gemm *g, int64_t row, int64_t j, int nb, const float *sum)
 {
 	size_t at = (size_t)(row * g->ldc + j);
-	float x[NB];
+	float x[NB] = {0};
 
 	for (int i = 0; i < nb; i++)
 		x[i] = sum[i] + (g->bias ? g->bias[j + i] : 0);
 	jm_emit(g->c, g->c_bf16, g->accumulate, at, (size_t)nb, x);
 }
 
-/* nb columns of c from j on. */
+static const char *row_of_b(const struct cpu_gemm *g, const bool bf16, int64_t j)
+{
+	return (const char *)g->b.data + (size_t)(j * g->b.ld) * (bf16 ? 2 : 4);
+}
+
+/* nb columns of c from j on, for several rows. */
 JM_INLINE void columns(const struct cpu_gemm *g, const int nb, const bool bf16, int64_t j)
 {
-	const char *b = (const char *)g->b.data + (size_t)(j * g->b.ld) * (bf16 ? 2 : 4);
+	const char *b = row_of_b(g, bf16, j);
 	int64_t lda = row_length(g);
 	float ret[NA][NB];
 
@@ -159,9 +181,25 @@ JM_INLINE void columns(const struct cpu_gemm *g, const int nb, const bool bf16, 
 	}
 }
 
+/* The same for one row. */
+JM_INLINE void columns_of_one(const struct cpu_gemm *g, int nb, const bool bf16, int64_t j)
+{
+	float ret[1][NB], sum[NB];
+
+	for (int i = 0; i < nb; i++) {
+		dots(1, 1, bf16, g->scratch, 0, row_of_b(g, bf16, j + i), 0, g->k, ret);
+		sum[i] = ret[0][0];
+	}
+	store_row(g, 0, j, nb, sum);
+}
+
 JM_INLINE void some_columns(const struct cpu_gemm *g, const bool bf16, int64_t j)
 {
-	if (j + NB <= g->n)
+	int nb = g->n - j < NB ? (int)(g->n - j) : NB;
+
+	if (g->m == 1)
+		columns_of_one(g, nb, bf16, j);
+	else if (nb == NB)
 		columns(g, NB, bf16, j);
 	else
 		for (; j < g->n; j++)

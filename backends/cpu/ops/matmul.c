@@ -13,9 +13,12 @@
 
 #include "ops_quantize.h"
 
+typedef void own_gemm(const struct cpu_gemm *g);
+
 struct product {
 	struct cpu_gemm gemm;
-	dnnl_primitive_t primitive; /* NULL: the own gemm runs */
+	own_gemm *own;		    /* NULL: the primitive runs */
+	dnnl_primitive_t primitive; /* of oneDNN */
 	dnnl_exec_arg_t arg[5];
 	int n_args;
 };
@@ -219,29 +222,30 @@ static bool is_few(const struct cpu_dev *dev, const struct cpu_gemm *g)
 	return g->m <= most && !g->a.transposed && g->b.transposed;
 }
 
-/* True also if oneDNN refuses the product. */
-static bool use_own(
+/* The own kernel for a product, also if oneDNN refuses it; NULL: oneDNN's. */
+static own_gemm *own_of(
 	const struct cpu_dev *dev, const struct cpu_gemm *g, bool with_bias, size_t *ret_scratch)
 {
+	const struct cpu_kernels *own = dev->kernels;
 	dnnl_primitive_desc_t pd = NULL;
 	const dnnl_memory_desc_t *md;
 
 	if (is_long(g)) {
-		*ret_scratch = dev->kernels->gemms->long_scratch(g);
-		return true;
+		*ret_scratch = own->gemms->long_scratch(g);
+		return own->gemms->long_gemm;
 	}
 	if (is_few(dev, g)) {
-		*ret_scratch = dev->kernels->few_rows->scratch(g);
-		return true;
+		*ret_scratch = own->few_rows->scratch(g);
+		return own->few_rows->gemm;
 	}
 	if (own_is_faster(dev, g) || primitive_desc(dev, g, with_bias, &pd)) {
-		*ret_scratch = dev->kernels->gemms->scratch(g);
-		return true;
+		*ret_scratch = own->gemms->scratch(g);
+		return own->gemms->gemm;
 	}
 	md = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
 	*ret_scratch = md ? dnnl_memory_desc_get_size(md) : 0;
 	dnnl_primitive_desc_destroy(pd);
-	return false;
+	return NULL;
 }
 
 /* ---- the ops --------------------------------------------------------------------------------- */
@@ -259,7 +263,7 @@ static size_t scratch(const struct cpu_dev *dev, const struct jm_node *node)
 	struct cpu_gemm g = describe(dev, node);
 	size_t bytes;
 
-	use_own(dev, &g, has_bias(node), &bytes);
+	own_of(dev, &g, has_bias(node), &bytes);
 	return widened(node, 0) + widened(node, 1) + bytes;
 }
 
@@ -292,7 +296,8 @@ static int build(const struct cpu_dev *dev, struct cpu_exec *exec, struct jm_err
 		p->gemm.a.data = exec->scratch;
 		p->gemm.b.data = (char *)exec->scratch + widened(&exec->node[0], 0);
 	}
-	if (use_own(dev, &p->gemm, p->gemm.bias, &bytes))
+	p->own = own_of(dev, &p->gemm, p->gemm.bias, &bytes);
+	if (p->own)
 		return 0;
 	if (wide + bytes > exec->scratch_bytes)
 		return jm_err_set(err, JM_EBUG,
@@ -319,13 +324,8 @@ static int run(const struct cpu_dev *dev, const struct cpu_exec *exec, struct jm
 	dnnl_status_t s;
 
 	widen(dev, exec);
-	if (!p->primitive) {
-		if (is_long(&p->gemm))
-			dev->kernels->gemms->long_gemm(&p->gemm);
-		else if (is_few(dev, &p->gemm))
-			dev->kernels->few_rows->gemm(&p->gemm);
-		else
-			dev->kernels->gemms->gemm(&p->gemm);
+	if (p->own) {
+		p->own(&p->gemm);
 		return 0;
 	}
 	s = dnnl_primitive_execute(p->primitive, dev->stream, p->n_args, p->arg);
