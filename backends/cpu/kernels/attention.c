@@ -8,22 +8,12 @@
  * a tile do not share a cache set.
  */
 #include "kernel_set.h"
-#include "panel.h"
+#include "attention_tile.h"
 
 #include <math.h>
 #include <omp.h>
 
-enum { ROWS = 64, KEYS = 256, PITCH = KEYS + 16, WIDE = 2 * JM_VL };
-
-static int64_t min64(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-static int64_t up(int64_t n, int64_t unit)
-{
-	return (n + unit - 1) / unit * unit;
-}
+enum { ROWS = 64, KEYS = 256, PITCH = KEYS + 16 };
 
 static int64_t place(const struct cpu_view *v, int64_t b, int64_t s, int64_t h)
 {
@@ -31,16 +21,6 @@ static int64_t place(const struct cpu_view *v, int64_t b, int64_t s, int64_t h)
 }
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
-
-/* c[rows,cols] (+)= a b; rows a multiple of JM_ROWS, cols of WIDE. a(i, k) = a[i * ai + k * ak]. */
-JM_INLINE void product(int64_t rows, int64_t cols, int64_t nk, const float *a, int64_t ai,
-	int64_t ak, const float *b, int64_t ldb, float *c, int64_t ldc, bool add)
-{
-	for (int64_t i = 0; i < rows; i += JM_ROWS) {
-		for (int64_t j = 0; j < cols; j += WIDE)
-			jm_micro(2, nk, a + i * ai, ai, ak, b + j, ldb, c + i * ldc + j, ldc, add);
-	}
-}
 
 /* Loads rows of one head as y[n][dp] in f32; at: offset of the first row, ld: elements between
  * rows. */
@@ -50,25 +30,6 @@ static void load_rows(
 	for (int64_t i = 0; i < n; i++) {
 		jm_load(x.data, x.bf16, (size_t)(at + i * ld), (size_t)d, y + i * dp);
 		memset(y + i * dp + d, 0, (size_t)(dp - d) * sizeof *y);
-	}
-}
-
-/* y[dp][PITCH] = transposed x[KEYS][dp]; rows of x from n on are taken as zeros. */
-static void turn(const float *x, int64_t n, int64_t dp, float *y)
-{
-	int64_t i = 0;
-
-	for (; i + 8 <= n; i += 8) {
-		for (int64_t d = 0; d < dp; d += 8) {
-			jm_v8f v[8];
-			for (int r = 0; r < 8; r++)
-				memcpy(&v[r], x + (i + r) * dp + d, sizeof v[r]);
-			jm_transpose8(v, y + d * PITCH + i, PITCH);
-		}
-	}
-	for (; i < KEYS; i++) {
-		for (int64_t d = 0; d < dp; d++)
-			y[d * PITCH + i] = i < n ? x[i * dp + d] : 0;
 	}
 }
 
@@ -84,96 +45,66 @@ struct tiles {
 };
 
 /* Divides base into tiles and returns the number of floats; base NULL: only counts. */
-static size_t cut(const struct cpu_attention *a, bool grad, float *base, struct tiles *t)
+static int64_t cut(const struct cpu_attention *a, bool grad, float *base, struct tiles *t)
 {
-	size_t dp = (size_t)up(a->head, WIDE), at = 0;
-	size_t queries = (size_t)up(a->seq, KEYS) * dp, keys = (size_t)up(a->keys, KEYS) * dp;
-	struct {
-		float **to;
-		size_t n;
-	} part[] = {{&t->k, KEYS * dp}, {&t->v, KEYS * dp}, {&t->kt, PITCH * dp},
+	int64_t dp = jm_up(a->head, JM_WIDE);
+	int64_t queries = jm_up(a->seq, KEYS) * dp, keys = jm_up(a->keys, KEYS) * dp;
+	const struct jm_part part[] = {{&t->k, KEYS * dp}, {&t->v, KEYS * dp}, {&t->kt, PITCH * dp},
 		{&t->vt, PITCH * dp}, {&t->q, KEYS * dp}, {&t->dy, ROWS * dp}, {&t->y, KEYS * dp},
 		{&t->p, ROWS * PITCH}, {&t->dp, ROWS * PITCH}, {&t->max, KEYS}, {&t->sum, KEYS},
 		{&t->dq, queries}, {&t->dk, keys}, {&t->dv, keys}};
 
-	for (size_t i = 0; i < sizeof part / sizeof *part - (grad ? 0 : 3); i++) {
-		*part[i].to = base ? base + at : NULL;
-		at += (part[i].n + 15) / 16 * 16;
-	}
-	return at;
+	return jm_cut(base, part, sizeof part / sizeof *part - (grad ? 0 : 3));
 }
 
 static size_t attention_scratch(const struct cpu_attention *a, bool grad, int threads)
 {
 	struct tiles t;
 
-	return cut(a, grad, NULL, &t) * (size_t)threads * sizeof(float);
+	return (size_t)(cut(a, grad, NULL, &t) * threads) * sizeof(float);
 }
 
 static struct tiles tiles_of_thread(const struct cpu_attention *a, bool grad)
 {
 	struct tiles t;
-	size_t each = cut(a, grad, NULL, &t);
+	int64_t each = cut(a, grad, NULL, &t);
 
-	cut(a, grad, (float *)a->scratch + each * (size_t)omp_get_thread_num(), &t);
+	cut(a, grad, (float *)a->scratch + each * omp_get_thread_num(), &t);
 	return t;
 }
 
 /* The number of keys in the tile from t0 on that any of the n queries from s0 on sees. */
 static int64_t seen(const struct cpu_attention *a, int64_t s0, int64_t n, int64_t t0)
 {
-	int64_t end = a->causal ? min64(a->keys, s0 + n) : a->keys;
+	int64_t end = a->causal ? jm_min64(a->keys, s0 + n) : a->keys;
 
-	return min64(KEYS, end - t0);
+	return jm_min64(KEYS, end - t0);
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
-
-/* Replaces a query's scores x[n] of a tile by exp(x scale - max), and rescales the output so
- * far. */
-static void soften(float *restrict x, int64_t n, int64_t pad, float scale, float *max, float *sum,
-	float *restrict y, int64_t dp)
-{
-	float top = *max, part = 0, shrink;
-
-#pragma omp simd reduction(max : top)
-	for (int64_t i = 0; i < n; i++)
-		top = x[i] * scale > top ? x[i] * scale : top;
-	shrink = jm_exp(*max - top);
-#pragma omp simd reduction(+ : part)
-	for (int64_t i = 0; i < n; i++) {
-		x[i] = jm_exp(x[i] * scale - top);
-		part += x[i];
-	}
-	for (int64_t i = n; i < pad; i++)
-		x[i] = 0;
-	for (int64_t d = 0; d < dp; d++)
-		y[d] *= shrink;
-	*sum = *sum * shrink + part;
-	*max = top;
-}
 
 /* Handles queries s0 .. s0 + n, the first of which is row i0 of t->q, and the keys in t->kt and
  * t->v. */
 static void forward_tile(const struct cpu_attention *a, const struct tiles *t, int64_t i0,
 	int64_t s0, int64_t n, int64_t t0)
 {
-	int64_t dp = up(a->head, WIDE), keys = seen(a, s0, n, t0), cols = up(keys, WIDE);
-	int64_t rows = up(n, JM_ROWS);
+	int64_t dp = jm_up(a->head, JM_WIDE), keys = seen(a, s0, n, t0),
+		cols = jm_up(keys, JM_WIDE);
+	int64_t rows = jm_up(n, JM_ROWS);
 
-	product(rows, cols, dp, t->q + i0 * dp, dp, 1, t->kt, PITCH, t->p, PITCH, false);
+	jm_product(rows, cols, dp, t->q + i0 * dp, dp, 1, t->kt, PITCH, t->p, PITCH, false);
 	for (int64_t i = 0; i < n; i++) {
-		int64_t m = a->causal ? min64(keys, s0 + i - t0 + 1) : keys;
-		soften(t->p + i * PITCH, m, cols, (float)a->scale, t->max + i0 + i, t->sum + i0 + i,
-			t->y + (i0 + i) * dp, dp);
+		int64_t m = a->causal ? jm_min64(keys, s0 + i - t0 + 1) : keys;
+		jm_soften(t->p + i * PITCH, m, cols, (float)a->scale, t->max + i0 + i,
+			t->sum + i0 + i, t->y + (i0 + i) * dp, dp);
 	}
-	product(rows, dp, keys, t->p, PITCH, 1, t->v, dp, t->y + i0 * dp, dp, true);
+	jm_product(rows, dp, keys, t->p, PITCH, 1, t->v, dp, t->y + i0 * dp, dp, true);
 }
 
 static void forward_end(const struct cpu_attention *a, const struct tiles *t, int64_t b, int64_t h,
 	int64_t s0, int64_t n)
 {
-	int64_t dp = up(a->head, WIDE);
+	int64_t dp = jm_up(a->head, JM_WIDE);
 
 	for (int64_t i = 0; i < n; i++) {
 		float *y = t->y + i * dp, one = 1.f / t->sum[i];
@@ -189,7 +120,7 @@ static void forward_end(const struct cpu_attention *a, const struct tiles *t, in
 static void forward_queries(
 	const struct cpu_attention *a, const struct tiles *t, int64_t b, int64_t h, int64_t s0)
 {
-	int64_t n = min64(KEYS, a->seq - s0), d = a->head, dp = up(d, WIDE);
+	int64_t n = jm_min64(KEYS, a->seq - s0), d = a->head, dp = jm_up(d, JM_WIDE);
 	int64_t g = h / (a->heads / a->groups), end = a->causal ? s0 + n : a->keys;
 
 	load_rows(a->q, place(&a->q_view, b, s0, h), a->q_view.row, n, d, dp, t->q);
@@ -199,12 +130,12 @@ static void forward_queries(
 		t->sum[i] = 0;
 	}
 	for (int64_t t0 = 0; t0 < end; t0 += KEYS) {
-		int64_t keys = min64(KEYS, end - t0);
+		int64_t keys = jm_min64(KEYS, end - t0);
 		load_rows(a->k, place(&a->k_view, b, t0, g), a->k_view.row, keys, d, dp, t->k);
 		load_rows(a->v, place(&a->v_view, b, t0, g), a->v_view.row, keys, d, dp, t->v);
-		turn(t->k, keys, dp, t->kt);
+		jm_turn(t->k, keys, dp, t->kt, PITCH);
 		for (int64_t i = 0; i < n; i += ROWS)
-			forward_tile(a, t, i, s0 + i, min64(ROWS, n - i), t0);
+			forward_tile(a, t, i, s0 + i, jm_min64(ROWS, n - i), t0);
 	}
 	forward_end(a, t, b, h, s0, n);
 }
@@ -259,29 +190,31 @@ static float dot(const float *x, const float *y, int64_t n)
 static void backward_tile(const struct cpu_attention *a, const struct tiles *t, const float *lse,
 	int64_t s0, int64_t n, int64_t t0, int64_t dp)
 {
-	int64_t keys = seen(a, s0, n, t0), cols = up(keys, WIDE), rows = up(n, JM_ROWS);
+	int64_t keys = seen(a, s0, n, t0), cols = jm_up(keys, JM_WIDE), rows = jm_up(n, JM_ROWS);
 
-	product(rows, cols, dp, t->q, dp, 1, t->kt, PITCH, t->p, PITCH, false);
-	product(rows, cols, dp, t->dy, dp, 1, t->vt, PITCH, t->dp, PITCH, false);
+	jm_product(rows, cols, dp, t->q, dp, 1, t->kt, PITCH, t->p, PITCH, false);
+	jm_product(rows, cols, dp, t->dy, dp, 1, t->vt, PITCH, t->dp, PITCH, false);
 	for (int64_t i = 0; i < n; i++) {
-		int64_t m = a->causal ? min64(keys, s0 + i - t0 + 1) : keys;
+		int64_t m = a->causal ? jm_min64(keys, s0 + i - t0 + 1) : keys;
 		backward_row(t->p + i * PITCH, t->dp + i * PITCH, m, cols, (float)a->scale,
 			lse[s0 + i], t->sum[i]);
 	}
-	product(rows, dp, keys, t->dp, PITCH, 1, t->k, dp, t->dq + s0 * dp, dp, true);
-	product(up(keys, JM_ROWS), dp, n, t->dp, 1, PITCH, t->q, dp, t->dk + t0 * dp, dp, true);
-	product(up(keys, JM_ROWS), dp, n, t->p, 1, PITCH, t->dy, dp, t->dv + t0 * dp, dp, true);
+	jm_product(rows, dp, keys, t->dp, PITCH, 1, t->k, dp, t->dq + s0 * dp, dp, true);
+	jm_product(
+		jm_up(keys, JM_ROWS), dp, n, t->dp, 1, PITCH, t->q, dp, t->dk + t0 * dp, dp, true);
+	jm_product(
+		jm_up(keys, JM_ROWS), dp, n, t->p, 1, PITCH, t->dy, dp, t->dv + t0 * dp, dp, true);
 }
 
 static void store_rows(const struct cpu_attention *a, const float *x, int64_t rows,
 	struct cpu_vec to, int64_t at, int64_t ld)
 {
-	int64_t dp = up(a->head, WIDE);
+	int64_t dp = jm_up(a->head, JM_WIDE);
 
 	for (int64_t s = 0; s < rows; s++) {
 		float row[JM_VL * 64];
 		for (int64_t d = 0; d < a->head; d += JM_VL * 64) {
-			size_t n = (size_t)min64(JM_VL * 64, a->head - d);
+			size_t n = (size_t)jm_min64(JM_VL * 64, a->head - d);
 			memcpy(row, x + s * dp + d, n * sizeof *row);
 			jm_emit(to.data, to.bf16, a->accumulate & JM_ADD_OUT,
 				(size_t)(at + s * ld + d), n, row);
@@ -293,15 +226,16 @@ static void store_rows(const struct cpu_attention *a, const float *x, int64_t ro
 static void backward_keys(
 	const struct cpu_attention *a, const struct tiles *t, int64_t b, int64_t h, int64_t t0)
 {
-	int64_t d = a->head, dp = up(d, WIDE), g = h / (a->heads / a->groups),
-		keys = min64(KEYS, a->keys - t0);
+	int64_t d = a->head, dp = jm_up(d, JM_WIDE), g = h / (a->heads / a->groups),
+		keys = jm_min64(KEYS, a->keys - t0);
 
 	load_rows(a->k, place(&a->k_view, b, t0, g), a->k_view.row, keys, d, dp, t->k);
 	load_rows(a->v, place(&a->v_view, b, t0, g), a->v_view.row, keys, d, dp, t->v);
-	turn(t->k, keys, dp, t->kt);
-	turn(t->v, keys, dp, t->vt);
+	jm_turn(t->k, keys, dp, t->kt, PITCH);
+	jm_turn(t->v, keys, dp, t->vt, PITCH);
 	for (int64_t s0 = a->causal ? t0 : 0; s0 < a->seq; s0 += ROWS) {
-		int64_t n = min64(ROWS, a->seq - s0), out = ((b * a->seq + s0) * a->heads + h) * d;
+		int64_t n = jm_min64(ROWS, a->seq - s0),
+			out = ((b * a->seq + s0) * a->heads + h) * d;
 		load_rows(a->q, place(&a->q_view, b, s0, h), a->q_view.row, n, d, dp, t->q);
 		load_rows(a->dy, out, a->heads * d, n, d, dp, t->dy);
 		load_rows(a->y, out, a->heads * d, n, d, dp, t->y);
@@ -315,8 +249,9 @@ static void backward_keys(
 static void backward_group(
 	const struct cpu_attention *a, const struct tiles *t, int64_t b, int64_t g)
 {
-	size_t each = (size_t)up(a->head, WIDE) * sizeof(float);
-	size_t queries = (size_t)up(a->seq, KEYS) * each, keys = (size_t)up(a->keys, KEYS) * each;
+	size_t each = (size_t)jm_up(a->head, JM_WIDE) * sizeof(float);
+	size_t queries = (size_t)jm_up(a->seq, KEYS) * each,
+	       keys = (size_t)jm_up(a->keys, KEYS) * each;
 
 	memset(t->dk, 0, keys);
 	memset(t->dv, 0, keys);

@@ -50,11 +50,6 @@ static struct plane plane_of(enum kind kind, const struct cpu_image *x, void *sc
 	return m;
 }
 
-static int64_t min64(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 static float *coef(const struct plane *m, int which)
 {
 	return m->coef + which * m->wide;
@@ -83,7 +78,7 @@ struct part {
 
 static struct part part_at(const struct plane *m, int64_t row, int64_t end, int64_t at)
 {
-	return (struct part){row, min64(row + BLOCK, end), at, (int)min64(PANEL, m->c - at)};
+	return (struct part){row, jm_min64(row + BLOCK, end), at, (int)jm_min64(PANEL, m->c - at)};
 }
 
 /* Calls what(m, kind, bf16, part), compiled for each kind and type. */

@@ -36,22 +36,12 @@ struct chunk {
 	float *a, *b, *sum;
 };
 
-static int64_t min64(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-static int64_t up(int64_t n, int64_t unit)
-{
-	return (n + unit - 1) / unit * unit;
-}
-
 /* The length of equal chunks of k, a multiple of 8. */
 static int64_t chunk_k(const struct cpu_gemm *g)
 {
 	int64_t n = (g->k + KC - 1) / KC;
 
-	return up((g->k + n - 1) / n, 8);
+	return jm_up((g->k + n - 1) / n, 8);
 }
 
 /* True if sums over several chunks need scratch in f32, because c is not f32. */
@@ -62,17 +52,17 @@ static bool needs_sum(const struct cpu_gemm *g)
 
 static size_t size_a(const struct cpu_gemm *g)
 {
-	return (size_t)(up(min64(g->m, MC), MR) * chunk_k(g));
+	return (size_t)(jm_up(jm_min64(g->m, MC), MR) * chunk_k(g));
 }
 
 static size_t size_b(const struct cpu_gemm *g)
 {
-	return (size_t)(up(min64(g->n, NC), NR) * chunk_k(g));
+	return (size_t)(jm_up(jm_min64(g->n, NC), NR) * chunk_k(g));
 }
 
 static size_t gemm_scratch(const struct cpu_gemm *g)
 {
-	size_t sum = needs_sum(g) ? (size_t)(min64(g->m, MC) * min64(g->n, NC)) : 0;
+	size_t sum = needs_sum(g) ? (size_t)(jm_min64(g->m, MC) * jm_min64(g->n, NC)) : 0;
 
 	return (size_a(g) + size_b(g) + sum) * sizeof(float);
 }
@@ -130,7 +120,7 @@ JM_INLINE void pack_straight(float *const *y, int64_t width, const struct cpu_ma
 static void pack_group(float *panels, int64_t width, const struct cpu_matrix *x, int64_t i,
 	int64_t w0, int64_t n, int64_t k0, int64_t nk)
 {
-	int64_t end = min64(i + GROUP, up(n, width));
+	int64_t end = jm_min64(i + GROUP, jm_up(n, width));
 	float *y[GROUP / 8];
 
 	for (int64_t j = i; j < end; j += 8)
@@ -155,7 +145,7 @@ static void pack_group(float *panels, int64_t width, const struct cpu_matrix *x,
 static void pack(const struct cpu_gemm *g, const struct chunk *c, bool with_a, bool with_b)
 {
 	struct cpu_matrix bt = g->b; /* panels of b hold columns, so its transpose is packed */
-	int64_t na = with_a ? up(c->m, GROUP) : 0, nb = with_b ? up(c->n, GROUP) : 0;
+	int64_t na = with_a ? jm_up(c->m, GROUP) : 0, nb = with_b ? jm_up(c->n, GROUP) : 0;
 
 	bt.transposed = !bt.transposed;
 #pragma omp for schedule(static)
@@ -213,9 +203,9 @@ static void small_tile(const struct cpu_gemm *g, const struct chunk *c, int64_t 
 {
 	float out[RK][NR] __attribute__((aligned(64)));
 	const float *a = c->a + place(i, MR, c->k);
-	int64_t rows = min64(RK, c->m - i), n = min64(NR, c->n - j);
+	int64_t rows = jm_min64(RK, c->m - i), n = jm_min64(NR, c->n - j);
 
-	jm_micro(NV, c->k, a, 1, MR, c->b + j * c->k, NR, out[0], NR, false);
+	jm_micro(JM_ROWS, NV, c->k, a, 1, MR, c->b + j * c->k, NR, out[0], NR, false);
 	if (n == NR)
 		finish_tile(g, c, i, j, rows, NR, out);
 	else
@@ -229,8 +219,8 @@ static void multiply(const struct cpu_gemm *g, const struct chunk *c)
 #pragma omp for schedule(static)
 	for (int64_t t = 0; t < tm * tn; t++) {
 		int64_t i0 = t % tm * TILE_M, j0 = t / tm * TILE_N;
-		for (int64_t i = i0; i < min64(c->m, i0 + TILE_M); i += RK) {
-			for (int64_t j = j0; j < min64(c->n, j0 + TILE_N); j += NR)
+		for (int64_t i = i0; i < jm_min64(c->m, i0 + TILE_M); i += RK) {
+			for (int64_t j = j0; j < jm_min64(c->n, j0 + TILE_N); j += NR)
 				small_tile(g, c, i, j);
 		}
 	}
@@ -247,11 +237,11 @@ static void gemm(const struct cpu_gemm *g)
 
 		c.sum = needs_sum(g) ? c.b + size_b(g) : NULL;
 		for (c.j = 0; c.j < g->n; c.j += NC) {
-			c.n = min64(NC, g->n - c.j);
+			c.n = jm_min64(NC, g->n - c.j);
 			for (c.i = 0; c.i < g->m; c.i += MC) {
-				c.m = min64(MC, g->m - c.i);
+				c.m = jm_min64(MC, g->m - c.i);
 				for (c.p = 0; c.p < g->k; c.p += step) {
-					c.k = min64(step, g->k - c.p);
+					c.k = jm_min64(step, g->k - c.p);
 					c.first = c.p == 0;
 					c.last = c.p + c.k == g->k;
 					pack(g, &c, !one_a || c.j == 0, !one_b || c.i == 0);
@@ -277,16 +267,16 @@ struct share {
 
 static int64_t doubles_of(const struct share *s)
 {
-	return up(s->m * s->n, 8);
+	return jm_up(s->m * s->n, 8);
 }
 
 /* Of all shares alike, without memory. */
 static struct share share_shape(const struct cpu_gemm *g)
 {
-	struct share s = {.m = up(g->m, RK), .n = up(g->n, JM_VL)};
+	struct share s = {.m = jm_up(g->m, RK), .n = jm_up(g->n, JM_VL)};
 
 	s.bytes = (size_t)doubles_of(&s) * sizeof(double) +
-		  (size_t)up(RUN * (s.m + s.n), 16) * sizeof(float);
+		  (size_t)jm_up(RUN * (s.m + s.n), 16) * sizeof(float);
 	return s;
 }
 
@@ -326,7 +316,7 @@ JM_INLINE void add_tile(const int nv, int64_t rows, const float *a, int64_t a_st
 {
 	float out[RK][NR] __attribute__((aligned(64)));
 
-	jm_micro(nv, rows, a, 1, a_step, b, b_step, out[0], NR, false);
+	jm_micro(JM_ROWS, nv, rows, a, 1, a_step, b, b_step, out[0], NR, false);
 	for (int i = 0; i < RK; i++)
 		for (int j = 0; j < nv * JM_VL; j++)
 			sum[i * n + j] += (double)out[i][j];
@@ -334,7 +324,7 @@ JM_INLINE void add_tile(const int nv, int64_t rows, const float *a, int64_t a_st
 
 static void add_run(const struct cpu_gemm *g, const struct share *s, int64_t first)
 {
-	int64_t rows = min64(RUN, g->k - first), a_step, b_step;
+	int64_t rows = jm_min64(RUN, g->k - first), a_step, b_step;
 	const float *a = whole_rows(&g->a, first, rows, g->m, s->m, s->a, &a_step);
 	const float *b = whole_rows(&g->b, first, rows, g->n, s->n, s->b, &b_step);
 

@@ -11,11 +11,6 @@
 
 enum { PIECE = 1024 };
 
-static int64_t up(int64_t n, int64_t unit)
-{
-	return (n + unit - 1) / unit * unit;
-}
-
 /* The memory of a thread for one row: its exponentials, and for each piece the maximum that was
  * subtracted. */
 struct row {
@@ -24,13 +19,13 @@ struct row {
 
 static size_t row_floats(int64_t classes)
 {
-	return (size_t)up(classes, 16) + (size_t)up((classes + PIECE - 1) / PIECE, 16);
+	return (size_t)jm_up(classes, 16) + (size_t)jm_up((classes + PIECE - 1) / PIECE, 16);
 }
 
 /* Scratch holds a loss for each row, then a row for each thread. */
 static size_t xent_scratch(int64_t rows, int64_t classes, int threads)
 {
-	return (size_t)up(rows, 8) * sizeof(double) +
+	return (size_t)jm_up(rows, 8) * sizeof(double) +
 	       row_floats(classes) * (size_t)threads * sizeof(float);
 }
 
@@ -137,14 +132,14 @@ static double xent_row(const struct cpu_xent *p, int64_t r, const struct row *ro
 static void xent(const struct cpu_xent *p, int threads)
 {
 	double *losses = p->scratch, sum = 0;
-	float *rows = (float *)(losses + up(p->rows, 8));
+	float *rows = (float *)(losses + jm_up(p->rows, 8));
 
 #pragma omp parallel num_threads(threads)
 	{
 		struct row row = {
 			.e = rows + row_floats(p->classes) * (size_t)omp_get_thread_num()};
 
-		row.max = row.e + up(p->classes, 16);
+		row.max = row.e + jm_up(p->classes, 16);
 #pragma omp for schedule(static)
 		for (int64_t r = 0; r < p->rows; r++)
 			losses[r] = xent_row(p, r, &row);

@@ -6,7 +6,7 @@
  * a row's sums have one order, alone or beside others, so its bits do not depend on other rows.
  */
 #include "kernel_set.h"
-#include "panel.h"
+#include "attention_tile.h"
 #include "engine/graph/round_f8.h"
 
 #include <math.h>
@@ -90,11 +90,11 @@ static void write(const struct cpu_paged *p, int threads)
 /* ---- attention ------------------------------------------------------------------------------- */
 
 /* Rows and keys of a tile; floats between its rows of scores, which share no cache set so. */
-enum { ROWS = 32, KEYS = 128, PITCH = KEYS + 16, WIDE = 2 * JM_VL };
+enum { ROWS = 32, KEYS = 128, PITCH = KEYS + 16 };
 
 /* The memory of one thread. */
 struct tile {
-	int64_t wide;	  /* elements of a head and zeros, a multiple of WIDE */
+	int64_t wide;	  /* elements of a head and zeros, a multiple of JM_WIDE */
 	float *q, *y;	  /* [ROWS][wide] */
 	float *x;	  /* [KEYS][wide]: keys before they are turned, then values */
 	float *kt;	  /* [wide][PITCH] */
@@ -102,29 +102,30 @@ struct tile {
 	float *max, *sum; /* [ROWS] */
 };
 
-static size_t tile_floats(const struct cpu_paged *p)
+/* Divides base into a tile and returns the number of floats; base NULL: only counts. */
+static int64_t cut(const struct cpu_paged *p, float *base, struct tile *t)
 {
-	int64_t wide = (p->head + WIDE - 1) / WIDE * WIDE;
+	int64_t wide = t->wide = jm_up(p->head, JM_WIDE);
+	const struct jm_part part[] = {{&t->q, ROWS * wide}, {&t->y, ROWS * wide},
+		{&t->x, KEYS * wide}, {&t->kt, PITCH * wide}, {&t->p, ROWS * PITCH},
+		{&t->max, ROWS}, {&t->sum, ROWS}};
 
-	return (size_t)((2 * ROWS + KEYS + PITCH) * wide + ROWS * (PITCH + 2));
+	return jm_cut(base, part, sizeof part / sizeof *part);
 }
 
 static size_t attention_scratch(const struct cpu_paged *p, int threads)
 {
-	return (size_t)threads * tile_floats(p) * sizeof(float);
+	struct tile t;
+
+	return (size_t)(cut(p, NULL, &t) * threads) * sizeof(float);
 }
 
 static struct tile tile_of_thread(const struct cpu_paged *p)
 {
-	struct tile t = {.wide = (p->head + WIDE - 1) / WIDE * WIDE};
+	struct tile t;
+	int64_t each = cut(p, NULL, &t);
 
-	t.q = p->scratch + (size_t)omp_get_thread_num() * tile_floats(p);
-	t.y = t.q + ROWS * t.wide;
-	t.x = t.y + ROWS * t.wide;
-	t.kt = t.x + KEYS * t.wide;
-	t.p = t.kt + PITCH * t.wide;
-	t.max = t.p + ROWS * PITCH;
-	t.sum = t.max + ROWS;
+	cut(p, p->scratch + each * omp_get_thread_num(), &t);
 	return t;
 }
 
@@ -140,9 +141,6 @@ static void load_queries(const struct cpu_paged *p, const struct run *r, const s
 		float *q = t->q + i * t->wide;
 
 		jm_load(p->x, p->bf16, at, (size_t)p->head, q);
-		for (int64_t d = 0; d < p->head; d++)
-			q[d] *= (float)p->scale;
-		memset(q + p->head, 0, (size_t)(t->wide - p->head) * sizeof *q);
 		t->max[i] = -INFINITY;
 		t->sum[i] = 0;
 	}
@@ -172,96 +170,29 @@ static void load_cached(const struct cpu_paged *p, const struct run *r, const vo
 		int64_t left = p->slots - (first + i) % p->slots;
 		int64_t at = slot_of(p, r->row, first + i) + head;
 
-		part = left < n - i ? left : n - i;
+		part = jm_min64(left, n - i);
 		for (int64_t k = 0; k < part; k++)
 			load_one(
 				p, from, at + k * p->groups * p->head, t, t->x + (i + k) * t->wide);
 	}
 }
 
-/* y[wide][PITCH] = transposed x[n][wide], and zeros behind, up to a multiple of WIDE. */
-static void turn_keys(float *x, int64_t n, int64_t wide, float *y)
-{
-	int64_t end = (n + WIDE - 1) / WIDE * WIDE;
-
-	memset(x + n * wide, 0, (size_t)((end - n) * wide) * sizeof *x);
-	for (int64_t i = 0; i < end; i += 8, x += 8 * wide, y += 8) {
-		for (int64_t d = 0; d < wide; d += 8) {
-			jm_v8f v[8];
-			for (int k = 0; k < 8; k++)
-				memcpy(&v[k], x + k * wide + d, sizeof v[k]);
-			jm_transpose8(v, y + d * PITCH, PITCH);
-		}
-	}
-}
-
-/* A row of jm_micro, with the same bits. */
-JM_INLINE void micro_row(
-	int64_t nk, const float *a, const float *b, int64_t ldb, float *c, bool add)
-{
-	jm_vf sum[2] = {{0}};
-
-	for (int64_t k = 0; k < nk; k++, b += ldb) {
-		sum[0] += a[k] * *(const jm_uf *)b;
-		sum[1] += a[k] * *(const jm_uf *)(b + JM_VL);
-	}
-	*(jm_uf *)c = (add ? *(jm_uf *)c : (jm_uf){0}) + sum[0];
-	*(jm_uf *)(c + JM_VL) = (add ? *(jm_uf *)(c + JM_VL) : (jm_uf){0}) + sum[1];
-}
-
-/* c[rows,columns] (+)= a[rows,nk] b[nk,columns]; columns are a multiple of WIDE. */
-JM_INLINE void product(int64_t rows, int64_t columns, int64_t nk, const float *a, int64_t lda,
-	const float *b, int64_t ldb, float *c, int64_t ldc, bool add)
-{
-	for (int64_t j = 0; j < columns; j += WIDE) {
-		int64_t i = 0;
-
-		for (; i + JM_ROWS <= rows; i += JM_ROWS)
-			jm_micro(2, nk, a + i * lda, lda, 1, b + j, ldb, c + i * ldc + j, ldc, add);
-		for (; i < rows; i++)
-			micro_row(nk, a + i * lda, b + j, ldb, c + i * ldc + j, add);
-	}
-}
-
-/* Scores x[n] -> exp(x - max), of which the first `seen` count, the others become 0; rescales the
- * row's output so far. */
-static void soften(float *restrict x, int64_t n, int64_t seen, const struct tile *t, int64_t row)
-{
-	float top = t->max[row], sum = 0, *restrict y = t->y + row * t->wide, shrink;
-
-	for (int64_t i = seen; i < n; i++)
-		x[i] = 0;
-	if (!seen)
-		return;
-#pragma omp simd reduction(max : top)
-	for (int64_t i = 0; i < seen; i++)
-		top = x[i] > top ? x[i] : top;
-	shrink = jm_exp(t->max[row] - top);
-#pragma omp simd reduction(+ : sum)
-	for (int64_t i = 0; i < seen; i++) {
-		x[i] = jm_exp(x[i] - top);
-		sum += x[i];
-	}
-	for (int64_t d = 0; d < t->wide; d++)
-		y[d] *= shrink;
-	t->sum[row] = t->sum[row] * shrink + sum;
-	t->max[row] = top;
-}
-
 static void attend_tile(const struct cpu_paged *p, const struct run *r, int64_t first, int64_t n,
 	const struct tile *t)
 {
+	int64_t columns = jm_up(n, JM_WIDE);
+
 	load_cached(p, r, p->keys, first, n, t);
-	turn_keys(t->x, n, t->wide, t->kt);
-	product(r->rows, (n + WIDE - 1) / WIDE * WIDE, p->head, t->q, t->wide, t->kt, PITCH, t->p,
-		PITCH, false);
+	jm_turn(t->x, n, t->wide, t->kt, PITCH);
+	jm_product(r->rows, columns, p->head, t->q, t->wide, 1, t->kt, PITCH, t->p, PITCH, false);
 	for (int64_t i = 0; i < r->rows; i++) {
 		int64_t seen = p->position[r->row + i] + 1 - first;
 
-		soften(t->p + i * PITCH, n, seen < 0 ? 0 : seen < n ? seen : n, t, i);
+		jm_soften(t->p + i * PITCH, seen < 0 ? 0 : jm_min64(seen, n), columns,
+			(float)p->scale, t->max + i, t->sum + i, t->y + i * t->wide, t->wide);
 	}
 	load_cached(p, r, p->values, first, n, t);
-	product(r->rows, t->wide, n, t->p, PITCH, t->x, t->wide, t->y, t->wide, true);
+	jm_product(r->rows, t->wide, n, t->p, PITCH, 1, t->x, t->wide, t->y, t->wide, true);
 }
 
 static void attend(const struct cpu_paged *p, const struct run *r, const struct tile *t)
@@ -270,7 +201,7 @@ static void attend(const struct cpu_paged *p, const struct run *r, const struct 
 
 	load_queries(p, r, t);
 	for (int64_t first = 0; first < keys; first += KEYS)
-		attend_tile(p, r, first, keys - first < KEYS ? keys - first : KEYS, t);
+		attend_tile(p, r, first, jm_min64(keys - first, KEYS), t);
 	for (int64_t i = 0; i < r->rows; i++) {
 		float *y = t->y + i * t->wide;
 
@@ -323,7 +254,7 @@ static void attention(const struct cpu_paged *p, int threads)
 	for (int64_t i = 0; i < blocks * p->heads; i++) {
 		int64_t row = i / p->heads * each, end = row + each;
 
-		attend_rows(p, row, end < p->tokens ? end : p->tokens, i % p->heads);
+		attend_rows(p, row, jm_min64(end, p->tokens), i % p->heads);
 	}
 }
 

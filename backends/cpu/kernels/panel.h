@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small matrix products of operands in the first two caches, used by gemm.c and attention.c. */
+/* Small matrix products of operands in the first two caches. */
 #ifndef JM_CPU_PANEL_H
 #define JM_CPU_PANEL_H
 
@@ -53,26 +53,26 @@ JM_INLINE void jm_transpose8(const jm_v8f x[8], float *y, int64_t stride)
 #undef MIX
 
 /*
- * c[JM_ROWS][nv vectors] (+)= sum over nk of a(i, k) b(k, j), all f32: a(i, k) = a[i * ai + k *
- * ak], b and c row-major with their ld. nv, ai or ak are constants; nv <= 3, which is 24 sums for
- * JM_VL 16.
+ * c[rows][nv vectors] (+)= sum over nk of a(i, k) b(k, j), all f32: a(i, k) = a[i * ai + k * ak],
+ * b and c row-major with their ld. rows, nv, ai or ak are constants; rows <= JM_ROWS and nv <= 3,
+ * which are 24 sums for JM_VL 16.
  */
-JM_INLINE void jm_micro(const int nv, int64_t nk, const float *a, int64_t ai, int64_t ak,
-	const float *b, int64_t ldb, float *c, int64_t ldc, bool add)
+JM_INLINE void jm_micro(const int rows, const int nv, int64_t nk, const float *a, int64_t ai,
+	int64_t ak, const float *b, int64_t ldb, float *c, int64_t ldc, bool add)
 {
 	jm_vf sum[JM_ROWS][3] = {{{0}}};
 
 	for (int64_t k = 0; k < nk; k++, a += ak, b += ldb) {
 		const jm_uf *x = (const jm_uf *)b;
 #pragma GCC unroll 8
-		for (int i = 0; i < JM_ROWS; i++) {
+		for (int i = 0; i < rows; i++) {
 #pragma GCC unroll 3
 			for (int j = 0; j < nv; j++)
 				sum[i][j] += a[i * ai] * x[j];
 		}
 	}
 #pragma GCC unroll 8
-	for (int i = 0; i < JM_ROWS; i++) {
+	for (int i = 0; i < rows; i++) {
 		jm_uf *y = (jm_uf *)(c + i * ldc);
 #pragma GCC unroll 3
 		for (int j = 0; j < nv; j++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Functions that all kernels of this folder share: vectors of the target's width, bf16 and f32
- * rows, exp and gelu.
+ * rows, exp and gelu, sizes.
  *
  * Every kernel file is compiled several times from the same source (portable, AVX2, AVX-512);
  * JM_CPU() gives its names the target's suffix. Fused multiply-adds are allowed
@@ -37,6 +37,17 @@ typedef uint32_t jm_v8u __attribute__((vector_size(32), aligned(4)));
 typedef uint16_t jm_v8h __attribute__((vector_size(16), aligned(2)));
 
 #define JM_INLINE static inline __attribute__((always_inline, unused))
+
+JM_INLINE int64_t jm_min64(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* The next multiple of `unit`. */
+JM_INLINE int64_t jm_up(int64_t n, int64_t unit)
+{
+	return (n + unit - 1) / unit * unit;
+}
 
 JM_INLINE uint32_t jm_bits(float x)
 {

@@ -10,16 +10,6 @@
 #include <math.h>
 #include <omp.h>
 
-static int64_t min64(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
-static int64_t up(int64_t n, int64_t unit)
-{
-	return (n + unit - 1) / unit * unit;
-}
-
 /* ---- products with a constant matrix --------------------------------------------------------- */
 
 enum { VECTORS = 3, COLUMNS = VECTORS * JM_VL };
@@ -36,7 +26,7 @@ struct columns {
 static struct columns columns_of(
 	const struct cpu_fixed_product *p, int64_t outer, int64_t first, float *room)
 {
-	struct columns c = {.x = room, .step = COLUMNS, .n = min64(COLUMNS, p->width - first)};
+	struct columns c = {.x = room, .step = COLUMNS, .n = jm_min64(COLUMNS, p->width - first)};
 	int64_t from = outer * p->n * p->width + first;
 
 	c.at = outer * p->rows * p->width + first;
@@ -49,7 +39,7 @@ static struct columns columns_of(
 		float *row = room + k * COLUMNS;
 
 		jm_load(p->x.data, p->x.bf16, (size_t)(from + k * p->width), (size_t)c.n, row);
-		for (int64_t j = c.n; j < up(c.n, JM_VL); j++)
+		for (int64_t j = c.n; j < jm_up(c.n, JM_VL); j++)
 			row[j] = 0;
 	}
 	return c;
@@ -61,14 +51,14 @@ JM_INLINE void fixed_tile(
 {
 	const float *m = p->m + i / CPU_PANEL * CPU_PANEL * p->n + i % CPU_PANEL;
 	float sum[JM_ROWS][COLUMNS] __attribute__((aligned(64)));
-	int64_t rows = min64(JM_ROWS, p->rows - i), at = c->at + i * p->width;
+	int64_t rows = jm_min64(JM_ROWS, p->rows - i), at = c->at + i * p->width;
 
 	if (rows == JM_ROWS && c->n == nv * JM_VL && !p->y.bf16) {
-		jm_micro(nv, p->n, m, 1, CPU_PANEL, c->x, c->step, (float *)p->y.data + at,
+		jm_micro(JM_ROWS, nv, p->n, m, 1, CPU_PANEL, c->x, c->step, (float *)p->y.data + at,
 			p->width, p->accumulate);
 		return;
 	}
-	jm_micro(nv, p->n, m, 1, CPU_PANEL, c->x, c->step, sum[0], COLUMNS, false);
+	jm_micro(JM_ROWS, nv, p->n, m, 1, CPU_PANEL, c->x, c->step, sum[0], COLUMNS, false);
 	for (int64_t r = 0; r < rows; r++)
 		jm_emit(p->y.data, p->y.bf16, p->accumulate, (size_t)(at + r * p->width),
 			(size_t)c->n, sum[r]);
@@ -155,26 +145,26 @@ JM_INLINE void complex_tile(int64_t n, const float *const a[TILE], int64_t a_wid
 static void complex_rows(
 	const struct cpu_complex_product *p, int64_t k, int64_t row, const float *a, const float *b)
 {
-	int64_t width = up(p->columns, JM_VL), rows = min64(TILE, p->rows - row);
+	int64_t width = jm_up(p->columns, JM_VL), rows = jm_min64(TILE, p->rows - row);
 	float sum[TILE][2][JM_VL] __attribute__((aligned(64)));
 	const float *at[TILE];
 
 	for (int r = 0; r < TILE; r++)
-		at[r] = a + (row + min64(r, rows - 1)) * 2 * p->n;
+		at[r] = a + (row + jm_min64(r, rows - 1)) * 2 * p->n;
 	for (int64_t c = 0; c < p->columns; c += JM_VL) {
 		complex_tile(p->n, at, p->n, b + c, width, sum);
 		for (int64_t r = 0; r < 2 * rows; r++)
 			jm_emit(p->y.data.data, p->y.data.bf16, p->accumulate,
 				(size_t)(k * p->y.each + (row + r / 2) * p->y.row + c +
 					 r % 2 * p->y.imaginary),
-				(size_t)min64(JM_VL, p->columns - c), sum[r / 2][r % 2]);
+				(size_t)jm_min64(JM_VL, p->columns - c), sum[r / 2][r % 2]);
 	}
 }
 
 /* Floats of a thread: a and b of one frequency. */
 static int64_t complex_room(const struct cpu_complex_product *p)
 {
-	return up(2 * p->n * (p->rows + up(p->columns, JM_VL)), 16);
+	return jm_up(2 * p->n * (p->rows + jm_up(p->columns, JM_VL)), 16);
 }
 
 static void complex_product(const struct cpu_complex_product *p, int threads)
@@ -185,7 +175,7 @@ static void complex_product(const struct cpu_complex_product *p, int threads)
 		float *b = a + 2 * p->n * p->rows;
 
 		pack(&p->a, k, p->rows, p->n, p->n, a);
-		pack(&p->b, k, p->n, p->columns, up(p->columns, JM_VL), b);
+		pack(&p->b, k, p->n, p->columns, jm_up(p->columns, JM_VL), b);
 		for (int64_t row = 0; row < p->rows; row += TILE)
 			complex_rows(p, k, row, a, b);
 	}
@@ -212,14 +202,14 @@ struct run {
 
 static int64_t run_length(const struct cpu_relative *p)
 {
-	return up(RUN, p->channels) > p->points * p->channels ? p->points * p->channels
-							      : up(RUN, p->channels);
+	return jm_up(RUN, p->channels) > p->points * p->channels ? p->points * p->channels
+								 : jm_up(RUN, p->channels);
 }
 
 /* Doubles of a thread. */
 static int64_t run_room(const struct cpu_relative *p)
 {
-	return up(2 * p->channels + 3 * run_length(p), 8);
+	return jm_up(2 * p->channels + 3 * run_length(p), 8);
 }
 
 static struct run run_of(const struct cpu_relative *p, double *room)
@@ -262,7 +252,7 @@ static void add_up(const struct cpu_relative *p, const struct run *r, int64_t fi
 	memset(r->off, 0, (size_t)(2 * p->channels) * sizeof(*r->off));
 	memset(r->some_off, 0, (size_t)(2 * r->n) * sizeof(*r->some_off));
 	for (int64_t i = 0; i < all; i += r->n) {
-		size_t at = (size_t)(first + i), n = (size_t)min64(r->n, all - i);
+		size_t at = (size_t)(first + i), n = (size_t)jm_min64(r->n, all - i);
 
 		add_run(r, jm_view(p->y.data, p->y.bf16, at, n, r->y),
 			jm_view(p->target.data, p->target.bf16, at, n, r->target), (int64_t)n);
@@ -282,7 +272,7 @@ static void store_gradient(const struct cpu_relative *p, const struct run *r, in
 		r->factor[i] = r->off[i % p->channels] > 0 ? p->scale / both : 0;
 	}
 	for (int64_t i = 0; i < all; i += r->n) {
-		size_t at = (size_t)(first + i), n = (size_t)min64(r->n, all - i);
+		size_t at = (size_t)(first + i), n = (size_t)jm_min64(r->n, all - i);
 		const float *y = jm_view(p->y.data, p->y.bf16, at, n, r->y);
 		const float *target = jm_view(p->target.data, p->target.bf16, at, n, r->target);
 
@@ -295,7 +285,7 @@ static void store_gradient(const struct cpu_relative *p, const struct run *r, in
 
 static void relative(const struct cpu_relative *p, int threads)
 {
-	double *each = p->scratch, *room = p->scratch + up(p->outer, 8), all = 0;
+	double *each = p->scratch, *room = p->scratch + jm_up(p->outer, 8), all = 0;
 
 #pragma omp parallel for schedule(static) num_threads(threads)
 	for (int64_t k = 0; k < p->outer; k++) {
@@ -316,7 +306,7 @@ static void relative(const struct cpu_relative *p, int threads)
 
 static size_t relative_scratch(const struct cpu_relative *p, int threads)
 {
-	return (size_t)(up(p->outer, 8) + threads * run_room(p)) * sizeof(double);
+	return (size_t)(jm_up(p->outer, 8) + threads * run_room(p)) * sizeof(double);
 }
 
 const struct cpu_spectrals JM_CPU(cpu_spectrals) = {
