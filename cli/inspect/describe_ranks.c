@@ -74,9 +74,6 @@ int describe_ranks_check(const struct describe_plan *plan, struct jm_err *err)
 		return jm_err_set(err, JM_EUSAGE,
 			"--pp-chunks %d needs --pp of at least 2; give it, or omit --pp-chunks.",
 			plan->training.chunks);
-	if (!strncmp(plan->precision, "fp8", 3) && plan->training.tp * plan->training.pp > 1)
-		return jm_err_set(err, JM_EUSAGE,
-			"--tp and --pp do not go with --precision fp8 yet; omit one of them.");
 	if (!is_several(plan) || (!plan->serve.on && !plan->power.store))
 		return 0;
 	return jm_err_set(err, JM_EUSAGE,

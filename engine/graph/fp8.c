@@ -178,18 +178,22 @@ static struct layer *layer_of(struct lowering *l, const struct jm_node *n)
 	return linear && l->layer[linear->id].node ? &l->layer[linear->id] : NULL;
 }
 
-static bool is_idle_copy(const struct lowering *l, const struct jm_node *n)
+/* True if only products in 8 bits read what the node makes: a copy in the compute type, or rows of
+ * all ranks that are gathered again for a gradient. */
+static bool is_idle(const struct lowering *l, const struct jm_node *n)
 {
-	return n->op == JM_OP_CAST && n->out[0]->class == JM_CLASS_COPY &&
-	       !l->readers[n->out[0]->id];
+	bool copies = n->op == JM_OP_CAST && n->out[0]->class == JM_CLASS_COPY;
+
+	return (copies || n->again) && !l->readers[n->out[0]->id];
 }
 
 static void lower_node(struct lowering *l, struct jm_node *n)
 {
 	struct layer *layer = layer_of(l, n);
 
-	if (is_idle_copy(l, n)) {
-		jm_graph_cell(l->g, n->in[0])->copy = NULL;
+	if (is_idle(l, n)) {
+		if (n->op == JM_OP_CAST)
+			jm_graph_cell(l->g, n->in[0])->copy = NULL;
 		jm_graph_cell(l->g, n->out[0])->producer = NULL;
 		free(n);
 		return;

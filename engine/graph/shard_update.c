@@ -13,7 +13,7 @@
  *
  * A step begins with the tables of tokens, so that it would wait for them to be gathered. Where
  * this takes long (by_host), every rank updates these tables as a whole: their summed gradients are
- * gathered before the update.
+ * gathered before the update. Ranks that share a model do not do this.
  *
  * Ranks that share a model (tensor_parallel.h, pipeline_parallel.h) divide the part that they have
  * with the ranks of other models that have the same part. What is cut, whole, or of two stages has
@@ -474,7 +474,7 @@ static void append(struct plan *p)
 {
 	p->in_parts = jm_graph_tp(p->g) * jm_graph_pp(p->g) > 1;
 	find_copied(p);
-	p->whole_matrices = p->g->by_host && has_tables(p);
+	p->whole_matrices = p->g->by_host && has_tables(p) && !p->in_parts;
 	drop_casts(p);
 	place_all(p);
 	make_slabs(p);

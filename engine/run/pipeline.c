@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline.h"
+#include "reduce.h"
 #include "waits.h"
 #include "units.h"
 
@@ -22,7 +23,6 @@ struct jm_pipeline {
 	void **exec, **captured;
 	const struct jm_comm *comm;
 	int apart;	       /* ranks from a stage to the next */
-	void *stream;	       /* the compute queue; NULL = transfers are in host memory */
 	struct jm_event ready; /* what is sent is computed */
 	bool begins;	       /* no exchange of this step has begun */
 };
@@ -240,8 +240,6 @@ int jm_pipeline_open(
 	code = jm_waits_new(d, JM_QUEUE_COMPUTE, 2 * p->stage.n_turns + 2, &p->stage_waits, err);
 	if (code)
 		return code;
-	if (!comm->transport->host_memory)
-		return d->backend->stream(d->dev, JM_QUEUE_COMPUTE, &l->stream, err);
 	return jm_event_new(d, &l->ready, err);
 }
 
@@ -300,21 +298,22 @@ static int rank_of(const struct jm_program *p, const struct jm_pipe_move *m)
 }
 
 /* In the order of the compute queue; in host memory its data is complete first. */
-static int exchange(struct jm_program *p, const struct jm_transfer *t, struct jm_err *err)
+static int exchange(struct jm_program *p, struct jm_transfer *t, struct jm_err *err)
 {
 	struct jm_pipeline *l = p->pipeline;
+	bool on_host = l->comm->transport->host_memory;
 	int code = 0;
 
-	if (!l->stream)
+	if (on_host)
 		code = jm_event_record(&l->ready, JM_QUEUE_COMPUTE, err);
-	if (!l->stream && !code)
+	if (on_host && !code)
 		code = jm_event_wait(&l->ready, err);
 	if (!code)
 		code = jm_waits_begin(p->stage_waits, l->begins, err);
 	l->begins = false;
 	if (!code)
-		code = l->stream ? l->comm->transport->start(l->comm->state, t, err)
-				 : jm_comm_run(l->comm, t, err);
+		code = on_host ? jm_comm_run(l->comm, t, err)
+			       : jm_reduce_start_in_order(p, l->comm, t, err);
 	return code ? code : jm_waits_end(p->stage_waits, err);
 }
 
@@ -333,8 +332,7 @@ static int transfer(struct jm_program *p, const struct jm_pipe_part *ran,
 		.from = from ? from->data : NULL,
 		.count = from ? from->bytes
 			 : in ? in->bytes
-			      : 0,
-		.stream = p->pipeline->stream};
+			      : 0};
 
 	if (!from && !in)
 		return 0;

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "engine/graph/op.h"
 #include "engine/plan/bucket.h"
+#include "reduce_bytes.h"
 #include "waits.h"
 
 #include <math.h>
@@ -207,15 +208,20 @@ static int run_on_host(struct jm_reduction *r, const struct jm_comm *comm,
 	return code;
 }
 
+static int follow_compute(struct jm_reduction *r, struct jm_err *err)
+{
+	int code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
+
+	return code ? code : jm_event_follow(&r->ready, JM_QUEUE_COMM, err);
+}
+
 /* Behind what the compute queue has now; computation goes on beside it. */
 static int start_beside(struct jm_reduction *r, const struct jm_comm *comm, struct jm_transfer *t,
 	enum jm_account_kind kind, struct jm_err *err)
 {
 	struct jm_waits *busy = r->account[kind].beside;
-	int code = jm_event_record(&r->ready, JM_QUEUE_COMPUTE, err);
+	int code = follow_compute(r, err);
 
-	if (!code)
-		code = jm_event_follow(&r->ready, JM_QUEUE_COMM, err);
 	if (!code)
 		code = jm_waits_begin(busy, false, err);
 	t->stream = r->stream;
@@ -359,17 +365,29 @@ static int exchange_beside(struct jm_reduction *r, struct jm_transfer *t, enum j
 	return code ? code : jm_event_record(&r->shared, JM_QUEUE_COMM, err);
 }
 
-/* In the order of the compute queue. */
-static int run_in_order(
+int jm_reduce_start_in_order(
 	struct jm_program *p, const struct jm_comm *comm, struct jm_transfer *t, struct jm_err *err)
 {
 	struct jm_reduction *r = p->reduction;
+	bool aside = p->graph->by_host;
+	int code = aside ? follow_compute(r, err) : 0;
+
+	t->stream = aside ? r->stream : r->compute;
+	if (!code)
+		code = comm->transport->start(comm->state, t, err);
+	if (!code && aside)
+		code = jm_event_record(&r->done, JM_QUEUE_COMM, err);
+	return code || !aside ? code : jm_event_follow(&r->done, JM_QUEUE_COMPUTE, err);
+}
+
+static int run_in_order(
+	struct jm_program *p, const struct jm_comm *comm, struct jm_transfer *t, struct jm_err *err)
+{
 	int code;
 
-	t->stream = r->compute;
 	if (!comm->transport->host_memory)
-		return comm->transport->start(comm->state, t, err);
-	code = wait_for_device(r, err);
+		return jm_reduce_start_in_order(p, comm, t, err);
+	code = wait_for_device(p->reduction, err);
 	return code ? code : jm_comm_run(comm, t, err);
 }
 
@@ -514,32 +532,6 @@ int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err)
 
 /* ---- cost ------------------------------------------------------------------------------------ */
 
-/* A gather, a broadcast, or a sum of which each rank receives a part, is half of a sum. */
-static double shared_bytes(const struct jm_node *n)
-{
-	if (n->op == JM_OP_SUM_RANKS)
-		return (double)n->in[0]->bytes;
-	if (!jm_reduce_is_shared(n) || n->op == JM_OP_OWN_ROWS)
-		return 0;
-	return 0.5 * (double)(n->op == JM_OP_SUM_ROWS ? n->in[0]->bytes : n->out[0]->bytes);
-}
-
-static void count_bytes(struct jm_program *p, struct jm_reduce_cost *cost)
-{
-	for (int i = 0; i < p->n_units; i++) {
-		const struct jm_node *n = p->unit[i]->group.node[0];
-
-		if (jm_reduce_is_start(p->unit[i])) {
-			cost->buckets++;
-			cost->bytes += (double)n->in[0]->bytes;
-		} else if (jm_reduce_is_gather(p->unit[i])) {
-			cost->gathered += (double)n->out[0]->bytes;
-		} else {
-			cost->shared += shared_bytes(n) * jm_program_times(p, i);
-		}
-	}
-}
-
 /* The sum over kinds from `from` on; NAN = there were none. */
 static double exposed_from(
 	const struct jm_reduce_cost *cost, enum jm_account_kind from, enum jm_account_kind to)
@@ -570,11 +562,17 @@ static void read_accounts(struct jm_reduction *r, struct jm_reduce_cost *cost)
 struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)
 {
 	struct jm_reduction *r = p->reduction;
-	struct jm_reduce_cost cost = {.exposed = NAN, .step = NAN, .exposed_tp = NAN};
+	struct jm_reduce_bytes sent = jm_reduce_bytes(p);
+	struct jm_reduce_cost cost = {.buckets = sent.buckets,
+		.bytes = sent.summed,
+		.gathered = sent.gathered,
+		.shared = sent.shared,
+		.exposed = NAN,
+		.step = NAN,
+		.exposed_tp = NAN};
 
 	for (int k = 0; k < JM_ACCOUNT_KINDS_N; k++)
 		cost.kind[k] = (struct jm_account_time){NAN, NAN};
-	count_bytes(p, &cost);
 	if (r && !jm_device_sync(p->device, NULL))
 		read_accounts(r, &cost);
 	return cost;

@@ -47,6 +47,10 @@ int jm_reduce_open(struct jm_program *p, const struct jm_ranks *ranks, struct jm
 void jm_reduce_close(struct jm_program *p); /* a program without a reduction is allowed */
 /* Runs one unit. */
 int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err);
+/* Starts a transfer in memory of the device in the order of the compute queue, also by transport
+ * host, which has queues of its own: computation behind it waits. */
+int jm_reduce_start_in_order(struct jm_program *p, const struct jm_comm *comm,
+	struct jm_transfer *t, struct jm_err *err);
 /* Brings all parameters up to date after a sharded update, of which each rank updates a share; all
  * ranks call this between two steps. Waits for the device. */
 int jm_reduce_gather(struct jm_program *p, struct jm_err *err);

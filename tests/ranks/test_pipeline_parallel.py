@@ -99,7 +99,7 @@ def test_on_the_queue_of_devices(gpt, ranks):
     (LLAMA, 6, 2, 2, [], "--pp 2 with --tp does not divide 6 ranks into models; --ranks has to be a multiple of 4"),
     (LLAMA, 3, 1, 3, [], "--pp 3 does not divide the 4 blocks of the model"),
     (LLAMA, 2, 1, 2, ["--pp-chunks", "4"], "--pp 2 with --pp-chunks does not divide the 4 blocks of the model"),
-    (LLAMA, 4, 1, 4, ["--precision", "fp8"], "--pp 4 does not go with --precision fp8"),
+    (LLAMA, 4, 1, 4, ["--precision", "fp8", "--continue", "c"], "--pp 4 does not go with --precision fp8 with a checkpoint"),
     (LLAMA, 2, 2, 1, ["--pp-chunks", "2"], "--pp-chunks 2 needs --pp of at least 2"),
     (LLAMA, 2, 1, 2, ["--freeze", "h0.*"], "--pp 2 does not go with --freeze"),
     (["run", "resnet18", "--image", "32", "--classes", "10"], 2, 1, 2, [], "Model resnet cannot be divided by --pp"),

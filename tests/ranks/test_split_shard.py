@@ -50,12 +50,14 @@ def test_losses_are_those_of_one_rank(alone, name, way):
     assert losses(train(ALONE[name], way, *CLIPPED)) == pytest.approx(alone[name], rel=1e-12)
 
 
-@pytest.mark.parametrize("how", ["local", "net", "later"])
+@pytest.mark.parametrize("how", ["local", "net", "later", "host"])
 def test_by_each_way_between_ranks(how):
-    """`later`: by the fake NCCL, whose transfers take time, so that what follows has to wait for them."""
+    """`later`: by the fake NCCL, whose transfers take time, so that what follows has to wait for them; `host`: by copies of
+    such devices through the memory of the host, in queues of their own."""
     more, env = ["--device", "cpu", "--transport", how], {}
-    if how == "later":
+    if how in ("later", "host"):
         more, env = ["--device", ",".join(f"later:{i}" for i in range(8))], {"env": {**devices(8), "JM_FAKE_NCCL_US": "500"}}
+        more += ["--transport", "host"] if how == "host" else []
     elif how == "local":
         more = more[:2]
     shared = train(GPT, "both", *more, **env)

@@ -152,7 +152,7 @@ def test_rows_of_one_rank_are_not_divided():
     (LLAMA, 3, 3, [], "--tp 3 does not divide the 4 heads of the model"),
     (LLAMA, 4, 4, [], "--tp 4 does not divide the 2 key and value heads of the model"),
     (GPT, 2, 2, ["--ffn", "33"], "--tp 2 does not divide the 33 columns of a layer of the model"),
-    (LLAMA, 2, 2, ["--precision", "fp8"], "--tp 2 does not go with --precision fp8"),
+    (LLAMA, 2, 2, ["--precision", "fp8", "--checkpoint", "c"], "--tp 2 does not go with --precision fp8 with a checkpoint"),
     (GPT, 2, 2, ["--sequence-parallel", "--dropout", "0.1"], "--tp 2 does not go with --sequence-parallel and --dropout"),
     (["run", "resnet18", "--image", "32", "--classes", "10"], 2, 2, [], "Model resnet cannot be divided by --tp"),
 ], ids=lambda x: x[0] if isinstance(x, list) and x else str(x))

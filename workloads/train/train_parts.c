@@ -13,11 +13,12 @@ bool jm_train_has_checkpoint(const struct train *s)
 static const char *needs_whole(const struct train *s)
 {
 	bool divides_rows = s->training.sp && s->training.tp > 1;
+	/* ranges of values in 8 bits are those of the rank's parts */
+	bool keeps_ranges = s->training.fp8 && jm_train_has_checkpoint(s);
 
 	return s->training.adamw.average > 0		 ? "--ema"
 	       : divides_rows && s->training.dropout > 0 ? "--sequence-parallel and --dropout"
-	       : s->training.fp8			 ? "--precision fp8"
-	       : !strcmp(s->given.transport, "host")	 ? "--transport host"
+	       : keeps_ranges				 ? "--precision fp8 with a checkpoint"
 							 : NULL;
 }
 

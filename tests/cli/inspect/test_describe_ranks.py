@@ -79,8 +79,7 @@ def test_a_model_is_the_same_however_it_is_divided():
     (["gpt-175b", "--pp", "36"], "--pp 36 does not divide the 96 blocks of the model", USAGE),
     (["gpt-175b", "--pp-chunks", "2", "--pp", "1"], "--pp-chunks 2 needs --pp of at least 2", USAGE),
     (["gpt-175b", "--layers", "4", "--pp", "2", "--pp-chunks", "2"], "does not divide the 1 micro-steps of --accumulate", USAGE),
-    (["gpt-117m", "--pp", "2", "--precision", "fp8"], "--tp and --pp do not go with --precision fp8 yet", USAGE),
-    (["llama3-8b", "--tp", "2", "--precision", "fp8-true"], "--tp and --pp do not go with --precision fp8 yet", USAGE),
+    (["gpt-117m", "--pp", "2", "--seq", "33", "--precision", "fp8"], "Products in fp8 need a multiple of 16 rows", USAGE),
     (["llama3-8b", "--serve", "--tp", "2"], "--tp, --pp and --dp plan a training by several ranks, which --serve does not know", USAGE),
 ], ids=lambda x: x[0] if isinstance(x, list) else "")
 def test_what_cannot_be_planned(words, reason, status):
