@@ -33,6 +33,13 @@ void jm_account_free(struct jm_account *a)
 	jm_waits_free(a->alone);
 }
 
+void jm_account_count_by(struct jm_account *a, const struct jm_waits *clock)
+{
+	jm_waits_count_by(a->beside, clock);
+	jm_waits_count_by(a->waited, clock);
+	jm_waits_count_by(a->alone, clock);
+}
+
 void jm_account_reset(struct jm_account *a)
 {
 	jm_waits_reset(a->beside);

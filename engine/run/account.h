@@ -42,8 +42,9 @@ struct jm_account_time {
 int jm_account_new(const struct jm_device *d, const struct jm_account_counts *counts,
 	struct jm_account *ret, struct jm_err *err);
 void jm_account_free(struct jm_account *a);
+void jm_account_count_by(struct jm_account *a, const struct jm_waits *clock); /* waits.h */
 void jm_account_reset(struct jm_account *a); /* discards the steps so far */
-/* The device has finished `steps` steps. */
+/* Of so many steps; the device has finished them. */
 struct jm_account_time jm_account_time(struct jm_account *a, long steps);
 
 #endif

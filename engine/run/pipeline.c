@@ -240,6 +240,7 @@ int jm_pipeline_open(
 	code = jm_waits_new(d, JM_QUEUE_COMPUTE, 2 * p->stage.n_turns + 2, &p->stage_waits, err);
 	if (code)
 		return code;
+	jm_reduce_count_by(p, p->stage_waits);
 	return jm_event_new(d, &l->ready, err);
 }
 

@@ -24,7 +24,8 @@ struct jm_reduction {
 	struct jm_account account[JM_ACCOUNT_KINDS_N];
 	/* with the first wait of each step: for gradients, and for ranks that share a model */
 	struct jm_waits *clock, *tp_clock;
-	int first_shared; /* the unit that waits first for these in a step; -1 = none */
+	struct jm_waits *steps; /* one of these, or of stages: counts the steps of all waits */
+	int first_shared;	/* the unit that waits first for these in a step; -1 = none */
 };
 
 const char *jm_reduce_transport(const struct jm_device *d)
@@ -94,6 +95,15 @@ static bool in_host_memory(const struct jm_comm *comm)
 	return comm && comm->transport->host_memory;
 }
 
+void jm_reduce_count_by(struct jm_program *p, struct jm_waits *clock)
+{
+	struct jm_reduction *r = p->reduction;
+
+	r->steps = clock;
+	for (int i = 0; i < JM_ACCOUNT_KINDS_N; i++)
+		jm_account_count_by(&r->account[i], clock);
+}
+
 static void choose_clocks(struct jm_program *p)
 {
 	struct jm_reduction *r = p->reduction;
@@ -103,6 +113,7 @@ static void choose_clocks(struct jm_program *p)
 	r->clock = in_host_memory(r->comm) ? a->alone : a->waited;
 	a = &r->account[u ? account_of(exchange_of(u)) : JM_ACCOUNT_TP_SUM];
 	r->tp_clock = u && u->awaited && !in_host_memory(r->ranks.tp) ? a->waited : a->alone;
+	jm_reduce_count_by(p, r->comm ? r->clock : r->tp_clock);
 }
 
 static int make_accounts(struct jm_program *p, struct jm_err *err)
@@ -546,17 +557,13 @@ static double exposed_from(
 
 static void read_accounts(struct jm_reduction *r, struct jm_reduce_cost *cost)
 {
-	double waited, step_tp;
+	double waited;
 
-	jm_waits_means(r->clock, &waited, &cost->step);
-	jm_waits_means(r->tp_clock, &waited, &step_tp);
+	jm_waits_means(r->steps, &waited, &cost->step);
 	for (int k = 0; k < JM_ACCOUNT_KINDS_N; k++)
-		cost->kind[k] = jm_account_time(&r->account[k],
-			jm_waits_steps(k < JM_ACCOUNT_TP_SUM ? r->clock : r->tp_clock));
+		cost->kind[k] = jm_account_time(&r->account[k], jm_waits_steps(r->steps));
 	cost->exposed = exposed_from(cost, JM_ACCOUNT_SUM, JM_ACCOUNT_GATHER);
 	cost->exposed_tp = exposed_from(cost, JM_ACCOUNT_TP_SUM, JM_ACCOUNT_TP_GATHER);
-	if (isnan(cost->step))
-		cost->step = step_tp;
 }
 
 struct jm_reduce_cost jm_reduce_cost(struct jm_program *p)

@@ -45,6 +45,8 @@ struct jm_ranks {
  * as long as the program. */
 int jm_reduce_open(struct jm_program *p, const struct jm_ranks *ranks, struct jm_err *err);
 void jm_reduce_close(struct jm_program *p); /* a program without a reduction is allowed */
+/* Steps are counted by the first waits of this clock (waits.h). */
+void jm_reduce_count_by(struct jm_program *p, struct jm_waits *clock);
 /* Runs one unit. */
 int jm_program_run_unit(struct jm_program *p, int unit, struct jm_err *err);
 /* Starts a transfer in memory of the device in the order of the compute queue, also by transport

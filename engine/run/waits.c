@@ -12,15 +12,19 @@ struct gap {
 	struct jm_event before, behind;
 	bool open;  /* recorded, but not read yet */
 	bool first; /* of its step */
+	long step;  /* how many had begun */
 	int next;   /* of a first one: the first of the next step; -1 = none yet */
 };
 
 struct jm_waits {
 	enum jm_queue queue;
-	int n, now; /* gaps; that of the next wait */
-	int first;  /* the first gap of the newest step; -1 = none */
-	double seconds;
-	long waits, steps;
+	int n, now;		      /* gaps; that of the next wait */
+	int first;		      /* the first gap of the newest step; -1 = none */
+	const struct jm_waits *clock; /* that counts the steps; may be this one */
+	double seconds;		      /* of all waits */
+	double whole, newest;	      /* of steps before the newest with waits, and of that one */
+	long waits, newest_step;
+	long steps;	     /* of a clock: that have begun */
 	int64_t first_ns;    /* in host memory: when the newest step waited; 0 = none did */
 	double step_seconds; /* between first waits of steps that follow each other */
 	long intervals;
@@ -37,6 +41,7 @@ int jm_waits_new(const struct jm_device *d, enum jm_queue queue, int per_step,
 	if (!w)
 		return jm_err_set(err, JM_ENOMEM, "Out of memory for the times of transfers.");
 	w->queue = queue;
+	w->clock = w;
 	w->first = -1;
 	for (; w->n < (int)n && !code; w->n++) {
 		code = jm_event_new(d, &w->gap[w->n].before, err);
@@ -57,6 +62,26 @@ void jm_waits_free(struct jm_waits *w)
 		jm_event_drop(&w->gap[i].behind);
 	}
 	free(w);
+}
+
+void jm_waits_count_by(struct jm_waits *w, const struct jm_waits *clock)
+{
+	if (w && clock)
+		w->clock = clock;
+}
+
+/* step: how many had begun; a wait before the first belongs to none. */
+static void count(struct jm_waits *w, long step, double seconds)
+{
+	w->waits++;
+	w->seconds += seconds;
+	if (step > w->newest_step) {
+		w->whole += w->newest;
+		w->newest = 0;
+		w->newest_step = step;
+	}
+	if (step)
+		w->newest += seconds;
 }
 
 static int read_step(struct jm_waits *w, const struct gap *first, struct jm_err *err)
@@ -82,9 +107,7 @@ static int read_gap(struct jm_waits *w, struct gap *gap, struct jm_err *err)
 	code = jm_event_seconds(&gap->before, &gap->behind, &seconds, err);
 	if (code)
 		return code;
-	w->seconds += seconds;
-	w->waits++;
-	w->steps += gap->first;
+	count(w, gap->step, seconds);
 	return gap->first && gap->next >= 0 ? read_step(w, gap, err) : 0;
 }
 
@@ -99,9 +122,12 @@ int jm_waits_begin(struct jm_waits *w, bool first, struct jm_err *err)
 	code = read_gap(w, gap, err);
 	if (first && w->first >= 0)
 		w->gap[w->first].next = w->now;
-	if (first)
+	if (first) {
 		w->first = w->now;
+		w->steps++;
+	}
 	gap->first = first;
+	gap->step = w->clock->steps;
 	gap->next = -1;
 	return code ? code : jm_event_record(&gap->before, w->queue, err);
 }
@@ -122,10 +148,8 @@ int jm_waits_end(struct jm_waits *w, struct jm_err *err)
 
 void jm_waits_add(struct jm_waits *w, double seconds)
 {
-	if (!w)
-		return;
-	w->seconds += seconds;
-	w->waits++;
+	if (w)
+		count(w, w->clock->steps, seconds);
 }
 
 void jm_waits_step(struct jm_waits *w)
@@ -148,33 +172,41 @@ void jm_waits_reset(struct jm_waits *w)
 		return;
 	for (int i = 0; i < w->n; i++)
 		w->gap[i].open = false;
-	w->seconds = w->step_seconds = 0;
-	w->waits = w->steps = w->intervals = 0;
+	w->seconds = w->whole = w->newest = w->step_seconds = 0;
+	w->waits = w->newest_step = w->steps = w->intervals = 0;
 	w->first = -1;
 	w->first_ns = 0;
 }
 
 static void read_rest(struct jm_waits *w)
 {
-	for (int i = 0; w && i < w->n; i++)
-		read_gap(w, &w->gap[i], NULL);
+	for (int i = 0; w && i < w->n; i++) /* the oldest first */
+		read_gap(w, &w->gap[(w->now + i) % w->n], NULL);
+}
+
+/* The waits of steps that another one follows. */
+static double followed(const struct jm_waits *w)
+{
+	return w->whole + (w->newest_step < w->clock->steps ? w->newest : 0);
 }
 
 long jm_waits_total(struct jm_waits *w, double *ret_seconds)
 {
 	read_rest(w);
-	*ret_seconds = w ? w->seconds : 0;
+	*ret_seconds = !w ? 0 : w->clock->steps > 1 ? followed(w) : w->seconds;
 	return w ? w->waits : 0;
 }
 
 long jm_waits_steps(const struct jm_waits *w)
 {
-	return w ? w->steps : 0;
+	return !w ? 0 : w->steps > 1 ? w->steps - 1 : w->steps;
 }
 
 void jm_waits_means(struct jm_waits *w, double *ret_waited, double *ret_step)
 {
-	read_rest(w);
-	*ret_waited = w && w->steps ? w->seconds / (double)w->steps : NAN;
+	double seconds;
+
+	jm_waits_total(w, &seconds);
+	*ret_waited = w && w->clock->steps ? seconds / (double)jm_waits_steps(w->clock) : NAN;
 	*ret_step = w && w->intervals ? w->step_seconds / (double)w->intervals : NAN;
 }

@@ -14,9 +14,7 @@ static double waits_of(const struct jm_rank_time *t)
 	return known(t->exposed) + known(t->exposed_tp);
 }
 
-/* NAN = unknown. The mean wait includes the last step's; the mean step does not include the last
- * step, because its time is known only when another one follows. Where a rank waits long in the
- * last step, the difference would be negative. */
+/* NAN = unknown. Waits and steps are of the same time; what a device rounds may exceed it. */
 static double computed(const struct jm_rank_time *t)
 {
 	double rest = t->step - waits_of(t) - known(t->stage);
