@@ -16,7 +16,7 @@ transport=net
 "$jm" doctor 2>/dev/null | grep -q 'yes mpi:' && transport=mpi
 
 # where the ranks agree; on several hosts an address of the first one, and -x NAME for each variable
-export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((26000 + $$ % 6000))
+export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((26000 + $$ % 3000))
 JM_GANG_SECRET=$(od -An -N16 -tx8 /dev/urandom | tr -d ' \n')
 export JM_GANG_SECRET
 # containers have root alone, and fewer processors than ranks
