@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """describe --tp --pp --dp: the plan of one rank of several is that of a run, and what it sends is what the record counts."""
-import json
 
 import pytest
 
+from described import describe
 from jm import FAILURE, USAGE, jm, sentence
 from runs import one
 
 GPT = ["gpt", "--layers", "2", "--hidden", "32", "--heads", "4", "--vocab", "256", "--context", "16", "--batch", "2", "--device", "ref"]
-
-
-def describe(*words):
-    done = jm("describe", *words, "--json", "-")
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("tp, dp, more", [(2, 2, []), (2, 1, ["--sequence-parallel"]), (1, 2, [])])
